@@ -97,7 +97,7 @@ HR_API const char *hr_status_code_name(hr_status_code code);
 #define HR_RETURN_IF_ERROR(expr)          \
   do {                                    \
     hr_status hr_return_status_ = (expr); \
-    if (hr_return_status_ != NULL) {      \
+    if (hr_return_status_ != HR_OK) {     \
       return hr_return_status_;           \
     }                                     \
   } while (0)

@@ -34,7 +34,7 @@ static void add_root(hr_text *roots, const char *folder, size_t length) {
 
 /* The length of a path without its last `count` parts. */
 static size_t above(const char *path, size_t length, int count) {
-  for (; count > 0 && length > 0; count--) {
+  for (; count > 0 && length > 0; --count) {
     while (length > 0 && path[--length] != '/') {
     }
   }
@@ -44,7 +44,7 @@ static size_t above(const char *path, size_t length, int count) {
 /* The length of the part of a path up to and with its site-packages (Debian: dist-packages); 0 for none. */
 static size_t site_of(const char *path) {
   static const char *const names[] = {"/site-packages/", "/dist-packages/"};
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 2; ++i) {
     const char *found = strstr(path, names[i]);
     if (found != NULL) {
       return (size_t)(found - path) + strlen(names[i]) - 1;
@@ -86,7 +86,7 @@ static void add_sites_below(hr_text *roots, const char *prefix, size_t length) {
   glob_t found = {0};
   int written = snprintf(pattern, sizeof pattern, "%.*s/lib/python3.*/site-packages", (int)length, prefix);
   if (written > 0 && written < (int)sizeof pattern && glob(pattern, 0, NULL, &found) == 0) {
-    for (size_t i = found.gl_pathc; i > 0; i--) { /* the latest first */
+    for (size_t i = found.gl_pathc; i > 0; --i) { /* the latest first */
       add_root(roots, found.gl_pathv[i - 1], strlen(found.gl_pathv[i - 1]));
     }
   }
@@ -128,7 +128,7 @@ void hr_places_list(hr_text *out_roots) {
   }
   add_interpreter(&roots);
   const char *variables[] = {hr_env_system("VIRTUAL_ENV"), hr_env_system("CONDA_PREFIX")};
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 2; ++i) {
     add_prefix(&roots, variables[i], variables[i][0] == '/' ? strlen(variables[i]) : 0);
   }
   hr_text_append_bytes(out_roots, hr_text_chars(&roots), roots.length);
@@ -143,7 +143,7 @@ static bool find_below(const char *root, size_t length, const char *pattern, boo
   glob_t found = {0};
   int written = snprintf(full, sizeof full, "%.*s/%s", (int)length, root, pattern);
   bool has_any = written > 0 && written < (int)sizeof full && glob(full, 0, NULL, &found) == 0 && found.gl_pathc > 0;
-  for (size_t i = 0; has_any && i < (all ? found.gl_pathc : 1); i++) {
+  for (size_t i = 0; has_any && i < (all ? found.gl_pathc : 1); ++i) {
     hr_text_append(out_paths, all && out_paths->length > 0 ? ":" : "");
     hr_text_append(out_paths, found.gl_pathv[i]);
   }
@@ -155,7 +155,7 @@ bool hr_places_find(const char *const *patterns, bool all, hr_text *out_paths) {
   hr_text roots = {0};
   bool has_any = false;
   hr_places_list(&roots);
-  for (; *patterns != NULL && (all || !has_any); patterns++) {
+  for (; *patterns != NULL && (all || !has_any); ++patterns) {
     for (const char *at = hr_text_chars(&roots); *at != '\0' && (all || !has_any); at += at[0] == ':') {
       size_t length = strcspn(at, ":");
       has_any |= find_below(at, length, *patterns, all, out_paths);
@@ -193,12 +193,12 @@ hr_status hr_places_open(const hr_place *place, hr_text *out_path, hr_dynlib *ou
   bool is_open = false;
   if (hr_places_find(place->patterns, false, &found)) {
     first = open_named(hr_text_chars(&found), out_path, out_library);
-    is_open = first == NULL;
+    is_open = first == HR_OK;
   }
-  for (const char *const *name = place->names; *name != NULL && !is_open; name++) {
+  for (const char *const *name = place->names; *name != NULL && !is_open; ++name) {
     hr_status status = open_named(*name, out_path, out_library);
-    is_open = status == NULL;
-    if (is_open || first == NULL) {
+    is_open = status == HR_OK;
+    if (is_open || first == HR_OK) {
       hr_status_ignore(first);
       first = status;
     } else {
@@ -217,7 +217,7 @@ hr_status hr_places_open_cuda(const char *const *names, hr_dynlib *out_library) 
     hr_text_append(&folders, given);
   }
   hr_status status = hr_text_status(&folders);
-  status = status != NULL ? status : hr_dynlib_find(hr_text_chars(&folders), names, out_library);
+  status = status != HR_OK ? status : hr_dynlib_find(hr_text_chars(&folders), names, out_library);
   hr_text_fini(&folders);
   return status;
 }

@@ -6,10 +6,11 @@
  * The thread that sets `taken` to the loop's number runs the share. A late worker finds it set and touches nothing
  * else: the fields of a loop are read only after claiming a share, and stay valid until that share is done.
  *
- * An early job (see team.h) has no shares and is for worker 1. Its function may start loops, until `led` is its number:
+ * An early job (see team.h) has no shares and is for worker 1. Its function may start loops, until `early_done` is its
+ * number:
  *
  *   caller    fields of the job, job = its number     does something else          join: share 0 of its later loops
- *   worker 1  sees the number, claims it              share 1, and share 0 unless begun             led = number
+ *   worker 1  sees the number, claims it              share 1, and share 0 unless begun             early_done = number
  */
 #include "base/team.h"
 
@@ -22,7 +23,7 @@
 #include "base/log.h"
 
 /* WORKERS_BITS: one word holds a loop's number and its number of shares. */
-enum { LINE = 128, WORKERS_BITS = 11, LOOKS = 64, PATIENCE = 2000, LEADER = 1 };
+enum { LINE = 128, WORKERS_BITS = 11, LOOKS = 64, PATIENCE = 2000, EARLY_WORKER = 1 };
 static const int64_t TEAM_WATCH_NS = 200000;
 static const int64_t NEAR_NS = 100000000; /* a library's threads spin for some milliseconds */
 /* Successive checks are microseconds apart: a longer gap was time of another process. A busy neighbour takes a core
@@ -40,9 +41,9 @@ typedef struct team {
   hr_range_fn fn;       /* the loop's */
   void *arg;
   int64_t units;
-  void (*lead)(void *arg);
-  void *lead_arg;
-  hr_context *lead_context;
+  void (*early)(void *arg);
+  void *early_arg;
+  hr_context *early_context;
   int wanted;       /* threads requested, one less than workers */
   int thread_count; /* threads there are */
   bool watches;     /* threads have cores of their own to spin on */
@@ -50,7 +51,7 @@ typedef struct team {
   hr_mutex mutex; /* guards sleep */
   hr_cond wake;
   _Alignas(LINE) atomic_uint_least64_t job;
-  _Alignas(LINE) atomic_uint_least64_t led; /* the last early job that has run */
+  _Alignas(LINE) atomic_uint_least64_t early_done; /* the last early job that has run */
   _Alignas(LINE) atomic_int sleepers;
   atomic_bool rests, stops;
   atomic_int worker_count;         /* of parallel loops; 0: not set yet */
@@ -63,7 +64,7 @@ typedef struct team {
 /* One for the process, because its cores are shared. */
 static team own = {.library_ns = INT64_MIN / 2, .lost_ns = INT64_MIN / 2};
 static _Thread_local struct {
-  bool is_inside, leads;
+  bool is_inside, runs_early;
   int worker; /* of the team; 0: none of its threads */
   int64_t looked_ns;
   long switches; /* involuntary context switches at the last check */
@@ -86,7 +87,7 @@ static bool take(place *p, uint64_t job) {
   return before < job && atomic_compare_exchange_strong(&p->taken, &before, job);
 }
 
-static bool is_lead(uint64_t job) {
+static bool is_early(uint64_t job) {
   return workers_of(job) == 0;
 }
 
@@ -100,25 +101,25 @@ static void take_share(int worker, uint64_t job) {
 }
 
 /* Runs an early job that this thread has claimed. The team is free afterwards. */
-static void run_lead(uint64_t job) {
+static void run_early(uint64_t job) {
   bool was_inside = thread.is_inside;
   thread.is_inside = false;
-  thread.leads = true;
-  hr_context *before = hr__context_enter(own.lead_context);
-  own.lead(own.lead_arg);
+  thread.runs_early = true;
+  hr_context *before = hr__context_enter(own.early_context);
+  own.early(own.early_arg);
   (void)hr__context_enter(before);
-  thread.leads = false;
+  thread.runs_early = false;
   thread.is_inside = was_inside;
-  atomic_store_explicit(&own.led, job, memory_order_release);
+  atomic_store_explicit(&own.early_done, job, memory_order_release);
   atomic_store_explicit(&own.is_taken, false, memory_order_release);
 }
 
 /* The calling thread is `worker` here. */
 static void take_part(int worker, uint64_t job) {
-  if (!is_lead(job)) {
+  if (!is_early(job)) {
     take_share(worker, job);
-  } else if (worker == LEADER && take(&own.places[LEADER], job)) {
-    run_lead(job);
+  } else if (worker == EARLY_WORKER && take(&own.places[EARLY_WORKER], job)) {
+    run_early(job);
   }
 }
 
@@ -256,7 +257,7 @@ static void forget_threads(void) {
   own.wanted = own.thread_count = 0;
   atomic_store(&own.is_taken, false);
   atomic_store(&own.sleepers, 0);
-  thread.is_inside = thread.leads = false;
+  thread.is_inside = thread.runs_early = false;
   thread.worker = 0;
 }
 
@@ -370,7 +371,7 @@ void hr__team_rest(void) {
 }
 
 bool hr__team_runs_early(void) {
-  return thread.leads && !thread.is_inside;
+  return thread.runs_early && !thread.is_inside;
 }
 
 static bool take_team(void) {
@@ -379,8 +380,8 @@ static bool take_team(void) {
 }
 
 bool hr__team_run(int64_t units, int workers, hr_range_fn fn, void *arg) {
-  bool leads = thread.leads;
-  if (!leads) {
+  bool runs_early = thread.runs_early;
+  if (!runs_early) {
     if (!take_team()) {
       return false;
     }
@@ -389,38 +390,38 @@ bool hr__team_run(int64_t units, int workers, hr_range_fn fn, void *arg) {
   thread.is_inside = true;
   run_loop(units, workers <= own.thread_count + 1 ? workers : own.thread_count + 1, thread.worker, fn, arg);
   thread.is_inside = false;
-  if (!leads) {
+  if (!runs_early) {
     atomic_store_explicit(&own.is_taken, false, memory_order_release);
   }
   return true;
 }
 
-/* ---- leads ---- */
+/* ---- early jobs ---- */
 
-bool hr__team_submit_early(void (*fn)(void *arg), void *arg, uint64_t *out_lead) {
-  if (thread.is_inside || thread.leads || !take_team()) {
+bool hr__team_submit_early(void (*fn)(void *arg), void *arg, uint64_t *out_early) {
+  if (thread.is_inside || thread.runs_early || !take_team()) {
     return false;
   }
-  bool is_awake = own.thread_count >= LEADER && own.wanted == hr_thread_count() - 1 &&
+  bool is_awake = own.thread_count >= EARLY_WORKER && own.wanted == hr_thread_count() - 1 &&
                   !atomic_load_explicit(&own.rests, memory_order_relaxed) && atomic_load(&own.sleepers) == 0;
   if (!is_awake) {
     atomic_store_explicit(&own.is_taken, false, memory_order_release);
     return false;
   }
-  own.lead = fn, own.lead_arg = arg, own.lead_context = hr__context();
-  *out_lead = next_job(0);
-  announce(*out_lead);
+  own.early = fn, own.early_arg = arg, own.early_context = hr__context();
+  *out_early = next_job(0);
+  announce(*out_early);
   return true;
 }
 
 /* Share 0 is left for the thread that joins. In loops of other threads it is claimed before they become visible. */
-void hr__team_join(uint64_t lead) {
-  if (take(&own.places[LEADER], lead)) {
-    run_lead(lead);
+void hr__team_join(uint64_t early) {
+  if (take(&own.places[EARLY_WORKER], early)) {
+    run_early(early);
     return;
   }
-  uint64_t seen = lead, job = lead;
-  for (int looks = 0; atomic_load_explicit(&own.led, memory_order_acquire) < lead; ++looks) {
+  uint64_t seen = early, job = early;
+  for (int looks = 0; atomic_load_explicit(&own.early_done, memory_order_acquire) < early; ++looks) {
     if (job != seen) {
       seen = job;
       thread.is_inside = true;

@@ -16,13 +16,13 @@
 
 /* Runs a loop on at most `workers` threads, including the caller; false if another thread's loop is running. */
 bool hr__team_run(int64_t units, int workers, hr_range_fn fn, void *arg);
-/* Runs `fn(arg)` on an idle thread of the team; pass *out_lead to hr__team_join. False if nothing was started, because
+/* Runs `fn(arg)` on an idle thread of the team; pass *out_early to hr__team_join. False if nothing was started, because
  * the team is busy or asleep: waking a thread would take longer than it gains. `fn` must not call a library with
  * threads of its own. */
-bool hr__team_submit_early(void (*fn)(void *arg), void *arg, uint64_t *out_lead);
+bool hr__team_submit_early(void (*fn)(void *arg), void *arg, uint64_t *out_early);
 /* Returns when that job has run. Until then the caller runs shares of its loops, or the job itself if no thread has
  * begun it. Any thread may call it any number of times, except inside a loop or an early job. */
-void hr__team_join(uint64_t lead);
+void hr__team_join(uint64_t early);
 /* True on a thread that runs an early job, outside of its loops. */
 bool hr__team_runs_early(void);
 /* True inside of a loop of the team. */

@@ -151,13 +151,13 @@ HR_TEST(loops_see_what_loops_before_them_wrote) {
   hr_thread_count_set(0);
 }
 
-typedef struct led {
+typedef struct early_work {
   relay values;
   atomic_int runs;
-} led;
+} early_work;
 
-static void run_led(void *arg) {
-  led *l = arg;
+static void run_early_work(void *arg) {
+  early_work *l = arg;
   for (int i = 0; i < 5; ++i) {
     hr_parallel_for(l->values.count, 1, pass_on, &l->values);
     rotate(&l->values);
@@ -170,32 +170,32 @@ static void join_late(void *arg) {
 }
 
 /* Early jobs of five loops each, joined at once, late, and by two threads, with loops of the caller between them. */
-HR_TEST(leads_run_once_and_their_loops_are_the_teams) {
-  int led_count = 0;
+HR_TEST(early_jobs_run_once_and_their_loops_are_the_teams) {
+  int early_count = 0;
   int64_t until = hr_clock_ns() + INT64_C(10000000000); /* a busy machine may leave the team asleep for a while */
   usleep(150000); /* long enough after the library's call, so that loops run on our team again */
   for (int threads = 2; threads <= 3; ++threads) {
     hr_thread_count_set(threads);
-    led l = {.values = {.count = threads}};
+    early_work l = {.values = {.count = threads}};
     relay alone = {.count = threads};
-    for (int i = 0; i < 1500 || (led_count == 0 && hr_core_count() > 1 && hr_clock_ns() < until); ++i) {
-      uint64_t lead = 0;
+    for (int i = 0; i < 1500 || (early_count == 0 && hr_core_count() > 1 && hr_clock_ns() < until); ++i) {
+      uint64_t early = 0;
       int before = l.runs;
       hr_parallel_for(threads, 1, pass_on, &l.values);
       pass_on(&alone, 0, threads, 0);
-      bool leads = hr__team_submit_early(run_led, &l, &lead);
-      if (leads && i % 100 == 7) {
+      bool is_early = hr__team_submit_early(run_early_work, &l, &early);
+      if (is_early && i % 100 == 7) {
         hr_thread other = {0};
-        HR_ASSERT_OK(hr_thread_start("joiner", join_late, &lead, &other));
-        hr__team_join(lead);
+        HR_ASSERT_OK(hr_thread_start("joiner", join_late, &early, &other));
+        hr__team_join(early);
         hr_thread_join(&other);
-      } else if (leads) {
+      } else if (is_early) {
         for (int64_t end = hr_clock_ns() + i % 7 * 2000; hr_clock_ns() < end;) {
         }
-        hr__team_join(lead);
-        hr__team_join(lead);
+        hr__team_join(early);
+        hr__team_join(early);
       } else {
-        run_led(&l);
+        run_early_work(&l);
       }
       HR_ASSERT_EQ(l.runs, before + 1);
       for (int k = 0; k < 5; ++k) {
@@ -205,24 +205,24 @@ HR_TEST(leads_run_once_and_their_loops_are_the_teams) {
       for (int k = 0; k < threads; ++k) {
         HR_ASSERT_EQ(l.values.values[k], alone.values[k]);
       }
-      led_count += leads;
+      early_count += is_early;
     }
   }
-  HR_ASSERT(led_count > 0 || hr_core_count() < 2);
+  HR_ASSERT(early_count > 0 || hr_core_count() < 2);
   hr_thread_count_set(0);
 }
 
 /* A team that sleeps, or that another thread uses, starts no early job. */
-HR_TEST(leads_are_refused_where_nobody_is_awake) {
-  uint64_t lead;
-  led l = {.values = {.count = 2}};
+HR_TEST(early_jobs_are_refused_while_all_threads_sleep) {
+  uint64_t early;
+  early_work l = {.values = {.count = 2}};
   hr_thread_count_set(1);
-  HR_ASSERT(!hr__team_submit_early(run_led, &l, &lead));
+  HR_ASSERT(!hr__team_submit_early(run_early_work, &l, &early));
   hr_thread_count_set(2);
   hr_parallel_for(2, 1, pass_on, &l.values);
   hr_library_enters();
 #ifdef HR_USE_OPENMP
-  HR_ASSERT(!hr__team_submit_early(run_led, &l, &lead));
+  HR_ASSERT(!hr__team_submit_early(run_early_work, &l, &early));
 #endif
   HR_ASSERT_EQ(l.runs, 0);
   hr_thread_count_set(0);

@@ -6,8 +6,8 @@
 #include "compiler/passes.h"
 
 static hr_status verify_after(const hr_program *program, const hr_target *target, const char *pass) {
-  hr_status status = target->verify ? hr_program_verify(program) : NULL;
-  return status == HR_OK ? NULL : hr_status_annotate(status, "after %s", pass);
+  hr_status status = target->verify ? hr_program_verify(program) : HR_OK;
+  return status == HR_OK ? HR_OK : hr_status_annotate(status, "after %s", pass);
 }
 
 /* One step for each group, in order. A group whose stores all vanished keeps no step. */

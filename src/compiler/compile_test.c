@@ -65,21 +65,21 @@ static int count_stores(const hr_kernel *kernel) {
 }
 
 /* Runs a program on the arrays of the test. */
-static hr_status run_in(const char *text, void **memory, const hr_scalar *arguments, hr__algorithm way) {
+static hr_status run_in(const char *text, void **memory, const hr_scalar *arguments, hr__run_options options) {
   hr_program program;
   HR_ASSERT_OK(hr_program_parse(text, &program));
-  hr_status status = hr__run_interpreted(&program, memory, arguments, way);
+  hr_status status = hr__run_interpreted(&program, memory, arguments, options);
   hr_program_fini(&program);
   return status;
 }
 
 static hr_status run(const char *text, void **memory, const hr_scalar *arguments) {
-  return run_in(text, memory, arguments, (hr__algorithm){0});
+  return run_in(text, memory, arguments, (hr__run_options){0});
 }
 
 /* With recomputation of every possible value. */
 static void run_recomputed(const char *text, void **memory) {
-  HR_ASSERT_OK(run_in(text, memory, NULL, (hr__algorithm){.recompute_bytes = 1}));
+  HR_ASSERT_OK(run_in(text, memory, NULL, (hr__run_options){.recompute_bytes = 1}));
 }
 
 /* Conversions in the only kernel of op, on two tensors of a dtype. */
@@ -530,7 +530,7 @@ HR_TEST(what_a_copy_reads_is_made_again_where_it_was_overwritten) {
     x[i] = (float)(i * 7 % 13 - 6);
   }
   HR_ASSERT_OK(run_in(text, (void *[]){x, negative, NULL, NULL, got, NULL, sums}, NULL,
-                      (hr__algorithm){.recompute_bytes = 1000}));
+                      (hr__run_options){.recompute_bytes = 1000}));
   for (int i = 0; i < 8 * 16; ++i) {
     double sum = 0;
     for (int k = i % 16; k < 8 * 16; k += 16) {

@@ -315,7 +315,7 @@ void hr__emit_scalars(hr__emitter *e, const char *scalars) {
 /* ---- one kernel ---- */
 
 static void define_functions(hr__emitter *e) {
-  for (int k = 0; k < e->kernel->instr_count && e->status == NULL; ++k) {
+  for (int k = 0; k < e->kernel->instr_count && e->status == HR_OK; ++k) {
     const hr_instr *instr = &e->kernel->instrs[k];
     hr_instr take = {.kind = HR_INSTR_COMPUTE, .op = instr->op, .cls = instr->cls};
     static const hr_op combines[] = {[HR_STORE_ADD] = HR_OP_SUM,
@@ -333,7 +333,7 @@ static void define_functions(hr__emitter *e) {
         break;
       case HR_INSTR_ARGREDUCE:
         hr__emit_row_function(e, &take);
-        hr__emit_choice_functions(e, instr->op, instr->cls);
+        hr__emit_best_functions(e, instr->op, instr->cls);
         break;
       case HR_INSTR_STORE:
         if (instr->mode != HR_STORE_SET) {

@@ -203,13 +203,13 @@ static void index_of(const columns *c, const hr_instr *instr, char *out_index, s
 }
 
 /* The best key and its index so far, of column j; no index yet is the largest. */
-static void emit_choice(hr__emitter *e, const hr_instr *instr) {
+static void emit_best(hr__emitter *e, const hr_instr *instr) {
   int dst = instr->dst;
   HR__EMIT(e, "{\nconst %s key = ", hr__emit_type(instr->cls));
   hr__emit_source(e, instr, 0);
   HR__EMIT(e, ";\nconst int64_t index = ");
   hr__emit_source(e, instr, 1);
-  HR__EMIT(e, ";\nconst int take = hr_take_%s_%s(key, l%d[j], index, m%d[j]) | (m%d[j] == INT64_MAX);\n",
+  HR__EMIT(e, ";\nconst int take = hr_beats_%s_%s(key, l%d[j], index, m%d[j]) | (m%d[j] == INT64_MAX);\n",
            hr_op_table(instr->op)->name, hr_class_name(instr->cls), dst, dst, dst);
   HR__EMIT(e, "l%d[j] = take ? key : l%d[j];\nm%d[j] = take ? index : m%d[j];\n}\n", dst, dst, dst, dst);
 }
@@ -239,7 +239,7 @@ static void emit_instr(const columns *c, const hr_instr *instr) {
       HR__EMIT(e, ");\n");
       break;
     case HR_INSTR_ARGREDUCE:
-      emit_choice(e, instr);
+      emit_best(e, instr);
       break;
     default:
       if (e->values[instr->dst].alias == instr->dst) {

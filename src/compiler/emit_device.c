@@ -160,8 +160,8 @@ static int64_t count_of(const hr_dims *dims) {
 static int64_t reach(int64_t offset, const int64_t *strides, const hr_kernel *kernel) {
   int64_t most = offset < 0 ? -offset : offset;
   for (int k = 0; k < kernel->rank; ++k) {
-    int64_t way = (kernel->dims[k] - 1) * strides[k];
-    most += way < 0 ? -way : way;
+    int64_t span = (kernel->dims[k] - 1) * strides[k];
+    most += span < 0 ? -span : span;
   }
   return most;
 }
@@ -496,7 +496,7 @@ static hr_status emit(device *d, const hr_kernel *kernel, hr_device_emission *em
     emission->blocks[pass] = d->rows == 0 ? 0 : emission->blocks[pass];
   }
   emission->workspace_bytes = (size_t)d->workspace;
-  return e->status != NULL ? e->status : hr_text_status(e->text);
+  return e->status != HR_OK ? e->status : hr_text_status(e->text);
 }
 
 hr_status hr_emit_device_kernel(const hr_kernel *kernel, const char *name, int block_bytes, hr_device_shapes shapes,

@@ -353,7 +353,7 @@ static void emit_accumulate(const device *d, const hr_instr *instr, const char *
     return;
   }
   if (instr->kind == HR_INSTR_ARGREDUCE) {
-    HR__EMIT(e, "hr_offer_%s_%s(&l%d%s, &m%d%s, ", row, cls, instr->dst, suffix, instr->dst, suffix);
+    HR__EMIT(e, "hr_update_best_%s_%s(&l%d%s, &m%d%s, ", row, cls, instr->dst, suffix, instr->dst, suffix);
     hr__emit_source(e, instr, 0);
     HR__EMIT(e, ", ");
     hr__emit_source(e, instr, 1);

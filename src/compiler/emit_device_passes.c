@@ -92,7 +92,7 @@ static bool is_taken(const passes *p, hr_level level, int phase, int k) {
 }
 
 /* Declares those. */
-static void take_kept(const passes *p, hr_level level, int phase) {
+static void declare_kept(const passes *p, hr_level level, int phase) {
   hr__emitter *e = p->d->e;
   const hr_kernel *kernel = e->kernel;
   for (int k = 0; k < kernel->instr_count; ++k) {
@@ -152,8 +152,8 @@ static void combine_in_order(const passes *p, int phase) {
     HR__EMIT(e, "HR_UNROLL\nfor (int j = 0; j < %lld; ++j) {\nconst int64_t at = j * %lld + row;\n",
              (long long)d->chunks, (long long)d->rows);
     if (instr->kind == HR_INSTR_ARGREDUCE) {
-      HR__EMIT(e, "hr_offer_%s_%s(&l%d, &m%d, ((%s *)(call.workspace + " HR__FREE "))[at], ", row, cls, r, r, type,
-               (long long)d->parts[k]);
+      HR__EMIT(e, "hr_update_best_%s_%s(&l%d, &m%d, ((%s *)(call.workspace + " HR__FREE "))[at], ", row, cls, r, r,
+               type, (long long)d->parts[k]);
       HR__EMIT(e, "((int64_t *)(call.workspace + " HR__FREE "))[at]);\n}\n", (long long)hr__device_part_indices(d, k));
     } else {
       HR__EMIT(e, "l%d = hr_combine_%s_%s(l%d, ((%s *)(call.workspace + " HR__FREE "))[at]);\n}\n", r, row, cls, r,
@@ -245,7 +245,7 @@ static void emit_rows(passes *p, int phase) {
   HR__EMIT(e, "const int64_t row = (HR_BLOCK * %d + HR_THREAD) / %d;\nif (row >= " HR__FREE ") { return; }\n",
            (int)ROW_THREADS, width, (long long)d->rows);
   hr__device_coordinates(d, &e->kept, "row", "c");
-  take_kept(p, HR_LEVEL_ROW, phase);
+  declare_kept(p, HR_LEVEL_ROW, phase);
   if (phase > 0 && hr__device_reduces(kernel, phase - 1)) {
     if (p->is_lanes) {
       hr__device_combine(d, phase - 1, false);
@@ -299,7 +299,7 @@ static void emit_warp_elements(passes *p, int phase) {
            (long long)d->chunks);
   emit_from_to(p);
   hr__device_coordinates(d, &e->kept, "row", "c");
-  take_kept(p, HR_LEVEL_ELEMENT, phase);
+  declare_kept(p, HR_LEVEL_ELEMENT, phase);
   hr__device_lanes(d, phase, "from", "to");
   hr__device_fold(d, phase, "unit");
   HR__EMIT(e, "}\n");
@@ -314,8 +314,8 @@ static void take_in_order(const device *d, int k, int elements, const char *guar
   int r = instr->dst;
   HR__EMIT(e, "HR_UNROLL_BY_16\nfor (int t = 0; t < %d; ++t) {\n%s{ ", elements, guard);
   if (instr->kind == HR_INSTR_ARGREDUCE) {
-    HR__EMIT(e, "hr_offer_%s_%s(&l%d%s, &m%d%s, q%d[t][HR_LANE], k%d[t][HR_LANE]); }\n}\n", row, cls, r, pair, r, pair,
-             r, r);
+    HR__EMIT(e, "hr_update_best_%s_%s(&l%d%s, &m%d%s, q%d[t][HR_LANE], k%d[t][HR_LANE]); }\n}\n", row, cls, r, pair, r,
+             pair, r, r);
   } else {
     HR__EMIT(e, "l%d%s = hr_combine_%s_%s(l%d%s, q%d[t][HR_LANE]); }\n}\n", r, pair, row, cls, r, pair, r);
   }
@@ -350,7 +350,7 @@ static void emit_chunk_elements(passes *p, int phase) {
            (long long)d->chunks, (long long)d->chunks);
   emit_from_to(p);
   hr__device_coordinates(d, &e->kept, "row", "c");
-  take_kept(p, HR_LEVEL_ELEMENT, phase);
+  declare_kept(p, HR_LEVEL_ELEMENT, phase);
   declare_tile(d, phase, HR_REDUCE_CHUNK / WARP);
   HR__EMIT(e, "HR_UNROLL_BY_4\nfor (int u = 0; u < %d; ++u) {\nconst int t = HR_THREAD / HR_WARP + u * %d;\n",
            (int)HR_REDUCE_CHUNK / CHUNK_THREADS, warps);
@@ -376,7 +376,7 @@ static void emit_flat_elements(passes *p, int phase) {
            p->is_lanes ? "/" : "%", (long long)(p->is_lanes ? d->elements : d->rows), type, p->is_lanes ? "%" : "/",
            (long long)(p->is_lanes ? d->elements : d->rows));
   hr__device_coordinates(d, &e->kept, "row", "c");
-  take_kept(p, HR_LEVEL_ELEMENT, phase);
+  declare_kept(p, HR_LEVEL_ELEMENT, phase);
   device single = *d;
   single.is_quads = false;
   hr__device_element(&single, phase, "");
@@ -460,7 +460,7 @@ static void open_element(const device *d, bool guard) {
 }
 
 /* Reads the kept registers of four neighbouring rows: kept5[h], and from it register 5 of row h. */
-static void take_kept_four(const passes *p, int phase, bool is_declared) {
+static void declare_kept_four(const passes *p, int phase, bool is_declared) {
   hr__emitter *e = p->d->e;
   for (int k = 0; k < e->kernel->instr_count; ++k) {
     int r = e->kernel->instrs[k].dst;
@@ -503,7 +503,7 @@ static void make_tile_of_fours(const passes *p, int phase, int elements, bool gu
   hr__device_open_four(d, phase, true);
   HR__EMIT(e, "const %s first = c%d;\nHR_UNROLL\nfor (int h = 0; h < 4; ++h) {\n", type, inner);
   HR__EMIT(e, "const %s c%d = first + h;\nconst int64_t row = four + h;\n(void)c%d, (void)row;\n", type, inner, inner);
-  take_kept_four(p, phase, true);
+  declare_kept_four(p, phase, true);
   hr__device_make_four(d, phase);
   HR__EMIT(e, "}\n");
   for (int k = 0; k < e->kernel->instr_count; ++k) {
@@ -546,9 +546,9 @@ static void emit_tile_elements(passes *p, int phase) {
   open_tiles(p, d->chunks, true);
   emit_from_to(p);
   if (d->is_quads) {
-    take_kept_four(p, phase, false);
+    declare_kept_four(p, phase, false);
   } else {
-    take_kept(p, HR_LEVEL_ELEMENT, phase);
+    declare_kept(p, HR_LEVEL_ELEMENT, phase);
   }
   declare_tile(d, phase, elements);
   hr__device_accumulators(d, phase, false);
@@ -652,7 +652,7 @@ static void emit_tile_rows(passes *p, int phase) {
   hr__emitter *e = d->e;
   const int elements = tile_elements(d, phase - 1);
   open_tiles(p, 1, false);
-  take_kept(p, HR_LEVEL_ROW, phase);
+  declare_kept(p, HR_LEVEL_ROW, phase);
   declare_tile(d, phase - 1, elements);
   hr__device_accumulators(d, phase - 1, false);
   take_runs(d, phase - 1, elements, false);

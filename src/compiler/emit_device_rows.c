@@ -122,8 +122,8 @@ void hr__device_fold_one(const device *d, int k, const char *at) {
   const char *fold = d->is_quads ? "fold_quads" : "fold";
   int r = instr->dst;
   if (instr->kind == HR_INSTR_ARGREDUCE) {
-    HR__EMIT(e, "hr_offer_%s_%s(&l%d[0], &m%d[0], l%d[1], m%d[1]);\nhr_choose_%s_%s(&l%d[0], &m%d[0]);\n", row, cls, r,
-             r, r, r, row, cls, r, r);
+    HR__EMIT(e, "hr_update_best_%s_%s(&l%d[0], &m%d[0], l%d[1], m%d[1]);\nhr_choose_%s_%s(&l%d[0], &m%d[0]);\n", row,
+             cls, r, r, r, r, row, cls, r, r);
     if (at == NULL) {
       HR__EMIT(e, "const int64_t r%d = m%d[0];\n", r, r);
     } else {
@@ -172,7 +172,7 @@ void hr__device_combine(const device *d, int phase, bool shares) {
       HR__EMIT(e, "%s key = 0;\nint64_t index = INT64_MAX;\n", type);
       HR__EMIT(e,
                "for (int64_t j = HR_LANE; j < " HR__FREE
-               "; j += HR_WARP) { hr_offer_%s_%s(&key, &index, x%d[j], y%d[j]); }\n",
+               "; j += HR_WARP) { hr_update_best_%s_%s(&key, &index, x%d[j], y%d[j]); }\n",
                (long long)d->chunks, row, cls, r, r);
       HR__EMIT(e, "hr_choose_%s_%s(&key, &index);\nHR_WARP_BARRIER;\nif (HR_LANE == 0) { y%d[0] = index; }\n", row, cls,
                r);

@@ -130,7 +130,7 @@ static void emit_take(hr__emitter *e, hr_op op, hr_class cls) {
   HR__EMIT(e, "HR_VMATH_FN int hr_beats_%s_%s(const T a, const T b) { return (%s) | ((a != a) & (b == b)); }\n",
            row->name, name, better);
   HR__EMIT(e,
-           "HR_VMATH_FN uint8_t hr_take_%s_%s(const T a, const T b, const int64_t i, const int64_t j) {\n"
+           "HR_VMATH_FN uint8_t hr_beats_%s_%s(const T a, const T b, const int64_t i, const int64_t j) {\n"
            "  return (uint8_t)(hr_beats_%s_%s(a, b) | (!hr_beats_%s_%s(b, a) & (i < j)));\n}\n",
            row->name, name, row->name, name, row->name, name);
   unbind_class(e);
@@ -166,7 +166,7 @@ void hr__emit_row_function(hr__emitter *e, const hr_instr *instr) {
   }
   const char *text = text_of(instr->cls, row->integer_text, row->real_text, row->complex_text);
   if (row->family != HR_FAMILY_POINTWISE || text == NULL || row->arity != instr->source_count) {
-    e->status = e->status != NULL ? e->status : hr__emit_unable(e->kernel, row->name);
+    e->status = e->status != HR_OK ? e->status : hr__emit_unable(e->kernel, row->name);
     return;
   }
   if (hr__emit_is_special(instr)) {
@@ -256,7 +256,7 @@ static void emit_lane_choice(hr__emitter *e, const char *row, const char *name, 
     HR__EMIT(e,
              "  HR_LANES\n  for (int j = 0; j < %d; ++j) {\n"
              "    const %s a = key[j + %d], b = key[j];\n    const int64_t i = index[j + %d], k = index[j];\n"
-             "    const int take = (i != INT64_MAX) & ((k == INT64_MAX) | hr_take_%s_%s(a, b, i, k));\n"
+             "    const int take = (i != INT64_MAX) & ((k == INT64_MAX) | hr_beats_%s_%s(a, b, i, k));\n"
              "    key[j] = take ? a : b;\n    index[j] = take ? i : k;\n  }\n",
              half < VECTOR_MIN ? VECTOR_MIN : half, type, half, half, row, name);
   }
@@ -264,7 +264,7 @@ static void emit_lane_choice(hr__emitter *e, const char *row, const char *name, 
 }
 
 /* The best of a warp's candidates, and the best of the results of chunks. The result does not depend on the order. */
-void hr__emit_choice_functions(hr__emitter *e, hr_op op, hr_class cls) {
+void hr__emit_best_functions(hr__emitter *e, hr_op op, hr_class cls) {
   const char *row = hr_op_table(op)->name, *name = hr_class_name(cls), *type = hr__emit_type(cls);
   HR__EMIT(e, "#ifndef HR_CHOOSE_%s_%s\n#define HR_CHOOSE_%s_%s\n", row, name, row, name);
   if (!e->is_device) {
@@ -274,15 +274,15 @@ void hr__emit_choice_functions(hr__emitter *e, hr_op op, hr_class cls) {
   }
   HR__EMIT(
       e,
-      "HR_VMATH_FN void hr_offer_%s_%s(%s *key, int64_t *index, const %s k, const int64_t i) {\n"
-      "  if (i != INT64_MAX && (*index == INT64_MAX || hr_take_%s_%s(k, *key, i, *index))) { *key = k; *index = i; "
+      "HR_VMATH_FN void hr_update_best_%s_%s(%s *key, int64_t *index, const %s k, const int64_t i) {\n"
+      "  if (i != INT64_MAX && (*index == INT64_MAX || hr_beats_%s_%s(k, *key, i, *index))) { *key = k; *index = i; "
       "}\n}\n"
       "HR_VMATH_FN void hr_choose_%s_%s(%s *key, int64_t *index) {\n"
       "  for (int half = HR_WARP / 2; half >= 1; half /= 2) {\n"
       "    %s k = *key;\n    int64_t i = *index;\n"
       "    HR_SHUFFLE_AS(%s, k, (HR_LANE + half) %% HR_WARP);\n    HR_SHUFFLE_AS(int64_t, i, (HR_LANE + half) %% "
       "HR_WARP);\n"
-      "    hr_offer_%s_%s(key, index, k, i);\n  }\n"
+      "    hr_update_best_%s_%s(key, index, k, i);\n  }\n"
       "  %s best = *key;\n  int64_t at = *index;\n  HR_SHUFFLE_AS(%s, best, 0);\n  HR_SHUFFLE_AS(int64_t, at, 0);\n"
       "  *key = best;\n  *index = at;\n}\n#endif\n",
       row, name, type, type, row, name, row, name, type, type, type, row, name, type, type);
@@ -294,7 +294,7 @@ void hr__emit_reduce_functions(hr__emitter *e, hr_op op, hr_class cls) {
   const char *combine = text_of(cls, row->integer_text, row->real_text, row->complex_text);
   const char *identity = text_of(cls, row->integer_identity, row->real_identity, row->complex_identity);
   if (row->family != HR_FAMILY_REDUCE || combine == NULL) {
-    e->status = e->status != NULL ? e->status : hr__emit_unable(e->kernel, r);
+    e->status = e->status != HR_OK ? e->status : hr__emit_unable(e->kernel, r);
     return;
   }
   HR__EMIT(e, "#ifndef HR_REDUCE_%s_%s\n#define HR_REDUCE_%s_%s\n", r, name, r, name);

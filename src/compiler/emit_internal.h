@@ -98,8 +98,8 @@ bool hr__emit_is_loop(const hr_instr *instr);    /* ... that have loops and bran
 void hr__emit_row_function(hr__emitter *e, const hr_instr *instr);
 /* The functions identity and combine of a reduction. */
 void hr__emit_reduce_functions(hr__emitter *e, hr_op op, hr_class cls);
-/* The function choose of an index of the best; for devices offer, too. */
-void hr__emit_choice_functions(hr__emitter *e, hr_op op, hr_class cls);
+/* The functions that update the index of the best element. */
+void hr__emit_best_functions(hr__emitter *e, hr_op op, hr_class cls);
 /* A source: "r5" or "s2_f32". */
 void hr__emit_source(hr__emitter *e, const hr_instr *instr, int s);
 /* "const float r5 = ...;" for COMPUTE and CONVERT. */

@@ -285,10 +285,10 @@ static void clear_lanes(const rows *r, int phase) {
 }
 
 /* Of candidates key[i], index[i], i < count, the best goes to the first place. */
-static void emit_choice(hr__emitter *e, const hr_instr *instr, const char *key, const char *index, long long count) {
+static void emit_best(hr__emitter *e, const hr_instr *instr, const char *key, const char *index, long long count) {
   HR__EMIT(e,
            "for (int64_t j = 1; j < %lld; ++j) {\n"
-           "if (%s[j] != INT64_MAX && (%s[0] == INT64_MAX || hr_take_%s_%s(%s[j], %s[0], %s[j], %s[0]))) {\n"
+           "if (%s[j] != INT64_MAX && (%s[0] == INT64_MAX || hr_beats_%s_%s(%s[j], %s[0], %s[j], %s[0]))) {\n"
            "%s[0] = %s[j]; %s[0] = %s[j];\n}\n}\n",
            count, index, index, hr_op_table(instr->op)->name, hr_class_name(instr->cls), key, key, index, index, key,
            key, index, index);
@@ -342,7 +342,7 @@ static void combine_chunks(const rows *r, int phase, const char *first) {
       snprintf(index, sizeof index, "y%d", instr->dst);
       HR__EMIT(e, "%s *const %s = (%s *)(%s + %lld) + %s;\nint64_t *const %s = (int64_t *)(%s + %lld) + %s;\n", type,
                key, type, memory, (long long)r->parts[k], first, index, memory, (long long)r->part_indices[k], first);
-      emit_choice(e, instr, key, index, (long long)r->chunks);
+      emit_best(e, instr, key, index, (long long)r->chunks);
       HR__EMIT(e, "const int64_t r%d = %s[0];\n", instr->dst, index);
     } else {
       HR__EMIT(e, "const %s r%d = hr_chunks_%s_%s((%s *)(%s + %lld) + %s, %lld);\n", type, instr->dst,

@@ -153,7 +153,7 @@ void hr__emit_uniform(hr__emitter *e, int phase, hr_level level) {
       }
     } else if (is_uniform_store) {
       if (!source_is_uniform(e, &instr->sources[0]) || e->kernel->accesses[instr->access].bound_count > 0) {
-        e->status = e->status != NULL ? e->status : hr__emit_unable(e->kernel, "a store of one element");
+        e->status = e->status != HR_OK ? e->status : hr__emit_unable(e->kernel, "a store of one element");
       }
       hr__emit_store(e, instr, "0");
     }
@@ -403,7 +403,7 @@ static void read_value(const stager *s, int reg, int stage, bool *is_known) {
 static void emit_reduce(hr__emitter *e, const hr_instr *instr, const char *lane) {
   if (instr->kind == HR_INSTR_ARGREDUCE) {
     const char *op = hr_op_table(instr->op)->name, *cls = hr_class_name(instr->cls);
-    HR__EMIT(e, "{\nconst int take = hr_take_%s_%s(", op, cls);
+    HR__EMIT(e, "{\nconst int take = hr_beats_%s_%s(", op, cls);
     hr__emit_source(e, instr, 0);
     HR__EMIT(e, ", l%d[%s], ", instr->dst, lane);
     hr__emit_source(e, instr, 1);

@@ -208,7 +208,7 @@ static bool domains_agree(const open_group *group, const hr_node *node, hr_domai
 }
 
 /* True if the first reader of the node's result could join group g, too. */
-static bool reader_can_follow(const fuser *f, int g, int n) {
+static bool reader_can_join(const fuser *f, int g, int n) {
   int reader = f->first_reader[n];
   if (reader < 0) {
     return true;
@@ -226,7 +226,7 @@ static bool reader_can_follow(const fuser *f, int g, int n) {
  * pass must not move into the forward pass; a chain of the optimizer, whose next link follows, must be fused. */
 static bool is_worth_moving(const fuser *f, int g, int n, const hr_node *node) {
   bool is_near = g + NEAR_GROUPS >= (int)f->groups.count;
-  return is_near || !f->program->buffers[node->outputs[0].index].is_dead || reader_can_follow(f, g, n);
+  return is_near || !f->program->buffers[node->outputs[0].index].is_dead || reader_can_join(f, g, n);
 }
 
 /* True if the node could be part of group g, whose domain then is *out_domain; `benefits` if it shares data with it. */
@@ -266,7 +266,7 @@ static int find_group_of_reader(fuser *f, int n, const hr_node *node, int floor)
     hr_domain domain, with_reader;
     int phase, reader_phase;
     bool benefits = false;
-    if (g >= floor && reader_can_follow(f, g, n) && may_join(f, g, next, &with_reader, &reader_phase, &benefits) &&
+    if (g >= floor && reader_can_join(f, g, n) && may_join(f, g, next, &with_reader, &reader_phase, &benefits) &&
         benefits && may_join(f, g, node, &domain, &phase, &benefits)) {
       f->groups.data[g].domain = domain;
       f->node_phase[n] = phase;

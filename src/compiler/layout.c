@@ -176,7 +176,8 @@ int hr__layout_next_dim(const hr_operand *operand, int64_t stride) {
   return d;
 }
 
-static bool can_follow(const hr__layout_pass *p, const hr__layout_access *a, const hr__layout *l, hr__takes_fn takes) {
+static bool can_propagate(const hr__layout_pass *p, const hr__layout_access *a, const hr__layout *l,
+                          hr__accepts_fn takes) {
   const hr_node *node = &p->program->nodes[a->node];
   motion m;
   if (!find_motion(l, a->operand, &m)) {
@@ -191,15 +192,15 @@ static bool can_follow(const hr__layout_pass *p, const hr__layout_access *a, con
 }
 
 bool hr__layout_can_relay(const hr__layout_pass *p, const hr_operand *operand, const hr__layout *l,
-                          hr__takes_fn takes) {
+                          hr__accepts_fn takes) {
   bool can = true;
   for (size_t k = p->first_access[operand->index]; can && k < p->first_access[operand->index + 1]; ++k) {
-    can = can_follow(p, &p->accesses[k], l, takes);
+    can = can_propagate(p, &p->accesses[k], l, takes);
   }
   return can;
 }
 
-bool hr__layout_relay(hr__layout_pass *p, const hr_operand *operand, const hr__layout *l, hr__takes_fn takes) {
+bool hr__layout_relay(hr__layout_pass *p, const hr_operand *operand, const hr__layout *l, hr__accepts_fn takes) {
   hr__candidate *c = &p->candidates[operand->index];
   c->is_open = false;
   if (!hr__layout_can_relay(p, operand, l, takes)) {

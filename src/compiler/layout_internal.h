@@ -14,7 +14,7 @@ typedef struct hr__layout {
 } hr__layout;
 
 /* True if the library accepts operand `operand` of its node in this layout. */
-typedef bool (*hr__takes_fn)(const hr__layout *l, const hr_node *node, int operand);
+typedef bool (*hr__accepts_fn)(const hr__layout *l, const hr_node *node, int operand);
 
 /* A buffer of the program, in this pass. */
 typedef struct hr__candidate {
@@ -49,10 +49,11 @@ int hr__layout_next_dim(const hr_operand *operand, int64_t stride);
 uint32_t hr__layout_channels(const hr__layout *l, const hr_operand *operand);
 
 /* True if the layout propagates to everything that touches the operand's buffer; `takes` decides for library nodes. */
-bool hr__layout_can_relay(const hr__layout_pass *p, const hr_operand *operand, const hr__layout *l, hr__takes_fn takes);
+bool hr__layout_can_relay(const hr__layout_pass *p, const hr_operand *operand, const hr__layout *l,
+                          hr__accepts_fn takes);
 /* Gives the operand's buffer this layout if it propagates to everything that touches it; `takes` decides for library
  * nodes. False when memory is out. */
-bool hr__layout_relay(hr__layout_pass *p, const hr_operand *operand, const hr__layout *l, hr__takes_fn takes);
+bool hr__layout_relay(hr__layout_pass *p, const hr_operand *operand, const hr__layout *l, hr__accepts_fn takes);
 
 /* Adopts the layouts that earlier programs have given buffers, or refuses them. False when memory is out. */
 bool hr__layout_images_adopt(hr__layout_pass *p);

@@ -237,7 +237,7 @@ static void heighten(hr_builder *b, hr_node *node) {
   hr_operand *out = &node->outputs[0], *left = &node->inputs[0];
   int64_t dims[HR_RANK_MAX];
   *left = lengthen(b, *left, left->rank - 2, left->strides[left->rank - 1], true);
-  if (b->status == NULL) {
+  if (b->status == HR_OK) {
     memcpy(dims, out->dims, (size_t)out->rank * sizeof *dims);
     dims[out->rank - 2] = left->dims[left->rank - 2];
     *out = hr_view_strided(b, *out, out->rank, dims, out->strides, out->offset);
@@ -278,7 +278,7 @@ hr_status hr__layout_deepen(const hr__layout_pass *p, const hr_target *target) {
     return no_memory(count);
   }
   program->node_count = 0;
-  for (int n = 0; n < count && b.status == NULL; ++n) {
+  for (int n = 0; n < count && b.status == HR_OK; ++n) {
     b.origin = nodes[n].origin;
     bool is = is_deep(p, target, &nodes[n], &deep);
     const hr_operand out = nodes[n].output_count > 0 ? nodes[n].outputs[0] : (hr_operand){0};
@@ -294,13 +294,13 @@ hr_status hr__layout_deepen(const hr__layout_pass *p, const hr_target *target) {
           make_result(&b, out, has_rows ? pitch_of(rows, target) : rows, is_odd ? pitch_of(columns, target) : columns);
       nodes[n].outputs[0] = made;
     }
-    if (has_room && b.status == NULL) {
+    if (has_room && b.status == HR_OK) {
       widen(&b, &nodes[n]);
     }
-    if (has_rows && b.status == NULL) {
+    if (has_rows && b.status == HR_OK) {
       heighten(&b, &nodes[n]);
     }
-    if (b.status == NULL && !hr_program_append(program, &nodes[n])) {
+    if (b.status == HR_OK && !hr_program_append(program, &nodes[n])) {
       return no_memory(count);
     }
     if (is_odd || has_rows) {

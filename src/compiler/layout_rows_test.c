@@ -36,13 +36,13 @@ static int64_t grows_by_index(const char *text, int index) {
   hr_program program;
   HR_ASSERT_OK(hr_program_parse(text, &program));
   int64_t grown = 0;
-  const hr__algorithm ways[2] = {{.cut = 0}, {.row_alignment = 16, .depth_work = 1, .grown = &grown}};
+  const hr__run_options options[2] = {{.cut = 0}, {.row_alignment = 16, .depth_work = 1, .grown = &grown}};
   void **memory[2] = {memory_of(&program), memory_of(&program)};
   for (int k = 0; k < 2; ++k) {
     for (size_t i = 0; index >= 0 && i < program.buffers[index].bytes / sizeof(int64_t); ++i) {
       ((int64_t *)memory[k][index])[i] = i % 2 == 0;
     }
-    HR_ASSERT_OK(hr__run_interpreted(&program, memory[k], NULL, ways[k]));
+    HR_ASSERT_OK(hr__run_interpreted(&program, memory[k], NULL, options[k]));
   }
   for (int b = 0; b < program.buffer_count; ++b) {
     HR_ASSERT(program.buffers[b].is_dead || memcmp(memory[0][b], memory[1][b], program.buffers[b].bytes) == 0);

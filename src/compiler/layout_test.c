@@ -17,7 +17,7 @@ static bool keep_convolutions(void *ctx, const hr_program *program, const hr_nod
 /* True for a provider that accepts convolutions in one format alone. */
 static bool one_format;
 
-static bool lies_channels_last(const hr_operand *x) {
+static bool is_channels_last(const hr_operand *x) {
   int64_t expected = 1;
   static const int order[] = {1, 3, 2, 0};
   for (int i = 0; i < 4; ++i) {
@@ -45,7 +45,7 @@ static bool keep_alike(void *ctx, const hr_program *program, const hr_node *node
   bool is_first = true, is_last = true;
   for (int i = 0; i < 3; ++i) {
     is_first &= lies_channels_first(operands[i]);
-    is_last &= lies_channels_last(operands[i]);
+    is_last &= is_channels_last(operands[i]);
   }
   return keep_convolutions(ctx, program, node) && (is_first || is_last);
 }
@@ -297,7 +297,7 @@ HR_TEST(in_one_format_all_moves_where_little_has_to_stay) {
 static bool keep_alike_with_sums(void *ctx, const hr_program *program, const hr_node *node) {
   bool is_kept = keep_alike(ctx, program, node);
   for (int i = 0; is_kept && i < node->epilogue_count; ++i) {
-    is_kept = lies_channels_last(&node->inputs[0]) && lies_channels_last(&node->outputs[0]) &&
+    is_kept = is_channels_last(&node->inputs[0]) && is_channels_last(&node->outputs[0]) &&
               (node->epilogues[i].op == HR_OP_ADD || node->epilogues[i].op == HR_OP_RELU);
   }
   return is_kept;

@@ -326,7 +326,7 @@ static bool fold_scale(matcher *m, hr_node *joined) {
   epilogues[0] = (hr_epilogue){.op = HR_OP_ADD, .inputs = {HR_EPILOGUE_VALUE, OWN_INPUTS}};
   joined->epilogues = epilogues, joined->inputs = inputs;
   joined->input_count = OWN_INPUTS + 1;
-  return m->builder.status == NULL;
+  return m->builder.status == HR_OK;
 }
 
 /* Folds the scale into the weights; drops the row again if the target does not keep the result. */

@@ -105,7 +105,7 @@ static bool nodes_allow(const hr_domain *domain, const hr_node *a, const hr_node
   return true;
 }
 
-static bool can_follow(const waiting *w, int h, int g, hr_domain *out_domain) {
+static bool can_delay(const waiting *w, int h, int g, hr_domain *out_domain) {
   const hr_group *from = &w->groups[h], *to = &w->groups[g];
   int from_accesses = count_accesses(w, h), to_accesses = count_accesses(w, g);
   if (from_accesses < 0 || to_accesses < 0 || from_accesses + to_accesses > HR_GROUP_ACCESSES_MAX ||
@@ -177,7 +177,7 @@ static bool move_groups(waiting *w) {
   for (int h = w->group_count - 1; h >= 0; --h) {
     int g = first_waiting(w, h);
     hr_domain domain;
-    bool moves = g < w->check && can_follow(w, h, g, &domain);
+    bool moves = g < w->check && can_delay(w, h, g, &domain);
     if (moves && !move_nodes(w, h, g, &domain)) {
       return false;
     }

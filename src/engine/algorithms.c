@@ -41,13 +41,13 @@ const hr_provider *const *hr__algorithms_providers(hr_dialect dialect) {
   hr_mutex_lock(&lists->mutex);
   int count = 0;
   bool is_first = !lists->are_open[dialect];
-  for (int i = 0; is_first && hr_providers()[i] != NULL; i++) {
+  for (int i = 0; is_first && hr_providers()[i] != NULL; ++i) {
     bool runs_rows = hr_providers()[i]->dialect == HR_DIALECT_HOST && hr_providers()[i]->has != NULL;
     if (hr_providers()[i]->dialect != dialect && !runs_rows) {
       continue;
     }
     hr_status status = hr__provider_open(hr_providers()[i]);
-    if (status == NULL) {
+    if (status == HR_OK) {
       lists->open[dialect][count++] = hr_providers()[i];
     }
     hr_log(HR_LOG_DEVICE, "provider %s: %s", hr_providers()[i]->name, hr_status_message(status));
@@ -83,7 +83,7 @@ static void *queue_of(hr_device *device) {
 static bool asks_library(hr_device *device, const hr_provider *provider, const hr_program *program,
                          const hr_node *node) {
   hr_status entered = hr__device_enter(device);
-  if (entered != NULL) {
+  if (entered != HR_OK) {
     hr_status_ignore(entered);
     return false;
   }
@@ -97,7 +97,7 @@ bool hr__algorithms_keep(void *ctx, const hr_program *program, const hr_node *no
   const hr_provider *const *providers = hr__algorithms_providers(device->driver->dialect);
   hr_node plain = *node;
   plain.epilogue_count = 0;
-  for (int i = 0; providers[i] != NULL; i++) {
+  for (int i = 0; providers[i] != NULL; ++i) {
     if (providers[i]->supports(program, &plain)) {
       return node->epilogue_count == 0 || asks_library(device, providers[i], program, node);
     }
@@ -107,28 +107,28 @@ bool hr__algorithms_keep(void *ctx, const hr_program *program, const hr_node *no
 
 hr_status hr__library_check(const hr_device *device, hr_op op) {
   const hr_provider *const *providers = hr__algorithms_providers(device->driver->dialect);
-  hr_status why = NULL;
-  for (int i = 0; providers[i] != NULL; i++) {
+  hr_status why = HR_OK;
+  for (int i = 0; providers[i] != NULL; ++i) {
     const hr_provider *provider = providers[i];
-    hr_status status = provider->has != NULL ? provider->has(op) : NULL;
-    if (provider->has != NULL && status == NULL) {
+    hr_status status = provider->has != NULL ? provider->has(op) : HR_OK;
+    if (provider->has != NULL && status == HR_OK) {
       hr_status_ignore(why);
       return HR_OK;
     }
-    if (status != NULL && hr_status_code_of(status) != HR_STATUS_NOT_FOUND) {
+    if (status != HR_OK && hr_status_code_of(status) != HR_STATUS_NOT_FOUND) {
       hr_status_ignore(why);
       why = status;
     } else {
       hr_status_ignore(status);
     }
   }
-  why = why != NULL ? why : hr_status_make(HR_STATUS_UNIMPLEMENTED, "no library of this device does it");
+  why = why != HR_OK ? why : hr_status_make(HR_STATUS_UNIMPLEMENTED, "no library of this device does it");
   return hr_status_annotate(why, "%s", hr_op_table(op)->name);
 }
 
 void hr__algorithms_layouts(hr_dialect dialect, hr_target *target) {
   const hr_provider *const *providers = hr__algorithms_providers(dialect);
-  for (int i = 0; providers[i] != NULL; i++) {
+  for (int i = 0; providers[i] != NULL; ++i) {
     size_t alignment = providers[i]->row_alignment;
     target->channels_last |= providers[i]->channels_last;
     target->one_format |= providers[i]->one_format;
@@ -149,14 +149,14 @@ static int add_algorithm(hr_algorithm *algorithms, int count, const hr_provider 
 int hr__algorithms_list(hr_device *device, const hr_provider *const *providers, const hr_program *program,
                         const hr_node *node, hr_algorithm algorithms[HR_ALGORITHMS_MAX]) {
   int count = 0;
-  for (int i = 0; providers[i] != NULL; i++) {
+  for (int i = 0; providers[i] != NULL; ++i) {
     if (providers[i]->write == NULL && asks_library(device, providers[i], program, node)) {
       count = add_algorithm(algorithms, count, providers[i], HR_ALGORITHM_OWN);
     }
   }
-  for (int i = 0; providers[i] != NULL; i++) {
+  for (int i = 0; providers[i] != NULL; ++i) {
     for (int algorithm = 0; providers[i]->algorithms != NULL && providers[i]->algorithms[algorithm] != NULL;
-         algorithm++) {
+         ++algorithm) {
       count = add_algorithm(algorithms, count, providers[i], algorithm);
     }
   }
@@ -234,7 +234,7 @@ void hr__algorithms_key(const hr_provider *const *providers, const hr_device *de
   }
   hr_text_printf(out_key, "\non %s, %s, %d workers\nby", device->driver->name, device->properties.description,
                  device->properties.workers);
-  for (int i = 0; providers[i] != NULL; i++) {
+  for (int i = 0; providers[i] != NULL; ++i) {
     hr_text_printf(out_key, " %s%s%s", providers[i]->name, providers[i]->version != NULL ? " " : "",
                    providers[i]->version != NULL ? providers[i]->version() : "");
   }
@@ -265,7 +265,7 @@ hr_status hr__algorithm_prepare(hr_device *device, const hr_program *program, co
     status = hr__host_fallback_create(node, made.workspace_bytes, &made.fallback);
     made.workspace_bytes = 0;
   }
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr__ready_fini(&made);
     return status;
   }
@@ -283,14 +283,14 @@ bool hr__algorithm_is_called(const hr_algorithm *algorithm, const char *name) {
 
 bool hr__algorithms_prepare_called(hr_device *device, const hr_provider *const *providers, const hr_program *program,
                                    const hr_node *node, const char *name, hr_ready *out_ready) {
-  for (int i = 0; providers[i] != NULL; i++) {
+  for (int i = 0; providers[i] != NULL; ++i) {
     for (int number = HR_ALGORITHM_OWN;
-         number < 0 || (providers[i]->algorithms != NULL && providers[i]->algorithms[number] != NULL); number++) {
+         number < 0 || (providers[i]->algorithms != NULL && providers[i]->algorithms[number] != NULL); ++number) {
       const hr_algorithm algorithm = {providers[i], number};
       if (hr__algorithm_is_called(&algorithm, name) &&
           (number >= 0 || (providers[i]->write == NULL && asks_library(device, providers[i], program, node)))) {
         hr_status status = hr__algorithm_prepare(device, program, node, &algorithm, out_ready);
-        bool is_prepared = status == NULL;
+        bool is_prepared = status == HR_OK;
         hr_status_ignore(status);
         return is_prepared;
       }
@@ -306,7 +306,7 @@ hr_status hr__algorithms_prepare(hr_device *device, const hr_provider *const *pr
     return HR_OK;
   }
   hr_status status = hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: no provider answers", hr_op_table(node->op)->name);
-  for (int i = 0; status != NULL && providers[i] != NULL; i++) {
+  for (int i = 0; status != HR_OK && providers[i] != NULL; ++i) {
     if (asks_library(device, providers[i], program, node)) {
       hr_status_free(status);
       if (providers[i]->write != NULL) {

@@ -37,7 +37,7 @@ static void unlink_hash(hr_cache *cache, hr_instance *instance) {
 
 static void unlink_followed(hr_cache *cache, const hr_instance *instance) {
   for (hr_instance *each = cache->newest; each != NULL; each = each->older) {
-    each->follower = each->follower != instance ? each->follower : NULL;
+    each->successor = each->successor != instance ? each->successor : NULL;
   }
 }
 
@@ -58,7 +58,7 @@ void hr__cache_fini(hr_cache *cache) {
 }
 
 hr_instance *hr__cache_find_expected(const hr_cache *cache, const hr_key *key) {
-  hr_instance *expected = cache->newest != NULL ? cache->newest->follower : NULL;
+  hr_instance *expected = cache->newest != NULL ? cache->newest->successor : NULL;
   return expected != NULL && hr__plan_fits(expected->plan, key) ? expected : NULL;
 }
 
@@ -76,7 +76,7 @@ hr_instance *hr__cache_find(hr_cache *cache, hr_key *key) {
   if (instance == NULL) {
     return NULL;
   }
-  cache->newest->follower = instance;
+  cache->newest->successor = instance;
   if (instance != cache->newest) {
     unlink_use(cache, instance);
     link_use(cache, instance);
@@ -91,7 +91,7 @@ hr_status hr__cache_add(hr_cache *cache, hr_instance *instance) {
                           cache->count);
   }
   if (cache->newest != NULL) {
-    cache->newest->follower = instance;
+    cache->newest->successor = instance;
   }
   link_use(cache, instance);
   ++cache->count;

@@ -86,13 +86,13 @@ void hr__stream_free_jobs(hr_stream *stream) {
 }
 
 void hr__stream_set_error(hr_stream *stream, hr_status status) {
-  if (status == NULL) {
+  if (status == HR_OK) {
     return;
   }
   hr_mutex_lock(&stream->job_mutex);
   if (stream->error == NULL) {
     stream->error = status;
-    status = NULL;
+    status = HR_OK;
   }
   hr_mutex_unlock(&stream->job_mutex);
   hr_status_free(status);
@@ -107,7 +107,7 @@ static hr_status run_instance_of(hr_job *job, hr_run *run) {
   }
   int64_t begin = hr_clock_ns();
   hr_status status = hr__instance_run(instance, run, &job->scratch);
-  bool is_usual = status == NULL && !run->has_waited && run->graph_builds == 0;
+  bool is_usual = status == HR_OK && !run->has_waited && run->graph_builds == 0;
   atomic_store_explicit(&instance->submit_ns, is_usual ? hr_clock_ns() - begin : INT64_MAX, memory_order_relaxed);
   return status;
 }
@@ -122,7 +122,7 @@ static hr_status unreported(hr_stream *stream) {
 
 /* The failure that one of the job's buffers carries, or OK. */
 static hr_status find_invalid(const hr_job *job) {
-  for (size_t i = 0; i < job->buffers.count; i++) {
+  for (size_t i = 0; i < job->buffers.count; ++i) {
     if (hr__buffer_is_invalid(job->buffers.data[i])) {
       return hr__buffer_failure(job->buffers.data[i]);
     }
@@ -133,7 +133,7 @@ static hr_status find_invalid(const hr_job *job) {
 /* Invalidates the buffers without contents that a run which ended at `failed_step` did not finish. */
 static void invalidate_unfinished(const hr_job *job, int failed_step, hr_status status) {
   const hr_instance *instance = job->instance;
-  for (size_t i = 0; i < job->buffers.count; i++) {
+  for (size_t i = 0; i < job->buffers.count; ++i) {
     uint64_t shape = instance->plan->key.shapes[i];
     bool is_empty = hr_shape_is_fresh(shape) || hr__buffer_is_undefined(job->buffers.data[i]);
     if (is_empty && !hr_shape_is_dead(shape) && instance->plan->last_write[i] >= failed_step) {
@@ -145,7 +145,7 @@ static void invalidate_unfinished(const hr_job *job, int failed_step, hr_status 
 /* Marks buffers whose contents libraries may cache, for later writes and releases. */
 static void note_sources(const hr_job *job) {
   const hr_instance *instance = job->instance;
-  for (size_t i = 0; i < instance->sources.count; i++) {
+  for (size_t i = 0; i < instance->sources.count; ++i) {
     uint32_t local = instance->sources.data[i];
     hr_buffer *buffer = job->buffers.data[local];
     hr__cached_weights_note(&buffer->weights, buffer->device->context, job->stamps.data[local]);
@@ -169,9 +169,9 @@ static hr_status find_interrupt(const hr_job *job) {
  * The last two are passed to the stream. */
 static hr_status find_failure(hr_job *job) {
   hr_status before = job->is_move ? HR_OK : unreported(job->stream);
-  if (before == NULL && !job->is_move) {
+  if (before == HR_OK && !job->is_move) {
     before = find_interrupt(job);
-    before = before == NULL ? find_invalid(job) : before;
+    before = before == HR_OK ? find_invalid(job) : before;
     hr__stream_set_error(job->stream, hr_status_clone(before));
   }
   return before;
@@ -205,7 +205,7 @@ static void count_launches(hr_stream *stream, const hr_run *run) {
 static void finish_job(hr_job *job, hr_status status) {
   hr_stream *stream = job->stream;
   hr_run *run = &job->run;
-  if (status != NULL) {
+  if (status != HR_OK) {
     invalidate_unfinished(job, run->failed_step, status);
     if (job->is_move) {
       hr__buffer_invalidate(job->buffers.data[0], status);
@@ -216,7 +216,7 @@ static void finish_job(hr_job *job, hr_status status) {
     stream->watch(stream->watch_ctx, job->instance, job->buffers.data, run->step_ns);
     hr_free(run->step_ns);
   }
-  for (size_t i = 0; i < job->buffers.count; i++) {
+  for (size_t i = 0; i < job->buffers.count; ++i) {
     if (job->instance->plan->last_write[i] >= 0 && job->instance->plan->last_write[i] < run->failed_step) {
       finish_write(job->buffers.data[i]);
     }
@@ -243,7 +243,7 @@ static void run_job(hr_queue_job *entry) {
   hr_job *job = (hr_job *)entry;
   prepare_job(job);
   hr_status status = find_failure(job);
-  if (status == NULL) {
+  if (status == HR_OK) {
     note_sources(job);
     status = note_result(job, run_instance_of(job, &job->run));
   }
@@ -257,7 +257,7 @@ static void run_kernels_of(void *arg) {
   job->status = hr__instance_run(job->instance, &job->run, &job->scratch);
 }
 
-static void end_lead(hr_queue_job *entry) {
+static void end_early(hr_queue_job *entry) {
   hr_job *job = (hr_job *)entry;
   finish_job(job, note_result(job, job->status));
 }
@@ -275,22 +275,22 @@ static bool can_submit_early(const hr_stream *stream, const hr_instance *instanc
 }
 
 /* False: nothing has begun. */
-static bool begin_lead(hr_job *job) {
+static bool begin_early(hr_job *job) {
   if (!can_submit_early(job->stream, job->instance)) {
     return false;
   }
   hr_status status = find_failure(job);
-  if (status != NULL) {
+  if (status != HR_OK) {
     hr_status_free(status);
     return false;
   }
   prepare_job(job);
   note_sources(job);
   job->is_sent = false;
-  job->entry.run = end_lead;
-  bool leads = hr_queue_submit_early(&job->stream->device->queue, &job->entry, run_kernels_of);
-  job->entry.run = leads ? end_lead : run_job;
-  return leads;
+  job->entry.run = end_early;
+  bool is_early = hr_queue_submit_early(&job->stream->device->queue, &job->entry, run_kernels_of);
+  job->entry.run = is_early ? end_early : run_job;
+  return is_early;
 }
 
 /* ---- memory ---- */
@@ -309,10 +309,10 @@ hr_status hr__stream_bind(hr_stream *stream, hr_buffer *buffer) {
 static hr_status bind_buffers(hr_stream *stream, const hr_trace *trace, const hr_key *key, const hr_instance *instance,
                               hr_job *job) {
   hr_buffer **buffers = trace->buffers.data;
-  for (size_t i = 0; i < key->buffer_count; i++) {
+  for (size_t i = 0; i < key->buffer_count; ++i) {
     bool needs = hr__plan_needs(instance->plan, i);
     hr_status status = needs ? hr__stream_bind(stream, buffers[i]) : HR_OK;
-    if (status != NULL) {
+    if (status != HR_OK) {
       while (i-- > 0) {
         if (hr_shape_is_fresh(key->shapes[i]) && hr__plan_needs(instance->plan, i)) {
           hr__buffer_unbind(buffers[i]);
@@ -326,7 +326,7 @@ static hr_status bind_buffers(hr_stream *stream, const hr_trace *trace, const hr
 }
 
 static void unbind_buffers(const hr_trace *trace, const hr_key *key, const hr_instance *instance) {
-  for (size_t i = 0; i < key->buffer_count; i++) {
+  for (size_t i = 0; i < key->buffer_count; ++i) {
     if (hr_shape_is_fresh(key->shapes[i]) && hr__plan_needs(instance->plan, i)) {
       hr__buffer_unbind(trace->buffers.data[i]);
     }
@@ -352,7 +352,7 @@ static bool is_current(const work *w, const hr_key *key, const hr_job *job) {
   hr_buffer **buffers = w->trace->buffers.data;
   bool is = w->moves == 0 ||
             (hr__buffer_layout(buffers[0]) == w->moves && hr__buffer_address(buffers[0]) == job->bound.data[0]);
-  for (size_t i = 0; is && key->layouts != NULL && i < key->buffer_count; i++) {
+  for (size_t i = 0; is && key->layouts != NULL && i < key->buffer_count; ++i) {
     is = hr__buffer_layout(buffers[i]) == key->layouts[i] &&
          (job->bound.data[i] == NULL || hr__buffer_address(buffers[i]) == job->bound.data[i]);
   }
@@ -365,7 +365,7 @@ static void note_layouts(const hr_instance *instance, const hr_job *job) {
     hr__buffers_exchange(job->buffers.data[0], job->buffers.data[1]);
     return;
   }
-  for (size_t i = 0; i < job->buffers.count; i++) {
+  for (size_t i = 0; i < job->buffers.count; ++i) {
     uint64_t layout = hr__plan_layout(instance->plan, i);
     if (layout != 0 && job->bound.data[i] != NULL) {
       atomic_store_explicit(&job->buffers.data[i]->layout, layout, memory_order_release);
@@ -390,7 +390,7 @@ static void fill_job(hr_stream *stream, const work *w, hr_instance *instance, hr
     memcpy(job->arguments.data, trace->scalars.data, trace->scalars.count * sizeof(hr_scalar));
   }
   trace->buffers.count = 0;
-  for (size_t i = 0; i < job->buffers.count; i++) {
+  for (size_t i = 0; i < job->buffers.count; ++i) {
     if (instance->plan->last_write[i] >= 0) {
       hr__buffer_restamp(job->buffers.data[i]);
     }
@@ -414,7 +414,7 @@ static void hand_over(hr_stream *stream, hr_instance *instance, hr_job *job, cal
   hr_device *device = stream->device;
   next = is_long(stream, instance) ? RECORD : next;
   bool runs_here = next != RECORD || is_small(device, instance);
-  if (next == WAIT_SOON && begin_lead(job)) {
+  if (next == WAIT_SOON && begin_early(job)) {
     hr_mutex_unlock(&device->shared_mutex);
   } else if (runs_here && hr_queue_begin_inline(&device->queue)) {
     hr_mutex_unlock(&device->shared_mutex);
@@ -449,21 +449,21 @@ static hr_status run_instance(hr_stream *stream, const work *w, const hr_key *ke
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a commit");
   }
   hr_status status = reserve_job(job, w->trace, instance);
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = bind_buffers(stream, w->trace, key, instance, job);
   }
-  if (status != NULL) {
+  if (status != HR_OK) {
     give_job(stream, job);
     return status;
   }
   hr_mutex_lock(&device->shared_mutex);
   status = hr__device_shared(device, instance->shared_bytes, &job->shared);
-  *out_again = status == NULL && !is_current(w, key, job);
-  if (status != NULL || *out_again || next == PROBE) {
+  *out_again = status == HR_OK && !is_current(w, key, job);
+  if (status != HR_OK || *out_again || next == PROBE) {
     hr_mutex_unlock(&device->shared_mutex);
     unbind_buffers(w->trace, key, instance);
     give_job(stream, job);
-    return status == NULL ? HR_OK : hr_status_annotate(status, "temporaries");
+    return status == HR_OK ? HR_OK : hr_status_annotate(status, "temporaries");
   }
   fill_job(stream, w, instance, job);
   count_run(&stream->stats, instance);
@@ -480,19 +480,19 @@ static hr_status find_instance(hr_stream *stream, const work *w, hr_key *key, hr
   *out_owned = false;
   *out_instance = hr__cache_find(&stream->cache, key);
   if (*out_instance != NULL) {
-    stream->stats.cache_hits++;
+    ++stream->stats.cache_hits;
     return HR_OK;
   }
   int64_t begin = hr_clock_ns();
   HR_RETURN_IF_ERROR(hr__instance_create(key, stream->device, w->trace->scalars.data, out_instance));
   if ((*out_instance)->is_compiled) {
-    stream->stats.compiles++;
+    ++stream->stats.compiles;
     stream->stats.compile_ns += hr_clock_ns() - begin;
   } else { /* compiled for another stream */
-    stream->stats.cache_hits++;
+    ++stream->stats.cache_hits;
   }
   hr_status status = hr__cache_add(&stream->cache, *out_instance);
-  *out_owned = status != NULL;
+  *out_owned = status != HR_OK;
   hr_status_ignore(status);
   return HR_OK;
 }
@@ -502,7 +502,7 @@ static hr_status find_instance(hr_stream *stream, const work *w, hr_key *key, hr
 static hr_status restore_default_layout(hr_stream *stream, const hr_trace *trace, hr_instance *instance) {
   hr_status status = HR_OK;
   hr_refcount_retain(&instance->refcount);
-  for (size_t i = 0; status == NULL && i < instance->plan->key.buffer_count; i++) {
+  for (size_t i = 0; status == HR_OK && i < instance->plan->key.buffer_count; ++i) {
     if (hr__plan_refuses(instance->plan, i)) {
       status = hr__stream_restore_default_layout(stream, trace->buffers.data[i], false);
     }
@@ -522,7 +522,7 @@ static hr_status run_work(hr_stream *stream, const work *w, caller_does next) {
   bool is_owned, again = true;
   hr_status status = HR_OK;
   hr_queue_settle(&stream->device->queue); /* its buffers may be dead from here on */
-  while (status == NULL && again) {
+  while (status == HR_OK && again) {
     hr_key key;
     hr_instance *instance;
     HR_RETURN_IF_ERROR(find_key(stream, w->trace, &key));
@@ -598,7 +598,7 @@ static void take_rest(hr_stream *stream) {
 }
 
 static void count_commit(hr_stats *stats, hr_commit_reason reason) {
-  stats->commits++;
+  ++stats->commits;
   stats->commits_by_read += reason == HR_COMMIT_READ;
   stats->commits_by_limit += reason == HR_COMMIT_LIMIT;
   stats->commits_by_request += reason == HR_COMMIT_REQUEST;
@@ -610,13 +610,13 @@ hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason re
     return HR_OK;
   }
   hr_status status = hr__trace_split(&stream->pending, count, &stream->rest);
-  if (status != NULL) { /* no memory for the rest: commit it as well */
+  if (status != HR_OK) { /* no memory for the rest: commit it as well */
     hr_status_ignore(status);
     hr_status_ignore(hr__trace_split(&stream->pending, stream->pending.records.count, &stream->rest));
   }
   count_commit(&stream->stats, reason);
   status = hr__stream_run_pending(stream, will_wait);
-  if (status != NULL) {
+  if (status != HR_OK) {
     status = hr__stream_run_prefix(stream, status);
   }
   take_rest(stream);
@@ -627,16 +627,16 @@ void hr__stream_begin(hr_stream *stream) {
   hr_key key;
   bool again = false;
   hr_status status = find_key(stream, &stream->pending, &key);
-  hr_instance *instance = status == NULL ? hr__cache_find_expected(&stream->cache, &key) : NULL;
+  hr_instance *instance = status == HR_OK ? hr__cache_find_expected(&stream->cache, &key) : NULL;
   if (instance == NULL || instance->plan->key.hash != stream->policy.awaited.hash ||
       instance->plan->schedule.is_refused || !can_submit_early(stream, instance)) {
     hr_status_ignore(status);
     return;
   }
   status = run_instance(stream, &(const work){&stream->pending, 0}, &key, instance, WAIT_SOON, &again);
-  if (status == NULL && !again) {
+  if (status == HR_OK && !again) {
     hr_status_ignore(hr__trace_split(&stream->pending, SIZE_MAX, &stream->rest));
-    stream->stats.cache_hits++;
+    ++stream->stats.cache_hits;
     count_commit(&stream->stats, HR_COMMIT_READ);
     take_rest(stream);
     hr__policy_begun(&stream->policy);

@@ -27,7 +27,7 @@ static hr_status record_copy(hr_trace *trace, const hr_buffer_layout *layout, hr
 static hr_status run_copy(hr_stream *stream, uint64_t layout, hr_buffer *from, hr_buffer *to, bool will_wait) {
   hr_buffer_layout unpacked = hr_layout_unpack(layout);
   hr_status status = record_copy(&stream->move, &unpacked, from, to);
-  if (status == NULL) {
+  if (status == HR_OK) {
     status = hr__stream_run_move(stream, &stream->move, layout, will_wait);
   }
   hr__trace_clear(&stream->move);
@@ -37,8 +37,8 @@ static hr_status run_copy(hr_stream *stream, uint64_t layout, hr_buffer *from, h
 static void permute(const hr_buffer_layout *layout, size_t bytes, const char *from, char *to) {
   size_t size = layout->element_bytes, channels = (size_t)layout->channels, inner = (size_t)layout->inner;
   for (size_t image = 0; image < bytes; image += size * channels * inner) {
-    for (size_t c = 0; c < channels; c++) {
-      for (size_t i = 0; i < inner; i++) {
+    for (size_t c = 0; c < channels; ++c) {
+      for (size_t i = 0; i < inner; ++i) {
         memcpy(to + image + (c * inner + i) * size, from + image + (i * channels + c) * size, size);
       }
     }
@@ -52,11 +52,11 @@ static hr_status permute_through_host(hr_device *device, hr_buffer *buffer) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %zu bytes", 2 * buffer->bytes);
   }
   hr_status status = device->driver->copy_out(device->impl, bytes, hr__buffer_address(buffer), buffer->bytes);
-  if (status == NULL) {
+  if (status == HR_OK) {
     permute(&layout, buffer->bytes, bytes, bytes + buffer->bytes);
     status = device->driver->copy_in(device->impl, hr__buffer_address(buffer), bytes + buffer->bytes, buffer->bytes);
   }
-  if (status == NULL) {
+  if (status == HR_OK) {
     atomic_store_explicit(&buffer->layout, 0, memory_order_release);
     hr__buffer_restamp(buffer);
   }
@@ -79,9 +79,9 @@ hr_status hr__stream_restore_default_layout(hr_stream *stream, hr_buffer *buffer
   hr_buffer *made;
   hr_status status = HR_OK;
   if (layout != 0) {
-    stream->stats.layouts_undone++;
+    ++stream->stats.layouts_undone;
   }
-  while (status == NULL && layout != 0) { /* another stream may be quicker, and then there is nothing left to do */
+  while (status == HR_OK && layout != 0) { /* another stream may be quicker, and then there is nothing left to do */
     HR_RETURN_IF_ERROR(hr_buffer_create(stream->device, buffer->bytes, &made));
     status = run_copy(stream, layout, buffer, made, will_wait);
     hr_buffer_release(made);

@@ -212,7 +212,7 @@ static hr_status compile(const hr_host_compiler *compiler, const char *text, siz
   HR_RETURN_IF_ERROR(write_file(hr_text_chars(&f->source), text, length));
   add_flags(compiler, more, f, &info, arguments);
   hr_status status = run(arguments, hr_text_chars(&f->folder), hr_text_chars(&f->output));
-  if (status != NULL) {
+  if (status != HR_OK) {
     char words[OUTPUT_MOST];
     read_words(hr_text_chars(&f->output), words, sizeof words);
     for (char *at = words; (at = strchr(at, '\n')) != NULL;) {
@@ -234,12 +234,12 @@ hr_status hr__host_compile(const hr_host_compiler *compiler, const char *text, s
     compiler = &first;
   }
   hr_status status = compile(compiler, text, length, more, &f);
-  if (status == NULL) {
+  if (status == HR_OK) {
     hr_text_clear(out_path);
     hr_text_append(out_path, hr_text_chars(&f.library));
     status = hr_text_status(out_path);
   }
-  if (status != NULL && f.folder.length > 0) {
+  if (status != HR_OK && f.folder.length > 0) {
     hr_folder_remove(hr_text_chars(&f.folder));
   }
   hr_text_fini(&f.folder);
@@ -253,7 +253,7 @@ hr_status hr__host_compiler_try(const hr_host_compiler *compiler) {
   static const char text[] = "__attribute__((visibility(\"default\"))) int hr_tuning(void) { return 42; }\n";
   hr_text path = {0};
   hr_status status = hr__host_compile(compiler, text, sizeof text - 1, NULL, &path);
-  if (status == NULL) {
+  if (status == HR_OK) {
     hr__host_compiler_remove(hr_text_chars(&path));
   }
   hr_text_fini(&path);
@@ -282,7 +282,7 @@ static hr_status hash_version(const hr_host_compiler *compiler, uint64_t *hash, 
                               hr_text *out_version) {
   hr_text folder = {0}, output = {0};
   hr_status status = hr_folder_make_temporary(&folder);
-  if (status == NULL) {
+  if (status == HR_OK) {
     hr_text_printf(&output, "%s/output", hr_text_chars(&folder));
     const char *const arguments[] = {compiler->path, compiler->is_zig ? "cc" : "--version",
                                      compiler->is_zig ? "--version" : NULL, NULL};

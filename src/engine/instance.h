@@ -75,7 +75,7 @@ struct hr_instance {
   size_t footprint;                /* bytes of host memory, about */
   /* the cache's */
   hr_instance *next_same, *newer, *older;
-  hr_instance *follower; /* the instance that the stream ran after it the last time, or NULL */
+  hr_instance *successor; /* the instance that the stream ran after it the last time, or NULL */
 };
 
 /* Groups steps into launches (batch.c), and returns the bytes of workspace that the largest batch, or step, needs. */

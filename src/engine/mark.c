@@ -45,17 +45,17 @@ hr_status hr_mark_create(hr_stream *stream, hr_mark **out_mark) {
   *out_mark = mark;
   if (stream->device->driver->flush == NULL && is_idle(stream, &mark->number)) {
     atomic_store_explicit(&mark->ns, hr_clock_ns(), memory_order_release);
-    return NULL;
+    return HR_OK;
   }
   hr_refcount_retain(&mark->refcount); /* the queue's */
   mark->number = hr_queue_push(&stream->device->queue, &mark->job);
-  return NULL;
+  return HR_OK;
 }
 
 /* A commit pushes one job, or two if the trace is cut; then comes the mark. */
 hr_status hr_mark_try_create(hr_stream *stream, hr_mark **out_mark) {
   *out_mark = NULL;
-  return hr_queue_has_room(&stream->device->queue, 3) ? hr_mark_create(stream, out_mark) : NULL;
+  return hr_queue_has_room(&stream->device->queue, 3) ? hr_mark_create(stream, out_mark) : HR_OK;
 }
 
 void hr_mark_release(hr_mark *mark) {

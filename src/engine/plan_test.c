@@ -115,7 +115,7 @@ enum { THREADS = 4, ROUNDS = 50 };
 static void run_often(void *arg) {
   user *u = arg;
   float value;
-  for (int i = 0; i < ROUNDS && u->status == NULL; ++i) {
+  for (int i = 0; i < ROUNDS && u->status == HR_OK; ++i) {
     u->status = run(u, &value);
     hr__cache_fini(&u->stream->cache); /* the plan comes and goes */
     hr__cache_init(&u->stream->cache, 4, 1 << 20);

@@ -626,8 +626,8 @@ HR_TEST(programs_come_in_an_order_or_in_any) {
       HR_ASSERT_OK(binary(&f, ops[which], a, b, y));
       HR_ASSERT_NEAR(read_at(&f, y, 7), expected[which], 0);
       HR_ASSERT(stats_of(&f).cache_entries <= (int64_t)entries);
-      const hr_instance *newest = f.stream->cache.newest, *next = newest->follower;
-      HR_ASSERT(i < 8 || i >= 100 || entries < 4 || (next != NULL && next != newest && next->follower != newest));
+      const hr_instance *newest = f.stream->cache.newest, *next = newest->successor;
+      HR_ASSERT(i < 8 || i >= 100 || entries < 4 || (next != NULL && next != newest && next->successor != newest));
     }
     HR_ASSERT_EQ(stats_of(&f).compiles == 4, entries == 4);
     hr_buffer_release(a);
@@ -681,13 +681,13 @@ typedef struct recorder {
 /* sum += x, over a temporary, and now and then a wait. */
 static void record_many(void *arg) {
   recorder *r = arg;
-  for (int i = 0; i < THREAD_ROUNDS && r->status == NULL; ++i) {
+  for (int i = 0; i < THREAD_ROUNDS && r->status == HR_OK; ++i) {
     hr_buffer *t;
     r->status = hr_buffer_create(r->f.device, COUNT * sizeof(float), &t);
-    r->status = r->status == NULL ? binary(&r->f, HR_OP_ADD, r->sum, r->x, t) : r->status;
-    r->status = r->status == NULL ? with_number(&r->f, HR_OP_MUL, t, 1.0, r->sum) : r->status;
+    r->status = r->status == HR_OK ? binary(&r->f, HR_OP_ADD, r->sum, r->x, t) : r->status;
+    r->status = r->status == HR_OK ? with_number(&r->f, HR_OP_MUL, t, 1.0, r->sum) : r->status;
     hr_buffer_release(t);
-    if (i % 50 == 17 && r->status == NULL) {
+    if (i % 50 == 17 && r->status == HR_OK) {
       r->status = hr_stream_synchronize(r->f.stream);
     }
   }

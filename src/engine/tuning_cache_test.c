@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "cache_folder.h"
-#include "provider_trials.h"
+#include "provider_cases.h"
 
 #include "base/env.h"
 #include "base/thread.h"
@@ -43,16 +43,16 @@ static hr_tuning_entry *find(const char *key) {
 
 HR_TEST(a_choice_is_for_the_processes_that_come_later) {
   begin("measure");
-  hr_tuning_entry *choice = find("product of 3 and 4");
-  HR_ASSERT_STR_EQ(hr__tuning_entry_algorithm(choice), "");
-  HR_ASSERT(hr__tuning_entry_claim(choice) && !hr__tuning_entry_claim(choice));
-  hr__tuning_entry_unclaim(choice);
-  HR_ASSERT(hr__tuning_entry_claim(choice));
-  hr__tuning_entry_close(choice, "quick way", "quick way 3 us\n");
-  HR_ASSERT(find("product of 3 and 4") == choice && !hr__tuning_entry_claim(choice));
-  HR_ASSERT_STR_EQ(hr__tuning_entry_algorithm(choice), "");
+  hr_tuning_entry *entry = find("product of 3 and 4");
+  HR_ASSERT_STR_EQ(hr__tuning_entry_algorithm(entry), "");
+  HR_ASSERT(hr__tuning_entry_claim(entry) && !hr__tuning_entry_claim(entry));
+  hr__tuning_entry_unclaim(entry);
+  HR_ASSERT(hr__tuning_entry_claim(entry));
+  hr__tuning_entry_close(entry, "quick one", "quick one 3 us\n");
+  HR_ASSERT(find("product of 3 and 4") == entry && !hr__tuning_entry_claim(entry));
+  HR_ASSERT_STR_EQ(hr__tuning_entry_algorithm(entry), "");
   hr__tuning_cache_forget(); /* as another process */
-  HR_ASSERT_STR_EQ(hr__tuning_entry_algorithm(find("product of 3 and 4")), "quick way");
+  HR_ASSERT_STR_EQ(hr__tuning_entry_algorithm(find("product of 3 and 4")), "quick one");
   HR_ASSERT(!hr__tuning_entry_claim(find("product of 3 and 4")));
   HR_ASSERT_STR_EQ(hr__tuning_entry_algorithm(find("product of 3 and 5")), "");
   HR_ASSERT(hr__tuning_entry_claim(find("product of 3 and 5")));
@@ -63,9 +63,9 @@ HR_TEST(processes_share_choices) {
   begin("measure");
   pid_t child = fork();
   if (child == 0) {
-    hr_tuning_entry *choice = find("shared");
-    bool is_mine = hr__tuning_entry_claim(choice);
-    hr__tuning_entry_close(choice, "of the child", "");
+    hr_tuning_entry *entry = find("shared");
+    bool is_mine = hr__tuning_entry_claim(entry);
+    hr__tuning_entry_close(entry, "of the child", "");
     _exit(is_mine ? 0 : 1);
   }
   int state = -1;
@@ -93,7 +93,7 @@ static void cut_file(const char *path) {
 HR_TEST(damaged_files_count_as_absent) {
   for (damage_at = 0; damage_at < 60; damage_at += 7) {
     begin("measure");
-    hr__tuning_entry_close(find("key"), "way", "what it took");
+    hr__tuning_entry_close(find("key"), "algorithm", "what it took");
     HR_ASSERT_EQ(each_file("", damage_at < 42 ? damage_file : cut_file), 1);
     hr__tuning_cache_forget();
     HR_ASSERT_STR_EQ(hr__tuning_entry_algorithm(find("key")), "");
@@ -119,16 +119,16 @@ static void become_first(const char *path) {
 
 HR_TEST(a_file_of_another_key_is_foreign) {
   begin("measure");
-  hr__tuning_entry_close(find("mine"), "way", "");
+  hr__tuning_entry_close(find("mine"), "algorithm", "");
   each_file("", note_path);
-  hr__tuning_entry_close(find("another"), "other way", "");
+  hr__tuning_entry_close(find("another"), "other algorithm", "");
   each_file("", become_first);
   hr__tuning_cache_forget();
   HR_ASSERT_STR_EQ(hr__tuning_entry_algorithm(find("mine")), "");
   end();
 }
 
-HR_TEST(nothing_is_kept_without_a_folder_or_where_choices_are_off) {
+HR_TEST(nothing_is_cached_without_a_folder_or_with_tuning_off) {
   begin("off");
   HR_ASSERT_NULL(find("key"));
   end();
@@ -152,7 +152,7 @@ HR_TEST(a_way_that_is_nobodys_name_is_not_taken) {
   end();
 }
 
-/* ---- trials ---- */
+/* ---- timings ---- */
 
 /* Providers that fill the output with a number and run for some time. */
 struct hr_prepared {
@@ -191,7 +191,7 @@ static hr_status prepare_other(const hr_program *program, const hr_node *node, i
   (void)program, (void)node, (void)queue;
   HR_ASSERT(algorithm != HR_ALGORITHM_OWN); /* takes_none */
   if (algorithm == ALGORITHM_NONE) {
-    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "no way");
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "no algorithm");
   }
   return make(2, 30000, algorithm == ALGORITHM_FAILING, algorithm == ALGORITHM_FAILING ? &failing_runs : &quick_runs,
               out_prepared, out_bytes);
@@ -204,7 +204,7 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   for (int64_t begin_ns = hr_clock_ns(); hr_clock_ns() < begin_ns + p->ns;) {
   }
   *(float *)args[2] = p->number;
-  return p->fails ? hr_status_make(HR_STATUS_INTERNAL, "a way that fails") : HR_OK;
+  return p->fails ? hr_status_make(HR_STATUS_INTERNAL, "an algorithm that fails") : HR_OK;
 }
 
 static bool takes_all(const hr_program *program, const hr_node *node) {
@@ -233,10 +233,10 @@ static const hr_provider *const both[] = {&slow, &quick, NULL};
 
 typedef struct product_step {
   hr_device *device;
-  trial made; /* the program */
-  hr_tuning_entry *choice;
+  op_case made; /* the program */
+  hr_tuning_entry *entry;
   hr_ready own;
-  hr_tuning *trial;
+  hr_tuning *tuning;
   bool is_settled, is_short;
   float result;
 } product_step;
@@ -244,16 +244,16 @@ typedef struct product_step {
 static void step_begin(product_step *s) {
   const product q = {0, {0}, 4, 5, 6};
   hr_text key = {0};
-  *s = (product_step){
-      .made = product_trial(&slow, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT)};
+  *s = (product_step){.made =
+                          product_case(&slow, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT)};
   HR_ASSERT_OK(hr_device_open("cpu", &s->device));
-  trial_node(&s->made);
+  op_case_node(&s->made);
   const hr_node *node = &s->made.program.nodes[0];
   hr__algorithms_key(both, s->device, &s->made.program, node, &key);
-  s->choice = hr__tuning_entry_find(key.data, key.length);
+  s->entry = hr__tuning_entry_find(key.data, key.length);
   hr_text_fini(&key);
-  HR_ASSERT_OK(hr__algorithms_prepare(s->device, both, &s->made.program, node, s->choice, &s->own));
-  s->trial = hr__tuning_create(s->device, both, &s->made.program, node, &s->own.algorithm, s->choice);
+  HR_ASSERT_OK(hr__algorithms_prepare(s->device, both, &s->made.program, node, s->entry, &s->own));
+  s->tuning = hr__tuning_create(s->device, both, &s->made.program, node, &s->own.algorithm, s->entry);
 }
 
 static void step_run(product_step *s, int count) {
@@ -265,41 +265,41 @@ static void step_run(product_step *s, int count) {
     s->result = 0;
     bool is_short = s->is_settled ? s->is_short : i % 2 != 0;
     const hr_tuning_call call = {args, stamps, workspace, is_short ? 10 : sizeof workspace, NULL};
-    HR_ASSERT_OK(s->trial == NULL ? hr__ready_run(s->device, &s->own, args, stamps, workspace, NULL)
-                 : s->is_settled  ? hr__tuning_run_settled(s->trial, &s->own, &call)
-                                  : hr__tuning_run(s->trial, &s->own, &call));
+    HR_ASSERT_OK(s->tuning == NULL ? hr__ready_run(s->device, &s->own, args, stamps, workspace, NULL)
+                 : s->is_settled   ? hr__tuning_run_settled(s->tuning, &s->own, &call)
+                                   : hr__tuning_run(s->tuning, &s->own, &call));
   }
 }
 
 static void step_end(product_step *s) {
-  hr__tuning_release(s->trial);
+  hr__tuning_release(s->tuning);
   hr__ready_fini(&s->own);
   hr_program_fini(&s->made.program);
   hr_device_release(s->device);
 }
 
-HR_TEST(trials_put_a_wrong_order_right_for_the_next_process) {
+HR_TEST(timings_correct_the_order_for_the_next_process) {
   begin("measure");
   product_step s;
   step_begin(&s);
-  HR_ASSERT_NOT_NULL(s.trial);
+  HR_ASSERT_NOT_NULL(s.tuning);
   slow_runs = quick_runs = failing_runs = 0;
   step_run(&s, 20);
   HR_ASSERT(quick_runs == 0 && slow_runs == 20); /* the budget was zero */
   hr__tuning_allow(ENOUGH_NS);
   for (int i = 0; i < 800; ++i) {
     step_run(&s, 1);
-    HR_ASSERT_EQ(s.result, 1); /* regardless of earlier trials */
+    HR_ASSERT_EQ(s.result, 1); /* regardless of earlier timings */
   }
   HR_ASSERT(quick_runs > 1 && quick_runs < 10 && failing_runs == 1 && slow_runs == 820);
-  HR_ASSERT_STR_EQ(hr__tuning_entry_algorithm(s.choice), "");
+  HR_ASSERT_STR_EQ(hr__tuning_entry_algorithm(s.entry), "");
   step_end(&s);
   step_begin(&s); /* a later program of the same process */
-  HR_ASSERT(s.own.algorithm.provider == &slow && s.trial == NULL);
+  HR_ASSERT(s.own.algorithm.provider == &slow && s.tuning == NULL);
   step_end(&s);
   hr__tuning_cache_forget();
   step_begin(&s);
-  HR_ASSERT(s.own.algorithm.provider == &quick && s.own.algorithm.number == ALGORITHM_QUICK && s.trial == NULL);
+  HR_ASSERT(s.own.algorithm.provider == &quick && s.own.algorithm.number == ALGORITHM_QUICK && s.tuning == NULL);
   step_run(&s, 1);
   HR_ASSERT_EQ(s.result, 2);
   step_end(&s);
@@ -312,7 +312,7 @@ HR_TEST(a_choice_that_the_node_has_not_leaves_it_to_the_first_provider) {
   for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
     product_step s;
     step_begin(&s);
-    hr__tuning_entry_close(s.choice, names[i], "");
+    hr__tuning_entry_close(s.entry, names[i], "");
     step_end(&s);
     hr__tuning_cache_forget();
     step_begin(&s);
@@ -325,7 +325,7 @@ HR_TEST(a_choice_that_the_node_has_not_leaves_it_to_the_first_provider) {
 }
 
 /* Programs that are made and not repeated claim nothing; of two that repeat one measures. */
-HR_TEST(a_trial_that_ends_early_leaves_the_choice_to_another) {
+HR_TEST(autotuning_that_ends_early_leaves_the_entry_to_another) {
   begin("measure");
   product_step once, first, second;
   step_begin(&once), step_begin(&first), step_begin(&second);
@@ -364,10 +364,10 @@ HR_TEST(ways_that_are_settled_count_from_the_first_run_on) {
   step_run(&second, 1);
   HR_ASSERT(first.result == 2 && second.result == 2);
   HR_ASSERT(quick_runs == before + 6 && slow_runs == slow_before && prepared_count == 3);
-  HR_ASSERT_STR_EQ(hr__tuning_entry_algorithm(first.choice), "other quick");
+  HR_ASSERT_STR_EQ(hr__tuning_entry_algorithm(first.entry), "other quick");
   step_end(&first), step_end(&second);
   step_begin(&first);
-  HR_ASSERT(first.own.algorithm.provider == &quick && first.trial == NULL);
+  HR_ASSERT(first.own.algorithm.provider == &quick && first.tuning == NULL);
   step_end(&first);
   end();
 }
@@ -380,11 +380,11 @@ HR_TEST(what_is_not_settled_before_the_first_run_stays_for_the_process) {
   step_run(&first, 1);
   step_run(&second, 3);
   HR_ASSERT(first.result == 1 && second.result == 1 && each_file("", NULL) == 0);
-  HR_ASSERT_STR_EQ(hr__tuning_entry_algorithm(first.choice), "");
+  HR_ASSERT_STR_EQ(hr__tuning_entry_algorithm(first.entry), "");
   step_end(&first), step_end(&second);
   hr__tuning_cache_forget();
   step_begin(&first); /* another process finds it open */
-  HR_ASSERT_NOT_NULL(first.trial);
+  HR_ASSERT_NOT_NULL(first.tuning);
   step_end(&first);
   end();
 }
@@ -393,11 +393,11 @@ HR_TEST(steps_that_read_what_they_write_are_not_tried) {
   begin("measure");
   product_step s;
   step_begin(&s);
-  hr__tuning_release(s.trial);
+  hr__tuning_release(s.tuning);
   hr_node *node = &s.made.program.nodes[0];
   node->inputs[1].index = node->outputs[0].index;
-  s.trial = hr__tuning_create(s.device, both, &s.made.program, node, &s.own.algorithm, s.choice);
-  HR_ASSERT_NULL(s.trial);
+  s.tuning = hr__tuning_create(s.device, both, &s.made.program, node, &s.own.algorithm, s.entry);
+  HR_ASSERT_NULL(s.tuning);
   step_end(&s);
   end();
 }
@@ -408,10 +408,10 @@ HR_TEST(keys_tell_what_times_depend_on) {
   HR_ASSERT_OK(hr_device_open("cpu", &device));
   hr_text keys[4] = {{0}};
   for (int i = 0; i < 4; ++i) {
-    trial t = product_trial(&slow, &q, HR_DTYPE_F32, MATRIX_DENSE, i == 1 ? MATRIX_TRANSPOSED : MATRIX_DENSE,
-                            MATRIX_DENSE, i == 3 ? BIAS_NONE : BIAS_ABSENT);
+    op_case t = product_case(&slow, &q, HR_DTYPE_F32, MATRIX_DENSE, i == 1 ? MATRIX_TRANSPOSED : MATRIX_DENSE,
+                             MATRIX_DENSE, i == 3 ? BIAS_NONE : BIAS_ABSENT);
     t.writes_weights = i == 2;
-    trial_node(&t);
+    op_case_node(&t);
     hr__algorithms_key(both, device, &t.program, &t.program.nodes[0], &keys[i]);
     hr_program_fini(&t.program);
   }

@@ -222,8 +222,8 @@ static bool renew_parts(hr_weight *w, const hr_run_scratch *scratch) {
 }
 
 /* The cached weight, or the one that this run will make: if the last run had the same contents and scalars. */
-static hr_run_weight find_kept(const hr_instance *instance, hr_weight *w, const hr_run *run,
-                               const hr_run_scratch *scratch) {
+static hr_run_weight find_cached(const hr_instance *instance, hr_weight *w, const hr_run *run,
+                                 const hr_run_scratch *scratch) {
   bool is_seen = renew_own(instance, w, run, scratch);
   hr_run_weight found = {0};
   if (w->stamp == 0 || !renew_parts(w, scratch)) {
@@ -241,7 +241,7 @@ bool hr__weights_bind(const hr_instance *instance, const hr_run *run, hr_run_scr
   bool has_new = false;
   for (size_t i = 0; i < instance->weights.count; ++i) {
     hr_weight *w = &instance->weights.data[i];
-    const hr_run_weight found = scratch->weights.data[i] = find_kept(instance, w, run, scratch);
+    const hr_run_weight found = scratch->weights.data[i] = find_cached(instance, w, run, scratch);
     char *at = found.cached_weights != NULL ? hr__cached_weights_data(found.cached_weights) : NULL;
     for (int j = 0; at != NULL && j < w->made_count; ++j) {
       scratch->addresses.data[w->made[j]] = at;

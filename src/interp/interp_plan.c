@@ -550,14 +550,14 @@ hr_status HR_CPU_NAME(hr_interp_create)(const hr_kernel *kernel, hr_host_kernel 
   plan->section_count = 1 + 2 * plan->phase_count;
   builder b = {.plan = plan, .kernel = kernel, .scratch = &scratch};
   hr_status status = hr__plan_geometry(plan, kernel);
-  status = status != NULL ? status : plan_steps(&b);
+  status = status != HR_OK ? status : plan_steps(&b);
   hr_arena_fini(&scratch);
-  status = status != NULL ? status : hr__plan_slots(plan, kernel);
-  if (status == NULL) {
+  status = status != HR_OK ? status : hr__plan_slots(plan, kernel);
+  if (status == HR_OK) {
     plan->base.name = hr_arena_strdup(&plan->arena, kernel->name != NULL ? kernel->name : "kernel");
     status = plan->base.name != NULL ? HR_OK : out_of_memory(kernel);
   }
-  if (status != NULL) {
+  if (status != HR_OK) {
     destroy(&plan->base);
     return status;
   }

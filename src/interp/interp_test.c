@@ -99,14 +99,14 @@ static void run_all(kernel_maker *m, void **args, const hr_scalar *scalars, int 
   void *result = args[out], *before = malloc(bytes + 1);
   memcpy(before, result, bytes);
   run_split(kernel, args, scalars, INT64_MAX / 4);
-  for (int way = 0; way < 4; ++way) {
+  for (int mode = 0; mode < 4; ++mode) {
     void *other = guarded(bytes);
     memcpy(other, before, bytes);
     args[out] = other;
-    if (way < 2) {
-      run_split(kernel, args, scalars, way == 0 ? 1 : 3);
+    if (mode < 2) {
+      run_split(kernel, args, scalars, mode == 0 ? 1 : 3);
     } else {
-      run_threads(kernel, args, scalars, way - 1);
+      run_threads(kernel, args, scalars, mode - 1);
     }
     HR_ASSERT_BYTES_EQ(other, result, bytes);
     check_guards(other, bytes);

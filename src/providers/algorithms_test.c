@@ -1,12 +1,12 @@
-/* The providers' alternative algorithms (provider.h) against plain loops in double precision (provider_trials.h). */
+/* The providers' alternative algorithms (provider.h) against plain loops in double precision (provider_cases.h). */
 #include "base/thread.h"
-#include "provider_trials.h"
+#include "provider_cases.h"
 
 /* Checks all algorithms of a node; adds up which of them exist. */
-static void check_algorithms(trial t, int *taken) {
+static void check_algorithms(op_case t, int *taken) {
   for (int algorithm = 0; t.provider->algorithms[algorithm] != NULL; ++algorithm) {
-    trial copy = t;
-    taken[algorithm] += trial_check_algorithm(&copy, algorithm + 1);
+    op_case copy = t;
+    taken[algorithm] += op_case_check_algorithm(&copy, algorithm + 1);
   }
 }
 
@@ -23,7 +23,7 @@ static int check_windows(const hr_provider *provider, const window *list, size_t
       image_layout y = channels_last ? IMAGE_CHANNELS_LAST : (image_layout)random_below(IMAGE_LAYOUTS);
       bool is_weight = op == HR_OP_CONV_BACKWARD_WEIGHT;
       image_layout w = (image_layout)(is_weight || !channels_last ? random_below(IMAGE_LAYOUTS) : IMAGE_DENSE);
-      trial t = window_trial(op, &list[i], HR_DTYPE_F32, x, w, y, !is_weight && random_below(2) == 0);
+      op_case t = window_case(op, &list[i], HR_DTYPE_F32, x, w, y, !is_weight && random_below(2) == 0);
       t.provider = provider;
       t.writes_weights = !is_weight && random_below(2) == 0;
       check_algorithms(t, taken);
@@ -34,7 +34,7 @@ static int check_windows(const hr_provider *provider, const window *list, size_t
 }
 
 HR_TEST(onednn_convolves_in_every_algorithm) {
-  trials_begin(&hr__onednn_provider);
+  cases_begin(&hr__onednn_provider);
   int taken[3] = {0};
   for (hr_op op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_WEIGHT; ++op) {
     check_windows(&hr__onednn_provider, windows, WINDOWS, 2, op, false, taken);
@@ -44,15 +44,15 @@ HR_TEST(onednn_convolves_in_every_algorithm) {
 }
 
 HR_TEST(onednn_multiplies_in_every_algorithm) {
-  trials_begin(&hr__onednn_provider);
+  cases_begin(&hr__onednn_provider);
   int taken[3] = {0};
   const product sizes[] = {{0, {0}, 64, 48, 96}, {1, {3}, 40, 70, 50}, {0, {0}, 2, 64, 900}, {2, {2, 3}, 20, 64, 65}};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
     for (int a = 0; a < MATRIX_LAYOUTS; ++a) {
       for (int b = 0; b < MATRIX_LAYOUTS; ++b) {
-        trial t =
-            product_trial(&hr__onednn_provider, &sizes[i], HR_DTYPE_F32, (matrix_layout)a, (matrix_layout)b,
-                          (matrix_layout)random_below(MATRIX_OUTPUTS), (bias_layout)random_below(BIAS_VECTOR + 1));
+        op_case t =
+            product_case(&hr__onednn_provider, &sizes[i], HR_DTYPE_F32, (matrix_layout)a, (matrix_layout)b,
+                         (matrix_layout)random_below(MATRIX_OUTPUTS), (bias_layout)random_below(BIAS_VECTOR + 1));
         t.writes_weights = random_below(2) == 0;
         if (t.writes_weights && b >= MATRIX_OUTPUTS) {
           continue; /* outputs may not have overlapping elements */
@@ -86,7 +86,7 @@ static const window gradient_windows[] = {
 enum { GRADIENT_WINDOWS = sizeof gradient_windows / sizeof *gradient_windows };
 
 HR_TEST(gradients_gives_the_gradient_of_weights) {
-  trials_begin(&hr__gradients_provider);
+  cases_begin(&hr__gradients_provider);
   int taken[1] = {0}, others[1] = {0};
   int nodes = check_windows(&hr__gradients_provider, gradient_windows, GRADIENT_WINDOWS, IMAGE_LAYOUTS,
                             HR_OP_CONV_BACKWARD_WEIGHT, true, taken);
@@ -101,23 +101,23 @@ HR_TEST(gradients_gives_the_gradient_of_weights) {
  */
 static float *gradient_bits(const window *q, image_layout weights, int threads, bool infinite) {
   hr_thread_count_set(threads);
-  trial t = window_trial(HR_OP_CONV_BACKWARD_WEIGHT, q, HR_DTYPE_F32, IMAGE_CHANNELS_LAST, weights, IMAGE_CHANNELS_LAST,
-                         false);
+  op_case t = window_case(HR_OP_CONV_BACKWARD_WEIGHT, q, HR_DTYPE_F32, IMAGE_CHANNELS_LAST, weights,
+                          IMAGE_CHANNELS_LAST, false);
   t.provider = &hr__gradients_provider;
   t.algorithm = 1;
   random_state = 11;
-  trial_begin(&t);
+  op_case_begin(&t);
   if (infinite) {
     write_element(&t.tensors[1], tensor_at(&t.tensors[1], tensor_count(&t.tensors[1]) - 1), INFINITY);
   }
   hr_thread_count_set(threads + 2); /* more than it was prepared for */
-  float *bits = trial_run_once(&t);
+  float *bits = op_case_run_once(&t);
   hr_thread_count_set(0);
   return bits;
 }
 
 HR_TEST(gradients_gives_the_same_bits_with_any_threads_and_layout) {
-  trials_begin(&hr__gradients_provider);
+  cases_begin(&hr__gradients_provider);
   for (int i = 0; i < GRADIENT_WINDOWS; ++i) {
     const window *q = &gradient_windows[i];
     size_t bytes = (size_t)(q->in * q->out * q->kernel[0] * q->kernel[1]) * sizeof(float);
@@ -133,7 +133,7 @@ HR_TEST(gradients_gives_the_same_bits_with_any_threads_and_layout) {
 
 /* The last pixel's window of 3 x 3 lacks its last row and column. */
 HR_TEST(gradients_skips_what_lies_outside_of_the_image) {
-  trials_begin(&hr__gradients_provider);
+  cases_begin(&hr__gradients_provider);
   const window q = WINDOW(2, 5, 9, 4, 6, 3, 3, 1, 1, 1, 1);
   float *w = gradient_bits(&q, IMAGE_DENSE, 2, true);
   for (int64_t i = 0; i < 9 * 5 * 9; ++i) {
@@ -145,41 +145,41 @@ HR_TEST(gradients_skips_what_lies_outside_of_the_image) {
 
 /* Nodes that are supported without measurement, with the provider's own algorithm. */
 HR_TEST(gradients_takes_windows_in_steps) {
-  trials_begin(&hr__gradients_provider);
+  cases_begin(&hr__gradients_provider);
   const window taken[] = {WINDOW(2, 128, 40, 9, 8, 3, 3, 1, 1, 2, 2), WINDOW(1, 64, 100, 7, 7, 3, 2, 1, 1, 2, 3)};
   const window left[] = {WINDOW(2, 128, 40, 9, 8, 3, 3, 1, 1, 1, 1), WINDOW(2, 96, 40, 9, 8, 3, 3, 1, 1, 2, 2),
                          WINDOW(2, 128, 40, 9, 8, 1, 1, 0, 0, 2, 2), WINDOW(2, 128, 7, 9, 8, 3, 3, 1, 1, 2, 2)};
   for (size_t i = 0; i < sizeof taken / sizeof *taken + sizeof left / sizeof *left; ++i) {
     bool is_taken = i < sizeof taken / sizeof *taken;
-    trial t = window_trial(HR_OP_CONV_BACKWARD_WEIGHT, is_taken ? &taken[i] : &left[i - sizeof taken / sizeof *taken],
-                           HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
+    op_case t = window_case(HR_OP_CONV_BACKWARD_WEIGHT, is_taken ? &taken[i] : &left[i - sizeof taken / sizeof *taken],
+                            HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
     t.provider = &hr__gradients_provider;
-    HR_ASSERT_EQ(trial_check(&t), is_taken);
-    HR_ASSERT(!is_taken || !trial_check_algorithm(&t, 1)); /* there is no second one */
+    HR_ASSERT_EQ(op_case_check(&t), is_taken);
+    HR_ASSERT(!is_taken || !op_case_check_algorithm(&t, 1)); /* there is no second one */
   }
 }
 
 HR_TEST(gradients_leaves_other_layouts_to_others) {
-  trials_begin(&hr__gradients_provider);
+  cases_begin(&hr__gradients_provider);
   const window q = WINDOW(2, 5, 9, 4, 6, 3, 3, 1, 1, 1, 1);
   const image_layout refused[] = {IMAGE_DENSE, IMAGE_REVERSED, IMAGE_TURNED, IMAGE_SWAPPED};
   for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i) {
-    trial t =
-        window_trial(HR_OP_CONV_BACKWARD_WEIGHT, &q, HR_DTYPE_F32, refused[i], IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
+    op_case t =
+        window_case(HR_OP_CONV_BACKWARD_WEIGHT, &q, HR_DTYPE_F32, refused[i], IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
     t.provider = &hr__gradients_provider;
-    HR_ASSERT(!trial_check_algorithm(&t, 1));
+    HR_ASSERT(!op_case_check_algorithm(&t, 1));
   }
-  trial t = window_trial(HR_OP_CONV_BACKWARD_WEIGHT, &q, HR_DTYPE_BF16, IMAGE_CHANNELS_LAST, IMAGE_DENSE,
-                         IMAGE_CHANNELS_LAST, false);
+  op_case t = window_case(HR_OP_CONV_BACKWARD_WEIGHT, &q, HR_DTYPE_BF16, IMAGE_CHANNELS_LAST, IMAGE_DENSE,
+                          IMAGE_CHANNELS_LAST, false);
   t.provider = &hr__gradients_provider;
-  HR_ASSERT(!trial_check_algorithm(&t, 1));
+  HR_ASSERT(!op_case_check_algorithm(&t, 1));
 }
 
 HR_TEST(gradients_reports_memory_that_is_out) {
-  trials_begin(&hr__gradients_provider);
-  trial t = window_trial(HR_OP_CONV_BACKWARD_WEIGHT, &gradient_windows[0], HR_DTYPE_F32, IMAGE_CHANNELS_LAST,
-                         IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
+  cases_begin(&hr__gradients_provider);
+  op_case t = window_case(HR_OP_CONV_BACKWARD_WEIGHT, &gradient_windows[0], HR_DTYPE_F32, IMAGE_CHANNELS_LAST,
+                          IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
   t.provider = &hr__gradients_provider;
   t.algorithm = 1;
-  trial_check_memory(&t);
+  op_case_check_memory(&t);
 }

@@ -1,5 +1,5 @@
-/* The attention provider of the host against its lowering: see attention_trials.h. */
-#include "attention_trials.h"
+/* The attention provider of the host against its lowering: see attention_cases.h. */
+#include "attention_cases.h"
 #include "base/thread.h"
 
 static void run_call(call *c) {
@@ -103,7 +103,7 @@ HR_TEST(attention_of_nan_and_infinities) {
 /* ---- threads, optional outputs, rejected nodes ---- */
 
 static void check_threads(const problem *p, bool is_backward) {
-  trial t = make_trial(p, HR_DTYPE_F32);
+  op_case t = make_case(p, HR_DTYPE_F32);
   size_t bytes[ROLES];
   void *first[ROLES] = {0};
   call c;
@@ -130,7 +130,7 @@ static void check_threads(const problem *p, bool is_backward) {
   for (int r = Y; r < ROLES; ++r) {
     free(first[r]);
   }
-  free_trial(&t);
+  free_case(&t);
 }
 
 HR_TEST(attention_gives_the_same_bits_whatever_the_number_of_threads) {
@@ -146,7 +146,7 @@ HR_TEST(attention_gives_the_same_bits_in_every_layout) {
   int64_t count = 0;
   for (int layout = DENSE; layout <= TRANSPOSED; ++layout) {
     random_state = 9;
-    trial t = make_trial(&(problem){2, 2, 70, 90, 16, 16, 1, NO_MASK, (layout_kind)layout, 0, 0.5}, HR_DTYPE_F32);
+    op_case t = make_case(&(problem){2, 2, 70, 90, 16, 16, 1, NO_MASK, (layout_kind)layout, 0, 0.5}, HR_DTYPE_F32);
     tensor *y = &t.tensors[Y];
     call c;
     make_call(&t, false, &c);
@@ -159,7 +159,7 @@ HR_TEST(attention_gives_the_same_bits_in_every_layout) {
       first[i] = layout == DENSE ? value : first[i];
       HR_ASSERT(memcmp(&first[i], &value, sizeof value) == 0);
     }
-    free_trial(&t);
+    free_case(&t);
   }
   free(first);
 }
@@ -168,7 +168,7 @@ HR_TEST(attention_makes_what_is_asked_for) {
   static const role optional[] = {LSE, DQ, DK, DV};
   const problem p = {1, 2, 70, 600, 9, 7, 0, NO_MASK, DENSE, 0, 0.5};
   for (int i = 0; i < 4; ++i) {
-    trial t = make_trial(&p, HR_DTYPE_F32);
+    op_case t = make_case(&p, HR_DTYPE_F32);
     call c;
     evaluate(&t, HR_DTYPE_F64);
     bool is_backward = optional[i] != LSE;
@@ -185,7 +185,7 @@ HR_TEST(attention_makes_what_is_asked_for) {
       }
     }
     t.tensors[optional[i]].bytes = hidden;
-    free_trial(&t);
+    free_case(&t);
   }
 }
 
@@ -224,12 +224,12 @@ static hr_status prepare_and_release(void) {
 }
 
 HR_TEST(attention_reports_memory_that_is_out) {
-  trial t = make_trial(&(problem){1, 1, 32, 16, 4, 4, 0, NO_MASK, DENSE, 0, 0.5}, HR_DTYPE_F32);
+  op_case t = make_case(&(problem){1, 1, 32, 16, 4, 4, 0, NO_MASK, DENSE, 0, 0.5}, HR_DTYPE_F32);
   call c;
   make_call(&t, false, &c);
   memory_call = &c;
   HR_TEST_OOM(prepare_and_release);
   hr_program_fini(&c.program);
-  free_trial(&t);
+  free_case(&t);
   hr__attention_provider.release(NULL);
 }

@@ -3,8 +3,8 @@
  * forbids. cuda_providers_test.c runs the real libraries.
  */
 #include "base/env.h"
-#include "epilogue_trials.h"
-#include "provider_trials.h"
+#include "epilogue_cases.h"
+#include "provider_cases.h"
 #include "providers/cublaslt/cublaslt_api.h"
 #include "providers/cublaslt/product.h"
 #include "providers/cudnn/cudnn_api.h"
@@ -119,19 +119,19 @@ static int lt_preference_set(cublaslt_preference preference, int attribute, cons
 /* The second choice is the suitable one; it carries the requested alignments. */
 static int lt_choose(cublaslt_handle handle, cublaslt_matmul_desc desc, cublaslt_layout a, cublaslt_layout b,
                      cublaslt_layout c, cublaslt_layout d, cublaslt_preference preference, int most,
-                     cublaslt_choice *choices, int *count) {
+                     cublaslt_heuristic *heuristics, int *count) {
   (void)a, (void)b, (void)c, (void)d;
   if (handle == NULL || most < 2 || preference->reductions != 2 || preference->workspace == 0 ||
       (desc->epilogue == 4 && desc->bias == NULL)) {
     return INVALID;
   }
-  memset(choices, 0, 2 * sizeof *choices);
-  choices[0].status = CUBLASLT_NOT_SUPPORTED;
-  choices[1].workspace_bytes = WORKSPACE_BYTES;
+  memset(heuristics, 0, 2 * sizeof *heuristics);
+  heuristics[0].status = CUBLASLT_NOT_SUPPORTED;
+  heuristics[1].workspace_bytes = WORKSPACE_BYTES;
   for (int i = 0; i < 4; ++i) {
-    choices[1].algo.data[i] = preference->alignments[i];
+    heuristics[1].algo.data[i] = preference->alignments[i];
   }
-  choices[1].algo.data[4] = (uintptr_t)desc->bias;
+  heuristics[1].algo.data[4] = (uintptr_t)desc->bias;
   *count = has_algorithm ? 2 : 1;
   return 0;
 }
@@ -203,9 +203,9 @@ static void stand_in_for_cublaslt(void) {
 
 /* ---- matrix products ---- */
 
-static trial lt_trial(const product *q, hr_dtype dtype, matrix_layout a, matrix_layout b, matrix_layout out,
-                      bias_layout bias) {
-  trial t = product_trial(&hr__cublaslt_provider, q, dtype, a, b, out, bias);
+static op_case lt_case(const product *q, hr_dtype dtype, matrix_layout a, matrix_layout b, matrix_layout out,
+                       bias_layout bias) {
+  op_case t = product_case(&hr__cublaslt_provider, q, dtype, a, b, out, bias);
   t.guard = bias > BIAS_NONE ? 16 : GUARD; /* only bias must be aligned for vectors */
   return t;
 }
@@ -223,12 +223,12 @@ HR_TEST(cublaslt_multiplies_in_every_layout) {
       matrix_layout a = (matrix_layout)(turn % MATRIX_LAYOUTS), b = (matrix_layout)(turn / MATRIX_LAYOUTS);
       matrix_layout out = (matrix_layout)random_below(MATRIX_OUTPUTS);
       bias_layout bias = (bias_layout)random_below(BIAS_LAYOUTS);
-      trial t = lt_trial(q, HR_DTYPE_F32, a, b, out, bias);
+      op_case t = lt_case(q, HR_DTYPE_F32, a, b, out, bias);
       bool is_row_major = out == MATRIX_DENSE || out == MATRIX_ROOM || out == MATRIX_BATCH_INSIDE;
       if (is_lt_matrix(a) && is_lt_matrix(b) && is_row_major && bias <= BIAS_EXPANDED && bias != BIAS_ONE) {
-        trial_must_pass(&t);
+        op_case_must_pass(&t);
       } else {
-        (void)trial_check(&t);
+        (void)op_case_check(&t);
       }
     }
   }
@@ -238,8 +238,8 @@ HR_TEST(cublaslt_multiplies_into_columns) {
   stand_in_for_cublaslt();
   for (int p = 0; p < PRODUCTS; ++p) {
     for (int a = MATRIX_DENSE; a <= MATRIX_TRANSPOSED_ROOM; ++a) {
-      trial t = lt_trial(&products[p], HR_DTYPE_F32, (matrix_layout)a, MATRIX_ROOM, MATRIX_TRANSPOSED_ROOM, BIAS_NONE);
-      trial_must_pass(&t);
+      op_case t = lt_case(&products[p], HR_DTYPE_F32, (matrix_layout)a, MATRIX_ROOM, MATRIX_TRANSPOSED_ROOM, BIAS_NONE);
+      op_case_must_pass(&t);
     }
   }
 }
@@ -248,9 +248,9 @@ HR_TEST(cublaslt_multiplies_every_float) {
   stand_in_for_cublaslt();
   static const hr_dtype dtypes[] = {HR_DTYPE_F64, HR_DTYPE_F16, HR_DTYPE_BF16};
   for (int i = 0; i < 3 * PRODUCTS; ++i) {
-    trial t = lt_trial(&products[i / 3], dtypes[i % 3], MATRIX_ROOM, MATRIX_TRANSPOSED, MATRIX_DENSE,
-                       i % 2 == 0 ? BIAS_VECTOR : BIAS_NONE);
-    trial_must_pass(&t);
+    op_case t = lt_case(&products[i / 3], dtypes[i % 3], MATRIX_ROOM, MATRIX_TRANSPOSED, MATRIX_DENSE,
+                        i % 2 == 0 ? BIAS_VECTOR : BIAS_NONE);
+    op_case_must_pass(&t);
   }
 }
 
@@ -258,14 +258,14 @@ HR_TEST(cublaslt_broadcasts_dims_of_one) {
   stand_in_for_cublaslt();
   for (int turn = 0; turn < 16; ++turn) {
     const product q = {2, {2, 3}, 4, 9, 6};
-    trial t = lt_trial(&q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE, BIAS_VECTOR);
+    op_case t = lt_case(&q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE, BIAS_VECTOR);
     for (int i = 0; i < 4; ++i) {
       if ((turn >> i & 1) != 0) {
         t.tensors[i / 2].dims[i % 2] = 1;
         t.tensors[i / 2].strides[i % 2] = 1000 * (i % 3); /* must not matter */
       }
     }
-    trial_must_pass(&t);
+    op_case_must_pass(&t);
   }
 }
 
@@ -277,22 +277,22 @@ HR_TEST(cublaslt_leaves_what_it_has_no_words_for) {
                                           MATRIX_BATCH_INNERMOST};
   static const bias_layout biases[] = {BIAS_ONE, BIAS_NUMBER, BIAS_STEPS, BIAS_CONSTANT, BIAS_COLUMN, BIAS_FULL};
   for (size_t i = 0; i < sizeof layouts / sizeof *layouts; ++i) {
-    trial a = lt_trial(&q, HR_DTYPE_F32, layouts[i], MATRIX_DENSE, MATRIX_DENSE, BIAS_NONE);
-    trial b = lt_trial(&q, HR_DTYPE_F32, MATRIX_DENSE, layouts[i], MATRIX_DENSE, BIAS_NONE);
-    HR_ASSERT(!trial_check(&a) && !trial_check(&b));
+    op_case a = lt_case(&q, HR_DTYPE_F32, layouts[i], MATRIX_DENSE, MATRIX_DENSE, BIAS_NONE);
+    op_case b = lt_case(&q, HR_DTYPE_F32, MATRIX_DENSE, layouts[i], MATRIX_DENSE, BIAS_NONE);
+    HR_ASSERT(!op_case_check(&a) && !op_case_check(&b));
   }
   for (size_t i = 0; i < sizeof biases / sizeof *biases; ++i) {
-    trial t = lt_trial(&q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, biases[i]);
-    HR_ASSERT(!trial_check(&t));
+    op_case t = lt_case(&q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, biases[i]);
+    HR_ASSERT(!op_case_check(&t));
   }
-  trial odd = lt_trial(&q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_VECTOR);
+  op_case odd = lt_case(&q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_VECTOR);
   odd.guard = 17;
-  HR_ASSERT(!trial_check(&odd));
+  HR_ASSERT(!op_case_check(&odd));
 }
 
-static cublaslt_product plan_of(trial *t) {
+static cublaslt_product plan_of(op_case *t) {
   cublaslt_product p = {0};
-  trial_node(t);
+  op_case_node(t);
   HR_ASSERT(hr__cublaslt_product(&t->program.nodes[0], &p));
   hr_program_fini(&t->program);
   return p;
@@ -312,12 +312,12 @@ HR_TEST(cublaslt_merges_batches) {
                {{2, {4, 5}, 1, 8, 6}, MATRIX_DENSE, MATRIX_BROADCAST_BATCH, 20, 1, 0},
                {{2, {4, 5}, 3, 8, 6}, MATRIX_ROOM, MATRIX_DENSE, 3, 5, 1}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
-    trial t = lt_trial(&cases[i].q, HR_DTYPE_F32, cases[i].a, cases[i].b, MATRIX_DENSE, BIAS_VECTOR);
+    op_case t = lt_case(&cases[i].q, HR_DTYPE_F32, cases[i].a, cases[i].b, MATRIX_DENSE, BIAS_VECTOR);
     cublaslt_product p = plan_of(&t);
     HR_ASSERT_EQ(p.matrices[PRODUCT_D].columns, cases[i].rows);
     HR_ASSERT_EQ(p.batch, cases[i].batch);
     HR_ASSERT_EQ(p.loop_rank, cases[i].loops);
-    trial_must_pass(&t);
+    op_case_must_pass(&t);
   }
 }
 
@@ -325,8 +325,8 @@ HR_TEST(cublaslt_says_that_there_is_no_algorithm) {
   stand_in_for_cublaslt();
   has_algorithm = false;
   const product q = {1, {2}, 3, 8, 5};
-  trial t = lt_trial(&q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_VECTOR);
-  trial_node(&t);
+  op_case t = lt_case(&q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_VECTOR);
+  op_case_node(&t);
   hr_status status =
       t.provider->prepare(&t.program, &t.program.nodes[0], HR_ALGORITHM_OWN, NULL, &t.prepared, &t.workspace_bytes);
   HR_ASSERT_EQ(hr_status_code_of(status), HR_STATUS_UNIMPLEMENTED);
@@ -710,9 +710,9 @@ static void stand_in_for_cudnn(void) {
 
 /* ---- convolutions ---- */
 
-static trial dnn_trial(hr_op op, const window *q, hr_dtype dtype, image_layout x, image_layout w, image_layout y,
-                       bool has_bias) {
-  trial t = window_trial(op, q, dtype, x, w, y, has_bias);
+static op_case dnn_case(hr_op op, const window *q, hr_dtype dtype, image_layout x, image_layout w, image_layout y,
+                        bool has_bias) {
+  op_case t = window_case(op, q, dtype, x, w, y, has_bias);
   t.provider = &hr__cudnn_provider;
   t.guard = 16; /* a view at an address that the library's kernels can read */
   return t;
@@ -724,17 +724,17 @@ static void check_dnn_windows(hr_op op) {
   for (int i = 0; i < WINDOWS; ++i) {
     for (int turn = 0; turn < 7; ++turn) { /* f64 with channels first alone */
       image_layout layout = turn % 2 == 0 ? IMAGE_DENSE : IMAGE_CHANNELS_LAST;
-      trial t = dnn_trial(op, &windows[i], dtypes[turn / 2], layout, layout, layout, false);
+      op_case t = dnn_case(op, &windows[i], dtypes[turn / 2], layout, layout, layout, false);
       if (window_skips(op, &windows[i])) {
-        HR_ASSERT(!trial_check(&t));
+        HR_ASSERT(!op_case_check(&t));
       } else {
-        trial_must_pass(&t);
+        op_case_must_pass(&t);
       }
     }
     for (int turn = 0; turn < IMAGE_LAYOUTS * IMAGE_LAYOUTS; ++turn) {
-      trial t = dnn_trial(op, &windows[i], HR_DTYPE_F32, (image_layout)(turn / IMAGE_LAYOUTS),
-                          (image_layout)random_below(IMAGE_LAYOUTS), (image_layout)(turn % IMAGE_LAYOUTS), false);
-      (void)trial_check(&t);
+      op_case t = dnn_case(op, &windows[i], HR_DTYPE_F32, (image_layout)(turn / IMAGE_LAYOUTS),
+                           (image_layout)random_below(IMAGE_LAYOUTS), (image_layout)(turn % IMAGE_LAYOUTS), false);
+      (void)op_case_check(&t);
     }
   }
 }
@@ -765,7 +765,7 @@ static void copy_here(void *ctx, void *to, const void *from, size_t bytes) {
 }
 
 HR_TEST(cudnn_adds_bias_and_residual_and_keeps_nan) {
-  const trial_memory here = {
+  const op_case_memory here = {
       .allocate = allocate_here, .release = release_here, .copy_in = copy_here, .copy_out = copy_here};
   stand_in_for_cudnn();
   check_all_epilogues(&hr__cudnn_provider, &here, EPILOGUES_SMALL_WINDOWS, epilogues_small_windows);
@@ -774,22 +774,22 @@ HR_TEST(cudnn_adds_bias_and_residual_and_keeps_nan) {
 HR_TEST(cudnn_leaves_mixed_formats_bias_and_odd_addresses) {
   stand_in_for_cudnn();
   const window q = {2, 2, 8, 12, 1, {7, 6}, {3, 2}, {1, 1}, {1, 0}, {1, 1}};
-  trial mixed = dnn_trial(HR_OP_CONV, &q, HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
-  trial bias = dnn_trial(HR_OP_CONV, &q, HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, true);
-  trial odd = dnn_trial(HR_OP_CONV, &q, HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
-  trial larger = dnn_trial(HR_OP_CONV, &q, HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
+  op_case mixed = dnn_case(HR_OP_CONV, &q, HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
+  op_case bias = dnn_case(HR_OP_CONV, &q, HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, true);
+  op_case odd = dnn_case(HR_OP_CONV, &q, HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
+  op_case larger = dnn_case(HR_OP_CONV, &q, HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
   odd.guard = 3;
   larger.tensors[2].dims[3] -= 1,
       set_image(&larger.tensors[2], IMAGE_DENSE); /* more padding on the left than on the right */
-  HR_ASSERT(!trial_check(&mixed) && !trial_check(&bias) && !trial_check(&odd) && !trial_check(&larger));
+  HR_ASSERT(!op_case_check(&mixed) && !op_case_check(&bias) && !op_case_check(&odd) && !op_case_check(&larger));
 }
 
 HR_TEST(cudnn_says_that_there_is_no_algorithm) {
   stand_in_for_cudnn();
   has_algorithm = false;
   const window unseen = {2, 2, 20, 50, 1, {9, 6}, {3, 2}, {1, 1}, {1, 0}, {1, 1}};
-  trial t = dnn_trial(HR_OP_CONV, &unseen, HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
-  trial_node(&t);
+  op_case t = dnn_case(HR_OP_CONV, &unseen, HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
+  op_case_node(&t);
   hr_status status =
       t.provider->prepare(&t.program, &t.program.nodes[0], HR_ALGORITHM_OWN, NULL, &t.prepared, &t.workspace_bytes);
   HR_ASSERT_EQ(hr_status_code_of(status), HR_STATUS_UNIMPLEMENTED);
@@ -824,9 +824,9 @@ HR_TEST(memory_that_is_out_is_reported) {
   stand_in_for_cublaslt();
   stand_in_for_cudnn();
   const product q = {0, {0}, 2, 6, 8};
-  trial trials[] = {lt_trial(&q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_VECTOR),
-                    dnn_trial(HR_OP_CONV, &windows[5], HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false)};
+  op_case cases[] = {lt_case(&q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_VECTOR),
+                     dnn_case(HR_OP_CONV, &windows[5], HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false)};
   for (int i = 0; i < 2; ++i) {
-    trial_check_memory(&trials[i]);
+    op_case_check_memory(&cases[i]);
   }
 }

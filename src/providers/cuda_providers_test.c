@@ -3,8 +3,8 @@
  * libraries are tested everywhere (cuda_calls_test.c).
  */
 #include "base/env.h"
-#include "epilogue_trials.h"
-#include "provider_trials.h"
+#include "epilogue_cases.h"
+#include "provider_cases.h"
 #include "runtime/device.h"
 
 /* The error that TF32 may add to a product of two factors, with a margin. */
@@ -56,7 +56,7 @@ static void find_device(void) {
 }
 
 /* The device's memory, current on this thread; skips the test if the device or the library is missing. */
-static trial_memory open_library(const hr_provider *provider) {
+static op_case_memory open_library(const hr_provider *provider) {
   static char reason[2048];
   find_device();
   if (the_device == NULL) {
@@ -69,12 +69,12 @@ static trial_memory open_library(const hr_provider *provider) {
   if (!is_open) {
     HR_SKIP(reason);
   }
-  return (trial_memory){.ctx = the_device,
-                        .queue = the_device->driver->native(the_device->impl),
-                        .allocate = allocate,
-                        .release = release,
-                        .copy_in = copy_in,
-                        .copy_out = copy_out};
+  return (op_case_memory){.ctx = the_device,
+                          .queue = the_device->driver->native(the_device->impl),
+                          .allocate = allocate,
+                          .release = release,
+                          .copy_in = copy_in,
+                          .copy_out = copy_out};
 }
 
 static bool is_tf32(hr_op op, hr_dtype dtype) {
@@ -83,11 +83,11 @@ static bool is_tf32(hr_op op, hr_dtype dtype) {
 }
 
 static void set_rounding(hr_op op, hr_dtype dtype) {
-  trial_rounding = dtype == HR_DTYPE_F64    ? 0
-                   : dtype == HR_DTYPE_BF16 ? BF16_ROUNDING
-                   : dtype == HR_DTYPE_F16  ? F16_ROUNDING
-                   : is_tf32(op, dtype)     ? TF32_ROUNDING
-                                            : SUM_ROUNDING;
+  op_case_rounding = dtype == HR_DTYPE_F64    ? 0
+                     : dtype == HR_DTYPE_BF16 ? BF16_ROUNDING
+                     : dtype == HR_DTYPE_F16  ? F16_ROUNDING
+                     : is_tf32(op, dtype)     ? TF32_ROUNDING
+                                              : SUM_ROUNDING;
 }
 
 /* ---- nodes alone ---- */
@@ -100,23 +100,23 @@ static const product large_products[] = {{0, {0}, 257, 130, 263}, {0, {0}, 64, 1
                                          {1, {70}, 8, 8, 8},      {2, {2, 12}, 32, 32, 64}, {0, {0}, 8, 4096, 8},
                                          {1, {2}, 128, 256, 96},  {0, {0}, 512, 64, 512}};
 
-static void check_product(const trial_memory *memory, const product *q, hr_dtype dtype, matrix_layout a,
+static void check_product(const op_case_memory *memory, const product *q, hr_dtype dtype, matrix_layout a,
                           matrix_layout b, matrix_layout out, bias_layout bias, bool must) {
-  trial t = product_trial(&hr__cublaslt_provider, q, dtype, a, b, out, bias);
+  op_case t = product_case(&hr__cublaslt_provider, q, dtype, a, b, out, bias);
   t.memory = memory;
   t.guard = bias > BIAS_NONE || random_below(2) == 0 ? 16 : GUARD; /* aligned as tensors are, and hardly */
   set_rounding(HR_OP_MATMUL, dtype);
   if (must) {
-    trial_must_pass(&t);
+    op_case_must_pass(&t);
   } else {
-    (void)trial_check(&t);
+    (void)op_case_check(&t);
   }
 }
 
 HR_TEST(cublaslt_multiplies_on_a_gpu) {
   static const matrix_layout plain[] = {MATRIX_DENSE,           MATRIX_TRANSPOSED,   MATRIX_ROOM,
                                         MATRIX_TRANSPOSED_ROOM, MATRIX_BATCH_INSIDE, MATRIX_BROADCAST_BATCH};
-  trial_memory memory = open_library(&hr__cublaslt_provider);
+  op_case_memory memory = open_library(&hr__cublaslt_provider);
   for (int d = 0; d < DTYPES; ++d) {
     for (size_t p = 0; p < PRODUCTS + sizeof large_products / sizeof *large_products; ++p) {
       const product *q = p < PRODUCTS ? &products[p] : &large_products[p - PRODUCTS];
@@ -135,27 +135,27 @@ HR_TEST(cublaslt_multiplies_on_a_gpu) {
 
 /* The same prepared product gives the same bits, also of the long sums that are split. */
 HR_TEST(cublaslt_gives_the_same_bits_again) {
-  trial_memory memory = open_library(&hr__cublaslt_provider);
+  op_case_memory memory = open_library(&hr__cublaslt_provider);
   static const product q = {0, {0}, 32, 20000, 24};
-  trial t = product_trial(&hr__cublaslt_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE,
-                          BIAS_VECTOR);
+  op_case t = product_case(&hr__cublaslt_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE,
+                           BIAS_VECTOR);
   t.memory = &memory;
   t.guard = 16;
-  trial_begin(&t);
-  tensor *out = trial_output(&t);
+  op_case_begin(&t);
+  tensor *out = op_case_output(&t);
   size_t bytes = (size_t)out->length * sizeof(float);
   unsigned char *first = malloc(bytes);
   HR_ASSERT_NOT_NULL(first);
   for (int run = 0; run < 20; ++run) {
-    trial_run(&t);
+    op_case_run(&t);
     if (run == 0) {
       memcpy(first, out->bytes, bytes);
     }
     HR_ASSERT_BYTES_EQ(out->bytes, first, bytes);
   }
   free(first);
-  trial_free(&t);
-  trial_end(&t);
+  op_case_free(&t);
+  op_case_end(&t);
 }
 
 static const window large_windows[] = {{2, 2, 24, 32, 1, {14, 12}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
@@ -166,18 +166,18 @@ static const window large_windows[] = {{2, 2, 24, 32, 1, {14, 12}, {3, 3}, {1, 1
                                        {2, 3, 24, 24, 24, {12, 12}, {5, 5}, {1, 1}, {2, 2}, {1, 1}}};
 
 static void check_windows(hr_op op) {
-  trial_memory memory = open_library(&hr__cublaslt_provider); /* which cuDNN needs */
+  op_case_memory memory = open_library(&hr__cublaslt_provider); /* which cuDNN needs */
   (void)open_library(&hr__cudnn_provider);
   for (size_t i = 0; i < WINDOWS + sizeof large_windows / sizeof *large_windows; ++i) {
     const window *q = i < WINDOWS ? &windows[i] : &large_windows[i - WINDOWS];
     for (int turn = 0; !window_skips(op, q) && turn < 2 * DTYPES - 1; ++turn) { /* f64 with channels first alone */
       image_layout layout = turn % 2 == 0 ? IMAGE_DENSE : IMAGE_CHANNELS_LAST;
-      trial t = window_trial(op, q, dtypes[turn / 2], layout, layout, layout, false);
+      op_case t = window_case(op, q, dtypes[turn / 2], layout, layout, layout, false);
       t.provider = &hr__cudnn_provider;
       t.memory = &memory;
       t.guard = 16;
       set_rounding(op, dtypes[turn / 2]);
-      trial_must_pass(&t);
+      op_case_must_pass(&t);
     }
   }
 }
@@ -196,7 +196,7 @@ HR_TEST(cudnn_gives_the_gradient_of_weights_on_a_gpu) {
 
 /* With every algorithm of the library, NaN of the input stays NaN after a ReLU. */
 HR_TEST(cudnn_adds_bias_and_residual_and_keeps_nan_on_a_gpu) {
-  trial_memory memory = open_library(&hr__cublaslt_provider);
+  op_case_memory memory = open_library(&hr__cublaslt_provider);
   (void)open_library(&hr__cudnn_provider);
   check_all_epilogues(&hr__cudnn_provider, &memory, EPILOGUES_WINDOWS, epilogues_windows);
 }
@@ -221,20 +221,20 @@ static hr_buffer *make_buffer(hr_device *device, hr_stream *stream, const tensor
   return buffer;
 }
 
-static void stream_check(hr_device *device, hr_stream *stream, trial *t) {
+static void stream_check(hr_device *device, hr_stream *stream, op_case *t) {
   hr_buffer *buffers[OPERANDS] = {NULL};
   hr_view all[OPERANDS], views[OPERANDS] = {{0}};
   bool is_gpu = the_device != NULL;
   set_rounding(t->op, t->tensors[0].dtype);
-  trial_rounding = is_gpu ? trial_rounding : 0;
+  op_case_rounding = is_gpu ? op_case_rounding : 0;
   if (t->input_count > 2 && t->tensors[2].is_present) { /* a loop after the library's kernel may add it */
     hr_dtype dtype = t->tensors[2].dtype;
-    trial_rounding += dtype == HR_DTYPE_BF16 ? 1.0 / 128 : dtype == HR_DTYPE_F16 ? 1.0 / 1024 : 0;
+    op_case_rounding += dtype == HR_DTYPE_BF16 ? 1.0 / 128 : dtype == HR_DTYPE_F16 ? 1.0 / 1024 : 0;
   }
   for (int i = 0; i <= t->input_count; ++i) {
     tensor_place(&t->tensors[i], GUARD);
   }
-  trial_allocate(t);
+  op_case_allocate(t);
   for (int i = 0; i <= t->input_count; ++i) {
     const tensor *x = &t->tensors[i];
     buffers[i] = make_buffer(device, stream, x, &all[i]);
@@ -247,14 +247,14 @@ static void stream_check(hr_device *device, hr_stream *stream, trial *t) {
   }
   hr_attrs attrs = {.int_count = t->int_count, .ints = t->ints};
   HR_ASSERT_OK(hr_stream_record(stream, t->op, &attrs, t->input_count, views, 1, &views[t->input_count]));
-  HR_ASSERT_OK(hr_stream_read(stream, &all[t->input_count], trial_output(t)->bytes));
-  trial_node(t); /* for the message of a failure */
+  HR_ASSERT_OK(hr_stream_read(stream, &all[t->input_count], op_case_output(t)->bytes));
+  op_case_node(t); /* for the message of a failure */
   check_result(t);
   hr_program_fini(&t->program);
   for (int i = 0; i <= t->input_count; ++i) {
     hr_buffer_release(buffers[i]);
   }
-  trial_free(t);
+  op_case_free(t);
 }
 
 /* In every layout and dtype, with and without bias: some provider runs the node with some packing, or it becomes loops.
@@ -264,10 +264,10 @@ HR_TEST(streams_multiply_in_every_layout) {
   hr_stream *stream = open_stream(&device);
   for (int i = 0; i < 60; ++i) {
     int bias = random_below(BIAS_LAYOUTS);
-    trial t = product_trial(&hr__cublaslt_provider, &products[1 + i % (PRODUCTS - 1)], dtypes[i % DTYPES],
-                            (matrix_layout)random_below(MATRIX_LAYOUTS), (matrix_layout)random_below(MATRIX_LAYOUTS),
-                            (matrix_layout)random_below(MATRIX_OUTPUTS),
-                            (bias_layout)(bias == BIAS_NONE ? BIAS_ABSENT : bias));
+    op_case t = product_case(&hr__cublaslt_provider, &products[1 + i % (PRODUCTS - 1)], dtypes[i % DTYPES],
+                             (matrix_layout)random_below(MATRIX_LAYOUTS), (matrix_layout)random_below(MATRIX_LAYOUTS),
+                             (matrix_layout)random_below(MATRIX_OUTPUTS),
+                             (bias_layout)(bias == BIAS_NONE ? BIAS_ABSENT : bias));
     stream_check(device, stream, &t);
   }
   hr_stream_release(stream);
@@ -279,9 +279,10 @@ HR_TEST(streams_convolve_in_every_layout) {
   hr_stream *stream = open_stream(&device);
   for (int i = 0; i < 75; ++i) {
     hr_op op = (hr_op)(HR_OP_CONV + i % 3);
-    trial t = window_trial(op, &windows[i % WINDOWS], dtypes[i / 3 % DTYPES], (image_layout)random_below(IMAGE_LAYOUTS),
-                           (image_layout)random_below(IMAGE_LAYOUTS), (image_layout)random_below(IMAGE_LAYOUTS),
-                           op != HR_OP_CONV_BACKWARD_WEIGHT && random_below(2) == 0);
+    op_case t =
+        window_case(op, &windows[i % WINDOWS], dtypes[i / 3 % DTYPES], (image_layout)random_below(IMAGE_LAYOUTS),
+                    (image_layout)random_below(IMAGE_LAYOUTS), (image_layout)random_below(IMAGE_LAYOUTS),
+                    op != HR_OP_CONV_BACKWARD_WEIGHT && random_below(2) == 0);
     stream_check(device, stream, &t);
   }
   hr_stream_release(stream);

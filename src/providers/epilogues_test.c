@@ -16,7 +16,7 @@ static void open_provider(void) {
   state = &states[provider != &hr__onednn_provider];
   if (*state == UNKNOWN) {
     hr_status status = provider->open();
-    *state = status == NULL ? THERE : MISSING;
+    *state = status == HR_OK ? THERE : MISSING;
     hr_status_free(status);
   }
   if (*state == MISSING) {

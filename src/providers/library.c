@@ -123,7 +123,7 @@ static void run_shares(void *arg, int64_t begin, int64_t end, int worker) {
       continue;
     }
     hr_mutex_lock(&s->mutex);
-    if (s->status == NULL || share < s->failed_share) {
+    if (s->status == HR_OK || share < s->failed_share) {
       hr_status_ignore(s->status);
       s->status = status;
       s->failed_share = share;

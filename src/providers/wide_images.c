@@ -41,13 +41,13 @@ static bool is_taken(const hr_operand *x) {
   return is;
 }
 
-bool hr__images_are_taken(const hr_node *node) {
+bool hr__images_are_supported(const hr_node *node) {
   const int64_t *ints = node->ints;
   return node->int_count >= 8 && ints[0] == 2 && ints[5] == 1 && ints[6] == 1 && ints[7] == 1 &&
          is_taken(&node->inputs[0]) && is_taken(&node->inputs[1]) && is_taken(&node->outputs[0]);
 }
 
-bool hr__windows_are_taken(const hr_node *node) {
-  return (node->op == HR_OP_CONV || node->op == HR_OP_CONV_BACKWARD_DATA) && hr__images_are_taken(node) &&
+bool hr__windows_are_supported(const hr_node *node) {
+  return (node->op == HR_OP_CONV || node->op == HR_OP_CONV_BACKWARD_DATA) && hr__images_are_supported(node) &&
          node->ints[1] == 1 && node->ints[2] == 1;
 }

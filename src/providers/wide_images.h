@@ -26,8 +26,8 @@ hr__windows hr__windows_of(const hr_node *node);
 
 /* True if a convolution, or a gradient of one, has two spatial dims, dilations of one and one group, and operands that
  * are float32 and not empty. A bias is not checked. */
-bool hr__images_are_taken(const hr_node *node);
+bool hr__images_are_supported(const hr_node *node);
 /* True if it is a convolution or a gradient of data, the above holds, and its strides are one. */
-bool hr__windows_are_taken(const hr_node *node);
+bool hr__windows_are_supported(const hr_node *node);
 
 #endif

@@ -50,7 +50,7 @@ WIDE_INLINE void hr__wide_transpose(__m512 r[HR__WIDE]) {
 static inline hr_status hr__wide_vectors_check(const char *provider) {
 #if defined(HR_WIDE_VECTORS)
   return hr_cpu_has(HR_CPU_AVX512F)
-             ? NULL
+             ? HR_OK
              : hr_status_make(HR_STATUS_UNAVAILABLE, "%s: this processor has no vectors of 16 floats (AVX-512)",
                               provider);
 #else

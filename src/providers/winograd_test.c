@@ -1,9 +1,9 @@
-/* Winograd's convolutions (providers/winograd) against plain loops in double precision (provider_trials.h): every
+/* Winograd's convolutions (providers/winograd) against plain loops in double precision (provider_cases.h): every
  * layout, odd sizes, tails of channels, borders, cached weights, the size of the error, and numbers that are not
  * finite.
  */
 #include "base/thread.h"
-#include "provider_trials.h"
+#include "provider_cases.h"
 #include "runtime/cached_weights.h"
 
 #define WINDOW(batch, in, out, h, w, ph, pw)                  \
@@ -23,8 +23,8 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 /* Also small ones, which the provider normally rejects because they don't pay. */
 static void check_layouts(hr_op op) {
-  trials_begin(&hr__winograd_provider);
-  trial_rounding =
+  cases_begin(&hr__winograd_provider);
+  op_case_rounding =
       2e-5; /* a tap is rounded with the others of its channel, which shows if few of them are inside of the image */
   for (int i = 0; i < SHAPES; ++i) {
     for (int layout = i % 2; layout < 2 * IMAGE_LAYOUTS; layout += 2) {
@@ -32,12 +32,12 @@ static void check_layouts(hr_op op) {
         continue;
       }
       image_layout x = layout / 2 % 2 == i % 2 ? IMAGE_CHANNELS_LAST : (image_layout)random_below(IMAGE_LAYOUTS);
-      trial t = window_trial(op, &shapes[i], HR_DTYPE_F32, x, (image_layout)random_below(IMAGE_LAYOUTS),
-                             (image_layout)(layout / 2), random_below(2) == 0);
+      op_case t = window_case(op, &shapes[i], HR_DTYPE_F32, x, (image_layout)random_below(IMAGE_LAYOUTS),
+                              (image_layout)(layout / 2), random_below(2) == 0);
       t.provider = &hr__winograd_provider;
       t.writes_weights = random_below(2) == 0;
-      trial_node(&t);
-      trial_check_node(&t);
+      op_case_node(&t);
+      op_case_check_node(&t);
     }
   }
 }
@@ -53,13 +53,13 @@ HR_TEST(winograd_gives_the_gradient_of_data) {
 /* ---- supported convolutions ---- */
 
 static bool is_taken(hr_op op, const window *q, hr_dtype dtype, image_layout layout) {
-  trial t = window_trial(op, q, dtype, layout, IMAGE_DENSE, layout, false);
+  op_case t = window_case(op, q, dtype, layout, IMAGE_DENSE, layout, false);
   t.provider = &hr__winograd_provider;
-  return trial_is_taken(&t);
+  return op_case_is_taken(&t);
 }
 
 HR_TEST(winograd_takes_what_pays) {
-  trials_begin(&hr__winograd_provider);
+  cases_begin(&hr__winograd_provider);
   static const window taken[] = {WINDOW(1, 512, 512, 7, 7, 1, 1),   WINDOW(1, 64, 64, 56, 56, 1, 1),
                                  WINDOW(1, 128, 128, 28, 28, 1, 1), WINDOW(1, 256, 256, 14, 14, 1, 1),
                                  WINDOW(16, 32, 32, 16, 16, 1, 1),  WINDOW(2, 20, 50, 40, 40, 0, 1)};
@@ -90,9 +90,9 @@ HR_TEST(winograd_takes_what_pays) {
 /* ---- bits ---- */
 
 /* Changes operands before a run. */
-typedef void (*change_fn)(trial *t);
+typedef void (*change_fn)(op_case *t);
 
-static void change_nothing(trial *t) {
+static void change_nothing(op_case *t) {
   (void)t;
 }
 
@@ -100,18 +100,18 @@ static void change_nothing(trial *t) {
 static float *bits_of(hr_op op, const window *q, image_layout layout, int threads, int runs, change_fn change) {
   static uint64_t stamp = 1000;
   hr_thread_count_set(threads);
-  trial t = window_trial(op, q, HR_DTYPE_F32, layout, IMAGE_DENSE, layout, true);
+  op_case t = window_case(op, q, HR_DTYPE_F32, layout, IMAGE_DENSE, layout, true);
   t.provider = &hr__winograd_provider;
   random_state = 11;
-  trial_begin(&t);
+  op_case_begin(&t);
   change(&t);
   const uint64_t stamps[4] = {0, ++stamp, 0, 0};
   for (int run = 1; run < runs; ++run) {
     hr__winograd_provider.stamp(t.prepared, stamps);
-    trial_run(&t);
+    op_case_run(&t);
   }
   hr__winograd_provider.stamp(t.prepared, stamps);
-  float *values = trial_run_once(&t);
+  float *values = op_case_run_once(&t);
   HR_ASSERT_EQ(hr__cached_weights_bytes() > 0, runs > 1);
   hr__cached_weights_forget(hr__context(), stamp);
   HR_ASSERT_EQ(hr__cached_weights_bytes(), 0);
@@ -120,7 +120,7 @@ static float *bits_of(hr_op op, const window *q, image_layout layout, int thread
 }
 
 HR_TEST(winograd_gives_the_same_bits_with_any_threads_layout_and_run) {
-  trials_begin(&hr__winograd_provider);
+  cases_begin(&hr__winograd_provider);
   static const window some[] = {WINDOW(2, 40, 150, 17, 15, 1, 1), WINDOW(1, 300, 100, 13, 12, 0, 1),
                                 WINDOW(1, 80, 250, 7, 6, 1, 1)};
   for (size_t i = 0; i < 2 * (sizeof some / sizeof *some); ++i) {
@@ -149,12 +149,12 @@ HR_TEST(winograd_gives_the_same_bits_with_any_threads_layout_and_run) {
 /* Errors against double precision, relative to the square root of the sum of squares of a sum's terms, which random
  * errors follow: those of the transforms are within twice those of a sum in order. */
 HR_TEST(winograd_is_about_as_exact_as_a_sum) {
-  trials_begin(&hr__winograd_provider);
+  cases_begin(&hr__winograd_provider);
   const window q = WINDOW(1, 128, 40, 14, 14, 1, 1);
-  trial t = window_trial(HR_OP_CONV, &q, HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
+  op_case t = window_case(HR_OP_CONV, &q, HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
   t.provider = &hr__winograd_provider;
-  trial_begin(&t);
-  trial_run(&t);
+  op_case_begin(&t);
+  op_case_run(&t);
   const tensor *x = &t.tensors[0], *w = &t.tensors[1], *y = &t.tensors[2];
   double own = 0, direct = 0;
   for (int64_t i = 0; i < tensor_count(y); ++i) {
@@ -174,13 +174,13 @@ HR_TEST(winograd_is_about_as_exact_as_a_sum) {
     own += error * error, direct += (sum - exact) * (sum - exact);
   }
   HR_ASSERT(own > 0 && own <= 4 * direct);
-  trial_free(&t);
-  trial_end(&t);
+  op_case_free(&t);
+  op_case_end(&t);
 }
 
 /* Of x [2,20,7,6]: NaN in the last pixel of the last image; in the first image infinities, and two numbers whose
  * difference overflows although their sum of products does not. */
-static void change_pixels(trial *t) {
+static void change_pixels(op_case *t) {
   const tensor *x = &t->tensors[0];
   tensor_put(x, tensor_count(x) - 1, NAN);
   tensor_put(x, 0, INFINITY);
@@ -190,7 +190,7 @@ static void change_pixels(trial *t) {
 
 /* An infinite weight in the first row and column of a window, which are outside of the image at the border; a NaN
  * weight; two weights whose sum overflows. */
-static void change_weights(trial *t) {
+static void change_weights(op_case *t) {
   const tensor *w = &t->tensors[1];
   tensor_put(w, 0, INFINITY);
   tensor_put(w, 5 * 180 + 8, NAN);
@@ -200,19 +200,19 @@ static void change_weights(trial *t) {
 /* Results are NaN and infinite exactly if those of a direct sum are; finite ones are right. */
 static void check_odd(image_layout layout, int threads, change_fn change) {
   const window q = WINDOW(2, 20, 18, 7, 6, 1, 1);
-  trial t = window_trial(HR_OP_CONV, &q, HR_DTYPE_F32, layout, IMAGE_DENSE, layout, true);
+  op_case t = window_case(HR_OP_CONV, &q, HR_DTYPE_F32, layout, IMAGE_DENSE, layout, true);
   hr_thread_count_set(threads);
   t.provider = &hr__winograd_provider;
-  trial_begin(&t);
+  op_case_begin(&t);
   change(&t);
-  trial_run(&t);
-  int64_t count = tensor_count(trial_output(&t));
+  op_case_run(&t);
+  int64_t count = tensor_count(op_case_output(&t));
   expected e = {calloc((size_t)count, sizeof(double)), calloc((size_t)count, sizeof(double))};
   HR_ASSERT(e.values != NULL && e.sizes != NULL);
   evaluate(&t, &e);
   int odd = 0;
   for (int64_t i = 0; i < count; ++i) {
-    double actual = read_element(trial_output(&t), tensor_at(trial_output(&t), i)), wanted = e.values[i];
+    double actual = read_element(op_case_output(&t), tensor_at(op_case_output(&t), i)), wanted = e.values[i];
     odd += !isfinite(wanted);
     if (isnan(wanted) || isinf(wanted)) {
       HR_ASSERT(isnan(wanted) ? isnan(actual) : actual == wanted);
@@ -225,13 +225,13 @@ static void check_odd(image_layout layout, int threads, change_fn change) {
   HR_ASSERT(odd > 0);
   free(e.values);
   free(e.sizes);
-  trial_free(&t);
-  trial_end(&t);
+  op_case_free(&t);
+  op_case_end(&t);
   hr_thread_count_set(0);
 }
 
 HR_TEST(winograd_keeps_what_is_not_finite_where_it_is) {
-  trials_begin(&hr__winograd_provider);
+  cases_begin(&hr__winograd_provider);
   for (int threads = 1; threads <= 3; ++threads) {
     for (int layout = 0; layout < IMAGE_LAYOUTS; ++layout) {
       check_odd((image_layout)layout, threads, change_pixels);
@@ -241,7 +241,7 @@ HR_TEST(winograd_keeps_what_is_not_finite_where_it_is) {
 }
 
 /* Neighbours outside of a result's window don't affect it, however large they are: 1e30 beside zeros. */
-static void change_neighbour(trial *t) {
+static void change_neighbour(op_case *t) {
   const tensor *x = &t->tensors[0];
   for (int64_t i = 0; i < tensor_count(x); ++i) {
     int64_t row = i / 6 % 7;
@@ -250,7 +250,7 @@ static void change_neighbour(trial *t) {
 }
 
 HR_TEST(winograd_reads_windows_alone) {
-  trials_begin(&hr__winograd_provider);
+  cases_begin(&hr__winograd_provider);
   const window q = WINDOW(2, 20, 18, 7, 6, 1, 1);
   float *large = bits_of(HR_OP_CONV, &q, IMAGE_CHANNELS_LAST, 2, 1, change_neighbour);
   for (int64_t i = 0; i < 2 * 18 * 7 * 6; ++i) {
@@ -262,8 +262,8 @@ HR_TEST(winograd_reads_windows_alone) {
 /* ---- memory ---- */
 
 HR_TEST(winograd_reports_memory_that_is_out) {
-  trials_begin(&hr__winograd_provider);
-  trial t = window_trial(HR_OP_CONV, &shapes[0], HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, true);
+  cases_begin(&hr__winograd_provider);
+  op_case t = window_case(HR_OP_CONV, &shapes[0], HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, true);
   t.provider = &hr__winograd_provider;
-  trial_check_memory(&t);
+  op_case_check_memory(&t);
 }

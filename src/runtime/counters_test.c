@@ -8,7 +8,7 @@ HR_TEST(counters_have_names_in_the_order_of_their_struct) {
   HR_ASSERT(hr_stream_stat_name(sizeof(hr_stats) / sizeof(int64_t)) == NULL);
   HR_ASSERT(hr_memory_stat_name(sizeof(hr_memory_stats) / sizeof(int64_t)) == NULL);
   HR_ASSERT(hr_stream_stat_name(-1) == NULL);
-  for (int i = 0; hr_stream_stat_name(i) != NULL; i++) {
+  for (int i = 0; hr_stream_stat_name(i) != NULL; ++i) {
     HR_ASSERT(strlen(hr_stream_stat_name(i)) > 0 && strlen(hr_stream_stat_meaning(i)) > 0);
   }
 }

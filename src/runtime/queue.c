@@ -32,7 +32,7 @@ static void run_next(hr_queue *queue) {
   if (queue->first == NULL) {
     queue->last = NULL;
   }
-  queue->pending--;
+  --queue->pending;
   queue->is_running = true;
   hr_mutex_unlock(&queue->mutex);
   run_job(queue, job);
@@ -43,7 +43,7 @@ static void run_next(hr_queue *queue) {
 /* Spins until a job arrives or the time is up. */
 static void spin(hr_queue *queue) {
   uint64_t done = atomic_load_explicit(&queue->completed, memory_order_relaxed);
-  for (int i = 0; i < SPIN_ROUNDS && atomic_load_explicit(&queue->pushed, memory_order_relaxed) == done; i++) {
+  for (int i = 0; i < SPIN_ROUNDS && atomic_load_explicit(&queue->pushed, memory_order_relaxed) == done; ++i) {
     hr_thread_relax();
   }
 }
@@ -119,7 +119,7 @@ uint64_t hr_queue_push(hr_queue *queue, hr_queue_job *job) {
   bool has_thread = queue->thread.started;
   if (!has_thread && !queue->stop) {
     hr_status status = hr_thread_start("headrace-run", run_thread, queue, &queue->thread);
-    has_thread = status == NULL;
+    has_thread = status == HR_OK;
     hr_status_ignore(status);
   }
   while (queue->pending >= HR_QUEUE_LIMIT) {
@@ -134,7 +134,7 @@ uint64_t hr_queue_push(hr_queue *queue, hr_queue_job *job) {
       queue->first = job;
     }
     queue->last = job;
-    queue->pending++;
+    ++queue->pending;
     hr_cond_signal(&queue->wake);
   } else {
     run_here(queue, job);
@@ -179,27 +179,27 @@ void hr_queue_end_inline(hr_queue *queue) {
 bool hr_queue_submit_early(hr_queue *queue, hr_queue_job *job, void (*work)(void *job)) {
   hr_mutex_lock(&queue->mutex);
   hr_context *before = hr__context_enter(queue->context);
-  bool leads = is_idle(queue) && !queue->stop && hr__team_submit_early(work, job, &queue->lead);
+  bool is_early = is_idle(queue) && !queue->stop && hr__team_submit_early(work, job, &queue->early);
   (void)hr__context_enter(before);
-  if (leads) {
+  if (is_early) {
     queue->is_running = true;
     atomic_fetch_add_explicit(&queue->pushed, 1, memory_order_relaxed);
-    atomic_store_explicit(&queue->led, job, memory_order_release);
+    atomic_store_explicit(&queue->early_job, job, memory_order_release);
   }
   hr_mutex_unlock(&queue->mutex);
-  return leads;
+  return is_early;
 }
 
 void hr_queue_settle(hr_queue *queue) {
-  if (atomic_load_explicit(&queue->led, memory_order_relaxed) == NULL) {
+  if (atomic_load_explicit(&queue->early_job, memory_order_relaxed) == NULL) {
     return;
   }
   hr_mutex_lock(&queue->mutex);
-  hr_queue_job *job = atomic_exchange(&queue->led, NULL);
-  uint64_t lead = queue->lead;
+  hr_queue_job *job = atomic_exchange(&queue->early_job, NULL);
+  uint64_t early = queue->early;
   hr_mutex_unlock(&queue->mutex);
   if (job != NULL) {
-    hr__team_join(lead);
+    hr__team_join(early);
     run_job(queue, job);
     hr_queue_end_inline(queue);
   }
@@ -212,7 +212,7 @@ static bool has_ended(const hr_queue *queue, uint64_t number) {
 /* Finishes a job that was submitted early and spins for a while; false: the job has not ended yet. */
 static bool wait_briefly(hr_queue *queue, uint64_t number) {
   hr_queue_settle(queue);
-  for (int i = 0; i < SPIN_ROUNDS; i++) {
+  for (int i = 0; i < SPIN_ROUNDS; ++i) {
     if (has_ended(queue, number)) {
       return true;
     }

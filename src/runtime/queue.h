@@ -36,10 +36,10 @@ typedef struct hr_queue {
   int pending; /* waiting, not running */
   bool is_running, stop;
   hr_thread thread;
-  _Atomic(hr_queue_job *) led;     /* submitted early and not finished yet; is_running */
-  uint64_t lead;                   /* of the team */
-  atomic_uint_least64_t pushed;    /* jobs ever given, those run inline too */
-  atomic_uint_least64_t completed; /* jobs ever ended */
+  _Atomic(hr_queue_job *) early_job; /* submitted early and not finished yet; is_running */
+  uint64_t early;                    /* of the team */
+  atomic_uint_least64_t pushed;      /* jobs ever given, those run inline too */
+  atomic_uint_least64_t completed;   /* jobs ever ended */
 } hr_queue;
 
 /* Its jobs run in the context that is current here. */

@@ -287,18 +287,18 @@ static void do_nothing(void *arg, int64_t begin, int64_t end, int worker) {
 /* A job that was submitted early runs and ends, once and in order, before the queue's next work. */
 HR_TEST(queue_ends_what_was_led_first) {
   atomic_int count = 0;
-  int list[4], led_count = 0;
+  int list[4], early_count = 0;
   int64_t end = hr_clock_ns() + INT64_C(10000000000); /* a busy machine may leave the team asleep for a while */
   hr_queue queue;
   hr_queue_init(&queue);
   hr_thread_count_set(2);
-  for (int i = 0; i < 200 || (led_count == 0 && hr_core_count() > 1 && hr_clock_ns() < end); ++i) {
-    test_job led = {.entry = {.run = run_test_job}, .list = list, .count = &count, .value = 1}, other = led;
+  for (int i = 0; i < 200 || (early_count == 0 && hr_core_count() > 1 && hr_clock_ns() < end); ++i) {
+    test_job early = {.entry = {.run = run_test_job}, .list = list, .count = &count, .value = 1}, other = early;
     other.value = 2;
     atomic_store(&count, 0);
     hr_parallel_for(2, 1, do_nothing, NULL); /* the team is awake */
-    bool leads = hr_queue_submit_early(&queue, &led.entry, append_first);
-    HR_ASSERT(!leads || !hr_queue_submit_early(&queue, &other.entry, append_first));
+    bool is_early = hr_queue_submit_early(&queue, &early.entry, append_first);
+    HR_ASSERT(!is_early || !hr_queue_submit_early(&queue, &other.entry, append_first));
     if (i % 3 == 0) {
       hr_queue_wait(&queue, hr_queue_push(&queue, &other.entry));
     } else if (i % 3 == 1) {
@@ -309,12 +309,12 @@ HR_TEST(queue_ends_what_was_led_first) {
       hr_queue_drain(&queue);
       run_test_job(&other.entry);
     }
-    HR_ASSERT_EQ(count, leads ? 3 : 1);
+    HR_ASSERT_EQ(count, is_early ? 3 : 1);
     HR_ASSERT_EQ(list[count - 1], 2);
-    HR_ASSERT(!leads || (list[0] == -1 && list[1] == 1));
-    led_count += leads;
+    HR_ASSERT(!is_early || (list[0] == -1 && list[1] == 1));
+    early_count += is_early;
   }
-  HR_ASSERT(led_count > 0 || hr_core_count() < 2);
+  HR_ASSERT(early_count > 0 || hr_core_count() < 2);
   hr_queue_close(&queue);
   hr_thread_count_set(0);
 }

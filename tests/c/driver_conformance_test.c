@@ -549,9 +549,9 @@ static hr_status move_once(adder *a, size_t bytes) {
 
 static void add_many(void *arg) {
   adder *a = arg;
-  for (int i = 0; i < ROUNDS && a->status == NULL; ++i) {
+  for (int i = 0; i < ROUNDS && a->status == HR_OK; ++i) {
     a->status = a->s->properties.is_host ? add_once(a, i) : HR_OK;
-    a->status = a->status == NULL ? move_once(a, 64 + (size_t)(i % 7) * 40000) : a->status;
+    a->status = a->status == HR_OK ? move_once(a, 64 + (size_t)(i % 7) * 40000) : a->status;
   }
 }
 

@@ -1,7 +1,7 @@
-/* Attention's kernels for CUDA devices against the lowering (attention_trials.h): their texts run on the host
+/* Attention's kernels for CUDA devices against the lowering (attention_cases.h): their texts run on the host
  * (written_kernel.h), with plain code for tensor cores and asynchronous copies. Skipped without a compiler.
  */
-#include "attention_trials.h"
+#include "attention_cases.h"
 #include "program_runner.h"
 #include "providers/cuda_limits.h"
 #include "written_kernel.h"
@@ -128,7 +128,7 @@ HR_TEST(flash_attention_of_large_scores) {
   const problem p = {1, 2, 40, 100, 16, 16, 1, NO_MASK, DENSE, 0, 1 << 20};
   static const hr_dtype dtypes[] = {HR_DTYPE_F32, HR_DTYPE_BF16};
   for (int d = 0; begin() && d < 2; ++d) {
-    trial t = make_trial(&p, dtypes[d]);
+    op_case t = make_case(&p, dtypes[d]);
     call c;
     for (role r = Q; r <= K; ++r) {
       tensor *x = &t.tensors[r];
@@ -142,7 +142,7 @@ HR_TEST(flash_attention_of_large_scores) {
     run_call(&c);
     check_result(&t, Y, tolerance_of(dtypes[d]));
     check_result(&t, LSE, tolerance_of(HR_DTYPE_F32));
-    free_trial(&t);
+    free_case(&t);
   }
 }
 
@@ -164,14 +164,14 @@ HR_TEST(flash_attention_takes_what_fits) {
                {99 << 10, 64, 64, true},
                {98 << 10, 64, 128, false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
-    trial t = make_trial(
+    op_case t = make_case(
         &(problem){1, 1, cases[i].queries, 64, cases[i].width, cases[i].width, 0, NO_MASK, DENSE, 0, 1}, HR_DTYPE_F32);
     call c;
     make_call(&t, false, &c);
     hr__cuda_limits_known()->shared_bytes = cases[i].shared_bytes;
     HR_ASSERT_EQ(hr__flash_provider.supports(&c.program, &c.program.nodes[0]), cases[i].is_taken);
     hr_program_fini(&c.program);
-    free_trial(&t);
+    free_case(&t);
   }
 }
 
@@ -179,7 +179,7 @@ HR_TEST(flash_attention_makes_what_is_asked_for) {
   static const role optional[] = {LSE, DQ, DK, DV};
   const problem p = {1, 2, 70, 70, 16, 16, 0, NO_MASK, DENSE, 0, 0.5};
   for (int i = 0; begin() && i < 4; ++i) {
-    trial t = make_trial(&p, HR_DTYPE_F32);
+    op_case t = make_case(&p, HR_DTYPE_F32);
     call c;
     evaluate(&t, HR_DTYPE_F64);
     bool is_backward = optional[i] != LSE;
@@ -196,7 +196,7 @@ HR_TEST(flash_attention_makes_what_is_asked_for) {
       }
     }
     t.tensors[optional[i]].bytes = hidden;
-    free_trial(&t);
+    free_case(&t);
   }
 }
 
@@ -204,13 +204,13 @@ HR_TEST(flash_attention_makes_what_is_asked_for) {
 
 /* False without NVRTC. */
 static bool compiles(const problem *p, hr_dtype dtype, bool is_backward, int architecture) {
-  trial t = make_trial(p, dtype);
+  op_case t = make_case(p, dtype);
   call c;
   bool is_there = false;
   make_call(&t, is_backward, &c);
   HR_ASSERT_OK(hr__written_compile(&hr__flash_provider, &c.program, architecture, &is_there));
   hr_program_fini(&c.program);
-  free_trial(&t);
+  free_case(&t);
   return is_there;
 }
 

@@ -28,7 +28,7 @@ typedef struct batch batch;
 
 typedef struct batch_algorithm {
   const char *name; /* NULL ends a list */
-  hr__algorithm algorithm;
+  hr__run_options options;
 } batch_algorithm;
 
 /* The texts that a kernel is compiled from. */
@@ -119,9 +119,9 @@ static void batch_compile(batch *b) {
 }
 
 static void batch_run(batch *b, const generated *g, uint64_t seed, const batch_algorithm *at) {
-  hr__algorithm algorithm = at->algorithm;
-  algorithm.host = batch_host, algorithm.host_ctx = b;
-  HR_ASSERT(hr__runs_alike(g, seed, at->name, algorithm));
+  hr__run_options options = at->options;
+  options.host = batch_host, options.host_ctx = b;
+  HR_ASSERT(hr__runs_alike(g, seed, at->name, options));
 }
 
 /* Runs `count` programs with the interpreter and with other kernels; then frees them. */
@@ -131,8 +131,8 @@ static void batch_check(batch *b, uint64_t first, int count, generated *programs
   for (int i = 0; i < count; ++i) {
     batch_add_program(b, &programs[i].program, (hr_target){0});
     batch_add_program(b, &programs[i].program,
-                      (hr_target){.resident_row_bytes = other.algorithm.resident_row_bytes,
-                                  .recompute_bytes = other.algorithm.recompute_bytes});
+                      (hr_target){.resident_row_bytes = other.options.resident_row_bytes,
+                                  .recompute_bytes = other.options.recompute_bytes});
   }
   batch_compile(b);
   for (int i = 0; i < count; ++i) {

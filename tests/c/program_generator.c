@@ -505,10 +505,10 @@ static hr_status expect_inferred(hr_op op, const hr_attrs *attrs, int input_coun
 void hr__end(hr__maker *m, hr__draft *draft) {
   hr_view inputs[HR__OPERANDS_MAX], outputs[HR__OPERANDS_MAX];
   bool has_none = false; /* a list without elements: rows may reject it */
-  if (m->status == NULL) {
+  if (m->status == HR_OK) {
     m->status = open_stand_in();
   }
-  if (m->status != NULL) {
+  if (m->status != HR_OK) {
     return;
   }
   make_views(m, draft->input_count, draft->inputs, inputs, &has_none);
@@ -529,7 +529,7 @@ void hr__end(hr__maker *m, hr__draft *draft) {
     return;
   }
   m->status = expect_inferred(draft->op, &attrs, draft->input_count, inputs, draft->output_count, outputs);
-  if (m->status != NULL) {
+  if (m->status != HR_OK) {
     return;
   }
   hr_node node = {.op = draft->op,
@@ -607,7 +607,7 @@ hr_status hr__generate_program(uint64_t seed, int node_count, generated *g) {
   hr__next(m);
   choose_base(m);
   make_first_tensors(m);
-  for (int n = 0; n < node_count && m->status == NULL; ++n) {
+  for (int n = 0; n < node_count && m->status == HR_OK; ++n) {
     if (hr__chance(m, 4)) {
       add_random_view(m);
     }

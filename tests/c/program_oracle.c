@@ -264,7 +264,7 @@ static hr_status compare(const oracle *o, const char *actual, const char *expect
 
 static hr_status run_check(const hr_program *program, void **memory, const hr_scalar *arguments) {
   hr_status expected = hr_program_evaluate(program, memory, arguments);
-  hr_status actual = hr__run_interpreted(program, memory, arguments, (hr__algorithm){0});
+  hr_status actual = hr__run_interpreted(program, memory, arguments, (hr__run_options){0});
   bool same = hr_status_code_of(expected) == hr_status_code_of(actual);
   hr_status_ignore(expected);
   if (!same) {
@@ -288,7 +288,7 @@ hr_status hr__run_checked(const hr_program *program, void **memory, const hr_sca
     return run_check(program, memory, arguments);
   }
   if (has_complex(node)) {
-    return hr__run_interpreted(program, memory, arguments, (hr__algorithm){0});
+    return hr__run_interpreted(program, memory, arguments, (hr__run_options){0});
   }
   const hr_operand *out = &node->outputs[0];
   oracle o = {.program = program, .node = node, .memory = memory, .arguments = arguments, .domain = 1};
@@ -310,7 +310,7 @@ hr_status hr__run_checked(const hr_program *program, void **memory, const hr_sca
       hr_status_free(inner);
     }
   }
-  status = status != HR_OK ? status : hr__run_interpreted(program, memory, arguments, (hr__algorithm){0});
+  status = status != HR_OK ? status : hr__run_interpreted(program, memory, arguments, (hr__run_options){0});
   status = status != HR_OK ? status : compare(&o, mine, expected);
   hr__exact_free(expected, bytes);
   free(o.terms);

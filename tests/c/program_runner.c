@@ -60,7 +60,7 @@ typedef struct run {
   void **memory;
   char *arena;
   const hr_scalar *arguments;
-  hr__algorithm algorithm;
+  hr__run_options options;
 } run;
 
 static void run_kernel(const run *r, const hr_host_kernel *host, void **args, const hr_scalar *scalars) {
@@ -70,10 +70,10 @@ static void run_kernel(const run *r, const hr_host_kernel *host, void **args, co
                        .scratch = hr__exact_alloc(host->scratch_bytes)};
   memset(call.workspace, 0x7f, host->workspace_bytes);
   for (int pass = 0; pass < host->pass_count; ++pass) {
-    int64_t units = host->units[pass], step = r->algorithm.cut > 0 ? r->algorithm.cut : units,
+    int64_t units = host->units[pass], step = r->options.cut > 0 ? r->options.cut : units,
             ranges = step > 0 ? (units + step - 1) / step : 0;
     for (int64_t k = 0; k < ranges; ++k) {
-      int64_t begin = (r->algorithm.is_reversed ? ranges - 1 - k : k) * step;
+      int64_t begin = (r->options.is_reversed ? ranges - 1 - k : k) * step;
       memset(call.scratch, 0x7f, host->scratch_bytes);
       host->run(host, pass, &call, begin, begin + step < units ? begin + step : units);
     }
@@ -91,7 +91,7 @@ static void *address_of(const run *r, uint32_t buffer) {
 
 static hr_status run_step(const run *r, const hr_kernel *kernel) {
   hr_host_kernel *own = NULL;
-  const hr_host_kernel *host = r->algorithm.host != NULL ? r->algorithm.host(r->algorithm.host_ctx, kernel) : NULL;
+  const hr_host_kernel *host = r->options.host != NULL ? r->options.host(r->options.host_ctx, kernel) : NULL;
   if (host == NULL) {
     HR_RETURN_IF_ERROR(hr_interp_create(kernel, &own));
     host = own;
@@ -138,7 +138,7 @@ static hr_status run_product(const run *r, int n) {
   for (int b = 0; b < program->buffer_count; ++b) {
     memory[b] = address_of(r, (uint32_t)b);
   }
-  hr_status status = hr__run_interpreted(&single, memory, r->arguments, (hr__algorithm){0});
+  hr_status status = hr__run_interpreted(&single, memory, r->arguments, (hr__run_options){0});
   free(memory);
   hr_program_fini(&single);
   return status;
@@ -151,17 +151,17 @@ static void count_grown(const hr_program *program, const hr_program *compiled, i
 }
 
 hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr_scalar *arguments,
-                              hr__algorithm algorithm) {
+                              hr__run_options options) {
   hr_target target = {.verify = true,
-                      .resident_row_bytes = algorithm.resident_row_bytes,
-                      .recompute_bytes = algorithm.recompute_bytes,
-                      .keeps = algorithm.row_alignment > 0 ? keeps_products : NULL,
-                      .row_alignment = algorithm.row_alignment,
-                      .depth_work = algorithm.depth_work};
+                      .resident_row_bytes = options.resident_row_bytes,
+                      .recompute_bytes = options.recompute_bytes,
+                      .keeps = options.row_alignment > 0 ? keeps_products : NULL,
+                      .row_alignment = options.row_alignment,
+                      .depth_work = options.depth_work};
   hr_schedule schedule;
   HR_RETURN_IF_ERROR(hr_compile(program, &target, &schedule));
-  count_grown(program, &schedule.program, algorithm.grown);
-  run r = {&schedule, memory, hr__exact_alloc(schedule.arena_bytes), arguments, algorithm};
+  count_grown(program, &schedule.program, options.grown);
+  run r = {&schedule, memory, hr__exact_alloc(schedule.arena_bytes), arguments, options};
   memset(r.arena, 0x7f, schedule.arena_bytes);
   hr_status status = HR_OK;
   for (int s = 0; s < schedule.step_count && status == HR_OK; ++s) {
@@ -282,12 +282,12 @@ static bool is_same_memory(const generated *g, uint64_t seed, const char *what, 
   return true;
 }
 
-bool hr__runs_alike(const generated *g, uint64_t seed, const char *what, hr__algorithm algorithm) {
-  hr__algorithm plain = algorithm;
+bool hr__runs_alike(const generated *g, uint64_t seed, const char *what, hr__run_options options) {
+  hr__run_options plain = options;
   plain.host = NULL;
   void **a = hr__memory_copy(&g->program, g->memory), **c = hr__memory_copy(&g->program, g->memory);
   hr_status interpreted = hr__run_interpreted(&g->program, a, g->arguments, plain);
-  hr_status compiled = hr__run_interpreted(&g->program, c, g->arguments, algorithm);
+  hr_status compiled = hr__run_interpreted(&g->program, c, g->arguments, options);
   bool is_same = hr_status_code_of(interpreted) == hr_status_code_of(compiled);
   if (!is_same) {
     fprintf(stderr, "seed %llu: %s: \"%s\" interpreted, \"%s\" compiled\n", (unsigned long long)seed, what,

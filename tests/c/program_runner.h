@@ -14,7 +14,7 @@ void hr__exact_free(void *memory, size_t bytes);
 void **hr__memory_copy(const hr_program *program, void *const *memory);
 void hr__memory_free(const hr_program *program, void **memory);
 
-typedef struct hr__algorithm {                 /* none of this changes a bit */
+typedef struct hr__run_options {                 /* none of this changes a bit */
   int64_t cut;                                 /* units of a kernel run in ranges of this size; 0: all at once */
   bool is_reversed;                            /* the last range first */
   int64_t resident_row_bytes, recompute_bytes; /* as in hr_target; 0: the compiler's choice */
@@ -24,15 +24,15 @@ typedef struct hr__algorithm {                 /* none of this changes a bit */
   /* Replaces the interpreter (NULL): borrows a host kernel, or returns NULL if it has none. */
   const hr_host_kernel *(*host)(void *ctx, const hr_kernel *kernel);
   void *host_ctx;
-} hr__algorithm;
+} hr__run_options;
 
 /* Compiles `program` and runs it on `memory`. OUT_OF_RANGE if a CHECK_INDEX fails: nothing behind it has run. */
 HR_MUST_USE hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr_scalar *arguments,
-                                          hr__algorithm algorithm);
+                                          hr__run_options options);
 
-/* True if a program gives the same bits (NaN is NaN) interpreted and with the kernels of `way`; prints the first
+/* True if a program gives the same bits (NaN is NaN) interpreted and with the kernels of `options`; prints the first
  * difference on standard error. */
-bool hr__runs_alike(const generated *g, uint64_t seed, const char *what, hr__algorithm algorithm);
+bool hr__runs_alike(const generated *g, uint64_t seed, const char *what, hr__run_options options);
 
 /* True if there is a compiler for texts; otherwise prints the reason. */
 bool hr__has_compiler(void);

@@ -21,14 +21,14 @@
 #include "program_oracle.h"
 #include "program_runner.h"
 
-typedef struct trial {
+typedef struct op_case {
   uint64_t seed;
   generated g;
   void **strict;
   int stopped_at; /* the node whose index check failed; node_count: none */
-} trial;
+} op_case;
 
-static void fail_with_program(const trial *t, const char *what, hr_status status) {
+static void fail_with_program(const op_case *t, const char *what, hr_status status) {
   hr_text text = {0};
   hr_status printed = hr_program_print(&t->g.program, &text);
   fprintf(stderr, "seed %llu: %s: %s\n%s\n", (unsigned long long)t->seed, what, hr_status_message(status),
@@ -38,14 +38,14 @@ static void fail_with_program(const trial *t, const char *what, hr_status status
   HR_FAIL("seed %llu: %s", (unsigned long long)t->seed, what);
 }
 
-static void check_status(const trial *t, const char *what, hr_status status) {
+static void check_status(const op_case *t, const char *what, hr_status status) {
   if (status != HR_OK) {
     fail_with_program(t, what, status);
   }
 }
 
 /* True if an index check failed, which is not a failure of the test. */
-static bool is_stopped(const trial *t, const char *what, hr_status status) {
+static bool is_stopped(const op_case *t, const char *what, hr_status status) {
   bool is_range = hr_status_code_of(status) == HR_STATUS_OUT_OF_RANGE;
   check_status(t, what, is_range ? HR_OK : status);
   if (is_range) {
@@ -77,7 +77,7 @@ static bool is_nan(hr_dtype dtype, const char *at) {
   }
 }
 
-static void compare_buffer(const trial *t, const char *what, int b, const char *a, const char *e) {
+static void compare_buffer(const op_case *t, const char *what, int b, const char *a, const char *e) {
   hr_dtype whole = t->g.dtypes[b], dtype = whole == HR_DTYPE_C64    ? HR_DTYPE_F32
                                            : whole == HR_DTYPE_C128 ? HR_DTYPE_F64
                                                                     : whole; /* part by part */
@@ -109,7 +109,7 @@ static bool is_written_later(const hr_program *program, int b, int first) {
   return false;
 }
 
-static void compare(const trial *t, const char *what, void **memory, bool with_dead) {
+static void compare(const op_case *t, const char *what, void **memory, bool with_dead) {
   const hr_program *program = &t->g.program;
   for (int b = 0; b < t->g.buffer_count; ++b) {
     const hr_program_buffer *buffer = &program->buffers[b];
@@ -123,7 +123,7 @@ static void compare(const trial *t, const char *what, void **memory, bool with_d
 /* ---- modes ---- */
 
 /* Runs node n reading from a copy of memory, and compares it with how it ran in place. */
-static void check_detached(const trial *t, int n, void **before, bool should_stop) {
+static void check_detached(const op_case *t, int n, void **before, bool should_stop) {
   const hr_program *program = &t->g.program;
   int count = program->buffer_count;
   hr_program detached;
@@ -131,7 +131,7 @@ static void check_detached(const trial *t, int n, void **before, bool should_sto
   void **memory = hr__memory_copy(program, before), **all = calloc(2 * (size_t)count, sizeof *all);
   memcpy(all, memory, (size_t)count * sizeof *all);
   memcpy(all + count, before, (size_t)count * sizeof *all);
-  bool stops = is_stopped(t, "detached run", hr__run_interpreted(&detached, all, t->g.arguments, (hr__algorithm){0}));
+  bool stops = is_stopped(t, "detached run", hr__run_interpreted(&detached, all, t->g.arguments, (hr__run_options){0}));
   free(all);
   if (stops != should_stop) {
     fail_with_program(t, "detached, the node gives another status", HR_OK);
@@ -155,7 +155,7 @@ static bool overlaps_itself(const hr_node *node) {
   return false;
 }
 
-static void run_strict(trial *t) {
+static void run_strict(op_case *t) {
   const hr_program *program = &t->g.program;
   t->strict = hr__memory_copy(program, t->g.memory);
   t->stopped_at = program->node_count;
@@ -164,7 +164,7 @@ static void run_strict(trial *t) {
     bool is_watched = overlaps_itself(&program->nodes[n]);
     void **before = is_watched ? hr__memory_copy(program, t->strict) : NULL;
     check_status(t, "single node", hr__single_node(program, n, &single));
-    if (is_stopped(t, "strict run", hr__run_interpreted(&single, t->strict, t->g.arguments, (hr__algorithm){0}))) {
+    if (is_stopped(t, "strict run", hr__run_interpreted(&single, t->strict, t->g.arguments, (hr__run_options){0}))) {
       t->stopped_at = n;
     }
     hr_program_fini(&single);
@@ -175,7 +175,7 @@ static void run_strict(trial *t) {
   }
 }
 
-static void check_loops(const trial *t) {
+static void check_loops(const op_case *t) {
   hr_program expanded;
   check_status(t, "expansion", hr_expand(&t->g.program, NULL, NULL, &expanded));
   void **given = calloc((size_t)expanded.buffer_count + 1, sizeof *given);
@@ -206,7 +206,7 @@ static void check_loops(const trial *t) {
   hr_program_fini(&expanded);
 }
 
-static void check_fused(const trial *t, const char *what, hr__algorithm algorithm) {
+static void check_fused(const op_case *t, const char *what, hr__run_options algorithm) {
   const hr_program *program = &t->g.program;
   void **memory = hr__memory_copy(program, t->g.memory);
   hr_status status = hr__run_interpreted(program, memory, t->g.arguments, algorithm);
@@ -220,19 +220,19 @@ static void check_fused(const trial *t, const char *what, hr__algorithm algorith
 static int64_t grown; /* buffers with longer rows, of all programs */
 
 static void check_seed(uint64_t seed) {
-  trial t = {.seed = seed};
+  op_case t = {.seed = seed};
   HR_ASSERT_OK(hr__generate_program(seed, 4 + (int)(seed % 13), &t.g));
   run_strict(&t);
   check_loops(&t);
-  check_fused(&t, "fused differs from strict", (hr__algorithm){.cut = 0});
-  check_fused(&t, "one unit at a time gives other bits", (hr__algorithm){.cut = 1});
-  check_fused(&t, "units in another order give other bits", (hr__algorithm){.cut = 3, .is_reversed = true});
-  check_fused(&t, "rows that don't stay resident give other bits", (hr__algorithm){.resident_row_bytes = 64});
-  check_fused(&t, "values computed again give other bits", (hr__algorithm){.recompute_bytes = 1});
-  check_fused(&t, "large values computed again give other bits", (hr__algorithm){.recompute_bytes = 64 << seed % 10});
+  check_fused(&t, "fused differs from strict", (hr__run_options){.cut = 0});
+  check_fused(&t, "one unit at a time gives other bits", (hr__run_options){.cut = 1});
+  check_fused(&t, "units in another order give other bits", (hr__run_options){.cut = 3, .is_reversed = true});
+  check_fused(&t, "rows that don't stay resident give other bits", (hr__run_options){.resident_row_bytes = 64});
+  check_fused(&t, "values computed again give other bits", (hr__run_options){.recompute_bytes = 1});
+  check_fused(&t, "large values computed again give other bits", (hr__run_options){.recompute_bytes = 64 << seed % 10});
   check_fused(&t, "values computed again beside long rows give other bits",
-              (hr__algorithm){.resident_row_bytes = 64, .recompute_bytes = 1});
-  check_fused(&t, "longer rows give other bits", (hr__algorithm){.row_alignment = 4, .grown = &grown});
+              (hr__run_options){.resident_row_bytes = 64, .recompute_bytes = 1});
+  check_fused(&t, "longer rows give other bits", (hr__run_options){.row_alignment = 4, .grown = &grown});
   hr__memory_free(&t.g.program, t.strict);
   hr__generated_fini(&t.g);
 }

@@ -1,8 +1,8 @@
-/* Small attention on CUDA devices (src/providers/small/small_attention.c) against the lowering (attention_trials.h):
+/* Small attention on CUDA devices (src/providers/small/small_attention.c) against the lowering (attention_cases.h):
  * its text runs on the host (written_kernel.h). Skipped without a compiler.
  */
 #pragma GCC diagnostic ignored "-Wunused-function" /* operands of gradients */
-#include "attention_trials.h"
+#include "attention_cases.h"
 #include "program_runner.h"
 #include "written_kernel.h"
 
@@ -23,14 +23,14 @@ static bool begin(void) {
 
 /* The forward node alone, in this dtype. */
 static void check_forward(problem p, hr_dtype dtype, hr_dtype reference, double bound) {
-  trial t = make_trial(&p, dtype);
+  op_case t = make_case(&p, dtype);
   call c;
   evaluate(&t, reference);
   make_call(&t, false, &c);
   run_call(&c);
   check_result(&t, Y, bound);
   check_result(&t, LSE, 1e-5);
-  free_trial(&t);
+  free_case(&t);
 }
 
 static void check_all(problem p) {
@@ -70,7 +70,7 @@ HR_TEST(small_attention_at_views) {
 /* A spoiled forward node. */
 static void check_with(spoil_fn spoil, mask_kind mask) {
   problem p = {1, 1, 20, 100, 16, 16, 0, mask, DENSE, 0, 0.5};
-  trial t = make_trial(&p, HR_DTYPE_F32);
+  op_case t = make_case(&p, HR_DTYPE_F32);
   call c;
   spoil(&t);
   evaluate(&t, HR_DTYPE_F32);
@@ -78,7 +78,7 @@ static void check_with(spoil_fn spoil, mask_kind mask) {
   run_call(&c);
   check_result(&t, Y, 1e-5);
   check_result(&t, LSE, 1e-5);
-  free_trial(&t);
+  free_case(&t);
 }
 
 HR_TEST(small_attention_at_nan_and_infinities) {
@@ -102,7 +102,7 @@ HR_TEST(small_attention_that_is_left_to_others) {
                {1, 10, 64, 0.5, HR_DTYPE_F32, false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
     for (int is_backward = 0; is_backward < 2; ++is_backward) {
-      trial t = make_trial(
+      op_case t = make_case(
           &(problem){1, 1, cases[i].queries, cases[i].keys, cases[i].width, 64, 0, NO_MASK, DENSE, cases[i].dropout, 1},
           cases[i].dtype);
       call c;
@@ -110,21 +110,21 @@ HR_TEST(small_attention_that_is_left_to_others) {
       HR_ASSERT_EQ(hr__small_attention_provider.supports(&c.program, &c.program.nodes[0]),
                    !is_backward && cases[i].is_taken);
       hr_program_fini(&c.program);
-      free_trial(&t);
+      free_case(&t);
     }
   }
 }
 
 HR_TEST(small_attention_compiles_for_gpus) {
   for (int i = 0; i < 2; ++i) {
-    trial t = make_trial(&(problem){1, 12, 1, 100, 64, 64, 1, i == 0 ? NO_MASK : FLAGS, DENSE, 0, 1},
-                         i == 0 ? HR_DTYPE_F32 : HR_DTYPE_BF16);
+    op_case t = make_case(&(problem){1, 12, 1, 100, 64, 64, 1, i == 0 ? NO_MASK : FLAGS, DENSE, 0, 1},
+                          i == 0 ? HR_DTYPE_F32 : HR_DTYPE_BF16);
     call c;
     bool is_there = false;
     make_call(&t, false, &c);
     HR_ASSERT_OK(hr__written_compile(&hr__small_attention_provider, &c.program, i == 0 ? 90 : 80, &is_there));
     hr_program_fini(&c.program);
-    free_trial(&t);
+    free_case(&t);
     if (!is_there) {
       HR_SKIP("no NVRTC");
     }

@@ -14,7 +14,7 @@
 /* ---- errors ---- */
 
 static hr_operand keep_first(hr_builder *b, hr_status status) {
-  if (b->status == NULL) {
+  if (b->status == HR_OK) {
     b->status = status;
   } else {
     hr_status_ignore(status);
@@ -66,7 +66,7 @@ static int64_t safe_count(int rank, const int64_t *dims) {
 }
 
 hr_operand hr_build_temp(hr_builder *b, hr_dtype dtype, int rank, const int64_t *dims) {
-  if (b->status != NULL) {
+  if (b->status != HR_OK) {
     return HR__NO_OPERAND;
   }
   int64_t count = rank >= 0 && rank <= HR_RANK_MAX ? safe_count(rank, dims) : -1;
@@ -121,7 +121,7 @@ static bool find_walk(const hr_operand *x, uint32_t mask, int *out_order) {
 
 /* Gives a new temporary x's order of dims without gaps. The result of a transposed matrix is transposed, so both are
  * walked in memory order. */
-static void lie_like(hr_operand *temp, const hr_operand *x) {
+static void set_layout_like(hr_operand *temp, const hr_operand *x) {
   int order[HR_RANK_MAX];
   int64_t strides[HR_RANK_MAX], step = 1;
   if (x->kind != HR_OPERAND_VALUE || x->term_count > 0 || x->rank != temp->rank || !find_walk(x, ~0u, order)) {
@@ -139,11 +139,11 @@ static void lie_like(hr_operand *temp, const hr_operand *x) {
 
 hr_operand hr_build_copy(hr_builder *b, hr_operand x) {
   hr_operand copy = hr_build_temp(b, x.dtype, x.rank, x.dims);
-  if (b->status == NULL) {
-    lie_like(&copy, &x);
+  if (b->status == HR_OK) {
+    set_layout_like(&copy, &x);
   }
   hr_emit1(b, HR_OP_COPY, copy, x);
-  return b->status == NULL ? copy : HR__NO_OPERAND;
+  return b->status == HR_OK ? copy : HR__NO_OPERAND;
 }
 
 hr_operand hr_build_temp_like(hr_builder *b, hr_operand x, hr_dtype dtype) {
@@ -158,7 +158,7 @@ static hr_operand scalar_operand(uint32_t index, hr_dtype dtype) {
 
 /* A constant. One of the last few is reused if its bits are equal. */
 static hr_operand constant(hr_builder *b, hr_scalar value) {
-  if (b->status != NULL) {
+  if (b->status != HR_OK) {
     return HR__NO_OPERAND;
   }
   hr_program *program = b->program;
@@ -182,7 +182,7 @@ hr_operand hr_build_i64(hr_builder *b, int64_t value) {
 }
 
 hr_operand hr_build_attr(hr_builder *b, const hr_node *node, int i) {
-  if (b->status != NULL) {
+  if (b->status != HR_OK) {
     return HR__NO_OPERAND;
   }
   if (i < 0 || i >= node->scalar_count) {
@@ -212,12 +212,12 @@ static bool append(hr_builder *b, hr_node *node) {
 static bool spread(hr_builder *b, hr_op op, int count, const hr_operand *inputs, int rank, const int64_t *dims,
                    hr_operand *out) {
   for (int i = 0; i < count; ++i) {
-    if (b->status == NULL && !hr_is_present(inputs[i])) {
+    if (b->status == HR_OK && !hr_is_present(inputs[i])) {
       hr__build_fail(b, "operand %d of the loop is absent", i);
     }
     out[i] = hr_view_broadcast(b, inputs[i], rank, dims);
   }
-  if (b->status != NULL) {
+  if (b->status != HR_OK) {
     b->status = hr_status_annotate(b->status, "%s", hr_op_table(op)->name);
     return false;
   }
@@ -228,7 +228,7 @@ enum { LOOP_INPUTS_MAX = 32 };
 
 static void emit_loop(hr_builder *b, hr_node *node, hr_operand out, int input_count, const hr_operand *inputs) {
   const hr_op_row *row = hr_op_table(node->op);
-  if (b->status != NULL) {
+  if (b->status != HR_OK) {
     return;
   }
   if (row->family != HR_FAMILY_POINTWISE || input_count < row->arity || input_count > LOOP_INPUTS_MAX) {
@@ -272,7 +272,7 @@ void hr_emit4(hr_builder *b, hr_op op, hr_operand out, hr_operand a, hr_operand 
 static hr_operand make(hr_builder *b, hr_op op, hr_dtype dtype, int count, const hr_operand *inputs) {
   int64_t dims[HR_RANK_MAX];
   int rank = 0;
-  for (int i = 0; b->status == NULL && i < count; ++i) {
+  for (int i = 0; b->status == HR_OK && i < count; ++i) {
     rank = inputs[i].rank > rank ? inputs[i].rank : rank;
   }
   for (int d = 0; d < rank; ++d) {
@@ -285,11 +285,11 @@ static hr_operand make(hr_builder *b, hr_op op, hr_dtype dtype, int count, const
     }
   }
   hr_operand out = hr_build_temp(b, dtype, rank, dims);
-  if (b->status == NULL && op != HR_OP_COPY) { /* a copy is requested if data has to be dense */
-    lie_like(&out, &inputs[0]);
+  if (b->status == HR_OK && op != HR_OP_COPY) { /* a copy is requested if data has to be dense */
+    set_layout_like(&out, &inputs[0]);
   }
   hr_emit(b, op, out, count, inputs);
-  return b->status == NULL ? out : HR__NO_OPERAND;
+  return b->status == HR_OK ? out : HR__NO_OPERAND;
 }
 
 hr_operand hr_make1(hr_builder *b, hr_op op, hr_dtype dtype, hr_operand a) {
@@ -351,15 +351,15 @@ static bool steps_least_before(const hr_operand *x, uint32_t mask) {
  * and move after the kept ones if rows are dense. False: the order of the dims. */
 static bool find_reduced_walk(const hr_operand *x, uint32_t mask, int *out_order) {
   int walk[HR_RANK_MAX], count = 0;
-  bool is_changed = find_walk(x, mask, walk), is_behind = steps_least_before(x, mask);
+  bool is_changed = find_walk(x, mask, walk), is_after = steps_least_before(x, mask);
   for (uint32_t is_last = 0; is_last < 2; ++is_last) {
     for (int d = 0; d < x->rank; ++d) {
-      if ((is_behind ? mask >> walk[d] & 1u : 0) == is_last) {
+      if ((is_after ? mask >> walk[d] & 1u : 0) == is_last) {
         out_order[count++] = walk[d];
       }
     }
   }
-  return is_changed || is_behind;
+  return is_changed || is_after;
 }
 
 static void emit_reduction(hr_builder *b, hr_op op, hr_operand out, int input_count, const hr_operand *inputs,
@@ -367,7 +367,7 @@ static void emit_reduction(hr_builder *b, hr_op op, hr_operand out, int input_co
   hr_operand x = inputs[0], spread_inputs[2];
   int order[HR_RANK_MAX];
   out = spread_output(b, out, x);
-  if (b->status != NULL || !spread(b, op, input_count, inputs, x.rank, x.dims, spread_inputs)) {
+  if (b->status != HR_OK || !spread(b, op, input_count, inputs, x.rank, x.dims, spread_inputs)) {
     return;
   }
   if (x.kind == HR_OPERAND_VALUE && find_reduced_walk(&x, mask, order)) {
@@ -381,7 +381,7 @@ static void emit_reduction(hr_builder *b, hr_op op, hr_operand out, int input_co
       spread_inputs[i] = hr_view_permute(b, spread_inputs[i], order);
     }
     x = spread_inputs[0];
-    if (b->status != NULL) {
+    if (b->status != HR_OK) {
       return;
     }
   }
@@ -398,7 +398,7 @@ static void emit_reduction(hr_builder *b, hr_op op, hr_operand out, int input_co
 }
 
 void hr_emit_reduce(hr_builder *b, hr_op op, hr_operand out, hr_operand x, uint32_t mask) {
-  if (b->status != NULL || !check_reduced_dims(b, op, out, x, mask) || hr_operand_count(out) == 0) {
+  if (b->status != HR_OK || !check_reduced_dims(b, op, out, x, mask) || hr_operand_count(out) == 0) {
     return;
   }
   if (hr_op_table(op)->family != HR_FAMILY_REDUCE) {
@@ -417,7 +417,7 @@ void hr_emit_reduce(hr_builder *b, hr_op op, hr_operand out, hr_operand x, uint3
 /* A temporary with x's dims and 1 in those of mask. */
 static hr_operand reduced_temp(hr_builder *b, hr_dtype dtype, hr_operand x, uint32_t mask) {
   int64_t dims[HR_RANK_MAX] = {0};
-  for (int d = 0; b->status == NULL && d < x.rank; ++d) {
+  for (int d = 0; b->status == HR_OK && d < x.rank; ++d) {
     dims[d] = (mask >> d & 1u) != 0 ? 1 : x.dims[d];
   }
   return hr_build_temp(b, dtype, x.rank, dims);
@@ -426,11 +426,11 @@ static hr_operand reduced_temp(hr_builder *b, hr_dtype dtype, hr_operand x, uint
 hr_operand hr_make_reduce(hr_builder *b, hr_op op, hr_dtype dtype, hr_operand x, uint32_t mask) {
   hr_operand out = reduced_temp(b, dtype, x, mask);
   hr_emit_reduce(b, op, out, x, mask);
-  return b->status == NULL ? out : HR__NO_OPERAND;
+  return b->status == HR_OK ? out : HR__NO_OPERAND;
 }
 
 void hr_emit_argreduce(hr_builder *b, hr_op op, hr_operand out, hr_operand key, hr_operand index, uint32_t mask) {
-  if (b->status != NULL || !check_reduced_dims(b, op, out, key, mask) || hr_operand_count(out) == 0) {
+  if (b->status != HR_OK || !check_reduced_dims(b, op, out, key, mask) || hr_operand_count(out) == 0) {
     return;
   }
   if (hr_op_table(op)->family != HR_FAMILY_ARGREDUCE) {
@@ -459,7 +459,7 @@ void hr_emit_gather(hr_builder *b, hr_operand out, int input_count, const hr_ope
 
 void hr_emit_node(hr_builder *b, hr_op op, int input_count, const hr_operand *inputs, int output_count,
                   const hr_operand *outputs, int int_count, const int64_t *ints) {
-  if (b->status != NULL) {
+  if (b->status != HR_OK) {
     return;
   }
   append(b, &(hr_node){.op = op,
@@ -473,7 +473,7 @@ void hr_emit_node(hr_builder *b, hr_op op, int input_count, const hr_operand *in
 
 void hr_emit_check_index(hr_builder *b, hr_operand index, int64_t extent, bool allow_negative, int message,
                          hr_operand except) {
-  if (b->status != NULL || hr_operand_count(index) == 0) {
+  if (b->status != HR_OK || hr_operand_count(index) == 0) {
     return;
   }
   int64_t lower = allow_negative ? -extent : 0;

@@ -46,7 +46,7 @@ typedef struct parser {
 /* ---- errors and characters ---- */
 
 static bool fail(parser *p, const char *expected) {
-  if (p->status == NULL) {
+  if (p->status == HR_OK) {
     char found = *p->cursor;
     const char *shown = found == '\0' ? "the end" : found == '\n' ? "the end of the line" : NULL;
     int column = (int)(p->cursor - p->line_start) + 1;
@@ -62,7 +62,7 @@ static bool fail(parser *p, const char *expected) {
 }
 
 static bool fail_memory(parser *p) {
-  if (p->status == NULL) {
+  if (p->status == HR_OK) {
     p->status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory to parse line %d", p->line);
   }
   return false;

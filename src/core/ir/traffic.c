@@ -206,9 +206,9 @@ static int64_t reach(const hr_kernel *kernel, int arg, bool is_read) {
     const hr_access *access = &kernel->accesses[instr->access];
     int64_t first = access->offset, last = access->offset, size = (int64_t)hr_dtype_size(access->dtype);
     for (int d = 0; d < kernel->rank; ++d) {
-      int64_t way = access->strides[d] * (kernel->dims[d] - 1);
-      first += way < 0 ? way : 0;
-      last += way > 0 ? way : 0;
+      int64_t span = access->strides[d] * (kernel->dims[d] - 1);
+      first += span < 0 ? span : 0;
+      last += span > 0 ? span : 0;
     }
     if (access->term_count != 0) {
       return INT64_MAX;

@@ -17,7 +17,7 @@ typedef bool (*remap_fn)(const void *change, const hr_operand *x, const int64_t 
 static hr_operand remap(hr_builder *b, hr_operand x, int rank, const int64_t *dims, remap_fn fn, const void *change,
                         bool *out_ok) {
   *out_ok = true;
-  if (b->status != NULL) {
+  if (b->status != HR_OK) {
     return HR__NO_OPERAND;
   }
   if (x.kind == HR_OPERAND_NONE) {
@@ -71,7 +71,7 @@ static bool broadcast(const void *change, const hr_operand *x, const int64_t *st
 }
 
 hr_operand hr_view_broadcast(hr_builder *b, hr_operand x, int rank, const int64_t *dims) {
-  if (b->status == NULL) {
+  if (b->status == HR_OK) {
     bool is_fit = x.rank <= rank;
     for (int d = 0; is_fit && d < x.rank; ++d) {
       is_fit = x.dims[d] == dims[rank - x.rank + d] || x.dims[d] == 1;
@@ -96,7 +96,7 @@ static bool permute(const void *change, const hr_operand *x, const int64_t *stri
 hr_operand hr_view_permute(hr_builder *b, hr_operand x, const int *order) {
   int64_t dims[HR_RANK_MAX] = {0};
   uint32_t seen = 0;
-  for (int d = 0; b->status == NULL && d < x.rank; ++d) {
+  for (int d = 0; b->status == HR_OK && d < x.rank; ++d) {
     if (order[d] < 0 || order[d] >= x.rank || (seen >> order[d] & 1u) != 0) {
       return hr__build_fail(b, "permute: %d at %d of %d dims", order[d], d, x.rank);
     }
@@ -118,10 +118,10 @@ static bool insert(const void *change, const hr_operand *x, const int64_t *strid
 
 hr_operand hr_view_insert(hr_builder *b, hr_operand x, int at, int64_t dim) {
   int64_t dims[HR_RANK_MAX] = {0};
-  if (b->status == NULL && (at < 0 || at > x.rank || x.rank >= HR_RANK_MAX || dim < 0)) {
+  if (b->status == HR_OK && (at < 0 || at > x.rank || x.rank >= HR_RANK_MAX || dim < 0)) {
     return hr__build_fail(b, "insert: dim %d of size %lld into %d dims", at, (long long)dim, x.rank);
   }
-  for (int d = 0; b->status == NULL && d <= x.rank; ++d) {
+  for (int d = 0; b->status == HR_OK && d <= x.rank; ++d) {
     dims[d] = d == at ? dim : x.dims[d < at ? d : d - 1];
   }
   bool ok;
@@ -139,10 +139,10 @@ static bool drop(const void *change, const hr_operand *x, const int64_t *strides
 
 hr_operand hr_view_remove(hr_builder *b, hr_operand x, int at) {
   int64_t dims[HR_RANK_MAX] = {0};
-  if (b->status == NULL && (at < 0 || at >= x.rank)) {
+  if (b->status == HR_OK && (at < 0 || at >= x.rank)) {
     return hr__build_fail(b, "remove: dim %d of %d dims", at, x.rank);
   }
-  for (int d = 0; b->status == NULL && d < x.rank - 1; ++d) {
+  for (int d = 0; b->status == HR_OK && d < x.rank - 1; ++d) {
     dims[d] = x.dims[d < at ? d : d + 1];
   }
   bool ok;
@@ -164,7 +164,7 @@ static bool slice(const void *change, const hr_operand *x, const int64_t *stride
 
 hr_operand hr_view_slice(hr_builder *b, hr_operand x, int dim, int64_t start, int64_t count, int64_t step) {
   int64_t dims[HR_RANK_MAX] = {0};
-  if (b->status == NULL) {
+  if (b->status == HR_OK) {
     if (dim < 0 || dim >= x.rank || count < 0) {
       return hr__build_fail(b, "slice: dim %d of %d dims, %lld elements", dim, x.rank, (long long)count);
     }
@@ -193,7 +193,7 @@ static bool split(const void *change, const hr_operand *x, const int64_t *stride
 
 hr_operand hr_view_split(hr_builder *b, hr_operand x, int dim, int64_t inner) {
   int64_t dims[HR_RANK_MAX] = {0};
-  if (b->status == NULL) {
+  if (b->status == HR_OK) {
     if (dim < 0 || dim >= x.rank || x.rank >= HR_RANK_MAX) {
       return hr__build_fail(b, "split: dim %d of %d dims", dim, x.rank);
     }
@@ -268,7 +268,7 @@ static bool reshape(const void *change, const hr_operand *x, const int64_t *stri
 }
 
 hr_operand hr_view_reshape(hr_builder *b, hr_operand x, int rank, const int64_t *dims) {
-  if (b->status != NULL) {
+  if (b->status != HR_OK) {
     return HR__NO_OPERAND;
   }
   if (rank >= 0 && rank <= HR_RANK_MAX && count_of(rank, dims) != count_of(x.rank, x.dims)) {
@@ -277,7 +277,7 @@ hr_operand hr_view_reshape(hr_builder *b, hr_operand x, int rank, const int64_t 
   reshape_change change = {rank, dims};
   bool ok;
   hr_operand y = remap(b, x, rank, dims, reshape, &change, &ok);
-  if (ok || b->status != NULL) {
+  if (ok || b->status != HR_OK) {
     return y;
   }
   if (x.term_count > 0) {
@@ -290,7 +290,7 @@ hr_operand hr_view_reshape(hr_builder *b, hr_operand x, int rank, const int64_t 
 
 hr_operand hr_view_merge(hr_builder *b, hr_operand x, int first, int count) {
   int64_t dims[HR_RANK_MAX + 1] = {0};
-  if (b->status != NULL) {
+  if (b->status != HR_OK) {
     return HR__NO_OPERAND;
   }
   if (first < 0 || count < 0 || first + count > x.rank) {
@@ -305,7 +305,7 @@ hr_operand hr_view_merge(hr_builder *b, hr_operand x, int first, int count) {
 
 hr_operand hr_view_strided(hr_builder *b, hr_operand x, int rank, const int64_t *dims, const int64_t *strides,
                            int64_t offset) {
-  if (b->status != NULL) {
+  if (b->status != HR_OK) {
     return HR__NO_OPERAND;
   }
   hr_arena *arena = &b->program->arena;
@@ -324,7 +324,7 @@ hr_operand hr_view_strided(hr_builder *b, hr_operand x, int rank, const int64_t 
 /* ---- index maps ---- */
 
 hr_operand hr_view_term(hr_builder *b, hr_operand x, int input, int64_t stride, int64_t extent) {
-  if (b->status != NULL) {
+  if (b->status != HR_OK) {
     return HR__NO_OPERAND;
   }
   if (x.kind != HR_OPERAND_VALUE) {
@@ -344,7 +344,7 @@ hr_operand hr_view_term(hr_builder *b, hr_operand x, int input, int64_t stride, 
 }
 
 hr_operand hr_view_bound(hr_builder *b, hr_operand x, int64_t offset, const int64_t *strides, int64_t extent) {
-  if (b->status != NULL) {
+  if (b->status != HR_OK) {
     return HR__NO_OPERAND;
   }
   if (x.kind == HR_OPERAND_NONE) {
@@ -366,7 +366,7 @@ hr_operand hr_view_bound(hr_builder *b, hr_operand x, int64_t offset, const int6
 }
 
 hr_operand hr_view_fill(hr_builder *b, hr_operand x, hr_operand scalar) {
-  if (b->status != NULL) {
+  if (b->status != HR_OK) {
     return HR__NO_OPERAND;
   }
   if (scalar.kind != HR_OPERAND_SCALAR) {

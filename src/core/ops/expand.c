@@ -87,13 +87,13 @@ static void expand_pointwise(hr_builder *b, const hr_node *node, int arity) {
                                hr_op_table(node->op)->name, node->input_count, node->output_count, arity);
     return;
   }
-  for (int i = 0; i < node->output_count && b->status == NULL; ++i) {
+  for (int i = 0; i < node->output_count && b->status == HR_OK; ++i) {
     hr_operand inputs[ARITY_MAX], out = node->outputs[i];
     pick(node, arity, node->output_count, i, inputs);
     for (int j = 0; j < arity; ++j) {
       inputs[j] = spread_or_same(b, inputs[j], out);
     }
-    if (b->status != NULL || hr_operand_count(out) == 0) {
+    if (b->status != HR_OK || hr_operand_count(out) == 0) {
       continue;
     }
     bool is_risky = is_hazard_to_any(&out, arity, inputs);
@@ -141,7 +141,7 @@ static void expand_argreduce(hr_builder *b, const hr_node *node) {
     }
     index = hr_build_index(b, x.rank, x.dims, 0, strides);
   }
-  if (b->status == NULL && (hr_operands_may_overlap(&out, &x) || hr_operands_may_overlap(&out, &index))) {
+  if (b->status == HR_OK && (hr_operands_may_overlap(&out, &x) || hr_operands_may_overlap(&out, &index))) {
     hr_operand target = hr_build_temp_like(b, out, out.dtype);
     hr_emit_argreduce(b, node->op, target, x, index, mask);
     hr_emit1(b, HR_OP_COPY, out, target);
@@ -167,7 +167,7 @@ static bool has_elements(const hr_node *node) {
 
 static void append(hr_builder *b, hr_node node) {
   node.origin = b->origin;
-  if (b->status == NULL && !hr_program_append(b->program, &node)) {
+  if (b->status == HR_OK && !hr_program_append(b->program, &node)) {
     b->status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a node of the program");
   }
 }
@@ -182,7 +182,7 @@ static void expand_emitted(expander *e, int first) {
   for (int i = first; i < program->node_count; ++i) {
     contractions += !program->nodes[i].is_loop && hr_op_table(program->nodes[i].op)->family == HR_FAMILY_CONTRACTION;
   }
-  if (contractions == 0 || e->builder.status != NULL) {
+  if (contractions == 0 || e->builder.status != HR_OK) {
     return;
   }
   hr_node *emitted = hr_arena_dup(&program->arena, program->nodes + first, (size_t)count * sizeof *emitted);
@@ -230,7 +230,7 @@ static void expand_lowered(expander *e, const hr_node *node) {
     return;
   }
   hr_node safe = without_hazards(b, node, inputs);
-  if (b->status != NULL) {
+  if (b->status != HR_OK) {
     return;
   }
   if (e->keeps != NULL && has_elements(&safe) && e->keeps(e->ctx, b->program, &safe)) {
@@ -246,7 +246,7 @@ static void expand_lowered(expander *e, const hr_node *node) {
   if (row->family == HR_FAMILY_COMPOSITE) {
     expand_emitted(e, first);
   }
-  if (b->status == NULL) {
+  if (b->status == HR_OK) {
     b->status = hr_status_annotate(status, "%s", row->name);
   } else {
     hr_status_ignore(status);
@@ -267,19 +267,19 @@ static void expand_library(expander *e, const hr_node *node) {
   hr_node dense = without_hazards(b, node, inputs);
   dense.outputs = outputs;
   int64_t made = 0;
-  for (int i = 0; i < node->input_count && b->status == NULL; ++i) {
+  for (int i = 0; i < node->input_count && b->status == HR_OK; ++i) {
     if (hr_is_present(inputs[i]) && !hr_operand_is_contiguous(inputs[i]) && hr_operand_count(inputs[i]) > 0) {
       inputs[i] = hr_make1(b, HR_OP_COPY, inputs[i].dtype, inputs[i]);
     }
   }
-  for (int i = 0; i < node->output_count && b->status == NULL; ++i) {
+  for (int i = 0; i < node->output_count && b->status == HR_OK; ++i) {
     hr_operand out = outputs[i] = node->outputs[i];
     made += hr_is_present(out) ? hr_operand_count(out) : 0;
     if (hr_is_present(out) && !hr_operand_is_contiguous(out) && hr_operand_count(out) > 0) {
       outputs[i] = hr_build_temp_like(b, out, out.dtype);
     }
   }
-  if (b->status != NULL || made == 0) {
+  if (b->status != HR_OK || made == 0) {
     return;
   }
   if (e->keeps == NULL || !e->keeps(e->ctx, b->program, &dense)) {
@@ -289,7 +289,7 @@ static void expand_library(expander *e, const hr_node *node) {
     return;
   }
   append(b, dense);
-  for (int i = 0; i < node->output_count && b->status == NULL; ++i) {
+  for (int i = 0; i < node->output_count && b->status == HR_OK; ++i) {
     if (outputs[i].index != node->outputs[i].index && hr_is_present(outputs[i])) {
       hr_emit1(b, HR_OP_COPY, node->outputs[i], outputs[i]);
     }
@@ -362,11 +362,11 @@ hr_status hr_expand(const hr_program *stream, hr_keep_fn keeps, void *ctx, hr_pr
     hr_program_fini(&program);
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a program of %d nodes", stream->node_count);
   }
-  for (int i = 0; i < stream->node_count && e.builder.status == NULL; ++i) {
+  for (int i = 0; i < stream->node_count && e.builder.status == HR_OK; ++i) {
     e.builder.origin = stream->nodes[i].is_loop ? stream->nodes[i].origin : (uint32_t)i;
     expand_node(&e, &stream->nodes[i]);
   }
-  if (e.builder.status != NULL) {
+  if (e.builder.status != HR_OK) {
     hr_program_fini(&program);
     return e.builder.status;
   }
@@ -382,7 +382,7 @@ hr_status hr_expand_again(hr_program *program, hr_keep_fn keeps, void *ctx) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %d nodes of the program", count);
   }
   program->node_count = 0;
-  for (int i = 0; i < count && e.builder.status == NULL; ++i) {
+  for (int i = 0; i < count && e.builder.status == HR_OK; ++i) {
     bool is_open = !nodes[i].is_loop && hr_op_table(nodes[i].op)->family == HR_FAMILY_CONTRACTION;
     e.builder.origin = nodes[i].origin;
     if (is_open) {

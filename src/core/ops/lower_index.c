@@ -107,7 +107,7 @@ hr_status hr__lower_index_select(hr_builder *b, const hr_node *node) {
   if (y.rank < index.rank + x.rank - 1) {
     y = at_least_vector(b, y);
   }
-  if (b->status != NULL) {
+  if (b->status != HR_OK) {
     return HR_OK;
   }
   check_range(b, index, x.dims[dim], false, MESSAGE_INDEX);
@@ -135,7 +135,7 @@ hr_status hr__lower_gather(hr_builder *b, const hr_node *node) {
   hr_operand x = at_least_vector(b, hr_node_input(node, 0)), index = at_least_vector(b, hr_node_input(node, 1));
   hr_operand y = at_least_vector(b, hr_node_output(node, 0));
   int dim = (int)node->ints[0];
-  if (b->status != NULL) {
+  if (b->status != HR_OK) {
     return HR_OK;
   }
   check_range(b, index, x.dims[dim], false, MESSAGE_GATHER);
@@ -150,7 +150,7 @@ hr_status hr__lower_scatter(hr_builder *b, const hr_node *node) {
   hr_operand index = at_least_vector(b, hr_node_input(node, 0)), source = at_least_vector(b, hr_node_input(node, 1));
   hr_operand y = at_least_vector(b, hr_node_output(node, 0));
   int dim = (int)node->ints[0];
-  if (b->status != NULL) {
+  if (b->status != HR_OK) {
     return HR_OK;
   }
   check_range(b, index, y.dims[dim], false, MESSAGE_GATHER);
@@ -273,7 +273,7 @@ hr_status hr__lower_index_add(hr_builder *b, const hr_node *node) {
   hr_operand index = at_least_vector(b, hr_node_input(node, 0)), source = at_least_vector(b, hr_node_input(node, 1));
   hr_operand y = at_least_vector(b, hr_node_output(node, 0));
   int dim = (int)node->ints[0];
-  if (b->status != NULL) {
+  if (b->status != HR_OK) {
     return HR_OK;
   }
   check_range(b, index, y.dims[dim], false, MESSAGE_GATHER);
@@ -469,7 +469,7 @@ static hr_operand segment_numbers(hr_builder *b, hr_operand begin, hr_operand en
   hr_operand number = hr_make2(b, HR_OP_SUB, HR_DTYPE_I64, running_sum(b, begun), hr_build_i64(b, 1));
   hr_operand is_inside = hr_make2(b, HR_OP_GT, HR_DTYPE_BOOL, running_sum(b, open), hr_build_i64(b, 0));
   hr_operand owner = hr_make3(b, HR_OP_WHERE, HR_DTYPE_I64, is_inside, number, hr_build_i64(b, begin.dims[0]));
-  return b->status == NULL ? hr_view_slice(b, owner, 0, 0, count, 1) : absent;
+  return b->status == HR_OK ? hr_view_slice(b, owner, 0, 0, count, 1) : absent;
 }
 
 hr_status hr__lower_segments(hr_builder *b, const hr_node *node) {
@@ -480,7 +480,7 @@ hr_status hr__lower_segments(hr_builder *b, const hr_node *node) {
   check_range(b, begin, count + 1, false, MESSAGE_INDEX);
   check_range(b, end, count + 1, false, MESSAGE_INDEX);
   check_range(b, index, x.dims[0], false, MESSAGE_INDEX);
-  if (count == 0 || hr_operand_count(y) == 0 || x.dims[0] == 0 || b->status != NULL) {
+  if (count == 0 || hr_operand_count(y) == 0 || x.dims[0] == 0 || b->status != HR_OK) {
     emit_fill(b, y, start);
     return HR_OK;
   }
@@ -501,7 +501,7 @@ hr_status hr__lower_segments(hr_builder *b, const hr_node *node) {
   int64_t dims[2] = {begin.dims[0] + 1, columns}; /* one more for rows without a segment */
   hr_operand sums = hr_build_temp(b, dtype, 2, dims);
   emit_fill(b, sums, start);
-  if (b->status == NULL) {
+  if (b->status == HR_OK) {
     hr_operand inputs[2] = {rows, hr_view_insert(b, owner, 1, columns)};
     hr_emit_scatter(b, (hr_store_mode)node->ints[0], indexed(b, sums, 0, 1, 1, &count), 2, inputs, 1);
     hr_emit1(b, HR_OP_COPY, y, hr_view_slice(b, sums, 0, 0, begin.dims[0], 1));

@@ -47,7 +47,7 @@ hr_status hr__lower_nll_loss(hr_builder *b, const hr_node *node) {
   if (target.rank == 0) {
     target = hr_view_insert(b, target, 0, 1);
   }
-  if (b->status != NULL) {
+  if (b->status != HR_OK) {
     return HR_OK;
   }
   hr_dtype dtype = hr__wide(x.dtype);

@@ -35,14 +35,14 @@ enum { WEIGHT_SHARE = 128 /* one in so many programs copies the weight */ };
 enum { OPERANDS = 3, OUT = 2, FACTORS = 3 /* a mask */, MASKS = 1 << OPERANDS, CHANNELS = 4 };
 
 /* In the order in which they are tried: the cheapest first. */
-typedef enum way_of_bias { BIAS_INSIDE, BIAS_COPIED, BIAS_IN_F32, BIAS_BEHIND, BIAS_WAYS } way_of_bias;
+typedef enum bias_mode { BIAS_INSIDE, BIAS_COPIED, BIAS_IN_F32, BIAS_AFTER, BIAS_MODES } bias_mode;
 
 /* The operands that are copied, the copies' layout, and where bias is added. */
 typedef struct packing {
   unsigned mask;
   bool channels_last;
   bool pads; /* factors to a multiple of CHANNELS */
-  way_of_bias bias;
+  bias_mode bias;
 } packing;
 
 static bool takes_bias(packing how) {
@@ -104,10 +104,10 @@ static void lie_as_vector(hr_operand *bias, int64_t *strides) {
   bias->offset = 0;
 }
 
-static bool is_possible(const hr_node *node, way_of_bias way) {
+static bool is_possible(const hr_node *node, bias_mode mode) {
   hr_operand bias = hr_node_input(node, OUT);
   hr_dtype dtype = node->outputs[0].dtype;
-  switch (way) {
+  switch (mode) {
     case BIAS_INSIDE:
     case BIAS_COPIED:
       return hr_is_present(bias) && is_vector(bias);
@@ -155,7 +155,7 @@ static bool is_weight(const hr_builder *b, const hr_node *node, int i) {
 }
 
 /* The packing with bias at this position that moves the fewest elements; false if none helps. */
-static bool choose_with(const hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node, way_of_bias bias,
+static bool choose_with(const hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node, bias_mode bias,
                         packing *out_packing) {
   const hr_operand *operands[OPERANDS] = {&node->inputs[0], &node->inputs[1], &node->outputs[0]};
   int64_t least = INT64_MAX;
@@ -184,8 +184,8 @@ static bool choose_with(const hr_builder *b, hr_keep_fn keeps, void *ctx, const 
 }
 
 static bool choose(const hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node, packing *out_packing) {
-  for (int way = 0; way < BIAS_WAYS; ++way) {
-    if (is_possible(node, (way_of_bias)way) && choose_with(b, keeps, ctx, node, (way_of_bias)way, out_packing)) {
+  for (int mode = 0; mode < BIAS_MODES; ++mode) {
+    if (is_possible(node, (bias_mode)mode) && choose_with(b, keeps, ctx, node, (bias_mode)mode, out_packing)) {
       return true;
     }
   }
@@ -323,7 +323,7 @@ static bool pack_skipping(hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_n
   } else {
     inputs[0] = view_seen(b, inputs[0], node, dy.dims);
   }
-  if (b->status != NULL || close.ints == NULL || !choose(b, keeps, ctx, &close, &how)) {
+  if (b->status != HR_OK || close.ints == NULL || !choose(b, keeps, ctx, &close, &how)) {
     return false;
   }
   emit(b, &close, how);
@@ -366,7 +366,7 @@ static bool pack_wide(hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node 
   packing how;
   hr_node wide = *node;
   wide.input_count = OUT, wide.inputs = inputs, wide.outputs = &value;
-  if (b->status != NULL || !choose(b, keeps, ctx, &wide, &how)) {
+  if (b->status != HR_OK || !choose(b, keeps, ctx, &wide, &how)) {
     return false;
   }
   for (int i = 0; i < OUT; ++i) {

@@ -133,7 +133,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   find_units(p);
   *out_workspace_bytes = (size_t)(p->slots * p->slot_floats + p->partial_floats) * sizeof(float);
   *out_prepared = p;
-  return NULL;
+  return HR_OK;
 }
 
 static bool needs_team(const hr_prepared *p) {
@@ -205,7 +205,7 @@ static hr_status run_prepared(hr_prepared *p, void *const *args, void *workspace
   if (p->parts > 1 && p->dq.x->kind != HR_OPERAND_NONE) {
     hr_parallel_for(p->slots, 1, sum_slots, &run);
   }
-  return NULL;
+  return HR_OK;
 }
 
 static void release(hr_prepared *prepared) {

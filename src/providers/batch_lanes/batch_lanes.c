@@ -254,7 +254,7 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   c.weights = c.slots + p->slots * p->slot_floats;
   hr_parallel_for(hr_divide_up(p->y.channels, p->outs), 4, pack_groups, &c);
   hr_parallel_for(p->slots, 1, run_slots, &c);
-  return NULL;
+  return HR_OK;
 }
 
 /* ---- preparing ---- */
@@ -321,7 +321,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   p->slots = hr_min(hr_divide_up(p->images, LANES) * p->y.height, hr_thread_count());
   *out_workspace_bytes = (size_t)(p->slots * p->slot_floats + p->weight_floats) * sizeof(float);
   *out_prepared = p;
-  return NULL;
+  return HR_OK;
 }
 
 /* The number of window elements inside of the image, along one dim, summed over all positions. */
@@ -354,7 +354,7 @@ static bool pays(const hr_prepared *p) {
 
 static bool supports(const hr_program *program, const hr_node *node) {
   (void)program;
-  if (!hr__windows_are_taken(node) || node->epilogue_count > 0) {
+  if (!hr__windows_are_supported(node) || node->epilogue_count > 0) {
     return false;
   }
   const hr_operand *bias = has_bias(node) ? &node->inputs[2] : NULL;

@@ -22,13 +22,13 @@ typedef struct cublaslt_algo { /* cublasLtMatmulAlgo_t */
   uint64_t data[8];
 } cublaslt_algo;
 
-typedef struct cublaslt_choice { /* cublasLtMatmulHeuristicResult_t */
+typedef struct cublaslt_heuristic { /* cublasLtMatmulHeuristicResult_t */
   cublaslt_algo algo;
   size_t workspace_bytes;
   int status; /* the other fields are valid only if this is CUBLASLT_SUCCESS */
   float waves;
   int reserved[4];
-} cublaslt_choice;
+} cublaslt_heuristic;
 
 enum { CUBLASLT_SUCCESS = 0, CUBLASLT_ALLOC_FAILED = 3, CUBLASLT_NOT_SUPPORTED = 15 };
 enum { CUDA_F32 = 0, CUDA_F64 = 1, CUDA_F16 = 2, CUDA_BF16 = 14 };                         /* cudaDataType_t */

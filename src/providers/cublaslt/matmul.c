@@ -18,7 +18,7 @@
 #include "providers/cublaslt/product.h"
 #include "providers/provider.h"
 
-enum { WORKSPACE_MOST = 32 << 20, WORKSPACE_ALIGNMENT = 256, CHOICES = 8 };
+enum { WORKSPACE_MOST = 32 << 20, WORKSPACE_ALIGNMENT = 256, HEURISTICS = 8 };
 /* Our workspace is aligned to 64. */
 enum { WORKSPACE_SLACK = WORKSPACE_ALIGNMENT - PRODUCT_ALIGNMENT };
 
@@ -138,12 +138,12 @@ static int set_preferences(cublaslt_preference preference, const cublaslt_produc
 }
 
 /* Selects the algorithm of this rank among the suitable ones; the first has rank 0. */
-static hr_status take(hr_prepared *p, int rank, int count, const cublaslt_choice *choices) {
+static hr_status take(hr_prepared *p, int rank, int count, const cublaslt_heuristic *heuristics) {
   for (int i = 0; i < count; ++i) {
-    bool would_do = choices[i].status == CUBLASLT_SUCCESS && choices[i].workspace_bytes <= WORKSPACE_MOST;
+    bool would_do = heuristics[i].status == CUBLASLT_SUCCESS && heuristics[i].workspace_bytes <= WORKSPACE_MOST;
     if (would_do && rank-- == 0) {
-      p->algo = choices[i].algo;
-      p->workspace_bytes = choices[i].workspace_bytes;
+      p->algo = heuristics[i].algo;
+      p->workspace_bytes = heuristics[i].workspace_bytes;
       return HR_OK;
     }
   }
@@ -156,19 +156,19 @@ static hr_status take(hr_prepared *p, int rank, int count, const cublaslt_choice
 
 static hr_status choose(hr_prepared *p, int rank) {
   cublaslt_preference preference = NULL;
-  cublaslt_choice choices[CHOICES];
+  cublaslt_heuristic heuristics[HEURISTICS];
   int count = 0;
   HR_RETURN_IF_ERROR(hr__cublaslt_status(hr__cublaslt()->MatmulPreferenceCreate(&preference), "preferences"));
   int code = set_preferences(preference, &p->product);
   if (code == CUBLASLT_SUCCESS) {
     code = hr__cublaslt()->MatmulAlgoGetHeuristic(p->handle, p->desc, p->layouts[PRODUCT_A], p->layouts[PRODUCT_B],
-                                                  p->layouts[PRODUCT_D], p->layouts[PRODUCT_D], preference, CHOICES,
-                                                  choices, &count);
+                                                  p->layouts[PRODUCT_D], p->layouts[PRODUCT_D], preference, HEURISTICS,
+                                                  heuristics, &count);
   }
   (void)hr__cublaslt()->MatmulPreferenceDestroy(preference);
-  return code == CUBLASLT_NOT_SUPPORTED ? take(p, rank, 0, choices)
+  return code == CUBLASLT_NOT_SUPPORTED ? take(p, rank, 0, heuristics)
          : code != CUBLASLT_SUCCESS     ? hr__cublaslt_status(code, "an algorithm")
-                                        : take(p, rank, count, choices);
+                                        : take(p, rank, count, heuristics);
 }
 
 static hr_status make(hr_prepared *p, int rank) {
@@ -181,7 +181,7 @@ static hr_status make(hr_prepared *p, int rank) {
   return choose(p, rank);
 }
 
-/* The library's next choices. */
+/* The library's next heuristics. */
 static const char *const algorithms[] = {"second", "third", "fourth", "fifth", NULL};
 
 static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,

@@ -61,7 +61,7 @@ static bool has_form(const hr_node *node) {
 }
 
 /* True if the operand is dense with its dims in this order, the outermost first; strides of dims of 1 are free. */
-static bool lies_in(const hr_operand *x, bool channels_last) {
+static bool has_layout(const hr_operand *x, bool channels_last) {
   int64_t expected = 1;
   for (int i = x->rank - 1; i >= 0; --i) {
     int d = !channels_last || i == 0 ? i : i == x->rank - 1 ? 1 : i + 1;
@@ -160,7 +160,7 @@ static bool set_sum(call *c, const hr_node *node, const hr_epilogue *epilogue) {
     return false;
   }
   hr__conv_role role = is_channels(x) ? CONV_B : CONV_Z;
-  if (c->shape.has_role[role] || (role == CONV_Z && !lies_in(x, true))) {
+  if (c->shape.has_role[role] || (role == CONV_Z && !has_layout(x, true))) {
     return false;
   }
   c->shape.has_role[role] = true;
@@ -208,8 +208,8 @@ static bool call_of(const hr_node *node, call *c) {
     if (!is_float || operands[r]->rank != (int)node->ints[0] + 2 || !set_operand(c, (hr__conv_role)r, operands[r])) {
       return false;
     }
-    is_first &= lies_in(operands[r], false);
-    is_last &= lies_in(operands[r], true);
+    is_first &= has_layout(operands[r], false);
+    is_last &= has_layout(operands[r], true);
   }
   s->channels_last = is_last;
   set_strides(s);

@@ -206,7 +206,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   int64_t partial = p->parts > 1 ? p->parts * p->batch * p->columns : 0;
   *out_workspace_bytes = (size_t)(p->inner + partial) * sizeof(float);
   *out_prepared = p;
-  return NULL;
+  return HR_OK;
 }
 
 static bool needs_team(const hr_prepared *p) {
@@ -484,7 +484,7 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   if (p->parts > 1) {
     add_parts(&c);
   }
-  return NULL;
+  return HR_OK;
 }
 
 static void release(hr_prepared *prepared) {

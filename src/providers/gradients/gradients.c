@@ -392,7 +392,7 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   if (!p->is_direct) {
     hr_parallel_for(p->y.channels, 1, turn_outs, &c);
   }
-  return NULL;
+  return HR_OK;
 }
 
 /* ---- preparing ---- */
@@ -435,14 +435,14 @@ static void divide(hr_prepared *p) {
 }
 
 /* True if channels are contiguous, and pixels of x, too. */
-static bool lies_well(const hr_operand *x, bool is_dense) {
+static bool has_layout(const hr_operand *x, bool is_dense) {
   return (x->dims[1] == 1 || x->strides[1] == 1) && (!is_dense || x->dims[3] == 1 || x->strides[3] == x->dims[1]);
 }
 
 static bool can_take(const hr_node *node) {
   const hr_operand *x = &node->inputs[0], *y = &node->inputs[1];
-  return node->op == HR_OP_CONV_BACKWARD_WEIGHT && hr__images_are_taken(node) && lies_well(x, true) &&
-         lies_well(y, false) && y->dims[1] >= 2 * OUTS_MIN;
+  return node->op == HR_OP_CONV_BACKWARD_WEIGHT && hr__images_are_supported(node) && has_layout(x, true) &&
+         has_layout(y, false) && y->dims[1] >= 2 * OUTS_MIN;
 }
 
 /* oneDNN's kernels are good for a stride of 1. For larger strides these are about 1.5 times as fast; close cases are
@@ -462,7 +462,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
   (void)queue;
   if (algorithm != HR_ALGORITHM_OWN && (!can_take(node) || supports(program, node))) {
-    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "gradients: no way for this operation");
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "gradients: no algorithm for this operation");
   }
   hr_prepared *p = hr_calloc(1, sizeof *p);
   if (p == NULL) {
@@ -473,7 +473,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   size_t sums = p->is_direct ? 0 : (size_t)(p->kernel[0] * p->y.channels * p->sum_pitch) * sizeof(float);
   *out_workspace_bytes = (size_t)(p->out_groups * p->vector_groups * p->slot_bytes) + sums;
   *out_prepared = p;
-  return NULL;
+  return HR_OK;
 }
 
 static bool needs_team(const hr_prepared *p) {

@@ -249,7 +249,7 @@ void hr__order_differ(hr_dtype dtype, const void *line, int64_t count, bool *out
 
 /* ---- orders ---- */
 
-bool hr__order_takes(hr_dtype dtype, int64_t count) {
+bool hr__order_supports(hr_dtype dtype, int64_t count) {
   return key_bits_of(dtype) > 0 && count < UINT32_MAX;
 }
 

@@ -27,7 +27,7 @@ typedef struct hr__order {
   void *elements, *other; /* uint64_t or hr__pair; the second as scratch, which sorting swaps with the first */
 } hr__order;
 
-bool hr__order_takes(hr_dtype dtype, int64_t count);
+bool hr__order_supports(hr_dtype dtype, int64_t count);
 /* Bytes of a line's elements; a sort needs twice as many. */
 size_t hr__order_bytes(hr_dtype dtype, int64_t count);
 /* An order over memory for elements; `other` may be NULL if nothing is sorted. */

@@ -17,7 +17,7 @@ bool hr__line_supports(const hr_node *node) {
   const hr_operand *x = &node->inputs[0];
   int64_t count = hr__operand_dim(x, 0);
   bool is_inside = node->op != HR_OP_KTH || node->ints[0] != 0 || (node->ints[1] >= 0 && node->ints[1] < count);
-  return hr__order_takes(x->dtype, count) && count > 0 && is_inside;
+  return hr__order_supports(x->dtype, count) && count > 0 && is_inside;
 }
 
 size_t hr__line_scratch(const hr_node *node, int workers) {
@@ -206,7 +206,7 @@ hr_status hr__cummin_run(const hr__library_call *call) {
 
 bool hr__search_supports(const hr_node *node) {
   hr_dtype dtype = node->outputs[0].dtype;
-  return hr__order_takes(node->inputs[0].dtype, 0) && (dtype == HR_DTYPE_I64 || dtype == HR_DTYPE_I32);
+  return hr__order_supports(node->inputs[0].dtype, 0) && (dtype == HR_DTYPE_I64 || dtype == HR_DTYPE_I32);
 }
 
 enum { SEARCH_BLOCK = 1024 }; /* values that one thread looks up at a time */

@@ -18,7 +18,7 @@ bool hr__sort_supports(const hr_node *node) {
                         ((node->outputs[0].kind == HR_OPERAND_VALUE && hr__operand_dim(&node->outputs[0], 0) > count) ||
                          (node->output_count > 1 && node->outputs[1].kind == HR_OPERAND_VALUE &&
                           hr__operand_dim(&node->outputs[1], 0) > count));
-  return !picks_too_many && hr__order_takes(x->dtype, count);
+  return !picks_too_many && hr__order_supports(x->dtype, count);
 }
 
 /* out[i] = line[place of element i], out_places[i] = the place itself, for i in [begin, end). */

@@ -17,7 +17,7 @@ typedef struct rows {
 } rows;
 
 bool hr__unique_supports(const hr_node *node) {
-  return hr__order_takes(node->inputs[0].dtype, hr__operand_dim(&node->inputs[0], 1));
+  return hr__order_supports(node->inputs[0].dtype, hr__operand_dim(&node->inputs[0], 1));
 }
 
 size_t hr__unique_scratch(const hr_node *node, int workers) {

@@ -147,7 +147,7 @@ static bool supports(const hr_program *program, const hr_node *node) {
     return false;
   }
   hr_status status = hr__lapack_open();
-  bool is_there = status == NULL;
+  bool is_there = status == HR_OK;
   hr_status_ignore(status);
   return is_there;
 }

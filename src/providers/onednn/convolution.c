@@ -170,7 +170,7 @@ static bound bind_operand(hr_prepared *pipe, const conv *c, const hr_operand *op
     rank = weight_layout(c, from, dims, strides);
   }
   b.desc = hr__pipe_desc(pipe, operand->dtype, rank, dims, strides);
-  if (pipe->status == NULL) {
+  if (pipe->status == HR_OK) {
     b.memory = packed ? hr__pipe_packed(pipe, arg, operand, b.desc, is_output, &b.unpack)
                       : hr__pipe_operand(pipe, arg, operand, b.desc);
   }
@@ -192,7 +192,7 @@ static dnnl_memory_desc weight_desc_any(hr_prepared *pipe, const conv *c) {
 static dnnl_primitive_desc forward_desc(hr_prepared *pipe, const conv *c, dnnl_memory_desc x, dnnl_memory_desc w,
                                         dnnl_memory_desc bias, dnnl_memory_desc y, dnnl_const_post_ops ops) {
   dnnl_primitive_desc desc = NULL;
-  if (pipe->status == NULL) {
+  if (pipe->status == HR_OK) {
     dnnl_primitive_attr attr = hr__pipe_attr(pipe, ops);
     hr__pipe_check(pipe,
                    hr__dnnl()->convolution_forward_primitive_desc_create(
@@ -216,14 +216,14 @@ static void deliver(hr_prepared *pipe, const bound *operand, int computed, dnnl_
 
 /* The primitive's output: the operand's memory if its layout is right, else workspace. */
 static int output_memory(hr_prepared *pipe, const bound *operand, dnnl_const_memory_desc layout) {
-  if (pipe->status != NULL || hr__dnnl()->memory_desc_equal(operand->desc, layout)) {
+  if (pipe->status != HR_OK || hr__dnnl()->memory_desc_equal(operand->desc, layout)) {
     return operand->memory;
   }
   return hr__pipe_workspace(pipe, layout);
 }
 
 static dnnl_const_memory_desc query(const hr_prepared *pipe, dnnl_primitive_desc desc, int what) {
-  return pipe->status == NULL ? hr__dnnl()->primitive_desc_query_md(desc, what, 0) : NULL;
+  return pipe->status == HR_OK ? hr__dnnl()->primitive_desc_query_md(desc, what, 0) : NULL;
 }
 
 static void prepare_forward(hr_prepared *pipe, const hr_node *node, const conv *c) {
@@ -234,7 +234,7 @@ static void prepare_forward(hr_prepared *pipe, const hr_node *node, const conv *
   if (has_bias(node)) {
     const int64_t one = 1;
     bias_desc = hr__pipe_desc(pipe, c->x->dtype, 1, node->inputs[2].dims, &one);
-    bias = pipe->status == NULL ? hr__pipe_operand(pipe, 2, &node->inputs[2], bias_desc) : -1;
+    bias = pipe->status == HR_OK ? hr__pipe_operand(pipe, 2, &node->inputs[2], bias_desc) : -1;
   }
   pipe_epilogues epilogues;
   hr__pipe_epilogues(pipe, node, c->y->rank, 1, NULL, NULL, &epilogues);
@@ -273,7 +273,7 @@ static void prepare_backward_data(hr_prepared *pipe, const hr_node *node, const 
   forward_x.dtype = c->w->dtype;
   dnnl_primitive_desc hint = forward_desc(pipe, c, activation_desc(pipe, &forward_x), w_any, NULL, y_desc, NULL);
   dnnl_primitive_desc desc = NULL;
-  if (pipe->status == NULL) {
+  if (pipe->status == HR_OK) {
     dnnl_primitive_attr attr = hr__pipe_attr(pipe, NULL);
     hr__pipe_check(pipe,
                    hr__dnnl()->convolution_backward_data_primitive_desc_create(
@@ -302,7 +302,7 @@ static void prepare_backward_weight(hr_prepared *pipe, const conv *c) {
   dnnl_memory_desc x_desc = activation_desc(pipe, c->x), y_desc = activation_desc(pipe, c->y);
   dnnl_memory_desc w_any = weight_desc_any(pipe, c);
   dnnl_primitive_desc hint = forward_desc(pipe, c, x_desc, w_any, NULL, y_desc, NULL), desc = NULL;
-  if (pipe->status == NULL) {
+  if (pipe->status == HR_OK) {
     dnnl_primitive_attr attr = hr__pipe_attr(pipe, NULL);
     hr__pipe_check(pipe,
                    hr__dnnl()->convolution_backward_weights_primitive_desc_create(
@@ -318,7 +318,7 @@ static void prepare_backward_weight(hr_prepared *pipe, const conv *c) {
   bool direct = w_memory == w.memory;
   const int args[3][2] = {{DNNL_ARG_SRC, x_memory}, {DNNL_ARG_DIFF_DST, y_memory}, {DNNL_ARG_DIFF_WEIGHTS, w_memory}};
   dnnl_memory_desc w_kept = NULL; /* the query's answer ends with the primitive descriptor */
-  if (pipe->status == NULL) {
+  if (pipe->status == HR_OK) {
     hr__pipe_check(pipe, hr__dnnl()->memory_desc_clone(&w_kept, w_desc), "memory layout");
   }
   hr__pipe_primitive(pipe, desc, 3, args);
@@ -355,14 +355,14 @@ static bool is_product(hr_prepared *pipe, const hr_program *program, const hr_no
 }
 
 hr_status hr__onednn_prepare_conv(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm,
-                                  bool trial, hr_prepared **out_prepared) {
+                                  bool probe, hr_prepared **out_prepared) {
   conv c;
   conv_init(node, &c);
   hr_prepared *pipe = hr__pipe_create(conv_flops(&c), algorithm == HR_ONEDNN_THREADS);
   if (pipe == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared convolution");
   }
-  pipe->is_trial = trial;
+  pipe->is_probe = probe;
   if (is_product(pipe, program, node, algorithm)) {
     hr__onednn_prepare_product(pipe, node);
   } else if (node->op == HR_OP_CONV) {

@@ -131,7 +131,7 @@ static void argument(maker *m, int kind, int memory) {
 static void binary(maker *m, int algorithm, int input) {
   dnnl_memory_desc desc = NULL;
   int memory = operand_memory(m, input, &desc);
-  if (m->pipe->status == NULL) {
+  if (m->pipe->status == HR_OK) {
     hr__pipe_check(m->pipe, hr__dnnl()->post_ops_append_binary(m->epilogues->ops, algorithm, desc), "post-op");
     argument(m, DNNL_ARG_SRC_1, memory);
     ++m->op_count;
@@ -141,7 +141,7 @@ static void binary(maker *m, int algorithm, int input) {
 static void prelu(maker *m, int input) {
   dnnl_memory_desc desc = NULL;
   int memory = operand_memory(m, input, &desc);
-  if (m->pipe->status == NULL) {
+  if (m->pipe->status == HR_OK) {
     hr__pipe_check(m->pipe, hr__dnnl()->post_ops_append_prelu(m->epilogues->ops, 0), "post-op");
     argument(m, DNNL_ARG_WEIGHTS, memory);
     ++m->op_count;
@@ -151,7 +151,7 @@ static void prelu(maker *m, int input) {
 static void add(maker *m, int input) {
   if (!is_in_place(&m->node->inputs[input], &m->node->outputs[0])) {
     binary(m, DNNL_BINARY_ADD, input);
-  } else if (m->pipe->status == NULL) {
+  } else if (m->pipe->status == HR_OK) {
     hr__pipe_check(m->pipe, hr__dnnl()->post_ops_append_sum(m->epilogues->ops, 1, 0, DNNL_F32), "post-op");
     m->epilogues->is_sum = true;
     ++m->op_count;
@@ -185,7 +185,7 @@ static void make_epilogue(maker *m, const hr_epilogue *epilogue) {
 void hr__pipe_epilogues(hr_prepared *pipe, const hr_node *node, int rank, int channel, pipe_whole_fn whole, void *ctx,
                         pipe_epilogues *out_epilogues) {
   *out_epilogues = (pipe_epilogues){.ops = NULL};
-  if (node->epilogue_count == 0 || pipe->status != NULL) {
+  if (node->epilogue_count == 0 || pipe->status != HR_OK) {
     return;
   }
   hr__pipe_check(pipe, hr__dnnl()->post_ops_create(&out_epilogues->ops), "post-ops");
@@ -197,7 +197,7 @@ void hr__pipe_epilogues(hr_prepared *pipe, const hr_node *node, int rank, int ch
 
 void hr__pipe_epilogues_sum(hr_prepared *pipe, const pipe_epilogues *epilogues, const pipe_step *unpack, int from,
                             dnnl_const_memory_desc from_desc, int to, dnnl_const_memory_desc to_desc) {
-  if (!epilogues->is_sum || pipe->status != NULL) {
+  if (!epilogues->is_sum || pipe->status != HR_OK) {
     return;
   }
   if (unpack->kind == PIPE_UNPACK) {

@@ -131,12 +131,12 @@ static int matmul_operand(hr_prepared *pipe, int arg, const hr_operand *operand,
   layout plain = {.rank = operand->rank};
   if (!is_packed && plain_layout(operand, is_output, &plain)) {
     *out_desc = hr__pipe_desc(pipe, operand->dtype, plain.rank, plain.dims, plain.strides);
-    return pipe->status == NULL ? hr__pipe_operand(pipe, arg, operand, *out_desc) : 0;
+    return pipe->status == HR_OK ? hr__pipe_operand(pipe, arg, operand, *out_desc) : 0;
   }
   memcpy(plain.dims, operand->dims, (size_t)operand->rank * sizeof(int64_t));
   dense_strides(&plain);
   *out_desc = hr__pipe_desc(pipe, operand->dtype, plain.rank, plain.dims, plain.strides);
-  return pipe->status == NULL ? hr__pipe_packed(pipe, arg, operand, *out_desc, is_output, unpack) : 0;
+  return pipe->status == HR_OK ? hr__pipe_packed(pipe, arg, operand, *out_desc, is_output, unpack) : 0;
 }
 
 /* A row vector, in as many dims as the product. */
@@ -147,7 +147,7 @@ static int bias_operand(hr_prepared *pipe, const hr_operand *bias, int rank, dnn
   }
   dense_strides(&plain);
   *out_desc = hr__pipe_desc(pipe, bias->dtype, plain.rank, plain.dims, plain.strides);
-  return pipe->status == NULL ? hr__pipe_operand(pipe, 2, bias, *out_desc) : 0;
+  return pipe->status == HR_OK ? hr__pipe_operand(pipe, 2, bias, *out_desc) : 0;
 }
 
 /* A whole tensor that an epilogue reads needs the product's layout, which is `ctx`. Otherwise it is copied. */
@@ -176,7 +176,7 @@ typedef struct product {
 
 static dnnl_primitive_desc product_desc(hr_prepared *pipe, const product *p, dnnl_memory_desc b_desc) {
   dnnl_primitive_desc desc = NULL;
-  if (pipe->status == NULL) {
+  if (pipe->status == HR_OK) {
     dnnl_primitive_attr attr = hr__pipe_attr(pipe, p->epilogues.ops);
     hr__pipe_check(pipe,
                    hr__dnnl()->matmul_primitive_desc_create(&desc, hr__dnnl_engine(), p->a_desc, b_desc, p->bias_desc,
@@ -198,7 +198,7 @@ static void add_product(hr_prepared *pipe, const product *p, dnnl_primitive_desc
 /* True if the right operand is a weight to be packed into the library's preferred layout: a matrix in a buffer that
  * outlives the program and is not written by it. On a 2-core AVX-512 VM columns gain 6 to 33 %, rows 1 to 35 % from
  * about a megaword, and lose up to 10 % below. */
-static bool wants_kept(const hr_prepared *pipe, const product *p) {
+static bool wants_cached(const hr_prepared *pipe, const product *p) {
   const hr_operand *b = &p->node->inputs[1];
   for (int d = 0; d < b->rank - 2; ++d) {
     if (b->dims[d] != 1 && b->strides[d] != 0) {
@@ -207,7 +207,7 @@ static bool wants_kept(const hr_prepared *pipe, const product *p) {
   }
   bool is_column_major = b->strides[b->rank - 1] != 1;
   int64_t elements = b->dims[b->rank - 1] * b->dims[b->rank - 2];
-  return pipe->status == NULL && !pipe->is_trial && !p->epilogues.is_sum && pipe->memories[p->b].arg == 1 &&
+  return pipe->status == HR_OK && !pipe->is_probe && !p->epilogues.is_sum && pipe->memories[p->b].arg == 1 &&
          !p->program->buffers[b->index].is_dead && !hr__onednn_is_written(p->program, b->index) &&
          (is_column_major || elements >= KEPT_ELEMENTS_MIN);
 }
@@ -221,7 +221,7 @@ static void keep_weight(hr_prepared *pipe, const product *p) {
   }
   dnnl_primitive_desc desc = product_desc(pipe, p, hr__pipe_desc_any(pipe, b->dtype, b->rank, dims));
   dnnl_const_memory_desc kept =
-      pipe->status == NULL ? hr__dnnl()->primitive_desc_query_md(desc, DNNL_QUERY_WEIGHTS, 0) : NULL;
+      pipe->status == HR_OK ? hr__dnnl()->primitive_desc_query_md(desc, DNNL_QUERY_WEIGHTS, 0) : NULL;
   if (kept == NULL || hr__dnnl()->memory_desc_equal(kept, p->b_desc)) {
     hr__dnnl()->primitive_desc_destroy(desc);
     return;
@@ -248,7 +248,7 @@ static void prepare(hr_prepared *pipe, const hr_program *program, const hr_node 
   p.out = matmul_operand(pipe, node->input_count, out, true, false, &p.out_desc, &unpack);
   hr__pipe_epilogues(pipe, node, out->rank, out->rank - 1, whole_operand, p.out_desc, &p.epilogues);
   hr__pipe_epilogues_sum(pipe, &p.epilogues, &unpack, p.out, p.out_desc, p.out, p.out_desc);
-  if (wants_kept(pipe, &p)) {
+  if (wants_cached(pipe, &p)) {
     keep_weight(pipe, &p);
   }
   add_product(pipe, &p, product_desc(pipe, &p, p.b_desc), p.b);
@@ -260,12 +260,12 @@ static void prepare(hr_prepared *pipe, const hr_program *program, const hr_node 
 }
 
 hr_status hr__onednn_prepare_matmul(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm,
-                                    bool trial, hr_prepared **out_prepared) {
+                                    bool probe, hr_prepared **out_prepared) {
   hr_prepared *pipe = hr__pipe_create(matmul_flops(node), algorithm == HR_ONEDNN_THREADS);
   if (pipe == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
   }
-  pipe->is_trial = trial;
+  pipe->is_probe = probe;
   if (algorithm == HR_ONEDNN_DIRECT || algorithm == HR_ONEDNN_PRODUCT) {
     hr__pipe_refuse(pipe);
   }

@@ -56,7 +56,7 @@ static hr_status open_library(void) {
   hr__dnnl_library *library = hr__dnnl_opened();
   const dnnl_version *v = hr__dnnl()->version();
   snprintf(library->version, sizeof library->version, "%d.%d.%d", v->major, v->minor, v->patch);
-  return NULL;
+  return HR_OK;
 }
 
 static hr_status open_provider(void) {
@@ -81,17 +81,17 @@ static bool has_form(const hr_node *node) {
   }
 }
 
-static hr_status make(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm, bool trial,
+static hr_status make(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm, bool probe,
                       hr_prepared **out_prepared) {
   hr_prepared *prepared = NULL;
   int threads = hr_library_threads_set(hr_thread_count()); /* creating primitives changes it */
-  hr_status made = node->op == HR_OP_MATMUL ? hr__onednn_prepare_matmul(program, node, algorithm, trial, &prepared)
-                                            : hr__onednn_prepare_conv(program, node, algorithm, trial, &prepared);
+  hr_status made = node->op == HR_OP_MATMUL ? hr__onednn_prepare_matmul(program, node, algorithm, probe, &prepared)
+                                            : hr__onednn_prepare_conv(program, node, algorithm, probe, &prepared);
   (void)hr_library_threads_set(threads);
   HR_RETURN_IF_ERROR(made);
-  if (prepared->status != NULL) {
+  if (prepared->status != HR_OK) {
     hr_status status = prepared->status;
-    prepared->status = NULL;
+    prepared->status = HR_OK;
     hr__pipe_release(prepared);
     return status;
   }
@@ -101,7 +101,7 @@ static hr_status make(const hr_program *program, const hr_node *node, hr__onednn
     hr__pipe_release(prepared);
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "oneDNN: no memory for %zu bytes", bytes);
   }
-  return NULL;
+  return HR_OK;
 }
 
 /* oneDNN accepts every list of post-ops, if need be with its reference loops: epilogues are supported only if they keep
@@ -114,7 +114,7 @@ static bool keeps_kernel(const hr_program *program, const hr_node *node, hr__one
   for (int i = 0; i < 2; ++i) {
     hr_prepared *prepared = NULL;
     hr_status status = make(program, nodes[i], algorithm, true, &prepared);
-    if (status != NULL) {
+    if (status != HR_OK) {
       hr_status_free(status);
       return false;
     }
@@ -137,14 +137,14 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   (void)queue;
   bool is_own = algorithm == HR_ALGORITHM_OWN;
   if (!is_own && !has_algorithm(program, node, (hr__onednn_algorithm)algorithm)) {
-    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "oneDNN: no way for this operation");
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "oneDNN: no algorithm for this operation");
   }
   hr_prepared *prepared = NULL;
   HR_RETURN_IF_ERROR(
       make(program, node, is_own ? HR_ONEDNN_ESTIMATE : (hr__onednn_algorithm)algorithm, false, &prepared));
   *out_prepared = prepared;
   *out_workspace_bytes = prepared->workspace_bytes;
-  return NULL;
+  return HR_OK;
 }
 
 static void stamp(hr_prepared *prepared, const uint64_t *stamps) {

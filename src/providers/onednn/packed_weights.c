@@ -56,7 +56,7 @@ static bool add_layout(pipe_cached *kept, dnnl_const_memory_desc desc) {
 void hr__pipe_keep(hr_prepared *pipe, int arg, int64_t offset, dnnl_const_memory_desc from, int memory,
                    dnnl_const_memory_desc to) {
   pipe_cached *kept = &pipe->kept;
-  if (pipe->status != NULL) {
+  if (pipe->status != HR_OK) {
     return;
   }
   *kept = (pipe_cached){.arg = arg, .memory = memory, .proof_step = -1};
@@ -68,7 +68,7 @@ void hr__pipe_keep(hr_prepared *pipe, int arg, int64_t offset, dnnl_const_memory
 }
 
 void hr__pipe_keep_on_proof(hr_prepared *pipe, int output, dnnl_const_memory_desc desc) {
-  if (pipe->status == NULL) {
+  if (pipe->status == HR_OK) {
     pipe->kept.proof_step = pipe->step_count - 1;
     pipe->kept.output = output;
     pipe->kept.output_bytes = hr__dnnl()->memory_desc_get_size(desc);

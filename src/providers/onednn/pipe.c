@@ -26,8 +26,8 @@ int hr__dnnl_dtype(hr_dtype dtype) {
 }
 
 void hr__pipe_refuse(hr_prepared *pipe) {
-  if (pipe->status == NULL) {
-    pipe->status = hr_status_make(HR_STATUS_UNIMPLEMENTED, "oneDNN: no way for this operation");
+  if (pipe->status == HR_OK) {
+    pipe->status = hr_status_make(HR_STATUS_UNIMPLEMENTED, "oneDNN: no algorithm for this operation");
   }
 }
 
@@ -68,7 +68,7 @@ void hr__pipe_release(hr_prepared *pipe) {
 }
 
 void hr__pipe_check(hr_prepared *pipe, int code, const char *what) {
-  if (pipe->status == NULL) {
+  if (pipe->status == HR_OK) {
     pipe->status = hr__dnnl_status(code, what);
   }
 }
@@ -83,7 +83,7 @@ static dnnl_memory_desc keep_desc(hr_prepared *pipe, dnnl_memory_desc desc) {
 dnnl_memory_desc hr__pipe_desc(hr_prepared *pipe, hr_dtype dtype, int rank, const int64_t *dims,
                                const int64_t *strides) {
   dnnl_memory_desc desc = NULL;
-  if (pipe->status == NULL) {
+  if (pipe->status == HR_OK) {
     hr__pipe_check(pipe, hr__dnnl()->memory_desc_create_with_strides(&desc, rank, dims, hr__dnnl_dtype(dtype), strides),
                    "memory layout");
   }
@@ -92,7 +92,7 @@ dnnl_memory_desc hr__pipe_desc(hr_prepared *pipe, hr_dtype dtype, int rank, cons
 
 dnnl_memory_desc hr__pipe_desc_any(hr_prepared *pipe, hr_dtype dtype, int rank, const int64_t *dims) {
   dnnl_memory_desc desc = NULL;
-  if (pipe->status == NULL) {
+  if (pipe->status == HR_OK) {
     hr__pipe_check(pipe,
                    hr__dnnl()->memory_desc_create_with_tag(&desc, rank, dims, hr__dnnl_dtype(dtype), DNNL_TAG_ANY),
                    "memory layout");
@@ -101,7 +101,7 @@ dnnl_memory_desc hr__pipe_desc_any(hr_prepared *pipe, hr_dtype dtype, int rank, 
 }
 
 static int add_memory(hr_prepared *pipe, dnnl_const_memory_desc desc, int arg, int64_t offset) {
-  if (pipe->status != NULL) {
+  if (pipe->status != HR_OK) {
     return 0;
   }
   if (pipe->memory_count == PIPE_MEMORIES_MAX) {
@@ -110,7 +110,7 @@ static int add_memory(hr_prepared *pipe, dnnl_const_memory_desc desc, int arg, i
   }
   pipe_memory *memory = &pipe->memories[pipe->memory_count];
   hr__pipe_check(pipe, hr__dnnl()->memory_create(&memory->memory, desc, hr__dnnl_engine(), NULL), "memory");
-  if (pipe->status != NULL) {
+  if (pipe->status != HR_OK) {
     return 0;
   }
   memory->arg = arg;
@@ -129,7 +129,7 @@ int hr__pipe_operand(hr_prepared *pipe, int arg, const hr_operand *operand, dnnl
 }
 
 int hr__pipe_workspace(hr_prepared *pipe, dnnl_const_memory_desc desc) {
-  if (pipe->status != NULL) {
+  if (pipe->status != HR_OK) {
     return 0;
   }
   return add_memory(pipe, desc, PIPE_WORKSPACE, add_workspace(pipe, hr__dnnl()->memory_desc_get_size(desc)));
@@ -142,7 +142,7 @@ int hr__pipe_cached(hr_prepared *pipe, dnnl_const_memory_desc desc) {
 int hr__pipe_packed(hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_const_memory_desc desc, bool is_output,
                     pipe_step *out_unpack) {
   int memory = hr__pipe_workspace(pipe, desc);
-  if (pipe->status != NULL) {
+  if (pipe->status != HR_OK) {
     return 0;
   }
   pipe_step step = {.kind = is_output ? PIPE_UNPACK : PIPE_PACK};
@@ -162,7 +162,7 @@ int hr__pipe_packed(hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_
 }
 
 void hr__pipe_step(hr_prepared *pipe, const pipe_step *step) {
-  if (pipe->status != NULL) {
+  if (pipe->status != HR_OK) {
     return;
   }
   if (pipe->step_count == PIPE_STEPS_MAX) {
@@ -173,14 +173,14 @@ void hr__pipe_step(hr_prepared *pipe, const pipe_step *step) {
 }
 
 void hr__pipe_when(hr_prepared *pipe, pipe_when when) {
-  if (pipe->status == NULL) {
+  if (pipe->status == HR_OK) {
     pipe->steps[pipe->step_count - 1].when = when;
   }
 }
 
 int hr__pipe_number(hr_prepared *pipe, int arg, dnnl_const_memory_desc desc) {
   int memory = hr__pipe_workspace(pipe, desc);
-  if (pipe->status == NULL) {
+  if (pipe->status == HR_OK) {
     pipe_step step = {.kind = PIPE_NUMBER};
     step.copy.arg = arg;
     step.copy.workspace_offset = pipe->memories[memory].offset;
@@ -202,10 +202,10 @@ void hr__pipe_zero(hr_prepared *pipe, int arg, const hr_operand *operand) {
 dnnl_primitive_attr hr__pipe_attr(hr_prepared *pipe, dnnl_const_post_ops ops) {
   dnnl_primitive_attr attr = NULL;
   hr__pipe_check(pipe, hr__dnnl()->primitive_attr_create(&attr), "attributes");
-  if (pipe->status == NULL) {
+  if (pipe->status == HR_OK) {
     hr__pipe_check(pipe, hr__dnnl()->primitive_attr_set_scratchpad_mode(attr, DNNL_SCRATCHPAD_USER), "scratchpad mode");
   }
-  if (pipe->status == NULL && ops != NULL) {
+  if (pipe->status == HR_OK && ops != NULL) {
     hr__pipe_check(pipe, hr__dnnl()->primitive_attr_set_post_ops(attr, ops), "post-ops");
   }
   /* Attributes are requested right before a primitive is created, and oneDNN sizes its loops by the thread count, at
@@ -222,12 +222,12 @@ void hr__pipe_primitive(hr_prepared *pipe, dnnl_primitive_desc desc, int count, 
       step.args[step.arg_count++].memory = args[i][1];
     }
   }
-  if (pipe->status == NULL) {
+  if (pipe->status == HR_OK) {
     dnnl_const_memory_desc scratchpad = hr__dnnl()->primitive_desc_query_md(desc, DNNL_QUERY_SCRATCHPAD, 0);
     step.args[step.arg_count].arg = DNNL_ARG_SCRATCHPAD;
     step.args[step.arg_count++].memory = hr__pipe_workspace(pipe, scratchpad);
     hr__pipe_check(pipe, hr__dnnl()->primitive_desc_query(desc, DNNL_QUERY_IMPL_INFO_STR, 0, &pipe->kernel), "name");
-    if (!pipe->is_trial) {
+    if (!pipe->is_probe) {
       hr__pipe_check(pipe, hr__dnnl()->primitive_create(&step.primitive, desc), "primitive");
     }
   }
@@ -240,7 +240,7 @@ void hr__pipe_primitive(hr_prepared *pipe, dnnl_primitive_desc desc, int count, 
 void hr__pipe_reorder(hr_prepared *pipe, int memory_from, dnnl_const_memory_desc from, int memory_to,
                       dnnl_const_memory_desc to) {
   dnnl_primitive_desc desc = NULL;
-  if (pipe->status != NULL) {
+  if (pipe->status != HR_OK) {
     return;
   }
   dnnl_primitive_attr attr = hr__pipe_attr(pipe, NULL);
@@ -253,7 +253,7 @@ void hr__pipe_reorder(hr_prepared *pipe, int memory_from, dnnl_const_memory_desc
 }
 
 int hr__pipe_reordered(hr_prepared *pipe, int memory, dnnl_const_memory_desc from, dnnl_const_memory_desc to) {
-  if (pipe->status != NULL || hr__dnnl()->memory_desc_equal(from, to)) {
+  if (pipe->status != HR_OK || hr__dnnl()->memory_desc_equal(from, to)) {
     return memory;
   }
   int reordered = hr__pipe_workspace(pipe, to);
@@ -264,7 +264,7 @@ int hr__pipe_reordered(hr_prepared *pipe, int memory, dnnl_const_memory_desc fro
 int hr__pipe_reordered_weight(hr_prepared *pipe, int arg, int memory, dnnl_const_memory_desc from,
                               dnnl_const_memory_desc to) {
   int reordered = hr__pipe_reordered(pipe, memory, from, to);
-  if (pipe->status == NULL && reordered != memory && pipe->memories[memory].arg == arg) {
+  if (pipe->status == HR_OK && reordered != memory && pipe->memories[memory].arg == arg) {
     hr__pipe_when(pipe, PIPE_UNLESS_CACHED);
     hr__pipe_keep(pipe, arg, pipe->memories[memory].offset, from, reordered, to);
   }

@@ -84,7 +84,7 @@ struct hr_prepared {
   dnnl_memory_desc descs[PIPE_MEMORIES_MAX];
   hr_status status;                /* the first error of building; later calls do nothing */
   const char *kernel;              /* oneDNN's name of the implementation of the last primitive */
-  bool is_trial;                   /* nothing will run: primitives need not be created */
+  bool is_probe;                   /* nothing will run: primitives need not be created */
   pipe_step steps[PIPE_STEPS_MAX]; /* a finished pipe has only the steps in use */
 };
 
@@ -190,12 +190,12 @@ typedef enum hr__onednn_algorithm {
   HR_ONEDNN_THREADS  /* on one thread instead of all, or on all instead of one */
 } hr__onednn_algorithm;
 
-/* `trial`: prepares only far enough to find oneDNN's implementation. If the node does not have the algorithm, the
+/* `probe`: prepares only far enough to find oneDNN's implementation. If the node does not have the algorithm, the
  * pipe's status is an error. */
 hr_status hr__onednn_prepare_matmul(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm,
-                                    bool trial, hr_prepared **out_prepared);
+                                    bool probe, hr_prepared **out_prepared);
 hr_status hr__onednn_prepare_conv(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm,
-                                  bool trial, hr_prepared **out_prepared);
+                                  bool probe, hr_prepared **out_prepared);
 bool hr__onednn_supports_matmul(const hr_node *node);
 bool hr__onednn_supports_conv(const hr_node *node);
 /* Convolutions that can be run as a matrix product, and those that are faster so (pointwise.c). */

@@ -131,7 +131,7 @@ static dnnl_memory_desc matrix_desc(hr_prepared *pipe, int64_t rows, int64_t col
 }
 
 static int operand_memory(hr_prepared *pipe, int arg, const hr_operand *operand, dnnl_const_memory_desc desc) {
-  return pipe->status == NULL ? hr__pipe_operand(pipe, arg, operand, desc) : -1;
+  return pipe->status == HR_OK ? hr__pipe_operand(pipe, arg, operand, desc) : -1;
 }
 
 /* The pixels of x that a strided convolution reads, as dense rows. For an output: zeros everywhere, and *out_unpack to
@@ -152,7 +152,7 @@ static int stepped_memory(hr_prepared *pipe, const hr_node *node, const product 
   if (is_output) {
     hr__pipe_zero(pipe, p->x_arg, p->x);
   }
-  return pipe->status == NULL ? hr__pipe_packed(pipe, p->x_arg, &rows, desc, is_output, out_unpack) : -1;
+  return pipe->status == HR_OK ? hr__pipe_packed(pipe, p->x_arg, &rows, desc, is_output, out_unpack) : -1;
 }
 
 typedef struct factors {
@@ -194,7 +194,7 @@ void hr__onednn_prepare_product(hr_prepared *pipe, const hr_node *node) {
   pipe_epilogues epilogues;
   hr__pipe_epilogues(pipe, node, 2, 1, NULL, NULL, &epilogues);
   dnnl_primitive_desc desc = NULL;
-  if (pipe->status == NULL) {
+  if (pipe->status == HR_OK) {
     dnnl_primitive_attr attr = hr__pipe_attr(pipe, epilogues.ops);
     hr__pipe_check(pipe,
                    hr__dnnl()->matmul_primitive_desc_create(&desc, hr__dnnl_engine(), f.a, f.b, bias_desc, f.c, attr),

@@ -13,12 +13,12 @@
 enum { QUERIES_MOST = 31, KEYS_MOST = 128, WIDTH_MOST = 256, VECTOR_BYTES = 16 };
 enum { Q, K, V, MASK, Y, LSE, OPERANDS };
 
-typedef struct glance {
+typedef struct small {
   const hr_operand *x[OPERANDS]; /* NULL: absent */
   int64_t batches, heads, queries, keys, width, v_width;
-} glance;
+} small;
 
-static bool has_dtypes(const glance *g) {
+static bool has_dtypes(const small *g) {
   hr_dtype dtype = g->x[Q]->dtype;
   bool is = hr__device_text_has_dtype(dtype);
   for (int i = 0; is && i < OPERANDS; ++i) {
@@ -30,8 +30,8 @@ static bool has_dtypes(const glance *g) {
   return is;
 }
 
-static bool is_small(const hr_node *node, glance *out_small) {
-  glance g = {.batches = 1, .heads = 1};
+static bool is_small(const hr_node *node, small *out_small) {
+  small g = {.batches = 1, .heads = 1};
   if (node->op != HR_OP_ATTENTION || node->epilogue_count > 0 || node->scalar_count != 1 || node->input_count < 4 ||
       node->output_count < 1) {
     return false;
@@ -56,7 +56,7 @@ static bool is_small(const hr_node *node, glance *out_small) {
 
 static bool supports(const hr_program *program, const hr_node *node) {
   (void)program;
-  glance g;
+  small g;
   return is_small(node, &g);
 }
 
@@ -66,7 +66,7 @@ static const char *const texts[] = {
 #include "providers/small/small_attention_text.inc"
 };
 
-static void write_text(const hr_program *program, const hr_node *node, const glance *g, hr_text *text) {
+static void write_text(const hr_program *program, const hr_node *node, const small *g, hr_text *text) {
   const hr_operand *mask = g->x[MASK];
   int vector = VECTOR_BYTES / (int)hr_dtype_size(g->x[Q]->dtype), columns = 1;
   while (columns < g->v_width && columns < HR_SMALL_THREADS) {
@@ -100,10 +100,10 @@ static void write_operand(const hr_operand *x, bool has_columns, int64_t *words)
 }
 
 static hr_status write(const hr_program *program, const hr_node *node, hr_device_source *out_source) {
-  glance g;
+  small g;
   hr_device_source source = {.name = "hr_small_attention", .pass_count = 1, .begins_early = true};
   if (!is_small(node, &g)) {
-    return hr_status_make(HR_STATUS_INTERNAL, "glance: an attention that it does not support");
+    return hr_status_make(HR_STATUS_INTERNAL, "small attention: an attention that it does not support");
   }
   write_text(program, node, &g, &source.text);
   source.words[0] = g.queries, source.words[1] = g.keys, source.words[2] = g.heads;

@@ -89,7 +89,7 @@ static void unpack_rows(void *arg, int64_t begin, int64_t end, int worker) {
   }
 }
 
-bool hr__winograd_lies_well(const hr__images *x) {
+bool hr__winograd_has_layout(const hr__images *x) {
   return x->channel_stride == 1 || x->channels == 1;
 }
 
@@ -101,7 +101,7 @@ hr__images hr__winograd_packed(const hr__images *x) {
 }
 
 int64_t hr__winograd_packed_floats(const hr__images *x, int64_t images) {
-  return hr__winograd_lies_well(x) ? 0 : hr_round_up(images * x->height * x->width * x->channels, VECTOR);
+  return hr__winograd_has_layout(x) ? 0 : hr_round_up(images * x->height * x->width * x->channels, VECTOR);
 }
 
 void hr__winograd_pack(const hr__images *x, int64_t images, const float *from, float *to) {

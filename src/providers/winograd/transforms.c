@@ -32,7 +32,8 @@ WIDE_INLINE void take_line(__m512 *d, int step) {
   d[3 * step] = _mm512_sub_ps(d1, d3);
 }
 
-WIDE void hr__winograd_take(const float *const pixels[POINTS], int64_t channels, float *v, int64_t point_step) {
+WIDE void hr__winograd_transform_input(const float *const pixels[POINTS], int64_t channels, float *v,
+                                       int64_t point_step) {
   for (int64_t c = 0; c < channels; c += HR__WIDE) {
     __mmask16 mask = hr__wide_mask(channels - c);
     __m512 d[POINTS];
@@ -64,8 +65,8 @@ WIDE_INLINE void take_gradients_line(__m512 y0, __m512 y1, __m512 *q, int step) 
   q[3 * step] = _mm512_sub_ps(_mm512_setzero_ps(), y1);
 }
 
-WIDE void hr__winograd_take_gradients(const float *const pixels[RESULTS * RESULTS], int64_t channels, float *q,
-                                      int64_t point_step) {
+WIDE void hr__winograd_transform_gradients(const float *const pixels[RESULTS * RESULTS], int64_t channels, float *q,
+                                           int64_t point_step) {
   for (int64_t c = 0; c < channels; c += HR__WIDE) {
     __mmask16 mask = hr__wide_mask(channels - c);
     __m512 y[RESULTS * RESULTS], lines[SIDE * RESULTS], all[POINTS];

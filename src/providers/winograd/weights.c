@@ -106,9 +106,9 @@ static void take_tile(const call *c, const unit *u, int64_t number, int64_t at) 
   const float *pixels[POINTS];
   hr__winograd_find_pixels(&p->x, c->x + image * p->x.image_stride + u->in, c->zeros, row - p->padding[0],
                            column - p->padding[1], SIDE, pixels);
-  hr__winograd_take(pixels, u->ins, u->v + at * u->in_width, p->point_floats);
+  hr__winograd_transform_input(pixels, u->ins, u->v + at * u->in_width, p->point_floats);
   hr__winograd_find_pixels(&p->y, c->y + image * p->y.image_stride + u->out, c->zeros, row, column, RESULTS, pixels);
-  hr__winograd_take_gradients(pixels, u->outs, u->q + at * u->out_width, p->point_floats);
+  hr__winograd_transform_gradients(pixels, u->outs, u->q + at * u->out_width, p->point_floats);
 }
 
 /* ---- results ---- */
@@ -246,7 +246,7 @@ WIDE static void sum_directly(void *arg, int64_t begin, int64_t end, int worker)
 
 /* Images as they are read. */
 static const float *pack(const hr__images *x, int64_t images, const float *from, float *to) {
-  if (hr__winograd_lies_well(x)) {
+  if (hr__winograd_has_layout(x)) {
     return from;
   }
   hr__winograd_pack(x, images, from, to);
@@ -266,7 +266,7 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   if (atomic_load(&c.is_odd)) {
     hr_parallel_for(p->y.channels, 1, sum_directly, &c);
   }
-  return NULL;
+  return HR_OK;
 }
 
 /* ---- preparing ---- */
@@ -274,8 +274,8 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
 static void describe(const hr_node *node, hr_prepared *p) {
   const hr_operand *w = &node->outputs[0];
   p->x_given = hr__images_of(&node->inputs[0]), p->y_given = hr__images_of(&node->inputs[1]);
-  p->x = hr__winograd_lies_well(&p->x_given) ? p->x_given : hr__winograd_packed(&p->x_given);
-  p->y = hr__winograd_lies_well(&p->y_given) ? p->y_given : hr__winograd_packed(&p->y_given);
+  p->x = hr__winograd_has_layout(&p->x_given) ? p->x_given : hr__winograd_packed(&p->x_given);
+  p->y = hr__winograd_has_layout(&p->y_given) ? p->y_given : hr__winograd_packed(&p->y_given);
   p->images = node->inputs[0].dims[0];
   for (int d = 0; d < 2; ++d) {
     p->padding[d] = node->ints[3 + d];
@@ -300,7 +300,7 @@ static void divide(hr_prepared *p) {
 
 static bool can_take(const hr_node *node) {
   const int64_t *w = node->outputs[0].dims;
-  return node->op == HR_OP_CONV_BACKWARD_WEIGHT && hr__images_are_taken(node) && node->epilogue_count == 0 &&
+  return node->op == HR_OP_CONV_BACKWARD_WEIGHT && hr__images_are_supported(node) && node->epilogue_count == 0 &&
          node->ints[1] == 1 && node->ints[2] == 1 && w[2] == TAPS && w[3] == TAPS;
 }
 
@@ -338,7 +338,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   int64_t floats = PANEL + p->x_floats + p->y_floats + p->slots * p->slot_floats;
   *out_workspace_bytes = (size_t)floats * sizeof(float);
   *out_prepared = p;
-  return NULL;
+  return HR_OK;
 }
 
 static bool needs_team(const hr_prepared *p) {

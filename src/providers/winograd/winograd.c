@@ -110,17 +110,17 @@ static const float *make_weights(call *c, float *memory) {
   return memory;
 }
 
-/* Transformed weights: the cached ones, or new ones. *out_kept has to be released when the run ends. */
-static void find_weights(hr_prepared *p, call *c, float *workspace, hr_cached_weights **out_kept) {
+/* Transformed weights: the cached ones, or new ones. *out_cached has to be released when the run ends. */
+static void find_weights(hr_prepared *p, call *c, float *workspace, hr_cached_weights **out_cached) {
   bool is_new;
-  hr_cached_weights *kept = hr__cached_weights_get(p->stamp, &p->seen_stamp, p->recipe, RECIPE_WORDS,
-                                                   (size_t)p->u_floats * sizeof(float), &is_new);
+  hr_cached_weights *cached = hr__cached_weights_get(p->stamp, &p->seen_stamp, p->recipe, RECIPE_WORDS,
+                                                     (size_t)p->u_floats * sizeof(float), &is_new);
   if (is_new) {
-    make_weights(c, hr__cached_weights_data(kept));
-    hr__cached_weights_publish(kept);
+    make_weights(c, hr__cached_weights_data(cached));
+    hr__cached_weights_publish(cached);
   }
-  c->u = kept != NULL ? hr__cached_weights_data(kept) : make_weights(c, workspace);
-  *out_kept = kept;
+  c->u = cached != NULL ? hr__cached_weights_data(cached) : make_weights(c, workspace);
+  *out_cached = cached;
 }
 
 /* ---- tiles ---- */
@@ -184,7 +184,7 @@ static void take_tiles(const share *s) {
     const float *pixels[POINTS];
     tile t = find_tile(s->c, i);
     find_pixels(&t, pixels);
-    hr__winograd_take(pixels, p->x.channels, s->v + (i - s->first) * p->depth, s->v_point);
+    hr__winograd_transform_input(pixels, p->x.channels, s->v + (i - s->first) * p->depth, s->v_point);
   }
 }
 
@@ -266,8 +266,8 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   c.packed = c.shares + p->panel_shares * p->tile_shares * p->share_floats;
   memset(zeros, 0, (size_t)p->depth * sizeof *zeros);
   hr__winograd_epilogues_bind(&p->epilogues, args, p->vectors * VECTOR, numbers, &c.numbers);
-  hr_cached_weights *kept = NULL;
-  find_weights(p, &c, c.packed + p->x_floats + p->y_floats, &kept);
+  hr_cached_weights *cached = NULL;
+  find_weights(p, &c, c.packed + p->x_floats + p->y_floats, &cached);
   if (p->packs_x) {
     hr__winograd_pack(&p->x, p->images, c.from, c.packed);
     c.from = c.packed, c.x = hr__winograd_packed(&p->x);
@@ -279,8 +279,8 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   if (p->packs_y) {
     hr__winograd_unpack(&p->y, p->images, c.to, out);
   }
-  hr__cached_weights_release(kept);
-  return NULL;
+  hr__cached_weights_release(cached);
+  return HR_OK;
 }
 
 /* ---- preparing ---- */
@@ -293,7 +293,7 @@ static void describe(const hr_node *node, hr_prepared *p) {
   p->vectors = hr_divide_up(p->y.channels, VECTOR);
   p->tiles[0] = hr_divide_up(p->y.height, RESULTS), p->tiles[1] = hr_divide_up(p->y.width, RESULTS);
   p->u_floats = p->vectors * VECTOR * POINTS * p->x.channels;
-  p->packs_x = !hr__winograd_lies_well(&p->x), p->packs_y = !hr__winograd_lies_well(&p->y);
+  p->packs_x = !hr__winograd_has_layout(&p->x), p->packs_y = !hr__winograd_has_layout(&p->y);
 }
 
 /* Divides the work: tiles, if there are enough for all threads, and panels, then equally many for each. */
@@ -328,11 +328,11 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   int64_t floats = p->depth + p->number_floats + p->panel_shares * p->tile_shares * p->share_floats;
   *out_workspace_bytes = (size_t)(floats + p->x_floats + p->y_floats + p->u_floats) * sizeof(float);
   *out_prepared = p;
-  return NULL;
+  return HR_OK;
 }
 
 static bool can_take(const hr_node *node) {
-  if (!hr__windows_are_taken(node)) {
+  if (!hr__windows_are_supported(node)) {
     return false;
   }
   const int64_t *w = node->inputs[1].dims;

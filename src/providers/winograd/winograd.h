@@ -36,7 +36,7 @@ void hr__winograd_multiply(const hr__winograd_product *product);
 /* ---- layouts ---- */
 
 /* True if images are channels-last. */
-bool hr__winograd_lies_well(const hr__images *x);
+bool hr__winograd_has_layout(const hr__images *x);
 /* The same images, dense and channels-last. */
 hr__images hr__winograd_packed(const hr__images *x);
 /* Floats of the packed images, in whole vectors; 0 if they are channels-last. */
@@ -58,7 +58,8 @@ static inline void hr__winograd_find_pixels(const hr__images *x, const float *im
 /* ---- transforms ---- */
 
 /* A tile's input, 4 x 4 pixels of channels that are neighbours, to v[point][channel]. */
-void hr__winograd_take(const float *const pixels[HR__WINOGRAD_POINTS], int64_t channels, float *v, int64_t point_step);
+void hr__winograd_transform_input(const float *const pixels[HR__WINOGRAD_POINTS], int64_t channels, float *v,
+                                  int64_t point_step);
 
 /* A weight [out][in][3][3], read with these strides. */
 typedef struct hr__winograd_weight {
@@ -73,8 +74,8 @@ void hr__winograd_transform(const hr__winograd_weight *weight, int64_t out, int6
 /* ---- gradients of weights ---- */
 
 /* Transforms a tile's 2 x 2 gradients of contiguous channels to q[point][channel]. */
-void hr__winograd_take_gradients(const float *const pixels[HR__WINOGRAD_RESULTS * HR__WINOGRAD_RESULTS],
-                                 int64_t channels, float *q, int64_t point_step);
+void hr__winograd_transform_gradients(const float *const pixels[HR__WINOGRAD_RESULTS * HR__WINOGRAD_RESULTS],
+                                      int64_t channels, float *q, int64_t point_step);
 #if defined(HR_WIDE_VECTORS)
 /* Transforms sums over tiles of q v, 16 input channels of one output channel, m[point][channel], to the window's taps;
  * true if `channels` of them are finite. */

@@ -1,11 +1,11 @@
-/* epilogue_trials.h: a provider's convolutions with bias, residual and ReLU as epilogues, against the same without. */
-#ifndef HEADRACE_TESTS_EPILOGUE_TRIALS_H_
-#define HEADRACE_TESTS_EPILOGUE_TRIALS_H_
+/* epilogue_cases.h: a provider's convolutions with bias, residual and ReLU as epilogues, against the same without. */
+#ifndef HEADRACE_TESTS_EPILOGUE_CASES_H_
+#define HEADRACE_TESTS_EPILOGUE_CASES_H_
 
 #include <math.h>
 
 #include "node_args.h"
-#include "provider_trials.h"
+#include "provider_cases.h"
 
 /* x [n,c,h,h], w [k,c,f,f], channels last, with padding that keeps h, in buffers 0 and 1; y in 2, bias in 3, residual
  * in 4. */
@@ -43,7 +43,7 @@ static inline void parse_epilogues(const packed_window *q, const char *inputs, c
 
 /* Runs the node, and copies y to the host. False if the provider does not support it, or does not have the algorithm.
  */
-static inline bool run_epilogues(const hr_provider *provider, const trial_memory *memory, const hr_program *program,
+static inline bool run_epilogues(const hr_provider *provider, const op_case_memory *memory, const hr_program *program,
                                  int algorithm, void *const *addresses, float *y) {
   enum { ALIGNMENT = 64 };
   const hr_node *node = &program->nodes[0];
@@ -76,7 +76,7 @@ static inline float add_epilogues(float value, const char *inputs, bool has_relu
   return has_relu && value <= 0 ? 0 : value;
 }
 
-static inline float *fill_epilogues(const trial_memory *memory, size_t bytes, bool has_nan, void **out_address) {
+static inline float *fill_epilogues(const op_case_memory *memory, size_t bytes, bool has_nan, void **out_address) {
   float *values = malloc(bytes);
   HR_ASSERT_NOT_NULL(values);
   for (size_t i = 0; i < bytes / sizeof(float); ++i) {
@@ -90,7 +90,7 @@ static inline float *fill_epilogues(const trial_memory *memory, size_t bytes, bo
 
 /* Each algorithm of the node with epilogues against the node alone and sums on the host; `inputs`: b for the bias, r
  * for the residual. */
-static inline void check_epilogues(const hr_provider *provider, const trial_memory *memory, const packed_window *q,
+static inline void check_epilogues(const hr_provider *provider, const op_case_memory *memory, const packed_window *q,
                                    const char *inputs, bool has_relu) {
   enum { ALGORITHMS = 8 };
   static const char *const sums[] = {"", "then(add,^,3)", "then(add,^,3) then(add,^,4)"};
@@ -117,8 +117,8 @@ static inline void check_epilogues(const hr_provider *provider, const trial_memo
       float wanted = add_epilogues(alone[i], inputs, has_relu, host[3][i % (size_t)q->k], host[4][i]);
       bool is_off = isnan(made[i]) != isnan(wanted) || fabsf(made[i] - wanted) > tolerance;
       if (is_off) {
-        fprintf(stderr, "%d x %d to %d channels, window %d, %s%s, way %d: %g at %zu, not %g\n", q->n, q->c, q->k, q->f,
-                inputs, has_relu ? ", relu" : "", algorithm, (double)made[i], i, (double)wanted);
+        fprintf(stderr, "%d x %d to %d channels, window %d, %s%s, algorithm %d: %g at %zu, not %g\n", q->n, q->c, q->k,
+                q->f, inputs, has_relu ? ", relu" : "", algorithm, (double)made[i], i, (double)wanted);
       }
       HR_ASSERT(!is_off);
     }
@@ -141,7 +141,7 @@ static const packed_window epilogues_windows[EPILOGUES_WINDOWS] = {
 static const packed_window epilogues_small_windows[EPILOGUES_SMALL_WINDOWS] = {
     {1, 4, 8, 3, 1}, {2, 8, 4, 5, 3}, {1, 4, 12, 6, 7}};
 
-static inline void check_all_epilogues(const hr_provider *provider, const trial_memory *memory, int count,
+static inline void check_all_epilogues(const hr_provider *provider, const op_case_memory *memory, int count,
                                        const packed_window *windows_with_epilogues) {
   static const char *const inputs[] = {"b", "br", "rb"};
   for (int i = 0; i < count; ++i) {
