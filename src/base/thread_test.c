@@ -128,7 +128,7 @@ static void rotate(relay *r) {
 }
 
 /* Each loop reads data that another thread wrote in the previous loop, with waits of all kinds between them. */
-HR_TEST(loops_see_what_loops_before_them_wrote) {
+HR_TEST(loops_read_the_writes_of_earlier_loops) {
   static const int64_t pauses_us[] = {0, 0, 0, 20, 300};
   for (int threads = 2; threads <= 4; ++threads) {
     hr_thread_count_set(threads);

@@ -17,7 +17,7 @@ static bool touches(const char *text, hr_dtype dtype) {
 
 #define BUFFERS "buffer %0 512 live\nbuffer %1 512 live fresh\nbuffer %2 512 live fresh\n"
 
-HR_TEST(what_is_only_moved_is_moved_as_bits) {
+HR_TEST(values_that_are_only_moved_are_moved_as_bits) {
   const char *turned = BUFFERS "loop %1:f16[8,8]{8,1}+0 = copy(%0:f16[8,8]{1,8}+0)\n";
   HR_ASSERT(touches(turned, HR_DTYPE_I16) && !touches(turned, HR_DTYPE_F16));
   const char *both = BUFFERS "loop %1:bf16[64]{1}+0 = copy(%0:bf16[64]{1}+64)\n"
@@ -27,7 +27,7 @@ HR_TEST(what_is_only_moved_is_moved_as_bits) {
   HR_ASSERT(touches(BUFFERS "loop %1:f8e5m2[64]{1}+0 = copy(%0:f8e5m2[64]{1}+0)\n", HR_DTYPE_I8));
 }
 
-HR_TEST(what_is_used_is_not) {
+HR_TEST(values_that_are_used_are_not) {
   HR_ASSERT(!touches(BUFFERS "loop %1:f32[64]{1}+0 = copy(%0:f16[64]{1}+0)\n", HR_DTYPE_I16));
   HR_ASSERT(!touches(BUFFERS "loop %1:bf16[64]{1}+0 = copy(%0:f16[64]{1}+0)\n", HR_DTYPE_I16));
   HR_ASSERT(!touches(BUFFERS "loop %1:f16[64]{1}+0 = neg(%0:f16[64]{1}+0)\n", HR_DTYPE_I16));

@@ -100,7 +100,7 @@ static int count_conversions(const char *op, const char *dtype, int input_count)
   return count;
 }
 
-HR_TEST(what_is_one_of_its_inputs_is_not_rounded) {
+HR_TEST(results_that_are_an_input_are_not_rounded) {
   HR_ASSERT_EQ(count_conversions("maximum", "bf16", 2), 0);
   HR_ASSERT_EQ(count_conversions("minimum", "f16", 2), 0);
   HR_ASSERT_EQ(count_conversions("maximum", "i8", 2), 0);
@@ -113,7 +113,7 @@ HR_TEST(what_is_one_of_its_inputs_is_not_rounded) {
 
 /* As in where(isnan(x), 0, x): the number is a tensor between the two loops. Not if its buffer had other contents
  * before. */
-HR_TEST(a_number_stands_between_no_two_loops) {
+HR_TEST(a_number_separates_no_two_loops) {
   HR_ASSERT_EQ(count_kernels("buffer %0 4096 live\n"
                              "buffer %1 1024 dead fresh\n"
                              "buffer %2 4 dead fresh\n"
@@ -235,7 +235,7 @@ HR_TEST(a_transposed_matrix_has_the_sum_of_the_matrix) {
 }
 
 /* Neighbouring channels are rows in any position of their dim; a whole softmax walks them so. */
-HR_TEST(rows_that_lie_dense_are_walked_as_rows) {
+HR_TEST(dense_rows_are_walked_as_rows) {
   static const char *const texts[] = {
       "%1:f32[4,1,64]{64,64,1}+0 = sum(%0:f32[4,48,64]{3072,1,48}+0) ints(2)\n",
       "%2:f32[4,48,64]{3072,1,48}+0 = neg(%0:f32[4,48,64]{3072,1,48}+0)\n"
@@ -391,7 +391,7 @@ static int check_seen_through(const char *reader) {
 
 /* Windows, slices, reversed and permuted views: the reader computes the viewed elements, and nothing is stored in
  * between. */
-HR_TEST(what_a_view_sees_is_computed_by_its_reader) {
+HR_TEST(a_readers_view_is_computed_by_the_reader) {
   static const char *const readers[] = {
       /* pools of 2 x 2 and of 3 x 3 in steps of one and two */
       "loop %4:f32[2,2,3,2,2,3]{18,9,3,0,0,1}+0 = amax(%3:f32[2,2,3,2,2,3]{72,36,6,18,3,1}+0) reduce(24)\n",
@@ -409,7 +409,7 @@ HR_TEST(what_a_view_sees_is_computed_by_its_reader) {
 
 /* Values are stored if the view does not determine their coordinates, if they would be computed too often, or if their
  * inputs have been overwritten. */
-HR_TEST(what_a_view_sees_is_stored_where_it_must_be) {
+HR_TEST(a_viewed_value_is_stored_if_necessary) {
   static const char *const readers[] = {
       "%4:f32[3,24]{24,1}+0 = neg(%3:f32[3,24]{1,3}+72)\n",                 /* all pixels in one dim */
       "%4:f32[2,20,4]{80,4,1}+0 = neg(%3:f32[2,20,4]{72,3,1}+0)\n",         /* runs from pixel to pixel */
@@ -462,7 +462,7 @@ static void check_in_place(const char *state, const char *gradient, const char *
 }
 
 /* The product still exists for its readers, since its in-place replacement is not needed. */
-HR_TEST(a_relu_in_place_goes_where_its_readers_make_it) {
+HR_TEST(a_relu_in_place_is_recomputed_by_its_readers) {
   const char *made = "%5:f32[4,4,4]{16,4,1}+0 = matmul(%0:f32[4,4,3]{12,3,1}+0, %1:f32[4,3,4]{12,4,1}+0)\n";
   check_in_place("dead", made, "", 0, 2);
   check_in_place("dead", made, "%2:f32[4,4,4]{16,4,1}+0 = neg(%2:f32[4,4,4]{16,4,1}+0)\n", 0, 2);
@@ -484,7 +484,7 @@ HR_TEST(a_relu_in_place_goes_where_its_readers_make_it) {
   "%5:f32[64,16]{16,1}+0 = exp(%2:f32[64,16]{16,1}+0)\n" overwrites            \
   "%4:f32[1,16]{16,1}+0 = gather(%2:f32[64,16]{16,1}+0, %3:i64[1,16]{16,1}+0) ints(0)\n"
 
-HR_TEST(picked_elements_are_made_of_what_is_picked_of_the_inputs) {
+HR_TEST(picked_elements_are_computed_from_picked_inputs) {
   const char *text = PICKS_OF_A_DIFFERENCE("");
   HR_ASSERT_EQ(arena_bytes(text, 1), 64); /* for the check of the indices */
   float x[64 * 16], y[16], picked[16], all[64 * 16];
@@ -501,14 +501,14 @@ HR_TEST(picked_elements_are_made_of_what_is_picked_of_the_inputs) {
   }
 }
 
-HR_TEST(what_is_picked_of_is_kept_where_its_inputs_are_overwritten) {
+HR_TEST(a_gathered_value_is_stored_if_its_inputs_are_overwritten) {
   HR_ASSERT_EQ(arena_bytes(PICKS_OF_A_DIFFERENCE("%0:f32[64,16]{16,1}+0 = exp(%5:f32[64,16]{16,1}+0)\n"), 1),
                64 + 4096);
   HR_ASSERT_EQ(arena_bytes(PICKS_OF_A_DIFFERENCE("%1:f32[16]{1}+0 = neg(%1:f32[16]{1}+0)\n"), 1), 64 + 4096);
 }
 
 /* relu moves to its reader. The sum that it reads has been overwritten there, and alone would be too small to move. */
-HR_TEST(what_a_copy_reads_is_made_again_where_it_was_overwritten) {
+HR_TEST(overwritten_inputs_of_a_copy_are_recomputed) {
   const char *text = "buffer %0 512 live\n"
                      "buffer %1 512 live fresh\n"
                      "buffer %2 1024 dead fresh\n"
@@ -566,7 +566,7 @@ HR_TEST(indices_that_pick_of_their_own_tensor) {
 }
 
 /* The exponential is used when the sum is known: it is computed then, and not kept from the first phase. */
-HR_TEST(what_waits_for_a_sum_is_computed_after_it) {
+HR_TEST(values_that_depend_on_a_sum_are_computed_after_it) {
   compiled c = compile("buffer %0 32768 live\n"
                        "buffer %1 32768 dead fresh\n"
                        "buffer %2 256 dead fresh\n"
@@ -671,7 +671,7 @@ HR_TEST(dead_stores_vanish) {
 }
 
 /* A store that adds needs the earlier contents, even if it covers the whole buffer. */
-HR_TEST(stores_that_add_keep_what_they_add_to) {
+HR_TEST(stores_that_add_keep_the_old_values) {
   const char *text = "buffer %0 12 live\n"
                      "buffer %1 12 live fresh\n"
                      "scalar $0 f64 = 10\n"
@@ -686,7 +686,7 @@ HR_TEST(stores_that_add_keep_what_they_add_to) {
 
 /* If a check fails, the writes of older operations exist, though a newer one would have replaced them; writes of newer
  * ones into older buffers do not. */
-HR_TEST(a_failing_check_leaves_what_was_written_before_it) {
+HR_TEST(a_failing_check_leaves_earlier_writes) {
   const char *text = "buffer %0 16 live\n"
                      "buffer %1 16 live\n"
                      "buffer %2 16 live\n"
@@ -761,7 +761,7 @@ HR_TEST(an_average_that_others_wait_for_stays_before_them) {
 }
 
 /* It was issued before the check, so it happens although the check fails. */
-HR_TEST(an_average_does_not_wait_behind_a_check) {
+HR_TEST(an_average_does_not_move_past_a_check) {
   const char *between = "%6:f32[2]{1}+0 = index_select(%0:f32[4]{1}+0, %4:i64[2]{1}+0) ints(0)\n";
   float p[16] = {1}, m[16] = {0}, v[16] = {4}, g[16], x[16] = {0}, selected[16];
   memcpy(x, (int64_t[]){0, 4}, 16);
@@ -806,7 +806,7 @@ HR_TEST(small_groups_that_wait_for_nothing_run_first) {
 }
 
 /* Groups stay if they depend on earlier results, overwrite earlier inputs, or are too large. */
-HR_TEST(groups_that_wait_for_something_stay) {
+HR_TEST(groups_with_dependencies_stay) {
   compiled c = compile_hoisted("buffer %0 64 live\nbuffer %1 64 live fresh\nbuffer %2 8 live\nbuffer %3 8 live fresh\n"
                                "buffer %4 64 live\nbuffer %5 64 live fresh\n"
                                "%1:f32[4,4]{4,1}+0 = exp(%0:f32[4,4]{4,1}+0)\n"

@@ -89,7 +89,7 @@ HR_TEST(a_permuted_copy) {
   HR_ASSERT_EQ(check(text, keep_rows), 0);
 }
 
-HR_TEST(the_target_is_asked) {
+HR_TEST(the_target_decides) {
   const char *text =
       INPUTS Y "buffer %5 480 live fresh\n" NUMBERS ATTENTION "%5:f32[2,3,4,5]{60,20,1,4}+0 = copy(%3:f32" HEAD ")\n";
   HR_ASSERT_EQ(check(text, keep_all), 0);

@@ -121,13 +121,13 @@ HR_TEST(a_sum_and_a_relu_move_two_tensors_in_and_one_out) {
          8192, 4096, 2048, "add_relu, 64x16");
 }
 
-HR_TEST(what_is_broadcast_moves_once) {
+HR_TEST(broadcast_elements_count_once) {
   expect("buffer %0 4096 live\nbuffer %1 64 live\nbuffer %2 4096 live fresh\n"
          "%2:f32[64,16]{16,1}+0 = add(%0:f32[64,16]{16,1}+0, %1:f32[64,16]{0,1}+0)\n",
          4096 + 64, 4096, 1024, "add, 64x16");
 }
 
-HR_TEST(what_three_phases_load_moves_once) {
+HR_TEST(elements_loaded_in_three_phases_count_once) {
   expect("buffer %0 32768 live\nbuffer %1 32768 live fresh\n"
          "%1:f32[64,128]{128,1}+0 = softmax(%0:f32[64,128]{128,1}+0) ints(1)\n",
          32768, 32768, 5 * 64 * 128, "amax_sub_exp_sum_div, 64x[128]");
@@ -139,7 +139,7 @@ HR_TEST(in_place_moves_in_and_out) {
          4096, 4096, 1024, "mul, 1024");
 }
 
-HR_TEST(a_gather_moves_what_it_picks_and_its_indices) {
+HR_TEST(a_gather_counts_its_elements_and_indices) {
   expect("buffer %0 40000 live\nbuffer %1 800 live\nbuffer %2 400 live fresh\n"
          "%2:f32[4,25]{25,1}+0 = gather(%0:f32[400,25]{25,1}+0, %1:i64[4,25]{25,1}+0) ints(0)\n",
          400 + 800, 400 + 8, 500, "lt_ge_logical_or_where_amax_copy, [4]x[25]");

@@ -332,7 +332,7 @@ void hr__device_instr(const device *d, const hr_instr *instr) {
   }
 }
 
-/* l5 = combine(l5, r4), or an offer to l5 and m5; SUFFIX: "[h]" or "". */
+/* l5 = combine(l5, r4), or an update of l5 and m5; SUFFIX: "[h]" or "". */
 static void emit_accumulate(const device *d, const hr_instr *instr, const char *suffix) {
   hr__emitter *e = d->e;
   if (d->is_quads) {

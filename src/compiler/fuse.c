@@ -361,28 +361,28 @@ static const char *why_apart(const fuser *f, int n, const hr_node *node) {
     return NULL;
   }
   if (!group->is_loop) {
-    return "reads what a library made";
+    return "reads a library's result";
   }
   if (group->is_closed) {
-    return "reads what a kernel wrote to places that indices choose";
+    return "reads memory that a kernel wrote by index";
   }
   if (!domains_agree(group, node, &domain)) {
-    return "walks another shape than the kernel that made its input";
+    return "walks another shape than the kernel that computes its input";
   }
   if (node->home != 0 && node->home != group->home) {
-    return "computes again what another kernel needs";
+    return "recomputes a value for another kernel";
   }
   if (!accesses_allow(f, group, &domain, node, &benefits)) {
-    return "needs other elements of its input than are at hand when they are made";
+    return "needs elements of its input that are not available where it is computed";
   }
   if (domain.reduce_mask != 0 && phase_in_group(f, g, node) > 0 && !phases_allowed(f, &domain)) {
-    return "needs a sum, and what was summed is too long to keep at hand";
+    return "needs a sum over rows that are too long to stay resident";
   }
   if (!is_worth_moving(f, g, n, node)) {
-    return "its result would wait in memory where its input is made";
+    return "its result would stay in memory longer next to its input";
   }
-  return earliest_group(f, node) > g ? "writes what another kernel reads or wrote after its input was made"
-                                     : "the kernel that made its input is full";
+  return earliest_group(f, node) > g ? "writes memory that another kernel uses after its input was computed"
+                                     : "the kernel that computes its input is full";
 }
 
 static bool add_node(fuser *f, int g, int n, const hr_node *node) {

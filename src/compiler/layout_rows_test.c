@@ -241,7 +241,7 @@ HR_TEST(rows_that_are_looked_up_follow) {
                1);
 }
 
-HR_TEST(what_may_not_or_need_not_grow_stays) {
+HR_TEST(rows_that_cannot_or_need_not_grow_stay) {
   /* alive; not fresh; seen as one row; written as one row; read across the ends of rows */
   HR_ASSERT_EQ(grows("buffer %0 96 live\nbuffer %1 528 live\nbuffer %2 396 live fresh\n" PRODUCT), 0);
   HR_ASSERT_EQ(grows("buffer %0 96 live\nbuffer %1 528 live\nbuffer %2 396 dead\nbuffer %3 396 live fresh\n" PRODUCT

@@ -283,7 +283,7 @@ static int relaid_of_two(int64_t channels, int64_t width, bool is_seen) {
   return check_made(&m, "");
 }
 
-HR_TEST(in_one_format_all_moves_where_little_has_to_stay) {
+HR_TEST(in_one_layout_all_moves_if_little_has_to_stay) {
   one_format = true;
   int unseen = relaid_of_two(2, 16, false), seen = relaid_of_two(16, 16, true), odd = relaid_of_two(2, 12, false);
   one_format = false;
@@ -347,8 +347,8 @@ HR_TEST(scales_go_into_weights_that_were_laid_out_anew) {
 static int check_backward(int64_t n, int64_t h, int64_t w, bool is_laid_out) {
   maker m = {.buffer_count = 0};
   char image[64], outcome[64];
-  snprintf(image, sizeof image, is_laid_out ? "live lies(4,%d,%d)" : "live", C, (int)(h * w));
-  snprintf(outcome, sizeof outcome, is_laid_out ? "dead lies(4,%d,%d)" : "dead", 16, (int)(h * w));
+  snprintf(image, sizeof image, is_laid_out ? "live layout(4,%d,%d)" : "live", C, (int)(h * w));
+  snprintf(outcome, sizeof outcome, is_laid_out ? "dead layout(4,%d,%d)" : "dead", 16, (int)(h * w));
   tensor x = make(&m, image, "f32", 4, n, C, h, w), w2 = make(&m, "live", "f32", 4, 16, C, 3, 3);
   tensor y3 = make(&m, image, "f32", 4, n, C, h, w), dy4 = make(&m, outcome, "f32", 4, n, 16, h, w);
   tensor gamma = vector(&m, "live", C), mean = vector(&m, "live", C), rstd = vector(&m, "live", C);
@@ -381,8 +381,8 @@ HR_TEST(layouts_of_earlier_programs_are_followed) {
   }
 }
 
-HR_TEST(what_cannot_follow_is_refused) {
-  const char *text = "buffer %0 480 live lies(4,3,10)\nbuffer %1 480 live fresh\nbuffer %2 480 live lies(4,3,10)\n"
+HR_TEST(views_that_cannot_propagate_are_rejected) {
+  const char *text = "buffer %0 480 live layout(4,3,10)\nbuffer %1 480 live fresh\nbuffer %2 480 live layout(4,3,10)\n"
                      "%1:f32[120]{1}+0 = relu(%0:f32[120]{1}+0)\n"
                      "%1:f32[4,3,10]{30,10,1}+0 = relu(%2:f32[4,3,10]{30,10,1}+0)\n";
   hr_program program;
@@ -439,7 +439,7 @@ HR_TEST(live_and_flattened_buffers_stay) {
 
 HR_TEST(every_failing_allocation_is_an_error) {
   const char *text =
-      "buffer %0 288 live lies(4,3,12)\nbuffer %1 48 live\nbuffer %2 384 dead fresh\nbuffer %3 384 dead fresh\n"
+      "buffer %0 288 live layout(4,3,12)\nbuffer %1 48 live\nbuffer %2 384 dead fresh\nbuffer %3 384 dead fresh\n"
       "buffer %4 64 live\nbuffer %5 384 live fresh free\n"
       "%2:f32[2,4,3,4]{48,12,4,1}+0 = conv(%0:f32[2,3,3,4]{36,12,4,1}+0, %1:f32[4,3,1,1]{3,1,1,1}+0, _) "
       "ints(2, 1, 1, 0, 0, 1, 1, 1)\n"

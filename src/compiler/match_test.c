@@ -140,7 +140,7 @@ static bool keep_sums(void *ctx, const hr_program *program, const hr_node *node)
 #define FACTORS "buffer %2 12 live\nbuffer %3 12 live\n"
 #define ADD_SCALED(from, to, scale) T(to) " = add_scaled(" VECTOR(2) ", " T(from) ", " scale ")\n"
 
-HR_TEST(scales_go_into_weights_where_the_target_wants_that) {
+HR_TEST(scales_are_folded_into_weights_if_the_target_allows) {
   const hr_target folds = {.keeps = keep_sums, .folds_scales = true};
   const char *text = INPUTS FACTORS LIVE(4) DEAD(5) DEAD(6) DEAD(7) LIVE(8) T(5) CONV ADD_SCALED(5, 6, VECTOR(3))
       T(7) " = add(" T(6) ", " T(4) ")\n" T(8) " = relu(" T(7) ")\n";
@@ -203,7 +203,7 @@ HR_TEST(inputs_change_in_between) {
       1);
 }
 
-HR_TEST(output_lies_in_an_input) {
+HR_TEST(output_is_inside_an_input) {
   HR_ASSERT_EQ(check_match(INPUTS DEAD(2) T(2) CONV X " = relu(" T(2) ")\n", keep_all), 0);
 }
 

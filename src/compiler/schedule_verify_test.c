@@ -77,7 +77,7 @@ HR_TEST(a_value_outside_of_the_arena_is_found) {
   expect(&d, "of an arena of");
 }
 
-HR_TEST(what_outlives_the_program_is_not_in_the_arena) {
+HR_TEST(buffers_that_outlive_the_program_are_not_in_the_arena) {
   damaged d;
   make(&d, PROGRAM);
   d.places[4] = d.places[3];

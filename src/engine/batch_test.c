@@ -143,7 +143,7 @@ HR_TEST(a_batch_has_workspace_for_each_and_a_limit) {
   HR_ASSERT_EQ(hr__batch_steps(&m->instance), 3 << 20);
 }
 
-HR_TEST(what_is_no_kernel_or_has_a_large_second_pass_runs_alone) {
+HR_TEST(other_steps_and_large_second_passes_run_alone) {
   made *m = make(3);
   m->steps[1].kind = HR_STEP_CHECK;
   hr__batch_steps(&m->instance);

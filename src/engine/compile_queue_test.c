@@ -183,7 +183,7 @@ static hr_cached_kernel *acquire(const char *text) {
   return cached;
 }
 
-HR_TEST(what_takes_long_for_its_bytes_is_compiled_sooner) {
+HR_TEST(kernels_that_are_slow_for_their_bytes_are_compiled_sooner) {
   begin("auto", NULL);
   hr_jit_counts before = counts();
   hr_cached_kernel *large =

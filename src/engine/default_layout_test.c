@@ -222,7 +222,7 @@ HR_TEST(other_element_sizes_want_it_plain) {
 }
 
 /* Twice: the second time the program that was refused comes from the cache. */
-HR_TEST(what_is_refused_is_made_plain_and_stays_so) {
+HR_TEST(rejected_layouts_become_the_default_and_stay_so) {
   fixture f = open_fixture();
   for (int i = 0; i < 2; ++i) {
     hr_buffer *x = make(&f, 0), *y = make_empty(&f), *z = make_empty(&f);

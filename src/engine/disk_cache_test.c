@@ -151,7 +151,7 @@ HR_TEST(trimming_walks_over_the_folder_only_when_its_noted_size_passes_the_limit
   end(&cache);
 }
 
-HR_TEST(drafts_that_nobody_finishes_are_removed) {
+HR_TEST(unfinished_drafts_are_removed) {
   hr_disk_cache cache = begin();
   char path[256];
   write_file(folder, OWN_NAME ".so.0a1b2c", 10);
@@ -244,7 +244,7 @@ static void skip_without_compiler(void) {
   }
 }
 
-HR_TEST(what_was_checked_is_what_is_loaded) {
+HR_TEST(the_checked_bytes_are_the_loaded_bytes) {
   skip_without_compiler();
   hr_disk_cache cache = begin();
   int file, other;
@@ -260,7 +260,7 @@ HR_TEST(what_was_checked_is_what_is_loaded) {
 }
 
 /* The loader treats libraries of the same name as the same library, and numbers of descriptors are used again. */
-HR_TEST(libraries_behind_the_same_number_are_told_apart) {
+HR_TEST(libraries_with_the_same_descriptor_are_distinguished) {
   skip_without_compiler();
   hr_dynlib library = {0};
   int first = make_library(NULL, NULL, 1);

@@ -68,7 +68,7 @@ HR_TEST(indices_that_are_counted) {
 }
 
 /* Half of a buffer copied or counted, numbers that were computed, and those that the program has written over. */
-HR_TEST(indices_that_nobody_knows) {
+HR_TEST(indices_without_a_known_range) {
   const char *const unknown[] = {
       "%3:i64[3]{1}+0 = copy(%1:i64[3]{1}+0)\n" SELECT("%3:i64[6]{1}+0"),
       "%3:i64[3]{1}+0 = arange() scalars($0, $1)\n" SELECT("%3:i64[6]{1}+0"),

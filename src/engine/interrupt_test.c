@@ -151,7 +151,7 @@ static bool want_always(void *arg) {
 }
 
 /* Short programs run on the waiting thread: no interrupt is polled, and they finish. */
-HR_TEST(short_programs_are_done_before_anybody_is_asked) {
+HR_TEST(short_programs_finish_before_signals_are_checked) {
   fixture f = {0};
   open_fixture(&f);
   hr_stream_set_interrupt_check(f.stream, want_always, &f);

@@ -20,7 +20,7 @@ static void wait_for(const hr_mark *mark) {
   HR_ASSERT(hr_mark_is_reached(mark));
 }
 
-HR_TEST(marks_are_reached_in_order_while_nobody_waits) {
+HR_TEST(marks_are_reached_in_order_without_a_wait) {
   hr_device *device;
   hr_stream *stream;
   hr_buffer *buffer;

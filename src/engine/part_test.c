@@ -127,7 +127,7 @@ HR_TEST(a_part_runs_again_with_other_buffers_and_numbers) {
   }
 }
 
-/* ---- offers ---- */
+/* ---- early submit ---- */
 
 enum { SIDE = 8 };
 
@@ -150,7 +150,7 @@ static void capture_product(const fixture *f, hr_part **out_part) {
 
 /* Commits of a stream beside the host after an early submit of a part with one result; *out_left is the number of
  * operations left. */
-static int64_t offer(fixture *f, const hr_part *part, size_t *out_left) {
+static int64_t begin_early(fixture *f, const hr_part *part, size_t *out_left) {
   hr_stats before, after;
   hr_buffer *a = make_filled(f, f->stream, 1), *param = make(f), *result = make(f);
   hr_stream_stats(f->stream, &before);
@@ -173,23 +173,23 @@ HR_TEST(an_offer_hands_over_all_but_a_large_result) {
   size_t left;
   capture_product(&f, &part);
   HR_ASSERT_OK(capture_example(&f, &without));
-  HR_ASSERT_EQ(offer(&f, part, &left), 0); /* nothing is submitted early on the CPU */
+  HR_ASSERT_EQ(begin_early(&f, part, &left), 0); /* nothing is submitted early on the CPU */
   HR_ASSERT_EQ(left, 3);
   for (int turn = 0; turn < 3; ++turn) {
     hr_stats before, after;
     f.stream->policy.first_ops = f.stream->policy.next_ops = 4;
     f.stream->policy.large_bytes = COUNT * sizeof(float);
-    HR_ASSERT_EQ(offer(&f, part, &left), 1);
+    HR_ASSERT_EQ(begin_early(&f, part, &left), 1);
     HR_ASSERT_EQ(left, 1);
     ++f.stream->policy.large_bytes;
     hr_stream_stats(f.stream, &before);
-    HR_ASSERT_EQ(offer(&f, part, &left), 1);
+    HR_ASSERT_EQ(begin_early(&f, part, &left), 1);
     HR_ASSERT_EQ(left, 0);
     hr_stream_stats(f.stream, &after);
     HR_ASSERT(turn == 0 || after.compiles == before.compiles);
     f.stream->policy.next_ops = 4,
     f.stream->policy.first_ops = 1; /* not the first since a wait, and three are less than four */
-    HR_ASSERT_EQ(offer(&f, part, &left), 0);
+    HR_ASSERT_EQ(begin_early(&f, part, &left), 0);
     HR_ASSERT_EQ(left, 3);
   }
   f.stream->policy.large_bytes = 0;
@@ -216,7 +216,7 @@ HR_TEST(one_buffer_may_be_several_parameters) {
   close_fixture(&f);
 }
 
-HR_TEST(what_is_written_during_a_capture_is_a_constant) {
+HR_TEST(buffers_written_during_a_capture_are_constants) {
   fixture f = open_fixture();
   hr_buffer *constant = make_filled(&f, f.capture, 5), *a = make(&f), *sum = make(&f), *result = make(&f);
   HR_ASSERT_OK(binary(f.capture, HR_OP_ADD, a, constant, result));
@@ -235,7 +235,7 @@ HR_TEST(what_is_written_during_a_capture_is_a_constant) {
   close_fixture(&f);
 }
 
-HR_TEST(a_capture_refuses_what_needs_a_value) {
+HR_TEST(a_capture_rejects_operations_that_need_a_value) {
   fixture f = open_fixture();
   hr_buffer *a = make(&f);
   float values[COUNT];
@@ -250,7 +250,7 @@ HR_TEST(a_capture_refuses_what_needs_a_value) {
   close_fixture(&f);
 }
 
-HR_TEST(what_is_no_part_is_refused_and_the_capture_stays) {
+HR_TEST(invalid_parts_are_rejected_and_the_capture_stays) {
   fixture f = open_fixture();
   hr_part *part;
   hr_buffer *a = make(&f), *b = make(&f), *constant = make_filled(&f, f.stream, 1);
@@ -369,7 +369,7 @@ static bool wait_until_begun(const fixture *f, const hr_part *part, hr_buffer *c
 }
 
 /* The bits are those of a run without early submit; later work sees the results of an early run. */
-HR_TEST(what_is_always_waited_for_begins_early) {
+HR_TEST(programs_that_are_always_waited_for_begin_early) {
   fixture f = open_fixture();
   float expected[WIDTH], actual[WIDTH];
   hr_thread_count_set(2);

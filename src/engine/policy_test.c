@@ -133,7 +133,7 @@ HR_TEST(nothing_pending_is_nothing_to_do) {
 }
 
 /* The short cuts of the hot paths never disagree with the function. */
-HR_TEST(short_cuts_keep_only_what_the_decision_keeps) {
+HR_TEST(short_cuts_agree_with_the_decision) {
   const hr_policy *policies[] = {&host, &beside, &later, &awaiting, &begun};
   for (size_t i = 0; i < 5; ++i) {
     for (size_t records = 1; records <= MAX + 1; ++records) {

@@ -113,7 +113,7 @@ static hr_buffer *sum_up(const fixture *f, int64_t count, hr_buffer *x) {
   return y;
 }
 
-HR_TEST(temporaries_that_are_too_large_end_what_stands_behind_them_alone) {
+HR_TEST(temporaries_that_are_too_large_fail_only_later_records) {
   fixture f = open_fixture();
   hr_buffer *result = make(&f, SMALL), *x = make(&f, 6 * LARGE);
   step(&f, 1);
@@ -131,7 +131,7 @@ HR_TEST(temporaries_that_are_too_large_end_what_stands_behind_them_alone) {
   close_fixture(&f);
 }
 
-HR_TEST(what_was_handed_over_before_is_done) {
+HR_TEST(work_submitted_earlier_is_done) {
   fixture f = open_fixture();
   hr_buffer *large = make(&f, 16 * LARGE), *chain = make(&f, LARGE);
   add(&f, LARGE, f.weight, 0, chain);

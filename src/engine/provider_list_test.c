@@ -29,7 +29,7 @@ HR_TEST(every_provider_that_opens_is_listed_in_order) {
   }
 }
 
-HR_TEST(a_list_of_ways_has_room_for_all_that_a_dialect_offers) {
+HR_TEST(a_list_of_algorithms_has_room_for_a_dialects_providers) {
   for (int dialect = 0; dialect <= HR_DIALECT_CUDA; ++dialect) {
     int count = 0;
     for (int i = 0; hr_providers()[i] != NULL; ++i) {

@@ -161,7 +161,7 @@ HR_TEST(reads_gather_strided_views) {
   close_fixture(&f);
 }
 
-HR_TEST(addresses_stay_and_show_what_was_recorded) {
+HR_TEST(addresses_stay_and_show_recorded_results) {
   fixture f = open_fixture("cpu");
   hr_buffer *x = make_ramp(&f, 1, 0), *y = make(&f);
   void *address, *again;
@@ -308,7 +308,7 @@ static hr_buffer *make_index(const fixture *f, int64_t last) {
   return buffer;
 }
 
-HR_TEST(an_index_out_of_range_poisons_what_it_would_have_made) {
+HR_TEST(an_index_out_of_range_invalidates_its_results) {
   fixture f = open_fixture("cpu");
   hr_buffer *x = make_ramp(&f, 0, 1), *old = make_ramp(&f, 3, 0), *good = make_index(&f, 5), *bad = make_index(&f, 6);
   hr_buffer *y = make(&f), *z = make(&f);
@@ -399,7 +399,7 @@ HR_TEST(work_behind_a_failure_is_discarded_in_later_commits_too) {
 }
 
 /* Had the operations run one by one, none after the failure would have. */
-HR_TEST(a_failure_ends_the_work_behind_it_until_it_is_reported) {
+HR_TEST(a_failure_ends_later_work_until_it_is_reported) {
   fixture f = open_fixture("cpu");
   hr_buffer *x = make_ramp(&f, 0, 1), *bad = make_index(&f, 6), *y = make(&f), *z = make(&f),
             *old = make_ramp(&f, 1, 0);
@@ -428,7 +428,7 @@ static void let_run(const fixture *f) {
   hr_queue_drain(&f->device->queue);
 }
 
-HR_TEST(a_record_reports_a_failure_and_what_follows_is_done) {
+HR_TEST(a_record_reports_a_failure_and_later_work_is_done) {
   fixture f = open_fixture("cpu");
   hr_buffer *x = make_ramp(&f, 0, 1), *bad = make_index(&f, 6), *y = make(&f), *z = make(&f),
             *old = make_ramp(&f, 1, 0);
@@ -453,7 +453,7 @@ HR_TEST(a_record_reports_a_failure_and_what_follows_is_done) {
   close_fixture(&f);
 }
 
-HR_TEST(a_invalid_buffer_whose_repair_is_dropped_stays_invalid) {
+HR_TEST(an_invalid_buffer_whose_repair_is_dropped_stays_invalid) {
   fixture f = open_fixture("cpu");
   hr_buffer *x = make_ramp(&f, 0, 1), *bad = make_index(&f, 6), *y = make(&f), *z = make(&f);
   for (int round = 0; round < 2; ++round) {
@@ -594,7 +594,7 @@ HR_TEST(loops_that_never_synchronise_hit_the_cache) {
   }
 }
 
-HR_TEST(the_cache_forgets_what_was_used_longest_ago) {
+HR_TEST(the_cache_evicts_the_least_recently_used) {
   fixture f = open_fixture("null");
   f.stream->cache.count_max = 2;
   hr_buffer *x = make_ramp(&f, 1, 0);

@@ -27,7 +27,7 @@ static void record(hr_trace *trace, hr_op op, hr_buffer *a, hr_buffer *b, hr_buf
   HR_ASSERT_OK(hr__trace_record(trace, op, NULL, 2, inputs, 1, &output));
 }
 
-HR_TEST(records_decode_to_what_was_recorded) {
+HR_TEST(records_decode_to_their_operations) {
   hr_trace trace;
   hr__trace_init(&trace, 1);
   hr_buffer *x = make_buffer(400), *y = make_buffer(160);
@@ -120,7 +120,7 @@ HR_TEST(two_streams_may_share_a_buffer) {
   hr_buffer_release(b);
 }
 
-HR_TEST(splitting_renumbers_what_lies_behind_the_cut) {
+HR_TEST(splitting_renumbers_the_records_after_the_cut) {
   hr_trace whole, rest, alone;
   hr_buffer *b[5];
   hr__trace_init(&whole, 1);

@@ -141,7 +141,7 @@ HR_TEST(nothing_is_cached_without_a_folder_or_with_tuning_off) {
   end();
 }
 
-HR_TEST(a_way_that_is_nobodys_name_is_not_taken) {
+HR_TEST(unknown_algorithm_names_are_ignored) {
   begin("measure");
   char algorithm[200];
   memset(algorithm, 'w', sizeof algorithm - 1);
@@ -349,7 +349,7 @@ HR_TEST(autotuning_that_ends_early_leaves_the_entry_to_another) {
 
 /* Replayed programs: all algorithms are timed before the first run, and every step that has not run yet uses the best
  * one. */
-HR_TEST(ways_that_are_settled_count_from_the_first_run_on) {
+HR_TEST(settled_algorithms_count_from_the_first_run_on) {
   begin("measure");
   product_step first, second;
   step_begin(&first), step_begin(&second);
@@ -372,7 +372,7 @@ HR_TEST(ways_that_are_settled_count_from_the_first_run_on) {
   end();
 }
 
-HR_TEST(what_is_not_settled_before_the_first_run_stays_for_the_process) {
+HR_TEST(estimates_at_the_first_run_stay_for_the_process) {
   begin("measure");
   product_step first, second;
   step_begin(&first), step_begin(&second);
@@ -389,7 +389,7 @@ HR_TEST(what_is_not_settled_before_the_first_run_stays_for_the_process) {
   end();
 }
 
-HR_TEST(steps_that_read_what_they_write_are_not_tried) {
+HR_TEST(steps_that_read_their_outputs_are_not_timed) {
   begin("measure");
   product_step s;
   step_begin(&s);
@@ -402,7 +402,7 @@ HR_TEST(steps_that_read_what_they_write_are_not_tried) {
   end();
 }
 
-HR_TEST(keys_tell_what_times_depend_on) {
+HR_TEST(keys_contain_everything_that_times_depend_on) {
   const product q = {0, {0}, 4, 5, 6};
   hr_device *device;
   HR_ASSERT_OK(hr_device_open("cpu", &device));

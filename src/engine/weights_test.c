@@ -141,7 +141,7 @@ HR_TEST(weights_are_made_once_and_again_when_they_change) {
   close_stream(stream);
 }
 
-HR_TEST(programs_share_what_is_made_of_a_weight) {
+HR_TEST(programs_share_values_computed_from_a_weight) {
   hr_stream *stream = open_stream();
   hr_buffer *x = make(K * sizeof(float)), *w = make(K * N * 2), *y = make(N * sizeof(float));
   write_x(stream, x, y);

@@ -206,7 +206,7 @@ static void check_all(scene s) {
   }
 }
 
-HR_TEST(rows_go_where_indices_say) {
+HR_TEST(rows_are_stored_by_index) {
   for (int64_t width = 1; width < 3000; width = width * 3 + 1) { /* lanes, runs, cut runs */
     check_all((scene){.rank = 2,
                       .dims = {4000 / (width + 20) + 3, width},
@@ -220,7 +220,7 @@ HR_TEST(rows_go_where_indices_say) {
       .rank = 2, .dims = {300, 32}, .ordered_mask = 1, .index = {1, 0}, .from = {32, 1}, .to = {0, 1}, .term = 32});
 }
 
-HR_TEST(columns_go_where_indices_say) {
+HR_TEST(columns_are_stored_by_index) {
   check_all((scene){.rank = 2,
                     .dims = {37, 600},
                     .ordered_mask = 2,
@@ -239,7 +239,7 @@ HR_TEST(columns_go_where_indices_say) {
                     .term = 5});
 }
 
-HR_TEST(single_elements_go_where_indices_say) {
+HR_TEST(single_elements_are_stored_by_index) {
   check_all((scene){.rank = 1, .dims = {20000}, .ordered_mask = 1, .index = {1}, .from = {2}, .to = {0}, .term = 5});
   check_all((scene){.rank = 2,
                     .dims = {200, 1100},

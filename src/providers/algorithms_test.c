@@ -132,7 +132,7 @@ HR_TEST(gradients_gives_the_same_bits_with_any_threads_and_layout) {
 }
 
 /* The last pixel's window of 3 x 3 lacks its last row and column. */
-HR_TEST(gradients_skips_what_lies_outside_of_the_image) {
+HR_TEST(gradients_skips_elements_outside_of_the_image) {
   cases_begin(&hr__gradients_provider);
   const window q = WINDOW(2, 5, 9, 4, 6, 3, 3, 1, 1, 1, 1);
   float *w = gradient_bits(&q, IMAGE_DENSE, 2, true);

@@ -164,7 +164,7 @@ HR_TEST(attention_gives_the_same_bits_in_every_layout) {
   free(first);
 }
 
-HR_TEST(attention_makes_what_is_asked_for) {
+HR_TEST(attention_computes_the_requested_outputs) {
   static const role optional[] = {LSE, DQ, DK, DV};
   const problem p = {1, 2, 70, 600, 9, 7, 0, NO_MASK, DENSE, 0, 0.5};
   for (int i = 0; i < 4; ++i) {

@@ -196,7 +196,7 @@ HR_TEST(handles_find_their_buffer_from_inside_and_one_past_the_end) {
   hr_device_release(device);
 }
 
-HR_TEST(work_on_its_way_holds_a_buffer_but_is_no_holder) {
+HR_TEST(in_flight_work_holds_a_buffer_but_does_not_count) {
   hr_device *device;
   hr_buffer *buffer;
   HR_ASSERT_OK(hr_device_open("cpu", &device));

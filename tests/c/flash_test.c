@@ -175,7 +175,7 @@ HR_TEST(flash_attention_takes_what_fits) {
   }
 }
 
-HR_TEST(flash_attention_makes_what_is_asked_for) {
+HR_TEST(flash_attention_computes_the_requested_outputs) {
   static const role optional[] = {LSE, DQ, DK, DV};
   const problem p = {1, 2, 70, 70, 16, 16, 0, NO_MASK, DENSE, 0, 0.5};
   for (int i = 0; begin() && i < 4; ++i) {

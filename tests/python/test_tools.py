@@ -81,7 +81,7 @@ def test_explain_names_steps_values_and_what_vanished(program):
     assert re.search(r"writes +%3 +f32 64x16 +4\.1 KB +in the arena at 0, last read by step 1", first)
     assert "keeps   1 temporary in registers: 4.1 KB" in first and "apart" not in first
     assert second.startswith("step 1: exp, 16x64 [fused loop]")
-    assert "apart   needs other elements of its input than are at hand" in second
+    assert "apart   needs elements of its input that are not available" in second
     assert re.search(r"reads +%3 +f32 64x16 +4\.1 KB +of step 0", second)
     assert re.search(r"writes +%4 +f32 16x64 +4\.1 KB +stays, new memory", second)
 

@@ -1,7 +1,7 @@
 /* Reads the text form of programs; any text is safe input.
  *
  *   program   ["value form"] {buffer} {scalar} {node}                                    one a line; ; starts a comment
- *   buffer    "buffer" %N bytes ("live" | "dead") ["fresh"] ["made"] ["free"] ["lies" layout] ["versions" N]
+ *   buffer    "buffer" %N bytes ("live" | "dead") ["fresh"] ["made"] ["free"] ["layout" layout] ["versions" N]
  *             N counts from 0; layout: "(" bytes of an element "," channels "," inner ")"
  *   scalar    "scalar" $N dtype ["argument" N | "=" value]                               value: 1, 0.5, (re,im)
  *   node      ["loop"] [operand {, operand} "="] name ( [operand {, operand}] ) {attribute}
@@ -434,7 +434,7 @@ static bool parse_buffer(parser *p) {
     ++p->program->bound_count;
   }
   p->program->buffers[p->program->buffer_count - 1].is_free |= is_fresh && take_word(p, "free");
-  if (take_word(p, "lies") && !parse_layout(p, &p->program->buffers[p->program->buffer_count - 1])) {
+  if (take_word(p, "layout") && !parse_layout(p, &p->program->buffers[p->program->buffer_count - 1])) {
     return false;
   }
   return !take_word(p, "versions") || parse_u32(p, &p->program->buffers[p->program->buffer_count - 1].versions);

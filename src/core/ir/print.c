@@ -61,7 +61,7 @@ static void print_declarations(hr_text *text, const hr_program *program) {
     hr_text_append(text, buffer->is_free && !buffer->is_dead ? " free" : "");
     if (buffer->layout != 0) {
       hr_buffer_layout layout = hr_layout_unpack(buffer->layout);
-      hr_text_printf(text, " lies(%zu,%lld,%lld)", layout.element_bytes, (long long)layout.channels,
+      hr_text_printf(text, " layout(%zu,%lld,%lld)", layout.element_bytes, (long long)layout.channels,
                      (long long)layout.inner);
     }
     if (buffer->versions > 0) {

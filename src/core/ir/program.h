@@ -177,7 +177,7 @@ bool hr_operands_may_overlap(const hr_operand *a, const hr_operand *b);
  *   buffer %0 1024 live
  *   buffer %1 4096 dead fresh
  *   buffer %2 4096 live fresh free
- *   buffer %3 4096 live lies(4,64,4)
+ *   buffer %3 4096 live layout(4,64,4)
  *   scalar $0 f64
  *   scalar $1 f64 = 0.5
  *   %1:f32[4,8]{8,1}+0 = add(%0:f32[4,8]{8,1}+0, $0) ints(1,2) scalars($1) ...

@@ -6,7 +6,7 @@
 #include "hr_test.h"
 
 static const char *const every_kind =
-    "buffer %0 1024 live lies(4,16,8)\n"
+    "buffer %0 1024 live layout(4,16,8)\n"
     "buffer %1 4096 live fresh free\n"
     "buffer %2 64 dead fresh made\n"
     "scalar $0 f64\n"

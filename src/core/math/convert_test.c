@@ -20,7 +20,7 @@ static void check(int64_t count, int64_t start, int64_t step, int64_t extent, in
   }
 }
 
-HR_TEST(clipped_runs_hold_what_is_inside_and_nothing_behind_the_run) {
+HR_TEST(clipped_runs_contain_the_inside_and_nothing_past_the_run) {
   for (int64_t count = 0; count < 5; ++count) {
     for (int64_t start = -12; start < 12; ++start) {
       for (int64_t step = -3; step <= 3; ++step) {

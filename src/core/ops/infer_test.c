@@ -261,7 +261,7 @@ static const golden goldens[] = {
     ROW(PLACES, "bool[20]", "", "", "[6]", "i64[6]"),
 };
 
-HR_TEST(each_row_gives_what_its_documentation_says) {
+HR_TEST(each_row_infers_its_documented_outputs) {
   for (size_t k = 0; k < sizeof goldens / sizeof *goldens; ++k) {
     expect(&goldens[k]);
   }
@@ -363,7 +363,7 @@ static void refuse(hr_op op, const char *inputs, const char *ints, const char *s
 #define REFUSE(op, inputs, ints, scalars, given, outputs, part) \
   refuse(HR_OP_##op, inputs, ints, scalars, given, outputs, HR_STATUS_INVALID_ARGUMENT, part)
 
-HR_TEST(errors_name_the_value_and_what_was_expected) {
+HR_TEST(errors_name_the_actual_and_the_expected_value) {
   REFUSE(ADD, "f32[2,3] f32[4]", "", "", "", 1,
          "add: input 1 of dims [4] can't be broadcast: dim 0 is 4, expected 1 or 3");
   REFUSE(ADD, "f32[2,3]", "", "", "", 1, "add: 1 inputs for 1 outputs: 2 for each are needed");
@@ -397,7 +397,7 @@ HR_TEST(errors_name_the_value_and_what_was_expected) {
   refuse(HR_OP_MATMUL, "f8e5m2[2,2] f8e5m2[2,2]", "", "", "", 1, HR_STATUS_UNIMPLEMENTED, "matmul: not for f8e5m2");
 }
 
-HR_TEST(what_is_no_type_is_refused) {
+HR_TEST(invalid_types_are_rejected) {
   hr_tensor_type x = {.dtype = HR_DTYPE_F32, .rank = 17}, y = {.dtype = HR_DTYPE_NONE};
   HR_ASSERT_ERROR(hr_op_infer(HR_OP_NEG, NULL, 1, &x, 1, &y), HR_STATUS_INVALID_ARGUMENT, "neg: input 0 has dtype");
   x = (hr_tensor_type){.dtype = HR_DTYPE_F32, .rank = 1, .dims = {-1}};

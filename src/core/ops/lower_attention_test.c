@@ -125,7 +125,7 @@ HR_TEST(attention_with_an_added_mask) {
 }
 
 /* Uniform probabilities 1/4 and values 1: each output is the share of kept elements over 1 - p, and dv equals it. */
-HR_TEST(attention_drops_the_same_elements_both_ways) {
+HR_TEST(attention_drops_the_same_elements_in_both_passes) {
   enum { ROWS = 64, KEYS = 4 };
   static float q[ROWS], k[KEYS], v[KEYS], y[ROWS], lse[ROWS], dy[ROWS], dv[KEYS];
   double forward = 0, backward = 0;

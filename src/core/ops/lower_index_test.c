@@ -89,7 +89,7 @@ static hr_status select_with(int64_t index, int64_t rows) {
   return bench_run(&t);
 }
 
-HR_TEST(index_select_refuses_what_is_out_of_range) {
+HR_TEST(index_select_rejects_indices_out_of_range) {
   HR_ASSERT_OK(select_with(2, 3));
   HR_ASSERT_STATUS(select_with(3, 3), HR_STATUS_OUT_OF_RANGE);
   HR_ASSERT_STATUS(select_with(-1, 3), HR_STATUS_OUT_OF_RANGE);
@@ -503,7 +503,7 @@ HR_TEST(segments_of_rows_and_of_listed_rows) {
   bench_check_oom(&t);
 }
 
-HR_TEST(segments_refuse_what_is_out_of_range) {
+HR_TEST(segments_reject_indices_out_of_range) {
   float x[3] = {1, 2, 3}, y[1];
   for (int wrong = 0; wrong < 3; ++wrong) {
     int64_t begin[1] = {wrong == 0 ? -1 : 0}, end[1] = {wrong == 1 ? 4 : 3}, list[3] = {0, wrong == 2 ? 3 : 1, 2};

@@ -7,7 +7,7 @@ enum { NONE = 0, MEAN = 1, SUM = 2 };
 static float log_p[3 * 3] = {-1, -2, -3, -4, -5, -6, -7, -8, -9}, weights[3] = {1, 2, 4};
 static int64_t target[3] = {2, -100, 0};
 
-HR_TEST(nll_loss_skips_what_is_ignored) {
+HR_TEST(nll_loss_skips_ignored_targets) {
   float each[3], mean = 0, sum = 0, none_total = 7, mean_total = 0, sum_total = 0;
   bench t = bench_begin();
   hr_operand x = TENSOR(&t, F32, log_p, 3, 3), labels = TENSOR(&t, I64, target, 3), w = TENSOR(&t, F32, weights, 3);

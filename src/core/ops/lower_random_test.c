@@ -10,7 +10,7 @@ static uint8_t mask[COUNT];
 
 /* ---- dropout ---- */
 
-HR_TEST(dropout_keeps_and_scales_what_the_generator_says) {
+HR_TEST(dropout_keeps_and_scales_by_the_generator) {
   static float x[COUNT];
   for (int i = 0; i < COUNT; ++i) {
     x[i] = (float)i - 1000;

@@ -53,7 +53,7 @@ HR_TEST(interpolation_of_one_dim) {
 
 /* Rows of the gradient for each kind: a sum of few shares, or of many, equals the scatter's. An infinite gradient
  * reaches only the elements that its result was computed from. */
-HR_TEST(gradients_of_one_dim_add_up_in_any_way) {
+HR_TEST(gradients_of_one_dim_are_equal_in_every_form) {
   enum { KINDS = 7, SIZES = 4, MOST = 40 };
   static const int sizes[SIZES][2] = {{9, 18}, {18, 7}, {3, 40}, {10, 11}};
   for (int kind = 0; kind < KINDS; ++kind) {

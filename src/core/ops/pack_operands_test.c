@@ -114,7 +114,7 @@ static void check_counts(const char *node, hr_keep_fn keeps, shown expected) {
   HR_ASSERT_EQ(s.adds, expected.adds);
 }
 
-HR_TEST(bias_is_added_behind) {
+HR_TEST(bias_is_added_afterwards) {
   check_counts("%3:f32[4,6]{6,1}+0 = matmul(%0:f32[4,5]{5,1}+0, %1:f32[5,6]{6,1}+0, %2:f32[6]{1}+3)", takes_dense,
                (shown){1, 0, 1});
   check_counts("%3:f32[2,4,6]{24,6,1}+0 = matmul(%0:f32[2,4,5]{20,5,1}+0, %1:f32[2,5,6]{30,6,1}+0, %2:f32[4,6]{6,1}+3)",
@@ -124,7 +124,7 @@ HR_TEST(bias_is_added_behind) {
                takes_dense, (shown){1, 0, 1});
 }
 
-HR_TEST(operands_are_copied_where_they_lie_otherwise) {
+HR_TEST(operands_in_other_layouts_are_copied) {
   /* columns of the left factor; an output with room between its rows; both */
   check_counts("%3:f32[4,6]{6,1}+0 = matmul(%0:f32[4,5]{1,4}+0, %1:f32[5,6]{6,1}+0)", takes_dense, (shown){1, 1, 0});
   check_counts("%3:f32[4,6]{9,1}+2 = matmul(%0:f32[4,5]{5,1}+0, %1:f32[5,6]{6,1}+0)", takes_dense, (shown){1, 1, 0});
@@ -181,7 +181,7 @@ HR_TEST(operands_that_are_written_are_copied_first) {
   check("%3:f32[4,4]{4,1}+2 = matmul(%3:f32[4,4]{4,1}+0, %3:f32[4,4]{1,4}+5)", takes_dense);
 }
 
-HR_TEST(what_nobody_takes_becomes_loops) {
+HR_TEST(unsupported_contractions_become_loops) {
   shown s = check("%3:f32[4,6]{6,1}+0 = matmul(%0:f32[4,5]{5,1}+0, %1:f32[5,6]{6,1}+0, %2:f32[6]{1}+3)", takes_nothing);
   HR_ASSERT_EQ(s.contractions, 0);
 }
@@ -192,7 +192,7 @@ static bool takes_dense_bias(void *ctx, const hr_program *program, const hr_node
   return bias != NULL && bias->strides[bias->rank - 1] == 1 && dense_operands(node, false) == 7;
 }
 
-HR_TEST(bias_that_is_a_vector_is_copied_where_that_is_enough) {
+HR_TEST(a_vector_bias_is_copied_if_that_suffices) {
   check_counts("%3:f32[4,6]{6,1}+0 = matmul(%0:f32[4,5]{5,1}+0, %1:f32[5,6]{6,1}+0, %2:f32[4,6]{0,2}+3)",
                takes_dense_bias, (shown){1, 1, 0});
   check_counts("%3:f32[4,6]{6,1}+0 = matmul(%0:f32[4,5]{1,4}+0, %1:f32[5,6]{6,1}+0, %2:f32[6]{1}+3)", takes_dense_bias,
@@ -235,7 +235,7 @@ static void check_channels(int channels, int groups, int64_t expected, shown cou
   HR_ASSERT_EQ(channels_taken, expected);
 }
 
-HR_TEST(channels_of_copies_are_a_multiple_of_four_where_that_is_little_more) {
+HR_TEST(channels_of_copies_are_padded_to_four_if_cheap) {
   check_channels(3, 1, 4, (shown){1, 2, 0});
   check_channels(4, 1, 4, (shown){1, 2, 0});
   check_channels(5, 1, 5, (shown){1, 2, 0});
@@ -269,7 +269,7 @@ static float product_and_bias(hr_keep_fn keeps) {
   return hr_f16_to_f32(memory[3][0]);
 }
 
-HR_TEST(f16_is_rounded_once_where_a_provider_has_f32_products) {
+HR_TEST(f16_is_rounded_once_if_a_provider_has_f32_products) {
   HR_ASSERT_NEAR(product_and_bias(takes_dense), 2050, 0);
   HR_ASSERT_NEAR(product_and_bias(takes_one_type), 2048, 0);
 }
@@ -280,7 +280,7 @@ static bool takes_dense_f32(void *ctx, const hr_program *program, const hr_node 
 }
 
 /* Quarters small enough for every sum to be exact in f32 and 16 bits. */
-HR_TEST(narrow_numbers_are_multiplied_in_f32_where_nobody_takes_them) {
+HR_TEST(narrow_numbers_are_multiplied_in_f32_if_unsupported) {
   check_counts("%3:f16[4,6]{6,1}+0 = matmul(%0:f16[4,5]{5,1}+0, %1:f16[5,6]{6,1}+0)", takes_dense_f32,
                (shown){1, 3, 0});
   check_counts("%3:bf16[4,6]{6,1}+0 = matmul(%0:bf16[4,5]{5,1}+0, %1:bf16[5,6]{1,5}+0, %2:bf16[6]{1}+3)",
@@ -291,7 +291,7 @@ HR_TEST(narrow_numbers_are_multiplied_in_f32_where_nobody_takes_them) {
 }
 
 /* 2048 + 1 + 1 is 2050 in f16 if the bias is added to the f32 sum, and 2048 if that is rounded first. */
-HR_TEST(what_is_computed_in_f32_is_rounded_once) {
+HR_TEST(results_computed_in_f32_are_rounded_once) {
   hr_program program, expanded;
   HR_ASSERT_OK(hr_program_parse("buffer %0 64 live\nbuffer %1 64 live\nbuffer %2 64 live\nbuffer %3 64 live\n"
                                 "%3:f16[1,1]{1,1}+0 = matmul(%0:f16[1,2]{2,1}+0, %1:f16[2,1]{1,1}+0, %2:f16[1]{1}+0)",

@@ -271,7 +271,7 @@ static hr_status call_back(void *arg) {
   return hr_status_make(HR_STATUS_DATA_LOSS, "the library's own words");
 }
 
-HR_TEST(calls_have_the_device_and_report_what_they_say) {
+HR_TEST(calls_use_the_device_and_report_their_errors) {
   void *impl = open_fake();
   int depth = 0;
   HR_ASSERT_ERROR(DRIVER->call(impl, call_back, &depth), HR_STATUS_DATA_LOSS, "own words");

@@ -37,7 +37,7 @@ static void check_last(void *arg, double value) {
   HR_ASSERT(seen.arg == arg && seen.scalar.value.f[0] == value);
 }
 
-HR_TEST(a_graph_runs_what_was_captured_with_what_it_was_told_last) {
+HR_TEST(a_graph_runs_its_capture_with_the_latest_updates) {
   void *impl = open_fake(), *queue = NULL, *graph = NULL, *block;
   hr_device_kernel first = graph_kernel("first"), last = graph_kernel("last");
   hr_scalar scalars[3] = {hr_scalar_f64(1), hr_scalar_f64(2), hr_scalar_f64(3)};
