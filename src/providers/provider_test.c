@@ -1,18 +1,18 @@
-/* The host providers against plain loops in double precision (provider_trials.h). */
+/* The host providers against plain loops in double precision (provider_cases.h). */
 #include "base/thread.h"
-#include "provider_trials.h"
+#include "provider_cases.h"
 #include "runtime/cached_weights.h"
 
 HR_TEST(rows_multiplies_single_rows_in_every_layout) {
-  trials_begin(&hr__gemv_provider);
+  cases_begin(&hr__gemv_provider);
   int taken = 0;
   for (int p = 0; p < PRODUCTS; ++p) {
     const product *q = &products[p];
     for (int a = 0; a < MATRIX_LAYOUTS; ++a) {
       for (int b = 0; b < MATRIX_LAYOUTS; ++b) {
-        trial t = product_trial(&hr__gemv_provider, q, HR_DTYPE_F32, (matrix_layout)a, (matrix_layout)b,
-                                (matrix_layout)random_below(MATRIX_OUTPUTS), (bias_layout)random_below(BIAS_LAYOUTS));
-        bool is_taken = trial_check(&t);
+        op_case t = product_case(&hr__gemv_provider, q, HR_DTYPE_F32, (matrix_layout)a, (matrix_layout)b,
+                                 (matrix_layout)random_below(MATRIX_OUTPUTS), (bias_layout)random_below(BIAS_LAYOUTS));
+        bool is_taken = op_case_check(&t);
         HR_ASSERT(!is_taken || q->rows == 1 || q->columns == 1);
         taken += is_taken;
       }
@@ -22,13 +22,13 @@ HR_TEST(rows_multiplies_single_rows_in_every_layout) {
 }
 
 HR_TEST(rows_takes_what_models_multiply) {
-  trials_begin(&hr__gemv_provider);
+  cases_begin(&hr__gemv_provider);
   const product q = {1, {2}, 1, 70, 530};
   for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
     for (int bias = 0; bias <= BIAS_EXPANDED; ++bias) {
-      trial t = product_trial(&hr__gemv_provider, &q, HR_DTYPE_F32, MATRIX_ROOM, (matrix_layout)b, MATRIX_STEPS,
-                              (bias_layout)bias);
-      trial_must_pass(&t);
+      op_case t = product_case(&hr__gemv_provider, &q, HR_DTYPE_F32, MATRIX_ROOM, (matrix_layout)b, MATRIX_STEPS,
+                               (bias_layout)bias);
+      op_case_must_pass(&t);
     }
   }
 }
@@ -36,63 +36,63 @@ HR_TEST(rows_takes_what_models_multiply) {
 HR_TEST(rows_multiplies_single_columns_of_large_matrices) {
   static const product columns[] = {
       {0, {0}, 530, 70, 1}, {1, {2}, 530, 70, 1}, {0, {0}, 65, 4100, 1}, {1, {3}, 16, 40000, 1}};
-  trials_begin(&hr__gemv_provider);
+  cases_begin(&hr__gemv_provider);
   for (int i = 0; i < 4; ++i) {
     for (int a = MATRIX_DENSE; a <= MATRIX_TRANSPOSED_ROOM; ++a) {
       for (int bias = 0; bias < BIAS_LAYOUTS; ++bias) {
         if (!hr_test_takes(i + a + bias)) {
           continue;
         }
-        trial t = product_trial(&hr__gemv_provider, &columns[i], HR_DTYPE_F32, (matrix_layout)a, MATRIX_DENSE,
-                                MATRIX_STEPS, (bias_layout)bias);
-        HR_ASSERT(trial_check(&t) || (bias > BIAS_NONE && bias != BIAS_COLUMN));
+        op_case t = product_case(&hr__gemv_provider, &columns[i], HR_DTYPE_F32, (matrix_layout)a, MATRIX_DENSE,
+                                 MATRIX_STEPS, (bias_layout)bias);
+        HR_ASSERT(op_case_check(&t) || (bias > BIAS_NONE && bias != BIAS_COLUMN));
       }
     }
   }
 }
 
 HR_TEST(rows_broadcasts_dims_of_one) {
-  trials_begin(&hr__gemv_provider);
+  cases_begin(&hr__gemv_provider);
   for (int one = 0; one < 2; ++one) {
     const product q = {2, {1, 3}, 1, 35, 20};
-    trial t =
-        product_trial(&hr__gemv_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE, BIAS_VECTOR);
+    op_case t =
+        product_case(&hr__gemv_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE, BIAS_VECTOR);
     t.tensors[one].dims[1] = 1;
     t.tensors[one].strides[1] = 1000; /* must not matter */
-    trial_must_pass(&t);
+    op_case_must_pass(&t);
   }
 }
 
 HR_TEST(rows_leaves_other_products_to_others) {
-  trials_begin(&hr__gemv_provider);
+  cases_begin(&hr__gemv_provider);
   const product row = {0, {0}, 1, 8, 8}, rows = {0, {0}, 2, 8, 8}, batches = {2, {2, 2}, 1, 8, 8};
-  trial refused[] = {
-      product_trial(&hr__gemv_provider, &rows, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT),
-      product_trial(&hr__gemv_provider, &batches, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT),
-      product_trial(&hr__gemv_provider, &row, HR_DTYPE_BF16, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT),
-      product_trial(&hr__gemv_provider, &row, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_STEPS, MATRIX_DENSE, BIAS_ABSENT),
-      product_trial(&hr__gemv_provider, &row, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_NUMBER),
+  op_case refused[] = {
+      product_case(&hr__gemv_provider, &rows, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT),
+      product_case(&hr__gemv_provider, &batches, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT),
+      product_case(&hr__gemv_provider, &row, HR_DTYPE_BF16, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT),
+      product_case(&hr__gemv_provider, &row, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_STEPS, MATRIX_DENSE, BIAS_ABSENT),
+      product_case(&hr__gemv_provider, &row, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_NUMBER),
   };
   for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i) {
-    HR_ASSERT(!trial_check(&refused[i]));
+    HR_ASSERT(!op_case_check(&refused[i]));
   }
 }
 
 /* Large enough for the team. */
 static void check_bits_across_threads(matrix_layout b, const product *q) {
-  trial t = product_trial(&hr__gemv_provider, q, HR_DTYPE_F32, MATRIX_DENSE, b, MATRIX_DENSE, BIAS_VECTOR);
-  tensor *out = trial_output(&t);
-  trial_node(&t);
-  HR_ASSERT(trial_is_supported(&t));
-  trial_prepare(&t);
+  op_case t = product_case(&hr__gemv_provider, q, HR_DTYPE_F32, MATRIX_DENSE, b, MATRIX_DENSE, BIAS_VECTOR);
+  tensor *out = op_case_output(&t);
+  op_case_node(&t);
+  HR_ASSERT(op_case_is_supported(&t));
+  op_case_prepare(&t);
   HR_ASSERT(t.provider->needs_team(t.prepared));
-  trial_allocate(&t);
+  op_case_allocate(&t);
   size_t bytes = (size_t)out->length * sizeof(float);
   unsigned char *alone = malloc(bytes);
   HR_ASSERT_NOT_NULL(alone);
   for (int threads = 1; threads <= 9; threads += threads < 3 ? 1 : 6) { /* 1, 2, 3, and more than some have blocks */
     hr_thread_count_set(threads);
-    trial_run(&t);
+    op_case_run(&t);
     check_canaries(&t, out);
     if (threads == 1) {
       memcpy(alone, out->bytes, bytes);
@@ -102,12 +102,12 @@ static void check_bits_across_threads(matrix_layout b, const product *q) {
   }
   hr_thread_count_set(0);
   free(alone);
-  trial_free(&t);
-  trial_end(&t);
+  op_case_free(&t);
+  op_case_end(&t);
 }
 
 HR_TEST(rows_gives_the_same_bits_whatever_the_number_of_threads) {
-  trials_begin(&hr__gemv_provider);
+  cases_begin(&hr__gemv_provider);
   const product wide = {0, {0}, 1, 333, 1531}, batch = {1, {5}, 1, 129, 517};
   const product kept = {0, {0}, 1, 251, 517}, kept_batch = {1, {3}, 1, 200, 100}; /* by the cores' own caches */
   for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
@@ -120,31 +120,31 @@ HR_TEST(rows_gives_the_same_bits_whatever_the_number_of_threads) {
 
 /* Sums so long that they are cut into parts: a dot product, one of several columns, several of a batch. */
 HR_TEST(rows_cuts_long_sums_of_few_columns) {
-  trials_begin(&hr__gemv_provider);
+  cases_begin(&hr__gemv_provider);
   const product sums[] = {{0, {0}, 1, 70007, 1}, {0, {0}, 1, 50001, 5}, {0, {0}, 1, 40013, 19}, {1, {3}, 1, 33333, 2}};
   for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
     for (size_t i = 0; i < sizeof sums / sizeof *sums; ++i) {
       check_bits_across_threads((matrix_layout)b, &sums[i]);
     }
-    trial t = product_trial(&hr__gemv_provider, &sums[1], HR_DTYPE_F32, MATRIX_STEPS, (matrix_layout)b, MATRIX_STEPS,
-                            BIAS_EXPANDED);
-    trial_must_pass(&t);
+    op_case t = product_case(&hr__gemv_provider, &sums[1], HR_DTYPE_F32, MATRIX_STEPS, (matrix_layout)b, MATRIX_STEPS,
+                             BIAS_EXPANDED);
+    op_case_must_pass(&t);
   }
 }
 
 HR_TEST(onednn_multiplies_in_every_layout) {
-  trials_begin(&hr__onednn_provider);
+  cases_begin(&hr__onednn_provider);
   for (int p = 0; p < PRODUCTS; ++p) {
     const product *q = &products[p];
     for (int a = 0; a < MATRIX_LAYOUTS; ++a) {
       for (int b = 0; b < MATRIX_LAYOUTS; ++b) {
         bias_layout bias = (bias_layout)random_below(BIAS_LAYOUTS);
-        trial t = product_trial(&hr__onednn_provider, q, HR_DTYPE_F32, (matrix_layout)a, (matrix_layout)b,
-                                (matrix_layout)random_below(MATRIX_OUTPUTS), bias);
+        op_case t = product_case(&hr__onednn_provider, q, HR_DTYPE_F32, (matrix_layout)a, (matrix_layout)b,
+                                 (matrix_layout)random_below(MATRIX_OUTPUTS), bias);
         if (is_row_bias(bias, q->columns)) {
-          trial_must_pass(&t);
+          op_case_must_pass(&t);
         } else {
-          (void)trial_check(&t);
+          (void)op_case_check(&t);
         }
       }
     }
@@ -152,22 +152,22 @@ HR_TEST(onednn_multiplies_in_every_layout) {
 }
 
 HR_TEST(onednn_writes_products_into_every_layout) {
-  trials_begin(&hr__onednn_provider);
+  cases_begin(&hr__onednn_provider);
   for (int p = 0; p < PRODUCTS; ++p) {
     for (int out = 0; out < MATRIX_OUTPUTS; ++out) {
-      trial t = product_trial(&hr__onednn_provider, &products[p], HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE,
-                              (matrix_layout)out, out % 2 == 0 ? BIAS_VECTOR : BIAS_ABSENT);
-      trial_must_pass(&t);
+      op_case t = product_case(&hr__onednn_provider, &products[p], HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE,
+                               (matrix_layout)out, out % 2 == 0 ? BIAS_VECTOR : BIAS_ABSENT);
+      op_case_must_pass(&t);
     }
   }
 }
 
 HR_TEST(onednn_broadcasts_dims_of_one) {
-  trials_begin(&hr__onednn_provider);
+  cases_begin(&hr__onednn_provider);
   for (int turn = 0; turn < 32; ++turn) { /* bits: dims of a, dims of b, stride 0 in b's other dims */
     const product q = {2, {2, 3}, 4, 9, 6};
-    trial t = product_trial(&hr__onednn_provider, &q, HR_DTYPE_F32, MATRIX_DENSE,
-                            turn < 16 ? MATRIX_TRANSPOSED : MATRIX_BROADCAST_BATCH, MATRIX_DENSE, BIAS_VECTOR);
+    op_case t = product_case(&hr__onednn_provider, &q, HR_DTYPE_F32, MATRIX_DENSE,
+                             turn < 16 ? MATRIX_TRANSPOSED : MATRIX_BROADCAST_BATCH, MATRIX_DENSE, BIAS_VECTOR);
     for (int i = 0; i < 4; ++i) {
       bool is_of_both = i >= 2 && (turn >> (i - 2) & 1) != 0;
       if ((turn >> i & 1) != 0 && !is_of_both) {
@@ -175,19 +175,19 @@ HR_TEST(onednn_broadcasts_dims_of_one) {
         t.tensors[i / 2].strides[i % 2] = 1000 * (i % 3); /* must not matter */
       }
     }
-    trial_must_pass(&t);
+    op_case_must_pass(&t);
   }
 }
 
 HR_TEST(onednn_multiplies_narrow_numbers) {
-  trials_begin(&hr__onednn_provider);
+  cases_begin(&hr__onednn_provider);
   for (int dtype = HR_DTYPE_F16; dtype <= HR_DTYPE_BF16; ++dtype) {
     for (int p = 0; p < PRODUCTS; ++p) {
       for (int a = 0; a < MATRIX_LAYOUTS; ++a) {
-        trial t = product_trial(&hr__onednn_provider, &products[p], (hr_dtype)dtype, (matrix_layout)a,
-                                (matrix_layout)random_below(MATRIX_LAYOUTS),
-                                (matrix_layout)random_below(MATRIX_OUTPUTS), (bias_layout)random_below(BIAS_STEPS));
-        (void)trial_check(&t); /* not every processor has them */
+        op_case t = product_case(&hr__onednn_provider, &products[p], (hr_dtype)dtype, (matrix_layout)a,
+                                 (matrix_layout)random_below(MATRIX_LAYOUTS),
+                                 (matrix_layout)random_below(MATRIX_OUTPUTS), (bias_layout)random_below(BIAS_STEPS));
+        (void)op_case_check(&t); /* not every processor has them */
       }
     }
   }
@@ -197,7 +197,7 @@ HR_TEST(onednn_multiplies_narrow_numbers) {
 
 /* Every window with every layout of each operand in turn, the others random. */
 static void check_windows(hr_op op, hr_dtype dtype) {
-  trials_begin(&hr__onednn_provider);
+  cases_begin(&hr__onednn_provider);
   for (int i = 0; i < WINDOWS; ++i) {
     for (int turn = 0; turn < 3 * IMAGE_LAYOUTS; ++turn) {
       image_layout layouts[3];
@@ -206,11 +206,11 @@ static void check_windows(hr_op op, hr_dtype dtype) {
             (image_layout)(turn / IMAGE_LAYOUTS == operand ? turn % IMAGE_LAYOUTS : random_below(IMAGE_LAYOUTS));
       }
       bool has_bias = op != HR_OP_CONV_BACKWARD_WEIGHT && turn % 2 == 0;
-      trial t = window_trial(op, &windows[i], dtype, layouts[0], layouts[1], layouts[2], has_bias);
+      op_case t = window_case(op, &windows[i], dtype, layouts[0], layouts[1], layouts[2], has_bias);
       if (dtype == HR_DTYPE_F32) {
-        trial_must_pass(&t);
+        op_case_must_pass(&t);
       } else {
-        (void)trial_check(&t);
+        (void)op_case_check(&t);
       }
     }
   }
@@ -236,14 +236,14 @@ HR_TEST(onednn_gives_the_gradient_of_bf16_weights) {
 }
 
 HR_TEST(onednn_convolves_one_image_for_all) {
-  trials_begin(&hr__onednn_provider);
+  cases_begin(&hr__onednn_provider);
   for (int i = 0; i < WINDOWS; ++i) {
-    trial forward =
-        window_trial(HR_OP_CONV, &windows[i], HR_DTYPE_F32, IMAGE_BROADCAST, IMAGE_DENSE, IMAGE_DENSE, true);
-    trial weight = window_trial(HR_OP_CONV_BACKWARD_WEIGHT, &windows[i], HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE,
-                                IMAGE_BROADCAST, false);
-    trial_must_pass(&forward);
-    trial_must_pass(&weight);
+    op_case forward =
+        window_case(HR_OP_CONV, &windows[i], HR_DTYPE_F32, IMAGE_BROADCAST, IMAGE_DENSE, IMAGE_DENSE, true);
+    op_case weight = window_case(HR_OP_CONV_BACKWARD_WEIGHT, &windows[i], HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE,
+                                 IMAGE_BROADCAST, false);
+    op_case_must_pass(&forward);
+    op_case_must_pass(&weight);
   }
 }
 
@@ -263,15 +263,15 @@ HR_TEST(onednn_multiplies_pixels) {
       {2, 2, 16, 32, 2, {4, 4}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
       {3, 2, 9, 20, 1, {2, 3, 4}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}},
   };
-  trials_begin(&hr__onednn_provider);
+  cases_begin(&hr__onednn_provider);
   for (size_t i = 0; i < sizeof pixels / sizeof *pixels; ++i) {
     for (int op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_WEIGHT; ++op) {
       for (int turn = 0; turn < 4; ++turn) {
         bool has_bias = turn % 2 != 0 && op != HR_OP_CONV_BACKWARD_WEIGHT;
         image_layout x = turn < 2 ? IMAGE_CHANNELS_LAST : IMAGE_CHANNELS_LAST_SLICED;
-        trial t = window_trial((hr_op)op, &pixels[i], HR_DTYPE_F32, x, IMAGE_DENSE, IMAGE_CHANNELS_LAST, has_bias);
+        op_case t = window_case((hr_op)op, &pixels[i], HR_DTYPE_F32, x, IMAGE_DENSE, IMAGE_CHANNELS_LAST, has_bias);
         t.writes_weights = op != HR_OP_CONV_BACKWARD_WEIGHT;
-        trial_must_pass(&t);
+        op_case_must_pass(&t);
       }
     }
   }
@@ -298,18 +298,18 @@ static const window lane_windows[] = {
 
 /* Also small ones, which the provider normally rejects because they don't pay. */
 static void check_lanes(hr_op op) {
-  trials_begin(&hr__batch_lanes_provider);
+  cases_begin(&hr__batch_lanes_provider);
   for (size_t i = 0; i < sizeof lane_windows / sizeof *lane_windows; ++i) {
     for (int turn = 0; turn < IMAGE_LAYOUTS; ++turn) {
       if (!hr_test_takes((int64_t)i + turn)) {
         continue;
       }
       image_layout x = (image_layout)turn, y = (image_layout)random_below(IMAGE_LAYOUTS);
-      trial t = window_trial(op, &lane_windows[i], HR_DTYPE_F32, turn % 2 == 0 ? x : y,
-                             (image_layout)random_below(IMAGE_LAYOUTS), turn % 2 == 0 ? y : x, random_below(2) == 0);
+      op_case t = window_case(op, &lane_windows[i], HR_DTYPE_F32, turn % 2 == 0 ? x : y,
+                              (image_layout)random_below(IMAGE_LAYOUTS), turn % 2 == 0 ? y : x, random_below(2) == 0);
       t.provider = &hr__batch_lanes_provider;
-      trial_node(&t);
-      trial_check_node(&t);
+      op_case_node(&t);
+      op_case_check_node(&t);
     }
   }
 }
@@ -325,23 +325,23 @@ HR_TEST(lanes_gives_the_gradient_of_data) {
 /* The result, with this layout and number of threads; `infinite`: of an infinite weight and a NaN. */
 static float *lane_bits(hr_op op, const window *q, image_layout layout, int threads, bool infinite) {
   hr_thread_count_set(threads);
-  trial t = window_trial(op, q, HR_DTYPE_F32, layout, IMAGE_DENSE, layout, true);
+  op_case t = window_case(op, q, HR_DTYPE_F32, layout, IMAGE_DENSE, layout, true);
   t.provider = &hr__batch_lanes_provider;
   random_state = 11;
-  trial_begin(&t);
+  op_case_begin(&t);
   conv_operands at = conv_operands_of(&t);
   if (infinite) { /* the first row and column of the first kernel, which are outside of the image at the border */
     tensor *w = &t.tensors[at.w], *x = &t.tensors[0];
     write_element(w, tensor_at(w, 0), INFINITY);
     write_element(x, tensor_at(x, tensor_count(x) - 1), NAN);
   }
-  float *bits = trial_run_once(&t);
+  float *bits = op_case_run_once(&t);
   hr_thread_count_set(0);
   return bits;
 }
 
 HR_TEST(lanes_gives_the_same_bits_with_any_threads_and_layout) {
-  trials_begin(&hr__batch_lanes_provider);
+  cases_begin(&hr__batch_lanes_provider);
   const window q = LANES_WINDOW(150, 20, 23, 6, 5, 5, 3, 2, 1);
   for (hr_op op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_DATA; ++op) {
     size_t bytes = (size_t)(150 * (op == HR_OP_CONV ? 23 : 20) * 6 * 5) * sizeof(float);
@@ -361,8 +361,8 @@ HR_TEST(lanes_gives_the_same_bits_with_any_threads_and_layout) {
 }
 
 /* An infinite weight affects only its products, NaN only the windows that contain it. */
-HR_TEST(lanes_skips_what_lies_outside_of_the_image) {
-  trials_begin(&hr__batch_lanes_provider);
+HR_TEST(batch_lanes_skips_elements_outside_of_the_image) {
+  cases_begin(&hr__batch_lanes_provider);
   const window q = LANES_WINDOW(70, 2, 3, 4, 5, 3, 3, 1, 1);
   float *y = lane_bits(HR_OP_CONV, &q, IMAGE_CHANNELS_LAST, 2, true);
   for (int64_t i = 0; i < 70 * 3 * 4 * 5; ++i) {
@@ -375,7 +375,7 @@ HR_TEST(lanes_skips_what_lies_outside_of_the_image) {
 }
 
 HR_TEST(lanes_takes_channels_that_fill_no_vectors) {
-  trials_begin(&hr__batch_lanes_provider);
+  cases_begin(&hr__batch_lanes_provider);
   static const window taken[] = {LANES_WINDOW(512, 20, 50, 14, 14, 5, 5, 2, 2),
                                  LANES_WINDOW(512, 50, 100, 7, 7, 5, 5, 2, 2),
                                  LANES_WINDOW(64, 20, 20, 14, 14, 3, 3, 1, 1)};
@@ -392,89 +392,89 @@ HR_TEST(lanes_takes_channels_that_fill_no_vectors) {
     for (size_t i = 0; i < sizeof taken / sizeof *taken + sizeof left / sizeof *left; ++i) {
       bool is_taken = i < sizeof taken / sizeof *taken && op != HR_OP_CONV_BACKWARD_WEIGHT;
       const window *q = i < sizeof taken / sizeof *taken ? &taken[i] : &left[i - sizeof taken / sizeof *taken];
-      trial t = window_trial(op, q, HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
+      op_case t = window_case(op, q, HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
       t.provider = &hr__batch_lanes_provider;
       bool may_be = op == HR_OP_CONV_BACKWARD_DATA && q->in == 3;
-      HR_ASSERT(may_be || trial_is_taken(&t) == is_taken);
+      HR_ASSERT(may_be || op_case_is_taken(&t) == is_taken);
     }
   }
-  trial t = window_trial(HR_OP_CONV, &taken[2], HR_DTYPE_BF16, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
+  op_case t = window_case(HR_OP_CONV, &taken[2], HR_DTYPE_BF16, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
   t.provider = &hr__batch_lanes_provider;
-  HR_ASSERT(!trial_is_taken(&t));
+  HR_ASSERT(!op_case_is_taken(&t));
 }
 
-/* Weights have the same stamp exactly while they have the same bytes; 0: unknown. Other trials have other stamps. */
-static void check_stamps(trial t) {
+/* Weights have the same stamp exactly while they have the same bytes; 0: unknown. Other cases have other stamps. */
+static void check_stamps(op_case t) {
   static const uint64_t weight_stamps[] = {1, 1, 1, 1, 2, 2, 2, 0, 1, 1, 3, 4};
   static uint64_t base;
   base += 10;
-  trial_node(&t);
-  HR_ASSERT(trial_is_supported(&t));
-  trial_prepare(&t);
+  op_case_node(&t);
+  HR_ASSERT(op_case_is_supported(&t));
+  op_case_prepare(&t);
   uint64_t start = random_state;
   for (size_t run = 0; run < sizeof weight_stamps / sizeof *weight_stamps; ++run) {
     uint64_t stamp = weight_stamps[run];
     uint64_t stamps[OPERANDS] = {100 + run, stamp != 0 ? base + stamp : 0, 200 + run, 300 + run};
-    trial_allocate(&t);
+    op_case_allocate(&t);
     random_state = start + (stamp != 0 ? stamp : 1000);
     tensor_fill_input(&t.tensors[1]);
     random_state += 77 * run;
     t.provider->stamp(t.prepared, stamps);
-    trial_run(&t);
+    op_case_run(&t);
     check_result(&t);
-    trial_free(&t);
+    op_case_free(&t);
   }
-  trial_end(&t);
+  op_case_end(&t);
 }
 
 HR_TEST(onednn_follows_weights_that_change) {
-  trials_begin(&hr__onednn_provider);
+  cases_begin(&hr__onednn_provider);
   const window q = {2, 2, 20, 50, 1, {7, 6}, {3, 2}, {1, 1}, {1, 0}, {1, 1}};
   for (hr_op op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_DATA; ++op) {
-    check_stamps(window_trial(op, &q, HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, true));
+    check_stamps(window_case(op, &q, HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, true));
   }
   const product p = {1, {3}, 18, 75, 81}, wide = {0, {0}, 5, 1030, 1030};
-  check_stamps(product_trial(&hr__onednn_provider, &p, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_BROADCAST_BATCH, MATRIX_DENSE,
-                             BIAS_VECTOR));
-  check_stamps(product_trial(&hr__onednn_provider, &wide, HR_DTYPE_F32, MATRIX_STEPS, MATRIX_TRANSPOSED, MATRIX_STEPS,
-                             BIAS_VECTOR));
+  check_stamps(product_case(&hr__onednn_provider, &p, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_BROADCAST_BATCH, MATRIX_DENSE,
+                            BIAS_VECTOR));
+  check_stamps(product_case(&hr__onednn_provider, &wide, HR_DTYPE_F32, MATRIX_STEPS, MATRIX_TRANSPOSED, MATRIX_STEPS,
+                            BIAS_VECTOR));
   check_stamps(
-      product_trial(&hr__onednn_provider, &wide, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT));
+      product_case(&hr__onednn_provider, &wide, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT));
   hr__cached_weights_forget_all();
 }
 
 /* Runs a product of these dims once for each stamp, always of the same numbers: every run gives the same bits. */
 static void run_product(const product *q, int count, const uint64_t *stamps, size_t kept_bytes_after) {
-  trial t =
-      product_trial(&hr__onednn_provider, q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE, BIAS_ABSENT);
-  trial_node(&t);
-  HR_ASSERT(trial_is_supported(&t));
-  trial_prepare(&t);
+  op_case t =
+      product_case(&hr__onednn_provider, q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE, BIAS_ABSENT);
+  op_case_node(&t);
+  HR_ASSERT(op_case_is_supported(&t));
+  op_case_prepare(&t);
   HR_ASSERT_EQ(t.provider->keeps(t.prepared), 1);
   unsigned char *first = NULL;
   for (int run = 0; run < count; ++run) {
     uint64_t all[OPERANDS] = {0, stamps[run], 0, 0};
-    trial_allocate(&t);
+    op_case_allocate(&t);
     random_state = 99;
     tensor_fill_input(&t.tensors[1]);
     random_state = 5;
     tensor_fill_input(&t.tensors[0]);
     t.provider->stamp(t.prepared, all);
-    trial_run(&t);
+    op_case_run(&t);
     check_result(&t);
-    tensor *out = trial_output(&t);
+    tensor *out = op_case_output(&t);
     size_t bytes = (size_t)out->length * hr_dtype_size(out->dtype);
     first = first != NULL ? first : memcpy(malloc(bytes), out->bytes, bytes);
     HR_ASSERT(memcmp(first, out->bytes, bytes) == 0);
-    trial_free(&t);
+    op_case_free(&t);
   }
   free(first);
   HR_ASSERT_EQ((size_t)hr__cached_weights_bytes() / 1000, kept_bytes_after / 1000);
-  trial_end(&t);
+  op_case_end(&t);
 }
 
 HR_TEST(onednn_keeps_one_packed_weight_for_products_of_all_heights) {
-  trials_begin(&hr__onednn_provider);
+  cases_begin(&hr__onednn_provider);
   hr__cached_weights_forget_all();
   const product q[3] = {{0, {0}, 3, 256, 512}, {0, {0}, 40, 256, 512}, {0, {0}, 200, 256, 512}};
   const uint64_t first[] = {900001, 900001, 900001}, changing[] = {900002, 900003, 900004, 0, 0, 0};
@@ -488,72 +488,72 @@ HR_TEST(onednn_keeps_one_packed_weight_for_products_of_all_heights) {
 }
 
 HR_TEST(onednn_keeps_nothing_of_what_the_program_writes) {
-  trials_begin(&hr__onednn_provider);
+  cases_begin(&hr__onednn_provider);
   const product q = {0, {0}, 3, 256, 512};
-  trial t =
-      product_trial(&hr__onednn_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE, BIAS_ABSENT);
+  op_case t =
+      product_case(&hr__onednn_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE, BIAS_ABSENT);
   t.writes_weights = true;
-  trial_node(&t);
-  trial_prepare(&t);
+  op_case_node(&t);
+  op_case_prepare(&t);
   HR_ASSERT_EQ(t.provider->keeps(t.prepared), -1);
-  trial_end(&t);
+  op_case_end(&t);
 }
 
 /* ---- threads and memory ---- */
 
 HR_TEST(onednn_prepares_for_any_number_of_threads) {
-  trials_begin(&hr__onednn_provider);
+  cases_begin(&hr__onednn_provider);
   const product q = {1, {3}, 70, 65, 81};
   const window conv = {2, 4, 20, 50, 1, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
   for (int threads = 1; threads <= 2; ++threads) {
     hr_thread_count_set(threads);
-    trial t = product_trial(&hr__onednn_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE,
-                            BIAS_VECTOR);
-    trial_must_pass(&t);
+    op_case t = product_case(&hr__onednn_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE,
+                             BIAS_VECTOR);
+    op_case_must_pass(&t);
     for (int op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_WEIGHT; ++op) {
-      t = window_trial((hr_op)op, &conv, HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
-      trial_must_pass(&t);
+      t = window_case((hr_op)op, &conv, HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
+      op_case_must_pass(&t);
     }
   }
   hr_thread_count_set(0);
 }
 
 HR_TEST(onednn_leaves_the_callers_thread_count_alone) {
-  trials_begin(&hr__onednn_provider);
+  cases_begin(&hr__onednn_provider);
   const product q = {0, {0}, 4, 4, 4};
-  trial t =
-      product_trial(&hr__onednn_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT);
+  op_case t =
+      product_case(&hr__onednn_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT);
   int before = hr_library_threads_set(3);
-  trial_must_pass(&t);
+  op_case_must_pass(&t);
   int after = hr_library_threads_set(before);
   HR_ASSERT(after == 3 || after == before); /* `before` in builds without OpenMP, which have none to set */
 }
 
-static void check_memory(trial t) {
-  HR_ASSERT(trial_is_taken(&t));
-  trial_check_memory(&t);
+static void check_memory(op_case t) {
+  HR_ASSERT(op_case_is_taken(&t));
+  op_case_check_memory(&t);
 }
 
 static const product small = {0, {0}, 1, 6, 8};
 
 HR_TEST(rows_reports_memory_that_is_out) {
-  trials_begin(&hr__gemv_provider);
+  cases_begin(&hr__gemv_provider);
   check_memory(
-      product_trial(&hr__gemv_provider, &small, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_VECTOR));
+      product_case(&hr__gemv_provider, &small, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_VECTOR));
 }
 
 HR_TEST(lanes_reports_memory_that_is_out) {
   static const window q = LANES_WINDOW(64, 20, 20, 14, 14, 3, 3, 1, 1);
-  trials_begin(&hr__batch_lanes_provider);
-  trial t = window_trial(HR_OP_CONV, &q, HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_DENSE, true);
+  cases_begin(&hr__batch_lanes_provider);
+  op_case t = window_case(HR_OP_CONV, &q, HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_DENSE, true);
   t.provider = &hr__batch_lanes_provider;
   check_memory(t);
 }
 
 HR_TEST(onednn_reports_memory_that_is_out) {
-  trials_begin(&hr__onednn_provider);
+  cases_begin(&hr__onednn_provider);
   check_memory(
-      product_trial(&hr__onednn_provider, &small, HR_DTYPE_F32, MATRIX_STEPS, MATRIX_DENSE, MATRIX_STEPS, BIAS_VECTOR));
-  check_memory(window_trial(HR_OP_CONV_BACKWARD_DATA, &windows[5], HR_DTYPE_F32, IMAGE_SLICED, IMAGE_SLICED,
-                            IMAGE_SLICED, true));
+      product_case(&hr__onednn_provider, &small, HR_DTYPE_F32, MATRIX_STEPS, MATRIX_DENSE, MATRIX_STEPS, BIAS_VECTOR));
+  check_memory(
+      window_case(HR_OP_CONV_BACKWARD_DATA, &windows[5], HR_DTYPE_F32, IMAGE_SLICED, IMAGE_SLICED, IMAGE_SLICED, true));
 }

@@ -1,9 +1,9 @@
 /* Winograd's gradients of weights (providers/winograd/weights.c) against plain loops in double precision
- * (provider_trials.h): every layout, odd sizes, tails of channels, borders, the size of the error, and numbers that are
+ * (provider_cases.h): every layout, odd sizes, tails of channels, borders, the size of the error, and numbers that are
  * not finite.
  */
 #include "base/thread.h"
-#include "provider_trials.h"
+#include "provider_cases.h"
 
 #define WINDOW(batch, in, out, h, w, ph, pw)                  \
   {                                                           \
@@ -21,25 +21,25 @@ static const window shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-static trial gradient_trial(const window *q, hr_dtype dtype, image_layout x, image_layout w, image_layout y) {
-  trial t = window_trial(HR_OP_CONV_BACKWARD_WEIGHT, q, dtype, x, w, y, false);
+static op_case gradient_case(const window *q, hr_dtype dtype, image_layout x, image_layout w, image_layout y) {
+  op_case t = window_case(HR_OP_CONV_BACKWARD_WEIGHT, q, dtype, x, w, y, false);
   t.provider = &hr__winograd_weights_provider;
   return t;
 }
 
 /* Also small ones, which the provider normally rejects because they don't pay. */
 HR_TEST(winograd_gives_the_gradient_of_weights) {
-  trials_begin(&hr__winograd_weights_provider);
-  trial_rounding = 1e-4; /* a tap is rounded with the others of its channels, which shows if it has only one term */
+  cases_begin(&hr__winograd_weights_provider);
+  op_case_rounding = 1e-4; /* a tap is rounded with the others of its channels, which shows if it has only one term */
   for (int i = 0; i < SHAPES; ++i) {
     for (int layout = 0; layout < IMAGE_LAYOUTS; ++layout) {
       if (!hr_test_takes(i + layout)) {
         continue;
       }
-      trial t =
-          gradient_trial(&shapes[i], HR_DTYPE_F32, IMAGE_CHANNELS_LAST, (image_layout)layout, IMAGE_CHANNELS_LAST);
-      trial_node(&t);
-      trial_check_node(&t);
+      op_case t =
+          gradient_case(&shapes[i], HR_DTYPE_F32, IMAGE_CHANNELS_LAST, (image_layout)layout, IMAGE_CHANNELS_LAST);
+      op_case_node(&t);
+      op_case_check_node(&t);
     }
   }
 }
@@ -47,12 +47,12 @@ HR_TEST(winograd_gives_the_gradient_of_weights) {
 /* ---- supported convolutions ---- */
 
 static bool is_taken(const window *q, hr_dtype dtype, image_layout x, image_layout y) {
-  trial t = gradient_trial(q, dtype, x, IMAGE_DENSE, y);
-  return trial_is_taken(&t);
+  op_case t = gradient_case(q, dtype, x, IMAGE_DENSE, y);
+  return op_case_is_taken(&t);
 }
 
 HR_TEST(winograd_takes_gradients_that_pay) {
-  trials_begin(&hr__winograd_weights_provider);
+  cases_begin(&hr__winograd_weights_provider);
   static const window taken[] = {WINDOW(2, 512, 512, 7, 7, 1, 1), WINDOW(2, 64, 64, 56, 56, 1, 1),
                                  WINDOW(1, 128, 128, 28, 28, 1, 1), WINDOW(2, 256, 256, 14, 14, 1, 1),
                                  WINDOW(16, 64, 64, 16, 16, 1, 1)};
@@ -74,28 +74,28 @@ HR_TEST(winograd_takes_gradients_that_pay) {
     HR_ASSERT(!is_taken(&left[i], HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_CHANNELS_LAST));
   }
   for (hr_op op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_DATA; ++op) {
-    trial t = window_trial(op, &taken[1], HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
+    op_case t = window_case(op, &taken[1], HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
     t.provider = &hr__winograd_weights_provider;
-    HR_ASSERT(!trial_is_taken(&t));
+    HR_ASSERT(!op_case_is_taken(&t));
   }
 }
 
 /* ---- bits ---- */
 
 HR_TEST(winograd_gives_gradients_the_same_bits_with_any_threads_and_layout) {
-  trials_begin(&hr__winograd_weights_provider);
+  cases_begin(&hr__winograd_weights_provider);
   for (int i = 0; i < SHAPES; ++i) {
     const window *q = &shapes[i];
     float *one = NULL;
     for (int threads = 1; threads <= 9; threads += 2) {
       hr_thread_count_set(threads);
       image_layout layout = (image_layout)(threads / 2 % IMAGE_LAYOUTS);
-      trial t = gradient_trial(q, HR_DTYPE_F32, threads % 3 == 0 ? layout : IMAGE_CHANNELS_LAST, layout,
-                               threads % 4 == 1 ? IMAGE_CHANNELS_LAST : layout);
+      op_case t = gradient_case(q, HR_DTYPE_F32, threads % 3 == 0 ? layout : IMAGE_CHANNELS_LAST, layout,
+                                threads % 4 == 1 ? IMAGE_CHANNELS_LAST : layout);
       random_state = 11;
-      trial_begin(&t);
+      op_case_begin(&t);
       hr_thread_count_set(threads / 2 + 1); /* others than it was prepared for */
-      float *bits = trial_run_once(&t);
+      float *bits = op_case_run_once(&t);
       one = one != NULL ? one : bits;
       HR_ASSERT(memcmp(one, bits, (size_t)(q->in * q->out * 9) * sizeof *bits) == 0);
       if (bits != one) {
@@ -111,11 +111,11 @@ HR_TEST(winograd_gives_gradients_the_same_bits_with_any_threads_and_layout) {
 
 /* Errors against double precision are within twice those of sums in order. */
 HR_TEST(winograd_gives_gradients_about_as_exact_as_sums) {
-  trials_begin(&hr__winograd_weights_provider);
+  cases_begin(&hr__winograd_weights_provider);
   const window q = WINDOW(2, 20, 18, 14, 14, 1, 1);
-  trial t = gradient_trial(&q, HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST);
-  trial_begin(&t);
-  trial_run(&t);
+  op_case t = gradient_case(&q, HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST);
+  op_case_begin(&t);
+  op_case_run(&t);
   const tensor *x = &t.tensors[0], *y = &t.tensors[1], *w = &t.tensors[2];
   double own = 0, direct = 0;
   for (int64_t i = 0; i < tensor_count(w); ++i) {
@@ -134,22 +134,22 @@ HR_TEST(winograd_gives_gradients_about_as_exact_as_sums) {
     own += error * error, direct += (sum - exact) * (sum - exact);
   }
   HR_ASSERT(own > 0 && own <= 4 * direct);
-  trial_free(&t);
-  trial_end(&t);
+  op_case_free(&t);
+  op_case_end(&t);
 }
 
 /* Changes operands before a run. */
-typedef void (*change_fn)(trial *t);
+typedef void (*change_fn)(op_case *t);
 
 /* Of dy [2,18,7,6]: an infinite last pixel, whose windows lack a row and a column; NaN in one of another channel. */
-static void change_gradients(trial *t) {
+static void change_gradients(op_case *t) {
   const tensor *y = &t->tensors[1];
   tensor_put(y, tensor_count(y) - 1, INFINITY);
   tensor_put(y, 4 * 42 + 9, NAN);
 }
 
 /* Of x [2,20,7,6]: infinities, and two numbers whose difference overflows although their sums of products do not. */
-static void change_inputs(trial *t) {
+static void change_inputs(op_case *t) {
   const tensor *x = &t->tensors[0];
   tensor_put(x, 0, INFINITY);
   tensor_put(x, 5 * 42 + 5, -INFINITY);
@@ -159,11 +159,11 @@ static void change_inputs(trial *t) {
 static void check_odd(image_layout layout, int threads, change_fn change) {
   const window q = WINDOW(2, 20, 18, 7, 6, 1, 1);
   hr_thread_count_set(threads);
-  trial t = gradient_trial(&q, HR_DTYPE_F32, layout, layout, IMAGE_CHANNELS_LAST);
-  trial_begin(&t);
+  op_case t = gradient_case(&q, HR_DTYPE_F32, layout, layout, IMAGE_CHANNELS_LAST);
+  op_case_begin(&t);
   change(&t);
-  trial_run(&t);
-  const tensor *w = trial_output(&t);
+  op_case_run(&t);
+  const tensor *w = op_case_output(&t);
   int64_t count = tensor_count(w), odd = 0;
   expected e = {calloc((size_t)count, sizeof(double)), calloc((size_t)count, sizeof(double))};
   HR_ASSERT(e.values != NULL && e.sizes != NULL);
@@ -178,13 +178,13 @@ static void check_odd(image_layout layout, int threads, change_fn change) {
   HR_ASSERT(odd > 0 && odd < count / 2);
   free(e.values);
   free(e.sizes);
-  trial_free(&t);
-  trial_end(&t);
+  op_case_free(&t);
+  op_case_end(&t);
   hr_thread_count_set(0);
 }
 
 HR_TEST(winograd_keeps_gradients_that_are_not_finite_where_they_are) {
-  trials_begin(&hr__winograd_weights_provider);
+  cases_begin(&hr__winograd_weights_provider);
   for (int threads = 1; threads <= 3; ++threads) {
     for (int layout = 0; layout < IMAGE_LAYOUTS; ++layout) {
       check_odd((image_layout)layout, threads, change_gradients);
@@ -196,7 +196,7 @@ HR_TEST(winograd_keeps_gradients_that_are_not_finite_where_they_are) {
 /* ---- memory ---- */
 
 HR_TEST(winograd_reports_memory_for_gradients_that_is_out) {
-  trials_begin(&hr__winograd_weights_provider);
-  trial t = gradient_trial(&shapes[0], HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST);
-  trial_check_memory(&t);
+  cases_begin(&hr__winograd_weights_provider);
+  op_case t = gradient_case(&shapes[0], HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST);
+  op_case_check_memory(&t);
 }

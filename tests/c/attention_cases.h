@@ -1,12 +1,12 @@
-/* attention_trials.h: attention run by a provider against its lowering, evaluated element by element in f64 (in f32 if
+/* attention_cases.h: attention run by a provider against its lowering, evaluated element by element in f64 (in f32 if
  * random numbers or NaN are compared).
  *
- * Each trial is one forward and one backward node on tensors of every layout. NaN surround the inputs' views, a byte
+ * Each op_case is one forward and one backward node on tensors of every layout. NaN surround the inputs' views, a byte
  * pattern the outputs' views and the workspace. The gradient gets y and the log-sum-exp of the reference, so that the
  * two are tested separately. A test supplies run_call.
  */
-#ifndef HEADRACE_TESTS_ATTENTION_TRIALS_H_
-#define HEADRACE_TESTS_ATTENTION_TRIALS_H_
+#ifndef HEADRACE_TESTS_ATTENTION_CASES_H_
+#define HEADRACE_TESTS_ATTENTION_CASES_H_
 
 #include "core/ir/dtype.h"
 #include "lower_testing.h"
@@ -17,7 +17,7 @@ enum { RANK = 4, CANARY = 0xA5, ALIGNMENT = 64, BUFFERS = 11, FORWARD_ARGS = 6, 
 /* Elements on each side of a view; odd, so alignment is poor, unless a test wants it better. */
 static int64_t guard = 19;
 
-/* The tensors of a trial, in order of both nodes' operands. */
+/* The tensors of a op_case, in order of both nodes' operands. */
 typedef enum role { DY, Q, K, V, MASK, Y, LSE, DQ, DK, DV, ROLES } role;
 
 typedef enum mask_kind {
@@ -47,10 +47,10 @@ typedef struct tensor {
   double *values; /* row-major: contents of an input, or the expected result */
 } tensor;
 
-typedef struct trial {
+typedef struct op_case {
   problem of;
   tensor tensors[ROLES];
-} trial;
+} op_case;
 
 static uint64_t random_state = 1;
 
@@ -159,7 +159,7 @@ static void make_input(tensor *t, hr_dtype dtype, int64_t b, int64_t h, int64_t 
   write_input(t);
 }
 
-static void make_mask(trial *t, hr_dtype dtype) {
+static void make_mask(op_case *t, hr_dtype dtype) {
   const problem *p = &t->of;
   tensor *mask = &t->tensors[MASK];
   bool is_flags = p->mask < ADDED;
@@ -223,7 +223,7 @@ static void take_result(const bench *b, hr_operand x, tensor *t) {
   }
 }
 
-static void evaluate(trial *t, hr_dtype dtype) {
+static void evaluate(op_case *t, hr_dtype dtype) {
   bench b = bench_begin();
   hr_operand x[ROLES];
   hr_scalar scalars[4];
@@ -274,7 +274,7 @@ typedef struct call {
   hr_scalar scalars[4];
 } call;
 
-static void make_call(trial *t, bool is_backward, call *c) {
+static void make_call(op_case *t, bool is_backward, call *c) {
   static const role forward[] = {Q, K, V, MASK, Y, LSE}, backward[] = {DY, Q, K, V, MASK, Y, LSE, DQ, DK, DV};
   const role *roles = is_backward ? backward : forward;
   int inputs = is_backward ? 7 : 4, count = is_backward ? 10 : FORWARD_ARGS;
@@ -305,10 +305,10 @@ static void make_call(trial *t, bool is_backward, call *c) {
 
 static void run_call(call *c);
 
-/* ---- trials ---- */
+/* ---- cases ---- */
 
-static trial make_trial(const problem *p, hr_dtype dtype) {
-  trial t = {.of = *p};
+static op_case make_case(const problem *p, hr_dtype dtype) {
+  op_case t = {.of = *p};
   int64_t b = p->batches, h = p->heads;
   make_input(&t.tensors[DY], dtype, b, h, p->queries, p->v_width, p->layout);
   make_input(&t.tensors[Q], dtype, b, h, p->queries, p->width, p->layout);
@@ -323,7 +323,7 @@ static trial make_trial(const problem *p, hr_dtype dtype) {
   return t;
 }
 
-static void free_trial(trial *t) {
+static void free_case(op_case *t) {
   for (int r = 0; r < ROLES; ++r) {
     free(t->tensors[r].bytes);
     free(t->tensors[r].values);
@@ -332,7 +332,7 @@ static void free_trial(trial *t) {
 
 /* Checks that expected NaN and infinities agree, numbers are within `tolerance` of the largest (of 0.1 if gradients
  * cancel), and canaries are unchanged. */
-static void check_result(const trial *t, role r, double tolerance) {
+static void check_result(const op_case *t, role r, double tolerance) {
   static const char *const names[] = {"dy", "q", "k", "v", "mask", "y", "lse", "dq", "dk", "dv"};
   const tensor *x = &t->tensors[r];
   const problem *p = &t->of;
@@ -366,7 +366,7 @@ static double tolerance_of(hr_dtype dtype) {
 }
 
 static void check_in(const problem *p, hr_dtype dtype, hr_dtype reference) {
-  trial t = make_trial(p, dtype);
+  op_case t = make_case(p, dtype);
   call c;
   evaluate(&t, reference);
   make_call(&t, false, &c);
@@ -379,7 +379,7 @@ static void check_in(const problem *p, hr_dtype dtype, hr_dtype reference) {
   for (role r = DQ; r <= DV; ++r) {
     check_result(&t, r, 2 * tolerance_of(dtype));
   }
-  free_trial(&t);
+  free_case(&t);
 }
 
 static void check(problem p) {
@@ -389,30 +389,30 @@ static void check(problem p) {
 
 /* ---- NaN and infinities ---- */
 
-typedef void (*spoil_fn)(trial *t);
+typedef void (*spoil_fn)(op_case *t);
 
-static void set(trial *t, role r, int64_t row, int64_t column, double value) {
+static void set(op_case *t, role r, int64_t row, int64_t column, double value) {
   tensor *x = &t->tensors[r];
   x->values[row * x->dims[x->rank - 1] + column] = value;
   write_input(x);
 }
-static void spoil_query(trial *t) {
+static void spoil_query(op_case *t) {
   set(t, Q, 3, 1, NAN);
 }
-static void spoil_key(trial *t) {
+static void spoil_key(op_case *t) {
   set(t, K, 66, 0, NAN);
 }
-static void spoil_value(trial *t) {
+static void spoil_value(op_case *t) {
   set(t, V, 67, 1, INFINITY);
 }
-static void spoil_with_infinity(trial *t) {
+static void spoil_with_infinity(op_case *t) {
   set(t, Q, 5, 0, INFINITY);
 }
-static void spoil_gradient(trial *t) {
+static void spoil_gradient(op_case *t) {
   set(t, DY, 2, 1, NAN);
 }
 /* Without a mask a row whose scores are all -infinity is NaN. */
-static void spoil_whole_row(trial *t) {
+static void spoil_whole_row(op_case *t) {
   for (int64_t k = 0; k < t->of.keys; ++k) {
     t->tensors[K].values[k * t->of.width] = 1;
   }
@@ -428,7 +428,7 @@ static inline void check_spoiled(problem p) {
     if (!hr_test_takes((int64_t)i)) {
       continue;
     }
-    trial t = make_trial(&p, HR_DTYPE_F32);
+    op_case t = make_case(&p, HR_DTYPE_F32);
     call c;
     spoils[i](&t);
     evaluate(&t, HR_DTYPE_F32);
@@ -441,7 +441,7 @@ static inline void check_spoiled(problem p) {
     for (role r = DQ; r <= DV; ++r) {
       check_result(&t, r, 1e-5);
     }
-    free_trial(&t);
+    free_case(&t);
   }
 }
 

@@ -1,12 +1,12 @@
-/* provider_trials.h: runs nodes built by hand through a provider's supports, prepare and run, and compares them with
+/* provider_cases.h: runs nodes built by hand through a provider's supports, prepare and run, and compares them with
  * plain loops in double precision.
  *
  * Every element of a buffer outside of its view is a canary: NaN around inputs, which would show in the result, and a
  * byte pattern around outputs and the workspace, which must be unchanged. Each prepared object runs twice, on other
  * addresses and other numbers. A failure prints its program, which `hr_program_parse` reads.
  */
-#ifndef HEADRACE_TESTS_PROVIDER_TRIALS_H_
-#define HEADRACE_TESTS_PROVIDER_TRIALS_H_
+#ifndef HEADRACE_TESTS_PROVIDER_CASES_H_
+#define HEADRACE_TESTS_PROVIDER_CASES_H_
 
 #include "hr_test.h"
 #include "plain_loops.h"
@@ -78,7 +78,7 @@ static inline void tensor_fill_input(tensor *t) {
 
 /* Opens the provider, once per process, and resets the random numbers; skips the test if the provider is unavailable.
  */
-static inline void trials_begin(const hr_provider *provider) {
+static inline void cases_begin(const hr_provider *provider) {
   enum { PROVIDERS = 8, REASON = 512 };
   static const hr_provider *opened[PROVIDERS];
   static char reasons[PROVIDERS][REASON];
@@ -102,18 +102,18 @@ static inline void trials_begin(const hr_provider *provider) {
 /* ---- programs of one node ---- */
 
 /* The memory of a provider's operands, if it is not the host's. */
-typedef struct trial_memory {
+typedef struct op_case_memory {
   void *ctx, *queue;
   void *(*allocate)(void *ctx, size_t bytes);
   void (*release)(void *ctx, void *address, size_t bytes);
   void (*copy_in)(void *ctx, void *to, const void *host, size_t bytes);
   void (*copy_out)(void *ctx, void *host, const void *from, size_t bytes);
-} trial_memory;
+} op_case_memory;
 
-typedef struct trial {
+typedef struct op_case {
   const hr_provider *provider;
-  const trial_memory *memory; /* NULL: the host's */
-  int guard;                  /* elements around each view; 0: GUARD */
+  const op_case_memory *memory; /* NULL: the host's */
+  int guard;                    /* elements around each view; 0: GUARD */
   hr_op op;
   int input_count; /* tensors[input_count] is the output */
   tensor tensors[OPERANDS];
@@ -124,13 +124,13 @@ typedef struct trial {
   size_t workspace_bytes;
   bool writes_weights; /* after the node, the program writes operand 1 */
   int algorithm;       /* the provider's algorithms, counted from 1; 0: prepare's own choice */
-} trial;
+} op_case;
 
-static inline tensor *trial_output(trial *t) {
+static inline tensor *op_case_output(op_case *t) {
   return &t->tensors[t->input_count];
 }
 
-static inline void trial_node(trial *t) {
+static inline void op_case_node(op_case *t) {
   hr_operand operands[OPERANDS] = {{0}};
   hr_program_init(&t->program);
   for (int i = 0; i <= t->input_count; ++i) {
@@ -168,11 +168,12 @@ static inline void trial_node(trial *t) {
   HR_ASSERT_OK(hr_program_verify(&t->program));
 }
 
-static inline bool trial_is_supported(const trial *t) {
+static inline bool op_case_is_supported(const op_case *t) {
   return t->provider->supports(&t->program, &t->program.nodes[0]);
 }
 
-__attribute__((noreturn, format(printf, 2, 3))) static inline void trial_fail(const trial *t, const char *format, ...) {
+__attribute__((noreturn, format(printf, 2, 3))) static inline void op_case_fail(const op_case *t, const char *format,
+                                                                                ...) {
   char what[512];
   va_list args;
   va_start(args, format);
@@ -183,25 +184,25 @@ __attribute__((noreturn, format(printf, 2, 3))) static inline void trial_fail(co
   HR_FAIL("%s: %s\n%s", t->provider->name, what, text.data);
 }
 
-static inline hr_status trial_try_prepare(trial *t) {
+static inline hr_status op_case_try_prepare(op_case *t) {
   void *queue = t->memory != NULL ? t->memory->queue : NULL;
   const hr_node *node = &t->program.nodes[0];
   return t->provider->prepare(&t->program, node, t->algorithm + HR_ALGORITHM_OWN, queue, &t->prepared,
                               &t->workspace_bytes);
 }
 
-static inline void trial_prepare(trial *t) {
-  hr_status status = trial_try_prepare(t);
+static inline void op_case_prepare(op_case *t) {
+  hr_status status = op_case_try_prepare(t);
   if (status != HR_OK) {
     char message[256];
     snprintf(message, sizeof message, "%s", hr_status_message(status));
     hr_status_ignore(status);
-    trial_fail(t, "prepare: %s", message);
+    op_case_fail(t, "prepare: %s", message);
   }
 }
 
 /* New buffers, inputs with new numbers. */
-static inline void trial_allocate(trial *t) {
+static inline void op_case_allocate(op_case *t) {
   for (int i = 0; i <= t->input_count; ++i) {
     tensor *x = &t->tensors[i];
     if (x->is_present) {
@@ -215,7 +216,7 @@ static inline void trial_allocate(trial *t) {
   }
 }
 
-static inline void trial_free(trial *t) {
+static inline void op_case_free(op_case *t) {
   for (int i = 0; i <= t->input_count; ++i) {
     free(t->tensors[i].bytes);
     t->tensors[i].bytes = NULL;
@@ -223,15 +224,15 @@ static inline void trial_free(trial *t) {
 }
 
 /* Makes and prepares the node, and its buffers. */
-static inline void trial_begin(trial *t) {
-  trial_node(t);
-  trial_prepare(t);
-  trial_allocate(t);
+static inline void op_case_begin(op_case *t) {
+  op_case_node(t);
+  op_case_prepare(t);
+  op_case_allocate(t);
 }
 
 /* The tensors' bytes in the provider's memory, before and after a run. */
-static inline void trial_move(const trial *t, void *args[OPERANDS], bool is_after) {
-  const trial_memory *m = t->memory;
+static inline void op_case_move(const op_case *t, void *args[OPERANDS], bool is_after) {
+  const op_case_memory *m = t->memory;
   for (int i = 0; i <= t->input_count; ++i) {
     const tensor *x = &t->tensors[i];
     size_t bytes = (size_t)x->length * hr_dtype_size(x->dtype);
@@ -247,9 +248,9 @@ static inline void trial_move(const trial *t, void *args[OPERANDS], bool is_afte
   }
 }
 
-static inline void trial_run(trial *t) {
+static inline void op_case_run(op_case *t) {
   enum { ALIGNMENT = 64 };
-  const trial_memory *m = t->memory;
+  const op_case_memory *m = t->memory;
   void *args[OPERANDS];
   size_t bytes = (t->workspace_bytes + 2 * ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   unsigned char *host = aligned_alloc(ALIGNMENT, bytes), *workspace = host;
@@ -259,64 +260,64 @@ static inline void trial_run(trial *t) {
     workspace = m->allocate(m->ctx, bytes);
     m->copy_in(m->ctx, workspace, host, bytes);
   }
-  trial_move(t, args, false);
+  op_case_move(t, args, false);
   HR_ASSERT_OK(t->provider->run(t->prepared, args, workspace, m != NULL ? m->queue : NULL));
-  trial_move(t, args, true);
+  op_case_move(t, args, true);
   if (m != NULL) {
     m->copy_out(m->ctx, host, workspace, bytes);
     m->release(m->ctx, workspace, bytes);
   }
   for (size_t i = t->workspace_bytes; i < bytes; ++i) {
     if (host[i] != CANARY) {
-      trial_fail(t, "byte %zu of %zu of workspace was written", i, t->workspace_bytes);
+      op_case_fail(t, "byte %zu of %zu of workspace was written", i, t->workspace_bytes);
     }
   }
   free(host);
 }
 
 /* Releases the prepared operation and the node. */
-static inline void trial_end(trial *t) {
+static inline void op_case_end(op_case *t) {
   t->provider->release(t->prepared);
   hr_program_fini(&t->program);
 }
 
 /* Runs the prepared and allocated node, frees it, and returns the output's float32 elements; the caller frees them. */
-static inline float *trial_run_once(trial *t) {
-  trial_run(t);
-  tensor *out = trial_output(t);
+static inline float *op_case_run_once(op_case *t) {
+  op_case_run(t);
+  tensor *out = op_case_output(t);
   float *values = malloc((size_t)tensor_count(out) * sizeof *values);
   HR_ASSERT_NOT_NULL(values);
   for (int64_t i = 0; i < tensor_count(out); ++i) {
     values[i] = (float)read_element(out, tensor_at(out, i));
   }
-  trial_free(t);
-  trial_end(t);
+  op_case_free(t);
+  op_case_end(t);
   return values;
 }
 
 /* ---- the expected result ---- */
 
-static inline conv_operands conv_operands_of(const trial *t) {
+static inline conv_operands conv_operands_of(const op_case *t) {
   return hr__conv_operands(t->op, t->input_count);
 }
 
-static inline void evaluate(const trial *t, expected *e) {
+static inline void evaluate(const op_case *t, expected *e) {
   hr__plain_loops(t->op, t->tensors, t->input_count, t->ints, e);
 }
 
 /* ---- checks ---- */
 
 /* The factor by which a provider's rounding of factors may exceed f32's. */
-static double trial_rounding;
+static double op_case_rounding;
 
 /* A unit of the dtype's last place for the result, and rounding of f32 sums for its terms. */
 static inline double tolerance(hr_dtype dtype, double value, double size) {
   double unit = dtype == HR_DTYPE_BF16 ? 1.0 / 128 : dtype == HR_DTYPE_F16 ? 1.0 / 1024 : 0;
   double sums = dtype == HR_DTYPE_F64 ? 1e-14 : 2e-6;
-  return unit * fabs(value) + (sums + trial_rounding) * size + (dtype == HR_DTYPE_F16 ? 1e-7 : 0);
+  return unit * fabs(value) + (sums + op_case_rounding) * size + (dtype == HR_DTYPE_F16 ? 1e-7 : 0);
 }
 
-static inline void check_canaries(const trial *t, const tensor *out) {
+static inline void check_canaries(const op_case *t, const tensor *out) {
   size_t size = hr_dtype_size(out->dtype);
   unsigned char *is_seen = calloc(1, (size_t)out->length);
   HR_ASSERT_NOT_NULL(is_seen);
@@ -326,14 +327,14 @@ static inline void check_canaries(const trial *t, const tensor *out) {
   }
   for (size_t i = 0; i < (size_t)out->length * size; ++i) {
     if (!is_seen[i / size] && out->bytes[i] != CANARY) {
-      trial_fail(t, "element %zu of the output's buffer, outside the view, was written", i / size);
+      op_case_fail(t, "element %zu of the output's buffer, outside the view, was written", i / size);
     }
   }
   free(is_seen);
 }
 
-static inline void check_result(trial *t) {
-  const tensor *out = trial_output(t);
+static inline void check_result(op_case *t) {
+  const tensor *out = op_case_output(t);
   int64_t count = tensor_count(out);
   expected e = {calloc((size_t)count, sizeof(double)), calloc((size_t)count, sizeof(double))};
   HR_ASSERT(e.values != NULL && e.sizes != NULL);
@@ -342,7 +343,7 @@ static inline void check_result(trial *t) {
     double actual = read_element(out, tensor_at(out, i)), error = fabs(actual - e.values[i]);
     if (hr_dtype_is_integer(out->dtype) ? fmod(error, ldexp(1, 8 * (int)hr_dtype_size(out->dtype))) != 0
                                         : !(error <= tolerance(out->dtype, e.values[i], e.sizes[i]))) {
-      trial_fail(t, "element %lld is %.9g, expected %.9g", (long long)i, actual, e.values[i]);
+      op_case_fail(t, "element %lld is %.9g, expected %.9g", (long long)i, actual, e.values[i]);
     }
   }
   check_canaries(t, out);
@@ -351,46 +352,46 @@ static inline void check_result(trial *t) {
 }
 
 /* Prepares, runs twice and checks a finished node. */
-static inline void trial_check_node(trial *t) {
-  trial_prepare(t);
+static inline void op_case_check_node(op_case *t) {
+  op_case_prepare(t);
   for (int run = 0; run < 2; ++run) {
     tensor first[OPERANDS];
     memcpy(first, t->tensors, sizeof first);
-    trial_allocate(t); /* while the first run's buffers are allocated: other addresses */
-    trial_run(t);
+    op_case_allocate(t); /* while the first run's buffers are allocated: other addresses */
+    op_case_run(t);
     check_result(t);
     for (int i = 0; run == 1 && i < OPERANDS; ++i) {
       free(first[i].bytes);
     }
   }
-  trial_free(t);
-  trial_end(t);
+  op_case_free(t);
+  op_case_end(t);
 }
 
 /* True if the provider supports the node, which is neither prepared nor run. */
-static inline bool trial_is_taken(trial *t) {
-  trial_node(t);
-  bool is_taken = trial_is_supported(t);
+static inline bool op_case_is_taken(op_case *t) {
+  op_case_node(t);
+  bool is_taken = op_case_is_supported(t);
   hr_program_fini(&t->program);
   return is_taken;
 }
 
 /* False if the provider does not support the node. */
-static inline bool trial_check(trial *t) {
-  trial_node(t);
-  if (!trial_is_supported(t)) {
+static inline bool op_case_check(op_case *t) {
+  op_case_node(t);
+  if (!op_case_is_supported(t)) {
     hr_program_fini(&t->program);
     return false;
   }
-  trial_check_node(t);
+  op_case_check_node(t);
   return true;
 }
 
 /* Checks the node with one of the provider's algorithms; false if it does not have it. */
-static inline bool trial_check_algorithm(trial *t, int algorithm) {
+static inline bool op_case_check_algorithm(op_case *t, int algorithm) {
   t->algorithm = algorithm;
-  trial_node(t);
-  hr_status status = trial_try_prepare(t);
+  op_case_node(t);
+  hr_status status = op_case_try_prepare(t);
   if (status != HR_OK) {
     HR_ASSERT_EQ(hr_status_code_of(status), HR_STATUS_UNIMPLEMENTED);
     hr_status_free(status);
@@ -398,32 +399,32 @@ static inline bool trial_check_algorithm(trial *t, int algorithm) {
     return false;
   }
   t->provider->release(t->prepared);
-  trial_check_node(t);
+  op_case_check_node(t);
   return true;
 }
 
-static trial *trial_out_of_memory;
+static op_case *op_case_out_of_memory;
 
-static inline hr_status trial_prepare_and_release(void) {
-  trial_out_of_memory->prepared = NULL;
-  HR_RETURN_IF_ERROR(trial_try_prepare(trial_out_of_memory));
-  trial_out_of_memory->provider->release(trial_out_of_memory->prepared);
+static inline hr_status op_case_prepare_and_release(void) {
+  op_case_out_of_memory->prepared = NULL;
+  HR_RETURN_IF_ERROR(op_case_try_prepare(op_case_out_of_memory));
+  op_case_out_of_memory->provider->release(op_case_out_of_memory->prepared);
   return HR_OK;
 }
 
 /* Prepares the node with each of its allocations failing in turn; a node that was never prepared is released, too. */
-static inline void trial_check_memory(trial *t) {
-  trial_node(t);
-  trial_out_of_memory = t;
-  HR_TEST_OOM(trial_prepare_and_release);
+static inline void op_case_check_memory(op_case *t) {
+  op_case_node(t);
+  op_case_out_of_memory = t;
+  HR_TEST_OOM(op_case_prepare_and_release);
   hr_program_fini(&t->program);
   t->provider->release(NULL);
 }
 
-static inline void trial_must_pass(trial *t) {
-  if (!trial_check(t)) {
-    trial_node(t);
-    trial_fail(t, "not supported");
+static inline void op_case_must_pass(op_case *t) {
+  if (!op_case_check(t)) {
+    op_case_node(t);
+    op_case_fail(t, "not supported");
   }
 }
 
@@ -528,8 +529,8 @@ typedef enum bias_layout {
   BIAS_LAYOUTS
 } bias_layout;
 
-static inline void set_bias(trial *t, bias_layout layout) {
-  const tensor *like = trial_output(t);
+static inline void set_bias(op_case *t, bias_layout layout) {
+  const tensor *like = op_case_output(t);
   tensor out = *like, bias = {.is_present = layout > BIAS_NONE, .dtype = out.dtype, .rank = out.rank};
   int last = out.rank - 1;
   t->input_count = layout == BIAS_ABSENT ? 2 : 3;
@@ -569,9 +570,9 @@ static const product products[] = {
 
 enum { PRODUCTS = sizeof products / sizeof *products };
 
-static inline trial product_trial(const hr_provider *provider, const product *p, hr_dtype dtype, matrix_layout a,
-                                  matrix_layout b, matrix_layout out, bias_layout bias) {
-  trial t = {.provider = provider, .op = HR_OP_MATMUL, .input_count = 2};
+static inline op_case product_case(const hr_provider *provider, const product *p, hr_dtype dtype, matrix_layout a,
+                                   matrix_layout b, matrix_layout out, bias_layout bias) {
+  op_case t = {.provider = provider, .op = HR_OP_MATMUL, .input_count = 2};
   int rank = p->batch_rank + 2;
   for (int i = 0; i < 3; ++i) {
     tensor *x = &t.tensors[i];
@@ -674,9 +675,9 @@ static inline void set_image(tensor *t, image_layout layout) {
   }
 }
 
-static inline trial window_trial(hr_op op, const window *q, hr_dtype dtype, image_layout x, image_layout w,
-                                 image_layout y, bool has_bias) {
-  trial t = {
+static inline op_case window_case(hr_op op, const window *q, hr_dtype dtype, image_layout x, image_layout w,
+                                  image_layout y, bool has_bias) {
+  op_case t = {
       .provider = &hr__onednn_provider, .op = op, .input_count = has_bias ? 3 : 2, .int_count = 2 + 3 * q->spatial};
   tensor base = {.is_present = true, .dtype = dtype, .rank = q->spatial + 2};
   conv_operands at = conv_operands_of(&t);

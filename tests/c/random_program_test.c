@@ -237,7 +237,7 @@ static void check_seed(uint64_t seed) {
   hr__generated_fini(&t.g);
 }
 
-HR_TEST(programs_give_the_same_bits_in_every_way) {
+HR_TEST(programs_give_the_same_bits_in_every_mode) {
   long count = hr__setting("HEADRACE_TEST_PROGRAMS", hr_test_count(300)), first = hr__setting("HEADRACE_TEST_SEED", 1);
   for (long k = 0; k < count; ++k) {
     check_seed((uint64_t)(first + k));
