@@ -105,11 +105,11 @@ private:
   }
 };
 
-struct Registration {
-  Registration() {
+struct AllocatorRegistration {
+  AllocatorRegistration() {
     c10::SetAllocator(c10::DeviceType::PrivateUse1, device_allocator());
   }
-} registration;
+} allocator_registration;
 
 } // namespace
 

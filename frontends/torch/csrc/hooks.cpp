@@ -60,11 +60,11 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   }
 };
 
-struct Registration {
-  Registration() {
+struct HooksRegistration {
+  HooksRegistration() {
     at::RegisterPrivateUse1HooksInterface(new Hooks);
   }
-} registration;
+} hooks_registration;
 
 } // namespace
 } // namespace headrace

@@ -75,11 +75,11 @@ PinnedAllocator *the_allocator() {
   return allocator;
 }
 
-struct Registration {
-  Registration() {
+struct HostMemoryRegistration {
+  HostMemoryRegistration() {
     at::setHostAllocator(c10::DeviceType::PrivateUse1, the_allocator());
   }
-} registration;
+} host_memory_registration;
 
 } // namespace
 

@@ -165,7 +165,7 @@ Tensor put(const Tensor &self, const Tensor &places, const Tensor &source, bool 
 
 // The index broadcast to the source's shape, for scatter.
 static Tensor spread_index(const Tensor &index, int64_t along, IntArrayRef sizes) {
-  Dims shape(sizes.size(), 1);
+  std::vector<int64_t> shape(sizes.size(), 1);
   if (!shape.empty())
     shape[along] = index.numel();
   return index.reshape(shape).expand(sizes);
