@@ -54,7 +54,7 @@ def load_digits() -> Images:
     classes = torch.from_numpy(data.target).long()
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
     train, test = order[: len(order) * 4 // 5], order[len(order) * 4 // 5 :]
-    return normalise("scikit-learn's digits", images[train], classes[train], images[test], classes[test], epochs=128)
+    return normalise("scikit-learn's digits", images[train], classes[train], images[test], classes[test], epochs=64)
 
 
 # ---- MNIST: the idx format
