@@ -209,7 +209,7 @@ static void emit_best(hr__emitter *e, const hr_instr *instr) {
   hr__emit_source(e, instr, 0);
   HR__EMIT(e, ";\nconst int64_t index = ");
   hr__emit_source(e, instr, 1);
-  HR__EMIT(e, ";\nconst int take = hr_beats_%s_%s(key, l%d[j], index, m%d[j]) | (m%d[j] == INT64_MAX);\n",
+  HR__EMIT(e, ";\nconst int take = hr_is_better_%s_%s(key, l%d[j], index, m%d[j]) | (m%d[j] == INT64_MAX);\n",
            hr_op_table(instr->op)->name, hr_class_name(instr->cls), dst, dst, dst);
   HR__EMIT(e, "l%d[j] = take ? key : l%d[j];\nm%d[j] = take ? index : m%d[j];\n}\n", dst, dst, dst, dst);
 }

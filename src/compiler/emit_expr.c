@@ -130,7 +130,7 @@ static void emit_take(hr__emitter *e, hr_op op, hr_class cls) {
   HR__EMIT(e, "HR_VMATH_FN int hr_beats_%s_%s(const T a, const T b) { return (%s) | ((a != a) & (b == b)); }\n",
            row->name, name, better);
   HR__EMIT(e,
-           "HR_VMATH_FN uint8_t hr_beats_%s_%s(const T a, const T b, const int64_t i, const int64_t j) {\n"
+           "HR_VMATH_FN uint8_t hr_is_better_%s_%s(const T a, const T b, const int64_t i, const int64_t j) {\n"
            "  return (uint8_t)(hr_beats_%s_%s(a, b) | (!hr_beats_%s_%s(b, a) & (i < j)));\n}\n",
            row->name, name, row->name, name, row->name, name);
   unbind_class(e);
@@ -256,7 +256,7 @@ static void emit_lane_choice(hr__emitter *e, const char *row, const char *name, 
     HR__EMIT(e,
              "  HR_LANES\n  for (int j = 0; j < %d; ++j) {\n"
              "    const %s a = key[j + %d], b = key[j];\n    const int64_t i = index[j + %d], k = index[j];\n"
-             "    const int take = (i != INT64_MAX) & ((k == INT64_MAX) | hr_beats_%s_%s(a, b, i, k));\n"
+             "    const int take = (i != INT64_MAX) & ((k == INT64_MAX) | hr_is_better_%s_%s(a, b, i, k));\n"
              "    key[j] = take ? a : b;\n    index[j] = take ? i : k;\n  }\n",
              half < VECTOR_MIN ? VECTOR_MIN : half, type, half, half, row, name);
   }
@@ -275,8 +275,8 @@ void hr__emit_best_functions(hr__emitter *e, hr_op op, hr_class cls) {
   HR__EMIT(
       e,
       "HR_VMATH_FN void hr_update_best_%s_%s(%s *key, int64_t *index, const %s k, const int64_t i) {\n"
-      "  if (i != INT64_MAX && (*index == INT64_MAX || hr_beats_%s_%s(k, *key, i, *index))) { *key = k; *index = i; "
-      "}\n}\n"
+      "  if (i != INT64_MAX && (*index == INT64_MAX || hr_is_better_%s_%s(k, *key, i, *index))) { *key = k; "
+      "*index = i; }\n}\n"
       "HR_VMATH_FN void hr_choose_%s_%s(%s *key, int64_t *index) {\n"
       "  for (int half = HR_WARP / 2; half >= 1; half /= 2) {\n"
       "    %s k = *key;\n    int64_t i = *index;\n"
@@ -368,7 +368,7 @@ void hr__emit_statement(hr__emitter *e, const hr_instr *instr) {
   HR__EMIT(e, "hr_%s_%s_%s(",
            !is_take(instr)            ? "op"
            : instr->source_count == 2 ? "beats"
-                                      : "take",
+                                      : "is_better",
            row->name, hr_class_name(instr->cls));
   emit_sources(e, instr);
   HR__EMIT(e, ");\n");

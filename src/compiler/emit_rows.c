@@ -288,7 +288,7 @@ static void clear_lanes(const rows *r, int phase) {
 static void emit_best(hr__emitter *e, const hr_instr *instr, const char *key, const char *index, long long count) {
   HR__EMIT(e,
            "for (int64_t j = 1; j < %lld; ++j) {\n"
-           "if (%s[j] != INT64_MAX && (%s[0] == INT64_MAX || hr_beats_%s_%s(%s[j], %s[0], %s[j], %s[0]))) {\n"
+           "if (%s[j] != INT64_MAX && (%s[0] == INT64_MAX || hr_is_better_%s_%s(%s[j], %s[0], %s[j], %s[0]))) {\n"
            "%s[0] = %s[j]; %s[0] = %s[j];\n}\n}\n",
            count, index, index, hr_op_table(instr->op)->name, hr_class_name(instr->cls), key, key, index, index, key,
            key, index, index);

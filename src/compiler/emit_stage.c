@@ -403,7 +403,7 @@ static void read_value(const stager *s, int reg, int stage, bool *is_known) {
 static void emit_reduce(hr__emitter *e, const hr_instr *instr, const char *lane) {
   if (instr->kind == HR_INSTR_ARGREDUCE) {
     const char *op = hr_op_table(instr->op)->name, *cls = hr_class_name(instr->cls);
-    HR__EMIT(e, "{\nconst int take = hr_beats_%s_%s(", op, cls);
+    HR__EMIT(e, "{\nconst int take = hr_is_better_%s_%s(", op, cls);
     hr__emit_source(e, instr, 0);
     HR__EMIT(e, ", l%d[%s], ", instr->dst, lane);
     hr__emit_source(e, instr, 1);
