@@ -7,8 +7,12 @@
 #include <ATen/ops/where.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/TensorImpl.h>
+#include <torch/version.h>
 
+#include <algorithm>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "kernels.h"
 #include "kernels_nn.h"
@@ -655,14 +659,54 @@ static bool is_nan(const Scalar &value) {
   return value.isFloatingPoint() && std::isnan(value.toDouble());
 }
 
-Tensor clamp(Result result, const Tensor &self, const std::optional<Scalar> &min, const std::optional<Scalar> &max) {
+// The least and the greatest number of a small integer type.
+static std::optional<std::pair<int64_t, int64_t>> small_range(ScalarType type) {
+  switch (type) {
+    case ScalarType::Byte:
+      return {{0, 255}};
+    case ScalarType::Char:
+      return {{-128, 127}};
+    case ScalarType::Short:
+      return {{-32768, 32767}};
+    case ScalarType::Int:
+      return {{std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()}};
+    default:
+      return std::nullopt;
+  }
+}
+
+// A bound for integers. Up to torch 2.14 it is converted, so that -1 is 255 for uint8, or refused. Since then one
+// beyond the type's range bounds nothing, and is refused where it would leave no number.
+static Scalar bound_of(const Scalar &bound, bool is_min, ScalarType type) {
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 15
+  constexpr bool converts = true;
+#else
+  constexpr bool converts = false;
+#endif
+  auto range = small_range(type);
+  if (converts || !range.has_value() || !bound.isIntegral(/*includeBool=*/true)) {
+    check_converts(bound, type);
+    return bound;
+  }
+  int64_t value = bound.toLong(), nearest = std::clamp(value, range->first, range->second);
+  bool leaves_none = is_min ? nearest < value : nearest > value;
+  TORCH_CHECK(!leaves_none, "Clamp ", is_min ? "min" : "max", " value ", static_cast<double>(value),
+              " is outside the representable range of ", type);
+  return nearest;
+}
+
+Tensor clamp(Result result, const Tensor &self, const std::optional<Scalar> &lower,
+             const std::optional<Scalar> &upper) {
+  std::optional<Scalar> min = lower, max = upper;
   TORCH_CHECK(min.has_value() || max.has_value(), "torch.clamp: At least one of 'min' or 'max' must not be None");
   const Operand all[] = {self, min.has_value() ? *min : *max, max.has_value() ? *max : *min};
   ScalarType common = promote(all, 3);
   TORCH_CHECK_NOT_IMPLEMENTED(!c10::isComplexType(common), "clamp is not supported for complex types");
   if (c10::isIntegralType(common, /*includeBool=*/false)) {
-    check_converts(min.has_value() ? *min : *max, common);
-    check_converts(max.has_value() ? *max : *min, common);
+    if (min.has_value())
+      min = bound_of(*min, true, common);
+    if (max.has_value())
+      max = bound_of(*max, false, common);
   }
   if (!max.has_value())
     return pointwise(result, HR_OP_MAXIMUM, Rule::Number, self, *min);
