@@ -313,6 +313,31 @@ NUMBERS = {
 if IS_RECENT:  # an older torch divides by zero, and the process ends
     NUMBERS["arange of a step that rounds to none"] = lambda m: torch.arange(0, 3, 0.5, out=m(I3))
 
+# Numbers without an order: refused by name or by dtype, behind the checks of sizes.
+ORDER = {
+    f"{name} of {kind} {list(shape)}": lambda m, call=call, shape=shape, dtype=dtype: call(m(torch.ones(shape).to(dtype)))
+    for name, call in {
+        "min": lambda x: torch.min(x),
+        "min of a dim": lambda x: torch.min(x, 0),
+        "max of a dim": lambda x: torch.max(x, 0),
+        "amax": lambda x: torch.amax(x, 0),
+        "cummin": lambda x: torch.cummin(x, 0),
+        "cummax": lambda x: torch.cummax(x, 0),
+        "mode": lambda x: torch.mode(x, 0),
+        "mode of the last dim": lambda x: torch.mode(x, -1),
+        "median": lambda x: torch.median(x),
+        "median of a dim": lambda x: torch.median(x, 0),
+        "nanmedian of a dim": lambda x: torch.nanmedian(x, 0),
+        "kthvalue": lambda x: torch.kthvalue(x, 1, 0),
+        "kthvalue of too many": lambda x: torch.kthvalue(x, 9, 0),
+        "topk": lambda x: torch.topk(x, 1, 0),
+        "sort": lambda x: torch.sort(x, 0),
+        "argmax": lambda x: torch.argmax(x, 0),
+    }.items()
+    for kind, dtype in (("complex", torch.complex64), ("bools", torch.bool))
+    for shape in ((3,), (0,), (), (0, 3))
+}
+
 ALL = {
     f"{kind}: {name}": function
     for kind, table in (
@@ -335,6 +360,18 @@ def test_raises_what_cpu_raises(name, device):
     before = torch.arange(5.0, device=device)
     assert raised(ALL[name], device) == expected
     assert_same(before + 1, torch.arange(1.0, 6.0), "a tensor that was there before")
+
+
+def error_of(function, where):
+    try:
+        function(lambda tensor: tensor.to(where))
+    except Exception as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_numbers_without_an_order_raise_the_error_of_the_cpu(name, device):
+    assert error_of(ORDER[name], device) is error_of(ORDER[name], "cpu")
 
 
 @pytest.mark.parametrize("name", PLACES)

@@ -12,10 +12,20 @@
 namespace headrace {
 namespace {
 
-void check_sortable(const char *name, const Tensor &self) {
+void check_here(const Tensor &self) {
   if (!is_on_device(self))
     fail_device(self);
+}
+
+void check_sortable(const char *name, const Tensor &self) {
+  check_here(self);
   TORCH_CHECK(!self.is_complex(), name, " does not support complex dtypes on the device");
+}
+
+// torch's kernels refuse a dtype after the checks of sizes, by their own names.
+void check_ordered(const char *kernel, const Tensor &self, bool serves_bools) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!self.is_complex() && (serves_bools || self.scalar_type() != ScalarType::Bool), "\"",
+                              kernel, "\" not implemented for '", self.scalar_type(), "'");
 }
 
 // torch's outputs of structured operators already have the result's type.
@@ -124,37 +134,48 @@ Tensor2 pick(Result values, Result indices, hr_op op, const Tensor &self, int64_
   return {values.end(value), indices.end(place)};
 }
 
+// A number is its own only value, of any dtype.
+Tensor2 pick_number(Result values, Result indices, const Tensor &self) {
+  Tensor value = begin_exact(values, {}, self.scalar_type(), {self}),
+         place = begin_exact(indices, {}, ScalarType::Long, {self});
+  copy_on_device(self, value);
+  return {values.end(value), indices.end(fill_with(place, 0))};
+}
+
 } // namespace
 
 Tensor2 kthvalue(Result values, Result indices, const Tensor &self, int64_t k, int64_t dim, bool keepdim) {
-  check_sortable("kthvalue", self);
-  TORCH_CHECK_NOT_IMPLEMENTED(self.scalar_type() != ScalarType::Bool, "\"kthvalue_cpu\" not implemented for 'Bool'");
+  check_here(self);
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
   at::native::zero_numel_check_dims(self, along, "kthvalue()");
   TORCH_CHECK(k >= 1 && k <= (self.dim() > 0 ? self.size(along) : 1),
               "kthvalue(): selected number k out of range for dimension ", along);
   if (!values.is_fresh())
     at::assert_no_overlap(values.tensor(), self);
+  if (self.dim() == 0)
+    return pick_number(values, indices, self);
+  check_ordered("kthvalue_cpu", self, /*serves_bools=*/false);
   return pick(values, indices, HR_OP_KTH, self, along, keepdim, {0, k - 1});
 }
 
 Tensor2 median_dim(Result values, Result indices, const Tensor &self, int64_t dim, bool keepdim, bool ignores_nan) {
-  check_sortable("median", self);
-  TORCH_CHECK_NOT_IMPLEMENTED(self.scalar_type() != ScalarType::Bool, "\"median_out\" not implemented for 'Bool'");
+  check_here(self);
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
   at::native::zero_numel_check_dims(self, along, ignores_nan ? "nanmedian()" : "median()");
+  check_ordered("median_out", self, /*serves_bools=*/false);
   return pick(values, indices, HR_OP_KTH, self, along, keepdim, {ignores_nan ? 2 : 1, 0});
 }
 
 Tensor median(const Tensor &self, bool ignores_nan) {
-  check_sortable("median", self);
-  TORCH_CHECK_NOT_IMPLEMENTED(self.scalar_type() != ScalarType::Bool, "\"median_cpu\" not implemented for 'Bool'");
-  Tensor out = new_tensor({}, self.scalar_type());
-  if (self.numel() == 0) // the result of casting NaN: the lowest number for 32 and 64 bits, 0 for fewer
-    return fill_with(out, c10::isFloatingType(self.scalar_type())  ? Scalar(std::numeric_limits<double>::quiet_NaN())
-                          : self.scalar_type() == ScalarType::Long ? Scalar(std::numeric_limits<int64_t>::min())
-                          : self.scalar_type() == ScalarType::Int  ? Scalar(std::numeric_limits<int32_t>::min())
-                                                                   : Scalar(0));
+  check_here(self);
+  ScalarType type = self.scalar_type();
+  Tensor out = new_tensor({}, type);
+  if (self.numel() == 0) // the result of casting NaN: true, the lowest number for 32 and 64 bits, 0 for fewer
+    return fill_with(out, !c10::isIntegralType(type, true) ? Scalar(std::numeric_limits<double>::quiet_NaN())
+                          : type == ScalarType::Long       ? Scalar(std::numeric_limits<int64_t>::min())
+                          : type == ScalarType::Int        ? Scalar(std::numeric_limits<int32_t>::min())
+                                                           : Scalar(type == ScalarType::Bool));
+  check_ordered("median_cpu", self, /*serves_bools=*/false);
   Tensor flat = self.reshape({-1});
   Record record(HR_OP_KTH);
   record.in(flat).ints({ignores_nan ? 2 : 1, 0}).out(out).run();
@@ -162,17 +183,22 @@ Tensor median(const Tensor &self, bool ignores_nan) {
 }
 
 Tensor2 mode_dim(Result values, Result indices, const Tensor &self, int64_t dim, bool keepdim) {
-  check_sortable("mode", self);
+  check_here(self);
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
   at::native::zero_numel_check_dims(self, along, "mode()");
+  if (self.dim() == 0)
+    return pick_number(values, indices, self);
+  if (self.numel() > 0)
+    check_ordered("mode_cpu", self, /*serves_bools=*/true);
   return pick(values, indices, HR_OP_MODE, self, along, keepdim, {});
 }
 
 void cumulate(hr_op op, const Tensor &self, const Tensor &values, const Tensor &indices, int64_t dim) {
-  check_sortable(op == HR_OP_CUMMAX ? "cummax" : "cummin", self);
+  check_here(self);
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
   if (self.numel() == 0)
     return;
+  check_ordered(op == HR_OP_CUMMAX ? "cummax_cpu" : "cummin_cpu", self, /*serves_bools=*/true);
   Record record(op);
   in_lines(record, self, along);
   out_lines(record, values, along);

@@ -194,8 +194,10 @@ Tensor arg_extreme(Result result, hr_op op, const Tensor &self, std::optional<in
 
 Tensor2 extreme_dim(Result values, Result indices, hr_op op, hr_op arg_op, const Tensor &self, int64_t dim,
                     bool keepdim) {
+  const char *name = op == HR_OP_AMAX ? "max" : "min";
   Reduction reduction(self, OptionalIntArrayRef(IntArrayRef(dim)), keepdim);
-  check_not_empty(self, reduction, op == HR_OP_AMAX ? "max" : "min");
+  check_not_empty(self, reduction, name);
+  TORCH_CHECK(!self.is_complex(), name, "(): does not support complex input");
   Tensor value = reduce(values, op, self, reduction, self.scalar_type(), std::nullopt);
   return {value, record_arg_extreme(indices, arg_op, self, reduction)};
 }
