@@ -118,3 +118,27 @@ def test_ldexp():
     assert_same(x.to(DEVICE).ldexp_(e.to(DEVICE)), torch.ldexp(x, e))
     ends, far = torch.tensor([0.0, math.inf, -math.inf]), torch.tensor([10**6, -(10**6), -(10**6)])
     assert torch.ldexp(ends.to(DEVICE), far.to(DEVICE)).tolist() == ends.tolist()
+
+
+@pytest.mark.parametrize("bounds", [(0.5, 1e10), (None, 1e10), (-1e10, None), (math.nan, 1e10), (math.inf, None)])
+def test_clamp_to_a_number_that_half_precision_lacks(bounds):
+    x = torch.tensor([1.0, -2.0], dtype=torch.float16)
+    try:
+        expected = x.clamp(*bounds)
+    except RuntimeError as error:
+        with pytest.raises(RuntimeError, match=str(error)):
+            x.to(DEVICE).clamp(*bounds)
+    else:
+        assert_same(x.to(DEVICE).clamp(*bounds), expected)
+
+
+def test_logic_with_a_number_of_another_dtype():
+    for x, number in ((torch.tensor([1.0, 0.0]), torch.tensor(5e-324, dtype=torch.float64)), (torch.ones(2, dtype=torch.int8), torch.tensor(-256))):
+        for function in (torch.logical_and, torch.logical_or, torch.logical_xor):
+            assert_same(function(x.to(DEVICE), number.to(DEVICE)), function(x, number), function.__name__)
+
+
+def test_index_reduce_of_no_complex_numbers():
+    x, index = torch.ones(2, 3, dtype=torch.complex64), torch.tensor([], dtype=torch.long)
+    made = x.to(DEVICE).index_reduce_(0, index.to(DEVICE), torch.ones(0, 3, dtype=torch.complex64, device=DEVICE), "amax")
+    assert_same(made, x)

@@ -318,8 +318,6 @@ bool writes_directly(const Call &call, ScalarType target) {
 // Converts operands, in a separate record, that the core would not convert as torch does: 0-dim tensors outranked in
 // promotion, and integers compared with numbers of another default type.
 void convert_operands(Call &call) {
-  if (call.rule == Rule::Logical)
-    return;
   for (int i = call.rule == Rule::Where ? 1 : 0; i < call.count; ++i) {
     const Tensor *tensor = call.tensors[i];
     if (tensor == nullptr)
@@ -702,7 +700,7 @@ Tensor clamp(Result result, const Tensor &self, const std::optional<Scalar> &low
   const Operand all[] = {self, min.has_value() ? *min : *max, max.has_value() ? *max : *min};
   ScalarType common = promote(all, 3);
   TORCH_CHECK_NOT_IMPLEMENTED(!c10::isComplexType(common), "clamp is not supported for complex types");
-  if (c10::isIntegralType(common, /*includeBool=*/false)) {
+  if (common != ScalarType::Bool && !is_nan(min.value_or(0)) && !is_nan(max.value_or(0))) {
     if (min.has_value())
       min = bound_of(*min, true, common);
     if (max.has_value())

@@ -287,8 +287,8 @@ Tensor index_reduce(Result result, const Tensor &self, int64_t dim, const Tensor
   TORCH_CHECK(index.scalar_type() == ScalarType::Long || index.scalar_type() == ScalarType::Int,
               "index_reduce_(): Expected dtype int32/int64 for index");
   bool is_order = reduce == "amax" || reduce == "amin";
-  TORCH_CHECK_NOT_IMPLEMENTED(!is_order || !self.is_complex(), "\"index_func_\" not implemented for '",
-                              self.scalar_type(), "'");
+  TORCH_CHECK_NOT_IMPLEMENTED(!is_order || !self.is_complex() || (index.numel() == 0 && self.dim() > 1),
+                              "\"index_func_\" not implemented for '", self.scalar_type(), "'");
   TORCH_CHECK(self.scalar_type() == source.scalar_type(), "index_reduce_(): self (", self.scalar_type(),
               ") and source (", source.scalar_type(), ") must have the same scalar type");
   TORCH_CHECK(source.dim() == 0 || index.numel() == source.size(along), "index_reduce_(): Number of indices (",
