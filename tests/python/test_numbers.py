@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from support import DEVICE, assert_same
 
 UINT8 = [0, 1, 2, 100, 254, 255]
@@ -118,6 +119,49 @@ def test_ldexp():
     assert_same(x.to(DEVICE).ldexp_(e.to(DEVICE)), torch.ldexp(x, e))
     ends, far = torch.tensor([0.0, math.inf, -math.inf]), torch.tensor([10**6, -(10**6), -(10**6)])
     assert torch.ldexp(ends.to(DEVICE), far.to(DEVICE)).tolist() == ends.tolist()
+
+
+def transposed(sizes, strides, dtype=torch.float32):
+    """A tensor for each device, of the same values in these strides."""
+    values = torch.rand(sizes, generator=torch.Generator().manual_seed(1)).to(dtype)
+    return [torch.empty_strided(sizes, strides, dtype=dtype, device=d).copy_(values) for d in ("cpu", DEVICE)]
+
+
+LIKE_TORCH = {
+    "2 ** x": lambda x: 2.0**x,
+    "1 ** x": lambda x: torch.pow(1, x),
+    "masked_fill": lambda x: x.masked_fill(x > 0.5, 1.0),
+    "mse": lambda x: F.mse_loss(x, x * 2, reduction="none"),
+    "smooth_l1": lambda x: F.smooth_l1_loss(x, torch.zeros(x.shape, device=x.device), reduction="none"),
+    "bce": lambda x: F.binary_cross_entropy(x, x, reduction="none"),
+    "logsigmoid": F.logsigmoid,
+    "logsigmoid gradient": lambda x: torch.autograd.grad(F.logsigmoid(x.requires_grad_()).sum(), x)[0],
+    "index_add": lambda x: x.index_add(0, torch.tensor([0], device=x.device), x[:1]),
+    "index_copy": lambda x: x.index_copy(0, torch.tensor([0], device=x.device), x[:1]),
+    "scatter": lambda x: x.scatter(0, torch.zeros(1, 1, dtype=torch.long, device=x.device), 1.0),
+    "scatter_reduce": lambda x: x.scatter_reduce(0, torch.zeros(1, 1, dtype=torch.long, device=x.device), x[:1], "mean"),
+    "sort": lambda x: x.sort(-1)[0],
+    "argsort": lambda x: x.argsort(0),
+    "flip": lambda x: x.flip(0),
+    "nextafter": lambda x: torch.nextafter(x.bfloat16(), x.bfloat16() * 2),
+    "pad that cuts": lambda x: F.pad(x, [-1, 0, 0, -1]),
+    "ldexp": lambda x: torch.ldexp(torch.ones(5, device=x.device), x.long()),
+    "ldexp of halves": lambda x: torch.ldexp(torch.ones(5, device=x.device).bfloat16(), x.bfloat16()),
+    "ldexp of integers": lambda x: torch.ldexp(torch.ones(5, dtype=torch.int32, device=x.device), x.long()),
+}
+
+
+@pytest.mark.parametrize("name", LIKE_TORCH)
+def test_strides_of_results_are_those_of_torch(name):
+    for sizes, strides in (([3, 5], [1, 3]), ([3, 5], [2, 12]), ([3, 5], [7, 1])):
+        theirs, mine = (LIKE_TORCH[name](x) for x in transposed(sizes, strides))
+        assert mine.stride() == theirs.stride(), strides
+        assert_same(mine, theirs)
+
+
+def test_strides_of_a_complex_angle():
+    theirs, mine = transposed([3, 5], [1, 3], torch.complex64)
+    assert mine.angle().stride() == theirs.angle().stride() == (5, 1)
 
 
 @pytest.mark.parametrize("bounds", [(0.5, 1e10), (None, 1e10), (-1e10, None), (math.nan, 1e10), (math.inf, None)])

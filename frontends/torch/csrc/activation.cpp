@@ -21,12 +21,14 @@ Tensor2 log_sigmoid(Result result, Result buffer, const Tensor &self) {
   constexpr double linear_from = 80; // e^80 is still a float
   Tensor negative = pointwise(Result::fresh(), HR_OP_NEG, Rule::Number, self);
   Tensor positive = pointwise(Result::fresh(), HR_OP_SOFTPLUS, Rule::Same, negative, fixed(1.0), fixed(linear_from));
-  Tensor y = pointwise(result, HR_OP_NEG, Rule::Number, positive);
+  Tensor out = result.is_fresh() ? new_tensor(self.sizes(), self.scalar_type()) : result.tensor();
+  Tensor y = pointwise(result.is_fresh() ? Result::out(out) : result, HR_OP_NEG, Rule::Number, positive);
   return {y, buffer.end(buffer.begin({0}, self.scalar_type()))};
 }
 
 Tensor log_sigmoid_backward(Result result, const Tensor &grad, const Tensor &self) {
-  return pointwise(result, HR_OP_MUL, Rule::Same, self.neg().sigmoid_(), grad);
+  Tensor out = result.is_fresh() ? new_like(grad) : result.tensor();
+  return pointwise(result.is_fresh() ? Result::out(out) : result, HR_OP_MUL, Rule::Same, self.neg().sigmoid_(), grad);
 }
 
 // ---- gated linear units: half of a dim times the sigmoid of the other half

@@ -35,7 +35,7 @@ Tensor begin_from(Result result, const Tensor &self, at::ArrayRef<Tensor> inputs
     at::assert_no_internal_overlap(self);
     return self;
   }
-  Tensor out = result.is_fresh() ? new_like(self) : result.begin(self.sizes(), self.scalar_type(), inputs);
+  Tensor out = result.begin(self.sizes(), self.scalar_type(), inputs); // a new one in the default layout, as torch's
   if (!out.is_same(self))
     copy_on_device(self, out);
   return out;
@@ -116,13 +116,18 @@ Tensor constant_pad(const Tensor &self, IntArrayRef pad, const Scalar &value) {
     TORCH_CHECK(self.size(dim) + first + last >= 0, "negative padding ", first, " and ", last, " cuts more than the ",
                 "input size ", self.size(dim), " of dimension ", dim);
   }
+  if (std::none_of(pad.begin(), pad.end(), [](int64_t n) { return n > 0; })) { // nothing is filled
+    Tensor part = self;
+    for (int64_t dim = 0; dim < rank; ++dim)
+      part = part.narrow(dim, -before[dim], sizes[dim]);
+    return part.clone();
+  }
   Tensor out = new_tensor(sizes, self.scalar_type(), self.suggest_memory_format());
   if (out.numel() == 0)
     return out;
   if (self.numel() == 0)
     return fill_with(out, value);
-  if (std::any_of(pad.begin(), pad.end(), [](int64_t n) { return n > 0; })) // else nothing is filled
-    check_converts(value, self.scalar_type());
+  check_converts(value, self.scalar_type());
   Record record(HR_OP_PAD);
   record.in(self).ints(before).ints(after).num(value).out(out).run();
   return out;

@@ -26,6 +26,7 @@ Tensor sub(Result result, const Tensor &self, const Tensor &other, const Scalar 
 Tensor div_mode(Result result, const Tensor &self, const Tensor &other, std::optional<std::string_view> mode);
 Tensor addcdiv(Result result, const Tensor &self, const Tensor &tensor1, const Tensor &tensor2, const Scalar &value);
 Tensor pow_scalar(Result result, const Tensor &self, const Scalar &exponent);
+Tensor pow_of_number(Result result, const Scalar &self, const Tensor &exponent);
 Tensor neg(Result result, const Tensor &self);
 Tensor abs(Result result, const Tensor &self);
 Tensor relu(Result result, const Tensor &self);

@@ -376,7 +376,9 @@ Tensor loss(Result result, hr_op op, const Tensor &self, const Tensor &target, c
   TORCH_CHECK(op != HR_OP_BCE_LOSS || self.scalar_type() == target.scalar_type(), "Found dtype ", target.scalar_type(),
               " but expected ", self.scalar_type());
   at::DimVector sizes = at::infer_size_dimvector(self.sizes(), target.sizes());
-  Tensor out = result.begin(reduction == 0 ? IntArrayRef(sizes) : IntArrayRef(), type, {self, target});
+  Tensor out = reduction == 0 && result.is_fresh()
+                   ? new_pointwise(self, target, type)
+                   : result.begin(reduction == 0 ? IntArrayRef(sizes) : IntArrayRef(), type, {self, target});
   if (out.numel() == 0)
     return result.end(out);
   if (self.numel() == 0 || target.numel() == 0)

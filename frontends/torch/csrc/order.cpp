@@ -1,5 +1,6 @@
 // order.cpp: sorting and selection. The core's rows work along the last dim: operands are passed with their dim moved
 // there.
+#include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/BucketizationUtils.h>
@@ -63,8 +64,10 @@ void out_lines(Record &record, const Tensor &tensor, int64_t dim) {
 Tensor2 sort(Result values, Result indices, const Tensor &self, int64_t dim, bool descending) {
   check_sortable("sort", self);
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
-  Tensor sorted = values.is_fresh() ? new_like(self) : begin_exact(values, self.sizes(), self.scalar_type(), {self});
-  Tensor places = indices.is_fresh() ? new_like(self, ScalarType::Long)
+  std::vector<int64_t> strides = at::infer_dense_strides(self.sizes(), self.strides());
+  Tensor sorted = values.is_fresh() ? new_tensor(self.sizes(), strides, self.scalar_type())
+                                    : begin_exact(values, self.sizes(), self.scalar_type(), {self});
+  Tensor places = indices.is_fresh() ? new_tensor(self.sizes(), strides, ScalarType::Long)
                                      : begin_exact(indices, self.sizes(), ScalarType::Long, {self});
   if (self.numel() > 0) {
     Record record(HR_OP_SORT);

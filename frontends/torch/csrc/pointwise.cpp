@@ -396,6 +396,18 @@ void check_kinds(Kinds kinds, const Operand *operands, int count) {
   TORCH_CHECK_NOT_IMPLEMENTED(is_served, "the operation is not implemented for '", common, "'");
 }
 
+Tensor new_pointwise(const Tensor &a, const Tensor &b, ScalarType type) {
+  const Operand operands[] = {a, b};
+  Call call;
+  call.op = HR_OP_NONE;
+  call.rule = Rule::Same;
+  call.count = 2;
+  classify(call, operands);
+  find_sizes(call);
+  call.wanted = type;
+  return new_result(call);
+}
+
 Tensor pointwise_record(Result result, hr_op op, Rule rule, const Operand *operands, int count) {
   TORCH_INTERNAL_ASSERT_DEBUG_ONLY(count <= kMaxOperands);
   Call call;
@@ -529,6 +541,15 @@ Tensor pow_scalar(Result result, const Tensor &self, const Scalar &exponent) {
   if (self.scalar_type() == ScalarType::Bool)
     return pointwise(result, HR_OP_POW, Rule::Number, self, exponent);
   return pointwise(result, shortcut, Rule::Same, self);
+}
+
+// The result is in the default layout, whatever the exponent's strides are.
+Tensor pow_of_number(Result result, const Scalar &self, const Tensor &exponent) {
+  const Operand both[] = {self, exponent};
+  if (!result.is_fresh())
+    return pointwise(result, HR_OP_POW, Rule::Number, self, exponent);
+  Tensor out = new_tensor(exponent.sizes(), promote(both, 2));
+  return pointwise(Result::out(out), HR_OP_POW, Rule::Number, self, exponent);
 }
 
 Tensor neg(Result result, const Tensor &self) {
@@ -724,11 +745,13 @@ Tensor ldexp(Result result, const Tensor &self, const Tensor &other) {
     common = c10::get_default_dtype_as_scalartype();
   ScalarType type = is_half(common) ? ScalarType::Float : common;
   Result fresh = Result::fresh();
-  auto power_of = [&](const Tensor &exponent) {
-    return pointwise(fresh, HR_OP_POW, Rule::Number, Scalar(2.0), exponent);
-  };
-  if (c10::isComplexType(type) || !c10::isIntegralType(other.scalar_type(), /*includeBool=*/true))
-    return pointwise(result, HR_OP_MUL, Rule::Same, self, power_of(to_type(other, common)));
+  auto power_of = [&](const Tensor &exponent) { return pow_of_number(fresh, Scalar(2.0), exponent); };
+  if (c10::isComplexType(type) || !c10::isIntegralType(other.scalar_type(), /*includeBool=*/true)) {
+    bool is_fresh_half = result.is_fresh() && is_half(self.scalar_type());
+    Tensor out = is_fresh_half ? new_pointwise(self, other, common) : Tensor();
+    return pointwise(is_fresh_half ? Result::out(out) : result, HR_OP_MUL, Rule::Same, self,
+                     power_of(to_type(other, common)));
+  }
   int64_t part = type == ScalarType::Double ? 1000 : 120;
   Tensor exponent = pointwise(fresh, HR_OP_CLAMP, Rule::Same, to_type(other, ScalarType::Long), -3 * part, 3 * part);
   Tensor third = pointwise(fresh, HR_OP_DIV_TRUNC, Rule::Number, exponent, int64_t{3});
@@ -736,7 +759,10 @@ Tensor ldexp(Result result, const Tensor &self, const Tensor &other) {
   Tensor power = power_of(to_type(third, type)), product = to_type(self, type);
   for (const Tensor &factor : {power, power, power_of(to_type(rest, type))})
     product = pointwise(fresh, HR_OP_MUL, Rule::Same, product, factor);
-  return pointwise(result, HR_OP_COPY, Rule::Same, to_type(product, common));
+  if (!result.is_fresh() || !c10::isFloatingType(self.scalar_type())) // torch multiplies integers by a power, too
+    return pointwise(result, HR_OP_COPY, Rule::Same, to_type(product, common));
+  Tensor out = new_pointwise(self, other, common);
+  return pointwise(Result::out(out), HR_OP_COPY, Rule::Same, product);
 }
 
 Tensor threshold(Result result, const Tensor &self, const Scalar &threshold, const Scalar &value) {
@@ -770,7 +796,11 @@ static Tensor masked_fill_any(Result result, const Tensor &self, const Tensor &m
   Operand operand(value);
   operand.promotes = false;
   const Operand operands[] = {mask, operand, self};
-  return pointwise_record(result, HR_OP_WHERE, Rule::Where, operands, 3);
+  if (!result.is_fresh())
+    return pointwise_record(result, HR_OP_WHERE, Rule::Where, operands, 3);
+  at::DimVector sizes = at::infer_size_dimvector(self.sizes(), mask.sizes());
+  Tensor out = new_tensor(sizes, self.scalar_type()); // in the default layout, as torch's
+  return pointwise_record(Result::out(out), HR_OP_WHERE, Rule::Where, operands, 3);
 }
 
 Tensor masked_fill(Result result, const Tensor &self, const Tensor &mask, const Scalar &value) {

@@ -2,6 +2,7 @@
 #include "record.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <c10/core/DefaultDtype.h>
@@ -190,7 +191,7 @@ Tensor new_like(const Tensor &tensor, std::optional<ScalarType> type) {
     return new_tensor(tensor.sizes(), wanted);
   if (tensor.is_non_overlapping_and_dense())
     return new_tensor(tensor.sizes(), tensor.strides(), wanted);
-  return new_tensor(tensor.sizes(), wanted, tensor.suggest_memory_format());
+  return new_tensor(tensor.sizes(), at::infer_dense_strides(tensor.sizes(), tensor.strides()), wanted);
 }
 
 void check_converts(const Scalar &value, ScalarType type) {

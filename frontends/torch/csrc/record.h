@@ -296,6 +296,9 @@ enum class Rule {
   Part     // complex in, real out
 };
 
+// A new tensor with the sizes and strides of an element-wise result of both.
+Tensor new_pointwise(const Tensor &a, const Tensor &b, ScalarType type);
+
 struct Operand {
   const Tensor *tensor = nullptr;
   hr_scalar number{};

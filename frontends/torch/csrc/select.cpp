@@ -197,7 +197,7 @@ Tensor index_copy(Result result, const Tensor &self, int64_t dim, const Tensor &
   TORCH_CHECK_INDEX(source.dim() == 0 || index.numel() == source.size(along), "index_copy_(): Number of indices (",
                     index.numel(), ") should be equal to source.size(dim) (",
                     source.dim() == 0 ? 1 : source.size(along), ")");
-  Tensor out = result.is_inplace() ? self : self.clone();
+  Tensor out = result.is_inplace() ? self : self.clone(at::MemoryFormat::Contiguous);
   at::assert_no_internal_overlap(out);
   if (index.numel() > 0 && source.numel() > 0) {
     Tensor whole = out.dim() == 0 ? out.view({1}) : out,
@@ -260,7 +260,7 @@ Tensor scatter_reduce(Result result, const Tensor &self, int64_t dim, const Tens
   int64_t mode = scatter_mode(is_mean ? "sum" : reduce, true);
   TORCH_CHECK(!(is_mean && self.scalar_type() == ScalarType::Bool),
               "scatter(): mean reduction is not supported for boolean tensors");
-  Tensor out = result.is_inplace() ? self : self.clone();
+  Tensor out = result.is_inplace() ? self : self.clone(at::MemoryFormat::Contiguous);
   if (index.numel() > 0) {
     if (!include_self)
       headrace::scatter(Result::inplace(out), out, dim, index, Operand(identity_of(reduce, self.scalar_type())), 0);
@@ -294,7 +294,7 @@ Tensor index_reduce(Result result, const Tensor &self, int64_t dim, const Tensor
   TORCH_CHECK(source.dim() == 0 || index.numel() == source.size(along), "index_reduce_(): Number of indices (",
               index.numel(), ") should be equal to source.size(dim): (", source.dim() == 0 ? 1 : source.size(along),
               "), for dim: ", along);
-  Tensor out = result.is_inplace() ? self : self.clone();
+  Tensor out = result.is_inplace() ? self : self.clone(at::MemoryFormat::Contiguous);
   Tensor whole = out.dim() == 0 ? out.view({1}) : out, from = source.dim() == 0 ? source.view({1}) : source;
   if (index.numel() > 0 && from.numel() > 0)
     headrace::scatter_reduce(Result::inplace(whole), whole, along, spread_index(index, along, from.sizes()), from,

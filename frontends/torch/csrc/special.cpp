@@ -19,8 +19,13 @@ static Result fresh() {
 }
 
 Tensor angle(Result result, const Tensor &self) {
-  if (self.is_complex())
-    return pointwise(result, HR_OP_ANGLE_COMPLEX, Rule::Part, self);
+  if (self.is_complex()) {
+    if (!result.is_fresh())
+      return pointwise(result, HR_OP_ANGLE_COMPLEX, Rule::Part, self);
+    Tensor out =
+        new_tensor(self.sizes(), c10::toRealValueType(self.scalar_type())); // in the default layout, as torch's
+    return pointwise(Result::out(out), HR_OP_ANGLE_COMPLEX, Rule::Part, self);
+  }
   return pointwise(result, HR_OP_ANGLE, Rule::Float, self);
 }
 
@@ -70,7 +75,12 @@ Tensor nextafter(Result result, const Tensor &self, const Tensor &other) {
   if (type != ScalarType::BFloat16 && type != ScalarType::Half)
     return pointwise(result, HR_OP_NEXTAFTER, Rule::Same, self, other);
   at::DimVector sizes = at::infer_size_dimvector(self.sizes(), other.sizes());
-  return result.give(next_half(to_type(self, type).expand(sizes), to_type(other, type)));
+  Tensor next = next_half(to_type(self, type).expand(sizes), to_type(other, type));
+  if (!result.is_fresh())
+    return result.give(next);
+  Tensor out = new_pointwise(self, other, type);
+  copy_on_device(next, out);
+  return out;
 }
 
 Tensor heaviside(Result result, const Tensor &self, const Tensor &values) {
