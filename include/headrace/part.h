@@ -36,6 +36,8 @@ HR_API HR_MUST_USE hr_status hr_capture_create(hr_device *device, hr_stream **ou
 /* The number of captured scalars. The next record's scalars are numbered from here: first its attributes', then the
  * numbers among its operands. */
 HR_API int64_t hr_capture_scalar_count(hr_stream *capture);
+/* The captured scalar with this number; a false bool if there is none. */
+HR_API hr_scalar hr_capture_scalar(hr_stream *capture, int64_t index);
 
 /* The buffers of the captured records, in the order of their first use; borrowed. If a backward pass is captured on a
  * second capture, the buffers in both are those that the first part has to keep for the second. */

@@ -54,6 +54,14 @@ int64_t hr_capture_scalar_count(hr_stream *capture) {
   return count;
 }
 
+hr_scalar hr_capture_scalar(hr_stream *capture, int64_t index) {
+  hr_mutex_lock(&capture->mutex);
+  bool exists = index >= 0 && index < (int64_t)capture->pending.scalars.count;
+  hr_scalar scalar = exists ? capture->pending.scalars.data[index] : hr_scalar_bool(0);
+  hr_mutex_unlock(&capture->mutex);
+  return scalar;
+}
+
 int64_t hr_capture_buffer_count(hr_stream *capture) {
   hr_mutex_lock(&capture->mutex);
   int64_t count = (int64_t)capture->pending.buffers.count;

@@ -84,6 +84,8 @@ static hr_status capture_example(const fixture *f, hr_part **out_part) {
   status = status == HR_OK ? binary(f->capture, HR_OP_ADD, a, b, b) : status;
   if (status == HR_OK) {
     HR_ASSERT_EQ(hr_capture_buffer_count(f->capture), 4);
+    HR_ASSERT_EQ(hr_capture_scalar(f->capture, number).value.f[0] == 3, true);
+    HR_ASSERT_EQ(hr_capture_scalar(f->capture, number + 1).dtype, HR_DTYPE_BOOL);
     HR_ASSERT(hr_capture_buffer(f->capture, 1) == sum && hr_capture_buffer(f->capture, 4) == NULL);
     HR_ASSERT(hr_capture_uses(f->capture, b) && !hr_buffer_has_memory(b));
   }

@@ -739,3 +739,65 @@ def test_numbers_that_repeat_are_captured(device):
         assert_same(made, x * float(number), f"number {number}")
         assert torch.equal(made.cpu().signbit(), (x * float(number)).signbit())
     assert counts()["eager_runs"] == 0 and counts()["runs"] >= 20
+
+
+def test_floats_that_change_are_numbers_of_a_run(device):
+    x, y = torch.randn(4, 5), torch.randn(4, 5)
+
+    def function(x, y, number, other):
+        return x * number - y / other + torch.add(x, y, alpha=number) + torch.sub(y, x, alpha=other) + (y > other)
+
+    step = compiled(function)
+    moved = [x.to(device), y.to(device)]
+    for i in range(40):
+        numbers = 0.3 + i / 7, 2.5 - i / 3
+        assert torch.equal(step(*moved, *numbers).cpu(), function(*moved, *numbers).cpu()), numbers
+    assert counts()["eager_runs"] == 0 and counts()["captures"] <= 3 and counts()["runs"] >= 39
+
+
+def test_floats_that_change_reach_the_backward_pass(device):
+    step = compiled(lambda x, w, rate: ((x * w * rate).tanh() * rate).sum())
+    x, seen = torch.randn(4, 5), []
+    for where, function in ((device, step), ("cpu", lambda x, w, rate: ((x * w * rate).tanh() * rate).sum())):
+        w = torch.ones(5, device=where, requires_grad=True)
+        losses = [function(x.to(where), w, 0.1 + i / 9) for i in range(20)]
+        seen.append([torch.autograd.grad(loss, w)[0].cpu() for loss in reversed(losses)])
+    for mine, theirs in zip(*seen):
+        assert_summed(mine, theirs)
+    assert counts()["eager_runs"] == 0 and counts()["captures"] <= 3
+
+
+@pytest.mark.parametrize("number", [0.0, -0.0, 1.0, -1.0, float("inf"), float("nan"), 70000.0])
+def test_special_floats_are_what_eager_code_makes_of_them(number, device):
+    x, y = torch.randn(5).to(device), torch.randn(5).to(device)
+    step = compiled(lambda x, y, number: torch.add(x, y, alpha=number) * number)
+    for value in (0.5, 0.75, number, 0.25, number):
+        made, wanted = step(x, y, value).cpu(), (torch.add(x, y, alpha=value) * value).cpu()
+        assert torch.equal(made.nan_to_num(), wanted.nan_to_num()) and torch.equal(made.signbit(), wanted.signbit())
+
+
+def test_floats_in_other_operations_are_captured_by_value(device):
+    x = torch.rand(6) + 0.5
+    functions = [lambda x, n: x**n, lambda x, n: x * (2 * n), lambda x, n: x.clamp(n)]
+    functions.append(lambda x, n: F.leaky_relu(x - 1, n) * n)
+    for function in functions:
+        torch._dynamo.reset()
+        step = compiled(function)
+        for number in (0.25, 0.3, 0.7, 2.0, 0.5):
+            assert_same(step(x.to(device), number), function(x, number), str(number), rtol=1e-5)
+
+
+def test_bools_of_other_bytes_are_true_in_a_graph(device):
+    memory = torch.tensor([0, 1, 2, 3, 128, 255, 0, 7], dtype=torch.uint8)
+    x, clean = torch.randn(8), memory.bool()
+
+    def function(mask, x):
+        other = mask.view(torch.uint8).view(torch.bool)
+        return torch.where(mask, x, -x), ~mask, mask.sum(), mask & other, mask == other, x * mask, mask.any(), x[mask]
+
+    made = compiled(function)(memory.to(device).view(torch.bool), x.to(device))
+    for mine, theirs in zip(made, function(clean, x)):
+        assert_same(mine, theirs)
+    half = compiled(lambda memory, x: function(memory.view(torch.bool), x)[:3])
+    for mine, theirs in zip(half(memory.to(device), x.to(device)), function(clean, x)):
+        assert_same(mine, theirs)

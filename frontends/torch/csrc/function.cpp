@@ -143,6 +143,50 @@ PyObject *end_capture(PyObject *, PyObject *) {
   return perform([] { capture_end(); });
 }
 
+PyObject *object_of(const hr_scalar &scalar) {
+  switch (scalar.dtype) {
+    case HR_DTYPE_F64:
+      return PyFloat_FromDouble(scalar.value.f[0]);
+    case HR_DTYPE_C128:
+      return PyComplex_FromDoubles(scalar.value.f[0], scalar.value.f[1]);
+    case HR_DTYPE_BOOL:
+      return PyBool_FromLong(scalar.value.i != 0);
+    case HR_DTYPE_U64:
+      return PyLong_FromUnsignedLongLong(scalar.value.u);
+    default:
+      return PyLong_FromLongLong(scalar.value.i);
+  }
+}
+
+PyObject *list_scalars(PyObject *, PyObject *arguments) {
+  return answer([&] {
+    int of_forward = 0;
+    parse(arguments, "p", &of_forward);
+    std::vector<hr_scalar> scalars = captured_scalars(of_forward != 0);
+    PyObject *list = checked(PyList_New(static_cast<Py_ssize_t>(scalars.size())));
+    for (size_t i = 0; i < scalars.size(); ++i)
+      PyList_SetItem(list, static_cast<Py_ssize_t>(i), checked(object_of(scalars[i])));
+    return list;
+  });
+}
+
+PyObject *bind_scalars(PyObject *, PyObject *arguments) {
+  return answer([&] {
+    int of_forward = 0;
+    PyObject *given = nullptr;
+    parse(arguments, "pO", &of_forward, &given);
+    std::vector<Capture::Number> numbers;
+    for (Py_ssize_t i = 0; i < PyList_Size(given); ++i) {
+      long long scalar = 0, which = 0;
+      int is_negated = 0;
+      parse(PyList_GetItem(given, i), "LLp", &scalar, &which, &is_negated);
+      numbers.push_back({scalar, static_cast<size_t>(which), is_negated != 0});
+    }
+    bind_numbers(of_forward != 0, std::move(numbers));
+    Py_RETURN_NONE;
+  });
+}
+
 } // namespace
 
 PyMethodDef graph_functions[] = {
@@ -153,6 +197,10 @@ PyMethodDef graph_functions[] = {
     {"program_mix", mix_program, METH_VARARGS, "The program's results are not all tensors of the device."},
     {"capture_begin", begin_capture, METH_NOARGS, "What this thread records from here on becomes a variant."},
     {"capture_backward", begin_backward, METH_NOARGS, "... and from here on, its backward pass."},
+    {"capture_scalars", list_scalars, METH_VARARGS,
+     "capture_scalars(of_forward): the numbers of the captured records, of the forward or the last pass."},
+    {"capture_bind", bind_scalars, METH_VARARGS,
+     "capture_bind(of_forward, [(scalar, number, is_negated)]): the scalars that are numbers of each run."},
     {"capture_end", end_capture, METH_NOARGS, "Drops what no variant took."},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -9,6 +9,8 @@
 //   headrace::graph_run(program, inputs)                                 outputs, or [None] when no variant fits
 //   graph_run_directly                                                   the same, from function.cpp
 //
+// A run may pass numbers: captured scalars that bind_numbers named take their values.
+//
 // Each run of a random operation uses one offset of the generator's sequence. During a capture it gets a ticket, and
 // the scalars that hold it become arguments of the graph.
 //
@@ -67,8 +69,9 @@ struct Output {
 struct Piece {
   hr_part *graph = nullptr;
   std::vector<Output> outputs;
-  std::vector<size_t> result_bytes; // storages of outputs first, then buffers kept for the backward pass
-  std::vector<int64_t> tickets;     // of each pair of arguments, seed and offset
+  std::vector<size_t> result_bytes;     // storages of outputs first, then buffers kept for the backward pass
+  std::vector<int64_t> tickets;         // of each pair of arguments, seed and offset
+  std::vector<Capture::Number> numbers; // of the arguments behind those
   Piece() = default;
   Piece(const Piece &) = delete;
   ~Piece() {
@@ -130,6 +133,23 @@ void capture_backward() {
   this_capture->forward = std::exchange(this_capture->stream, second);
   this_capture->forward_randoms = std::exchange(this_capture->randoms, {});
   this_capture->forward_ticket_count = this_capture->ticket_count;
+}
+
+static bool is_second(bool of_forward) {
+  TORCH_CHECK(this_capture, "headrace: no graph is being captured");
+  return of_forward && this_capture->forward != nullptr;
+}
+
+std::vector<hr_scalar> captured_scalars(bool of_forward) {
+  hr_stream *stream = is_second(of_forward) ? this_capture->forward : this_capture->stream;
+  std::vector<hr_scalar> scalars;
+  for (int64_t i = 0; i < hr_capture_scalar_count(stream); ++i)
+    scalars.push_back(hr_capture_scalar(stream, i));
+  return scalars;
+}
+
+void bind_numbers(bool of_forward, std::vector<Capture::Number> numbers) {
+  (is_second(of_forward) ? this_capture->forward_numbers : this_capture->numbers) = std::move(numbers);
 }
 
 void capture_end() {
@@ -218,13 +238,17 @@ std::vector<hr_buffer *> buffers_of(const std::vector<c10::StorageImpl *> &stora
 }
 
 // Turns a capture's records into a piece's graph.
-void take_graph(hr_stream *capture, const std::vector<Capture::Random> &randoms, const std::vector<hr_buffer *> &params,
+void take_graph(hr_stream *capture, const std::vector<Capture::Random> &randoms,
+                const std::vector<Capture::Number> &numbers, const std::vector<hr_buffer *> &params,
                 const std::vector<hr_buffer *> &results, Piece &piece) {
   std::vector<int64_t> arguments;
   for (const Capture::Random &random : randoms) {
     arguments.insert(arguments.end(), {random.scalar, random.scalar + 1});
     piece.tickets.push_back(random.ticket);
   }
+  for (const Capture::Number &number : numbers)
+    arguments.push_back(number.scalar);
+  piece.numbers = numbers;
   for (hr_buffer *result : results)
     piece.result_bytes.push_back(hr_buffer_bytes(result));
   hr_part_spec spec{static_cast<int>(params.size()),
@@ -280,8 +304,8 @@ int64_t graph_end(int64_t program, at::IntArrayRef from_host, TensorList placeho
   auto variant = std::make_shared<Variant>();
   std::vector<c10::StorageImpl *> storages;
   variant->forward.outputs = describe_outputs(outputs, placeholders, storages);
-  take_graph(this_capture->stream, this_capture->randoms, buffers_of(placeholders), buffers_of(storages),
-             variant->forward);
+  take_graph(this_capture->stream, this_capture->randoms, this_capture->numbers, buffers_of(placeholders),
+             buffers_of(storages), variant->forward);
   variant->ticket_count = this_capture->ticket_count;
   describe_inputs(from_host, placeholders, *variant);
   return add_variant(program, std::move(variant));
@@ -321,9 +345,11 @@ int64_t graph_end_backward(int64_t program, at::IntArrayRef from_host, TensorLis
       backward->kept_outputs.push_back(backward->kept.back());
   }
   params.insert(params.end(), kept.begin(), kept.end());
-  take_graph(this_capture->stream, this_capture->randoms, params, buffers_of(gradient_storages), backward->piece);
+  take_graph(this_capture->stream, this_capture->randoms, this_capture->numbers, params, buffers_of(gradient_storages),
+             backward->piece);
   params.resize(input_count);
-  take_graph(this_capture->forward, this_capture->forward_randoms, params, results, variant->forward);
+  take_graph(this_capture->forward, this_capture->forward_randoms, this_capture->forward_numbers, params, results,
+             variant->forward);
   describe_inputs(from_host, placeholders, *variant);
 
   for (size_t i = 0; i < own_count + kept.size(); ++i) {
@@ -433,12 +459,17 @@ std::vector<Tensor> make_outputs(const Piece &piece, TensorList sources, Buffers
 }
 
 // The scalars of a piece: tickets below `before` were drawn by the forward pass from `earlier` on, the others are drawn
-// now.
-std::vector<hr_scalar> numbers_of(const Piece &piece, Philox earlier, int64_t before, Philox now) {
+// now. `given` are the numbers of the run.
+std::vector<hr_scalar> numbers_of(const Piece &piece, Philox earlier, int64_t before, Philox now,
+                                  c10::ArrayRef<double> given) {
   std::vector<hr_scalar> numbers;
   for (int64_t ticket : piece.tickets) {
     numbers.push_back(hr_scalar_i64(ticket < before ? earlier.seed : now.seed));
     numbers.push_back(hr_scalar_i64(ticket < before ? earlier.offset + ticket : now.offset + ticket - before));
+  }
+  for (const Capture::Number &number : piece.numbers) {
+    TORCH_CHECK(number.which < given.size(), "headrace: a graph was given ", given.size(), " numbers");
+    numbers.push_back(hr_scalar_f64(number.is_negated ? -given[number.which] : given[number.which]));
   }
   return numbers;
 }
@@ -455,6 +486,7 @@ struct GraphBackward final : torch::autograd::Node {
   std::vector<torch::autograd::SavedVariable> inputs, outputs;
   Buffers kept; // a reference of each
   Philox place{0, 0};
+  std::vector<double> numbers; // of the run
   bool released = false;
 
   ~GraphBackward() override {
@@ -508,8 +540,8 @@ struct GraphBackward final : torch::autograd::Node {
     params.append(kept.begin(), kept.end());
     std::vector<Tensor> gradients = make_outputs(backward.piece, tangents, results);
     Philox now = draw(backward.ticket_count);
-    std::vector<hr_scalar> numbers = numbers_of(backward.piece, place, variant->ticket_count, now);
-    check(hr_part_run(headrace::stream(), backward.piece.graph, params.data(), results.data(), numbers.data()));
+    std::vector<hr_scalar> scalars = numbers_of(backward.piece, place, variant->ticket_count, now, numbers);
+    check(hr_part_run(headrace::stream(), backward.piece.graph, params.data(), results.data(), scalars.data()));
     runs.fetch_add(1, std::memory_order_relaxed);
     // No early submit here: the caller holds the gradients of outputs, which then had to be stored. The end of the pass
     // commits it.
@@ -519,7 +551,7 @@ struct GraphBackward final : torch::autograd::Node {
 
 // Makes the run's outputs require gradients.
 void connect(const std::shared_ptr<Variant> &variant, TensorList inputs, std::vector<Tensor> &outputs,
-             const Buffers &results, Philox place) {
+             const Buffers &results, Philox place, c10::ArrayRef<double> numbers) {
   const Backward &backward = *variant->backward;
   NodePointer pointer = make_node<GraphBackward>();
   auto *node = static_cast<GraphBackward *>(pointer.get());
@@ -529,6 +561,7 @@ void connect(const std::shared_ptr<Variant> &variant, TensorList inputs, std::ve
   node->set_next_edges(std::move(edges));
   node->variant = variant;
   node->place = place;
+  node->numbers = numbers.vec();
   for (size_t i : backward.differentiable)
     torch::autograd::set_history(outputs[i], pointer);
   for (size_t i : backward.read_inputs)
@@ -559,7 +592,8 @@ struct Hidden {
 };
 
 // Sets the outputs; false if no variant fits the inputs. `run_graph` appends the records to the stream.
-bool run_program(Program &program, TensorList inputs, std::vector<Tensor> &outputs, RunGraph run_graph) {
+bool run_program(Program &program, TensorList inputs, c10::ArrayRef<double> given, std::vector<Tensor> &outputs,
+                 RunGraph run_graph) {
   std::shared_ptr<Variant> variant = find_variant(program, inputs);
   Bound bound;
   if (C10_UNLIKELY(variant == nullptr))
@@ -572,27 +606,27 @@ bool run_program(Program &program, TensorList inputs, std::vector<Tensor> &outpu
   outputs = make_outputs(variant->forward, inputs, results);
   hidden.make(variant->forward, results);
   Philox place = draw(variant->ticket_count);
-  std::vector<hr_scalar> numbers = numbers_of(variant->forward, place, 0, place);
+  std::vector<hr_scalar> numbers = numbers_of(variant->forward, place, 0, place, given);
   check(run_graph(headrace::stream(), variant->forward.graph, bound.params.data(), results.data(), numbers.data()));
   for (size_t i : variant->bumped)
     if (!inputs[i].is_inference())
       inputs[i].unsafeGetTensorImpl()->bump_version();
   if (variant->backward != nullptr && at::GradMode::is_enabled())
-    connect(variant, inputs, outputs, results, place);
+    connect(variant, inputs, outputs, results, place, given);
   runs.fetch_add(1, std::memory_order_relaxed);
   return true;
 }
 
 // Returns the outputs; one undefined tensor if no variant fits the inputs.
-std::vector<Tensor> graph_run(int64_t program, TensorList inputs) {
+std::vector<Tensor> graph_run(int64_t program, TensorList inputs, c10::ArrayRef<double> numbers) {
   std::vector<Tensor> outputs;
-  if (!run_program(program_of(program), inputs, outputs, run_and_submit_early))
+  if (!run_program(program_of(program), inputs, numbers, outputs, run_and_submit_early))
     outputs = {Tensor()};
   return outputs;
 }
 
 HEADRACE_OPERATORS(headrace, m) {
-  m.def("graph_run(int program, Tensor[] inputs) -> Tensor[]", &graph_run);
+  m.def("graph_run(int program, Tensor[] inputs, float[] numbers=[]) -> Tensor[]", &graph_run);
   m.def("graph_end(int program, int[] from_host, Tensor[] placeholders, Tensor[] outputs) -> int", &graph_end);
   m.def("graph_end_backward(int program, int[] from_host, Tensor[] placeholders, Tensor[] outputs, "
         "int[] differentiable, Tensor[] tangents, int[] wanted, Tensor[] gradients) -> int",
@@ -611,7 +645,7 @@ hr_status run_and_submit_early(hr_stream *stream, const hr_part *graph, hr_buffe
 
 bool graph_run_directly(int64_t program, TensorList inputs, std::vector<Tensor> &outputs, RunGraph run_graph) {
   return !program_of(program).is_mixed.load(std::memory_order_relaxed) &&
-         run_program(program_of(program), inputs, outputs, run_graph);
+         run_program(program_of(program), inputs, {}, outputs, run_graph);
 }
 
 Capture *current_capture() {

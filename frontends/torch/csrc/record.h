@@ -106,12 +106,20 @@ struct Capture {
   struct Random {
     int64_t scalar, ticket; // the number of the captured scalar that holds the seed; the offset is the next one
   };
+  // A captured scalar that is a number of each run, or its negative.
+  struct Number {
+    int64_t scalar;
+    size_t which;
+    bool is_negated;
+  };
   hr_stream *stream = nullptr;
   std::vector<Random> randoms;
+  std::vector<Number> numbers;
   int64_t ticket_count = 0; // including the forward pass
   // While the backward pass is captured: the forward pass.
   hr_stream *forward = nullptr;
   std::vector<Random> forward_randoms;
+  std::vector<Number> forward_numbers;
   int64_t forward_ticket_count = 0;
 };
 extern std::atomic<int> capture_count;
@@ -135,6 +143,8 @@ void program_release(int64_t program);
 void program_mix(int64_t program); // its results are not all tensors of the device
 void capture_begin();
 void capture_backward();
+std::vector<hr_scalar> captured_scalars(bool of_forward); // of the forward pass, or of the backward pass
+void bind_numbers(bool of_forward, std::vector<Capture::Number> numbers);
 void capture_end(); // ends this thread's capture, if there is one; records that graph_end has not taken are dropped
 struct GraphCounts {
   int64_t captures, runs;

@@ -5,6 +5,9 @@ part of the core (headrace/part.h). Each later call is one call of an operator t
 and appends that part to the stream. So a compiled part fuses with its neighbours, a forward pass with its backward
 pass and the optimizer, and gives the same bits as eager code.
 
+A Python float that changes between calls is a number of the run, if the FX graph uses it in arithmetic with tensors
+alone. Other numbers, and floats that an operation treats as special, are captured by value.
+
 FX graphs without gradients bypass AOTAutograd: operations in place and views are recorded as they are.
 
 An FX graph that can't be captured (it needs a value, computes on the host, or its inputs share memory that it writes)
@@ -34,11 +37,18 @@ _end_backward = torch.ops.headrace.graph_end_backward.default._op
 # when they come for the second time, since a capture costs more than eager code. So many programs, one for each set
 # of numbers, are kept, and so many geometries are remembered as met once.
 _AT_ONCE_MAX, _PROGRAMS_MAX, _MET_MAX, _FAILURES_MAX = 8, 64, 256, 3
+# Two values of each float that becomes a number of the run. A scalar that is equal to both is that number.
+_PROBES = (lambda place: 0.7312345678901234 + place / 1024, lambda place: 5.4398765432109876 + place / 512)
+_NUMBER = "a number of the run"
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
 class CannotCaptureError(RuntimeError):
     """The FX graph has to run operation by operation."""
+
+
+class _DependsOnNumbersError(RuntimeError):
+    """The records depend on the value of a float by more than a scalar."""
 
 
 class _NeedsAOTAutogradError(RuntimeError):
@@ -103,12 +113,17 @@ class _Program:
         self.template = None  # outputs other than tensors of the device; None stands for such a tensor
         weakref.finalize(self, _C.program_release, self.handle)
 
-    def capture(self, module, expected_devices, values, tensors):
-        """Runs the FX graph once on placeholders, and keeps its records, for the device of the first input."""
+    def capture(self, module, expected_devices, values, tensors, number_places=()):
+        """Runs the FX graph once on placeholders, and keeps its records, for the device of the first input. The floats
+        at `number_places` become numbers of each run: then it runs twice, with other values."""
         with torch.headrace.device(next((tensor.device for tensor in tensors if _is_on_device(tensor)), None)):
-            self._capture(module, expected_devices, values, tensors)
+            bind = _Binding(number_places) if number_places else None
+            if bind is not None:
+                self._capture(module, expected_devices, bind.probe(values), tensors, bind)
+                values = bind.probe(values)
+            self._capture(module, expected_devices, values, tensors, bind)
 
-    def _capture(self, module, expected_devices, values, tensors):
+    def _capture(self, module, expected_devices, values, tensors, bind):
         with torch.inference_mode(False), torch.no_grad():  # tensors that count their changes
             placeholders = [_placeholder(tensor) for tensor in tensors]
         from_host = [i for i, tensor in enumerate(tensors) if tensor.device.type == "cpu"]
@@ -123,8 +138,8 @@ class _Program:
                 raise CannotCaptureError("a result belongs on the host")
             results = [output for output, is_own in zip(outputs, own) if is_own]
             if self.trains and any(result.requires_grad for result in results):
-                self._capture_backward(from_host, placeholders, results)
-            else:
+                self._capture_backward(from_host, placeholders, results, bind)
+            elif bind is None or bind.take((False,)):
                 self.variants = _end(self.handle, from_host, placeholders, results)
             if not all(own):
                 self.template = [None if is_own else (output,) for output, is_own in zip(outputs, own)]
@@ -132,7 +147,7 @@ class _Program:
         finally:
             _C.capture_end()
 
-    def _capture_backward(self, from_host, placeholders, results):
+    def _capture_backward(self, from_host, placeholders, results, bind):
         """The gradients of the differentiable results, as torch's autograd records them."""
         differentiable = [i for i, result in enumerate(results) if result.requires_grad]
         wanted = [i for i, placeholder in enumerate(placeholders) if placeholder.requires_grad]
@@ -143,6 +158,8 @@ class _Program:
             gradients = torch.autograd.grad(roots, [placeholders[i] for i in wanted], tangents, allow_unused=True)
         wanted = [i for i, gradient in zip(wanted, gradients) if gradient is not None]
         gradients = [gradient for gradient in gradients if gradient is not None]
+        if bind is not None and not bind.take((True, False)):
+            return
         try:
             self.variants = _end_backward(
                 self.handle, from_host, placeholders, results, differentiable, tangents, wanted, gradients
@@ -162,11 +179,47 @@ class _Program:
         return [value.clone() if is_constant(value) else value for (value,) in rest]
 
 
+class _Binding:
+    """Finds the scalars of a capture that are numbers of the run, from two captures with other values of these."""
+
+    def __init__(self, places):
+        self._places, self._probes, self._scalars = places, [], []
+
+    def probe(self, values):
+        """The values with the next probe of each number."""
+        probes = {place: _PROBES[len(self._probes)](place) for place in self._places}
+        self._probes.append([probes[place] for place in self._places])
+        return [probes.get(place, value) for place, value in enumerate(values)]
+
+    def take(self, passes):
+        """Takes the scalars of a capture's passes; binds those of the second capture, and is true then."""
+        self._scalars.append([_C.capture_scalars(of_forward) for of_forward in passes])
+        if len(self._scalars) == 2:
+            for of_forward, first, second in zip(passes, *self._scalars):
+                _C.capture_bind(of_forward, self._match(first, second))
+        return len(self._scalars) == 2
+
+    def _match(self, first, second):
+        if len(first) != len(second):
+            raise _DependsOnNumbersError(f"{len(first)} and {len(second)} scalars")
+        bound = []
+        for place, pair in enumerate(zip(first, second)):
+            if repr(pair[0]) == repr(pair[1]):
+                continue
+            found = [(n, sign < 0) for n, probes in enumerate(zip(*self._probes)) for sign in (1, -1)
+                     if pair == (sign * probes[0], sign * probes[1])]  # fmt: skip
+            if not found:
+                raise _DependsOnNumbersError(f"scalar {place}")
+            bound.append((place, *found[0]))
+        return bound
+
+
 class Graph:
     """An FX graph and its captures. If it cannot be captured, `module` runs as it is."""
 
     def __init__(self, module, trains=False, by_aot=False):
         self._numbers = _take_numbers(module)  # places of inputs
+        self._number_places = sorted(place for place in self._numbers if _is_arithmetic(module, place))
         self.module, self._attributes = _lift_attributes(module)
         self._kind = trains, by_aot
         self._programs, self._at_once, self._met = {}, 0, {}
@@ -194,16 +247,24 @@ class Graph:
         return _C.make_function(handle, call, list(attributes))
 
     def _call_mixed(self, *values):
-        values = [value.item() if place in self._numbers else value for place, value in enumerate(values)]
+        is_number = lambda place, value: place in self._numbers and isinstance(value, torch.Tensor)  # noqa: E731
+        values = [value.item() if is_number(place, value) else value for place, value in enumerate(values)]
         tensors = [value for value in values if isinstance(value, torch.Tensor)]
-        numbers = _key(values)
+        given = self._numbers_of_run(values)
+        numbers = _key(_NUMBER if given and place in self._number_places else v for place, v in enumerate(values))
         program = self._programs.pop(numbers, None)
         if program is not None:
             self._programs[numbers] = program  # now the last that would be dropped
-            results = _run(program.handle, tensors) if program.variants else [None]
+            results = _run(program.handle, tensors, given) if program.variants else [None]
             if not results or results[0] is not None:
                 return program.fill(results)
-        return self._call_missed(program, values, tensors, numbers)
+        return self._call_missed(program, values, tensors, numbers, given)
+
+    def _numbers_of_run(self, values):
+        """The floats that a run passes; none of them if one is special to an operation, or too large for a dtype."""
+        given = [values[place] for place in self._number_places]
+        is_usual = all(isinstance(number, float) and 0 < abs(number) < 6e4 and abs(number) != 1 for number in given)
+        return given if is_usual else []
 
     def capture_ahead(self, values):
         """Captures for the inputs of a trace; raises the reason if that fails."""
@@ -216,7 +277,7 @@ class Graph:
         with _disable_current_modes():
             program.capture(self.module, self._expected_devices, values, tensors)
 
-    def _call_missed(self, program, values, tensors, numbers=()):
+    def _call_missed(self, program, values, tensors, numbers=(), given=()):
         """No variant fits the inputs: captures one, or runs the FX graph as it is."""
         if program is not None and program.failures >= _FAILURES_MAX:
             return self._run_eagerly(values, "it failed before")
@@ -227,11 +288,16 @@ class Graph:
                 self._programs.pop(next(iter(self._programs)))
             program = self._programs[numbers] = _Program(*self._kind)
         try:
-            program.capture(self.module, self._expected_devices, values, tensors)
+            program.capture(self.module, self._expected_devices, values, tensors, self._number_places if given else ())
+        except _DependsOnNumbersError as error:
+            _log.info("headrace: floats are captured by value: %s", error)
+            self._number_places = []
+            self._programs.pop(numbers, None)
+            return self._call_mixed(*values)
         except Exception as error:  # any error: the FX graph itself raises a better one
             program.failures += 1
             return self._run_eagerly(values, str(error).splitlines()[0] if str(error) else repr(error))
-        results = _run(program.handle, list(tensors))
+        results = _run(program.handle, list(tensors), list(given))
         if not results or results[0] is not None:
             return program.fill(results)
         program.failures += 1
@@ -310,6 +376,24 @@ def _needs_autograd(module, inputs):
 
 
 # ---- rewriting
+
+# Operations, in torch's and in Python's names, whose records contain a number as a scalar, whatever its value is.
+_ARITHMETIC = set(
+    "add sub mul div iadd isub imul itruediv truediv true_divide multiply subtract divide rsub addcmul addcdiv lerp "
+    "gt ge lt le _foreach_add _foreach_sub _foreach_mul _foreach_div _foreach_addcmul _foreach_addcdiv _foreach_lerp".split()
+)
+
+
+def _is_arithmetic(module, place):
+    """True if the number at this place of the inputs goes into arithmetic with tensors, and nowhere else."""
+    number = [node for node in module.graph.nodes if node.op == "placeholder"][place]
+    for node in number.users:
+        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        is_tensor = all(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(_value(node)))
+        if node.op == "output" or name.split(".")[0].rstrip("_") not in _ARITHMETIC or not is_tensor:
+            return False
+    return True
+
 
 _ITEM = ("item", torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.default)
 
