@@ -4,6 +4,8 @@ Both devices begin each step with the same bits, so that a bound covers one oper
 by more, the same line in double precision decides: the device may be as near to that as torch is.
 """
 
+from dataclasses import dataclass
+
 import torch
 
 # Relative and absolute bounds of one element-wise operation; sums are also bounded by their largest term.
@@ -12,6 +14,7 @@ BOUNDS = {
     torch.float32: (5e-6, 1e-6),
     torch.bfloat16: (1.6e-2, 1e-3),
     torch.float16: (2e-3, 1e-3),
+    torch.complex32: (2e-3, 1e-3),
     torch.complex64: (5e-6, 1e-6),
     torch.complex128: (1e-12, 1e-14),
 }
@@ -19,6 +22,7 @@ WIDE = {
     torch.float16: torch.float64,
     torch.bfloat16: torch.float64,
     torch.float32: torch.float64,
+    torch.complex32: torch.complex128,
     torch.complex64: torch.complex128,
 }
 # Sums have another order here: bounds are of the largest element of inputs and results.
@@ -28,6 +32,16 @@ SUMS = set(
     "softmax.grad log_softmax.grad softmin.grad normalize.grad avg_pool1d avg_pool2d interpolate cdist scatter_add_ index_add_ "
     "index_put_add put_ scatter_reduce_ index_reduce_".split()
 )
+
+
+@dataclass
+class Mismatch:
+    """Two results of one shape, and a mask of the elements that differ."""
+
+    detail: str
+    actual: torch.Tensor
+    expected: torch.Tensor
+    wrong: torch.Tensor
 
 
 def plain(tensor):
@@ -73,7 +87,7 @@ def near(a, e, rtol, atol):
 
 
 def compare_values(op, actual, expected, inputs, wide):
-    """None, or the difference: `wide()` runs the step in double precision and returns this result, or None."""
+    """None, or a Mismatch: `wide()` runs the step in double precision and returns this result, or None."""
     a, e = plain(actual), plain(expected)
     if same_bits(a, e):
         return None
@@ -104,11 +118,13 @@ def compare_values(op, actual, expected, inputs, wide):
 
 
 def describe(a, e, wrong):
+    mismatch = Mismatch("", a, e, wrong.reshape(a.shape))
     place = wrong.nonzero()[0].item()
     if a.dtype == torch.bool:
         a, e = bytes_of(a), bytes_of(e)
     shown = lambda t: t.reshape(-1)[place].item()  # noqa: E731
-    return f"{int(wrong.sum())} of {wrong.numel()} elements, the first at {place}: {shown(a)!r}, torch {shown(e)!r}"
+    mismatch.detail = f"{int(wrong.sum())} of {wrong.numel()} elements, the first at {place}: {shown(a)!r}, torch {shown(e)!r}"
+    return mismatch
 
 
 def compare_form(actual, expected):

@@ -7,6 +7,7 @@ where one of the three modes of a program reads a value, commits or empties the 
 
 import math
 import random
+import re
 
 import torch
 from fuzz_data import DTYPES, environment
@@ -186,6 +187,8 @@ class Generator:
 
     def append(self, step):
         """Runs the step on the CPU and keeps it; passes its exceptions on."""
+        if ends_torch(step, self.env):
+            raise Skip
         exec(compile(step.line, "<fuzz>", "exec"), self.env)
         for name in step.makes:
             value = self.env[name]
@@ -236,6 +239,19 @@ class Generator:
             while len(self.names) > VARIABLES_MAX or len(self.names) > 4 and self.chance(0.08):
                 self.forget(self.rng.choice(self.names))
         return self.steps
+
+
+def ends_torch(step, env):
+    """True if torch's CPU device would end the process: where the lowest integer is divided by -1."""
+    operand = r"(\([^()]*\)|[^\s,()]+)"
+    call = re.search(rf"torch\.(div|lcm)\({operand}, {operand}(, rounding_mode='trunc')?\)", step.line)
+    call = call or re.search(rf"(v\d+)\.(lcm)_\({operand}\)", step.line)
+    if call is None or "div" in call.groups() and call[4] is None:
+        return False
+    holds = lambda value, *numbers: any(bool(torch.as_tensor(value == number).any()) for number in numbers)  # noqa: E731
+    a, b = (eval(text, dict(env)) for text in call.groups()[:3] if text not in ("div", "lcm"))
+    low = -(2**31), -(2**63)
+    return holds(a, *low) and (holds(b, -1) or "lcm" in call.groups()) or "lcm" in call.groups() and holds(b, *low)
 
 
 def overlaps(shape, strides):

@@ -459,8 +459,11 @@ def layer(g):
 @family(4)
 def lists(g):
     x = g.writable()
-    others = [x, g.writable(), g.writable()]
-    others = list(dict.fromkeys(others))
+    memory = lambda name: (g.tensor(name).untyped_storage()._cdata, g.type(name))  # noqa: E731
+    others = list(dict.fromkeys([x, g.writable(), g.writable()]))
+    # No memory as two dtypes: bits of NaN would be numbers.
+    kept = {memory(name)[0]: memory(name)[1] for name in reversed(others)}
+    others = [name for name in others if kept[memory(name)[0]] == g.type(name)]
     kind = g.choose(["_foreach_add_", "_foreach_mul_", "_foreach_abs_", "_foreach_sqrt_", "_foreach_neg_"])
     number = f", {g.number(x)}" if kind in ("_foreach_add_", "_foreach_mul_") else ""
     return Step(kind, f"torch.{kind}([{', '.join(others)}]{number})", writes=others)

@@ -7,13 +7,14 @@ must agree.
 """
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 
 import torch
-from fuzz_compare import WIDE, bytes_of, compare_form, compare_values, plain, same_bits
+from fuzz_compare import WIDE, Mismatch, bytes_of, compare_form, compare_values, plain, same_bits
 from fuzz_data import environment
-from fuzz_generate import overlaps
+from fuzz_generate import ends_torch, overlaps
 from fuzz_rules import excuse
+from fuzz_variants import VARIANTS
 
 DEVICE = torch.device("headrace")
 
@@ -32,9 +33,18 @@ class Difference:
     dtypes: str = ""
     setup: str = ""
     repro: str = ""
+    # For the conditions of rules: the values that differ and the result that has them, the strides of the inputs, and
+    # whether the step reads memory that it writes, as other elements. Between modes, `again` gives the difference in a
+    # variant of the program.
+    mismatch: Mismatch = None
+    name: str = ""
+    strides: dict = field(default_factory=dict)
+    reads_written: bool = False
+    again: object = None
 
     def record(self):
-        return asdict(self)
+        names = ("kind", "op", "step", "line", "detail", "seed", "dtypes", "setup", "repro")
+        return {name: getattr(self, name) for name in names}
 
     def same_kind(self, other):
         return other is not None and (self.kind, self.op) == (other.kind, other.op)
@@ -61,10 +71,10 @@ def storage_bytes(tensor):
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
 
 
-def widened(value):
-    if isinstance(value, torch.Tensor):
-        return value.clone().to(WIDE.get(value.dtype, value.dtype))
-    return value
+def widened(tensor, with_integers):
+    """A copy in double precision; of integers on request."""
+    is_integer = not tensor.is_floating_point() and not tensor.is_complex() and tensor.dtype != torch.bool
+    return tensor.clone().to(torch.float64 if is_integer and with_integers else WIDE.get(tensor.dtype, tensor.dtype))
 
 
 class Check:
@@ -89,9 +99,19 @@ class Check:
         names = names_in(step.line)
         if any(name not in self.host and name not in step.makes for name in names):
             return  # of a step that was refused, or that a minimised program lacks
+        if ends_torch(step, self.host):
+            self.drop(step)
+            return
         before = {name: self.host[name].clone() for name in names if name in self.host and name not in step.makes}
         strides = {name: self.host[name].stride() for name in before}
-        note = lambda kind, detail: self.note(Difference(kind, step.op, index, step.line, detail), before, strides)  # noqa: E731
+        pairs = [(name, written) for written in step.writes for name in before if name != written]
+        reads_written = any(self.is_other_part(name, written) for name, written in pairs)
+
+        def note(kind, detail, mismatch=None, name=""):
+            found = Difference(kind, step.op, index, step.line, detail, mismatch=mismatch, name=name)
+            found.strides, found.reads_written = strides, reads_written
+            self.note(found, before)
+
         code = compile(step.line, "<fuzz>", "exec")
         expected, actual = attempt(code, self.host), attempt(code, self.ours)
         if expected is not None or actual is not None:
@@ -107,10 +127,16 @@ class Check:
                     self.drop(step)
                     return
             wide = lambda name=name: self.in_double(step, before, name)  # noqa: E731
-            detail = compare_values(step.op, mine, theirs, list(before.values()), wide)
-            if detail is not None:
-                note("value", detail)
+            mismatch = compare_values(step.op, mine, theirs, list(before.values()), wide)
+            if mismatch is not None:
+                note("value", mismatch.detail, mismatch, name)
         self.synchronize(step)
+
+    def is_other_part(self, name, written):
+        """True if the variables share memory, but are not the same elements of it."""
+        a, b = self.host[name], self.host[written]
+        parts = [(t.storage_offset() * t.element_size(), t.dtype, t.shape, t.stride()) for t in (a, b)]
+        return a.untyped_storage()._cdata == b.untyped_storage()._cdata and parts[0] != parts[1]
 
     def compare_errors(self, step, expected, actual, note):
         if actual is None:
@@ -142,9 +168,9 @@ class Check:
         mine, theirs = shares(self.ours), shares(self.host)
         return None if mine == theirs else ("alias", f"shares memory with {sorted(mine)}, torch {sorted(theirs)}")
 
-    def note(self, difference, before, strides):
+    def note(self, difference, before):
         difference.dtypes = ",".join(str(t.dtype).removeprefix("torch.") for t in before.values())
-        difference.setup = "\n".join(literal(name, value, strides[name]) for name, value in before.items())
+        difference.setup = "\n".join(literal(name, value, difference.strides[name]) for name, value in before.items())
         rule = excuse(difference, before)
         if rule is None:
             self.found.append(difference)
@@ -152,9 +178,13 @@ class Check:
             self.excused.append((rule, difference.op))
 
     def in_double(self, step, before, name):
-        env = environment(torch.device("cpu")) | {n: widened(t) for n, t in before.items()}
         line = re.sub(r"dtype=torch\.(float16|bfloat16|float32)", "dtype=torch.float64", step.line)
-        return env[name] if attempt(line, env) is None and isinstance(env.get(name), torch.Tensor) else None
+        for with_integers in (False, True):
+            env = environment(torch.device("cpu")) | {n: widened(t, with_integers) for n, t in before.items()}
+            done = attempt(line, env) is None and isinstance(env.get(name), torch.Tensor)
+            if done and env[name].dtype in (torch.float64, torch.complex128):
+                return env[name]
+        return None
 
     def synchronize(self, step):
         """The CPU's tensors take the device's bits: written ones in place, new ones with the device's strides."""
@@ -207,7 +237,7 @@ def look(tensor, how):
         plain(tensor)
 
 
-def state(steps, mode, reads):
+def state(steps, mode, reads, variant=None):
     """{variable: (strides, bits)} after the program in a mode; with reads at the marked places, or with none."""
     env = environment(DEVICE)
     if reads:
@@ -218,15 +248,18 @@ def state(steps, mode, reads):
             names = names_in(step.line)
             if any(name not in env and name not in step.makes for name in names):
                 continue
+            if variant is not None:
+                variant.before(step, env)
             if attempt(compile(step.line, "<fuzz>", "exec"), env) is not None:
                 for name in step.makes:
                     env.pop(name, None)
+            elif variant is not None:
+                variant.after(step, env)
         values = {name: env[name] for name in env if re.fullmatch(r"v\d+", name)}
-        try:
-            torch.headrace.synchronize()
-        except Exception:  # noqa: BLE001: a late error, of a step that the strict run rejects; earlier steps are done
-            return None
+        torch.headrace.synchronize()
         return {name: (value.stride(), plain(value)) for name, value in values.items()}
+    except Exception:  # noqa: BLE001: a late error, of a step that the strict run rejects; earlier steps are done
+        return None
     finally:
         torch.headrace.set_mode("fuse")
 
@@ -245,19 +278,17 @@ def compare_states(steps, states):
                 continue
             index = max(i for i, step in enumerate(steps) if name in step.makes or name in step.writes)
             step = steps[index]
-            detail = compare_values("", other[name][1], bits, [], lambda: None) if same else "another form"
-            detail = detail or "within bounds, but other bits"
-            detail += ", of bits seen as another dtype" * any(s.op == "view_dtype" for s in steps[:index])
-            detail += ", behind a convolution" * any("conv" in s.line for s in steps[:index])
+            mismatch = compare_values(step.op, other[name][1], bits, [], lambda: None) if same else None
+            detail = "another form" if not same else mismatch.detail if mismatch else "within bounds, but other bits"
             return Difference("bits", step.op, index, step.line, f"{name} in {mode} (then in {first_mode}): {detail}")
     return None
 
 
-def modes(steps):
+def modes(steps, variant=None):
     return {
-        "strict": state(steps, "strict", reads=False),
-        "default": state(steps, "fuse", reads=False),
-        "reads": state(steps, "fuse", reads=True),
+        "strict": state(steps, "strict", False, variant),
+        "default": state(steps, "fuse", False, variant),
+        "reads": state(steps, "fuse", True, variant),
     }
 
 
@@ -267,6 +298,7 @@ def run_program(steps):
     found = check.run()
     other = compare_states(steps, modes(steps))
     if other is not None:
+        other.again = lambda variant: compare_states(steps, modes(steps, VARIANTS[variant](steps)))
         rule = excuse(other, {})
         if rule is None:
             found.append(other)
