@@ -139,7 +139,7 @@ LIKE_TORCH = {
     "index_add": lambda x: x.index_add(0, torch.tensor([0], device=x.device), x[:1]),
     "index_copy": lambda x: x.index_copy(0, torch.tensor([0], device=x.device), x[:1]),
     "scatter": lambda x: x.scatter(0, torch.zeros(1, 1, dtype=torch.long, device=x.device), 1.0),
-    "scatter_reduce": lambda x: x.scatter_reduce(0, torch.zeros(1, 1, dtype=torch.long, device=x.device), x[:1], "mean"),
+    "scatter_reduce": lambda x: x.scatter_reduce(0, torch.zeros(1, 1, device=x.device).long(), x[:1], "mean"),
     "sort": lambda x: x.sort(-1)[0],
     "argsort": lambda x: x.argsort(0),
     "flip": lambda x: x.flip(0),
@@ -177,12 +177,26 @@ def test_clamp_to_a_number_that_half_precision_lacks(bounds):
 
 
 def test_logic_with_a_number_of_another_dtype():
-    for x, number in ((torch.tensor([1.0, 0.0]), torch.tensor(5e-324, dtype=torch.float64)), (torch.ones(2, dtype=torch.int8), torch.tensor(-256))):
+    tiny, large = torch.tensor(5e-324, dtype=torch.float64), torch.tensor(-256)
+    for x, number in ((torch.tensor([1.0, 0.0]), tiny), (torch.ones(2, dtype=torch.int8), large)):
         for function in (torch.logical_and, torch.logical_or, torch.logical_xor):
             assert_same(function(x.to(DEVICE), number.to(DEVICE)), function(x, number), function.__name__)
 
 
+def test_sub_takes_the_factors_whose_negative_the_dtype_has():
+    for name, alpha in (("int32", 2**31), ("int32", -(2**31)), ("int8", 128), ("uint8", 255), ("uint8", 256)):
+        x = torch.tensor([1, 3], dtype=getattr(torch, name))
+        try:
+            expected = x.sub(x, alpha=alpha)
+        except RuntimeError as error:
+            with pytest.raises(RuntimeError, match=str(error)):
+                x.to(DEVICE).sub(x.to(DEVICE), alpha=alpha)
+        else:
+            assert_same(x.to(DEVICE).sub(x.to(DEVICE), alpha=alpha), expected, f"{name} {alpha}")
+
+
 def test_index_reduce_of_no_complex_numbers():
     x, index = torch.ones(2, 3, dtype=torch.complex64), torch.tensor([], dtype=torch.long)
-    made = x.to(DEVICE).index_reduce_(0, index.to(DEVICE), torch.ones(0, 3, dtype=torch.complex64, device=DEVICE), "amax")
+    none = torch.ones(0, 3, dtype=torch.complex64, device=DEVICE)
+    made = x.to(DEVICE).index_reduce_(0, index.to(DEVICE), none, "amax")
     assert_same(made, x)

@@ -479,7 +479,7 @@ Tensor sub(Result result, const Tensor &self, const Tensor &other, const Scalar 
               "`logical_not()` operator instead.");
   if (C10_LIKELY(alpha.isIntegral(false) && alpha.toLong() == 1))
     return pointwise(result, HR_OP_SUB, Rule::Same, self, other);
-  check_alpha(self, other, alpha);
+  check_alpha(self, other, alpha.isBoolean() ? alpha : -alpha); // torch adds its negative
   if (is_one(alpha))
     return pointwise(result, HR_OP_SUB, Rule::Same, self, other);
   return pointwise(result, HR_OP_SUB_SCALED, Rule::Same, self, other, fixed(alpha));
