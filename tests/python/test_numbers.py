@@ -117,6 +117,8 @@ def test_ldexp():
     x, e = torch.tensor([0.5, -3.0, 7.0]), torch.tensor([1, -2, 10])
     assert_same(torch.ldexp(x.to(DEVICE), e.to(DEVICE)), torch.ldexp(x, e))
     assert_same(x.to(DEVICE).ldexp_(e.to(DEVICE)), torch.ldexp(x, e))
+    halves, power = torch.tensor([-0.5, -0.126953125]).bfloat16(), torch.tensor(33.7791660172101, dtype=torch.float64)
+    assert_same(halves.to(DEVICE).ldexp_(power.to(DEVICE)), halves.clone().ldexp_(power))
     ends, far = torch.tensor([0.0, math.inf, -math.inf]), torch.tensor([10**6, -(10**6), -(10**6)])
     assert torch.ldexp(ends.to(DEVICE), far.to(DEVICE)).tolist() == ends.tolist()
 

@@ -750,7 +750,7 @@ Tensor ldexp(Result result, const Tensor &self, const Tensor &other) {
     bool is_fresh_half = result.is_fresh() && is_half(self.scalar_type());
     Tensor out = is_fresh_half ? new_pointwise(self, other, common) : Tensor();
     return pointwise(is_fresh_half ? Result::out(out) : result, HR_OP_MUL, Rule::Same, self,
-                     power_of(to_type(other, common)));
+                     power_of(c10::isFloatingType(other.scalar_type()) ? other : to_type(other, common)));
   }
   int64_t part = type == ScalarType::Double ? 1000 : 120;
   Tensor exponent = pointwise(fresh, HR_OP_CLAMP, Rule::Same, to_type(other, ScalarType::Long), -3 * part, 3 * part);
