@@ -22,12 +22,13 @@ LINE = re.compile(
 
 
 def run(*arguments, code=0, **environment):
+    """The command, in this interpreter's environment, where it finds oneDNN."""
     done = subprocess.run(
         [TOOLS[-1], *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=120,
-        env={**os.environ, "HEADRACE_DEVICE": "cpu", **environment},
+        env={**os.environ, "VIRTUAL_ENV": sys.prefix, "HEADRACE_DEVICE": "cpu", **environment},
     )
     assert done.returncode == code, done.stderr
     return done
