@@ -17,6 +17,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include "base/context.h"
 #include "base/env.h"
@@ -65,9 +66,9 @@ typedef struct team {
 static team own = {.library_ns = INT64_MIN / 2, .lost_ns = INT64_MIN / 2};
 static _Thread_local struct {
   bool is_inside, runs_early;
-  int worker; /* of the team; 0: none of its threads */
-  int64_t looked_ns;
-  long switches; /* involuntary context switches at the last check */
+  int worker;                    /* of the team; 0: none of its threads */
+  int64_t looked_ns, process_ns; /* the time, and the process's on all cores, at the last check */
+  long switches;                 /* involuntary context switches at the last check */
 } thread;
 
 void hr__run_share(int64_t units, int workers, int worker, hr_range_fn fn, void *arg) {
@@ -136,13 +137,30 @@ bool hr__team_is_crowded(int64_t now_ns) {
   return now_ns < atomic_load_explicit(&own.crowded_until_ns, memory_order_relaxed);
 }
 
+#ifdef RUSAGE_THREAD
+static int64_t process_time_ns(void) {
+  struct timespec used = {0};
+  (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return (int64_t)used.tv_sec * 1000000000 + used.tv_nsec;
+}
+
+/* True if this process used all but a twentieth of its cores' time: a thread lost its core to another one of it. */
+static bool had_all_cores(int64_t ns, int64_t process_ns) {
+  return process_ns >= ns * hr_core_count() / 20 * 19;
+}
+#endif
+
 void hr__team_look_for_losses(int64_t now_ns) {
 #ifdef RUSAGE_THREAD
   struct rusage usage;
   if (now_ns - thread.looked_ns < LOOK_NS || getrusage(RUSAGE_THREAD, &usage) != 0) {
     return;
   }
+  int64_t process_ns = process_time_ns();
   int64_t losses = thread.looked_ns != 0 ? usage.ru_nivcsw - thread.switches : 0;
+  if (losses > 0 && had_all_cores(now_ns - thread.looked_ns, process_ns - thread.process_ns)) {
+    losses = 0;
+  }
   if (losses > 1 && now_ns - thread.looked_ns < losses * LOSSES_APART_NS) {
     hr__team_note_loss(now_ns - 1);
   }
@@ -150,6 +168,7 @@ void hr__team_look_for_losses(int64_t now_ns) {
     hr__team_note_loss(now_ns);
   }
   thread.looked_ns = now_ns;
+  thread.process_ns = process_ns;
   thread.switches = usage.ru_nivcsw;
 #else
   (void)now_ns;

@@ -37,7 +37,7 @@ bool hr__team_is_near_library(void);
 /* Reports that the calling thread lost its core. After two losses in a short time the machine counts as crowded:
  * spinning threads, ours and a library's, sleep instead while that lasts. `now_ns` is a time of hr_clock_ns. */
 void hr__team_note_loss(int64_t now_ns);
-/* Checks every few milliseconds if the calling thread was taken off its core since the last check. */
+/* Checks every few milliseconds if another process took the calling thread's core since the last check. */
 void hr__team_look_for_losses(int64_t now_ns);
 bool hr__team_is_crowded(int64_t now_ns);
 
