@@ -1,6 +1,7 @@
 """The cases of the benchmark: training and inference of networks, chains of element-wise operations, single
 additions."""
 
+import fnmatch
 import sys
 import time
 from collections.abc import Callable
@@ -44,6 +45,15 @@ class Case:
     is_network: bool = True
     counts: bool = True  # counts in the geometric mean, and is run with torch.compile
     reads_weights: int = 0  # bytes that must be read at least once
+
+
+def chosen(cases: list, patterns: str) -> list:
+    """The cases whose names match a pattern of the list, which has commas. Exits if a pattern matches none."""
+    wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
+    for pattern in wanted:
+        if not any(fnmatch.fnmatch(case.name, pattern) for case in cases):
+            sys.exit(f"bench: no case is called {pattern}; there are {', '.join(case.name for case in cases)}")
+    return [case for case in cases if any(fnmatch.fnmatch(case.name, pattern) for pattern in wanted)]
 
 
 def model_of(network: str) -> torch.nn.Module:

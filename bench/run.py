@@ -24,7 +24,6 @@ optimizer's state and all temporaries.
 import argparse
 import copy
 import datetime
-import fnmatch
 import gc
 import json
 import os
@@ -85,7 +84,7 @@ import report  # noqa: E402
 import row_product  # noqa: E402
 import torch  # noqa: E402
 from alone import measure, measure_sides  # noqa: E402
-from cases import CASES, Case, as_it_is, synchronize, timed  # noqa: E402
+from cases import CASES, Case, as_it_is, chosen, synchronize, timed  # noqa: E402
 
 
 def say(text: str, end: str = "\n") -> None:
@@ -190,14 +189,6 @@ def release(device: torch.device) -> None:
     getattr(getattr(torch, device.type), "empty_cache", lambda: None)()
 
 
-def chosen_cases(patterns: str) -> list[Case]:
-    wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
-    for pattern in wanted:
-        if not any(fnmatch.fnmatch(case.name, pattern) for case in CASES):
-            sys.exit(f"bench: no case is called {pattern}; there are {', '.join(case.name for case in CASES)}")
-    return [case for case in CASES if any(fnmatch.fnmatch(case.name, pattern) for pattern in wanted)]
-
-
 def run_cases(cases: list[Case], device: torch.device, arguments) -> list[dict]:
     results = []
     for index, case in enumerate(cases):
@@ -234,7 +225,7 @@ def main(arguments) -> int:
         print(json.dumps(measure(next(case for case in CASES if case.name == name), device, float(seconds))))
         return 0
 
-    results = run_cases(chosen_cases(arguments.cases), device, arguments)
+    results = run_cases(chosen(CASES, arguments.cases), device, arguments)
     written = {
         "date": datetime.date.today().isoformat(),
         "commit": report.commit_of_tree(ROOT),

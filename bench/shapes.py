@@ -14,7 +14,6 @@ processes of their own. The ratio is torch's median by Headrace's: above 1 Headr
 """
 
 import argparse
-import fnmatch
 import importlib.util
 import json
 import os
@@ -47,13 +46,10 @@ def parse() -> argparse.Namespace:
 # ---- one side, in a process of its own
 
 
-def resident_bytes() -> int:
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def run_side(name: str, device_name: str, threads: int) -> dict:
+    import headrace.torch  # noqa: F401  (torch finds it by itself, except where torch also drives CUDA)
     import torch
+    from alone import status_bytes
     from cases import synchronizer
     from shape_cases import CASES
 
@@ -81,7 +77,7 @@ def run_side(name: str, device_name: str, threads: int) -> dict:
             + after.children_system
             - before.children_user
             - before.children_system,
-            "resident_bytes": resident_bytes(),
+            "resident_bytes": status_bytes("VmRSS"),
             "stats": {key: value - counted.get(key, 0) for key, value in stats().items() if isinstance(value, int)},
         }
     return found
@@ -154,16 +150,6 @@ def markdown(results: list[dict], arguments) -> str:
     return "\n".join(head + [row(result) for result in results]) + "\n"
 
 
-def chosen_cases(patterns: str) -> list:
-    from shape_cases import CASES
-
-    wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
-    found = [case for case in CASES if any(fnmatch.fnmatch(case.name, pattern) for pattern in wanted)]
-    if not found:
-        sys.exit(f"shapes: no case is called {patterns}; there are {', '.join(case.name for case in CASES)}")
-    return found
-
-
 def run_cases(cases: list, arguments) -> list[dict]:
     results = []
     for index, case in enumerate(cases):
@@ -186,7 +172,10 @@ def main(arguments) -> int:
     if arguments.side:
         print(json.dumps(run_side(*arguments.side, arguments.threads)))
         return 0
-    cases = chosen_cases(arguments.cases)
+    from cases import chosen
+    from shape_cases import CASES
+
+    cases = chosen(CASES, arguments.cases)
     if arguments.list:
         print("\n".join(f"{case.name:20}{case.title}" for case in cases))
         return 0
