@@ -106,6 +106,7 @@ format: ## rewrites all sources as clang-format wants them
 # - No GPU: CUDA's driver hangs under the thread sanitizer, and leaks (tests/c/leaks.supp).
 # - Fixed addresses, if the system can: the thread sanitizer refuses some of the kernel's random ones.
 # - By default gcc 13's address sanitizer moves variables with 64-byte alignment to stacks of its own that lack it.
+# - No comma in the folders' names: the compiler splits the linker's options at it.
 SAME_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 SANITIZED = env -u HEADRACE_ONEDNN -u HEADRACE_LAPACK CUDA_VISIBLE_DEVICES= \
   ASAN_OPTIONS=detect_stack_use_after_return=0 \
@@ -113,10 +114,11 @@ SANITIZED = env -u HEADRACE_ONEDNN -u HEADRACE_LAPACK CUDA_VISIBLE_DEVICES= \
 SANITIZE_BUILD = $(CONFIGURE) --log-level=NOTICE -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_C_FLAGS_DEBUG=-O1 -g1"
 
 sanitize: $(STAMP) ## the C tests under the address, undefined-behaviour and thread sanitizers
-	@set -e; for kind in address,undefined thread; do \
-	  $(SANITIZE_BUILD) -B build/sanitize-$$kind -DHEADRACE_SANITIZE=$$kind; \
-	  $(BUILD_STEP) build/sanitize-$$kind; \
-	  $(SANITIZED) $(CTEST) build/sanitize-$$kind; \
+	@set -e; for kinds in address,undefined thread; do \
+	  folder=build/sanitize-$${kinds%%,*}; \
+	  $(SANITIZE_BUILD) -B $$folder -DHEADRACE_SANITIZE=$$kinds; \
+	  $(BUILD_STEP) $$folder; \
+	  $(SANITIZED) $(CTEST) $$folder; \
 	done
 
 # Tests that reach most of the core in the least time.
@@ -125,9 +127,9 @@ SAMPLE = batch_test compile_test compile_queue_test device_agreement_test driver
   random_program_test replay_test runtime_test stream_test thread_test weights_test
 
 sanitize-sample: $(STAMP) ## a few of the C tests under the address and undefined-behaviour sanitizers
-	@$(SANITIZE_BUILD) -B build/sanitize-address,undefined -DHEADRACE_SANITIZE=address,undefined
-	$(BUILD_STEP) build/sanitize-address,undefined --target $(SAMPLE)
-	$(SANITIZED) $(CTEST) build/sanitize-address,undefined -R "^($$(echo $(SAMPLE) | tr ' ' '|'))$$"
+	@$(SANITIZE_BUILD) -B build/sanitize-address -DHEADRACE_SANITIZE=address,undefined
+	$(BUILD_STEP) build/sanitize-address --target $(SAMPLE)
+	$(SANITIZED) $(CTEST) build/sanitize-address -R "^($$(echo $(SAMPLE) | tr ' ' '|'))$$"
 
 # The build that ships: hot loops for each level of x86-64, selected at run time (src/base/cpu.h). For a level that the
 # machine lacks, the next lower one runs.
