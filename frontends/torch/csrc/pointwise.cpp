@@ -543,13 +543,9 @@ Tensor pow_scalar(Result result, const Tensor &self, const Scalar &exponent) {
   return pointwise(result, shortcut, Rule::Same, self);
 }
 
-// The result is in the default layout, whatever the exponent's strides are.
 Tensor pow_of_number(Result result, const Scalar &self, const Tensor &exponent) {
   const Operand both[] = {self, exponent};
-  if (!result.is_fresh())
-    return pointwise(result, HR_OP_POW, Rule::Number, self, exponent);
-  Tensor out = new_tensor(exponent.sizes(), promote(both, 2));
-  return pointwise(Result::out(out), HR_OP_POW, Rule::Number, self, exponent);
+  return pointwise_row_major(result, exponent.sizes(), promote(both, 2), HR_OP_POW, Rule::Number, self, exponent);
 }
 
 Tensor neg(Result result, const Tensor &self) {
@@ -795,12 +791,8 @@ static Tensor masked_fill_any(Result result, const Tensor &self, const Tensor &m
               "masked_fill_ only supports boolean masks, but got mask with dtype ", mask.scalar_type());
   Operand operand(value);
   operand.promotes = false;
-  const Operand operands[] = {mask, operand, self};
-  if (!result.is_fresh())
-    return pointwise_record(result, HR_OP_WHERE, Rule::Where, operands, 3);
   at::DimVector sizes = at::infer_size_dimvector(self.sizes(), mask.sizes());
-  Tensor out = new_tensor(sizes, self.scalar_type()); // in the default layout, as torch's
-  return pointwise_record(Result::out(out), HR_OP_WHERE, Rule::Where, operands, 3);
+  return pointwise_row_major(result, sizes, self.scalar_type(), HR_OP_WHERE, Rule::Where, mask, operand, self);
 }
 
 Tensor masked_fill(Result result, const Tensor &self, const Tensor &mask, const Scalar &value) {

@@ -333,6 +333,16 @@ template <class... T> Tensor pointwise(Result result, hr_op op, Rule rule, const
   return pointwise_record(result, op, rule, array, sizeof...(T));
 }
 
+// The same; a fresh result is row-major, whatever the strides of the operands are.
+template <class... T>
+Tensor pointwise_row_major(Result result, IntArrayRef sizes, ScalarType type, hr_op op, Rule rule,
+                           const T &...operands) {
+  if (!result.is_fresh())
+    return pointwise(result, op, rule, operands...);
+  Tensor out = new_tensor(sizes, type);
+  return pointwise(Result::out(out), op, rule, operands...);
+}
+
 // torch's type of the result of an operation between these operands.
 ScalarType promote(const Operand *operands, int count);
 

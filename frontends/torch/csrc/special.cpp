@@ -19,13 +19,9 @@ static Result fresh() {
 }
 
 Tensor angle(Result result, const Tensor &self) {
-  if (self.is_complex()) {
-    if (!result.is_fresh())
-      return pointwise(result, HR_OP_ANGLE_COMPLEX, Rule::Part, self);
-    Tensor out =
-        new_tensor(self.sizes(), c10::toRealValueType(self.scalar_type())); // in the default layout, as torch's
-    return pointwise(Result::out(out), HR_OP_ANGLE_COMPLEX, Rule::Part, self);
-  }
+  if (self.is_complex())
+    return pointwise_row_major(result, self.sizes(), c10::toRealValueType(self.scalar_type()), HR_OP_ANGLE_COMPLEX,
+                               Rule::Part, self);
   return pointwise(result, HR_OP_ANGLE, Rule::Float, self);
 }
 
