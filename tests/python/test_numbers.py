@@ -123,6 +123,16 @@ def test_ldexp():
     assert torch.ldexp(ends.to(DEVICE), far.to(DEVICE)).tolist() == ends.tolist()
 
 
+@pytest.mark.parametrize("sizes", [((), ()), ((3,), ()), ((), (3,)), ((3,), (3,))], ids=str)
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.complex64])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128])
+def test_ldexp_computes_the_power_in_torchs_dtype(dtype, kind, sizes):
+    x, e = torch.full(sizes[0], 1.5, dtype=dtype), torch.full(sizes[1], 0.3, dtype=kind)
+    if dtype.is_complex and kind == torch.float16 and e.dim() > 0:
+        pytest.skip("torch has no power of complex half precision")
+    assert_same(torch.ldexp(x.to(DEVICE), e.to(DEVICE)), torch.ldexp(x, e))
+
+
 def transposed(sizes, strides, dtype=torch.float32):
     """A tensor for each device, of the same values in these strides."""
     values = torch.rand(sizes, generator=torch.Generator().manual_seed(1)).to(dtype)

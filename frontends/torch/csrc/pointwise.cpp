@@ -732,6 +732,16 @@ Tensor clamp(Result result, const Tensor &self, const std::optional<Scalar> &low
   return pointwise(result, HR_OP_CLAMP, Rule::Number, self, *min, *max);
 }
 
+// The dtype in which torch computes 2**exponent: its 2 has self's dtype and no dims; for float32 it is a number.
+static ScalarType type_of_power(const Tensor &self, const Tensor &exponent) {
+  ScalarType own = self.scalar_type(), type = exponent.scalar_type();
+  if ((exponent.dim() == 0 && own != ScalarType::Float) || c10::isIntegralType(type, /*includeBool=*/true))
+    type = c10::promoteTypes(own, type);
+  else if (c10::isComplexType(own))
+    type = c10::toComplexType(type);
+  return type == ScalarType::ComplexHalf ? ScalarType::ComplexFloat : type;
+}
+
 // Some versions of torch require a kernel of the device here. The power of an integer is multiplied in three parts,
 // none of which overflows, so that zeros and small numbers are right.
 Tensor ldexp(Result result, const Tensor &self, const Tensor &other) {
@@ -746,7 +756,7 @@ Tensor ldexp(Result result, const Tensor &self, const Tensor &other) {
     bool is_fresh_half = result.is_fresh() && is_half(self.scalar_type());
     Tensor out = is_fresh_half ? new_pointwise(self, other, common) : Tensor();
     return pointwise(is_fresh_half ? Result::out(out) : result, HR_OP_MUL, Rule::Same, self,
-                     power_of(c10::isFloatingType(other.scalar_type()) ? other : to_type(other, common)));
+                     power_of(to_type(other, type_of_power(self, other))));
   }
   int64_t part = type == ScalarType::Double ? 1000 : 120;
   Tensor exponent = pointwise(fresh, HR_OP_CLAMP, Rule::Same, to_type(other, ScalarType::Long), -3 * part, 3 * part);
