@@ -121,7 +121,7 @@ def beyond_int32(difference, inputs):
     return each_wrong(
         difference,
         inputs,
-        lambda t: t.abs() >= 2**31 if t.dtype == torch.int64 else torch.zeros_like(t, dtype=torch.bool),
+        lambda t: (t >= 2**31) | (t < -(2**31)) if t.dtype == torch.int64 else torch.zeros_like(t, dtype=torch.bool),
     )
 
 
@@ -131,6 +131,16 @@ def zero_of_overflow(difference, inputs):
     return each_wrong(difference, inputs, lambda t: t == 0) and bool(
         difference.mismatch.expected.isnan()[difference.mismatch.wrong].all()
     )
+
+
+@condition
+def infinite_by_denormal(difference, inputs):
+    """Inputs have an infinity and a denormal number; where results differ, one is NaN, the other infinite."""
+    m, real = difference.mismatch, real_parts(inputs)
+    ours, theirs = m.actual[m.wrong], m.expected[m.wrong]
+    apart = (ours.isnan() & theirs.isinf()) | (ours.isinf() & theirs.isnan())
+    denormal = any(((t != 0) & (t.abs() < torch.finfo(torch.bfloat16).tiny)).any() for t in real)
+    return bool(apart.all()) and denormal and any(t.isinf().any() for t in real)
 
 
 @condition
