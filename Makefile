@@ -122,8 +122,8 @@ sanitize: $(STAMP) ## the C tests under the address, undefined-behaviour and thr
 	done
 
 # Tests that reach most of the core in the least time.
-SAMPLE = batch_test compile_test compile_queue_test device_agreement_test driver_conformance_test emit_ops_test exit_test \
-  interp_fuzz_test interp_test layout_test live_layout_test match_test part_test policy_test provider_test \
+SAMPLE = batch_test compile_test compile_queue_test device_agreement_test driver_conformance_test emit_ops_test \
+  exit_test interp_fuzz_test interp_test layout_test live_layout_test match_test part_test policy_test provider_test \
   random_program_test replay_test runtime_test stream_test thread_test weights_test
 
 sanitize-sample: $(STAMP) ## a few of the C tests under the address and undefined-behaviour sanitizers
@@ -139,7 +139,7 @@ test-levels: $(STAMP) ## the C tests of the build for any x86-64, at each level 
 	$(PYTHON) scripts/check_isa.py build/levels
 	@set -e; for level in v2 v3 v4; do HEADRACE_CPU=$$level $(LIBRARIES) $(CTEST) build/levels; done
 
-wheels: build/wheels/venv/stamp ## the wheel for x86-64 Linux, in dist; needs gcc 12 and a few GB in build/wheels for torch's wheels
+wheels: build/wheels/venv/stamp ## the wheel for x86-64 Linux, in dist; needs gcc 12 and a few GB for torch's wheels
 	$(WHEELS_PYTHON) scripts/build_wheel.py $(if $(TORCHES),--torches $(TORCHES))
 
 build/wheels/venv/stamp: requirements-wheels.txt

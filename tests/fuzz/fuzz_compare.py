@@ -27,10 +27,10 @@ WIDE = {
 }
 # Sums have another order here: bounds are of the largest element of inputs and results.
 SUMS = set(
-    "sum mean nansum prod var std norm logsumexp cumsum cumsum_ cumprod cumprod_ logcumsumexp matmul linear addmm outer einsum bmm "
-    "layer_norm batch_norm group_norm conv1d conv2d mse_loss cross_entropy smooth_l1 bce softmax log_softmax softmin normalize "
-    "softmax.grad log_softmax.grad softmin.grad normalize.grad avg_pool1d avg_pool2d interpolate cdist scatter_add_ index_add_ "
-    "index_put_add put_ scatter_reduce_ index_reduce_".split()
+    "sum mean nansum prod var std norm logsumexp cumsum cumsum_ cumprod cumprod_ logcumsumexp matmul linear addmm "
+    "outer einsum bmm layer_norm batch_norm group_norm conv1d conv2d mse_loss cross_entropy smooth_l1 bce softmax "
+    "log_softmax softmin normalize softmax.grad log_softmax.grad softmin.grad normalize.grad avg_pool1d avg_pool2d "
+    "interpolate cdist scatter_add_ index_add_ index_put_add put_ scatter_reduce_ index_reduce_".split()
 )
 
 
@@ -123,14 +123,17 @@ def describe(a, e, wrong):
     if a.dtype == torch.bool:
         a, e = bytes_of(a), bytes_of(e)
     shown = lambda t: t.reshape(-1)[place].item()  # noqa: E731
-    mismatch.detail = f"{int(wrong.sum())} of {wrong.numel()} elements, the first at {place}: {shown(a)!r}, torch {shown(e)!r}"
+    mismatch.detail = (
+        f"{int(wrong.sum())} of {wrong.numel()} elements, the first at {place}: {shown(a)!r}, torch {shown(e)!r}"
+    )
     return mismatch
 
 
 def compare_form(actual, expected):
     """(kind, detail) if dtype, shape or strides differ, else None."""
     if not isinstance(actual, torch.Tensor) or not isinstance(expected, torch.Tensor):
-        return None if type(actual) is type(expected) else ("type", f"{type(actual).__name__}, torch {type(expected).__name__}")
+        names = f"{type(actual).__name__}, torch {type(expected).__name__}"
+        return None if type(actual) is type(expected) else ("type", names)
     if actual.dtype != expected.dtype:
         return "dtype", f"{actual.dtype}, torch {expected.dtype}"
     if actual.shape != expected.shape:

@@ -42,7 +42,9 @@ def on_host(dtype, shape, seed, kind):
     for _ in range(2 if dtype.is_complex else 1):
         values = torch.randn(shape, generator=generator, dtype=torch.float64)
         if kind == "special":
-            picked = torch.tensor(SPECIALS, dtype=torch.float64)[torch.randint(0, len(SPECIALS), shape, generator=generator)]
+            picked = torch.tensor(SPECIALS, dtype=torch.float64)[
+                torch.randint(0, len(SPECIALS), shape, generator=generator)
+            ]
             values = torch.where(torch.rand(shape, generator=generator) < 0.4, picked, values)
         elif kind == "wide":
             values = values * 10.0 ** torch.randint(-4, 5, shape, generator=generator)

@@ -129,7 +129,9 @@ class Generator:
         """A new tensor, by a line of its own."""
         name = self.fresh()
         kind = kind or self.rng.choice(self.kinds)
-        self.append(Step("data", f"{name} = data({dtype!r}, {list(shape)}, {self.rng.randint(0, 10**6)}, {kind!r})", [name]))
+        self.append(
+            Step("data", f"{name} = data({dtype!r}, {list(shape)}, {self.rng.randint(0, 10**6)}, {kind!r})", [name])
+        )
         return name
 
     def index(self, shape, size, low=0):
@@ -144,7 +146,8 @@ class Generator:
                 return False
             if any(a != b and a != 1 and b != 1 for a, b in zip(reversed(t.shape), reversed(shape))):
                 return False
-            return not no_larger or t.dim() <= len(shape) and all(a == b or a == 1 for a, b in zip(reversed(t.shape), reversed(shape)))
+            is_smaller = all(a == b or a == 1 for a, b in zip(reversed(t.shape), reversed(shape)))
+            return not no_larger or t.dim() <= len(shape) and is_smaller
 
         if self.chance(0.75):
             try:
@@ -176,7 +179,10 @@ class Generator:
     def pick_like(self, name, but=None):
         """A tensor of the same sizes, except in one dim."""
         shape = list(self.env[name].shape)
-        fits = lambda t: t.dim() == len(shape) and all(i == but or a == b for i, (a, b) in enumerate(zip(t.shape, shape)))  # noqa: E731
+
+        def fits(t):
+            return t.dim() == len(shape) and all(i == but or a == b for i, (a, b) in enumerate(zip(t.shape, shape)))
+
         return self.pick(fits) if self.chance(0.7) else self.make(self.type(name), shape)
 
     def pick_or_make(self, dtype, shape):
@@ -212,7 +218,8 @@ class Generator:
         except Skip:
             self.cut(start, step)
         except Exception as error:  # noqa: BLE001: torch rejects it; sometimes the device must, too
-            is_late = isinstance(error, IndexError | ZeroDivisionError) or any(word in str(error) for word in LATE_ERRORS)
+            is_late = isinstance(error, IndexError | ZeroDivisionError)
+            is_late |= any(word in str(error) for word in LATE_ERRORS)
             if step is not None and not is_late and self.chance(0.1):
                 self.steps.append(step)
             else:
@@ -248,7 +255,10 @@ def ends_torch(step, env):
     call = call or re.search(rf"(v\d+)\.(lcm)_\({operand}\)", step.line)
     if call is None or "div" in call.groups() and call[4] is None:
         return False
-    holds = lambda value, *numbers: any(bool(torch.as_tensor(value == number).any()) for number in numbers)  # noqa: E731
+
+    def holds(value, *numbers):
+        return any(bool(torch.as_tensor(value == number).any()) for number in numbers)
+
     a, b = (eval(text, dict(env)) for text in call.groups()[:3] if text not in ("div", "lcm"))
     low = -(2**31), -(2**63)
     return holds(a, *low) and (holds(b, -1) or "lcm" in call.groups()) or "lcm" in call.groups() and holds(b, *low)

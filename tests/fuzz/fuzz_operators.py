@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Step:
-    """One line of a program. `op` names it in reports and rules; `writes` are the variables that it changes in place.
-    """
+    """One line of a program: `op` is its name in reports and rules, `writes` the variables that it changes in place."""
 
     op: str
     line: str
@@ -29,13 +28,14 @@ def family(weight):
     return register
 
 
-UNARY = """abs neg sign sgn square sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh
-tanh asinh acosh atanh erf erfc erfinv sigmoid floor ceil round trunc frac lgamma digamma i0 sinc deg2rad rad2deg nan_to_num
-logical_not bitwise_not relu positive angle conj_physical isnan isinf isfinite isposinf isneginf isreal signbit""".split()
+UNARY = """abs neg sign sgn square sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan
+sinh cosh tanh asinh acosh atanh erf erfc erfinv sigmoid floor ceil round trunc frac lgamma digamma i0 sinc deg2rad
+rad2deg nan_to_num logical_not bitwise_not relu positive angle conj_physical isnan isinf isfinite isposinf isneginf
+isreal signbit""".split()
 NOT_IN_PLACE = "positive angle isnan isinf isfinite isposinf isneginf isreal signbit relu".split()
-BINARY = """add sub mul div true_divide floor_divide remainder fmod pow atan2 maximum minimum fmax fmin hypot copysign nextafter
-heaviside xlogy logaddexp logaddexp2 gcd lcm bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift
-logical_and logical_or logical_xor eq ne lt le gt ge ldexp float_power rsub""".split()
+BINARY = """add sub mul div true_divide floor_divide remainder fmod pow atan2 maximum minimum fmax fmin hypot copysign
+nextafter heaviside xlogy logaddexp logaddexp2 gcd lcm bitwise_and bitwise_or bitwise_xor bitwise_left_shift
+bitwise_right_shift logical_and logical_or logical_xor eq ne lt le gt ge ldexp float_power rsub""".split()
 NO_METHOD_IN_PLACE = "maximum minimum fmax fmin logaddexp logaddexp2 rsub".split()
 ACTIVATIONS = {
     "gelu": "F.gelu({x})",
@@ -119,7 +119,8 @@ def binary_options(g):
         return Step(kind, f"{y} = torch.isclose({x}, {g.operand(x)}, equal_nan=True)", [y])
     if kind == "out":
         name, out = g.choose(["add", "mul", "maximum", "sub", "eq", "pow"]), g.writable()
-        a, b = g.pick_like(out), g.operand(out, no_larger=True)  # out= of another shape would leave its views without memory
+        # out= of another shape would leave its views without memory
+        a, b = g.pick_like(out), g.operand(out, no_larger=True)
         return Step(name + ".out", f"torch.{name}({a}, {b}, out={out})", writes=[out])
     return Step(kind, f"{y} = torch.div({x}, {other}, rounding_mode='{kind[4:]}')", [y])
 
@@ -203,8 +204,9 @@ def view(g):
     x, y = g.pick(), g.fresh()
     t, rng = g.tensor(x), g.rng
     rank = t.dim()
-    kind = g.choose("slice slice transpose permute select expand unsqueeze squeeze reshape flatten diagonal unfold t narrow split "
-                    "movedim as_strided real conj dtype contiguous clone detach flip unflatten".split())  # fmt: skip
+    kind = g.choose("slice slice transpose permute select expand unsqueeze squeeze reshape flatten diagonal unfold t "
+                    "narrow split movedim as_strided real conj dtype contiguous clone detach flip "
+                    "unflatten".split())  # fmt: skip
     if kind == "slice":
         parts = [g.slice(n) for n in t.shape]
         return Step(kind, f"{y} = {x}[{', '.join(parts) or '...'}]", [y])
@@ -265,7 +267,9 @@ def cast(g):
 def write(g):
     x = g.writable()
     t = g.tensor(x)
-    kind = g.choose(["fill_", "zero_", "setitem", "setitem_number", "masked_fill_", "masked_fill", "add_view", "set_mask"])
+    kind = g.choose(
+        ["fill_", "zero_", "setitem", "setitem_number", "masked_fill_", "masked_fill", "add_view", "set_mask"]
+    )
     part = ", ".join(g.slice(n) for n in t.shape) or "..."
     if kind == "fill_":
         return Step(kind, f"{x}.fill_({g.number(x)})", writes=[x])
@@ -290,8 +294,8 @@ def gather(g):
     x, y = g.pick(lambda t: t.dim() > 0 and t.numel() > 0), g.fresh()
     t, dim = g.tensor(x), int(g.dim(x))
     size = t.shape[dim]
-    kind = g.choose("index_select gather take getitem getitem_two getitem_mask masked_select take_along nonzero roll tril triu "
-                    "repeat tile repeat_interleave searchsorted embedding one_hot isin".split())  # fmt: skip
+    kind = g.choose("index_select gather take getitem getitem_two getitem_mask masked_select take_along nonzero roll "
+                    "tril triu repeat tile repeat_interleave searchsorted embedding one_hot isin".split())  # fmt: skip
     if kind == "index_select":
         return Step(kind, f"{y} = {x}.index_select({dim}, {g.index((g.rng.randint(0, 4),), size)})", [y])
     if kind in ("gather", "take_along"):
@@ -334,9 +338,12 @@ def scatter(g):
     x = g.writable(lambda t: t.dim() > 0 and t.numel() > 0)
     t, dim = g.tensor(x), int(g.dim(x))
     size, rng, dtype = t.shape[dim], g.rng, g.type(x)
-    kind = g.choose("scatter_add_ scatter_value scatter_ scatter_reduce_ scatter_reduce_ index_add_ index_copy_ index_fill_ put_ "
-                    "index_put_ index_put_add setitem_index masked_scatter_ index_reduce_".split())  # fmt: skip
-    shape = [rng.randint(0, 4) if i == dim else rng.randint(0, n) if rng.random() < 0.2 else n for i, n in enumerate(t.shape)]
+    kind = g.choose("scatter_add_ scatter_value scatter_ scatter_reduce_ scatter_reduce_ index_add_ index_copy_ "
+                    "index_fill_ put_ index_put_ index_put_add setitem_index masked_scatter_ "
+                    "index_reduce_".split())  # fmt: skip
+    shape = [
+        rng.randint(0, 4) if i == dim else rng.randint(0, n) if rng.random() < 0.2 else n for i, n in enumerate(t.shape)
+    ]
     if kind.startswith("scatter"):
         index = g.index(shape, size)
         if kind == "scatter_value":
@@ -357,7 +364,9 @@ def scatter(g):
         source = g.make(dtype, shape)
         if kind == "index_reduce_":
             mode = g.choose(["prod", "mean", "amax", "amin"])
-            return Step(kind, f"{x}.index_reduce_({dim}, {index}, {source}, '{mode}', include_self={g.flag()})", writes=[x])
+            return Step(
+                kind, f"{x}.index_reduce_({dim}, {index}, {source}, '{mode}', include_self={g.flag()})", writes=[x]
+            )
         more = f", alpha={g.number(x)}" if kind == "index_add_" and g.chance(0.3) else ""
         return Step(kind, f"{x}.{kind}({dim}, {index}, {source}{more})", writes=[x])
     if kind == "put_":
@@ -424,8 +433,8 @@ def product(g):
 def layer(g):
     x = g.pick(lambda t: t.is_floating_point() and t.dim() >= 2)
     t, y, dtype = g.tensor(x), g.fresh(), g.type(x)
-    kind = g.choose("layer_norm batch_norm conv1d conv2d max_pool1d avg_pool1d avg_pool2d interpolate mse_loss cross_entropy "
-                    "smooth_l1 bce group_norm".split())  # fmt: skip
+    kind = g.choose("layer_norm batch_norm conv1d conv2d max_pool1d avg_pool1d avg_pool2d interpolate mse_loss "
+                    "cross_entropy smooth_l1 bce group_norm".split())  # fmt: skip
     if kind == "layer_norm":
         return Step(kind, f"{y} = F.layer_norm({x}, ({t.shape[-1]},))", [y])
     if kind == "batch_norm":
@@ -453,7 +462,8 @@ def layer(g):
         target = g.make(dtype, list(t.shape), "unit")
         return Step(kind, f"{y} = F.binary_cross_entropy_with_logits({x}, {target})", [y])
     name = {"mse_loss": "mse_loss", "smooth_l1": "smooth_l1_loss"}[kind]
-    return Step(kind, f"{y} = F.{name}({x}, {g.make(dtype, list(t.shape))}, reduction='{g.choose(['mean', 'none'])}')", [y])
+    target, reduction = g.make(dtype, list(t.shape)), g.choose(["mean", "none"])
+    return Step(kind, f"{y} = F.{name}({x}, {target}, reduction='{reduction}')", [y])
 
 
 @family(4)
@@ -479,9 +489,12 @@ def make(g):
     if kind == "full":
         return Step(kind, f"{y} = torch.full({g.shape()}, {g.number(x)}, dtype={g.dtype()}, device=d)", [y])
     if kind == "eye":
-        return Step(kind, f"{y} = torch.eye({rng.randint(0, 4)}, {rng.randint(0, 4)}, dtype={g.dtype()}, device=d)", [y])
+        return Step(
+            kind, f"{y} = torch.eye({rng.randint(0, 4)}, {rng.randint(0, 4)}, dtype={g.dtype()}, device=d)", [y]
+        )
     if kind == "linspace":
         return Step(kind, f"{y} = torch.linspace(-2, 3, {rng.randint(0, 7)}, dtype={g.dtype()}, device=d)", [y])
     if kind == "zeros_like":
         return Step(kind, f"{y} = torch.zeros_like({x})", [y])
-    return Step(kind, f"{y} = {'torch.full_like(' + x + ', ' if kind == 'full_like' else x + '.new_full((2, 3), '}{g.number(x)})", [y])
+    call = f"torch.full_like({x}, " if kind == "full_like" else f"{x}.new_full((2, 3), "
+    return Step(kind, f"{y} = {call}{g.number(x)})", [y])

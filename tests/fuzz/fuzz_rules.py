@@ -19,7 +19,8 @@ from fuzz_generate import overlaps
 CONDITIONS = {}
 # Operators whose elements depend on others of the same shape: where one differs, any element of the inputs may be why.
 ROWS = SUMS | set(
-    "cummax cummin sort msort argsort topk searchsorted mode median kthvalue isin roll pad flip copy_ setitem cat".split()
+    "cummax cummin sort msort argsort topk searchsorted mode median kthvalue isin roll pad flip copy_ setitem "
+    "cat".split()
 )
 
 
@@ -296,7 +297,7 @@ def groups(difference, x):
 
 @condition
 def small_variance(difference, inputs):
-    """The values are close relative to their size, and the results differ by no more than the rounding of their mean."""
+    """The values are close relative to their size, and the results differ by at most the rounding of their mean."""
     m, x = difference.mismatch, next(iter(inputs.values()))
     rows, eps = groups(difference, x), max(torch.finfo(x.dtype).eps, 2**-23 if x.dtype != torch.float64 else 0)
     rows = rows[rows.isfinite().all(-1)]

@@ -164,8 +164,8 @@ class Check:
     def compare_aliases(self, name, step):
         """A result is a view of the same variables on both devices."""
         others = [n for n in self.host if re.fullmatch(r"v\d+", n) and n not in step.makes]
-        shares = lambda env: {n for n in others if env[n].untyped_storage()._cdata == env[name].untyped_storage()._cdata}  # noqa: E731
-        mine, theirs = shares(self.ours), shares(self.host)
+        memory = lambda env, n: env[n].untyped_storage()._cdata  # noqa: E731
+        mine, theirs = ({n for n in others if memory(e, n) == memory(e, name)} for e in (self.ours, self.host))
         return None if mine == theirs else ("alias", f"shares memory with {sorted(mine)}, torch {sorted(theirs)}")
 
     def note(self, difference, before):
@@ -188,7 +188,9 @@ class Check:
 
     def synchronize(self, step):
         """The CPU's tensors take the device's bits: written ones in place, new ones with the device's strides."""
-        known = {self.host[n].untyped_storage()._cdata for n in self.host if re.fullmatch(r"v\d+", n) and n not in step.makes}
+        known = {
+            self.host[n].untyped_storage()._cdata for n in self.host if re.fullmatch(r"v\d+", n) and n not in step.makes
+        }
         copies = {}
         for name in [*step.makes, *step.writes]:
             theirs, mine = self.host[name], self.ours[name]
@@ -202,7 +204,9 @@ class Check:
             if mine.is_conj() or mine.is_neg():
                 continue
             fresh = torch.empty(0, dtype=mine.dtype)
-            self.host[name] = fresh.set_(copies[key].untyped_storage(), mine.storage_offset(), mine.shape, mine.stride())
+            self.host[name] = fresh.set_(
+                copies[key].untyped_storage(), mine.storage_offset(), mine.shape, mine.stride()
+            )
 
 
 def literal(name, tensor, strides):
@@ -273,8 +277,9 @@ def compare_states(steps, states):
         if first.keys() != other.keys():
             return Difference("form", "program", len(steps) - 1, "", f"{first_mode} and {mode} have other variables")
         for name, (strides, bits) in first.items():
-            same = strides == other[name][0] and bits.shape == other[name][1].shape and bits.dtype == other[name][1].dtype
-            if same and same_bits(bits, other[name][1]):
+            other_strides, other_bits = other[name]
+            same = strides == other_strides and bits.shape == other_bits.shape and bits.dtype == other_bits.dtype
+            if same and same_bits(bits, other_bits):
                 continue
             index = max(i for i, step in enumerate(steps) if name in step.makes or name in step.writes)
             step = steps[index]

@@ -46,7 +46,9 @@ class Worker:
         environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
         if self.compiled:
             environment["HEADRACE_JIT"] = "wait"
-        command = [sys.executable, str(HERE / "fuzz_worker.py")] + ["--no-minimise"] * (not self.options.minimise or self.compiled)
+        command = [sys.executable, str(HERE / "fuzz_worker.py")]
+        if not self.options.minimise or self.compiled:
+            command.append("--no-minimise")
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True
         )
@@ -74,7 +76,8 @@ class Worker:
         time.sleep(0.1)
         detail = f"exit status {self.process.returncode}: " + " / ".join(self.errors)
         self.process = None
-        found = {"kind": kind, "op": "program", "seed": seed, "line": "", "detail": detail, "repro": "", "dtypes": "", "setup": ""}
+        found = dict.fromkeys(["line", "repro", "dtypes", "setup"], "")
+        found |= {"kind": kind, "op": "program", "seed": seed, "detail": detail}
         return {"seed": seed, "steps": 0, "found": [found], "excused": [], "digest": "", "seconds": 0}
 
     def stop(self):
@@ -147,7 +150,8 @@ class Run:
 
 
 def show(found):
-    lines = [f"---- seed {found['seed']}: {found['kind']} of {found['op']}: {found.get('line', '')}", f"     {found['detail']}"]
+    lines = [f"---- seed {found['seed']}: {found['kind']} of {found['op']}: {found.get('line', '')}"]
+    lines.append(f"     {found['detail']}")
     lines += (found.get("repro") or found.get("setup") or "").splitlines()
     print("\n".join(lines), flush=True)
 
@@ -177,8 +181,9 @@ def main():
     for name, count in kinds.most_common():
         print(f"  {count} {name}")
     if run.options.report:
-        report = {"programs": run.done, "operations": run.steps, "compiled": run.compiled, "seconds": time.time() - run.begin}
-        report |= {"seed": run.options.seed, "differences": run.found, "excused": dict(run.excused.most_common())}
+        report = {"programs": run.done, "operations": run.steps, "compiled": run.compiled}
+        report |= {"seconds": time.time() - run.begin, "seed": run.options.seed}
+        report |= {"differences": run.found, "excused": dict(run.excused.most_common())}
         pathlib.Path(run.options.report).write_text(json.dumps(report, indent=1))
     sys.exit(bool(run.found))
 

@@ -315,7 +315,7 @@ if IS_RECENT:  # an older torch divides by zero, and the process ends
 
 # Numbers without an order: refused by name or by dtype, behind the checks of sizes.
 ORDER = {
-    f"{name} of {kind} {list(shape)}": lambda m, call=call, shape=shape, dtype=dtype: call(m(torch.ones(shape).to(dtype)))
+    f"{name} of {kind} {list(shape)}": lambda m, call=call, x=torch.ones(shape).to(dtype): call(m(x))
     for name, call in {
         "min": lambda x: torch.min(x),
         "min of a dim": lambda x: torch.min(x, 0),

@@ -380,7 +380,8 @@ def _needs_autograd(module, inputs):
 # Operations, in torch's and in Python's names, whose records contain a number as a scalar, whatever its value is.
 _ARITHMETIC = set(
     "add sub mul div iadd isub imul itruediv truediv true_divide multiply subtract divide rsub addcmul addcdiv lerp "
-    "gt ge lt le _foreach_add _foreach_sub _foreach_mul _foreach_div _foreach_addcmul _foreach_addcdiv _foreach_lerp".split()
+    "gt ge lt le _foreach_add _foreach_sub _foreach_mul _foreach_div _foreach_addcmul _foreach_addcdiv "
+    "_foreach_lerp".split()
 )
 
 
@@ -415,7 +416,6 @@ def _take_numbers(module):
     if places:
         module.recompile()
     return places
-
 
 
 def _lift_attributes(module):
