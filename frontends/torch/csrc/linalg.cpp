@@ -60,20 +60,13 @@ Tensor new_columns(IntArrayRef sizes, ScalarType type) {
   return new_tensor(sizes, at::native::batched_matrix_contiguous_strides(sizes, true), type);
 }
 
-// torch's outputs of structured operators already have the result's type.
-Tensor begin_exact(const Result &result, IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> inputs = {}) {
-  TORCH_CHECK(result.is_fresh() || result.tensor().scalar_type() == type, "Expected out tensor to have dtype ", type,
-              ", but got ", result.is_fresh() ? type : result.tensor().scalar_type(), " instead");
-  return result.begin(sizes, type, inputs);
-}
-
 // The tensor that a result is written to; a new one is column-major.
 Tensor begin_columns(const Result &result, IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> inputs) {
   return result.is_fresh() ? new_columns(sizes, type) : result.begin(sizes, type, inputs);
 }
 
 Tensor begin_columns_exact(const Result &result, IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> inputs) {
-  return result.is_fresh() ? new_columns(sizes, type) : begin_exact(result, sizes, type, inputs);
+  return result.is_fresh() ? new_columns(sizes, type) : result.begin_exact(sizes, type, inputs);
 }
 
 Dims batch_of(const Tensor &tensor, int64_t dims = 2) {
@@ -139,8 +132,8 @@ struct Factors {
 Factors factor(Result lu, Result pivots, Result info, const Tensor &a) {
   int64_t rows = a.size(-2), columns = a.size(-1);
   Factors f{begin_columns_exact(lu, a.sizes(), a.scalar_type(), {a}),
-            begin_exact(pivots, with_dims(batch_of(a), {std::min(rows, columns)}), ScalarType::Int),
-            begin_exact(info, batch_of(a), ScalarType::Int)};
+            pivots.begin_exact(with_dims(batch_of(a), {std::min(rows, columns)}), ScalarType::Int),
+            info.begin_exact(batch_of(a), ScalarType::Int)};
   record_lu(a, f.lu, f.pivots, f.info);
   return f;
 }
@@ -157,7 +150,7 @@ bool factors_transpose(const Tensor &a) {
 void cholesky_ex(Result factor, Result info, const Tensor &a, bool upper, bool check_errors) {
   check_matrices(a, "linalg.cholesky", true);
   Tensor out = begin_columns_exact(factor, a.sizes(), a.scalar_type(), {a}),
-         codes = begin_exact(info, batch_of(a), ScalarType::Int);
+         codes = info.begin_exact(batch_of(a), ScalarType::Int);
   if (a.numel() == 0) {
     fill_with(codes, 0);
   } else {
@@ -236,8 +229,8 @@ void lu_unpack(Result p, Result l, Result u, const Tensor &lu, const Tensor &piv
   Dims l_sizes = unpack_data ? with_dims(batch, {rows, least}) : Dims{0};
   Dims u_sizes = unpack_data ? with_dims(batch, {least, columns}) : Dims{0};
   ScalarType type = lu.scalar_type();
-  Tensor p_out = begin_exact(p, p_sizes, type, {lu}), l_out = begin_exact(l, l_sizes, type, {lu}),
-         u_out = begin_exact(u, u_sizes, type, {lu});
+  Tensor p_out = p.begin_exact(p_sizes, type, {lu}), l_out = l.begin_exact(l_sizes, type, {lu}),
+         u_out = u.begin_exact(u_sizes, type, {lu});
   if (unpack_data && l_out.numel() > 0) {
     Tensor below = lu.narrow(-1, 0, least).tril(-1);
     copy_on_device(at::add(below, at::eye(rows, least, lu.options())), l_out);
@@ -274,7 +267,7 @@ void lu_solve(Result result, const Tensor &lu, const Tensor &pivots, const Tenso
   Dims batch = common_batch(lu, b);
   Tensor right = expand_batch(b, batch), factors = expand_batch(lu, batch);
   Tensor order = pivots.expand(with_dims(batch, {pivots.size(-1)}));
-  Tensor out = begin_exact(result, right.sizes(), b.scalar_type(), {lu, b});
+  Tensor out = result.begin_exact(right.sizes(), b.scalar_type(), {lu, b});
   // X A = B is A^T X^T = B^T; with the adjoint, conj(A) X^T = B^T.
   if (left)
     record_lu_solve(factors, order, right, adjoint ? 2 : 0, out);
@@ -321,7 +314,7 @@ void solve_ex(Result result, Result lu, Result pivots, Result info, const Tensor
   Dims sizes(wide.sizes().begin(), wide.sizes().end());
   if (is_vector)
     sizes.pop_back();
-  Tensor out = begin_exact(result, sizes, b.scalar_type(), {a, b}), matrix = is_vector ? out.unsqueeze(-1) : out;
+  Tensor out = result.begin_exact(sizes, b.scalar_type(), {a, b}), matrix = is_vector ? out.unsqueeze(-1) : out;
   lu_solve(Result::out(matrix), f.lu, f.pivots, right, left, false);
   result.end(out), lu.end(f.lu), pivots.end(f.pivots), info.end(f.info);
   if (check_errors)
@@ -331,7 +324,7 @@ void solve_ex(Result result, Result lu, Result pivots, Result info, const Tensor
 void det(Result result, Result lu, Result pivots, const Tensor &a) {
   check_matrices(a, "linalg.det", true);
   Factors f = factor(lu, pivots, Result::fresh(), factors_transpose(a) ? a.mT() : a);
-  Tensor out = begin_exact(result, batch_of(a), a.scalar_type(), {a});
+  Tensor out = result.begin_exact(batch_of(a), a.scalar_type(), {a});
   copy_on_device(at::mul(sign_of(f.pivots), at::prod(f.lu.diagonal(0, -2, -1), -1)), out);
   result.end(out), lu.end(f.lu), pivots.end(f.pivots);
 }
@@ -339,8 +332,8 @@ void det(Result result, Result lu, Result pivots, const Tensor &a) {
 void slogdet(Result sign, Result logarithm, Result lu, Result pivots, const Tensor &a) {
   check_matrices(a, "linalg.slogdet", true);
   Factors f = factor(lu, pivots, Result::fresh(), factors_transpose(a) ? a.mT() : a);
-  Tensor sign_out = begin_exact(sign, batch_of(a), a.scalar_type(), {a}),
-         out = begin_exact(logarithm, batch_of(a), real_type(a), {a});
+  Tensor sign_out = sign.begin_exact(batch_of(a), a.scalar_type(), {a}),
+         out = logarithm.begin_exact(batch_of(a), real_type(a), {a});
   Tensor diagonal = f.lu.diagonal(0, -2, -1);
   copy_on_device(at::mul(sign_of(f.pivots), at::prod(at::sgn(diagonal), -1)), sign_out);
   copy_on_device(at::sum(at::log(at::abs(diagonal)), IntArrayRef{-1}), out);
@@ -399,8 +392,8 @@ void qr(Result q, Result r, const Tensor &a, std::string_view mode) {
   int64_t rows = a.size(-2), columns = a.size(-1), least = std::min(rows, columns);
   int64_t width = wants_q && !is_reduced ? rows : least;
   Dims batch = batch_of(a);
-  Tensor q_out = begin_exact(q, wants_q ? with_dims(batch, {rows, width}) : Dims{0}, a.scalar_type(), {a});
-  Tensor r_out = begin_exact(r, with_dims(batch, {width, columns}), a.scalar_type(), {a});
+  Tensor q_out = q.begin_exact(wants_q ? with_dims(batch, {rows, width}) : Dims{0}, a.scalar_type(), {a});
+  Tensor r_out = r.begin_exact(with_dims(batch, {width, columns}), a.scalar_type(), {a});
   auto [reflectors, tau] = geqrf(Result::fresh(), Result::fresh(), a);
   if (r_out.numel() > 0)
     copy_on_device(reflectors.narrow(-2, 0, width).triu(), r_out);
@@ -470,9 +463,9 @@ void svd(Result u, Result s, Result vh, const Tensor &a, bool full, bool has_vec
   Dims batch = batch_of(a);
   Dims u_sizes = has_vectors ? with_dims(batch, {rows, full ? rows : least}) : Dims{0};
   Dims v_sizes = has_vectors ? with_dims(batch, {full ? columns : least, columns}) : Dims{0};
-  Tensor u_out = begin_exact(u, u_sizes, a.scalar_type(), {a}),
-         s_out = begin_exact(s, with_dims(batch, {least}), real_type(a), {a});
-  Tensor v_out = begin_exact(vh, v_sizes, a.scalar_type(), {a});
+  Tensor u_out = u.begin_exact(u_sizes, a.scalar_type(), {a}),
+         s_out = s.begin_exact(with_dims(batch, {least}), real_type(a), {a});
+  Tensor v_out = vh.begin_exact(v_sizes, a.scalar_type(), {a});
   if (a.numel() > 0) {
     Tensor source = plain(a);
     Record record(HR_OP_SVD);
@@ -493,8 +486,8 @@ void svd(Result u, Result s, Result vh, const Tensor &a, bool full, bool has_vec
 void eigh(Result values, Result vectors, const Tensor &a, std::string_view uplo, bool has_vectors) {
   check_matrices(a, "linalg.eigh", true);
   checkUplo(uplo);
-  Tensor w = begin_exact(values, batch_of(a, 1), real_type(a), {a});
-  Tensor v = begin_exact(vectors, has_vectors ? a.sizes() : IntArrayRef{0}, a.scalar_type(), {a});
+  Tensor w = values.begin_exact(batch_of(a, 1), real_type(a), {a});
+  Tensor v = vectors.begin_exact(has_vectors ? a.sizes() : IntArrayRef{0}, a.scalar_type(), {a});
   if (a.numel() > 0) {
     Tensor source = plain(a);
     Record record(HR_OP_EIGH);
@@ -608,8 +601,8 @@ void lstsq(Result solution, Result residuals, Result rank, Result singular_value
 void ldl_factor_ex(Result ld, Result pivots, Result info, const Tensor &a, bool hermitian, bool check_errors) {
   check_matrices(a, "torch.linalg.ldl_factor_ex", true);
   Tensor out = begin_columns_exact(ld, a.sizes(), a.scalar_type(), {a});
-  Tensor order = begin_exact(pivots, batch_of(a, 1), ScalarType::Int),
-         codes = begin_exact(info, batch_of(a), ScalarType::Int);
+  Tensor order = pivots.begin_exact(batch_of(a, 1), ScalarType::Int),
+         codes = info.begin_exact(batch_of(a), ScalarType::Int);
   if (a.numel() == 0) {
     fill_with(codes, 0);
   } else {
@@ -638,7 +631,7 @@ void ldl_solve(Result result, const Tensor &ld, const Tensor &pivots, const Tens
   Dims batch = common_batch(ld, b);
   Tensor factors = plain(expand_batch(ld, batch)), right = plain(expand_batch(b, batch));
   Tensor order = to_type(pivots, ScalarType::Int).expand(with_dims(batch, {pivots.size(-1)}));
-  Tensor out = begin_exact(result, right.sizes(), b.scalar_type(), {ld, b});
+  Tensor out = result.begin_exact(right.sizes(), b.scalar_type(), {ld, b});
   if (out.numel() > 0) {
     Record record(HR_OP_LDL_SOLVE);
     in_columns(record, factors).in(order);
@@ -680,8 +673,8 @@ void triangular_solve(Result x, Result a_copy, const Tensor &b, const Tensor &a,
   TORCH_CHECK(b.dim() >= 2 && a.dim() >= 2, "torch.triangular_solve: Expected b and A to have at least 2 dimensions");
   Dims batch = common_batch(a, b);
   Tensor triangle = plain(expand_batch(a, batch)), right = plain(expand_batch(b, batch));
-  Tensor out = begin_exact(x, right.sizes(), b.scalar_type(), {a, b});
-  Tensor copy = begin_exact(a_copy, triangle.sizes(), a.scalar_type(), {a});
+  Tensor out = x.begin_exact(right.sizes(), b.scalar_type(), {a, b});
+  Tensor copy = a_copy.begin_exact(triangle.sizes(), a.scalar_type(), {a});
   record_triangle(triangle, right, upper, transpose ? 1 : 0, unit, true, out);
   if (copy.numel() > 0)
     copy_on_device(triangle, copy);
@@ -713,7 +706,7 @@ void cross(Result result, const Tensor &a, const Tensor &b, int64_t dim) {
   ScalarType type = at::result_type(a, b);
   TORCH_CHECK_NOT_IMPLEMENTED(type != ScalarType::Bool, "linalg.cross is not implemented for 'Bool'");
   Tensor x = to_type(a, type).expand(sizes), y = to_type(b, type).expand(sizes);
-  Tensor out = begin_exact(result, sizes, type, {a, b});
+  Tensor out = result.begin_exact(sizes, type, {a, b});
   auto others = [along](IntArrayRef dims) {
     at::DimVector rest(dims);
     rest.erase(rest.begin() + along);

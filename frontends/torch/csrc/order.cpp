@@ -29,13 +29,6 @@ void check_ordered(const char *kernel, const Tensor &self, bool serves_bools) {
                               kernel, "\" not implemented for '", self.scalar_type(), "'");
 }
 
-// torch's outputs of structured operators already have the result's type.
-Tensor begin_exact(const Result &result, IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> inputs = {}) {
-  TORCH_CHECK(result.is_fresh() || result.tensor().scalar_type() == type, "Expected out tensor to have dtype ", type,
-              ", but got ", result.is_fresh() ? type : result.tensor().scalar_type(), " instead");
-  return result.begin(sizes, type, inputs);
-}
-
 // A tensor's view with dim `dim` at the end; a number is a line of one element.
 struct Lines {
   Dims sizes, strides;
@@ -66,9 +59,9 @@ Tensor2 sort(Result values, Result indices, const Tensor &self, int64_t dim, boo
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
   std::vector<int64_t> strides = at::infer_dense_strides(self.sizes(), self.strides());
   Tensor sorted = values.is_fresh() ? new_tensor(self.sizes(), strides, self.scalar_type())
-                                    : begin_exact(values, self.sizes(), self.scalar_type(), {self});
+                                    : values.begin_exact(self.sizes(), self.scalar_type(), {self});
   Tensor places = indices.is_fresh() ? new_tensor(self.sizes(), strides, ScalarType::Long)
-                                     : begin_exact(indices, self.sizes(), ScalarType::Long, {self});
+                                     : indices.begin_exact(self.sizes(), ScalarType::Long, {self});
   if (self.numel() > 0) {
     Record record(HR_OP_SORT);
     in_lines(record, self, along);
@@ -87,8 +80,8 @@ Tensor2 topk(Result values, Result indices, const Tensor &self, int64_t k, int64
   Dims sizes(self.sizes().begin(), self.sizes().end());
   if (self.dim() > 0)
     sizes[along] = k;
-  Tensor best = begin_exact(values, sizes, self.scalar_type(), {self}),
-         places = begin_exact(indices, sizes, ScalarType::Long, {self});
+  Tensor best = values.begin_exact(sizes, self.scalar_type(), {self}),
+         places = indices.begin_exact(sizes, ScalarType::Long, {self});
   if (best.numel() > 0 && k > 0) {
     Record record(HR_OP_TOPK);
     in_lines(record, self, along);
@@ -125,8 +118,8 @@ void out_reduced(Record &record, const Tensor &out, int64_t dim, bool keepdim) {
 
 Tensor2 pick(Result values, Result indices, hr_op op, const Tensor &self, int64_t dim, bool keepdim, IntArrayRef ints) {
   Dims sizes = reduced_sizes(self, dim, keepdim);
-  Tensor value = begin_exact(values, sizes, self.scalar_type(), {self}),
-         place = begin_exact(indices, sizes, ScalarType::Long, {self});
+  Tensor value = values.begin_exact(sizes, self.scalar_type(), {self}),
+         place = indices.begin_exact(sizes, ScalarType::Long, {self});
   if (value.numel() > 0) {
     Record record(op);
     in_lines(record, self, dim);
@@ -139,8 +132,8 @@ Tensor2 pick(Result values, Result indices, hr_op op, const Tensor &self, int64_
 
 // A number is its own only value, of any dtype.
 Tensor2 pick_number(Result values, Result indices, const Tensor &self) {
-  Tensor value = begin_exact(values, {}, self.scalar_type(), {self}),
-         place = begin_exact(indices, {}, ScalarType::Long, {self});
+  Tensor value = values.begin_exact({}, self.scalar_type(), {self}),
+         place = indices.begin_exact({}, ScalarType::Long, {self});
   copy_on_device(self, value);
   return {values.end(value), indices.end(fill_with(place, 0))};
 }

@@ -463,6 +463,12 @@ Tensor Result::begin(IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> in
   return temporary ? new_tensor(sizes, type, format) : *tensor_;
 }
 
+Tensor Result::begin_exact(IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> inputs) const {
+  TORCH_CHECK(is_fresh() || tensor().scalar_type() == type, "Expected out tensor to have dtype ", type, ", but got ",
+              is_fresh() ? type : tensor().scalar_type(), " instead");
+  return begin(sizes, type, inputs);
+}
+
 Tensor Result::give(const Tensor &values) const {
   if (tensor_ == nullptr)
     return values;

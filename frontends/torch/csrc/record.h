@@ -279,6 +279,8 @@ public:
   // If its dtype differs or it shares its storage with an input, a temporary is used instead.
   Tensor begin(IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> inputs = {},
                at::MemoryFormat format = at::MemoryFormat::Contiguous) const;
+  // The same where torch's out= of a structured operator has the result's type already.
+  Tensor begin_exact(IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> inputs = {}) const;
   // Copies a temporary to its target; returns the result.
   Tensor end(const Tensor &written) const;
   // Values computed elsewhere. Memory of the input is copied: a result is a tensor of its own.
