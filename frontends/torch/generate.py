@@ -159,6 +159,20 @@ def write(path, kernels, skipped):
         file.write("}\n\n}  // namespace\n}  // namespace headrace\n")
 
 
+def shards_of(kernels, count):
+    """Kernels of one signature are in one shard: each file that has a signature compiles torch's wrapper of it."""
+    groups = {}
+    for kernel in kernels:
+        head = kernel[0].split(" {", 1)[0]
+        groups.setdefault(re.sub(r"\bk_\w+\(| \w+(?=[,)])", "", head), []).append(kernel)
+    shards, costs = [[] for _ in range(count)], [0] * count
+    for group in sorted(groups.values(), key=len, reverse=True):
+        least = costs.index(min(costs))
+        shards[least] += group
+        costs[least] += 4 + len(group)  # a wrapper takes about as long as four kernels
+    return shards
+
+
 def main():
     map_path, out_paths = sys.argv[1], sys.argv[2:]
     schemas = read_schemas()
@@ -182,8 +196,8 @@ def main():
             function, text = kernel(form_schema, fields, expression)
             base = form_schema.name.name.base if "call_fallback_fn" in text else None
             kernels.append((text, f'  m.impl("{form}", &{function});\n', base))
-    for i, path in enumerate(out_paths):
-        write(path, kernels[i :: len(out_paths)], skipped)
+    for path, shard in zip(out_paths, shards_of(kernels, len(out_paths))):
+        write(path, shard, skipped)
     print(
         f"generate.py: {len(kernels)} kernels from {map_path}" + (f"; not in this torch: {skipped}" if skipped else "")
     )
