@@ -32,9 +32,11 @@ help: ## this list
 
 venv: $(STAMP) ## the virtual environment with the pinned packages of requirements-dev.txt
 
+# Compiling all of the packages' modules took half of pip's time; Python compiles those that it imports.
 $(STAMP): requirements-dev.txt
 	@test -x $(VENV)/bin/python || $(PROGRESS) "making $(VENV)" $(PYTHON) -m venv $(VENV)
-	@$(PROGRESS) "packages of requirements-dev.txt into $(VENV)" $(VENV)/bin/python -m pip install -r requirements-dev.txt
+	@$(PROGRESS) "packages of requirements-dev.txt into $(VENV)" \
+	  $(VENV)/bin/python -m pip install --no-compile -r requirements-dev.txt
 	@touch $@
 
 build: $(STAMP) ## the core, the command and the C tests, in build/release

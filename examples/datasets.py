@@ -32,13 +32,15 @@ class Images:
     train_classes: torch.Tensor
     test: torch.Tensor
     test_classes: torch.Tensor
-    epochs: int  # after which the demonstration's network is good
+    epochs: int  # after which the demonstration's network is good,
+    rate: float  # with this learning rate of Adam
 
 
-def normalise(name, train, train_classes, test, test_classes, epochs) -> Images:
+def normalise(name, train, train_classes, test, test_classes, epochs, rate=1e-4) -> Images:
     """From images between 0 and 1 to mean 0 and deviation 1 for each channel, both taken from the training images."""
     mean, deviation = train.mean((0, 2, 3), keepdim=True), train.std((0, 2, 3), keepdim=True)
-    return Images(name, (train - mean) / deviation, train_classes, (test - mean) / deviation, test_classes, epochs)
+    train, test = (train - mean) / deviation, (test - mean) / deviation
+    return Images(name, train, train_classes, test, test_classes, epochs, rate)
 
 
 # ---- scikit-learn's digits
@@ -54,7 +56,8 @@ def load_digits() -> Images:
     classes = torch.from_numpy(data.target).long()
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
     train, test = order[: len(order) * 4 // 5], order[len(order) * 4 // 5 :]
-    return normalise("scikit-learn's digits", images[train], classes[train], images[test], classes[test], epochs=64)
+    parts = images[train], classes[train], images[test], classes[test]
+    return normalise("scikit-learn's digits", *parts, epochs=32, rate=3e-4)
 
 
 # ---- MNIST: the idx format

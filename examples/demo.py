@@ -40,6 +40,7 @@ def main() -> int:
     count = sum(p.numel() for p in model.parameters())
     height, width = data.train.shape[2:]
     print(f"data      {data.name}: {len(data.train):,} images to train, {len(data.test):,} to test, {height}x{width}")
+    arguments.lr = arguments.lr or data.rate
     settings = f"batch {batch}, Adam {arguments.lr:g}, dropout {arguments.dropout:g}"
     print(f"network   {count:,} parameters; {settings}; {steps} steps")
 
@@ -67,7 +68,7 @@ def parse() -> argparse.Namespace:
     )
     add("--epochs", type=positive, help="passes over the training images (default: until the network is good)")
     add("--batch", type=positive, default=512, help="images a step (default %(default)s)")
-    add("--lr", type=float, default=1e-4, help="Adam's learning rate (default %(default)s)")
+    add("--lr", type=float, help="Adam's learning rate (default: one that suits the images)")
     add("--dropout", type=float, default=0.3, help="probability (default %(default)s)")
     add("--seed", type=int, default=0, help="of weights, batches and dropout (default %(default)s)")
     add("--threads", type=positive, help="threads of both devices (default: all cores)")
