@@ -1,7 +1,8 @@
 /* Arena: memory of one program or one trace of a stream, freed at once.
  *
  * Allocation bumps a cursor in the current chunk; chunks come from the host allocator and double in size up to
- * HR_ARENA_CHUNK_MAX. There is no way to free a single block. A zeroed arena is valid and empty.
+ * HR_ARENA_CHUNK_MAX. There is no way to free a single block. A zeroed arena is valid and empty. A few MB of chunks
+ * are kept for the process's next arenas.
  *
  * Threads: one at a time.
  */
@@ -33,6 +34,9 @@ void hr_arena_init(hr_arena *arena, size_t first_bytes);
 void hr_arena_fini(hr_arena *arena);
 /* Ends all blocks but keeps the first chunk, so that a loop of the same size allocates nothing. */
 void hr_arena_reset(hr_arena *arena);
+
+/* Frees the chunks that are kept. */
+void hr_arena_forget(void);
 
 void *hr__arena_alloc_slow(hr_arena *arena, size_t bytes);
 

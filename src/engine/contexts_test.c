@@ -1,6 +1,7 @@
 /* Two runtime contexts in one process: streams in both, each with its own devices, caches and settings. */
 #include "hr_test.h"
 
+#include "base/arena.h"
 #include "base/context.h"
 #include "base/thread.h"
 #include "engine/compile_queue.h"
@@ -71,6 +72,7 @@ HR_TEST(one_of_two_contexts_goes_and_the_other_works_on) {
   world first = open_world("cpu"); /* libraries are opened here, and stay */
   step(&first, 1);
   close_world(&first);
+  hr_arena_forget();
   int64_t live = hr__allocator_live();
   world a = open_world("cpu"), b = open_world("cpu");
   HR_ASSERT(a.device != b.device && a.device->context == a.context && b.device->context == b.context);
@@ -87,6 +89,7 @@ HR_TEST(one_of_two_contexts_goes_and_the_other_works_on) {
   }
   HR_ASSERT_EQ(kernels_of(&b), 1);
   close_world(&b);
+  hr_arena_forget();
   HR_ASSERT_EQ(hr__allocator_live(), live);
 }
 

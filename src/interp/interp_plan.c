@@ -539,7 +539,7 @@ hr_status HR_CPU_NAME(hr_interp_create)(const hr_kernel *kernel, hr_host_kernel 
   }
   hr_arena arena, scratch;
   hr_arena_init(&arena, 2048 + (size_t)kernel->instr_count * 256);
-  hr_arena_init(&scratch, 8192 + (size_t)kernel->instr_count * 1600);
+  hr_arena_init(&scratch, 2 * HR_ARENA_CHUNK_MIN);
   hr__plan *plan = HR_ARENA_NEW(&arena, hr__plan);
   if (plan == NULL) {
     hr_arena_fini(&arena);
