@@ -170,31 +170,38 @@ void hr__algorithm_name(const hr_algorithm *algorithm, hr_text *out_name) {
   }
 }
 
+/* True if another node of the program writes the buffer. */
 static bool is_written(const hr_program *program, const hr_node *but, uint32_t buffer) {
-  for (int n = 0; n < program->node_count; ++n) {
-    const hr_node *node = &program->nodes[n];
-    for (int i = 0; node != but && i < node->output_count; ++i) {
-      if (node->outputs[i].kind == HR_OPERAND_VALUE && node->outputs[i].index == buffer) {
-        return true;
-      }
-    }
+  uint32_t own = 0;
+  for (int i = 0; i < but->output_count; ++i) {
+    own += but->outputs[i].kind == HR_OPERAND_VALUE && but->outputs[i].index == buffer;
   }
-  return false;
+  return hr_program_writes(program, buffer) > own;
+}
+
+/* The size class of a dim or a stride: four classes between powers of two, named by their largest. */
+static int64_t class_of(int64_t size) {
+  enum { EXACT = 8, BITS = 3 };
+  if (size < EXACT) {
+    return size;
+  }
+  int shift = 64 - BITS - __builtin_clzll((unsigned long long)size);
+  return ((size - 1) >> shift << shift) + ((int64_t)1 << shift);
 }
 
 /* " f32[8,64]{64,1}". */
-static void add_operand(const hr_operand *x, hr_text *key) {
+static void add_operand(const hr_operand *x, bool by_class, hr_text *key) {
   if (x->kind != HR_OPERAND_VALUE) {
     hr_text_append(key, x->kind == HR_OPERAND_NONE ? " _" : " $");
     return;
   }
   hr_text_printf(key, " %s[", hr_dtype_name(x->dtype));
   for (int d = 0; d < x->rank; ++d) {
-    hr_text_printf(key, d > 0 ? ",%lld" : "%lld", (long long)x->dims[d]);
+    hr_text_printf(key, d > 0 ? ",%lld" : "%lld", (long long)(by_class ? class_of(x->dims[d]) : x->dims[d]));
   }
   hr_text_append(key, "]{");
   for (int d = 0; d < x->rank; ++d) {
-    hr_text_printf(key, d > 0 ? ",%lld" : "%lld", (long long)x->strides[d]);
+    hr_text_printf(key, d > 0 ? ",%lld" : "%lld", (long long)(by_class ? class_of(x->strides[d]) : x->strides[d]));
   }
   hr_text_append(key, "}");
 }
@@ -215,21 +222,22 @@ void hr__algorithms_key(const hr_provider *const *providers, const hr_device *de
   while (count > 0 && node->inputs[count - 1].kind == HR_OPERAND_NONE) {
     --count;
   }
-  bool marks = device->properties.is_host; /* only hosts cache operands */
+  bool is_host = device->properties.is_host; /* only hosts cache operands; devices prefer exact sizes to others */
   hr_text_append(out_key, hr_op_table(node->op)->name);
   for (int i = 0; i < count; ++i) {
-    add_operand(&node->inputs[i], out_key);
-    hr_text_append(out_key, marks ? mark_of(program, node, &node->inputs[i]) : "");
+    add_operand(&node->inputs[i], is_host, out_key);
+    hr_text_append(out_key, is_host ? mark_of(program, node, &node->inputs[i]) : "");
   }
   hr_text_append(out_key, " ->");
   for (int i = 0; i < node->output_count; ++i) {
-    add_operand(&node->outputs[i], out_key);
-    hr_text_append(out_key, marks ? mark_of(program, node, &node->outputs[i]) : "");
+    add_operand(&node->outputs[i], is_host, out_key);
+    hr_text_append(out_key, is_host ? mark_of(program, node, &node->outputs[i]) : "");
   }
   for (int i = 0; i < node->int_count; ++i) {
     hr_text_printf(out_key, " %lld", (long long)node->ints[i]);
   }
-  for (int i = 0; i < node->epilogue_count && !marks; ++i) { /* on hosts they don't change which algorithm is fastest */
+  for (int i = 0; i < node->epilogue_count && !is_host;
+       ++i) { /* on hosts they don't change which algorithm is fastest */
     hr_text_printf(out_key, " then %s", hr_op_table(node->epilogues[i].op)->name);
   }
   hr_text_printf(out_key, "\non %s, %s, %d workers\nby", device->driver->name, device->properties.description,
@@ -238,7 +246,7 @@ void hr__algorithms_key(const hr_provider *const *providers, const hr_device *de
     hr_text_printf(out_key, " %s%s%s", providers[i]->name, providers[i]->version != NULL ? " " : "",
                    providers[i]->version != NULL ? providers[i]->version() : "");
   }
-  if (!device->properties.is_host) {
+  if (!is_host) {
     hr_text_printf(out_key, ", TF32 %d", (int)hr_env_choice(HR_ENV_TF32));
   }
   hr_text_append(out_key, "\n");

@@ -35,8 +35,9 @@ struct hr_tuning {
   int run_count, candidate_count; /* the first is the step's own */
   int64_t next_ns;                /* no try before */
   bool has_claim, is_over;
-  candidate candidates[HR_ALGORITHMS_MAX];
-  hr_ready settled; /* runs instead of the step's own */
+  hr_algorithm own;      /* the step's */
+  candidate *candidates; /* HR_ALGORITHMS_MAX; NULL until they are listed */
+  hr_ready settled;      /* runs instead of the step's own */
 };
 
 /* ---- budget ---- */
@@ -91,8 +92,7 @@ hr_tuning *hr__tuning_create(hr_device *device, const hr_provider *const *provid
                              const hr_node *node, const hr_algorithm *own, hr_tuning_entry *tuning_entry) {
   hr_tuning *tuning = hr__tuning_entry_is_open(tuning_entry) && can_repeat(node) ? hr_calloc(1, sizeof *tuning) : NULL;
   if (tuning != NULL) {
-    *tuning = (hr_tuning){device, providers, program, node, tuning_entry, .candidate_count = 1};
-    tuning->candidates[0].algorithm = *own;
+    *tuning = (hr_tuning){device, providers, program, node, tuning_entry, .own = *own};
   }
   return tuning;
 }
@@ -101,7 +101,13 @@ hr_tuning *hr__tuning_create(hr_device *device, const hr_provider *const *provid
  * nothing to try. */
 static bool list_candidates(hr_tuning *tuning) {
   hr_algorithm algorithms[HR_ALGORITHMS_MAX];
-  const hr_algorithm *own = &tuning->candidates[0].algorithm;
+  const hr_algorithm *own = &tuning->own;
+  tuning->candidates = hr_calloc(HR_ALGORITHMS_MAX, sizeof *tuning->candidates);
+  if (tuning->candidates == NULL) {
+    return false;
+  }
+  tuning->candidates[0].algorithm = *own;
+  tuning->candidate_count = 1;
   int count = hr__algorithms_list(tuning->device, tuning->providers, tuning->program, tuning->node, algorithms);
   for (int i = 0; i < count && tuning->candidate_count < HR_ALGORITHMS_MAX; ++i) {
     if (algorithms[i].provider != own->provider || algorithms[i].number != own->number) {
@@ -139,6 +145,7 @@ void hr__tuning_release(hr_tuning *tuning) {
   }
   if (tuning != NULL) {
     hr__ready_fini(&tuning->settled);
+    hr_free(tuning->candidates);
   }
   hr_free(tuning);
 }

@@ -225,6 +225,33 @@ HR_TEST(windows_refuse_other_rows) {
   check_windows(WINDOWS(WINDOWS_LAST, WINDOWS_VECTOR(3), "then(leaky_relu,^,3)"), false);
 }
 
+/* ---- products by sgemm: the shapes of MATMUL ---- */
+
+static void check_sgemm(const char *text, bool is_expected) {
+  provider = &hr__sgemm_provider;
+  if (is_expected) {
+    HR_ASSERT(run_both(text, false) && run_both(text, true));
+  } else {
+    expect_refused(text);
+  }
+  provider = &hr__onednn_provider;
+}
+
+HR_TEST(sgemm_with_epilogues) {
+  check_sgemm(MATMUL(", $0[40,48], $1[40,48]", "then(mul,^,3) then(sub,^,4) then(div,^,3)"), true);
+  check_sgemm(MATMUL(", %3:f32[40,48]{0,1}+0, %4:f32[40,48]{1,0}+0", "then(add_scaled,3,^,4) then(relu,^)"), true);
+  check_sgemm(MATMUL(", %5:f32[40,48]{1,40}+0, $0[40,48]", "then(add,3,^) then(leaky_relu,^,4)"), true);
+  check_sgemm(MATMUL(", %2:f32[40,48]{48,1}+0", "then(add,^,3)"), true);
+  check_sgemm(MATMUL(", %2:f32[40,48]{48,1}+0, $0[40,48]", "then(mul,^,4) then(add,^,3) then(relu,^)"), true);
+}
+
+HR_TEST(sgemm_refuses_other_epilogues) {
+  check_sgemm(MATMUL("", "then(tanh,^)"), false);
+  check_sgemm(MATMUL("", "then(mul,^,^)"), false);
+  check_sgemm(MATMUL(", $0[40,48]", "then(sub,3,^)"), false);
+  check_sgemm(MATMUL(", %2:f32[40,48]{1,40}+0", "then(add,^,3)"), false); /* another view of the output */
+}
+
 /* ---- products of one row: x [1,40], w [40,50] in both orders of its dims, y [1,50] in buffer 2 ---- */
 
 #define ROW_FORMAT                                                                                       \

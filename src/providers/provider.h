@@ -90,7 +90,8 @@ const hr_provider *const *hr_providers(void);
 /* Providers compiled for each level of the processor; then those that write texts or call a device's library. */
 #define HR_CPU_PROVIDERS(X) \
   X(gemv)                   \
-  X(batch_lanes) X(winograd) X(winograd_weights) X(gradients) X(attention) X(onednn) X(host) X(lapack) X(integers)
+  X(batch_lanes)            \
+  X(winograd) X(winograd_weights) X(gradients) X(attention) X(sgemm) X(onednn) X(host) X(lapack) X(integers)
 #define HR_DEVICE_PROVIDERS(X) \
   X(flash) X(small_product) X(taps) X(small_attention) X(images) X(matrices) X(cublaslt) X(cudnn)
 

@@ -151,6 +151,23 @@ HR_TEST(onednn_multiplies_in_every_layout) {
   }
 }
 
+HR_TEST(sgemm_multiplies_in_every_layout) {
+  cases_begin(&hr__sgemm_provider);
+  int taken = 0;
+  for (int p = 0; p < PRODUCTS; ++p) {
+    for (int a = 0; a < MATRIX_LAYOUTS; ++a) {
+      for (int b = 0; b < MATRIX_LAYOUTS; ++b) {
+        for (int bias = 0; bias < BIAS_LAYOUTS; ++bias) {
+          op_case t = product_case(&hr__sgemm_provider, &products[p], HR_DTYPE_F32, (matrix_layout)a, (matrix_layout)b,
+                                   (matrix_layout)random_below(MATRIX_OUTPUTS), (bias_layout)bias);
+          taken += op_case_check(&t);
+        }
+      }
+    }
+  }
+  HR_ASSERT(taken > 20);
+}
+
 HR_TEST(onednn_writes_products_into_every_layout) {
   cases_begin(&hr__onednn_provider);
   for (int p = 0; p < PRODUCTS; ++p) {
@@ -444,9 +461,9 @@ HR_TEST(onednn_follows_weights_that_change) {
 }
 
 /* Runs a product of these dims once for each stamp, always of the same numbers: every run gives the same bits. */
-static void run_product(const product *q, int count, const uint64_t *stamps, size_t kept_bytes_after) {
-  op_case t =
-      product_case(&hr__onednn_provider, q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE, BIAS_ABSENT);
+static void run_product(const hr_provider *provider, const product *q, int count, const uint64_t *stamps,
+                        size_t kept_bytes_after) {
+  op_case t = product_case(provider, q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE, BIAS_ABSENT);
   op_case_node(&t);
   HR_ASSERT(op_case_is_supported(&t));
   op_case_prepare(&t);
@@ -480,14 +497,31 @@ HR_TEST(onednn_keeps_one_packed_weight_for_products_of_all_heights) {
   hr__cached_weights_forget_all();
   const product q[3] = {{0, {0}, 3, 256, 512}, {0, {0}, 40, 256, 512}, {0, {0}, 200, 256, 512}};
   const uint64_t first[] = {900001, 900001, 900001}, changing[] = {900002, 900003, 900004, 0, 0, 0};
-  run_product(&q[0], 6, changing, 0);
-  run_product(&q[0], 1, first, 0);
-  run_product(&q[0], 3, first, 256 * 512 * 4);
-  run_product(&q[1], 3, first, 256 * 512 * 4);
-  run_product(&q[2], 3, first, 256 * 512 * 4);
+  run_product(&hr__onednn_provider, &q[0], 6, changing, 0);
+  run_product(&hr__onednn_provider, &q[0], 1, first, 0);
+  run_product(&hr__onednn_provider, &q[0], 3, first, 256 * 512 * 4);
+  run_product(&hr__onednn_provider, &q[1], 3, first, 256 * 512 * 4);
+  run_product(&hr__onednn_provider, &q[2], 3, first, 256 * 512 * 4);
   hr__cached_weights_forget(hr__context(), 900001);
   HR_ASSERT_EQ(hr__cached_weights_bytes(), 0);
   hr_thread_count_set(0);
+}
+
+HR_TEST(sgemm_keeps_one_transposed_weight_for_products_of_all_heights) {
+  cases_begin(&hr__sgemm_provider);
+  hr__cached_weights_forget_all();
+  const product q[4] = {
+      {0, {0}, 16, 256, 512}, {0, {0}, 40, 256, 512}, {0, {0}, 200, 256, 512}, {0, {0}, 33, 1000, 70}};
+  const uint64_t first[] = {910001, 910001, 910001}, changing[] = {910002, 910003, 910004, 0, 0, 0};
+  run_product(&hr__sgemm_provider, &q[0], 6, changing, 0);
+  run_product(&hr__sgemm_provider, &q[0], 1, first, 0);
+  run_product(&hr__sgemm_provider, &q[0], 3, first, 256 * 512 * 4);
+  run_product(&hr__sgemm_provider, &q[1], 3, first, 256 * 512 * 4);
+  run_product(&hr__sgemm_provider, &q[2], 3, first, 256 * 512 * 4);
+  hr__cached_weights_forget(hr__context(), 910001);
+  run_product(&hr__sgemm_provider, &q[3], 3, first, 1000 * 70 * 4);
+  hr__cached_weights_forget(hr__context(), 910001);
+  HR_ASSERT_EQ(hr__cached_weights_bytes(), 0);
 }
 
 HR_TEST(onednn_keeps_nothing_of_what_the_program_writes) {

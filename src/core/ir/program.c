@@ -132,22 +132,37 @@ static hr_operand *copy_operands(hr_arena *arena, const hr_operand *operands, in
   return copies;
 }
 
+bool hr_node_copy(hr_arena *arena, const hr_node *node, hr_node *out_copy) {
+  *out_copy = *node;
+  out_copy->inputs = copy_operands(arena, node->inputs, node->input_count);
+  out_copy->outputs = copy_operands(arena, node->outputs, node->output_count);
+  return out_copy->inputs != NULL && out_copy->outputs != NULL &&
+         DUP(arena, out_copy->ints, node->ints, node->int_count) &&
+         DUP(arena, out_copy->epilogues, node->epilogues, node->epilogue_count);
+}
+
 bool hr_program_append(hr_program *program, const hr_node *node) {
-  hr_arena *arena = &program->arena;
   void *items = program->nodes;
-  if (!grow(arena, &items, program->node_count, &program->node_capacity, sizeof *program->nodes)) {
+  if (!grow(&program->arena, &items, program->node_count, &program->node_capacity, sizeof *program->nodes)) {
     return false;
   }
   program->nodes = items;
-  hr_node copy = *node;
-  copy.inputs = copy_operands(arena, node->inputs, node->input_count);
-  copy.outputs = copy_operands(arena, node->outputs, node->output_count);
-  if (copy.inputs == NULL || copy.outputs == NULL || !DUP(arena, copy.ints, node->ints, node->int_count) ||
-      !DUP(arena, copy.epilogues, node->epilogues, node->epilogue_count)) {
+  if (!hr_node_copy(&program->arena, node, &program->nodes[program->node_count])) {
     return false;
   }
-  program->nodes[program->node_count++] = copy;
+  ++program->node_count;
   return true;
+}
+
+uint32_t hr_program_writes(const hr_program *program, uint32_t buffer) {
+  uint32_t count = program->buffers[buffer].versions;
+  for (int n = 0; !program->is_value_form && n < program->node_count; ++n) {
+    const hr_node *node = &program->nodes[n];
+    for (int i = 0; i < node->output_count; ++i) {
+      count += node->outputs[i].kind == HR_OPERAND_VALUE && node->outputs[i].index == buffer;
+    }
+  }
+  return count;
 }
 
 /* ---- pairs of operands ---- */

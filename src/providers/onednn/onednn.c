@@ -10,9 +10,8 @@
 /* Tries a small product in each dtype: not every processor has the instructions of narrow ones. The library's plain
  * loops are too slow: 512 x 2048 x 2048 in f16 takes them 14 s, f32 and two conversions take 30 ms.
  */
-static bool probe(hr_dtype dtype, bool *out_is_sgemm) {
+static bool probe(hr_dtype dtype) {
   const int64_t dims[2] = {16, 16}, strides[2] = {16, 1};
-  *out_is_sgemm = false;
   dnnl_memory_desc layout = NULL;
   dnnl_primitive_desc product = NULL;
   if (hr__dnnl()->memory_desc_create_with_strides(&layout, 2, dims, hr__dnnl_dtype(dtype), strides) != DNNL_SUCCESS) {
@@ -26,14 +25,13 @@ static bool probe(hr_dtype dtype, bool *out_is_sgemm) {
   const char *kernel = "";
   code = hr__dnnl()->primitive_desc_query(product, DNNL_QUERY_IMPL_INFO_STR, 0, &kernel);
   bool is_fast = code == DNNL_SUCCESS && strncmp(kernel, "ref", 3) != 0;
-  *out_is_sgemm = code == DNNL_SUCCESS && strncmp(kernel, "gemm", 4) == 0;
   hr__dnnl()->primitive_desc_destroy(product);
   return is_fast;
 }
 
-/* Without AVX-512 products are the library's sgemm. Its code is generated at the first call. At exit it is freed before
- * all handlers registered earlier, including the devices' close, which waits for running products. So the first call is
- * made here, before that close is registered.
+/* sgemm's code is generated at the first call. At exit it is freed before all handlers registered earlier, including
+ * the devices' close, which waits for running products. So the first call is made here, before that close is
+ * registered.
  */
 static void generate_sgemm(void) {
   const float ones[4] = {1, 1, 1, 1};
@@ -44,22 +42,17 @@ static void generate_sgemm(void) {
 static hr_status open_library(void) {
   HR_RETURN_IF_ERROR(hr__dnnl_open());
   static const hr_dtype dtypes[] = {HR_DTYPE_F32, HR_DTYPE_BF16, HR_DTYPE_F16};
-  bool needs_sgemm = false;
   for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; ++i) {
-    bool is_sgemm;
-    hr__dnnl_opened()->has_dtype[dtypes[i]] = probe(dtypes[i], &is_sgemm);
-    needs_sgemm = needs_sgemm || is_sgemm;
+    hr__dnnl_opened()->has_dtype[dtypes[i]] = probe(dtypes[i]);
   }
-  if (needs_sgemm) {
-    generate_sgemm();
-  }
+  generate_sgemm();
   hr__dnnl_library *library = hr__dnnl_opened();
   const dnnl_version *v = hr__dnnl()->version();
   snprintf(library->version, sizeof library->version, "%d.%d.%d", v->major, v->minor, v->patch);
   return HR_OK;
 }
 
-static hr_status open_provider(void) {
+hr_status hr__onednn_open(void) {
   return hr__vendor_open(&hr__dnnl_opened()->vendor, open_library);
 }
 
@@ -161,7 +154,7 @@ static bool needs_team(const hr_prepared *prepared) {
   return prepared->thread_count > 1;
 }
 
-static const char *version(void) {
+const char *hr__onednn_version(void) {
   return hr__dnnl_opened()->version;
 }
 
@@ -171,11 +164,11 @@ const hr_provider HR_CPU_NAME(hr__onednn_provider) = {
     .name = "onednn",
     .channels_last = true,
     .has_threads = true,
-    .open = open_provider,
+    .open = hr__onednn_open,
     .supports = supports,
     .prepare = prepare,
     .algorithms = algorithms,
-    .version = version,
+    .version = hr__onednn_version,
     .needs_team = needs_team,
     .stamp = stamp,
     .keeps = keeps,

@@ -9,8 +9,7 @@
 #include "core/ir/dtype.h"
 
 enum { ALIGNMENT = 64 };
-static const int64_t SERIAL_FLOPS = 1000000; /* about 5 us on one core: a second thread would cost more */
-static const int64_t COPY_GRAIN = 1 << 16;   /* bytes */
+static const int64_t COPY_GRAIN = 1 << 16; /* bytes */
 
 int hr__dnnl_dtype(hr_dtype dtype) {
   switch (dtype) {
@@ -37,8 +36,9 @@ hr_prepared *hr__pipe_create(int64_t flops, bool other_threads) {
     return NULL;
   }
   pipe->kept.arg = -1;
-  pipe->thread_count = (flops < SERIAL_FLOPS) != other_threads ? 1 : hr_thread_count();
-  if (other_threads && (flops < SERIAL_FLOPS / 8 || flops > 16 * SERIAL_FLOPS || hr_thread_count() == 1)) {
+  pipe->thread_count = (flops < HR_ONEDNN_SERIAL_FLOPS) != other_threads ? 1 : hr_thread_count();
+  if (other_threads &&
+      (flops < HR_ONEDNN_SERIAL_FLOPS / 8 || flops > 16 * HR_ONEDNN_SERIAL_FLOPS || hr_thread_count() == 1)) {
     hr__pipe_refuse(pipe);
   }
   hr__pipe_check(pipe, hr__dnnl()->stream_create(&pipe->stream, hr__dnnl_engine(), DNNL_STREAM_IN_ORDER), "stream");

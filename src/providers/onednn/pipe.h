@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "providers/onednn/dnnl_api.h"
+#include "providers/onednn/onednn.h"
 #include "providers/provider.h"
 #include "runtime/cached_weights.h"
 

@@ -89,15 +89,7 @@ static bool is_matrix(const hr_operand *x, bool channels_last) {
 }
 
 bool hr__onednn_is_written(const hr_program *program, uint32_t buffer) {
-  for (int n = 0; n < program->node_count; ++n) {
-    const hr_node *node = &program->nodes[n];
-    for (int i = 0; i < node->output_count; ++i) {
-      if (node->outputs[i].kind == HR_OPERAND_VALUE && node->outputs[i].index == buffer) {
-        return true;
-      }
-    }
-  }
-  return false;
+  return hr_program_writes(program, buffer) > 0;
 }
 
 static bool has_bias(const hr_node *node) {

@@ -162,22 +162,9 @@ static const char *const texts[] = {
 #include "providers/small/small_product_text.inc"
 };
 
-/* True if nothing in the program writes the buffer. */
-static bool is_constant(const hr_program *program, uint32_t buffer) {
-  for (int i = 0; i < program->node_count; ++i) {
-    const hr_node *node = &program->nodes[i];
-    for (int o = 0; o < node->output_count; ++o) {
-      if (node->outputs[o].kind == HR_OPERAND_VALUE && node->outputs[o].index == buffer) {
-        return false;
-      }
-    }
-  }
-  return true;
-}
-
 void hr__small_write_definitions(const hr_program *program, const hr_node *node, hr_text *text) {
   hr_text_printf(text, "#define DTYPE %d\n#define IS_CONSTANT %d\n#define ARGS %d\n#define ARG_Y %d\n",
-                 hr__device_text_dtype(node->outputs[0].dtype), is_constant(program, node->inputs[1].index),
+                 hr__device_text_dtype(node->outputs[0].dtype), hr_program_writes(program, node->inputs[1].index) == 0,
                  node->input_count + node->output_count, node->input_count);
 }
 
