@@ -28,6 +28,7 @@ extern "C" {
   X(cache_hits, "commits whose program was compiled before")                                    \
   X(cache_entries, "programs kept now")                                                         \
   X(compiles, "programs compiled")                                                              \
+  X(general_plans, "of those, copies of an earlier one with other dims")                        \
   X(compile_ns, "time they took")                                                               \
   X(groups, "of fused operations that ran: kernels, library calls, checks of indices")          \
   X(kernels, "launches of fused kernels; one may have several")                                 \

@@ -41,6 +41,32 @@ static hr_status make_steps(hr_program *program, const hr_fusion *fusion, const 
   return HR_OK;
 }
 
+/* The target's question, which remembers what was declined. */
+typedef struct asking {
+  const hr_target *target;
+  HR_VECTOR(hr_node) declined;
+  bool failed;
+} asking;
+
+static bool ask(void *ctx, const hr_program *program, const hr_node *node) {
+  asking *a = ctx;
+  bool keeps = a->target->keeps(a->target->keeps_ctx, program, node);
+  hr_node copy;
+  if (!keeps && node->epilogue_count == 0) {
+    a->failed |= !hr_node_copy((hr_arena *)&program->arena, node, &copy) || !hr_vector_push(&a->declined, copy);
+  }
+  return keeps;
+}
+
+static hr_status note_declined(const asking *a, hr_schedule *schedule) {
+  size_t count = a->declined.count;
+  schedule->declined = hr_arena_dup(&schedule->program.arena, a->declined.data, count * sizeof *schedule->declined);
+  schedule->declined_count = (int)count;
+  return schedule->declined != NULL && !a->failed
+             ? HR_OK
+             : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "schedule: no memory for %zu nodes", count);
+}
+
 static hr_status compile_into(const hr_program *stream, const hr_target *target, hr_schedule *schedule) {
   hr_program *program = &schedule->program;
   hr_fusion fusion;
@@ -85,7 +111,15 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
 
 hr_status hr_compile(const hr_program *stream, const hr_target *target, hr_schedule *out_schedule) {
   memset(out_schedule, 0, sizeof *out_schedule);
-  hr_status status = compile_into(stream, target, out_schedule);
+  asking a = {.target = target};
+  hr_target asked = *target;
+  if (target->keeps != NULL) {
+    asked.keeps = ask;
+    asked.keeps_ctx = &a;
+  }
+  hr_status status = compile_into(stream, &asked, out_schedule);
+  status = status == HR_OK ? note_declined(&a, out_schedule) : status;
+  hr_vector_fini(&a.declined);
   if (status != HR_OK) {
     hr_schedule_fini(out_schedule);
   }

@@ -54,6 +54,7 @@ typedef enum hr_place_kind {
 typedef struct hr_place {
   hr_place_kind kind;
   size_t offset, bytes;
+  int first, last; /* the groups of steps between which an arena's place is in use */
 } hr_place;
 
 typedef struct hr_schedule {
@@ -63,12 +64,23 @@ typedef struct hr_schedule {
   const hr_place *places; /* one for each program buffer */
   size_t arena_bytes;     /* offsets are multiples of 64 */
   int group_count, elided_count;
+  int declined_count;
+  const hr_node *declined; /* nodes that no provider runs: they became loops */
   bool is_refused; /* nothing was scheduled: marked buffers of the program must be in the default layout first */
 } hr_schedule;
 
 /* Compiles a program in stream form (not consumed). */
 HR_MUST_USE hr_status hr_compile(const hr_program *stream, const hr_target *target, hr_schedule *out_schedule);
 void hr_schedule_fini(hr_schedule *schedule);
+
+/* Gives the buffers of the arena their offsets. RESOURCE_EXHAUSTED. */
+HR_MUST_USE hr_status hr_place_buffers(hr_schedule *schedule);
+
+/* A copy of what runs need of a schedule that isn't refused, in memory of its own. RESOURCE_EXHAUSTED. */
+HR_MUST_USE hr_status hr_schedule_copy(const hr_schedule *schedule, hr_schedule *out_copy);
+/* Moves what runs need into memory of its own and frees the rest: loop nodes and the steps' lists of nodes are gone
+ * (`nodes` and a kernel's `node` are NULL). On failure RESOURCE_EXHAUSTED, and nothing has changed. */
+HR_MUST_USE hr_status hr_schedule_compact(hr_schedule *schedule);
 
 /* Checks that the steps keep the order of the program's dependencies, and that no store to older memory passes a check.
  * No two buffers in use at the same time may share bytes of the arena. INTERNAL names the nodes, buffers and steps. */

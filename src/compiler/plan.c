@@ -64,33 +64,48 @@ static hr_status place_spans(span *spans, size_t count, size_t *out_bytes) {
   return HR_OK;
 }
 
-hr_status hr_plan(hr_program *program, const hr_liveness *liveness, hr_schedule *schedule) {
-  hr_place *places = HR_ARENA_ARRAY(&program->arena, hr_place, (size_t)program->buffer_count + 1);
-  span *spans = HR_ARENA_ARRAY(&program->arena, span, (size_t)program->buffer_count + 1);
-  if (places == NULL || spans == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "plan: no memory for %d buffers", program->buffer_count);
+static void find_place(const hr_program *program, const hr_liveness *liveness, int b, hr_place *place) {
+  const hr_program_buffer *buffer = &program->buffers[b];
+  bool is_used = liveness->group_first[b] >= 0 && !liveness->is_elided[b];
+  *place = (hr_place){.kind = !is_used                              ? HR_PLACE_NONE
+                              : buffer->is_dead && buffer->is_fresh ? HR_PLACE_ARENA
+                                                                    : HR_PLACE_BOUND,
+                      .first = liveness->group_first[b],
+                      .last = liveness->group_last[b],
+                      .bytes = buffer->bytes};
+}
+
+hr_status hr_place_buffers(hr_schedule *schedule) {
+  int buffers = schedule->program.buffer_count;
+  hr_place *places = (hr_place *)schedule->places;
+  span *spans = hr_malloc(((size_t)buffers + 1) * sizeof *spans);
+  if (spans == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "plan: no memory for %d buffers", buffers);
   }
   size_t count = 0;
-  for (int b = 0; b < program->buffer_count; ++b) {
-    const hr_program_buffer *buffer = &program->buffers[b];
-    places[b].bytes = buffer->bytes;
-    if (liveness->group_first[b] < 0) {
-      places[b].kind = HR_PLACE_NONE;
-    } else if (liveness->is_elided[b]) {
-      places[b].kind = HR_PLACE_NONE;
-      ++schedule->elided_count;
-    } else if (buffer->is_dead && buffer->is_fresh) {
-      places[b].kind = HR_PLACE_ARENA;
-      size_t bytes = hr_align_up(buffer->bytes, ALIGNMENT);
-      spans[count++] = (span){(uint32_t)b, liveness->group_first[b], liveness->group_last[b], bytes, 0};
-    } else {
-      places[b].kind = HR_PLACE_BOUND;
+  for (int b = 0; b < buffers; ++b) {
+    if (places[b].kind == HR_PLACE_ARENA) {
+      size_t bytes = hr_align_up(places[b].bytes, ALIGNMENT);
+      spans[count++] = (span){(uint32_t)b, places[b].first, places[b].last, bytes, 0};
     }
   }
-  HR_RETURN_IF_ERROR(place_spans(spans, count, &schedule->arena_bytes));
-  for (size_t k = 0; k < count; ++k) {
+  hr_status status = place_spans(spans, count, &schedule->arena_bytes);
+  for (size_t k = 0; status == HR_OK && k < count; ++k) {
     places[spans[k].buffer].offset = spans[k].offset;
   }
+  hr_free(spans);
+  return status;
+}
+
+hr_status hr_plan(hr_program *program, const hr_liveness *liveness, hr_schedule *schedule) {
+  hr_place *places = HR_ARENA_ARRAY(&program->arena, hr_place, (size_t)program->buffer_count + 1);
+  if (places == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "plan: no memory for %d buffers", program->buffer_count);
+  }
+  for (int b = 0; b < program->buffer_count; ++b) {
+    find_place(program, liveness, b, &places[b]);
+    schedule->elided_count += liveness->group_first[b] >= 0 && liveness->is_elided[b];
+  }
   schedule->places = places;
-  return HR_OK;
+  return hr_place_buffers(schedule);
 }

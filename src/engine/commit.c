@@ -487,6 +487,7 @@ static hr_status find_instance(hr_stream *stream, const work *w, hr_key *key, hr
   HR_RETURN_IF_ERROR(hr__instance_create(key, stream->device, w->trace->scalars.data, out_instance));
   if ((*out_instance)->is_compiled) {
     ++stream->stats.compiles;
+    stream->stats.general_plans += (*out_instance)->plan->is_general;
     stream->stats.compile_ns += hr_clock_ns() - begin;
   } else { /* compiled for another stream */
     ++stream->stats.cache_hits;

@@ -61,6 +61,10 @@ void hr__dump_program(const hr_program *program, uint64_t hash, const char *devi
   hr_text_fini(&text);
 }
 
+bool hr__dump_is_on(void) {
+  return hr_env_text(HR_ENV_DUMP)[0] != '\0';
+}
+
 void hr__dump_log(const hr_program *program) {
   hr_text text = {0};
   hr_status_ignore(hr_program_print(program, &text));

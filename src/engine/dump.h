@@ -10,6 +10,8 @@
  *   ; argument 0 f64 0.001
  * Does nothing if the variable is empty. A file that can't be written is a warning. */
 void hr__dump_program(const hr_program *program, uint64_t hash, const char *device, const hr_scalar *arguments);
+/* True if HEADRACE_DUMP is set. */
+bool hr__dump_is_on(void);
 /* Prints a program to the log at HR_LOG_PROGRAM. */
 void hr__dump_log(const hr_program *program);
 

@@ -3,11 +3,14 @@
 #include <string.h>
 
 #include "base/context.h"
+#include "base/env.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/table.h"
 #include "base/thread.h"
 #include "engine/algorithms.h"
 #include "engine/dump.h"
+#include "engine/general_plan.h"
 
 enum { RESIDENT_ROW_BYTES = 1 << 18, HOIST_BYTES = 1 << 15, DEVICE_HOIST_BYTES = 1 << 25 };
 
@@ -15,16 +18,22 @@ enum { RESIDENT_ROW_BYTES = 1 << 18, HOIST_BYTES = 1 << 15, DEVICE_HOIST_BYTES =
 typedef struct plans {
   hr_mutex mutex;
   hr_table table; /* by hash; plans with equal hashes are chained */
+  hr_generals generals;
 } plans;
+
+static void retain_locked(void *plan);
+static void release_locked(void *plan);
 
 static void init_plans(void *part) {
   plans *own = part;
   hr_mutex_init(&own->mutex);
+  own->generals = (hr_generals){.retain = retain_locked, .release = release_locked};
 }
 
 /* All users of plans have released them. */
 static void fini_plans(void *part) {
   plans *own = part;
+  hr__generals_fini(&own->generals);
   hr_table_fini(&own->table);
   hr_mutex_fini(&own->mutex);
 }
@@ -131,6 +140,22 @@ static hr_status count_costs(hr_plan *plan) {
   return HR_OK;
 }
 
+/* Finds the sources of the indices that checks read, while all nodes exist. */
+static hr_status find_indices(hr_plan *plan) {
+  const hr_schedule *schedule = &plan->schedule;
+  plan->indices = hr_calloc((size_t)schedule->step_count + 1, sizeof *plan->indices);
+  if (plan->indices == NULL) {
+    return no_memory("checks");
+  }
+  for (int i = 0; i < schedule->step_count; ++i) {
+    const hr_node *node = schedule->steps[i].node;
+    if (schedule->steps[i].kind == HR_STEP_CHECK && node->input_count == 1) {
+      plan->indices[i] = hr__index_source_find(&schedule->program, node);
+    }
+  }
+  return HR_OK;
+}
+
 static hr_status compile(hr_plan *plan, const hr_key *key, hr_device *device, const hr_scalar *arguments) {
   hr_dialect dialect = device->driver->dialect;
   hr_target target = {.keeps = hr__algorithms_providers(dialect)[0] != NULL ? hr__algorithms_keep : NULL,
@@ -150,32 +175,117 @@ static hr_status compile(hr_plan *plan, const hr_key *key, hr_device *device, co
   return status;
 }
 
+/* ---- general plans ---- */
+
+/* Devices of a kind; see is_of_kind. */
+static uint64_t hash_kind(const hr_device *device) {
+  const hr_device_properties *p = &device->properties;
+  uint64_t hash = hr_hash_bytes((uint64_t)(uintptr_t)device->driver, p->description, strlen(p->description));
+  hash = hr_hash_mix(hr_hash_mix(hash, (uint64_t)p->workers), (uint64_t)p->block_bytes);
+  return hr_hash_mix(hash, (uint64_t)p->is_host << 1 | (uint64_t)p->has_contents);
+}
+
+/* True if libraries run the same nodes with their new dims. */
+static bool are_kept(const hr_schedule *schedule, hr_device *device) {
+  bool are = true;
+  for (int i = 0; are && i < schedule->step_count; ++i) {
+    const hr_step *step = &schedule->steps[i];
+    are = step->kind != HR_STEP_LIBRARY || hr__algorithms_keep(device, &schedule->program, step->node);
+  }
+  for (int i = 0; are && i < schedule->declined_count; ++i) {
+    are = !hr__algorithms_keep(device, &schedule->program, &schedule->declined[i]);
+  }
+  return are;
+}
+
+static hr_status copy_lists(const hr_plan *model, const int64_t *counts, hr_plan *plan) {
+  size_t steps = (size_t)model->schedule.step_count, buffers = model->key.buffer_count;
+  plan->last_write = hr_calloc(buffers + 1, sizeof *plan->last_write);
+  plan->indices = hr_calloc(steps + 1, sizeof *plan->indices);
+  if (plan->last_write == NULL || plan->indices == NULL) {
+    return no_memory("a plan's lists");
+  }
+  memcpy(plan->last_write, model->last_write, buffers * sizeof *plan->last_write);
+  memcpy(plan->indices, model->indices, steps * sizeof *plan->indices);
+  for (size_t i = 0; i < steps; ++i) {
+    plan->indices[i].count = counts[i];
+  }
+  return HR_OK;
+}
+
+/* The plan as a copy of its model with other numbers. */
+static hr_status renumber(const hr_plan *model, const hr_numbers *numbers, hr_device *device, hr_plan *plan) {
+  size_t steps = (size_t)model->schedule.step_count, count = numbers->count - steps;
+  HR_RETURN_IF_ERROR(hr_schedule_copy(&model->schedule, &plan->schedule));
+  HR_RETURN_IF_ERROR(hr_schedule_renumber(&plan->schedule, count, numbers->data));
+  if (!are_kept(&plan->schedule, device)) {
+    return hr_status_make(HR_STATUS_FAILED_PRECONDITION, "general plan: libraries run other nodes with these dims");
+  }
+  return copy_lists(model, numbers->data + count, plan);
+}
+
 static void destroy(hr_plan *plan) {
   hr_schedule_fini(&plan->schedule);
   hr_free(plan->costs);
   hr_free(plan->last_write);
+  hr_free(plan->indices);
   hr_free((void *)plan->key.words);
   hr_free(plan);
 }
 
-static hr_status create(const hr_key *key, hr_device *device, const hr_scalar *arguments, hr_plan **out_plan) {
+/* An empty plan of the key. */
+static hr_status begin(const hr_key *key, const hr_device *device, hr_plan **out_plan) {
   hr_plan *plan = hr_calloc(1, sizeof *plan);
-  if (plan == NULL) {
+  if (plan == NULL || !copy_key(key, &plan->key)) {
+    hr_free(plan);
     return no_memory("a program");
   }
   plan->device_kind = (hr_device_kind){device->driver, device->properties};
   plan->reference_count = 1;
-  hr_status status = copy_key(key, &plan->key) ? compile(plan, key, device, arguments) : no_memory("a key");
+  *out_plan = plan;
+  return HR_OK;
+}
+
+static void count_footprint(hr_plan *plan) {
+  const hr_key *key = &plan->key;
+  plan->footprint = sizeof *plan + plan->schedule.program.arena.bytes_allocated + key->word_count * 8 +
+                    key->buffer_count * 12 + key->local_count * 4;
+}
+
+static hr_status create(const hr_key *key, hr_device *device, const hr_scalar *arguments, hr_plan **out_plan) {
+  hr_plan *plan = NULL;
+  HR_RETURN_IF_ERROR(begin(key, device, &plan));
+  hr_status status = compile(plan, key, device, arguments);
   status = status == HR_OK ? count_costs(plan) : status;
   status = status == HR_OK ? find_writes(plan) : status;
+  status = status == HR_OK ? find_indices(plan) : status;
+  status = status == HR_OK ? hr_schedule_compact(&plan->schedule) : status;
   if (status != HR_OK) {
     destroy(plan);
     return status;
   }
-  plan->footprint = sizeof *plan + plan->schedule.program.arena.bytes_allocated + key->word_count * 8 +
-                    key->buffer_count * 12 + key->local_count * 4;
+  count_footprint(plan);
   *out_plan = plan;
   return HR_OK;
+}
+
+/* The plan of a key whose structure is known; NULL: it has to be compiled. */
+static hr_plan *create_general(const hr_key *key, hr_device *device, const hr_plan *model, const hr_numbers *numbers) {
+  hr_plan *plan = NULL;
+  hr_status status = begin(key, device, &plan);
+  status = status == HR_OK ? renumber(model, numbers, device, plan) : status;
+  status = status == HR_OK ? count_costs(plan) : status;
+  if (status != HR_OK) {
+    hr_log(HR_LOG_DEVICE, "%s", hr_status_message(status));
+    hr_status_ignore(status);
+    if (plan != NULL) {
+      destroy(plan);
+    }
+    return NULL;
+  }
+  plan->is_general = true;
+  count_footprint(plan);
+  return plan;
 }
 
 /* ---- sharing ---- */
@@ -234,6 +344,60 @@ static void withdraw(plans *own, const hr_plan *plan) {
   }
 }
 
+static void retain_locked(void *plan) {
+  ++((hr_plan *)plan)->reference_count;
+}
+
+/* Drops a reference; true if it was the last. The list is locked. */
+static bool drop(hr_plan *plan) {
+  bool is_last = --plan->reference_count == 0;
+  if (is_last && plan->is_shared) {
+    withdraw(plan->owner, plan);
+  }
+  return is_last;
+}
+
+static void release_locked(void *plan) {
+  if (drop(plan)) {
+    destroy(plan);
+  }
+}
+
+/* A plan from the general plan of the key's structure, or NULL. */
+static hr_plan *find_general(plans *own, const hr_key *key, hr_device *device) {
+  hr_numbers numbers = {0};
+  void *model = NULL;
+  if (hr_env_choice(HR_ENV_GENERAL_PLANS) == HR_ENV_GENERAL_PLANS_OFF || hr_log_is_on(HR_LOG_PROGRAM) ||
+      hr__dump_is_on()) { /* the latter show what is compiled */
+    return NULL;
+  }
+  hr_mutex_lock(&own->mutex);
+  bool is = hr__generals_find(&own->generals, key, hash_kind(device), &numbers, &model);
+  if (is) {
+    retain_locked(model);
+  }
+  hr_mutex_unlock(&own->mutex);
+  hr_plan *plan = is ? create_general(key, device, model, &numbers) : NULL;
+  hr_vector_fini(&numbers);
+  if (is) {
+    hr__plan_release(model);
+  }
+  return plan;
+}
+
+/* The list is locked. */
+static void learn(plans *own, hr_plan *plan, const hr_device *device) {
+  size_t steps = (size_t)plan->schedule.step_count;
+  int64_t *counts = hr_malloc((steps + 1) * sizeof *counts);
+  for (size_t i = 0; counts != NULL && i < steps; ++i) {
+    counts[i] = plan->indices[i].count;
+  }
+  if (counts != NULL && !plan->schedule.is_refused && hr_env_choice(HR_ENV_GENERAL_PLANS) != HR_ENV_GENERAL_PLANS_OFF) {
+    hr__generals_learn(&own->generals, &plan->key, hash_kind(device), &plan->schedule, steps, counts, plan);
+  }
+  hr_free(counts);
+}
+
 hr_status hr__plan_acquire(const hr_key *key, hr_device *device, const hr_scalar *arguments, hr_plan **out_plan,
                            bool *out_is_new) {
   plans *own = own_plans();
@@ -244,10 +408,17 @@ hr_status hr__plan_acquire(const hr_key *key, hr_device *device, const hr_scalar
   hr_mutex_unlock(&own->mutex);
   *out_is_new = plan == NULL;
   if (plan == NULL) { /* two streams may compile the same; both plans are right */
-    HR_RETURN_IF_ERROR(create(&hashed, device, arguments, &plan));
+    plan = find_general(own, &hashed, device);
+    bool is_general = plan != NULL;
+    if (!is_general) {
+      HR_RETURN_IF_ERROR(create(&hashed, device, arguments, &plan));
+    }
     plan->owner = own;
     hr_mutex_lock(&own->mutex);
     share(own, plan);
+    if (!is_general) {
+      learn(own, plan, device);
+    }
     hr_mutex_unlock(&own->mutex);
   }
   *out_plan = plan;
@@ -260,10 +431,7 @@ void hr__plan_release(hr_plan *plan) {
   }
   plans *own = plan->owner;
   hr_mutex_lock(&own->mutex);
-  bool is_last = --plan->reference_count == 0;
-  if (is_last && plan->is_shared) {
-    withdraw(own, plan);
-  }
+  bool is_last = drop(plan);
   hr_mutex_unlock(&own->mutex);
   if (is_last) {
     destroy(plan);

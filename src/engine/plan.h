@@ -11,6 +11,7 @@
 #define HEADRACE_ENGINE_PLAN_H_
 
 #include "compiler/describe.h"
+#include "engine/index_source.h"
 #include "engine/trace.h"
 #include "runtime/device.h"
 
@@ -25,10 +26,12 @@ struct hr_plan {
   hr_key key; /* its own copy, with its hash */
   hr_device_kind device_kind;
   hr_schedule schedule;
-  hr_step_cost *costs;  /* of each step */
-  int *last_write;      /* of each of the key's buffers: the last step that writes it; -1: none */
-  int64_t bytes, flops; /* of all steps: read and written; arithmetic */
-  size_t footprint;     /* bytes of host memory, about */
+  hr_step_cost *costs;      /* of each step */
+  hr_index_source *indices; /* of each step that is a check: the source of its indices */
+  int *last_write;          /* of each of the key's buffers: the last step that writes it; -1: none */
+  int64_t bytes, flops;     /* of all steps: read and written; arithmetic */
+  size_t footprint;         /* bytes of host memory, about */
+  bool is_general;          /* a copy of another one with other numbers (general_plan.h) */
   /* plan.c's own */
   struct plans *owner;
   int reference_count;

@@ -159,7 +159,7 @@ static hr_status make_check(hr_instance *instance, hr_exec_step *step) {
     return hr_status_make(HR_STATUS_INTERNAL, "check_index: %d inputs, %d ints", node->input_count, node->int_count);
   }
   step->arg_count = 1;
-  step->indices = hr__index_source_find(&instance->plan->schedule.program, node);
+  step->indices = instance->plan->indices[step->source - instance->plan->schedule.steps];
   return hr_vector_push(&instance->args, node->inputs[0].index) ? HR_OK : no_memory("arguments");
 }
 

@@ -430,6 +430,50 @@ uint64_t hr__key_hash(hr_key *key) {
   return key->hash;
 }
 
+static uint64_t number_class(uint64_t number) {
+  return number <= 1 ? number : (int64_t)number < 0 ? 2 : 3;
+}
+
+static uint64_t mix_numbers(uint64_t hash, const uint64_t *numbers, uint64_t count) {
+  uint64_t classes = 1;
+  for (uint64_t i = 0; i < count; ++i) {
+    classes = classes << 2 | number_class(numbers[i]);
+    if ((i & 15) == 15) {
+      hash = hr_hash_mix(hash, classes);
+      classes = 1;
+    }
+  }
+  return hr_hash_mix(hash, classes);
+}
+
+static uint64_t hash_structure_of_records(const hr_key *key, uint64_t hash) {
+  const uint64_t *word = key->words;
+  for (size_t i = 0; i < key->record_count; ++i) {
+    uint64_t ints = word[0] >> 32, operands = (uint32_t)word[1] + (word[1] >> 32), head = 3 + (word[2] + 7) / 8;
+    for (uint64_t j = 0; j < head; ++j) {
+      hash = hr_hash_mix(hash, word[j]);
+    }
+    hash = mix_numbers(hash, word + head, ints);
+    word += head + ints;
+    for (uint64_t j = 0; j < operands; ++j) {
+      uint64_t kind = *word++, rank = kind >> 8 & 0xff;
+      uint64_t count = (kind & 3) != KIND_VALUE ? 0 : (kind & IS_CONTIGUOUS) != 0 ? rank : 1 + 2 * rank;
+      hash = mix_numbers(hr_hash_mix(hash, kind), word, count);
+      word += count;
+    }
+  }
+  return hash;
+}
+
+uint64_t hr__key_structure(const hr_key *key) {
+  uint64_t hash = hash_structure_of_records(key, hash_locals(HR_HASH_SEED, key->locals, key->local_count));
+  for (size_t i = 0; i < key->buffer_count; ++i) {
+    uint64_t flags = key->shapes[i] & 7, layout = key->layouts != NULL && key->layouts[i] != 0;
+    hash = hr_hash_mix(hash, flags << 1 | layout);
+  }
+  return hash;
+}
+
 /* ---- decoding ---- */
 
 typedef struct decoder {

@@ -172,9 +172,11 @@ static uint32_t add_buffer(hr__maker *m, hr_dtype dtype, int64_t count, bool is_
   g->dtypes[b] = dtype;
   g->memory[b] = calloc(1, bytes + 64);
   bool has_specials = hr__chance(m, 5) && hr_dtype_is_real(dtype);
+  uint64_t state = m->state;
   for (int64_t i = 0; i < count; ++i) {
     store_element(dtype, (char *)g->memory[b] + (size_t)i * size, has_specials ? special(m) : hr__uniform(m) * 6 - 3);
   }
+  m->state = m->is_sized ? state : m->state;
   g->buffer_count = (int)b + 1;
   return b;
 }
@@ -204,6 +206,7 @@ hr_operand hr__new_index(hr__maker *m, int rank, const int64_t *dims, int64_t ex
   hr_dtype dtype = hr__chance(m, 4) ? HR_DTYPE_I32 : HR_DTYPE_I64;
   hr_operand x = hr__apart(m, dtype, rank, dims, false, false);
   int64_t count = hr__count(&x), wrong = hr__chance(m, 40) && count > 0 ? hr__pick(m, (int)count) : -1;
+  uint64_t state = m->state;
   for (int64_t i = 0; i < count; ++i) {
     int64_t value = extent > 0 ? hr__pick(m, (int)extent) : 0;
     value = i == wrong ? extent + hr__pick(m, 3) : value;
@@ -214,6 +217,7 @@ hr_operand hr__new_index(hr__maker *m, int rank, const int64_t *dims, int64_t ex
       *(int64_t *)(void *)at = value;
     }
   }
+  m->state = m->is_sized ? state : m->state;
   return x;
 }
 
@@ -593,7 +597,7 @@ static void make_first_tensors(hr__maker *m) {
   hr__new_tensor(m, HR_DTYPE_F32, 2, (int64_t[]){m->base[1], 1});
 }
 
-hr_status hr__generate_program(uint64_t seed, int node_count, generated *g) {
+static hr_status generate(uint64_t seed, int node_count, const int64_t *base, generated *g) {
   hr__maker *m = calloc(1, sizeof *m);
   m->state = seed * 0x9e3779b97f4a7c15ull + 0x1234567;
   m->g = g;
@@ -606,6 +610,10 @@ hr_status hr__generate_program(uint64_t seed, int node_count, generated *g) {
   g->arguments = calloc(ARGUMENTS_PER_NODE * (size_t)node_count + 8, sizeof *g->arguments);
   hr__next(m);
   choose_base(m);
+  m->is_sized = base != NULL;
+  if (base != NULL) {
+    memcpy(m->base, base, sizeof m->base);
+  }
   make_first_tensors(m);
   for (int n = 0; n < node_count && m->status == HR_OK; ++n) {
     if (hr__chance(m, 4)) {
@@ -624,6 +632,14 @@ hr_status hr__generate_program(uint64_t seed, int node_count, generated *g) {
     hr__generated_fini(g);
   }
   return status;
+}
+
+hr_status hr__generate_program(uint64_t seed, int node_count, generated *g) {
+  return generate(seed, node_count, NULL, g);
+}
+
+hr_status hr__generate_sized(uint64_t seed, int node_count, const int64_t base[3], generated *g) {
+  return generate(seed, node_count, base, g);
 }
 
 void hr__generated_fini(generated *g) {

@@ -21,6 +21,10 @@ typedef struct generated {
 
 /* An error: the generator made a program that recording rejects. */
 HR_MUST_USE hr_status hr__generate_program(uint64_t seed, int node_count, generated *out_generated);
+/* With these dims of the base shape. Programs of one seed are the same but for dims, as far as their operations allow
+ * it. */
+HR_MUST_USE hr_status hr__generate_sized(uint64_t seed, int node_count, const int64_t base[3],
+                                         generated *out_generated);
 void hr__generated_fini(generated *g);
 
 #endif

@@ -21,6 +21,7 @@ typedef struct hr__maker {
   uint64_t state;
   generated *g;
   int64_t base[3];
+  bool is_sized; /* the base is given, and choices of operations must not depend on the number of elements */
   hr__tensor tensors[HR__TENSORS_MAX];   /* operands point into these: copy before adding the next */
   hr_operand complexes[HR__COMPLEX_MAX]; /* of the base shape; separate, since few rows accept them */
   int tensor_count, complex_count, argument_count;

@@ -144,6 +144,9 @@ HR_MUST_USE bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_
  * is out. */
 hr_kernel *hr_kernel_from_key(const hr_kernel_key *key, hr_arena *arena);
 
+/* A deep copy in an arena; NULL when memory is out. */
+hr_kernel *hr_kernel_copy(const hr_kernel *kernel, hr_arena *arena);
+
 /* Checks levels, phases, classes, access ranks. */
 HR_MUST_USE hr_status hr_kernel_verify(const hr_kernel *kernel);
 

@@ -36,11 +36,20 @@ static bool push_instr(hr_kernel_key *out_key, const hr_instr *instr) {
   return ok;
 }
 
+/* Words of a key, without those of terms and bounds. */
+static size_t words_of(const hr_kernel *kernel) {
+  enum { HEAD = 10, ARG = 2, ACCESS = 6, INSTR = 10, SOURCE = 2, SOURCES = 3, REGISTER = 4 };
+  return HEAD + (size_t)kernel->rank + (size_t)kernel->arg_count * ARG +
+         (size_t)kernel->access_count * (ACCESS + (size_t)kernel->rank) +
+         (size_t)kernel->instr_count * (INSTR + SOURCE * SOURCES) + (size_t)kernel->register_count * REGISTER;
+}
+
 bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_key) {
   hr_vector_clear(out_key);
-  bool ok = PUSH(kernel->rank) && PUSH(kernel->reduce_mask) && PUSH(kernel->ordered_mask) && PUSH(kernel->order) &&
-            PUSH(kernel->phase_count) && PUSH(kernel->arg_count) && PUSH(kernel->scalar_count) &&
-            PUSH(kernel->access_count) && PUSH(kernel->instr_count) && PUSH(kernel->register_count);
+  bool ok = hr_vector_reserve(out_key, words_of(kernel)) && PUSH(kernel->rank) && PUSH(kernel->reduce_mask) &&
+            PUSH(kernel->ordered_mask) && PUSH(kernel->order) && PUSH(kernel->phase_count) && PUSH(kernel->arg_count) &&
+            PUSH(kernel->scalar_count) && PUSH(kernel->access_count) && PUSH(kernel->instr_count) &&
+            PUSH(kernel->register_count);
   for (int d = 0; d < kernel->rank; ++d) {
     ok = ok && PUSH(kernel->dims[d]);
   }

@@ -1,0 +1,89 @@
+/* compact.c: what runs need of a schedule, without what the passes have left in its memory.
+ *
+ * The passes work in an arena that holds each form of the program: some kilobytes an operation. A cache keeps many
+ * schedules, and of each only the steps: kernels, and the nodes that libraries and checks read.
+ */
+#include <string.h>
+
+#include "compiler/compile.h"
+
+static bool copy_tables(const hr_program *from, hr_program *to) {
+  to->buffers = hr_arena_dup(&to->arena, from->buffers, (size_t)from->buffer_count * sizeof *from->buffers);
+  to->scalars = hr_arena_dup(&to->arena, from->scalars, (size_t)from->scalar_count * sizeof *from->scalars);
+  to->buffer_count = to->buffer_capacity = from->buffer_count;
+  to->scalar_count = to->scalar_capacity = from->scalar_count;
+  to->bound_count = from->bound_count;
+  to->argument_count = from->argument_count;
+  to->is_value_form = from->is_value_form;
+  return to->buffers != NULL && to->scalars != NULL;
+}
+
+/* The nodes array must not move: steps point into it. */
+static bool reserve_nodes(const hr_schedule *schedule, hr_program *to) {
+  int count = 0;
+  for (int i = 0; i < schedule->step_count; ++i) {
+    count += schedule->steps[i].kind != HR_STEP_KERNEL;
+  }
+  to->nodes = HR_ARENA_ARRAY(&to->arena, hr_node, (size_t)count + 1);
+  to->node_capacity = count;
+  return to->nodes != NULL;
+}
+
+static bool copy_step(hr_program *to, hr_step *step) {
+  step->nodes = NULL;
+  if (step->kind == HR_STEP_KERNEL) {
+    step->node = NULL;
+    step->kernel = hr_kernel_copy(step->kernel, &to->arena);
+    return step->kernel != NULL;
+  }
+  if (!hr_program_append(to, step->node)) {
+    return false;
+  }
+  step->node = &to->nodes[to->node_count - 1];
+  return true;
+}
+
+static bool copy_declined(const hr_schedule *from, hr_schedule *to) {
+  hr_node *nodes = HR_ARENA_ARRAY(&to->program.arena, hr_node, (size_t)from->declined_count + 1);
+  bool ok = nodes != NULL;
+  for (int i = 0; ok && i < from->declined_count; ++i) {
+    ok = hr_node_copy(&to->program.arena, &from->declined[i], &nodes[i]);
+  }
+  to->declined = nodes;
+  return ok;
+}
+
+static bool copy_schedule(const hr_schedule *from, hr_schedule *to) {
+  hr_arena *arena = &to->program.arena;
+  hr_step *steps = hr_arena_dup(arena, from->steps, (size_t)from->step_count * sizeof *from->steps);
+  to->places = hr_arena_dup(arena, from->places, (size_t)from->program.buffer_count * sizeof *from->places);
+  bool ok = steps != NULL && to->places != NULL && copy_tables(&from->program, &to->program) &&
+            reserve_nodes(from, &to->program) && copy_declined(from, to);
+  for (int i = 0; ok && i < from->step_count; ++i) {
+    ok = copy_step(&to->program, &steps[i]);
+  }
+  to->steps = steps;
+  return ok;
+}
+
+hr_status hr_schedule_copy(const hr_schedule *schedule, hr_schedule *out_copy) {
+  *out_copy = *schedule;
+  hr_program_init(&out_copy->program);
+  if (!copy_schedule(schedule, out_copy)) {
+    hr_program_fini(&out_copy->program);
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a schedule of %d steps",
+                          schedule->step_count);
+  }
+  return HR_OK;
+}
+
+hr_status hr_schedule_compact(hr_schedule *schedule) {
+  hr_schedule copy;
+  if (schedule->is_refused) {
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(hr_schedule_copy(schedule, &copy));
+  hr_program_fini(&schedule->program);
+  *schedule = copy;
+  return HR_OK;
+}

@@ -1,0 +1,249 @@
+#include "compiler/numbers.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "compiler/passes.h"
+#include "core/ir/traffic.h"
+
+/* Walks a schedule: reads its words, or replaces its numbers. */
+typedef struct walker {
+  hr_words *structure; /* NULL: not read */
+  hr_numbers *numbers; /* NULL: replaced by .. */
+  const int64_t *given;
+  size_t given_count, at;
+  bool failed;
+} walker;
+
+static void fixed(walker *w, uint64_t word) {
+  if (w->structure != NULL) {
+    w->failed |= !hr_vector_push(w->structure, word);
+  }
+}
+
+static void number(walker *w, int64_t *place) {
+  if (w->numbers != NULL) {
+    w->failed |= !hr_vector_push(w->numbers, *place);
+  } else if (w->at < w->given_count) {
+    *place = w->given[w->at++];
+  } else {
+    w->failed = true;
+  }
+}
+
+static void size(walker *w, size_t *place) {
+  int64_t value = (int64_t)*place;
+  number(w, &value);
+  *place = (size_t)value;
+}
+
+/* Arrays of a schedule are constant for its users. */
+static void numbers(walker *w, const int64_t *array, int count) {
+  for (int i = 0; i < count; ++i) {
+    number(w, (int64_t *)&array[i]);
+  }
+}
+
+/* ---- programs ---- */
+
+static void walk_bounds(walker *w, const hr_bound *bounds, int count, int rank) {
+  for (int i = 0; i < count; ++i) {
+    hr_bound *bound = (hr_bound *)&bounds[i];
+    number(w, &bound->offset);
+    number(w, &bound->extent);
+    numbers(w, bound->strides, rank);
+  }
+}
+
+static void walk_operand(walker *w, hr_operand *x) {
+  fixed(w, (uint64_t)x->kind << 32 | (uint64_t)x->dtype);
+  fixed(w, (uint64_t)x->index << 32 | x->version);
+  fixed(w, (uint64_t)x->rank << 32 | (uint64_t)x->fill);
+  fixed(w, (uint64_t)x->term_count << 32 | (uint64_t)x->bound_count);
+  if (x->kind != HR_OPERAND_VALUE && x->kind != HR_OPERAND_INDEX) {
+    return;
+  }
+  number(w, &x->offset);
+  numbers(w, x->dims, x->rank);
+  numbers(w, x->strides, x->rank);
+  for (int i = 0; i < x->term_count; ++i) {
+    hr_index_term *term = (hr_index_term *)&x->terms[i];
+    fixed(w, (uint64_t)term->input);
+    number(w, &term->stride);
+    number(w, &term->extent);
+  }
+  walk_bounds(w, x->bounds, x->bound_count, x->rank);
+}
+
+static void walk_node(walker *w, hr_node *node) {
+  fixed(w, (uint64_t)node->op << 32 | (uint64_t)node->is_loop);
+  fixed(w, (uint64_t)node->input_count << 32 | (uint64_t)node->output_count);
+  fixed(w, (uint64_t)node->int_count << 32 | (uint64_t)node->scalar_count);
+  fixed(w, (uint64_t)node->epilogue_count << 32 | node->scalar_base);
+  fixed(w, (uint64_t)node->reduce_mask << 32 | node->ordered_mask);
+  fixed(w, (uint64_t)node->store_mode << 32 | node->origin);
+  for (int i = 0; i < node->input_count + node->output_count; ++i) {
+    walk_operand(w, hr_node_operand(node, i));
+  }
+  numbers(w, node->ints, node->int_count);
+  for (int i = 0; i < node->epilogue_count; ++i) {
+    fixed(w, node->epilogues[i].op);
+    for (int k = 0; k < HR_EPILOGUE_ARITY_MAX; ++k) {
+      fixed(w, (uint64_t)node->epilogues[i].inputs[k]);
+    }
+  }
+}
+
+/* Whole constants may be counts, such as the divisor of a mean. */
+static void walk_scalar(walker *w, hr_program_scalar *scalar) {
+  const double WHOLE_MAX = 9007199254740992.0; /* 2^53 */
+  fixed(w, (uint64_t)scalar->dtype << 32 | (uint64_t)scalar->is_constant << 31 | scalar->argument);
+  if (!scalar->is_constant) {
+    return;
+  }
+  double *f = scalar->value.value.f;
+  bool is_real = scalar->value.dtype == HR_DTYPE_F64;
+  bool is_whole = is_real && fabs(f[0]) < WHOLE_MAX && f[0] == floor(f[0]) && !(f[0] == 0 && signbit(f[0]));
+  fixed(w, (uint64_t)scalar->value.dtype << 1 | (uint64_t)is_whole);
+  if (is_whole) {
+    int64_t whole = (int64_t)f[0];
+    number(w, &whole);
+    f[0] = (double)whole;
+  } else if (is_real || scalar->value.dtype == HR_DTYPE_C128) {
+    for (int i = 0; i < (is_real ? 1 : 2); ++i) {
+      uint64_t bits;
+      memcpy(&bits, &f[i], sizeof bits);
+      fixed(w, bits);
+    }
+  } else {
+    number(w, &scalar->value.value.i);
+  }
+}
+
+static void walk_buffer(walker *w, hr_program_buffer *buffer, hr_place *place) {
+  fixed(w, (uint64_t)buffer->is_dead | (uint64_t)buffer->is_fresh << 1 | (uint64_t)buffer->is_free << 2 |
+               (uint64_t)buffer->is_refused << 3 | (uint64_t)place->kind << 8 | (uint64_t)buffer->versions << 32);
+  fixed(w, (uint64_t)(uint32_t)place->first << 32 | (uint32_t)place->last);
+  size(w, &buffer->bytes);
+  size(w, &buffer->layout); /* channels and pixels in one word: linear in both */
+  place->bytes = buffer->bytes;
+}
+
+/* ---- kernels ---- */
+
+static void walk_access(walker *w, hr_access *access, int rank) {
+  fixed(w, (uint64_t)(uint32_t)access->arg << 32 | (uint64_t)access->dtype);
+  fixed(w, (uint64_t)access->term_count << 32 | (uint64_t)access->bound_count);
+  fixed(w, (uint64_t)access->fill);
+  number(w, &access->offset);
+  numbers(w, access->strides, rank);
+  for (int i = 0; i < access->term_count; ++i) {
+    hr_kernel_term *term = (hr_kernel_term *)&access->terms[i];
+    fixed(w, (uint64_t)term->reg);
+    number(w, &term->stride);
+    number(w, &term->extent);
+  }
+  walk_bounds(w, access->bounds, access->bound_count, rank);
+}
+
+static void walk_instr(walker *w, const hr_instr *instr) {
+  fixed(w, (uint64_t)instr->kind << 48 | (uint64_t)instr->level << 40 | (uint64_t)instr->cls << 32 |
+               (uint64_t)instr->to << 16 | (uint64_t)instr->mode);
+  fixed(w, (uint64_t)instr->op << 32 | (uint64_t)instr->phase);
+  fixed(w, (uint64_t)(uint32_t)instr->dst << 32 | (uint32_t)instr->access);
+  fixed(w, (uint64_t)instr->source_count);
+  for (int s = 0; s < instr->source_count; ++s) {
+    fixed(w, (uint64_t)instr->sources[s].kind << 32 | (uint32_t)instr->sources[s].index);
+  }
+}
+
+static void walk_kernel(walker *w, const hr_kernel *kernel) {
+  fixed(w, (uint64_t)kernel->rank << 32 | (uint64_t)kernel->order << 16 | (uint64_t)kernel->phase_count);
+  fixed(w, (uint64_t)kernel->reduce_mask << 32 | kernel->ordered_mask);
+  fixed(w, (uint64_t)kernel->arg_count << 32 | (uint64_t)kernel->scalar_count);
+  fixed(w, (uint64_t)kernel->access_count << 32 | (uint64_t)kernel->instr_count);
+  fixed(w, (uint64_t)kernel->register_count);
+  numbers(w, kernel->dims, kernel->rank);
+  for (int i = 0; i < kernel->arg_count; ++i) {
+    fixed(w, (uint64_t)kernel->args[i].buffer << 2 | (uint64_t)kernel->args[i].is_read << 1 |
+                 (uint64_t)kernel->args[i].is_written);
+  }
+  for (int i = 0; i < kernel->scalar_count; ++i) {
+    fixed(w, kernel->scalars[i]);
+  }
+  for (int i = 0; i < kernel->access_count; ++i) {
+    walk_access(w, (hr_access *)&kernel->accesses[i], kernel->rank);
+  }
+  for (int i = 0; i < kernel->instr_count; ++i) {
+    walk_instr(w, &kernel->instrs[i]);
+  }
+  for (int i = 0; i < kernel->register_count; ++i) {
+    const hr_register *reg = &kernel->registers[i];
+    fixed(w, (uint64_t)reg->cls << 48 | (uint64_t)reg->level << 32 | (uint64_t)reg->phase << 16 |
+                 (uint64_t)reg->last_phase);
+  }
+}
+
+/* ---- schedules ---- */
+
+static void walk(walker *w, hr_schedule *schedule) {
+  hr_program *program = &schedule->program;
+  fixed(w, (uint64_t)program->buffer_count << 32 | (uint64_t)program->scalar_count);
+  fixed(w, (uint64_t)schedule->step_count << 32 | (uint64_t)schedule->elided_count);
+  for (int i = 0; i < program->buffer_count; ++i) {
+    walk_buffer(w, &program->buffers[i], (hr_place *)&schedule->places[i]);
+  }
+  for (int i = 0; i < program->scalar_count; ++i) {
+    walk_scalar(w, &program->scalars[i]);
+  }
+  for (int i = 0; i < schedule->step_count; ++i) {
+    const hr_step *step = &schedule->steps[i];
+    fixed(w, step->kind);
+    if (step->kind == HR_STEP_KERNEL) {
+      walk_kernel(w, step->kernel);
+    } else {
+      walk_node(w, (hr_node *)step->node);
+    }
+  }
+  fixed(w, (uint64_t)schedule->declined_count);
+  for (int i = 0; i < schedule->declined_count; ++i) {
+    walk_node(w, (hr_node *)&schedule->declined[i]);
+  }
+}
+
+bool hr_schedule_split(const hr_schedule *schedule, hr_words *structure, hr_numbers *numbers) {
+  walker w = {.structure = structure, .numbers = numbers};
+  walk(&w, (hr_schedule *)schedule);
+  return !w.failed;
+}
+
+/* Every dim must be a dim, and reductions must keep their order. */
+static hr_status check_kernel(const hr_kernel *kernel) {
+  for (int d = 0; d < kernel->rank; ++d) {
+    if (kernel->dims[d] < 1) {
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "renumbering: dim %d of kernel %s is %lld", d, kernel->name,
+                            (long long)kernel->dims[d]);
+    }
+  }
+  if (kernel->reduce_mask != 0 && hr_kernel_order(kernel->rank, kernel->dims, kernel->reduce_mask) != kernel->order) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "renumbering: kernel %s would reduce in another order",
+                          kernel->name);
+  }
+  return HR_OK;
+}
+
+hr_status hr_schedule_renumber(hr_schedule *schedule, size_t count, const int64_t *numbers) {
+  walker w = {.given = numbers, .given_count = count};
+  walk(&w, schedule);
+  if (w.failed || w.at != count) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "renumbering: %zu numbers for a schedule with others", count);
+  }
+  for (int i = 0; i < schedule->step_count; ++i) {
+    const hr_step *step = &schedule->steps[i];
+    if (step->kind == HR_STEP_KERNEL) {
+      HR_RETURN_IF_ERROR(check_kernel(step->kernel));
+      hr_kernel_count_traffic(&schedule->program, (hr_kernel *)step->kernel, (hr_kernel_arg *)step->kernel->args);
+    }
+  }
+  return hr_place_buffers(schedule);
+}

@@ -1,0 +1,23 @@
+/* numbers.h: the numbers of a schedule, one after the other: all that differs between two schedules whose programs
+ * differ in dims alone.
+ *
+ * *Numbers* are dims, strides, offsets, extents, sizes, ints, and constants that are whole. Everything else is
+ * *structure*: kinds, rows, counts, indices. Estimates (traffic, operations) are left out.
+ */
+#ifndef HEADRACE_COMPILER_NUMBERS_H_
+#define HEADRACE_COMPILER_NUMBERS_H_
+
+#include "base/vector.h"
+#include "compiler/compile.h"
+
+typedef HR_VECTOR(int64_t) hr_numbers;
+typedef HR_VECTOR(uint64_t) hr_words;
+
+/* Appends structure and numbers of a compact schedule, always in the same order; false when memory is out. */
+HR_MUST_USE bool hr_schedule_split(const hr_schedule *schedule, hr_words *structure, hr_numbers *numbers);
+/* Replaces the numbers with `count` others, which must be as many as there are; then places buffers and estimates
+ * again. INVALID_ARGUMENT: the numbers don't belong to this structure, or reductions would have another order. The
+ * schedule is then useless. */
+HR_MUST_USE hr_status hr_schedule_renumber(hr_schedule *schedule, size_t count, const int64_t *numbers);
+
+#endif

@@ -1,0 +1,496 @@
+#include "engine/general_plan.h"
+
+#include <string.h>
+
+#include "base/allocator.h"
+#include "base/hash.h"
+#include "base/polynomial.h"
+
+enum { STRUCTURES_MAX = 256, SAMPLES_MAX = 16, GENERALS_MAX = 4, VARIABLES_MAX = 2, REACH_MAX = 2 };
+/* With one variable a polynomial of three terms is checked on the fourth sample. */
+static const int SAMPLES_MIN[VARIABLES_MAX + 1] = {0, 4, 6};
+static const int64_t UNIT_MAX = 64;
+
+/* A compiled program: the words of its key, and the numbers of its schedule. */
+typedef struct sample {
+  size_t word_count, number_count;
+  uint64_t *words;
+  int64_t *numbers;
+  uint64_t plan_hash; /* of the schedule's structure */
+} sample;
+
+/* The number at `at` is that polynomial. */
+typedef struct term {
+  uint32_t at, polynomial;
+} term;
+
+typedef struct general {
+  void *model;
+  sample sample; /* the model's */
+  int variable_count;
+  size_t variables[VARIABLES_MAX]; /* words of the key */
+  int64_t low[VARIABLES_MAX], high[VARIABLES_MAX];
+  int64_t unit[VARIABLES_MAX]; /* the power of two that divides all samples, up to UNIT_MAX */
+  HR_VECTOR(hr_polynomial) polynomials;
+  HR_VECTOR(term) words, numbers; /* those that vary */
+} general;
+
+struct hr_general_structure {
+  uint64_t hash;
+  int sample_count, general_count;
+  sample samples[SAMPLES_MAX]; /* the newest last */
+  general generals[GENERALS_MAX];
+  hr_general_structure *newer, *older;
+};
+
+/* ---- samples ---- */
+
+static void sample_fini(sample *s) {
+  hr_free(s->words);
+  hr_free(s->numbers);
+  *s = (sample){0};
+}
+
+static size_t words_of(const hr_key *key) {
+  return key->word_count + key->buffer_count * (key->layouts != NULL ? 2 : 1);
+}
+
+static void copy_words(const hr_key *key, uint64_t *out) {
+  memcpy(out, key->words, key->word_count * sizeof *out);
+  memcpy(out + key->word_count, key->shapes, key->buffer_count * sizeof *out);
+  if (key->layouts != NULL) {
+    memcpy(out + key->word_count + key->buffer_count, key->layouts, key->buffer_count * sizeof *out);
+  }
+}
+
+static bool sample_copy(const sample *from, sample *out) {
+  *out = *from;
+  out->words = hr_malloc(from->word_count * sizeof *from->words + 1);
+  out->numbers = hr_malloc(from->number_count * sizeof *from->numbers + 1);
+  if (out->words == NULL || out->numbers == NULL) {
+    sample_fini(out);
+    return false;
+  }
+  memcpy(out->words, from->words, from->word_count * sizeof *from->words);
+  memcpy(out->numbers, from->numbers, from->number_count * sizeof *from->numbers);
+  return true;
+}
+
+static bool sample_of(const hr_key *key, const hr_schedule *schedule, size_t extra_count, const int64_t *extra,
+                      sample *out) {
+  hr_words structure = {0};
+  hr_numbers numbers = {0};
+  *out = (sample){.word_count = words_of(key)};
+  out->words = hr_malloc(out->word_count * sizeof *out->words + 1);
+  bool ok = out->words != NULL && hr_schedule_split(schedule, &structure, &numbers) &&
+            hr_vector_reserve(&numbers, numbers.count + extra_count);
+  if (ok) {
+    memcpy(numbers.data + numbers.count, extra, extra_count * sizeof *extra);
+    numbers.count += extra_count;
+    copy_words(key, out->words);
+    out->plan_hash = hr_hash_words(HR_HASH_SEED, structure.data, structure.count);
+  }
+  out->numbers = numbers.data;
+  out->number_count = numbers.count;
+  hr_vector_fini(&structure);
+  if (!ok) {
+    sample_fini(out);
+  }
+  return ok;
+}
+
+/* ---- general plans ---- */
+
+static void general_fini(hr_generals *generals, general *g) {
+  if (g->model != NULL) {
+    generals->release(g->model);
+  }
+  sample_fini(&g->sample);
+  hr_vector_fini(&g->polynomials);
+  hr_vector_fini(&g->words);
+  hr_vector_fini(&g->numbers);
+  *g = (general){0};
+}
+
+static int64_t class_of(int64_t number) {
+  return number < 0 ? -1 : number > 1 ? 2 : number;
+}
+
+/* The values of all polynomials; false: one has no value here. */
+static bool evaluate(const general *g, const int64_t *x, int64_t *out_values) {
+  bool ok = true;
+  for (size_t i = 0; ok && i < g->polynomials.count; ++i) {
+    ok = hr_polynomial_at(&g->polynomials.data[i], x[0], x[1], &out_values[i]);
+  }
+  return ok;
+}
+
+/* True if the words are the model's, with these values in the places of those that vary. */
+static bool has_words(const general *g, const uint64_t *words, const int64_t *values) {
+  size_t at = 0;
+  for (size_t i = 0; i < g->words.count; ++i) {
+    const term *t = &g->words.data[i];
+    if (memcmp(words + at, g->sample.words + at, (t->at - at) * sizeof *words) != 0 ||
+        (int64_t)words[t->at] != values[t->polynomial]) {
+      return false;
+    }
+    at = t->at + 1;
+  }
+  return memcmp(words + at, g->sample.words + at, (g->sample.word_count - at) * sizeof *words) == 0;
+}
+
+static void read_variables(const general *g, const uint64_t *words, int64_t *out_x) {
+  out_x[0] = out_x[1] = 0;
+  for (int v = 0; v < g->variable_count; ++v) {
+    out_x[v] = (int64_t)words[g->variables[v]];
+  }
+}
+
+/* `reach` times the range, at both ends. */
+static bool is_in_range(const general *g, const int64_t *x, int reach) {
+  bool is = true;
+  for (int v = 0; is && v < g->variable_count; ++v) {
+    is = x[v] % g->unit[v] == 0 && reach * x[v] >= g->low[v] && x[v] <= reach * g->high[v];
+  }
+  return is;
+}
+
+/* The model's numbers with others in the places of those that vary; false: a number's class differs. */
+static bool make_numbers(const general *g, const int64_t *values, hr_numbers *out) {
+  if (!hr_vector_reserve(out, g->sample.number_count)) {
+    return false;
+  }
+  out->count = g->sample.number_count;
+  memcpy(out->data, g->sample.numbers, out->count * sizeof *out->data);
+  for (size_t i = 0; i < g->numbers.count; ++i) {
+    const term *t = &g->numbers.data[i];
+    if (class_of(values[t->polynomial]) != class_of(out->data[t->at])) {
+      return false;
+    }
+    out->data[t->at] = values[t->polynomial];
+  }
+  return true;
+}
+
+/* ---- finding polynomials ---- */
+
+typedef struct fitting {
+  int count;
+  const sample *samples[SAMPLES_MAX];
+  int64_t x[SAMPLES_MAX], y[SAMPLES_MAX];
+  general *g;
+} fitting;
+
+static bool add_polynomial(general *g, const hr_polynomial *p, uint32_t *out_index) {
+  for (size_t i = 0; i < g->polynomials.count; ++i) {
+    if (memcmp(&g->polynomials.data[i], p, sizeof *p) == 0) {
+      *out_index = (uint32_t)i;
+      return true;
+    }
+  }
+  *out_index = (uint32_t)g->polynomials.count;
+  return hr_vector_push(&g->polynomials, *p);
+}
+
+/* Finds the polynomial of numbers with these values, first among the known ones. */
+static bool fit(fitting *f, const int64_t *values, uint32_t *out_index) {
+  general *g = f->g;
+  hr_polynomial p;
+  for (size_t i = 0; i < g->polynomials.count; ++i) {
+    int s = 0;
+    int64_t value;
+    while (s < f->count && hr_polynomial_at(&g->polynomials.data[i], f->x[s], f->y[s], &value) && value == values[s]) {
+      ++s;
+    }
+    if (s == f->count) {
+      *out_index = (uint32_t)i;
+      return true;
+    }
+  }
+  return hr_polynomial_fit(f->count, f->x, g->variable_count > 1 ? f->y : NULL, values, &p) &&
+         add_polynomial(g, &p, out_index);
+}
+
+static bool varies(const fitting *f, const int64_t *values) {
+  for (int s = 1; s < f->count; ++s) {
+    if (values[s] != values[0]) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* The first word that varies and is no polynomial of the variables so far becomes one. False: there are too many. */
+static bool fit_words(fitting *f) {
+  general *g = f->g;
+  for (size_t i = 0; i < f->samples[0]->word_count; ++i) {
+    int64_t values[SAMPLES_MAX];
+    uint32_t index;
+    for (int s = 0; s < f->count; ++s) {
+      values[s] = (int64_t)f->samples[s]->words[i];
+    }
+    if (!varies(f, values)) {
+      continue;
+    }
+    if (g->variable_count == 0 || !fit(f, values, &index)) {
+      if (g->variable_count == VARIABLES_MAX || f->count < SAMPLES_MIN[g->variable_count + 1]) {
+        return false;
+      }
+      memcpy(g->variable_count == 0 ? f->x : f->y, values, sizeof values);
+      g->variables[g->variable_count++] = i;
+      if (!fit(f, values, &index)) {
+        return false;
+      }
+    }
+    if (!hr_vector_push(&g->words, (term){(uint32_t)i, index})) {
+      return false;
+    }
+  }
+  return g->variable_count > 0;
+}
+
+static bool fit_numbers(fitting *f) {
+  for (size_t i = 0; i < f->samples[0]->number_count; ++i) {
+    int64_t values[SAMPLES_MAX];
+    uint32_t index;
+    for (int s = 0; s < f->count; ++s) {
+      values[s] = f->samples[s]->numbers[i];
+    }
+    if (varies(f, values) && (!fit(f, values, &index) || !hr_vector_push(&f->g->numbers, (term){(uint32_t)i, index}))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static void widen(general *g, const int64_t *x, bool is_first) {
+  for (int v = 0; v < g->variable_count; ++v) {
+    g->low[v] = is_first || x[v] < g->low[v] ? x[v] : g->low[v];
+    g->high[v] = is_first || x[v] > g->high[v] ? x[v] : g->high[v];
+    g->unit[v] = is_first ? UNIT_MAX : g->unit[v];
+    while (x[v] % g->unit[v] != 0) {
+      g->unit[v] /= 2;
+    }
+  }
+}
+
+/* True if two samples have the same words, except where `base` and `other` differ. */
+static bool is_of_family(const sample *s, const sample *base, const sample *other) {
+  for (size_t i = 0; i < base->word_count; ++i) {
+    if (base->words[i] == other->words[i] && s->words[i] != base->words[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool is_comparable(const sample *a, const sample *b) {
+  return a->word_count == b->word_count && a->number_count == b->number_count && a->plan_hash == b->plan_hash;
+}
+
+/* The newest sample, and those that differ from it where `other` does. */
+static void find_family(const hr_general_structure *structure, int other, fitting *f) {
+  const sample *newest = &structure->samples[structure->sample_count - 1], *second = &structure->samples[other];
+  f->count = 0;
+  f->samples[f->count++] = newest;
+  for (int i = structure->sample_count - 2; is_comparable(second, newest) && i >= 0; --i) {
+    const sample *s = &structure->samples[i];
+    if (is_comparable(s, newest) && is_of_family(s, newest, second)) {
+      f->samples[f->count++] = s;
+    }
+  }
+}
+
+static bool make_general(fitting *f, general *out) {
+  *out = (general){0};
+  f->g = out;
+  if (f->count < SAMPLES_MIN[1] || !fit_words(f) || !fit_numbers(f) || !sample_copy(f->samples[0], &out->sample)) {
+    return false;
+  }
+  for (int s = 0; s < f->count; ++s) {
+    widen(out, (const int64_t[VARIABLES_MAX]){f->x[s], f->y[s]}, s == 0);
+  }
+  return true;
+}
+
+/* ---- structures ---- */
+
+static void destroy(hr_generals *generals, hr_general_structure *structure) {
+  for (int i = 0; i < structure->sample_count; ++i) {
+    sample_fini(&structure->samples[i]);
+  }
+  for (int i = 0; i < structure->general_count; ++i) {
+    general_fini(generals, &structure->generals[i]);
+  }
+  hr_free(structure);
+}
+
+static void unlink_structure(hr_generals *generals, hr_general_structure *structure) {
+  *(structure->newer != NULL ? &structure->newer->older : &generals->newest) = structure->older;
+  if (structure->older != NULL) {
+    structure->older->newer = structure->newer;
+  }
+}
+
+static void link_structure(hr_generals *generals, hr_general_structure *structure) {
+  structure->newer = NULL;
+  structure->older = generals->newest;
+  if (generals->newest != NULL) {
+    generals->newest->newer = structure;
+  }
+  generals->newest = structure;
+}
+
+void hr__generals_fini(hr_generals *generals) {
+  for (hr_general_structure *structure = generals->newest, *older; structure != NULL; structure = older) {
+    older = structure->older;
+    destroy(generals, structure);
+  }
+  hr_table_fini(&generals->table);
+  generals->newest = NULL;
+  generals->count = 0;
+}
+
+static void drop_oldest(hr_generals *generals) {
+  hr_general_structure *oldest = generals->newest;
+  while (oldest->older != NULL) {
+    oldest = oldest->older;
+  }
+  unlink_structure(generals, oldest);
+  hr_table_remove(&generals->table, oldest->hash);
+  --generals->count;
+  destroy(generals, oldest);
+}
+
+/* Keys of different structures with equal hashes share one: their samples don't agree, and find no polynomials. */
+static hr_general_structure *structure_of(hr_generals *generals, uint64_t hash) {
+  hr_general_structure *structure = hr_table_get(&generals->table, hash);
+  if (structure != NULL) {
+    unlink_structure(generals, structure);
+    link_structure(generals, structure);
+    return structure;
+  }
+  structure = hr_calloc(1, sizeof *structure);
+  if (structure == NULL || !hr_table_put(&generals->table, hash, structure)) {
+    hr_free(structure);
+    return NULL;
+  }
+  structure->hash = hash;
+  link_structure(generals, structure);
+  if (++generals->count > STRUCTURES_MAX) {
+    drop_oldest(generals);
+  }
+  return structure;
+}
+
+static uint64_t hash_of(const hr_key *key, uint64_t kind) {
+  return hr_hash_mix(hr__key_structure(key), kind);
+}
+
+bool hr__generals_find(hr_generals *generals, const hr_key *key, uint64_t kind, hr_numbers *out_numbers,
+                       void **out_model) {
+  hr_general_structure *structure = generals->count > 0 ? hr_table_get(&generals->table, hash_of(key, kind)) : NULL;
+  if (structure == NULL || structure->general_count == 0) {
+    return false;
+  }
+  size_t count = words_of(key), values_max = 0;
+  for (int i = 0; i < structure->general_count; ++i) {
+    size_t own = structure->generals[i].polynomials.count;
+    values_max = own > values_max ? own : values_max;
+  }
+  uint64_t *words = hr_malloc((count + values_max) * sizeof *words);
+  int64_t *values = (int64_t *)words + count, x[VARIABLES_MAX];
+  bool is = false;
+  if (words != NULL) {
+    copy_words(key, words);
+  }
+  for (int i = 0; words != NULL && !is && i < REACH_MAX * structure->general_count; ++i) {
+    const general *g = &structure->generals[i % structure->general_count];
+    if (g->sample.word_count == count) {
+      read_variables(g, words, x);
+      is = is_in_range(g, x, 1 + i / structure->general_count) && evaluate(g, x, values) &&
+           has_words(g, words, values) && make_numbers(g, values, out_numbers);
+      *out_model = g->model;
+    }
+  }
+  hr_free(words);
+  return is;
+}
+
+/* True if a general plan gives the sample; then its range includes it. */
+static bool is_known(general *g, const sample *s) {
+  int64_t x[VARIABLES_MAX];
+  int64_t *values = hr_malloc((g->polynomials.count + 1) * sizeof *values);
+  hr_numbers numbers = {0};
+  bool is = values != NULL && is_comparable(&g->sample, s);
+  if (is) {
+    read_variables(g, s->words, x);
+    is = evaluate(g, x, values) && has_words(g, s->words, values) && make_numbers(g, values, &numbers) &&
+         memcmp(numbers.data, s->numbers, s->number_count * sizeof *s->numbers) == 0;
+  }
+  if (is) {
+    widen(g, x, false);
+  }
+  hr_vector_fini(&numbers);
+  hr_free(values);
+  return is;
+}
+
+/* The same program, compiled again, teaches nothing. */
+static bool has_sample(const hr_general_structure *structure, const sample *s) {
+  bool has = false;
+  for (int i = 0; !has && i < structure->sample_count; ++i) {
+    const sample *other = &structure->samples[i];
+    has = is_comparable(other, s) && memcmp(other->words, s->words, s->word_count * sizeof *s->words) == 0;
+  }
+  return has;
+}
+
+static void add_sample(hr_general_structure *structure, sample *s) {
+  if (structure->sample_count == SAMPLES_MAX) {
+    sample_fini(&structure->samples[0]);
+    memmove(structure->samples, structure->samples + 1, (SAMPLES_MAX - 1) * sizeof *s);
+    --structure->sample_count;
+  }
+  structure->samples[structure->sample_count++] = *s;
+}
+
+static void add_general(hr_generals *generals, hr_general_structure *structure, general *g, void *model) {
+  if (structure->general_count == GENERALS_MAX) {
+    general_fini(generals, &structure->generals[GENERALS_MAX - 1]);
+    --structure->general_count;
+  }
+  memmove(structure->generals + 1, structure->generals, (size_t)structure->general_count * sizeof *g);
+  structure->generals[0] = *g;
+  structure->generals[0].model = model;
+  ++structure->general_count;
+  generals->retain(model);
+}
+
+void hr__generals_learn(hr_generals *generals, const hr_key *key, uint64_t kind, const hr_schedule *schedule,
+                        size_t extra_count, const int64_t *extra, void *model) {
+  hr_general_structure *structure = structure_of(generals, hash_of(key, kind));
+  sample s;
+  if (structure == NULL || !sample_of(key, schedule, extra_count, extra, &s)) {
+    return;
+  }
+  bool is_new = !has_sample(structure, &s);
+  for (int i = 0; is_new && i < structure->general_count; ++i) {
+    is_new = !is_known(&structure->generals[i], &s);
+  }
+  if (!is_new) {
+    sample_fini(&s);
+    return;
+  }
+  add_sample(structure, &s);
+  for (int other = structure->sample_count - 2; other >= 0; --other) {
+    fitting f = {0};
+    general g = {0};
+    find_family(structure, other, &f);
+    if (make_general(&f, &g)) {
+      add_general(generals, structure, &g, model);
+      return;
+    }
+    general_fini(generals, &g);
+  }
+}

@@ -1,0 +1,52 @@
+/* general_plan.h: one plan for all dims of a structure.
+ *
+ * Programs of one structure with other dims have plans that differ in numbers alone: dims, strides, offsets, sizes. The
+ * first few are compiled. From these *samples* each number is found as a polynomial of the one or two dims that vary
+ * (base/polynomial.h). From then on a new plan is a copy of an old one, the *model*, with other numbers:
+ *
+ *   key [17, 64] ..   compiled                 dims 17, bytes 4352
+ *   key [40, 64] ..   compiled                 dims 40, bytes 10240
+ *   key [23, 64] ..   compiled, .. compiled    dims n = 23, bytes 256 n: found on three, checked on the fourth
+ *   key [31, 64] ..   256 * 31
+ *
+ * Plans are always compiled, never wrong: polynomials only skip the compilation, and hold where decisions of the
+ * compiler can't differ. The guards are
+ *
+ *   - the structure: which numbers are negative, 0, 1 or more;
+ *   - the range of the samples, and half and twice of it;
+ *   - powers of two that divide all samples divide the new dim;
+ *   - reductions keep their order (hr_schedule_renumber), numbers their class.
+ *
+ * A key that fails one is compiled, and becomes a sample. Structures, samples and models are bounded.
+ *
+ * Threads: one at a time; the owner locks.
+ */
+#ifndef HEADRACE_ENGINE_GENERAL_PLAN_H_
+#define HEADRACE_ENGINE_GENERAL_PLAN_H_
+
+#include "base/table.h"
+#include "compiler/numbers.h"
+#include "engine/trace.h"
+
+typedef struct hr_general_structure hr_general_structure;
+
+typedef struct hr_generals {
+  hr_table table;               /* of structures, by hash */
+  hr_general_structure *newest; /* the list of all */
+  size_t count;
+  void (*retain)(void *model);
+  void (*release)(void *model);
+} hr_generals;
+
+void hr__generals_fini(hr_generals *generals);
+
+/* The model and the numbers of a plan for the key; `kind` distinguishes devices whose plans differ. False: it has to be
+ * compiled. The model is not retained. */
+bool hr__generals_find(hr_generals *generals, const hr_key *key, uint64_t kind, hr_numbers *out_numbers,
+                       void **out_model);
+/* Learns from a compiled plan, whose numbers are those of its schedule and `extra_count` others. Without memory it
+ * learns nothing. */
+void hr__generals_learn(hr_generals *generals, const hr_key *key, uint64_t kind, const hr_schedule *schedule,
+                        size_t extra_count, const int64_t *extra, void *model);
+
+#endif
