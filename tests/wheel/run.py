@@ -206,7 +206,7 @@ def main():
                 continue
             environment = Environment(place / f"{name}-{minor}", found[name])
             environment.install(wheel, *NEEDS)
-            environment.install("--no-deps", path)
+            environment.install("--no-deps", "--no-compile", path)
             if has_cuda(environment) and not link_nvidia(environment, [folder.parent for folder in folders]):
                 print(
                     f"skip {name} torch {minor}: it needs NVIDIA's libraries, "
