@@ -113,6 +113,25 @@ def test_the_first_use_leaves_tensors_of_the_host_to_torch():
     assert run(program).strip() == "same"
 
 
+def test_the_accelerators_stream_is_no_use_of_the_device():
+    """torch 2.15's optimizers ask for it in each step."""
+    program = """if True:
+        import sys, torch
+        stream = torch.accelerator.current_stream()
+        assert torch.accelerator.current_device_index() == 0 and str(stream.device) == "headrace:0"
+        torch.accelerator.set_stream(stream)
+        model = torch.nn.Linear(3, 2)
+        for kind in (torch.optim.Adam, torch.optim.SGD, torch.optim.RMSprop):
+            optimizer = kind(model.parameters())
+            model(torch.ones(2, 3)).sum().backward()
+            optimizer.step()
+        assert not torch.headrace.is_initialized() and "headrace._start" not in sys.modules
+        assert torch.ones(3, device="headrace").tolist() == [1.0, 1.0, 1.0] and torch.headrace.is_initialized()
+        print("untouched")
+    """
+    assert run(program).strip() == "untouched"
+
+
 FIRST_USES = {
     "factory": "torch.ones(3, device='headrace')",
     "moved": "torch.ones(3).to('headrace')",

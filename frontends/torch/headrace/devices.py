@@ -20,7 +20,11 @@ def init():
         _C.open()
 
 
-_lazy_init = init  # torch calls it in front of everything that makes tensors of the device
+def _lazy_init():
+    """torch calls it in front of everything that may make tensors of the device, also where torch's optimizers ask for
+    the accelerator's current stream. The first tensor opens the device by itself; other questions must not."""
+
+
 _is_in_bad_fork = _C.is_in_bad_fork
 
 
