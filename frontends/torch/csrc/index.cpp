@@ -252,16 +252,25 @@ Tensor scatter(Result result, const Tensor &self, int64_t dim, const Tensor &ind
               "scatter(): Expected self.dtype to be equal to src.dtype");
   Tensor places = index.numel() > 0 ? index_of(index, "scatter") : index;
   Tensor other = is_number ? Tensor() : *source.tensor;
-  Tensor out = begin_from(result, self, {index, other});
-  if (index.numel() > 0) {
-    Record record(HR_OP_SCATTER);
-    record.in(places);
-    if (is_number)
-      record.in(source.number);
-    else
-      record.in(other);
-    record.ints({along, mode}).out(out).run();
+  Tensor out = begin_from(result, self, {index, other}), target = out;
+  if (index.numel() == 0)
+    return result.end(out);
+  if (mode == 0 && c10::isFloat8Type(self.scalar_type())) { // moved as bytes
+    if (is_number) {
+      Tensor number = new_tensor({}, self.scalar_type());
+      Record(HR_OP_COPY).in(source.number).out(number).run();
+      other = number.expand(index.sizes());
+    }
+    other = other.view(ScalarType::Byte);
+    target = out.view(ScalarType::Byte);
   }
+  Record record(HR_OP_SCATTER);
+  record.in(places);
+  if (other.defined())
+    record.in(other);
+  else
+    record.in(source.number);
+  record.ints({along, mode}).out(target).run();
   return result.end(out);
 }
 
