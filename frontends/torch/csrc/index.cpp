@@ -6,6 +6,7 @@
 #include <c10/core/DefaultDtype.h>
 
 #include "kernels.h"
+#include "versions.h"
 
 namespace headrace {
 namespace {
@@ -461,14 +462,19 @@ Tensor arange(Result result, const Scalar &start, const Scalar &end, const Scala
   ScalarType type = result.tensor().scalar_type();
   bool integral = c10::isIntegralType(type, false);
   double first = start.toDouble(), last = end.toDouble();
-  double by = type == ScalarType::Long ? static_cast<double>(step.to<int64_t>()) : step.toDouble();
+  bool is_exact = type == ScalarType::Long; // since torch 2.14 fractions count, as for other dtypes
+  if (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 14)
+    is_exact &= start.isIntegral(true) && end.isIntegral(true) && step.isIntegral(true);
+  TORCH_CHECK(!kSince215 || std::isfinite(step.toDouble()), "step must be finite but got ", step.toDouble());
+  double by = is_exact ? static_cast<double>(step.to<int64_t>()) : step.toDouble();
   TORCH_CHECK(step.toDouble() != 0, "step must be nonzero");
-  TORCH_CHECK_VALUE(by > 0 || by < 0, "step must be nonzero");
+  TORCH_CHECK(!std::isnan(by), "step must be nonzero");
+  TORCH_CHECK_VALUE(by != 0, "step must be nonzero");
   TORCH_CHECK(std::isfinite(first) && std::isfinite(last), "unsupported range: ", first, " -> ", last);
   TORCH_CHECK((by > 0 && last >= first) || (by < 0 && last <= first),
               "upper bound and lower bound inconsistent with step sign");
   int64_t count;
-  if (type == ScalarType::Long) {
+  if (is_exact) {
     int64_t a = start.to<int64_t>(), b = end.to<int64_t>(), s = step.to<int64_t>();
     count = (b - a + s - (s > 0 ? 1 : -1)) / s;
   } else {

@@ -9,6 +9,7 @@
 #include <ATen/ops/result_type.h>
 
 #include "kernels.h"
+#include "versions.h"
 
 namespace headrace {
 namespace {
@@ -20,7 +21,7 @@ void check_here(const Tensor &self) {
 
 void check_sortable(const char *name, const Tensor &self) {
   check_here(self);
-  TORCH_CHECK(!self.is_complex(), name, " does not support complex dtypes on the device");
+  TORCH_CHECK_NOT_IMPLEMENTED(!self.is_complex(), name, " does not support complex dtypes on the device");
 }
 
 // torch's kernels refuse a dtype after the checks of sizes, by their own names.
@@ -55,8 +56,9 @@ void out_lines(Record &record, const Tensor &tensor, int64_t dim) {
 } // namespace
 
 Tensor2 sort(Result values, Result indices, const Tensor &self, int64_t dim, bool descending) {
-  check_sortable("sort", self);
+  check_here(self);
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
+  HEADRACE_CHECK_ORDERED(!self.is_complex(), "sort does not support complex dtypes on the device");
   std::vector<int64_t> strides = at::infer_dense_strides(self.sizes(), self.strides());
   Tensor sorted = values.is_fresh() ? new_tensor(self.sizes(), strides, self.scalar_type())
                                     : values.begin_exact(self.sizes(), self.scalar_type(), {self});
@@ -73,10 +75,11 @@ Tensor2 sort(Result values, Result indices, const Tensor &self, int64_t dim, boo
 }
 
 Tensor2 topk(Result values, Result indices, const Tensor &self, int64_t k, int64_t dim, bool largest) {
-  check_sortable("topk", self);
-  TORCH_CHECK(self.scalar_type() != ScalarType::Bool, "topk does not support bool dtypes on the device");
+  check_here(self);
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
   TORCH_CHECK(k >= 0 && k <= (self.dim() > 0 ? self.size(along) : 1), "selected index k out of range");
+  HEADRACE_CHECK_ORDERED(!self.is_complex(), "topk does not support complex dtypes on the device");
+  HEADRACE_CHECK_SERVED(self.scalar_type() != ScalarType::Bool, "topk does not support bool dtypes on the device");
   Dims sizes(self.sizes().begin(), self.sizes().end());
   if (self.dim() > 0)
     sizes[along] = k;

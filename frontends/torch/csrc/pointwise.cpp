@@ -7,7 +7,6 @@
 #include <ATen/ops/where.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/TensorImpl.h>
-#include <torch/version.h>
 
 #include <algorithm>
 #include <limits>
@@ -17,6 +16,7 @@
 #include "kernels.h"
 #include "kernels_nn.h"
 #include "record.h"
+#include "versions.h"
 
 namespace headrace {
 namespace {
@@ -393,6 +393,8 @@ void check_kinds(Kinds kinds, const Operand *operands, int count) {
     if (operands[i].tensor != nullptr)
       sizes = at::infer_size_dimvector(sizes, operands[i].tensor->sizes());
   }
+  TORCH_CHECK_TYPE(is_served || kinds != Kinds::Real || !kSince215, "the operation is not implemented for '", common,
+                   "'");
   TORCH_CHECK_NOT_IMPLEMENTED(is_served, "the operation is not implemented for '", common, "'");
 }
 
@@ -571,9 +573,13 @@ Tensor relu(Result result, const Tensor &self) {
 
 Tensor hardtanh(Result result, const Tensor &self, const Scalar &min, const Scalar &max) {
   ScalarType type = self.scalar_type();
-  TORCH_CHECK(type != ScalarType::Bool, "Bool inputs not supported for hardtanh");
-  TORCH_CHECK(type != ScalarType::Byte || (min.toDouble() >= 0 && max.toDouble() >= 0),
-              "cannot do hardtanh on an unsigned type with negative limits");
+  HEADRACE_CHECK_SERVED(type != ScalarType::Bool, "Bool inputs not supported for hardtanh");
+  if (c10::isIntegralType(type, false)) { // by the rules of clamp
+    int64_t least = min.toLong(), most = max.toLong();
+    TORCH_CHECK(kSince215 || type != ScalarType::Byte || (least >= 0 && most >= 0),
+                "cannot do hardtanh on an unsigned type with negative limits");
+    return clamp(result, self, std::optional<Scalar>(least), std::optional<Scalar>(most));
+  }
   return pointwise(result, HR_OP_CLAMP, Rule::Same, self, fixed(min), fixed(max));
 }
 
@@ -693,13 +699,8 @@ static std::optional<std::pair<int64_t, int64_t>> small_range(ScalarType type) {
 // A bound for integers. Up to torch 2.14 it is converted, so that -1 is 255 for uint8, or refused. Since then one
 // beyond the type's range bounds nothing, and is refused where it would leave no number.
 static Scalar bound_of(const Scalar &bound, bool is_min, ScalarType type) {
-#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 15
-  constexpr bool converts = true;
-#else
-  constexpr bool converts = false;
-#endif
   auto range = small_range(type);
-  if (converts || !range.has_value() || !bound.isIntegral(/*includeBool=*/true)) {
+  if (!kSince215 || !range.has_value() || !bound.isIntegral(/*includeBool=*/true)) {
     check_converts(bound, type);
     return bound;
   }

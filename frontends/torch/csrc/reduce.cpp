@@ -12,6 +12,7 @@
 #include <c10/core/DefaultDtype.h>
 
 #include "kernels.h"
+#include "versions.h"
 
 namespace headrace {
 namespace {
@@ -183,8 +184,8 @@ static Tensor record_arg_extreme(Result result, hr_op op, const Tensor &self, co
 Tensor arg_extreme(Result result, hr_op op, const Tensor &self, std::optional<int64_t> dim, bool keepdim) {
   int64_t one = dim.value_or(0);
   const char *name = op == HR_OP_ARGMAX ? "argmax" : "argmin";
-  TORCH_CHECK(self.scalar_type() != ScalarType::Bool, name, "(): does not support bool input");
-  TORCH_CHECK(!self.is_complex(), name, "(): does not support complex input");
+  HEADRACE_CHECK_SERVED(self.scalar_type() != ScalarType::Bool, name, "(): does not support bool input");
+  HEADRACE_CHECK_ORDERED(!self.is_complex(), name, "(): does not support complex input");
   TORCH_CHECK_INDEX(dim.has_value() || self.numel() > 0, name,
                     "(): Expected reduction dim to be specified for input.numel() == 0.");
   Reduction reduction(self, dim.has_value() ? OptionalIntArrayRef(IntArrayRef(one)) : OptionalIntArrayRef(), keepdim);
@@ -197,12 +198,13 @@ Tensor2 extreme_dim(Result values, Result indices, hr_op op, hr_op arg_op, const
   const char *name = op == HR_OP_AMAX ? "max" : "min";
   Reduction reduction(self, OptionalIntArrayRef(IntArrayRef(dim)), keepdim);
   check_not_empty(self, reduction, name);
-  TORCH_CHECK(!self.is_complex(), name, "(): does not support complex input");
+  HEADRACE_CHECK_ORDERED(!self.is_complex(), name, "(): does not support complex input");
   Tensor value = reduce(values, op, self, reduction, self.scalar_type(), std::nullopt);
   return {value, record_arg_extreme(indices, arg_op, self, reduction)};
 }
 
 Tensor2 aminmax(Result min, Result max, const Tensor &self, std::optional<int64_t> dim, bool keepdim) {
+  TORCH_CHECK_TYPE(!kSince215 || !self.is_complex(), "aminmax not implemented for ", self.scalar_type());
   int64_t one = dim.value_or(0);
   Reduction reduction(self, dim.has_value() ? OptionalIntArrayRef(IntArrayRef(one)) : OptionalIntArrayRef(), keepdim);
   check_not_empty(self, reduction, "aminmax");
@@ -362,16 +364,16 @@ Tensor softmax_backward(Result result, hr_op op, const Tensor &grad, const Tenso
 
 // ---- products
 
-// Rank 2: matrices; 3: batches of them.
-static void check_product(int64_t rank, const Tensor &a, const Tensor &b) {
+// Rank 2: matrices; 3: batches of them. `name` is the operation's in messages since torch 2.15.
+static void check_product(const char *name, int64_t rank, const Tensor &a, const Tensor &b) {
   TORCH_CHECK(a.dim() == rank && b.dim() == rank,
               rank == 2 ? "mat1 and mat2 must be matrices" : "batch1 and batch2 must be 3D tensors", ", not ", a.dim(),
               "D and ", b.dim(), "D");
   TORCH_CHECK(a.scalar_type() == b.scalar_type(),
               "expected m1 and m2 to have the same dtype, but got: ", a.scalar_type(), " != ", b.scalar_type());
-  TORCH_CHECK(a.size(-1) == b.size(-2),
-              a.dim() == 2 ? "mat1 and mat2 shapes cannot be multiplied ("
-                           : "Expected size for first two dimensions of batch2 tensor to match: (",
+  TORCH_CHECK(a.size(-1) == b.size(-2), kSince215 && rank == 2 ? name : "",
+              rank == 2 ? "mat1 and mat2 shapes cannot be multiplied ("
+                        : "Expected size for first two dimensions of batch2 tensor to match: (",
               a.size(-2), "x", a.size(-1), " and ", b.size(-2), "x", b.size(-1), ")");
   TORCH_CHECK_NOT_IMPLEMENTED(a.scalar_type() != ScalarType::Bool, "matrix products are not implemented for 'Bool'");
   TORCH_CHECK(a.dim() < 3 || a.size(0) == b.size(0), "batch1 and batch2 must have same number of batches, got ",
@@ -406,7 +408,7 @@ static bool is_stored_product(int64_t rank, const Tensor &a) {
 Tensor matmul(Result result, int64_t rank, const Tensor &a, const Tensor &b) {
   if (C10_UNLIKELY(a.is_conj() || b.is_conj())) // torch leaves conjugation to its products
     return matmul(result, rank, a.resolve_conj(), b.resolve_conj());
-  check_product(rank, a, b);
+  check_product("mm: ", rank, a, b);
   check_product_out(result, a);
   Dims sizes = product_sizes(a, b);
   Tensor out = result.begin(sizes, a.scalar_type(), {a, b});
@@ -426,7 +428,7 @@ Tensor addmm(Result result, int64_t rank, const Tensor &self, const Tensor &a, c
   if (C10_UNLIKELY(a.is_conj() || b.is_conj() || (self.is_conj() && !result.is_inplace())))
     return addmm(result, rank, result.is_inplace() ? self : self.resolve_conj(), a.resolve_conj(), b.resolve_conj(),
                  beta, alpha);
-  check_product(rank, a, b);
+  check_product("addmm: ", rank, a, b);
   TORCH_CHECK(self.scalar_type() == a.scalar_type(), "self and mat2 must have the same dtype, but got ",
               self.scalar_type(), " and ", a.scalar_type());
   if (!is_on_device(self))

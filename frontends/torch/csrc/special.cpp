@@ -115,8 +115,12 @@ Tensor nan_to_num(Result result, const Tensor &self, std::optional<double> nan, 
 Tensor logit(Result result, const Tensor &self, std::optional<double> eps) {
   if (!eps.has_value())
     return pointwise(result, HR_OP_LOGIT, Rule::Float, self);
-  Tensor bounded = pointwise(fresh(), HR_OP_CLAMP, Rule::Float, self, fixed(*eps), fixed(1 - *eps));
-  return pointwise(result, HR_OP_LOGIT, Rule::Float, bounded);
+  Operand low = fixed(*eps), high = fixed(1 - *eps);
+  if (*eps <= 0.5)
+    return pointwise(result, HR_OP_LOGIT, Rule::Float, pointwise(fresh(), HR_OP_CLAMP, Rule::Float, self, low, high));
+  Tensor below = pointwise(fresh(), HR_OP_LT, Rule::Compare, self, low); // the lower bound comes first in torch
+  Tensor bounded = pointwise(fresh(), HR_OP_MINIMUM, Rule::Float, self, high);
+  return pointwise(result, HR_OP_LOGIT, Rule::Float, pointwise(fresh(), HR_OP_WHERE, Rule::Where, below, low, bounded));
 }
 
 Tensor logit_backward(Result result, const Tensor &grad, const Tensor &self, std::optional<double> eps) {
