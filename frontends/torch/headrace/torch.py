@@ -10,13 +10,12 @@ Each has one queue that runs in order. Operations are deferred and run when a va
 Registering changes nothing else in torch. The first use of the device does (headrace._start).
 """
 
-# ruff: noqa: E402, F401
+# ruff: noqa: E402, F401, I001
 import os
 import sys
 
+from headrace._library import _C  # before torch: its error names the package that brings it
 import torch
-
-from headrace._library import _C
 
 # ---- the device
 
