@@ -382,6 +382,7 @@ static hr_status build(explanation *e, replay *r, watcher *w) {
   w->replay = e->replay = r;
   w->collects = true;
   HR_RETURN_IF_ERROR(replay_open(r));
+  hr__plans_keep_nodes();
   r->stream->watch = watch;
   r->stream->watch_ctx = w;
   hr_status status = replay_once(r, &ns);

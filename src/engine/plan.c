@@ -19,6 +19,7 @@ typedef struct plans {
   hr_mutex mutex;
   hr_table table; /* by hash; plans with equal hashes are chained */
   hr_generals generals;
+  bool keeps_nodes;
 } plans;
 
 static void retain_locked(void *plan);
@@ -259,7 +260,7 @@ static hr_status create(const hr_key *key, hr_device *device, const hr_scalar *a
   status = status == HR_OK ? count_costs(plan) : status;
   status = status == HR_OK ? find_writes(plan) : status;
   status = status == HR_OK ? find_indices(plan) : status;
-  status = status == HR_OK ? hr_schedule_compact(&plan->schedule) : status;
+  status = status == HR_OK && !own_plans()->keeps_nodes ? hr_schedule_compact(&plan->schedule) : status;
   if (status != HR_OK) {
     destroy(plan);
     return status;
@@ -367,8 +368,8 @@ static void release_locked(void *plan) {
 static hr_plan *find_general(plans *own, const hr_key *key, hr_device *device) {
   hr_numbers numbers = {0};
   void *model = NULL;
-  if (hr_env_choice(HR_ENV_GENERAL_PLANS) == HR_ENV_GENERAL_PLANS_OFF || hr_log_is_on(HR_LOG_PROGRAM) ||
-      hr__dump_is_on()) { /* the latter show what is compiled */
+  if (own->keeps_nodes || hr_env_choice(HR_ENV_GENERAL_PLANS) == HR_ENV_GENERAL_PLANS_OFF ||
+      hr_log_is_on(HR_LOG_PROGRAM) || hr__dump_is_on()) { /* the latter show what is compiled */
     return NULL;
   }
   hr_mutex_lock(&own->mutex);
@@ -392,7 +393,8 @@ static void learn(plans *own, hr_plan *plan, const hr_device *device) {
   for (size_t i = 0; counts != NULL && i < steps; ++i) {
     counts[i] = plan->indices[i].count;
   }
-  if (counts != NULL && !plan->schedule.is_refused && hr_env_choice(HR_ENV_GENERAL_PLANS) != HR_ENV_GENERAL_PLANS_OFF) {
+  if (counts != NULL && !own->keeps_nodes && !plan->schedule.is_refused &&
+      hr_env_choice(HR_ENV_GENERAL_PLANS) != HR_ENV_GENERAL_PLANS_OFF) {
     hr__generals_learn(&own->generals, &plan->key, hash_kind(device), &plan->schedule, steps, counts, plan);
   }
   hr_free(counts);
@@ -423,6 +425,13 @@ hr_status hr__plan_acquire(const hr_key *key, hr_device *device, const hr_scalar
   }
   *out_plan = plan;
   return HR_OK;
+}
+
+void hr__plans_keep_nodes(void) {
+  plans *own = own_plans();
+  hr_mutex_lock(&own->mutex);
+  own->keeps_nodes = true;
+  hr_mutex_unlock(&own->mutex);
 }
 
 void hr__plan_release(hr_plan *plan) {

@@ -47,6 +47,10 @@ void hr__plan_release(hr_plan *plan); /* NULL: nothing */
 /* True if a key is the plan's, word for word. */
 bool hr__plan_fits(const hr_plan *plan, const hr_key *key);
 
+/* Plans that the current context makes from now on keep all nodes and each step's list of them, for tools that show
+ * them. Each is compiled. */
+void hr__plans_keep_nodes(void);
+
 /* True if buffer `local` of the key has to have memory. */
 static inline bool hr__plan_needs(const hr_plan *plan, size_t local) {
   return plan->schedule.places[local].kind == HR_PLACE_BOUND;

@@ -12,7 +12,10 @@
 
 #include <string.h>
 
+#include "base/allocator.h"
 #include "base/hash.h"
+#include "core/ir/dtype.h"
+#include "core/ops/op.h"
 
 enum { KIND_NONE = 0, KIND_VALUE = 1, KIND_SCALAR = 2, IS_CONTIGUOUS = 4 };
 enum { OPERAND_WORDS_MAX = 2 + 2 * HR_RANK_MAX };
@@ -453,20 +456,134 @@ static uint64_t hash_structure_of_records(const hr_key *key, uint64_t hash) {
     for (uint64_t j = 0; j < head; ++j) {
       hash = hr_hash_mix(hash, word[j]);
     }
+    bool is_uneven = (hr_op_table((hr_op)(uint32_t)word[0])->traits & HR_TRAIT_UNEVEN) != 0;
     hash = mix_numbers(hash, word + head, ints);
     word += head + ints;
     for (uint64_t j = 0; j < operands; ++j) {
       uint64_t kind = *word++, rank = kind >> 8 & 0xff;
       uint64_t count = (kind & 3) != KIND_VALUE ? 0 : (kind & IS_CONTIGUOUS) != 0 ? rank : 1 + 2 * rank;
       hash = mix_numbers(hr_hash_mix(hash, kind), word, count);
+      hash = is_uneven ? hr_hash_words(hash, word, count) : hash;
       word += count;
     }
   }
   return hash;
 }
 
+/* ---- views of one buffer ---- */
+
+/* An operand of the key, with the one before it on the same buffer. */
+typedef struct use {
+  uint64_t kind;
+  const uint64_t *word; /* behind the kind */
+  bool is_output;
+  int before; /* -1: none */
+} use;
+
+/* A buffer's uses. */
+typedef struct used {
+  uint64_t view;
+  int last; /* and 1; 0: none */
+  bool is_written, differs;
+} used;
+
+enum { USES_MAX = 32 };
+
+/* Equal for equal views; contiguous ones are alike if they have the same number of bytes. */
+static uint64_t hash_view(uint64_t kind, const uint64_t *word) {
+  uint64_t rank = kind >> 8 & 0xff, size = hr_dtype_size((hr_dtype)(kind >> 16));
+  if ((kind & IS_CONTIGUOUS) == 0) {
+    return hr_hash_words(size, word, 1 + 2 * rank);
+  }
+  for (uint64_t d = 0; d < rank; ++d) {
+    size *= word[d];
+  }
+  return size;
+}
+
+static hr_operand read_view(const use *u, int64_t strides[HR_RANK_MAX]) {
+  int rank = (int)(u->kind >> 8 & 0xff);
+  bool is_contiguous = (u->kind & IS_CONTIGUOUS) != 0;
+  const int64_t *numbers = (const int64_t *)u->word, *dims = is_contiguous ? numbers : numbers + 1;
+  int64_t stride = 1;
+  for (int d = rank - 1; d >= 0; --d) {
+    strides[d] = is_contiguous ? stride : dims[rank + d];
+    stride *= dims[d] > 0 ? dims[d] : 1;
+  }
+  return (hr_operand){.kind = HR_OPERAND_VALUE,
+                      .dtype = (hr_dtype)(u->kind >> 16),
+                      .rank = rank,
+                      .offset = is_contiguous ? 0 : numbers[0],
+                      .dims = dims,
+                      .strides = strides};
+}
+
+/* Which earlier uses of the buffer the last one overlaps, if one of the two is a write. Of many uses the views count.
+ */
+static uint64_t hash_overlaps_of(const use *uses, int last, uint64_t hash) {
+  int64_t strides[2][HR_RANK_MAX];
+  hr_operand own = read_view(&uses[last], strides[0]);
+  int count = 0;
+  for (int i = uses[last].before; i >= 0; i = uses[i].before) {
+    if (++count > USES_MAX) {
+      return hr_hash_mix(hash, hash_view(uses[last].kind, uses[last].word));
+    }
+    if (uses[i].is_output || uses[last].is_output) {
+      hr_operand other = read_view(&uses[i], strides[1]);
+      hash = hr_hash_mix(hash, hr_operands_may_overlap(&own, &other));
+    }
+  }
+  return hash;
+}
+
+static void add_use(const hr_key *key, size_t at, uint64_t kind, const uint64_t *word, bool is_output, use *uses,
+                    used *buffers) {
+  used *b = &buffers[key->locals[at]];
+  uint64_t view = hash_view(kind, word);
+  uses[at] = (use){kind, word, is_output, b->last - 1};
+  b->differs |= b->last != 0 && view != b->view;
+  b->view = view;
+  b->last = (int)at + 1;
+  b->is_written |= is_output;
+}
+
+static void find_uses(const hr_key *key, use *uses, used *buffers) {
+  const uint64_t *word = key->words;
+  size_t at = 0;
+  for (size_t i = 0; i < key->record_count; ++i) {
+    uint64_t inputs = (uint32_t)word[1], operands = inputs + (word[1] >> 32);
+    word += 3 + (word[2] + 7) / 8 + (word[0] >> 32);
+    for (uint64_t j = 0; j < operands; ++j) {
+      uint64_t kind = *word++, rank = kind >> 8 & 0xff;
+      if ((kind & 3) == KIND_VALUE) {
+        add_use(key, at++, kind, word, j >= inputs, uses, buffers);
+        word += (kind & IS_CONTIGUOUS) != 0 ? rank : 1 + 2 * rank;
+      }
+    }
+  }
+}
+
+/* Which views of written buffers overlap. The compiler orders their accesses by that. */
+static uint64_t hash_overlaps(const hr_key *key, uint64_t hash) {
+  use *uses = hr_malloc((key->local_count + 1) * sizeof *uses);
+  used *buffers = hr_calloc(key->buffer_count + 1, sizeof *buffers);
+  if (uses == NULL || buffers == NULL) {
+    hash = hr_hash_words(hash, key->words, key->word_count); /* a structure of its own */
+  } else {
+    find_uses(key, uses, buffers);
+    for (size_t i = 0; i < key->local_count; ++i) {
+      const used *b = &buffers[key->locals[i]];
+      hash = b->differs && b->is_written ? hash_overlaps_of(uses, (int)i, hash) : hash;
+    }
+  }
+  hr_free(uses);
+  hr_free(buffers);
+  return hash;
+}
+
 uint64_t hr__key_structure(const hr_key *key) {
   uint64_t hash = hash_structure_of_records(key, hash_locals(HR_HASH_SEED, key->locals, key->local_count));
+  hash = hash_overlaps(key, hash);
   for (size_t i = 0; i < key->buffer_count; ++i) {
     uint64_t flags = key->shapes[i] & 7, layout = key->layouts != NULL && key->layouts[i] != 0;
     hash = hr_hash_mix(hash, flags << 1 | layout);

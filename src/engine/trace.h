@@ -112,7 +112,8 @@ HR_MUST_USE hr_status hr__trace_key(hr_trace *trace, bool frees, hr_key *out_key
 /* The hash of the whole key, not 0; kept in the key. */
 uint64_t hr__key_hash(hr_key *key);
 /* The hash of the key's structure: of all but its numbers (ints, dims, strides, offsets, sizes), of which only the
- * class counts: negative, 0, 1, or more. */
+ * class counts: negative, 0, 1, or more. Part of it is which views of a written buffer overlap, and all sizes of rows
+ * with the trait UNEVEN. */
 uint64_t hr__key_structure(const hr_key *key);
 /* The records as a program in stream form; `out_program` is initialised here. */
 HR_MUST_USE hr_status hr__key_decode(const hr_key *key, hr_program *out_program);

@@ -94,7 +94,7 @@ def test_one_weight_is_kept_once_for_all_shapes_and_goes_with_it():
     before = kept_bytes()
     host = nn.Linear(512, 256)
     device = copy.deepcopy(host).to(DEVICE)
-    for rows in (4, 9, 33, 4):
+    for rows in (40, 19, 33, 40):  # fewer than 16 rows read the weight as it is stored
         check(host, device, torch.randn(rows, 512))
         assert kept_bytes() - before == 512 * 256 * 4
     del device
@@ -116,7 +116,7 @@ def test_written_weights_are_let_go():
     before = kept_bytes()
     host = nn.Linear(512, 256)
     device = copy.deepcopy(host).to(DEVICE)
-    check(host, device, torch.randn(4, 512))
+    check(host, device, torch.randn(24, 512))
     assert kept_bytes() > before
     with torch.no_grad():
         device.weight.zero_()

@@ -38,7 +38,8 @@ enum {
   NO_BOOL = HR_TRAIT_NO_BOOL,
   UPDATES = HR_TRAIT_UPDATES,
   LARGE = HR_TRAIT_LARGE,
-  WEIGHTS = HR_TRAIT_WEIGHTS
+  WEIGHTS = HR_TRAIT_WEIGHTS,
+  UNEVEN = HR_TRAIT_UNEVEN
 };
 
 /* (1, 0, MORE) as hr_op_operands: up to seven operands, then END. */
