@@ -176,6 +176,16 @@ HR_TEST(products) {
   expect_same(MATMUL(", %5:f32[40,48]{1,40}+0", "then(add,^,3)"));
 }
 
+#define BATCH(strides)                                                                                    \
+  "buffer %0 2040 live\nbuffer %1 7344 live\nbuffer %2 1080 live\nbuffer %3 72 live\nbuffer %4 72 live\n" \
+  "buffer %5 1080 live\nscalar $0 f64\nscalar $1 f64\n%2:f32[3,5,18]" strides                             \
+  "+0 = matmul(%0:f32[3,5,34]{170,34,1}+0, %1:f32[3,34,18]{612,18,1}+0, _, %3:f32[3,5,18]{0,0,1}+0) then(add,^,3)\n"
+
+HR_TEST(products_of_a_batch) {
+  expect_same(BATCH("{90,18,1}"));
+  expect_refused(BATCH("{18,54,1}")); /* the batch between the rows: the library crashes */
+}
+
 HR_TEST(refused) {
   expect_refused(CONV(LAST, "", "then(relu,^)"));                       /* drops NaN, or makes NaN of infinity */
   expect_refused(CONV(LAST, NUMBER(0) NUMBER(1), "then(clamp,^,4,3)")); /* drops NaN */

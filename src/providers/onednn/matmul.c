@@ -95,6 +95,19 @@ static bool has_result(const hr_node *node) {
   return from == to || (to == HR_DTYPE_F32 && node->input_count == 2 && node->epilogue_count == 0);
 }
 
+/* True if no dim's step is smaller than that of the dim after it. oneDNN's products with post-ops crash on results
+ * whose batch lies between the rows. */
+static bool is_in_order(const hr_operand *out) {
+  int64_t last = 0;
+  for (int d = out->rank - 1; d >= 0; --d) {
+    if (out->dims[d] != 1 && out->strides[d] < last) {
+      return false;
+    }
+    last = out->dims[d] != 1 ? out->strides[d] : last;
+  }
+  return true;
+}
+
 bool hr__onednn_supports_matmul(const hr_node *node) {
   const hr_operand *a = &node->inputs[0], *b = &node->inputs[1], *out = &node->outputs[0];
   bool has_bias = node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE;
@@ -108,7 +121,7 @@ bool hr__onednn_supports_matmul(const hr_node *node) {
       return false;
     }
   }
-  if (node->epilogue_count > 0 && !hr__onednn_has_epilogues(node, out->rank - 1, true)) {
+  if (node->epilogue_count > 0 && !(is_in_order(out) && hr__onednn_has_epilogues(node, out->rank - 1, true))) {
     return false;
   }
   return !has_bias || (node->inputs[2].kind == HR_OPERAND_VALUE && node->inputs[2].dtype == a->dtype &&
