@@ -96,7 +96,7 @@ static bool gives_all(const hr_polynomial *p, int count, const int64_t *x, const
   return is;
 }
 
-/* Samples that are far from each other: the first ones of the list, which the caller orders so. */
+/* Solved on the first samples, and checked on all. */
 static bool fit_set(unsigned set, int count, const int64_t *x, const int64_t *y, const int64_t *values,
                     hr_polynomial *out) {
   int monomials[HR_MONOMIALS], size = 0;

@@ -112,10 +112,6 @@ static void general_fini(hr_generals *generals, general *g) {
   *g = (general){0};
 }
 
-static int64_t class_of(int64_t number) {
-  return number < 0 ? -1 : number > 1 ? 2 : number;
-}
-
 /* The values of all polynomials; false: one has no value here. */
 static bool evaluate(const general *g, const int64_t *x, int64_t *out_values) {
   bool ok = true;
@@ -164,7 +160,7 @@ static bool make_numbers(const general *g, const int64_t *values, hr_numbers *ou
   memcpy(out->data, g->sample.numbers, out->count * sizeof *out->data);
   for (size_t i = 0; i < g->numbers.count; ++i) {
     const term *t = &g->numbers.data[i];
-    if (class_of(values[t->polynomial]) != class_of(out->data[t->at])) {
+    if (hr__number_class(values[t->polynomial]) != hr__number_class(out->data[t->at])) {
       return false;
     }
     out->data[t->at] = values[t->polynomial];

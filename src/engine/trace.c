@@ -433,14 +433,33 @@ uint64_t hr__key_hash(hr_key *key) {
   return key->hash;
 }
 
-static uint64_t number_class(uint64_t number) {
-  return number <= 1 ? number : (int64_t)number < 0 ? 2 : 3;
+/* Words of an operand behind its kind. */
+static uint64_t words_behind(uint64_t kind) {
+  uint64_t rank = kind >> 8 & 0xff;
+  return (kind & 3) != KIND_VALUE ? 0 : (kind & IS_CONTIGUOUS) != 0 ? rank : 1 + 2 * rank;
+}
+
+/* Calls fn for each operand that is elements of a buffer, in order; `word` is behind its kind. */
+static void each_value(const hr_key *key, void (*fn)(void *arg, uint64_t kind, const uint64_t *word, bool is_output),
+                       void *arg) {
+  const uint64_t *word = key->words;
+  for (size_t i = 0; i < key->record_count; ++i) {
+    uint64_t inputs = (uint32_t)word[1], operands = inputs + (word[1] >> 32);
+    word += 3 + (word[2] + 7) / 8 + (word[0] >> 32);
+    for (uint64_t j = 0; j < operands; ++j) {
+      uint64_t kind = *word++;
+      if ((kind & 3) == KIND_VALUE) {
+        fn(arg, kind, word, j >= inputs);
+      }
+      word += words_behind(kind);
+    }
+  }
 }
 
 static uint64_t mix_numbers(uint64_t hash, const uint64_t *numbers, uint64_t count) {
   uint64_t classes = 1;
   for (uint64_t i = 0; i < count; ++i) {
-    classes = classes << 2 | number_class(numbers[i]);
+    classes = classes << 2 | (uint64_t)hr__number_class((int64_t)numbers[i]);
     if ((i & 15) == 15) {
       hash = hr_hash_mix(hash, classes);
       classes = 1;
@@ -460,8 +479,7 @@ static uint64_t hash_structure_of_records(const hr_key *key, uint64_t hash) {
     hash = mix_numbers(hash, word + head, ints);
     word += head + ints;
     for (uint64_t j = 0; j < operands; ++j) {
-      uint64_t kind = *word++, rank = kind >> 8 & 0xff;
-      uint64_t count = (kind & 3) != KIND_VALUE ? 0 : (kind & IS_CONTIGUOUS) != 0 ? rank : 1 + 2 * rank;
+      uint64_t kind = *word++, count = words_behind(kind);
       hash = mix_numbers(hr_hash_mix(hash, kind), word, count);
       hash = is_uneven ? hr_hash_words(hash, word, count) : hash;
       word += count;
@@ -536,31 +554,23 @@ static uint64_t hash_overlaps_of(const use *uses, int last, uint64_t hash) {
   return hash;
 }
 
-static void add_use(const hr_key *key, size_t at, uint64_t kind, const uint64_t *word, bool is_output, use *uses,
-                    used *buffers) {
-  used *b = &buffers[key->locals[at]];
+/* The uses of a key, so far. */
+typedef struct use_list {
+  const hr_key *key;
+  size_t count;
+  use *uses;
+  used *buffers;
+} use_list;
+
+static void add_use(void *arg, uint64_t kind, const uint64_t *word, bool is_output) {
+  use_list *list = arg;
+  used *b = &list->buffers[list->key->locals[list->count]];
   uint64_t view = hash_view(kind, word);
-  uses[at] = (use){kind, word, is_output, b->last - 1};
+  list->uses[list->count] = (use){kind, word, is_output, b->last - 1};
   b->differs |= b->last != 0 && view != b->view;
   b->view = view;
-  b->last = (int)at + 1;
+  b->last = (int)++list->count;
   b->is_written |= is_output;
-}
-
-static void find_uses(const hr_key *key, use *uses, used *buffers) {
-  const uint64_t *word = key->words;
-  size_t at = 0;
-  for (size_t i = 0; i < key->record_count; ++i) {
-    uint64_t inputs = (uint32_t)word[1], operands = inputs + (word[1] >> 32);
-    word += 3 + (word[2] + 7) / 8 + (word[0] >> 32);
-    for (uint64_t j = 0; j < operands; ++j) {
-      uint64_t kind = *word++, rank = kind >> 8 & 0xff;
-      if ((kind & 3) == KIND_VALUE) {
-        add_use(key, at++, kind, word, j >= inputs, uses, buffers);
-        word += (kind & IS_CONTIGUOUS) != 0 ? rank : 1 + 2 * rank;
-      }
-    }
-  }
 }
 
 /* Which views of written buffers overlap. The compiler orders their accesses by that. */
@@ -570,7 +580,7 @@ static uint64_t hash_overlaps(const hr_key *key, uint64_t hash) {
   if (uses == NULL || buffers == NULL) {
     hash = hr_hash_words(hash, key->words, key->word_count); /* a structure of its own */
   } else {
-    find_uses(key, uses, buffers);
+    each_value(key, add_use, &(use_list){key, 0, uses, buffers});
     for (size_t i = 0; i < key->local_count; ++i) {
       const used *b = &buffers[key->locals[i]];
       hash = b->differs && b->is_written ? hash_overlaps_of(uses, (int)i, hash) : hash;
@@ -699,18 +709,19 @@ hr_status hr__key_decode(const hr_key *key, hr_program *out_program) {
   return HR_OK;
 }
 
+typedef struct use_call {
+  const hr_key *key;
+  size_t local;
+  void (*fn)(void *arg, uint32_t local, bool is_output);
+  void *arg;
+} use_call;
+
+static void call_use(void *arg, uint64_t kind, const uint64_t *word, bool is_output) {
+  (void)kind, (void)word;
+  use_call *call = arg;
+  call->fn(call->arg, call->key->locals[call->local++], is_output);
+}
+
 void hr__key_each_use(const hr_key *key, void (*fn)(void *arg, uint32_t local, bool is_output), void *arg) {
-  const uint64_t *word = key->words;
-  size_t local = 0;
-  for (size_t i = 0; i < key->record_count; ++i) {
-    int int_count = (int)(word[0] >> 32), inputs = (int)(uint32_t)word[1], outputs = (int)(word[1] >> 32);
-    word += 3 + (word[2] + 7) / 8 + (uint64_t)int_count;
-    for (int j = 0; j < inputs + outputs; ++j) {
-      uint64_t head = *word++, rank = head >> 8 & 0xff;
-      if ((head & 3) == KIND_VALUE) {
-        word += (head & IS_CONTIGUOUS) != 0 ? rank : 1 + 2 * rank;
-        fn(arg, key->locals[local++], j >= inputs);
-      }
-    }
-  }
+  each_value(key, call_use, &(use_call){key, 0, fn, arg});
 }

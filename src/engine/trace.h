@@ -111,6 +111,10 @@ void hr__trace_lengthen(hr_trace *trace, const hr_trace_lengths *lengths);
 HR_MUST_USE hr_status hr__trace_key(hr_trace *trace, bool frees, hr_key *out_key);
 /* The hash of the whole key, not 0; kept in the key. */
 uint64_t hr__key_hash(hr_key *key);
+/* The class of a number of a structure: 0, 1, 2 (negative) or 3 (more than 1). */
+static inline int hr__number_class(int64_t number) {
+  return number < 0 ? 2 : number > 1 ? 3 : (int)number;
+}
 /* The hash of the key's structure: of all but its numbers (ints, dims, strides, offsets, sizes), of which only the
  * class counts: negative, 0, 1, or more. Part of it is which views of a written buffer overlap, and all sizes of rows
  * with the trait UNEVEN. */
