@@ -97,7 +97,9 @@ def test_dtypes_are_refused_as_torch_refuses_them(name, dtype, count):
     assert_same_outcome(REFUSED[name], lambda d: torch.tensor([0, 1, 2][:count]).to(dtype).to(d), f"{name} {dtype}")
 
 
-@pytest.mark.parametrize("bounds", [(-1, 1), (-3, 500), (0.5, 5.5), (1, 5), (300, 500), (-5, -3), (-2.5, 2**40)], ids=str)
+@pytest.mark.parametrize(
+    "bounds", [(-1, 1), (-3, 500), (0.5, 5.5), (1, 5), (300, 500), (-5, -3), (-2.5, 2**40)], ids=str
+)
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int64, torch.float32], ids=str)
 def test_bounds_of_hardtanh(dtype, bounds):
     assert_same_outcome(lambda x: F.hardtanh(x, *bounds), lambda d: torch.tensor(UINT8).to(dtype).to(d), str(bounds))
@@ -105,7 +107,9 @@ def test_bounds_of_hardtanh(dtype, bounds):
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.float32], ids=str)
 @pytest.mark.parametrize(
-    "steps", [(0, 5, 2), (0, 5, 0.5), (0, 5, 1.5), (0.5, 5.5, 1.5), (5, 0.5, -0.75), (0, 5, 0), (0, 5, math.nan)], ids=str
+    "steps",
+    [(0, 5, 2), (0, 5, 0.5), (0, 5, 1.5), (0.5, 5.5, 1.5), (5, 0.5, -0.75), (0, 5, 0), (0, 5, math.nan)],
+    ids=str,
 )
 def test_steps_of_arange(steps, dtype):
     if dtype == torch.uint8 and steps[-1] == -0.75:
