@@ -548,6 +548,46 @@ HR_TEST(sums_over_some_dims) {
   check_sum(3, (int64_t[]){1, 50, 1}, 5);
 }
 
+/* A few channels of each pixel belong to a group, channels-last: short rows are copied both ways. */
+static void check_groups(int64_t pixels, int64_t width, hr_dtype dtype) {
+  enum { GROUPS = 3 };
+  kernel_maker m;
+  int64_t dims[] = {pixels, GROUPS, width}, strides[] = {GROUPS * width, width, 1}, count = pixels * GROUPS * width;
+  size_t size = hr_dtype_size(dtype);
+  hr_class cls = hr_dtype_class(dtype);
+  make_begin(&m, 3, dims, 5, 0);
+  int x = make_arg(&m), y = make_arg(&m);
+  int most = make_reduce(&m, 0, HR_OP_AMAX, cls, make_load(&m, 0, x, dtype, 0, strides));
+  int r = make_op2(&m, 1, HR_OP_SUB, cls, most, make_load(&m, 1, x, dtype, 0, strides));
+  make_store(&m, 1, y, dtype, 0, strides, r);
+  float *fx = random_floats(count), *fy = guarded((size_t)count * size);
+  double *dx = malloc((size_t)count * sizeof *dx);
+  for (int64_t i = 0; i < count; ++i) {
+    dx[i] = fx[i];
+  }
+  bool is_double = dtype == HR_DTYPE_F64;
+  run_all(&m, (void *[]){is_double ? (void *)dx : (void *)fx, fy}, NULL, 1, (size_t)count * size);
+  check_guards(fy, (size_t)count * size);
+  for (int64_t i = 0; i < count; ++i) {
+    double expected = -INFINITY;
+    for (int64_t k = 0; k < count; ++k) {
+      expected = k / width % GROUPS == i / width % GROUPS && dx[k] > expected ? dx[k] : expected;
+    }
+    double found = is_double ? ((const double *)(const void *)fy)[i] : fy[i];
+    HR_ASSERT_NEAR(found, expected - dx[i], 1e-6);
+  }
+  free(fx), free(dx), free_guarded(fy);
+}
+
+HR_TEST(groups_of_channels) {
+  int64_t widths[] = {1, 2, 3, 4, 5, 8, 16, 17};
+  for (size_t i = 0; i < sizeof widths / sizeof *widths; ++i) {
+    check_groups(50, widths[i], HR_DTYPE_F32);
+    check_groups(700, widths[i], HR_DTYPE_F32);
+    check_groups(50, widths[i], HR_DTYPE_F64);
+  }
+}
+
 /* The order described in kernel.h, implemented independently. */
 static float sum_in_order(const float *x, int64_t count, int64_t step, hr_reduce_order order) {
   int64_t chunk = order == HR_ORDER_LANES ? 4096 : 512, chunks = (count + chunk - 1) / chunk;
