@@ -8,6 +8,8 @@
 #include "base/vector.h"
 #include "hr_test.h"
 
+#include <stdio.h>
+
 static hr_status out_of_memory(void) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "out of memory");
 }
@@ -224,6 +226,19 @@ HR_TEST(hash_depends_on_order_length_and_every_bit) {
     flipped += __builtin_popcountll(difference);
   }
   HR_ASSERT(flipped > 64 * 24 && flipped < 64 * 40);
+}
+
+HR_TEST(text_prints_numbers) {
+  hr_text text = {0};
+  static const int64_t numbers[] = {0, 7, -1, 100, INT64_MAX, INT64_MIN};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; ++i) {
+    char wanted[32];
+    snprintf(wanted, sizeof wanted, "%lld", (long long)numbers[i]);
+    hr_text_clear(&text);
+    HR_ASSERT(hr_text_int(&text, numbers[i]));
+    HR_ASSERT_STR_EQ(hr_text_chars(&text), wanted);
+  }
+  hr_text_fini(&text);
 }
 
 HR_TEST(text_appends_and_hands_over) {

@@ -63,6 +63,20 @@ bool hr_text_char(hr_text *text, char character) {
   return hr_text_append_bytes(text, &character, 1);
 }
 
+bool hr_text_int(hr_text *text, int64_t number) {
+  char digits[24];
+  size_t at = sizeof digits;
+  uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+  do {
+    digits[--at] = (char)('0' + rest % 10);
+    rest /= 10;
+  } while (rest > 0);
+  if (number < 0) {
+    digits[--at] = '-';
+  }
+  return hr_text_append_bytes(text, digits + at, sizeof digits - at);
+}
+
 /* The C library keeps one object for "C": this neither allocates nor fails. */
 static locale_t enter_c_locale(void) {
   locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -86,15 +100,18 @@ double hr_text_number(const char *text, char **out_end) {
 bool hr_text_vprintf(hr_text *text, const char *format, va_list args) {
   va_list copy;
   va_copy(copy, args);
-  int length = hr_text_format(NULL, 0, format, copy);
+  size_t room = text->capacity - text->length;
+  int length = hr_text_format(room > 0 ? text->data + text->length : NULL, room, format, copy);
   va_end(copy);
-  if (length < 0) {
-    text->failed = true;
-  }
+  bool fits = length >= 0 && (size_t)length < room;
+  text->failed |= length < 0;
   if (length < 0 || !make_room(text, (size_t)length)) {
+    hr_text_cut(text, text->length); /* without what has just been formatted */
     return false;
   }
-  hr_text_format(text->data + text->length, (size_t)length + 1, format, args);
+  if (!fits) {
+    hr_text_format(text->data + text->length, (size_t)length + 1, format, args);
+  }
   text->length += (size_t)length;
   return true;
 }

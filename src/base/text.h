@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "headrace/status.h"
 
@@ -24,6 +25,8 @@ bool hr_text_append(hr_text *text, const char *string);
 bool hr_text_append_all(hr_text *text, size_t count, const char *const strings[]);
 bool hr_text_append_bytes(hr_text *text, const char *bytes, size_t count);
 bool hr_text_char(hr_text *text, char character);
+/* As "%lld", and some ten times faster. */
+bool hr_text_int(hr_text *text, int64_t number);
 bool hr_text_printf(hr_text *text, const char *format, ...) HR_PRINTF(2, 3);
 bool hr_text_vprintf(hr_text *text, const char *format, va_list args) HR_PRINTF(2, 0);
 
