@@ -221,6 +221,9 @@ static int64_t reach(const hr_kernel *kernel, int arg, bool is_read) {
 
 void hr_kernel_count_traffic(const hr_program *program, hr_kernel *kernel, hr_kernel_arg *args) {
   kernel->bytes = kernel->flops = 0;
+  for (int a = 0; a < kernel->arg_count; ++a) {
+    args[a].bytes_read = args[a].bytes_written = 0;
+  }
   for (int k = 0; k < kernel->instr_count; ++k) {
     const hr_instr *instr = &kernel->instrs[k];
     bool computes =
