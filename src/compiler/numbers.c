@@ -12,6 +12,10 @@ typedef struct walker {
   hr_numbers *numbers; /* NULL: replaced by .. */
   const int64_t *given;
   size_t given_count, at;
+  size_t part;
+  size_t *first;         /* NULL, or the position of each part's first number: set while reading, and .. */
+  const int64_t *before; /* .. while replacing: parts that have these numbers are passed over */
+  bool *is_changed;      /* of each part */
   bool failed;
 } walker;
 
@@ -186,7 +190,22 @@ static void walk_kernel(walker *w, const hr_kernel *kernel) {
 
 /* ---- schedules ---- */
 
-static void walk(walker *w, hr_schedule *schedule) {
+/* Begins a part; false: its numbers stay as they are. */
+static bool enters(walker *w) {
+  size_t part = w->part++;
+  if (w->first != NULL && w->numbers != NULL) {
+    w->first[part] = w->numbers->count;
+  }
+  if (w->before == NULL) {
+    return true;
+  }
+  size_t end = w->first[part + 1];
+  w->is_changed[part] = memcmp(w->before + w->at, w->given + w->at, (end - w->at) * sizeof *w->given) != 0;
+  w->at = w->is_changed[part] ? w->at : end;
+  return w->is_changed[part];
+}
+
+static void walk_tables(walker *w, hr_schedule *schedule) {
   hr_program *program = &schedule->program;
   fixed(w, (uint64_t)program->buffer_count << 32 | (uint64_t)program->scalar_count);
   fixed(w, (uint64_t)schedule->step_count << 32 | (uint64_t)schedule->elided_count);
@@ -196,18 +215,31 @@ static void walk(walker *w, hr_schedule *schedule) {
   for (int i = 0; i < program->scalar_count; ++i) {
     walk_scalar(w, &program->scalars[i]);
   }
+}
+
+static void walk_step(walker *w, const hr_step *step) {
+  fixed(w, step->kind);
+  if (step->kind == HR_STEP_KERNEL) {
+    walk_kernel(w, step->kernel);
+  } else {
+    walk_node(w, (hr_node *)step->node);
+  }
+}
+
+static void walk(walker *w, hr_schedule *schedule) {
+  if (enters(w)) {
+    walk_tables(w, schedule);
+  }
   for (int i = 0; i < schedule->step_count; ++i) {
-    const hr_step *step = &schedule->steps[i];
-    fixed(w, step->kind);
-    if (step->kind == HR_STEP_KERNEL) {
-      walk_kernel(w, step->kernel);
-    } else {
-      walk_node(w, (hr_node *)step->node);
+    if (enters(w)) {
+      walk_step(w, &schedule->steps[i]);
     }
   }
-  fixed(w, (uint64_t)schedule->declined_count);
-  for (int i = 0; i < schedule->declined_count; ++i) {
-    walk_node(w, (hr_node *)&schedule->declined[i]);
+  if (enters(w)) {
+    fixed(w, (uint64_t)schedule->declined_count);
+    for (int i = 0; i < schedule->declined_count; ++i) {
+      walk_node(w, (hr_node *)&schedule->declined[i]);
+    }
   }
 }
 
@@ -232,6 +264,24 @@ static hr_status check_kernel(const hr_kernel *kernel) {
   return HR_OK;
 }
 
+bool hr_schedule_find_parts(const hr_schedule *schedule, size_t *out_first) {
+  hr_numbers numbers = {0};
+  walker w = {.numbers = &numbers, .first = out_first};
+  walk(&w, (hr_schedule *)schedule);
+  out_first[w.part] = numbers.count;
+  hr_vector_fini(&numbers);
+  return !w.failed;
+}
+
+/* Checks a renumbered step, and estimates it again. */
+static hr_status finish_step(const hr_schedule *schedule, const hr_step *step) {
+  if (step->kind == HR_STEP_KERNEL) {
+    HR_RETURN_IF_ERROR(check_kernel(step->kernel));
+    hr_kernel_count_traffic(&schedule->program, (hr_kernel *)step->kernel, (hr_kernel_arg *)step->kernel->args);
+  }
+  return HR_OK;
+}
+
 hr_status hr_schedule_renumber(hr_schedule *schedule, size_t count, const int64_t *numbers) {
   walker w = {.given = numbers, .given_count = count};
   walk(&w, schedule);
@@ -239,11 +289,22 @@ hr_status hr_schedule_renumber(hr_schedule *schedule, size_t count, const int64_
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "renumbering: %zu numbers for a schedule with others", count);
   }
   for (int i = 0; i < schedule->step_count; ++i) {
-    const hr_step *step = &schedule->steps[i];
-    if (step->kind == HR_STEP_KERNEL) {
-      HR_RETURN_IF_ERROR(check_kernel(step->kernel));
-      hr_kernel_count_traffic(&schedule->program, (hr_kernel *)step->kernel, (hr_kernel_arg *)step->kernel->args);
-    }
+    HR_RETURN_IF_ERROR(finish_step(schedule, &schedule->steps[i]));
   }
   return hr_place_buffers(schedule);
+}
+
+hr_status hr_schedule_renumber_parts(hr_schedule *schedule, const size_t *first, const int64_t *before,
+                                     const int64_t *numbers, bool *out_changed) {
+  size_t count = first[hr_schedule_part_count(schedule)];
+  walker w = {
+      .given = numbers, .given_count = count, .first = (size_t *)first, .before = before, .is_changed = out_changed};
+  walk(&w, schedule);
+  if (w.failed || w.at != count) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "renumbering: %zu numbers for a schedule with others", count);
+  }
+  for (int i = 0; i < schedule->step_count; ++i) {
+    HR_RETURN_IF_ERROR(out_changed[i + 1] ? finish_step(schedule, &schedule->steps[i]) : HR_OK);
+  }
+  return out_changed[0] ? hr_place_buffers(schedule) : HR_OK;
 }

@@ -20,4 +20,15 @@ HR_MUST_USE bool hr_schedule_split(const hr_schedule *schedule, hr_words *struct
  * schedule is then useless. */
 HR_MUST_USE hr_status hr_schedule_renumber(hr_schedule *schedule, size_t count, const int64_t *numbers);
 
+/* The parts of a schedule's numbers: those of its buffers and scalars, of each step, and of its declined nodes. */
+static inline size_t hr_schedule_part_count(const hr_schedule *schedule) {
+  return (size_t)schedule->step_count + 2;
+}
+/* The position of each part's first number, and at last the count of all; false when memory is out. */
+HR_MUST_USE bool hr_schedule_find_parts(const hr_schedule *schedule, size_t *out_first);
+/* As hr_schedule_renumber, for a schedule whose numbers are `before`: only parts that differ are touched. Sets for each
+ * part whether it does. */
+HR_MUST_USE hr_status hr_schedule_renumber_parts(hr_schedule *schedule, const size_t *first, const int64_t *before,
+                                                 const int64_t *numbers, bool *out_changed);
+
 #endif

@@ -195,13 +195,15 @@ static void add_operand(const hr_operand *x, bool by_class, hr_text *key) {
     hr_text_append(key, x->kind == HR_OPERAND_NONE ? " _" : " $");
     return;
   }
-  hr_text_printf(key, " %s[", hr_dtype_name(x->dtype));
+  hr_text_append_all(key, 3, (const char *const[]){" ", hr_dtype_name(x->dtype), "["});
   for (int d = 0; d < x->rank; ++d) {
-    hr_text_printf(key, d > 0 ? ",%lld" : "%lld", (long long)(by_class ? class_of(x->dims[d]) : x->dims[d]));
+    hr_text_append(key, d > 0 ? "," : "");
+    hr_text_int(key, by_class ? class_of(x->dims[d]) : x->dims[d]);
   }
   hr_text_append(key, "]{");
   for (int d = 0; d < x->rank; ++d) {
-    hr_text_printf(key, d > 0 ? ",%lld" : "%lld", (long long)(by_class ? class_of(x->strides[d]) : x->strides[d]));
+    hr_text_append(key, d > 0 ? "," : "");
+    hr_text_int(key, by_class ? class_of(x->strides[d]) : x->strides[d]);
   }
   hr_text_append(key, "}");
 }
@@ -234,17 +236,22 @@ void hr__algorithms_key(const hr_provider *const *providers, const hr_device *de
     hr_text_append(out_key, is_host ? mark_of(program, node, &node->outputs[i]) : "");
   }
   for (int i = 0; i < node->int_count; ++i) {
-    hr_text_printf(out_key, " %lld", (long long)node->ints[i]);
+    hr_text_char(out_key, ' ');
+    hr_text_int(out_key, node->ints[i]);
   }
   for (int i = 0; i < node->epilogue_count && !is_host;
        ++i) { /* on hosts they don't change which algorithm is fastest */
     hr_text_printf(out_key, " then %s", hr_op_table(node->epilogues[i].op)->name);
   }
-  hr_text_printf(out_key, "\non %s, %s, %d workers\nby", device->driver->name, device->properties.description,
-                 device->properties.workers);
+  hr_text_append_all(out_key, 5,
+                     (const char *const[]){"\non ", device->driver->name, ", ", device->properties.description, ", "});
+  hr_text_int(out_key, device->properties.workers);
+  hr_text_append(out_key, " workers\nby");
   for (int i = 0; providers[i] != NULL; ++i) {
-    hr_text_printf(out_key, " %s%s%s", providers[i]->name, providers[i]->version != NULL ? " " : "",
-                   providers[i]->version != NULL ? providers[i]->version() : "");
+    bool has_version = providers[i]->version != NULL;
+    hr_text_append_all(out_key, 4,
+                       (const char *const[]){" ", providers[i]->name, has_version ? " " : "",
+                                             has_version ? providers[i]->version() : ""});
   }
   if (!is_host) {
     hr_text_printf(out_key, ", TF32 %d", (int)hr_env_choice(HR_ENV_TF32));

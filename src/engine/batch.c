@@ -109,6 +109,7 @@ static size_t make_batch(hr_instance *instance, int first) {
   hr_exec_step *head = &instance->steps[first];
   size_t workspace = hr_align_up(head->workspace_bytes, HR_WORKSPACE_ALIGNMENT);
   head->batch = 1;
+  head->workspace_offset = 0;
   if (!can_be_in_batch(head)) {
     return workspace;
   }
@@ -123,14 +124,15 @@ static size_t make_batch(hr_instance *instance, int first) {
     pieces += pieces_of_all(step->kernel);
   }
   instance->needs_team |= head->batch > 1 && pieces >= 2;
-  instance->kernel_count -= head->batch - 1;
   return workspace;
 }
 
 size_t hr__batch_steps(hr_instance *instance) {
   size_t workspace_most = 0;
+  instance->kernel_count = instance->batch_most = 0;
   for (int first = 0; first < instance->step_count; first += instance->steps[first].batch) {
     size_t workspace = make_batch(instance, first);
+    instance->kernel_count += instance->steps[first].kind == HR_STEP_KERNEL;
     int batch = instance->steps[first].batch;
     instance->batch_most = batch > instance->batch_most ? batch : instance->batch_most;
     workspace_most = workspace > workspace_most ? workspace : workspace_most;

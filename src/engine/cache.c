@@ -55,6 +55,7 @@ void hr__cache_fini(hr_cache *cache) {
     drop(cache, cache->oldest);
   }
   hr_table_fini(&cache->table);
+  hr__general_instances_fini(&cache->general);
 }
 
 hr_instance *hr__cache_find_expected(const hr_cache *cache, const hr_key *key) {

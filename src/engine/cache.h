@@ -10,13 +10,14 @@
 #define HEADRACE_ENGINE_CACHE_H_
 
 #include "base/table.h"
-#include "engine/instance.h"
+#include "engine/general_instance.h"
 
 typedef struct hr_cache {
   hr_table table;               /* by hash; entries with equal hashes are chained */
   hr_instance *newest, *oldest; /* by last use; the newest is the one that was found or added last */
   size_t count, count_max;
   size_t bytes, bytes_max;
+  hr_general_instances general; /* for keys that are met once or twice */
 } hr_cache;
 
 void hr__cache_init(hr_cache *cache, size_t count_max, size_t bytes_max);

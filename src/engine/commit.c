@@ -484,6 +484,13 @@ static hr_status find_instance(hr_stream *stream, const work *w, hr_key *key, hr
     return HR_OK;
   }
   int64_t begin = hr_clock_ns();
+  *out_instance = hr__general_instance_find(&stream->cache.general, key, stream->device);
+  if (*out_instance != NULL) {
+    ++stream->stats.compiles;
+    ++stream->stats.general_plans;
+    stream->stats.compile_ns += hr_clock_ns() - begin;
+    return HR_OK;
+  }
   HR_RETURN_IF_ERROR(hr__instance_create(key, stream->device, w->trace->scalars.data, out_instance));
   if ((*out_instance)->is_compiled) {
     ++stream->stats.compiles;

@@ -78,7 +78,8 @@ struct hr_instance {
   hr_instance *successor; /* the instance that the stream ran after it the last time, or NULL */
 };
 
-/* Groups steps into launches (batch.c), and returns the bytes of workspace that the largest batch, or step, needs. */
+/* Groups steps into launches (batch.c), counts them, and returns the bytes of workspace that the largest batch, or
+ * step, needs. */
 size_t hr__batch_steps(hr_instance *instance);
 
 #endif

@@ -13,18 +13,7 @@ static hr_status no_memory(const char *what) {
 
 static void destroy(hr_instance *instance) {
   hr__replay_release(instance->replay); /* before the kernels that its graphs launch */
-  for (int i = 0; i < instance->step_count; ++i) {
-    hr_exec_step *step = &instance->steps[i];
-    hr__kernel_release(step->cached);
-    if (step->written != NULL) {
-      step->written->destroy(step->written);
-    }
-    if (step->like == NULL) {
-      hr__tuning_release(step->tuning);
-      hr__ready_fini(&step->library);
-    }
-  }
-  hr_free(instance->steps);
+  hr__steps_release(instance);
   hr__weights_fini(instance);
   hr_vector_fini(&instance->args);
   hr_vector_fini(&instance->scalars);
@@ -42,14 +31,21 @@ static hr_status prepare(hr_instance *instance, hr_device *device) {
   return hr__weights_find(instance) ? HR_OK : no_memory("weights");
 }
 
-hr_status hr__instance_create(const hr_key *key, hr_device *device, const hr_scalar *arguments,
-                              hr_instance **out_instance) {
+static hr_status begin(hr_instance **out_instance) {
   hr_instance *instance = hr_calloc(1, sizeof *instance);
   if (instance == NULL) {
     return no_memory("a program");
   }
   hr_refcount_init(&instance->refcount);
   atomic_init(&instance->submit_ns, INT64_MAX);
+  *out_instance = instance;
+  return HR_OK;
+}
+
+hr_status hr__instance_create(const hr_key *key, hr_device *device, const hr_scalar *arguments,
+                              hr_instance **out_instance) {
+  hr_instance *instance = NULL;
+  HR_RETURN_IF_ERROR(begin(&instance));
   hr_status status = hr__plan_acquire(key, device, arguments, &instance->plan, &instance->is_compiled);
   status = status == HR_OK ? prepare(instance, device) : status;
   if (status != HR_OK) {
@@ -63,6 +59,23 @@ hr_status hr__instance_create(const hr_key *key, hr_device *device, const hr_sca
       sizeof *instance + instance->plan->footprint + (size_t)instance->step_count * (sizeof(hr_exec_step) + 4096);
   hr__profile_log_schedule(instance);
   instance->replay = instance->plan->schedule.is_refused ? NULL : hr__replay_create(instance, device);
+  *out_instance = instance;
+  return HR_OK;
+}
+
+hr_status hr__instance_create_of(hr_plan *plan, hr_device *device, hr_instance **out_instance) {
+  hr_instance *instance = NULL;
+  hr_status status = begin(&instance);
+  if (status != HR_OK) {
+    hr__plan_release(plan);
+    return status;
+  }
+  instance->plan = plan;
+  status = prepare(instance, device);
+  if (status != HR_OK) {
+    destroy(instance);
+    return status;
+  }
   *out_instance = instance;
   return HR_OK;
 }

@@ -186,17 +186,21 @@ static uint64_t hash_kind(const hr_device *device) {
   return hr_hash_mix(hash, (uint64_t)p->is_host << 1 | (uint64_t)p->has_contents);
 }
 
-/* True if libraries run the same nodes with their new dims. */
-static bool are_kept(const hr_schedule *schedule, hr_device *device) {
+/* True if libraries run the same nodes with their new dims; `is_changed`: of each part (compiler/numbers.h), NULL: all
+ * may have changed. */
+static hr_status check_kept(const hr_schedule *schedule, const bool *is_changed, hr_device *device) {
   bool are = true;
   for (int i = 0; are && i < schedule->step_count; ++i) {
     const hr_step *step = &schedule->steps[i];
-    are = step->kind != HR_STEP_LIBRARY || hr__algorithms_keep(device, &schedule->program, step->node);
+    are = step->kind != HR_STEP_LIBRARY || (is_changed != NULL && !is_changed[i + 1]) ||
+          hr__algorithms_keep(device, &schedule->program, step->node);
   }
-  for (int i = 0; are && i < schedule->declined_count; ++i) {
+  bool may_differ = is_changed == NULL || is_changed[schedule->step_count + 1];
+  for (int i = 0; are && may_differ && i < schedule->declined_count; ++i) {
     are = !hr__algorithms_keep(device, &schedule->program, &schedule->declined[i]);
   }
-  return are;
+  return are ? HR_OK
+             : hr_status_make(HR_STATUS_FAILED_PRECONDITION, "general plan: libraries run other nodes with these dims");
 }
 
 static hr_status copy_lists(const hr_plan *model, const int64_t *counts, hr_plan *plan) {
@@ -219,9 +223,7 @@ static hr_status renumber(const hr_plan *model, const hr_numbers *numbers, hr_de
   size_t steps = (size_t)model->schedule.step_count, count = numbers->count - steps;
   HR_RETURN_IF_ERROR(hr_schedule_copy(&model->schedule, &plan->schedule));
   HR_RETURN_IF_ERROR(hr_schedule_renumber(&plan->schedule, count, numbers->data));
-  if (!are_kept(&plan->schedule, device)) {
-    return hr_status_make(HR_STATUS_FAILED_PRECONDITION, "general plan: libraries run other nodes with these dims");
-  }
+  HR_RETURN_IF_ERROR(check_kept(&plan->schedule, NULL, device));
   return copy_lists(model, numbers->data + count, plan);
 }
 
@@ -270,8 +272,7 @@ static hr_status create(const hr_key *key, hr_device *device, const hr_scalar *a
   return HR_OK;
 }
 
-/* The plan of a key whose structure is known; NULL: it has to be compiled. */
-static hr_plan *create_general(const hr_key *key, hr_device *device, const hr_plan *model, const hr_numbers *numbers) {
+hr_plan *hr__plan_create_general(const hr_key *key, hr_device *device, hr_plan *model, const hr_numbers *numbers) {
   hr_plan *plan = NULL;
   hr_status status = begin(key, device, &plan);
   status = status == HR_OK ? renumber(model, numbers, device, plan) : status;
@@ -285,8 +286,43 @@ static hr_plan *create_general(const hr_key *key, hr_device *device, const hr_pl
     return NULL;
   }
   plan->is_general = true;
+  plan->owner = model->owner;
   count_footprint(plan);
   return plan;
+}
+
+static hr_status replace_key(hr_plan *plan, const hr_key *key) {
+  hr_key copy;
+  if (!copy_key(key, &copy)) {
+    return no_memory("a program");
+  }
+  hr_free((void *)plan->key.words);
+  plan->key = copy;
+  return HR_OK;
+}
+
+static void recount_cost(hr_plan *plan, int step) {
+  hr_step_cost *cost = &plan->costs[step];
+  plan->bytes -= cost->bytes_read + cost->bytes_written;
+  plan->flops -= cost->flops;
+  hr_step_count_cost(&plan->schedule.steps[step], cost);
+  plan->bytes += cost->bytes_read + cost->bytes_written;
+  plan->flops += cost->flops;
+}
+
+hr_status hr__plan_renumber(hr_plan *plan, const hr_key *key, hr_device *device, const size_t *parts,
+                            const hr_numbers *before, const hr_numbers *numbers, bool *out_changed) {
+  hr_schedule *schedule = &plan->schedule;
+  size_t steps = (size_t)schedule->step_count;
+  HR_RETURN_IF_ERROR(hr_schedule_renumber_parts(schedule, parts, before->data, numbers->data, out_changed));
+  HR_RETURN_IF_ERROR(check_kept(schedule, out_changed, device));
+  for (size_t i = 0; i < steps; ++i) {
+    plan->indices[i].count = numbers->data[numbers->count - steps + i];
+    if (out_changed[i + 1]) {
+      recount_cost(plan, (int)i);
+    }
+  }
+  return replace_key(plan, key);
 }
 
 /* ---- sharing ---- */
@@ -364,25 +400,32 @@ static void release_locked(void *plan) {
   }
 }
 
-/* A plan from the general plan of the key's structure, or NULL. */
-static hr_plan *find_general(plans *own, const hr_key *key, hr_device *device) {
-  hr_numbers numbers = {0};
+bool hr__plan_find_model(const hr_key *key, hr_device *device, hr_numbers *out_numbers, hr_plan **out_model) {
+  plans *own = own_plans();
   void *model = NULL;
   if (own->keeps_nodes || hr_env_choice(HR_ENV_GENERAL_PLANS) == HR_ENV_GENERAL_PLANS_OFF ||
       hr_log_is_on(HR_LOG_PROGRAM) || hr__dump_is_on()) { /* the latter show what is compiled */
-    return NULL;
+    return false;
   }
   hr_mutex_lock(&own->mutex);
-  bool is = hr__generals_find(&own->generals, key, hash_kind(device), &numbers, &model);
+  bool is = hr__generals_find(&own->generals, key, hash_kind(device), out_numbers, &model);
   if (is) {
     retain_locked(model);
   }
   hr_mutex_unlock(&own->mutex);
-  hr_plan *plan = is ? create_general(key, device, model, &numbers) : NULL;
-  hr_vector_fini(&numbers);
-  if (is) {
+  *out_model = model;
+  return is;
+}
+
+/* A plan from the general plan of the key's structure, or NULL. */
+static hr_plan *find_general(const hr_key *key, hr_device *device) {
+  hr_numbers numbers = {0};
+  hr_plan *model = NULL, *plan = NULL;
+  if (hr__plan_find_model(key, device, &numbers, &model)) {
+    plan = hr__plan_create_general(key, device, model, &numbers);
     hr__plan_release(model);
   }
+  hr_vector_fini(&numbers);
   return plan;
 }
 
@@ -410,7 +453,7 @@ hr_status hr__plan_acquire(const hr_key *key, hr_device *device, const hr_scalar
   hr_mutex_unlock(&own->mutex);
   *out_is_new = plan == NULL;
   if (plan == NULL) { /* two streams may compile the same; both plans are right */
-    plan = find_general(own, &hashed, device);
+    plan = find_general(&hashed, device);
     bool is_general = plan != NULL;
     if (!is_general) {
       HR_RETURN_IF_ERROR(create(&hashed, device, arguments, &plan));

@@ -11,6 +11,7 @@
 #define HEADRACE_ENGINE_PLAN_H_
 
 #include "compiler/describe.h"
+#include "compiler/numbers.h"
 #include "engine/index_source.h"
 #include "engine/trace.h"
 #include "runtime/device.h"
@@ -46,6 +47,18 @@ HR_MUST_USE hr_status hr__plan_acquire(const hr_key *key, hr_device *device, con
 void hr__plan_release(hr_plan *plan); /* NULL: nothing */
 /* True if a key is the plan's, word for word. */
 bool hr__plan_fits(const hr_plan *plan, const hr_key *key);
+
+/* ---- plans of a known structure (general_plan.h) ---- */
+
+/* The model and the numbers for a key of a known structure. The caller owns a reference to the model. False: the key
+ * has to be compiled. */
+bool hr__plan_find_model(const hr_key *key, hr_device *device, hr_numbers *out_numbers, hr_plan **out_model);
+/* A copy of the model with these numbers, which nothing shares; NULL: the key has to be compiled. */
+hr_plan *hr__plan_create_general(const hr_key *key, hr_device *device, hr_plan *model, const hr_numbers *numbers);
+/* Replaces the key and the numbers of such a copy, while nothing runs it. `parts`: see hr_schedule_find_parts;
+ * *out_changed: of each part. After a failure the plan is useless. */
+HR_MUST_USE hr_status hr__plan_renumber(hr_plan *plan, const hr_key *key, hr_device *device, const size_t *parts,
+                                        const hr_numbers *before, const hr_numbers *numbers, bool *out_changed);
 
 /* Plans that the current context makes from now on keep all nodes and each step's list of them, for tools that show
  * them. Each is compiled. */

@@ -23,7 +23,7 @@ static bool worth_team(const hr_host_kernel *kernel) {
   return false;
 }
 
-static hr_status make_kernel(hr_instance *instance, hr_device *device, hr_exec_step *step) {
+static hr_status make_kernel(hr_device *device, hr_exec_step *step) {
   const hr_kernel *kernel = step->source->kernel;
   if (hr_log_is_on(HR_LOG_SOURCE)) {
     hr_text text = {0};
@@ -33,28 +33,8 @@ static hr_status make_kernel(hr_instance *instance, hr_device *device, hr_exec_s
   }
   HR_RETURN_IF_ERROR(hr__kernel_acquire(kernel, device, &step->cached));
   step->kernel = hr__kernel_host(step->cached);
-  step->arg_count = kernel->arg_count;
-  step->scalar_count = kernel->scalar_count;
-  for (int i = 0; i < kernel->arg_count; ++i) {
-    if (!hr_vector_push(&instance->args, kernel->args[i].buffer)) {
-      return no_memory("arguments");
-    }
-  }
-  for (int i = 0; i < kernel->scalar_count; ++i) {
-    if (!hr_vector_push(&instance->scalars, kernel->scalars[i])) {
-      return no_memory("scalars");
-    }
-  }
   step->workspace_bytes = step->kernel->workspace_bytes;
-  instance->needs_team |= worth_team(step->kernel);
-  ++instance->kernel_count;
   return HR_OK;
-}
-
-static bool push_operand(hr_instance *instance, const hr_operand *operand) {
-  return hr_vector_push(&instance->args, operand->kind == HR_OPERAND_VALUE    ? operand->index
-                                         : operand->kind == HR_OPERAND_SCALAR ? operand->index | HR_SCALAR_ARG
-                                                                              : HR_ABSENT_ARG);
 }
 
 /* The node as a kernel that its provider has written. */
@@ -68,13 +48,7 @@ static hr_status make_written(hr_instance *instance, hr_device *device, hr_exec_
   hr_text_fini(&source.text);
   HR_RETURN_IF_ERROR(status);
   step->kernel = step->written;
-  step->scalar_count = node->scalar_count;
   step->workspace_bytes = step->kernel->workspace_bytes;
-  for (uint32_t i = 0; i < (uint32_t)node->scalar_count; ++i) {
-    if (!hr_vector_push(&instance->scalars, node->scalar_base + i)) {
-      return no_memory("scalars");
-    }
-  }
   return HR_OK;
 }
 
@@ -100,7 +74,6 @@ static hr_status prepare(hr_instance *instance, hr_device *device, hr_exec_step 
   step->workspace_bytes = step->library.workspace_bytes;
   if (tuning_entry != NULL && step->library.fallback == NULL) {
     step->tuning = hr__tuning_create(device, providers, program, node, &step->library.algorithm, tuning_entry);
-    instance->has_tunings |= step->tuning != NULL && is_host;
     if (step->tuning != NULL && !is_host && step->workspace_bytes < HR_TUNING_WORKSPACE) {
       step->workspace_bytes = HR_TUNING_WORKSPACE;
     }
@@ -113,7 +86,7 @@ static hr_status prepare_once(hr_instance *instance, hr_device *device, hr_share
   const hr_plan *plan = instance->plan;
   size_t like = device->properties.is_host
                     ? hr__shared_calls_find(calls, &plan->schedule.program, step->source->node,
-                                            (uint32_t)plan->key.buffer_count, (size_t)instance->step_count)
+                                            (uint32_t)plan->key.buffer_count, (size_t)(step - instance->steps) + 1)
                     : 0;
   if (like == 0) {
     return prepare(instance, device, step);
@@ -126,41 +99,94 @@ static hr_status prepare_once(hr_instance *instance, hr_device *device, hr_share
   return HR_OK;
 }
 
-static hr_status make_library(hr_instance *instance, hr_device *device, hr_shared_calls *calls, hr_exec_step *step) {
-  const hr_node *node = step->source->node;
-  HR_RETURN_IF_ERROR(prepare_once(instance, device, calls, step));
-  step->arg_count = node->input_count + node->output_count + node->scalar_count;
-  bool ok = true;
-  for (int i = 0; ok && i < node->input_count; ++i) {
-    ok = push_operand(instance, &node->inputs[i]);
+static hr_status prepare_step(hr_instance *instance, hr_device *device, hr_shared_calls *calls, hr_exec_step *step) {
+  step->cost = instance->plan->costs[step->source - instance->plan->schedule.steps];
+  if (step->kind == HR_STEP_CHECK) {
+    step->indices = instance->plan->indices[step->source - instance->plan->schedule.steps];
+    return HR_OK;
   }
-  for (int i = 0; ok && i < node->output_count; ++i) {
-    ok = push_operand(instance, &node->outputs[i]);
+  return step->kind == HR_STEP_KERNEL ? make_kernel(device, step) : prepare_once(instance, device, calls, step);
+}
+
+/* ---- arguments: the same for all dims of a structure ---- */
+
+static bool push_operand(hr_instance *instance, const hr_operand *operand) {
+  return hr_vector_push(&instance->args, operand->kind == HR_OPERAND_VALUE    ? operand->index
+                                         : operand->kind == HR_OPERAND_SCALAR ? operand->index | HR_SCALAR_ARG
+                                                                              : HR_ABSENT_ARG);
+}
+
+static bool list_kernel_args(hr_instance *instance, const hr_kernel *kernel) {
+  bool ok = true;
+  for (int i = 0; ok && i < kernel->arg_count; ++i) {
+    ok = hr_vector_push(&instance->args, kernel->args[i].buffer);
+  }
+  for (int i = 0; ok && i < kernel->scalar_count; ++i) {
+    ok = hr_vector_push(&instance->scalars, kernel->scalars[i]);
+  }
+  return ok;
+}
+
+/* `is_written`: the scalars are also those of a kernel. */
+static bool list_library_args(hr_instance *instance, const hr_node *node, bool is_written) {
+  bool ok = true;
+  for (int i = 0; ok && i < node->input_count + node->output_count; ++i) {
+    ok = push_operand(instance, hr_node_operand((hr_node *)node, i));
   }
   for (uint32_t i = 0; ok && i < (uint32_t)node->scalar_count; ++i) {
-    ok = hr_vector_push(&instance->args, (node->scalar_base + i) | HR_SCALAR_ARG);
+    ok = hr_vector_push(&instance->args, (node->scalar_base + i) | HR_SCALAR_ARG) &&
+         (!is_written || hr_vector_push(&instance->scalars, node->scalar_base + i));
   }
-  ++instance->library_count;
-  if (step->kernel != NULL) {
-    return ok ? HR_OK : no_memory("arguments");
+  return ok;
+}
+
+static hr_status list_args(hr_instance *instance, hr_exec_step *step) {
+  const hr_node *node = step->source->node;
+  step->arg_first = instance->args.count;
+  step->scalar_first = instance->scalars.count;
+  bool ok = true;
+  if (step->kind == HR_STEP_KERNEL) {
+    ok = list_kernel_args(instance, step->source->kernel);
+  } else if (step->kind == HR_STEP_LIBRARY) {
+    ok = list_library_args(instance, node, step->written != NULL);
+    ++instance->library_count;
+  } else if (node->input_count == 1 && node->inputs[0].kind == HR_OPERAND_VALUE && node->int_count >= 3) {
+    ok = push_operand(instance, &node->inputs[0]);
+  } else {
+    return hr_status_make(HR_STATUS_INTERNAL, "check_index: %d inputs, %d ints", node->input_count, node->int_count);
   }
-  const hr_provider *provider = step->library.algorithm.provider;
-  int source = provider->keeps != NULL ? provider->keeps(step->library.prepared) : -1;
-  if (ok && source >= 0 && node->inputs[source].index < instance->plan->key.buffer_count) {
-    ok = hr_vector_push(&instance->sources, node->inputs[source].index);
-  }
-  instance->needs_team |= provider->needs_team != NULL && provider->needs_team(step->library.prepared);
+  step->arg_count = (int)(instance->args.count - step->arg_first);
+  step->scalar_count = (int)(instance->scalars.count - step->scalar_first);
   return ok ? HR_OK : no_memory("arguments");
 }
 
-static hr_status make_check(hr_instance *instance, hr_exec_step *step) {
+/* ---- what all steps need ---- */
+
+/* True if the step is worth more than one thread; notes what its library caches something of. */
+static bool note_library(hr_instance *instance, const hr_exec_step *step, bool *out_team) {
+  const hr_provider *provider = step->library.algorithm.provider;
   const hr_node *node = step->source->node;
-  if (node->input_count != 1 || node->inputs[0].kind != HR_OPERAND_VALUE || node->int_count < 3) {
-    return hr_status_make(HR_STATUS_INTERNAL, "check_index: %d inputs, %d ints", node->input_count, node->int_count);
+  int source = provider->keeps != NULL ? provider->keeps(step->library.prepared) : -1;
+  *out_team = provider->needs_team != NULL && provider->needs_team(step->library.prepared);
+  return source < 0 || node->inputs[source].index >= instance->plan->key.buffer_count ||
+         hr_vector_push(&instance->sources, node->inputs[source].index);
+}
+
+static hr_status note_needs(hr_instance *instance, const hr_device *device) {
+  instance->needs_team = instance->has_tunings = false;
+  hr_vector_clear(&instance->sources);
+  for (int i = 0; i < instance->step_count; ++i) {
+    const hr_exec_step *step = &instance->steps[i];
+    bool needs = step->kernel != NULL && worth_team(step->kernel);
+    if (step->kind == HR_STEP_LIBRARY && step->written == NULL && !note_library(instance, step, &needs)) {
+      return no_memory("sources");
+    }
+    instance->needs_team |= needs;
+    instance->has_tunings |= step->tuning != NULL && device->properties.is_host;
   }
-  step->arg_count = 1;
-  step->indices = instance->plan->indices[step->source - instance->plan->schedule.steps];
-  return hr_vector_push(&instance->args, node->inputs[0].index) ? HR_OK : no_memory("arguments");
+  size_t arena = hr_align_up(instance->plan->schedule.arena_bytes, HR_WORKSPACE_ALIGNMENT);
+  instance->shared_bytes = arena + hr__batch_steps(instance);
+  return HR_OK;
 }
 
 /* Loads the code of all kernels onto a device that compiles texts. */
@@ -184,29 +210,67 @@ static hr_status make_steps(hr_instance *instance, hr_device *device, hr_shared_
   const hr_schedule *schedule = &instance->plan->schedule;
   for (int i = 0; i < schedule->step_count; ++i) {
     hr_exec_step *step = &instance->steps[instance->step_count++];
-    *step = (hr_exec_step){.kind = schedule->steps[i].kind,
-                           .source = &schedule->steps[i],
-                           .cost = instance->plan->costs[i],
-                           .arg_first = instance->args.count,
-                           .scalar_first = instance->scalars.count};
-    HR_RETURN_IF_ERROR(step->kind == HR_STEP_KERNEL    ? make_kernel(instance, device, step)
-                       : step->kind == HR_STEP_LIBRARY ? make_library(instance, device, calls, step)
-                                                       : make_check(instance, step));
+    *step = (hr_exec_step){.kind = schedule->steps[i].kind, .source = &schedule->steps[i]};
+    HR_RETURN_IF_ERROR(prepare_step(instance, device, calls, step));
+    HR_RETURN_IF_ERROR(list_args(instance, step));
   }
-  return HR_OK;
+  return note_needs(instance, device);
 }
 
 hr_status hr__steps_prepare(hr_instance *instance, hr_device *device) {
-  const hr_schedule *schedule = &instance->plan->schedule;
   hr_shared_calls calls = {0};
-  instance->steps = hr_calloc((size_t)schedule->step_count + 1, sizeof *instance->steps);
+  instance->steps = hr_calloc((size_t)instance->plan->schedule.step_count + 1, sizeof *instance->steps);
   if (instance->steps == NULL) {
     return no_memory("steps");
   }
   hr_status status = make_steps(instance, device, &calls);
   hr__shared_calls_fini(&calls);
   HR_RETURN_IF_ERROR(status);
-  size_t arena = hr_align_up(schedule->arena_bytes, HR_WORKSPACE_ALIGNMENT);
-  instance->shared_bytes = arena + hr__batch_steps(instance);
   return device->driver->dialect != HR_DIALECT_HOST ? load_kernels(instance, device) : HR_OK;
+}
+
+/* ---- again, with other numbers ---- */
+
+static void release_step(hr_exec_step *step) {
+  hr__kernel_release(step->cached);
+  if (step->written != NULL) {
+    step->written->destroy(step->written);
+  }
+  if (step->like == NULL) {
+    hr__tuning_release(step->tuning);
+    hr__ready_fini(&step->library);
+  }
+  step->cached = NULL, step->kernel = NULL, step->written = NULL;
+  step->library = (hr_ready){0}, step->tuning = NULL, step->like = NULL;
+}
+
+void hr__steps_release(hr_instance *instance) {
+  for (int i = 0; i < instance->step_count; ++i) {
+    release_step(&instance->steps[i]);
+  }
+  hr_free(instance->steps);
+}
+
+/* A step changes with the step whose library call it shares. */
+static void spread_changes(hr_instance *instance, bool *is_changed) {
+  for (int i = 0; i < instance->step_count; ++i) {
+    const hr_exec_step *like = instance->steps[i].like;
+    is_changed[i] |= like != NULL && is_changed[like - instance->steps];
+  }
+}
+
+hr_status hr__steps_prepare_changed(hr_instance *instance, hr_device *device, bool *is_changed) {
+  hr_shared_calls calls = {0};
+  hr_status status = HR_OK;
+  spread_changes(instance, is_changed);
+  for (int i = instance->step_count - 1; i >= 0; --i) { /* sharers before the one that they share with */
+    if (is_changed[i]) {
+      release_step(&instance->steps[i]);
+    }
+  }
+  for (int i = 0; status == HR_OK && i < instance->step_count; ++i) {
+    status = is_changed[i] ? prepare_step(instance, device, &calls, &instance->steps[i]) : HR_OK;
+  }
+  hr__shared_calls_fini(&calls);
+  return status == HR_OK ? note_needs(instance, device) : status;
 }

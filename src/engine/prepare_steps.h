@@ -8,4 +8,9 @@
  * owns those that were made. */
 HR_MUST_USE hr_status hr__steps_prepare(hr_instance *instance, hr_device *device);
 
+/* Prepares the changed steps again, after the numbers of the plan were replaced. `is_changed`, of each step: also set
+ * for those that share a changed step's library call. After a failure the instance can only be released. */
+HR_MUST_USE hr_status hr__steps_prepare_changed(hr_instance *instance, hr_device *device, bool *is_changed);
+void hr__steps_release(hr_instance *instance);
+
 #endif

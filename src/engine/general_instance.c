@@ -1,0 +1,134 @@
+#include "engine/general_instance.h"
+
+#include "base/log.h"
+#include "engine/instantiate.h"
+#include "engine/prepare_steps.h"
+#include "engine/weights.h"
+
+enum { SIGHTINGS = 4096, COUNT_MASK = 3, OWN_FROM = 2 };
+
+static void fini(hr_general_instance *g) {
+  hr__instance_release(g->instance);
+  hr__plan_release(g->model);
+  hr_vector_fini(&g->numbers);
+  hr_free(g->parts);
+  hr_free(g->is_changed);
+  *g = (hr_general_instance){0};
+}
+
+void hr__general_instances_fini(hr_general_instances *instances) {
+  for (size_t i = 0; i < instances->count; ++i) {
+    fini(&instances->all[i]);
+  }
+  hr_free(instances->sightings);
+  *instances = (hr_general_instances){0};
+}
+
+/* How often the key was met before, at most OWN_FROM. A key may be forgotten for another one. */
+static uint64_t sight(hr_general_instances *instances, uint64_t hash) {
+  if (instances->sightings == NULL) {
+    instances->sightings = hr_calloc(SIGHTINGS, sizeof *instances->sightings);
+  }
+  if (instances->sightings == NULL) {
+    return 0;
+  }
+  uint64_t *known = &instances->sightings[hash / (COUNT_MASK + 1) % SIGHTINGS], name = hash & ~(uint64_t)COUNT_MASK;
+  uint64_t times = (*known & ~(uint64_t)COUNT_MASK) == name ? *known & COUNT_MASK : 0;
+  *known = name | (times < OWN_FROM ? times + 1 : times);
+  return times;
+}
+
+/* ---- making one ---- */
+
+static hr_status find_parts(hr_general_instance *g, const hr_schedule *schedule) {
+  size_t count = hr_schedule_part_count(schedule);
+  g->parts = hr_calloc(count + 1, sizeof *g->parts);
+  g->is_changed = hr_calloc(count, sizeof *g->is_changed);
+  if (g->parts == NULL || g->is_changed == NULL || !hr_schedule_find_parts(schedule, g->parts)) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the parts of a general plan");
+  }
+  return HR_OK;
+}
+
+/* Takes over the numbers and the reference to the model, also when it fails. */
+static hr_status create(const hr_key *key, hr_device *device, hr_plan *model, hr_numbers *numbers,
+                        hr_general_instance *out) {
+  *out = (hr_general_instance){.model = model, .numbers = *numbers};
+  *numbers = (hr_numbers){0};
+  hr_plan *plan = hr__plan_create_general(key, device, model, &out->numbers);
+  if (plan == NULL) {
+    return hr_status_make(HR_STATUS_FAILED_PRECONDITION, "general plan: none for these dims");
+  }
+  HR_RETURN_IF_ERROR(hr__instance_create_of(plan, device, &out->instance));
+  return find_parts(out, &plan->schedule);
+}
+
+/* The place for one more: free, or that of the one whose last use is longest ago. */
+static hr_general_instance *make_room(hr_general_instances *instances) {
+  if (instances->count < HR_GENERAL_INSTANCES_MAX) {
+    return &instances->all[instances->count++];
+  }
+  hr_general_instance *oldest = &instances->all[0];
+  for (size_t i = 1; i < instances->count; ++i) {
+    oldest = instances->all[i].last_use < oldest->last_use ? &instances->all[i] : oldest;
+  }
+  fini(oldest);
+  return oldest;
+}
+
+static void drop(hr_general_instances *instances, hr_general_instance *g) {
+  fini(g);
+  *g = instances->all[--instances->count];
+  instances->all[instances->count] = (hr_general_instance){0};
+}
+
+/* ---- new numbers ---- */
+
+static hr_status renumber(hr_general_instance *g, const hr_key *key, hr_device *device, hr_numbers *numbers) {
+  hr_instance *instance = g->instance;
+  HR_RETURN_IF_ERROR(hr__plan_renumber(instance->plan, key, device, g->parts, &g->numbers, numbers, g->is_changed));
+  hr_numbers before = g->numbers;
+  g->numbers = *numbers;
+  *numbers = before;
+  HR_RETURN_IF_ERROR(hr__steps_prepare_changed(instance, device, g->is_changed + 1));
+  hr__weights_fini(instance);
+  return hr__weights_find(instance) ? HR_OK
+                                    : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for weights");
+}
+
+/* One of the model's that no run holds, or NULL. */
+static hr_general_instance *find_idle(hr_general_instances *instances, const hr_plan *model) {
+  hr_general_instance *found = NULL;
+  for (size_t i = 0; found == NULL && i < instances->count; ++i) {
+    hr_general_instance *g = &instances->all[i];
+    found = g->model == model && hr_refcount_is_one(&g->instance->refcount) ? g : NULL;
+  }
+  return found;
+}
+
+hr_instance *hr__general_instance_find(hr_general_instances *instances, const hr_key *key, hr_device *device) {
+  hr_numbers numbers = {0};
+  hr_plan *model = NULL;
+  if (!device->properties.is_host || sight(instances, key->hash) >= OWN_FROM ||
+      !hr__plan_find_model(key, device, &numbers, &model)) {
+    return NULL;
+  }
+  hr_general_instance *g = find_idle(instances, model);
+  hr_status status;
+  if (g != NULL) {
+    hr__plan_release(model);
+    status = renumber(g, key, device, &numbers);
+  } else {
+    g = make_room(instances);
+    status = create(key, device, model, &numbers, g);
+  }
+  hr_vector_fini(&numbers);
+  if (status != HR_OK) {
+    hr_log(HR_LOG_DEVICE, "%s", hr_status_message(status));
+    hr_status_ignore(status);
+    drop(instances, g);
+    return NULL;
+  }
+  g->last_use = ++instances->uses;
+  return g->instance;
+}

@@ -1,0 +1,143 @@
+/* general_instance_test.c: keys of a known structure share an instance until one of them is met for the third time. */
+#include "engine/general_instance.h"
+
+#include "hr_test.h"
+
+#include "engine/stream.h"
+
+enum { COLUMNS = 8, LENGTH_MAX = 200 };
+
+typedef struct user {
+  hr_device *device;
+  hr_stream *stream;
+} user;
+
+static void open_user(user *u) {
+  HR_ASSERT_OK(hr_device_open("cpu", &u->device));
+  HR_ASSERT_OK(hr_stream_create(u->device, &u->stream));
+  hr_stream_set_mode(u->stream, HR_MODE_FUSE);
+}
+
+static void close_user(user *u) {
+  hr_stream_release(u->stream);
+  hr_device_release(u->device);
+}
+
+static hr_stats stats_of(const user *u) {
+  hr_stats stats;
+  hr_stream_stats(u->stream, &stats);
+  return stats;
+}
+
+static hr_status record_all(user *u, hr_buffer *x, hr_buffer *sums, int64_t rows, float *out_values) {
+  int64_t dims[2] = {rows, COLUMNS}, strides[2] = {COLUMNS, 1}, kept[2] = {1, COLUMNS};
+  hr_scalar by = hr_scalar_f64(3), mean = hr_scalar_f64(1.0 / 4);
+  hr_view in = {.buffer = x, .dtype = HR_DTYPE_F32, .rank = 2, .dims = dims, .strides = strides}, between = in;
+  hr_view out = {.buffer = sums, .dtype = HR_DTYPE_F32, .rank = 2, .dims = kept, .strides = strides};
+  hr_view factors[2] = {in, {.scalar = &by, .dtype = by.dtype}};
+  hr_view halves[2] = {out, {.scalar = &mean, .dtype = mean.dtype}};
+  int64_t mask[1] = {1};
+  hr_attrs attrs = {.ints = mask, .int_count = 1};
+  HR_RETURN_IF_ERROR(hr_buffer_create(u->device, (size_t)rows * COLUMNS * sizeof(float), &between.buffer));
+  hr_status status = hr_stream_record(u->stream, HR_OP_MUL, NULL, 2, factors, 1, &between);
+  status = status == HR_OK ? hr_stream_record(u->stream, HR_OP_SUM, &attrs, 1, &between, 1, &out) : status;
+  status = status == HR_OK ? hr_stream_record(u->stream, HR_OP_MUL, NULL, 2, halves, 1, &out) : status;
+  hr_buffer_release(between.buffer);
+  return status == HR_OK ? hr_stream_read(u->stream, &out, out_values) : status;
+}
+
+/* Sums of 3 x over the rows, by 4; x is 1, 2, 3, .. by columns. */
+static hr_status run(user *u, int64_t rows, float *out_values) {
+  static float values[LENGTH_MAX * COLUMNS];
+  int64_t dims[1] = {rows * COLUMNS}, strides[1] = {1};
+  hr_view all = {.dtype = HR_DTYPE_F32, .rank = 1, .dims = dims, .strides = strides};
+  hr_buffer *sums = NULL;
+  for (int64_t i = 0; i < rows * COLUMNS; ++i) {
+    values[i] = (float)(i % COLUMNS + 1);
+  }
+  HR_RETURN_IF_ERROR(hr_buffer_create(u->device, (size_t)rows * COLUMNS * sizeof(float), &all.buffer));
+  hr_status status = hr_buffer_create(u->device, COLUMNS * sizeof(float), &sums);
+  status = status == HR_OK ? hr_stream_write(u->stream, &all, values) : status;
+  status = status == HR_OK ? record_all(u, all.buffer, sums, rows, out_values) : status;
+  hr_buffer_release(all.buffer);
+  hr_buffer_release(sums);
+  return status;
+}
+
+static void expect(user *u, int64_t rows) {
+  float values[COLUMNS] = {0};
+  HR_ASSERT_OK(run(u, rows, values));
+  for (int i = 0; i < COLUMNS; ++i) {
+    HR_ASSERT_EQ(values[i], (float)((i + 1) * 3 * rows) / 4);
+  }
+}
+
+/* Lengths of one class of reductions, the largest first, so that others are in range. */
+static void teach(user *u) {
+  for (int64_t rows = LENGTH_MAX; rows > LENGTH_MAX - 6; --rows) {
+    expect(u, rows);
+  }
+}
+
+HR_TEST(a_key_gets_an_instance_of_its_own_when_it_is_met_again_and_again) {
+  user u;
+  open_user(&u);
+  teach(&u);
+  int64_t entries = stats_of(&u).cache_entries, general = stats_of(&u).general_plans;
+  for (int64_t rows = 101; rows < 160; ++rows) {
+    expect(&u, rows);
+  }
+  HR_ASSERT_EQ(stats_of(&u).cache_entries, entries);
+  HR_ASSERT_EQ(stats_of(&u).general_plans, general + 59);
+  HR_ASSERT_EQ(u.stream->cache.general.count, 1);
+  expect(&u, 120);
+  HR_ASSERT_EQ(stats_of(&u).cache_entries, entries);
+  expect(&u, 120);
+  HR_ASSERT_EQ(stats_of(&u).cache_entries, entries + 1);
+  int64_t hits = stats_of(&u).cache_hits;
+  expect(&u, 120);
+  HR_ASSERT_EQ(stats_of(&u).cache_hits, hits + 1);
+  close_user(&u);
+}
+
+HR_TEST(an_instance_that_a_run_holds_is_left_alone) {
+  user u;
+  open_user(&u);
+  teach(&u);
+  expect(&u, 101);
+  hr_instance *held = u.stream->cache.general.all[0].instance;
+  hr_refcount_retain(&held->refcount);
+  int64_t bytes = held->plan->bytes;
+  expect(&u, 150);
+  HR_ASSERT_EQ(u.stream->cache.general.count, 2);
+  HR_ASSERT_EQ(held->plan->bytes, bytes);
+  (void)hr_refcount_release(&held->refcount);
+  expect(&u, 140);
+  HR_ASSERT_EQ(u.stream->cache.general.count, 2);
+  HR_ASSERT(held->plan->bytes != bytes);
+  close_user(&u);
+}
+
+HR_TEST(memory_that_runs_out_costs_nothing_but_the_call) {
+  user u;
+  open_user(&u);
+  teach(&u);
+  float values[COLUMNS];
+  int failures = 0;
+  bool was_exhausted = true;
+  for (int64_t n = 0; was_exhausted; ++n) {
+    int64_t rows = 101 + n % 90;
+    hr__allocator_fail_after(n);
+    hr_status status = run(&u, rows, values);
+    was_exhausted = hr__allocator_failures() > 0;
+    hr__allocator_fail_after(-1);
+    failures += status != HR_OK;
+    if (status == HR_OK) {
+      HR_ASSERT_EQ(values[0], (float)(3 * rows) / 4);
+    }
+    hr_status_ignore(status);
+    expect(&u, rows);
+  }
+  HR_ASSERT(failures > 10);
+  close_user(&u);
+}
