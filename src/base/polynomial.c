@@ -9,13 +9,15 @@ static const int64_t VARIABLE_MAX = INT64_C(1) << 31;
 
 /* Sets of monomials, a bit for each, the simplest first. Those of two variables are at the end. */
 static const unsigned sets[] = {
-    0x1, 0x2, 0x3,  0x8,  0xb,                               /* 1; x; 1 x; x^2; 1 x x^2 */
-    0x4, 0x5, 0x10, 0x20, 0x7, 0x12, 0x14, 0x11, 0x25, 0x17, /* y; 1 y; xy; y^2; 1 x y; x xy; y xy; 1 xy; .. */
+    0x1,  0x2,  0x3,  0x8,  0xb,                                /* 1; x; 1 x; x^2; 1 x x^2 */
+    0x4,  0x5,  0x10, 0x20, 0x7,  0x12, 0x14, 0x11, 0x25, 0x17, /* y; 1 y; xy; y^2; 1 x y; x xy; y xy; 1 xy; .. */
+    0x40, 0x80, 0x50, 0x90, 0x54, 0x92, 0x41, 0x81,             /* x^2 y; xy^2; and with xy, with y or x, with 1 */
 };
 enum { SETS = sizeof sets / sizeof *sets, SETS_OF_ONE = 5 };
 
 static void monomials_at(int64_t x, int64_t y, __int128 m[HR_MONOMIALS]) {
   m[0] = 1, m[1] = x, m[2] = y, m[3] = (__int128)x * x, m[4] = (__int128)x * y, m[5] = (__int128)y * y;
+  m[6] = m[3] * y, m[7] = m[5] * x;
 }
 
 bool hr_polynomial_at(const hr_polynomial *p, int64_t x, int64_t y, int64_t *out_value) {
@@ -38,15 +40,15 @@ bool hr_polynomial_at(const hr_polynomial *p, int64_t x, int64_t y, int64_t *out
 /* ---- fitting ---- */
 
 typedef struct system {
-  int size;
-  long double rows[HR_MONOMIALS][HR_MONOMIALS + 1];
+  int size, count;
+  long double rows[SAMPLES_MAX][HR_MONOMIALS + 1];
 } system;
 
-/* Gaussian elimination with pivots; false: the samples don't determine the coefficients. */
+/* Gaussian elimination with pivots among all samples; false: they don't determine the coefficients. */
 static bool solve(system *s, long double *solution) {
   for (int c = 0; c < s->size; ++c) {
     int pivot = c;
-    for (int r = c + 1; r < s->size; ++r) {
+    for (int r = c + 1; r < s->count; ++r) {
       pivot = fabsl(s->rows[r][c]) > fabsl(s->rows[pivot][c]) ? r : pivot;
     }
     if (fabsl(s->rows[pivot][c]) < 1e-9L) {
@@ -57,7 +59,7 @@ static bool solve(system *s, long double *solution) {
       s->rows[c][k] = s->rows[pivot][k];
       s->rows[pivot][k] = swapped;
     }
-    for (int r = 0; r < s->size; ++r) {
+    for (int r = 0; r < s->count; ++r) {
       long double factor = r != c ? s->rows[r][c] / s->rows[c][c] : 0;
       for (int k = c; factor != 0 && k <= s->size; ++k) {
         s->rows[r][k] -= factor * s->rows[c][k];
@@ -96,7 +98,7 @@ static bool gives_all(const hr_polynomial *p, int count, const int64_t *x, const
   return is;
 }
 
-/* Solved on the first samples, and checked on all. */
+/* Solved on as many samples as there are coefficients, and checked on all. */
 static bool fit_set(unsigned set, int count, const int64_t *x, const int64_t *y, const int64_t *values,
                     hr_polynomial *out) {
   int monomials[HR_MONOMIALS], size = 0;
@@ -105,12 +107,12 @@ static bool fit_set(unsigned set, int count, const int64_t *x, const int64_t *y,
       monomials[size++] = i;
     }
   }
-  system s = {.size = size};
+  system s = {.size = size, .count = count};
   long double solution[HR_MONOMIALS];
   if (count <= size) {
     return false;
   }
-  for (int r = 0; r < size; ++r) {
+  for (int r = 0; r < count; ++r) {
     __int128 m[HR_MONOMIALS];
     monomials_at(x[r], y != NULL ? y[r] : 0, m);
     for (int c = 0; c < size; ++c) {

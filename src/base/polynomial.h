@@ -12,9 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { HR_MONOMIALS = 6 };
+enum { HR_MONOMIALS = 8 };
 
-/* (c[0] + c[1] x + c[2] y + c[3] x^2 + c[4] xy + c[5] y^2) / denominator */
+/* (c[0] + c[1] x + c[2] y + c[3] x^2 + c[4] xy + c[5] y^2 + c[6] x^2 y + c[7] xy^2) / denominator */
 typedef struct hr_polynomial {
   int64_t coefficients[HR_MONOMIALS];
   int64_t denominator;

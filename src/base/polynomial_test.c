@@ -62,6 +62,13 @@ static int64_t cubes(int64_t x, int64_t y) {
   return (void)y, x * x * x;
 }
 
+static int64_t scores_of_both(int64_t x, int64_t y) {
+  return 8 * x * x * y;
+}
+static int64_t scores_and_rows(int64_t x, int64_t y) {
+  return 4 * x * y * y + 12 * x * y;
+}
+
 HR_TEST(numbers_of_one_dim) {
   const number_fn all[] = {constant, bytes, last, quarter, scores};
   for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
@@ -71,10 +78,22 @@ HR_TEST(numbers_of_one_dim) {
 }
 
 HR_TEST(numbers_of_two_dims) {
-  const number_fn all[] = {bytes, pixels, border, bytes_of_both, scores};
+  const number_fn all[] = {bytes, pixels, border, bytes_of_both, scores, scores_of_both, scores_and_rows};
   for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
     check(COUNT, all[i], true);
   }
+}
+
+/* The first samples have one x, as when a batch stays and its length changes. */
+HR_TEST(samples_in_any_order) {
+  static const int64_t x[COUNT] = {4, 4, 4, 4, 4, 8, 3, 2}, y[COUNT] = {60, 59, 58, 57, 56, 56, 55, 54};
+  int64_t values[COUNT], value;
+  hr_polynomial p;
+  for (int i = 0; i < COUNT; ++i) {
+    values[i] = border(x[i], y[i]);
+  }
+  HR_ASSERT(hr_polynomial_fit(COUNT, x, y, values, &p));
+  HR_ASSERT(hr_polynomial_at(&p, 100, 7, &value) && value == border(100, 7));
 }
 
 HR_TEST(other_numbers_have_none) {

@@ -7,8 +7,8 @@
 #include "base/polynomial.h"
 
 enum { STRUCTURES_MAX = 256, SAMPLES_MAX = 16, GENERALS_MAX = 4, VARIABLES_MAX = 2, REACH_MAX = 2 };
-/* With one variable a polynomial of three terms is checked on the fourth sample. */
-static const int SAMPLES_MIN[VARIABLES_MAX + 1] = {0, 4, 6};
+/* Each polynomial has fewer terms than it has samples: at least one is left to check it on. */
+static const int SAMPLES_MIN[VARIABLES_MAX + 1] = {0, 3, 5};
 static const int64_t UNIT_MAX = 64;
 
 /* A compiled program: the words of its key, and the numbers of its schedule. */
@@ -216,33 +216,65 @@ static bool varies(const fitting *f, const int64_t *values) {
   return false;
 }
 
-/* The first word that varies and is no polynomial of the variables so far becomes one. False: there are too many. */
-static bool fit_words(fitting *f) {
-  general *g = f->g;
-  for (size_t i = 0; i < f->samples[0]->word_count; ++i) {
+/* The values of a word in all samples; false: they are equal. */
+static bool read_word(const fitting *f, size_t word, int64_t *out_values) {
+  for (int s = 0; s < f->count; ++s) {
+    out_values[s] = (int64_t)f->samples[s]->words[word];
+  }
+  return varies(f, out_values);
+}
+
+/* The first, or the smallest, word that varies and is no polynomial of the variables so far; false: there is none. */
+static bool find_variable(fitting *f, bool by_size, size_t *out_word) {
+  long double smallest = 0;
+  bool found = false;
+  for (size_t i = 0; i < f->samples[0]->word_count && (by_size || !found); ++i) {
     int64_t values[SAMPLES_MAX];
     uint32_t index;
-    for (int s = 0; s < f->count; ++s) {
-      values[s] = (int64_t)f->samples[s]->words[i];
-    }
-    if (!varies(f, values)) {
+    long double sum = 0;
+    if (!read_word(f, i, values)) {
       continue;
     }
-    if (g->variable_count == 0 || !fit(f, values, &index)) {
-      if (g->variable_count == VARIABLES_MAX || f->count < SAMPLES_MIN[g->variable_count + 1]) {
-        return false;
-      }
-      memcpy(g->variable_count == 0 ? f->x : f->y, values, sizeof values);
-      g->variables[g->variable_count++] = i;
-      if (!fit(f, values, &index)) {
-        return false;
-      }
+    for (int s = 0; s < f->count; ++s) {
+      sum += (long double)values[s];
     }
-    if (!hr_vector_push(&g->words, (term){(uint32_t)i, index})) {
+    if ((!found || sum < smallest) && (f->g->variable_count == 0 || !fit(f, values, &index))) {
+      smallest = sum, found = true;
+      *out_word = i;
+    }
+  }
+  return found;
+}
+
+/* Finds the variables, and each word that varies as a polynomial of them. False: they are too many. */
+static bool fit_words_by(fitting *f, bool by_size) {
+  general *g = f->g;
+  int64_t values[SAMPLES_MAX];
+  size_t word = 0;
+  uint32_t index;
+  memset(f->y, 0, sizeof f->y);
+  g->variable_count = 0;
+  g->polynomials.count = g->words.count = 0;
+  while (g->variable_count < VARIABLES_MAX && find_variable(f, by_size, &word)) {
+    if (f->count < SAMPLES_MIN[g->variable_count + 1]) {
+      return false;
+    }
+    (void)read_word(f, word, g->variable_count == 0 ? f->x : f->y);
+    g->variables[g->variable_count++] = word;
+  }
+  for (size_t i = 0; i < f->samples[0]->word_count; ++i) {
+    if (read_word(f, i, values) &&
+        (!fit(f, values, &index) || !hr_vector_push(&g->words, (term){(uint32_t)i, index}))) {
       return false;
     }
   }
   return g->variable_count > 0;
+}
+
+/* The first word is mostly a dim, and others are its polynomials. Is it a product of dims, the smallest are the dims.
+ */
+static bool fit_words(fitting *f) {
+  return fit_words_by(f, false) || fit_words_by(f, true);
 }
 
 static bool fit_numbers(fitting *f) {
