@@ -299,6 +299,19 @@ typedef enum hr_op {
                                          * hidden bias? [3H]; out: h, workspace [N, 5H] (r, z, n, h, hidden n + bias) */
   HR_OP_GRU_CELL_BACKWARD,              /* in: dh, workspace [N, 5H]; out: dinput gates [N, 3H], dhidden gates [N, 3H],
                                          * dh before */
+  HR_OP_LSTM,                           /* a layer of lstm_cell over T steps; in: input gates [T, N, 4H] (biases
+                                         * included), h, c [N, H], weight [4H, H]; ints: reverse (0/1: from the last
+                                         * step to the first); out: h [T, N, H], c? [T, N, H], workspace? [T, N, 4H],
+                                         * last h?, last c? [N, H] */
+  HR_OP_LSTM_BACKWARD,                  /* in: dh? [T, N, H], of the last h? and c? [N, H], c before [N, H], c [T, N,
+                                         * H], workspace, weight; ints: reverse; out: dgates [T, N, 4H], dh before?, dc
+                                         * before? */
+  HR_OP_GRU,                            /* a layer of gru_cell over T steps; in: input gates [T, N, 3H] (input bias
+                                         * included), h [N, H], weight [3H, H], hidden bias? [3H]; ints: reverse (0/1);
+                                         * out: h [T, N, H], workspace? [T, N, 5H], last h? */
+  HR_OP_GRU_BACKWARD,                   /* in: dh? [T, N, H], of the last h? [N, H], workspace [T, N, 5H], weight; ints:
+                                         * reverse; out: dinput gates [T, N, 3H], dhidden gates [T, N, 3H], dh before?
+                                         */
   HR_OP_ATTENTION,                      /* in: q [B, H, L, E], k [B, H, S, E], v [B, H, S, V], mask? (bool or added;
                                          * broadcast to [B, H, L, S]); ints: causal; scalars: scale, and with dropout p,
                                          * seed, offset; out: y, log-sum-exp? [B, H, L] */

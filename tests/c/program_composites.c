@@ -767,6 +767,41 @@ static void add_cell(hr__maker *m) {
   hr__end(m, &draft);
 }
 
+static hr_operand steps(hr__maker *m, int64_t count, int64_t rows, int64_t columns) {
+  return hr__input(m, HR_DTYPE_F32, 3, (int64_t[]){count, rows, columns});
+}
+static hr_operand new_steps(hr__maker *m, int64_t count, int64_t rows, int64_t columns) {
+  return hr__new_output(m, HR_DTYPE_F32, 3, (int64_t[]){count, rows, columns});
+}
+
+static void add_layer(hr__maker *m) {
+  int64_t t = 1 + hr__pick(m, 3), n = 1 + hr__pick(m, 4), h = 1 + hr__pick(m, 6);
+  bool is_lstm = hr__chance(m, 2), is_backward = hr__chance(m, 2);
+  int64_t gates = is_lstm ? 4 * h : 3 * h, kept = is_lstm ? 4 * h : 5 * h;
+  hr__draft draft = hr__begin(is_backward ? is_lstm ? HR_OP_LSTM_BACKWARD : HR_OP_GRU_BACKWARD
+                              : is_lstm   ? HR_OP_LSTM
+                                          : HR_OP_GRU);
+  hr__int(&draft, hr__pick(m, 2));
+  if (is_backward) {
+    hr__in(&draft, maybe(m, steps(m, t, n, h))), hr__in(&draft, maybe(m, matrix(m, n, h)));
+    if (is_lstm) {
+      hr__in(&draft, maybe(m, matrix(m, n, h))), hr__in(&draft, matrix(m, n, h)), hr__in(&draft, steps(m, t, n, h));
+    }
+    hr__in(&draft, steps(m, t, n, kept)), hr__in(&draft, matrix(m, gates, h));
+    hr__out(&draft, new_steps(m, t, n, gates));
+    hr__out(&draft, is_lstm ? new_matrix(m, n, h) : new_steps(m, t, n, gates));
+    hr__out(&draft, new_matrix(m, n, h));
+  } else {
+    hr__in(&draft, steps(m, t, n, gates)), hr__in(&draft, matrix(m, n, h));
+    hr__in(&draft, is_lstm ? matrix(m, n, h) : matrix(m, gates, h));
+    hr__in(&draft, is_lstm ? matrix(m, gates, h) : maybe(m, hr__input(m, HR_DTYPE_F32, 1, &gates)));
+    hr__out(&draft, new_steps(m, t, n, h));
+    hr__out(&draft, new_steps(m, t, n, is_lstm ? h : kept));
+    hr__out(&draft, is_lstm ? new_steps(m, t, n, kept) : new_matrix(m, n, h));
+  }
+  hr__end(m, &draft);
+}
+
 static void add_attention(hr__maker *m) {
   int64_t heads = 1 + hr__pick(m, 3), rows = 1 + hr__pick(m, 8), keys = 1 + hr__pick(m, 8);
   int64_t width = 1 + hr__pick(m, 6), values = 1 + hr__pick(m, 6);
@@ -868,6 +903,7 @@ void hr__add_composite(hr__maker *m) {
                                                 add_narrow_products,
                                                 add_conv,
                                                 add_cell,
+                                                add_layer,
                                                 add_attention,
                                                 add_optimizer};
   HR__PICK_FROM(m, makers)(m);

@@ -160,6 +160,12 @@ int64_t hr_node_flops(const hr_node *node) {
       return attention_flops(&node->inputs[0], &node->inputs[1], &node->inputs[2], node->ints[0] != 0, false);
     case HR_OP_ATTENTION_BACKWARD:
       return attention_flops(&node->inputs[1], &node->inputs[2], &node->inputs[3], node->ints[0] != 0, true);
+    case HR_OP_LSTM: /* of the products: each element of the gates has the weights of one row */
+    case HR_OP_GRU:
+      return 2 * product(&node->inputs[0], 0) * node->inputs[1].dims[1];
+    case HR_OP_LSTM_BACKWARD:
+    case HR_OP_GRU_BACKWARD:
+      return 2 * product(&node->outputs[0], 0) * node->outputs[0].dims[2] / (node->op == HR_OP_GRU_BACKWARD ? 3 : 4);
     default:
       return 0;
   }

@@ -327,6 +327,13 @@ HR_TEST(random_fills_cells_attention_optimizers) {
   REFUSE(LSTM_CELL, "f32[2,9] f32[2,12] f32[2,3]", "f32[2,3] f32[2,3] f32[2,12]", "", 0,
          "the input gates has dims [2,9]");
   PASS(GRU_CELL, "f32[2,9] f32[2,9] f32[2,3]", "f32[2,3] f32[2,15]", "", 0);
+  PASS(LSTM, "f32[5,2,12] f32[2,3] f32[2,3] f32[12,3]", "f32[5,2,3] - - f32[2,3] -", "0", 0);
+  REFUSE(LSTM, "f32[5,2,12] f32[2,3] f32[2,3] f32[9,3]", "f32[5,2,3]", "0", 0, "the weight has dims [9,3]");
+  REFUSE(LSTM, "f32[5,2,12] f32[1,3] f32[2,3] f32[12,3]", "f32[5,2,3]", "0", 0, "h has dims [1,3]");
+  REFUSE(LSTM, "f32[2,12] f32[2,3] f32[2,3] f32[12,3]", "f32[5,2,3]", "0", 0, "the input gates");
+  REFUSE(GRU, "f32[5,2,9] f32[2,3] f32[9,3] f32[9]", "f32[5,2,3] f32[5,2,12]", "0", 0,
+         "the workspace has dims [5,2,12]");
+  REFUSE(GRU_BACKWARD, "f32[4,2,3] - f32[5,2,15] f32[9,3]", "f32[5,2,9] f32[5,2,9]", "0", 0, "dh has dims [4,2,3]");
   PASS(ATTENTION, "f32[1,2,4,8] f32[1,2,5,8] f32[1,2,5,6] bool[4,5]", "f32[1,2,4,6] f32[1,2,4]", "0", 1);
   REFUSE(ATTENTION, "f32[1,2,4,8] f32[1,2,5,7] f32[1,2,5,6]", "f32[1,2,4,6]", "0", 1,
          "k has dims [1,2,5,7], expected [1,2,5,8]");

@@ -1,4 +1,4 @@
-/* infer_layers.c: rules of contractions, reductions and normalisations, losses, random numbers, cells, attention and
+/* infer_layers.c: rules of contractions, reductions and normalisations, losses, random numbers, attention and
  * optimizers (infer.h). */
 #include <string.h>
 
@@ -398,63 +398,6 @@ hr_status hr__infer_fill(const checked *c) {
   }
   hr__keep(c, 0, dtype, y);
   return HR_OK;
-}
-
-/* ---- cells ---- */
-
-/* `view` is [N, count * H] for like = [N, H]. */
-static hr_status want_gates(const checked *c, const char *what, const hr_view *view, const hr_view *like,
-                            int64_t count) {
-  int64_t dims[2] = {like->dims[0], count * like->dims[1]};
-  return hr__want_dims(c, what, view, 2, dims);
-}
-
-static hr_status give_gates(const checked *c, int i, const char *what, hr_dtype dtype, const hr_view *like,
-                            int64_t count) {
-  return hr__give(c, i, what, dtype, 2, (int64_t[2]){like->dims[0], count * like->dims[1]});
-}
-
-hr_status hr__infer_lstm_cell(const checked *c) {
-  const hr_view *before = hr__checked_input(c, 2);
-  HR_RETURN_IF_ERROR(hr__want_rank(c, "c", before, 2, 2));
-  HR_RETURN_IF_ERROR(want_gates(c, "the input gates", hr__checked_input(c, 0), before, 4));
-  HR_RETURN_IF_ERROR(want_gates(c, "the hidden gates", hr__checked_input(c, 1), before, 4));
-  HR_RETURN_IF_ERROR(hr__want_vector(c, "the input bias", hr__checked_input(c, 3), 4 * before->dims[1]));
-  HR_RETURN_IF_ERROR(hr__want_vector(c, "the hidden bias", hr__checked_input(c, 4), 4 * before->dims[1]));
-  HR_RETURN_IF_ERROR(hr__give_like(c, 0, "h", before->dtype, before));
-  HR_RETURN_IF_ERROR(hr__give_like(c, 1, "the new c", before->dtype, before));
-  return give_gates(c, 2, "the workspace", before->dtype, before, 4);
-}
-
-hr_status hr__infer_lstm_cell_backward(const checked *c) {
-  const hr_view *before = hr__checked_input(c, 2);
-  HR_RETURN_IF_ERROR(hr__want_rank(c, "c", before, 2, 2));
-  HR_RETURN_IF_ERROR(hr__want_like(c, "dh", hr__checked_input(c, 0), before));
-  HR_RETURN_IF_ERROR(hr__want_like(c, "dc", hr__checked_input(c, 1), before));
-  HR_RETURN_IF_ERROR(hr__want_like(c, "the new c", hr__checked_input(c, 3), before));
-  HR_RETURN_IF_ERROR(want_gates(c, "the workspace", hr__checked_input(c, 4), before, 4));
-  HR_RETURN_IF_ERROR(give_gates(c, 0, "dgates", before->dtype, before, 4));
-  return hr__give_like(c, 1, "the gradient of c", before->dtype, before);
-}
-
-hr_status hr__infer_gru_cell(const checked *c) {
-  const hr_view *before = hr__checked_input(c, 2);
-  HR_RETURN_IF_ERROR(hr__want_rank(c, "h", before, 2, 2));
-  HR_RETURN_IF_ERROR(want_gates(c, "the input gates", hr__checked_input(c, 0), before, 3));
-  HR_RETURN_IF_ERROR(want_gates(c, "the hidden gates", hr__checked_input(c, 1), before, 3));
-  HR_RETURN_IF_ERROR(hr__want_vector(c, "the input bias", hr__checked_input(c, 3), 3 * before->dims[1]));
-  HR_RETURN_IF_ERROR(hr__want_vector(c, "the hidden bias", hr__checked_input(c, 4), 3 * before->dims[1]));
-  HR_RETURN_IF_ERROR(hr__give_like(c, 0, "the new h", before->dtype, before));
-  return give_gates(c, 1, "the workspace", before->dtype, before, 5);
-}
-
-hr_status hr__infer_gru_cell_backward(const checked *c) {
-  const hr_view *dh = hr__checked_input(c, 0);
-  HR_RETURN_IF_ERROR(hr__want_rank(c, "dh", dh, 2, 2));
-  HR_RETURN_IF_ERROR(want_gates(c, "the workspace", hr__checked_input(c, 1), dh, 5));
-  HR_RETURN_IF_ERROR(give_gates(c, 0, "the gradient of the input gates", dh->dtype, dh, 3));
-  HR_RETURN_IF_ERROR(give_gates(c, 1, "the gradient of the hidden gates", dh->dtype, dh, 3));
-  return hr__give_like(c, 2, "the gradient of h", dh->dtype, dh);
 }
 
 /* ---- attention ---- */
