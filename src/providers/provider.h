@@ -91,7 +91,8 @@ const hr_provider *const *hr_providers(void);
 #define HR_CPU_PROVIDERS(X) \
   X(gemv)                   \
   X(batch_lanes)            \
-  X(winograd) X(winograd_weights) X(gradients) X(attention) X(sgemm) X(onednn) X(host) X(lapack) X(integers)
+  X(winograd)               \
+  X(winograd_weights) X(gradients) X(attention) X(recurrent) X(sgemm) X(onednn) X(host) X(lapack) X(integers)
 #define HR_DEVICE_PROVIDERS(X) \
   X(flash) X(small_product) X(taps) X(small_attention) X(images) X(matrices) X(cublaslt) X(cudnn)
 
