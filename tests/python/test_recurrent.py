@@ -123,9 +123,96 @@ def test_unusual_recurrent_networks():
         assert_summed(actual, expected, "unusual", factor=5)
 
 
+SIZES = [(1, 1, 1), (1, 3, 20), (5, 1, 33), (4, 7, 65), (2, 40, 130), (3, 4, 200)]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_recurrent_layers_of_every_size(kind, sizes):
+    """Lengths, batches and widths at the edges of blocks, in both directions, with weights that are read twice."""
+    length, batch, hidden = sizes
+    results = []
+    for where in ("cpu", DEVICE):
+        torch.manual_seed(0)
+        network = getattr(torch.nn, kind)(5, hidden, bidirectional=True).to(where)
+        x = numbers((length, batch, 5)).to(where).requires_grad_()
+        made = []
+        for _ in range(3):
+            output, state = network(x)
+            made += [output, *flatten(state)]
+        with torch.no_grad():
+            made += [network(x)[0], network(x)[0]]
+        sum((t * t.cos()).sum() for t in made[:6]).backward()
+        results.append([*made, x.grad, *(p.grad for p in network.parameters())])
+    for index, (expected, actual) in enumerate(zip(*results)):
+        assert_summed(actual, expected, f"{kind} {index}", factor=8)
+
+
+def pick(rows, columns):
+    """A matrix with one power of two in each column, and at most one in each row: products with it are exact."""
+    weight = torch.zeros(rows, columns)
+    for column in range(columns):
+        weight[column * (rows // columns) + column % (rows // columns), column] = (-2.0, 0.5, 0.25)[column % 3]
+    return weight
+
+
+def by_cells(network, x, h, c):
+    """The layer as torch's cells, without biases; x are the gates."""
+    weight, outputs, zeros = network.weight_hh_l0, [], torch.zeros(network.weight_hh_l0.size(0), device=x.device)
+    for gates in x:
+        hidden = h @ weight.t()
+        if c is not None:
+            h, c, _ = torch.ops.aten._thnn_fused_lstm_cell(gates, hidden, c)
+        else:
+            h, _ = torch.ops.aten._thnn_fused_gru_cell(gates, hidden, h, zeros, zeros)
+        outputs.append(h)
+    return torch.stack(outputs), h, c
+
+
+@pytest.mark.parametrize("hidden", [5, 16, 37])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_recurrent_layers_have_the_bits_of_cells(kind, hidden):
+    """If sums of products have one term each, layers have the bits of single products and cells. The gates are the
+    inputs, so their gradient is that of the gates."""
+    width = hidden * (4 if kind == "LSTM" else 3)
+    network = getattr(torch.nn, kind)(width, hidden, bias=False)
+    with torch.no_grad():
+        network.weight_ih_l0.copy_(torch.eye(width))
+        network.weight_hh_l0.copy_(pick(width, hidden))
+    network.to(DEVICE)
+    results = []
+    for layer in (True, False):
+        x = numbers((6, 3, width)).to(DEVICE).requires_grad_()
+        h = numbers((3, hidden), seed=5).to(DEVICE).requires_grad_()
+        c = (h * 0.5).detach().requires_grad_() if kind == "LSTM" else None
+        if layer:
+            output, state = network(x, (h[None], c[None]) if kind == "LSTM" else h[None])
+            made = [output, *(t[0] for t in flatten(state))]
+        else:
+            made = [t for t in by_cells(network, x, h, c) if t is not None]
+        leaves = [t for t in (x, h, c) if t is not None]
+        used = made if kind == "LSTM" else made[1:]  # torch adds the three gradients of a GRU's state in another order
+        results.append([*made, *torch.autograd.grad(sum((t * t).sum() for t in used), leaves)])
+    for index, (actual, expected) in enumerate(zip(*results)):
+        assert torch.equal(actual.cpu(), expected.cpu()), f"{kind} {index}"
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_new_lengths_of_recurrent_layers_share_a_plan(kind):
+    network, _ = recurrent(kind, DEVICE)
+    before = torch.headrace.stats()
+    for length in range(2, 30):
+        network(numbers((length, 3, 5)).to(DEVICE))[0].sum().backward()
+        synchronize()
+    after = torch.headrace.stats()
+    assert after["operations"] - before["operations"] < 28 * 40
+    assert after["general_plans"] > before["general_plans"]
+
+
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_a_recurrent_layer_takes_few_products(kind):
-    """One for the inputs of all steps, one for each step's state; and for the gradients of both weights one each."""
+    """One for the inputs of all steps, and on the host one for the steps (elsewhere one for each); so in the gradients,
+    with one for each of both weights."""
     network, _ = recurrent(kind, DEVICE)
     x = numbers((6, 3, 5)).to(DEVICE)
     network(x)[0].sum().backward()

@@ -2,8 +2,8 @@
 //
 // torch's own layers on a device split a sequence: a product for each step's input, and in the gradients a product for
 // each step's share in the weights. Here the inputs of all steps are one product, and so is the gradient of either
-// weight. Each step only has the product of the previous state with its weights, and the cell. States are stored in one
-// tensor [T + 1, N, H], starting with the first state, so that the gradient of the weights reads them directly.
+// weight. The steps of a layer are one operation of the core, in each direction. For gradients, states are stored in
+// one tensor [T + 1, N, H], next to the first state, so that the gradient of the weights reads them directly.
 //
 // Unusual cases (projections, packed sequences, autocast, transforms) go through torch's own layers. With
 // create_graph=True the gradient is that of torch's cells.
@@ -55,97 +55,62 @@ struct Layer {
   int64_t time(int64_t step) const { // of the step that runs after `step` others
     return reverse ? steps() - 1 - step : step;
   }
-  int64_t before(int64_t time) const { // slot of the state before a step
-    return reverse ? time + 1 : time;
-  }
-  int64_t after(int64_t time) const {
-    return reverse ? time : time + 1;
-  }
 };
-
-// A row-major matrix in a tensor from element `offset` on.
-struct Rows {
-  const Tensor &tensor;
-  int64_t rows, columns, offset;
-};
-
-Rows slot(const Tensor &tensor, int64_t index) { // of [slots, rows, columns]
-  return {tensor, tensor.size(1), tensor.size(2), index * tensor.size(1) * tensor.size(2)};
-}
-
-void add_in(Record &record, const Rows &m) {
-  record.in(m.tensor, {m.rows, m.columns}, {m.columns, 1}, m.offset);
-}
-
-void add_out(Record &record, const Rows &m) {
-  record.out(m.tensor, {m.rows, m.columns}, {m.columns, 1}, m.offset);
-}
-
-// A new matrix: left * right, plus `addend` if it is defined. `right` may have any strides.
-Tensor product(const Rows &left, const Tensor &right, const Tensor &addend) {
-  Tensor out = new_tensor({left.rows, right.size(1)}, right.scalar_type());
-  Record record(HR_OP_MATMUL);
-  add_in(record, left);
-  record.in(right);
-  if (addend.defined())
-    record.in(addend);
-  record.out(out).run();
-  return out;
-}
 
 // ---- forward
 
-// A layer's results, and the data for its gradient: states and cells by slots, gates after activation by time.
+// A layer's results, and the data for its gradient. `states` has a slot more than there are steps.
 struct Made {
+  Tensor outputs, last_h, last_c;
   Tensor states, cells, workspace;
 };
 
-void cell_forward(const Layer &layer, int64_t time, const Made &made, const Rows &c_before, const Rows &c_after,
-                  const Rows &workspace) {
-  Rows before = slot(made.states, layer.before(time));
-  Tensor hidden = product(before, layer.weight.t(), Tensor());
-  Record record(layer.is_lstm() ? HR_OP_LSTM_CELL : HR_OP_GRU_CELL);
-  add_in(record, slot(layer.gates, time));
-  record.in(hidden);
-  add_in(record, layer.is_lstm() ? c_before : before);
-  record.absent().in(layer.bias);
-  add_out(record, slot(made.states, layer.after(time)));
-  if (layer.is_lstm())
-    add_out(record, c_after);
-  add_out(record, workspace);
-  record.run();
+void add_out(Record &record, const Tensor &tensor) {
+  if (tensor.defined())
+    record.out(tensor);
+  else
+    record.no_out();
 }
 
-// Without a gradient the cells share a slot, and each step overwrites the previous one's data.
+// With a gradient the outputs are a copy of the states, because a caller may change them.
 Made forward(const Layer &layer, bool keeps) {
   int64_t steps = layer.steps(), n = layer.batch(), hidden = layer.hidden();
   ScalarType type = layer.h.scalar_type();
   Made made;
-  made.states = new_tensor({steps + 1, n, hidden}, type);
-  made.workspace = new_tensor({keeps ? steps : 1, n, layer.is_lstm() ? 4 * hidden : 5 * hidden}, type);
-  int64_t first = layer.before(layer.time(0));
-  copy_on_device(layer.h, made.states.select(0, first));
+  Tensor states = new_tensor({keeps ? steps + 1 : steps, n, hidden}, type);
+  made.outputs = keeps ? states.narrow(0, layer.reverse ? 0 : 1, steps) : states;
+  made.last_h = new_tensor({n, hidden}, type);
+  if (keeps) {
+    made.states = states;
+    made.workspace = new_tensor({steps, n, layer.is_lstm() ? 4 * hidden : 5 * hidden}, type);
+    copy_on_device(layer.h, states.select(0, layer.reverse ? steps : 0));
+  }
+  Record record(layer.is_lstm() ? HR_OP_LSTM : HR_OP_GRU);
+  record.in(layer.gates).in(layer.h);
   if (layer.is_lstm()) {
-    made.cells = new_tensor({keeps ? steps + 1 : 1, n, hidden}, type);
-    copy_on_device(layer.c, made.cells.select(0, keeps ? first : 0));
+    made.last_c = new_tensor({n, hidden}, type);
+    made.cells = keeps ? new_tensor({steps, n, hidden}, type) : Tensor();
+    record.in(layer.c).in(layer.weight);
+  } else {
+    record.in(layer.weight).in(layer.bias);
   }
-  const Tensor &cells = layer.is_lstm() ? made.cells : made.states;
-  for (int64_t step = 0; step < steps; ++step) {
-    int64_t time = layer.time(step);
-    cell_forward(layer, time, made, slot(cells, keeps ? layer.before(time) : 0),
-                 slot(cells, keeps ? layer.after(time) : 0), slot(made.workspace, keeps ? time : 0));
-  }
+  record.ints({layer.reverse}).out(made.outputs);
+  if (layer.is_lstm())
+    add_out(record, made.cells);
+  add_out(record, made.workspace);
+  record.out(made.last_h);
+  if (layer.is_lstm())
+    record.out(made.last_c);
+  record.run();
+  if (keeps)
+    made.outputs = made.outputs.clone();
   return made;
 }
 
-// Outputs [T, N, H], the last state and an LSTM's last cell, in memory of their own.
 variable_list results_of(const Layer &layer, const Made &made) {
-  int64_t last = layer.after(layer.time(layer.steps() - 1));
-  Tensor outputs = made.states.narrow(0, layer.reverse ? 0 : 1, layer.steps()).clone();
-  Tensor h = made.states.select(0, last).clone();
   if (!layer.is_lstm())
-    return {outputs, h};
-  return {outputs, h, made.cells.select(0, made.cells.size(0) == 1 ? 0 : last).clone()};
+    return {made.outputs, made.last_h};
+  return {made.outputs, made.last_h, made.last_c};
 }
 
 // ---- gradients
@@ -155,57 +120,26 @@ struct Gradients {
   Tensor h, c;          // of the first state
 };
 
-Tensor at_time(const Tensor &grad, int64_t time) {
-  return grad.defined() ? grad.select(0, time) : Tensor();
-}
-
-Tensor sum_of(const Tensor &a, const Tensor &b) {
-  return a.defined() && b.defined() ? a + b : a.defined() ? a : b;
-}
-
-Gradients lstm_backward(const Layer &layer, const Made &made, const Tensor &by_output, const Tensor &by_h,
-                        const Tensor &by_c) {
+// `needs_first`: of the first state and the first cell.
+Gradients gradients_of(const Layer &layer, const Made &made, const variable_list &by, std::array<bool, 2> needs_first) {
+  int64_t n = layer.batch(), hidden = layer.hidden();
+  ScalarType type = layer.weight.scalar_type();
   Gradients grads;
-  grads.gates = new_tensor({layer.steps(), layer.batch(), layer.width()}, layer.weight.scalar_type());
-  grads.hidden = grads.gates;
-  grads.h = by_h, grads.c = by_c;
-  for (int64_t step = layer.steps() - 1; step >= 0; --step) {
-    int64_t time = layer.time(step);
-    Tensor dh = at_time(by_output, time), c = new_tensor({layer.batch(), layer.hidden()}, layer.weight.scalar_type());
-    if (step == layer.steps() - 1)
-      dh = sum_of(dh, by_h);
-    else
-      dh = product(slot(grads.gates, layer.time(step + 1)), layer.weight, dh);
-    Record record(HR_OP_LSTM_CELL_BACKWARD);
-    record.in(dh).in(grads.c);
-    add_in(record, slot(made.cells, layer.before(time)));
-    add_in(record, slot(made.cells, layer.after(time)));
-    add_in(record, slot(made.workspace, time));
-    add_out(record, slot(grads.gates, time));
-    record.out(c).run();
-    grads.c = c;
-  }
-  grads.h = product(slot(grads.gates, layer.time(0)), layer.weight, Tensor());
-  return grads;
-}
-
-Gradients gru_backward(const Layer &layer, const Made &made, const Tensor &by_output, const Tensor &by_h) {
-  Gradients grads;
-  grads.gates = new_tensor({layer.steps(), layer.batch(), layer.width()}, layer.weight.scalar_type());
-  grads.hidden = new_tensor(grads.gates.sizes(), layer.weight.scalar_type());
-  grads.h = by_h;
-  for (int64_t step = layer.steps() - 1; step >= 0; --step) {
-    int64_t time = layer.time(step);
-    Tensor through = new_tensor({layer.batch(), layer.hidden()}, layer.weight.scalar_type());
-    Tensor dh = sum_of(at_time(by_output, time), grads.h); // the record holds no tensor, only its description
-    Record record(HR_OP_GRU_CELL_BACKWARD);
-    record.in(dh);
-    add_in(record, slot(made.workspace, time));
-    add_out(record, slot(grads.gates, time));
-    add_out(record, slot(grads.hidden, time));
-    record.out(through).run();
-    grads.h = product(slot(grads.hidden, time), layer.weight, through);
-  }
+  grads.gates = new_tensor({layer.steps(), n, layer.width()}, type);
+  grads.hidden = layer.is_lstm() ? grads.gates : new_tensor(grads.gates.sizes(), type);
+  grads.h = needs_first[0] ? new_tensor({n, hidden}, type) : Tensor();
+  grads.c = layer.is_lstm() && needs_first[1] ? new_tensor({n, hidden}, type) : Tensor();
+  Record record(layer.is_lstm() ? HR_OP_LSTM_BACKWARD : HR_OP_GRU_BACKWARD);
+  record.in(by[0]).in(by[1]);
+  if (layer.is_lstm())
+    record.in(by[2]).in(layer.c).in(made.cells);
+  record.in(made.workspace).in(layer.weight).ints({layer.reverse}).out(grads.gates);
+  if (!layer.is_lstm())
+    record.out(grads.hidden);
+  add_out(record, grads.h);
+  if (layer.is_lstm())
+    add_out(record, grads.c);
+  record.run();
   return grads;
 }
 
@@ -215,7 +149,8 @@ Tensor weight_gradient(const Layer &layer, const Made &made, const Tensor &hidde
   Tensor out = new_tensor({width, layer.hidden()}, layer.weight.scalar_type());
   Record record(HR_OP_MATMUL);
   record.in(hidden, {width, rows}, {1, width});
-  add_in(record, {made.states, rows, layer.hidden(), layer.before(0) * layer.batch() * layer.hidden()});
+  record.in(made.states, {rows, layer.hidden()}, {layer.hidden(), 1},
+            layer.reverse ? layer.batch() * layer.hidden() : 0);
   record.out(out).run();
   return out;
 }
@@ -263,7 +198,8 @@ struct Sequence : torch::autograd::Function<Sequence> {
   static variable_list backward(AutogradContext *context, const variable_list &by) {
     variable_list saved = context->get_saved_variables();
     Layer layer{saved[0], saved[1], saved[2], saved[3], saved[4], context->saved_data["reverse"].toBool()};
-    Made made{saved[5], saved[6], saved[7]};
+    Made made;
+    made.states = saved[5], made.cells = saved[6], made.workspace = saved[7];
     variable_list result(6);
     if (std::none_of(by.begin(), by.end(), [](const Tensor &grad) { return grad.defined(); }))
       return result;
@@ -273,10 +209,10 @@ struct Sequence : torch::autograd::Function<Sequence> {
       std::copy(found.begin(), found.end(), result.begin());
       return result;
     }
-    Gradients grads =
-        layer.is_lstm() ? lstm_backward(layer, made, by[0], by[1], by[2]) : gru_backward(layer, made, by[0], by[1]);
-    result[0] = grads.gates, result[1] = grads.h, result[2] = grads.c;
     size_t weight = layer.is_lstm() ? 3 : 2; // its position among the tensors present
+    Gradients grads =
+        gradients_of(layer, made, by, {context->needs_input_grad(1), layer.is_lstm() && context->needs_input_grad(2)});
+    result[0] = grads.gates, result[1] = grads.h, result[2] = grads.c;
     if (context->needs_input_grad(weight))
       result[3] = weight_gradient(layer, made, grads.hidden);
     if (layer.bias.defined() && context->needs_input_grad(weight + 1))
@@ -344,11 +280,11 @@ OptionalTensor if_any(const Tensor &tensor) {
 variable_list run_layer(const Network &net, const Tensor &x, int64_t index, bool reverse) {
   TensorList params = net.params.slice(static_cast<size_t>(index) * net.params_each(), net.params_each());
   Tensor input_bias = net.has_biases ? params[2] : Tensor(), hidden_bias = net.has_biases ? params[3] : Tensor();
-  Tensor c = net.c.defined() ? net.c.select(0, index) : Tensor();
+  Tensor h = net.h.select(0, index).contiguous();
+  Tensor c = net.c.defined() ? net.c.select(0, index).contiguous() : Tensor();
   if (net.has_biases && c.defined())
     input_bias = input_bias + hidden_bias, hidden_bias = Tensor();
-  Layer layer{
-      at::linear(x, params[0], input_bias).contiguous(), net.h.select(0, index), c, params[1], hidden_bias, reverse};
+  Layer layer{at::linear(x, params[0], input_bias).contiguous(), h, c, params[1], hidden_bias, reverse};
   if (at::GradMode::is_enabled() &&
       torch::autograd::compute_requires_grad(layer.gates, layer.h, layer.c, layer.weight, layer.bias))
     return Sequence::apply(layer.gates, layer.h, if_any(layer.c), layer.weight, if_any(layer.bias), reverse);
