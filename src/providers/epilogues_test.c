@@ -235,6 +235,38 @@ HR_TEST(windows_refuse_other_rows) {
   check_windows(WINDOWS(WINDOWS_LAST, WINDOWS_VECTOR(3), "then(leaky_relu,^,3)"), false);
 }
 
+/* ---- direct convolutions: the shapes of CONV and WINDOWS ---- */
+
+static void check_direct(const char *text, bool is_expected) {
+  provider = &hr__direct_provider;
+  if (is_expected) {
+    expect_same(text);
+  } else {
+    expect_refused(text);
+  }
+  provider = &hr__onednn_provider;
+}
+
+HR_TEST(direct_with_epilogues) {
+  check_direct(CONV(LAST, VECTOR(3) VECTOR(4), "then(add_scaled,3,^,4) then(relu,^)"), true);
+  check_direct(CONV(FIRST, VECTOR(3) NUMBER(1), "then(mul,4,^) then(sub,^,3)"), true);
+  check_direct(CONV(LAST, ", %5:f32" LAST, "then(add,^,3)"), true);
+  check_direct(CONV(LAST, ", %5:f32" FIRST VECTOR(4), "then(add_scaled,3,^,4)"), true);
+  check_direct(CONV(FIRST, ", %5:f32" LAST, "then(div,^,3)"), true);
+  check_direct(CONV(LAST, ", %3:f32[2,32,5,5]{0,0,5,1}+0", "then(add,^,3)"), true);
+  check_direct(CONV(LAST, ", %2:f32" LAST, "then(add,^,3)"), true);
+  check_direct(CONV(FIRST, ", %2:f32" FIRST NUMBER(0), "then(mul,^,4) then(add,3,^) then(leaky_relu,^,4)"), true);
+  check_direct(WINDOWS(WINDOWS_LAST, WINDOWS_VECTOR(3) WINDOWS_VECTOR(4), "then(add_scaled,3,^,4)"), true);
+  check_direct(WINDOWS(WINDOWS_FIRST, ", %5:f32" WINDOWS_LAST WINDOWS_NUMBER(0), "then(div,^,4) then(add,^,3)"), true);
+}
+
+HR_TEST(direct_refuses_other_epilogues) {
+  check_direct(CONV(LAST, "", "then(tanh,^)"), false);
+  check_direct(CONV(LAST, "", "then(mul,^,^)"), false);
+  check_direct(CONV(LAST, NUMBER(0), "then(sub,3,^)"), false);
+  check_direct(CONV(LAST, ", %2:f32" FIRST, "then(add,^,3)"), false); /* another view of the output */
+}
+
 /* ---- products by sgemm: the shapes of MATMUL ---- */
 
 static void check_sgemm(const char *text, bool is_expected) {

@@ -92,7 +92,9 @@ const hr_provider *const *hr_providers(void);
   X(gemv)                   \
   X(batch_lanes)            \
   X(winograd)               \
-  X(winograd_weights) X(gradients) X(attention) X(recurrent) X(sgemm) X(onednn) X(host) X(lapack) X(integers)
+  X(winograd_weights)       \
+  X(gradients)              \
+  X(direct) X(direct_weights) X(attention) X(recurrent) X(sgemm) X(onednn) X(host) X(lapack) X(integers)
 #define HR_DEVICE_PROVIDERS(X) \
   X(flash) X(small_product) X(taps) X(small_attention) X(images) X(matrices) X(cublaslt) X(cudnn)
 

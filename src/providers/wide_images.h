@@ -30,4 +30,15 @@ bool hr__images_are_supported(const hr_node *node);
 /* True if it is a convolution or a gradient of data, the above holds, and its strides are one. */
 bool hr__windows_are_supported(const hr_node *node);
 
+/* ---- layouts, on processors with vectors of 16 floats (wide_pack.c) ---- */
+
+bool hr__images_are_channels_last(const hr__images *x);
+/* The same images, dense and channels-last. */
+hr__images hr__images_packed(const hr__images *x);
+/* Floats of the packed images, in whole vectors; 0 if they are channels-last. */
+int64_t hr__images_packed_floats(const hr__images *x, int64_t images);
+/* `x` gives the other layout, from the first element on. */
+void hr__images_pack(const hr__images *x, int64_t images, const float *from, float *to);
+void hr__images_unpack(const hr__images *x, int64_t images, const float *from, float *to);
+
 #endif

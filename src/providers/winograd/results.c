@@ -11,6 +11,7 @@
 
 #include "core/ir/dtype.h"
 #include "core/ops/op.h"
+#include "providers/wide_epilogues.h"
 
 #if defined(HR_WIDE_VECTORS)
 
@@ -126,24 +127,6 @@ WIDE_INLINE void give_line(const __m512 *m, int step, __m512 *y, int y_step) {
   y[y_step] = _mm512_sub_ps(difference, m[3 * step]);
 }
 
-/* One row of ops.def, with its bits. */
-WIDE_INLINE __m512 apply(hr_op op, __m512 a, __m512 b, __m512 c) {
-  switch (op) {
-    case HR_OP_ADD:
-      return _mm512_add_ps(a, b);
-    case HR_OP_SUB:
-      return _mm512_sub_ps(a, b);
-    case HR_OP_MUL:
-      return _mm512_mul_ps(a, b);
-    case HR_OP_DIV:
-      return _mm512_div_ps(a, b);
-    case HR_OP_ADD_SCALED:
-      return _mm512_add_ps(a, _mm512_mul_ps(c, b));
-    default: /* leaky_relu */
-      return _mm512_mask_mov_ps(_mm512_mul_ps(a, b), _mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_GT_OQ), a);
-  }
-}
-
 enum { PIXELS = HR__WINOGRAD_RESULTS * HR__WINOGRAD_RESULTS };
 
 WIDE_INLINE void apply_epilogue(const float *const of[HR__WINOGRAD_OPERANDS], hr_op op, int64_t channel,
@@ -155,7 +138,7 @@ WIDE_INLINE void apply_epilogue(const float *const of[HR__WINOGRAD_OPERANDS], hr
   }
 #pragma GCC unroll 4
   for (int i = 0; i < PIXELS; ++i) {
-    y[i] = apply(op, of[0] != NULL ? in[0] : y[i], of[1] != NULL ? in[1] : y[i], in[2]);
+    y[i] = hr__wide_apply(op, of[0] != NULL ? in[0] : y[i], of[1] != NULL ? in[1] : y[i], in[2]);
   }
 }
 

@@ -246,10 +246,10 @@ WIDE static void sum_directly(void *arg, int64_t begin, int64_t end, int worker)
 
 /* Images as they are read. */
 static const float *pack(const hr__images *x, int64_t images, const float *from, float *to) {
-  if (hr__winograd_has_layout(x)) {
+  if (hr__images_are_channels_last(x)) {
     return from;
   }
-  hr__winograd_pack(x, images, from, to);
+  hr__images_pack(x, images, from, to);
   return to;
 }
 
@@ -274,8 +274,8 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
 static void describe(const hr_node *node, hr_prepared *p) {
   const hr_operand *w = &node->outputs[0];
   p->x_given = hr__images_of(&node->inputs[0]), p->y_given = hr__images_of(&node->inputs[1]);
-  p->x = hr__winograd_has_layout(&p->x_given) ? p->x_given : hr__winograd_packed(&p->x_given);
-  p->y = hr__winograd_has_layout(&p->y_given) ? p->y_given : hr__winograd_packed(&p->y_given);
+  p->x = hr__images_are_channels_last(&p->x_given) ? p->x_given : hr__images_packed(&p->x_given);
+  p->y = hr__images_are_channels_last(&p->y_given) ? p->y_given : hr__images_packed(&p->y_given);
   p->images = node->inputs[0].dims[0];
   for (int d = 0; d < 2; ++d) {
     p->padding[d] = node->ints[3 + d];
@@ -294,8 +294,8 @@ static void divide(hr_prepared *p) {
   p->slots = hr_min(threads, count_units(p));
   p->point_floats = CHUNK_TILES * PANEL + SPARE, p->sum_floats = PANEL * PANEL + SPARE;
   p->slot_floats = POINTS * (2 * p->point_floats + p->sum_floats);
-  p->x_floats = hr__winograd_packed_floats(&p->x_given, p->images);
-  p->y_floats = hr__winograd_packed_floats(&p->y_given, p->images);
+  p->x_floats = hr__images_packed_floats(&p->x_given, p->images);
+  p->y_floats = hr__images_packed_floats(&p->y_given, p->images);
 }
 
 static bool can_take(const hr_node *node) {

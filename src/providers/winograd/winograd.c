@@ -269,15 +269,15 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   hr_cached_weights *cached = NULL;
   find_weights(p, &c, c.packed + p->x_floats + p->y_floats, &cached);
   if (p->packs_x) {
-    hr__winograd_pack(&p->x, p->images, c.from, c.packed);
-    c.from = c.packed, c.x = hr__winograd_packed(&p->x);
+    hr__images_pack(&p->x, p->images, c.from, c.packed);
+    c.from = c.packed, c.x = hr__images_packed(&p->x);
   }
   if (p->packs_y) {
-    c.to = c.packed + p->x_floats, c.y = hr__winograd_packed(&p->y);
+    c.to = c.packed + p->x_floats, c.y = hr__images_packed(&p->y);
   }
   hr_parallel_for(p->panel_shares * p->tile_shares, 1, run_shares, &c);
   if (p->packs_y) {
-    hr__winograd_unpack(&p->y, p->images, c.to, out);
+    hr__images_unpack(&p->y, p->images, c.to, out);
   }
   hr__cached_weights_release(cached);
   return HR_OK;
@@ -293,7 +293,7 @@ static void describe(const hr_node *node, hr_prepared *p) {
   p->vectors = hr_divide_up(p->y.channels, VECTOR);
   p->tiles[0] = hr_divide_up(p->y.height, RESULTS), p->tiles[1] = hr_divide_up(p->y.width, RESULTS);
   p->u_floats = p->vectors * VECTOR * POINTS * p->x.channels;
-  p->packs_x = !hr__winograd_has_layout(&p->x), p->packs_y = !hr__winograd_has_layout(&p->y);
+  p->packs_x = !hr__images_are_channels_last(&p->x), p->packs_y = !hr__images_are_channels_last(&p->y);
 }
 
 /* Divides the work: tiles, if there are enough for all threads, and panels, then equally many for each. */
@@ -323,8 +323,8 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   (void)hr__winograd_epilogues_init(node, &p->epilogues);
   divide(p);
   p->number_floats = hr__winograd_epilogues_floats(&p->epilogues, p->vectors * VECTOR);
-  p->x_floats = hr__winograd_packed_floats(&p->x, p->images);
-  p->y_floats = hr__winograd_packed_floats(&p->y, p->images);
+  p->x_floats = hr__images_packed_floats(&p->x, p->images);
+  p->y_floats = hr__images_packed_floats(&p->y, p->images);
   int64_t floats = p->depth + p->number_floats + p->panel_shares * p->tile_shares * p->share_floats;
   *out_workspace_bytes = (size_t)(floats + p->x_floats + p->y_floats + p->u_floats) * sizeof(float);
   *out_prepared = p;

@@ -35,16 +35,6 @@ void hr__winograd_multiply(const hr__winograd_product *product);
 
 /* ---- layouts ---- */
 
-/* True if images are channels-last. */
-bool hr__winograd_has_layout(const hr__images *x);
-/* The same images, dense and channels-last. */
-hr__images hr__winograd_packed(const hr__images *x);
-/* Floats of the packed images, in whole vectors; 0 if they are channels-last. */
-int64_t hr__winograd_packed_floats(const hr__images *x, int64_t images);
-/* `x` gives the other layout, from the first element on. */
-void hr__winograd_pack(const hr__images *x, int64_t images, const float *from, float *to);
-void hr__winograd_unpack(const hr__images *x, int64_t images, const float *from, float *to);
-
 /* The addresses of the pixels of a square in an image, of zeros for those outside of it. */
 static inline void hr__winograd_find_pixels(const hr__images *x, const float *image, const float *zeros, int64_t top,
                                             int64_t left, int side, const float **out_pixels) {

@@ -1,8 +1,11 @@
-/* pack.c: packs activations that are not channels-last for the sums of winograd.c and weights.c, and unpacks results.
+/* wide_pack.c: packs activations that are not channels-last for convolutions that need it, and unpacks their results.
  */
+#include <string.h>
+
 #include "base/integer.h"
 #include "base/thread.h"
-#include "providers/winograd/winograd.h"
+#include "providers/wide_images.h"
+#include "providers/wide_vectors.h"
 
 #if defined(HR_WIDE_VECTORS)
 
@@ -10,6 +13,12 @@ enum { VECTOR = HR__WIDE };
 
 /* A row of an image, [channels][columns], to [columns][channels]. If columns are not contiguous, one by one. */
 WIDE static void pack_row(const hr__images *x, const float *from, float *to) {
+  for (int64_t column = 0; x->channel_stride == 1 && column < x->width; ++column) {
+    memcpy(to + column * x->channels, from + column * x->column_stride, (size_t)x->channels * sizeof *to);
+  }
+  if (x->channel_stride == 1) {
+    return;
+  }
   for (int64_t column = 0; column < x->width; column += VECTOR) {
     int64_t columns = hr_min(VECTOR, x->width - column);
     for (int64_t channel = 0; channel < x->channels; channel += VECTOR) {
@@ -89,27 +98,27 @@ static void unpack_rows(void *arg, int64_t begin, int64_t end, int worker) {
   }
 }
 
-bool hr__winograd_has_layout(const hr__images *x) {
+bool hr__images_are_channels_last(const hr__images *x) {
   return x->channel_stride == 1 || x->channels == 1;
 }
 
-hr__images hr__winograd_packed(const hr__images *x) {
+hr__images hr__images_packed(const hr__images *x) {
   hr__images packed = *x;
   packed.offset = 0, packed.channel_stride = 1, packed.column_stride = x->channels;
   packed.row_stride = x->width * x->channels, packed.image_stride = x->height * packed.row_stride;
   return packed;
 }
 
-int64_t hr__winograd_packed_floats(const hr__images *x, int64_t images) {
-  return hr__winograd_has_layout(x) ? 0 : hr_round_up(images * x->height * x->width * x->channels, VECTOR);
+int64_t hr__images_packed_floats(const hr__images *x, int64_t images) {
+  return hr__images_are_channels_last(x) ? 0 : hr_round_up(images * x->height * x->width * x->channels, VECTOR);
 }
 
-void hr__winograd_pack(const hr__images *x, int64_t images, const float *from, float *to) {
+void hr__images_pack(const hr__images *x, int64_t images, const float *from, float *to) {
   copy c = {x, from, to};
   hr_parallel_for(images * x->height, 1, pack_rows, &c);
 }
 
-void hr__winograd_unpack(const hr__images *x, int64_t images, const float *from, float *to) {
+void hr__images_unpack(const hr__images *x, int64_t images, const float *from, float *to) {
   copy c = {x, from, to};
   hr_parallel_for(images * x->height, 1, unpack_rows, &c);
 }

@@ -1,0 +1,96 @@
+/* product.c: the innermost loop of direct convolutions and their gradients: a product of small matrices.
+ *
+ * 16 to 24 sums stay in registers. For each k some vectors of u are loaded, and each line's number is broadcast to a
+ * vector. Lines are addressed in threes: a pointer, and one or two steps after it, so that their addresses need few
+ * registers.
+ */
+#include "base/integer.h"
+#include "providers/direct/direct.h"
+
+#if defined(HR_WIDE_VECTORS)
+
+enum { LINES = 16, VECTORS = HR__DIRECT_VECTORS, SUMS = 24, AT = 3 };
+
+WIDE_INLINE void multiply(const hr__direct_product *p, int64_t first, int lines, int vectors) {
+  __m512 sums[SUMS];
+  const int64_t step = p->v_step, v_next = p->v_next, u_next = p->u_next;
+  const __mmask16 last = hr__wide_mask(p->outs - (vectors - 1) * HR__WIDE);
+#pragma GCC unroll 24
+  for (int i = 0; i < lines * vectors; ++i) {
+    sums[i] = _mm512_setzero_ps();
+  }
+  for (int64_t row = 0; row < p->rows; ++row) {
+    for (int64_t column = 0; column < p->columns; ++column) {
+      const float *v = p->v + first * step + row * p->v_row + column * p->v_column;
+      const float *u = p->u + row * p->u_row + column * p->u_column;
+      for (int64_t k = 0; k < p->depth; ++k, u += u_next, v += v_next) {
+        __m512 weights[VECTORS];
+        const float *at = v;
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; ++j) {
+          weights[j] = _mm512_maskz_loadu_ps(j == vectors - 1 ? last : 0xffff, u + j * HR__WIDE);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < lines; ++i) {
+          __m512 factor = _mm512_set1_ps(at[i % AT * step]);
+          at += i % AT == AT - 1 ? AT * step : 0;
+#pragma GCC unroll 4
+          for (int j = 0; j < vectors; ++j) {
+            sums[i * vectors + j] = _mm512_fmadd_ps(factor, weights[j], sums[i * vectors + j]);
+          }
+        }
+      }
+    }
+  }
+  const int64_t m_step = p->m_step;
+  const bool adds = p->adds;
+  __m512 addend[VECTORS];
+  float *m = p->m + first * m_step;
+#pragma GCC unroll 4
+  for (int j = 0; j < vectors; ++j) {
+    addend[j] = p->addend != NULL ? _mm512_loadu_ps(p->addend + j * HR__WIDE) : _mm512_set1_ps(-0.0F);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < lines; ++i, m += m_step) {
+#pragma GCC unroll 4
+    for (int j = 0; j < vectors; ++j) {
+      __mmask16 mask = j == vectors - 1 ? last : 0xffff;
+      __m512 more = adds ? _mm512_maskz_loadu_ps(mask, m + j * HR__WIDE) : addend[j];
+      _mm512_mask_storeu_ps(m + j * HR__WIDE, mask, _mm512_add_ps(sums[i * vectors + j], more));
+    }
+  }
+}
+
+#define MULTIPLY(lines, vectors)                                                              \
+  WIDE static void multiply_##lines##_##vectors(const hr__direct_product *p, int64_t first) { \
+    multiply(p, first, lines, vectors);                                                       \
+  }
+#define MULTIPLY_6(vectors) \
+  MULTIPLY(1, vectors)      \
+  MULTIPLY(2, vectors) MULTIPLY(3, vectors) MULTIPLY(4, vectors) MULTIPLY(5, vectors) MULTIPLY(6, vectors)
+#define MULTIPLY_8(vectors) MULTIPLY_6(vectors) MULTIPLY(7, vectors) MULTIPLY(8, vectors)
+#define MULTIPLY_12(vectors) \
+  MULTIPLY_8(vectors) MULTIPLY(9, vectors) MULTIPLY(10, vectors) MULTIPLY(11, vectors) MULTIPLY(12, vectors)
+#define MULTIPLY_16(vectors) \
+  MULTIPLY_12(vectors) MULTIPLY(13, vectors) MULTIPLY(14, vectors) MULTIPLY(15, vectors) MULTIPLY(16, vectors)
+MULTIPLY_16(1)
+MULTIPLY_12(2)
+MULTIPLY_8(3)
+MULTIPLY_6(4)
+
+#define OF_6(v) multiply_1_##v, multiply_2_##v, multiply_3_##v, multiply_4_##v, multiply_5_##v, multiply_6_##v
+#define OF_8(v) OF_6(v), multiply_7_##v, multiply_8_##v
+#define OF_12(v) OF_8(v), multiply_9_##v, multiply_10_##v, multiply_11_##v, multiply_12_##v
+#define OF_16(v) OF_12(v), multiply_13_##v, multiply_14_##v, multiply_15_##v, multiply_16_##v
+
+void hr__direct_multiply(const hr__direct_product *p) {
+  static void (*const of[VECTORS][LINES])(const hr__direct_product *,
+                                          int64_t) = {{OF_16(1)}, {OF_12(2)}, {OF_8(3)}, {OF_6(4)}};
+  int64_t groups = hr_divide_up(p->lines, hr__direct_lines[p->vectors - 1]);
+  for (int64_t g = 0; g < groups; ++g) {
+    int64_t first = p->lines * g / groups, lines = p->lines * (g + 1) / groups - first;
+    of[p->vectors - 1][lines - 1](p, first);
+  }
+}
+
+#endif
