@@ -35,6 +35,11 @@ void hr_arena_fini(hr_arena *arena);
 /* Ends all blocks but keeps the first chunk, so that a loop of the same size allocates nothing. */
 void hr_arena_reset(hr_arena *arena);
 
+/* The bytes of its blocks, and of what was left of earlier chunks. */
+static inline size_t hr_arena_bytes_used(const hr_arena *arena) {
+  return arena->bytes_allocated - (size_t)(arena->end - arena->cursor);
+}
+
 /* Frees the chunks that are kept. */
 void hr_arena_forget(void);
 

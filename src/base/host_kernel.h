@@ -35,7 +35,8 @@ struct hr_host_kernel {
   int64_t units[HR_HOST_KERNEL_PASS_MAX];
   int64_t grain[HR_HOST_KERNEL_PASS_MAX]; /* least units worth another thread (about 10 us of work) */
   size_t workspace_bytes, scratch_bytes;
-  int64_t bytes; /* memory traffic estimate */
+  int64_t bytes;    /* memory traffic estimate */
+  size_t footprint; /* bytes of host memory that the kernel takes, about */
   void (*run)(const hr_host_kernel *kernel, int pass, const hr_host_call *call, int64_t begin, int64_t end);
   void (*destroy)(hr_host_kernel *kernel);
 };

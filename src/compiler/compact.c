@@ -29,11 +29,12 @@ static bool reserve_nodes(const hr_schedule *schedule, hr_program *to) {
   return to->nodes != NULL;
 }
 
-static bool copy_step(hr_program *to, hr_step *step) {
+/* *like: the last kernel copied. An optimizer's kernels, one for each parameter, have the same instructions. */
+static bool copy_step(hr_program *to, hr_step *step, const hr_kernel **like) {
   step->nodes = NULL;
   if (step->kind == HR_STEP_KERNEL) {
     step->node = NULL;
-    step->kernel = hr_kernel_copy(step->kernel, &to->arena);
+    step->kernel = *like = hr_kernel_copy(step->kernel, *like, &to->arena);
     return step->kernel != NULL;
   }
   if (!hr_program_append(to, step->node)) {
@@ -59,16 +60,18 @@ static bool copy_schedule(const hr_schedule *from, hr_schedule *to) {
   to->places = hr_arena_dup(arena, from->places, (size_t)from->program.buffer_count * sizeof *from->places);
   bool ok = steps != NULL && to->places != NULL && copy_tables(&from->program, &to->program) &&
             reserve_nodes(from, &to->program) && copy_declined(from, to);
+  const hr_kernel *like = NULL;
   for (int i = 0; ok && i < from->step_count; ++i) {
-    ok = copy_step(&to->program, &steps[i]);
+    ok = copy_step(&to->program, &steps[i], &like);
   }
   to->steps = steps;
   return ok;
 }
 
-hr_status hr_schedule_copy(const hr_schedule *schedule, hr_schedule *out_copy) {
+static hr_status copy_into(const hr_schedule *schedule, size_t bytes, hr_schedule *out_copy) {
   *out_copy = *schedule;
   hr_program_init(&out_copy->program);
+  hr_arena_init(&out_copy->program.arena, bytes);
   if (!copy_schedule(schedule, out_copy)) {
     hr_program_fini(&out_copy->program);
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a schedule of %d steps",
@@ -77,13 +80,21 @@ hr_status hr_schedule_copy(const hr_schedule *schedule, hr_schedule *out_copy) {
   return HR_OK;
 }
 
+hr_status hr_schedule_copy(const hr_schedule *schedule, hr_schedule *out_copy) {
+  return copy_into(schedule, hr_arena_bytes_used(&schedule->program.arena), out_copy);
+}
+
+/* The first copy shows how much memory one takes. */
 hr_status hr_schedule_compact(hr_schedule *schedule) {
-  hr_schedule copy;
+  hr_schedule copy, exact;
   if (schedule->is_refused) {
     return HR_OK;
   }
-  HR_RETURN_IF_ERROR(hr_schedule_copy(schedule, &copy));
+  HR_RETURN_IF_ERROR(copy_into(schedule, 0, &copy));
+  hr_status status = hr_schedule_copy(&copy, &exact);
+  hr_program_fini(&copy.program);
+  HR_RETURN_IF_ERROR(status);
   hr_program_fini(&schedule->program);
-  *schedule = copy;
+  *schedule = exact;
   return HR_OK;
 }

@@ -76,7 +76,7 @@ void hr_schedule_fini(hr_schedule *schedule);
 /* Gives the buffers of the arena their offsets. RESOURCE_EXHAUSTED. */
 HR_MUST_USE hr_status hr_place_buffers(hr_schedule *schedule);
 
-/* A copy of what runs need of a schedule that isn't refused, in memory of its own. RESOURCE_EXHAUSTED. */
+/* A copy of a compact schedule, in memory of its own. RESOURCE_EXHAUSTED. */
 HR_MUST_USE hr_status hr_schedule_copy(const hr_schedule *schedule, hr_schedule *out_copy);
 /* Moves what runs need into memory of its own and frees the rest: loop nodes and the steps' lists of nodes are gone
  * (`nodes` and a kernel's `node` are NULL). On failure RESOURCE_EXHAUSTED, and nothing has changed. */

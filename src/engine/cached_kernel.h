@@ -14,6 +14,8 @@ void hr__kernel_release(hr_cached_kernel *cached);
 const hr_host_kernel *hr__kernel_host(const hr_cached_kernel *cached);
 /* The kernel to launch now; counts as a use. Valid as long as the caller's reference. */
 const hr_host_kernel *hr__kernel_use(hr_cached_kernel *cached);
+/* Its host memory, divided by the steps that share it, about. */
+size_t hr__kernel_footprint(hr_cached_kernel *cached);
 /* True if interpreted launches should be timed: the kernel is large, and not in the compile queue yet. */
 bool hr__kernel_is_timed(const hr_cached_kernel *cached);
 /* Adds the time of an interpreted launch: kernels that take long for their bytes are compiled sooner. */

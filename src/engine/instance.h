@@ -47,7 +47,8 @@ typedef struct hr_weight {
   uint32_t sources[HR_WEIGHT_SOURCES_MAX], made[HR_WEIGHT_RESULTS_MAX]; /* program buffers */
   int parts[HR_WEIGHT_SOURCES_MAX];                                     /* earlier weights that it also reads */
   size_t bytes;                                                         /* of all results */
-  hr_kernel_key recipe; /* the kernel, and after it its inputs in the last run: stamps, scalars, serials of its parts */
+  /* The kernel's key, and after it its inputs in the last run: stamps, scalars, serials of its parts. */
+  HR_VECTOR(uint64_t) recipe;
   size_t kernel_words;
   uint64_t stamp; /* in the last run: the newest of its sources and parts; 0: some contents were unknown */
 } hr_weight;
@@ -75,6 +76,7 @@ struct hr_instance {
   size_t footprint;                /* bytes of host memory, about */
   /* the cache's */
   hr_instance *next_same, *newer, *older;
+  uint32_t trims;         /* of the cache, before its last use */
   hr_instance *successor; /* the instance that the stream ran after it the last time, or NULL */
 };
 

@@ -138,7 +138,7 @@ hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_device *device, hr_cach
     hr_vector_fini(&key);
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the key of kernel %s", kernel->name);
   }
-  uint64_t hash = hr_hash_words(HR_HASH_SEED, key.data, key.count);
+  uint64_t hash = hr_hash_bytes(HR_HASH_SEED, key.data, key.count);
   hr_status status = HR_OK;
   kernel_cache *cache = own();
   hr_mutex_lock(&cache->mutex);
@@ -205,6 +205,14 @@ const hr_host_kernel *hr__kernel_use(hr_cached_kernel *cached) {
     push(cached);
   }
   return atomic_load_explicit(&cached->current, memory_order_acquire);
+}
+
+size_t hr__kernel_footprint(hr_cached_kernel *cached) {
+  hr_mutex_lock(&cached->owner->mutex);
+  size_t bytes = sizeof *cached + cached->key.capacity + cached->host->footprint;
+  size_t share = bytes / (size_t)cached->reference_count;
+  hr_mutex_unlock(&cached->owner->mutex);
+  return share;
 }
 
 bool hr__kernel_is_timed(const hr_cached_kernel *cached) {

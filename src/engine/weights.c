@@ -134,6 +134,21 @@ static bool is_worth_keeping(const hr_instance *instance, const hr_weight *w) {
   return is;
 }
 
+/* The key of the kernel as whole words, and room for its inputs. */
+static bool begin_recipe(const hr_kernel *kernel, hr_weight *w) {
+  hr_kernel_key key = {0};
+  bool ok = hr_kernel_make_key(kernel, &key);
+  w->kernel_words = (key.count + sizeof *w->recipe.data - 1) / sizeof *w->recipe.data;
+  ok = ok && hr_vector_reserve(&w->recipe, w->kernel_words + TAIL_WORDS);
+  if (ok) {
+    w->recipe.count = w->kernel_words + TAIL_WORDS;
+    memset(w->recipe.data, 0, w->recipe.count * sizeof *w->recipe.data);
+    memcpy(w->recipe.data, key.data, key.count);
+  }
+  hr_vector_fini(&key);
+  return ok;
+}
+
 static bool note(hr_instance *instance, const hr_weight *w) {
   bool ok = true;
   for (int i = 0; ok && i < w->source_count; ++i) {
@@ -144,13 +159,7 @@ static bool note(hr_instance *instance, const hr_weight *w) {
     return false;
   }
   instance->steps[w->step].weight = (int)instance->weights.count - 1;
-  hr_weight *noted = &instance->weights.data[instance->weights.count - 1];
-  ok = hr_kernel_make_key(instance->steps[w->step].source->kernel, &noted->recipe);
-  noted->kernel_words = noted->recipe.count;
-  for (int i = 0; ok && i < TAIL_WORDS; ++i) {
-    ok = hr_vector_push(&noted->recipe, 0);
-  }
-  return ok;
+  return begin_recipe(instance->steps[w->step].source->kernel, &instance->weights.data[instance->weights.count - 1]);
 }
 
 bool hr__weights_find(hr_instance *instance) {

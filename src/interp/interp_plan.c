@@ -562,6 +562,7 @@ hr_status HR_CPU_NAME(hr_interp_create)(const hr_kernel *kernel, hr_host_kernel 
     return status;
   }
   set_units(plan, kernel);
+  plan->base.footprint = plan->arena.bytes_allocated;
   plan->base.run = hr__plan_run;
   plan->base.destroy = destroy;
   *out_host_kernel = &plan->base;

@@ -134,9 +134,9 @@ static inline int64_t hr_kernel_chunk(hr_reduce_order order) {
 /* Prints a kernel as text, for HEADRACE_DEBUG and tests. */
 HR_MUST_USE hr_status hr_kernel_print(const hr_kernel *kernel, hr_text *out_text);
 
-/* A kernel's computation as words: kernels with equal keys can share one prepared kernel. The key leaves out the
+/* A kernel's computation as bytes: kernels with equal keys can share one prepared kernel. The key leaves out the
  * buffers and scalars that the kernel is bound to, its name and its estimates. */
-typedef HR_VECTOR(uint64_t) hr_kernel_key;
+typedef HR_VECTOR(uint8_t) hr_kernel_key;
 
 /* Replaces the key's contents; false when memory is out. */
 HR_MUST_USE bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_key);
@@ -144,8 +144,9 @@ HR_MUST_USE bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_
  * is out. */
 hr_kernel *hr_kernel_from_key(const hr_kernel_key *key, hr_arena *arena);
 
-/* A deep copy in an arena; NULL when memory is out. */
-hr_kernel *hr_kernel_copy(const hr_kernel *kernel, hr_arena *arena);
+/* A deep copy in an arena; NULL when memory is out. Instructions and registers that are those of `like`, an earlier
+ * copy in the arena or NULL, are shared with it. */
+hr_kernel *hr_kernel_copy(const hr_kernel *kernel, const hr_kernel *like, hr_arena *arena);
 
 /* Checks levels, phases, classes, access ranks. */
 HR_MUST_USE hr_status hr_kernel_verify(const hr_kernel *kernel);

@@ -1,10 +1,26 @@
-/* kernel_key.c: the kernel form as words, so that equal kernels are found and prepared once.
+/* kernel_key.c: the kernel form as numbers, so that equal kernels are found and prepared once.
  *
  * The key leaves out everything that does not change the computation: names, the bound buffers and scalars, estimates.
+ * Most numbers are small: each takes 7 bits a byte, the lowest first, and the sign in its lowest bit. A cache holds
+ * many keys.
  */
 #include "core/ir/kernel.h"
 
-#define PUSH(word) hr_vector_push(out_key, (uint64_t)(word))
+enum { BITS = 7, MORE = 1 << BITS, BYTES_MAX = (64 + BITS - 1) / BITS };
+
+static bool push(hr_kernel_key *key, int64_t number) {
+  uint64_t rest = (uint64_t)number << 1 ^ (uint64_t)(number >> 63);
+  if (!hr_vector_reserve(key, key->count + BYTES_MAX)) {
+    return false;
+  }
+  for (; rest >= MORE; rest >>= BITS) {
+    key->data[key->count++] = (uint8_t)(rest | MORE);
+  }
+  key->data[key->count++] = (uint8_t)rest;
+  return true;
+}
+
+#define PUSH(number) push(out_key, (int64_t)(number))
 
 static bool push_access(hr_kernel_key *out_key, const hr_access *access, int rank) {
   bool ok = PUSH(access->arg) && PUSH(access->dtype) && PUSH(access->offset) && PUSH(access->term_count) &&
@@ -36,8 +52,8 @@ static bool push_instr(hr_kernel_key *out_key, const hr_instr *instr) {
   return ok;
 }
 
-/* Words of a key, without those of terms and bounds. */
-static size_t words_of(const hr_kernel *kernel) {
+/* The number of numbers, without those of terms and bounds. */
+static size_t numbers_of(const hr_kernel *kernel) {
   enum { HEAD = 10, ARG = 2, ACCESS = 6, INSTR = 10, SOURCE = 2, SOURCES = 3, REGISTER = 4 };
   return HEAD + (size_t)kernel->rank + (size_t)kernel->arg_count * ARG +
          (size_t)kernel->access_count * (ACCESS + (size_t)kernel->rank) +
@@ -46,10 +62,10 @@ static size_t words_of(const hr_kernel *kernel) {
 
 bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_key) {
   hr_vector_clear(out_key);
-  bool ok = hr_vector_reserve(out_key, words_of(kernel)) && PUSH(kernel->rank) && PUSH(kernel->reduce_mask) &&
-            PUSH(kernel->ordered_mask) && PUSH(kernel->order) && PUSH(kernel->phase_count) && PUSH(kernel->arg_count) &&
-            PUSH(kernel->scalar_count) && PUSH(kernel->access_count) && PUSH(kernel->instr_count) &&
-            PUSH(kernel->register_count);
+  bool ok = hr_vector_reserve(out_key, numbers_of(kernel) + BYTES_MAX) && PUSH(kernel->rank) &&
+            PUSH(kernel->reduce_mask) && PUSH(kernel->ordered_mask) && PUSH(kernel->order) &&
+            PUSH(kernel->phase_count) && PUSH(kernel->arg_count) && PUSH(kernel->scalar_count) &&
+            PUSH(kernel->access_count) && PUSH(kernel->instr_count) && PUSH(kernel->register_count);
   for (int d = 0; d < kernel->rank; ++d) {
     ok = ok && PUSH(kernel->dims[d]);
   }
@@ -72,13 +88,19 @@ bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_key) {
 /* ---- and back ---- */
 
 typedef struct reader {
-  const uint64_t *word;
+  const uint8_t *byte;
   hr_arena *arena;
   bool failed;
 } reader;
 
 static int64_t next(reader *r) {
-  return (int64_t)*r->word++;
+  uint64_t number = 0;
+  int shift = 0;
+  for (; *r->byte >= MORE; shift += BITS) {
+    number |= (uint64_t)(*r->byte++ & (MORE - 1)) << shift;
+  }
+  number |= (uint64_t)*r->byte++ << shift;
+  return (int64_t)(number >> 1 ^ (0 - (number & 1)));
 }
 
 static void *array(reader *r, size_t count, size_t size) {
@@ -175,7 +197,7 @@ static void read_arrays(reader *r, hr_kernel *kernel) {
 }
 
 hr_kernel *hr_kernel_from_key(const hr_kernel_key *key, hr_arena *arena) {
-  reader r = {.word = key->data, .arena = arena};
+  reader r = {.byte = key->data, .arena = arena};
   hr_kernel *kernel = HR_ARENA_NEW(arena, hr_kernel);
   if (kernel == NULL) {
     return NULL;
