@@ -48,7 +48,8 @@ extern "C" {
   X(graph_launches, "graphs of the driver that were launched, each for many of the groups")     \
   X(graph_builds, "graphs of the driver that were captured")                                    \
   X(graph_updates, "kernels of graphs that got other numbers before a launch")                  \
-  X(layouts_undone, "buffers that lay as a library likes it, and were brought back into order")
+  X(layouts_undone, "buffers that lay as a library likes it, and were brought back into order") \
+  X(guard_failures, "programs of a known structure that were compiled all the same")
 
 /* Of a device's memory, in bytes. */
 #define HR_MEMORY_STATS(X)                                                          \
@@ -60,7 +61,8 @@ extern "C" {
   X(allocation_count, "allocations")                                                \
   X(driver_allocation_count, "those that the cache could not serve")                \
   X(device_free_bytes, "of the whole device")                                       \
-  X(device_total_bytes, "of the whole device")
+  X(device_total_bytes, "of the whole device")                                      \
+  X(program_bytes, "of the host, about: compiled programs that streams keep")
 
 #define HR_STATS_FIELD(name, meaning) int64_t name;
 typedef struct hr_stats {

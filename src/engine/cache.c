@@ -2,8 +2,13 @@
 
 #include "engine/instantiate.h"
 
-void hr__cache_init(hr_cache *cache, size_t count_max, size_t bytes_max) {
-  *cache = (hr_cache){.count_max = count_max, .bytes_max = bytes_max};
+void hr__cache_init(hr_cache *cache, size_t count_max, size_t bytes_max, atomic_int_least64_t *total) {
+  *cache = (hr_cache){.count_max = count_max, .bytes_max = bytes_max, .total = total, .general = {.total = total}};
+}
+
+static void count_bytes(hr_cache *cache, int64_t bytes) {
+  cache->bytes += (size_t)bytes;
+  atomic_fetch_add_explicit(cache->total, bytes, memory_order_relaxed);
 }
 
 static void unlink_use(hr_cache *cache, hr_instance *instance) {
@@ -12,6 +17,7 @@ static void unlink_use(hr_cache *cache, hr_instance *instance) {
 }
 
 static void link_use(hr_cache *cache, hr_instance *instance) {
+  instance->trims = cache->trims;
   instance->newer = NULL;
   instance->older = cache->newest;
   *(cache->newest != NULL ? &cache->newest->newer : &cache->oldest) = instance;
@@ -46,7 +52,7 @@ static void drop(hr_cache *cache, hr_instance *instance) {
   unlink_use(cache, instance);
   unlink_followed(cache, instance);
   --cache->count;
-  cache->bytes -= instance->footprint;
+  count_bytes(cache, -(int64_t)instance->footprint);
   hr__instance_release(instance);
 }
 
@@ -56,6 +62,21 @@ void hr__cache_fini(hr_cache *cache) {
   }
   hr_table_fini(&cache->table);
   hr__general_instances_fini(&cache->general);
+}
+
+void hr__cache_clear(hr_cache *cache) {
+  uint32_t trims = cache->trims;
+  hr__cache_fini(cache);
+  hr__cache_init(cache, cache->count_max, cache->bytes_max, cache->total);
+  cache->trims = trims;
+}
+
+void hr__cache_trim(hr_cache *cache) {
+  while (cache->oldest != NULL && (cache->trims == 0 || cache->oldest->trims < cache->trims)) {
+    drop(cache, cache->oldest);
+  }
+  hr__general_instances_trim(&cache->general);
+  ++cache->trims;
 }
 
 hr_instance *hr__cache_find_expected(const hr_cache *cache, const hr_key *key) {
@@ -78,6 +99,7 @@ hr_instance *hr__cache_find(hr_cache *cache, hr_key *key) {
     return NULL;
   }
   cache->newest->successor = instance;
+  instance->trims = cache->trims;
   if (instance != cache->newest) {
     unlink_use(cache, instance);
     link_use(cache, instance);
@@ -96,7 +118,7 @@ hr_status hr__cache_add(hr_cache *cache, hr_instance *instance) {
   }
   link_use(cache, instance);
   ++cache->count;
-  cache->bytes += instance->footprint;
+  count_bytes(cache, (int64_t)instance->footprint);
   while (cache->oldest != instance && (cache->count > cache->count_max || cache->bytes > cache->bytes_max)) {
     drop(cache, cache->oldest);
   }

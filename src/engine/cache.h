@@ -17,11 +17,18 @@ typedef struct hr_cache {
   hr_instance *newest, *oldest; /* by last use; the newest is the one that was found or added last */
   size_t count, count_max;
   size_t bytes, bytes_max;
+  atomic_int_least64_t *total;
+  uint32_t trims;               /* so far */
   hr_general_instances general; /* for keys that are met once or twice */
 } hr_cache;
 
-void hr__cache_init(hr_cache *cache, size_t count_max, size_t bytes_max);
+/* `total`: a count of bytes that others add to as well. */
+void hr__cache_init(hr_cache *cache, size_t count_max, size_t bytes_max, atomic_int_least64_t *total);
 void hr__cache_fini(hr_cache *cache);
+/* Releases all instances. */
+void hr__cache_clear(hr_cache *cache);
+/* Releases all instances that were not used since the last trim. */
+void hr__cache_trim(hr_cache *cache);
 /* The instance of a key, borrowed, or NULL. */
 hr_instance *hr__cache_find(hr_cache *cache, hr_key *key);
 /* The expected next instance if it has this key, borrowed, or NULL. */

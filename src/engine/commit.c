@@ -495,6 +495,7 @@ static hr_status find_instance(hr_stream *stream, const work *w, hr_key *key, hr
   if ((*out_instance)->is_compiled) {
     ++stream->stats.compiles;
     stream->stats.general_plans += (*out_instance)->plan->is_general;
+    stream->stats.guard_failures += (*out_instance)->plan->was_refused;
     stream->stats.compile_ns += hr_clock_ns() - begin;
   } else { /* compiled for another stream */
     ++stream->stats.cache_hits;

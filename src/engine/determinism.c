@@ -8,9 +8,7 @@ hr_status hr_stream_set_deterministic(hr_stream *stream, bool is_deterministic) 
   hr_mutex_lock(&stream->mutex);
   hr_status status = hr__stream_commit(stream, SIZE_MAX, HR_COMMIT_REQUEST, false);
   atomic_store(&stream->device->is_deterministic, is_deterministic);
-  size_t count_max = stream->cache.count_max, bytes_max = stream->cache.bytes_max;
-  hr__cache_fini(&stream->cache);
-  hr__cache_init(&stream->cache, count_max, bytes_max);
+  hr__cache_clear(&stream->cache);
   hr_mutex_unlock(&stream->mutex);
   return status;
 }

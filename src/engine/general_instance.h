@@ -27,12 +27,15 @@ typedef struct hr_general_instance {
 
 typedef struct hr_general_instances {
   size_t count;
-  uint64_t uses;
-  uint64_t *sightings; /* hashes of keys, and in the low bits how often each was met; NULL: none yet */
+  uint64_t uses, uses_at_trim; /* so far, and at the last trim */
+  atomic_int_least64_t *total; /* a count of bytes that others add to as well */
+  uint64_t *sightings;         /* hashes of keys, and in the low bits how often each was met; NULL: none yet */
   hr_general_instance all[HR_GENERAL_INSTANCES_MAX];
 } hr_general_instances;
 
 void hr__general_instances_fini(hr_general_instances *instances);
+/* Releases those that were not used since the last trim. */
+void hr__general_instances_trim(hr_general_instances *instances);
 /* The instance of a hashed key of a known structure, borrowed until the next call. NULL: the key needs an instance of
  * its own. */
 hr_instance *hr__general_instance_find(hr_general_instances *instances, const hr_key *key, hr_device *device);

@@ -415,11 +415,11 @@ static uint64_t hash_of(const hr_key *key, uint64_t kind) {
   return hr_hash_mix(hr__key_structure(key), kind);
 }
 
-bool hr__generals_find(hr_generals *generals, const hr_key *key, uint64_t kind, hr_numbers *out_numbers,
-                       void **out_model) {
+hr_general_find hr__generals_find(hr_generals *generals, const hr_key *key, uint64_t kind, hr_numbers *out_numbers,
+                                  void **out_model) {
   hr_general_structure *structure = generals->count > 0 ? hr_table_get(&generals->table, hash_of(key, kind)) : NULL;
   if (structure == NULL || structure->general_count == 0) {
-    return false;
+    return HR_GENERAL_UNKNOWN;
   }
   size_t count = words_of(key), values_max = 0;
   for (int i = 0; i < structure->general_count; ++i) {
@@ -442,7 +442,7 @@ bool hr__generals_find(hr_generals *generals, const hr_key *key, uint64_t kind, 
     }
   }
   hr_free(words);
-  return is;
+  return is ? HR_GENERAL_FOUND : HR_GENERAL_REFUSED;
 }
 
 /* True if a general plan gives the sample; then its range includes it. */

@@ -40,10 +40,16 @@ typedef struct hr_generals {
 
 void hr__generals_fini(hr_generals *generals);
 
-/* The model and the numbers of a plan for the key; `kind` distinguishes devices whose plans differ. False: it has to be
- * compiled. The model is not retained. */
-bool hr__generals_find(hr_generals *generals, const hr_key *key, uint64_t kind, hr_numbers *out_numbers,
-                       void **out_model);
+typedef enum hr_general_find {
+  HR_GENERAL_UNKNOWN = 0, /* no general plan of the key's structure */
+  HR_GENERAL_REFUSED,     /* a guard refuses the key */
+  HR_GENERAL_FOUND
+} hr_general_find;
+
+/* The model and the numbers of a plan for the key; `kind` distinguishes devices whose plans differ. The model is not
+ * retained. */
+hr_general_find hr__generals_find(hr_generals *generals, const hr_key *key, uint64_t kind, hr_numbers *out_numbers,
+                                  void **out_model);
 /* Learns from a compiled plan, whose numbers are those of its schedule and `extra_count` others. Without memory it
  * learns nothing. */
 void hr__generals_learn(hr_generals *generals, const hr_key *key, uint64_t kind, const hr_schedule *schedule,

@@ -31,6 +31,23 @@ static hr_status prepare(hr_instance *instance, hr_device *device) {
   return hr__weights_find(instance) ? HR_OK : no_memory("weights");
 }
 
+/* Libraries don't tell what their prepared calls take: a guess. */
+enum { LIBRARY_CALL_BYTES = 1024 };
+
+static size_t footprint_of(const hr_instance *instance) {
+  size_t bytes = sizeof *instance + instance->plan->footprint + (size_t)instance->step_count * sizeof *instance->steps;
+  bytes += (instance->args.capacity + instance->scalars.capacity + instance->sources.capacity) * sizeof(uint32_t);
+  for (size_t i = 0; i < instance->weights.count; ++i) {
+    bytes += sizeof(hr_weight) + instance->weights.data[i].recipe.capacity * sizeof(uint64_t);
+  }
+  for (int i = 0; i < instance->step_count; ++i) {
+    const hr_exec_step *step = &instance->steps[i];
+    bytes += step->cached != NULL ? hr__kernel_footprint(step->cached) : 0;
+    bytes += step->kind == HR_STEP_LIBRARY && step->like == NULL ? LIBRARY_CALL_BYTES : 0;
+  }
+  return bytes;
+}
+
 static hr_status begin(hr_instance **out_instance) {
   hr_instance *instance = hr_calloc(1, sizeof *instance);
   if (instance == NULL) {
@@ -55,8 +72,7 @@ hr_status hr__instance_create(const hr_key *key, hr_device *device, const hr_sca
   if (hr_env_choice(HR_ENV_JIT) == HR_ENV_JIT_WAIT) {
     hr__compile_queue_wait();
   }
-  instance->footprint =
-      sizeof *instance + instance->plan->footprint + (size_t)instance->step_count * (sizeof(hr_exec_step) + 4096);
+  instance->footprint = footprint_of(instance);
   hr__profile_log_schedule(instance);
   instance->replay = instance->plan->schedule.is_refused ? NULL : hr__replay_create(instance, device);
   *out_instance = instance;
@@ -76,6 +92,7 @@ hr_status hr__instance_create_of(hr_plan *plan, hr_device *device, hr_instance *
     destroy(instance);
     return status;
   }
+  instance->footprint = footprint_of(instance);
   *out_instance = instance;
   return HR_OK;
 }

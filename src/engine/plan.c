@@ -10,7 +10,6 @@
 #include "base/thread.h"
 #include "engine/algorithms.h"
 #include "engine/dump.h"
-#include "engine/general_plan.h"
 
 enum { RESIDENT_ROW_BYTES = 1 << 18, HOIST_BYTES = 1 << 15, DEVICE_HOIST_BYTES = 1 << 25 };
 
@@ -105,10 +104,15 @@ static hr_status find_writes(hr_plan *plan) {
 
 /* ---- compiling ---- */
 
+static size_t bytes_of_key(const hr_key *key) {
+  size_t of_buffer = (key->layouts != NULL ? 2 : 1) * sizeof *key->shapes;
+  return key->word_count * sizeof *key->words + key->local_count * sizeof *key->locals + key->buffer_count * of_buffer;
+}
+
 static bool copy_key(const hr_key *key, hr_key *out_copy) {
   size_t words = key->word_count * sizeof *key->words, locals = key->local_count * sizeof *key->locals;
   size_t shapes = key->buffer_count * sizeof *key->shapes, layouts = key->layouts != NULL ? shapes : 0;
-  char *block = hr_malloc(words + shapes + layouts + locals);
+  char *block = hr_malloc(bytes_of_key(key));
   if (block == NULL) {
     return false;
   }
@@ -251,8 +255,9 @@ static hr_status begin(const hr_key *key, const hr_device *device, hr_plan **out
 
 static void count_footprint(hr_plan *plan) {
   const hr_key *key = &plan->key;
-  plan->footprint = sizeof *plan + plan->schedule.program.arena.bytes_allocated + key->word_count * 8 +
-                    key->buffer_count * 12 + key->local_count * 4;
+  size_t of_step = sizeof *plan->costs + sizeof *plan->indices, of_buffer = sizeof *plan->last_write;
+  plan->footprint = sizeof *plan + plan->schedule.program.arena.bytes_allocated + bytes_of_key(key) +
+                    (size_t)plan->schedule.step_count * of_step + key->buffer_count * of_buffer;
 }
 
 static hr_status create(const hr_key *key, hr_device *device, const hr_scalar *arguments, hr_plan **out_plan) {
@@ -400,32 +405,35 @@ static void release_locked(void *plan) {
   }
 }
 
-bool hr__plan_find_model(const hr_key *key, hr_device *device, hr_numbers *out_numbers, hr_plan **out_model) {
+hr_general_find hr__plan_find_model(const hr_key *key, hr_device *device, hr_numbers *out_numbers,
+                                    hr_plan **out_model) {
   plans *own = own_plans();
   void *model = NULL;
   if (own->keeps_nodes || hr_env_choice(HR_ENV_GENERAL_PLANS) == HR_ENV_GENERAL_PLANS_OFF ||
       hr_log_is_on(HR_LOG_PROGRAM) || hr__dump_is_on()) { /* the latter show what is compiled */
-    return false;
+    return HR_GENERAL_UNKNOWN;
   }
   hr_mutex_lock(&own->mutex);
-  bool is = hr__generals_find(&own->generals, key, hash_kind(device), out_numbers, &model);
-  if (is) {
+  hr_general_find found = hr__generals_find(&own->generals, key, hash_kind(device), out_numbers, &model);
+  if (found == HR_GENERAL_FOUND) {
     retain_locked(model);
   }
   hr_mutex_unlock(&own->mutex);
   *out_model = model;
-  return is;
+  return found;
 }
 
-/* A plan from the general plan of the key's structure, or NULL. */
-static hr_plan *find_general(const hr_key *key, hr_device *device) {
+/* A plan from the general plan of the key's structure, or NULL: *out_refused if there is one. */
+static hr_plan *find_general(const hr_key *key, hr_device *device, bool *out_refused) {
   hr_numbers numbers = {0};
   hr_plan *model = NULL, *plan = NULL;
-  if (hr__plan_find_model(key, device, &numbers, &model)) {
+  hr_general_find found = hr__plan_find_model(key, device, &numbers, &model);
+  if (found == HR_GENERAL_FOUND) {
     plan = hr__plan_create_general(key, device, model, &numbers);
     hr__plan_release(model);
   }
   hr_vector_fini(&numbers);
+  *out_refused = plan == NULL && found != HR_GENERAL_UNKNOWN;
   return plan;
 }
 
@@ -453,10 +461,12 @@ hr_status hr__plan_acquire(const hr_key *key, hr_device *device, const hr_scalar
   hr_mutex_unlock(&own->mutex);
   *out_is_new = plan == NULL;
   if (plan == NULL) { /* two streams may compile the same; both plans are right */
-    plan = find_general(&hashed, device);
+    bool was_refused;
+    plan = find_general(&hashed, device, &was_refused);
     bool is_general = plan != NULL;
     if (!is_general) {
       HR_RETURN_IF_ERROR(create(&hashed, device, arguments, &plan));
+      plan->was_refused = was_refused;
     }
     plan->owner = own;
     hr_mutex_lock(&own->mutex);

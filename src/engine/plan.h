@@ -12,6 +12,7 @@
 
 #include "compiler/describe.h"
 #include "compiler/numbers.h"
+#include "engine/general_plan.h"
 #include "engine/index_source.h"
 #include "engine/trace.h"
 #include "runtime/device.h"
@@ -32,6 +33,7 @@ struct hr_plan {
   int *last_write;          /* of each of the key's buffers: the last step that writes it; -1: none */
   int64_t bytes, flops;     /* of all steps: read and written; arithmetic */
   size_t footprint;         /* bytes of host memory, about */
+  bool was_refused;         /* its structure is known, but a guard or a library refused it: it was compiled */
   bool is_general;          /* a copy of another one with other numbers (general_plan.h) */
   /* plan.c's own */
   struct plans *owner;
@@ -50,9 +52,9 @@ bool hr__plan_fits(const hr_plan *plan, const hr_key *key);
 
 /* ---- plans of a known structure (general_plan.h) ---- */
 
-/* The model and the numbers for a key of a known structure. The caller owns a reference to the model. False: the key
- * has to be compiled. */
-bool hr__plan_find_model(const hr_key *key, hr_device *device, hr_numbers *out_numbers, hr_plan **out_model);
+/* The model and the numbers for a key of a known structure, if they are found; the caller owns a reference to the
+ * model. */
+hr_general_find hr__plan_find_model(const hr_key *key, hr_device *device, hr_numbers *out_numbers, hr_plan **out_model);
 /* A copy of the model with these numbers, which nothing shares; NULL: the key has to be compiled. */
 hr_plan *hr__plan_create_general(const hr_key *key, hr_device *device, hr_plan *model, const hr_numbers *numbers);
 /* Replaces the key and the numbers of such a copy, while nothing runs it. `parts`: see hr_schedule_find_parts;

@@ -69,7 +69,7 @@ static hr_status create_stream(hr_device *device, hr_stream **out_stream) {
   stream->move.is_plain = true;
   stream->pending.single_max = stream->rest.single_max = stream->policy.bytes_max;
   stream->frees_live = hr_env_choice(HR_ENV_LAYOUTS) == HR_ENV_LAYOUTS_ALL;
-  hr__cache_init(&stream->cache, (size_t)hr_env_int(HR_ENV_CACHE_ENTRIES), CACHE_BYTES_MAX);
+  hr__cache_init(&stream->cache, (size_t)hr_env_int(HR_ENV_CACHE_ENTRIES), CACHE_BYTES_MAX, &device->program_bytes);
   *out_stream = stream;
   return HR_OK;
 }
@@ -137,6 +137,14 @@ void hr_stream_stats_read(hr_stream *stream, size_t bytes, hr_stats *out_stats) 
   stats.jit_waiting = counts.waiting;
   hr_mutex_unlock(&stream->mutex);
   hr__copy_fields(out_stats, bytes, &stats, sizeof stats);
+}
+
+void hr_stream_trim(hr_stream *stream) {
+  hr_context *before = hr__context_enter(stream->device->context);
+  hr_mutex_lock(&stream->mutex);
+  hr__cache_trim(&stream->cache);
+  hr_mutex_unlock(&stream->mutex);
+  (void)hr__context_enter(before);
 }
 
 void hr_stream_reset_stats(hr_stream *stream) {

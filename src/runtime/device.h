@@ -137,8 +137,9 @@ struct hr_device {
   hr_device_properties properties;
   hr_caching_allocator allocator;
   hr_queue queue;
-  atomic_bool is_deterministic; /* programs are compiled without the tuning cache */
-  hr_mutex bind_mutex;          /* held while memory is allocated for a buffer */
+  atomic_bool is_deterministic;       /* programs are compiled without the tuning cache */
+  atomic_int_least64_t program_bytes; /* of the host: the programs that streams keep */
+  hr_mutex bind_mutex;                /* held while memory is allocated for a buffer */
   hr_mutex shared_mutex; /* guards the fields below; held from choosing the block until the job is in the queue */
   hr_block *shared;      /* temporaries and workspace of the running job; NULL until some are needed */
 };

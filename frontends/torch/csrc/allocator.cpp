@@ -69,8 +69,10 @@ public:
   }
   void emptyCache(c10::MempoolId_t) override {
     for (int index = 0; index < kDevicesMax; ++index)
-      if (is_open(static_cast<c10::DeviceIndex>(index)))
+      if (is_open(static_cast<c10::DeviceIndex>(index))) {
+        hr_stream_trim(stream_of(static_cast<c10::DeviceIndex>(index)));
         hr_device_memory_trim(device_of(static_cast<c10::DeviceIndex>(index)));
+      }
   }
   void recordStream(const c10::DataPtr &, c10::Stream) override {}
 

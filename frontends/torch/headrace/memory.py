@@ -4,8 +4,8 @@ from headrace._library import _C
 
 
 def memory_stats(device=None):
-    """A dict of a device's memory in bytes: allocated, reserved, their peaks, limit, free, total; and allocation
-    counts."""
+    """A dict of a device's memory in bytes: allocated, reserved, their peaks, limit, free, total, what its compiled
+    programs take of the host's memory; and allocation counts."""
     return _C.memory_stats(device)
 
 
@@ -41,7 +41,7 @@ def mem_get_info(device=None):
 
 
 def empty_cache():
-    """Returns cached memory to the driver."""
+    """Frees the compiled programs that did not run since the last call, and returns cached memory to the driver."""
     _C.trim_memory()
 
 

@@ -1,0 +1,296 @@
+"""Programs whose shapes never repeat: right, equal to the bit in all modes, and bounded in memory."""
+
+import copy
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+import torch
+from support import DEVICE, DRIVER, assert_same, assert_summed
+from torch import nn
+from torch.nn import functional as F
+
+pytestmark = pytest.mark.skipif(DEVICE.type != "headrace", reason="about this device")
+IS_HOST = DRIVER == "cpu"
+
+
+def general_plans() -> int:
+    return torch.headrace.stats()["general_plans"]
+
+
+def lengths(count: int, most: int = 300) -> list[int]:
+    """Different ones in any order, the smallest among them."""
+    return random.Random(7).sample(range(1, most + 1), count)
+
+
+def floats(*dims: int) -> torch.Tensor:
+    return torch.randn(dims, generator=torch.Generator().manual_seed(sum(dims)))
+
+
+def element_wise(x: torch.Tensor) -> list[torch.Tensor]:
+    """No products: each result has the same bits in every mode."""
+    y = (x * 3 + 1).tanh()
+    z = F.softmax(y, -1) - y.amax(0)
+    shifted = torch.cat((z[1:], z[:1])) if x.shape[0] > 1 else z
+    return [y, z.sum(0), shifted.cumsum(0), z.std(1), y[::2].flip(0), (y > 0).sum(1), F.layer_norm(z, z.shape[1:])]
+
+
+@pytest.fixture
+def mode():
+    before = torch.headrace.get_mode()
+    yield torch.headrace.set_mode
+    torch.headrace.set_mode(before)
+
+
+def test_lengths_have_the_same_bits_in_all_modes(mode):
+    before = general_plans()
+    for length in lengths(300):
+        x = floats(length, 24)
+        results = []
+        for name in ("fuse", "eager", "strict"):
+            mode(name)
+            there = x.to(DEVICE)
+            results.append([result.cpu() for result in element_wise(there)])
+        for fused, eager, strict in zip(*results):
+            assert torch.equal(fused, strict)
+            assert torch.equal(eager, strict)
+    assert general_plans() > before
+
+
+BITS = """
+import hashlib, sys, torch
+sys.path[:0] = ["tests/python"]
+from test_any_shape import DEVICE, element_wise, floats, lengths
+digest = hashlib.sha256()
+for length in lengths(80):
+    for result in element_wise(floats(length, 24).to(DEVICE)):
+        digest.update(result.cpu().contiguous().numpy().tobytes())
+print(torch.headrace.stats()["general_plans"], digest.hexdigest())
+"""
+
+
+def test_general_plans_have_the_bits_of_compiled_ones():
+    found = {}
+    for setting in ("on", "off"):
+        environment = os.environ | {"HEADRACE_GENERAL_PLANS": setting}
+        done = subprocess.run([sys.executable, "-c", BITS], capture_output=True, text=True, env=environment, check=True)
+        found[setting] = done.stdout.split()
+    assert found["on"][1] == found["off"][1]
+    assert int(found["on"][0]) > 20
+    assert int(found["off"][0]) == 0
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_compiled_functions_use_general_plans(dynamic):
+    @torch.compile(backend="headrace", dynamic=dynamic)
+    def compiled(x):
+        return (x * 2).relu().sum(0) / x.shape[0]
+
+    before = general_plans()
+    for length in range(150, 180):
+        x = floats(length, 24)
+        assert_summed(compiled(x.to(DEVICE)), (x * 2).relu().sum(0) / length)
+    assert general_plans() >= before + 15
+
+
+@pytest.mark.skipif(not IS_HOST, reason="other devices keep a program for each shape")
+def test_programs_are_counted_and_freed():
+    for length in range(150, 190):
+        element_wise(floats(length, 24).to(DEVICE))[1].sum().item()
+    torch.headrace.synchronize()
+    assert torch.headrace.memory_stats()["program_bytes"] > 0
+    torch.headrace.empty_cache()
+    torch.headrace.empty_cache()
+    assert torch.headrace.memory_stats()["program_bytes"] == 0
+    assert torch.headrace.stats()["cache_entries"] == 0
+    x = floats(160, 24)
+    assert_same(element_wise(x.to(DEVICE))[0], element_wise(x)[0])
+
+
+MEMORY = """
+import os, sys, torch
+import headrace.torch
+from torch import nn
+torch.set_num_threads(1)
+net = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4)).to("headrace")
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+def step(shape):
+    net(torch.ones(*shape, 16, device="headrace")).square().mean().backward()
+    torch.headrace.synchronize()
+shapes = [(batch, length) for length in range(20, 60) for batch in range(2, 22)]
+for shape in shapes[:200]:
+    step(shape)
+before = resident()
+for shape in shapes[200:]:
+    step(shape)
+print(before, resident(), torch.headrace.memory_stats()["program_bytes"])
+"""
+
+
+@pytest.mark.skipif(not IS_HOST, reason="other devices keep a program for each shape")
+def test_memory_stays_with_many_shapes():
+    done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
+    before, after, programs = map(int, done.stdout.split())
+    assert after < 1.1 * before, f"{before} bytes after 200 shapes, {after} after 800, programs {programs}"
+
+
+# ---- what people run
+
+
+def small_model(name: str, transformers):
+    torch.manual_seed(0)
+    common = dict(vocab_size=97, bos_token_id=1, eos_token_id=96, pad_token_id=0)
+    if name == "gpt2":
+        config = transformers.GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=128, **common)
+        return transformers.GPT2LMHeadModel(config).eval()
+    config = transformers.LlamaConfig(
+        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        max_position_embeddings=128, **common,
+    )  # fmt: skip
+    return transformers.LlamaForCausalLM(config).eval()
+
+
+HOW = {
+    "greedy": {},
+    "sampling": {"do_sample": True, "top_k": 12, "temperature": 0.9},
+    "beams": {"num_beams": 3},
+    "static": {"cache_implementation": "static"},
+}
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_generation(name, how, monkeypatch):
+    transformers = pytest.importorskip("transformers")
+    if (name, how) == ("gpt2", "static"):
+        pytest.skip("one model with a static cache is enough")
+    host = small_model(name, transformers)
+    there = copy.deepcopy(host).to(DEVICE)
+    if how == "sampling":  # both devices draw the same token: numbers of the host
+        draw = torch.multinomial
+        monkeypatch.setattr(torch, "multinomial", lambda p, *args, **kw: draw(p.cpu(), *args, **kw).to(p.device))
+    for length in (3, 7, 12, 5):
+        tokens = torch.randint(2, 96, (2, length), generator=torch.Generator().manual_seed(length))
+        found = []
+        for model in (host, there):
+            torch.manual_seed(length)
+            mask = torch.ones_like(tokens).to(model.device)
+            result = model.generate(tokens.to(model.device), attention_mask=mask, max_new_tokens=12, **HOW[how])
+            found.append(result.cpu())
+        assert torch.equal(*found)
+
+
+def trained(model: nn.Module, loss, device) -> list[torch.Tensor]:
+    """The parameters after a step for each length."""
+    model = copy.deepcopy(model).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for length in lengths(24, 40):
+        optimizer.zero_grad()
+        loss(model, length, device).backward()
+        optimizer.step()
+    return [parameter.detach().cpu() for parameter in model.parameters()]
+
+
+def check_training(model: nn.Module, loss) -> None:
+    for ours, expected in zip(trained(model, loss, DEVICE), trained(model, loss, "cpu")):
+        assert_summed(ours, expected, factor=20)
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(8, 12, batch_first=True)
+        self.head = nn.Linear(12, 5)
+
+    def forward(self, x):
+        return self.head(self.rnn(x)[0])
+
+
+def test_training_with_padding():
+    def loss(model, length, device):
+        x, target = floats(3, length, 8).to(device), torch.arange(3 * length).view(3, length).remainder(5)
+        target[1, length // 2 :] = -100
+        return F.cross_entropy(model(x).transpose(1, 2), target.to(device))
+
+    torch.manual_seed(1)
+    check_training(Tagger(), loss)
+
+
+def test_training_with_packed_sequences():
+    def loss(model, length, device):
+        sizes = [length, max(1, length // 2), max(1, length // 3)]
+        rows = [floats(size, 8).to(device) for size in sizes]
+        packed = nn.utils.rnn.pack_sequence(rows)
+        out, _ = nn.utils.rnn.pad_packed_sequence(model.rnn(packed)[0], batch_first=True)
+        return model.head(out).square().mean()
+
+    torch.manual_seed(2)
+    check_training(Tagger(), loss)
+
+
+class Detector(nn.Module):
+    """Scores and boxes of a changing number of regions, and those that overlap no better one."""
+
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Linear(6, 16)
+        self.score, self.box = nn.Linear(16, 1), nn.Linear(16, 4)
+
+    def forward(self, regions):
+        x = self.features(regions).relu()
+        corner, size = self.box(x).split(2, 1)
+        return self.score(x).squeeze(1), torch.cat((corner, corner + size.exp()), 1)
+
+
+def best_boxes(scores: torch.Tensor, boxes: torch.Tensor, most: float = 0.3) -> torch.Tensor:
+    order = scores.argsort(descending=True, stable=True)
+    kept = []
+    while order.numel() > 0:
+        first, order = order[0], order[1:]
+        kept.append(first)
+        low = torch.maximum(boxes[first, :2], boxes[order, :2])
+        high = torch.minimum(boxes[first, 2:], boxes[order, 2:])
+        shared = (high - low).clamp(min=0).prod(1)
+        areas = [(b[..., 2:] - b[..., :2]).prod(-1) for b in (boxes[first], boxes[order])]
+        order = order[shared / (areas[0] + areas[1] - shared) <= most]
+    return torch.stack(kept)
+
+
+def test_a_changing_number_of_boxes():
+    torch.manual_seed(3)
+    model = Detector().eval()
+    there = copy.deepcopy(model).to(DEVICE)
+    with torch.no_grad():
+        for count in lengths(12, 40):
+            regions = floats(count, 6)
+            scores, boxes = model(regions)
+            ours = there(regions.to(DEVICE))
+            assert_summed(ours[0], scores)
+            assert_summed(ours[1], boxes)
+            assert torch.equal(best_boxes(scores.to(DEVICE), boxes.to(DEVICE)).cpu(), best_boxes(scores, boxes))
+
+
+class GraphNetwork(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.message, self.update = nn.Linear(16, 8), nn.GRUCell(8, 8)
+
+    def forward(self, nodes, edges):
+        for _ in range(2):
+            sent = self.message(torch.cat((nodes[edges[0]], nodes[edges[1]]), 1)).relu()
+            nodes = self.update(torch.zeros_like(nodes).index_add(0, edges[1], sent), nodes)
+        return nodes
+
+
+def test_a_graph_with_changing_edges():
+    def loss(model, length, device):
+        nodes, draw = 10 + length % 7, torch.Generator().manual_seed(length)
+        edges = torch.randint(0, nodes, (2, 3 * length), generator=draw)
+        return model(floats(nodes, 8).to(device), edges.to(device)).square().mean()
+
+    torch.manual_seed(4)
+    check_training(GraphNetwork(), loss)
