@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times programs whose shapes never repeat, and the same shapes again: torch's CPU device against Headrace.
+"""Times programs whose shapes never repeat, and the same shapes again: a device of torch's against Headrace.
 
 Each side of a case runs in a process of its own, with an empty cache of compiled kernels: a call with a shape that the
 program does not use, then every shape once (`new`), then every shape again (`seen`). Processes of the two sides take
@@ -11,6 +11,7 @@ processes of their own. The ratio is torch's median by Headrace's: above 1 Headr
 
     python bench/shapes.py                       everything, into bench/results/shapes.md and .json
     python bench/shapes.py --cases 'gpt*' --rounds 1
+    HEADRACE_DEVICE=cuda python bench/shapes.py --reference cuda
 """
 
 import argparse
@@ -34,7 +35,8 @@ def parse() -> argparse.Namespace:
     add = parser.add_argument
     add("--cases", default="*", help="names or patterns with commas between; --list names them")
     add("--list", action="store_true", help="names the cases and ends")
-    add("--device", default="headrace", help="what is compared with torch's CPU device (default %(default)s)")
+    add("--device", default="headrace", help="what is compared with the reference (default %(default)s)")
+    add("--reference", default="cpu", help="torch's own device (default %(default)s)")
     add("--rounds", type=int, default=5, help="how often the sides take turns (default %(default)s)")
     add("--threads", type=int, default=1, help="of both sides (default %(default)s)")
     add("--json", default=RESULTS / "shapes.json", type=Path, metavar="FILE", help="(default %(default)s)")
@@ -105,16 +107,16 @@ def median_of(runs: list[dict], which: str, key: str) -> float:
 
 
 def compare(case, arguments) -> dict:
-    runs: dict[str, list[dict]] = {"cpu": [], arguments.device: []}
+    runs: dict[str, list[dict]] = {arguments.reference: [], arguments.device: []}
     for index in range(arguments.rounds):
         for device in list(runs) if index % 2 == 0 else reversed(list(runs)):
             runs[device].append(measure(case, device, arguments.threads))
     result = {"name": case.name, "title": case.title, "shapes": len(case.shapes), "runs": runs}
-    ours = runs[arguments.device]
+    theirs, ours = runs[arguments.reference], runs[arguments.device]
     for which in PASSES:
         for key in ("cpu_seconds", "wall_seconds"):
-            result[f"{which}_{key}_ratio"] = median_of(runs["cpu"], which, key) / median_of(ours, which, key)
-        ratios = sorted(a[which]["cpu_seconds"] / b[which]["cpu_seconds"] for a, b in zip(runs["cpu"], ours))
+            result[f"{which}_{key}_ratio"] = median_of(theirs, which, key) / median_of(ours, which, key)
+        ratios = sorted(a[which]["cpu_seconds"] / b[which]["cpu_seconds"] for a, b in zip(theirs, ours))
         result[f"{which}_spread"] = [ratios[0], ratios[-1]]
         result[f"{which}_compiler_seconds"] = median_of(ours, which, "compiler_seconds")
     return result
