@@ -175,36 +175,36 @@ typedef struct fitting {
   const sample *samples[SAMPLES_MAX];
   int64_t x[SAMPLES_MAX], y[SAMPLES_MAX];
   general *g;
+  hr_table known; /* polynomials, by the hash of their values */
 } fitting;
 
-static bool add_polynomial(general *g, const hr_polynomial *p, uint32_t *out_index) {
-  for (size_t i = 0; i < g->polynomials.count; ++i) {
-    if (memcmp(&g->polynomials.data[i], p, sizeof *p) == 0) {
-      *out_index = (uint32_t)i;
-      return true;
-    }
+/* True if a known polynomial gives these values. */
+static bool gives(const fitting *f, size_t polynomial, const int64_t *values) {
+  int s = 0;
+  int64_t value;
+  while (s < f->count && hr_polynomial_at(&f->g->polynomials.data[polynomial], f->x[s], f->y[s], &value) &&
+         value == values[s]) {
+    ++s;
   }
-  *out_index = (uint32_t)g->polynomials.count;
-  return hr_vector_push(&g->polynomials, *p);
+  return s == f->count;
 }
 
-/* Finds the polynomial of numbers with these values, first among the known ones. */
+/* Finds the polynomial of numbers with these values, first among the known ones: a program of many steps has
+ * thousands. Those whose values have one hash find no general plan. */
 static bool fit(fitting *f, const int64_t *values, uint32_t *out_index) {
   general *g = f->g;
+  uint64_t words[SAMPLES_MAX];
   hr_polynomial p;
-  for (size_t i = 0; i < g->polynomials.count; ++i) {
-    int s = 0;
-    int64_t value;
-    while (s < f->count && hr_polynomial_at(&g->polynomials.data[i], f->x[s], f->y[s], &value) && value == values[s]) {
-      ++s;
-    }
-    if (s == f->count) {
-      *out_index = (uint32_t)i;
-      return true;
-    }
+  memcpy(words, values, (size_t)f->count * sizeof *words);
+  uint64_t hash = hr_hash_words(HR_HASH_SEED, words, (size_t)f->count);
+  uintptr_t number = (uintptr_t)hr_table_get(&f->known, hash); /* from 1 on */
+  if (number != 0) {
+    *out_index = (uint32_t)(number - 1);
+    return gives(f, number - 1, values);
   }
+  *out_index = (uint32_t)g->polynomials.count;
   return hr_polynomial_fit(f->count, f->x, g->variable_count > 1 ? f->y : NULL, values, &p) &&
-         add_polynomial(g, &p, out_index);
+         hr_vector_push(&g->polynomials, p) && hr_table_put(&f->known, hash, (void *)(uintptr_t)g->polynomials.count);
 }
 
 static bool varies(const fitting *f, const int64_t *values) {
@@ -255,6 +255,7 @@ static bool fit_words_by(fitting *f, bool by_size) {
   memset(f->y, 0, sizeof f->y);
   g->variable_count = 0;
   g->polynomials.count = g->words.count = 0;
+  hr_table_clear(&f->known);
   while (g->variable_count < VARIABLES_MAX && find_variable(f, by_size, &word)) {
     if (f->count < SAMPLES_MIN[g->variable_count + 1]) {
       return false;
@@ -515,7 +516,9 @@ void hr__generals_learn(hr_generals *generals, const hr_key *key, uint64_t kind,
     fitting f = {0};
     general g = {0};
     find_family(structure, other, &f);
-    if (make_general(&f, &g)) {
+    bool is_found = make_general(&f, &g);
+    hr_table_fini(&f.known);
+    if (is_found) {
       add_general(generals, structure, &g, model);
       return;
     }
