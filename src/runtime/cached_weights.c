@@ -11,13 +11,14 @@
 #include "base/thread.h"
 #include "runtime/device.h"
 
-enum { ALIGNMENT = 64 };
+enum { ALIGNMENT = 64, SEEN = 1024 };
 
 /* State of a context. */
 typedef struct cached_weights_lists {
   hr_mutex mutex;
   hr_table lists; /* of published entries, by stamp */
   int64_t published_bytes;
+  uint64_t seen[SEEN]; /* keys of entries that were requested, each at its own place; later ones replace earlier ones */
   atomic_uint_least64_t serials;
 } cached_weights_lists;
 
@@ -122,16 +123,26 @@ hr_cached_weights *hr__cached_weights_create(hr_device *device, uint64_t stamp, 
   return cached_weights;
 }
 
-hr_cached_weights *hr__cached_weights_get(uint64_t stamp, uint64_t *seen_stamp, const uint64_t *recipe,
-                                          size_t word_count, size_t bytes, bool *out_is_new) {
+/* Notes a request; true if there was one before. */
+static bool note_request(uint64_t stamp, const uint64_t *recipe, size_t word_count) {
+  cached_weights_lists *all = lists_of(hr__context());
+  uint64_t key = hr_hash_mix(hr_hash_words(HR_HASH_SEED, recipe, word_count), stamp);
+  uint64_t *place = &all->seen[key % SEEN];
+  hr_mutex_lock(&all->mutex);
+  bool is_seen = *place == key;
+  *place = key;
+  hr_mutex_unlock(&all->mutex);
+  return is_seen;
+}
+
+hr_cached_weights *hr__cached_weights_get(uint64_t stamp, const uint64_t *recipe, size_t word_count, size_t bytes,
+                                          bool *out_is_new) {
   *out_is_new = false;
   if (stamp == 0) {
     return NULL;
   }
-  bool is_seen = stamp == *seen_stamp;
-  *seen_stamp = stamp;
   hr_cached_weights *cached_weights = hr__cached_weights_find(stamp, recipe, word_count);
-  if (cached_weights == NULL && is_seen) {
+  if (cached_weights == NULL && note_request(stamp, recipe, word_count)) {
     cached_weights = hr__cached_weights_create(NULL, stamp, recipe, word_count, bytes);
     *out_is_new = cached_weights != NULL;
   }

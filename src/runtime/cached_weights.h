@@ -31,11 +31,11 @@ hr_cached_weights *hr__cached_weights_find(uint64_t stamp, const uint64_t *recip
  * if memory is exhausted. */
 hr_cached_weights *hr__cached_weights_create(struct hr_device *device, uint64_t stamp, const uint64_t *recipe,
                                              size_t word_count, size_t bytes);
-/* The entry for a run. If the contents are seen for the second time in a row, a new entry, which the caller fills and
- * publishes (*out_is_new). NULL: nothing is cached, and the run makes its own copy. `seen_stamp` is the caller's state
- * from run to run, initially 0. Stamp 0: the contents are unknown. */
-hr_cached_weights *hr__cached_weights_get(uint64_t stamp, uint64_t *seen_stamp, const uint64_t *recipe,
-                                          size_t word_count, size_t bytes, bool *out_is_new);
+/* The entry for a run. The second time that it is requested, by any program, a new entry, which the caller fills and
+ * publishes (*out_is_new). NULL: nothing is cached, and the run makes its own copy. Stamp 0: the contents are unknown.
+ */
+hr_cached_weights *hr__cached_weights_get(uint64_t stamp, const uint64_t *recipe, size_t word_count, size_t bytes,
+                                          bool *out_is_new);
 /* Makes the entry visible to others, unless one with its key exists or the list has no memory. */
 void hr__cached_weights_publish(hr_cached_weights *cached_weights);
 void hr__cached_weights_release(hr_cached_weights *cached_weights); /* NULL: nothing */

@@ -417,17 +417,17 @@ HR_TEST(what_is_kept_is_found_by_contents_and_recipe) {
   HR_ASSERT(!is_kept(72, 1));
 }
 
-HR_TEST(contents_seen_twice_in_turn_are_kept) {
+HR_TEST(contents_requested_twice_are_kept) {
   static const struct {
     uint64_t stamp;
+    uint64_t recipe;
     bool is_new, is_there;
-  } runs[] = {{81, false, false}, {82, false, false}, {81, false, false}, {0, false, false},  {81, true, true},
-              {81, false, true},  {82, false, false}, {81, false, true},  {82, false, false}, {82, true, true}};
-  const uint64_t recipe = 1;
-  uint64_t seen = 0;
+  } runs[] = {{81, 1, false, false}, {82, 1, false, false}, {81, 2, false, false}, {0, 1, false, false},
+              {0, 1, false, false},  {81, 1, true, true},   {81, 1, false, true},  {82, 1, true, true},
+              {81, 2, true, true},   {83, 1, false, false}, {81, 1, false, true},  {83, 1, true, true}};
   for (size_t i = 0; i < sizeof runs / sizeof *runs; ++i) {
     bool is_new = !runs[i].is_new;
-    hr_cached_weights *cached_weights = hr__cached_weights_get(runs[i].stamp, &seen, &recipe, 1, 10, &is_new);
+    hr_cached_weights *cached_weights = hr__cached_weights_get(runs[i].stamp, &runs[i].recipe, 1, 10, &is_new);
     HR_ASSERT_EQ(is_new, runs[i].is_new);
     HR_ASSERT_EQ(cached_weights != NULL, runs[i].is_there);
     if (is_new) {

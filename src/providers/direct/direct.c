@@ -61,7 +61,7 @@ struct hr_prepared {
   bool packs_x, packs_y;
   int64_t u_floats, x_floats, y_floats, number_floats;
   int y_arg;
-  uint64_t stamp, seen_stamp, recipe[RECIPE_WORDS];
+  uint64_t stamp, recipe[RECIPE_WORDS];
 };
 
 typedef struct call {
@@ -132,8 +132,8 @@ static const float *pack_weights(const hr_prepared *p, const float *w, float *u)
 /* Packed weights: the cached ones, or new ones. *out_cached has to be released when the run ends. */
 static void find_weights(hr_prepared *p, call *c, float *workspace, hr_cached_weights **out_cached) {
   bool is_new = false;
-  hr_cached_weights *cached = hr__cached_weights_get(p->stamp, &p->seen_stamp, p->recipe, RECIPE_WORDS,
-                                                     (size_t)p->u_floats * sizeof(float), &is_new);
+  hr_cached_weights *cached =
+      hr__cached_weights_get(p->stamp, p->recipe, RECIPE_WORDS, (size_t)p->u_floats * sizeof(float), &is_new);
   if (is_new) {
     pack_weights(p, c->w, hr__cached_weights_data(cached));
     hr__cached_weights_publish(cached);

@@ -1,8 +1,8 @@
 /* packed_weights.c: weights packed into the library's layouts, cached from run to run.
  *
- * A run receives the stamp of the weight's contents. Contents seen for the second time in a row are packed into the
- * library's layout and published (runtime/cached_weights.h); later runs find and use them. A weight that changes with
- * each run costs a look-up, and no memory.
+ * A run receives the stamp of the weight's contents. Contents seen for the second time, by any program, are packed into
+ * the library's layout and published (runtime/cached_weights.h); later runs find and use them. A weight that changes
+ * with each run costs a look-up, and no memory.
  *
  * Convolutions without a cached weight reorder it in every run. Products read stored weights, and have a second
  * primitive for packed ones. It should give the same bits, which depend on the order of the sums. So after its weight
@@ -83,8 +83,7 @@ pipe_keeping hr__pipe_cached_begin(hr_prepared *pipe, hr_cached_weights **out_we
     return PIPE_KEEP_NOTHING;
   }
   bool is_new;
-  *out_weight = hr__cached_weights_get(kept->stamp, &kept->seen_stamp, kept->recipe, (size_t)kept->word_count,
-                                       kept->bytes, &is_new);
+  *out_weight = hr__cached_weights_get(kept->stamp, kept->recipe, (size_t)kept->word_count, kept->bytes, &is_new);
   return *out_weight == NULL    ? PIPE_KEEP_NOTHING
          : is_new               ? PIPE_KEEP_MAKE
          : kept->proof_step < 0 ? PIPE_KEEP_USE

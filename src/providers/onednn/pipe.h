@@ -65,7 +65,7 @@ typedef struct pipe_step {
 typedef struct pipe_cached {
   int arg, memory; /* the operand; the memory in that layout. arg -1: nothing is cached */
   size_t bytes;
-  uint64_t stamp, seen_stamp; /* of this run and the last one */
+  uint64_t stamp; /* of this run */
   /* The cached weight is read by a separate primitive, a PIPE_IF_CACHED step, whose output is compared once with the
    * output of the others. -1: no comparison needed. */
   int proof_step, output;

@@ -51,7 +51,7 @@ struct hr_prepared {
   int c_arg, thread_count;
   bool is_aside;  /* the product is made in the workspace */
   bool is_copied; /* b may be read from a transposed copy */
-  uint64_t stamp, seen_stamp;
+  uint64_t stamp;
   int finish_count;
   finish finishes[HR_EPILOGUES_MAX + 1];
 };
@@ -369,7 +369,7 @@ static hr_cached_weights *copy_of(hr_prepared *p, const float *b) {
   size_t bytes = (size_t)(p->b.rows * p->b.columns) * sizeof(float);
   bool is_new = false;
   hr_cached_weights *copy =
-      p->is_copied ? hr__cached_weights_get(p->stamp, &p->seen_stamp, recipe, RECIPE_WORDS, bytes, &is_new) : NULL;
+      p->is_copied ? hr__cached_weights_get(p->stamp, recipe, RECIPE_WORDS, bytes, &is_new) : NULL;
   if (copy != NULL && is_new) {
     transpose(b, &p->b, hr__cached_weights_data(copy));
     hr__cached_weights_publish(copy);

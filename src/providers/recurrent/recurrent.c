@@ -178,7 +178,7 @@ static hr_cached_weights *cached_panels(hr_prepared *p, const hr__run *run) {
   bool is_new = false;
   size_t bytes = (size_t)p->packed_floats * sizeof(float);
   hr_cached_weights *panels =
-      p->is_kept ? hr__cached_weights_get(p->stamp, &p->seen_stamp, recipe, RECIPE_WORDS, bytes, &is_new) : NULL;
+      p->is_kept ? hr__cached_weights_get(p->stamp, recipe, RECIPE_WORDS, bytes, &is_new) : NULL;
   if (panels != NULL && is_new) {
     pack(run, hr__cached_weights_data(panels));
     hr__cached_weights_publish(panels);

@@ -57,7 +57,7 @@ struct hr_prepared {
   int64_t panels, packed_floats; /* of the packed weights */
   int shares;                    /* of the rows, each for all steps; 1: not divided */
   bool has_team;                 /* panels of a step are divided among the threads */
-  uint64_t stamp, seen_stamp;    /* of the weights */
+  uint64_t stamp;                /* of the weights */
   hr__place places[HR__ROLES];
 };
 
