@@ -197,6 +197,24 @@ def test_recurrent_layers_have_the_bits_of_cells(kind, hidden):
         assert torch.equal(actual.cpu(), expected.cpu()), f"{kind} {index}"
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_long_recurrent_layers(kind, dtype):
+    """More steps than one operation has, in both directions."""
+    results = []
+    for where in ("cpu", DEVICE):
+        torch.manual_seed(0)
+        network = getattr(torch.nn, kind)(1, 2, bidirectional=True, dtype=dtype).to(where)
+        x = numbers((4100, 1, 1), dtype).to(where).requires_grad_()
+        h = numbers((2, 1, 2), dtype, seed=3).to(where).requires_grad_()
+        output, state = network(x, start(kind, h))
+        made = [output, *flatten(state)]
+        leaves = [x, h, *network.parameters()]
+        results.append([*made, *torch.autograd.grad(sum((t * t.cos()).sum() for t in made), leaves)])
+    for index, (expected, actual) in enumerate(zip(*results)):
+        assert_summed(actual, expected, f"{kind} {index}", factor=50)
+
+
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_new_lengths_of_recurrent_layers_share_a_plan(kind):
     network, _ = recurrent(kind, DEVICE)

@@ -22,6 +22,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
+#include <algorithm>
+
 #include "kernels.h"
 #include "registration.h"
 
@@ -72,6 +74,46 @@ void add_out(Record &record, const Tensor &tensor) {
     record.no_out();
 }
 
+// Steps in a row, as a range of time. A device without a library for layers runs a program of each of their steps, so a
+// longer layer is several operations, committed one by one.
+struct Range {
+  int64_t time, count;
+};
+constexpr int64_t kStepsMax = 4096;
+
+Range range_of(const Layer &layer, int64_t begin, int64_t end) { // steps that run after `begin` others
+  return {layer.reverse ? layer.steps() - end : begin, end - begin};
+}
+
+Tensor part(const Tensor &tensor, Range range) {
+  return !tensor.defined() || tensor.size(0) == range.count ? tensor : tensor.narrow(0, range.time, range.count);
+}
+
+void commit_long(const Layer &layer) {
+  if (layer.steps() > kStepsMax && capture() == nullptr)
+    check(hr_stream_commit(stream()));
+}
+
+// Steps after the state h and the cell c.
+void run_steps(const Layer &layer, const Made &made, Range range, const Tensor &h, const Tensor &c) {
+  Tensor gates = part(layer.gates, range), outputs = part(made.outputs, range); // a record refers to its tensors
+  Tensor cells = part(made.cells, range), workspace = part(made.workspace, range);
+  Record record(layer.is_lstm() ? HR_OP_LSTM : HR_OP_GRU);
+  record.in(gates).in(h);
+  if (layer.is_lstm())
+    record.in(c).in(layer.weight);
+  else
+    record.in(layer.weight).in(layer.bias);
+  record.ints({layer.reverse}).out(outputs);
+  if (layer.is_lstm())
+    add_out(record, cells);
+  add_out(record, workspace);
+  record.out(made.last_h);
+  if (layer.is_lstm())
+    record.out(made.last_c);
+  record.run();
+}
+
 // With a gradient the outputs are a copy of the states, because a caller may change them.
 Made forward(const Layer &layer, bool keeps) {
   int64_t steps = layer.steps(), n = layer.batch(), hidden = layer.hidden();
@@ -80,28 +122,18 @@ Made forward(const Layer &layer, bool keeps) {
   Tensor states = new_tensor({keeps ? steps + 1 : steps, n, hidden}, type);
   made.outputs = keeps ? states.narrow(0, layer.reverse ? 0 : 1, steps) : states;
   made.last_h = new_tensor({n, hidden}, type);
+  made.last_c = layer.is_lstm() ? new_tensor({n, hidden}, type) : Tensor();
   if (keeps) {
     made.states = states;
+    made.cells = layer.is_lstm() ? new_tensor({steps, n, hidden}, type) : Tensor();
     made.workspace = new_tensor({steps, n, layer.is_lstm() ? 4 * hidden : 5 * hidden}, type);
     copy_on_device(layer.h, states.select(0, layer.reverse ? steps : 0));
   }
-  Record record(layer.is_lstm() ? HR_OP_LSTM : HR_OP_GRU);
-  record.in(layer.gates).in(layer.h);
-  if (layer.is_lstm()) {
-    made.last_c = new_tensor({n, hidden}, type);
-    made.cells = keeps ? new_tensor({steps, n, hidden}, type) : Tensor();
-    record.in(layer.c).in(layer.weight);
-  } else {
-    record.in(layer.weight).in(layer.bias);
+  for (int64_t begin = 0; begin < steps; begin += kStepsMax) {
+    Range range = range_of(layer, begin, std::min(begin + kStepsMax, steps));
+    run_steps(layer, made, range, begin == 0 ? layer.h : made.last_h, begin == 0 ? layer.c : made.last_c);
+    commit_long(layer);
   }
-  record.ints({layer.reverse}).out(made.outputs);
-  if (layer.is_lstm())
-    add_out(record, made.cells);
-  add_out(record, made.workspace);
-  record.out(made.last_h);
-  if (layer.is_lstm())
-    record.out(made.last_c);
-  record.run();
   if (keeps)
     made.outputs = made.outputs.clone();
   return made;
@@ -120,26 +152,43 @@ struct Gradients {
   Tensor h, c;          // of the first state
 };
 
-// `needs_first`: of the first state and the first cell.
-Gradients gradients_of(const Layer &layer, const Made &made, const variable_list &by, std::array<bool, 2> needs_first) {
-  int64_t n = layer.batch(), hidden = layer.hidden();
-  ScalarType type = layer.weight.scalar_type();
-  Gradients grads;
-  grads.gates = new_tensor({layer.steps(), n, layer.width()}, type);
-  grads.hidden = layer.is_lstm() ? grads.gates : new_tensor(grads.gates.sizes(), type);
-  grads.h = needs_first[0] ? new_tensor({n, hidden}, type) : Tensor();
-  grads.c = layer.is_lstm() && needs_first[1] ? new_tensor({n, hidden}, type) : Tensor();
+// The gradients of steps: `by_h` and `by_c` are those of the results after them. The new ones may be undefined.
+void differentiate_steps(const Layer &layer, const Made &made, Range range, const variable_list &by,
+                         const Gradients &grads, const Tensor &new_h, const Tensor &new_c) {
+  int64_t before = layer.reverse ? range.time + range.count : range.time - 1; // time of the step before these
+  bool is_first = before < 0 || before == layer.steps();
+  Tensor first = is_first || !layer.is_lstm() ? layer.c : made.cells.select(0, before);
+  Tensor by_states = part(by[0], range), cells = part(made.cells, range), workspace = part(made.workspace, range);
+  Tensor gates = part(grads.gates, range), hidden = part(grads.hidden, range);
   Record record(layer.is_lstm() ? HR_OP_LSTM_BACKWARD : HR_OP_GRU_BACKWARD);
-  record.in(by[0]).in(by[1]);
+  record.in(by_states).in(by[1]);
   if (layer.is_lstm())
-    record.in(by[2]).in(layer.c).in(made.cells);
-  record.in(made.workspace).in(layer.weight).ints({layer.reverse}).out(grads.gates);
+    record.in(by[2]).in(first).in(cells);
+  record.in(workspace).in(layer.weight).ints({layer.reverse}).out(gates);
   if (!layer.is_lstm())
-    record.out(grads.hidden);
-  add_out(record, grads.h);
+    record.out(hidden);
+  add_out(record, new_h);
   if (layer.is_lstm())
-    add_out(record, grads.c);
+    add_out(record, new_c);
   record.run();
+}
+
+// `needs_first`: of the first state and the first cell.
+Gradients gradients_of(const Layer &layer, const Made &made, variable_list by, std::array<bool, 2> needs_first) {
+  int64_t steps = layer.steps(), n = layer.batch(), hidden = layer.hidden();
+  ScalarType type = layer.weight.scalar_type();
+  bool is_long = steps > kStepsMax;
+  Gradients grads;
+  grads.gates = new_tensor({steps, n, layer.width()}, type);
+  grads.hidden = layer.is_lstm() ? grads.gates : new_tensor(grads.gates.sizes(), type);
+  grads.h = needs_first[0] || is_long ? new_tensor({n, hidden}, type) : Tensor();
+  grads.c = layer.is_lstm() && (needs_first[1] || is_long) ? new_tensor({n, hidden}, type) : Tensor();
+  for (int64_t end = steps; end > 0; end -= std::min(end, kStepsMax)) {
+    Range range = range_of(layer, std::max<int64_t>(end - kStepsMax, 0), end);
+    differentiate_steps(layer, made, range, by, grads, grads.h, grads.c);
+    by = {by[0], grads.h, grads.c};
+    commit_long(layer);
+  }
   return grads;
 }
 

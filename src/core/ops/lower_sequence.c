@@ -43,6 +43,11 @@ static hr_operand make_hidden(const layer *l, hr_operand h, int64_t batch) {
   return out;
 }
 
+/* The part of step `time`, or `room` if the results of all steps aren't wanted. */
+static hr_operand at_time_or(const layer *l, hr_operand x, int64_t time, hr_operand room) {
+  return hr_is_present(x) ? at_time(l, x, time) : room;
+}
+
 /* dgates * weight (+ addend): the gradient of the state before a step. */
 static hr_operand make_gradient(const layer *l, hr_operand dgates, int64_t batch, hr_operand addend) {
   hr_operand out = build_matrix(l, batch, l->weight.dims[1], l->weight.dtype);
@@ -75,11 +80,12 @@ hr_status hr__lower_lstm(hr_builder *b, const hr_node *node) {
   hr_operand states = hr_node_output(node, 0), cells = hr_node_output(node, 1), workspace = hr_node_output(node, 2);
   layer l = {.b = b, .steps = gates.dims[0], .is_reverse = node->ints[0] != 0, .weight = hr_node_input(node, 3)};
   int64_t batch = gates.dims[1], hidden = l.weight.dims[1];
+  hr_operand cell = build_matrix(&l, batch, hidden, c.dtype), room = build_matrix(&l, batch, 4 * hidden, c.dtype);
   for (int64_t step = 0; step < l.steps && batch * hidden > 0; ++step) {
     int64_t time = time_of(&l, step);
-    hr_operand after = hr_is_present(cells) ? at_time(&l, cells, time) : build_matrix(&l, batch, hidden, c.dtype);
+    hr_operand after = at_time_or(&l, cells, time, cell);
     hr_operand inputs[3] = {at_time(&l, gates, time), make_hidden(&l, h, batch), c};
-    hr_operand outputs[3] = {at_time(&l, states, time), after, at_time(&l, workspace, time)};
+    hr_operand outputs[3] = {at_time(&l, states, time), after, at_time_or(&l, workspace, time, room)};
     HR_RETURN_IF_ERROR(emit_cell(&l, HR_OP_LSTM_CELL, hr__lower_lstm_cell, 3, inputs, 3, outputs));
     h = outputs[0], c = after;
   }
@@ -121,10 +127,11 @@ hr_status hr__lower_gru(hr_builder *b, const hr_node *node) {
   hr_operand states = hr_node_output(node, 0), workspace = hr_node_output(node, 1);
   layer l = {.b = b, .steps = gates.dims[0], .is_reverse = node->ints[0] != 0, .weight = hr_node_input(node, 2)};
   int64_t batch = gates.dims[1], hidden = l.weight.dims[1];
+  hr_operand room = build_matrix(&l, batch, 5 * hidden, h.dtype);
   for (int64_t step = 0; step < l.steps && batch * hidden > 0; ++step) {
     int64_t time = time_of(&l, step);
     hr_operand inputs[5] = {at_time(&l, gates, time), make_hidden(&l, h, batch), h, {0}, bias};
-    hr_operand outputs[2] = {at_time(&l, states, time), at_time(&l, workspace, time)};
+    hr_operand outputs[2] = {at_time(&l, states, time), at_time_or(&l, workspace, time, room)};
     HR_RETURN_IF_ERROR(emit_cell(&l, HR_OP_GRU_CELL, hr__lower_gru_cell, 5, inputs, 2, outputs));
     h = outputs[0];
   }

@@ -212,6 +212,25 @@ HR_TEST(gradients_of_layers_are_products_and_cells) {
   check(record_gru_backward, record_gru_backward_steps);
 }
 
+/* Results of all steps that nobody wants go to one place, step after step: the same nodes as with them. */
+HR_TEST(layers_without_a_gradient_keep_one_step) {
+  static numbers kept, others;
+  init(&kept), init(&others);
+  bench t = bench_begin(), all = bench_begin();
+  bench_record(
+      &t, HR_OP_LSTM,
+      INPUTS(sequence(&t, others.gates, 4 * H), state(&t, others.first[0]), state(&t, others.first[1]),
+             weight_of(&t, &others, 4, false)),
+      OUTPUTS(sequence(&t, others.states, H), ABSENT, ABSENT, state(&t, others.last[0]), state(&t, others.last[1])),
+      INTS(0), NO_SCALARS);
+  record_lstm(&all, &kept, false);
+  check_nodes(&t, &all);
+  HR_ASSERT_OK(bench_run(&t));
+  HR_ASSERT_OK(bench_run(&all));
+  HR_ASSERT_BYTES_EQ(others.states, kept.states, sizeof kept.states);
+  HR_ASSERT_BYTES_EQ(others.last, kept.last, sizeof kept.last);
+}
+
 /* A layer without steps passes its first state on, and its gradient back. */
 HR_TEST(layers_without_steps) {
   static numbers n;
