@@ -49,8 +49,10 @@ def parse() -> argparse.Namespace:
 
 
 def run_side(name: str, device_name: str, threads: int) -> dict:
-    import headrace.torch  # noqa: F401  (torch finds it by itself, except where torch also drives CUDA)
     import torch
+
+    if not device_name.startswith(("cpu", "cuda")):  # a process has one accelerator: not CUDA and this one
+        import headrace.torch  # noqa: F401  (torch finds it by itself, except where torch also drives CUDA)
     from alone import status_bytes
     from cases import synchronizer
     from shape_cases import CASES
