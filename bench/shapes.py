@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Times programs whose shapes never repeat, and the same shapes again: a device of torch's against Headrace.
 
-Each side of a case runs in a process of its own, with an empty cache of compiled kernels: a call with a shape that the
-program does not use, then every shape once (`new`), then every shape again (`seen`). Processes of the two sides take
-turns. Both sides have the same weights, inputs, order of shapes and number of threads, and each result exists before
-the next call.
+Each side of a case runs in a process of its own, with an empty cache of compiled kernels unless --code names another:
+a call with a shape that the program does not use, then every shape once (`new`), then every shape again (`seen`).
+Processes of the two sides take turns. Both sides have the same weights, inputs, order of shapes and number of threads,
+and each result exists before the next call.
 
 CPU time is the process's, background threads included; time of compilers is a column of its own, because those are
 processes of their own. The ratio is torch's median by Headrace's: above 1 Headrace is faster.
@@ -39,6 +39,7 @@ def parse() -> argparse.Namespace:
     add("--reference", default="cpu", help="torch's own device (default %(default)s)")
     add("--rounds", type=int, default=5, help="how often the sides take turns (default %(default)s)")
     add("--threads", type=int, default=1, help="of both sides (default %(default)s)")
+    add("--code", metavar="FOLDER", help="compiled kernels of earlier runs (default: none)")
     add("--json", default=RESULTS / "shapes.json", type=Path, metavar="FILE", help="(default %(default)s)")
     add("--markdown", default=RESULTS / "shapes.md", type=Path, metavar="FILE", help="(default %(default)s)")
     add("--side", nargs=2, metavar=("CASE", "DEVICE"), help=argparse.SUPPRESS)  # one side by itself
@@ -87,11 +88,11 @@ def run_side(name: str, device_name: str, threads: int) -> dict:
     return found
 
 
-def measure(case, device: str, threads: int) -> dict:
+def measure(case, device: str, threads: int, code: str | None) -> dict:
     command = [sys.executable, __file__, "--side", case.name, device, "--threads", str(threads)]
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {
-            "HEADRACE_CACHE": folder,
+            "HEADRACE_CACHE": code or folder,
             "HEADRACE_THREADS": str(threads),
             "OMP_NUM_THREADS": str(threads),
         }
@@ -112,7 +113,7 @@ def compare(case, arguments) -> dict:
     runs: dict[str, list[dict]] = {arguments.reference: [], arguments.device: []}
     for index in range(arguments.rounds):
         for device in list(runs) if index % 2 == 0 else reversed(list(runs)):
-            runs[device].append(measure(case, device, arguments.threads))
+            runs[device].append(measure(case, device, arguments.threads, arguments.code))
     result = {"name": case.name, "title": case.title, "shapes": len(case.shapes), "runs": runs}
     theirs, ours = runs[arguments.reference], runs[arguments.device]
     for which in PASSES:

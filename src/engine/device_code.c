@@ -22,10 +22,10 @@ typedef struct module {
   hr_device *device;
   char name[NAME_BYTES]; /* of its functions, without the number of the pass */
   int pass_count;
-  hr_text text;   /* the prelude and the functions; if not shared, until it is loaded */
-  size_t prelude; /* bytes of it */
-  hr_text image;  /* until it is loaded */
-  void *loaded;   /* the driver's; NULL before */
+  hr_text text;  /* the functions, without the prelude; if not shared, until it is loaded */
+  uint64_t hash; /* of the text, if it is shared */
+  hr_text image; /* until it is loaded */
+  void *loaded;  /* the driver's; NULL before */
   void *functions[HR_HOST_KERNEL_PASS_MAX];
   bool is_shared;
   int users;           /* kernels; guarded by shared_mutex */
@@ -114,15 +114,26 @@ static void release_module(module *m) {
   }
 }
 
-/* Adds a module to the shared ones, or replaces it by one that has its text. */
-static module *share(module *m) {
-  code_cache *cache = m->owner;
-  hr_mutex_lock(&cache->shared_mutex);
+static uint64_t hash_of_text(const hr_text *text) {
+  return hr_hash_bytes(HR_HASH_SEED, text->data, text->length);
+}
+
+/* The shared module with the text of this one, or NULL. The list is locked. */
+static module *find_shared(const code_cache *cache, const module *m) {
   module *same = cache->shared_modules;
-  while (same != NULL && (same->device != m->device || same->text.length != m->text.length ||
+  while (same != NULL && (same->hash != m->hash || same->device != m->device || same->text.length != m->text.length ||
                           memcmp(same->text.data, m->text.data, m->text.length) != 0)) {
     same = same->next;
   }
+  return same;
+}
+
+/* Adds a module to the shared ones, or replaces it by one that has its text. */
+static module *share(module *m) {
+  code_cache *cache = m->owner;
+  m->hash = hash_of_text(&m->text);
+  hr_mutex_lock(&cache->shared_mutex);
+  module *same = find_shared(cache, m);
   if (same == NULL) {
     m->is_shared = true;
     m->next = cache->shared_modules;
@@ -176,7 +187,7 @@ static hr_status write_text(device_code *code, const hr_kernel *kernel, hr_devic
   hr_device_emission emission;
   module *m = code->module;
   hr_device_kernel *made = &code->kernel;
-  hr_text_cut(&m->text, m->prelude);
+  hr_text_clear(&m->text);
   HR_RETURN_IF_ERROR(
       hr_emit_device_kernel(kernel, m->name, m->device->properties.block_bytes, shapes, &m->text, &emission));
   m->pass_count = made->base.pass_count = emission.pass_count;
@@ -189,33 +200,75 @@ static hr_status write_text(device_code *code, const hr_kernel *kernel, hr_devic
 }
 
 /* True if the same text is needed in one program after the other: shapes change, and each text with literal shapes
- * would be compiled. */
-static bool is_for_many_shapes(const module *m) {
-  uint64_t hash = hr_hash_bytes(HR_HASH_SEED, m->text.data + m->prelude, m->text.length - m->prelude);
+ * would be compiled. Also if other kernels have its code already. */
+static bool is_for_many_shapes(module *m) {
   code_cache *cache = m->owner;
+  m->hash = hash_of_text(&m->text);
   hr_mutex_lock(&cache->shared_mutex);
-  structure *s = &cache->structures[hash % STRUCTURES];
-  if (s->hash != hash) {
-    *s = (structure){.hash = hash};
+  structure *s = &cache->structures[m->hash % STRUCTURES];
+  if (s->hash != m->hash) {
+    *s = (structure){.hash = m->hash};
   }
   s->programs += s->epoch != cache->epoch;
   s->epoch = cache->epoch;
-  bool is = s->programs > LITERAL_PROGRAMS;
+  bool is = s->programs > LITERAL_PROGRAMS || find_shared(cache, m) != NULL;
   hr_mutex_unlock(&cache->shared_mutex);
   return is;
 }
 
+/* Opens the cache of a device's compiler: compiler and prelude determine the code of a text. */
+static bool open_cache(hr_device *device, hr_disk_cache *out_cache) {
+  hr_text text = {0};
+  hr_status status = device->driver->compiler(device->impl, &text);
+  status = status != HR_OK ? status : hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &text);
+  if (status == HR_OK) {
+    status = hr__disk_cache_open(hr_hash_bytes(HR_HASH_SEED, text.data, text.length), out_cache);
+  }
+  if (status != HR_OK) {
+    hr_log(HR_LOG_DEVICE, "%s", hr_status_message(status));
+  }
+  bool is_open = status == HR_OK;
+  hr_status_free(status);
+  hr_text_fini(&text);
+  return is_open;
+}
+
+/* Finds code on disk: with these shapes, or else that of the text with words. *out_is_words: it is the latter. */
+static void find_image(module *m, const hr_text *words, bool *out_is_words) {
+  hr_disk_cache cache;
+  *out_is_words = false;
+  if (open_cache(m->device, &cache)) {
+    *out_is_words = !hr__disk_cache_find_image(&cache, m->text.data, m->text.length, &m->image) &&
+                    hr__disk_cache_find_image(&cache, words->data, words->length, &m->image);
+    hr__disk_cache_fini(&cache);
+  }
+}
+
 static hr_status write_fitting_text(device_code *code, const hr_kernel *kernel, uint64_t hash) {
   module *m = code->module;
-  HR_RETURN_IF_ERROR(hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &m->text));
-  m->prelude = m->text.length;
   HR_RETURN_IF_ERROR(write_text(code, kernel, HR_DEVICE_SHAPES_WORDS));
   if (is_for_many_shapes(m)) {
     code->module = share(m);
     return HR_OK;
   }
+  hr_text words = m->text;
+  char name[NAME_BYTES];
+  bool is_words;
+  memcpy(name, m->name, sizeof name);
+  m->text = (hr_text){0};
   snprintf(m->name, sizeof m->name, "hr_%016llx", (unsigned long long)hash);
-  return write_text(code, kernel, HR_DEVICE_SHAPES_LITERAL);
+  hr_status status = write_text(code, kernel, HR_DEVICE_SHAPES_LITERAL);
+  if (status == HR_OK) {
+    find_image(m, &words, &is_words);
+  }
+  hr_text_fini(&words);
+  if (status != HR_OK || !is_words) {
+    return status;
+  }
+  memcpy(m->name, name, sizeof name);
+  HR_RETURN_IF_ERROR(write_text(code, kernel, HR_DEVICE_SHAPES_WORDS));
+  code->module = share(m);
+  return HR_OK;
 }
 
 hr_status hr__device_kernel_create(const hr_kernel *kernel, hr_device *device, uint64_t hash,
@@ -241,10 +294,8 @@ hr_status hr__device_kernel_create_written(const hr_device_source *source, hr_de
   HR_RETURN_IF_ERROR(create(title, device, source->name, source->pass_count, &code));
   hr_device_kernel *made = &code->kernel;
   module *m = code->module;
-  hr_status status = hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &m->text);
-  m->prelude = m->text.length;
   hr_text_append_bytes(&m->text, source->text.data, source->text.length);
-  status = status != HR_OK ? status : hr_text_status(&m->text);
+  hr_status status = hr_text_status(&m->text);
   if (status != HR_OK) {
     destroy(&made->base);
     return hr_status_annotate(status, "%s", title);
@@ -271,18 +322,32 @@ typedef struct work {
   hr_status failure;
 } work;
 
-/* Texts of kernels don't have the prelude: it belongs to the identity of the cache. */
+static hr_status compile(module *m) {
+  hr_text text = {0};
+  hr_status status = hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &text);
+  hr_text_append_bytes(&text, m->text.data, m->text.length);
+  status = status == HR_OK ? hr_text_status(&text) : status;
+  if (status == HR_OK) {
+    status = m->device->driver->compile(m->device->impl, text.data, text.length, &m->image);
+  }
+  hr_text_fini(&text);
+  return status;
+}
+
+/* The prelude belongs to the identity of the cache. */
 static hr_status find_or_compile(work *w, module *m) {
-  hr_device *device = m->device;
-  const char *text = hr_text_chars(&m->text), *own = text + m->prelude;
-  size_t own_length = m->text.length - m->prelude;
-  if (w->cache != NULL && hr__disk_cache_find_image(w->cache, own, own_length, &m->image)) {
+  const hr_text *text = &m->text;
+  if (m->image.length > 0) {
+    return HR_OK;
+  }
+  if (w->cache != NULL && hr__disk_cache_find_image(w->cache, text->data, text->length, &m->image)) {
     return HR_OK;
   }
   atomic_fetch_add(&w->compiled, 1);
-  HR_RETURN_IF_ERROR(device->driver->compile(device->impl, text, m->text.length, &m->image));
+  HR_RETURN_IF_ERROR(compile(m));
   if (w->cache != NULL) {
-    hr_status_ignore(hr__disk_cache_add_image(w->cache, own, own_length, hr_text_chars(&m->image), m->image.length));
+    hr_status_ignore(
+        hr__disk_cache_add_image(w->cache, text->data, text->length, hr_text_chars(&m->image), m->image.length));
   }
   return HR_OK;
 }
@@ -334,23 +399,6 @@ static hr_status load(module *m) {
     hr_text_fini(&m->text);
   }
   return HR_OK;
-}
-
-/* Opens the cache of a device's compiler: compiler and prelude determine the code of a text. */
-static bool open_cache(hr_device *device, hr_disk_cache *out_cache) {
-  hr_text text = {0};
-  hr_status status = device->driver->compiler(device->impl, &text);
-  status = status != HR_OK ? status : hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &text);
-  if (status == HR_OK) {
-    status = hr__disk_cache_open(hr_hash_bytes(HR_HASH_SEED, text.data, text.length), out_cache);
-  }
-  if (status != HR_OK) {
-    hr_log(HR_LOG_DEVICE, "%s", hr_status_message(status));
-  }
-  bool is_open = status == HR_OK;
-  hr_status_free(status);
-  hr_text_fini(&text);
-  return is_open;
 }
 
 static hr_status load_missing(hr_device *device, const hr_host_kernel *const *kernels, int count, module **missing) {

@@ -3,6 +3,8 @@
 
 #include "hr_test.h"
 
+#include "base/context.h"
+#include "cache_folder.h"
 #include "only_kernel.h"
 
 static int compiled, loaded, unloaded;
@@ -129,4 +131,41 @@ HR_TEST(shapes_that_change_are_compiled_three_times) {
   }
   other->destroy(other);
   HR_ASSERT_EQ(unloaded, 3);
+}
+
+static hr_status some_compiler(void *impl, hr_text *out_name) {
+  (void)impl;
+  return hr_text_append(out_name, "counting") ? HR_OK : hr_text_status(out_name);
+}
+
+/* The number of words of the sum of `count` rows, loaded. */
+static int load_sum(hr_device *device, int count) {
+  hr_host_kernel *kernel = make_sum(device, count, (uint64_t)count);
+  HR_ASSERT_OK(hr__device_kernels_load(device, 1, (const hr_host_kernel *const[]){kernel}));
+  int words = ((const hr_device_kernel *)kernel)->word_count;
+  kernel->destroy(kernel);
+  return words;
+}
+
+/* A process that begins with the code of an earlier one. */
+HR_TEST(code_on_disk_is_taken_as_it_is) {
+  hr_driver keeping = driver;
+  keeping.compiler = some_compiler;
+  make_root(NULL);
+  for (int process = 0; process < 2; ++process) {
+    hr_context *context;
+    HR_ASSERT_OK(hr__context_create(&context));
+    hr_context *before = hr__context_enter(context);
+    hr_device device = {.context = context, .driver = &keeping};
+    compiled = 0;
+    for (int i = 0; process == 0 && i < 4; ++i) {
+      HR_ASSERT_EQ(load_sum(&device, 300 + i), i < 2 ? 0 : 2);
+    }
+    HR_ASSERT_EQ(load_sum(&device, 300), process == 0 ? 2 : 0); /* the best code */
+    HR_ASSERT_EQ(load_sum(&device, 400), 2);                    /* for any shape */
+    HR_ASSERT_EQ(compiled, process == 0 ? 3 : 0);
+    (void)hr__context_enter(before);
+    hr__context_destroy(context);
+  }
+  remove_root();
 }
