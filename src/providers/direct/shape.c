@@ -5,7 +5,7 @@
 
 enum { DIMS = HR__DIRECT_DIMS };
 /* Up to FEW_WEIGHTS for each output row the weights stay in the first cache. */
-enum { FEW_WEIGHTS = 8192, WEIGHTS_MAX = 40960 };
+enum { FEW_WEIGHTS = 10240, WEIGHTS_MAX = 40960 };
 static const int64_t FLOPS_MAX = 250000000, FLOPS_MAX_OF_MANY = 50000000;
 
 static bool is_taken(const hr_operand *x, int rank) {
