@@ -140,6 +140,23 @@ def test_transposed_convolutions_round_once_behind_their_bias(options):
         assert ((actual.double() - exact).abs() <= exact.abs() * torch.finfo(dtype).eps * 0.51 + 2e-6).all()
 
 
+def small_network(x, w, strided, transposed, pixel):
+    """Padding, a stride, a transposed window and one of a pixel, with activations between them."""
+    first = F.relu(F.conv2d(x, w, padding=1))
+    deep = F.leaky_relu(F.conv2d(first, strided, stride=2, padding=(1, 0)), 0.1)
+    return F.conv2d(F.conv_transpose2d(deep, transposed, stride=2), pixel)
+
+
+SIZES = [(9, 12), (14, 8), (20, 33), (11, 26), (30, 13), (17, 17), (22, 40), (3, 28), (35, 6), (16, 21), (12, 19)]
+
+
+def test_convolutions_of_changing_sizes():
+    """After some sizes, programs of new ones are copies of compiled programs."""
+    weights = [numbers(dims, seed=1) for dims in ((16, 3, 3, 3), (20, 16, 3, 3), (20, 10, 2, 2), (3, 10, 1, 1))]
+    for size in SIZES:
+        check_summed(small_network, numbers((1, 3, *size)), *weights, factor=8)
+
+
 def test_conv1d():
     for dtype in FLOATS:
         for options in ({}, {"stride": 2, "padding": 3}, {"dilation": 2}, {"groups": 2}):
