@@ -90,10 +90,15 @@ hr_status hr__side_run(hr__side *side, const generated *g) {
 }
 
 bool hr__has_products(const hr_program *program) {
+  static const hr_op with_products[] = {HR_OP_ATTENTION, HR_OP_ATTENTION_BACKWARD, HR_OP_LSTM, HR_OP_LSTM_BACKWARD,
+                                        HR_OP_GRU,       HR_OP_GRU_BACKWARD};
   for (int n = 0; n < program->node_count; ++n) {
-    hr_op_family family = hr_op_table(program->nodes[n].op)->family;
-    if (family == HR_FAMILY_CONTRACTION || program->nodes[n].op == HR_OP_ATTENTION ||
-        program->nodes[n].op == HR_OP_ATTENTION_BACKWARD) {
+    hr_op op = program->nodes[n].op;
+    bool has = hr_op_table(op)->family == HR_FAMILY_CONTRACTION;
+    for (size_t i = 0; !has && i < sizeof with_products / sizeof *with_products; ++i) {
+      has = op == with_products[i];
+    }
+    if (has) {
       return true;
     }
   }
