@@ -241,6 +241,22 @@ HR_TEST(text_prints_numbers) {
   hr_text_fini(&text);
 }
 
+HR_TEST(text_prints_as_the_c_library) {
+  hr_text text = {0};
+  char wanted[256];
+  snprintf(wanted, sizeof wanted, "%d|%u|%ld|%lu|%lld|%llu|%zu|%s|%c|%%", INT32_MIN, UINT32_MAX, -5L, 6UL, -7LL,
+           (unsigned long long)UINT64_MAX, SIZE_MAX, "word", 'x');
+  HR_ASSERT(hr_text_printf(&text, "%d|%u|%ld|%lu|%lld|%llu|%zu|%s|%c|%%", INT32_MIN, UINT32_MAX, -5L, 6UL, -7LL,
+                           (unsigned long long)UINT64_MAX, SIZE_MAX, "word", 'x'));
+  HR_ASSERT_STR_EQ(hr_text_chars(&text), wanted);
+  hr_text_clear(&text);
+  snprintf(wanted, sizeof wanted, "%s %04x %5.2f %-3d|", "a", 10, 2.5, 7); /* the C library's own */
+  HR_ASSERT(hr_text_printf(&text, "%s %04x %5.2f %-3d|", "a", 10, 2.5, 7));
+  HR_ASSERT_STR_EQ(hr_text_chars(&text), wanted);
+  HR_ASSERT(hr_text_printf(&text, "no conversion") && text.length == strlen(wanted) + 13);
+  hr_text_fini(&text);
+}
+
 HR_TEST(text_appends_and_hands_over) {
   hr_text text = {0};
   HR_ASSERT_STR_EQ(hr_text_chars(&text), "");

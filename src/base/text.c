@@ -63,18 +63,107 @@ bool hr_text_char(hr_text *text, char character) {
   return hr_text_append_bytes(text, &character, 1);
 }
 
-bool hr_text_int(hr_text *text, int64_t number) {
+/* A number by its sign and magnitude. */
+static bool append_number(hr_text *text, bool is_negative, uint64_t rest) {
   char digits[24];
   size_t at = sizeof digits;
-  uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
   do {
     digits[--at] = (char)('0' + rest % 10);
     rest /= 10;
   } while (rest > 0);
-  if (number < 0) {
+  if (is_negative) {
     digits[--at] = '-';
   }
   return hr_text_append_bytes(text, digits + at, sizeof digits - at);
+}
+
+bool hr_text_int(hr_text *text, int64_t number) {
+  return append_number(text, number < 0, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
+}
+
+/* ---- formats: emitters use a handful of conversions, and would spend most of their time in the C library ---- */
+
+/* A conversion without flags, width and precision. */
+typedef enum conversion {
+  OTHER = 0, /* the C library's */
+  PERCENT,
+  CHAR,
+  STRING,
+  INT,
+  LONG,
+  LONG_LONG,
+  UNSIGNED,
+  UNSIGNED_LONG,
+  UNSIGNED_LONG_LONG,
+  SIZE
+} conversion;
+
+/* `*format` is behind the percent sign, and moves behind the conversion. */
+static conversion read_conversion(const char **format) {
+  static const struct {
+    const char *name;
+    conversion is;
+  } known[] = {{"s", STRING}, {"d", INT},      {"lld", LONG_LONG},          {"c", CHAR},  {"%", PERCENT},
+               {"zu", SIZE},  {"u", UNSIGNED}, {"llu", UNSIGNED_LONG_LONG}, {"ld", LONG}, {"lu", UNSIGNED_LONG}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; ++i) {
+    size_t length = strlen(known[i].name);
+    if (strncmp(*format, known[i].name, length) == 0) {
+      *format += length;
+      return known[i].is;
+    }
+  }
+  return OTHER;
+}
+
+/* True if all conversions of a format are known. */
+static bool is_plain(const char *format) {
+  while ((format = strchr(format, '%')) != NULL) {
+    ++format;
+    if (read_conversion(&format) == OTHER) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool append_argument(hr_text *text, conversion is, va_list *args) {
+  char character = '%';
+  const char *string;
+  switch (is) {
+    case STRING:
+      string = va_arg(*args, const char *);
+      return hr_text_append(text, string != NULL ? string : "(null)");
+    case INT:
+      return hr_text_int(text, va_arg(*args, int));
+    case LONG:
+      return hr_text_int(text, va_arg(*args, long));
+    case LONG_LONG:
+      return hr_text_int(text, va_arg(*args, long long));
+    case UNSIGNED:
+      return append_number(text, false, va_arg(*args, unsigned));
+    case UNSIGNED_LONG:
+      return append_number(text, false, va_arg(*args, unsigned long));
+    case UNSIGNED_LONG_LONG:
+      return append_number(text, false, va_arg(*args, unsigned long long));
+    case SIZE:
+      return append_number(text, false, va_arg(*args, size_t));
+    case CHAR:
+      character = (char)va_arg(*args, int);
+      return hr_text_append_bytes(text, &character, 1);
+    default:
+      return hr_text_append_bytes(text, &character, 1);
+  }
+}
+
+static bool append_plain(hr_text *text, const char *format, va_list *args) {
+  bool ok = true;
+  for (const char *percent; ok && (percent = strchr(format, '%')) != NULL;) {
+    ok = hr_text_append_bytes(text, format, (size_t)(percent - format));
+    format = percent + 1;
+    conversion is = read_conversion(&format);
+    ok = ok && append_argument(text, is, args);
+  }
+  return ok && hr_text_append(text, format);
 }
 
 /* The C library keeps one object for "C": this neither allocates nor fails. */
@@ -97,7 +186,23 @@ double hr_text_number(const char *text, char **out_end) {
   return value;
 }
 
+/* Texts are whole or unchanged: what was appended before a failure is cut off. */
+static bool plain_vprintf(hr_text *text, const char *format, va_list args) {
+  size_t length = text->length;
+  va_list copy;
+  va_copy(copy, args);
+  bool ok = append_plain(text, format, &copy);
+  va_end(copy);
+  if (!ok) {
+    hr_text_cut(text, length);
+  }
+  return ok;
+}
+
 bool hr_text_vprintf(hr_text *text, const char *format, va_list args) {
+  if (is_plain(format)) {
+    return plain_vprintf(text, format, args);
+  }
   va_list copy;
   va_copy(copy, args);
   size_t room = text->capacity - text->length;
