@@ -322,7 +322,9 @@ hr_status hr__plan_renumber(hr_plan *plan, const hr_key *key, hr_device *device,
   HR_RETURN_IF_ERROR(hr_schedule_renumber_parts(schedule, parts, before->data, numbers->data, out_changed));
   HR_RETURN_IF_ERROR(check_kept(schedule, out_changed, device));
   for (size_t i = 0; i < steps; ++i) {
-    plan->indices[i].count = numbers->data[numbers->count - steps + i];
+    int64_t count = numbers->data[numbers->count - steps + i];
+    out_changed[i + 1] |= plan->indices[i].count != count; /* no number of the check itself */
+    plan->indices[i].count = count;
     if (out_changed[i + 1]) {
       recount_cost(plan, (int)i);
     }

@@ -82,6 +82,19 @@ def test_general_plans_have_the_bits_of_compiled_ones():
     assert int(found["off"][0]) == 0
 
 
+def test_positions_beyond_their_table():
+    """The range of counted positions is known on the host: that of each length, not of the one before."""
+    table = torch.randn(64, 8, generator=torch.Generator().manual_seed(5))
+    there = table.to(DEVICE)
+    before = general_plans()
+    for length in (40, 36, 50, 33, 45, 38, 47, 41):
+        assert_same((F.embedding(torch.arange(length, device=DEVICE), there) * 2).cpu(), table[:length] * 2)
+    assert general_plans() > before
+    with pytest.raises(IndexError):
+        (F.embedding(torch.arange(70, device=DEVICE), there) * 2).cpu()
+    assert_same(F.embedding(torch.arange(44, device=DEVICE), there) * 2, table[:44] * 2)
+
+
 @pytest.mark.parametrize("dynamic", [True, None])
 def test_compiled_functions_use_general_plans(dynamic):
     @torch.compile(backend="headrace", dynamic=dynamic)
