@@ -282,29 +282,31 @@ static hr_status finish_step(const hr_schedule *schedule, const hr_step *step) {
   return HR_OK;
 }
 
-hr_status hr_schedule_renumber(hr_schedule *schedule, size_t count, const int64_t *numbers) {
-  walker w = {.given = numbers, .given_count = count};
-  walk(&w, schedule);
-  if (w.failed || w.at != count) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "renumbering: %zu numbers for a schedule with others", count);
+/* Walks with a walker that replaces numbers; what it has changed is checked, estimated and placed again. */
+static hr_status renumber(walker *w, hr_schedule *schedule) {
+  const bool *is_changed = w->is_changed; /* NULL: everything */
+  walk(w, schedule);
+  if (w->failed || w->at != w->given_count) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "renumbering: %zu numbers for a schedule with others",
+                          w->given_count);
   }
   for (int i = 0; i < schedule->step_count; ++i) {
-    HR_RETURN_IF_ERROR(finish_step(schedule, &schedule->steps[i]));
+    HR_RETURN_IF_ERROR(is_changed == NULL || is_changed[i + 1] ? finish_step(schedule, &schedule->steps[i]) : HR_OK);
   }
-  return hr_place_buffers(schedule);
+  return is_changed == NULL || is_changed[0] ? hr_place_buffers(schedule) : HR_OK;
+}
+
+hr_status hr_schedule_renumber(hr_schedule *schedule, size_t count, const int64_t *numbers) {
+  walker w = {.given = numbers, .given_count = count};
+  return renumber(&w, schedule);
 }
 
 hr_status hr_schedule_renumber_parts(hr_schedule *schedule, const size_t *first, const int64_t *before,
                                      const int64_t *numbers, bool *out_changed) {
-  size_t count = first[hr_schedule_part_count(schedule)];
-  walker w = {
-      .given = numbers, .given_count = count, .first = (size_t *)first, .before = before, .is_changed = out_changed};
-  walk(&w, schedule);
-  if (w.failed || w.at != count) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "renumbering: %zu numbers for a schedule with others", count);
-  }
-  for (int i = 0; i < schedule->step_count; ++i) {
-    HR_RETURN_IF_ERROR(out_changed[i + 1] ? finish_step(schedule, &schedule->steps[i]) : HR_OK);
-  }
-  return out_changed[0] ? hr_place_buffers(schedule) : HR_OK;
+  walker w = {.given = numbers,
+              .given_count = first[hr_schedule_part_count(schedule)],
+              .first = (size_t *)first,
+              .before = before,
+              .is_changed = out_changed};
+  return renumber(&w, schedule);
 }
