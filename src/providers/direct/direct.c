@@ -144,7 +144,7 @@ static void find_weights(hr_prepared *p, call *c, float *workspace, hr_cached_we
 
 /* ---- sums ---- */
 
-/* What the strips of a panel have in common. */
+/* The common part of a panel's strips. */
 typedef struct panel {
   const call *c;
   const axis *rows, *columns;

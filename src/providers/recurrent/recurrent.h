@@ -43,7 +43,7 @@ typedef enum hr__role {
   HR__ROLES
 } hr__role;
 
-/* Where an operand lies among the arguments, and its strides, in elements. */
+/* An operand: its place among the arguments, and its strides, in elements. */
 typedef struct hr__place {
   int arg; /* -1: absent */
   int64_t offset, time, row, column;
