@@ -1,21 +1,19 @@
 #include "engine/general_instance.h"
 
-#include "base/env.h"
 #include "base/log.h"
-#include "engine/compile_queue.h"
 #include "engine/instantiate.h"
 #include "engine/prepare_steps.h"
 #include "engine/weights.h"
 
 enum { SIGHTINGS = 4096, COUNT_MASK = 3, OWN_FROM = 2 };
 
-static void count_bytes(const hr_general_instances *instances, const hr_general_instance *g, int sign) {
-  int64_t bytes = g->instance != NULL ? (int64_t)g->instance->footprint : 0;
-  bytes += (int64_t)(g->numbers.capacity * sizeof *g->numbers.data);
-  atomic_fetch_add_explicit(instances->total, sign * bytes, memory_order_relaxed);
+static void count_bytes(const hr_general_instances *instances, hr_general_instance *g, int64_t bytes) {
+  atomic_fetch_add_explicit(instances->total, bytes - g->bytes, memory_order_relaxed);
+  g->bytes = bytes;
 }
 
-static void fini(hr_general_instance *g) {
+static void fini(const hr_general_instances *instances, hr_general_instance *g) {
+  count_bytes(instances, g, 0);
   hr__instance_release(g->instance);
   hr__plan_release(g->model);
   hr_vector_fini(&g->numbers);
@@ -26,8 +24,7 @@ static void fini(hr_general_instance *g) {
 
 void hr__general_instances_fini(hr_general_instances *instances) {
   for (size_t i = 0; i < instances->count; ++i) {
-    count_bytes(instances, &instances->all[i], -1);
-    fini(&instances->all[i]);
+    fini(instances, &instances->all[i]);
   }
   hr_free(instances->sightings);
   *instances = (hr_general_instances){.total = instances->total};
@@ -81,13 +78,12 @@ static hr_general_instance *make_room(hr_general_instances *instances) {
   for (size_t i = 1; i < instances->count; ++i) {
     oldest = instances->all[i].last_use < oldest->last_use ? &instances->all[i] : oldest;
   }
-  count_bytes(instances, oldest, -1);
-  fini(oldest);
+  fini(instances, oldest);
   return oldest;
 }
 
 static void drop(hr_general_instances *instances, hr_general_instance *g) {
-  fini(g);
+  fini(instances, g);
   *g = instances->all[--instances->count];
   instances->all[instances->count] = (hr_general_instance){0};
 }
@@ -95,7 +91,6 @@ static void drop(hr_general_instances *instances, hr_general_instance *g) {
 void hr__general_instances_trim(hr_general_instances *instances) {
   for (size_t i = instances->count; i-- > 0;) {
     if (instances->uses_at_trim == 0 || instances->all[i].last_use <= instances->uses_at_trim) {
-      count_bytes(instances, &instances->all[i], -1);
       drop(instances, &instances->all[i]);
     }
   }
@@ -137,7 +132,6 @@ hr_instance *hr__general_instance_find(hr_general_instances *instances, const hr
   hr_general_instance *g = find_idle(instances, model);
   hr_status status;
   if (g != NULL) {
-    count_bytes(instances, g, -1);
     hr__plan_release(model);
     status = renumber(g, key, device, &numbers);
   } else {
@@ -151,10 +145,7 @@ hr_instance *hr__general_instance_find(hr_general_instances *instances, const hr
     drop(instances, g);
     return NULL;
   }
-  if (hr_env_choice(HR_ENV_JIT) == HR_ENV_JIT_WAIT) {
-    hr__compile_queue_wait();
-  }
-  count_bytes(instances, g, 1);
+  count_bytes(instances, g, (int64_t)(g->instance->footprint + g->numbers.capacity * sizeof *g->numbers.data));
   g->last_use = ++instances->uses;
   return g->instance;
 }

@@ -1,7 +1,5 @@
 #include "engine/instantiate.h"
 
-#include "base/env.h"
-#include "engine/compile_queue.h"
 #include "engine/prepare_steps.h"
 #include "engine/profile.h"
 #include "engine/replay.h"
@@ -22,15 +20,6 @@ static void destroy(hr_instance *instance) {
   hr_free(instance);
 }
 
-/* Prepares all parts of an instance whose plan is set. */
-static hr_status prepare(hr_instance *instance, hr_device *device) {
-  if (instance->plan->schedule.is_refused) {
-    return HR_OK;
-  }
-  HR_RETURN_IF_ERROR(hr__steps_prepare(instance, device));
-  return hr__weights_find(instance) ? HR_OK : no_memory("weights");
-}
-
 /* Libraries don't tell what their prepared calls take: a guess. */
 enum { LIBRARY_CALL_BYTES = 1024 };
 
@@ -46,6 +35,16 @@ static size_t footprint_of(const hr_instance *instance) {
     bytes += step->kind == HR_STEP_LIBRARY && step->like == NULL ? LIBRARY_CALL_BYTES : 0;
   }
   return bytes;
+}
+
+/* Prepares all parts of an instance whose plan is set. */
+static hr_status prepare(hr_instance *instance, hr_device *device) {
+  if (!instance->plan->schedule.is_refused) {
+    HR_RETURN_IF_ERROR(hr__steps_prepare(instance, device));
+    HR_RETURN_IF_ERROR(hr__weights_find(instance) ? HR_OK : no_memory("weights"));
+  }
+  instance->footprint = footprint_of(instance);
+  return HR_OK;
 }
 
 static hr_status begin(hr_instance **out_instance) {
@@ -69,10 +68,6 @@ hr_status hr__instance_create(const hr_key *key, hr_device *device, const hr_sca
     destroy(instance);
     return status;
   }
-  if (hr_env_choice(HR_ENV_JIT) == HR_ENV_JIT_WAIT) {
-    hr__compile_queue_wait();
-  }
-  instance->footprint = footprint_of(instance);
   hr__profile_log_schedule(instance);
   instance->replay = instance->plan->schedule.is_refused ? NULL : hr__replay_create(instance, device);
   *out_instance = instance;
@@ -92,7 +87,6 @@ hr_status hr__instance_create_of(hr_plan *plan, hr_device *device, hr_instance *
     destroy(instance);
     return status;
   }
-  instance->footprint = footprint_of(instance);
   *out_instance = instance;
   return HR_OK;
 }

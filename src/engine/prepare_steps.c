@@ -1,8 +1,10 @@
 #include "engine/prepare_steps.h"
 
+#include "base/env.h"
 #include "base/integer.h"
 #include "base/log.h"
 #include "core/ops/op.h"
+#include "engine/compile_queue.h"
 #include "engine/device_code.h"
 #include "engine/shared_calls.h"
 
@@ -162,7 +164,7 @@ static hr_status list_args(hr_instance *instance, hr_exec_step *step) {
 
 /* ---- what all steps need ---- */
 
-/* True if the step is worth more than one thread; notes what its library caches something of. */
+/* Notes what the step's library caches something of; *out_team: it is worth more than one thread. False: no memory. */
 static bool note_library(hr_instance *instance, const hr_exec_step *step, bool *out_team) {
   const hr_provider *provider = step->library.algorithm.provider;
   const hr_node *node = step->source->node;
@@ -172,7 +174,7 @@ static bool note_library(hr_instance *instance, const hr_exec_step *step, bool *
          hr_vector_push(&instance->sources, node->inputs[source].index);
 }
 
-static hr_status note_needs(hr_instance *instance, const hr_device *device) {
+static hr_status finish_steps(hr_instance *instance, const hr_device *device) {
   instance->needs_team = instance->has_tunings = false;
   hr_vector_clear(&instance->sources);
   for (int i = 0; i < instance->step_count; ++i) {
@@ -186,6 +188,9 @@ static hr_status note_needs(hr_instance *instance, const hr_device *device) {
   }
   size_t arena = hr_align_up(instance->plan->schedule.arena_bytes, HR_WORKSPACE_ALIGNMENT);
   instance->shared_bytes = arena + hr__batch_steps(instance);
+  if (hr_env_choice(HR_ENV_JIT) == HR_ENV_JIT_WAIT) {
+    hr__compile_queue_wait();
+  }
   return HR_OK;
 }
 
@@ -214,7 +219,7 @@ static hr_status make_steps(hr_instance *instance, hr_device *device, hr_shared_
     HR_RETURN_IF_ERROR(prepare_step(instance, device, calls, step));
     HR_RETURN_IF_ERROR(list_args(instance, step));
   }
-  return note_needs(instance, device);
+  return finish_steps(instance, device);
 }
 
 hr_status hr__steps_prepare(hr_instance *instance, hr_device *device) {
@@ -272,5 +277,5 @@ hr_status hr__steps_prepare_changed(hr_instance *instance, hr_device *device, bo
     status = is_changed[i] ? prepare_step(instance, device, &calls, &instance->steps[i]) : HR_OK;
   }
   hr__shared_calls_fini(&calls);
-  return status == HR_OK ? note_needs(instance, device) : status;
+  return status == HR_OK ? finish_steps(instance, device) : status;
 }
