@@ -121,7 +121,7 @@ static hr_general_instance *find_idle(hr_general_instances *instances, const hr_
   return found;
 }
 
-hr_instance *hr__general_instance_find(hr_general_instances *instances, const hr_key *key, hr_device *device) {
+hr_instance *hr__general_instance_find(hr_general_instances *instances, hr_key *key, hr_device *device) {
   hr_numbers numbers = {0};
   hr_plan *model = NULL;
   if (!device->properties.is_host || sight(instances, key->hash) >= OWN_FROM ||

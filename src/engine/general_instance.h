@@ -39,6 +39,6 @@ void hr__general_instances_fini(hr_general_instances *instances);
 void hr__general_instances_trim(hr_general_instances *instances);
 /* The instance of a hashed key of a known structure, borrowed until the next call. NULL: the key needs an instance of
  * its own. */
-hr_instance *hr__general_instance_find(hr_general_instances *instances, const hr_key *key, hr_device *device);
+hr_instance *hr__general_instance_find(hr_general_instances *instances, hr_key *key, hr_device *device);
 
 #endif

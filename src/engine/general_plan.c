@@ -412,11 +412,11 @@ static hr_general_structure *structure_of(hr_generals *generals, uint64_t hash) 
   return structure;
 }
 
-static uint64_t hash_of(const hr_key *key, uint64_t kind) {
+static uint64_t hash_of(hr_key *key, uint64_t kind) {
   return hr_hash_mix(hr__key_structure(key), kind);
 }
 
-hr_general_find hr__generals_find(hr_generals *generals, const hr_key *key, uint64_t kind, hr_numbers *out_numbers,
+hr_general_find hr__generals_find(hr_generals *generals, hr_key *key, uint64_t kind, hr_numbers *out_numbers,
                                   void **out_model) {
   hr_general_structure *structure = generals->count > 0 ? hr_table_get(&generals->table, hash_of(key, kind)) : NULL;
   if (structure == NULL || structure->general_count == 0) {
@@ -496,7 +496,7 @@ static void add_general(hr_generals *generals, hr_general_structure *structure, 
   generals->retain(model);
 }
 
-void hr__generals_learn(hr_generals *generals, const hr_key *key, uint64_t kind, const hr_schedule *schedule,
+void hr__generals_learn(hr_generals *generals, hr_key *key, uint64_t kind, const hr_schedule *schedule,
                         size_t extra_count, const int64_t *extra, void *model) {
   hr_general_structure *structure = structure_of(generals, hash_of(key, kind));
   sample s;

@@ -190,7 +190,7 @@ static uint64_t hash_kind(const hr_device *device) {
   return hr_hash_mix(hash, (uint64_t)p->is_host << 1 | (uint64_t)p->has_contents);
 }
 
-/* True if libraries run the same nodes with their new dims; `is_changed`: of each part (compiler/numbers.h), NULL: all
+/* OK if libraries run the same nodes with their new dims; `is_changed`: of each part (compiler/numbers.h), NULL: all
  * may have changed. */
 static hr_status check_kept(const hr_schedule *schedule, const bool *is_changed, hr_device *device) {
   bool are = true;
@@ -407,8 +407,7 @@ static void release_locked(void *plan) {
   }
 }
 
-hr_general_find hr__plan_find_model(const hr_key *key, hr_device *device, hr_numbers *out_numbers,
-                                    hr_plan **out_model) {
+hr_general_find hr__plan_find_model(hr_key *key, hr_device *device, hr_numbers *out_numbers, hr_plan **out_model) {
   plans *own = own_plans();
   void *model = NULL;
   if (own->keeps_nodes || hr_env_choice(HR_ENV_GENERAL_PLANS) == HR_ENV_GENERAL_PLANS_OFF ||
@@ -426,7 +425,7 @@ hr_general_find hr__plan_find_model(const hr_key *key, hr_device *device, hr_num
 }
 
 /* A plan from the general plan of the key's structure, or NULL: *out_refused if there is one. */
-static hr_plan *find_general(const hr_key *key, hr_device *device, bool *out_refused) {
+static hr_plan *find_general(hr_key *key, hr_device *device, bool *out_refused) {
   hr_numbers numbers = {0};
   hr_plan *model = NULL, *plan = NULL;
   hr_general_find found = hr__plan_find_model(key, device, &numbers, &model);

@@ -54,7 +54,7 @@ bool hr__plan_fits(const hr_plan *plan, const hr_key *key);
 
 /* The model and the numbers for a key of a known structure, if they are found; the caller owns a reference to the
  * model. */
-hr_general_find hr__plan_find_model(const hr_key *key, hr_device *device, hr_numbers *out_numbers, hr_plan **out_model);
+hr_general_find hr__plan_find_model(hr_key *key, hr_device *device, hr_numbers *out_numbers, hr_plan **out_model);
 /* A copy of the model with these numbers, which nothing shares; NULL: the key has to be compiled. */
 hr_plan *hr__plan_create_general(const hr_key *key, hr_device *device, hr_plan *model, const hr_numbers *numbers);
 /* Replaces the key and the numbers of such a copy, while nothing runs it. `parts`: see hr_schedule_find_parts;

@@ -591,14 +591,18 @@ static uint64_t hash_overlaps(const hr_key *key, uint64_t hash) {
   return hash;
 }
 
-uint64_t hr__key_structure(const hr_key *key) {
+uint64_t hr__key_structure(hr_key *key) {
+  if (key->structure != 0) {
+    return key->structure;
+  }
   uint64_t hash = hash_structure_of_records(key, hash_locals(HR_HASH_SEED, key->locals, key->local_count));
   hash = hash_overlaps(key, hash);
   for (size_t i = 0; i < key->buffer_count; ++i) {
     uint64_t flags = key->shapes[i] & 7, layout = key->layouts != NULL && key->layouts[i] != 0;
     hash = hr_hash_mix(hash, flags << 1 | layout);
   }
-  return hash;
+  key->structure = hash != 0 ? hash : 1;
+  return key->structure;
 }
 
 /* ---- decoding ---- */

@@ -50,7 +50,7 @@ typedef struct hr_trace {
 
 /* The key that a compiled program must match: borrowed from a trace. */
 typedef struct hr_key {
-  uint64_t hash; /* 0: not computed yet (hr__key_hash) */
+  uint64_t hash, structure; /* 0: not computed yet (hr__key_hash, hr__key_structure) */
   size_t record_count, word_count, local_count, buffer_count;
   const uint64_t *words;
   const uint32_t *locals;
@@ -117,8 +117,8 @@ static inline int hr__number_class(int64_t number) {
 }
 /* The hash of the key's structure: of all but its numbers (ints, dims, strides, offsets, sizes), of which only the
  * class counts: negative, 0, 1, or more. Part of it is which views of a written buffer overlap, and all sizes of rows
- * with the trait UNEVEN. */
-uint64_t hr__key_structure(const hr_key *key);
+ * with the trait UNEVEN. Not 0; kept in the key. */
+uint64_t hr__key_structure(hr_key *key);
 /* The records as a program in stream form; `out_program` is initialised here. */
 HR_MUST_USE hr_status hr__key_decode(const hr_key *key, hr_program *out_program);
 
