@@ -30,25 +30,25 @@ static bool reserve_nodes(const hr_schedule *schedule, hr_program *to) {
 }
 
 /* *like: the last kernel copied. An optimizer's kernels, one for each parameter, have the same instructions. */
-static bool copy_step(hr_program *to, hr_step *step, const hr_kernel **like) {
+static bool copy_step(hr_schedule *to, hr_step *step, const hr_kernel **like) {
   step->nodes = NULL;
   if (step->kind == HR_STEP_KERNEL) {
     step->node = NULL;
-    step->kernel = *like = hr_kernel_copy(step->kernel, *like, &to->arena);
+    step->kernel = *like = hr_kernel_copy(step->kernel, *like, &to->forms);
     return step->kernel != NULL;
   }
-  if (!hr_program_append(to, step->node)) {
+  if (!hr_program_append(&to->program, step->node)) {
     return false;
   }
-  step->node = &to->nodes[to->node_count - 1];
+  step->node = &to->program.nodes[to->program.node_count - 1];
   return true;
 }
 
 static bool copy_declined(const hr_schedule *from, hr_schedule *to) {
-  hr_node *nodes = HR_ARENA_ARRAY(&to->program.arena, hr_node, (size_t)from->declined_count + 1);
+  hr_node *nodes = HR_ARENA_ARRAY(&to->forms, hr_node, (size_t)from->declined_count + 1);
   bool ok = nodes != NULL;
   for (int i = 0; ok && i < from->declined_count; ++i) {
-    ok = hr_node_copy(&to->program.arena, &from->declined[i], &nodes[i]);
+    ok = hr_node_copy(&to->forms, &from->declined[i], &nodes[i]);
   }
   to->declined = nodes;
   return ok;
@@ -62,18 +62,20 @@ static bool copy_schedule(const hr_schedule *from, hr_schedule *to) {
             reserve_nodes(from, &to->program) && copy_declined(from, to);
   const hr_kernel *like = NULL;
   for (int i = 0; ok && i < from->step_count; ++i) {
-    ok = copy_step(&to->program, &steps[i], &like);
+    ok = copy_step(to, &steps[i], &like);
   }
   to->steps = steps;
   return ok;
 }
 
-static hr_status copy_into(const hr_schedule *schedule, size_t bytes, hr_schedule *out_copy) {
+/* Into arenas whose first chunks hold these bytes. */
+static hr_status copy_into(const hr_schedule *schedule, size_t bytes, size_t form_bytes, hr_schedule *out_copy) {
   *out_copy = *schedule;
   hr_program_init(&out_copy->program);
   hr_arena_init(&out_copy->program.arena, bytes);
+  hr_arena_init(&out_copy->forms, form_bytes);
   if (!copy_schedule(schedule, out_copy)) {
-    hr_program_fini(&out_copy->program);
+    hr_schedule_fini(out_copy);
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a schedule of %d steps",
                           schedule->step_count);
   }
@@ -81,7 +83,8 @@ static hr_status copy_into(const hr_schedule *schedule, size_t bytes, hr_schedul
 }
 
 hr_status hr_schedule_copy(const hr_schedule *schedule, hr_schedule *out_copy) {
-  return copy_into(schedule, hr_arena_bytes_used(&schedule->program.arena), out_copy);
+  return copy_into(schedule, hr_arena_bytes_used(&schedule->program.arena), hr_arena_bytes_used(&schedule->forms),
+                   out_copy);
 }
 
 /* The first copy shows how much memory one takes. */
@@ -90,11 +93,25 @@ hr_status hr_schedule_compact(hr_schedule *schedule) {
   if (schedule->is_refused) {
     return HR_OK;
   }
-  HR_RETURN_IF_ERROR(copy_into(schedule, 0, &copy));
+  HR_RETURN_IF_ERROR(copy_into(schedule, 0, 0, &copy));
   hr_status status = hr_schedule_copy(&copy, &exact);
-  hr_program_fini(&copy.program);
+  hr_schedule_fini(&copy);
   HR_RETURN_IF_ERROR(status);
-  hr_program_fini(&schedule->program);
+  hr_schedule_fini(schedule);
   *schedule = exact;
   return HR_OK;
+}
+
+void hr_schedule_drop_forms(hr_schedule *schedule) {
+  hr_step *steps = (hr_step *)schedule->steps;
+  for (int i = 0; i < schedule->step_count; ++i) {
+    steps[i].kernel = NULL;
+  }
+  schedule->declined = NULL;
+  schedule->declined_count = 0;
+  hr_arena_fini(&schedule->forms);
+}
+
+size_t hr_schedule_footprint(const hr_schedule *schedule) {
+  return schedule->program.arena.bytes_allocated + schedule->forms.bytes_allocated;
 }

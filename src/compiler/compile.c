@@ -127,6 +127,7 @@ hr_status hr_compile(const hr_program *stream, const hr_target *target, hr_sched
 }
 
 void hr_schedule_fini(hr_schedule *schedule) {
+  hr_arena_fini(&schedule->forms);
   hr_program_fini(&schedule->program);
   memset(schedule, 0, sizeof *schedule);
 }

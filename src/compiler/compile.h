@@ -59,6 +59,7 @@ typedef struct hr_place {
 
 typedef struct hr_schedule {
   hr_program program; /* value form; owns the memory of everything below */
+  hr_arena forms;     /* of a copy: memory of kernel forms and declined nodes */
   int step_count;
   const hr_step *steps;
   const hr_place *places; /* one for each program buffer */
@@ -81,6 +82,10 @@ HR_MUST_USE hr_status hr_schedule_copy(const hr_schedule *schedule, hr_schedule 
 /* Moves what runs need into memory of its own and frees the rest: loop nodes and the steps' lists of nodes are gone
  * (`nodes` and a kernel's `node` are NULL). On failure RESOURCE_EXHAUSTED, and nothing has changed. */
 HR_MUST_USE hr_status hr_schedule_compact(hr_schedule *schedule);
+/* Frees the kernel forms and declined nodes of a copy: a step's `kernel` is NULL. */
+void hr_schedule_drop_forms(hr_schedule *schedule);
+/* Bytes of host memory that the schedule takes. */
+size_t hr_schedule_footprint(const hr_schedule *schedule);
 
 /* Checks that the steps keep the order of the program's dependencies, and that no store to older memory passes a check.
  * No two buffers in use at the same time may share bytes of the arena. INTERNAL names the nodes, buffers and steps. */

@@ -1,5 +1,6 @@
 #include "engine/instantiate.h"
 
+#include "base/log.h"
 #include "engine/prepare_steps.h"
 #include "engine/profile.h"
 #include "engine/replay.h"
@@ -43,7 +44,6 @@ static hr_status prepare(hr_instance *instance, hr_device *device) {
     HR_RETURN_IF_ERROR(hr__steps_prepare(instance, device));
     HR_RETURN_IF_ERROR(hr__weights_find(instance) ? HR_OK : no_memory("weights"));
   }
-  instance->footprint = footprint_of(instance);
   return HR_OK;
 }
 
@@ -69,7 +69,11 @@ hr_status hr__instance_create(const hr_key *key, hr_device *device, const hr_sca
     return status;
   }
   hr__profile_log_schedule(instance);
+  if (instance->plan->is_general && !hr_log_is_on(HR_LOG_KERNEL)) { /* the log names the kernels with their dims */
+    hr__plan_settle(instance->plan);
+  }
   instance->replay = instance->plan->schedule.is_refused ? NULL : hr__replay_create(instance, device);
+  instance->footprint = footprint_of(instance);
   *out_instance = instance;
   return HR_OK;
 }
@@ -87,6 +91,7 @@ hr_status hr__instance_create_of(hr_plan *plan, hr_device *device, hr_instance *
     destroy(instance);
     return status;
   }
+  instance->footprint = footprint_of(instance);
   *out_instance = instance;
   return HR_OK;
 }

@@ -255,9 +255,9 @@ static hr_status begin(const hr_key *key, const hr_device *device, hr_plan **out
 
 static void count_footprint(hr_plan *plan) {
   const hr_key *key = &plan->key;
-  size_t of_step = sizeof *plan->costs + sizeof *plan->indices, of_buffer = sizeof *plan->last_write;
-  plan->footprint = sizeof *plan + plan->schedule.program.arena.bytes_allocated + bytes_of_key(key) +
-                    (size_t)plan->schedule.step_count * of_step + key->buffer_count * of_buffer;
+  size_t of_step = plan->costs != NULL ? sizeof *plan->costs + sizeof *plan->indices : 0;
+  plan->footprint = sizeof *plan + hr_schedule_footprint(&plan->schedule) + bytes_of_key(key) +
+                    (size_t)plan->schedule.step_count * of_step + key->buffer_count * sizeof *plan->last_write;
 }
 
 static hr_status create(const hr_key *key, hr_device *device, const hr_scalar *arguments, hr_plan **out_plan) {
@@ -294,6 +294,14 @@ hr_plan *hr__plan_create_general(const hr_key *key, hr_device *device, hr_plan *
   plan->owner = model->owner;
   count_footprint(plan);
   return plan;
+}
+
+void hr__plan_settle(hr_plan *plan) {
+  hr_schedule_drop_forms(&plan->schedule);
+  hr_free(plan->costs);
+  hr_free(plan->indices);
+  plan->costs = NULL, plan->indices = NULL;
+  count_footprint(plan);
 }
 
 static hr_status replace_key(hr_plan *plan, const hr_key *key) {
@@ -470,12 +478,12 @@ hr_status hr__plan_acquire(const hr_key *key, hr_device *device, const hr_scalar
       plan->was_refused = was_refused;
     }
     plan->owner = own;
-    hr_mutex_lock(&own->mutex);
-    share(own, plan);
     if (!is_general) {
+      hr_mutex_lock(&own->mutex);
+      share(own, plan);
       learn(own, plan, device);
+      hr_mutex_unlock(&own->mutex);
     }
-    hr_mutex_unlock(&own->mutex);
   }
   *out_plan = plan;
   return HR_OK;

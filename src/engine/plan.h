@@ -5,6 +5,8 @@
  *
  * A plan never changes once it is made. It contains no addresses, and depends on a kind of devices, not on a device. So
  * all streams, threads and devices of that kind share it: it is compiled once, and lives as long as an instance of it.
+ * A copy of a general plan is one instance's alone: copying again costs less than the kernel forms that another
+ * instance would need.
  * Threads: any; one lock for finding and releasing.
  */
 #ifndef HEADRACE_ENGINE_PLAN_H_
@@ -28,8 +30,8 @@ struct hr_plan {
   hr_key key; /* its own copy, with its hash */
   hr_device_kind device_kind;
   hr_schedule schedule;
-  hr_step_cost *costs;      /* of each step */
-  hr_index_source *indices; /* of each step that is a check: the source of its indices */
+  hr_step_cost *costs;      /* of each step; NULL after hr__plan_settle, and so are the .. */
+  hr_index_source *indices; /* .. sources of indices of each step that is a check */
   int *last_write;          /* of each of the key's buffers: the last step that writes it; -1: none */
   int64_t bytes, flops;     /* of all steps: read and written; arithmetic */
   size_t footprint;         /* bytes of host memory, about */
@@ -47,6 +49,8 @@ struct hr_plan {
 HR_MUST_USE hr_status hr__plan_acquire(const hr_key *key, hr_device *device, const hr_scalar *arguments,
                                        hr_plan **out_plan, bool *out_is_new);
 void hr__plan_release(hr_plan *plan); /* NULL: nothing */
+/* Frees what no run reads, after the only instance of a general plan is prepared: kernel forms, costs. */
+void hr__plan_settle(hr_plan *plan);
 /* True if a key is the plan's, word for word. */
 bool hr__plan_fits(const hr_plan *plan, const hr_key *key);
 

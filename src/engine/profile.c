@@ -3,6 +3,15 @@
 #include "base/log.h"
 #include "engine/machine.h"
 
+static void describe(const hr_exec_step *step, hr_text *text) {
+  const hr_provider *provider = step->library.algorithm.provider;
+  if (step->kind == HR_STEP_KERNEL && step->source->kernel == NULL) { /* see hr__plan_settle */
+    hr_text_append(text, step->kernel->name);
+  } else {
+    hr_step_describe(step->source, provider != NULL ? provider->name : NULL, text);
+  }
+}
+
 void hr__profile_log_schedule(const hr_instance *instance) {
   const hr_schedule *schedule = &instance->plan->schedule;
   hr_log(HR_LOG_SCHEDULE, "program %016llx: %zu records, %d steps, arena %zu, shared %zu, %d of %d buffers elided%s",
@@ -14,8 +23,7 @@ void hr__profile_log_schedule(const hr_instance *instance) {
   for (int i = 0; hr_log_is_on(HR_LOG_SCHEDULE) && i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
     hr_text text = {0};
-    hr_step_describe(step->source,
-                     step->library.algorithm.provider != NULL ? step->library.algorithm.provider->name : NULL, &text);
+    describe(step, &text);
     hr_log(HR_LOG_SCHEDULE, "  step %d: %s%s", i, hr_text_chars(&text),
            step->batch == 0 ? ", with the one before" : "");
     hr_text_fini(&text);
@@ -56,8 +64,7 @@ void hr__profile_log_step(const hr_exec_step *step, int64_t ns, bool has_content
     }
   }
   hr_text_append(&text, "  ");
-  hr_step_describe(step->source,
-                   step->library.algorithm.provider != NULL ? step->library.algorithm.provider->name : NULL, &text);
+  describe(step, &text);
   if (step->batch > 1) {
     hr_text_printf(&text, " and %d more", step->batch - 1);
   }
