@@ -57,21 +57,21 @@ static int64_t whole_runs(const hr_dims *dims, int64_t width) {
 
 /* Takes batch dims from the front of the kept dims; `planes` are the rest. */
 static void take_batch(hr__plan *plan, int count, hr_dims *out_planes) {
-  plan->batch = slice(&plan->kept, 0, count);
-  *out_planes = slice(&plan->kept, count, plan->kept.rank);
+  plan->cut->batch = slice(&plan->cut->kept, 0, count);
+  *out_planes = slice(&plan->cut->kept, count, plan->cut->kept.rank);
 }
 
 /* A kept dim along which some access is dense while that access strides along the innermost dim; -1 for none. */
 static int transposed_dim(const hr__plan *plan, const hr_kernel *kernel) {
-  int last = plan->kept.rank - 1;
+  int last = plan->cut->kept.rank - 1;
   for (int k = 0; k < kernel->access_count && last > 0; ++k) {
     const hr_access *access = &kernel->accesses[k];
-    int64_t step = access->strides[plan->kept.source[last]];
+    int64_t step = access->strides[plan->cut->kept.source[last]];
     if (access->arg < 0 || (step > -8 && step < 8)) {
       continue;
     }
     for (int d = 0; d < last; ++d) {
-      if (access->strides[plan->kept.source[d]] == 1 && plan->kept.dims[d] >= 8) {
+      if (access->strides[plan->cut->kept.source[d]] == 1 && plan->cut->kept.dims[d] >= 8) {
         return d;
       }
     }
@@ -82,16 +82,16 @@ static int transposed_dim(const hr__plan *plan, const hr_kernel *kernel) {
 /* A plane of the transposed dim by the innermost one, in small tiles, so that cache lines are fully used while cached.
  */
 static void cut_transposed(hr__plan *plan, int dim) {
-  int rank = plan->kept.rank;
-  plan->inner = slice(&plan->kept, rank - 1, rank);
-  plan->outer = slice(&plan->kept, dim, dim + 1);
-  plan->batch = slice(&plan->kept, 0, dim);
+  int rank = plan->cut->kept.rank;
+  plan->cut->inner = slice(&plan->cut->kept, rank - 1, rank);
+  plan->cut->outer = slice(&plan->cut->kept, dim, dim + 1);
+  plan->cut->batch = slice(&plan->cut->kept, 0, dim);
   for (int d = dim + 1; d < rank - 1; ++d) {
-    append(&plan->batch, plan->kept.dims[d], plan->kept.source[d]);
+    append(&plan->cut->batch, plan->cut->kept.dims[d], plan->cut->kept.source[d]);
   }
   plan->walk = HR__WALK_NONE;
-  plan->outer_count = plan->outer.dims[0];
-  plan->inner_count = plan->inner.dims[0];
+  plan->outer_count = plan->cut->outer.dims[0];
+  plan->inner_count = plan->cut->inner.dims[0];
   plan->tile_outer = plan->block_outer = hr_min(plan->outer_count, TRANSPOSED_ROWS);
   plan->tile_inner = plan->block_inner = hr_min(plan->inner_count, TRANSPOSED_COLUMNS);
 }
@@ -102,26 +102,26 @@ static void cut_pointwise(hr__plan *plan, const hr_kernel *kernel) {
     cut_transposed(plan, transposed);
     return;
   }
-  int rank = plan->kept.rank, inner = rank;
+  int rank = plan->cut->kept.rank, inner = rank;
   int64_t rows = 1, count = 1;
   while (inner > 0) {
-    count *= plan->kept.dims[--inner];
-    rows = inner > 0 ? plan->kept.dims[inner - 1] : 1;
+    count *= plan->cut->kept.dims[--inner];
+    rows = inner > 0 ? plan->cut->kept.dims[inner - 1] : 1;
     if (count >= HR__BLOCK / 2 || (count >= INNER_MIN && count * rows >= HR__BLOCK / 2)) {
       break;
     }
   }
   bool has_outer = inner > 0 && count < HR__BLOCK / 2;
-  take_batch(plan, has_outer ? inner - 1 : inner, &plan->inner);
+  take_batch(plan, has_outer ? inner - 1 : inner, &plan->cut->inner);
   if (has_outer) {
-    plan->outer = slice(&plan->inner, 0, 1);
-    plan->inner = slice(&plan->inner, 1, plan->inner.rank);
+    plan->cut->outer = slice(&plan->cut->inner, 0, 1);
+    plan->cut->inner = slice(&plan->cut->inner, 1, plan->cut->inner.rank);
   }
   plan->walk = HR__WALK_NONE;
-  plan->outer_count = product(&plan->outer, 0, plan->outer.rank);
-  plan->inner_count = product(&plan->inner, 0, plan->inner.rank);
+  plan->outer_count = product(&plan->cut->outer, 0, plan->cut->outer.rank);
+  plan->inner_count = product(&plan->cut->inner, 0, plan->cut->inner.rank);
   int64_t pieces = ceil_div(plan->inner_count, HR__BLOCK);
-  plan->tile_inner = pieces <= 1 ? plan->inner_count : whole_runs(&plan->inner, HR__BLOCK);
+  plan->tile_inner = pieces <= 1 ? plan->inner_count : whole_runs(&plan->cut->inner, HR__BLOCK);
   plan->tile_outer = hr_max(1, hr_min(plan->outer_count, HR__BLOCK / hr_max(1, plan->tile_inner)));
   plan->block_outer = plan->tile_outer;
   plan->block_inner = plan->tile_inner;
@@ -129,17 +129,17 @@ static void cut_pointwise(hr__plan *plan, const hr_kernel *kernel) {
 
 static void cut_rows(hr__plan *plan) {
   plan->walk = HR__WALK_INNER;
-  plan->inner = plan->reduced;
+  plan->cut->inner = plan->cut->reduced;
   plan->inner_count = plan->row_elements;
-  int rank = plan->kept.rank;
+  int rank = plan->cut->kept.rank;
   if (plan->row_elements > ROW_RESIDENT) {
-    take_batch(plan, rank, &plan->outer);
-  } else if (rank > 0 && plan->kept.dims[rank - 1] >= 8) {
-    take_batch(plan, rank - 1, &plan->outer);
+    take_batch(plan, rank, &plan->cut->outer);
+  } else if (rank > 0 && plan->cut->kept.dims[rank - 1] >= 8) {
+    take_batch(plan, rank - 1, &plan->cut->outer);
   } else {
-    take_batch(plan, 0, &plan->outer);
+    take_batch(plan, 0, &plan->cut->outer);
   }
-  plan->outer_count = product(&plan->outer, 0, plan->outer.rank);
+  plan->outer_count = product(&plan->cut->outer, 0, plan->cut->outer.rank);
   plan->tile_outer = hr_max(1, hr_min(plan->outer_count, ROW_ELEMENTS / hr_max(1, plan->row_elements)));
   plan->tile_inner = plan->inner_count;
   plan->block_outer = plan->tile_outer;
@@ -148,10 +148,10 @@ static void cut_rows(hr__plan *plan) {
 
 /* True if a store strides along the innermost kept dim: then each of its elements in a tile has its own cache line. */
 static bool is_scattered_by_columns(const hr__plan *plan, const hr_kernel *kernel) {
-  for (int k = 0; k < kernel->instr_count && plan->kept.rank > 0; ++k) {
+  for (int k = 0; k < kernel->instr_count && plan->cut->kept.rank > 0; ++k) {
     const hr_instr *instr = &kernel->instrs[k];
     int64_t step = instr->kind == HR_INSTR_STORE
-                       ? kernel->accesses[instr->access].strides[plan->kept.source[plan->kept.rank - 1]]
+                       ? kernel->accesses[instr->access].strides[plan->cut->kept.source[plan->cut->kept.rank - 1]]
                        : 0;
     if (step >= 8 || step <= -8) {
       return true;
@@ -162,14 +162,14 @@ static bool is_scattered_by_columns(const hr__plan *plan, const hr_kernel *kerne
 
 static void cut_columns(hr__plan *plan, const hr_kernel *kernel) {
   plan->walk = HR__WALK_OUTER;
-  plan->outer = plan->reduced;
+  plan->cut->outer = plan->cut->reduced;
   plan->outer_count = plan->row_elements;
-  int begin = plan->kept.rank;
+  int begin = plan->cut->kept.rank;
   for (int64_t width = 1; begin > 0 && width < 256;) {
-    width *= plan->kept.dims[--begin];
+    width *= plan->cut->kept.dims[--begin];
   }
-  take_batch(plan, begin, &plan->inner);
-  plan->inner_count = product(&plan->inner, 0, plan->inner.rank);
+  take_batch(plan, begin, &plan->cut->inner);
+  plan->inner_count = product(&plan->cut->inner, 0, plan->cut->inner.rank);
   int64_t width = HR__BLOCK, rows = plan->row_elements;
   if (rows <= HR_REDUCE_SEQUENTIAL_MAX && kernel->ordered_mask == 0) {
     width = hr_min(HR__BLOCK, hr_max(64, COLUMN_ELEMENTS / hr_max(1, rows)));
@@ -184,7 +184,7 @@ static void cut_columns(hr__plan *plan, const hr_kernel *kernel) {
     }
     width = is_resident ? hr_max(16, hr_min(width, COLUMN_RESIDENT / rows)) : width;
   }
-  width = plan->inner_count <= width + width / 4 ? plan->inner_count : whole_runs(&plan->inner, width);
+  width = plan->inner_count <= width + width / 4 ? plan->inner_count : whole_runs(&plan->cut->inner, width);
   plan->tile_inner = width;
   plan->tile_outer = rows;
   plan->block_inner = width;
@@ -213,8 +213,8 @@ static bool shall_split(const hr__plan *plan, const hr_kernel *kernel, int64_t t
 
 hr_status hr__plan_geometry(hr__plan *plan, const hr_kernel *kernel) {
   uint32_t walked_mask = kernel->reduce_mask | kernel->ordered_mask;
-  bool is_innermost_walked = hr_kernel_split_dims(kernel, walked_mask, &plan->kept, &plan->reduced);
-  plan->row_elements = product(&plan->reduced, 0, plan->reduced.rank);
+  bool is_innermost_walked = hr_kernel_split_dims(kernel, walked_mask, &plan->cut->kept, &plan->cut->reduced);
+  plan->row_elements = product(&plan->cut->reduced, 0, plan->cut->reduced.rank);
   bool is_rows = kernel->reduce_mask != 0 ? kernel->order == HR_ORDER_LANES : is_innermost_walked;
   if (walked_mask == 0) {
     plan->row_elements = 0;
@@ -224,7 +224,9 @@ hr_status hr__plan_geometry(hr__plan *plan, const hr_kernel *kernel) {
   } else {
     cut_columns(plan, kernel);
   }
-  plan->batch_count = product(&plan->batch, 0, plan->batch.rank);
+  plan->batch_rank = plan->cut->batch.rank;
+  plan->batch_dims = plan->cut->batch.dims;
+  plan->batch_count = product(&plan->cut->batch, 0, plan->cut->batch.rank);
   plan->tiles_outer = plan->walk == HR__WALK_OUTER ? 1 : ceil_div(plan->outer_count, plan->tile_outer);
   plan->tiles_inner = plan->walk == HR__WALK_INNER ? 1 : ceil_div(plan->inner_count, plan->tile_inner);
   plan->is_walked = plan->block_outer < plan->tile_outer || plan->block_inner < plan->tile_inner;
@@ -271,7 +273,7 @@ static bool make_axes(hr__plan *plan, const hr_access *access, const hr_dims *di
     }
   }
   int rank = n == 0 ? 1 : n;
-  int64_t *memory = HR_ARENA_ARRAY(&plan->arena, int64_t, (size_t)(rank * (coords + 1)));
+  int64_t *memory = HR_ARENA_ARRAY(plan->arena, int64_t, (size_t)(rank * (coords + 1)));
   if (memory == NULL) {
     return false;
   }
@@ -288,9 +290,9 @@ static bool make_axes(hr__plan *plan, const hr_access *access, const hr_dims *di
 }
 
 bool hr__plan_map(hr__plan *plan, const hr_access *access, hr__map *out_map) {
-  int coords = access->bound_count + 1, batch_rank = plan->batch.rank;
-  int64_t *numbers = HR_ARENA_ARRAY(&plan->arena, int64_t, (size_t)(coords * (2 + batch_rank)));
-  hr__term *terms = HR_ARENA_ARRAY(&plan->arena, hr__term, (size_t)access->term_count);
+  int coords = access->bound_count + 1, batch_rank = plan->cut->batch.rank;
+  int64_t *numbers = HR_ARENA_ARRAY(plan->arena, int64_t, (size_t)(coords * (2 + batch_rank)));
+  hr__term *terms = HR_ARENA_ARRAY(plan->arena, hr__term, (size_t)access->term_count);
   if (numbers == NULL || terms == NULL) {
     return false;
   }
@@ -299,7 +301,7 @@ bool hr__plan_map(hr__plan *plan, const hr_access *access, hr__map *out_map) {
     numbers[c] = c == 0 ? access->offset : access->bounds[c - 1].offset;
     extent[c] = c == 0 ? 0 : access->bounds[c - 1].extent;
     for (int d = 0; d < batch_rank; ++d) {
-      batch[c * batch_rank + d] = strides_of(access, c)[plan->batch.source[d]];
+      batch[c * batch_rank + d] = strides_of(access, c)[plan->cut->batch.source[d]];
     }
   }
   for (int t = 0; t < access->term_count; ++t) {
@@ -317,9 +319,9 @@ bool hr__plan_map(hr__plan *plan, const hr_access *access, hr__map *out_map) {
                        .fill = -1,
                        .base = plan->coord_count};
   plan->coord_count += coords;
-  out_map->vary = (has_stride(access, &plan->batch) ? (unsigned)HR__BATCH : 0) |
-                  (has_stride(access, &plan->outer) ? (unsigned)HR__OUTER : 0) |
-                  (has_stride(access, &plan->inner) ? (unsigned)HR__INNER : 0);
-  return make_axes(plan, access, &plan->outer, &out_map->outer) &&
-         make_axes(plan, access, &plan->inner, &out_map->inner);
+  out_map->vary = (has_stride(access, &plan->cut->batch) ? (unsigned)HR__BATCH : 0) |
+                  (has_stride(access, &plan->cut->outer) ? (unsigned)HR__OUTER : 0) |
+                  (has_stride(access, &plan->cut->inner) ? (unsigned)HR__INNER : 0);
+  return make_axes(plan, access, &plan->cut->outer, &out_map->outer) &&
+         make_axes(plan, access, &plan->cut->inner, &out_map->inner);
 }

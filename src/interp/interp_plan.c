@@ -40,11 +40,11 @@ static hr_status no_loop(const hr_instr *instr) {
 
 static int new_register(builder *b, hr_class cls, unsigned vary, hr__often often, hr__place place) {
   int index = b->plan->register_count++;
-  b->plan->registers[index] = (hr__register){.cls = cls,
-                                             .size = (int)hr_class_size(cls),
-                                             .vary = vary,
-                                             .often = often,
-                                             .place = place,
+  b->plan->registers[index] = (hr__register){.cls = (uint8_t)cls,
+                                             .size = (uint8_t)hr_class_size(cls),
+                                             .vary = (uint8_t)vary,
+                                             .often = (uint8_t)often,
+                                             .place = (uint8_t)place,
                                              .map = -1,
                                              .offset = -1,
                                              .def = -1,
@@ -87,8 +87,8 @@ static unsigned full_plane(const hr__plan *plan) {
 
 static hr__step *new_step(builder *b, hr__step_kind kind, hr__often often, int phase) {
   hr__step *step = &b->plan->steps[b->plan->step_count++];
-  *step = (hr__step){.kind = kind, .dst = -1, .map = -1, .reduce = -1};
-  step->section = often == HR__EACH_RUN ? 0 : 2 * phase + (often == HR__EACH_TILE ? 1 : 2);
+  *step = (hr__step){.kind = (uint8_t)kind, .dst = -1, .map = -1, .reduce = -1};
+  step->section = (uint8_t)(often == HR__EACH_RUN ? 0 : 2 * phase + (often == HR__EACH_TILE ? 1 : 2));
   return step;
 }
 
@@ -122,7 +122,7 @@ static int spread(builder *b, int reg, unsigned space, hr__often often, int phas
   mine = is_constant ? HR__EACH_RUN : mine;
   int dst = new_register(b, cls, vary | space, mine, HR__PLACE_SLOT);
   hr__step *step = new_step(b, HR__STEP_LOOP, mine, phase);
-  step->space = space, step->arity = 1, step->dst = dst, step->src[0] = reg;
+  step->space = (uint8_t)space, step->arity = 1, step->dst = dst, step->src[0] = reg;
   step->fn = hr__class_loops_of(cls)->spread;
   see_sources(b, step);
   step->spread_row = step->see[0] == HR__SEE_ROW;
@@ -165,7 +165,7 @@ static int loop_step(builder *b, const hr__loop_fn *variants, int arity, int *so
   choose_variant(b, variants, arity, sources, space, often, phase, &fn);
   int dst = new_register(b, result, vary, often, HR__PLACE_SLOT);
   hr__step *step = new_step(b, HR__STEP_LOOP, often, phase);
-  step->space = space, step->arity = arity, step->dst = dst, step->fn = fn;
+  step->space = (uint8_t)space, step->arity = (uint8_t)arity, step->dst = dst, step->fn = fn;
   memcpy(step->src, sources, (size_t)arity * sizeof *sources);
   see_sources(b, step);
   return dst;
@@ -292,7 +292,7 @@ static hr_status plan_load(builder *b, const hr_instr *instr) {
                             : points ? HR__STEP_POINT
                                      : HR__STEP_LOAD,
                             often, instr->phase);
-  step->space = space, step->dst = dst, step->map = map;
+  step->space = (uint8_t)space, step->dst = dst, step->map = map;
   b->alias[instr->dst] = dst;
   return HR_OK;
 }
@@ -312,7 +312,8 @@ static hr_status plan_store(builder *b, const hr_instr *instr) {
   }
   often = is_row && plan->is_walked ? HR__EACH_TILE : HR__EACH_BLOCK;
   hr__step *step = new_step(b, HR__STEP_STORE, often, instr->phase);
-  step->space = space, step->arity = 1, step->src[0] = source, step->map = map, step->mode = instr->mode;
+  step->space = (uint8_t)space, step->arity = 1, step->src[0] = source, step->map = map,
+  step->mode = (uint8_t)instr->mode;
   return HR_OK;
 }
 
@@ -362,7 +363,8 @@ static hr_status plan_reduce(builder *b, const hr_instr *instr) {
   int dst = new_register(b, b->kernel->registers[instr->dst].cls, vary,
                          plan->is_walked ? HR__EACH_TILE : HR__EACH_BLOCK, HR__PLACE_SLOT);
   hr__step *step = new_step(b, is_arg ? HR__STEP_ARGREDUCE : HR__STEP_REDUCE, HR__EACH_BLOCK, instr->phase);
-  step->space = space, step->arity = reduction->arity, step->dst = dst, step->reduce = plan->reduction_count;
+  step->space = (uint8_t)space, step->arity = (uint8_t)reduction->arity, step->dst = dst,
+  step->reduce = plan->reduction_count;
   memcpy(step->src, sources, (size_t)reduction->arity * sizeof *sources);
   see_sources(b, step);
   reduction->dst = dst;
@@ -389,14 +391,10 @@ static hr_status plan_instr(builder *b, const hr_instr *instr) {
   return hr_status_make(HR_STATUS_INTERNAL, "interp: instruction of unknown kind %d", (int)instr->kind);
 }
 
-/* Copies a finished list to the plan's own arena. */
-#define KEEP(plan, list, count) \
-  (((plan)->list = hr_arena_dup(&(plan)->arena, (plan)->list, (size_t)(count) * sizeof *(plan)->list)) != NULL)
-
 /* Steps by section, otherwise in order. */
 static bool sort_steps(hr__plan *plan) {
-  hr__step *sorted = HR_ARENA_ARRAY(&plan->arena, hr__step, (size_t)plan->step_count);
-  plan->section_begin = HR_ARENA_ARRAY(&plan->arena, int, (size_t)plan->section_count + 2);
+  hr__step *sorted = HR_ARENA_ARRAY(plan->arena, hr__step, (size_t)plan->step_count);
+  plan->section_begin = HR_ARENA_ARRAY(plan->arena, int, (size_t)plan->section_count + 2);
   if (sorted == NULL || plan->section_begin == NULL) {
     return false;
   }
@@ -482,9 +480,7 @@ static hr_status plan_steps(builder *b) {
       }
     }
   }
-  bool ok = sort_steps(plan) && KEEP(plan, registers, plan->register_count) && KEEP(plan, maps, plan->map_count) &&
-            KEEP(plan, reductions, plan->reduction_count);
-  return ok ? HR_OK : out_of_memory(kernel);
+  return sort_steps(plan) ? HR_OK : out_of_memory(kernel);
 }
 
 /* Estimated nanoseconds per element, from which the cost of a unit follows. */
@@ -518,12 +514,93 @@ static void set_units(hr__plan *plan, const hr_kernel *kernel) {
   base->bytes = kernel->bytes;
 }
 
-static void destroy(hr_host_kernel *kernel) {
-  hr__plan *plan = (hr__plan *)kernel;
-  if (plan != NULL) {
-    hr_arena arena = plan->arena;
-    hr_arena_fini(&arena);
+/* ---- one block ---- */
+
+/* Appends lists to a block; without one it only counts their bytes. */
+typedef struct packer {
+  char *block;
+  size_t bytes;
+} packer;
+
+static void *pack(packer *p, const void *list, size_t bytes) {
+  char *at = p->block != NULL ? p->block + p->bytes : NULL;
+  p->bytes += (bytes + sizeof(int64_t) - 1) & ~(sizeof(int64_t) - 1);
+  if (at != NULL && bytes > 0) {
+    memcpy(at, list, bytes);
   }
+  return at;
+}
+
+#define PACK(p, list, count) pack((p), (list), (size_t)(count) * sizeof *(list))
+
+static void pack_axes(packer *p, hr__axes *axes, int coords) {
+  axes->dims = PACK(p, axes->dims, axes->rank * (coords + 1)); /* the strides follow */
+  axes->strides = axes->dims + axes->rank;
+}
+
+static void pack_maps(packer *p, hr__plan *plan) {
+  const hr__map *from = plan->maps;
+  hr__map *maps = plan->maps = PACK(p, from, plan->map_count);
+  for (int m = 0; m < plan->map_count; ++m) {
+    hr__map map = from[m];
+    map.offset = PACK(p, map.offset, map.coords * (2 + plan->batch_rank)); /* extent and batch follow */
+    map.extent = map.offset + map.coords;
+    map.batch = map.extent + map.coords;
+    map.terms = PACK(p, map.terms, map.term_count);
+    pack_axes(p, &map.outer, map.coords);
+    pack_axes(p, &map.inner, map.coords);
+    if (maps != NULL) {
+      maps[m] = map;
+    }
+  }
+}
+
+/* Replaces the lists by those in the block. */
+static void pack_lists(packer *p, hr__plan *plan, const char *name) {
+  plan->registers = PACK(p, plan->registers, plan->register_count);
+  plan->steps = PACK(p, plan->steps, plan->step_count);
+  plan->reductions = PACK(p, plan->reductions, plan->reduction_count);
+  plan->batch_dims = PACK(p, plan->batch_dims, plan->batch_rank);
+  pack_maps(p, plan);
+  plan->section_begin = PACK(p, plan->section_begin, plan->section_count + 2);
+  plan->conflicts = PACK(p, plan->conflicts, plan->conflict_count);
+  plan->points = PACK(p, plan->points, plan->point_count);
+  plan->base.name = PACK(p, name, strlen(name) + 1);
+}
+
+/* A copy of a built plan in one block of memory; NULL: there is none. */
+static hr__plan *pack_plan(const hr__plan *built, const char *name) {
+  packer p = {.bytes = sizeof *built};
+  hr__plan counted = *built;
+  pack_lists(&p, &counted, name);
+  size_t bytes = p.bytes;
+  p = (packer){.block = hr_malloc(bytes)};
+  if (p.block == NULL) {
+    return NULL;
+  }
+  hr__plan *plan = PACK(&p, built, 1);
+  pack_lists(&p, plan, name);
+  plan->arena = NULL;
+  plan->cut = NULL;
+  plan->base.footprint = bytes;
+  return plan;
+}
+
+static void destroy(hr_host_kernel *kernel) {
+  hr_free(kernel);
+}
+
+static hr_status build(hr__plan *plan, const hr_kernel *kernel) {
+  builder b = {.plan = plan, .kernel = kernel, .scratch = plan->arena};
+  plan->phase_count = kernel->phase_count < 1 ? 1 : kernel->phase_count;
+  plan->section_count = 1 + 2 * plan->phase_count;
+  HR_RETURN_IF_ERROR(hr__plan_geometry(plan, kernel));
+  HR_RETURN_IF_ERROR(plan_steps(&b));
+  HR_RETURN_IF_ERROR(hr__plan_slots(plan, kernel));
+  set_units(plan, kernel);
+  plan->base.run = hr__plan_run;
+  plan->base.destroy = destroy;
+  return HR_OK;
 }
 
 hr_status HR_CPU_NAME(hr_interp_create)(const hr_kernel *kernel, hr_host_kernel **out_host_kernel) {
@@ -537,34 +614,18 @@ hr_status HR_CPU_NAME(hr_interp_create)(const hr_kernel *kernel, hr_host_kernel 
   if (hr__scatter_fits(kernel)) {
     return hr__scatter_create(kernel, out_host_kernel);
   }
-  hr_arena arena, scratch;
-  hr_arena_init(&arena, 2048 + (size_t)kernel->instr_count * 256);
-  hr_arena_init(&scratch, 2 * HR_ARENA_CHUNK_MIN);
-  hr__plan *plan = HR_ARENA_NEW(&arena, hr__plan);
-  if (plan == NULL) {
-    hr_arena_fini(&arena);
-    return out_of_memory(kernel);
-  }
-  plan->arena = arena;
-  plan->phase_count = kernel->phase_count < 1 ? 1 : kernel->phase_count;
-  plan->section_count = 1 + 2 * plan->phase_count;
-  builder b = {.plan = plan, .kernel = kernel, .scratch = &scratch};
-  hr_status status = hr__plan_geometry(plan, kernel);
-  status = status != HR_OK ? status : plan_steps(&b);
-  hr_arena_fini(&scratch);
-  status = status != HR_OK ? status : hr__plan_slots(plan, kernel);
+  hr_arena arena;
+  hr__cut cut = {0};
+  hr_arena_init(&arena, 4 * HR_ARENA_CHUNK_MIN);
+  hr__plan plan = {.arena = &arena, .cut = &cut}, *packed = NULL;
+  hr_status status = build(&plan, kernel);
   if (status == HR_OK) {
-    plan->base.name = hr_arena_strdup(&plan->arena, kernel->name != NULL ? kernel->name : "kernel");
-    status = plan->base.name != NULL ? HR_OK : out_of_memory(kernel);
+    packed = pack_plan(&plan, kernel->name != NULL ? kernel->name : "kernel");
+    status = packed != NULL ? HR_OK : out_of_memory(kernel);
   }
-  if (status != HR_OK) {
-    destroy(&plan->base);
-    return status;
+  hr_arena_fini(&arena);
+  if (status == HR_OK) {
+    *out_host_kernel = &packed->base;
   }
-  set_units(plan, kernel);
-  plan->base.footprint = plan->arena.bytes_allocated;
-  plan->base.run = hr__plan_run;
-  plan->base.destroy = destroy;
-  *out_host_kernel = &plan->base;
-  return HR_OK;
+  return status;
 }

@@ -77,16 +77,16 @@ typedef enum hr__place {
 } hr__place;
 
 typedef struct hr__register {
-  hr_class cls;
-  int size; /* of an element */
-  unsigned vary;
-  hr__often often;
-  hr__place place;
-  int map;                                  /* MEMORY */
-  int64_t offset;                           /* in scratch; -1: none */
-  int scalar;                               /* SCALAR: of the kernel */
-  bool is_tile;                             /* the slot holds a whole tile: it crosses phases */
-  int def, last, def_section, last_section; /* positions of steps */
+  int64_t offset;      /* in scratch; -1: none */
+  int map;             /* MEMORY */
+  int scalar;          /* SCALAR: of the kernel */
+  uint8_t cls;         /* hr_class */
+  uint8_t size;        /* of an element */
+  uint8_t vary, often; /* HR__OUTER .., hr__often */
+  uint8_t place;       /* hr__place */
+  bool is_tile;        /* the slot holds a whole tile: it crosses phases */
+  uint8_t def_section, last_section;
+  int def, last; /* positions of steps */
 } hr__register;
 
 typedef enum hr__step_kind {
@@ -103,18 +103,18 @@ typedef enum hr__step_kind {
 enum { HR__SEE_MATRIX = 0, HR__SEE_ROW, HR__SEE_COLUMN, HR__SEE_ONE };
 
 typedef struct hr__step {
-  hr__step_kind kind;
-  unsigned space; /* bits of HR__PLANE: the sides that it runs over */
-  int arity;
-  int dst, src[4];
+  uint8_t kind;  /* hr__step_kind */
+  uint8_t space; /* bits of HR__PLANE: the sides that it runs over */
+  uint8_t arity;
+  uint8_t mode; /* hr_store_mode */
   uint8_t see[4];
+  uint8_t section;
   bool can_flatten; /* all operands are matrices or single elements */
   bool spread_row;  /* SPREAD of a row rather than of elements */
-  hr__loop_fn fn;
+  int dst, src[4];
   int map;    /* LOAD, INDEX, STORE */
   int reduce; /* REDUCE, ARGREDUCE */
-  hr_store_mode mode;
-  int section;
+  hr__loop_fn fn;
 } hr__step;
 
 typedef struct hr__reduction {
@@ -135,11 +135,19 @@ typedef struct hr__conflict {
   int reg, arg_a, arg_b;
 } hr__conflict;
 
+/* The domain, while a plan is built. */
+typedef struct hr__cut {
+  hr_dims kept, reduced, batch, outer, inner;
+} hr__cut;
+
+/* One block of memory with all lists. */
 typedef struct hr__plan {
   hr_host_kernel base;
-  hr_arena arena;
+  hr_arena *arena; /* while it is built; then NULL, and .. */
+  hr__cut *cut;    /* .. so is this */
   hr__walk walk;
-  hr_dims kept, reduced, batch, outer, inner;
+  int batch_rank;
+  const int64_t *batch_dims;
   int64_t batch_count, outer_count, inner_count;
   int64_t tile_outer, tile_inner, block_outer, block_inner;
   int64_t tiles_outer, tiles_inner; /* per batch */
@@ -162,7 +170,7 @@ typedef struct hr__plan {
   int64_t offsets_capacity;
 } hr__plan;
 
-/* Cuts the domain; fills kept .. row_elements. */
+/* Cuts the domain; fills all counts of it. */
 HR_MUST_USE hr_status hr__plan_geometry(hr__plan *plan, const hr_kernel *kernel);
 /* A map of the kernel's access on the cut domain; false when memory is out. */
 bool hr__plan_map(hr__plan *plan, const hr_access *access, hr__map *out_map);

@@ -19,10 +19,10 @@
 /* Coordinates of all maps for the current batch. */
 static void enter_batch(hr__frame *f, int64_t batch) {
   const hr__plan *plan = f->plan;
-  int rank = plan->batch.rank;
+  int rank = plan->batch_rank;
   int64_t place[HR_RANK_MAX];
   for (int d = rank - 1; d >= 0; --d) {
-    int64_t dim = plan->batch.dims[d];
+    int64_t dim = plan->batch_dims[d];
     place[d] = d == 0 ? batch : batch % dim;
     batch = d == 0 ? 0 : batch / dim;
   }

@@ -91,7 +91,7 @@ static bool add_conflict(layout *l, int reg, int arg_a, int arg_b) {
   hr__plan *plan = l->plan;
   if (plan->conflict_count == l->conflict_capacity) {
     int capacity = 2 * l->conflict_capacity + 16;
-    hr__conflict *grown = hr_arena_alloc(&plan->arena, (size_t)capacity * sizeof *grown);
+    hr__conflict *grown = hr_arena_alloc(plan->arena, (size_t)capacity * sizeof *grown);
     if (grown == NULL) {
       return false;
     }
@@ -242,7 +242,7 @@ static void place_registers(layout *l) {
 /* Registers whose address depends on the block. */
 static bool find_points(layout *l) {
   hr__plan *plan = l->plan;
-  plan->points = HR_ARENA_ARRAY(&plan->arena, int, (size_t)plan->register_count);
+  plan->points = HR_ARENA_ARRAY(plan->arena, int, (size_t)plan->register_count);
   if (plan->points == NULL) {
     return false;
   }
@@ -300,7 +300,7 @@ static void place_reductions(layout *l, int64_t *out_workspace) {
 hr_status hr__plan_slots(hr__plan *plan, const hr_kernel *kernel) {
   layout l = {.plan = plan};
   int64_t workspace = 0;
-  l.free = HR_ARENA_ARRAY(&plan->arena, slot, (size_t)plan->register_count + 1);
+  l.free = HR_ARENA_ARRAY(plan->arena, slot, (size_t)plan->register_count + 1);
   find_lifetimes(plan);
   if (l.free == NULL || !find_write_throughs(&l)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "interp: no memory for %d registers", plan->register_count);
