@@ -36,7 +36,7 @@ struct hr_tuning {
   int64_t next_ns;                /* no try before */
   bool has_claim, is_over;
   hr_algorithm own;      /* the step's */
-  candidate *candidates; /* HR_ALGORITHMS_MAX; NULL until they are listed */
+  candidate *candidates; /* NULL until they are listed, and afterwards */
   hr_ready settled;      /* runs instead of the step's own */
 };
 
@@ -102,14 +102,14 @@ hr_tuning *hr__tuning_create(hr_device *device, const hr_provider *const *provid
 static bool list_candidates(hr_tuning *tuning) {
   hr_algorithm algorithms[HR_ALGORITHMS_MAX];
   const hr_algorithm *own = &tuning->own;
-  tuning->candidates = hr_calloc(HR_ALGORITHMS_MAX, sizeof *tuning->candidates);
+  int count = hr__algorithms_list(tuning->device, tuning->providers, tuning->program, tuning->node, algorithms);
+  tuning->candidates = hr_calloc((size_t)count + 1, sizeof *tuning->candidates);
   if (tuning->candidates == NULL) {
     return false;
   }
   tuning->candidates[0].algorithm = *own;
   tuning->candidate_count = 1;
-  int count = hr__algorithms_list(tuning->device, tuning->providers, tuning->program, tuning->node, algorithms);
-  for (int i = 0; i < count && tuning->candidate_count < HR_ALGORITHMS_MAX; ++i) {
+  for (int i = 0; i < count; ++i) {
     if (algorithms[i].provider != own->provider || algorithms[i].number != own->number) {
       tuning->candidates[tuning->candidate_count++].algorithm = algorithms[i];
     }
@@ -117,8 +117,17 @@ static bool list_candidates(hr_tuning *tuning) {
   return tuning->candidate_count > 1;
 }
 
+static void free_candidates(hr_tuning *tuning) {
+  hr_free(tuning->candidates);
+  tuning->candidates = NULL;
+  tuning->candidate_count = 0;
+}
+
 static bool claim(hr_tuning *tuning) {
   tuning->has_claim = list_candidates(tuning) && hr__tuning_entry_claim(tuning->tuning_entry);
+  if (!tuning->has_claim) {
+    free_candidates(tuning);
+  }
   return tuning->has_claim;
 }
 
@@ -145,7 +154,7 @@ void hr__tuning_release(hr_tuning *tuning) {
   }
   if (tuning != NULL) {
     hr__ready_fini(&tuning->settled);
-    hr_free(tuning->candidates);
+    free_candidates(tuning);
   }
   hr_free(tuning);
 }
@@ -197,6 +206,7 @@ static void finish(hr_tuning *tuning, const uint64_t *stamps) {
   for (int i = 1; i < tuning->candidate_count; ++i) {
     drop(tuning, &tuning->candidates[i], stamps);
   }
+  free_candidates(tuning);
   tuning->is_over = true;
 }
 
@@ -405,6 +415,7 @@ static void settle(hr_tuning *tuning, const hr_ready *own, const hr_tuning_call 
       tuning->settled.workspace_bytes > call->workspace_bytes) {
     hr__ready_fini(&tuning->settled);
   }
+  free_candidates(tuning);
   tuning->is_over = true;
 }
 
