@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "base/allocator.h"
 #include "compiler/compile.h"
 
 static bool copy_tables(const hr_program *from, hr_program *to) {
@@ -87,6 +88,65 @@ hr_status hr_schedule_copy(const hr_schedule *schedule, hr_schedule *out_copy) {
                    out_copy);
 }
 
+/* ---- buffers that no step names ---- */
+
+typedef void (*visit_fn)(uint32_t *names, uint32_t *buffer);
+
+static void visit_node(hr_node *node, visit_fn visit, uint32_t *names) {
+  for (int i = 0; i < node->input_count + node->output_count; ++i) {
+    hr_operand *x = hr_node_operand(node, i);
+    if (x->kind == HR_OPERAND_VALUE) {
+      visit(names, &x->index);
+    }
+  }
+}
+
+/* Visits each place in which a step of a copy names a buffer. */
+static void visit_buffers(hr_schedule *schedule, visit_fn visit, uint32_t *names) {
+  for (int i = 0; i < schedule->step_count; ++i) {
+    const hr_step *step = &schedule->steps[i];
+    for (int a = 0; step->kind == HR_STEP_KERNEL && a < step->kernel->arg_count; ++a) {
+      visit(names, &((hr_kernel_arg *)step->kernel->args)[a].buffer);
+    }
+    if (step->kind != HR_STEP_KERNEL) {
+      visit_node((hr_node *)step->node, visit, names);
+    }
+  }
+  for (int i = 0; i < schedule->declined_count; ++i) {
+    visit_node((hr_node *)&schedule->declined[i], visit, names);
+  }
+}
+
+static void mark(uint32_t *names, uint32_t *buffer) {
+  names[*buffer] = 1;
+}
+
+static void rename_buffer(uint32_t *names, uint32_t *buffer) {
+  *buffer = names[*buffer];
+}
+
+/* The caller's buffers, and those with a place, keep theirs; most others were fused away. */
+static bool drop_buffers(hr_schedule *copy) {
+  hr_program *program = &copy->program;
+  hr_place *places = (hr_place *)copy->places;
+  uint32_t *names = hr_calloc((size_t)program->buffer_count + 1, sizeof *names), count = 0;
+  if (names == NULL) {
+    return false;
+  }
+  visit_buffers(copy, mark, names);
+  for (int b = 0; b < program->buffer_count; ++b) {
+    if (b < program->bound_count || places[b].kind != HR_PLACE_NONE || names[b] != 0) {
+      program->buffers[count] = program->buffers[b];
+      places[count] = places[b];
+      names[b] = count++;
+    }
+  }
+  visit_buffers(copy, rename_buffer, names);
+  program->buffer_count = (int)count;
+  hr_free(names);
+  return true;
+}
+
 /* The first copy shows how much memory one takes. */
 hr_status hr_schedule_compact(hr_schedule *schedule) {
   hr_schedule copy, exact;
@@ -94,7 +154,10 @@ hr_status hr_schedule_compact(hr_schedule *schedule) {
     return HR_OK;
   }
   HR_RETURN_IF_ERROR(copy_into(schedule, 0, 0, &copy));
-  hr_status status = hr_schedule_copy(&copy, &exact);
+  hr_status status = drop_buffers(&copy)
+                         ? hr_schedule_copy(&copy, &exact)
+                         : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the names of %d buffers",
+                                          copy.program.buffer_count);
   hr_schedule_fini(&copy);
   HR_RETURN_IF_ERROR(status);
   hr_schedule_fini(schedule);

@@ -65,6 +65,7 @@ typedef struct hr_schedule {
   const hr_place *places; /* one for each program buffer */
   size_t arena_bytes;     /* offsets are multiples of 64 */
   int group_count, elided_count;
+  int all_count; /* buffers of the program; a compact schedule's lacks those that no step reads or writes */
   int declined_count;
   const hr_node *declined; /* nodes that no provider runs: they became loops */
   bool is_refused; /* nothing was scheduled: marked buffers of the program must be in the default layout first */
@@ -80,7 +81,8 @@ HR_MUST_USE hr_status hr_place_buffers(hr_schedule *schedule);
 /* A copy of a compact schedule, in memory of its own. RESOURCE_EXHAUSTED. */
 HR_MUST_USE hr_status hr_schedule_copy(const hr_schedule *schedule, hr_schedule *out_copy);
 /* Moves what runs need into memory of its own and frees the rest: loop nodes and the steps' lists of nodes are gone
- * (`nodes` and a kernel's `node` are NULL). On failure RESOURCE_EXHAUSTED, and nothing has changed. */
+ * (`nodes` and a kernel's `node` are NULL), and so are temporary buffers that the steps don't name. On failure
+ * RESOURCE_EXHAUSTED, and nothing has changed. */
 HR_MUST_USE hr_status hr_schedule_compact(hr_schedule *schedule);
 /* Frees the kernel forms and declined nodes of a copy: a step's `kernel` is NULL. */
 void hr_schedule_drop_forms(hr_schedule *schedule);

@@ -107,5 +107,6 @@ hr_status hr_plan(hr_program *program, const hr_liveness *liveness, hr_schedule 
     schedule->elided_count += liveness->group_first[b] >= 0 && liveness->is_elided[b];
   }
   schedule->places = places;
+  schedule->all_count = program->buffer_count;
   return hr_place_buffers(schedule);
 }

@@ -16,7 +16,7 @@ void hr__profile_log_schedule(const hr_instance *instance) {
   const hr_schedule *schedule = &instance->plan->schedule;
   hr_log(HR_LOG_SCHEDULE, "program %016llx: %zu records, %d steps, arena %zu, shared %zu, %d of %d buffers elided%s",
          (unsigned long long)instance->plan->key.hash, instance->plan->key.record_count, instance->step_count,
-         schedule->arena_bytes, instance->shared_bytes, schedule->elided_count, schedule->program.buffer_count,
+         schedule->arena_bytes, instance->shared_bytes, schedule->elided_count, schedule->all_count,
          instance->plan->schedule.is_refused ? ", refused: buffers have to be plain before"
          : instance->needs_team              ? ""
                                              : ", small");

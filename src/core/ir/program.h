@@ -120,13 +120,13 @@ hr_buffer_layout hr_layout_unpack(uint64_t word);
 
 typedef struct hr_program_buffer {
   size_t bytes;
-  bool is_dead;    /* unreachable after the program: its stores may be eliminated */
-  bool is_fresh;   /* had no contents before the program */
-  bool is_free;    /* fresh, and may be given a layout: later readers check `layout` */
-  bool is_refused; /* its accesses don't support its layout: it must be in the default one before the program */
   uint64_t
       layout; /* hr_layout_pack; 0: the default layout. For a free buffer: the compiler's choice, valid afterwards */
   uint32_t versions; /* value form: versions 1 .. versions are written here; version 0 is the earlier contents */
+  bool is_dead;      /* unreachable after the program: its stores may be eliminated */
+  bool is_fresh;     /* had no contents before the program */
+  bool is_free;      /* fresh, and may be given a layout: later readers check `layout` */
+  bool is_refused;   /* its accesses don't support its layout: it must be in the default one before the program */
 } hr_program_buffer;
 
 /* A scalar of the program: its dtype and, for constants of lowerings, its value. */
