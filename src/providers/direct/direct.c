@@ -41,8 +41,9 @@ enum {
   VECTOR = HR__WIDE,
   VECTORS = HR__DIRECT_VECTORS,
   PANEL = VECTOR * VECTORS,
-  BLOCK_ROWS = 16, /* of output rows in a unit of work */
-  STRIP = 48,      /* pixels whose sums are in the first cache */
+  ROWS_MOST = 16, /* of the output in a unit of work; at least so many share a pass over the weights: */
+  ROWS_LEAST = 2,
+  STRIP = 48, /* pixels whose sums are in the first cache */
   RECIPE_WORDS = 13
 };
 static const int64_t SERIAL_FLOPS = 1000000;
@@ -57,6 +58,7 @@ struct hr_prepared {
   int64_t out_stride, in_stride; /* of the weights */
   hr__direct_epilogues epilogues;
   int64_t vectors, panels; /* of output channels */
+  int64_t rows;            /* of the output in a unit of work */
   int64_t units, grain;
   bool packs_x, packs_y;
   int64_t u_floats, x_floats, y_floats, number_floats;
@@ -270,18 +272,19 @@ static void run_rows(const call *c, int64_t image, const axis *rows, int64_t beg
 static int64_t blocks_of(const hr_prepared *p) {
   int64_t blocks = 0;
   for (int64_t phase = 0; phase < phases_of(p, 0); ++phase) {
-    blocks += hr_divide_up(axis_of(p, 0, phase).count, BLOCK_ROWS);
+    blocks += hr_divide_up(axis_of(p, 0, phase).count, p->rows);
   }
   return blocks;
 }
 
 static void run_unit(const call *c, int64_t image, int64_t block) {
-  axis rows = axis_of(c->p, 0, 0);
-  for (int64_t phase = 0; block >= hr_divide_up(rows.count, BLOCK_ROWS);) {
-    block -= hr_divide_up(rows.count, BLOCK_ROWS);
-    rows = axis_of(c->p, 0, ++phase);
+  const hr_prepared *p = c->p;
+  axis rows = axis_of(p, 0, 0);
+  for (int64_t phase = 0; block >= hr_divide_up(rows.count, p->rows);) {
+    block -= hr_divide_up(rows.count, p->rows);
+    rows = axis_of(p, 0, ++phase);
   }
-  run_rows(c, image, &rows, block * BLOCK_ROWS, hr_min(rows.count, (block + 1) * BLOCK_ROWS));
+  run_rows(c, image, &rows, block * p->rows, hr_min(rows.count, (block + 1) * p->rows));
 }
 
 static void run_units(void *arg, int64_t begin, int64_t end, int worker) {
@@ -330,8 +333,16 @@ static void describe(const hr_node *node, hr_prepared *p) {
   p->packs_x = !hr__images_are_channels_last(&p->x), p->packs_y = !hr__images_are_channels_last(&p->y);
 }
 
+/* Few small images: units of fewer rows, so that each thread has one. */
+static int64_t rows_of_unit(const hr_prepared *p, int64_t threads) {
+  int64_t bands = p->shape.images * phases_of(p, 0);
+  int64_t rows = hr_divide_up(axis_of(p, 0, 0).count, hr_divide_up(threads, bands));
+  return hr_max(ROWS_LEAST, hr_min(ROWS_MOST, rows));
+}
+
 static void divide(hr_prepared *p) {
   bool is_serial = hr__direct_flops(&p->shape) < SERIAL_FLOPS || hr_thread_count() == 1;
+  p->rows = rows_of_unit(p, is_serial ? 1 : hr_thread_count());
   p->units = p->shape.images * blocks_of(p);
   p->grain = is_serial ? p->units : 1;
   const int64_t recipe[RECIPE_WORDS] = {0x64697265 + p->is_gradient,
