@@ -25,7 +25,7 @@
 
 /* WORKERS_BITS: one word holds a loop's number and its number of shares. */
 enum { LINE = 128, WORKERS_BITS = 11, LOOKS = 64, PATIENCE = 2000, EARLY_WORKER = 1 };
-static const int64_t TEAM_WATCH_NS = 200000;
+static const int64_t TEAM_WATCH_NS = 1000000;
 static const int64_t NEAR_NS = 100000000; /* a library's threads spin for some milliseconds */
 /* Successive checks are microseconds apart: a longer gap was time of another process. A busy neighbour takes a core
  * every few milliseconds; a single loss may be the system's own. */

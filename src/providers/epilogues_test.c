@@ -2,6 +2,7 @@
  * the rows of ops.def. The processor decides if oneDNN keeps its kernel with an epilogue: rejected forms are not
  * compared, but on AVX-512 no form may be rejected.
  */
+#include "base/thread.h"
 #include "core/ops/op.h"
 #include "hr_test.h"
 #include "node_args.h"
@@ -292,6 +293,49 @@ HR_TEST(sgemm_refuses_other_epilogues) {
   check_sgemm(MATMUL("", "then(mul,^,^)"), false);
   check_sgemm(MATMUL(", $0[40,48]", "then(sub,3,^)"), false);
   check_sgemm(MATMUL(", %2:f32[40,48]{1,40}+0", "then(add,^,3)"), false); /* another view of the output */
+}
+
+/* a [64,256], b [256,250], out [64,250]: large enough for several threads. */
+#define LARGE(strides)                                                                                   \
+  "buffer %0 65536 live\nbuffer %1 256000 live\nbuffer %2 64000 live\nbuffer %3 1000 live\n"             \
+  "%2:f32[64,250]{250,1}+0 = matmul(%0:f32[64,256]{256,1}+0, %1:f32[256,250]{" strides "}+0, _, %3:f32[" \
+  "64,250]{0,1}+0) then(add,^,3) then(relu,^)\n"
+
+static void check_threads(const char *text) {
+  float *memory[4], *alone = NULL;
+  hr_program program;
+  HR_ASSERT_OK(hr_program_parse(text, &program));
+  for (int b = 0; b < program.buffer_count; ++b) {
+    memory[b] = hr_aligned_malloc(program.buffers[b].bytes, 64);
+    for (size_t i = 0; i < program.buffers[b].bytes / sizeof(float); ++i) {
+      memory[b][i] = (float)(i * 7919 % 2003) / 1001.5f - 1;
+    }
+  }
+  size_t bytes = program.buffers[2].bytes;
+  alone = hr_aligned_malloc(bytes, 64);
+  for (int threads = 1; threads <= 9; threads += threads < 3 ? 1 : 6) {
+    hr_thread_count_set(threads);
+    memset(memory[2], 0xff, bytes);
+    HR_ASSERT(run_provider(&program, &program.nodes[0], memory, NULL));
+    if (threads == 1) {
+      memcpy(alone, memory[2], bytes);
+    }
+    HR_ASSERT_BYTES_EQ(memory[2], alone, bytes);
+  }
+  hr_thread_count_set(0);
+  for (int b = 0; b < program.buffer_count; ++b) {
+    hr_aligned_free(memory[b]);
+  }
+  hr_aligned_free(alone);
+  hr_program_fini(&program);
+}
+
+HR_TEST(sgemm_gives_the_same_bits_with_any_number_of_threads) {
+  provider = &hr__sgemm_provider;
+  open_provider();
+  check_threads(LARGE("250,1"));
+  check_threads(LARGE("1,256"));
+  provider = &hr__onednn_provider;
 }
 
 /* ---- products of one row: x [1,40], w [40,50] in both orders of its dims, y [1,50] in buffer 2 ---- */

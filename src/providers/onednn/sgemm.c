@@ -7,10 +7,15 @@
  * The bias and the epilogues are applied row by row, after the product, with the bits of ops.def's rows. An epilogue
  * that reads the output's old contents gets the product from the workspace.
  *
+ * Each thread makes and finishes columns or rows of its own, in groups of 16. sgemm adds in the same order for all of
+ * them. Its own threads would need a second parallel loop for the epilogues, and split the columns of a transposed
+ * right operand less well.
+ *
  * A right operand with long columns (the weight of a linear layer) is read faster transposed. The transposed copy of a
  * weight is cached while its contents stay the same, for products of any number of rows from 16 on: from there on sgemm
  * adds in the same order for both, so the bits don't depend on what is cached.
  */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/allocator.h"
@@ -25,7 +30,6 @@
 enum { BLOCK = 256, SIDE = 16, RECIPE_WORDS = 5, TRANSPOSED = 0x7367656d };
 enum { COPIED_ROWS_MIN = 16, COPIED_DEPTH_MIN = 128 };
 static const int64_t FLOPS_MAX = 200000000;
-static const int64_t GRAIN = 1 << 14; /* elements of results that a thread finishes at least */
 
 /* rows x columns floats, dense along one of them: `step` elements lie between two lines. */
 typedef struct matrix {
@@ -48,7 +52,9 @@ typedef struct finish {
 
 struct hr_prepared {
   matrix a, b, c;
-  int c_arg, thread_count;
+  int c_arg;
+  bool splits_columns;   /* among threads; else rows */
+  int64_t groups, grain; /* of SIDE columns or rows; those that a thread takes at least */
   bool is_aside;  /* the product is made in the workspace */
   bool is_copied; /* b may be read from a transposed copy */
   uint64_t stamp;
@@ -221,6 +227,14 @@ static bool supports(const hr_program *program, const hr_node *node) {
   return plan(program, node, &p);
 }
 
+/* Each thread reads all of one factor: columns are split unless they are few. */
+static void divide(hr_prepared *p) {
+  bool is_serial = flops_of(p) < HR_ONEDNN_SERIAL_FLOPS || hr_thread_count() == 1;
+  p->splits_columns = p->c.columns >= SIDE * hr_thread_count() || p->c.columns >= p->c.rows;
+  p->groups = hr_divide_up(p->splits_columns ? p->c.columns : p->c.rows, SIDE);
+  p->grain = is_serial ? p->groups : 1;
+}
+
 static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
   (void)algorithm, (void)queue;
@@ -229,7 +243,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
   }
   (void)plan(program, node, p);
-  p->thread_count = flops_of(p) < HR_ONEDNN_SERIAL_FLOPS ? 1 : hr_thread_count();
+  divide(p);
   *out_workspace_bytes = p->is_aside ? (size_t)(p->c.rows * p->c.columns) * sizeof(float) : 0;
   *out_prepared = p;
   return HR_OK;
@@ -240,7 +254,7 @@ static void release(hr_prepared *prepared) {
 }
 
 static bool needs_team(const hr_prepared *p) {
-  return p->thread_count > 1;
+  return p->grain < p->groups;
 }
 
 static void stamp(hr_prepared *p, const uint64_t *stamps) {
@@ -256,9 +270,17 @@ static int keeps(const hr_prepared *p) {
 typedef struct call {
   const hr_prepared *p;
   void *const *args;
+  const float *a, *b;
+  matrix right;      /* b, or its transposed copy */
   float *sums, *out; /* the product, and where it belongs */
   int64_t sums_step;
+  atomic_int code; /* of a call that failed */
 } call;
+
+/* A part of the result: rows [row, row_end), columns [column, column_end). */
+typedef struct area {
+  int64_t row, row_end, column, column_end;
+} area;
 
 /* `count` values of an operand from column `first` of a row: in place if they are dense, else in `buffer`. */
 static const float *values_of(const call *c, const addend *x, int64_t row, int64_t first, int64_t count,
@@ -337,12 +359,10 @@ static void finish_block(const call *c, int64_t row, int64_t first, int64_t coun
   }
 }
 
-static void finish_rows(void *arg, int64_t begin, int64_t end, int worker) {
-  (void)worker;
-  const call *c = arg;
-  for (int64_t row = begin; row < end; ++row) {
-    for (int64_t first = 0; first < c->p->c.columns; first += BLOCK) {
-      finish_block(c, row, first, hr_min(BLOCK, c->p->c.columns - first));
+static void finish_area(const call *c, const area *x) {
+  for (int64_t row = x->row; row < x->row_end; ++row) {
+    for (int64_t first = x->column; first < x->column_end; first += BLOCK) {
+      finish_block(c, row, first, hr_min(BLOCK, x->column_end - first));
     }
   }
 }
@@ -377,33 +397,51 @@ static hr_cached_weights *copy_of(hr_prepared *p, const float *b) {
   return copy;
 }
 
-static hr_status multiply(hr_prepared *p, const call *c) {
-  const float *a = (const float *)c->args[0] + p->a.offset, *b = (const float *)c->args[1] + p->b.offset;
-  hr_cached_weights *copy = copy_of(p, b);
-  bool is_transposed = p->b.is_transposed && copy == NULL;
-  int code = hr__dnnl()->sgemm(p->a.is_transposed ? 'T' : 'N', is_transposed ? 'T' : 'N', p->c.rows, p->c.columns,
-                               p->a.columns, 1, a, p->a.step, copy != NULL ? hr__cached_weights_data(copy) : b,
-                               copy != NULL ? p->b.columns : p->b.step, 0, c->sums, c->sums_step);
-  hr__cached_weights_release(copy);
-  return hr__dnnl_status(code, "sgemm");
+static void run_area(call *c, const area *x) {
+  const matrix *a = &c->p->a, *b = &c->right;
+  const float *from_a = c->a + x->row * (a->is_transposed ? 1 : a->step);
+  const float *from_b = c->b + x->column * (b->is_transposed ? b->step : 1);
+  float *to = c->sums + x->row * c->sums_step + x->column;
+  int threads = hr_library_threads_set(1);
+  int code = hr__dnnl()->sgemm(a->is_transposed ? 'T' : 'N', b->is_transposed ? 'T' : 'N', x->row_end - x->row,
+                               x->column_end - x->column, a->columns, 1, from_a, a->step, from_b, b->step, 0, to,
+                               c->sums_step);
+  (void)hr_library_threads_set(threads);
+  if (code != DNNL_SUCCESS) {
+    atomic_store_explicit(&c->code, code, memory_order_relaxed);
+  } else if (c->p->finish_count > 0 || c->p->is_aside) {
+    finish_area(c, x);
+  }
+}
+
+/* Groups [begin, end) of the columns, or of the rows. */
+static void run_share(void *arg, int64_t begin, int64_t end, int worker) {
+  (void)worker;
+  call *c = arg;
+  const matrix *y = &c->p->c;
+  area x = {.row_end = y->rows, .column_end = y->columns};
+  if (c->p->splits_columns) {
+    x.column = begin * SIDE, x.column_end = hr_min(end * SIDE, y->columns);
+  } else {
+    x.row = begin * SIDE, x.row_end = hr_min(end * SIDE, y->rows);
+  }
+  run_area(c, &x);
 }
 
 static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *queue) {
   (void)queue;
-  call c = {.p = p, .args = args, .out = (float *)args[p->c_arg] + p->c.offset};
+  call c = {.p = p, .args = args, .right = p->b, .out = (float *)args[p->c_arg] + p->c.offset};
+  c.a = (const float *)args[0] + p->a.offset, c.b = (const float *)args[1] + p->b.offset;
   c.sums = p->is_aside ? workspace : c.out;
   c.sums_step = p->is_aside ? p->c.columns : p->c.step;
-  if (p->thread_count > 1) {
-    hr_library_enters();
+  hr_cached_weights *copy = copy_of(p, c.b);
+  if (copy != NULL) {
+    c.b = hr__cached_weights_data(copy);
+    c.right = (matrix){.rows = p->b.rows, .columns = p->b.columns, .step = p->b.columns};
   }
-  int threads = hr_library_threads_set(p->thread_count);
-  hr_status status = multiply(p, &c);
-  (void)hr_library_threads_set(threads);
-  if (status == HR_OK && (p->finish_count > 0 || p->is_aside)) {
-    int64_t grain = p->thread_count > 1 ? GRAIN / p->c.columns + 1 : p->c.rows;
-    hr_parallel_for(p->c.rows, grain, finish_rows, &c);
-  }
-  return status;
+  hr_parallel_for(p->groups, p->grain, run_share, &c);
+  hr__cached_weights_release(copy);
+  return hr__dnnl_status(atomic_load_explicit(&c.code, memory_order_relaxed), "sgemm");
 }
 
 const hr_provider HR_CPU_NAME(hr__sgemm_provider) = {
