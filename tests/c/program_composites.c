@@ -514,7 +514,7 @@ static void add_scatter(hr__maker *m) {
   hr__draft draft = hr__begin(HR_OP_SCATTER);
   hr__in(&draft, hr__new_index(m, y.rank, dims, y.dims[dim]));
   hr__in(&draft, hr__chance(m, 4) ? hr__some_number(m) : hr__input(m, y.dtype, y.rank, dims));
-  hr__int(&draft, dim), hr__int(&draft, y.dtype == HR_DTYPE_BOOL ? 0 : hr__pick(m, 5));
+  hr__int(&draft, dim), hr__int(&draft, y.dtype == HR_DTYPE_BOOL ? 0 : hr__pick(m, 5)), hr__int(&draft, 0);
   hr__out(&draft, y);
   hr__end(m, &draft);
 }

@@ -611,6 +611,40 @@ def test_index_error_leaves_older_tensors(mode, device):
 
 
 @pytest.mark.device_only
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, i, v: x.index_fill_(0, i, 1.0),
+        lambda x, i, v: x.index_copy_(0, i, v),
+        lambda x, i, v: x.index_add_(0, i, v),
+        lambda x, i, v: x.scatter_(0, i, v),
+        lambda x, i, v: x.gather(0, i),
+    ],
+    ids=["index_fill", "index_copy", "index_add", "scatter", "gather"],
+)
+@pytest.mark.parametrize("index", [3, -4])
+def test_error_of_an_index_has_torchs_type(call, index, device):
+    """The type is torch's, and the message names the index as the program wrote it."""
+
+    def error_on(where):
+        with pytest.raises((IndexError, RuntimeError), match=f"index (out of range|{index} is out of bounds)") as caught:
+            call(torch.ones(3, device=where), torch.tensor([index], device=where), torch.ones(1, device=where)).cpu()
+        return caught.type
+
+    assert error_on(device) is error_on("cpu")
+
+
+@pytest.mark.parametrize("call", [lambda b: b - 1, lambda b: 1 - b, lambda b: b - b, lambda b: torch.ones(2, device=b.device) - b])
+def test_error_of_subtracting_bools_has_torchs_type(call, device):
+    def error_on(where):
+        with pytest.raises(RuntimeError, match="Subtraction") as caught:
+            call(torch.ones(2, dtype=torch.bool, device=where))
+        return caught.type
+
+    assert error_on(device) is error_on("cpu")
+
+
+@pytest.mark.device_only
 def test_strict_mode_raises_at_the_line(device):
     torch.headrace.set_mode("strict")
     table, bad = torch.ones(3, 2, device=device), torch.tensor([3], device=device)

@@ -241,8 +241,8 @@ int64_t scatter_mode(std::string_view reduce, bool include_self) {
   TORCH_CHECK(false, "reduce argument must be either add or multiply, or sum, prod, mean, amax or amin, got ", reduce);
 }
 
-Tensor scatter(Result result, const Tensor &self, int64_t dim, const Tensor &index, const Operand &source,
-               int64_t mode) {
+Tensor scatter(Result result, const Tensor &self, int64_t dim, const Tensor &index, const Operand &source, int64_t mode,
+               bool is_index_error) {
   int64_t along = at::maybe_wrap_dim(dim, self.dim());
   bool is_number = source.tensor == nullptr;
   if (!is_on_device(self))
@@ -271,7 +271,7 @@ Tensor scatter(Result result, const Tensor &self, int64_t dim, const Tensor &ind
     record.in(other);
   else
     record.in(source.number);
-  record.ints({along, mode}).out(target).run();
+  record.ints({along, mode, is_index_error}).out(target).run();
   return result.end(out);
 }
 

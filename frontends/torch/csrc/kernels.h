@@ -172,8 +172,8 @@ Tensor tri(Result result, const Tensor &self, int64_t diagonal, int64_t upper);
 Tensor index_select(Result result, const Tensor &self, int64_t dim, const Tensor &index);
 Tensor gather(Result result, const Tensor &self, int64_t dim, const Tensor &index);
 int64_t scatter_mode(std::string_view reduce, bool include_self);
-Tensor scatter(Result result, const Tensor &self, int64_t dim, const Tensor &index, const Operand &source,
-               int64_t mode);
+Tensor scatter(Result result, const Tensor &self, int64_t dim, const Tensor &index, const Operand &source, int64_t mode,
+               bool is_index_error = false);
 Tensor index(Result result, const Tensor &self, const IndexList &indices);
 Tensor index_put(const Tensor &self, const IndexList &indices, const Tensor &values, bool accumulate);
 Tensor index_add(Result result, const Tensor &self, int64_t dim, const Tensor &index, const Tensor &source,

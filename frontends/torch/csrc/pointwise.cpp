@@ -472,13 +472,13 @@ Tensor add(Result result, const Tensor &self, const Tensor &other, const Scalar 
 }
 
 Tensor sub(Result result, const Tensor &self, const Tensor &other, const Scalar &alpha) {
-  TORCH_CHECK(self.scalar_type() != ScalarType::Bool || other.scalar_type() != ScalarType::Bool,
-              "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
-              "operator instead.");
-  TORCH_CHECK(self.scalar_type() != ScalarType::Bool && other.scalar_type() != ScalarType::Bool,
-              "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, "
-              "use the `~` or "
-              "`logical_not()` operator instead.");
+  bool is_bool = self.scalar_type() == ScalarType::Bool, other_is_bool = other.scalar_type() == ScalarType::Bool;
+  HEADRACE_CHECK_SERVED(!is_bool || !other_is_bool,
+                        "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+                        "`logical_xor()` operator instead.");
+  HEADRACE_CHECK_SERVED(!is_bool && !other_is_bool,
+                        "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to "
+                        "invert a mask, use the `~` or `logical_not()` operator instead.");
   if (C10_LIKELY(alpha.isIntegral(false) && alpha.toLong() == 1))
     return pointwise(result, HR_OP_SUB, Rule::Same, self, other);
   check_alpha(self, other, alpha.isBoolean() ? alpha : -alpha); // torch adds its negative

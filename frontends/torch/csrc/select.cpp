@@ -202,7 +202,8 @@ Tensor index_copy(Result result, const Tensor &self, int64_t dim, const Tensor &
   if (index.numel() > 0 && source.numel() > 0) {
     Tensor whole = out.dim() == 0 ? out.view({1}) : out,
            from = source.dim() == 0 && whole.dim() == 1 ? source.view({1}) : source;
-    headrace::scatter(Result::inplace(whole), whole, along, spread_index(index, along, from.sizes()), Operand(from), 0);
+    headrace::scatter(Result::inplace(whole), whole, along, spread_index(index, along, from.sizes()), Operand(from), 0,
+                      true);
   }
   return result.is_inplace() ? self : result.give(out);
 }
@@ -221,8 +222,9 @@ Tensor index_fill(const Tensor &self, int64_t dim, const Tensor &index, const Sc
   Tensor whole = self.dim() == 0 ? self.view({1}) : self;
   Dims sizes(whole.sizes().begin(), whole.sizes().end());
   sizes[along] = index.numel();
-  Tensor places = at::where(index.lt(0), index + whole.size(along), index);
-  headrace::scatter(Result::inplace(whole), whole, along, spread_index(places, along, sizes), Operand(value), 0);
+  int64_t size = whole.size(along);
+  Tensor places = at::where(index.lt(0).logical_and_(index.ge(-size)), index + size, index); // an error keeps its value
+  headrace::scatter(Result::inplace(whole), whole, along, spread_index(places, along, sizes), Operand(value), 0, true);
   return self;
 }
 

@@ -153,7 +153,7 @@ hr_status hr__lower_scatter(hr_builder *b, const hr_node *node) {
   if (b->status != HR_OK) {
     return HR_OK;
   }
-  check_range(b, index, y.dims[dim], false, MESSAGE_GATHER);
+  check_range(b, index, y.dims[dim], false, node->ints[2] != 0 ? MESSAGE_INDEX : MESSAGE_GATHER);
   if (hr_operand_count(index) == 0 || y.dims[dim] == 0) {
     return HR_OK;
   }
@@ -276,7 +276,7 @@ hr_status hr__lower_index_add(hr_builder *b, const hr_node *node) {
   if (b->status != HR_OK) {
     return HR_OK;
   }
-  check_range(b, index, y.dims[dim], false, MESSAGE_GATHER);
+  check_range(b, index, y.dims[dim], false, y.rank > 1 ? MESSAGE_GATHER : MESSAGE_INDEX);
   if (hr_operand_count(source) == 0 || y.dims[dim] == 0) {
     return HR_OK;
   }

@@ -131,7 +131,7 @@ HR_TEST(scatter_combines_in_every_mode) {
     int64_t index[3] = {1, 1, 3};
     bench t = bench_begin();
     bench_record(&t, HR_OP_SCATTER, INPUTS(TENSOR(&t, I64, index, 3), TENSOR(&t, F32, source, 3)),
-                 OUTPUTS(TENSOR(&t, F32, y, 4)), INTS(0, mode), NO_SCALARS);
+                 OUTPUTS(TENSOR(&t, F32, y, 4)), INTS(0, mode, 0), NO_SCALARS);
     HR_ASSERT_OK(bench_run(&t));
     ASSERT_ALL_NEAR(y, expected[mode], 4, 0);
   }
@@ -143,12 +143,12 @@ HR_TEST(scatter_of_a_number_and_of_a_larger_source) {
   count_up(source, 9);
   bench t = bench_begin();
   bench_record(&t, HR_OP_SCATTER, INPUTS(TENSOR(&t, I64, index, 2, 2), TENSOR(&t, F32, source, 3, 3)),
-               OUTPUTS(TENSOR(&t, F32, y, 3, 2)), INTS(0, 0), NO_SCALARS);
+               OUTPUTS(TENSOR(&t, F32, y, 3, 2)), INTS(0, 0, 0), NO_SCALARS);
   HR_ASSERT_OK(bench_run(&t));
   ASSERT_ALL_NEAR(y, ((float[]){0, 2, 4, 5, 1, 0}), 6, 0);
   t = bench_begin();
   bench_record(&t, HR_OP_SCATTER, INPUTS(TENSOR(&t, I64, index, 2, 2), bench_number(&t, F64(0.5))),
-               OUTPUTS(TENSOR(&t, F32, y, 3, 2)), INTS(0, 1), NO_SCALARS);
+               OUTPUTS(TENSOR(&t, F32, y, 3, 2)), INTS(0, 1, 0), NO_SCALARS);
   HR_ASSERT_OK(bench_run(&t));
   ASSERT_ALL_NEAR(y, ((float[]){0, 2.5, 4.5, 5.5, 1.5, 0}), 6, 0);
 }
@@ -161,7 +161,7 @@ HR_TEST(sums_of_bools_are_whether_any_is_true) {
   index[257] = 1;
   bench t = bench_begin();
   bench_record(&t, HR_OP_SCATTER, INPUTS(TENSOR(&t, I64, index, 258), TENSOR(&t, BOOL, source, 258)),
-               OUTPUTS(TENSOR(&t, BOOL, y, 2)), INTS(0, 1), NO_SCALARS);
+               OUTPUTS(TENSOR(&t, BOOL, y, 2)), INTS(0, 1, 0), NO_SCALARS);
   bench_record(&t, HR_OP_INDEX_ADD, INPUTS(TENSOR(&t, I64, index, 258), TENSOR(&t, BOOL, source, 258)),
                OUTPUTS(TENSOR(&t, BOOL, y, 2)), INTS(0), SCALARS(I64(1)));
   bench_record(&t, HR_OP_INDEX_PUT, INPUTS(TENSOR(&t, BOOL, source, 258), TENSOR(&t, I64, index, 258)),
@@ -175,7 +175,7 @@ HR_TEST(products_of_bools_are_whether_all_are_true) {
   int64_t index[3] = {0, 1, 1};
   bench t = bench_begin();
   bench_record(&t, HR_OP_SCATTER, INPUTS(TENSOR(&t, I64, index, 3), TENSOR(&t, BOOL, source, 3)),
-               OUTPUTS(TENSOR(&t, BOOL, y, 3)), INTS(0, 2), NO_SCALARS);
+               OUTPUTS(TENSOR(&t, BOOL, y, 3)), INTS(0, 2, 0), NO_SCALARS);
   HR_ASSERT_OK(bench_run(&t));
   HR_ASSERT(y[0] == 1 && y[1] == 0 && y[2] == 1);
 }
@@ -201,7 +201,7 @@ HR_TEST(a_refused_scatter_leaves_its_target) {
   int64_t index[2] = {0, 2};
   bench t = bench_begin();
   bench_record(&t, HR_OP_SCATTER, INPUTS(TENSOR(&t, I64, index, 2), TENSOR(&t, F32, source, 2)),
-               OUTPUTS(TENSOR(&t, F32, y, 2)), INTS(0, 0), NO_SCALARS);
+               OUTPUTS(TENSOR(&t, F32, y, 2)), INTS(0, 0, 0), NO_SCALARS);
   HR_ASSERT_STATUS(bench_run(&t), HR_STATUS_OUT_OF_RANGE);
   ASSERT_ALL_NEAR(y, ((float[]){1, 2}), 2, 0);
 }
@@ -458,7 +458,7 @@ HR_TEST(spread_indices_are_checked_once) {
   hr_operand spread = TENSOR(&t, I64, index, 6, 8);
   spread.strides = (int64_t[]){1, 0};
   bench_record(&t, HR_OP_SCATTER, INPUTS(spread, TENSOR(&t, F32, x, 6, 8)), OUTPUTS(TENSOR(&t, F32, y, 9, 8)),
-               INTS(0, 0), NO_SCALARS);
+               INTS(0, 0, 0), NO_SCALARS);
   hr_program expanded;
   int reductions = 0;
   HR_ASSERT_OK(hr_expand(&t.program, NULL, NULL, &expanded));
@@ -528,7 +528,7 @@ HR_TEST(lowering_survives_failing_allocations) {
   bench_record(&t, HR_OP_INDEX, INPUTS(matrix, pick), OUTPUTS(out), INTS(1, 0), NO_SCALARS);
   bench_record(&t, HR_OP_INDEX_PUT, INPUTS(out, pick), OUTPUTS(matrix), INTS(1, 0, 1), NO_SCALARS);
   bench_record(&t, HR_OP_EMBEDDING_BACKWARD, INPUTS(out, pick), OUTPUTS(matrix), INTS(1, 1), NO_SCALARS);
-  bench_record(&t, HR_OP_SCATTER, INPUTS(list, vector), OUTPUTS(sums), INTS(0, 1), NO_SCALARS);
+  bench_record(&t, HR_OP_SCATTER, INPUTS(list, vector), OUTPUTS(sums), INTS(0, 1, 0), NO_SCALARS);
   bench_record(&t, HR_OP_INDEX_ADD, INPUTS(list, TENSOR(&t, F32, y, 4, 4)), OUTPUTS(matrix), INTS(0), SCALARS(F64(1)));
   bench_record(&t, HR_OP_GATHER, INPUTS(vector, list), OUTPUTS(TENSOR(&t, F32, y, 4)), INTS(0), NO_SCALARS);
   bench_record(&t, HR_OP_CUMSUM, INPUTS(vector), OUTPUTS(sums), INTS(0), NO_SCALARS);
