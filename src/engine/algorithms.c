@@ -4,6 +4,7 @@
 
 #include "base/context.h"
 #include "base/env.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "core/ir/dtype.h"
@@ -259,6 +260,54 @@ void hr__algorithms_key(const hr_provider *const *providers, const hr_device *de
   hr_text_append(out_key, "\n");
 }
 
+static uint64_t hash_operand(uint64_t hash, const hr_program *program, const hr_node *node, const hr_operand *x,
+                             bool is_host) {
+  if (x->kind != HR_OPERAND_VALUE) {
+    return hr_hash_mix(hash, (uint64_t)x->kind);
+  }
+  const char *mark = is_host ? mark_of(program, node, x) : "";
+  hash = hr_hash_mix(hash, (uint64_t)(unsigned char)mark[0] << 32 | (uint64_t)x->dtype << 8 | (uint64_t)x->rank);
+  for (int d = 0; d < x->rank; ++d) {
+    uint64_t dim = (uint64_t)(is_host ? class_of(x->dims[d]) : x->dims[d]);
+    uint64_t stride = (uint64_t)(is_host ? class_of(x->strides[d]) : x->strides[d]);
+    hash = hr_hash_mix(hr_hash_mix(hash, dim), stride);
+  }
+  return hash;
+}
+
+/* A hash of the key's contents. */
+static uint64_t hash_key(const hr_device *device, const hr_program *program, const hr_node *node) {
+  bool is_host = device->properties.is_host;
+  uint64_t hash = hr_hash_mix(hr_hash_mix(HR_HASH_SEED, (uint64_t)(uintptr_t)device->driver), (uint64_t)node->op);
+  hash = hr_hash_bytes(hash, device->properties.description, strlen(device->properties.description));
+  hash = hr_hash_mix(hash, (uint64_t)device->properties.workers << 8 | (uint64_t)hr_env_choice(HR_ENV_TF32));
+  hash = hr_hash_mix(hash, (uint64_t)node->input_count << 32 | (uint64_t)node->epilogue_count);
+  for (int i = 0; i < node->input_count + node->output_count; ++i) {
+    hash = hash_operand(hash, program, node, hr_node_operand(node, i), is_host);
+  }
+  for (int i = 0; i < node->int_count; ++i) {
+    hash = hr_hash_mix(hash, (uint64_t)node->ints[i]);
+  }
+  for (int i = 0; i < node->epilogue_count && !is_host; ++i) {
+    hash = hr_hash_mix(hash, (uint64_t)node->epilogues[i].op);
+  }
+  return hash;
+}
+
+hr_tuning_entry *hr__algorithms_find_entry(const hr_provider *const *providers, const hr_device *device,
+                                           const hr_program *program, const hr_node *node) {
+  uint64_t hash = hash_key(device, program, node);
+  hr_tuning_entry *entry = hr__tuning_entry_find_named(hash);
+  if (entry == NULL) {
+    hr_text key = {0};
+    hr__algorithms_key(providers, device, program, node, &key);
+    entry = hr_text_chars(&key)[0] != 0 ? hr__tuning_entry_find(key.data, key.length) : NULL;
+    hr__tuning_entry_name(entry, hash);
+    hr_text_fini(&key);
+  }
+  return entry;
+}
+
 /* With the device current on this thread. */
 static hr_status prepare(hr_device *device, const hr_program *program, const hr_node *node,
                          const hr_algorithm *algorithm, bool is_own, hr_ready *out_made) {
@@ -289,11 +338,14 @@ hr_status hr__algorithm_prepare(hr_device *device, const hr_program *program, co
 }
 
 bool hr__algorithm_is_called(const hr_algorithm *algorithm, const char *name) {
-  hr_text text = {0};
-  hr__algorithm_name(algorithm, &text);
-  bool is_same = strcmp(hr_text_chars(&text), name) == 0;
-  hr_text_fini(&text);
-  return is_same;
+  const hr_provider *provider = algorithm->provider;
+  size_t length = strlen(provider->name);
+  if (strncmp(name, provider->name, length) != 0) {
+    return false;
+  }
+  return algorithm->number < 0
+             ? name[length] == 0
+             : name[length] == ' ' && strcmp(name + length + 1, provider->algorithms[algorithm->number]) == 0;
 }
 
 bool hr__algorithms_prepare_called(hr_device *device, const hr_provider *const *providers, const hr_program *program,

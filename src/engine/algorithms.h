@@ -52,6 +52,9 @@ bool hr__algorithm_is_called(const hr_algorithm *algorithm, const char *name);
 /* The key of a node's times: the node without its epilogues, the device and the providers. */
 void hr__algorithms_key(const hr_provider *const *providers, const hr_device *device, const hr_program *program,
                         const hr_node *node, hr_text *out_key);
+/* The tuning-cache entry of that key, found by a hash of what the key names; NULL: see hr__tuning_entry_find. */
+hr_tuning_entry *hr__algorithms_find_entry(const hr_provider *const *providers, const hr_device *device,
+                                           const hr_program *program, const hr_node *node);
 HR_MUST_USE hr_status hr__algorithm_prepare(hr_device *device, const hr_program *program, const hr_node *node,
                                             const hr_algorithm *algorithm, hr_ready *out_ready);
 /* `tuning_entry` may be NULL. Nothing is prepared for a provider that writes its kernels. */

@@ -7,6 +7,7 @@
 
 typedef struct hr_cached_kernel hr_cached_kernel;
 
+void hr__kernel_retain(hr_cached_kernel *cached);
 /* Releases a reference; NULL is fine. */
 void hr__kernel_release(hr_cached_kernel *cached);
 

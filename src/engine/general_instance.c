@@ -19,6 +19,7 @@ static void fini(const hr_general_instances *instances, hr_general_instance *g) 
   hr_vector_fini(&g->numbers);
   hr_free(g->parts);
   hr_free(g->is_changed);
+  hr_free(g->like);
   *g = (hr_general_instance){0};
 }
 
@@ -50,7 +51,9 @@ static hr_status find_parts(hr_general_instance *g, const hr_schedule *schedule)
   size_t count = hr_schedule_part_count(schedule);
   g->parts = hr_calloc(count + 1, sizeof *g->parts);
   g->is_changed = hr_calloc(count, sizeof *g->is_changed);
-  if (g->parts == NULL || g->is_changed == NULL || !hr_schedule_find_parts(schedule, g->parts)) {
+  g->like = hr_calloc(count, sizeof *g->like);
+  if (g->parts == NULL || g->is_changed == NULL || g->like == NULL || !hr_schedule_find_parts(schedule, g->parts) ||
+      !hr__steps_find_like(g->instance, g->like)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the parts of a general plan");
   }
   return HR_OK;
@@ -105,7 +108,8 @@ static hr_status renumber(hr_general_instance *g, const hr_key *key, hr_device *
   hr_numbers before = g->numbers;
   g->numbers = *numbers;
   *numbers = before;
-  HR_RETURN_IF_ERROR(hr__steps_prepare_changed(instance, device, g->is_changed + 1));
+  const hr_step_numbers changes = {g->is_changed + 1, g->like, g->parts + 1, g->numbers.data};
+  HR_RETURN_IF_ERROR(hr__steps_prepare_changed(instance, device, &changes));
   hr__weights_fini(instance);
   return hr__weights_find(instance) ? HR_OK
                                     : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for weights");

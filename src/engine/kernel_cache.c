@@ -29,6 +29,7 @@ struct hr_cached_kernel {
   hr_kernel_key key;
   uint64_t hash;
   hr_device *device;   /* that it belongs to; NULL: the host's */
+  bool is_private;     /* not in the table */
   int reference_count; /* guarded by the cache's lock */
   hr_host_kernel *host;
   hr_host_kernel *compiled;          /* set once, by the compile queue */
@@ -123,11 +124,37 @@ static hr_status create(kernel_cache *cache, const hr_kernel *kernel, hr_device 
   return HR_OK;
 }
 
-/* Pushes a kernel to the compile queue; called once for each. */
-static void push(hr_cached_kernel *cached) {
+hr_status hr__kernel_create_private(const hr_kernel *kernel, hr_cached_kernel **out_cached) {
+  hr_cached_kernel *cached = hr_calloc(1, sizeof *cached);
+  if (cached == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for kernel %s", kernel->name);
+  }
+  *cached = (hr_cached_kernel){.owner = own(), .reference_count = 1, .is_private = true};
+  hr_status status = hr_interp_create(kernel, &cached->host);
+  if (status != HR_OK) {
+    destroy(cached);
+    return status;
+  }
+  atomic_init(&cached->current, cached->host);
+  atomic_init(&cached->uses, 0); /* `uses_wanted` is 0: it is never recompiled */
+  atomic_init(&cached->spent_ns, 0);
+  *out_cached = cached;
+  return HR_OK;
+}
+
+bool hr__kernel_is_private(const hr_cached_kernel *cached) {
+  return cached->is_private;
+}
+
+void hr__kernel_retain(hr_cached_kernel *cached) {
   hr_mutex_lock(&cached->owner->mutex);
   ++cached->reference_count;
   hr_mutex_unlock(&cached->owner->mutex);
+}
+
+/* Pushes a kernel to the compile queue; called once for each. */
+static void push(hr_cached_kernel *cached) {
+  hr__kernel_retain(cached);
   hr__compile_queue_push(cached);
 }
 
@@ -185,7 +212,7 @@ void hr__kernel_release(hr_cached_kernel *cached) {
   kernel_cache *cache = cached->owner;
   hr_mutex_lock(&cache->mutex);
   bool is_last = --cached->reference_count == 0;
-  if (is_last) {
+  if (is_last && !cached->is_private) {
     unlink_kernel(cached);
   }
   hr_mutex_unlock(&cache->mutex);

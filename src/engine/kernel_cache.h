@@ -19,7 +19,11 @@
  * hr__device_kernels_load. */
 HR_MUST_USE hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_device *device, hr_cached_kernel **out_cached);
 
-/* Kernel forms in use. */
+/* A kernel of the host that lookups don't find, and that stays interpreted: for dims that come once. */
+HR_MUST_USE hr_status hr__kernel_create_private(const hr_kernel *kernel, hr_cached_kernel **out_cached);
+bool hr__kernel_is_private(const hr_cached_kernel *cached);
+
+/* Kernel forms in use, without private ones. */
 size_t hr__kernel_cache_count(void);
 
 #endif

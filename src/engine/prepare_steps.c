@@ -1,8 +1,12 @@
 #include "engine/prepare_steps.h"
 
+#include <string.h>
+
 #include "base/env.h"
+#include "base/hash.h"
 #include "base/integer.h"
 #include "base/log.h"
+#include "base/table.h"
 #include "core/ops/op.h"
 #include "engine/compile_queue.h"
 #include "engine/device_code.h"
@@ -59,16 +63,13 @@ static hr_status prepare(hr_instance *instance, hr_device *device, hr_exec_step 
   const hr_provider *const *providers = hr__algorithms_providers(device->driver->dialect);
   const hr_program *program = &instance->plan->schedule.program;
   const hr_node *node = step->source->node;
-  hr_text key = {0};
   bool is_host = device->properties.is_host;
   hr_tuning_entry *tuning_entry = NULL;
   bool is_fixed = atomic_load_explicit(&device->is_deterministic, memory_order_relaxed);
   if (!is_fixed && device->properties.has_contents &&
       step->cost.flops >= (is_host ? CHOICE_FLOPS_MIN : CHOICE_FLOPS_MIN_DEVICE)) {
-    hr__algorithms_key(providers, device, program, node, &key);
-    tuning_entry = hr_text_chars(&key)[0] != 0 ? hr__tuning_entry_find(key.data, key.length) : NULL;
+    tuning_entry = hr__algorithms_find_entry(providers, device, program, node);
   }
-  hr_text_fini(&key);
   HR_RETURN_IF_ERROR(hr__algorithms_prepare(device, providers, program, node, tuning_entry, &step->library));
   if (step->library.algorithm.provider->write != NULL) {
     return make_written(instance, device, step);
@@ -264,7 +265,67 @@ static void spread_changes(hr_instance *instance, bool *is_changed) {
   }
 }
 
-hr_status hr__steps_prepare_changed(hr_instance *instance, hr_device *device, bool *is_changed) {
+bool hr__steps_find_like(const hr_instance *instance, int *out_like) {
+  hr_table first = {0}; /* the first step of each kernel, from 1 on */
+  bool ok = true;
+  for (int i = 0; ok && i < instance->step_count; ++i) {
+    uint64_t hash = hr_hash_mix(HR_HASH_SEED, (uint64_t)(uintptr_t)instance->steps[i].cached);
+    uintptr_t known = instance->steps[i].cached != NULL ? (uintptr_t)hr_table_get(&first, hash) : 0;
+    bool is_same = known != 0 && instance->steps[known - 1].cached == instance->steps[i].cached;
+    out_like[i] = is_same ? (int)known - 1 : -1;
+    ok = instance->steps[i].cached == NULL || known != 0 || hr_table_put(&first, hash, (void *)((uintptr_t)i + 1));
+  }
+  hr_table_fini(&first);
+  return ok;
+}
+
+/* True if two steps whose kernel forms had the same structure have the same numbers now. */
+static bool have_same_numbers(const hr_step_numbers *n, int a, int b) {
+  size_t count = n->parts[a + 1] - n->parts[a];
+  return count == n->parts[b + 1] - n->parts[b] &&
+         memcmp(n->numbers + n->parts[a], n->numbers + n->parts[b], count * sizeof *n->numbers) == 0;
+}
+
+/* New dims mostly come once: the kernel is this instance's alone. */
+static hr_status renew_kernel(hr_instance *instance, const hr_step_numbers *n, int i) {
+  hr_exec_step *step = &instance->steps[i];
+  int like = n->like[i];
+  step->cost = instance->plan->costs[i];
+  if (like >= 0 && have_same_numbers(n, i, like)) {
+    step->cached = instance->steps[like].cached;
+    hr__kernel_retain(step->cached);
+  } else {
+    HR_RETURN_IF_ERROR(hr__kernel_create_private(step->source->kernel, &step->cached));
+  }
+  step->kernel = hr__kernel_host(step->cached);
+  step->workspace_bytes = step->kernel->workspace_bytes;
+  return HR_OK;
+}
+
+/* Dims that stay may stay for long: the kernel may be compiled. */
+static hr_status share_kernel(hr_device *device, hr_exec_step *step) {
+  hr_cached_kernel *own = step->cached;
+  hr_status status = make_kernel(device, step);
+  if (status == HR_OK) {
+    hr__kernel_release(own);
+  }
+  return status;
+}
+
+static hr_status renew_step(hr_instance *instance, hr_device *device, hr_shared_calls *calls, const hr_step_numbers *n,
+                            int i) {
+  hr_exec_step *step = &instance->steps[i];
+  bool has_private = step->cached != NULL && hr__kernel_is_private(step->cached);
+  if (!n->is_changed[i]) {
+    return has_private ? share_kernel(device, step) : HR_OK;
+  }
+  bool is_compiled_now = hr_env_choice(HR_ENV_JIT) == HR_ENV_JIT_WAIT || hr_log_is_on(HR_LOG_SOURCE);
+  return step->kind == HR_STEP_KERNEL && !is_compiled_now ? renew_kernel(instance, n, i)
+                                                          : prepare_step(instance, device, calls, step);
+}
+
+hr_status hr__steps_prepare_changed(hr_instance *instance, hr_device *device, const hr_step_numbers *numbers) {
+  bool *is_changed = numbers->is_changed;
   hr_shared_calls calls = {0};
   hr_status status = HR_OK;
   spread_changes(instance, is_changed);
@@ -274,7 +335,7 @@ hr_status hr__steps_prepare_changed(hr_instance *instance, hr_device *device, bo
     }
   }
   for (int i = 0; status == HR_OK && i < instance->step_count; ++i) {
-    status = is_changed[i] ? prepare_step(instance, device, &calls, &instance->steps[i]) : HR_OK;
+    status = renew_step(instance, device, &calls, numbers, i);
   }
   hr__shared_calls_fini(&calls);
   return status == HR_OK ? finish_steps(instance, device) : status;

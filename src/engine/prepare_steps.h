@@ -8,9 +8,20 @@
  * owns those that were made. */
 HR_MUST_USE hr_status hr__steps_prepare(hr_instance *instance, hr_device *device);
 
-/* Prepares the changed steps again, after the numbers of the plan were replaced. `is_changed`, of each step: also set
- * for those that share a changed step's library call. After a failure the instance can only be released. */
-HR_MUST_USE hr_status hr__steps_prepare_changed(hr_instance *instance, hr_device *device, bool *is_changed);
+/* The new numbers of a plan. */
+typedef struct hr_step_numbers {
+  bool *is_changed;    /* of each step */
+  const int *like;     /* of each step: an earlier one whose kernel form had the same structure; -1: none */
+  const size_t *parts; /* the position of each step's numbers, and their end (compiler/numbers.h) */
+  const int64_t *numbers;
+} hr_step_numbers;
+
+/* Finds steps that share a kernel, for hr_step_numbers; false when memory is out. */
+HR_MUST_USE bool hr__steps_find_like(const hr_instance *instance, int *out_like);
+/* Prepares the changed steps again, after the numbers of the plan were replaced. Also sets `is_changed` for those that
+ * share a changed step's library call. After a failure the instance can only be released. */
+HR_MUST_USE hr_status hr__steps_prepare_changed(hr_instance *instance, hr_device *device,
+                                                const hr_step_numbers *numbers);
 void hr__steps_release(hr_instance *instance);
 
 #endif

@@ -20,6 +20,7 @@ static const uint64_t FORM = UINT64_C(0x31736563696f6863); /* "choices1" */
 typedef struct tuning_cache {
   hr_mutex mutex;
   hr_table table; /* by the key's hash */
+  hr_table named; /* by callers' hashes; at most CHOICES_MAX */
   hr_disk_cache disk;
   bool is_tried, is_there;
 } tuning_cache;
@@ -114,6 +115,23 @@ hr_tuning_entry *hr__tuning_entry_find(const char *key, size_t length) {
   return tuning_entry;
 }
 
+hr_tuning_entry *hr__tuning_entry_find_named(uint64_t hash) {
+  tuning_cache *cache = own();
+  hr_mutex_lock(&cache->mutex);
+  hr_tuning_entry *tuning_entry = hr_table_get(&cache->named, hash);
+  hr_mutex_unlock(&cache->mutex);
+  return tuning_entry;
+}
+
+void hr__tuning_entry_name(hr_tuning_entry *tuning_entry, uint64_t hash) {
+  tuning_cache *cache = own();
+  hr_mutex_lock(&cache->mutex);
+  if (tuning_entry != NULL && cache->named.count < CHOICES_MAX) {
+    (void)!hr_table_put(&cache->named, hash, tuning_entry); /* without memory the key is made again */
+  }
+  hr_mutex_unlock(&cache->mutex);
+}
+
 const char *hr__tuning_entry_key(const hr_tuning_entry *tuning_entry) {
   return tuning_entry->key;
 }
@@ -189,6 +207,7 @@ static void forget(tuning_cache *cache) {
     }
   }
   hr_table_fini(&cache->table);
+  hr_table_fini(&cache->named);
   if (cache->is_there) {
     hr__disk_cache_fini(&cache->disk);
   }

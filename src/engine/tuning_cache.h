@@ -21,6 +21,11 @@ typedef struct hr_tuning_entry hr_tuning_entry;
 /* The entry of a key, owned by the context until it ends. NULL without a folder, with too many entries, or out of
  * memory. */
 hr_tuning_entry *hr__tuning_entry_find(const char *key, size_t length);
+/* The same, by a hash that the caller has given to the entry; NULL: none has it. Two keys with one hash share an
+ * entry: a library's algorithm that is not the fastest. */
+hr_tuning_entry *hr__tuning_entry_find_named(uint64_t hash);
+/* Gives an entry, or NULL, a hash. */
+void hr__tuning_entry_name(hr_tuning_entry *tuning_entry, uint64_t hash);
 const char *hr__tuning_entry_key(const hr_tuning_entry *tuning_entry);
 /* The algorithm to use; "": the default. Empty until it is known, and then the same until the context ends. */
 const char *hr__tuning_entry_algorithm(const hr_tuning_entry *tuning_entry);
