@@ -126,12 +126,14 @@ class CachedGPT(networks.GPT):
         return self.head(self.norm(x))
 
 
-def generation(layers: int, width: int) -> Callable:
+def generation(layers: int, width: int, context: int) -> Callable:
     """A shape is a number of tokens; each token has a cache of a length of its own."""
 
     def prepare(device):
         torch.manual_seed(0)
-        config = networks.GPTConfig(layers, width, heads=width // 32, vocabulary=VOCABULARY, context=512, dropout=0.0)
+        config = networks.GPTConfig(
+            layers, width, heads=width // 32, vocabulary=VOCABULARY, context=context, dropout=0.0
+        )
         model = CachedGPT(config).to(device).eval()
 
         @torch.no_grad()
@@ -233,12 +235,12 @@ for kind, loss in (("infer", None), ("train", True)):
 CASES += [
     ShapeCase(
         f"cache-{layers}x{width}",
-        f"generation, cache by cat, GPT {layers} x {width}, 200 tokens",
-        generation(layers, width),
-        [200],
+        f"generation, cache by cat, GPT {layers} x {width}, {count:,} tokens",
+        generation(layers, width, max(count, 512)),
+        [count],
         2,
     )
-    for layers, width in ((2, 64), (4, 256))
+    for layers, width, count in ((2, 64, 200), (4, 256, 200), (2, 256, 2000))
 ]
 CASES += [
     ShapeCase(

@@ -49,7 +49,9 @@ extern "C" {
   X(graph_builds, "graphs of the driver that were captured")                                    \
   X(graph_updates, "kernels of graphs that got other numbers before a launch")                  \
   X(layouts_undone, "buffers that lay as a library likes it, and were brought back into order") \
-  X(guard_failures, "programs of a known structure that were compiled all the same")
+  X(guard_failures, "programs of a known structure that were compiled all the same")            \
+  X(caches_extended, "results of cat that took over the memory of their first piece")           \
+  X(caches_grown, "results of cat that got new memory, with room for more rows")
 
 /* Of a device's memory, in bytes. */
 #define HR_MEMORY_STATS(X)                                                          \

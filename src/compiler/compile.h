@@ -71,6 +71,11 @@ typedef struct hr_schedule {
   bool is_refused; /* nothing was scheduled: marked buffers of the program must be in the default layout first */
 } hr_schedule;
 
+/* Lets the results of `cat` grow in place, and rewrites all views of buffers whose rows have room (rooms.c). Buffers
+ * with views that such a layout doesn't support are marked as refused, and the program is useless. RESOURCE_EXHAUSTED.
+ */
+HR_MUST_USE hr_status hr_rooms(hr_program *stream);
+
 /* Compiles a program in stream form (not consumed). */
 HR_MUST_USE hr_status hr_compile(const hr_program *stream, const hr_target *target, hr_schedule *out_schedule);
 void hr_schedule_fini(hr_schedule *schedule);

@@ -128,6 +128,9 @@ static void walk_buffer(walker *w, hr_program_buffer *buffer, hr_place *place) {
   fixed(w, (uint64_t)buffer->is_dead | (uint64_t)buffer->is_fresh << 1 | (uint64_t)buffer->is_free << 2 |
                (uint64_t)buffer->is_refused << 3 | (uint64_t)place->kind << 8 | (uint64_t)buffer->versions << 32);
   fixed(w, (uint64_t)(uint32_t)place->first << 32 | (uint32_t)place->last);
+  fixed(w, buffer->rows);
+  fixed(w, buffer->takes);
+  size(w, &buffer->room);
   size(w, &buffer->bytes);
   size(w, &buffer->layout); /* channels and pixels in one word: linear in both */
   place->bytes = buffer->bytes;

@@ -18,6 +18,7 @@
 #include "base/allocator.h"
 #include "base/log.h"
 #include "engine/default_layout.h"
+#include "engine/growth.h"
 #include "engine/instantiate.h"
 #include "engine/prefix.h"
 #include "engine/run.h"
@@ -296,13 +297,28 @@ static bool begin_early(hr_job *job) {
 /* ---- memory ---- */
 
 hr_status hr__stream_bind(hr_stream *stream, hr_buffer *buffer) {
-  hr_status status = hr__buffer_bind(buffer);
+  return hr__stream_bind_room(stream, buffer, 0);
+}
+
+hr_status hr__stream_bind_room(hr_stream *stream, hr_buffer *buffer, size_t capacity) {
+  hr_status status = hr__buffer_bind_room(buffer, capacity);
   if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
     hr_status_free(status);
     hr__device_release_shared(stream->device);
-    status = hr__buffer_bind(buffer);
+    status = hr__buffer_bind_room(buffer, capacity);
   }
   return status;
+}
+
+/* True if the run binds memory to a buffer: not if it takes another one's over (growth.h). */
+static bool is_bound(const hr_instance *instance, size_t i) {
+  return hr__plan_needs(instance->plan, i) && hr__plan_buffer(instance->plan, i)->takes == 0;
+}
+
+/* The buffer that has the memory of buffer i before the run. */
+static const hr_buffer *memory_of(const hr_trace *trace, const hr_instance *instance, size_t i) {
+  uint32_t takes = hr__plan_buffer(instance->plan, i)->takes;
+  return trace->buffers.data[takes != 0 ? takes - 1 : i];
 }
 
 /* Binds memory to every buffer that needs it; releases all of it if one gets none. */
@@ -310,24 +326,24 @@ static hr_status bind_buffers(hr_stream *stream, const hr_trace *trace, const hr
                               hr_job *job) {
   hr_buffer **buffers = trace->buffers.data;
   for (size_t i = 0; i < key->buffer_count; ++i) {
-    bool needs = hr__plan_needs(instance->plan, i);
-    hr_status status = needs ? hr__stream_bind(stream, buffers[i]) : HR_OK;
+    size_t room = hr__plan_buffer(instance->plan, i)->room;
+    hr_status status = is_bound(instance, i) ? hr__stream_bind_room(stream, buffers[i], room) : HR_OK;
     if (status != HR_OK) {
       while (i-- > 0) {
-        if (hr_shape_is_fresh(key->shapes[i]) && hr__plan_needs(instance->plan, i)) {
+        if (hr_shape_is_fresh(key->shapes[i]) && is_bound(instance, i)) {
           hr__buffer_unbind(buffers[i]);
         }
       }
       return status;
     }
-    job->bound.data[i] = needs ? hr__buffer_address(buffers[i]) : NULL;
+    job->bound.data[i] = hr__plan_needs(instance->plan, i) ? hr__buffer_address(memory_of(trace, instance, i)) : NULL;
   }
   return HR_OK;
 }
 
 static void unbind_buffers(const hr_trace *trace, const hr_key *key, const hr_instance *instance) {
   for (size_t i = 0; i < key->buffer_count; ++i) {
-    if (hr_shape_is_fresh(key->shapes[i]) && hr__plan_needs(instance->plan, i)) {
+    if (hr_shape_is_fresh(key->shapes[i]) && is_bound(instance, i)) {
       hr__buffer_unbind(trace->buffers.data[i]);
     }
   }
@@ -348,13 +364,17 @@ static hr_status reserve_job(hr_job *job, const hr_trace *trace, const hr_instan
 
 /* True if buffers with layouts are as they were when the key was made: another stream may have returned one to the
  * default layout since. */
-static bool is_current(const work *w, const hr_key *key, const hr_job *job) {
+static bool is_current(const work *w, const hr_key *key, const hr_instance *instance, const hr_job *job) {
   hr_buffer **buffers = w->trace->buffers.data;
   bool is = w->moves == 0 ||
             (hr__buffer_layout(buffers[0]) == w->moves && hr__buffer_address(buffers[0]) == job->bound.data[0]);
   for (size_t i = 0; is && key->layouts != NULL && i < key->buffer_count; ++i) {
     is = hr__buffer_layout(buffers[i]) == key->layouts[i] &&
-         (job->bound.data[i] == NULL || hr__buffer_address(buffers[i]) == job->bound.data[i]);
+         (job->bound.data[i] == NULL || hr__buffer_address(memory_of(w->trace, instance, i)) == job->bound.data[i]);
+  }
+  for (size_t i = 0; is && i < w->trace->cats.count; ++i) {
+    uint32_t to = w->trace->cats.data[i].to;
+    is = hr__plan_buffer(instance->plan, to)->room <= atomic_load(&buffers[to]->capacity);
   }
   return is;
 }
@@ -362,6 +382,7 @@ static bool is_current(const work *w, const hr_key *key, const hr_job *job) {
 /* Sets the layouts of the buffers for all work committed next. */
 static void note_layouts(const hr_instance *instance, const hr_job *job) {
   if (job->is_move) {
+    hr__growth_settle(job->buffers.data[0]);
     hr__buffers_exchange(job->buffers.data[0], job->buffers.data[1]);
     return;
   }
@@ -458,13 +479,15 @@ static hr_status run_instance(hr_stream *stream, const work *w, const hr_key *ke
   }
   hr_mutex_lock(&device->shared_mutex);
   status = hr__device_shared(device, instance->shared_bytes, &job->shared);
-  *out_again = status == HR_OK && !is_current(w, key, job);
+  *out_again = status == HR_OK && (!is_current(w, key, instance, job) ||
+                                   (next != PROBE && !hr__growth_take(w->trace, instance->plan, job->bound.data)));
   if (status != HR_OK || *out_again || next == PROBE) {
     hr_mutex_unlock(&device->shared_mutex);
     unbind_buffers(w->trace, key, instance);
     give_job(stream, job);
     return status == HR_OK ? HR_OK : hr_status_annotate(status, "temporaries");
   }
+  hr__growth_note(w->trace, instance->plan, &stream->stats);
   fill_job(stream, w, instance, job);
   count_run(&stream->stats, instance);
   hand_over(stream, instance, job, next);
@@ -521,8 +544,13 @@ static hr_status restore_default_layout(hr_stream *stream, const hr_trace *trace
 }
 
 static hr_status find_key(const hr_stream *stream, hr_trace *trace, hr_key *out_key) {
-  bool frees = stream->frees_live && hr_stream_mode(stream) == HR_MODE_FUSE;
-  return hr__trace_key(trace, frees && !trace->is_plain, out_key);
+  bool frees = stream->frees_live && hr_stream_mode(stream) == HR_MODE_FUSE && !trace->is_plain;
+  HR_RETURN_IF_ERROR(hr__trace_key(trace, frees, out_key));
+  hr_vector_clear(&trace->cats);
+  if (frees && stream->device->properties.is_host) {
+    hr__growth_find(trace, stream->is_tight);
+  }
+  return HR_OK;
 }
 
 /* Commits of buffers with layouts may need a second turn: a program has refused some, or another stream has changed
@@ -625,9 +653,15 @@ hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason re
   }
   count_commit(&stream->stats, reason);
   status = hr__stream_run_pending(stream, will_wait);
+  if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED && stream->pending.cats.count > 0) {
+    stream->is_tight = true;
+    hr_status_free(status);
+    status = hr__stream_run_pending(stream, will_wait);
+  }
   if (status != HR_OK) {
     status = hr__stream_run_prefix(stream, status);
   }
+  stream->is_tight = false;
   take_rest(stream);
   return status;
 }

@@ -8,25 +8,51 @@
 
 #include "base/allocator.h"
 #include "core/ir/program.h"
+#include "engine/growth.h"
 
 static hr_dtype integer_of(size_t bytes) {
   return bytes == 1 ? HR_DTYPE_U8 : bytes == 2 ? HR_DTYPE_I16 : bytes == 4 ? HR_DTYPE_I32 : HR_DTYPE_I64;
 }
 
-/* Element [outer, channel, inner] comes from [outer, inner, channel]. */
-static hr_status record_copy(hr_trace *trace, const hr_buffer_layout *layout, hr_buffer *from, hr_buffer *to) {
-  int64_t image = layout->channels * layout->inner;
-  int64_t dims[3] = {(int64_t)(from->bytes / layout->element_bytes) / image, layout->channels, layout->inner};
-  int64_t lies[3] = {image, 1, layout->channels}, plain[3] = {image, layout->inner, 1};
-  hr_dtype dtype = integer_of(layout->element_bytes);
-  hr_view input = {.buffer = from, .dtype = dtype, .rank = 3, .dims = dims, .strides = lies};
-  hr_view output = {.buffer = to, .dtype = dtype, .rank = 3, .dims = dims, .strides = plain};
+/* A buffer as three dims, with their strides in its layout. */
+typedef struct form {
+  size_t element_bytes;
+  int64_t dims[3], strides[3];
+} form;
+
+/* Element [outer, channel, inner] is at [outer, inner, channel]. */
+static form form_of_images(hr_buffer_layout layout, size_t bytes) {
+  int64_t image = layout.channels * layout.inner;
+  return (form){layout.element_bytes,
+                {(int64_t)(bytes / layout.element_bytes) / image, layout.channels, layout.inner},
+                {image, 1, layout.channels}};
+}
+
+/* Rows of an outer index are followed by room. */
+static form form_of_rows(hr_rows_layout layout, size_t bytes, size_t capacity) {
+  int64_t outer = layout.outer * (int64_t)layout.element_bytes;
+  return (form){layout.element_bytes,
+                {layout.outer, (int64_t)bytes / outer / layout.inner, layout.inner},
+                {(int64_t)capacity / outer, layout.inner, 1}};
+}
+
+static form form_of(const hr_buffer *buffer, uint64_t layout) {
+  return hr_layout_is_rows(layout)
+             ? form_of_rows(hr_rows_unpack(layout), buffer->bytes, atomic_load(&((hr_buffer *)buffer)->capacity))
+             : form_of_images(hr_layout_unpack(layout), buffer->bytes);
+}
+
+static hr_status record_copy(hr_trace *trace, const form *f, hr_buffer *from, hr_buffer *to) {
+  int64_t plain[3] = {f->dims[1] * f->dims[2], f->dims[2], 1};
+  hr_dtype dtype = integer_of(f->element_bytes);
+  hr_view input = {.buffer = from, .dtype = dtype, .rank = 3, .dims = f->dims, .strides = f->strides};
+  hr_view output = {.buffer = to, .dtype = dtype, .rank = 3, .dims = f->dims, .strides = plain};
   return hr__trace_record(trace, HR_OP_COPY, NULL, 1, &input, 1, &output);
 }
 
 static hr_status run_copy(hr_stream *stream, uint64_t layout, hr_buffer *from, hr_buffer *to, bool will_wait) {
-  hr_buffer_layout unpacked = hr_layout_unpack(layout);
-  hr_status status = record_copy(&stream->move, &unpacked, from, to);
+  form f = form_of(from, layout);
+  hr_status status = record_copy(&stream->move, &f, from, to);
   if (status == HR_OK) {
     status = hr__stream_run_move(stream, &stream->move, layout, will_wait);
   }
@@ -34,29 +60,31 @@ static hr_status run_copy(hr_stream *stream, uint64_t layout, hr_buffer *from, h
   return status;
 }
 
-static void permute(const hr_buffer_layout *layout, size_t bytes, const char *from, char *to) {
-  size_t size = layout->element_bytes, channels = (size_t)layout->channels, inner = (size_t)layout->inner;
-  for (size_t image = 0; image < bytes; image += size * channels * inner) {
-    for (size_t c = 0; c < channels; ++c) {
-      for (size_t i = 0; i < inner; ++i) {
-        memcpy(to + image + (c * inner + i) * size, from + image + (i * channels + c) * size, size);
+static void permute(const form *f, const char *from, char *to) {
+  size_t size = f->element_bytes;
+  for (int64_t i = 0; i < f->dims[0]; ++i) {
+    for (int64_t j = 0; j < f->dims[1]; ++j) {
+      for (int64_t k = 0; k < f->dims[2]; ++k, to += size) {
+        memcpy(to, from + (size_t)(i * f->strides[0] + j * f->strides[1] + k * f->strides[2]) * size, size);
       }
     }
   }
 }
 
 static hr_status permute_through_host(hr_device *device, hr_buffer *buffer) {
-  hr_buffer_layout layout = hr_layout_unpack(hr__buffer_layout(buffer));
-  char *bytes = hr_malloc(2 * buffer->bytes);
+  form f = form_of(buffer, hr__buffer_layout(buffer));
+  size_t capacity = atomic_load(&buffer->capacity), all = capacity > buffer->bytes ? capacity : buffer->bytes;
+  char *bytes = hr_malloc(all + buffer->bytes);
   if (bytes == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %zu bytes", 2 * buffer->bytes);
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %zu bytes", all + buffer->bytes);
   }
-  hr_status status = device->driver->copy_out(device->impl, bytes, hr__buffer_address(buffer), buffer->bytes);
+  hr_status status = device->driver->copy_out(device->impl, bytes, hr__buffer_address(buffer), all);
   if (status == HR_OK) {
-    permute(&layout, buffer->bytes, bytes, bytes + buffer->bytes);
-    status = device->driver->copy_in(device->impl, hr__buffer_address(buffer), bytes + buffer->bytes, buffer->bytes);
+    permute(&f, bytes, bytes + all);
+    status = device->driver->copy_in(device->impl, hr__buffer_address(buffer), bytes + all, buffer->bytes);
   }
   if (status == HR_OK) {
+    hr__growth_settle(buffer);
     atomic_store_explicit(&buffer->layout, 0, memory_order_release);
     hr__buffer_restamp(buffer);
   }

@@ -52,14 +52,14 @@ static void sample_fini(sample *s) {
 }
 
 static size_t words_of(const hr_key *key) {
-  return key->word_count + key->buffer_count * (key->layouts != NULL ? 2 : 1);
+  return key->word_count + key->buffer_count * (key->layouts != NULL ? 3 : 1);
 }
 
 static void copy_words(const hr_key *key, uint64_t *out) {
   memcpy(out, key->words, key->word_count * sizeof *out);
   memcpy(out + key->word_count, key->shapes, key->buffer_count * sizeof *out);
   if (key->layouts != NULL) {
-    memcpy(out + key->word_count + key->buffer_count, key->layouts, key->buffer_count * sizeof *out);
+    memcpy(out + key->word_count + key->buffer_count, key->layouts, 2 * key->buffer_count * sizeof *out);
   }
 }
 

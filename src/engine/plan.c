@@ -105,13 +105,13 @@ static hr_status find_writes(hr_plan *plan) {
 /* ---- compiling ---- */
 
 static size_t bytes_of_key(const hr_key *key) {
-  size_t of_buffer = (key->layouts != NULL ? 2 : 1) * sizeof *key->shapes;
+  size_t of_buffer = (key->layouts != NULL ? 3 : 1) * sizeof *key->shapes;
   return key->word_count * sizeof *key->words + key->local_count * sizeof *key->locals + key->buffer_count * of_buffer;
 }
 
 static bool copy_key(const hr_key *key, hr_key *out_copy) {
   size_t words = key->word_count * sizeof *key->words, locals = key->local_count * sizeof *key->locals;
-  size_t shapes = key->buffer_count * sizeof *key->shapes, layouts = key->layouts != NULL ? shapes : 0;
+  size_t shapes = key->buffer_count * sizeof *key->shapes, layouts = key->layouts != NULL ? 2 * shapes : 0;
   char *block = hr_malloc(bytes_of_key(key));
   if (block == NULL) {
     return false;
@@ -171,8 +171,11 @@ static hr_status compile(hr_plan *plan, const hr_key *key, hr_device *device, co
   hr_program program;
   hr__algorithms_layouts(dialect, &target);
   HR_RETURN_IF_ERROR(hr__key_decode(key, &program));
-  hr__dump_program(&program, key->hash, device->name, arguments);
-  hr_status status = hr_compile(&program, &target, &plan->schedule);
+  hr_status status = hr_rooms(&program);
+  if (status == HR_OK) {
+    hr__dump_program(&program, key->hash, device->name, arguments);
+    status = hr_compile(&program, &target, &plan->schedule);
+  }
   hr_program_fini(&program);
   if (status == HR_OK && hr_log_is_on(HR_LOG_PROGRAM)) {
     hr__dump_log(&plan->schedule.program);
@@ -350,7 +353,8 @@ bool hr__plan_fits(const hr_plan *plan, const hr_key *key) {
          memcmp(own->locals, key->locals, key->local_count * sizeof *key->locals) == 0 &&
          memcmp(own->shapes, key->shapes, key->buffer_count * sizeof *key->shapes) == 0 &&
          (own->layouts == NULL) == (key->layouts == NULL) &&
-         (key->layouts == NULL || memcmp(own->layouts, key->layouts, key->buffer_count * sizeof *key->layouts) == 0);
+         (key->layouts == NULL ||
+          memcmp(own->layouts, key->layouts, 2 * key->buffer_count * sizeof *key->layouts) == 0);
 }
 
 /* Devices of one driver that have the same properties run the same programs. */

@@ -80,7 +80,12 @@ static inline bool hr__plan_refuses(const hr_plan *plan, size_t local) {
 }
 /* The layout of buffer `local` after a run. */
 static inline uint64_t hr__plan_layout(const hr_plan *plan, size_t local) {
-  return plan->schedule.program.buffers[local].layout;
+  const hr_program_buffer *buffer = &plan->schedule.program.buffers[local];
+  return buffer->rows != 0 ? buffer->rows : buffer->layout;
+}
+/* What buffer `local` is for the program: its bytes, which may be more than the key's, and its room. */
+static inline const hr_program_buffer *hr__plan_buffer(const hr_plan *plan, size_t local) {
+  return &plan->schedule.program.buffers[local];
 }
 
 #endif

@@ -26,6 +26,7 @@ struct hr_stream {
   hr_policy policy;   /* when it commits */
   bool notes_indices; /* the host's writes are scanned for ranges of indices, on devices that are slow to read */
   bool frees_live;    /* buffers that outlive a commit may have a layout of the compiler's */
+  bool is_tight;      /* memory is short: no result gets room (growth.h) */
   hr_trace pending, rest;
   hr_trace move; /* scratch of default_layout.c: the copy of a move */
   hr_cache cache;
@@ -85,5 +86,7 @@ void hr__stream_set_error(hr_stream *stream, hr_status status);
 void hr__stream_free_jobs(hr_stream *stream);
 /* Binds memory to a buffer; if memory is short, waits for the device and tries again. */
 HR_MUST_USE hr_status hr__stream_bind(hr_stream *stream, hr_buffer *buffer);
+/* The same with memory of `capacity` bytes, if the buffer has none. */
+HR_MUST_USE hr_status hr__stream_bind_room(hr_stream *stream, hr_buffer *buffer, size_t capacity);
 
 #endif

@@ -44,6 +44,7 @@ void hr__trace_fini(hr_trace *trace) {
   hr_vector_fini(&trace->renumbered);
   hr_vector_fini(&trace->shapes);
   hr_vector_fini(&trace->layouts);
+  hr_vector_fini(&trace->cats);
 }
 
 /* ---- numbers of buffers ---- */
@@ -395,18 +396,31 @@ static uint64_t hash_locals(uint64_t hash, const uint32_t *locals, size_t count)
   return hash;
 }
 
+/* The rows that a buffer of this layout has room for. */
+static uint64_t room_of(const hr_buffer *buffer, uint64_t layout) {
+  if (!hr_layout_is_rows(layout)) {
+    return 0;
+  }
+  hr_rows_layout rows = hr_rows_unpack(layout);
+  size_t capacity = atomic_load_explicit(&((hr_buffer *)buffer)->capacity, memory_order_relaxed);
+  return capacity / ((size_t)(rows.outer * rows.inner) * rows.element_bytes);
+}
+
 hr_status hr__trace_key(hr_trace *trace, bool frees, hr_key *out_key) {
   size_t count = trace->buffers.count;
   uint64_t any_layout = 0;
-  if (!hr_vector_reserve(&trace->shapes, count + 1) || !hr_vector_reserve(&trace->layouts, count + 1)) {
+  if (!hr_vector_reserve(&trace->shapes, count + 1) || !hr_vector_reserve(&trace->layouts, 2 * count + 1)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the key of %zu records",
                           trace->records.count);
   }
   for (size_t i = 0; i < count; ++i) {
     hr_buffer *buffer = trace->buffers.data[i];
     bool is_dead = hr__buffer_holders(buffer) == 1, is_fresh = hr__buffer_address(buffer) == NULL;
-    trace->shapes.data[i] = hr_shape_word(buffer->bytes, is_fresh && (is_dead || frees), is_dead, is_fresh);
+    size_t capacity = trace->is_plain ? atomic_load_explicit(&buffer->capacity, memory_order_relaxed) : 0;
+    size_t bytes = capacity > buffer->bytes ? capacity : buffer->bytes;
+    trace->shapes.data[i] = hr_shape_word(bytes, is_fresh && (is_dead || frees), is_dead, is_fresh);
     trace->layouts.data[i] = trace->is_plain ? 0 : hr__buffer_layout(buffer);
+    trace->layouts.data[count + i] = room_of(buffer, trace->layouts.data[i]);
     any_layout |= trace->layouts.data[i];
   }
   *out_key = (hr_key){
@@ -426,7 +440,7 @@ uint64_t hr__key_hash(hr_key *key) {
   if (key->hash == 0) {
     uint64_t hash = hr_hash_words(HR_HASH_SEED, key->words, key->word_count);
     hash = hash_locals(hash, key->locals, key->local_count);
-    hash = key->layouts != NULL ? hr_hash_words(hash, key->layouts, key->buffer_count) : hash;
+    hash = key->layouts != NULL ? hr_hash_words(hash, key->layouts, 2 * key->buffer_count) : hash;
     hash = hr_hash_words(hash, key->shapes, key->buffer_count);
     key->hash = hash != 0 ? hash : 1;
   }
@@ -486,6 +500,37 @@ static uint64_t hash_structure_of_records(const hr_key *key, uint64_t hash) {
     }
   }
   return hash;
+}
+
+/* ---- cats ---- */
+
+/* Reads a record of `cat` whose words begin at `word`; false if a view is another. */
+static bool read_cat(const uint64_t *word, hr_cat_record *out) {
+  uint64_t inputs = (uint32_t)word[1], both = KIND_VALUE | IS_CONTIGUOUS;
+  out->dim = (int)word[3];
+  word += 4;
+  uint64_t from = *word;
+  out->from_dims = (const int64_t *)word + 1;
+  for (uint64_t i = 0; i < inputs; ++i) {
+    word += 1 + words_behind(*word);
+  }
+  out->to_dims = (const int64_t *)word + 1;
+  out->rank = (int)(*word >> 8 & 0xff);
+  out->from_dtype = (hr_dtype)(from >> 16), out->to_dtype = (hr_dtype)(*word >> 16);
+  return inputs > 1 && (from & both) == both && (*word & both) == both && (int)(from >> 8 & 0xff) == out->rank;
+}
+
+void hr__trace_each_cat(const hr_trace *trace, void (*fn)(void *arg, const hr_cat_record *cat), void *arg) {
+  size_t word = 0, local = 0;
+  for (size_t i = 0; i < trace->records.count; ++i) {
+    const hr_record *record = &trace->records.data[i];
+    hr_cat_record cat;
+    if ((uint32_t)trace->words.data[word] == HR_OP_CAT && read_cat(trace->words.data + word, &cat)) {
+      cat.buffers = (hr_cat){trace->locals.data[local], trace->locals.data[record->local_end - 1]};
+      fn(arg, &cat);
+    }
+    word = record->word_end, local = record->local_end;
+  }
 }
 
 /* ---- views of one buffer ---- */
@@ -598,8 +643,9 @@ uint64_t hr__key_structure(hr_key *key) {
   uint64_t hash = hash_structure_of_records(key, hash_locals(HR_HASH_SEED, key->locals, key->local_count));
   hash = hash_overlaps(key, hash);
   for (size_t i = 0; i < key->buffer_count; ++i) {
-    uint64_t flags = key->shapes[i] & 7, layout = key->layouts != NULL && key->layouts[i] != 0;
-    hash = hr_hash_mix(hash, flags << 1 | layout);
+    uint64_t flags = key->shapes[i] & ((1u << HR_SHAPE_BITS) - 1);
+    uint64_t layout = key->layouts == NULL || key->layouts[i] == 0 ? 0 : hr_layout_is_rows(key->layouts[i]) ? 2 : 1;
+    hash = hr_hash_mix(hash, flags << 2 | layout);
   }
   key->structure = hash != 0 ? hash : 1;
   return key->structure;
@@ -687,6 +733,17 @@ static bool decode_record(decoder *d, uint32_t origin) {
          hr_program_append(d->program, &node);
 }
 
+static void decode_layout(const hr_key *key, size_t i, hr_program_buffer *buffer) {
+  uint64_t word = key->layouts != NULL ? key->layouts[i] : 0;
+  if (hr_layout_is_rows(word)) {
+    hr_rows_layout rows = hr_rows_unpack(word);
+    buffer->rows = word;
+    buffer->room = key->layouts[key->buffer_count + i] * (uint64_t)(rows.outer * rows.inner) * rows.element_bytes;
+  } else {
+    buffer->layout = word;
+  }
+}
+
 hr_status hr__key_decode(const hr_key *key, hr_program *out_program) {
   decoder d = {.key = key, .word = key->words, .program = out_program};
   bool ok = true;
@@ -698,7 +755,8 @@ hr_status hr__key_decode(const hr_key *key, hr_program *out_program) {
          UINT32_MAX;
     if (ok) {
       out_program->buffers[i].is_free = hr_shape_is_free(shape);
-      out_program->buffers[i].layout = key->layouts != NULL ? key->layouts[i] : 0;
+      out_program->buffers[i].growth = hr_shape_growth(shape);
+      decode_layout(key, i, &out_program->buffers[i]);
     }
   }
   out_program->bound_count = (int)key->buffer_count;

@@ -14,7 +14,8 @@
  *   - its size,
  *   - flags for dead and fresh,
  *   - a flag that allows the compiler to choose its layout,
- *   - its present layout.
+ *   - its present layout, and the rows that it has room for if they are more than it has,
+ *   - permission to grow (growth.h).
  * Nothing is freed before the trace ends, and its arrays are kept: a loop records without malloc.
  *
  * The trace holds one reference of each of its buffers. Threads: the stream's lock.
@@ -32,6 +33,11 @@ typedef struct hr_record {
   size_t word_end, local_end, scalar_end; /* in the arrays of the trace */
 } hr_record;
 
+/* The result `to` of a cat whose first piece is the whole buffer `from` (growth.h). */
+typedef struct hr_cat {
+  uint32_t from, to;
+} hr_cat;
+
 typedef struct hr_trace {
   uint32_t stream; /* number of the stream, not 0: half of a buffer's tag */
   bool is_plain;   /* its records see memory in its physical layout */
@@ -41,7 +47,8 @@ typedef struct hr_trace {
   HR_VECTOR(hr_record) records;
   HR_VECTOR(hr_buffer *) buffers;
   HR_VECTOR(uint32_t) renumbered;      /* scratch of hr__trace_split */
-  HR_VECTOR(uint64_t) shapes, layouts; /* scratch of hr__trace_key: a word for each buffer */
+  HR_VECTOR(uint64_t) shapes, layouts; /* scratch of hr__trace_key: a word for each buffer; two layouts */
+  HR_VECTOR(hr_cat) cats;              /* growth.h's, from the last key to its hand-over */
   int64_t pending_bytes;               /* of its buffers that had no memory when they were first used, ... */
   int64_t single_max;                  /* ... and were smaller than this each */
   /* Hashes of the records before the first one, oldest first, if the stream was cut there; 0 after a full commit. */
@@ -54,15 +61,22 @@ typedef struct hr_key {
   size_t record_count, word_count, local_count, buffer_count;
   const uint64_t *words;
   const uint32_t *locals;
-  const uint64_t *shapes;  /* hr_shape_word of each buffer */
-  const uint64_t *layouts; /* of each buffer (hr_layout_pack); NULL: all have the default layout */
+  const uint64_t *shapes; /* hr_shape_word of each buffer */
+  /* Of each buffer the word (hr_layout_pack, hr_rows_pack), and after all of these how many rows each has room for if
+   * it has the latter, else 0. NULL: all have the default layout. */
+  const uint64_t *layouts;
 } hr_key;
 
+enum { HR_SHAPE_GROWTH = 3, HR_SHAPE_BITS = 5 }; /* where hr_growth begins; bits of all flags */
+
 static inline uint64_t hr_shape_word(size_t bytes, bool is_free, bool is_dead, bool is_fresh) {
-  return (uint64_t)bytes << 3 | (uint64_t)is_free << 2 | (uint64_t)is_dead << 1 | (uint64_t)is_fresh;
+  return (uint64_t)bytes << HR_SHAPE_BITS | (uint64_t)is_free << 2 | (uint64_t)is_dead << 1 | (uint64_t)is_fresh;
 }
 static inline size_t hr_shape_bytes(uint64_t word) {
-  return (size_t)(word >> 3);
+  return (size_t)(word >> HR_SHAPE_BITS);
+}
+static inline hr_growth hr_shape_growth(uint64_t word) {
+  return (hr_growth)(word >> HR_SHAPE_GROWTH & 3);
 }
 static inline bool hr_shape_is_free(uint64_t word) {
   return (word & 4) != 0;
@@ -109,6 +123,16 @@ void hr__trace_lengthen(hr_trace *trace, const hr_trace_lengths *lengths);
 /* Determines which buffers are dead and fresh now, and returns the key of all records; valid until the trace changes.
  * `frees`: the compiler may also choose the layout of fresh buffers that live on. */
 HR_MUST_USE hr_status hr__trace_key(hr_trace *trace, bool frees, hr_key *out_key);
+/* A record of `cat`. The first piece and the result are contiguous views from the begin of their buffers. */
+typedef struct hr_cat_record {
+  hr_cat buffers;
+  hr_dtype from_dtype, to_dtype;
+  int rank, dim;
+  const int64_t *from_dims, *to_dims; /* `rank` each */
+} hr_cat_record;
+/* Calls fn for each such record of the trace, in order. */
+void hr__trace_each_cat(const hr_trace *trace, void (*fn)(void *arg, const hr_cat_record *cat), void *arg);
+
 /* The hash of the whole key, not 0; kept in the key. */
 uint64_t hr__key_hash(hr_key *key);
 /* The class of a number of a structure: 0, 1, 2 (negative) or 3 (more than 1). */

@@ -69,6 +69,8 @@ static void init_buffer(hr_buffer *buffer, hr_device *device, size_t bytes) {
   atomic_store_explicit(&buffer->address, NULL, memory_order_relaxed);
   atomic_store_explicit(&buffer->tag, 0, memory_order_relaxed);
   atomic_store_explicit(&buffer->layout, 0, memory_order_relaxed);
+  atomic_store_explicit(&buffer->capacity, 0, memory_order_relaxed);
+  atomic_store_explicit(&buffer->growth, 0, memory_order_relaxed);
   atomic_store_explicit(&buffer->stamp, next_stamp(), memory_order_relaxed);
   atomic_store_explicit(&buffer->count, 1, memory_order_release);
 }
@@ -218,6 +220,10 @@ hr_buffer *hr_buffer_from_handle(const void *address, size_t *out_offset_bytes) 
 }
 
 hr_status hr__buffer_bind(hr_buffer *buffer) {
+  return hr__buffer_bind_room(buffer, 0);
+}
+
+hr_status hr__buffer_bind_room(hr_buffer *buffer, size_t capacity) {
   if (hr__buffer_address(buffer) != NULL) {
     return HR_OK;
   }
@@ -225,8 +231,10 @@ hr_status hr__buffer_bind(hr_buffer *buffer) {
   hr_status status = HR_OK;
   hr_mutex_lock(&device->bind_mutex);
   if (hr__buffer_address(buffer) == NULL) {
-    status = hr_caching_allocator_alloc(&device->allocator, buffer->bytes, &buffer->block);
+    size_t bytes = capacity > buffer->bytes ? capacity : buffer->bytes;
+    status = hr_caching_allocator_alloc(&device->allocator, bytes, &buffer->block);
     if (status == HR_OK) {
+      atomic_store_explicit(&buffer->capacity, capacity, memory_order_relaxed);
       atomic_store_explicit(&buffer->address, buffer->block->address, memory_order_release);
     }
   }
@@ -239,8 +247,26 @@ void hr__buffer_unbind(hr_buffer *buffer) {
   hr_mutex_lock(&device->bind_mutex);
   hr_caching_allocator_free(&device->allocator, buffer->block);
   buffer->block = NULL;
+  atomic_store_explicit(&buffer->capacity, 0, memory_order_relaxed);
   atomic_store_explicit(&buffer->address, NULL, memory_order_release);
   hr_mutex_unlock(&device->bind_mutex);
+}
+
+bool hr__buffer_take(hr_buffer *to, hr_buffer *from) {
+  hr_device *device = to->device;
+  hr_mutex_lock(&device->bind_mutex);
+  bool is_free = hr__buffer_address(to) == NULL;
+  if (is_free) {
+    to->block = from->block;
+    atomic_store_explicit(&to->capacity, atomic_load_explicit(&from->capacity, memory_order_relaxed),
+                          memory_order_relaxed);
+    atomic_store_explicit(&to->address, hr__buffer_address(from), memory_order_release);
+    from->block = NULL;
+    atomic_store_explicit(&from->capacity, 0, memory_order_relaxed);
+    atomic_store_explicit(&from->address, NULL, memory_order_release);
+  }
+  hr_mutex_unlock(&device->bind_mutex);
+  return is_free;
 }
 
 /* The address is exchanged first: a reader that sees the new layout also sees the memory that it describes. */
@@ -250,7 +276,10 @@ void hr__buffers_exchange(hr_buffer *a, hr_buffer *b) {
   hr_block *block = a->block;
   void *address = hr__buffer_address(a);
   uint64_t layout = hr__buffer_layout(a);
+  size_t capacity = atomic_load_explicit(&a->capacity, memory_order_relaxed);
   a->block = b->block;
+  atomic_store_explicit(&a->capacity, atomic_load_explicit(&b->capacity, memory_order_relaxed), memory_order_relaxed);
+  atomic_store_explicit(&b->capacity, capacity, memory_order_relaxed);
   atomic_store_explicit(&a->address, hr__buffer_address(b), memory_order_release);
   atomic_store_explicit(&a->layout, hr__buffer_layout(b), memory_order_release);
   b->block = block;

@@ -33,6 +33,10 @@ struct hr_buffer {
   /* Layout of the contents, as a word that the engine keeps for the compiler; 0: as views describe. Changes under the
    * device's shared_mutex. */
   atomic_uint_least64_t layout;
+  /* Bytes of the memory if they are more than `bytes`, else 0: room for the rows of a later `cat` (engine/growth.h).
+   * Changes with the address. */
+  atomic_size_t capacity;
+  atomic_uchar growth; /* hr_growth_state: the engine's note of how the buffer was made */
   /* Identifies the contents: no other buffer and no other time has the same number. 0: the address was given out. */
   atomic_uint_least64_t stamp;
   /* Notes of other modules, which alone read and write them. */
@@ -92,11 +96,15 @@ void hr__buffer_restamp(hr_buffer *buffer);
 
 /* Allocates the buffer's memory unless it has some. */
 HR_MUST_USE hr_status hr__buffer_bind(hr_buffer *buffer);
+/* The same with memory of `capacity` bytes, if the buffer has none. */
+HR_MUST_USE hr_status hr__buffer_bind_room(hr_buffer *buffer, size_t capacity);
 /* Frees the memory of a buffer that nothing has used since it was bound. */
 void hr__buffer_unbind(hr_buffer *buffer);
 
 /* Two buffers of one device and size exchange their memory and layout; both have new contents. */
 void hr__buffers_exchange(hr_buffer *a, hr_buffer *b);
+/* Moves the memory of one buffer to another of its device, which has none; false if it has some by now. */
+bool hr__buffer_take(hr_buffer *to, hr_buffer *from);
 
 /* Marks a valid buffer as invalid, with a copy of `status`. */
 void hr__buffer_invalidate(hr_buffer *buffer, hr_status status);

@@ -36,13 +36,35 @@ static bool grow(hr_arena *arena, void **items, int count, int *capacity, size_t
   return true;
 }
 
-enum { LAYOUT_SIZE_BITS = 2, LAYOUT_CHANNEL_BITS = 26, LAYOUT_INNER_BITS = 36 };
+enum { LAYOUT_SIZE_BITS = 2, LAYOUT_CHANNEL_BITS = 26, LAYOUT_INNER_BITS = 35 };
 
-uint64_t hr_layout_pack(const hr_buffer_layout *layout) {
+enum { ROWS_SIZE_BITS = 2, ROWS_OUTER_BITS = 30, ROWS_INNER_BITS = 31 };
+static const uint64_t ROWS = UINT64_C(1) << 63;
+
+static uint64_t log2_of_size(size_t bytes) {
   uint64_t size = 0;
-  while ((size_t)1 << size < layout->element_bytes) {
+  while ((size_t)1 << size < bytes) {
     ++size;
   }
+  return size;
+}
+
+uint64_t hr_rows_pack(const hr_rows_layout *rows) {
+  uint64_t size = log2_of_size(rows->element_bytes);
+  bool fits = size >> ROWS_SIZE_BITS == 0 && rows->outer >> ROWS_OUTER_BITS == 0 && rows->inner >> ROWS_INNER_BITS == 0;
+  return fits ? ROWS | ((uint64_t)rows->inner << ROWS_OUTER_BITS | (uint64_t)rows->outer) << ROWS_SIZE_BITS | size : 0;
+}
+
+hr_rows_layout hr_rows_unpack(uint64_t word) {
+  return (hr_rows_layout){
+      .element_bytes = (size_t)1 << (word & ((1u << ROWS_SIZE_BITS) - 1)),
+      .outer = (int64_t)(word >> ROWS_SIZE_BITS & ((UINT64_C(1) << ROWS_OUTER_BITS) - 1)),
+      .inner = (int64_t)((word & ~ROWS) >> (ROWS_SIZE_BITS + ROWS_OUTER_BITS)),
+  };
+}
+
+uint64_t hr_layout_pack(const hr_buffer_layout *layout) {
+  uint64_t size = log2_of_size(layout->element_bytes);
   bool fits = size >> LAYOUT_SIZE_BITS == 0 && layout->channels >> LAYOUT_CHANNEL_BITS == 0 &&
               layout->inner >> LAYOUT_INNER_BITS == 0;
   return fits ? ((uint64_t)layout->inner << LAYOUT_CHANNEL_BITS | (uint64_t)layout->channels) << LAYOUT_SIZE_BITS | size

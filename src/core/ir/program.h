@@ -118,10 +118,37 @@ typedef struct hr_buffer_layout {
 uint64_t hr_layout_pack(const hr_buffer_layout *layout);
 hr_buffer_layout hr_layout_unpack(uint64_t word);
 
+/* The layout of a buffer of [outer, rows, inner] elements that is stored as [outer, room, inner]: behind the rows of
+ * each outer index is room for more. */
+typedef struct hr_rows_layout {
+  size_t element_bytes; /* 1, 2, 4 or 8 */
+  int64_t outer, inner;
+} hr_rows_layout;
+
+/* The same as a word, which is no other layout's; 0 if it doesn't fit. The number of rows that there is room for
+ * follows from the size of the memory. */
+uint64_t hr_rows_pack(const hr_rows_layout *rows);
+hr_rows_layout hr_rows_unpack(uint64_t word);
+static inline bool hr_layout_is_rows(uint64_t word) {
+  return word >> 63 != 0;
+}
+
+/* The result of a `cat` may grow in place (compiler/rooms.c). What the program may do with a cat whose first piece is a
+ * whole buffer, and that nothing else sees afterwards: */
+typedef enum hr_growth {
+  HR_GROWTH_NONE = 0,
+  HR_GROWTH_NEW,     /* give the result room for more rows */
+  HR_GROWTH_IN_PLACE /* the same, or put the result into the buffer's memory, which has room for it */
+} hr_growth;
+
 typedef struct hr_program_buffer {
   size_t bytes;
   uint64_t
-      layout; /* hr_layout_pack; 0: the default layout. For a free buffer: the compiler's choice, valid afterwards */
+      layout;    /* hr_layout_pack; 0: the default layout. For a free buffer: the compiler's choice, valid afterwards */
+  uint64_t rows; /* hr_rows_pack; 0: the default layout. Of a result with room: the compiler's choice */
+  size_t room;   /* bytes of its memory if they are more than a view can reach; 0: just its bytes */
+  hr_growth growth;  /* of a cat whose first piece this is */
+  uint32_t takes;    /* 1 + the buffer whose memory this one takes over; 0: none */
   uint32_t versions; /* value form: versions 1 .. versions are written here; version 0 is the earlier contents */
   bool is_dead;      /* unreachable after the program: its stores may be eliminated */
   bool is_fresh;     /* had no contents before the program */
