@@ -142,6 +142,10 @@ hr_status hr__kernel_create_private(const hr_kernel *kernel, hr_cached_kernel **
   return HR_OK;
 }
 
+bool hr__kernel_renumber(hr_cached_kernel *cached, const hr_kernel *kernel) {
+  return cached->is_private && !hr__kernel_is_wanted(cached) && hr_interp_renumber(cached->host, kernel);
+}
+
 bool hr__kernel_is_private(const hr_cached_kernel *cached) {
   return cached->is_private;
 }

@@ -21,6 +21,9 @@ HR_MUST_USE hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_device *dev
 
 /* A kernel of the host that lookups don't find, and that stays interpreted: for dims that come once. */
 HR_MUST_USE hr_status hr__kernel_create_private(const hr_kernel *kernel, hr_cached_kernel **out_cached);
+/* Gives a private kernel, of which nobody else has a reference, the numbers of another one of its structure. False: it
+ * is as it was. */
+bool hr__kernel_renumber(hr_cached_kernel *cached, const hr_kernel *kernel);
 bool hr__kernel_is_private(const hr_cached_kernel *cached);
 
 /* Kernel forms in use, without private ones. */

@@ -286,15 +286,19 @@ static bool have_same_numbers(const hr_step_numbers *n, int a, int b) {
          memcmp(n->numbers + n->parts[a], n->numbers + n->parts[b], count * sizeof *n->numbers) == 0;
 }
 
-/* New dims mostly come once: the kernel is this instance's alone. */
+/* New dims mostly come once: the kernel is this instance's alone, the last one if it can have other numbers. */
 static hr_status renew_kernel(hr_instance *instance, const hr_step_numbers *n, int i) {
   hr_exec_step *step = &instance->steps[i];
+  hr_cached_kernel *last = step->cached;
   int like = n->like[i];
   step->cost = instance->plan->costs[i];
   if (like >= 0 && have_same_numbers(n, i, like)) {
     step->cached = instance->steps[like].cached;
     hr__kernel_retain(step->cached);
-  } else {
+    hr__kernel_release(last);
+  } else if (last == NULL || !hr__kernel_renumber(last, step->source->kernel)) {
+    step->cached = NULL;
+    hr__kernel_release(last);
     HR_RETURN_IF_ERROR(hr__kernel_create_private(step->source->kernel, &step->cached));
   }
   step->kernel = hr__kernel_host(step->cached);
@@ -312,6 +316,11 @@ static hr_status share_kernel(hr_device *device, hr_exec_step *step) {
   return status;
 }
 
+/* False: kernels are compiled, or logged, when they are made. */
+static bool may_renew_kernels(void) {
+  return hr_env_choice(HR_ENV_JIT) != HR_ENV_JIT_WAIT && !hr_log_is_on(HR_LOG_SOURCE);
+}
+
 static hr_status renew_step(hr_instance *instance, hr_device *device, hr_shared_calls *calls, const hr_step_numbers *n,
                             int i) {
   hr_exec_step *step = &instance->steps[i];
@@ -319,18 +328,17 @@ static hr_status renew_step(hr_instance *instance, hr_device *device, hr_shared_
   if (!n->is_changed[i]) {
     return has_private ? share_kernel(device, step) : HR_OK;
   }
-  bool is_compiled_now = hr_env_choice(HR_ENV_JIT) == HR_ENV_JIT_WAIT || hr_log_is_on(HR_LOG_SOURCE);
-  return step->kind == HR_STEP_KERNEL && !is_compiled_now ? renew_kernel(instance, n, i)
-                                                          : prepare_step(instance, device, calls, step);
+  return step->kind == HR_STEP_KERNEL && may_renew_kernels() ? renew_kernel(instance, n, i)
+                                                             : prepare_step(instance, device, calls, step);
 }
 
 hr_status hr__steps_prepare_changed(hr_instance *instance, hr_device *device, const hr_step_numbers *numbers) {
-  bool *is_changed = numbers->is_changed;
+  bool *is_changed = numbers->is_changed, keeps = may_renew_kernels();
   hr_shared_calls calls = {0};
   hr_status status = HR_OK;
   spread_changes(instance, is_changed);
   for (int i = instance->step_count - 1; i >= 0; --i) { /* sharers before the one that they share with */
-    if (is_changed[i]) {
+    if (is_changed[i] && !(keeps && instance->steps[i].kind == HR_STEP_KERNEL && numbers->like[i] < 0)) {
       release_step(&instance->steps[i]);
     }
   }

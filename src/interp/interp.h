@@ -12,5 +12,8 @@
 
 /* Translates `kernel` (which may be freed afterwards). UNIMPLEMENTED names the instruction that has no loop. */
 HR_MUST_USE hr_status HR_CPU_NAME(hr_interp_create)(const hr_kernel *kernel, hr_host_kernel **out_host_kernel);
+/* Gives a plan the numbers of another kernel of the same structure (compiler/numbers.h), while nothing runs it. False:
+ * it must be created anew, and is as it was. */
+bool HR_CPU_NAME(hr_interp_renumber)(hr_host_kernel *host_kernel, const hr_kernel *kernel);
 
 #endif

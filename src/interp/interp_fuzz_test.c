@@ -650,6 +650,67 @@ static void check_kernel(uint64_t seed) {
   }
 }
 
+/* Runs both kernels on the same random memory: the same bytes. */
+static void compare_kernels(const buffers *b, const kernel_maker *m, const hr_host_kernel *one,
+                            const hr_host_kernel *other, uint64_t seed) {
+  hr_scalar scalars[] = {hr_scalar_f64(0.5), hr_scalar_i64(2), hr_scalar_f64(-1.25)};
+  void *expected[ARGS_MAX], *actual[ARGS_MAX];
+  for (int a = 0; a < b->count; ++a) {
+    size_t bytes = (size_t)b->elements[a] * hr_dtype_size(b->dtype[a]);
+    expected[a] = malloc(bytes), actual[a] = malloc(bytes);
+    fill(b, a, expected[a]);
+    memcpy(actual[a], expected[a], bytes);
+  }
+  run_units(one, expected, scalars, INT64_MAX / 2);
+  run_units(other, actual, scalars, INT64_MAX / 2);
+  for (int a = 0; a < b->count; ++a) {
+    if (memcmp(expected[a], actual[a], (size_t)b->elements[a] * hr_dtype_size(b->dtype[a])) != 0) {
+      describe(m, seed);
+      HR_FAIL("renumbered: argument %d differs in seed %llu", a, (unsigned long long)seed);
+    }
+    free(expected[a]), free(actual[a]);
+  }
+}
+
+/* A kernel with a cut outermost dim gets the numbers of the whole one, or the reverse; false if it has to be made
+ * anew. */
+static bool check_renumbered(uint64_t seed) {
+  static kernel_maker m;
+  static buffers b;
+  state = seed * 0x9e3779b97f4a7c15u;
+  random_kernel(&m, &b);
+  int64_t dims[2] = {m.dims[0], m.dims[0] - 1 - below(3)};
+  m.dims[0] = dims[1];
+  if (m.kernel.rank == 0 || dims[1] < 2 ||
+      hr_kernel_order(m.kernel.rank, m.dims, m.kernel.reduce_mask) != m.kernel.order) {
+    return false;
+  }
+  hr_host_kernel *fresh = NULL, *kernel = NULL;
+  int first = below(2);
+  m.dims[0] = dims[first];
+  HR_ASSERT_OK(hr_interp_create(make_end(&m), &kernel));
+  m.dims[0] = dims[1 - first];
+  HR_ASSERT_OK(hr_interp_create(make_end(&m), &fresh));
+  bool is = hr_interp_renumber(kernel, make_end(&m));
+  if (is) {
+    HR_ASSERT_EQ(kernel->scratch_bytes, fresh->scratch_bytes);
+    HR_ASSERT_EQ(kernel->units[0], fresh->units[0]);
+    HR_ASSERT_EQ(kernel->grain[0], fresh->grain[0]);
+    compare_kernels(&b, &m, fresh, kernel, seed);
+  }
+  kernel->destroy(kernel);
+  fresh->destroy(fresh);
+  return is;
+}
+
+HR_TEST(random_kernels_with_other_numbers) {
+  uint64_t count = (uint64_t)hr_test_count(ROUNDS), renumbered = 0;
+  for (uint64_t seed = 1; seed <= count; ++seed) {
+    renumbered += check_renumbered(seed);
+  }
+  HR_ASSERT(renumbered > count / 20);
+}
+
 HR_TEST(random_kernels) {
   const char *one = getenv("HR_FUZZ_SEED"), *rounds = getenv("HR_FUZZ_ROUNDS");
   if (one != NULL) {

@@ -258,6 +258,7 @@ static hr_status plan_map(builder *b, const hr_instr *instr, hr_class fill_class
   if (access->fill >= 0 && access->bound_count > 0) {
     map->fill = scalar_register(b, access->fill, fill_class);
   }
+  map->access = instr->access;
   unsigned vary = map->vary;
   hr__often often = HR__EACH_RUN;
   for (int t = 0; t < map->term_count; ++t) {
@@ -499,7 +500,7 @@ static double element_cost(const hr_kernel *kernel) {
   return cost;
 }
 
-static void set_units(hr__plan *plan, const hr_kernel *kernel) {
+void hr__plan_set_units(hr__plan *plan, const hr_kernel *kernel) {
   hr_host_kernel *base = &plan->base;
   int64_t tiles = plan->batch_count * plan->tiles_outer * plan->tiles_inner;
   double unit = (double)plan->tile_outer * (double)plan->tile_inner;
@@ -597,7 +598,7 @@ static hr_status build(hr__plan *plan, const hr_kernel *kernel) {
   HR_RETURN_IF_ERROR(hr__plan_geometry(plan, kernel));
   HR_RETURN_IF_ERROR(plan_steps(&b));
   HR_RETURN_IF_ERROR(hr__plan_slots(plan, kernel));
-  set_units(plan, kernel);
+  hr__plan_set_units(plan, kernel);
   plan->base.run = hr__plan_run;
   plan->base.destroy = destroy;
   return HR_OK;

@@ -55,7 +55,8 @@ typedef struct hr__term {
 
 /* An access: coordinate 0 is the element's address, the others are bounds' coordinates. */
 typedef struct hr__map {
-  int arg; /* -1: INDEX */
+  int access; /* of the kernel */
+  int arg;    /* -1: INDEX */
   hr_dtype dtype;
   int size; /* of an element in memory */
   int coords;
@@ -176,6 +177,9 @@ HR_MUST_USE hr_status hr__plan_geometry(hr__plan *plan, const hr_kernel *kernel)
 bool hr__plan_map(hr__plan *plan, const hr_access *access, hr__map *out_map);
 /* Decides which registers are pointers, and assigns every register's place. */
 HR_MUST_USE hr_status hr__plan_slots(hr__plan *plan, const hr_kernel *kernel);
+
+/* Fills the units of the passes, and estimates. */
+void hr__plan_set_units(hr__plan *plan, const hr_kernel *kernel);
 
 /* ---- kernels with a loop of their own (interp_gather.c, interp_scatter.c) ---- */
 
