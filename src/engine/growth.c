@@ -50,13 +50,23 @@ static bool is_considered(const hr_trace *trace, const hr_cat_record *cat) {
          cat->to_dims[cat->dim] <= 2 * cat->from_dims[cat->dim];
 }
 
+/* False if products over rows with a pitch would run otherwise than over dense ones: libraries have other kernels, with
+ * other bits, for several queries or several batch dims. */
+static bool may_have_pitch(const hr_cat_record *cat) {
+  int others = 0;
+  for (int d = 0; d < cat->rank - 1; ++d) {
+    others += d != cat->dim && cat->to_dims[d] > 1;
+  }
+  return others <= 1 && cat->to_dims[cat->dim] == cat->from_dims[cat->dim] + 1;
+}
+
 /* What the program may do with a cat, by the state and the room of its first piece. */
 static hr_growth permission(const search *s, const hr_cat_record *cat) {
   const hr_buffer *from = s->trace->buffers.data[cat->buffers.from];
   hr_growth_state state = state_of(from);
   uint64_t layout = hr__buffer_layout(from);
   rows r = rows_of(cat);
-  if (r.outer > 1 && r.layout == 0) {
+  if (r.outer > 1 && (r.layout == 0 || !may_have_pitch(cat))) {
     return HR_GROWTH_NONE;
   }
   if (state == HR_GROWN && layout == r.layout && (uint64_t)(r.count * r.of_outer * r.outer) <= capacity_of(from)) {

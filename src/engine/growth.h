@@ -10,8 +10,13 @@
  *   - its first piece is a whole buffer with contents, which dies with the program;
  *   - its result is new, and the other pieces have no more rows than the first;
  *   - the first piece was made by such a cat, too: a cat of a training step, whose pieces come from elsewhere each
- * time, gets no room. A result whose rows have a pitch and that is returned to the default layout (default_layout.h) is
- * *settled*: neither it nor the cats that follow get room again, as its program needs addresses or other views.
+ *     time, gets no room;
+ *   - no dim in front of the rows is more than 1. Otherwise the rows get a *pitch*, and libraries run some products
+ *     with other kernels, which have other bits. So only one row may be added, and at most one dim may be more than 1
+ *     beside the rows and the last dim.
+ *
+ * A result whose rows have a pitch and that is returned to the default layout (default_layout.h) is *settled*: neither
+ * it nor the cats that follow get room again, as its program needs addresses or other views.
  *
  * The compiler decides how (compiler/rooms.c), the hand-over moves the memory (commit.c). Devices other than the host
  * have no growth: their launches are recorded with addresses, and a step's programs have several sets of them already.

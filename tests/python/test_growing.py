@@ -16,7 +16,9 @@ COUNTERS = ("caches_extended", "caches_grown", "layouts_undone")
 # dims of a cache of one row, and the dim along which it grows
 HEADS_FIRST = ((1, 3, 1, 8), 2)
 ROWS_FIRST = ((1, 1, 3, 8), 1)
-FORMS = [HEADS_FIRST, ROWS_FIRST, ((1, 8), 0), ((1,), 0), ((3, 1), 1), ((2, 3, 1, 4), 2), ((2, 1, 2, 4), 1)]
+GROWING = [HEADS_FIRST, ROWS_FIRST, ((1, 8), 0), ((1,), 0), ((3, 1), 1), ((2, 1, 1, 4), 2)]
+COPIED = [((2, 3, 1, 4), 2), ((2, 1, 2, 4), 1)]  # several batch dims: products over a pitch would run otherwise
+FORMS = GROWING + COPIED
 DTYPES = [torch.float32, torch.bfloat16, torch.bool, torch.int64, torch.uint8, torch.complex64, torch.float64]
 
 
@@ -51,10 +53,12 @@ def grow(form, lengths, dtype=torch.float32, look=lambda there: there[..., -1:].
 @pytest.mark.parametrize("form", FORMS)
 def test_a_cache_extends_in_place(form, dtype):
     found = counted(lambda: grow(form, [1] * 120, dtype))
-    if IS_HOST:
+    if IS_HOST and form in GROWING:
         assert found["caches_extended"] > 110
         assert found["caches_grown"] < 5
         assert found["layouts_undone"] <= 1  # by the last look
+    if form in COPIED:
+        assert found == dict.fromkeys(COUNTERS, 0)
 
 
 def test_a_training_step_gets_no_room():
@@ -73,7 +77,7 @@ def test_pieces_of_any_length(form):
     generator = random.Random(1)
     lengths = [3, 1, 1] + [generator.choice([1, 1, 1, 2, 5, 40]) for _ in range(80)]
     found = counted(lambda: grow(form, lengths))
-    assert not IS_HOST or found["caches_extended"] > 60
+    assert not IS_HOST or found["caches_extended"] > (60 if form == ROWS_FIRST else 5)
 
 
 @pytest.mark.parametrize("form", [HEADS_FIRST, ROWS_FIRST])
@@ -283,7 +287,7 @@ def attend(form, dtype, masked: bool, lengths, device) -> list[torch.Tensor]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("form", [((1, 4, 1, 32), 2), ((1, 1, 4, 32), 1)])
 def test_attention_has_the_bits_of_a_cache_without_room(form, dtype, masked):
-    for lengths in ([1] * 300, [7, *[1] * 40, 5, 1, 1, 3, 1]):
+    for lengths in ([1] * 300, [7, *[1] * 60, 5, 1, 1, 3, 1]):
         results = []
         found = counted(lambda: results.append(attend(form, dtype, masked, lengths, DEVICE)))
         results.append(attend(form, dtype, masked, lengths, None))
