@@ -27,6 +27,7 @@ void hr__kernel_spend(hr_cached_kernel *cached, int64_t ns);
 const hr_kernel_key *hr__kernel_key(const hr_cached_kernel *cached);
 /* From now on launches run this compiled code; takes it over. Once for a kernel. */
 void hr__kernel_publish(hr_cached_kernel *cached, hr_host_kernel *compiled);
+bool hr__kernel_has_code(const hr_cached_kernel *cached);
 /* True if there are references other than the caller's. */
 bool hr__kernel_is_wanted(const hr_cached_kernel *cached);
 

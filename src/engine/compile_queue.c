@@ -39,8 +39,8 @@ typedef struct compile_queue {
   bool is_busy, stop, is_closed;
   hr_thread thread;
   pid_t pid; /* of the process that started the thread: a forked child has none */
-  HR_VECTOR(hr_cached_kernel *) pending;
-  int taken; /* by the thread, which processes them */
+  HR_VECTOR(hr_cached_kernel *) pending, loads;
+  int taken; /* of the pending ones by the thread, which processes them */
   int failures;
   hr_jit_counts counts;
   compiler_state cache;
@@ -362,26 +362,30 @@ static void choose_compiler(void) {
   cache->is_tried = true;
 }
 
+static hr_status emit_and_load(job *j) {
+  compile_queue *queue = own();
+  if (!queue->cache.is_tried) {
+    choose_compiler();
+  }
+  hr_text_clear(&j->text);
+  HR_RETURN_IF_ERROR(emit(j));
+  if (load(j)) {
+    count(&queue->counts.loaded, 1);
+  }
+  return HR_OK;
+}
+
 /* Emits and loads; the rest is compiled. False when the compiler turned out to make nothing, and the next is to be
  * tried. */
 static bool run_jobs(job *jobs, int job_count) {
-  compile_queue *queue = own();
-  compiler_state *cache = &queue->cache;
   for (int i = 0; i < job_count && !is_closed(); ++i) {
-    if (!jobs[i].is_done && !cache->is_tried) {
-      choose_compiler();
-    }
-    hr_text_clear(&jobs[i].text);
-    hr_status status = jobs[i].is_done ? HR_OK : emit(&jobs[i]);
+    hr_status status = jobs[i].is_done ? HR_OK : emit_and_load(&jobs[i]);
     if (status != HR_OK) {
       give_up(&jobs[i], status);
     }
-    if (!jobs[i].is_done && load(&jobs[i])) {
-      count(&queue->counts.loaded, 1);
-    }
   }
   compile_all(jobs, job_count);
-  return !cache->is_unusable;
+  return !own()->cache.is_unusable;
 }
 
 static void run_batch(hr_cached_kernel **kernels, int kernel_count) {
@@ -390,7 +394,7 @@ static void run_batch(hr_cached_kernel **kernels, int kernel_count) {
   job *jobs = hr_calloc((size_t)kernel_count, sizeof *jobs);
   for (int i = 0; i < kernel_count && jobs != NULL; ++i) {
     jobs[i].cached = kernels[i];
-    jobs[i].is_done = !hr__kernel_is_wanted(kernels[i]) || is_closed();
+    jobs[i].is_done = !hr__kernel_is_wanted(kernels[i]) || hr__kernel_has_code(kernels[i]) || is_closed();
   }
   while (jobs != NULL && !run_jobs(jobs, kernel_count)) {
     close_cache();
@@ -406,7 +410,25 @@ static void run_batch(hr_cached_kernel **kernels, int kernel_count) {
   hr_free(jobs);
 }
 
+static void run_load(hr_cached_kernel *cached) {
+  job j = {.cached = cached};
+  if (hr__kernel_is_wanted(cached) && !hr__kernel_has_code(cached) && !is_closed()) {
+    hr_status_ignore(emit_and_load(&j));
+  }
+  hr_text_fini(&j.text);
+  hr__kernel_release(cached);
+}
+
 /* ---- the thread ---- */
+
+/* Unlocks while it loads the oldest one. */
+static void take_load(compile_queue *queue) {
+  hr_cached_kernel *cached = queue->loads.data[0];
+  memmove(queue->loads.data, queue->loads.data + 1, --queue->loads.count * sizeof *queue->loads.data);
+  hr_mutex_unlock(&queue->mutex);
+  run_load(cached);
+  hr_mutex_lock(&queue->mutex);
+}
 
 static int take_batch(hr_cached_kernel **out_kernels) {
   compile_queue *queue = own();
@@ -424,6 +446,10 @@ static void run_thread(void *arg) {
   (void)!setpriority(PRIO_PROCESS, 0, LOW_PRIORITY); /* of this thread, and of its child processes */
   hr_mutex_lock(&queue->mutex);
   while (!queue->stop) {
+    if (queue->loads.count > 0) {
+      take_load(queue);
+      continue;
+    }
     if (queue->pending.count == 0) {
       queue->is_busy = false;
       hr_cond_broadcast(&queue->done);
@@ -432,7 +458,11 @@ static void run_thread(void *arg) {
     }
     queue->is_busy = true;
     int64_t until = hr_clock_ns() + GATHER_NS; /* the commit that pushed one may push more */
-    while (!queue->stop && queue->pending.count < BATCH_MAX && hr_cond_wait_until(&queue->wake, &queue->mutex, until)) {
+    while (!queue->stop && queue->pending.count < BATCH_MAX && queue->loads.count == 0 &&
+           hr_cond_wait_until(&queue->wake, &queue->mutex, until)) {
+    }
+    if (queue->loads.count > 0) {
+      continue;
     }
     int taken = queue->taken = take_batch(kernels);
     hr_mutex_unlock(&queue->mutex);
@@ -470,7 +500,11 @@ static void fini_queue(void *part) {
   for (size_t i = 0; i < queue->pending.count; ++i) {
     hr__kernel_release(queue->pending.data[i]);
   }
+  for (size_t i = 0; i < queue->loads.count; ++i) {
+    hr__kernel_release(queue->loads.data[i]);
+  }
   hr_vector_fini(&queue->pending);
+  hr_vector_fini(&queue->loads);
   close_cache();
   hr_status_ignore(queue->cache.why);
   hr_cond_fini(&queue->wake);
@@ -490,10 +524,11 @@ static bool start_thread(compile_queue *queue) {
   return ok;
 }
 
-void hr__compile_queue_push(hr_cached_kernel *cached) {
+static void push(hr_cached_kernel *cached, bool is_load) {
   compile_queue *queue = own();
   hr_mutex_lock(&queue->mutex);
-  bool taken = !queue->is_closed && !queue->stop && start_thread(queue) && hr_vector_push(&queue->pending, cached);
+  bool taken = !queue->is_closed && !queue->stop && start_thread(queue) &&
+               (is_load ? hr_vector_push(&queue->loads, cached) : hr_vector_push(&queue->pending, cached));
   if (taken) {
     queue->is_busy = true;
     hr_cond_broadcast(&queue->wake);
@@ -502,6 +537,14 @@ void hr__compile_queue_push(hr_cached_kernel *cached) {
   if (!taken) {
     hr__kernel_release(cached);
   }
+}
+
+void hr__compile_queue_push(hr_cached_kernel *cached) {
+  push(cached, false);
+}
+
+void hr__compile_queue_push_load(hr_cached_kernel *cached) {
+  push(cached, true);
 }
 
 void hr__compile_queue_wait(void) {

@@ -1,6 +1,7 @@
 /* compile_queue.h: the background thread that compiles kernel forms.
  *
  *   kernels that were used --> one text --> disk cache, or the system's compiler --> dlopen --> hr__kernel_publish
+ *   large kernels, at once -->    text  --> disk cache                           --> dlopen --> hr__kernel_publish
  *
  * The thread puts all pending kernels, up to a limit, into one text. If a compiler makes nothing, the next available
  * one is tried. If there is none, or one hangs or fails repeatedly, the queue closes: kernels stay interpreted, and the
@@ -16,6 +17,8 @@
 /* Adds a kernel, with a reference that the queue releases. Never fails: a kernel that can't be compiled is
  * interpreted. */
 void hr__compile_queue_push(hr_cached_kernel *cached);
+/* The same, but the kernel is only loaded if the disk cache has it. */
+void hr__compile_queue_push_load(hr_cached_kernel *cached);
 /* Waits until the queue is empty and idle. */
 void hr__compile_queue_wait(void);
 /* Forgets failures, so that compilers are tried again; for tests, while nothing is pending. */

@@ -257,6 +257,34 @@ HR_TEST(lengths_share_code) {
   end();
 }
 
+HR_TEST(code_on_disk_is_loaded_before_the_first_use_of_large_kernels) {
+  begin("wait", NULL);
+  const char *exp_of_3m = "buffer %0 12000000 live\nbuffer %1 12000000 live fresh\n%1:f32[3000000]{1}+0 = exp(%0:f32["
+                          "3000000]{1}+0)\n",
+             *exp_of_2m = "buffer %0 8000000 live\nbuffer %1 8000000 live fresh\n%1:f32[2000000]{1}+0 = exp(%0:f32["
+                          "2000000]{1}+0)\n",
+             *log_of_2m = "buffer %0 8000000 live\nbuffer %1 8000000 live fresh\n%1:f32[2000000]{1}+0 = log(%0:f32["
+                          "2000000]{1}+0)\n";
+  hr_cached_kernel *first = acquire(exp_of_3m); /* one text for all lengths */
+  hr_jit_counts before = counts();
+  hr__kernel_release(first);
+  setenv("HEADRACE_JIT", "auto", 1);
+  hr__env_reload();
+  hr_cached_kernel *known = acquire(exp_of_2m), *unknown = acquire(log_of_2m);
+  HR_ASSERT_EQ(counts().loaded, before.loaded + (has_compiler() ? 1 : 0));
+  HR_ASSERT_EQ(counts().compiled, before.compiled);
+  HR_ASSERT_EQ(hr__kernel_use(known) != hr__kernel_host(known), has_compiler());
+  HR_ASSERT(hr__kernel_use(unknown) == hr__kernel_host(unknown));
+  for (int k = 0; k < 9; ++k) { /* only what is interpreted is compiled */
+    (void)hr__kernel_use(known), (void)hr__kernel_use(unknown);
+  }
+  HR_ASSERT_EQ(counts().compiled, before.compiled + (has_compiler() ? 1 : 0));
+  HR_ASSERT_EQ(counts().loaded, before.loaded + (has_compiler() ? 1 : 0));
+  hr__kernel_release(known);
+  hr__kernel_release(unknown);
+  end();
+}
+
 HR_TEST(off_interprets) {
   begin("off", NULL);
   hr_jit_counts before = counts();

@@ -17,6 +17,7 @@
  * So the first steps of a network have the machine to themselves. */
 enum { USES_MIN = 2, BYTES_MIN = 64 << 20, SPENT_NS = 6000000 };
 enum { TIMED_BYTES = 64 << 10 }; /* smaller launches are not timed: the clock would dominate */
+enum { LOAD_BYTES = 8 << 20 };   /* interpreted, they take milliseconds: code on disk is looked for at once */
 
 /* A context's kernels. */
 typedef struct kernel_cache {
@@ -162,6 +163,18 @@ static void push(hr_cached_kernel *cached) {
   hr__compile_queue_push(cached);
 }
 
+/* What happens before the first use. */
+static void push_new(hr_cached_kernel *cached, const hr_kernel *kernel) {
+  int jit = hr_env_choice(HR_ENV_JIT);
+  if (jit == HR_ENV_JIT_WAIT) {
+    atomic_store_explicit(&cached->uses, cached->uses_wanted, memory_order_relaxed);
+    push(cached);
+  } else if (jit == HR_ENV_JIT_AUTO && moved_bytes(kernel) >= LOAD_BYTES) {
+    hr__kernel_retain(cached);
+    hr__compile_queue_push_load(cached);
+  }
+}
+
 hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_device *device, hr_cached_kernel **out_cached) {
   hr_kernel_key key = {0};
   device = device->driver->dialect != HR_DIALECT_HOST ? device : NULL;
@@ -183,9 +196,8 @@ hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_device *device, hr_cach
     status = create(cache, kernel, device, &key, hash, out_cached);
   }
   hr_mutex_unlock(&cache->mutex);
-  if (is_new && status == HR_OK && device == NULL && hr_env_choice(HR_ENV_JIT) == HR_ENV_JIT_WAIT) {
-    atomic_store_explicit(&(*out_cached)->uses, (*out_cached)->uses_wanted, memory_order_relaxed);
-    push(*out_cached);
+  if (is_new && status == HR_OK && device == NULL) {
+    push_new(*out_cached, kernel);
   }
   return status;
 }
@@ -264,8 +276,13 @@ const hr_kernel_key *hr__kernel_key(const hr_cached_kernel *cached) {
   return &cached->key;
 }
 
+bool hr__kernel_has_code(const hr_cached_kernel *cached) {
+  return cached->compiled != NULL;
+}
+
 void hr__kernel_publish(hr_cached_kernel *cached, hr_host_kernel *compiled) {
   cached->compiled = compiled;
+  atomic_store_explicit(&cached->uses, cached->uses_wanted, memory_order_relaxed); /* it is not pushed again */
   atomic_store_explicit(&cached->current, compiled, memory_order_release);
 }
 
