@@ -20,6 +20,8 @@ typedef struct provider_lists {
   const hr_provider *open[DIALECTS][HR_PROVIDERS_MAX + 1]; /* the available ones; NULL-terminated */
   bool are_open[DIALECTS];
   bool is_known[HR_OP_COUNT]; /* a library has prepared such an operation */
+  hr_thread opener;           /* opens the host's before they are needed */
+  bool is_fork_prepared;
 } provider_lists;
 
 static void init_lists(void *part) {
@@ -27,14 +29,24 @@ static void init_lists(void *part) {
   hr_mutex_init(&lists->mutex);
 }
 
+static void stop_lists(void *part) {
+  provider_lists *lists = part;
+  hr_thread_join(&lists->opener);
+}
+
 static void fini_lists(void *part) {
   provider_lists *lists = part;
   hr_mutex_fini(&lists->mutex);
 }
 
+static provider_lists *lists_of(hr_context *context) {
+  static const hr_context_part kind = {
+      .bytes = sizeof(provider_lists), .init = init_lists, .stop = stop_lists, .fini = fini_lists};
+  return hr__context_part(context, HR_CONTEXT_PROVIDERS, &kind);
+}
+
 static provider_lists *own_lists(void) {
-  static const hr_context_part kind = {.bytes = sizeof(provider_lists), .init = init_lists, .fini = fini_lists};
-  return hr__context_part(hr__context(), HR_CONTEXT_PROVIDERS, &kind);
+  return lists_of(hr__context());
 }
 
 const hr_provider *const *hr__algorithms_providers(hr_dialect dialect) {
@@ -61,6 +73,43 @@ const hr_provider *const *hr__algorithms_providers(hr_dialect dialect) {
   }
   return lists->open[dialect];
 }
+
+/* ---- opening them early ---- */
+
+/* A child of fork gets no half-opened library, and has no such thread. */
+static void begin_fork(void) {
+  hr_mutex_lock(&lists_of(&hr__context_first)->mutex);
+}
+
+static void end_fork(void) {
+  hr_mutex_unlock(&lists_of(&hr__context_first)->mutex);
+}
+
+static void end_fork_in_child(void) {
+  lists_of(&hr__context_first)->opener = (hr_thread){0};
+  end_fork();
+}
+
+static void open_host_providers(void *arg) {
+  (void)arg;
+  (void)hr__algorithms_providers(HR_DIALECT_HOST);
+}
+
+void hr__algorithms_open_early(const hr_device *device) {
+  provider_lists *lists = own_lists();
+  hr_mutex_lock(&lists->mutex);
+  bool is_first = !lists->is_fork_prepared;
+  bool is_wanted = is_first && device->properties.is_host && device->properties.has_contents &&
+                   hr__context() == &hr__context_first && !lists->are_open[HR_DIALECT_HOST];
+  lists->is_fork_prepared |= is_wanted;
+  hr_mutex_unlock(&lists->mutex);
+  if (is_wanted && pthread_atfork(begin_fork, end_fork, end_fork_in_child) == 0) {
+    hr__contexts_stop_at_exit();
+    hr_status_ignore(hr_thread_start("headrace-open", open_host_providers, NULL, &lists->opener));
+  }
+}
+
+/* ---- libraries and exit ---- */
 
 /* Called when a library has prepared an operation. At exit the library frees its objects for the first operation of a
  * kind (memory for generated code, for example) before those made when it was opened. The devices must be closed before

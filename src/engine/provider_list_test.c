@@ -1,7 +1,38 @@
 /* Providers and the algorithms that they list: none is left out. */
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "hr_test.h"
 
 #include "engine/algorithms.h"
+#include "headrace/stream.h"
+
+/* The first test of the process: nothing is open yet. */
+HR_TEST(a_child_of_fork_has_whole_providers_while_a_thread_opens_them) {
+  hr_device *device;
+  hr_stream *stream;
+  HR_ASSERT_OK(hr_device_open("cpu", &device));
+  HR_ASSERT_OK(hr_stream_create(device, &stream));
+  hr_stream_open_libraries(stream);
+  hr_stream_open_libraries(stream);
+  pid_t children[8];
+  for (int i = 0; i < 8; ++i) {
+    children[i] = fork();
+    if (children[i] == 0) {
+      alarm(20);
+      _exit(hr__algorithms_providers(HR_DIALECT_HOST)[0] == hr_providers()[0] ? 0 : 1);
+    }
+    usleep(4000);
+  }
+  for (int i = 0; i < 8; ++i) {
+    int result = 0;
+    HR_ASSERT(waitpid(children[i], &result, 0) == children[i]);
+    HR_ASSERT_EQ(result, 0);
+  }
+  HR_ASSERT(hr__algorithms_providers(HR_DIALECT_HOST)[0] == hr_providers()[0]);
+  hr_stream_release(stream);
+  hr_device_release(device);
+}
 
 /* True if the provider is available for kernels of this dialect. */
 static bool is_wanted(const hr_provider *provider, hr_dialect dialect) {

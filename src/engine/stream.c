@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/env.h"
+#include "engine/algorithms.h"
 #include "engine/compile_queue.h"
 #include "runtime/cached_weights.h"
 #include "runtime/counters.h"
@@ -82,6 +83,15 @@ hr_status hr_stream_create(hr_device *device, hr_stream **out_stream) {
   hr_status status = create_stream(device, out_stream);
   (void)hr__context_enter(before);
   return status;
+}
+
+void hr_stream_open_libraries(hr_stream *stream) {
+  if (stream == NULL) {
+    return;
+  }
+  hr_context *before = hr__context_enter(stream->device->context);
+  hr__algorithms_open_early(stream->device);
+  (void)hr__context_enter(before);
 }
 
 void hr_stream_retain(hr_stream *stream) {

@@ -86,6 +86,7 @@ void open_once(c10::DeviceIndex index) {
     hr_device_release(device);
     fail(status);
   }
+  hr_stream_open_libraries(stream);
   watch_signals(stream);
   if (int mode = chosen_mode.load(); mode >= 0)
     hr_stream_set_mode(stream, static_cast<hr_mode>(mode));
