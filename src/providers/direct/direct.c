@@ -56,14 +56,14 @@ struct hr_prepared {
   bool is_gradient;
   hr__direct_shape shape;
   int64_t out_stride, in_stride; /* of the weights */
-  hr__direct_epilogues epilogues;
-  int64_t vectors, panels; /* of output channels */
-  int64_t rows;            /* of the output in a unit of work */
+  int64_t vectors, panels;       /* of output channels */
+  int64_t rows;                  /* of the output in a unit of work */
   int64_t units, grain;
   bool packs_x, packs_y;
   int64_t u_floats, x_floats, y_floats, number_floats;
   int y_arg;
   uint64_t stamp, recipe[RECIPE_WORDS];
+  hr__direct_epilogues epilogues; /* a prepared convolution has memory for its own count */
 };
 
 typedef struct call {
@@ -375,7 +375,9 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   p->x_floats = hr__images_packed_floats(&p->x, p->shape.images);
   p->y_floats = hr__images_packed_floats(&p->y, p->shape.images);
   *out_workspace_bytes = (size_t)(p->number_floats + p->x_floats + p->y_floats + p->u_floats) * sizeof(float);
-  *out_prepared = p;
+  size_t bytes = offsetof(hr_prepared, epilogues.of) + (size_t)p->epilogues.count * sizeof *p->epilogues.of;
+  hr_prepared *shrunk = hr_realloc(p, bytes);
+  *out_prepared = shrunk != NULL ? shrunk : p;
   return HR_OK;
 }
 

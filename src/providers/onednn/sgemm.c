@@ -59,7 +59,7 @@ struct hr_prepared {
   bool is_copied; /* b may be read from a transposed copy */
   uint64_t stamp;
   int finish_count;
-  finish finishes[HR_EPILOGUES_MAX + 1];
+  finish finishes[HR_EPILOGUES_MAX + 1]; /* a prepared product has memory for `finish_count` */
 };
 
 /* ---- what is supported ---- */
@@ -245,7 +245,8 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   (void)plan(program, node, p);
   divide(p);
   *out_workspace_bytes = p->is_aside ? (size_t)(p->c.rows * p->c.columns) * sizeof(float) : 0;
-  *out_prepared = p;
+  hr_prepared *shrunk = hr_realloc(p, offsetof(hr_prepared, finishes) + (size_t)p->finish_count * sizeof *p->finishes);
+  *out_prepared = shrunk != NULL ? shrunk : p;
   return HR_OK;
 }
 
