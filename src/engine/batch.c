@@ -94,12 +94,53 @@ static bool can_be_in_batch(const hr_exec_step *step) {
   return can;
 }
 
-/* True if step `next` can run in one launch with those from `first` on. */
-static bool can_join(const hr_instance *instance, int first, int next) {
+/* The buffers of a batch, as bits: of many buffers, some share one. */
+enum { BUFFER_BITS = 2048, WORD_BITS = 64 };
+typedef struct touched {
+  uint64_t any[BUFFER_BITS / WORD_BITS], written[BUFFER_BITS / WORD_BITS];
+  bool has_arena, writes_arena;
+} touched;
+
+static bool has_bit(const uint64_t *bits, uint32_t buffer) {
+  return (bits[buffer % BUFFER_BITS / WORD_BITS] >> buffer % WORD_BITS & 1) != 0;
+}
+
+static void set_bit(uint64_t *bits, uint32_t buffer) {
+  bits[buffer % BUFFER_BITS / WORD_BITS] |= UINT64_C(1) << buffer % WORD_BITS;
+}
+
+static void touch(touched *t, const hr_place *places, const hr_kernel *kernel) {
+  for (int i = 0; i < kernel->arg_count; ++i) {
+    const hr_kernel_arg *arg = &kernel->args[i];
+    bool is_arena = places[arg->buffer].kind == HR_PLACE_ARENA;
+    set_bit(t->any, arg->buffer);
+    t->has_arena |= is_arena;
+    if (arg->is_written) {
+      set_bit(t->written, arg->buffer);
+      t->writes_arena |= is_arena;
+    }
+  }
+}
+
+/* False if the kernel is surely independent of all that touched these buffers. */
+static bool may_depend(const touched *t, const hr_place *places, const hr_kernel *kernel) {
+  bool may = false;
+  for (int i = 0; !may && i < kernel->arg_count; ++i) {
+    const hr_kernel_arg *arg = &kernel->args[i];
+    bool is_arena = places[arg->buffer].kind == HR_PLACE_ARENA;
+    may = has_bit(t->written, arg->buffer) || (is_arena && t->writes_arena) ||
+          (arg->is_written && (has_bit(t->any, arg->buffer) || (is_arena && t->has_arena)));
+  }
+  return may;
+}
+
+/* True if step `next` can run in one launch with those from `first` on, whose buffers are touched. */
+static bool can_join(const hr_instance *instance, int first, int next, const touched *t) {
+  const hr_place *places = instance->plan->schedule.places;
   bool joins = next < instance->step_count && next - first < BATCH_MAX && can_be_in_batch(&instance->steps[next]);
-  for (int i = first; joins && i < next; ++i) {
-    joins = are_independent(instance->plan->schedule.places, instance->steps[i].source->kernel,
-                            instance->steps[next].source->kernel);
+  bool is_apart = joins && !may_depend(t, places, instance->steps[next].source->kernel);
+  for (int i = first; joins && !is_apart && i < next; ++i) {
+    joins = are_independent(places, instance->steps[i].source->kernel, instance->steps[next].source->kernel);
   }
   return joins;
 }
@@ -113,8 +154,11 @@ static size_t make_batch(hr_instance *instance, int first) {
   if (!can_be_in_batch(head)) {
     return workspace;
   }
+  const hr_place *places = instance->plan->schedule.places;
+  touched t = {.has_arena = false};
   double pieces = pieces_of_all(head->kernel);
-  for (; can_join(instance, first, first + head->batch); ++head->batch) {
+  touch(&t, places, head->source->kernel);
+  for (; can_join(instance, first, first + head->batch, &t); ++head->batch) {
     hr_exec_step *step = &instance->steps[first + head->batch];
     if (workspace + step->workspace_bytes > WORKSPACE_BYTES_MAX) {
       break;
@@ -122,6 +166,7 @@ static size_t make_batch(hr_instance *instance, int first) {
     step->workspace_offset = workspace;
     workspace += hr_align_up(step->workspace_bytes, HR_WORKSPACE_ALIGNMENT);
     pieces += pieces_of_all(step->kernel);
+    touch(&t, places, step->source->kernel);
   }
   instance->needs_team |= head->batch > 1 && pieces >= 2;
   return workspace;
