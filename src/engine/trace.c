@@ -592,8 +592,9 @@ static uint64_t hash_overlaps_of(const use *uses, int last, uint64_t hash) {
       return hr_hash_mix(hash, hash_view(uses[last].kind, uses[last].word));
     }
     if (uses[i].is_output || uses[last].is_output) {
-      hr_operand other = read_view(&uses[i], strides[1]);
-      hash = hr_hash_mix(hash, hr_operands_may_overlap(&own, &other));
+      bool are_contiguous = (uses[i].kind & uses[last].kind & IS_CONTIGUOUS) != 0; /* they begin at one place */
+      hr_operand other = are_contiguous ? own : read_view(&uses[i], strides[1]);
+      hash = hr_hash_mix(hash, are_contiguous || hr_operands_may_overlap(&own, &other));
     }
   }
   return hash;
