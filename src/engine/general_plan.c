@@ -142,13 +142,18 @@ static void read_variables(const general *g, const uint64_t *words, int64_t *out
   }
 }
 
-/* `reach` times the range, at both ends. */
-static bool is_in_range(const general *g, const int64_t *x, int reach) {
-  bool is = true;
-  for (int v = 0; is && v < g->variable_count; ++v) {
-    is = x[v] % g->unit[v] == 0 && reach * x[v] >= g->low[v] && x[v] <= reach * g->high[v];
+/* How far the variables are from the range: the largest ratio, 1 inside; above REACH_MAX if the plan doesn't hold. */
+static double distance(const general *g, const int64_t *x) {
+  double most = 1;
+  for (int v = 0; v < g->variable_count; ++v) {
+    if (x[v] % g->unit[v] != 0 || REACH_MAX * x[v] < g->low[v] || x[v] > REACH_MAX * g->high[v]) {
+      return REACH_MAX + 1;
+    }
+    double below = (double)g->low[v] / (double)x[v], above = (double)x[v] / (double)g->high[v];
+    double own = below > above ? below : above;
+    most = own > most ? own : most;
   }
-  return is;
+  return most;
 }
 
 /* The model's numbers with others in the places of those that vary; false: a number's class differs. */
@@ -416,6 +421,31 @@ static uint64_t hash_of(hr_key *key, uint64_t kind) {
   return hr_hash_mix(hr__key_structure(key), kind);
 }
 
+static void find_distances(const hr_general_structure *structure, const uint64_t *words, size_t count,
+                           double *out_distances) {
+  int64_t x[VARIABLES_MAX];
+  for (int i = 0; i < structure->general_count; ++i) {
+    const general *g = &structure->generals[i];
+    out_distances[i] = REACH_MAX + 1;
+    if (g->sample.word_count == count) {
+      read_variables(g, words, x);
+      out_distances[i] = distance(g, x);
+    }
+  }
+}
+
+/* The plan whose range is nearest, the newest of several; -1: none holds. Between two ranges either may be refused
+ * later, where a library changes its mind; the nearer one is seldom. */
+static int nearest(const hr_general_structure *structure, const double *distances) {
+  int found = -1;
+  for (int i = 0; i < structure->general_count; ++i) {
+    if (distances[i] <= REACH_MAX && (found < 0 || distances[i] < distances[found])) {
+      found = i;
+    }
+  }
+  return found;
+}
+
 hr_general_find hr__generals_find(hr_generals *generals, hr_key *key, uint64_t kind, hr_numbers *out_numbers,
                                   void **out_model) {
   hr_general_structure *structure = generals->count > 0 ? hr_table_get(&generals->table, hash_of(key, kind)) : NULL;
@@ -429,18 +459,17 @@ hr_general_find hr__generals_find(hr_generals *generals, hr_key *key, uint64_t k
   }
   uint64_t *words = hr_malloc((count + values_max) * sizeof *words);
   int64_t *values = (int64_t *)words + count, x[VARIABLES_MAX];
+  double distances[GENERALS_MAX];
   bool is = false;
   if (words != NULL) {
     copy_words(key, words);
+    find_distances(structure, words, count, distances);
   }
-  for (int i = 0; words != NULL && !is && i < REACH_MAX * structure->general_count; ++i) {
-    const general *g = &structure->generals[i % structure->general_count];
-    if (g->sample.word_count == count) {
-      read_variables(g, words, x);
-      is = is_in_range(g, x, 1 + i / structure->general_count) && evaluate(g, x, values) &&
-           has_words(g, words, values) && make_numbers(g, values, out_numbers);
-      *out_model = g->model;
-    }
+  for (int i; words != NULL && !is && (i = nearest(structure, distances)) >= 0; distances[i] = REACH_MAX + 1) {
+    const general *g = &structure->generals[i];
+    read_variables(g, words, x);
+    is = evaluate(g, x, values) && has_words(g, words, values) && make_numbers(g, values, out_numbers);
+    *out_model = g->model;
   }
   hr_free(words);
   return is ? HR_GENERAL_FOUND : HR_GENERAL_REFUSED;

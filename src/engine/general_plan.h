@@ -13,7 +13,7 @@
  * compiler can't differ. The guards are
  *
  *   - the structure: which numbers are negative, 0, 1 or more;
- *   - the range of the samples, and half and twice of it;
+ *   - the range of the samples, and half and twice of it (of several plans that hold, the one with the nearest range);
  *   - powers of two that divide all samples divide the new dim;
  *   - reductions keep their order (hr_schedule_renumber), numbers their class.
  *

@@ -331,3 +331,21 @@ def test_transformers_generate(name, options):
         )
     )
     assert not IS_HOST or "num_beams" in options or found["caches_extended"] > 100
+
+
+def test_lengths_that_come_again_are_seldom_refused():
+    """From some length on a library runs other kernels: a second general plan, whose range overlaps the first's."""
+    generator = torch.Generator().manual_seed(11)
+
+    def generate() -> int:
+        before = torch.headrace.stats()["guard_failures"]
+        keys = values = None
+        for _ in range(60):
+            query, key, value = torch.randn(3, 1, 2, 1, 32, generator=generator).to(DEVICE)
+            keys = key if keys is None else torch.cat((keys, key), 2)
+            values = value if values is None else torch.cat((values, value), 2)
+            F.scaled_dot_product_attention(query, keys, values).sum().item()
+        return torch.headrace.stats()["guard_failures"] - before
+
+    generate()
+    assert generate() <= 5
