@@ -122,6 +122,33 @@ def test_programs_are_counted_and_freed():
     assert_same(element_wise(x.to(DEVICE))[0], element_wise(x)[0])
 
 
+@pytest.mark.skipif(not IS_HOST, reason="other devices keep a program for each shape")
+def test_a_program_that_repeats_takes_little_memory():
+    torch.headrace.empty_cache()
+    torch.headrace.empty_cache()
+    net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10)).to(DEVICE)
+    optimizer = torch.optim.Adam(net.parameters())
+
+    def train(batch):
+        optimizer.zero_grad()
+        net(torch.ones(batch, 64, device=DEVICE)).square().mean().backward()
+        optimizer.step()
+        torch.headrace.synchronize()
+
+    def held():
+        return torch.headrace.memory_stats()["program_bytes"], torch.headrace.stats()["cache_entries"]
+
+    for batch in [*range(240, 200, -1), *range(199, 160, -1), *range(199, 160, -1)]:
+        train(batch)
+    bytes_before, entries_before = held()
+    for batch in range(199, 160, -1):  # for the third time: each gets a program of its own
+        train(batch)
+    entries = held()[1] - entries_before
+    operations = 29
+    assert entries >= 30
+    assert (held()[0] - bytes_before) / entries < 65536 + 300 * operations
+
+
 MEMORY = """
 import os, sys, torch
 import headrace.torch
