@@ -7,6 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 static void *libc_alloc(void *ctx, size_t bytes) {
   (void)ctx;
   return malloc(bytes);
@@ -113,6 +117,12 @@ void hr_aligned_free(void *block) {
     memcpy(&start, (char *)block - sizeof(void *), sizeof(void *));
     hr_free(start);
   }
+}
+
+void hr_heap_trim(void) {
+#ifdef __GLIBC__
+  (void)malloc_trim(0);
+#endif
 }
 
 void hr__allocator_set(const hr_allocator *allocator) {

@@ -32,6 +32,9 @@ void hr_free(void *block);
 void *hr_aligned_malloc(size_t bytes, size_t alignment);
 void hr_aligned_free(void *block);
 
+/* Gives free pages of the C library's heap back to the system, where it has such a call. */
+void hr_heap_trim(void);
+
 /* Installs a heap; NULL installs the C library's. Only while `hr__allocator_live()` is 0. */
 void hr__allocator_set(const hr_allocator *allocator);
 

@@ -1,9 +1,15 @@
 #include "engine/cache.h"
 
+#include "base/allocator.h"
 #include "engine/instantiate.h"
 
-void hr__cache_init(hr_cache *cache, size_t count_max, size_t bytes_max, atomic_int_least64_t *total) {
-  *cache = (hr_cache){.count_max = count_max, .bytes_max = bytes_max, .total = total, .general = {.total = total}};
+void hr__cache_init(hr_cache *cache, size_t count_max, size_t bytes_max, size_t once_bytes_max,
+                    atomic_int_least64_t *total) {
+  *cache = (hr_cache){.count_max = count_max,
+                      .bytes_max = bytes_max,
+                      .once_bytes_max = once_bytes_max,
+                      .total = total,
+                      .general = {.total = total}};
 }
 
 static void count_bytes(hr_cache *cache, int64_t bytes) {
@@ -53,7 +59,41 @@ static void drop(hr_cache *cache, hr_instance *instance) {
   unlink_followed(cache, instance);
   --cache->count;
   count_bytes(cache, -(int64_t)instance->footprint);
+  cache->once_bytes -= instance->is_repeated ? 0 : instance->footprint;
   hr__instance_release(instance);
+}
+
+/* ---- entries that were not found again ---- */
+
+static void note_evicted(hr_cache *cache, uint64_t hash) {
+  if (cache->evicted == NULL) {
+    cache->evicted = hr_calloc(HR_CACHE_EVICTED, sizeof *cache->evicted);
+  }
+  if (cache->evicted != NULL) {
+    cache->evicted[hash % HR_CACHE_EVICTED] = hash;
+  }
+}
+
+static bool was_evicted(const hr_cache *cache, uint64_t hash) {
+  return cache->evicted != NULL && cache->evicted[hash % HR_CACHE_EVICTED] == hash;
+}
+
+static void set_repeated(hr_cache *cache, hr_instance *instance) {
+  cache->once_bytes -= instance->is_repeated ? 0 : instance->footprint;
+  instance->is_repeated = true;
+}
+
+/* Evicts the least recently used of them beyond their bound, but not the new one. */
+static void evict_once(hr_cache *cache, const hr_instance *new_one) {
+  hr_instance *instance = cache->oldest;
+  while (cache->once_bytes > cache->once_bytes_max && instance != new_one) {
+    hr_instance *newer = instance->newer;
+    if (!instance->is_repeated) {
+      note_evicted(cache, instance->plan->key.hash);
+      drop(cache, instance);
+    }
+    instance = newer;
+  }
 }
 
 void hr__cache_fini(hr_cache *cache) {
@@ -61,13 +101,15 @@ void hr__cache_fini(hr_cache *cache) {
     drop(cache, cache->oldest);
   }
   hr_table_fini(&cache->table);
+  hr_free(cache->evicted);
+  cache->evicted = NULL;
   hr__general_instances_fini(&cache->general);
 }
 
 void hr__cache_clear(hr_cache *cache) {
   uint32_t trims = cache->trims;
   hr__cache_fini(cache);
-  hr__cache_init(cache, cache->count_max, cache->bytes_max, cache->total);
+  hr__cache_init(cache, cache->count_max, cache->bytes_max, cache->once_bytes_max, cache->total);
   cache->trims = trims;
 }
 
@@ -99,6 +141,7 @@ hr_instance *hr__cache_find(hr_cache *cache, hr_key *key) {
     return NULL;
   }
   cache->newest->successor = instance;
+  set_repeated(cache, instance);
   instance->trims = cache->trims;
   if (instance != cache->newest) {
     unlink_use(cache, instance);
@@ -119,6 +162,11 @@ hr_status hr__cache_add(hr_cache *cache, hr_instance *instance) {
   link_use(cache, instance);
   ++cache->count;
   count_bytes(cache, (int64_t)instance->footprint);
+  cache->once_bytes += instance->footprint;
+  if (was_evicted(cache, instance->plan->key.hash)) {
+    set_repeated(cache, instance);
+  }
+  evict_once(cache, instance);
   while (cache->oldest != instance && (cache->count > cache->count_max || cache->bytes > cache->bytes_max)) {
     drop(cache, cache->oldest);
   }

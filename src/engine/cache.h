@@ -3,8 +3,11 @@
  * Streams repeat themselves: the successor that a program had the last time is compared first. If it matches, the key
  * is not hashed.
  *
- * Two bounds apply: a number of entries (HEADRACE_CACHE_ENTRIES) and the host memory of the entries. Threads: the
- * stream's lock.
+ * Two bounds apply: a number of entries (HEADRACE_CACHE_ENTRIES) and the host memory of the entries. A third one
+ * applies to entries that were never found again, as those of shapes that come once: otherwise such shapes would fill
+ * the memory and evict what repeats. A key whose entry was evicted by it counts as repeated when it comes again, so
+ * programs of a cycle stay however long it is (the queues of 2Q: Johnson and Shasha, VLDB 1994). Threads: the stream's
+ * lock.
  */
 #ifndef HEADRACE_ENGINE_CACHE_H_
 #define HEADRACE_ENGINE_CACHE_H_
@@ -12,18 +15,23 @@
 #include "base/table.h"
 #include "engine/general_instance.h"
 
+enum { HR_CACHE_EVICTED = 1024 };
+
 typedef struct hr_cache {
   hr_table table;               /* by hash; entries with equal hashes are chained */
   hr_instance *newest, *oldest; /* by last use; the newest is the one that was found or added last */
   size_t count, count_max;
   size_t bytes, bytes_max;
+  size_t once_bytes, once_bytes_max; /* of entries that were not found again */
+  uint64_t *evicted;                 /* hashes of keys, by hash; NULL: none yet */
   atomic_int_least64_t *total;
   uint32_t trims;               /* so far */
   hr_general_instances general; /* for keys that are met once or twice */
 } hr_cache;
 
 /* `total`: a count of bytes that others add to as well. */
-void hr__cache_init(hr_cache *cache, size_t count_max, size_t bytes_max, atomic_int_least64_t *total);
+void hr__cache_init(hr_cache *cache, size_t count_max, size_t bytes_max, size_t once_bytes_max,
+                    atomic_int_least64_t *total);
 void hr__cache_fini(hr_cache *cache);
 /* Releases all instances. */
 void hr__cache_clear(hr_cache *cache);

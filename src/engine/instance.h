@@ -76,6 +76,7 @@ struct hr_instance {
   size_t footprint;                /* bytes of host memory, about */
   /* the cache's */
   hr_instance *next_same, *newer, *older;
+  bool is_repeated;       /* it was found after it was added */
   uint32_t trims;         /* of the cache, before its last use */
   hr_instance *successor; /* the instance that the stream ran after it the last time, or NULL */
 };

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/allocator.h"
 #include "base/env.h"
 #include "engine/algorithms.h"
 #include "engine/compile_queue.h"
@@ -10,6 +11,7 @@
 #include "runtime/counters.h"
 
 #define CACHE_BYTES_MAX ((size_t)256 << 20)
+#define CACHE_ONCE_BYTES_MAX ((size_t)16 << 20)
 
 enum { FIRST_OPS_BESIDE_HOST = 32, LARGE_BYTES = 16 << 20 };
 /* Work that takes some tenths of a second on a small machine. */
@@ -70,7 +72,8 @@ static hr_status create_stream(hr_device *device, hr_stream **out_stream) {
   stream->move.is_plain = true;
   stream->pending.single_max = stream->rest.single_max = stream->policy.bytes_max;
   stream->frees_live = hr_env_choice(HR_ENV_LAYOUTS) == HR_ENV_LAYOUTS_ALL;
-  hr__cache_init(&stream->cache, (size_t)hr_env_int(HR_ENV_CACHE_ENTRIES), CACHE_BYTES_MAX, &device->program_bytes);
+  hr__cache_init(&stream->cache, (size_t)hr_env_int(HR_ENV_CACHE_ENTRIES), CACHE_BYTES_MAX, CACHE_ONCE_BYTES_MAX,
+                 &device->program_bytes);
   *out_stream = stream;
   return HR_OK;
 }
@@ -154,6 +157,7 @@ void hr_stream_trim(hr_stream *stream) {
   hr_mutex_lock(&stream->mutex);
   hr__cache_trim(&stream->cache);
   hr_mutex_unlock(&stream->mutex);
+  hr_heap_trim();
   (void)hr__context_enter(before);
 }
 

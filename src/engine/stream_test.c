@@ -615,6 +615,24 @@ HR_TEST(the_cache_evicts_the_least_recently_used) {
   close_fixture(&f);
 }
 
+/* ADD comes back after it was evicted, and stays from then on; so does MUL. */
+HR_TEST(programs_that_come_once_evict_each_other_and_none_that_repeats) {
+  fixture f = open_fixture("null");
+  f.stream->cache.once_bytes_max = 1;
+  hr_buffer *x = make_ramp(&f, 1, 0);
+  static const hr_op ops[] = {HR_OP_ADD, HR_OP_MUL, HR_OP_ADD, HR_OP_SUB, HR_OP_ADD, HR_OP_MUL, HR_OP_ADD, HR_OP_MUL};
+  static const int compiles[] = {1, 2, 3, 4, 4, 5, 5, 5}, entries[] = {1, 1, 1, 2, 2, 2, 2, 2};
+  for (int i = 0; i < 8; ++i) {
+    HR_ASSERT_OK(binary(&f, ops[i], x, x, x));
+    HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+    HR_ASSERT_EQ(stats_of(&f).compiles, compiles[i]);
+    HR_ASSERT_EQ(stats_of(&f).cache_entries, entries[i]);
+  }
+  HR_ASSERT_EQ(f.stream->cache.once_bytes, 0);
+  hr_buffer_release(x);
+  close_fixture(&f);
+}
+
 HR_TEST(programs_come_in_an_order_or_in_any) {
   static const hr_op ops[] = {HR_OP_ADD, HR_OP_SUB, HR_OP_MUL, HR_OP_MAXIMUM};
   static const float expected[] = {8, 2, 15, 5};
