@@ -1,5 +1,6 @@
 /* onednn.c: the oneDNN provider: matrix products, convolutions and their gradients in f32, bf16 and f16. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/allocator.h"
@@ -39,6 +40,15 @@ static void generate_sgemm(void) {
   (void)hr__dnnl()->sgemm('N', 'N', 2, 2, 2, 1, ones, 2, ones, 2, 0, product, 2);
 }
 
+/* The library keeps 1,024 primitives of 30 KB beside those that our programs hold. Shapes that come once would fill
+ * that. */
+static void bound_primitives(void) {
+  enum { PRIMITIVES = 128 };
+  if (getenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY") == NULL) {
+    (void)hr__dnnl()->set_primitive_cache_capacity(PRIMITIVES);
+  }
+}
+
 static hr_status open_library(void) {
   HR_RETURN_IF_ERROR(hr__dnnl_open());
   static const hr_dtype dtypes[] = {HR_DTYPE_F32, HR_DTYPE_BF16, HR_DTYPE_F16};
@@ -46,6 +56,7 @@ static hr_status open_library(void) {
     hr__dnnl_opened()->has_dtype[dtypes[i]] = probe(dtypes[i]);
   }
   generate_sgemm();
+  bound_primitives();
   hr__dnnl_library *library = hr__dnnl_opened();
   const dnnl_version *v = hr__dnnl()->version();
   snprintf(library->version, sizeof library->version, "%d.%d.%d", v->major, v->minor, v->patch);
