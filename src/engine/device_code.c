@@ -7,6 +7,7 @@
 #include "base/context.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/table.h"
 #include "base/thread.h"
 #include "compiler/emit_device.h"
 #include "engine/disk_cache.h"
@@ -29,7 +30,7 @@ typedef struct module {
   void *functions[HR_HOST_KERNEL_PASS_MAX];
   bool is_shared;
   int users;           /* kernels; guarded by shared_mutex */
-  struct module *next; /* shared ones */
+  struct module *next; /* shared ones with the same hash */
 } module;
 
 typedef struct device_code {
@@ -51,7 +52,7 @@ struct code_cache {
   hr_mutex load_mutex;   /* held while kernels are loaded: a thread that needs a kernel which another thread is loading
                           * waits */
   hr_mutex shared_mutex; /* guards the fields below */
-  module *shared_modules;
+  hr_table shared_modules;          /* by hash */
   structure structures[STRUCTURES]; /* by hash; a later one replaces an earlier one */
   uint64_t epoch;                   /* kernels of one program are created in one epoch */
 };
@@ -65,6 +66,7 @@ static void init_cache(void *part) {
 
 static void fini_cache(void *part) {
   code_cache *cache = part;
+  hr_table_fini(&cache->shared_modules);
   hr_mutex_fini(&cache->load_mutex);
   hr_mutex_fini(&cache->shared_mutex);
 }
@@ -94,6 +96,22 @@ static void destroy_module(module *m) {
   hr_free(m);
 }
 
+/* Removes a module from the shared ones, which are locked. Replacing an entry needs no memory. */
+static void unlink_shared(module *m) {
+  hr_table *table = &m->owner->shared_modules;
+  module *first = hr_table_get(table, m->hash);
+  if (first == m && m->next == NULL) {
+    (void)hr_table_remove(table, m->hash);
+  } else if (first == m) {
+    (void)hr_table_put(table, m->hash, m->next);
+  } else {
+    while (first->next != m) {
+      first = first->next;
+    }
+    first->next = m->next;
+  }
+}
+
 static void release_module(module *m) {
   if (m == NULL) {
     return;
@@ -101,12 +119,8 @@ static void release_module(module *m) {
   code_cache *cache = m->owner;
   hr_mutex_lock(&cache->shared_mutex);
   bool is_last = --m->users == 0;
-  module **at = &cache->shared_modules;
-  while (is_last && *at != NULL && *at != m) {
-    at = &(*at)->next;
-  }
-  if (is_last && *at != NULL) {
-    *at = m->next;
+  if (is_last && m->is_shared) {
+    unlink_shared(m);
   }
   hr_mutex_unlock(&cache->shared_mutex);
   if (is_last) {
@@ -120,8 +134,8 @@ static uint64_t hash_of_text(const hr_text *text) {
 
 /* The shared module with the text of this one, or NULL. The list is locked. */
 static module *find_shared(const code_cache *cache, const module *m) {
-  module *same = cache->shared_modules;
-  while (same != NULL && (same->hash != m->hash || same->device != m->device || same->text.length != m->text.length ||
+  module *same = hr_table_get(&cache->shared_modules, m->hash);
+  while (same != NULL && (same->device != m->device || same->text.length != m->text.length ||
                           memcmp(same->text.data, m->text.data, m->text.length) != 0)) {
     same = same->next;
   }
@@ -135,9 +149,8 @@ static module *share(module *m) {
   hr_mutex_lock(&cache->shared_mutex);
   module *same = find_shared(cache, m);
   if (same == NULL) {
-    m->is_shared = true;
-    m->next = cache->shared_modules;
-    cache->shared_modules = m;
+    m->next = hr_table_get(&cache->shared_modules, m->hash);
+    m->is_shared = hr_table_put(&cache->shared_modules, m->hash, m); /* without memory it is not shared */
   } else {
     ++same->users;
   }
@@ -335,14 +348,13 @@ static hr_status compile(module *m) {
 }
 
 /* The prelude belongs to the identity of the cache. */
-static hr_status find_or_compile(work *w, module *m) {
+static bool has_image(const work *w, module *m) {
+  return m->image.length > 0 ||
+         (w->cache != NULL && hr__disk_cache_find_image(w->cache, m->text.data, m->text.length, &m->image));
+}
+
+static hr_status compile_and_keep(work *w, module *m) {
   const hr_text *text = &m->text;
-  if (m->image.length > 0) {
-    return HR_OK;
-  }
-  if (w->cache != NULL && hr__disk_cache_find_image(w->cache, text->data, text->length, &m->image)) {
-    return HR_OK;
-  }
   atomic_fetch_add(&w->compiled, 1);
   HR_RETURN_IF_ERROR(compile(m));
   if (w->cache != NULL) {
@@ -355,7 +367,7 @@ static hr_status find_or_compile(work *w, module *m) {
 static void compile_some(void *arg) {
   work *w = arg;
   for (int i; (i = atomic_fetch_add(&w->next, 1)) < w->count;) {
-    hr_status status = find_or_compile(w, w->modules[i]);
+    hr_status status = compile_and_keep(w, w->modules[i]);
     if (status == HR_OK) {
       continue;
     }
@@ -401,35 +413,45 @@ static hr_status load(module *m) {
   return HR_OK;
 }
 
-static hr_status load_missing(hr_device *device, const hr_host_kernel *const *kernels, int count, module **missing) {
-  work w = {.modules = missing, .mutex = HR_MUTEX_INITIALIZER};
+/* The modules that are not loaded, each once. */
+static int find_missing(const hr_host_kernel *const *kernels, int count, module **missing) {
+  int found = 0;
   for (int i = 0; i < count; ++i) {
     module *m = ((const device_code *)kernels[i])->module;
     bool is_known = m->loaded != NULL;
-    for (int j = 0; j < w.count; ++j) {
+    for (int j = 0; j < found; ++j) {
       is_known |= missing[j] == m;
     }
     if (!is_known) {
-      missing[w.count++] = m;
+      missing[found++] = m;
     }
   }
-  if (w.count == 0) {
-    return HR_OK;
-  }
+  return found;
+}
+
+static hr_status load_missing(hr_device *device, int count, module **missing) {
+  work w = {.modules = missing, .mutex = HR_MUTEX_INITIALIZER};
   int64_t begin = hr_clock_ns();
   hr_disk_cache cache;
   w.cache = open_cache(device, &cache) ? &cache : NULL;
-  hr_status status = compile_all(&w);
+  for (int i = 0; i < count; ++i) { /* those to compile come first */
+    module *m = missing[i];
+    if (!has_image(&w, m)) {
+      missing[i] = missing[w.count];
+      missing[w.count++] = m;
+    }
+  }
+  hr_status status = w.count > 0 ? compile_all(&w) : HR_OK;
   if (w.cache != NULL) {
     if (w.compiled > 0) {
       hr__disk_cache_trim(&cache);
     }
     hr__disk_cache_fini(&cache);
   }
-  for (int i = 0; status == HR_OK && i < w.count; ++i) {
+  for (int i = 0; status == HR_OK && i < count; ++i) {
     status = load(missing[i]);
   }
-  hr_log(HR_LOG_SCHEDULE, "compiled %d and loaded %d kernels in %.1f ms", (int)w.compiled, w.count,
+  hr_log(HR_LOG_SCHEDULE, "compiled %d and loaded %d kernels in %.1f ms", (int)w.compiled, count,
          (double)(hr_clock_ns() - begin) * 1e-6);
   return status;
 }
@@ -444,7 +466,8 @@ hr_status hr__device_kernels_load(hr_device *device, int count, const hr_host_ke
   ++cache->epoch;
   hr_mutex_unlock(&cache->shared_mutex);
   hr_mutex_lock(&cache->load_mutex);
-  hr_status status = load_missing(device, kernels, count, missing);
+  int missing_count = find_missing(kernels, count, missing);
+  hr_status status = missing_count > 0 ? load_missing(device, missing_count, missing) : HR_OK;
   for (int i = 0; status == HR_OK && i < count; ++i) {
     device_code *code = (device_code *)kernels[i];
     memcpy(code->kernel.functions, code->module->functions, sizeof code->kernel.functions);

@@ -97,7 +97,7 @@ static int64_t moved_bytes(const hr_kernel *kernel) {
   return reads / AGAIN_MIN > bytes ? reads : bytes;
 }
 
-/* Takes over the key, also when it fails. */
+/* Takes over the key, also when it fails. The cache is not locked: several threads may create kernels. */
 static hr_status create(kernel_cache *cache, const hr_kernel *kernel, hr_device *device, hr_kernel_key *key,
                         uint64_t hash, hr_cached_kernel **out_cached) {
   hr_cached_kernel *cached = hr_calloc(1, sizeof *cached);
@@ -108,10 +108,6 @@ static hr_status create(kernel_cache *cache, const hr_kernel *kernel, hr_device 
   *cached = (hr_cached_kernel){.owner = cache, .key = *key, .hash = hash, .device = device, .reference_count = 1};
   hr_status status = device != NULL ? hr__device_kernel_create(kernel, device, hash, &cached->host)
                                     : hr_interp_create(kernel, &cached->host);
-  cached->next_same = hr_table_get(&cache->table, hash);
-  if (status == HR_OK && !hr_table_put(&cache->table, hash, cached)) {
-    status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory to keep kernel %s", kernel->name);
-  }
   if (status != HR_OK) {
     destroy(cached);
     return status;
@@ -175,6 +171,36 @@ static void push_new(hr_cached_kernel *cached, const hr_kernel *kernel) {
   }
 }
 
+static hr_cached_kernel *find_and_retain(const kernel_cache *cache, uint64_t hash, const hr_kernel_key *key,
+                                         const hr_device *device) {
+  hr_cached_kernel *cached = find(cache, hash, key, device);
+  if (cached != NULL) {
+    ++cached->reference_count;
+  }
+  return cached;
+}
+
+/* Adds a kernel, or destroys it for one like it that another thread has added meanwhile. */
+static hr_status add(kernel_cache *cache, hr_cached_kernel *made, hr_cached_kernel **out_cached) {
+  hr_mutex_lock(&cache->mutex);
+  *out_cached = find_and_retain(cache, made->hash, &made->key, made->device);
+  bool is_kept = *out_cached == NULL;
+  if (is_kept) {
+    made->next_same = hr_table_get(&cache->table, made->hash);
+    is_kept = hr_table_put(&cache->table, made->hash, made);
+    *out_cached = is_kept ? made : NULL;
+  }
+  hr_mutex_unlock(&cache->mutex);
+  if (is_kept) {
+    return HR_OK;
+  }
+  hr_status status = *out_cached != NULL ? HR_OK
+                                         : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED,
+                                                          "no host memory to keep kernel %s", made->host->name);
+  destroy(made);
+  return status;
+}
+
 hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_device *device, hr_cached_kernel **out_cached) {
   hr_kernel_key key = {0};
   device = device->driver->dialect != HR_DIALECT_HOST ? device : NULL;
@@ -183,23 +209,21 @@ hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_device *device, hr_cach
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the key of kernel %s", kernel->name);
   }
   uint64_t hash = hr_hash_bytes(HR_HASH_SEED, key.data, key.count);
-  hr_status status = HR_OK;
   kernel_cache *cache = own();
   hr_mutex_lock(&cache->mutex);
-  hr_cached_kernel *cached = find(cache, hash, &key, device);
-  bool is_new = cached == NULL;
-  if (cached != NULL) {
-    ++cached->reference_count;
-    *out_cached = cached;
-    hr_vector_fini(&key);
-  } else {
-    status = create(cache, kernel, device, &key, hash, out_cached);
-  }
+  *out_cached = find_and_retain(cache, hash, &key, device);
   hr_mutex_unlock(&cache->mutex);
-  if (is_new && status == HR_OK && device == NULL) {
-    push_new(*out_cached, kernel);
+  if (*out_cached != NULL) {
+    hr_vector_fini(&key);
+    return HR_OK;
   }
-  return status;
+  hr_cached_kernel *made = NULL;
+  HR_RETURN_IF_ERROR(create(cache, kernel, device, &key, hash, &made));
+  HR_RETURN_IF_ERROR(add(cache, made, out_cached));
+  if (*out_cached == made && device == NULL) {
+    push_new(made, kernel);
+  }
+  return HR_OK;
 }
 
 /* Removes a kernel from the chain of its hash. Replacing an entry needs no memory. */

@@ -1,5 +1,6 @@
 #include "engine/prepare_steps.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/env.h"
@@ -7,6 +8,7 @@
 #include "base/integer.h"
 #include "base/log.h"
 #include "base/table.h"
+#include "base/thread.h"
 #include "core/ops/op.h"
 #include "engine/compile_queue.h"
 #include "engine/device_code.h"
@@ -212,12 +214,45 @@ static hr_status load_kernels(hr_instance *instance, hr_device *device) {
   return status;
 }
 
+typedef struct making {
+  hr_instance *instance;
+  hr_device *device;
+  _Atomic(hr_status) failure; /* the first one */
+} making;
+
+static void make_some(void *arg, int64_t begin, int64_t end, int worker) {
+  (void)worker;
+  making *m = arg;
+  hr_context *before = hr__context_enter(m->device->context);
+  for (int64_t i = begin; i < end; ++i) {
+    hr_exec_step *step = &m->instance->steps[i];
+    hr_status status = step->kind == HR_STEP_KERNEL ? make_kernel(m->device, step) : HR_OK, none = HR_OK;
+    if (status != HR_OK && !atomic_compare_exchange_strong(&m->failure, &none, status)) {
+      hr_status_ignore(status);
+    }
+  }
+  (void)hr__context_enter(before);
+}
+
+/* A device's kernels are texts, which take 20 to 40 us each to write: all threads share them. */
+static hr_status make_kernels(hr_instance *instance, hr_device *device) {
+  enum { GRAIN = 4 };
+  making m = {.instance = instance, .device = device};
+  hr_parallel_for(instance->step_count, GRAIN, make_some, &m);
+  return atomic_load(&m.failure);
+}
+
 static hr_status make_steps(hr_instance *instance, hr_device *device, hr_shared_calls *calls) {
   const hr_schedule *schedule = &instance->plan->schedule;
   for (int i = 0; i < schedule->step_count; ++i) {
-    hr_exec_step *step = &instance->steps[instance->step_count++];
-    *step = (hr_exec_step){.kind = schedule->steps[i].kind, .source = &schedule->steps[i]};
-    HR_RETURN_IF_ERROR(prepare_step(instance, device, calls, step));
+    instance->steps[i] = (hr_exec_step){.kind = schedule->steps[i].kind, .source = &schedule->steps[i]};
+  }
+  instance->step_count = schedule->step_count;
+  HR_RETURN_IF_ERROR(device->driver->dialect != HR_DIALECT_HOST ? make_kernels(instance, device) : HR_OK);
+  for (int i = 0; i < schedule->step_count; ++i) {
+    hr_exec_step *step = &instance->steps[i];
+    step->cost = instance->plan->costs[i];
+    HR_RETURN_IF_ERROR(step->cached == NULL ? prepare_step(instance, device, calls, step) : HR_OK);
     HR_RETURN_IF_ERROR(list_args(instance, step));
   }
   return finish_steps(instance, device);
