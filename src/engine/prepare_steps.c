@@ -8,6 +8,7 @@
 #include "base/integer.h"
 #include "base/log.h"
 #include "base/table.h"
+#include "base/team.h"
 #include "base/thread.h"
 #include "core/ops/op.h"
 #include "engine/compile_queue.h"
@@ -239,6 +240,7 @@ static hr_status make_kernels(hr_instance *instance, hr_device *device) {
   enum { GRAIN = 4 };
   making m = {.instance = instance, .device = device};
   hr_parallel_for(instance->step_count, GRAIN, make_some, &m);
+  hr__team_rest(); /* the device works now: threads that spin would only take its host's cores */
   return atomic_load(&m.failure);
 }
 

@@ -298,10 +298,10 @@ HR_TEST(index_maps) {
   REFUSE(INDEX_SELECT, "f32[5,4] f32[2]", "f32[2,4]", "0", 0, "the index is f32");
   PASS(GATHER, "f32[5,4] i64[2,4]", "f32[2,4]", "0", 0);
   REFUSE(GATHER, "f32[5,4] i64[2,5]", "f32[2,5]", "0", 0, "the index's dims [2,5] don't fit into an input of [5,4]");
-  PASS(SCATTER, "i64[2,4] f32[3,4]", "f32[5,4]", "0,1", 0);
-  PASS(SCATTER, "i64[2,4] =1.0", "f32[5,4]", "0,1", 0);
-  REFUSE(SCATTER, "i64[2,4] f32[1,4]", "f32[5,4]", "0,1", 0, "don't fit into a source of [1,4]");
-  REFUSE(SCATTER, "i64[2,4] f32[2,4]", "f32[5,4]", "0,5", 0, "mode 5");
+  PASS(SCATTER, "i64[2,4] f32[3,4]", "f32[5,4]", "0,1,0", 0);
+  PASS(SCATTER, "i64[2,4] =1.0", "f32[5,4]", "0,1,0", 0);
+  REFUSE(SCATTER, "i64[2,4] f32[1,4]", "f32[5,4]", "0,1,0", 0, "don't fit into a source of [1,4]");
+  REFUSE(SCATTER, "i64[2,4] f32[2,4]", "f32[5,4]", "0,5,0", 0, "mode 5");
   PASS(INDEX, "f32[5,4,3] i64[2] i64[2]", "f32[2,4]", "5,0", 0);
   PASS(INDEX, "f32[5,4,3] i64[2,1] i64[1,6]", "f32[4,2,6]", "5,1", 0);
   REFUSE(INDEX, "f32[5,4,3] i64[2] i64[3]", "f32[2,4]", "5,0", 0, "dim 0 of the indices differs: 2 != 3");

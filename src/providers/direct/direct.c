@@ -364,20 +364,20 @@ static void divide(hr_prepared *p) {
 static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
   (void)program, (void)algorithm, (void)queue;
-  hr_prepared *p = hr_calloc(1, sizeof *p);
-  if (p == NULL) {
+  hr_prepared p;
+  describe(node, &p);
+  (void)hr__direct_epilogues_init(node, &p.epilogues);
+  divide(&p);
+  p.number_floats = hr__direct_epilogues_floats(&p.epilogues, p.vectors * VECTOR);
+  p.x_floats = hr__images_packed_floats(&p.x, p.shape.images);
+  p.y_floats = hr__images_packed_floats(&p.y, p.shape.images);
+  *out_workspace_bytes = (size_t)(p.number_floats + p.x_floats + p.y_floats + p.u_floats) * sizeof(float);
+  size_t bytes = offsetof(hr_prepared, epilogues.of) + (size_t)p.epilogues.count * sizeof *p.epilogues.of;
+  *out_prepared = hr_malloc(bytes);
+  if (*out_prepared == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared convolution");
   }
-  describe(node, p);
-  (void)hr__direct_epilogues_init(node, &p->epilogues);
-  divide(p);
-  p->number_floats = hr__direct_epilogues_floats(&p->epilogues, p->vectors * VECTOR);
-  p->x_floats = hr__images_packed_floats(&p->x, p->shape.images);
-  p->y_floats = hr__images_packed_floats(&p->y, p->shape.images);
-  *out_workspace_bytes = (size_t)(p->number_floats + p->x_floats + p->y_floats + p->u_floats) * sizeof(float);
-  size_t bytes = offsetof(hr_prepared, epilogues.of) + (size_t)p->epilogues.count * sizeof *p->epilogues.of;
-  hr_prepared *shrunk = hr_realloc(p, bytes);
-  *out_prepared = shrunk != NULL ? shrunk : p;
+  memcpy(*out_prepared, &p, bytes);
   return HR_OK;
 }
 

@@ -238,15 +238,16 @@ static void divide(hr_prepared *p) {
 static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
   (void)algorithm, (void)queue;
-  hr_prepared *p = hr_calloc(1, sizeof *p);
-  if (p == NULL) {
+  hr_prepared p;
+  (void)plan(program, node, &p);
+  divide(&p);
+  *out_workspace_bytes = p.is_aside ? (size_t)(p.c.rows * p.c.columns) * sizeof(float) : 0;
+  size_t bytes = offsetof(hr_prepared, finishes) + (size_t)p.finish_count * sizeof *p.finishes;
+  *out_prepared = hr_malloc(bytes);
+  if (*out_prepared == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
   }
-  (void)plan(program, node, p);
-  divide(p);
-  *out_workspace_bytes = p->is_aside ? (size_t)(p->c.rows * p->c.columns) * sizeof(float) : 0;
-  hr_prepared *shrunk = hr_realloc(p, offsetof(hr_prepared, finishes) + (size_t)p->finish_count * sizeof *p->finishes);
-  *out_prepared = shrunk != NULL ? shrunk : p;
+  memcpy(*out_prepared, &p, bytes);
   return HR_OK;
 }
 
