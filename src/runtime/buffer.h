@@ -23,6 +23,7 @@
 struct hr_buffer {
   atomic_int_least64_t count; /* references; the high bits count the in-flight ones */
   int32_t shift;              /* of the handle's slot */
+  atomic_uchar growth;        /* hr_growth_state: the engine's note of how the buffer was made */
   size_t bytes;
   hr_device *device;
   void *handle;
@@ -33,18 +34,17 @@ struct hr_buffer {
   /* Layout of the contents, as a word that the engine keeps for the compiler; 0: as views describe. Changes under the
    * device's shared_mutex. */
   atomic_uint_least64_t layout;
-  /* Bytes of the memory if they are more than `bytes`, else 0: room for the rows of a later `cat` (engine/growth.h).
-   * Changes with the address. */
-  atomic_size_t capacity;
-  atomic_uchar growth; /* hr_growth_state: the engine's note of how the buffer was made */
   /* Identifies the contents: no other buffer and no other time has the same number. 0: the address was given out. */
   atomic_uint_least64_t stamp;
   /* Notes of other modules, which alone read and write them. */
   hr_weights_note weights;
   hr_host_range range;
   _Atomic(hr_status) invalidate; /* changed under a lock of buffer.c */
-  atomic_bool is_undefined;      /* was invalid, and nothing has been written since, even if a write was announced */
-  struct hr_buffer *next;        /* in the pool */
+  /* Bytes of the memory if they are more than `bytes`, else 0: room for the rows of a later `cat` (engine/growth.h).
+   * Changes with the address. */
+  atomic_size_t capacity;
+  atomic_bool is_undefined; /* was invalid, and nothing has been written since, even if a write was announced */
+  struct hr_buffer *next;   /* in the pool */
 };
 
 static inline void *hr__buffer_address(const hr_buffer *buffer) {
