@@ -32,6 +32,7 @@ void hr__trace_clear(hr_trace *trace) {
   hr_vector_clear(&trace->records);
   hr_vector_clear(&trace->buffers);
   trace->pending_bytes = 0;
+  trace->may_have_cats = false;
 }
 
 void hr__trace_fini(hr_trace *trace) {
@@ -170,6 +171,7 @@ hr_status hr__trace_record(hr_trace *trace, hr_op op, const hr_attrs *attrs, int
                           trace->records.count);
   }
   uint64_t *begin = trace->words.data + trace->words.count, *word = begin;
+  trace->may_have_cats |= op == HR_OP_CAT;
   *word++ = (uint64_t)op | (uint64_t)attrs->int_count << 32;
   *word++ = (uint64_t)(uint32_t)input_count | (uint64_t)output_count << 32;
   word = encode_attrs(trace, attrs, word);
@@ -215,6 +217,7 @@ hr_status hr__trace_append(hr_trace *trace, const hr_trace *part, size_t buffer_
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %zu more records of a stream",
                           part->records.count);
   }
+  trace->may_have_cats |= part->may_have_cats;
   uint32_t *map = trace->renumbered.data, *locals = trace->locals.data + trace->locals.count;
   for (size_t i = 0; i < buffer_count; ++i) {
     map[i] = is_given[i] ? adopt_buffer(trace, buffers[i]) : number_buffer(trace, buffers[i]);
@@ -341,6 +344,7 @@ hr_status hr__trace_split(hr_trace *trace, size_t count, hr_trace *rest) {
                           trace->records.count);
   }
   split_history(trace, count, rest);
+  rest->may_have_cats = trace->may_have_cats;
   for (size_t i = count; i < trace->records.count; ++i) {
     hr_record record = trace->records.data[i];
     record.word_end -= last.word_end;
@@ -522,7 +526,7 @@ static bool read_cat(const uint64_t *word, hr_cat_record *out) {
 
 void hr__trace_each_cat(const hr_trace *trace, void (*fn)(void *arg, const hr_cat_record *cat), void *arg) {
   size_t word = 0, local = 0;
-  for (size_t i = 0; i < trace->records.count; ++i) {
+  for (size_t i = 0; trace->may_have_cats && i < trace->records.count; ++i) {
     const hr_record *record = &trace->records.data[i];
     hr_cat_record cat;
     if ((uint32_t)trace->words.data[word] == HR_OP_CAT && read_cat(trace->words.data + word, &cat)) {

@@ -49,6 +49,7 @@ typedef struct hr_trace {
   HR_VECTOR(uint32_t) renumbered;      /* scratch of hr__trace_split */
   HR_VECTOR(uint64_t) shapes, layouts; /* scratch of hr__trace_key: a word for each buffer; two layouts */
   HR_VECTOR(hr_cat) cats;              /* growth.h's, from the last key to its hand-over */
+  bool may_have_cats;                  /* false: no record is a cat */
   int64_t pending_bytes;               /* of its buffers that had no memory when they were first used, ... */
   int64_t single_max;                  /* ... and were smaller than this each */
   /* Hashes of the records before the first one, oldest first, if the stream was cut there; 0 after a full commit. */
