@@ -166,6 +166,25 @@ HR_TEST(vector_survives_lack_of_memory) {
   HR_TEST_OOM(fill_vector);
 }
 
+HR_TEST(table_unlinks_items_of_chains) {
+  typedef struct item {
+    int number;
+    struct item *next;
+  } item;
+  enum { KEY = 7 };
+  item items[3] = {{0, &items[1]}, {1, &items[2]}, {2, NULL}}, other = {3, NULL};
+  hr_table table = {0};
+  HR_ASSERT(hr_table_put(&table, KEY, &items[0]) && hr_table_put(&table, KEY + 1, &other));
+  hr_table_unlink(&table, KEY, &items[1], offsetof(item, next)); /* in the middle, the first, the only one */
+  HR_ASSERT(hr_table_get(&table, KEY) == &items[0] && items[0].next == &items[2] && items[2].next == NULL);
+  hr_table_unlink(&table, KEY, &items[0], offsetof(item, next));
+  HR_ASSERT(hr_table_get(&table, KEY) == &items[2]);
+  hr_table_unlink(&table, KEY, &items[2], offsetof(item, next));
+  HR_ASSERT(hr_table_get(&table, KEY) == NULL);
+  HR_ASSERT(hr_table_get(&table, KEY + 1) == &other);
+  hr_table_fini(&table);
+}
+
 HR_TEST(table_agrees_with_an_array) {
   enum { KEYS = 512 };
   static char places[KEYS];

@@ -82,6 +82,30 @@ void *hr_table_remove(hr_table *table, uint64_t key) {
   return value;
 }
 
+/* Pointers are read as bytes: the items have types of their own. */
+static void *next_of(const void *item, size_t next_offset) {
+  void *next;
+  memcpy(&next, (const char *)item + next_offset, sizeof next);
+  return next;
+}
+
+void hr_table_unlink(hr_table *table, uint64_t key, void *item, size_t next_offset) {
+  void *before = hr_table_get(table, key), *next = next_of(item, next_offset);
+  if (before == item && next == NULL) {
+    (void)hr_table_remove(table, key);
+    return;
+  }
+  if (before == item) { /* replacing a value can't fail */
+    bool is_replaced = hr_table_put(table, key, next);
+    (void)is_replaced;
+    return;
+  }
+  while (next_of(before, next_offset) != item) {
+    before = next_of(before, next_offset);
+  }
+  memcpy((char *)before + next_offset, &next, sizeof next);
+}
+
 const hr_table_entry *hr_table_next(const hr_table *table, size_t *cursor) {
   while (*cursor < table->capacity) {
     const hr_table_entry *entry = &table->entries[(*cursor)++];

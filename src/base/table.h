@@ -27,6 +27,9 @@ void *hr_table_get(const hr_table *table, uint64_t key);
 bool hr_table_put(hr_table *table, uint64_t key, void *value);
 /* Removes the entry and returns its value, or NULL. */
 void *hr_table_remove(hr_table *table, uint64_t key);
+/* Removes an item from the chain of items with one key, whose first is the value. `next_offset`: of the pointer to the
+ * next item, in an item. Needs no memory. The item must be there. */
+void hr_table_unlink(hr_table *table, uint64_t key, void *item, size_t next_offset);
 /* Walks all entries in no particular order: start with `*cursor` 0; NULL at the end. The table must not change
  * meanwhile. */
 const hr_table_entry *hr_table_next(const hr_table *table, size_t *cursor);

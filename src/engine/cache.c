@@ -30,23 +30,6 @@ static void link_use(hr_cache *cache, hr_instance *instance) {
   cache->newest = instance;
 }
 
-/* Removes an instance from the chain of its hash. Nothing can fail: the slot exists, or its entry is removed. */
-static void unlink_hash(hr_cache *cache, hr_instance *instance) {
-  uint64_t hash = instance->plan->key.hash;
-  hr_instance *first = hr_table_get(&cache->table, hash);
-  if (first != instance) {
-    while (first->next_same != instance) {
-      first = first->next_same;
-    }
-    first->next_same = instance->next_same;
-  } else if (instance->next_same == NULL) {
-    hr_table_remove(&cache->table, hash);
-  } else {
-    bool replaced = hr_table_put(&cache->table, hash, instance->next_same);
-    (void)replaced;
-  }
-}
-
 static void unlink_followed(hr_cache *cache, const hr_instance *instance) {
   for (hr_instance *each = cache->newest; each != NULL; each = each->older) {
     each->successor = each->successor != instance ? each->successor : NULL;
@@ -54,7 +37,7 @@ static void unlink_followed(hr_cache *cache, const hr_instance *instance) {
 }
 
 static void drop(hr_cache *cache, hr_instance *instance) {
-  unlink_hash(cache, instance);
+  hr_table_unlink(&cache->table, instance->plan->key.hash, instance, offsetof(hr_instance, next_same));
   unlink_use(cache, instance);
   unlink_followed(cache, instance);
   --cache->count;

@@ -96,22 +96,6 @@ static void destroy_module(module *m) {
   hr_free(m);
 }
 
-/* Removes a module from the shared ones, which are locked. Replacing an entry needs no memory. */
-static void unlink_shared(module *m) {
-  hr_table *table = &m->owner->shared_modules;
-  module *first = hr_table_get(table, m->hash);
-  if (first == m && m->next == NULL) {
-    (void)hr_table_remove(table, m->hash);
-  } else if (first == m) {
-    (void)hr_table_put(table, m->hash, m->next);
-  } else {
-    while (first->next != m) {
-      first = first->next;
-    }
-    first->next = m->next;
-  }
-}
-
 static void release_module(module *m) {
   if (m == NULL) {
     return;
@@ -120,7 +104,7 @@ static void release_module(module *m) {
   hr_mutex_lock(&cache->shared_mutex);
   bool is_last = --m->users == 0;
   if (is_last && m->is_shared) {
-    unlink_shared(m);
+    hr_table_unlink(&cache->shared_modules, m->hash, m, offsetof(module, next));
   }
   hr_mutex_unlock(&cache->shared_mutex);
   if (is_last) {

@@ -97,6 +97,20 @@ static int64_t moved_bytes(const hr_kernel *kernel) {
   return reads / AGAIN_MIN > bytes ? reads : bytes;
 }
 
+/* Makes what runs first; destroys the kernel if it fails. */
+static hr_status begin(hr_cached_kernel *cached, const hr_kernel *kernel, hr_device *device) {
+  hr_status status = device != NULL ? hr__device_kernel_create(kernel, device, cached->hash, &cached->host)
+                                    : hr_interp_create(kernel, &cached->host);
+  if (status != HR_OK) {
+    destroy(cached);
+    return status;
+  }
+  atomic_init(&cached->current, cached->host);
+  atomic_init(&cached->uses, 0);
+  atomic_init(&cached->spent_ns, 0);
+  return HR_OK;
+}
+
 /* Takes over the key, also when it fails. The cache is not locked: several threads may create kernels. */
 static hr_status create(kernel_cache *cache, const hr_kernel *kernel, hr_device *device, hr_kernel_key *key,
                         uint64_t hash, hr_cached_kernel **out_cached) {
@@ -106,15 +120,7 @@ static hr_status create(kernel_cache *cache, const hr_kernel *kernel, hr_device 
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for kernel %s", kernel->name);
   }
   *cached = (hr_cached_kernel){.owner = cache, .key = *key, .hash = hash, .device = device, .reference_count = 1};
-  hr_status status = device != NULL ? hr__device_kernel_create(kernel, device, hash, &cached->host)
-                                    : hr_interp_create(kernel, &cached->host);
-  if (status != HR_OK) {
-    destroy(cached);
-    return status;
-  }
-  atomic_init(&cached->current, cached->host);
-  atomic_init(&cached->uses, 0);
-  atomic_init(&cached->spent_ns, 0);
+  HR_RETURN_IF_ERROR(begin(cached, kernel, device));
   int64_t uses = BYTES_MIN / moved_bytes(kernel) + 1;
   cached->uses_wanted = device != NULL ? 0 : uses > USES_MIN ? uses : USES_MIN; /* 0: it is never recompiled */
   *out_cached = cached;
@@ -127,14 +133,7 @@ hr_status hr__kernel_create_private(const hr_kernel *kernel, hr_cached_kernel **
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for kernel %s", kernel->name);
   }
   *cached = (hr_cached_kernel){.owner = own(), .reference_count = 1, .is_private = true};
-  hr_status status = hr_interp_create(kernel, &cached->host);
-  if (status != HR_OK) {
-    destroy(cached);
-    return status;
-  }
-  atomic_init(&cached->current, cached->host);
-  atomic_init(&cached->uses, 0); /* `uses_wanted` is 0: it is never recompiled */
-  atomic_init(&cached->spent_ns, 0);
+  HR_RETURN_IF_ERROR(begin(cached, kernel, NULL)); /* `uses_wanted` is 0: it is never recompiled */
   *out_cached = cached;
   return HR_OK;
 }
@@ -159,7 +158,7 @@ static void push(hr_cached_kernel *cached) {
   hr__compile_queue_push(cached);
 }
 
-/* What happens before the first use. */
+/* Pushes a new kernel, before its first use, if it is to be compiled at once or may be on disk. */
 static void push_new(hr_cached_kernel *cached, const hr_kernel *kernel) {
   int jit = hr_env_choice(HR_ENV_JIT);
   if (jit == HR_ENV_JIT_WAIT) {
@@ -226,20 +225,9 @@ hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_device *device, hr_cach
   return HR_OK;
 }
 
-/* Removes a kernel from the chain of its hash. Replacing an entry needs no memory. */
 static void unlink_kernel(hr_cached_kernel *cached) {
   hr_table *table = &cached->owner->table;
-  hr_cached_kernel *first = hr_table_get(table, cached->hash);
-  if (first == cached && cached->next_same == NULL) {
-    (void)hr_table_remove(table, cached->hash);
-  } else if (first == cached) {
-    (void)hr_table_put(table, cached->hash, cached->next_same);
-  } else {
-    while (first->next_same != cached) {
-      first = first->next_same;
-    }
-    first->next_same = cached->next_same;
-  }
+  hr_table_unlink(table, cached->hash, cached, offsetof(hr_cached_kernel, next_same));
   if (table->count == 0) {
     hr_table_fini(table);
   }
