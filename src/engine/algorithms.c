@@ -98,9 +98,8 @@ static void open_host_providers(void *arg) {
 void hr__algorithms_open_early(const hr_device *device) {
   provider_lists *lists = own_lists();
   hr_mutex_lock(&lists->mutex);
-  bool is_first = !lists->is_fork_prepared;
-  bool is_wanted = is_first && device->properties.is_host && device->properties.has_contents &&
-                   hr__context() == &hr__context_first && !lists->are_open[HR_DIALECT_HOST];
+  bool is_wanted = !lists->is_fork_prepared && !lists->are_open[HR_DIALECT_HOST] && device->properties.is_host &&
+                   device->properties.has_contents && hr__context() == &hr__context_first;
   lists->is_fork_prepared |= is_wanted;
   hr_mutex_unlock(&lists->mutex);
   if (is_wanted && pthread_atfork(begin_fork, end_fork, end_fork_in_child) == 0) {

@@ -60,7 +60,7 @@ static bool may_have_pitch(const hr_cat_record *cat) {
   return others <= 1 && cat->to_dims[cat->dim] == cat->from_dims[cat->dim] + 1;
 }
 
-/* What the program may do with a cat, by the state and the room of its first piece. */
+/* The permission of a cat, by the state and the room of its first piece. */
 static hr_growth permission(const search *s, const hr_cat_record *cat) {
   const hr_buffer *from = s->trace->buffers.data[cat->buffers.from];
   hr_growth_state state = state_of(from);
@@ -92,7 +92,6 @@ static void find_cat(void *arg, const hr_cat_record *cat) {
 }
 
 void hr__growth_find(hr_trace *trace, bool is_tight) {
-  hr_vector_clear(&trace->cats);
   hr__trace_each_cat(trace, find_cat, &(search){trace, is_tight});
 }
 

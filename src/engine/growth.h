@@ -35,7 +35,8 @@ typedef enum hr_growth_state {
   HR_GROWN_SETTLED
 } hr_growth_state;
 
-/* Finds the cats of the trace that are considered, and adds the permission to grow to its shapes (hr__trace_key).
+/* Finds the cats of the trace that are considered, appends them to its list, and adds the permission to grow to its
+ * shapes (hr__trace_key).
  * `is_tight`: memory is short, and nothing gets new room. */
 void hr__growth_find(hr_trace *trace, bool is_tight);
 

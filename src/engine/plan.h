@@ -83,7 +83,7 @@ static inline uint64_t hr__plan_layout(const hr_plan *plan, size_t local) {
   const hr_program_buffer *buffer = &plan->schedule.program.buffers[local];
   return buffer->rows != 0 ? buffer->rows : buffer->layout;
 }
-/* What buffer `local` is for the program: its bytes, which may be more than the key's, and its room. */
+/* Buffer `local` as the program sees it: its bytes, which may be more than the key's, and its room. */
 static inline const hr_program_buffer *hr__plan_buffer(const hr_plan *plan, size_t local) {
   return &plan->schedule.program.buffers[local];
 }

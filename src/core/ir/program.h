@@ -133,8 +133,8 @@ static inline bool hr_layout_is_rows(uint64_t word) {
   return word >> 63 != 0;
 }
 
-/* The result of a `cat` may grow in place (compiler/rooms.c). What the program may do with a cat whose first piece is a
- * whole buffer, and that nothing else sees afterwards: */
+/* The result of a `cat` may grow in place (compiler/rooms.c): the permission of a cat whose first piece is a whole
+ * buffer that nothing else sees afterwards. */
 typedef enum hr_growth {
   HR_GROWTH_NONE = 0,
   HR_GROWTH_NEW,     /* give the result room for more rows */
