@@ -1,35 +1,14 @@
 /* Buffers with a layout of the compiler's: every reader sees the elements that it would see in the default layout. */
 #include <stdlib.h>
 
-#include "hr_test.h"
+#include "layout_fixture.h"
 
 #include "core/ir/program.h"
-#include "engine/stream.h"
 
 enum { IMAGES = 3, CHANNELS = 6, HEIGHT = 4, WIDTH = 5, INNER = HEIGHT * WIDTH, COUNT = IMAGES * CHANNELS * INNER };
 static const int64_t dims[4] = {IMAGES, CHANNELS, HEIGHT, WIDTH};
 static const int64_t strides[4] = {CHANNELS * INNER, INNER, WIDTH, 1};
 static const int64_t flat_dims[1] = {COUNT}, flat_strides[1] = {1};
-
-typedef struct fixture {
-  hr_device *device;
-  hr_stream *stream;
-} fixture;
-
-static fixture open_fixture(void) {
-  fixture f;
-  HR_ASSERT_OK(hr_device_open("cpu", &f.device));
-  HR_ASSERT_OK(hr_stream_create(f.device, &f.stream));
-  hr_stream_set_mode(f.stream, HR_MODE_FUSE);
-  f.stream->frees_live = true;
-  return f;
-}
-
-static void close_fixture(fixture *f) {
-  hr_stream_release(f->stream);
-  hr_device_memory_limit(f->device, 0);
-  hr_device_release(f->device);
-}
 
 static hr_view images(hr_buffer *buffer) {
   return (hr_view){.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 4, .dims = dims, .strides = strides};

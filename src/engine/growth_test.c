@@ -2,38 +2,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hr_test.h"
+#include "layout_fixture.h"
 
 #include "engine/growth.h"
-#include "engine/stream.h"
 
 enum { HEADS = 3, WIDTH = 8, ROWS_MAX = 256 };
-
-typedef struct fixture {
-  hr_device *device;
-  hr_stream *stream;
-} fixture;
 
 /* A cache of [outer, rows, WIDTH], whose element [o, r, i] is o * 1000 + r + i / 16. */
 typedef struct cache {
   hr_buffer *buffer;
   int64_t outer, rows;
 } cache;
-
-static fixture open_fixture(void) {
-  fixture f;
-  HR_ASSERT_OK(hr_device_open("cpu", &f.device));
-  HR_ASSERT_OK(hr_stream_create(f.device, &f.stream));
-  hr_stream_set_mode(f.stream, HR_MODE_FUSE);
-  f.stream->frees_live = true;
-  return f;
-}
-
-static void close_fixture(fixture *f) {
-  hr_stream_release(f->stream);
-  hr_device_memory_limit(f->device, 0);
-  hr_device_release(f->device);
-}
 
 static float element(int64_t outer, int64_t row, int64_t i) {
   return (float)(outer * 1000 + row) + (float)i / 16;

@@ -627,14 +627,17 @@ def test_error_of_an_index_has_torchs_type(call, index, device):
     """The type is torch's, and the message names the index as the program wrote it."""
 
     def error_on(where):
-        with pytest.raises((IndexError, RuntimeError), match=f"index (out of range|{index} is out of bounds)") as caught:
+        text = f"index (out of range|{index} is out of bounds)"
+        with pytest.raises((IndexError, RuntimeError), match=text) as caught:
             call(torch.ones(3, device=where), torch.tensor([index], device=where), torch.ones(1, device=where)).cpu()
         return caught.type
 
     assert error_on(device) is error_on("cpu")
 
 
-@pytest.mark.parametrize("call", [lambda b: b - 1, lambda b: 1 - b, lambda b: b - b, lambda b: torch.ones(2, device=b.device) - b])
+@pytest.mark.parametrize(
+    "call", [lambda b: b - 1, lambda b: 1 - b, lambda b: b - b, lambda b: torch.ones(2, device=b.device) - b]
+)
 def test_error_of_subtracting_bools_has_torchs_type(call, device):
     def error_on(where):
         with pytest.raises(RuntimeError, match="Subtraction") as caught:
