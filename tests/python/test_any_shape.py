@@ -108,6 +108,30 @@ def test_compiled_functions_use_general_plans(dynamic):
     assert general_plans() >= before + 15
 
 
+@pytest.mark.parametrize("with_mask", [False, True])
+def test_compiled_attention_over_a_growing_cache(with_mask):
+    """One graph for all lengths: sizes are symbols while torch chooses the kernel."""
+    torch._dynamo.reset()
+    graphs = []
+
+    def backend(module, inputs):
+        graphs.append(module)
+        return torch._dynamo.lookup_backend("headrace")(module, inputs)
+
+    @torch.compile(backend=backend, dynamic=True)
+    def attend(query, key, value, mask):
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+
+    cache = floats(2, 4, 5, 16)
+    for length in range(6, 24):
+        query = floats(2, 4, 1, 16) + length
+        cache = torch.cat((cache, query), 2)
+        mask = floats(1, length) > 0 if with_mask else None
+        given = [x.to(DEVICE) if x is not None else None for x in (query, cache, cache * 2, mask)]
+        assert_summed(attend(*given), F.scaled_dot_product_attention(query, cache, cache * 2, mask))
+    assert len(graphs) == 1
+
+
 @pytest.mark.skipif(not IS_HOST, reason="other devices keep a program for each shape")
 def test_programs_are_counted_and_freed():
     for length in range(150, 190):

@@ -47,7 +47,8 @@ Tensor4 of_products(const Tensor &grad, const Tensor &query, const Tensor &key, 
   if (bias.defined())
     scores = scores + bias;
   if (causal) {
-    Tensor allowed = at::ones({query.size(2), key.size(2)}, query.options().dtype(ScalarType::Bool)).tril();
+    Tensor allowed =
+        at::ones_symint({query.sym_size(2), key.sym_size(2)}, query.options().dtype(ScalarType::Bool)).tril();
     scores = scores.masked_fill(allowed.logical_not(), -std::numeric_limits<double>::infinity());
   }
   Tensor weight = scores.softmax(-1), by_weight = grad.matmul(value.transpose(-2, -1)), kept = weight;
@@ -68,7 +69,8 @@ Tensor4 attention_gradient(const Tensor &grad, const Tensor &query, const Tensor
                            double dropout_p, bool causal, const Tensor &seed, const Tensor &offset,
                            std::optional<double> scale) {
   if (is_recorded({grad, query, key, value, bias})) {
-    double by = scale.value_or(1.0 / std::sqrt(static_cast<double>(std::max<int64_t>(query.size(-1), 1))));
+    int64_t width = std::max<int64_t>(query.sym_size(-1).guard_int(__FILE__, __LINE__), 1);
+    double by = scale.value_or(1.0 / std::sqrt(static_cast<double>(width)));
     Tensor mask = dropout_p > 0 && dropout_p < 1 ? dropout_mask(query, key, dropout_p, seed, offset) : Tensor();
     mask = dropout_p < 1 ? mask : at::zeros({}, query.options());
     return of_products(grad, query, key, value, bias, mask, want, causal, by);
@@ -83,15 +85,24 @@ HEADRACE_KERNELS(aten, AutogradPrivateUse1, m) {
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_gradient));
 }
 
+// True if two dims are equal. Sizes may be symbols of a trace: if it can't know, the composite is right for any.
+bool is_same(const Tensor &a, const Tensor &b, int64_t dim) {
+  return TORCH_GUARD_OR_FALSE(c10::sym_eq(a.sym_size(dim), b.sym_size(dim)));
+}
+
+bool is_filled(const Tensor &tensor) {
+  return TORCH_GUARD_OR_FALSE(tensor.sym_numel().sym_gt(0));
+}
+
 // Chooses torch's attention: ours (4, "overrideable") if a row supports it, else the composite. The composite is also
 // used for the gradient of a narrow mask, as on torch's CPU device, because it computes that in float32.
 int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &value, const std::optional<Tensor> &mask,
                          double, bool causal, std::optional<double>, bool) {
   bool fits = query.dim() == 4 && key.dim() == 4 && value.dim() == 4 && at::isFloatingType(query.scalar_type()) &&
               query.scalar_type() == key.scalar_type() && query.scalar_type() == value.scalar_type() &&
-              query.size(0) == key.size(0) && query.size(1) == key.size(1) && key.size(1) == value.size(1) &&
-              key.size(0) == value.size(0) && key.size(2) == value.size(2) && query.size(3) == key.size(3) &&
-              query.numel() > 0 && key.numel() > 0 && value.numel() > 0;
+              is_same(query, key, 0) && is_same(query, key, 1) && is_same(key, value, 1) && is_same(key, value, 0) &&
+              is_same(key, value, 2) && is_same(query, key, 3) && is_filled(query) && is_filled(key) &&
+              is_filled(value);
   bool has_mask = mask.has_value() && mask->defined();
   bool is_narrow = query.scalar_type() == ScalarType::Half || query.scalar_type() == ScalarType::BFloat16;
   bool learns_mask = has_mask && mask->requires_grad() && at::GradMode::is_enabled();
