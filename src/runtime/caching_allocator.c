@@ -351,6 +351,18 @@ void hr_caching_allocator_free(hr_caching_allocator *allocator, hr_block *block)
   hr_mutex_unlock(&allocator->mutex);
 }
 
+void hr_caching_allocator_give_back(hr_caching_allocator *allocator, hr_block *block) {
+  if (block == NULL || block->release != NULL || block->slab != NULL || !is_shared_with_others(allocator)) {
+    hr_caching_allocator_free(allocator, block);
+    return;
+  }
+  hr_mutex_lock(&allocator->mutex);
+  allocator->stats.allocated_bytes -= (int64_t)block->bytes;
+  driver_free(allocator, block->address, block->bytes);
+  hr_mutex_unlock(&allocator->mutex);
+  hr_free(block);
+}
+
 void hr_caching_allocator_trim(hr_caching_allocator *allocator) {
   hr_mutex_lock(&allocator->mutex);
   shrink(allocator, 0);

@@ -67,6 +67,9 @@ void hr_caching_allocator_trim(hr_caching_allocator *allocator);
  * the cache has changed. */
 HR_MUST_USE hr_status hr_caching_allocator_alloc(hr_caching_allocator *allocator, size_t bytes, hr_block **out_block);
 void hr_caching_allocator_free(hr_caching_allocator *allocator, hr_block *block); /* NULL: nothing */
+/* The same for a block whose size no later request will have. If other processes share the memory, it goes back to the
+ * driver. */
+void hr_caching_allocator_give_back(hr_caching_allocator *allocator, hr_block *block);
 /* A block over memory that is not the allocator's: `release` frees it, and no statistic counts it. NULL if host memory
  * is exhausted. */
 hr_block *hr__block_adopt(size_t bytes, void *address, void (*release)(void *arg), void *arg);

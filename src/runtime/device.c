@@ -35,19 +35,32 @@ void hr_device_memory_limit(hr_device *device, int64_t bytes) {
 }
 
 void hr_device_memory_trim(hr_device *device) {
+  if (device->properties.is_host) { /* graphs of other devices have its addresses */
+    hr__device_release_shared(device);
+  }
   hr_caching_allocator_trim(&device->allocator);
 }
 
-hr_status hr__device_shared(hr_device *device, size_t bytes, void **out_address) {
-  if (bytes == 0 || (device->shared != NULL && device->shared->bytes >= bytes)) {
-    *out_address = device->shared != NULL ? device->shared->address : NULL;
-    return HR_OK;
-  }
-  hr_queue_drain(&device->queue);
-  hr_caching_allocator_free(&device->allocator, device->shared);
+/* Growing lengths need a little more each time. On a host pages that nothing touches cost nothing, so a larger block
+ * gets room for later ones. */
+static hr_status grow_shared(hr_device *device, size_t bytes) {
+  size_t room = device->shared != NULL && device->properties.is_host ? bytes / 4 : 0;
+  hr_caching_allocator_give_back(&device->allocator, device->shared);
   device->shared = NULL;
-  HR_RETURN_IF_ERROR(hr_caching_allocator_alloc(&device->allocator, bytes, &device->shared));
-  *out_address = device->shared->address;
+  hr_status status = hr_caching_allocator_alloc(&device->allocator, bytes + room, &device->shared);
+  if (room > 0 && hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
+    hr_status_free(status);
+    status = hr_caching_allocator_alloc(&device->allocator, bytes, &device->shared);
+  }
+  return status;
+}
+
+hr_status hr__device_shared(hr_device *device, size_t bytes, void **out_address) {
+  if (bytes > 0 && (device->shared == NULL || device->shared->bytes < bytes)) {
+    hr_queue_drain(&device->queue);
+    HR_RETURN_IF_ERROR(grow_shared(device, bytes));
+  }
+  *out_address = device->shared != NULL ? device->shared->address : NULL;
   return HR_OK;
 }
 

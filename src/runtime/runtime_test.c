@@ -470,6 +470,43 @@ HR_TEST(what_a_host_does_not_use_again_goes_back) {
   HR_ASSERT_EQ(allocator.stats.reserved_bytes, 0);
 }
 
+/* Programs with ever larger temporaries: only the last block stays. Graphs of devices refer to earlier ones. */
+HR_TEST(outgrown_temporaries_go_back_on_a_host) {
+  hr_driver with_graphs = budget_driver;
+  with_graphs.capture_begin = budget_capture;
+  const hr_driver *drivers[] = {&budget_driver, &with_graphs};
+  for (int i = 0; i < 2; ++i) {
+    budget b = {.left = SIZE_MAX};
+    hr_device device = {.context = &hr__context_first, .driver = drivers[i]};
+    hr_caching_allocator_init(&device.allocator, drivers[i], &b, "budget", 0);
+    hr_queue_init(&device.queue);
+    hr_mutex_init(&device.shared_mutex);
+    void *address = NULL;
+    for (size_t megabytes = 1; megabytes <= 64; megabytes *= 2) {
+      HR_ASSERT_OK(hr__device_shared(&device, megabytes << 20, &address));
+      HR_ASSERT_OK(hr__device_shared(&device, 1 << 20, &address));
+    }
+    HR_ASSERT_EQ(device.allocator.stats.allocated_bytes, 64 << 20);
+    HR_ASSERT_EQ(device.allocator.stats.reserved_bytes, i == 0 ? 64 << 20 : 127 << 20);
+    hr_device_memory_trim(&device);
+    HR_ASSERT_EQ(device.allocator.stats.reserved_bytes, 64 << 20);
+    device.properties.is_host = true;
+    hr_device_memory_trim(&device);
+    HR_ASSERT_EQ(device.allocator.stats.reserved_bytes, 0);
+    HR_ASSERT_OK(
+        hr__device_shared(&device, 64 << 20, &address)); /* a quarter of room for what grows, if there is any */
+    HR_ASSERT_OK(hr__device_shared(&device, 80 << 20, &address));
+    HR_ASSERT_EQ(device.shared->bytes, 100 << 20);
+    hr_caching_allocator_limit(&device.allocator, 120 << 20);
+    HR_ASSERT_OK(hr__device_shared(&device, 118 << 20, &address));
+    HR_ASSERT_EQ(device.shared->bytes, 118 << 20);
+    HR_ASSERT_STATUS(hr__device_shared(&device, 121 << 20, &address), HR_STATUS_RESOURCE_EXHAUSTED);
+    hr_device_memory_trim(&device);
+    hr_queue_fini(&device.queue);
+    hr_mutex_fini(&device.shared_mutex);
+  }
+}
+
 HR_TEST(what_is_kept_on_a_device_makes_room_for_what_it_refused) {
   enum { ROOM = 4 << 20, KEPT = 3 << 20 };
   static const int64_t limits[] = {0, ROOM};
