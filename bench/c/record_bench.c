@@ -3,16 +3,17 @@
  *   record_bench [rounds]
  *
  * Prints nanoseconds for recording an addition, recording a convolution, creating and dropping a buffer, and committing
- * a cached program (per operation). Each is the best of some repetitions, because neighbours on the machine only add
- * time.
+ * a cached program (per operation). The last lines are what a started profile (headrace/profile.h) adds. Each is the
+ * best of some repetitions, because neighbours on the machine only add time.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/thread.h"
+#include "headrace/profile.h"
 #include "headrace/stream.h"
 
-enum { OPERATIONS = 200, REPEATS = 7 };
+enum { OPERATIONS = 200, REPEATS = 7, FILLING = 20 };
 
 static void check(hr_status status) {
   if (status != HR_OK) {
@@ -31,7 +32,7 @@ typedef struct bench {
   hr_device *device;
   hr_stream *stream;
   hr_buffer *x, *y, *image, *weight, *result;
-  double add, conv, buffer, commit, step; /* nanoseconds, the best so far */
+  double add, conv, buffer, commit, step, record_one, kernel; /* nanoseconds, the best so far */
 } bench;
 
 static void keep_best(double *best, int64_t ns, int count) {
@@ -90,6 +91,42 @@ static void run_buffers(bench *b, int count) {
   keep_best(&b->buffer, hr_clock_ns() - begin, count);
 }
 
+/* A chain of running sums, each a kernel of its own: x to y and back. */
+static void run_kernels(bench *b, int count) {
+  static const int64_t dims[2] = {64, 128}, strides[2] = {128, 1}, axis[] = {1};
+  hr_attrs attrs = {.int_count = 1, .ints = axis};
+  hr_view views[2] = {{.buffer = b->x, .dtype = HR_DTYPE_F32, .rank = 2, .dims = dims, .strides = strides},
+                      {.buffer = b->y, .dtype = HR_DTYPE_F32, .rank = 2, .dims = dims, .strides = strides}};
+  int64_t begin = hr_clock_ns();
+  for (int i = 0; i < count; ++i) {
+    check(hr_stream_record(b->stream, HR_OP_CUMSUM, &attrs, 1, &views[i % 2], 1, &views[1 - i % 2]));
+  }
+  int64_t recorded = hr_clock_ns();
+  check(hr_stream_synchronize(b->stream));
+  keep_best(&b->record_one, recorded - begin, count);
+  keep_best(&b->kernel, hr_clock_ns() - recorded, count);
+}
+
+/* Rounds without a profile and with one alternate. The ring is full from the tenth round on, which costs more. */
+static void print_profiled(const bench *b, int rounds) {
+  bench plain = *b, profiled = *b;
+  hr_profile *profile;
+  check(hr_profile_create(b->device, 1 << 16, 0, &profile));
+  for (int i = 0; i < REPEATS * rounds; ++i) {
+    profiled.kernel = i < FILLING ? 0 : profiled.kernel;
+    run_kernels(&plain, OPERATIONS);
+    check(hr_profile_start(profile));
+    hr_profile_correlate(1);
+    run_kernels(&profiled, OPERATIONS);
+    hr_profile_correlate(0);
+    check(hr_profile_stop(profile));
+  }
+  hr_profile_release(profile);
+  printf("a profile adds to an operation      %7.1f ns to %.1f\n", profiled.record_one - plain.record_one,
+         plain.record_one);
+  printf("... and to a kernel                 %7.1f ns to %.1f\n", profiled.kernel - plain.kernel, plain.kernel);
+}
+
 int main(int argc, char **argv) {
   int rounds = argc > 1 ? atoi(argv[1]) : 200;
   bench b = {0};
@@ -115,6 +152,7 @@ int main(int argc, char **argv) {
   printf("commit of %d cached operations     %7.1f ns an operation\n", OPERATIONS, b.commit);
   printf("record, commit, wait                %7.1f ns an operation\n", b.step);
   printf("the same with one operation         %7.1f ns\n", small.step);
+  print_profiled(&b, rounds);
   hr_buffer *all[] = {b.x, b.y, b.image, b.weight, b.result};
   for (int i = 0; i < 5; ++i) {
     hr_buffer_release(all[i]);

@@ -43,6 +43,7 @@ typedef enum hr_context_slot {
   HR_CONTEXT_COMPILE_QUEUE,
   HR_CONTEXT_DEVICE_CODE,
   HR_CONTEXT_MACHINE,
+  HR_CONTEXT_RECORDS,
   /* state of the process, in the default context alone */
   HR_CONTEXT_ARENAS,
   HR_CONTEXT_CUDA,

@@ -59,7 +59,8 @@ static bool copy_schedule(const hr_schedule *from, hr_schedule *to) {
   hr_arena *arena = &to->program.arena;
   hr_step *steps = hr_arena_dup(arena, from->steps, (size_t)from->step_count * sizeof *from->steps);
   to->places = hr_arena_dup(arena, from->places, (size_t)from->program.buffer_count * sizeof *from->places);
-  bool ok = steps != NULL && to->places != NULL && copy_tables(&from->program, &to->program) &&
+  to->origins = hr_arena_dup(arena, from->origins, from->origin_bytes);
+  bool ok = steps != NULL && to->places != NULL && to->origins != NULL && copy_tables(&from->program, &to->program) &&
             reserve_nodes(from, &to->program) && copy_declined(from, to);
   const hr_kernel *like = NULL;
   for (int i = 0; ok && i < from->step_count; ++i) {

@@ -106,6 +106,7 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
   HR_RETURN_IF_ERROR(hr_live(program, &fusion, &liveness));
   HR_RETURN_IF_ERROR(hr_plan(program, &liveness, schedule));
   HR_RETURN_IF_ERROR(make_steps(program, &fusion, &liveness, target, schedule));
+  HR_RETURN_IF_ERROR(hr_find_origins(schedule));
   return target->verify ? hr_schedule_verify(schedule) : HR_OK;
 }
 

@@ -65,6 +65,8 @@ typedef struct hr_schedule {
   const hr_place *places; /* one for each program buffer */
   size_t arena_bytes;     /* offsets are multiples of 64 */
   int group_count, elided_count;
+  const uint8_t *origins; /* of each step: hr_origin_reader */
+  size_t origin_bytes;
   int all_count; /* buffers of the program; a compact schedule's lacks those that no step reads or writes */
   int declined_count;
   const hr_node *declined; /* nodes that no provider runs: they became loops */
@@ -93,6 +95,20 @@ HR_MUST_USE hr_status hr_schedule_compact(hr_schedule *schedule);
 void hr_schedule_drop_forms(hr_schedule *schedule);
 /* Bytes of host memory that the schedule takes. */
 size_t hr_schedule_footprint(const hr_schedule *schedule);
+
+/* Lists the recorded operations that each step computes; an operation may be in several steps. RESOURCE_EXHAUSTED. */
+HR_MUST_USE hr_status hr_find_origins(hr_schedule *schedule);
+
+/* Reads these lists, step after step: zero it but for `at`, which is schedule->origins. */
+typedef struct hr_origin_reader {
+  const uint8_t *at;
+  uint32_t left, last; /* of the step's list: numbers not read yet, and the last one that was */
+} hr_origin_reader;
+
+/* Begins the next step's list; returns its length. All numbers of the list before must have been read. */
+uint32_t hr_origins_begin(hr_origin_reader *reader);
+/* The list's next number; they ascend. */
+uint32_t hr_origins_next(hr_origin_reader *reader);
 
 /* Checks that the steps keep the order of the program's dependencies, and that no store to older memory passes a check.
  * No two buffers in use at the same time may share bytes of the arena. INTERNAL names the nodes, buffers and steps. */

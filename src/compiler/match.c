@@ -245,6 +245,7 @@ static bool join(const matcher *m, const pair *p, hr_node *joined) {
   }
   hr_epilogue *epilogue = &epilogues[node->epilogue_count];
   epilogue->op = loop->op;
+  epilogue->origin = node->origin;
   bool takes_value = false;
   for (int i = 0; i < loop->input_count; ++i) {
     const hr_operand *x = &loop->inputs[i];
@@ -323,7 +324,7 @@ static bool fold_scale(matcher *m, hr_node *joined) {
   hr_operand spread = hr_view_strided(&m->builder, *scale, w->rank, w->dims, strides, scale->offset);
   inputs[1] = hr_make2(&m->builder, HR_OP_MUL, w->dtype, *w, spread);
   inputs[OWN_INPUTS] = inputs[epilogue->inputs[0]];
-  epilogues[0] = (hr_epilogue){.op = HR_OP_ADD, .inputs = {HR_EPILOGUE_VALUE, OWN_INPUTS}};
+  epilogues[0] = (hr_epilogue){.op = HR_OP_ADD, .inputs = {HR_EPILOGUE_VALUE, OWN_INPUTS}, .origin = epilogue->origin};
   joined->epilogues = epilogues, joined->inputs = inputs;
   joined->input_count = OWN_INPUTS + 1;
   return m->builder.status == HR_OK;

@@ -21,6 +21,7 @@
 #include "engine/growth.h"
 #include "engine/instantiate.h"
 #include "engine/prefix.h"
+#include "engine/records.h"
 #include "engine/run.h"
 #include "engine/stream.h"
 
@@ -44,6 +45,9 @@ struct hr_job {
   HR_VECTOR(void *) bound;
   HR_VECTOR(uint64_t) stamps; /* contents of each buffer at hand-over; 0 if the run writes it */
   HR_VECTOR(hr_scalar) arguments;
+  HR_VECTOR(hr_operation_mark) marks; /* of its operations, or none */
+  HR_VECTOR(hr_launch_time) times;    /* of its steps, if a profile is started */
+  int64_t begin_ns, first_operation;
   void *shared;
   uint64_t number; /* in its stream */
   bool is_sent;    /* its references are counted as in-flight */
@@ -80,6 +84,8 @@ void hr__stream_free_jobs(hr_stream *stream) {
     hr_vector_fini(&job->bound);
     hr_vector_fini(&job->stamps);
     hr_vector_fini(&job->arguments);
+    hr_vector_fini(&job->marks);
+    hr_vector_fini(&job->times);
     hr__run_scratch_fini(&job->scratch);
     hr_free(job);
   }
@@ -178,6 +184,30 @@ static hr_status find_failure(hr_job *job) {
   return before;
 }
 
+/* Lets the run note its times, if there is memory for them. */
+static void begin_record(hr_job *job) {
+  size_t count = (size_t)job->instance->step_count;
+  job->begin_ns = hr_clock_ns();
+  if (hr_vector_reserve(&job->times, count + 1)) {
+    memset(job->times.data, 0, count * sizeof *job->times.data);
+    job->run.times = job->times.data;
+  }
+}
+
+static void end_record(const hr_job *job) {
+  size_t records = job->instance->plan->key.record_count, marks = job->marks.count;
+  const hr_run_note note = {.instance = job->instance,
+                            .stream = job->stream->pending.stream,
+                            .number = job->number,
+                            .first_operation = (uint64_t)job->first_operation,
+                            .begin = job->begin_ns,
+                            .end = hr_clock_ns(),
+                            .times = job->run.times,
+                            .mark_count = marks < records ? marks : records,
+                            .marks = job->marks.data};
+  hr__records_add_run(job->stream->device, &note);
+}
+
 static void prepare_job(hr_job *job) {
   hr_stream *stream = job->stream;
   job->run = (hr_run){.device = stream->device,
@@ -188,6 +218,9 @@ static void prepare_job(hr_job *job) {
                       .arguments = job->arguments.data,
                       .number = job->number,
                       .interrupted = job->is_move ? NULL : &stream->interrupted};
+  if (__builtin_expect(hr__recorded(stream->device) != 0, 0)) {
+    begin_record(job);
+  }
   if (stream->watch != NULL) {
     job->run.step_ns = hr_calloc((size_t)job->instance->step_count + 1, sizeof *job->run.step_ns);
   }
@@ -212,6 +245,9 @@ static void finish_job(hr_job *job, hr_status status) {
       hr__buffer_invalidate(job->buffers.data[0], status);
     }
     hr_status_free(status);
+  }
+  if (__builtin_expect(run->times != NULL, 0)) {
+    end_record(job);
   }
   if (run->step_ns != NULL) {
     stream->watch(stream->watch_ctx, job->instance, job->buffers.data, run->step_ns);
@@ -300,12 +336,26 @@ hr_status hr__stream_bind(hr_stream *stream, hr_buffer *buffer) {
   return hr__stream_bind_room(stream, buffer, 0);
 }
 
+static void record_allocation(const hr_stream *stream, const hr_buffer *buffer, size_t capacity, int64_t begin) {
+  hr__records_add(stream->device,
+                  &(const hr_note){.kind = HR_PROFILE_ALLOCATION,
+                                   .begin = begin,
+                                   .end = hr_clock_ns(),
+                                   .bytes = (int64_t)(capacity > buffer->bytes ? capacity : buffer->bytes),
+                                   .stream = stream->pending.stream});
+}
+
 hr_status hr__stream_bind_room(hr_stream *stream, hr_buffer *buffer, size_t capacity) {
+  bool is_recorded = hr__recorded(stream->device) != 0 && hr__buffer_address(buffer) == NULL;
+  int64_t begin = __builtin_expect(is_recorded, 0) ? hr_clock_ns() : 0;
   hr_status status = hr__buffer_bind_room(buffer, capacity);
   if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
     hr_status_free(status);
     hr__device_release_shared(stream->device);
     status = hr__buffer_bind_room(buffer, capacity);
+  }
+  if (__builtin_expect(begin != 0 && status == HR_OK, 0)) {
+    record_allocation(stream, buffer, capacity, begin);
   }
   return status;
 }
@@ -394,6 +444,19 @@ static void note_layouts(const hr_instance *instance, const hr_job *job) {
   }
 }
 
+/* Exchanges the trace's marks for the job's empty list. */
+static void take_marks(hr_trace *trace, hr_job *job) {
+  hr_operation_mark *data = job->marks.data;
+  size_t capacity = job->marks.capacity;
+  job->marks.data = trace->marks.data;
+  job->marks.count = trace->marks.count;
+  job->marks.capacity = trace->marks.capacity;
+  trace->marks.data = data;
+  trace->marks.count = 0;
+  trace->marks.capacity = capacity;
+  trace->has_marks = false;
+}
+
 /* Moves references and values of the trace into the job. */
 static void fill_job(hr_stream *stream, const work *w, hr_instance *instance, hr_job *job) {
   hr_trace *trace = w->trace;
@@ -418,6 +481,11 @@ static void fill_job(hr_stream *stream, const work *w, hr_instance *instance, hr
     job->stamps.data[i] = instance->plan->last_write[i] >= 0 ? 0 : job->buffers.data[i]->stamp;
   }
   job->is_move = w->moves != 0;
+  job->first_operation = stream->first_operation;
+  hr_vector_clear(&job->marks);
+  if (__builtin_expect(trace->has_marks, 0)) {
+    take_marks(trace, job);
+  }
   note_layouts(instance, job);
 }
 
@@ -496,6 +564,22 @@ static hr_status run_instance(hr_stream *stream, const work *w, const hr_key *ke
 
 /* ---- commit ---- */
 
+static void count_compile(hr_stream *stream, const hr_instance *instance, int64_t begin) {
+  const hr_plan *plan = instance->plan;
+  int64_t end = hr_clock_ns();
+  stream->stats.compile_ns += end - begin;
+  if (hr__recorded(stream->device) != 0) {
+    hr__records_add(stream->device,
+                    &(const hr_note){.kind = HR_PROFILE_COMPILE,
+                                     .begin = begin,
+                                     .end = end,
+                                     .count = (int64_t)plan->key.record_count,
+                                     .stream = stream->pending.stream,
+                                     .number = plan->key.hash,
+                                     .text = plan->is_general ? "renumber a program" : "compile a program"});
+  }
+}
+
 /* The instance of a key: from the cache, or compiled now. *out_owned: it did not fit into the cache, and the caller
  * releases it. */
 static hr_status find_instance(hr_stream *stream, const work *w, hr_key *key, hr_instance **out_instance,
@@ -511,7 +595,7 @@ static hr_status find_instance(hr_stream *stream, const work *w, hr_key *key, hr
   if (*out_instance != NULL) {
     ++stream->stats.compiles;
     ++stream->stats.general_plans;
-    stream->stats.compile_ns += hr_clock_ns() - begin;
+    count_compile(stream, *out_instance, begin);
     return HR_OK;
   }
   HR_RETURN_IF_ERROR(hr__instance_create(key, stream->device, w->trace->scalars.data, out_instance));
@@ -519,7 +603,7 @@ static hr_status find_instance(hr_stream *stream, const work *w, hr_key *key, hr
     ++stream->stats.compiles;
     stream->stats.general_plans += (*out_instance)->plan->is_general;
     stream->stats.guard_failures += (*out_instance)->plan->was_refused;
-    stream->stats.compile_ns += hr_clock_ns() - begin;
+    count_compile(stream, *out_instance, begin);
   } else { /* compiled for another stream */
     ++stream->stats.cache_hits;
   }
@@ -642,10 +726,31 @@ static void count_commit(hr_stats *stats, hr_commit_reason reason) {
   stats->commits_by_mode += reason == HR_COMMIT_MODE;
 }
 
+/* Before a trace is split: its last operation is the last that was recorded. */
+static void note_first_operation(hr_stream *stream) {
+  stream->first_operation = stream->forgotten + stream->stats.operations - (int64_t)stream->pending.records.count;
+}
+
+static void record_commit(const hr_stream *stream, int64_t begin, hr_commit_reason reason) {
+  static const char *const names[] = {[HR_COMMIT_READ] = "commit: a value is needed",
+                                      [HR_COMMIT_LIMIT] = "commit: much is pending",
+                                      [HR_COMMIT_REQUEST] = "commit: requested",
+                                      [HR_COMMIT_MODE] = "commit: the mode's"};
+  hr__records_add(stream->device, &(const hr_note){.kind = HR_PROFILE_COMMIT,
+                                                   .begin = begin,
+                                                   .end = hr_clock_ns(),
+                                                   .count = (int64_t)stream->pending.records.count,
+                                                   .stream = stream->pending.stream,
+                                                   .number = atomic_load(&stream->handed),
+                                                   .text = names[reason]});
+}
+
 hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason reason, bool will_wait) {
   if (stream->pending.records.count == 0) {
     return HR_OK;
   }
+  int64_t begin = hr__recorded(stream->device) != 0 ? hr_clock_ns() : 0;
+  note_first_operation(stream);
   hr_status status = hr__trace_split(&stream->pending, count, &stream->rest);
   if (status != HR_OK) { /* no memory for the rest: commit it as well */
     hr_status_ignore(status);
@@ -662,6 +767,9 @@ hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason re
     status = hr__stream_run_prefix(stream, status);
   }
   stream->is_tight = false;
+  if (__builtin_expect(begin != 0, 0)) {
+    record_commit(stream, begin, reason);
+  }
   take_rest(stream);
   return status;
 }
@@ -676,8 +784,13 @@ void hr__stream_begin(hr_stream *stream) {
     hr_status_ignore(status);
     return;
   }
+  int64_t begin = hr__recorded(stream->device) != 0 ? hr_clock_ns() : 0;
+  note_first_operation(stream);
   status = run_instance(stream, &(const work){&stream->pending, 0}, &key, instance, WAIT_SOON, &again);
   if (status == HR_OK && !again) {
+    if (__builtin_expect(begin != 0, 0)) {
+      record_commit(stream, begin, HR_COMMIT_READ);
+    }
     hr_status_ignore(hr__trace_split(&stream->pending, SIZE_MAX, &stream->rest));
     ++stream->stats.cache_hits;
     count_commit(&stream->stats, HR_COMMIT_READ);

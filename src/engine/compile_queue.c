@@ -18,6 +18,7 @@
 #include "engine/compiled_kernel.h"
 #include "engine/disk_cache.h"
 #include "engine/host_compiler.h"
+#include "engine/record_note.h"
 
 enum { BATCH_MAX = 24, FAILURES_MAX = 3, LOW_PRIORITY = 10, GATHER_NS = 3000000 };
 
@@ -209,6 +210,25 @@ static hr_status adopt(job *jobs, int job_count, const hr_text *text, const char
   return status;
 }
 
+/* With the names of the kernels. */
+static void record_compile(const job *jobs, int job_count, int64_t begin, int64_t end) {
+  hr_text names = {0};
+  int kernels = 0;
+  for (int i = 0; hr__records_are_on() && i < job_count; ++i) {
+    if (!jobs[i].is_done) {
+      hr_text_printf(&names, "%s%s", kernels++ > 0 ? ", " : "", hr__kernel_host(jobs[i].cached)->name);
+    }
+  }
+  if (kernels > 0) {
+    hr__records_add(NULL, &(const hr_note){.kind = HR_PROFILE_KERNEL_COMPILE,
+                                           .begin = begin,
+                                           .end = end,
+                                           .count = kernels,
+                                           .text = hr_text_chars(&names)});
+  }
+  hr_text_fini(&names);
+}
+
 static hr_status compile(job *jobs, int job_count) {
   compile_queue *queue = own();
   compiler_state *cache = &queue->cache;
@@ -223,6 +243,7 @@ static hr_status compile(job *jobs, int job_count) {
     status = hr__host_compile(&cache->compiler, text.data, text.length, NULL, &path);
   }
   int64_t ns = hr_clock_ns() - begin;
+  record_compile(jobs, job_count, begin, begin + ns);
   if (status == HR_OK) {
     status = adopt(jobs, job_count, &text, hr_text_chars(&path), &made);
     cache->has_worked |= status == HR_OK;
@@ -368,9 +389,17 @@ static hr_status emit_and_load(job *j) {
     choose_compiler();
   }
   hr_text_clear(&j->text);
+  int64_t begin = hr__records_are_on() ? hr_clock_ns() : 0;
   HR_RETURN_IF_ERROR(emit(j));
   if (load(j)) {
     count(&queue->counts.loaded, 1);
+    if (begin != 0) {
+      hr__records_add(NULL, &(const hr_note){.kind = HR_PROFILE_KERNEL_LOAD,
+                                             .begin = begin,
+                                             .end = hr_clock_ns(),
+                                             .count = 1,
+                                             .text = hr__kernel_host(j->cached)->name});
+    }
   }
   return HR_OK;
 }

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "engine/instantiate.h"
 #include "engine/prepare_steps.h"
+#include "engine/run_description.h"
 #include "engine/weights.h"
 
 enum { SIGHTINGS = 4096, COUNT_MASK = 3, OWN_FROM = 2 };
@@ -104,6 +105,7 @@ void hr__general_instances_trim(hr_general_instances *instances) {
 
 static hr_status renumber(hr_general_instance *g, const hr_key *key, hr_device *device, hr_numbers *numbers) {
   hr_instance *instance = g->instance;
+  hr__run_description_forget(instance);
   HR_RETURN_IF_ERROR(hr__plan_renumber(instance->plan, key, device, g->parts, &g->numbers, numbers, g->is_changed));
   hr_numbers before = g->numbers;
   g->numbers = *numbers;

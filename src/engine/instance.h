@@ -54,7 +54,8 @@ typedef struct hr_weight {
 } hr_weight;
 
 typedef struct hr_instance hr_instance;
-typedef struct hr_replay hr_replay; /* replay.h */
+typedef struct hr_replay hr_replay;                   /* replay.h */
+typedef struct hr_run_description hr_run_description; /* run_description.h */
 struct hr_instance {
   hr_refcount refcount;
   hr_plan *plan;
@@ -74,6 +75,7 @@ struct hr_instance {
   atomic_int_least64_t submit_ns;  /* host time of the last run's submission to a device beside the host; INT64_MAX at
                                     * first, and after a run that waited for the device */
   size_t footprint;                /* bytes of host memory, about */
+  hr_run_description *description; /* NULL until a run is profiled */
   /* the cache's */
   hr_instance *next_same, *newer, *older;
   bool is_repeated;       /* it was found after it was added */

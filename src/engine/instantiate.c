@@ -4,6 +4,7 @@
 #include "engine/prepare_steps.h"
 #include "engine/profile.h"
 #include "engine/replay.h"
+#include "engine/run_description.h"
 #include "engine/weights.h"
 
 static hr_status no_memory(const char *what) {
@@ -12,6 +13,7 @@ static hr_status no_memory(const char *what) {
 
 static void destroy(hr_instance *instance) {
   hr__replay_release(instance->replay); /* before the kernels that its graphs launch */
+  hr__run_description_release(instance->description);
   hr__steps_release(instance);
   hr__weights_fini(instance);
   hr_vector_fini(&instance->args);

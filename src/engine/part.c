@@ -199,6 +199,7 @@ static void take_records(hr_part *part, hr_trace *trace) {
   hr_vector_fini(&part->part.renumbered);
   hr_vector_fini(&part->part.shapes);
   hr_vector_fini(&part->part.layouts);
+  hr_vector_fini(&part->part.marks);
 }
 
 static void destroy(hr_part *part) {

@@ -44,7 +44,7 @@ static bool bind(const hr_instance *instance, const hr_run *run, hr_run_scratch 
 
 hr_status hr__instance_run(const hr_instance *instance, hr_run *run, hr_run_scratch *scratch) {
   const hr_driver *driver = run->device->driver;
-  bool is_timed = run->step_ns != NULL || hr_log_is_on(HR_LOG_KERNEL);
+  bool is_timed = run->step_ns != NULL || run->times != NULL || hr_log_is_on(HR_LOG_KERNEL);
   int64_t begin = instance->has_tunings ? hr_clock_ns() : 0;
   bool makes_weights = bind(instance, run, scratch);
   hr_status status = instance->replay != NULL && !is_timed && !makes_weights

@@ -4,6 +4,12 @@
 
 #include "engine/instance.h"
 
+/* When a launch began and ended on the host's clock, if a profile is started. */
+typedef struct hr_launch_time {
+  int64_t begin, end; /* 0: it did not run */
+  bool is_compiled;   /* all its kernels were code of a compiler */
+} hr_launch_time;
+
 /* The inputs and results of one run. The arrays are the caller's. */
 typedef struct hr_run {
   hr_device *device;
@@ -16,8 +22,10 @@ typedef struct hr_run {
   const atomic_uint_least64_t *interrupted; /* jobs up to this number end early; NULL: no interrupts */
   int64_t
       *step_ns; /* NULL, or out: the time of each step that ran; a batch's is shared by the bytes that its steps move */
-  bool has_waited;    /* out: the host waited for a number of the device */
-  int compiled_count; /* out: launches of compiled code, without libraries and launches that were left out */
+  hr_launch_time *times; /* NULL, or out: of each launch, at its first step */
+  bool has_waited;       /* out: the host waited for a number of the device */
+  bool is_compiled;      /* out: the last launch of kernels was code of a compiler */
+  int compiled_count;    /* out: launches of compiled code, without libraries and launches that were left out */
   int graph_launches, graph_builds; /* out: graphs that were launched, and those of them that this run built */
   int graph_updates;                /* out: kernels in them whose scalars were updated */
   int failed_step;                  /* out: the step that ended the run early, or step_count */

@@ -94,6 +94,7 @@ static hr_status run_kernels(const hr_instance *instance, const hr_exec_step *fi
     all_compiled &= is_compiled;
     is_timed |= !is_compiled && first[i].cached != NULL && hr__kernel_is_timed(first[i].cached);
   }
+  run->is_compiled = all_compiled;
   run->compiled_count += all_compiled && first->kind == HR_STEP_KERNEL;
   int64_t begin = is_timed ? hr_clock_ns() : 0;
   HR_RETURN_IF_ERROR(device->driver->launch(device->impl, count, scratch->launches.data));
@@ -163,10 +164,11 @@ static hr_status run_step(const hr_instance *instance, const hr_exec_step *step,
 hr_status hr__run_steps(const hr_instance *instance, int first, int end, hr_run *run, hr_run_scratch *scratch,
                         void *queue) {
   hr_device *device = run->device;
-  bool is_logged = hr_log_is_on(HR_LOG_KERNEL), is_timed = is_logged || run->step_ns != NULL;
+  bool is_logged = hr_log_is_on(HR_LOG_KERNEL), is_timed = is_logged || run->step_ns != NULL || run->times != NULL;
   if (queue == NULL && first < end && instance->library_count > 0 && device->driver->native != NULL) {
     queue = device->driver->native(device->impl);
   }
+  int64_t now = is_timed ? hr_clock_ns() : 0;
   for (int i = first; i < end; i += instance->steps[i].batch) {
     if (hr__run_is_interrupted(run)) {
       run->failed_step = i;
@@ -176,7 +178,7 @@ hr_status hr__run_steps(const hr_instance *instance, int first, int end, hr_run 
       run->compiled_count += instance->steps[i].kind == HR_STEP_KERNEL;
       continue;
     }
-    int64_t begin = is_timed ? hr_clock_ns() : 0;
+    int64_t begin = now; /* the end of the one before: reading the clock takes some tens of nanoseconds */
     hr_status status = run_step(instance, &instance->steps[i], run, scratch, queue);
     if (status != HR_OK) {
       run->failed_step = i;
@@ -185,12 +187,16 @@ hr_status hr__run_steps(const hr_instance *instance, int first, int end, hr_run 
     if (is_timed && device->driver->flush != NULL) { /* the time of the work, not of its submission */
       HR_RETURN_IF_ERROR(device->driver->flush(device->impl));
     }
-    int64_t ns = is_timed ? hr_clock_ns() - begin : 0;
+    now = is_timed ? hr_clock_ns() : 0;
     if (run->step_ns != NULL) {
-      hr__profile_share(&instance->steps[i], ns, &run->step_ns[i]);
+      hr__profile_share(&instance->steps[i], now - begin, &run->step_ns[i]);
+    }
+    if (run->times != NULL) {
+      run->times[i] = (hr_launch_time){begin, now, run->is_compiled};
     }
     if (is_logged) {
-      hr__profile_log_step(&instance->steps[i], ns, device->properties.has_contents);
+      hr__profile_log_step(&instance->steps[i], now - begin, device->properties.has_contents);
+      now = hr_clock_ns();
     }
   }
   return HR_OK;

@@ -7,6 +7,7 @@
 #include "base/env.h"
 #include "engine/algorithms.h"
 #include "engine/compile_queue.h"
+#include "engine/records.h"
 #include "runtime/cached_weights.h"
 #include "runtime/counters.h"
 
@@ -74,6 +75,7 @@ static hr_status create_stream(hr_device *device, hr_stream **out_stream) {
   stream->frees_live = hr_env_choice(HR_ENV_LAYOUTS) == HR_ENV_LAYOUTS_ALL;
   hr__cache_init(&stream->cache, (size_t)hr_env_int(HR_ENV_CACHE_ENTRIES), CACHE_BYTES_MAX, CACHE_ONCE_BYTES_MAX,
                  &device->program_bytes);
+  hr__records_join(device);
   *out_stream = stream;
   return HR_OK;
 }
@@ -163,6 +165,7 @@ void hr_stream_trim(hr_stream *stream) {
 
 void hr_stream_reset_stats(hr_stream *stream) {
   hr_mutex_lock(&stream->mutex);
+  stream->forgotten += stream->stats.operations;
   stream->stats = (hr_stats){0};
   atomic_store(&stream->compiled_launches, 0);
   atomic_store(&stream->graph_launches, 0);

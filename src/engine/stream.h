@@ -38,6 +38,8 @@ struct hr_stream {
    * `step_ns` has the time of each step, 0 for steps that did not run. Set before anything is recorded. */
   void (*watch)(void *ctx, hr_instance *instance, hr_buffer *const *buffers, const int64_t *step_ns);
   void *watch_ctx;
+  int64_t forgotten;                      /* operations recorded before the last reset of the statistics */
+  int64_t first_operation;                /* number of the first one of the trace that is committed */
   atomic_int_least64_t compiled_launches; /* of the kernels in stats; counted by the thread that runs them */
   atomic_int_least64_t graph_launches, graph_builds, graph_updates; /* likewise */
   /* Jobs have numbers, in the order of hand-over. Those up to `interrupted` end in front of their next step. */

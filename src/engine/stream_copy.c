@@ -4,8 +4,31 @@
 #include "base/allocator.h"
 #include "engine/host_view.h"
 #include "engine/index_source.h"
+#include "engine/record_note.h"
 #include "engine/stream_record.h"
 #include "engine/stream_wait.h"
+
+/* ---- records ---- */
+
+/* The time, if copies of the device are recorded; else 0. */
+static int64_t begin_copy(const hr_device *device) {
+  return __builtin_expect(hr__recorded(device) != 0, 0) ? hr_clock_ns() : 0;
+}
+
+static void end_copy(const hr_stream *stream, hr_profile_kind kind, int64_t begin, const hr_view *view) {
+  if (__builtin_expect(begin != 0, 0)) {
+    int64_t count = hr__view_count(view);
+    hr__records_add(stream->device, &(const hr_note){.kind = kind,
+                                                     .begin = begin,
+                                                     .end = hr_clock_ns(),
+                                                     .bytes = count * (int64_t)hr_dtype_size(view->dtype),
+                                                     .count = count,
+                                                     .stream = stream->pending.stream,
+                                                     .dtype = view->dtype,
+                                                     .rank = view->rank,
+                                                     .dims = view->dims});
+  }
+}
 
 /* ---- reading ---- */
 
@@ -48,7 +71,10 @@ hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes
     memset(out_bytes, 0, bytes);
     return HR_OK;
   }
-  return copy_view_out(stream->device, view, out_bytes);
+  int64_t begin = begin_copy(stream->device);
+  hr_status status = copy_view_out(stream->device, view, out_bytes);
+  end_copy(stream, HR_PROFILE_COPY_OUT, begin, view);
+  return status;
 }
 
 hr_status hr_stream_address(hr_stream *stream, hr_buffer *buffer, void **out_address) {
@@ -77,9 +103,9 @@ static hr_status bind_for_write(hr_stream *stream, hr_buffer *buffer) {
   return status;
 }
 
-/* Bytes of the host, or of another device of the stream's driver. */
+/* Bytes of the host, or of another device of the stream's driver, for a view. */
 typedef struct incoming {
-  hr_dtype dtype;
+  const hr_view *view;
   const void *bytes;
   const hr_device *device; /* NULL: the host */
 } incoming;
@@ -92,10 +118,12 @@ static hr_status copy_in(const hr_device *device, void *to, const incoming *in, 
 static hr_status fill_buffer(hr_stream *stream, hr_buffer *buffer, const incoming *in, size_t count) {
   HR_RETURN_IF_ERROR(bind_for_write(stream, buffer));
   stream->stats.bytes_copied_in += in->device == NULL ? (int64_t)count : 0;
+  int64_t begin = begin_copy(stream->device);
   HR_RETURN_IF_ERROR(copy_in(stream->device, hr__buffer_address(buffer), in, count));
+  end_copy(stream, in->device == NULL ? HR_PROFILE_COPY_IN : HR_PROFILE_COPY_BETWEEN, begin, in->view);
   hr__buffer_written(buffer);
   if (stream->notes_indices && in->device == NULL) {
-    hr__index_source_note(buffer, in->dtype, in->bytes, count);
+    hr__index_source_note(buffer, in->view->dtype, in->bytes, count);
   }
   return HR_OK;
 }
@@ -148,7 +176,7 @@ hr_status hr_stream_write(hr_stream *stream, const hr_view *view, const void *by
     return HR_OK;
   }
   HR_RETURN_IF_ERROR(hr__stream_check_device(stream, HR_OP_COPY, view->buffer));
-  return write_view(stream, view, &(const incoming){.dtype = view->dtype, .bytes = bytes});
+  return write_view(stream, view, &(const incoming){.view = view, .bytes = bytes});
 }
 
 /* Runs the work that the source depends on. *out_address: NULL if it was never written. */
@@ -194,7 +222,7 @@ hr_status hr_stream_write_from(hr_stream *stream, const hr_view *view, hr_stream
   if (from->driver != to->driver || to->driver->copy_peer == NULL || !hr__view_is_contiguous(source)) {
     return write_through_host(stream, view, source_stream, source);
   }
-  incoming in = {.dtype = view->dtype, .device = from};
+  incoming in = {.view = view, .device = from};
   HR_RETURN_IF_ERROR(settle_source(source_stream, source, &in.bytes));
   return in.bytes != NULL ? write_view(stream, view, &in) : HR_OK; /* never written: any value would do */
 }

@@ -4,6 +4,7 @@
 #include "core/ops/op.h"
 #include "engine/algorithms.h"
 #include "engine/host_view.h"
+#include "engine/records.h"
 #include "engine/stream_wait.h"
 
 /* ---- recording ---- */
@@ -107,6 +108,10 @@ static hr_status settle_what_is_due(hr_stream *stream) {
 
 hr_status hr__stream_settle(hr_stream *stream, int64_t count) {
   stream->stats.operations += count;
+  int recorded = hr__recorded(stream->device);
+  if (__builtin_expect(recorded != 0, 0)) {
+    hr__records_mark(&stream->pending, (size_t)count, recorded);
+  }
   if (__builtin_expect(!keeps(stream), 0)) {
     return settle_what_is_due(stream);
   }

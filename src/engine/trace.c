@@ -33,6 +33,8 @@ void hr__trace_clear(hr_trace *trace) {
   hr_vector_clear(&trace->buffers);
   trace->pending_bytes = 0;
   trace->may_have_cats = false;
+  hr_vector_clear(&trace->marks);
+  trace->has_marks = false;
 }
 
 void hr__trace_fini(hr_trace *trace) {
@@ -46,6 +48,19 @@ void hr__trace_fini(hr_trace *trace) {
   hr_vector_fini(&trace->shapes);
   hr_vector_fini(&trace->layouts);
   hr_vector_fini(&trace->cats);
+  hr_vector_fini(&trace->marks);
+}
+
+void hr__trace_mark(hr_trace *trace, size_t count, const hr_operation_mark *mark) {
+  size_t all = trace->records.count;
+  if (!hr_vector_reserve(&trace->marks, all)) {
+    return;
+  }
+  while (trace->marks.count < all) {
+    bool is_new = trace->marks.count + count >= all;
+    trace->marks.data[trace->marks.count++] = is_new ? *mark : (hr_operation_mark){0};
+  }
+  trace->has_marks |= mark->correlation != 0 || mark->ns != 0;
 }
 
 /* ---- numbers of buffers ---- */
@@ -333,6 +348,15 @@ static void split_history(const hr_trace *trace, size_t count, hr_trace *rest) {
   }
 }
 
+static void split_marks(hr_trace *trace, size_t count, hr_trace *rest) {
+  if (trace->marks.count > count && hr_vector_reserve(&rest->marks, trace->marks.count - count)) {
+    rest->marks.count = trace->marks.count - count;
+    memcpy(rest->marks.data, trace->marks.data + count, rest->marks.count * sizeof *rest->marks.data);
+    rest->has_marks = trace->has_marks;
+    trace->marks.count = count;
+  }
+}
+
 hr_status hr__trace_split(hr_trace *trace, size_t count, hr_trace *rest) {
   if (count >= trace->records.count) {
     split_history(trace, count, rest);
@@ -359,6 +383,7 @@ hr_status hr__trace_split(hr_trace *trace, size_t count, hr_trace *rest) {
     memcpy(rest->scalars.data, trace->scalars.data + last.scalar_end, rest->scalars.count * sizeof(hr_scalar));
   }
   split_buffers(trace, &last, rest);
+  split_marks(trace, count, rest);
   trace->words.count = last.word_end;
   trace->locals.count = last.local_end;
   trace->scalars.count = last.scalar_end;

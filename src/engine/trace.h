@@ -38,6 +38,12 @@ typedef struct hr_cat {
   uint32_t from, to;
 } hr_cat;
 
+/* Beside a record, never in the key: what profiles know of it. */
+typedef struct hr_operation_mark {
+  uint64_t correlation; /* the frontend's number, or 0 */
+  int64_t ns;           /* when it was recorded; 0: not noted */
+} hr_operation_mark;
+
 typedef struct hr_trace {
   uint32_t stream; /* number of the stream, not 0: half of a buffer's tag */
   bool is_plain;   /* its records see memory in its physical layout */
@@ -50,6 +56,8 @@ typedef struct hr_trace {
   HR_VECTOR(uint64_t) shapes, layouts; /* scratch of hr__trace_key: a word for each buffer; two layouts */
   HR_VECTOR(hr_cat) cats;              /* growth.h's, from the last key to its hand-over */
   bool may_have_cats;                  /* false: no record is a cat */
+  HR_VECTOR(hr_operation_mark) marks;  /* of the first records; none unless a profile is started */
+  bool has_marks;                      /* some mark is not 0 */
   int64_t pending_bytes;               /* of its buffers that had no memory when they were first used, ... */
   int64_t single_max;                  /* ... and were smaller than this each */
   /* Hashes of the records before the first one, oldest first, if the stream was cut there; 0 after a full commit. */
@@ -102,6 +110,8 @@ HR_MUST_USE hr_status hr__trace_record(hr_trace *trace, hr_op op, const hr_attrs
  * taken. */
 HR_MUST_USE hr_status hr__trace_append(hr_trace *trace, const hr_trace *part, size_t buffer_count,
                                        hr_buffer *const *buffers, const bool *is_given);
+/* Marks the last `count` records; those before that have no mark get zeros. Without memory they stay unmarked. */
+void hr__trace_mark(hr_trace *trace, size_t count, const hr_operation_mark *mark);
 /* The buffer's number, or UINT32_MAX when no pending record uses it. */
 uint32_t hr__trace_find(const hr_trace *trace, const hr_buffer *buffer);
 

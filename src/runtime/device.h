@@ -134,6 +134,7 @@ struct hr_device {
   int ordinal;
   int count; /* references; guarded by the registry's lock */
   char name[32];
+  atomic_int recorded; /* flags of engine/records.h; 0: no profile is started */
   hr_device_properties properties;
   hr_caching_allocator allocator;
   hr_queue queue;

@@ -541,7 +541,7 @@ static bool parse_epilogue(parser *p, hr_node *node) {
     return fail(p, "at most 8 epilogues");
   }
   hr_epilogue *epilogue = &p->epilogues[node->epilogue_count];
-  *epilogue = (hr_epilogue){.op = HR_OP_NONE};
+  *epilogue = (hr_epilogue){.op = HR_OP_NONE, .origin = HR_NO_ORIGIN};
   if (!expect(p, '(', "'('") || !parse_op(p, &epilogue->op)) {
     return false;
   }

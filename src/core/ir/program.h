@@ -84,7 +84,9 @@ enum { HR_EPILOGUE_ARITY_MAX = 4, HR_EPILOGUES_MAX = 8, HR_EPILOGUE_VALUE = -1 }
 typedef struct hr_epilogue {
   hr_op op;
   int inputs[HR_EPILOGUE_ARITY_MAX]; /* for each operand of the row: an input of the node, or HR_EPILOGUE_VALUE */
+  uint32_t origin; /* the recorded node of the value before it, or HR_NO_ORIGIN; the result's is the contraction's */
 } hr_epilogue;
+enum { HR_NO_ORIGIN = UINT32_MAX };
 
 typedef struct hr_node {
   hr_op op;

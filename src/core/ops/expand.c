@@ -200,16 +200,25 @@ static void expand_emitted(expander *e, int first) {
   }
 }
 
+/* The recorded node of a contraction's value before epilogue `i`; `last` is that of its result. */
+static uint32_t origin_of_value(const hr_node *node, int i, uint32_t last) {
+  uint32_t origin = i < node->epilogue_count ? node->epilogues[i].origin : last;
+  return origin != HR_NO_ORIGIN ? origin : last;
+}
+
 /* The contraction alone into a temporary, and a loop for each epilogue. */
 static hr_status lower_with_epilogues(hr_builder *b, const hr_node *node) {
   hr_operand out = node->outputs[0], value = hr_build_temp_like(b, out, out.dtype);
+  const uint32_t origin = b->origin;
   hr_node plain = *node;
   plain.input_count = node->input_count < 3 ? node->input_count : 3;
   plain.outputs = &value;
   plain.epilogue_count = 0;
+  b->origin = origin_of_value(node, 0, origin);
   HR_RETURN_IF_ERROR(hr_op_table(node->op)->lower(b, &plain));
   for (int i = 0; i < node->epilogue_count; ++i) {
     const hr_epilogue *epilogue = &node->epilogues[i];
+    b->origin = origin_of_value(node, i + 1, origin);
     hr_operand inputs[HR_EPILOGUE_ARITY_MAX];
     int arity = hr_op_table(epilogue->op)->arity;
     for (int k = 0; k < arity; ++k) {

@@ -1,0 +1,101 @@
+/* origins.c: the recorded operations that each step of a schedule computes, for profiles.
+ *
+ * The lists are made while the nodes exist and take about a byte for each operation, since a cache keeps many
+ * schedules: for each step its number of operations, then the ascending numbers of the operations, each as the
+ * difference from the one before. 7 bits a byte, lowest first; bit 7 is set in all bytes of a number but its last.
+ */
+#include <stdlib.h>
+
+#include "base/vector.h"
+#include "compiler/compile.h"
+
+typedef struct lists {
+  HR_VECTOR(uint32_t) step; /* of one step */
+  HR_VECTOR(uint8_t) bytes;
+  bool failed;
+} lists;
+
+static void add_number(lists *l, uint32_t number) {
+  for (; number >= 128; number >>= 7) {
+    l->failed |= !hr_vector_push(&l->bytes, (uint8_t)(number | 128));
+  }
+  l->failed |= !hr_vector_push(&l->bytes, (uint8_t)number);
+}
+
+static void add_origin(lists *l, uint32_t origin) {
+  l->failed |= origin != HR_NO_ORIGIN && !hr_vector_push(&l->step, origin);
+}
+
+static void add_node(lists *l, const hr_node *node) {
+  add_origin(l, node->origin);
+  for (int i = 0; i < node->epilogue_count; ++i) {
+    add_origin(l, node->epilogues[i].origin);
+  }
+}
+
+static int compare(const void *a, const void *b) {
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* Sorts the list and drops repeated numbers. */
+static void make_unique(lists *l) {
+  size_t count = 0;
+  if (l->step.count > 1) {
+    qsort(l->step.data, l->step.count, sizeof *l->step.data, compare);
+  }
+  for (size_t i = 0; i < l->step.count; ++i) {
+    if (count == 0 || l->step.data[count - 1] != l->step.data[i]) {
+      l->step.data[count++] = l->step.data[i];
+    }
+  }
+  l->step.count = count;
+}
+
+static void add_step(lists *l, const hr_program *program, const hr_step *step) {
+  hr_vector_clear(&l->step);
+  for (int i = 0; i < step->node_count; ++i) {
+    add_node(l, &program->nodes[step->nodes[i]]);
+  }
+  make_unique(l);
+  add_number(l, (uint32_t)l->step.count);
+  for (size_t i = 0; i < l->step.count; ++i) {
+    add_number(l, l->step.data[i] - (i > 0 ? l->step.data[i - 1] : 0));
+  }
+}
+
+hr_status hr_find_origins(hr_schedule *schedule) {
+  lists l = {.failed = false};
+  for (int i = 0; i < schedule->step_count; ++i) {
+    add_step(&l, &schedule->program, &schedule->steps[i]);
+  }
+  schedule->origins = hr_arena_dup(&schedule->program.arena, l.bytes.data, l.bytes.count);
+  schedule->origin_bytes = l.bytes.count;
+  bool ok = schedule->origins != NULL && !l.failed;
+  hr_vector_fini(&l.step);
+  hr_vector_fini(&l.bytes);
+  return ok ? HR_OK
+            : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "schedule: no memory for the origins of %d steps",
+                             schedule->step_count);
+}
+
+static uint32_t read_number(hr_origin_reader *reader) {
+  uint32_t number = 0;
+  for (int shift = 0;; shift += 7) {
+    uint8_t byte = *reader->at++;
+    number |= (uint32_t)(byte & 127) << shift;
+    if (byte < 128) {
+      return number;
+    }
+  }
+}
+
+uint32_t hr_origins_begin(hr_origin_reader *reader) {
+  reader->last = 0;
+  return reader->left = read_number(reader);
+}
+
+uint32_t hr_origins_next(hr_origin_reader *reader) {
+  --reader->left;
+  return reader->last += read_number(reader);
+}
