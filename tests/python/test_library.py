@@ -84,11 +84,6 @@ def test_gradient_of_sort():
     assert_same(grads[1], grads[0])
 
 
-def test_complex_numbers_have_no_order():
-    with pytest.raises(RuntimeError):
-        torch.zeros(3, dtype=torch.complex64, device=DEVICE).sort()
-
-
 @pytest.mark.parametrize("dtype", [dtype for dtype in SORTABLE if dtype != torch.bool])
 @pytest.mark.parametrize("largest", [False, True])
 def test_topk(dtype, largest):
