@@ -100,30 +100,31 @@ typedef enum conversion {
 
 /* `*format` is behind the percent sign, and moves behind the conversion. */
 static conversion read_conversion(const char **format) {
-  static const struct {
-    const char *name;
-    conversion is;
-  } known[] = {{"s", STRING}, {"d", INT},      {"lld", LONG_LONG},          {"c", CHAR},  {"%", PERCENT},
-               {"zu", SIZE},  {"u", UNSIGNED}, {"llu", UNSIGNED_LONG_LONG}, {"ld", LONG}, {"lu", UNSIGNED_LONG}};
-  for (size_t i = 0; i < sizeof known / sizeof *known; ++i) {
-    size_t length = strlen(known[i].name);
-    if (strncmp(*format, known[i].name, length) == 0) {
-      *format += length;
-      return known[i].is;
-    }
+  const char *at = *format;
+  bool is_size = *at == 'z';
+  int longs = 0;
+  while (longs < 2 && at[longs] == 'l') {
+    ++longs;
   }
-  return OTHER;
-}
-
-/* True if all conversions of a format are known. */
-static bool is_plain(const char *format) {
-  while ((format = strchr(format, '%')) != NULL) {
-    ++format;
-    if (read_conversion(&format) == OTHER) {
-      return false;
-    }
+  at += is_size ? 1 : longs;
+  *format = at + 1;
+  if (is_size) {
+    return *at == 'u' ? SIZE : OTHER;
   }
-  return true;
+  switch (*at) {
+    case 'd':
+      return INT + longs;
+    case 'u':
+      return UNSIGNED + longs;
+    case 's':
+      return longs == 0 ? STRING : OTHER;
+    case 'c':
+      return longs == 0 ? CHAR : OTHER;
+    case '%':
+      return longs == 0 ? PERCENT : OTHER;
+    default:
+      return OTHER;
+  }
 }
 
 static bool append_argument(hr_text *text, conversion is, va_list *args) {
@@ -155,12 +156,18 @@ static bool append_argument(hr_text *text, conversion is, va_list *args) {
   }
 }
 
-static bool append_plain(hr_text *text, const char *format, va_list *args) {
+/* *out_is_plain: all conversions were known. If not, the text has what came before. */
+static bool append_plain(hr_text *text, const char *format, va_list *args, bool *out_is_plain) {
   bool ok = true;
+  *out_is_plain = true;
   for (const char *percent; ok && (percent = strchr(format, '%')) != NULL;) {
     ok = hr_text_append_bytes(text, format, (size_t)(percent - format));
     format = percent + 1;
     conversion is = read_conversion(&format);
+    *out_is_plain = is != OTHER;
+    if (is == OTHER) {
+      return false;
+    }
     ok = ok && append_argument(text, is, args);
   }
   return ok && hr_text_append(text, format);
@@ -186,23 +193,8 @@ double hr_text_number(const char *text, char **out_end) {
   return value;
 }
 
-/* Texts are whole or unchanged: what was appended before a failure is cut off. */
-static bool plain_vprintf(hr_text *text, const char *format, va_list args) {
-  size_t length = text->length;
-  va_list copy;
-  va_copy(copy, args);
-  bool ok = append_plain(text, format, &copy);
-  va_end(copy);
-  if (!ok) {
-    hr_text_cut(text, length);
-  }
-  return ok;
-}
-
-bool hr_text_vprintf(hr_text *text, const char *format, va_list args) {
-  if (is_plain(format)) {
-    return plain_vprintf(text, format, args);
-  }
+/* Formats by the C library. */
+static bool library_vprintf(hr_text *text, const char *format, va_list args) {
   va_list copy;
   va_copy(copy, args);
   size_t room = text->capacity - text->length;
@@ -219,6 +211,20 @@ bool hr_text_vprintf(hr_text *text, const char *format, va_list args) {
   }
   text->length += (size_t)length;
   return true;
+}
+
+/* Texts are whole or unchanged: what was appended before a failure is cut off. */
+bool hr_text_vprintf(hr_text *text, const char *format, va_list args) {
+  size_t length = text->length;
+  bool is_plain;
+  va_list copy;
+  va_copy(copy, args);
+  bool ok = append_plain(text, format, &copy, &is_plain);
+  va_end(copy);
+  if (!ok) {
+    hr_text_cut(text, length);
+  }
+  return is_plain ? ok : library_vprintf(text, format, args);
 }
 
 bool hr_text_printf(hr_text *text, const char *format, ...) {
