@@ -48,18 +48,22 @@ static inline uint64_t hr_hash_words(uint64_t h, const uint64_t *words, size_t n
 /* `h` extended by `n` bytes of any alignment and by `n` itself. */
 static inline uint64_t hr_hash_bytes(uint64_t h, const void *bytes, size_t n) {
   const unsigned char *cursor = (const unsigned char *)bytes;
+  uint64_t other = h ^ HR_HASH_OTHER, words[4] = {0};
   h = hr_hash_mix(h, n);
-  for (; n >= 8; n -= 8, cursor += 8) {
-    uint64_t word;
-    memcpy(&word, cursor, 8);
-    h = hr_hash_mix(h, word);
+  for (; n >= sizeof words; n -= sizeof words, cursor += sizeof words) {
+    memcpy(words, cursor, sizeof words);
+    h = hr__hash_fold(h ^ words[0], words[1] ^ HR_HASH_MULTIPLIER);
+    other = hr__hash_fold(other ^ words[2], words[3] ^ HR_HASH_OTHER);
   }
+  for (; n >= sizeof *words; n -= sizeof *words, cursor += sizeof *words) {
+    memcpy(words, cursor, sizeof *words);
+    h = hr_hash_mix(h, words[0]);
+  }
+  words[0] = 0;
   if (n > 0) {
-    uint64_t word = 0;
-    memcpy(&word, cursor, n);
-    h = hr_hash_mix(h, word);
+    memcpy(words, cursor, n);
   }
-  return h;
+  return hr_hash_mix(hr_hash_mix(h, words[0]), other);
 }
 
 #endif /* HEADRACE_BASE_HASH_H_ */
