@@ -13,6 +13,7 @@
 #include "engine/disk_cache.h"
 
 enum { NAME_BYTES = 40, COMPILERS_MAX = 16 };
+#define SHAPES_NAME "hr_shapes" /* of the functions of a text for many shapes */
 
 typedef struct code_cache code_cache;
 
@@ -126,10 +127,9 @@ static module *find_shared(const code_cache *cache, const module *m) {
   return same;
 }
 
-/* Adds a module to the shared ones, or replaces it by one that has its text. */
+/* Adds a module, whose hash is set, to the shared ones, or replaces it by one that has its text. */
 static module *share(module *m) {
   code_cache *cache = m->owner;
-  m->hash = hash_of_text(&m->text);
   hr_mutex_lock(&cache->shared_mutex);
   module *same = find_shared(cache, m);
   if (same == NULL) {
@@ -241,6 +241,15 @@ static void find_image(module *m, const hr_text *words, bool *out_is_words) {
   }
 }
 
+/* Writes the text with literal shapes over the one with words, which *words gets. */
+static hr_status write_literal_text(device_code *code, const hr_kernel *kernel, uint64_t hash, hr_text *words) {
+  module *m = code->module;
+  *words = m->text;
+  m->text = (hr_text){0};
+  snprintf(m->name, sizeof m->name, "hr_%016llx", (unsigned long long)hash);
+  return write_text(code, kernel, HR_DEVICE_SHAPES_LITERAL);
+}
+
 static hr_status write_fitting_text(device_code *code, const hr_kernel *kernel, uint64_t hash) {
   module *m = code->module;
   HR_RETURN_IF_ERROR(write_text(code, kernel, HR_DEVICE_SHAPES_WORDS));
@@ -248,30 +257,29 @@ static hr_status write_fitting_text(device_code *code, const hr_kernel *kernel, 
     code->module = share(m);
     return HR_OK;
   }
-  hr_text words = m->text;
-  char name[NAME_BYTES];
-  bool is_words;
-  memcpy(name, m->name, sizeof name);
-  m->text = (hr_text){0};
-  snprintf(m->name, sizeof m->name, "hr_%016llx", (unsigned long long)hash);
-  hr_status status = write_text(code, kernel, HR_DEVICE_SHAPES_LITERAL);
+  hr_device_kernel of_words = code->kernel;
+  hr_text words;
+  bool is_words = false;
+  hr_status status = write_literal_text(code, kernel, hash, &words);
   if (status == HR_OK) {
     find_image(m, &words, &is_words);
   }
-  hr_text_fini(&words);
-  if (status != HR_OK || !is_words) {
-    return status;
+  if (is_words) { /* back to the text with words */
+    hr_text_fini(&m->text);
+    m->text = words, m->pass_count = of_words.base.pass_count;
+    snprintf(m->name, sizeof m->name, SHAPES_NAME);
+    code->kernel = of_words;
+    code->module = share(m);
+  } else {
+    hr_text_fini(&words);
   }
-  memcpy(m->name, name, sizeof name);
-  HR_RETURN_IF_ERROR(write_text(code, kernel, HR_DEVICE_SHAPES_WORDS));
-  code->module = share(m);
-  return HR_OK;
+  return status;
 }
 
 hr_status hr__device_kernel_create(const hr_kernel *kernel, hr_device *device, uint64_t hash,
                                    hr_host_kernel **out_kernel) {
   device_code *code = NULL;
-  HR_RETURN_IF_ERROR(create(kernel->name, device, "hr_shapes", 0, &code));
+  HR_RETURN_IF_ERROR(create(kernel->name, device, SHAPES_NAME, 0, &code));
   code->kernel.arg_count = kernel->arg_count;
   code->kernel.scalar_count = kernel->scalar_count;
   code->kernel.base.bytes = kernel->bytes;
@@ -303,6 +311,7 @@ hr_status hr__device_kernel_create_written(const hr_device_source *source, hr_de
   set_grids(made, source->blocks, source->threads);
   memcpy(made->shared, source->shared, sizeof made->shared);
   memcpy(made->words, source->words, sizeof made->words);
+  m->hash = hash_of_text(&m->text);
   code->module = share(m);
   *out_kernel = &made->base;
   return HR_OK;
