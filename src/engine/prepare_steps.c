@@ -87,17 +87,24 @@ static hr_status prepare(hr_instance *instance, hr_device *device, hr_exec_step 
   return HR_OK;
 }
 
+/* The earlier step whose prepared call does for this one, or NULL. Calls of a host's libraries also keep what they
+ * derive from their weights; those of a device keep nothing, so weights may differ. */
+static const hr_exec_step *find_like(const hr_instance *instance, const hr_device *device, hr_shared_calls *calls,
+                                     const hr_exec_step *step) {
+  const hr_plan *plan = instance->plan;
+  uint32_t constants = device->properties.is_host ? (uint32_t)plan->key.buffer_count : 0;
+  size_t like = hr__shared_calls_find(calls, &plan->schedule.program, step->source->node, constants,
+                                      (size_t)(step - instance->steps) + 1);
+  const hr_exec_step *first = like > 0 ? &instance->steps[like - 1] : NULL;
+  return first != NULL && first->written == NULL && first->library.fallback == NULL ? first : NULL;
+}
+
 /* Prepares the node, or takes what an earlier step prepared for one like it. */
 static hr_status prepare_once(hr_instance *instance, hr_device *device, hr_shared_calls *calls, hr_exec_step *step) {
-  const hr_plan *plan = instance->plan;
-  size_t like = device->properties.is_host
-                    ? hr__shared_calls_find(calls, &plan->schedule.program, step->source->node,
-                                            (uint32_t)plan->key.buffer_count, (size_t)(step - instance->steps) + 1)
-                    : 0;
-  if (like == 0) {
+  const hr_exec_step *first = find_like(instance, device, calls, step);
+  if (first == NULL) {
     return prepare(instance, device, step);
   }
-  const hr_exec_step *first = &instance->steps[like - 1];
   step->library = first->library;
   step->tuning = first->tuning;
   step->workspace_bytes = first->workspace_bytes;

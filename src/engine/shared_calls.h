@@ -8,8 +8,8 @@
  *
  * - the row, its integers and epilogues,
  * - each operand's dtype, dims, strides and alignment, and which operands of the node are the same buffer,
- * - for a caller's buffer that the program only reads its number and the offset: prepared objects cache what they
- * derive from its contents,
+ * - for a caller's buffer that the program only reads its number and the offset, if prepared objects cache what they
+ * derive from its contents (a GPU's libraries cache nothing),
  * - for other buffers whether they are dead afterwards.
  *
  * The offsets of other buffers may differ: the run moves the addresses by the difference.
@@ -31,7 +31,8 @@ typedef struct hr_shared_calls {
 } hr_shared_calls;
 
 /* The number `call` (from 1) of an earlier node that is like this one; 0: there is none, or no host memory, and `call`
- * stands for the nodes like it from now on. Buffers below `caller_buffers` are the caller's. */
+ * stands for the nodes like it from now on. Buffers below `caller_buffers` are the
+ * caller's; 0 for libraries that cache nothing. */
 size_t hr__shared_calls_find(hr_shared_calls *calls, const hr_program *program, const hr_node *node,
                              uint32_t caller_buffers, size_t call);
 void hr__shared_calls_fini(hr_shared_calls *calls);

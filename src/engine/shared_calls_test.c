@@ -6,9 +6,9 @@
 
 #include "engine/stream.h"
 
-/* For the second of two nodes: the first's number, or 0. Buffers 0 to 2 are the caller's; 3 to 5 are the program's, and
- * 6 to 7 of them stay alive. */
-static size_t second_with(const char *buffer_0, const char *first, const char *second) {
+/* For the second of two nodes: the first's number, or 0. Buffers 0 to 2 are live as the caller's; 3 to 5 are the
+ * program's, and 6 to 7 of them stay alive. Libraries may keep what they derive from buffers below `constants`. */
+static size_t second_for(uint32_t constants, const char *buffer_0, const char *first, const char *second) {
   hr_text text = {0};
   hr_program program;
   hr_shared_calls calls = {0};
@@ -18,12 +18,16 @@ static size_t second_with(const char *buffer_0, const char *first, const char *s
   }
   hr_text_printf(&text, "scalar $0 f64\nscalar $1 i64\n%s\n%s\n", first, second);
   HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &program));
-  HR_ASSERT_EQ(hr__shared_calls_find(&calls, &program, &program.nodes[0], 3, 1), 0);
-  size_t found = hr__shared_calls_find(&calls, &program, &program.nodes[1], 3, 2);
+  HR_ASSERT_EQ(hr__shared_calls_find(&calls, &program, &program.nodes[0], constants, 1), 0);
+  size_t found = hr__shared_calls_find(&calls, &program, &program.nodes[1], constants, 2);
   hr__shared_calls_fini(&calls);
   hr_program_fini(&program);
   hr_text_fini(&text);
   return found;
+}
+
+static size_t second_with(const char *buffer_0, const char *first, const char *second) {
+  return second_for(3, buffer_0, first, second);
 }
 
 static size_t second_of(const char *first, const char *second) {
@@ -65,6 +69,14 @@ HR_TEST(what_a_provider_can_tell_apart) {
   for (size_t i = 0; i < sizeof others / sizeof *others; ++i) {
     HR_ASSERT_EQ(second_of(plain, others[i]), 0);
   }
+}
+
+HR_TEST(libraries_that_keep_nothing_share_calls_with_other_weights) {
+  const char *plain = PRODUCT("%4", "%3", "%1");
+  HR_ASSERT_EQ(second_for(0, "live", plain, PRODUCT("%4", "%3", "%2")), 1);
+  HR_ASSERT_EQ(second_for(0, "live", plain, PRODUCT("%6", "%3", "%2")), 0); /* a result that stays alive */
+  HR_ASSERT_EQ(
+      second_for(0, "live", plain, "%4:f32[4,8]{8,1}+0 = matmul(%3:f32[4,16]{16,1}+0, %2:f32[16,8]{8,1}+1, _)"), 0);
 }
 
 #define SQUARE(y, x, w) y ":f32[4,4]{4,1}+0 = matmul(" x ":f32[4,4]{4,1}+0, " w ":f32[4,4]{4,1}+0, _)"
