@@ -116,6 +116,12 @@ typedef enum hr_profile_table {
  * that the ring has no more. `tables`: bits of hr_profile_table. */
 HR_API HR_MUST_USE hr_status hr_profile_tables(hr_profile *profile, unsigned tables,
                                                void (*write)(void *arg, const char *text), void *arg);
+/* Writes the ring's records to a file, as a timeline in the JSON format of Chrome's trace viewer, which Perfetto opens.
+ * UNAVAILABLE if the file can't be written. */
+HR_API HR_MUST_USE hr_status hr_profile_write_trace(hr_profile *profile, const char *path);
+/* Writes what HEADRACE_TRACE and HEADRACE_PROFILE request, unless it has been written. This happens by itself at exit;
+ * programs that end in another way call it before. */
+HR_API void hr_profile_report(void);
 HR_API void hr_profile_counts_read(hr_profile *profile, size_t bytes, hr_profile_counts *out_counts);
 
 /* Sets the number that operations recorded by this thread have in records from now on; 0 is none. */

@@ -44,6 +44,7 @@ typedef enum hr_context_slot {
   HR_CONTEXT_DEVICE_CODE,
   HR_CONTEXT_MACHINE,
   HR_CONTEXT_RECORDS,
+  HR_CONTEXT_REPORT,
   /* state of the process, in the default context alone */
   HR_CONTEXT_ARENAS,
   HR_CONTEXT_CUDA,

@@ -7,6 +7,7 @@
 #include "base/env.h"
 #include "engine/algorithms.h"
 #include "engine/compile_queue.h"
+#include "engine/record_report.h"
 #include "engine/records.h"
 #include "runtime/cached_weights.h"
 #include "runtime/counters.h"
@@ -76,6 +77,7 @@ static hr_status create_stream(hr_device *device, hr_stream **out_stream) {
   hr__cache_init(&stream->cache, (size_t)hr_env_int(HR_ENV_CACHE_ENTRIES), CACHE_BYTES_MAX, CACHE_ONCE_BYTES_MAX,
                  &device->program_bytes);
   hr__records_join(device);
+  hr__report_begin(device->context);
   *out_stream = stream;
   return HR_OK;
 }
