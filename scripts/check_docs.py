@@ -68,6 +68,7 @@ class Tree:
         )
         self.variables = self.read_variables()
         self.python = set(re.findall(r"^(?:def |class )?(\w+)(?:[(:]| = )", self.python_text(), re.M))
+        self.python |= set(re.findall(r"^from headrace import (\w+)$", self.python_text(), re.M))
         self.commands = (
             set(re.findall(r'\{"(\w+)",', read(root / "tools/headrace.c")))
             if "tools/headrace.c" in self.files

@@ -57,6 +57,14 @@ def section_of(lines, lineno):
     return ""
 
 
+def functions_of(module):
+    """The public functions of a submodule, named with it."""
+    for node in ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            node.name = f"{module}.{node.name}"
+            yield node
+
+
 def python_names(path):
     """(section, node) of each public name, in order; names imported from headrace's own modules are looked up there."""
     text = path.read_text(encoding="utf-8")
@@ -64,6 +72,10 @@ def python_names(path):
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
             yield section_of(lines, node.lineno), node
+        elif isinstance(node, ast.ImportFrom) and node.module == "headrace":  # a submodule
+            for alias in node.names:
+                for inner in functions_of(alias.name):
+                    yield section_of(lines, node.lineno), inner
         elif isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith("headrace.")):
             module = PACKAGE / f"{(node.module or '').removeprefix('headrace.')}.py"
             wanted = {alias.name: alias.asname or alias.name for alias in node.names}

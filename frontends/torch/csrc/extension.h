@@ -20,6 +20,7 @@ namespace headrace {
 extern PyMethodDef counter_functions[];   // counters.cpp
 extern PyMethodDef graph_functions[];     // function.cpp
 extern PyMethodDef optimizer_functions[]; // optim.cpp
+extern PyMethodDef profiler_functions[];  // profiler.cpp
 
 // Releases the interpreter's lock for its lifetime.
 class Unlocked {

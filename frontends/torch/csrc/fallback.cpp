@@ -8,6 +8,7 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
 #include <c10/core/CPUAllocator.h>
+#include <headrace/profile.h>
 
 #include <atomic>
 #include <map>
@@ -296,6 +297,34 @@ c10::IValue value_to_device(const c10::IValue &value, const HostTensors &tensors
   return value;
 }
 
+int64_t copied_bytes() {
+  hr_stats stats;
+  hr_stream_stats(stream(), &stats);
+  return stats.bytes_copied_in + stats.bytes_copied_out;
+}
+
+// Reports a fallback to a started profile: its time with copies and waits, and the bytes copied.
+class Noted {
+public:
+  explicit Noted(const std::string &name) : name_(name), is_on_(hr_profile_is_on(device())) {
+    if (C10_UNLIKELY(is_on_)) {
+      bytes_ = copied_bytes();
+      begin_ = hr_profile_clock_ns();
+    }
+  }
+  Noted(const Noted &) = delete;
+  Noted &operator=(const Noted &) = delete;
+  ~Noted() {
+    if (C10_UNLIKELY(is_on_))
+      hr_profile_note_fallback(device(), name_.c_str(), begin_, hr_profile_clock_ns(), copied_bytes() - bytes_);
+  }
+
+private:
+  const std::string &name_;
+  bool is_on_;
+  int64_t bytes_ = 0, begin_ = 0;
+};
+
 } // namespace
 
 void run_on_host(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
@@ -310,6 +339,7 @@ void run_on_host(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
   size_t argument_count = schema.arguments().size(), start = stack->size() - argument_count;
   std::vector<c10::IValue> originals(stack->begin() + static_cast<int64_t>(start), stack->end()), hosts;
   OnDevice on(device_of(originals));
+  Noted noted(name);
   HostTensors tensors;
   for (size_t i = 0; i < argument_count; ++i) {
     hosts.push_back(value_to_host(originals[i], tensors));

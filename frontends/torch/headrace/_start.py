@@ -78,9 +78,12 @@ def _finish():
 
     A thread of autograd that has just finished a backward pass releases Python objects; if it requests the lock while
     the interpreter is ending, the process aborts. (The core itself waits for its work when the process exits.)
+
+    An interpreter that ends by Ctrl-C skips the core's own end, so HEADRACE_PROFILE's tables are printed here.
     """
     try:
         _C.synchronize_all()
+        _C.profile_report()
     except Exception:
         pass  # the error can't be reported any more
 

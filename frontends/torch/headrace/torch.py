@@ -45,6 +45,10 @@ from headrace.devices import (
 
 from headrace.streams import Event, Stream, current_stream, default_stream, set_stream, stream
 
+# ---- the profiler
+
+from headrace import profiler
+
 # ---- random numbers
 
 from headrace.randoms import (

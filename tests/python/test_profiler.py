@@ -1,0 +1,224 @@
+"""torch.headrace.profiler, HEADRACE_PROFILE and HEADRACE_TRACE: what they show of a program, and misuse."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+D = "headrace"
+pytestmark = pytest.mark.device_only
+profiler = torch.headrace.profiler
+
+
+@pytest.fixture(autouse=True)
+def stopped():
+    """A test that fails leaves the profiler started."""
+    yield
+    try:
+        profiler.stop()
+    except RuntimeError:
+        pass
+
+
+def step(x, weight):
+    return torch.tanh(x @ weight).add_(1).sum()
+
+
+def operands():
+    torch.manual_seed(0)
+    return torch.randn(16, 32).to(D), torch.randn(32, 8).to(D)
+
+
+def events(tmp_path, category=None):
+    profiler.export(tmp_path / "trace.json")
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    return [event for event in trace["traceEvents"] if category is None or event.get("cat") == category]
+
+
+def test_a_profile_has_kernels_commits_and_copies(tmp_path):
+    x, weight = operands()
+    with profiler.profile():
+        step(x, weight).item()
+    kernels = events(tmp_path, "kernel")
+    names = [name for event in kernels for name in event["args"]["operation names"]]
+    assert {"matmul", "tanh", "add", "sum"} <= set(names)
+    assert any("f32[16,32]" in event["args"]["shapes"] for event in kernels)
+    commits = events(tmp_path, "commit")
+    assert len([event for event in commits if event["ph"] == "X"]) == 1
+    assert {event["ph"] for event in commits} == {"X", "s", "f"}
+    assert len(events(tmp_path, "copy")) == 1
+    assert "headrace: copies: 1 in" in profiler.tables()
+
+
+def test_programs_and_bits_are_the_same(tmp_path):
+    x, weight = operands()
+    plain = step(x, weight).item()
+    compiles = torch.headrace.stats()["compiles"]
+    with profiler.profile(mode="interval,event"):
+        assert step(x, weight).item() == plain
+    assert torch.headrace.stats()["compiles"] == compiles
+    assert not events(tmp_path, "compile")
+
+
+def test_bytes_are_those_of_the_counters(tmp_path):
+    x, weight = operands()
+    torch.headrace.synchronize()
+    torch.headrace.reset_stats()
+    with profiler.profile():
+        step(x, weight).item()
+    moved = sum(e["args"].get("bytes read", 0) + e["args"].get("bytes written", 0) for e in events(tmp_path, "kernel"))
+    assert moved == torch.headrace.stats()["bytes_moved"]
+
+
+def test_work_from_before_is_not_in_it_and_pending_work_is(tmp_path):
+    x, weight = operands()
+    torch.headrace.synchronize()
+    before = torch.sigmoid(x)
+    profiler.start()
+    y = torch.tanh(x)
+    profiler.stop()
+    after = torch.exp(x)
+    torch.headrace.synchronize()
+    names = [name for event in events(tmp_path, "kernel") for name in event["args"]["operation names"]]
+    assert names == ["tanh"]
+    del before, y, after
+
+
+def test_each_operation_is_a_point_in_mode_event(tmp_path):
+    x, weight = operands()
+    with profiler.profile(mode="event"):
+        y = torch.tanh(x)
+    assert [event["name"] for event in events(tmp_path, "operation")] == ["record tanh"]
+    del y
+
+
+def test_operations_that_nobody_needs_are_named(tmp_path):
+    x, weight = operands()
+    with profiler.profile():
+        y = torch.tanh(x)
+        torch.exp(x)
+    (dropped,) = events(tmp_path, "dropped")
+    assert dropped["args"]["operation names"] == ["exp"]
+    del y
+
+
+def test_wait_until_completed_runs_each_operation_at_once(tmp_path):
+    x, weight = operands()
+    with profiler.profile(wait_until_completed=True):
+        assert torch.headrace.get_mode() == "strict"
+        step(x, weight)
+    assert torch.headrace.get_mode() == "fuse"
+    assert len([event for event in events(tmp_path, "commit") if event["ph"] == "X"]) >= 4
+
+
+def test_fallbacks_are_recorded_with_their_time(tmp_path):
+    library = torch.library.Library("headrace_profiled", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CPU")
+    try:
+        torch.headrace.set_fallback("allow")
+        with profiler.profile():
+            y = torch.ops.headrace_profiled.twice(torch.ones(3, device=D))
+        assert y.tolist() == [2, 2, 2]
+        (event,) = events(tmp_path, "fallback")
+        assert event["name"] == "fallback headrace_profiled::twice" and event["dur"] > 0
+        assert "fallbacks to the host: 1 in" in profiler.tables()
+    finally:
+        library._destroy()
+
+
+def test_misuse_is_an_error():
+    with pytest.raises(RuntimeError, match="not started"):
+        profiler.stop()
+    with pytest.raises(ValueError, match="mode is 'kernels'"):
+        profiler.start(mode="kernels")
+    profiler.start()
+    with pytest.raises(RuntimeError, match="started already"):
+        profiler.start()
+    with pytest.raises(RuntimeError, match="started already"), profiler.profile(wait_until_completed=True):
+        pass
+    profiler.stop()
+    assert torch.headrace.get_mode() == "fuse"
+    with pytest.raises(RuntimeError, match=r'can\'t write "/nowhere/trace.json"'):
+        profiler.export("/nowhere/trace.json")
+
+
+def test_an_exception_stops_it(tmp_path):
+    x, weight = operands()
+    with pytest.raises(KeyError), profiler.profile(wait_until_completed=True):
+        step(x, weight).item()
+        raise KeyError
+    assert torch.headrace.get_mode() == "fuse"
+    assert events(tmp_path, "kernel")
+    with profiler.profile():
+        pass
+    assert not events(tmp_path, "kernel")
+
+
+def test_threads_are_recorded_together(tmp_path):
+    x, weight = operands()
+    started = []
+
+    def work():
+        for _ in range(20):
+            step(x, weight).item()
+        try:
+            profiler.start()
+        except RuntimeError as error:
+            started.append(str(error))
+
+    with profiler.profile():
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(started) == 2 and all("started already" in text for text in started)
+    assert len([event for event in events(tmp_path, "copy") if event["name"] == "copy out"]) == 40
+
+
+def test_a_forked_child_cannot_profile():
+    profiler.start()
+    child = os.fork()
+    if child == 0:
+        outcome = 1
+        try:
+            profiler.stop()
+        except RuntimeError as error:
+            outcome = 0 if "forked process" in str(error) else 2
+        os._exit(outcome)
+    assert os.waitpid(child, 0)[1] == 0
+    profiler.stop()
+
+
+def run_script(script, **settings):
+    names = {**os.environ, **settings}
+    return subprocess.run([sys.executable, "-c", script], env=names, capture_output=True, text=True, timeout=120)
+
+
+SCRIPT = "import torch; x = torch.ones(64, device='headrace'); print(torch.tanh(x).sum().item())\n"
+
+
+def test_the_environment_requests_tables_and_a_timeline(tmp_path):
+    path = tmp_path / "trace.json"
+    done = run_script(SCRIPT, HEADRACE_PROFILE="all", HEADRACE_TRACE=str(path))
+    assert done.returncode == 0, done.stderr
+    for head in ("headrace: operations: ", "headrace: copies: ", "headrace: fallbacks to the host: 0 in"):
+        assert done.stderr.count(head) == 1
+    assert json.loads(path.read_text())["traceEvents"]
+
+
+def test_an_interrupt_prints_the_tables_once():
+    done = run_script(SCRIPT + "import signal; signal.raise_signal(signal.SIGINT)", HEADRACE_PROFILE="ops")
+    assert done.returncode == -signal.SIGINT
+    assert done.stderr.count("headrace: operations: ") == 1 and "KeyboardInterrupt" in done.stderr
+
+
+def test_a_profiler_that_is_open_at_exit_does_no_harm():
+    done = run_script("import torch; torch.headrace.profiler.start()\n" + SCRIPT)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
