@@ -420,19 +420,24 @@ hr_status hr__algorithms_prepare(hr_device *device, const hr_provider *const *pr
   if (name[0] != 0 && hr__algorithms_prepare_called(device, providers, program, node, name, out_ready)) {
     return HR_OK;
   }
-  hr_status status = hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: no provider answers", hr_op_table(node->op)->name);
-  for (int i = 0; status != HR_OK && providers[i] != NULL; ++i) {
+  hr_status refused = HR_OK; /* by the last provider that was called */
+  for (int i = 0; providers[i] != NULL; ++i) {
     if (asks_library(device, providers[i], program, node)) {
-      hr_status_free(status);
+      const hr_algorithm algorithm = {providers[i], HR_ALGORITHM_OWN};
+      hr_status_free(refused);
       if (providers[i]->write != NULL) {
-        *out_ready = (hr_ready){.algorithm = {providers[i], HR_ALGORITHM_OWN}};
+        *out_ready = (hr_ready){.algorithm = algorithm};
         return HR_OK;
       }
-      status = hr__algorithm_prepare(device, program, node, &(const hr_algorithm){providers[i], HR_ALGORITHM_OWN},
-                                     out_ready);
+      refused = hr__algorithm_prepare(device, program, node, &algorithm, out_ready);
+      if (refused == HR_OK) {
+        return HR_OK;
+      }
     }
   }
-  return status;
+  return refused != HR_OK
+             ? refused
+             : hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: no provider answers", hr_op_table(node->op)->name);
 }
 
 /* ---- running ---- */

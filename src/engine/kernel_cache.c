@@ -97,10 +97,11 @@ static int64_t moved_bytes(const hr_kernel *kernel) {
   return reads / AGAIN_MIN > bytes ? reads : bytes;
 }
 
-/* Makes what runs first; destroys the kernel if it fails. */
-static hr_status begin(hr_cached_kernel *cached, const hr_kernel *kernel, hr_device *device) {
+/* Makes what runs first; destroys the kernel if it fails. `last`: one of the same structure, or NULL. */
+static hr_status begin(hr_cached_kernel *cached, const hr_kernel *kernel, hr_device *device,
+                       const hr_cached_kernel *last) {
   hr_status status = device != NULL ? hr__device_kernel_create(kernel, device, cached->hash, &cached->host)
-                                    : hr_interp_create(kernel, &cached->host);
+                                    : hr_interp_create_like(kernel, last != NULL ? last->host : NULL, &cached->host);
   if (status != HR_OK) {
     destroy(cached);
     return status;
@@ -120,20 +121,21 @@ static hr_status create(kernel_cache *cache, const hr_kernel *kernel, hr_device 
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for kernel %s", kernel->name);
   }
   *cached = (hr_cached_kernel){.owner = cache, .key = *key, .hash = hash, .device = device, .reference_count = 1};
-  HR_RETURN_IF_ERROR(begin(cached, kernel, device));
+  HR_RETURN_IF_ERROR(begin(cached, kernel, device, NULL));
   int64_t uses = BYTES_MIN / moved_bytes(kernel) + 1;
   cached->uses_wanted = device != NULL ? 0 : uses > USES_MIN ? uses : USES_MIN; /* 0: it is never recompiled */
   *out_cached = cached;
   return HR_OK;
 }
 
-hr_status hr__kernel_create_private(const hr_kernel *kernel, hr_cached_kernel **out_cached) {
+hr_status hr__kernel_create_private(const hr_kernel *kernel, const hr_cached_kernel *last,
+                                    hr_cached_kernel **out_cached) {
   hr_cached_kernel *cached = hr_calloc(1, sizeof *cached);
   if (cached == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for kernel %s", kernel->name);
   }
   *cached = (hr_cached_kernel){.owner = own(), .reference_count = 1, .is_private = true};
-  HR_RETURN_IF_ERROR(begin(cached, kernel, NULL)); /* `uses_wanted` is 0: it is never recompiled */
+  HR_RETURN_IF_ERROR(begin(cached, kernel, NULL, last)); /* `uses_wanted` is 0: it is never recompiled */
   *out_cached = cached;
   return HR_OK;
 }

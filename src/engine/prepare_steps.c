@@ -342,8 +342,9 @@ static hr_status renew_kernel(hr_instance *instance, const hr_step_numbers *n, i
     hr__kernel_release(last);
   } else if (last == NULL || !hr__kernel_renumber(last, step->source->kernel)) {
     step->cached = NULL;
+    hr_status status = hr__kernel_create_private(step->source->kernel, last, &step->cached);
     hr__kernel_release(last);
-    HR_RETURN_IF_ERROR(hr__kernel_create_private(step->source->kernel, &step->cached));
+    HR_RETURN_IF_ERROR(status);
   }
   step->kernel = hr__kernel_host(step->cached);
   step->workspace_bytes = step->kernel->workspace_bytes;

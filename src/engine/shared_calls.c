@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "core/ir/dtype.h"
 
-enum { HEAD = 2, ALIGNMENT = 64 };
+enum { HEAD = 2, ALIGNMENT = 64, WORDS_AT_FIRST = 1000 };
 
 static bool add(hr_shared_calls *calls, uint64_t word) {
   return hr_vector_push(&calls->words, word);
@@ -96,7 +96,8 @@ size_t hr__shared_calls_find(hr_shared_calls *calls, const hr_program *program, 
   if (node->input_count + node->output_count + node->scalar_count > HR_SHARED_ARGS_MAX) {
     return 0;
   }
-  bool ok = add(calls, 0) && add(calls, call) && describe(calls, program, node, caller_buffers);
+  bool ok = hr_vector_reserve(&calls->words, WORDS_AT_FIRST) && add(calls, 0) && add(calls, call) &&
+            describe(calls, program, node, caller_buffers);
   if (ok) {
     const uint64_t *words = calls->words.data + at + HEAD;
     size_t count = calls->words.count - at - HEAD;

@@ -579,7 +579,7 @@ typedef struct used {
   bool is_written, differs;
 } used;
 
-enum { USES_MAX = 32 };
+enum { USES_MAX = 32, STACK_USES = 1024, STACK_BUFFERS = 512 };
 
 /* Equal for equal views; contiguous ones are alike if they have the same number of bytes. */
 static uint64_t hash_view(uint64_t kind, const uint64_t *word) {
@@ -650,8 +650,15 @@ static void add_use(void *arg, uint64_t kind, const uint64_t *word, bool is_outp
 
 /* Which views of written buffers overlap. The compiler orders their accesses by that. */
 static uint64_t hash_overlaps(const hr_key *key, uint64_t hash) {
-  use *uses = hr_malloc((key->local_count + 1) * sizeof *uses);
-  used *buffers = hr_calloc(key->buffer_count + 1, sizeof *buffers);
+  use some_uses[STACK_USES], *uses = some_uses; /* of most keys: large blocks make the allocator tidy up */
+  used some_buffers[STACK_BUFFERS], *buffers = some_buffers;
+  bool fits = key->local_count <= STACK_USES && key->buffer_count <= STACK_BUFFERS;
+  if (fits) {
+    memset(buffers, 0, key->buffer_count * sizeof *buffers);
+  } else {
+    uses = hr_malloc((key->local_count + 1) * sizeof *uses);
+    buffers = hr_calloc(key->buffer_count + 1, sizeof *buffers);
+  }
   if (uses == NULL || buffers == NULL) {
     hash = hr_hash_words(hash, key->words, key->word_count); /* a structure of its own */
   } else {
@@ -661,8 +668,10 @@ static uint64_t hash_overlaps(const hr_key *key, uint64_t hash) {
       hash = b->differs && b->is_written ? hash_overlaps_of(uses, (int)i, hash) : hash;
     }
   }
-  hr_free(uses);
-  hr_free(buffers);
+  if (!fits) {
+    hr_free(uses);
+    hr_free(buffers);
+  }
   return hash;
 }
 

@@ -679,9 +679,9 @@ static bool check_renumbered(uint64_t seed) {
   static buffers b;
   state = seed * 0x9e3779b97f4a7c15u;
   random_kernel(&m, &b);
-  int64_t dims[2] = {m.dims[0], m.dims[0] - 1 - below(3)};
+  int64_t dims[2] = {m.dims[0], below(2) == 0 ? m.dims[0] - 1 - below(3) : 1 + below((int)(m.dims[0] | 1))};
   m.dims[0] = dims[1];
-  if (m.kernel.rank == 0 || dims[1] < 2 ||
+  if (m.kernel.rank == 0 || dims[1] < 2 || dims[1] > dims[0] ||
       hr_kernel_order(m.kernel.rank, m.dims, m.kernel.reduce_mask) != m.kernel.order) {
     return false;
   }
@@ -692,8 +692,17 @@ static bool check_renumbered(uint64_t seed) {
   m.dims[0] = dims[1 - first];
   HR_ASSERT_OK(hr_interp_create(make_end(&m), &fresh));
   bool is = hr_interp_renumber(kernel, make_end(&m));
+  if (!is) { /* for larger blocks: the next one has room for both */
+    hr_host_kernel *last = kernel;
+    HR_ASSERT_OK(hr_interp_create_like(make_end(&m), last, &kernel));
+    last->destroy(last);
+    compare_kernels(&b, &m, fresh, kernel, seed);
+    m.dims[0] = dims[first];
+    is = hr_interp_renumber(kernel, make_end(&m));
+    fresh->destroy(fresh);
+    HR_ASSERT_OK(hr_interp_create(make_end(&m), &fresh));
+  }
   if (is) {
-    HR_ASSERT_EQ(kernel->scratch_bytes, fresh->scratch_bytes);
     HR_ASSERT_EQ(kernel->units[0], fresh->units[0]);
     HR_ASSERT_EQ(kernel->grain[0], fresh->grain[0]);
     compare_kernels(&b, &m, fresh, kernel, seed);
@@ -708,7 +717,7 @@ HR_TEST(random_kernels_with_other_numbers) {
   for (uint64_t seed = 1; seed <= count; ++seed) {
     renumbered += check_renumbered(seed);
   }
-  HR_ASSERT(renumbered > count / 20);
+  HR_ASSERT(renumbered > count / 8);
 }
 
 HR_TEST(random_kernels) {

@@ -2,7 +2,9 @@
 #include "interp/interp.h"
 
 #if defined(HR_CPU_DISPATCH)
-#define HR__CREATE(level) hr_status hr_interp_create_v##level(const hr_kernel *kernel, hr_host_kernel **out_host_kernel)
+#define HR__CREATE(level)                                                                       \
+  hr_status hr_interp_create_like_v##level(const hr_kernel *kernel, const hr_host_kernel *last, \
+                                           hr_host_kernel **out_host_kernel)
 HR__CREATE(2);
 HR__CREATE(3);
 HR__CREATE(4);
@@ -12,14 +14,14 @@ HR__RENUMBER(2);
 HR__RENUMBER(3);
 HR__RENUMBER(4);
 
-hr_status hr_interp_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel) {
+hr_status hr_interp_create_like(const hr_kernel *kernel, const hr_host_kernel *last, hr_host_kernel **out_host_kernel) {
   switch (hr_cpu_level()) {
     case 4:
-      return hr_interp_create_v4(kernel, out_host_kernel);
+      return hr_interp_create_like_v4(kernel, last, out_host_kernel);
     case 3:
-      return hr_interp_create_v3(kernel, out_host_kernel);
+      return hr_interp_create_like_v3(kernel, last, out_host_kernel);
     default:
-      return hr_interp_create_v2(kernel, out_host_kernel);
+      return hr_interp_create_like_v2(kernel, last, out_host_kernel);
   }
 }
 

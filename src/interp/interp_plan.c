@@ -591,20 +591,30 @@ static void destroy(hr_host_kernel *kernel) {
   hr_free(kernel);
 }
 
-static hr_status build(hr__plan *plan, const hr_kernel *kernel) {
+static hr_status build(hr__plan *plan, const hr__plan *like, const hr_kernel *kernel) {
   builder b = {.plan = plan, .kernel = kernel, .scratch = plan->arena};
   plan->phase_count = kernel->phase_count < 1 ? 1 : kernel->phase_count;
   plan->section_count = 1 + 2 * plan->phase_count;
   HR_RETURN_IF_ERROR(hr__plan_geometry(plan, kernel));
   HR_RETURN_IF_ERROR(plan_steps(&b));
-  HR_RETURN_IF_ERROR(hr__plan_slots(plan, kernel));
+  HR_RETURN_IF_ERROR(hr__plan_slots(plan, like, kernel));
   hr__plan_set_units(plan, kernel);
   plan->base.run = hr__plan_run;
   plan->base.destroy = destroy;
   return HR_OK;
 }
 
-hr_status HR_CPU_NAME(hr_interp_create)(const hr_kernel *kernel, hr_host_kernel **out_host_kernel) {
+enum { LIKE_BYTES_MAX = 1 << 20 };
+
+/* Slots of a large plan would take too much memory for a small one. */
+static const hr__plan *plan_like(const hr_host_kernel *like) {
+  return like != NULL && like->run == hr__plan_run && like->scratch_bytes <= LIKE_BYTES_MAX ? (const hr__plan *)like
+                                                                                            : NULL;
+}
+
+hr_status HR_CPU_NAME(hr_interp_create_like)(const hr_kernel *kernel, const hr_host_kernel *last,
+                                             hr_host_kernel **out_host_kernel) {
+  const hr__plan *like = plan_like(last);
   if (kernel->rank < 0 || kernel->rank > HR_RANK_MAX || kernel->phase_count > HR__PHASES_MAX) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "interp: kernel of rank %d and %d phases, at most %d and %d",
                           kernel->rank, kernel->phase_count, (int)HR_RANK_MAX, (int)HR__PHASES_MAX);
@@ -619,7 +629,7 @@ hr_status HR_CPU_NAME(hr_interp_create)(const hr_kernel *kernel, hr_host_kernel 
   hr__cut cut = {0};
   hr_arena_init(&arena, 4 * HR_ARENA_CHUNK_MIN);
   hr__plan plan = {.arena = &arena, .cut = &cut}, *packed = NULL;
-  hr_status status = build(&plan, kernel);
+  hr_status status = build(&plan, like, kernel);
   if (status == HR_OK) {
     packed = pack_plan(&plan, kernel->name != NULL ? kernel->name : "kernel");
     status = packed != NULL ? HR_OK : out_of_memory(kernel);

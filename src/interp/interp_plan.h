@@ -136,6 +136,11 @@ typedef struct hr__conflict {
   int reg, arg_a, arg_b;
 } hr__conflict;
 
+/* The largest rectangle that slots hold: its sides, and its elements. */
+typedef struct hr__room {
+  int64_t outer, inner, area;
+} hr__room;
+
 /* The domain, while a plan is built. */
 typedef struct hr__cut {
   hr_dims kept, reduced, batch, outer, inner;
@@ -152,6 +157,7 @@ typedef struct hr__plan {
   int64_t batch_count, outer_count, inner_count;
   int64_t tile_outer, tile_inner, block_outer, block_inner;
   int64_t tiles_outer, tiles_inner; /* per batch */
+  hr__room block_room, tile_room;   /* of slots: at least what blocks and tiles need */
   bool is_walked;                   /* a tile has several blocks */
   bool is_split;                    /* chunks of one row or column are separate units */
   int64_t row_elements, chunk, chunk_count;
@@ -168,15 +174,15 @@ typedef struct hr__plan {
   int coord_count;
   /* scratch */
   int64_t at_pointers, at_pitches, at_bases, at_slotted, at_scalars, at_offsets, at_row_offsets, at_temp, at_state;
-  int64_t offsets_capacity;
 } hr__plan;
 
 /* Cuts the domain; fills all counts of it. */
 HR_MUST_USE hr_status hr__plan_geometry(hr__plan *plan, const hr_kernel *kernel);
 /* A map of the kernel's access on the cut domain; false when memory is out. */
 bool hr__plan_map(hr__plan *plan, const hr_access *access, hr__map *out_map);
-/* Decides which registers are pointers, and assigns every register's place. */
-HR_MUST_USE hr_status hr__plan_slots(hr__plan *plan, const hr_kernel *kernel);
+/* Decides which registers are pointers, and assigns every register's place. `like`: a plan whose rooms the new one
+ * gets, too, or NULL. */
+HR_MUST_USE hr_status hr__plan_slots(hr__plan *plan, const hr__plan *like, const hr_kernel *kernel);
 
 /* Fills the units of the passes, and estimates. */
 void hr__plan_set_units(hr__plan *plan, const hr_kernel *kernel);

@@ -1,8 +1,8 @@
 /* interp_renumber.c: gives a plan the numbers of a kernel of the same structure.
  *
  * Registers, steps and slots depend on decisions: how the domain is cut, along which sides an access varies, which
- * accesses are dense. If other dims lead to the same decisions and the same blocks, only counts and maps change; they
- * are replaced in place. Otherwise the caller makes a new plan.
+ * accesses are dense. If other dims lead to the same decisions, and to blocks that are no larger, only counts and maps
+ * change; they are replaced in place. Otherwise the caller makes a new plan.
  */
 #include <string.h>
 
@@ -17,16 +17,29 @@ static bool has_tiles(const hr__plan *plan) {
   return false;
 }
 
+static bool has_room(const hr__room *room, int64_t outer, int64_t inner) {
+  return outer <= room->outer && inner <= room->inner && outer * inner <= room->area;
+}
+
+/* True if what registers and reductions hold of the new blocks and tiles fits into their slots. */
+static bool is_roomy(const hr__plan *plan, const hr__plan *made) {
+  bool has_width = plan->walk != HR__WALK_OUTER || made->tile_inner <= plan->tile_room.inner;
+  bool has_tile = !has_tiles(plan) || has_room(&plan->tile_room, made->tile_outer, made->tile_inner);
+  return has_width && has_tile && has_room(&plan->block_room, made->block_outer, made->block_inner);
+}
+
+/* A plan that walks a tile's blocks can also walk a single one, if the tile is a row. */
+static bool is_walked_alike(const hr__plan *plan, const hr__plan *made) {
+  return plan->is_walked == made->is_walked ||
+         (plan->is_walked && plan->walk == HR__WALK_INNER && made->tile_outer == 1);
+}
+
 /* True if the domain is cut alike, so that registers keep their slots. */
 static bool is_cut_alike(const hr__plan *plan, const hr__plan *made) {
-  bool is =
-      plan->walk == made->walk && plan->is_walked == made->is_walked && !plan->is_split && !made->is_split &&
-      plan->batch_rank == made->batch_rank && plan->chunk == made->chunk && plan->block_outer == made->block_outer &&
-      plan->block_inner == made->block_inner && (plan->batch_count > 1) == (made->batch_count > 1) &&
-      (plan->outer_count != 1) == (made->outer_count != 1) && (plan->inner_count != 1) == (made->inner_count != 1);
-  bool is_same_tile = plan->tile_outer == made->tile_outer && plan->tile_inner == made->tile_inner;
-  bool is_same_width = plan->walk != HR__WALK_OUTER || plan->tile_inner == made->tile_inner;
-  return is && is_same_width && (is_same_tile || !has_tiles(plan));
+  return plan->walk == made->walk && is_walked_alike(plan, made) && !plan->is_split && !made->is_split &&
+         plan->batch_rank == made->batch_rank && plan->chunk == made->chunk &&
+         (plan->batch_count > 1) == (made->batch_count > 1) && (plan->outer_count != 1) == (made->outer_count != 1) &&
+         (plan->inner_count != 1) == (made->inner_count != 1) && is_roomy(plan, made);
 }
 
 static bool are_axes_alike(const hr__axes *a, const hr__axes *b) {
@@ -69,6 +82,7 @@ static void replace_map(const hr__map *map, const hr__map *made, int batch_rank)
 static void replace_counts(hr__plan *plan, const hr__plan *made) {
   plan->batch_count = made->batch_count, plan->outer_count = made->outer_count, plan->inner_count = made->inner_count;
   plan->tile_outer = made->tile_outer, plan->tile_inner = made->tile_inner;
+  plan->block_outer = made->block_outer, plan->block_inner = made->block_inner;
   plan->tiles_outer = made->tiles_outer, plan->tiles_inner = made->tiles_inner;
   plan->row_elements = made->row_elements, plan->chunk_count = made->chunk_count;
   replace(plan->batch_dims, made->batch_dims, plan->batch_rank);

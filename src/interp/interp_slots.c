@@ -151,10 +151,14 @@ static bool find_write_throughs(layout *l) {
 
 /* ---- places ---- */
 
+static hr__room find_room(int64_t outer, int64_t inner, const hr__room *other) {
+  return (hr__room){hr_max(outer, other->outer), hr_max(inner, other->inner), hr_max(outer * inner, other->area)};
+}
+
 static int64_t elements(const hr__plan *plan, unsigned vary, bool whole_tile) {
-  int64_t outer = whole_tile ? plan->tile_outer : plan->block_outer;
-  int64_t inner = whole_tile ? plan->tile_inner : plan->block_inner;
-  return ((vary & HR__OUTER) != 0 ? outer : 1) * ((vary & HR__INNER) != 0 ? inner : 1);
+  const hr__room *room = whole_tile ? &plan->tile_room : &plan->block_room;
+  unsigned sides = vary & HR__PLANE;
+  return sides == HR__PLANE ? room->area : sides == HR__OUTER ? room->outer : sides == HR__INNER ? room->inner : 1;
 }
 
 static bool crosses(const hr__register *reg) {
@@ -277,7 +281,7 @@ static void drop_point_steps(hr__plan *plan) {
 
 static void place_reductions(layout *l, int64_t *out_workspace) {
   hr__plan *plan = l->plan;
-  int64_t width = plan->walk == HR__WALK_INNER ? HR_REDUCE_LANES : plan->tile_inner;
+  int64_t width = plan->walk == HR__WALK_INNER ? HR_REDUCE_LANES : plan->tile_room.inner;
   int64_t tiles = plan->batch_count * plan->tiles_outer * plan->tiles_inner;
   int64_t partial = tiles * plan->chunk_count * (plan->walk == HR__WALK_INNER ? 1 : plan->tile_inner);
   for (int k = 0; k < plan->reduction_count; ++k) {
@@ -297,8 +301,11 @@ static void place_reductions(layout *l, int64_t *out_workspace) {
   }
 }
 
-hr_status hr__plan_slots(hr__plan *plan, const hr_kernel *kernel) {
+hr_status hr__plan_slots(hr__plan *plan, const hr__plan *like, const hr_kernel *kernel) {
+  const hr__room none = {0};
   layout l = {.plan = plan};
+  plan->block_room = find_room(plan->block_outer, plan->block_inner, like != NULL ? &like->block_room : &none);
+  plan->tile_room = find_room(plan->tile_outer, plan->tile_inner, like != NULL ? &like->tile_room : &none);
   int64_t workspace = 0;
   l.free = HR_ARENA_ARRAY(plan->arena, slot, (size_t)plan->register_count + 1);
   find_lifetimes(plan);
@@ -324,10 +331,9 @@ hr_status hr__plan_slots(hr__plan *plan, const hr_kernel *kernel) {
     has_terms |= plan->steps[k].kind == HR__STEP_STORE && plan->steps[k].mode != HR_STORE_SET;
   }
   if (has_terms) {
-    plan->offsets_capacity = plan->block_outer * plan->block_inner;
-    plan->at_offsets = reserve(&l, plan->offsets_capacity * (int64_t)sizeof(int64_t));
-    plan->at_row_offsets = reserve(&l, plan->block_outer * (int64_t)sizeof(int64_t));
-    plan->at_temp = reserve(&l, plan->block_inner * (int64_t)sizeof(hr_c128));
+    plan->at_offsets = reserve(&l, plan->block_room.area * (int64_t)sizeof(int64_t));
+    plan->at_row_offsets = reserve(&l, plan->block_room.outer * (int64_t)sizeof(int64_t));
+    plan->at_temp = reserve(&l, plan->block_room.inner * (int64_t)sizeof(hr_c128));
   }
   place_reductions(&l, &workspace);
   place_registers(&l);
