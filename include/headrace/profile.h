@@ -65,7 +65,7 @@ typedef struct hr_profile_record {
   const char *shapes;   /* dtypes and dims: "f32[64,32] f32[32,16] -> f32[64,16]"; "" if unknown */
   const char *provider; /* of a library call; else "" */
   const char *device;   /* "" for compilers, which work for all devices */
-  uint64_t thread;      /* identifies the host thread */
+  uint64_t thread;      /* the system's number of the host thread */
   uint64_t stream;      /* the stream's number; 0: none */
   uint64_t program;     /* the hash of the program, as in HEADRACE_DEBUG=3; 0: none */
   uint64_t run;         /* number of the run in its stream, the same in its commit, run and kernels; 0: none */
@@ -76,6 +76,7 @@ typedef struct hr_profile_record {
   const uint64_t *operations; /* their numbers in the stream, from 0 on; NULL: only the count is known */
   const char *const *operation_names;
   const uint64_t *correlations; /* of hr_profile_correlate, for each of them; NULL: none was set */
+  uint64_t correlation;         /* that of the thread, of records without such lists; 0: none */
 } hr_profile_record;
 
 typedef struct hr_profile_counts {

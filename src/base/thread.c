@@ -7,6 +7,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#endif
 #include <time.h>
 #include <unistd.h>
 
@@ -113,6 +116,14 @@ void hr_thread_join(hr_thread *thread) {
     hr_free(thread->begin);
     *thread = (hr_thread){0};
   }
+}
+
+uint64_t hr_thread_number(void) {
+#if defined(__linux__)
+  return (uint64_t)syscall(SYS_gettid);
+#else
+  return (uint64_t)(uintptr_t)pthread_self();
+#endif
 }
 
 int64_t hr_clock_ns(void) {

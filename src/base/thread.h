@@ -75,6 +75,9 @@ static inline void hr_thread_relax(void) {
 #endif
 }
 
+/* The system's number of this thread, as other tools show it. */
+uint64_t hr_thread_number(void);
+
 /* Nanoseconds of the monotonic clock. */
 int64_t hr_clock_ns(void);
 

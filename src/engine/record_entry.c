@@ -175,6 +175,7 @@ static void expand_plain(const hr_plain_entry *plain, hr_record_lists *lists, hr
   bool is_program = record.kind == HR_PROFILE_COMPILE;
   record.name = plain->text_bytes > 0 ? (const char *)(dims + plain->rank) : "";
   record.stream = plain->stream;
+  record.correlation = plain->correlation;
   record.program = is_program ? plain->number : 0;
   record.run = is_program ? 0 : plain->number;
   if (is_copy(&plain->head)) {

@@ -38,7 +38,8 @@ typedef struct hr_plain_entry {
   hr_entry head;
   int64_t bytes, count;    /* `count`: operations or elements */
   uint64_t stream, number; /* `number`: of a run or a program */
-  uint32_t dtype;          /* of a copy; 0 of others */
+  uint64_t correlation;
+  uint32_t dtype; /* of a copy; 0 of others */
   uint16_t rank, text_bytes;
   /* dims; text with its 0 */
 } hr_plain_entry;

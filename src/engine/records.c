@@ -1,6 +1,5 @@
 #include "engine/records.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "base/allocator.h"
@@ -34,7 +33,16 @@ typedef struct recorder {
   atomic_int started; /* profile_count */
 } recorder;
 
-static _Thread_local uint64_t correlation;
+/* Of this thread: the number of hr_profile_correlate, and the system's of the thread; 0: not known yet. */
+static _Thread_local struct { uint64_t correlation, number; } own;
+
+/* A child of a fork has another number, but records nothing. */
+static uint64_t thread_number(void) {
+  if (own.number == 0) {
+    own.number = hr_thread_number();
+  }
+  return own.number;
+}
 
 static void init_recorder(void *part) {
   hr_mutex_init(&((recorder *)part)->mutex);
@@ -102,7 +110,7 @@ static void begin_entry(hr_entry *entry, int kind, const hr_device *device, int6
   entry->kind = (uint16_t)kind;
   entry->with_operations = false;
   entry->device = device;
-  entry->thread = (uint64_t)(uintptr_t)pthread_self();
+  entry->thread = thread_number();
   entry->begin = begin;
   entry->end = end;
 }
@@ -163,6 +171,7 @@ static void fill_plain(hr_plain_entry *plain, const hr_note *note, size_t text_b
   plain->count = note->count;
   plain->stream = note->stream;
   plain->number = note->number;
+  plain->correlation = own.correlation;
   plain->dtype = (uint32_t)note->dtype;
   plain->rank = (uint16_t)note->rank;
   plain->text_bytes = (uint16_t)text_bytes;
@@ -201,10 +210,10 @@ bool hr__records_are_on(void) {
 
 void hr__records_mark(hr_trace *trace, size_t count, int recorded) {
   bool is_timed = (recorded & HR_RECORDED_OPERATIONS) != 0;
-  if (correlation == 0 && !is_timed) {
+  if (own.correlation == 0 && !is_timed) {
     return;
   }
-  hr__trace_mark(trace, count, &(const hr_operation_mark){correlation, is_timed ? hr_clock_ns() : 0});
+  hr__trace_mark(trace, count, &(const hr_operation_mark){own.correlation, is_timed ? hr_clock_ns() : 0});
 }
 
 /* ---- starting and stopping ---- */
@@ -447,8 +456,8 @@ hr_status hr_profile_tables(hr_profile *profile, unsigned tables, void (*write)(
 
 /* ---- for frontends ---- */
 
-void hr_profile_correlate(uint64_t number) {
-  correlation = number;
+void hr_profile_correlate(uint64_t correlation) {
+  own.correlation = correlation;
 }
 
 bool hr_profile_is_on(const hr_device *device) {

@@ -222,3 +222,104 @@ def test_an_interrupt_prints_the_tables_once():
 def test_a_profiler_that_is_open_at_exit_does_no_harm():
     done = run_script("import torch; torch.headrace.profiler.start()\n" + SCRIPT)
     assert done.returncode == 0 and done.stderr == "", done.stderr
+
+
+# ---- torch.profiler
+
+CPU, DEVICE_ACTIVITY = torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1
+HAS_DEVICE_PROFILER = hasattr(torch._C._profiler, "_ExperimentalConfig") and torch.__version__ >= "2.12"
+
+
+def torch_profile(body, activities=(CPU, DEVICE_ACTIVITY)):
+    with torch.profiler.profile(activities=list(activities)) as profile:
+        body()
+    return profile
+
+
+def chrome_events(profile, tmp_path):
+    profile.export_chrome_trace(str(tmp_path / "trace.json"))
+    return json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+
+
+def test_torch_profiler_has_kernels_copies_and_commits(tmp_path):
+    x, weight = operands()
+    step(x, weight).item()
+    profile = torch_profile(lambda: step(x, weight).item())
+    found = chrome_events(profile, tmp_path)
+    kernels = [event for event in found if event.get("cat") == "kernel"]
+    names = {name for event in kernels for name in event["args"]["operations"].split(", ")}
+    assert {"matmul", "tanh", "add", "sum"} <= names
+    assert all(event["args"]["External id"] > 0 for event in kernels)
+    assert [event["name"] for event in found if event.get("cat") == "gpu_memcpy"] == ["Memcpy DtoH"]
+    (commit,) = [event for event in found if event.get("cat") == "privateuse1_runtime"]
+    assert commit["name"] == "commit: a value is needed"
+    arrows = {phase: [e for e in found if e.get("ph") == phase and e.get("cat") == "ac2g"] for phase in "sf"}
+    assert len(arrows["s"]) == 1 and len(arrows["f"]) == len(kernels)
+    assert {event["id"] for event in arrows["f"]} == {arrows["s"][0]["id"]}
+
+
+def test_torch_profiler_counts_a_kernel_once(tmp_path):
+    x, weight = operands()
+    step(x, weight).item()
+    profile = torch_profile(lambda: step(x, weight).item())
+    events = chrome_events(profile, tmp_path)
+    on_device = sum(e["dur"] for e in events if e.get("cat") in ("kernel", "gpu_memcpy"))
+    of_kernels = sum(e.self_device_time_total for e in profile.events() if e.device_type != CPU_TYPE)
+    of_operators = sum(kernel.duration for e in profile.events() for kernel in e.kernels)
+    assert of_kernels == pytest.approx(on_device, rel=0.01)
+    assert of_operators == pytest.approx(on_device, rel=0.01)
+
+
+CPU_TYPE = torch.autograd.DeviceType.CPU
+
+
+def test_a_fused_kernel_belongs_to_the_operator_that_ends_it():
+    x, _ = operands()
+    torch.headrace.synchronize()
+
+    def body():
+        y = torch.tanh(torch.exp(x))
+        torch.headrace.synchronize()
+        del y
+
+    profile = torch_profile(body)
+    owners = {event.name: len(event.kernels) for event in profile.events() if event.kernels}
+    assert owners == {"aten::tanh": 1}
+
+
+def test_torch_profiler_changes_no_program():
+    x, weight = operands()
+    plain = step(x, weight).item()
+    compiles, results = torch.headrace.stats()["compiles"], []
+    torch_profile(lambda: results.append(step(x, weight).item()))
+    assert results == [plain] and torch.headrace.stats()["compiles"] == compiles
+
+
+def test_a_profile_of_the_host_has_no_device_events(tmp_path):
+    x, weight = operands()
+    profile = torch_profile(lambda: step(x, weight).item(), activities=[CPU])
+    assert not [event for event in chrome_events(profile, tmp_path) if event.get("cat") == "kernel"]
+
+
+def test_torch_profiler_with_a_schedule():
+    x, weight = operands()
+    counts = []
+    schedule = torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=1)
+
+    def ready(profile):
+        counts.append(sum(event.name == "Memcpy DtoH" for event in profile.events()))
+
+    activities = [CPU, DEVICE_ACTIVITY]
+    with torch.profiler.profile(activities=activities, schedule=schedule, on_trace_ready=ready) as profile:
+        for _ in range(5):
+            step(x, weight).item()
+            profile.step()
+    assert counts == [2]
+
+
+def test_the_legacy_profiler_is_quiet_and_has_times(capfd):
+    x, weight = operands()
+    with torch.autograd.profiler.profile(use_device=D) as profile:
+        step(x, weight).item()
+    assert capfd.readouterr().err.count("\n") < 5
+    assert sum(event.device_time_total for event in profile.key_averages()) > 0

@@ -1,0 +1,310 @@
+// kineto.cpp: the device's part of torch.profiler: kernels, copies and commits among torch's own events.
+//
+// torch's Kineto creates a session for each profile that asks for the device's activities. It starts a profile of the
+// core (headrace/profile.h). torch numbers the operators; the number of the running one stands beside each operation
+// that it records. A fused kernel is linked to the operator of the last operation in it and names the others, so that
+// its time counts once. Arrows lead from a commit to the kernels of its run.
+//
+// Compiled alone: torch's headers differ where USE_KINETO is defined. torch before 2.12 has no place for a device's
+// profiler; there this file is empty, and profiles have the host's events alone.
+#if __has_include(<torch/csrc/profiler/standalone/privateuse1_profiler.h>) && __has_include(<libkineto.h>)
+#include <headrace/profile.h>
+#include <libkineto.h>
+#include <output_base.h>
+#include <torch/csrc/profiler/standalone/privateuse1_profiler.h>
+#include <torch/csrc/profiler/stubs/base.h>
+
+#include <chrono>
+#include <vector>
+
+#include "device.h"
+
+namespace headrace {
+namespace {
+
+using libkineto::ActivityType;
+using libkineto::GenericTraceActivity;
+
+constexpr size_t kRingBytes = size_t{64} << 20;
+constexpr int kResource = 7; // the track of a device's kernels
+
+// The operators of this thread that run, outermost first; the innermost one's number is the core's.
+std::vector<uint64_t> &running() {
+  static thread_local std::vector<uint64_t> numbers;
+  return numbers;
+}
+
+void correlate() {
+  hr_profile_correlate(running().empty() ? 0 : running().back());
+}
+
+// From the core's clock to torch's, which is the time of day.
+int64_t clock_offset() {
+  auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() - hr_profile_clock_ns();
+}
+
+std::string wait_for_all() {
+  try {
+    for_each_stream([](hr_stream *stream) { check(hr_stream_synchronize(stream)); });
+  } catch (const std::exception &error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string joined(const hr_profile_record &record) {
+  std::string names;
+  for (int64_t i = 0; i < record.operation_count; ++i)
+    names += (i > 0 ? ", " : "") + std::string(record.operation_names[i]);
+  return names;
+}
+
+// The operator to which a record's time is counted; 0: none.
+uint64_t owner_of(const hr_profile_record &record) {
+  for (int64_t i = record.correlations != nullptr ? record.operation_count : 0; i > 0; --i)
+    if (record.correlations[i - 1] != 0)
+      return record.correlations[i - 1];
+  return record.correlation;
+}
+
+int32_t index_of(const char *device) {
+  std::string name = device;
+  size_t colon = name.find(':');
+  return colon == std::string::npos ? 0 : static_cast<int32_t>(std::atoi(name.c_str() + colon + 1));
+}
+
+class Session final : public libkineto::IActivityProfilerSession {
+public:
+  explicit Session(bool is_on) : is_on_(is_on) {}
+  ~Session() override {
+    hr_profile_release(profile_);
+  }
+
+  void start() override {
+    status_ = libkineto::TraceStatus::RECORDING;
+    if (!is_on_)
+      return;
+    add_error(wait_for_all()); // what was issued before doesn't belong to it
+    hr_status status = hr_profile_create(nullptr, kRingBytes, 0, &profile_);
+    status = status == nullptr ? hr_profile_start(profile_) : status;
+    if (status != nullptr) {
+      add_error(hr_status_message(status));
+      hr_status_free(status);
+    }
+  }
+
+  void stop() override {
+    status_ = libkineto::TraceStatus::PROCESSING;
+    if (profile_ == nullptr)
+      return;
+    add_error(wait_for_all()); // pending work belongs to it
+    hr_status_ignore(hr_profile_stop(profile_));
+    running().clear();
+    correlate();
+  }
+
+  std::vector<std::string> errors() override {
+    return errors_;
+  }
+
+  void processTrace(libkineto::ActivityLogger &logger) override {
+    processTrace(
+        logger, [](int32_t) { return nullptr; }, 0, INT64_MAX);
+  }
+
+  void processTrace(libkineto::ActivityLogger &logger, libkineto::getLinkedActivityCallback linked, int64_t begin,
+                    int64_t end) override {
+    buffer_ = std::make_unique<libkineto::CpuTraceBuffer>();
+    buffer_->span = libkineto::TraceSpan(begin, end, "headrace");
+    if (profile_ == nullptr)
+      return;
+    struct Target {
+      Session *session;
+      libkineto::ActivityLogger &logger;
+      libkineto::getLinkedActivityCallback &linked;
+      int64_t offset;
+    } target{this, logger, linked, clock_offset()};
+    auto add = [](void *arg, const hr_profile_record *record) {
+      auto *to = static_cast<Target *>(arg);
+      to->session->add(*record, to->logger, to->linked, to->offset);
+    };
+    hr_status status = hr_profile_read(profile_, sizeof(hr_profile_record), add, &target);
+    if (status != nullptr) {
+      add_error(hr_status_message(status));
+      hr_status_free(status);
+    }
+    report_lost();
+  }
+
+  std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override {
+    return std::make_unique<libkineto::DeviceInfo>(libkineto::DeviceInfo{0, 5000001, "headrace", "headrace"});
+  }
+
+  std::vector<libkineto::ResourceInfo> getResourceInfos() override {
+    return {libkineto::ResourceInfo{kResource, kResource, 0, "kernels and copies"}};
+  }
+
+  std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override {
+    return std::move(buffer_);
+  }
+
+  void pushCorrelationId(uint64_t number) override {
+    if (is_on_) {
+      running().push_back(number);
+      correlate();
+    }
+  }
+
+  void popCorrelationId() override {
+    if (is_on_ && !running().empty()) {
+      running().pop_back();
+      correlate();
+    }
+  }
+
+private:
+  bool is_on_;
+  hr_profile *profile_ = nullptr;
+  std::vector<std::string> errors_;
+  std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
+
+  void add_error(const std::string &text) {
+    if (!text.empty())
+      errors_.push_back(text);
+  }
+
+  void report_lost() {
+    hr_profile_counts counts;
+    hr_profile_counts_read(profile_, sizeof counts, &counts);
+    if (counts.summed + counts.lost > 0)
+      add_error("headrace: " + std::to_string(counts.summed + counts.lost) +
+                " records did not fit and are missing; profile fewer steps");
+  }
+
+  void add(const hr_profile_record &record, libkineto::ActivityLogger &logger,
+           libkineto::getLinkedActivityCallback &linked, int64_t offset) {
+    bool is_copy = record.kind == HR_PROFILE_COPY_IN || record.kind == HR_PROFILE_COPY_OUT ||
+                   record.kind == HR_PROFILE_COPY_BETWEEN;
+    bool is_kernel = record.kind == HR_PROFILE_KERNEL || record.kind == HR_PROFILE_LIBRARY;
+    if (!is_copy && !is_kernel && record.kind != HR_PROFILE_COMMIT)
+      return;
+    GenericTraceActivity &activity = new_activity(record, is_copy, is_kernel);
+    uint64_t owner = owner_of(record);
+    activity.startTime = record.begin_ns + offset;
+    activity.endTime = record.end_ns + offset;
+    activity.id = static_cast<int32_t>(owner);
+    activity.linked = owner != 0 ? linked(static_cast<int32_t>(owner)) : nullptr;
+    if (is_copy || is_kernel) {
+      activity.device = index_of(record.device);
+      activity.resource = kResource;
+      ++buffer_->gpuOpCount;
+    } else {
+      activity.device = libkineto::processId();
+      activity.resource = activity.threadId = static_cast<int32_t>(record.thread);
+    }
+    if (!is_copy) { // the run's number in its stream joins a commit and its kernels
+      activity.flow.id = static_cast<uint32_t>(record.stream << 24 ^ record.run);
+      activity.flow.type = libkineto::kLinkAsyncCpuGpu;
+      activity.flow.start = !is_kernel;
+    }
+    describe(activity, record);
+    logger.handleGenericActivity(activity);
+  }
+
+  GenericTraceActivity &new_activity(const hr_profile_record &record, bool is_copy, bool is_kernel) {
+    std::string name = record.kind == HR_PROFILE_COPY_IN    ? "Memcpy HtoD"
+                       : record.kind == HR_PROFILE_COPY_OUT ? "Memcpy DtoH"
+                       : is_copy                            ? "Memcpy DtoD"
+                                                            : record.name;
+    ActivityType type = is_copy     ? ActivityType::GPU_MEMCPY
+                        : is_kernel ? ActivityType::CONCURRENT_KERNEL
+                                    : ActivityType::PRIVATEUSE1_RUNTIME;
+    buffer_->emplace_activity(buffer_->span, type, name);
+    return *buffer_->activities.back();
+  }
+
+  static void describe(GenericTraceActivity &activity, const hr_profile_record &record) {
+    static const char *const tiers[] = {"", "interpreted", "compiled", "library"};
+    int64_t bytes = record.bytes_read + record.bytes_written, ns = record.end_ns - record.begin_ns;
+    activity.addMetadata("bytes", bytes);
+    if (ns > 0 && bytes > 0)
+      activity.addMetadata("GB/s", static_cast<double>(bytes) / static_cast<double>(ns));
+    if (record.shapes[0] != '\0')
+      activity.addMetadataQuoted("shapes", record.shapes);
+    if (record.kind == HR_PROFILE_COMMIT)
+      activity.addMetadata("operations", record.operation_count);
+    if (record.kind != HR_PROFILE_KERNEL && record.kind != HR_PROFILE_LIBRARY)
+      return;
+    activity.addMetadata("flop", record.flops);
+    activity.addMetadata("bytes kept out of memory", record.bytes_saved);
+    activity.addMetadataQuoted("tier", tiers[record.tier]);
+    if (record.operations != nullptr)
+      activity.addMetadataQuoted("operations", joined(record));
+  }
+};
+
+class Profiler final : public libkineto::IActivityProfiler {
+public:
+  const std::string &name() const override {
+    return name_;
+  }
+  const std::set<ActivityType> &availableActivities() const override {
+    return types_;
+  }
+  // Profiles of the host alone must have no device events.
+  std::unique_ptr<libkineto::IActivityProfilerSession> configure(const std::set<ActivityType> &types,
+                                                                 const libkineto::Config &) override {
+    return std::make_unique<Session>(types.count(ActivityType::CONCURRENT_KERNEL) != 0);
+  }
+  std::unique_ptr<libkineto::IActivityProfilerSession> configure(int64_t, int64_t, const std::set<ActivityType> &types,
+                                                                 const libkineto::Config &config) override {
+    return configure(types, config);
+  }
+
+private:
+  std::string name_ = "headrace";
+  std::set<ActivityType> types_{ActivityType::GPU_MEMCPY, ActivityType::CONCURRENT_KERNEL,
+                                ActivityType::PRIVATEUSE1_RUNTIME};
+};
+
+// torch.autograd.profiler.profile(use_device="headrace"): times around each operator, which runs at once and is waited
+// for.
+struct Stubs final : torch::profiler::impl::ProfilerStubs {
+  void record(c10::DeviceIndex *device, torch::profiler::impl::ProfilerVoidEventStub *event,
+              int64_t *cpu_ns) const override {
+    (void)wait_for_all(); // a failure is raised by the next use of the device
+    int64_t now = hr_profile_clock_ns();
+    if (device != nullptr)
+      *device = here().index();
+    if (cpu_ns != nullptr)
+      *cpu_ns = now;
+    *event = std::make_shared<int64_t>(now);
+  }
+  float elapsed(const torch::profiler::impl::ProfilerVoidEventStub *begin,
+                const torch::profiler::impl::ProfilerVoidEventStub *end) const override {
+    int64_t ns = *static_cast<int64_t *>(end->get()) - *static_cast<int64_t *>(begin->get());
+    return static_cast<float>(static_cast<double>(ns) * 1e-3);
+  }
+  void mark(const char *) const override {}
+  void rangePush(const char *) const override {}
+  void rangePop() const override {}
+  bool enabled() const override {
+    return true;
+  }
+  void onEachDevice(std::function<void(int)> body) const override {
+    body(here().index());
+  }
+  void synchronize() const override {
+    (void)wait_for_all();
+  }
+};
+
+REGISTER_PRIVATEUSE1_PROFILER(Profiler);
+
+Stubs stubs;
+const bool is_registered = (torch::profiler::impl::registerPrivateUse1Methods(&stubs), true);
+
+} // namespace
+} // namespace headrace
+#endif
