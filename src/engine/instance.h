@@ -23,21 +23,23 @@ enum { HR_WORKSPACE_ALIGNMENT = 64 };
 typedef struct hr_exec_step hr_exec_step;
 struct hr_exec_step {
   hr_step_kind kind;
+  int check; /* CHECK: its place in the instance's list of sources of indices */
   const hr_step *source;
-  hr_cached_kernel *cached;       /* KERNEL */
-  const hr_host_kernel *kernel;   /* of `cached`, interpreted; or the written one */
-  hr_ready library;               /* LIBRARY, prepared, or */
-  hr_host_kernel *written;        /* written, the step's own */
-  hr_tuning *tuning;              /* NULL: its algorithm is settled */
-  const hr_exec_step *like;       /* an earlier step, to which `library` and `tuning` belong (shared_calls.h) */
-  hr_index_source indices;        /* CHECK: the source of its indices */
-  size_t arg_first, scalar_first; /* in the instance's flat lists */
+  hr_cached_kernel *cached;         /* KERNEL */
+  const hr_host_kernel *kernel;     /* of `cached`, interpreted; or the written one */
+  hr_ready library;                 /* LIBRARY, prepared, or */
+  hr_host_kernel *written;          /* written, the step's own */
+  hr_tuning *tuning;                /* NULL: its algorithm is settled */
+  const hr_exec_step *like;         /* an earlier step, to which `library` and `tuning` belong (shared_calls.h) */
+  uint32_t arg_first, scalar_first; /* in the instance's flat lists */
   int arg_count, scalar_count;
   size_t workspace_bytes, workspace_offset; /* the latter among those of a batch */
   int weight;                               /* of the instance's, that the step makes (weights.h); -1: none */
   int batch;                                /* for the first step of a launch: the number of steps in it */
   hr_step_cost cost;
 };
+
+_Static_assert(sizeof(hr_exec_step) <= 160, "cached programs have one for each step");
 
 /* The cached result of a step that depends on the key's buffers alone (weights.h). */
 enum { HR_WEIGHT_SOURCES_MAX = 16, HR_WEIGHT_RESULTS_MAX = 8 };
@@ -62,9 +64,10 @@ struct hr_instance {
   bool is_compiled; /* the plan was compiled for this instance */
   int step_count;
   hr_exec_step *steps;
-  HR_VECTOR(uint32_t) args;    /* program buffers, or a library's scalars, step after step */
-  HR_VECTOR(uint32_t) scalars; /* program scalars, step after step */
-  HR_VECTOR(uint32_t) sources; /* the key's buffers of which libraries may cache something */
+  HR_VECTOR(uint32_t) args;          /* program buffers, or a library's scalars, step after step */
+  HR_VECTOR(uint32_t) scalars;       /* program scalars, step after step */
+  HR_VECTOR(hr_index_source) checks; /* the source of the indices that each check reads */
+  HR_VECTOR(uint32_t) sources;       /* the key's buffers of which libraries may cache something */
   HR_VECTOR(hr_weight) weights;
   size_t shared_bytes;             /* arena, and after it the largest workspace */
   bool has_tunings;                /* some steps have a tuning */

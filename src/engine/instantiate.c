@@ -18,6 +18,7 @@ static void destroy(hr_instance *instance) {
   hr__weights_fini(instance);
   hr_vector_fini(&instance->args);
   hr_vector_fini(&instance->scalars);
+  hr_vector_fini(&instance->checks);
   hr_vector_fini(&instance->sources);
   hr__plan_release(instance->plan); /* libraries read its nodes */
   hr_free(instance);
@@ -29,6 +30,7 @@ enum { LIBRARY_CALL_BYTES = 1024 };
 static size_t footprint_of(const hr_instance *instance) {
   size_t bytes = sizeof *instance + instance->plan->footprint + (size_t)instance->step_count * sizeof *instance->steps;
   bytes += (instance->args.capacity + instance->scalars.capacity + instance->sources.capacity) * sizeof(uint32_t);
+  bytes += instance->checks.capacity * sizeof *instance->checks.data;
   for (size_t i = 0; i < instance->weights.count; ++i) {
     bytes += sizeof(hr_weight) + instance->weights.data[i].recipe.capacity * sizeof(uint64_t);
   }

@@ -115,7 +115,7 @@ static hr_status prepare_once(hr_instance *instance, hr_device *device, hr_share
 static hr_status prepare_step(hr_instance *instance, hr_device *device, hr_shared_calls *calls, hr_exec_step *step) {
   step->cost = instance->plan->costs[step->source - instance->plan->schedule.steps];
   if (step->kind == HR_STEP_CHECK) {
-    step->indices = instance->plan->indices[step->source - instance->plan->schedule.steps];
+    instance->checks.data[step->check] = instance->plan->indices[step->source - instance->plan->schedule.steps];
     return HR_OK;
   }
   return step->kind == HR_STEP_KERNEL ? make_kernel(device, step) : prepare_once(instance, device, calls, step);
@@ -155,8 +155,8 @@ static bool list_library_args(hr_instance *instance, const hr_node *node, bool i
 
 static hr_status list_args(hr_instance *instance, hr_exec_step *step) {
   const hr_node *node = step->source->node;
-  step->arg_first = instance->args.count;
-  step->scalar_first = instance->scalars.count;
+  step->arg_first = (uint32_t)instance->args.count;
+  step->scalar_first = (uint32_t)instance->scalars.count;
   bool ok = true;
   if (step->kind == HR_STEP_KERNEL) {
     ok = list_kernel_args(instance, step->source->kernel);
@@ -254,7 +254,11 @@ static hr_status make_kernels(hr_instance *instance, hr_device *device) {
 static hr_status make_steps(hr_instance *instance, hr_device *device, hr_shared_calls *calls) {
   const hr_schedule *schedule = &instance->plan->schedule;
   for (int i = 0; i < schedule->step_count; ++i) {
-    instance->steps[i] = (hr_exec_step){.kind = schedule->steps[i].kind, .source = &schedule->steps[i]};
+    instance->steps[i] = (hr_exec_step){
+        .kind = schedule->steps[i].kind, .source = &schedule->steps[i], .check = (int)instance->checks.count};
+    bool is_check = schedule->steps[i].kind == HR_STEP_CHECK;
+    HR_RETURN_IF_ERROR(!is_check || hr_vector_push(&instance->checks, (hr_index_source){0}) ? HR_OK
+                                                                                            : no_memory("checks"));
   }
   instance->step_count = schedule->step_count;
   HR_RETURN_IF_ERROR(device->driver->dialect != HR_DIALECT_HOST ? make_kernels(instance, device) : HR_OK);

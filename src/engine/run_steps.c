@@ -27,12 +27,13 @@ static hr_status index_error(const hr_node *node, int64_t value) {
 
 /* Checks the offending index that a kernel stored, unless the host can rule it out; a device without contents has
  * none. */
-static hr_status run_check(const hr_exec_step *step, hr_run *run, const hr_run_scratch *scratch, void *const *args) {
+static hr_status run_check(const hr_instance *instance, const hr_exec_step *step, hr_run *run,
+                           const hr_run_scratch *scratch, void *const *args) {
   int64_t value = INT64_MIN, least, most;
   const hr_device *device = run->device;
   const hr_node *node = step->source->node;
-  bool is_known =
-      hr__index_source_range(&step->indices, run->buffers, run->stamps, scratch->values.data, &least, &most);
+  bool is_known = hr__index_source_range(&instance->checks.data[step->check], run->buffers, run->stamps,
+                                         scratch->values.data, &least, &most);
   if (!device->properties.has_contents || (is_known && least >= node->ints[0] && most < node->ints[1])) {
     return HR_OK;
   }
@@ -156,7 +157,7 @@ static hr_status run_step(const hr_instance *instance, const hr_exec_step *step,
     return run_kernels(instance, step, run, scratch);
   }
   if (step->kind == HR_STEP_CHECK) {
-    return run_check(step, run, scratch, args);
+    return run_check(instance, step, run, scratch, args);
   }
   return run_library(instance, step, run, args, queue);
 }
