@@ -75,8 +75,9 @@ HR_API void hr_device_memory_trim(hr_device *device);
 /* A buffer of `bytes` bytes without memory: it gets memory when a commit or hr_stream_address needs it. The caller owns
  * one reference. Contents are undefined until they are written. Fails only for lack of host memory. */
 HR_API HR_MUST_USE hr_status hr_buffer_create(hr_device *device, size_t bytes, hr_buffer **out_buffer);
-/* A buffer on existing host memory, with its contents: `bytes` > 0 bytes at `address`, aligned to 64.
- * FAILED_PRECONDITION unless the device's memory is the host's. When the memory is no longer needed, release(arg) is
+/* A buffer on existing host memory, with its contents: `bytes` > 0 bytes at `address`, aligned to 16.
+ * FAILED_PRECONDITION unless the device's memory is the host's. The owner may go on to read and write the memory while
+ * no work on the buffer is pending (hr_stream_synchronize). When the memory is no longer needed, release(arg) is
  * called once, from any thread; never if this call fails. Such memory does not count in the device's statistics and
  * limit. */
 HR_API HR_MUST_USE hr_status hr_buffer_adopt(hr_device *device, size_t bytes, void *address, void (*release)(void *arg),

@@ -192,7 +192,7 @@ HR_TEST(memory_of_the_host_becomes_a_buffer) {
   int released = 0;
   hr_buffer *adopted, *refused = NULL, *x = make_ramp(&f, 1, 0), *y = make(&f);
   HR_ASSERT_ERROR(hr_buffer_adopt(f.device, 8, memory + 1, count_release, &released, &refused),
-                  HR_STATUS_FAILED_PRECONDITION, "aligned to 64");
+                  HR_STATUS_FAILED_PRECONDITION, "aligned to 16");
   HR_ASSERT(refused == NULL);
   HR_ASSERT_OK(hr_buffer_adopt(f.device, COUNT * sizeof *memory, memory, count_release, &released, &adopted));
   HR_ASSERT_OK(binary(&f, HR_OP_ADD, adopted, x, y)); /* read */

@@ -79,14 +79,17 @@ hr_status hr_buffer_create(hr_device *device, size_t bytes, hr_buffer **out_buff
   return hr__buffers_create(device, 1, &bytes, out_buffer);
 }
 
+/* What malloc gives: kernels read vectors at any address of a whole element. */
+enum { HR__ADOPTED_ALIGNMENT = 16 };
+
 hr_status hr_buffer_adopt(hr_device *device, size_t bytes, void *address, void (*release)(void *arg), void *arg,
                           hr_buffer **out_buffer) {
-  if (!device->properties.is_host || bytes == 0 || (uintptr_t)address % 64 != 0) {
+  if (!device->properties.is_host || bytes == 0 || (uintptr_t)address % HR__ADOPTED_ALIGNMENT != 0) {
     return hr_status_make(
         HR_STATUS_FAILED_PRECONDITION,
         "%s: %zu bytes of host memory at %p can't be a buffer: needed are a device whose memory is the host's, "
-        "and an address aligned to 64",
-        device->name, bytes, address);
+        "and an address aligned to %d",
+        device->name, bytes, address, (int)HR__ADOPTED_ALIGNMENT);
   }
   hr_buffer *buffer;
   HR_RETURN_IF_ERROR(hr_buffer_create(device, bytes, &buffer));
@@ -96,6 +99,7 @@ hr_status hr_buffer_adopt(hr_device *device, size_t bytes, void *address, void (
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a buffer");
   }
   atomic_store_explicit(&buffer->address, address, memory_order_release);
+  atomic_store_explicit(&buffer->stamp, 0, memory_order_relaxed); /* the memory's owner may write to it */
   *out_buffer = buffer;
   return HR_OK;
 }
