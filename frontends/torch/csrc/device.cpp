@@ -153,6 +153,11 @@ hr_device *device_of(c10::DeviceIndex index) {
   return opened[index].device.load();
 }
 
+bool has_host_memory(c10::DeviceIndex index) {
+  stream_of(index);
+  return !device_runs_beside.load(std::memory_order_relaxed);
+}
+
 c10::Device owner_of(const hr_buffer *buffer) {
   hr_device *device = hr_buffer_device(buffer);
   for (int i = 0; i < kDevicesMax; ++i)

@@ -25,6 +25,7 @@ bool is_forked(); // this process is a fork of one that had opened a device: not
 
 hr_stream *stream_of(c10::DeviceIndex index);      // opens the device
 hr_device *device_of(c10::DeviceIndex index);      // likewise
+bool has_host_memory(c10::DeviceIndex index);      // likewise; all devices are of one kind
 c10::DeviceIndex index_of(c10::DeviceIndex index); // checked; -1 is the current one
 c10::DeviceIndex
 exchange_index(c10::DeviceIndex index); // makes it the current one, returns the previous one; -1 changes nothing
@@ -43,6 +44,8 @@ void start();
 bool is_started();
 
 c10::DeviceAllocator *device_allocator();                       // allocator.cpp
+Tensor adopt(const Tensor &host, c10::DeviceIndex index);       // exchange.cpp: a tensor in the host tensor's memory
+void release_storage(void *storage);                            // exchange.cpp: the deleter of a c10::Storage
 c10::Allocator *pinned_allocator();                             // host_memory.cpp
 bool is_pinned(const void *pointer);                            // host_memory.cpp
 const at::Generator &default_generator(c10::DeviceIndex index); // generator.cpp

@@ -86,17 +86,11 @@ void *address_of(const Tensor &tensor) {
   void *address = nullptr;
   OnDevice on(tensor);
   hr_buffer *buffer = buffer_of(tensor, &offset, &retained);
-  hr_device_info info;
-  hr_device_describe(hr_buffer_device(buffer), &info);
-  hr_status status = info.is_host ? hr_stream_address(stream(), buffer, &address) : nullptr;
+  hr_status status = has_host_memory(here_index()) ? hr_stream_address(stream(), buffer, &address) : nullptr;
   if (retained) // the tensor's own storage has a reference, too
     hr_buffer_release(buffer);
   check(status);
   return address == nullptr ? nullptr : static_cast<char *>(address) + offset;
-}
-
-void release_storage(void *storage) {
-  delete static_cast<c10::Storage *>(storage);
 }
 
 // The tensors of one call on the host. Tensors that share a storage share one here, so overlaps are preserved.
@@ -183,22 +177,10 @@ private:
   // A tensor of the device in memory of the host's allocator, if only the stack refers to that memory.
   static Tensor adopt(const Tensor &tensor) {
     const c10::Storage &storage = tensor.storage();
-    hr_device_info info;
-    hr_device_describe(device(), &info);
-    bool is_ours = info.is_host && storage.use_count() == 1 && tensor.use_count() == 1 && storage.nbytes() > 0 &&
-                   storage.data_ptr().get_deleter() == c10::GetCPUAllocator()->raw_deleter() &&
+    bool is_ours = has_host_memory(here_index()) && storage.use_count() == 1 && tensor.use_count() == 1 &&
+                   storage.nbytes() > 0 && storage.data_ptr().get_deleter() == c10::GetCPUAllocator()->raw_deleter() &&
                    reinterpret_cast<uintptr_t>(storage.data()) % 64 == 0;
-    if (!is_ours)
-      return tensor.to(here());
-    auto *owner = new c10::Storage(storage);
-    hr_buffer *buffer = nullptr;
-    hr_status status =
-        hr_buffer_adopt(device(), storage.nbytes(), storage.mutable_data(), &release_storage, owner, &buffer);
-    if (status != nullptr)
-      delete owner;
-    check(status);
-    return new_tensor_in({hr_buffer_handle(buffer), buffer, &release_buffer, here()}, storage.nbytes(), tensor.sizes(),
-                         tensor.strides(), tensor.storage_offset(), tensor.scalar_type());
+    return is_ours ? headrace::adopt(tensor, here_index()) : tensor.to(here());
   }
 };
 
