@@ -12,7 +12,7 @@ import sys
 
 import torch
 
-from headrace import _autoload, _multiprocessing, optim
+from headrace import _autoload, _multiprocessing, exchange, optim
 from headrace._library import _C
 
 
@@ -92,6 +92,7 @@ def _start():
     chosen = os.environ.get("HEADRACE_DEVICE", "")
     _print_from_the_host()
     _multiprocessing.register()
+    exchange.register()
     _compile_by_our_backend()
     _choose_as_for_the_host()
     optim.register(_C.adam)

@@ -90,6 +90,10 @@ from headrace.memory import (
     set_per_process_memory_fraction,
 )
 
+# ---- memory of the host and of the device
+
+from headrace.exchange import from_host, host_view
+
 # ---- registration
 
 
