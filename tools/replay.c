@@ -188,6 +188,16 @@ static void drop_buffers(replay *r, bool live_too) {
   }
 }
 
+hr_status replay_record(replay *r) {
+  HR_RETURN_IF_ERROR(make_buffers(r));
+  memcpy(r->handles, r->buffers, (size_t)r->program.buffer_count * sizeof *r->handles);
+  for (int i = 0; i < r->program.node_count; ++i) {
+    HR_RETURN_IF_ERROR(record_node(r, &r->program.nodes[i]));
+  }
+  drop_buffers(r, false);
+  return HR_OK;
+}
+
 hr_status replay_once(replay *r, int64_t *out_ns) {
   for (int b = 0; b < r->program.buffer_count; ++b) {
     if (r->program.buffers[b].is_fresh) {

@@ -26,6 +26,8 @@ typedef struct replay {
 HR_MUST_USE hr_status replay_open(replay *r);
 /* One repetition; live and fresh buffers are kept until the next one. */
 HR_MUST_USE hr_status replay_once(replay *r, int64_t *out_ns);
+/* Records the program once; nothing runs yet. */
+HR_MUST_USE hr_status replay_record(replay *r);
 void replay_close(replay *r);
 
 /* The dtype in which a buffer is first used. */

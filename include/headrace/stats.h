@@ -51,7 +51,9 @@ extern "C" {
   X(layouts_undone, "buffers that lay as a library likes it, and were brought back into order") \
   X(guard_failures, "programs of a known structure that were compiled all the same")            \
   X(caches_extended, "results of cat that took over the memory of their first piece")           \
-  X(caches_grown, "results of cat that got new memory, with room for more rows")
+  X(caches_grown, "results of cat that got new memory, with room for more rows")                \
+  X(library_make_ns, "in the process: time in which a thread made code of libraries")           \
+  X(library_wait_ns, "in the process: time that runs waited for code of libraries, or made it")
 
 /* Of a device's memory, in bytes. */
 #define HR_MEMORY_STATS(X)                                                          \

@@ -243,10 +243,16 @@ static hr_status flush(hr_device *device) {
   return device->driver->flush != NULL ? device->driver->flush(device->impl) : HR_OK;
 }
 
+/* Also makes what belongs to no run's time. */
 static hr_status prepare_algorithm(const hr_tuning *tuning, candidate *c) {
-  return c->ready.prepared != NULL
-             ? HR_OK
-             : hr__algorithm_prepare(tuning->device, tuning->program, tuning->node, &c->algorithm, &c->ready);
+  if (c->ready.prepared != NULL) {
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(hr__algorithm_prepare(tuning->device, tuning->program, tuning->node, &c->algorithm, &c->ready));
+  if (c->algorithm.provider->make != NULL) {
+    c->algorithm.provider->make(c->ready.prepared);
+  }
+  return HR_OK;
 }
 
 /* Runs it this often, and returns the time of one run. */

@@ -5,6 +5,7 @@
 
 #include "base/allocator.h"
 #include "base/env.h"
+#include "base/late.h"
 #include "engine/algorithms.h"
 #include "engine/compile_queue.h"
 #include "engine/record_report.h"
@@ -145,6 +146,10 @@ void hr_stream_stats_read(hr_stream *stream, size_t bytes, hr_stats *out_stats) 
   hr_jit_counts counts;
   hr_context *before = hr__context_enter(stream->device->context);
   hr__jit_counts(&counts);
+  hr_late_counts late;
+  hr__late_count(&late);
+  stats.library_make_ns = late.made_ns;
+  stats.library_wait_ns = late.waited_ns;
   stats.jit_compiled = counts.compiled;
   stats.jit_loaded = counts.loaded;
   stats.cached_weights_bytes = hr__cached_weights_bytes();

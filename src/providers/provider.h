@@ -55,6 +55,8 @@ struct hr_provider {
    * and below: the result of the driver's native, with the device current on the calling thread; NULL on the host. */
   hr_status (*prepare)(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                        hr_prepared **out_prepared, size_t *out_workspace_bytes);
+  /* (optional) Makes now what prepare left to a thread or to the first run. A failure is left to that run. */
+  void (*make)(hr_prepared *prepared);
   /* (optional) Names of alternative algorithms, NULL-terminated: the engine times them if a program repeats
    * (engine/autotune.h). prepare is called for each of them, independent of supports. UNIMPLEMENTED: the node can't run
    * with that algorithm, or it is already the provider's own choice. With all of them epilogues leave the bits before

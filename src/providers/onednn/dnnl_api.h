@@ -6,12 +6,14 @@
 #ifndef HEADRACE_PROVIDERS_ONEDNN_DNNL_API_H_
 #define HEADRACE_PROVIDERS_ONEDNN_DNNL_API_H_
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/context.h"
 #include "base/vendor.h"
 #include "headrace/dtype.h"
+#include "headrace/op.h"
 #include "headrace/status.h"
 
 typedef struct dnnl_engine *dnnl_engine;
@@ -86,7 +88,8 @@ typedef struct hr__dnnl_library {
   hr_vendor vendor;
   hr__dnnl_table table;
   dnnl_engine engine;
-  bool has_dtype[HR_DTYPE_COUNT]; /* it is fast in them */
+  bool has_dtype[HR_DTYPE_COUNT];    /* it is fast in them */
+  atomic_bool has_made[HR_OP_COUNT]; /* primitives of such an operation */
   char version[32];
 } hr__dnnl_library;
 

@@ -136,6 +136,18 @@ static bool supports(const hr_program *program, const hr_node *node) {
   return has_algorithm(program, node, HR_ONEDNN_ESTIMATE);
 }
 
+/* Primitives are made by a thread, or in the first run: generating their code takes longer than all else. The first
+ * ones of an operation are made here: with them the library registers what it frees at exit, and the devices are to be
+ * closed before that (engine/algorithms.c). */
+static void make_later(hr_op op, hr_prepared *prepared) {
+  if (atomic_load(&hr__dnnl_opened()->has_made[op])) {
+    hr__late_begin(&prepared->late, hr__pipe_make, prepared);
+  } else {
+    hr__pipe_make_all(prepared);
+    atomic_store(&hr__dnnl_opened()->has_made[op], true);
+  }
+}
+
 static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
   (void)queue;
@@ -146,6 +158,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   hr_prepared *prepared = NULL;
   HR_RETURN_IF_ERROR(
       make(program, node, is_own ? HR_ONEDNN_ESTIMATE : (hr__onednn_algorithm)algorithm, false, &prepared));
+  make_later(node->op, prepared);
   *out_prepared = prepared;
   *out_workspace_bytes = prepared->workspace_bytes;
   return HR_OK;
@@ -178,6 +191,7 @@ const hr_provider HR_CPU_NAME(hr__onednn_provider) = {
     .open = hr__onednn_open,
     .supports = supports,
     .prepare = prepare,
+    .make = hr__pipe_make_all,
     .algorithms = algorithms,
     .version = hr__onednn_version,
     .needs_team = needs_team,

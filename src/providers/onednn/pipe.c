@@ -49,9 +49,13 @@ void hr__pipe_release(hr_prepared *pipe) {
   if (pipe == NULL) {
     return;
   }
+  hr__late_claim(&pipe->late);
   for (int i = 0; i < pipe->step_count; ++i) {
     if (pipe->steps[i].primitive != NULL) {
       hr__dnnl()->primitive_destroy(pipe->steps[i].primitive);
+    }
+    if (pipe->steps[i].desc != NULL) {
+      hr__dnnl()->primitive_desc_destroy(pipe->steps[i].desc);
     }
   }
   for (int i = 0; i < pipe->memory_count; ++i) {
@@ -227,14 +231,12 @@ void hr__pipe_primitive(hr_prepared *pipe, dnnl_primitive_desc desc, int count, 
     step.args[step.arg_count].arg = DNNL_ARG_SCRATCHPAD;
     step.args[step.arg_count++].memory = hr__pipe_workspace(pipe, scratchpad);
     hr__pipe_check(pipe, hr__dnnl()->primitive_desc_query(desc, DNNL_QUERY_IMPL_INFO_STR, 0, &pipe->kernel), "name");
-    if (!pipe->is_probe) {
-      hr__pipe_check(pipe, hr__dnnl()->primitive_create(&step.primitive, desc), "primitive");
-    }
   }
-  if (desc != NULL) {
+  step.desc = pipe->is_probe ? NULL : desc;
+  hr__pipe_step(pipe, &step);
+  if (desc != NULL && (pipe->is_probe || pipe->status != HR_OK)) {
     hr__dnnl()->primitive_desc_destroy(desc);
   }
-  hr__pipe_step(pipe, &step);
 }
 
 void hr__pipe_reorder(hr_prepared *pipe, int memory_from, dnnl_const_memory_desc from, int memory_to,
@@ -360,8 +362,48 @@ static float number_of(const hr_scalar *scalar) {
   return hr_scalar_as_f32(scalar);
 }
 
-int hr__pipe_execute(const hr_prepared *pipe, const pipe_step *step) {
+/* Generates the code of a step's primitive, which takes a tenth of a millisecond to several of them. The library sizes
+ * its loops by this thread's number of threads. */
+static int make_primitive(const hr_prepared *pipe, pipe_step *step) {
+  int threads = hr_library_threads_set(pipe->thread_count);
+  int code = hr__dnnl()->primitive_create(&step->primitive, step->desc);
+  (void)hr_library_threads_set(threads);
+  if (code == DNNL_SUCCESS) {
+    hr__dnnl()->primitive_desc_destroy(step->desc);
+    step->desc = NULL;
+  }
+  return code;
+}
+
+static void make_steps(hr_prepared *pipe, bool all) {
+  for (int i = 0; i < pipe->step_count; ++i) {
+    pipe_step *step = &pipe->steps[i];
+    bool is_first = step->when == PIPE_ALWAYS || step->when == PIPE_UNLESS_CACHED;
+    if (step->desc != NULL && (all || is_first)) {
+      (void)make_primitive(pipe, step);
+    }
+  }
+}
+
+void hr__pipe_make(void *pipe) {
+  make_steps(pipe, false);
+}
+
+void hr__pipe_make_all(hr_prepared *pipe) {
+  hr__late_claim(&pipe->late);
+  make_steps(pipe, true);
+}
+
+int hr__pipe_execute(const hr_prepared *pipe, pipe_step *step) {
   dnnl_exec_arg exec[PIPE_ARGS_MAX];
+  if (step->desc != NULL) {
+    int64_t begin = hr_clock_ns();
+    int code = make_primitive(pipe, step);
+    hr__late_note(hr_clock_ns() - begin);
+    if (code != DNNL_SUCCESS) {
+      return code;
+    }
+  }
   for (int i = 0; i < step->arg_count; ++i) {
     exec[i].arg = step->args[i].arg;
     exec[i].memory = pipe->memories[step->args[i].memory].memory;
@@ -369,7 +411,7 @@ int hr__pipe_execute(const hr_prepared *pipe, const pipe_step *step) {
   return hr__dnnl()->primitive_execute(step->primitive, pipe->stream, step->arg_count, exec);
 }
 
-static int run_step(const hr_prepared *pipe, const pipe_step *step, void *const *args, char *workspace) {
+static int run_step(const hr_prepared *pipe, pipe_step *step, void *const *args, char *workspace) {
   switch (step->kind) {
     case PIPE_PACK:
     case PIPE_UNPACK:
@@ -420,6 +462,7 @@ static void bind(hr_prepared *pipe, void *const *args, char *workspace, const hr
 hr_status hr__pipe_run(hr_prepared *pipe, void *const *args, void *workspace, void *queue) {
   (void)queue;
   hr_cached_weights *weight = NULL;
+  hr__late_claim(&pipe->late);
   pipe_keeping keeping = hr__pipe_cached_begin(pipe, &weight);
   bind(pipe, args, workspace, weight);
   if (pipe->thread_count > 1) {

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 
+#include "base/late.h"
 #include "providers/onednn/dnnl_api.h"
 #include "providers/onednn/onednn.h"
 #include "providers/provider.h"
@@ -52,7 +53,8 @@ typedef struct pipe_copy {
 typedef struct pipe_step {
   pipe_step_kind kind;
   pipe_when when;
-  dnnl_primitive primitive;
+  dnnl_primitive primitive; /* NULL: to be made from `desc` */
+  dnnl_primitive_desc desc;
   int arg_count;
   struct {
     int arg, memory;
@@ -86,6 +88,7 @@ struct hr_prepared {
   hr_status status;                /* the first error of building; later calls do nothing */
   const char *kernel;              /* oneDNN's name of the implementation of the last primitive */
   bool is_probe;                   /* nothing will run: primitives need not be created */
+  hr_late late;                    /* makes the primitives of a first run */
   pipe_step steps[PIPE_STEPS_MAX]; /* a finished pipe has only the steps in use */
 };
 
@@ -95,6 +98,10 @@ hr_prepared *hr__pipe_create(int64_t flops, bool other_threads);
 /* Reports that the node does not have the requested algorithm. */
 void hr__pipe_refuse(hr_prepared *pipe);
 void hr__pipe_release(hr_prepared *pipe);
+/* Makes the primitives that a run without cached weights needs, as far as there is memory; a run repeats the rest. */
+void hr__pipe_make(void *pipe);
+/* All of them, on this thread. */
+void hr__pipe_make_all(hr_prepared *pipe);
 hr_status hr__pipe_run(hr_prepared *pipe, void *const *args, void *workspace, void *queue);
 
 /* Building. Errors stick in pipe->status. */
@@ -152,7 +159,7 @@ pipe_keeping hr__pipe_cached_begin(hr_prepared *pipe, hr_cached_weights **out_we
 /* At the end of a successful run: compares and publishes. */
 void hr__pipe_cached_end(hr_prepared *pipe, pipe_keeping keeping, hr_cached_weights *weight);
 /* Runs a primitive's step. */
-int hr__pipe_execute(const hr_prepared *pipe, const pipe_step *step);
+int hr__pipe_execute(const hr_prepared *pipe, pipe_step *step);
 
 /* ---- epilogues (epilogues.c) ---- */
 
