@@ -16,11 +16,12 @@ static hr_view view_of(hr_buffer *buffer) {
   return (hr_view){.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 1, .dims = dims, .strides = strides};
 }
 
-/* tanh of 64 numbers, twice; a single number is read. */
+/* tanh of 64 numbers, twice; a single number is read. Nothing is released: the pointers outlive the function, so that
+ * leak checkers see them. */
 static hr_status work(void) {
-  hr_device *device;
-  hr_stream *stream;
-  hr_buffer *x, *y;
+  static hr_device *device;
+  static hr_stream *stream;
+  static hr_buffer *x, *y;
   float values[COUNT] = {1}, result;
   HR_RETURN_IF_ERROR(hr_device_open("cpu", &device));
   HR_RETURN_IF_ERROR(hr_stream_create(device, &stream));
@@ -34,7 +35,7 @@ static hr_status work(void) {
     HR_RETURN_IF_ERROR(hr_stream_record(stream, HR_OP_TANH, NULL, 1, &in, 1, &out));
     HR_RETURN_IF_ERROR(hr_stream_read(stream, &one, &result));
   }
-  return HR_OK; /* the device and the stream stay open */
+  return HR_OK;
 }
 
 static void work_and_exit(void) {
@@ -125,7 +126,7 @@ static void check_tables(const char *errors) {
   HR_ASSERT_EQ(count(errors, "headrace: copies: 3 in"), 1);
   HR_ASSERT_EQ(count(errors, "device to host, single numbers"), 1);
   HR_ASSERT_EQ(count(errors, "headrace: fallbacks to the host: 0"), 1);
-  HR_ASSERT_EQ(count(errors, "warning"), 0);
+  HR_ASSERT_EQ(count(errors, "HEADRACE_PROFILE") + count(errors, "HEADRACE_TRACE"), 0); /* warnings */
 }
 
 HR_TEST(tables_are_printed_at_exit) {
@@ -135,7 +136,9 @@ HR_TEST(tables_are_printed_at_exit) {
 
 HR_TEST(only_the_tables_that_are_named_are_printed) {
   HR_ASSERT_EQ(run_child(work_and_exit, "copies", ""), 0);
-  HR_ASSERT_EQ(count(read_file("errors"), "headrace: "), 1);
+  const char *errors = read_file("errors");
+  HR_ASSERT_EQ(count(errors, "headrace: copies: "), 1);
+  HR_ASSERT_EQ(count(errors, "headrace: operations: ") + count(errors, "headrace: fallbacks"), 0);
   HR_ASSERT_EQ(run_child(work_and_exit, "copies,kernels", ""), 0);
   HR_ASSERT_CONTAINS(read_file("errors"), "HEADRACE_PROFILE: \"kernels\" is no table");
 }
@@ -160,7 +163,7 @@ HR_TEST(a_timeline_has_kernels_copies_commits_and_arrows) {
   char path[128];
   snprintf(path, sizeof path, "%s", path_of("trace.json"));
   HR_ASSERT_EQ(run_child(work_and_exit, "", path), 0);
-  HR_ASSERT_STR_EQ(read_file("errors"), "");
+  HR_ASSERT_EQ(count(read_file("errors"), "HEADRACE_TRACE"), 0);
   const char *trace = read_file("trace.json");
   HR_ASSERT_EQ(count(trace, "\"cat\":\"kernel\""), 2);
   HR_ASSERT_EQ(count(trace, "\"ph\":\"s\""), 2);
@@ -174,7 +177,7 @@ HR_TEST(a_timeline_has_kernels_copies_commits_and_arrows) {
 HR_TEST(a_timeline_that_cannot_be_written_is_one_warning) {
   HR_ASSERT_EQ(run_child(work_and_exit, "", "/nowhere/trace.json"), 0);
   const char *errors = read_file("errors");
-  HR_ASSERT_EQ(count(errors, "warning"), 1);
+  HR_ASSERT_EQ(count(errors, "HEADRACE_TRACE"), 1);
   HR_ASSERT_CONTAINS(errors, "HEADRACE_TRACE: can't write \"/nowhere/trace.json\": No such file or directory");
   remove(folder());
 }
