@@ -194,7 +194,7 @@ double hr_text_number(const char *text, char **out_end) {
 }
 
 /* Formats by the C library. */
-static bool library_vprintf(hr_text *text, const char *format, va_list args) {
+HR_PRINTF(2, 0) static bool library_vprintf(hr_text *text, const char *format, va_list args) {
   va_list copy;
   va_copy(copy, args);
   size_t room = text->capacity - text->length;
