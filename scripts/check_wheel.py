@@ -43,8 +43,8 @@ PYTHON = set(
     PyLong_FromLongLong PyLong_FromUnsignedLongLong PyLong_Type PyModule_AddFunctions PyModule_Create2
     PyObject_CallObject PyObject_GetAttrString PyObject_IsInstance PyObject_Str PyTuple_GetItem PyTuple_New
     PyTuple_SetItem PyTuple_Size PyType_IsSubtype PyUnicode_AsEncodedString PyUnicode_AsUTF8AndSize
-    PyUnicode_CompareWithASCIIString Py_BuildValue Py_IsInitialized _Py_Dealloc _Py_FalseStruct _Py_NoneStruct
-    _Py_TrueStruct
+    PyUnicode_CompareWithASCIIString PyUnicode_FromStringAndSize Py_BuildValue Py_IsInitialized _Py_Dealloc
+    _Py_FalseStruct _Py_NoneStruct _Py_TrueStruct
     """.split()
 )
 VERSION = re.compile(r"Name: ([A-Z]+)_(\d[\d.]*)")
