@@ -31,10 +31,6 @@ namespace {
 
 constexpr uintptr_t kAlignment = 16; // hr_buffer_adopt's
 
-void drop_buffer(void *buffer) {
-  hr_buffer_release(static_cast<hr_buffer *>(buffer));
-}
-
 const Tensor &tensor_argument(PyObject *argument) {
   TORCH_CHECK_TYPE(THPVariable_Check(argument), "expected a torch.Tensor");
   return THPVariable_Unpack(argument);
@@ -50,11 +46,11 @@ c10::DataPtr memory_of(const Tensor &tensor) {
   hr_buffer *buffer = buffer_of(tensor, &offset, &retained);
   if (!retained)
     hr_buffer_retain(buffer);
-  c10::DataPtr owner(buffer, buffer, &drop_buffer, c10::Device(at::kCPU)); // also if the next call throws
+  c10::DataPtr owner(buffer, buffer, &release_buffer, c10::Device(at::kCPU)); // also if the next call throws
   void *address = nullptr;
   check(hr_stream_address(stream(), buffer, &address));
   owner.release_context();
-  return {static_cast<char *>(address) + offset, buffer, &drop_buffer, c10::Device(at::kCPU)};
+  return {static_cast<char *>(address) + offset, buffer, &release_buffer, c10::Device(at::kCPU)};
 }
 
 Tensor view_on_host(const Tensor &tensor) {
