@@ -172,6 +172,10 @@ void for_each_stream(const std::function<void(hr_stream *)> &body) {
       body(stream);
 }
 
+void wait_for_all() {
+  for_each_stream([](hr_stream *stream) { check(hr_stream_synchronize(stream)); });
+}
+
 bool is_deterministic() {
   return deterministic.load(std::memory_order_relaxed);
 }

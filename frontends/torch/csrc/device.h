@@ -32,6 +32,7 @@ exchange_index(c10::DeviceIndex index); // makes it the current one, returns the
 void choose_index(c10::DeviceIndex index) noexcept; // without a check; out of range changes nothing
 c10::Device owner_of(const hr_buffer *buffer);
 void for_each_stream(const std::function<void(hr_stream *)> &body); // of the open devices
+void wait_for_all();                                                // for these streams; throws the first error
 void set_mode(hr_mode mode);                                        // of all streams, including those opened later
 
 // torch.use_deterministic_algorithms: streams choose their algorithms without the tuning cache. Checked when tensors

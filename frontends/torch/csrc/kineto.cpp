@@ -44,9 +44,10 @@ int64_t clock_offset() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() - hr_profile_clock_ns();
 }
 
-std::string wait_for_all() {
+// Waits for all devices; the text of the first error, or none.
+std::string error_of_waiting() {
   try {
-    for_each_stream([](hr_stream *stream) { check(hr_stream_synchronize(stream)); });
+    wait_for_all();
   } catch (const std::exception &error) {
     return error.what();
   }
@@ -85,7 +86,7 @@ public:
     status_ = libkineto::TraceStatus::RECORDING;
     if (!is_on_)
       return;
-    add_error(wait_for_all()); // what was issued before doesn't belong to it
+    add_error(error_of_waiting()); // what was issued before doesn't belong to it
     hr_status status = hr_profile_create(nullptr, kRingBytes, 0, &profile_);
     status = status == nullptr ? hr_profile_start(profile_) : status;
     if (status != nullptr) {
@@ -98,7 +99,7 @@ public:
     status_ = libkineto::TraceStatus::PROCESSING;
     if (profile_ == nullptr)
       return;
-    add_error(wait_for_all()); // pending work belongs to it
+    add_error(error_of_waiting()); // pending work belongs to it
     hr_status_ignore(hr_profile_stop(profile_));
     running().clear();
     correlate();
@@ -273,7 +274,7 @@ private:
 struct Stubs final : torch::profiler::impl::ProfilerStubs {
   void record(c10::DeviceIndex *device, torch::profiler::impl::ProfilerVoidEventStub *event,
               int64_t *cpu_ns) const override {
-    (void)wait_for_all(); // a failure is raised by the next use of the device
+    (void)error_of_waiting(); // a failure is raised by the next use of the device
     int64_t now = hr_profile_clock_ns();
     if (device != nullptr)
       *device = here().index();
@@ -296,7 +297,7 @@ struct Stubs final : torch::profiler::impl::ProfilerStubs {
     body(here().index());
   }
   void synchronize() const override {
-    (void)wait_for_all();
+    (void)error_of_waiting();
   }
 };
 

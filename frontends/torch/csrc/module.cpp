@@ -146,7 +146,7 @@ PyObject *synchronize(PyObject *, PyObject *const *arguments, Py_ssize_t count, 
 }
 
 PyObject *synchronize_all(PyObject *, PyObject *) {
-  return perform([] { for_each_stream([](hr_stream *stream) { check(hr_stream_synchronize(stream)); }); });
+  return perform([] { wait_for_all(); });
 }
 
 PyObject *set_stream_mode(PyObject *, PyObject *arguments) {

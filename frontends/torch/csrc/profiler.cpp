@@ -27,10 +27,6 @@ void check_not_forked() {
   TORCH_CHECK(!is_forked(), "headrace: a forked process can't profile a device that its parent had opened");
 }
 
-void wait_for_all() {
-  for_each_stream([](hr_stream *stream) { check(hr_stream_synchronize(stream)); });
-}
-
 void start_profile(unsigned flags) {
   check_not_forked();
   std::lock_guard<std::mutex> lock(profiler().mutex);
@@ -52,15 +48,13 @@ void stop_profile() {
   std::lock_guard<std::mutex> lock(profiler().mutex);
   TORCH_CHECK(profiler().is_started, "headrace: the profiler is not started, so it can't stop");
   profiler().is_started = false;
-  hr_status status = nullptr;
   try {
     wait_for_all();
   } catch (...) { // an error of the profiled work is raised, and the profile has stopped
     hr_status_ignore(hr_profile_stop(profiler().profile));
     throw;
   }
-  status = hr_profile_stop(profiler().profile);
-  check(status);
+  check(hr_profile_stop(profiler().profile));
 }
 
 // The profile, locked; an error if none was started.
