@@ -99,6 +99,9 @@ size_t hr_schedule_footprint(const hr_schedule *schedule);
 /* Lists the recorded operations that each step computes; an operation may be in several steps. RESOURCE_EXHAUSTED. */
 HR_MUST_USE hr_status hr_find_origins(hr_schedule *schedule);
 
+/* Sorts the numbers and drops repeated ones; returns how many are left. */
+size_t hr__sort_unique(uint32_t *numbers, size_t count);
+
 /* Reads these lists, step after step: zero it but for `at`, which is schedule->origins. */
 typedef struct hr_origin_reader {
   const uint8_t *at;

@@ -33,23 +33,22 @@ static void add_node(lists *l, const hr_node *node) {
   }
 }
 
-static int compare(const void *a, const void *b) {
+static int compare_numbers(const void *a, const void *b) {
   uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
   return (x > y) - (x < y);
 }
 
-/* Sorts the list and drops repeated numbers. */
-static void make_unique(lists *l) {
-  size_t count = 0;
-  if (l->step.count > 1) {
-    qsort(l->step.data, l->step.count, sizeof *l->step.data, compare);
+size_t hr__sort_unique(uint32_t *numbers, size_t count) {
+  size_t unique = 0;
+  if (count > 1) {
+    qsort(numbers, count, sizeof *numbers, compare_numbers);
   }
-  for (size_t i = 0; i < l->step.count; ++i) {
-    if (count == 0 || l->step.data[count - 1] != l->step.data[i]) {
-      l->step.data[count++] = l->step.data[i];
+  for (size_t i = 0; i < count; ++i) {
+    if (unique == 0 || numbers[unique - 1] != numbers[i]) {
+      numbers[unique++] = numbers[i];
     }
   }
-  l->step.count = count;
+  return unique;
 }
 
 static void add_step(lists *l, const hr_program *program, const hr_step *step) {
@@ -57,7 +56,7 @@ static void add_step(lists *l, const hr_program *program, const hr_step *step) {
   for (int i = 0; i < step->node_count; ++i) {
     add_node(l, &program->nodes[step->nodes[i]]);
   }
-  make_unique(l);
+  l->step.count = hr__sort_unique(l->step.data, l->step.count);
   add_number(l, (uint32_t)l->step.count);
   for (size_t i = 0; i < l->step.count; ++i) {
     add_number(l, l->step.data[i] - (i > 0 ? l->step.data[i - 1] : 0));

@@ -4,6 +4,7 @@
 
 #include "base/allocator.h"
 #include "core/ir/dtype.h"
+#include "engine/record_table.h"
 
 void hr__record_lists_fini(hr_record_lists *lists) {
   hr_vector_fini(&lists->numbers);
@@ -154,18 +155,10 @@ static bool expand_run(const hr_run_entry *run, hr_record_lists *lists, hr_recor
 
 /* ---- others ---- */
 
-static bool is_copy(const hr_entry *entry) {
-  return entry->kind == HR_PROFILE_COPY_IN || entry->kind == HR_PROFILE_COPY_OUT ||
-         entry->kind == HR_PROFILE_COPY_BETWEEN;
-}
-
 static const char *write_copy_shape(const hr_plain_entry *plain, const int64_t *dims, hr_text *text) {
   hr_text_clear(text);
-  hr_text_printf(text, "%s[", hr_dtype_name((hr_dtype)plain->dtype));
-  for (int d = 0; d < plain->rank; ++d) {
-    hr_text_printf(text, d == 0 ? "%lld" : ",%lld", (long long)dims[d]);
-  }
-  hr_text_append(text, "]");
+  hr_text_append(text, hr_dtype_name((hr_dtype)plain->dtype));
+  hr__print_list(text, "[", plain->rank, dims, "]");
   return hr_text_chars(text);
 }
 
@@ -178,7 +171,7 @@ static void expand_plain(const hr_plain_entry *plain, hr_record_lists *lists, hr
   record.correlation = plain->correlation;
   record.program = is_program ? plain->number : 0;
   record.run = is_program ? 0 : plain->number;
-  if (is_copy(&plain->head)) {
+  if (hr__is_copy(record.kind)) {
     record.elements = plain->count;
     record.shapes = write_copy_shape(plain, dims, &lists->text);
   } else {

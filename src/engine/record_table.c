@@ -18,33 +18,39 @@ struct hr_record_row {
   int64_t runs, ns, bytes, flops;
 };
 
-/* ---- adding ---- */
-
-static bool is_copy(hr_profile_kind kind) {
-  return kind == HR_PROFILE_COPY_IN || kind == HR_PROFILE_COPY_OUT || kind == HR_PROFILE_COPY_BETWEEN;
+const char *hr__tier_name(hr_profile_tier tier) {
+  static const char *const names[] = {"", "interpreted", "compiled", "library"};
+  return names[tier & 3];
 }
+
+/* ---- adding ---- */
 
 static bool is_launch(hr_profile_kind kind) {
   return kind == HR_PROFILE_KERNEL || kind == HR_PROFILE_LIBRARY || kind == HR_PROFILE_CHECK;
 }
 
 static bool has_row(hr_profile_kind kind) {
-  return is_copy(kind) || is_launch(kind) || kind == HR_PROFILE_FALLBACK || kind == HR_PROFILE_COMPILE ||
+  return hr__is_copy(kind) || is_launch(kind) || kind == HR_PROFILE_FALLBACK || kind == HR_PROFILE_COMPILE ||
          kind == HR_PROFILE_KERNEL_COMPILE || kind == HR_PROFILE_KERNEL_LOAD;
 }
 
-/* Copies have a row for each direction, compilations one for each kind; others one for each name and its shapes. */
-static hr_record_row key_of(const hr_profile_record *record) {
+/* The record as a row. Copies have one for each direction, compilations one for each kind; others one for each name and
+ * its shapes. */
+static hr_record_row row_of(const hr_profile_record *record) {
   bool is_named = is_launch(record->kind) || record->kind == HR_PROFILE_FALLBACK;
-  hr_record_row key = {.kind = record->kind,
+  hr_record_row row = {.kind = record->kind,
                        .tier = record->tier,
-                       .is_number = is_copy(record->kind) && record->elements == 1,
+                       .is_number = hr__is_copy(record->kind) && record->elements == 1,
                        .name = is_named ? record->name : "",
-                       .shapes = is_named ? record->shapes : ""};
-  key.hash = hr_hash_bytes((uint64_t)key.kind << 8 | (uint64_t)key.tier << 1 | (uint64_t)key.is_number, key.name,
-                           strlen(key.name));
-  key.hash = hr_hash_bytes(key.hash, key.shapes, strlen(key.shapes));
-  return key;
+                       .shapes = is_named ? record->shapes : "",
+                       .runs = 1,
+                       .ns = record->end_ns - record->begin_ns,
+                       .bytes = record->bytes_read + record->bytes_written,
+                       .flops = record->flops};
+  row.hash = hr_hash_bytes((uint64_t)row.kind << 8 | (uint64_t)row.tier << 1 | (uint64_t)row.is_number, row.name,
+                           strlen(row.name));
+  row.hash = hr_hash_bytes(row.hash, row.shapes, strlen(row.shapes));
+  return row;
 }
 
 static bool is_same(const hr_record_row *a, const hr_record_row *b) {
@@ -82,20 +88,23 @@ static hr_record_row *find_row(hr_record_table *table, const hr_record_row *key)
   return row;
 }
 
-static void add_to_row(hr_record_table *table, const hr_profile_record *record) {
-  const hr_record_row key = key_of(record);
+/* Adds the row's numbers to the table's row like it. */
+static void add_numbers(hr_record_table *table, const hr_record_row *more) {
+  hr_record_row key = *more;
+  key.runs = key.ns = key.bytes = key.flops = 0;
   hr_record_row *row = find_row(table, &key);
   if (row != NULL) {
-    ++row->runs;
-    row->ns += record->end_ns - record->begin_ns;
-    row->bytes += record->bytes_read + record->bytes_written;
-    row->flops += record->flops;
+    row->runs += more->runs;
+    row->ns += more->ns;
+    row->bytes += more->bytes;
+    row->flops += more->flops;
   }
 }
 
 void hr__record_table_add(hr_record_table *table, const hr_profile_record *record) {
   if (has_row(record->kind)) {
-    add_to_row(table, record);
+    const hr_record_row row = row_of(record);
+    add_numbers(table, &row);
   }
   table->operations += record->kind == HR_PROFILE_RUN ? record->operation_count : 0;
   table->dropped += record->kind == HR_PROFILE_DROPPED ? record->operation_count : 0;
@@ -114,15 +123,7 @@ void hr__record_table_merge(hr_record_table *table, const hr_record_table *from)
   size_t cursor = 0;
   for (const hr_table_entry *entry; (entry = hr_table_next(&from->rows, &cursor)) != NULL;) {
     for (const hr_record_row *other = entry->value; other != NULL; other = other->next) {
-      hr_record_row key = *other;
-      key.runs = key.ns = key.bytes = key.flops = 0;
-      hr_record_row *row = find_row(table, &key);
-      if (row != NULL) {
-        row->runs += other->runs;
-        row->ns += other->ns;
-        row->bytes += other->bytes;
-        row->flops += other->flops;
-      }
+      add_numbers(table, other);
     }
   }
   bool is_first = table->end_ns == 0 || (from->end_ns != 0 && from->begin_ns < table->begin_ns);
@@ -195,7 +196,6 @@ static void write_numbers(hr_text *text, int64_t runs, int64_t ns, int64_t all_n
 #define NUMBER_HEADS "     runs     mean us    total ms    share          MB     GB/s"
 
 static void write_operations(const hr_record_table *table, hr_text *text) {
-  static const char *const tiers[] = {"", "interpreted", "compiled", "library"};
   chosen c;
   bool ok = choose(table, is_launch, &c);
   hr_text_printf(text,
@@ -207,8 +207,8 @@ static void write_operations(const hr_record_table *table, hr_text *text) {
   for (size_t i = 0; i < c.rows.count; ++i) {
     const hr_record_row *row = c.rows.data[i];
     write_numbers(text, row->runs, row->ns, c.ns, row->bytes);
-    hr_text_printf(text, " %8.1f  %-11s  %s%s%s\n", ratio((double)row->flops, (double)row->ns), tiers[row->tier & 3],
-                   row->name, row->shapes[0] != '\0' ? ": " : "", row->shapes);
+    hr_text_printf(text, " %8.1f  %-11s  %s%s%s\n", ratio((double)row->flops, (double)row->ns),
+                   hr__tier_name(row->tier), row->name, row->shapes[0] != '\0' ? ": " : "", row->shapes);
   }
   if (!ok || table->is_incomplete) {
     hr_text_append(text, "some operations are missing: host memory was short, or there are more than 65,536 rows\n");
@@ -218,7 +218,7 @@ static void write_operations(const hr_record_table *table, hr_text *text) {
 
 static void write_copies(const hr_record_table *table, hr_text *text) {
   chosen c;
-  (void)choose(table, is_copy, &c);
+  (void)choose(table, hr__is_copy, &c);
   hr_text_printf(text, "headrace: copies: %lld in %.3f ms\n", (long long)c.runs, (double)c.ns * 1e-6);
   hr_text_append(text, NUMBER_HEADS "    KB each  direction\n");
   for (size_t i = 0; i < c.rows.count; ++i) {

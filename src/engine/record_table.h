@@ -11,6 +11,12 @@
 #include "base/vector.h"
 #include "headrace/profile.h"
 
+static inline bool hr__is_copy(hr_profile_kind kind) {
+  return kind == HR_PROFILE_COPY_IN || kind == HR_PROFILE_COPY_OUT || kind == HR_PROFILE_COPY_BETWEEN;
+}
+/* "interpreted", "compiled", "library", or "". */
+const char *hr__tier_name(hr_profile_tier tier);
+
 typedef struct hr_record_row hr_record_row;
 
 typedef struct hr_record_table {

@@ -9,8 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/text.h"
 #include "base/vector.h"
+#include "engine/record_table.h"
 #include "headrace/profile.h"
 
 enum { FLUSH_BYTES = 1 << 16 };
@@ -97,11 +99,7 @@ static int track_of(writer *w, const hr_profile_record *record, bool is_device) 
   if (!is_device) {
     return find_track(w, record->thread, NULL);
   }
-  uint64_t key = 0;
-  for (const char *at = record->device; *at != '\0'; ++at) {
-    key = key * 31 + (unsigned char)*at;
-  }
-  return find_track(w, key, record->device);
+  return find_track(w, hr_hash_bytes(HR_HASH_SEED, record->device, strlen(record->device)), record->device);
 }
 
 /* ---- events ---- */
@@ -150,11 +148,10 @@ static void write_operations(hr_text *text, const hr_profile_record *record) {
 }
 
 static void write_arguments(hr_text *text, const hr_profile_record *record) {
-  static const char *const tiers[] = {"", "interpreted", "compiled", "library"};
   int64_t bytes = record->bytes_read + record->bytes_written, ns = record->end_ns - record->begin_ns;
   hr_text_printf(text, ",\"args\":{\"run\":\"%" PRIu64 ".%" PRIu64 "\"", record->stream, record->run);
   write_words(text, "shapes", record->shapes);
-  write_words(text, "tier", tiers[record->tier]);
+  write_words(text, "tier", hr__tier_name(record->tier));
   write_words(text, "provider", record->provider);
   if (record->program != 0) {
     hr_text_printf(text, ",\"program\":\"%016" PRIx64 "\"", record->program);

@@ -1,7 +1,5 @@
 #include "engine/run_description.h"
 
-#include <stdlib.h>
-
 #include "base/allocator.h"
 #include "base/text.h"
 #include "core/ir/dtype.h"
@@ -29,11 +27,8 @@ static const char *keep_text(maker *m) {
 /* ---- texts ---- */
 
 static void write_dims(hr_text *text, const hr_operand *x) {
-  hr_text_printf(text, "%s[", hr_dtype_name(x->dtype));
-  for (int d = 0; d < x->rank; ++d) {
-    hr_text_printf(text, d == 0 ? "%lld" : ",%lld", (long long)x->dims[d]);
-  }
-  hr_text_append(text, "] ");
+  hr_text_append(text, hr_dtype_name(x->dtype));
+  hr__print_list(text, "[", x->rank, x->dims, "] ");
 }
 
 /* True if one of the first `count` operations of the list writes the buffer. */
@@ -138,28 +133,15 @@ static bool has_no_result(const maker *m, const hr_node *node) {
   return has_none;
 }
 
-static int compare_numbers(const void *a, const void *b) {
-  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-  return (x > y) - (x < y);
-}
-
 /* Reads the lists of the launch's steps as one, into `numbers`; returns its length. */
 static int read_operations(hr_origin_reader *reader, int step_count, uint32_t *numbers) {
-  int count = 0, unique = 0;
+  size_t count = 0;
   for (int i = 0; i < step_count; ++i) {
     for (uint32_t left = hr_origins_begin(reader); left > 0; --left) {
       numbers[count++] = hr_origins_next(reader);
     }
   }
-  if (step_count > 1 && count > 1) {
-    qsort(numbers, (size_t)count, sizeof *numbers, compare_numbers);
-  }
-  for (int i = 0; i < count; ++i) {
-    if (unique == 0 || numbers[unique - 1] != numbers[i]) {
-      numbers[unique++] = numbers[i];
-    }
-  }
-  return unique;
+  return (int)hr__sort_unique(numbers, count);
 }
 
 /* The length of the launch's lists together. */

@@ -8,7 +8,7 @@
 
 static const char *const store_modes[] = {"set", "add", "mul", "max", "min"};
 
-static void print_list(hr_text *text, const char *open, int count, const int64_t *items, const char *close) {
+void hr__print_list(hr_text *text, const char *open, int count, const int64_t *items, const char *close) {
   hr_text_append(text, open);
   for (int i = 0; i < count; ++i) {
     hr_text_printf(text, i > 0 ? ",%lld" : "%lld", (long long)items[i]);
@@ -94,7 +94,7 @@ static void print_operand(hr_text *text, const hr_node *node, const hr_operand *
     case HR_OPERAND_SCALAR:
       hr_text_printf(text, "$%u", x->index);
       if (!node->is_loop && x->rank > 0) {
-        print_list(text, "[", x->rank, x->dims, "]");
+        hr__print_list(text, "[", x->rank, x->dims, "]");
       }
       break;
     case HR_OPERAND_VALUE:
@@ -109,8 +109,8 @@ static void print_operand(hr_text *text, const hr_node *node, const hr_operand *
   }
   if (x->kind != HR_OPERAND_SCALAR) {
     hr_text_printf(text, ":%s", hr_dtype_name(x->dtype));
-    print_list(text, "[", x->rank, x->dims, "]");
-    print_list(text, "{", x->rank, x->strides, "}");
+    hr__print_list(text, "[", x->rank, x->dims, "]");
+    hr__print_list(text, "{", x->rank, x->strides, "}");
     hr_text_printf(text, "+%lld", (long long)x->offset);
   }
   for (int i = 0; i < x->term_count; ++i) {
@@ -118,7 +118,7 @@ static void print_operand(hr_text *text, const hr_node *node, const hr_operand *
     hr_text_printf(text, "@%d*%lld<%lld", term->input, (long long)term->stride, (long long)term->extent);
   }
   for (int i = 0; i < x->bound_count; ++i) {
-    print_list(text, "?{", x->rank, x->bounds[i].strides, "}");
+    hr__print_list(text, "?{", x->rank, x->bounds[i].strides, "}");
     hr_text_printf(text, "+%lld<%lld", (long long)x->bounds[i].offset, (long long)x->bounds[i].extent);
   }
   if (x->fill != HR_NO_SCALAR) {
@@ -156,7 +156,7 @@ static void print_node(hr_text *text, const hr_node *node, uint32_t number) {
   print_operands(text, node, node->input_count, node->inputs);
   hr_text_char(text, ')');
   if (node->int_count > 0) {
-    print_list(text, " ints(", node->int_count, node->ints, ")");
+    hr__print_list(text, " ints(", node->int_count, node->ints, ")");
   }
   for (int i = 0; i < node->epilogue_count; ++i) {
     print_epilogue(text, &node->epilogues[i]);

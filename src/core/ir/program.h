@@ -217,6 +217,8 @@ bool hr_operands_may_overlap(const hr_operand *a, const hr_operand *b);
  *   %1:f32[4,8]{8,1}+0 = add(%0:f32[4,8]{8,1}+0, $0) ints(1,2) scalars($1) ...
  * Versions print as %1.2. hr_program_parse reads what hr_program_print writes; errors name line and column. */
 HR_MUST_USE hr_status hr_program_print(const hr_program *program, hr_text *out_text);
+/* "[4,8]", with these signs around the numbers. */
+void hr__print_list(hr_text *text, const char *open, int count, const int64_t *items, const char *close);
 HR_MUST_USE hr_status hr_program_parse(const char *text, hr_program *out_program);
 
 /* Checks the invariants above: operand counts against the row, ranks, views inside their buffers, masks, terms and
