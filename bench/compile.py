@@ -74,7 +74,12 @@ def run(name: str, small: bool) -> dict:
     command = [sys.executable, __file__, "--side", name, *(["--small"] if small else [])]
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=900, check=False, env={"HEADRACE_CACHE": folder} | os.environ
+            command,
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+            env=os.environ | {"HEADRACE_CACHE": folder},
         )
     if done.returncode != 0:
         raise RuntimeError((done.stderr.strip() or "no message").splitlines()[-1][:200])
@@ -98,10 +103,11 @@ def main() -> None:
         for which in ("cold", "warm"):
             of = [result[which] for result in runs[name]]
             middle = {key: statistics.median(one[key] for one in of) for key in of[0]}
+            compile_us, records = middle["compile_ns"] / 1e3, middle["operations"]
             beyond = statistics.median(one["seconds"] - one["steady_seconds"] for one in of)
             print(
-                f"| {name} | {which} | {middle['operations']} | {middle['compile_ns'] / middle['operations'] / 1e3:.2f} "
-                f"| {middle['compile_ns'] / 1e6:.2f} | {middle['library_wait_ns'] / 1e6:.2f} "
+                f"| {name} | {which} | {records} | {compile_us / records:.2f} | {compile_us / 1e3:.2f} "
+                f"| {middle['library_wait_ns'] / 1e6:.2f} "
                 f"| {middle['seconds'] * 1e3:.1f} | {beyond * 1e3:.1f} |"
             )
 
