@@ -65,9 +65,8 @@ static inline void hr_device_memory_stats(hr_device *device, hr_memory_stats *ou
 HR_API void hr_device_memory_reset_peak(hr_device *device);
 /* Limits the bytes that the device reserves; 0 removes the limit. Memory that is reserved already stays. */
 HR_API void hr_device_memory_limit(hr_device *device, int64_t bytes);
-/* Returns cached memory to the driver; on a host also the block that programs share for temporaries, after pending
- * runs.
- */
+/* Returns cached memory to the driver. On a host the block that programs share for temporaries goes with it, after
+ * pending runs. */
 HR_API void hr_device_memory_trim(hr_device *device);
 
 /* ---- buffers ------------------------------------------------------------------------------------------------- */

@@ -20,7 +20,7 @@ static void init_queue(void *part) {
   hr_cond_init(&queue->done);
 }
 
-/* What still waits is made by those who claim it. */
+/* Work that still waits is made by those who claim it. */
 static void stop_queue(void *part) {
   hr_late_queue *queue = part;
   hr_mutex_lock(&queue->mutex);

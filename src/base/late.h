@@ -1,6 +1,6 @@
 /* late.h: work that is put off until its result is needed, and that a thread of the context may do before.
  *
- * The thread takes the work in the order in which it was begun. What it makes must not depend on which thread makes it.
+ * The thread takes the work in the order in which it was begun. A result must not depend on the thread that makes it.
  * It reports no failures: work without a result is repeated by whoever needs it, and fails there.
  *
  * There is no thread if the process has one core, or its loops one thread: then all work waits for its claim.

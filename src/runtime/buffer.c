@@ -79,7 +79,7 @@ hr_status hr_buffer_create(hr_device *device, size_t bytes, hr_buffer **out_buff
   return hr__buffers_create(device, 1, &bytes, out_buffer);
 }
 
-/* What malloc gives: kernels read vectors at any address of a whole element. */
+/* As malloc aligns: kernels read vectors at any address of a whole element. */
 enum { HR__ADOPTED_ALIGNMENT = 16 };
 
 hr_status hr_buffer_adopt(hr_device *device, size_t bytes, void *address, void (*release)(void *arg), void *arg,

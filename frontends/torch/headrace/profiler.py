@@ -42,7 +42,7 @@ def start(mode="interval", wait_until_completed=False):
 
 
 def stop():
-    """Waits for all devices and stops recording. What was recorded stays until the next start. RuntimeError if the
+    """Waits for all devices and stops recording. The records stay until the next start. RuntimeError if the
     profiler is not started; errors of the pending work are raised, too."""
     global _mode_before
     before, _mode_before = _mode_before, None
