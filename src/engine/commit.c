@@ -119,19 +119,18 @@ static hr_status run_instance_of(hr_job *job, hr_run *run) {
   return status;
 }
 
-/* The failure that was not reported yet, or OK. */
-static hr_status unreported(hr_stream *stream) {
+hr_status hr__stream_unreported(hr_stream *stream) {
   hr_mutex_lock(&stream->job_mutex);
   hr_status status = hr_status_clone(stream->error);
   hr_mutex_unlock(&stream->job_mutex);
   return status;
 }
 
-/* The failure that one of the job's buffers carries, or OK. */
-static hr_status find_invalid(const hr_job *job) {
-  for (size_t i = 0; i < job->buffers.count; ++i) {
-    if (hr__buffer_is_invalid(job->buffers.data[i])) {
-      return hr__buffer_failure(job->buffers.data[i]);
+/* The failure that one of the buffers carries, or OK. */
+static hr_status find_invalid(size_t count, hr_buffer *const *buffers) {
+  for (size_t i = 0; i < count; ++i) {
+    if (hr__buffer_is_invalid(buffers[i])) {
+      return hr__buffer_failure(buffers[i]);
     }
   }
   return HR_OK;
@@ -159,29 +158,31 @@ static void note_sources(const hr_job *job) {
   }
 }
 
-/* Marks the buffer's contents as new. */
-static void finish_write(hr_buffer *buffer) {
+void hr__stream_finish_write(hr_buffer *buffer) {
   hr__buffer_written(buffer);
   hr__cached_weights_note(&buffer->weights, buffer->device->context, 0);
 }
 
 /* The failure of a job that was interrupted before it began, or OK. */
-static hr_status find_interrupt(const hr_job *job) {
-  return atomic_load_explicit(&job->stream->interrupted, memory_order_relaxed) >= job->number
+static hr_status find_interrupt(const hr_stream *stream, uint64_t number) {
+  return atomic_load_explicit(&stream->interrupted, memory_order_relaxed) >= number
              ? hr_status_make(HR_STATUS_CANCELLED, "interrupted before it began")
              : HR_OK;
 }
 
-/* Returns the failure that prevents a job's run: an unreported one of the stream, an interrupt, or an invalid buffer.
- * The last two are passed to the stream. */
-static hr_status find_failure(hr_job *job) {
-  hr_status before = job->is_move ? HR_OK : unreported(job->stream);
-  if (before == HR_OK && !job->is_move) {
-    before = find_interrupt(job);
-    before = before == HR_OK ? find_invalid(job) : before;
-    hr__stream_set_error(job->stream, hr_status_clone(before));
+hr_status hr__stream_find_failure(hr_stream *stream, uint64_t number, size_t count, hr_buffer *const *buffers) {
+  hr_status before = hr__stream_unreported(stream);
+  if (before == HR_OK) {
+    before = find_interrupt(stream, number);
+    before = before == HR_OK ? find_invalid(count, buffers) : before;
+    hr__stream_set_error(stream, hr_status_clone(before));
   }
   return before;
+}
+
+static hr_status find_failure(const hr_job *job) {
+  return job->is_move ? HR_OK
+                      : hr__stream_find_failure(job->stream, job->number, job->buffers.count, job->buffers.data);
 }
 
 /* Lets the run note its times, if there is memory for them. */
@@ -255,7 +256,7 @@ static void finish_job(hr_job *job, hr_status status) {
   }
   for (size_t i = 0; i < job->buffers.count; ++i) {
     if (job->instance->plan->last_write[i] >= 0 && job->instance->plan->last_write[i] < run->failed_step) {
-      finish_write(job->buffers.data[i]);
+      hr__stream_finish_write(job->buffers.data[i]);
     }
   }
   if (job->is_sent) {
@@ -462,8 +463,7 @@ static void fill_job(hr_stream *stream, const work *w, hr_instance *instance, hr
   hr_trace *trace = w->trace;
   job->entry.run = run_job;
   job->stream = stream;
-  job->number = atomic_load_explicit(&stream->handed, memory_order_relaxed) + 1;
-  atomic_store_explicit(&stream->handed, job->number, memory_order_relaxed);
+  job->number = hr__stream_number_job(stream);
   job->instance = instance;
   hr_refcount_retain(&instance->refcount);
   job->buffers.count = trace->buffers.count;
@@ -513,7 +513,7 @@ static void hand_over(hr_stream *stream, hr_instance *instance, hr_job *job, cal
   } else {
     job->is_sent = true;
     hr__buffers_send(job->buffers.count, job->buffers.data);
-    hr_queue_push(&device->queue, &job->entry);
+    hr_queue_push_within(&device->queue, &job->entry, stream->goes_ahead ? HR_QUEUE_AHEAD : HR_QUEUE_LIMIT);
     hr_mutex_unlock(&device->shared_mutex);
   }
 }

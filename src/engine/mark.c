@@ -1,5 +1,5 @@
-/* A mark is a job in the device's queue. On a device that works beside the host it waits for the device, on the
- * executor's thread: only users of times or progress pay for that.
+/* A mark is a note in the device's queue, and so is a call of hr_stream_mark. On a device that works beside the host it
+ * waits for the device, on the executor's thread: only users of times or progress pay for that.
  */
 #include "headrace/mark.h"
 
@@ -8,7 +8,7 @@
 #include "base/allocator.h"
 #include "base/refcount.h"
 #include "base/thread.h"
-#include "engine/stream.h"
+#include "engine/stream_wait.h"
 
 struct hr_mark {
   hr_queue_job job; /* first */
@@ -34,7 +34,11 @@ static bool is_idle(hr_stream *stream, uint64_t *out_number) {
 }
 
 hr_status hr_mark_create(hr_stream *stream, hr_mark **out_mark) {
-  HR_RETURN_IF_ERROR(hr_stream_commit(stream));
+  HR_RETURN_IF_ERROR(hr__stream_check_submits(stream, "mark"));
+  hr_mutex_lock(&stream->mutex);
+  hr_status status = hr__stream_commit_ahead(stream);
+  hr_mutex_unlock(&stream->mutex);
+  HR_RETURN_IF_ERROR(status);
   hr_mark *mark = hr_calloc(1, sizeof *mark);
   if (mark == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "a mark: out of host memory");
@@ -48,7 +52,7 @@ hr_status hr_mark_create(hr_stream *stream, hr_mark **out_mark) {
     return HR_OK;
   }
   hr_refcount_retain(&mark->refcount); /* the queue's */
-  mark->number = hr_queue_push(&stream->device->queue, &mark->job);
+  mark->number = hr_queue_push_note(&stream->device->queue, &mark->job);
   return HR_OK;
 }
 
@@ -77,4 +81,68 @@ bool hr_mark_is_last(const hr_mark *mark, hr_stream *stream) {
 
 int64_t hr_mark_ns(const hr_mark *mark) {
   return atomic_load_explicit(&((hr_mark *)mark)->ns, memory_order_acquire);
+}
+
+/* ---- functions that are called at a mark ---- */
+
+typedef struct callback {
+  hr_queue_job job; /* first */
+  hr_stream *stream;
+  void (*function)(void *arg, hr_status status);
+  void *arg;
+} callback;
+
+static void call_back(hr_queue_job *job) {
+  callback *c = (callback *)job;
+  const hr_device *device = c->stream->device;
+  if (device->driver->flush != NULL) {
+    hr__stream_set_error(c->stream, device->driver->flush(device->impl));
+  }
+  hr_status status = hr__stream_unreported(c->stream);
+  c->function(c->arg, status);
+  hr_status_free(status);
+  hr_free(c);
+}
+
+/* The stream lives on until its last work has ended: see hr_stream_release. */
+hr_status hr_stream_mark(hr_stream *stream, void (*function)(void *arg, hr_status status), void *arg) {
+  if (stream == NULL || function == NULL) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "hr_stream_mark: NULL argument");
+  }
+  HR_RETURN_IF_ERROR(hr__stream_check_submits(stream, "mark"));
+  callback *c = hr_calloc(1, sizeof *c);
+  if (c == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "a mark: out of host memory");
+  }
+  *c = (callback){.job.run = call_back, .stream = stream, .function = function, .arg = arg};
+  hr_mutex_lock(&stream->mutex);
+  hr__stream_set_error(stream, hr__stream_commit_ahead(stream));
+  hr_queue_push_note(&stream->device->queue, &c->job);
+  hr_mutex_unlock(&stream->mutex);
+  return HR_OK;
+}
+
+/* ---- the state of a buffer ---- */
+
+/* Work that was begun early (hr_queue_submit_early) is no reference of in-flight work: it is ended here. */
+static bool is_pending(hr_stream *stream, const hr_buffer *buffer) {
+  hr_queue_settle(&stream->device->queue);
+  hr_mutex_lock(&stream->mutex);
+  bool is = hr__trace_find(&stream->pending, buffer) != UINT32_MAX;
+  hr_mutex_unlock(&stream->mutex);
+  return is || atomic_load_explicit(&((hr_buffer *)buffer)->count, memory_order_acquire) >= HR__BUFFER_ON_ITS_WAY;
+}
+
+hr_buffer_state hr_buffer_status(hr_stream *stream, const hr_buffer *buffer, hr_status *out_failure) {
+  hr_status failure = HR_OK;
+  hr_buffer_state state = is_pending(stream, buffer) ? HR_BUFFER_PENDING : HR_BUFFER_DONE;
+  if (state == HR_BUFFER_DONE && (failure = hr__buffer_failure(buffer)) != HR_OK) {
+    state = HR_BUFFER_FAILED;
+  }
+  if (out_failure != NULL) {
+    *out_failure = failure;
+  } else {
+    hr_status_free(failure);
+  }
+  return state;
 }

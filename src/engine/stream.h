@@ -27,6 +27,7 @@ struct hr_stream {
   bool notes_indices; /* the host's writes are scanned for ranges of indices, on devices that are slow to read */
   bool frees_live;    /* buffers that outlive a commit may have a layout of the compiler's */
   bool is_tight;      /* memory is short: no result gets room (growth.h) */
+  bool goes_ahead;    /* a mark or a call follows: its limit is HR_QUEUE_AHEAD */
   hr_trace pending, rest;
   hr_trace move; /* scratch of default_layout.c: the copy of a move */
   hr_cache cache;
@@ -85,6 +86,20 @@ HR_MUST_USE hr_status hr__stream_report(hr_stream *stream, hr_status status);
 void hr__stream_abandon(hr_stream *stream, size_t first, hr_status status);
 /* Keeps the first error until the next wait; consumes the status. */
 void hr__stream_set_error(hr_stream *stream, hr_status status);
+/* A copy of the failure that was not reported yet, or OK. */
+HR_MUST_USE hr_status hr__stream_unreported(hr_stream *stream);
+/* The number of the next job. The stream is locked. */
+static inline uint64_t hr__stream_number_job(hr_stream *stream) {
+  uint64_t number = atomic_load_explicit(&stream->handed, memory_order_relaxed) + 1;
+  atomic_store_explicit(&stream->handed, number, memory_order_relaxed);
+  return number;
+}
+/* The failure that prevents the run of a job with these buffers, or OK: an unreported one of the stream, an interrupt,
+ * or an invalid buffer. The last two are passed to the stream. */
+HR_MUST_USE hr_status hr__stream_find_failure(hr_stream *stream, uint64_t number, size_t count,
+                                              hr_buffer *const *buffers);
+/* The buffer's contents are new. */
+void hr__stream_finish_write(hr_buffer *buffer);
 void hr__stream_free_jobs(hr_stream *stream);
 /* Binds memory to a buffer; if memory is short, waits for the device and tries again. */
 HR_MUST_USE hr_status hr__stream_bind(hr_stream *stream, hr_buffer *buffer);

@@ -127,13 +127,37 @@ hr_status hr_stream_synchronize(hr_stream *stream) {
   return hr__stream_finish(stream, HR_EVENT_WAIT, NULL);
 }
 
+/* The stream is locked. */
+static hr_status commit(hr_stream *stream) {
+  const hr_event event = hr__stream_event(stream, HR_EVENT_REQUEST);
+  return hr__stream_notify(stream, &event);
+}
+
 hr_status hr_stream_commit(hr_stream *stream) {
   if (stream->is_capture) {
     return refuse_capture();
   }
   hr_mutex_lock(&stream->mutex);
-  const hr_event event = hr__stream_event(stream, HR_EVENT_REQUEST);
-  hr_status status = hr__stream_notify(stream, &event);
+  hr_status status = commit(stream);
   hr_mutex_unlock(&stream->mutex);
   return status;
+}
+
+hr_status hr__stream_commit_ahead(hr_stream *stream) {
+  stream->goes_ahead = true;
+  hr_status status = commit(stream);
+  stream->goes_ahead = false;
+  return status;
+}
+
+hr_status hr__stream_check_submits(const hr_stream *stream, const char *what) {
+  if (stream->is_capture) {
+    return hr_status_make(HR_STATUS_FAILED_PRECONDITION, "%s: a capture runs nothing", what);
+  }
+  if (hr_queue_is_lost(&stream->device->queue)) {
+    return hr_status_make(HR_STATUS_FAILED_PRECONDITION,
+                          "%s: device \"%s\" works in the parent of this forked process: spawn a process instead", what,
+                          stream->device->name);
+  }
+  return HR_OK;
 }

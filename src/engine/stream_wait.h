@@ -7,6 +7,12 @@
 /* Sends an event to the policy and carries out its decision; a failure is reported by the next wait. The stream is
  * locked. */
 void hr__stream_notify_of(hr_stream *stream, hr_event_kind kind);
+/* Commits everything pending without waiting for a place in the queue, up to HR_QUEUE_AHEAD jobs. The stream is locked.
+ */
+HR_MUST_USE hr_status hr__stream_commit_ahead(hr_stream *stream);
+/* FAILED_PRECONDITION if nothing can be submitted: the stream is a capture, or its work stayed in the parent of this
+ * forked process. `what` names the call. */
+HR_MUST_USE hr_status hr__stream_check_submits(const hr_stream *stream, const char *what);
 /* Sends a wait (or records in strict mode) to the policy, and returns `seen` to its default layout unless it is NULL.
  * Then unlocks the stream, waits, and returns the first error. */
 HR_MUST_USE hr_status hr__stream_finish(hr_stream *stream, hr_event_kind kind, hr_buffer *seen);

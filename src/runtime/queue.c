@@ -2,6 +2,9 @@
  * more than most gaps between the commits of a loop. */
 #include "runtime/queue.h"
 
+#include <limits.h>
+#include <unistd.h>
+
 #include "base/team.h"
 
 enum { SPIN_ROUNDS = 200 };
@@ -32,7 +35,7 @@ static void run_next(hr_queue *queue) {
   if (queue->first == NULL) {
     queue->last = NULL;
   }
-  --queue->pending;
+  queue->pending -= !job->is_note;
   queue->is_running = true;
   hr_mutex_unlock(&queue->mutex);
   run_job(queue, job);
@@ -59,6 +62,10 @@ static void run_thread(void *arg) {
         spin(queue);
         hr_mutex_lock(&queue->mutex);
       }
+    } else if (queue->first != NULL && atomic_load_explicit(&queue->early_job, memory_order_relaxed) != NULL) {
+      hr_mutex_unlock(&queue->mutex);
+      hr_queue_settle(queue);
+      hr_mutex_lock(&queue->mutex);
     } else if (queue->first == NULL && queue->stop) {
       break;
     } else {
@@ -80,6 +87,7 @@ static bool end_thread(hr_queue *queue) {
   hr_cond_broadcast(&queue->wake);
   hr_mutex_unlock(&queue->mutex);
   hr_thread_join(&thread);
+  atomic_store(&queue->pid, 0);
   return stop;
 }
 
@@ -113,34 +121,62 @@ static void run_here(hr_queue *queue, hr_queue_job *job) {
   finish_job(queue);
 }
 
-uint64_t hr_queue_push(hr_queue *queue, hr_queue_job *job) {
-  hr_queue_settle(queue);
-  hr_mutex_lock(&queue->mutex);
-  bool has_thread = queue->thread.started;
-  if (!has_thread && !queue->stop) {
-    hr_status status = hr_thread_start("headrace-run", run_thread, queue, &queue->thread);
-    has_thread = status == HR_OK;
-    hr_status_ignore(status);
+/* Called with the mutex held; false if there can be no thread. */
+static bool has_thread(hr_queue *queue) {
+  if (!queue->thread.started && !queue->stop) {
+    hr_status_ignore(hr_thread_start("headrace-run", run_thread, queue, &queue->thread));
+    atomic_store(&queue->pid, queue->thread.started ? (int)getpid() : 0);
   }
-  while (queue->pending >= HR_QUEUE_LIMIT) {
+  return queue->thread.started;
+}
+
+/* Called with the mutex held. */
+static void append(hr_queue *queue, hr_queue_job *job) {
+  job->next = NULL;
+  if (queue->last != NULL) {
+    queue->last->next = job;
+  } else {
+    queue->first = job;
+  }
+  queue->last = job;
+  queue->pending += !job->is_note;
+  hr_cond_signal(&queue->wake);
+}
+
+/* A job that was begun early is ended by the thread, so that the caller need not wait for it. */
+uint64_t hr_queue_push_within(hr_queue *queue, hr_queue_job *job, int limit) {
+  hr_mutex_lock(&queue->mutex);
+  bool has = has_thread(queue);
+  while (queue->pending >= limit) {
     hr_cond_wait(&queue->done, &queue->mutex);
   }
   uint64_t number = atomic_fetch_add_explicit(&queue->pushed, 1, memory_order_relaxed) + 1;
-  if (has_thread) {
-    job->next = NULL;
-    if (queue->last != NULL) {
-      queue->last->next = job;
-    } else {
-      queue->first = job;
-    }
-    queue->last = job;
-    ++queue->pending;
-    hr_cond_signal(&queue->wake);
-  } else {
-    run_here(queue, job);
+  if (has) {
+    append(queue, job);
+    hr_mutex_unlock(&queue->mutex);
+    return number;
   }
   hr_mutex_unlock(&queue->mutex);
+  hr_queue_settle(queue);
+  hr_mutex_lock(&queue->mutex);
+  run_here(queue, job);
+  hr_mutex_unlock(&queue->mutex);
   return number;
+}
+
+uint64_t hr_queue_push(hr_queue *queue, hr_queue_job *job) {
+  job->is_note = false;
+  return hr_queue_push_within(queue, job, HR_QUEUE_LIMIT);
+}
+
+uint64_t hr_queue_push_note(hr_queue *queue, hr_queue_job *job) {
+  job->is_note = true;
+  return hr_queue_push_within(queue, job, INT_MAX);
+}
+
+bool hr_queue_is_lost(const hr_queue *queue) {
+  int pid = atomic_load(&((hr_queue *)queue)->pid);
+  return pid != 0 && pid != (int)getpid();
 }
 
 /* Called with the mutex held. */

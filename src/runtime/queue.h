@@ -10,6 +10,8 @@
  *   takes part in the job and finishes it.
  *
  * Pushing blocks while HR_QUEUE_LIMIT jobs are pending, which bounds how far a recording host gets ahead of the device.
+ * The bound of work that somebody is called back for is HR_QUEUE_AHEAD. Notes, which only tell that they were reached,
+ * have no bound and don't count.
  * Threads: any; a job must not push to its own queue or wait for it.
  */
 #ifndef HEADRACE_RUNTIME_QUEUE_H_
@@ -20,11 +22,12 @@
 #include "base/context.h"
 #include "base/thread.h"
 
-enum { HR_QUEUE_LIMIT = 4 };
+enum { HR_QUEUE_LIMIT = 4, HR_QUEUE_AHEAD = 64 };
 
 typedef struct hr_queue_job {
   void (*run)(struct hr_queue_job *job); /* owned by the job from here on */
   struct hr_queue_job *next;
+  bool is_note; /* it doesn't count as pending */
 } hr_queue_job;
 
 typedef struct hr_queue {
@@ -36,6 +39,7 @@ typedef struct hr_queue {
   int pending; /* waiting, not running */
   bool is_running, stop;
   hr_thread thread;
+  atomic_int pid; /* of the process that started the thread, which a forked child lacks; 0: there is no thread */
   _Atomic(hr_queue_job *) early_job; /* submitted early and not finished yet; is_running */
   uint64_t early;                    /* of the team */
   atomic_uint_least64_t pushed;      /* jobs ever given, those run inline too */
@@ -53,6 +57,12 @@ void hr_queue_close(hr_queue *queue);
 void hr_queue_fini(hr_queue *queue);
 /* Appends a job and returns its number for hr_queue_wait. If no thread can be created, the job runs here. */
 uint64_t hr_queue_push(hr_queue *queue, hr_queue_job *job);
+/* The same with a limit of pending jobs of the caller's. */
+uint64_t hr_queue_push_within(hr_queue *queue, hr_queue_job *job, int limit);
+/* The same for a job that is short and keeps no memory of the device: it never waits for a place. */
+uint64_t hr_queue_push_note(hr_queue *queue, hr_queue_job *job);
+/* True in a forked child if the queue's thread, and with it the pending work, stayed in the parent. */
+bool hr_queue_is_lost(const hr_queue *queue);
 /* True if `count` jobs can be pushed without waiting for a place. */
 bool hr_queue_has_room(hr_queue *queue, int count);
 /* True if nothing is queued or running: until end_inline the caller's thread runs the jobs. */
