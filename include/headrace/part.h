@@ -43,6 +43,8 @@ HR_API hr_scalar hr_capture_scalar(hr_stream *capture, int64_t index);
  * second capture, the buffers in both are those that the first part has to keep for the second. */
 HR_API int64_t hr_capture_buffer_count(hr_stream *capture);
 HR_API hr_buffer *hr_capture_buffer(hr_stream *capture, int64_t index);
+/* True if nothing but the captured records holds buffer `index`: a part may make it a temporary. */
+HR_API bool hr_capture_holds_alone(hr_stream *capture, int64_t index);
 /* True if the captured records use the buffer. */
 HR_API bool hr_capture_uses(hr_stream *capture, const hr_buffer *buffer);
 /* True if the buffer has memory, so that a part would retain it as a constant. */

@@ -77,6 +77,11 @@ hr_buffer *hr_capture_buffer(hr_stream *capture, int64_t index) {
   return buffer;
 }
 
+bool hr_capture_holds_alone(hr_stream *capture, int64_t index) {
+  hr_buffer *buffer = hr_capture_buffer(capture, index);
+  return buffer != NULL && hr__buffer_holders(buffer) == 1;
+}
+
 bool hr_capture_uses(hr_stream *capture, const hr_buffer *buffer) {
   hr_mutex_lock(&capture->mutex);
   uint32_t local = hr__trace_find(&capture->pending, buffer);

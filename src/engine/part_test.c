@@ -204,6 +204,18 @@ HR_TEST(an_offer_hands_over_all_but_a_large_result) {
   close_fixture(&f);
 }
 
+HR_TEST(a_capture_holds_temporaries_alone) {
+  fixture f = open_fixture();
+  hr_buffer *a = make_filled(&f, f.stream, 1), *sum = make(&f);
+  HR_ASSERT_OK(add_number(f.capture, a, 3, sum));
+  HR_ASSERT(!hr_capture_holds_alone(f.capture, 0) && !hr_capture_holds_alone(f.capture, 1));
+  hr_buffer_release(sum);
+  HR_ASSERT(!hr_capture_holds_alone(f.capture, 0) && hr_capture_holds_alone(f.capture, 1));
+  HR_ASSERT(!hr_capture_holds_alone(f.capture, 2) && !hr_capture_holds_alone(f.capture, -1));
+  hr_buffer_release(a);
+  close_fixture(&f);
+}
+
 HR_TEST(one_buffer_may_be_several_parameters) {
   fixture f = open_fixture();
   hr_part *part;

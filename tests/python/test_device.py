@@ -182,8 +182,48 @@ def test_events_give_milliseconds():
     untimed.record()
     with pytest.raises(ValueError, match="enable_timing=True"):
         start.elapsed_time(untimed)
-    with pytest.raises(TypeError, match="torch.Event"):
+    with pytest.raises((RuntimeError, TypeError), match="torch.Event"):
         start.elapsed_time(1.0)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        torch.headrace.Event(timing=True)
+
+
+def test_events_of_both_names_are_one_kind():
+    kinds = (torch.headrace.Event, lambda **names: torch.Event(D, **names))
+    for first in kinds:
+        for second in kinds:
+            start, end = first(enable_timing=True), second(enable_timing=True)
+            start.record()
+            x = on_device(torch.ones(100)) + 1
+            end.record(torch.headrace.current_stream())
+            end.synchronize()
+            assert start.elapsed_time(end) >= 0 and x.sum().item() == 200
+            assert type(start) is torch.Event and isinstance(start, torch.headrace.Event)
+            assert start.device.type == D
+    assert not isinstance(torch.Event("cpu") if IS_ACCELERATOR else 1, torch.headrace.Event)
+    event = torch.headrace.current_stream().record_event()
+    event.wait()
+    event.synchronize()
+    assert event.query() and isinstance(event, torch.headrace.Event)
+
+
+def test_a_timed_event_does_not_wait_for_work():
+    x = torch.rand(1500, 1500, device=D)
+    torch.headrace.synchronize()
+    began = time.perf_counter()
+    (x @ x).sum().item()
+    product = time.perf_counter() - began
+    events = [torch.headrace.Event(enable_timing=True) for _ in range(12)]
+    began = time.perf_counter()
+    for event in events:  # more than the queue's usual limit of programs
+        x = x @ x / 1500
+        event.record()
+    took = time.perf_counter() - began
+    assert DRIVER != "cpu" or not events[-1].query()
+    events[-1].synchronize()
+    times = [events[0].elapsed_time(event) for event in events]
+    assert times == sorted(times) and times[-1] > 0
+    assert took < 8 * product
 
 
 def wait_for(query):

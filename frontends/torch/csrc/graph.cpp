@@ -19,6 +19,7 @@
 #include <c10/core/StorageImpl.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -37,6 +38,7 @@ std::atomic<int> capture_count{0};
 namespace {
 
 thread_local std::unique_ptr<Capture> this_capture;
+std::atomic<Capture *> shared_capture{nullptr}; // that of a thread, if autograd's threads join it
 std::atomic<int64_t> runs{0}, captures{0};
 
 // The required form of an input.
@@ -155,10 +157,26 @@ void bind_numbers(bool of_forward, std::vector<Capture::Number> numbers) {
 void capture_end() {
   if (!this_capture)
     return;
-  hr_stream_release(this_capture->forward);
-  hr_stream_release(this_capture->stream);
   this_capture.reset();
   --capture_count;
+}
+
+// Autograd's threads, which run a backward pass, belong to the thread that captures.
+void shared_capture_begin() {
+  capture_begin();
+  Capture *none = nullptr;
+  if (!shared_capture.compare_exchange_strong(none, this_capture.get())) {
+    capture_end();
+    TORCH_CHECK(false, "headrace: another thread is capturing a graph");
+  }
+}
+
+std::unique_ptr<Capture> shared_capture_end() {
+  TORCH_CHECK(this_capture && shared_capture.load() == this_capture.get(),
+              "headrace: a graph's capture must end in the thread in which it began");
+  shared_capture.store(nullptr);
+  --capture_count;
+  return std::move(this_capture);
 }
 
 namespace {
@@ -649,7 +667,15 @@ bool graph_run_directly(int64_t program, TensorList inputs, std::vector<Tensor> 
 }
 
 Capture *current_capture() {
-  return this_capture.get();
+  if (this_capture)
+    return this_capture.get();
+  Capture *shared = shared_capture.load();
+  return shared != nullptr && torch::autograd::get_current_graph_task_id() >= 0 ? shared : nullptr;
+}
+
+Capture::~Capture() {
+  hr_stream_release(forward);
+  hr_stream_release(stream);
 }
 
 int64_t program_create() {

@@ -73,8 +73,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
               const c10::EventFlag flag) const override {
     auto made = std::make_unique<Event>();
     made->device = index_of(stream.device_index());
-    if (flag == c10::EventFlag::BACKEND_DEFAULT)
+    if (flag == c10::EventFlag::BACKEND_DEFAULT) {
+      TORCH_CHECK(capture() == nullptr, "headrace: a timed event can't be recorded in a graph");
       check(hr_mark_create(stream_of(made->device), &made->mark));
+    }
     delete static_cast<Event *>(std::exchange(*event, made.release()));
   }
   void destroyEvent(void *event, const c10::DeviceIndex) const noexcept override {

@@ -1,7 +1,7 @@
 // module.cpp: the extension module headrace._C: devices, streams, memory and random numbers for the Python package. A
 // device argument is a torch.device, its name, a number, or None for the current one.
 #include <torch/csrc/Device.h>
-#include <torch/csrc/Event.h>
+#include <torch/csrc/Generator.h>
 #include <torch/csrc/utils/python_strings.h>
 
 #include <algorithm>
@@ -110,17 +110,6 @@ PyObject *set_current_stream(PyObject *, PyObject *arguments) {
   });
 }
 
-// torch.Event's own function accepts no events of a subclass.
-PyObject *elapsed_time(PyObject *, PyObject *arguments) {
-  return answer([&]() -> PyObject * {
-    PyObject *begin = nullptr, *end = nullptr;
-    parse(arguments, "OO", &begin, &end);
-    TORCH_CHECK_TYPE(THPEvent_Check(begin) && THPEvent_Check(end), "expected two torch.Event objects");
-    return PyFloat_FromDouble(
-        reinterpret_cast<THPEvent *>(begin)->event.elapsedTime(reinterpret_cast<THPEvent *>(end)->event));
-  });
-}
-
 PyObject *commit(PyObject *, PyObject *) {
   return perform([] { check(hr_stream_commit(stream())); });
 }
@@ -225,6 +214,10 @@ PyObject *set_random_state(PyObject *, PyObject *arguments) {
   });
 }
 
+PyObject *get_default_generator(PyObject *, PyObject *arguments) {
+  return answer([&] { return THPGenerator_Wrap(default_generator(only_device_argument(arguments))); });
+}
+
 PyMethodDef functions[] = {
     {"name_devices", name_devices, METH_VARARGS, "The driver, or the one device of it, that the device stands for."},
     {"open", open, METH_NOARGS, "Opens the current device."},
@@ -238,7 +231,6 @@ PyMethodDef functions[] = {
     {"describe_device", describe_device, METH_VARARGS, "A device's properties by name."},
     {"current_stream", current_stream, METH_VARARGS, "The number of a device's current stream."},
     {"set_current_stream", set_current_stream, METH_VARARGS, "Changes it."},
-    {"elapsed_time", elapsed_time, METH_VARARGS, "Milliseconds between two events."},
     {"commit", commit, METH_NOARGS, "Hands everything recorded to the device, without waiting."},
     {"synchronize", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&synchronize)),
      METH_FASTCALL | METH_KEYWORDS,
@@ -250,6 +242,7 @@ PyMethodDef functions[] = {
     {"limit_memory", limit_memory, METH_VARARGS, "Limits what a device reserves, in bytes; 0: no limit."},
     {"trim_memory", trim_memory, METH_NOARGS, "Returns what is reserved and not used."},
     {"seed", seed, METH_VARARGS, "Seeds a device's default generator."},
+    {"default_generator", get_default_generator, METH_VARARGS, "A device's default generator."},
     {"random_state", random_state, METH_VARARGS, "Seed and offset of a device's default generator."},
     {"set_random_state", set_random_state, METH_VARARGS, "Changes them."},
     {nullptr, nullptr, 0, nullptr}};
@@ -269,8 +262,9 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT,
 
 PyMODINIT_FUNC PyInit__C() {
   PyObject *module = PyModule_Create(&headrace::definition);
-  for (PyMethodDef *more : {headrace::counter_functions, headrace::exchange_functions, headrace::graph_functions,
-                            headrace::optimizer_functions, headrace::profiler_functions})
+  for (PyMethodDef *more :
+       {headrace::counter_functions, headrace::exchange_functions, headrace::graph_functions,
+        headrace::optimizer_functions, headrace::profiler_functions, headrace::stream_graph_functions})
     if (module != nullptr && PyModule_AddFunctions(module, more) != 0) {
       Py_DECREF(module);
       return nullptr;

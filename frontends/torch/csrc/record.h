@@ -121,6 +121,9 @@ struct Capture {
   std::vector<Random> forward_randoms;
   std::vector<Number> forward_numbers;
   int64_t forward_ticket_count = 0;
+  Capture() = default;
+  Capture(const Capture &) = delete;
+  ~Capture();
 };
 extern std::atomic<int> capture_count;
 Capture *current_capture(); // this thread's, or nullptr
@@ -146,6 +149,9 @@ void capture_backward();
 std::vector<hr_scalar> captured_scalars(bool of_forward); // of the forward pass, or of the backward pass
 void bind_numbers(bool of_forward, std::vector<Capture::Number> numbers);
 void capture_end(); // ends this thread's capture, if there is one; records that graph_end has not taken are dropped
+// The same for captures that autograd's threads join (stream_graph.cpp); one at a time.
+void shared_capture_begin();
+std::unique_ptr<Capture> shared_capture_end();
 struct GraphCounts {
   int64_t captures, runs;
 };

@@ -45,6 +45,16 @@ from headrace.devices import (
 
 from headrace.streams import Event, Stream, current_stream, default_stream, set_stream, stream
 
+# ---- graphs
+
+from headrace.graphs import (
+    Graph,
+    graph,
+    graph_pool_handle,
+    is_current_stream_capturing,
+    make_graphed_callables,
+)
+
 # ---- the profiler
 
 from headrace import profiler
@@ -100,6 +110,8 @@ from headrace.exchange import from_host, host_view
 def __getattr__(name):
     if name == "_initialized":  # torch's checkpointing checks this before it saves the random state
         return _C.is_open()
+    if name == "default_generators":
+        return tuple(_C.default_generator(index) for index in range(_C.device_count()))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
