@@ -3,6 +3,7 @@
  * of a slab are a bit set of two levels. */
 #include "runtime/caching_allocator.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/allocator.h"
@@ -10,6 +11,7 @@
 #include "runtime/cached_weights.h"
 #include "runtime/device.h"
 
+enum { LISTED_SIZES = 4 };                         /* in the message of a refusal */
 enum { SLAB_WORDS = HR_ALLOCATOR_SLAB / 64 / 64 }; /* the smallest blocks have 64 bytes */
 static const int64_t FREE_BYTES_MIN = 128 << 20;
 _Static_assert(SLAB_WORDS == 64, "a word says which words have bits");
@@ -19,6 +21,7 @@ struct hr_slab {
   int size_class, block_count, free_count;
   uint64_t words, free[SLAB_WORDS]; /* a bit for each word that is not 0; a bit for each free block */
   hr_slab *next, *before;           /* among those of its class with a free block, by address */
+  hr_slab *next_of_all, *before_of_all;
   hr_block blocks[];
 };
 
@@ -60,11 +63,53 @@ void hr_caching_allocator_init(hr_caching_allocator *allocator, const struct hr_
   hr_mutex_init(&allocator->mutex);
 }
 
+/* ---- quantities ---- */
+
+static void increase_one(hr_gauge *gauge, int64_t amount) {
+  gauge->current += amount;
+  gauge->increased += amount;
+  gauge->peak = gauge->current > gauge->peak ? gauge->current : gauge->peak;
+}
+
+static void increase(hr_gauge *gauges, bool is_small, int64_t amount) {
+  increase_one(&gauges[HR_MEMORY_ALL], amount);
+  increase_one(&gauges[is_small ? HR_MEMORY_SMALL : HR_MEMORY_LARGE], amount);
+}
+
+static void decrease(hr_gauge *gauges, bool is_small, int64_t amount) {
+  hr_gauge *all = &gauges[HR_MEMORY_ALL], *own = &gauges[is_small ? HR_MEMORY_SMALL : HR_MEMORY_LARGE];
+  all->current -= amount;
+  all->decreased += amount;
+  own->current -= amount;
+  own->decreased += amount;
+}
+
+static void count_use(hr_caching_allocator *allocator, const hr_block *block) {
+  hr_memory_gauges *gauges = &allocator->gauges;
+  bool is_small = block->slab != NULL;
+  increase(gauges->blocks, is_small, 1);
+  increase(gauges->bytes, is_small, (int64_t)block->bytes);
+  increase(gauges->requested, is_small, (int64_t)block->requested);
+}
+
+/* The end of that: the block is free from here on. */
+static void count_end(hr_caching_allocator *allocator, hr_block *block) {
+  hr_memory_gauges *gauges = &allocator->gauges;
+  bool is_small = block->slab != NULL;
+  decrease(gauges->blocks, is_small, 1);
+  decrease(gauges->bytes, is_small, (int64_t)block->bytes);
+  decrease(gauges->requested, is_small, (int64_t)block->requested);
+  allocator->stats.allocated_bytes -= (int64_t)block->bytes;
+  block->requested = 0;
+}
+
 /* ---- the driver's memory ---- */
 
-static void driver_free(hr_caching_allocator *allocator, void *address, size_t bytes) {
+static void driver_free(hr_caching_allocator *allocator, void *address, size_t bytes, bool is_small) {
   allocator->driver->free(allocator->impl, address, bytes);
   allocator->stats.reserved_bytes -= (int64_t)bytes;
+  decrease(allocator->gauges.segments, is_small, 1);
+  decrease(allocator->gauges.reserved, is_small, (int64_t)bytes);
 }
 
 static void unlink_slab(hr_caching_allocator *allocator, hr_slab *slab) {
@@ -89,31 +134,62 @@ static void link_slab(hr_caching_allocator *allocator, hr_slab *slab) {
   *place = slab;
 }
 
+static void free_slab(hr_caching_allocator *allocator, hr_slab *slab) {
+  unlink_slab(allocator, slab);
+  *(slab->before_of_all != NULL ? &slab->before_of_all->next_of_all : &allocator->all_slabs) = slab->next_of_all;
+  if (slab->next_of_all != NULL) {
+    slab->next_of_all->before_of_all = slab->before_of_all;
+  }
+  driver_free(allocator, slab->address, HR_ALLOCATOR_SLAB, true);
+  hr_free(slab);
+}
+
 /* Returns cached memory, largest blocks first, until at most `target` bytes are reserved. */
 static void shrink(hr_caching_allocator *allocator, int64_t target) {
   while (allocator->free_blocks.count > 0 && allocator->stats.reserved_bytes > target) {
     hr_block *block = hr_vector_pop(&allocator->free_blocks);
-    driver_free(allocator, block->address, block->bytes);
+    driver_free(allocator, block->address, block->bytes, false);
     hr_free(block);
   }
   for (int i = 0; i < HR_ALLOCATOR_CLASSES; ++i) {
     for (hr_slab *slab = allocator->slabs[i], *next; slab != NULL; slab = next) {
       next = slab->next;
       if (slab->free_count == slab->block_count && allocator->stats.reserved_bytes > target) {
-        unlink_slab(allocator, slab);
-        driver_free(allocator, slab->address, HR_ALLOCATOR_SLAB);
-        hr_free(slab);
+        free_slab(allocator, slab);
       }
     }
   }
 }
 
+/* Appends the largest sizes of blocks in use, and how many blocks have each. */
+static void list_largest(const hr_caching_allocator *allocator, char *text, size_t room) {
+  size_t below = SIZE_MAX, used = 0;
+  text[0] = '\0';
+  for (int i = 0; i < LISTED_SIZES && used < room; ++i) {
+    size_t most = 0, count = 0;
+    for (const hr_block *block = allocator->used; block != NULL; block = block->next) {
+      count = block->requested < below && block->requested > most ? 0 : count;
+      most = block->requested < below && block->requested > most ? block->requested : most;
+      count += block->requested == most;
+    }
+    if (most == 0) {
+      return;
+    }
+    used += (size_t)snprintf(text + used, room - used, "%s%zu of %zu bytes", i == 0 ? "; the largest in use: " : ", ",
+                             count, most);
+    below = most;
+  }
+}
+
 static hr_status refuse(const hr_caching_allocator *allocator, size_t wanted, const char *reason) {
   const hr_memory_stats *stats = &allocator->stats;
+  char largest[256];
+  list_largest(allocator, largest, sizeof largest);
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED,
-                        "%s: out of memory: %zu bytes requested, %lld allocated, %lld reserved, limit %lld%s%s",
+                        "%s: out of memory: %zu bytes requested, %lld allocated, %lld reserved, limit %lld%s%s%s",
                         allocator->name, wanted, (long long)stats->allocated_bytes, (long long)stats->reserved_bytes,
-                        (long long)stats->limit_bytes, reason != NULL ? ": " : "", reason != NULL ? reason : "");
+                        (long long)stats->limit_bytes, reason != NULL ? ": " : "", reason != NULL ? reason : "",
+                        largest);
 }
 
 /* Drops cached weights; unlocked, because their memory may be this allocator's. */
@@ -126,12 +202,14 @@ static void forget_cached_weights(hr_caching_allocator *allocator) {
 }
 
 /* Allocates from the driver. Frees cached blocks first if the limit requires it, or if the driver has no memory. */
-static hr_status driver_alloc(hr_caching_allocator *allocator, size_t bytes, size_t wanted, void **out_address) {
+static hr_status driver_alloc(hr_caching_allocator *allocator, size_t bytes, size_t wanted, bool is_small,
+                              void **out_address) {
   hr_memory_stats *stats = &allocator->stats;
   if (bytes > INT64_MAX / 4) {
     return refuse(allocator, wanted, "no device has so much");
   }
   if (stats->limit_bytes > 0 && stats->reserved_bytes + (int64_t)bytes > stats->limit_bytes) {
+    ++allocator->gauges.retries;
     shrink(allocator, stats->limit_bytes - (int64_t)bytes);
     if (stats->reserved_bytes + (int64_t)bytes > stats->limit_bytes) {
       forget_cached_weights(allocator);
@@ -144,6 +222,7 @@ static hr_status driver_alloc(hr_caching_allocator *allocator, size_t bytes, siz
   hr_status status = allocator->driver->allocate(allocator->impl, bytes, out_address);
   if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
     hr_status_free(status);
+    ++allocator->gauges.retries;
     forget_cached_weights(allocator);
     shrink(allocator, 0);
     status = allocator->driver->allocate(allocator->impl, bytes, out_address);
@@ -154,6 +233,8 @@ static hr_status driver_alloc(hr_caching_allocator *allocator, size_t bytes, siz
     return refused;
   }
   ++stats->driver_allocation_count;
+  increase(allocator->gauges.segments, is_small, 1);
+  increase(allocator->gauges.reserved, is_small, (int64_t)bytes);
   stats->reserved_bytes += (int64_t)bytes;
   stats->reserved_bytes_peak =
       stats->reserved_bytes > stats->reserved_bytes_peak ? stats->reserved_bytes : stats->reserved_bytes_peak;
@@ -184,7 +265,7 @@ static hr_status add_slab(hr_caching_allocator *allocator, int size_class, size_
     return refuse(allocator, wanted, "no host memory");
   }
   void *address;
-  hr_status status = driver_alloc(allocator, HR_ALLOCATOR_SLAB, wanted, &address);
+  hr_status status = driver_alloc(allocator, HR_ALLOCATOR_SLAB, wanted, true, &address);
   if (status != HR_OK) {
     hr_free(slab);
     return status;
@@ -197,6 +278,11 @@ static hr_status add_slab(hr_caching_allocator *allocator, int size_class, size_
     mark_free(slab, i);
   }
   link_slab(allocator, slab);
+  slab->next_of_all = allocator->all_slabs;
+  if (slab->next_of_all != NULL) {
+    slab->next_of_all->before_of_all = slab;
+  }
+  allocator->all_slabs = slab;
   return HR_OK;
 }
 
@@ -259,8 +345,24 @@ static void release_old(hr_caching_allocator *allocator) {
     }
     hr_block *block = allocator->free_blocks.data[oldest];
     take_large(allocator, oldest);
-    driver_free(allocator, block->address, block->bytes);
+    driver_free(allocator, block->address, block->bytes, false);
     hr_free(block);
+  }
+}
+
+static void link_used(hr_caching_allocator *allocator, hr_block *block) {
+  block->before = NULL;
+  block->next = allocator->used;
+  if (block->next != NULL) {
+    block->next->before = block;
+  }
+  allocator->used = block;
+}
+
+static void unlink_used(hr_caching_allocator *allocator, hr_block *block) {
+  *(block->before != NULL ? &block->before->next : &allocator->used) = block->next;
+  if (block->next != NULL) {
+    block->next->before = block->before;
   }
 }
 
@@ -269,6 +371,7 @@ static hr_status alloc_large(hr_caching_allocator *allocator, size_t wanted, hr_
   if (at < allocator->free_blocks.count && allocator->free_blocks.data[at]->bytes - bytes <= bytes / 8) {
     *out_block = allocator->free_blocks.data[at];
     take_large(allocator, at);
+    link_used(allocator, *out_block);
     return HR_OK;
   }
   hr_block *block = hr_calloc(1, sizeof *block);
@@ -278,20 +381,22 @@ static hr_status alloc_large(hr_caching_allocator *allocator, size_t wanted, hr_
   if (is_shared_with_others(allocator)) {
     release_old(allocator);
   }
-  hr_status status = driver_alloc(allocator, bytes, wanted, &block->address);
+  hr_status status = driver_alloc(allocator, bytes, wanted, false, &block->address);
   if (status != HR_OK) {
     hr_free(block);
     return status;
   }
   block->bytes = bytes;
+  link_used(allocator, block);
   *out_block = block;
   return HR_OK;
 }
 
 /* If the list can't grow, the block goes back to the driver. */
 static void free_large(hr_caching_allocator *allocator, hr_block *block) {
+  unlink_used(allocator, block);
   if (!hr_vector_reserve(&allocator->free_blocks, allocator->free_blocks.count + 1)) {
-    driver_free(allocator, block->address, block->bytes);
+    driver_free(allocator, block->address, block->bytes, false);
     hr_free(block);
     return;
   }
@@ -318,7 +423,11 @@ hr_status hr_caching_allocator_alloc(hr_caching_allocator *allocator, size_t byt
     if (stats->allocated_bytes > stats->allocated_bytes_peak) {
       stats->allocated_bytes_peak = stats->allocated_bytes;
     }
+    block->requested = bytes > 0 ? bytes : 1;
+    count_use(allocator, block);
     *out_block = block;
+  } else {
+    ++allocator->gauges.failures;
   }
   hr_mutex_unlock(&allocator->mutex);
   return status;
@@ -342,7 +451,7 @@ void hr_caching_allocator_free(hr_caching_allocator *allocator, hr_block *block)
     return;
   }
   hr_mutex_lock(&allocator->mutex);
-  allocator->stats.allocated_bytes -= (int64_t)block->bytes;
+  count_end(allocator, block);
   if (block->slab != NULL) {
     free_small(allocator, block);
   } else {
@@ -357,8 +466,9 @@ void hr_caching_allocator_give_back(hr_caching_allocator *allocator, hr_block *b
     return;
   }
   hr_mutex_lock(&allocator->mutex);
-  allocator->stats.allocated_bytes -= (int64_t)block->bytes;
-  driver_free(allocator, block->address, block->bytes);
+  count_end(allocator, block);
+  unlink_used(allocator, block);
+  driver_free(allocator, block->address, block->bytes, false);
   hr_mutex_unlock(&allocator->mutex);
   hr_free(block);
 }
@@ -387,9 +497,72 @@ void hr_caching_allocator_stats(hr_caching_allocator *allocator, hr_memory_stats
   hr_mutex_unlock(&allocator->mutex);
 }
 
+typedef void (*gauge_fn)(hr_gauge *gauge);
+
+static void each_gauge(hr_memory_gauges *gauges, gauge_fn fn) {
+  hr_gauge *const kinds[] = {gauges->blocks, gauges->bytes, gauges->requested, gauges->segments, gauges->reserved};
+  for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; ++i) {
+    for (int pool = 0; pool < HR_MEMORY_POOLS; ++pool) {
+      fn(&kinds[i][pool]);
+    }
+  }
+}
+
+static void reset_peak(hr_gauge *gauge) {
+  gauge->peak = gauge->current;
+}
+
+static void reset_totals(hr_gauge *gauge) {
+  gauge->increased = gauge->decreased = 0;
+}
+
 void hr_caching_allocator_reset_peak(hr_caching_allocator *allocator) {
   hr_mutex_lock(&allocator->mutex);
   allocator->stats.allocated_bytes_peak = allocator->stats.allocated_bytes;
   allocator->stats.reserved_bytes_peak = allocator->stats.reserved_bytes;
+  each_gauge(&allocator->gauges, reset_peak);
+  hr_mutex_unlock(&allocator->mutex);
+}
+
+void hr_caching_allocator_reset_totals(hr_caching_allocator *allocator) {
+  hr_mutex_lock(&allocator->mutex);
+  each_gauge(&allocator->gauges, reset_totals);
+  allocator->gauges.retries = allocator->gauges.failures = 0;
+  hr_mutex_unlock(&allocator->mutex);
+}
+
+void hr_caching_allocator_gauges(hr_caching_allocator *allocator, hr_memory_gauges *out_gauges) {
+  hr_mutex_lock(&allocator->mutex);
+  *out_gauges = allocator->gauges;
+  hr_mutex_unlock(&allocator->mutex);
+}
+
+static hr_memory_block describe(const hr_block *block) {
+  const hr_slab *slab = block->slab;
+  return (hr_memory_block){.segment = slab != NULL ? slab->address : block->address,
+                           .segment_bytes = slab != NULL ? HR_ALLOCATOR_SLAB : block->bytes,
+                           .address = block->address,
+                           .bytes = block->bytes,
+                           .requested = block->requested,
+                           .is_small = slab != NULL};
+}
+
+void hr_caching_allocator_walk(hr_caching_allocator *allocator, void (*visit)(void *arg, const hr_memory_block *block),
+                               void *arg) {
+  hr_mutex_lock(&allocator->mutex);
+  for (const hr_slab *slab = allocator->all_slabs; slab != NULL; slab = slab->next_of_all) {
+    for (int i = 0; i < slab->block_count; ++i) {
+      const hr_memory_block described = describe(&slab->blocks[i]);
+      visit(arg, &described);
+    }
+  }
+  for (const hr_block *block = allocator->used; block != NULL; block = block->next) {
+    const hr_memory_block described = describe(block);
+    visit(arg, &described);
+  }
+  for (size_t i = 0; i < allocator->free_blocks.count; ++i) {
+    const hr_memory_block described = describe(allocator->free_blocks.data[i]);
+    visit(arg, &described);
+  }
   hr_mutex_unlock(&allocator->mutex);
 }

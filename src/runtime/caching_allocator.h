@@ -28,7 +28,7 @@
 #include "base/context.h"
 #include "base/thread.h"
 #include "base/vector.h"
-#include "headrace/stream.h"
+#include "headrace/memory.h"
 
 struct hr_driver;
 typedef struct hr_slab hr_slab;
@@ -36,12 +36,14 @@ typedef struct hr_slab hr_slab;
 /* Memory in use. */
 typedef struct hr_block {
   void *address;
-  size_t bytes;  /* rounded */
-  hr_slab *slab; /* NULL: the driver's own block, or the host's */
-  uint64_t age;  /* of a free one: the number of blocks freed before */
+  size_t bytes;     /* rounded */
+  size_t requested; /* 0: free */
+  hr_slab *slab;    /* NULL: the driver's own block, or the host's */
+  uint64_t age;     /* of a free one: the number of blocks freed before */
   /* Of adopted memory: returns it to its owner. */
   void (*release)(void *arg);
   void *arg;
+  struct hr_block *next, *before; /* of the driver's own that are in use */
 } hr_block;
 
 enum { HR_ALLOCATOR_SMALL_MAX = 32768, HR_ALLOCATOR_CLASSES = 8 + 6 * 8, HR_ALLOCATOR_SLAB = 262144 };
@@ -53,9 +55,12 @@ typedef struct hr_caching_allocator {
   const char *name; /* of the device, for messages */
   hr_mutex mutex;
   hr_slab *slabs[HR_ALLOCATOR_CLASSES]; /* those with a free block */
-  HR_VECTOR(hr_block *) free_blocks;    /* the driver's own that are free, by size */
+  hr_slab *all_slabs;
+  hr_block *used;                    /* the driver's own that are in use */
+  HR_VECTOR(hr_block *) free_blocks; /* the driver's own that are free, by size */
   uint64_t freed_count;
   hr_memory_stats stats;
+  hr_memory_gauges gauges;
 } hr_caching_allocator;
 
 /* `limit_bytes` 0: no limit. `name` must outlive the allocator. Its context is the one that is current here. */
@@ -77,6 +82,11 @@ void hr_caching_allocator_limit(hr_caching_allocator *allocator, int64_t bytes);
 /* All statistics except the device's own. */
 void hr_caching_allocator_stats(hr_caching_allocator *allocator, hr_memory_stats *out_stats);
 void hr_caching_allocator_reset_peak(hr_caching_allocator *allocator);
+/* headrace/memory.h has the contracts of these. */
+void hr_caching_allocator_gauges(hr_caching_allocator *allocator, hr_memory_gauges *out_gauges);
+void hr_caching_allocator_reset_totals(hr_caching_allocator *allocator);
+void hr_caching_allocator_walk(hr_caching_allocator *allocator, void (*visit)(void *arg, const hr_memory_block *block),
+                               void *arg);
 
 /* The rounded size of a request. */
 size_t hr__caching_allocator_round(size_t bytes);

@@ -30,6 +30,20 @@ void hr_device_memory_reset_peak(hr_device *device) {
   hr_caching_allocator_reset_peak(&device->allocator);
 }
 
+void hr_device_memory_gauges_read(hr_device *device, size_t bytes, hr_memory_gauges *out_gauges) {
+  hr_memory_gauges gauges;
+  hr_caching_allocator_gauges(&device->allocator, &gauges);
+  hr__copy_fields(out_gauges, bytes, &gauges, sizeof gauges);
+}
+
+void hr_device_memory_reset_totals(hr_device *device) {
+  hr_caching_allocator_reset_totals(&device->allocator);
+}
+
+void hr_device_memory_walk(hr_device *device, void (*visit)(void *arg, const hr_memory_block *block), void *arg) {
+  hr_caching_allocator_walk(&device->allocator, visit, arg);
+}
+
 void hr_device_memory_limit(hr_device *device, int64_t bytes) {
   hr_caching_allocator_limit(&device->allocator, bytes);
 }

@@ -160,6 +160,113 @@ HR_TEST(refusals_return_the_cache_first_and_name_the_sizes) {
   hr_caching_allocator_trim(&allocator);
 }
 
+typedef struct sums {
+  int64_t segment_bytes, used_bytes, used_blocks, requested, free_bytes;
+  const void *segment; /* the last one */
+} sums;
+
+static void add_block(void *arg, const hr_memory_block *block) {
+  sums *s = arg;
+  s->segment_bytes += block->segment != s->segment ? (int64_t)block->segment_bytes : 0;
+  s->segment = block->segment;
+  s->used_blocks += block->requested > 0;
+  s->used_bytes += block->requested > 0 ? (int64_t)block->bytes : 0;
+  s->free_bytes += block->requested > 0 ? 0 : (int64_t)block->bytes;
+  s->requested += (int64_t)block->requested;
+}
+
+/* The gauges, the walk and the older statistics agree; small and large blocks sum up to all. */
+static void expect_agreement(hr_device *device) {
+  hr_memory_stats stats;
+  hr_memory_gauges gauges;
+  sums s = {0};
+  hr_device_memory_stats(device, &stats);
+  hr_device_memory_gauges(device, &gauges);
+  hr_device_memory_walk(device, add_block, &s);
+  HR_ASSERT_EQ(gauges.bytes[HR_MEMORY_ALL].current, stats.allocated_bytes);
+  HR_ASSERT_EQ(gauges.reserved[HR_MEMORY_ALL].current, stats.reserved_bytes);
+  HR_ASSERT_EQ(gauges.blocks[HR_MEMORY_ALL].current, s.used_blocks);
+  HR_ASSERT_EQ(gauges.bytes[HR_MEMORY_ALL].current, s.used_bytes);
+  HR_ASSERT_EQ(gauges.requested[HR_MEMORY_ALL].current, s.requested);
+  HR_ASSERT_EQ(gauges.reserved[HR_MEMORY_ALL].current, s.segment_bytes);
+  HR_ASSERT(s.used_bytes + s.free_bytes <= s.segment_bytes);
+  const hr_gauge *const kinds[] = {gauges.blocks, gauges.bytes, gauges.requested, gauges.segments, gauges.reserved};
+  for (int i = 0; i < 5; ++i) {
+    const hr_gauge *all = &kinds[i][HR_MEMORY_ALL], *small = &kinds[i][HR_MEMORY_SMALL];
+    const hr_gauge *large = &kinds[i][HR_MEMORY_LARGE];
+    HR_ASSERT_EQ(all->current, small->current + large->current);
+    HR_ASSERT_EQ(all->increased, small->increased + large->increased);
+    HR_ASSERT_EQ(all->decreased, small->decreased + large->decreased);
+    HR_ASSERT(all->peak >= all->current && all->peak <= small->peak + large->peak);
+  }
+}
+
+HR_TEST(gauges_follow_blocks_and_segments) {
+  enum { SMALL = 40, LARGE = 5 };
+  hr_device *device;
+  hr_block *blocks[SMALL + LARGE];
+  hr_memory_gauges gauges, before;
+  HR_ASSERT_OK(hr_device_open("cpu", &device));
+  hr_caching_allocator *allocator = &device->allocator;
+  hr_device_memory_trim(device);
+  hr_device_memory_reset_totals(device);
+  hr_device_memory_reset_peak(device);
+  hr_device_memory_gauges(device, &before);
+  for (int i = 0; i < SMALL + LARGE; ++i) {
+    HR_ASSERT_OK(hr_caching_allocator_alloc(allocator, i < SMALL ? 20000 + i : 1000000 + i, &blocks[i]));
+    expect_agreement(device);
+  }
+  hr_device_memory_gauges(device, &gauges);
+  HR_ASSERT_EQ(gauges.blocks[HR_MEMORY_SMALL].increased, SMALL);
+  HR_ASSERT_EQ(gauges.blocks[HR_MEMORY_LARGE].increased, LARGE);
+  HR_ASSERT_EQ(gauges.requested[HR_MEMORY_LARGE].increased, LARGE * 1000000 + LARGE * (2 * SMALL + LARGE - 1) / 2);
+  HR_ASSERT_EQ(gauges.segments[HR_MEMORY_LARGE].increased, LARGE);
+  for (int i = 0; i < SMALL + LARGE; i += 2) {
+    hr_caching_allocator_free(allocator, blocks[i]);
+    expect_agreement(device);
+  }
+  for (int i = 1; i < SMALL + LARGE; i += 2) {
+    hr_caching_allocator_give_back(allocator, blocks[i]);
+    expect_agreement(device);
+  }
+  hr_device_memory_trim(device);
+  expect_agreement(device);
+  hr_device_memory_gauges(device, &gauges);
+  HR_ASSERT_EQ(gauges.blocks[HR_MEMORY_ALL].current, before.blocks[HR_MEMORY_ALL].current);
+  HR_ASSERT_EQ(gauges.blocks[HR_MEMORY_ALL].decreased, SMALL + LARGE);
+  HR_ASSERT_EQ(gauges.blocks[HR_MEMORY_ALL].peak - before.blocks[HR_MEMORY_ALL].current, SMALL + LARGE);
+  HR_ASSERT_EQ(gauges.reserved[HR_MEMORY_ALL].increased, gauges.reserved[HR_MEMORY_ALL].decreased);
+  hr_device_memory_reset_totals(device);
+  hr_device_memory_reset_peak(device);
+  hr_device_memory_gauges(device, &gauges);
+  HR_ASSERT_EQ(gauges.blocks[HR_MEMORY_ALL].decreased, 0);
+  HR_ASSERT_EQ(gauges.blocks[HR_MEMORY_ALL].peak, gauges.blocks[HR_MEMORY_ALL].current);
+  hr_device_release(device);
+}
+
+HR_TEST(a_refusal_lists_the_largest_blocks_in_use) {
+  hr_device *device;
+  hr_block *blocks[4], *none = NULL;
+  hr_memory_gauges gauges;
+  HR_ASSERT_OK(hr_device_open("cpu", &device));
+  hr_device_memory_reset_totals(device);
+  const size_t sizes[] = {3000000, 50000, 3000000, 2000000};
+  for (int i = 0; i < 4; ++i) {
+    HR_ASSERT_OK(hr_caching_allocator_alloc(&device->allocator, sizes[i], &blocks[i]));
+  }
+  hr_device_memory_limit(device, 16 << 20);
+  HR_ASSERT_ERROR(hr_caching_allocator_alloc(&device->allocator, 32 << 20, &none), HR_STATUS_RESOURCE_EXHAUSTED,
+                  "the largest in use: 2 of 3000000 bytes, 1 of 2000000 bytes, 1 of 50000 bytes");
+  hr_device_memory_gauges(device, &gauges);
+  HR_ASSERT_EQ(gauges.failures, 1);
+  HR_ASSERT(gauges.retries >= 1);
+  hr_device_memory_limit(device, 0);
+  for (int i = 0; i < 4; ++i) {
+    hr_caching_allocator_free(&device->allocator, blocks[i]);
+  }
+  hr_device_release(device);
+}
+
 /* ---- buffers ---- */
 
 HR_TEST(handles_find_their_buffer_from_inside_and_one_past_the_end) {

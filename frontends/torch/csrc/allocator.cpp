@@ -1,13 +1,53 @@
 // allocator.cpp: torch's allocator of the device: a storage's pointer is the handle of a buffer without memory.
 #include <ATen/Context.h>
 
+#include <atomic>
+
 #include "device.h"
+#include "headrace/memory.h"
 
 namespace headrace {
 
-void release_buffer(void *buffer) {
-  if (C10_LIKELY(!is_forked()))
-    hr_buffer_release(static_cast<hr_buffer *>(buffer));
+namespace {
+
+// A profile of memory has been told of a buffer, so that it is told of releases, too.
+std::atomic<bool> has_reported{false};
+
+hr_memory_gauges gauges_of(c10::DeviceIndex index) {
+  hr_memory_gauges gauges;
+  hr_device_memory_gauges(device_of(index_of(index)), &gauges);
+  return gauges;
+}
+
+// Buffers get memory when their program is committed, if at all. A profile counts the bytes of tensors for the operator
+// that makes them, and beside them what the allocator has at that time.
+void report(hr_buffer *buffer, int64_t bytes) {
+  c10::Device owner = owner_of(buffer);
+  hr_memory_gauges gauges = gauges_of(owner.index());
+  c10::reportMemoryUsageToProfiler(hr_buffer_handle(buffer), bytes,
+                                   static_cast<size_t>(gauges.bytes[HR_MEMORY_ALL].current),
+                                   static_cast<size_t>(gauges.reserved[HR_MEMORY_ALL].current), owner);
+}
+
+void report_release(hr_buffer *buffer) {
+  if (c10::memoryProfilingEnabled())
+    report(buffer, -static_cast<int64_t>(hr_buffer_bytes(buffer)));
+}
+
+void report_creation(hr_buffer *buffer) {
+  has_reported.store(true, std::memory_order_relaxed);
+  report(buffer, static_cast<int64_t>(hr_buffer_bytes(buffer)));
+}
+
+} // namespace
+
+void release_buffer(void *opaque) {
+  auto *buffer = static_cast<hr_buffer *>(opaque);
+  if (C10_UNLIKELY(is_forked()))
+    return;
+  if (C10_UNLIKELY(has_reported.load(std::memory_order_relaxed)))
+    report_release(buffer);
+  hr_buffer_release(buffer);
 }
 
 c10::DataPtr allocate(size_t bytes) {
@@ -15,15 +55,21 @@ c10::DataPtr allocate(size_t bytes) {
     set_deterministic(wanted);
   hr_buffer *buffer = nullptr;
   check(hr_buffer_create(device(), bytes > 0 ? bytes : 1, &buffer));
+  if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
+    report_creation(buffer);
   return {hr_buffer_handle(buffer), buffer, &release_buffer, here()};
 }
 
 namespace {
 
-c10::CachingAllocator::Stat stat(int64_t current, int64_t peak) {
-  c10::CachingAllocator::Stat stat;
-  stat.current = current, stat.peak = peak, stat.allocated = peak, stat.freed = peak - current;
-  return stat;
+// torch's statistics of one quantity: of all blocks, of small ones, of large ones.
+c10::CachingAllocator::StatArray stats_of(const hr_gauge *gauges) {
+  c10::CachingAllocator::StatArray stats;
+  for (size_t pool = 0; pool < HR_MEMORY_POOLS; ++pool) {
+    stats[pool].current = gauges[pool].current, stats[pool].peak = gauges[pool].peak;
+    stats[pool].allocated = gauges[pool].increased, stats[pool].freed = gauges[pool].decreased;
+  }
+  return stats;
 }
 
 // Records a copy of `count` bytes between two buffers; consumes no reference.
@@ -77,33 +123,31 @@ public:
   void recordStream(const c10::DataPtr &, c10::Stream) override {}
 
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override {
-    hr_memory_stats memory = stats_of(index);
+    hr_memory_gauges gauges = gauges_of(index);
     c10::CachingDeviceAllocator::DeviceStats stats;
-    stats.allocated_bytes[0] = stat(memory.allocated_bytes, memory.allocated_bytes_peak);
-    stats.active_bytes[0] = stats.requested_bytes[0] = stats.allocated_bytes[0];
-    stats.reserved_bytes[0] = stat(memory.reserved_bytes, memory.reserved_bytes_peak);
-    stats.allocation[0].allocated = memory.allocation_count;
-    stats.num_device_alloc = memory.driver_allocation_count;
+    stats.allocation = stats.active = stats_of(gauges.blocks);
+    stats.allocated_bytes = stats.active_bytes = stats_of(gauges.bytes);
+    stats.requested_bytes = stats_of(gauges.requested);
+    stats.segment = stats_of(gauges.segments);
+    stats.reserved_bytes = stats_of(gauges.reserved);
+    stats.num_alloc_retries = gauges.retries;
+    stats.num_ooms = gauges.failures;
+    stats.num_device_alloc = gauges.segments[HR_MEMORY_ALL].increased;
+    stats.num_device_free = gauges.segments[HR_MEMORY_ALL].decreased;
     return stats;
   }
 
   void resetAccumulatedStats(c10::DeviceIndex index) override {
-    hr_stream_reset_stats(stream_of(index_of(index)));
+    hr_device_memory_reset_totals(device_of(index_of(index)));
   }
   void resetPeakStats(c10::DeviceIndex index) override {
     hr_device_memory_reset_peak(device_of(index_of(index)));
   }
 
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
-    hr_memory_stats memory = stats_of(index);
-    return {static_cast<size_t>(memory.device_free_bytes), static_cast<size_t>(memory.device_total_bytes)};
-  }
-
-private:
-  static hr_memory_stats stats_of(c10::DeviceIndex index) {
     hr_memory_stats memory;
     hr_device_memory_stats(device_of(index_of(index)), &memory);
-    return memory;
+    return {static_cast<size_t>(memory.device_free_bytes), static_cast<size_t>(memory.device_total_bytes)};
   }
 };
 

@@ -88,13 +88,23 @@ from headrace.counters import (
 # ---- memory
 
 from headrace.memory import (
+    current_allocated_memory,
+    driver_allocated_memory,
     empty_cache,
+    get_per_process_memory_fraction,
     max_memory_allocated,
     max_memory_reserved,
     mem_get_info,
     memory_allocated,
     memory_reserved,
+    memory_snapshot,
     memory_stats,
+    memory_stats_as_nested_dict,
+    memory_summary,
+    recommended_max_memory,
+    reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
+    reset_max_memory_reserved,
     reset_peak_memory_stats,
     set_memory_limit,
     set_per_process_memory_fraction,
