@@ -17,6 +17,7 @@ LAW = {
     "base": set(),
     "core": {"base"},
     "compiler": {"base", "core"},
+    "expression": {"base", "core"},
     "interp": {"base", "core"},
     "runtime": {"base"},
     "drivers": {"base", "runtime"},
