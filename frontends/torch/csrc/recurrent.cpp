@@ -67,7 +67,7 @@ struct Made {
   Tensor states, cells, workspace;
 };
 
-void add_out(Record &record, const Tensor &tensor) {
+void add_wanted_out(Record &record, const Tensor &tensor) {
   if (tensor.defined())
     record.out(tensor);
   else
@@ -106,8 +106,8 @@ void run_steps(const Layer &layer, const Made &made, Range range, const Tensor &
     record.in(layer.weight).in(layer.bias);
   record.ints({layer.reverse}).out(outputs);
   if (layer.is_lstm())
-    add_out(record, cells);
-  add_out(record, workspace);
+    add_wanted_out(record, cells);
+  add_wanted_out(record, workspace);
   record.out(made.last_h);
   if (layer.is_lstm())
     record.out(made.last_c);
@@ -167,9 +167,9 @@ void differentiate_steps(const Layer &layer, const Made &made, Range range, cons
   record.in(workspace).in(layer.weight).ints({layer.reverse}).out(gates);
   if (!layer.is_lstm())
     record.out(hidden);
-  add_out(record, new_h);
+  add_wanted_out(record, new_h);
   if (layer.is_lstm())
-    add_out(record, new_c);
+    add_wanted_out(record, new_c);
   record.run();
 }
 

@@ -30,4 +30,4 @@ struct LateRegistration {
   static void C10_CONCATENATE(fill_, __LINE__)(torch::Library & m)
 
 #define HEADRACE_KERNELS(name, key, m) HEADRACE_LATE(IMPL, #name, c10::DispatchKey::key, m)
-#define HEADRACE_OPERATORS(name, m) HEADRACE_LATE(DEF, #name, std::nullopt, m)
+#define HEADRACE_OPERATORS(name, m) HEADRACE_LATE(FRAGMENT, #name, std::nullopt, m)

@@ -12,7 +12,7 @@ import sys
 
 import torch
 
-from headrace import _autoload, _multiprocessing, exchange, optim
+from headrace import _autoload, _multiprocessing, elementwise, exchange, optim
 from headrace._library import _C
 
 
@@ -60,7 +60,12 @@ def _compile_by_our_backend():
     """torch.compile without a backend means inductor, which generates no code for this device: graphs that touch it
     go to ours, as with backend="headrace"."""
     wrapper = torch._TorchCompileInductorWrapper
-    by_inductor = wrapper.__call__
+    by_inductor, construct = wrapper.__call__, wrapper.__init__
+
+    @functools.wraps(construct)
+    def begin(self, *arguments, **names):  # torch.compile was called, and traces later
+        elementwise.trace_made_kernels()
+        construct(self, *arguments, **names)
 
     @functools.wraps(by_inductor)
     def compile_graph(self, module, inputs, **names):
@@ -71,6 +76,7 @@ def _compile_by_our_backend():
         return by_inductor(self, module, inputs, **names)
 
     wrapper.__call__ = compile_graph
+    wrapper.__init__ = begin
 
 
 def _finish():

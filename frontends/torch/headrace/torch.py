@@ -114,6 +114,10 @@ from headrace.memory import (
 
 from headrace.exchange import from_host, host_view
 
+# ---- kernels of expressions
+
+from headrace.elementwise import elementwise
+
 # ---- registration
 
 
