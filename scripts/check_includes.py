@@ -23,6 +23,7 @@ LAW = {
     "drivers": {"base", "runtime"},
     "providers": {"base", "core", "runtime"},
     "engine": {"base", "core", "compiler", "interp", "runtime"},
+    "group": {"base", "core"},
 }
 # Contracts that the engine may see in folders it may not include: tables that it reaches through.
 CONTRACTS = {("engine", "providers/provider.h")}
