@@ -42,7 +42,8 @@ HR_API HR_MUST_USE hr_status hr_stream_mark(hr_stream *stream, void (*function)(
                                             void *arg);
 
 /* A function of the host that takes part in a stream's work. It gets the addresses of its input and output buffers on
- * the device, valid until it returns. Its status is that of the work. */
+ * the device, valid until it returns; the device is current on the thread, for libraries. Its status is that of the
+ * work. */
 typedef hr_status (*hr_call_function)(void *arg, int input_count, void *const *inputs, int output_count,
                                       void *const *outputs);
 /* Commits everything pending and appends a call. The function runs after the work recorded before and ahead of the work

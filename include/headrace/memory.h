@@ -55,6 +55,29 @@ typedef struct hr_memory_block {
  * must use nothing of the library. */
 HR_API void hr_device_memory_walk(hr_device *device, void (*visit)(void *arg, const hr_memory_block *block), void *arg);
 
+typedef enum hr_memory_action {
+  HR_MEMORY_ALLOCATED = 0, /* a block is used from here on */
+  HR_MEMORY_OWNED,         /* by the buffer of this handle; comes after the former */
+  HR_MEMORY_FREED,
+  HR_MEMORY_SEGMENT_ALLOCATED,
+  HR_MEMORY_SEGMENT_FREED,
+  HR_MEMORY_REFUSED /* there was no memory */
+} hr_memory_action;
+
+typedef struct hr_memory_event {
+  hr_memory_action action;
+  void *address;
+  size_t bytes; /* of a block: requested ones */
+  void *handle; /* OWNED: of hr_buffer_handle */
+  int64_t ns;   /* of hr_profile_clock_ns */
+} hr_memory_event;
+
+/* From now on, observe(arg, event) is called for each event of a device's memory. NULL ends that; when the call
+ * returns, the former function is not running any more. The device's memory is locked meanwhile: `observe` must use
+ * nothing of the library. */
+HR_API void hr_device_memory_observe(hr_device *device, void (*observe)(void *arg, const hr_memory_event *event),
+                                     void *arg);
+
 #ifdef __cplusplus
 }
 #endif

@@ -38,7 +38,10 @@ static hr_status run_function(call *c) {
   if (device->driver->flush != NULL) {
     HR_RETURN_IF_ERROR(device->driver->flush(device->impl));
   }
-  return c->function(c->arg, c->input_count, c->addresses, c->output_count, c->addresses + c->input_count);
+  HR_RETURN_IF_ERROR(hr__device_enter(device));
+  hr_status status = c->function(c->arg, c->input_count, c->addresses, c->output_count, c->addresses + c->input_count);
+  hr__device_leave(device);
+  return status;
 }
 
 /* A function that fails may have written anything; one that was dropped has written nothing. */

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/dynlib.h"
 #include "base/thread.h"
 #include "engine/stream.h"
 #include "headrace/mark.h"
@@ -457,4 +458,61 @@ HR_TEST(a_buffer_is_pending_until_its_work_has_ended) {
   HR_ASSERT_OK(hr_stream_synchronize(w.stream));
   HR_ASSERT_EQ(hr_buffer_status(w.stream, w.b, NULL), HR_BUFFER_DONE);
   end(&w);
+}
+
+/* ---- a device beside the host ---- */
+
+typedef struct gpu_copies {
+  hr_dynlib library;
+  int (*to_host)(void *to, uint64_t from, size_t bytes), (*to_device)(uint64_t to, const void *from, size_t bytes);
+} gpu_copies;
+
+static hr_status fail(void *arg, int input_count, void *const *inputs, int output_count, void *const *outputs) {
+  (void)input_count, (void)inputs, (void)output_count, (void)outputs;
+  return hr_status_make(((tally *)arg)->code, "the peer has closed the connection");
+}
+
+/* Copies through the host, by the vendor's library: the device is current. */
+static hr_status double_on_gpu(void *arg, int input_count, void *const *inputs, int output_count,
+                               void *const *outputs) {
+  const gpu_copies *copies = arg;
+  float values[COUNT];
+  int error = copies->to_host(values, (uint64_t)(uintptr_t)inputs[0], sizeof values);
+  for (int i = 0; i < COUNT; ++i) {
+    values[i] *= 2;
+  }
+  error = error == 0 ? copies->to_device((uint64_t)(uintptr_t)outputs[0], values, sizeof values) : error;
+  return error == 0 && input_count == 1 && output_count == 1 ? HR_OK
+                                                             : hr_status_make(HR_STATUS_INTERNAL, "error %d", error);
+}
+
+HR_TEST(a_device_beside_the_host_has_calls_and_marks) {
+  int count = 0;
+  hr_status_ignore(hr_device_count("cuda", &count));
+  if (count == 0) {
+    HR_SKIP("there is no such device");
+  }
+  gpu_copies copies;
+  HR_ASSERT_OK(hr_dynlib_open("libcuda.so.1", &copies.library));
+  HR_ASSERT_OK(hr_dynlib_symbol(&copies.library, "cuMemcpyDtoH_v2", (void **)&copies.to_host));
+  HR_ASSERT_OK(hr_dynlib_symbol(&copies.library, "cuMemcpyHtoD_v2", (void **)&copies.to_device));
+  world w = begin("cuda");
+  journal l = {0};
+  fill(w.stream, w.a, 3);
+  for (int i = 0; i < 10; ++i) {
+    HR_ASSERT_OK(hr_stream_call(w.stream, double_on_gpu, &copies, NULL, 1, &w.a, 1, &w.b));
+    add_one(w.stream, w.b, w.a);
+    HR_ASSERT_OK(hr_stream_mark(w.stream, append, &l));
+  }
+  expect(w.stream, w.a, 4 * 1024 - 1);
+  HR_ASSERT_EQ(atomic_load(&l.count), 10);
+  tally bad = {.code = HR_STATUS_UNAVAILABLE};
+  HR_ASSERT_OK(hr_stream_call(w.stream, fail, &bad, NULL, 1, &w.a, 1, &w.b));
+  HR_ASSERT_OK(hr_stream_mark(w.stream, append, &l));
+  HR_ASSERT_ERROR(hr_stream_synchronize(w.stream), HR_STATUS_UNAVAILABLE, "the peer has closed");
+  HR_ASSERT_EQ(l.codes[10], HR_STATUS_UNAVAILABLE);
+  HR_ASSERT_EQ(hr_buffer_status(w.stream, w.b, NULL), HR_BUFFER_FAILED);
+  expect(w.stream, w.a, 4 * 1024 - 1);
+  end(&w);
+  hr_dynlib_close(&copies.library);
 }

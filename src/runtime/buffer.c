@@ -240,6 +240,9 @@ hr_status hr__buffer_bind_room(hr_buffer *buffer, size_t capacity) {
     if (status == HR_OK) {
       atomic_store_explicit(&buffer->capacity, capacity, memory_order_relaxed);
       atomic_store_explicit(&buffer->address, buffer->block->address, memory_order_release);
+      if (__builtin_expect(atomic_load_explicit(&device->is_observed, memory_order_relaxed), 0)) {
+        hr_caching_allocator_note_owner(&device->allocator, buffer->block, buffer->handle);
+      }
     }
   }
   hr_mutex_unlock(&device->bind_mutex);

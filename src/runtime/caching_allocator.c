@@ -63,6 +63,18 @@ void hr_caching_allocator_init(hr_caching_allocator *allocator, const struct hr_
   hr_mutex_init(&allocator->mutex);
 }
 
+/* ---- events ---- */
+
+static void tell(const hr_caching_allocator *allocator, hr_memory_action action, void *address, size_t bytes,
+                 void *handle) {
+  if (__builtin_expect(allocator->observe != NULL, 0)) {
+    allocator->observe(
+        allocator->observe_arg,
+        &(const hr_memory_event){
+            .action = action, .address = address, .bytes = bytes, .handle = handle, .ns = hr_clock_ns()});
+  }
+}
+
 /* ---- quantities ---- */
 
 static void increase_one(hr_gauge *gauge, int64_t amount) {
@@ -90,6 +102,7 @@ static void count_use(hr_caching_allocator *allocator, const hr_block *block) {
   increase(gauges->blocks, is_small, 1);
   increase(gauges->bytes, is_small, (int64_t)block->bytes);
   increase(gauges->requested, is_small, (int64_t)block->requested);
+  tell(allocator, HR_MEMORY_ALLOCATED, block->address, block->requested, NULL);
 }
 
 /* The end of that: the block is free from here on. */
@@ -100,6 +113,7 @@ static void count_end(hr_caching_allocator *allocator, hr_block *block) {
   decrease(gauges->bytes, is_small, (int64_t)block->bytes);
   decrease(gauges->requested, is_small, (int64_t)block->requested);
   allocator->stats.allocated_bytes -= (int64_t)block->bytes;
+  tell(allocator, HR_MEMORY_FREED, block->address, block->requested, NULL);
   block->requested = 0;
 }
 
@@ -110,6 +124,7 @@ static void driver_free(hr_caching_allocator *allocator, void *address, size_t b
   allocator->stats.reserved_bytes -= (int64_t)bytes;
   decrease(allocator->gauges.segments, is_small, 1);
   decrease(allocator->gauges.reserved, is_small, (int64_t)bytes);
+  tell(allocator, HR_MEMORY_SEGMENT_FREED, address, bytes, NULL);
 }
 
 static void unlink_slab(hr_caching_allocator *allocator, hr_slab *slab) {
@@ -235,6 +250,7 @@ static hr_status driver_alloc(hr_caching_allocator *allocator, size_t bytes, siz
   ++stats->driver_allocation_count;
   increase(allocator->gauges.segments, is_small, 1);
   increase(allocator->gauges.reserved, is_small, (int64_t)bytes);
+  tell(allocator, HR_MEMORY_SEGMENT_ALLOCATED, *out_address, bytes, NULL);
   stats->reserved_bytes += (int64_t)bytes;
   stats->reserved_bytes_peak =
       stats->reserved_bytes > stats->reserved_bytes_peak ? stats->reserved_bytes : stats->reserved_bytes_peak;
@@ -428,6 +444,7 @@ hr_status hr_caching_allocator_alloc(hr_caching_allocator *allocator, size_t byt
     *out_block = block;
   } else {
     ++allocator->gauges.failures;
+    tell(allocator, HR_MEMORY_REFUSED, NULL, bytes, NULL);
   }
   hr_mutex_unlock(&allocator->mutex);
   return status;
@@ -528,6 +545,20 @@ void hr_caching_allocator_reset_totals(hr_caching_allocator *allocator) {
   hr_mutex_lock(&allocator->mutex);
   each_gauge(&allocator->gauges, reset_totals);
   allocator->gauges.retries = allocator->gauges.failures = 0;
+  hr_mutex_unlock(&allocator->mutex);
+}
+
+void hr_caching_allocator_observe(hr_caching_allocator *allocator,
+                                  void (*observe)(void *arg, const hr_memory_event *event), void *arg) {
+  hr_mutex_lock(&allocator->mutex);
+  allocator->observe = observe;
+  allocator->observe_arg = arg;
+  hr_mutex_unlock(&allocator->mutex);
+}
+
+void hr_caching_allocator_note_owner(hr_caching_allocator *allocator, const hr_block *block, void *handle) {
+  hr_mutex_lock(&allocator->mutex);
+  tell(allocator, HR_MEMORY_OWNED, block->address, block->requested, handle);
   hr_mutex_unlock(&allocator->mutex);
 }
 

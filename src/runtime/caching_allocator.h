@@ -61,6 +61,8 @@ typedef struct hr_caching_allocator {
   uint64_t freed_count;
   hr_memory_stats stats;
   hr_memory_gauges gauges;
+  void (*observe)(void *arg, const hr_memory_event *event); /* NULL: nobody */
+  void *observe_arg;
 } hr_caching_allocator;
 
 /* `limit_bytes` 0: no limit. `name` must outlive the allocator. Its context is the one that is current here. */
@@ -82,7 +84,11 @@ void hr_caching_allocator_limit(hr_caching_allocator *allocator, int64_t bytes);
 /* All statistics except the device's own. */
 void hr_caching_allocator_stats(hr_caching_allocator *allocator, hr_memory_stats *out_stats);
 void hr_caching_allocator_reset_peak(hr_caching_allocator *allocator);
+/* Tells the observer that a block in use is the buffer's of this handle. */
+void hr_caching_allocator_note_owner(hr_caching_allocator *allocator, const hr_block *block, void *handle);
 /* headrace/memory.h has the contracts of these. */
+void hr_caching_allocator_observe(hr_caching_allocator *allocator,
+                                  void (*observe)(void *arg, const hr_memory_event *event), void *arg);
 void hr_caching_allocator_gauges(hr_caching_allocator *allocator, hr_memory_gauges *out_gauges);
 void hr_caching_allocator_reset_totals(hr_caching_allocator *allocator);
 void hr_caching_allocator_walk(hr_caching_allocator *allocator, void (*visit)(void *arg, const hr_memory_block *block),

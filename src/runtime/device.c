@@ -40,6 +40,11 @@ void hr_device_memory_reset_totals(hr_device *device) {
   hr_caching_allocator_reset_totals(&device->allocator);
 }
 
+void hr_device_memory_observe(hr_device *device, void (*observe)(void *arg, const hr_memory_event *event), void *arg) {
+  hr_caching_allocator_observe(&device->allocator, observe, arg);
+  atomic_store_explicit(&device->is_observed, observe != NULL, memory_order_relaxed);
+}
+
 void hr_device_memory_walk(hr_device *device, void (*visit)(void *arg, const hr_memory_block *block), void *arg) {
   hr_caching_allocator_walk(&device->allocator, visit, arg);
 }

@@ -138,6 +138,7 @@ struct hr_device {
   hr_device_properties properties;
   hr_caching_allocator allocator;
   hr_queue queue;
+  atomic_bool is_observed;            /* somebody observes its memory */
   atomic_bool is_deterministic;       /* programs are compiled without the tuning cache */
   atomic_int_least64_t program_bytes; /* of the host: the programs that streams keep */
   hr_mutex bind_mutex;                /* held while memory is allocated for a buffer */

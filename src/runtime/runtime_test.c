@@ -244,6 +244,52 @@ HR_TEST(gauges_follow_blocks_and_segments) {
   hr_device_release(device);
 }
 
+typedef struct journal {
+  int counts[HR_MEMORY_REFUSED + 1];
+  hr_memory_event last[HR_MEMORY_REFUSED + 1];
+} journal;
+
+static void note_event(void *arg, const hr_memory_event *event) {
+  journal *j = arg;
+  ++j->counts[event->action];
+  j->last[event->action] = *event;
+}
+
+HR_TEST(an_observer_gets_the_events_of_memory) {
+  hr_device *device;
+  hr_buffer *buffer;
+  hr_block *none = NULL;
+  journal j;
+  memset(&j, 0, sizeof j);
+  HR_ASSERT_OK(hr_device_open("cpu", &device));
+  hr_device_memory_trim(device);
+  HR_ASSERT_OK(hr_buffer_create(device, 5000000, &buffer));
+  hr_device_memory_observe(device, note_event, &j);
+  HR_ASSERT_OK(hr__buffer_bind(buffer));
+  HR_ASSERT_EQ(j.counts[HR_MEMORY_SEGMENT_ALLOCATED], 1);
+  HR_ASSERT_EQ(j.counts[HR_MEMORY_ALLOCATED], 1);
+  HR_ASSERT_EQ(j.last[HR_MEMORY_ALLOCATED].bytes, 5000000);
+  HR_ASSERT(j.last[HR_MEMORY_ALLOCATED].address == hr__buffer_address(buffer) && j.last[HR_MEMORY_ALLOCATED].ns > 0);
+  HR_ASSERT(j.last[HR_MEMORY_OWNED].address == hr__buffer_address(buffer));
+  HR_ASSERT(j.last[HR_MEMORY_OWNED].handle == hr_buffer_handle(buffer));
+  hr_buffer_release(buffer);
+  HR_ASSERT_EQ(j.counts[HR_MEMORY_FREED], 1);
+  HR_ASSERT_EQ(j.last[HR_MEMORY_FREED].bytes, 5000000);
+  hr_device_memory_trim(device);
+  HR_ASSERT(j.counts[HR_MEMORY_SEGMENT_FREED] >= 1);
+  hr_device_memory_limit(device, 1 << 20);
+  HR_ASSERT_STATUS(hr_caching_allocator_alloc(&device->allocator, 32 << 20, &none), HR_STATUS_RESOURCE_EXHAUSTED);
+  HR_ASSERT_EQ(j.last[HR_MEMORY_REFUSED].bytes, 32 << 20);
+  hr_device_memory_limit(device, 0);
+  hr_device_memory_observe(device, NULL, NULL);
+  const int count = j.counts[HR_MEMORY_ALLOCATED];
+  HR_ASSERT_OK(hr_buffer_create(device, 100, &buffer));
+  HR_ASSERT_OK(hr__buffer_bind(buffer));
+  hr_buffer_release(buffer);
+  HR_ASSERT_EQ(j.counts[HR_MEMORY_ALLOCATED], count);
+  hr_device_release(device);
+}
+
 HR_TEST(a_refusal_lists_the_largest_blocks_in_use) {
   hr_device *device;
   hr_block *blocks[4], *none = NULL;

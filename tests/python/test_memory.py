@@ -2,11 +2,14 @@
 
 import gc
 import json
+import pickle
+import time
 
 import pytest
 import torch
 from support import DEVICE
 from torch import nn
+from torch.cuda import _memory_viz
 from torch.profiler import ProfilerActivity, profile
 
 pytestmark = pytest.mark.device_only
@@ -169,6 +172,85 @@ def test_a_snapshot_lists_all_segments(settled):
         assert at == segment["address"] + segment["total_size"]
     assert any(block["requested_size"] == 4 * MIB for segment in segments for block in segment["blocks"])
     assert x.sum().item() + len(small) == MIB + 5
+
+
+# ---- a history of memory, for memory_viz
+
+
+def make_with_a_name():
+    return torch.ones(3 * MIB, device=DEVICE)
+
+
+@pytest.fixture
+def history(settled):
+    module.memory._record_memory_history(clear_history=True)
+    yield
+    module.memory._record_memory_history(None, clear_history=True)
+
+
+def test_a_history_has_events_and_the_stacks_that_made_tensors(history, tmp_path):
+    x = make_with_a_name()
+    module.synchronize()
+    y = x * 2
+    module.synchronize()
+    del y
+    module.synchronize()
+    module.memory._dump_snapshot(tmp_path / "snapshot.pickle")
+    snapshot = pickle.loads((tmp_path / "snapshot.pickle").read_bytes())
+    events = snapshot["device_traces"][0]
+    assert [e["action"] for e in events if e["size"] == 12 * MIB and "segment" not in e["action"]] == [
+        "alloc",
+        "alloc",
+        "free_requested",
+        "free_completed",
+    ]
+    made = next(e for e in events if e["action"] == "alloc" and e["size"] == 12 * MIB)
+    assert made["frames"][0]["name"] == "make_with_a_name" and made["frames"][0]["filename"].endswith("test_memory.py")
+    assert abs(made["time_us"] / 1e6 - time.time()) < 600
+    blocks = [b for s in snapshot["segments"] for b in s["blocks"] if b["requested_size"] == 12 * MIB]
+    assert len(blocks) == 1 and blocks[0]["frames"] == made["frames"] and blocks[0]["address"] == made["addr"]
+    names = [frame["name"] for e in events if e["action"] == "free_completed" for frame in e["frames"]]
+    assert "test_a_history_has_events_and_the_stacks_that_made_tensors" in names
+    assert x.sum().item() == 3 * MIB
+
+
+def test_tools_of_torch_read_snapshots(history):
+    x = make_with_a_name().exp()
+    module.synchronize()
+    snapshot = module.memory._snapshot()
+    assert "cudaMalloc" in _memory_viz.trace(snapshot) and "12.0MiB" in _memory_viz.segsum(snapshot)
+    assert "make_with_a_name" in _memory_viz.trace_plot(snapshot) or "<html>" in _memory_viz.trace_plot(snapshot)
+    assert x.numel() == 3 * MIB
+
+
+def test_a_history_is_bounded_and_ends(settled):
+    record = module.memory._record_memory_history
+    with pytest.raises(ValueError, match="enabled must be"):
+        record("some")
+    with pytest.raises(ValueError, match="context must be"):
+        record("all", context="none")
+    record("all", context=None, max_entries=10, clear_history=True)
+    for _ in range(20):
+        torch.ones(MIB, device=DEVICE).tolist() if _ == 0 else torch.ones(50, device=DEVICE).tolist()
+    trace = module.memory._snapshot()["device_traces"][0]
+    assert 10 <= len(trace) <= 20 and not any(event["frames"] for event in trace)
+    module.set_memory_limit(module.memory_reserved() + MIB)
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.ones(64 * MIB, device=DEVICE).cumsum(0).tolist()
+    module.set_memory_limit(0)
+    assert any(event["action"] == "oom" for event in module.memory._snapshot()["device_traces"][0])
+    record("state", clear_history=True)
+    x = make_with_a_name()
+    module.synchronize()
+    snapshot = module.memory._snapshot()
+    assert snapshot["device_traces"][0] == []
+    assert any(block["frames"] for segment in snapshot["segments"] for block in segment["blocks"])
+    record(None, clear_history=True)
+    y = make_with_a_name() + x
+    module.synchronize()
+    snapshot = module.memory._snapshot()
+    assert snapshot["device_traces"][0] == [] and y.numel() == x.numel()
+    assert not any(block["frames"] for segment in snapshot["segments"] for block in segment["blocks"])
 
 
 # ---- torch.profiler's profile_memory

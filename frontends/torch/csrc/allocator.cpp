@@ -5,13 +5,14 @@
 
 #include "device.h"
 #include "headrace/memory.h"
+#include "memory_history.h"
 
 namespace headrace {
 
 namespace {
 
-// A profile of memory has been told of a buffer, so that it is told of releases, too.
-std::atomic<bool> has_reported{false};
+// A profile or a history of memory has noted a buffer, so that it notes releases, too.
+std::atomic<bool> has_noted{false};
 
 hr_memory_gauges gauges_of(c10::DeviceIndex index) {
   hr_memory_gauges gauges;
@@ -29,14 +30,23 @@ void report(hr_buffer *buffer, int64_t bytes) {
                                    static_cast<size_t>(gauges.reserved[HR_MEMORY_ALL].current), owner);
 }
 
-void report_release(hr_buffer *buffer) {
+void note_release(hr_buffer *buffer) {
   if (c10::memoryProfilingEnabled())
     report(buffer, -static_cast<int64_t>(hr_buffer_bytes(buffer)));
+  if (history_is_kept.load(std::memory_order_relaxed))
+    forget_creation(buffer);
 }
 
-void report_creation(hr_buffer *buffer) {
-  has_reported.store(true, std::memory_order_relaxed);
-  report(buffer, static_cast<int64_t>(hr_buffer_bytes(buffer)));
+bool is_noted() {
+  return c10::memoryProfilingEnabled() || history_is_kept.load(std::memory_order_relaxed);
+}
+
+void note(hr_buffer *buffer) {
+  has_noted.store(true, std::memory_order_relaxed);
+  if (c10::memoryProfilingEnabled())
+    report(buffer, static_cast<int64_t>(hr_buffer_bytes(buffer)));
+  if (history_is_kept.load(std::memory_order_relaxed))
+    note_creation(buffer);
 }
 
 } // namespace
@@ -45,8 +55,8 @@ void release_buffer(void *opaque) {
   auto *buffer = static_cast<hr_buffer *>(opaque);
   if (C10_UNLIKELY(is_forked()))
     return;
-  if (C10_UNLIKELY(has_reported.load(std::memory_order_relaxed)))
-    report_release(buffer);
+  if (C10_UNLIKELY(has_noted.load(std::memory_order_relaxed)))
+    note_release(buffer);
   hr_buffer_release(buffer);
 }
 
@@ -55,8 +65,8 @@ c10::DataPtr allocate(size_t bytes) {
     set_deterministic(wanted);
   hr_buffer *buffer = nullptr;
   check(hr_buffer_create(device(), bytes > 0 ? bytes : 1, &buffer));
-  if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
-    report_creation(buffer);
+  if (C10_UNLIKELY(is_noted()))
+    note(buffer);
   return {hr_buffer_handle(buffer), buffer, &release_buffer, here()};
 }
 

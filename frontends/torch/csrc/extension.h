@@ -17,13 +17,14 @@
 namespace headrace {
 
 // The functions that a file adds to the module; each list ends with an entry of nulls.
-extern PyMethodDef counter_functions[];      // counters.cpp
-extern PyMethodDef elementwise_functions[];  // elementwise_call.cpp
-extern PyMethodDef exchange_functions[];     // exchange.cpp
-extern PyMethodDef graph_functions[];        // function.cpp
-extern PyMethodDef optimizer_functions[];    // optim.cpp
-extern PyMethodDef profiler_functions[];     // profiler.cpp
-extern PyMethodDef stream_graph_functions[]; // stream_graph.cpp
+extern PyMethodDef counter_functions[];        // counters.cpp
+extern PyMethodDef elementwise_functions[];    // elementwise_call.cpp
+extern PyMethodDef exchange_functions[];       // exchange.cpp
+extern PyMethodDef graph_functions[];          // function.cpp
+extern PyMethodDef memory_history_functions[]; // memory_history.cpp
+extern PyMethodDef optimizer_functions[];      // optim.cpp
+extern PyMethodDef profiler_functions[];       // profiler.cpp
+extern PyMethodDef stream_graph_functions[];   // stream_graph.cpp
 
 // Releases the interpreter's lock for its lifetime.
 class Unlocked {

@@ -55,8 +55,14 @@ PyObject *open(PyObject *, PyObject *) {
   return perform([] { stream(); });
 }
 
-PyObject *is_open_anywhere(PyObject *, PyObject *) {
-  return PyBool_FromLong(is_open());
+// Any of them without an argument.
+PyObject *is_open_somewhere(PyObject *, PyObject *arguments) {
+  return answer([&] {
+    int index = -1;
+    parse(arguments, "|i", &index);
+    bool is = index < 0 ? is_open() : index < kDevicesMax && is_open(static_cast<c10::DeviceIndex>(index));
+    return PyBool_FromLong(is);
+  });
 }
 
 PyObject *is_in_bad_fork(PyObject *, PyObject *) {
@@ -221,7 +227,7 @@ PyObject *get_default_generator(PyObject *, PyObject *arguments) {
 PyMethodDef functions[] = {
     {"name_devices", name_devices, METH_VARARGS, "The driver, or the one device of it, that the device stands for."},
     {"open", open, METH_NOARGS, "Opens the current device."},
-    {"is_open", is_open_anywhere, METH_NOARGS, "True if a device is open."},
+    {"is_open", is_open_somewhere, METH_VARARGS, "True if a device is open, or the one of this number."},
     {"is_in_bad_fork", is_in_bad_fork, METH_NOARGS, "True in a child of a process that had opened a device."},
     {"device_count", device_count, METH_NOARGS, "How many devices there are."},
     {"current_device", current_device, METH_NOARGS, "The number of this thread's current device."},
@@ -264,7 +270,7 @@ PyMODINIT_FUNC PyInit__C() {
   PyObject *module = PyModule_Create(&headrace::definition);
   for (PyMethodDef *more : {headrace::counter_functions, headrace::elementwise_functions, headrace::exchange_functions,
                             headrace::graph_functions, headrace::optimizer_functions, headrace::profiler_functions,
-                            headrace::stream_graph_functions})
+                            headrace::stream_graph_functions, headrace::memory_history_functions})
     if (module != nullptr && PyModule_AddFunctions(module, more) != 0) {
       Py_DECREF(module);
       return nullptr;

@@ -2,6 +2,8 @@
 
 import gc
 import math
+import pickle
+import sys
 
 import torch
 
@@ -126,24 +128,29 @@ def get_per_process_memory_fraction(device=None):
 
 
 def memory_snapshot(device=None):
-    """The segments that a device has from its driver, and their blocks, as torch.cuda.memory_snapshot lists them."""
+    """The segments that a device has from its driver, and their blocks, as torch.cuda.memory_snapshot lists them. While
+    a history is kept, a block in use has the Python stack that created its tensor."""
     index, segments = _C.device_index(device), {}
+    _, places, stacks = _C.memory_history(index)
     for start, total, address, size, requested, is_small in _C.memory_blocks(index):
         segment = segments.setdefault(start, _segment(index, start, total, is_small))
-        used = requested > 0
+        used, place = requested > 0, places.get(address)
         segment["allocated_size"] += size if used else 0
         segment["active_size"] += size if used else 0
         segment["requested_size"] += requested
-        state = "active_allocated" if used else "inactive"
-        block = {"address": address, "size": size, "requested_size": requested, "state": state, "frames": []}
-        segment["blocks"].append(block)
+        frames = [] if place is None else stacks[place]
+        segment["blocks"].append(_block(address, size, requested, frames))
     for segment in segments.values():
         last = segment["blocks"][-1]  # its end may be too short for another block
-        if rest := segment["address"] + segment["total_size"] - last["address"] - last["size"]:
-            address = last["address"] + last["size"]
-            block = {"address": address, "size": rest, "requested_size": 0, "state": "inactive", "frames": []}
-            segment["blocks"].append(block)
+        end = last["address"] + last["size"]
+        if rest := segment["address"] + segment["total_size"] - end:
+            segment["blocks"].append(_block(end, rest, 0, []))
     return sorted(segments.values(), key=lambda segment: segment["address"])
+
+
+def _block(address, size, requested, frames):
+    state = "active_allocated" if requested > 0 else "inactive"
+    return {"address": address, "size": size, "requested_size": requested, "state": state, "frames": frames}
 
 
 def _segment(index, address, total, is_small):
@@ -161,6 +168,57 @@ def _segment(index, address, total, is_small):
         "frames": [],
         "blocks": [],
     }
+
+
+def _record_memory_history(
+    enabled="all",
+    context="all",
+    stacks="python",
+    max_entries=sys.maxsize,
+    device=None,
+    clear_history=False,
+):
+    """Keeps a history of the memory of all open devices, as torch.cuda.memory._record_memory_history does: "all" keeps
+    events too, "state" only the stacks of live blocks, None ends it. `context=None`: without stacks."""
+    if enabled not in (None, "state", "all"):
+        raise ValueError(f'enabled must be None, "state" or "all", not {enabled!r}')
+    if context not in (None, "state", "alloc", "all"):
+        raise ValueError(f'context must be None, "state", "alloc" or "all", not {context!r}')
+    most = min(int(max_entries), 2**63 - 1)
+    _C.keep_memory_history(enabled is not None, enabled == "all", context is not None, most, bool(clear_history))
+
+
+_EVENTS = {
+    0: ("alloc",),
+    2: ("free_requested", "free_completed"),
+    3: ("segment_alloc",),
+    4: ("segment_free",),
+    5: ("oom",),
+}  # by the numbers of hr_memory_action
+
+
+def _trace(index):
+    events, _, stacks = _C.memory_history(index)
+    for action, address, size, time_us, place in events:
+        frames = [] if place is None else stacks[place]
+        for name in _EVENTS[action]:
+            event = {"action": name, "addr": address, "size": size, "stream": 0, "time_us": time_us, "frames": frames}
+            yield event | {"device_free": 0} if name == "oom" else event
+
+
+def _snapshot(device=None):
+    """Segments and the history of all devices, in the format of https://pytorch.org/memory_viz."""
+    opened = range(_C.device_count()) if device is None else [_C.device_index(device)]
+    opened = [index for index in opened if _C.is_open(index)]
+    traces = [list(_trace(index)) if index in opened else [] for index in range(_C.device_count())]
+    segments = [segment for index in opened for segment in memory_snapshot(index)]
+    return {"segments": segments, "device_traces": traces, "allocator_settings": {}, "external_annotations": []}
+
+
+def _dump_snapshot(filename="dump_snapshot.pickle"):
+    """Writes `_snapshot()` to a file for https://pytorch.org/memory_viz."""
+    with open(filename, "wb") as file:
+        pickle.dump(_snapshot(), file)
 
 
 def memory_summary(device=None, abbreviated=False):

@@ -87,6 +87,7 @@ from headrace.counters import (
 
 # ---- memory
 
+from headrace import memory
 from headrace.memory import (
     current_allocated_memory,
     driver_allocated_memory,
