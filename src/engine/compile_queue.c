@@ -1,5 +1,6 @@
 #include "engine/compile_queue.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -61,8 +62,9 @@ static compile_queue *own(void) {
 /* A kernel of a batch. */
 typedef struct job {
   hr_cached_kernel *cached;
-  char name[48]; /* in a library */
-  hr_text text;  /* the kernel's own, which names it KERNEL */
+  char name[48];    /* in a library, of its text alone */
+  char symbol[104]; /* the same function's name for people */
+  hr_text text;     /* the kernel's own, which names it KERNEL */
   hr_emission emission;
   bool is_done, is_twin; /* a twin has the text of an earlier job */
 } job;
@@ -77,6 +79,16 @@ static void count(int64_t *counter, int64_t by) {
 }
 
 /* ---- emitting ---- */
+
+/* Debuggers and profilers show the operations of the first kernel that had the text. */
+static void name_for_people(job *j, uint64_t hash) {
+  size_t length = (size_t)snprintf(j->symbol, sizeof j->symbol - 10, "hr_%s", hr__kernel_host(j->cached)->name);
+  length = length < sizeof j->symbol - 10 ? length : sizeof j->symbol - 11;
+  for (size_t i = 0; i < length; ++i) {
+    j->symbol[i] = isalnum((unsigned char)j->symbol[i]) ? j->symbol[i] : '_';
+  }
+  snprintf(j->symbol + length, sizeof j->symbol - length, "_%08x", (unsigned)(hash & 0xffffffff));
+}
 
 /* Emits the text of a kernel alone: it is the key in the disk cache, and names the kernel's functions. */
 static hr_status emit(job *j) {
@@ -94,6 +106,7 @@ static hr_status emit(job *j) {
   uint64_t a = hr_hash_bytes(HR_HASH_SEED, j->text.data, j->text.length);
   uint64_t b = hr_hash_bytes(a ^ HR_HASH_MULTIPLIER, j->text.data, j->text.length);
   snprintf(j->name, sizeof j->name, "hr_%016llx%016llx", (unsigned long long)a, (unsigned long long)b);
+  name_for_people(j, a);
   hr_arena_fini(&arena);
   return status;
 }
@@ -170,6 +183,7 @@ static int find_twins(job *jobs, int job_count) {
   return texts;
 }
 
+/* A function has two names. The weak one is found by the text; profilers prefer the other. */
 static hr_status make_text(const job *jobs, int job_count, hr_text *out_text) {
   HR_RETURN_IF_ERROR(hr_emit_prelude(out_text));
   for (int i = 0; i < job_count; ++i) {
@@ -177,14 +191,35 @@ static hr_status make_text(const job *jobs, int job_count, hr_text *out_text) {
       continue;
     }
     for (int pass = 0; pass < jobs[i].emission.pass_count; ++pass) {
-      hr_text_printf(out_text, "#define " KERNEL "_%d %s_%d\n", pass, jobs[i].name, pass);
+      hr_text_printf(out_text, "#define " KERNEL "_%d %s_%d\n", pass, jobs[i].symbol, pass);
     }
     hr_text_append_bytes(out_text, jobs[i].text.data, jobs[i].text.length);
     for (int pass = 0; pass < jobs[i].emission.pass_count; ++pass) {
-      hr_text_printf(out_text, "#undef " KERNEL "_%d\n", pass);
+      hr_text_printf(out_text,
+                     "#undef " KERNEL "_%d\nextern __typeof__(%s_%d) %s_%d "
+                     "__attribute__((weak, alias(\"%s_%d\"), visibility(\"default\")));\n",
+                     pass, jobs[i].symbol, pass, jobs[i].name, pass, jobs[i].symbol, pass);
     }
   }
   return hr_text_status(out_text);
+}
+
+/* Takes the stored file's library in place of one whose file will be removed: profilers read names from the file. */
+static void exchange_for_kept(const job *jobs, int job_count, hr_library **library) {
+  const compiler_state *cache = &own()->cache;
+  hr_library *kept = NULL;
+  int file = -1, first = 0;
+  while (first < job_count && (jobs[first].is_done || jobs[first].is_twin)) {
+    ++first;
+  }
+  if (first < job_count && hr__disk_cache_find(&cache->disk, jobs[first].text.data, jobs[first].text.length, &file)) {
+    hr_status_ignore(hr__library_open_file(file, &kept));
+    close(file);
+  }
+  if (kept != NULL) {
+    hr__library_release(*library);
+    *library = kept;
+  }
 }
 
 /* Loads the library that was compiled for jobs, stores it and publishes their kernels. */
@@ -198,6 +233,7 @@ static hr_status adopt(job *jobs, int job_count, const hr_text *text, const char
   hr_status status = hr__library_open_file(file, &library);
   if (status == HR_OK && cache->is_open) {
     keep(jobs, job_count, text, file);
+    exchange_for_kept(jobs, job_count, &library);
   }
   close(file);
   for (int i = 0; i < job_count && status == HR_OK; ++i) {

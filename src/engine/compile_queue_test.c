@@ -496,6 +496,38 @@ HR_TEST(kernels_are_found_on_disk_and_damaged_files_are_made_again) {
   end();
 }
 
+/* True if a line of this process's memory map has all words. */
+static bool maps(const char *word, const char *other) {
+  FILE *file = fopen("/proc/self/maps", "r");
+  char line[4096];
+  bool found = false;
+  HR_ASSERT(file != NULL);
+  while (!found && fgets(line, sizeof line, file) != NULL) {
+    found = strstr(line, word) != NULL && strstr(line, other) != NULL;
+  }
+  fclose(file);
+  return found;
+}
+
+static bool stored_library_has(const char *symbol) {
+  char command[512];
+  snprintf(command, sizeof command, "grep -q '%s' '%s'/*.so", symbol, folder);
+  return system(command) == 0;
+}
+
+HR_TEST(profilers_find_names_and_files) {
+  begin("wait", NULL);
+  fixture f = open_fixture();
+  check_round(&f, 3);
+  if (has_compiler()) {
+    HR_ASSERT(stored_library_has("hr_mul_add_[0-9a-f]\\{8\\}_0"));
+    HR_ASSERT(maps(folder, ".so"));
+    HR_ASSERT(!maps("kernels.so", "(deleted)"));
+  }
+  close_fixture(&f);
+  end();
+}
+
 HR_TEST(a_folder_that_others_may_write_to_is_not_used) {
   if (!has_compiler()) {
     return;
