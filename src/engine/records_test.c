@@ -15,11 +15,15 @@ typedef struct fixture {
   hr_profile *profile;
 } fixture;
 
-static void open_fixture(fixture *f, size_t ring_bytes, unsigned flags) {
-  HR_ASSERT_OK(hr_device_open("cpu", &f->device));
+static void open_device(fixture *f, const char *name, size_t ring_bytes, unsigned flags) {
+  HR_ASSERT_OK(hr_device_open(name, &f->device));
   HR_ASSERT_OK(hr_stream_create(f->device, &f->stream));
   hr_stream_set_mode(f->stream, HR_MODE_FUSE);
   HR_ASSERT_OK(hr_profile_create(f->device, ring_bytes, flags, &f->profile));
+}
+
+static void open_fixture(fixture *f, size_t ring_bytes, unsigned flags) {
+  open_device(f, "cpu", ring_bytes, flags);
 }
 
 static void close_fixture(fixture *f) {
@@ -165,6 +169,37 @@ HR_TEST(commits_copies_compilations_allocations_and_dropped_operations_are_recor
   HR_ASSERT_EQ(k->records[find(k, HR_PROFILE_ALLOCATION)].bytes_written, COUNT * sizeof(float));
   HR_ASSERT_EQ(count_kind(k, HR_PROFILE_ALLOCATION), 2); /* x and y; the others never get memory */
   HR_ASSERT_EQ(count_kind(k, HR_PROFILE_OPERATION), 0);
+  close_fixture(&f);
+}
+
+/* On the null device, which has events. */
+HR_TEST(events_give_the_times_of_kernels) {
+  fixture f;
+  int timed = 0;
+  open_device(&f, "null", 0, 0);
+  hr_view x = make_input(&f);
+  HR_ASSERT_OK(hr_profile_start(f.profile));
+  for (int i = 0; i < 3; ++i) {
+    hr_view y = run_chain(&f, &x);
+    HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+    hr_buffer_release(y.buffer);
+  }
+  HR_ASSERT_OK(hr_profile_stop(f.profile));
+  hr_buffer_release(x.buffer);
+  const kept *k = read_records(&f);
+  HR_ASSERT_EQ(count_kind(k, HR_PROFILE_KERNEL), 3);
+  for (int i = 0; i < k->count; ++i) {
+    const hr_profile_record *kernel = &k->records[i];
+    for (int j = 0; kernel->kind == HR_PROFILE_KERNEL && j < k->count; ++j) {
+      const hr_profile_record *run = &k->records[j];
+      if (run->kind == HR_PROFILE_RUN && run->run == kernel->run) {
+        HR_ASSERT(kernel->begin_ns >= run->begin_ns && kernel->end_ns >= kernel->begin_ns);
+        HR_ASSERT(kernel->end_ns <= run->end_ns);
+        ++timed;
+      }
+    }
+  }
+  HR_ASSERT_EQ(timed, 3);
   close_fixture(&f);
 }
 

@@ -4,7 +4,7 @@
 
 #include "engine/instance.h"
 
-/* When a launch began and ended on the host's clock, if a profile is started. */
+/* When a launch began and ended, on the host's clock, if a profile is started. */
 typedef struct hr_launch_time {
   int64_t begin, end; /* 0: it did not run */
   bool is_compiled;   /* all its kernels were code of a compiler */

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "core/ir/dtype.h"
 #include "engine/profile.h"
+#include "engine/run_clock.h"
 #include "engine/shared_calls.h"
 #include "engine/weights.h"
 
@@ -162,43 +163,64 @@ static hr_status run_step(const hr_instance *instance, const hr_exec_step *step,
   return run_library(instance, step, run, args, queue);
 }
 
-hr_status hr__run_steps(const hr_instance *instance, int first, int end, hr_run *run, hr_run_scratch *scratch,
-                        void *queue) {
-  hr_device *device = run->device;
-  bool is_logged = hr_log_is_on(HR_LOG_KERNEL), is_timed = is_logged || run->step_ns != NULL || run->times != NULL;
-  if (queue == NULL && first < end && instance->library_count > 0 && device->driver->native != NULL) {
-    queue = device->driver->native(device->impl);
+/* Notes what the step took. `begin` and `end` are ticks of the run's clock. */
+static void note_step(const hr_instance *instance, int step, hr_run *run, int64_t begin, int64_t end) {
+  if (run->times != NULL) {
+    run->times[step] = (hr_launch_time){begin, end, run->is_compiled};
   }
-  int64_t now = is_timed ? hr_clock_ns() : 0;
+  if (run->step_ns != NULL) {
+    hr__profile_share(&instance->steps[step], end - begin, &run->step_ns[step]);
+  }
+  if (hr_log_is_on(HR_LOG_KERNEL)) {
+    hr__profile_log_step(&instance->steps[step], end - begin, run->device->properties.has_contents);
+  }
+}
+
+static hr_status run_each(const hr_instance *instance, int first, int end, hr_run *run, hr_run_scratch *scratch,
+                          void *queue, hr_run_clock *clock, int64_t now) {
   for (int i = first; i < end; i += instance->steps[i].batch) {
+    const hr_exec_step *step = &instance->steps[i];
     if (hr__run_is_interrupted(run)) {
       run->failed_step = i;
       return hr_status_make(HR_STATUS_CANCELLED, "interrupted after %d of %d steps", i, instance->step_count);
     }
-    if (hr__weights_has_all(&instance->steps[i], instance->steps[i].batch, scratch)) {
-      run->compiled_count += instance->steps[i].kind == HR_STEP_KERNEL;
+    if (hr__weights_has_all(step, step->batch, scratch)) {
+      run->compiled_count += step->kind == HR_STEP_KERNEL;
       continue;
     }
-    int64_t begin = now; /* the end of the one before: reading the clock takes some tens of nanoseconds */
-    hr_status status = run_step(instance, &instance->steps[i], run, scratch, queue);
+    hr_status status = run_step(instance, step, run, scratch, queue);
     if (status != HR_OK) {
       run->failed_step = i;
       return status;
     }
-    if (is_timed && device->driver->flush != NULL) { /* the time of the work, not of its submission */
-      HR_RETURN_IF_ERROR(device->driver->flush(device->impl));
-    }
-    now = is_timed ? hr_clock_ns() : 0;
-    if (run->step_ns != NULL) {
-      hr__profile_share(&instance->steps[i], now - begin, &run->step_ns[i]);
-    }
-    if (run->times != NULL) {
-      run->times[i] = (hr_launch_time){begin, now, run->is_compiled};
-    }
-    if (is_logged) {
-      hr__profile_log_step(&instance->steps[i], now - begin, device->properties.has_contents);
-      now = hr_clock_ns();
+    if (clock->is_on) {
+      int64_t begin = now; /* the end of the one before */
+      HR_RETURN_IF_ERROR(hr__run_clock_tick(clock, &now));
+      note_step(instance, i, run, begin, now);
+      now = hr_log_is_on(HR_LOG_KERNEL) ? hr_clock_ns() : now;
     }
   }
   return HR_OK;
+}
+
+hr_status hr__run_steps(const hr_instance *instance, int first, int end, hr_run *run, hr_run_scratch *scratch,
+                        void *queue) {
+  hr_device *device = run->device;
+  hr_run_clock clock = {0};
+  bool is_at_once = run->step_ns != NULL || hr_log_is_on(HR_LOG_KERNEL); /* each step's time */
+  int64_t now = 0;
+  if (queue == NULL && first < end && instance->library_count > 0 && device->driver->native != NULL) {
+    queue = device->driver->native(device->impl);
+  }
+  hr_status status = HR_OK;
+  if (is_at_once || run->times != NULL) {
+    status = hr__run_clock_begin(&clock, device, is_at_once ? 0 : end - first, &now);
+  }
+  status = status != HR_OK ? status : run_each(instance, first, end, run, scratch, queue, &clock, now);
+  hr_status timed = run->times != NULL ? hr__run_clock_resolve(&clock, end, run->times) : HR_OK;
+  if (status != HR_OK) {
+    hr_status_ignore(timed);
+    return status;
+  }
+  return timed;
 }
