@@ -13,8 +13,9 @@
  * recorded. Programs, their results and their keys are the same with and without profiles.
  *
  * Work is recorded when it runs, which may be later than the call that requested it: synchronize the streams before
- * hr_profile_stop to see all of it. On a device that works beside the host, an event follows each kernel while a profile
- * is started, the host waits once for each program, and graphs are not used, so that times are those of kernels.
+ * hr_profile_stop to see all of it. On a device that works beside the host, an event follows each kernel while a
+ * profile is started, the host waits once for each program, and graphs are not used, so that times are those of
+ * kernels.
  *
  * Times are nanoseconds of CLOCK_MONOTONIC. Threads: any.
  */

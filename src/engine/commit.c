@@ -17,6 +17,7 @@
 
 #include "base/allocator.h"
 #include "base/log.h"
+#include "base/probe.h"
 #include "engine/default_layout.h"
 #include "engine/growth.h"
 #include "engine/instantiate.h"
@@ -349,6 +350,7 @@ static void record_allocation(const hr_stream *stream, const hr_buffer *buffer, 
 hr_status hr__stream_bind_room(hr_stream *stream, hr_buffer *buffer, size_t capacity) {
   bool is_recorded = hr__recorded(stream->device) != 0 && hr__buffer_address(buffer) == NULL;
   int64_t begin = __builtin_expect(is_recorded, 0) ? hr_clock_ns() : 0;
+  HR_PROBE2(allocate, buffer, buffer->bytes);
   hr_status status = hr__buffer_bind_room(buffer, capacity);
   if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
     hr_status_free(status);
@@ -568,6 +570,7 @@ static void count_compile(hr_stream *stream, const hr_instance *instance, int64_
   const hr_plan *plan = instance->plan;
   int64_t end = hr_clock_ns();
   stream->stats.compile_ns += end - begin;
+  HR_PROBE2(compile, plan->key.record_count, end - begin);
   if (hr__recorded(stream->device) != 0) {
     hr__records_add(stream->device,
                     &(const hr_note){.kind = HR_PROFILE_COMPILE,
@@ -757,6 +760,7 @@ hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason re
     hr_status_ignore(hr__trace_split(&stream->pending, stream->pending.records.count, &stream->rest));
   }
   count_commit(&stream->stats, reason);
+  HR_PROBE2(commit, reason, stream->pending.records.count);
   status = hr__stream_run_pending(stream, will_wait);
   if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED && stream->pending.cats.count > 0) {
     stream->is_tight = true;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/allocator.h"
+#include "base/probe.h"
 #include "base/thread.h"
 #include "engine/record_table.h"
 #include "runtime/counters.h"
@@ -470,6 +471,7 @@ int64_t hr_profile_clock_ns(void) {
 
 void hr_profile_note_fallback(hr_device *device, const char *name, int64_t begin_ns, int64_t end_ns,
                               int64_t copied_bytes) {
+  HR_PROBE2(fallback, name, copied_bytes);
   if (hr__recorded(device) != 0) {
     hr__records_add(device, &(const hr_note){.kind = HR_PROFILE_FALLBACK,
                                              .begin = begin_ns,

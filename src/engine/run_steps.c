@@ -2,6 +2,7 @@
 
 #include "base/integer.h"
 #include "base/log.h"
+#include "base/probe.h"
 #include "core/ir/dtype.h"
 #include "engine/profile.h"
 #include "engine/run_clock.h"
@@ -151,6 +152,14 @@ static hr_status run_library(const hr_instance *instance, const hr_exec_step *st
                     : hr__tuning_run(step->tuning, &step->library, &call);
 }
 
+/* A kernel's operations, or the provider of a library call. */
+static const char *step_name(const hr_exec_step *step) {
+  if (step->kernel != NULL) {
+    return step->kernel->name;
+  }
+  return step->kind == HR_STEP_CHECK ? "check" : step->library.algorithm.provider->name;
+}
+
 static hr_status run_step(const hr_instance *instance, const hr_exec_step *step, hr_run *run, hr_run_scratch *scratch,
                           void *queue) {
   void *const *args = scratch->args.data + step->arg_first;
@@ -188,7 +197,9 @@ static hr_status run_each(const hr_instance *instance, int first, int end, hr_ru
       run->compiled_count += step->kind == HR_STEP_KERNEL;
       continue;
     }
+    HR_PROBE2(kernel__begin, step_name(step), step->batch);
     hr_status status = run_step(instance, step, run, scratch, queue);
+    HR_PROBE2(kernel__end, step_name(step), step->batch);
     if (status != HR_OK) {
       run->failed_step = i;
       return status;

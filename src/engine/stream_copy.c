@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/allocator.h"
+#include "base/probe.h"
 #include "engine/host_view.h"
 #include "engine/index_source.h"
 #include "engine/record_note.h"
@@ -11,7 +12,8 @@
 /* ---- records ---- */
 
 /* The time, if copies of the device are recorded; else 0. */
-static int64_t begin_copy(const hr_device *device) {
+static int64_t begin_copy(const hr_device *device, hr_profile_kind kind, const hr_view *view) {
+  HR_PROBE2(copy, kind, hr__view_count(view) * (int64_t)hr_dtype_size(view->dtype));
   return __builtin_expect(hr__recorded(device) != 0, 0) ? hr_clock_ns() : 0;
 }
 
@@ -71,7 +73,7 @@ hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes
     memset(out_bytes, 0, bytes);
     return HR_OK;
   }
-  int64_t begin = begin_copy(stream->device);
+  int64_t begin = begin_copy(stream->device, HR_PROFILE_COPY_OUT, view);
   hr_status status = copy_view_out(stream->device, view, out_bytes);
   end_copy(stream, HR_PROFILE_COPY_OUT, begin, view);
   return status;
@@ -118,9 +120,10 @@ static hr_status copy_in(const hr_device *device, void *to, const incoming *in, 
 static hr_status fill_buffer(hr_stream *stream, hr_buffer *buffer, const incoming *in, size_t count) {
   HR_RETURN_IF_ERROR(bind_for_write(stream, buffer));
   stream->stats.bytes_copied_in += in->device == NULL ? (int64_t)count : 0;
-  int64_t begin = begin_copy(stream->device);
+  hr_profile_kind kind = in->device == NULL ? HR_PROFILE_COPY_IN : HR_PROFILE_COPY_BETWEEN;
+  int64_t begin = begin_copy(stream->device, kind, in->view);
   HR_RETURN_IF_ERROR(copy_in(stream->device, hr__buffer_address(buffer), in, count));
-  end_copy(stream, in->device == NULL ? HR_PROFILE_COPY_IN : HR_PROFILE_COPY_BETWEEN, begin, in->view);
+  end_copy(stream, kind, begin, in->view);
   hr__buffer_written(buffer);
   if (stream->notes_indices && in->device == NULL) {
     hr__index_source_note(buffer, in->view->dtype, in->bytes, count);

@@ -285,26 +285,19 @@ int64_t copied_bytes() {
   return stats.bytes_copied_in + stats.bytes_copied_out;
 }
 
-// Reports a fallback to a started profile: its time with copies and waits, and the bytes copied.
+// Reports a fallback to profiles and tracers: its time with copies and waits, and the bytes copied.
 class Noted {
 public:
-  explicit Noted(const std::string &name) : name_(name), is_on_(hr_profile_is_on(device())) {
-    if (C10_UNLIKELY(is_on_)) {
-      bytes_ = copied_bytes();
-      begin_ = hr_profile_clock_ns();
-    }
-  }
+  explicit Noted(const std::string &name) : name_(name), bytes_(copied_bytes()), begin_(hr_profile_clock_ns()) {}
   Noted(const Noted &) = delete;
   Noted &operator=(const Noted &) = delete;
   ~Noted() {
-    if (C10_UNLIKELY(is_on_))
-      hr_profile_note_fallback(device(), name_.c_str(), begin_, hr_profile_clock_ns(), copied_bytes() - bytes_);
+    hr_profile_note_fallback(device(), name_.c_str(), begin_, hr_profile_clock_ns(), copied_bytes() - bytes_);
   }
 
 private:
   const std::string &name_;
-  bool is_on_;
-  int64_t bytes_ = 0, begin_ = 0;
+  int64_t bytes_, begin_;
 };
 
 } // namespace
