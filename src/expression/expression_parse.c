@@ -359,7 +359,7 @@ static bool take_assignment(hr_expr_parser *p, hr_expr_function *out_function) {
 }
 
 static bool parse_assignment(hr_expr_parser *p) {
-  hr_expr_function function;
+  hr_expr_function function = HR_EXPR_FUNCTION_COUNT; /* none */
   hr__expr_skip_spaces(p);
   const char *start = p->cursor;
   hr_expr_variable *target = find_target(p);
