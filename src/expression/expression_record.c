@@ -460,6 +460,7 @@ hr_status hr_expression_instance_run(hr_stream *stream, const hr_expression_inst
   enum { FEW = 64 };
   hr_buffer *params[HR_EXPRESSION_INPUTS_MAX], *results[HR_EXPRESSION_OUTPUTS_MAX];
   hr_scalar few[FEW], *scalars = few;
+  few[0] = (hr_scalar){0}; /* there may be none */
   for (int i = 0; i < instance->param_count; ++i) {
     params[i] = inputs[instance->params[i]];
   }
