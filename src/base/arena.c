@@ -11,7 +11,7 @@
 #include "base/context.h"
 #include "base/thread.h"
 
-enum { KEPT_SIZES = 7, KEPT_BYTES_MAX = 4 << 20 }; /* sizes: 4 KB, doubled up to HR_ARENA_CHUNK_MAX */
+enum { KEPT_SIZES = 7, KEPT_BYTES_MAX = 8 << 20 }; /* sizes: 4 KB, doubled up to HR_ARENA_CHUNK_MAX */
 _Static_assert(HR_ARENA_CHUNK_MIN << (KEPT_SIZES - 1) == HR_ARENA_CHUNK_MAX, "a list for each size");
 
 struct hr_arena_chunk {

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define HR_ARENA_ALIGNMENT ((size_t)16)
 #define HR_ARENA_CHUNK_MIN ((size_t)4096)
@@ -56,6 +57,22 @@ static inline void *hr_arena_alloc(hr_arena *arena, size_t bytes) {
     return block;
   }
   return hr__arena_alloc_slow(arena, bytes);
+}
+
+/* ---- one block for many small parts, each aligned to 8 ---- */
+
+static inline size_t hr_part_bytes(size_t bytes) {
+  return (bytes + 7) & ~(size_t)7;
+}
+
+/* Copies a part to *at, which then is the place of the next one. `source` may be NULL if `bytes` is 0. */
+static inline void *hr_part_put(char **at, const void *source, size_t bytes) {
+  void *part = *at;
+  if (bytes > 0) {
+    memcpy(part, source, bytes);
+    *at += hr_part_bytes(bytes);
+  }
+  return part;
 }
 
 /* A zeroed array, or NULL, also when the product overflows. */

@@ -5,18 +5,35 @@
  */
 #include <string.h>
 
-#include "base/allocator.h"
-#include "compiler/compile.h"
+#include "compiler/passes.h"
 
-static bool copy_tables(const hr_program *from, hr_program *to) {
-  to->buffers = hr_arena_dup(&to->arena, from->buffers, (size_t)from->buffer_count * sizeof *from->buffers);
+/* A list of new names leaves out the buffers that have none: */
+enum { NO_NAME = -1 };
+
+/* The buffers that have new names, with their places; all if `names` is NULL. */
+static bool copy_buffers(const hr_schedule *from, const int *names, int count, hr_schedule *to) {
+  hr_arena *arena = &to->program.arena;
+  hr_program_buffer *buffers = HR_ARENA_ARRAY(arena, hr_program_buffer, (size_t)count);
+  hr_place *places = HR_ARENA_ARRAY(arena, hr_place, (size_t)count);
+  for (int b = 0, kept = 0; buffers != NULL && places != NULL && b < from->program.buffer_count; ++b) {
+    if (names == NULL || names[b] != NO_NAME) {
+      buffers[kept] = from->program.buffers[b];
+      places[kept++] = from->places[b];
+    }
+  }
+  to->program.buffers = buffers;
+  to->program.buffer_count = to->program.buffer_capacity = count;
+  to->places = places;
+  return buffers != NULL && places != NULL;
+}
+
+static bool copy_scalars(const hr_program *from, hr_program *to) {
   to->scalars = hr_arena_dup(&to->arena, from->scalars, (size_t)from->scalar_count * sizeof *from->scalars);
-  to->buffer_count = to->buffer_capacity = from->buffer_count;
   to->scalar_count = to->scalar_capacity = from->scalar_count;
   to->bound_count = from->bound_count;
   to->argument_count = from->argument_count;
   to->is_value_form = from->is_value_form;
-  return to->buffers != NULL && to->scalars != NULL;
+  return to->scalars != NULL;
 }
 
 /* The nodes array must not move: steps point into it. */
@@ -55,13 +72,12 @@ static bool copy_declined(const hr_schedule *from, hr_schedule *to) {
   return ok;
 }
 
-static bool copy_schedule(const hr_schedule *from, hr_schedule *to) {
+static bool copy_schedule(const hr_schedule *from, const int *names, int buffers, hr_schedule *to) {
   hr_arena *arena = &to->program.arena;
   hr_step *steps = hr_arena_dup(arena, from->steps, (size_t)from->step_count * sizeof *from->steps);
-  to->places = hr_arena_dup(arena, from->places, (size_t)from->program.buffer_count * sizeof *from->places);
   to->origins = hr_arena_dup(arena, from->origins, from->origin_bytes);
-  bool ok = steps != NULL && to->places != NULL && to->origins != NULL && copy_tables(&from->program, &to->program) &&
-            reserve_nodes(from, &to->program) && copy_declined(from, to);
+  bool ok = steps != NULL && to->origins != NULL && copy_buffers(from, names, buffers, to) &&
+            copy_scalars(&from->program, &to->program) && reserve_nodes(from, &to->program) && copy_declined(from, to);
   const hr_kernel *like = NULL;
   for (int i = 0; ok && i < from->step_count; ++i) {
     ok = copy_step(to, &steps[i], &like);
@@ -71,12 +87,13 @@ static bool copy_schedule(const hr_schedule *from, hr_schedule *to) {
 }
 
 /* Into arenas whose first chunks hold these bytes. */
-static hr_status copy_into(const hr_schedule *schedule, size_t bytes, size_t form_bytes, hr_schedule *out_copy) {
+static hr_status copy_into(const hr_schedule *schedule, const int *names, int buffers, size_t bytes, size_t form_bytes,
+                           hr_schedule *out_copy) {
   *out_copy = *schedule;
   hr_program_init(&out_copy->program);
   hr_arena_init(&out_copy->program.arena, bytes);
   hr_arena_init(&out_copy->forms, form_bytes);
-  if (!copy_schedule(schedule, out_copy)) {
+  if (!copy_schedule(schedule, names, buffers, out_copy)) {
     hr_schedule_fini(out_copy);
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a schedule of %d steps",
                           schedule->step_count);
@@ -85,15 +102,48 @@ static hr_status copy_into(const hr_schedule *schedule, size_t bytes, size_t for
 }
 
 hr_status hr_schedule_copy(const hr_schedule *schedule, hr_schedule *out_copy) {
-  return copy_into(schedule, hr_arena_bytes_used(&schedule->program.arena), hr_arena_bytes_used(&schedule->forms),
-                   out_copy);
+  return copy_into(schedule, NULL, schedule->program.buffer_count, hr_arena_bytes_used(&schedule->program.arena),
+                   hr_arena_bytes_used(&schedule->forms), out_copy);
+}
+
+/* Adds what an arena takes for a block. */
+static void add_block(size_t *sum, size_t bytes) {
+  *sum += (bytes + HR_ARENA_ALIGNMENT - 1) & ~(HR_ARENA_ALIGNMENT - 1);
+}
+
+/* Counts what copy_schedule takes of both arenas. */
+static void count_bytes(const hr_schedule *schedule, int buffers, size_t *out_bytes, size_t *out_form_bytes) {
+  const hr_program *program = &schedule->program;
+  size_t bytes = 0, forms = 0, nodes = 1;
+  const hr_kernel *like = NULL;
+  for (int i = 0; i < schedule->step_count; ++i) {
+    const hr_step *step = &schedule->steps[i];
+    if (step->kind == HR_STEP_KERNEL) {
+      add_block(&forms, hr_kernel_copy_bytes(step->kernel, like));
+      like = step->kernel;
+    } else {
+      add_block(&bytes, hr_node_copy_bytes(step->node));
+      ++nodes;
+    }
+  }
+  add_block(&bytes, nodes * sizeof *program->nodes);
+  add_block(&bytes, (size_t)schedule->step_count * sizeof *schedule->steps);
+  add_block(&bytes, schedule->origin_bytes);
+  add_block(&bytes, (size_t)buffers * sizeof *program->buffers);
+  add_block(&bytes, (size_t)buffers * sizeof *schedule->places);
+  add_block(&bytes, (size_t)program->scalar_count * sizeof *program->scalars);
+  for (int i = 0; i < schedule->declined_count; ++i) {
+    add_block(&forms, hr_node_copy_bytes(&schedule->declined[i]));
+  }
+  add_block(&forms, ((size_t)schedule->declined_count + 1) * sizeof *schedule->declined);
+  *out_bytes = bytes, *out_form_bytes = forms;
 }
 
 /* ---- buffers that no step names ---- */
 
-typedef void (*visit_fn)(uint32_t *names, uint32_t *buffer);
+typedef void (*visit_fn)(int *names, uint32_t *buffer);
 
-static void visit_node(hr_node *node, visit_fn visit, uint32_t *names) {
+static void visit_node(hr_node *node, visit_fn visit, int *names) {
   for (int i = 0; i < node->input_count + node->output_count; ++i) {
     hr_operand *x = hr_node_operand(node, i);
     if (x->kind == HR_OPERAND_VALUE) {
@@ -102,8 +152,8 @@ static void visit_node(hr_node *node, visit_fn visit, uint32_t *names) {
   }
 }
 
-/* Visits each place in which a step of a copy names a buffer. */
-static void visit_buffers(hr_schedule *schedule, visit_fn visit, uint32_t *names) {
+/* Visits each place in which a step names a buffer. */
+static void visit_buffers(const hr_schedule *schedule, visit_fn visit, int *names) {
   for (int i = 0; i < schedule->step_count; ++i) {
     const hr_step *step = &schedule->steps[i];
     for (int a = 0; step->kind == HR_STEP_KERNEL && a < step->kernel->arg_count; ++a) {
@@ -118,51 +168,43 @@ static void visit_buffers(hr_schedule *schedule, visit_fn visit, uint32_t *names
   }
 }
 
-static void mark(uint32_t *names, uint32_t *buffer) {
-  names[*buffer] = 1;
+static void mark(int *names, uint32_t *buffer) {
+  names[*buffer] = 0;
 }
 
-static void rename_buffer(uint32_t *names, uint32_t *buffer) {
-  *buffer = names[*buffer];
+static void rename_buffer(int *names, uint32_t *buffer) {
+  *buffer = (uint32_t)names[*buffer];
 }
 
-/* The caller's buffers, and those with a place, keep theirs; most others were fused away. */
-static bool drop_buffers(hr_schedule *copy) {
-  hr_program *program = &copy->program;
-  hr_place *places = (hr_place *)copy->places;
-  uint32_t *names = hr_calloc((size_t)program->buffer_count + 1, sizeof *names), count = 0;
-  if (names == NULL) {
-    return false;
+/* The caller's buffers, and those with a place, keep theirs; most others were fused away. Returns how many are left. */
+static int name_buffers(const hr_schedule *schedule, int *names) {
+  int count = 0;
+  visit_buffers(schedule, mark, names);
+  for (int b = 0; b < schedule->program.buffer_count; ++b) {
+    bool is_kept =
+        b < schedule->program.bound_count || schedule->places[b].kind != HR_PLACE_NONE || names[b] != NO_NAME;
+    names[b] = is_kept ? count++ : NO_NAME;
   }
-  visit_buffers(copy, mark, names);
-  for (int b = 0; b < program->buffer_count; ++b) {
-    if (b < program->bound_count || places[b].kind != HR_PLACE_NONE || names[b] != 0) {
-      program->buffers[count] = program->buffers[b];
-      places[count] = places[b];
-      names[b] = count++;
-    }
-  }
-  visit_buffers(copy, rename_buffer, names);
-  program->buffer_count = (int)count;
-  hr_free(names);
-  return true;
+  return count;
 }
 
-/* The first copy shows how much memory one takes. */
 hr_status hr_schedule_compact(hr_schedule *schedule) {
-  hr_schedule copy, exact;
   if (schedule->is_refused) {
     return HR_OK;
   }
-  HR_RETURN_IF_ERROR(copy_into(schedule, 0, 0, &copy));
-  hr_status status = drop_buffers(&copy)
-                         ? hr_schedule_copy(&copy, &exact)
-                         : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the names of %d buffers",
-                                          copy.program.buffer_count);
-  hr_schedule_fini(&copy);
-  HR_RETURN_IF_ERROR(status);
+  int *names = hr_program_indices(&schedule->program, schedule->program.buffer_count);
+  if (names == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the names of %d buffers",
+                          schedule->program.buffer_count);
+  }
+  hr_schedule copy;
+  size_t bytes, form_bytes;
+  int buffers = name_buffers(schedule, names);
+  count_bytes(schedule, buffers, &bytes, &form_bytes);
+  HR_RETURN_IF_ERROR(copy_into(schedule, names, buffers, bytes, form_bytes, &copy));
+  visit_buffers(&copy, rename_buffer, names); /* in memory of the old schedule */
   hr_schedule_fini(schedule);
-  *schedule = exact;
+  *schedule = copy;
   return HR_OK;
 }
 

@@ -857,3 +857,51 @@ HR_TEST(padding_is_of_the_dtype_that_is_padded) {
   HR_ASSERT_NEAR(wide[0], -2.015625, 0);
   HR_ASSERT_NEAR(wide[2], 2, 0);
 }
+
+/* ---- compact schedules ---- */
+
+static size_t slack(const hr_arena *arena) {
+  return arena->bytes_allocated - hr_arena_bytes_used(arena);
+}
+
+/* Two updates of equal code, a sum, bounds and terms, and a buffer that fusion eliminates. */
+HR_TEST(a_compact_schedule_takes_just_the_memory_it_needs) {
+  const char *text = "buffer %0 64 live\n"
+                     "buffer %1 24 live fresh\n"
+                     "buffer %2 4 live fresh\n"
+                     "buffer %3 128 live\n"
+                     "buffer %4 128 live\n"
+                     "buffer %5 8 live\n"
+                     "buffer %6 64 dead fresh made\n"
+                     "scalar $0 f64\n"
+                     "%6:f32[16]{1}+0 = exp(%0:f32[16]{1}+0)\n"
+                     "%2:f32[1]{1}+0 = sum(%6:f32[16]{1}+0) ints(1)\n"
+                     "%3:f32[32]{1}+0 = mul(%3:f32[32]{1}+0, $0)\n"
+                     "%4:f32[32]{1}+0 = mul(%4:f32[32]{1}+0, $0)\n"
+                     "check_index(%5:i64[1]{1}+0) ints(0,16,0)\n"
+                     "%1:f32[6]{1}+0 = pad(%0:f32[4]{1}+0) ints(1,1) scalars($0)\n";
+  compiled c = compile(text);
+  int kernels = 0, steps = c.schedule.step_count, buffers = c.schedule.program.buffer_count;
+  hr_kernel_key before = {0}, after = {0};
+  HR_ASSERT(hr_kernel_make_key(c.kernels[0], &before));
+  HR_ASSERT_OK(hr_schedule_compact(&c.schedule));
+  HR_ASSERT_EQ(c.schedule.step_count, steps);
+  HR_ASSERT_EQ(c.schedule.program.buffer_count, buffers - 1);
+  HR_ASSERT_EQ(slack(&c.schedule.program.arena), 0);
+  HR_ASSERT_EQ(slack(&c.schedule.forms), 0);
+  HR_ASSERT_EQ(c.schedule.program.arena.first == c.schedule.program.arena.last, true);
+  HR_ASSERT_EQ(c.schedule.forms.first == c.schedule.forms.last, true);
+  for (int s = 0; s < steps; ++s) {
+    const hr_step *step = &c.schedule.steps[s];
+    HR_ASSERT(step->kind != HR_STEP_KERNEL || step->kernel != NULL);
+    if (step->kind == HR_STEP_KERNEL && kernels++ == 0) {
+      HR_ASSERT(hr_kernel_make_key(step->kernel, &after));
+    }
+  }
+  HR_ASSERT_EQ(kernels, c.kernel_count);
+  HR_ASSERT_EQ(after.count, before.count);
+  HR_ASSERT_BYTES_EQ(after.data, before.data, before.count);
+  hr_vector_fini(&before);
+  hr_vector_fini(&after);
+  compiled_fini(&c);
+}

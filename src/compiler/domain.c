@@ -18,6 +18,15 @@ void hr_domain_of_node(const hr_node *node, hr_domain *out_domain) {
   }
 }
 
+int64_t hr_node_element_count(const hr_node *node) {
+  const hr_operand *operand = &node->outputs[0];
+  int64_t count = 1;
+  for (int d = 0; d < operand->rank; ++d) {
+    count *= operand->dims[d];
+  }
+  return count;
+}
+
 int64_t hr_domain_count(const hr_domain *domain) {
   int64_t count = 1;
   for (int d = 0; d < domain->rank; ++d) {
@@ -62,8 +71,24 @@ static void reversed_finish(const reversed *list, hr_domain *out_domain) {
   }
 }
 
+/* True if both are split in the same way; false for empty domains. */
+static bool have_equal_dims(const hr_domain *a, const hr_domain *b) {
+  bool are = a->rank == b->rank;
+  for (int d = 0; are && d < a->rank; ++d) {
+    are = a->dims[d] == b->dims[d] && a->dims[d] > 1;
+  }
+  return are;
+}
+
 bool hr_domain_refine(const hr_domain *a, const hr_domain *b, bool rows, hr_domain *out_domain) {
-  reversed list = {0};
+  if (!rows && have_equal_dims(a, b)) {
+    *out_domain = *a;
+    out_domain->reduce_mask |= b->reduce_mask;
+    out_domain->ordered_mask |= b->ordered_mask;
+    return true;
+  }
+  reversed list;
+  list.rank = 0;
   int j = b->rank - 1;
   int64_t rest_b = j >= 0 ? b->dims[j] : 1;
   for (int i = a->rank - 1; i >= 0; --i) {

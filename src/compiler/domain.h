@@ -18,6 +18,8 @@ typedef struct hr_domain {
 
 /* A loop node's domain without its dims of 1. */
 void hr_domain_of_node(const hr_node *node, hr_domain *out_domain);
+/* The number of elements of a loop node's domain. */
+int64_t hr_node_element_count(const hr_node *node);
 int64_t hr_domain_count(const hr_domain *domain);
 /* Elements of the kept dims alone: the number of rows. */
 int64_t hr_domain_row_count(const hr_domain *domain);

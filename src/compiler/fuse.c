@@ -57,9 +57,7 @@ static int max_int(int a, int b) {
 }
 
 static bool is_row_node(const hr_domain *group, const hr_node *node) {
-  hr_domain domain;
-  hr_domain_of_node(node, &domain);
-  return hr_domain_count(&domain) != hr_domain_count(group);
+  return hr_node_element_count(node) != hr_domain_count(group);
 }
 
 bool hr_group_is_row_node(const hr_group *group, const hr_node *node) {
@@ -76,11 +74,38 @@ void hr_group_map_bound(const hr_domain *domain, const hr_node *node, const hr_b
   hr_group_map(domain, node, &as_operand, out_strides);
 }
 
+/* True if two lists of strides agree for all dims but those of 1. */
+static bool same_strides(int rank, const int64_t *dims, const int64_t *a, const int64_t *b) {
+  int64_t differ = 0;
+  for (int d = 0; d < rank; ++d) {
+    differ |= dims[d] != 1 ? a[d] ^ b[d] : 0;
+  }
+  return differ == 0;
+}
+
+/* The same for nodes of equal dims, which the group's domain splits in the same way. */
+static bool same_map_of_equal_dims(const hr_operand *a, const hr_operand *b, const int64_t *dims) {
+  bool is_same = same_strides(a->rank, dims, a->strides, b->strides);
+  for (int k = 0; is_same && k < a->bound_count; ++k) {
+    is_same = a->bounds[k].offset == b->bounds[k].offset && a->bounds[k].extent == b->bounds[k].extent &&
+              same_strides(a->rank, dims, a->bounds[k].strides, b->bounds[k].strides);
+  }
+  return is_same;
+}
+
+static bool have_equal_dims(const hr_node *a, const hr_node *b) {
+  const hr_operand *x = &a->outputs[0], *y = &b->outputs[0];
+  return x->rank == y->rank && (x->dims == y->dims || memcmp(x->dims, y->dims, (size_t)x->rank * sizeof *x->dims) == 0);
+}
+
 bool hr_group_same_map(const hr_domain *domain, const hr_node *node_a, const hr_operand *a, const hr_node *node_b,
                        const hr_operand *b) {
   if (a->dtype != b->dtype || a->offset != b->offset || a->term_count != 0 || b->term_count != 0 ||
       a->bound_count != b->bound_count) {
     return false;
+  }
+  if (a->rank == b->rank && have_equal_dims(node_a, node_b)) {
+    return same_map_of_equal_dims(a, b, node_a->outputs[0].dims);
   }
   int64_t strides_a[HR_RANK_MAX], strides_b[HR_RANK_MAX];
   size_t bytes = (size_t)domain->rank * sizeof *strides_a;
@@ -137,10 +162,28 @@ bool hr_group_may_share(const hr_domain *domain, const hr_node *node_a, const hr
   return !b_is_write || !writes_rows(domain, node_b) || writes_rows(domain, node_a);
 }
 
+/* A bit for each buffer of a node; buffers share bits. */
+static uint64_t buffer_bit(uint32_t buffer) {
+  return (uint64_t)1 << (buffer & 63);
+}
+
+static uint64_t buffer_bits(const hr_node *node) {
+  uint64_t bits = 0;
+  for (int i = 0; i < node->input_count + node->output_count; ++i) {
+    const hr_operand *x = hr_node_operand(node, i);
+    bits |= x->kind == HR_OPERAND_VALUE ? buffer_bit(x->index) : 0;
+  }
+  return bits;
+}
+
 static bool accesses_allow(const fuser *f, const open_group *group, const hr_domain *domain, const hr_node *node,
                            bool *benefits) {
+  uint64_t bits = buffer_bits(node);
   for (size_t k = 0; k < group->accesses.count; ++k) {
     const access *a = &group->accesses.data[k];
+    if ((bits & buffer_bit(a->buffer)) == 0) {
+      continue;
+    }
     const hr_node *other = &f->program->nodes[a->node];
     for (int i = 0; i < node->input_count; ++i) {
       const hr_operand *input = &node->inputs[i];

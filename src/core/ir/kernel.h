@@ -144,8 +144,9 @@ HR_MUST_USE bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_
  * is out. */
 hr_kernel *hr_kernel_from_key(const hr_kernel_key *key, hr_arena *arena);
 
-/* A deep copy in an arena; NULL when memory is out. Instructions and registers that are those of `like`, an earlier
- * copy in the arena or NULL, are shared with it. */
+/* A deep copy in an arena, one block of hr_kernel_copy_bytes; NULL when memory is out. Instructions and registers that
+ * are those of `like`, an earlier copy in the arena or NULL, are shared with it. */
+size_t hr_kernel_copy_bytes(const hr_kernel *kernel, const hr_kernel *like);
 hr_kernel *hr_kernel_copy(const hr_kernel *kernel, const hr_kernel *like, hr_arena *arena);
 
 /* Checks levels, phases, classes, access ranks. */

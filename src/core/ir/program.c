@@ -113,54 +113,67 @@ uint32_t hr_program_add_constant(hr_program *program, hr_scalar value) {
   return add_scalar(program, (hr_program_scalar){.dtype = value.dtype, .is_constant = true, .value = value});
 }
 
-/* Sets *copy to a copy of `count` elements in the arena. */
-#define DUP(arena, copy, source, count) \
-  (((copy) = hr_arena_dup((arena), (count) > 0 ? (source) : NULL, (size_t)(count) * sizeof *(source))) != NULL)
+/* ---- copies of nodes: one block each ---- */
 
-static bool copy_operand(hr_arena *arena, hr_operand *operand) {
-  const hr_bound *bounds = operand->bounds;
-  hr_bound *own_bounds = NULL;
-  if (!DUP(arena, operand->dims, operand->dims, operand->rank) ||
-      !DUP(arena, operand->strides, operand->strides, operand->rank)) {
-    return false;
-  }
-  if (operand->term_count > 0 && !DUP(arena, operand->terms, operand->terms, operand->term_count)) {
-    return false;
-  }
-  if (operand->bound_count > 0) {
-    if (!DUP(arena, own_bounds, bounds, operand->bound_count)) {
-      return false;
-    }
-    for (int i = 0; i < operand->bound_count; ++i) {
-      if (!DUP(arena, own_bounds[i].strides, bounds[i].strides, operand->rank)) {
-        return false;
-      }
-    }
-    operand->bounds = own_bounds;
-  }
-  return true;
+/* The operands of a loop node have the dims of its domain: one list is enough. */
+static bool has_domain_dims(const hr_node *node, const hr_operand *x) {
+  const hr_operand *first = &node->outputs[0];
+  return node->is_loop && x != first && x->rank == first->rank &&
+         (x->dims == first->dims || memcmp(x->dims, first->dims, (size_t)x->rank * sizeof *x->dims) == 0);
 }
 
-static hr_operand *copy_operands(hr_arena *arena, const hr_operand *operands, int count) {
-  hr_operand *copies = NULL;
-  if (!DUP(arena, copies, operands, count)) {
-    return NULL;
+static size_t bytes_of_operand(const hr_node *node, const hr_operand *x) {
+  size_t list = (size_t)x->rank * sizeof *x->dims, bounds = (size_t)x->bound_count;
+  return (has_domain_dims(node, x) ? list : 2 * list) + (size_t)x->term_count * sizeof *x->terms +
+         bounds * (sizeof *x->bounds + list);
+}
+
+size_t hr_node_copy_bytes(const hr_node *node) {
+  size_t operands = (size_t)(node->input_count + node->output_count);
+  size_t bytes = operands * sizeof *node->inputs + (size_t)node->int_count * sizeof *node->ints +
+                 hr_part_bytes((size_t)node->epilogue_count * sizeof *node->epilogues);
+  for (int i = 0; i < node->input_count + node->output_count; ++i) {
+    bytes += bytes_of_operand(node, hr_node_operand(node, i));
   }
-  for (int i = 0; i < count; ++i) {
-    if (!copy_operand(arena, &copies[i])) {
-      return NULL;
+  return bytes;
+}
+
+/* `x` is the copy; `from` is of the node that is copied. */
+static void copy_operand(const hr_node *node, const hr_operand *from, const int64_t *domain_dims, hr_operand *x,
+                         char **at) {
+  size_t list = (size_t)x->rank * sizeof *x->dims;
+  x->dims = has_domain_dims(node, from) ? domain_dims : hr_part_put(at, x->dims, list);
+  x->strides = hr_part_put(at, x->strides, list);
+  if (x->term_count > 0) {
+    x->terms = hr_part_put(at, x->terms, (size_t)x->term_count * sizeof *x->terms);
+  }
+  if (x->bound_count > 0) {
+    hr_bound *bounds = hr_part_put(at, x->bounds, (size_t)x->bound_count * sizeof *x->bounds);
+    for (int i = 0; i < x->bound_count; ++i) {
+      bounds[i].strides = hr_part_put(at, bounds[i].strides, list);
     }
+    x->bounds = bounds;
   }
-  return copies;
 }
 
 bool hr_node_copy(hr_arena *arena, const hr_node *node, hr_node *out_copy) {
-  *out_copy = *node;
-  out_copy->inputs = copy_operands(arena, node->inputs, node->input_count);
-  out_copy->outputs = copy_operands(arena, node->outputs, node->output_count);
-  return out_copy->inputs != NULL && out_copy->outputs != NULL &&
-         DUP(arena, out_copy->ints, node->ints, node->int_count) &&
-         DUP(arena, out_copy->epilogues, node->epilogues, node->epilogue_count);
+  char *at = hr_arena_alloc(arena, hr_node_copy_bytes(node));
+  if (at == NULL) {
+    return false;
+  }
+  hr_node copy = *node; /* the target may be the source */
+  copy.outputs = hr_part_put(&at, node->outputs, (size_t)node->output_count * sizeof *node->outputs);
+  copy.inputs = hr_part_put(&at, node->inputs, (size_t)node->input_count * sizeof *node->inputs);
+  for (int i = 0; i < node->output_count; ++i) {
+    copy_operand(node, &node->outputs[i], copy.outputs[0].dims, &copy.outputs[i], &at);
+  }
+  for (int i = 0; i < node->input_count; ++i) {
+    copy_operand(node, &node->inputs[i], node->is_loop ? copy.outputs[0].dims : NULL, &copy.inputs[i], &at);
+  }
+  copy.ints = hr_part_put(&at, node->ints, (size_t)node->int_count * sizeof *node->ints);
+  copy.epilogues = hr_part_put(&at, node->epilogues, (size_t)node->epilogue_count * sizeof *node->epilogues);
+  *out_copy = copy;
+  return true;
 }
 
 bool hr_program_append(hr_program *program, const hr_node *node) {

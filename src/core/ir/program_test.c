@@ -53,6 +53,30 @@ HR_TEST(text_comes_back_as_it_was) {
   hr_program_fini(&again);
 }
 
+HR_TEST(a_node_s_copy_is_one_block_of_the_counted_size) {
+  hr_program program, copy;
+  HR_ASSERT_OK(hr_program_parse(every_kind, &program));
+  for (int n = 0; n < program.node_count; ++n) {
+    hr_node *node = &program.nodes[n], own;
+    size_t bytes = hr_node_copy_bytes(node);
+    hr_program_init(&copy);
+    hr_arena_init(&copy.arena, bytes);
+    HR_ASSERT(hr_node_copy(&copy.arena, node, &own));
+    HR_ASSERT_EQ(copy.arena.bytes_allocated, (bytes + HR_ARENA_ALIGNMENT - 1) & ~(HR_ARENA_ALIGNMENT - 1));
+    for (int i = 0; node->is_loop && i < node->input_count; ++i) { /* all operands have the domain's dims */
+      HR_ASSERT(own.inputs[i].dims == own.outputs[0].dims);
+    }
+    hr_node before = *node;
+    *node = own;
+    char *text = print(&program);
+    HR_ASSERT_STR_EQ(text, every_kind);
+    hr_free(text);
+    *node = before;
+    hr_program_fini(&copy);
+  }
+  hr_program_fini(&program);
+}
+
 HR_TEST(value_form_keeps_versions) {
   const char *text = "value form\n"
                      "buffer %0 16 live versions 2\n"
