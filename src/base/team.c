@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/context.h"
 #include "base/env.h"
@@ -244,12 +245,24 @@ int hr_thread_count(void) {
   return count;
 }
 
+/* The cores that this process may use belong to it alone if its launcher has more of them. */
+static int share_of_cores(void) {
+  int cores = hr_core_count(), ranks = hr_local_ranks();
+#ifdef __linux__
+  cpu_set_t set;
+  if (ranks > 1 && sched_getaffinity(getppid(), sizeof set, &set) == 0 && CPU_COUNT(&set) > cores) {
+    return cores;
+  }
+#endif
+  return cores > ranks ? cores / ranks : 1;
+}
+
 void hr_thread_count_set(int count) {
   if (count <= 0) {
     count = (int)hr_env_int(HR_ENV_THREADS);
   }
   if (count <= 0) {
-    count = hr_core_count();
+    count = share_of_cores();
   }
   atomic_store(&own.worker_count, count < HR_THREADS_MAX ? count : HR_THREADS_MAX);
 }

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #if defined(__linux__)
 #include <sys/syscall.h>
@@ -15,6 +16,7 @@
 
 #include "base/allocator.h"
 #include "base/context.h"
+#include "base/env.h"
 
 void hr_mutex_init(hr_mutex *mutex) {
   int error = pthread_mutex_init(&mutex->native, NULL);
@@ -141,4 +143,9 @@ int hr_core_count(void) {
 #endif
   long online = sysconf(_SC_NPROCESSORS_ONLN);
   return online > 0 ? (int)online : 1;
+}
+
+int hr_local_ranks(void) {
+  long ranks = strtol(hr_env_system("LOCAL_WORLD_SIZE"), NULL, 10);
+  return ranks > 1 && ranks <= HR_THREADS_MAX ? (int)ranks : 1;
 }

@@ -89,7 +89,8 @@ typedef void (*hr_range_fn)(void *arg, int64_t begin, int64_t end, int worker);
  * worker 0, if there is only one range, or inside a parallel loop. */
 void hr_parallel_for(int64_t units, int64_t grain, hr_range_fn fn, void *arg);
 
-/* Workers of a parallel loop: HEADRACE_THREADS, or the cores that this process may use. At most HR_THREADS_MAX. */
+/* Workers of a parallel loop: HEADRACE_THREADS, or this process's share of the cores that it may use. At most
+ * HR_THREADS_MAX. */
 int hr_thread_count(void);
 /* Changes it for later loops; 0 or less restores the default. */
 void hr_thread_count_set(int count);
@@ -100,5 +101,8 @@ int hr_library_threads_set(int count);
 void hr_library_enters(void);
 /* Cores that this process may run on. */
 int hr_core_count(void);
+/* Processes of one job that torchrun has started on this machine, or another launcher that sets LOCAL_WORLD_SIZE; at
+ * least 1. */
+int hr_local_ranks(void);
 
 #endif /* HEADRACE_BASE_THREAD_H_ */

@@ -333,6 +333,19 @@ HR_TEST(libraries_open_and_report) {
   hr_dynlib_close(&library);
 }
 
+HR_TEST(processes_of_a_launcher_divide_the_cores) {
+  HR_ASSERT_EQ(unsetenv("LOCAL_WORLD_SIZE"), 0);
+  HR_ASSERT_EQ(hr_local_ranks(), 1);
+  HR_ASSERT_EQ(setenv("LOCAL_WORLD_SIZE", "2", 1), 0);
+  HR_ASSERT_EQ(hr_local_ranks(), 2);
+  hr_thread_count_set(0);
+  HR_ASSERT(hr_thread_count() == hr_core_count() / 2 || hr_core_count() == 1);
+  HR_ASSERT_EQ(setenv("LOCAL_WORLD_SIZE", "none", 1), 0);
+  HR_ASSERT_EQ(hr_local_ranks(), 1);
+  HR_ASSERT_EQ(unsetenv("LOCAL_WORLD_SIZE"), 0);
+  hr_thread_count_set(0);
+}
+
 /* Must be last: from here on the team considers the machine crowded. */
 HR_TEST(two_losses_of_a_core_in_a_short_while_are_a_crowd) {
   enum { MS = 1000000 };

@@ -7,6 +7,8 @@
 #include <memory>
 #include <utility>
 
+#include "transport.h"
+
 namespace headrace {
 
 namespace {
@@ -25,6 +27,7 @@ bool handler_raises(void *) {
     return false;
   raised = std::make_unique<python_error>();
   raised->persist();
+  stop_transports_in_use("a rank was interrupted");
   return true;
 }
 

@@ -59,6 +59,10 @@ from headrace.graphs import (
 
 from headrace import profiler
 
+# ---- several processes
+
+from headrace import distributed
+
 # ---- random numbers
 
 from headrace.randoms import (
@@ -144,6 +148,7 @@ def _register():
         _C.name_devices(chosen)
     if fallback := os.environ.get("HEADRACE_FALLBACK"):
         set_fallback(fallback)
+    distributed._register()
 
 
 _register()

@@ -17,8 +17,9 @@
 #include "base/allocator.h"
 #include "base/env.h"
 #include "base/integer.h"
+#include "base/thread.h"
 
-enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
+enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20, DEVICES_MAX = 64 };
 
 typedef struct cpu_device {
   size_t scratch_bytes; /* of each worker that has scratch */
@@ -26,9 +27,11 @@ typedef struct cpu_device {
   void *scratch[HR_THREADS_MAX];
 } cpu_device;
 
-/* More than one only on request, to test programs for several devices: each has its own queue and memory. */
+/* More than one on request, to test programs for several devices: each has its own queue and memory. Processes that a
+ * launcher started find one device for each of them, since such programs use the device of their number. */
 static int cpu_count(void) {
-  return (int)hr_env_int(HR_ENV_CPU_DEVICES);
+  int count = (int)hr_env_int(HR_ENV_CPU_DEVICES);
+  return count > 0 ? count : (int)hr_min(hr_local_ranks(), DEVICES_MAX);
 }
 
 static hr_status cpu_open(int ordinal, void **out_impl) {

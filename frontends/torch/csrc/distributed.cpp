@@ -1,0 +1,686 @@
+// distributed.cpp: the backend `headrace` of torch.distributed.
+//
+// A collective is a call in the stream's work (hr_stream_call): it gets the addresses of its tensors when the work
+// before has run, and the host goes on recording. Its error is the stream's, and appears at the next wait for the
+// stream. torch's Work objects therefore wait for nothing, except those of a barrier and of a receive from any rank.
+//
+//   c10d operator -> Backend -> Job: tensors, and steps on their addresses -> hr_stream_call -> Transport
+//
+// Between startCoalescing and endCoalescing steps are collected into one job. Sends never wait for their receivers, and
+// a receive is issued when its Work is waited for or another collective comes: a program may receive first and then
+// send, on all ranks.
+//
+// torch's binding of c10d needs pybind11 of one CPython. This library is for all of them, so Python passes a store and
+// gets a backend through a temporary process group, by name (headrace/distributed.py).
+#include <c10/core/GradMode.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <algorithm>
+#include <mutex>
+
+#include "device.h"
+#include "distributed.h"
+#include "job.h"
+
+namespace headrace {
+namespace {
+
+using c10d::OpType;
+using Milliseconds = std::chrono::milliseconds;
+
+// ---- the Work of a job
+
+class Backend;
+
+class DeviceWork final : public c10d::Work {
+public:
+  DeviceWork(OpType type, c10::intrusive_ptr<Backend> backend, const Job &job, Tensors outputs, bool waits)
+      : Work(-1, type), backend_(std::move(backend)), outcome_(job.outcome()), outputs_(std::move(outputs)),
+        device_(job.device()), waits_(waits) {}
+
+  bool isCompleted() override;
+  bool isSuccess() const override {
+    std::lock_guard<std::mutex> lock(outcome_->mutex);
+    return outcome_->is_ended && outcome_->error.empty();
+  }
+  std::exception_ptr exception() const override {
+    std::lock_guard<std::mutex> lock(outcome_->mutex);
+    return outcome_->error.empty() ? nullptr : std::make_exception_ptr(std::runtime_error(outcome_->error));
+  }
+  int sourceRank() const override {
+    return outcome_->source;
+  }
+  Tensors result() override {
+    return outputs_;
+  }
+  void synchronize() override {
+    wait(kNoTimeout);
+  }
+  void blockCurrentStream() override {
+    wait(kNoTimeout);
+  }
+  bool wait(Milliseconds timeout) override;
+  void abort() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+
+private:
+  c10::intrusive_ptr<Backend> backend_;
+  std::shared_ptr<Outcome> outcome_;
+  Tensors outputs_;
+  c10::Device device_;
+  bool waits_;
+  std::mutex future_mutex_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+// ---- arguments
+
+hr_group_op op_of(const c10d::ReduceOp &op) {
+  switch (op.op_) {
+    case c10d::ReduceOp::SUM:
+      return HR_GROUP_SUM;
+    case c10d::ReduceOp::AVG:
+      return HR_GROUP_AVERAGE;
+    case c10d::ReduceOp::PRODUCT:
+      return HR_GROUP_PRODUCT;
+    case c10d::ReduceOp::MIN:
+      return HR_GROUP_MIN;
+    case c10d::ReduceOp::MAX:
+      return HR_GROUP_MAX;
+    case c10d::ReduceOp::BAND:
+      return HR_GROUP_AND;
+    case c10d::ReduceOp::BOR:
+      return HR_GROUP_OR;
+    case c10d::ReduceOp::BXOR:
+      return HR_GROUP_XOR;
+    default:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, "the backend \"headrace\" has no reduction with a factor (PREMUL_SUM): "
+                                         "multiply the tensor before");
+  }
+}
+
+int64_t bytes_of(const Tensor &tensor) {
+  return static_cast<int64_t>(tensor.nbytes());
+}
+
+void check_equal(const char *name, const Tensor &a, const Tensor &b, int64_t count = 1) {
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(), name, ": tensors of ", a.scalar_type(), " and ", b.scalar_type());
+  TORCH_CHECK(a.numel() * count == b.numel(), name, ": a tensor of ", b.numel(), " elements; expected ", count, " x ",
+              a.numel());
+}
+
+// ---- the backend
+
+class Backend final : public c10d::Backend {
+public:
+  Backend(std::shared_ptr<Transport> transport, int rank, int size, Milliseconds timeout)
+      : c10d::Backend(rank, size), transport_(std::move(transport)), timeout_(timeout) {}
+  ~Backend() override = default;
+
+  const std::string getBackendName() const override {
+    return "headrace";
+  }
+  c10::intrusive_ptr<Options> getBackendOptions() override {
+    return c10::make_intrusive<Options>("headrace", timeout_);
+  }
+  void setTimeout(Milliseconds timeout) override {
+    timeout_ = timeout;
+  }
+  bool supportsCoalescing() const override {
+    return true;
+  }
+  bool supportsSplitting() const override {
+    return true;
+  }
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override {
+    return sequence_;
+  }
+  c10d::ErrorType getError() override {
+    return c10d::ErrorType::SUCCESS;
+  }
+  const char *transport_name() const {
+    return transport_->name();
+  }
+
+  // ---- reductions
+
+  c10::intrusive_ptr<c10d::Work> allreduce(Tensors &tensors, const c10d::AllreduceOptions &options) override {
+    return collect(OpType::ALLREDUCE, tensors, [&](Job &job) {
+      for (const Tensor &tensor : tensors)
+        reduce_into(job, call_of("all_reduce", tensor, options), options.reduceOp, tensor, true);
+    });
+  }
+  c10::intrusive_ptr<c10d::Work> allreduce_coalesced(Tensors &tensors,
+                                                     const c10d::AllreduceCoalescedOptions &options) override {
+    return allreduce(tensors, options);
+  }
+  c10::intrusive_ptr<c10d::Work> reduce(Tensors &tensors, const c10d::ReduceOptions &options) override {
+    return collect(OpType::REDUCE, tensors, [&](Job &job) {
+      for (const Tensor &tensor : tensors) {
+        hr_group_call call = call_of("reduce", tensor, options);
+        call.words[0] = options.rootRank;
+        reduce_into(job, call, options.reduceOp, tensor, options.rootRank == getRank());
+      }
+    });
+  }
+  c10::intrusive_ptr<c10d::Work> reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs,
+                                                const c10d::ReduceScatterOptions &options) override {
+    return collect(OpType::REDUCE_SCATTER, outputs, [&](Job &job) {
+      for (size_t i = 0; i < outputs.size(); ++i)
+        reduce_parts(job, options, inputs.at(i), outputs[i]);
+    });
+  }
+  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(Tensor &output, Tensor &input,
+                                                      const c10d::ReduceScatterOptions &options) override {
+    return collect(OpType::_REDUCE_SCATTER_BASE, {output},
+                   [&](Job &job) { reduce_parts(job, options, parts_of("reduce_scatter", input, output), output); });
+  }
+  c10::intrusive_ptr<c10d::Work> reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,
+                                                                 const c10d::ReduceScatterOptions &options) override {
+    return collect(OpType::COALESCED, outputs, [&](Job &job) {
+      for (size_t i = 0; i < outputs.size(); ++i)
+        reduce_parts(job, options, parts_of("reduce_scatter", inputs.at(i), outputs[i]), outputs[i]);
+    });
+  }
+
+  // ---- exchanges
+
+  c10::intrusive_ptr<c10d::Work> broadcast(Tensors &tensors, const c10d::BroadcastOptions &options) override {
+    return collect(OpType::BROADCAST, tensors, [&](Job &job) {
+      for (const Tensor &tensor : tensors) {
+        hr_group_call call = call_of("broadcast", tensor, options);
+        call.words[0] = options.rootRank;
+        bool is_root = options.rootRank == getRank();
+        Exchange exchange(getSize());
+        for (int r = 0; r < getSize(); ++r)
+          if (is_root && r != getRank())
+            exchange.send(r, r == first_other() ? job.read(tensor) : exchange.last_input(), bytes_of(tensor));
+        if (!is_root)
+          exchange.receive(static_cast<int>(options.rootRank), job.write(tensor), bytes_of(tensor));
+        add(job, call, true, std::move(exchange));
+      }
+    });
+  }
+  c10::intrusive_ptr<c10d::Work> allgather(std::vector<Tensors> &outputs, Tensors &inputs,
+                                           const c10d::AllgatherOptions &options) override {
+    return collect(OpType::ALLGATHER, flatten(outputs), [&](Job &job) {
+      for (size_t i = 0; i < inputs.size(); ++i)
+        gather_into(job, call_of("all_gather", inputs[i], options), inputs[i], outputs.at(i));
+    });
+  }
+  c10::intrusive_ptr<c10d::Work> _allgather_base(Tensor &output, Tensor &input,
+                                                 const c10d::AllgatherOptions &options) override {
+    return collect(OpType::_ALLGATHER_BASE, {output}, [&](Job &job) { gather_flat(job, options, input, output); });
+  }
+  c10::intrusive_ptr<c10d::Work> allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs,
+                                                                 const c10d::AllgatherOptions &options) override {
+    return collect(OpType::COALESCED, outputs, [&](Job &job) {
+      for (size_t i = 0; i < inputs.size(); ++i)
+        gather_flat(job, options, inputs[i], outputs.at(i));
+    });
+  }
+  c10::intrusive_ptr<c10d::Work> allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs,
+                                                     const c10d::AllgatherOptions &options) override {
+    return collect(OpType::ALLGATHER_COALESCED, flatten(outputs), [&](Job &job) {
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        Tensors parts;
+        for (const Tensors &of_rank : outputs)
+          parts.push_back(of_rank.at(i));
+        gather_into(job, call_of("all_gather", inputs[i], options), inputs[i], parts);
+      }
+    });
+  }
+  c10::intrusive_ptr<c10d::Work> gather(std::vector<Tensors> &outputs, Tensors &inputs,
+                                        const c10d::GatherOptions &options) override {
+    return collect(OpType::GATHER, flatten(outputs), [&](Job &job) {
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        hr_group_call call = call_of("gather", inputs[i], options);
+        call.words[0] = options.rootRank;
+        Exchange exchange(getSize());
+        exchange.send(static_cast<int>(options.rootRank), job.read(inputs[i]), bytes_of(inputs[i]));
+        if (options.rootRank == getRank())
+          receive_parts(job, call.name, exchange, inputs[i], outputs.at(i));
+        add(job, call, true, std::move(exchange));
+      }
+    });
+  }
+  c10::intrusive_ptr<c10d::Work> scatter(Tensors &outputs, std::vector<Tensors> &inputs,
+                                         const c10d::ScatterOptions &options) override {
+    return collect(OpType::SCATTER, outputs, [&](Job &job) {
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        hr_group_call call = call_of("scatter", outputs[i], options);
+        call.words[0] = options.rootRank;
+        Exchange exchange(getSize());
+        if (options.rootRank == getRank())
+          send_parts(job, call.name, exchange, inputs.at(i), &outputs[i]);
+        exchange.receive(static_cast<int>(options.rootRank), job.write(outputs[i]), bytes_of(outputs[i]));
+        add(job, call, false, std::move(exchange));
+      }
+    });
+  }
+  c10::intrusive_ptr<c10d::Work> alltoall(Tensors &outputs, Tensors &inputs,
+                                          const c10d::AllToAllOptions &options) override {
+    return collect(OpType::ALLTOALL, outputs, [&](Job &job) {
+      hr_group_call call = call_of("all_to_all", inputs.at(0), options);
+      Exchange exchange(getSize());
+      send_parts(job, call.name, exchange, inputs, nullptr);
+      TORCH_CHECK(outputs.size() == inputs.size(), "all_to_all: ", outputs.size(), " outputs and ", inputs.size(),
+                  " inputs");
+      for (int r = 0; r < getSize(); ++r) {
+        TORCH_CHECK(outputs[r].scalar_type() == inputs[0].scalar_type(), "all_to_all: tensors of ",
+                    outputs[r].scalar_type(), " and ", inputs[0].scalar_type());
+        exchange.receive(r, job.write(outputs[r]), bytes_of(outputs[r]));
+      }
+      add(job, call, false, std::move(exchange));
+    });
+  }
+  c10::intrusive_ptr<c10d::Work> alltoall_base(Tensor &output, Tensor &input, std::vector<int64_t> &output_splits,
+                                               std::vector<int64_t> &input_splits,
+                                               const c10d::AllToAllOptions &options) override {
+    return collect(OpType::ALLTOALL_BASE, {output}, [&](Job &job) {
+      hr_group_call call = call_of("all_to_all_single", input, options);
+      TORCH_CHECK(output.scalar_type() == input.scalar_type(), "all_to_all_single: tensors of ", output.scalar_type(),
+                  " and ", input.scalar_type());
+      std::vector<int64_t> in = split_bytes(input, input_splits), out = split_bytes(output, output_splits);
+      int from = job.read(input), to = job.write(output);
+      Exchange exchange(getSize());
+      for (int64_t r = 0, at = 0, to_at = 0; r < getSize(); at += in[r], to_at += out[r], ++r) {
+        exchange.send(static_cast<int>(r), from, in[r], at);
+        exchange.receive(static_cast<int>(r), to, out[r], to_at);
+      }
+      add(job, call, false, std::move(exchange));
+    });
+  }
+  c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions &options) override {
+    bool is_alone = !is_coalescing();
+    return collect(
+        OpType::BARRIER, {},
+        [&](Job &job) {
+          hr_group_call call = call_of("barrier", Tensor(), options);
+          add(job, call, true, Exchange(getSize()));
+        },
+        is_alone);
+  }
+
+  // ---- messages
+
+  c10::intrusive_ptr<c10d::Work> send(Tensors &tensors, int to, int tag) override {
+    return collect(
+        OpType::SEND, tensors,
+        [&](Job &job) {
+          for (const Tensor &tensor : tensors) {
+            hr_group_call call = call_with("send", dtype_of(tensor.scalar_type()), timeout_);
+            int from = job.read(tensor);
+            job.add(
+                [=, bytes = bytes_of(tensor)](Transport &transport, const Addresses &addresses, Outcome &) {
+                  return transport.send(call, to, tag, addresses.in[from], bytes);
+                },
+                true);
+          }
+        },
+        false, Order::Ahead);
+  }
+  c10::intrusive_ptr<c10d::Work> recv(Tensors &tensors, int from, int tag) override {
+    return receive(OpType::RECV, tensors, from, tag);
+  }
+  c10::intrusive_ptr<c10d::Work> recvAnysource(Tensors &tensors, int tag) override {
+    return receive(OpType::RECVANYSOURCE, tensors, -1, tag);
+  }
+
+  // ---- coalescing
+
+  // A block that was left by an exception is dropped.
+  void startCoalescing() override {
+    std::lock_guard<std::recursive_mutex> lock(mutex_);
+    coalesced_ = std::make_unique<Job>();
+    coalesced_outputs_.clear();
+    coalesced_error_ = nullptr;
+  }
+  void cancelCoalescing() {
+    std::lock_guard<std::recursive_mutex> lock(mutex_);
+    coalesced_.reset();
+  }
+  c10::intrusive_ptr<c10d::Work> endCoalescing() override {
+    std::lock_guard<std::recursive_mutex> lock(mutex_);
+    TORCH_CHECK(coalesced_ != nullptr, "endCoalescing without startCoalescing");
+    std::unique_ptr<Job> job = std::move(coalesced_);
+    if (std::exception_ptr error = std::move(coalesced_error_))
+      std::rethrow_exception(error);
+    flush();
+    auto work = make_work(OpType::COALESCED, *job, std::move(coalesced_outputs_), false);
+    if (job->is_empty())
+      job->outcome()->end("");
+    else
+      job->issue(transport_);
+    return work;
+  }
+
+  // ---- groups
+
+  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks,
+                                          const c10::intrusive_ptr<Options> &options) override;
+
+  // Issues the receives that nobody has waited for yet.
+  void flush() {
+    std::lock_guard<std::recursive_mutex> lock(mutex_);
+    std::vector<Job> jobs = std::move(receives_);
+    receives_.clear();
+    for (Job &job : jobs)
+      job.issue(transport_);
+  }
+  void shutdown() override {
+    flush();
+  }
+  void abort() override {
+    transport_->stop("a rank has aborted its process group");
+  }
+
+private:
+  enum class Order { Normal, Ahead, Late };
+
+  // An exchange whose blocks are positions in a job's tensors.
+  class Exchange {
+  public:
+    explicit Exchange(int size) : sides_(size) {}
+    void send(int to, int input, int64_t bytes, int64_t at = 0) {
+      sides_[to].input = last_input_ = input;
+      sides_[to].send_bytes = bytes, sides_[to].from_at = at;
+    }
+    void receive(int from, int output, int64_t bytes, int64_t at = 0) {
+      sides_[from].output = output;
+      sides_[from].receive_bytes = bytes, sides_[from].to_at = at;
+    }
+    int last_input() const {
+      return last_input_;
+    }
+    std::vector<hr_group_block> blocks(const Addresses &addresses) const {
+      std::vector<hr_group_block> blocks;
+      for (const Side &side : sides_)
+        blocks.push_back({at(side.input < 0 ? nullptr : addresses.in[side.input], side.from_at), side.send_bytes,
+                          const_cast<char *>(at(side.output < 0 ? nullptr : addresses.out[side.output], side.to_at)),
+                          side.receive_bytes});
+      return blocks;
+    }
+
+  private:
+    struct Side {
+      int input = -1, output = -1;
+      int64_t send_bytes = 0, receive_bytes = 0, from_at = 0, to_at = 0;
+    };
+    static const char *at(const void *base, int64_t offset) {
+      return base == nullptr ? nullptr : static_cast<const char *>(base) + offset;
+    }
+    std::vector<Side> sides_;
+    int last_input_ = -1;
+  };
+
+  static hr_group_call call_with(const char *name, hr_dtype dtype, Milliseconds timeout) {
+    return {name, std::chrono::nanoseconds(timeout).count(), dtype, {0, 0}};
+  }
+  template <class Options> hr_group_call call_of(const char *name, const Tensor &tensor, const Options &options) {
+    Milliseconds timeout = options.timeout == c10d::kUnsetTimeout ? timeout_ : options.timeout;
+    return call_with(name, tensor.defined() ? dtype_of(tensor.scalar_type()) : HR_DTYPE_NONE, timeout);
+  }
+  int first_other() const {
+    return getRank() == 0 ? 1 : 0;
+  }
+  static Tensors flatten(const std::vector<Tensors> &lists) {
+    Tensors all;
+    for (const Tensors &list : lists)
+      all.insert(all.end(), list.begin(), list.end());
+    return all;
+  }
+  bool is_coalescing() {
+    std::lock_guard<std::recursive_mutex> lock(mutex_);
+    return coalesced_ != nullptr;
+  }
+
+  void add(Job &job, const hr_group_call &call, bool is_shared, Exchange exchange) {
+    job.add([=, exchange = std::move(exchange)](Transport &transport, const Addresses &addresses, Outcome &) {
+      return transport.exchange(call, is_shared, exchange.blocks(addresses));
+    });
+  }
+
+  void reduce_into(Job &job, const hr_group_call &call, const c10d::ReduceOp &reduce, const Tensor &tensor,
+                   bool has_output) {
+    hr_group_op op = op_of(reduce);
+    check(hr_group_check_op(op, call.dtype));
+    int in = job.read(tensor), out = has_output ? job.write(tensor) : -1;
+    job.add([=, count = tensor.numel()](Transport &transport, const Addresses &addresses, Outcome &) {
+      return transport.all_reduce(call, op, count, addresses.in[in], out < 0 ? nullptr : addresses.out[out]);
+    });
+  }
+
+  // Views of the ranks' parts of a tensor.
+  Tensors parts_of(const char *name, const Tensor &whole, const Tensor &part) {
+    check_equal(name, part, whole, getSize());
+    Tensors parts;
+    Tensor flat = whole.contiguous().view(-1);
+    for (int r = 0; r < getSize(); ++r)
+      parts.push_back(flat.narrow(0, r * part.numel(), part.numel()));
+    return parts;
+  }
+
+  void reduce_parts(Job &job, const c10d::ReduceScatterOptions &options, const Tensors &inputs, const Tensor &output) {
+    hr_group_call call = call_of("reduce_scatter", output, options);
+    hr_group_op op = op_of(options.reduceOp);
+    check(hr_group_check_op(op, call.dtype));
+    TORCH_CHECK(static_cast<int>(inputs.size()) == getSize(), "reduce_scatter: ", inputs.size(), " inputs for ",
+                getSize(), " ranks");
+    std::vector<int> in;
+    for (const Tensor &input : inputs) {
+      check_equal("reduce_scatter", output, input);
+      in.push_back(job.read(input));
+    }
+    int out = job.write(output);
+    job.add([=, count = output.numel()](Transport &transport, const Addresses &addresses, Outcome &) {
+      std::vector<const void *> parts;
+      for (int i : in)
+        parts.push_back(addresses.in[i]);
+      return transport.reduce_scatter(call, op, count, parts, addresses.out[out]);
+    });
+  }
+
+  void receive_parts(Job &job, const char *name, Exchange &exchange, const Tensor &input, const Tensors &outputs) {
+    TORCH_CHECK(static_cast<int>(outputs.size()) == getSize(), name, ": ", outputs.size(), " outputs for ", getSize(),
+                " ranks");
+    for (int r = 0; r < getSize(); ++r) {
+      check_equal(name, input, outputs[r]);
+      exchange.receive(r, job.write(outputs[r]), bytes_of(outputs[r]));
+    }
+  }
+  void send_parts(Job &job, const char *name, Exchange &exchange, const Tensors &inputs, const Tensor *like) {
+    TORCH_CHECK(static_cast<int>(inputs.size()) == getSize(), name, ": ", inputs.size(), " inputs for ", getSize(),
+                " ranks");
+    for (int r = 0; r < getSize(); ++r) {
+      if (like != nullptr)
+        check_equal(name, *like, inputs[r]);
+      TORCH_CHECK(inputs[r].scalar_type() == inputs[0].scalar_type(), name, ": tensors of ", inputs[r].scalar_type(),
+                  " and ", inputs[0].scalar_type());
+      exchange.send(r, job.read(inputs[r]), bytes_of(inputs[r]));
+    }
+  }
+  void gather_into(Job &job, const hr_group_call &call, const Tensor &input, const Tensors &outputs) {
+    Exchange exchange(getSize());
+    int in = job.read(input);
+    for (int r = 0; r < getSize(); ++r)
+      exchange.send(r, in, bytes_of(input));
+    receive_parts(job, call.name, exchange, input, outputs);
+    add(job, call, true, std::move(exchange));
+  }
+  void gather_flat(Job &job, const c10d::AllgatherOptions &options, const Tensor &input, const Tensor &output) {
+    hr_group_call call = call_of("all_gather", input, options);
+    check_equal(call.name, input, output, getSize());
+    Exchange exchange(getSize());
+    int in = job.read(input), out = job.write(output);
+    for (int r = 0; r < getSize(); ++r) {
+      exchange.send(r, in, bytes_of(input));
+      exchange.receive(r, out, bytes_of(input), r * bytes_of(input));
+    }
+    add(job, call, true, std::move(exchange));
+  }
+  std::vector<int64_t> split_bytes(const Tensor &tensor, const std::vector<int64_t> &splits) {
+    int64_t rows = tensor.dim() > 0 ? tensor.size(0) : 1, sum = 0;
+    if (splits.empty()) {
+      TORCH_CHECK(rows % getSize() == 0, "all_to_all_single: ", rows, " rows are not divisible by ", getSize(),
+                  " ranks");
+      return std::vector<int64_t>(getSize(), bytes_of(tensor) / getSize());
+    }
+    std::vector<int64_t> bytes;
+    for (int64_t split : splits) {
+      bytes.push_back(rows == 0 ? 0 : split * (bytes_of(tensor) / rows));
+      sum += split;
+    }
+    TORCH_CHECK(static_cast<int>(splits.size()) == getSize() && sum == rows, "all_to_all_single: splits ", splits,
+                " of ", rows, " rows for ", getSize(), " ranks");
+    return bytes;
+  }
+
+  c10::intrusive_ptr<c10d::Work> receive(OpType type, Tensors &tensors, int from, int tag) {
+    return collect(
+        type, tensors,
+        [&](Job &job) {
+          for (const Tensor &tensor : tensors) {
+            hr_group_call call = call_with("recv", dtype_of(tensor.scalar_type()), timeout_);
+            int to = job.write(tensor);
+            job.add([=, bytes = bytes_of(tensor)](Transport &transport, const Addresses &addresses, Outcome &outcome) {
+              return transport.receive(call, from, tag, addresses.out[to], bytes, &outcome.source);
+            });
+          }
+        },
+        from < 0, Order::Late);
+  }
+
+  c10::intrusive_ptr<c10d::Work> make_work(OpType type, const Job &job, Tensors outputs, bool waits) {
+    return c10::make_intrusive<DeviceWork>(type, c10::intrusive_ptr<Backend>::unsafe_reclaim_from_nonowning(this), job,
+                                           std::move(outputs), waits);
+  }
+
+  // Runs one collective: fills a job of its own and issues it, or adds to the coalesced one. There an error waits for
+  // the end of the block: torch would leave its own state of coalescing behind, and skip later collectives.
+  template <class Fill>
+  c10::intrusive_ptr<c10d::Work> collect(OpType type, const Tensors &outputs, Fill &&fill, bool waits = false,
+                                         Order order = Order::Normal) {
+    std::lock_guard<std::recursive_mutex> lock(mutex_);
+    c10::NoGradGuard no_grad;
+    ++sequence_;
+    if (coalesced_ != nullptr) {
+      try {
+        fill(*coalesced_);
+      } catch (...) {
+        if (coalesced_error_ == nullptr)
+          coalesced_error_ = std::current_exception();
+      }
+      coalesced_outputs_.insert(coalesced_outputs_.end(), outputs.begin(), outputs.end());
+      return make_work(type, *coalesced_, outputs, false);
+    }
+    Job job;
+    {
+      OnDevice on(outputs);
+      fill(job);
+    }
+    auto work = make_work(type, job, outputs, waits);
+    if (order == Order::Late) {
+      receives_.push_back(std::move(job));
+      return work;
+    }
+    if (order == Order::Normal)
+      flush();
+    job.issue(transport_);
+    return work;
+  }
+
+  std::shared_ptr<Transport> transport_;
+  Milliseconds timeout_;
+  std::recursive_mutex mutex_;
+  uint64_t sequence_ = 0;
+  std::unique_ptr<Job> coalesced_;
+  Tensors coalesced_outputs_;
+  std::exception_ptr coalesced_error_;
+  std::vector<Job> receives_;
+};
+
+// ---- the Work of a job, once more
+
+bool DeviceWork::isCompleted() {
+  backend_->flush();
+  std::unique_lock<std::mutex> lock(outcome_->mutex);
+  return outcome_->is_ended;
+}
+
+bool DeviceWork::wait(Milliseconds timeout) {
+  backend_->flush();
+  if (timeout != kNoTimeout) {
+    check(hr_stream_commit(stream_of(device_.index())));
+    std::unique_lock<std::mutex> lock(outcome_->mutex);
+    bool is_ended = outcome_->ended.wait_for(lock, timeout, [this] { return outcome_->is_ended; });
+    TORCH_CHECK(is_ended, "the collective has not ended within ", timeout.count(), " ms");
+  }
+  bool has_failed = false;
+  {
+    std::lock_guard<std::mutex> lock(outcome_->mutex);
+    has_failed = outcome_->is_ended && !outcome_->error.empty();
+  }
+  if (waits_ || has_failed)
+    check(hr_stream_synchronize(stream_of(device_.index()))); // reports the error, unless that was done
+  std::lock_guard<std::mutex> lock(outcome_->mutex);
+  TORCH_CHECK(!outcome_->is_ended || outcome_->error.empty(), outcome_->error);
+  return true;
+}
+
+void DeviceWork::abort() {
+  backend_->abort();
+}
+
+// Complete at once: what uses the outputs comes later in the stream.
+c10::intrusive_ptr<c10::ivalue::Future> DeviceWork::getFuture() {
+  backend_->flush();
+  std::lock_guard<std::mutex> lock(future_mutex_);
+  if (future_ == nullptr) {
+    future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
+                                                       std::vector<c10::Device>{device_});
+    future_->markCompleted(c10::IValue(outputs_));
+  }
+  return future_;
+}
+
+c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store> &store,
+                                                 const std::vector<int> &ranks,
+                                                 const c10::intrusive_ptr<Options> &options) {
+  auto own = std::find(ranks.begin(), ranks.end(), getRank());
+  if (own == ranks.end())
+    return nullptr;
+  int rank = static_cast<int>(own - ranks.begin()), size = static_cast<int>(ranks.size());
+  Milliseconds timeout = options != nullptr ? options->timeout : timeout_;
+  if (auto network = transport_->split(store, ranks))
+    return c10::make_intrusive<Backend>(network_transport(network), rank, size, timeout);
+  std::string prefix = "headrace";
+  for (int r : ranks)
+    prefix += "-" + std::to_string(r);
+  auto prefixed = c10::make_intrusive<c10d::PrefixStore>(prefix, store);
+  hr_group *group = meet_on_machine(*prefixed, rank, size);
+  TORCH_CHECK(group != nullptr, "split_group: the ranks have found no shared memory");
+  return c10::make_intrusive<Backend>(shared_memory_transport(group), rank, size, timeout);
+}
+
+} // namespace
+
+c10::intrusive_ptr<c10d::Backend> new_backend(std::shared_ptr<Transport> transport, int rank, int size,
+                                              Milliseconds timeout) {
+  return c10::make_intrusive<Backend>(std::move(transport), rank, size, timeout);
+}
+
+bool cancel_coalescing(c10d::Backend &backend) {
+  auto *ours = dynamic_cast<Backend *>(&backend);
+  if (ours != nullptr)
+    ours->cancelCoalescing();
+  return ours != nullptr;
+}
+
+const char *transport_name(c10d::Backend &backend) {
+  auto *ours = dynamic_cast<Backend *>(&backend);
+  return ours != nullptr ? ours->transport_name() : nullptr;
+}
+
+} // namespace headrace

@@ -1,0 +1,126 @@
+#include "job.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+
+#include "device.h"
+#include "headrace/mark.h"
+
+namespace headrace {
+
+hr_status Job::run_steps(Running &running, const Addresses &addresses) {
+  running.has_run = true;
+  hr_status status = HR_OK;
+  {
+    InUse in_use(running.transport.get());
+    for (const Step &step : running.steps)
+      if (status = step(*running.transport, addresses, *running.outcome); status != HR_OK)
+        break;
+  }
+  running.outcome->end(status == HR_OK ? "" : hr_status_message(status));
+  return status;
+}
+
+hr_status Job::run(void *arg, int, void *const *inputs, int, void *const *outputs) {
+  auto &running = *static_cast<Running *>(arg);
+  Addresses addresses;
+  for (size_t i = 0; i < running.in_places.size(); ++i)
+    addresses.in.push_back(running.in_places[i] < 0
+                               ? nullptr
+                               : static_cast<const char *>(inputs[running.in_places[i]]) + running.in_offsets[i]);
+  for (size_t i = 0; i < running.out_places.size(); ++i)
+    addresses.out.push_back(running.out_places[i] < 0
+                                ? nullptr
+                                : static_cast<char *>(outputs[running.out_places[i]]) + running.out_offsets[i]);
+  return run_steps(running, addresses);
+}
+
+// A job that was dropped, because earlier work of this rank failed, can never be made up for: the other ranks must
+// know.
+void Job::release(void *arg) {
+  std::unique_ptr<Running> running(static_cast<Running *>(arg));
+  if (!running->has_run) {
+    running->transport->stop("a rank has dropped a collective, because earlier work of its device failed");
+    running->outcome->end("dropped, because earlier work of the device failed");
+  }
+}
+
+namespace {
+
+struct Buffers { // of a call
+  ~Buffers() {
+    for (hr_buffer *buffer : retained)
+      hr_buffer_release(buffer);
+  }
+  void add(const Tensor &tensor, std::vector<int> &places, std::vector<int64_t> &offsets) {
+    if (tensor.numel() == 0) {
+      places.push_back(-1);
+      offsets.push_back(0);
+      return;
+    }
+    int64_t offset = 0;
+    bool is_retained = false;
+    hr_buffer *buffer = buffer_of(tensor, &offset, &is_retained);
+    if (is_retained)
+      retained.push_back(buffer);
+    places.push_back(static_cast<int>(buffers.size()));
+    offsets.push_back(offset + tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize()));
+    buffers.push_back(buffer);
+  }
+  std::vector<hr_buffer *> buffers, retained;
+};
+
+} // namespace
+
+void Job::call(std::unique_ptr<Running> running) {
+  Buffers in, out;
+  for (const Tensor &tensor : in_)
+    in.add(tensor, running->in_places, running->in_offsets);
+  for (const Tensor &tensor : out_) {
+    out.add(tensor, running->out_places, running->out_offsets);
+    if (tensor.numel() > 0 && tensor.nbytes() < tensor.storage().nbytes())
+      in.buffers.push_back(out.buffers.back()); // a part is written: the rest must be valid, and stay
+  }
+  hr_status status = hr_stream_call(stream(), &run, running.get(), &release, static_cast<int>(in.buffers.size()),
+                                    in.buffers.data(), static_cast<int>(out.buffers.size()), out.buffers.data());
+  if (status != HR_OK)
+    outcome_->end(hr_status_message(status));
+  else
+    running.release();
+  check(status);
+}
+
+// On a device whose memory is its own, the steps work on copies, and the host waits.
+void Job::run_staged(std::unique_ptr<Running> running) {
+  Tensors in, out;
+  Addresses addresses;
+  for (const Tensor &tensor : in_) {
+    in.push_back(tensor.cpu());
+    addresses.in.push_back(in.back().const_data_ptr());
+  }
+  for (const Tensor &tensor : out_) {
+    out.push_back(at::empty(tensor.sizes(), tensor.options().device(at::kCPU)));
+    addresses.out.push_back(out.back().data_ptr());
+  }
+  check(run_steps(*running, addresses));
+  for (size_t i = 0; i < out.size(); ++i)
+    out_[i].copy_(out[i]);
+}
+
+void Job::issue(std::shared_ptr<Transport> transport) {
+  c10::NoGradGuard no_grad;
+  c10::Device place = device();
+  OnDevice on(place);
+  auto running = std::make_unique<Running>();
+  running->transport = std::move(transport);
+  running->outcome = outcome_;
+  running->steps = std::move(steps_);
+  if (has_host_memory(place.index()))
+    call(std::move(running));
+  else
+    run_staged(std::move(running));
+  for (auto &[target, temporary] : copies_)
+    target.copy_(temporary);
+}
+
+} // namespace headrace

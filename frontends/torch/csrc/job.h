@@ -1,0 +1,102 @@
+// job.h: one call in the stream's work that runs a collective: tensors, and steps on their addresses.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "record.h"
+#include "transport.h"
+
+namespace headrace {
+
+using Tensors = std::vector<Tensor>;
+
+struct Addresses {
+  std::vector<const void *> in;
+  std::vector<void *> out;
+};
+struct Outcome; // of a job
+using Step = std::function<hr_status(Transport &, const Addresses &, Outcome &)>;
+
+// What became of a job; shared with its Works.
+struct Outcome {
+  std::mutex mutex;
+  std::condition_variable ended;
+  bool is_ended = false;
+  std::string error; // empty: none
+  int source = -1;   // of a message from any rank
+
+  void end(std::string why) {
+    std::lock_guard<std::mutex> lock(mutex);
+    is_ended = true;
+    error = std::move(why);
+    ended.notify_all();
+  }
+};
+
+// Tensors are contiguous ones, or contiguous copies. An empty tensor has no address.
+class Job {
+public:
+  int read(const Tensor &tensor) {
+    note_device(tensor);
+    in_.push_back(tensor.resolve_conj().resolve_neg().contiguous());
+    return static_cast<int>(in_.size()) - 1;
+  }
+  int write(const Tensor &tensor) {
+    note_device(tensor);
+    bool is_plain = tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+    out_.push_back(is_plain ? tensor : new_tensor(tensor.sizes(), tensor.scalar_type()));
+    if (!is_plain)
+      copies_.emplace_back(tensor, out_.back());
+    return static_cast<int>(out_.size()) - 1;
+  }
+  void add(Step step, bool is_early = false) {
+    steps_.insert(is_early ? steps_.begin() + early_count_++ : steps_.end(), std::move(step));
+  }
+  void note_device(const Tensor &tensor) {
+    TORCH_CHECK(tensor.defined() && is_on_device(tensor) && tensor.layout() == at::kStrided,
+                "the backend \"headrace\" works on strided tensors of the device headrace, not on ",
+                tensor.defined() ? tensor.toString() : "an undefined tensor", tensor.defined() ? " of " : "",
+                tensor.defined() ? tensor.device().str() : "");
+    index_ = tensor.device().index();
+  }
+  bool is_empty() const {
+    return steps_.empty();
+  }
+  const std::shared_ptr<Outcome> &outcome() const {
+    return outcome_;
+  }
+  c10::Device device() const {
+    return {c10::DeviceType::PrivateUse1, index_ >= 0 ? index_ : here_index()};
+  }
+  void issue(std::shared_ptr<Transport> transport);
+
+private:
+  struct Running {
+    std::shared_ptr<Transport> transport;
+    std::shared_ptr<Outcome> outcome;
+    std::vector<Step> steps;
+    std::vector<int> in_places, out_places; // in the call's buffers; -1: empty
+    std::vector<int64_t> in_offsets, out_offsets;
+    bool has_run = false;
+  };
+  static hr_status run(void *arg, int input_count, void *const *inputs, int output_count, void *const *outputs);
+  static hr_status run_steps(Running &running, const Addresses &addresses);
+  static void release(void *arg);
+  void call(std::unique_ptr<Running> running);
+  void run_staged(std::unique_ptr<Running> running);
+
+  Tensors in_, out_;
+  std::vector<std::pair<Tensor, Tensor>> copies_; // what a temporary is copied to
+  std::vector<Step> steps_;
+  int early_count_ = 0;
+  c10::DeviceIndex index_ = -1;
+  std::shared_ptr<Outcome> outcome_ = std::make_shared<Outcome>();
+};
+
+} // namespace headrace

@@ -1,0 +1,139 @@
+// meet.cpp: how the ranks of a process group find each other, through torch's store.
+//
+// The first rank makes a segment of shared memory with a name that no other has, and puts the name into the store. If
+// all ranks find it, they are on one machine.
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <unistd.h>
+
+#include <random>
+
+#include "distributed.h"
+#include "extension.h"
+
+namespace headrace {
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+
+void set(c10d::Store &store, const std::string &key, const std::string &value) {
+  store.set(key, std::vector<uint8_t>(value.begin(), value.end()));
+}
+
+std::string get(c10d::Store &store, const std::string &key) {
+  std::vector<uint8_t> value = store.get(key);
+  return {value.begin(), value.end()};
+}
+
+// Unique among all machines: a rank that finds a segment of this name shares memory with the one that made it.
+std::string segment_name() {
+  std::random_device random;
+  std::string name = "headrace-" + std::to_string(getuid()) + "-";
+  for (int i = 0; i < 32; ++i)
+    name += "0123456789abcdef"[random() % 16];
+  return name;
+}
+
+} // namespace
+
+hr_group *meet_on_machine(c10d::Store &store, int rank, int size) {
+  std::string name = rank == 0 ? segment_name() : get(store, "segment");
+  hr_group *group = nullptr;
+  hr_status status = HR_OK;
+  if (rank == 0)
+    status = hr_group_create(name.c_str(), size, &group);
+  else if (!name.empty())
+    status = hr_group_join(name.c_str(), rank, size, &group);
+  hr_status_ignore(status);
+  if (rank != 0) {
+    set(store, "joined/" + std::to_string(rank), group != nullptr ? "1" : "0");
+    if (get(store, "verdict") == "1")
+      return group;
+  } else {
+    bool is_whole = group != nullptr;
+    set(store, "segment", is_whole ? name : "");
+    for (int r = 1; r < size; ++r)
+      is_whole = (get(store, "joined/" + std::to_string(r)) == "1") && is_whole;
+    if (group != nullptr)
+      hr_group_hide(group);
+    set(store, "verdict", is_whole ? "1" : "0");
+    if (is_whole)
+      return group;
+  }
+  hr_group_release(group);
+  return nullptr;
+}
+
+// ---- Python
+
+namespace {
+
+// The temporary process group gets its backend of the device; True, or False if its ranks share no memory.
+PyObject *meet_by_memory(PyObject *, PyObject *arguments) {
+  return answer([&] {
+    const char *name = nullptr;
+    long long milliseconds = 0;
+    parse(arguments, "sL", &name, &milliseconds);
+    bool has_met = false;
+    {
+      Unlocked unlocked;
+      auto process_group = c10d::resolve_process_group(name);
+      int rank = process_group->getRank(), size = process_group->getSize();
+      if (hr_group *group = meet_on_machine(*process_group->getStore(), rank, size)) {
+        process_group->setBackend(c10::DeviceType::PrivateUse1, c10d::ProcessGroup::BackendType::CUSTOM,
+                                  new_backend(shared_memory_transport(group), rank, size, Milliseconds(milliseconds)));
+        has_met = true;
+      }
+    }
+    return PyBool_FromLong(has_met);
+  });
+}
+
+// The same, over the group's backend of the CPU.
+PyObject *meet_by_network(PyObject *, PyObject *arguments) {
+  return answer([&] {
+    const char *name = nullptr;
+    long long milliseconds = 0;
+    parse(arguments, "sL", &name, &milliseconds);
+    auto process_group = c10d::resolve_process_group(name);
+    process_group->setBackend(c10::DeviceType::PrivateUse1, c10d::ProcessGroup::BackendType::CUSTOM,
+                              new_backend(network_transport(process_group->getBackend(c10::DeviceType::CPU)),
+                                          process_group->getRank(), process_group->getSize(),
+                                          Milliseconds(milliseconds)));
+    Py_RETURN_NONE;
+  });
+}
+
+c10::intrusive_ptr<c10d::Backend> backend_named(const char *name) {
+  return c10d::resolve_process_group(name)->getBackend(c10::DeviceType::PrivateUse1);
+}
+
+PyObject *cancel_group_coalescing(PyObject *, PyObject *arguments) {
+  return answer([&] {
+    const char *name = nullptr;
+    parse(arguments, "s", &name);
+    return PyBool_FromLong(cancel_coalescing(*backend_named(name)));
+  });
+}
+
+PyObject *transport_of(PyObject *, PyObject *arguments) {
+  return answer([&] {
+    const char *name = nullptr;
+    parse(arguments, "s", &name);
+    const char *transport = transport_name(*backend_named(name));
+    TORCH_CHECK(transport != nullptr, "the group \"", name, "\" has no backend \"headrace\"");
+    return PyUnicode_FromString(transport);
+  });
+}
+
+} // namespace
+
+PyMethodDef distributed_functions[] = {
+    {"meet_by_memory", meet_by_memory, METH_VARARGS,
+     "Gives a process group a backend over shared memory; False if its ranks are not on one machine."},
+    {"meet_by_network", meet_by_network, METH_VARARGS, "Gives a process group a backend over its backend of the CPU."},
+    {"cancel_coalescing", cancel_group_coalescing, METH_VARARGS, "Drops what a group has coalesced."},
+    {"transport_of", transport_of, METH_VARARGS, "How a group's ranks communicate: shared memory, or network."},
+    {nullptr, nullptr, 0, nullptr}};
+
+} // namespace headrace

@@ -1,0 +1,348 @@
+#include "transport.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <numeric>
+
+namespace headrace {
+
+// ---- in use
+
+namespace {
+
+std::mutex &in_use_mutex() {
+  static std::mutex *mutex = new std::mutex;
+  return *mutex;
+}
+
+std::vector<Transport *> &in_use() {
+  static auto *transports = new std::vector<Transport *>;
+  return *transports;
+}
+
+} // namespace
+
+InUse::InUse(Transport *transport) : transport_(transport) {
+  std::lock_guard<std::mutex> lock(in_use_mutex());
+  in_use().push_back(transport);
+}
+
+InUse::~InUse() {
+  std::lock_guard<std::mutex> lock(in_use_mutex());
+  in_use().erase(std::find(in_use().begin(), in_use().end(), transport_));
+}
+
+void stop_transports_in_use(const std::string &reason) {
+  std::lock_guard<std::mutex> lock(in_use_mutex());
+  for (Transport *transport : in_use())
+    transport->stop(reason);
+}
+
+namespace {
+
+// ---- shared memory
+
+class SharedMemory final : public Transport {
+public:
+  explicit SharedMemory(hr_group *group) : group_(group) {}
+  ~SharedMemory() override {
+    hr_group_release(group_);
+  }
+  hr_status all_reduce(const hr_group_call &call, hr_group_op op, int64_t elements, const void *input,
+                       void *output) override {
+    return hr_group_all_reduce(group_, &call, op, elements, input, output);
+  }
+  hr_status reduce_scatter(const hr_group_call &call, hr_group_op op, int64_t elements,
+                           const std::vector<const void *> &inputs, void *output) override {
+    return hr_group_reduce_scatter(group_, &call, op, elements, inputs.data(), output);
+  }
+  hr_status exchange(const hr_group_call &call, bool is_shared, const std::vector<hr_group_block> &blocks) override {
+    return hr_group_exchange(group_, &call, is_shared, blocks.data());
+  }
+  hr_status send(const hr_group_call &call, int to, int tag, const void *data, int64_t bytes) override {
+    return hr_group_send(group_, &call, to, tag, data, bytes);
+  }
+  hr_status receive(const hr_group_call &call, int from, int tag, void *data, int64_t bytes, int *out_from) override {
+    return hr_group_receive(group_, &call, from, tag, data, bytes, out_from);
+  }
+  void stop(const std::string &reason) override {
+    hr_group_break(group_, reason.c_str());
+  }
+  const char *name() const override {
+    return "shared memory";
+  }
+
+private:
+  hr_group *group_;
+};
+
+// ---- the network
+
+std::chrono::milliseconds milliseconds_of(const hr_group_call &call) {
+  return std::chrono::milliseconds(std::max<int64_t>(call.timeout_ns / 1000000, 1));
+}
+
+at::Tensor bytes_at(void *address, int64_t bytes) {
+  return at::from_blob(address, {bytes}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
+}
+
+// Types that gloo reduces.
+std::optional<at::ScalarType> reduced_type(hr_dtype dtype) {
+  switch (dtype) {
+    case HR_DTYPE_F32:
+      return at::kFloat;
+    case HR_DTYPE_F64:
+      return at::kDouble;
+    case HR_DTYPE_F16:
+      return at::kHalf;
+    case HR_DTYPE_I32:
+      return at::kInt;
+    case HR_DTYPE_I64:
+      return at::kLong;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<c10d::ReduceOp::RedOpType> reduced_op(hr_group_op op) {
+  switch (op) {
+    case HR_GROUP_SUM:
+      return c10d::ReduceOp::SUM;
+    case HR_GROUP_PRODUCT:
+      return c10d::ReduceOp::PRODUCT;
+    default:
+      return std::nullopt;
+  }
+}
+
+// Sums and products of the common types go to gloo, in the tensor's own memory. Everything else is an exchange of
+// bytes, and combined here.
+class Network final : public Transport {
+public:
+  explicit Network(c10::intrusive_ptr<c10d::Backend> backend) : backend_(std::move(backend)) {}
+
+  hr_status all_reduce(const hr_group_call &call, hr_group_op op, int64_t elements, const void *input,
+                       void *output) override {
+    return guarded(call, [&]() -> hr_status {
+      HR_RETURN_IF_ERROR(compare(call, op, elements, {}));
+      auto bytes = static_cast<int64_t>(hr_dtype_size(call.dtype)) * elements;
+      at::Tensor unused;
+      if (output == nullptr) {
+        unused = at::empty({bytes}, at::kByte);
+        output = unused.data_ptr();
+      }
+      if (output != input && bytes > 0)
+        std::memcpy(output, input, bytes);
+      std::optional<at::ScalarType> type = reduced_type(call.dtype);
+      std::optional<c10d::ReduceOp::RedOpType> reduce = reduced_op(op);
+      return type && reduce ? reduce_by_gloo(call, *type, *reduce, elements, output)
+                            : reduce_here(call, op, elements, output);
+    });
+  }
+
+  hr_status reduce_scatter(const hr_group_call &call, hr_group_op op, int64_t elements,
+                           const std::vector<const void *> &inputs, void *output) override {
+    return guarded(call, [&]() -> hr_status {
+      HR_RETURN_IF_ERROR(compare(call, op, elements, {}));
+      return combine_parts(call, op, elements, inputs, output);
+    });
+  }
+
+  hr_status exchange(const hr_group_call &call, bool, const std::vector<hr_group_block> &blocks) override {
+    return guarded(call, [&]() -> hr_status {
+      HR_RETURN_IF_ERROR(compare(call, -1, -1, blocks));
+      return move(call, blocks);
+    });
+  }
+
+  hr_status send(const hr_group_call &call, int to, int tag, const void *data, int64_t bytes) override {
+    return guarded(call, [&]() -> hr_status {
+      at::Tensor copy = at::empty({bytes}, at::kByte);
+      if (bytes > 0)
+        std::memcpy(copy.data_ptr(), data, bytes);
+      std::vector<at::Tensor> list{copy};
+      sent_.erase(std::remove_if(sent_.begin(), sent_.end(), [](const auto &one) { return one->isCompleted(); }),
+                  sent_.end());
+      sent_.push_back(backend_->send(list, to, tag)); // holds the copy
+      return HR_OK;
+    });
+  }
+
+  hr_status receive(const hr_group_call &call, int from, int tag, void *data, int64_t bytes, int *out_from) override {
+    return guarded(call, [&]() -> hr_status {
+      std::vector<at::Tensor> list{bytes_at(data, bytes)};
+      auto work = from < 0 ? backend_->recvAnysource(list, tag) : backend_->recv(list, from, tag);
+      work->wait(milliseconds_of(call));
+      *out_from = from < 0 ? work->sourceRank() : from;
+      return HR_OK;
+    });
+  }
+
+  void stop(const std::string &) override {
+    backend_->abort();
+  }
+  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store> &store,
+                                          const std::vector<int> &ranks) override {
+    return backend_->split(store, ranks, backend_->getBackendOptions());
+  }
+  const char *name() const override {
+    return "network";
+  }
+
+private:
+  template <class Body> hr_status guarded(const hr_group_call &call, Body &&body) {
+    try {
+      return body();
+    } catch (const c10::Error &error) {
+      return hr_status_make(HR_STATUS_UNAVAILABLE, "%s: %s", call.name, error.what_without_backtrace());
+    } catch (const std::exception &error) {
+      return hr_status_make(HR_STATUS_UNAVAILABLE, "%s: %s", call.name, error.what());
+    }
+  }
+
+  // Gathers what must be equal on all ranks, and the bytes of each pair; an error of one is the error of all.
+  hr_status compare(const hr_group_call &call, int op, int64_t elements, const std::vector<hr_group_block> &blocks) {
+    int64_t size = backend_->getSize(), fixed = 6;
+    at::Tensor mine = at::empty({fixed + 2 * size}, at::kLong), all = at::empty({size * (fixed + 2 * size)}, at::kLong);
+    auto *row = mine.mutable_data_ptr<int64_t>();
+    const int64_t head[] = {static_cast<int64_t>(std::hash<std::string>()(call.name)),
+                            call.dtype,
+                            op,
+                            call.words[0],
+                            call.words[1],
+                            elements};
+    std::copy(std::begin(head), std::end(head), row);
+    for (int64_t i = 0; i < size; ++i) {
+      row[fixed + i] = blocks.empty() ? 0 : blocks[i].send_bytes;
+      row[fixed + size + i] = blocks.empty() ? 0 : blocks[i].receive_bytes;
+    }
+    c10d::AllgatherOptions options;
+    options.timeout = milliseconds_of(call);
+    backend_->_allgather_base(all, mine, options)->wait(options.timeout);
+    auto at = [&, rows = all.const_data_ptr<int64_t>()](int64_t rank, int64_t i) {
+      return rows[rank * (fixed + 2 * size) + i];
+    };
+    for (int64_t a = 0; a < size; ++a) {
+      for (int64_t i = 0; i < fixed; ++i)
+        if (at(a, i) != at(0, i))
+          return differ(call, a, at(0, 5), at(a, 5));
+      for (int64_t b = 0; b < size; ++b)
+        if (a != b && at(a, fixed + b) != at(b, fixed + size + a))
+          return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
+                                "%s: rank %d sends %lld bytes to rank %d, which expects %lld", call.name,
+                                static_cast<int>(a), static_cast<long long>(at(a, fixed + b)), static_cast<int>(b),
+                                static_cast<long long>(at(b, fixed + size + a)));
+    }
+    return HR_OK;
+  }
+
+  static hr_status differ(const hr_group_call &call, int64_t rank, int64_t first, int64_t other) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
+                          "the ranks' collectives differ: %s, operation, elements (rank 0: %lld, rank %d: %lld), "
+                          "dtype or root",
+                          call.name, static_cast<long long>(first), static_cast<int>(rank),
+                          static_cast<long long>(other));
+  }
+
+  // All pairs' bytes, through one buffer each way. A rank's byte for itself is there because gloo does nothing for
+  // empty tensors.
+  hr_status move(const hr_group_call &call, const std::vector<hr_group_block> &blocks) {
+    std::vector<int64_t> out_bytes, in_bytes;
+    int own = backend_->getRank();
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      out_bytes.push_back(static_cast<int>(i) == own ? 1 : blocks[i].send_bytes);
+      in_bytes.push_back(static_cast<int>(i) == own ? 1 : blocks[i].receive_bytes);
+    }
+    at::Tensor out = at::empty({std::accumulate(out_bytes.begin(), out_bytes.end(), int64_t{0})}, at::kByte);
+    at::Tensor in = at::empty({std::accumulate(in_bytes.begin(), in_bytes.end(), int64_t{0})}, at::kByte);
+    auto *out_at = out.mutable_data_ptr<uint8_t>();
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if (out_bytes[i] > 0 && static_cast<int>(i) != own)
+        std::memcpy(out_at, blocks[i].from, out_bytes[i]);
+      out_at += out_bytes[i];
+    }
+    c10d::AllToAllOptions options;
+    options.timeout = milliseconds_of(call);
+    std::vector<int64_t> in_splits = in_bytes, out_splits = out_bytes; // gloo moves them away
+    backend_->alltoall_base(in, out, in_splits, out_splits, options)->wait(options.timeout);
+    const auto *in_at = in.const_data_ptr<uint8_t>();
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if (in_bytes[i] > 0 && static_cast<int>(i) != own)
+        std::memcpy(blocks[i].to, in_at, in_bytes[i]);
+      in_at += in_bytes[i];
+    }
+    if (const hr_group_block &self = blocks[own]; self.receive_bytes > 0 && self.to != self.from)
+      std::memmove(self.to, self.from, self.receive_bytes);
+    return HR_OK;
+  }
+
+  hr_status reduce_by_gloo(const hr_group_call &call, at::ScalarType type, c10d::ReduceOp::RedOpType op,
+                           int64_t elements, void *data) {
+    if (elements == 0)
+      return HR_OK;
+    std::vector<at::Tensor> list{at::from_blob(data, {elements}, at::TensorOptions().dtype(type).device(at::kCPU))};
+    c10d::AllreduceOptions options;
+    options.reduceOp = op;
+    options.timeout = milliseconds_of(call);
+    backend_->allreduce(list, options)->wait(options.timeout);
+    return HR_OK;
+  }
+
+  // Each rank combines one slice of everyone's, and then sends it to all.
+  hr_status reduce_here(const hr_group_call &call, hr_group_op op, int64_t elements, void *data) {
+    int64_t size = backend_->getSize(), own = backend_->getRank(), each = (elements + size - 1) / size;
+    auto width = static_cast<int64_t>(hr_dtype_size(call.dtype));
+    auto begin = [&](int64_t rank) { return std::min(rank * each, elements); };
+    auto bytes = [&](int64_t rank) { return (begin(rank + 1) - begin(rank)) * width; };
+    auto *base = static_cast<char *>(data);
+    at::Tensor parts = at::empty({size, std::max<int64_t>(bytes(own), 1)}, at::kByte);
+    std::vector<hr_group_block> slices(size), results(size);
+    std::vector<const void *> inputs(size);
+    char *mine = base + begin(own) * width;
+    for (int64_t i = 0; i < size; ++i) {
+      char *part = static_cast<char *>(parts.mutable_data_ptr()) + i * parts.size(1);
+      inputs[i] = i == own ? mine : part;
+      slices[i] = {base + begin(i) * width, bytes(i), i == own ? mine : part, bytes(own)};
+      results[i] = {mine, bytes(own), base + begin(i) * width, bytes(i)};
+    }
+    HR_RETURN_IF_ERROR(move(call, slices));
+    hr_group_combine(op, call.dtype, static_cast<int>(size), inputs.data(), mine, bytes(own) / width);
+    return move(call, results);
+  }
+
+  hr_status combine_parts(const hr_group_call &call, hr_group_op op, int64_t elements,
+                          const std::vector<const void *> &inputs, void *output) {
+    int64_t size = backend_->getSize(), own = backend_->getRank();
+    auto bytes = static_cast<int64_t>(hr_dtype_size(call.dtype)) * elements;
+    at::Tensor parts = at::empty({size, std::max<int64_t>(bytes, 1)}, at::kByte);
+    std::vector<hr_group_block> blocks(size);
+    std::vector<const void *> received(size);
+    for (int64_t i = 0; i < size; ++i) {
+      char *part = static_cast<char *>(parts.mutable_data_ptr()) + i * parts.size(1);
+      blocks[i] = {inputs[i], bytes, part, bytes};
+      received[i] = i == own ? inputs[i] : part;
+    }
+    HR_RETURN_IF_ERROR(move(call, blocks));
+    hr_group_combine(op, call.dtype, static_cast<int>(size), received.data(), output, elements);
+    return HR_OK;
+  }
+
+  c10::intrusive_ptr<c10d::Backend> backend_;
+  std::vector<c10::intrusive_ptr<c10d::Work>> sent_; // their copies are in use
+};
+
+} // namespace
+
+std::shared_ptr<Transport> shared_memory_transport(hr_group *group) {
+  return std::make_shared<SharedMemory>(group);
+}
+
+std::shared_ptr<Transport> network_transport(c10::intrusive_ptr<c10d::Backend> backend) {
+  return std::make_shared<Network>(std::move(backend));
+}
+
+} // namespace headrace

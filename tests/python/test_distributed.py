@@ -1,0 +1,87 @@
+"""The backend of torch.distributed: two processes of this machine (distributed_ranks.py has what they do)."""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+import torch
+
+RANKS = pathlib.Path(__file__).with_name("distributed_ranks.py")
+
+pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def run(test, expected=(0, 0), program=RANKS, **environment):
+    """Runs a test of distributed_ranks.py, or another program, on two ranks; returns what they print."""
+    port = str(free_port())
+    ranks = []
+    for rank in range(2):
+        variables = {
+            **os.environ,
+            **environment,
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": "2",
+            "LOCAL_WORLD_SIZE": "2",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+        }
+        ranks.append(
+            subprocess.Popen(
+                [sys.executable, str(program), test],
+                env=variables,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+    try:
+        outputs = [rank.communicate(timeout=120)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    codes = tuple(rank.returncode for rank in ranks)
+    assert codes == expected, f"exit codes {codes}\n" + "\n".join(outputs)
+    return outputs
+
+
+def segments():
+    folder = pathlib.Path("/dev/shm")
+    return {path.name for path in folder.glob(f"headrace-{os.getuid()}-*")} if folder.is_dir() else set()
+
+
+@pytest.mark.parametrize("transport", ["auto", "network"])
+def test_collectives_equal_gloo(transport):
+    before = segments()
+    names = {"auto": "shared memory", "network": "network"}
+    run("collectives", HEADRACE_TRANSPORT=transport, EXPECTED_TRANSPORT=names[transport])
+    assert segments() <= before  # the name is gone
+
+
+def test_networks_equal_one_process():
+    run("networks")
+
+
+def test_failures_are_errors_of_all_ranks():
+    run("failures", expected=(0, -signal.SIGKILL))
+
+
+def test_the_backend_is_registered_without_a_group():
+    code = "import torch; print(torch.distributed.Backend.default_device_backend_map['headrace'])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout.strip() == "headrace"
+
+
+def test_the_example_trains():
+    outputs = run("", program=RANKS.parents[2] / "examples" / "ddp.py")
+    assert "2 ranks, accuracy 0.9" in outputs[0] or "2 ranks, accuracy 1.0" in outputs[0], outputs[0]
