@@ -9,7 +9,9 @@ import pytest
 import torch
 from support import DEVICE
 from torch import nn
+from torch._subclasses import FakeTensorMode
 from torch.cuda import _memory_viz
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.profiler import ProfilerActivity, profile
 
 pytestmark = pytest.mark.device_only
@@ -146,11 +148,15 @@ def test_out_of_memory_names_the_largest_blocks(settled):
 def test_a_summary_lists_quantities_and_tensors(settled):
     held = [torch.ones(3, MIB, device=DEVICE) for _ in range(2)]
     view = held[0][1:]
+    shapes = ShapeEnv()  # tensors without memory, of a length that is a symbol: torch.compile keeps such
+    with FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True) as mode:
+        fake = mode.from_tensor(torch.empty(5, MIB, device=DEVICE), static_shapes=False)
     module.synchronize()
     text = module.memory_summary()
     assert "bytes in use" in text and "small" in text and "limit none" in text
     assert "24.0 MiB  2 x float32 [3, 1048576]" in text
     assert "small" not in module.memory_summary(abbreviated=True)
+    assert fake.device.type == "headrace" and "[5" not in text
     assert view.sum().item() == 2 * MIB
 
 

@@ -268,7 +268,8 @@ def _list_tensors(index, most=8):
             storage = thing.untyped_storage() if thing.device == where else None
         except (NotImplementedError, RuntimeError):  # sparse, functorch's, without a storage
             continue
-        if storage is not None and storage._cdata not in seen:
+        is_fake = storage is not None and storage.device.type == "meta"  # torch.compile's stand-ins
+        if storage is not None and not is_fake and storage._cdata not in seen:
             seen.add(storage._cdata)
             kind = (storage.nbytes(), str(thing.dtype).removeprefix("torch."), tuple(thing.shape))
             sizes[kind] = sizes.get(kind, 0) + 1
