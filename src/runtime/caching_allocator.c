@@ -59,8 +59,16 @@ size_t hr__caching_allocator_round(size_t bytes) {
 void hr_caching_allocator_init(hr_caching_allocator *allocator, const struct hr_driver *driver, void *impl,
                                const char *name, int64_t limit_bytes) {
   *allocator = (hr_caching_allocator){.driver = driver, .context = hr__context(), .impl = impl, .name = name};
-  allocator->stats.limit_bytes = limit_bytes;
+  allocator->limit_bytes = limit_bytes;
   hr_mutex_init(&allocator->mutex);
+}
+
+static int64_t allocated_bytes(const hr_caching_allocator *allocator) {
+  return allocator->gauges.bytes[HR_MEMORY_ALL].current;
+}
+
+static int64_t reserved_bytes(const hr_caching_allocator *allocator) {
+  return allocator->gauges.reserved[HR_MEMORY_ALL].current;
 }
 
 /* ---- events ---- */
@@ -112,7 +120,6 @@ static void count_end(hr_caching_allocator *allocator, hr_block *block) {
   decrease(gauges->blocks, is_small, 1);
   decrease(gauges->bytes, is_small, (int64_t)block->bytes);
   decrease(gauges->requested, is_small, (int64_t)block->requested);
-  allocator->stats.allocated_bytes -= (int64_t)block->bytes;
   tell(allocator, HR_MEMORY_FREED, block->address, block->requested, NULL);
   block->requested = 0;
 }
@@ -121,7 +128,6 @@ static void count_end(hr_caching_allocator *allocator, hr_block *block) {
 
 static void driver_free(hr_caching_allocator *allocator, void *address, size_t bytes, bool is_small) {
   allocator->driver->free(allocator->impl, address, bytes);
-  allocator->stats.reserved_bytes -= (int64_t)bytes;
   decrease(allocator->gauges.segments, is_small, 1);
   decrease(allocator->gauges.reserved, is_small, (int64_t)bytes);
   tell(allocator, HR_MEMORY_SEGMENT_FREED, address, bytes, NULL);
@@ -161,7 +167,7 @@ static void free_slab(hr_caching_allocator *allocator, hr_slab *slab) {
 
 /* Returns cached memory, largest blocks first, until at most `target` bytes are reserved. */
 static void shrink(hr_caching_allocator *allocator, int64_t target) {
-  while (allocator->free_blocks.count > 0 && allocator->stats.reserved_bytes > target) {
+  while (allocator->free_blocks.count > 0 && reserved_bytes(allocator) > target) {
     hr_block *block = hr_vector_pop(&allocator->free_blocks);
     driver_free(allocator, block->address, block->bytes, false);
     hr_free(block);
@@ -169,7 +175,7 @@ static void shrink(hr_caching_allocator *allocator, int64_t target) {
   for (int i = 0; i < HR_ALLOCATOR_CLASSES; ++i) {
     for (hr_slab *slab = allocator->slabs[i], *next; slab != NULL; slab = next) {
       next = slab->next;
-      if (slab->free_count == slab->block_count && allocator->stats.reserved_bytes > target) {
+      if (slab->free_count == slab->block_count && reserved_bytes(allocator) > target) {
         free_slab(allocator, slab);
       }
     }
@@ -197,14 +203,13 @@ static void list_largest(const hr_caching_allocator *allocator, char *text, size
 }
 
 static hr_status refuse(const hr_caching_allocator *allocator, size_t wanted, const char *reason) {
-  const hr_memory_stats *stats = &allocator->stats;
   char largest[256];
   list_largest(allocator, largest, sizeof largest);
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED,
                         "%s: out of memory: %zu bytes requested, %lld allocated, %lld reserved, limit %lld%s%s%s",
-                        allocator->name, wanted, (long long)stats->allocated_bytes, (long long)stats->reserved_bytes,
-                        (long long)stats->limit_bytes, reason != NULL ? ": " : "", reason != NULL ? reason : "",
-                        largest);
+                        allocator->name, wanted, (long long)allocated_bytes(allocator),
+                        (long long)reserved_bytes(allocator), (long long)allocator->limit_bytes,
+                        reason != NULL ? ": " : "", reason != NULL ? reason : "", largest);
 }
 
 /* Drops cached weights; unlocked, because their memory may be this allocator's. */
@@ -216,21 +221,25 @@ static void forget_cached_weights(hr_caching_allocator *allocator) {
   hr_mutex_lock(&allocator->mutex);
 }
 
+/* True if another `bytes` bytes are more than the device may reserve. */
+static bool is_above_limit(const hr_caching_allocator *allocator, size_t bytes) {
+  return allocator->limit_bytes > 0 && reserved_bytes(allocator) + (int64_t)bytes > allocator->limit_bytes;
+}
+
 /* Allocates from the driver. Frees cached blocks first if the limit requires it, or if the driver has no memory. */
 static hr_status driver_alloc(hr_caching_allocator *allocator, size_t bytes, size_t wanted, bool is_small,
                               void **out_address) {
-  hr_memory_stats *stats = &allocator->stats;
   if (bytes > INT64_MAX / 4) {
     return refuse(allocator, wanted, "no device has so much");
   }
-  if (stats->limit_bytes > 0 && stats->reserved_bytes + (int64_t)bytes > stats->limit_bytes) {
+  if (is_above_limit(allocator, bytes)) {
     ++allocator->gauges.retries;
-    shrink(allocator, stats->limit_bytes - (int64_t)bytes);
-    if (stats->reserved_bytes + (int64_t)bytes > stats->limit_bytes) {
+    shrink(allocator, allocator->limit_bytes - (int64_t)bytes);
+    if (is_above_limit(allocator, bytes)) {
       forget_cached_weights(allocator);
-      shrink(allocator, stats->limit_bytes - (int64_t)bytes);
+      shrink(allocator, allocator->limit_bytes - (int64_t)bytes);
     }
-    if (stats->reserved_bytes + (int64_t)bytes > stats->limit_bytes) {
+    if (is_above_limit(allocator, bytes)) {
       return refuse(allocator, wanted, NULL);
     }
   }
@@ -247,13 +256,10 @@ static hr_status driver_alloc(hr_caching_allocator *allocator, size_t bytes, siz
     hr_status_free(status);
     return refused;
   }
-  ++stats->driver_allocation_count;
+  ++allocator->driver_allocation_count;
   increase(allocator->gauges.segments, is_small, 1);
   increase(allocator->gauges.reserved, is_small, (int64_t)bytes);
   tell(allocator, HR_MEMORY_SEGMENT_ALLOCATED, *out_address, bytes, NULL);
-  stats->reserved_bytes += (int64_t)bytes;
-  stats->reserved_bytes_peak =
-      stats->reserved_bytes > stats->reserved_bytes_peak ? stats->reserved_bytes : stats->reserved_bytes_peak;
   return HR_OK;
 }
 
@@ -352,9 +358,8 @@ static bool is_shared_with_others(const hr_caching_allocator *allocator) {
 
 /* Returns the blocks that were freed first, until little is free compared to the peak in use. */
 static void release_old(hr_caching_allocator *allocator) {
-  const hr_memory_stats *stats = &allocator->stats;
-  int64_t most = hr_max(2 * stats->allocated_bytes_peak, FREE_BYTES_MIN);
-  while (allocator->free_blocks.count > 0 && stats->reserved_bytes - stats->allocated_bytes > most) {
+  int64_t most = hr_max(2 * allocator->gauges.bytes[HR_MEMORY_ALL].peak, FREE_BYTES_MIN);
+  while (allocator->free_blocks.count > 0 && reserved_bytes(allocator) - allocated_bytes(allocator) > most) {
     size_t oldest = 0;
     for (size_t i = 1; i < allocator->free_blocks.count; ++i) {
       oldest = allocator->free_blocks.data[i]->age < allocator->free_blocks.data[oldest]->age ? i : oldest;
@@ -433,12 +438,7 @@ hr_status hr_caching_allocator_alloc(hr_caching_allocator *allocator, size_t byt
   hr_status status =
       bytes <= HR_ALLOCATOR_SMALL_MAX ? alloc_small(allocator, bytes, &block) : alloc_large(allocator, bytes, &block);
   if (status == HR_OK) {
-    hr_memory_stats *stats = &allocator->stats;
-    ++stats->allocation_count;
-    stats->allocated_bytes += (int64_t)block->bytes;
-    if (stats->allocated_bytes > stats->allocated_bytes_peak) {
-      stats->allocated_bytes_peak = stats->allocated_bytes;
-    }
+    ++allocator->allocation_count;
     block->requested = bytes > 0 ? bytes : 1;
     count_use(allocator, block);
     *out_block = block;
@@ -501,7 +501,7 @@ void hr_caching_allocator_trim(hr_caching_allocator *allocator) {
 
 void hr_caching_allocator_limit(hr_caching_allocator *allocator, int64_t bytes) {
   hr_mutex_lock(&allocator->mutex);
-  allocator->stats.limit_bytes = bytes > 0 ? bytes : 0;
+  allocator->limit_bytes = bytes > 0 ? bytes : 0;
   if (bytes > 0) {
     shrink(allocator, bytes);
   }
@@ -510,7 +510,15 @@ void hr_caching_allocator_limit(hr_caching_allocator *allocator, int64_t bytes) 
 
 void hr_caching_allocator_stats(hr_caching_allocator *allocator, hr_memory_stats *out_stats) {
   hr_mutex_lock(&allocator->mutex);
-  *out_stats = allocator->stats;
+  const hr_gauge *bytes = &allocator->gauges.bytes[HR_MEMORY_ALL],
+                 *reserved = &allocator->gauges.reserved[HR_MEMORY_ALL];
+  *out_stats = (hr_memory_stats){.allocated_bytes = bytes->current,
+                                 .allocated_bytes_peak = bytes->peak,
+                                 .reserved_bytes = reserved->current,
+                                 .reserved_bytes_peak = reserved->peak,
+                                 .limit_bytes = allocator->limit_bytes,
+                                 .allocation_count = allocator->allocation_count,
+                                 .driver_allocation_count = allocator->driver_allocation_count};
   hr_mutex_unlock(&allocator->mutex);
 }
 
@@ -535,8 +543,6 @@ static void reset_totals(hr_gauge *gauge) {
 
 void hr_caching_allocator_reset_peak(hr_caching_allocator *allocator) {
   hr_mutex_lock(&allocator->mutex);
-  allocator->stats.allocated_bytes_peak = allocator->stats.allocated_bytes;
-  allocator->stats.reserved_bytes_peak = allocator->stats.reserved_bytes;
   each_gauge(&allocator->gauges, reset_peak);
   hr_mutex_unlock(&allocator->mutex);
 }

@@ -59,7 +59,8 @@ typedef struct hr_caching_allocator {
   hr_block *used;                    /* the driver's own that are in use */
   HR_VECTOR(hr_block *) free_blocks; /* the driver's own that are free, by size */
   uint64_t freed_count;
-  hr_memory_stats stats;
+  int64_t limit_bytes; /* of reserved memory; 0: no limit */
+  int64_t allocation_count, driver_allocation_count;
   hr_memory_gauges gauges;
   void (*observe)(void *arg, const hr_memory_event *event); /* NULL: nobody */
   void *observe_arg;

@@ -38,6 +38,12 @@ static hr_status budget_capture(void *impl, void **out_queue) {
 
 static const hr_driver budget_driver = {.name = "budget", .allocate = budget_allocate, .free = budget_free};
 
+static hr_memory_stats stats_of(hr_caching_allocator *allocator) {
+  hr_memory_stats stats;
+  hr_caching_allocator_stats(allocator, &stats);
+  return stats;
+}
+
 HR_TEST(sizes_round_up_by_an_eighth_at_most) {
   HR_ASSERT_EQ(hr__caching_allocator_round(0), 64);
   HR_ASSERT_EQ(hr__caching_allocator_round(64), 64);
@@ -72,15 +78,13 @@ HR_TEST(blocks_are_aligned_apart_and_reused) {
       hr_caching_allocator_free(&allocator, blocks[(i * 7) % COUNT]);
     }
   }
-  hr_memory_stats stats;
-  hr_caching_allocator_stats(&allocator, &stats);
+  hr_memory_stats stats = stats_of(&allocator);
   HR_ASSERT_EQ(stats.allocated_bytes, 0);
   HR_ASSERT_EQ(stats.allocation_count, 3 * COUNT);
   HR_ASSERT_EQ(stats.driver_allocation_count, b.allocations);
   HR_ASSERT(stats.driver_allocation_count <= COUNT && stats.reserved_bytes > 0);
   hr_caching_allocator_trim(&allocator);
-  hr_caching_allocator_stats(&allocator, &stats);
-  HR_ASSERT_EQ(stats.reserved_bytes, 0);
+  HR_ASSERT_EQ(stats_of(&allocator).reserved_bytes, 0);
   HR_ASSERT_EQ(b.frees, b.allocations);
 }
 
@@ -133,7 +137,7 @@ HR_TEST(requests_get_the_lowest_address_again) {
       hr_caching_allocator_free(&allocator, blocks[i]);
     }
     hr_caching_allocator_trim(&allocator);
-    HR_ASSERT_EQ(allocator.stats.reserved_bytes, 0);
+    HR_ASSERT_EQ(stats_of(&allocator).reserved_bytes, 0);
   }
 }
 
@@ -608,19 +612,19 @@ HR_TEST(what_a_host_does_not_use_again_goes_back) {
     for (size_t i = 0; i < 3; ++i) {
       hr_caching_allocator_free(&allocator, blocks[i]);
     }
-    const hr_memory_stats *stats = &allocator.stats;
-    int64_t most = 2 * stats->allocated_bytes_peak > 128 << 20 ? 2 * stats->allocated_bytes_peak : 128 << 20;
-    HR_ASSERT(stats->reserved_bytes <= most + stats->allocated_bytes_peak);
+    const hr_memory_stats stats = stats_of(&allocator);
+    int64_t most = 2 * stats.allocated_bytes_peak > 128 << 20 ? 2 * stats.allocated_bytes_peak : 128 << 20;
+    HR_ASSERT(stats.reserved_bytes <= most + stats.allocated_bytes_peak);
   }
-  HR_ASSERT(allocator.stats.reserved_bytes < asked / 4);
+  HR_ASSERT(stats_of(&allocator).reserved_bytes < asked / 4);
   hr_block *last = NULL;
-  int64_t count = allocator.stats.driver_allocation_count;
+  int64_t count = stats_of(&allocator).driver_allocation_count;
   HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, 60 << 20, &last)); /* the most recent ones are still cached */
-  HR_ASSERT_EQ(allocator.stats.driver_allocation_count, count);
+  HR_ASSERT_EQ(stats_of(&allocator).driver_allocation_count, count);
   hr_caching_allocator_free(&allocator, last);
   hr_caching_allocator_free(&allocator, held);
   hr_caching_allocator_trim(&allocator);
-  HR_ASSERT_EQ(allocator.stats.reserved_bytes, 0);
+  HR_ASSERT_EQ(stats_of(&allocator).reserved_bytes, 0);
 }
 
 /* Programs with ever larger temporaries: only the last block stays. Graphs of devices refer to earlier ones. */
@@ -639,13 +643,13 @@ HR_TEST(outgrown_temporaries_go_back_on_a_host) {
       HR_ASSERT_OK(hr__device_shared(&device, megabytes << 20, &address));
       HR_ASSERT_OK(hr__device_shared(&device, 1 << 20, &address));
     }
-    HR_ASSERT_EQ(device.allocator.stats.allocated_bytes, 64 << 20);
-    HR_ASSERT_EQ(device.allocator.stats.reserved_bytes, i == 0 ? 64 << 20 : 127 << 20);
+    HR_ASSERT_EQ(stats_of(&device.allocator).allocated_bytes, 64 << 20);
+    HR_ASSERT_EQ(stats_of(&device.allocator).reserved_bytes, i == 0 ? 64 << 20 : 127 << 20);
     hr_device_memory_trim(&device);
-    HR_ASSERT_EQ(device.allocator.stats.reserved_bytes, 64 << 20);
+    HR_ASSERT_EQ(stats_of(&device.allocator).reserved_bytes, 64 << 20);
     device.properties.is_host = true;
     hr_device_memory_trim(&device);
-    HR_ASSERT_EQ(device.allocator.stats.reserved_bytes, 0);
+    HR_ASSERT_EQ(stats_of(&device.allocator).reserved_bytes, 0);
     HR_ASSERT_OK(
         hr__device_shared(&device, 64 << 20, &address)); /* a quarter of room for what grows, if there is any */
     HR_ASSERT_OK(hr__device_shared(&device, 80 << 20, &address));
@@ -671,12 +675,12 @@ HR_TEST(what_is_kept_on_a_device_makes_room_for_what_it_refused) {
     hr_caching_allocator_init(&device.allocator, &budget_driver, &b, "budget", limits[i]);
     hr_cached_weights *made = hr__cached_weights_create(&device, 91, &recipe, 1, KEPT);
     HR_ASSERT_NOT_NULL(made);
-    HR_ASSERT_EQ(device.allocator.stats.allocated_bytes, KEPT);
+    HR_ASSERT_EQ(stats_of(&device.allocator).allocated_bytes, KEPT);
     hr__cached_weights_publish(made);
     hr__cached_weights_release(made);
     HR_ASSERT_NULL(
         hr__cached_weights_create(&device, 92, &recipe, 1, 2 * ROOM)); /* too large: only cached weights are dropped */
-    HR_ASSERT(!is_kept(91, 1) && device.allocator.stats.allocated_bytes == 0);
+    HR_ASSERT(!is_kept(91, 1) && stats_of(&device.allocator).allocated_bytes == 0);
     made = hr__cached_weights_create(&device, 91, &recipe, 1, KEPT);
     hr__cached_weights_publish(made);
     hr__cached_weights_release(made);
