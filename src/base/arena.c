@@ -98,7 +98,7 @@ void hr_arena_forget(void) {
 /* ---- arenas ---- */
 
 /* The header is padded to whole alignment units, so that the bytes after it are aligned. */
-#define CHUNK_HEADER ((sizeof(hr_arena_chunk) + HR_ARENA_ALIGNMENT - 1) & ~(HR_ARENA_ALIGNMENT - 1))
+#define CHUNK_HEADER hr_align_up(sizeof(hr_arena_chunk), HR_ARENA_ALIGNMENT)
 
 static void enter_chunk(hr_arena *arena, hr_arena_chunk *chunk) {
   arena->last = chunk;
@@ -141,7 +141,7 @@ void *hr__arena_alloc_slow(hr_arena *arena, size_t bytes) {
   if (bytes > SIZE_MAX / 2 || chunk_bytes > SIZE_MAX / 2) {
     return NULL;
   }
-  size_t rounded = (bytes + HR_ARENA_ALIGNMENT - 1) & ~(HR_ARENA_ALIGNMENT - 1);
+  size_t rounded = hr_align_up(bytes, HR_ARENA_ALIGNMENT);
   if (chunk_bytes < rounded) {
     chunk_bytes = rounded;
   }

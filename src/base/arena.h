@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/integer.h"
+
 #define HR_ARENA_ALIGNMENT ((size_t)16)
 #define HR_ARENA_CHUNK_MIN ((size_t)4096)
 #define HR_ARENA_CHUNK_MAX ((size_t)1 << 18)
@@ -49,7 +51,7 @@ void *hr__arena_alloc_slow(hr_arena *arena, size_t bytes);
 /* An uninitialised block aligned to 16, or NULL when memory is out. 0 bytes give a valid pointer that must not be read.
  */
 static inline void *hr_arena_alloc(hr_arena *arena, size_t bytes) {
-  size_t rounded = (bytes + HR_ARENA_ALIGNMENT - 1) & ~(HR_ARENA_ALIGNMENT - 1);
+  size_t rounded = hr_align_up(bytes, HR_ARENA_ALIGNMENT);
   if (__builtin_expect(rounded >= bytes && rounded <= (size_t)(arena->end - arena->cursor) && arena->cursor != NULL,
                        1)) {
     void *block = arena->cursor;
@@ -62,7 +64,7 @@ static inline void *hr_arena_alloc(hr_arena *arena, size_t bytes) {
 /* ---- one block for many small parts, each aligned to 8 ---- */
 
 static inline size_t hr_part_bytes(size_t bytes) {
-  return (bytes + 7) & ~(size_t)7;
+  return hr_align_up(bytes, 8);
 }
 
 /* Copies a part to *at, which then is the place of the next one. `source` may be NULL if `bytes` is 0. */

@@ -108,7 +108,7 @@ hr_status hr_schedule_copy(const hr_schedule *schedule, hr_schedule *out_copy) {
 
 /* Adds what an arena takes for a block. */
 static void add_block(size_t *sum, size_t bytes) {
-  *sum += (bytes + HR_ARENA_ALIGNMENT - 1) & ~(HR_ARENA_ALIGNMENT - 1);
+  *sum += hr_align_up(bytes, HR_ARENA_ALIGNMENT);
 }
 
 /* Counts what copy_schedule takes of both arenas. */

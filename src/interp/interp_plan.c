@@ -525,7 +525,7 @@ typedef struct packer {
 
 static void *pack(packer *p, const void *list, size_t bytes) {
   char *at = p->block != NULL ? p->block + p->bytes : NULL;
-  p->bytes += (bytes + sizeof(int64_t) - 1) & ~(sizeof(int64_t) - 1);
+  p->bytes += hr_part_bytes(bytes);
   if (at != NULL && bytes > 0) {
     memcpy(at, list, bytes);
   }

@@ -62,7 +62,7 @@ HR_TEST(a_node_s_copy_is_one_block_of_the_counted_size) {
     hr_program_init(&copy);
     hr_arena_init(&copy.arena, bytes);
     HR_ASSERT(hr_node_copy(&copy.arena, node, &own));
-    HR_ASSERT_EQ(copy.arena.bytes_allocated, (bytes + HR_ARENA_ALIGNMENT - 1) & ~(HR_ARENA_ALIGNMENT - 1));
+    HR_ASSERT_EQ(copy.arena.bytes_allocated, hr_align_up(bytes, HR_ARENA_ALIGNMENT));
     for (int i = 0; node->is_loop && i < node->input_count; ++i) { /* all operands have the domain's dims */
       HR_ASSERT(own.inputs[i].dims == own.outputs[0].dims);
     }
