@@ -93,18 +93,13 @@ static bool same_map_of_equal_dims(const hr_operand *a, const hr_operand *b, con
   return is_same;
 }
 
-static bool have_equal_dims(const hr_node *a, const hr_node *b) {
-  const hr_operand *x = &a->outputs[0], *y = &b->outputs[0];
-  return x->rank == y->rank && (x->dims == y->dims || memcmp(x->dims, y->dims, (size_t)x->rank * sizeof *x->dims) == 0);
-}
-
 bool hr_group_same_map(const hr_domain *domain, const hr_node *node_a, const hr_operand *a, const hr_node *node_b,
                        const hr_operand *b) {
   if (a->dtype != b->dtype || a->offset != b->offset || a->term_count != 0 || b->term_count != 0 ||
       a->bound_count != b->bound_count) {
     return false;
   }
-  if (a->rank == b->rank && have_equal_dims(node_a, node_b)) {
+  if (a->rank == b->rank && hr_operands_have_equal_dims(&node_a->outputs[0], &node_b->outputs[0])) {
     return same_map_of_equal_dims(a, b, node_a->outputs[0].dims);
   }
   int64_t strides_a[HR_RANK_MAX], strides_b[HR_RANK_MAX];

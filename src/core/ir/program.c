@@ -118,8 +118,7 @@ uint32_t hr_program_add_constant(hr_program *program, hr_scalar value) {
 /* The operands of a loop node have the dims of its domain: one list is enough. */
 static bool has_domain_dims(const hr_node *node, const hr_operand *x) {
   const hr_operand *first = &node->outputs[0];
-  return node->is_loop && x != first && x->rank == first->rank &&
-         (x->dims == first->dims || memcmp(x->dims, first->dims, (size_t)x->rank * sizeof *x->dims) == 0);
+  return node->is_loop && x != first && hr_operands_have_equal_dims(x, first);
 }
 
 static size_t bytes_of_operand(const hr_node *node, const hr_operand *x) {

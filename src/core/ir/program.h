@@ -28,6 +28,7 @@
 #define HEADRACE_CORE_PROGRAM_H_
 
 #include <stdbool.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "base/text.h"
@@ -202,6 +203,9 @@ uint32_t hr_program_writes(const hr_program *program, uint32_t buffer);
 /* The smallest and the largest element that an operand's affine map reaches, without terms; false if it reaches none.
  */
 bool hr_operand_range(const hr_operand *operand, int64_t *out_min, int64_t *out_max);
+static inline bool hr_operands_have_equal_dims(const hr_operand *a, const hr_operand *b) {
+  return a->rank == b->rank && (a->dims == b->dims || memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims) == 0);
+}
 /* True if two operands of one buffer visit the same elements in the same order. */
 bool hr_operands_are_same_map(const hr_operand *a, const hr_operand *b);
 /* True if two operands may share an element: exact for views that nest (slices, columns, every other element), true in
