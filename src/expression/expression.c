@@ -108,6 +108,14 @@ hr_status hr__expr_too_large(const hr_expression *e, const char *text) {
   return hr__expr_error(HR_STATUS_RESOURCE_EXHAUSTED, "expression", text, 1, "no host memory");
 }
 
+hr_status hr__expr_check_length(const char *text) {
+  size_t length = strlen(text);
+  return length <= HR_EXPR_TEXT_MAX
+             ? HR_OK
+             : hr_status_make(HR_STATUS_INVALID_ARGUMENT, "expression: expected a text of at most %d bytes, found %zu",
+                              (int)HR_EXPR_TEXT_MAX, length);
+}
+
 /* ---- nodes ---- */
 
 static bool is_literal(const hr_expr_node *node) {
@@ -296,7 +304,7 @@ void hr_expression_release(hr_expression *expression) {
   hr_free(expression);
 }
 
-hr_status hr__expr_finish(hr_expression *e) {
+static hr_status find_used(hr_expression *e) {
   e->used = hr_calloc(e->nodes.count + 1, sizeof *e->used);
   if (e->used == NULL) {
     return hr__expr_too_large(e, e->text);
@@ -316,14 +324,24 @@ hr_status hr__expr_finish(hr_expression *e) {
   return HR_OK;
 }
 
+hr_status hr__expr_finish(hr_expression *e, hr_status status, hr_expression **out_expression) {
+  if (status == HR_OK) {
+    status = find_used(e);
+  }
+  if (status != HR_OK) {
+    hr_expression_release(e);
+    return status;
+  }
+  *out_expression = e;
+  return HR_OK;
+}
+
 hr_status hr_expression_parse(const char *text, const char *signature, hr_expression **out_expression) {
   if (text == NULL || signature == NULL || out_expression == NULL) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "hr_expression_parse: NULL argument");
   }
-  if (strlen(text) > HR_EXPR_TEXT_MAX || strlen(signature) > HR_EXPR_TEXT_MAX) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "expression: expected a text of at most %d bytes, found %zu",
-                          (int)HR_EXPR_TEXT_MAX, strlen(text));
-  }
+  HR_RETURN_IF_ERROR(hr__expr_check_length(text));
+  HR_RETURN_IF_ERROR(hr__expr_check_length(signature));
   hr_expression *e = hr__expr_create(text);
   if (e == NULL) {
     return hr__expr_too_large(NULL, text);
@@ -340,15 +358,7 @@ hr_status hr_expression_parse(const char *text, const char *signature, hr_expres
                               e->outputs.data[o].name);
     }
   }
-  if (status == HR_OK) {
-    status = hr__expr_finish(e);
-  }
-  if (status != HR_OK) {
-    hr_expression_release(e);
-    return status;
-  }
-  *out_expression = e;
-  return HR_OK;
+  return hr__expr_finish(e, status, out_expression);
 }
 
 /* ---- what it has ---- */

@@ -195,14 +195,10 @@ static hr_status parse_gradient(hr_expression *e, const char *text) {
 }
 
 hr_status hr_expression_gradient(const hr_expression *expression, const char *text, hr_expression **out_gradient) {
+  HR_RETURN_IF_ERROR(text != NULL ? hr__expr_check_length(text) : HR_OK);
   hr_expression *e = hr__expr_copy(expression);
   if (e == NULL) {
     return hr__expr_too_large(NULL, expression->text);
-  }
-  if (text != NULL && strlen(text) > HR_EXPR_TEXT_MAX) {
-    hr_expression_release(e);
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "expression: expected a text of at most %d bytes, found %zu",
-                          (int)HR_EXPR_TEXT_MAX, strlen(text));
   }
   hr_status status = add_gradient_inputs(e);
   if (status == HR_OK) {
@@ -211,13 +207,5 @@ hr_status hr_expression_gradient(const hr_expression *expression, const char *te
   if (status == HR_OK) {
     status = text != NULL ? parse_gradient(e, text) : derive_all(expression, e);
   }
-  if (status == HR_OK) {
-    status = hr__expr_finish(e);
-  }
-  if (status != HR_OK) {
-    hr_expression_release(e);
-    return status;
-  }
-  *out_gradient = e;
-  return HR_OK;
+  return hr__expr_finish(e, status, out_gradient);
 }

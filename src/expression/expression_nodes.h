@@ -100,9 +100,11 @@ int hr__expr_real(hr_expression *expression, double real, hr_dtype dtype, int co
 int hr__expr_cast(hr_expression *expression, int operand, hr_dtype dtype, int column);
 int hr__expr_apply(hr_expression *expression, hr_expr_function function, const int *operands, int column);
 
-/* Finds the nodes that outputs depend on. Called once, when the expression is complete. */
-hr_status hr__expr_finish(hr_expression *expression);
+/* The end of making an expression: finds the nodes that outputs depend on, and gives it. If `status` is an error, or
+ * if this fails, the expression is released and the error returned. */
+HR_MUST_USE hr_status hr__expr_finish(hr_expression *expression, hr_status status, hr_expression **out_expression);
 
+HR_MUST_USE hr_status hr__expr_check_length(const char *text);
 /* An error at a column of `text` (from 1), of which it prints a part. */
 HR_MUST_USE hr_status hr__expr_error(hr_status_code code, const char *what, const char *text, int column,
                                      const char *format, ...) HR_PRINTF(5, 6);

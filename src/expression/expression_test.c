@@ -45,10 +45,10 @@ static hr_buffer *make_floats(fixture *f, const float *values) {
   return buffer;
 }
 
-/* Runs an expression of two inputs and one output; the second input is a number. */
-static void run(const char *text, const char *signature, const float *x, hr_scalar number, size_t size, void *out) {
+/* Runs an expression of two inputs and one output; the second input is a number. Releases it. */
+static void run_once(hr_expression *e, const float *x, hr_scalar number, size_t size, void *out) {
   fixture f = open_fixture();
-  hr_expression *e = parse(text, signature);
+  HR_ASSERT_EQ(hr_expression_input_count(e), 2);
   hr_dtype dtype = hr_expression_output(e, 0).dtype;
   hr_buffer *input = make_floats(&f, x), *output;
   HR_ASSERT_OK(hr_buffer_create(f.device, COUNT * size, &output));
@@ -60,6 +60,10 @@ static void run(const char *text, const char *signature, const float *x, hr_scal
   hr_buffer_release(output);
   hr_expression_release(e);
   close_fixture(&f);
+}
+
+static void run(const char *text, const char *signature, const float *x, hr_scalar number, size_t size, void *out) {
+  run_once(parse(text, signature), x, number, size, out);
 }
 
 static void check(const char *text, const float *x, double number, const float *wanted) {
@@ -270,22 +274,10 @@ HR_TEST(types_are_checked) {
 
 /* The gradient of y by x at each element of x, with gy = 1. */
 static void gradient(const char *text, const char *backward, const float *x, float *out) {
-  fixture f = open_fixture();
   hr_expression *e = parse(text, "float x -> float y"), *g;
   HR_ASSERT_OK(hr_expression_gradient(e, backward, &g));
-  HR_ASSERT_EQ(hr_expression_input_count(g), 2);
-  hr_scalar one = hr_scalar_f64(1);
-  hr_buffer *input = make_floats(&f, x), *output;
-  HR_ASSERT_OK(hr_buffer_create(f.device, COUNT * sizeof(float), &output));
-  hr_view inputs[2] = {view_of(input, HR_DTYPE_F32), {.scalar = &one, .dtype = HR_DTYPE_F64}};
-  hr_view outputs[1] = {view_of(output, HR_DTYPE_F32)};
-  HR_ASSERT_OK(hr_expression_record(f.stream, g, HR_DTYPE_NONE, inputs, outputs));
-  HR_ASSERT_OK(hr_stream_read(f.stream, &outputs[0], out));
-  hr_buffer_release(input);
-  hr_buffer_release(output);
   hr_expression_release(e);
-  hr_expression_release(g);
-  close_fixture(&f);
+  run_once(g, x, hr_scalar_f64(1), sizeof(float), out);
 }
 
 static void check_gradient(const char *text, const char *backward, const float *wanted) {

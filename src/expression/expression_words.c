@@ -25,7 +25,7 @@ int hr__expr_node_column(const hr_expr_parser *p, const char *place) {
   return p->forced_column != 0 ? p->forced_column : hr__expr_column(p, place);
 }
 
-/* What stands at the cursor, for a message. */
+/* The character at the cursor, for a message. */
 static void describe_found(const hr_expr_parser *p, char out_found[16]) {
   unsigned char found = (unsigned char)*p->cursor;
   if (found == '\0') {
