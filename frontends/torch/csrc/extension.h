@@ -63,6 +63,13 @@ inline PyObject *checked(PyObject *object) {
     throw python_error();
   return object;
 }
+// Appends a new reference, which it takes.
+inline void append_new(PyObject *list, PyObject *entry) {
+  int failed = PyList_Append(list, checked(entry));
+  Py_DECREF(entry);
+  if (failed != 0)
+    throw python_error();
+}
 template <class... T> void parse(PyObject *arguments, const char *format, T *...places) {
   if (PyArg_ParseTuple(arguments, format, places...) == 0)
     throw python_error();

@@ -147,13 +147,6 @@ PyObject *keep_history(PyObject *, PyObject *arguments) {
   });
 }
 
-void append_new(PyObject *list, PyObject *entry) {
-  int failed = PyList_Append(list, checked(entry));
-  Py_DECREF(entry);
-  if (failed != 0)
-    throw python_error();
-}
-
 // Frames of stacks, each different stack once.
 class Frames {
 public:

@@ -116,15 +116,12 @@ PyObject *memory_blocks(PyObject *, PyObject *arguments) {
         &blocks);
     PyObject *list = checked(PyList_New(0));
     for (const hr_memory_block &block : blocks) {
-      PyObject *entry = checked(Py_BuildValue(
-          "KKKKKi", reinterpret_cast<unsigned long long>(block.segment),
-          static_cast<unsigned long long>(block.segment_bytes), reinterpret_cast<unsigned long long>(block.address),
-          static_cast<unsigned long long>(block.bytes), static_cast<unsigned long long>(block.requested),
-          static_cast<int>(block.is_small)));
-      int failed = PyList_Append(list, entry);
-      Py_DECREF(entry);
-      if (failed != 0)
-        throw python_error();
+      append_new(list,
+                 Py_BuildValue("KKKKKi", reinterpret_cast<unsigned long long>(block.segment),
+                               static_cast<unsigned long long>(block.segment_bytes),
+                               reinterpret_cast<unsigned long long>(block.address),
+                               static_cast<unsigned long long>(block.bytes),
+                               static_cast<unsigned long long>(block.requested), static_cast<int>(block.is_small)));
     }
     return list;
   });
