@@ -21,7 +21,7 @@ typedef struct hr_gauge {
   int64_t current, peak, increased, decreased;
 } hr_gauge;
 
-/* Where a block is from: the first stands for both. */
+/* The kind of a block: in a slab or on its own. HR_MEMORY_ALL stands for both. */
 typedef enum hr_memory_pool { HR_MEMORY_ALL = 0, HR_MEMORY_SMALL, HR_MEMORY_LARGE, HR_MEMORY_POOLS } hr_memory_pool;
 
 typedef struct hr_memory_gauges {

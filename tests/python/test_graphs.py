@@ -12,7 +12,9 @@ from torch import nn
 pytestmark = pytest.mark.device_only
 
 ACCELERATOR = torch.accelerator.current_accelerator()
-HAS_ACCELERATOR_GRAPHS = hasattr(torch.accelerator, "Graph") and ACCELERATOR is not None and ACCELERATOR.type == torch.device(DEVICE).type
+HAS_ACCELERATOR_GRAPHS = (
+    hasattr(torch.accelerator, "Graph") and ACCELERATOR is not None and ACCELERATOR.type == torch.device(DEVICE).type
+)
 
 
 def captured(graph):

@@ -18,7 +18,9 @@ pytestmark = pytest.mark.device_only
 
 module = torch.headrace
 ACCELERATOR = torch.accelerator.current_accelerator()
-IS_ACCELERATOR = ACCELERATOR is not None and ACCELERATOR.type == "headrace" and hasattr(torch.accelerator, "memory_stats")
+IS_ACCELERATOR = (
+    hasattr(torch.accelerator, "memory_stats") and ACCELERATOR is not None and ACCELERATOR.type == "headrace"
+)
 MIB = 1 << 20
 
 

@@ -183,7 +183,7 @@ def _vmap(info, dims, text, signature, backward, order, tensors, plain, places, 
 
 
 def _as_promoted(inputs, tensors, dims, plain, places):
-    """The tensors of type T in the dtype that they have without the dim of the batch, which would count in promotion."""
+    """The tensors of type T in the dtype that they have without the dim of the batch: it would count in promotion."""
     without = [
         torch.empty(tensor.shape[:dim] + tensor.shape[dim + 1 :], dtype=tensor.dtype, device="meta")
         if dim is not None

@@ -229,7 +229,8 @@ def memory_summary(device=None, abbreviated=False):
     limit = _text_of(own["limit_bytes"]) if own["limit_bytes"] else "none"
     lines = [
         f"headrace:{index}, {_C.describe_device(index)['name']}: memory",
-        f"limit {limit}; of the device {_text_of(own['device_total_bytes'])}, {_text_of(own['device_free_bytes'])} free",
+        f"limit {limit}; of the device {_text_of(own['device_total_bytes'])}, "
+        f"{_text_of(own['device_free_bytes'])} free",
         f"compiled programs {_text_of(own['program_bytes'])} of the host; "
         f"{values['num_ooms']} requests without memory, {values['num_alloc_retries']} after returning cached memory",
         "",
