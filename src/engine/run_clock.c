@@ -29,10 +29,6 @@ static hr_status record(hr_run_clock *clock, int64_t *out_tick) {
 
 hr_status hr__run_clock_tick(hr_run_clock *clock, int64_t *out_tick) {
   hr_device *device = clock->device;
-  if (!clock->is_on) {
-    *out_tick = 0;
-    return HR_OK;
-  }
   if (clock->events != NULL && clock->count < clock->capacity) {
     return record(clock, out_tick);
   }
