@@ -78,6 +78,10 @@ typedef struct hr_profile_record {
   const char *const *operation_names;
   const uint64_t *correlations; /* of hr_profile_correlate, for each of them; NULL: none was set */
   uint64_t correlation;         /* that of the thread, of records without such lists; 0: none */
+  /* Of a kernel or library call: bytes a second, relative to the peak of the device's memory; above 1 if most of them
+   * are in caches. 0: not known. The peak of the host's memory is measured once in a process, when a profile is read
+   * for the first time (0.1 s), or at the start with HEADRACE_TRACE. */
+  double bandwidth_share;
 } hr_profile_record;
 
 typedef struct hr_profile_counts {
@@ -118,8 +122,9 @@ typedef enum hr_profile_table {
  * that the ring has no more. `tables`: bits of hr_profile_table. */
 HR_API HR_MUST_USE hr_status hr_profile_tables(hr_profile *profile, unsigned tables,
                                                void (*write)(void *arg, const char *text), void *arg);
-/* Writes the ring's records to a file, as a timeline in the JSON format of Chrome's trace viewer, which Perfetto opens.
- * UNAVAILABLE if the file can't be written. */
+/* Writes the ring's records to a file, as a timeline for Perfetto: in its own format if the file's name ends in
+ * .pftrace or .perfetto-trace, else in the JSON format of Chrome's trace viewer. UNAVAILABLE if the file can't be
+ * written. */
 HR_API HR_MUST_USE hr_status hr_profile_write_trace(hr_profile *profile, const char *path);
 /* Writes what HEADRACE_TRACE and HEADRACE_PROFILE request, unless it has been written. This happens by itself at exit;
  * programs that end in another way call it before. */

@@ -163,3 +163,9 @@ const hr_machine *hr__machine(void) {
   hr_mutex_unlock(&own->mutex);
   return &own->machine;
 }
+
+double hr__device_gbs(const hr_device *device) {
+  const hr_device_properties *properties = &device->properties;
+  bool is_measured = properties->memory_gbs <= 0 && properties->is_host && properties->has_contents;
+  return is_measured ? hr__machine()->read_gbs : properties->memory_gbs;
+}

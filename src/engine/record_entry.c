@@ -4,6 +4,7 @@
 
 #include "base/allocator.h"
 #include "core/ir/dtype.h"
+#include "engine/machine.h"
 #include "engine/record_table.h"
 
 void hr__record_lists_fini(hr_record_lists *lists) {
@@ -104,6 +105,13 @@ static bool expand_operations(const hr_run_entry *run, hr_record_lists *lists, h
   return ok;
 }
 
+static double bandwidth_share(const hr_device *device, const hr_profile_record *record) {
+  double ns = (double)(record->end_ns - record->begin_ns);
+  double bytes = (double)record->bytes_read + (double)record->bytes_written;
+  double peak = ns > 0 && bytes > 0 ? hr__device_gbs(device) : 0;
+  return peak > 0 ? bytes / ns / peak : 0;
+}
+
 static bool expand_launch(const hr_run_entry *run, int i, hr_record_lists *lists, hr_record_fn fn, void *arg) {
   static const hr_profile_kind kinds[] = {
       [HR_STEP_KERNEL] = HR_PROFILE_KERNEL, [HR_STEP_LIBRARY] = HR_PROFILE_LIBRARY, [HR_STEP_CHECK] = HR_PROFILE_CHECK};
@@ -120,6 +128,9 @@ static bool expand_launch(const hr_run_entry *run, int i, hr_record_lists *lists
   record.bytes_written = launch->bytes_written;
   record.bytes_saved = launch->bytes_saved;
   record.flops = launch->flops;
+  if (lists->with_shares) {
+    record.bandwidth_share = bandwidth_share(run->head.device, &record);
+  }
   bool ok = list_operations(run, lists, launch->operation_count, launch->operations, &record);
   fn(arg, &record);
   return ok;

@@ -52,6 +52,7 @@ typedef struct hr_record_lists {
   HR_VECTOR(uint64_t) correlations;
   HR_VECTOR(const char *) names;
   hr_text text;
+  bool with_shares; /* of the memory's bandwidth, which may be measured for them */
 } hr_record_lists;
 void hr__record_lists_fini(hr_record_lists *lists);
 

@@ -10,6 +10,7 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "engine/machine.h"
 #include "engine/records.h"
 
 /* A context's. */
@@ -186,29 +187,32 @@ static bool can_write(const char *path) {
 }
 
 /* The report is locked. */
-static void begin(report *r, hr_context *context) {
+static void begin(report *r, const hr_device *device) {
   r->has_trace = can_write(hr_env_text(HR_ENV_TRACE));
   r->tables = parse_tables(hr_env_text(HR_ENV_PROFILE));
   r->pid = (int)getpid();
   if (!r->has_trace && r->tables == 0) {
     return;
   }
+  if (r->has_trace && device->properties.is_host) {
+    (void)hr__device_gbs(device); /* measured now: at exit, or in an interrupt's thread, loops may be running */
+  }
   hr_status status = hr_profile_create(NULL, 0, 0, &r->profile);
   status = status == HR_OK ? hr_profile_start(r->profile) : status;
   warn(status);
-  if (context == &hr__context_first) {
+  if (device->context == &hr__context_first) {
     catch_interrupts(r);
   }
   hr__contexts_stop_at_exit();
 }
 
-void hr__report_begin(hr_context *context) {
-  report *r = own(context);
+void hr__report_begin(const hr_device *device) {
+  report *r = own(device->context);
   hr_mutex_lock(&r->mutex);
   if (!r->has_begun) {
     r->has_begun = true;
-    hr_context *before = hr__context_enter(context);
-    begin(r, context);
+    hr_context *before = hr__context_enter(device->context);
+    begin(r, device);
     (void)hr__context_enter(before);
   }
   hr_mutex_unlock(&r->mutex);

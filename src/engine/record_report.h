@@ -7,9 +7,9 @@
 #ifndef HEADRACE_ENGINE_RECORD_REPORT_H_
 #define HEADRACE_ENGINE_RECORD_REPORT_H_
 
-#include "base/context.h"
+#include "runtime/device.h"
 
-/* Starts the profile, if one is requested and none is started yet. */
-void hr__report_begin(hr_context *context);
+/* Starts the profile of the device's context, if one is requested and none is started yet. */
+void hr__report_begin(const hr_device *device);
 
 #endif

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/record_trace.h"
 #include "headrace/profile.h"
 #include "headrace/stream.h"
 
@@ -172,6 +173,53 @@ HR_TEST(a_timeline_has_kernels_copies_commits_and_arrows) {
   HR_ASSERT_EQ(count(trace, "\"operation names\":[\"tanh\"]"), 2);
   HR_ASSERT_EQ(count(trace, "{") - count(trace, "}"), 0);
   HR_ASSERT_CONTAINS(trace, "\n]}\n");
+}
+
+/* A commit of two kernels, and one of the kernels. */
+static void write_known_events(hr_trace_file *file) {
+  static const char *const names[] = {"tanh", "add"};
+  const hr_profile_record commit = {
+      .kind = HR_PROFILE_COMMIT, .begin_ns = 1000, .end_ns = 1300, .name = "c", .shapes = "", .provider = ""};
+  const hr_profile_record kernel = {.kind = HR_PROFILE_KERNEL,
+                                    .begin_ns = 1100,
+                                    .end_ns = 1200,
+                                    .name = "k",
+                                    .shapes = "",
+                                    .provider = "",
+                                    .device = "cpu:0",
+                                    .bytes_read = 50,
+                                    .bandwidth_share = 0.5,
+                                    .operation_count = 2,
+                                    .operations = (const uint64_t[]){0, 1},
+                                    .operation_names = names};
+  hr__trace_protobuf.track(file, 2, "cpu:0", &kernel);
+  hr__trace_protobuf.event(
+      file, &(const hr_trace_event){.record = &commit, .prefix = "", .category = "commit", .track = 1, .out = {7, 2}});
+  hr__trace_protobuf.event(
+      file, &(const hr_trace_event){.record = &kernel, .prefix = "p ", .category = "kernel", .track = 2, .in = {7, 1}});
+}
+
+/* Lengths of messages have four bytes. */
+#define HR_LENGTH(bytes) bytes "\x80\x80\0"
+
+HR_TEST(a_timeline_in_perfettos_format_has_known_bytes) {
+  static const char track[] = "\x0a" HR_LENGTH("\x9d") "\x50\x01\xe2\x03" HR_LENGTH(
+      "\x95") "\x08\x82\x80\x80\x80\x90\x01\x28\x80\x80\x80\x80\x90\x01\x12\x05"
+              "cpu:0";
+  static const char commit[] = "\x0a" HR_LENGTH("\xc3") "\x50\x01\x40\xe8\x07\x5a" HR_LENGTH(
+      "\xb9") "\x48\x01\x58\x81\x80\x80\x80\x90\x01\xb2\x01\x06"
+              "commit\xba\x01\x01"
+              "c"
+              "\xf9\x02\x07\0\0\0\0\0\0\0\xf9\x02\x08\0\0\0\0\0\0\0"
+              "\x22" HR_LENGTH("\x8a") "\x52\x03"
+                                       "run\x32\x03"
+                                       "0.0";
+  hr_trace_file file = {.pid = 9};
+  write_known_events(&file);
+  HR_ASSERT(!file.text.failed);
+  HR_ASSERT_BYTES_EQ(file.text.data, track, sizeof track - 1);
+  HR_ASSERT_BYTES_EQ(file.text.data + sizeof track - 1, commit, sizeof commit - 1);
+  hr_text_fini(&file.text);
 }
 
 HR_TEST(a_timeline_that_cannot_be_written_is_one_warning) {

@@ -1,203 +1,203 @@
-/* record_trace.c: a profile's records as a timeline, in the JSON format of Chrome's trace viewer, which Perfetto reads.
- *
- * Each host thread has a track with its commits, copies, compilations, allocations and fallbacks. Each device has one
- * with its runs and, inside of them, kernels and calls of libraries. An arrow leads from a commit to its run.
- */
+/* record_trace.c: walks a profile's records for a timeline. See record_trace.h. */
+#include "engine/record_trace.h"
+
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/hash.h"
-#include "base/text.h"
+#include "base/table.h"
 #include "base/vector.h"
 #include "engine/record_table.h"
-#include "headrace/profile.h"
 
 enum { FLUSH_BYTES = 1 << 16 };
 
+typedef enum place { OF_THREAD, OF_DEVICE, OF_PROGRAMS } place;
+
 typedef struct track {
   uint64_t key; /* a host thread, or a hash of a device's name */
-  bool is_device;
+  place place;
 } track;
 
+/* The arrows of one program's run: first those to its launches, then those from its operations. */
+typedef struct run_arrows {
+  uint64_t first, launches, operations;
+  uint64_t next_launch, next_operation; /* the next one's, from 0 on */
+  bool has_commit;
+} run_arrows;
+
 typedef struct writer {
-  FILE *file;
-  hr_text text;
+  const hr_trace_format *format;
+  hr_trace_file out;
   HR_VECTOR(track) tracks;
-  int pid;
-  bool failed, has_event;
+  hr_table runs; /* run_arrows, by a hash of stream and run */
 } writer;
 
-/* ---- JSON ---- */
+static const struct {
+  const char *category, *prefix; /* of names */
+  place place;
+} kinds[HR_PROFILE_KINDS] = {
+    [HR_PROFILE_RUN] = {"run", "", OF_PROGRAMS},
+    [HR_PROFILE_KERNEL] = {"kernel", "", OF_DEVICE},
+    [HR_PROFILE_LIBRARY] = {"kernel", "", OF_DEVICE},
+    [HR_PROFILE_CHECK] = {"check", "check ", OF_DEVICE},
+    [HR_PROFILE_DROPPED] = {"dropped", "", OF_PROGRAMS},
+    [HR_PROFILE_OPERATION] = {"operation", "record ", OF_PROGRAMS},
+    [HR_PROFILE_COMMIT] = {"commit", "", OF_THREAD},
+    [HR_PROFILE_COMPILE] = {"compile", "", OF_THREAD},
+    [HR_PROFILE_KERNEL_COMPILE] = {"compile", "compile ", OF_THREAD},
+    [HR_PROFILE_KERNEL_LOAD] = {"compile", "load ", OF_THREAD},
+    [HR_PROFILE_COPY_IN] = {"copy", "copy in", OF_THREAD},
+    [HR_PROFILE_COPY_OUT] = {"copy", "copy out", OF_THREAD},
+    [HR_PROFILE_COPY_BETWEEN] = {"copy", "copy between devices", OF_THREAD},
+    [HR_PROFILE_FALLBACK] = {"fallback", "fallback ", OF_THREAD},
+    [HR_PROFILE_ALLOCATION] = {"allocation", "allocate", OF_THREAD},
+};
 
-static void flush(writer *w) {
-  w->failed |= w->text.failed || fwrite(hr_text_chars(&w->text), 1, w->text.length, w->file) != w->text.length;
-  hr_text_clear(&w->text);
-}
-
-static void write_characters(hr_text *text, const char *string) {
-  for (const char *at = string; *at != '\0'; ++at) {
-    if ((unsigned char)*at < ' ') {
-      hr_text_printf(text, "\\u%04x", (unsigned)(unsigned char)*at);
-    } else {
-      hr_text_append(text, *at == '"' || *at == '\\' ? "\\" : "");
-      hr_text_char(text, *at);
-    }
-  }
-}
-
-static void write_string(hr_text *text, const char *string) {
-  hr_text_char(text, '"');
-  write_characters(text, string);
-  hr_text_char(text, '"');
-}
-
-/* Microseconds, as the format wants them. */
-static void write_time(hr_text *text, const char *name, int64_t ns) {
-  hr_text_printf(text, ",\"%s\":%" PRId64 ".%03d", name, ns / 1000, (int)(ns % 1000));
-}
-
-static void begin_event(writer *w, const char *phase, int number) {
-  if (w->text.length >= FLUSH_BYTES) {
-    flush(w);
-  }
-  hr_text_printf(&w->text, "%s{\"ph\":\"%s\",\"pid\":%d,\"tid\":%d", w->has_event ? ",\n" : "", phase, w->pid, number);
-  w->has_event = true;
+static void flush(hr_trace_file *out) {
+  out->failed |=
+      out->text.failed || fwrite(hr_text_chars(&out->text), 1, out->text.length, out->file) != out->text.length;
+  hr_text_clear(&out->text);
 }
 
 /* ---- tracks ---- */
 
-static void write_track_name(writer *w, int number, const char *device) {
-  begin_event(w, "M", number);
-  hr_text_append(&w->text, ",\"name\":\"thread_name\",\"args\":{\"name\":");
-  if (device != NULL) {
-    write_string(&w->text, device);
-  } else {
-    hr_text_printf(&w->text, "\"host thread %d\"", number);
-  }
-  hr_text_append(&w->text, "}}");
-  begin_event(w, "M", number);
-  hr_text_printf(&w->text, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}",
-                 device != NULL ? 1000 + number : number);
+static void name_track(writer *w, int number, place place, const hr_profile_record *record) {
+  char name[160];
+  snprintf(name, sizeof name, "%s%s", record->device, place == OF_PROGRAMS ? " programs" : "");
+  w->format->track(&w->out, number, place != OF_THREAD ? name : NULL, record);
 }
 
-/* The number of a track, which is named when it is first seen. `device`: NULL for a host thread. */
-static int find_track(writer *w, uint64_t key, const char *device) {
+/* The number of a record's track, which is named when it is first seen. */
+static int track_of(writer *w, const hr_profile_record *record) {
+  place place = kinds[record->kind].place;
+  uint64_t key =
+      place == OF_THREAD ? record->thread : hr_hash_bytes(HR_HASH_SEED, record->device, strlen(record->device));
   for (size_t i = 0; i < w->tracks.count; ++i) {
-    if (w->tracks.data[i].key == key && w->tracks.data[i].is_device == (device != NULL)) {
+    if (w->tracks.data[i].key == key && w->tracks.data[i].place == place) {
       return (int)i + 1;
     }
   }
-  w->failed |= !hr_vector_push(&w->tracks, ((track){key, device != NULL}));
-  write_track_name(w, (int)w->tracks.count, device);
+  w->out.failed |= !hr_vector_push(&w->tracks, ((track){key, place}));
+  name_track(w, (int)w->tracks.count, place, record);
   return (int)w->tracks.count;
 }
 
-static int track_of(writer *w, const hr_profile_record *record, bool is_device) {
-  if (!is_device) {
-    return find_track(w, record->thread, NULL);
+/* ---- arrows ---- */
+
+static uint64_t run_key(const hr_profile_record *record) {
+  return hr_hash_mix(hr_hash_mix(HR_HASH_SEED, record->stream), record->run);
+}
+
+static bool is_launch(hr_profile_kind kind) {
+  return kind == HR_PROFILE_KERNEL || kind == HR_PROFILE_LIBRARY || kind == HR_PROFILE_CHECK;
+}
+
+/* Counts the events at the ends of a run's arrows. */
+static void count_ends(void *arg, const hr_profile_record *record) {
+  writer *w = arg;
+  bool is_end = is_launch(record->kind) || record->kind == HR_PROFILE_OPERATION || record->kind == HR_PROFILE_COMMIT;
+  if (!is_end || record->run == 0) {
+    return;
   }
-  return find_track(w, hr_hash_bytes(HR_HASH_SEED, record->device, strlen(record->device)), record->device);
+  run_arrows *run = hr_table_get(&w->runs, run_key(record));
+  if (run == NULL) {
+    run = hr_calloc(1, sizeof *run);
+    if (run == NULL || !hr_table_put(&w->runs, run_key(record), run)) {
+      w->out.failed = true;
+      hr_free(run);
+      return;
+    }
+  }
+  run->launches += is_launch(record->kind);
+  run->operations += record->kind == HR_PROFILE_OPERATION;
+  run->has_commit |= record->kind == HR_PROFILE_COMMIT;
+}
+
+/* Numbers the arrows of runs whose commit is there, from 1 on. */
+static void number_arrows(writer *w) {
+  size_t cursor = 0;
+  uint64_t next = 1;
+  for (const hr_table_entry *entry; (entry = hr_table_next(&w->runs, &cursor)) != NULL;) {
+    run_arrows *run = entry->value;
+    run->launches = run->has_commit ? run->launches : 0;
+    run->operations = run->has_commit ? run->operations : 0;
+    run->first = next;
+    next += run->launches + run->operations;
+  }
+}
+
+static void add_arrows(writer *w, hr_trace_event *event) {
+  hr_profile_kind kind = event->record->kind;
+  run_arrows *run = hr_table_get(&w->runs, run_key(event->record));
+  if (run == NULL) {
+    return;
+  }
+  if (kind == HR_PROFILE_COMMIT) {
+    event->out = (hr_trace_arrows){run->first, run->launches};
+    event->in = (hr_trace_arrows){run->first + run->launches, run->operations};
+  } else if (is_launch(kind) && run->next_launch < run->launches) {
+    event->in = (hr_trace_arrows){run->first + run->next_launch++, 1};
+  } else if (kind == HR_PROFILE_OPERATION && run->next_operation < run->operations) {
+    event->out = (hr_trace_arrows){run->first + run->launches + run->next_operation++, 1};
+  }
 }
 
 /* ---- events ---- */
 
-static const struct {
-  const char *category, *prefix; /* of names */
-  bool is_device;
-} kinds[HR_PROFILE_KINDS] = {
-    [HR_PROFILE_RUN] = {"run", "", true},
-    [HR_PROFILE_KERNEL] = {"kernel", "", true},
-    [HR_PROFILE_LIBRARY] = {"kernel", "", true},
-    [HR_PROFILE_CHECK] = {"check", "check ", true},
-    [HR_PROFILE_DROPPED] = {"dropped", "", true},
-    [HR_PROFILE_OPERATION] = {"operation", "record ", true},
-    [HR_PROFILE_COMMIT] = {"commit", "", false},
-    [HR_PROFILE_COMPILE] = {"compile", "", false},
-    [HR_PROFILE_KERNEL_COMPILE] = {"compile", "compile ", false},
-    [HR_PROFILE_KERNEL_LOAD] = {"compile", "load ", false},
-    [HR_PROFILE_COPY_IN] = {"copy", "copy in", false},
-    [HR_PROFILE_COPY_OUT] = {"copy", "copy out", false},
-    [HR_PROFILE_COPY_BETWEEN] = {"copy", "copy between devices", false},
-    [HR_PROFILE_FALLBACK] = {"fallback", "fallback ", false},
-    [HR_PROFILE_ALLOCATION] = {"allocation", "allocate", false},
-};
-
-static void write_number(hr_text *text, const char *name, int64_t number) {
-  if (number != 0) {
-    hr_text_printf(text, ",\"%s\":%" PRId64, name, number);
+static void add_integer(const hr_trace_format *format, hr_text *to, const char *name, int64_t value) {
+  if (value != 0) {
+    format->integer(to, name, value);
   }
 }
 
-static void write_words(hr_text *text, const char *name, const char *string) {
-  if (string[0] != '\0') {
-    hr_text_printf(text, ",\"%s\":", name);
-    write_string(text, string);
+static void add_text(const hr_trace_format *format, hr_text *to, const char *name, const char *value) {
+  if (value[0] != '\0') {
+    format->text(to, name, value);
   }
 }
 
-static void write_operations(hr_text *text, const hr_profile_record *record) {
-  hr_text_append(text, ",\"operation names\":[");
-  for (int64_t i = 0; i < record->operation_count; ++i) {
-    hr_text_append(text, i > 0 ? "," : "");
-    write_string(text, record->operation_names[i]);
-  }
-  hr_text_append(text, "]");
-}
-
-static void write_arguments(hr_text *text, const hr_profile_record *record) {
+void hr__trace_arguments(const hr_trace_format *format, const hr_profile_record *record, hr_text *to) {
   int64_t bytes = record->bytes_read + record->bytes_written, ns = record->end_ns - record->begin_ns;
-  hr_text_printf(text, ",\"args\":{\"run\":\"%" PRIu64 ".%" PRIu64 "\"", record->stream, record->run);
-  write_words(text, "shapes", record->shapes);
-  write_words(text, "tier", hr__tier_name(record->tier));
-  write_words(text, "provider", record->provider);
+  char number[64];
+  snprintf(number, sizeof number, "%" PRIu64 ".%" PRIu64, record->stream, record->run);
+  format->text(to, "run", number);
+  add_text(format, to, "shapes", record->shapes);
+  add_text(format, to, "tier", hr__tier_name(record->tier));
+  add_text(format, to, "provider", record->provider);
   if (record->program != 0) {
-    hr_text_printf(text, ",\"program\":\"%016" PRIx64 "\"", record->program);
+    snprintf(number, sizeof number, "%016" PRIx64, record->program);
+    format->text(to, "program", number);
   }
-  write_number(text, "bytes read", record->bytes_read);
-  write_number(text, "bytes written", record->bytes_written);
-  write_number(text, "bytes kept out of memory", record->bytes_saved);
+  add_integer(format, to, "bytes read", record->bytes_read);
+  add_integer(format, to, "bytes written", record->bytes_written);
+  add_integer(format, to, "bytes kept out of memory", record->bytes_saved);
   if (bytes > 0 && ns > 0) {
-    hr_text_printf(text, ",\"GB/s\":%.3f", (double)bytes / (double)ns);
+    format->real(to, "GB/s", (double)bytes / (double)ns);
   }
-  write_number(text, "FLOP", record->flops);
-  write_number(text, "elements", record->elements);
-  write_number(text, "operations", record->operation_count);
+  if (record->bandwidth_share > 0) {
+    format->real(to, "% of bandwidth", 100 * record->bandwidth_share);
+  }
+  add_integer(format, to, "FLOP", record->flops);
+  add_integer(format, to, "elements", record->elements);
+  add_integer(format, to, "operations", record->operation_count);
   if (record->operations != NULL) {
-    write_operations(text, record);
+    format->list(to, "operation names", record->operation_count, record->operation_names);
   }
-  hr_text_append(text, "}}");
-}
-
-/* One end of an arrow from a commit to its run. */
-static void write_arrow(writer *w, const char *phase, int number, const hr_profile_record *record) {
-  begin_event(w, phase, number);
-  hr_text_printf(&w->text, ",\"cat\":\"commit\",\"name\":\"commit\",\"id\":\"%" PRIu64 ".%" PRIu64 "\",\"bp\":\"e\"",
-                 record->stream, record->run);
-  write_time(&w->text, "ts", record->begin_ns);
-  hr_text_append(&w->text, "}");
 }
 
 static void write_event(void *arg, const hr_profile_record *record) {
   writer *w = arg;
-  bool is_instant = record->kind == HR_PROFILE_DROPPED || record->kind == HR_PROFILE_OPERATION;
-  int number = track_of(w, record, kinds[record->kind].is_device);
-  begin_event(w, is_instant ? "i" : "X", number);
-  hr_text_printf(&w->text, ",\"cat\":\"%s\"", kinds[record->kind].category);
-  write_time(&w->text, "ts", record->begin_ns);
-  if (is_instant) {
-    hr_text_append(&w->text, ",\"s\":\"t\"");
-  } else {
-    write_time(&w->text, "dur", record->end_ns - record->begin_ns);
-  }
-  hr_text_printf(&w->text, ",\"name\":\"%s", kinds[record->kind].prefix);
-  write_characters(&w->text, record->name);
-  hr_text_char(&w->text, '"');
-  write_arguments(&w->text, record);
-  if (record->kind == HR_PROFILE_COMMIT || record->kind == HR_PROFILE_RUN) {
-    write_arrow(w, record->kind == HR_PROFILE_COMMIT ? "s" : "f", number, record);
+  hr_trace_event event = {.record = record,
+                          .category = kinds[record->kind].category,
+                          .prefix = kinds[record->kind].prefix,
+                          .track = track_of(w, record),
+                          .is_instant = record->kind == HR_PROFILE_DROPPED || record->kind == HR_PROFILE_OPERATION};
+  add_arrows(w, &event);
+  w->format->event(&w->out, &event);
+  if (w->out.text.length >= FLUSH_BYTES) {
+    flush(&w->out);
   }
 }
 
@@ -210,29 +210,47 @@ static hr_status no_file(const char *path) {
 static hr_status write_all(hr_profile *profile, writer *w) {
   hr_profile_counts counts;
   hr_profile_counts_read(profile, sizeof counts, &counts);
-  hr_text_printf(&w->text,
-                 "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"records\":%" PRId64 ",\"overwritten\":%" PRId64
-                 ",\"lost\":%" PRId64 "},\"traceEvents\":[\n",
-                 counts.records, counts.summed, counts.lost);
-  begin_event(w, "M", 0);
-  hr_text_append(&w->text, ",\"name\":\"process_name\",\"args\":{\"name\":\"headrace\"}}");
+  w->format->begin(&w->out, &counts);
+  HR_RETURN_IF_ERROR(hr_profile_read(profile, offsetof(hr_profile_record, bandwidth_share), count_ends, w));
+  number_arrows(w);
   HR_RETURN_IF_ERROR(hr_profile_read(profile, sizeof(hr_profile_record), write_event, w));
-  hr_text_append(&w->text, "\n]}\n");
-  flush(w);
+  w->format->end(&w->out);
+  flush(&w->out);
   return HR_OK;
 }
 
+static void fini_writer(writer *w) {
+  size_t cursor = 0;
+  for (const hr_table_entry *entry; (entry = hr_table_next(&w->runs, &cursor)) != NULL;) {
+    hr_free(entry->value);
+  }
+  hr_table_fini(&w->runs);
+  hr_text_fini(&w->out.text);
+  hr_vector_fini(&w->tracks);
+}
+
+static const hr_trace_format *format_of(const char *path) {
+  static const char *const endings[] = {".pftrace", ".perfetto-trace"};
+  size_t length = strlen(path);
+  for (int i = 0; i < 2; ++i) {
+    size_t ending = strlen(endings[i]);
+    if (length > ending && strcmp(path + length - ending, endings[i]) == 0) {
+      return &hr__trace_protobuf;
+    }
+  }
+  return &hr__trace_json;
+}
+
 hr_status hr_profile_write_trace(hr_profile *profile, const char *path) {
-  writer w = {.file = fopen(path, "w"), .pid = (int)getpid()};
-  if (w.file == NULL) {
+  writer w = {.format = format_of(path), .out = {.file = fopen(path, "w"), .pid = (int)getpid()}};
+  if (w.out.file == NULL) {
     return no_file(path);
   }
   hr_status status = write_all(profile, &w);
   errno = 0;
-  bool is_closed = fclose(w.file) == 0;
-  hr_text_fini(&w.text);
-  hr_vector_fini(&w.tracks);
-  if (status == HR_OK && (w.failed || !is_closed)) {
+  bool is_closed = fclose(w.out.file) == 0;
+  fini_writer(&w);
+  if (status == HR_OK && (w.out.failed || !is_closed)) {
     status = errno != 0 ? no_file(path)
                         : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "trace: no space or memory for \"%s\"", path);
   }

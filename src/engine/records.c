@@ -395,7 +395,7 @@ static hr_status read_records(hr_profile *profile, size_t bytes, bool drains,
                               void (*fn)(void *arg, const hr_profile_record *record), void *arg) {
   recorder *r = recorder_of(profile->context);
   snapshot copy;
-  hr_record_lists lists = {0};
+  hr_record_lists lists = {.with_shares = bytes >= sizeof(hr_profile_record)};
   reader to = {bytes, hr_calloc(1, bytes + 1), fn, arg};
   hr_mutex_lock(&r->mutex);
   hr_status status = take(profile, drains, &copy);
@@ -442,7 +442,8 @@ hr_status hr_profile_tables(hr_profile *profile, unsigned tables, void (*write)(
   hr_mutex_lock(&r->mutex);
   hr__record_table_merge(&all, &profile->table);
   hr_mutex_unlock(&r->mutex);
-  hr_status status = read_records(profile, sizeof(hr_profile_record), false, sum, &all);
+  /* Without the last field: the machine's memory is not measured for it. */
+  hr_status status = read_records(profile, offsetof(hr_profile_record, bandwidth_share), false, sum, &all);
   if (status == HR_OK) {
     hr__record_table_write(&all, tables, &text);
     status = hr_text_status(&text);

@@ -78,7 +78,7 @@ static hr_status create_stream(hr_device *device, hr_stream **out_stream) {
   hr__cache_init(&stream->cache, (size_t)hr_env_int(HR_ENV_CACHE_ENTRIES), CACHE_BYTES_MAX, CACHE_ONCE_BYTES_MAX,
                  &device->program_bytes);
   hr__records_join(device);
-  hr__report_begin(device->context);
+  hr__report_begin(device);
   *out_stream = stream;
   return HR_OK;
 }

@@ -31,6 +31,7 @@ typedef struct hr_device_properties {
   char description[128]; /* for display */
   int workers;           /* threads or compute units */
   int block_bytes;       /* shared memory available to one block of threads; 0: not applicable */
+  double memory_gbs;     /* peak of its memory, 1e9 bytes a second; 0: not known, or the host's */
   bool is_host;          /* the host may dereference addresses of allocate */
   bool has_contents;     /* false: nothing is computed, and reads give zeros */
 } hr_device_properties;

@@ -108,6 +108,8 @@ static int fake_attribute(int *value, int attribute, int device) {
   (void)device;
   *value = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT                ? 132
            : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR          ? 9
+           : attribute == CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE                 ? 2619000
+           : attribute == CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH           ? 5120
            : attribute == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN ? 232448
                                                                                 : 0;
   return CUDA_SUCCESS;

@@ -3,7 +3,8 @@
 // torch's Kineto creates a session for each profile that asks for the device's activities. It starts a profile of the
 // core (headrace/profile.h). torch numbers the operators; the number of the running one stands beside each operation
 // that it records. A fused kernel is linked to the operator of the last operation in it and names the others, so that
-// its time counts once. Arrows lead from a commit to the kernels of its run.
+// its time counts once. Arrows lead from that operator to the commit, and from there to the kernel. In Kineto an arrow
+// begins or ends at an activity, which has one arrow alone; so short activities of their own are the ends.
 //
 // Compiled alone: torch's headers differ where USE_KINETO is defined. torch before 2.12 has no place for a device's
 // profiler; there this file is empty, and profiles have the host's events alone.
@@ -15,6 +16,8 @@
 #include <torch/csrc/profiler/stubs/base.h>
 
 #include <chrono>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "device.h"
@@ -27,6 +30,9 @@ using libkineto::GenericTraceActivity;
 
 constexpr size_t kRingBytes = size_t{64} << 20;
 constexpr int kResource = 7; // the track of a device's kernels
+const char *const kArrow = "headrace: arrow";
+// The operator of an arrow's end: none. With 0 torch counts the kernels of the operator around it to the end, too.
+constexpr int32_t kNoOperator = INT32_MAX;
 
 // The operators of this thread that run, outermost first; the innermost one's number is the core's.
 std::vector<uint64_t> &running() {
@@ -67,6 +73,10 @@ uint64_t owner_of(const hr_profile_record &record) {
     if (record.correlations[i - 1] != 0)
       return record.correlations[i - 1];
   return record.correlation;
+}
+
+bool is_launch(const hr_profile_record &record) {
+  return record.kind == HR_PROFILE_KERNEL || record.kind == HR_PROFILE_LIBRARY;
 }
 
 int32_t index_of(const char *device) {
@@ -120,21 +130,12 @@ public:
     buffer_->span = libkineto::TraceSpan(begin, end, "headrace");
     if (profile_ == nullptr)
       return;
-    struct Target {
-      Session *session;
-      libkineto::ActivityLogger &logger;
-      libkineto::getLinkedActivityCallback &linked;
-      int64_t offset;
-    } target{this, logger, linked, clock_offset()};
-    auto add = [](void *arg, const hr_profile_record *record) {
-      auto *to = static_cast<Target *>(arg);
-      to->session->add(*record, to->logger, to->linked, to->offset);
-    };
-    hr_status status = hr_profile_read(profile_, sizeof(hr_profile_record), add, &target);
-    if (status != nullptr) {
-      add_error(hr_status_message(status));
-      hr_status_free(status);
-    }
+    Target target{logger, linked, clock_offset()};
+    read([&](const hr_profile_record &record) { // a commit may be recorded after its kernels
+      if (record.kind == HR_PROFILE_COMMIT)
+        commits_[{record.stream, record.run}] = {record.begin_ns, record.end_ns, static_cast<int32_t>(record.thread)};
+    });
+    read([&](const hr_profile_record &record) { add(record, target); });
     report_lost();
   }
 
@@ -165,8 +166,20 @@ public:
   }
 
 private:
+  struct Target {
+    libkineto::ActivityLogger &logger;
+    libkineto::getLinkedActivityCallback &linked;
+    int64_t offset; // from the core's clock
+  };
+  struct Commit {
+    int64_t begin, end; // of what has no arrows yet
+    int32_t thread;
+  };
+
   bool is_on_;
   hr_profile *profile_ = nullptr;
+  std::map<std::pair<uint64_t, uint64_t>, Commit> commits_; // by stream and run
+  uint32_t arrows_ = 0;
   std::vector<std::string> errors_;
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
 
@@ -183,19 +196,65 @@ private:
                 " records did not fit and are missing; profile fewer steps");
   }
 
-  void add(const hr_profile_record &record, libkineto::ActivityLogger &logger,
-           libkineto::getLinkedActivityCallback &linked, int64_t offset) {
+  template <class Body> void read(Body &&body) {
+    auto call = [](void *arg, const hr_profile_record *record) { (*static_cast<Body *>(arg))(*record); };
+    hr_status status = hr_profile_read(profile_, sizeof(hr_profile_record), call, &body);
+    if (status != nullptr) {
+      add_error(hr_status_message(status));
+      hr_status_free(status);
+    }
+  }
+
+  static void set_arrow(GenericTraceActivity &activity, uint32_t number, bool is_start) {
+    activity.flow.id = number;
+    activity.flow.type = libkineto::kLinkAsyncCpuGpu;
+    activity.flow.start = is_start;
+  }
+
+  // An end of an arrow on a thread of the host.
+  void add_end(libkineto::ActivityLogger &logger, int64_t begin, int64_t ns, int32_t thread, uint32_t arrow,
+               bool is_start) {
+    buffer_->emplace_activity(buffer_->span, ActivityType::PRIVATEUSE1_RUNTIME, kArrow);
+    GenericTraceActivity &activity = *buffer_->activities.back();
+    activity.startTime = begin;
+    activity.endTime = begin + ns;
+    activity.id = kNoOperator;
+    activity.device = libkineto::processId();
+    activity.resource = activity.threadId = thread;
+    set_arrow(activity, arrow, is_start);
+    logger.handleGenericActivity(activity);
+  }
+
+  // From the operator to the commit, and from there to the kernel, the activity.
+  void add_arrows(GenericTraceActivity &activity, const hr_profile_record &record, const Target &target) {
+    auto found = commits_.find({record.stream, record.run});
+    if (found == commits_.end())
+      return;
+    Commit &commit = found->second;
+    int64_t at = commit.begin + target.offset;
+    if (activity.linked != nullptr) {
+      uint32_t arrow = ++arrows_;
+      add_end(target.logger, activity.linked->timestamp(), 1, static_cast<int32_t>(activity.linked->resourceId()),
+              arrow, true);
+      add_end(target.logger, at, 2, commit.thread, arrow, false);
+    }
+    add_end(target.logger, at, 1, commit.thread, ++arrows_, true);
+    set_arrow(activity, arrows_, false);
+    commit.begin += commit.begin + 2 < commit.end ? 2 : 0; // the next ones' are beside these
+  }
+
+  void add(const hr_profile_record &record, const Target &target) {
     bool is_copy = record.kind == HR_PROFILE_COPY_IN || record.kind == HR_PROFILE_COPY_OUT ||
                    record.kind == HR_PROFILE_COPY_BETWEEN;
-    bool is_kernel = record.kind == HR_PROFILE_KERNEL || record.kind == HR_PROFILE_LIBRARY;
+    bool is_kernel = is_launch(record);
     if (!is_copy && !is_kernel && record.kind != HR_PROFILE_COMMIT)
       return;
     GenericTraceActivity &activity = new_activity(record, is_copy, is_kernel);
     uint64_t owner = owner_of(record);
-    activity.startTime = record.begin_ns + offset;
-    activity.endTime = record.end_ns + offset;
+    activity.startTime = record.begin_ns + target.offset;
+    activity.endTime = record.end_ns + target.offset;
     activity.id = static_cast<int32_t>(owner);
-    activity.linked = owner != 0 ? linked(static_cast<int32_t>(owner)) : nullptr;
+    activity.linked = owner != 0 ? target.linked(static_cast<int32_t>(owner)) : nullptr;
     if (is_copy || is_kernel) {
       activity.device = index_of(record.device);
       activity.resource = kResource;
@@ -204,13 +263,10 @@ private:
       activity.device = libkineto::processId();
       activity.resource = activity.threadId = static_cast<int32_t>(record.thread);
     }
-    if (!is_copy) { // the run's number in its stream joins a commit and its kernels
-      activity.flow.id = static_cast<uint32_t>(record.stream << 24 ^ record.run);
-      activity.flow.type = libkineto::kLinkAsyncCpuGpu;
-      activity.flow.start = !is_kernel;
-    }
+    if (is_kernel)
+      add_arrows(activity, record, target);
     describe(activity, record);
-    logger.handleGenericActivity(activity);
+    target.logger.handleGenericActivity(activity);
   }
 
   GenericTraceActivity &new_activity(const hr_profile_record &record, bool is_copy, bool is_kernel) {
@@ -235,8 +291,10 @@ private:
       activity.addMetadataQuoted("shapes", record.shapes);
     if (record.kind == HR_PROFILE_COMMIT)
       activity.addMetadata("operations", record.operation_count);
-    if (record.kind != HR_PROFILE_KERNEL && record.kind != HR_PROFILE_LIBRARY)
+    if (!is_launch(record))
       return;
+    if (record.bandwidth_share > 0)
+      activity.addMetadata("% of bandwidth", 100 * record.bandwidth_share);
     activity.addMetadata("flop", record.flops);
     activity.addMetadata("bytes kept out of memory", record.bytes_saved);
     activity.addMetadataQuoted("tier", tiers[record.tier]);

@@ -36,6 +36,14 @@ void hr__cuda_leave(void) {
   (void)hr__cuda()->cuCtxPopCurrent_v2(&context);
 }
 
+/* Two transfers a clock. Not known on drivers that lack the attributes. */
+static double read_memory_rate(const hr__cuda_device *device) {
+  int khz = 0, bits = 0;
+  int code = hr__cuda()->cuDeviceGetAttribute(&khz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, device->device);
+  code |= hr__cuda()->cuDeviceGetAttribute(&bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, device->device);
+  return code == 0 ? 2.0 * khz * bits / 8 * 1e-6 : 0;
+}
+
 static hr_status read_attributes(hr__cuda_device *device) {
   int major, minor;
   HR_RETURN_IF_ERROR(hr__cuda_status(
@@ -52,6 +60,7 @@ static hr_status read_attributes(hr__cuda_device *device) {
                           &device->block_bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device->device),
                       "shared memory of a block"));
   device->architecture = major * 10 + minor;
+  device->memory_gbs = read_memory_rate(device);
   HR_RETURN_IF_ERROR(
       hr__cuda_status(hr__cuda()->cuDeviceTotalMem_v2(&device->total_bytes, device->device), "cuDeviceTotalMem"));
   return hr__cuda_status(hr__cuda()->cuDeviceGetName(device->name, sizeof device->name, device->device),
@@ -126,8 +135,11 @@ static hr_status cuda_open(int ordinal, void **out_impl) {
 
 static void cuda_properties(void *impl, hr_device_properties *out_properties) {
   const hr__cuda_device *device = impl;
-  *out_properties = (hr_device_properties){
-      .workers = device->workers, .block_bytes = device->block_bytes, .is_host = false, .has_contents = true};
+  *out_properties = (hr_device_properties){.workers = device->workers,
+                                           .block_bytes = device->block_bytes,
+                                           .memory_gbs = device->memory_gbs,
+                                           .is_host = false,
+                                           .has_contents = true};
   snprintf(out_properties->description, sizeof out_properties->description, "%.60s, %lld GiB, compute capability %d.%d",
            device->name, (long long)(device->total_bytes >> 30), device->architecture / 10, device->architecture % 10);
 }

@@ -55,6 +55,7 @@ HR_TEST(an_instance_is_described_and_closes_without_a_trace) {
   HR_ASSERT_STR_EQ(properties.description, "Stand-in, 4 GiB, compute capability 9.0");
   HR_ASSERT_EQ(properties.workers, 132);
   HR_ASSERT_EQ(properties.block_bytes, 232448);
+  HR_ASSERT_NEAR(properties.memory_gbs, 3352.32, 0.01);
   HR_ASSERT(!properties.is_host && properties.has_contents);
   DRIVER->memory_info(impl, &free_bytes, &total_bytes);
   HR_ASSERT_EQ(free_bytes, (int64_t)3 << 30);

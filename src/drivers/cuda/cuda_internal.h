@@ -46,6 +46,7 @@ typedef struct hr__cuda_device {
   char name[64];
   int workers, architecture; /* multiprocessors; 90 for compute capability 9.0 */
   int block_bytes;           /* of shared memory */
+  double memory_gbs;         /* peak; 0: not known */
   size_t total_bytes;
   atomic_uint_least64_t peers; /* bit d: access to device d's memory was requested */
   hr__cuda_staging in, out;
