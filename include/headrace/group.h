@@ -62,12 +62,12 @@ HR_API HR_MUST_USE hr_status hr_group_check_op(hr_group_op op, hr_dtype dtype);
 HR_API void hr_group_combine(hr_group_op op, hr_dtype dtype, int count, const void *const *inputs, void *output,
                              int64_t elements);
 
-/* What all collectives get. */
+/* The arguments that all collectives have. */
 typedef struct hr_group_call {
   const char *name;   /* of the collective, for messages; at most 31 characters are kept. Compared between ranks */
   int64_t timeout_ns; /* from its begin */
   hr_dtype dtype;     /* compared between ranks; NONE for bytes */
-  int64_t words[2];   /* whatever else must be equal, such as the root */
+  int64_t words[2];   /* other numbers that must be equal, such as the root */
 } hr_group_call;
 
 /* Combines the ranks' inputs in the order of ranks. `output`, which may be the input, gets the result; NULL: this rank

@@ -129,7 +129,7 @@ typedef struct reduction {
   char *output;
 } reduction;
 
-/* Where the combined slices are in a slot: its second half. */
+/* The second half of a slot has the combined slices. */
 static char *result_in(const hr_group *group, int rank, unsigned round) {
   return hr__group_slot(group, rank, round) + group->header->slot_bytes / 2;
 }
@@ -221,9 +221,7 @@ static hr_status reduce_whole(const reduction *red) {
 }
 
 static hr_status begin_run(hr_group *group, const hr_group_call *call, run *out_run) {
-  int64_t now = hr_clock_ns();
-  bool is_long = call->timeout_ns > INT64_MAX - now;
-  *out_run = (run){group, call->name, is_long ? INT64_MAX : now + call->timeout_ns};
+  *out_run = (run){group, call->name, hr__group_deadline(call)};
   return hr__group_failure(group);
 }
 

@@ -315,8 +315,7 @@ hr_status hr_group_receive(hr_group *group, const hr_group_call *call, int from,
                           from, group->size);
   }
   HR_RETURN_IF_ERROR(hr__group_failure(group));
-  int64_t now = hr_clock_ns();
-  int64_t deadline_ns = call->timeout_ns > INT64_MAX - now ? INT64_MAX : now + call->timeout_ns;
+  int64_t deadline_ns = hr__group_deadline(call);
   int found = -1;
   hr_mutex_lock(&group->read_mutex);
   hr_status status = receive(group, call, deadline_ns, from, tag, data, bytes, &found);

@@ -152,6 +152,11 @@ hr_status hr__group_failure(const hr_group *group) {
 
 /* ---- waits ---- */
 
+int64_t hr__group_deadline(const hr_group_call *call) {
+  int64_t now = hr_clock_ns();
+  return call->timeout_ns > INT64_MAX - now ? INT64_MAX : now + call->timeout_ns;
+}
+
 static hr_status break_because(hr_group *group, const char *reason) {
   hr_group_break(group, reason);
   return hr__group_failure(group);

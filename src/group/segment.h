@@ -23,7 +23,7 @@ enum {
   HR_GROUP_LINE = 128, /* bytes between what different ranks write */
 };
 
-/* What a rank announces in the first round of a collective. */
+/* The arguments of a rank's collective, in its first round. */
 typedef struct hr_group_notice {
   char name[HR_GROUP_NAME];
   int32_t dtype, op;
@@ -94,6 +94,8 @@ void hr__group_ring_bell(hr_group *group, int rank);
  * left or ended, and the condition still does not hold, the group breaks. */
 hr_status hr__group_wait(hr_group *group, const char *name, int64_t deadline_ns, int other, bool (*is_done)(void *arg),
                          void *arg);
+/* The end of a call's timeout, which begins now. */
+int64_t hr__group_deadline(const hr_group_call *call);
 /* The group's failure, or OK. */
 hr_status hr__group_failure(const hr_group *group);
 
