@@ -36,41 +36,8 @@ void check_text(hr_status status) {
 
 constexpr size_t kKernelVariantsMax = 64, kKernelsMax = 512;
 
-ScalarType kernel_scalar_type(hr_dtype dtype) {
-  switch (dtype) {
-    case HR_DTYPE_BOOL:
-      return ScalarType::Bool;
-    case HR_DTYPE_U8:
-      return ScalarType::Byte;
-    case HR_DTYPE_I8:
-      return ScalarType::Char;
-    case HR_DTYPE_U16:
-      return ScalarType::UInt16;
-    case HR_DTYPE_I16:
-      return ScalarType::Short;
-    case HR_DTYPE_U32:
-      return ScalarType::UInt32;
-    case HR_DTYPE_I32:
-      return ScalarType::Int;
-    case HR_DTYPE_U64:
-      return ScalarType::UInt64;
-    case HR_DTYPE_I64:
-      return ScalarType::Long;
-    case HR_DTYPE_F16:
-      return ScalarType::Half;
-    case HR_DTYPE_BF16:
-      return ScalarType::BFloat16;
-    case HR_DTYPE_F32:
-      return ScalarType::Float;
-    case HR_DTYPE_F64:
-      return ScalarType::Double;
-    default:
-      return ScalarType::Undefined;
-  }
-}
-
 Kernel::Variable describe_variable(const hr_expression_variable &variable) {
-  ScalarType type = kernel_scalar_type(variable.dtype);
+  ScalarType type = scalar_type_of(variable.dtype);
   bool is_floating = type == ScalarType::Undefined || c10::isFloatingType(type);
   return {variable.name, variable.dtype, type, variable.is_used, is_floating};
 }

@@ -17,52 +17,51 @@ namespace headrace {
 
 // ---- dtypes and numbers
 
+// torch's dtypes, and the core's.
+#define HEADRACE_DTYPES(X)       \
+  X(Bool, BOOL)                  \
+  X(Byte, U8)                    \
+  X(Char, I8)                    \
+  X(UInt16, U16)                 \
+  X(Short, I16)                  \
+  X(UInt32, U32)                 \
+  X(Int, I32)                    \
+  X(UInt64, U64)                 \
+  X(Long, I64)                   \
+  X(Half, F16)                   \
+  X(BFloat16, BF16)              \
+  X(Float, F32)                  \
+  X(Double, F64)                 \
+  X(ComplexFloat, C64)           \
+  X(ComplexDouble, C128)         \
+  X(ComplexHalf, C32)            \
+  X(Float8_e4m3fn, F8E4M3FN)     \
+  X(Float8_e5m2, F8E5M2)         \
+  X(Float8_e4m3fnuz, F8E4M3FNUZ) \
+  X(Float8_e5m2fnuz, F8E5M2FNUZ) \
+  X(Float8_e8m0fnu, F8E8M0FNU)
+
 hr_dtype dtype_of(ScalarType type) {
   switch (type) {
-    case ScalarType::Bool:
-      return HR_DTYPE_BOOL;
-    case ScalarType::Byte:
-      return HR_DTYPE_U8;
-    case ScalarType::Char:
-      return HR_DTYPE_I8;
-    case ScalarType::UInt16:
-      return HR_DTYPE_U16;
-    case ScalarType::Short:
-      return HR_DTYPE_I16;
-    case ScalarType::UInt32:
-      return HR_DTYPE_U32;
-    case ScalarType::Int:
-      return HR_DTYPE_I32;
-    case ScalarType::UInt64:
-      return HR_DTYPE_U64;
-    case ScalarType::Long:
-      return HR_DTYPE_I64;
-    case ScalarType::Half:
-      return HR_DTYPE_F16;
-    case ScalarType::BFloat16:
-      return HR_DTYPE_BF16;
-    case ScalarType::Float:
-      return HR_DTYPE_F32;
-    case ScalarType::Double:
-      return HR_DTYPE_F64;
-    case ScalarType::ComplexFloat:
-      return HR_DTYPE_C64;
-    case ScalarType::ComplexDouble:
-      return HR_DTYPE_C128;
-    case ScalarType::ComplexHalf:
-      return HR_DTYPE_C32;
-    case ScalarType::Float8_e4m3fn:
-      return HR_DTYPE_F8E4M3FN;
-    case ScalarType::Float8_e5m2:
-      return HR_DTYPE_F8E5M2;
-    case ScalarType::Float8_e4m3fnuz:
-      return HR_DTYPE_F8E4M3FNUZ;
-    case ScalarType::Float8_e5m2fnuz:
-      return HR_DTYPE_F8E5M2FNUZ;
-    case ScalarType::Float8_e8m0fnu:
-      return HR_DTYPE_F8E8M0FNU;
+#define X(torchs, ours)    \
+  case ScalarType::torchs: \
+    return HR_DTYPE_##ours;
+    HEADRACE_DTYPES(X)
+#undef X
     default:
       TORCH_CHECK_NOT_IMPLEMENTED(false, "headrace has no dtype ", type);
+  }
+}
+
+ScalarType scalar_type_of(hr_dtype dtype) {
+  switch (dtype) {
+#define X(torchs, ours) \
+  case HR_DTYPE_##ours: \
+    return ScalarType::torchs;
+    HEADRACE_DTYPES(X)
+#undef X
+    default:
+      return ScalarType::Undefined;
   }
 }
 

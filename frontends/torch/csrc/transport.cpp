@@ -8,6 +8,8 @@
 #include <mutex>
 #include <numeric>
 
+#include "record.h"
+
 namespace headrace {
 
 // ---- in use
@@ -90,22 +92,9 @@ at::Tensor bytes_at(void *address, int64_t bytes) {
   return at::from_blob(address, {bytes}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
 }
 
-// Types that gloo reduces.
-std::optional<at::ScalarType> reduced_type(hr_dtype dtype) {
-  switch (dtype) {
-    case HR_DTYPE_F32:
-      return at::kFloat;
-    case HR_DTYPE_F64:
-      return at::kDouble;
-    case HR_DTYPE_F16:
-      return at::kHalf;
-    case HR_DTYPE_I32:
-      return at::kInt;
-    case HR_DTYPE_I64:
-      return at::kLong;
-    default:
-      return std::nullopt;
-  }
+bool is_reduced_by_gloo(hr_dtype dtype) {
+  return dtype == HR_DTYPE_F32 || dtype == HR_DTYPE_F64 || dtype == HR_DTYPE_F16 || dtype == HR_DTYPE_I32 ||
+         dtype == HR_DTYPE_I64;
 }
 
 std::optional<c10d::ReduceOp::RedOpType> reduced_op(hr_group_op op) {
@@ -137,10 +126,9 @@ public:
       }
       if (output != input && bytes > 0)
         std::memcpy(output, input, bytes);
-      std::optional<at::ScalarType> type = reduced_type(call.dtype);
       std::optional<c10d::ReduceOp::RedOpType> reduce = reduced_op(op);
-      return type && reduce ? reduce_by_gloo(call, *type, *reduce, elements, output)
-                            : reduce_here(call, op, elements, output);
+      return reduce && is_reduced_by_gloo(call.dtype) ? reduce_by_gloo(call, *reduce, elements, output)
+                                                      : reduce_here(call, op, elements, output);
     });
   }
 
@@ -280,11 +268,11 @@ private:
     return HR_OK;
   }
 
-  hr_status reduce_by_gloo(const hr_group_call &call, at::ScalarType type, c10d::ReduceOp::RedOpType op,
-                           int64_t elements, void *data) {
+  hr_status reduce_by_gloo(const hr_group_call &call, c10d::ReduceOp::RedOpType op, int64_t elements, void *data) {
     if (elements == 0)
       return HR_OK;
-    std::vector<at::Tensor> list{at::from_blob(data, {elements}, at::TensorOptions().dtype(type).device(at::kCPU))};
+    auto options_of_data = at::TensorOptions().dtype(scalar_type_of(call.dtype)).device(at::kCPU);
+    std::vector<at::Tensor> list{at::from_blob(data, {elements}, options_of_data)};
     c10d::AllreduceOptions options;
     options.reduceOp = op;
     options.timeout = milliseconds_of(call);
