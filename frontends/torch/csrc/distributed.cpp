@@ -20,58 +20,13 @@
 
 #include "device.h"
 #include "distributed.h"
-#include "job.h"
+#include "work.h"
 
 namespace headrace {
 namespace {
 
 using c10d::OpType;
 using Milliseconds = std::chrono::milliseconds;
-
-// ---- the Work of a job
-
-class Backend;
-
-class DeviceWork final : public c10d::Work {
-public:
-  DeviceWork(OpType type, c10::intrusive_ptr<Backend> backend, const Job &job, Tensors outputs, bool waits)
-      : Work(-1, type), backend_(std::move(backend)), outcome_(job.outcome()), outputs_(std::move(outputs)),
-        device_(job.device()), waits_(waits) {}
-
-  bool isCompleted() override;
-  bool isSuccess() const override {
-    std::lock_guard<std::mutex> lock(outcome_->mutex);
-    return outcome_->is_ended && outcome_->error.empty();
-  }
-  std::exception_ptr exception() const override {
-    std::lock_guard<std::mutex> lock(outcome_->mutex);
-    return outcome_->error.empty() ? nullptr : std::make_exception_ptr(std::runtime_error(outcome_->error));
-  }
-  int sourceRank() const override {
-    return outcome_->source;
-  }
-  Tensors result() override {
-    return outputs_;
-  }
-  void synchronize() override {
-    wait(kNoTimeout);
-  }
-  void blockCurrentStream() override {
-    wait(kNoTimeout);
-  }
-  bool wait(Milliseconds timeout) override;
-  void abort() override;
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
-
-private:
-  c10::intrusive_ptr<Backend> backend_;
-  std::shared_ptr<Outcome> outcome_;
-  Tensors outputs_;
-  c10::Device device_;
-  bool waits_;
-  std::mutex future_mutex_;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;
-};
 
 // ---- arguments
 
@@ -103,18 +58,22 @@ int64_t bytes_of(const Tensor &tensor) {
   return static_cast<int64_t>(tensor.nbytes());
 }
 
-void check_equal(const char *name, const Tensor &a, const Tensor &b, int64_t count = 1) {
+void check_dtypes(const char *name, const Tensor &a, const Tensor &b) {
   TORCH_CHECK(a.scalar_type() == b.scalar_type(), name, ": tensors of ", a.scalar_type(), " and ", b.scalar_type());
+}
+
+void check_equal(const char *name, const Tensor &a, const Tensor &b, int64_t count = 1) {
+  check_dtypes(name, a, b);
   TORCH_CHECK(a.numel() * count == b.numel(), name, ": a tensor of ", b.numel(), " elements; expected ", count, " x ",
               a.numel());
 }
 
 // ---- the backend
 
-class Backend final : public c10d::Backend {
+class Backend final : public LateBackend {
 public:
   Backend(std::shared_ptr<Transport> transport, int rank, int size, Milliseconds timeout)
-      : c10d::Backend(rank, size), transport_(std::move(transport)), timeout_(timeout) {}
+      : LateBackend(rank, size), transport_(std::move(transport)), timeout_(timeout) {}
   ~Backend() override = default;
 
   const std::string getBackendName() const override {
@@ -193,9 +152,10 @@ public:
         call.words[0] = options.rootRank;
         bool is_root = options.rootRank == getRank();
         Exchange exchange(getSize());
-        for (int r = 0; r < getSize(); ++r)
-          if (is_root && r != getRank())
-            exchange.send(r, r == first_other() ? job.read(tensor) : exchange.last_input(), bytes_of(tensor));
+        int in = is_root ? job.read(tensor) : -1;
+        for (int r = 0; is_root && r < getSize(); ++r)
+          if (r != getRank())
+            exchange.send(r, in, bytes_of(tensor));
         if (!is_root)
           exchange.receive(static_cast<int>(options.rootRank), job.write(tensor), bytes_of(tensor));
         add(job, call, true, std::move(exchange));
@@ -265,11 +225,9 @@ public:
       hr_group_call call = call_of("all_to_all", inputs.at(0), options);
       Exchange exchange(getSize());
       send_parts(job, call.name, exchange, inputs, nullptr);
-      TORCH_CHECK(outputs.size() == inputs.size(), "all_to_all: ", outputs.size(), " outputs and ", inputs.size(),
-                  " inputs");
+      check_count(call.name, "outputs", outputs);
       for (int r = 0; r < getSize(); ++r) {
-        TORCH_CHECK(outputs[r].scalar_type() == inputs[0].scalar_type(), "all_to_all: tensors of ",
-                    outputs[r].scalar_type(), " and ", inputs[0].scalar_type());
+        check_dtypes(call.name, outputs[r], inputs[0]);
         exchange.receive(r, job.write(outputs[r]), bytes_of(outputs[r]));
       }
       add(job, call, false, std::move(exchange));
@@ -280,8 +238,7 @@ public:
                                                const c10d::AllToAllOptions &options) override {
     return collect(OpType::ALLTOALL_BASE, {output}, [&](Job &job) {
       hr_group_call call = call_of("all_to_all_single", input, options);
-      TORCH_CHECK(output.scalar_type() == input.scalar_type(), "all_to_all_single: tensors of ", output.scalar_type(),
-                  " and ", input.scalar_type());
+      check_dtypes(call.name, output, input);
       std::vector<int64_t> in = split_bytes(input, input_splits), out = split_bytes(output, output_splits);
       int from = job.read(input), to = job.write(output);
       Exchange exchange(getSize());
@@ -361,8 +318,7 @@ public:
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks,
                                           const c10::intrusive_ptr<Options> &options) override;
 
-  // Issues the receives that nobody has waited for yet.
-  void flush() {
+  void flush() override {
     std::lock_guard<std::recursive_mutex> lock(mutex_);
     std::vector<Job> jobs = std::move(receives_);
     receives_.clear();
@@ -379,42 +335,6 @@ public:
 private:
   enum class Order { Normal, Ahead, Late };
 
-  // An exchange whose blocks are positions in a job's tensors.
-  class Exchange {
-  public:
-    explicit Exchange(int size) : sides_(size) {}
-    void send(int to, int input, int64_t bytes, int64_t at = 0) {
-      sides_[to].input = last_input_ = input;
-      sides_[to].send_bytes = bytes, sides_[to].from_at = at;
-    }
-    void receive(int from, int output, int64_t bytes, int64_t at = 0) {
-      sides_[from].output = output;
-      sides_[from].receive_bytes = bytes, sides_[from].to_at = at;
-    }
-    int last_input() const {
-      return last_input_;
-    }
-    std::vector<hr_group_block> blocks(const Addresses &addresses) const {
-      std::vector<hr_group_block> blocks;
-      for (const Side &side : sides_)
-        blocks.push_back({at(side.input < 0 ? nullptr : addresses.in[side.input], side.from_at), side.send_bytes,
-                          const_cast<char *>(at(side.output < 0 ? nullptr : addresses.out[side.output], side.to_at)),
-                          side.receive_bytes});
-      return blocks;
-    }
-
-  private:
-    struct Side {
-      int input = -1, output = -1;
-      int64_t send_bytes = 0, receive_bytes = 0, from_at = 0, to_at = 0;
-    };
-    static const char *at(const void *base, int64_t offset) {
-      return base == nullptr ? nullptr : static_cast<const char *>(base) + offset;
-    }
-    std::vector<Side> sides_;
-    int last_input_ = -1;
-  };
-
   static hr_group_call call_with(const char *name, hr_dtype dtype, Milliseconds timeout) {
     return {name, std::chrono::nanoseconds(timeout).count(), dtype, {0, 0}};
   }
@@ -422,8 +342,9 @@ private:
     Milliseconds timeout = options.timeout == c10d::kUnsetTimeout ? timeout_ : options.timeout;
     return call_with(name, tensor.defined() ? dtype_of(tensor.scalar_type()) : HR_DTYPE_NONE, timeout);
   }
-  int first_other() const {
-    return getRank() == 0 ? 1 : 0;
+  void check_count(const char *name, const char *what, const Tensors &tensors) {
+    TORCH_CHECK(static_cast<int>(tensors.size()) == getSize(), name, ": ", tensors.size(), " ", what, " for ",
+                getSize(), " ranks");
   }
   static Tensors flatten(const std::vector<Tensors> &lists) {
     Tensors all;
@@ -466,8 +387,7 @@ private:
     hr_group_call call = call_of("reduce_scatter", output, options);
     hr_group_op op = op_of(options.reduceOp);
     check(hr_group_check_op(op, call.dtype));
-    TORCH_CHECK(static_cast<int>(inputs.size()) == getSize(), "reduce_scatter: ", inputs.size(), " inputs for ",
-                getSize(), " ranks");
+    check_count(call.name, "inputs", inputs);
     std::vector<int> in;
     for (const Tensor &input : inputs) {
       check_equal("reduce_scatter", output, input);
@@ -483,21 +403,18 @@ private:
   }
 
   void receive_parts(Job &job, const char *name, Exchange &exchange, const Tensor &input, const Tensors &outputs) {
-    TORCH_CHECK(static_cast<int>(outputs.size()) == getSize(), name, ": ", outputs.size(), " outputs for ", getSize(),
-                " ranks");
+    check_count(name, "outputs", outputs);
     for (int r = 0; r < getSize(); ++r) {
       check_equal(name, input, outputs[r]);
       exchange.receive(r, job.write(outputs[r]), bytes_of(outputs[r]));
     }
   }
   void send_parts(Job &job, const char *name, Exchange &exchange, const Tensors &inputs, const Tensor *like) {
-    TORCH_CHECK(static_cast<int>(inputs.size()) == getSize(), name, ": ", inputs.size(), " inputs for ", getSize(),
-                " ranks");
+    check_count(name, "inputs", inputs);
     for (int r = 0; r < getSize(); ++r) {
       if (like != nullptr)
         check_equal(name, *like, inputs[r]);
-      TORCH_CHECK(inputs[r].scalar_type() == inputs[0].scalar_type(), name, ": tensors of ", inputs[r].scalar_type(),
-                  " and ", inputs[0].scalar_type());
+      check_dtypes(name, inputs[r], inputs[0]);
       exchange.send(r, job.read(inputs[r]), bytes_of(inputs[r]));
     }
   }
@@ -601,49 +518,7 @@ private:
   std::vector<Job> receives_;
 };
 
-// ---- the Work of a job, once more
-
-bool DeviceWork::isCompleted() {
-  backend_->flush();
-  std::unique_lock<std::mutex> lock(outcome_->mutex);
-  return outcome_->is_ended;
-}
-
-bool DeviceWork::wait(Milliseconds timeout) {
-  backend_->flush();
-  if (timeout != kNoTimeout) {
-    check(hr_stream_commit(stream_of(device_.index())));
-    std::unique_lock<std::mutex> lock(outcome_->mutex);
-    bool is_ended = outcome_->ended.wait_for(lock, timeout, [this] { return outcome_->is_ended; });
-    TORCH_CHECK(is_ended, "the collective has not ended within ", timeout.count(), " ms");
-  }
-  bool has_failed = false;
-  {
-    std::lock_guard<std::mutex> lock(outcome_->mutex);
-    has_failed = outcome_->is_ended && !outcome_->error.empty();
-  }
-  if (waits_ || has_failed)
-    check(hr_stream_synchronize(stream_of(device_.index()))); // reports the error, unless that was done
-  std::lock_guard<std::mutex> lock(outcome_->mutex);
-  TORCH_CHECK(!outcome_->is_ended || outcome_->error.empty(), outcome_->error);
-  return true;
-}
-
-void DeviceWork::abort() {
-  backend_->abort();
-}
-
-// Complete at once: what uses the outputs comes later in the stream.
-c10::intrusive_ptr<c10::ivalue::Future> DeviceWork::getFuture() {
-  backend_->flush();
-  std::lock_guard<std::mutex> lock(future_mutex_);
-  if (future_ == nullptr) {
-    future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
-                                                       std::vector<c10::Device>{device_});
-    future_->markCompleted(c10::IValue(outputs_));
-  }
-  return future_;
-}
+// ---- groups
 
 c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store> &store,
                                                  const std::vector<int> &ranks,

@@ -23,7 +23,7 @@ struct Addresses {
 struct Outcome; // of a job
 using Step = std::function<hr_status(Transport &, const Addresses &, Outcome &)>;
 
-// What became of a job; shared with its Works.
+// The end of a job, or its error; shared with its Works.
 struct Outcome {
   std::mutex mutex;
   std::condition_variable ended;
@@ -97,6 +97,38 @@ private:
   int early_count_ = 0;
   c10::DeviceIndex index_ = -1;
   std::shared_ptr<Outcome> outcome_ = std::make_shared<Outcome>();
+};
+
+// An exchange whose blocks are positions in a job's tensors.
+class Exchange {
+public:
+  explicit Exchange(int size) : sides_(size) {}
+  void send(int to, int input, int64_t bytes, int64_t at = 0) {
+    sides_[to].input = input;
+    sides_[to].send_bytes = bytes, sides_[to].from_at = at;
+  }
+  void receive(int from, int output, int64_t bytes, int64_t at = 0) {
+    sides_[from].output = output;
+    sides_[from].receive_bytes = bytes, sides_[from].to_at = at;
+  }
+  std::vector<hr_group_block> blocks(const Addresses &addresses) const {
+    std::vector<hr_group_block> blocks;
+    for (const Side &side : sides_)
+      blocks.push_back({at(side.input < 0 ? nullptr : addresses.in[side.input], side.from_at), side.send_bytes,
+                        const_cast<char *>(at(side.output < 0 ? nullptr : addresses.out[side.output], side.to_at)),
+                        side.receive_bytes});
+    return blocks;
+  }
+
+private:
+  struct Side {
+    int input = -1, output = -1;
+    int64_t send_bytes = 0, receive_bytes = 0, from_at = 0, to_at = 0;
+  };
+  static const char *at(const void *base, int64_t offset) {
+    return base == nullptr ? nullptr : static_cast<const char *>(base) + offset;
+  }
+  std::vector<Side> sides_;
 };
 
 } // namespace headrace
