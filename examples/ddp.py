@@ -1,4 +1,4 @@
-"""Training by several processes: torchrun --nproc-per-node 2 examples/ddp.py. Nothing else names the device's backend."""
+"""Training by several processes: torchrun --nproc-per-node 2 examples/ddp.py. Torch finds the device's backend."""
 
 import torch
 import torch.distributed as dist
