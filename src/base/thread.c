@@ -128,6 +128,48 @@ uint64_t hr_thread_number(void) {
 #endif
 }
 
+int hr_thread_processor(void) {
+#ifdef __linux__
+  return sched_getcpu();
+#else
+  return -1;
+#endif
+}
+
+bool hr_thread_move(const int *avoided, int count, hr_thread_places *places) {
+#ifdef __linux__
+  cpu_set_t now;
+  if (sched_getaffinity(0, sizeof now, &now) != 0) {
+    return false; /* more processors than the set has room for */
+  }
+  cpu_set_t wanted = places->has_moved ? places->before : now;
+  for (int i = 0; i < count; ++i) {
+    if (avoided[i] >= 0 && avoided[i] < CPU_SETSIZE) {
+      CPU_CLR((size_t)avoided[i], &wanted);
+    }
+  }
+  if (CPU_COUNT(&wanted) == 0 || sched_setaffinity(0, sizeof wanted, &wanted) != 0) {
+    return false;
+  }
+  if (!places->has_moved) {
+    *places = (hr_thread_places){.has_moved = true, .before = now};
+  }
+  return true;
+#else
+  (void)avoided, (void)count, (void)places;
+  return false;
+#endif
+}
+
+void hr_thread_move_end(hr_thread_places *places) {
+#ifdef __linux__
+  if (places->has_moved) {
+    (void)sched_setaffinity(0, sizeof places->before, &places->before);
+  }
+#endif
+  places->has_moved = false;
+}
+
 int64_t hr_clock_ns(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

@@ -78,6 +78,23 @@ static inline void hr_thread_relax(void) {
 /* The system's number of this thread, as other tools show it. */
 uint64_t hr_thread_number(void);
 
+/* The processor that this thread runs on; -1 if the system does not tell. */
+int hr_thread_processor(void);
+
+/* The processors that a thread might use before it moved. */
+typedef struct hr_thread_places {
+  bool has_moved;
+#ifdef __linux__
+  cpu_set_t before;
+#endif
+} hr_thread_places;
+
+/* Moves this thread to a processor that is none of `avoided`, and keeps it away from these until hr_thread_move_end.
+ * False if it may use no other one, or the system refuses. A further move forgets the processors of the one before. */
+bool hr_thread_move(const int *avoided, int count, hr_thread_places *places);
+/* This thread may use all its processors again. It stays where it is, unless the system moves it. */
+void hr_thread_move_end(hr_thread_places *places);
+
 /* Nanoseconds of the monotonic clock. */
 int64_t hr_clock_ns(void);
 

@@ -1,6 +1,7 @@
 /* Threads, the parallel loop, dynamic libraries. */
 #include "base/thread.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -332,6 +333,36 @@ HR_TEST(libraries_open_and_report) {
   hr_dynlib_close(&library);
   hr_dynlib_close(&library);
 }
+
+#ifdef __linux__
+static int allowed_processors(void) {
+  cpu_set_t set;
+  HR_ASSERT_EQ(sched_getaffinity(0, sizeof set, &set), 0);
+  return CPU_COUNT(&set);
+}
+
+HR_TEST(a_thread_moves_to_another_processor_and_is_free_again) {
+  hr_thread_places places = {0};
+  int allowed = allowed_processors(), here = hr_thread_processor();
+  if (allowed < 2) {
+    HR_ASSERT(!hr_thread_move(&here, 1, &places) && !places.has_moved);
+    return;
+  }
+  for (int i = 0; i < 4; ++i) {
+    here = hr_thread_processor();
+    HR_ASSERT(hr_thread_move(&here, 1, &places));
+    HR_ASSERT(hr_thread_processor() != here);
+    HR_ASSERT_EQ(allowed_processors(), allowed - 1);
+  }
+  int all[CPU_SETSIZE];
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    all[i] = i;
+  }
+  HR_ASSERT(!hr_thread_move(all, CPU_SETSIZE, &places));
+  hr_thread_move_end(&places);
+  HR_ASSERT_EQ(allowed_processors(), allowed);
+}
+#endif
 
 HR_TEST(processes_of_a_launcher_divide_the_cores) {
   HR_ASSERT_EQ(unsetenv("LOCAL_WORLD_SIZE"), 0);

@@ -52,6 +52,7 @@ static unsigned next_round(const run *r) {
 static hr_status meet(const run *r) {
   hr_group *group = r->group;
   unsigned round = ++group->round;
+  hr__group_note_processor(group);
   atomic_store(&group->header->ranks[group->rank].posted, round);
   for (int i = 0; i < group->size; ++i) {
     if (i != group->rank) {
@@ -60,7 +61,11 @@ static hr_status meet(const run *r) {
   }
   for (int i = 0; i < group->size; ++i) {
     arrival a = {&group->header->ranks[i], round};
-    HR_RETURN_IF_ERROR(hr__group_wait(group, r->name, r->deadline_ns, i, has_arrived, &a));
+    if (!has_arrived(&a)) {
+      hr__group_part_from(group, i);
+      HR_RETURN_IF_ERROR(hr__group_wait(group, r->name, r->deadline_ns, i, has_arrived, &a));
+      hr__group_note_processor(group);
+    }
   }
   return HR_OK;
 }
@@ -151,8 +156,9 @@ static void bring_inputs(const reduction *red, int64_t chunk) {
   const char *from = red->input + (size_t)(chunk * red->chunk) * red->size;
   int64_t begin, end, count = count_in_chunk(red, chunk);
   slice_of(group, count, group->rank, &begin, &end);
-  copy(slot, from, (size_t)begin * red->size);
-  copy(slot + (size_t)end * red->size, from + (size_t)end * red->size, (size_t)(count - end) * red->size);
+  hr__group_fill(group, slot, from, (size_t)begin * red->size);
+  hr__group_fill(group, slot + (size_t)end * red->size, from + (size_t)end * red->size,
+                 (size_t)(count - end) * red->size);
 }
 
 /* Combines this rank's slice, into the output and into the slot of the next round. */
@@ -169,7 +175,7 @@ static void combine_slice(const reduction *red, int64_t chunk) {
   char *to = red->output != NULL ? red->output + at : result;
   hr_group_combine(red->op, red->dtype, group->size, inputs, to, end - begin);
   if (to != result) {
-    copy(result, to, (size_t)(end - begin) * red->size);
+    hr__group_fill(group, result, to, (size_t)(end - begin) * red->size);
   }
 }
 
@@ -185,22 +191,32 @@ static void take_results(const reduction *red, int64_t chunk) {
   }
 }
 
+static hr_status reduce_chunk(const reduction *red, int64_t k) {
+  bool is_whole = count_in_chunk(red, k) == red->chunk;
+  if (is_whole) {
+    hr__group_begin_chunk(red->run.group);
+  }
+  bring_inputs(red, k);
+  HR_RETURN_IF_ERROR(meet(&red->run));
+  if (k == 0) {
+    HR_RETURN_IF_ERROR(compare_notices(red->run.group));
+  } else {
+    take_results(red, k - 1);
+  }
+  combine_slice(red, k);
+  if (is_whole) {
+    hr__group_end_chunk(red->run.group, k == 0);
+  }
+  return HR_OK;
+}
+
 static hr_status reduce_in_chunks(const reduction *red) {
   int64_t chunks = hr_divide_up(red->elements, red->chunk);
-  for (int64_t k = 0; k <= chunks; ++k) {
-    if (k < chunks) {
-      bring_inputs(red, k);
-    }
-    HR_RETURN_IF_ERROR(meet(&red->run));
-    if (k == 0) {
-      HR_RETURN_IF_ERROR(compare_notices(red->run.group));
-    } else {
-      take_results(red, k - 1);
-    }
-    if (k < chunks) {
-      combine_slice(red, k);
-    }
+  for (int64_t k = 0; k < chunks; ++k) {
+    HR_RETURN_IF_ERROR(reduce_chunk(red, k));
   }
+  HR_RETURN_IF_ERROR(meet(&red->run));
+  take_results(red, chunks - 1);
   return HR_OK;
 }
 
@@ -225,19 +241,26 @@ static hr_status begin_run(hr_group *group, const hr_group_call *call, run *out_
   return hr__group_failure(group);
 }
 
+static hr_status end_run(const run *r, hr_status status) {
+  hr_thread_move_end(&r->group->places);
+  return status;
+}
+
+static reduction reduction_of(const hr_group_call *call, hr_group_op op, int64_t elements, void *output) {
+  return (reduction){
+      .op = op, .dtype = call->dtype, .size = hr_dtype_size(call->dtype), .elements = elements, .output = output};
+}
+
 hr_status hr_group_all_reduce(hr_group *group, const hr_group_call *call, hr_group_op op, int64_t elements,
                               const void *input, void *output) {
   HR_RETURN_IF_ERROR(hr_group_check_op(op, call->dtype));
-  reduction red = {.op = op,
-                   .dtype = call->dtype,
-                   .size = hr_dtype_size(call->dtype),
-                   .elements = elements,
-                   .input = input,
-                   .output = output};
+  reduction red = reduction_of(call, op, elements, output);
+  red.input = input;
   HR_RETURN_IF_ERROR(begin_run(group, call, &red.run));
   red.chunk = group->header->slot_bytes / 2 / (int64_t)red.size;
   announce(&red.run, call, op, elements, 0);
-  return (size_t)elements * red.size <= SMALL_BYTES ? reduce_whole(&red) : reduce_in_chunks(&red);
+  bool is_small = (size_t)elements * red.size <= SMALL_BYTES;
+  return end_run(&red.run, is_small ? reduce_whole(&red) : reduce_in_chunks(&red));
 }
 
 /* A chunk of all parts but the own one, side by side. */
@@ -246,8 +269,8 @@ static void bring_parts(const reduction *red, const void *const *inputs, int64_t
   char *slot = hr__group_slot(group, group->rank, next_round(&red->run));
   for (int i = 0; i < group->size; ++i) {
     if (i != group->rank) {
-      copy(slot + (size_t)(i * red->chunk) * red->size, (const char *)inputs[i] + (size_t)at * red->size,
-           (size_t)count * red->size);
+      hr__group_fill(group, slot + (size_t)(i * red->chunk) * red->size,
+                     (const char *)inputs[i] + (size_t)at * red->size, (size_t)count * red->size);
     }
   }
 }
@@ -263,25 +286,29 @@ static void combine_part(const reduction *red, const void *const *inputs, int64_
   hr_group_combine(red->op, red->dtype, group->size, parts, red->output + (size_t)at * red->size, count);
 }
 
+static hr_status reduce_parts(const reduction *red, const void *const *inputs) {
+  int64_t at = 0;
+  do {
+    int64_t count = hr_min(red->chunk, red->elements - at);
+    bring_parts(red, inputs, at, count);
+    HR_RETURN_IF_ERROR(meet(&red->run));
+    if (at == 0) {
+      HR_RETURN_IF_ERROR(compare_notices(red->run.group));
+    }
+    combine_part(red, inputs, at, count);
+    at += red->chunk;
+  } while (at < red->elements);
+  return HR_OK;
+}
+
 hr_status hr_group_reduce_scatter(hr_group *group, const hr_group_call *call, hr_group_op op, int64_t elements,
                                   const void *const *inputs, void *output) {
   HR_RETURN_IF_ERROR(hr_group_check_op(op, call->dtype));
-  reduction red = {.op = op, .dtype = call->dtype, .size = hr_dtype_size(call->dtype), .output = output};
+  reduction red = reduction_of(call, op, elements, output);
   HR_RETURN_IF_ERROR(begin_run(group, call, &red.run));
   red.chunk = group->header->slot_bytes / group->size / (int64_t)red.size;
   announce(&red.run, call, op, elements, 0);
-  int64_t at = 0;
-  do {
-    int64_t count = hr_min(red.chunk, elements - at);
-    bring_parts(&red, inputs, at, count);
-    HR_RETURN_IF_ERROR(meet(&red.run));
-    if (at == 0) {
-      HR_RETURN_IF_ERROR(compare_notices(group));
-    }
-    combine_part(&red, inputs, at, count);
-    at += red.chunk;
-  } while (at < elements);
-  return HR_OK;
+  return end_run(&red.run, reduce_parts(&red, inputs));
 }
 
 /* ---- exchanges ----
@@ -317,7 +344,7 @@ static void write_stream(const run *r, bool is_shared, const hr_group_block *blo
     int64_t in_block, in_slot;
     int64_t bytes = overlap(table[i].offset, table[i].bytes, at, group->header->slot_bytes, &in_block, &in_slot);
     if (bytes > 0) {
-      copy(slot + in_slot, (const char *)blocks[i].from + in_block, (size_t)bytes);
+      hr__group_fill(group, slot + in_slot, (const char *)blocks[i].from + in_block, (size_t)bytes);
       if (is_shared) {
         return;
       }
@@ -361,6 +388,31 @@ static int64_t longest_stream(const hr_group *group) {
   return most;
 }
 
+static hr_status exchange(const run *r, bool is_shared, const hr_group_block *blocks) {
+  hr_group *group = r->group;
+  const hr_group_block *own = &blocks[group->rank];
+  hr_group_row sources[HR_GROUP_SIZE_MAX];
+  write_stream(r, is_shared, blocks, 0);
+  HR_RETURN_IF_ERROR(meet(r));
+  HR_RETURN_IF_ERROR(compare_notices(group));
+  HR_RETURN_IF_ERROR(compare_tables(group, sources));
+  if (own->receive_bytes > 0 && own->to != own->from) {
+    memmove(own->to, own->from, (size_t)own->receive_bytes);
+  }
+  int64_t most = longest_stream(group);
+  for (int64_t at = 0;;) {
+    read_streams(r, sources, blocks, at);
+    at += group->header->slot_bytes;
+    if (at >= most) {
+      return HR_OK;
+    }
+    copy(hr__group_table(group, group->rank, next_round(r)), hr__group_table(group, group->rank, group->round),
+         (size_t)group->size * sizeof(hr_group_row));
+    write_stream(r, is_shared, blocks, at);
+    HR_RETURN_IF_ERROR(meet(r));
+  }
+}
+
 hr_status hr_group_exchange(hr_group *group, const hr_group_call *call, bool is_shared, const hr_group_block *blocks) {
   run r;
   HR_RETURN_IF_ERROR(begin_run(group, call, &r));
@@ -370,24 +422,5 @@ hr_status hr_group_exchange(hr_group *group, const hr_group_call *call, bool is_
                           call->name, group->rank, (long long)own->send_bytes, (long long)own->receive_bytes);
   }
   announce(&r, call, -1, -1, fill_table(group, next_round(&r), is_shared, blocks));
-  hr_group_row sources[HR_GROUP_SIZE_MAX];
-  write_stream(&r, is_shared, blocks, 0);
-  HR_RETURN_IF_ERROR(meet(&r));
-  HR_RETURN_IF_ERROR(compare_notices(group));
-  HR_RETURN_IF_ERROR(compare_tables(group, sources));
-  if (own->receive_bytes > 0 && own->to != own->from) {
-    memmove(own->to, own->from, (size_t)own->receive_bytes);
-  }
-  int64_t most = longest_stream(group);
-  for (int64_t at = 0;;) {
-    read_streams(&r, sources, blocks, at);
-    at += group->header->slot_bytes;
-    if (at >= most) {
-      return HR_OK;
-    }
-    copy(hr__group_table(group, group->rank, next_round(&r)), hr__group_table(group, group->rank, group->round),
-         (size_t)group->size * sizeof(hr_group_row));
-    write_stream(&r, is_shared, blocks, at);
-    HR_RETURN_IF_ERROR(meet(&r));
-  }
+  return end_run(&r, exchange(&r, is_shared, blocks));
 }

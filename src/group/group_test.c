@@ -1,6 +1,7 @@
 #include "headrace/group.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -94,6 +95,41 @@ HR_TEST(all_reduce_sums_small_and_large_arrays) {
   run_ranks(2, reduce_many);
   run_ranks(RANKS, reduce_many);
 }
+
+#ifdef __linux__
+/* All ranks begin on one processor, and may use all or that one alone. */
+static void reduce_from_one_processor(rank *self, bool may_move) {
+  cpu_set_t all, first, after;
+  EXPECT(self, sched_getaffinity(0, sizeof all, &all) == 0);
+  CPU_ZERO(&first);
+  for (size_t i = 0; i < CPU_SETSIZE && CPU_COUNT(&first) == 0; ++i) {
+    if (CPU_ISSET(i, &all)) {
+      CPU_SET(i, &first);
+    }
+  }
+  EXPECT(self, sched_setaffinity(0, sizeof first, &first) == 0);
+  if (may_move) {
+    EXPECT(self, sched_setaffinity(0, sizeof all, &all) == 0);
+  }
+  reduce_many(self);
+  EXPECT(self, sched_getaffinity(0, sizeof after, &after) == 0);
+  EXPECT(self, CPU_EQUAL(&after, may_move ? &all : &first));
+}
+
+static void reduce_and_move(rank *self) {
+  reduce_from_one_processor(self, true);
+}
+
+static void reduce_and_stay(rank *self) {
+  reduce_from_one_processor(self, false);
+}
+
+HR_TEST(ranks_of_one_processor_part_if_they_can) {
+  run_ranks(2, reduce_and_move);
+  run_ranks(RANKS, reduce_and_move);
+  run_ranks(RANKS, reduce_and_stay);
+}
+#endif
 
 static void reduce_to_one(rank *self) {
   const int32_t in[2] = {self->rank, 7};

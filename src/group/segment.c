@@ -23,8 +23,8 @@
 
 static const unsigned long MAGIC = 0x6865616472616365; /* "headrace" */
 enum {
-  VERSION = 1,
-  SLOT_BYTES_MAX = 512 << 10,
+  VERSION = 2,
+  SLOT_BYTES_MAX = 1 << 20,
   SLOT_BYTES_MIN = 32 << 10,
   SLOTS_BYTES = 16 << 20, /* of all ranks, if that gives slots of the smallest size */
   RING_BYTES_MAX = 256 << 10,
@@ -162,6 +162,34 @@ static hr_status break_because(hr_group *group, const char *reason) {
   return hr__group_failure(group);
 }
 
+void hr__group_note_processor(hr_group *group) {
+  atomic_store_explicit(&group->header->ranks[group->rank].processor, hr_thread_processor(), memory_order_relaxed);
+}
+
+static int processor_of(const hr_group *group, int rank) {
+  return atomic_load_explicit(&group->header->ranks[rank].processor, memory_order_relaxed);
+}
+
+static bool shares_processor(const hr_group *group, int rank) {
+  int its = processor_of(group, rank);
+  return its >= 0 && its == hr_thread_processor();
+}
+
+void hr__group_part_from(hr_group *group, int rank) {
+  if (!shares_processor(group, rank)) {
+    return;
+  }
+  int used[HR_GROUP_SIZE_MAX], count = 0;
+  for (int i = 0; i < group->size; ++i) {
+    if (i != group->rank) {
+      used[count++] = processor_of(group, i);
+    }
+  }
+  if (hr_thread_move(used, count, &group->places)) {
+    hr__group_note_processor(group);
+  }
+}
+
 /* After a wait was in vain for a while. */
 static hr_status look_around(hr_group *group, const char *name, int64_t deadline_ns, int other, bool (*is_done)(void *),
                              void *arg) {
@@ -215,7 +243,7 @@ hr_status hr__group_wait(hr_group *group, const char *name, int64_t deadline_ns,
       }
       hr_thread_relax();
     }
-  } while (hr_clock_ns() - begin < SPIN_NS);
+  } while ((other < 0 || !shares_processor(group, other)) && hr_clock_ns() - begin < SPIN_NS);
   for (int64_t look_ns = 0;;) {
     int64_t now = hr_clock_ns();
     if (now >= look_ns) {
@@ -310,6 +338,9 @@ static hr_status make_segment(hr_group *group) {
   group->header->version = VERSION;
   group->header->slot_bytes = slot;
   group->header->ring_bytes = ring;
+  for (int i = 0; i < group->size; ++i) {
+    atomic_store(&group->header->ranks[i].processor, -1);
+  }
   atomic_store(&group->header->magic, MAGIC);
   return HR_OK;
 }

@@ -7,7 +7,11 @@
  * posted round k + 1, all have read what round k brought, so slot k may be filled again.
  *
  * A rank that waits spins for some microseconds, then sleeps on its own *bell*, a futex that every rank rings after a
- * change that may concern it. */
+ * change that may concern it.
+ *
+ * The system puts the thread that is woken beside the one that wakes it if all processors are busy, and both then share
+ * one processor for long. So ranks note their processors, and one that waits for a neighbour moves away from it, or
+ * sleeps at once if all processors have ranks. */
 #ifndef HEADRACE_GROUP_SEGMENT_H_
 #define HEADRACE_GROUP_SEGMENT_H_
 
@@ -40,6 +44,7 @@ typedef struct hr_group_row {
 
 typedef struct hr_group_rank {
   _Alignas(HR_GROUP_LINE) atomic_uint posted; /* the last round */
+  atomic_int processor;                       /* its collectives' thread was there last; -1: unknown */
   _Alignas(HR_GROUP_LINE) atomic_uint bell;
   atomic_int sleepers;
   _Alignas(HR_GROUP_LINE) atomic_bool joined, left;
@@ -62,6 +67,13 @@ typedef struct hr_group_header {
   hr_group_rank ranks[];
 } hr_group_header;
 
+/* How slots are written, and the measurement of that (pace.c). */
+typedef struct hr_group_pace {
+  unsigned chunks; /* so far */
+  bool is_cached;
+  int64_t begin_ns, best_ns[2]; /* of a chunk: past the caches, and through them */
+} hr_group_pace;
+
 typedef struct hr_outgoing hr_outgoing;
 typedef struct hr_incoming hr_incoming;
 
@@ -73,7 +85,9 @@ struct hr_group {
   char name[128];
   hr_group_header *header;
   size_t bytes;
-  unsigned round; /* the last one posted */
+  unsigned round;          /* the last one posted */
+  hr_thread_places places; /* of the thread that runs a collective */
+  hr_group_pace pace;
   /* messages (message.c) */
   hr_mutex mutex;                                /* of what follows */
   hr_mutex read_mutex;                           /* of `incoming` and the rings' reading */
@@ -94,10 +108,21 @@ void hr__group_ring_bell(hr_group *group, int rank);
  * left or ended, and the condition still does not hold, the group breaks. */
 hr_status hr__group_wait(hr_group *group, const char *name, int64_t deadline_ns, int other, bool (*is_done)(void *arg),
                          void *arg);
+/* Notes the processor of this thread, which runs a collective. */
+void hr__group_note_processor(hr_group *group);
+/* Moves this thread to a processor that no rank uses, if there is one, and the rank uses this one. */
+void hr__group_part_from(hr_group *group, int rank);
 /* The end of a call's timeout, which begins now. */
 int64_t hr__group_deadline(const hr_group_call *call);
 /* The group's failure, or OK. */
 hr_status hr__group_failure(const hr_group *group);
+
+/* Writes to a slot. Nothing at all may have NULL. */
+void hr__group_fill(const hr_group *group, void *slot, const void *from, size_t bytes);
+/* A whole chunk of a reduction begins, with its inputs, and ends. `is_first`: of its collective, to which the ranks
+ * come at different times. */
+void hr__group_begin_chunk(hr_group *group);
+void hr__group_end_chunk(hr_group *group, bool is_first);
 
 hr_status hr__messages_init(hr_group *group);
 void hr__messages_fini(hr_group *group); /* waits for those that are sent */
