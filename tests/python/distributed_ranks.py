@@ -207,13 +207,9 @@ def networks():
     train(single, batch().to(DEVICE))
     rows = batch().chunk(SIZE)[RANK].to(DEVICE)
 
-    def check(model, what):
-        for mine, whole in zip(model.parameters(), single.parameters(), strict=True):
-            torch.testing.assert_close(full(mine).detach().cpu(), whole.detach().cpu(), rtol=1e-5, atol=1e-6, msg=what)
-
     ddp = nn.parallel.DistributedDataParallel(network(), bucket_cap_mb=0.001)
     train(ddp, rows)
-    check(ddp, "DDP")
+    assert_equal_one_process(ddp, single, "DDP")
     torch.headrace.synchronize()
     before, optimizer = torch.headrace.stats()["commits"], torch.optim.SGD(ddp.parameters(), lr=0.1)
     optimizer.zero_grad()
@@ -230,9 +226,59 @@ def networks():
         fully_shard(layer, mesh=mesh)
     fully_shard(sharded, mesh=mesh)
     train(sharded, rows)
-    check(sharded, "FSDP2")
+    assert_equal_one_process(sharded, single, "FSDP2")
     coalescing()
     groups()
+    dist.destroy_process_group()
+
+
+def assert_equal_one_process(model, single, what, rtol=1e-5, atol=1e-6):
+    for mine, whole in zip(model.parameters(), single.parameters(), strict=True):
+        torch.testing.assert_close(full(mine).detach().cpu(), whole.detach().cpu(), rtol=rtol, atol=atol, msg=what)
+
+
+def shard(model):
+    from torch.distributed.fsdp import fully_shard
+
+    for layer in model:
+        if any(True for _ in layer.parameters()):
+            fully_shard(layer)
+    fully_shard(model)
+    return model
+
+
+def normed():
+    torch.manual_seed(2)
+    return nn.Sequential(nn.Linear(16, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 4)).to(DEVICE)
+
+
+def trainings():
+    """DDP and FSDP2, eager and compiled, with hooks and SyncBatchNorm, against one process on the whole batch."""
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    begin(backend=None)
+    torch.headrace.set_device(RANK)
+    whole, rows = batch().to(DEVICE), batch().chunk(SIZE)[RANK].to(DEVICE)
+    single = network()
+    train(single, whole)
+    for is_compiled in (False, True):
+        megabytes = 1 if is_compiled else 0.001  # torch.compile wants no less than the first bucket's megabyte
+        for wrap in (lambda m, cap=megabytes: nn.parallel.DistributedDataParallel(m, bucket_cap_mb=cap), shard):
+            model = wrap(network())
+            train(torch.compile(model, backend="headrace") if is_compiled else model, rows)
+            assert_equal_one_process(model, single, f"{type(model).__name__}, compiled: {is_compiled}")
+    for hook, error in ((default_hooks.bf16_compress_hook, 2**-8), (default_hooks.fp16_compress_hook, 2**-11)):
+        model = nn.parallel.DistributedDataParallel(network())
+        model.register_comm_hook(None, hook)
+        train(model, rows)
+        assert_equal_one_process(model, single, hook.__name__, rtol=4 * error, atol=4 * error)
+    single = normed()
+    train(single, whole)
+    model = nn.SyncBatchNorm.convert_sync_batchnorm(normed())
+    train(nn.parallel.DistributedDataParallel(model), rows)
+    assert_equal_one_process(model, single, "SyncBatchNorm", rtol=1e-4, atol=1e-5)
+    for mine, its in zip(model.buffers(), single.buffers(), strict=True):
+        torch.testing.assert_close(mine.cpu(), its.cpu(), rtol=1e-4, atol=1e-5)
     dist.destroy_process_group()
 
 

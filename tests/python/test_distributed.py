@@ -22,17 +22,17 @@ def free_port():
 
 
 def run(test, expected=(0, 0), program=RANKS, **environment):
-    """Runs a test of distributed_ranks.py, or another program, on two ranks; returns what they print."""
+    """Runs a test of distributed_ranks.py, or another program, one rank for each exit code; returns what they print."""
     port = str(free_port())
     ranks = []
-    for rank in range(2):
+    for rank in range(len(expected)):
         variables = {
             **os.environ,
             **environment,
             "RANK": str(rank),
             "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": "2",
-            "LOCAL_WORLD_SIZE": "2",
+            "WORLD_SIZE": str(len(expected)),
+            "LOCAL_WORLD_SIZE": str(len(expected)),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": port,
         }
@@ -70,6 +70,11 @@ def test_collectives_equal_gloo(transport):
 
 def test_networks_equal_one_process():
     run("networks")
+
+
+@pytest.mark.parametrize(("ranks", "mode"), [(4, "fuse"), (2, "eager"), (2, "strict")])
+def test_trainings_equal_one_process(ranks, mode):
+    run("trainings", expected=(0,) * ranks, HEADRACE_MODE=mode)
 
 
 def test_failures_are_errors_of_all_ranks():

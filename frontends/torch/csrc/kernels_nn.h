@@ -66,6 +66,20 @@ void fused_adagrad(TensorList params, TensorList grads, TensorList sums, TensorL
                    double lr_decay, double weight_decay, double eps, bool maximize, const OptionalTensor &grad_scale,
                    const OptionalTensor &found_inf);
 
+// ---- sync_batch_norm.cpp
+Tensor2 batch_norm_stats(const Tensor &input, double eps);
+Tensor batch_norm_elements(Result result, const Tensor &input, const OptionalTensor &weight, const OptionalTensor &bias,
+                           const Tensor &mean, const Tensor &invstd);
+Tensor2 batch_norm_gather(const Tensor &mean, const Tensor &invstd, const OptionalTensor &running_mean,
+                          const OptionalTensor &running_var, double momentum, double eps, const Tensor &counts);
+Tensor2 batch_norm_gather_equal(const Tensor &mean, const Tensor &invstd, const OptionalTensor &running_mean,
+                                const OptionalTensor &running_var, double momentum, double eps, int64_t count);
+Tensor4 batch_norm_backward_sums(const Tensor &grad, const Tensor &input, const Tensor &mean, const Tensor &invstd,
+                                 const OptionalTensor &weight, bool wants_input, bool wants_weight, bool wants_bias);
+Tensor batch_norm_backward_elements(const Tensor &grad, const Tensor &input, const Tensor &mean, const Tensor &invstd,
+                                    const OptionalTensor &weight, const Tensor &sum, const Tensor &moment,
+                                    const Tensor &counts);
+
 // ---- pointwise.cpp: operations that torch has only for some kinds of numbers
 enum class Kinds {
   Bits,  // integers and booleans

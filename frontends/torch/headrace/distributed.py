@@ -5,6 +5,7 @@ group that needs the backend calls it. Ranks of one machine communicate through 
 """
 
 import contextlib
+import functools
 import itertools
 import os
 import sys
@@ -38,6 +39,7 @@ def _create(options, _=None):
     from headrace._library import _C
 
     _end_coalescing_always(c10d)
+    _allow_bfloat16_hooks()
     caller = sys._getframe(1).f_locals  # torch passes neither the group nor the name of its backend
     if isinstance(caller.get("pg"), c10d.ProcessGroup):
         _complete(caller["pg"], caller.get("backend"), options, c10d)
@@ -88,6 +90,25 @@ def _end_coalescing_always(c10d):
 
     manager.ends_always = True
     c10d._coalescing_manager = sys.modules["torch.distributed"]._coalescing_manager = manager
+
+
+def _allow_bfloat16_hooks():
+    """DistributedDataParallel refuses torch's hooks that compress to bfloat16 without NCCL or XCCL."""
+    parallel = sys.modules.get("torch.nn.parallel.distributed")
+    model = getattr(parallel, "DistributedDataParallel", None)
+    check = getattr(model, "_check_comm_hook", None)
+    if check is None or getattr(check, "allows_bfloat16", False):
+        return
+
+    @functools.wraps(check)
+    def check_hook(self, hook):
+        if self.device_type == "headrace" and getattr(hook, "__name__", "").startswith("bf16_compress_"):
+            hook = functools.wraps(hook)(lambda *arguments: hook(*arguments))
+            hook.__name__ = "hook"  # torch looks for the name; everything else is compared
+        check(self, hook)
+
+    check_hook.allows_bfloat16 = True
+    model._check_comm_hook = check_hook
 
 
 def _register():
