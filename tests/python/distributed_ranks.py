@@ -152,6 +152,13 @@ def own_results():
     equal(part, torch.arange(8.0).reshape(4, 2)[2 * RANK : 2 * RANK + 2] * 3, "reduce_scatter_tensor")
     dist.reduce_scatter(part, [whole[:2], whole[2:]])
     equal(part, torch.arange(8.0).reshape(4, 2)[2 * RANK : 2 * RANK + 2] * 3, "reduce_scatter")
+    uneven = [torch.full((2 + 3 * r,), float(r + RANK), device=DEVICE) for r in range(SIZE)]
+    own = torch.empty(2 + 3 * RANK, device=DEVICE)
+    dist.reduce_scatter(own, uneven)
+    equal(own, torch.full((2 + 3 * RANK,), 2.0 * RANK + 1), "reduce_scatter of different sizes")
+    dist.all_gather(uneven, own)
+    equal(torch.cat(uneven), torch.tensor([1.0] * 2 + [3.0] * 5), "all_gather of different sizes")
+    raises(lambda: dist.all_gather([own, own], own[:1]), "a tensor of")
     parts = torch.zeros(4, 6, device=DEVICE)
     columns = parts[:, ::2]  # every other column: not contiguous
     columns += RANK + 1
@@ -168,7 +175,9 @@ def own_results():
         dist.send(message, 0)
     x = torch.full((4,), 2.0, device=DEVICE)
     work = dist.all_reduce(x, async_op=True)
-    assert work.wait() and work.get_future().wait()[0] is not None
+    while not work.is_completed():  # polling begins it
+        time.sleep(0.001)
+    assert work.wait() and work.is_completed() and work.get_future().wait()[0] is not None
     equal(x, torch.full((4,), 4.0), "with a future")
 
 

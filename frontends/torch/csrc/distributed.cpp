@@ -383,17 +383,36 @@ private:
     return parts;
   }
 
+  // Parts of different sizes: one reduction to each rank.
+  void reduce_each(Job &job, hr_group_call call, hr_group_op op, const Tensors &inputs, const std::vector<int> &in,
+                   int out) {
+    for (int r = 0; r < getSize(); ++r) {
+      call.words[0] = r;
+      job.add([=, from = in[r], count = inputs[r].numel(),
+               is_mine = r == getRank()](Transport &transport, const Addresses &addresses, Outcome &) {
+        return transport.all_reduce(call, op, count, addresses.in[from], is_mine ? addresses.out[out] : nullptr);
+      });
+    }
+  }
+
   void reduce_parts(Job &job, const c10d::ReduceScatterOptions &options, const Tensors &inputs, const Tensor &output) {
     hr_group_call call = call_of("reduce_scatter", output, options);
     hr_group_op op = op_of(options.reduceOp);
     check(hr_group_check_op(op, call.dtype));
     check_count(call.name, "inputs", inputs);
     std::vector<int> in;
+    bool are_equal = true;
     for (const Tensor &input : inputs) {
-      check_equal("reduce_scatter", output, input);
+      check_dtypes(call.name, output, input);
+      are_equal = are_equal && input.numel() == output.numel();
       in.push_back(job.read(input));
     }
+    check_equal(call.name, output, inputs[getRank()]);
     int out = job.write(output);
+    if (!are_equal) {
+      reduce_each(job, call, op, inputs, in, out);
+      return;
+    }
     job.add([=, count = output.numel()](Transport &transport, const Addresses &addresses, Outcome &) {
       std::vector<const void *> parts;
       for (int i : in)
@@ -404,8 +423,9 @@ private:
 
   void receive_parts(Job &job, const char *name, Exchange &exchange, const Tensor &input, const Tensors &outputs) {
     check_count(name, "outputs", outputs);
-    for (int r = 0; r < getSize(); ++r) {
-      check_equal(name, input, outputs[r]);
+    check_equal(name, input, outputs[getRank()]);
+    for (int r = 0; r < getSize(); ++r) { // the others' may have other sizes: the transport compares
+      check_dtypes(name, input, outputs[r]);
       exchange.receive(r, job.write(outputs[r]), bytes_of(outputs[r]));
     }
   }

@@ -49,7 +49,7 @@ Tensor batch_norm_elements(Result result, const Tensor &input, const OptionalTen
     y = y * per_channel(*weight, input);
   if (present(bias))
     y = y + per_channel(*bias, input);
-  return give(result, to_type(y, input.scalar_type()));
+  return give(result, to_type(y, input.scalar_type()).contiguous(format_of(input)));
 }
 
 // Rows of mean and invstd are the processes'. The variance of all is that inside of them, and that of their means.
@@ -90,7 +90,7 @@ Tensor batch_norm_backward_elements(const Tensor &grad, const Tensor &input, con
   Tensor slope = per_channel(moment / total * invstd.square(), input);
   Tensor scale = per_channel(present(weight) ? invstd * to_type(*weight, invstd.scalar_type()) : invstd, input);
   Tensor dx = (to_type(grad, statistics_type(input)) - per_channel(sum / total, input) - centred * slope) * scale;
-  return to_type(dx, input.scalar_type());
+  return to_type(dx, input.scalar_type()).contiguous(format_of(input));
 }
 
 } // namespace headrace

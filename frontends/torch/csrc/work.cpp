@@ -1,17 +1,60 @@
 #include "work.h"
 
+#include <torch/csrc/distributed/c10d/reducer_timer.hpp>
+
 #include "device.h"
 
 namespace headrace {
 
+// torch's profilers show collectives by these names, as those of its own backends.
+const char *DeviceWork::profiler_name(c10d::OpType type) {
+  switch (type) {
+    case c10d::OpType::ALLREDUCE:
+      return "headrace:all_reduce";
+    case c10d::OpType::REDUCE:
+      return "headrace:reduce";
+    case c10d::OpType::REDUCE_SCATTER:
+    case c10d::OpType::_REDUCE_SCATTER_BASE:
+      return "headrace:reduce_scatter";
+    case c10d::OpType::BROADCAST:
+      return "headrace:broadcast";
+    case c10d::OpType::ALLGATHER:
+    case c10d::OpType::_ALLGATHER_BASE:
+    case c10d::OpType::ALLGATHER_COALESCED:
+      return "headrace:all_gather";
+    case c10d::OpType::GATHER:
+      return "headrace:gather";
+    case c10d::OpType::SCATTER:
+      return "headrace:scatter";
+    case c10d::OpType::ALLTOALL:
+    case c10d::OpType::ALLTOALL_BASE:
+      return "headrace:all_to_all";
+    case c10d::OpType::BARRIER:
+      return "headrace:barrier";
+    case c10d::OpType::SEND:
+      return "headrace:send";
+    case c10d::OpType::RECV:
+      return "headrace:recv";
+    case c10d::OpType::RECVANYSOURCE:
+      return "headrace:recvAnySource";
+    default:
+      return nullptr;
+  }
+}
+
 bool DeviceWork::isCompleted() {
   backend_->flush();
+  if (is_waited_for_)
+    return true;
+  check(hr_stream_commit(stream_of(device_.index())));
   std::unique_lock<std::mutex> lock(outcome_->mutex);
   return outcome_->is_ended;
 }
 
 bool DeviceWork::wait(std::chrono::milliseconds timeout) {
   backend_->flush();
+  if (!is_waited_for_.exchange(true) && recordFunctionEndCallback_)
+    recordFunctionEndCallback_();
   if (timeout != kNoTimeout) {
     check(hr_stream_commit(stream_of(device_.index())));
     std::unique_lock<std::mutex> lock(outcome_->mutex);
@@ -45,5 +88,23 @@ c10::intrusive_ptr<c10::ivalue::Future> DeviceWork::getFuture() {
   }
   return future_;
 }
+
+// ---- DistributedDataParallel's times, by the host's clock
+
+namespace {
+
+class HostTimer final : public c10d::Timer {
+public:
+  explicit HostTimer(c10::Device) {}
+  std::optional<int64_t> measureDifference(Event begin, Event end) override {
+    int64_t from = getTimeRef(begin), to = getTimeRef(end);
+    return from == c10d::kUnsetTime || to < from ? std::nullopt : std::optional<int64_t>(to - from);
+  }
+};
+
+using c10d::RegistererTimerRegistry, c10d::TimerRegistry; // of the macro
+C10_REGISTER_TYPED_CLASS(TimerRegistry, c10::DeviceType::PrivateUse1, HostTimer)
+
+} // namespace
 
 } // namespace headrace

@@ -5,6 +5,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -23,10 +24,10 @@ public:
 class DeviceWork final : public c10d::Work {
 public:
   DeviceWork(c10d::OpType type, c10::intrusive_ptr<LateBackend> backend, const Job &job, Tensors outputs, bool waits)
-      : Work(-1, type), backend_(std::move(backend)), outcome_(job.outcome()), outputs_(std::move(outputs)),
-        device_(job.device()), waits_(waits) {}
+      : Work(-1, type, profiler_name(type)), backend_(std::move(backend)), outcome_(job.outcome()),
+        outputs_(std::move(outputs)), device_(job.device()), waits_(waits) {}
 
-  bool isCompleted() override;
+  bool isCompleted() override; // also begins what is pending: callers poll
   bool isSuccess() const override {
     std::lock_guard<std::mutex> lock(outcome_->mutex);
     return outcome_->is_ended && outcome_->error.empty();
@@ -47,16 +48,20 @@ public:
   void blockCurrentStream() override {
     wait(kNoTimeout);
   }
+  // A collective that has been waited for is complete for its caller: what uses the outputs comes later in the stream.
   bool wait(std::chrono::milliseconds timeout) override;
   void abort() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
 private:
+  static const char *profiler_name(c10d::OpType type);
+
   c10::intrusive_ptr<LateBackend> backend_;
   std::shared_ptr<Outcome> outcome_;
   Tensors outputs_;
   c10::Device device_;
   bool waits_;
+  std::atomic<bool> is_waited_for_{false};
   std::mutex future_mutex_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
