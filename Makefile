@@ -25,7 +25,7 @@ CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
 
 .DEFAULT_GOAL := help
 .PHONY: help build test fuzz fuzz-torch demo gallery bench bench-c bench-ops check conformance sanitize
-.PHONY: sanitize-sample format test-levels wheels test-wheels clean venv python-package
+.PHONY: conformance-tools sanitize-sample format test-levels wheels test-wheels clean venv python-package
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ conformance: build python-package ## the drivers' conformance suite; PyTorch's o
 	$(LIBRARIES) $(CTEST) $(BUILD) -L conformance
 	$(VENV)/bin/python tests/conformance/device_types.py
 	$(VENV)/bin/python tests/conformance/run.py --report
+
+conformance-tools: build python-package ## torch's own tests of backends of torch.distributed, on two ranks
+	$(VENV)/bin/python tests/conformance/distributed.py --seconds 120
 
 # Every scripts/make_*.py writes generated files, and with --check says whether they are fresh.
 check: $(STAMP) ## the rules: includes, generated files, pages, formatting, warnings (gcc and clang), static variables

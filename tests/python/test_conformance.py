@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from support import ROOT
 
 FOLDER = ROOT / "tests" / "conformance"
@@ -61,6 +62,16 @@ def test_sample_of_device_generic_tests():
     )
     assert run.returncode == 0, run.stderr[-4000:]
     assert int(run.stdout.split()[0]) > 100  # tests run
+
+
+@pytest.mark.device_only
+@pytest.mark.cpu_only
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
+def test_sample_of_torchs_tests_for_distributed_backends():
+    command = [sys.executable, str(FOLDER / "distributed.py"), "--every", "5"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]
+    assert " pass" in run.stdout
 
 
 @pytest.fixture
