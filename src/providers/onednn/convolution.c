@@ -238,7 +238,11 @@ static void prepare_forward(hr_prepared *pipe, const hr_node *node, const conv *
   }
   pipe_epilogues epilogues;
   hr__pipe_epilogues(pipe, node, c->y->rank, 1, NULL, NULL, &epilogues);
-  dnnl_primitive_desc desc = forward_desc(pipe, c, x_desc, weight_desc_any(pipe, c), bias_desc, y_desc, epilogues.ops);
+  dnnl_primitive_desc desc = hr__pipe_known(pipe, HR__DNNL_STORED);
+  if (desc == NULL) {
+    desc = forward_desc(pipe, c, x_desc, weight_desc_any(pipe, c), bias_desc, y_desc, epilogues.ops);
+    hr__pipe_note(pipe, HR__DNNL_STORED, desc);
+  }
   int x_memory = hr__pipe_reordered(pipe, x.memory, x.desc, x_desc);
   int w_memory = hr__pipe_reordered_weight(pipe, c->w_arg, w.memory, w.desc, query(pipe, desc, DNNL_QUERY_WEIGHTS));
   int y_memory = output_memory(pipe, &y, y_desc);
@@ -264,24 +268,35 @@ static void add_bias_step(hr_prepared *pipe, const hr_node *node, const conv *c)
   hr__pipe_step(pipe, &step);
 }
 
-static void prepare_backward_data(hr_prepared *pipe, const hr_node *node, const conv *c) {
-  bound y = bind_operand(pipe, c, c->y, c->y_arg, false), w = bind_operand(pipe, c, c->w, c->w_arg, false);
-  bound x = bind_operand(pipe, c, c->x, c->x_arg, true);
-  dnnl_memory_desc x_desc = activation_desc(pipe, c->x), y_desc = activation_desc(pipe, c->y);
-  dnnl_memory_desc w_any = weight_desc_any(pipe, c);
+/* The gradient of data; its descriptor is derived from that of the forward convolution. */
+static dnnl_primitive_desc backward_data_desc(hr_prepared *pipe, const conv *c, dnnl_memory_desc x,
+                                              dnnl_memory_desc y) {
+  dnnl_memory_desc w = weight_desc_any(pipe, c);
   hr_operand forward_x = *c->x; /* of which x is the gradient, maybe in a wider dtype */
   forward_x.dtype = c->w->dtype;
-  dnnl_primitive_desc hint = forward_desc(pipe, c, activation_desc(pipe, &forward_x), w_any, NULL, y_desc, NULL);
-  dnnl_primitive_desc desc = NULL;
+  dnnl_primitive_desc hint = forward_desc(pipe, c, activation_desc(pipe, &forward_x), w, NULL, y, NULL), desc = NULL;
   if (pipe->status == HR_OK) {
     dnnl_primitive_attr attr = hr__pipe_attr(pipe, NULL);
     hr__pipe_check(pipe,
                    hr__dnnl()->convolution_backward_data_primitive_desc_create(
-                       &desc, hr__dnnl_engine(), DNNL_CONVOLUTION_DIRECT, x_desc, w_any, y_desc, c->strides, c->dilates,
-                       c->padding_l, c->padding_r, hint, attr),
+                       &desc, hr__dnnl_engine(), DNNL_CONVOLUTION_DIRECT, x, w, y, c->strides, c->dilates, c->padding_l,
+                       c->padding_r, hint, attr),
                    "convolution, gradient of data");
     hr__dnnl()->primitive_attr_destroy(attr);
+    hr__pipe_note(pipe, HR__DNNL_STORED, desc);
   }
+  if (hint != NULL) {
+    hr__dnnl()->primitive_desc_destroy(hint);
+  }
+  return desc;
+}
+
+static void prepare_backward_data(hr_prepared *pipe, const hr_node *node, const conv *c) {
+  bound y = bind_operand(pipe, c, c->y, c->y_arg, false), w = bind_operand(pipe, c, c->w, c->w_arg, false);
+  bound x = bind_operand(pipe, c, c->x, c->x_arg, true);
+  dnnl_memory_desc x_desc = activation_desc(pipe, c->x), y_desc = activation_desc(pipe, c->y);
+  dnnl_primitive_desc desc = hr__pipe_known(pipe, HR__DNNL_STORED);
+  desc = desc != NULL ? desc : backward_data_desc(pipe, c, x_desc, y_desc);
   int y_memory = hr__pipe_reordered(pipe, y.memory, y.desc, y_desc);
   int w_memory = hr__pipe_reordered_weight(pipe, c->w_arg, w.memory, w.desc, query(pipe, desc, DNNL_QUERY_WEIGHTS));
   int x_memory = output_memory(pipe, &x, x_desc);
@@ -291,26 +306,34 @@ static void prepare_backward_data(hr_prepared *pipe, const hr_node *node, const 
   if (has_bias(node)) {
     add_bias_step(pipe, node, c);
   }
+}
+
+static dnnl_primitive_desc backward_weight_desc(hr_prepared *pipe, const conv *c, dnnl_memory_desc x,
+                                                dnnl_memory_desc y) {
+  dnnl_memory_desc w = weight_desc_any(pipe, c);
+  dnnl_primitive_desc hint = forward_desc(pipe, c, x, w, NULL, y, NULL), desc = NULL;
+  if (pipe->status == HR_OK) {
+    dnnl_primitive_attr attr = hr__pipe_attr(pipe, NULL);
+    hr__pipe_check(pipe,
+                   hr__dnnl()->convolution_backward_weights_primitive_desc_create(
+                       &desc, hr__dnnl_engine(), DNNL_CONVOLUTION_DIRECT, x, w, NULL, y, c->strides, c->dilates,
+                       c->padding_l, c->padding_r, hint, attr),
+                   "convolution, gradient of weights");
+    hr__dnnl()->primitive_attr_destroy(attr);
+    hr__pipe_note(pipe, HR__DNNL_STORED, desc);
+  }
   if (hint != NULL) {
     hr__dnnl()->primitive_desc_destroy(hint);
   }
+  return desc;
 }
 
 static void prepare_backward_weight(hr_prepared *pipe, const conv *c) {
   bound x = bind_operand(pipe, c, c->x, c->x_arg, false), y = bind_operand(pipe, c, c->y, c->y_arg, false);
   bound w = bind_operand(pipe, c, c->w, c->w_arg, true);
   dnnl_memory_desc x_desc = activation_desc(pipe, c->x), y_desc = activation_desc(pipe, c->y);
-  dnnl_memory_desc w_any = weight_desc_any(pipe, c);
-  dnnl_primitive_desc hint = forward_desc(pipe, c, x_desc, w_any, NULL, y_desc, NULL), desc = NULL;
-  if (pipe->status == HR_OK) {
-    dnnl_primitive_attr attr = hr__pipe_attr(pipe, NULL);
-    hr__pipe_check(pipe,
-                   hr__dnnl()->convolution_backward_weights_primitive_desc_create(
-                       &desc, hr__dnnl_engine(), DNNL_CONVOLUTION_DIRECT, x_desc, w_any, NULL, y_desc, c->strides,
-                       c->dilates, c->padding_l, c->padding_r, hint, attr),
-                   "convolution, gradient of weights");
-    hr__dnnl()->primitive_attr_destroy(attr);
-  }
+  dnnl_primitive_desc desc = hr__pipe_known(pipe, HR__DNNL_STORED);
+  desc = desc != NULL ? desc : backward_weight_desc(pipe, c, x_desc, y_desc);
   int x_memory = hr__pipe_reordered(pipe, x.memory, x.desc, x_desc);
   int y_memory = hr__pipe_reordered(pipe, y.memory, y.desc, y_desc);
   dnnl_const_memory_desc w_desc = query(pipe, desc, DNNL_QUERY_DIFF_WEIGHTS);
@@ -325,9 +348,6 @@ static void prepare_backward_weight(hr_prepared *pipe, const conv *c) {
   deliver(pipe, &w, w_memory, direct ? w.desc : w_kept);
   if (w_kept != NULL) {
     hr__dnnl()->memory_desc_destroy(w_kept);
-  }
-  if (hint != NULL) {
-    hr__dnnl()->primitive_desc_destroy(hint);
   }
 }
 
@@ -355,10 +375,10 @@ static bool is_product(hr_prepared *pipe, const hr_program *program, const hr_no
 }
 
 hr_status hr__onednn_prepare_conv(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm,
-                                  bool probe, hr_prepared **out_prepared) {
+                                  bool probe, const hr__dnnl_key *key, hr_prepared **out_prepared) {
   conv c;
   conv_init(node, &c);
-  hr_prepared *pipe = hr__pipe_create(conv_flops(&c), algorithm == HR_ONEDNN_THREADS);
+  hr_prepared *pipe = hr__pipe_create(conv_flops(&c), algorithm == HR_ONEDNN_THREADS, key);
   if (pipe == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared convolution");
   }

@@ -8,7 +8,9 @@
 #include "base/places.h"
 
 static void init_library(void *part) {
-  hr__vendor_init(&((hr__dnnl_library *)part)->vendor);
+  hr__dnnl_library *library = part;
+  hr__vendor_init(&library->vendor);
+  hr_mutex_init(&library->answers.mutex);
 }
 
 const hr_context_part hr__dnnl_library_kind = {.bytes = sizeof(hr__dnnl_library), .init = init_library};

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/context.h"
+#include "base/thread.h"
 #include "base/vendor.h"
 #include "headrace/dtype.h"
 #include "headrace/op.h"
@@ -83,6 +84,15 @@ typedef struct hr__dnnl_table {
 #undef DNNL_SYMBOL
 } hr__dnnl_table;
 
+enum { HR__DNNL_ANSWERS = 128 };
+
+/* The library's latest answers about nodes (descriptors.c). */
+typedef struct hr__dnnl_answers {
+  hr_mutex mutex;
+  uint64_t clock;
+  struct hr__dnnl_answer *entries[HR__DNNL_ANSWERS];
+} hr__dnnl_answers;
+
 /* The library, once per process. */
 typedef struct hr__dnnl_library {
   hr_vendor vendor;
@@ -91,6 +101,7 @@ typedef struct hr__dnnl_library {
   bool has_dtype[HR_DTYPE_COUNT];    /* it is fast in them */
   atomic_bool has_made[HR_OP_COUNT]; /* primitives of such an operation */
   char version[32];
+  hr__dnnl_answers answers;
 } hr__dnnl_library;
 
 extern const hr_context_part hr__dnnl_library_kind;

@@ -187,15 +187,17 @@ typedef struct product {
   pipe_epilogues epilogues;
 } product;
 
-static dnnl_primitive_desc product_desc(hr_prepared *pipe, const product *p, dnnl_memory_desc b_desc) {
-  dnnl_primitive_desc desc = NULL;
-  if (pipe->status == HR_OK) {
+static dnnl_primitive_desc product_desc(hr_prepared *pipe, const product *p, hr__dnnl_which which,
+                                        dnnl_memory_desc b_desc) {
+  dnnl_primitive_desc desc = hr__pipe_known(pipe, which);
+  if (pipe->status == HR_OK && desc == NULL) {
     dnnl_primitive_attr attr = hr__pipe_attr(pipe, p->epilogues.ops);
     hr__pipe_check(pipe,
                    hr__dnnl()->matmul_primitive_desc_create(&desc, hr__dnnl_engine(), p->a_desc, b_desc, p->bias_desc,
                                                             p->out_desc, attr),
                    "matmul");
     hr__dnnl()->primitive_attr_destroy(attr);
+    hr__pipe_note(pipe, which, desc);
   }
   return desc;
 }
@@ -232,7 +234,7 @@ static void keep_weight(hr_prepared *pipe, const product *p) {
   for (int d = 0; d < b->rank; ++d) {
     dims[d] = d < b->rank - 2 ? 1 : b->dims[d];
   }
-  dnnl_primitive_desc desc = product_desc(pipe, p, hr__pipe_desc_any(pipe, b->dtype, b->rank, dims));
+  dnnl_primitive_desc desc = product_desc(pipe, p, HR__DNNL_PACKED, hr__pipe_desc_any(pipe, b->dtype, b->rank, dims));
   dnnl_const_memory_desc kept =
       pipe->status == HR_OK ? hr__dnnl()->primitive_desc_query_md(desc, DNNL_QUERY_WEIGHTS, 0) : NULL;
   if (kept == NULL || hr__dnnl()->memory_desc_equal(kept, p->b_desc)) {
@@ -264,7 +266,7 @@ static void prepare(hr_prepared *pipe, const hr_program *program, const hr_node 
   if (wants_cached(pipe, &p)) {
     keep_weight(pipe, &p);
   }
-  add_product(pipe, &p, product_desc(pipe, &p, p.b_desc), p.b);
+  add_product(pipe, &p, product_desc(pipe, &p, HR__DNNL_STORED, p.b_desc), p.b);
   hr__pipe_when(pipe, pipe->kept.arg < 0 ? PIPE_ALWAYS : PIPE_UNLESS_CACHED);
   hr__pipe_epilogues_fini(&p.epilogues);
   if (unpack.kind == PIPE_UNPACK) {
@@ -273,8 +275,8 @@ static void prepare(hr_prepared *pipe, const hr_program *program, const hr_node 
 }
 
 hr_status hr__onednn_prepare_matmul(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm,
-                                    bool probe, hr_prepared **out_prepared) {
-  hr_prepared *pipe = hr__pipe_create(matmul_flops(node), algorithm == HR_ONEDNN_THREADS);
+                                    bool probe, const hr__dnnl_key *key, hr_prepared **out_prepared) {
+  hr_prepared *pipe = hr__pipe_create(matmul_flops(node), algorithm == HR_ONEDNN_THREADS, key);
   if (pipe == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
   }

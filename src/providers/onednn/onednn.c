@@ -85,14 +85,25 @@ static bool has_form(const hr_node *node) {
   }
 }
 
+static void key_of(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm,
+                   hr__dnnl_key *out_key) {
+  bool is_product = node->op != HR_OP_MATMUL && hr__onednn_is_product(program, node);
+  const int64_t how[] = {algorithm, hr_thread_count(), is_product};
+  hr__dnnl_key_make(node, sizeof how / sizeof *how, how, out_key);
+}
+
 static hr_status make(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm, bool probe,
                       hr_prepared **out_prepared) {
   hr_prepared *prepared = NULL;
+  hr__dnnl_key key;
+  key_of(program, node, algorithm, &key);
   int threads = hr_library_threads_set(hr_thread_count()); /* creating primitives changes it */
-  hr_status made = node->op == HR_OP_MATMUL ? hr__onednn_prepare_matmul(program, node, algorithm, probe, &prepared)
-                                            : hr__onednn_prepare_conv(program, node, algorithm, probe, &prepared);
+  hr_status made = node->op == HR_OP_MATMUL
+                       ? hr__onednn_prepare_matmul(program, node, algorithm, probe, &key, &prepared)
+                       : hr__onednn_prepare_conv(program, node, algorithm, probe, &key, &prepared);
   (void)hr_library_threads_set(threads);
   HR_RETURN_IF_ERROR(made);
+  prepared->key = NULL;
   if (prepared->status != HR_OK) {
     hr_status status = prepared->status;
     prepared->status = HR_OK;
@@ -108,24 +119,35 @@ static hr_status make(const hr_program *program, const hr_node *node, hr__onednn
   return HR_OK;
 }
 
+/* The library's name of what runs the node; NULL: nothing, or it is unknown. */
+static const char *kernel_of(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm) {
+  hr_prepared *prepared = NULL;
+  hr_status status = make(program, node, algorithm, true, &prepared);
+  if (status != HR_OK) {
+    hr_status_free(status);
+    return NULL;
+  }
+  const char *kernel = prepared->kernel;
+  hr__pipe_release(prepared);
+  return kernel;
+}
+
 /* oneDNN accepts every list of post-ops, if need be with its reference loops: epilogues are supported only if they keep
  * the implementation. */
 static bool keeps_kernel(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm) {
   hr_node plain = *node;
   plain.epilogue_count = 0;
-  const hr_node *nodes[2] = {&plain, node};
-  const char *kernels[2] = {NULL, NULL};
-  for (int i = 0; i < 2; ++i) {
-    hr_prepared *prepared = NULL;
-    hr_status status = make(program, nodes[i], algorithm, true, &prepared);
-    if (status != HR_OK) {
-      hr_status_free(status);
-      return false;
-    }
-    kernels[i] = prepared->kernel;
-    hr__pipe_release(prepared);
+  hr__dnnl_key key;
+  bool keeps;
+  key_of(program, node, algorithm, &key);
+  if (hr__dnnl_known_epilogues(&key, &keeps)) {
+    return keeps;
   }
-  return strcmp(kernels[0], kernels[1]) == 0 && strncmp(kernels[0], "ref", 3) != 0;
+  const char *own = kernel_of(program, &plain, algorithm), *with = NULL;
+  keeps = own != NULL && (with = kernel_of(program, node, algorithm)) != NULL && strcmp(own, with) == 0 &&
+          strncmp(own, "ref", 3) != 0;
+  hr__dnnl_note_epilogues(&key, keeps);
+  return keeps;
 }
 
 static bool has_algorithm(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm) {

@@ -30,12 +30,13 @@ void hr__pipe_refuse(hr_prepared *pipe) {
   }
 }
 
-hr_prepared *hr__pipe_create(int64_t flops, bool other_threads) {
+hr_prepared *hr__pipe_create(int64_t flops, bool other_threads, const hr__dnnl_key *key) {
   hr_prepared *pipe = hr_calloc(1, sizeof *pipe);
   if (pipe == NULL) {
     return NULL;
   }
   pipe->kept.arg = -1;
+  pipe->key = key;
   pipe->thread_count = (flops < HR_ONEDNN_SERIAL_FLOPS) != other_threads ? 1 : hr_thread_count();
   if (other_threads &&
       (flops < HR_ONEDNN_SERIAL_FLOPS / 8 || flops > 16 * HR_ONEDNN_SERIAL_FLOPS || hr_thread_count() == 1)) {
@@ -216,6 +217,16 @@ dnnl_primitive_attr hr__pipe_attr(hr_prepared *pipe, dnnl_const_post_ops ops) {
    * creation and again at execution. */
   (void)hr_library_threads_set(pipe->thread_count);
   return attr;
+}
+
+dnnl_primitive_desc hr__pipe_known(const hr_prepared *pipe, hr__dnnl_which which) {
+  return pipe->status == HR_OK ? hr__dnnl_known_descriptor(pipe->key, which) : NULL;
+}
+
+void hr__pipe_note(const hr_prepared *pipe, hr__dnnl_which which, dnnl_const_primitive_desc desc) {
+  if (pipe->status == HR_OK) {
+    hr__dnnl_note_descriptor(pipe->key, which, desc);
+  }
 }
 
 void hr__pipe_primitive(hr_prepared *pipe, dnnl_primitive_desc desc, int count, const int (*args)[2]) {

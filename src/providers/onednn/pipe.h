@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 #include "base/late.h"
-#include "providers/onednn/dnnl_api.h"
+#include "providers/onednn/descriptors.h"
 #include "providers/onednn/onednn.h"
 #include "providers/provider.h"
 #include "runtime/cached_weights.h"
@@ -88,13 +88,14 @@ struct hr_prepared {
   hr_status status;                /* the first error of building; later calls do nothing */
   const char *kernel;              /* oneDNN's name of the implementation of the last primitive */
   bool is_probe;                   /* nothing will run: primitives need not be created */
+  const hr__dnnl_key *key;         /* of the node, while it is prepared */
   hr_late late;                    /* makes the primitives of a first run */
   pipe_step steps[PIPE_STEPS_MAX]; /* a finished pipe has only the steps in use */
 };
 
 /* `flops`: operations of the node. `other_threads`: one thread instead of all, or all instead of one; not if that can't
- * be right. */
-hr_prepared *hr__pipe_create(int64_t flops, bool other_threads);
+ * be right. `key` outlives the preparation. */
+hr_prepared *hr__pipe_create(int64_t flops, bool other_threads, const hr__dnnl_key *key);
 /* Reports that the node does not have the requested algorithm. */
 void hr__pipe_refuse(hr_prepared *pipe);
 void hr__pipe_release(hr_prepared *pipe);
@@ -138,6 +139,10 @@ void hr__pipe_check(hr_prepared *pipe, int code, const char *what);
 /* Primitive attributes with the scratchpad in our workspace and these post-ops (NULL: none); destroyed by the caller.
  */
 dnnl_primitive_attr hr__pipe_attr(hr_prepared *pipe, dnnl_const_post_ops ops);
+/* The node's descriptor of an earlier preparation with the same numbers, for hr__pipe_primitive, or NULL. */
+dnnl_primitive_desc hr__pipe_known(const hr_prepared *pipe, hr__dnnl_which which);
+/* Remembers the node's descriptor, if there is no error. */
+void hr__pipe_note(const hr_prepared *pipe, hr__dnnl_which which, dnnl_const_primitive_desc desc);
 /* A memory of one f32 that holds, in each run, the number of operand `arg`; -1: 0. */
 int hr__pipe_number(hr_prepared *pipe, int arg, dnnl_const_memory_desc desc);
 int hr__dnnl_dtype(hr_dtype dtype); /* 0: none */
@@ -201,9 +206,9 @@ typedef enum hr__onednn_algorithm {
 /* `probe`: prepares only far enough to find oneDNN's implementation. If the node does not have the algorithm, the
  * pipe's status is an error. */
 hr_status hr__onednn_prepare_matmul(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm,
-                                    bool probe, hr_prepared **out_prepared);
+                                    bool probe, const hr__dnnl_key *key, hr_prepared **out_prepared);
 hr_status hr__onednn_prepare_conv(const hr_program *program, const hr_node *node, hr__onednn_algorithm algorithm,
-                                  bool probe, hr_prepared **out_prepared);
+                                  bool probe, const hr__dnnl_key *key, hr_prepared **out_prepared);
 bool hr__onednn_supports_matmul(const hr_node *node);
 bool hr__onednn_supports_conv(const hr_node *node);
 /* Convolutions that can be run as a matrix product, and those that are faster so (pointwise.c). */

@@ -185,13 +185,14 @@ void hr__onednn_prepare_product(hr_prepared *pipe, const hr_node *node) {
   }
   pipe_epilogues epilogues;
   hr__pipe_epilogues(pipe, node, 2, 1, NULL, NULL, &epilogues);
-  dnnl_primitive_desc desc = NULL;
-  if (pipe->status == HR_OK) {
+  dnnl_primitive_desc desc = hr__pipe_known(pipe, HR__DNNL_STORED);
+  if (pipe->status == HR_OK && desc == NULL) {
     dnnl_primitive_attr attr = hr__pipe_attr(pipe, epilogues.ops);
     hr__pipe_check(pipe,
                    hr__dnnl()->matmul_primitive_desc_create(&desc, hr__dnnl_engine(), f.a, f.b, bias_desc, f.c, attr),
                    "pointwise convolution");
     hr__dnnl()->primitive_attr_destroy(attr);
+    hr__pipe_note(pipe, HR__DNNL_STORED, desc);
   }
   const int args[4][2] = {
       {DNNL_ARG_SRC, f.a_memory}, {DNNL_ARG_WEIGHTS, f.b_memory}, {DNNL_ARG_BIAS, bias}, {DNNL_ARG_DST, f.c_memory}};

@@ -1,0 +1,58 @@
+/* The library is asked once about nodes of equal numbers, and again about others; results stay right. */
+#include "provider_cases.h"
+#include "providers/onednn/descriptors.h"
+
+static int created;
+static int (*create_desc)(dnnl_primitive_desc *, dnnl_engine, dnnl_const_memory_desc, dnnl_const_memory_desc,
+                          dnnl_const_memory_desc, dnnl_const_memory_desc, dnnl_primitive_attr);
+
+static int count_desc(dnnl_primitive_desc *desc, dnnl_engine engine, dnnl_const_memory_desc src,
+                      dnnl_const_memory_desc weights, dnnl_const_memory_desc bias, dnnl_const_memory_desc dst,
+                      dnnl_primitive_attr attr) {
+  ++created;
+  return create_desc(desc, engine, src, weights, bias, dst, attr);
+}
+
+/* Prepares and runs a product; returns how many descriptors that took. */
+static int descriptors_for(int64_t rows, matrix_layout left, bias_layout bias) {
+  const product q = {0, {0}, rows, 50, 60};
+  op_case t = product_case(&hr__onednn_provider, &q, HR_DTYPE_F32, left, MATRIX_DENSE, MATRIX_DENSE, bias);
+  op_case_node(&t);
+  HR_ASSERT(op_case_is_supported(&t));
+  created = 0;
+  op_case_prepare(&t);
+  int count = created;
+  op_case_allocate(&t);
+  op_case_run(&t);
+  check_result(&t);
+  op_case_free(&t);
+  op_case_end(&t);
+  return count;
+}
+
+HR_TEST(onednn_is_asked_once_about_nodes_of_equal_numbers) {
+  cases_begin(&hr__onednn_provider);
+  hr__dnnl_table *table = &hr__dnnl_opened()->table;
+  create_desc = table->matmul_primitive_desc_create;
+  table->matmul_primitive_desc_create = count_desc;
+  HR_ASSERT(descriptors_for(40, MATRIX_DENSE, BIAS_ABSENT) > 0);
+  HR_ASSERT_EQ(descriptors_for(40, MATRIX_DENSE, BIAS_ABSENT), 0);
+  HR_ASSERT(descriptors_for(41, MATRIX_DENSE, BIAS_ABSENT) > 0);      /* other dims, */
+  HR_ASSERT(descriptors_for(40, MATRIX_TRANSPOSED, BIAS_ABSENT) > 0); /* strides, */
+  HR_ASSERT(descriptors_for(40, MATRIX_DENSE, BIAS_VECTOR) > 0);      /* operands */
+  HR_ASSERT_EQ(descriptors_for(40, MATRIX_DENSE, BIAS_VECTOR), 0);
+  table->matmul_primitive_desc_create = create_desc;
+}
+
+HR_TEST(onednn_is_asked_again_when_other_nodes_have_taken_the_place) {
+  cases_begin(&hr__onednn_provider);
+  hr__dnnl_table *table = &hr__dnnl_opened()->table;
+  create_desc = table->matmul_primitive_desc_create;
+  table->matmul_primitive_desc_create = count_desc;
+  HR_ASSERT(descriptors_for(7, MATRIX_DENSE, BIAS_ABSENT) > 0);
+  for (int64_t rows = 0; rows < 2 * HR__DNNL_ANSWERS; ++rows) {
+    (void)descriptors_for(100 + rows, MATRIX_DENSE, BIAS_ABSENT);
+  }
+  HR_ASSERT(descriptors_for(7, MATRIX_DENSE, BIAS_ABSENT) > 0);
+  table->matmul_primitive_desc_create = create_desc;
+}
