@@ -13,11 +13,11 @@
 
 enum { FLUSH_BYTES = 1 << 16 };
 
-typedef enum place { OF_THREAD, OF_DEVICE, OF_PROGRAMS } place;
+typedef enum track_kind { OF_THREAD, OF_DEVICE, OF_PROGRAMS } track_kind;
 
 typedef struct track {
   uint64_t key; /* a host thread, or a hash of a device's name */
-  place place;
+  track_kind place;
 } track;
 
 /* The arrows of one program's run: first those to its launches, then those from its operations. */
@@ -36,7 +36,7 @@ typedef struct writer {
 
 static const struct {
   const char *category, *prefix; /* of names */
-  place place;
+  track_kind place;
 } kinds[HR_PROFILE_KINDS] = {
     [HR_PROFILE_RUN] = {"run", "", OF_PROGRAMS},
     [HR_PROFILE_KERNEL] = {"kernel", "", OF_DEVICE},
@@ -63,7 +63,7 @@ static void flush(hr_trace_file *out) {
 
 /* ---- tracks ---- */
 
-static void name_track(writer *w, int number, place place, const hr_profile_record *record) {
+static void name_track(writer *w, int number, track_kind place, const hr_profile_record *record) {
   char name[160];
   snprintf(name, sizeof name, "%s%s", record->device, place == OF_PROGRAMS ? " programs" : "");
   w->format->track(&w->out, number, place != OF_THREAD ? name : NULL, record);
@@ -71,7 +71,7 @@ static void name_track(writer *w, int number, place place, const hr_profile_reco
 
 /* The number of a record's track, which is named when it is first seen. */
 static int track_of(writer *w, const hr_profile_record *record) {
-  place place = kinds[record->kind].place;
+  track_kind place = kinds[record->kind].place;
   uint64_t key =
       place == OF_THREAD ? record->thread : hr_hash_bytes(HR_HASH_SEED, record->device, strlen(record->device));
   for (size_t i = 0; i < w->tracks.count; ++i) {
