@@ -146,6 +146,10 @@ def own_results():
     x = torch.full((3, 4), float(RANK), device=DEVICE)
     dist.all_reduce(x, op=dist.ReduceOp.AVG)
     equal(x, torch.full((3, 4), 0.5), "average")
+    for dtype, value in ((torch.float64, 3.0), (torch.float16, 60000.0), (torch.bfloat16, 3.0)):
+        x = torch.full((5,), value, dtype=dtype, device=DEVICE)
+        dist.all_reduce(x, op=dist.ReduceOp.AVG)
+        equal(x, torch.full((5,), value, dtype=dtype), f"average of {dtype}")
     whole = torch.arange(8.0, device=DEVICE).reshape(4, 2) * (RANK + 1)
     part = torch.empty(2, 2, device=DEVICE)
     dist.reduce_scatter_tensor(part, whole)

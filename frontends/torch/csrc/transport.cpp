@@ -100,6 +100,7 @@ bool is_reduced_by_gloo(hr_dtype dtype) {
 std::optional<c10d::ReduceOp::RedOpType> reduced_op(hr_group_op op) {
   switch (op) {
     case HR_GROUP_SUM:
+    case HR_GROUP_AVERAGE:
       return c10d::ReduceOp::SUM;
     case HR_GROUP_PRODUCT:
       return c10d::ReduceOp::PRODUCT;
@@ -108,8 +109,8 @@ std::optional<c10d::ReduceOp::RedOpType> reduced_op(hr_group_op op) {
   }
 }
 
-// Sums and products of the common types go to gloo, in the tensor's own memory. Everything else is an exchange of
-// bytes, and combined here.
+// Sums, averages and products of the common types go to gloo, in the tensor's own memory. Everything else is an
+// exchange of bytes, and combined here.
 class Network final : public Transport {
 public:
   explicit Network(c10::intrusive_ptr<c10d::Backend> backend) : backend_(std::move(backend)) {}
@@ -127,8 +128,10 @@ public:
       if (output != input && bytes > 0)
         std::memcpy(output, input, bytes);
       std::optional<c10d::ReduceOp::RedOpType> reduce = reduced_op(op);
-      return reduce && is_reduced_by_gloo(call.dtype) ? reduce_by_gloo(call, *reduce, elements, output)
-                                                      : reduce_here(call, op, elements, output);
+      bool averages_half = op == HR_GROUP_AVERAGE && call.dtype == HR_DTYPE_F16; // its sum may overflow
+      if (!reduce || !is_reduced_by_gloo(call.dtype) || averages_half)
+        return reduce_here(call, op, elements, output);
+      return reduce_by_gloo(call, *reduce, elements, output, op == HR_GROUP_AVERAGE);
     });
   }
 
@@ -268,7 +271,8 @@ private:
     return HR_OK;
   }
 
-  hr_status reduce_by_gloo(const hr_group_call &call, c10d::ReduceOp::RedOpType op, int64_t elements, void *data) {
+  hr_status reduce_by_gloo(const hr_group_call &call, c10d::ReduceOp::RedOpType op, int64_t elements, void *data,
+                           bool averages) {
     if (elements == 0)
       return HR_OK;
     auto options_of_data = at::TensorOptions().dtype(scalar_type_of(call.dtype)).device(at::kCPU);
@@ -277,6 +281,8 @@ private:
     options.reduceOp = op;
     options.timeout = milliseconds_of(call);
     backend_->allreduce(list, options)->wait(options.timeout);
+    if (averages)
+      list[0].div_(backend_->getSize());
     return HR_OK;
   }
 
