@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Times the backend of torch.distributed between two processes of this machine, in turns with gloo on tensors of the
-host, and a step of DistributedDataParallel with two ranks of one thread against one process of two threads.
+host, and steps of DistributedDataParallel: a small network with two ranks of one thread against one process of two
+threads, and ResNet-50 with a batch of 2 a rank against the same without DistributedDataParallel.
 
-Minima of all rounds, in milliseconds. The last line is the number of commits of a step, and of its buckets.
+Minima of all rounds, in milliseconds, with the number of commits of a step, and of its buckets.
 
     python bench/distributed.py
+    HEADRACE_TRANSPORT=network python bench/distributed.py --only collectives
 """
 
 import argparse
 import os
+import pathlib
 import socket
 import subprocess
 import sys
@@ -52,13 +55,10 @@ def time_collectives(rounds: int) -> dict:
     return found
 
 
-def time_step(batch: int, rounds: int, is_parallel: bool) -> tuple[float, int, int]:
-    """Milliseconds of a step, its commits, and the buckets of gradients."""
-    import torch
+def small_network():
     from torch import nn
 
-    torch.manual_seed(0)
-    model = nn.Sequential(
+    return nn.Sequential(
         nn.Conv2d(1, 32, 3, padding=1),
         nn.ReLU(),
         nn.MaxPool2d(2),
@@ -69,44 +69,98 @@ def time_step(batch: int, rounds: int, is_parallel: bool) -> tuple[float, int, i
         nn.Linear(64 * 7 * 7, 200),
         nn.ReLU(),
         nn.Linear(200, 10),
-    ).to("headrace")
-    if is_parallel:
-        model = nn.parallel.DistributedDataParallel(model)
-    optimizer = torch.optim.Adam(model.parameters())
-    images = torch.randn(batch, 1, 28, 28).to("headrace")
-    labels = torch.randint(10, (batch,)).to("headrace")
+    )
 
-    def step():
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(images), labels)
+
+def resnet50():
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "examples"))
+    from networks import ResNet
+
+    return ResNet()
+
+
+def buckets_of(model) -> int:
+    sizes = model._get_ddp_logging_data().get("rebuilt_bucket_sizes", "")
+    return sizes.count(",") + 1 if sizes else 0
+
+
+class Training:
+    """Steps on one batch."""
+
+    def __init__(self, model, shape, classes: int, is_parallel: bool):
+        import torch
+
+        torch.manual_seed(0)
+        self.model = model.to("headrace")
+        if is_parallel:
+            self.model = torch.nn.parallel.DistributedDataParallel(self.model)
+        self.optimizer = torch.optim.Adam(model.parameters())
+        self.images = torch.randn(shape).to("headrace")
+        self.labels = torch.randint(classes, shape[:1]).to("headrace")
+
+    def step(self):
+        import torch
+
+        self.optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(self.model(self.images), self.labels)
         loss.backward()
-        optimizer.step()
+        self.optimizer.step()
         return loss.item()
 
+    def commits(self) -> int:
+        import torch
+
+        before = torch.headrace.stats()["commits"]
+        self.step()
+        return torch.headrace.stats()["commits"] - before
+
+
+def time_small(batch: int, rounds: int, is_parallel: bool) -> None:
+    training = Training(small_network(), (batch, 1, 28, 28), 10, is_parallel)
     for _ in range(8):
-        step()
-    before = torch.headrace.stats()["commits"]
-    step()
-    commits = torch.headrace.stats()["commits"] - before
-    buckets = 0
-    if is_parallel:
-        sizes = model._get_ddp_logging_data().get("rebuilt_bucket_sizes", "")
-        buckets = sizes.count(",") + 1 if sizes else 0
-    return best(step, 10 * rounds), commits, buckets
+        training.step()
+    commits = training.commits()
+    milliseconds = best(training.step, 10 * rounds)
+    if not is_parallel:
+        print(f"1 process x 2 threads: {milliseconds:.1f} ms a step")
+    elif os.environ["RANK"] == "0":
+        print(f"\nDDP, 2 ranks x 1 thread, {batch} images a rank: {milliseconds:.1f} ms a step")
+        print(f"{commits} commits a step, {buckets_of(training.model)} buckets")
+
+
+def time_resnet(rounds: int) -> None:
+    """The ranks do the same at the same time, with and without an exchange of gradients."""
+    import torch.distributed as dist
+
+    trainings = [Training(resnet50(), (2, 3, 224, 224), 1000, is_parallel) for is_parallel in (False, True)]
+    for training in trainings * 4:
+        training.step()
+    commits, times = trainings[1].commits(), [float("inf")] * 2
+    for _ in range(rounds):
+        for i, training in enumerate(trainings):
+            dist.barrier()
+            times[i] = min(times[i], best(training.step, 3))
+    if dist.get_rank() == 0:
+        print(f"\nResNet-50, 2 images a rank: {times[0]:.1f} ms a step, with DDP {times[1] - times[0]:.1f} ms more")
+        print(f"{commits} commits a step, {buckets_of(trainings[1].model)} buckets")
 
 
 def run_rank(arguments) -> None:
     import torch.distributed as dist
 
     dist.init_process_group()
-    times = time_collectives(arguments.rounds)
-    milliseconds, commits, buckets = time_step(arguments.batch // 2, arguments.rounds, True)
-    if dist.get_rank() == 0:
-        print("| all_reduce of | headrace, ms | gloo, ms |\n|---|---|---|")
-        for title, (ours, gloo) in times.items():
-            print(f"| {title} | {ours:.3f} | {gloo:.3f} |")
-        print(f"\nDDP, 2 ranks x 1 thread, batch {arguments.batch}: {milliseconds:.1f} ms a step")
-        print(f"{commits} commits a step, {buckets} buckets")
+    if arguments.only in (None, "collectives"):
+        times = time_collectives(arguments.rounds)
+        if dist.get_rank() == 0:
+            from headrace.distributed import transport
+
+            print(f"| all_reduce of | headrace, {transport()}, ms | gloo, ms |\n|---|---|---|")
+            for title, (ours, gloo) in times.items():
+                print(f"| {title} | {ours:.3f} | {gloo:.3f} |")
+    if arguments.only in (None, "small"):
+        time_small(arguments.batch // 2, arguments.rounds, True)
+    if arguments.only in (None, "resnet"):
+        time_resnet(arguments.rounds)
     dist.destroy_process_group()
 
 
@@ -114,26 +168,27 @@ def start(arguments, rank: int, size: int, port: int) -> subprocess.Popen:
     variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "MASTER_PORT": port}
     environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", **{name: str(value) for name, value in variables.items()}}
     environment["HEADRACE_THREADS"] = str(2 // size)
-    command = [sys.executable, __file__, f"--batch={arguments.batch}", f"--rounds={arguments.rounds}"]
-    return subprocess.Popen([*command, "--as-rank"], env=environment)
+    command = [sys.executable, __file__, "--as-rank", f"--batch={arguments.batch}", f"--rounds={arguments.rounds}"]
+    return subprocess.Popen(command + ([f"--only={arguments.only}"] if arguments.only else []), env=environment)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="how often the ways take turns (default %(default)s)")
     parser.add_argument("--batch", type=int, default=512, help="images of a step, of all ranks (default %(default)s)")
+    parser.add_argument("--only", choices=["collectives", "small", "resnet"], help="a part")
     parser.add_argument("--as-rank", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if not arguments.as_rank:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        for size in (2, 1):
+        for size in (2, 1) if arguments.only in (None, "small") else (2,):
             ranks = [start(arguments, rank, size, port) for rank in range(size)]
             if codes := [rank.wait() for rank in ranks if rank.wait()]:
                 sys.exit(f"a rank has failed: {codes}")
     elif os.environ["WORLD_SIZE"] == "1":
-        print(f"1 process x 2 threads: {time_step(arguments.batch, arguments.rounds, False)[0]:.1f} ms a step")
+        time_small(arguments.batch, arguments.rounds, False)
     else:
         run_rank(arguments)
 
