@@ -46,6 +46,8 @@ typedef enum hr_context_slot {
   HR_CONTEXT_MACHINE,
   HR_CONTEXT_RECORDS,
   HR_CONTEXT_REPORT,
+  HR_CONTEXT_FUNCTIONS,
+  HR_CONTEXT_MODULES,
   /* state of the process, in the default context alone */
   HR_CONTEXT_ARENAS,
   HR_CONTEXT_CUDA,

@@ -37,7 +37,7 @@ static bool covers_buffer(const hr_program *program, const hr_operand *output, u
 }
 
 static bool is_wanted(const hr_node *node, const bool *wanted) {
-  if (node->output_count == 0 || node->op == HR_OP_CHECK_INDEX) {
+  if (node->output_count == 0 || node->op == HR_OP_CHECK_INDEX || (node->op == HR_OP_CALL && node->ints[2] != 0)) {
     return true; /* it has a side effect */
   }
   for (int i = 0; i < node->output_count; ++i) {

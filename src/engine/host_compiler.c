@@ -16,7 +16,7 @@
 #include "base/places.h"
 #include "base/process.h"
 
-enum { PATH_MOST = 4096, OUTPUT_MOST = 600, FLAGS_MOST = 48 };
+enum { PATH_MOST = 4096, OUTPUT_MOST = 600, SOURCE_OUTPUT_MOST = 4000, FLAGS_MOST = 48 };
 
 /* The order of operations is the text's: no contraction; arguments may be the same memory; integers wrap. Loops are
  * vectorised, straight code is not: there gcc 12 treats a double that was rounded to float and converted back as
@@ -37,8 +37,10 @@ static const char *const flags[] = {"-x",
                                     "-fno-semantic-interposition",
                                     "-fvisibility=hidden",
                                     "-shared",
-                                    "-fPIC",
-                                    "-w"};
+                                    "-fPIC"};
+static const char *const generated_flags[] = {"-w", NULL};
+static const char *const source_flags[] = {"-Werror=implicit-function-declaration", "-Werror=implicit-int",
+                                           "-Werror=int-conversion", "-Werror=incompatible-pointer-types", NULL};
 
 atomic_bool *hr__host_compiler_cancel(void) {
   static const hr_context_part kind = {.bytes = sizeof(atomic_bool)};
@@ -167,11 +169,13 @@ static const char *find_libm(Dl_info *info) {
 
 typedef struct files {
   hr_text folder, source, library, output;
+  bool is_source; /* a user's */
 } files;
 
 static void add_flags(const hr_host_compiler *compiler, const char *const *more, const files *f, Dl_info *info,
                       const char **out_arguments) {
   int count = 0;
+  const char *const *of_text = f->is_source ? source_flags : generated_flags;
   out_arguments[count++] = compiler->path;
   if (compiler->is_zig) {
     out_arguments[count++] = "cc";
@@ -180,6 +184,9 @@ static void add_flags(const hr_host_compiler *compiler, const char *const *more,
   out_arguments[count++] = hr_cpu_option(compiler->is_zig);
   for (size_t i = 0; i < sizeof flags / sizeof *flags; ++i) {
     out_arguments[count++] = flags[i];
+  }
+  for (; *of_text != NULL; ++of_text) {
+    out_arguments[count++] = *of_text;
   }
   for (; more != NULL && *more != NULL && count < FLAGS_MOST - 8; ++more) {
     out_arguments[count++] = *more;
@@ -195,6 +202,26 @@ static void add_flags(const hr_host_compiler *compiler, const char *const *more,
     out_arguments[count++] = find_libm(info);
   }
   out_arguments[count] = NULL;
+}
+
+/* A failed compiler's status, with the beginning of its output on one line. */
+static hr_status blame_text(hr_status status, const files *f) {
+  char words[OUTPUT_MOST];
+  read_words(hr_text_chars(&f->output), words, sizeof words);
+  for (char *at = words; (at = strchr(at, '\n')) != NULL;) {
+    *at = ' ';
+  }
+  return words[0] != 0 ? hr_status_annotate(status, "%s", words) : status;
+}
+
+static hr_status blame_source(hr_status status, const files *f) {
+  char words[SOURCE_OUTPUT_MOST];
+  read_words(hr_text_chars(&f->output), words, sizeof words);
+  if (hr_status_code_of(status) != HR_STATUS_INTERNAL || words[0] == 0) {
+    return hr_status_annotate(status, "the kernel source does not compile");
+  }
+  hr_status_free(status);
+  return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "the kernel source does not compile:\n%s", words);
 }
 
 static hr_status compile(const hr_host_compiler *compiler, const char *text, size_t length, const char *const *more,
@@ -213,26 +240,16 @@ static hr_status compile(const hr_host_compiler *compiler, const char *text, siz
   add_flags(compiler, more, f, &info, arguments);
   hr_status status = run(arguments, hr_text_chars(&f->folder), hr_text_chars(&f->output));
   if (status != HR_OK) {
-    char words[OUTPUT_MOST];
-    read_words(hr_text_chars(&f->output), words, sizeof words);
-    for (char *at = words; (at = strchr(at, '\n')) != NULL;) {
-      *at = ' ';
-    }
-    return words[0] != 0 ? hr_status_annotate(status, "%s", words) : status;
+    return f->is_source ? blame_source(status, f) : blame_text(status, f);
   }
   return stat(hr_text_chars(&f->library), &made) == 0
              ? HR_OK
              : hr_status_make(HR_STATUS_INTERNAL, "\"%s\" made no library", compiler->path);
 }
 
-hr_status hr__host_compile(const hr_host_compiler *compiler, const char *text, size_t length, const char *const *more,
-                           hr_text *out_path) {
-  hr_host_compiler first;
-  files f = {0};
-  if (compiler == NULL) {
-    HR_RETURN_IF_ERROR(hr__host_compiler_find(0, &first));
-    compiler = &first;
-  }
+static hr_status compile_files(const hr_host_compiler *compiler, const char *text, size_t length,
+                               const char *const *more, bool is_source, hr_text *out_path) {
+  files f = {.is_source = is_source};
   hr_status status = compile(compiler, text, length, more, &f);
   if (status == HR_OK) {
     hr_text_clear(out_path);
@@ -247,6 +264,21 @@ hr_status hr__host_compile(const hr_host_compiler *compiler, const char *text, s
   hr_text_fini(&f.library);
   hr_text_fini(&f.output);
   return status;
+}
+
+hr_status hr__host_compile(const hr_host_compiler *compiler, const char *text, size_t length, const char *const *more,
+                           hr_text *out_path) {
+  hr_host_compiler first;
+  if (compiler == NULL) {
+    HR_RETURN_IF_ERROR(hr__host_compiler_find(0, &first));
+    compiler = &first;
+  }
+  return compile_files(compiler, text, length, more, false, out_path);
+}
+
+hr_status hr__host_compile_source(const hr_host_compiler *compiler, const char *text, size_t length,
+                                  hr_text *out_path) {
+  return compile_files(compiler, text, length, NULL, true, out_path);
 }
 
 hr_status hr__host_compiler_try(const hr_host_compiler *compiler) {
@@ -314,6 +346,7 @@ hr_status hr__host_compiler_identity(const hr_host_compiler *compiler, uint64_t 
   for (size_t i = 0; i < sizeof flags / sizeof *flags; ++i) {
     hash = hr_hash_bytes(hash, flags[i], strlen(flags[i]));
   }
+  hash = hr_hash_bytes(hash, generated_flags[0], strlen(generated_flags[0]));
   HR_RETURN_IF_ERROR(hash_version(compiler, &hash, out_is_gcc, out_version));
   *out_hash = hash_file_lines(hash, "/proc/cpuinfo", "model name", "flags");
   return HR_OK;

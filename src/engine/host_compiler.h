@@ -2,7 +2,7 @@
  *
  * The compiler is HEADRACE_CC, else the system's gcc, cc or clang, else the one of the wheel `ziglang` (base/places.h).
  * It runs in a private folder, without a shell, with a time limit. Kernels need no header and no library but libm, so
- * it may lack both. Threads: one at a time (the compile queue's).
+ * it may lack both. Threads: any.
  */
 #ifndef HEADRACE_ENGINE_HOST_COMPILER_H_
 #define HEADRACE_ENGINE_HOST_COMPILER_H_
@@ -30,6 +30,10 @@ HR_MUST_USE hr_status hr__host_compiler_identity(const hr_host_compiler *compile
  * NULL): additional flags, ended by NULL, for tests. */
 HR_MUST_USE hr_status hr__host_compile(const hr_host_compiler *compiler, const char *text, size_t length,
                                        const char *const *more, hr_text *out_path);
+/* The same for a text with a user's source, for which unknown functions and wrong types are errors. A text that does
+ * not compile is INVALID_ARGUMENT, with the compiler's output as it is. `compiler`: not NULL. */
+HR_MUST_USE hr_status hr__host_compile_source(const hr_host_compiler *compiler, const char *text, size_t length,
+                                              hr_text *out_path);
 /* Compiles a text that every compiler accepts. */
 HR_MUST_USE hr_status hr__host_compiler_try(const hr_host_compiler *compiler);
 /* Removes a compiled library and its folder. */

@@ -89,7 +89,8 @@ enum { HR_PROVIDERS_MAX = 32 };
 /* If providers are compiled for several levels of the processor, those of this processor's level. */
 const hr_provider *const *hr_providers(void);
 
-/* Providers compiled for each level of the processor; then those that write texts or call a device's library. */
+/* Providers compiled for each level of the processor; then those that call a function of the caller, write texts or
+ * call a device's library. */
 #define HR_CPU_PROVIDERS(X) \
   X(gemv)                   \
   X(batch_lanes)            \
@@ -98,7 +99,8 @@ const hr_provider *const *hr_providers(void);
   X(gradients)              \
   X(direct) X(direct_weights) X(attention) X(recurrent) X(sgemm) X(onednn) X(host) X(lapack) X(integers)
 #define HR_DEVICE_PROVIDERS(X) \
-  X(flash) X(small_product) X(taps) X(small_attention) X(images) X(matrices) X(cublaslt) X(cudnn)
+  X(functions)                 \
+  X(function_texts) X(flash) X(small_product) X(taps) X(small_attention) X(images) X(matrices) X(cublaslt) X(cudnn)
 
 #define HR__DECLARE(name) extern const hr_provider HR_CPU_NAME(hr__##name##_provider);
 HR_CPU_PROVIDERS(HR__DECLARE)

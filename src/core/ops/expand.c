@@ -38,9 +38,15 @@ static bool is_hazard_to_any(const hr_operand *out, int count, const hr_operand 
   return false;
 }
 
-/* The new running statistics of batch norm replace the old ones element by element. */
+/* True if input i of a call is the beginning of output i. */
+static bool is_updated(const hr_node *node, int i) {
+  return node->op == HR_OP_CALL && i < node->ints[1];
+}
+
+/* The new running statistics of batch norm replace the old ones element by element; calls update some operands. */
 static bool is_made_in_place(const hr_node *node, int input, int output) {
-  return node->op == HR_OP_BATCH_NORM && input == output && (input == 3 || input == 4) &&
+  bool is_running = node->op == HR_OP_BATCH_NORM && (input == 3 || input == 4);
+  return input == output && (is_running || is_updated(node, input)) &&
          hr_operands_are_same_map(&node->inputs[input], &node->outputs[output]);
 }
 
@@ -263,6 +269,20 @@ static void expand_lowered(expander *e, const hr_node *node) {
   }
 }
 
+/* An updated operand of a call is one operand: the output, with the input's contents. */
+static void join_updated(hr_builder *b, hr_node *node) {
+  for (int i = 0; is_updated(node, i); ++i) {
+    if (!hr_operands_are_same_map(&node->inputs[i], &node->outputs[i]) && hr_operand_count(node->inputs[i]) > 0) {
+      hr_emit1(b, HR_OP_COPY, node->outputs[i], node->inputs[i]);
+      node->inputs[i] = node->outputs[i];
+    }
+  }
+}
+
+static bool has_effects(const hr_node *node) {
+  return node->op == HR_OP_CALL && node->ints[2] != 0;
+}
+
 /* Library rows get dense operands: other inputs are copied, and other outputs go through a temporary. */
 static void expand_library(expander *e, const hr_node *node) {
   hr_builder *b = &e->builder;
@@ -277,7 +297,8 @@ static void expand_library(expander *e, const hr_node *node) {
   dense.outputs = outputs;
   int64_t made = 0;
   for (int i = 0; i < node->input_count && b->status == HR_OK; ++i) {
-    if (hr_is_present(inputs[i]) && !hr_operand_is_contiguous(inputs[i]) && hr_operand_count(inputs[i]) > 0) {
+    if (hr_is_present(inputs[i]) && !hr_operand_is_contiguous(inputs[i]) && hr_operand_count(inputs[i]) > 0 &&
+        !is_updated(node, i)) {
       inputs[i] = hr_make1(b, HR_OP_COPY, inputs[i].dtype, inputs[i]);
     }
   }
@@ -288,9 +309,10 @@ static void expand_library(expander *e, const hr_node *node) {
       outputs[i] = hr_build_temp_like(b, out, out.dtype);
     }
   }
-  if (b->status != HR_OK || made == 0) {
+  if (b->status != HR_OK || (made == 0 && !has_effects(node))) {
     return;
   }
+  join_updated(b, &dense);
   if (e->keeps == NULL || !e->keeps(e->ctx, b->program, &dense)) {
     b->status =
         hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: no library of this device does it for these dtypes and sizes",

@@ -212,9 +212,51 @@ static hr_status infer_outputs(walk *w, const char *outputs) {
   return walk_side(w, "output", c->output_count, c->outputs, &at, give_operand);
 }
 
+/* ---- the row of any operands ---- */
+
+static hr_status check_updated(const hr__checked *c) {
+  int64_t updated = c->ints[1];
+  if (updated < 0 || updated > c->input_count || updated > c->output_count) {
+    return FAIL(c, "%lld updated operands of %d inputs and %d outputs", (long long)updated, c->input_count,
+                c->output_count);
+  }
+  for (int i = 0; i < updated; ++i) {
+    const hr_view *x = &c->inputs[i], *y = &c->outputs[i];
+    if (x->dtype != y->dtype) {
+      return FAIL(c, "output %d is %s, its input %s", i, hr_dtype_name(y->dtype), hr_dtype_name(x->dtype));
+    }
+    HR_RETURN_IF_ERROR(hr__want_like(c, "an updated output", y, x));
+  }
+  return HR_OK;
+}
+
+static hr_status infer_any(const hr__checked *c) {
+  if (c->int_count != c->row->int_count) {
+    return FAIL(c, "%d ints, expected %d", c->int_count, c->row->int_count);
+  }
+  for (int i = 0; i < c->input_count; ++i) {
+    if (c->inputs[i].buffer == NULL) {
+      return FAIL(c, "input %d is %s", i, c->inputs[i].scalar == NULL ? "absent" : "a number, not a tensor");
+    }
+  }
+  for (int i = 0; i < c->output_count; ++i) {
+    const hr_view *y = &c->outputs[i];
+    if (y->buffer == NULL) {
+      return FAIL(c, "output %d is absent", i);
+    }
+    if (c->types != NULL && y->dtype == HR_DTYPE_NONE) {
+      return hr__refuse_choice(c, i);
+    }
+  }
+  return check_updated(c);
+}
+
 hr_status hr__infer_library(const hr__checked *c) {
   const hr_op_row *row = c->row;
   const char *at = row->shapes;
+  if (*at == '*') {
+    return infer_any(c);
+  }
   walk w = {.c = c, .batch_rank = UNBOUND};
   for (int i = 0; i < LETTERS; ++i) {
     w.values[i] = UNBOUND;

@@ -265,6 +265,7 @@ static const golden goldens[] = {
     ROW(EIG, "f32[3,3]", "", "", "", "c64[3] c64[3,3]"),
     ROW(MATRIX_EXP, "f32[3,3]", "", "", "", "f32[3,3]"),
     ROW(PLACES, "bool[20]", "", "", "[6]", "i64[6]"),
+    ROW(CALL, "f32[2,3] i32[4]", "1,1,0,6,1,1,0,0,0", "1.", "f32[2,3] u8[5]", "f32[2,3] u8[5]"),
 };
 
 HR_TEST(each_row_infers_its_documented_outputs) {
@@ -397,6 +398,10 @@ HR_TEST(errors_name_the_actual_and_the_expected_value) {
   REFUSE(LU, "f32[3,5]", "", "", "[3,5] [5]", 2, "lu: output 1 has dims [5]");
   REFUSE(CAT, "f32[2,3] f32[3,3]", "1", "", "", 1, "cat: dim 0 of input 1 is 3, of the output 2");
   REFUSE(INDEX_SELECT, "f32[2,3] f32[2]", "0", "", "", 1, "the index is f32, expected integers");
+  REFUSE(CALL, "f32[2,3]", "1,2,0,6,1,1,0,0,0", "", "f32[2,3]", 1,
+         "call: 2 updated operands of 1 inputs and 1 outputs");
+  REFUSE(CALL, "f32[2,3]", "1,1,0,6,1,1,0,0,0", "", "f32[3,2]", 1, "an updated output has dims [3,2]");
+  REFUSE(CALL, "f32[2,3] -", "1,0,0,6,1,1,0,0,0", "", "f32[3,2]", 1, "call: input 1 is absent");
   REFUSE(PAD, "f32[2,3]", "0,-2,0,-2", "0", "", 1, "pad: dim 1: 3 + -2 before + -2 after != 0");
   refuse(HR_OP_BIT_AND, "f32[2] f32[2]", "", "", "", 1, HR_STATUS_UNIMPLEMENTED, "bit_and: not for inputs of f32, f32");
   refuse(HR_OP_LT, "c64[2] f32[2]", "", "", "", 1, HR_STATUS_UNIMPLEMENTED, "lt: not for inputs of c64, f32");
