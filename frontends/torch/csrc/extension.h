@@ -18,6 +18,7 @@ namespace headrace {
 
 // The functions that a file adds to the module; each list ends with an entry of nulls.
 extern PyMethodDef counter_functions[];        // counters.cpp
+extern PyMethodDef custom_kernel_functions[];  // custom_kernel.cpp
 extern PyMethodDef distributed_functions[];    // distributed.cpp
 extern PyMethodDef elementwise_functions[];    // elementwise_call.cpp
 extern PyMethodDef exchange_functions[];       // exchange.cpp

@@ -123,6 +123,12 @@ from headrace.exchange import from_host, host_view
 
 from headrace.elementwise import elementwise
 
+# ---- kernels in C
+
+from headrace.custom_kernel import compile_kernel
+
+compile_shader = compile_kernel  # torch.mps's name
+
 # ---- registration
 
 
