@@ -156,7 +156,7 @@ def test_under_torch_compile(library):
 
 
 def test_in_a_custom_operator(library):
-    @torch.library.custom_op("headrace_test::shrink", mutates_args=())
+    @torch.library.custom_op("headrace_test::shrink_in_c", mutates_args=())
     def shrink(x: torch.Tensor) -> torch.Tensor:
         return softshrink(library, x)
 
@@ -205,7 +205,7 @@ def test_arguments_are_checked(library):
     with pytest.raises(ValueError, match="threads"):
         library.softshrink(x, y, 1.0, threads=-1)
     n = torch.ones(3, dtype=torch.int32, device=DEVICE)
-    with pytest.raises(ValueError, match="parameter by: expected a number of type int, found 1.5"):
+    with pytest.raises(ValueError, match="parameter by: expected a number of type int32_t, found 1.5"):
         library.grow(n, 1.5)
     with pytest.raises(ValueError, match="found 4294967296"):
         library.grow(n, 1 << 32)
