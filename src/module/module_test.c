@@ -17,9 +17,11 @@ typedef struct fixture {
   hr_stream *stream;
 } fixture;
 
+static const char *device_name = "cpu";
+
 static fixture open_fixture(void) {
   fixture f;
-  HR_ASSERT_OK(hr_device_open("cpu", &f.device));
+  HR_ASSERT_OK(hr_device_open(device_name, &f.device));
   HR_ASSERT_OK(hr_stream_create(f.device, &f.stream));
   return f;
 }
@@ -492,4 +494,26 @@ HR_TEST(compilers_that_fail) {
   with_compiler("/nowhere/cc", HR_STATUS_UNAVAILABLE, "kernels in C need a compiler: no compiler \"/nowhere/cc\"");
   with_compiler("/bin/false", HR_STATUS_UNAVAILABLE, "kernels in C need a compiler");
   unlink(path);
+}
+
+/* ---- a GPU ---- */
+
+HR_TEST(kernels_run_on_a_gpu) { /* the last one: it changes the device */
+  hr_device *device = NULL;
+  hr_status status = hr_device_open("cuda", &device);
+  if (status != HR_OK) {
+    hr_status_free(status);
+    HR_SKIP("no CUDA device");
+  }
+  hr_device_release(device);
+  device_name = "cuda";
+  a_kernel_runs_between_its_neighbours();
+  a_source_is_compiled_once();
+  kernels_have_math_and_rows();
+  grids_have_three_dims();
+  operands_of_any_form();
+  empty_and_single_elements();
+  arguments_are_checked();
+  many_parameters();
+  refuse("kernel void f(out float *y) {\n  y[i] = unknown(i);\n}\n", "source(2)");
 }
