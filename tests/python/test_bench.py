@@ -191,3 +191,11 @@ def test_operators_speed(tmp_path):
     assert updated.keys() == rows.keys()
     assert all((updated[key] == rows[key]) == (key[0] != "cross") for key in rows)
     assert page.read_text() != text
+
+
+def test_profilers_are_compared():
+    script = ROOT / "bench" / "profiled.py"
+    command = [sys.executable, str(script), "--rounds", "1", "--steps", "2", "--batch", "4"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(" us a step ") == 4 and "of the host alone" in done.stdout

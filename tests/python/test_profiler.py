@@ -268,7 +268,7 @@ def test_torch_profiler_has_arrows_from_operators_to_commits_to_kernels(tmp_path
         )
 
     for kernel in [event for event in found if event.get("cat") == "kernel"]:
-        (arrow,) = [e["id"] for e in arrows["f"].values() if e["pid"] == kernel["pid"] and is_inside(e, kernel)]
+        (arrow,) = [e["id"] for e in arrows["f"].values() if e["pid"] == kernel["pid"] and e["ts"] == kernel["ts"]]
         assert is_inside(arrows["s"][arrow], commit)
         number = kernel["args"]["External id"]
         (operator,) = [e for e in found if e.get("cat") == "cpu_op" and e["args"].get("External id") == number]
