@@ -64,8 +64,8 @@ def profile(mode="interval", wait_until_completed=False):
 
 
 def export(path):
-    """Writes what was recorded as a timeline for ui.perfetto.dev: in Perfetto's format if the name ends in .pftrace, else
-    in the JSON format of Chrome's trace viewer. Before stop() this waits for all devices."""
+    """Writes what was recorded as a timeline for ui.perfetto.dev: in Perfetto's format if the name ends in .pftrace,
+    else in the JSON format of Chrome's trace viewer. Before stop() this waits for all devices."""
     _C.profiler_export(os.fspath(path))
 
 
