@@ -22,6 +22,10 @@
 REF_FN double ref_sigmoid(double x) {
   return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x));
 }
+/* The kernel in double overflows from 710 on, as torch's; the one in float does not. */
+REF_FN double ref_log1p_exp(double x, size_t size) {
+  return x > 700 && size < sizeof(double) ? x : log1p(exp(x));
+}
 REF_FN double ref_log_clamped(double x) {
   return log(x) < -100 ? -100 : log(x);
 }
@@ -70,8 +74,8 @@ REF_FN double ref_log_clamped(double x) {
   REF_REAL_1(cls, T, erfc, erfc(x))                                                              \
   REF_REAL_1(cls, T, sigmoid, ref_sigmoid(x))                                                    \
   REF_REAL_1(cls, T, entr, hr_f64_entr(x))                                                       \
-  REF_REAL_1(cls, T, log1p_exp, log1p(exp(x)))                                                   \
-  REF_REAL_3(cls, T, softplus, x *y > z ? x : log1p(exp(x * y)) / y)                             \
+  REF_REAL_1(cls, T, log1p_exp, ref_log1p_exp(x, sizeof(T)))                                     \
+  REF_REAL_3(cls, T, softplus, x *y > z ? x : ref_log1p_exp(x * y, sizeof(T)) / y)               \
   REF_REAL_1(cls, T, sinc, hr_f64_sinc(x))                                                       \
   REF_REAL_2(cls, T, xlogy, hr_f64_xlogy(x, y))                                                  \
   REF_REAL_2(cls, T, xlog1py, hr_f64_xlog1py(x, y))                                              \
