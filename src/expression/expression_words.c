@@ -94,30 +94,12 @@ bool hr__expr_is_word(const char *name, size_t length, const char *word) {
 static const struct {
   const char *words;
   hr_dtype dtype;
-} types[] = {{"T", HR_DTYPE_NONE},
-             {"bool", HR_DTYPE_BOOL},
-             {"char", HR_DTYPE_I8},
-             {"short", HR_DTYPE_I16},
-             {"int", HR_DTYPE_I32},
-             {"long", HR_DTYPE_I64},
-             {"unsigned", HR_DTYPE_U32},
-             {"half", HR_DTYPE_F16},
-             {"bfloat16", HR_DTYPE_BF16},
-             {"float", HR_DTYPE_F32},
-             {"double", HR_DTYPE_F64},
-             {"int8_t", HR_DTYPE_I8},
-             {"int16_t", HR_DTYPE_I16},
-             {"int32_t", HR_DTYPE_I32},
-             {"int64_t", HR_DTYPE_I64},
-             {"uint8_t", HR_DTYPE_U8},
-             {"uint16_t", HR_DTYPE_U16},
-             {"uint32_t", HR_DTYPE_U32},
-             {"uint64_t", HR_DTYPE_U64},
-             {"unsigned char", HR_DTYPE_U8},
-             {"unsigned int", HR_DTYPE_U32},
-             {"unsigned short", HR_DTYPE_U16},
-             {"unsigned long", HR_DTYPE_U64},
-             {"signed char", HR_DTYPE_I8}};
+} types[] = {
+    {"T", HR_DTYPE_NONE},
+#define TYPE(words, dtype) {words, HR_DTYPE_##dtype},
+#include "core/ir/c_types.def"
+#undef TYPE
+};
 
 /* Length of `words` at the cursor, where each space stands for one or more; 0 if they are not there. */
 static size_t words_length(const char *cursor, const char *words) {
