@@ -4,6 +4,7 @@
 
 #include "core/ir/dtype.h"
 #include "core/ir/program.h"
+#include "engine/host_view.h"
 #include "module/module_internal.h"
 
 enum { INTS = 9, DIMS = 3 };
@@ -11,7 +12,6 @@ static const int64_t THREADS_MOST = (int64_t)1 << 48;
 
 /* A run: the operands in the order of the row. */
 typedef struct run {
-  const hr_module *module;
   const hr__module_head *head;
   const hr_function *function;
   int input_count, output_count, updated_count, scalar_count;
@@ -164,11 +164,7 @@ static int64_t count_elements(const run *r, const hr_view *arguments) {
   while (r->head->parameters[p].kind != HR_PARAMETER_OUT && r->head->parameters[p].kind != HR_PARAMETER_INOUT) {
     ++p;
   }
-  int64_t count = 1;
-  for (int d = 0; d < arguments[p].rank; ++d) {
-    count *= arguments[p].dims[d];
-  }
-  return count;
+  return hr__view_count(&arguments[p]);
 }
 
 hr_status hr_module_record(hr_stream *stream, const hr_module *module, int kernel, const hr_view *arguments,
@@ -177,7 +173,7 @@ hr_status hr_module_record(hr_stream *stream, const hr_module *module, int kerne
   if (stream == NULL || module == NULL || arguments == NULL || kernel < 0 || (size_t)kernel >= module->c.heads.count) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "hr_module_record: NULL argument, or no kernel %d", kernel);
   }
-  run r = {.module = module, .head = &module->c.heads.data[kernel], .function = &module->kernels[kernel].function};
+  run r = {.head = &module->c.heads.data[kernel], .function = &module->kernels[kernel].function};
   HR_RETURN_IF_ERROR(take_all(&r, arguments));
   HR_RETURN_IF_ERROR(check_outputs(&r));
   int64_t ints[INTS] = {r.function->number, r.updated_count, 0};
