@@ -32,13 +32,21 @@
 
 enum { OWN_INPUTS = 3 }; /* of a contraction, at most; epilogues' inputs come after them */
 
+/* A node that touches a buffer, and the next one that does. */
+typedef struct visit {
+  int node;
+  struct visit *next;
+} visit;
+
 typedef struct matcher {
   hr_builder builder; /* scaled weights are appended to the program's own nodes */
   hr_program *program;
   const hr_target *target;
-  int count;     /* of the program's own nodes */
-  bool *is_gone; /* of each of them */
-  int *before;   /* of each of them: the node that must come first; -1: none */
+  int count;      /* of the program's own nodes */
+  uint32_t buffer_count;
+  bool *is_gone;  /* of each of them */
+  int *before;    /* of each of them: the node that must come first; -1: none */
+  visit **visits; /* of each of the program's own buffers, in order; those that the walk has passed may be missing */
 } matcher;
 
 /* A contraction and the loop that it may absorb. */
@@ -63,15 +71,63 @@ static bool touches(const hr_node *node, uint32_t buffer, bool *out_writes) {
 
 /* ---- readers of the result ---- */
 
+/* Drops a buffer's visits up to node n, which the walk has reached. */
+static void drop_visits(const matcher *m, int n, uint32_t buffer) {
+  visit **first = &m->visits[buffer];
+  while (*first != NULL && (*first)->node <= n) {
+    *first = (*first)->next;
+  }
+}
+
 /* The next node after number n that touches the buffer; the program's count when there is none. */
 static int next_access(const matcher *m, int n, uint32_t buffer, bool *out_writes) {
   *out_writes = false;
-  for (++n; n < m->count; ++n) {
-    if (!m->is_gone[n] && touches(&m->program->nodes[n], buffer, out_writes)) {
-      break;
+  for (const visit *v = m->visits[buffer]; v != NULL; v = v->next) {
+    if (v->node > n && !m->is_gone[v->node] && touches(&m->program->nodes[v->node], buffer, out_writes)) {
+      return v->node;
     }
   }
-  return n;
+  return m->count;
+}
+
+/* Notes that node n touches the buffer. */
+static bool add_visit(const matcher *m, int n, uint32_t buffer) {
+  visit **at = &m->visits[buffer], *added = hr_arena_alloc(&m->program->arena, sizeof *added);
+  while (*at != NULL && (*at)->node < n) {
+    at = &(*at)->next;
+  }
+  if (added != NULL) {
+    *added = (visit){n, *at};
+    *at = added;
+  }
+  return added != NULL;
+}
+
+static bool list_visits(matcher *m) {
+  hr_program *program = m->program;
+  m->visits = HR_ARENA_ARRAY(&program->arena, visit *, (size_t)m->buffer_count + 1);
+  bool ok = m->visits != NULL;
+  for (int n = m->count - 1; n >= 0 && ok; --n) {
+    const hr_node *node = &program->nodes[n];
+    for (int i = 0; i < node->input_count + node->output_count && ok; ++i) {
+      const hr_operand *x = hr_node_operand(node, i);
+      ok = x->kind != HR_OPERAND_VALUE || add_visit(m, n, x->index); /* the first in its list */
+    }
+  }
+  return ok;
+}
+
+/* Notes that node `to` reads what node n did, which is part of it now. */
+static bool move_visits(const matcher *m, const hr_node *node, int n, int to) {
+  bool ok = true;
+  for (int i = 0; i < node->input_count && ok; ++i) {
+    const hr_operand *x = &node->inputs[i];
+    if (x->kind == HR_OPERAND_VALUE && x->index < m->buffer_count) { /* not scaled weights */
+      drop_visits(m, n, x->index);
+      ok = add_visit(m, to, x->index);
+    }
+  }
+  return ok;
 }
 
 static bool is_plain(const hr_operand *x) {
@@ -101,6 +157,7 @@ static bool find_loop(const matcher *m, int n, pair *out_pair) {
   const hr_node *node = &program->nodes[n];
   const hr_operand *out = &node->outputs[0];
   bool writes, writes_again;
+  drop_visits(m, n, out->index);
   int at = next_access(m, n, out->index, &writes);
   if (at == m->count || !is_row_of(m, &program->nodes[at], out->dtype)) {
     return false;
@@ -347,20 +404,22 @@ static bool try_fold(matcher *m, const pair *p, hr_node *joined) {
 
 /* ---- the walk ---- */
 
-static void match_node(matcher *m, int n) {
+/* False when memory is out. */
+static bool match_node(matcher *m, int n) {
   hr_program *program = m->program;
   pair p;
   hr_node joined;
   if (program->nodes[n].epilogue_count == HR_EPILOGUES_MAX || !find_loop(m, n, &p) || !can_move(m, &p)) {
-    return;
+    return true;
   }
   find_order(&p, p.order);
   if (!join(m, &p, &joined) || !(is_kept(m, &p, &joined) || try_fold(m, &p, &joined))) {
-    return;
+    return true;
   }
   m->before[p.last] = m->before[p.last] >= 0 ? m->before[p.last] : m->before[n];
   m->is_gone[n] = true;
   program->nodes[p.last] = joined; /* the walk visits it again when it gets there */
+  return move_visits(m, p.node, n, p.last);
 }
 
 static bool takes_epilogues(const hr_node *node) {
@@ -393,18 +452,22 @@ static hr_status no_memory(int count) {
 }
 
 hr_status hr_match(hr_program *program, const hr_target *target) {
-  matcher m = {.builder = {.program = program}, .program = program, .target = target, .count = program->node_count};
+  matcher m = {.builder = {.program = program},
+               .program = program,
+               .target = target,
+               .count = program->node_count,
+               .buffer_count = (uint32_t)program->buffer_count};
   if (target->keeps == NULL) {
     return HR_OK;
   }
   m.is_gone = HR_ARENA_ARRAY(&program->arena, bool, (size_t)m.count + 1);
   m.before = hr_program_indices(program, m.count);
-  if (m.is_gone == NULL || m.before == NULL) {
+  if (m.is_gone == NULL || m.before == NULL || !list_visits(&m)) {
     return no_memory(m.count);
   }
   for (int n = 0; n < m.count; ++n) {
-    if (takes_epilogues(&program->nodes[n])) {
-      match_node(&m, n);
+    if (takes_epilogues(&program->nodes[n]) && !match_node(&m, n)) {
+      return no_memory(m.count);
     }
   }
   HR_RETURN_IF_ERROR(m.builder.status);

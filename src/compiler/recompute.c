@@ -33,6 +33,7 @@ static const int64_t BYTES_MIN = 128 * 1024, NEVER = INT64_MAX / 4;
 typedef struct copy {
   hr_node node;
   int before, group; /* the node in front of which it stands, and that node's group */
+  int older;         /* an older copy in front of the same node; -1: none. Found by rebuild */
 } copy;
 
 typedef struct maker {
@@ -387,7 +388,7 @@ static bool copy_into(maker *m, hr_node node, int group, int before, uint32_t *o
   node.outputs = hr_arena_dup(&program->arena, node.outputs, sizeof *node.outputs);
   node.home = group + 1;
   return to != UINT32_MAX && (node.inputs != NULL || node.input_count == 0) && node.outputs != NULL &&
-         make_own(m, &node.outputs[0], to) && hr_vector_push(&m->copies, (copy){node, before, group});
+         make_own(m, &node.outputs[0], to) && hr_vector_push(&m->copies, (copy){node, before, group, -1});
 }
 
 /* Inputs of a copy that are no longer in memory are computed again, too, for this copy alone: other readers may have
@@ -480,15 +481,19 @@ static bool copy_for_readers(maker *m, int n) {
 static bool rebuild(maker *m) {
   hr_program *program = m->program;
   int count = program->node_count, made = 0;
-  hr_node *nodes = HR_ARENA_ARRAY(&program->arena, hr_node, (size_t)count + m->copies.count);
-  if (nodes == NULL) {
+  hr_node *nodes = hr_arena_alloc(&program->arena, ((size_t)count + m->copies.count) * sizeof *nodes);
+  int *latest = hr_program_indices(program, count); /* the latest copy in front of each node */
+  if (nodes == NULL || latest == NULL) {
     return false;
   }
+  for (size_t c = 0; c < m->copies.count; ++c) {
+    copy *of = &m->copies.data[c];
+    of->older = latest[of->before];
+    latest[of->before] = (int)c;
+  }
   for (int n = 0; n < count; ++n) {
-    for (size_t c = m->copies.count; c-- > 0;) {
-      if (m->copies.data[c].before == n) {
-        nodes[made++] = m->copies.data[c].node;
-      }
+    for (int c = latest[n]; c >= 0; c = m->copies.data[c].older) {
+      nodes[made++] = m->copies.data[c].node;
     }
     if (!m->is_gone[n]) {
       nodes[made++] = program->nodes[n];
