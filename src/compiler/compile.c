@@ -13,6 +13,8 @@ static hr_status verify_after(const hr_program *program, const hr_target *target
 /* One step for each group, in order. A group whose stores all vanished keeps no step. */
 static hr_status make_steps(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness,
                             const hr_target *target, hr_schedule *schedule) {
+  const hr_kernel **kernels;
+  HR_RETURN_IF_ERROR(hr_lower(program, fusion, liveness, &kernels));
   hr_step *steps = HR_ARENA_ARRAY(&program->arena, hr_step, (size_t)fusion->group_count + 1);
   if (steps == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "schedule: no memory for %d steps", fusion->group_count);
@@ -26,7 +28,7 @@ static hr_status make_steps(hr_program *program, const hr_fusion *fusion, const 
                     .why = group->why};
     if (group->is_loop) {
       step.kind = HR_STEP_KERNEL;
-      HR_RETURN_IF_ERROR(hr_lower_group(program, fusion, liveness, g, &step.kernel));
+      step.kernel = kernels[g];
       if (target->verify) {
         HR_RETURN_IF_ERROR(hr_kernel_verify(step.kernel));
       }

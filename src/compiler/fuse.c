@@ -27,8 +27,9 @@ static const int64_t RESIDENT_ROW_BYTES = 256 * 1024;
 typedef struct access {
   uint32_t buffer;
   int node;
-  const hr_operand *operand;
+  int next; /* of the group; -1: none */
   bool is_write;
+  const hr_operand *operand;
 } access;
 
 typedef struct open_group {
@@ -36,14 +37,16 @@ typedef struct open_group {
   int home; /* of its first node; see hr_recompute */
   hr_domain domain;
   const char *why; /* its first node is in no earlier group */
-  HR_VECTOR(int) nodes;
-  HR_VECTOR(access) accesses;
+  int node_count;
+  int access_count, first_access, last_access;
 } open_group;
 
 typedef struct fuser {
   hr_program *program;
   const hr_target *target;
   HR_VECTOR(open_group) groups;
+  access *accesses; /* of all groups, in the order of nodes */
+  int access_count;
   int *node_group, *node_phase;
   int *first_reader; /* of each node: the first node that reads its result; -1: none */
   int *input_base,
@@ -174,8 +177,9 @@ static uint64_t buffer_bits(const hr_node *node) {
 static bool accesses_allow(const fuser *f, const open_group *group, const hr_domain *domain, const hr_node *node,
                            bool *benefits) {
   uint64_t bits = buffer_bits(node);
-  for (size_t k = 0; k < group->accesses.count; ++k) {
-    const access *a = &group->accesses.data[k];
+  const access *a;
+  for (int k = group->first_access; k >= 0; k = a->next) {
+    a = &f->accesses[k];
     if ((bits & buffer_bit(a->buffer)) == 0) {
       continue;
     }
@@ -271,9 +275,9 @@ static bool is_worth_moving(const fuser *f, int g, int n, const hr_node *node) {
 static bool may_join(const fuser *f, int g, const hr_node *node, hr_domain *out_domain, int *out_phase,
                      bool *benefits) {
   const open_group *group = &f->groups.data[g];
-  size_t operands = (size_t)(node->input_count + node->output_count);
-  if (!group->is_loop || group->is_closed || group->nodes.count >= HR_GROUP_NODES_MAX ||
-      (node->home != 0 && node->home != group->home) || group->accesses.count + operands > HR_GROUP_ACCESSES_MAX ||
+  int operands = node->input_count + node->output_count;
+  if (!group->is_loop || group->is_closed || group->node_count >= HR_GROUP_NODES_MAX ||
+      (node->home != 0 && node->home != group->home) || group->access_count + operands > HR_GROUP_ACCESSES_MAX ||
       !domains_agree(group, node, out_domain) || !accesses_allow(f, group, out_domain, node, benefits)) {
     return false;
   }
@@ -423,20 +427,23 @@ static const char *why_apart(const fuser *f, int n, const hr_node *node) {
                                      : "the kernel that computes its input is full";
 }
 
-static bool add_node(fuser *f, int g, int n, const hr_node *node) {
+static void add_access(fuser *f, open_group *group, int n, const hr_operand *operand, bool is_write) {
+  int k = f->access_count++;
+  f->accesses[k] = (access){operand->index, n, -1, is_write, operand};
+  *(group->access_count++ == 0 ? &group->first_access : &f->accesses[group->last_access].next) = k;
+  group->last_access = k;
+}
+
+static void add_node(fuser *f, int g, int n, const hr_node *node) {
   open_group *group = &f->groups.data[g];
-  if (!hr_vector_push(&group->nodes, n)) {
-    return false;
-  }
+  ++group->node_count;
   f->node_group[n] = g;
   group->is_closed |= node->ordered_mask != 0 || (node->is_loop && node->outputs[0].term_count != 0);
   for (int i = 0; i < node->input_count; ++i) {
     const hr_operand *input = &node->inputs[i];
     if (input->kind == HR_OPERAND_VALUE) {
       f->read_group[input->index] = max_int(f->read_group[input->index], g);
-      if (!hr_vector_push(&group->accesses, (access){input->index, n, input, false})) {
-        return false;
-      }
+      add_access(f, group, n, input, false);
     }
   }
   for (int i = 0; i < node->output_count; ++i) {
@@ -444,19 +451,13 @@ static bool add_node(fuser *f, int g, int n, const hr_node *node) {
     if (output->kind == HR_OPERAND_VALUE) {
       f->write_group[output->index] = max_int(f->write_group[output->index], g);
       f->writer[output->index] = n;
-      if (!hr_vector_push(&group->accesses, (access){output->index, n, output, true})) {
-        return false;
-      }
+      add_access(f, group, n, output, true);
     }
   }
-  return true;
 }
 
 static bool open_new_group(fuser *f, int n, const hr_node *node) {
-  open_group group;
-  memset(&group, 0, sizeof group);
-  group.is_loop = node->is_loop;
-  group.home = node->home;
+  open_group group = {.is_loop = node->is_loop, .home = node->home, .first_access = -1};
   group.why = node->is_loop ? why_apart(f, n, node) : NULL;
   if (node->is_loop) {
     hr_domain_of_node(node, &group.domain);
@@ -474,9 +475,7 @@ static bool fuse_nodes(fuser *f) {
       }
       g = (int)f->groups.count - 1;
     }
-    if (!add_node(f, g, n, node)) {
-      return false;
-    }
+    add_node(f, g, n, node);
     if (node->op == HR_OP_CHECK_INDEX) {
       f->check_floor = g + 1;
     }
@@ -486,20 +485,20 @@ static bool fuse_nodes(fuser *f) {
 
 static bool export_groups(const fuser *f, hr_fusion *out_fusion) {
   hr_arena *arena = &f->program->arena;
+  size_t node_count = (size_t)f->program->node_count;
   hr_group *groups = HR_ARENA_ARRAY(arena, hr_group, f->groups.count);
-  if (groups == NULL) {
+  int *nodes = hr_arena_alloc(arena, (node_count + 1) * sizeof *nodes), **at = HR_ARENA_ARRAY(arena, int *, f->groups.count);
+  if (groups == NULL || nodes == NULL || at == NULL) {
     return false;
   }
   for (size_t g = 0; g < f->groups.count; ++g) {
     const open_group *from = &f->groups.data[g];
-    groups[g].is_loop = from->is_loop;
-    groups[g].domain = from->domain;
-    groups[g].why = from->why;
-    groups[g].node_count = (int)from->nodes.count;
-    groups[g].nodes = hr_arena_dup(arena, from->nodes.data, from->nodes.count * sizeof(int));
-    if (groups[g].nodes == NULL) {
-      return false;
-    }
+    groups[g] = (hr_group){from->is_loop, from->domain, from->node_count, nodes, from->why};
+    at[g] = nodes;
+    nodes += from->node_count;
+  }
+  for (size_t n = 0; n < node_count; ++n) {
+    *at[f->node_group[n]]++ = (int)n;
   }
   out_fusion->group_count = (int)f->groups.count;
   out_fusion->groups = groups;
@@ -515,18 +514,20 @@ int *hr_program_indices(hr_program *program, int count) {
   return indices;
 }
 
-/* Finds the writer of each node's inputs, and the first reader of each node's results. */
+/* Finds the writer of each node's inputs, and the first reader of each node's results; makes room for all accesses. */
 static bool find_readers(fuser *f) {
   hr_program *program = f->program;
-  int inputs = 0;
+  int inputs = 0, outputs = 0;
   for (int n = 0; n < program->node_count; ++n) {
     inputs += program->nodes[n].input_count;
+    outputs += program->nodes[n].output_count;
   }
+  f->accesses = hr_arena_alloc(&program->arena, (size_t)(inputs + outputs) * sizeof *f->accesses);
   int *last_writer = hr_program_indices(program, program->buffer_count);
   f->first_reader = hr_program_indices(program, program->node_count);
   f->input_base = hr_program_indices(program, program->node_count);
   f->input_writer = hr_program_indices(program, inputs);
-  if (!last_writer || !f->first_reader || !f->input_base || !f->input_writer) {
+  if (!f->accesses || !last_writer || !f->first_reader || !f->input_base || !f->input_writer) {
     return false;
   }
   for (int n = 0, at = 0; n < program->node_count; ++n) {
@@ -560,10 +561,6 @@ hr_status hr_fuse(hr_program *program, const hr_target *target, hr_fusion *out_f
   f.writer = hr_program_indices(program, program->buffer_count);
   bool ok = f.node_group && f.node_phase && f.write_group && f.read_group && f.writer && find_readers(&f) &&
             fuse_nodes(&f) && export_groups(&f, out_fusion);
-  for (size_t g = 0; g < f.groups.count; ++g) {
-    hr_vector_fini(&f.groups.data[g].nodes);
-    hr_vector_fini(&f.groups.data[g].accesses);
-  }
   hr_vector_fini(&f.groups);
   if (!ok) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "fuse: no memory for %d nodes", program->node_count);

@@ -49,6 +49,7 @@ typedef struct lowering {
   const hr_group *group;
   const hr_liveness *liveness;
   int group_index;
+  /* below: of this group; the memory is used again for the next one */
   HR_VECTOR(hr_instr) instrs;
   HR_VECTOR(hr_access) accesses;
   HR_VECTOR(hr_register) registers;
@@ -664,40 +665,62 @@ static const hr_kernel *export_kernel(lowering *l) {
   return ok ? kernel : NULL;
 }
 
-hr_status hr_lower_group(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness, int group,
-                         const hr_kernel **out_kernel) {
-  lowering l;
-  memset(&l, 0, sizeof l);
-  l.program = program;
-  l.group = &fusion->groups[group];
-  l.liveness = liveness;
-  l.group_index = group;
-  int *phases = HR_ARENA_ARRAY(&program->arena, int, (size_t)l.group->node_count);
-  l.out_of_memory = phases == NULL;
-  if (phases != NULL) {
-    find_wanted_phases(program, l.group, phases);
+static void clear_vectors(lowering *l) {
+  hr_vector_clear(&l->instrs);
+  hr_vector_clear(&l->accesses);
+  hr_vector_clear(&l->registers);
+  hr_vector_clear(&l->args);
+  hr_vector_clear(&l->scalars);
+  hr_vector_clear(&l->values);
+  hr_vector_clear(&l->loads);
+  hr_vector_clear(&l->conversions);
+  hr_vector_clear(&l->buffer_load_phase);
+}
+
+static void free_vectors(lowering *l) {
+  hr_vector_fini(&l->instrs);
+  hr_vector_fini(&l->accesses);
+  hr_vector_fini(&l->registers);
+  hr_vector_fini(&l->args);
+  hr_vector_fini(&l->scalars);
+  hr_vector_fini(&l->values);
+  hr_vector_fini(&l->loads);
+  hr_vector_fini(&l->conversions);
+  hr_vector_fini(&l->buffer_load_phase);
+}
+
+/* NULL when memory is out. */
+static const hr_kernel *lower_group(lowering *l, const hr_group *group, int index) {
+  int phases[HR_GROUP_NODES_MAX];
+  l->group = group;
+  l->group_index = index;
+  clear_vectors(l);
+  find_wanted_phases(l->program, group, phases);
+  for (int k = 0; k < group->node_count && !l->out_of_memory; ++k) {
+    lower_node(l, &l->program->nodes[group->nodes[k]], phases[k]);
   }
-  for (int k = 0; k < l.group->node_count && !l.out_of_memory; ++k) {
-    lower_node(&l, &program->nodes[l.group->nodes[k]], phases[k]);
+  store_values(l);
+  if (l->out_of_memory) {
+    return NULL;
   }
-  store_values(&l);
-  if (!l.out_of_memory) {
-    hr_move_bits(l.instrs.data, (int)l.instrs.count, l.accesses.data, l.registers.data);
+  hr_move_bits(l->instrs.data, (int)l->instrs.count, l->accesses.data, l->registers.data);
+  return export_kernel(l);
+}
+
+hr_status hr_lower(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness,
+                   const hr_kernel ***out_kernels) {
+  lowering l = {.program = program, .liveness = liveness};
+  const hr_kernel **kernels = HR_ARENA_ARRAY(&program->arena, const hr_kernel *, (size_t)fusion->group_count + 1);
+  bool ok = kernels != NULL;
+  for (int g = 0; g < fusion->group_count && ok; ++g) {
+    const hr_group *group = &fusion->groups[g];
+    kernels[g] = group->is_loop ? lower_group(&l, group, g) : NULL;
+    ok = kernels[g] != NULL || !group->is_loop;
   }
-  const hr_kernel *kernel = l.out_of_memory ? NULL : export_kernel(&l);
-  hr_vector_fini(&l.instrs);
-  hr_vector_fini(&l.accesses);
-  hr_vector_fini(&l.registers);
-  hr_vector_fini(&l.args);
-  hr_vector_fini(&l.scalars);
-  hr_vector_fini(&l.values);
-  hr_vector_fini(&l.loads);
-  hr_vector_fini(&l.conversions);
-  hr_vector_fini(&l.buffer_load_phase);
-  if (kernel == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "lower: no memory for a group of %d nodes",
-                          fusion->groups[group].node_count);
+  free_vectors(&l);
+  if (!ok) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "lower: no memory for %d groups", fusion->group_count);
   }
-  *out_kernel = kernel;
+  *out_kernels = kernels;
   return HR_OK;
 }

@@ -96,9 +96,9 @@ typedef struct hr_liveness {
 
 hr_status hr_live(hr_program *program, const hr_fusion *fusion, hr_liveness *out_liveness);
 
-/* Turns a group of loop nodes into a kernel, in the program's arena. */
-hr_status hr_lower_group(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness, int group,
-                         const hr_kernel **out_kernel);
+/* Turns each group of loop nodes into a kernel, in the program's arena; NULL for other groups. */
+hr_status hr_lower(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness,
+                   const hr_kernel ***out_kernels);
 
 /* Changes values that a kernel only loads and stores in the same format to integers of that size. */
 void hr_move_bits(hr_instr *instrs, int count, hr_access *accesses, hr_register *registers);
