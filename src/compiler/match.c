@@ -404,8 +404,8 @@ static bool try_fold(matcher *m, const pair *p, hr_node *joined) {
 
 /* ---- the walk ---- */
 
-/* False when memory is out. */
-static bool match_node(matcher *m, int n) {
+/* Adds what the node absorbs to *matched; false when memory is out. */
+static bool match_node(matcher *m, int n, int *matched) {
   hr_program *program = m->program;
   pair p;
   hr_node joined;
@@ -418,6 +418,7 @@ static bool match_node(matcher *m, int n) {
   }
   m->before[p.last] = m->before[p.last] >= 0 ? m->before[p.last] : m->before[n];
   m->is_gone[n] = true;
+  ++*matched;
   program->nodes[p.last] = joined; /* the walk visits it again when it gets there */
   return move_visits(m, p.node, n, p.last);
 }
@@ -430,7 +431,7 @@ static bool takes_epilogues(const hr_node *node) {
 /* Removes nodes that are gone, and inserts added rows at their places. */
 static bool put_in_order(matcher *m) {
   hr_program *program = m->program;
-  hr_node *ordered = HR_ARENA_ARRAY(&program->arena, hr_node, (size_t)program->node_count + 1);
+  hr_node *ordered = hr_arena_alloc(&program->arena, ((size_t)program->node_count + 1) * sizeof *ordered);
   int count = 0;
   for (int n = 0; ordered != NULL && n < m->count; ++n) {
     if (!m->is_gone[n] && m->before[n] >= 0) {
@@ -465,11 +466,15 @@ hr_status hr_match(hr_program *program, const hr_target *target) {
   if (m.is_gone == NULL || m.before == NULL || !list_visits(&m)) {
     return no_memory(m.count);
   }
+  int matched = 0;
   for (int n = 0; n < m.count; ++n) {
-    if (takes_epilogues(&program->nodes[n]) && !match_node(&m, n)) {
+    if (takes_epilogues(&program->nodes[n]) && !match_node(&m, n, &matched)) {
       return no_memory(m.count);
     }
   }
   HR_RETURN_IF_ERROR(m.builder.status);
+  if (matched == 0) {
+    return HR_OK;
+  }
   return put_in_order(&m) ? hr_versions(program) : no_memory(m.count);
 }

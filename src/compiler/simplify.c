@@ -68,18 +68,23 @@ static bool is_number(const hr_program *program, const hr_node *node) {
 
 static bool put_numbers_first(hr_program *program) {
   size_t count = (size_t)program->node_count, number_count = 0, other_count = 0;
-  hr_node *numbers = HR_ARENA_ARRAY(&program->arena, hr_node, count);
+  for (size_t n = 0; n < count; ++n) {
+    number_count += is_number(program, &program->nodes[n]);
+  }
+  if (number_count == 0) {
+    return true;
+  }
+  hr_node *numbers = hr_arena_alloc(&program->arena, number_count * sizeof *numbers);
   if (numbers == NULL) {
     return false;
   }
+  number_count = 0;
   for (size_t n = 0; n < count; ++n) {
     hr_node node = program->nodes[n];
     *(is_number(program, &node) ? &numbers[number_count++] : &program->nodes[other_count++]) = node;
   }
-  if (number_count > 0) {
-    memmove(program->nodes + number_count, program->nodes, other_count * sizeof *program->nodes);
-    memcpy(program->nodes, numbers, number_count * sizeof *numbers);
-  }
+  memmove(program->nodes + number_count, program->nodes, other_count * sizeof *program->nodes);
+  memcpy(program->nodes, numbers, number_count * sizeof *numbers);
   return true;
 }
 
@@ -118,8 +123,8 @@ hr_status hr_simplify(hr_program *program) {
   }
   int count = 0;
   for (int n = 0; n < program->node_count; ++n) {
-    if (keep[n]) {
-      program->nodes[count++] = program->nodes[n];
+    if (keep[n] && count++ != n) {
+      program->nodes[count - 1] = program->nodes[n];
     }
   }
   program->node_count = count;

@@ -74,7 +74,7 @@ hr_operand hr_build_temp(hr_builder *b, hr_dtype dtype, int rank, const int64_t 
     return hr__build_fail_dims(b, "no temporary", rank < 0 || rank > HR_RANK_MAX ? 0 : rank, dims, 0, NULL);
   }
   hr_arena *arena = &b->program->arena;
-  int64_t *strides = HR_ARENA_ARRAY(arena, int64_t, (size_t)rank);
+  int64_t *strides = hr_arena_alloc(arena, (size_t)rank * sizeof *strides);
   hr_operand x = {.kind = HR_OPERAND_VALUE, .dtype = dtype, .rank = rank, .strides = strides, .fill = HR_NO_SCALAR};
   x.dims = hr_arena_dup(arena, rank > 0 ? dims : NULL, (size_t)rank * sizeof *dims);
   x.index = hr_program_add_buffer(b->program, (size_t)count * hr_dtype_size(dtype), true, true);

@@ -24,7 +24,8 @@ static bool grow(hr_arena *arena, void **items, int count, int *capacity, size_t
   if (*capacity > 0 && __builtin_mul_overflow(*capacity, 2, &wanted)) {
     return false;
   }
-  void *moved = hr_arena_calloc(arena, (size_t)wanted, size);
+  size_t bytes;
+  void *moved = __builtin_mul_overflow((size_t)wanted, size, &bytes) ? NULL : hr_arena_alloc(arena, bytes);
   if (moved == NULL) {
     return false;
   }
@@ -175,17 +176,19 @@ bool hr_node_copy(hr_arena *arena, const hr_node *node, hr_node *out_copy) {
   return true;
 }
 
-bool hr_program_append(hr_program *program, const hr_node *node) {
+bool hr_program_append_own(hr_program *program, const hr_node *node) {
   void *items = program->nodes;
   if (!grow(&program->arena, &items, program->node_count, &program->node_capacity, sizeof *program->nodes)) {
     return false;
   }
   program->nodes = items;
-  if (!hr_node_copy(&program->arena, node, &program->nodes[program->node_count])) {
-    return false;
-  }
-  ++program->node_count;
+  program->nodes[program->node_count++] = *node;
   return true;
+}
+
+bool hr_program_append(hr_program *program, const hr_node *node) {
+  hr_node copy;
+  return hr_node_copy(&program->arena, node, &copy) && hr_program_append_own(program, &copy);
 }
 
 uint32_t hr_program_writes(const hr_program *program, uint32_t buffer) {

@@ -84,8 +84,26 @@ static int64_t axis_stride(int rank, const int64_t *dims, const int64_t *strides
   return axis;
 }
 
+/* True if the strides are those of row-major elements without gaps, whose number then is *out_count; along some dims
+ * they may be the same elements. */
+static bool is_dense(int rank, const int64_t *dims, const int64_t *strides, int64_t *out_count) {
+  int64_t count = 1;
+  bool is = true;
+  for (int d = rank - 1; d >= 0; --d) {
+    bool moves = strides[d] != 0 && dims[d] != 1;
+    is &= (!moves || strides[d] == count) && dims[d] != 0;
+    count *= moves ? dims[d] : 1;
+  }
+  *out_count = count;
+  return is;
+}
+
 int64_t hr_distinct_elements(int rank, const int64_t *dims, const int64_t *strides, int bound_count,
                              const hr_bound *bounds) {
+  int64_t dense = 1;
+  if (bound_count == 0 && is_dense(rank, dims, strides, &dense)) {
+    return dense;
+  }
   run runs[STEPS_MAX];
   bool is_done[HR_RANK_MAX] = {false};
   int count = 0;
@@ -226,6 +244,7 @@ static int64_t reach(const hr_kernel *kernel, int arg, bool is_read) {
 }
 
 void hr_kernel_count_traffic(const hr_program *program, hr_kernel *kernel, hr_kernel_arg *args) {
+  const int64_t elements = points(kernel, HR_LEVEL_ELEMENT), rows = points(kernel, HR_LEVEL_ROW);
   kernel->bytes = kernel->flops = 0;
   for (int a = 0; a < kernel->arg_count; ++a) {
     args[a].bytes_read = args[a].bytes_written = 0;
@@ -235,7 +254,7 @@ void hr_kernel_count_traffic(const hr_program *program, hr_kernel *kernel, hr_ke
     bool computes =
         instr->kind == HR_INSTR_COMPUTE || instr->kind == HR_INSTR_REDUCE || instr->kind == HR_INSTR_ARGREDUCE;
     bool is_row = instr->level == HR_LEVEL_ROW && instr->kind == HR_INSTR_COMPUTE;
-    kernel->flops += computes ? points(kernel, is_row ? HR_LEVEL_ROW : HR_LEVEL_ELEMENT) : 0;
+    kernel->flops += !computes ? 0 : is_row ? rows : elements;
     if ((instr->kind != HR_INSTR_LOAD && instr->kind != HR_INSTR_STORE) || was_counted(kernel, k)) {
       continue;
     }
@@ -249,8 +268,8 @@ void hr_kernel_count_traffic(const hr_program *program, hr_kernel *kernel, hr_ke
   }
   for (int a = 0; a < kernel->arg_count; ++a) {
     int64_t most = (int64_t)program->buffers[args[a].buffer].bytes;
-    args[a].bytes_read = hr_min(args[a].bytes_read, hr_min(most, reach(kernel, a, true)));
-    args[a].bytes_written = hr_min(args[a].bytes_written, hr_min(most, reach(kernel, a, false)));
+    args[a].bytes_read = hr_min(hr_min(args[a].bytes_read, most), args[a].bytes_read == 0 ? 0 : reach(kernel, a, true));
+    args[a].bytes_written = hr_min(hr_min(args[a].bytes_written, most), args[a].bytes_written == 0 ? 0 : reach(kernel, a, false));
     kernel->bytes += args[a].bytes_read + args[a].bytes_written;
   }
 }

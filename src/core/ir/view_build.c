@@ -72,7 +72,13 @@ static bool broadcast(const void *change, const hr_operand *x, const int64_t *st
 
 hr_operand hr_view_broadcast(hr_builder *b, hr_operand x, int rank, const int64_t *dims) {
   if (b->status == HR_OK) {
-    bool is_fit = x.rank <= rank;
+    bool is_fit = x.rank <= rank, is_same = x.rank == rank && hr_is_present(x);
+    for (int d = 0; is_same && d < rank; ++d) {
+      is_same = x.dims[d] == dims[d];
+    }
+    if (is_same) {
+      return x;
+    }
     for (int d = 0; is_fit && d < x.rank; ++d) {
       is_fit = x.dims[d] == dims[rank - x.rank + d] || x.dims[d] == 1;
     }

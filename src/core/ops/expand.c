@@ -171,11 +171,20 @@ static bool has_elements(const hr_node *node) {
   return true;
 }
 
-static void append(hr_builder *b, hr_node node) {
+static void append_by(hr_builder *b, hr_node node, bool (*append)(hr_program *program, const hr_node *node)) {
   node.origin = b->origin;
-  if (b->status == HR_OK && !hr_program_append(b->program, &node)) {
+  if (b->status == HR_OK && !append(b->program, &node)) {
     b->status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a node of the program");
   }
+}
+
+static void append(hr_builder *b, hr_node node) {
+  append_by(b, node, hr_program_append);
+}
+
+/* The same for a node that was in the program before. */
+static void append_again(hr_builder *b, hr_node node) {
+  append_by(b, node, hr_program_append_own);
 }
 
 static void expand_lowered(expander *e, const hr_node *node);
@@ -201,7 +210,7 @@ static void expand_emitted(expander *e, int first) {
     if (!emitted[i].is_loop && hr_op_table(emitted[i].op)->family == HR_FAMILY_CONTRACTION) {
       expand_lowered(e, &emitted[i]);
     } else {
-      append(&e->builder, emitted[i]);
+      append_again(&e->builder, emitted[i]);
     }
   }
 }
@@ -419,7 +428,7 @@ hr_status hr_expand_again(hr_program *program, hr_keep_fn keeps, void *ctx) {
     if (is_open) {
       expand_lowered(&e, &nodes[i]);
     } else {
-      append(&e.builder, nodes[i]);
+      append_again(&e.builder, nodes[i]);
     }
   }
   return e.builder.status;
