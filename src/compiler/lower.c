@@ -501,6 +501,15 @@ static int emit_reduction(lowering *l, const hr_node *node, int phase, bool is_e
   return finish_result(l, dst, node->outputs[0].dtype, phase + 1);
 }
 
+/* A bit for each buffer that a node reads; buffers share bits. */
+static uint64_t bits_of_inputs(const hr_node *node) {
+  uint64_t bits = 0;
+  for (int i = 0; i < node->input_count; ++i) {
+    bits |= node->inputs[i].kind == HR_OPERAND_VALUE ? UINT64_C(1) << (node->inputs[i].index & 63) : 0;
+  }
+  return bits;
+}
+
 static bool reads_result(const hr_node *reader, const hr_node *writer) {
   for (int i = 0; i < reader->input_count; ++i) {
     const hr_operand *input = &reader->inputs[i];
@@ -515,22 +524,25 @@ static bool reads_result(const hr_node *reader, const hr_node *writer) {
 /* The first phase that uses each element-wise node: a value that waits for a sum anyway is not computed before it and
  * kept. Starts with the phases counted by fuse, then goes from the last node to the first. */
 static void find_wanted_phases(const hr_program *program, const hr_group *group, int *phases) {
+  const hr_node *nodes[HR_GROUP_NODES_MAX];
+  uint64_t reads[HR_GROUP_NODES_MAX], writes[HR_GROUP_NODES_MAX];
   for (int k = 0; k < group->node_count; ++k) {
+    nodes[k] = &program->nodes[group->nodes[k]];
+    reads[k] = bits_of_inputs(nodes[k]);
+    writes[k] = UINT64_C(1) << (nodes[k]->outputs[0].index & 63);
     phases[k] = 0;
     for (int j = 0; j < k; ++j) {
-      const hr_node *writer = &program->nodes[group->nodes[j]];
-      int phase = phases[j] + (writer->reduce_mask != 0);
-      phases[k] = reads_result(&program->nodes[group->nodes[k]], writer) && phase > phases[k] ? phase : phases[k];
+      int phase = phases[j] + (nodes[j]->reduce_mask != 0);
+      phases[k] = phase > phases[k] && (reads[k] & writes[j]) != 0 && reads_result(nodes[k], nodes[j]) ? phase : phases[k];
     }
   }
   for (int j = group->node_count - 1; j >= 0; --j) {
-    const hr_node *writer = &program->nodes[group->nodes[j]];
     int first = INT_MAX;
     for (int k = j + 1; k < group->node_count; ++k) {
-      first = reads_result(&program->nodes[group->nodes[k]], writer) && phases[k] < first ? phases[k] : first;
+      first = phases[k] < first && (reads[k] & writes[j]) != 0 && reads_result(nodes[k], nodes[j]) ? phases[k] : first;
     }
-    bool is_element = writer->reduce_mask == 0 && !hr_group_is_row_node(group, writer);
-    phases[j] = is_element && first != INT_MAX ? first : phases[j];
+    bool is_element = nodes[j]->reduce_mask == 0 && first != INT_MAX && !hr_group_is_row_node(group, nodes[j]);
+    phases[j] = is_element ? first : phases[j];
   }
 }
 
@@ -597,21 +609,32 @@ static void store_values(lowering *l) {
   }
 }
 
-/* Phase by phase, rows before elements; otherwise in order. */
+static int part_of(const hr_instr *instr) {
+  return 2 * instr->phase + (instr->level != HR_LEVEL_ROW);
+}
+
+/* Phase by phase, rows before elements; otherwise in order. NULL when memory is out. */
 static hr_instr *sort_instrs(lowering *l, int *out_phase_count) {
-  hr_instr *sorted = HR_ARENA_ARRAY(&l->program->arena, hr_instr, l->instrs.count + 1);
-  size_t count = 0;
-  for (int phase = 0; sorted != NULL && count < l->instrs.count; ++phase) {
-    for (int rows = 1; rows >= 0; --rows) {
-      for (size_t k = 0; k < l->instrs.count; ++k) {
-        const hr_instr *instr = &l->instrs.data[k];
-        if (instr->phase == phase && (instr->level == HR_LEVEL_ROW) == rows) {
-          sorted[count++] = *instr;
-        }
-      }
-    }
-    *out_phase_count = phase + 1;
+  hr_arena *arena = &l->program->arena;
+  hr_instr *sorted = hr_arena_alloc(arena, (l->instrs.count + 1) * sizeof *sorted);
+  int phases = 1;
+  for (size_t k = 0; k < l->instrs.count; ++k) {
+    phases = l->instrs.data[k].phase >= phases ? l->instrs.data[k].phase + 1 : phases;
   }
+  int *next = HR_ARENA_ARRAY(arena, int, 2 * (size_t)phases + 1); /* the place of each part's next instruction */
+  if (sorted == NULL || next == NULL) {
+    return NULL;
+  }
+  for (size_t k = 0; k < l->instrs.count; ++k) {
+    ++next[part_of(&l->instrs.data[k]) + 1];
+  }
+  for (int p = 0; p < 2 * phases; ++p) {
+    next[p + 1] += next[p];
+  }
+  for (size_t k = 0; k < l->instrs.count; ++k) {
+    sorted[next[part_of(&l->instrs.data[k])]++] = l->instrs.data[k];
+  }
+  *out_phase_count = phases;
   return sorted;
 }
 
