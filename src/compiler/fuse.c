@@ -25,9 +25,8 @@ enum { NEAR_GROUPS = 8, CANDIDATES_MAX = 16 };
 static const int64_t RESIDENT_ROW_BYTES = 256 * 1024;
 
 typedef struct access {
-  uint32_t buffer;
   int node;
-  int next; /* of the group; -1: none */
+  int next; /* an earlier one to the same buffer; -1: none */
   bool is_write;
   const hr_operand *operand;
 } access;
@@ -37,8 +36,8 @@ typedef struct open_group {
   int home; /* of its first node; see hr_recompute */
   hr_domain domain;
   const char *why; /* its first node is in no earlier group */
-  int node_count;
-  int access_count, first_access, last_access;
+  int node_count, access_count;
+  int first_access; /* of its first node: those before are of other groups */
 } open_group;
 
 typedef struct fuser {
@@ -47,6 +46,7 @@ typedef struct fuser {
   HR_VECTOR(open_group) groups;
   access *accesses; /* of all groups, in the order of nodes */
   int access_count;
+  int *last_access; /* of each buffer; -1: none */
   int *node_group, *node_phase;
   int *first_reader; /* of each node: the first node that reads its result; -1: none */
   int *input_base,
@@ -79,11 +79,11 @@ void hr_group_map_bound(const hr_domain *domain, const hr_node *node, const hr_b
 
 /* True if two lists of strides agree for all dims but those of 1. */
 static bool same_strides(int rank, const int64_t *dims, const int64_t *a, const int64_t *b) {
-  int64_t differ = 0;
-  for (int d = 0; d < rank; ++d) {
-    differ |= dims[d] != 1 ? a[d] ^ b[d] : 0;
+  bool are = true;
+  for (int d = 0; are && a != b && d < rank; ++d) {
+    are = a[d] == b[d] || dims[d] == 1;
   }
-  return differ == 0;
+  return are;
 }
 
 /* The same for nodes of equal dims, which the group's domain splits in the same way. */
@@ -160,46 +160,29 @@ bool hr_group_may_share(const hr_domain *domain, const hr_node *node_a, const hr
   return !b_is_write || !writes_rows(domain, node_b) || writes_rows(domain, node_a);
 }
 
-/* A bit for each buffer of a node; buffers share bits. */
-static uint64_t buffer_bit(uint32_t buffer) {
-  return (uint64_t)1 << (buffer & 63);
-}
-
-static uint64_t buffer_bits(const hr_node *node) {
-  uint64_t bits = 0;
-  for (int i = 0; i < node->input_count + node->output_count; ++i) {
-    const hr_operand *x = hr_node_operand(node, i);
-    bits |= x->kind == HR_OPERAND_VALUE ? buffer_bit(x->index) : 0;
-  }
-  return bits;
-}
-
-static bool accesses_allow(const fuser *f, const open_group *group, const hr_domain *domain, const hr_node *node,
-                           bool *benefits) {
-  uint64_t bits = buffer_bits(node);
+/* True if the accesses of group g to the operand's buffer allow the operand. */
+static bool accesses_allow_operand(const fuser *f, int g, const hr_domain *domain, const hr_node *node,
+                                   const hr_operand *operand, bool is_write, bool *benefits) {
+  const int first = f->groups.data[g].first_access;
   const access *a;
-  for (int k = group->first_access; k >= 0; k = a->next) {
+  for (int k = f->last_access[operand->index]; k >= first; k = a->next) {
     a = &f->accesses[k];
-    if ((bits & buffer_bit(a->buffer)) == 0) {
-      continue;
-    }
-    const hr_node *other = &f->program->nodes[a->node];
-    for (int i = 0; i < node->input_count; ++i) {
-      const hr_operand *input = &node->inputs[i];
-      if (input->kind == HR_OPERAND_VALUE && input->index == a->buffer &&
-          !hr_group_may_share(domain, other, a->operand, a->is_write, node, input, false, benefits)) {
-        return false;
-      }
-    }
-    for (int i = 0; i < node->output_count; ++i) {
-      const hr_operand *output = &node->outputs[i];
-      if (output->kind == HR_OPERAND_VALUE && output->index == a->buffer &&
-          !hr_group_may_share(domain, other, a->operand, a->is_write, node, output, true, benefits)) {
-        return false;
-      }
+    if (f->node_group[a->node] == g && !hr_group_may_share(domain, &f->program->nodes[a->node], a->operand, a->is_write,
+                                                           node, operand, is_write, benefits)) {
+      return false;
     }
   }
   return true;
+}
+
+static bool accesses_allow(const fuser *f, int g, const hr_domain *domain, const hr_node *node, bool *benefits) {
+  bool allow = true;
+  for (int i = 0; i < node->input_count + node->output_count && allow; ++i) {
+    const hr_operand *operand = hr_node_operand(node, i);
+    allow = operand->kind != HR_OPERAND_VALUE ||
+            accesses_allow_operand(f, g, domain, node, operand, i >= node->input_count, benefits);
+  }
+  return allow;
 }
 
 /* The first phase in which the node can run in group g. */
@@ -278,7 +261,7 @@ static bool may_join(const fuser *f, int g, const hr_node *node, hr_domain *out_
   int operands = node->input_count + node->output_count;
   if (!group->is_loop || group->is_closed || group->node_count >= HR_GROUP_NODES_MAX ||
       (node->home != 0 && node->home != group->home) || group->access_count + operands > HR_GROUP_ACCESSES_MAX ||
-      !domains_agree(group, node, out_domain) || !accesses_allow(f, group, out_domain, node, benefits)) {
+      !domains_agree(group, node, out_domain) || !accesses_allow(f, g, out_domain, node, benefits)) {
     return false;
   }
   *out_phase = phase_in_group(f, g, node);
@@ -414,7 +397,7 @@ static const char *why_apart(const fuser *f, int n, const hr_node *node) {
   if (node->home != 0 && node->home != group->home) {
     return "recomputes a value for another kernel";
   }
-  if (!accesses_allow(f, group, &domain, node, &benefits)) {
+  if (!accesses_allow(f, g, &domain, node, &benefits)) {
     return "needs elements of its input that are not available where it is computed";
   }
   if (domain.reduce_mask != 0 && phase_in_group(f, g, node) > 0 && !phases_allowed(f, &domain)) {
@@ -429,9 +412,9 @@ static const char *why_apart(const fuser *f, int n, const hr_node *node) {
 
 static void add_access(fuser *f, open_group *group, int n, const hr_operand *operand, bool is_write) {
   int k = f->access_count++;
-  f->accesses[k] = (access){operand->index, n, -1, is_write, operand};
-  *(group->access_count++ == 0 ? &group->first_access : &f->accesses[group->last_access].next) = k;
-  group->last_access = k;
+  f->accesses[k] = (access){n, f->last_access[operand->index], is_write, operand};
+  f->last_access[operand->index] = k;
+  ++group->access_count;
 }
 
 static void add_node(fuser *f, int g, int n, const hr_node *node) {
@@ -457,7 +440,7 @@ static void add_node(fuser *f, int g, int n, const hr_node *node) {
 }
 
 static bool open_new_group(fuser *f, int n, const hr_node *node) {
-  open_group group = {.is_loop = node->is_loop, .home = node->home, .first_access = -1};
+  open_group group = {.is_loop = node->is_loop, .home = node->home, .first_access = f->access_count};
   group.why = node->is_loop ? why_apart(f, n, node) : NULL;
   if (node->is_loop) {
     hr_domain_of_node(node, &group.domain);
@@ -559,7 +542,8 @@ hr_status hr_fuse(hr_program *program, const hr_target *target, hr_fusion *out_f
   f.write_group = hr_program_indices(program, program->buffer_count);
   f.read_group = hr_program_indices(program, program->buffer_count);
   f.writer = hr_program_indices(program, program->buffer_count);
-  bool ok = f.node_group && f.node_phase && f.write_group && f.read_group && f.writer && find_readers(&f) &&
+  f.last_access = hr_program_indices(program, program->buffer_count);
+  bool ok = f.node_group && f.node_phase && f.write_group && f.read_group && f.writer && f.last_access && find_readers(&f) &&
             fuse_nodes(&f) && export_groups(&f, out_fusion);
   hr_vector_fini(&f.groups);
   if (!ok) {

@@ -206,7 +206,11 @@ uint32_t hr_program_writes(const hr_program *program, uint32_t buffer);
  */
 bool hr_operand_range(const hr_operand *operand, int64_t *out_min, int64_t *out_max);
 static inline bool hr_operands_have_equal_dims(const hr_operand *a, const hr_operand *b) {
-  return a->rank == b->rank && (a->dims == b->dims || memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims) == 0);
+  bool are = a->rank == b->rank;
+  for (int d = 0; are && a->dims != b->dims && d < a->rank; ++d) {
+    are = a->dims[d] == b->dims[d];
+  }
+  return are;
 }
 /* True if two operands of one buffer visit the same elements in the same order. */
 bool hr_operands_are_same_map(const hr_operand *a, const hr_operand *b);
