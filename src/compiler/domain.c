@@ -71,8 +71,7 @@ static void reversed_finish(const reversed *list, hr_domain *out_domain) {
   }
 }
 
-/* True if both are split in the same way; false for empty domains. */
-static bool have_equal_dims(const hr_domain *a, const hr_domain *b) {
+bool hr_domain_have_equal_dims(const hr_domain *a, const hr_domain *b) {
   bool are = a->rank == b->rank;
   for (int d = 0; are && d < a->rank; ++d) {
     are = a->dims[d] == b->dims[d] && a->dims[d] > 1;
@@ -81,7 +80,7 @@ static bool have_equal_dims(const hr_domain *a, const hr_domain *b) {
 }
 
 bool hr_domain_refine(const hr_domain *a, const hr_domain *b, bool rows, hr_domain *out_domain) {
-  if (!rows && have_equal_dims(a, b)) {
+  if (!rows && hr_domain_have_equal_dims(a, b)) {
     *out_domain = *a;
     out_domain->reduce_mask |= b->reduce_mask;
     out_domain->ordered_mask |= b->ordered_mask;
@@ -160,8 +159,12 @@ static bool permute_operand(hr_program *program, hr_operand *operand, const int 
   }
   operand->dims = permuted(program, operand->rank, order, operand->dims);
   operand->strides = permuted(program, operand->rank, order, operand->strides);
-  hr_bound *bounds = HR_ARENA_ARRAY(&program->arena, hr_bound, (size_t)operand->bound_count + 1);
-  bool ok = operand->dims != NULL && operand->strides != NULL && bounds != NULL;
+  bool ok = operand->dims != NULL && operand->strides != NULL;
+  if (operand->bound_count == 0) {
+    return ok;
+  }
+  hr_bound *bounds = HR_ARENA_ARRAY(&program->arena, hr_bound, (size_t)operand->bound_count);
+  ok = ok && bounds != NULL;
   for (int k = 0; ok && k < operand->bound_count; ++k) {
     bounds[k] = operand->bounds[k];
     bounds[k].strides = permuted(program, operand->rank, order, operand->bounds[k].strides);

@@ -24,6 +24,9 @@ int64_t hr_domain_count(const hr_domain *domain);
 /* Elements of the kept dims alone: the number of rows. */
 int64_t hr_domain_row_count(const hr_domain *domain);
 
+/* True if both are split in the same way; false for empty domains. */
+bool hr_domain_have_equal_dims(const hr_domain *a, const hr_domain *b);
+
 /* The common refinement of `a` (whose masks it keeps) and all dims of `b`; with `rows`, of the kept dims of `a` and all
  * of b. False if there is none or the rank would exceed HR_RANK_MAX. Masks of b are or-ed in (not for rows). */
 bool hr_domain_refine(const hr_domain *a, const hr_domain *b, bool rows, hr_domain *out_domain);

@@ -210,6 +210,11 @@ static bool phases_allowed(const fuser *f, const hr_domain *domain) {
 static bool domains_agree(const open_group *group, const hr_node *node, hr_domain *out_domain) {
   hr_domain own;
   hr_domain_of_node(node, &own);
+  if (hr_domain_have_equal_dims(&group->domain, &own) &&
+      (own.reduce_mask == group->domain.reduce_mask || own.reduce_mask == 0 || group->domain.reduce_mask == 0)) {
+    return hr_domain_refine(&group->domain, &own, false, out_domain) &&
+           (own.ordered_mask == 0 || group->domain.reduce_mask == 0);
+  }
   int64_t count = hr_domain_count(&own), group_count = hr_domain_count(&group->domain);
   bool rows = count != group_count;
   if (rows && (group->domain.reduce_mask == 0 || own.reduce_mask != 0 || own.ordered_mask != 0 ||
@@ -490,7 +495,7 @@ static bool export_groups(const fuser *f, hr_fusion *out_fusion) {
 }
 
 int *hr_program_indices(hr_program *program, int count) {
-  int *indices = HR_ARENA_ARRAY(&program->arena, int, (size_t)count + 1);
+  int *indices = hr_arena_alloc(&program->arena, ((size_t)count + 1) * sizeof *indices);
   if (indices != NULL) {
     memset(indices, 0xff, ((size_t)count + 1) * sizeof *indices);
   }

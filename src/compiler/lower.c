@@ -166,8 +166,8 @@ static int new_access(lowering *l, const hr_node *node, const hr_operand *operan
     access.arg = use_argument(l, operand->index, is_write);
   }
   access.strides = hr_arena_dup(arena, strides, (size_t)l->group->domain.rank * sizeof *strides);
-  hr_kernel_term *terms = HR_ARENA_ARRAY(arena, hr_kernel_term, (size_t)operand->term_count + 1);
-  hr_bound *bounds = HR_ARENA_ARRAY(arena, hr_bound, (size_t)operand->bound_count + 1);
+  hr_kernel_term *terms = hr_arena_alloc(arena, (size_t)operand->term_count * sizeof *terms);
+  hr_bound *bounds = hr_arena_alloc(arena, (size_t)operand->bound_count * sizeof *bounds);
   if (access.strides == NULL || terms == NULL || bounds == NULL) {
     l->out_of_memory = true;
     return 0;
@@ -501,15 +501,6 @@ static int emit_reduction(lowering *l, const hr_node *node, int phase, bool is_e
   return finish_result(l, dst, node->outputs[0].dtype, phase + 1);
 }
 
-/* A bit for each buffer that a node reads; buffers share bits. */
-static uint64_t bits_of_inputs(const hr_node *node) {
-  uint64_t bits = 0;
-  for (int i = 0; i < node->input_count; ++i) {
-    bits |= node->inputs[i].kind == HR_OPERAND_VALUE ? UINT64_C(1) << (node->inputs[i].index & 63) : 0;
-  }
-  return bits;
-}
-
 static bool reads_result(const hr_node *reader, const hr_node *writer) {
   for (int i = 0; i < reader->input_count; ++i) {
     const hr_operand *input = &reader->inputs[i];
@@ -524,25 +515,22 @@ static bool reads_result(const hr_node *reader, const hr_node *writer) {
 /* The first phase that uses each element-wise node: a value that waits for a sum anyway is not computed before it and
  * kept. Starts with the phases counted by fuse, then goes from the last node to the first. */
 static void find_wanted_phases(const hr_program *program, const hr_group *group, int *phases) {
-  const hr_node *nodes[HR_GROUP_NODES_MAX];
-  uint64_t reads[HR_GROUP_NODES_MAX], writes[HR_GROUP_NODES_MAX];
   for (int k = 0; k < group->node_count; ++k) {
-    nodes[k] = &program->nodes[group->nodes[k]];
-    reads[k] = bits_of_inputs(nodes[k]);
-    writes[k] = UINT64_C(1) << (nodes[k]->outputs[0].index & 63);
     phases[k] = 0;
-    for (int j = 0; j < k; ++j) {
-      int phase = phases[j] + (nodes[j]->reduce_mask != 0);
-      phases[k] = phase > phases[k] && (reads[k] & writes[j]) != 0 && reads_result(nodes[k], nodes[j]) ? phase : phases[k];
+    for (int j = 0; j < k && group->domain.reduce_mask != 0; ++j) {
+      const hr_node *writer = &program->nodes[group->nodes[j]];
+      int phase = phases[j] + (writer->reduce_mask != 0);
+      phases[k] = phase > phases[k] && reads_result(&program->nodes[group->nodes[k]], writer) ? phase : phases[k];
     }
   }
-  for (int j = group->node_count - 1; j >= 0; --j) {
+  for (int j = group->node_count - 1; j >= 0 && group->domain.reduce_mask != 0; --j) {
+    const hr_node *writer = &program->nodes[group->nodes[j]];
     int first = INT_MAX;
     for (int k = j + 1; k < group->node_count; ++k) {
-      first = phases[k] < first && (reads[k] & writes[j]) != 0 && reads_result(nodes[k], nodes[j]) ? phases[k] : first;
+      first = phases[k] < first && reads_result(&program->nodes[group->nodes[k]], writer) ? phases[k] : first;
     }
-    bool is_element = nodes[j]->reduce_mask == 0 && first != INT_MAX && !hr_group_is_row_node(group, nodes[j]);
-    phases[j] = is_element ? first : phases[j];
+    bool is_element = writer->reduce_mask == 0 && !hr_group_is_row_node(group, writer);
+    phases[j] = is_element && first != INT_MAX ? first : phases[j];
   }
 }
 

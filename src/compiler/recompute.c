@@ -34,6 +34,7 @@ typedef struct copy {
   hr_node node;
   int before, group; /* the node in front of which it stands, and that node's group */
   int older;         /* an older copy in front of the same node; -1: none. Found by rebuild */
+  int older_in_group;
 } copy;
 
 typedef struct maker {
@@ -41,6 +42,7 @@ typedef struct maker {
   const hr_fusion *fusion;
   int64_t bytes_min;
   HR_VECTOR(copy) copies;
+  int *latest; /* copy of each group; -1: none */
   uint32_t buffer_count;         /* without those of copies, which the tables below lack */
   bool *is_gone;                 /* all readers of its result have a copy */
   int leaving;                   /* the node that is removed if copies are worth their price; -1: none */
@@ -136,8 +138,8 @@ static bool has_access(const maker *m, int h, const hr_domain *domain, const hr_
       return true;
     }
   }
-  for (size_t c = 0; c < m->copies.count; ++c) {
-    if (m->copies.data[c].group == h && node_touches(domain, &m->copies.data[c].node, node, operand)) {
+  for (int c = m->latest[h]; c >= 0; c = m->copies.data[c].older_in_group) {
+    if (node_touches(domain, &m->copies.data[c].node, node, operand)) {
       return true;
     }
   }
@@ -337,7 +339,7 @@ static bool reads(const hr_node *node, const hr_operand *value) {
 static void find_readers(const maker *m, int n, readers *r) {
   const hr_node *node = &m->program->nodes[n];
   const hr_operand *value = &node->outputs[0];
-  memset(r, 0, sizeof *r);
+  r->count = 0, r->has_own = r->has_other = false;
   for (int k = m->read_base[value->index]; k < m->read_base[value->index + 1]; ++k) {
     int at = m->reads[k], group = m->fusion->node_group[at];
     if (m->is_gone[at] || !reads(&m->program->nodes[at], value)) {
@@ -387,8 +389,11 @@ static bool copy_into(maker *m, hr_node node, int group, int before, uint32_t *o
   node.inputs = hr_arena_dup(&program->arena, node.inputs, (size_t)node.input_count * sizeof *node.inputs);
   node.outputs = hr_arena_dup(&program->arena, node.outputs, sizeof *node.outputs);
   node.home = group + 1;
-  return to != UINT32_MAX && (node.inputs != NULL || node.input_count == 0) && node.outputs != NULL &&
-         make_own(m, &node.outputs[0], to) && hr_vector_push(&m->copies, (copy){node, before, group, -1});
+  bool ok = to != UINT32_MAX && (node.inputs != NULL || node.input_count == 0) && node.outputs != NULL &&
+            make_own(m, &node.outputs[0], to) &&
+            hr_vector_push(&m->copies, (copy){node, before, group, -1, m->latest[group]});
+  m->latest[group] = ok ? (int)m->copies.count - 1 : m->latest[group];
+  return ok;
 }
 
 /* Inputs of a copy that are no longer in memory are computed again, too, for this copy alone: other readers may have
@@ -417,14 +422,15 @@ static bool copy_for_group(maker *m, hr_node node, int group, int before) {
   const hr_operand from = node.outputs[0];
   const hr_group *reading = &m->fusion->groups[group];
   size_t at = m->copies.count;
+  int older = m->latest[group];
   uint32_t to;
   bool ok = copy_into(m, node, group, before, &to);
   for (int k = 0; k < reading->node_count && ok; ++k) {
     program->nodes[reading->nodes[k]].home = group + 1;
     ok = redirect(m, &program->nodes[reading->nodes[k]], from, to);
   }
-  for (size_t c = 0; c < at && ok; ++c) {
-    ok = m->copies.data[c].group != group || redirect(m, &m->copies.data[c].node, from, to);
+  for (int c = older; c >= 0 && ok; c = m->copies.data[c].older_in_group) {
+    ok = redirect(m, &m->copies.data[c].node, from, to);
   }
   return ok && copy_sources(m, at);
 }
@@ -510,9 +516,6 @@ static bool rebuild(maker *m) {
 static bool list_nodes(hr_program *program, bool writers, int **out_base, int **out_list) {
   size_t buffers = (size_t)program->buffer_count;
   int *base = HR_ARENA_ARRAY(&program->arena, int, buffers + 2), total = 0;
-  for (size_t b = 0; base != NULL && b < buffers + 2; ++b) {
-    base[b] = 0;
-  }
   for (int pass = 0; pass < 2 && base != NULL; ++pass) {
     int *list = pass == 1 ? HR_ARENA_ARRAY(&program->arena, int, (size_t)total + 1) : NULL;
     if (pass == 1 && list == NULL) {
@@ -540,14 +543,11 @@ static bool list_nodes(hr_program *program, bool writers, int **out_base, int **
 
 static bool find_groups(maker *m) {
   hr_program *program = m->program;
-  size_t count = (size_t)program->buffer_count + 1;
-  m->first_group = HR_ARENA_ARRAY(&program->arena, int, count);
-  m->last_group = HR_ARENA_ARRAY(&program->arena, int, count);
+  m->first_group = hr_program_indices(program, program->buffer_count);
+  m->last_group = hr_program_indices(program, program->buffer_count);
   if (m->first_group == NULL || m->last_group == NULL) {
     return false;
   }
-  memset(m->first_group, 0xff, count * sizeof *m->first_group);
-  memset(m->last_group, 0xff, count * sizeof *m->last_group);
   for (int n = 0; n < program->node_count; ++n) {
     const hr_node *node = &program->nodes[n];
     int g = m->fusion->node_group[n];
@@ -568,11 +568,9 @@ hr_status hr_recompute(hr_program *program, const hr_target *target, const hr_fu
   m.bytes_min = target->recompute_bytes > 0 ? target->recompute_bytes : BYTES_MIN;
   int count = program->node_count;
   m.is_gone = HR_ARENA_ARRAY(&program->arena, bool, (size_t)count + 1);
-  bool ok = m.is_gone != NULL && find_groups(&m) && list_nodes(program, true, &m.write_base, &m.writes) &&
+  m.latest = hr_program_indices(program, fusion->group_count);
+  bool ok = m.is_gone != NULL && m.latest != NULL && find_groups(&m) && list_nodes(program, true, &m.write_base, &m.writes) &&
             list_nodes(program, false, &m.read_base, &m.reads);
-  if (ok) {
-    memset(m.is_gone, 0, (size_t)count + 1);
-  }
   for (int n = count - 1; n >= 0 && ok; --n) {
     ok = copy_for_readers(&m, n);
   }

@@ -291,8 +291,8 @@ static bool make_axes(hr__plan *plan, const hr_access *access, const hr_dims *di
 
 bool hr__plan_map(hr__plan *plan, const hr_access *access, hr__map *out_map) {
   int coords = access->bound_count + 1, batch_rank = plan->cut->batch.rank;
-  int64_t *numbers = HR_ARENA_ARRAY(plan->arena, int64_t, (size_t)(coords * (2 + batch_rank)));
-  hr__term *terms = HR_ARENA_ARRAY(plan->arena, hr__term, (size_t)access->term_count);
+  int64_t *numbers = hr_arena_alloc(plan->arena, (size_t)(coords * (2 + batch_rank)) * sizeof *numbers);
+  hr__term *terms = hr_arena_alloc(plan->arena, (size_t)access->term_count * sizeof *terms);
   if (numbers == NULL || terms == NULL) {
     return false;
   }

@@ -216,6 +216,7 @@ static bool spread(hr_builder *b, hr_op op, int count, const hr_operand *inputs,
       hr__build_fail(b, "operand %d of the loop is absent", i);
     }
     out[i] = hr_view_broadcast(b, inputs[i], rank, dims);
+    out[i].dims = dims; /* the same list for all: copies of the node need no second one */
   }
   if (b->status != HR_OK) {
     b->status = hr_status_annotate(b->status, "%s", hr_op_table(op)->name);
