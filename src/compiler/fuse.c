@@ -475,7 +475,8 @@ static bool export_groups(const fuser *f, hr_fusion *out_fusion) {
   hr_arena *arena = &f->program->arena;
   size_t node_count = (size_t)f->program->node_count;
   hr_group *groups = HR_ARENA_ARRAY(arena, hr_group, f->groups.count);
-  int *nodes = hr_arena_alloc(arena, (node_count + 1) * sizeof *nodes), **at = HR_ARENA_ARRAY(arena, int *, f->groups.count);
+  int *nodes = hr_arena_alloc(arena, (node_count + 1) * sizeof *nodes),
+      **at = HR_ARENA_ARRAY(arena, int *, f->groups.count);
   if (groups == NULL || nodes == NULL || at == NULL) {
     return false;
   }
@@ -548,8 +549,8 @@ hr_status hr_fuse(hr_program *program, const hr_target *target, hr_fusion *out_f
   f.read_group = hr_program_indices(program, program->buffer_count);
   f.writer = hr_program_indices(program, program->buffer_count);
   f.last_access = hr_program_indices(program, program->buffer_count);
-  bool ok = f.node_group && f.node_phase && f.write_group && f.read_group && f.writer && f.last_access && find_readers(&f) &&
-            fuse_nodes(&f) && export_groups(&f, out_fusion);
+  bool ok = f.node_group && f.node_phase && f.write_group && f.read_group && f.writer && f.last_access &&
+            find_readers(&f) && fuse_nodes(&f) && export_groups(&f, out_fusion);
   hr_vector_fini(&f.groups);
   if (!ok) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "fuse: no memory for %d nodes", program->node_count);

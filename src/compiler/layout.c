@@ -222,7 +222,7 @@ static bool follow(hr_program *program, const hr__layout *l, hr_operand *operand
     (void)find_step(l, operand->strides[d], &s);
     strides[d] = operand->dims[d] == 1 ? 0 : s.count * l->strides[s.axis];
   }
-  hr_index_term *terms = HR_ARENA_ARRAY(&program->arena, hr_index_term, (size_t)operand->term_count + 1);
+  hr_index_term *terms = hr_arena_alloc(&program->arena, (size_t)operand->term_count * sizeof *terms);
   operand->strides = hr_arena_dup(&program->arena, strides, (size_t)operand->rank * sizeof *strides);
   if (terms == NULL || operand->strides == NULL) {
     return false;
@@ -292,12 +292,12 @@ static bool has_work(const hr_program *program) {
 static bool find_accesses(hr__layout_pass *p) {
   hr_program *program = p->program;
   size_t buffers = (size_t)program->buffer_count, count = 0;
-  p->candidates = hr_calloc(buffers + 1, sizeof *p->candidates);
-  p->first_access = hr_calloc(buffers + 2, sizeof *p->first_access);
+  p->candidates = HR_ARENA_ARRAY(&program->arena, hr__candidate, buffers + 1);
+  p->first_access = HR_ARENA_ARRAY(&program->arena, size_t, buffers + 2);
   for (int n = 0; n < program->node_count; ++n) {
     count += (size_t)(program->nodes[n].input_count + program->nodes[n].output_count);
   }
-  p->accesses = hr_calloc(count + 1, sizeof *p->accesses);
+  p->accesses = hr_arena_alloc(&program->arena, (count + 1) * sizeof *p->accesses);
   if (p->candidates == NULL || p->first_access == NULL || p->accesses == NULL) {
     return false;
   }
@@ -368,9 +368,6 @@ hr_status hr_layout(hr_program *program, const hr_target *target) {
     note_layouts(&p);
     status = ok && target->row_alignment > 0 ? hr__layout_deepen(&p, target) : HR_OK;
   }
-  hr_free(p.candidates);
-  hr_free(p.first_access);
-  hr_free(p.accesses);
   hr_vector_fini(&p.changed);
   return ok ? status
             : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "layout: no memory for %d nodes", program->node_count);

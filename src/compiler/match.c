@@ -42,7 +42,7 @@ typedef struct matcher {
   hr_builder builder; /* scaled weights are appended to the program's own nodes */
   hr_program *program;
   const hr_target *target;
-  int count;      /* of the program's own nodes */
+  int count; /* of the program's own nodes */
   uint32_t buffer_count;
   bool *is_gone;  /* of each of them */
   int *before;    /* of each of them: the node that must come first; -1: none */

@@ -42,7 +42,7 @@ typedef struct maker {
   const hr_fusion *fusion;
   int64_t bytes_min;
   HR_VECTOR(copy) copies;
-  int *latest; /* copy of each group; -1: none */
+  int *latest;                   /* copy of each group; -1: none */
   uint32_t buffer_count;         /* without those of copies, which the tables below lack */
   bool *is_gone;                 /* all readers of its result have a copy */
   int leaving;                   /* the node that is removed if copies are worth their price; -1: none */
@@ -569,8 +569,8 @@ hr_status hr_recompute(hr_program *program, const hr_target *target, const hr_fu
   int count = program->node_count;
   m.is_gone = HR_ARENA_ARRAY(&program->arena, bool, (size_t)count + 1);
   m.latest = hr_program_indices(program, fusion->group_count);
-  bool ok = m.is_gone != NULL && m.latest != NULL && find_groups(&m) && list_nodes(program, true, &m.write_base, &m.writes) &&
-            list_nodes(program, false, &m.read_base, &m.reads);
+  bool ok = m.is_gone != NULL && m.latest != NULL && find_groups(&m) &&
+            list_nodes(program, true, &m.write_base, &m.writes) && list_nodes(program, false, &m.read_base, &m.reads);
   for (int n = count - 1; n >= 0 && ok; --n) {
     ok = copy_for_readers(&m, n);
   }

@@ -112,6 +112,17 @@ static hr_status begin(hr_cached_kernel *cached, const hr_kernel *kernel, hr_dev
   return HR_OK;
 }
 
+/* Moves the key to a block of its size, if there is memory: it was made in one for the largest numbers. */
+static void trim(hr_kernel_key *key) {
+  uint8_t *data = hr_malloc(key->count);
+  if (data != NULL) {
+    memcpy(data, key->data, key->count);
+    hr_free(key->data);
+    key->data = data;
+    key->capacity = key->count;
+  }
+}
+
 /* Takes over the key, also when it fails. The cache is not locked: several threads may create kernels. */
 static hr_status create(kernel_cache *cache, const hr_kernel *kernel, hr_device *device, hr_kernel_key *key,
                         uint64_t hash, hr_cached_kernel **out_cached) {
@@ -219,6 +230,7 @@ hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_device *device, hr_cach
     return HR_OK;
   }
   hr_cached_kernel *made = NULL;
+  trim(&key);
   HR_RETURN_IF_ERROR(create(cache, kernel, device, &key, hash, &made));
   HR_RETURN_IF_ERROR(add(cache, made, out_cached));
   if (*out_cached == made && device == NULL) {

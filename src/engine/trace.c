@@ -697,7 +697,6 @@ typedef struct decoder {
   const uint64_t *word;
   size_t local;
   hr_program *program;
-  hr_arena arena; /* of one record */
 } decoder;
 
 /* A scalar kind in the program; the order is that of the trace's values. */
@@ -729,7 +728,7 @@ static bool decode_operand(decoder *d, hr_operand *out_operand) {
     d->word += rank;
     return true;
   }
-  int64_t *strides = hr_arena_alloc(&d->arena, (size_t)rank * sizeof *strides), stride = 1;
+  int64_t *strides = hr_arena_alloc(&d->program->arena, (size_t)rank * sizeof *strides), stride = 1;
   for (int i = rank - 1; strides != NULL && i >= 0; --i) {
     strides[i] = stride;
     stride *= out_operand->dims[i] > 0 ? out_operand->dims[i] : 1;
@@ -739,7 +738,7 @@ static bool decode_operand(decoder *d, hr_operand *out_operand) {
 }
 
 static bool decode_operands(decoder *d, int count, hr_operand **out_operands) {
-  hr_operand *operands = HR_ARENA_ARRAY(&d->arena, hr_operand, (size_t)count);
+  hr_operand *operands = hr_arena_alloc(&d->program->arena, (size_t)count * sizeof *operands);
   *out_operands = operands;
   if (operands == NULL) {
     return false;
@@ -767,9 +766,8 @@ static bool decode_record(decoder *d, uint32_t origin) {
   d->word += (node.scalar_count + 7) / 8;
   node.ints = (const int64_t *)d->word;
   d->word += node.int_count;
-  hr_arena_reset(&d->arena);
   return decode_operands(d, node.input_count, &node.inputs) && decode_operands(d, node.output_count, &node.outputs) &&
-         hr_program_append(d->program, &node);
+         hr_program_append_own(d->program, &node);
 }
 
 static void decode_layout(const hr_key *key, size_t i, hr_program_buffer *buffer) {
@@ -787,7 +785,6 @@ hr_status hr__key_decode(const hr_key *key, hr_program *out_program) {
   decoder d = {.key = key, .word = key->words, .program = out_program};
   bool ok = true;
   hr_program_init(out_program);
-  hr_arena_init(&d.arena, 0);
   for (size_t i = 0; ok && i < key->buffer_count; ++i) {
     uint64_t shape = key->shapes[i];
     ok = hr_program_add_buffer(out_program, hr_shape_bytes(shape), hr_shape_is_dead(shape), hr_shape_is_fresh(shape)) !=
@@ -802,7 +799,6 @@ hr_status hr__key_decode(const hr_key *key, hr_program *out_program) {
   for (size_t i = 0; ok && i < key->record_count; ++i) {
     ok = decode_record(&d, (uint32_t)i);
   }
-  hr_arena_fini(&d.arena);
   if (!ok) {
     hr_program_fini(out_program);
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a program of %zu nodes", key->record_count);

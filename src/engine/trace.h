@@ -154,7 +154,8 @@ static inline int hr__number_class(int64_t number) {
  * class counts: negative, 0, 1, or more. Part of it is which views of a written buffer overlap, and all sizes of rows
  * with the trait UNEVEN. Not 0; kept in the key. */
 uint64_t hr__key_structure(hr_key *key);
-/* The records as a program in stream form; `out_program` is initialised here. */
+/* The records as a program in stream form; `out_program` is initialised here. Its dims, strides and ints are the key's:
+ * the key's memory outlives it. */
 HR_MUST_USE hr_status hr__key_decode(const hr_key *key, hr_program *out_program);
 
 /* Calls fn for the number of each buffer that a record of the key reads or writes, in order; numbers repeat. */

@@ -138,7 +138,7 @@ HR_MUST_USE hr_status hr_kernel_print(const hr_kernel *kernel, hr_text *out_text
  * buffers and scalars that the kernel is bound to, its name and its estimates. */
 typedef HR_VECTOR(uint8_t) hr_kernel_key;
 
-/* Replaces the key's contents; false when memory is out. */
+/* Replaces the key's contents; false when memory is out. The key's block then has room for several times as much. */
 HR_MUST_USE bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_key);
 /* The kernel of a key, in an arena: without name and estimates, bound to buffers and scalars 0, 1, ... NULL when memory
  * is out. */

@@ -8,81 +8,83 @@
 
 enum { BITS = 7, MORE = 1 << BITS, BYTES_MAX = (64 + BITS - 1) / BITS };
 
-static bool push(hr_kernel_key *key, int64_t number) {
+/* Appends a number; there is room for it. */
+static inline void put(hr_kernel_key *key, int64_t number) {
   uint64_t rest = (uint64_t)number << 1 ^ (uint64_t)(number >> 63);
-  if (!hr_vector_reserve(key, key->count + BYTES_MAX)) {
-    return false;
-  }
   for (; rest >= MORE; rest >>= BITS) {
     key->data[key->count++] = (uint8_t)(rest | MORE);
   }
   key->data[key->count++] = (uint8_t)rest;
-  return true;
 }
 
-#define PUSH(number) push(out_key, (int64_t)(number))
+#define PUT(number) put(out_key, (int64_t)(number))
 
-static bool push_access(hr_kernel_key *out_key, const hr_access *access, int rank) {
-  bool ok = PUSH(access->arg) && PUSH(access->dtype) && PUSH(access->offset) && PUSH(access->term_count) &&
-            PUSH(access->bound_count) && PUSH(access->fill);
+static void put_access(hr_kernel_key *out_key, const hr_access *access, int rank) {
+  PUT(access->arg), PUT(access->dtype), PUT(access->offset), PUT(access->term_count);
+  PUT(access->bound_count), PUT(access->fill);
   for (int d = 0; d < rank; ++d) {
-    ok = ok && PUSH(access->strides[d]);
+    PUT(access->strides[d]);
   }
   for (int t = 0; t < access->term_count; ++t) {
     const hr_kernel_term *term = &access->terms[t];
-    ok = ok && PUSH(term->reg) && PUSH(term->stride) && PUSH(term->extent);
+    PUT(term->reg), PUT(term->stride), PUT(term->extent);
   }
   for (int b = 0; b < access->bound_count; ++b) {
     const hr_bound *bound = &access->bounds[b];
-    ok = ok && PUSH(bound->offset) && PUSH(bound->extent);
+    PUT(bound->offset), PUT(bound->extent);
     for (int d = 0; d < rank; ++d) {
-      ok = ok && PUSH(bound->strides[d]);
+      PUT(bound->strides[d]);
     }
   }
-  return ok;
 }
 
-static bool push_instr(hr_kernel_key *out_key, const hr_instr *instr) {
-  bool ok = PUSH(instr->kind) && PUSH(instr->level) && PUSH(instr->phase) && PUSH(instr->op) && PUSH(instr->cls) &&
-            PUSH(instr->to) && PUSH(instr->dst) && PUSH(instr->access) && PUSH(instr->mode) &&
-            PUSH(instr->source_count);
+static void put_instr(hr_kernel_key *out_key, const hr_instr *instr) {
+  PUT(instr->kind), PUT(instr->level), PUT(instr->phase), PUT(instr->op), PUT(instr->cls);
+  PUT(instr->to), PUT(instr->dst), PUT(instr->access), PUT(instr->mode), PUT(instr->source_count);
   for (int s = 0; s < instr->source_count; ++s) {
-    ok = ok && PUSH(instr->sources[s].kind) && PUSH(instr->sources[s].index);
+    PUT(instr->sources[s].kind), PUT(instr->sources[s].index);
   }
-  return ok;
 }
 
-/* The number of numbers, without those of terms and bounds. */
-static size_t numbers_of(const hr_kernel *kernel) {
-  enum { HEAD = 10, ARG = 2, ACCESS = 6, INSTR = 10, SOURCE = 2, SOURCES = 3, REGISTER = 4 };
-  return HEAD + (size_t)kernel->rank + (size_t)kernel->arg_count * ARG +
-         (size_t)kernel->access_count * (ACCESS + (size_t)kernel->rank) +
-         (size_t)kernel->instr_count * (INSTR + SOURCE * SOURCES) + (size_t)kernel->register_count * REGISTER;
+static size_t count_numbers(const hr_kernel *kernel) {
+  enum { HEAD = 10, ARG = 2, ACCESS = 6, TERM = 3, BOUND = 2, INSTR = 10, SOURCE = 2, REGISTER = 4 };
+  const size_t rank = (size_t)kernel->rank;
+  size_t count = HEAD + rank + (size_t)kernel->arg_count * ARG + (size_t)kernel->register_count * REGISTER;
+  for (int a = 0; a < kernel->access_count; ++a) {
+    const hr_access *access = &kernel->accesses[a];
+    count += ACCESS + rank + (size_t)access->term_count * TERM + (size_t)access->bound_count * (BOUND + rank);
+  }
+  for (int i = 0; i < kernel->instr_count; ++i) {
+    count += INSTR + (size_t)kernel->instrs[i].source_count * SOURCE;
+  }
+  return count;
 }
 
 bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_key) {
   hr_vector_clear(out_key);
-  bool ok = hr_vector_reserve(out_key, numbers_of(kernel) + BYTES_MAX) && PUSH(kernel->rank) &&
-            PUSH(kernel->reduce_mask) && PUSH(kernel->ordered_mask) && PUSH(kernel->order) &&
-            PUSH(kernel->phase_count) && PUSH(kernel->arg_count) && PUSH(kernel->scalar_count) &&
-            PUSH(kernel->access_count) && PUSH(kernel->instr_count) && PUSH(kernel->register_count);
+  if (!hr_vector_reserve(out_key, count_numbers(kernel) * BYTES_MAX)) {
+    return false;
+  }
+  PUT(kernel->rank), PUT(kernel->reduce_mask), PUT(kernel->ordered_mask), PUT(kernel->order), PUT(kernel->phase_count);
+  PUT(kernel->arg_count), PUT(kernel->scalar_count), PUT(kernel->access_count), PUT(kernel->instr_count);
+  PUT(kernel->register_count);
   for (int d = 0; d < kernel->rank; ++d) {
-    ok = ok && PUSH(kernel->dims[d]);
+    PUT(kernel->dims[d]);
   }
   for (int a = 0; a < kernel->arg_count; ++a) {
-    ok = ok && PUSH(kernel->args[a].is_read) && PUSH(kernel->args[a].is_written);
+    PUT(kernel->args[a].is_read), PUT(kernel->args[a].is_written);
   }
   for (int a = 0; a < kernel->access_count; ++a) {
-    ok = ok && push_access(out_key, &kernel->accesses[a], kernel->rank);
+    put_access(out_key, &kernel->accesses[a], kernel->rank);
   }
   for (int i = 0; i < kernel->instr_count; ++i) {
-    ok = ok && push_instr(out_key, &kernel->instrs[i]);
+    put_instr(out_key, &kernel->instrs[i]);
   }
   for (int r = 0; r < kernel->register_count; ++r) {
     const hr_register *reg = &kernel->registers[r];
-    ok = ok && PUSH(reg->cls) && PUSH(reg->level) && PUSH(reg->phase) && PUSH(reg->last_phase);
+    PUT(reg->cls), PUT(reg->level), PUT(reg->phase), PUT(reg->last_phase);
   }
-  return ok;
+  return true;
 }
 
 /* ---- and back ---- */

@@ -196,7 +196,8 @@ size_t hr_node_copy_bytes(const hr_node *node);
 bool hr_node_copy(hr_arena *arena, const hr_node *node, hr_node *out_copy);
 /* Appends a node; copies all memory that `node` points to. */
 bool hr_program_append(hr_program *program, const hr_node *node);
-/* Appends a node whose memory is in the program's arena, and nobody else's. */
+/* Appends a node without a copy: its operands are in the program's arena, lists of numbers there or where they outlive
+ * the program. */
 bool hr_program_append_own(hr_program *program, const hr_node *node);
 
 /* The number of operands that write the buffer; exact in stream form, in value form also of eliminated ones. */

@@ -269,7 +269,8 @@ void hr_kernel_count_traffic(const hr_program *program, hr_kernel *kernel, hr_ke
   for (int a = 0; a < kernel->arg_count; ++a) {
     int64_t most = (int64_t)program->buffers[args[a].buffer].bytes;
     args[a].bytes_read = hr_min(hr_min(args[a].bytes_read, most), args[a].bytes_read == 0 ? 0 : reach(kernel, a, true));
-    args[a].bytes_written = hr_min(hr_min(args[a].bytes_written, most), args[a].bytes_written == 0 ? 0 : reach(kernel, a, false));
+    args[a].bytes_written =
+        hr_min(hr_min(args[a].bytes_written, most), args[a].bytes_written == 0 ? 0 : reach(kernel, a, false));
     kernel->bytes += args[a].bytes_read + args[a].bytes_written;
   }
 }
