@@ -129,6 +129,10 @@ from headrace.custom_kernel import compile_kernel
 
 compile_shader = compile_kernel  # torch.mps's name
 
+# ---- packages around torch
+
+import headrace.integrations as integrations
+
 # ---- registration
 
 
@@ -155,6 +159,7 @@ def _register():
     if fallback := os.environ.get("HEADRACE_FALLBACK"):
         set_fallback(fallback)
     distributed._register()
+    integrations.register()
 
 
 _register()

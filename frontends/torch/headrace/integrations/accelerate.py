@@ -1,0 +1,78 @@
+"""accelerate chooses the device, trains with fp16 on it, and counts its memory for device_map="auto".
+
+`Accelerator(cpu=True)` and ACCELERATE_TORCH_DEVICE choose as before.
+"""
+
+import functools
+
+import torch
+
+from headrace._library import _C
+from headrace.integrations import add_device, chosen_by_default
+
+
+def _choose_device(state):
+    choose = state.default_device.fget
+
+    @functools.wraps(choose)
+    def default_device(self):
+        device = choose(self)
+        return torch.device("headrace") if device.type == "cpu" and chosen_by_default() else device
+
+    state.default_device = property(default_device)
+
+
+def _count_memory(modeling):
+    count, bytes_of = modeling.get_max_memory, modeling.convert_file_size_to_int
+
+    @functools.wraps(count)
+    def get_max_memory(max_memory=None):
+        if not chosen_by_default():
+            return count(max_memory)
+        devices = range(torch.headrace.device_count())
+        if max_memory is None:
+            sizes = {index: torch.headrace.mem_get_info(index)[0] for index in devices}
+            shared = all(_C.has_host_memory(torch.device("headrace", index)) for index in devices)  # its bytes must not be counted twice
+            return sizes if shared else sizes | count()
+        known = sorted(key for key in max_memory if key in devices)
+        sizes = {key: max_memory[key] for key in known}
+        sizes = {key: bytes_of(size) if isinstance(size, str) else size for key, size in sizes.items()}
+        return sizes | count({key: value for key, value in max_memory.items() if key not in sizes})
+
+    modeling.get_max_memory = get_max_memory
+
+
+def _make_scaler(modeling):
+    make = modeling.get_grad_scaler
+
+    @functools.wraps(make)
+    def get_grad_scaler(distributed_type=None, **names):
+        if getattr(distributed_type, "name", "NO") == "NO" and chosen_by_default():
+            return torch.amp.GradScaler("headrace", **names)
+        return make(distributed_type, **names)
+
+    modeling.get_grad_scaler = get_grad_scaler
+
+
+def _empty_cache(memory):
+    clear = memory.clear_device_cache
+
+    @functools.wraps(clear)
+    def clear_device_cache(garbage_collection=False):
+        clear(garbage_collection)
+        if torch.headrace.is_initialized():
+            torch.headrace.empty_cache()
+
+    memory.clear_device_cache = clear_device_cache
+
+
+def register(module):
+    if module.__name__ == "accelerate.state":
+        _choose_device(module.PartialState)
+    elif module.__name__ == "accelerate.accelerator":
+        add_device(module.Accelerator.__init__, beside="mps")  # those with fp16
+    elif module.__name__ == "accelerate.utils.memory":
+        _empty_cache(module)
+    else:
+        _count_memory(module)
+        _make_scaler(module)
