@@ -24,7 +24,7 @@ WHEELS_PYTHON = build/wheels/venv/bin/python
 CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
 
 .DEFAULT_GOAL := help
-.PHONY: help build test fuzz fuzz-torch demo gallery bench bench-c bench-ops check conformance sanitize
+.PHONY: help build test fuzz fuzz-torch demo gallery tools bench bench-c bench-ops check conformance sanitize
 .PHONY: conformance-tools sanitize-sample format test-levels wheels test-wheels clean venv python-package
 
 help: ## this list
@@ -68,6 +68,9 @@ demo: python-package ## the demonstration
 
 gallery: build python-package ## networks people know on both devices, compared; pictures in build/gallery
 	cd examples && $(VENV_BIN)/python -m gallery $(GALLERY)
+
+tools: python-package ## two networks under each tool, and a page of what it shows: build/tools/index.html
+	$(LIBRARIES) $(VENV_BIN)/python bench/tools.py $(OPTIONS)
 
 bench: build python-package ## the benchmarks, with their table
 	$(VENV)/bin/python bench/run.py
