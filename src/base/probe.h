@@ -9,14 +9,16 @@
  *   readelf -n libheadrace.so      perf list sdt_headrace:*      bpftrace -e 'usdt:./libheadrace.so:headrace:commit
  * ...'
  *
- * The probes are listed in docs/tools.md. On other machines than Linux x86-64 and AArch64 they are nothing.
+ * The probes are listed in docs/tools.md. On other machines than Linux x86-64 and AArch64, or with
+ * -DHEADRACE_NO_PROBES, which is for measuring their cost, they are nothing.
  */
 #ifndef HEADRACE_BASE_PROBE_H_
 #define HEADRACE_BASE_PROBE_H_
 
 #include <stdint.h>
 
-#if defined(__linux__) && defined(__LP64__) && (defined(__x86_64__) || defined(__aarch64__))
+#if !defined(HEADRACE_NO_PROBES) && defined(__linux__) && defined(__LP64__) && \
+    (defined(__x86_64__) || defined(__aarch64__))
 /* The tracer subtracts the base's address in the note from its address in memory, in case the library was prelinked. */
 #define HR__PROBE_TEXT(name, arguments)                                                                \
   "990: nop\n"                                                                                         \

@@ -73,3 +73,8 @@ def test_perf_names_generated_code_in_a_first_process_and_a_later_one():
     shares = re.findall(r"^(first|later) process: (\d+) samples in generated code, ([\d.]+) %", done.stdout, re.M)
     assert [which for which, *_ in shares] == ["first", "later"], done.stderr
     assert all(int(count) > 100 and float(share) >= 99 for _, count, share in shares), done.stdout
+
+
+def test_the_cost_of_probes_needs_two_builds():
+    done = run(ROOT / "bench" / "probe_cost.py", "libheadrace.so.0")
+    assert done.returncode == 2 and "two libraries are needed" in done.stderr
