@@ -268,8 +268,7 @@ static bool add_step(explanation *e, const run_seen *run, const int *numbers, in
   const hr_exec_step *step = &instance->steps[index];
   step_info info = {.step = step, .instance = instance, .kind = kind_of(step), .loop_count = step->source->node_count};
   hr_text label = {0};
-  hr_step_describe(step->source,
-                   step->library.algorithm.provider != NULL ? step->library.algorithm.provider->name : NULL, &label);
+  hr__step_describe(step, &label);
   info.label = hr_text_take(&label);
   info.operations = name_operations(e->replay, &instance->plan->schedule, step->source, first_record, record_nodes);
   bool ok = add_ports(e, numbers, &info);

@@ -382,11 +382,11 @@ typedef enum hr_op {
                                          * none); ints: lower, upper (exclusive), kind of message (0, 2: index, 1:
                                          * target, 3: division by zero); fails with OUT_OF_RANGE, for kinds 2 and 3 with
                                          * INVALID_ARGUMENT */
-  HR_OP_CALL,                           /* a function of the caller; in: its operands; ints: number of the kernel (0:
-                                         * the last input is an hr__closure of the host), number U of updated operands
-                                         * (outputs 0 to U - 1 begin as inputs 0 to U - 1), runs even if nobody needs
-                                         * its outputs (0/1), 3 numbers of threads, 3 sizes of a group; scalars: of the
-                                         * kernel */
+  HR_OP_CALL,                           /* a function of the caller; in: its operands; ints: number of the kernel (0 and
+                                         * below: the last input is an hr__closure of the host, whose name has this
+                                         * number), number U of updated operands (outputs 0 to U - 1 begin as inputs 0
+                                         * to U - 1), runs even if nobody needs its outputs (0/1), 3 numbers of threads,
+                                         * 3 sizes of a group; scalars: of the kernel */
   HR_OP_PLACES,                         /* the indices of the mask's first M true elements; -1 if there are fewer */
   HR_OP_SEGMENTS,                       /* in: x [N, C], begin [S], end [S], index? [M], factor? [M]; ints: 1 sum, 2
                                          * product, 3 largest, 4 smallest, index to skip (-1: none); scalars: start;

@@ -95,6 +95,10 @@ HR_API void *hr_buffer_handle(const hr_buffer *buffer);
 /* The buffer whose handle range contains `address`, with a new reference, and the offset in it; NULL if there is
  * none. */
 HR_API hr_buffer *hr_buffer_from_handle(const void *address, size_t *out_offset_bytes);
+/* For messages about a handle that was dereferenced: what an address inside of the reserved range belongs to, as text
+ * of less than `bytes` bytes ("byte 12 of a buffer of 4000 bytes of device cpu"). False for other addresses. A handler
+ * of signals may call this. */
+HR_API bool hr_handle_describe(const void *address, size_t bytes, char *out_text);
 
 /* ---- views --------------------------------------------------------------------------------------------------- */
 

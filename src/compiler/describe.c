@@ -59,10 +59,11 @@ static void describe_convolution(const hr_node *node, hr_text *text) {
   }
 }
 
-static void describe_library(const hr_node *node, const char *provider, hr_text *text) {
+static void describe_library(const hr_node *node, const char *name, const char *provider, hr_text *text) {
   bool is_contraction = hr_op_table(node->op)->family == HR_FAMILY_CONTRACTION;
-  hr_text_append(text, hr_op_table(node->op)->name);
-  for (int i = 0, shown = 0; i < node->input_count && shown < (is_contraction ? 2 : 4); ++i) {
+  bool is_closure = node->op == HR_OP_CALL && node->ints[0] <= 0; /* which is the last input */
+  hr_text_append(text, name != NULL ? name : hr_op_table(node->op)->name);
+  for (int i = 0, shown = 0; i < node->input_count - is_closure && shown < (is_contraction ? 2 : 4); ++i) {
     if (node->inputs[i].kind == HR_OPERAND_VALUE) {
       hr_text_append(text, shown++ == 0 ? " " : is_contraction ? " * " : " ");
       describe_factor(&node->inputs[i], text);
@@ -82,12 +83,12 @@ static void describe_library(const hr_node *node, const char *provider, hr_text 
   }
 }
 
-void hr_step_describe(const hr_step *step, const char *provider, hr_text *text) {
+void hr_step_describe(const hr_step *step, const char *name, const char *provider, hr_text *text) {
   if (step->kind == HR_STEP_KERNEL) {
     hr_text_printf(text, "%s, ", step->kernel->name);
     hr_dims_describe(step->kernel->rank, step->kernel->dims, step->kernel->reduce_mask, text);
   } else if (step->kind == HR_STEP_LIBRARY) {
-    describe_library(step->node, provider, text);
+    describe_library(step->node, name, provider, text);
   } else {
     hr_text_append(text, hr_op_table(step->node->op)->name);
   }

@@ -17,8 +17,8 @@ typedef struct hr_step_cost {
 
 void hr_step_count_cost(const hr_step *step, hr_step_cost *out_cost);
 
-/* `provider`: that of a library step; NULL for others. */
-void hr_step_describe(const hr_step *step, const char *provider, hr_text *text);
+/* `name`: of the function that a call runs, else NULL. `provider`: that of a library step; NULL for others. */
+void hr_step_describe(const hr_step *step, const char *name, const char *provider, hr_text *text);
 
 /* "64x16": dims without those of 1; those in the mask in brackets. "1" if none is left. */
 void hr_dims_describe(int rank, const int64_t *dims, uint32_t bracket_mask, hr_text *text);

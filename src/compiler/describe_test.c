@@ -107,7 +107,7 @@ static void expect(const char *text, int64_t bytes_read, int64_t bytes_written, 
   HR_ASSERT_EQ(cost.bytes_read, bytes_read);
   HR_ASSERT_EQ(cost.bytes_written, bytes_written);
   HR_ASSERT_EQ(cost.flops, flops);
-  hr_step_describe(&schedule.steps[0], "x", &described);
+  hr_step_describe(&schedule.steps[0], NULL, "x", &described);
   HR_ASSERT_STR_EQ(hr_text_chars(&described), label);
   hr_text_fini(&described);
   hr_schedule_fini(&schedule);

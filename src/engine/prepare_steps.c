@@ -10,9 +10,9 @@
 #include "base/table.h"
 #include "base/team.h"
 #include "base/thread.h"
-#include "core/ops/op.h"
 #include "engine/compile_queue.h"
 #include "engine/device_code.h"
+#include "engine/profile.h"
 #include "engine/shared_calls.h"
 
 /* Operations below a microsecond are not tuned: thresholds for the host, and for other devices. */
@@ -51,9 +51,8 @@ static hr_status make_written(hr_instance *instance, hr_device *device, hr_exec_
   const hr_node *node = step->source->node;
   hr_device_source source;
   HR_RETURN_IF_ERROR(step->library.algorithm.provider->write(&instance->plan->schedule.program, node, &source));
-  hr_status status =
-      hr__device_kernel_create_written(&source, device, hr_op_table(node->op)->name,
-                                       node->input_count + node->output_count, node->scalar_count, &step->written);
+  hr_status status = hr__device_kernel_create_written(
+      &source, device, hr__node_name(node), node->input_count + node->output_count, node->scalar_count, &step->written);
   hr_text_fini(&source.text);
   HR_RETURN_IF_ERROR(status);
   step->kernel = step->written;

@@ -1,14 +1,22 @@
 #include "engine/profile.h"
 
 #include "base/log.h"
+#include "core/ops/op.h"
 #include "engine/machine.h"
+#include "runtime/function_table.h"
 
-static void describe(const hr_exec_step *step, hr_text *text) {
+const char *hr__node_name(const hr_node *node) {
+  const char *function = node->op == HR_OP_CALL ? hr__function_name(node->ints[HR__CALL_NUMBER]) : NULL;
+  return function != NULL ? function : hr_op_table(node->op)->name;
+}
+
+void hr__step_describe(const hr_exec_step *step, hr_text *text) {
   const hr_provider *provider = step->library.algorithm.provider;
   if (step->kind == HR_STEP_KERNEL && step->source->kernel == NULL) { /* see hr__plan_settle */
     hr_text_append(text, step->kernel->name);
   } else {
-    hr_step_describe(step->source, provider != NULL ? provider->name : NULL, text);
+    hr_step_describe(step->source, step->kind == HR_STEP_LIBRARY ? hr__node_name(step->source->node) : NULL,
+                     provider != NULL ? provider->name : NULL, text);
   }
 }
 
@@ -23,7 +31,7 @@ void hr__profile_log_schedule(const hr_instance *instance) {
   for (int i = 0; hr_log_is_on(HR_LOG_SCHEDULE) && i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
     hr_text text = {0};
-    describe(step, &text);
+    hr__step_describe(step, &text);
     hr_log(HR_LOG_SCHEDULE, "  step %d: %s%s", i, hr_text_chars(&text),
            step->batch == 0 ? ", with the one before" : "");
     hr_text_fini(&text);
@@ -64,7 +72,7 @@ void hr__profile_log_step(const hr_exec_step *step, int64_t ns, bool has_content
     }
   }
   hr_text_append(&text, "  ");
-  describe(step, &text);
+  hr__step_describe(step, &text);
   if (step->batch > 1) {
     hr_text_printf(&text, " and %d more", step->batch - 1);
   }

@@ -48,12 +48,13 @@ struct hr_replay {
 
 /* ---- segments ---- */
 
-/* False for library calls that read scalars when they are called, or may prepare data for contents, and for the host's
- * waits. */
+/* False for library calls that read scalars when they are called, may prepare data for contents, or do other work each
+ * time, and for the host's waits. */
 static bool can_capture(const hr_instance *instance, const hr_exec_step *step) {
   const hr_program *program = &instance->plan->schedule.program;
   bool can =
-      step->kernel != NULL || (step->kind == HR_STEP_LIBRARY && step->library.algorithm.provider->stamp == NULL &&
+      step->kernel != NULL || (step->kind == HR_STEP_LIBRARY && !step->library.algorithm.provider->runs_anew &&
+                               step->library.algorithm.provider->stamp == NULL &&
                                step->library.algorithm.provider->keeps == NULL && step->library.fallback == NULL);
   for (int i = 0; can && step->kernel == NULL && i < step->arg_count; ++i) {
     uint32_t scalar;

@@ -3,7 +3,7 @@
 #include "base/allocator.h"
 #include "base/text.h"
 #include "core/ir/dtype.h"
-#include "core/ops/op.h"
+#include "engine/profile.h"
 
 enum { SHAPES_MAX = 8 }; /* operands in a text */
 
@@ -95,12 +95,7 @@ static const char *describe_shapes(maker *m, const hr_launch_description *launch
 }
 
 static const char *describe_name(maker *m, const hr_exec_step *step) {
-  const hr_provider *provider = step->library.algorithm.provider;
-  if (step->kind == HR_STEP_KERNEL && step->source->kernel == NULL) {
-    hr_text_append(&m->text, step->kernel->name);
-  } else {
-    hr_step_describe(step->source, provider != NULL ? provider->name : NULL, &m->text);
-  }
+  hr__step_describe(step, &m->text);
   if (step->batch > 1) {
     hr_text_printf(&m->text, " and %d more", step->batch - 1);
   }
@@ -209,7 +204,7 @@ static void describe_records(maker *m) {
   uint32_t *dropped = HR_ARENA_ARRAY(m->arena, uint32_t, (size_t)count + 1);
   m->failed |= names == NULL || dropped == NULL;
   for (int i = 0; !m->failed && i < count; ++i) {
-    names[i] = hr_op_table(m->program.nodes[i].op)->name;
+    names[i] = hr__node_name(&m->program.nodes[i]);
     if (!m->is_computed[i] && has_no_result(m, &m->program.nodes[i])) {
       dropped[m->description->dropped_count++] = (uint32_t)i;
     }

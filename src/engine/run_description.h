@@ -25,7 +25,7 @@ struct hr_run_description {
   hr_arena arena; /* of everything below */
   uint64_t program;
   int record_count;
-  const char *const *record_names; /* of each recorded operation, static */
+  const char *const *record_names; /* of each recorded operation; they live as long as the context */
   int launch_count;
   hr_launch_description *launches; /* in the order of the steps */
   int dropped_count;               /* recorded operations that no step computes, because nobody needs their results */

@@ -152,12 +152,15 @@ static hr_status run_library(const hr_instance *instance, const hr_exec_step *st
                     : hr__tuning_run(step->tuning, &step->library, &call);
 }
 
-/* A kernel's operations, or the provider of a library call. */
+/* A kernel's operations, a function's name, or the provider of a library call. */
 static const char *step_name(const hr_exec_step *step) {
   if (step->kernel != NULL) {
     return step->kernel->name;
   }
-  return step->kind == HR_STEP_CHECK ? "check" : step->library.algorithm.provider->name;
+  const hr_node *node = step->source->node;
+  return step->kind == HR_STEP_CHECK ? "check"
+         : node->op == HR_OP_CALL    ? hr__node_name(node)
+                                     : step->library.algorithm.provider->name;
 }
 
 static hr_status run_step(const hr_instance *instance, const hr_exec_step *step, hr_run *run, hr_run_scratch *scratch,

@@ -1,7 +1,7 @@
 /* stream_call.c: functions of the host that take part in a stream's work.
  *
- * A call is a job of the device's queue between two programs: what is pending is committed first. It could also be a
- * node of a program. That would save the cut, but a program's steps are its plan's, and are the same in each run.
+ * A call is a job of the device's queue between two programs: what is pending is committed first. Functions that need
+ * no whole buffers are nodes of a program instead (headrace/function.h).
  *
  * Its buffers are bound, and returned to the default layout, by the thread that records, as those of a program are.
  */

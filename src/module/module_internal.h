@@ -27,4 +27,7 @@ struct hr_module {
   hr_module *next;   /* with the same hash */
 };
 
+/* True if two of the views may share an element; these two. */
+bool hr__views_share_memory(int count, const hr_view *views, int *out_first, int *out_second);
+
 #endif

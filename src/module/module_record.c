@@ -7,7 +7,7 @@
 #include "engine/host_view.h"
 #include "module/module_internal.h"
 
-enum { INTS = 9, DIMS = 3 };
+enum { DIMS = 3 };
 static const int64_t THREADS_MOST = (int64_t)1 << 48;
 
 /* A run: the operands in the order of the row. */
@@ -130,17 +130,25 @@ static hr_operand operand_of(const hr_view *view) {
                       .fill = HR_NO_SCALAR};
 }
 
-static hr_status check_outputs(const run *r) {
-  for (int i = 0; i < r->output_count; ++i) {
+bool hr__views_share_memory(int count, const hr_view *views, int *out_first, int *out_second) {
+  for (int i = 0; i < count; ++i) {
     for (int j = 0; j < i; ++j) {
-      hr_operand a = operand_of(&r->outputs[i]), b = operand_of(&r->outputs[j]);
-      if (r->outputs[i].buffer == r->outputs[j].buffer && hr_operands_may_overlap(&a, &b)) {
-        return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "kernel %s: outputs %s and %s share memory", r->head->name,
-                              r->function->output_names[j], r->function->output_names[i]);
+      hr_operand a = operand_of(&views[i]), b = operand_of(&views[j]);
+      if (views[i].buffer == views[j].buffer && hr_operands_may_overlap(&a, &b)) {
+        *out_first = j, *out_second = i;
+        return true;
       }
     }
   }
-  return HR_OK;
+  return false;
+}
+
+static hr_status check_outputs(const run *r) {
+  int first, second;
+  return !hr__views_share_memory(r->output_count, r->outputs, &first, &second)
+             ? HR_OK
+             : hr_status_make(HR_STATUS_INVALID_ARGUMENT, "kernel %s: outputs %s and %s share memory", r->head->name,
+                              r->function->output_names[first], r->function->output_names[second]);
 }
 
 /* ---- the grid ---- */
@@ -176,11 +184,12 @@ hr_status hr_module_record(hr_stream *stream, const hr_module *module, int kerne
   run r = {.head = &module->c.heads.data[kernel], .function = &module->kernels[kernel].function};
   HR_RETURN_IF_ERROR(take_all(&r, arguments));
   HR_RETURN_IF_ERROR(check_outputs(&r));
-  int64_t ints[INTS] = {r.function->number, r.updated_count, 0};
+  int64_t ints[HR__CALL_INTS] = {r.function->number, r.updated_count, 0};
   const int64_t elements[DIMS] = {threads == NULL ? count_elements(&r, arguments) : 0, 1, 1};
   HR_RETURN_IF_ERROR(check_sizes(&r, "threads", threads != NULL ? threads : elements, ints + 3));
   HR_RETURN_IF_ERROR(check_sizes(&r, "group", group != NULL ? group : no_group, ints + 6));
-  const hr_attrs attrs = {.int_count = INTS, .ints = ints, .scalar_count = r.scalar_count, .scalars = r.scalars};
+  const hr_attrs attrs = {
+      .int_count = HR__CALL_INTS, .ints = ints, .scalar_count = r.scalar_count, .scalars = r.scalars};
   hr_status status = hr_stream_record(stream, HR_OP_CALL, &attrs, r.input_count, r.inputs, r.output_count, r.outputs);
   return hr_status_annotate(status, "kernel %s", r.head->name);
 }

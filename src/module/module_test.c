@@ -5,10 +5,11 @@
 
 #include "base/context.h"
 #include "base/env.h"
+#include "headrace/function.h"
 #include "headrace/module.h"
+#include "headrace/profile.h"
 #include "hr_test.h"
 #include "module/module_source.h"
-#include "runtime/function_table.h"
 
 enum { COUNT = 1000 };
 
@@ -318,69 +319,198 @@ HR_TEST(many_parameters) {
   close_fixture(&f);
 }
 
-/* ---- closures ---- */
+/* ---- functions of the host ---- */
 
 typedef struct counted {
   int calls, released;
 } counted;
 
-static hr_status double_elements(void *arg, int input_count, void *const *inputs, int output_count,
-                                 void *const *outputs) {
-  counted *c = arg;
-  for (int i = 0; input_count == 1 && output_count == 1 && i < 4; ++i) {
-    ((float *)outputs[0])[i] = 2 * ((const float *)inputs[0])[i];
+static hr_status double_elements(const hr_function_call *call) {
+  counted *c = call->arg;
+  for (int i = 0; call->input_count == 1 && call->output_count == 1 && i < 4; ++i) {
+    ((float *)call->outputs[0])[i] = 2 * ((const float *)call->inputs[0])[i];
   }
-  return ++c->calls < 3 ? HR_OK : hr_status_make(HR_STATUS_ABORTED, "the third call");
-}
-
-static void release_closure(void *arg) {
-  hr__closure *closure = arg;
-  closure->release(closure->arg);
-  free(closure);
+  return ++c->calls != 3 ? HR_OK : hr_status_make(HR_STATUS_ABORTED, "the third call");
 }
 
 static void count_release(void *arg) {
   ++((counted *)arg)->released;
 }
 
-/* y = f(x) as a node, which runs though nobody reads y. */
-static void record_closure(fixture *f, counted *c, const tensor *x, const tensor *y) {
-  static const int64_t bytes[1] = {sizeof(hr__closure)}, one[1] = {1};
-  static const int64_t ints[9] = {0, 0, 1};
-  hr__closure *closure = malloc(sizeof *closure);
-  hr_buffer *buffer;
-  *closure = (hr__closure){double_elements, c, count_release};
-  HR_ASSERT_OK(hr_buffer_adopt(f->device, sizeof *closure, closure, release_closure, closure, &buffer));
-  hr_view self = {.buffer = buffer, .dtype = HR_DTYPE_U8, .rank = 1, .dims = bytes, .strides = one}, vy = view_of(y);
-  const hr_attrs attrs = {.int_count = 9, .ints = ints};
-  HR_ASSERT_OK(hr_stream_record(f->stream, HR_OP_CALL, &attrs, 2, (hr_view[]){view_of(x), self}, 1, &vy));
-  hr_buffer_release(buffer);
+static hr_function_spec spec_of(hr_function_run run, counted *c) {
+  return (hr_function_spec){.name = "double_elements", .run = run, .arg = c, .release = count_release};
 }
 
-/* Each call has a function of its own and the program of the one before; its failure is the program's. */
-HR_TEST(closures_are_nodes) {
+/* Each call has an argument of its own and the program of the one before; its failure is the program's, and later work
+ * goes on. */
+HR_TEST(functions_are_nodes) {
+  fixture f = open_fixture();
+  counted c = {0, 0};
+  float values[4] = {1, 2, 3, 4}, out[4];
+  tensor x = make(&f, 1, 4, values);
+  HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+  for (int k = 1; k <= 4; ++k) {
+    hr_stats before, after;
+    tensor a = make(&f, 1, 4, NULL), y = make(&f, 1, 4, NULL);
+    hr_view vx = view_of(&x), va = view_of(&a), vy = view_of(&y);
+    hr_scalar one = hr_scalar_f64(1);
+    hr_stream_stats(f.stream, &before);
+    const hr_function_spec spec = spec_of(double_elements, &c);
+    HR_ASSERT_OK(hr_function_record(f.stream, &spec, 1, &vx, 1, &va));
+    HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_ADD, NULL, 2, (hr_view[]){va, number(&one)}, 1, &vy));
+    hr_buffer_release(a.buffer);
+    if (k == 3) {
+      HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_ABORTED, "double_elements: the third call");
+    } else {
+      read_back(&f, &y, out);
+      HR_ASSERT(out[0] == 3 && out[3] == 9);
+    }
+    hr_stream_stats(f.stream, &after);
+    HR_ASSERT_EQ(after.commits - before.commits, 1);
+    HR_ASSERT_EQ(after.compiles - before.compiles, k == 1);
+    HR_ASSERT_EQ(c.calls, k);
+    HR_ASSERT_EQ(c.released, k);
+    hr_buffer_release(y.buffer);
+  }
+  hr_buffer_release(x.buffer);
+  close_fixture(&f);
+}
+
+static hr_status note_order(const hr_function_call *call) {
+  counted *c = call->arg;
+  float *sum = call->outputs[0];
+  c->calls += sum[0] == (float)c->calls;
+  ++sum[0];
+  return HR_OK;
+}
+
+static hr_status note_call(const hr_function_call *call) {
+  ++((counted *)call->arg)->calls;
+  return HR_OK;
+}
+
+/* Updated outputs keep their contents; calls without readers and without operands run, in order. */
+HR_TEST(functions_update_and_have_effects) {
+  fixture f = open_fixture();
+  counted c = {0, 0}, alone = {0, 0};
+  float values[2] = {0, 7}, out[2];
+  tensor x = make(&f, 1, 2, values);
+  hr_function_spec spec = spec_of(note_order, &c), nothing = spec_of(note_call, &alone);
+  hr_view vx = view_of(&x);
+  spec.updated_count = 1;
+  for (int k = 0; k < 3; ++k) {
+    HR_ASSERT_OK(hr_function_record(f.stream, &spec, 0, NULL, 1, &vx));
+    HR_ASSERT_OK(hr_function_record(f.stream, &nothing, 0, NULL, 0, NULL));
+  }
+  HR_ASSERT_EQ(c.calls + alone.calls, 0);
+  read_back(&f, &x, out);
+  HR_ASSERT(out[0] == 3 && out[1] == 7);
+  HR_ASSERT_EQ(c.calls, 3);
+  HR_ASSERT_EQ(alone.calls, 3);
+  HR_ASSERT_EQ(c.released + alone.released, 6);
+  hr_buffer_release(x.buffer);
+  close_fixture(&f);
+}
+
+static hr_status look_at_columns(const hr_function_call *call) {
+  counted *c = call->arg;
+  const float *x = call->inputs[0];
+  float *y = call->outputs[0];
+  for (int i = 0; i < 6; ++i) {
+    y[i] = x[i] + 10;
+  }
+  ++c->calls;
+  return HR_OK;
+}
+
+/* A transposed input and a transposed output are row-major for the function; an output that is an input, too. */
+HR_TEST(functions_get_dense_operands) {
+  fixture f = open_fixture();
+  counted c = {0, 0};
+  float values[6] = {0, 1, 2, 3, 4, 5}, out[6];
+  tensor x = make(&f, 2, 3, values), y = make(&f, 2, 3, NULL);
+  static const int64_t dims[2] = {3, 2}, strides[2] = {1, 3};
+  hr_view vx = view_of(&x), vy = view_of(&y), whole = view_of(&x);
+  vx.dims = vy.dims = dims, vx.strides = vy.strides = strides;
+  const hr_function_spec spec = spec_of(look_at_columns, &c);
+  HR_ASSERT_OK(hr_function_record(f.stream, &spec, 1, &vx, 1, &vy));
+  HR_ASSERT_OK(hr_function_record(f.stream, &spec, 1, &whole, 1, &whole));
+  read_back(&f, &y, out);
+  for (int i = 0; i < 6; ++i) {
+    HR_ASSERT(out[i] == (float)i + 10);
+  }
+  read_back(&f, &x, out);
+  HR_ASSERT(out[0] == 10 && out[5] == 15);
+  hr_buffer_release(x.buffer);
+  hr_buffer_release(y.buffer);
+  close_fixture(&f);
+}
+
+HR_TEST(function_arguments_are_checked) {
   fixture f = open_fixture();
   counted c = {0, 0};
   float values[4] = {1, 2, 3, 4};
   tensor x = make(&f, 1, 4, values);
-  HR_ASSERT_OK(hr_stream_synchronize(f.stream));
-  for (int k = 1; k <= 3; ++k) {
-    hr_stats before, after;
-    tensor y = make(&f, 1, 4, NULL);
-    hr_stream_stats(f.stream, &before);
-    record_closure(&f, &c, &x, &y);
-    hr_buffer_release(y.buffer);
-    if (k == 3) {
-      HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_ABORTED, "the third call");
-    } else {
-      HR_ASSERT_OK(hr_stream_synchronize(f.stream));
-    }
-    hr_stream_stats(f.stream, &after);
-    HR_ASSERT_EQ(after.compiles - before.compiles, k == 1);
-    HR_ASSERT_EQ(c.calls, k);
-    HR_ASSERT_EQ(c.released, k);
-  }
+  hr_view vx = view_of(&x), none = {0}, far = vx;
+  far.offset = 1;
+  hr_function_spec spec = spec_of(note_call, &c), empty = {.run = NULL};
+  HR_ASSERT_ERROR(hr_function_record(f.stream, &spec, 1, &none, 1, &vx), HR_STATUS_INVALID_ARGUMENT,
+                  "double_elements: input 0: expected a buffer, found none");
+  HR_ASSERT_ERROR(hr_function_record(f.stream, &spec, 1, &far, 1, &vx), HR_STATUS_OUT_OF_RANGE,
+                  "double_elements: input 0: elements 1 to 4 of a buffer that holds 4");
+  HR_ASSERT_ERROR(hr_function_record(f.stream, &spec, 0, NULL, 2, (hr_view[]){vx, vx}), HR_STATUS_INVALID_ARGUMENT,
+                  "outputs 0 and 1 share memory");
+  HR_ASSERT_ERROR(hr_function_record(f.stream, &spec, 48, &vx, 1, &vx), HR_STATUS_INVALID_ARGUMENT,
+                  "48 inputs and 1 outputs: expected at most 48 operands");
+  spec.updated_count = 2;
+  HR_ASSERT_ERROR(hr_function_record(f.stream, &spec, 0, NULL, 1, &vx), HR_STATUS_INVALID_ARGUMENT,
+                  "2 updated outputs: expected 0 to 1");
+  HR_ASSERT_ERROR(hr_function_record(f.stream, &empty, 0, NULL, 1, &vx), HR_STATUS_INVALID_ARGUMENT, "NULL argument");
+  HR_ASSERT_EQ(c.released, 5);
+  HR_ASSERT_EQ(c.calls, 0);
   hr_buffer_release(x.buffer);
+  close_fixture(&f);
+}
+
+/* ---- names in profiles ---- */
+
+typedef struct seen_names {
+  bool kernel, function, recorded;
+} seen_names;
+
+static void see_name(void *arg, const hr_profile_record *record) {
+  seen_names *seen = arg;
+  bool is_launch = record->kind == HR_PROFILE_LIBRARY || record->kind == HR_PROFILE_KERNEL;
+  seen->kernel |= is_launch && strncmp(record->name, "softshrink", 10) == 0;
+  seen->function |= is_launch && strncmp(record->name, "double_elements", 15) == 0;
+  for (int i = 0; is_launch && i < record->operation_count; ++i) {
+    seen->recorded |= strcmp(record->operation_names[i], "double_elements") == 0;
+  }
+}
+
+HR_TEST(profiles_name_kernels_and_functions) {
+  fixture f = open_fixture();
+  const hr_module *module = compile(&f, softshrink);
+  counted c = {0, 0};
+  float values[4] = {1, 2, 3, 4};
+  tensor x = make(&f, 1, 4, values), y = make(&f, 1, 4, NULL), z = make(&f, 1, 4, NULL);
+  hr_view vx = view_of(&x), vy = view_of(&y), vz = view_of(&z);
+  hr_scalar l = hr_scalar_f64(0.5);
+  const hr_function_spec spec = spec_of(double_elements, &c);
+  hr_profile *profile;
+  seen_names seen = {0};
+  HR_ASSERT_OK(hr_profile_create(f.device, 0, 0, &profile));
+  HR_ASSERT_OK(hr_profile_start(profile));
+  HR_ASSERT_OK(hr_module_record(f.stream, module, 0, (hr_view[]){vx, vy, number(&l)}, NULL, NULL));
+  HR_ASSERT_OK(hr_function_record(f.stream, &spec, 1, &vy, 1, &vz));
+  HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+  HR_ASSERT_OK(hr_profile_stop(profile));
+  HR_ASSERT_OK(hr_profile_read(profile, sizeof(hr_profile_record), see_name, &seen));
+  hr_profile_release(profile);
+  HR_ASSERT(seen.kernel && seen.function && seen.recorded);
+  hr_buffer_release(x.buffer);
+  hr_buffer_release(y.buffer);
+  hr_buffer_release(z.buffer);
   close_fixture(&f);
 }
 
@@ -498,6 +628,35 @@ HR_TEST(compilers_that_fail) {
 
 /* ---- a GPU ---- */
 
+static hr_status note_queue(const hr_function_call *call) {
+  ((counted *)call->arg)->calls += call->queue != NULL && call->inputs[0] != NULL && call->outputs[0] != NULL;
+  return HR_OK;
+}
+
+/* The same program again and again: a graph of it would leave calls out. */
+static void functions_run_on_a_gpu(void) {
+  fixture f = open_fixture();
+  counted c = {0, 0};
+  tensor x = make(&f, 1, 4, (float[4]){1, 2, 3, 4}), y = make(&f, 1, 4, (float[4]){0});
+  hr_view vx = view_of(&x), vy = view_of(&y);
+  hr_function_spec spec = spec_of(note_queue, &c);
+  spec.updated_count = 1;
+  for (int k = 1; k <= 10; ++k) {
+    for (int i = 0; i < 4; ++i) {
+      HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_ADD, NULL, 2, (hr_view[]){vx, vy}, 1, &vy));
+      HR_ASSERT_OK(hr_function_record(f.stream, &spec, 1, &vx, 1, &vy));
+    }
+    HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+    HR_ASSERT_EQ(c.calls, 4 * k);
+  }
+  float out[4];
+  read_back(&f, &y, out);
+  HR_ASSERT(out[0] == 40 && out[3] == 160);
+  hr_buffer_release(x.buffer);
+  hr_buffer_release(y.buffer);
+  close_fixture(&f);
+}
+
 HR_TEST(kernels_run_on_a_gpu) { /* the last one: it changes the device */
   hr_device *device = NULL;
   hr_status status = hr_device_open("cuda", &device);
@@ -515,5 +674,6 @@ HR_TEST(kernels_run_on_a_gpu) { /* the last one: it changes the device */
   empty_and_single_elements();
   arguments_are_checked();
   many_parameters();
+  functions_run_on_a_gpu();
   refuse("kernel void f(out float *y) {\n  y[i] = unknown(i);\n}\n", "source(2)");
 }

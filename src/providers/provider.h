@@ -32,6 +32,7 @@ struct hr_provider {
   /* It rounds factors of convolutions to fewer bits than they have. So a per-channel scale after one may be folded
    * into the weights, and epilogues need the rows' bits only up to the order of sums. */
   bool folds_scales;
+  bool runs_anew;   /* each run may do other work than the one before: it is not part of a graph */
   bool has_threads; /* run may call a library that opens parallel regions of its own */
   /* Bytes: its products of 16-bit matrices run best if rows begin at multiples of it, at any distance between rows; 0:
    * no preferred alignment. */
@@ -99,6 +100,7 @@ const hr_provider *const *hr_providers(void);
   X(gradients)              \
   X(direct) X(direct_weights) X(attention) X(recurrent) X(sgemm) X(onednn) X(host) X(lapack) X(integers)
 #define HR_DEVICE_PROVIDERS(X) \
+  X(device_closures)           \
   X(functions)                 \
   X(function_texts) X(flash) X(small_product) X(taps) X(small_attention) X(images) X(matrices) X(cublaslt) X(cudnn)
 

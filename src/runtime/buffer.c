@@ -1,6 +1,7 @@
 #include "runtime/buffer.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -91,6 +92,11 @@ hr_status hr_buffer_adopt(hr_device *device, size_t bytes, void *address, void (
         "and an address aligned to %d",
         device->name, bytes, address, (int)HR__ADOPTED_ALIGNMENT);
   }
+  return hr__buffer_adopt(device, bytes, address, release, arg, out_buffer);
+}
+
+hr_status hr__buffer_adopt(hr_device *device, size_t bytes, void *address, void (*release)(void *arg), void *arg,
+                           hr_buffer **out_buffer) {
   hr_buffer *buffer;
   HR_RETURN_IF_ERROR(hr_buffer_create(device, bytes, &buffer));
   buffer->block = hr__block_adopt(bytes, address, release, arg);
@@ -221,6 +227,25 @@ hr_buffer *hr_buffer_from_handle(const void *address, size_t *out_offset_bytes) 
   }
   *out_offset_bytes = offset;
   return buffer;
+}
+
+/* Locks nothing. */
+bool hr_handle_describe(const void *address, size_t bytes, char *out_text) {
+  void *begin = NULL;
+  hr_buffer *buffer = hr__handle_owner(&pool.range, address, &begin);
+  if (buffer == NULL) {
+    bool is_within = hr__handle_is_within(&pool.range, address);
+    snprintf(out_text, bytes, "%s", is_within ? "no buffer" : "");
+    return is_within;
+  }
+  size_t offset = (size_t)((const char *)address - (const char *)begin), size = buffer->bytes;
+  if (atomic_load_explicit(&buffer->count, memory_order_acquire) <= 0) {
+    snprintf(out_text, bytes, "byte %zu of a buffer that was released, which had %zu bytes", offset, size);
+  } else {
+    snprintf(out_text, bytes, "byte %zu of a buffer of %zu bytes of device %s, whose handle is %p", offset, size,
+             buffer->device->name, begin);
+  }
+  return true;
 }
 
 hr_status hr__buffer_bind(hr_buffer *buffer) {

@@ -83,6 +83,9 @@ static inline void hr__buffer_retain(hr_buffer *buffer) {
   atomic_fetch_add_explicit(&buffer->count, 1, memory_order_relaxed);
 }
 
+/* hr_buffer_adopt for any device: the memory is the host's, and no kernel of the device may use it. */
+HR_MUST_USE hr_status hr__buffer_adopt(hr_device *device, size_t bytes, void *address, void (*release)(void *arg),
+                                       void *arg, hr_buffer **out_buffer);
 /* hr_buffer_create for `count` sizes at once. On failure none is created. */
 HR_MUST_USE hr_status hr__buffers_create(hr_device *device, size_t count, const size_t *bytes, hr_buffer **out_buffers);
 /* hr_buffer_release for each of `count` buffers, none of which is NULL. */

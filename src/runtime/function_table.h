@@ -2,7 +2,8 @@
  *
  * A kernel of a module (src/module) is in the table of its context from its definition to the context's end. Its number
  * is part of the key of the programs that use it. A closure is a host function of one call. It is not in the table, but
- * the contents of the node's last input, so that calls of different functions share a program.
+ * the contents of the node's last input, so that calls of different functions share a program. Its name is in the
+ * table: numbers of closures are not positive.
  *
  * Threads: any.
  */
@@ -11,7 +12,7 @@
 
 #include <stdint.h>
 
-#include "headrace/mark.h"
+#include "headrace/function.h"
 
 /* Runs threads [begin, end) of a grid of size[0] * size[1] * size[2] threads. The first `updated` outputs have
  * contents, and are not among the inputs. A scalar has the dtype that the frontend gave it. */
@@ -30,18 +31,24 @@ typedef struct hr_function {
   const char *text, *symbol;
 } hr_function;
 
-/* A host function of one call. */
+/* A host function of one call; updated operands are outputs alone. */
 typedef struct hr__closure {
-  hr_call_function function;
+  hr_function_run run;
   void *arg;
   void (*release)(void *arg);
 } hr__closure;
 
-enum { HR__CLOSURE_ALIGNMENT = 16 };
+/* The integers of HR_OP_CALL. */
+enum { HR__CALL_NUMBER, HR__CALL_UPDATED, HR__CALL_HAS_EFFECTS, HR__CALL_SIZE, HR__CALL_GROUP = HR__CALL_SIZE + 3 };
+enum { HR__CALL_INTS = HR__CALL_GROUP + 3 };
 
 /* Adds a function of the current context, which lives until the context ends. */
 HR_MUST_USE hr_status hr__function_add(hr_function *function);
 /* The function with this number, or NULL. */
 const hr_function *hr__function_find(int64_t number);
+/* The number of closures of this name, made now if there is none: below 0, or 0 for no name. */
+HR_MUST_USE hr_status hr__closure_number(const char *name, int64_t *out_number);
+/* The name of a kernel or of closures, which lives as long as the context; NULL: none. */
+const char *hr__function_name(int64_t number);
 
 #endif

@@ -76,10 +76,15 @@ hr_status hr__handle_take(hr_handle_range *range, int shift, void *owner, void *
   return HR_OK;
 }
 
+bool hr__handle_is_within(hr_handle_range *range, const void *address) {
+  uintptr_t base = atomic_load_explicit(&range->base, memory_order_acquire);
+  return base != 0 && (uintptr_t)address >= base && ((uintptr_t)address - base) >> range->shift == 0;
+}
+
 void *hr__handle_owner(hr_handle_range *range, const void *address, void **out_begin) {
   uintptr_t base = atomic_load_explicit(&range->base, memory_order_acquire);
   uintptr_t distance = (uintptr_t)address - base;
-  if (base == 0 || (uintptr_t)address < base || distance >> range->shift != 0) {
+  if (!hr__handle_is_within(range, address)) {
     return NULL;
   }
   hr_handle_segment *entry = &range->segments[distance >> range->segment_shift];

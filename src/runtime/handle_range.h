@@ -12,6 +12,7 @@
 #define HEADRACE_RUNTIME_HANDLE_RANGE_H_
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -49,5 +50,7 @@ static inline int hr__handle_shift(size_t bytes) {
 HR_MUST_USE hr_status hr__handle_take(hr_handle_range *range, int shift, void *owner, void **out_address);
 /* The owner of the slot that holds `address`, or NULL, and the slot's first address. */
 void *hr__handle_owner(hr_handle_range *range, const void *address, void **out_begin);
+/* True for every address of the reserved range. */
+bool hr__handle_is_within(hr_handle_range *range, const void *address);
 
 #endif

@@ -1,5 +1,5 @@
 /* functions.c: functions of the caller on host memory: kernels of modules, whose threads are spread over the team, and
- * closures.
+ * closures (closures.c).
  *
  * If HEADRACE_GUARDS is on, a kernel's outputs are copies between guards. Bytes written next to an output are found
  * after the run, and the node fails.
@@ -15,7 +15,7 @@
 #include "core/ir/build.h"
 #include "core/ir/dtype.h"
 
-enum { ALIGNMENT = 64, GUARD_BYTES = 4096, GUARD = 0xA5, OPERANDS_MOST = 64 };
+enum { ALIGNMENT = 64, GUARD_BYTES = 4096, GUARD = 0xA5 };
 /* Traffic that justifies another thread. */
 static const int64_t SHARE_BYTES = 1 << 14;
 
@@ -34,7 +34,7 @@ static bool is_dense(const hr_operand *x) {
 }
 
 bool hr__call_is_dense(const hr_node *node) {
-  bool is = node->op == HR_OP_CALL && node->int_count == HR__CALL_GROUP + 3;
+  bool is = node->op == HR_OP_CALL && node->int_count == HR__CALL_INTS;
   for (int i = 0; is && i < node->input_count + node->output_count; ++i) {
     is = is_dense(hr_node_operand(node, i));
   }
@@ -45,16 +45,10 @@ bool hr__call_is_dense(const hr_node *node) {
 }
 
 const hr_function *hr__call_kernel(const hr_node *node) {
-  const hr_function *kernel = hr__function_find(node->ints[HR__CALL_KERNEL]);
+  const hr_function *kernel = hr__function_find(node->ints[HR__CALL_NUMBER]);
   bool fits = kernel != NULL && kernel->input_count == node->input_count &&
               kernel->output_count == node->output_count && kernel->scalar_count == node->scalar_count;
   return fits ? kernel : NULL;
-}
-
-static bool is_closure(const hr_node *node) {
-  const hr_operand *last = &node->inputs[node->input_count - 1];
-  return node->ints[HR__CALL_KERNEL] == 0 && node->input_count > 0 && last->dtype == HR_DTYPE_U8 &&
-         hr_operand_count(*last) == (int64_t)sizeof(hr__closure);
 }
 
 static bool supports(const hr_program *program, const hr_node *node) {
@@ -63,7 +57,7 @@ static bool supports(const hr_program *program, const hr_node *node) {
     return false;
   }
   const hr_function *kernel = hr__call_kernel(node);
-  return kernel != NULL ? kernel->run != NULL : is_closure(node);
+  return kernel != NULL ? kernel->run != NULL : hr__call_is_closure(node);
 }
 
 static hr_status has(hr_op op) {
@@ -116,8 +110,8 @@ static void release(hr_prepared *p) {
 
 typedef struct run_state {
   const hr_prepared *p;
-  void *operands[OPERANDS_MOST]; /* inputs, then outputs */
-  const hr_scalar *scalars[OPERANDS_MOST];
+  void *operands[HR__CALL_OPERANDS_MAX]; /* inputs, then outputs */
+  const hr_scalar *scalars[HR__CALL_OPERANDS_MAX];
 } run_state;
 
 static void run_range(void *arg, int64_t begin, int64_t end, int worker) {
@@ -133,13 +127,6 @@ static void run_threads(run_state *s) {
   if (threads > 0) {
     hr_parallel_for(threads, grain, run_range, s);
   }
-}
-
-static hr_status run_closure(const run_state *s) {
-  const hr_node *node = s->p->node;
-  int inputs = node->input_count - 1;
-  const hr__closure *closure = s->operands[inputs];
-  return closure->function(closure->arg, inputs, s->operands, node->output_count, s->operands + node->input_count);
 }
 
 /* ---- guards ---- */
@@ -186,7 +173,7 @@ static hr_status check_guards(const run_state *s, int i) {
 
 static hr_status run_guarded(run_state *s, char *workspace) {
   const hr_node *node = s->p->node;
-  void *real[OPERANDS_MOST];
+  void *real[HR__CALL_OPERANDS_MAX];
   hr_status status = HR_OK;
   begin_guards(s, workspace, real);
   run_threads(s);
@@ -198,23 +185,15 @@ static hr_status run_guarded(run_state *s, char *workspace) {
 }
 
 static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *queue) {
-  (void)queue;
   const hr_node *node = p->node;
   run_state s = {.p = p};
-  int operands = node->input_count + node->output_count;
-  if (operands > OPERANDS_MOST || node->scalar_count > OPERANDS_MOST) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "a call of %d operands and %d numbers: at most %d each", operands,
-                          node->scalar_count, OPERANDS_MOST);
-  }
-  for (int i = 0; i < operands; ++i) {
-    const hr_operand *x = hr_node_operand(node, i);
-    s.operands[i] = args[i] != NULL ? (char *)args[i] + x->offset * (int64_t)hr_dtype_size(x->dtype) : NULL;
-  }
+  HR_RETURN_IF_ERROR(hr__call_check_count(node));
+  hr__call_find_operands(node, args, s.operands);
   for (int i = 0; i < node->scalar_count; ++i) {
-    s.scalars[i] = args[operands + i];
+    s.scalars[i] = args[node->input_count + node->output_count + i];
   }
   if (p->kernel == NULL) {
-    return run_closure(&s);
+    return hr__call_run_closure(node, s.operands, queue);
   }
   if (p->is_guarded) {
     return run_guarded(&s, workspace);
