@@ -98,8 +98,11 @@ def check_names(wheel, folder):
     for torch in torches:
         if [path.name for path in torch.iterdir()] != ["libheadrace_torch.so"]:
             yield f"{torch.name} has not the library alone"
+    if not (folder / "headrace/include/headrace/torch.h").exists():
+        yield "the headers of extensions are not there"
     for path in folder.rglob("*"):
-        if path.suffix in (".cpp", ".h", ".pyc", ".a"):
+        is_header = path.suffix == ".h" and path.is_relative_to(folder / "headrace/include/headrace")
+        if path.suffix in (".cpp", ".h", ".pyc", ".a") and not is_header:
             yield f"{path.relative_to(folder)} does not belong there"
 
 

@@ -6,7 +6,7 @@
 
 #include "extension.h"
 #include "headrace/module.h"
-#include "record.h"
+#include "stored.h"
 
 namespace headrace {
 namespace {
@@ -97,18 +97,6 @@ hr_scalar number_argument(const char *kernel, const hr_parameter &parameter, PyO
                    Py_TYPE(object)->tp_name);
 }
 
-// A tensor whose elements lie in memory as its dtype says.
-Tensor as_stored(const Tensor &tensor, Operands &operands) {
-  bool is_mixed = tensor.scalar_type() == ScalarType::Bool &&
-                  tensor.unsafeGetTensorImpl()->unsafe_storage().data_ptr().get_deleter() == &release_mixed_buffer;
-  if (C10_LIKELY(!tensor.is_neg() && !tensor.is_conj() && !is_mixed))
-    return tensor;
-  Tensor copy = new_tensor(tensor.sizes(), tensor.scalar_type());
-  copy_on_device(tensor, copy);
-  operands.copies.push_back(copy);
-  return copy;
-}
-
 hr_view tensor_argument(const char *kernel, const hr_parameter &parameter, PyObject *object, Operands &operands) {
   TORCH_CHECK_TYPE(THPVariable_Check(object), "kernel ", kernel, ", parameter ", parameter.name,
                    ": expected a tensor of ", hr_dtype_name(parameter.dtype), ", found ", Py_TYPE(object)->tp_name);
@@ -117,7 +105,9 @@ hr_view tensor_argument(const char *kernel, const hr_parameter &parameter, PyObj
                     here(), ", found one of ", given.device());
   Tensor tensor = given;
   if (parameter.kind == HR_PARAMETER_IN) {
-    tensor = as_stored(given, operands);
+    tensor = as_stored(given);
+    if (!tensor.is_same(given))
+      operands.copies.push_back(tensor);
   } else {
     TORCH_CHECK_VALUE(!given.is_neg(), "kernel ", kernel, ", parameter ", parameter.name,
                       ": can't write a negated view of a tensor");

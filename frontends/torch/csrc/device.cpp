@@ -91,8 +91,10 @@ void open_once(c10::DeviceIndex index) {
   if (int mode = chosen_mode.load(); mode >= 0)
     hr_stream_set_mode(stream, static_cast<hr_mode>(mode));
   check(hr_stream_set_deterministic(stream, deterministic.load()));
-  if (!is_open())
+  if (!is_open()) {
     pthread_atfork(nullptr, nullptr, mark_forked);
+    explain_faults();
+  }
   hr_device_info info;
   hr_device_describe(device, &info);
   if (!info.is_host)

@@ -35,6 +35,8 @@ void for_each_stream(const std::function<void(hr_stream *)> &body); // of the op
 void wait_for_all();                                                // for these streams; throws the first error
 void set_mode(hr_mode mode);                                        // of all streams, including those opened later
 
+void explain_faults(); // fault.cpp: from now on, dereferencing a handle prints a message; once
+
 // torch.use_deterministic_algorithms: streams choose their algorithms without the tuning cache. Checked when tensors
 // are created.
 void set_deterministic(bool is_deterministic);
