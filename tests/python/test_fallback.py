@@ -74,22 +74,18 @@ def test_fallback_copies_nothing_where_memory_is_shared(shared_operators):
     operators, _ = shared_operators
     torch.headrace.set_fallback("allow")
     x = torch.arange(4096.0, device=D) + 1
-    y = x * 2
+    y, scale, zero = x * 2, torch.tensor([0.5], device=D), torch.tensor([0.0], device=D)
     torch.headrace.reset_stats()
-    quantize = torch.ops.aten.fake_quantize_per_tensor_affine_cachemask  # in C++: no other reference to its results
-    levels, mask = quantize(x, 0.5, 0, 0, 255)
+    quantize = torch._fake_quantize_learnable_per_tensor_affine  # in C++: no other reference to its result
+    levels = quantize(x, scale, zero, 0, 255)
     operators.add_to_(x, y)
     stats = torch.headrace.stats()
     assert stats["fallbacks"] == 2 and stats["bytes_copied_in"] == stats["bytes_copied_out"] == 0
     host = torch.arange(4096.0) + 1
-    expected = quantize(host, 0.5, 0, 0, 255)
-    assert (
-        torch.equal(levels.cpu(), expected[0])
-        and torch.equal(mask.cpu(), expected[1])
-        and torch.equal(x.cpu(), host * 3)
-    )
+    expected = quantize(host, scale.cpu(), zero.cpu(), 0, 255)
+    assert torch.equal(levels.cpu(), expected) and torch.equal(x.cpu(), host * 3)
     levels.add_(1)  # a tensor made on the host is like any other
-    assert torch.equal((levels + x).cpu(), expected[0] + 1 + host * 3)
+    assert torch.equal((levels + x).cpu(), expected + 1 + host * 3)
     rows, total = operators.sums([x.view(64, 64).t(), y.view(64, 64)])
     assert torch.equal(rows.cpu(), (host * 3).view(64, 64).t() + (host * 2).view(64, 64))
     assert total.device.type == D and total.item() == (host * 3).sum() + (host * 2).sum()

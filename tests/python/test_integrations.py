@@ -165,3 +165,86 @@ def test_transformers_places_a_model_by_itself(language_model, tmp_path):
     assert loaded.device == torch.device(D, 0)
     ids = torch.arange(8)[None]
     torch.testing.assert_close(loaded(ids.to(D)).logits.cpu(), model.eval()(ids).logits, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "16-mixed"])
+def test_lightning_trains_on_the_device(package, precision, tmp_path):
+    lightning = pytest.importorskip(package)
+
+    class Model(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 1)
+
+        def training_step(self, batch, _):
+            assert self.layer.weight.device.type == batch.device.type == D
+            return self.layer(batch).square().mean()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    model = Model()
+    before = model.layer.weight.detach().clone()
+    trainer = lightning.Trainer(
+        accelerator=D, precision=precision, max_steps=4, logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
+    )  # fmt: skip
+    trainer.fit(model, torch.utils.data.DataLoader(torch.randn(16, 4), batch_size=4))
+    assert trainer.strategy.root_device == torch.device(D, 0)
+    assert model.layer.weight.norm().item() < before.norm().item()
+
+
+def test_fabric_places_on_the_device():
+    fabric = pytest.importorskip("lightning.fabric").Fabric(accelerator=D, precision="bf16-mixed")
+    assert fabric.device == torch.device(D, 0)
+
+
+def test_timer_measures_dropped_results():
+    from torch.utils.benchmark import Timer
+
+    x = torch.randn(64, device=D)
+    x.sum().item()
+    for statement in ("x.exp()", "y = x.exp()\ny + 1", "for _ in range(2): z = x.cos()"):
+        timer = Timer(statement, globals={"x": x})
+        before = torch.headrace.stats()["groups"]
+        timer.timeit(5)
+        assert torch.headrace.stats()["groups"] >= before + 5
+    assert timer._task_spec.stmt == statement
+    assert Timer("1 + 1").timeit(5).mean > 0
+
+
+def test_flex_attention_runs_by_its_reference():
+    flex = pytest.importorskip("torch.nn.attention.flex_attention").flex_attention
+    q, k, v = (torch.randn(1, 2, 16, 8) for _ in "qkv")
+
+    def causal(score, batch, head, i, j):
+        return torch.where(i >= j, score, -float("inf"))
+
+    expected = flex(q, k, v, score_mod=causal)
+    torch.testing.assert_close(flex(q.to(D), k.to(D), v.to(D), score_mod=causal).cpu(), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_attention_of_jagged_tensors(is_causal):
+    offsets, values = torch.tensor([0, 2, 5, 7]), [torch.randn(7, 2, 4) for _ in "qkv"]
+
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+
+    def attend_jagged():
+        leaves = [value.to(D).requires_grad_() for value in values]
+        nested = [torch.nested.nested_tensor_from_jagged(x, offsets.to(D)).transpose(1, 2) for x in leaves]
+        return sdpa(*nested, is_causal=is_causal).transpose(1, 2).values(), leaves
+
+    def attend_each():
+        leaves = [value.clone().requires_grad_() for value in values]
+        items = zip(*(x.split([2, 3, 2]) for x in leaves), strict=True)
+        outs = [sdpa(*(x.transpose(0, 1) for x in item), is_causal=is_causal).transpose(0, 1) for item in items]
+        return torch.cat(outs), leaves
+
+    results = []
+    for out, leaves in (attend_jagged(), attend_each()):
+        out.square().sum().backward()
+        results.append([out.detach(), *(leaf.grad for leaf in leaves)])
+    for actual, expected in zip(*results, strict=True):
+        torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-5)

@@ -285,6 +285,18 @@ Tensor segment_reduce(const Tensor &data, std::string_view reduce, const Optiona
 Tensor segment_reduce_backward(const Tensor &grad, const Tensor &output, const Tensor &data, std::string_view reduce,
                                const OptionalTensor &lengths, const OptionalTensor &offsets, int64_t dim,
                                const std::optional<Scalar> &initial);
+// ---- jagged.cpp
+Tensor jagged_to_padded(const Tensor &values, TensorList offsets, IntArrayRef max_lengths, double padding);
+Tensor padded_to_jagged(const Tensor &dense, TensorList offsets, std::optional<int64_t> total);
+
+// ---- quantize.cpp
+Tensor int_mm(Result result, const Tensor &self, const Tensor &mat2);
+Tensor2 fake_quantize(const Tensor &self, double scale, int64_t zero_point, int64_t low, int64_t high);
+Tensor2 fake_quantize(const Tensor &self, const Tensor &scale, const Tensor &zero_point, const Tensor &enabled,
+                      int64_t low, int64_t high);
+Tensor2 fake_quantize_channels(const Tensor &self, const Tensor &scale, const Tensor &zero_point, int64_t axis,
+                               int64_t low, int64_t high);
+
 Tensor hash_tensor(Result result, const Tensor &self, IntArrayRef dims, bool keepdim, int64_t mode);
 
 // ---- nn.cpp: layers, losses, windows, cells, attention
