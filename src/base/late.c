@@ -98,7 +98,7 @@ static void run_thread(void *arg) {
 
 /* Called with the queue locked. */
 static bool has_thread(hr_late_queue *queue) {
-  if (queue->stops || queue->thread.started || hr_core_count() == 1 || hr_thread_count() == 1) {
+  if (queue->stops || queue->thread.started || hr_thread_count() == 1 || hr_core_count() == 1) {
     return queue->thread.started && !queue->stops;
   }
   bool is_first = queue == queue_of(&hr__context_first);

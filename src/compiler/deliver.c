@@ -65,14 +65,13 @@ static int find_copy(const delivery *d, int n, int o) {
   const hr_program *program = d->program;
   const hr_node *node = &program->nodes[n];
   const hr_operand *out = &node->outputs[o];
-  if (!is_plain(out, out->dtype) || !program->buffers[out->index].is_dead || !is_alone(node, node->input_count + o) ||
-      next_touch(d, 0, out->index) != n) {
+  if (!is_plain(out, out->dtype) || !program->buffers[out->index].is_dead || !is_alone(node, node->input_count + o)) {
     return -1;
   }
   int at = next_touch(d, n + 1, out->index);
   bool is_all = at < program->node_count && is_copy(&program->nodes[at], out->dtype) &&
                 program->nodes[at].outputs[0].index != out->index && program->nodes[at].inputs[0].index == out->index &&
-                next_touch(d, at + 1, out->index) == program->node_count;
+                next_touch(d, 0, out->index) == n && next_touch(d, at + 1, out->index) == program->node_count;
   return is_all ? at : -1;
 }
 
@@ -173,6 +172,7 @@ hr_status hr_deliver(hr_program *program, const hr_target *target) {
   if (d.is_gone == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "deliver: no memory for %d nodes", program->node_count);
   }
+  bool is_changed = false;
   for (int n = 0; n < program->node_count; ++n) {
     const hr_node *node = &program->nodes[n];
     bool may_more = !node->is_loop && hr_op_table(node->op)->family == HR_FAMILY_COMPOSITE;
@@ -181,7 +181,11 @@ hr_status hr_deliver(hr_program *program, const hr_target *target) {
       for (int o = 0; o < node->output_count; ++o) {
         may_more |= deliver(&d, n, o);
       }
+      is_changed |= may_more;
     }
+  }
+  if (!is_changed) {
+    return HR_OK;
   }
   int count = 0;
   for (int n = 0; n < program->node_count; ++n) {

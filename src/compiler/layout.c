@@ -54,8 +54,9 @@ static bool find_step(const hr__layout *l, int64_t stride, step *out_step) {
   while (axis < HR__INNER && size < old_stride(l, axis)) {
     ++axis;
   }
-  *out_step = (step){axis, stride / old_stride(l, axis)};
-  return stride % old_stride(l, axis) == 0;
+  int64_t old = old_stride(l, axis);
+  *out_step = (step){axis, old == 1 ? stride : stride / old};
+  return out_step->count * old == stride;
 }
 
 /* A coordinate that takes the values 0 .. extent - 1, times `stride`. */
@@ -143,8 +144,8 @@ static bool find_motion(const hr__layout *l, const hr_operand *operand, motion *
   }
   ok = ok && offset >= 0;
   for (int axis = HR__OUTER; ok && axis < HR__AXES; ++axis) {
-    m.offset[axis] = offset / old_stride(l, axis);
-    offset %= old_stride(l, axis);
+    m.offset[axis] = offset == 0 ? 0 : offset / old_stride(l, axis);
+    offset -= m.offset[axis] * old_stride(l, axis);
     ok = m.offset[axis] + m.low[axis] >= 0 && m.offset[axis] + m.high[axis] < l->dims[axis];
   }
   *out_motion = m;

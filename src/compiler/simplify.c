@@ -66,11 +66,8 @@ static bool is_number(const hr_program *program, const hr_node *node) {
          buffer->is_dead && buffer->is_fresh && covers_buffer(program, output, 0);
 }
 
-static bool put_numbers_first(hr_program *program) {
-  size_t count = (size_t)program->node_count, number_count = 0, other_count = 0;
-  for (size_t n = 0; n < count; ++n) {
-    number_count += is_number(program, &program->nodes[n]);
-  }
+static bool put_numbers_first(hr_program *program, size_t number_count) {
+  size_t count = (size_t)program->node_count, other_count = 0;
   if (number_count == 0) {
     return true;
   }
@@ -122,11 +119,13 @@ hr_status hr_simplify(hr_program *program) {
     }
   }
   int count = 0;
+  size_t numbers = 0;
   for (int n = 0; n < program->node_count; ++n) {
+    numbers += keep[n] && is_number(program, &program->nodes[n]);
     if (keep[n] && count++ != n) {
       program->nodes[count - 1] = program->nodes[n];
     }
   }
   program->node_count = count;
-  return put_numbers_first(program) ? hr_versions(program) : no_memory(program);
+  return put_numbers_first(program, numbers) ? hr_versions(program) : no_memory(program);
 }
