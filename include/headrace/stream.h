@@ -191,7 +191,7 @@ static inline void hr_stream_stats(hr_stream *stream, hr_stats *out_stats) {
 /* Sets the counters to 0. */
 HR_API void hr_stream_reset_stats(hr_stream *stream);
 /* Frees the compiled programs that the stream keeps, but those that ran since the last call: a loop that trims in each
- * iteration compiles once more, not each time. */
+ * iteration compiles once more, not each time. With them goes what libraries answered about their operations. */
 HR_API void hr_stream_trim(hr_stream *stream);
 
 #ifdef __cplusplus

@@ -78,11 +78,16 @@ struct hr_provider {
    * 64-byte aligned. */
   hr_status (*run)(hr_prepared *prepared, void *const *args, void *workspace, void *queue);
   void (*release)(hr_prepared *prepared);
+  /* (optional) Frees what the process keeps to prepare nodes sooner. The library may not have been opened. */
+  void (*forget)(void);
 };
 
 HR_MUST_USE static inline hr_status hr__provider_open(const hr_provider *provider) {
   return provider->open != NULL ? provider->open() : HR_OK;
 }
+
+/* Calls `forget` of all providers. */
+void hr__providers_forget(void);
 
 /* All providers, in order of preference; NULL-terminated. At most HR_PROVIDERS_MAX, checked when providers.c is
  * compiled. */

@@ -29,3 +29,11 @@ const hr_provider *const *hr_providers(void) {
   return providers;
 }
 #endif
+
+void hr__providers_forget(void) {
+  for (const hr_provider *const *p = hr_providers(); *p != NULL; ++p) {
+    if ((*p)->forget != NULL) {
+      (*p)->forget();
+    }
+  }
+}

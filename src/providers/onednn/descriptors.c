@@ -161,3 +161,12 @@ void hr__dnnl_note_epilogues(const hr__dnnl_key *key, bool keep) {
   }
   hr_mutex_unlock(&answers()->mutex);
 }
+
+void hr__dnnl_forget(void) {
+  hr_mutex_lock(&answers()->mutex);
+  for (size_t i = 0; i < HR__DNNL_ANSWERS; ++i) {
+    answer_free(answers()->entries[i]);
+    answers()->entries[i] = NULL;
+  }
+  hr_mutex_unlock(&answers()->mutex);
+}

@@ -42,4 +42,7 @@ void hr__dnnl_note_descriptor(const hr__dnnl_key *key, hr__dnnl_which which, dnn
 bool hr__dnnl_known_epilogues(const hr__dnnl_key *key, bool *out_keep);
 void hr__dnnl_note_epilogues(const hr__dnnl_key *key, bool keep);
 
+/* Frees all answers. */
+void hr__dnnl_forget(void);
+
 #endif

@@ -44,6 +44,24 @@ HR_TEST(onednn_is_asked_once_about_nodes_of_equal_numbers) {
   table->matmul_primitive_desc_create = create_desc;
 }
 
+HR_TEST(onednn_is_asked_again_after_a_stream_was_trimmed) {
+  hr_device *device;
+  hr_stream *stream;
+  HR_ASSERT_OK(hr_device_open("cpu", &device));
+  HR_ASSERT_OK(hr_stream_create(device, &stream));
+  cases_begin(&hr__onednn_provider);
+  hr__dnnl_table *table = &hr__dnnl_opened()->table;
+  create_desc = table->matmul_primitive_desc_create;
+  table->matmul_primitive_desc_create = count_desc;
+  (void)descriptors_for(43, MATRIX_DENSE, BIAS_ABSENT);
+  HR_ASSERT_EQ(descriptors_for(43, MATRIX_DENSE, BIAS_ABSENT), 0);
+  hr_stream_trim(stream);
+  HR_ASSERT(descriptors_for(43, MATRIX_DENSE, BIAS_ABSENT) > 0);
+  table->matmul_primitive_desc_create = create_desc;
+  hr_stream_release(stream);
+  hr_device_release(device);
+}
+
 HR_TEST(onednn_is_asked_again_when_other_nodes_have_taken_the_place) {
   cases_begin(&hr__onednn_provider);
   hr__dnnl_table *table = &hr__dnnl_opened()->table;

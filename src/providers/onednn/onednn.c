@@ -221,4 +221,5 @@ const hr_provider HR_CPU_NAME(hr__onednn_provider) = {
     .keeps = keeps,
     .run = hr__pipe_run,
     .release = hr__pipe_release,
+    .forget = hr__dnnl_forget,
 };
