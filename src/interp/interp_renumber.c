@@ -28,10 +28,19 @@ static bool is_roomy(const hr__plan *plan, const hr__plan *made) {
   return has_width && has_tile && has_room(&plan->block_room, made->block_outer, made->block_inner);
 }
 
-/* A plan that walks a tile's blocks can also walk a single one, if the tile is a row. */
+/* A plan that walks a tile's blocks can also walk a single one: a row, or columns within one chunk, which it adds in
+ * the same order whatever the blocks are. */
 static bool is_walked_alike(const hr__plan *plan, const hr__plan *made) {
-  return plan->is_walked == made->is_walked ||
-         (plan->is_walked && plan->walk == HR__WALK_INNER && made->tile_outer == 1);
+  bool has_one = plan->walk == HR__WALK_INNER ? made->tile_outer == 1 : made->chunk_count <= 1;
+  return plan->is_walked == made->is_walked || (plan->is_walked && has_one);
+}
+
+/* A single block of columns may be walked in the plan's smaller ones. */
+static void fit_block(const hr__plan *plan, hr__plan *made) {
+  if (plan->is_walked && !made->is_walked && made->walk == HR__WALK_OUTER && made->block_inner > 0) {
+    int64_t most = hr_min(plan->block_room.outer, plan->block_room.area / made->block_inner);
+    made->block_outer = hr_max(1, hr_min(made->block_outer, most));
+  }
 }
 
 /* True if the domain is cut alike, so that registers keep their slots. */
@@ -98,6 +107,7 @@ bool HR_CPU_NAME(hr_interp_renumber)(hr_host_kernel *host_kernel, const hr_kerne
   hr__cut cut = {0};
   hr__plan made = {.arena = &arena, .cut = &cut};
   hr_status status = hr__plan_geometry(&made, kernel);
+  fit_block(plan, &made);
   bool is = status == HR_OK && is_cut_alike(plan, &made);
   const hr__map *maps = is ? make_maps(plan, &made, kernel) : NULL;
   if (maps != NULL) {

@@ -612,13 +612,17 @@ static float sum_in_order(const float *x, int64_t count, int64_t step, hr_reduce
   return result;
 }
 
+/* The kernel of a column sum over `count` rows of floats. */
+static void make_column_sum(kernel_maker *m, int64_t count, int64_t columns) {
+  make_begin(m, 2, (int64_t[]){count, columns}, 1, 0);
+  int x = make_arg(m), y = make_arg(m);
+  int sum = make_reduce(m, 0, HR_OP_SUM, HR_CLASS_F32, make_load(m, 0, x, HR_DTYPE_F32, 0, (int64_t[]){columns, 1}));
+  make_store(m, 1, y, HR_DTYPE_F32, 0, (int64_t[]){0, 1}, sum);
+}
+
 static void check_order(int64_t count, int64_t columns) {
   kernel_maker m;
-  int64_t dims[] = {count, columns};
-  make_begin(&m, 2, dims, 1, 0);
-  int x = make_arg(&m), y = make_arg(&m);
-  int sum = make_reduce(&m, 0, HR_OP_SUM, HR_CLASS_F32, make_load(&m, 0, x, HR_DTYPE_F32, 0, (int64_t[]){columns, 1}));
-  make_store(&m, 1, y, HR_DTYPE_F32, 0, (int64_t[]){0, 1}, sum);
+  make_column_sum(&m, count, columns);
   float *fx = random_floats(count * columns), *fy = guarded((size_t)columns * 4);
   run_all(&m, (void *[]){fx, fy}, NULL, 1, (size_t)columns * 4);
   for (int64_t k = 0; k < columns; ++k) {
@@ -637,6 +641,32 @@ HR_TEST(reductions_keep_their_order) {
   }
   check_order(17000000, 1); /* three levels */
   check_order(5000, 300);
+}
+
+/* The plan of many rows, in several blocks, takes the numbers of a few, which alone would be one block. */
+static void check_renumbered_columns(int64_t many, int64_t few, int64_t columns) {
+  kernel_maker m;
+  make_column_sum(&m, many, columns);
+  hr_host_kernel *kernel;
+  HR_ASSERT_OK(hr_interp_create(make_end(&m), &kernel));
+  make_column_sum(&m, few, columns);
+  HR_ASSERT(hr_interp_renumber(kernel, make_end(&m)));
+  float *fx = random_floats(few * columns), *fy = guarded((size_t)columns * 4);
+  run_split(kernel, (void *[]){fx, fy}, NULL, 1);
+  for (int64_t k = 0; k < columns; ++k) {
+    float expected = sum_in_order(fx + k, few, columns, m.kernel.order);
+    HR_ASSERT_BYTES_EQ(&fy[k], &expected, 4);
+  }
+  check_guards(fy, (size_t)columns * 4);
+  free(fx), free_guarded(fy);
+  kernel->destroy(kernel);
+}
+
+HR_TEST(a_plan_of_many_rows_takes_a_few) {
+  check_renumbered_columns(300, 81, 10);
+  check_renumbered_columns(300, 250, 10);
+  check_renumbered_columns(300, 29, 128);
+  check_renumbered_columns(300, 33, 1);
 }
 
 /* Argmax over dim 1 of [rows, count, inner], with ties and a NaN. */
