@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times the backend of torch.distributed between two processes of this machine, in turns with gloo on tensors of the
 host, and steps of DistributedDataParallel: a small network with two ranks of one thread against one process of two
-threads, and ResNet-50 with a batch of 2 a rank against the same without DistributedDataParallel.
+threads, and ResNet-50 with a batch of 2 a rank against the same without DistributedDataParallel, on all ranks at once.
 
 Minima of all rounds, in milliseconds, with the number of commits of a step, and of its buckets.
 
@@ -87,13 +87,13 @@ def buckets_of(model) -> int:
 class Training:
     """Steps on one batch."""
 
-    def __init__(self, model, shape, classes: int, is_parallel: bool):
+    def __init__(self, model, shape, classes: int, is_parallel: bool, **options):
         import torch
 
         torch.manual_seed(0)
         self.model = model.to("headrace")
         if is_parallel:
-            self.model = torch.nn.parallel.DistributedDataParallel(self.model)
+            self.model = torch.nn.parallel.DistributedDataParallel(self.model, **options)
         self.optimizer = torch.optim.Adam(model.parameters())
         self.images = torch.randn(shape).to("headrace")
         self.labels = torch.randint(classes, shape[:1]).to("headrace")
@@ -128,20 +128,38 @@ def time_small(batch: int, rounds: int, is_parallel: bool) -> None:
         print(f"{commits} commits a step, {buckets_of(training.model)} buckets")
 
 
-def time_resnet(rounds: int) -> None:
-    """The ranks do the same at the same time, with and without an exchange of gradients."""
+def slowest_ranks(times: list[float]) -> list[float]:
+    """Of each step, the time of the rank that took longest."""
     import torch.distributed as dist
 
-    trainings = [Training(resnet50(), (2, 3, 224, 224), 1000, is_parallel) for is_parallel in (False, True)]
+    of_ranks = [None] * dist.get_world_size()
+    dist.all_gather_object(of_ranks, times)
+    return [max(step) for step in zip(*of_ranks)]
+
+
+def time_resnet(rounds: int) -> None:
+    """The ranks do the same at the same time: steps without an exchange of gradients, with one that copies them into
+    buckets and back (torch's default), and with gradients that are views of the buckets. Ranks that exchange wait for
+    the slowest one, so its time counts for all ways."""
+    import torch.distributed as dist
+
+    ways = ({"is_parallel": False}, {"is_parallel": True}, {"is_parallel": True, "gradient_as_bucket_view": True})
+    trainings = [Training(resnet50(), (2, 3, 224, 224), 1000, **way) for way in ways]
     for training in trainings * 4:
         training.step()
-    commits, times = trainings[1].commits(), [float("inf")] * 2
-    for _ in range(rounds):
-        for i, training in enumerate(trainings):
-            dist.barrier()
-            times[i] = min(times[i], best(training.step, 3))
+    commits, times = trainings[1].commits(), [[] for _ in ways]
+    for _ in range(3 * rounds):
+        for training, found in zip(trainings, times):
+            training.step()  # the others have changed what the caches hold
+            for _ in range(3):
+                dist.barrier()
+                found.append(best(training.step, 1))
+    alone, copied, viewed = (sorted(slowest_ranks(found)) for found in times)
     if dist.get_rank() == 0:
-        print(f"\nResNet-50, 2 images a rank: {times[0]:.1f} ms a step, with DDP {times[1] - times[0]:.1f} ms more")
+        print(f"\nResNet-50, 2 images a rank: {alone[0]:.1f} ms a step (median {alone[len(alone) // 2]:.1f})")
+        for title, found in (("DDP", copied), ("gradient_as_bucket_view=True", viewed)):
+            more = [found[k] - alone[k] for k in (0, len(alone) // 2)]
+            print(f"with {title}: {more[0]:.1f} ms more (medians: {more[1]:.1f})")
         print(f"{commits} commits a step, {buckets_of(trainings[1].model)} buckets")
 
 
