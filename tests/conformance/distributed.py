@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Conformance of the backend of torch.distributed: torch's own tests for backends, from its wheel, on two ranks.
+"""Conformance of the backend of torch.distributed: torch's own tests for backends, from its wheel, on two ranks, and
+tests of FSDP and DTensor upon its bases (sharded.py).
 
 usage: distributed.py [--every K] [--only NAME ...] [--seconds N] [--verbose]
 
@@ -37,6 +38,7 @@ os.environ.setdefault("HEADRACE_FALLBACK", "error")
 import torch  # noqa: E402
 
 import headrace.torch  # noqa: E402, F401
+import sharded  # noqa: E402
 from torch.testing._internal import common_distributed  # noqa: E402
 from torch.testing._internal.common_utils import instantiate_parametrized_tests  # noqa: E402
 
@@ -94,32 +96,52 @@ def load():
     return module
 
 
-def test_class(module, seconds):
-    class TestHeadrace(module.TestDistBackend, module.DistributedTest._DistTestBase):
+class Forked:
+    """A test of two processes, which are forked from this one."""
+
+    def _spawn_processes(self):
+        self._start_processes(multiprocessing.get_context("fork").Process)
+
+    @classmethod
+    def _run(cls, rank, test_name, file_name, pipe, **options):
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
+        torch.headrace.set_device(rank)
+        if not VERBOSE:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 1)
+            os.dup2(null, 2)
+        super()._run(rank, test_name, file_name, pipe, **options)
+
+    def tearDown(self):
+        for process in self.processes:
+            process.kill()
+        super().tearDown()
+
+
+def test_class(module):
+    class TestHeadrace(Forked, module.TestDistBackend, module.DistributedTest._DistTestBase):
         def setUp(self):
             super().setUp()
-            self._start_processes(multiprocessing.get_context("fork").Process)
+            self._spawn_processes()
 
         @classmethod
-        def _run(cls, rank, test_name, file_name, pipe, **options):
-            os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
-            torch.headrace.set_device(rank)
+        def _run(cls, rank, *arguments, **options):
             torch.set_default_device(torch.device("headrace", rank))
-            if not VERBOSE:
-                null = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(null, 1)
-                os.dup2(null, 2)
-            super()._run(rank, test_name, file_name, pipe, **options)
+            super()._run(rank, *arguments, **options)
 
-        def tearDown(self):
-            for process in self.processes:
-                process.kill()
-            super().tearDown()
+    return instantiate_parametrized_tests(TestHeadrace)
 
+
+def load_classes(seconds):
+    """{name of a test: its class}"""
+    module = load()
     common_distributed.TIMEOUT_DEFAULT = seconds
     common_distributed.TIMEOUT_OVERRIDE.clear()
     module.default_pg_timeout = seconds // 2
-    return instantiate_parametrized_tests(TestHeadrace)
+    found = {}
+    for cls in (test_class(module), *sharded.test_classes(Forked, RANKS)):
+        found.update({name: cls for name in unittest.TestLoader().getTestCaseNames(cls)})
+    return found
 
 
 def run_test(cls, name):
@@ -165,8 +187,8 @@ def main():
     if not VERBOSE:
         logging.getLogger("torch.testing._internal.common_distributed").setLevel(logging.CRITICAL)
     adapt_helpers()
-    cls = test_class(load(), options.seconds)
-    names = unittest.TestLoader().getTestCaseNames(cls)[:: options.every]
+    classes = load_classes(options.seconds)
+    names = list(classes)[:: options.every]
     if options.only:
         names = [name for name in names if any(fnmatch.fnmatch(name, pattern) for pattern in options.only)]
     rows, counts, unexpected = read_exceptions(), {}, []
@@ -175,7 +197,7 @@ def main():
         if how == "skip" and not options.only:
             outcome, detail, seconds = "skip", reason, 0.0
         else:
-            outcome, detail, seconds = run_test(cls, name)
+            outcome, detail, seconds = run_test(classes[name], name)
         counts[outcome] = counts.get(outcome, 0) + 1
         if options.verbose or options.only:
             print(f"{outcome:5} {seconds:5.1f} s  {name}  {last_line(detail)}", flush=True)

@@ -77,6 +77,12 @@ def test_trainings_equal_one_process(ranks, mode):
     run("trainings", expected=(0,) * ranks, HEADRACE_MODE=mode)
 
 
+def test_attention_of_dtensors_stays_sharded():
+    program = RANKS.parents[1] / "conformance" / "distributed.py"
+    command = [sys.executable, str(program), "--only", "test_dtensor_attention"]
+    subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+
+
 def test_failures_are_errors_of_all_ranks():
     run("failures", expected=(0, -signal.SIGKILL))
 
