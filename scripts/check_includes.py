@@ -24,6 +24,7 @@ LAW = {
     "providers": {"base", "core", "runtime"},
     "engine": {"base", "core", "compiler", "interp", "runtime"},
     "group": {"base", "core"},
+    "nccl": {"base", "core", "runtime"},
     "module": {"base", "core", "compiler", "runtime", "engine"},
 }
 # Contracts that the engine may see in folders it may not include: tables that it reaches through.

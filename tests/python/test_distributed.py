@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -75,6 +76,19 @@ def test_networks_equal_one_process():
 @pytest.mark.parametrize(("ranks", "mode"), [(4, "fuse"), (2, "eager"), (2, "strict")])
 def test_trainings_equal_one_process(ranks, mode):
     run("trainings", expected=(0,) * ranks, HEADRACE_MODE=mode)
+
+
+def test_nccl_gets_the_calls_of_one_rank(tmp_path):
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    library = tmp_path / "libnccl.so.2"
+    stub = RANKS.parents[1] / "stubs" / "nccl.c"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(stub)], check=True)
+    program = RANKS.with_name("nccl_rank.py")
+    run("", (0,), program, HEADRACE_TRANSPORT="nccl", HEADRACE_NCCL=str(library))
+    outputs = run("", (1,), program, HEADRACE_TRANSPORT="nccl", HEADRACE_NCCL=str(tmp_path / "none"))
+    assert "rank 0: NCCL 2 (set HEADRACE_NCCL to the library's path)" in outputs[0], outputs[0]
 
 
 def test_attention_of_dtensors_stays_sharded():

@@ -112,6 +112,11 @@ void set_device_name(const std::string &name) {
   known_count.store(-1);
 }
 
+bool are_of(const std::string &driver) {
+  std::lock_guard<std::mutex> lock(open_mutex());
+  return device_name.substr(0, device_name.find(':')) == driver;
+}
+
 int count_devices() {
   int count = known_count.load(std::memory_order_acquire);
   if (C10_LIKELY(count >= 0))

@@ -18,8 +18,9 @@ constexpr int kDevicesMax = 64;
 
 // Sets the driver, or one device of it; fails once a device is open.
 void set_device_name(const std::string &name);
-int count_devices(); // 0 if there is none: opening one then raises the reason
-bool is_open();      // any of them
+int count_devices();                    // 0 if there is none: opening one then raises the reason
+bool are_of(const std::string &driver); // the devices; opens none
+bool is_open();                         // any of them
 bool is_open(c10::DeviceIndex index);
 bool is_forked(); // this process is a fork of one that had opened a device: nothing works here
 

@@ -12,6 +12,7 @@
 //
 // torch's binding of c10d needs pybind11 of one CPython. This library is for all of them, so Python passes a store and
 // gets a backend through a temporary process group, by name (headrace/distributed.py).
+#include <ATen/ops/ones.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -254,6 +255,12 @@ public:
     return collect(
         OpType::BARRIER, {},
         [&](Job &job) {
+          if (int index = transport_->device_index(); index >= 0) { // NCCL has no barrier
+            c10::Device device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(index));
+            Tensor one = at::ones({1}, at::TensorOptions().device(device));
+            reduce_into(job, call_of("all_reduce", one, options), c10d::ReduceOp::SUM, one, true);
+            return;
+          }
           hr_group_call call = call_of("barrier", Tensor(), options);
           add(job, call, true, Exchange(getSize()));
         },
@@ -366,7 +373,7 @@ private:
   void reduce_into(Job &job, const hr_group_call &call, const c10d::ReduceOp &reduce, const Tensor &tensor,
                    bool has_output) {
     hr_group_op op = op_of(reduce);
-    check(hr_group_check_op(op, call.dtype));
+    check(transport_->check_op(op, call.dtype));
     int in = job.read(tensor), out = has_output ? job.write(tensor) : -1;
     job.add([=, count = tensor.numel()](Transport &transport, const Addresses &addresses, Outcome &) {
       return transport.all_reduce(call, op, count, addresses.in[in], out < 0 ? nullptr : addresses.out[out]);
@@ -398,7 +405,7 @@ private:
   void reduce_parts(Job &job, const c10d::ReduceScatterOptions &options, const Tensors &inputs, const Tensor &output) {
     hr_group_call call = call_of("reduce_scatter", output, options);
     hr_group_op op = op_of(options.reduceOp);
-    check(hr_group_check_op(op, call.dtype));
+    check(transport_->check_op(op, call.dtype));
     check_count(call.name, "inputs", inputs);
     std::vector<int> in;
     bool are_equal = true;
@@ -554,6 +561,12 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
   for (int r : ranks)
     prefix += "-" + std::to_string(r);
   auto prefixed = c10::make_intrusive<c10d::PrefixStore>(prefix, store);
+  if (transport_->device_index() >= 0) {
+    std::string reason;
+    std::shared_ptr<Transport> nccl = meet_by_nccl(*prefixed, rank, size, &reason);
+    TORCH_CHECK(nccl != nullptr, "split_group: ", reason);
+    return c10::make_intrusive<Backend>(std::move(nccl), rank, size, timeout);
+  }
   hr_group *group = meet_on_machine(*prefixed, rank, size);
   TORCH_CHECK(group != nullptr, "split_group: the ranks have found no shared memory");
   return c10::make_intrusive<Backend>(shared_memory_transport(group), rank, size, timeout);

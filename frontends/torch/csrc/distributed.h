@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 
 #include "transport.h"
 
@@ -19,5 +20,7 @@ const char *transport_name(c10d::Backend &backend); // nullptr for a backend of 
 
 // A group that all ranks have joined, or nullptr on all ranks.
 hr_group *meet_on_machine(c10d::Store &store, int rank, int size);
+// A transport by NCCL from each rank's device, or nullptr on all ranks; `out_reason` is why.
+std::shared_ptr<Transport> meet_by_nccl(c10d::Store &store, int rank, int size, std::string *out_reason);
 
 } // namespace headrace

@@ -13,9 +13,12 @@ hr_status Job::run_steps(Running &running, const Addresses &addresses) {
   hr_status status = HR_OK;
   {
     InUse in_use(running.transport.get());
-    for (const Step &step : running.steps)
-      if (status = step(*running.transport, addresses, *running.outcome); status != HR_OK)
-        break;
+    if (status = running.transport->begin(); status == HR_OK) {
+      for (const Step &step : running.steps)
+        if (status = step(*running.transport, addresses, *running.outcome); status != HR_OK)
+          break;
+      status = running.transport->end(status);
+    }
   }
   running.outcome->end(status == HR_OK ? "" : hr_status_message(status));
   return status;
@@ -111,11 +114,14 @@ void Job::issue(std::shared_ptr<Transport> transport) {
   c10::NoGradGuard no_grad;
   c10::Device place = device();
   OnDevice on(place);
+  int only = transport->device_index();
+  TORCH_CHECK(only < 0 || only == place.index(), "the process group has found device ", only, ", not ", place.index(),
+              ": call set_device before init_process_group");
   auto running = std::make_unique<Running>();
   running->transport = std::move(transport);
   running->outcome = outcome_;
   running->steps = std::move(steps_);
-  if (has_host_memory(place.index()))
+  if (only >= 0 || has_host_memory(place.index()))
     call(std::move(running));
   else
     run_staged(std::move(running));

@@ -6,8 +6,11 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <random>
 
+#include "device.h"
 #include "distributed.h"
 #include "extension.h"
 
@@ -64,6 +67,56 @@ hr_group *meet_on_machine(c10d::Store &store, int rank, int size) {
   return nullptr;
 }
 
+namespace {
+
+// Takes this rank's status; true if it is OK on all ranks. Else *out_reason is the first rank's reason.
+bool agree(c10d::Store &store, const std::string &key, int rank, int size, hr_status status, std::string *out_reason) {
+  set(store, key + std::to_string(rank), status == HR_OK ? "" : hr_status_message(status));
+  hr_status_ignore(status);
+  for (int r = 0; r < size; ++r) {
+    std::string reason = get(store, key + std::to_string(r));
+    if (!reason.empty()) {
+      *out_reason = "rank " + std::to_string(r) + ": " + reason;
+      return false;
+    }
+  }
+  return true;
+}
+
+// The current device. A program that has selected none yet gets that of its rank on this machine.
+c10::DeviceIndex nccl_device() {
+  const char *local = std::getenv("LOCAL_RANK");
+  int index = local != nullptr ? std::atoi(local) : 0;
+  if (here_index() == 0 && index > 0 && index < count_devices())
+    choose_index(static_cast<c10::DeviceIndex>(index));
+  return here_index();
+}
+
+} // namespace
+
+std::shared_ptr<Transport> meet_by_nccl(c10d::Store &store, int rank, int size, std::string *out_reason) {
+  if (!agree(store, "nccl/found/", rank, size, hr_nccl_check(), out_reason))
+    return nullptr;
+  hr_nccl_id id;
+  std::vector<uint8_t> bytes;
+  hr_status status = HR_OK;
+  if (rank == 0) {
+    status = hr_nccl_make_id(&id);
+    bytes.assign(id.bytes, id.bytes + sizeof id.bytes);
+    store.set("nccl/id", bytes);
+  } else {
+    bytes = store.get("nccl/id");
+    std::copy(bytes.begin(), bytes.end(), id.bytes);
+  }
+  hr_nccl *nccl = nullptr;
+  c10::DeviceIndex index = nccl_device();
+  status = status != HR_OK ? status : hr_nccl_create(device_of(index), &id, rank, size, &nccl);
+  if (agree(store, "nccl/joined/", rank, size, status, out_reason))
+    return nccl_transport(nccl, index);
+  hr_nccl_release(nccl);
+  return nullptr;
+}
+
 // ---- Python
 
 namespace {
@@ -84,6 +137,31 @@ PyObject *meet_by_memory(PyObject *, PyObject *arguments) {
                                   new_backend(shared_memory_transport(group), rank, size, Milliseconds(milliseconds)));
         has_met = true;
       }
+    }
+    return PyBool_FromLong(has_met);
+  });
+}
+
+// The same by NCCL, if the devices are CUDA's, or if it must; then a failure is an error. Devices of other kinds are
+// not opened: a mesh selects them later.
+PyObject *meet_by_nccl_alone(PyObject *, PyObject *arguments) {
+  return answer([&] {
+    const char *name = nullptr;
+    long long milliseconds = 0;
+    int must = 0;
+    parse(arguments, "sLp", &name, &milliseconds, &must);
+    bool has_met = false;
+    if (must != 0 || are_of("cuda")) {
+      Unlocked unlocked;
+      auto process_group = c10d::resolve_process_group(name);
+      int rank = process_group->getRank(), size = process_group->getSize();
+      std::string reason;
+      if (std::shared_ptr<Transport> nccl = meet_by_nccl(*process_group->getStore(), rank, size, &reason)) {
+        process_group->setBackend(c10::DeviceType::PrivateUse1, c10d::ProcessGroup::BackendType::CUSTOM,
+                                  new_backend(std::move(nccl), rank, size, Milliseconds(milliseconds)));
+        has_met = true;
+      }
+      TORCH_CHECK(has_met || must == 0, "HEADRACE_TRANSPORT=nccl: ", reason);
     }
     return PyBool_FromLong(has_met);
   });
@@ -131,9 +209,11 @@ PyObject *transport_of(PyObject *, PyObject *arguments) {
 PyMethodDef distributed_functions[] = {
     {"meet_by_memory", meet_by_memory, METH_VARARGS,
      "Gives a process group a backend over shared memory; False if its ranks are not on one machine."},
+    {"meet_by_nccl", meet_by_nccl_alone, METH_VARARGS,
+     "Gives a process group a backend over NCCL; False if its ranks can't, and need not."},
     {"meet_by_network", meet_by_network, METH_VARARGS, "Gives a process group a backend over its backend of the CPU."},
     {"cancel_coalescing", cancel_group_coalescing, METH_VARARGS, "Drops what a group has coalesced."},
-    {"transport_of", transport_of, METH_VARARGS, "How a group's ranks communicate: shared memory, or network."},
+    {"transport_of", transport_of, METH_VARARGS, "How a group's ranks communicate: nccl, shared memory, or network."},
     {nullptr, nullptr, 0, nullptr}};
 
 } // namespace headrace

@@ -82,6 +82,61 @@ private:
   hr_group *group_;
 };
 
+// ---- NCCL
+
+// Enqueues on the device, and waits for nothing. NCCL compares no arguments between ranks.
+class Nccl final : public Transport {
+public:
+  Nccl(hr_nccl *nccl, int device_index) : nccl_(nccl), device_index_(device_index) {}
+  ~Nccl() override {
+    hr_nccl_release(nccl_);
+  }
+  hr_status all_reduce(const hr_group_call &call, hr_group_op op, int64_t elements, const void *input,
+                       void *output) override {
+    bool is_for_all = std::strcmp(call.name, "all_reduce") == 0; // else words[0] is the rank that gets the result
+    int root = is_for_all ? -1 : static_cast<int>(call.words[0]);
+    return hr_nccl_reduce(nccl_, call.name, op, call.dtype, elements, root, input, output);
+  }
+  hr_status reduce_scatter(const hr_group_call &call, hr_group_op op, int64_t elements,
+                           const std::vector<const void *> &inputs, void *output) override {
+    return hr_nccl_reduce_scatter(nccl_, call.name, op, call.dtype, elements, inputs.data(), output);
+  }
+  hr_status exchange(const hr_group_call &call, bool, const std::vector<hr_group_block> &blocks) override {
+    return hr_nccl_exchange(nccl_, call.name, blocks.data());
+  }
+  hr_status send(const hr_group_call &, int to, int, const void *data, int64_t bytes) override {
+    return hr_nccl_send(nccl_, to, data, bytes);
+  }
+  hr_status receive(const hr_group_call &call, int from, int, void *data, int64_t bytes, int *out_from) override {
+    if (from < 0)
+      return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: NCCL receives from a rank that is named", call.name);
+    *out_from = from;
+    return hr_nccl_receive(nccl_, from, data, bytes);
+  }
+  hr_status begin() override {
+    return hr_nccl_begin_calls(nccl_);
+  }
+  hr_status end(hr_status status) override {
+    return hr_nccl_end_calls(nccl_, status);
+  }
+  hr_status check_op(hr_group_op op, hr_dtype dtype) const override {
+    return hr_nccl_check_op(op, dtype);
+  }
+  int device_index() const override {
+    return device_index_;
+  }
+  void stop(const std::string &reason) override {
+    hr_nccl_break(nccl_, reason.c_str());
+  }
+  const char *name() const override {
+    return "nccl";
+  }
+
+private:
+  hr_nccl *nccl_;
+  int device_index_;
+};
+
 // ---- the network
 
 std::chrono::milliseconds milliseconds_of(const hr_group_call &call) {
@@ -330,6 +385,10 @@ private:
 };
 
 } // namespace
+
+std::shared_ptr<Transport> nccl_transport(hr_nccl *nccl, int device_index) {
+  return std::make_shared<Nccl>(nccl, device_index);
+}
 
 std::shared_ptr<Transport> shared_memory_transport(hr_group *group) {
   return std::make_shared<SharedMemory>(group);

@@ -1,8 +1,9 @@
-// transport.h: how the ranks of a process group of torch.distributed reach each other: through shared memory on one
-// machine (headrace/group.h), or through another backend of torch, which is gloo (distributed.cpp chooses).
+// transport.h: how the ranks of a process group of torch.distributed reach each other: by NCCL between GPUs
+// (headrace/nccl.h), through shared memory on one machine (headrace/group.h), or through another backend of torch,
+// which is gloo (headrace/distributed.py chooses).
 //
-// All addresses are the host's. A transport is used by one thread at a time, that of the device's work; stop() is safe
-// from any.
+// All addresses are the host's, but NCCL's, which are the device's. A transport is used by one thread at a time, that
+// of the device's work; stop() is safe from any.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -12,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "headrace/group.h"
+#include "headrace/nccl.h"
 
 namespace headrace {
 
@@ -26,6 +27,20 @@ public:
   virtual hr_status exchange(const hr_group_call &call, bool is_shared, const std::vector<hr_group_block> &blocks) = 0;
   virtual hr_status send(const hr_group_call &call, int to, int tag, const void *data, int64_t bytes) = 0;
   virtual hr_status receive(const hr_group_call &call, int from, int tag, void *data, int64_t bytes, int *out_from) = 0;
+  // Around the steps of one job, which may begin together. `end` takes their failure, or OK, and returns it or its own.
+  virtual hr_status begin() {
+    return HR_OK;
+  }
+  virtual hr_status end(hr_status status) {
+    return status;
+  }
+  virtual hr_status check_op(hr_group_op op, hr_dtype dtype) const {
+    return hr_group_check_op(op, dtype);
+  }
+  // The only device whose tensors the transport takes, in the device's memory; -1: any, in the host's memory.
+  virtual int device_index() const {
+    return -1;
+  }
   // Makes everything that waits, here and later, fail with the reason.
   virtual void stop(const std::string &reason) = 0;
   // Of a group of some of the ranks; nullptr if they need no other transport than shared memory.
@@ -36,7 +51,8 @@ public:
   virtual const char *name() const = 0;
 };
 
-// Owns a reference of the group.
+// They own a reference of their argument.
+std::shared_ptr<Transport> nccl_transport(hr_nccl *nccl, int device_index);
 std::shared_ptr<Transport> shared_memory_transport(hr_group *group);
 std::shared_ptr<Transport> network_transport(c10::intrusive_ptr<c10d::Backend> backend);
 

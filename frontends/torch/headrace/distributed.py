@@ -1,7 +1,8 @@
 """The backend `headrace` of torch.distributed.
 
 `_register` is called when this device is registered, and only puts a function into torch's table. The first process
-group that needs the backend calls it. Ranks of one machine communicate through shared memory, others through gloo.
+group that needs the backend calls it. Ranks with a GPU each communicate by NCCL, others of one machine through shared
+memory, and the rest through gloo.
 """
 
 import contextlib
@@ -48,8 +49,11 @@ def _create(options, _=None):
     milliseconds = int(options.timeout.total_seconds() * 1000)
     c10d._register_process_group(name, group)
     try:
-        by_network = os.environ.get("HEADRACE_TRANSPORT") == "network"
-        if by_network or not _C.meet_by_memory(name, milliseconds):
+        chosen = os.environ.get("HEADRACE_TRANSPORT", "auto")
+        has_met = chosen != "network" and (
+            _C.meet_by_nccl(name, milliseconds, chosen == "nccl") or _C.meet_by_memory(name, milliseconds)
+        )
+        if not has_met:
             types = c10d.ProcessGroup.BackendType
             group._register_backend(torch.device("cpu"), types.GLOO, _gloo(c10d, options, "gloo/"))
             _C.meet_by_network(name, milliseconds)
@@ -59,7 +63,7 @@ def _create(options, _=None):
 
 
 def transport(group=None):
-    """How the ranks of a process group reach each other: "shared memory" or "network"."""
+    """How the ranks of a process group reach each other: "nccl", "shared memory" or "network"."""
     import torch.distributed as dist
     from headrace._library import _C
 
