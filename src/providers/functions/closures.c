@@ -4,6 +4,7 @@
  * The closure is the contents of the node's last input: host memory, on devices with memory of their own, too.
  */
 #include "base/allocator.h"
+#include "core/ir/build.h"
 #include "core/ir/dtype.h"
 #include "providers/functions/functions.h"
 
