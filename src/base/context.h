@@ -59,6 +59,7 @@ typedef enum hr_context_slot {
   HR_CONTEXT_CUDNN,
   HR_CONTEXT_NCCL,
   HR_CONTEXT_HOLDER,
+  HR_CONTEXT_RANGES,
   HR_CONTEXT_SLOTS
 } hr_context_slot;
 

@@ -18,6 +18,7 @@
 #include "base/allocator.h"
 #include "base/log.h"
 #include "base/probe.h"
+#include "base/ranges.h"
 #include "engine/default_layout.h"
 #include "engine/growth.h"
 #include "engine/instantiate.h"
@@ -583,16 +584,8 @@ static void count_compile(hr_stream *stream, const hr_instance *instance, int64_
   }
 }
 
-/* The instance of a key: from the cache, or compiled now. *out_owned: it did not fit into the cache, and the caller
- * releases it. */
-static hr_status find_instance(hr_stream *stream, const work *w, hr_key *key, hr_instance **out_instance,
-                               bool *out_owned) {
-  *out_owned = false;
-  *out_instance = hr__cache_find(&stream->cache, key);
-  if (*out_instance != NULL) {
-    ++stream->stats.cache_hits;
-    return HR_OK;
-  }
+static hr_status compile_instance(hr_stream *stream, const work *w, hr_key *key, hr_instance **out_instance,
+                                  bool *out_owned) {
   int64_t begin = hr_clock_ns();
   *out_instance = hr__general_instance_find(&stream->cache.general, key, stream->device);
   if (*out_instance != NULL) {
@@ -614,6 +607,22 @@ static hr_status find_instance(hr_stream *stream, const work *w, hr_key *key, hr
   *out_owned = status != HR_OK;
   hr_status_ignore(status);
   return HR_OK;
+}
+
+/* The instance of a key: from the cache, or compiled now. *out_owned: it did not fit into the cache, and the caller
+ * releases it. */
+static hr_status find_instance(hr_stream *stream, const work *w, hr_key *key, hr_instance **out_instance,
+                               bool *out_owned) {
+  *out_owned = false;
+  *out_instance = hr__cache_find(&stream->cache, key);
+  if (*out_instance != NULL) {
+    ++stream->stats.cache_hits;
+    return HR_OK;
+  }
+  HR_RANGE_BEGIN("compile");
+  hr_status status = compile_instance(stream, w, key, out_instance, out_owned);
+  HR_RANGE_END();
+  return status;
 }
 
 /* Returns buffers that a program refuses to the default layout, each by a program of its own, which may evict this one
@@ -761,6 +770,7 @@ hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason re
   }
   count_commit(&stream->stats, reason);
   HR_PROBE2(commit, reason, stream->pending.records.count);
+  HR_RANGE_BEGIN("commit");
   status = hr__stream_run_pending(stream, will_wait);
   if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED && stream->pending.cats.count > 0) {
     stream->is_tight = true;
@@ -771,6 +781,7 @@ hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason re
     status = hr__stream_run_prefix(stream, status);
   }
   stream->is_tight = false;
+  HR_RANGE_END();
   if (__builtin_expect(begin != 0, 0)) {
     record_commit(stream, begin, reason);
   }

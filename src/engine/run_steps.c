@@ -3,6 +3,7 @@
 #include "base/integer.h"
 #include "base/log.h"
 #include "base/probe.h"
+#include "base/ranges.h"
 #include "core/ir/dtype.h"
 #include "engine/profile.h"
 #include "engine/run_clock.h"
@@ -201,7 +202,9 @@ static hr_status run_each(const hr_instance *instance, int first, int end, hr_ru
       continue;
     }
     HR_PROBE2(kernel__begin, step_name(step), step->batch);
+    HR_RANGE_BEGIN(step_name(step));
     hr_status status = run_step(instance, step, run, scratch, queue);
+    HR_RANGE_END();
     HR_PROBE2(kernel__end, step_name(step), step->batch);
     if (status != HR_OK) {
       run->failed_step = i;
