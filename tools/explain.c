@@ -13,6 +13,7 @@
 #include "core/ops/op.h"
 #include "engine/compile_queue.h"
 #include "engine/instantiate.h"
+#include "engine/profile.h"
 #include "engine/stream.h"
 
 enum { WARM_RUNS = 4, REPEAT_MAX = 1000 };
