@@ -430,3 +430,10 @@ def test_the_legacy_profiler_is_quiet_and_has_times(capfd):
         step(x, weight).item()
     assert capfd.readouterr().err.count("\n") < 5
     assert sum(event.device_time_total for event in profile.key_averages()) > 0
+
+
+@pytest.mark.skipif(not torch.profiler.itt.is_available(), reason="this torch has no ITT")
+def test_marks_of_operators_for_itt():
+    with torch.autograd.profiler.emit_itt():
+        result = torch.ones(3, device="headrace") * 2
+        assert result.sum().item() == 6
