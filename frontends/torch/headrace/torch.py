@@ -130,6 +130,10 @@ from headrace.custom_kernel import compile_kernel
 
 compile_shader = compile_kernel  # torch.mps's name
 
+# ---- smaller dtypes
+
+from headrace.precision import suggest_autocast
+
 # ---- packages around torch
 
 import headrace.integrations as integrations
