@@ -543,9 +543,12 @@ assert "torch._dynamo" not in sys.modules and freed() is None
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
-def test_the_code_of_the_page_runs():
-    blocks = (ROOT / "docs/custom-kernels.md").read_text(encoding="utf-8").split("```python\n")[1:]
-    names = {}
+def test_the_code_of_the_page_runs(tmp_path, monkeypatch):
+    page = (ROOT / "docs/custom-kernels.md").read_text(encoding="utf-8")
+    (tmp_path / "softshrink.cpp").write_text(page.split("```cpp\n")[1].split("```")[0], encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    blocks, names = page.split("```python\n")[1:], {}
     for block in blocks:
         exec(block.split("```")[0], names)
     x = torch.tensor([0.26, 1.5], device=DEVICE, requires_grad=True)
