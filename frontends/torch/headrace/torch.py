@@ -62,7 +62,6 @@ from headrace import profiler
 # ---- several processes
 
 from headrace import distributed
-from headrace.sharding import _register_late as _register_shardings_late
 
 # ---- random numbers
 
@@ -165,7 +164,6 @@ def _register():
         set_fallback(fallback)
     distributed._register()
     integrations.register()
-    _register_shardings_late()
 
 
 _register()

@@ -25,6 +25,7 @@ _HOOKS = {
     "pytorch_lightning.trainer.connectors.accelerator_connector": "lightning",
     "safetensors": "safetensors",
     "safetensors.torch": "safetensors",
+    "torch.distributed.tensor": "dtensor",
     "torch.nested._internal.sdpa": "nested",
     "torch.nn.attention.flex_attention": "flex_attention",
     "torch.utils.benchmark.utils.timer": "timer",

@@ -1,17 +1,9 @@
 """How torch's DTensor may shard this device's attention: along the batch, or along the heads.
 
-torch knows that of its own kernels alone. Its DTensor takes seconds to import, so `_register_late` waits until a
-program imports it.
+torch knows that of its own kernels alone.
 """
 
-import contextlib
-import importlib.abc
-import importlib.util
-import sys
-
 import torch
-
-_MODULE = "torch.distributed.tensor"
 
 
 def _of_bias(bias, dim, placements):
@@ -20,10 +12,13 @@ def _of_bias(bias, dim, placements):
     return placements.Shard(own) if own >= 0 and bias.shape[own] != 1 else placements.Replicate()
 
 
-def _register():
+def register(module):
     """Adds the placements to DTensor's table."""
-    from torch.distributed.tensor import placement_types as placements
-    from torch.distributed.tensor.experimental import register_sharding
+    try:
+        from torch.distributed.tensor import placement_types as placements
+        from torch.distributed.tensor.experimental import register_sharding
+    except ImportError:  # a torch without the function
+        return
 
     attention = torch.ops.aten._scaled_dot_product_fused_attention_overrideable.default
     gradient = torch.ops.aten._scaled_dot_product_fused_attention_overrideable_backward.default
@@ -55,39 +50,3 @@ def _register():
             )
             for by, of_bias, of_gradient in shardings(query, bias)
         ]
-
-
-class _Loader(importlib.abc.Loader):
-    """Another loader, and `_register` after the module has run."""
-
-    def __init__(self, loader):
-        self.loader = loader
-
-    def create_module(self, spec):
-        return self.loader.create_module(spec)
-
-    def exec_module(self, module):
-        module.__loader__ = module.__spec__.loader = self.loader
-        self.loader.exec_module(module)
-        with contextlib.suppress(ImportError):  # a torch without torch.distributed, or without the function
-            _register()
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds DTensor's module by the other finders, once."""
-
-    def find_spec(self, name, path, target=None):
-        if name != _MODULE:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)
-        return spec
-
-
-def _register_late():
-    if _MODULE in sys.modules:
-        _register()
-    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
