@@ -21,7 +21,7 @@ extern "C" {
 
 enum { HR_FUNCTION_OPERANDS_MAX = 48, HR_FUNCTION_NAMES_MAX = 4096 };
 
-/* What a function gets; valid until it returns. */
+/* The arguments of a function, valid until it returns. */
 typedef struct hr_function_call {
   void *arg;
   void *queue; /* a CUstream for CUDA, whose context is current; NULL for memory of the host */

@@ -18,7 +18,7 @@ typedef void (*any_function)(void);
 typedef int (*nvtx_push)(const char *name);
 typedef int (*nvtx_pop)(void);
 
-/* What the profiler gets of us for NVTX_CALLBACKS. */
+/* The table that the profiler asks for as NVTX_CALLBACKS. */
 typedef struct nvtx_callbacks {
   size_t size;
   int (*get_module)(int module, any_function ***out_table, unsigned *out_slots);

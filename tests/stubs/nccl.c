@@ -18,7 +18,7 @@ typedef struct id {
 static struct nccl_comm_struct comms[64];
 static int depth; /* of groups */
 
-/* What tests read and set. */
+/* Counts that tests read, and the error that they set. */
 struct nccl_stub_counts {
   int reductions, sends, receives, groups, communicators, aborts, last_type, last_op, last_root, next_error;
   void *last_stream;

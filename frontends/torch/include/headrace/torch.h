@@ -114,8 +114,8 @@ HEADRACE_TORCH_API void record(hr_op op, at::ArrayRef<Input> inputs, at::ArrayRe
 
 // ---- functions
 
-// What a function gets, valid until it returns: addresses of dense, row-major elements, whatever the strides of the
-// tensors are. An input shares no memory with an output.
+// The arguments of a function, valid until it returns: addresses of dense, row-major elements, whatever the strides of
+// the tensors are. An input shares no memory with an output.
 class Arguments {
 public:
   struct Operand {
