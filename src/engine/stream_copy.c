@@ -8,6 +8,7 @@
 #include "engine/record_note.h"
 #include "engine/stream_record.h"
 #include "engine/stream_wait.h"
+#include "runtime/shared_memory.h"
 
 /* ---- records ---- */
 
@@ -89,6 +90,25 @@ hr_status hr_stream_address(hr_stream *stream, hr_buffer *buffer, void **out_add
   atomic_store_explicit(&buffer->stamp, 0, memory_order_relaxed);
   *out_address = hr__buffer_address(buffer);
   return HR_OK;
+}
+
+hr_status hr_stream_share(hr_stream *stream, hr_buffer *buffer, hr_shared *out_shared, int *out_file) {
+  hr_device *device = buffer->device;
+  if (buffer->bytes == 0) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "share: the buffer is empty; expected some bytes");
+  }
+  if (!device->properties.is_host && device->driver->share == NULL) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s can't share memory between processes", device->name);
+  }
+  bool keeps_former = atomic_load_explicit(&buffer->stamp, memory_order_relaxed) == 0;
+  void *address;
+  HR_RETURN_IF_ERROR(hr_stream_address(stream, buffer, &address));
+  *out_shared = (hr_shared){.bytes = (int64_t)buffer->bytes};
+  if (device->properties.is_host) {
+    return hr__buffer_move_to_file(buffer, keeps_former, out_file);
+  }
+  *out_file = -1;
+  return device->driver->share(device->impl, address, out_shared->name, &out_shared->offset);
 }
 
 /* ---- writing ---- */

@@ -67,6 +67,14 @@ typedef struct hr_driver {
   /* Copies from another device of this driver. Work submitted to that device has run, and the bytes have arrived on
    * return. In order with this device's work, as copy_in is. Optional: through host memory. */
   hr_status (*copy_peer)(void *impl, void *to, void *from_impl, const void *from, size_t bytes);
+  /* Memory in other processes of this machine. Optional, all three together; not for memory of the host.
+   *
+   * - share names the driver's memory in which `address` lies (HR_SHARED_NAME_BYTES bytes), and its offset there.
+   * - open_shared makes what another process has named usable; *out_base is where it begins. Several times in a process
+   *   is possible; close_shared is called for each. */
+  hr_status (*share)(void *impl, void *address, unsigned char *out_name, int64_t *out_offset);
+  hr_status (*open_shared)(void *impl, const unsigned char *name, void **out_base);
+  void (*close_shared)(void *impl, void *base);
   /* Writes `count` copies of a pattern of 1, 2, 4, 8 or 16 bytes. */
   hr_status (*fill)(void *impl, void *to, const void *pattern, size_t pattern_bytes, size_t count);
 

@@ -19,6 +19,7 @@
 static _Thread_local int fake_depth; /* contexts on this thread's stack */
 static int fake_error;               /* the result of all functions of the device, once it is not 0 */
 static int fake_live;                /* blocks, pinned blocks, events, streams, contexts, modules */
+static ptrdiff_t fake_range_offset;  /* of an address in its block, for cuMemGetAddressRange */
 static int fake_launches;
 static unsigned fake_shared, fake_shared_allowed; /* bytes of the last launch; allowed beyond 48 KB */
 static unsigned fake_grid, fake_block;
@@ -69,6 +70,32 @@ static int fake_made(void **out) {
 
 static int fake_gone(void *made) {
   free(made);
+  --fake_live;
+  return fake_check();
+}
+
+/* Names of memory are addresses. */
+static int fake_range(void **base, size_t *bytes, void *address) {
+  *base = (char *)address - fake_range_offset;
+  *bytes = 4096;
+  return fake_check();
+}
+
+static int fake_share(hr__cuda_shared *shared, void *base) {
+  memset(shared, 0, sizeof *shared);
+  memcpy(shared->name, &base, sizeof base);
+  return fake_check();
+}
+
+static int fake_open_shared(void **base, hr__cuda_shared shared, unsigned flags) {
+  (void)flags;
+  memcpy(base, shared.name, sizeof *base);
+  ++fake_live;
+  return fake_check();
+}
+
+static int fake_close_shared(void *base) {
+  (void)base;
   --fake_live;
   return fake_check();
 }
@@ -515,6 +542,10 @@ static const hr__cuda_table fake = {.cuInit = fake_init,
                                     .cuMemGetInfo_v2 = fake_memory,
                                     .cuMemAlloc_v2 = fake_allocate,
                                     .cuMemFree_v2 = fake_gone,
+                                    .cuMemGetAddressRange_v2 = fake_range,
+                                    .cuIpcGetMemHandle = fake_share,
+                                    .cuIpcOpenMemHandle_v2 = fake_open_shared,
+                                    .cuIpcCloseMemHandle = fake_close_shared,
                                     .cuMemHostAlloc = fake_host_allocate,
                                     .cuMemFreeHost = fake_gone,
                                     .cuMemcpyHtoDAsync_v2 = fake_copy,

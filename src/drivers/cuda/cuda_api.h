@@ -51,6 +51,8 @@ enum {
 enum { CU_GRAPH_NODE_TYPE_KERNEL = 0, CU_GRAPH_NODE_TYPE_MEMSET = 2 };
 enum { CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1 };
 
+enum { CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1 };
+
 /* Keys of cuLaunchKernel's `extra`: each is followed by the address of the parameters, or of their size in bytes. */
 #define CU_LAUNCH_PARAM_END ((void *)0)
 #define CU_LAUNCH_PARAM_BUFFER_POINTER ((void *)1)
@@ -67,6 +69,11 @@ typedef struct hr__cuda_kernel_node {
 typedef struct hr__cuda_edge {
   unsigned char from_port, to_port, type, reserved[5];
 } hr__cuda_edge;
+
+/* CUipcMemHandle. */
+typedef struct hr__cuda_shared {
+  unsigned char name[64];
+} hr__cuda_shared;
 
 typedef struct hr__cuda_table {
 #define CUDA_SYMBOL(name, args) int(*name) args;

@@ -191,6 +191,45 @@ static void cuda_free(void *impl, void *address, size_t bytes) {
   hr_status_ignore(entered);
 }
 
+static hr_status name_memory(void *address, unsigned char *out_name, int64_t *out_offset) {
+  void *base;
+  size_t bytes;
+  hr__cuda_shared shared;
+  HR_RETURN_IF_ERROR(
+      hr__cuda_status(hr__cuda()->cuMemGetAddressRange_v2(&base, &bytes, address), "cuMemGetAddressRange"));
+  HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda()->cuIpcGetMemHandle(&shared, base), "cuIpcGetMemHandle"));
+  memcpy(out_name, shared.name, sizeof shared.name);
+  *out_offset = (char *)address - (char *)base;
+  return HR_OK;
+}
+
+static hr_status cuda_share(void *impl, void *address, unsigned char *out_name, int64_t *out_offset) {
+  HR_RETURN_IF_ERROR(hr__cuda_enter(impl));
+  hr_status status = name_memory(address, out_name, out_offset);
+  hr__cuda_leave();
+  return status;
+}
+
+static hr_status cuda_open_shared(void *impl, const unsigned char *name, void **out_base) {
+  hr__cuda_shared shared;
+  memcpy(shared.name, name, sizeof shared.name);
+  HR_RETURN_IF_ERROR(hr__cuda_enter(impl));
+  int code = hr__cuda()->cuIpcOpenMemHandle_v2(out_base, shared, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+  hr__cuda_leave();
+  return hr__cuda_status(code, "cuIpcOpenMemHandle");
+}
+
+static void cuda_close_shared(void *impl, void *base) {
+  hr__cuda_device *device = impl;
+  hr_status entered = hr__cuda_enter(device);
+  if (entered == HR_OK) {
+    (void)hr__cuda()->cuStreamSynchronize(device->stream); /* it may still be used */
+    (void)hr__cuda()->cuIpcCloseMemHandle(base);
+    hr__cuda_leave();
+  }
+  hr_status_ignore(entered);
+}
+
 static hr_status cuda_copy_in(void *impl, void *to, const void *host, size_t bytes) {
   HR_RETURN_IF_ERROR(hr__cuda_enter(impl));
   hr_status status = hr__cuda_copy_in(impl, to, host, bytes);
@@ -494,6 +533,9 @@ const hr_driver hr_cuda_driver = {
     .memory_info = cuda_memory_info,
     .allocate = cuda_allocate,
     .free = cuda_free,
+    .share = cuda_share,
+    .open_shared = cuda_open_shared,
+    .close_shared = cuda_close_shared,
     .copy_in = cuda_copy_in,
     .copy_out = cuda_copy_out,
     .copy_within = cuda_copy_within,

@@ -4,6 +4,8 @@
  */
 #include "cuda_stand_in.h"
 
+#include "headrace/share.h"
+
 /* ---- the library and the device ---- */
 
 static const char *const cuda_names[] = {
@@ -312,5 +314,26 @@ HR_TEST(a_gpu_fills) {
 HR_TEST(a_gpu_copies) {
   void *impl = open_gpu();
   check_copies(impl);
+  DRIVER->close(impl);
+}
+
+/* ---- memory in other processes ---- */
+
+HR_TEST(memory_is_named_by_its_block_and_closed_as_often_as_opened) {
+  unsigned char name[HR_SHARED_NAME_BYTES];
+  int64_t offset = 0;
+  void *impl = open_fake(), *block, *first, *second;
+  HR_ASSERT_OK(DRIVER->allocate(impl, 4096, &block));
+  fake_range_offset = 768;
+  HR_ASSERT_OK(DRIVER->share(impl, (char *)block + 768, name, &offset));
+  HR_ASSERT_EQ(offset, 768);
+  int live = fake_live;
+  HR_ASSERT_OK(DRIVER->open_shared(impl, name, &first));
+  HR_ASSERT_OK(DRIVER->open_shared(impl, name, &second));
+  HR_ASSERT(first == block && second == block && fake_live == live + 2);
+  DRIVER->close_shared(impl, first);
+  DRIVER->close_shared(impl, second);
+  HR_ASSERT_EQ(fake_live, live);
+  DRIVER->free(impl, block, 4096);
   DRIVER->close(impl);
 }
