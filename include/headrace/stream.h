@@ -38,6 +38,9 @@ HR_API void hr_device_retain(hr_device *device);
 HR_API void hr_device_release(hr_device *device);
 /* The device's name, such as "cuda:1"; lives as long as the device. */
 HR_API const char *hr_device_name(const hr_device *device);
+/* The queue that the device's work is in, for libraries: CUDA's CUstream, which lives as long as the device. NULL if
+ * the driver has none. */
+HR_API void *hr_device_queue(const hr_device *device);
 
 typedef struct hr_device_info {
   const char *driver;      /* the name's first part; lives as long as the process, like the description */
@@ -74,9 +77,10 @@ HR_API void hr_device_memory_trim(hr_device *device);
 /* A buffer of `bytes` bytes without memory: it gets memory when a commit or hr_stream_address needs it. The caller owns
  * one reference. Contents are undefined until they are written. Fails only for lack of host memory. */
 HR_API HR_MUST_USE hr_status hr_buffer_create(hr_device *device, size_t bytes, hr_buffer **out_buffer);
-/* A buffer on existing host memory, with its contents: `bytes` > 0 bytes at `address`, aligned to 16.
- * FAILED_PRECONDITION unless the device's memory is the host's. The owner may go on to read and write the memory while
- * no work on the buffer is pending (hr_stream_synchronize). When the memory is no longer needed, release(arg) is
+/* A buffer on existing memory that the device's kernels can use, with its contents: `bytes` > 0 bytes at `address`,
+ * aligned to 16 (else FAILED_PRECONDITION). That is the host's memory if the device's is the host's, else the device's
+ * own. The owner may go on to read and write the memory while no work on the buffer is pending
+ * (hr_stream_synchronize). When the memory is no longer needed, release(arg) is
  * called once, from any thread; never if this call fails. Such memory does not count in the device's statistics and
  * limit. */
 HR_API HR_MUST_USE hr_status hr_buffer_adopt(hr_device *device, size_t bytes, void *address, void (*release)(void *arg),

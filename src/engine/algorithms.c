@@ -124,10 +124,6 @@ static void outlive_library(hr_op op) {
   }
 }
 
-static void *queue_of(hr_device *device) {
-  return device->driver->native != NULL ? device->driver->native(device->impl) : NULL;
-}
-
 /* True if a library runs the node with its epilogues; the device is current on this thread. */
 static bool asks_library(hr_device *device, const hr_provider *provider, const hr_program *program,
                          const hr_node *node) {
@@ -360,8 +356,9 @@ hr_tuning_entry *hr__algorithms_find_entry(const hr_provider *const *providers, 
 static hr_status prepare(hr_device *device, const hr_program *program, const hr_node *node,
                          const hr_algorithm *algorithm, bool is_own, hr_ready *out_made) {
   HR_RETURN_IF_ERROR(hr__device_enter(device));
-  hr_status status = algorithm->provider->prepare(program, node, algorithm->number, is_own ? queue_of(device) : NULL,
-                                                  &out_made->prepared, &out_made->workspace_bytes);
+  hr_status status =
+      algorithm->provider->prepare(program, node, algorithm->number, is_own ? hr_device_queue(device) : NULL,
+                                   &out_made->prepared, &out_made->workspace_bytes);
   hr__device_leave(device);
   return status;
 }

@@ -123,11 +123,6 @@ hr_status hr_nccl_end_calls(hr_nccl *nccl, hr_status status) {
   return status;
 }
 
-static void *queue_of(const hr_nccl *nccl) {
-  const hr_device *device = nccl->device;
-  return device->driver->native != NULL ? device->driver->native(device->impl) : NULL;
-}
-
 /* ---- reductions ---- */
 
 /* How NCCL sees values. */
@@ -207,7 +202,7 @@ hr_status hr_nccl_reduce(hr_nccl *nccl, const char *name, hr_group_op op, hr_dty
   HR_RETURN_IF_ERROR(failure_of(nccl));
   HR_RETURN_IF_ERROR(values_of(op, dtype, &v));
   size_t count = (size_t)(elements * v.each);
-  void *queue = queue_of(nccl);
+  void *queue = hr_device_queue(nccl->device);
   if (root < 0) {
     return hr__nccl_status(hr__nccl()->AllReduce(input, output, count, v.type, v.op, nccl->comm, queue), name);
   }
@@ -230,7 +225,8 @@ hr_status hr_nccl_send(hr_nccl *nccl, int to, const void *data, int64_t bytes) {
   if (bytes == 0) {
     return HR_OK;
   }
-  return hr__nccl_status(hr__nccl()->Send(data, (size_t)bytes, NCCL_U8, to, nccl->comm, queue_of(nccl)), "send");
+  return hr__nccl_status(hr__nccl()->Send(data, (size_t)bytes, NCCL_U8, to, nccl->comm, hr_device_queue(nccl->device)),
+                         "send");
 }
 
 hr_status hr_nccl_receive(hr_nccl *nccl, int from, void *data, int64_t bytes) {
@@ -238,7 +234,8 @@ hr_status hr_nccl_receive(hr_nccl *nccl, int from, void *data, int64_t bytes) {
   if (bytes == 0) {
     return HR_OK;
   }
-  return hr__nccl_status(hr__nccl()->Recv(data, (size_t)bytes, NCCL_U8, from, nccl->comm, queue_of(nccl)), "receive");
+  return hr__nccl_status(
+      hr__nccl()->Recv(data, (size_t)bytes, NCCL_U8, from, nccl->comm, hr_device_queue(nccl->device)), "receive");
 }
 
 static hr_status copy_own(const hr_nccl *nccl, const char *name, const hr_group_block *block) {

@@ -85,12 +85,11 @@ enum { HR__ADOPTED_ALIGNMENT = 16 };
 
 hr_status hr_buffer_adopt(hr_device *device, size_t bytes, void *address, void (*release)(void *arg), void *arg,
                           hr_buffer **out_buffer) {
-  if (!device->properties.is_host || bytes == 0 || (uintptr_t)address % HR__ADOPTED_ALIGNMENT != 0) {
-    return hr_status_make(
-        HR_STATUS_FAILED_PRECONDITION,
-        "%s: %zu bytes of host memory at %p can't be a buffer: needed are a device whose memory is the host's, "
-        "and an address aligned to %d",
-        device->name, bytes, address, (int)HR__ADOPTED_ALIGNMENT);
+  if (bytes == 0 || (uintptr_t)address % HR__ADOPTED_ALIGNMENT != 0) {
+    return hr_status_make(HR_STATUS_FAILED_PRECONDITION,
+                          "%s: %zu bytes of memory at %p can't be a buffer: expected some bytes at an address aligned "
+                          "to %d",
+                          device->name, bytes, address, (int)HR__ADOPTED_ALIGNMENT);
   }
   return hr__buffer_adopt(device, bytes, address, release, arg, out_buffer);
 }

@@ -6,6 +6,10 @@ const char *hr_device_name(const hr_device *device) {
   return device->name;
 }
 
+void *hr_device_queue(const hr_device *device) {
+  return device->driver->native != NULL ? device->driver->native(device->impl) : NULL;
+}
+
 void hr_device_describe_read(const hr_device *device, size_t bytes, hr_device_info *out_info) {
   int64_t free_bytes, total_bytes;
   device->driver->memory_info(device->impl, &free_bytes, &total_bytes);

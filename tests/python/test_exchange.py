@@ -268,3 +268,29 @@ def test_large_tensors_are_not_copied():
     for _ in range(100):
         torch.headrace.from_host(torch.headrace.host_view(x))
     assert time.perf_counter() - begin < 0.2  # a copy of 100 MB takes some 20 ms
+
+
+# ---- DLPack, by the array's kind
+
+
+def test_from_dlpack_takes_arrays_of_the_host(device):
+    array = array_at(0, 8)
+    taken = torch.headrace.from_dlpack(array)
+    taken.add_(2)
+    synchronize()
+    assert array.tolist() == [2.0] * 8
+
+
+def test_from_dlpack_refuses_other_devices(device):
+    class OnGpu:
+        def __init__(self, kind, index):
+            self.where = kind, index
+
+        def __dlpack_device__(self):
+            return self.where
+
+    for kind, index in ((2, 0), (2, 99), (4, 0)):
+        with pytest.raises(ValueError, match=f"kind {kind}, device {index}, is none of this device's"):
+            torch.headrace.from_dlpack(OnGpu(kind, index))
+    with pytest.raises(TypeError, match="expected an object with __dlpack__"):
+        torch.headrace.from_dlpack([1, 2])

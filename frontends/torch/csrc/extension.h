@@ -20,6 +20,7 @@ namespace headrace {
 extern PyMethodDef counter_functions[];        // counters.cpp
 extern PyMethodDef custom_kernel_functions[];  // custom_kernel.cpp
 extern PyMethodDef distributed_functions[];    // distributed.cpp
+extern PyMethodDef dlpack_functions[];         // dlpack.cpp
 extern PyMethodDef elementwise_functions[];    // elementwise_call.cpp
 extern PyMethodDef exchange_functions[];       // exchange.cpp
 extern PyMethodDef graph_functions[];          // function.cpp

@@ -270,9 +270,9 @@ PyMODINIT_FUNC PyInit__C() {
   PyObject *module = PyModule_Create(&headrace::definition);
   for (PyMethodDef *more :
        {headrace::counter_functions, headrace::custom_kernel_functions, headrace::distributed_functions,
-        headrace::elementwise_functions, headrace::exchange_functions, headrace::graph_functions,
-        headrace::memory_history_functions, headrace::optimizer_functions, headrace::profiler_functions,
-        headrace::stream_graph_functions})
+        headrace::dlpack_functions, headrace::elementwise_functions, headrace::exchange_functions,
+        headrace::graph_functions, headrace::memory_history_functions, headrace::optimizer_functions,
+        headrace::profiler_functions, headrace::stream_graph_functions})
     if (module != nullptr && PyModule_AddFunctions(module, more) != 0) {
       Py_DECREF(module);
       return nullptr;

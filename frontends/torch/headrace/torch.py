@@ -117,7 +117,7 @@ from headrace.memory import (
 
 # ---- memory of the host and of the device
 
-from headrace.exchange import from_host, host_view
+from headrace.exchange import from_dlpack, from_host, host_view
 from headrace.loans import ipc_collect
 
 # ---- kernels of expressions
