@@ -41,6 +41,11 @@ HR_API int64_t hr_mark_ns(const hr_mark *mark);
 HR_API HR_MUST_USE hr_status hr_stream_mark(hr_stream *stream, void (*function)(void *arg, hr_status status),
                                             void *arg);
 
+/* Tells the stream that work which it was given has failed in a way that the device does not notice. That is a failure
+ * like others: the next wait reports it, and later work is dropped until then. Takes the status, which is no OK. What
+ * the failed work writes has undefined contents. */
+HR_API void hr_stream_fail(hr_stream *stream, hr_status status);
+
 /* A function of the host that takes part in a stream's work. It gets the addresses of its input and output buffers on
  * the device, valid until it returns; the device is current on the thread, for libraries. Its status is that of the
  * work. */

@@ -4,7 +4,7 @@
  * The library is libnccl.so.2, opened at run time: HEADRACE_NCCL, else NVIDIA's wheel (torch depends on it), else where
  * the loader finds it. Functions enqueue on the device's own queue, in order with its other work, and do not wait for
  * it. All ranks call the same collectives in the same order with the same sizes: NCCL compares nothing, and waits
- * forever otherwise. Timeouts are not watched.
+ * forever otherwise, unless timeouts are watched (hr_nccl_watch).
  *
  * Sums are made in NCCL's order, which is the same on all ranks. Its minimum and maximum leave NaN undefined.
  *
@@ -39,6 +39,14 @@ HR_API void hr_nccl_retain(hr_nccl *nccl);
 HR_API void hr_nccl_release(hr_nccl *nccl);
 /* Aborts what is enqueued, and makes all later calls fail. Keeps the first reason. */
 HR_API void hr_nccl_break(hr_nccl *nccl, const char *reason);
+
+/* From now on a thread watches the calls that are expected. One that has not ended within its timeout breaks the
+ * communicator, and is a failure of the stream with the call's name (hr_stream_fail): its next wait ends. The stream is
+ * that of the calls, and outlives the communicator. FAILED_PRECONDITION: it is watched already. */
+HR_API HR_MUST_USE hr_status hr_nccl_watch(hr_nccl *nccl, hr_stream *stream);
+/* Names the call that begins next, inside a pair of begin_calls and end_calls, and its time; the first one of a pair
+ * counts. */
+HR_API void hr_nccl_expect(hr_nccl *nccl, const hr_group_call *call);
 
 /* UNIMPLEMENTED if NCCL can't combine values of the dtype so: bits, 16-bit integers, products of complex numbers. */
 HR_API HR_MUST_USE hr_status hr_nccl_check_op(hr_group_op op, hr_dtype dtype);

@@ -2,6 +2,7 @@
 #include "engine/stream_wait.h"
 
 #include "engine/default_layout.h"
+#include "headrace/mark.h"
 
 static const int64_t NS_PER_MS = 1000 * 1000;
 
@@ -65,6 +66,10 @@ hr_status hr__stream_take_error(hr_stream *stream) {
   stream->error = NULL;
   hr_mutex_unlock(&stream->job_mutex);
   return status;
+}
+
+void hr_stream_fail(hr_stream *stream, hr_status status) {
+  hr__stream_set_error(stream, status);
 }
 
 void hr_stream_interrupt(hr_stream *stream) {

@@ -10,7 +10,9 @@
 #include "base/allocator.h"
 #include "base/refcount.h"
 #include "core/ir/dtype.h"
+#include "headrace/mark.h"
 #include "nccl/nccl_api.h"
+#include "nccl/nccl_watch.h"
 #include "runtime/device.h"
 
 enum { REASON_BYTES = 400 };
@@ -20,6 +22,8 @@ struct hr_nccl {
   hr_device *device;
   nccl_comm comm;
   int rank, size;
+  hr_stream *stream; /* gets the failure of a late call; NULL: nothing is watched */
+  hr__nccl_watch watch;
   atomic_int broken; /* 1: about to be, 2: `reason` is there */
   char reason[REASON_BYTES];
 };
@@ -61,6 +65,7 @@ hr_status hr_nccl_create(hr_device *device, const hr_nccl_id *id, int rank, int 
     hr_free(nccl);
     return status;
   }
+  hr__nccl_watch_init(&nccl->watch, device);
   hr_device_retain(device);
   *out_nccl = nccl;
   return HR_OK;
@@ -76,6 +81,7 @@ void hr_nccl_release(hr_nccl *nccl) {
   if (nccl == NULL || !hr_refcount_release(&nccl->refcount)) {
     return;
   }
+  hr__nccl_watch_fini(&nccl->watch);
   if (atomic_load(&nccl->broken) == 0) { /* an aborted communicator is gone */
     hr_status status = hr__device_enter(nccl->device);
     if (status == HR_OK) {
@@ -97,6 +103,31 @@ void hr_nccl_break(hr_nccl *nccl, const char *reason) {
   }
 }
 
+static void fail_late(void *arg, const hr__nccl_call *call) {
+  hr_nccl *nccl = arg;
+  char reason[REASON_BYTES];
+  snprintf(reason, sizeof reason,
+           "%s, call %llu of the group, has not ended on rank %d of %d within %lld ms: another rank is late or has "
+           "ended, or its arguments differ",
+           call->name, (unsigned long long)call->number, nccl->rank, nccl->size,
+           (long long)(call->timeout_ns / 1000000));
+  /* First the error, then the end of the wait. */
+  hr_stream_fail(nccl->stream, hr_status_make(HR_STATUS_UNAVAILABLE, "%s", reason));
+  hr_nccl_break(nccl, reason);
+}
+
+hr_status hr_nccl_watch(hr_nccl *nccl, hr_stream *stream) {
+  if (nccl->stream != NULL) {
+    return hr_status_make(HR_STATUS_FAILED_PRECONDITION, "NCCL: the communicator is watched already");
+  }
+  nccl->stream = stream;
+  return hr__nccl_watch_start(&nccl->watch, fail_late, nccl);
+}
+
+void hr_nccl_expect(hr_nccl *nccl, const hr_group_call *call) {
+  hr__nccl_watch_expect(&nccl->watch, call);
+}
+
 /* An earlier failure of the communicator, which NCCL finds in the background. */
 static hr_status failure_of(hr_nccl *nccl) {
   int broken = atomic_load(&nccl->broken), error = NCCL_SUCCESS;
@@ -114,12 +145,13 @@ hr_status hr_nccl_begin_calls(hr_nccl *nccl) {
 }
 
 hr_status hr_nccl_end_calls(hr_nccl *nccl, hr_status status) {
-  (void)nccl;
   hr_status own = hr__nccl_status(hr__nccl()->GroupEnd(), "calls");
   if (status == HR_OK) {
-    return own;
+    status = own;
+  } else {
+    hr_status_ignore(own);
   }
-  hr_status_ignore(own);
+  hr__nccl_watch_enqueued(&nccl->watch, status);
   return status;
 }
 

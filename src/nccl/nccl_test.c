@@ -2,6 +2,7 @@
  * driver on its stand-in. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/dynlib.h"
 #include "base/env.h"
@@ -199,4 +200,63 @@ HR_TEST(failures_are_statuses) {
   HR_ASSERT_NULL(none);
   end(&w);
   HR_ASSERT_EQ(c->communicators, 0);
+}
+
+/* ---- calls that do not end ---- */
+
+static hr_status add_in_time(void *arg, int input_count, void *const *inputs, int output_count, void *const *outputs) {
+  hr_nccl *nccl = arg;
+  const hr_group_call call = {.name = "all_reduce", .timeout_ns = 60000000, .dtype = HR_DTYPE_F32};
+  HR_ASSERT(input_count == 1 && output_count == 1);
+  HR_RETURN_IF_ERROR(hr_nccl_begin_calls(nccl));
+  hr_nccl_expect(nccl, &call);
+  hr_status status = hr_nccl_reduce(nccl, call.name, HR_GROUP_SUM, call.dtype, COUNT, -1, inputs[0], outputs[0]);
+  return hr_nccl_end_calls(nccl, status);
+}
+
+/* Waits until the stream reports a failure, at most five seconds. */
+static hr_status wait_for_failure(hr_stream *stream) {
+  hr_status status = HR_OK;
+  for (int i = 0; i < 500 && status == HR_OK; ++i) {
+    nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    status = hr_stream_synchronize(stream);
+  }
+  return status;
+}
+
+static void check_late(counts *c) {
+  world w = begin("cuda", 1, 2);
+  HR_ASSERT_OK(hr_nccl_watch(w.nccl, w.stream));
+  HR_ASSERT_ERROR(hr_nccl_watch(w.nccl, w.stream), HR_STATUS_FAILED_PRECONDITION, "watched already");
+  for (int i = 0; i < 100; ++i) { /* more than are watched at once */
+    HR_ASSERT_OK(hr_stream_call(w.stream, add_in_time, w.nccl, NULL, 1, &w.a, 1, &w.b));
+  }
+  HR_ASSERT_OK(hr_stream_synchronize(w.stream));
+  nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+  HR_ASSERT_OK(hr_stream_synchronize(w.stream)); /* all have ended */
+  HR_ASSERT_EQ(c->aborts, 0);
+  fake_is_busy = true;
+  HR_ASSERT_OK(hr_stream_call(w.stream, add_in_time, w.nccl, NULL, 1, &w.a, 1, &w.b));
+  HR_ASSERT_ERROR(wait_for_failure(w.stream), HR_STATUS_UNAVAILABLE,
+                  "all_reduce, call 101 of the group, has not ended on rank 1 of 2 within 60 ms");
+  for (int i = 0; i < 500 && c->aborts == 0; ++i) {
+    nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+  }
+  HR_ASSERT_EQ(c->aborts, 1);
+  HR_ASSERT_OK(hr_stream_call(w.stream, add_in_time, w.nccl, NULL, 1, &w.a, 1, &w.b));
+  HR_ASSERT_ERROR(hr_stream_synchronize(w.stream), HR_STATUS_UNAVAILABLE, "the group is broken: all_reduce, call 101");
+  fake_is_busy = false;
+  end(&w);
+}
+
+HR_TEST(a_call_that_does_not_end_in_time_fails_with_its_name) {
+  hr_context *context, *before;
+  counts *c = stub();
+  HR_ASSERT_OK(hr__context_create(&context));
+  before = hr__context_enter(context);
+  hr__cuda_replace(&fake, 1);
+  check_late(c);
+  hr__context_enter(before);
+  hr__context_destroy(context);
+  hr__cuda_replace(NULL, 0);
 }

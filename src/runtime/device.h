@@ -127,6 +127,8 @@ typedef struct hr_driver {
   hr_status (*event_record)(void *impl, void *event);
   hr_status (*event_wait)(void *impl,
                           void *event); /* waits on the host; returns at once if the event was never recorded */
+  /* True once the work before a recorded event has run, or has failed. Never waits. Optional: it has. */
+  bool (*event_is_done)(void *impl, void *event);
   /* FAILED_PRECONDITION if one of them was never recorded. */
   hr_status (*event_elapsed)(void *impl, void *begin, void *end, int64_t *out_ns);
   /* The device's clock. Optional: hr_clock_ns. */

@@ -7,6 +7,8 @@
 #ifndef HEADRACE_TESTS_CUDA_STAND_IN_H_
 #define HEADRACE_TESTS_CUDA_STAND_IN_H_
 
+#include <stdatomic.h>
+
 #include "base/vector.h"
 #include "drivers/cuda/cuda_api.h"
 #include "drivers/cuda/cuda_driver.h"
@@ -19,7 +21,8 @@
 static _Thread_local int fake_depth; /* contexts on this thread's stack */
 static int fake_error;               /* the result of all functions of the device, once it is not 0 */
 static int fake_live;                /* blocks, pinned blocks, events, streams, contexts, modules */
-static ptrdiff_t fake_range_offset;  /* of an address in its block, for cuMemGetAddressRange */
+static atomic_bool fake_is_busy;
+static ptrdiff_t fake_range_offset; /* of an address in its block, for cuMemGetAddressRange */
 static int fake_launches;
 static unsigned fake_shared, fake_shared_allowed; /* bytes of the last launch; allowed beyond 48 KB */
 static unsigned fake_grid, fake_block;
@@ -66,6 +69,12 @@ static int fake_made(void **out) {
     ++fake_live;
   }
   return code;
+}
+
+/* Events are done unless the test says otherwise. */
+static int fake_event_query(CUevent event) {
+  (void)event;
+  return fake_is_busy ? CUDA_ERROR_NOT_READY : fake_check();
 }
 
 static int fake_gone(void *made) {
@@ -537,6 +546,7 @@ static const hr__cuda_table fake = {.cuInit = fake_init,
                                     .cuEventCreate = fake_event_create,
                                     .cuEventRecord = fake_event_record,
                                     .cuEventSynchronize = fake_event_synchronize,
+                                    .cuEventQuery = fake_event_query,
                                     .cuEventElapsedTime = fake_elapsed,
                                     .cuEventDestroy_v2 = fake_event_destroy,
                                     .cuMemGetInfo_v2 = fake_memory,

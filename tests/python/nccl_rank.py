@@ -8,6 +8,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 
+import headrace.torch  # noqa: F401 (a torch with CUDA does not load the device by itself)
+
 RANK, SIZE, DEVICE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "headrace"
 DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.complex64)
 

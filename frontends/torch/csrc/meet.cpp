@@ -111,6 +111,7 @@ std::shared_ptr<Transport> meet_by_nccl(c10d::Store &store, int rank, int size, 
   hr_nccl *nccl = nullptr;
   c10::DeviceIndex index = nccl_device();
   status = status != HR_OK ? status : hr_nccl_create(device_of(index), &id, rank, size, &nccl);
+  status = status != HR_OK ? status : hr_nccl_watch(nccl, stream_of(index));
   if (agree(store, "nccl/joined/", rank, size, status, out_reason))
     return nccl_transport(nccl, index);
   hr_nccl_release(nccl);

@@ -84,7 +84,7 @@ private:
 
 // ---- NCCL
 
-// Enqueues on the device, and waits for nothing. NCCL compares no arguments between ranks.
+// Enqueues on the device, and waits for nothing. NCCL compares no arguments between ranks: those that differ are late.
 class Nccl final : public Transport {
 public:
   Nccl(hr_nccl *nccl, int device_index) : nccl_(nccl), device_index_(device_index) {}
@@ -93,24 +93,29 @@ public:
   }
   hr_status all_reduce(const hr_group_call &call, hr_group_op op, int64_t elements, const void *input,
                        void *output) override {
+    hr_nccl_expect(nccl_, &call);
     bool is_for_all = std::strcmp(call.name, "all_reduce") == 0; // else words[0] is the rank that gets the result
     int root = is_for_all ? -1 : static_cast<int>(call.words[0]);
     return hr_nccl_reduce(nccl_, call.name, op, call.dtype, elements, root, input, output);
   }
   hr_status reduce_scatter(const hr_group_call &call, hr_group_op op, int64_t elements,
                            const std::vector<const void *> &inputs, void *output) override {
+    hr_nccl_expect(nccl_, &call);
     return hr_nccl_reduce_scatter(nccl_, call.name, op, call.dtype, elements, inputs.data(), output);
   }
   hr_status exchange(const hr_group_call &call, bool, const std::vector<hr_group_block> &blocks) override {
+    hr_nccl_expect(nccl_, &call);
     return hr_nccl_exchange(nccl_, call.name, blocks.data());
   }
-  hr_status send(const hr_group_call &, int to, int, const void *data, int64_t bytes) override {
+  hr_status send(const hr_group_call &call, int to, int, const void *data, int64_t bytes) override {
+    hr_nccl_expect(nccl_, &call);
     return hr_nccl_send(nccl_, to, data, bytes);
   }
   hr_status receive(const hr_group_call &call, int from, int, void *data, int64_t bytes, int *out_from) override {
     if (from < 0)
       return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: NCCL receives from a rank that is named", call.name);
     *out_from = from;
+    hr_nccl_expect(nccl_, &call);
     return hr_nccl_receive(nccl_, from, data, bytes);
   }
   hr_status begin() override {

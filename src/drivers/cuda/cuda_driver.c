@@ -506,6 +506,17 @@ static hr_status cuda_event_wait(void *impl, void *event) {
   return hr__cuda_status(code, "cuEventSynchronize");
 }
 
+static bool cuda_event_is_done(void *impl, void *event) {
+  hr_status entered = hr__cuda_enter(impl);
+  int code = CUDA_SUCCESS;
+  if (entered == HR_OK) {
+    code = hr__cuda()->cuEventQuery(((cuda_event *)event)->event);
+    hr__cuda_leave();
+  }
+  hr_status_ignore(entered);
+  return code != CUDA_ERROR_NOT_READY;
+}
+
 /* CUDA has an event's time only after it completed: waits for both. */
 static hr_status cuda_event_elapsed(void *impl, void *begin, void *end, int64_t *out_ns) {
   cuda_event *from = begin, *to = end;
@@ -560,5 +571,6 @@ const hr_driver hr_cuda_driver = {
     .event_destroy = cuda_event_destroy,
     .event_record = cuda_event_record,
     .event_wait = cuda_event_wait,
+    .event_is_done = cuda_event_is_done,
     .event_elapsed = cuda_event_elapsed,
 };
