@@ -35,16 +35,18 @@ ALLOWED = set(
 PYTHON = set(
     """
     PyArg_ParseTuple PyBool_FromLong PyBool_Type PyByteArray_AsString PyByteArray_Size PyByteArray_Type PyBytes_AsString
-    PyBytes_AsStringAndSize PyBytes_Size PyCMethod_New PyCapsule_GetPointer PyCapsule_New PyComplex_FromDoubles
-    PyDict_New PyDict_SetItemString PyErr_CheckSignals PyErr_Clear PyErr_Fetch PyErr_NormalizeException PyErr_Occurred
-    PyErr_Restore PyErr_SetString PyEval_RestoreThread PyEval_SaveThread PyExc_RuntimeError PyExc_TypeError
-    PyFloat_AsDouble PyFloat_FromDouble PyFloat_Type PyGILState_Ensure PyGILState_Release PyImport_ImportModule
-    PyList_GetItem PyList_New PyList_SetItem PyList_Size PyList_Type PyLong_AsLongLong PyLong_FromLong
-    PyLong_FromLongLong PyLong_FromUnsignedLongLong PyLong_Type PyModule_AddFunctions PyModule_Create2
+    PyBytes_AsStringAndSize PyBytes_FromStringAndSize PyBytes_Size PyCMethod_New PyCapsule_GetPointer PyCapsule_IsValid
+    PyCapsule_New PyCapsule_SetName PyComplex_FromDoubles PyComplex_ImagAsDouble PyComplex_RealAsDouble PyComplex_Type
+    PyDict_New PyDict_SetItem PyDict_SetItemString PyErr_CheckSignals PyErr_Clear PyErr_Fetch PyErr_NormalizeException
+    PyErr_Occurred PyErr_Restore PyErr_SetString PyEval_RestoreThread PyEval_SaveThread PyExc_RuntimeError
+    PyExc_SyntaxError PyExc_TypeError PyExc_ValueError PyFloat_AsDouble PyFloat_FromDouble PyFloat_Type
+    PyGILState_Ensure PyGILState_Release PyImport_ImportModule PyList_Append PyList_GetItem PyList_New PyList_SetItem
+    PyList_Size PyList_Type PyLong_AsLongLong PyLong_AsLongLongAndOverflow PyLong_FromLong PyLong_FromLongLong
+    PyLong_FromSize_t PyLong_FromUnsignedLongLong PyLong_FromVoidPtr PyLong_Type PyModule_AddFunctions PyModule_Create2
     PyObject_CallObject PyObject_GetAttrString PyObject_IsInstance PyObject_Str PyTuple_GetItem PyTuple_New
     PyTuple_SetItem PyTuple_Size PyType_IsSubtype PyUnicode_AsEncodedString PyUnicode_AsUTF8AndSize
-    PyUnicode_CompareWithASCIIString PyUnicode_FromStringAndSize Py_BuildValue Py_IsInitialized _Py_Dealloc
-    _Py_FalseStruct _Py_NoneStruct _Py_TrueStruct
+    PyUnicode_CompareWithASCIIString PyUnicode_FromString PyUnicode_FromStringAndSize Py_BuildValue Py_IsInitialized
+    _Py_Dealloc _Py_FalseStruct _Py_NoneStruct _Py_TrueStruct
     """.split()
 )
 VERSION = re.compile(r"Name: ([A-Z]+)_(\d[\d.]*)")

@@ -77,7 +77,8 @@ bool number_operand(PyObject *object, KernelOperand &operand) {
   } else if (PyLong_Check(object)) {
     operand = KernelOperand(THPUtils_unpackLong(object));
   } else if (PyComplex_Check(object)) {
-    operand = KernelOperand(Scalar(THPUtils_unpackComplexDouble(object)));
+    operand =
+        KernelOperand(Scalar(c10::complex<double>(PyComplex_RealAsDouble(object), PyComplex_ImagAsDouble(object))));
   } else {
     return false;
   }
