@@ -128,7 +128,12 @@ typedef enum hr_mode {
   HR_MODE_STRICT    /* run each operation when it is recorded and report its error at its line */
 } hr_mode;
 
-/* A stream of a device, in the mode of HEADRACE_MODE. The caller owns one reference; the stream retains the device. */
+/* A stream of a device, in the mode of HEADRACE_MODE. The caller owns one reference; the stream retains the device.
+ *
+ * A device may have several streams. A buffer may be used in any of them: a record that reads a buffer runs after the
+ * writes of it that were recorded before in other streams, and a record that writes one also after the reads. For that,
+ * other streams' pending work may be committed. The failures of a stream concern another one only if it uses a buffer
+ * that is invalid because of them. */
 HR_API HR_MUST_USE hr_status hr_stream_create(hr_device *device, hr_stream **out_stream);
 /* Opens the libraries of a host device on a thread of its own, while the caller records its first operations. Without
  * it the first commit opens them, and waits some tens of milliseconds. Once for the process; never fails. */
@@ -152,6 +157,9 @@ HR_API HR_MUST_USE hr_status hr_stream_record(hr_stream *stream, hr_op op, const
 /* Submits everything pending to the device. Errors of the work itself are reported by the call that waits for it, or by
  * a record that uses an invalid buffer. Between a failure and its report all work is dropped, as after an exception. */
 HR_API HR_MUST_USE hr_status hr_stream_commit(hr_stream *stream);
+/* Work recorded in `stream` from now on runs after everything recorded in `other` until now, which is committed. Waits
+ * for nothing. INVALID_ARGUMENT for streams of two devices. */
+HR_API HR_MUST_USE hr_status hr_stream_wait_for(hr_stream *stream, hr_stream *other);
 typedef enum hr_hint {
   HR_HINT_PASS_BEGINS = 0 /* a pass over the program, such as the backward pass, begins or has ended */
 } hr_hint;

@@ -720,6 +720,7 @@ void hr__stream_abandon(hr_stream *stream, size_t first, hr_status status) {
   hr__buffers_release(trace->buffers.count - first, trace->buffers.data + first);
   trace->buffers.count = 0;
   hr__trace_clear(trace);
+  ++stream->epoch;
 }
 
 /* Drops the committed records; those after the cut are pending now. */
@@ -728,6 +729,7 @@ static void take_rest(hr_stream *stream) {
   hr_trace committed = stream->pending;
   stream->pending = stream->rest;
   stream->rest = committed;
+  stream->epoch += stream->pending.records.count == 0;
 }
 
 static void count_commit(hr_stats *stats, hr_commit_reason reason) {

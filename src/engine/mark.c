@@ -8,6 +8,7 @@
 #include "base/allocator.h"
 #include "base/refcount.h"
 #include "base/thread.h"
+#include "engine/stream_order.h"
 #include "engine/stream_wait.h"
 
 struct hr_mark {
@@ -127,10 +128,8 @@ hr_status hr_stream_mark(hr_stream *stream, void (*function)(void *arg, hr_statu
 /* Work that was begun early (hr_queue_submit_early) is no reference of in-flight work: it is ended here. */
 static bool is_pending(hr_stream *stream, const hr_buffer *buffer) {
   hr_queue_settle(&stream->device->queue);
-  hr_mutex_lock(&stream->mutex);
-  bool is = hr__trace_find(&stream->pending, buffer) != UINT32_MAX;
-  hr_mutex_unlock(&stream->mutex);
-  return is || atomic_load_explicit(&((hr_buffer *)buffer)->count, memory_order_acquire) >= HR__BUFFER_ON_ITS_WAY;
+  return hr__streams_use(stream, buffer) ||
+         atomic_load_explicit(&((hr_buffer *)buffer)->count, memory_order_acquire) >= HR__BUFFER_ON_ITS_WAY;
 }
 
 hr_buffer_state hr_buffer_status(hr_stream *stream, const hr_buffer *buffer, hr_status *out_failure) {

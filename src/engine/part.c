@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/ops/op.h"
-#include "engine/stream.h"
+#include "engine/stream_order.h"
 
 typedef enum buffer_kind { TEMPORARY = 0, PARAMETER, RESULT, CONSTANT } buffer_kind;
 
@@ -39,8 +39,7 @@ static hr_status no_memory(const char *what) {
 /* ---- capturing ---- */
 
 hr_status hr_capture_create(hr_device *device, hr_stream **out_capture) {
-  HR_RETURN_IF_ERROR(hr_stream_create(device, out_capture));
-  (*out_capture)->is_capture = true;
+  HR_RETURN_IF_ERROR(hr__stream_create(device, true, out_capture));
   (*out_capture)->policy =
       (hr_policy){.records_max = SIZE_MAX, .bytes_max = INT64_MAX, .first_ops = SIZE_MAX, .next_ops = SIZE_MAX};
   atomic_store(&(*out_capture)->mode, (int)HR_MODE_FUSE);
@@ -364,6 +363,32 @@ static hr_status append(hr_stream *stream, const hr_part *part, hr_buffer *const
   return HR_OK;
 }
 
+/* A buffer that a run uses, and that may have been used before; NULL: it is new. */
+static hr_buffer *given_buffer(const part_buffer *own, hr_buffer *const *params, hr_buffer *const *results) {
+  return own->kind == PARAMETER ? params[own->index] : own->kind == RESULT ? results[own->index] : own->constant;
+}
+
+static void follow_others(hr_stream *stream, const hr_part *part, hr_buffer *const *params, hr_buffer *const *results) {
+  for (int i = 0; i < part->buffer_count; ++i) {
+    hr_buffer *buffer = given_buffer(&part->buffers[i], params, results);
+    if (buffer != NULL && part->buffers[i].is_read) {
+      hr__stream_follow_writes(stream, buffer);
+    }
+    if (buffer != NULL && part->buffers[i].is_written) {
+      hr__stream_follow_uses(stream, buffer);
+    }
+  }
+}
+
+static void note_writes(hr_stream *stream, const hr_part *part, hr_buffer *const *params, hr_buffer *const *results) {
+  for (int i = 0; i < part->buffer_count; ++i) {
+    hr_buffer *buffer = given_buffer(&part->buffers[i], params, results);
+    if (buffer != NULL && part->buffers[i].is_written) {
+      hr__stream_note_write(stream, buffer);
+    }
+  }
+}
+
 hr_status hr_part_run(hr_stream *stream, const hr_part *part, hr_buffer *const *params, hr_buffer *const *results,
                       const hr_scalar *arguments) {
   if (stream->device != part->device) {
@@ -375,11 +400,17 @@ hr_status hr_part_run(hr_stream *stream, const hr_part *part, hr_buffer *const *
   if (__builtin_expect(status != HR_OK, 0)) {
     return hr_status_code_of(status) == HR_STATUS_INVALID_ARGUMENT ? status : hr__stream_report(stream, status);
   }
+  if (hr__stream_has_others(stream)) {
+    follow_others(stream, part, params, results);
+  }
   hr_mutex_lock(&stream->mutex);
   status = append(stream, part, params, results, arguments);
   if (status != HR_OK) {
     hr_mutex_unlock(&stream->mutex);
     return status;
+  }
+  if (hr__stream_has_others(stream)) {
+    note_writes(stream, part, params, results);
   }
   if (__builtin_expect(!hr__policy_keeps_part(&stream->policy, stream->pending.records.count), 0)) {
     const hr_event event = hr__stream_event(stream, HR_EVENT_PART_APPENDED);

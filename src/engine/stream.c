@@ -49,7 +49,7 @@ static size_t first_ops(const hr_device *device) {
 }
 
 /* The device's context is current: its settings apply. */
-static hr_status create_stream(hr_device *device, hr_stream **out_stream) {
+static hr_status create_stream(hr_device *device, bool is_capture, hr_stream **out_stream) {
   hr_stream *stream = hr_calloc(1, sizeof *stream);
   if (stream == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a stream");
@@ -79,16 +79,24 @@ static hr_status create_stream(hr_device *device, hr_stream **out_stream) {
                  &device->program_bytes);
   hr__records_join(device);
   hr__report_begin(device);
+  stream->is_capture = is_capture;
+  if (!is_capture) {
+    hr__streams_join(stream);
+  }
   *out_stream = stream;
   return HR_OK;
 }
 
 hr_status hr_stream_create(hr_device *device, hr_stream **out_stream) {
+  return hr__stream_create(device, false, out_stream);
+}
+
+hr_status hr__stream_create(hr_device *device, bool is_capture, hr_stream **out_stream) {
   if (device == NULL || out_stream == NULL) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "hr_stream_create: NULL argument");
   }
   hr_context *before = hr__context_enter(device->context);
-  hr_status status = create_stream(device, out_stream);
+  hr_status status = create_stream(device, is_capture, out_stream);
   (void)hr__context_enter(before);
   return status;
 }
@@ -115,6 +123,7 @@ void hr_stream_release(hr_stream *stream) {
   }
   if (!stream->is_capture) {
     hr_status_ignore(hr_stream_synchronize(stream));
+    hr__streams_leave(stream);
   }
   hr_vector_fini(&stream->part_buffers);
   hr_vector_fini(&stream->part_bytes);

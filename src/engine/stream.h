@@ -21,6 +21,7 @@ typedef struct hr_job hr_job;
 struct hr_stream {
   hr_refcount refcount;
   hr_device *device;
+  hr_stream *next; /* of the device's list */
   hr_mutex mutex;
   atomic_int mode;
   hr_policy policy;   /* when it commits */
@@ -29,7 +30,8 @@ struct hr_stream {
   bool is_tight;      /* memory is short: no result gets room (growth.h) */
   bool goes_ahead;    /* a mark or a call follows: its limit is HR_QUEUE_AHEAD */
   hr_trace pending, rest;
-  hr_trace move; /* scratch of default_layout.c: the copy of a move */
+  uint32_t epoch; /* of the pending trace, for stream_order.h: a commit of all of it begins the next one */
+  hr_trace move;  /* scratch of default_layout.c: the copy of a move */
   hr_cache cache;
   hr_stats stats;
   bool is_capture;                     /* runs nothing: parts are created from the pending records */
@@ -54,6 +56,12 @@ struct hr_stream {
   hr_status error; /* the first that was not reported yet; until then, jobs are discarded */
 };
 
+/* hr_stream_create, or hr_capture_create: a capture runs nothing. */
+HR_MUST_USE hr_status hr__stream_create(hr_device *device, bool is_capture, hr_stream **out_stream);
+/* stream_order.h's: adds a stream, which is no capture, to its device's list. If it is the second one, commits the
+ * first one. */
+void hr__streams_join(hr_stream *stream);
+void hr__streams_leave(hr_stream *stream);
 /* Commits the first `count` pending records; the stream is locked. A failure drops records, invalidates their results,
  * and is returned. If memory was short, only the records from the first one without memory on are dropped (prefix.h),
  * else all of them. All submitted work has run then: the failure ends none of the work recorded before it. */

@@ -9,6 +9,7 @@
 
 #include "base/allocator.h"
 #include "engine/default_layout.h"
+#include "engine/stream_order.h"
 #include "engine/stream_wait.h"
 #include "headrace/mark.h"
 
@@ -194,6 +195,15 @@ static hr_status submit(hr_stream *stream, call *c) {
   return status;
 }
 
+static void follow_others(hr_stream *stream, const call *c) {
+  for (size_t i = 0; i < buffer_count(c); ++i) {
+    hr__stream_follow_writes(stream, c->buffers[i]);
+    if (i >= (size_t)c->input_count) {
+      hr__stream_follow_uses(stream, c->buffers[i]);
+    }
+  }
+}
+
 hr_status hr_stream_call(hr_stream *stream, hr_call_function function, void *arg, void (*release)(void *arg),
                          int input_count, hr_buffer *const *inputs, int output_count, hr_buffer *const *outputs) {
   if (stream == NULL || function == NULL) {
@@ -209,6 +219,9 @@ hr_status hr_stream_call(hr_stream *stream, hr_call_function function, void *arg
   c->function = function;
   c->arg = arg;
   c->release = release;
+  if (hr__stream_has_others(stream)) {
+    follow_others(stream, c);
+  }
   hr_status status = check_contents(stream, c);
   if (status != HR_OK) {
     hr_free(c);

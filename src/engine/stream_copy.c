@@ -6,6 +6,7 @@
 #include "engine/host_view.h"
 #include "engine/index_source.h"
 #include "engine/record_note.h"
+#include "engine/stream_order.h"
 #include "engine/stream_record.h"
 #include "engine/stream_wait.h"
 #include "runtime/shared_memory.h"
@@ -63,6 +64,9 @@ hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes
   HR_RETURN_IF_ERROR(hr__view_check("read", view));
   HR_RETURN_IF_ERROR(hr__stream_check_device(stream, HR_OP_COPY, view->buffer));
   size_t bytes = (size_t)hr__view_count(view) * hr_dtype_size(view->dtype);
+  if (hr__stream_has_others(stream)) {
+    hr__stream_follow_writes(stream, view->buffer);
+  }
   hr_mutex_lock(&stream->mutex);
   stream->stats.bytes_copied_out += (int64_t)bytes;
   HR_RETURN_IF_ERROR(hr__stream_finish(stream, HR_EVENT_WAIT, view->buffer));
@@ -82,6 +86,10 @@ hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes
 
 hr_status hr_stream_address(hr_stream *stream, hr_buffer *buffer, void **out_address) {
   HR_RETURN_IF_ERROR(hr__stream_check_device(stream, HR_OP_COPY, buffer));
+  if (hr__stream_has_others(stream)) { /* the address may be written to */
+    hr__stream_follow_writes(stream, buffer);
+    hr__stream_follow_uses(stream, buffer);
+  }
   hr_mutex_lock(&stream->mutex);
   HR_RETURN_IF_ERROR(hr__stream_finish(stream, HR_EVENT_WAIT, buffer));
   HR_RETURN_IF_ERROR(hr__buffer_failure(buffer));
@@ -166,6 +174,9 @@ static hr_status record_staged(hr_stream *stream, const hr_view *view, const inc
         .buffer = staging, .dtype = view->dtype, .rank = view->rank, .dims = view->dims, .strides = strides};
     status = hr__trace_record(&stream->pending, HR_OP_COPY, NULL, 1, &source, 1, view);
     stream->pending.pending_bytes += (int64_t)count;
+    if (hr__stream_has_others(stream)) {
+      hr__stream_note_write(stream, view->buffer);
+    }
   }
   hr_buffer_release(staging);
   return status;
@@ -178,6 +189,9 @@ static size_t view_bytes(const hr_view *view) {
 /* The view is one of the stream's, and has elements. */
 static hr_status write_view(hr_stream *stream, const hr_view *view, const incoming *in) {
   size_t count = view_bytes(view);
+  if (hr__stream_has_others(stream)) {
+    hr__stream_follow_uses(stream, view->buffer);
+  }
   hr_status status = hr__check_contents(HR_OP_COPY, 0, NULL, 1, view);
   if (status != HR_OK) {
     return hr__stream_report(stream, status);
@@ -204,6 +218,9 @@ hr_status hr_stream_write(hr_stream *stream, const hr_view *view, const void *by
 
 /* Runs the work that the source depends on. *out_address: NULL if it was never written. */
 static hr_status settle_source(hr_stream *stream, const hr_view *source, const void **out_address) {
+  if (hr__stream_has_others(stream)) {
+    hr__stream_follow_writes(stream, source->buffer);
+  }
   hr_mutex_lock(&stream->mutex);
   HR_RETURN_IF_ERROR(hr__stream_finish(stream, HR_EVENT_WAIT, source->buffer));
   HR_RETURN_IF_ERROR(hr__buffer_failure(source->buffer));

@@ -5,6 +5,7 @@
 #include "engine/algorithms.h"
 #include "engine/host_view.h"
 #include "engine/records.h"
+#include "engine/stream_order.h"
 #include "engine/stream_wait.h"
 
 /* ---- recording ---- */
@@ -119,11 +120,23 @@ hr_status hr__stream_settle(hr_stream *stream, int64_t count) {
   return HR_OK;
 }
 
+/* Outside of hr_stream_record, whose common case it would slow down. */
+__attribute__((noinline)) static void note_writes(hr_stream *stream, int count, const hr_view *outputs) {
+  for (int i = 0; i < count; ++i) {
+    if (outputs[i].buffer != NULL) {
+      hr__stream_note_write(stream, outputs[i].buffer);
+    }
+  }
+}
+
 hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
                            int output_count, const hr_view *outputs) {
   HR_RETURN_IF_ERROR(hr_op_check(op, attrs, input_count, inputs, output_count, outputs));
   if (__builtin_expect(hr_op_table(op)->family == HR_FAMILY_LIBRARY, 0)) {
     HR_RETURN_IF_ERROR(hr__library_check(stream->device, op));
+  }
+  if (hr__stream_has_others(stream)) {
+    hr__stream_follow(stream, input_count, inputs, output_count, outputs);
   }
   hr_status status = HR_OK;
   if (has_suspect(stream, input_count, inputs) || has_suspect(stream, output_count, outputs)) {
@@ -141,6 +154,9 @@ hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, i
   }
   status = hr__trace_record(&stream->pending, op, attrs, input_count, inputs, output_count, outputs);
   if (__builtin_expect(status == HR_OK, 1)) {
+    if (hr__stream_has_others(stream)) {
+      note_writes(stream, output_count, outputs);
+    }
     return hr__stream_settle(stream, 1);
   }
   hr_mutex_unlock(&stream->mutex);

@@ -69,6 +69,8 @@ static void init_buffer(hr_buffer *buffer, hr_device *device, size_t bytes) {
   buffer->range.stamp = 0;
   atomic_store_explicit(&buffer->address, NULL, memory_order_relaxed);
   atomic_store_explicit(&buffer->tag, 0, memory_order_relaxed);
+  atomic_store_explicit(&buffer->writer, 0, memory_order_relaxed);
+  atomic_store_explicit(&buffer->is_shared, false, memory_order_relaxed);
   atomic_store_explicit(&buffer->layout, 0, memory_order_relaxed);
   atomic_store_explicit(&buffer->capacity, 0, memory_order_relaxed);
   atomic_store_explicit(&buffer->growth, 0, memory_order_relaxed);

@@ -31,6 +31,10 @@ struct hr_buffer {
   hr_block *block;
   /* The buffer's place in a pending trace: stream << 32 | number. Only a hint: the trace's list confirms it. */
   atomic_uint_least64_t tag;
+  /* Notes of engine/stream_order.h, while the device has several streams: the stream of the last pending write and its
+   * epoch, stream << 32 | epoch, and true if several streams may have pending reads. */
+  atomic_uint_least64_t writer;
+  atomic_bool is_shared;
   /* Layout of the contents, as a word that the engine keeps for the compiler; 0: as views describe. Changes under the
    * device's shared_mutex. */
   atomic_uint_least64_t layout;

@@ -152,6 +152,9 @@ struct hr_device {
   atomic_bool is_observed;            /* somebody observes its memory */
   atomic_bool is_deterministic;       /* programs are compiled without the tuning cache */
   atomic_int_least64_t program_bytes; /* of the host: the programs that streams keep */
+  hr_mutex streams_mutex;             /* guards the list of streams; before the locks of the streams */
+  hr_stream *streams;                 /* linked by the engine; captures are none of them */
+  atomic_int stream_count;            /* of that list */
   hr_mutex bind_mutex;                /* held while memory is allocated for a buffer */
   hr_mutex shared_mutex; /* guards the fields below; held from choosing the block until the job is in the queue */
   hr_block *shared;      /* temporaries and workspace of the running job; NULL until some are needed */

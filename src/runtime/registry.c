@@ -38,6 +38,7 @@ static void fini_registry(void *part) {
     assert(device->count == 0);
     hr_queue_fini(&device->queue);
     hr_caching_allocator_trim(&device->allocator);
+    hr_mutex_fini(&device->streams_mutex);
     hr_mutex_fini(&device->bind_mutex);
     hr_mutex_fini(&device->shared_mutex);
     device->driver->close(device->impl);
@@ -138,6 +139,7 @@ static hr_status open_device(registry *open, const hr_driver *driver, int ordina
   hr_caching_allocator_init(&device->allocator, driver, device->impl, device->name,
                             hr_env_limit(HR_ENV_MEMORY_LIMIT, total_bytes));
   hr_queue_init(&device->queue);
+  hr_mutex_init(&device->streams_mutex);
   hr_mutex_init(&device->bind_mutex);
   hr_mutex_init(&device->shared_mutex);
   ++open->device_count;
