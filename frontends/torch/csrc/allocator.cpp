@@ -126,7 +126,7 @@ public:
   void emptyCache(c10::MempoolId_t) override {
     for (int index = 0; index < kDevicesMax; ++index)
       if (is_open(static_cast<c10::DeviceIndex>(index))) {
-        hr_stream_trim(stream_of(static_cast<c10::DeviceIndex>(index)));
+        for_each_stream(static_cast<c10::DeviceIndex>(index), &hr_stream_trim);
         hr_device_memory_trim(device_of(static_cast<c10::DeviceIndex>(index)));
       }
   }

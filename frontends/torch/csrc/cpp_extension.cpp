@@ -132,7 +132,8 @@ void commit() {
 
 void synchronize() {
   UnlockedIfLocked unlocked;
-  check(hr_stream_synchronize(stream_of(here_index())));
+  stream_of(here_index()); // opens the device
+  wait_for_device(here_index());
 }
 
 // ---- views

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
+#include <utility>
 
 #include "headrace/tuning.h"
 #include "interrupt.h"
@@ -43,10 +44,15 @@ namespace {
 
 struct Opened {
   std::atomic<hr_device *> device{nullptr};
-  std::atomic<hr_stream *> stream{nullptr};
+  std::atomic<hr_stream *> stream{nullptr};                     // the default one
+  std::array<std::atomic<hr_stream *>, kStreamsMax - 1> pool{}; // by their ids minus 1
+  std::atomic<unsigned> taken{0};                               // of the pool, ever
 };
 
 std::array<Opened, kDevicesMax> opened;
+// Set before a thread's current stream can be another one than the default. Until then nothing is looked up.
+std::atomic<bool> has_several_streams{false};
+thread_local std::array<c10::StreamId, kDevicesMax> current_streams{};
 std::atomic<bool> forked{false};
 std::atomic<int> known_count{-1}; // of devices
 std::atomic<bool> deterministic{false};
@@ -63,8 +69,22 @@ std::mutex &open_mutex() {
 void mark_forked() {
   if (is_open())
     forked.store(true);
-  for (Opened &one : opened)
+  for (Opened &one : opened) {
     one.stream.store(nullptr);
+    for (auto &stream : one.pool)
+      stream.store(nullptr);
+  }
+}
+
+// With the settings of all streams. The caller holds the mutex.
+hr_stream *make_stream(hr_device *device) {
+  hr_stream *stream = nullptr;
+  check(hr_stream_create(device, &stream));
+  watch_signals(stream);
+  if (int mode = chosen_mode.load(); mode >= 0)
+    hr_stream_set_mode(stream, static_cast<hr_mode>(mode));
+  check(hr_stream_set_deterministic(stream, deterministic.load()));
+  return stream;
 }
 
 void open_once(c10::DeviceIndex index) {
@@ -81,16 +101,13 @@ void open_once(c10::DeviceIndex index) {
   hr_device *device = nullptr;
   hr_stream *stream = nullptr;
   check(hr_device_open(name.c_str(), &device));
-  hr_status status = hr_stream_create(device, &stream);
-  if (status != nullptr) {
+  try {
+    stream = make_stream(device);
+  } catch (...) {
     hr_device_release(device);
-    fail(status);
+    throw;
   }
   hr_stream_open_libraries(stream);
-  watch_signals(stream);
-  if (int mode = chosen_mode.load(); mode >= 0)
-    hr_stream_set_mode(stream, static_cast<hr_mode>(mode));
-  check(hr_stream_set_deterministic(stream, deterministic.load()));
   if (!is_open()) {
     pthread_atfork(nullptr, nullptr, mark_forked);
     explain_faults();
@@ -173,10 +190,27 @@ c10::Device owner_of(const hr_buffer *buffer) {
   TORCH_CHECK(false, "headrace: a buffer of a device that is not open");
 }
 
+void for_each_stream(c10::DeviceIndex index, const std::function<void(hr_stream *)> &body) {
+  Opened &one = opened[index];
+  if (hr_stream *stream = one.stream.load())
+    body(stream);
+  if (has_several_streams.load())
+    for (auto &other : one.pool)
+      if (hr_stream *stream = other.load())
+        body(stream);
+}
+
 void for_each_stream(const std::function<void(hr_stream *)> &body) {
-  for (Opened &one : opened)
-    if (hr_stream *stream = one.stream.load())
-      body(stream);
+  for (int i = 0; i < kDevicesMax; ++i)
+    for_each_stream(static_cast<c10::DeviceIndex>(i), body);
+}
+
+void wait_for_device(c10::DeviceIndex index) {
+  for_each_stream(index, [](hr_stream *stream) { check(hr_stream_synchronize(stream)); });
+}
+
+void commit_device(c10::DeviceIndex index) {
+  for_each_stream(index, [](hr_stream *stream) { check(hr_stream_commit(stream)); });
 }
 
 void wait_for_all() {
@@ -198,6 +232,49 @@ void set_mode(hr_mode mode) {
   std::lock_guard<std::mutex> lock(open_mutex());
   chosen_mode.store(mode);
   for_each_stream([&](hr_stream *stream) { hr_stream_set_mode(stream, mode); });
+}
+
+// ---- streams beside the default one
+
+static void check_id(c10::StreamId id) {
+  TORCH_CHECK(id >= 0 && id < kStreamsMax, "headrace: a device has no stream ", id,
+              ": make streams with torch.headrace.Stream() or torch.Stream(\"headrace\")");
+}
+
+hr_stream *open_stream_of(c10::DeviceIndex index, c10::StreamId id) {
+  check_id(id);
+  return (id == 0 ? opened[index].stream : opened[index].pool[id - 1]).load(std::memory_order_acquire);
+}
+
+hr_stream *stream_of(c10::DeviceIndex index, c10::StreamId id) {
+  hr_stream *stream = open_stream_of(index, id);
+  if (C10_LIKELY(stream != nullptr))
+    return stream;
+  hr_device *device = device_of(index);
+  if (id == 0)
+    return stream_of(index);
+  std::lock_guard<std::mutex> lock(open_mutex());
+  std::atomic<hr_stream *> &place = opened[index].pool[id - 1];
+  if (place.load() == nullptr) {
+    has_several_streams.store(true);
+    place.store(make_stream(device));
+  }
+  return place.load();
+}
+
+c10::StreamId next_stream_id(c10::DeviceIndex index) {
+  return 1 + opened[index].taken++ % (kStreamsMax - 1);
+}
+
+c10::StreamId current_stream_id(c10::DeviceIndex index) {
+  return C10_LIKELY(!has_several_streams.load(std::memory_order_relaxed)) ? 0 : current_streams[index];
+}
+
+c10::StreamId exchange_stream_id(c10::DeviceIndex index, c10::StreamId id) {
+  check_id(id);
+  if (id != 0)
+    has_several_streams.store(true);
+  return std::exchange(current_streams[index], id);
 }
 
 // ---- the current device
@@ -265,7 +342,10 @@ void OnDevice::leave() {
 hr_stream *stream() {
   if (Capture *capturing = capture(); C10_UNLIKELY(capturing != nullptr))
     return capturing->stream;
-  return stream_of(here_index());
+  c10::DeviceIndex index = here_index();
+  if (C10_UNLIKELY(has_several_streams.load(std::memory_order_relaxed)))
+    return stream_of(index, current_streams[index]);
+  return stream_of(index);
 }
 
 hr_device *device() {

@@ -1,8 +1,8 @@
 // device.h: the devices behind torch's `headrace`, for the files that connect them to torch: allocator.cpp, guard.cpp,
 // hooks.cpp, generator.cpp, host_memory.cpp, module.cpp. Kernels need only record.h.
 //
-// Each device has one stream, which runs in order. It is opened on first use and never closed: tensors may die after
-// every static object. Threads: any.
+// Each device has a default stream, and a pool of others for the programs that make some. Each is opened on first use
+// and never closed: tensors may die after every static object. Threads: any.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -15,6 +15,7 @@
 namespace headrace {
 
 constexpr int kDevicesMax = 64;
+constexpr int kStreamsMax = 33; // of a device: the default one, whose id is 0, and the pool
 
 // Sets the driver, or one device of it; fails once a device is open.
 void set_device_name(const std::string &name);
@@ -24,7 +25,7 @@ bool is_open();                         // any of them
 bool is_open(c10::DeviceIndex index);
 bool is_forked(); // this process is a fork of one that had opened a device: nothing works here
 
-hr_stream *stream_of(c10::DeviceIndex index);      // opens the device
+hr_stream *stream_of(c10::DeviceIndex index);      // the default one; opens the device
 hr_device *device_of(c10::DeviceIndex index);      // likewise
 bool has_host_memory(c10::DeviceIndex index);      // likewise; all devices are of one kind
 c10::DeviceIndex index_of(c10::DeviceIndex index); // checked; -1 is the current one
@@ -35,6 +36,16 @@ c10::Device owner_of(const hr_buffer *buffer);
 void for_each_stream(const std::function<void(hr_stream *)> &body); // of the open devices
 void wait_for_all();                                                // for these streams; throws the first error
 void set_mode(hr_mode mode);                                        // of all streams, including those opened later
+
+// Streams beside the default one. Ids come from torch, where users can invent them.
+hr_stream *stream_of(c10::DeviceIndex index, c10::StreamId id);      // opens it
+hr_stream *open_stream_of(c10::DeviceIndex index, c10::StreamId id); // nullptr: it has no work, as nothing opened it
+c10::StreamId next_stream_id(c10::DeviceIndex index);                // the pool's, in turn
+c10::StreamId current_stream_id(c10::DeviceIndex index);             // of this thread
+c10::StreamId exchange_stream_id(c10::DeviceIndex index, c10::StreamId id);                 // returns the previous one
+void for_each_stream(c10::DeviceIndex index, const std::function<void(hr_stream *)> &body); // of a device that is open
+void commit_device(c10::DeviceIndex index);                                                 // all its streams
+void wait_for_device(c10::DeviceIndex index);                                               // for all; the first error
 
 void explain_faults(); // fault.cpp: from now on, dereferencing a handle prints a message; once
 
@@ -54,7 +65,5 @@ c10::Allocator *pinned_allocator();                             // host_memory.c
 bool is_pinned(const void *pointer);                            // host_memory.cpp
 const at::Generator &default_generator(c10::DeviceIndex index); // generator.cpp
 at::Generator new_generator(c10::DeviceIndex index);            // generator.cpp
-c10::StreamId current_stream_id(c10::DeviceIndex index);        // guard.cpp: of this thread
-void set_current_stream_id(c10::DeviceIndex index, c10::StreamId id);
 
 } // namespace headrace

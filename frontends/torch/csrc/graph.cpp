@@ -120,7 +120,8 @@ Program &program_of(int64_t handle) {
 
 void capture_begin() {
   TORCH_CHECK(!this_capture, "headrace: a graph is being captured already");
-  check(hr_stream_commit(stream())); // constants have their memory now
+  stream();                    // opens the device
+  commit_device(here_index()); // constants have their memory now
   auto capture = std::make_unique<Capture>();
   check(hr_capture_create(device(), &capture->stream));
   this_capture = std::move(capture);

@@ -1,6 +1,8 @@
 // guard.cpp: the device guard: current devices and streams of threads, and events.
 //
-// torch.Stream objects are only names: work on any of them goes to the device's single stream.
+// The core orders the streams of a device wherever they use the same buffers, and keeps buffers while work uses them.
+// So waiting for another stream matters only for what the host sees, and recording a tensor's use on a stream does
+// nothing.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <array>
@@ -15,19 +17,17 @@
 namespace headrace {
 namespace {
 
-// An event is a mark in its device's stream. A timed event places it when recorded. Others place it at the first query,
+// An event is a mark in its stream. A timed event places it when recorded. Others place it at the first query,
 // so that recording an event does not split a program; the mark may then also cover later work.
 struct Event {
   c10::DeviceIndex device = 0;
+  c10::StreamId stream = 0;
   hr_mark *mark = nullptr;
   std::atomic<bool> is_done{false}; // a wait for it has returned
   ~Event() {
     hr_mark_release(mark);
   }
 };
-
-thread_local std::array<c10::StreamId, kDevicesMax> current_stream{};
-std::atomic<c10::StreamId> next_stream{1};
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override {
@@ -47,23 +47,24 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   c10::Stream getStream(c10::Device device) const override {
     c10::DeviceIndex index = index_of(device.index());
-    return make_stream(index, current_stream[index]);
+    return make_stream(index, current_stream_id(index));
   }
   c10::Stream getDefaultStream(c10::Device device) const override {
     return make_stream(index_of(device.index()), 0);
   }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
-    return make_stream(index_of(device.index()), next_stream++);
+    c10::DeviceIndex index = index_of(device.index());
+    return make_stream(index, next_stream_id(index));
   }
   c10::Stream getNewStream(c10::Device device, int) const override {
-    return make_stream(index_of(device.index()), next_stream++);
+    return getStreamFromGlobalPool(device, false);
   }
   c10::Stream exchangeStream(c10::Stream wanted) const override {
     c10::DeviceIndex index = index_of(wanted.device_index());
-    return make_stream(index, std::exchange(current_stream[index], wanted.id()));
+    return make_stream(index, exchange_stream_id(index, wanted.id()));
   }
   void *getStreamNativeHandle(const c10::Stream stream) const {
-    return stream_of(index_of(stream.device_index()));
+    return stream_of(index_of(stream.device_index()), stream.id());
   }
   c10::DeviceIndex deviceCount() const noexcept override {
     return static_cast<c10::DeviceIndex>(count_devices());
@@ -73,25 +74,38 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
               const c10::EventFlag flag) const override {
     auto made = std::make_unique<Event>();
     made->device = index_of(stream.device_index());
+    made->stream = stream.id();
     if (flag == c10::EventFlag::BACKEND_DEFAULT) {
       TORCH_CHECK(capture() == nullptr, "headrace: a timed event can't be recorded in a graph");
-      check(hr_mark_create(stream_of(made->device), &made->mark));
+      check(hr_mark_create(stream_of(made->device, made->stream), &made->mark));
     }
     delete static_cast<Event *>(std::exchange(*event, made.release()));
   }
   void destroyEvent(void *event, const c10::DeviceIndex) const noexcept override {
     delete static_cast<Event *>(event);
   }
-  void block(void *, const c10::Stream &) const override {} // one queue in order
+  // On another device the stream waits for nothing: copies between devices do.
+  void block(void *opaque, const c10::Stream &stream) const override {
+    auto *event = static_cast<Event *>(opaque);
+    if (event == nullptr || capture() != nullptr)
+      return;
+    c10::DeviceIndex index = index_of(stream.device_index());
+    hr_stream *other = open_stream_of(event->device, event->stream);
+    if (other == nullptr || (event->device == index && event->stream == stream.id()))
+      return;
+    check(event->device == index ? hr_stream_wait_for(stream_of(index, stream.id()), other) : hr_stream_commit(other));
+  }
   bool queryEvent(void *opaque) const override {
     auto *event = static_cast<Event *>(opaque);
-    return event == nullptr || event->is_done || is_reached(stream_of(event->device), event->mark);
+    if (event == nullptr || event->is_done)
+      return true;
+    return is_reached(stream_of(event->device, event->stream), event->mark);
   }
   void synchronizeEvent(void *opaque) const override {
     auto *event = static_cast<Event *>(opaque);
     if (event == nullptr)
       return;
-    synchronizeDevice(event->device);
+    wait_for_stream(event->device, event->stream);
     event->is_done = true;
   }
   double elapsedTime(void *from, void *to, const c10::DeviceIndex) const override {
@@ -101,20 +115,24 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   // Tests the mark of the last query, unless the stream has received work since.
   bool queryStream(const c10::Stream &stream) const override {
     static std::mutex *mutex = new std::mutex;
-    static auto *marks = new std::array<hr_mark *, kDevicesMax>{};
+    static auto *marks = new std::array<std::array<hr_mark *, kStreamsMax>, kDevicesMax>{};
     c10::DeviceIndex index = index_of(stream.device_index());
-    hr_stream *queried = stream_of(index);
+    hr_stream *queried = open_stream_of(index, stream.id());
+    if (queried == nullptr)
+      return true;
     std::lock_guard<std::mutex> lock(*mutex);
-    hr_mark *&mark = (*marks)[index];
+    hr_mark *&mark = (*marks)[index][stream.id()];
     if (mark != nullptr && !hr_mark_is_last(mark, queried))
       hr_mark_release(std::exchange(mark, nullptr));
     return is_reached(queried, mark);
   }
   void synchronizeStream(const c10::Stream &stream) const override {
-    synchronizeDevice(stream.device_index());
+    wait_for_stream(index_of(stream.device_index()), stream.id());
   }
   void synchronizeDevice(const c10::DeviceIndex index) const override {
-    check(hr_stream_synchronize(stream_of(index_of(index))));
+    c10::DeviceIndex checked = index_of(index);
+    stream_of(checked); // opens the device
+    wait_for_device(checked);
   }
   void recordDataPtrOnStream(const c10::DataPtr &, const c10::Stream &) const override {}
 
@@ -125,6 +143,10 @@ private:
       check(hr_mark_try_create(stream, &mark));
     return mark != nullptr && hr_mark_is_reached(mark);
   }
+  static void wait_for_stream(c10::DeviceIndex index, c10::StreamId id) {
+    if (hr_stream *stream = id == 0 ? stream_of(index) : open_stream_of(index, id))
+      check(hr_stream_synchronize(stream));
+  }
   static c10::Stream make_stream(c10::DeviceIndex index, c10::StreamId id) {
     return c10::Stream(c10::Stream::UNSAFE, {c10::DeviceType::PrivateUse1, index}, id);
   }
@@ -133,13 +155,4 @@ private:
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
 } // namespace
-
-c10::StreamId current_stream_id(c10::DeviceIndex index) {
-  return current_stream[index];
-}
-
-void set_current_stream_id(c10::DeviceIndex index, c10::StreamId id) {
-  current_stream[index] = id;
-}
-
 } // namespace headrace

@@ -111,7 +111,7 @@ PyObject *set_current_stream(PyObject *, PyObject *arguments) {
     PyObject *device = nullptr;
     long long id = 0;
     parse(arguments, "OL", &device, &id);
-    set_current_stream_id(device_argument(device), id);
+    exchange_stream_id(device_argument(device), id);
     Py_RETURN_NONE;
   });
 }
@@ -134,7 +134,8 @@ PyObject *synchronize(PyObject *, PyObject *const *arguments, Py_ssize_t count, 
     c10::DeviceIndex index = device_argument(count + named == 1 ? arguments[0] : nullptr);
     if (is_open()) {
       Unlocked unlocked;
-      check(hr_stream_synchronize(stream_of(index)));
+      stream_of(index); // opens the device
+      wait_for_device(index);
     }
     Py_RETURN_NONE;
   });

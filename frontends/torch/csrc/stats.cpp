@@ -33,11 +33,34 @@ template <class Struct, class Read> PyObject *counters(const char *(*name_of)(in
   return dictionary;
 }
 
+// Counters of the process, which each stream repeats.
+bool is_of_process(const std::string &name) {
+  return name.rfind("jit_", 0) == 0 || name == "library_make_ns" || name == "library_wait_ns" ||
+         name == "cached_weights_bytes";
+}
+
+// The sum over the device's streams; of the bytes of temporaries, which they share, the maximum.
+void read_stats(c10::DeviceIndex index, size_t bytes, hr_stats *out) {
+  std::vector<int64_t> one(bytes / sizeof(int64_t), 0);
+  auto *sums = reinterpret_cast<int64_t *>(out);
+  for_each_stream(index, [&](hr_stream *stream) {
+    hr_stream_stats_read(stream, bytes, reinterpret_cast<hr_stats *>(one.data()));
+    for (int i = 0; hr_stream_stat_name(i) != nullptr && i < static_cast<int>(one.size()); ++i) {
+      std::string name = hr_stream_stat_name(i);
+      if (is_of_process(name) || name == "temporary_bytes")
+        sums[i] = std::max(sums[i], one[i]);
+      else
+        sums[i] += one[i];
+    }
+  });
+}
+
 PyObject *stream_stats(PyObject *, PyObject *arguments) {
   return answer([&] {
-    hr_stream *stream = stream_of(only_device_argument(arguments));
-    PyObject *dictionary = counters<hr_stats>(
-        &hr_stream_stat_name, [&](size_t bytes, hr_stats *out) { hr_stream_stats_read(stream, bytes, out); });
+    c10::DeviceIndex index = only_device_argument(arguments);
+    stream_of(index); // opens the device
+    PyObject *dictionary =
+        counters<hr_stats>(&hr_stream_stat_name, [&](size_t bytes, hr_stats *out) { read_stats(index, bytes, out); });
     GraphCounts graphs = graph_counts();
     put(dictionary, "graph_captures", graphs.captures);
     put(dictionary, "graph_runs", graphs.runs);
@@ -129,7 +152,9 @@ PyObject *memory_blocks(PyObject *, PyObject *arguments) {
 
 PyObject *reset_stats(PyObject *, PyObject *arguments) {
   return answer([&] {
-    hr_stream_reset_stats(stream_of(only_device_argument(arguments)));
+    c10::DeviceIndex index = only_device_argument(arguments);
+    stream_of(index); // opens the device
+    for_each_stream(index, &hr_stream_reset_stats);
     reset_graph_counts();
     reset_fallback_counts();
     Py_RETURN_NONE;

@@ -365,7 +365,7 @@ Scalar local_scalar(const Tensor &self) {
   }
 }
 
-// There is one queue, and it runs in order: nothing to record.
+// Work holds the buffers that it uses, in whatever stream: nothing to record.
 void record_stream(const Tensor &) {}
 
 namespace {

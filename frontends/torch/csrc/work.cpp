@@ -46,7 +46,7 @@ bool DeviceWork::isCompleted() {
   backend_->flush();
   if (is_waited_for_)
     return true;
-  check(hr_stream_commit(stream_of(device_.index())));
+  commit_device(device_.index());
   std::unique_lock<std::mutex> lock(outcome_->mutex);
   return outcome_->is_ended;
 }
@@ -56,7 +56,7 @@ bool DeviceWork::wait(std::chrono::milliseconds timeout) {
   if (!is_waited_for_.exchange(true) && recordFunctionEndCallback_)
     recordFunctionEndCallback_();
   if (timeout != kNoTimeout) {
-    check(hr_stream_commit(stream_of(device_.index())));
+    commit_device(device_.index());
     std::unique_lock<std::mutex> lock(outcome_->mutex);
     bool is_ended = outcome_->ended.wait_for(lock, timeout, [this] { return outcome_->is_ended; });
     TORCH_CHECK(is_ended, "the collective has not ended within ", timeout.count(), " ms");
@@ -67,7 +67,7 @@ bool DeviceWork::wait(std::chrono::milliseconds timeout) {
     has_failed = outcome_->is_ended && !outcome_->error.empty();
   }
   if (waits_ || has_failed)
-    check(hr_stream_synchronize(stream_of(device_.index()))); // reports the error, unless that was done
+    wait_for_device(device_.index()); // reports the error, unless that was done
   std::lock_guard<std::mutex> lock(outcome_->mutex);
   TORCH_CHECK(!outcome_->is_ended || outcome_->error.empty(), outcome_->error);
   return true;

@@ -1,4 +1,7 @@
-"""torch.headrace: streams and events. Each device has one queue, which runs in order: streams are names for it."""
+"""torch.headrace: streams and events.
+
+Each stream records and compiles its own work, and reports its own errors. Work on a tensor runs in the order in which
+the program recorded it, in whatever streams that was."""
 
 import torch
 
@@ -6,7 +9,9 @@ from headrace._library import _C
 
 
 class Stream(torch.Stream):
-    """A queue of work. All of them are their device's one queue, which runs in order."""
+    """A stream of work: operations that run in order. A device has 32 beside its default one, which are given out in
+    turn. A tensor may be used in any stream without a wait. `wait_stream` and `wait_event` make later work of this
+    stream follow other work all the same, and commit that work."""
 
     def __new__(cls, device=None, priority=0, **names):
         if names:
@@ -20,7 +25,7 @@ class _EventType(type):
 
 
 class Event(torch.Event, metaclass=_EventType):
-    """A mark in the queue. With enable_timing, recording commits pending work, without waiting for it, and
+    """A mark in a stream. With enable_timing, recording commits pending work, without waiting for it, and
     `elapsed_time` returns the milliseconds between two events that are done."""
 
     def __new__(cls, enable_timing=False, blocking=False, interprocess=False):
@@ -29,7 +34,7 @@ class Event(torch.Event, metaclass=_EventType):
 
 
 def current_stream(device=None):
-    """The device's current stream. All streams are names for its one queue."""
+    """This thread's current stream of the device, in which its operations are recorded."""
     index = _C.device_index(device)
     return _stream_of(index, _C.current_stream(index))
 
@@ -44,7 +49,7 @@ def _stream_of(index, number):
 
 
 def set_stream(stream):
-    """Makes a stream the current one, and its device too."""
+    """Makes a stream this thread's current one, and its device too."""
     _C.set_current_stream(stream.device, stream.stream_id)
     _C.exchange_device(stream.device)
 

@@ -5,7 +5,7 @@
     torch.headrace.stats()["commits"]
 
 HEADRACE_DEVICE selects the devices: all of a driver ("cpu", which has one, or "cuda"), or one of them ("cuda:1").
-Each has one queue that runs in order. Operations are deferred and run when a value is needed.
+Operations are recorded in streams, deferred, and run in order when a value is needed.
 
 Registering changes nothing else in torch. The first use of the device does (headrace._start).
 """
@@ -41,7 +41,7 @@ from headrace.devices import (
     synchronize,
 )
 
-# ---- streams and events: names for a device's one queue
+# ---- streams and events
 
 from headrace.streams import Event, Stream, current_stream, default_stream, set_stream, stream
 
