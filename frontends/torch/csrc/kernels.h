@@ -426,6 +426,12 @@ Tensor view_as_real(const Tensor &self);
 Tensor view_as_complex(const Tensor &self);
 const Tensor &resize(const Tensor &self, IntArrayRef size, std::optional<at::MemoryFormat> format);
 void resize_storage(c10::StorageImpl *storage, size_t bytes);
+Tensor view_transpose(const Tensor &self, int64_t dim0, int64_t dim1);
+Tensor view_select(const Tensor &self, int64_t dim, int64_t index);
+Tensor view_slice(const Tensor &self, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end,
+                  int64_t step);
+Tensor view_unsqueeze(const Tensor &self, int64_t dim);
+std::vector<Tensor> view_split(const Tensor &self, int64_t split_size, int64_t dim);
 Tensor set_nothing(const Tensor &self);
 Tensor set_tensor(const Tensor &self, const Tensor &source);
 Tensor set_storage(const Tensor &self, const c10::Storage &source);
