@@ -1,4 +1,5 @@
-// attention.cpp: the choice of torch's attention kernel, and the gradient of attention's gradient.
+// attention.cpp: the choice of torch's attention kernel, attention without gradients in one step, and the gradient of
+// attention's gradient.
 //
 // torch has no formula for the latter. With create_graph=True the gradient is composed of products and a softmax that
 // torch can differentiate; else it is one row of the core.
@@ -9,10 +10,11 @@
 #include <ATen/ops/_scaled_dot_product_fused_attention_overrideable_backward.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/scaled_dot_product_attention_native.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <torch/csrc/autograd/functions/utils.h>
 
+#include "composite.h"
 #include "layers.h"
 #include "registration.h"
 
@@ -107,6 +109,35 @@ int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &v
   bool is_narrow = query.scalar_type() == ScalarType::Half || query.scalar_type() == ScalarType::BFloat16;
   bool learns_mask = has_mask && mask->requires_grad() && at::GradMode::is_enabled();
   return fits && !(has_mask && causal) && !(is_narrow && learns_mask) ? 4 : 0;
+}
+
+// A mask that the row reads as it is. torch turns a bool mask into numbers first.
+bool is_direct_mask(const OptionalTensor &mask, const Tensor &query, const Tensor &key) {
+  if (!present(mask))
+    return true;
+  return is_on_device(*mask) &&
+         (mask->scalar_type() == ScalarType::Bool || mask->scalar_type() == query.scalar_type()) &&
+         at::is_expandable_to(mask->sizes(), {query.size(0), query.size(1), query.size(2), key.size(2)});
+}
+
+Tensor scaled_dot_product_attention(c10::DispatchKeySet keys, const Tensor &query, const Tensor &key,
+                                    const Tensor &value, const OptionalTensor &mask, double dropout_p, bool causal,
+                                    std::optional<double> scale, bool grouped) {
+  bool is_direct = is_plain_call(keys) && dropout_p == 0 && !grouped && is_on_device(query) && is_on_device(key) &&
+                   is_on_device(value) && choose_attention(query, key, value, mask, 0, causal, scale, false) == 4 &&
+                   is_direct_mask(mask, query, key) && !have_tangents(query, key, value, mask) &&
+                   !need_gradients(query, key, value, mask);
+  if (!is_direct)
+    return at::native::scaled_dot_product_attention(query, key, value, mask, dropout_p, causal, scale, grouped);
+  OnDevice on(query);
+  return attention_alone(query, key, value, mask, causal, scale);
+}
+
+HEADRACE_KERNELS(aten, PrivateUse1, m) {
+  m.impl("scaled_dot_product_attention", TORCH_FN(scaled_dot_product_attention));
+}
+HEADRACE_KERNELS(aten, AutogradPrivateUse1, m) {
+  m.impl("scaled_dot_product_attention", TORCH_FN(scaled_dot_product_attention));
 }
 
 } // namespace

@@ -2,6 +2,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
+#include <ATen/ops/embedding_native.h>
 #include <ATen/ops/nonzero.h>
 #include <c10/core/DefaultDtype.h>
 
@@ -441,6 +442,21 @@ Tensor index_put(const Tensor &self, const IndexList &list, const Tensor &values
     record.in(one, selection.broadcast);
   record.ints({selection.mask, selection.position, accumulate}).out(self).run();
   return self;
+}
+
+// One record for the usual case, in which torch makes a list of the indices, selects rows and shapes the result.
+Tensor embedding(const Tensor &weight, const Tensor &indices, int64_t padding_index, bool scale_by_frequency,
+                 bool sparse) {
+  if (weight.dim() != 2 || weight.numel() == 0 || indices.numel() == 0 || !is_here(indices) ||
+      indices.scalar_type() != ScalarType::Long || !indices.is_contiguous())
+    return at::native::embedding_symint(weight, indices, padding_index, scale_by_frequency, sparse);
+  int64_t count = indices.numel(), width = weight.size(1);
+  Dims sizes(indices.sizes().begin(), indices.sizes().end());
+  sizes.push_back(width);
+  Tensor out = new_tensor(sizes, weight.scalar_type());
+  Record record(HR_OP_INDEX_SELECT);
+  record.in(weight).in(indices, {count}, {1}).ints({0}).out(out, {count, width}, {width, 1}).run();
+  return out;
 }
 
 Tensor embedding_backward(const Tensor &grad, const Tensor &indices, int64_t count, int64_t padding_index,

@@ -178,6 +178,8 @@ Tensor index(Result result, const Tensor &self, const IndexList &indices);
 Tensor index_put(const Tensor &self, const IndexList &indices, const Tensor &values, bool accumulate);
 Tensor index_add(Result result, const Tensor &self, int64_t dim, const Tensor &index, const Tensor &source,
                  const Scalar &alpha);
+Tensor embedding(const Tensor &weight, const Tensor &indices, int64_t padding_index, bool scale_by_frequency,
+                 bool sparse);
 Tensor embedding_backward(const Tensor &grad, const Tensor &indices, int64_t count, int64_t padding_index,
                           bool scale_by_frequency);
 Tensor arange(Result result, const Scalar &start, const Scalar &end, const Scalar &step);
@@ -313,6 +315,8 @@ Tensor3 batch_norm_backward(const Tensor &grad, const Tensor &input, const Optio
                             const OptionalTensor &running_mean, const OptionalTensor &running_var,
                             const OptionalTensor &mean, const OptionalTensor &invstd, bool training, double eps,
                             std::array<bool, 3> mask);
+Tensor layer_norm_alone(const Tensor &input, IntArrayRef shape, const OptionalTensor &weight,
+                        const OptionalTensor &bias, double eps); // without statistics
 Tensor3 layer_norm(const Tensor &input, IntArrayRef shape, const OptionalTensor &weight, const OptionalTensor &bias,
                    double eps);
 Tensor3 layer_norm_backward(const Tensor &grad, const Tensor &input, IntArrayRef shape, const Tensor &mean,
@@ -346,6 +350,9 @@ Tensor5 gru_cell_backward(const Tensor &grad_h, const Tensor &workspace, bool ha
 std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>
 attention(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask, double dropout_p,
           bool causal, std::optional<double> scale);
+// Without the values that a gradient needs.
+Tensor attention_alone(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask,
+                       bool causal, std::optional<double> scale);
 Tensor4 attention_backward(const Tensor &grad, const Tensor &query, const Tensor &key, const Tensor &value,
                            const Tensor &mask, std::array<bool, 4> wanted, const Tensor &out, const Tensor &logsumexp,
                            double dropout_p, bool causal, const Tensor &philox_seed, const Tensor &philox_offset,
@@ -419,6 +426,12 @@ Tensor empty_strided_tensor(IntArrayRef size, IntArrayRef stride, std::optional<
                             std::optional<bool> pin_memory);
 Tensor as_strided(const Tensor &self, IntArrayRef size, IntArrayRef stride, std::optional<int64_t> storage_offset);
 Tensor view(const Tensor &self, IntArrayRef size);
+Tensor view_transpose(const Tensor &self, int64_t dim0, int64_t dim1);
+Tensor view_select(const Tensor &self, int64_t dim, int64_t index);
+Tensor view_slice(const Tensor &self, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end,
+                  int64_t step);
+Tensor view_unsqueeze(const Tensor &self, int64_t dim);
+std::vector<Tensor> view_split(const Tensor &self, int64_t split_size, int64_t dim);
 Tensor view_dtype(const Tensor &self, ScalarType dtype);
 Tensor reshape_alias(const Tensor &self, IntArrayRef size, IntArrayRef stride);
 Tensor unfold(const Tensor &self, int64_t dim, int64_t size, int64_t step);
@@ -426,12 +439,6 @@ Tensor view_as_real(const Tensor &self);
 Tensor view_as_complex(const Tensor &self);
 const Tensor &resize(const Tensor &self, IntArrayRef size, std::optional<at::MemoryFormat> format);
 void resize_storage(c10::StorageImpl *storage, size_t bytes);
-Tensor view_transpose(const Tensor &self, int64_t dim0, int64_t dim1);
-Tensor view_select(const Tensor &self, int64_t dim, int64_t index);
-Tensor view_slice(const Tensor &self, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end,
-                  int64_t step);
-Tensor view_unsqueeze(const Tensor &self, int64_t dim);
-std::vector<Tensor> view_split(const Tensor &self, int64_t split_size, int64_t dim);
 Tensor set_nothing(const Tensor &self);
 Tensor set_tensor(const Tensor &self, const Tensor &source);
 Tensor set_storage(const Tensor &self, const c10::Storage &source);

@@ -7,12 +7,12 @@
 #include <ATen/ops/linear_native.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/sum.h>
-#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <mutex>
 #include <utility>
 
+#include "composite.h"
 #include "kernels.h"
 #include "node.h"
 #include "record.h"
@@ -20,15 +20,6 @@
 
 namespace headrace {
 namespace {
-
-bool needs_gradients(const Tensor &input, const Tensor &weight, const OptionalTensor &bias) {
-  return at::GradMode::is_enabled() && torch::autograd::compute_requires_grad(input, weight, bias);
-}
-
-bool has_tangents(const Tensor &input, const Tensor &weight, const OptionalTensor &bias) {
-  return torch::autograd::isFwGradDefined(input) || torch::autograd::isFwGradDefined(weight) ||
-         torch::autograd::isFwGradDefined(bias);
-}
 
 bool is_plain(const Tensor &input, const Tensor &weight, const OptionalTensor &bias) {
   bool has_bias = bias.has_value() && bias->defined();
@@ -159,10 +150,9 @@ Tensor differentiable(const Tensor &input, const Tensor &weight, const OptionalT
 }
 
 Tensor linear(c10::DispatchKeySet keys, const Tensor &input, const Tensor &weight, const OptionalTensor &bias) {
-  c10::DispatchKey next = (keys & c10::after_ADInplaceOrView_keyset).highestPriorityTypeId();
-  if (next != c10::DispatchKey::PrivateUse1 || !is_plain(input, weight, bias) || has_tangents(input, weight, bias))
+  if (!is_plain_call(keys) || !is_plain(input, weight, bias) || have_tangents(input, weight, bias))
     return at::native::linear(input, weight, bias);
-  if (!needs_gradients(input, weight, bias))
+  if (!need_gradients(input, weight, bias))
     return product(input, weight, bias);
   return c10::isFloatingType(input.scalar_type()) && capture() == nullptr ? differentiable(input, weight, bias)
                                                                           : at::native::linear(input, weight, bias);

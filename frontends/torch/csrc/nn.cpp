@@ -12,22 +12,21 @@ namespace headrace {
 namespace {
 
 // The type of parameters and saved statistics: f32 for narrow inputs if a parameter is f32, else the input's.
-ScalarType parameter_type(const Tensor &input, std::initializer_list<OptionalTensor> parameters) {
-  for (const OptionalTensor &parameter : parameters) {
-    if (present(parameter) && parameter->scalar_type() == statistics_type(input))
-      return statistics_type(input);
-  }
-  return input.scalar_type();
+template <class... T> ScalarType parameter_type(const Tensor &input, const T &...parameters) {
+  ScalarType wide = statistics_type(input);
+  auto has = [wide](const OptionalTensor &parameter) { return present(parameter) && parameter->scalar_type() == wide; };
+  return (has(parameters) || ...) ? wide : input.scalar_type();
 }
 
 // Parameters must have the input's dtype, or float32 for half-precision input.
-void check_parameters(const Tensor &input, std::initializer_list<OptionalTensor> parameters) {
-  for (const OptionalTensor &parameter : parameters) {
+template <class... T> void check_parameters(const Tensor &input, const T &...parameters) {
+  auto check_one = [&input](const OptionalTensor &parameter) {
     TORCH_CHECK(!present(parameter) || parameter->scalar_type() == input.scalar_type() ||
                     parameter->scalar_type() == statistics_type(input),
                 "mixed dtype: expect parameter to have scalar type of ", statistics_type(input), ", not ",
                 parameter->scalar_type());
-  }
+  };
+  (check_one(parameters), ...);
 }
 
 // An output that a mask may omit.
@@ -169,10 +168,10 @@ Tensor3 batch_norm(Result y_place, Result mean_place, Result invstd_place, const
   TORCH_CHECK(input.dim() >= 2, "batch_norm: input must have at least 2 dimensions, not ", input.dim());
   TORCH_CHECK(training || (present(running_mean) && present(running_var)),
               "Expected running_mean and running_var to be defined when training=False");
-  check_parameters(input, {weight, bias, running_mean, running_var});
+  check_parameters(input, weight, bias, running_mean, running_var);
   int64_t saved = training ? input.size(1) : 0;
   Tensor y = y_place.begin(input.sizes(), input.scalar_type(), {input}, format_of(input));
-  ScalarType type = parameter_type(input, {weight, bias, running_mean, running_var});
+  ScalarType type = parameter_type(input, weight, bias, running_mean, running_var);
   Tensor mean = mean_place.exact_if(false).begin({saved}, type);
   Tensor invstd = invstd_place.exact_if(false).begin({saved}, type);
   if (input.numel() > 0) {
@@ -203,7 +202,7 @@ Tensor3 batch_norm_backward(const Tensor &grad, const Tensor &input, const Optio
                             const OptionalTensor &running_mean, const OptionalTensor &running_var,
                             const OptionalTensor &mean, const OptionalTensor &invstd, bool training, double eps,
                             std::array<bool, 3> mask) {
-  ScalarType type = present(weight) ? weight->scalar_type() : parameter_type(input, {running_mean, mean});
+  ScalarType type = present(weight) ? weight->scalar_type() : parameter_type(input, running_mean, mean);
   Tensor dx = mask[0] ? new_tensor(input.sizes(), input.scalar_type(), format_of(input)) : Tensor();
   Tensor dweight = mask[1] ? new_tensor({input.size(1)}, type) : Tensor();
   Tensor dbias = mask[2] ? new_tensor({input.size(1)}, type) : Tensor();
@@ -221,8 +220,8 @@ Tensor3 batch_norm_backward(const Tensor &grad, const Tensor &input, const Optio
   return {dx, dweight, dbias};
 }
 
-Tensor3 layer_norm(const Tensor &input, IntArrayRef shape, const OptionalTensor &weight, const OptionalTensor &bias,
-                   double eps) {
+static void check_layer_norm(const Tensor &input, IntArrayRef shape, const OptionalTensor &weight,
+                             const OptionalTensor &bias) {
   int64_t trailing = static_cast<int64_t>(shape.size()), lead = input.dim() - trailing;
   TORCH_CHECK(trailing >= 1,
               "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got ",
@@ -235,17 +234,36 @@ Tensor3 layer_norm(const Tensor &input, IntArrayRef shape, const OptionalTensor 
               " and normalized_shape = ", shape);
   TORCH_CHECK(lead >= 0 && input.sizes().slice(lead).equals(shape), "Given normalized_shape=", shape,
               ", expected input with shape [*, ", shape, "], but got input of size", input.sizes());
-  check_parameters(input, {weight, bias});
-  Dims kept(input.sizes().begin(), input.sizes().end());
-  for (int64_t i = lead; i < input.dim(); ++i)
-    kept[i] = 1;
+  check_parameters(input, weight, bias);
+}
+
+// Undefined statistics are not computed.
+static Tensor record_layer_norm(const Tensor &input, IntArrayRef shape, const OptionalTensor &weight,
+                                const OptionalTensor &bias, double eps, const Tensor &mean, const Tensor &rstd) {
   Tensor y = new_tensor(input.sizes(), input.scalar_type());
-  ScalarType type = parameter_type(input, {weight, bias});
-  Tensor mean = new_tensor(kept, type), rstd = new_tensor(kept, type);
   if (input.numel() > 0) {
     Record record(HR_OP_LAYER_NORM);
-    record.in(input).in(weight).in(bias).ints({trailing}).num(eps).out(y).out(mean).out(rstd).run();
+    record.in(input).in(weight).in(bias).ints({static_cast<int64_t>(shape.size())}).num(eps);
+    record.out(y).out(mean).out(rstd).run();
   }
+  return y;
+}
+
+Tensor layer_norm_alone(const Tensor &input, IntArrayRef shape, const OptionalTensor &weight,
+                        const OptionalTensor &bias, double eps) {
+  check_layer_norm(input, shape, weight, bias);
+  return record_layer_norm(input, shape, weight, bias, eps, Tensor(), Tensor());
+}
+
+Tensor3 layer_norm(const Tensor &input, IntArrayRef shape, const OptionalTensor &weight, const OptionalTensor &bias,
+                   double eps) {
+  check_layer_norm(input, shape, weight, bias);
+  Dims kept(input.sizes().begin(), input.sizes().end());
+  for (int64_t i = input.dim() - static_cast<int64_t>(shape.size()); i < input.dim(); ++i)
+    kept[i] = 1;
+  ScalarType type = parameter_type(input, weight, bias);
+  Tensor mean = new_tensor(kept, type), rstd = new_tensor(kept, type);
+  Tensor y = record_layer_norm(input, shape, weight, bias, eps, mean, rstd);
   return {y, mean, rstd};
 }
 
@@ -270,9 +288,9 @@ Tensor3 group_norm(const Tensor &input, const OptionalTensor &weight, const Opti
   TORCH_CHECK(groups > 0 && c % groups == 0,
               "Expected number of channels in input to be divisible by num_groups, but got input of shape ",
               input.sizes(), " and num_groups=", groups);
-  check_parameters(input, {weight, bias});
+  check_parameters(input, weight, bias);
   Tensor y = new_tensor(input.sizes(), input.scalar_type(), format_of(input));
-  ScalarType type = parameter_type(input, {weight, bias});
+  ScalarType type = parameter_type(input, weight, bias);
   Tensor mean = new_tensor({n, groups}, type), rstd = new_tensor({n, groups}, type);
   if (input.numel() > 0) {
     Record record(HR_OP_GROUP_NORM);
@@ -508,26 +526,39 @@ static Tensor attention_output(const Tensor &query, int64_t width) {
   return new_tensor({b, h, l, width}, query.scalar_type());
 }
 
+// An undefined logsumexp is not computed. Dropout draws from `place`.
+static Tensor record_attention(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask,
+                               double dropout_p, Philox place, bool causal, std::optional<double> scale,
+                               const Tensor &logsumexp) {
+  Tensor out = attention_output(query, value.size(3));
+  if (out.numel() == 0)
+    return out;
+  Record record(HR_OP_ATTENTION);
+  record.in(query).in(key).in(value);
+  if (present(mask))
+    record.in(*mask, {query.size(0), query.size(1), query.size(2), key.size(2)});
+  else
+    record.absent();
+  record.ints({causal}).num(attention_scale(query, scale));
+  if (dropout_p > 0)
+    record.num(dropout_p).philox(place);
+  record.out(out).out(logsumexp).run();
+  return out;
+}
+
+Tensor attention_alone(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask,
+                       bool causal, std::optional<double> scale) {
+  return record_attention(query, key, value, mask, 0, {}, causal, scale, Tensor());
+}
+
 std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>
 attention(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask, double dropout_p,
           bool causal, std::optional<double> scale) {
   TORCH_CHECK(dropout_p >= 0 && dropout_p <= 1, "dropout probability has to be between 0 and 1, but got ", dropout_p);
   int64_t b = query.size(0), h = query.size(1), l = query.size(2), s = key.size(2);
-  Tensor out = attention_output(query, value.size(3));
   Tensor logsumexp = new_tensor({b, h, l}, statistics_type(query));
   Philox place = dropout_p > 0 ? next_philox(std::nullopt) : Philox{0, 0};
-  if (out.numel() > 0) {
-    Record record(HR_OP_ATTENTION);
-    record.in(query).in(key).in(value);
-    if (present(mask))
-      record.in(*mask, {b, h, l, s});
-    else
-      record.absent();
-    record.ints({causal}).num(attention_scale(query, scale));
-    if (dropout_p > 0)
-      record.num(dropout_p).philox(place);
-    record.out(out).out(logsumexp).run();
-  }
+  Tensor out = record_attention(query, key, value, mask, dropout_p, place, causal, scale, logsumexp);
   return {out, logsumexp, Tensor(), Tensor(), l, s, host_number(place.seed), host_number(place.offset), Tensor()};
 }
 
