@@ -90,8 +90,9 @@ conformance: build python-package ## the drivers' conformance suite; PyTorch's o
 	$(VENV)/bin/python tests/conformance/device_types.py
 	$(VENV)/bin/python tests/conformance/run.py --report
 
-conformance-tools: build python-package ## torch's own tests of backends of torch.distributed, on two ranks
+conformance-tools: build python-package ## torch's own tests of backends, of torch.distributed's on two ranks
 	$(VENV)/bin/python tests/conformance/distributed.py --seconds 120
+	$(VENV)/bin/python tests/conformance/out_of_tree.py
 
 # Every scripts/make_*.py writes generated files, and with --check says whether they are fresh.
 check: $(STAMP) ## the rules: includes, generated files, pages, formatting, warnings (gcc and clang), static variables

@@ -858,6 +858,42 @@ HR_TEST(padding_is_of_the_dtype_that_is_padded) {
   HR_ASSERT_NEAR(wide[2], 2, 0);
 }
 
+/* ---- kernels that are alike ---- */
+
+/* Two updates of equal dims share their code; one of other dims has its own. */
+HR_TEST(updates_of_equal_dims_are_lowered_once) {
+  const char *text = "buffer %0 16 live\nbuffer %1 16 live\nbuffer %2 16 live\nbuffer %3 16 live\n"
+                     "buffer %4 12 live\n"
+                     "scalar $0 f64\nscalar $1 f64\n"
+                     "%0:f32[4]{1}+0 = addcmul(%0:f32[4]{1}+0, %1:f32[4]{1}+0, %1:f32[4]{1}+0, $0)\n"
+                     "%2:f32[4]{1}+0 = addcmul(%2:f32[4]{1}+0, %3:f32[4]{1}+0, %3:f32[4]{1}+0, $1)\n"
+                     "%4:f32[3]{1}+0 = mul(%4:f32[3]{1}+0, $0)\n";
+  compiled c = compile(text);
+  HR_ASSERT_EQ(c.kernel_count, 3);
+  HR_ASSERT(c.kernels[0]->instrs == c.kernels[1]->instrs && c.kernels[2]->instrs != c.kernels[0]->instrs);
+  HR_ASSERT(c.kernels[0]->args[0].buffer != c.kernels[1]->args[0].buffer);
+  HR_ASSERT(c.kernels[0]->scalars[0] != c.kernels[1]->scalars[0]);
+  compiled_fini(&c);
+  float a[4] = {1, 2, 3, 4}, b[4] = {1, 2, 3, 4}, d[4] = {5, 6, 7, 8}, e[4] = {2, 2, 2, 3}, f[3] = {1, 2, 3};
+  hr_scalar arguments[2] = {hr_scalar_f64(2), hr_scalar_f64(-1)};
+  HR_ASSERT_OK(run(text, (void *[]){a, b, d, e, f}, arguments));
+  HR_ASSERT(a[0] == 3 && a[3] == 36 && d[0] == 1 && d[3] == -1 && f[2] == 6);
+}
+
+/* Kernels of equal dims differ if the distance between the operands or the buffers they name twice do. */
+HR_TEST(updates_of_other_elements_are_not_alike) {
+  const char *text = "buffer %0 32 live\nbuffer %1 32 live\nbuffer %2 16 live\nbuffer %3 16 live\n"
+                     "%2:f32[4]{1}+0 = add(%0:f32[4]{1}+0, %0:f32[4]{1}+4)\n"
+                     "%3:f32[4]{1}+0 = add(%1:f32[4]{1}+0, %1:f32[4]{1}+3)\n";
+  compiled c = compile(text);
+  HR_ASSERT_EQ(c.kernel_count, 2);
+  HR_ASSERT(c.kernels[0]->accesses != c.kernels[1]->accesses);
+  compiled_fini(&c);
+  float a[8] = {1, 2, 3, 4, 5, 6, 7, 8}, b[8] = {1, 2, 3, 4, 5, 6, 7, 8}, x[4], y[4];
+  HR_ASSERT_OK(run(text, (void *[]){a, b, x, y}, NULL));
+  HR_ASSERT(x[0] == 6 && x[3] == 12 && y[0] == 5 && y[3] == 11);
+}
+
 /* ---- compact schedules ---- */
 
 static size_t slack(const hr_arena *arena) {

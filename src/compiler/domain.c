@@ -5,17 +5,22 @@
 
 void hr_domain_of_node(const hr_node *node, hr_domain *out_domain) {
   const hr_operand *operand = &node->outputs[0];
-  out_domain->rank = 0;
-  out_domain->reduce_mask = out_domain->ordered_mask = 0;
+  const uint32_t masks = node->reduce_mask | node->ordered_mask;
+  uint32_t reduce_mask = 0, ordered_mask = 0;
+  int rank = 0;
   for (int d = 0; d < operand->rank; ++d) {
     if (operand->dims[d] == 1) {
       continue;
     }
-    uint32_t bit = 1u << out_domain->rank;
-    out_domain->reduce_mask |= (node->reduce_mask >> d & 1) ? bit : 0;
-    out_domain->ordered_mask |= (node->ordered_mask >> d & 1) ? bit : 0;
-    out_domain->dims[out_domain->rank++] = operand->dims[d];
+    if (masks != 0) {
+      reduce_mask |= (node->reduce_mask >> d & 1) << rank;
+      ordered_mask |= (node->ordered_mask >> d & 1) << rank;
+    }
+    out_domain->dims[rank++] = operand->dims[d];
   }
+  out_domain->rank = rank;
+  out_domain->reduce_mask = reduce_mask;
+  out_domain->ordered_mask = ordered_mask;
 }
 
 int64_t hr_node_element_count(const hr_node *node) {

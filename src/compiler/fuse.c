@@ -35,10 +35,19 @@ typedef struct open_group {
   bool is_loop, is_closed;
   int home; /* of its first node; see hr_recompute */
   hr_domain domain;
-  const char *why; /* its first node is in no earlier group */
+  int64_t element_count; /* of the domain: its refinements have as many */
+  const char *why;       /* its first node is in no earlier group */
   int node_count, access_count;
   int first_access; /* of its first node: those before are of other groups */
 } open_group;
+
+/* A loop node and its domain, which the checks of all candidates use. */
+typedef struct joiner {
+  int n;
+  const hr_node *node;
+  hr_domain own;
+  int64_t element_count;
+} joiner;
 
 typedef struct fuser {
   hr_program *program;
@@ -57,6 +66,13 @@ typedef struct fuser {
 
 static int max_int(int a, int b) {
   return a > b ? a : b;
+}
+
+static void make_joiner(const fuser *f, int n, joiner *j) {
+  j->n = n;
+  j->node = &f->program->nodes[n];
+  hr_domain_of_node(j->node, &j->own);
+  j->element_count = hr_domain_count(&j->own);
 }
 
 static bool is_row_node(const hr_domain *group, const hr_node *node) {
@@ -146,10 +162,14 @@ static bool combines(const hr_node *node, bool is_write) {
 
 bool hr_group_may_share(const hr_domain *domain, const hr_node *node_a, const hr_operand *a, bool a_is_write,
                         const hr_node *node_b, const hr_operand *b, bool b_is_write, bool *shares) {
+  const bool are_reads = !a_is_write && !b_is_write;
+  if (are_reads && *shares) {
+    return true;
+  }
   bool same =
       hr_group_same_map(domain, node_a, a, node_b, b) && !combines(node_a, a_is_write) && !combines(node_b, b_is_write);
-  *shares |= same || are_beside(domain, node_a, a, node_b, b);
-  if ((!a_is_write && !b_is_write) || (!same && !hr_operands_may_overlap(a, b))) {
+  *shares = *shares || same || are_beside(domain, node_a, a, node_b, b);
+  if (are_reads || (!same && !hr_operands_may_overlap(a, b))) {
     return true;
   }
   same &= b->bound_count == 0;
@@ -177,10 +197,13 @@ static bool accesses_allow_operand(const fuser *f, int g, const hr_domain *domai
 
 static bool accesses_allow(const fuser *f, int g, const hr_domain *domain, const hr_node *node, bool *benefits) {
   bool allow = true;
-  for (int i = 0; i < node->input_count + node->output_count && allow; ++i) {
-    const hr_operand *operand = hr_node_operand(node, i);
-    allow = operand->kind != HR_OPERAND_VALUE ||
-            accesses_allow_operand(f, g, domain, node, operand, i >= node->input_count, benefits);
+  for (int i = 0; i < node->input_count && allow; ++i) {
+    const hr_operand *input = &node->inputs[i];
+    allow = input->kind != HR_OPERAND_VALUE || accesses_allow_operand(f, g, domain, node, input, false, benefits);
+  }
+  for (int i = 0; i < node->output_count && allow; ++i) {
+    const hr_operand *output = &node->outputs[i];
+    allow = output->kind != HR_OPERAND_VALUE || accesses_allow_operand(f, g, domain, node, output, true, benefits);
   }
   return allow;
 }
@@ -207,34 +230,27 @@ static bool phases_allowed(const fuser *f, const hr_domain *domain) {
   return reduced * 4 <= limit;
 }
 
-static bool domains_agree(const open_group *group, const hr_node *node, hr_domain *out_domain) {
-  hr_domain own;
-  hr_domain_of_node(node, &own);
-  if (hr_domain_have_equal_dims(&group->domain, &own) &&
-      (own.reduce_mask == group->domain.reduce_mask || own.reduce_mask == 0 || group->domain.reduce_mask == 0)) {
-    return hr_domain_refine(&group->domain, &own, false, out_domain) &&
-           (own.ordered_mask == 0 || group->domain.reduce_mask == 0);
-  }
-  int64_t count = hr_domain_count(&own), group_count = hr_domain_count(&group->domain);
-  bool rows = count != group_count;
-  if (rows && (group->domain.reduce_mask == 0 || own.reduce_mask != 0 || own.ordered_mask != 0 ||
-               count != hr_domain_row_count(&group->domain))) {
+static bool domains_agree(const open_group *group, const joiner *j, hr_domain *out_domain) {
+  const hr_domain *own = &j->own;
+  bool rows = j->element_count != group->element_count;
+  if (rows && (group->domain.reduce_mask == 0 || own->reduce_mask != 0 || own->ordered_mask != 0 ||
+               j->element_count != hr_domain_row_count(&group->domain))) {
     return false;
   }
-  if (own.ordered_mask != 0 && group->domain.reduce_mask != 0) {
+  if (own->ordered_mask != 0 && group->domain.reduce_mask != 0) {
     return false;
   }
-  if (!hr_domain_refine(&group->domain, &own, rows, out_domain)) {
+  if (!hr_domain_refine(&group->domain, own, rows, out_domain)) {
     return false;
+  }
+  if (own->reduce_mask == 0) {
+    return true; /* the rows stay the group's */
   }
   int64_t row_count = hr_domain_row_count(out_domain);
   if (group->domain.reduce_mask != 0 && row_count != hr_domain_row_count(&group->domain)) {
     return false;
   }
-  if (own.reduce_mask != 0 && row_count != hr_domain_row_count(&own)) {
-    return false;
-  }
-  return true;
+  return own->reduce_mask == 0 || row_count == hr_domain_row_count(own);
 }
 
 /* True if the first reader of the node's result could join group g, too. */
@@ -260,46 +276,53 @@ static bool is_worth_moving(const fuser *f, int g, int n, const hr_node *node) {
 }
 
 /* True if the node could be part of group g, whose domain then is *out_domain; `benefits` if it shares data with it. */
-static bool may_join(const fuser *f, int g, const hr_node *node, hr_domain *out_domain, int *out_phase,
-                     bool *benefits) {
+static bool may_join(const fuser *f, int g, const joiner *j, hr_domain *out_domain, int *out_phase, bool *benefits) {
   const open_group *group = &f->groups.data[g];
+  const hr_node *node = j->node;
   int operands = node->input_count + node->output_count;
   if (!group->is_loop || group->is_closed || group->node_count >= HR_GROUP_NODES_MAX ||
       (node->home != 0 && node->home != group->home) || group->access_count + operands > HR_GROUP_ACCESSES_MAX ||
-      !domains_agree(group, node, out_domain) || !accesses_allow(f, g, out_domain, node, benefits)) {
+      !domains_agree(group, j, out_domain) || !accesses_allow(f, g, out_domain, node, benefits)) {
     return false;
   }
   *out_phase = phase_in_group(f, g, node);
-  return out_domain->reduce_mask == 0 || *out_phase == 0 || is_row_node(out_domain, node) ||
+  return out_domain->reduce_mask == 0 || *out_phase == 0 || j->element_count != group->element_count ||
          phases_allowed(f, out_domain);
 }
 
-static bool try_join(fuser *f, int g, int n, const hr_node *node) {
+static bool try_join(fuser *f, int g, const joiner *j) {
   hr_domain domain;
   int phase;
   bool benefits = false;
-  if (!is_worth_moving(f, g, n, node) || !may_join(f, g, node, &domain, &phase, &benefits) || !benefits) {
+  if (!is_worth_moving(f, g, j->n, j->node) || !may_join(f, g, j, &domain, &phase, &benefits) || !benefits) {
     return false;
   }
   f->groups.data[g].domain = domain;
-  f->node_phase[n] = phase;
+  f->node_phase[j->n] = phase;
   return true;
 }
 
 /* x - mean of a backward pass shares nothing with the group that made the gradient it is multiplied with. It joins that
  * group all the same if the product can join, too, which would otherwise read the gradient from memory. */
-static int find_group_of_reader(fuser *f, int n, const hr_node *node, int floor) {
-  int reader = f->first_reader[n];
-  const hr_node *next = reader < 0 ? NULL : &f->program->nodes[reader];
-  for (int i = 0; next != NULL && next->is_loop && i < next->input_count; ++i) {
+static int find_group_of_reader(fuser *f, const joiner *j, int floor) {
+  const int n = j->n, reader = f->first_reader[n];
+  if (reader < 0 || !f->program->nodes[reader].is_loop) {
+    return -1;
+  }
+  for (int i = 0; i < f->program->nodes[reader].input_count; ++i) {
     int writer = f->input_writer[f->input_base[reader] + i], g = writer < 0 || writer >= n ? -1 : f->node_group[writer];
     hr_domain domain, with_reader;
+    joiner next;
     int phase, reader_phase;
     bool benefits = false;
-    if (g >= floor && reader_can_join(f, g, n) && may_join(f, g, next, &with_reader, &reader_phase, &benefits) &&
-        benefits && may_join(f, g, node, &domain, &phase, &benefits)) {
+    if (g < floor || !reader_can_join(f, g, n)) {
+      continue;
+    }
+    make_joiner(f, reader, &next);
+    if (may_join(f, g, &next, &with_reader, &reader_phase, &benefits) && benefits &&
+        may_join(f, g, j, &domain, &phase, &benefits)) {
       f->groups.data[g].domain = domain;
-      f->node_phase[n] = phase;
+      f->node_phase[j->n] = phase;
       return g;
     }
   }
@@ -307,14 +330,14 @@ static int find_group_of_reader(fuser *f, int n, const hr_node *node, int floor)
 }
 
 /* The latest group of the node's home, which it was in before, even if it shares no data with it now. */
-static int find_home(fuser *f, int n, const hr_node *node, int floor) {
+static int find_home(fuser *f, const joiner *j, int floor) {
   for (int g = (int)f->groups.count - 1; g >= floor; --g) {
     hr_domain domain;
     int phase;
     bool benefits = false;
-    if (f->groups.data[g].home == node->home && may_join(f, g, node, &domain, &phase, &benefits)) {
+    if (f->groups.data[g].home == j->node->home && may_join(f, g, j, &domain, &phase, &benefits)) {
       f->groups.data[g].domain = domain;
-      f->node_phase[n] = phase;
+      f->node_phase[j->n] = phase;
       return g;
     }
   }
@@ -358,8 +381,9 @@ static int add_candidate(int *candidates, int count, int group, int floor) {
   return count + 1;
 }
 
-/* The group that node n joins, or -1. */
-static int find_group(fuser *f, int n, const hr_node *node) {
+/* The group that a node joins, or -1. */
+static int find_group(fuser *f, const joiner *j) {
+  const hr_node *node = j->node;
   int floor = earliest_group(f, node);
   int candidates[CANDIDATES_MAX + 1], count = 0;
   for (int i = 0; i < node->input_count + node->output_count; ++i) {
@@ -370,16 +394,17 @@ static int find_group(fuser *f, int n, const hr_node *node) {
     }
   }
   for (int c = 0; c < count; ++c) {
-    if (candidates[c] >= 0 && try_join(f, candidates[c], n, node)) {
+    if (candidates[c] >= 0 && try_join(f, candidates[c], j)) {
       return candidates[c];
     }
   }
-  int g = find_group_of_reader(f, n, node, floor);
-  return g < 0 && node->home != 0 ? find_home(f, n, node, floor) : g;
+  int g = find_group_of_reader(f, j, floor);
+  return g < 0 && node->home != 0 ? find_home(f, j, floor) : g;
 }
 
 /* The reason why a node that opens a group is not in the one that made its latest input, for people. */
-static const char *why_apart(const fuser *f, int n, const hr_node *node) {
+static const char *why_apart(const fuser *f, const joiner *j) {
+  const hr_node *node = j->node;
   int g = -1;
   for (int i = 0; i < node->input_count; ++i) {
     g = node->inputs[i].kind == HR_OPERAND_VALUE ? max_int(g, f->write_group[node->inputs[i].index]) : g;
@@ -396,7 +421,7 @@ static const char *why_apart(const fuser *f, int n, const hr_node *node) {
   if (group->is_closed) {
     return "reads memory that a kernel wrote by index";
   }
-  if (!domains_agree(group, node, &domain)) {
+  if (!domains_agree(group, j, &domain)) {
     return "walks another shape than the kernel that computes its input";
   }
   if (node->home != 0 && node->home != group->home) {
@@ -408,7 +433,7 @@ static const char *why_apart(const fuser *f, int n, const hr_node *node) {
   if (domain.reduce_mask != 0 && phase_in_group(f, g, node) > 0 && !phases_allowed(f, &domain)) {
     return "needs a sum over rows that are too long to stay resident";
   }
-  if (!is_worth_moving(f, g, n, node)) {
+  if (!is_worth_moving(f, g, j->n, node)) {
     return "its result would stay in memory longer next to its input";
   }
   return earliest_group(f, node) > g ? "writes memory that another kernel uses after its input was computed"
@@ -444,21 +469,34 @@ static void add_node(fuser *f, int g, int n, const hr_node *node) {
   }
 }
 
-static bool open_new_group(fuser *f, int n, const hr_node *node) {
-  open_group group = {.is_loop = node->is_loop, .home = node->home, .first_access = f->access_count};
-  group.why = node->is_loop ? why_apart(f, n, node) : NULL;
-  if (node->is_loop) {
-    hr_domain_of_node(node, &group.domain);
+/* `j` of a loop node; NULL of any other. */
+static bool open_new_group(fuser *f, const joiner *j) {
+  if (!hr_vector_reserve(&f->groups, f->groups.count + 1)) {
+    return false;
   }
-  return hr_vector_push(&f->groups, group);
+  open_group *group = &f->groups.data[f->groups.count];
+  *group = (open_group){.is_loop = j != NULL, .first_access = f->access_count};
+  if (j != NULL) {
+    group->home = j->node->home;
+    group->domain = j->own;
+    group->element_count = j->element_count;
+    group->why = why_apart(f, j);
+  }
+  ++f->groups.count;
+  return true;
 }
 
 static bool fuse_nodes(fuser *f) {
   for (int n = 0; n < f->program->node_count; ++n) {
     const hr_node *node = &f->program->nodes[n];
-    int g = node->is_loop ? find_group(f, n, node) : -1;
+    joiner j;
+    int g = -1;
+    if (node->is_loop) {
+      make_joiner(f, n, &j);
+      g = find_group(f, &j);
+    }
     if (g < 0) {
-      if (!open_new_group(f, n, node)) {
+      if (!open_new_group(f, node->is_loop ? &j : NULL)) {
         return false;
       }
       g = (int)f->groups.count - 1;

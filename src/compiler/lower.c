@@ -718,17 +718,28 @@ static const hr_kernel *lower_group(lowering *l, const hr_group *group, int inde
   return export_kernel(l);
 }
 
+static const hr_kernel *find_or_lower(lowering *l, hr_alike *alike, const hr_group *group, int index) {
+  const hr_kernel *kernel = hr_alike_find(alike, group, index);
+  if (kernel == NULL) {
+    kernel = lower_group(l, group, index);
+    kernel = kernel != NULL && hr_alike_add(alike, kernel) ? kernel : NULL;
+  }
+  return kernel;
+}
+
 hr_status hr_lower(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness,
                    const hr_kernel ***out_kernels) {
   lowering l = {.program = program, .liveness = liveness};
+  hr_alike alike;
   const hr_kernel **kernels = HR_ARENA_ARRAY(&program->arena, const hr_kernel *, (size_t)fusion->group_count + 1);
-  bool ok = kernels != NULL;
+  bool ok = hr_alike_init(&alike, program, fusion, liveness) && kernels != NULL;
   for (int g = 0; g < fusion->group_count && ok; ++g) {
     const hr_group *group = &fusion->groups[g];
-    kernels[g] = group->is_loop ? lower_group(&l, group, g) : NULL;
+    kernels[g] = group->is_loop ? find_or_lower(&l, &alike, group, g) : NULL;
     ok = kernels[g] != NULL || !group->is_loop;
   }
   free_vectors(&l);
+  hr_alike_fini(&alike);
   if (!ok) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "lower: no memory for %d groups", fusion->group_count);
   }

@@ -2,6 +2,7 @@
 #ifndef HEADRACE_COMPILER_PASSES_H_
 #define HEADRACE_COMPILER_PASSES_H_
 
+#include "base/vector.h"
 #include "compiler/compile.h"
 #include "compiler/domain.h"
 
@@ -95,6 +96,30 @@ typedef struct hr_liveness {
 } hr_liveness;
 
 hr_status hr_live(hr_program *program, const hr_fusion *fusion, hr_liveness *out_liveness);
+
+/* Finds kernels of earlier groups that lower to the same form (alike.c). */
+typedef struct hr_form hr_form;
+typedef struct hr_alike {
+  hr_program *program;
+  const hr_liveness *liveness;
+  HR_VECTOR(hr_form) forms;
+  bool *is_repeated; /* of each group: another has its domain and operations */
+  /* below: of the present group */
+  uint64_t hash;
+  HR_VECTOR(uint64_t) words;
+  HR_VECTOR(uint32_t) buffers, scalars; /* by their numbers in the group */
+  int *buffer_names, *scalar_names;     /* the numbers; -1: none */
+  bool is_single;                       /* it can't be like another */
+  bool failed;                          /* memory is out */
+} hr_alike;
+
+/* False when memory is out. */
+bool hr_alike_init(hr_alike *a, hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness);
+void hr_alike_fini(hr_alike *a);
+/* The kernel of an earlier group, bound to this one's buffers; NULL: there is none. */
+const hr_kernel *hr_alike_find(hr_alike *a, const hr_group *group, int index);
+/* Adds the kernel of the group that was searched for last; false when memory is out. */
+bool hr_alike_add(hr_alike *a, const hr_kernel *kernel);
 
 /* Turns each group of loop nodes into a kernel, in the program's arena; NULL for other groups. */
 hr_status hr_lower(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness,

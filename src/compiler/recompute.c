@@ -89,6 +89,12 @@ static bool is_replaced_whole(const maker *m, const hr_operand *output) {
   return true;
 }
 
+/* False if the result is surely too small: a quick answer for most nodes. */
+static bool is_large(const maker *m, const hr_node *node) {
+  return node->output_count == 1 && node->outputs[0].kind == HR_OPERAND_VALUE &&
+         (int64_t)m->program->buffers[node->outputs[0].index].bytes >= m->bytes_min;
+}
+
 /* True if the node makes a version of its buffer from elements at the same place. */
 static bool is_candidate(const maker *m, const hr_node *node) {
   if (!node->is_loop || node->output_count != 1 || hr_op_table(node->op)->family != HR_FAMILY_POINTWISE ||
@@ -461,7 +467,7 @@ static bool price_all(maker *m, int n, const readers *r, bool needs_store, price
 
 static bool copy_for_readers(maker *m, int n) {
   const hr_node *node = &m->program->nodes[n];
-  if (!is_candidate(m, node) || hr_operand_bytes(&node->outputs[0]) < m->bytes_min) {
+  if (!is_large(m, node) || !is_candidate(m, node) || hr_operand_bytes(&node->outputs[0]) < m->bytes_min) {
     return true;
   }
   readers r;
@@ -469,8 +475,8 @@ static bool copy_for_readers(maker *m, int n) {
   find_readers(m, n, &r);
   bool needs_store = r.has_other || !is_temporary(m, node->outputs[0].index);
   bool all = price_all(m, n, &r, needs_store, prices);
-  if (!all && hr_is_cheap(node->op)) {
-    price_all(m, n, &r, true, prices);
+  if (!all && m->leaving >= 0 && hr_is_cheap(node->op)) {
+    price_all(m, n, &r, true, prices); /* with its own writes, which stay */
   }
   m->is_gone[n] = all && !r.has_own;
   for (int k = 0; k < r.count; ++k) {

@@ -85,6 +85,19 @@ static void teach(user *u) {
   }
 }
 
+/* The records of a plan that keeps only what differs from its model's key. */
+static void expect_records(const hr_plan *plan, int64_t rows) {
+  hr_program program;
+  uint64_t *words = NULL;
+  HR_ASSERT(plan->key.words == NULL && plan->key_changes.count > 0);
+  HR_ASSERT_OK(hr__plan_decode_key(plan, &program, &words));
+  HR_ASSERT_EQ(program.node_count, 3);
+  HR_ASSERT_EQ(program.nodes[0].inputs[0].dims[0], rows);
+  HR_ASSERT_EQ(program.nodes[1].outputs[0].dims[1], COLUMNS);
+  hr_program_fini(&program);
+  hr_free(words);
+}
+
 HR_TEST(a_key_gets_an_instance_of_its_own_when_it_is_met_again_and_again) {
   user u;
   open_user(&u);
@@ -102,6 +115,7 @@ HR_TEST(a_key_gets_an_instance_of_its_own_when_it_is_met_again_and_again) {
   HR_ASSERT_EQ(stats_of(&u).cache_entries, entries + 1);
   const hr_plan *own = u.stream->cache.newest->plan;
   HR_ASSERT(own->is_general && own->schedule.steps[0].kernel == NULL && own->costs == NULL); /* only what runs read */
+  expect_records(own, 120);
   int64_t hits = stats_of(&u).cache_hits;
   expect(&u, 120);
   HR_ASSERT_EQ(stats_of(&u).cache_hits, hits + 1);

@@ -121,24 +121,55 @@ static bool evaluate(const general *g, const int64_t *x, int64_t *out_values) {
   return ok;
 }
 
-/* True if the words are the model's, with these values in the places of those that vary. */
-static bool has_words(const general *g, const uint64_t *words, const int64_t *values) {
-  size_t at = 0;
-  for (size_t i = 0; i < g->words.count; ++i) {
-    const term *t = &g->words.data[i];
-    if (memcmp(words + at, g->sample.words + at, (t->at - at) * sizeof *words) != 0 ||
-        (int64_t)words[t->at] != values[t->polynomial]) {
-      return false;
-    }
-    at = t->at + 1;
-  }
-  return memcmp(words + at, g->sample.words + at, (g->sample.word_count - at) * sizeof *words) == 0;
+/* The words of a key, or of a sample, in the lists that contain them. */
+enum { LISTS = 3 };
+typedef struct word_lists {
+  const uint64_t *words[LISTS];
+  size_t counts[LISTS];
+} word_lists;
+
+static word_lists lists_of(const hr_key *key) {
+  return (word_lists){{key->words, key->shapes, key->layouts},
+                      {key->word_count, key->buffer_count, key->layouts != NULL ? 2 * key->buffer_count : 0}};
 }
 
-static void read_variables(const general *g, const uint64_t *words, int64_t *out_x) {
+static uint64_t word_at(const word_lists *lists, size_t at) {
+  int list = 0;
+  for (; at >= lists->counts[list]; ++list) {
+    at -= lists->counts[list];
+  }
+  return lists->words[list][at];
+}
+
+static bool are_equal(const uint64_t *a, const uint64_t *b, size_t count) {
+  return count == 0 || memcmp(a, b, count * sizeof *a) == 0;
+}
+
+/* True if the words, as many as the model's, are the model's with these values in the places of those that vary. */
+static bool has_words(const general *g, const word_lists *lists, const int64_t *values) {
+  size_t next = 0, begin = 0; /* of the terms; of the list among all words */
+  for (int list = 0; list < LISTS; begin += lists->counts[list++]) {
+    const uint64_t *words = lists->words[list], *model = g->sample.words + begin;
+    size_t at = 0, count = lists->counts[list];
+    for (; next < g->words.count && g->words.data[next].at < begin + count; ++next) {
+      const term *t = &g->words.data[next];
+      size_t place = t->at - begin;
+      if ((int64_t)words[place] != values[t->polynomial] || !are_equal(words + at, model + at, place - at)) {
+        return false;
+      }
+      at = place + 1;
+    }
+    if (!are_equal(words + at, model + at, count - at)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static void read_variables(const general *g, const word_lists *lists, int64_t *out_x) {
   out_x[0] = out_x[1] = 0;
   for (int v = 0; v < g->variable_count; ++v) {
-    out_x[v] = (int64_t)words[g->variables[v]];
+    out_x[v] = (int64_t)word_at(lists, g->variables[v]);
   }
 }
 
@@ -421,14 +452,14 @@ static uint64_t hash_of(hr_key *key, uint64_t kind) {
   return hr_hash_mix(hr__key_structure(key), kind);
 }
 
-static void find_distances(const hr_general_structure *structure, const uint64_t *words, size_t count,
+static void find_distances(const hr_general_structure *structure, const word_lists *lists, size_t count,
                            double *out_distances) {
   int64_t x[VARIABLES_MAX];
   for (int i = 0; i < structure->general_count; ++i) {
     const general *g = &structure->generals[i];
     out_distances[i] = REACH_MAX + 1;
     if (g->sample.word_count == count) {
-      read_variables(g, words, x);
+      read_variables(g, lists, x);
       out_distances[i] = distance(g, x);
     }
   }
@@ -457,33 +488,31 @@ hr_general_find hr__generals_find(hr_generals *generals, hr_key *key, uint64_t k
     size_t own = structure->generals[i].polynomials.count;
     values_max = own > values_max ? own : values_max;
   }
-  uint64_t *words = hr_malloc((count + values_max) * sizeof *words);
-  int64_t *values = (int64_t *)words + count, x[VARIABLES_MAX];
+  const word_lists lists = lists_of(key);
+  int64_t *values = hr_malloc(values_max * sizeof *values), x[VARIABLES_MAX];
   double distances[GENERALS_MAX];
   bool is = false;
-  if (words != NULL) {
-    copy_words(key, words);
-    find_distances(structure, words, count, distances);
-  }
-  for (int i; words != NULL && !is && (i = nearest(structure, distances)) >= 0; distances[i] = REACH_MAX + 1) {
+  find_distances(structure, &lists, count, distances);
+  for (int i; values != NULL && !is && (i = nearest(structure, distances)) >= 0; distances[i] = REACH_MAX + 1) {
     const general *g = &structure->generals[i];
-    read_variables(g, words, x);
-    is = evaluate(g, x, values) && has_words(g, words, values) && make_numbers(g, values, out_numbers);
+    read_variables(g, &lists, x);
+    is = evaluate(g, x, values) && has_words(g, &lists, values) && make_numbers(g, values, out_numbers);
     *out_model = g->model;
   }
-  hr_free(words);
+  hr_free(values);
   return is ? HR_GENERAL_FOUND : HR_GENERAL_REFUSED;
 }
 
 /* True if a general plan gives the sample; then its range includes it. */
 static bool is_known(general *g, const sample *s) {
+  const word_lists lists = {{s->words}, {s->word_count}};
   int64_t x[VARIABLES_MAX];
   int64_t *values = hr_malloc((g->polynomials.count + 1) * sizeof *values);
   hr_numbers numbers = {0};
   bool is = values != NULL && is_comparable(&g->sample, s);
   if (is) {
-    read_variables(g, s->words, x);
-    is = evaluate(g, x, values) && has_words(g, s->words, values) && make_numbers(g, values, &numbers) &&
+    read_variables(g, &lists, x);
+    is = evaluate(g, x, values) && has_words(g, &lists, values) && make_numbers(g, values, &numbers) &&
          memcmp(numbers.data, s->numbers, s->number_count * sizeof *s->numbers) == 0;
   }
   if (is) {

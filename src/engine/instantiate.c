@@ -24,8 +24,14 @@ static void destroy(hr_instance *instance) {
   hr_free(instance);
 }
 
-/* Libraries don't tell what their prepared calls take: a guess. */
+/* What a prepared call takes, if its provider does not tell. */
 enum { LIBRARY_CALL_BYTES = 1024 };
+
+static size_t footprint_of_call(const hr_exec_step *step) {
+  const hr_provider *provider = step->library.algorithm.provider;
+  bool is_known = step->library.prepared != NULL && provider->footprint != NULL;
+  return is_known ? provider->footprint(step->library.prepared) : LIBRARY_CALL_BYTES;
+}
 
 static size_t footprint_of(const hr_instance *instance) {
   size_t bytes = sizeof *instance + instance->plan->footprint + (size_t)instance->step_count * sizeof *instance->steps;
@@ -37,7 +43,7 @@ static size_t footprint_of(const hr_instance *instance) {
   for (int i = 0; i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
     bytes += step->cached != NULL ? hr__kernel_footprint(step->cached) : 0;
-    bytes += step->kind == HR_STEP_LIBRARY && step->like == NULL ? LIBRARY_CALL_BYTES : 0;
+    bytes += step->kind == HR_STEP_LIBRARY && step->like == NULL ? footprint_of_call(step) : 0;
   }
   return bytes;
 }

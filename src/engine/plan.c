@@ -109,27 +109,76 @@ static size_t bytes_of_key(const hr_key *key) {
   return key->word_count * sizeof *key->words + key->local_count * sizeof *key->locals + key->buffer_count * of_buffer;
 }
 
-static bool copy_key(const hr_key *key, hr_key *out_copy) {
-  size_t words = key->word_count * sizeof *key->words, locals = key->local_count * sizeof *key->locals;
+static char *append(char *at, const void *list, size_t bytes) {
+  if (bytes > 0) {
+    memcpy(at, list, bytes);
+  }
+  return at + bytes;
+}
+
+/* Copies a key into a block of its bytes. */
+static void copy_key(const hr_key *key, void *block, hr_key *out_copy) {
   size_t shapes = key->buffer_count * sizeof *key->shapes, layouts = key->layouts != NULL ? 2 * shapes : 0;
-  char *block = hr_malloc(bytes_of_key(key));
-  if (block == NULL) {
-    return false;
+  hr_key copy = *key;
+  char *at = block;
+  copy.words = (const uint64_t *)(void *)at;
+  at = append(at, key->words, key->word_count * sizeof *key->words);
+  copy.shapes = (const uint64_t *)(void *)at;
+  at = append(at, key->shapes, shapes);
+  copy.layouts = key->layouts != NULL ? (const uint64_t *)(void *)at : NULL;
+  at = append(at, key->layouts, layouts);
+  copy.locals = (const uint32_t *)(void *)at;
+  (void)append(at, key->locals, key->local_count * sizeof *key->locals);
+  *out_copy = copy;
+}
+
+static hr_status keep_key(hr_plan *plan, const hr_key *key) {
+  plan->key_block = hr_malloc(bytes_of_key(key));
+  if (plan->key_block == NULL) {
+    return no_memory("a program");
   }
-  *out_copy = *key;
-  memcpy(block, key->words, words);
-  if (shapes > 0) {
-    memcpy(block + words, key->shapes, shapes);
-    memcpy(block + words + shapes + layouts, key->locals, locals);
+  copy_key(key, plan->key_block, &plan->key);
+  return HR_OK;
+}
+
+/* Of the key of a copy, keeps what differs from its model's, if there is memory. */
+static void settle_key(hr_plan *plan) {
+  hr_key rest = plan->key;
+  rest.word_count = rest.local_count = 0;
+  void *block = hr_malloc(bytes_of_key(&rest));
+  if (block == NULL || !hr__key_changes_make(&plan->model->key, &plan->key, &plan->key_changes)) {
+    hr_free(block);
+    return;
   }
-  if (layouts > 0) {
-    memcpy(block + words + shapes, key->layouts, layouts);
-    out_copy->layouts = (const uint64_t *)(void *)(block + words + shapes);
+  copy_key(&rest, block, &rest);
+  plan->key.words = NULL, plan->key.locals = NULL;
+  plan->key.shapes = rest.shapes, plan->key.layouts = rest.layouts;
+  hr_free(plan->key_block);
+  plan->key_block = block;
+}
+
+static size_t bytes_of_kept_key(const hr_plan *plan) {
+  hr_key key = plan->key;
+  bool is_whole = plan->key_changes.all == NULL;
+  key.word_count = is_whole ? key.word_count : 0;
+  key.local_count = is_whole ? key.local_count : 0;
+  return bytes_of_key(&key) + plan->key_changes.count * sizeof *plan->key_changes.all;
+}
+
+hr_status hr__plan_decode_key(const hr_plan *plan, hr_program *out_program, uint64_t **out_words) {
+  *out_words = NULL;
+  if (plan->key_changes.all == NULL) {
+    return hr__key_decode(&plan->key, out_program);
   }
-  out_copy->words = (const uint64_t *)(void *)block;
-  out_copy->shapes = (const uint64_t *)(void *)(block + words);
-  out_copy->locals = (const uint32_t *)(void *)(block + words + shapes + layouts);
-  return true;
+  hr_key key = plan->key;
+  uint64_t *words = hr_malloc(key.word_count * sizeof *words);
+  if (words == NULL) {
+    return no_memory("a program's records");
+  }
+  hr__key_changes_apply(&plan->model->key, &plan->key_changes, words);
+  key.words = words, key.locals = plan->model->key.locals;
+  *out_words = words;
+  return hr__key_decode(&key, out_program);
 }
 
 static hr_status count_costs(hr_plan *plan) {
@@ -234,21 +283,25 @@ static hr_status renumber(const hr_plan *model, const hr_numbers *numbers, hr_de
   return copy_lists(model, numbers->data + count, plan);
 }
 
+/* The lock is not held if the plan has a model. */
 static void destroy(hr_plan *plan) {
+  hr__plan_release(plan->model);
+  hr__key_changes_fini(&plan->key_changes);
   hr_schedule_fini(&plan->schedule);
   hr_free(plan->costs);
   hr_free(plan->last_write);
   hr_free(plan->indices);
-  hr_free((void *)plan->key.words);
+  hr_free(plan->key_block);
   hr_free(plan);
 }
 
 /* An empty plan of the key. */
 static hr_status begin(const hr_key *key, const hr_device *device, hr_plan **out_plan) {
   hr_plan *plan = hr_calloc(1, sizeof *plan);
-  if (plan == NULL || !copy_key(key, &plan->key)) {
+  hr_status status = plan != NULL ? keep_key(plan, key) : no_memory("a program");
+  if (status != HR_OK) {
     hr_free(plan);
-    return no_memory("a program");
+    return status;
   }
   plan->device_kind = (hr_device_kind){device->driver, device->properties};
   plan->reference_count = 1;
@@ -257,10 +310,9 @@ static hr_status begin(const hr_key *key, const hr_device *device, hr_plan **out
 }
 
 static void count_footprint(hr_plan *plan) {
-  const hr_key *key = &plan->key;
   size_t of_step = plan->costs != NULL ? sizeof *plan->costs + sizeof *plan->indices : 0;
-  plan->footprint = sizeof *plan + hr_schedule_footprint(&plan->schedule) + bytes_of_key(key) +
-                    (size_t)plan->schedule.step_count * of_step + key->buffer_count * sizeof *plan->last_write;
+  plan->footprint = sizeof *plan + hr_schedule_footprint(&plan->schedule) + bytes_of_kept_key(plan) +
+                    (size_t)plan->schedule.step_count * of_step + plan->key.buffer_count * sizeof *plan->last_write;
 }
 
 static hr_status create(const hr_key *key, hr_device *device, const hr_scalar *arguments, hr_plan **out_plan) {
@@ -295,6 +347,10 @@ hr_plan *hr__plan_create_general(const hr_key *key, hr_device *device, hr_plan *
   }
   plan->is_general = true;
   plan->owner = model->owner;
+  hr_mutex_lock(&model->owner->mutex);
+  retain_locked(model);
+  hr_mutex_unlock(&model->owner->mutex);
+  plan->model = model;
   count_footprint(plan);
   return plan;
 }
@@ -304,17 +360,18 @@ void hr__plan_settle(hr_plan *plan) {
   hr_free(plan->costs);
   hr_free(plan->indices);
   plan->costs = NULL, plan->indices = NULL;
+  settle_key(plan);
   count_footprint(plan);
 }
 
+/* In place: keys of one structure mostly have the same counts. */
 static hr_status replace_key(hr_plan *plan, const hr_key *key) {
-  hr_key copy;
-  if (!copy_key(key, &copy)) {
-    return no_memory("a program");
+  if (bytes_of_key(key) == bytes_of_key(&plan->key)) {
+    copy_key(key, plan->key_block, &plan->key);
+    return HR_OK;
   }
-  hr_free((void *)plan->key.words);
-  plan->key = copy;
-  return HR_OK;
+  hr_free(plan->key_block);
+  return keep_key(plan, key);
 }
 
 static void recount_cost(hr_plan *plan, int step) {
@@ -345,12 +402,17 @@ hr_status hr__plan_renumber(hr_plan *plan, const hr_key *key, hr_device *device,
 
 /* ---- sharing ---- */
 
-bool hr__plan_fits(const hr_plan *plan, const hr_key *key) {
-  const hr_key *own = &plan->key;
+static bool has_records_of(const hr_key *own, const hr_key *key) {
   return own->record_count == key->record_count && own->word_count == key->word_count &&
          own->local_count == key->local_count && own->buffer_count == key->buffer_count &&
          memcmp(own->words, key->words, key->word_count * sizeof *key->words) == 0 &&
-         memcmp(own->locals, key->locals, key->local_count * sizeof *key->locals) == 0 &&
+         memcmp(own->locals, key->locals, key->local_count * sizeof *key->locals) == 0;
+}
+
+bool hr__plan_fits(const hr_plan *plan, const hr_key *key) {
+  const hr_key *own = &plan->key;
+  return (plan->key_changes.all != NULL ? hr__key_changes_fit(&plan->model->key, &plan->key_changes, key)
+                                        : has_records_of(own, key)) &&
          memcmp(own->shapes, key->shapes, key->buffer_count * sizeof *key->shapes) == 0 &&
          (own->layouts == NULL) == (key->layouts == NULL) &&
          (key->layouts == NULL ||

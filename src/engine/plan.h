@@ -16,6 +16,7 @@
 #include "compiler/numbers.h"
 #include "engine/general_plan.h"
 #include "engine/index_source.h"
+#include "engine/key_changes.h"
 #include "engine/trace.h"
 #include "runtime/device.h"
 
@@ -27,7 +28,10 @@ typedef struct hr_device_kind {
 
 typedef struct hr_plan hr_plan;
 struct hr_plan {
-  hr_key key; /* its own copy, with its hash */
+  hr_key key;                 /* its own copy, with its hash; without words and numbers of buffers if there are .. */
+  hr_key_changes key_changes; /* .. changes: those of the model's key */
+  void *key_block;            /* memory of the key's lists */
+  hr_plan *model;             /* NULL, or the plan of which this one is a copy */
   hr_device_kind device_kind;
   hr_schedule schedule;
   hr_step_cost *costs;      /* of each step; NULL after hr__plan_settle, and so are the .. */
@@ -49,10 +53,13 @@ struct hr_plan {
 HR_MUST_USE hr_status hr__plan_acquire(const hr_key *key, hr_device *device, const hr_scalar *arguments,
                                        hr_plan **out_plan, bool *out_is_new);
 void hr__plan_release(hr_plan *plan); /* NULL: nothing */
-/* Frees what no run reads, after the only instance of a general plan is prepared: kernel forms, costs. */
+/* Frees what no run reads, after the only instance of a general plan is prepared: kernel forms, costs, and those words
+ * of the key that are the model's. */
 void hr__plan_settle(hr_plan *plan);
 /* True if a key is the plan's, word for word. */
 bool hr__plan_fits(const hr_plan *plan, const hr_key *key);
+/* The plan's records as a program in stream form; *out_words, which the caller frees after it, may have its numbers. */
+HR_MUST_USE hr_status hr__plan_decode_key(const hr_plan *plan, hr_program *out_program, uint64_t **out_words);
 
 /* ---- plans of a known structure (general_plan.h) ---- */
 

@@ -217,9 +217,11 @@ static void describe_records(maker *m) {
 static hr_run_description *describe(const hr_instance *instance) {
   hr_run_description *description = hr_calloc(1, sizeof *description);
   maker m = {.instance = instance, .description = description};
-  hr_status status = description != NULL ? hr__key_decode(&instance->plan->key, &m.program) : HR_OK;
+  uint64_t *words = NULL;
+  hr_status status = description != NULL ? hr__plan_decode_key(instance->plan, &m.program, &words) : HR_OK;
   if (description == NULL || status != HR_OK) {
     hr_status_ignore(status);
+    hr_free(words);
     hr_free(description);
     return NULL;
   }
@@ -233,6 +235,7 @@ static hr_run_description *describe(const hr_instance *instance) {
     describe_records(&m);
   }
   hr_program_fini(&m.program);
+  hr_free(words);
   hr_free(m.is_computed);
   hr_text_fini(&m.text);
   if (m.failed) {

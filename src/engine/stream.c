@@ -60,6 +60,7 @@ static hr_status create_stream(hr_device *device, bool is_capture, hr_stream **o
   hr_mutex_init(&stream->job_mutex);
   hr_device_retain(device);
   stream->device = device;
+  stream->number = number;
   stream->policy = (hr_policy){.records_max = (size_t)hr_env_int(HR_ENV_PENDING_OPS),
                                .bytes_max = pending_bytes_max(device),
                                .first_ops = first_ops(device),

@@ -22,6 +22,7 @@ struct hr_stream {
   hr_refcount refcount;
   hr_device *device;
   hr_stream *next; /* of the device's list */
+  uint32_t number; /* its traces', for threads without its lock */
   hr_mutex mutex;
   atomic_int mode;
   hr_policy policy;   /* when it commits */

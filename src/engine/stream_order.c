@@ -46,7 +46,7 @@ void hr__streams_leave(hr_stream *stream) {
 /* ---- notes of buffers ---- */
 
 static bool is_of(const hr_stream *stream, uint64_t note) {
-  return note >> 32 == stream->pending.stream;
+  return note >> 32 == stream->number;
 }
 
 /* True if the note names another stream. */
@@ -55,7 +55,7 @@ static bool is_foreign(const hr_stream *stream, uint64_t note) {
 }
 
 static uint64_t writer_note(const hr_stream *stream) {
-  return (uint64_t)stream->pending.stream << 32 | stream->epoch;
+  return (uint64_t)stream->number << 32 | stream->epoch;
 }
 
 void hr__stream_note_write(hr_stream *stream, hr_buffer *buffer) {

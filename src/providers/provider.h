@@ -77,6 +77,8 @@ struct hr_provider {
    * a const hr_scalar), then of the node's attribute scalars. The operand's own offset is not included. workspace is
    * 64-byte aligned. */
   hr_status (*run)(hr_prepared *prepared, void *const *args, void *workspace, void *queue);
+  /* (optional; NULL: about a kilobyte) Bytes of host memory of a prepared object. */
+  size_t (*footprint)(const hr_prepared *prepared);
   void (*release)(hr_prepared *prepared);
   /* (optional) Frees what the process keeps to prepare nodes sooner. The library may not have been opened. */
   void (*forget)(void);

@@ -429,3 +429,49 @@ def test_synchronize_takes_a_device_and_raises_what_failed(device):
     for wrong, error in (({"device": "cpu"}, ValueError), ({"devices": 0}, TypeError)):
         with pytest.raises(error):
             torch.headrace.synchronize(**wrong)
+
+
+def test_capability_lists_the_dtypes_that_work():
+    """Each dtype that the device lists holds and converts numbers; each other raises."""
+    listed = torch.accelerator.get_device_capability(D)["supported_dtypes"] if IS_ACCELERATOR else None
+    if listed is None:
+        pytest.skip("torch's accelerator is another device")
+    assert {torch.float32, torch.float16, torch.bool, torch.uint64, torch.complex32, torch.float8_e5m2} <= listed
+    dtypes = {value for value in vars(torch).values() if isinstance(value, torch.dtype)}
+    assert torch.quint8 in dtypes - listed
+    for dtype in dtypes:
+        if dtype in listed:
+            assert torch.ones(4, device=D).to(dtype).float().cpu().tolist() == [1.0] * 4
+        else:
+            with pytest.raises((RuntimeError, TypeError)):
+                torch.empty(4, dtype=dtype, device=D).float()
+
+
+def test_metadata_is_kept(tmp_path):
+    """Named flags of a backend (torch._utils.set_tensor_metadata) go along with a tensor, and not to another device."""
+    get, flags = torch._utils.get_tensor_metadata, {"packed": True, "signed": False}
+    x = torch.arange(4.0, device=D)
+    assert get(x) == {}
+    torch._utils.set_tensor_metadata(x, flags)
+    assert get(x) == get(x.detach()) == flags and get(x + 1) == get(x.cpu()) == {}
+    torch.save(x, tmp_path / "x.pt")
+    loaded = torch.load(tmp_path / "x.pt")
+    assert get(loaded) == flags and loaded.tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert get(torch.load(tmp_path / "x.pt", map_location="cpu")) == {}
+    torch._utils.set_tensor_metadata(x, {})
+    assert get(x) == {} and get(loaded) == flags
+
+
+def test_metadata_stands_beside_torchs_own(tmp_path):
+    z = torch.tensor([1 + 2j], device=D).conj()
+    torch._utils.set_tensor_metadata(z, {"packed": True, "conj": True})
+    torch.save(z, tmp_path / "z.pt")
+    loaded = torch.load(tmp_path / "z.pt")
+    assert torch._utils.get_tensor_metadata(loaded) == {"packed": True, "conj": True}
+    assert loaded.cpu().tolist() == [1 - 2j]
+
+
+def test_autocast_names_its_dtypes():
+    expected = r"only supports dtypes of torch.float16, torch.bfloat16"
+    with pytest.warns(UserWarning, match=expected), torch.autocast(D, dtype=torch.float64):
+        pass

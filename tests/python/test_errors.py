@@ -450,7 +450,7 @@ ABSENT = f"headrace:{COUNT}"  # one more than there are
 )
 def test_absent_device_raises(function):
     there_is = "there is 1 device, headrace:0" if COUNT == 1 else f"there are {COUNT} devices"
-    with pytest.raises(RuntimeError, match=f"^{ABSENT} was asked for, but {there_is}$"):
+    with pytest.raises(RuntimeError, match=f"^The device index is out of range: {ABSENT} was asked for, but {there_is}$"):
         function()
 
 

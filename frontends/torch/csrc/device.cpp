@@ -285,8 +285,8 @@ void check_index(c10::DeviceIndex index) {
   int count = count_devices();
   if (count == 0)
     device_of(0); // throws the reason
-  TORCH_CHECK(index < count, "headrace:", static_cast<int>(index), " was asked for, but there ",
-              count == 1 ? "is 1 device" : "are " + std::to_string(count) + " devices",
+  TORCH_CHECK(index < count, "The device index is out of range: headrace:", static_cast<int>(index),
+              " was asked for, but there ", count == 1 ? "is 1 device" : "are " + std::to_string(count) + " devices",
               count == 1 ? ", headrace:0" : "");
 }
 

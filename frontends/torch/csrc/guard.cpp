@@ -69,6 +69,15 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceIndex deviceCount() const noexcept override {
     return static_cast<c10::DeviceIndex>(count_devices());
   }
+  c10::DeviceCapability getDeviceCapability(c10::Device device) const override {
+    index_of(device.index());
+    c10::DeviceCapability capability;
+    auto &has = capability.capability_data.supported_scalar_types;
+#define X(_, type) has.has_##type = has_dtype(c10::ScalarType::type);
+    AT_FORALL_SCALAR_TYPES_WITH_COMPLEX_AND_QINTS(X)
+#undef X
+    return capability;
+  }
 
   void record(void **event, const c10::Stream &stream, const c10::DeviceIndex,
               const c10::EventFlag flag) const override {

@@ -53,6 +53,18 @@ hr_dtype dtype_of(ScalarType type) {
   }
 }
 
+bool has_dtype(ScalarType type) {
+  switch (type) {
+#define X(torchs, ours)    \
+  case ScalarType::torchs: \
+    return true;
+    HEADRACE_DTYPES(X)
+#undef X
+    default:
+      return false;
+  }
+}
+
 ScalarType scalar_type_of(hr_dtype dtype) {
   switch (dtype) {
 #define X(torchs, ours) \

@@ -163,7 +163,8 @@ void reset_graph_counts();
 inline bool is_half(ScalarType type) { // 16-bit types that are computed in f32
   return type == ScalarType::Half || type == ScalarType::BFloat16;
 }
-hr_dtype dtype_of(ScalarType type);        // throws for types that the core lacks
+hr_dtype dtype_of(ScalarType type); // throws for types that the core lacks
+bool has_dtype(ScalarType type);
 ScalarType scalar_type_of(hr_dtype dtype); // Undefined if torch lacks it
 hr_scalar number_of(const Scalar &value);
 hr_scalar number_of(const Tensor &cpu_scalar); // reads a CPU tensor of one element

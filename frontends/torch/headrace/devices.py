@@ -114,10 +114,10 @@ def commit():
 
 
 def get_amp_supported_dtype():
-    """The dtypes that torch.autocast accepts: bfloat16 and float16."""
+    """The dtypes that torch.autocast accepts: float16 and bfloat16."""
     import torch
 
-    return [torch.bfloat16, torch.float16]
+    return [torch.float16, torch.bfloat16]
 
 
 def is_bf16_supported():

@@ -8,18 +8,20 @@
 
 enum { BITS = 7, MORE = 1 << BITS, BYTES_MAX = (64 + BITS - 1) / BITS };
 
-/* Appends a number; there is room for it. */
-static inline void put(hr_kernel_key *key, int64_t number) {
+/* Writes a number, for which there is room, and returns the place of the next one. The place is no member of the key:
+ * bytes may be those of any object, so that each would be stored and loaded again. */
+static inline uint8_t *put(uint8_t *at, int64_t number) {
   uint64_t rest = (uint64_t)number << 1 ^ (uint64_t)(number >> 63);
   for (; rest >= MORE; rest >>= BITS) {
-    key->data[key->count++] = (uint8_t)(rest | MORE);
+    *at++ = (uint8_t)(rest | MORE);
   }
-  key->data[key->count++] = (uint8_t)rest;
+  *at++ = (uint8_t)rest;
+  return at;
 }
 
-#define PUT(number) put(out_key, (int64_t)(number))
+#define PUT(number) (at = put(at, (int64_t)(number)))
 
-static void put_access(hr_kernel_key *out_key, const hr_access *access, int rank) {
+static uint8_t *put_access(uint8_t *at, const hr_access *access, int rank) {
   PUT(access->arg), PUT(access->dtype), PUT(access->offset), PUT(access->term_count);
   PUT(access->bound_count), PUT(access->fill);
   for (int d = 0; d < rank; ++d) {
@@ -36,14 +38,16 @@ static void put_access(hr_kernel_key *out_key, const hr_access *access, int rank
       PUT(bound->strides[d]);
     }
   }
+  return at;
 }
 
-static void put_instr(hr_kernel_key *out_key, const hr_instr *instr) {
+static uint8_t *put_instr(uint8_t *at, const hr_instr *instr) {
   PUT(instr->kind), PUT(instr->level), PUT(instr->phase), PUT(instr->op), PUT(instr->cls);
   PUT(instr->to), PUT(instr->dst), PUT(instr->access), PUT(instr->mode), PUT(instr->source_count);
   for (int s = 0; s < instr->source_count; ++s) {
     PUT(instr->sources[s].kind), PUT(instr->sources[s].index);
   }
+  return at;
 }
 
 static size_t count_numbers(const hr_kernel *kernel) {
@@ -65,6 +69,7 @@ bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_key) {
   if (!hr_vector_reserve(out_key, count_numbers(kernel) * BYTES_MAX)) {
     return false;
   }
+  uint8_t *at = out_key->data;
   PUT(kernel->rank), PUT(kernel->reduce_mask), PUT(kernel->ordered_mask), PUT(kernel->order), PUT(kernel->phase_count);
   PUT(kernel->arg_count), PUT(kernel->scalar_count), PUT(kernel->access_count), PUT(kernel->instr_count);
   PUT(kernel->register_count);
@@ -75,15 +80,16 @@ bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_key) {
     PUT(kernel->args[a].is_read), PUT(kernel->args[a].is_written);
   }
   for (int a = 0; a < kernel->access_count; ++a) {
-    put_access(out_key, &kernel->accesses[a], kernel->rank);
+    at = put_access(at, &kernel->accesses[a], kernel->rank);
   }
   for (int i = 0; i < kernel->instr_count; ++i) {
-    put_instr(out_key, &kernel->instrs[i]);
+    at = put_instr(at, &kernel->instrs[i]);
   }
   for (int r = 0; r < kernel->register_count; ++r) {
     const hr_register *reg = &kernel->registers[r];
     PUT(reg->cls), PUT(reg->level), PUT(reg->phase), PUT(reg->last_phase);
   }
+  out_key->count = (size_t)(at - out_key->data);
   return true;
 }
 

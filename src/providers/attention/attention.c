@@ -208,6 +208,10 @@ static hr_status run_prepared(hr_prepared *p, void *const *args, void *workspace
   return HR_OK;
 }
 
+static size_t footprint(const hr_prepared *p) {
+  return sizeof *p;
+}
+
 static void release(hr_prepared *prepared) {
   hr_free(prepared);
 }
@@ -218,5 +222,6 @@ const hr_provider HR_CPU_NAME(hr__attention_provider) = {
     .prepare = prepare,
     .needs_team = needs_team,
     .run = run_prepared,
+    .footprint = footprint,
     .release = release,
 };

@@ -370,6 +370,10 @@ static bool needs_team(const hr_prepared *p) {
   return p->slots > 1;
 }
 
+static size_t footprint(const hr_prepared *p) {
+  return sizeof *p;
+}
+
 static void release(hr_prepared *prepared) {
   hr_free(prepared);
 }
@@ -381,6 +385,7 @@ const hr_provider HR_CPU_NAME(hr__batch_lanes_provider) = {
     .prepare = prepare,
     .needs_team = needs_team,
     .run = run,
+    .footprint = footprint,
     .release = release,
 };
 

@@ -361,6 +361,10 @@ static void divide(hr_prepared *p) {
   memcpy(p->recipe, recipe, sizeof recipe);
 }
 
+static size_t footprint(const hr_prepared *p) {
+  return offsetof(hr_prepared, epilogues.of) + (size_t)p->epilogues.count * sizeof *p->epilogues.of;
+}
+
 static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
   (void)program, (void)algorithm, (void)queue;
@@ -372,12 +376,11 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   p.x_floats = hr__images_packed_floats(&p.x, p.shape.images);
   p.y_floats = hr__images_packed_floats(&p.y, p.shape.images);
   *out_workspace_bytes = (size_t)(p.number_floats + p.x_floats + p.y_floats + p.u_floats) * sizeof(float);
-  size_t bytes = offsetof(hr_prepared, epilogues.of) + (size_t)p.epilogues.count * sizeof *p.epilogues.of;
-  *out_prepared = hr_malloc(bytes);
+  *out_prepared = hr_malloc(footprint(&p));
   if (*out_prepared == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared convolution");
   }
-  memcpy(*out_prepared, &p, bytes);
+  memcpy(*out_prepared, &p, footprint(&p));
   return HR_OK;
 }
 
@@ -431,6 +434,7 @@ const hr_provider HR_CPU_NAME(hr__direct_provider) = {
     .stamp = stamp,
     .keeps = keeps,
     .run = run,
+    .footprint = footprint,
     .release = release,
 };
 

@@ -247,6 +247,10 @@ static bool needs_team(const hr_prepared *p) {
   return p->grain < p->units;
 }
 
+static size_t footprint(const hr_prepared *p) {
+  return sizeof *p;
+}
+
 static void release(hr_prepared *prepared) {
   hr_free(prepared);
 }
@@ -259,6 +263,7 @@ const hr_provider HR_CPU_NAME(hr__direct_weights_provider) = {
     .prepare = prepare,
     .needs_team = needs_team,
     .run = run,
+    .footprint = footprint,
     .release = release,
 };
 

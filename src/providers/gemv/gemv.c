@@ -487,6 +487,10 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   return HR_OK;
 }
 
+static size_t footprint(const hr_prepared *p) {
+  return sizeof *p;
+}
+
 static void release(hr_prepared *prepared) {
   hr_free(prepared);
 }
@@ -497,5 +501,6 @@ const hr_provider HR_CPU_NAME(hr__gemv_provider) = {
     .prepare = prepare,
     .needs_team = needs_team,
     .run = run,
+    .footprint = footprint,
     .release = release,
 };

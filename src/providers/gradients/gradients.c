@@ -480,6 +480,10 @@ static bool needs_team(const hr_prepared *p) {
   return p->out_groups * p->vector_groups > 1;
 }
 
+static size_t footprint(const hr_prepared *p) {
+  return sizeof *p;
+}
+
 static void release(hr_prepared *prepared) {
   hr_free(prepared);
 }
@@ -492,6 +496,7 @@ const hr_provider HR_CPU_NAME(hr__gradients_provider) = {
     .algorithms = algorithms,
     .needs_team = needs_team,
     .run = run,
+    .footprint = footprint,
     .release = release,
 };
 

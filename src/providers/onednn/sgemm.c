@@ -227,6 +227,10 @@ static bool supports(const hr_program *program, const hr_node *node) {
   return plan(program, node, &p);
 }
 
+static size_t footprint(const hr_prepared *p) {
+  return offsetof(hr_prepared, finishes) + (size_t)p->finish_count * sizeof *p->finishes;
+}
+
 /* Each thread reads all of one factor: columns are split unless they are few. */
 static void divide(hr_prepared *p) {
   bool is_serial = flops_of(p) < HR_ONEDNN_SERIAL_FLOPS || hr_thread_count() == 1;
@@ -242,12 +246,11 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   (void)plan(program, node, &p);
   divide(&p);
   *out_workspace_bytes = p.is_aside ? (size_t)(p.c.rows * p.c.columns) * sizeof(float) : 0;
-  size_t bytes = offsetof(hr_prepared, finishes) + (size_t)p.finish_count * sizeof *p.finishes;
-  *out_prepared = hr_malloc(bytes);
+  *out_prepared = hr_malloc(footprint(&p));
   if (*out_prepared == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
   }
-  memcpy(*out_prepared, &p, bytes);
+  memcpy(*out_prepared, &p, footprint(&p));
   return HR_OK;
 }
 
@@ -457,5 +460,6 @@ const hr_provider HR_CPU_NAME(hr__sgemm_provider) = {
     .stamp = stamp,
     .keeps = keeps,
     .run = run,
+    .footprint = footprint,
     .release = release,
 };

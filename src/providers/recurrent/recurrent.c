@@ -133,6 +133,10 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   return HR_OK;
 }
 
+static size_t footprint(const hr_prepared *p) {
+  return sizeof *p;
+}
+
 static void release(hr_prepared *prepared) {
   hr_free(prepared);
 }
@@ -280,5 +284,6 @@ const hr_provider HR_CPU_NAME(hr__recurrent_provider) = {
     .stamp = stamp,
     .keeps = keeps,
     .run = run,
+    .footprint = footprint,
     .release = release,
 };

@@ -378,6 +378,10 @@ static int keeps(const hr_prepared *p) {
   return 1;
 }
 
+static size_t footprint(const hr_prepared *p) {
+  return sizeof *p;
+}
+
 static void release(hr_prepared *prepared) {
   hr_free(prepared);
 }
@@ -392,6 +396,7 @@ const hr_provider HR_CPU_NAME(hr__winograd_provider) = {
     .stamp = stamp,
     .keeps = keeps,
     .run = run,
+    .footprint = footprint,
     .release = release,
 };
 

@@ -1,0 +1,276 @@
+/* alike.c: groups that lower to the same kernel form, such as an optimizer's for parameters of equal dims.
+ *
+ * Lowering is a function of a group's domain and nodes. It also reads of each buffer whether it is stored and its size,
+ * and of each scalar its value. All of that is written as words, in which buffers and scalars have the numbers of their
+ * first use in the group. A group with the words of an earlier one gets the earlier one's kernel with its own buffers
+ * and scalars. The arrays of the two are shared, and nobody may change them.
+ *
+ * The words hold more than lowering reads, never less: the offsets of two groups' operands, say, must be equal.
+ */
+#include <string.h>
+
+#include "base/hash.h"
+#include "compiler/passes.h"
+
+struct hr_form {
+  uint64_t hash;
+  size_t word_count;
+  const uint64_t *words;
+  const hr_kernel *kernel;
+  const int *arg_names, *scalar_names; /* numbers within the group */
+};
+
+void hr_alike_fini(hr_alike *a) {
+  hr_vector_fini(&a->words);
+  hr_vector_fini(&a->forms);
+  hr_vector_fini(&a->buffers);
+  hr_vector_fini(&a->scalars);
+}
+
+/* Of the domain and the operations: most groups have their own, and need no words. */
+static uint64_t outline_of(const hr_program *program, const hr_group *group) {
+  uint64_t h = hr_hash_mix(HR_HASH_SEED, (uint64_t)group->domain.rank << 32 | (uint64_t)group->node_count);
+  for (int d = 0; d < group->domain.rank; ++d) {
+    h = hr_hash_mix(h, (uint64_t)group->domain.dims[d]);
+  }
+  for (int k = 0; k < group->node_count; ++k) {
+    h = hr_hash_mix(h, (uint64_t)program->nodes[group->nodes[k]].op);
+  }
+  return h;
+}
+
+/* Marks the groups whose outline is also another's, by a table of the first group of each outline. */
+static bool find_repeated(hr_alike *a, const hr_fusion *fusion) {
+  const int count = fusion->group_count;
+  size_t mask = 1;
+  while (mask < 2 * (size_t)count) {
+    mask = 2 * mask + 1;
+  }
+  int *first = hr_program_indices(a->program, (int)mask);
+  uint64_t *outlines = hr_arena_alloc(&a->program->arena, ((size_t)count + 1) * sizeof *outlines);
+  a->is_repeated = HR_ARENA_ARRAY(&a->program->arena, bool, (size_t)count + 1);
+  if (first == NULL || outlines == NULL || a->is_repeated == NULL) {
+    return false;
+  }
+  for (int g = 0; g < count; ++g) {
+    if (!fusion->groups[g].is_loop) {
+      continue;
+    }
+    outlines[g] = outline_of(a->program, &fusion->groups[g]);
+    size_t at = outlines[g] & mask;
+    while (first[at] >= 0 && outlines[first[at]] != outlines[g]) {
+      at = (at + 1) & mask;
+    }
+    if (first[at] >= 0) {
+      a->is_repeated[first[at]] = a->is_repeated[g] = true;
+    } else {
+      first[at] = g;
+    }
+  }
+  return true;
+}
+
+bool hr_alike_init(hr_alike *a, hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness) {
+  *a = (hr_alike){.program = program, .liveness = liveness};
+  a->buffer_names = hr_program_indices(program, program->buffer_count);
+  a->scalar_names = hr_program_indices(program, program->scalar_count);
+  return a->buffer_names != NULL && a->scalar_names != NULL && find_repeated(a, fusion);
+}
+
+/* Makes room for words that are put next. */
+static bool reserve(hr_alike *a, int count) {
+  a->failed |= !hr_vector_reserve(&a->words, a->words.count + (size_t)count);
+  return !a->failed;
+}
+
+static inline void put(hr_alike *a, uint64_t word) {
+  a->words.data[a->words.count++] = word;
+}
+
+static inline void put_list(hr_alike *a, int count, const int64_t *list) {
+  uint64_t *to = a->words.data + a->words.count;
+  for (int i = 0; i < count; ++i) {
+    to[i] = (uint64_t)list[i];
+  }
+  a->words.count += (size_t)count;
+}
+
+/* The number of a buffer in the group. */
+static inline uint64_t name_buffer(hr_alike *a, uint32_t buffer) {
+  if (a->buffer_names[buffer] < 0) {
+    a->buffer_names[buffer] = (int)a->buffers.count;
+    a->failed |= !hr_vector_push(&a->buffers, buffer);
+  }
+  return (uint64_t)a->buffer_names[buffer];
+}
+
+static uint64_t name_scalar(hr_alike *a, uint32_t scalar) {
+  if (scalar == HR_NO_SCALAR) {
+    return HR_NO_SCALAR;
+  }
+  if (a->scalar_names[scalar] < 0) {
+    a->scalar_names[scalar] = (int)a->scalars.count;
+    a->failed |= !hr_vector_push(&a->scalars, scalar);
+  }
+  return (uint64_t)a->scalar_names[scalar];
+}
+
+static void put_places(hr_alike *a, const hr_operand *x) {
+  put_list(a, x->rank, x->strides);
+  for (int t = 0; t < x->term_count; ++t) {
+    put(a, (uint64_t)x->terms[t].input);
+    put(a, (uint64_t)x->terms[t].stride);
+    put(a, (uint64_t)x->terms[t].extent);
+  }
+  for (int k = 0; k < x->bound_count; ++k) {
+    put(a, (uint64_t)x->bounds[k].offset);
+    put(a, (uint64_t)x->bounds[k].extent);
+    put_list(a, x->rank, x->bounds[k].strides);
+  }
+  if (x->bound_count > 0) {
+    put(a, name_scalar(a, x->fill));
+  }
+}
+
+static void put_operand(hr_alike *a, const hr_operand *x) {
+  enum { HEAD = 4, TERM = 3, BOUND = 2 };
+  if (!reserve(a, HEAD + x->rank + x->term_count * TERM + x->bound_count * (BOUND + x->rank))) {
+    return;
+  }
+  put(a, (uint64_t)x->kind | (uint64_t)x->dtype << 8 | (uint64_t)x->rank << 16 | (uint64_t)x->term_count << 24 |
+             (uint64_t)x->bound_count << 44);
+  if (x->kind == HR_OPERAND_VALUE) {
+    put(a, name_buffer(a, x->index) << 32 | x->version);
+  } else if (x->kind == HR_OPERAND_SCALAR) {
+    put(a, name_scalar(a, x->index));
+  }
+  if (x->kind == HR_OPERAND_VALUE || x->kind == HR_OPERAND_INDEX) {
+    put(a, (uint64_t)x->offset);
+    put_places(a, x);
+  }
+}
+
+static void put_node(hr_alike *a, const hr_node *node) {
+  if (!reserve(a, 2 + node->outputs[0].rank)) {
+    return;
+  }
+  put(a, (uint64_t)node->op | (uint64_t)node->store_mode << 16 | (uint64_t)node->input_count << 20 |
+             (uint64_t)node->output_count << 40);
+  put(a, (uint64_t)node->reduce_mask << 32 | node->ordered_mask);
+  put_list(a, node->outputs[0].rank, node->outputs[0].dims);
+  for (int i = 0; i < node->output_count; ++i) {
+    put_operand(a, &node->outputs[i]);
+  }
+  for (int i = 0; i < node->input_count; ++i) {
+    put_operand(a, &node->inputs[i]);
+  }
+}
+
+/* The facts about the group's buffers and scalars. */
+static void put_names(hr_alike *a, int group) {
+  enum { BUFFER = 2, SCALAR = 1 + sizeof(hr_scalar) / sizeof(uint64_t) };
+  if (a->failed || !reserve(a, (int)a->buffers.count * BUFFER + (int)a->scalars.count * SCALAR)) {
+    return;
+  }
+  for (size_t i = 0; i < a->buffers.count; ++i) {
+    uint32_t b = a->buffers.data[i];
+    bool is_last = a->program->buffers[b].is_dead && a->liveness->group_last[b] == group;
+    put(a, (uint64_t)a->program->buffers[b].bytes);
+    put(a, (uint64_t)is_last | (uint64_t)a->liveness->is_elided[b] << 1);
+  }
+  for (size_t i = 0; i < a->scalars.count; ++i) {
+    const hr_program_scalar *scalar = &a->program->scalars[a->scalars.data[i]];
+    uint64_t value[sizeof scalar->value.value / sizeof(uint64_t)] = {0};
+    if (scalar->is_constant) {
+      memcpy(value, &scalar->value.value, sizeof value);
+    }
+    put(a, (uint64_t)scalar->dtype << 1 | scalar->is_constant);
+    for (size_t w = 0; w < sizeof value / sizeof *value; ++w) {
+      put(a, value[w]);
+    }
+  }
+}
+
+static void begin_group(hr_alike *a) {
+  for (size_t i = 0; i < a->buffers.count; ++i) {
+    a->buffer_names[a->buffers.data[i]] = -1;
+  }
+  for (size_t i = 0; i < a->scalars.count; ++i) {
+    a->scalar_names[a->scalars.data[i]] = -1;
+  }
+  hr_vector_clear(&a->words);
+  hr_vector_clear(&a->buffers);
+  hr_vector_clear(&a->scalars);
+}
+
+/* The earlier form with the buffers and scalars of the present group; NULL when memory is out. */
+static const hr_kernel *bind(const hr_alike *a, const hr_form *form) {
+  hr_arena *arena = &a->program->arena;
+  const hr_kernel *from = form->kernel;
+  hr_kernel *kernel = hr_arena_dup(arena, from, sizeof *from);
+  hr_kernel_arg *args = hr_arena_dup(arena, from->args, (size_t)from->arg_count * sizeof *args);
+  uint32_t *scalars = hr_arena_dup(arena, from->scalars, (size_t)from->scalar_count * sizeof *scalars);
+  if (kernel == NULL || args == NULL || scalars == NULL) {
+    return NULL;
+  }
+  for (int i = 0; i < from->arg_count; ++i) {
+    args[i].buffer = a->buffers.data[form->arg_names[i]];
+  }
+  for (int i = 0; i < from->scalar_count; ++i) {
+    scalars[i] = a->scalars.data[form->scalar_names[i]];
+  }
+  kernel->args = args;
+  kernel->scalars = scalars;
+  return kernel;
+}
+
+const hr_kernel *hr_alike_find(hr_alike *a, const hr_group *group, int index) {
+  const hr_domain *domain = &group->domain;
+  a->is_single = !a->is_repeated[index];
+  if (a->is_single) {
+    return NULL;
+  }
+  begin_group(a);
+  if (!reserve(a, 2 + domain->rank)) {
+    return NULL;
+  }
+  put(a, (uint64_t)domain->rank << 32 | (uint64_t)group->node_count);
+  put(a, (uint64_t)domain->reduce_mask << 32 | domain->ordered_mask);
+  put_list(a, domain->rank, domain->dims);
+  for (int k = 0; k < group->node_count; ++k) {
+    put_node(a, &a->program->nodes[group->nodes[k]]);
+  }
+  put_names(a, index);
+  if (a->failed) {
+    return NULL;
+  }
+  a->hash = hr_hash_words(HR_HASH_SEED, a->words.data, a->words.count);
+  for (size_t i = 0; i < a->forms.count; ++i) {
+    const hr_form *form = &a->forms.data[i];
+    if (form->hash == a->hash && form->word_count == a->words.count &&
+        memcmp(form->words, a->words.data, a->words.count * sizeof *a->words.data) == 0) {
+      return bind(a, form);
+    }
+  }
+  return NULL;
+}
+
+bool hr_alike_add(hr_alike *a, const hr_kernel *kernel) {
+  if (a->is_single) {
+    return true;
+  }
+  hr_arena *arena = &a->program->arena;
+  int *arg_names = hr_arena_alloc(arena, (size_t)kernel->arg_count * sizeof *arg_names);
+  int *scalar_names = hr_arena_alloc(arena, (size_t)kernel->scalar_count * sizeof *scalar_names);
+  const uint64_t *words = hr_arena_dup(arena, a->words.data, a->words.count * sizeof *words);
+  if (a->failed || arg_names == NULL || scalar_names == NULL || words == NULL) {
+    return false;
+  }
+  for (int i = 0; i < kernel->arg_count; ++i) {
+    arg_names[i] = a->buffer_names[kernel->args[i].buffer];
+  }
+  for (int i = 0; i < kernel->scalar_count; ++i) {
+    scalar_names[i] = a->scalar_names[kernel->scalars[i]];
+  }
+  return hr_vector_push(&a->forms, (hr_form){a->hash, a->words.count, words, kernel, arg_names, scalar_names});
+}
