@@ -298,6 +298,18 @@ Tensor2 fake_quantize(const Tensor &self, const Tensor &scale, const Tensor &zer
                       int64_t low, int64_t high);
 Tensor2 fake_quantize_channels(const Tensor &self, const Tensor &scale, const Tensor &zero_point, int64_t axis,
                                int64_t low, int64_t high);
+Tensor learned_quantize(const Tensor &self, const Tensor &scale, const Tensor &zero_point, int64_t low, int64_t high);
+Tensor3 learned_quantize_backward(const Tensor &grad, const Tensor &self, const Tensor &scale, const Tensor &zero_point,
+                                  int64_t low, int64_t high, double factor);
+Tensor learned_quantize_channels(const Tensor &self, const Tensor &scale, const Tensor &zero_point, int64_t axis,
+                                 int64_t low, int64_t high);
+Tensor3 learned_quantize_channels_backward(const Tensor &grad, const Tensor &self, const Tensor &scale,
+                                           const Tensor &zero_point, int64_t axis, int64_t low, int64_t high,
+                                           double factor);
+/* state: smallest and largest number so far, scale, zero point. They are updated. */
+Tensor2 observe_and_fake_quantize(const Tensor &self, const Tensor &observer_on, const Tensor &fake_quant_on,
+                                  TensorList state, double averaging, int64_t low, int64_t high, int64_t axis,
+                                  bool by_rows, bool is_symmetric);
 
 Tensor hash_tensor(Result result, const Tensor &self, IntArrayRef dims, bool keepdim, int64_t mode);
 

@@ -2,11 +2,18 @@
 //
 // The order of operations and their types are those of torch's CPU kernels, so that the numbers are equal. Zero points
 // in tensors are not read, so they are not compared with the bounds.
+//
+// Tensors of torch's quantised dtypes are refused, with the alternatives.
 #include <ATen/TensorOperators.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/_fused_moving_avg_obs_fq_helper.h>
+#include <ATen/ops/choose_qparams_optimized.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 
 #include "kernels.h"
+#include "registration.h"
 
 namespace headrace {
 namespace {
@@ -46,6 +53,65 @@ Tensor2 quantize(const Tensor &self, const Tensor &scale, const Tensor &zero, bo
     return {out, mask};
   Tensor on = enabled.reshape({}).ne(0);
   return {at::where(on, out, self), mask.logical_or(on.logical_not())};
+}
+
+// Torch's forward pass rounds a learned zero point to even, as does its backward pass of channels. With one zero point,
+// torch's backward pass rounds halves up, and then towards zero.
+enum class Halves { ToEven, Up };
+
+Tensor rounded(const Tensor &zero, Halves halves, int64_t low, int64_t high) {
+  return halves == Halves::Up ? (zero + 0.5).clamp(low, high).trunc() : zero.round().clamp(low, high);
+}
+
+// The gradients of x, and those of each element for scale and zero point, which broadcast against it.
+Tensor3 learned_gradients(const Tensor &grad, const Tensor &self, const Tensor &scale, const Tensor &zero, int64_t low,
+                          int64_t high, double factor) {
+  Tensor inverse = scale.reciprocal(), q = (self * inverse).round() + zero;
+  Tensor is_low = q.ge(low).logical_not(), is_high = q.gt(high), is_inside = is_low.logical_or(is_high).logical_not();
+  Tensor rounding = grad * ((q - zero) * scale - self) * inverse;
+  Tensor beyond = grad * at::where(is_low, low - zero, high - zero);
+  return {grad * is_inside, at::where(is_inside, rounding, beyond) * factor,
+          at::where(is_inside, Scalar(0.0), grad * -1 * scale * factor)};
+}
+
+void check_learned_gradients(const Tensor &grad, const Tensor &self, const Tensor &scale, const Tensor &zero,
+                             int64_t low, int64_t high) {
+  for (const Tensor *x : {&grad, &self, &scale, &zero})
+    TORCH_CHECK(x->scalar_type() == ScalarType::Float, "gradients of a learned fake quantisation are float32, not ",
+                x->scalar_type());
+  TORCH_CHECK(grad.sizes() == self.sizes(), "`X` and `dY` are not the same size");
+  TORCH_CHECK(low <= 0 && high >= 0, "Expecting `quant_min` <= 0 and `quant_max` >= 0");
+}
+
+// One number for each index along the axis, as a factor of x.
+Tensor along(const Tensor &values, const Tensor &x, int64_t axis) {
+  TORCH_CHECK(axis >= 0 && axis < x.dim(), "`axis` must be between 0 and number of dimensions of input");
+  TORCH_CHECK(values.numel() == x.size(axis),
+              "dimensions of scale and zero-point are not consistent with input tensor");
+  Dims sizes(x.dim(), 1);
+  sizes[axis] = values.numel();
+  return values.reshape(sizes);
+}
+
+// The smallest and the largest numbers, on the host: of all, or of each row along the axis.
+Tensor ends_of(const Tensor &self, bool by_rows, int64_t axis) {
+  if (!by_rows)
+    return at::stack({self.min(), self.max()}).cpu();
+  Tensor rows = self.movedim(axis, 0).reshape({self.size(axis), -1});
+  return at::stack({rows.amin(1), rows.amax(1)}, 1).cpu();
+}
+
+void refuse_quantized(const c10::OperatorHandle &op, c10::DispatchKeySet, torch::jit::Stack *) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, "headrace: ", op.schema().operator_name().name,
+      ": the device has no tensors of quantised dtypes (torch.quint8, qint8, qint32). Use fake quantisation "
+      "(torch.fake_quantize_per_tensor_affine), integers with scales of their own (torch.ops.quantized_decomposed, "
+      "torchao), or quantise on the host: x.cpu().");
+}
+
+std::tuple<Tensor, Tensor> best_scale(const Tensor &input, int64_t count, int64_t bins, double ratio, int64_t bits) {
+  auto [high, low] = at::choose_qparams_optimized(input.cpu(), count, bins, ratio, bits);
+  return {high.to(input.device()), low.to(input.device())};
 }
 
 } // namespace
@@ -93,9 +159,73 @@ Tensor2 fake_quantize_channels(const Tensor &self, const Tensor &scale, const Te
   TORCH_CHECK(axis >= 0 && axis < self.dim(), "`axis` must be between 0 and number of dimensions of input");
   TORCH_CHECK(scale.numel() == self.size(axis),
               "dimensions of scale and zero-point are not consistent with input tensor");
-  Dims sizes(self.dim(), 1);
-  sizes[axis] = scale.numel();
-  return quantize(self, scale.reshape(sizes), zero_point.reshape(sizes), true, {}, low, high);
+  return quantize(self, along(scale, self, axis), along(zero_point, self, axis), true, {}, low, high);
+}
+
+Tensor learned_quantize(const Tensor &self, const Tensor &scale, const Tensor &zero_point, int64_t low, int64_t high) {
+  return std::get<0>(fake_quantize(self, scale, rounded(zero_point, Halves::ToEven, low, high), {}, low, high));
+}
+
+Tensor3 learned_quantize_backward(const Tensor &grad, const Tensor &self, const Tensor &scale, const Tensor &zero_point,
+                                  int64_t low, int64_t high, double factor) {
+  check_learned_gradients(grad, self, scale, zero_point, low, high);
+  Tensor zero = rounded(zero_point.reshape({-1})[0], Halves::Up, low, high);
+  auto [dx, by_scale, by_zero] = learned_gradients(grad, self, scale.reshape({-1})[0], zero, low, high, factor);
+  return {dx, by_scale.sum().unsqueeze(0), by_zero.sum().unsqueeze(0)};
+}
+
+Tensor learned_quantize_channels(const Tensor &self, const Tensor &scale, const Tensor &zero_point, int64_t axis,
+                                 int64_t low, int64_t high) {
+  Tensor zero = rounded(zero_point, Halves::ToEven, low, high);
+  if (c10::isIntegralType(zero.scalar_type(), false))
+    zero = to_type(zero, ScalarType::Int);
+  return std::get<0>(fake_quantize_channels(self, scale, zero, axis, low, high));
+}
+
+Tensor3 learned_quantize_channels_backward(const Tensor &grad, const Tensor &self, const Tensor &scale,
+                                           const Tensor &zero_point, int64_t axis, int64_t low, int64_t high,
+                                           double factor) {
+  check_learned_gradients(grad, self, scale, zero_point, low, high);
+  Tensor zero = along(rounded(zero_point, Halves::ToEven, low, high), self, axis);
+  auto [dx, by_scale, by_zero] = learned_gradients(grad, self, along(scale, self, axis), zero, low, high, factor);
+  Dims others;
+  for (int64_t d = 0; d < self.dim(); ++d)
+    if (d != axis)
+      others.push_back(d);
+  auto sums = [&](const Tensor &x) { return others.empty() ? x : x.sum(others); };
+  return {dx, sums(by_scale), sums(by_zero)};
+}
+
+// The observer of torch's CPU device computes statistics, scale and zero point, from the smallest and the largest
+// number. It needs no others of x.
+Tensor2 observe_and_fake_quantize(const Tensor &self, const Tensor &observer_on, const Tensor &fake_quant_on,
+                                  TensorList state, double averaging, int64_t low, int64_t high, int64_t axis,
+                                  bool by_rows, bool is_symmetric) {
+  TORCH_CHECK(!by_rows || (axis >= 0 && axis < self.dim()), "headrace: ch_axis ", axis, " is none of ", self.dim(),
+              " dimensions");
+  Tensor is_on = fake_quant_on.cpu(), host[4];
+  for (int i = 0; i < 4; ++i)
+    host[i] = state[i].cpu();
+  at::_fused_moving_avg_obs_fq_helper(ends_of(self, by_rows, axis), observer_on.cpu(), is_on, host[0], host[1], host[2],
+                                      host[3], averaging, low, high, 0, by_rows, is_symmetric);
+  for (int i = 0; i < 4; ++i)
+    state[i].resize_(host[i].sizes()).copy_(host[i]);
+  if (is_on.item<int64_t>() == 0)
+    return {self.clone(), at::ones_like(self, self.options().dtype(ScalarType::Bool))};
+  return by_rows ? fake_quantize_channels(self, state[2], state[3], axis, low, high)
+                 : fake_quantize(self, state[2], state[3], {}, low, high);
+}
+
+// Before the device is first used, too: this is how a quantised tensor of the host comes here.
+TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_quantized>());
+}
+
+HEADRACE_KERNELS(aten, PrivateUse1, m) {
+  for (const char *name : {"quantize_per_tensor", "quantize_per_tensor.tensor_qparams", "quantize_per_tensor.tensors",
+                           "quantize_per_tensor_dynamic", "quantize_per_channel"})
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse_quantized>());
+  m.impl("choose_qparams_optimized", &best_scale);
 }
 
 } // namespace headrace
