@@ -97,7 +97,7 @@ static bool is_large(const maker *m, const hr_node *node) {
 
 /* True if the node makes a version of its buffer from elements at the same place. */
 static bool is_candidate(const maker *m, const hr_node *node) {
-  if (!node->is_loop || node->output_count != 1 || hr_op_table(node->op)->family != HR_FAMILY_POINTWISE ||
+  if (!node->is_loop || node->output_count != 1 || node->epilogue_count > 0 || hr_op_table(node->op)->family != HR_FAMILY_POINTWISE ||
       hr_op_table(node->op)->rule == HR_RULE_SEEDED || node->ordered_mask != 0 || node->store_mode != HR_STORE_SET) {
     return false;
   }
@@ -324,7 +324,7 @@ static void add_reader(const maker *m, readers *r, int group, int at, const hr_n
   }
   bool is_first = k == r->count;
   if (is_first) {
-    r->groups[k] = group, r->first[k] = at, r->can_copy[k] = true;
+    r->groups[k] = group, r->first[k] = at, r->bytes[k] = 0, r->can_copy[k] = true;
     ++r->count;
   }
   r->can_copy[k] = r->can_copy[k] && m->fusion->groups[group].is_loop &&
