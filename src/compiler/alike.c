@@ -34,7 +34,8 @@ static uint64_t outline_of(const hr_program *program, const hr_group *group) {
     h = hr_hash_mix(h, (uint64_t)group->domain.dims[d]);
   }
   for (int k = 0; k < group->node_count; ++k) {
-    h = hr_hash_mix(h, (uint64_t)program->nodes[group->nodes[k]].op);
+    const hr_node *node = &program->nodes[group->nodes[k]];
+    h = hr_hash_mix(h, (uint64_t)node->op | (uint64_t)node->epilogue_count << 32);
   }
   return h;
 }
@@ -150,12 +151,25 @@ static void put_operand(hr_alike *a, const hr_operand *x) {
   }
 }
 
+static void put_rows(hr_alike *a, const hr_node *node) {
+  if (!reserve(a, node->epilogue_count * (1 + HR_EPILOGUE_ARITY_MAX))) {
+    return;
+  }
+  for (int i = 0; i < node->epilogue_count; ++i) {
+    const hr_epilogue *row = &node->epilogues[i];
+    put(a, (uint64_t)row->op | (uint64_t)row->output << 32);
+    for (int k = 0; k < HR_EPILOGUE_ARITY_MAX; ++k) {
+      put(a, (uint64_t)row->inputs[k]);
+    }
+  }
+}
+
 static void put_node(hr_alike *a, const hr_node *node) {
   if (!reserve(a, 2 + node->outputs[0].rank)) {
     return;
   }
   put(a, (uint64_t)node->op | (uint64_t)node->store_mode << 16 | (uint64_t)node->input_count << 20 |
-             (uint64_t)node->output_count << 40);
+             (uint64_t)node->output_count << 40 | (uint64_t)node->epilogue_count << 52);
   put(a, (uint64_t)node->reduce_mask << 32 | node->ordered_mask);
   put_list(a, node->outputs[0].rank, node->outputs[0].dims);
   for (int i = 0; i < node->output_count; ++i) {
@@ -164,6 +178,7 @@ static void put_node(hr_alike *a, const hr_node *node) {
   for (int i = 0; i < node->input_count; ++i) {
     put_operand(a, &node->inputs[i]);
   }
+  put_rows(a, node);
 }
 
 /* The facts about the group's buffers and scalars. */

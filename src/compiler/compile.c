@@ -69,11 +69,20 @@ static hr_status note_declined(const asking *a, hr_schedule *schedule) {
              : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "schedule: no memory for %zu nodes", count);
 }
 
+static hr_status expand(const hr_program *stream, const hr_target *target, hr_program *out_program) {
+  hr_program chained;
+  HR_RETURN_IF_ERROR(hr_chain(stream, &chained));
+  hr_status status = verify_after(&chained, target, "chain");
+  status = status == HR_OK ? hr_expand(&chained, target->keeps, target->keeps_ctx, out_program) : status;
+  hr_arena_fini(&chained.arena);
+  return status;
+}
+
 static hr_status compile_into(const hr_program *stream, const hr_target *target, hr_schedule *schedule) {
   hr_program *program = &schedule->program;
   hr_fusion fusion;
   hr_liveness liveness;
-  HR_RETURN_IF_ERROR(hr_expand(stream, target->keeps, target->keeps_ctx, program));
+  HR_RETURN_IF_ERROR(expand(stream, target, program));
   HR_RETURN_IF_ERROR(hr_versions(program));
   HR_RETURN_IF_ERROR(verify_after(program, target, "versions"));
   HR_RETURN_IF_ERROR(hr_simplify(program));

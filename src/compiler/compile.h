@@ -1,6 +1,6 @@
 /* compile.h: compiles a recorded program to a schedule of steps.
  *
- *   stream form --expand, versions-->
+ *   stream form --chain, expand, versions-->
  *   value form  --simplify, match, deliver, layout, propagate order-->
  *   value form  --fuse, recompute, wait, hoist-->
  *   groups      --live, plan, lower--> steps and places

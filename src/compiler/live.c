@@ -14,9 +14,11 @@ static bool reads_own_write(const hr_program *program, const hr_fusion *fusion, 
   const hr_group *group = &fusion->groups[fusion->node_group[n]];
   for (int k = 0; k < group->node_count && group->nodes[k] < n; ++k) {
     const hr_node *node = &program->nodes[group->nodes[k]];
-    const hr_operand *output = &node->outputs[0];
-    if (output->index == input->index && hr_group_same_map(&group->domain, &program->nodes[n], input, node, output)) {
-      return true;
+    for (int i = 0; i < node->output_count; ++i) {
+      const hr_operand *output = &node->outputs[i];
+      if (output->index == input->index && hr_group_same_map(&group->domain, &program->nodes[n], input, node, output)) {
+        return true;
+      }
     }
   }
   return false;

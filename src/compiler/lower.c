@@ -282,12 +282,16 @@ bool hr_is_cheap(hr_op op) {
   return hr_op_table(op)->cost == HR_COST_CHEAP;
 }
 
+static bool is_cheap_node(const hr_node *node) {
+  return node->epilogue_count == 0 && hr_is_cheap(node->op);
+}
+
 static int emit_pointwise(lowering *l, const hr_node *node, hr_level level, int phase, int depth);
 
 /* True if a value is cheap to compute again from memory and results of rows alone. If that needs another resident
  * value, the value itself is better resident. */
 static bool is_cheap_again(const lowering *l, const value *v, int phase, int depth) {
-  bool is = v->level == HR_LEVEL_ROW || v->phase >= phase || (hr_is_cheap(v->node->op) && depth < RECOMPUTE_DEPTH_MAX);
+  bool is = v->level == HR_LEVEL_ROW || v->phase >= phase || (is_cheap_node(v->node) && depth < RECOMPUTE_DEPTH_MAX);
   for (int i = 0; is && v->level != HR_LEVEL_ROW && v->phase < phase && i < v->node->input_count; ++i) {
     const value *input = find_value(l, v->node, &v->node->inputs[i]);
     is = input == NULL || is_cheap_again(l, input, phase, depth + 1);
@@ -502,10 +506,10 @@ static int emit_reduction(lowering *l, const hr_node *node, int phase, bool is_e
 }
 
 static bool reads_result(const hr_node *reader, const hr_node *writer) {
-  for (int i = 0; i < reader->input_count; ++i) {
-    const hr_operand *input = &reader->inputs[i];
-    if (input->kind == HR_OPERAND_VALUE && input->index == writer->outputs[0].index &&
-        input->version == writer->outputs[0].version) {
+  for (int i = 0; i < reader->input_count * writer->output_count; ++i) {
+    const hr_operand *input = &reader->inputs[i / writer->output_count];
+    const hr_operand *output = &writer->outputs[i % writer->output_count];
+    if (input->kind == HR_OPERAND_VALUE && input->index == output->index && input->version == output->version) {
       return true;
     }
   }
@@ -534,6 +538,65 @@ static void find_wanted_phases(const hr_program *program, const hr_group *group,
   }
 }
 
+/* One row of a chain, as a node by itself; NULL when memory is out. Inputs that are results of rows have their dtype
+ * alone. */
+static const hr_node *node_of_row(lowering *l, const hr_node *node, int row) {
+  const hr_epilogue *epilogue = row > 0 ? &node->epilogues[row - 1] : NULL;
+  hr_node *own = HR_ARENA_NEW(&l->program->arena, hr_node);
+  hr_operand *inputs = HR_ARENA_ARRAY(&l->program->arena, hr_operand, HR_EPILOGUE_ARITY_MAX);
+  if (own == NULL || inputs == NULL) {
+    l->out_of_memory = true;
+    return NULL;
+  }
+  *own = *node;
+  own->op = epilogue != NULL ? epilogue->op : node->op;
+  own->inputs = inputs;
+  own->input_count = hr_op_table(own->op)->arity;
+  own->epilogue_count = 0;
+  for (int k = 0; k < own->input_count; ++k) {
+    int input = epilogue != NULL ? epilogue->inputs[k] : k;
+    inputs[k] =
+        input >= 0 ? node->inputs[input] : (hr_operand){.kind = HR_OPERAND_NONE, .dtype = node->outputs[0].dtype};
+  }
+  return own;
+}
+
+/* The register of a row's result; regs: of the rows before it. */
+static int emit_row(lowering *l, const hr_node *node, int row, hr_level level, int phase, const int *regs) {
+  const hr_node *own = node_of_row(l, node, row);
+  hr_source sources[HR_EPILOGUE_ARITY_MAX] = {{HR_SOURCE_NONE, 0}};
+  if (own == NULL) {
+    return 0;
+  }
+  hr_class compute = hr_node_compute_class(l->program, own);
+  for (int k = 0; k < own->input_count && !l->out_of_memory; ++k) {
+    int input = row > 0 ? node->epilogues[row - 1].inputs[k] : k;
+    hr_dtype to = input_dtype(hr_op_table(own->op), k, compute);
+    if (input >= 0) {
+      source_for_input(l, own, k, level, phase, to, &sources[k], 0);
+      continue;
+    }
+    int reg = regs[input == HR_EPILOGUE_VALUE ? row - 1 : HR_EPILOGUE_ROW(input)];
+    bool fits = l->registers.data[reg].cls == hr_dtype_class(to);
+    sources[k] = source_register(fits ? reg : convert_register(l, reg, to, phase));
+  }
+  int reg =
+      emit_compute(l, own->op, compute, hr_op_result_class(own->op, compute), level, phase, own->input_count, sources);
+  return finish_result(l, reg, node->outputs[0].dtype, phase);
+}
+
+static void lower_chain(lowering *l, const hr_node *node, hr_level level, int phase) {
+  int regs[HR_CHAIN_ROWS_MAX];
+  for (int r = 0; r <= node->epilogue_count && !l->out_of_memory; ++r) {
+    regs[r] = emit_row(l, node, r, level, phase, regs);
+    int to = r < node->epilogue_count ? node->epilogues[r].output : node->output_count - 1;
+    if (to >= 0) {
+      const hr_operand *output = &node->outputs[to];
+      PUSH(l, values, (value){output->index, output->version, node, output, regs[r], level, phase, false});
+    }
+  }
+}
+
 static void lower_node(lowering *l, const hr_node *node, int wanted_phase) {
   hr_domain own;
   hr_domain_of_node(node, &own);
@@ -549,6 +612,10 @@ static void lower_node(lowering *l, const hr_node *node, int wanted_phase) {
     }
   } else {
     phase = level == HR_LEVEL_ELEMENT && wanted_phase > phase ? wanted_phase : phase;
+    if (node->epilogue_count > 0) {
+      lower_chain(l, node, level, phase);
+      return;
+    }
     reg = emit_pointwise(l, node, level, phase, 0);
   }
   const hr_operand *output = &node->outputs[0];
@@ -629,15 +696,18 @@ static hr_instr *sort_instrs(lowering *l, int *out_phase_count) {
 static const char *kernel_name(lowering *l) {
   char name[80];
   size_t length = 0;
-  for (int k = 0; k < l->group->node_count && length + 24 < sizeof name; ++k) {
-    const char *part = hr_op_table(l->program->nodes[l->group->nodes[k]].op)->name;
-    size_t bytes = strlen(part);
-    if (length != 0) {
-      name[length++] = '_';
+  for (int k = 0; k < l->group->node_count; ++k) {
+    const hr_node *node = &l->program->nodes[l->group->nodes[k]];
+    for (int r = 0; r <= node->epilogue_count && length + 24 < sizeof name; ++r) {
+      const char *part = hr_op_table(r == 0 ? node->op : node->epilogues[r - 1].op)->name;
+      size_t bytes = strlen(part);
+      if (length != 0) {
+        name[length++] = '_';
+      }
+      bytes = bytes < 20 ? bytes : 20;
+      memcpy(name + length, part, bytes);
+      length += bytes;
     }
-    bytes = bytes < 20 ? bytes : 20;
-    memcpy(name + length, part, bytes);
-    length += bytes;
   }
   name[length] = 0;
   return hr_arena_strdup(&l->program->arena, name);

@@ -138,9 +138,10 @@ static bool is_plain(const hr_operand *x) {
 static bool is_row_of(const matcher *m, const hr_node *loop, hr_dtype dtype) {
   const hr_op_row *row = hr_op_table(loop->op);
   if (!loop->is_loop || row->family != HR_FAMILY_POINTWISE || row->rule != HR_RULE_SAME ||
-      row->arity > HR_EPILOGUE_ARITY_MAX || loop->input_count != row->arity || loop->reduce_mask != 0 ||
-      loop->ordered_mask != 0 || loop->store_mode != HR_STORE_SET || !is_plain(&loop->outputs[0]) ||
-      loop->outputs[0].dtype != dtype || hr_node_compute_class(m->program, loop) != hr_dtype_arithmetic_class(dtype)) {
+      row->arity > HR_EPILOGUE_ARITY_MAX || loop->input_count != row->arity || loop->epilogue_count > 0 ||
+      loop->reduce_mask != 0 || loop->ordered_mask != 0 || loop->store_mode != HR_STORE_SET ||
+      !is_plain(&loop->outputs[0]) || loop->outputs[0].dtype != dtype ||
+      hr_node_compute_class(m->program, loop) != hr_dtype_arithmetic_class(dtype)) {
     return false;
   }
   for (int i = 0; i < loop->input_count; ++i) {
@@ -302,6 +303,7 @@ static bool join(const matcher *m, const pair *p, hr_node *joined) {
   }
   hr_epilogue *epilogue = &epilogues[node->epilogue_count];
   epilogue->op = loop->op;
+  epilogue->output = -1;
   epilogue->origin = node->origin;
   bool takes_value = false;
   for (int i = 0; i < loop->input_count; ++i) {

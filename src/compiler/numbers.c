@@ -92,6 +92,7 @@ static void walk_node(walker *w, hr_node *node) {
   numbers(w, node->ints, node->int_count);
   for (int i = 0; i < node->epilogue_count; ++i) {
     fixed(w, (uint64_t)node->epilogues[i].op << 32 | node->epilogues[i].origin);
+    fixed(w, (uint64_t)node->epilogues[i].output);
     for (int k = 0; k < HR_EPILOGUE_ARITY_MAX; ++k) {
       fixed(w, (uint64_t)node->epilogues[i].inputs[k]);
     }

@@ -6,6 +6,10 @@
 #include "compiler/compile.h"
 #include "compiler/domain.h"
 
+/* The stream with operations over lists joined into chains, in memory of its own beside what it shares with `stream`:
+ * free its arena. */
+hr_status hr_chain(const hr_program *stream, hr_program *out_stream);
+
 /* Numbers the versions of every buffer in order of writes: stream order becomes value form. */
 hr_status hr_versions(hr_program *program);
 

@@ -97,8 +97,9 @@ static bool is_large(const maker *m, const hr_node *node) {
 
 /* True if the node makes a version of its buffer from elements at the same place. */
 static bool is_candidate(const maker *m, const hr_node *node) {
-  if (!node->is_loop || node->output_count != 1 || node->epilogue_count > 0 || hr_op_table(node->op)->family != HR_FAMILY_POINTWISE ||
-      hr_op_table(node->op)->rule == HR_RULE_SEEDED || node->ordered_mask != 0 || node->store_mode != HR_STORE_SET) {
+  if (!node->is_loop || node->output_count != 1 || node->epilogue_count > 0 ||
+      hr_op_table(node->op)->family != HR_FAMILY_POINTWISE || hr_op_table(node->op)->rule == HR_RULE_SEEDED ||
+      node->ordered_mask != 0 || node->store_mode != HR_STORE_SET) {
     return false;
   }
   const hr_operand *output = &node->outputs[0];

@@ -2,7 +2,7 @@
  * shifted views of one tensor. See program_generator.h. */
 #include "program_maker.h"
 
-enum { LIST_MAX = 3 };
+enum { LIST_MAX = 3, ELEMENT_TENSORS_MAX = 6 };
 
 static bool takes_no_complex(const hr_op_row *row) {
   return row->family == HR_FAMILY_POINTWISE && row->rule != HR_RULE_PART && row->rule != HR_RULE_SEEDED &&
@@ -122,6 +122,61 @@ static void add_list(hr__maker *m) {
     hr__out(&draft, hr__new_output(m, result_dtype(m, op), rank[i], dims[i]));
   }
   hr__end(m, &draft);
+}
+
+/* Tensors of one element of the lists of a run: those that its operations update, and their results. */
+typedef struct element {
+  int rank, count;
+  int64_t dims[HR_RANK_MAX];
+  hr_operand tensors[ELEMENT_TENSORS_MAX];
+} element;
+
+/* The second tensor may be a view of the first. No element writes what another one uses in the same operation. */
+static void begin_element(hr__maker *m, hr_dtype dtype, element *e) {
+  e->rank = pick_dims(m, e->dims);
+  e->count = 2;
+  e->tensors[0] = hr__apart(m, dtype, e->rank, e->dims, hr__chance(m, 4), false);
+  e->tensors[1] = e->rank > 0 && hr__chance(m, 8) ? hr__reverse(m, e->tensors[0], hr__pick(m, e->rank))
+                                                  : hr__apart(m, dtype, e->rank, e->dims, hr__chance(m, 4), false);
+}
+
+/* One operation of a run, mostly on what the operations before it have made. */
+static void add_to_run(hr__maker *m, int n, element *elements, hr_dtype dtype) {
+  static const hr_op pool[] = {HR_OP_ADD,        HR_OP_MUL,     HR_OP_SUB,  HR_OP_ADD_SCALED, HR_OP_LERP,
+                               HR_OP_ADDCMUL,    HR_OP_NEG,     HR_OP_ABS,  HR_OP_MAXIMUM,    HR_OP_SQRT,
+                               HR_OP_SUB_SCALED, HR_OP_MINIMUM, HR_OP_RELU, HR_OP_DIV,        HR_OP_ADDCDIV};
+  hr_op op = HR__PICK_FROM(m, pool);
+  hr__draft draft = hr__begin(op);
+  bool is_in_place = !hr__chance(m, 3);
+  int target = hr__pick(m, 2);
+  for (int a = 0; a < hr_op_table(op)->arity; ++a) {
+    bool is_own = !hr__chance(m, 4);
+    for (int i = 0; i < n; ++i) {
+      element *e = &elements[i];
+      hr__in(&draft, is_own ? e->tensors[hr__pick(m, e->count)] : hr__spreadable(m, e->rank, e->dims));
+    }
+  }
+  for (int i = 0; i < n; ++i) {
+    element *e = &elements[i];
+    hr_operand out = is_in_place || e->count == ELEMENT_TENSORS_MAX
+                         ? e->tensors[target]
+                         : (e->tensors[e->count++] = hr__new_output(m, dtype, e->rank, e->dims));
+    hr__out(&draft, out);
+  }
+  hr__end(m, &draft);
+}
+
+/* Operations over lists of one length, one after the other, as an optimizer records them. */
+static void add_run(hr__maker *m) {
+  element elements[LIST_MAX];
+  hr_dtype dtype = hr__real_dtype(m);
+  int n = 2 + hr__pick(m, LIST_MAX - 1);
+  for (int i = 0; i < n; ++i) {
+    begin_element(m, dtype, &elements[i]);
+  }
+  for (int rows = 2 + hr__pick(m, 6); rows > 0; --rows) {
+    add_to_run(m, n, elements, dtype);
+  }
 }
 
 /* Elements move along a dim of one tensor, or are exchanged: reads must precede writes. */
@@ -306,7 +361,7 @@ void hr__add_rows(hr__maker *m) {
   } else if (kind < 10) {
     add_in_place(m);
   } else if (kind < 11) {
-    add_list(m);
+    (hr__chance(m, 2) ? add_list : add_run)(m);
   } else if (kind < 12) {
     (hr__chance(m, 4) ? add_float8 : add_shifted)(m);
   } else if (kind < 15) {

@@ -13,7 +13,9 @@
  *   bound     "?" strides "+" offset "<" extent           fill      "!$" N
  *   attribute "ints(" ints ")" | "scalars(" $N {, $N} ")" | "reduce(" N ")" | "ordered(" N ")" | "store(" mode ")"
  *             | "origin(" N ")"                           default: the node's own number
- *             | "then(" name {"," ("^" | input)} ")"      an epilogue: ^ is the value so far
+ *             | "then(" name {"," (value | input)} ")"    an epilogue
+ *             | "to(" output ")"                          the output that stores the value before the next epilogue
+ *   value     = "^" [row]                                 the value so far, or the result of an earlier row of a chain
  *
  * References to buffers and scalars must be declared; hr_program_verify checks the rest.
  */
@@ -40,7 +42,8 @@ typedef struct parser {
   int_vector ints;
   term_vector terms;
   bound_vector bounds;
-  hr_epilogue epilogues[HR_EPILOGUES_MAX];
+  hr_epilogue epilogues[HR_CHAIN_ROWS_MAX];
+  int output; /* of the value before the next epilogue; -1: none */
 } parser;
 
 /* ---- errors and characters ---- */
@@ -537,11 +540,12 @@ static bool parse_op(parser *p, hr_op *out_op) {
 }
 
 static bool parse_epilogue(parser *p, hr_node *node) {
-  if (node->epilogue_count == HR_EPILOGUES_MAX) {
-    return fail(p, "at most 8 epilogues");
+  if (node->epilogue_count == HR_CHAIN_ROWS_MAX - 1) {
+    return fail(p, "at most 15 epilogues");
   }
   hr_epilogue *epilogue = &p->epilogues[node->epilogue_count];
-  *epilogue = (hr_epilogue){.op = HR_OP_NONE, .origin = HR_NO_ORIGIN};
+  *epilogue = (hr_epilogue){.op = HR_OP_NONE, .output = p->output, .origin = HR_NO_ORIGIN};
+  p->output = -1;
   if (!expect(p, '(', "'('") || !parse_op(p, &epilogue->op)) {
     return false;
   }
@@ -550,9 +554,12 @@ static bool parse_epilogue(parser *p, hr_node *node) {
     if (count == HR_EPILOGUE_ARITY_MAX) {
       return fail(p, "at most 4 operands of an epilogue");
     }
-    if (!take(p, '^') && !parse_in(p, 0, INT32_MAX, "'^' or the number of an input", &input)) {
+    bool is_value = take(p, '^');
+    bool has_number = !is_value || isdigit((unsigned char)*p->cursor);
+    if (has_number && !parse_in(p, 0, INT32_MAX - 2, "'^' or the number of an input", &input)) {
       return false;
     }
+    input = is_value && has_number ? HR_EPILOGUE_ROW(input) : input;
     epilogue->inputs[count] = (int)input;
   }
   ++node->epilogue_count;
@@ -560,9 +567,19 @@ static bool parse_epilogue(parser *p, hr_node *node) {
   return expect(p, ')', "',' or ')'");
 }
 
+static bool parse_output(parser *p) {
+  int64_t output = 0;
+  bool ok = expect(p, '(', "'('") && parse_in(p, 0, INT32_MAX, "the number of an output", &output);
+  p->output = (int)output;
+  return ok && expect(p, ')', "')'");
+}
+
 static bool parse_attribute(parser *p, hr_node *node) {
   if (take_word(p, "then")) {
     return parse_epilogue(p, node);
+  }
+  if (take_word(p, "to")) {
+    return parse_output(p);
   }
   if (take_word(p, "ints")) {
     if (!expect(p, '(', "'('") || !parse_ints(p, ')')) {
@@ -603,6 +620,7 @@ static bool parse_node(parser *p) {
   hr_node node = {.op = HR_OP_NONE, .origin = (uint32_t)p->program->node_count};
   hr_vector_clear(&p->outputs);
   hr_vector_clear(&p->inputs);
+  p->output = -1;
   node.is_loop = take_word(p, "loop");
   if (starts_operand(p) && (!parse_operands(p, &p->outputs) || !expect(p, '=', "',' or '='"))) {
     return false;

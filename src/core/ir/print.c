@@ -136,10 +136,15 @@ static void print_operands(hr_text *text, const hr_node *node, int count, const 
 }
 
 static void print_epilogue(hr_text *text, const hr_epilogue *epilogue) {
+  if (epilogue->output >= 0) {
+    hr_text_printf(text, " to(%d)", epilogue->output);
+  }
   hr_text_printf(text, " then(%s", hr_op_table(epilogue->op)->name);
   for (int i = 0; i < hr_op_table(epilogue->op)->arity; ++i) {
     if (epilogue->inputs[i] == HR_EPILOGUE_VALUE) {
       hr_text_append(text, ",^");
+    } else if (epilogue->inputs[i] < 0) {
+      hr_text_printf(text, ",^%d", HR_EPILOGUE_ROW(epilogue->inputs[i]));
     } else {
       hr_text_printf(text, ",%d", epilogue->inputs[i]);
     }

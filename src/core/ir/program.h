@@ -22,6 +22,11 @@
  *   %4:f32[8,64,14,14].. = conv(%0.., %1.., _, %2:..{0,1,0,0}+0, %3..) ints(..)
  *                          then(mul,^,3) then(add,^,4) then(relu,^)
  *
+ * A loop node with epilogues is a **chain**: several element-wise rows on the same elements, whose results have one
+ * dtype. Its first row takes the first inputs of the node. ^ is the result of the row before, ^0 that of the first row.
+ * The last row makes the last output; to(0) marks a result that is stored to output 0:
+ *   loop %0.1:f32[64].., %2.1:f32[64].. = lerp(%0.., %1.., $0) to(0) then(sqrt,^) then(addcdiv,3,^0,^,4)
+ *
  * All memory of a program lives in its arena and is freed at once. Not thread safe; a program belongs to one compile.
  */
 #ifndef HEADRACE_CORE_PROGRAM_H_
@@ -79,12 +84,16 @@ typedef enum hr_store_mode { /* how a scattering store combines with the old ele
                              HR_STORE_MIN
 } hr_store_mode;
 
-enum { HR_EPILOGUE_ARITY_MAX = 4, HR_EPILOGUES_MAX = 8, HR_EPILOGUE_VALUE = -1 };
+enum { HR_EPILOGUE_ARITY_MAX = 4, HR_EPILOGUES_MAX = 8, HR_CHAIN_ROWS_MAX = 16, HR_EPILOGUE_VALUE = -1 };
+/* The result of row `row` of a chain, as an epilogue's input; and back. */
+#define HR_EPILOGUE_ROW(row) (-2 - (row))
 
 /* One row on a contraction's result. The value so far has the output's dtype, before and after. */
 typedef struct hr_epilogue {
   hr_op op;
-  int inputs[HR_EPILOGUE_ARITY_MAX]; /* for each operand of the row: an input of the node, or HR_EPILOGUE_VALUE */
+  int inputs[HR_EPILOGUE_ARITY_MAX]; /* for each operand of the row: an input of the node, HR_EPILOGUE_VALUE, or
+                                      * HR_EPILOGUE_ROW */
+  int output;      /* chains: the output to which the value before it is stored; -1: none. Contractions: -1 */
   uint32_t origin; /* the recorded node of the value before it, or HR_NO_ORIGIN; the result's is the contraction's */
 } hr_epilogue;
 enum { HR_NO_ORIGIN = UINT32_MAX };
@@ -96,7 +105,7 @@ typedef struct hr_node {
   hr_operand *inputs, *outputs;
   int int_count, scalar_count;
   const int64_t *ints;
-  int epilogue_count; /* contractions only */
+  int epilogue_count; /* of contractions and chains */
   const hr_epilogue *epilogues;
   uint32_t scalar_base; /* attribute scalars are program->scalars[scalar_base ..] */
   /* loop nodes */
@@ -178,6 +187,7 @@ typedef struct hr_program {
   hr_program_scalar *scalars;
   int argument_count; /* scalars passed at run time */
   bool is_value_form;
+  bool has_origins; /* stream form: each node's `origin` is right; else it is the node's number */
 } hr_program;
 
 void hr_program_init(hr_program *program);

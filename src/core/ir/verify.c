@@ -232,7 +232,8 @@ static hr_status verify_loop(const verifier *v) {
   if (row->family != HR_FAMILY_POINTWISE && !is_reduction) {
     return broken(v, "is no loop");
   }
-  if (node->output_count != 1 || node->outputs[0].kind != HR_OPERAND_VALUE || node->input_count < row->arity ||
+  if (node->output_count < 1 || (node->output_count > 1 && node->epilogue_count == 0) ||
+      node->outputs[0].kind != HR_OPERAND_VALUE || node->input_count < row->arity ||
       (is_reduction && node->input_count != row->arity)) {
     return broken(v, "a loop of %d inputs and %d outputs", node->input_count, node->output_count);
   }
@@ -262,8 +263,11 @@ static hr_status verify_loop(const verifier *v) {
   if (!row_has_class(row, cls)) {
     return broken(v, "has no version for class %s", hr_class_name(cls));
   }
-  HR_RETURN_IF_ERROR(verify_output_map(v, out));
-  return verify_hazards(v, out);
+  for (int i = 0; i < node->output_count; ++i) {
+    HR_RETURN_IF_ERROR(verify_output_map(v, &node->outputs[i]));
+    HR_RETURN_IF_ERROR(verify_hazards(v, &node->outputs[i]));
+  }
+  return HR_OK;
 }
 
 /* ---- epilogues ---- */
@@ -308,10 +312,55 @@ static hr_status verify_epilogue(const verifier *v, int number) {
   return takes_value ? HR_OK : broken(v, "epilogue %d does not take the value so far", number);
 }
 
+/* Row `number` of a chain takes inputs of the node and results of rows before it. */
+static hr_status verify_row(const verifier *v, int number) {
+  const hr_node *node = v->node;
+  const hr_epilogue *epilogue = &node->epilogues[number - 1];
+  const hr_op_row *row = hr_op_table(epilogue->op);
+  if (row->family != HR_FAMILY_POINTWISE || row->rule != HR_RULE_SAME || row->arity > HR_EPILOGUE_ARITY_MAX ||
+      !row_has_class(row, hr_dtype_arithmetic_class(node->outputs[0].dtype))) {
+    return broken(v, "row %d (%s) is no element-wise row of %s", number, row->name,
+                  hr_dtype_name(node->outputs[0].dtype));
+  }
+  for (int i = 0; i < row->arity; ++i) {
+    int input = epilogue->inputs[i];
+    if (input >= node->input_count || (input < HR_EPILOGUE_VALUE && HR_EPILOGUE_ROW(input) >= number)) {
+      return broken(v, "row %d takes %d of %d inputs and %d rows", number, input, node->input_count, number);
+    }
+  }
+  return HR_OK;
+}
+
+static hr_status verify_chain(const verifier *v) {
+  const hr_node *node = v->node;
+  const hr_op_row *row = hr_op_table(node->op);
+  int stored = 0;
+  if (node->epilogue_count >= HR_CHAIN_ROWS_MAX || row->family != HR_FAMILY_POINTWISE || row->rule != HR_RULE_SAME ||
+      node->ordered_mask != 0 || node->store_mode != HR_STORE_SET) {
+    return broken(v, "%d rows after %s, of at most %d", node->epilogue_count, row->name, HR_CHAIN_ROWS_MAX);
+  }
+  for (int i = 0; i < node->epilogue_count; ++i) {
+    HR_RETURN_IF_ERROR(verify_row(v, i + 1));
+    if (node->epilogues[i].output >= 0 && node->epilogues[i].output != stored++) {
+      return broken(v, "row %d is stored to output %d of %d", i, node->epilogues[i].output, node->output_count);
+    }
+  }
+  bool are_alike = stored == node->output_count - 1;
+  for (int i = 0; i < node->output_count; ++i) {
+    const hr_operand *out = &node->outputs[i];
+    are_alike &=
+        out->kind == HR_OPERAND_VALUE && out->dtype == node->outputs[0].dtype && has_dims_of(out, &node->outputs[0]);
+  }
+  return are_alike ? HR_OK : broken(v, "%d outputs, which are not all stored, or differ", node->output_count);
+}
+
 static hr_status verify_epilogues(const verifier *v) {
   const hr_node *node = v->node;
   if (node->epilogue_count == 0) {
     return HR_OK;
+  }
+  if (node->is_loop) {
+    return verify_chain(v);
   }
   if (node->epilogue_count < 0 || node->epilogue_count > HR_EPILOGUES_MAX || node->output_count != 1 ||
       node->outputs[0].kind != HR_OPERAND_VALUE || hr_op_table(node->op)->family != HR_FAMILY_CONTRACTION) {

@@ -403,7 +403,8 @@ hr_status hr_expand(const hr_program *stream, hr_keep_fn keeps, void *ctx, hr_pr
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a program of %d nodes", stream->node_count);
   }
   for (int i = 0; i < stream->node_count && e.builder.status == HR_OK; ++i) {
-    e.builder.origin = stream->nodes[i].is_loop ? stream->nodes[i].origin : (uint32_t)i;
+    bool has_origin = stream->has_origins || stream->nodes[i].is_loop;
+    e.builder.origin = has_origin ? stream->nodes[i].origin : (uint32_t)i;
     expand_node(&e, &stream->nodes[i]);
   }
   if (e.builder.status != HR_OK) {
