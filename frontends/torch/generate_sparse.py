@@ -1,4 +1,4 @@
-"""Writes registrations of torch's own sparse functions for the device's sparse tensors.
+"""Writes registrations of torch's own functions for the device's sparse tensors and nested tensors.
 
 usage: generate_sparse.py OUT.cpp
 
@@ -6,6 +6,9 @@ A sparse tensor consists of indices and values: two ordinary tensors of the devi
 layout call other operators on those and depend on no device: native_functions.yaml names one function for several
 backends there. Each of these is registered for SparsePrivateUse1 (COO) or SparseCsrPrivateUse1 (CSR, CSC, BSR, BSC).
 Functions that torch implements for each backend are in csrc/sparse.cpp, or run on the host if the user allows it.
+
+So it is with nested tensors of the strided layout, which consist of one tensor and sizes on the host: their functions
+are registered for NestedTensorPrivateUse1, and csrc/nested.cpp has the rest.
 """
 
 import sys
@@ -14,7 +17,12 @@ from generate import read_schemas
 from torchgen import local
 from torchgen.api.types import NativeSignature
 
-LAYOUTS = {"SparseCPU": "SparsePrivateUse1", "SparseCsrCPU": "SparseCsrPrivateUse1", "CPU": "PrivateUse1"}
+LAYOUTS = {
+    "SparseCPU": "SparsePrivateUse1",
+    "SparseCsrCPU": "SparseCsrPrivateUse1",
+    "NestedTensorCPU": "NestedTensorPrivateUse1",
+    "CPU": "PrivateUse1",
+}
 # Not exported by torch's library, or dispatched through a table that only torch's own devices fill; for the latter,
 # ours are in csrc/compressed.cpp.
 LEFT_OUT = {
@@ -23,6 +31,10 @@ LEFT_OUT = {
     "sparse_compressed_to_sparse_csc",
     "sparse_compressed_to_sparse_bsr",
     "sparse_compressed_to_sparse_bsc",
+    # Call kernels of torch's own devices: ours are in csrc/nested.cpp.
+    "nested_layer_norm",
+    "layer_norm_backward_nested",
+    "transformer_encoder_layer_forward",
 }
 
 

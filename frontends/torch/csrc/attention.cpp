@@ -100,6 +100,8 @@ bool is_filled(const Tensor &tensor) {
 // used for the gradient of a narrow mask, as on torch's CPU device, because it computes that in float32.
 int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &value, const std::optional<Tensor> &mask,
                          double, bool causal, std::optional<double>, bool) {
+  if (query.is_nested() || key.is_nested() || value.is_nested())
+    return 0;
   bool fits = query.dim() == 4 && key.dim() == 4 && value.dim() == 4 && at::isFloatingType(query.scalar_type()) &&
               query.scalar_type() == key.scalar_type() && query.scalar_type() == value.scalar_type() &&
               is_same(query, key, 0) && is_same(query, key, 1) && is_same(key, value, 1) && is_same(key, value, 0) &&

@@ -46,6 +46,7 @@ def _print_from_the_host():
             plain
             and tensor.layout == torch.strided
             and tensor_contents is None
+            and not tensor.is_nested
             and tensor.numel() > 0
             and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
         ):

@@ -1,6 +1,6 @@
 """Attention of jagged nested tensors: padded, with a mask, by scaled_dot_product_attention.
 
-torch's own way for devices without a fused kernel converts to strided nested tensors, which this device lacks.
+torch's own way for devices without a fused kernel converts to strided nested tensors, and runs one item after another.
 """
 
 import functools
