@@ -174,12 +174,13 @@ static int *number_buffers(explanation *e, const run_seen *run) {
 /* ---- steps ---- */
 
 /* True for loops that only move elements, without arithmetic except copies and conversions. */
-static step_kind kind_of(const hr_exec_step *step) {
+static step_kind kind_of(const hr_instance *instance, const hr_exec_step *step) {
   if (step->kind != HR_STEP_KERNEL) {
     return step->kind == HR_STEP_LIBRARY ? KIND_LIBRARY : KIND_CHECK;
   }
-  for (int i = 0; i < step->source->kernel->instr_count; ++i) {
-    const hr_instr *instr = &step->source->kernel->instrs[i];
+  const hr_kernel *kernel = hr__step_source(instance, step)->kernel;
+  for (int i = 0; i < kernel->instr_count; ++i) {
+    const hr_instr *instr = &kernel->instrs[i];
     bool computes = instr->kind == HR_INSTR_REDUCE || instr->kind == HR_INSTR_ARGREDUCE ||
                     (instr->kind == HR_INSTR_COMPUTE && instr->op != HR_OP_COPY);
     if (computes) {
@@ -202,7 +203,7 @@ static bool add_operand(explanation *e, const int *numbers, const hr_operand *op
 }
 
 static bool add_ports(explanation *e, const int *numbers, step_info *info) {
-  const hr_step *source = info->step->source;
+  const hr_step *source = hr__step_source(info->instance, info->step);
   bool ok = true, is_library = info->kind == KIND_LIBRARY;
   info->first_read = (int)e->ports.count;
   for (int a = 0; source->kind == HR_STEP_KERNEL && a < source->kernel->arg_count; ++a) {
@@ -227,8 +228,9 @@ static bool add_ports(explanation *e, const int *numbers, step_info *info) {
 
 /* Counts buffers that the step's nodes write and that have no memory: they are kept in its registers. */
 static void count_vanished(const hr_schedule *schedule, step_info *info) {
-  for (int k = 0; info->kind != KIND_LIBRARY && k < info->step->source->node_count; ++k) {
-    const hr_node *node = &schedule->program.nodes[info->step->source->nodes[k]];
+  const hr_step *source = hr__step_source(info->instance, info->step);
+  for (int k = 0; info->kind != KIND_LIBRARY && k < source->node_count; ++k) {
+    const hr_node *node = &schedule->program.nodes[source->nodes[k]];
     for (int i = 0; i < node->output_count; ++i) {
       const hr_operand *output = &node->outputs[i];
       bool is_new = output->kind == HR_OPERAND_VALUE && output->version <= 1;
@@ -267,11 +269,13 @@ static bool add_step(explanation *e, const run_seen *run, const int *numbers, in
                      const int *record_nodes) {
   const hr_instance *instance = run->instance;
   const hr_exec_step *step = &instance->steps[index];
-  step_info info = {.step = step, .instance = instance, .kind = kind_of(step), .loop_count = step->source->node_count};
+  const hr_step *source = hr__step_source(instance, step);
+  step_info info = {
+      .step = step, .instance = instance, .kind = kind_of(instance, step), .loop_count = source->node_count};
   hr_text label = {0};
-  hr__step_describe(step, &label);
+  hr__step_describe(instance, step, &label);
   info.label = hr_text_take(&label);
-  info.operations = name_operations(e->replay, &instance->plan->schedule, step->source, first_record, record_nodes);
+  info.operations = name_operations(e->replay, &instance->plan->schedule, source, first_record, record_nodes);
   bool ok = add_ports(e, numbers, &info);
   count_vanished(&instance->plan->schedule, &info);
   info.is_compiled = step->kind == HR_STEP_KERNEL && hr__kernel_use(step->cached) != step->kernel;

@@ -50,7 +50,7 @@ static void print_time(const explanation *e, const step_info *info, hr_text *tex
 
 void explain_step(const explanation *e, int step, hr_text *text) {
   const step_info *info = &e->steps.data[step];
-  const hr_step *source = info->step->source;
+  const hr_step *source = hr__step_source(info->instance, info->step);
   hr_text_printf(text, "step %d: %s [%s]\n", step, info->label, kind_names[info->kind]);
   if (info->operations != NULL && info->operations[0] != '\0') {
     hr_text_printf(text, "    does    %s\n", info->operations);

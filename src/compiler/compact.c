@@ -218,6 +218,19 @@ void hr_schedule_drop_forms(hr_schedule *schedule) {
   hr_arena_fini(&schedule->forms);
 }
 
+bool hr_schedule_drop_lists(hr_schedule *schedule) {
+  hr_arena_init(&schedule->forms, schedule->origin_bytes);
+  const uint8_t *origins = hr_arena_dup(&schedule->forms, schedule->origins, schedule->origin_bytes);
+  if (origins == NULL) {
+    return false;
+  }
+  hr_program_fini(&schedule->program);
+  schedule->origins = origins;
+  schedule->steps = NULL;
+  schedule->places = NULL;
+  return true;
+}
+
 size_t hr_schedule_footprint(const hr_schedule *schedule) {
   return schedule->program.arena.bytes_allocated + schedule->forms.bytes_allocated;
 }

@@ -93,6 +93,8 @@ HR_MUST_USE hr_status hr_schedule_copy(const hr_schedule *schedule, hr_schedule 
 HR_MUST_USE hr_status hr_schedule_compact(hr_schedule *schedule);
 /* Frees the kernel forms and declined nodes of a copy: a step's `kernel` is NULL. */
 void hr_schedule_drop_forms(hr_schedule *schedule);
+/* Then frees all but the counts, sizes and origins. False when memory is out, and nothing has changed. */
+HR_MUST_USE bool hr_schedule_drop_lists(hr_schedule *schedule);
 /* Bytes of host memory that the schedule takes. */
 size_t hr_schedule_footprint(const hr_schedule *schedule);
 

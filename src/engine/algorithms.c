@@ -352,6 +352,17 @@ hr_tuning_entry *hr__algorithms_find_entry(const hr_provider *const *providers, 
   return entry;
 }
 
+static hr_status copy_node(const hr_node *node, hr_node **out_copy) {
+  hr_node *copy = hr_malloc(sizeof *copy + hr_node_copy_bytes(node));
+  if (copy == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a node of %d operands",
+                          node->input_count + node->output_count);
+  }
+  hr_node_copy_to(node, copy + 1, copy);
+  *out_copy = copy;
+  return HR_OK;
+}
+
 /* With the device current on this thread. */
 static hr_status prepare(hr_device *device, const hr_program *program, const hr_node *node,
                          const hr_algorithm *algorithm, bool is_own, hr_ready *out_made) {
@@ -367,10 +378,15 @@ hr_status hr__algorithm_prepare(hr_device *device, const hr_program *program, co
                                 const hr_algorithm *algorithm, hr_ready *out_ready) {
   hr_ready made = {.algorithm = *algorithm};
   bool is_own = algorithm->provider->dialect == device->driver->dialect;
-  HR_RETURN_IF_ERROR(prepare(device, program, node, algorithm, is_own, &made));
-  outlive_library(node->op);
-  hr_status status = HR_OK;
-  if (!is_own) {
+  if (!algorithm->provider->is_apart) {
+    HR_RETURN_IF_ERROR(copy_node(node, &made.node));
+    node = made.node;
+  }
+  hr_status status = prepare(device, program, node, algorithm, is_own, &made);
+  if (status == HR_OK) {
+    outlive_library(node->op);
+  }
+  if (status == HR_OK && !is_own) {
     status = hr__host_fallback_create(node, made.workspace_bytes, &made.fallback);
     made.workspace_bytes = 0;
   }
@@ -467,5 +483,6 @@ void hr__ready_fini(hr_ready *ready) {
     ready->algorithm.provider->release(ready->prepared);
   }
   hr__host_fallback_destroy(ready->fallback);
+  hr_free(ready->node);
   *ready = (hr_ready){.algorithm = {NULL, HR_ALGORITHM_OWN}};
 }

@@ -25,6 +25,7 @@ typedef struct hr_algorithm {
 typedef struct hr_ready {
   hr_algorithm algorithm;
   hr_prepared *prepared;
+  hr_node *node; /* a copy that `prepared` refers to, in one block; NULL: it refers to none */
   size_t workspace_bytes;
   hr_host_fallback *fallback; /* NULL: the algorithm runs on the device itself */
 } hr_ready;

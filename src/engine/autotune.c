@@ -29,8 +29,10 @@ typedef struct candidate {
 struct hr_tuning {
   hr_device *device;
   const hr_provider *const *providers;
-  const hr_program *program;
+  const hr_program *program; /* NULL: it is .. */
   const hr_node *node;
+  const hr_packed_program *packed; /* .. packed, and the node is that of this number */
+  int number, input_count;         /* the latter: the node's */
   hr_tuning_entry *tuning_entry;
   int run_count, candidate_count; /* the first is the step's own */
   int64_t next_ns;                /* no try before */
@@ -92,9 +94,40 @@ hr_tuning *hr__tuning_create(hr_device *device, const hr_provider *const *provid
                              const hr_node *node, const hr_algorithm *own, hr_tuning_entry *tuning_entry) {
   hr_tuning *tuning = hr__tuning_entry_is_open(tuning_entry) && can_repeat(node) ? hr_calloc(1, sizeof *tuning) : NULL;
   if (tuning != NULL) {
-    *tuning = (hr_tuning){device, providers, program, node, tuning_entry, .own = *own};
+    *tuning = (hr_tuning){.device = device,
+                          .providers = providers,
+                          .program = program,
+                          .node = node,
+                          .input_count = node->input_count,
+                          .tuning_entry = tuning_entry,
+                          .own = *own};
   }
   return tuning;
+}
+
+void hr__tuning_settle(hr_tuning *tuning, const hr_packed_program *packed, int number) {
+  if (tuning != NULL) {
+    tuning->packed = packed;
+    tuning->number = number;
+    tuning->program = NULL, tuning->node = NULL;
+  }
+}
+
+/* The tuning's node and its program: *own, which the caller frees, if they are packed. */
+typedef struct opened {
+  hr_program own;
+  const hr_program *program;
+  const hr_node *node;
+} opened;
+
+static hr_status open_node(const hr_tuning *tuning, opened *out_opened) {
+  *out_opened = (opened){.program = tuning->program, .node = tuning->node};
+  if (tuning->packed != NULL) {
+    HR_RETURN_IF_ERROR(hr_program_unpack(tuning->packed, &out_opened->own));
+    out_opened->program = &out_opened->own;
+    out_opened->node = &out_opened->own.nodes[tuning->number];
+  }
+  return HR_OK;
 }
 
 /* Lists the candidates when they are first needed: listing takes time, and many programs never repeat. False: there is
@@ -102,7 +135,14 @@ hr_tuning *hr__tuning_create(hr_device *device, const hr_provider *const *provid
 static bool list_candidates(hr_tuning *tuning) {
   hr_algorithm algorithms[HR_ALGORITHMS_MAX];
   const hr_algorithm *own = &tuning->own;
-  int count = hr__algorithms_list(tuning->device, tuning->providers, tuning->program, tuning->node, algorithms);
+  opened node;
+  hr_status status = open_node(tuning, &node);
+  if (status != HR_OK) {
+    hr_status_ignore(status);
+    return false;
+  }
+  int count = hr__algorithms_list(tuning->device, tuning->providers, node.program, node.node, algorithms);
+  hr_program_fini(&node.own);
   tuning->candidates = hr_calloc((size_t)count + 1, sizeof *tuning->candidates);
   if (tuning->candidates == NULL) {
     return false;
@@ -139,7 +179,7 @@ static void drop(hr_tuning *tuning, candidate *c, const uint64_t *stamps) {
   }
   int kept =
       c->algorithm.provider->keeps != NULL && stamps != NULL ? c->algorithm.provider->keeps(c->ready.prepared) : -1;
-  if (kept >= 0 && kept < tuning->node->input_count && stamps[kept] != 0) {
+  if (kept >= 0 && kept < tuning->input_count && stamps[kept] != 0) {
     hr__cached_weights_forget(tuning->device->context, stamps[kept]);
   }
   hr__ready_fini(&c->ready);
@@ -157,6 +197,10 @@ void hr__tuning_release(hr_tuning *tuning) {
     free_candidates(tuning);
   }
   hr_free(tuning);
+}
+
+size_t hr__tuning_footprint(const hr_tuning *tuning) {
+  return tuning != NULL ? sizeof *tuning : 0;
 }
 
 /* ---- the end ---- */
@@ -248,7 +292,11 @@ static hr_status prepare_algorithm(const hr_tuning *tuning, candidate *c) {
   if (c->ready.prepared != NULL) {
     return HR_OK;
   }
-  HR_RETURN_IF_ERROR(hr__algorithm_prepare(tuning->device, tuning->program, tuning->node, &c->algorithm, &c->ready));
+  opened node;
+  HR_RETURN_IF_ERROR(open_node(tuning, &node));
+  hr_status status = hr__algorithm_prepare(tuning->device, node.program, node.node, &c->algorithm, &c->ready);
+  hr_program_fini(&node.own);
+  HR_RETURN_IF_ERROR(status);
   if (c->algorithm.provider->make != NULL) {
     c->algorithm.provider->make(c->ready.prepared);
   }
@@ -402,6 +450,17 @@ static void settle_algorithms(hr_tuning *tuning, const hr_ready *own, const hr_t
   budget_of(tuning->device->context)->settle_ns += hr_clock_ns() - begin;
 }
 
+/* Prepares the algorithm that another step or process found; false: it can't run. */
+static bool prepare_called(hr_tuning *tuning, const char *name) {
+  opened node;
+  hr_status status = open_node(tuning, &node);
+  bool is_prepared = status == HR_OK && hr__algorithms_prepare_called(tuning->device, tuning->providers, node.program,
+                                                                      node.node, name, &tuning->settled);
+  hr_program_fini(&node.own);
+  hr_status_ignore(status);
+  return is_prepared;
+}
+
 /* Finds the algorithm, and prepares it if another step or process found it; after any failure the step keeps its
  * own. */
 static void settle(hr_tuning *tuning, const hr_ready *own, const hr_tuning_call *call) {
@@ -416,9 +475,7 @@ static void settle(hr_tuning *tuning, const hr_ready *own, const hr_tuning_call 
   hr_mutex_unlock(&time->settle_mutex);
   const char *name = hr__tuning_entry_algorithm(tuning->tuning_entry);
   if (tuning->settled.prepared == NULL && name[0] != 0 && !hr__algorithm_is_called(&own->algorithm, name) &&
-      hr__algorithms_prepare_called(tuning->device, tuning->providers, tuning->program, tuning->node, name,
-                                    &tuning->settled) &&
-      tuning->settled.workspace_bytes > call->workspace_bytes) {
+      prepare_called(tuning, name) && tuning->settled.workspace_bytes > call->workspace_bytes) {
     hr__ready_fini(&tuning->settled);
   }
   free_candidates(tuning);

@@ -15,14 +15,17 @@
 #ifndef HEADRACE_ENGINE_AUTOTUNE_H_
 #define HEADRACE_ENGINE_AUTOTUNE_H_
 
+#include "core/ir/packed_program.h"
 #include "engine/algorithms.h"
 
 typedef struct hr_tuning hr_tuning;
 
 /* NULL: there is nothing to try, or memory is out. program, node and tuning_entry must stay valid as long as the
- * tuning. */
+ * tuning, or until hr__tuning_settle. */
 hr_tuning *hr__tuning_create(hr_device *device, const hr_provider *const *providers, const hr_program *program,
                              const hr_node *node, const hr_algorithm *own, hr_tuning_entry *tuning_entry);
+/* From now on the node is that of this number in the packed program, which must stay valid. NULL: nothing. */
+void hr__tuning_settle(hr_tuning *tuning, const hr_packed_program *packed, int number);
 /* The arguments of a run of the step (provider.h), and the length of the workspace. */
 typedef struct hr_tuning_call {
   void *const *args;
@@ -40,7 +43,8 @@ HR_MUST_USE hr_status hr__tuning_run_settled(hr_tuning *tuning, const hr_ready *
 enum { HR_TUNING_WORKSPACE = 64 << 20 }; /* bytes of workspace that a step needs for autotuning */
 /* True if only the step's own algorithm runs from now on. */
 bool hr__tuning_is_over(const hr_tuning *tuning);
-void hr__tuning_release(hr_tuning *tuning); /* NULL: nothing */
+void hr__tuning_release(hr_tuning *tuning);           /* NULL: nothing */
+size_t hr__tuning_footprint(const hr_tuning *tuning); /* bytes of host memory, without candidates; NULL: 0 */
 
 /* Adds the run time of a program with open tunings to the budget. */
 void hr__tuning_allow(int64_t ns);

@@ -134,13 +134,17 @@ static bool may_depend(const touched *t, const hr_place *places, const hr_kernel
   return may;
 }
 
+static const hr_kernel *kernel_of(const hr_instance *instance, int step) {
+  return instance->plan->schedule.steps[step].kernel;
+}
+
 /* True if step `next` can run in one launch with those from `first` on, whose buffers are touched. */
 static bool can_join(const hr_instance *instance, int first, int next, const touched *t) {
   const hr_place *places = instance->plan->schedule.places;
   bool joins = next < instance->step_count && next - first < BATCH_MAX && can_be_in_batch(&instance->steps[next]);
-  bool is_apart = joins && !may_depend(t, places, instance->steps[next].source->kernel);
+  bool is_apart = joins && !may_depend(t, places, kernel_of(instance, next));
   for (int i = first; joins && !is_apart && i < next; ++i) {
-    joins = are_independent(places, instance->steps[i].source->kernel, instance->steps[next].source->kernel);
+    joins = are_independent(places, kernel_of(instance, i), kernel_of(instance, next));
   }
   return joins;
 }
@@ -157,7 +161,7 @@ static size_t make_batch(hr_instance *instance, int first) {
   const hr_place *places = instance->plan->schedule.places;
   touched t = {.has_arena = false};
   double pieces = pieces_of_all(head->kernel);
-  touch(&t, places, head->source->kernel);
+  touch(&t, places, kernel_of(instance, first));
   for (; can_join(instance, first, first + head->batch, &t); ++head->batch) {
     hr_exec_step *step = &instance->steps[first + head->batch];
     if (workspace + step->workspace_bytes > WORKSPACE_BYTES_MAX) {
@@ -166,7 +170,7 @@ static size_t make_batch(hr_instance *instance, int first) {
     step->workspace_offset = workspace;
     workspace += hr_align_up(step->workspace_bytes, HR_WORKSPACE_ALIGNMENT);
     pieces += pieces_of_all(step->kernel);
-    touch(&t, places, step->source->kernel);
+    touch(&t, places, kernel_of(instance, first + head->batch));
   }
   instance->needs_team |= head->batch > 1 && pieces >= 2;
   return workspace;

@@ -42,11 +42,12 @@ static made *make(int count) {
                                .accesses = m.accesses[i]};
     m.sources[i] = (hr_step){.kind = HR_STEP_KERNEL, .kernel = &m.kernels[i]};
     m.hosts[i] = (hr_host_kernel){.pass_count = 1, .units = {5, 5, 5}, .grain = {10, 10, 10}};
-    m.steps[i] = (hr_exec_step){.kind = HR_STEP_KERNEL, .source = &m.sources[i], .kernel = &m.hosts[i]};
+    m.steps[i] = (hr_exec_step){.kind = HR_STEP_KERNEL, .kernel = &m.hosts[i]};
   }
   m.instance.steps = m.steps;
   m.instance.step_count = m.instance.kernel_count = count;
   m.plan.schedule.places = m.places;
+  m.plan.schedule.steps = m.sources;
   m.instance.plan = &m.plan;
   return &m;
 }

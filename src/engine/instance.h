@@ -23,14 +23,14 @@ enum { HR_WORKSPACE_ALIGNMENT = 64 };
 typedef struct hr_exec_step hr_exec_step;
 struct hr_exec_step {
   hr_step_kind kind;
-  int check; /* CHECK: its place in the instance's list of sources of indices */
-  const hr_step *source;
+  int check;                        /* CHECK: its place in the instance's list */
   hr_cached_kernel *cached;         /* KERNEL */
   const hr_host_kernel *kernel;     /* of `cached`, interpreted; or the written one */
   hr_ready library;                 /* LIBRARY, prepared, or */
   hr_host_kernel *written;          /* written, the step's own */
   hr_tuning *tuning;                /* NULL: its algorithm is settled */
   const hr_exec_step *like;         /* an earlier step, to which `library` and `tuning` belong (shared_calls.h) */
+  int64_t *moves;                   /* bytes from its arguments to this step's; NULL: all are 0 */
   uint32_t arg_first, scalar_first; /* in the instance's flat lists */
   int arg_count, scalar_count;
   size_t workspace_bytes, workspace_offset; /* the latter among those of a batch */
@@ -39,7 +39,14 @@ struct hr_exec_step {
   hr_step_cost cost;
 };
 
-_Static_assert(sizeof(hr_exec_step) <= 160, "cached programs have one for each step");
+_Static_assert(sizeof(hr_exec_step) <= 168, "cached programs have one for each step");
+
+/* A step that reads an index on the host, as its node names it. */
+typedef struct hr_check {
+  hr_index_source source;
+  int64_t least, end, offset; /* the index must be in [least, end); bytes */
+  int message;
+} hr_check;
 
 /* The cached result of a step that depends on the key's buffers alone (weights.h). */
 enum { HR_WEIGHT_SOURCES_MAX = 16, HR_WEIGHT_RESULTS_MAX = 8 };
@@ -48,7 +55,8 @@ typedef struct hr_weight {
   int source_count, part_count, made_count;
   uint32_t sources[HR_WEIGHT_SOURCES_MAX], made[HR_WEIGHT_RESULTS_MAX]; /* program buffers */
   int parts[HR_WEIGHT_SOURCES_MAX];                                     /* earlier weights that it also reads */
-  size_t bytes;                                                         /* of all results */
+  size_t bytes;                                                         /* of all results, which begin at .. */
+  size_t places[HR_WEIGHT_RESULTS_MAX];
   /* The kernel's key, and after it its inputs in the last run: stamps, scalars, serials of its parts. */
   HR_VECTOR(uint64_t) recipe;
   size_t kernel_words;
@@ -64,10 +72,10 @@ struct hr_instance {
   bool is_compiled; /* the plan was compiled for this instance */
   int step_count;
   hr_exec_step *steps;
-  HR_VECTOR(uint32_t) args;          /* program buffers, or a library's scalars, step after step */
-  HR_VECTOR(uint32_t) scalars;       /* program scalars, step after step */
-  HR_VECTOR(hr_index_source) checks; /* the source of the indices that each check reads */
-  HR_VECTOR(uint32_t) sources;       /* the key's buffers of which libraries may cache something */
+  HR_VECTOR(uint32_t) args;    /* program buffers, or a library's scalars, step after step */
+  HR_VECTOR(uint32_t) scalars; /* program scalars, step after step */
+  HR_VECTOR(hr_check) checks;
+  HR_VECTOR(uint32_t) sources; /* the key's buffers of which libraries may cache something */
   HR_VECTOR(hr_weight) weights;
   size_t shared_bytes;             /* arena, and after it the largest workspace */
   bool has_tunings;                /* some steps have a tuning */
@@ -85,6 +93,20 @@ struct hr_instance {
   uint32_t trims;         /* of the cache, before its last use */
   hr_instance *successor; /* the instance that the stream ran after it the last time, or NULL */
 };
+
+/* The compiled step, before hr__plan_settle. */
+static inline const hr_step *hr__step_source(const hr_instance *instance, const hr_exec_step *step) {
+  return &instance->plan->schedule.steps[step - instance->steps];
+}
+
+/* The number of the step's node among the nodes of a compact program: kernels have none. */
+static inline int hr__step_node(const hr_instance *instance, const hr_exec_step *step) {
+  int number = 0;
+  for (const hr_exec_step *each = instance->steps; each < step; ++each) {
+    number += each->kind != HR_STEP_KERNEL;
+  }
+  return number;
+}
 
 /* Groups steps into launches (batch.c), counts them, and returns the bytes of workspace that the largest batch, or
  * step, needs. */

@@ -30,7 +30,9 @@ enum { LIBRARY_CALL_BYTES = 1024 };
 static size_t footprint_of_call(const hr_exec_step *step) {
   const hr_provider *provider = step->library.algorithm.provider;
   bool is_known = step->library.prepared != NULL && provider->footprint != NULL;
-  return is_known ? provider->footprint(step->library.prepared) : LIBRARY_CALL_BYTES;
+  const hr_node *node = step->library.node;
+  return (is_known ? provider->footprint(step->library.prepared) : LIBRARY_CALL_BYTES) +
+         (node != NULL ? sizeof *node + hr_node_copy_bytes(node) : 0) + hr__tuning_footprint(step->tuning);
 }
 
 static size_t footprint_of(const hr_instance *instance) {
@@ -44,6 +46,7 @@ static size_t footprint_of(const hr_instance *instance) {
     const hr_exec_step *step = &instance->steps[i];
     bytes += step->cached != NULL ? hr__kernel_footprint(step->cached) : 0;
     bytes += step->kind == HR_STEP_LIBRARY && step->like == NULL ? footprint_of_call(step) : 0;
+    bytes += step->moves != NULL ? (size_t)step->arg_count * sizeof *step->moves : 0;
   }
   return bytes;
 }
@@ -68,6 +71,18 @@ static hr_status begin(hr_instance **out_instance) {
   return HR_OK;
 }
 
+/* Frees what runs don't read. */
+static void settle(hr_instance *instance) {
+  hr__plan_settle(instance->plan);
+  for (int i = 0, number = 0; instance->plan->packed != NULL && i < instance->step_count; ++i) {
+    hr_exec_step *step = &instance->steps[i];
+    if (step->like == NULL) {
+      hr__tuning_settle(step->tuning, instance->plan->packed, number);
+    }
+    number += step->kind != HR_STEP_KERNEL;
+  }
+}
+
 hr_status hr__instance_create(const hr_key *key, hr_device *device, const hr_scalar *arguments,
                               hr_instance **out_instance) {
   hr_instance *instance = NULL;
@@ -79,10 +94,10 @@ hr_status hr__instance_create(const hr_key *key, hr_device *device, const hr_sca
     return status;
   }
   hr__profile_log_schedule(instance);
-  if (instance->plan->is_general && !hr_log_is_on(HR_LOG_KERNEL)) { /* the log names the kernels with their dims */
-    hr__plan_settle(instance->plan);
-  }
   instance->replay = instance->plan->schedule.is_refused ? NULL : hr__replay_create(instance, device);
+  if (instance->plan->is_general && !hr_log_is_on(HR_LOG_KERNEL)) { /* the log names the kernels with their dims */
+    settle(instance);
+  }
   instance->footprint = footprint_of(instance);
   *out_instance = instance;
   return HR_OK;

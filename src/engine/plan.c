@@ -288,6 +288,8 @@ static void destroy(hr_plan *plan) {
   hr__plan_release(plan->model);
   hr__key_changes_fini(&plan->key_changes);
   hr_schedule_fini(&plan->schedule);
+  hr_free(plan->packed);
+  hr_free(plan->bindings);
   hr_free(plan->costs);
   hr_free(plan->last_write);
   hr_free(plan->indices);
@@ -310,8 +312,9 @@ static hr_status begin(const hr_key *key, const hr_device *device, hr_plan **out
 }
 
 static void count_footprint(hr_plan *plan) {
+  size_t of_run = plan->packed != NULL ? sizeof *plan->packed + plan->packed->byte_count + plan->bindings->bytes : 0;
   size_t of_step = plan->costs != NULL ? sizeof *plan->costs + sizeof *plan->indices : 0;
-  plan->footprint = sizeof *plan + hr_schedule_footprint(&plan->schedule) + bytes_of_kept_key(plan) +
+  plan->footprint = sizeof *plan + hr_schedule_footprint(&plan->schedule) + bytes_of_kept_key(plan) + of_run +
                     (size_t)plan->schedule.step_count * of_step + plan->key.buffer_count * sizeof *plan->last_write;
 }
 
@@ -355,8 +358,32 @@ hr_plan *hr__plan_create_general(const hr_key *key, hr_device *device, hr_plan *
   return plan;
 }
 
+static bool has_calls(const hr_program *program) {
+  bool has = false;
+  for (int i = 0; !has && i < program->node_count; ++i) {
+    has = program->nodes[i].op == HR_OP_CALL;
+  }
+  return has;
+}
+
+/* Without memory the schedule stays. */
+static void pack(hr_plan *plan) {
+  hr_packed_program *packed = hr_program_pack(&plan->schedule.program);
+  hr_bindings *bindings = packed != NULL ? hr__bindings_make(&plan->schedule) : NULL;
+  if (bindings == NULL || !hr_schedule_drop_lists(&plan->schedule)) {
+    hr_free(bindings);
+    hr_free(packed);
+    return;
+  }
+  plan->packed = packed, plan->bindings = bindings;
+}
+
 void hr__plan_settle(hr_plan *plan) {
+  plan->is_settled = true;
   hr_schedule_drop_forms(&plan->schedule);
+  if (!has_calls(&plan->schedule.program)) {
+    pack(plan);
+  }
   hr_free(plan->costs);
   hr_free(plan->indices);
   plan->costs = NULL, plan->indices = NULL;

@@ -14,6 +14,8 @@
 
 #include "compiler/describe.h"
 #include "compiler/numbers.h"
+#include "core/ir/packed_program.h"
+#include "engine/bindings.h"
 #include "engine/general_plan.h"
 #include "engine/index_source.h"
 #include "engine/key_changes.h"
@@ -33,14 +35,17 @@ struct hr_plan {
   void *key_block;            /* memory of the key's lists */
   hr_plan *model;             /* NULL, or the plan of which this one is a copy */
   hr_device_kind device_kind;
-  hr_schedule schedule;
-  hr_step_cost *costs;      /* of each step; NULL after hr__plan_settle, and so are the .. */
-  hr_index_source *indices; /* .. sources of indices of each step that is a check */
-  int *last_write;          /* of each of the key's buffers: the last step that writes it; -1: none */
-  int64_t bytes, flops;     /* of all steps: read and written; arithmetic */
-  size_t footprint;         /* bytes of host memory, about */
-  bool was_refused;         /* its structure is known, but a guard or a library refused it: it was compiled */
-  bool is_general;          /* a copy of another one with other numbers (general_plan.h) */
+  hr_schedule schedule; /* after hr__plan_settle without kernel forms, and without steps, nodes and lists if it is .. */
+  hr_packed_program *packed; /* .. packed: the program, then read through .. */
+  hr_bindings *bindings;     /* .. these; else both are NULL */
+  hr_step_cost *costs;       /* of each step; NULL after hr__plan_settle, and so are the .. */
+  hr_index_source *indices;  /* .. sources of indices of each step that is a check */
+  int *last_write;           /* of each of the key's buffers: the last step that writes it; -1: none */
+  int64_t bytes, flops;      /* of all steps: read and written; arithmetic */
+  size_t footprint;          /* bytes of host memory, about */
+  bool was_refused;          /* its structure is known, but a guard or a library refused it: it was compiled */
+  bool is_general;           /* a copy of another one with other numbers (general_plan.h) */
+  bool is_settled;           /* see hr__plan_settle */
   /* plan.c's own */
   struct plans *owner;
   int reference_count;
@@ -54,7 +59,8 @@ HR_MUST_USE hr_status hr__plan_acquire(const hr_key *key, hr_device *device, con
                                        hr_plan **out_plan, bool *out_is_new);
 void hr__plan_release(hr_plan *plan); /* NULL: nothing */
 /* Frees what no run reads, after the only instance of a general plan is prepared: kernel forms, costs, and those words
- * of the key that are the model's. */
+ * of the key that are the model's. Packs the program, which autotuning and descriptions read, unless it has calls of
+ * functions. */
 void hr__plan_settle(hr_plan *plan);
 /* True if a key is the plan's, word for word. */
 bool hr__plan_fits(const hr_plan *plan, const hr_key *key);
@@ -77,22 +83,25 @@ HR_MUST_USE hr_status hr__plan_renumber(hr_plan *plan, const hr_key *key, hr_dev
  * them. Each is compiled. */
 void hr__plans_keep_nodes(void);
 
+static inline hr_place_kind hr__plan_place(const hr_plan *plan, size_t local) {
+  return plan->bindings != NULL ? hr__bindings_kind(plan->bindings, local) : plan->schedule.places[local].kind;
+}
+/* Buffer `local` as the program sees it: its room, layout and what it takes over. Its bytes, if there is any of these:
+ * they may be more than the key's. */
+static inline const hr_program_buffer *hr__plan_buffer(const hr_plan *plan, size_t local) {
+  return plan->bindings != NULL ? hr__bindings_buffer(plan->bindings, local) : &plan->schedule.program.buffers[local];
+}
 /* True if buffer `local` of the key has to have memory. */
 static inline bool hr__plan_needs(const hr_plan *plan, size_t local) {
-  return plan->schedule.places[local].kind == HR_PLACE_BOUND;
+  return hr__plan_place(plan, local) == HR_PLACE_BOUND;
 }
 /* True if buffer `local` of the key has to be in its default layout before anything can be scheduled. */
 static inline bool hr__plan_refuses(const hr_plan *plan, size_t local) {
-  return plan->schedule.program.buffers[local].is_refused;
+  return hr__plan_buffer(plan, local)->is_refused;
 }
 /* The layout of buffer `local` after a run. */
 static inline uint64_t hr__plan_layout(const hr_plan *plan, size_t local) {
-  const hr_program_buffer *buffer = &plan->schedule.program.buffers[local];
+  const hr_program_buffer *buffer = hr__plan_buffer(plan, local);
   return buffer->rows != 0 ? buffer->rows : buffer->layout;
 }
-/* Buffer `local` as the program sees it: its bytes, which may be more than the key's, and its room. */
-static inline const hr_program_buffer *hr__plan_buffer(const hr_plan *plan, size_t local) {
-  return &plan->schedule.program.buffers[local];
-}
-
 #endif

@@ -10,6 +10,7 @@
 #include "base/table.h"
 #include "base/team.h"
 #include "base/thread.h"
+#include "core/ir/dtype.h"
 #include "engine/compile_queue.h"
 #include "engine/device_code.h"
 #include "engine/profile.h"
@@ -32,8 +33,8 @@ static bool worth_team(const hr_host_kernel *kernel) {
   return false;
 }
 
-static hr_status make_kernel(hr_device *device, hr_exec_step *step) {
-  const hr_kernel *kernel = step->source->kernel;
+static hr_status make_kernel(const hr_instance *instance, hr_device *device, hr_exec_step *step) {
+  const hr_kernel *kernel = hr__step_source(instance, step)->kernel;
   if (hr_log_is_on(HR_LOG_SOURCE)) {
     hr_text text = {0};
     hr_status_ignore(hr_kernel_print(kernel, &text));
@@ -48,7 +49,7 @@ static hr_status make_kernel(hr_device *device, hr_exec_step *step) {
 
 /* The node as a kernel that its provider has written. */
 static hr_status make_written(hr_instance *instance, hr_device *device, hr_exec_step *step) {
-  const hr_node *node = step->source->node;
+  const hr_node *node = hr__step_source(instance, step)->node;
   hr_device_source source;
   HR_RETURN_IF_ERROR(step->library.algorithm.provider->write(&instance->plan->schedule.program, node, &source));
   hr_status status = hr__device_kernel_create_written(
@@ -64,7 +65,7 @@ static hr_status make_written(hr_instance *instance, hr_device *device, hr_exec_
 static hr_status prepare(hr_instance *instance, hr_device *device, hr_exec_step *step) {
   const hr_provider *const *providers = hr__algorithms_providers(device->driver->dialect);
   const hr_program *program = &instance->plan->schedule.program;
-  const hr_node *node = step->source->node;
+  const hr_node *node = hr__step_source(instance, step)->node;
   bool is_host = device->properties.is_host;
   hr_tuning_entry *tuning_entry = NULL;
   bool is_fixed = atomic_load_explicit(&device->is_deterministic, memory_order_relaxed);
@@ -92,10 +93,30 @@ static const hr_exec_step *find_like(const hr_instance *instance, const hr_devic
                                      const hr_exec_step *step) {
   const hr_plan *plan = instance->plan;
   uint32_t constants = device->properties.is_host ? (uint32_t)plan->key.buffer_count : 0;
-  size_t like = hr__shared_calls_find(calls, &plan->schedule.program, step->source->node, constants,
+  size_t like = hr__shared_calls_find(calls, &plan->schedule.program, hr__step_source(instance, step)->node, constants,
                                       (size_t)(step - instance->steps) + 1);
   const hr_exec_step *first = like > 0 ? &instance->steps[like - 1] : NULL;
   return first != NULL && first->written == NULL && first->library.fallback == NULL ? first : NULL;
+}
+
+/* From its operands' offsets the prepared object finds this step's. */
+static hr_status find_moves(const hr_instance *instance, hr_exec_step *step) {
+  const hr_node *node = hr__step_source(instance, step)->node, *like = hr__step_source(instance, step->like)->node;
+  int operands = node->input_count + node->output_count;
+  for (int i = 0; i < operands; ++i) {
+    const hr_operand *x = hr_node_operand(node, i);
+    int64_t move = x->kind == HR_OPERAND_VALUE
+                       ? (x->offset - hr_node_operand(like, i)->offset) * (int64_t)hr_dtype_size(x->dtype)
+                       : 0;
+    if (move != 0 && step->moves == NULL) {
+      step->moves = hr_calloc((size_t)(operands + node->scalar_count), sizeof *step->moves);
+      HR_RETURN_IF_ERROR(step->moves != NULL ? HR_OK : no_memory("arguments"));
+    }
+    if (move != 0) {
+      step->moves[i] = move;
+    }
+  }
+  return HR_OK;
 }
 
 /* Prepares the node, or takes what an earlier step prepared for one like it. */
@@ -108,16 +129,30 @@ static hr_status prepare_once(hr_instance *instance, hr_device *device, hr_share
   step->tuning = first->tuning;
   step->workspace_bytes = first->workspace_bytes;
   step->like = first;
+  return find_moves(instance, step);
+}
+
+static hr_status prepare_check(const hr_index_source *source, const hr_node *node, hr_check *out_check) {
+  if (node->input_count != 1 || node->inputs[0].kind != HR_OPERAND_VALUE || node->int_count < 3) {
+    return hr_status_make(HR_STATUS_INTERNAL, "check_index: %d inputs, %d ints", node->input_count, node->int_count);
+  }
+  *out_check = (hr_check){.source = *source,
+                          .least = node->ints[0],
+                          .end = node->ints[1],
+                          .offset = node->inputs[0].offset * (int64_t)hr_dtype_size(node->inputs[0].dtype),
+                          .message = (int)node->ints[2]};
   return HR_OK;
 }
 
 static hr_status prepare_step(hr_instance *instance, hr_device *device, hr_shared_calls *calls, hr_exec_step *step) {
-  step->cost = instance->plan->costs[step->source - instance->plan->schedule.steps];
+  ptrdiff_t i = step - instance->steps;
+  step->cost = instance->plan->costs[i];
   if (step->kind == HR_STEP_CHECK) {
-    instance->checks.data[step->check] = instance->plan->indices[step->source - instance->plan->schedule.steps];
-    return HR_OK;
+    return prepare_check(&instance->plan->indices[i], hr__step_source(instance, step)->node,
+                         &instance->checks.data[step->check]);
   }
-  return step->kind == HR_STEP_KERNEL ? make_kernel(device, step) : prepare_once(instance, device, calls, step);
+  return step->kind == HR_STEP_KERNEL ? make_kernel(instance, device, step)
+                                      : prepare_once(instance, device, calls, step);
 }
 
 /* ---- arguments: the same for all dims of a structure ---- */
@@ -153,19 +188,17 @@ static bool list_library_args(hr_instance *instance, const hr_node *node, bool i
 }
 
 static hr_status list_args(hr_instance *instance, hr_exec_step *step) {
-  const hr_node *node = step->source->node;
+  const hr_node *node = hr__step_source(instance, step)->node;
   step->arg_first = (uint32_t)instance->args.count;
   step->scalar_first = (uint32_t)instance->scalars.count;
   bool ok = true;
   if (step->kind == HR_STEP_KERNEL) {
-    ok = list_kernel_args(instance, step->source->kernel);
+    ok = list_kernel_args(instance, hr__step_source(instance, step)->kernel);
   } else if (step->kind == HR_STEP_LIBRARY) {
     ok = list_library_args(instance, node, step->written != NULL);
     ++instance->library_count;
-  } else if (node->input_count == 1 && node->inputs[0].kind == HR_OPERAND_VALUE && node->int_count >= 3) {
-    ok = push_operand(instance, &node->inputs[0]);
   } else {
-    return hr_status_make(HR_STATUS_INTERNAL, "check_index: %d inputs, %d ints", node->input_count, node->int_count);
+    ok = push_operand(instance, &node->inputs[0]);
   }
   step->arg_count = (int)(instance->args.count - step->arg_first);
   step->scalar_count = (int)(instance->scalars.count - step->scalar_first);
@@ -177,7 +210,7 @@ static hr_status list_args(hr_instance *instance, hr_exec_step *step) {
 /* Notes what the step's library caches something of; *out_team: it is worth more than one thread. False: no memory. */
 static bool note_library(hr_instance *instance, const hr_exec_step *step, bool *out_team) {
   const hr_provider *provider = step->library.algorithm.provider;
-  const hr_node *node = step->source->node;
+  const hr_node *node = hr__step_source(instance, step)->node;
   int source = provider->keeps != NULL ? provider->keeps(step->library.prepared) : -1;
   *out_team = provider->needs_team != NULL && provider->needs_team(step->library.prepared);
   return source < 0 || node->inputs[source].index >= instance->plan->key.buffer_count ||
@@ -233,7 +266,7 @@ static void make_some(void *arg, int64_t begin, int64_t end, int worker) {
   hr_context *before = hr__context_enter(m->device->context);
   for (int64_t i = begin; i < end; ++i) {
     hr_exec_step *step = &m->instance->steps[i];
-    hr_status status = step->kind == HR_STEP_KERNEL ? make_kernel(m->device, step) : HR_OK, none = HR_OK;
+    hr_status status = step->kind == HR_STEP_KERNEL ? make_kernel(m->instance, m->device, step) : HR_OK, none = HR_OK;
     if (status != HR_OK && !atomic_compare_exchange_strong(&m->failure, &none, status)) {
       hr_status_ignore(status);
     }
@@ -253,11 +286,9 @@ static hr_status make_kernels(hr_instance *instance, hr_device *device) {
 static hr_status make_steps(hr_instance *instance, hr_device *device, hr_shared_calls *calls) {
   const hr_schedule *schedule = &instance->plan->schedule;
   for (int i = 0; i < schedule->step_count; ++i) {
-    instance->steps[i] = (hr_exec_step){
-        .kind = schedule->steps[i].kind, .source = &schedule->steps[i], .check = (int)instance->checks.count};
+    instance->steps[i] = (hr_exec_step){.kind = schedule->steps[i].kind, .check = (int)instance->checks.count};
     bool is_check = schedule->steps[i].kind == HR_STEP_CHECK;
-    HR_RETURN_IF_ERROR(!is_check || hr_vector_push(&instance->checks, (hr_index_source){0}) ? HR_OK
-                                                                                            : no_memory("checks"));
+    HR_RETURN_IF_ERROR(!is_check || hr_vector_push(&instance->checks, (hr_check){0}) ? HR_OK : no_memory("checks"));
   }
   instance->step_count = schedule->step_count;
   HR_RETURN_IF_ERROR(device->driver->dialect != HR_DIALECT_HOST ? make_kernels(instance, device) : HR_OK);
@@ -294,7 +325,8 @@ static void release_step(hr_exec_step *step) {
     hr__ready_fini(&step->library);
   }
   step->cached = NULL, step->kernel = NULL, step->written = NULL;
-  step->library = (hr_ready){0}, step->tuning = NULL, step->like = NULL;
+  hr_free(step->moves);
+  step->library = (hr_ready){0}, step->tuning = NULL, step->like = NULL, step->moves = NULL;
 }
 
 void hr__steps_release(hr_instance *instance) {
@@ -343,9 +375,9 @@ static hr_status renew_kernel(hr_instance *instance, const hr_step_numbers *n, i
     step->cached = instance->steps[like].cached;
     hr__kernel_retain(step->cached);
     hr__kernel_release(last);
-  } else if (last == NULL || !hr__kernel_renumber(last, step->source->kernel)) {
+  } else if (last == NULL || !hr__kernel_renumber(last, hr__step_source(instance, step)->kernel)) {
     step->cached = NULL;
-    hr_status status = hr__kernel_create_private(step->source->kernel, last, &step->cached);
+    hr_status status = hr__kernel_create_private(hr__step_source(instance, step)->kernel, last, &step->cached);
     hr__kernel_release(last);
     HR_RETURN_IF_ERROR(status);
   }
@@ -355,9 +387,9 @@ static hr_status renew_kernel(hr_instance *instance, const hr_step_numbers *n, i
 }
 
 /* Dims that stay may stay for long: the kernel may be compiled. */
-static hr_status share_kernel(hr_device *device, hr_exec_step *step) {
+static hr_status share_kernel(const hr_instance *instance, hr_device *device, hr_exec_step *step) {
   hr_cached_kernel *own = step->cached;
-  hr_status status = make_kernel(device, step);
+  hr_status status = make_kernel(instance, device, step);
   if (status == HR_OK) {
     hr__kernel_release(own);
   }
@@ -374,7 +406,7 @@ static hr_status renew_step(hr_instance *instance, hr_device *device, hr_shared_
   hr_exec_step *step = &instance->steps[i];
   bool has_private = step->cached != NULL && hr__kernel_is_private(step->cached);
   if (!n->is_changed[i]) {
-    return has_private ? share_kernel(device, step) : HR_OK;
+    return has_private ? share_kernel(instance, device, step) : HR_OK;
   }
   return step->kind == HR_STEP_KERNEL && may_renew_kernels() ? renew_kernel(instance, n, i)
                                                              : prepare_step(instance, device, calls, step);

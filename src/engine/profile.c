@@ -10,13 +10,32 @@ const char *hr__node_name(const hr_node *node) {
   return function != NULL ? function : hr_op_table(node->op)->name;
 }
 
-void hr__step_describe(const hr_exec_step *step, hr_text *text) {
+static void describe(const hr_exec_step *step, const hr_step *source, hr_text *text) {
   const hr_provider *provider = step->library.algorithm.provider;
-  if (step->kind == HR_STEP_KERNEL && step->source->kernel == NULL) { /* see hr__plan_settle */
+  hr_step_describe(source, step->kind == HR_STEP_LIBRARY ? hr__node_name(source->node) : NULL,
+                   provider != NULL ? provider->name : NULL, text);
+}
+
+/* A step whose plan has packed its nodes. */
+static void describe_packed(const hr_instance *instance, const hr_exec_step *step, hr_text *text) {
+  hr_program program;
+  hr_status status = hr_program_unpack(instance->plan->packed, &program);
+  if (status == HR_OK) {
+    const hr_step source = {.kind = step->kind, .node = &program.nodes[hr__step_node(instance, step)]};
+    describe(step, &source, text);
+    hr_program_fini(&program);
+  }
+  hr_status_ignore(status);
+}
+
+void hr__step_describe(const hr_instance *instance, const hr_exec_step *step, hr_text *text) {
+  bool is_settled = instance->plan->is_settled;
+  if (step->kind == HR_STEP_KERNEL && is_settled) {
     hr_text_append(text, step->kernel->name);
+  } else if (is_settled && instance->plan->packed != NULL) {
+    describe_packed(instance, step, text);
   } else {
-    hr_step_describe(step->source, step->kind == HR_STEP_LIBRARY ? hr__node_name(step->source->node) : NULL,
-                     provider != NULL ? provider->name : NULL, text);
+    describe(step, hr__step_source(instance, step), text);
   }
 }
 
@@ -31,7 +50,7 @@ void hr__profile_log_schedule(const hr_instance *instance) {
   for (int i = 0; hr_log_is_on(HR_LOG_SCHEDULE) && i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
     hr_text text = {0};
-    hr__step_describe(step, &text);
+    hr__step_describe(instance, step, &text);
     hr_log(HR_LOG_SCHEDULE, "  step %d: %s%s", i, hr_text_chars(&text),
            step->batch == 0 ? ", with the one before" : "");
     hr_text_fini(&text);
@@ -54,7 +73,7 @@ void hr__profile_share(const hr_exec_step *first, int64_t ns, int64_t *out_step_
 }
 
 /* "  12.5 us  0.79 MB  62.9 GB/s  84 %  530.1 GFLOP/s  95 %  NAME": the shares are relative to the machine's peak. */
-void hr__profile_log_step(const hr_exec_step *step, int64_t ns, bool has_contents) {
+void hr__profile_log_step(const hr_instance *instance, const hr_exec_step *step, int64_t ns, bool has_contents) {
   const hr_machine *machine = has_contents ? hr__machine() : NULL;
   hr_text text = {0};
   double time = (double)(ns > 0 ? ns : 1), bytes = 0;
@@ -72,7 +91,7 @@ void hr__profile_log_step(const hr_exec_step *step, int64_t ns, bool has_content
     }
   }
   hr_text_append(&text, "  ");
-  hr__step_describe(step, &text);
+  hr__step_describe(instance, step, &text);
   if (step->batch > 1) {
     hr_text_printf(&text, " and %d more", step->batch - 1);
   }

@@ -16,8 +16,14 @@ bool hr__instance_can_submit_early(const hr_instance *instance) {
   return instance->needs_team;
 }
 
-/* Fills the flat lists of addresses and scalars; true if the run makes cached weights. */
-static bool bind(const hr_instance *instance, const hr_run *run, hr_run_scratch *scratch) {
+/* Fills the lists of all addresses and scalars. */
+static void bind_all(const hr_instance *instance, const hr_run *run, hr_run_scratch *scratch) {
+  const hr_bindings *bindings = instance->plan->bindings;
+  if (bindings != NULL) {
+    hr__bindings_addresses(bindings, run->shared, run->bound, scratch->addresses.data);
+    hr__bindings_values(bindings, run->arguments, scratch->values.data);
+    return;
+  }
   const hr_program *program = &instance->plan->schedule.program;
   const hr_place *places = instance->plan->schedule.places;
   for (int i = 0; i < program->buffer_count; ++i) {
@@ -29,6 +35,11 @@ static bool bind(const hr_instance *instance, const hr_run *run, hr_run_scratch 
     const hr_program_scalar *scalar = &program->scalars[i];
     scratch->values.data[i] = scalar->is_constant ? scalar->value : run->arguments[scalar->argument];
   }
+}
+
+/* Fills the flat lists of addresses and scalars; true if the run makes cached weights. */
+static bool bind(const hr_instance *instance, const hr_run *run, hr_run_scratch *scratch) {
+  bind_all(instance, run, scratch);
   bool makes_weights = hr__weights_bind(instance, run, scratch);
   for (size_t i = 0; i < instance->args.count; ++i) {
     uint32_t arg = instance->args.data[i];

@@ -58,7 +58,7 @@ static bool is_first_read(const maker *m, const uint32_t *operations, int count,
 }
 
 static bool has_memory(const maker *m, uint32_t buffer) {
-  return m->instance->plan->schedule.places[buffer].kind != HR_PLACE_NONE;
+  return hr__plan_place(m->instance->plan, buffer) != HR_PLACE_NONE;
 }
 
 /* Views as they were recorded: those that the launch reads from memory, or those that it leaves there. */
@@ -95,7 +95,7 @@ static const char *describe_shapes(maker *m, const hr_launch_description *launch
 }
 
 static const char *describe_name(maker *m, const hr_exec_step *step) {
-  hr__step_describe(step, &m->text);
+  hr__step_describe(m->instance, step, &m->text);
   if (step->batch > 1) {
     hr_text_printf(&m->text, " and %d more", step->batch - 1);
   }
@@ -106,11 +106,10 @@ static const char *describe_name(maker *m, const hr_exec_step *step) {
 
 /* Bytes of an operation's results that live in registers or nowhere. */
 static int64_t bytes_without_memory(const maker *m, const hr_node *node) {
-  const hr_place *places = m->instance->plan->schedule.places;
   int64_t bytes = 0;
   for (int i = 0; i < node->output_count; ++i) {
     const hr_operand *x = &node->outputs[i];
-    if (x->kind == HR_OPERAND_VALUE && places[x->index].kind == HR_PLACE_NONE) {
+    if (x->kind == HR_OPERAND_VALUE && !has_memory(m, x->index)) {
       bytes += (int64_t)m->program.buffers[x->index].bytes;
     }
   }
@@ -123,7 +122,7 @@ static bool has_no_result(const maker *m, const hr_node *node) {
   bool has_none = true;
   for (int i = 0; i < node->output_count; ++i) {
     const hr_operand *x = &node->outputs[i];
-    has_none &= x->kind != HR_OPERAND_VALUE || m->instance->plan->schedule.places[x->index].kind == HR_PLACE_NONE;
+    has_none &= x->kind != HR_OPERAND_VALUE || !has_memory(m, x->index);
   }
   return has_none;
 }

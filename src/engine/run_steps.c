@@ -12,9 +12,9 @@
 
 enum { STAMPS_MAX = 8 };
 
-static hr_status index_error(const hr_node *node, int64_t value) {
-  long long index = (long long)value, upper = (long long)node->ints[1];
-  switch (node->ints[2]) {
+static hr_status index_error(const hr_check *check, int64_t value) {
+  long long index = (long long)value, upper = (long long)check->end;
+  switch (check->message) {
     case 0:
       return hr_status_make(HR_STATUS_OUT_OF_RANGE, "index %lld is out of bounds for dimension with size %lld", index,
                             upper);
@@ -24,7 +24,7 @@ static hr_status index_error(const hr_node *node, int64_t value) {
       return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "ZeroDivisionError");
     default:
       return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "index %lld is out of bounds: it is not in [%lld, %lld)", index,
-                            (long long)node->ints[0], upper);
+                            (long long)check->least, upper);
   }
 }
 
@@ -34,16 +34,16 @@ static hr_status run_check(const hr_instance *instance, const hr_exec_step *step
                            const hr_run_scratch *scratch, void *const *args) {
   int64_t value = INT64_MIN, least, most;
   const hr_device *device = run->device;
-  const hr_node *node = step->source->node;
-  bool is_known = hr__index_source_range(&instance->checks.data[step->check], run->buffers, run->stamps,
-                                         scratch->values.data, &least, &most);
-  if (!device->properties.has_contents || (is_known && least >= node->ints[0] && most < node->ints[1])) {
+  const hr_check *check = &instance->checks.data[step->check];
+  bool is_known =
+      hr__index_source_range(&check->source, run->buffers, run->stamps, scratch->values.data, &least, &most);
+  if (!device->properties.has_contents || (is_known && least >= check->least && most < check->end)) {
     return HR_OK;
   }
-  const char *from = (const char *)args[0] + node->inputs[0].offset * (int64_t)sizeof value;
+  const char *from = (const char *)args[0] + check->offset;
   run->has_waited = true;
   HR_RETURN_IF_ERROR(device->driver->copy_out(device->impl, &value, from, sizeof value));
-  return value == INT64_MIN ? HR_OK : index_error(node, value);
+  return value == INT64_MIN ? HR_OK : index_error(check, value);
 }
 
 /* The workspace, after the arena; NULL if no step needs memory. */
@@ -118,17 +118,10 @@ static void find_stamps(const hr_instance *instance, const hr_exec_step *step, c
   }
 }
 
-/* The arguments of a step that runs what was prepared for another one: from its operands' offsets the prepared object
- * finds this step's. */
+/* The arguments of a step that runs what was prepared for another one. */
 static void move_args(const hr_exec_step *step, void *const *args, void *out_args[HR_SHARED_ARGS_MAX]) {
-  const hr_node *node = step->source->node, *like = step->like->source->node;
-  int operands = node->input_count + node->output_count;
   for (int i = 0; i < step->arg_count; ++i) {
-    const hr_operand *x = i < operands ? hr_node_operand(node, i) : NULL;
-    bool is_moved = x != NULL && x->kind == HR_OPERAND_VALUE;
-    out_args[i] =
-        is_moved ? (char *)args[i] + (x->offset - hr_node_operand(like, i)->offset) * (int64_t)hr_dtype_size(x->dtype)
-                 : args[i];
+    out_args[i] = step->moves[i] != 0 ? (char *)args[i] + step->moves[i] : args[i];
   }
 }
 
@@ -136,7 +129,7 @@ static hr_status run_library(const hr_instance *instance, const hr_exec_step *st
                              void *queue) {
   uint64_t stamps[STAMPS_MAX] = {0};
   void *moved[HR_SHARED_ARGS_MAX];
-  if (step->like != NULL) {
+  if (step->moves != NULL) {
     move_args(step, args, moved);
     args = moved;
   }
@@ -154,14 +147,15 @@ static hr_status run_library(const hr_instance *instance, const hr_exec_step *st
 }
 
 /* A kernel's operations, a function's name, or the provider of a library call. */
-static const char *step_name(const hr_exec_step *step) {
+static const char *step_name(const hr_instance *instance, const hr_exec_step *step) {
   if (step->kernel != NULL) {
     return step->kernel->name;
   }
-  const hr_node *node = step->source->node;
-  return step->kind == HR_STEP_CHECK ? "check"
-         : node->op == HR_OP_CALL    ? hr__node_name(node)
-                                     : step->library.algorithm.provider->name;
+  bool has_nodes = instance->plan->packed == NULL; /* and a plan with calls keeps its nodes */
+  const hr_node *node = has_nodes ? hr__step_source(instance, step)->node : NULL;
+  return step->kind == HR_STEP_CHECK              ? "check"
+         : node != NULL && node->op == HR_OP_CALL ? hr__node_name(node)
+                                                  : step->library.algorithm.provider->name;
 }
 
 static hr_status run_step(const hr_instance *instance, const hr_exec_step *step, hr_run *run, hr_run_scratch *scratch,
@@ -185,7 +179,7 @@ static void note_step(const hr_instance *instance, int step, hr_run *run, int64_
     hr__profile_share(&instance->steps[step], end - begin, &run->step_ns[step]);
   }
   if (hr_log_is_on(HR_LOG_KERNEL)) {
-    hr__profile_log_step(&instance->steps[step], end - begin, run->device->properties.has_contents);
+    hr__profile_log_step(instance, &instance->steps[step], end - begin, run->device->properties.has_contents);
   }
 }
 
@@ -201,11 +195,11 @@ static hr_status run_each(const hr_instance *instance, int first, int end, hr_ru
       run->compiled_count += step->kind == HR_STEP_KERNEL;
       continue;
     }
-    HR_PROBE2(kernel__begin, step_name(step), step->batch);
-    HR_RANGE_BEGIN(step_name(step));
+    HR_PROBE2(kernel__begin, step_name(instance, step), step->batch);
+    HR_RANGE_BEGIN(step_name(instance, step));
     hr_status status = run_step(instance, step, run, scratch, queue);
     HR_RANGE_END();
-    HR_PROBE2(kernel__end, step_name(step), step->batch);
+    HR_PROBE2(kernel__end, step_name(instance, step), step->batch);
     if (status != HR_OK) {
       run->failed_step = i;
       return status;

@@ -60,6 +60,7 @@ static bool add_made(const hr_instance *instance, hr_weight *w, uint32_t buffer)
   if (w->made_count == HR_WEIGHT_RESULTS_MAX || instance->plan->schedule.places[buffer].kind != HR_PLACE_ARENA) {
     return false;
   }
+  w->places[w->made_count] = w->bytes;
   w->made[w->made_count++] = buffer;
   w->bytes += hr_align_up(bytes_of(instance, buffer), ALIGNMENT);
   return true;
@@ -96,13 +97,13 @@ static bool touches(const hr_instance *instance, const hr_exec_step *step, uint3
   return does;
 }
 
-static bool writes(const hr_exec_step *step, uint32_t buffer) {
+static bool writes(const hr_instance *instance, const hr_exec_step *step, uint32_t buffer) {
   bool does = false;
-  const hr_kernel *kernel = step->source->kernel;
+  const hr_kernel *kernel = hr__step_source(instance, step)->kernel;
   for (int i = 0; step->kind == HR_STEP_KERNEL && i < kernel->arg_count; ++i) {
     does |= kernel->args[i].buffer == buffer && kernel->args[i].is_written;
   }
-  const hr_node *node = step->source->node;
+  const hr_node *node = hr__step_source(instance, step)->node;
   for (int i = 0; step->kind == HR_STEP_LIBRARY && i < node->output_count; ++i) {
     does |= node->outputs[i].kind == HR_OPERAND_VALUE && node->outputs[i].index == buffer;
   }
@@ -115,8 +116,9 @@ static bool is_only_read(const hr_instance *instance, const hr_weight *w, uint32
   for (int i = 0; is && i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
     if (i != w->step && touches(instance, step, buffer)) {
-      is = !writes(step, buffer) &&
-           (!by_contractions || (step->kind == HR_STEP_LIBRARY && reads_as_weights(step->source->node, buffer)));
+      is = !writes(instance, step, buffer) &&
+           (!by_contractions ||
+            (step->kind == HR_STEP_LIBRARY && reads_as_weights(hr__step_source(instance, step)->node, buffer)));
     }
   }
   return is;
@@ -159,7 +161,8 @@ static bool note(hr_instance *instance, const hr_weight *w) {
     return false;
   }
   instance->steps[w->step].weight = (int)instance->weights.count - 1;
-  return begin_recipe(instance->steps[w->step].source->kernel, &instance->weights.data[instance->weights.count - 1]);
+  return begin_recipe(hr__step_source(instance, &instance->steps[w->step])->kernel,
+                      &instance->weights.data[instance->weights.count - 1]);
 }
 
 bool hr__weights_find(hr_instance *instance) {
@@ -168,7 +171,7 @@ bool hr__weights_find(hr_instance *instance) {
     hr_exec_step *step = &instance->steps[i];
     hr_weight w = {.step = i};
     step->weight = -1;
-    if (step->kind == HR_STEP_KERNEL && find_ends(instance, step->source->kernel, &w) &&
+    if (step->kind == HR_STEP_KERNEL && find_ends(instance, hr__step_source(instance, step)->kernel, &w) &&
         is_worth_keeping(instance, &w)) {
       ok = note(instance, &w);
     }
@@ -253,8 +256,7 @@ bool hr__weights_bind(const hr_instance *instance, const hr_run *run, hr_run_scr
     const hr_run_weight found = scratch->weights.data[i] = find_cached(instance, w, run, scratch);
     char *at = found.cached_weights != NULL ? hr__cached_weights_data(found.cached_weights) : NULL;
     for (int j = 0; at != NULL && j < w->made_count; ++j) {
-      scratch->addresses.data[w->made[j]] = at;
-      at += hr_align_up(bytes_of(instance, w->made[j]), ALIGNMENT);
+      scratch->addresses.data[w->made[j]] = at + w->places[j];
     }
     has_new |= found.is_new;
   }

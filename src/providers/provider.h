@@ -33,6 +33,7 @@ struct hr_provider {
    * into the weights, and epilogues need the rows' bits only up to the order of sums. */
   bool folds_scales;
   bool runs_anew;   /* each run may do other work than the one before: it is not part of a graph */
+  bool is_apart;    /* its prepared objects do not refer to the node; else they have a copy of it for themselves */
   bool has_threads; /* run may call a library that opens parallel regions of its own */
   /* Bytes: its products of 16-bit matrices run best if rows begin at multiples of it, at any distance between rows; 0:
    * no preferred alignment. */
@@ -51,9 +52,10 @@ struct hr_provider {
   /* (optional) Replaces all members below: the node as kernels in the device's dialect. Their arguments are the buffers
    * of inputs, then outputs, in the node's order (NULL for absent operands), their scalars the node's attributes. */
   hr_status (*write)(const hr_program *program, const hr_node *node, hr_device_source *out_source);
-  /* `algorithm`: HR_ALGORITHM_OWN (the provider's own choice) for a supported node, or one of `algorithms`. `node` and
-   * `program` stay valid as long as the prepared object. *out_workspace_bytes: scratch that run needs. `queue`, here
-   * and below: the result of the driver's native, with the device current on the calling thread; NULL on the host. */
+  /* `algorithm`: HR_ALGORITHM_OWN (the provider's own choice) for a supported node, or one of `algorithms`. `program`
+   * is valid during the call, `node` as long as the prepared object, unless is_apart. *out_workspace_bytes: scratch
+   * that run needs. `queue`, here and below: the result of the driver's native, with the device current on the calling
+   * thread; NULL on the host. */
   hr_status (*prepare)(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                        hr_prepared **out_prepared, size_t *out_workspace_bytes);
   /* (optional) Makes now what prepare left to a thread or to the first run. A failure is left to that run. */

@@ -54,7 +54,7 @@ static inline bool run_epilogues(const hr_provider *provider, const op_case_memo
     return false;
   }
   hr__node_args(program, node, addresses, NULL, args);
-  hr_status status = provider->prepare(program, node, algorithm, memory->queue, &prepared, &workspace_bytes);
+  hr_status status = prepare_apart(provider, program, node, algorithm, memory->queue, &prepared, &workspace_bytes);
   bool is_prepared = status == HR_OK;
   HR_ASSERT(is_prepared || algorithm != HR_ALGORITHM_OWN);
   hr_status_ignore(status);

@@ -184,11 +184,27 @@ __attribute__((noreturn, format(printf, 2, 3))) static inline void op_case_fail(
   HR_FAIL("%s: %s\n%s", t->provider->name, what, text.data);
 }
 
+/* Prepares the node from a copy that is gone afterwards, if the provider may not refer to it. */
+static inline hr_status prepare_apart(const hr_provider *provider, const hr_program *program, const hr_node *node,
+                                      int algorithm, void *queue, hr_prepared **out_prepared,
+                                      size_t *out_workspace_bytes) {
+  if (!provider->is_apart) {
+    return provider->prepare(program, node, algorithm, queue, out_prepared, out_workspace_bytes);
+  }
+  size_t bytes = sizeof *node + hr_node_copy_bytes(node);
+  hr_node *copy = malloc(bytes);
+  HR_ASSERT_NOT_NULL(copy);
+  hr_node_copy_to(node, copy + 1, copy);
+  hr_status status = provider->prepare(program, copy, algorithm, queue, out_prepared, out_workspace_bytes);
+  memset(copy, 0x5a, bytes);
+  free(copy);
+  return status;
+}
+
 static inline hr_status op_case_try_prepare(op_case *t) {
   void *queue = t->memory != NULL ? t->memory->queue : NULL;
-  const hr_node *node = &t->program.nodes[0];
-  return t->provider->prepare(&t->program, node, t->algorithm + HR_ALGORITHM_OWN, queue, &t->prepared,
-                              &t->workspace_bytes);
+  return prepare_apart(t->provider, &t->program, &t->program.nodes[0], t->algorithm + HR_ALGORITHM_OWN, queue,
+                       &t->prepared, &t->workspace_bytes);
 }
 
 static inline void op_case_prepare(op_case *t) {

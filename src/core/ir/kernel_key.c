@@ -1,25 +1,14 @@
 /* kernel_key.c: the kernel form as numbers, so that equal kernels are found and prepared once.
  *
  * The key leaves out everything that does not change the computation: names, the bound buffers and scalars, estimates.
- * Most numbers are small: each takes 7 bits a byte, the lowest first, and the sign in its lowest bit. A cache holds
- * many keys.
+ * Most numbers are small (varint.h). A cache holds many keys.
  */
+#include "base/varint.h"
 #include "core/ir/kernel.h"
 
-enum { BITS = 7, MORE = 1 << BITS, BYTES_MAX = (64 + BITS - 1) / BITS };
-
-/* Writes a number, for which there is room, and returns the place of the next one. The place is no member of the key:
- * bytes may be those of any object, so that each would be stored and loaded again. */
-static inline uint8_t *put(uint8_t *at, int64_t number) {
-  uint64_t rest = (uint64_t)number << 1 ^ (uint64_t)(number >> 63);
-  for (; rest >= MORE; rest >>= BITS) {
-    *at++ = (uint8_t)(rest | MORE);
-  }
-  *at++ = (uint8_t)rest;
-  return at;
-}
-
-#define PUT(number) (at = put(at, (int64_t)(number)))
+/* The place is no member of the key: bytes may be those of any object, so that each would be stored and loaded again.
+ */
+#define PUT(number) (at = hr_varint_put(at, (int64_t)(number)))
 
 static uint8_t *put_access(uint8_t *at, const hr_access *access, int rank) {
   PUT(access->arg), PUT(access->dtype), PUT(access->offset), PUT(access->term_count);
@@ -66,7 +55,7 @@ static size_t count_numbers(const hr_kernel *kernel) {
 
 bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_key) {
   hr_vector_clear(out_key);
-  if (!hr_vector_reserve(out_key, count_numbers(kernel) * BYTES_MAX)) {
+  if (!hr_vector_reserve(out_key, count_numbers(kernel) * HR_VARINT_BYTES_MAX)) {
     return false;
   }
   uint8_t *at = out_key->data;
@@ -102,13 +91,7 @@ typedef struct reader {
 } reader;
 
 static int64_t next(reader *r) {
-  uint64_t number = 0;
-  int shift = 0;
-  for (; *r->byte >= MORE; shift += BITS) {
-    number |= (uint64_t)(*r->byte++ & (MORE - 1)) << shift;
-  }
-  number |= (uint64_t)*r->byte++ << shift;
-  return (int64_t)(number >> 1 ^ (0 - (number & 1)));
+  return hr_varint_next(&r->byte);
 }
 
 static void *array(reader *r, size_t count, size_t size) {

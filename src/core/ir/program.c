@@ -156,11 +156,8 @@ static void copy_operand(const hr_node *node, const hr_operand *from, const int6
   }
 }
 
-bool hr_node_copy(hr_arena *arena, const hr_node *node, hr_node *out_copy) {
-  char *at = hr_arena_alloc(arena, hr_node_copy_bytes(node));
-  if (at == NULL) {
-    return false;
-  }
+void hr_node_copy_to(const hr_node *node, void *block, hr_node *out_copy) {
+  char *at = block;
   hr_node copy = *node; /* the target may be the source */
   copy.outputs = hr_part_put(&at, node->outputs, (size_t)node->output_count * sizeof *node->outputs);
   copy.inputs = hr_part_put(&at, node->inputs, (size_t)node->input_count * sizeof *node->inputs);
@@ -173,7 +170,14 @@ bool hr_node_copy(hr_arena *arena, const hr_node *node, hr_node *out_copy) {
   copy.ints = hr_part_put(&at, node->ints, (size_t)node->int_count * sizeof *node->ints);
   copy.epilogues = hr_part_put(&at, node->epilogues, (size_t)node->epilogue_count * sizeof *node->epilogues);
   *out_copy = copy;
-  return true;
+}
+
+bool hr_node_copy(hr_arena *arena, const hr_node *node, hr_node *out_copy) {
+  void *block = hr_arena_alloc(arena, hr_node_copy_bytes(node));
+  if (block != NULL) {
+    hr_node_copy_to(node, block, out_copy);
+  }
+  return block != NULL;
 }
 
 bool hr_program_append_own(hr_program *program, const hr_node *node) {

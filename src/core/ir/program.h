@@ -201,8 +201,9 @@ uint32_t hr_program_add_buffer(hr_program *program, size_t bytes, bool is_dead, 
 uint32_t hr_program_add_argument(hr_program *program, hr_dtype dtype);
 /* A scalar whose value is part of the program: constants of lowerings, never numbers that a user passed. */
 uint32_t hr_program_add_constant(hr_program *program, hr_scalar value);
-/* A copy of a node and of all memory that it points to: one block of hr_node_copy_bytes. */
+/* A copy of a node and of all memory that it points to: one block of hr_node_copy_bytes, aligned to 8. */
 size_t hr_node_copy_bytes(const hr_node *node);
+void hr_node_copy_to(const hr_node *node, void *block, hr_node *out_copy);
 bool hr_node_copy(hr_arena *arena, const hr_node *node, hr_node *out_copy);
 /* Appends a node; copies all memory that `node` points to. */
 bool hr_program_append(hr_program *program, const hr_node *node);

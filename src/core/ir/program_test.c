@@ -2,6 +2,7 @@
 #include "core/ir/program.h"
 
 #include "base/text.h"
+#include "core/ir/packed_program.h"
 #include "core/ops/op.h"
 #include "hr_test.h"
 
@@ -74,6 +75,60 @@ HR_TEST(a_node_s_copy_is_one_block_of_the_counted_size) {
     *node = before;
     hr_program_fini(&copy);
   }
+  hr_program_fini(&program);
+}
+
+static const char *const value_forms =
+    "buffer %0 1024 live layout(4,16,8)\n"
+    "buffer %1 4096 live fresh free\n"
+    "buffer %2 1024 dead fresh made\n"
+    "scalar $0 f64\n"
+    "scalar $1 f64 = 0.1\n"
+    "%1.1:f32[4,8]{8,1}+0 = matmul(%0:f32[4,8]{8,1}+0, %0:f32[8,8]{8,1}+0, _, %2:f32[4,8]{0,1}+3, $1) "
+    "then(mul,^,3) then(add,4,^)\n"
+    "check_index(%1.1:i64[]{}+7) ints(-9223372036854775808,5,2)\n";
+
+static void expect_packed(const char *source) {
+  hr_program program, again;
+  HR_ASSERT_OK(hr_program_parse(source, &program));
+  hr_packed_program *packed = hr_program_pack(&program);
+  HR_ASSERT_NOT_NULL(packed);
+  HR_ASSERT(program.node_count == 0 || packed->byte_count * 5 < program.arena.bytes_allocated);
+  HR_ASSERT_OK(hr_program_unpack(packed, &again));
+  char *first = print(&program), *second = print(&again);
+  HR_ASSERT_STR_EQ(second, first);
+  HR_ASSERT_EQ(again.bound_count, program.bound_count);
+  HR_ASSERT_EQ(again.argument_count, program.argument_count);
+  HR_ASSERT_EQ(again.is_value_form, program.is_value_form);
+  for (int b = 0; b < program.buffer_count; ++b) {
+    HR_ASSERT_EQ(again.buffers[b].versions, program.buffers[b].versions);
+    HR_ASSERT_EQ(again.buffers[b].layout, program.buffers[b].layout);
+  }
+  hr_free(first);
+  hr_free(second);
+  hr_free(packed);
+  hr_program_fini(&program);
+  hr_program_fini(&again);
+}
+
+HR_TEST(a_packed_program_comes_back_as_it_was) {
+  expect_packed(every_kind);
+  expect_packed(value_forms);
+  expect_packed("");
+}
+
+HR_TEST(packing_reports_that_memory_is_out) {
+  hr_program program, again;
+  HR_ASSERT_OK(hr_program_parse(every_kind, &program));
+  hr_packed_program *packed = hr_program_pack(&program);
+  hr__allocator_fail_after(0);
+  HR_ASSERT_NULL(hr_program_pack(&program));
+  hr__allocator_fail_after(-1);
+  hr_arena_forget();
+  hr__allocator_fail_after(0);
+  HR_ASSERT_STATUS(hr_program_unpack(packed, &again), HR_STATUS_RESOURCE_EXHAUSTED);
+  hr__allocator_fail_after(-1);
+  hr_free(packed);
   hr_program_fini(&program);
 }
 

@@ -380,6 +380,7 @@ static void release(hr_prepared *prepared) {
 
 const hr_provider HR_CPU_NAME(hr__batch_lanes_provider) = {
     .name = "batch-lanes",
+    .is_apart = true,
     .open = open_provider,
     .supports = supports,
     .prepare = prepare,

@@ -426,6 +426,7 @@ static void release(hr_prepared *prepared) {
 
 const hr_provider HR_CPU_NAME(hr__direct_provider) = {
     .name = "direct",
+    .is_apart = true,
     .channels_last = true,
     .open = open_provider,
     .supports = supports,

@@ -257,6 +257,7 @@ static void release(hr_prepared *prepared) {
 
 const hr_provider HR_CPU_NAME(hr__direct_weights_provider) = {
     .name = "direct-weights",
+    .is_apart = true,
     .channels_last = true,
     .open = open_provider,
     .supports = supports,

@@ -497,6 +497,7 @@ static void release(hr_prepared *prepared) {
 
 const hr_provider HR_CPU_NAME(hr__gemv_provider) = {
     .name = "gemv",
+    .is_apart = true,
     .supports = supports,
     .prepare = prepare,
     .needs_team = needs_team,

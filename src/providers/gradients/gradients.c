@@ -490,6 +490,7 @@ static void release(hr_prepared *prepared) {
 
 const hr_provider HR_CPU_NAME(hr__gradients_provider) = {
     .name = "gradients",
+    .is_apart = true,
     .open = open_provider,
     .supports = supports,
     .prepare = prepare,

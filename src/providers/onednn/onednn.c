@@ -208,6 +208,7 @@ static const char *const algorithms[] = {"direct", "product", "threads", NULL}; 
 
 const hr_provider HR_CPU_NAME(hr__onednn_provider) = {
     .name = "onednn",
+    .is_apart = true,
     .channels_last = true,
     .has_threads = true,
     .open = hr__onednn_open,

@@ -451,6 +451,7 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
 
 const hr_provider HR_CPU_NAME(hr__sgemm_provider) = {
     .name = "sgemm",
+    .is_apart = true,
     .has_threads = true,
     .open = hr__onednn_open,
     .supports = supports,

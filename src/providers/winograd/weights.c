@@ -355,6 +355,7 @@ static void release(hr_prepared *prepared) {
 
 const hr_provider HR_CPU_NAME(hr__winograd_weights_provider) = {
     .name = "winograd-weights",
+    .is_apart = true,
     .open = open_provider,
     .supports = supports,
     .prepare = prepare,
