@@ -91,19 +91,19 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
   HR_RETURN_IF_ERROR(verify_after(program, target, "match"));
   HR_RETURN_IF_ERROR(hr_deliver(program, target));
   HR_RETURN_IF_ERROR(verify_after(program, target, "deliver"));
-  HR_RETURN_IF_ERROR(hr_layout(program, target));
+  bool is_changed;
+  HR_RETURN_IF_ERROR(hr_layout(program, target, &is_changed));
   schedule->is_refused = hr_layout_is_refused(program);
   if (schedule->is_refused) {
     return HR_OK;
   }
-  if (target->channels_last || target->row_alignment > 0) {
+  if (is_changed) {
     HR_RETURN_IF_ERROR(hr_expand_again(program, target->keeps, target->keeps_ctx));
     HR_RETURN_IF_ERROR(hr_versions(program));
     HR_RETURN_IF_ERROR(verify_after(program, target, "layout"));
     HR_RETURN_IF_ERROR(hr_match(program, target)); /* libraries that need one format accept epilogues in it alone */
     HR_RETURN_IF_ERROR(verify_after(program, target, "match again"));
   }
-  bool is_changed;
   HR_RETURN_IF_ERROR(hr_propagate_order(program));
   HR_RETURN_IF_ERROR(verify_after(program, target, "propagate order"));
   HR_RETURN_IF_ERROR(hr_fuse(program, target, &fusion));

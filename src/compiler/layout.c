@@ -327,6 +327,14 @@ static bool find_accesses(hr__layout_pass *p) {
   return true;
 }
 
+static bool has_relaid(const hr__layout_pass *p) {
+  bool has = false;
+  for (int b = 0; !has && b < p->program->buffer_count; ++b) {
+    has = p->candidates[b].is_relaid;
+  }
+  return has;
+}
+
 /* Sets the layouts of the buffers. */
 static void note_layouts(const hr__layout_pass *p) {
   for (int b = 0; b < p->program->buffer_count; ++b) {
@@ -347,17 +355,19 @@ bool hr_layout_is_refused(const hr_program *program) {
   return is_refused;
 }
 
-static bool relay_all(hr__layout_pass *p, const hr_target *target) {
+static bool relay_all(hr__layout_pass *p, const hr_target *target, bool *out_changed) {
   bool wants = target->channels_last || p->changed.count > 0;
   bool ok = (!wants || hr__layout_images(p, target->one_format)) &&
             (target->row_alignment == 0 || hr__layout_rows(p, target->row_alignment));
-  for (int n = 0; ok && n < p->program->node_count; ++n) {
+  *out_changed = has_relaid(p);
+  for (int n = 0; ok && *out_changed && n < p->program->node_count; ++n) {
     ok = rewrite_node(p, &p->program->nodes[n]);
   }
   return ok;
 }
 
-hr_status hr_layout(hr_program *program, const hr_target *target) {
+hr_status hr_layout(hr_program *program, const hr_target *target, bool *out_changed) {
+  *out_changed = false;
   if (!has_work(program)) {
     return HR_OK;
   }
@@ -365,8 +375,9 @@ hr_status hr_layout(hr_program *program, const hr_target *target) {
   hr_status status = HR_OK;
   bool ok = find_accesses(&p) && hr__layout_images_adopt(&p);
   if (ok && !hr_layout_is_refused(program)) {
-    ok = relay_all(&p, target);
+    ok = relay_all(&p, target, out_changed);
     note_layouts(&p);
+    *out_changed |= target->row_alignment > 0;
     status = ok && target->row_alignment > 0 ? hr__layout_deepen(&p, target) : HR_OK;
   }
   hr_vector_fini(&p.changed);

@@ -107,7 +107,7 @@ static int check_same_results(const char *text) {
     }
   }
   const hr_target target = {.channels_last = true, .one_format = one_format};
-  HR_ASSERT_OK(hr_layout(&programs[1], &target));
+  HR_ASSERT_OK(hr_layout(&programs[1], &target, &(bool){false}));
   HR_ASSERT(!hr_layout_is_refused(&programs[1]));
   if (one_format) {
     HR_ASSERT_OK(hr_expand_again(&programs[1], keep_alike, NULL));
@@ -387,7 +387,7 @@ HR_TEST(views_that_cannot_propagate_are_rejected) {
                      "%1:f32[4,3,10]{30,10,1}+0 = relu(%2:f32[4,3,10]{30,10,1}+0)\n";
   hr_program program;
   value_form(text, &program);
-  HR_ASSERT_OK(hr_layout(&program, &channels_last));
+  HR_ASSERT_OK(hr_layout(&program, &channels_last, &(bool){false}));
   HR_ASSERT(hr_layout_is_refused(&program));
   HR_ASSERT(program.buffers[0].is_refused && !program.buffers[2].is_refused);
   HR_ASSERT_EQ(program.nodes[1].inputs[0].strides[2], 1); /* nothing else has happened */
@@ -451,7 +451,7 @@ HR_TEST(every_failing_allocation_is_an_error) {
     hr_program program;
     value_form(text, &program);
     hr__allocator_fail_after(n);
-    hr_status status = hr_layout(&program, &channels_last);
+    hr_status status = hr_layout(&program, &channels_last, &(bool){false});
     hr__allocator_fail_after(-1);
     is_done = status == HR_OK;
     HR_ASSERT_EQ(hr_status_code_of(status), is_done ? HR_STATUS_OK : HR_STATUS_RESOURCE_EXHAUSTED);

@@ -23,8 +23,9 @@ hr_status hr_match(hr_program *program, const hr_target *target);
 /* Makes the target's composites write their results directly to the destinations of copies. */
 hr_status hr_deliver(hr_program *program, const hr_target *target);
 
-/* Gives dead operands of contractions the layouts that the target's libraries prefer, and propagates them to loops. */
-hr_status hr_layout(hr_program *program, const hr_target *target);
+/* Gives dead operands of contractions the layouts that the target's libraries prefer, and propagates them to loops.
+ * *out_changed: nodes may have changed, so that libraries have to be asked again. */
+hr_status hr_layout(hr_program *program, const hr_target *target, bool *out_changed);
 /* True if hr_layout found buffers whose layout the program can't use; it marked them, and did nothing else. */
 bool hr_layout_is_refused(const hr_program *program);
 
