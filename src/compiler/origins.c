@@ -39,8 +39,11 @@ static int compare_numbers(const void *a, const void *b) {
 }
 
 size_t hr__sort_unique(uint32_t *numbers, size_t count) {
-  size_t unique = 0;
-  if (count > 1) {
+  size_t unique = 0, sorted = 1;
+  while (sorted < count && numbers[sorted - 1] <= numbers[sorted]) {
+    ++sorted;
+  }
+  if (sorted < count) {
     qsort(numbers, count, sizeof *numbers, compare_numbers);
   }
   for (size_t i = 0; i < count; ++i) {
