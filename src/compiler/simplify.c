@@ -54,6 +54,19 @@ static void want_live(const hr_program *program, bool *wanted) {
   }
 }
 
+/* Ends the want for what a node's stores replace; true if a live buffer is not wanted any more. */
+static bool end_wants(const hr_program *program, const hr_node *node, bool *wanted) {
+  bool has_live = false;
+  for (int i = 0; i < node->output_count && node->store_mode == HR_STORE_SET; ++i) {
+    const hr_operand *output = &node->outputs[i];
+    if (output->kind == HR_OPERAND_VALUE && covers_buffer(program, output, node->is_loop ? node->reduce_mask : 0)) {
+      wanted[output->index] = false;
+      has_live |= !program->buffers[output->index].is_dead;
+    }
+  }
+  return has_live;
+}
+
 /* True if the node is the first to write a temporary of one element, and makes all of it from a number. */
 static bool is_number(const hr_program *program, const hr_node *node) {
   if (node->op != HR_OP_COPY || !node->is_loop || node->store_mode != HR_STORE_SET || node->output_count != 1 ||
@@ -96,22 +109,18 @@ hr_status hr_simplify(hr_program *program) {
     return no_memory(program);
   }
   want_live(program, wanted);
+  bool wants_live = true;
   for (int n = program->node_count - 1; n >= 0; --n) {
     const hr_node *node = &program->nodes[n];
     keep[n] = is_wanted(node, wanted);
     if (!keep[n]) {
       continue;
     }
-    if (node->op == HR_OP_CHECK_INDEX) {
+    if (node->op == HR_OP_CHECK_INDEX && !wants_live) {
       want_live(program, wanted);
+      wants_live = true;
     }
-    for (int i = 0; i < node->output_count; ++i) {
-      const hr_operand *output = &node->outputs[i];
-      bool replaces = output->kind == HR_OPERAND_VALUE && node->store_mode == HR_STORE_SET;
-      if (replaces && covers_buffer(program, output, node->is_loop ? node->reduce_mask : 0)) {
-        wanted[output->index] = false;
-      }
-    }
+    wants_live &= !end_wants(program, node, wanted);
     for (int i = 0; i < node->input_count; ++i) {
       if (node->inputs[i].kind == HR_OPERAND_VALUE) {
         wanted[node->inputs[i].index] = true;

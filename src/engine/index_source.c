@@ -27,10 +27,9 @@ static bool is_plain(const hr_operand *operand) {
   return operand->term_count == 0 && operand->bound_count == 0;
 }
 
-/* The node that made the operand's contents; NULL: they are older than the program. */
-static const hr_node *maker_of(const hr_program *program, const hr_operand *operand) {
-  for (int n = 0; operand->version > 0 && n < program->node_count; ++n) {
-    const hr_node *node = &program->nodes[n];
+/* The node before `reader` that made the operand's contents; NULL: they are older than the program. */
+static const hr_node *maker_of(const hr_program *program, const hr_node *reader, const hr_operand *operand) {
+  for (const hr_node *node = reader; operand->version > 0 && node-- > program->nodes;) {
     for (int i = 0; i < node->output_count; ++i) {
       const hr_operand *output = &node->outputs[i];
       if (output->kind == HR_OPERAND_VALUE && output->index == operand->index && output->version == operand->version) {
@@ -66,7 +65,7 @@ static bool is_count(const hr_program *program, const hr_node *node) {
 hr_index_source hr__index_source_find(const hr_program *program, const hr_node *check) {
   const hr_index_source unknown = {HR_INDEX_UNKNOWN};
   const hr_operand *operand = &check->inputs[0];
-  const hr_node *maker = maker_of(program, operand);
+  const hr_node *maker = maker_of(program, check, operand);
   bool is_check = false; /* the operation's own check, not one that a user has recorded */
   while (maker != NULL && is_plain(operand)) {
     is_check |= maker->op == HR_OP_WHERE && maker->origin == check->origin;
@@ -81,7 +80,7 @@ hr_index_source hr__index_source_find(const hr_program *program, const hr_node *
     if (operand == NULL || operand->kind != HR_OPERAND_VALUE) {
       return unknown;
     }
-    maker = maker_of(program, operand);
+    maker = maker_of(program, maker, operand);
   }
   bool is_known = is_check && hr__host_range_covers(operand->dtype) && is_plain(operand) && operand->version == 0 &&
                   operand->index < (uint32_t)program->bound_count && program->buffers[operand->index].layout == 0;

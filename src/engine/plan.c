@@ -55,21 +55,41 @@ static void note_write(hr_plan *plan, uint32_t buffer, int step) {
   }
 }
 
+/* The last check among those of the recorded operations up to each; -1: none. NULL when memory is out. */
+static int *find_checks(hr_plan *plan) {
+  const size_t count = plan->key.record_count;
+  int *checks = hr_arena_alloc(&plan->schedule.program.arena, (count + 1) * sizeof *checks);
+  for (size_t r = 0; checks != NULL && r < count; ++r) {
+    checks[r] = -1;
+  }
+  for (int i = 0; checks != NULL && i < plan->schedule.step_count; ++i) {
+    const hr_step *step = &plan->schedule.steps[i];
+    if (step->kind == HR_STEP_CHECK) {
+      checks[step->node->origin] = i;
+    }
+  }
+  for (size_t r = 1; checks != NULL && r < count; ++r) {
+    checks[r] = checks[r] > checks[r - 1] ? checks[r] : checks[r - 1];
+  }
+  return checks;
+}
+
 /* The result of an operation counts as written only after its own check has passed, although both may run in any
- * order. */
-static void wait_for_check(hr_plan *plan, int check) {
+ * order. False when memory is out. */
+static bool wait_for_checks(hr_plan *plan) {
   const hr_program *program = &plan->schedule.program;
-  uint32_t origin = plan->schedule.steps[check].node->origin;
-  for (int n = 0; n < program->node_count; ++n) {
+  const int *checks = find_checks(plan);
+  for (int n = 0; checks != NULL && n < program->node_count; ++n) {
     const hr_node *node = &program->nodes[n];
-    for (int j = 0; node->origin >= origin && j < node->output_count; ++j) {
+    for (int j = 0; j < node->output_count; ++j) {
       uint32_t buffer = node->outputs[j].index;
       if (node->outputs[j].kind == HR_OPERAND_VALUE && buffer < plan->key.buffer_count &&
-          plan->last_write[buffer] >= 0 && plan->last_write[buffer] < check) {
-        plan->last_write[buffer] = check;
+          plan->last_write[buffer] >= 0 && plan->last_write[buffer] < checks[node->origin]) {
+        plan->last_write[buffer] = checks[node->origin];
       }
     }
   }
+  return checks != NULL;
 }
 
 /* Finds the step that writes each bound buffer last: a run that ends at or before it leaves the buffer unfinished. */
@@ -94,12 +114,7 @@ static hr_status find_writes(hr_plan *plan) {
       }
     }
   }
-  for (int i = 0; i < plan->schedule.step_count; ++i) {
-    if (plan->schedule.steps[i].kind == HR_STEP_CHECK) {
-      wait_for_check(plan, i);
-    }
-  }
-  return HR_OK;
+  return wait_for_checks(plan) ? HR_OK : no_memory("checks");
 }
 
 /* ---- compiling ---- */
