@@ -51,7 +51,7 @@ static void put_node(writer *w, const hr_node *node) {
   }
   put_all(w, node->int_count, node->ints);
   for (int i = 0; i < node->epilogue_count; ++i) {
-    PUT(node->epilogues[i].op), PUT(node->epilogues[i].origin);
+    PUT(node->epilogues[i].op), PUT(node->epilogues[i].output), PUT(node->epilogues[i].origin);
     for (int k = 0; k < HR_EPILOGUE_ARITY_MAX; ++k) {
       PUT(node->epilogues[i].inputs[k]);
     }
@@ -172,6 +172,7 @@ static bool next_epilogues(reader *r, hr_node *node) {
   hr_epilogue *epilogues = HR_ARENA_ARRAY(r->arena, hr_epilogue, (size_t)node->epilogue_count);
   for (int i = 0; epilogues != NULL && i < node->epilogue_count; ++i) {
     epilogues[i].op = (hr_op)next(r);
+    epilogues[i].output = (int)next(r);
     epilogues[i].origin = (uint32_t)next(r);
     for (int k = 0; k < HR_EPILOGUE_ARITY_MAX; ++k) {
       epilogues[i].inputs[k] = (int)next(r);
