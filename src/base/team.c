@@ -66,7 +66,7 @@ typedef struct team {
 /* One for the process, because its cores are shared. */
 static team own = {.library_ns = INT64_MIN / 2, .lost_ns = INT64_MIN / 2};
 static _Thread_local struct {
-  bool is_inside, runs_early;
+  bool is_inside, runs_early, is_alone;
   int worker;                    /* of the team; 0: none of its threads */
   int64_t looked_ns, process_ns; /* the time, and the process's on all cores, at the last check */
   long switches;                 /* involuntary context switches at the last check */
@@ -380,7 +380,13 @@ static void run_loop(int64_t units, int workers, int self, hr_range_fn fn, void 
 }
 
 bool hr__team_is_inside(void) {
-  return thread.is_inside;
+  return thread.is_inside || thread.is_alone;
+}
+
+bool hr_parallel_set_alone(bool is_alone) {
+  bool before = thread.is_alone;
+  thread.is_alone = is_alone;
+  return before;
 }
 
 bool hr__team_is_near_library(void) {

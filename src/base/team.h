@@ -25,7 +25,7 @@ bool hr__team_submit_early(void (*fn)(void *arg), void *arg, uint64_t *out_early
 void hr__team_join(uint64_t early);
 /* True on a thread that runs an early job, outside of its loops. */
 bool hr__team_runs_early(void);
-/* True inside of a loop of the team. */
+/* True inside of a loop of the team, and on a thread whose loops run on it alone. */
 bool hr__team_is_inside(void);
 /* Puts idle threads to sleep until the next loop, to free their cores. */
 void hr__team_rest(void);

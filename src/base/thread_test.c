@@ -84,6 +84,21 @@ HR_TEST(nested_loops_run_inline) {
   hr_thread_count_set(0);
 }
 
+HR_TEST(a_thread_may_run_its_loops_alone) {
+  static visit_log alone, together;
+  memset(&alone, 0, sizeof alone);
+  memset(&together, 0, sizeof together);
+  hr_thread_count_set(2);
+  HR_ASSERT(!hr_parallel_set_alone(true));
+  hr_parallel_for(UNITS, 1, visit, &alone);
+  HR_ASSERT(hr_parallel_set_alone(false));
+  hr_parallel_for(UNITS, 1, visit, &together);
+  HR_ASSERT_EQ(alone.calls, 1);
+  HR_ASSERT_EQ(together.calls, 2);
+  assert_all_visited(&alone, UNITS);
+  hr_thread_count_set(0);
+}
+
 static void run_loops(void *arg) {
   (void)arg;
   for (int i = 0; i < 50; ++i) {
