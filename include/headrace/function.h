@@ -2,8 +2,8 @@
  *
  * A call of a function is recorded like an operation: it waits for nothing and makes no commit of its own. It becomes a
  * step of the program of its neighbours, which gives its operands memory. The function runs when the step does, on the
- * thread that runs the device's work: after what was recorded before, ahead of what is recorded later. It runs even if
- * nobody needs its outputs.
+ * thread that runs the stream's work: after what was recorded before, ahead of what is recorded later. It runs even if
+ * nobody needs its outputs. Functions of two streams may run at the same time.
  *
  * On a device whose memory is the host's the function computes. On others it gets addresses of the device and the
  * device's queue, to which it submits work, and need not wait for it.

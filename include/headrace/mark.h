@@ -4,9 +4,10 @@
  * Nothing here waits for the work. A stream and its device must be ready for what comes before a position, though: a
  * program is compiled first, and memory that is short is waited for.
  *
- * Threads: any. Functions are called on the thread that runs the device's work, one at a time. They must not use a
- * stream of the device, except for hr_stream_interrupt, and must not need a lock that a recording thread may hold. They
- * may retain and release buffers.
+ * Threads: any. Functions are called on the thread that runs the stream's work. Those of hr_stream_call are called one
+ * at a time, in the order of their recording in all streams of the device. They must not use a stream of the device,
+ * except for hr_stream_interrupt, and must not need a lock that a recording thread may hold. They may retain and
+ * release buffers.
  */
 #ifndef HEADRACE_MARK_H_
 #define HEADRACE_MARK_H_
@@ -29,7 +30,8 @@ HR_API HR_MUST_USE hr_status hr_mark_try_create(hr_stream *stream, hr_mark **out
 HR_API void hr_mark_release(hr_mark *mark);
 /* True once all work before the mark is done, or was dropped because of a failure. Never waits. */
 HR_API bool hr_mark_is_reached(const hr_mark *mark);
-/* True if nothing was recorded on the stream since the mark was put there, and no other work given to its device. */
+/* True if nothing was recorded on the stream since the mark was put there, and no other work given to the stream's
+ * queue. */
 HR_API bool hr_mark_is_last(const hr_mark *mark, hr_stream *stream);
 /* When the mark was reached, in nanoseconds of a clock that starts anywhere; 0 before that. */
 HR_API int64_t hr_mark_ns(const hr_mark *mark);

@@ -132,8 +132,8 @@ typedef enum hr_mode {
  *
  * A device may have several streams. A buffer may be used in any of them: a record that reads a buffer runs after the
  * writes of it that were recorded before in other streams, and a record that writes one also after the reads. For that,
- * other streams' pending work may be committed. The failures of a stream concern another one only if it uses a buffer
- * that is invalid because of them. */
+ * other streams' pending work may be committed. Other work of two streams may run at the same time, if the driver can
+ * do that. The failures of a stream concern another one only if it uses a buffer that is invalid because of them. */
 HR_API HR_MUST_USE hr_status hr_stream_create(hr_device *device, hr_stream **out_stream);
 /* Opens the libraries of a host device on a thread of its own, while the caller records its first operations. Without
  * it the first commit opens them, and waits some tens of milliseconds. Once for the process; never fails. */
@@ -166,7 +166,8 @@ typedef enum hr_hint {
 /* Reports the frontend's position in its program. The stream may use it to decide when to commit; results do not depend
  * on it. Errors are reported by the call that waits. */
 HR_API void hr_stream_hint(hr_stream *stream, hr_hint hint);
-/* Commits and waits. Reports the first error since the last wait, unless a record has reported it already. */
+/* Commits and waits for the work of this stream. Reports the first error since the last wait, unless a record has
+ * reported it already. */
 HR_API HR_MUST_USE hr_status hr_stream_synchronize(hr_stream *stream);
 /* Commits, waits, and copies the view's elements to host memory, row-major and without gaps. */
 HR_API HR_MUST_USE hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes);

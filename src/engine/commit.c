@@ -2,7 +2,7 @@
  *
  * Memory is bound at hand-over, on the committing thread: buffers that live on get blocks of the caching allocator,
  * temporaries share one block of the device. A job holds its buffers until it has run. Blocks that are freed later are
- * reused by commits that run later, because a device runs its jobs in order.
+ * reused by commits that run later, because a lane runs its jobs in order, and follows other lanes' uses of a block.
  *
  * A run that fails leaves older buffers as they were (the compiler puts checks in front of their stores). New buffers
  * that it did not finish are invalid. From then until the failure has been reported, the stream discards all new work:
@@ -52,6 +52,7 @@ struct hr_job {
   int64_t begin_ns, first_operation;
   void *shared;
   uint64_t number; /* in its stream */
+  uint64_t ticket; /* in its lane */
   bool is_sent;    /* its references are counted as in-flight */
   bool is_move;    /* of default_layout.c: the first buffer's contents are older than any failure */
   hr_run run;
@@ -214,6 +215,7 @@ static void end_record(const hr_job *job) {
 static void prepare_job(hr_job *job) {
   hr_stream *stream = job->stream;
   job->run = (hr_run){.device = stream->device,
+                      .impl = stream->lane->impl,
                       .shared = job->shared,
                       .bound = job->bound.data,
                       .stamps = job->stamps.data,
@@ -269,7 +271,10 @@ static void finish_job(hr_job *job, hr_status status) {
   hr_vector_clear(&job->buffers);
   hr__instance_release(job->instance);
   job->instance = NULL;
+  hr_lane *lane = stream->lane;
+  uint64_t ticket = job->ticket;
   give_job(stream, job);
+  hr__lane_reach(lane, ticket);
 }
 
 /* Passes the run's status to the stream, too. */
@@ -279,13 +284,26 @@ static hr_status note_result(hr_job *job, hr_status status) {
   return status;
 }
 
+/* Runs with the team of parallel loops, or alone if the job of another lane has it. */
+static hr_status run_in_lane(hr_job *job) {
+  hr_lane *lane = job->stream->lane;
+  if (!job->instance->needs_team) {
+    return run_instance_of(job, &job->run);
+  }
+  bool has_team = hr__lane_take_team(lane), before = hr_parallel_set_alone(!has_team);
+  hr_status status = run_instance_of(job, &job->run);
+  (void)hr_parallel_set_alone(before);
+  hr__lane_return_team(lane, has_team);
+  return status;
+}
+
 static void run_job(hr_queue_job *entry) {
   hr_job *job = (hr_job *)entry;
   prepare_job(job);
   hr_status status = find_failure(job);
   if (status == HR_OK) {
     note_sources(job);
-    status = note_result(job, run_instance_of(job, &job->run));
+    status = note_result(job, run_in_lane(job));
   }
   finish_job(job, status);
 }
@@ -299,6 +317,7 @@ static void run_kernels_of(void *arg) {
 
 static void end_early(hr_queue_job *entry) {
   hr_job *job = (hr_job *)entry;
+  hr__lane_return_team(job->stream->lane, true);
   finish_job(job, note_result(job, job->status));
 }
 
@@ -308,10 +327,10 @@ static bool is_long(const hr_stream *stream, const hr_instance *instance) {
          (instance->plan->bytes >= stream->long_bytes || instance->plan->flops >= stream->long_flops);
 }
 
-/* False for devices other than hosts, which run beside the host anyway. */
+/* False for devices other than hosts, which run beside the host anyway, and for lanes other than the first one. */
 static bool can_submit_early(const hr_stream *stream, const hr_instance *instance) {
-  return stream->device->properties.is_host && stream->watch == NULL && !is_long(stream, instance) &&
-         hr__instance_can_submit_early(instance);
+  return stream->device->properties.is_host && stream->lane->number == 0 && stream->watch == NULL &&
+         !is_long(stream, instance) && hr__instance_can_submit_early(instance);
 }
 
 /* False: nothing has begun. */
@@ -328,8 +347,13 @@ static bool begin_early(hr_job *job) {
   note_sources(job);
   job->is_sent = false;
   job->entry.run = end_early;
-  bool is_early = hr_queue_submit_early(&job->stream->device->queue, &job->entry, run_kernels_of);
-  job->entry.run = is_early ? end_early : run_job;
+  hr_lane *lane = job->stream->lane;
+  bool has_team = hr__lane_take_team(lane);
+  bool is_early = has_team && hr_queue_submit_early(&lane->queue, &job->entry, run_kernels_of);
+  if (!is_early) {
+    hr__lane_return_team(lane, has_team);
+    job->entry.run = run_job;
+  }
   return is_early;
 }
 
@@ -461,7 +485,24 @@ static void take_marks(hr_trace *trace, hr_job *job) {
   trace->has_marks = false;
 }
 
-/* Moves references and values of the trace into the job. */
+/* Gives the job its place in the order of the device's jobs: behind the last uses of its memory in other lanes. */
+static void order_job(hr_job *job) {
+  hr_lane *lane = job->stream->lane;
+  hr_tickets before = {{0}};
+  job->ticket = hr__lane_hand(lane);
+  if (__builtin_expect(!atomic_load_explicit(&lane->device->has_several_lanes, memory_order_relaxed), 1)) {
+    return;
+  }
+  for (size_t i = 0; i < job->buffers.count; ++i) {
+    hr_block *block = job->buffers.data[i]->block;
+    if (job->bound.data[i] != NULL && block != NULL) {
+      hr__lane_use(lane, job->ticket, job->instance->plan->last_write[i] >= 0, &block->uses, &before);
+    }
+  }
+  hr__lane_follow(lane, &before);
+}
+
+/* Moves references and values of the trace into the job. Both locks of its order are held. */
 static void fill_job(hr_stream *stream, const work *w, hr_instance *instance, hr_job *job) {
   hr_trace *trace = w->trace;
   job->entry.run = run_job;
@@ -489,6 +530,7 @@ static void fill_job(hr_stream *stream, const work *w, hr_instance *instance, hr
   if (__builtin_expect(trace->has_marks, 0)) {
     take_marks(trace, job);
   }
+  order_job(job);
   note_layouts(instance, job);
 }
 
@@ -501,23 +543,25 @@ static bool is_small(const hr_device *device, hr_instance *instance) {
 
 /* Runs the work on this thread if the caller waits for it and no work is queued before it, or if it is small. Waking
  * the executor would cost more, and a second OpenMP team beside the caller's makes the regions of both sleep instead of
- * spin. Work that the caller will soon wait for is begun here, or left to it. */
+ * spin. Work that the caller will soon wait for is begun here, or left to it. Other lanes go on while this one has no
+ * place for the job. */
 static void hand_over(hr_stream *stream, hr_instance *instance, hr_job *job, caller_does next) {
-  hr_device *device = stream->device;
+  hr_lane *lane = stream->lane;
   next = is_long(stream, instance) ? RECORD : next;
-  bool runs_here = next != RECORD || is_small(device, instance);
-  if (next == WAIT_SOON && begin_early(job)) {
-    hr_mutex_unlock(&device->shared_mutex);
-  } else if (runs_here && hr_queue_begin_inline(&device->queue)) {
-    hr_mutex_unlock(&device->shared_mutex);
-    job->is_sent = false;
-    run_job(&job->entry);
-    hr_queue_end_inline(&device->queue);
-  } else {
+  bool runs_here = next != RECORD || is_small(stream->device, instance);
+  bool is_early = next == WAIT_SOON && begin_early(job);
+  bool is_inline = !is_early && runs_here && hr_queue_begin_inline(&lane->queue);
+  hr_mutex_unlock(&stream->device->order_mutex);
+  if (!is_early && !is_inline) {
     job->is_sent = true;
     hr__buffers_send(job->buffers.count, job->buffers.data);
-    hr_queue_push_within(&device->queue, &job->entry, stream->goes_ahead ? HR_QUEUE_AHEAD : HR_QUEUE_LIMIT);
-    hr_mutex_unlock(&device->shared_mutex);
+    hr_queue_push_within(&lane->queue, &job->entry, stream->goes_ahead ? HR_QUEUE_AHEAD : HR_QUEUE_LIMIT);
+  }
+  hr_mutex_unlock(&lane->mutex);
+  if (is_inline) {
+    job->is_sent = false;
+    run_job(&job->entry);
+    hr_queue_end_inline(&lane->queue);
   }
 }
 
@@ -536,6 +580,7 @@ static void count_run(hr_stats *stats, const hr_instance *instance) {
 static hr_status run_instance(hr_stream *stream, const work *w, const hr_key *key, hr_instance *instance,
                               caller_does next, bool *out_again) {
   hr_device *device = stream->device;
+  hr_lane *lane = stream->lane;
   hr_job *job = take_job(stream);
   if (job == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a commit");
@@ -548,12 +593,14 @@ static hr_status run_instance(hr_stream *stream, const work *w, const hr_key *ke
     give_job(stream, job);
     return status;
   }
-  hr_mutex_lock(&device->shared_mutex);
-  status = hr__device_shared(device, instance->shared_bytes, &job->shared);
+  hr_mutex_lock(&lane->mutex);
+  status = hr__lane_shared(lane, instance->shared_bytes, &job->shared);
+  hr_mutex_lock(&device->order_mutex);
   *out_again = status == HR_OK && (!is_current(w, key, instance, job) ||
                                    (next != PROBE && !hr__growth_take(w->trace, instance->plan, job->bound.data)));
   if (status != HR_OK || *out_again || next == PROBE) {
-    hr_mutex_unlock(&device->shared_mutex);
+    hr_mutex_unlock(&device->order_mutex);
+    hr_mutex_unlock(&lane->mutex);
     unbind_buffers(w->trace, key, instance);
     give_job(stream, job);
     return status == HR_OK ? HR_OK : hr_status_annotate(status, "temporaries");
@@ -654,7 +701,7 @@ static hr_status find_key(const hr_stream *stream, hr_trace *trace, hr_key *out_
 static hr_status run_work(hr_stream *stream, const work *w, caller_does next) {
   bool is_owned, again = true;
   hr_status status = HR_OK;
-  hr_queue_settle(&stream->device->queue); /* its buffers may be dead from here on */
+  hr_queue_settle(&stream->lane->queue); /* its buffers may be dead from here on */
   while (status == HR_OK && again) {
     hr_key key;
     hr_instance *instance;

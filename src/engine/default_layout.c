@@ -95,10 +95,10 @@ static hr_status permute_through_host(hr_device *device, hr_buffer *buffer) {
 /* Work in flight still expects the old layout: it ends first, and nothing is submitted meanwhile. */
 static hr_status restore_default_layout_in_place(hr_stream *stream, hr_buffer *buffer) {
   hr_device *device = stream->device;
-  hr_mutex_lock(&device->shared_mutex);
-  hr_queue_drain(&device->queue);
+  hr__device_lock_lanes(device);
+  hr__device_drain(device);
   hr_status status = hr__buffer_layout(buffer) != 0 ? permute_through_host(device, buffer) : HR_OK;
-  hr_mutex_unlock(&device->shared_mutex);
+  hr__device_unlock_lanes(device);
   return status;
 }
 

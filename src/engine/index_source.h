@@ -8,7 +8,7 @@
  * covers all numbers that the host has ever written to the buffer. If it does not decide the check, the device's result
  * is read.
  *
- * Threads: noting, the stream's lock; ranges, the thread that runs the device's jobs.
+ * Threads: noting, the stream's lock; ranges, the thread that runs the stream's jobs.
  */
 #ifndef HEADRACE_ENGINE_INDEX_SOURCE_H_
 #define HEADRACE_ENGINE_INDEX_SOURCE_H_

@@ -1,7 +1,7 @@
 /* instance.h: a plan that is ready to run for one stream, and the state of its runs.
  *
  * Kernels are prepared or loaded, and libraries have chosen their algorithms. Replay, times, tuning and cached weights
- * change while it runs, and belong to the thread that runs the device's jobs. The rest of a run's state (addresses,
+ * change while it runs, and belong to the thread that runs the stream's jobs. The rest of a run's state (addresses,
  * scalars) is in its hr_run (run_scratch.h). References: the cache holds one, each queued run another.
  */
 #ifndef HEADRACE_ENGINE_INSTANCE_H_

@@ -1,5 +1,5 @@
-/* A mark is a note in the device's queue, and so is a call of hr_stream_mark. On a device that works beside the host it
- * waits for the device, on the executor's thread: only users of times or progress pay for that.
+/* A mark is a note in the queue of its stream's lane, and so is a call of hr_stream_mark. On a device that works beside
+ * the host it waits for the device, on the executor's thread: only users of times or progress pay for that.
  */
 #include "headrace/mark.h"
 
@@ -14,24 +14,25 @@
 struct hr_mark {
   hr_queue_job job; /* first */
   hr_refcount refcount;
-  hr_device *device;       /* valid while the job is in its queue */
+  hr_lane *lane;           /* valid while the job is in its queue */
   uint64_t number;         /* of the job */
   atomic_int_least64_t ns; /* 0: not reached */
 };
 
 static void reach(hr_queue_job *job) {
   hr_mark *mark = (hr_mark *)job;
-  if (mark->device->driver->flush != NULL) {
-    hr_status_ignore(mark->device->driver->flush(mark->device->impl)); /* waiting threads get the error */
+  const hr_driver *driver = mark->lane->device->driver;
+  if (driver->flush != NULL) {
+    hr_status_ignore(driver->flush(mark->lane->impl)); /* waiting threads get the error */
   }
   atomic_store_explicit(&mark->ns, hr_clock_ns(), memory_order_release);
   hr_mark_release(mark);
 }
 
-/* True if all work that the device was given has run. */
+/* True if all work that the lane was given has run. */
 static bool is_idle(hr_stream *stream, uint64_t *out_number) {
-  *out_number = atomic_load(&stream->device->queue.pushed);
-  return atomic_load(&stream->device->queue.completed) >= *out_number;
+  *out_number = atomic_load(&stream->lane->queue.pushed);
+  return atomic_load(&stream->lane->queue.completed) >= *out_number;
 }
 
 hr_status hr_mark_create(hr_stream *stream, hr_mark **out_mark) {
@@ -45,7 +46,7 @@ hr_status hr_mark_create(hr_stream *stream, hr_mark **out_mark) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "a mark: out of host memory");
   }
   mark->job.run = reach;
-  mark->device = stream->device;
+  mark->lane = stream->lane;
   hr_refcount_init(&mark->refcount);
   *out_mark = mark;
   if (stream->device->driver->flush == NULL && is_idle(stream, &mark->number)) {
@@ -53,14 +54,14 @@ hr_status hr_mark_create(hr_stream *stream, hr_mark **out_mark) {
     return HR_OK;
   }
   hr_refcount_retain(&mark->refcount); /* the queue's */
-  mark->number = hr_queue_push_note(&stream->device->queue, &mark->job);
+  mark->number = hr_queue_push_note(&stream->lane->queue, &mark->job);
   return HR_OK;
 }
 
 /* A commit pushes one job, or two if the trace is cut; then comes the mark. */
 hr_status hr_mark_try_create(hr_stream *stream, hr_mark **out_mark) {
   *out_mark = NULL;
-  return hr_queue_has_room(&stream->device->queue, 3) ? hr_mark_create(stream, out_mark) : HR_OK;
+  return hr_queue_has_room(&stream->lane->queue, 3) ? hr_mark_create(stream, out_mark) : HR_OK;
 }
 
 void hr_mark_release(hr_mark *mark) {
@@ -75,7 +76,7 @@ bool hr_mark_is_reached(const hr_mark *mark) {
 
 bool hr_mark_is_last(const hr_mark *mark, hr_stream *stream) {
   hr_mutex_lock(&stream->mutex);
-  bool is_last = stream->pending.records.count == 0 && atomic_load(&stream->device->queue.pushed) == mark->number;
+  bool is_last = stream->pending.records.count == 0 && atomic_load(&stream->lane->queue.pushed) == mark->number;
   hr_mutex_unlock(&stream->mutex);
   return is_last;
 }
@@ -95,9 +96,9 @@ typedef struct callback {
 
 static void call_back(hr_queue_job *job) {
   callback *c = (callback *)job;
-  const hr_device *device = c->stream->device;
-  if (device->driver->flush != NULL) {
-    hr__stream_set_error(c->stream, device->driver->flush(device->impl));
+  const hr_driver *driver = c->stream->device->driver;
+  if (driver->flush != NULL) {
+    hr__stream_set_error(c->stream, driver->flush(c->stream->lane->impl));
   }
   hr_status status = hr__stream_unreported(c->stream);
   c->function(c->arg, status);
@@ -118,7 +119,7 @@ hr_status hr_stream_mark(hr_stream *stream, void (*function)(void *arg, hr_statu
   *c = (callback){.job.run = call_back, .stream = stream, .function = function, .arg = arg};
   hr_mutex_lock(&stream->mutex);
   hr__stream_set_error(stream, hr__stream_commit_ahead(stream));
-  hr_queue_push_note(&stream->device->queue, &c->job);
+  hr_queue_push_note(&stream->lane->queue, &c->job);
   hr_mutex_unlock(&stream->mutex);
   return HR_OK;
 }
@@ -127,7 +128,7 @@ hr_status hr_stream_mark(hr_stream *stream, void (*function)(void *arg, hr_statu
 
 /* Work that was begun early (hr_queue_submit_early) is no reference of in-flight work: it is ended here. */
 static bool is_pending(hr_stream *stream, const hr_buffer *buffer) {
-  hr_queue_settle(&stream->device->queue);
+  hr__device_settle(stream->device);
   return hr__streams_use(stream, buffer) ||
          atomic_load_explicit(&((hr_buffer *)buffer)->count, memory_order_acquire) >= HR__BUFFER_ON_ITS_WAY;
 }

@@ -42,7 +42,7 @@ hr_status hr__stream_run_prefix(hr_stream *stream, hr_status status) {
     count = find_length(stream, count, &status);
     gone = count > 0 ? run_first(stream, count) : 0; /* 0: another stream was quicker */
   }
-  hr_queue_drain(&stream->device->queue); /* after the failure is set, nothing runs until it is reported */
+  hr_queue_drain(&stream->lane->queue); /* after the failure is set, nothing runs until it is reported */
   hr__stream_abandon(stream, gone, status);
   return status;
 }

@@ -489,6 +489,6 @@ void hr__records_drain_devices(void) {
   int count = r->device_count;
   hr_mutex_unlock(&r->mutex);
   for (int i = 0; i < count; ++i) {
-    hr_queue_drain(&r->devices[i]->queue);
+    hr__device_drain(r->devices[i]);
   }
 }

@@ -26,7 +26,7 @@ typedef struct hr_run_note {
   const hr_operation_mark *marks;
 } hr_run_note;
 
-/* On the thread that runs the device's jobs. */
+/* On a thread that runs the device's jobs. */
 void hr__records_add_run(const hr_device *device, const hr_run_note *note);
 
 /* For the end of the process: waits for the work of the devices that have been recorded. */

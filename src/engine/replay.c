@@ -233,12 +233,12 @@ static hr_status capture(const hr_instance *instance, const segment *s, hr_run *
   void *queue = NULL;
   int compiled_count = run->compiled_count;
   const atomic_uint_least64_t *interrupted = run->interrupted;
-  HR_RETURN_IF_ERROR(driver->capture_begin(run->device->impl, &queue));
+  HR_RETURN_IF_ERROR(driver->capture_begin(run->impl, &queue));
   run->interrupted = NULL; /* nothing runs here */
   hr_status status = hr__run_steps(instance, s->first, s->end, run, scratch, queue);
   run->interrupted = interrupted;
   run->compiled_count = compiled_count;
-  hr_status ended = driver->capture_end(run->device->impl, status == HR_OK ? out_graph : NULL);
+  hr_status ended = driver->capture_end(run->impl, status == HR_OK ? out_graph : NULL);
   if (status != HR_OK) {
     hr_status_ignore(ended);
     return status;
@@ -270,7 +270,7 @@ static hr_status update(const hr_instance *instance, const segment *s, hr_run *r
     }
     if (step->kernel != NULL && !are_same(scalars + step->scalar_first, now, step->scalar_count)) {
       const hr_host_launch launch = hr__step_launch(instance, step, run, scratch);
-      HR_RETURN_IF_ERROR(run->device->driver->graph_update(run->device->impl, graph, kernel, &launch));
+      HR_RETURN_IF_ERROR(run->device->driver->graph_update(run->impl, graph, kernel, &launch));
       ++run->graph_updates;
     }
     kernel += step->kernel != NULL;
@@ -284,7 +284,7 @@ static hr_status launch(const hr_instance *instance, const segment *s, hr_run *r
   HR_RETURN_IF_ERROR(*graph == NULL ? capture(instance, s, run, scratch, graph)
                                     : update(instance, s, run, scratch, *graph, scalars));
   note_scalars(instance, s, scratch, scalars);
-  HR_RETURN_IF_ERROR(driver->graph_launch(run->device->impl, *graph));
+  HR_RETURN_IF_ERROR(driver->graph_launch(run->impl, *graph));
   ++run->graph_launches;
   for (int i = s->first; i < s->end; i += instance->steps[i].batch) {
     run->compiled_count += instance->steps[i].kind == HR_STEP_KERNEL;

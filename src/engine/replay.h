@@ -6,7 +6,7 @@
  * kernels with changed scalars are updated first. A few sets of addresses have graphs at a time; other runs go step by
  * step, as does everything after the first failure of a capture.
  *
- * Threads: the thread that runs the device's jobs, one at a time. Create and release while no job has the instance.
+ * Threads: the thread that runs the stream's jobs, one at a time. Create and release while no job has the instance.
  */
 #ifndef HEADRACE_ENGINE_REPLAY_H_
 #define HEADRACE_ENGINE_REPLAY_H_

@@ -67,5 +67,5 @@ hr_status hr__instance_run(const hr_instance *instance, hr_run *run, hr_run_scra
   if (instance->has_tunings) {
     hr__tuning_allow(hr_clock_ns() - begin);
   }
-  return driver->submit != NULL ? driver->submit(run->device->impl) : HR_OK;
+  return driver->submit != NULL ? driver->submit(run->impl) : HR_OK;
 }

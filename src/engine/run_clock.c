@@ -3,9 +3,9 @@
 #include "base/allocator.h"
 #include "base/thread.h"
 
-hr_status hr__run_clock_begin(hr_run_clock *clock, hr_device *device, int tick_max, int64_t *out_tick) {
-  *clock = (hr_run_clock){.device = device, .is_on = true};
-  if (tick_max > 0 && device->driver->event_record != NULL) {
+hr_status hr__run_clock_begin(hr_run_clock *clock, const hr_run *run, int tick_max, int64_t *out_tick) {
+  *clock = (hr_run_clock){.driver = run->device->driver, .impl = run->impl, .is_on = true};
+  if (tick_max > 0 && clock->driver->event_record != NULL) {
     clock->capacity = tick_max + 1;
     clock->events = hr_calloc((size_t)clock->capacity, sizeof *clock->events);
     if (clock->events == NULL) {
@@ -20,20 +20,18 @@ hr_status hr__run_clock_begin(hr_run_clock *clock, hr_device *device, int tick_m
 }
 
 static hr_status record(hr_run_clock *clock, int64_t *out_tick) {
-  hr_device *device = clock->device;
   void **event = &clock->events[clock->count];
-  HR_RETURN_IF_ERROR(device->driver->event_create(device->impl, event));
+  HR_RETURN_IF_ERROR(clock->driver->event_create(clock->impl, event));
   *out_tick = clock->count++;
-  return device->driver->event_record(device->impl, *event);
+  return clock->driver->event_record(clock->impl, *event);
 }
 
 hr_status hr__run_clock_tick(hr_run_clock *clock, int64_t *out_tick) {
-  hr_device *device = clock->device;
   if (clock->events != NULL && clock->count < clock->capacity) {
     return record(clock, out_tick);
   }
-  if (device->driver->flush != NULL) { /* the time of the work, not of its submission */
-    HR_RETURN_IF_ERROR(device->driver->flush(device->impl));
+  if (clock->driver->flush != NULL) { /* the time of the work, not of its submission */
+    HR_RETURN_IF_ERROR(clock->driver->flush(clock->impl));
   }
   *out_tick = hr_clock_ns(); /* reading the clock takes some tens of nanoseconds */
   return HR_OK;
@@ -41,7 +39,7 @@ hr_status hr__run_clock_tick(hr_run_clock *clock, int64_t *out_tick) {
 
 static void end_clock(hr_run_clock *clock) {
   for (int i = 0; i < clock->count; ++i) {
-    clock->device->driver->event_destroy(clock->device->impl, clock->events[i]);
+    clock->driver->event_destroy(clock->impl, clock->events[i]);
   }
   if (clock->events != NULL) {
     hr_free(clock->events);
@@ -51,22 +49,20 @@ static void end_clock(hr_run_clock *clock) {
 
 /* The time of an event, from that of the last one. */
 static hr_status time_of(const hr_run_clock *clock, int64_t tick, int64_t last_ns, int64_t *out_ns) {
-  hr_device *device = clock->device;
   int64_t elapsed = 0;
   HR_RETURN_IF_ERROR(
-      device->driver->event_elapsed(device->impl, clock->events[tick], clock->events[clock->count - 1], &elapsed));
+      clock->driver->event_elapsed(clock->impl, clock->events[tick], clock->events[clock->count - 1], &elapsed));
   *out_ns = last_ns - elapsed;
   return HR_OK;
 }
 
 hr_status hr__run_clock_resolve(hr_run_clock *clock, int count, hr_launch_time *times) {
-  hr_device *device = clock->device;
   hr_status status = HR_OK;
   if (clock->events != NULL && clock->count > 0) {
-    if (device->driver->submit != NULL) {
-      status = device->driver->submit(device->impl);
+    if (clock->driver->submit != NULL) {
+      status = clock->driver->submit(clock->impl);
     }
-    status = status != HR_OK ? status : device->driver->event_wait(device->impl, clock->events[clock->count - 1]);
+    status = status != HR_OK ? status : clock->driver->event_wait(clock->impl, clock->events[clock->count - 1]);
     int64_t last_ns = hr_clock_ns();
     for (int i = 0; i < count && status == HR_OK; ++i) {
       if (times[i].end == 0) {

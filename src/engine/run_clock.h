@@ -12,7 +12,8 @@
 #include "engine/run_scratch.h"
 
 typedef struct hr_run_clock {
-  hr_device *device;
+  const hr_driver *driver;
+  void *impl;
   bool is_on;
   void **events; /* those of ticks 0 to count - 1; NULL: by waiting */
   int count, capacity;
@@ -20,7 +21,7 @@ typedef struct hr_run_clock {
 
 /* Begins: the first tick is now. With `tick_max` > 0, so many further ones follow at most, and each may be an event;
  * with 0 each is a time. */
-HR_MUST_USE hr_status hr__run_clock_begin(hr_run_clock *clock, hr_device *device, int tick_max, int64_t *out_tick);
+HR_MUST_USE hr_status hr__run_clock_begin(hr_run_clock *clock, const hr_run *run, int tick_max, int64_t *out_tick);
 /* A point after the work submitted so far: with events its number, else its time. The clock has begun. */
 HR_MUST_USE hr_status hr__run_clock_tick(hr_run_clock *clock, int64_t *out_tick);
 /* Makes times of the ticks in a list of launches, whose `end` is 0 where there is none; on failure there are none. Then

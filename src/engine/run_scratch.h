@@ -13,6 +13,7 @@ typedef struct hr_launch_time {
 /* The inputs and results of one run. The arrays are the caller's. */
 typedef struct hr_run {
   hr_device *device;
+  void *impl;                /* of the lane: the driver's */
   void *shared;              /* shared_bytes of the instance; NULL when that is 0 */
   void *const *bound;        /* address of each of the key's buffers; NULL if it needs no memory */
   const uint64_t *stamps;    /* contents of each of them; 0: unknown, or written by the run */

@@ -42,7 +42,7 @@ static hr_status run_check(const hr_instance *instance, const hr_exec_step *step
   }
   const char *from = (const char *)args[0] + check->offset;
   run->has_waited = true;
-  HR_RETURN_IF_ERROR(device->driver->copy_out(device->impl, &value, from, sizeof value));
+  HR_RETURN_IF_ERROR(device->driver->copy_out(run->impl, &value, from, sizeof value));
   return value == INT64_MIN ? HR_OK : index_error(check, value);
 }
 
@@ -101,7 +101,7 @@ static hr_status run_kernels(const hr_instance *instance, const hr_exec_step *fi
   run->is_compiled = all_compiled;
   run->compiled_count += all_compiled && first->kind == HR_STEP_KERNEL;
   int64_t begin = is_timed ? hr_clock_ns() : 0;
-  HR_RETURN_IF_ERROR(device->driver->launch(device->impl, count, scratch->launches.data));
+  HR_RETURN_IF_ERROR(device->driver->launch(run->impl, count, scratch->launches.data));
   if (is_timed) {
     spend(first, scratch, hr_clock_ns() - begin);
   }
@@ -221,11 +221,11 @@ hr_status hr__run_steps(const hr_instance *instance, int first, int end, hr_run 
   bool is_at_once = run->step_ns != NULL || hr_log_is_on(HR_LOG_KERNEL); /* each step's time */
   int64_t now = 0;
   if (queue == NULL && first < end && instance->library_count > 0 && device->driver->native != NULL) {
-    queue = device->driver->native(device->impl);
+    queue = device->driver->native(run->impl);
   }
   hr_status status = HR_OK;
   if (is_at_once || run->times != NULL) {
-    status = hr__run_clock_begin(&clock, device, is_at_once ? 0 : end - first, &now);
+    status = hr__run_clock_begin(&clock, run, is_at_once ? 0 : end - first, &now);
   }
   status = status != HR_OK ? status : run_each(instance, first, end, run, scratch, queue, &clock, now);
   hr_status timed = run->times != NULL ? hr__run_clock_resolve(&clock, end, run->times) : HR_OK;

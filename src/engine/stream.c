@@ -81,7 +81,9 @@ static hr_status create_stream(hr_device *device, bool is_capture, hr_stream **o
   hr__records_join(device);
   hr__report_begin(device);
   stream->is_capture = is_capture;
+  stream->lane = &device->lanes[0];
   if (!is_capture) {
+    stream->lane = hr__lane_choose(device);
     hr__streams_join(stream);
   }
   *out_stream = stream;
@@ -125,6 +127,7 @@ void hr_stream_release(hr_stream *stream) {
   if (!stream->is_capture) {
     hr_status_ignore(hr_stream_synchronize(stream));
     hr__streams_leave(stream);
+    hr__lane_leave(stream->lane);
   }
   hr_vector_fini(&stream->part_buffers);
   hr_vector_fini(&stream->part_bytes);

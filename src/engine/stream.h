@@ -1,10 +1,10 @@
 /* stream.h (engine): the inside of a stream.
  *
  * A stream records into `pending`. A commit looks its key up, compiles it on a miss, binds memory to the buffers that
- * need it, and pushes a job to the device's queue. `rest` holds the records after the cut while a list at its limit is
+ * need it, and pushes a job to its lane's queue. `rest` holds the records after the cut while a list at its limit is
  * committed.
  *
- * Locks, in this order: the stream's mutex (recording and committing), the device's shared_mutex, the queue's. The
+ * Locks, in this order: the stream's mutex (recording and committing), those of runtime/lane.h. The
  * executor takes job_mutex alone.
  */
 #ifndef HEADRACE_ENGINE_STREAM_H_
@@ -21,6 +21,7 @@ typedef struct hr_job hr_job;
 struct hr_stream {
   hr_refcount refcount;
   hr_device *device;
+  hr_lane *lane;   /* of the device's, that runs its jobs */
   hr_stream *next; /* of the device's list */
   uint32_t number; /* its traces', for threads without its lock */
   hr_mutex mutex;

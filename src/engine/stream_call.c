@@ -1,6 +1,6 @@
 /* stream_call.c: functions of the host that take part in a stream's work.
  *
- * A call is a job of the device's queue between two programs: what is pending is committed first. Functions that need
+ * A call is a job of its lane's queue between two programs: what is pending is committed first. Functions that need
  * no whole buffers are nodes of a program instead (headrace/function.h).
  *
  * Its buffers are bound, and returned to the default layout, by the thread that records, as those of a program are.
@@ -19,6 +19,7 @@ typedef struct call {
   hr_queue_job entry; /* first */
   hr_stream *stream;
   uint64_t number; /* in its stream */
+  uint64_t ticket; /* in its lane */
   hr_call_function function;
   void (*release)(void *arg);
   void *arg;
@@ -37,7 +38,7 @@ static size_t buffer_count(const call *c) {
 static hr_status run_function(call *c) {
   hr_device *device = c->stream->device;
   if (device->driver->flush != NULL) {
-    HR_RETURN_IF_ERROR(device->driver->flush(device->impl));
+    HR_RETURN_IF_ERROR(device->driver->flush(c->stream->lane->impl));
   }
   HR_RETURN_IF_ERROR(hr__device_enter(device));
   hr_status status = c->function(c->arg, c->input_count, c->addresses, c->output_count, c->addresses + c->input_count);
@@ -71,10 +72,12 @@ static void run_call(hr_queue_job *entry) {
       hr__stream_finish_write(c->buffers[c->input_count + i]);
     }
   }
+  hr_lane *lane = c->stream->lane;
   hr__buffers_arrive(buffer_count(c), c->buffers);
   if (c->release != NULL) {
     c->release(c->arg);
   }
+  hr__lane_reach(lane, c->ticket);
   hr_free(c);
 }
 
@@ -154,9 +157,23 @@ static bool is_current(const call *c) {
   return is;
 }
 
-/* The device's shared_mutex is held. */
+/* Gives the call its place in the order of the device's jobs: behind the last uses of its memory, and behind the call
+ * before, in other lanes. */
+static void order_call(hr_lane *lane, call *c) {
+  hr_device *device = lane->device;
+  hr_tickets before = {{0}};
+  c->ticket = hr__lane_hand(lane);
+  for (size_t i = 0; i < buffer_count(c); ++i) {
+    hr__lane_use(lane, c->ticket, i >= (size_t)c->input_count, &c->buffers[i]->block->uses, &before);
+  }
+  hr__lane_use(lane, c->ticket, true, &device->calls, &before);
+  hr__lane_follow(lane, &before);
+}
+
+/* The lane's mutex and the device's order_mutex are held. */
 static void hand_over(hr_stream *stream, call *c) {
   c->number = hr__stream_number_job(stream);
+  order_call(stream->lane, c);
   for (size_t i = 0; i < buffer_count(c); ++i) {
     hr_buffer_retain(c->buffers[i]);
     if (i >= (size_t)c->input_count) {
@@ -164,19 +181,24 @@ static void hand_over(hr_stream *stream, call *c) {
     }
   }
   hr__buffers_send(buffer_count(c), c->buffers);
-  hr_queue_push_within(&stream->device->queue, &c->entry, HR_QUEUE_AHEAD);
 }
 
 static hr_status bind_and_hand_over(hr_stream *stream, call *c) {
   hr_device *device = stream->device;
+  hr_lane *lane = stream->lane;
   for (bool is_sent = false; !is_sent;) {
     HR_RETURN_IF_ERROR(bind_buffers(stream, c));
-    hr_mutex_lock(&device->shared_mutex);
+    hr_mutex_lock(&lane->mutex);
+    hr_mutex_lock(&device->order_mutex);
     is_sent = is_current(c);
     if (is_sent) {
       hand_over(stream, c);
     }
-    hr_mutex_unlock(&device->shared_mutex);
+    hr_mutex_unlock(&device->order_mutex);
+    if (is_sent) {
+      hr_queue_push_within(&lane->queue, &c->entry, HR_QUEUE_AHEAD);
+    }
+    hr_mutex_unlock(&lane->mutex);
   }
   return HR_OK;
 }

@@ -70,6 +70,7 @@ hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes
   hr_mutex_lock(&stream->mutex);
   stream->stats.bytes_copied_out += (int64_t)bytes;
   HR_RETURN_IF_ERROR(hr__stream_finish(stream, HR_EVENT_WAIT, view->buffer));
+  HR_RETURN_IF_ERROR(hr__stream_wait_for_buffer(stream, view->buffer, false));
   HR_RETURN_IF_ERROR(hr__buffer_failure(view->buffer));
   if (bytes == 0) {
     return HR_OK;
@@ -92,6 +93,7 @@ hr_status hr_stream_address(hr_stream *stream, hr_buffer *buffer, void **out_add
   }
   hr_mutex_lock(&stream->mutex);
   HR_RETURN_IF_ERROR(hr__stream_finish(stream, HR_EVENT_WAIT, buffer));
+  HR_RETURN_IF_ERROR(hr__stream_wait_for_buffer(stream, buffer, true));
   HR_RETURN_IF_ERROR(hr__buffer_failure(buffer));
   HR_RETURN_IF_ERROR(hr__stream_bind(stream, buffer));
   /* The holder of the address may write through it. */
@@ -223,6 +225,7 @@ static hr_status settle_source(hr_stream *stream, const hr_view *source, const v
   }
   hr_mutex_lock(&stream->mutex);
   HR_RETURN_IF_ERROR(hr__stream_finish(stream, HR_EVENT_WAIT, source->buffer));
+  HR_RETURN_IF_ERROR(hr__stream_wait_for_buffer(stream, source->buffer, false));
   HR_RETURN_IF_ERROR(hr__buffer_failure(source->buffer));
   const char *address = hr__buffer_address(source->buffer);
   int64_t offset = source->offset * (int64_t)hr_dtype_size(source->dtype);

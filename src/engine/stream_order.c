@@ -152,6 +152,20 @@ bool hr__streams_use(hr_stream *stream, const hr_buffer *buffer) {
 
 /* ---- waiting for another stream ---- */
 
+/* Work that the lane is given from now on follows all work that the other one was given. */
+static void follow_lane(hr_lane *lane, const hr_lane *other) {
+  hr_device *device = lane->device;
+  hr_tickets all = {{0}};
+  if (lane != other) {
+    hr_mutex_lock(&lane->mutex);
+    hr_mutex_lock(&device->order_mutex);
+    all.of[other->number] = other->handed;
+    hr__lane_follow(lane, &all);
+    hr_mutex_unlock(&device->order_mutex);
+    hr_mutex_unlock(&lane->mutex);
+  }
+}
+
 hr_status hr_stream_wait_for(hr_stream *stream, hr_stream *other) {
   if (stream == NULL || other == NULL) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "hr_stream_wait_for: NULL argument");
@@ -162,5 +176,10 @@ hr_status hr_stream_wait_for(hr_stream *stream, hr_stream *other) {
                           stream->device->name, other->device->name);
   }
   HR_RETURN_IF_ERROR(hr__stream_check_submits(stream, "wait"));
-  return stream == other ? HR_OK : hr_stream_commit(other);
+  if (stream == other) {
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(hr_stream_commit(other));
+  follow_lane(stream->lane, other->lane);
+  return HR_OK;
 }

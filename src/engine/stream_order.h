@@ -1,8 +1,8 @@
-/* stream_order.h: the order between the streams of one device.
+/* stream_order.h: the order between the pending records of the streams of one device.
  *
- * Each stream has pending records of its own, and commits push jobs to the device's queue. So two commits run in the
- * order of the commits, and only pending records need care: a record that touches a buffer first commits the streams
- * whose pending records it must follow.
+ * Each stream has pending records of its own, and commits push jobs to its lane's queue. Jobs of two lanes that use the
+ * same memory run in the order of the commits (runtime/lane.h). So only pending records need care here: a record that
+ * touches a buffer first commits the streams whose pending records it must follow.
  *
  *   this record    commits each other stream with a pending
  *   reads          write of the buffer

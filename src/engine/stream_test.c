@@ -426,7 +426,7 @@ HR_TEST(a_failure_ends_later_work_until_it_is_reported) {
 
 /* Waits until the submitted work has run, without its result. */
 static void let_run(const fixture *f) {
-  hr_queue_drain(&f->device->queue);
+  hr__device_drain(f->device);
 }
 
 HR_TEST(a_record_reports_a_failure_and_later_work_is_done) {

@@ -83,9 +83,10 @@ void hr_stream_set_interrupt_check(hr_stream *stream, bool (*wants_interrupt)(vo
   hr_mutex_unlock(&stream->mutex);
 }
 
-/* Waits for all submitted work; true if an interrupt was requested meanwhile. The stream is not locked. */
-static bool wait_for_device(hr_stream *stream) {
-  hr_queue *queue = &stream->device->queue;
+/* Waits for all work that the lane was given; true if an interrupt was requested meanwhile. The stream is not locked.
+ */
+static bool wait_for_lane(hr_stream *stream) {
+  hr_queue *queue = &stream->lane->queue;
   bool is_interrupted = false;
   if (stream->wants_interrupt == NULL) {
     hr_queue_drain(queue);
@@ -99,6 +100,33 @@ static bool wait_for_device(hr_stream *stream) {
     }
   }
   return is_interrupted;
+}
+
+static hr_tickets tickets_of(const hr_buffer *buffer, bool writes) {
+  hr_device *device = buffer->device;
+  hr_tickets tickets = {{0}};
+  hr_mutex_lock(&device->order_mutex);
+  hr_mutex_lock(&device->bind_mutex);
+  if (buffer->block != NULL) {
+    hr__lane_use(NULL, 0, writes, &buffer->block->uses, &tickets);
+  }
+  hr_mutex_unlock(&device->bind_mutex);
+  hr_mutex_unlock(&device->order_mutex);
+  return tickets;
+}
+
+hr_status hr__stream_wait_for_buffer(hr_stream *stream, const hr_buffer *buffer, bool writes) {
+  hr_device *device = stream->device;
+  if (!atomic_load_explicit(&device->has_several_lanes, memory_order_relaxed)) {
+    return HR_OK;
+  }
+  const hr_tickets tickets = tickets_of(buffer, writes);
+  while (!hr__tickets_wait_until(device, &tickets, hr_clock_ns() + HR_INTERRUPT_CHECK_MS * NS_PER_MS)) {
+    if (stream->wants_interrupt != NULL && stream->wants_interrupt(stream->wants_interrupt_arg)) {
+      return hr_status_make(HR_STATUS_CANCELLED, "interrupted");
+    }
+  }
+  return HR_OK;
 }
 
 static hr_status refuse_capture(void) {
@@ -119,9 +147,9 @@ hr_status hr__stream_finish(hr_stream *stream, hr_event_kind kind, hr_buffer *se
     hr__stream_set_error(stream, hr__stream_restore_default_layout(stream, seen, true));
   }
   hr_mutex_unlock(&stream->mutex);
-  bool is_interrupted = wait_for_device(stream);
+  bool is_interrupted = wait_for_lane(stream);
   if (stream->device->driver->flush != NULL) {
-    hr__stream_set_error(stream, stream->device->driver->flush(stream->device->impl));
+    hr__stream_set_error(stream, stream->device->driver->flush(stream->lane->impl));
   }
   hr_status status = hr__stream_take_error(stream);
   return status == HR_OK && is_interrupted ? hr_status_make(HR_STATUS_CANCELLED, "interrupted") : status;
@@ -159,7 +187,7 @@ hr_status hr__stream_check_submits(const hr_stream *stream, const char *what) {
   if (stream->is_capture) {
     return hr_status_make(HR_STATUS_FAILED_PRECONDITION, "%s: a capture runs nothing", what);
   }
-  if (hr_queue_is_lost(&stream->device->queue)) {
+  if (hr__device_is_lost(stream->device)) {
     return hr_status_make(HR_STATUS_FAILED_PRECONDITION,
                           "%s: device \"%s\" works in the parent of this forked process: spawn a process instead", what,
                           stream->device->name);

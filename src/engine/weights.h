@@ -13,7 +13,7 @@
  * Its results are cached by the contents of the buffers, the kernels and their scalars (runtime/cached_weights.h), so
  * that all programs with these weights share them. The step is left out if its results are cached.
  *
- * Threads: those that run the device's jobs, one at a time.
+ * Threads: those that run the stream's jobs, one at a time.
  */
 #ifndef HEADRACE_ENGINE_WEIGHTS_H_
 #define HEADRACE_ENGINE_WEIGHTS_H_

@@ -65,7 +65,7 @@ static void init_buffer(hr_buffer *buffer, hr_device *device, size_t bytes) {
   buffer->bytes = bytes;
   buffer->device = device;
   buffer->block = NULL;
-  buffer->weights.stamp = 0;
+  atomic_store_explicit(&buffer->weights.stamp, 0, memory_order_relaxed);
   buffer->range.stamp = 0;
   atomic_store_explicit(&buffer->address, NULL, memory_order_relaxed);
   atomic_store_explicit(&buffer->tag, 0, memory_order_relaxed);

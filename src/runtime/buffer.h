@@ -36,7 +36,7 @@ struct hr_buffer {
   atomic_uint_least64_t writer;
   atomic_bool is_shared;
   /* Layout of the contents, as a word that the engine keeps for the compiler; 0: as views describe. Changes under the
-   * device's shared_mutex. */
+   * device's order_mutex. */
   atomic_uint_least64_t layout;
   /* Identifies the contents: no other buffer and no other time has the same number. 0: the address was given out. */
   atomic_uint_least64_t stamp;

@@ -16,6 +16,7 @@
 #ifndef HEADRACE_RUNTIME_CACHED_WEIGHTS_H_
 #define HEADRACE_RUNTIME_CACHED_WEIGHTS_H_
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -47,17 +48,18 @@ uint64_t hr__cached_weights_serial(const hr_cached_weights *cached_weights);
 void hr__cached_weights_forget(hr_context *context, uint64_t stamp);
 
 /* A buffer's note (buffer.h): the stamp of the contents from which entries were made; 0: none were. The device's jobs
- * read and write it, in order. */
+ * read and write it: those that write the buffer in order, those that read it also at once. */
 typedef struct hr_weights_note {
-  uint64_t stamp;
+  atomic_uint_least64_t stamp;
 } hr_weights_note;
 
 /* Entries may be made from the contents `stamp` (0: from none). Those made from older contents are dropped. */
 static inline void hr__cached_weights_note(hr_weights_note *note, hr_context *context, uint64_t stamp) {
-  if (__builtin_expect(note->stamp != 0, 0) && note->stamp != stamp) {
-    hr__cached_weights_forget(context, note->stamp);
+  uint64_t before = atomic_load_explicit(&note->stamp, memory_order_relaxed);
+  if (__builtin_expect(before != 0, 0) && before != stamp) {
+    hr__cached_weights_forget(context, before);
   }
-  note->stamp = stamp;
+  atomic_store_explicit(&note->stamp, stamp, memory_order_relaxed);
 }
 
 void hr__cached_weights_forget_all(void);

@@ -29,6 +29,7 @@
 #include "base/thread.h"
 #include "base/vector.h"
 #include "headrace/memory.h"
+#include "runtime/lane.h"
 
 struct hr_driver;
 typedef struct hr_slab hr_slab;
@@ -44,6 +45,7 @@ typedef struct hr_block {
   void (*release)(void *arg);
   void *arg;
   struct hr_block *next, *before; /* of the driver's own that are in use */
+  hr_block_uses uses;             /* last ones, those before the block was freed too */
 } hr_block;
 
 enum { HR_ALLOCATOR_SMALL_MAX = 32768, HR_ALLOCATOR_CLASSES = 8 + 6 * 8, HR_ALLOCATOR_SLAB = 262144 };

@@ -64,33 +64,47 @@ void hr_device_memory_trim(hr_device *device) {
   hr_caching_allocator_trim(&device->allocator);
 }
 
-/* Growing lengths need a little more each time. On a host pages that nothing touches cost nothing, so a larger block
- * gets room for later ones. */
-static hr_status grow_shared(hr_device *device, size_t bytes) {
-  size_t room = device->shared != NULL && device->properties.is_host ? bytes / 4 : 0;
-  hr_caching_allocator_give_back(&device->allocator, device->shared);
-  device->shared = NULL;
-  hr_status status = hr_caching_allocator_alloc(&device->allocator, bytes + room, &device->shared);
-  if (room > 0 && hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
-    hr_status_free(status);
-    status = hr_caching_allocator_alloc(&device->allocator, bytes, &device->shared);
+void hr__device_drain(hr_device *device) {
+  for (int i = 0; i < HR_LANES_MAX; ++i) {
+    hr_queue_drain(&device->lanes[i].queue);
   }
-  return status;
 }
 
-hr_status hr__device_shared(hr_device *device, size_t bytes, void **out_address) {
-  if (bytes > 0 && (device->shared == NULL || device->shared->bytes < bytes)) {
-    hr_queue_drain(&device->queue);
-    HR_RETURN_IF_ERROR(grow_shared(device, bytes));
+void hr__device_settle(hr_device *device) {
+  for (int i = 0; i < HR_LANES_MAX; ++i) {
+    hr_queue_settle(&device->lanes[i].queue);
   }
-  *out_address = device->shared != NULL ? device->shared->address : NULL;
-  return HR_OK;
+}
+
+bool hr__device_is_lost(const hr_device *device) {
+  bool is_lost = false;
+  for (int i = 0; i < HR_LANES_MAX; ++i) {
+    is_lost |= hr_queue_is_lost(&device->lanes[i].queue);
+  }
+  return is_lost;
+}
+
+void hr__device_lock_lanes(hr_device *device) {
+  for (int i = 0; i < HR_LANES_MAX; ++i) {
+    hr_mutex_lock(&device->lanes[i].mutex);
+  }
+  hr_mutex_lock(&device->order_mutex);
+}
+
+void hr__device_unlock_lanes(hr_device *device) {
+  hr_mutex_unlock(&device->order_mutex);
+  for (int i = HR_LANES_MAX; i-- > 0;) {
+    hr_mutex_unlock(&device->lanes[i].mutex);
+  }
 }
 
 void hr__device_release_shared(hr_device *device) {
-  hr_mutex_lock(&device->shared_mutex);
-  hr_queue_drain(&device->queue);
-  hr_caching_allocator_free(&device->allocator, device->shared);
-  device->shared = NULL;
-  hr_mutex_unlock(&device->shared_mutex);
+  for (int i = 0; i < HR_LANES_MAX; ++i) {
+    hr_lane *lane = &device->lanes[i];
+    hr_mutex_lock(&lane->mutex);
+    hr_queue_drain(&lane->queue);
+    hr_caching_allocator_free(&device->allocator, lane->shared);
+    lane->shared = NULL;
+    hr_mutex_unlock(&lane->mutex);
+  }
 }

@@ -5,15 +5,15 @@
  *
  * Threads:
  *
- * - The engine calls launch, call, copy_within, fill, submit, event and graph functions of one device from one thread
- *   at a time, in the order of the work.
+ * - The engine calls launch, call, copy_within, fill, submit, event and graph functions of one opening of a device from
+ *   one thread at a time, in the order of the work.
  * - allocate, free, properties, memory_info, flush, copy_in, copy_out and copy_peer may be called from any thread at
  *   any time.
  * - Memory that is copied from or to is not in use by submitted work that has not run. Exception: a copy that is called
  *   in the order of the work waits for that work.
  *
- * An open device consists of that table, the caching allocator over it, the queue that runs its work, and one block
- * that the executables share for temporaries.
+ * An open device consists of that table, the caching allocator over it, and lanes (lane.h), which run its work. Each
+ * lane has an opening of its own; the first one's has the memory.
  */
 #ifndef HEADRACE_RUNTIME_DEVICE_H_
 #define HEADRACE_RUNTIME_DEVICE_H_
@@ -25,7 +25,7 @@
 #include "base/text.h"
 #include "headrace/stream.h"
 #include "runtime/caching_allocator.h"
-#include "runtime/queue.h"
+#include "runtime/lane.h"
 
 typedef struct hr_device_properties {
   char description[128]; /* for display */
@@ -34,6 +34,7 @@ typedef struct hr_device_properties {
   double memory_gbs;     /* peak of its memory, 1e9 bytes a second; 0: not known, or the host's */
   bool is_host;          /* the host may dereference addresses of allocate */
   bool has_contents;     /* false: nothing is computed, and reads give zeros */
+  int lanes;             /* openings whose work may run at the same time, on the memory of one of them; 0: one */
 } hr_device_properties;
 
 typedef hr_status (*hr_host_fn)(void *arg);
@@ -148,7 +149,10 @@ struct hr_device {
   atomic_int recorded; /* flags of engine/records.h; 0: no profile is started */
   hr_device_properties properties;
   hr_caching_allocator allocator;
-  hr_queue queue;
+  hr_lane lanes[HR_LANES_MAX];
+  int lanes_max;                      /* those that may be opened */
+  atomic_bool has_several_lanes;      /* open ones; set under order_mutex, for good */
+  atomic_bool is_team_taken;          /* by a job */
   atomic_bool is_observed;            /* somebody observes its memory */
   atomic_bool is_deterministic;       /* programs are compiled without the tuning cache */
   atomic_int_least64_t program_bytes; /* of the host: the programs that streams keep */
@@ -156,8 +160,8 @@ struct hr_device {
   hr_stream *streams;                 /* linked by the engine; captures are none of them */
   atomic_int stream_count;            /* of that list */
   hr_mutex bind_mutex;                /* held while memory is allocated for a buffer */
-  hr_mutex shared_mutex; /* guards the fields below; held from choosing the block until the job is in the queue */
-  hr_block *shared;      /* temporaries and workspace of the running job; NULL until some are needed */
+  hr_mutex order_mutex;               /* held while a job gets its place in the order of the device's jobs */
+  hr_block_uses calls; /* guarded by it: functions of the host use it as a block, and so run one at a time */
 };
 
 /* The driver's enter and leave, with their defaults. */
@@ -171,10 +175,16 @@ static inline void hr__device_leave(hr_device *device) {
   }
 }
 
-/* Grows the shared block to at least `bytes` and returns its address. The caller holds shared_mutex. Growing drains the
- * queue first, so that no job loses its temporaries. On failure the old block is gone as well. */
-HR_MUST_USE hr_status hr__device_shared(hr_device *device, size_t bytes, void **out_address);
-/* Drains the queue and frees the shared block: for when memory is short. */
+/* Drains the queues of all lanes. */
+void hr__device_drain(hr_device *device);
+/* Finishes jobs that were begun early. */
+void hr__device_settle(hr_device *device);
+/* True in a forked child if some lane's thread stayed in the parent. */
+bool hr__device_is_lost(const hr_device *device);
+/* Until unlock no job is handed over: locks all lanes, and the order. */
+void hr__device_lock_lanes(hr_device *device);
+void hr__device_unlock_lanes(hr_device *device);
+/* Drains the queues and frees the blocks of temporaries: for when memory is short. */
 void hr__device_release_shared(hr_device *device);
 
 #endif

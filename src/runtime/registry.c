@@ -26,7 +26,9 @@ static void stop_registry(void *part) {
   registry *open = part;
   hr_mutex_lock(&open->mutex);
   for (int i = 0; i < open->device_count; ++i) {
-    hr_queue_close(&open->devices[i].queue);
+    for (int j = 0; j < HR_LANES_MAX; ++j) {
+      hr_queue_close(&open->devices[i].lanes[j].queue);
+    }
   }
   hr_mutex_unlock(&open->mutex);
 }
@@ -36,11 +38,16 @@ static void fini_registry(void *part) {
   for (int i = 0; i < open->device_count; ++i) {
     hr_device *device = &open->devices[i];
     assert(device->count == 0);
-    hr_queue_fini(&device->queue);
+    for (int j = 0; j < HR_LANES_MAX; ++j) {
+      if (j > 0 && device->lanes[j].impl != NULL) {
+        device->driver->close(device->lanes[j].impl);
+      }
+      hr__lane_fini(&device->lanes[j]);
+    }
     hr_caching_allocator_trim(&device->allocator);
     hr_mutex_fini(&device->streams_mutex);
     hr_mutex_fini(&device->bind_mutex);
-    hr_mutex_fini(&device->shared_mutex);
+    hr_mutex_fini(&device->order_mutex);
     device->driver->close(device->impl);
   }
   hr_mutex_fini(&open->mutex);
@@ -114,6 +121,11 @@ hr_status hr__registry_find(const char *name, const hr_driver **out_driver, int 
   return HR_OK;
 }
 
+static int lanes_of(const hr_device_properties *properties) {
+  int64_t wanted = hr_env_int(HR_ENV_LANES), most = properties->lanes < HR_LANES_MAX ? properties->lanes : HR_LANES_MAX;
+  return wanted > 0 && wanted < most ? (int)wanted : (int)most;
+}
+
 /* Called with the registry locked. */
 static hr_status open_device(registry *open, const hr_driver *driver, int ordinal, hr_device **out_device) {
   for (int i = 0; i < open->device_count; ++i) {
@@ -138,10 +150,14 @@ static hr_status open_device(registry *open, const hr_driver *driver, int ordina
   driver->memory_info(device->impl, &free_bytes, &total_bytes);
   hr_caching_allocator_init(&device->allocator, driver, device->impl, device->name,
                             hr_env_limit(HR_ENV_MEMORY_LIMIT, total_bytes));
-  hr_queue_init(&device->queue);
+  for (int i = 0; i < HR_LANES_MAX; ++i) {
+    hr__lane_init(&device->lanes[i], device, i);
+  }
+  device->lanes[0].impl = device->impl;
+  device->lanes_max = lanes_of(&device->properties);
   hr_mutex_init(&device->streams_mutex);
   hr_mutex_init(&device->bind_mutex);
-  hr_mutex_init(&device->shared_mutex);
+  hr_mutex_init(&device->order_mutex);
   ++open->device_count;
   hr_log(HR_LOG_DEVICE, "device %s: %s, %d workers, %lld MB of %lld free", device->name, device->properties.description,
          device->properties.workers, (long long)(free_bytes >> 20), (long long)(total_bytes >> 20));
@@ -179,9 +195,10 @@ void hr_device_release(hr_device *device) {
   registry *open = registry_of(device->context);
   hr_mutex_lock(&open->mutex);
   if (--device->count == 0) {
-    hr_queue_stop(&device->queue);
-    hr_caching_allocator_free(&device->allocator, device->shared);
-    device->shared = NULL;
+    for (int i = 0; i < HR_LANES_MAX; ++i) {
+      hr_queue_stop(&device->lanes[i].queue);
+    }
+    hr__device_release_shared(device);
     hr_caching_allocator_trim(&device->allocator);
   }
   hr_mutex_unlock(&open->mutex);

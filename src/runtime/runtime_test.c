@@ -636,12 +636,14 @@ HR_TEST(outgrown_temporaries_go_back_on_a_host) {
     budget b = {.left = SIZE_MAX};
     hr_device device = {.context = &hr__context_first, .driver = drivers[i]};
     hr_caching_allocator_init(&device.allocator, drivers[i], &b, "budget", 0);
-    hr_queue_init(&device.queue);
-    hr_mutex_init(&device.shared_mutex);
+    for (int j = 0; j < HR_LANES_MAX; ++j) {
+      hr__lane_init(&device.lanes[j], &device, j);
+    }
+    hr_lane *lane = &device.lanes[0];
     void *address = NULL;
     for (size_t megabytes = 1; megabytes <= 64; megabytes *= 2) {
-      HR_ASSERT_OK(hr__device_shared(&device, megabytes << 20, &address));
-      HR_ASSERT_OK(hr__device_shared(&device, 1 << 20, &address));
+      HR_ASSERT_OK(hr__lane_shared(lane, megabytes << 20, &address));
+      HR_ASSERT_OK(hr__lane_shared(lane, 1 << 20, &address));
     }
     HR_ASSERT_EQ(stats_of(&device.allocator).allocated_bytes, 64 << 20);
     HR_ASSERT_EQ(stats_of(&device.allocator).reserved_bytes, i == 0 ? 64 << 20 : 127 << 20);
@@ -650,17 +652,17 @@ HR_TEST(outgrown_temporaries_go_back_on_a_host) {
     device.properties.is_host = true;
     hr_device_memory_trim(&device);
     HR_ASSERT_EQ(stats_of(&device.allocator).reserved_bytes, 0);
-    HR_ASSERT_OK(
-        hr__device_shared(&device, 64 << 20, &address)); /* a quarter of room for what grows, if there is any */
-    HR_ASSERT_OK(hr__device_shared(&device, 80 << 20, &address));
-    HR_ASSERT_EQ(device.shared->bytes, 100 << 20);
+    HR_ASSERT_OK(hr__lane_shared(lane, 64 << 20, &address)); /* a quarter of room for what grows, if there is any */
+    HR_ASSERT_OK(hr__lane_shared(lane, 80 << 20, &address));
+    HR_ASSERT_EQ(lane->shared->bytes, 100 << 20);
     hr_caching_allocator_limit(&device.allocator, 120 << 20);
-    HR_ASSERT_OK(hr__device_shared(&device, 118 << 20, &address));
-    HR_ASSERT_EQ(device.shared->bytes, 118 << 20);
-    HR_ASSERT_STATUS(hr__device_shared(&device, 121 << 20, &address), HR_STATUS_RESOURCE_EXHAUSTED);
+    HR_ASSERT_OK(hr__lane_shared(lane, 118 << 20, &address));
+    HR_ASSERT_EQ(lane->shared->bytes, 118 << 20);
+    HR_ASSERT_STATUS(hr__lane_shared(lane, 121 << 20, &address), HR_STATUS_RESOURCE_EXHAUSTED);
     hr_device_memory_trim(&device);
-    hr_queue_fini(&device.queue);
-    hr_mutex_fini(&device.shared_mutex);
+    for (int j = 0; j < HR_LANES_MAX; ++j) {
+      hr__lane_fini(&device.lanes[j]);
+    }
   }
 }
 

@@ -25,16 +25,26 @@ static void hr__stand_in_open(hr_device *device, const hr_driver *driver, const 
   snprintf(device->name, sizeof device->name, "%s", name);
   HR_ASSERT_OK(driver->open(0, &device->impl));
   hr_caching_allocator_init(&device->allocator, driver, device->impl, device->name, 0);
-  hr_queue_init(&device->queue);
+  for (int i = 0; i < HR_LANES_MAX; ++i) {
+    hr__lane_init(&device->lanes[i], device, i);
+  }
+  device->lanes[0].impl = device->impl;
+  device->lanes_max = 1;
+  hr_mutex_init(&device->streams_mutex);
   hr_mutex_init(&device->bind_mutex);
-  hr_mutex_init(&device->shared_mutex);
+  hr_mutex_init(&device->order_mutex);
   hr_device_release(base);
 }
 
 /* Behind its streams and buffers. */
 static void hr__stand_in_close(hr_device *device) {
   hr_device_release(device);
-  device->driver->close(device->impl);
+  for (int i = 0; i < HR_LANES_MAX; ++i) {
+    if (device->lanes[i].impl != NULL) {
+      device->driver->close(device->lanes[i].impl);
+    }
+    hr__lane_fini(&device->lanes[i]);
+  }
 }
 
 #endif

@@ -6,7 +6,7 @@ import time
 
 import pytest
 import torch
-from support import DEVICE, synchronize
+from support import DEVICE, DRIVER, synchronize
 from torch import nn
 
 pytestmark = pytest.mark.device_only
@@ -140,6 +140,26 @@ def test_work_keeps_tensors_that_are_dropped(streams):
             torch.full((4096,), -1.0, device=DEVICE)
     gc.collect()
     assert [r.cpu().unique().tolist() for r in results] == [[i + 1.0] for i in range(20)]
+
+
+@pytest.mark.skipif(DRIVER != "cpu", reason="a GPU has one queue")
+def test_the_default_stream_does_not_wait_for_another_one(streams):
+    a, x = torch.randn(1500, 1500).to(DEVICE) / 1500, ones(8)
+    (x + 1).sum().item()
+
+    def overlaps():
+        with torch.headrace.stream(streams[0]):
+            b = a
+            for _ in range(20):
+                b = b @ a
+        streams[0].query()  # commits
+        assert (x + 1).sum().item() == 16
+        is_done = streams[0].query()
+        with torch.headrace.stream(streams[0]):
+            assert b.isfinite().all().item()
+        return not is_done
+
+    assert any(overlaps() for _ in range(10))  # a busy machine may hold up the short work
 
 
 def test_an_error_stays_in_its_stream(streams):

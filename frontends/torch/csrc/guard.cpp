@@ -1,7 +1,7 @@
 // guard.cpp: the device guard: current devices and streams of threads, and events.
 //
 // The core orders the streams of a device wherever they use the same buffers, and keeps buffers while work uses them.
-// So waiting for another stream matters only for what the host sees, and recording a tensor's use on a stream does
+// So waiting for another stream matters only for functions and events, and recording a tensor's use on a stream does
 // nothing.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 

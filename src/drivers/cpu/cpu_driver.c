@@ -19,8 +19,9 @@
 #include "base/integer.h"
 #include "base/thread.h"
 
-enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20, DEVICES_MAX = 64 };
+enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20, DEVICES_MAX = 64, LANES = 2 };
 
+/* An opening: the memory is the process's. */
 typedef struct cpu_device {
   size_t scratch_bytes; /* of each worker that has scratch */
   int scratch_count;    /* workers that have scratch */
@@ -75,7 +76,8 @@ static void read_model(char *out_text, size_t bytes) {
 
 static void cpu_properties(void *impl, hr_device_properties *out_properties) {
   (void)impl;
-  *out_properties = (hr_device_properties){.workers = hr_thread_count(), .is_host = true, .has_contents = true};
+  *out_properties =
+      (hr_device_properties){.workers = hr_thread_count(), .is_host = true, .has_contents = true, .lanes = LANES};
   read_model(out_properties->description, sizeof out_properties->description);
 }
 

@@ -1,0 +1,94 @@
+/* lane.h: one of the sequences of work that a device runs beside each other.
+ *
+ * A lane consists of a queue with its thread, the driver's own queue (another opening of the device), and one block of
+ * temporaries. The work of a lane runs in order. Between lanes only memory orders the work: each block notes which job
+ * of which lane used it last.
+ *
+ *   a job       follows, of the other lanes,
+ *   reads       the last job that wrote the block
+ *   writes      the last jobs that used it
+ *
+ * Jobs have tickets, numbers in their lane. A job that must follow others gets a note in front of it in its queue,
+ * which waits until these are reached. A ticket is given when the device's order_mutex is held, and from then until the
+ * push its lane's mutex. So the jobs of a device have one order, and each follows earlier ones alone.
+ *
+ * Lane 0 is the device's own, and belongs to its first stream. Others are opened for the streams after it. While there
+ * is only one lane nothing is noted.
+ *
+ * Locks, in this order: a lane's mutex, the device's order_mutex, its bind_mutex, a queue's.
+ */
+#ifndef HEADRACE_RUNTIME_LANE_H_
+#define HEADRACE_RUNTIME_LANE_H_
+
+#include <stdatomic.h>
+
+#include "runtime/queue.h"
+
+enum { HR_LANES_MAX = 4 };
+
+struct hr_block;
+struct hr_device;
+
+typedef struct hr_lane {
+  struct hr_device *device;
+  int number;
+  void *impl; /* the driver's; the device's own for lane 0; NULL: not opened */
+  hr_queue queue;
+  hr_mutex mutex;                /* held from choosing the block of temporaries until the job is in the queue */
+  struct hr_block *shared;       /* temporaries and workspace of the running job; NULL until some are needed */
+  int streams;                   /* that have it; guarded by the device's streams_mutex */
+  uint64_t handed;               /* the last ticket; guarded by the device's order_mutex */
+  atomic_uint_least64_t reached; /* the last ticket whose job has ended */
+} hr_lane;
+
+/* A ticket of each lane; 0: none. */
+typedef struct hr_tickets {
+  uint64_t of[HR_LANES_MAX];
+} hr_tickets;
+
+/* The last uses of a block of memory. Guarded by the device's order_mutex. */
+typedef struct hr_block_uses {
+  hr_tickets last;
+  uint64_t written; /* the last write: ticket * HR_LANES_MAX + lane */
+} hr_block_uses;
+
+/* Its jobs run in the context that is current here. */
+void hr__lane_init(hr_lane *lane, struct hr_device *device, int number);
+/* After hr_queue_close. */
+void hr__lane_fini(hr_lane *lane);
+
+/* The lane of a new stream: the device's own unless a stream has it, else one of the others. */
+hr_lane *hr__lane_choose(struct hr_device *device);
+/* The stream is gone. */
+void hr__lane_leave(hr_lane *lane);
+
+/* Grows the block of temporaries to at least `bytes` and returns its address. The caller holds the lane's mutex.
+ * Growing drains the queue first, so that no job loses its temporaries. On failure the old block is gone as well. */
+HR_MUST_USE hr_status hr__lane_shared(hr_lane *lane, size_t bytes, void **out_address);
+
+/* The ticket of the next job. Both mutexes are held. */
+static inline uint64_t hr__lane_hand(hr_lane *lane) {
+  return ++lane->handed;
+}
+
+/* A job, which the lane's queue runs, is about to end. */
+static inline void hr__lane_reach(hr_lane *lane, uint64_t ticket) {
+  atomic_store_explicit(&lane->reached, ticket, memory_order_release);
+}
+
+/* Adds the tickets, of lanes other than `lane`, that a job with such a use must follow. Then notes the use. `lane` NULL
+ * stands for the host: all lanes are others, and nothing is noted. */
+void hr__lane_use(const hr_lane *lane, uint64_t ticket, bool writes, hr_block_uses *uses, hr_tickets *tickets);
+/* Work that is pushed to the lane from now on follows these tickets. Waits for nothing, unless there is no memory for a
+ * note. Both mutexes are held. */
+void hr__lane_follow(hr_lane *lane, const hr_tickets *tickets);
+/* Waits until these tickets are reached; false if hr_clock_ns reaches the deadline before. */
+bool hr__tickets_wait_until(struct hr_device *device, const hr_tickets *tickets, int64_t deadline_ns);
+
+/* The team of parallel loops belongs to one job of a device at a time, the one that begins first. Loops of the others
+ * run on their own threads (hr_parallel_set_alone); libraries with teams of their own still use these. True if the job
+ * has the team. */
+bool hr__lane_take_team(hr_lane *lane);
+void hr__lane_return_team(hr_lane *lane, bool has_team);
+
+#endif
