@@ -485,7 +485,8 @@ static void take_marks(hr_trace *trace, hr_job *job) {
   trace->has_marks = false;
 }
 
-/* Gives the job its place in the order of the device's jobs: behind the last uses of its memory in other lanes. */
+/* Gives the job its place in the order of the device's jobs: behind the last uses of its memory in other lanes. A move
+ * frees the memory that it reads, so all uses come before it. */
 static void order_job(hr_job *job) {
   hr_lane *lane = job->stream->lane;
   hr_tickets before = {{0}};
@@ -496,7 +497,8 @@ static void order_job(hr_job *job) {
   for (size_t i = 0; i < job->buffers.count; ++i) {
     hr_block *block = job->buffers.data[i]->block;
     if (job->bound.data[i] != NULL && block != NULL) {
-      hr__lane_use(lane, job->ticket, job->instance->plan->last_write[i] >= 0, &block->uses, &before);
+      bool writes = job->is_move || job->instance->plan->last_write[i] >= 0;
+      hr__lane_use(lane, job->ticket, writes, &block->uses, &before);
     }
   }
   hr__lane_follow(lane, &before);
