@@ -397,5 +397,50 @@ def differ_in(group, x=None):
     x.cpu()
 
 
+def train_by_accelerate(accelerator, rows):
+    torch.manual_seed(1)
+    model, data = nn.Linear(4, 2), torch.utils.data.DataLoader(rows, batch_size=8 // accelerator.num_processes)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer, data = accelerator.prepare(model, optimizer, data)
+    for x in data:
+        with accelerator.autocast():
+            out = model(x)
+        accelerator.backward(out.float().square().mean())
+        accelerator.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    return model, x
+
+
+def accelerate():
+    """Accelerator with several processes, against one on the whole data."""
+    import accelerate
+
+    rows = torch.arange(32 * 4).reshape(32, 4).sin()
+    single = trained_by_one_process(accelerate, rows)
+    for precision, bound in (("no", 1e-6), ("bf16", 2e-2)):
+        accelerate.state.AcceleratorState._reset_state(True)
+        accelerator = accelerate.Accelerator(mixed_precision=precision)
+        assert accelerator.device == torch.device(DEVICE, RANK) and accelerator.num_processes == SIZE
+        model, x = train_by_accelerate(accelerator, rows)
+        assert isinstance(model, nn.parallel.DistributedDataParallel) and x.device.type == DEVICE
+        assert_equal_one_process(model, single, f"accelerate, {precision}", rtol=bound, atol=bound)
+        assert accelerator.gather_for_metrics(x).shape == (8, 4)
+        ranks = accelerator.gather(torch.tensor([RANK], device=accelerator.device))
+        equal(ranks, torch.arange(SIZE), "gather of accelerate")
+        equal(accelerator.reduce(torch.ones(2, device=accelerator.device)), torch.full((2,), float(SIZE)), "reduce")
+        assert accelerate.utils.gather_object([RANK]) == list(range(SIZE))
+        del model  # a model that outlives its group holds the GIL when it joins gloo's threads, which may wait for that
+        accelerator.free_memory()
+    accelerator.end_training()
+
+
+def trained_by_one_process(accelerate, rows):
+    variables = {name: os.environ.pop(name) for name in ("LOCAL_RANK", "WORLD_SIZE")}
+    model, _ = train_by_accelerate(accelerate.Accelerator(cpu=True), rows)
+    os.environ.update(variables)
+    return model
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]()

@@ -78,6 +78,11 @@ def test_trainings_equal_one_process(ranks, mode):
     run("trainings", expected=(0,) * ranks, HEADRACE_MODE=mode)
 
 
+def test_accelerate_uses_all_ranks():
+    pytest.importorskip("accelerate")
+    run("accelerate")
+
+
 def test_nccl_gets_the_calls_of_one_rank(tmp_path):
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:

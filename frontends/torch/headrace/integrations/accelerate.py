@@ -1,14 +1,17 @@
-"""accelerate chooses the device, trains with fp16 on it, and counts its memory for device_map="auto".
+"""accelerate chooses the device, trains with fp16 and on several processes, and counts memory for device_map="auto".
 
 `Accelerator(cpu=True)` and ACCELERATE_TORCH_DEVICE choose as before.
 """
 
 import functools
+import os
 
 import torch
 
 from headrace._library import _C
 from headrace.integrations import add_device, chosen_by_default
+
+_BACKEND = "cpu:gloo,headrace:headrace"
 
 
 def _choose_device(state):
@@ -20,6 +23,28 @@ def _choose_device(state):
         return torch.device("headrace") if device.type == "cpu" and chosen_by_default() else device
 
     state.default_device = property(default_device)
+
+
+def _join_processes(state, types):
+    """With several processes accelerate has a type for each device. Those of XPU have no code that needs the device."""
+    prepare, take = state._prepare_backend, state.set_device
+
+    @functools.wraps(prepare)
+    def _prepare_backend(self, cpu=False, sagemaker_dp=False, backend=None):
+        found, kind = prepare(self, cpu, sagemaker_dp, backend)
+        is_alone = kind == types.NO and not cpu and int(os.environ.get("LOCAL_RANK", -1)) != -1
+        is_ours = self.device is None or self.device.type == "headrace"
+        return (backend or _BACKEND, types.MULTI_XPU) if is_alone and is_ours and chosen_by_default() else (found, kind)
+
+    @functools.wraps(take)
+    def set_device(self):
+        is_open = self.device is None or self.device == torch.device("headrace")
+        if is_open and self.distributed_type == types.MULTI_XPU and chosen_by_default():
+            self.device = torch.device("headrace", self.local_process_index % torch.headrace.device_count())
+            torch.headrace.set_device(self.device)
+        take(self)
+
+    state._prepare_backend, state.set_device = _prepare_backend, set_device
 
 
 def _count_memory(modeling):
@@ -47,7 +72,7 @@ def _make_scaler(modeling):
 
     @functools.wraps(make)
     def get_grad_scaler(distributed_type=None, **names):
-        if getattr(distributed_type, "name", "NO") == "NO" and chosen_by_default():
+        if getattr(distributed_type, "name", "NO") in ("NO", "MULTI_XPU") and chosen_by_default():
             return torch.amp.GradScaler("headrace", **names)
         return make(distributed_type, **names)
 
@@ -69,6 +94,7 @@ def _empty_cache(memory):
 def register(module):
     if module.__name__ == "accelerate.state":
         _choose_device(module.PartialState)
+        _join_processes(module.PartialState, module.DistributedType)
     elif module.__name__ == "accelerate.accelerator":
         add_device(module.Accelerator.__init__, beside="mps")  # those with fp16
     elif module.__name__ == "accelerate.utils.memory":
