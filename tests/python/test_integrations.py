@@ -248,3 +248,71 @@ def test_attention_of_jagged_tensors(is_causal):
         results.append([out.detach(), *(leaf.grad for leaf in leaves)])
     for actual, expected in zip(*results, strict=True):
         torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-5)
+
+
+class Noisy(torch.nn.Module):
+    """A model with random numbers of the device in each step."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(6, 6)
+
+    def forward(self, x):
+        return torch.nn.functional.dropout(self.layer(x), 0.5) + torch.randn_like(x) * 0.1
+
+
+def test_accelerate_resumes_to_the_bit(accelerate, tmp_path):
+    def begin():
+        accelerate.state.AcceleratorState._reset_state(True)
+        accelerator = accelerate.Accelerator()
+        accelerate.utils.set_seed(3)
+        model = Noisy()
+        return accelerator, *accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=0.1))
+
+    def train(accelerator, model, optimizer):
+        for _ in range(3):
+            accelerator.backward(model(torch.ones(4, 6, device=D)).square().mean())
+            optimizer.step()
+            optimizer.zero_grad()
+        return model.layer.weight.detach().cpu()
+
+    unbroken = begin()
+    train(*unbroken)
+    unbroken[0].save_state(str(tmp_path))
+    expected = train(*unbroken)
+    resumed = begin()
+    torch.rand(5, device=D)
+    resumed[0].load_state(str(tmp_path))
+    assert torch.equal(train(*resumed), expected)
+
+
+def test_trainer_resumes_to_the_bit(language_model, tmp_path):
+    transformers, model = language_model
+    rows = [{"input_ids": torch.arange(8) + i, "labels": torch.arange(8) + i} for i in range(16)]
+
+    def trainer(folder, **names):
+        arguments = transformers.TrainingArguments(
+            str(tmp_path / folder), per_device_train_batch_size=4, max_steps=4, save_steps=2, report_to=[], disable_tqdm=True, **names
+        )  # fmt: skip
+        torch.manual_seed(0)
+        return transformers.Trainer(model=transformers.GPT2LMHeadModel(model.config), args=arguments, train_dataset=rows)
+
+    unbroken = trainer("x", learning_rate=1e-2)
+    unbroken.train()
+    resumed = trainer("x", learning_rate=1e-2)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "x" / "checkpoint-2"))
+    for actual, expected in zip(resumed.model.parameters(), unbroken.model.parameters(), strict=True):
+        assert torch.equal(actual.cpu(), expected.cpu())
+
+
+def test_distributed_checkpoints_hold_the_generators(tmp_path):
+    checkpoint = pytest.importorskip("torch.distributed.checkpoint")
+    torch.manual_seed(7)
+    torch.rand(3, device=D)
+    states = {"generators": torch.headrace.get_rng_state_all()}
+    checkpoint.save(states, checkpoint_id=str(tmp_path), no_dist=True)
+    expected = torch.rand(3, device=D).cpu()
+    loaded = {"generators": torch.headrace.get_rng_state_all()}
+    checkpoint.load(loaded, checkpoint_id=str(tmp_path), no_dist=True)
+    torch.headrace.set_rng_state_all(loaded["generators"])
+    assert torch.equal(torch.rand(3, device=D).cpu(), expected)

@@ -12,6 +12,7 @@ import sys
 # An imported module, and the module of this folder whose `register` gets it.
 _HOOKS = {
     "accelerate.accelerator": "accelerate",
+    "accelerate.checkpointing": "accelerate",
     "accelerate.state": "accelerate",
     "accelerate.utils.memory": "accelerate",
     "accelerate.utils.modeling": "accelerate",
@@ -29,6 +30,7 @@ _HOOKS = {
     "torch.nested._internal.sdpa": "nested",
     "torch.nn.attention.flex_attention": "flex_attention",
     "torch.utils.benchmark.utils.timer": "timer",
+    "transformers.trainer": "transformers",
     "transformers.training_args": "transformers",
     "transformers.utils.import_utils": "transformers",
 }
@@ -101,3 +103,20 @@ def add_device(function, beside):
         for value in code.co_consts
     )
     function.__code__ = code.replace(co_consts=constants)
+
+
+def save_generators(path):
+    """Writes the states of the generators of all devices, if the program has used one."""
+    import torch
+
+    if torch.headrace.is_initialized():
+        torch.save(torch.headrace.get_rng_state_all(), path)
+
+
+def load_generators(path):
+    """Restores what `save_generators` wrote there, on the devices that exist. Older checkpoints have no such file."""
+    import torch
+
+    if path.is_file():
+        states = torch.load(path, weights_only=True)
+        torch.headrace.set_rng_state_all(states[: torch.headrace.device_count()])

@@ -1,15 +1,18 @@
-"""accelerate chooses the device, trains with fp16 and on several processes, and counts memory for device_map="auto".
+"""accelerate chooses the device, trains with fp16 and on several processes, counts memory for device_map="auto", and
+saves the states of the device's generators.
 
 `Accelerator(cpu=True)` and ACCELERATE_TORCH_DEVICE choose as before.
 """
 
 import functools
+import inspect
 import os
+from pathlib import Path
 
 import torch
 
 from headrace._library import _C
-from headrace.integrations import add_device, chosen_by_default
+from headrace.integrations import add_device, chosen_by_default, load_generators, save_generators
 
 _BACKEND = "cpu:gloo,headrace:headrace"
 
@@ -45,6 +48,32 @@ def _join_processes(state, types):
         take(self)
 
     state._prepare_backend, state.set_device = _prepare_backend, set_device
+
+
+def _keep_generators(checkpointing):
+    save, load = checkpointing.save_accelerator_state, checkpointing.load_accelerator_state
+
+    def file_of(folder, process):
+        return Path(folder, f"random_states_headrace_{process}.pt")
+
+    @functools.wraps(save)
+    def save_accelerator_state(output_dir, *arguments, **names):
+        out = save(output_dir, *arguments, **names)
+        save_generators(file_of(output_dir, _process_of(save, output_dir, arguments, names)))
+        return out
+
+    @functools.wraps(load)
+    def load_accelerator_state(input_dir, *arguments, **names):
+        out = load(input_dir, *arguments, **names)
+        load_generators(file_of(input_dir, _process_of(load, input_dir, arguments, names)))
+        return out
+
+    checkpointing.save_accelerator_state = save_accelerator_state
+    checkpointing.load_accelerator_state = load_accelerator_state
+
+
+def _process_of(function, folder, arguments, names):
+    return inspect.signature(function).bind(folder, *arguments, **names).arguments["process_index"]
 
 
 def _count_memory(modeling):
@@ -97,6 +126,8 @@ def register(module):
         _join_processes(module.PartialState, module.DistributedType)
     elif module.__name__ == "accelerate.accelerator":
         add_device(module.Accelerator.__init__, beside="mps")  # those with fp16
+    elif module.__name__ == "accelerate.checkpointing":
+        _keep_generators(module)
     elif module.__name__ == "accelerate.utils.memory":
         _empty_cache(module)
     else:
