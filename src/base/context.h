@@ -50,6 +50,7 @@ typedef enum hr_context_slot {
   HR_CONTEXT_MODULES,
   /* state of the process, in the default context alone */
   HR_CONTEXT_ARENAS,
+  HR_CONTEXT_INTERNED,
   HR_CONTEXT_CUDA,
   HR_CONTEXT_CUDA_LIMITS,
   HR_CONTEXT_NVRTC,

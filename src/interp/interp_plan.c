@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/allocator.h"
+#include "base/interned.h"
 #include "interp/interp_plan.h"
 
 /* Work of one create. */
@@ -515,18 +516,19 @@ void hr__plan_set_units(hr__plan *plan, const hr_kernel *kernel) {
   base->bytes = kernel->bytes;
 }
 
-/* ---- one block ---- */
+/* ---- few blocks ---- */
 
 /* Appends lists to a block; without one it only counts their bytes. */
 typedef struct packer {
   char *block;
   size_t bytes;
+  bool is_full; /* the block has the lists already */
 } packer;
 
 static void *pack(packer *p, const void *list, size_t bytes) {
   char *at = p->block != NULL ? p->block + p->bytes : NULL;
   p->bytes += hr_part_bytes(bytes);
-  if (at != NULL && bytes > 0) {
+  if (at != NULL && bytes > 0 && !p->is_full) {
     memcpy(at, list, bytes);
   }
   return at;
@@ -556,39 +558,74 @@ static void pack_maps(packer *p, hr__plan *plan) {
   }
 }
 
-/* Replaces the lists by those in the block. */
-static void pack_lists(packer *p, hr__plan *plan, const char *name) {
-  plan->registers = PACK(p, plan->registers, plan->register_count);
+/* Each of these replaces lists by those in the block. */
+typedef void (*pack_fn)(packer *p, hr__plan *plan);
+
+static void pack_structure(packer *p, hr__plan *plan) {
   plan->steps = PACK(p, plan->steps, plan->step_count);
-  plan->reductions = PACK(p, plan->reductions, plan->reduction_count);
-  plan->batch_dims = PACK(p, plan->batch_dims, plan->batch_rank);
-  pack_maps(p, plan);
   plan->section_begin = PACK(p, plan->section_begin, plan->section_count + 2);
   plan->conflicts = PACK(p, plan->conflicts, plan->conflict_count);
   plan->points = PACK(p, plan->points, plan->point_count);
-  plan->base.name = PACK(p, name, strlen(name) + 1);
+  plan->base.name = PACK(p, plan->base.name, strlen(plan->base.name) + 1);
 }
 
-/* A copy of a built plan in one block of memory; NULL: there is none. */
-static hr__plan *pack_plan(const hr__plan *built, const char *name) {
-  packer p = {.bytes = sizeof *built};
-  hr__plan counted = *built;
-  pack_lists(&p, &counted, name);
-  size_t bytes = p.bytes;
-  p = (packer){.block = hr_malloc(bytes)};
+static void pack_slots(packer *p, hr__plan *plan) {
+  plan->registers = PACK(p, plan->registers, plan->register_count);
+  plan->reductions = PACK(p, plan->reductions, plan->reduction_count);
+}
+
+static void pack_numbers(packer *p, hr__plan *plan) {
+  plan->batch_dims = PACK(p, plan->batch_dims, plan->batch_rank);
+  pack_maps(p, plan);
+}
+
+/* Interns lists; they are `plan`'s afterwards. NULL: there is no memory. */
+static const void *intern(hr__plan *plan, pack_fn pack_all) {
+  packer p = {.block = NULL};
+  hr__plan copy = *plan;
+  pack_all(&p, &copy);
+  p = (packer){.block = hr_arena_calloc(plan->arena, 1, p.bytes)};
   if (p.block == NULL) {
     return NULL;
   }
-  hr__plan *plan = PACK(&p, built, 1);
-  pack_lists(&p, plan, name);
-  plan->arena = NULL;
-  plan->cut = NULL;
-  plan->base.footprint = bytes;
-  return plan;
+  copy = *plan;
+  pack_all(&p, &copy);
+  const void *block = hr_interned_acquire(p.block, p.bytes);
+  p = (packer){.block = (char *)block, .is_full = true};
+  if (block != NULL) {
+    pack_all(&p, plan);
+    plan->base.footprint += hr_interned_share(block);
+  }
+  return block;
 }
 
 static void destroy(hr_host_kernel *kernel) {
-  hr_free(kernel);
+  hr__plan *plan = (hr__plan *)kernel;
+  hr_interned_release(plan->structure);
+  hr_interned_release(plan->slots);
+  hr_free(plan);
+}
+
+/* A copy of a built plan, whose lists are interned on the way, in a block of its size; NULL: there is no memory. */
+static hr__plan *pack_plan(hr__plan *built) {
+  built->structure = intern(built, pack_structure);
+  built->slots = built->structure != NULL ? intern(built, pack_slots) : NULL;
+  packer p = {.bytes = sizeof *built};
+  hr__plan counted = *built, *plan = NULL;
+  pack_numbers(&p, &counted);
+  size_t bytes = p.bytes;
+  p = (packer){.block = built->slots != NULL ? hr_malloc(bytes) : NULL};
+  if (p.block == NULL) {
+    hr_interned_release(built->structure);
+    hr_interned_release(built->slots);
+    return NULL;
+  }
+  plan = PACK(&p, built, 1);
+  pack_numbers(&p, plan);
+  plan->arena = NULL;
+  plan->cut = NULL;
+  plan->base.footprint += bytes;
+  return plan;
 }
 
 static hr_status build(hr__plan *plan, const hr__plan *like, const hr_kernel *kernel) {
@@ -631,7 +668,8 @@ hr_status HR_CPU_NAME(hr_interp_create_like)(const hr_kernel *kernel, const hr_h
   hr__plan plan = {.arena = &arena, .cut = &cut}, *packed = NULL;
   hr_status status = build(&plan, like, kernel);
   if (status == HR_OK) {
-    packed = pack_plan(&plan, kernel->name != NULL ? kernel->name : "kernel");
+    plan.base.name = kernel->name != NULL ? kernel->name : "kernel";
+    packed = pack_plan(&plan);
     status = packed != NULL ? HR_OK : out_of_memory(kernel);
   }
   hr_arena_fini(&arena);

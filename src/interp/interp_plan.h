@@ -146,11 +146,13 @@ typedef struct hr__cut {
   hr_dims kept, reduced, batch, outer, inner;
 } hr__cut;
 
-/* One block of memory with all lists. */
+/* One block of memory with the numbers; all other lists are interned: plans of one structure have the same. */
 typedef struct hr__plan {
   hr_host_kernel base;
-  hr_arena *arena; /* while it is built; then NULL, and .. */
-  hr__cut *cut;    /* .. so is this */
+  const void *structure; /* steps, sections, conflicts, points, name */
+  const void *slots;     /* registers, reductions */
+  hr_arena *arena;       /* while it is built; then NULL, and .. */
+  hr__cut *cut;          /* .. so is this */
   hr__walk walk;
   int batch_rank;
   const int64_t *batch_dims;
