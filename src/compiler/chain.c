@@ -106,7 +106,7 @@ static bool are_same(const hr_operand *a, const hr_operand *b) {
 static bool spread(const hr_operand *operand, const hr_operand *out, hr_operand *out_spread) {
   static const int64_t zeros[HR_RANK_MAX];
   *out_spread = *operand;
-  if (operand->kind == HR_OPERAND_VALUE && hr_operands_have_equal_dims(operand, out) && operand->rank == out->rank) {
+  if (operand->kind == HR_OPERAND_VALUE && hr_operands_have_equal_dims(operand, out)) {
     return true;
   }
   out_spread->rank = out->rank;
@@ -149,7 +149,8 @@ static bool find_source(const chainer *c, chain *ch, int r, int k, int *out_sour
     return are_same(&c->stream->nodes[c->first + writer].outputs[ch->element], &input);
   }
   if (r == 0) { /* a loop's own inputs come first, also if they are the same */
-    ch->inputs[ *out_source = ch->input_count++] = input;
+    *out_source = ch->input_count++;
+    ch->inputs[*out_source] = input;
   } else {
     *out_source = add_input(ch, &input);
   }
@@ -173,7 +174,7 @@ static bool may_write(const chainer *c, const chain *ch, int r) {
   const hr_operand *out = &c->stream->nodes[c->first + r].outputs[ch->element];
   const hr_operand *first = &c->stream->nodes[c->first].outputs[ch->element];
   bool may = out->kind == HR_OPERAND_VALUE && out->dtype == first->dtype && out->dtype != HR_DTYPE_BOOL &&
-             out->rank == first->rank && hr_operands_have_equal_dims(out, first);
+             hr_operands_have_equal_dims(out, first);
   for (int i = 0; may && i < ch->input_count; ++i) {
     const hr_operand *input = &ch->inputs[i];
     may = input->kind != HR_OPERAND_VALUE || input->index != out->index || are_same(input, out);

@@ -451,6 +451,15 @@ static bool fits_like_inputs(const hr_node *node) {
   return fits;
 }
 
+/* The row's result in a register, of the dtype of the output. */
+static int emit_result(lowering *l, const hr_node *node, hr_class compute, hr_level level, int phase,
+                       const hr_source *sources) {
+  int reg = emit_compute(l, node->op, compute, hr_op_result_class(node->op, compute), level, phase,
+                         hr_op_table(node->op)->arity, sources);
+  bool fits = fits_like_inputs(node) && compute == hr_dtype_class(node->outputs[0].dtype);
+  return fits ? reg : finish_result(l, reg, node->outputs[0].dtype, phase);
+}
+
 static int emit_pointwise(lowering *l, const hr_node *node, hr_level level, int phase, int depth) {
   if (node->op == HR_OP_COPY) {
     return emit_copy(l, node, level, phase, depth);
@@ -461,10 +470,7 @@ static int emit_pointwise(lowering *l, const hr_node *node, hr_level level, int 
   for (int i = 0; i < row->arity; ++i) {
     source_for_input(l, node, i, level, phase, input_dtype(row, i, compute), &sources[i], depth);
   }
-  int reg =
-      emit_compute(l, node->op, compute, hr_op_result_class(node->op, compute), level, phase, row->arity, sources);
-  bool fits = fits_like_inputs(node) && compute == hr_dtype_class(node->outputs[0].dtype);
-  return fits ? reg : finish_result(l, reg, node->outputs[0].dtype, phase);
+  return emit_result(l, node, compute, level, phase, sources);
 }
 
 /* A reduction; over nothing but dims of 1 it is a conversion. */
@@ -541,7 +547,6 @@ static void find_wanted_phases(const hr_program *program, const hr_group *group,
 /* One row of a chain, as a node by itself; NULL when memory is out. Inputs that are results of rows have their dtype
  * alone. */
 static const hr_node *node_of_row(lowering *l, const hr_node *node, int row) {
-  const hr_epilogue *epilogue = row > 0 ? &node->epilogues[row - 1] : NULL;
   hr_node *own = HR_ARENA_NEW(&l->program->arena, hr_node);
   hr_operand *inputs = HR_ARENA_ARRAY(&l->program->arena, hr_operand, HR_EPILOGUE_ARITY_MAX);
   if (own == NULL || inputs == NULL) {
@@ -549,12 +554,12 @@ static const hr_node *node_of_row(lowering *l, const hr_node *node, int row) {
     return NULL;
   }
   *own = *node;
-  own->op = epilogue != NULL ? epilogue->op : node->op;
+  own->op = hr_node_row_op(node, row);
   own->inputs = inputs;
   own->input_count = hr_op_table(own->op)->arity;
   own->epilogue_count = 0;
   for (int k = 0; k < own->input_count; ++k) {
-    int input = epilogue != NULL ? epilogue->inputs[k] : k;
+    int input = hr_node_row_input(node, row, k);
     inputs[k] =
         input >= 0 ? node->inputs[input] : (hr_operand){.kind = HR_OPERAND_NONE, .dtype = node->outputs[0].dtype};
   }
@@ -570,7 +575,7 @@ static int emit_row(lowering *l, const hr_node *node, int row, hr_level level, i
   }
   hr_class compute = hr_node_compute_class(l->program, own);
   for (int k = 0; k < own->input_count && !l->out_of_memory; ++k) {
-    int input = row > 0 ? node->epilogues[row - 1].inputs[k] : k;
+    int input = hr_node_row_input(node, row, k);
     hr_dtype to = input_dtype(hr_op_table(own->op), k, compute);
     if (input >= 0) {
       source_for_input(l, own, k, level, phase, to, &sources[k], 0);
@@ -580,9 +585,7 @@ static int emit_row(lowering *l, const hr_node *node, int row, hr_level level, i
     bool fits = l->registers.data[reg].cls == hr_dtype_class(to);
     sources[k] = source_register(fits ? reg : convert_register(l, reg, to, phase));
   }
-  int reg =
-      emit_compute(l, own->op, compute, hr_op_result_class(own->op, compute), level, phase, own->input_count, sources);
-  return finish_result(l, reg, node->outputs[0].dtype, phase);
+  return emit_result(l, own, compute, level, phase, sources);
 }
 
 static void lower_chain(lowering *l, const hr_node *node, hr_level level, int phase) {
@@ -699,7 +702,7 @@ static const char *kernel_name(lowering *l) {
   for (int k = 0; k < l->group->node_count; ++k) {
     const hr_node *node = &l->program->nodes[l->group->nodes[k]];
     for (int r = 0; r <= node->epilogue_count && length + 24 < sizeof name; ++r) {
-      const char *part = hr_op_table(r == 0 ? node->op : node->epilogues[r - 1].op)->name;
+      const char *part = hr_op_table(hr_node_row_op(node, r))->name;
       size_t bytes = strlen(part);
       if (length != 0) {
         name[length++] = '_';

@@ -540,8 +540,8 @@ static bool parse_op(parser *p, hr_op *out_op) {
 }
 
 static bool parse_epilogue(parser *p, hr_node *node) {
-  if (node->epilogue_count == HR_CHAIN_ROWS_MAX - 1) {
-    return fail(p, "at most 15 epilogues");
+  if (node->epilogue_count == (node->is_loop ? HR_CHAIN_ROWS_MAX - 1 : HR_EPILOGUES_MAX)) {
+    return fail(p, node->is_loop ? "at most 15 epilogues" : "at most 8 epilogues");
   }
   hr_epilogue *epilogue = &p->epilogues[node->epilogue_count];
   *epilogue = (hr_epilogue){.op = HR_OP_NONE, .output = p->output, .origin = HR_NO_ORIGIN};

@@ -115,6 +115,15 @@ typedef struct hr_node {
   int home;        /* used by the compiler: shares a kernel only with nodes of the same home; 0: with any */
 } hr_node;
 
+/* Row `row` of a chain, or of any loop node, which has row 0 alone: its operation, and operand `k` of it as an
+ * epilogue names it. */
+static inline hr_op hr_node_row_op(const hr_node *node, int row) {
+  return row == 0 ? node->op : node->epilogues[row - 1].op;
+}
+static inline int hr_node_row_input(const hr_node *node, int row, int k) {
+  return row == 0 ? k : node->epilogues[row - 1].inputs[k];
+}
+
 /* Operand i of a node: its inputs, then its outputs. */
 static inline hr_operand *hr_node_operand(const hr_node *node, int i) {
   return i < node->input_count ? &node->inputs[i] : &node->outputs[i - node->input_count];

@@ -272,13 +272,10 @@ static hr_status verify_loop(const verifier *v) {
 
 /* ---- epilogues ---- */
 
-static bool has_dims_of(const hr_operand *x, const hr_operand *out) {
-  for (int d = 0; d < out->rank && x->rank == out->rank; ++d) {
-    if (x->dims[d] != out->dims[d]) {
-      return false;
-    }
-  }
-  return x->rank == out->rank;
+/* True for element-wise rows that take and make numbers of a dtype. */
+static bool is_row_of(const hr_op_row *row, hr_dtype dtype) {
+  return row->family == HR_FAMILY_POINTWISE && row->rule == HR_RULE_SAME && row->arity <= HR_EPILOGUE_ARITY_MAX &&
+         row_has_class(row, hr_dtype_arithmetic_class(dtype));
 }
 
 /* An epilogue is an element-wise row. Its operands are the value so far and extra inputs of the node, which have the
@@ -288,8 +285,7 @@ static hr_status verify_epilogue(const verifier *v, int number) {
   const hr_epilogue *epilogue = &node->epilogues[number];
   const hr_op_row *row = hr_op_table(epilogue->op);
   const hr_operand *out = &node->outputs[0];
-  if (row->family != HR_FAMILY_POINTWISE || row->rule != HR_RULE_SAME || row->arity > HR_EPILOGUE_ARITY_MAX ||
-      !row_has_class(row, hr_dtype_arithmetic_class(out->dtype))) {
+  if (!is_row_of(row, out->dtype)) {
     return broken(v, "epilogue %d (%s) is no element-wise row of %s", number, row->name, hr_dtype_name(out->dtype));
   }
   bool takes_value = false;
@@ -305,7 +301,7 @@ static hr_status verify_epilogue(const verifier *v, int number) {
     }
     const hr_operand *x = &node->inputs[input];
     bool is_number = x->kind == HR_OPERAND_SCALAR;
-    if (!is_number && (x->kind != HR_OPERAND_VALUE || x->dtype != out->dtype || !has_dims_of(x, out))) {
+    if (!is_number && (x->kind != HR_OPERAND_VALUE || x->dtype != out->dtype || !hr_operands_have_equal_dims(x, out))) {
       return broken(v, "epilogue %d: input %d is no %s of the output's dims", number, input, hr_dtype_name(out->dtype));
     }
   }
@@ -317,8 +313,7 @@ static hr_status verify_row(const verifier *v, int number) {
   const hr_node *node = v->node;
   const hr_epilogue *epilogue = &node->epilogues[number - 1];
   const hr_op_row *row = hr_op_table(epilogue->op);
-  if (row->family != HR_FAMILY_POINTWISE || row->rule != HR_RULE_SAME || row->arity > HR_EPILOGUE_ARITY_MAX ||
-      !row_has_class(row, hr_dtype_arithmetic_class(node->outputs[0].dtype))) {
+  if (!is_row_of(row, node->outputs[0].dtype)) {
     return broken(v, "row %d (%s) is no element-wise row of %s", number, row->name,
                   hr_dtype_name(node->outputs[0].dtype));
   }
@@ -348,8 +343,8 @@ static hr_status verify_chain(const verifier *v) {
   bool are_alike = stored == node->output_count - 1;
   for (int i = 0; i < node->output_count; ++i) {
     const hr_operand *out = &node->outputs[i];
-    are_alike &=
-        out->kind == HR_OPERAND_VALUE && out->dtype == node->outputs[0].dtype && has_dims_of(out, &node->outputs[0]);
+    are_alike &= out->kind == HR_OPERAND_VALUE && out->dtype == node->outputs[0].dtype &&
+                 hr_operands_have_equal_dims(out, &node->outputs[0]);
   }
   return are_alike ? HR_OK : broken(v, "%d outputs, which are not all stored, or differ", node->output_count);
 }
