@@ -21,6 +21,7 @@
 #include "only_kernel.h"
 
 enum { COUNT = 1000 };
+#include "vectors.h"
 
 /* ---- a folder for each test ---- */
 
@@ -84,12 +85,6 @@ typedef struct fixture {
   hr_stream *stream;
   hr_buffer *x;
 } fixture;
-
-static const int64_t dims[] = {COUNT}, strides[] = {1};
-
-static hr_view view_of(hr_buffer *buffer) {
-  return (hr_view){.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 1, .dims = dims, .strides = strides};
-}
 
 static fixture open_fixture(void) {
   fixture f;
@@ -223,7 +218,7 @@ static void check_length(const fixture *f, int64_t count) {
   float *values = malloc((size_t)count * sizeof *values);
   HR_ASSERT_OK(hr_buffer_create(f->device, (size_t)count * sizeof *values, &x));
   HR_ASSERT_OK(hr_buffer_create(f->device, (size_t)count * sizeof *values, &y));
-  hr_view in = {.buffer = x, .dtype = HR_DTYPE_F32, .rank = 1, .dims = &count, .strides = strides}, out = in;
+  hr_view in = {.buffer = x, .dtype = HR_DTYPE_F32, .rank = 1, .dims = &count, .strides = vector_strides}, out = in;
   out.buffer = y;
   for (int64_t i = 0; i < count; ++i) {
     values[i] = (float)i;

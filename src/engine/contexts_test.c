@@ -9,7 +9,7 @@
 #include "engine/stream.h"
 
 enum { COUNT = 4096 };
-static const int64_t dims[1] = {COUNT}, strides[1] = {1};
+#include "vectors.h"
 
 /* A context with a device, a stream and two buffers. */
 typedef struct world {
@@ -18,10 +18,6 @@ typedef struct world {
   hr_stream *stream;
   hr_buffer *x, *y;
 } world;
-
-static hr_view view_of(hr_buffer *buffer) {
-  return (hr_view){.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 1, .dims = dims, .strides = strides};
-}
 
 static world open_world(const char *device) {
   world w;

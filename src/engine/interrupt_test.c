@@ -4,7 +4,7 @@
 #include "engine/stream.h"
 
 enum { COUNT = 1 << 18, STEPS = 400 };
-static const int64_t dims[1] = {COUNT}, strides[1] = {1};
+#include "vectors.h"
 
 typedef struct fixture {
   hr_device *device;
@@ -13,20 +13,8 @@ typedef struct fixture {
   atomic_int calls;
 } fixture;
 
-static hr_view view_of(hr_buffer *buffer) {
-  return (hr_view){.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 1, .dims = dims, .strides = strides};
-}
-
 static hr_buffer *make(const fixture *f) {
-  hr_buffer *buffer;
-  HR_ASSERT_OK(hr_buffer_create(f->device, COUNT * sizeof(float), &buffer));
-  return buffer;
-}
-
-static void fill(const fixture *f, hr_buffer *buffer, double value) {
-  hr_scalar number = hr_scalar_f64(value);
-  hr_view input = {.scalar = &number, .dtype = number.dtype}, output = view_of(buffer);
-  HR_ASSERT_OK(hr_stream_record(f->stream, HR_OP_COPY, NULL, 1, &input, 1, &output));
+  return make_vector(f->device);
 }
 
 static float read_last(const fixture *f, hr_buffer *buffer) {
@@ -43,7 +31,7 @@ static void open_fixture(fixture *f) {
   HR_ASSERT_OK(hr_stream_create(f->device, &f->stream));
   hr_stream_set_mode(f->stream, HR_MODE_FUSE);
   f->old = make(f);
-  fill(f, f->old, 1);
+  fill(f->stream, f->old, 1);
   HR_ASSERT_OK(hr_stream_synchronize(f->stream));
 }
 
@@ -119,15 +107,15 @@ HR_TEST(work_that_was_handed_over_and_not_begun_does_not_begin) {
   open_fixture(&f);
   atomic_store(&f.stream->interrupted, atomic_load(&f.stream->handed) + 2);
   hr_buffer *x = make(&f), *y = make(&f);
-  fill(&f, f.old, 5);
+  fill(f.stream, f.old, 5);
   HR_ASSERT_OK(hr_stream_commit(f.stream));
-  fill(&f, x, 6);
+  fill(f.stream, x, 6);
   HR_ASSERT_OK(hr_stream_commit(f.stream));
-  fill(&f, y, 7); /* after the interrupt, but before its report */
+  fill(f.stream, y, 7); /* after the interrupt, but before its report */
   HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_CANCELLED, "interrupted before it began");
   HR_ASSERT_NEAR(read_last(&f, f.old), 1, 0);
   HR_ASSERT(hr__buffer_is_invalid(x) && hr__buffer_is_invalid(y));
-  fill(&f, y, 8);
+  fill(f.stream, y, 8);
   HR_ASSERT_NEAR(read_last(&f, y), 8, 0);
   hr_buffer_release(x);
   hr_buffer_release(y);
@@ -138,7 +126,7 @@ HR_TEST(an_interrupt_without_work_does_nothing) {
   fixture f = {0};
   open_fixture(&f);
   hr_stream_interrupt(f.stream);
-  fill(&f, f.old, 3);
+  fill(f.stream, f.old, 3);
   HR_ASSERT_OK(hr_stream_synchronize(f.stream));
   HR_ASSERT_NEAR(read_last(&f, f.old), 3, 0);
   close_fixture(&f);
@@ -155,7 +143,7 @@ HR_TEST(short_programs_finish_before_signals_are_checked) {
   fixture f = {0};
   open_fixture(&f);
   hr_stream_set_interrupt_check(f.stream, want_always, &f);
-  fill(&f, f.old, 4);
+  fill(f.stream, f.old, 4);
   HR_ASSERT_OK(hr_stream_synchronize(f.stream));
   HR_ASSERT_EQ(atomic_load(&f.calls), 0);
   HR_ASSERT_NEAR(read_last(&f, f.old), 4, 0);

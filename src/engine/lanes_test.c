@@ -6,6 +6,8 @@
 #include "headrace/mark.h"
 
 enum { COUNT = 24, LONG_MS = 50 };
+#include "vectors.h"
+
 static const int64_t NS_PER_MS = 1000000;
 
 /* A function of the host that waits until the test opens it. */
@@ -36,36 +38,8 @@ static void close_fixture(fixture *f) {
   hr_device_release(f->device);
 }
 
-static const int64_t dims[1] = {COUNT}, strides[1] = {1};
-
-static hr_view view_of(hr_buffer *buffer) {
-  return (hr_view){.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 1, .dims = dims, .strides = strides};
-}
-
 static hr_buffer *make(const fixture *f) {
-  hr_buffer *buffer;
-  HR_ASSERT_OK(hr_buffer_create(f->device, COUNT * sizeof(float), &buffer));
-  return buffer;
-}
-
-/* out = op(in, value) */
-static void record(hr_stream *stream, hr_op op, hr_buffer *in, double value, hr_buffer *out) {
-  hr_scalar scalar = hr_scalar_f64(value);
-  hr_view inputs[2] = {view_of(in), {.scalar = &scalar, .dtype = scalar.dtype}}, output = view_of(out);
-  HR_ASSERT_OK(hr_stream_record(stream, op, NULL, 2, inputs, 1, &output));
-}
-
-static void fill(hr_stream *stream, hr_buffer *buffer, double value) {
-  hr_scalar scalar = hr_scalar_f64(value);
-  hr_view input = {.scalar = &scalar, .dtype = scalar.dtype}, output = view_of(buffer);
-  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_COPY, NULL, 1, &input, 1, &output));
-}
-
-static float read_first(hr_stream *stream, hr_buffer *buffer) {
-  float values[COUNT];
-  hr_view view = view_of(buffer);
-  HR_ASSERT_OK(hr_stream_read(stream, &view, values));
-  return values[0];
+  return make_vector(f->device);
 }
 
 static void sleep_ms(int ms) {

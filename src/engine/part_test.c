@@ -9,7 +9,7 @@
 #include "headrace/part.h"
 
 enum { COUNT = 64 };
-static const int64_t dims[1] = {COUNT}, strides[1] = {1};
+#include "vectors.h"
 
 typedef struct fixture {
   hr_device *device;
@@ -32,13 +32,7 @@ static void close_fixture(fixture *f) {
 }
 
 static hr_buffer *make(const fixture *f) {
-  hr_buffer *buffer;
-  HR_ASSERT_OK(hr_buffer_create(f->device, COUNT * sizeof(float), &buffer));
-  return buffer;
-}
-
-static hr_view view_of(hr_buffer *buffer) {
-  return (hr_view){.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 1, .dims = dims, .strides = strides};
+  return make_vector(f->device);
 }
 
 static hr_buffer *make_filled(const fixture *f, hr_stream *stream, float value) {
@@ -437,8 +431,8 @@ HR_TEST(a_failing_part_changes_nothing_older) {
   HR_ASSERT_OK(hr_buffer_create(f.device, sizeof(int64_t), &index));
   HR_ASSERT_OK(hr_buffer_create(f.device, sizeof(float), &picked));
   hr_view inputs[2] = {view_of(table),
-                       {.buffer = index, .dtype = HR_DTYPE_I64, .rank = 1, .dims = one, .strides = strides}};
-  hr_view output = {.buffer = picked, .dtype = HR_DTYPE_F32, .rank = 1, .dims = one, .strides = strides};
+                       {.buffer = index, .dtype = HR_DTYPE_I64, .rank = 1, .dims = one, .strides = vector_strides}};
+  hr_view output = {.buffer = picked, .dtype = HR_DTYPE_F32, .rank = 1, .dims = one, .strides = vector_strides};
   hr_attrs attrs = {.int_count = 1, .ints = ints};
   HR_ASSERT_OK(hr_stream_record(f.capture, HR_OP_INDEX_SELECT, &attrs, 2, inputs, 1, &output));
   HR_ASSERT_OK(add_number(f.capture, table, 1, table));
@@ -450,7 +444,7 @@ HR_TEST(a_failing_part_changes_nothing_older) {
   hr_buffer *real = make_filled(&f, f.stream, 7), *real_index, *out;
   HR_ASSERT_OK(hr_buffer_create(f.device, sizeof(int64_t), &real_index));
   HR_ASSERT_OK(hr_buffer_create(f.device, sizeof(float), &out));
-  hr_view where = {.buffer = real_index, .dtype = HR_DTYPE_I64, .rank = 1, .dims = one, .strides = strides};
+  hr_view where = {.buffer = real_index, .dtype = HR_DTYPE_I64, .rank = 1, .dims = one, .strides = vector_strides};
   hr_buffer *given[2] = {real, real_index};
   HR_ASSERT_OK(hr_stream_write(f.stream, &where, &bad_index));
   HR_ASSERT_OK(hr_part_run(f.stream, part, given, &out, NULL));

@@ -5,7 +5,7 @@
 #include "engine/stream.h"
 
 enum { COUNT = 64 };
-static const int64_t dims[1] = {COUNT}, strides[1] = {1};
+#include "vectors.h"
 
 typedef struct user {
   hr_device *device;
@@ -14,10 +14,6 @@ typedef struct user {
   double by;
   hr_status status;
 } user;
-
-static hr_view view_of(hr_buffer *buffer) {
-  return (hr_view){.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 1, .dims = dims, .strides = strides};
-}
 
 static void open_user(user *u, const char *device) {
   float ones[COUNT];

@@ -11,11 +11,7 @@
 #include "headrace/stream.h"
 
 enum { COUNT = 64, TEXT_MAX = 1 << 16 };
-static const int64_t dims[1] = {COUNT}, strides[1] = {1};
-
-static hr_view view_of(hr_buffer *buffer) {
-  return (hr_view){.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 1, .dims = dims, .strides = strides};
-}
+#include "vectors.h"
 
 /* tanh of 64 numbers, twice; a single number is read. Nothing is released: the pointers outlive the function, so that
  * leak checkers see them. */

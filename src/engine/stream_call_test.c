@@ -12,6 +12,7 @@
 #include "headrace/part.h"
 
 enum { COUNT = 64, MANY = 300 };
+#include "vectors.h"
 
 typedef struct world {
   hr_device *device;
@@ -33,18 +34,6 @@ static void end(world *w) {
   hr_buffer_release(w->b);
   hr_stream_release(w->stream);
   hr_device_release(w->device);
-}
-
-static const int64_t dims[] = {COUNT}, strides[] = {1};
-
-static hr_view view_of(hr_buffer *buffer) {
-  return (hr_view){.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 1, .dims = dims, .strides = strides};
-}
-
-static void fill(hr_stream *stream, hr_buffer *buffer, double value) {
-  const hr_scalar scalar = hr_scalar_f64(value);
-  const hr_view in = {.scalar = &scalar, .dtype = HR_DTYPE_F32}, out = view_of(buffer);
-  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_COPY, &(hr_attrs){0}, 1, &in, 1, &out));
 }
 
 static hr_status try_add_one(hr_stream *stream, hr_buffer *from, hr_buffer *to) {
@@ -327,7 +316,8 @@ HR_TEST(a_mark_gets_the_failure_of_its_own_commit) {
   const hr_scalar one = hr_scalar_f64(1);
   HR_ASSERT_OK(hr_buffer_create(w.device, LARGE, &large));
   const hr_view in = {.scalar = &one, .dtype = HR_DTYPE_F32},
-                out = {.buffer = large, .dtype = HR_DTYPE_F32, .rank = 1, .dims = large_dims, .strides = strides};
+                out = {
+                    .buffer = large, .dtype = HR_DTYPE_F32, .rank = 1, .dims = large_dims, .strides = vector_strides};
   hr_device_memory_limit(w.device, LARGE / 2);
   HR_ASSERT_OK(hr_stream_record(w.stream, HR_OP_COPY, &(hr_attrs){0}, 1, &in, 1, &out));
   HR_ASSERT_OK(hr_stream_mark(w.stream, append, &l));

@@ -7,7 +7,7 @@
 #include "headrace/part.h"
 
 enum { COUNT = 24 };
-static const int64_t dims[1] = {COUNT}, strides[1] = {1};
+#include "vectors.h"
 
 typedef struct fixture {
   hr_device *device;
@@ -31,34 +31,8 @@ static void close_fixture(fixture *f) {
   hr_device_release(f->device);
 }
 
-static hr_view view_of(hr_buffer *buffer) {
-  return (hr_view){.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 1, .dims = dims, .strides = strides};
-}
-
 static hr_buffer *make(const fixture *f) {
-  hr_buffer *buffer;
-  HR_ASSERT_OK(hr_buffer_create(f->device, COUNT * sizeof(float), &buffer));
-  return buffer;
-}
-
-/* out = op(in, value) */
-static hr_status record(hr_stream *stream, hr_op op, hr_buffer *in, double value, hr_buffer *out) {
-  hr_scalar scalar = hr_scalar_f64(value);
-  hr_view inputs[2] = {view_of(in), {.scalar = &scalar, .dtype = scalar.dtype}}, output = view_of(out);
-  return hr_stream_record(stream, op, NULL, 2, inputs, 1, &output);
-}
-
-static void fill(hr_stream *stream, hr_buffer *buffer, double value) {
-  hr_scalar scalar = hr_scalar_f64(value);
-  hr_view input = {.scalar = &scalar, .dtype = scalar.dtype}, output = view_of(buffer);
-  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_COPY, NULL, 1, &input, 1, &output));
-}
-
-static float read_first(hr_stream *stream, hr_buffer *buffer) {
-  float values[COUNT];
-  hr_view view = view_of(buffer);
-  HR_ASSERT_OK(hr_stream_read(stream, &view, values));
-  return values[0];
+  return make_vector(f->device);
 }
 
 static size_t pending(hr_stream *stream) {
@@ -72,7 +46,7 @@ HR_TEST(a_pending_write_is_read_in_another_stream) {
   fixture f = open_fixture("cpu");
   hr_buffer *x = make(&f), *y = make(&f);
   fill(f.a, x, 3);
-  HR_ASSERT_OK(record(f.b, HR_OP_MUL, x, 2, y));
+  record(f.b, HR_OP_MUL, x, 2, y);
   HR_ASSERT_EQ(pending(f.a), 0);
   HR_ASSERT_EQ(pending(f.b), 1);
   HR_ASSERT_NEAR(read_first(f.b, y), 6, 0);
@@ -86,7 +60,7 @@ HR_TEST(a_pending_read_comes_before_a_write_in_another_stream) {
   hr_buffer *x = make(&f), *y = make(&f);
   fill(f.a, x, 3);
   HR_ASSERT_OK(hr_stream_synchronize(f.a));
-  HR_ASSERT_OK(record(f.a, HR_OP_MUL, x, 2, y));
+  record(f.a, HR_OP_MUL, x, 2, y);
   fill(f.b, x, 10);
   HR_ASSERT_NEAR(read_first(f.b, x), 10, 0);
   HR_ASSERT_NEAR(read_first(f.a, y), 6, 0);
@@ -100,11 +74,11 @@ HR_TEST(streams_that_read_the_same_buffer_stay_pending) {
   hr_buffer *x = make(&f), *y[4] = {make(&f), make(&f), make(&f), make(&f)};
   fill(f.a, x, 3);
   for (int i = 0; i < 4; ++i) {
-    HR_ASSERT_OK(record(i % 2 == 0 ? f.b : f.a, HR_OP_MUL, x, i + 1, y[i]));
+    record(i % 2 == 0 ? f.b : f.a, HR_OP_MUL, x, i + 1, y[i]);
   }
   HR_ASSERT_EQ(pending(f.a), 2);
   HR_ASSERT_EQ(pending(f.b), 2);
-  HR_ASSERT_OK(record(f.a, HR_OP_ADD, x, 1, x)); /* now the other one's reads are in the way */
+  record(f.a, HR_OP_ADD, x, 1, x); /* now the other one's reads are in the way */
   HR_ASSERT_EQ(pending(f.a), 3);
   HR_ASSERT_EQ(pending(f.b), 0);
   for (int i = 0; i < 4; ++i) {
@@ -122,7 +96,7 @@ HR_TEST(a_ping_pong_of_updates_has_the_recorded_order) {
   fill(f.a, x, 1);
   double expected = 1;
   for (int i = 0; i < 12; ++i) {
-    HR_ASSERT_OK(record(i % 3 == 0 ? f.a : f.b, i % 2 == 0 ? HR_OP_ADD : HR_OP_MUL, x, 2, x));
+    record(i % 3 == 0 ? f.a : f.b, i % 2 == 0 ? HR_OP_ADD : HR_OP_MUL, x, 2, x);
     expected = i % 2 == 0 ? expected + 2 : expected * 2;
   }
   HR_ASSERT_NEAR(read_first(f.a, x), expected, 0);
@@ -149,7 +123,7 @@ HR_TEST(host_copies_follow_the_other_stream) {
   float values[COUNT] = {7};
   hr_view view = view_of(x);
   fill(f.a, x, 1);
-  HR_ASSERT_OK(record(f.a, HR_OP_ADD, x, 1, y));
+  record(f.a, HR_OP_ADD, x, 1, y);
   HR_ASSERT_OK(hr_stream_write(f.b, &view, values)); /* after that read */
   HR_ASSERT_NEAR(read_first(f.a, y), 2, 0);
   HR_ASSERT_NEAR(read_first(f.a, x), 7, 0);
@@ -175,7 +149,7 @@ HR_TEST(a_call_follows_the_other_stream) {
   hr_buffer *x = make(&f), *y = make(&f);
   fill(f.a, x, 3);
   HR_ASSERT_OK(hr_stream_call(f.b, double_it, NULL, NULL, 1, &x, 1, &y));
-  HR_ASSERT_OK(record(f.a, HR_OP_ADD, y, 1, x));
+  record(f.a, HR_OP_ADD, y, 1, x);
   HR_ASSERT_NEAR(read_first(f.a, x), 7, 0);
   hr_buffer_release(x);
   hr_buffer_release(y);
@@ -189,12 +163,12 @@ HR_TEST(a_part_follows_the_other_stream) {
   hr_part *part;
   fill(f.a, x, 3);
   HR_ASSERT_OK(hr_capture_create(f.device, &capture));
-  HR_ASSERT_OK(record(capture, HR_OP_ADD, x, 1, y));
+  record(capture, HR_OP_ADD, x, 1, y);
   hr_part_spec spec = {.param_count = 1, .result_count = 1, .params = &x, .results = &y};
   HR_ASSERT_OK(hr_part_create(capture, &spec, &part));
   HR_ASSERT_OK(hr_part_run(f.b, part, &x, &y, NULL)); /* x is pending in a, though the capture saw it last */
   HR_ASSERT_EQ(pending(f.a), 0);
-  HR_ASSERT_OK(record(f.a, HR_OP_MUL, y, 2, z));
+  record(f.a, HR_OP_MUL, y, 2, z);
   HR_ASSERT_EQ(pending(f.b), 0);
   HR_ASSERT_NEAR(read_first(f.a, z), 8, 0);
   hr_part_release(part);
@@ -246,10 +220,10 @@ HR_TEST(a_failure_reaches_the_other_stream_by_its_buffers_alone) {
   hr_buffer *bad = make(&f), *good = make(&f), *y = make(&f);
   HR_ASSERT_OK(hr_stream_call(f.a, refuse, NULL, NULL, 0, NULL, 1, &bad));
   fill(f.b, good, 2);
-  HR_ASSERT_OK(record(f.b, HR_OP_ADD, good, 1, y));
+  record(f.b, HR_OP_ADD, good, 1, y);
   HR_ASSERT_NEAR(read_first(f.b, y), 3, 0);
   HR_ASSERT_ERROR(hr_stream_synchronize(f.a), HR_STATUS_ABORTED, "refused");
-  HR_ASSERT_ERROR(record(f.b, HR_OP_ADD, bad, 1, y), HR_STATUS_ABORTED, "refused");
+  HR_ASSERT_ERROR(try_record(f.b, HR_OP_ADD, bad, 1, y), HR_STATUS_ABORTED, "refused");
   HR_ASSERT_NEAR(read_first(f.b, y), 3, 0);
   HR_ASSERT_NEAR(read_first(f.a, good), 2, 0);
   hr_buffer_release(bad);

@@ -12,6 +12,7 @@
 #include "runtime/device.h"
 
 enum { COUNT = 32, BYTES = COUNT * sizeof(float) };
+#include "vectors.h"
 
 /* As in the stub. */
 typedef struct counts {
@@ -56,12 +57,6 @@ static void end(world *w) {
   hr_buffer_release(w->b);
   hr_stream_release(w->stream);
   hr_device_release(w->device);
-}
-
-static const int64_t dims[] = {COUNT}, strides[] = {1};
-
-static hr_view view_of(hr_buffer *buffer) {
-  return (hr_view){.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 1, .dims = dims, .strides = strides};
 }
 
 static hr_status add(void *arg, int input_count, void *const *inputs, int output_count, void *const *outputs) {
