@@ -83,6 +83,13 @@ def test_accelerate_uses_all_ranks():
     run("accelerate")
 
 
+def test_sharded_trainings_resume_from_checkpoints(tmp_path):
+    program = RANKS.with_name("checkpoint_ranks.py")
+    run("save", (0, 0), program, CHECKPOINT=str(tmp_path))
+    for ranks in (1, 4):
+        run("resume", (0,) * ranks, program, CHECKPOINT=str(tmp_path))
+
+
 def test_nccl_gets_the_calls_of_one_rank(tmp_path):
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
