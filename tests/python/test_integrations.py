@@ -291,11 +291,13 @@ def test_trainer_resumes_to_the_bit(language_model, tmp_path):
     rows = [{"input_ids": torch.arange(8) + i, "labels": torch.arange(8) + i} for i in range(16)]
 
     def trainer(folder, **names):
+        names |= {"per_device_train_batch_size": 4, "max_steps": 4, "save_steps": 2}
         arguments = transformers.TrainingArguments(
-            str(tmp_path / folder), per_device_train_batch_size=4, max_steps=4, save_steps=2, report_to=[], disable_tqdm=True, **names
-        )  # fmt: skip
+            str(tmp_path / folder), report_to=[], disable_tqdm=True, **names
+        )
         torch.manual_seed(0)
-        return transformers.Trainer(model=transformers.GPT2LMHeadModel(model.config), args=arguments, train_dataset=rows)
+        fresh = transformers.GPT2LMHeadModel(model.config)
+        return transformers.Trainer(model=fresh, args=arguments, train_dataset=rows)
 
     unbroken = trainer("x", learning_rate=1e-2)
     unbroken.train()

@@ -41,7 +41,9 @@ WITH_GRADIENTS = {
     "silu": lambda x, d: functional.silu(x),
     "numbers": lambda x, d: (x * 2 + x) / 3,
     "softmax": lambda x, d: torch.softmax(x, -1),
-    "linear": lambda x, d: functional.linear(x, torch.linspace(-1, 1, 24, device=d).reshape(4, 6), torch.ones(4, device=d)),
+    "linear": lambda x, d: functional.linear(
+        x, torch.linspace(-1, 1, 24, device=d).reshape(4, 6), torch.ones(4, device=d)
+    ),
     "layer_norm": lambda x, d: functional.layer_norm(
         x, (6,), torch.linspace(1, 2, 6, device=d).requires_grad_(), torch.ones(6, device=d).requires_grad_()
     ),
@@ -77,7 +79,9 @@ def test_operations_and_gradients(name):
         lambda x: torch.nested.to_padded_tensor(x, 0.0, (3, 5, 8)),
         lambda x: x.transpose(1, 2).contiguous(),
         lambda x: torch.nested.as_nested_tensor([x[0], x[1]]),
-        lambda x: torch._nested_tensor_from_mask(torch.nested.to_padded_tensor(x, 0.0), torch.nested.to_padded_tensor(x * 0 + 1, 0.0)[..., 0] > 0),
+        lambda x: torch._nested_tensor_from_mask(
+            torch.nested.to_padded_tensor(x, 0.0), torch.nested.to_padded_tensor(x * 0 + 1, 0.0)[..., 0] > 0
+        ),
     ],
 )  # fmt: skip
 def test_other_operations(run):
@@ -86,7 +90,8 @@ def test_other_operations(run):
 
 def test_attention():
     def run(device):
-        q, k, v = (nested(device, parts((3, 5), 8, seed)).reshape(2, -1, 2, 4).transpose(1, 2).contiguous() for seed in range(3))
+        heads = (nested(device, parts((3, 5), 8, seed)).reshape(2, -1, 2, 4) for seed in range(3))
+        q, k, v = (x.transpose(1, 2).contiguous() for x in heads)
         return functional.scaled_dot_product_attention(q, k, v)
 
     assert_equal(run(DEVICE), run("cpu"))
@@ -94,7 +99,8 @@ def test_attention():
 
 def test_modules_train():
     def step(device):
-        layers = module(device, torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.LayerNorm(8), torch.nn.Linear(8, 2)))
+        stack = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.LayerNorm(8), torch.nn.Linear(8, 2))
+        layers = module(device, stack)
         optimizer = torch.optim.SGD(layers.parameters(), lr=0.1)
         for seed in range(2):
             out = layers(nested(device, parts((3, 1, 2), seed=seed)))

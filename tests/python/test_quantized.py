@@ -38,7 +38,9 @@ def test_products_of_small_integers_refuse_others():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("scale, zero, low, high", [(0.1, 3, 0, 255), (0.037, -7, -128, 127), (0.5, 2**30, 0, 2**31 - 1)])
+@pytest.mark.parametrize(
+    "scale, zero, low, high", [(0.1, 3, 0, 255), (0.037, -7, -128, 127), (0.5, 2**30, 0, 2**31 - 1)]
+)
 def test_fake_quantisation_of_a_tensor(dtype, scale, zero, low, high):
     x = numbers(dtype)
     cachemask = aten.fake_quantize_per_tensor_affine_cachemask
@@ -82,7 +84,9 @@ def learned(device, x, zero, axis, low, high, factor):
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.37])
-@pytest.mark.parametrize("axis, zeros", [(None, [2.5]), (None, [-3.5]), (None, [99.0]), (0, [0.5, -3.5, 2.49, -99.0]), (1, [1.5] * 6)])
+@pytest.mark.parametrize(
+    "axis, zeros", [(None, [2.5]), (None, [-3.5]), (None, [99.0]), (0, [0.5, -3.5, 2.49, -99.0]), (1, [1.5] * 6)]
+)
 def test_learned_fake_quantisation(axis, zeros, factor):
     x = torch.randn(4, 6, 3)
     x[0, 0] = torch.tensor([torch.nan, -torch.inf, 0.07])  # of +inf torch makes the smallest integer
