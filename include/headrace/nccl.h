@@ -4,7 +4,7 @@
  * The library is libnccl.so.2, opened at run time: HEADRACE_NCCL, else NVIDIA's wheel (torch depends on it), else where
  * the loader finds it. Functions enqueue on the device's own queue, in order with its other work, and do not wait for
  * it. All ranks call the same collectives in the same order with the same sizes: NCCL compares nothing, and waits
- * forever otherwise, unless timeouts are watched (hr_nccl_watch).
+ * forever otherwise. Callers compare their calls before, and hr_nccl_watch finds those that do not end.
  *
  * Sums are made in NCCL's order, which is the same on all ranks. Its minimum and maximum leave NaN undefined.
  *
@@ -42,8 +42,14 @@ HR_API void hr_nccl_break(hr_nccl *nccl, const char *reason);
 
 /* From now on a thread watches the calls that are expected. One that has not ended within its timeout breaks the
  * communicator, and is a failure of the stream with the call's name (hr_stream_fail): its next wait ends. The stream is
- * that of the calls, and outlives the communicator. FAILED_PRECONDITION: it is watched already. */
-HR_API HR_MUST_USE hr_status hr_nccl_watch(hr_nccl *nccl, hr_stream *stream);
+ * that of the calls, and outlives the communicator.
+ *
+ * `look`, unless NULL, is called on that thread while a call takes longer than a second: after 1, 2, 4 ... seconds, at
+ * most 16 apart. It compares the call with those of the other ranks. Its failure is the call's, as above.
+ *
+ * FAILED_PRECONDITION: it is watched already. */
+typedef hr_status (*hr_nccl_look)(void *arg);
+HR_API HR_MUST_USE hr_status hr_nccl_watch(hr_nccl *nccl, hr_stream *stream, hr_nccl_look look, void *arg);
 /* Names the call that begins next, inside a pair of begin_calls and end_calls, and its time; the first one of a pair
  * counts. */
 HR_API void hr_nccl_expect(hr_nccl *nccl, const hr_group_call *call);

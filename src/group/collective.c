@@ -97,7 +97,10 @@ static void describe(char *out_text, size_t bytes, const hr_group_notice *notice
   if (notice->dtype != HR_DTYPE_NONE) {
     length += snprintf(out_text + length, bytes - (size_t)length, " of %s", hr_dtype_name((hr_dtype)notice->dtype));
   }
-  snprintf(out_text + length, bytes - (size_t)length, " (%d, %lld, %lld)", notice->op, (long long)notice->words[0],
+  if (notice->op >= 0) {
+    length += snprintf(out_text + length, bytes - (size_t)length, ", %s", hr_group_op_name((hr_group_op)notice->op));
+  }
+  snprintf(out_text + length, bytes - (size_t)length, " (%lld, %lld)", (long long)notice->words[0],
            (long long)notice->words[1]);
 }
 

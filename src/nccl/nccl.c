@@ -23,6 +23,8 @@ struct hr_nccl {
   nccl_comm comm;
   int rank, size;
   hr_stream *stream; /* gets the failure of a late call; NULL: nothing is watched */
+  hr_nccl_look look;
+  void *look_arg;
   hr__nccl_watch watch;
   atomic_int broken; /* 1: about to be, 2: `reason` is there */
   char reason[REASON_BYTES];
@@ -103,6 +105,23 @@ void hr_nccl_break(hr_nccl *nccl, const char *reason) {
   }
 }
 
+/* First the error, then the end of the wait. */
+static void fail_call(hr_nccl *nccl, const char *reason) {
+  hr_stream_fail(nccl->stream, hr_status_make(HR_STATUS_UNAVAILABLE, "%s", reason));
+  hr_nccl_break(nccl, reason);
+}
+
+static bool look_at_slow(void *arg) {
+  hr_nccl *nccl = arg;
+  hr_status status = nccl->look != NULL ? nccl->look(nccl->look_arg) : HR_OK;
+  if (status == HR_OK) {
+    return true;
+  }
+  fail_call(nccl, hr_status_message(status));
+  hr_status_free(status);
+  return false;
+}
+
 static void fail_late(void *arg, const hr__nccl_call *call) {
   hr_nccl *nccl = arg;
   char reason[REASON_BYTES];
@@ -111,17 +130,17 @@ static void fail_late(void *arg, const hr__nccl_call *call) {
            "ended, or its arguments differ",
            call->name, (unsigned long long)call->number, nccl->rank, nccl->size,
            (long long)(call->timeout_ns / 1000000));
-  /* First the error, then the end of the wait. */
-  hr_stream_fail(nccl->stream, hr_status_make(HR_STATUS_UNAVAILABLE, "%s", reason));
-  hr_nccl_break(nccl, reason);
+  fail_call(nccl, reason);
 }
 
-hr_status hr_nccl_watch(hr_nccl *nccl, hr_stream *stream) {
+hr_status hr_nccl_watch(hr_nccl *nccl, hr_stream *stream, hr_nccl_look look, void *arg) {
   if (nccl->stream != NULL) {
     return hr_status_make(HR_STATUS_FAILED_PRECONDITION, "NCCL: the communicator is watched already");
   }
   nccl->stream = stream;
-  return hr__nccl_watch_start(&nccl->watch, fail_late, nccl);
+  nccl->look = look;
+  nccl->look_arg = arg;
+  return hr__nccl_watch_start(&nccl->watch, look_at_slow, fail_late, nccl);
 }
 
 void hr_nccl_expect(hr_nccl *nccl, const hr_group_call *call) {

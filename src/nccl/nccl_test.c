@@ -199,14 +199,23 @@ HR_TEST(failures_are_statuses) {
 
 /* ---- calls that do not end ---- */
 
-static hr_status add_in_time(void *arg, int input_count, void *const *inputs, int output_count, void *const *outputs) {
-  hr_nccl *nccl = arg;
-  const hr_group_call call = {.name = "all_reduce", .timeout_ns = 60000000, .dtype = HR_DTYPE_F32};
-  HR_ASSERT(input_count == 1 && output_count == 1);
+static hr_status add_within(int64_t timeout_ns, hr_nccl *nccl, const void *input, void *output) {
+  const hr_group_call call = {.name = "all_reduce", .timeout_ns = timeout_ns, .dtype = HR_DTYPE_F32};
   HR_RETURN_IF_ERROR(hr_nccl_begin_calls(nccl));
   hr_nccl_expect(nccl, &call);
-  hr_status status = hr_nccl_reduce(nccl, call.name, HR_GROUP_SUM, call.dtype, COUNT, -1, inputs[0], outputs[0]);
+  hr_status status = hr_nccl_reduce(nccl, call.name, HR_GROUP_SUM, call.dtype, COUNT, -1, input, output);
   return hr_nccl_end_calls(nccl, status);
+}
+
+static hr_status add_in_time(void *arg, int input_count, void *const *inputs, int output_count, void *const *outputs) {
+  HR_ASSERT(input_count == 1 && output_count == 1);
+  return add_within(60000000, arg, inputs[0], outputs[0]);
+}
+
+static hr_status add_in_a_minute(void *arg, int input_count, void *const *inputs, int output_count,
+                                 void *const *outputs) {
+  HR_ASSERT(input_count == 1 && output_count == 1);
+  return add_within(INT64_C(60000000000), arg, inputs[0], outputs[0]);
 }
 
 /* Waits until the stream reports a failure, at most five seconds. */
@@ -221,8 +230,8 @@ static hr_status wait_for_failure(hr_stream *stream) {
 
 static void check_late(counts *c) {
   world w = begin("cuda", 1, 2);
-  HR_ASSERT_OK(hr_nccl_watch(w.nccl, w.stream));
-  HR_ASSERT_ERROR(hr_nccl_watch(w.nccl, w.stream), HR_STATUS_FAILED_PRECONDITION, "watched already");
+  HR_ASSERT_OK(hr_nccl_watch(w.nccl, w.stream, NULL, NULL));
+  HR_ASSERT_ERROR(hr_nccl_watch(w.nccl, w.stream, NULL, NULL), HR_STATUS_FAILED_PRECONDITION, "watched already");
   for (int i = 0; i < 100; ++i) { /* more than are watched at once */
     HR_ASSERT_OK(hr_stream_call(w.stream, add_in_time, w.nccl, NULL, 1, &w.a, 1, &w.b));
   }
@@ -244,14 +253,40 @@ static void check_late(counts *c) {
   end(&w);
 }
 
-HR_TEST(a_call_that_does_not_end_in_time_fails_with_its_name) {
+static void on_cuda(void (*check)(counts *c)) {
   hr_context *context, *before;
   counts *c = stub();
   HR_ASSERT_OK(hr__context_create(&context));
   before = hr__context_enter(context);
   hr__cuda_replace(&fake, 1);
-  check_late(c);
+  check(c);
   hr__context_enter(before);
   hr__context_destroy(context);
   hr__cuda_replace(NULL, 0);
+}
+
+HR_TEST(a_call_that_does_not_end_in_time_fails_with_its_name) {
+  on_cuda(check_late);
+}
+
+static hr_status look(void *arg) {
+  int *looks = arg;
+  return ++*looks < 2 ? HR_OK : hr_status_make(HR_STATUS_INVALID_ARGUMENT, "rank 0 runs something else");
+}
+
+static void check_slow(counts *c) {
+  world w = begin("cuda", 1, 2);
+  int looks = 0;
+  HR_ASSERT_OK(hr_nccl_watch(w.nccl, w.stream, look, &looks));
+  fake_is_busy = true;
+  HR_ASSERT_OK(hr_stream_call(w.stream, add_in_a_minute, w.nccl, NULL, 1, &w.a, 1, &w.b));
+  HR_ASSERT_ERROR(wait_for_failure(w.stream), HR_STATUS_UNAVAILABLE, "rank 0 runs something else");
+  HR_ASSERT_EQ(looks, 2);
+  fake_is_busy = false;
+  end(&w);
+  HR_ASSERT_EQ(c->aborts, 1);
+}
+
+HR_TEST(a_call_that_takes_long_is_looked_at_with_those_of_other_ranks) {
+  on_cuda(check_slow);
 }

@@ -3,7 +3,11 @@
 
 #include <stdio.h>
 
+#include "base/integer.h"
+
 enum { LOOK_MS = 50 };
+#define SLOW_NS INT64_C(1000000000)
+#define SLOW_NS_APART (16 * SLOW_NS)
 
 void hr__nccl_watch_init(hr__nccl_watch *watch, hr_device *device) {
   watch->device = device;
@@ -27,6 +31,7 @@ void hr__nccl_watch_expect(hr__nccl_watch *watch, const hr_group_call *call) {
       snprintf(it->name, sizeof it->name, "%s", call->name);
       it->timeout_ns = call->timeout_ns;
       it->begin_ns = hr_clock_ns();
+      it->slow_ns = SLOW_NS;
       it->number = watch->last_number;
       it->is_enqueued = false;
       hr_cond_signal(&watch->changed);
@@ -75,29 +80,44 @@ static void remove_ended(hr__nccl_watch *watch) {
   }
 }
 
+/* Unlocks the watch around on_slow, which may wait. */
+static bool check_slow(hr__nccl_watch *watch) {
+  hr__nccl_call *first = call_at(watch, 0);
+  if (watch->count == 0 || hr_clock_ns() - first->begin_ns <= first->slow_ns) {
+    return true;
+  }
+  first->slow_ns += hr_min(first->slow_ns, SLOW_NS_APART);
+  hr_mutex_unlock(&watch->mutex);
+  bool is_fine = watch->on_slow(watch->arg);
+  hr_mutex_lock(&watch->mutex);
+  return is_fine;
+}
+
 static void look(void *arg) {
   hr__nccl_watch *watch = arg;
-  bool is_late = false;
+  bool is_late = false, is_fine = true;
   hr_mutex_lock(&watch->mutex);
-  while (!watch->is_ending && !is_late) {
+  while (!watch->is_ending && !is_late && is_fine) {
     if (watch->count == 0) {
       hr_cond_wait(&watch->changed, &watch->mutex);
     } else {
       (void)hr_cond_wait_until(&watch->changed, &watch->mutex, hr_clock_ns() + LOOK_MS * INT64_C(1000000));
     }
     remove_ended(watch);
+    is_fine = check_slow(watch);
     is_late = watch->count > 0 && hr_clock_ns() - call_at(watch, 0)->begin_ns > call_at(watch, 0)->timeout_ns;
   }
   const hr__nccl_call late = *call_at(watch, 0);
   hr_mutex_unlock(&watch->mutex);
-  if (is_late) {
+  if (is_late && is_fine) {
     watch->on_late(watch->arg, &late);
   }
 }
 
-hr_status hr__nccl_watch_start(hr__nccl_watch *watch, void (*on_late)(void *arg, const hr__nccl_call *call),
-                               void *arg) {
+hr_status hr__nccl_watch_start(hr__nccl_watch *watch, bool (*on_slow)(void *arg),
+                               void (*on_late)(void *arg, const hr__nccl_call *call), void *arg) {
   watch->arg = arg;
+  watch->on_slow = on_slow;
   watch->on_late = on_late;
   hr_status status = hr_thread_start("hr-nccl", look, watch, &watch->thread);
   if (status != HR_OK) {

@@ -13,7 +13,7 @@ enum { HR__NCCL_WATCHED = 32, HR__NCCL_NAME = 32 };
 
 typedef struct hr__nccl_call {
   char name[HR__NCCL_NAME];
-  int64_t timeout_ns, begin_ns;
+  int64_t timeout_ns, begin_ns, slow_ns; /* slow_ns: the age of the next on_slow */
   uint64_t number;
   void *event;      /* created once */
   bool is_enqueued; /* the event is recorded */
@@ -21,7 +21,9 @@ typedef struct hr__nccl_call {
 
 typedef struct hr__nccl_watch {
   hr_device *device;
-  /* Called on the watching thread, once. */
+  /* Both are called on the watching thread: of a call that takes longer than a second, then less and less often; false
+   * ends the watch. And once of a call that is late, which also does. */
+  bool (*on_slow)(void *arg);
   void (*on_late)(void *arg, const hr__nccl_call *call);
   void *arg;
   hr_mutex mutex; /* guards what follows */
@@ -36,8 +38,8 @@ typedef struct hr__nccl_watch {
 
 void hr__nccl_watch_init(hr__nccl_watch *watch, hr_device *device);
 /* Starts the thread. */
-HR_MUST_USE hr_status hr__nccl_watch_start(hr__nccl_watch *watch, void (*on_late)(void *arg, const hr__nccl_call *call),
-                                           void *arg);
+HR_MUST_USE hr_status hr__nccl_watch_start(hr__nccl_watch *watch, bool (*on_slow)(void *arg),
+                                           void (*on_late)(void *arg, const hr__nccl_call *call), void *arg);
 /* Ends the thread and frees the events. */
 void hr__nccl_watch_fini(hr__nccl_watch *watch);
 

@@ -90,15 +90,42 @@ def test_sharded_trainings_resume_from_checkpoints(tmp_path):
         run("resume", (0,) * ranks, program, CHECKPOINT=str(tmp_path))
 
 
-def test_nccl_gets_the_calls_of_one_rank(tmp_path):
+@pytest.fixture(scope="module")
+def nccl_stub(tmp_path_factory):
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         pytest.skip("there is no C compiler")
-    library = tmp_path / "libnccl.so.2"
+    library = tmp_path_factory.mktemp("nccl") / "libnccl.so.2"
     stub = RANKS.parents[1] / "stubs" / "nccl.c"
     subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(stub)], check=True)
+    return str(library)
+
+
+def run_differing(test, transport, **environment):
+    name = {"auto": "shared memory", "network": "network", "nccl": "nccl"}[transport]
+    program = RANKS.with_name("differing_ranks.py")
+    run(test, (0, 0), program, HEADRACE_TRANSPORT=transport, EXPECTED_TRANSPORT=name, **environment)
+
+
+@pytest.mark.parametrize("test", ["differ", "differ_in_messages"])
+@pytest.mark.parametrize("transport", ["auto", "network"])
+def test_calls_that_differ_are_errors(test, transport):
+    run_differing(test, transport)
+
+
+@pytest.mark.parametrize("test", ["differ", "differ_in_messages", "differ_later"])
+def test_calls_of_nccl_that_differ_are_errors(test, nccl_stub):
+    run_differing(test, "nccl", HEADRACE_NCCL=nccl_stub)
+
+
+@pytest.mark.parametrize("transport", ["auto", "nccl"])
+def test_torch_compares_calls_in_detail(transport, nccl_stub):
+    run_differing("differ_in_detail", transport, HEADRACE_NCCL=nccl_stub, TORCH_DISTRIBUTED_DEBUG="DETAIL")
+
+
+def test_nccl_gets_the_calls_of_one_rank(nccl_stub, tmp_path):
     program = RANKS.with_name("nccl_rank.py")
-    run("", (0,), program, HEADRACE_TRANSPORT="nccl", HEADRACE_NCCL=str(library))
+    run("", (0,), program, HEADRACE_TRANSPORT="nccl", HEADRACE_NCCL=nccl_stub)
     outputs = run("", (1,), program, HEADRACE_TRANSPORT="nccl", HEADRACE_NCCL=str(tmp_path / "none"))
     assert "rank 0: NCCL 2 (set HEADRACE_NCCL to the library's path)" in outputs[0], outputs[0]
 

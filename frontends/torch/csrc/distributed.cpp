@@ -159,7 +159,7 @@ public:
             exchange.send(r, in, bytes_of(tensor));
         if (!is_root)
           exchange.receive(static_cast<int>(options.rootRank), job.write(tensor), bytes_of(tensor));
-        add(job, call, true, std::move(exchange));
+        add(job, call, Blocks::Shared, std::move(exchange));
       }
     });
   }
@@ -202,7 +202,7 @@ public:
         exchange.send(static_cast<int>(options.rootRank), job.read(inputs[i]), bytes_of(inputs[i]));
         if (options.rootRank == getRank())
           receive_parts(job, call.name, exchange, inputs[i], outputs.at(i));
-        add(job, call, true, std::move(exchange));
+        add(job, call, Blocks::Any, std::move(exchange));
       }
     });
   }
@@ -216,7 +216,7 @@ public:
         if (options.rootRank == getRank())
           send_parts(job, call.name, exchange, inputs.at(i), &outputs[i]);
         exchange.receive(static_cast<int>(options.rootRank), job.write(outputs[i]), bytes_of(outputs[i]));
-        add(job, call, false, std::move(exchange));
+        add(job, call, Blocks::Equal, std::move(exchange));
       }
     });
   }
@@ -231,7 +231,7 @@ public:
         check_dtypes(call.name, outputs[r], inputs[0]);
         exchange.receive(r, job.write(outputs[r]), bytes_of(outputs[r]));
       }
-      add(job, call, false, std::move(exchange));
+      add(job, call, Blocks::Any, std::move(exchange));
     });
   }
   c10::intrusive_ptr<c10d::Work> alltoall_base(Tensor &output, Tensor &input, std::vector<int64_t> &output_splits,
@@ -247,7 +247,7 @@ public:
         exchange.send(static_cast<int>(r), from, in[r], at);
         exchange.receive(static_cast<int>(r), to, out[r], to_at);
       }
-      add(job, call, false, std::move(exchange));
+      add(job, call, Blocks::Any, std::move(exchange));
     });
   }
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions &options) override {
@@ -262,7 +262,7 @@ public:
             return;
           }
           hr_group_call call = call_of("barrier", Tensor(), options);
-          add(job, call, true, Exchange(getSize()));
+          add(job, call, Blocks::Shared, Exchange(getSize()));
         },
         is_alone);
   }
@@ -364,9 +364,9 @@ private:
     return coalesced_ != nullptr;
   }
 
-  void add(Job &job, const hr_group_call &call, bool is_shared, Exchange exchange) {
+  void add(Job &job, const hr_group_call &call, Blocks kind, Exchange exchange) {
     job.add([=, exchange = std::move(exchange)](Transport &transport, const Addresses &addresses, Outcome &) {
-      return transport.exchange(call, is_shared, exchange.blocks(addresses));
+      return transport.exchange(call, kind, exchange.blocks(addresses));
     });
   }
 
@@ -451,7 +451,7 @@ private:
     for (int r = 0; r < getSize(); ++r)
       exchange.send(r, in, bytes_of(input));
     receive_parts(job, call.name, exchange, input, outputs);
-    add(job, call, true, std::move(exchange));
+    add(job, call, Blocks::Shared, std::move(exchange));
   }
   void gather_flat(Job &job, const c10d::AllgatherOptions &options, const Tensor &input, const Tensor &output) {
     hr_group_call call = call_of("all_gather", input, options);
@@ -462,7 +462,7 @@ private:
       exchange.send(r, in, bytes_of(input));
       exchange.receive(r, out, bytes_of(input), r * bytes_of(input));
     }
-    add(job, call, true, std::move(exchange));
+    add(job, call, Blocks::Shared, std::move(exchange));
   }
   std::vector<int64_t> split_bytes(const Tensor &tensor, const std::vector<int64_t> &splits) {
     int64_t rows = tensor.dim() > 0 ? tensor.size(0) : 1, sum = 0;

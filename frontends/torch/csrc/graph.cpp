@@ -27,6 +27,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "device.h"
 #include "node.h"
 #include "record.h"
 #include "registration.h"

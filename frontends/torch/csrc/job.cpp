@@ -8,12 +8,24 @@
 
 namespace headrace {
 
+// With the other ranks, if the transport does not.
+hr_status Job::compare(Running &running, const Addresses &addresses) {
+  Transport *notes = running.transport->notes();
+  if (notes == nullptr)
+    return HR_OK;
+  for (const Step &step : running.steps)
+    HR_RETURN_IF_ERROR(step(*notes, addresses, *running.outcome));
+  return running.transport->agree();
+}
+
 hr_status Job::run_steps(Running &running, const Addresses &addresses) {
   running.has_run = true;
   hr_status status = HR_OK;
   {
     InUse in_use(running.transport.get());
-    if (status = running.transport->begin(); status == HR_OK) {
+    if (status = compare(running, addresses); status == HR_OK)
+      status = running.transport->begin();
+    if (status == HR_OK) {
       for (const Step &step : running.steps)
         if (status = step(*running.transport, addresses, *running.outcome); status != HR_OK)
           break;
@@ -50,8 +62,8 @@ void Job::release(void *arg) {
 
 namespace {
 
-struct Buffers { // of a call
-  ~Buffers() {
+struct CallBuffers {
+  ~CallBuffers() {
     for (hr_buffer *buffer : retained)
       hr_buffer_release(buffer);
   }
@@ -76,7 +88,7 @@ struct Buffers { // of a call
 } // namespace
 
 void Job::call(std::unique_ptr<Running> running) {
-  Buffers in, out;
+  CallBuffers in, out;
   for (const Tensor &tensor : in_)
     in.add(tensor, running->in_places, running->in_offsets);
   for (const Tensor &tensor : out_) {

@@ -86,6 +86,7 @@ private:
     bool has_run = false;
   };
   static hr_status run(void *arg, int input_count, void *const *inputs, int output_count, void *const *outputs);
+  static hr_status compare(Running &running, const Addresses &addresses);
   static hr_status run_steps(Running &running, const Addresses &addresses);
   static void release(void *arg);
   void call(std::unique_ptr<Running> running);

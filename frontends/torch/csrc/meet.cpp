@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "agreement.h"
 #include "device.h"
 #include "distributed.h"
 #include "extension.h"
@@ -92,6 +93,10 @@ c10::DeviceIndex nccl_device() {
   return here_index();
 }
 
+hr_status look_at_others(void *agreement) {
+  return static_cast<Agreement *>(agreement)->look();
+}
+
 } // namespace
 
 std::shared_ptr<Transport> meet_by_nccl(c10d::Store &store, int rank, int size, std::string *out_reason) {
@@ -111,9 +116,11 @@ std::shared_ptr<Transport> meet_by_nccl(c10d::Store &store, int rank, int size, 
   hr_nccl *nccl = nullptr;
   c10::DeviceIndex index = nccl_device();
   status = status != HR_OK ? status : hr_nccl_create(device_of(index), &id, rank, size, &nccl);
-  status = status != HR_OK ? status : hr_nccl_watch(nccl, stream_of(index));
+  auto agreement = size > 1 ? std::make_unique<Agreement>(store.clone(), rank, size) : nullptr;
+  hr_nccl_look look = agreement != nullptr ? look_at_others : nullptr;
+  status = status != HR_OK ? status : hr_nccl_watch(nccl, stream_of(index), look, agreement.get());
   if (agree(store, "nccl/joined/", rank, size, status, out_reason))
-    return nccl_transport(nccl, index);
+    return nccl_transport(nccl, index, std::move(agreement));
   hr_nccl_release(nccl);
   return nullptr;
 }

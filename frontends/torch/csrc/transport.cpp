@@ -4,10 +4,12 @@
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <numeric>
 
+#include "agreement.h"
 #include "record.h"
 
 namespace headrace {
@@ -62,8 +64,8 @@ public:
                            const std::vector<const void *> &inputs, void *output) override {
     return hr_group_reduce_scatter(group_, &call, op, elements, inputs.data(), output);
   }
-  hr_status exchange(const hr_group_call &call, bool is_shared, const std::vector<hr_group_block> &blocks) override {
-    return hr_group_exchange(group_, &call, is_shared, blocks.data());
+  hr_status exchange(const hr_group_call &call, Blocks kind, const std::vector<hr_group_block> &blocks) override {
+    return hr_group_exchange(group_, &call, kind == Blocks::Shared, blocks.data());
   }
   hr_status send(const hr_group_call &call, int to, int tag, const void *data, int64_t bytes) override {
     return hr_group_send(group_, &call, to, tag, data, bytes);
@@ -84,10 +86,11 @@ private:
 
 // ---- NCCL
 
-// Enqueues on the device, and waits for nothing. NCCL compares no arguments between ranks: those that differ are late.
+// Enqueues on the device, and waits for nothing but the other ranks' calls, if they are new.
 class Nccl final : public Transport {
 public:
-  Nccl(hr_nccl *nccl, int device_index) : nccl_(nccl), device_index_(device_index) {}
+  Nccl(hr_nccl *nccl, int device_index, std::unique_ptr<Agreement> agreement)
+      : nccl_(nccl), device_index_(device_index), agreement_(std::move(agreement)) {}
   ~Nccl() override {
     hr_nccl_release(nccl_);
   }
@@ -103,7 +106,7 @@ public:
     hr_nccl_expect(nccl_, &call);
     return hr_nccl_reduce_scatter(nccl_, call.name, op, call.dtype, elements, inputs.data(), output);
   }
-  hr_status exchange(const hr_group_call &call, bool, const std::vector<hr_group_block> &blocks) override {
+  hr_status exchange(const hr_group_call &call, Blocks, const std::vector<hr_group_block> &blocks) override {
     hr_nccl_expect(nccl_, &call);
     return hr_nccl_exchange(nccl_, call.name, blocks.data());
   }
@@ -118,6 +121,15 @@ public:
     hr_nccl_expect(nccl_, &call);
     return hr_nccl_receive(nccl_, from, data, bytes);
   }
+  Transport *notes() override {
+    return agreement_ != nullptr ? &agreement_->notes() : nullptr;
+  }
+  hr_status agree() override {
+    hr_status status = agreement_->agree();
+    if (agreement_->is_broken())
+      hr_nccl_break(nccl_, hr_status_message(status));
+    return status;
+  }
   hr_status begin() override {
     return hr_nccl_begin_calls(nccl_);
   }
@@ -131,6 +143,8 @@ public:
     return device_index_;
   }
   void stop(const std::string &reason) override {
+    if (agreement_ != nullptr)
+      agreement_->stop(reason);
     hr_nccl_break(nccl_, reason.c_str());
   }
   const char *name() const override {
@@ -140,6 +154,7 @@ public:
 private:
   hr_nccl *nccl_;
   int device_index_;
+  std::unique_ptr<Agreement> agreement_; // used by the communicator's thread
 };
 
 // ---- the network
@@ -203,7 +218,7 @@ public:
     });
   }
 
-  hr_status exchange(const hr_group_call &call, bool, const std::vector<hr_group_block> &blocks) override {
+  hr_status exchange(const hr_group_call &call, Blocks, const std::vector<hr_group_block> &blocks) override {
     return guarded(call, [&]() -> hr_status {
       HR_RETURN_IF_ERROR(compare(call, -1, -1, blocks));
       return move(call, blocks);
@@ -215,20 +230,30 @@ public:
       at::Tensor copy = at::empty({bytes}, at::kByte);
       if (bytes > 0)
         std::memcpy(copy.data_ptr(), data, bytes);
-      std::vector<at::Tensor> list{copy};
       sent_.erase(std::remove_if(sent_.begin(), sent_.end(), [](const auto &one) { return one->isCompleted(); }),
                   sent_.end());
-      sent_.push_back(backend_->send(list, to, tag)); // holds the copy
+      for (const at::Tensor &part : {numbers({call.dtype, bytes}), copy})
+        if (std::vector<at::Tensor> list{part}; part.numel() > 0)
+          sent_.push_back(backend_->send(list, to, tag)); // holds it
       return HR_OK;
     });
   }
 
   hr_status receive(const hr_group_call &call, int from, int tag, void *data, int64_t bytes, int *out_from) override {
     return guarded(call, [&]() -> hr_status {
-      std::vector<at::Tensor> list{bytes_at(data, bytes)};
-      auto work = from < 0 ? backend_->recvAnysource(list, tag) : backend_->recv(list, from, tag);
-      work->wait(milliseconds_of(call));
-      *out_from = from < 0 ? work->sourceRank() : from;
+      at::Tensor head = numbers({0, 0});
+      int sender = receive_part(call, from, tag, head);
+      auto dtype = static_cast<hr_dtype>(head[0].item<int64_t>());
+      int64_t sent = head[1].item<int64_t>();
+      bool is_expected = dtype == call.dtype && sent == bytes;
+      if (sent > 0)
+        receive_part(call, sender, tag, is_expected ? bytes_at(data, bytes) : at::empty({sent}, at::kByte));
+      if (!is_expected)
+        return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
+                              "%s: rank %d has sent %lld bytes of %s; %lld bytes of %s expected", call.name, sender,
+                              static_cast<long long>(sent), hr_dtype_name(dtype), static_cast<long long>(bytes),
+                              hr_dtype_name(call.dtype));
+      *out_from = sender;
       return HR_OK;
     });
   }
@@ -255,18 +280,48 @@ private:
     }
   }
 
+  static at::Tensor numbers(std::initializer_list<int64_t> values) {
+    at::Tensor tensor = at::empty({static_cast<int64_t>(values.size())}, at::kLong);
+    std::copy(values.begin(), values.end(), tensor.mutable_data_ptr<int64_t>());
+    return tensor;
+  }
+
+  // A message is its dtype and bytes, and then the bytes, if any. Returns the sender.
+  int receive_part(const hr_group_call &call, int from, int tag, const at::Tensor &part) {
+    std::vector<at::Tensor> list{part};
+    auto work = from < 0 ? backend_->recvAnysource(list, tag) : backend_->recv(list, from, tag);
+    work->wait(milliseconds_of(call));
+    return from < 0 ? work->sourceRank() : from;
+  }
+
+  // What must be equal on all ranks.
+  struct Head {
+    Head() = default;
+    Head(const hr_group_call &call, int op, int64_t elements)
+        : numbers{call.dtype, op, call.words[0], call.words[1], elements} {
+      std::snprintf(name, sizeof name, "%s", call.name);
+    }
+    std::string text() const {
+      std::string text = name;
+      if (numbers[4] >= 0)
+        text += " of " + std::to_string(numbers[4]) + " elements";
+      if (numbers[0] != HR_DTYPE_NONE)
+        text += std::string(" of ") + hr_dtype_name(static_cast<hr_dtype>(numbers[0]));
+      if (numbers[1] >= 0)
+        text += std::string(", ") + hr_group_op_name(static_cast<hr_group_op>(numbers[1]));
+      return text + " (" + std::to_string(numbers[2]) + ", " + std::to_string(numbers[3]) + ")";
+    }
+    char name[32] = {};
+    int64_t numbers[5] = {};
+  };
+
   // Gathers what must be equal on all ranks, and the bytes of each pair; an error of one is the error of all.
   hr_status compare(const hr_group_call &call, int op, int64_t elements, const std::vector<hr_group_block> &blocks) {
-    int64_t size = backend_->getSize(), fixed = 6;
+    int64_t size = backend_->getSize(), fixed = sizeof(Head) / sizeof(int64_t);
     at::Tensor mine = at::empty({fixed + 2 * size}, at::kLong), all = at::empty({size * (fixed + 2 * size)}, at::kLong);
     auto *row = mine.mutable_data_ptr<int64_t>();
-    const int64_t head[] = {static_cast<int64_t>(std::hash<std::string>()(call.name)),
-                            call.dtype,
-                            op,
-                            call.words[0],
-                            call.words[1],
-                            elements};
-    std::copy(std::begin(head), std::end(head), row);
+    const Head head(call, op, elements);
+    std::memcpy(row, &head, sizeof head);
     for (int64_t i = 0; i < size; ++i) {
       row[fixed + i] = blocks.empty() ? 0 : blocks[i].send_bytes;
       row[fixed + size + i] = blocks.empty() ? 0 : blocks[i].receive_bytes;
@@ -274,29 +329,28 @@ private:
     c10d::AllgatherOptions options;
     options.timeout = milliseconds_of(call);
     backend_->_allgather_base(all, mine, options)->wait(options.timeout);
-    auto at = [&, rows = all.const_data_ptr<int64_t>()](int64_t rank, int64_t i) {
-      return rows[rank * (fixed + 2 * size) + i];
-    };
-    for (int64_t a = 0; a < size; ++a) {
-      for (int64_t i = 0; i < fixed; ++i)
-        if (at(a, i) != at(0, i))
-          return differ(call, a, at(0, 5), at(a, 5));
+    const auto *rows = all.const_data_ptr<int64_t>();
+    auto rows_of = [&](int64_t rank) { return rows + rank * (fixed + 2 * size); };
+    auto at = [&](int64_t rank, int64_t i) { return rows_of(rank)[i]; };
+    for (int64_t a = 1; a < size; ++a)
+      if (std::memcmp(rows_of(a), rows_of(0), sizeof head) != 0)
+        return differ(rows_of(0), a, rows_of(a));
+    for (int64_t a = 0; a < size; ++a)
       for (int64_t b = 0; b < size; ++b)
         if (a != b && at(a, fixed + b) != at(b, fixed + size + a))
           return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
                                 "%s: rank %d sends %lld bytes to rank %d, which expects %lld", call.name,
                                 static_cast<int>(a), static_cast<long long>(at(a, fixed + b)), static_cast<int>(b),
                                 static_cast<long long>(at(b, fixed + size + a)));
-    }
     return HR_OK;
   }
 
-  static hr_status differ(const hr_group_call &call, int64_t rank, int64_t first, int64_t other) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
-                          "the ranks' collectives differ: %s, operation, elements (rank 0: %lld, rank %d: %lld), "
-                          "dtype or root",
-                          call.name, static_cast<long long>(first), static_cast<int>(rank),
-                          static_cast<long long>(other));
+  static hr_status differ(const int64_t *first, int64_t rank, const int64_t *other) {
+    Head mine, its;
+    std::memcpy(&mine, first, sizeof mine);
+    std::memcpy(&its, other, sizeof its);
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "the ranks' collectives differ: rank 0 runs %s, rank %d runs %s",
+                          mine.text().c_str(), static_cast<int>(rank), its.text().c_str());
   }
 
   // All pairs' bytes, through one buffer each way. A rank's byte for itself is there because gloo does nothing for
@@ -391,8 +445,8 @@ private:
 
 } // namespace
 
-std::shared_ptr<Transport> nccl_transport(hr_nccl *nccl, int device_index) {
-  return std::make_shared<Nccl>(nccl, device_index);
+std::shared_ptr<Transport> nccl_transport(hr_nccl *nccl, int device_index, std::unique_ptr<Agreement> agreement) {
+  return std::make_shared<Nccl>(nccl, device_index, std::move(agreement));
 }
 
 std::shared_ptr<Transport> shared_memory_transport(hr_group *group) {

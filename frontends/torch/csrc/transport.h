@@ -17,6 +17,13 @@
 
 namespace headrace {
 
+// The blocks of an exchange.
+enum class Blocks {
+  Shared, // a rank's blocks are the same one; all ranks know its size
+  Equal,  // all have the same size
+  Any
+};
+
 class Transport {
 public:
   virtual ~Transport() = default;
@@ -24,9 +31,17 @@ public:
                                void *output) = 0;
   virtual hr_status reduce_scatter(const hr_group_call &call, hr_group_op op, int64_t elements,
                                    const std::vector<const void *> &inputs, void *output) = 0;
-  virtual hr_status exchange(const hr_group_call &call, bool is_shared, const std::vector<hr_group_block> &blocks) = 0;
+  virtual hr_status exchange(const hr_group_call &call, Blocks kind, const std::vector<hr_group_block> &blocks) = 0;
   virtual hr_status send(const hr_group_call &call, int to, int tag, const void *data, int64_t bytes) = 0;
   virtual hr_status receive(const hr_group_call &call, int from, int tag, void *data, int64_t bytes, int *out_from) = 0;
+  // A transport that compares no arguments in its calls does so before a job: the job's steps run on notes(), which
+  // move nothing, and agree() is OK if they are those of the other ranks. Else notes() is nullptr.
+  virtual Transport *notes() {
+    return nullptr;
+  }
+  virtual hr_status agree() {
+    return HR_OK;
+  }
   // Around the steps of one job, which may begin together. `end` takes their failure, or OK, and returns it or its own.
   virtual hr_status begin() {
     return HR_OK;
@@ -51,8 +66,10 @@ public:
   virtual const char *name() const = 0;
 };
 
-// They own a reference of their argument.
-std::shared_ptr<Transport> nccl_transport(hr_nccl *nccl, int device_index);
+class Agreement;
+
+// They own a reference of their argument. `agreement` is nullptr for a rank alone.
+std::shared_ptr<Transport> nccl_transport(hr_nccl *nccl, int device_index, std::unique_ptr<Agreement> agreement);
 std::shared_ptr<Transport> shared_memory_transport(hr_group *group);
 std::shared_ptr<Transport> network_transport(c10::intrusive_ptr<c10d::Backend> backend);
 
