@@ -1,0 +1,129 @@
+/* The cost of new dims: programs of one structure, files that HEADRACE_DUMP wrote, recorded one after the other without
+ * running. The first few are compiled; the others get new numbers (engine/general_instance.h).
+ *
+ *   renumber_bench [--repeat N] [--cold] FILE...
+ *
+ * Prints nanoseconds a record, of the programs that got new numbers: the median of each, and of these the median and
+ * the mean. --cold: a few megabytes are read in between, as kernels would.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../tools/replay.h"
+#include "base/allocator.h"
+#include "engine/stream.h"
+
+enum { REPEATS = 20, REPEATS_MAX = 1000, FILES_MAX = 1000, COLD_BYTES = 4 << 20 };
+
+static void check(hr_status status) {
+  if (status != HR_OK) {
+    fprintf(stderr, "renumber_bench: %s\n", hr_status_message(status));
+    exit(1);
+  }
+}
+
+static int compare(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double median(double *values, int count) {
+  qsort(values, (size_t)count, sizeof *values, compare);
+  return values[count / 2];
+}
+
+static void cool(void) {
+  static volatile char bytes[COLD_BYTES];
+  for (size_t i = 0; i < sizeof bytes; i += 64) {
+    ++bytes[i];
+  }
+}
+
+/* Nanoseconds a record until the pending records are ready to run; 0: they were known, or were compiled. */
+static double prepare_pending(hr_stream *stream) {
+  hr_mutex_lock(&stream->mutex);
+  double records = (double)stream->pending.records.count;
+  hr_stats before = stream->stats;
+  check(hr__stream_probe_pending(stream));
+  hr__trace_clear(&stream->pending);
+  bool is = stream->stats.general_plans > before.general_plans;
+  double ns = is ? (double)(stream->stats.compile_ns - before.compile_ns) / records : 0;
+  hr_mutex_unlock(&stream->mutex);
+  return ns;
+}
+
+/* All keys are new again. */
+static void forget_sightings(hr_stream *stream) {
+  hr_mutex_lock(&stream->mutex);
+  hr_free(stream->cache.general.sightings);
+  stream->cache.general.sightings = NULL;
+  hr_mutex_unlock(&stream->mutex);
+}
+
+/* All files use the first one's stream. */
+static void open_all(int count, char **paths, replay *all) {
+  for (int i = 0; i < count; ++i) {
+    all[i] = (replay){.path = paths[i], .device_name = "cpu", .mode = -1};
+    check(replay_open(&all[i]));
+    if (i > 0) {
+      hr_stream_release(all[i].stream);
+      all[i].stream = all[0].stream;
+    }
+  }
+}
+
+static void close_all(int count, replay *all) {
+  for (int i = count - 1; i >= 0; --i) {
+    hr_stream *stream = all[i].stream;
+    all[i].stream = i == 0 ? stream : NULL;
+    replay_close(&all[i]);
+  }
+}
+
+static void bench(int count, replay *all, int repeats, bool is_cold) {
+  static double ns[FILES_MAX][REPEATS_MAX], medians[FILES_MAX];
+  double sum = 0;
+  int found = 0;
+  for (int r = 0; r < repeats; ++r) {
+    for (int i = 0; i < count; ++i) {
+      check(replay_record(&all[i]));
+      if (is_cold) {
+        cool();
+      }
+      ns[i][r] = prepare_pending(all[0].stream);
+    }
+    forget_sightings(all[0].stream);
+  }
+  for (int i = 0; i < count; ++i) {
+    double own = median(ns[i], repeats);
+    if (own > 0) {
+      medians[found++] = own;
+      sum += own;
+    }
+  }
+  printf("%d of %d programs got new numbers: median %.0f, mean %.0f ns a record\n", found, count,
+         found > 0 ? median(medians, found) : 0, found > 0 ? sum / found : 0);
+}
+
+int main(int argc, char **argv) {
+  static replay all[FILES_MAX];
+  static char *paths[FILES_MAX];
+  int repeats = REPEATS, count = 0;
+  bool is_cold = false;
+  setenv("HEADRACE_JIT", "off", 0);
+  for (int i = 1; i < argc; ++i) {
+    if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc) {
+      repeats = atoi(argv[++i]);
+      repeats = repeats < 1 ? 1 : repeats > REPEATS_MAX ? REPEATS_MAX : repeats;
+    } else if (strcmp(argv[i], "--cold") == 0) {
+      is_cold = true;
+    } else if (count < FILES_MAX) {
+      paths[count++] = argv[i];
+    }
+  }
+  open_all(count, paths, all);
+  bench(count, all, repeats, is_cold);
+  close_all(count, all);
+  return 0;
+}
