@@ -232,3 +232,47 @@ HR_TEST(guards_that_refuse_are_counted) {
   HR_ASSERT_EQ(stats_of(&u).guard_failures, 1);
   close_user(&u);
 }
+
+/* x[SHIFT] .. x[SHIFT + n - 1] become twice x[0] .. x[n - 1]; x is 1, 2, 3, .. */
+enum { SHIFT = 2000 };
+static void expect_shifted(user *u, int64_t n) {
+  static float values[3 * SHIFT];
+  int64_t all_dims[1] = {3 * SHIFT}, dims[1] = {n}, strides[1] = {1};
+  hr_scalar two = hr_scalar_f64(2);
+  hr_view all = {.dtype = HR_DTYPE_F32, .rank = 1, .dims = all_dims, .strides = strides};
+  for (int i = 0; i < 3 * SHIFT; ++i) {
+    values[i] = (float)(i + 1);
+  }
+  HR_ASSERT_OK(hr_buffer_create(u->device, sizeof values, &all.buffer));
+  HR_ASSERT_OK(hr_stream_write(u->stream, &all, values));
+  hr_view from = all, to = all;
+  from.dims = to.dims = dims;
+  to.offset = SHIFT;
+  hr_view factors[2] = {from, {.scalar = &two, .dtype = two.dtype}};
+  HR_ASSERT_OK(hr_stream_record(u->stream, HR_OP_MUL, NULL, 2, factors, 1, &to));
+  HR_ASSERT_OK(hr_stream_read(u->stream, &all, values));
+  hr_buffer_release(all.buffer);
+  for (int i = 0; i < 3 * SHIFT; ++i) {
+    bool is_shifted = i >= SHIFT && i < SHIFT + n;
+    HR_ASSERT_EQ(values[i], (float)(is_shifted ? 2 * (i - SHIFT + 1) : i + 1));
+  }
+}
+
+HR_TEST(views_that_overlap_with_new_dims_are_noticed) {
+  user u;
+  open_user(&u);
+  for (int64_t n = SHIFT - 1; n > SHIFT - 10; --n) {
+    expect_shifted(&u, n);
+  }
+  int64_t general = stats_of(&u).general_plans;
+  HR_ASSERT(general > 0);
+  for (int64_t n = SHIFT + 10; n > SHIFT; --n) { /* read and written views overlap: another structure */
+    expect_shifted(&u, n);
+  }
+  for (int64_t n = SHIFT - 10; n > SHIFT - 20; --n) {
+    expect_shifted(&u, n);
+    expect_shifted(&u, SHIFT + (SHIFT - n) * 10);
+  }
+  HR_ASSERT(stats_of(&u).general_plans >= general + 24);
+  close_user(&u);
+}

@@ -32,15 +32,21 @@ typedef struct general {
   int64_t low[VARIABLES_MAX], high[VARIABLES_MAX];
   int64_t unit[VARIABLES_MAX]; /* the power of two that divides all samples, up to UNIT_MAX */
   HR_VECTOR(hr_polynomial) polynomials;
-  HR_VECTOR(term) words, numbers; /* those that vary */
+  HR_VECTOR(term) words, numbers;                            /* those that vary */
+  size_t key_words, record_count, buffer_count, local_count; /* of the model's key */
+  bool has_layouts;
+  uint32_t *locals;
+  hr_key_uses uses;  /* of buffers whose overlaps may vary */
+  uint64_t overlaps; /* the model's; 0: unknown */
 } general;
 
 struct hr_general_structure {
-  uint64_t hash;
+  uint64_t hash, kind;
   int sample_count, general_count;
   sample samples[SAMPLES_MAX]; /* the newest last */
   general generals[GENERALS_MAX];
   hr_general_structure *newer, *older;
+  hr_general_structure *successor; /* found after it the last time, or NULL */
 };
 
 /* ---- samples ---- */
@@ -109,7 +115,26 @@ static void general_fini(hr_generals *generals, general *g) {
   hr_vector_fini(&g->polynomials);
   hr_vector_fini(&g->words);
   hr_vector_fini(&g->numbers);
+  hr_vector_fini(&g->uses);
+  hr_free(g->locals);
   *g = (general){0};
+}
+
+/* Keeps what has_structure needs; without memory it is never true. */
+static void keep_structure(general *g, const hr_key *key) {
+  size_t *varying = hr_malloc((g->words.count + 1) * sizeof *varying);
+  g->key_words = key->word_count, g->record_count = key->record_count;
+  g->buffer_count = key->buffer_count, g->local_count = key->local_count;
+  g->has_layouts = key->layouts != NULL;
+  g->locals = hr_malloc(key->local_count * sizeof *g->locals + 1);
+  for (size_t i = 0; varying != NULL && i < g->words.count; ++i) {
+    varying[i] = g->words.data[i].at;
+  }
+  if (varying != NULL && g->locals != NULL && hr__key_find_uses(key, g->words.count, varying, &g->uses)) {
+    memcpy(g->locals, key->locals, key->local_count * sizeof *g->locals);
+    g->overlaps = hr__key_hash_uses(key, &g->uses);
+  }
+  hr_free(varying);
 }
 
 /* The values of all polynomials; false: one has no value here. */
@@ -166,6 +191,36 @@ static bool has_words(const general *g, const word_lists *lists, const int64_t *
   return true;
 }
 
+/* True if the key has as many words as the model's, in lists of the same lengths. */
+static bool has_counts(const general *g, const hr_key *key) {
+  return g->key_words == key->word_count && g->buffer_count == key->buffer_count &&
+         g->has_layouts == (key->layouts != NULL);
+}
+
+/* True if the key's numbers that vary have the model's classes. */
+static bool has_classes(const general *g, const hr_key *key) {
+  const uint64_t *model = g->sample.words, *shapes = model + key->word_count, *layouts = shapes + key->buffer_count;
+  for (size_t i = 0; i < g->words.count && g->words.data[i].at < key->word_count; ++i) {
+    size_t at = g->words.data[i].at;
+    if (hr__number_class((int64_t)key->words[at]) != hr__number_class((int64_t)model[at])) {
+      return false;
+    }
+  }
+  bool are = true, has = key->layouts != NULL;
+  for (size_t i = 0; are && i < key->buffer_count; ++i) {
+    are = hr__key_buffer_class(key->shapes[i], has ? key->layouts[i] : 0) ==
+          hr__key_buffer_class(shapes[i], has ? layouts[i] : 0);
+  }
+  return are;
+}
+
+/* True if a key that has_words has the structure of the model's, so that its hash need not be computed. */
+static bool has_structure(const general *g, const hr_key *key) {
+  return g->overlaps != 0 && g->record_count == key->record_count && g->local_count == key->local_count &&
+         memcmp(g->locals, key->locals, key->local_count * sizeof *g->locals) == 0 && has_classes(g, key) &&
+         hr__key_hash_uses(key, &g->uses) == g->overlaps;
+}
+
 static void read_variables(const general *g, const word_lists *lists, int64_t *out_x) {
   out_x[0] = out_x[1] = 0;
   for (int v = 0; v < g->variable_count; ++v) {
@@ -177,7 +232,7 @@ static void read_variables(const general *g, const word_lists *lists, int64_t *o
 static double distance(const general *g, const int64_t *x) {
   double most = 1;
   for (int v = 0; v < g->variable_count; ++v) {
-    if (x[v] % g->unit[v] != 0 || REACH_MAX * x[v] < g->low[v] || x[v] > REACH_MAX * g->high[v]) {
+    if (x[v] <= 0 || x[v] % g->unit[v] != 0) {
       return REACH_MAX + 1;
     }
     double below = (double)g->low[v] / (double)x[v], above = (double)x[v] / (double)g->high[v];
@@ -412,7 +467,7 @@ void hr__generals_fini(hr_generals *generals) {
     destroy(generals, structure);
   }
   hr_table_fini(&generals->table);
-  generals->newest = NULL;
+  generals->newest = generals->last = NULL;
   generals->count = 0;
 }
 
@@ -424,11 +479,15 @@ static void drop_oldest(hr_generals *generals) {
   unlink_structure(generals, oldest);
   hr_table_remove(&generals->table, oldest->hash);
   --generals->count;
+  generals->last = generals->last != oldest ? generals->last : NULL;
+  for (hr_general_structure *each = generals->newest; each != NULL; each = each->older) {
+    each->successor = each->successor != oldest ? each->successor : NULL;
+  }
   destroy(generals, oldest);
 }
 
 /* Keys of different structures with equal hashes share one: their samples don't agree, and find no polynomials. */
-static hr_general_structure *structure_of(hr_generals *generals, uint64_t hash) {
+static hr_general_structure *structure_of(hr_generals *generals, uint64_t hash, uint64_t kind) {
   hr_general_structure *structure = hr_table_get(&generals->table, hash);
   if (structure != NULL) {
     unlink_structure(generals, structure);
@@ -441,6 +500,7 @@ static hr_general_structure *structure_of(hr_generals *generals, uint64_t hash) 
     return NULL;
   }
   structure->hash = hash;
+  structure->kind = kind;
   link_structure(generals, structure);
   if (++generals->count > STRUCTURES_MAX) {
     drop_oldest(generals);
@@ -452,13 +512,13 @@ static uint64_t hash_of(hr_key *key, uint64_t kind) {
   return hr_hash_mix(hr__key_structure(key), kind);
 }
 
-static void find_distances(const hr_general_structure *structure, const word_lists *lists, size_t count,
+static void find_distances(const hr_general_structure *structure, const hr_key *key, const word_lists *lists,
                            double *out_distances) {
   int64_t x[VARIABLES_MAX];
   for (int i = 0; i < structure->general_count; ++i) {
     const general *g = &structure->generals[i];
     out_distances[i] = REACH_MAX + 1;
-    if (g->sample.word_count == count) {
+    if (has_counts(g, key)) {
       read_variables(g, lists, x);
       out_distances[i] = distance(g, x);
     }
@@ -477,13 +537,10 @@ static int nearest(const hr_general_structure *structure, const double *distance
   return found;
 }
 
-hr_general_find hr__generals_find(hr_generals *generals, hr_key *key, uint64_t kind, hr_numbers *out_numbers,
-                                  void **out_model) {
-  hr_general_structure *structure = generals->count > 0 ? hr_table_get(&generals->table, hash_of(key, kind)) : NULL;
-  if (structure == NULL || structure->general_count == 0) {
-    return HR_GENERAL_UNKNOWN;
-  }
-  size_t count = words_of(key), values_max = 0;
+/* `is_known`: the key is known to have the structure; else that is found out. */
+static hr_general_find find_in(const hr_general_structure *structure, const hr_key *key, bool is_known,
+                               hr_numbers *out_numbers, void **out_model) {
+  size_t values_max = 0;
   for (int i = 0; i < structure->general_count; ++i) {
     size_t own = structure->generals[i].polynomials.count;
     values_max = own > values_max ? own : values_max;
@@ -492,15 +549,41 @@ hr_general_find hr__generals_find(hr_generals *generals, hr_key *key, uint64_t k
   int64_t *values = hr_malloc(values_max * sizeof *values), x[VARIABLES_MAX];
   double distances[GENERALS_MAX];
   bool is = false;
-  find_distances(structure, &lists, count, distances);
+  find_distances(structure, key, &lists, distances);
   for (int i; values != NULL && !is && (i = nearest(structure, distances)) >= 0; distances[i] = REACH_MAX + 1) {
     const general *g = &structure->generals[i];
     read_variables(g, &lists, x);
-    is = evaluate(g, x, values) && has_words(g, &lists, values) && make_numbers(g, values, out_numbers);
+    is = evaluate(g, x, values) && has_words(g, &lists, values) && (is_known || has_structure(g, key)) &&
+         make_numbers(g, values, out_numbers);
     *out_model = g->model;
   }
   hr_free(values);
   return is ? HR_GENERAL_FOUND : HR_GENERAL_REFUSED;
+}
+
+static void note_found(hr_generals *generals, hr_general_structure *structure) {
+  if (generals->last != NULL) {
+    generals->last->successor = structure;
+  }
+  generals->last = structure;
+}
+
+hr_general_find hr__generals_find(hr_generals *generals, hr_key *key, uint64_t kind, hr_numbers *out_numbers,
+                                  void **out_model) {
+  hr_general_structure *structure = generals->last != NULL ? generals->last->successor : NULL;
+  hr_general_find found = HR_GENERAL_UNKNOWN;
+  if (structure != NULL && structure->kind == kind && structure->general_count > 0) {
+    found = find_in(structure, key, false, out_numbers, out_model);
+  }
+  if (found != HR_GENERAL_FOUND) {
+    structure = generals->count > 0 ? hr_table_get(&generals->table, hash_of(key, kind)) : NULL;
+    bool has = structure != NULL && structure->general_count > 0;
+    found = has ? find_in(structure, key, true, out_numbers, out_model) : HR_GENERAL_UNKNOWN;
+  }
+  if (found == HR_GENERAL_FOUND) {
+    note_found(generals, structure);
+  }
+  return found;
 }
 
 /* True if a general plan gives the sample; then its range includes it. */
@@ -542,7 +625,9 @@ static void add_sample(hr_general_structure *structure, sample *s) {
   structure->samples[structure->sample_count++] = *s;
 }
 
-static void add_general(hr_generals *generals, hr_general_structure *structure, general *g, void *model) {
+static void add_general(hr_generals *generals, hr_general_structure *structure, general *g, const hr_key *key,
+                        void *model) {
+  keep_structure(g, key);
   if (structure->general_count == GENERALS_MAX) {
     general_fini(generals, &structure->generals[GENERALS_MAX - 1]);
     --structure->general_count;
@@ -556,7 +641,7 @@ static void add_general(hr_generals *generals, hr_general_structure *structure, 
 
 void hr__generals_learn(hr_generals *generals, hr_key *key, uint64_t kind, const hr_schedule *schedule,
                         size_t extra_count, const int64_t *extra, void *model) {
-  hr_general_structure *structure = structure_of(generals, hash_of(key, kind));
+  hr_general_structure *structure = structure_of(generals, hash_of(key, kind), kind);
   sample s;
   if (structure == NULL || !sample_of(key, schedule, extra_count, extra, &s)) {
     return;
@@ -577,7 +662,7 @@ void hr__generals_learn(hr_generals *generals, hr_key *key, uint64_t kind, const
     bool is_found = make_general(&f, &g);
     hr_table_fini(&f.known);
     if (is_found) {
-      add_general(generals, structure, &g, model);
+      add_general(generals, structure, &g, key, model);
       return;
     }
     general_fini(generals, &g);

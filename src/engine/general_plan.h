@@ -33,6 +33,7 @@ typedef struct hr_general_structure hr_general_structure;
 typedef struct hr_generals {
   hr_table table;               /* of structures, by hash */
   hr_general_structure *newest; /* the list of all */
+  hr_general_structure *last;   /* that was found; NULL: it is gone */
   size_t count;
   void (*retain)(void *model);
   void (*release)(void *model);

@@ -10,6 +10,7 @@
  */
 #include "engine/trace.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/allocator.h"
@@ -675,6 +676,90 @@ static uint64_t hash_overlaps(const hr_key *key, uint64_t hash) {
   return hash;
 }
 
+/* ---- overlaps of a key whose other words are known ---- */
+
+typedef struct use_search {
+  const hr_key *key;
+  size_t varying_count, next; /* of the words that vary */
+  const size_t *varying;
+  hr_key_uses uses;             /* all */
+  bool *is_written, *does_vary; /* of each buffer */
+  bool failed;
+} use_search;
+
+static void note_use(void *arg, uint64_t kind, const uint64_t *word, bool is_output) {
+  use_search *search = arg;
+  size_t at = (size_t)(word - search->key->words), end = at + (size_t)words_behind(kind);
+  uint32_t local = search->key->locals[search->uses.count];
+  while (search->next < search->varying_count && search->varying[search->next] < at) {
+    ++search->next;
+  }
+  search->does_vary[local] |= search->next < search->varying_count && search->varying[search->next] < end;
+  search->is_written[local] |= is_output;
+  search->failed |= !hr_vector_push(&search->uses, (hr_key_use){at - 1, local, is_output});
+}
+
+static int compare_uses(const void *a, const void *b) {
+  const hr_key_use *x = a, *y = b;
+  return x->local != y->local ? (x->local > y->local) - (x->local < y->local)
+                              : (x->word > y->word) - (x->word < y->word);
+}
+
+bool hr__key_find_uses(const hr_key *key, size_t varying_count, const size_t *varying, hr_key_uses *out_uses) {
+  use_search search = {.key = key, .varying_count = varying_count, .varying = varying};
+  search.is_written = hr_calloc(2 * key->buffer_count + 1, sizeof *search.is_written);
+  search.failed = search.is_written == NULL || !hr_vector_reserve(&search.uses, key->local_count + 1);
+  if (!search.failed) {
+    search.does_vary = search.is_written + key->buffer_count;
+    each_value(key, note_use, &search);
+    size_t kept = 0;
+    for (size_t i = 0; i < search.uses.count; ++i) {
+      uint32_t local = search.uses.data[i].local;
+      search.uses.data[kept] = search.uses.data[i];
+      kept += search.is_written[local] && search.does_vary[local];
+    }
+    search.uses.count = kept;
+    qsort(search.uses.data, kept, sizeof *search.uses.data, compare_uses);
+  }
+  hr_free(search.is_written);
+  out_uses->data = search.uses.data, out_uses->count = search.uses.count, out_uses->capacity = search.uses.capacity;
+  return !search.failed;
+}
+
+/* The uses of one buffer; true if their views differ. */
+static bool read_uses(const hr_key *key, const hr_key_use *from, size_t count, use *out) {
+  bool differ = false;
+  uint64_t last = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t *word = key->words + from[i].word;
+    uint64_t view = hash_view(word[0], word + 1);
+    out[i] = (use){word[0], word + 1, from[i].is_output, (int)i - 1};
+    differ |= i > 0 && view != last;
+    last = view;
+  }
+  return differ;
+}
+
+uint64_t hr__key_hash_uses(const hr_key *key, const hr_key_uses *list) {
+  use some[STACK_USES], *uses = list->count <= STACK_USES ? some : hr_malloc(list->count * sizeof *uses);
+  uint64_t hash = HR_HASH_SEED;
+  size_t count;
+  for (size_t i = 0; uses != NULL && i < list->count; i += count) {
+    const hr_key_use *first = &list->data[i];
+    for (count = 1; i + count < list->count && first[count].local == first->local; ++count) {
+    }
+    hash = hr_hash_mix(hash, first->local);
+    for (size_t k = 0, differ = read_uses(key, first, count, uses); differ && k < count; ++k) {
+      hash = hash_overlaps_of(uses, (int)k, hash);
+    }
+  }
+  hash = uses != NULL ? hash | 1 : 0;
+  if (uses != some) {
+    hr_free(uses);
+  }
+  return hash;
+}
+
 uint64_t hr__key_structure(hr_key *key) {
   if (key->structure != 0) {
     return key->structure;
@@ -682,9 +767,7 @@ uint64_t hr__key_structure(hr_key *key) {
   uint64_t hash = hash_structure_of_records(key, hash_locals(HR_HASH_SEED, key->locals, key->local_count));
   hash = hash_overlaps(key, hash);
   for (size_t i = 0; i < key->buffer_count; ++i) {
-    uint64_t flags = key->shapes[i] & ((1u << HR_SHAPE_BITS) - 1);
-    uint64_t layout = key->layouts == NULL || key->layouts[i] == 0 ? 0 : hr_layout_is_rows(key->layouts[i]) ? 2 : 1;
-    hash = hr_hash_mix(hash, flags << 2 | layout);
+    hash = hr_hash_mix(hash, hr__key_buffer_class(key->shapes[i], key->layouts != NULL ? key->layouts[i] : 0));
   }
   key->structure = hash != 0 ? hash : 1;
   return key->structure;

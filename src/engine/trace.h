@@ -154,6 +154,29 @@ static inline int hr__number_class(int64_t number) {
  * class counts: negative, 0, 1, or more. Part of it is which views of a written buffer overlap, and all sizes of rows
  * with the trait UNEVEN. Not 0; kept in the key. */
 uint64_t hr__key_structure(hr_key *key);
+/* What counts of a buffer's shape and layout. */
+static inline uint64_t hr__key_buffer_class(uint64_t shape, uint64_t layout) {
+  uint64_t flags = shape & ((1u << HR_SHAPE_BITS) - 1);
+  return flags << 2 | (layout == 0 ? 0 : hr_layout_is_rows(layout) ? 2 : 1);
+}
+
+/* An operand on a written buffer. */
+typedef struct hr_key_use {
+  size_t word; /* of the key, at its kind */
+  uint32_t local;
+  bool is_output;
+} hr_key_use;
+
+/* The uses of written buffers whose views vary among keys of one structure, buffer after buffer: all that has to be
+ * compared of overlaps if the other words are equal. */
+typedef HR_VECTOR(hr_key_use) hr_key_uses;
+
+/* Lists them, for the words that vary, in ascending order; false when memory is out. The caller frees the list. */
+HR_MUST_USE bool hr__key_find_uses(const hr_key *key, size_t varying_count, const size_t *varying,
+                                   hr_key_uses *out_uses);
+/* A hash of which of the uses overlap; 0 when memory is out. */
+uint64_t hr__key_hash_uses(const hr_key *key, const hr_key_uses *uses);
+
 /* The records as a program in stream form; `out_program` is initialised here. Its dims, strides and ints are the key's:
  * the key's memory outlives it. */
 HR_MUST_USE hr_status hr__key_decode(const hr_key *key, hr_program *out_program);
