@@ -2,11 +2,27 @@
 #include "attention_cases.h"
 #include "base/thread.h"
 
+/* Of each direction: a call that gets the numbers of the next one, which is then not prepared; NULL: none. */
+static bool keeps_calls;
+static hr_prepared *kept[2];
+
+static void prepare_call(call *c) {
+  const hr_provider *provider = &hr__attention_provider;
+  const hr_node *node = &c->program.nodes[0];
+  hr_prepared **from = &kept[node->op == HR_OP_ATTENTION_BACKWARD];
+  HR_ASSERT(provider->supports(&c->program, node));
+  if (*from != NULL) {
+    HR_ASSERT(provider->renumber(*from, &c->program, node, &c->workspace_bytes));
+    c->prepared = *from;
+  } else {
+    HR_ASSERT_OK(provider->prepare(&c->program, node, HR_ALGORITHM_OWN, NULL, &c->prepared, &c->workspace_bytes));
+  }
+  *from = keeps_calls ? c->prepared : NULL;
+}
+
 static void run_call(call *c) {
   const hr_provider *provider = &hr__attention_provider;
-  HR_ASSERT(provider->supports(&c->program, &c->program.nodes[0]));
-  HR_ASSERT_OK(
-      provider->prepare(&c->program, &c->program.nodes[0], HR_ALGORITHM_OWN, NULL, &c->prepared, &c->workspace_bytes));
+  prepare_call(c);
   size_t bytes = (c->workspace_bytes + 2 * ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   unsigned char *workspace = aligned_alloc(ALIGNMENT, bytes);
   HR_ASSERT_NOT_NULL(workspace);
@@ -16,7 +32,9 @@ static void run_call(call *c) {
     HR_ASSERT_EQ(workspace[i], 0xFF);
   }
   free(workspace);
-  provider->release(c->prepared);
+  if (!keeps_calls) {
+    provider->release(c->prepared);
+  }
   hr_program_fini(&c->program);
 }
 
@@ -32,6 +50,19 @@ HR_TEST(attention_at_the_edges_of_blocks) {
       check((problem){1, 2, edges[i][0], edges[i][1], 8, 8, causal, NO_MASK, DENSE, 0, 0});
       check((problem){1, 1, edges[i][0], edges[i][1], 5, 3, causal, NO_MASK, DENSE, 0, 0});
     }
+  }
+}
+
+HR_TEST(attention_gets_new_numbers_in_place) {
+  keeps_calls = true;
+  for (int i = 0; i < EDGES; ++i) {
+    check((problem){1, 2, edges[i][0], edges[i][1], 8 + i % 3, 8, 0, ADDED, DENSE, 0, 0});
+    check((problem){2, 3, edges[i][0], edges[i][1], 5, 3 + i % 5, 0, ADDED, HEADS_INSIDE, 0, 0});
+  }
+  keeps_calls = false;
+  for (int i = 0; i < 2; ++i) {
+    hr__attention_provider.release(kept[i]);
+    kept[i] = NULL;
   }
 }
 

@@ -58,6 +58,10 @@ struct hr_provider {
    * thread; NULL on the host. */
   hr_status (*prepare)(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                        hr_prepared **out_prepared, size_t *out_workspace_bytes);
+  /* (optional) Gives a call that was prepared with the provider's own choice the numbers of another node of the same
+   * structure (compiler/numbers.h), as if prepared for it; nothing runs it meanwhile. False: the provider doesn't
+   * support the node, or has to prepare it, and the call may only be released. Lifetimes are those of prepare. */
+  bool (*renumber)(hr_prepared *prepared, const hr_program *program, const hr_node *node, size_t *out_workspace_bytes);
   /* (optional) Makes now what prepare left to a thread or to the first run. A failure is left to that run. */
   void (*make)(hr_prepared *prepared);
   /* (optional) Names of alternative algorithms, NULL-terminated: the engine times them if a program repeats

@@ -536,6 +536,73 @@ HR_TEST(onednn_keeps_nothing_of_what_the_program_writes) {
   op_case_end(&t);
 }
 
+/* ---- new numbers ---- */
+
+/* Prepares one product, gives it the numbers of the other, and expects the bits of a call that is prepared for it. */
+static void check_renumbered(const hr_provider *provider, const product *from, const product *to, matrix_layout b,
+                             bias_layout bias) {
+  op_case before = product_case(provider, from, HR_DTYPE_F32, MATRIX_DENSE, b, MATRIX_DENSE, bias);
+  op_case t = product_case(provider, to, HR_DTYPE_F32, MATRIX_DENSE, b, MATRIX_DENSE, bias);
+  op_case_node(&before);
+  op_case_prepare(&before);
+  op_case_node(&t);
+  HR_ASSERT(provider->renumber(before.prepared, &t.program, &t.program.nodes[0], &t.workspace_bytes));
+  hr_program_fini(&before.program);
+  size_t workspace_bytes = t.workspace_bytes;
+  op_case_prepare(&t);
+  HR_ASSERT_EQ(t.workspace_bytes, workspace_bytes);
+  tensor *out = op_case_output(&t);
+  size_t bytes = (size_t)out->length * sizeof(float);
+  op_case_allocate(&t);
+  op_case_run(&t);
+  unsigned char *prepared = memcpy(malloc(bytes), out->bytes, bytes);
+  provider->release(t.prepared);
+  t.prepared = before.prepared;
+  memset(out->bytes, CANARY, bytes);
+  op_case_run(&t);
+  check_result(&t);
+  HR_ASSERT_BYTES_EQ(out->bytes, prepared, bytes);
+  free(prepared);
+  op_case_free(&t);
+  op_case_end(&t);
+}
+
+static void check_renumbering(const hr_provider *provider, int count, const product *q) {
+  for (int i = 0; i < count * count; ++i) {
+    for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
+      check_renumbered(provider, &q[i / count], &q[i % count], (matrix_layout)b, BIAS_VECTOR);
+      check_renumbered(provider, &q[i / count], &q[i % count], (matrix_layout)b, BIAS_ABSENT);
+    }
+  }
+}
+
+HR_TEST(rows_gets_new_numbers_in_place) {
+  static const product q[] = {{0, {0}, 1, 70, 530}, {0, {0}, 1, 3, 5}, {1, {3}, 1, 333, 70}, {0, {0}, 1, 50001, 5}};
+  cases_begin(&hr__gemv_provider);
+  check_renumbering(&hr__gemv_provider, 4, q);
+}
+
+HR_TEST(sgemm_gets_new_numbers_in_place) {
+  static const product q[] = {{0, {0}, 2, 3, 5}, {0, {0}, 40, 256, 128}, {0, {0}, 130, 33, 70}, {0, {0}, 5, 300, 2}};
+  cases_begin(&hr__sgemm_provider);
+  check_renumbering(&hr__sgemm_provider, 4, q);
+}
+
+HR_TEST(calls_refuse_numbers_of_products_that_others_run) {
+  static const product row = {0, {0}, 1, 70, 530}, rows = {0, {0}, 2, 70, 530};
+  cases_begin(&hr__gemv_provider);
+  op_case before =
+      product_case(&hr__gemv_provider, &row, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT);
+  op_case t =
+      product_case(&hr__gemv_provider, &rows, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT);
+  op_case_node(&before);
+  op_case_prepare(&before);
+  op_case_node(&t);
+  HR_ASSERT(!hr__gemv_provider.renumber(before.prepared, &t.program, &t.program.nodes[0], &t.workspace_bytes));
+  hr_program_fini(&t.program);
+  op_case_end(&before);
+}
+
 /* ---- threads and memory ---- */
 
 HR_TEST(onednn_prepares_for_any_number_of_threads) {

@@ -103,15 +103,30 @@ static void free_case(layer_case *c) {
   hr_program_fini(&c->bench.program);
 }
 
+/* A call that gets the numbers of the next one, which is then not prepared; NULL: none. */
+static bool keeps_call;
+static hr_prepared *kept;
+
+static hr_prepared *prepare(const hr_program *program, size_t *out_used) {
+  const hr_provider *provider = &hr__recurrent_provider;
+  hr_prepared *prepared = kept;
+  HR_ASSERT(provider->supports(program, &program->nodes[0]));
+  if (prepared != NULL) {
+    HR_ASSERT(provider->renumber(prepared, program, &program->nodes[0], out_used));
+  } else {
+    HR_ASSERT_OK(provider->prepare(program, &program->nodes[0], HR_ALGORITHM_OWN, NULL, &prepared, out_used));
+  }
+  kept = keeps_call ? prepared : NULL;
+  return prepared;
+}
+
 /* `runs` times, of weights that stay the same. */
 static void run_provider(layer_case *c, int runs) {
   const hr_provider *provider = &hr__recurrent_provider;
   const hr_program *program = &c->bench.program;
   uint64_t stamps[OPERANDS];
-  hr_prepared *prepared;
   size_t used;
-  HR_ASSERT(provider->supports(program, &program->nodes[0]));
-  HR_ASSERT_OK(provider->prepare(program, &program->nodes[0], HR_ALGORITHM_OWN, NULL, &prepared, &used));
+  hr_prepared *prepared = prepare(program, &used);
   size_t bytes = (used + 2 * ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   unsigned char *workspace = aligned_alloc(ALIGNMENT, bytes);
   HR_ASSERT_NOT_NULL(workspace);
@@ -127,7 +142,9 @@ static void run_provider(layer_case *c, int runs) {
     HR_ASSERT_EQ(workspace[i], 0xFF);
   }
   free(workspace);
-  provider->release(prepared);
+  if (!keeps_call) {
+    provider->release(prepared);
+  }
 }
 
 static void run_reference(layer_case *c) {
@@ -174,6 +191,19 @@ HR_TEST(recurrent_layers_at_the_edges_of_blocks) {
       const int64_t *s = sizes[i / 2];
       check(&forms[f], &(problem){s[0], s[1], s[2], .is_reverse = i % 2 != 0, .is_spread = i % 2 != 0});
     }
+  }
+}
+
+HR_TEST(recurrent_layers_get_new_numbers_in_place) {
+  for (int f = 0; f < FORMS; ++f) {
+    keeps_call = true;
+    for (int i = 0; i < SIZES; ++i) {
+      const int64_t *s = sizes[i];
+      check(&forms[f], &(problem){s[0], s[1], s[2]});
+    }
+    keeps_call = false;
+    hr__recurrent_provider.release(kept);
+    kept = NULL;
   }
 }
 

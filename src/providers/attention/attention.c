@@ -63,10 +63,10 @@ static void find_places(const hr_node *node, hr_prepared *p) {
 
 static bool supports(const hr_program *program, const hr_node *node) {
   (void)program;
-  hr_prepared p = {0};
   if (node->op != HR_OP_ATTENTION && node->op != HR_OP_ATTENTION_BACKWARD) {
     return false;
   }
+  hr_prepared p = {0};
   find_places(node, &p);
   const hr__place *places[] = {&p.k, &p.v, &p.y, &p.dy, &p.dq, &p.dk, &p.dv};
   hr_dtype dtype = p.q.x->dtype;
@@ -121,17 +121,31 @@ static void find_units(hr_prepared *p) {
   p->partial_floats = p->parts > 1 ? p->units * p->blocks * p->width * HR__QUERIES : 0;
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
-                         hr_prepared **out_prepared, size_t *out_workspace_bytes) {
-  (void)program, (void)algorithm, (void)queue;
-  hr_prepared *p = hr_calloc(1, sizeof *p);
-  if (p == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "attention: no memory for a prepared node");
-  }
+/* Returns the bytes of workspace. */
+static size_t plan(const hr_node *node, hr_prepared *p) {
+  *p = (hr_prepared){0};
   find_places(node, p);
   find_sizes(node, p);
   find_units(p);
-  *out_workspace_bytes = (size_t)(p->slots * p->slot_floats + p->partial_floats) * sizeof(float);
+  return (size_t)(p->slots * p->slot_floats + p->partial_floats) * sizeof(float);
+}
+
+static bool renumber(hr_prepared *p, const hr_program *program, const hr_node *node, size_t *out_workspace_bytes) {
+  if (!supports(program, node)) {
+    return false;
+  }
+  *out_workspace_bytes = plan(node, p);
+  return true;
+}
+
+static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
+                         hr_prepared **out_prepared, size_t *out_workspace_bytes) {
+  (void)program, (void)algorithm, (void)queue;
+  hr_prepared *p = hr_malloc(sizeof *p);
+  if (p == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "attention: no memory for a prepared node");
+  }
+  *out_workspace_bytes = plan(node, p);
   *out_prepared = p;
   return HR_OK;
 }
@@ -220,6 +234,7 @@ const hr_provider HR_CPU_NAME(hr__attention_provider) = {
     .name = "attention",
     .supports = supports,
     .prepare = prepare,
+    .renumber = renumber,
     .needs_team = needs_team,
     .run = run_prepared,
     .footprint = footprint,

@@ -171,16 +171,12 @@ static void cut_sums(hr_prepared *p) {
   p->parts = hr_divide_up(p->inner, p->part);
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
-                         hr_prepared **out_prepared, size_t *out_workspace_bytes) {
-  (void)program, (void)algorithm, (void)queue;
+/* Returns the bytes of workspace. */
+static size_t plan(const hr_node *node, hr_prepared *p) {
   roles r = roles_of(node);
   const hr_operand *x = r.x, *w = r.w, *y = r.y;
   int batch_dim;
-  hr_prepared *p = hr_calloc(1, sizeof *p);
-  if (p == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
-  }
+  *p = (hr_prepared){0};
   (void)find_batch(y, &batch_dim);
   p->batch = batch_dim >= 0 ? y->dims[batch_dim] : 1;
   p->x_batch = batch_dim >= 0 && x->dims[batch_dim] != 1 ? x->strides[batch_dim] : 0;
@@ -204,9 +200,27 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   }
   cut_sums(p);
   int64_t partial = p->parts > 1 ? p->parts * p->batch * p->columns : 0;
-  *out_workspace_bytes = (size_t)(p->inner + partial) * sizeof(float);
+  return (size_t)(p->inner + partial) * sizeof(float);
+}
+
+static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
+                         hr_prepared **out_prepared, size_t *out_workspace_bytes) {
+  (void)program, (void)algorithm, (void)queue;
+  hr_prepared *p = hr_malloc(sizeof *p);
+  if (p == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
+  }
+  *out_workspace_bytes = plan(node, p);
   *out_prepared = p;
   return HR_OK;
+}
+
+static bool renumber(hr_prepared *p, const hr_program *program, const hr_node *node, size_t *out_workspace_bytes) {
+  if (!supports(program, node)) {
+    return false;
+  }
+  *out_workspace_bytes = plan(node, p);
+  return true;
 }
 
 static bool needs_team(const hr_prepared *p) {
@@ -500,6 +514,7 @@ const hr_provider HR_CPU_NAME(hr__gemv_provider) = {
     .is_apart = true,
     .supports = supports,
     .prepare = prepare,
+    .renumber = renumber,
     .needs_team = needs_team,
     .run = run,
     .footprint = footprint,

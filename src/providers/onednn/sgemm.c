@@ -213,7 +213,8 @@ static bool can_copy(const hr_program *program, const hr_node *node, const hr_pr
 }
 
 static bool plan(const hr_program *program, const hr_node *node, hr_prepared *p) {
-  *p = (hr_prepared){.c_arg = node->input_count};
+  memset(p, 0, offsetof(hr_prepared, finishes));
+  p->c_arg = node->input_count;
   bool is = has_product(node, p) && add_bias(node, p);
   for (int i = 0; is && i < node->epilogue_count; ++i) {
     is = add_epilogue(node, &node->epilogues[i], p);
@@ -239,19 +240,35 @@ static void divide(hr_prepared *p) {
   p->grain = is_serial ? p->groups : 1;
 }
 
+static size_t workspace_of(const hr_prepared *p) {
+  return p->is_aside ? (size_t)(p->c.rows * p->c.columns) * sizeof(float) : 0;
+}
+
 static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
   (void)algorithm, (void)queue;
   hr_prepared p;
   (void)plan(program, node, &p);
   divide(&p);
-  *out_workspace_bytes = p.is_aside ? (size_t)(p.c.rows * p.c.columns) * sizeof(float) : 0;
+  *out_workspace_bytes = workspace_of(&p);
   *out_prepared = hr_malloc(footprint(&p));
   if (*out_prepared == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
   }
   memcpy(*out_prepared, &p, footprint(&p));
   return HR_OK;
+}
+
+static bool renumber(hr_prepared *prepared, const hr_program *program, const hr_node *node,
+                     size_t *out_workspace_bytes) {
+  hr_prepared p;
+  if (!plan(program, node, &p) || p.finish_count != prepared->finish_count) {
+    return false;
+  }
+  divide(&p);
+  *out_workspace_bytes = workspace_of(&p);
+  memcpy(prepared, &p, footprint(&p));
+  return true;
 }
 
 static void release(hr_prepared *prepared) {
@@ -456,6 +473,7 @@ const hr_provider HR_CPU_NAME(hr__sgemm_provider) = {
     .open = hr__onednn_open,
     .supports = supports,
     .prepare = prepare,
+    .renumber = renumber,
     .version = hr__onednn_version,
     .needs_team = needs_team,
     .stamp = stamp,

@@ -85,7 +85,7 @@ static bool find_places(const hr_node *node, hr__place *places) {
 static bool supports(const hr_program *program, const hr_node *node) {
   hr__place places[HR__ROLES];
   (void)program;
-  return find_places(node, places);
+  return form_of(node->op) != NULL && find_places(node, places);
 }
 
 /* ---- preparing ---- */
@@ -118,17 +118,31 @@ static void find_threads(hr_prepared *p) {
   }
 }
 
-static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
-                         hr_prepared **out_prepared, size_t *out_workspace_bytes) {
-  (void)algorithm, (void)queue;
-  hr_prepared *p = hr_calloc(1, sizeof *p);
-  if (p == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "recurrent: no memory for a prepared layer");
-  }
+/* Returns the bytes of workspace. */
+static size_t plan(const hr_program *program, const hr_node *node, hr_prepared *p) {
+  *p = (hr_prepared){0};
   (void)find_places(node, p->places);
   find_sizes(program, node, p);
   find_threads(p);
-  *out_workspace_bytes = (size_t)(p->packed_floats + p->batch * p->hidden) * sizeof(float);
+  return (size_t)(p->packed_floats + p->batch * p->hidden) * sizeof(float);
+}
+
+static bool renumber(hr_prepared *p, const hr_program *program, const hr_node *node, size_t *out_workspace_bytes) {
+  if (!supports(program, node)) {
+    return false;
+  }
+  *out_workspace_bytes = plan(program, node, p);
+  return true;
+}
+
+static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
+                         hr_prepared **out_prepared, size_t *out_workspace_bytes) {
+  (void)algorithm, (void)queue;
+  hr_prepared *p = hr_malloc(sizeof *p);
+  if (p == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "recurrent: no memory for a prepared layer");
+  }
+  *out_workspace_bytes = plan(program, node, p);
   *out_prepared = p;
   return HR_OK;
 }
@@ -280,6 +294,7 @@ const hr_provider HR_CPU_NAME(hr__recurrent_provider) = {
     .name = "recurrent",
     .supports = supports,
     .prepare = prepare,
+    .renumber = renumber,
     .needs_team = needs_team,
     .stamp = stamp,
     .keeps = keeps,
