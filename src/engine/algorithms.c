@@ -453,6 +453,37 @@ hr_status hr__algorithms_prepare(hr_device *device, const hr_provider *const *pr
              : hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: no provider answers", hr_op_table(node->op)->name);
 }
 
+/* True if a provider before `own` is the first to run the contraction itself. */
+static bool has_better(const hr_provider *const *providers, const hr_provider *own, const hr_program *program,
+                       const hr_node *node) {
+  hr_node plain = *node;
+  plain.epilogue_count = 0;
+  int i = 0;
+  while (providers[i] != own && !providers[i]->supports(program, &plain)) {
+    ++i;
+  }
+  return providers[i] != own;
+}
+
+/* Renews the copy that the prepared object refers to. */
+static bool renew_copy(const hr_node *node, hr_node *copy) {
+  bool fits = hr_node_copy_bytes(copy) == hr_node_copy_bytes(node);
+  if (fits) {
+    hr_node_copy_to(node, copy + 1, copy);
+  }
+  return fits;
+}
+
+bool hr__ready_renumber(const hr_provider *const *providers, const hr_program *program, const hr_node *node,
+                        const hr_tuning_entry *tuning_entry, hr_ready *ready) {
+  const hr_provider *own = ready->algorithm.provider;
+  const char *name = tuning_entry != NULL ? hr__tuning_entry_algorithm(tuning_entry) : "";
+  return own->renumber != NULL && ready->algorithm.number == HR_ALGORITHM_OWN && ready->fallback == NULL &&
+         (name[0] == 0 || hr__algorithm_is_called(&ready->algorithm, name)) &&
+         !has_better(providers, own, program, node) && (ready->node == NULL || renew_copy(node, ready->node)) &&
+         own->renumber(ready->prepared, program, ready->node != NULL ? ready->node : node, &ready->workspace_bytes);
+}
+
 /* ---- running ---- */
 
 typedef struct library_call {

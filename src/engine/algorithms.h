@@ -65,6 +65,11 @@ HR_MUST_USE hr_status hr__algorithm_prepare(hr_device *device, const hr_program 
 HR_MUST_USE hr_status hr__algorithms_prepare(hr_device *device, const hr_provider *const *providers,
                                              const hr_program *program, const hr_node *node,
                                              const hr_tuning_entry *tuning_entry, hr_ready *out_ready);
+/* Gives a call of the host, which nothing runs, the numbers of another node of the same structure. False: it has to be
+ * released, and the node prepared, since another algorithm is chosen or the provider can't renumber it. After true
+ * hr__algorithms_keep holds. */
+bool hr__ready_renumber(const hr_provider *const *providers, const hr_program *program, const hr_node *node,
+                        const hr_tuning_entry *tuning_entry, hr_ready *ready);
 /* `queue`: the result of the driver's `native`. `stamps`: contents of the operands, in the order of args
  * (provider.h). */
 HR_MUST_USE hr_status hr__ready_run(hr_device *device, const hr_ready *ready, void *const *args, const uint64_t *stamps,

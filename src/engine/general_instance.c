@@ -51,7 +51,7 @@ static uint64_t sight(hr_general_instances *instances, uint64_t hash) {
 static hr_status find_parts(hr_general_instance *g, const hr_schedule *schedule) {
   size_t count = hr_schedule_part_count(schedule);
   g->parts = hr_calloc(count + 1, sizeof *g->parts);
-  g->is_changed = hr_calloc(count, sizeof *g->is_changed);
+  g->is_changed = hr_calloc(2 * count, sizeof *g->is_changed);
   g->like = hr_calloc(count, sizeof *g->like);
   if (g->parts == NULL || g->is_changed == NULL || g->like == NULL || !hr_schedule_find_parts(schedule, g->parts) ||
       !hr__steps_find_like(g->instance, g->like)) {
@@ -110,7 +110,8 @@ static hr_status renumber(hr_general_instance *g, const hr_key *key, hr_device *
   hr_numbers before = g->numbers;
   g->numbers = *numbers;
   *numbers = before;
-  const hr_step_numbers changes = {g->is_changed + 1, g->like, g->parts + 1, g->numbers.data};
+  bool *is_done = g->is_changed + hr_schedule_part_count(&instance->plan->schedule);
+  const hr_step_numbers changes = {g->is_changed + 1, is_done, g->like, g->parts + 1, g->numbers.data};
   HR_RETURN_IF_ERROR(hr__steps_prepare_changed(instance, device, &changes));
   hr__weights_fini(instance);
   return hr__weights_find(instance) ? HR_OK

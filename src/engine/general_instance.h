@@ -21,7 +21,7 @@ typedef struct hr_general_instance {
   hr_instance *instance; /* a reference; its plan is nobody else's */
   hr_numbers numbers;    /* of its schedule, and the counts of its checks */
   size_t *parts;         /* of the schedule's numbers */
-  bool *is_changed;      /* of each part: scratch */
+  bool *is_changed;      /* of each part, and whether each step is done: scratch */
   int *like;             /* of each step: see hr_step_numbers */
   int64_t bytes;         /* that it counts in the total */
   uint64_t last_use;

@@ -276,3 +276,87 @@ HR_TEST(views_that_overlap_with_new_dims_are_noticed) {
   HR_ASSERT(stats_of(&u).general_plans >= general + 24);
   close_user(&u);
 }
+
+/* ---- library calls ---- */
+
+enum { DEPTH_MAX = 400, PRODUCTS = 2 };
+
+static hr_view make_view(user *u, int64_t rows, int64_t columns, int64_t dims[2], int64_t strides[2]) {
+  dims[0] = rows, dims[1] = columns, strides[0] = columns, strides[1] = 1;
+  hr_view view = {.dtype = HR_DTYPE_F32, .rank = 2, .dims = dims, .strides = strides};
+  HR_ASSERT_OK(hr_buffer_create(u->device, (size_t)(rows * columns) * sizeof(float), &view.buffer));
+  return view;
+}
+
+static hr_view make_input(user *u, int64_t rows, int64_t columns, int seed, int64_t dims[2], int64_t strides[2]) {
+  static float values[DEPTH_MAX * DEPTH_MAX];
+  hr_view view = make_view(u, rows, columns, dims, strides);
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    values[i] = (float)((i + seed) % 7 - 3);
+  }
+  HR_ASSERT_OK(hr_stream_write(u->stream, &view, values));
+  return view;
+}
+
+/* Products of two rows of this depth, which the program makes, with one matrix: small whole numbers, exact in any
+ * order. The two share a call. */
+static void expect_products(user *u, int64_t depth, int64_t columns) {
+  int64_t dims[3 * PRODUCTS + 1][2], strides[3 * PRODUCTS + 1][2];
+  hr_view w = make_input(u, depth, columns, 5, dims[0], strides[0]), y[PRODUCTS];
+  for (int i = 0; i < PRODUCTS; ++i) {
+    int64_t(*own_dims)[2] = dims + 1 + 3 * i, (*own_strides)[2] = strides + 1 + 3 * i;
+    hr_view x = make_input(u, 1, depth, i, own_dims[0], own_strides[0]);
+    hr_view row = make_view(u, 1, depth, own_dims[1], own_strides[1]), factors[2] = {row, w};
+    y[i] = make_view(u, 1, columns, own_dims[2], own_strides[2]);
+    HR_ASSERT_OK(hr_stream_record(u->stream, HR_OP_NEG, NULL, 1, &x, 1, &row));
+    HR_ASSERT_OK(hr_stream_record(u->stream, HR_OP_MATMUL, NULL, 2, factors, 1, &y[i]));
+    hr_buffer_release(x.buffer);
+    hr_buffer_release(row.buffer);
+  }
+  for (int i = 0; i < PRODUCTS; ++i) {
+    float values[DEPTH_MAX];
+    HR_ASSERT_OK(hr_stream_read(u->stream, &y[i], values));
+    for (int64_t c = 0; c < columns; ++c) {
+      int64_t sum = 0;
+      for (int64_t k = 0; k < depth; ++k) {
+        sum -= ((k + i) % 7 - 3) * ((k * columns + c + 5) % 7 - 3);
+      }
+      HR_ASSERT_EQ(values[c], (float)sum);
+    }
+  }
+  hr_buffer_release(w.buffer);
+  for (int i = 0; i < PRODUCTS; ++i) {
+    hr_buffer_release(y[i].buffer);
+  }
+}
+
+static const hr_exec_step *library_step(const hr_instance *instance, int number) {
+  const hr_exec_step *step = instance->steps;
+  while (step->kind != HR_STEP_LIBRARY || number-- > 0) {
+    HR_ASSERT(++step < instance->steps + instance->step_count);
+  }
+  return step;
+}
+
+HR_TEST(prepared_products_get_new_numbers_in_place) {
+  user u;
+  open_user(&u);
+  for (int64_t depth = DEPTH_MAX - 1; depth > DEPTH_MAX - 9; --depth) {
+    expect_products(&u, depth, 390);
+  }
+  HR_ASSERT_EQ(u.stream->cache.general.count, 1);
+  const hr_instance *instance = u.stream->cache.general.all[0].instance;
+  const hr_exec_step *first = library_step(instance, 0), *second = library_step(instance, 1);
+  HR_ASSERT_EQ(second->like, first);
+  const hr_prepared *prepared = first->library.prepared;
+  for (int64_t depth = 301; depth > 280; --depth) {
+    expect_products(&u, depth, 390);
+    HR_ASSERT(first->library.prepared == prepared && second->library.prepared == prepared);
+    HR_ASSERT(first->is_renumbered && first->tuning == NULL && second->tuning == NULL);
+    if (depth % 3 == 0) { /* may be tuned now */
+      expect_products(&u, depth, 390);
+      HR_ASSERT(!first->is_renumbered && second->tuning == first->tuning);
+    }
+  }
+  close_user(&u);
+}

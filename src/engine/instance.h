@@ -22,7 +22,8 @@ enum { HR_WORKSPACE_ALIGNMENT = 64 };
 
 typedef struct hr_exec_step hr_exec_step;
 struct hr_exec_step {
-  hr_step_kind kind;
+  hr_step_kind kind : 8;
+  bool is_renumbered;               /* LIBRARY: its call got new numbers after it was prepared */
   int check;                        /* CHECK: its place in the instance's list */
   hr_cached_kernel *cached;         /* KERNEL */
   const hr_host_kernel *kernel;     /* of `cached`, interpreted; or the written one */

@@ -257,21 +257,31 @@ static uint64_t hash_kind(const hr_device *device) {
   return hr_hash_mix(hash, (uint64_t)p->is_host << 1 | (uint64_t)p->has_contents);
 }
 
-/* OK if libraries run the same nodes with their new dims; `is_changed`: of each part (compiler/numbers.h), NULL: all
- * may have changed. */
-static hr_status check_kept(const hr_schedule *schedule, const bool *is_changed, hr_device *device) {
+static hr_status other_nodes(void) {
+  return hr_status_make(HR_STATUS_FAILED_PRECONDITION, "general plan: libraries run other nodes with these dims");
+}
+
+hr_status hr__plan_check_kept(const hr_plan *plan, int step, hr_device *device) {
+  const hr_schedule *schedule = &plan->schedule;
+  return hr__algorithms_keep(device, &schedule->program, schedule->steps[step].node) ? HR_OK : other_nodes();
+}
+
+/* OK if libraries still decline the nodes that they declined. */
+static hr_status check_declined(const hr_schedule *schedule, hr_device *device) {
   bool are = true;
-  for (int i = 0; are && i < schedule->step_count; ++i) {
-    const hr_step *step = &schedule->steps[i];
-    are = step->kind != HR_STEP_LIBRARY || (is_changed != NULL && !is_changed[i + 1]) ||
-          hr__algorithms_keep(device, &schedule->program, step->node);
-  }
-  bool may_differ = is_changed == NULL || is_changed[schedule->step_count + 1];
-  for (int i = 0; are && may_differ && i < schedule->declined_count; ++i) {
+  for (int i = 0; are && i < schedule->declined_count; ++i) {
     are = !hr__algorithms_keep(device, &schedule->program, &schedule->declined[i]);
   }
-  return are ? HR_OK
-             : hr_status_make(HR_STATUS_FAILED_PRECONDITION, "general plan: libraries run other nodes with these dims");
+  return are ? HR_OK : other_nodes();
+}
+
+/* OK if libraries run the same nodes with their new dims. */
+static hr_status check_all(const hr_plan *plan, hr_device *device) {
+  for (int i = 0; i < plan->schedule.step_count; ++i) {
+    bool is_library = plan->schedule.steps[i].kind == HR_STEP_LIBRARY;
+    HR_RETURN_IF_ERROR(is_library ? hr__plan_check_kept(plan, i, device) : HR_OK);
+  }
+  return check_declined(&plan->schedule, device);
 }
 
 static hr_status copy_lists(const hr_plan *model, const int64_t *counts, hr_plan *plan) {
@@ -294,7 +304,7 @@ static hr_status renumber(const hr_plan *model, const hr_numbers *numbers, hr_de
   size_t steps = (size_t)model->schedule.step_count, count = numbers->count - steps;
   HR_RETURN_IF_ERROR(hr_schedule_copy(&model->schedule, &plan->schedule));
   HR_RETURN_IF_ERROR(hr_schedule_renumber(&plan->schedule, count, numbers->data));
-  HR_RETURN_IF_ERROR(check_kept(&plan->schedule, NULL, device));
+  HR_RETURN_IF_ERROR(check_all(plan, device));
   return copy_lists(model, numbers->data + count, plan);
 }
 
@@ -430,7 +440,7 @@ hr_status hr__plan_renumber(hr_plan *plan, const hr_key *key, hr_device *device,
   hr_schedule *schedule = &plan->schedule;
   size_t steps = (size_t)schedule->step_count;
   HR_RETURN_IF_ERROR(hr_schedule_renumber_parts(schedule, parts, before->data, numbers->data, out_changed));
-  HR_RETURN_IF_ERROR(check_kept(schedule, out_changed, device));
+  HR_RETURN_IF_ERROR(out_changed[steps + 1] ? check_declined(schedule, device) : HR_OK);
   for (size_t i = 0; i < steps; ++i) {
     int64_t count = numbers->data[numbers->count - steps + i];
     out_changed[i + 1] |= plan->indices[i].count != count; /* no number of the check itself */

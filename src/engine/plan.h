@@ -75,9 +75,13 @@ hr_general_find hr__plan_find_model(hr_key *key, hr_device *device, hr_numbers *
 /* A copy of the model with these numbers, which nothing shares; NULL: the key has to be compiled. */
 hr_plan *hr__plan_create_general(const hr_key *key, hr_device *device, hr_plan *model, const hr_numbers *numbers);
 /* Replaces the key and the numbers of such a copy, while nothing runs it. `parts`: see hr_schedule_find_parts;
- * *out_changed: of each part. After a failure the plan is useless. */
+ * *out_changed: of each part. Of changed library calls the caller makes sure that libraries still run them. After a
+ * failure the plan is useless. */
 HR_MUST_USE hr_status hr__plan_renumber(hr_plan *plan, const hr_key *key, hr_device *device, const size_t *parts,
                                         const hr_numbers *before, const hr_numbers *numbers, bool *out_changed);
+
+/* OK if a library still runs the node of a library call. */
+HR_MUST_USE hr_status hr__plan_check_kept(const hr_plan *plan, int step, hr_device *device);
 
 /* Plans that the current context makes from now on keep all nodes and each step's list of them, for tools that show
  * them. Each is compiled. */

@@ -61,18 +61,23 @@ static hr_status make_written(hr_instance *instance, hr_device *device, hr_exec_
   return HR_OK;
 }
 
+/* The tuning-cache entry of the step; NULL: it is not tuned. */
+static hr_tuning_entry *find_entry(const hr_instance *instance, hr_device *device, const hr_exec_step *step) {
+  bool is_fixed = atomic_load_explicit(&device->is_deterministic, memory_order_relaxed);
+  bool is_worth = step->cost.flops >= (device->properties.is_host ? CHOICE_FLOPS_MIN : CHOICE_FLOPS_MIN_DEVICE);
+  return !is_fixed && device->properties.has_contents && is_worth
+             ? hr__algorithms_find_entry(hr__algorithms_providers(device->driver->dialect), device,
+                                         &instance->plan->schedule.program, hr__step_source(instance, step)->node)
+             : NULL;
+}
+
 /* Prepares the node, and starts autotuning if it is worth it and no result is known. */
 static hr_status prepare(hr_instance *instance, hr_device *device, hr_exec_step *step) {
   const hr_provider *const *providers = hr__algorithms_providers(device->driver->dialect);
   const hr_program *program = &instance->plan->schedule.program;
   const hr_node *node = hr__step_source(instance, step)->node;
   bool is_host = device->properties.is_host;
-  hr_tuning_entry *tuning_entry = NULL;
-  bool is_fixed = atomic_load_explicit(&device->is_deterministic, memory_order_relaxed);
-  if (!is_fixed && device->properties.has_contents &&
-      step->cost.flops >= (is_host ? CHOICE_FLOPS_MIN : CHOICE_FLOPS_MIN_DEVICE)) {
-    tuning_entry = hr__algorithms_find_entry(providers, device, program, node);
-  }
+  hr_tuning_entry *tuning_entry = find_entry(instance, device, step);
   HR_RETURN_IF_ERROR(hr__algorithms_prepare(device, providers, program, node, tuning_entry, &step->library));
   if (step->library.algorithm.provider->write != NULL) {
     return make_written(instance, device, step);
@@ -327,6 +332,7 @@ static void release_step(hr_exec_step *step) {
   step->cached = NULL, step->kernel = NULL, step->written = NULL;
   hr_free(step->moves);
   step->library = (hr_ready){0}, step->tuning = NULL, step->like = NULL, step->moves = NULL;
+  step->is_renumbered = false;
 }
 
 void hr__steps_release(hr_instance *instance) {
@@ -365,6 +371,51 @@ static bool have_same_numbers(const hr_step_numbers *n, int a, int b) {
          memcmp(n->numbers + n->parts[a], n->numbers + n->parts[b], count * sizeof *n->numbers) == 0;
 }
 
+/* Gives the step's library call the new numbers in place; false: it has to be released and prepared. Dims that come
+ * once are not tuned. */
+static bool renumber_call(hr_instance *instance, hr_device *device, const hr_provider *const *providers, int i) {
+  hr_exec_step *step = &instance->steps[i];
+  const hr_step_cost before = step->cost;
+  step->cost = instance->plan->costs[i];
+  if (step->library.prepared == NULL ||
+      !hr__ready_renumber(providers, &instance->plan->schedule.program, hr__step_source(instance, step)->node,
+                          find_entry(instance, device, step), &step->library)) {
+    step->cost = before;
+    return false;
+  }
+  hr__tuning_release(step->tuning);
+  step->tuning = NULL;
+  step->workspace_bytes = step->library.workspace_bytes;
+  step->is_renumbered = true;
+  return true;
+}
+
+/* The same for a step that shares the call of an earlier one, if the two still have the same numbers. */
+static bool follow_call(hr_instance *instance, const hr_step_numbers *n, int i) {
+  hr_exec_step *step = &instance->steps[i];
+  int like = (int)(step->like - instance->steps);
+  if (step->moves != NULL || !n->is_done[like] || !have_same_numbers(n, i, like)) { /* moves are found anew */
+    return false;
+  }
+  step->cost = instance->plan->costs[i];
+  step->library = step->like->library;
+  step->tuning = NULL;
+  step->workspace_bytes = step->like->workspace_bytes;
+  step->is_renumbered = true;
+  return true;
+}
+
+/* Renumbers the changed library calls for which that is possible, and notes them. */
+static void renumber_calls(hr_instance *instance, hr_device *device, const hr_step_numbers *n) {
+  const hr_provider *const *providers = hr__algorithms_providers(device->driver->dialect);
+  for (int i = 0; i < instance->step_count; ++i) {
+    bool is_changed_call = n->is_changed[i] && instance->steps[i].kind == HR_STEP_LIBRARY;
+    n->is_done[i] =
+        is_changed_call &&
+        (instance->steps[i].like != NULL ? follow_call(instance, n, i) : renumber_call(instance, device, providers, i));
+  }
+}
+
 /* New dims mostly come once: the kernel is this instance's alone, the last one if it can have other numbers. */
 static hr_status renew_kernel(hr_instance *instance, const hr_step_numbers *n, int i) {
   hr_exec_step *step = &instance->steps[i];
@@ -396,34 +447,62 @@ static hr_status share_kernel(const hr_instance *instance, hr_device *device, hr
   return status;
 }
 
+/* The same for a library call, which may be tuned. */
+static void tune_call(hr_instance *instance, hr_device *device, hr_exec_step *step) {
+  hr_tuning_entry *entry = step->like == NULL ? find_entry(instance, device, step) : NULL;
+  const hr_program *program = &instance->plan->schedule.program;
+  step->is_renumbered = false;
+  if (step->like != NULL) {
+    step->tuning = step->like->tuning;
+  } else if (entry != NULL) {
+    step->tuning = hr__tuning_create(device, hr__algorithms_providers(device->driver->dialect), program,
+                                     hr__step_source(instance, step)->node, &step->library.algorithm, entry);
+  }
+}
+
 /* False: kernels are compiled, or logged, when they are made. */
 static bool may_renew_kernels(void) {
   return hr_env_choice(HR_ENV_JIT) != HR_ENV_JIT_WAIT && !hr_log_is_on(HR_LOG_SOURCE);
 }
 
+static hr_status keep_step(hr_instance *instance, hr_device *device, hr_exec_step *step) {
+  if (step->is_renumbered) {
+    tune_call(instance, device, step);
+  }
+  return step->cached != NULL && hr__kernel_is_private(step->cached) ? share_kernel(instance, device, step) : HR_OK;
+}
+
 static hr_status renew_step(hr_instance *instance, hr_device *device, hr_shared_calls *calls, const hr_step_numbers *n,
                             int i) {
   hr_exec_step *step = &instance->steps[i];
-  bool has_private = step->cached != NULL && hr__kernel_is_private(step->cached);
   if (!n->is_changed[i]) {
-    return has_private ? share_kernel(instance, device, step) : HR_OK;
+    return keep_step(instance, device, step);
   }
+  bool is_call = step->kind == HR_STEP_LIBRARY;
+  HR_RETURN_IF_ERROR(is_call ? hr__plan_check_kept(instance->plan, i, device) : HR_OK);
   return step->kind == HR_STEP_KERNEL && may_renew_kernels() ? renew_kernel(instance, n, i)
                                                              : prepare_step(instance, device, calls, step);
 }
 
-hr_status hr__steps_prepare_changed(hr_instance *instance, hr_device *device, const hr_step_numbers *numbers) {
-  bool *is_changed = numbers->is_changed, keeps = may_renew_kernels();
-  hr_shared_calls calls = {0};
-  hr_status status = HR_OK;
-  spread_changes(instance, is_changed);
+/* Releases what is made anew. */
+static void release_changed(hr_instance *instance, const hr_step_numbers *n) {
+  bool keeps = may_renew_kernels();
   for (int i = instance->step_count - 1; i >= 0; --i) { /* sharers before the one that they share with */
-    if (is_changed[i] && !(keeps && instance->steps[i].kind == HR_STEP_KERNEL && numbers->like[i] < 0)) {
+    bool is_kept = keeps && instance->steps[i].kind == HR_STEP_KERNEL && n->like[i] < 0;
+    if (n->is_changed[i] && !n->is_done[i] && !is_kept) {
       release_step(&instance->steps[i]);
     }
   }
+}
+
+hr_status hr__steps_prepare_changed(hr_instance *instance, hr_device *device, const hr_step_numbers *numbers) {
+  hr_shared_calls calls = {0};
+  hr_status status = HR_OK;
+  spread_changes(instance, numbers->is_changed);
+  renumber_calls(instance, device, numbers);
+  release_changed(instance, numbers);
   for (int i = 0; status == HR_OK && i < instance->step_count; ++i) {
-    status = renew_step(instance, device, &calls, numbers, i);
+    status = numbers->is_done[i] ? HR_OK : renew_step(instance, device, &calls, numbers, i);
   }
   hr__shared_calls_fini(&calls);
   return status == HR_OK ? finish_steps(instance, device) : status;
