@@ -28,9 +28,9 @@ struct hr_exec_step {
   hr_cached_kernel *cached;         /* KERNEL */
   const hr_host_kernel *kernel;     /* of `cached`, interpreted; or the written one */
   hr_ready library;                 /* LIBRARY, prepared, or */
-  hr_host_kernel *written;          /* written, the step's own */
+  hr_host_kernel *written;          /* written */
   hr_tuning *tuning;                /* NULL: its algorithm is settled */
-  const hr_exec_step *like;         /* an earlier step, to which `library` and `tuning` belong (shared_calls.h) */
+  const hr_exec_step *like;         /* an earlier step, to which the last three belong (shared_calls.h) */
   int64_t *moves;                   /* bytes from its arguments to this step's; NULL: all are 0 */
   uint32_t arg_first, scalar_first; /* in the instance's flat lists */
   int arg_count, scalar_count;

@@ -101,7 +101,7 @@ static const hr_exec_step *find_like(const hr_instance *instance, const hr_devic
   size_t like = hr__shared_calls_find(calls, &plan->schedule.program, hr__step_source(instance, step)->node, constants,
                                       (size_t)(step - instance->steps) + 1);
   const hr_exec_step *first = like > 0 ? &instance->steps[like - 1] : NULL;
-  return first != NULL && first->written == NULL && first->library.fallback == NULL ? first : NULL;
+  return first != NULL && first->library.fallback == NULL ? first : NULL;
 }
 
 /* From its operands' offsets the prepared object finds this step's. */
@@ -124,17 +124,22 @@ static hr_status find_moves(const hr_instance *instance, hr_exec_step *step) {
   return HR_OK;
 }
 
-/* Prepares the node, or takes what an earlier step prepared for one like it. */
+/* Prepares the node, or takes what an earlier step prepared for one like it. A written kernel has its operands' offsets
+ * in its words: steps share it if these are the same. */
 static hr_status prepare_once(hr_instance *instance, hr_device *device, hr_shared_calls *calls, hr_exec_step *step) {
-  const hr_exec_step *first = find_like(instance, device, calls, step);
-  if (first == NULL) {
+  const hr_exec_step *first = step->like = find_like(instance, device, calls, step);
+  HR_RETURN_IF_ERROR(first != NULL ? find_moves(instance, step) : HR_OK);
+  if (first == NULL || (first->written != NULL && step->moves != NULL)) {
+    hr_free(step->moves);
+    step->moves = NULL, step->like = NULL;
     return prepare(instance, device, step);
   }
   step->library = first->library;
+  step->written = first->written;
+  step->kernel = first->kernel;
   step->tuning = first->tuning;
   step->workspace_bytes = first->workspace_bytes;
-  step->like = first;
-  return find_moves(instance, step);
+  return HR_OK;
 }
 
 static hr_status prepare_check(const hr_index_source *source, const hr_node *node, hr_check *out_check) {
@@ -322,10 +327,10 @@ hr_status hr__steps_prepare(hr_instance *instance, hr_device *device) {
 
 static void release_step(hr_exec_step *step) {
   hr__kernel_release(step->cached);
-  if (step->written != NULL) {
-    step->written->destroy(step->written);
-  }
   if (step->like == NULL) {
+    if (step->written != NULL) {
+      step->written->destroy(step->written);
+    }
     hr__tuning_release(step->tuning);
     hr__ready_fini(&step->library);
   }

@@ -2,7 +2,7 @@
  *
  * Each random program is generated with a dozen base shapes, one or two of whose dims vary. Two contexts run all of
  * them: in one each program is compiled. HEADRACE_TEST_PROGRAMS sets the number of structures (default 60),
- * HEADRACE_TEST_SEED the first seed.
+ * HEADRACE_TEST_SEED the first seed, HEADRACE_TEST_DEVICE the device (default "cpu").
  */
 #include "hr_test.h"
 
@@ -22,7 +22,8 @@ static world open_world(const char *general) {
   setenv("HEADRACE_GENERAL_PLANS", general, 1);
   HR_ASSERT_OK(hr__context_create(&w.context));
   hr_context *before = hr__context_enter(w.context);
-  HR_ASSERT_OK(hr_device_open("cpu", &w.side.device));
+  const char *device = getenv("HEADRACE_TEST_DEVICE");
+  HR_ASSERT_OK(hr_device_open(device != NULL ? device : "cpu", &w.side.device));
   HR_ASSERT_OK(hr_stream_create(w.side.device, &w.side.stream));
   hr_stream_set_mode(w.side.stream, HR_MODE_FUSE);
   (void)hr__context_enter(before);
