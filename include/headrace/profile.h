@@ -141,6 +141,14 @@ HR_API int64_t hr_profile_clock_ns(void);
 HR_API void hr_profile_note_fallback(hr_device *device, const char *name, int64_t begin_ns, int64_t end_ns,
                                      int64_t copied_bytes);
 
+/* ---- ranges ---- */
+
+/* True if a profiler has named its library, for NVTX or ITT, in the environment of this process, and it was opened. */
+HR_API bool hr_range_is_on(void);
+/* A range of the calling thread, for that profiler. Ranges nest. Without a profiler nothing happens. */
+HR_API void hr_range_push(const char *name);
+HR_API void hr_range_pop(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -8,6 +8,7 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "headrace/profile.h"
 
 /* ---- NVTX ---- */
 
@@ -131,6 +132,10 @@ static void init(void *memory) {
 
 const hr_context_part hr__ranges_part = {.bytes = sizeof(part), .init = init};
 
+bool hr_range_is_on(void) {
+  return hr__ranges_are_on() && is_open(own());
+}
+
 /* ---- ranges ---- */
 
 void hr__range_push(const char *name) {
@@ -156,4 +161,12 @@ void hr__range_pop(void) {
   if (p->domain != NULL) {
     p->end(p->domain);
   }
+}
+
+void hr_range_push(const char *name) {
+  HR_RANGE_BEGIN(name);
+}
+
+void hr_range_pop(void) {
+  HR_RANGE_END();
 }

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -437,3 +438,46 @@ def test_marks_of_operators_for_itt():
     with torch.autograd.profiler.emit_itt():
         result = torch.ones(3, device="headrace") * 2
         assert result.sum().item() == 6
+
+
+COLLECTOR = r"""
+#include <stdio.h>
+typedef void (*function)(void);
+typedef struct { unsigned long size; int (*get)(int, function ***, unsigned *); } callbacks;
+static int push(const char *name) { printf("push %s\n", name); fflush(stdout); return 0; }
+static int pop(void) { puts("pop"); fflush(stdout); return 0; }
+int InitializeInjectionNvtx2(const void *(*get_table)(unsigned)) {
+  function **slots; unsigned count = 0;
+  if (!((const callbacks *)get_table(1))->get(1, &slots, &count) || count <= 11) return 0;
+  *slots[9] = (function)push; *slots[11] = (function)pop; return 1; }
+"""
+MARKED = """
+import torch, warnings
+warnings.simplefilter("always")
+x = torch.ones(3, device="headrace", requires_grad=True)
+with torch.autograd.profiler.emit_nvtx(record_shapes=True):
+    x.mul(2).sum().backward()
+print("after")
+x.mul(2)
+"""
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="torch's own NVTX is there")
+def test_marks_of_operators_for_nvtx(tmp_path):
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    source, library = tmp_path / "collector.c", tmp_path / "collector.so"
+    source.write_text(COLLECTOR)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+
+    def run(**variables):
+        command = [sys.executable, "-c", MARKED]
+        return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=True)
+
+    lines, _, after = run(NVTX_INJECTION64_PATH=str(library)).stdout.partition("after\n")
+    assert "push aten::mul" in lines and "sizes = [[3], []]" in lines and "push MulBackward0" in lines, lines
+    assert lines.count("push ") == lines.count("pop\n")
+    assert "aten::" not in after
+    alone = run()
+    assert "push" not in alone.stdout and alone.stderr.count("NVTX_INJECTION64_PATH") == 1, alone.stderr

@@ -2,6 +2,9 @@
 // Python; it stays until the next start, so that it can be exported after its stop.
 #include <headrace/profile.h>
 
+#include <torch/csrc/profiler/stubs/base.h>
+
+#include <atomic>
 #include <mutex>
 #include <string>
 
@@ -113,6 +116,51 @@ PyObject *profile_report(PyObject *, PyObject *) {
   return perform([] { hr_profile_report(); });
 }
 
+// ---- torch.autograd.profiler.emit_nvtx
+
+// torch's ranges of operators go to what CUDA's part of torch has registered. A torch without it has nothing there, and
+// gets the core's ranges.
+struct Ranges final : torch::profiler::impl::ProfilerStubs {
+  void record(c10::DeviceIndex *, torch::profiler::impl::ProfilerVoidEventStub *, int64_t *) const override {
+    TORCH_CHECK(false, "events of CUDA: this torch is built without CUDA");
+  }
+  float elapsed(const torch::profiler::impl::ProfilerVoidEventStub *,
+                const torch::profiler::impl::ProfilerVoidEventStub *) const override {
+    TORCH_CHECK(false, "events of CUDA: this torch is built without CUDA");
+  }
+  void mark(const char *name) const override {
+    rangePush(name);
+    rangePop();
+  }
+  void rangePush(const char *name) const override {
+    hr_range_push(name);
+  }
+  void rangePop() const override {
+    hr_range_pop();
+  }
+  bool enabled() const override {
+    return is_on;
+  }
+  void onEachDevice(std::function<void(int)>) const override {}
+  void synchronize() const override {}
+
+  std::atomic<bool> is_on{false}; // only within emit_nvtx: else torch takes it for a sign of CUDA
+};
+
+// True if a profiler takes ranges. They are on until they are turned off.
+PyObject *ranges_turn(PyObject *, PyObject *arguments) {
+  return answer([&] {
+    static Ranges ranges;
+    int is_on = 0;
+    parse(arguments, "p", &is_on);
+    const auto *registered = torch::profiler::impl::cudaStubs();
+    if (is_on != 0 && registered != &ranges && !registered->enabled())
+      torch::profiler::impl::registerCUDAMethods(&ranges);
+    ranges.is_on = is_on != 0;
+    return PyBool_FromLong(hr_range_is_on());
+  });
+}
+
 } // namespace
 
 PyMethodDef profiler_functions[] = {
@@ -120,6 +168,7 @@ PyMethodDef profiler_functions[] = {
     {"profiler_stop", profiler_stop, METH_NOARGS, "Waits for all devices and stops recording."},
     {"profiler_export", profiler_export, METH_VARARGS, "Writes a timeline of what was recorded."},
     {"profiler_tables", profiler_tables, METH_NOARGS, "Sums of what was recorded, as text."},
+    {"ranges_turn", ranges_turn, METH_VARARGS, "Passes torch's ranges for NVTX on, or ends that; True if one listens."},
     {"profile_report", profile_report, METH_NOARGS, "Writes what HEADRACE_PROFILE and HEADRACE_TRACE request."},
     {nullptr, nullptr, 0, nullptr}};
 
