@@ -1,10 +1,13 @@
 /* The cost of new dims: programs of one structure, files that HEADRACE_DUMP wrote, recorded one after the other without
  * running. The first few are compiled; the others get new numbers (engine/general_instance.h).
  *
- *   renumber_bench [--repeat N] [--cold] FILE...
+ *   renumber_bench [--repeat N] [--cold | --memory] FILE...
  *
  * Prints nanoseconds a record, of the programs that got new numbers: the median of each, and of these the median and
  * the mean. --cold: a few megabytes are read in between, as kernels would.
+ *
+ * --memory: each program is recorded three times, so that it is kept. Prints the mean of the host memory, as it is
+ * counted, of those that are copies of a general plan.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,11 +109,37 @@ static void bench(int count, replay *all, int repeats, bool is_cold) {
          found > 0 ? median(medians, found) : 0, found > 0 ? sum / found : 0);
 }
 
+static int64_t counted_bytes(const hr_stream *stream) {
+  hr_memory_stats stats;
+  hr_device_memory_stats(stream->device, &stats);
+  return stats.program_bytes;
+}
+
+/* Of programs that are copies of a general plan: those of the first third teach it. */
+static void measure_memory(int count, replay *all) {
+  hr_stream *stream = all[0].stream;
+  int64_t counted = 0;
+  int kept = 0;
+  for (int i = 0; i < count; ++i) {
+    int64_t before = counted_bytes(stream);
+    int64_t compiles = stream->stats.compiles - stream->stats.general_plans;
+    for (int times = 0; times < 3; ++times) {
+      check(replay_record(&all[i]));
+      (void)prepare_pending(stream);
+    }
+    if (i >= count / 3 && stream->stats.compiles - stream->stats.general_plans == compiles) {
+      counted += counted_bytes(stream) - before;
+      ++kept;
+    }
+  }
+  printf("%d of %d programs are copies: %.1f KiB each\n", kept, count, kept > 0 ? (double)counted / 1024 / kept : 0);
+}
+
 int main(int argc, char **argv) {
   static replay all[FILES_MAX];
   static char *paths[FILES_MAX];
   int repeats = REPEATS, count = 0;
-  bool is_cold = false;
+  bool is_cold = false, measures_memory = false;
   setenv("HEADRACE_JIT", "off", 0);
   for (int i = 1; i < argc; ++i) {
     if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc) {
@@ -118,12 +147,18 @@ int main(int argc, char **argv) {
       repeats = repeats < 1 ? 1 : repeats > REPEATS_MAX ? REPEATS_MAX : repeats;
     } else if (strcmp(argv[i], "--cold") == 0) {
       is_cold = true;
+    } else if (strcmp(argv[i], "--memory") == 0) {
+      measures_memory = true;
     } else if (count < FILES_MAX) {
       paths[count++] = argv[i];
     }
   }
   open_all(count, paths, all);
-  bench(count, all, repeats, is_cold);
+  if (measures_memory) {
+    measure_memory(count, all);
+  } else {
+    bench(count, all, repeats, is_cold);
+  }
   close_all(count, all);
   return 0;
 }

@@ -15,7 +15,10 @@ void hr__kernel_release(hr_cached_kernel *cached);
 const hr_host_kernel *hr__kernel_host(const hr_cached_kernel *cached);
 /* The kernel to launch now; counts as a use. Valid as long as the caller's reference. */
 const hr_host_kernel *hr__kernel_use(hr_cached_kernel *cached);
-/* Its host memory, divided by the steps that share it, about. */
+/* Adds to the number of holders: steps of cached programs. A general plan's instance holds nothing
+ * (general_instance.h), since it leaves a kernel with its next key. */
+void hr__kernel_hold(hr_cached_kernel *cached, int change);
+/* Its host memory, divided by its holders, about. */
 size_t hr__kernel_footprint(hr_cached_kernel *cached);
 /* True if interpreted launches should be timed: the kernel is large, and not in the compile queue yet. */
 bool hr__kernel_is_timed(const hr_cached_kernel *cached);

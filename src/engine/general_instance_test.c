@@ -223,6 +223,29 @@ HR_TEST(programs_are_counted_and_freed) {
   close_user(&u);
 }
 
+/* The general plan's instance has kernels only until its next key. */
+HR_TEST(kernels_count_as_those_of_the_programs_that_keep_them) {
+  user u;
+  open_user(&u);
+  teach(&u);
+  for (int i = 0; i < 3; ++i) {
+    expect(&u, 120);
+  }
+  const hr_instance *own = u.stream->cache.newest;
+  HR_ASSERT(own->plan->is_general && own->is_holder);
+  size_t kernels = 0, before[8];
+  for (int i = 0; i < own->step_count; ++i) {
+    before[i] = own->steps[i].cached != NULL ? hr__kernel_footprint(own->steps[i].cached) : 0;
+    kernels += before[i];
+  }
+  HR_ASSERT(kernels > 0 && own->footprint > own->plan->footprint + kernels);
+  expect(&u, 131);
+  for (int i = 0; i < own->step_count; ++i) {
+    HR_ASSERT(own->steps[i].cached == NULL || hr__kernel_footprint(own->steps[i].cached) == before[i]);
+  }
+  close_user(&u);
+}
+
 HR_TEST(guards_that_refuse_are_counted) {
   user u;
   open_user(&u);

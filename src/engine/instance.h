@@ -86,7 +86,8 @@ struct hr_instance {
   hr_replay *replay;               /* NULL: each step is launched by itself */
   atomic_int_least64_t submit_ns;  /* host time of the last run's submission to a device beside the host; INT64_MAX at
                                     * first, and after a run that waited for the device */
-  size_t footprint;                /* bytes of host memory, about */
+  size_t footprint;                /* bytes of host memory when it was made, about; shared kernels by their holders */
+  bool is_holder;                  /* of its kernels (cached_kernel.h) */
   hr_run_description *description; /* NULL until a run is profiled */
   /* the cache's */
   hr_instance *next_same, *newer, *older;

@@ -11,7 +11,18 @@ static hr_status no_memory(const char *what) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %s", what);
 }
 
+/* The kernels' memory counts as this instance's, or not any more. */
+static void hold_kernels(hr_instance *instance, bool is_holder) {
+  for (int i = 0; is_holder != instance->is_holder && i < instance->step_count; ++i) {
+    if (instance->steps[i].cached != NULL) {
+      hr__kernel_hold(instance->steps[i].cached, is_holder ? 1 : -1);
+    }
+  }
+  instance->is_holder = is_holder;
+}
+
 static void destroy(hr_instance *instance) {
+  hold_kernels(instance, false);
   hr__replay_release(instance->replay); /* before the kernels that its graphs launch */
   hr__run_description_release(instance->description);
   hr__steps_release(instance);
@@ -98,6 +109,7 @@ hr_status hr__instance_create(const hr_key *key, hr_device *device, const hr_sca
   if (instance->plan->is_general && !hr_log_is_on(HR_LOG_KERNEL)) { /* the log names the kernels with their dims */
     settle(instance);
   }
+  hold_kernels(instance, true);
   instance->footprint = footprint_of(instance);
   *out_instance = instance;
   return HR_OK;

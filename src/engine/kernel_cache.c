@@ -31,7 +31,8 @@ struct hr_cached_kernel {
   uint64_t hash;
   hr_device *device;   /* that it belongs to; NULL: the host's */
   bool is_private;     /* not in the table */
-  int reference_count; /* guarded by the cache's lock */
+  int reference_count; /* guarded by the cache's lock, and so are .. */
+  int holder_count;    /* .. the references that count its memory */
   hr_host_kernel *host;
   hr_host_kernel *compiled;          /* set once, by the compile queue */
   _Atomic(hr_host_kernel *) current; /* launched: host, later compiled */
@@ -276,10 +277,16 @@ const hr_host_kernel *hr__kernel_use(hr_cached_kernel *cached) {
   return atomic_load_explicit(&cached->current, memory_order_acquire);
 }
 
+void hr__kernel_hold(hr_cached_kernel *cached, int change) {
+  hr_mutex_lock(&cached->owner->mutex);
+  cached->holder_count += change;
+  hr_mutex_unlock(&cached->owner->mutex);
+}
+
 size_t hr__kernel_footprint(hr_cached_kernel *cached) {
   hr_mutex_lock(&cached->owner->mutex);
   size_t bytes = sizeof *cached + cached->key.capacity + cached->host->footprint;
-  size_t share = bytes / (size_t)cached->reference_count;
+  size_t share = bytes / (size_t)(cached->holder_count > 1 ? cached->holder_count : 1);
   hr_mutex_unlock(&cached->owner->mutex);
   return share;
 }
