@@ -17,6 +17,7 @@ struct hr_form {
   size_t word_count;
   const uint64_t *words;
   const hr_kernel *kernel;
+  int group;                           /* the kernel's */
   const int *arg_names, *scalar_names; /* numbers within the group */
 };
 
@@ -239,7 +240,7 @@ static const hr_kernel *bind(const hr_alike *a, const hr_form *form) {
   return kernel;
 }
 
-const hr_kernel *hr_alike_find(hr_alike *a, const hr_group *group, int index) {
+const hr_kernel *hr_alike_find(hr_alike *a, const hr_group *group, int index, int *out_like) {
   const hr_domain *domain = &group->domain;
   a->is_single = !a->is_repeated[index];
   if (a->is_single) {
@@ -264,13 +265,14 @@ const hr_kernel *hr_alike_find(hr_alike *a, const hr_group *group, int index) {
     const hr_form *form = &a->forms.data[i];
     if (form->hash == a->hash && form->word_count == a->words.count &&
         memcmp(form->words, a->words.data, a->words.count * sizeof *a->words.data) == 0) {
+      *out_like = form->group + 1;
       return bind(a, form);
     }
   }
   return NULL;
 }
 
-bool hr_alike_add(hr_alike *a, const hr_kernel *kernel) {
+bool hr_alike_add(hr_alike *a, const hr_kernel *kernel, int index) {
   if (a->is_single) {
     return true;
   }
@@ -287,5 +289,5 @@ bool hr_alike_add(hr_alike *a, const hr_kernel *kernel) {
   for (int i = 0; i < kernel->scalar_count; ++i) {
     scalar_names[i] = a->scalar_names[kernel->scalars[i]];
   }
-  return hr_vector_push(&a->forms, (hr_form){a->hash, a->words.count, words, kernel, arg_names, scalar_names});
+  return hr_vector_push(&a->forms, (hr_form){a->hash, a->words.count, words, kernel, index, arg_names, scalar_names});
 }

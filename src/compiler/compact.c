@@ -47,12 +47,18 @@ static bool reserve_nodes(const hr_schedule *schedule, hr_program *to) {
   return to->nodes != NULL;
 }
 
-/* *like: the last kernel copied. An optimizer's kernels, one for each parameter, have the same instructions. */
-static bool copy_step(hr_schedule *to, hr_step *step, const hr_kernel **like) {
+/* The kernel of which a step's is likely to have the instructions: the step is like another, or as the last kernel: an
+ * optimizer's, one for each parameter, have the same. */
+static const hr_kernel *like_of(const hr_step *steps, const hr_step *step, const hr_kernel *last) {
+  return step->like > 0 ? steps[step->like - 1].kernel : last;
+}
+
+/* *last: the last kernel copied. */
+static bool copy_step(hr_schedule *to, const hr_step *steps, hr_step *step, const hr_kernel **last) {
   step->nodes = NULL;
   if (step->kind == HR_STEP_KERNEL) {
     step->node = NULL;
-    step->kernel = *like = hr_kernel_copy(step->kernel, *like, &to->forms);
+    step->kernel = *last = hr_kernel_copy(step->kernel, like_of(steps, step, *last), &to->forms);
     return step->kernel != NULL;
   }
   if (!hr_program_append(&to->program, step->node)) {
@@ -78,9 +84,9 @@ static bool copy_schedule(const hr_schedule *from, const int *names, int buffers
   to->origins = hr_arena_dup(arena, from->origins, from->origin_bytes);
   bool ok = steps != NULL && to->origins != NULL && copy_buffers(from, names, buffers, to) &&
             copy_scalars(&from->program, &to->program) && reserve_nodes(from, &to->program) && copy_declined(from, to);
-  const hr_kernel *like = NULL;
+  const hr_kernel *last = NULL;
   for (int i = 0; ok && i < from->step_count; ++i) {
-    ok = copy_step(to, &steps[i], &like);
+    ok = copy_step(to, steps, &steps[i], &last);
   }
   to->steps = steps;
   return ok;
@@ -115,12 +121,12 @@ static void add_block(size_t *sum, size_t bytes) {
 static void count_bytes(const hr_schedule *schedule, int buffers, size_t *out_bytes, size_t *out_form_bytes) {
   const hr_program *program = &schedule->program;
   size_t bytes = 0, forms = 0, nodes = 1;
-  const hr_kernel *like = NULL;
+  const hr_kernel *last = NULL;
   for (int i = 0; i < schedule->step_count; ++i) {
     const hr_step *step = &schedule->steps[i];
     if (step->kind == HR_STEP_KERNEL) {
-      add_block(&forms, hr_kernel_copy_bytes(step->kernel, like));
-      like = step->kernel;
+      add_block(&forms, hr_kernel_copy_bytes(step->kernel, like_of(schedule->steps, step, last)));
+      last = step->kernel;
     } else {
       add_block(&bytes, hr_node_copy_bytes(step->node));
       ++nodes;

@@ -10,35 +10,30 @@ static hr_status verify_after(const hr_program *program, const hr_target *target
   return status == HR_OK ? HR_OK : hr_status_annotate(status, "after %s", pass);
 }
 
-/* One step for each group, in order. A group whose stores all vanished keeps no step. */
+/* One step for each group, in order. */
 static hr_status make_steps(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness,
                             const hr_target *target, hr_schedule *schedule) {
-  const hr_kernel **kernels;
-  HR_RETURN_IF_ERROR(hr_lower(program, fusion, liveness, &kernels));
   hr_step *steps = HR_ARENA_ARRAY(&program->arena, hr_step, (size_t)fusion->group_count + 1);
   if (steps == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "schedule: no memory for %d steps", fusion->group_count);
   }
-  int count = 0;
   for (int g = 0; g < fusion->group_count; ++g) {
     const hr_group *group = &fusion->groups[g];
-    hr_step step = {.node = &program->nodes[group->nodes[0]],
-                    .node_count = group->node_count,
-                    .nodes = group->nodes,
-                    .why = group->why};
-    if (group->is_loop) {
-      step.kind = HR_STEP_KERNEL;
-      step.kernel = kernels[g];
-      if (target->verify) {
-        HR_RETURN_IF_ERROR(hr_kernel_verify(step.kernel));
-      }
-    } else {
-      step.kind = step.node->op == HR_OP_CHECK_INDEX ? HR_STEP_CHECK : HR_STEP_LIBRARY;
-    }
-    steps[count++] = step;
+    const hr_node *node = &program->nodes[group->nodes[0]];
+    steps[g] = (hr_step){.kind = group->is_loop                  ? HR_STEP_KERNEL
+                                 : node->op == HR_OP_CHECK_INDEX ? HR_STEP_CHECK
+                                                                 : HR_STEP_LIBRARY,
+                         .node = node,
+                         .node_count = group->node_count,
+                         .nodes = group->nodes,
+                         .why = group->why};
+  }
+  HR_RETURN_IF_ERROR(hr_lower(program, fusion, liveness, steps));
+  for (int g = 0; target->verify && g < fusion->group_count; ++g) {
+    HR_RETURN_IF_ERROR(steps[g].kernel != NULL ? hr_kernel_verify(steps[g].kernel) : HR_OK);
   }
   schedule->steps = steps;
-  schedule->step_count = count;
+  schedule->step_count = fusion->group_count;
   schedule->group_count = fusion->group_count;
   return HR_OK;
 }

@@ -38,6 +38,7 @@ typedef enum hr_step_kind {
 
 typedef struct hr_step {
   hr_step_kind kind;
+  int like; /* 1 + the number of an earlier step whose kernel differs in buffers and scalars alone; 0: none is known */
   const hr_kernel *kernel;
   const hr_node *node; /* the only one, or the first of a kernel's */
   int node_count;

@@ -873,6 +873,7 @@ HR_TEST(updates_of_equal_dims_are_lowered_once) {
   HR_ASSERT(c.kernels[0]->instrs == c.kernels[1]->instrs && c.kernels[2]->instrs != c.kernels[0]->instrs);
   HR_ASSERT(c.kernels[0]->args[0].buffer != c.kernels[1]->args[0].buffer);
   HR_ASSERT(c.kernels[0]->scalars[0] != c.kernels[1]->scalars[0]);
+  HR_ASSERT(c.schedule.steps[0].like == 0 && c.schedule.steps[1].like == 1 && c.schedule.steps[2].like == 0);
   compiled_fini(&c);
   float a[4] = {1, 2, 3, 4}, b[4] = {1, 2, 3, 4}, d[4] = {5, 6, 7, 8}, e[4] = {2, 2, 2, 3}, f[3] = {1, 2, 3};
   hr_scalar arguments[2] = {hr_scalar_f64(2), hr_scalar_f64(-1)};

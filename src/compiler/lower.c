@@ -791,31 +791,27 @@ static const hr_kernel *lower_group(lowering *l, const hr_group *group, int inde
   return export_kernel(l);
 }
 
-static const hr_kernel *find_or_lower(lowering *l, hr_alike *alike, const hr_group *group, int index) {
-  const hr_kernel *kernel = hr_alike_find(alike, group, index);
-  if (kernel == NULL) {
-    kernel = lower_group(l, group, index);
-    kernel = kernel != NULL && hr_alike_add(alike, kernel) ? kernel : NULL;
+static bool find_or_lower(lowering *l, hr_alike *alike, const hr_group *group, int index, hr_step *step) {
+  step->kernel = hr_alike_find(alike, group, index, &step->like);
+  if (step->kernel != NULL) {
+    return true;
   }
-  return kernel;
+  step->kernel = lower_group(l, group, index);
+  return step->kernel != NULL && hr_alike_add(alike, step->kernel, index);
 }
 
-hr_status hr_lower(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness,
-                   const hr_kernel ***out_kernels) {
+hr_status hr_lower(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness, hr_step *steps) {
   lowering l = {.program = program, .liveness = liveness};
   hr_alike alike;
-  const hr_kernel **kernels = HR_ARENA_ARRAY(&program->arena, const hr_kernel *, (size_t)fusion->group_count + 1);
-  bool ok = hr_alike_init(&alike, program, fusion, liveness) && kernels != NULL;
+  bool ok = hr_alike_init(&alike, program, fusion, liveness);
   for (int g = 0; g < fusion->group_count && ok; ++g) {
     const hr_group *group = &fusion->groups[g];
-    kernels[g] = group->is_loop ? find_or_lower(&l, &alike, group, g) : NULL;
-    ok = kernels[g] != NULL || !group->is_loop;
+    ok = !group->is_loop || find_or_lower(&l, &alike, group, g, &steps[g]);
   }
   free_vectors(&l);
   hr_alike_fini(&alike);
   if (!ok) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "lower: no memory for %d groups", fusion->group_count);
   }
-  *out_kernels = kernels;
   return HR_OK;
 }

@@ -295,6 +295,7 @@ static hr_status renumber(walker *w, hr_schedule *schedule) {
                           w->given_count);
   }
   for (int i = 0; i < schedule->step_count; ++i) {
+    ((hr_step *)schedule->steps)[i].like = 0; /* the numbers that differ may be those of like kernels */
     HR_RETURN_IF_ERROR(is_changed == NULL || is_changed[i + 1] ? finish_step(schedule, &schedule->steps[i]) : HR_OK);
   }
   return is_changed == NULL || is_changed[0] ? hr_place_buffers(schedule) : HR_OK;

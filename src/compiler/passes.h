@@ -121,14 +121,13 @@ typedef struct hr_alike {
 /* False when memory is out. */
 bool hr_alike_init(hr_alike *a, hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness);
 void hr_alike_fini(hr_alike *a);
-/* The kernel of an earlier group, bound to this one's buffers; NULL: there is none. */
-const hr_kernel *hr_alike_find(hr_alike *a, const hr_group *group, int index);
+/* The kernel of an earlier group, bound to this one's buffers; NULL: there is none. *out_like: 1 + its number. */
+const hr_kernel *hr_alike_find(hr_alike *a, const hr_group *group, int index, int *out_like);
 /* Adds the kernel of the group that was searched for last; false when memory is out. */
-bool hr_alike_add(hr_alike *a, const hr_kernel *kernel);
+bool hr_alike_add(hr_alike *a, const hr_kernel *kernel, int index);
 
-/* Turns each group of loop nodes into a kernel, in the program's arena; NULL for other groups. */
-hr_status hr_lower(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness,
-                   const hr_kernel ***out_kernels);
+/* Turns each group of loop nodes into the kernel of its step, in the program's arena. */
+hr_status hr_lower(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness, hr_step *steps);
 
 /* Changes values that a kernel only loads and stores in the same format to integers of that size. */
 void hr_move_bits(hr_instr *instrs, int count, hr_access *accesses, hr_register *registers);

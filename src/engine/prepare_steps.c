@@ -33,6 +33,17 @@ static bool worth_team(const hr_host_kernel *kernel) {
   return false;
 }
 
+/* A reference to the step's kernel: that of an earlier step that it is like, or by its key. */
+static hr_status acquire(const hr_instance *instance, hr_device *device, hr_exec_step *step) {
+  const hr_step *source = hr__step_source(instance, step);
+  step->cached = source->like > 0 ? instance->steps[source->like - 1].cached : NULL;
+  if (step->cached != NULL) {
+    hr__kernel_retain(step->cached);
+    return HR_OK;
+  }
+  return hr__kernel_acquire(source->kernel, device, &step->cached);
+}
+
 static hr_status make_kernel(const hr_instance *instance, hr_device *device, hr_exec_step *step) {
   const hr_kernel *kernel = hr__step_source(instance, step)->kernel;
   if (hr_log_is_on(HR_LOG_SOURCE)) {
@@ -41,7 +52,7 @@ static hr_status make_kernel(const hr_instance *instance, hr_device *device, hr_
     hr_log(HR_LOG_SOURCE, "%s", hr_text_chars(&text));
     hr_text_fini(&text);
   }
-  HR_RETURN_IF_ERROR(hr__kernel_acquire(kernel, device, &step->cached));
+  HR_RETURN_IF_ERROR(acquire(instance, device, step));
   step->kernel = hr__kernel_host(step->cached);
   step->workspace_bytes = step->kernel->workspace_bytes;
   return HR_OK;
@@ -276,7 +287,8 @@ static void make_some(void *arg, int64_t begin, int64_t end, int worker) {
   hr_context *before = hr__context_enter(m->device->context);
   for (int64_t i = begin; i < end; ++i) {
     hr_exec_step *step = &m->instance->steps[i];
-    hr_status status = step->kind == HR_STEP_KERNEL ? make_kernel(m->instance, m->device, step) : HR_OK, none = HR_OK;
+    bool is_first = step->kind == HR_STEP_KERNEL && hr__step_source(m->instance, step)->like == 0;
+    hr_status status = is_first ? make_kernel(m->instance, m->device, step) : HR_OK, none = HR_OK;
     if (status != HR_OK && !atomic_compare_exchange_strong(&m->failure, &none, status)) {
       hr_status_ignore(status);
     }
@@ -284,7 +296,8 @@ static void make_some(void *arg, int64_t begin, int64_t end, int worker) {
   (void)hr__context_enter(before);
 }
 
-/* A device's kernels are texts, which take 20 to 40 us each to write: all threads share them. */
+/* A device's kernels are texts, which take 20 to 40 us each to write: all threads share them. Steps that are like
+ * others wait for those. */
 static hr_status make_kernels(hr_instance *instance, hr_device *device) {
   enum { GRAIN = 4 };
   making m = {.instance = instance, .device = device};
