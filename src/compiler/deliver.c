@@ -19,6 +19,7 @@ typedef struct delivery {
   hr_program *program;
   const hr_target *target;
   bool *is_gone; /* of each node */
+  hr_uses uses;
 } delivery;
 
 static bool touches(const hr_node *node, uint32_t buffer) {
@@ -33,10 +34,11 @@ static bool touches(const hr_node *node, uint32_t buffer) {
 
 /* The next node from number n on that touches the buffer; node_count when there is none. */
 static int next_touch(const delivery *d, int n, uint32_t buffer) {
-  while (n < d->program->node_count && (d->is_gone[n] || !touches(&d->program->nodes[n], buffer))) {
-    ++n;
+  int k = hr_uses_after(&d->uses, buffer, n - 1), end = d->uses.first[buffer + 1];
+  while (k < end && (d->is_gone[d->uses.nodes[k]] || !touches(&d->program->nodes[d->uses.nodes[k]], buffer))) {
+    ++k;
   }
-  return n;
+  return k < end ? d->uses.nodes[k] : d->program->node_count;
 }
 
 /* True if operand `at` of the node is the only one in its buffer. */
@@ -160,22 +162,35 @@ static bool deliver(delivery *d, int n, int o) {
   }
   d->program->nodes[n] = delivered;
   d->is_gone[copy] = true;
+  d->uses.nodes[hr_uses_after(&d->uses, delivered.outputs[o].index, copy - 1)] = n; /* nobody is between them */
   return true;
+}
+
+static bool may_deliver(const hr_node *node) {
+  return !node->is_loop && hr_op_table(node->op)->family == HR_FAMILY_COMPOSITE;
+}
+
+static bool has_work(const hr_program *program) {
+  bool has = false;
+  for (int n = 0; !has && n < program->node_count; ++n) {
+    has = may_deliver(&program->nodes[n]);
+  }
+  return has;
 }
 
 hr_status hr_deliver(hr_program *program, const hr_target *target) {
   delivery d = {.program = program, .target = target};
-  if (target->keeps == NULL) {
+  if (target->keeps == NULL || !has_work(program)) {
     return HR_OK;
   }
   d.is_gone = HR_ARENA_ARRAY(&program->arena, bool, (size_t)program->node_count + 1);
-  if (d.is_gone == NULL) {
+  if (d.is_gone == NULL || !hr_uses_find(program, &d.uses)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "deliver: no memory for %d nodes", program->node_count);
   }
   bool is_changed = false;
   for (int n = 0; n < program->node_count; ++n) {
     const hr_node *node = &program->nodes[n];
-    bool may_more = !node->is_loop && hr_op_table(node->op)->family == HR_FAMILY_COMPOSITE;
+    bool may_more = may_deliver(node);
     while (may_more) { /* a removed copy may have blocked another delivery */
       may_more = false;
       for (int o = 0; o < node->output_count; ++o) {

@@ -32,21 +32,15 @@
 
 enum { OWN_INPUTS = 3 }; /* of a contraction, at most; epilogues' inputs come after them */
 
-/* A node that touches a buffer, and the next one that does. */
-typedef struct visit {
-  int node;
-  struct visit *next;
-} visit;
-
 typedef struct matcher {
   hr_builder builder; /* scaled weights are appended to the program's own nodes */
   hr_program *program;
   const hr_target *target;
   int count; /* of the program's own nodes */
   uint32_t buffer_count;
-  bool *is_gone;  /* of each of them */
-  int *before;    /* of each of them: the node that must come first; -1: none */
-  visit **visits; /* of each of the program's own buffers, in order; those that the walk has passed may be missing */
+  bool *is_gone; /* of each of them */
+  int *before;   /* of each of them: the node that must come first; -1: none */
+  hr_uses uses;  /* of the program's own buffers */
 } matcher;
 
 /* A contraction and the loop that it may absorb. */
@@ -71,63 +65,31 @@ static bool touches(const hr_node *node, uint32_t buffer, bool *out_writes) {
 
 /* ---- readers of the result ---- */
 
-/* Drops a buffer's visits up to node n, which the walk has reached. */
-static void drop_visits(const matcher *m, int n, uint32_t buffer) {
-  visit **first = &m->visits[buffer];
-  while (*first != NULL && (*first)->node <= n) {
-    *first = (*first)->next;
-  }
-}
-
 /* The next node after number n that touches the buffer; the program's count when there is none. */
 static int next_access(const matcher *m, int n, uint32_t buffer, bool *out_writes) {
   *out_writes = false;
-  for (const visit *v = m->visits[buffer]; v != NULL; v = v->next) {
-    if (v->node > n && !m->is_gone[v->node] && touches(&m->program->nodes[v->node], buffer, out_writes)) {
-      return v->node;
+  for (int k = hr_uses_after(&m->uses, buffer, n); k < m->uses.first[buffer + 1]; ++k) {
+    int at = m->uses.nodes[k];
+    if (!m->is_gone[at] && touches(&m->program->nodes[at], buffer, out_writes)) {
+      return at;
     }
   }
   return m->count;
 }
 
-/* Notes that node n touches the buffer. */
-static bool add_visit(const matcher *m, int n, uint32_t buffer) {
-  visit **at = &m->visits[buffer], *added = hr_arena_alloc(&m->program->arena, sizeof *added);
-  while (*at != NULL && (*at)->node < n) {
-    at = &(*at)->next;
-  }
-  if (added != NULL) {
-    *added = (visit){n, *at};
-    *at = added;
-  }
-  return added != NULL;
-}
-
-static bool list_visits(matcher *m) {
-  hr_program *program = m->program;
-  m->visits = HR_ARENA_ARRAY(&program->arena, visit *, (size_t)m->buffer_count + 1);
-  bool ok = m->visits != NULL;
-  for (int n = m->count - 1; n >= 0 && ok; --n) {
-    const hr_node *node = &program->nodes[n];
-    for (int i = 0; i < node->input_count + node->output_count && ok; ++i) {
-      const hr_operand *x = hr_node_operand(node, i);
-      ok = x->kind != HR_OPERAND_VALUE || add_visit(m, n, x->index); /* the first in its list */
-    }
-  }
-  return ok;
-}
-
 /* Notes that node `to` reads what node n did, which is part of it now. */
-static bool move_visits(const matcher *m, const hr_node *node, int n, int to) {
-  bool ok = true;
-  for (int i = 0; i < node->input_count && ok; ++i) {
+static void move_uses(const matcher *m, const hr_node *node, int n, int to) {
+  for (int i = 0; i < node->input_count; ++i) {
     const hr_operand *x = &node->inputs[i];
-    if (x->kind == HR_OPERAND_VALUE && x->index < m->buffer_count) { /* not scaled weights */
-      drop_visits(m, n, x->index);
-      ok = add_visit(m, to, x->index);
+    if (x->kind != HR_OPERAND_VALUE || x->index >= m->buffer_count) { /* scaled weights are nobody else's */
+      continue;
     }
+    int *list = m->uses.nodes, k = hr_uses_after(&m->uses, x->index, n) - 1;
+    for (; k + 1 < m->uses.first[x->index + 1] && list[k + 1] < to; ++k) {
+      list[k] = list[k + 1];
+    }
+    list[k] = to;
   }
-  return ok;
 }
 
 static bool is_plain(const hr_operand *x) {
@@ -158,7 +120,6 @@ static bool find_loop(const matcher *m, int n, pair *out_pair) {
   const hr_node *node = &program->nodes[n];
   const hr_operand *out = &node->outputs[0];
   bool writes, writes_again;
-  drop_visits(m, n, out->index);
   int at = next_access(m, n, out->index, &writes);
   if (at == m->count || !is_row_of(m, &program->nodes[at], out->dtype)) {
     return false;
@@ -406,23 +367,23 @@ static bool try_fold(matcher *m, const pair *p, hr_node *joined) {
 
 /* ---- the walk ---- */
 
-/* Adds what the node absorbs to *matched; false when memory is out. */
-static bool match_node(matcher *m, int n, int *matched) {
+/* Adds what the node absorbs to *matched. */
+static void match_node(matcher *m, int n, int *matched) {
   hr_program *program = m->program;
   pair p;
   hr_node joined;
   if (program->nodes[n].epilogue_count == HR_EPILOGUES_MAX || !find_loop(m, n, &p) || !can_move(m, &p)) {
-    return true;
+    return;
   }
   find_order(&p, p.order);
   if (!join(m, &p, &joined) || !(is_kept(m, &p, &joined) || try_fold(m, &p, &joined))) {
-    return true;
+    return;
   }
   m->before[p.last] = m->before[p.last] >= 0 ? m->before[p.last] : m->before[n];
   m->is_gone[n] = true;
   ++*matched;
   program->nodes[p.last] = joined; /* the walk visits it again when it gets there */
-  return move_visits(m, p.node, n, p.last);
+  move_uses(m, p.node, n, p.last);
 }
 
 static bool takes_epilogues(const hr_node *node) {
@@ -465,13 +426,13 @@ hr_status hr_match(hr_program *program, const hr_target *target) {
   }
   m.is_gone = HR_ARENA_ARRAY(&program->arena, bool, (size_t)m.count + 1);
   m.before = hr_program_indices(program, m.count);
-  if (m.is_gone == NULL || m.before == NULL || !list_visits(&m)) {
+  if (m.is_gone == NULL || m.before == NULL || !hr_uses_find(program, &m.uses)) {
     return no_memory(m.count);
   }
   int matched = 0;
   for (int n = 0; n < m.count; ++n) {
-    if (takes_epilogues(&program->nodes[n]) && !match_node(&m, n, &matched)) {
-      return no_memory(m.count);
+    if (takes_epilogues(&program->nodes[n])) {
+      match_node(&m, n, &matched);
     }
   }
   HR_RETURN_IF_ERROR(m.builder.status);

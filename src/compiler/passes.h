@@ -6,6 +6,16 @@
 #include "compiler/compile.h"
 #include "compiler/domain.h"
 
+/* The nodes that touch buffer b, in order, once for each operand: nodes[first[b]] .. nodes[first[b + 1] - 1]. */
+typedef struct hr_uses {
+  int *first, *nodes;
+} hr_uses;
+
+/* In the program's arena; false when memory is out. */
+bool hr_uses_find(hr_program *program, hr_uses *out_uses);
+/* The place in the list of a buffer of the first node after node n; the list's end: there is none. */
+int hr_uses_after(const hr_uses *uses, uint32_t buffer, int n);
+
 /* The stream with operations over lists joined into chains, in memory of its own beside what it shares with `stream`:
  * free its arena. */
 hr_status hr_chain(const hr_program *stream, hr_program *out_stream);
