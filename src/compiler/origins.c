@@ -26,11 +26,12 @@ static void add_origin(lists *l, uint32_t origin) {
   l->failed |= origin != HR_NO_ORIGIN && !hr_vector_push(&l->step, origin);
 }
 
+/* In order: an epilogue has the origin of the value before it. */
 static void add_node(lists *l, const hr_node *node) {
-  add_origin(l, node->origin);
   for (int i = 0; i < node->epilogue_count; ++i) {
     add_origin(l, node->epilogues[i].origin);
   }
+  add_origin(l, node->origin);
 }
 
 static int compare_numbers(const void *a, const void *b) {

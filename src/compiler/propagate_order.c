@@ -44,12 +44,14 @@ static int list_dims(const hr_operand *x, int *out_dims) {
 
 /* The order of x's dims in which it is walked like `from`. */
 static turn find_turn(const hr_operand *x, const hr_operand *from, int *out_order) {
+  if (x->kind != HR_OPERAND_VALUE || from->kind != HR_OPERAND_VALUE || x->index != from->index ||
+      x->offset != from->offset || x->term_count + from->term_count + x->bound_count + from->bound_count > 0) {
+    return TURN_NONE;
+  }
   int dims[HR_RANK_MAX], lead_dims[HR_RANK_MAX], count = list_dims(x, dims), at = 0;
   uint32_t used = 0;
   bool is_same = true;
-  if (x->kind != HR_OPERAND_VALUE || from->kind != HR_OPERAND_VALUE || x->index != from->index ||
-      x->offset != from->offset || x->term_count + from->term_count + x->bound_count + from->bound_count > 0 ||
-      list_dims(from, lead_dims) != count) {
+  if (list_dims(from, lead_dims) != count) {
     return TURN_NONE;
   }
   for (int d = 0; d < x->rank; ++d) {

@@ -587,5 +587,6 @@ hr_status hr_recompute(hr_program *program, const hr_target *target, const hr_fu
   if (!ok) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "recompute: no memory for %d nodes", count);
   }
+  HR_RETURN_IF_ERROR(*out_changed ? hr_versions(program) : HR_OK);
   return *out_changed ? hr_simplify(program) : HR_OK;
 }

@@ -79,22 +79,29 @@ static bool is_number(const hr_program *program, const hr_node *node) {
          buffer->is_dead && buffer->is_fresh && covers_buffer(program, output, 0);
 }
 
-static bool put_numbers_first(hr_program *program, size_t number_count) {
-  size_t count = (size_t)program->node_count, other_count = 0;
-  if (number_count == 0) {
-    return true;
-  }
-  hr_node *numbers = hr_arena_alloc(&program->arena, number_count * sizeof *numbers);
+/* Puts the kept nodes together, numbers first; *out_changed: one was removed or has moved. */
+static bool compact(hr_program *program, const bool *keep, bool *out_changed) {
+  size_t count = 0, number_count = 0;
+  hr_node *nodes = program->nodes;
+  hr_node *numbers = hr_arena_alloc(&program->arena, (size_t)program->node_count * sizeof *numbers);
   if (numbers == NULL) {
     return false;
   }
-  number_count = 0;
-  for (size_t n = 0; n < count; ++n) {
-    hr_node node = program->nodes[n];
-    *(is_number(program, &node) ? &numbers[number_count++] : &program->nodes[other_count++]) = node;
+  *out_changed = false;
+  for (int n = 0; n < program->node_count; ++n) {
+    bool is_first = keep[n] && is_number(program, &nodes[n]);
+    *out_changed |= !keep[n] || (is_first && count > 0);
+    if (is_first) {
+      numbers[number_count++] = nodes[n];
+    } else if (keep[n] && (int)count++ != n) {
+      nodes[count - 1] = nodes[n];
+    }
   }
-  memmove(program->nodes + number_count, program->nodes, other_count * sizeof *program->nodes);
-  memcpy(program->nodes, numbers, number_count * sizeof *numbers);
+  if (number_count > 0) {
+    memmove(nodes + number_count, nodes, count * sizeof *nodes);
+    memcpy(nodes, numbers, number_count * sizeof *nodes);
+  }
+  program->node_count = (int)(number_count + count);
   return true;
 }
 
@@ -127,14 +134,9 @@ hr_status hr_simplify(hr_program *program) {
       }
     }
   }
-  int count = 0;
-  size_t numbers = 0;
-  for (int n = 0; n < program->node_count; ++n) {
-    numbers += keep[n] && is_number(program, &program->nodes[n]);
-    if (keep[n] && count++ != n) {
-      program->nodes[count - 1] = program->nodes[n];
-    }
+  bool is_changed;
+  if (!compact(program, keep, &is_changed)) {
+    return no_memory(program);
   }
-  program->node_count = count;
-  return put_numbers_first(program, numbers) ? hr_versions(program) : no_memory(program);
+  return is_changed ? hr_versions(program) : HR_OK;
 }
