@@ -61,6 +61,11 @@ static inline void *hr_arena_alloc(hr_arena *arena, size_t bytes) {
   return hr__arena_alloc_slow(arena, bytes);
 }
 
+/* Gives back the end of the latest block from `end` on. */
+static inline void hr_arena_shrink(hr_arena *arena, char *end) {
+  arena->cursor = end + (-(uintptr_t)end & (HR_ARENA_ALIGNMENT - 1));
+}
+
 /* ---- one block for many small parts, each aligned to 8 ---- */
 
 static inline size_t hr_part_bytes(size_t bytes) {

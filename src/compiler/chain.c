@@ -258,8 +258,9 @@ static int next_run(const hr_program *stream, int n) {
 static bool append_plain(hr_program *out, const hr_program *stream, int first, int end) {
   bool ok = true;
   for (int n = first; ok && n < end; ++n) {
-    ok = hr_program_append_own(out, &stream->nodes[n]);
-    if (ok && !stream->nodes[n].is_loop) {
+    bool is_loop = stream->nodes[n].is_loop;
+    ok = is_loop ? hr_program_append(out, &stream->nodes[n]) : hr_program_append_own(out, &stream->nodes[n]);
+    if (ok && !is_loop) {
       out->nodes[out->node_count - 1].origin = (uint32_t)n;
     }
   }

@@ -61,7 +61,8 @@ static bool copy_step(hr_schedule *to, const hr_step *steps, hr_step *step, cons
     step->kernel = *last = hr_kernel_copy(step->kernel, like_of(steps, step, *last), &to->forms);
     return step->kernel != NULL;
   }
-  if (!hr_program_append(&to->program, step->node)) {
+  hr_node node; /* in a block of just its size, as counted */
+  if (!hr_node_copy(&to->program.arena, step->node, &node) || !hr_program_append_own(&to->program, &node)) {
     return false;
   }
   step->node = &to->program.nodes[to->program.node_count - 1];

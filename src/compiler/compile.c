@@ -68,7 +68,10 @@ static hr_status expand(const hr_program *stream, const hr_target *target, hr_pr
   hr_program chained;
   HR_RETURN_IF_ERROR(hr_chain(stream, &chained));
   hr_status status = verify_after(&chained, target, "chain");
-  status = status == HR_OK ? hr_expand(&chained, target->keeps, target->keeps_ctx, out_program) : status;
+  if (status == HR_OK) {
+    status = chained.nodes != stream->nodes ? hr_expand_own(&chained, target->keeps, target->keeps_ctx, out_program)
+                                            : hr_expand(stream, target->keeps, target->keeps_ctx, out_program);
+  }
   hr_arena_fini(&chained.arena);
   return status;
 }

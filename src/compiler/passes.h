@@ -17,7 +17,7 @@ bool hr_uses_find(hr_program *program, hr_uses *out_uses);
 int hr_uses_after(const hr_uses *uses, uint32_t buffer, int n);
 
 /* The stream with operations over lists joined into chains, in memory of its own beside what it shares with `stream`:
- * free its arena. */
+ * free its arena. All of its loops are in there, unless there are no chains, and the nodes are the stream's. */
 hr_status hr_chain(const hr_program *stream, hr_program *out_stream);
 
 /* Numbers the versions of every buffer in order of writes: stream order becomes value form. */

@@ -119,6 +119,8 @@ hr_operand hr_node_output(const hr_node *node, int i);
  */
 typedef bool (*hr_keep_fn)(void *ctx, const hr_program *program, const hr_node *node);
 HR_MUST_USE hr_status hr_expand(const hr_program *stream, hr_keep_fn keeps, void *ctx, hr_program *out_program);
+/* The same for a stream whose loops are in its own arena, which becomes that of the new program. */
+HR_MUST_USE hr_status hr_expand_own(hr_program *stream, hr_keep_fn keeps, void *ctx, hr_program *out_program);
 
 /* Checks the contractions of an expanded program again, after their operands' layouts have changed. A contraction that
  * no provider serves any more gets its operands packed, or is lowered. Versions must be renumbered afterwards. */

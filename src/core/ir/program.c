@@ -122,18 +122,31 @@ static bool has_domain_dims(const hr_node *node, const hr_operand *x) {
   return node->is_loop && x != first && hr_operands_have_equal_dims(x, first);
 }
 
-static size_t bytes_of_operand(const hr_node *node, const hr_operand *x) {
-  size_t list = (size_t)x->rank * sizeof *x->dims, bounds = (size_t)x->bound_count;
-  return (has_domain_dims(node, x) ? list : 2 * list) + (size_t)x->term_count * sizeof *x->terms +
-         bounds * (sizeof *x->bounds + list);
+/* If each operand has dims of its own. */
+static size_t most_bytes_of(int count, const hr_operand *operands) {
+  size_t bytes = (size_t)count * sizeof *operands;
+  for (int i = 0; i < count; ++i) {
+    const hr_operand *x = &operands[i];
+    size_t list = (size_t)x->rank * sizeof *x->dims;
+    bytes += 2 * list;
+    if (x->term_count + x->bound_count > 0) {
+      bytes += (size_t)x->term_count * sizeof *x->terms + (size_t)x->bound_count * (sizeof *x->bounds + list);
+    }
+  }
+  return bytes;
+}
+
+static size_t most_bytes(const hr_node *node) {
+  return most_bytes_of(node->input_count, node->inputs) + most_bytes_of(node->output_count, node->outputs) +
+         (size_t)node->int_count * sizeof *node->ints +
+         hr_part_bytes((size_t)node->epilogue_count * sizeof *node->epilogues);
 }
 
 size_t hr_node_copy_bytes(const hr_node *node) {
-  size_t operands = (size_t)(node->input_count + node->output_count);
-  size_t bytes = operands * sizeof *node->inputs + (size_t)node->int_count * sizeof *node->ints +
-                 hr_part_bytes((size_t)node->epilogue_count * sizeof *node->epilogues);
+  size_t bytes = most_bytes(node);
   for (int i = 0; i < node->input_count + node->output_count; ++i) {
-    bytes += bytes_of_operand(node, hr_node_operand(node, i));
+    const hr_operand *x = hr_node_operand(node, i);
+    bytes -= has_domain_dims(node, x) ? (size_t)x->rank * sizeof *x->dims : 0;
   }
   return bytes;
 }
@@ -156,7 +169,8 @@ static void copy_operand(const hr_node *node, const hr_operand *from, const int6
   }
 }
 
-void hr_node_copy_to(const hr_node *node, void *block, hr_node *out_copy) {
+/* The end of what it writes. */
+static char *copy_to(const hr_node *node, void *block, hr_node *out_copy) {
   char *at = block;
   hr_node copy = *node; /* the target may be the source */
   copy.outputs = hr_part_put(&at, node->outputs, (size_t)node->output_count * sizeof *node->outputs);
@@ -170,6 +184,11 @@ void hr_node_copy_to(const hr_node *node, void *block, hr_node *out_copy) {
   copy.ints = hr_part_put(&at, node->ints, (size_t)node->int_count * sizeof *node->ints);
   copy.epilogues = hr_part_put(&at, node->epilogues, (size_t)node->epilogue_count * sizeof *node->epilogues);
   *out_copy = copy;
+  return at;
+}
+
+void hr_node_copy_to(const hr_node *node, void *block, hr_node *out_copy) {
+  (void)copy_to(node, block, out_copy);
 }
 
 bool hr_node_copy(hr_arena *arena, const hr_node *node, hr_node *out_copy) {
@@ -192,7 +211,12 @@ bool hr_program_append_own(hr_program *program, const hr_node *node) {
 
 bool hr_program_append(hr_program *program, const hr_node *node) {
   hr_node copy;
-  return hr_node_copy(&program->arena, node, &copy) && hr_program_append_own(program, &copy);
+  void *block = hr_arena_alloc(&program->arena, most_bytes(node));
+  if (block == NULL) {
+    return false;
+  }
+  hr_arena_shrink(&program->arena, copy_to(node, block, &copy));
+  return hr_program_append_own(program, &copy);
 }
 
 uint32_t hr_program_writes(const hr_program *program, uint32_t buffer) {

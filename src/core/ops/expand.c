@@ -19,6 +19,7 @@ typedef struct expander {
   const hr_program *stream;
   hr_keep_fn keeps;
   void *ctx;
+  bool has_loops; /* the stream's loops are in the new program's memory */
   hr_builder builder;
 } expander;
 
@@ -340,7 +341,7 @@ static void expand_node(expander *e, const hr_node *node) {
   hr_builder *b = &e->builder;
   const hr_op_row *row = hr_op_table(node->op);
   if (node->is_loop) {
-    append(b, *node);
+    append_by(b, *node, e->has_loops ? hr_program_append_own : hr_program_append);
     return;
   }
   switch (row->family) {
@@ -394,10 +395,17 @@ static bool copy_declarations(const hr_program *stream, hr_program *program) {
   return true;
 }
 
-hr_status hr_expand(const hr_program *stream, hr_keep_fn keeps, void *ctx, hr_program *out_program) {
+/* `arena`: NULL, or what becomes the new program's memory and has the stream's loops. */
+static hr_status expand(const hr_program *stream, hr_arena *arena, hr_keep_fn keeps, void *ctx,
+                        hr_program *out_program) {
   hr_program program;
   hr_program_init(&program);
-  expander e = {.stream = stream, .keeps = keeps, .ctx = ctx, .builder = {.program = &program}};
+  expander e = {
+      .stream = stream, .keeps = keeps, .ctx = ctx, .has_loops = arena != NULL, .builder = {.program = &program}};
+  if (arena != NULL) {
+    program.arena = *arena;
+    hr_arena_init(arena, 0);
+  }
   if (!copy_declarations(stream, &program)) {
     hr_program_fini(&program);
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a program of %d nodes", stream->node_count);
@@ -413,6 +421,14 @@ hr_status hr_expand(const hr_program *stream, hr_keep_fn keeps, void *ctx, hr_pr
   }
   *out_program = program;
   return HR_OK;
+}
+
+hr_status hr_expand(const hr_program *stream, hr_keep_fn keeps, void *ctx, hr_program *out_program) {
+  return expand(stream, NULL, keeps, ctx, out_program);
+}
+
+hr_status hr_expand_own(hr_program *stream, hr_keep_fn keeps, void *ctx, hr_program *out_program) {
+  return expand(stream, &stream->arena, keeps, ctx, out_program);
 }
 
 hr_status hr_expand_again(hr_program *program, hr_keep_fn keeps, void *ctx) {
