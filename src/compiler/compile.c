@@ -104,11 +104,11 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
   }
   HR_RETURN_IF_ERROR(hr_propagate_order(program));
   HR_RETURN_IF_ERROR(verify_after(program, target, "propagate order"));
-  HR_RETURN_IF_ERROR(hr_fuse(program, target, &fusion));
+  HR_RETURN_IF_ERROR(hr_fuse(program, target, NULL, &fusion));
   HR_RETURN_IF_ERROR(hr_recompute(program, target, &fusion, &is_changed));
   if (is_changed) {
     HR_RETURN_IF_ERROR(verify_after(program, target, "recompute"));
-    HR_RETURN_IF_ERROR(hr_fuse(program, target, &fusion));
+    HR_RETURN_IF_ERROR(hr_fuse(program, target, &fusion, &fusion));
   }
   HR_RETURN_IF_ERROR(hr_wait(program, &fusion));
   HR_RETURN_IF_ERROR(hr_hoist(program, target, &fusion));

@@ -33,7 +33,9 @@ typedef struct access {
 
 typedef struct open_group {
   bool is_loop, is_closed;
-  int home; /* of its first node; see hr_recompute */
+  int home;      /* of its first node; see hr_recompute */
+  bool is_mixed; /* its nodes are not all of one kept group, or of none */
+  int kept;      /* of its first node: the kept group */
   hr_domain domain;
   int64_t element_count; /* of the domain: its refinements have as many */
   const char *why;       /* its first node is in no earlier group */
@@ -62,6 +64,7 @@ typedef struct fuser {
       *input_writer; /* input i of node n was written by node input_writer[input_base[n] + i]; -1: before */
   int *write_group, *read_group, *writer; /* of each buffer: the last group or node; -1: none */
   int check_floor;                        /* groups before this one precede a CHECK_INDEX */
+  int *kept; /* of each group of the fusion before: the present one of its nodes; -1: none yet */
 } fuser;
 
 static int max_int(int a, int b) {
@@ -402,6 +405,25 @@ static int find_group(fuser *f, const joiner *j) {
   return g < 0 && node->home != 0 ? find_home(f, j, floor) : g;
 }
 
+/* The group of the nodes with which the node was fused before; -1: it is their first, or can't be with them now. What
+ * they access needs no check if nobody else has joined. */
+static int find_kept(fuser *f, const joiner *j) {
+  const int g = j->node->kept_group > 0 ? f->kept[j->node->kept_group - 1] : -1;
+  hr_domain domain;
+  int phase;
+  bool benefits = false;
+  if (g < 0 || earliest_group(f, j->node) > g) {
+    return -1;
+  }
+  open_group *group = &f->groups.data[g];
+  if (group->is_mixed ? !may_join(f, g, j, &domain, &phase, &benefits) : !domains_agree(group, j, &domain)) {
+    return -1;
+  }
+  f->node_phase[j->n] = phase_in_group(f, g, j->node);
+  group->domain = domain;
+  return g;
+}
+
 /* The reason why a node that opens a group is not in the one that made its latest input, for people. */
 static const char *why_apart(const fuser *f, const joiner *j) {
   const hr_node *node = j->node;
@@ -450,6 +472,7 @@ static void add_access(fuser *f, open_group *group, int n, const hr_operand *ope
 static void add_node(fuser *f, int g, int n, const hr_node *node) {
   open_group *group = &f->groups.data[g];
   ++group->node_count;
+  group->is_mixed |= node->kept_group != group->kept;
   f->node_group[n] = g;
   group->is_closed |= node->ordered_mask != 0 || (node->is_loop && node->outputs[0].term_count != 0);
   for (int i = 0; i < node->input_count; ++i) {
@@ -478,6 +501,7 @@ static bool open_new_group(fuser *f, const joiner *j) {
   *group = (open_group){.is_loop = j != NULL, .first_access = f->access_count};
   if (j != NULL) {
     group->home = j->node->home;
+    group->kept = j->node->kept_group;
     group->domain = j->own;
     group->element_count = j->element_count;
     group->why = why_apart(f, j);
@@ -493,13 +517,17 @@ static bool fuse_nodes(fuser *f) {
     int g = -1;
     if (node->is_loop) {
       make_joiner(f, n, &j);
-      g = find_group(f, &j);
+      g = find_kept(f, &j);
+      g = g >= 0 ? g : find_group(f, &j);
     }
     if (g < 0) {
       if (!open_new_group(f, node->is_loop ? &j : NULL)) {
         return false;
       }
       g = (int)f->groups.count - 1;
+    }
+    if (node->kept_group > 0) {
+      f->kept[node->kept_group - 1] = g;
     }
     add_node(f, g, n, node);
     if (node->op == HR_OP_CHECK_INDEX) {
@@ -576,18 +604,19 @@ static bool find_readers(fuser *f) {
   return true;
 }
 
-hr_status hr_fuse(hr_program *program, const hr_target *target, hr_fusion *out_fusion) {
+hr_status hr_fuse(hr_program *program, const hr_target *target, const hr_fusion *before, hr_fusion *out_fusion) {
   fuser f;
   memset(&f, 0, sizeof f);
   f.program = program;
   f.target = target;
+  f.kept = hr_program_indices(program, before != NULL ? before->group_count : 0);
   f.node_group = hr_program_indices(program, program->node_count);
   f.node_phase = HR_ARENA_ARRAY(&program->arena, int, (size_t)program->node_count + 1);
   f.write_group = hr_program_indices(program, program->buffer_count);
   f.read_group = hr_program_indices(program, program->buffer_count);
   f.writer = hr_program_indices(program, program->buffer_count);
   f.last_access = hr_program_indices(program, program->buffer_count);
-  bool ok = f.node_group && f.node_phase && f.write_group && f.read_group && f.writer && f.last_access &&
+  bool ok = f.node_group && f.node_phase && f.write_group && f.read_group && f.writer && f.last_access && f.kept &&
             find_readers(&f) && fuse_nodes(&f) && export_groups(&f, out_fusion);
   hr_vector_fini(&f.groups);
   if (!ok) {

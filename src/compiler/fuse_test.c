@@ -77,3 +77,35 @@ HR_TEST(a_domain_refined_by_an_equal_one_stays_and_gets_its_masks) {
   b.dims[1] = 4;
   HR_ASSERT(!hr_domain_refine(&a, &b, false, &both));
 }
+
+/* Marks all nodes to stay in the groups given, from 1 on, and fuses the program again. */
+static void fuse_again(hr_program *program, const hr_fusion *before, const int *kept, hr_fusion *out_fusion) {
+  for (int n = 0; n < program->node_count; ++n) {
+    program->nodes[n].kept_group = kept[n];
+  }
+  HR_ASSERT_OK(hr_fuse(program, &(const hr_target){0}, before, out_fusion));
+}
+
+/* The last node reads what the third one makes, in a group after the first's. */
+HR_TEST(nodes_stay_in_their_groups_if_they_may_run_that_early) {
+  const char *text = "buffer %0 64 live\nbuffer %1 64 live\nbuffer %2 64 live\nbuffer %3 8 live\nbuffer %4 64 live\n"
+                     "%1:f32[16]{1}+0 = exp(%0:f32[16]{1}+0)\n"
+                     "%2:f32[16]{1}+0 = neg(%1:f32[16]{1}+0)\n"
+                     "%3:f32[2]{1}+0 = exp(%0:f32[2]{1}+0)\n"
+                     "%4:f32[16]{1}+0 = mul(%0:f32[16]{1}+0, %3:f32[16]{0}+0)\n";
+  const int apart[] = {1, 1, 2, 1}, found[] = {0, 0, 1, 2};
+  hr_program stream, program;
+  hr_fusion fusion, again;
+  HR_ASSERT_OK(hr_program_parse(text, &stream));
+  HR_ASSERT_OK(hr_expand(&stream, NULL, NULL, &program));
+  HR_ASSERT_OK(hr_versions(&program));
+  fuse_again(&program, NULL, (int[]){0, 0, 0, 0}, &fusion);
+  HR_ASSERT_EQ(fusion.group_count, 3);
+  HR_ASSERT_BYTES_EQ(fusion.node_group, found, sizeof found);
+  fuse_again(&program, &fusion, (int[]){1, 1, 2, 3}, &again);
+  HR_ASSERT_BYTES_EQ(again.node_group, found, sizeof found);
+  fuse_again(&program, &fusion, apart, &again);
+  HR_ASSERT_BYTES_EQ(again.node_group, found, sizeof found);
+  hr_program_fini(&stream);
+  hr_program_fini(&program);
+}

@@ -80,7 +80,8 @@ bool hr_group_same_map(const hr_domain *domain, const hr_node *node_a, const hr_
 bool hr_group_may_share(const hr_domain *domain, const hr_node *node_a, const hr_operand *a, bool a_is_write,
                         const hr_node *node_b, const hr_operand *b, bool b_is_write, bool *shares);
 
-hr_status hr_fuse(hr_program *program, const hr_target *target, hr_fusion *out_fusion);
+/* `before`: NULL, or an earlier fusion: nodes with the same kept group stay together if they may. */
+hr_status hr_fuse(hr_program *program, const hr_target *target, const hr_fusion *before, hr_fusion *out_fusion);
 
 /* True if an operation may be computed several times rather than kept: exact, and a few cycles for a vector. */
 bool hr_is_cheap(hr_op op);
@@ -91,7 +92,8 @@ bool hr_is_cheap(hr_op op);
 bool hr_node_as_seen(hr_arena *arena, const hr_node *node, const hr_node *reader, const hr_operand *view,
                      hr_node *out_node);
 
-/* Recomputes values in the groups that read them, if that moves fewer bytes. The program then needs hr_fuse again. */
+/* Recomputes values in the groups that read them, if that moves fewer bytes. The program then needs hr_fuse again;
+ * nodes of the other groups are marked to stay in theirs. */
 hr_status hr_recompute(hr_program *program, const hr_target *target, const hr_fusion *fusion, bool *out_changed);
 
 /* Moves element-wise groups to the first group that waits for them. Before: lerp(m, g) | mul(v), addcmul(v, g, g), ..,

@@ -517,6 +517,20 @@ static bool rebuild(maker *m) {
   return true;
 }
 
+/* Groups without copies, of which no node is gone, stay as they are. */
+static bool keep_groups(const maker *m) {
+  hr_program *program = m->program;
+  bool *is_changed = HR_ARENA_ARRAY(&program->arena, bool, (size_t)m->fusion->group_count + 1);
+  for (int n = 0; is_changed != NULL && n < program->node_count; ++n) {
+    is_changed[m->fusion->node_group[n]] |= m->is_gone[n];
+  }
+  for (int n = 0; is_changed != NULL && n < program->node_count; ++n) {
+    int g = m->fusion->node_group[n];
+    program->nodes[n].kept_group = is_changed[g] || m->latest[g] >= 0 ? 0 : g + 1;
+  }
+  return is_changed != NULL;
+}
+
 /* ---- tables ---- */
 
 /* Lists of nodes for each buffer: the readers, or the writers in order. */
@@ -582,7 +596,7 @@ hr_status hr_recompute(hr_program *program, const hr_target *target, const hr_fu
     ok = copy_for_readers(&m, n);
   }
   *out_changed = m.copies.count > 0;
-  ok = ok && (m.copies.count == 0 || rebuild(&m));
+  ok = ok && (m.copies.count == 0 || (keep_groups(&m) && rebuild(&m)));
   hr_vector_fini(&m.copies);
   if (!ok) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "recompute: no memory for %d nodes", count);

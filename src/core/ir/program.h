@@ -106,6 +106,7 @@ typedef struct hr_node {
   int int_count, scalar_count;
   const int64_t *ints;
   int epilogue_count; /* of contractions and chains */
+  int kept_group;     /* used by the compiler: 1 + the group of an earlier fusion in which it stays; 0: none */
   const hr_epilogue *epilogues;
   uint32_t scalar_base; /* attribute scalars are program->scalars[scalar_base ..] */
   /* loop nodes */
