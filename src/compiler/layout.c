@@ -272,6 +272,7 @@ static bool rewrite_node(hr__layout_pass *p, hr_node *node) {
       return false;
     }
     operand->offset += bounds_offset(operand);
+    node->is_relaid = !node->is_loop;
   }
   return !node->is_loop || channels == 0 || permute_domain(p->program, node, channels);
 }

@@ -284,6 +284,7 @@ hr_status hr__layout_deepen(const hr__layout_pass *p, const hr_target *target) {
     const hr_operand out = nodes[n].output_count > 0 ? nodes[n].outputs[0] : (hr_operand){0};
     bool is_odd = has_odd_result(target, &nodes[n]), has_room = is_wide(p, target, &nodes[n]);
     bool has_rows = is_tall(p, target, &nodes[n]);
+    nodes[n].is_relaid |= is || is_odd || has_room || has_rows;
     for (int i = 0; is && i < 2; ++i) {
       nodes[n].inputs[i] = lengthen(&b, deep.factors[i], deep.dims[i], deep.grown_depth, deep.has_grown[i]);
     }

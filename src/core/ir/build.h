@@ -122,7 +122,7 @@ HR_MUST_USE hr_status hr_expand(const hr_program *stream, hr_keep_fn keeps, void
 /* The same for a stream whose loops are in its own arena, which becomes that of the new program. */
 HR_MUST_USE hr_status hr_expand_own(hr_program *stream, hr_keep_fn keeps, void *ctx, hr_program *out_program);
 
-/* Checks the contractions of an expanded program again, after their operands' layouts have changed. A contraction that
+/* Checks the contractions of an expanded program whose operands' layouts have changed again (`is_relaid`). One that
  * no provider serves any more gets its operands packed, or is lowered. Versions must be renumbered afterwards. */
 HR_MUST_USE hr_status hr_expand_again(hr_program *program, hr_keep_fn keeps, void *ctx);
 

@@ -100,7 +100,8 @@ enum { HR_NO_ORIGIN = UINT32_MAX };
 
 typedef struct hr_node {
   hr_op op;
-  bool is_loop; /* has a domain; its operands' dims are the domain's (reduced dims included) */
+  bool is_loop;   /* has a domain; its operands' dims are the domain's (reduced dims included) */
+  bool is_relaid; /* used by the compiler: the layout of an operand has changed */
   int input_count, output_count;
   hr_operand *inputs, *outputs;
   int int_count, scalar_count;

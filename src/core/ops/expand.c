@@ -440,7 +440,7 @@ hr_status hr_expand_again(hr_program *program, hr_keep_fn keeps, void *ctx) {
   }
   program->node_count = 0;
   for (int i = 0; i < count && e.builder.status == HR_OK; ++i) {
-    bool is_open = !nodes[i].is_loop && hr_op_table(nodes[i].op)->family == HR_FAMILY_CONTRACTION;
+    bool is_open = nodes[i].is_relaid && hr_op_table(nodes[i].op)->family == HR_FAMILY_CONTRACTION;
     e.builder.origin = nodes[i].origin;
     if (is_open) {
       expand_lowered(&e, &nodes[i]);
