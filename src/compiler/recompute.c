@@ -140,7 +140,9 @@ static bool node_touches(const hr_domain *domain, const hr_node *reader, const h
 /* True if group h already reads or makes these elements. */
 static bool has_access(const maker *m, int h, const hr_domain *domain, const hr_node *node, const hr_operand *operand) {
   const hr_group *group = &m->fusion->groups[h];
-  for (int k = 0; k < group->node_count; ++k) {
+  const uint32_t b = operand->index;
+  const bool is_touched = b >= m->buffer_count || (m->first_group[b] <= h && m->last_group[b] >= h);
+  for (int k = 0; is_touched && k < group->node_count; ++k) {
     if (!m->is_gone[group->nodes[k]] && node_touches(domain, &m->program->nodes[group->nodes[k]], node, operand)) {
       return true;
     }
