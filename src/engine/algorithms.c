@@ -497,16 +497,16 @@ static hr_status call_library(void *arg) {
   return call->ready->algorithm.provider->run(call->ready->prepared, call->args, call->workspace, call->queue);
 }
 
-hr_status hr__ready_run(hr_device *device, const hr_ready *ready, void *const *args, const uint64_t *stamps,
-                        void *workspace, void *queue) {
+hr_status hr__ready_run(const hr_driver *driver, void *impl, const hr_ready *ready, void *const *args,
+                        const uint64_t *stamps, void *workspace, void *queue) {
   if (ready->algorithm.provider->stamp != NULL) {
     ready->algorithm.provider->stamp(ready->prepared, stamps);
   }
   if (ready->fallback != NULL) {
-    return hr__host_fallback_run(ready->fallback, device, ready->algorithm.provider, ready->prepared, args);
+    return hr__host_fallback_run(ready->fallback, driver, impl, ready->algorithm.provider, ready->prepared, args);
   }
   library_call call = {ready, args, workspace, queue};
-  return device->driver->call != NULL ? device->driver->call(device->impl, call_library, &call) : call_library(&call);
+  return driver->call != NULL ? driver->call(impl, call_library, &call) : call_library(&call);
 }
 
 void hr__ready_fini(hr_ready *ready) {

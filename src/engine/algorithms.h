@@ -70,10 +70,10 @@ HR_MUST_USE hr_status hr__algorithms_prepare(hr_device *device, const hr_provide
  * hr__algorithms_keep holds. */
 bool hr__ready_renumber(const hr_provider *const *providers, const hr_program *program, const hr_node *node,
                         const hr_tuning_entry *tuning_entry, hr_ready *ready);
-/* `queue`: the result of the driver's `native`. `stamps`: contents of the operands, in the order of args
- * (provider.h). */
-HR_MUST_USE hr_status hr__ready_run(hr_device *device, const hr_ready *ready, void *const *args, const uint64_t *stamps,
-                                    void *workspace, void *queue);
+/* `impl`: the driver's, of the lane. `queue`: the result of its `native`. `stamps`: contents of the operands, in the
+ * order of args (provider.h). */
+HR_MUST_USE hr_status hr__ready_run(const hr_driver *driver, void *impl, const hr_ready *ready, void *const *args,
+                                    const uint64_t *stamps, void *workspace, void *queue);
 void hr__ready_fini(hr_ready *ready);
 
 #endif

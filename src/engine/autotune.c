@@ -283,8 +283,9 @@ static void take(hr_tuning *tuning, candidate *c, int64_t ns, const uint64_t *st
   }
 }
 
-static hr_status flush(hr_device *device) {
-  return device->driver->flush != NULL ? device->driver->flush(device->impl) : HR_OK;
+static hr_status flush(const hr_tuning *tuning, const hr_tuning_call *call) {
+  const hr_driver *driver = tuning->device->driver;
+  return driver->flush != NULL ? driver->flush(call->impl) : HR_OK;
 }
 
 /* Also makes what belongs to no run's time. */
@@ -306,13 +307,13 @@ static hr_status prepare_algorithm(const hr_tuning *tuning, candidate *c) {
 /* Runs it this often, and returns the time of one run. */
 static hr_status time_runs(const hr_tuning *tuning, const hr_ready *ready, const hr_tuning_call *call, void *workspace,
                            int runs, int64_t *out_ns) {
-  hr_status status = flush(tuning->device);
+  hr_status status = flush(tuning, call);
   int64_t begin = hr_clock_ns();
   for (int i = 0; i < runs && status == HR_OK; ++i) {
-    status = hr__ready_run(tuning->device, ready, call->args, call->stamps, workspace, call->queue);
+    status = hr__ready_run(tuning->device->driver, call->impl, ready, call->args, call->stamps, workspace, call->queue);
   }
   if (status == HR_OK) {
-    status = flush(tuning->device);
+    status = flush(tuning, call);
   }
   *out_ns = (hr_clock_ns() - begin) / runs;
   return status;
@@ -487,7 +488,8 @@ hr_status hr__tuning_run_settled(hr_tuning *tuning, const hr_ready *own, const h
     settle(tuning, own, call);
   }
   const hr_ready *ready = tuning->settled.prepared != NULL ? &tuning->settled : own;
-  return hr__ready_run(tuning->device, ready, call->args, call->stamps, call->workspace, call->queue);
+  return hr__ready_run(tuning->device->driver, call->impl, ready, call->args, call->stamps, call->workspace,
+                       call->queue);
 }
 
 /* ---- while it repeats ---- */
@@ -499,12 +501,13 @@ bool hr__tuning_is_over(const hr_tuning *tuning) {
 hr_status hr__tuning_run(hr_tuning *tuning, const hr_ready *own, const hr_tuning_call *call) {
   bool is_timed = prepare_run(tuning, call);
   if (is_timed) {
-    HR_RETURN_IF_ERROR(flush(tuning->device));
+    HR_RETURN_IF_ERROR(flush(tuning, call));
   }
   int64_t begin = is_timed ? hr_clock_ns() : 0;
-  HR_RETURN_IF_ERROR(hr__ready_run(tuning->device, own, call->args, call->stamps, call->workspace, call->queue));
+  HR_RETURN_IF_ERROR(
+      hr__ready_run(tuning->device->driver, call->impl, own, call->args, call->stamps, call->workspace, call->queue));
   if (is_timed) {
-    HR_RETURN_IF_ERROR(flush(tuning->device));
+    HR_RETURN_IF_ERROR(flush(tuning, call));
     take(tuning, &tuning->candidates[0], hr_clock_ns() - begin, call->stamps);
   }
   return HR_OK;

@@ -32,7 +32,7 @@ typedef struct hr_tuning_call {
   const uint64_t *stamps;
   void *workspace;
   size_t workspace_bytes;
-  void *queue;
+  void *impl, *queue; /* the driver's, of the lane */
 } hr_tuning_call;
 
 /* Runs the step, prepared as `own`, and possibly a candidate algorithm before it. */

@@ -70,30 +70,32 @@ void hr__host_fallback_destroy(hr_host_fallback *fallback) {
   hr_free(fallback);
 }
 
-static hr_status copy_in(const hr_host_fallback *fallback, hr_device *device, void *const *args, char *block) {
+static hr_status copy_in(const hr_host_fallback *fallback, const hr_driver *driver, void *impl, void *const *args,
+                         char *block) {
   for (int i = 0; i < fallback->operand_count; ++i) {
     const span *s = &fallback->spans[i];
     if (s->is_copied_in && s->bytes > 0) {
       const char *from = (const char *)args[i] + s->begin;
-      HR_RETURN_IF_ERROR(device->driver->copy_out(device->impl, block + s->at, from, s->bytes));
+      HR_RETURN_IF_ERROR(driver->copy_out(impl, block + s->at, from, s->bytes));
     }
   }
   return HR_OK;
 }
 
-static hr_status copy_back(const hr_host_fallback *fallback, hr_device *device, void *const *args, const char *block) {
+static hr_status copy_back(const hr_host_fallback *fallback, const hr_driver *driver, void *impl, void *const *args,
+                           const char *block) {
   for (int i = 0; i < fallback->operand_count; ++i) {
     const span *s = &fallback->spans[i];
     if (s->is_copied_out && s->bytes > 0) {
       char *to = (char *)args[i] + s->begin;
-      HR_RETURN_IF_ERROR(device->driver->copy_in(device->impl, to, block + s->at, s->bytes));
+      HR_RETURN_IF_ERROR(driver->copy_in(impl, to, block + s->at, s->bytes));
     }
   }
   return HR_OK;
 }
 
-hr_status hr__host_fallback_run(const hr_host_fallback *fallback, hr_device *device, const hr_provider *provider,
-                                hr_prepared *prepared, void *const *args) {
+hr_status hr__host_fallback_run(const hr_host_fallback *fallback, const hr_driver *driver, void *impl,
+                                const hr_provider *provider, hr_prepared *prepared, void *const *args) {
   void *host_args[ARGS_MAX];
   char *memory = hr_malloc(fallback->bytes + ALIGNMENT);
   if (memory == NULL) {
@@ -105,12 +107,12 @@ hr_status hr__host_fallback_run(const hr_host_fallback *fallback, hr_device *dev
     bool is_copied = i < fallback->operand_count && (s->is_copied_in || s->is_copied_out);
     host_args[i] = is_copied ? (void *)((uintptr_t)(block + s->at) - s->begin) : args[i];
   }
-  hr_status status = copy_in(fallback, device, args, block);
+  hr_status status = copy_in(fallback, driver, impl, args, block);
   if (status == HR_OK) {
     status = provider->run(prepared, host_args, block + fallback->workspace_at, NULL);
   }
   if (status == HR_OK) {
-    status = copy_back(fallback, device, args, block);
+    status = copy_back(fallback, driver, impl, args, block);
   }
   hr_free(memory);
   return status;

@@ -15,7 +15,7 @@ typedef struct hr_host_fallback hr_host_fallback;
 HR_MUST_USE hr_status hr__host_fallback_create(const hr_node *node, size_t workspace_bytes,
                                                hr_host_fallback **out_fallback);
 /* args: as run's (provider.h), with addresses of the device. */
-HR_MUST_USE hr_status hr__host_fallback_run(const hr_host_fallback *fallback, hr_device *device,
+HR_MUST_USE hr_status hr__host_fallback_run(const hr_host_fallback *fallback, const hr_driver *driver, void *impl,
                                             const hr_provider *provider, hr_prepared *prepared, void *const *args);
 void hr__host_fallback_destroy(hr_host_fallback *fallback); /* NULL: nothing */
 

@@ -90,7 +90,7 @@ HR_TEST(a_row_runs_on_copies_of_its_operands) {
   const uint64_t stamps[3] = {0};
   for (int run = 0; run < 2; ++run) {
     copies_in = copies_out = 0, bytes_moved = 0;
-    HR_ASSERT_OK(hr__ready_run(&s.device, &s.ready, args, stamps, NULL, NULL));
+    HR_ASSERT_OK(hr__ready_run(s.device.driver, s.device.impl, &s.ready, args, stamps, NULL, NULL));
     HR_ASSERT(copies_out == 1 && copies_in == 2 && bytes_moved == LINES * LINE * (4 + 4 + 8));
     for (int i = 0; i < LINES * LINE; ++i) {
       HR_ASSERT(i % LINE == 0 || sorted[i - 1] <= sorted[i]);
@@ -115,7 +115,8 @@ HR_TEST(a_row_that_fails_writes_nothing) {
   begin(&s, &host);
   void *args[3] = {far(x), far(sorted), far(order)};
   const uint64_t stamps[3] = {0};
-  HR_ASSERT_ERROR(hr__ready_run(&s.device, &s.ready, args, stamps, NULL, NULL), HR_STATUS_ABORTED, "does not allow");
+  HR_ASSERT_ERROR(hr__ready_run(s.device.driver, s.device.impl, &s.ready, args, stamps, NULL, NULL), HR_STATUS_ABORTED,
+                  "does not allow");
   HR_ASSERT(sorted[0] == 5 && order[0] == 6);
   end(&s);
 }

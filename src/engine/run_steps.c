@@ -138,10 +138,10 @@ static hr_status run_library(const hr_instance *instance, const hr_exec_step *st
   bool is_profile = run->step_ns != NULL || hr_log_is_on(HR_LOG_KERNEL); /* of the step alone */
   bool is_settled = !run->device->properties.is_host;
   if (step->tuning == NULL || (is_profile && !is_settled)) {
-    return hr__ready_run(run->device, &step->library, args, stamps, workspace, queue);
+    return hr__ready_run(run->device->driver, run->impl, &step->library, args, stamps, workspace, queue);
   }
   size_t bytes = workspace != NULL ? instance->shared_bytes - (size_t)(workspace - (char *)run->shared) : 0;
-  const hr_tuning_call call = {args, stamps, workspace, bytes, queue};
+  const hr_tuning_call call = {args, stamps, workspace, bytes, run->impl, queue};
   return is_settled ? hr__tuning_run_settled(step->tuning, &step->library, &call)
                     : hr__tuning_run(step->tuning, &step->library, &call);
 }

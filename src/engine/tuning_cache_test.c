@@ -264,10 +264,11 @@ static void step_run(product_step *s, int count) {
   for (int i = 0; i < count; ++i) {
     s->result = 0;
     bool is_short = s->is_settled ? s->is_short : i % 2 != 0;
-    const hr_tuning_call call = {args, stamps, workspace, is_short ? 10 : sizeof workspace, NULL};
-    HR_ASSERT_OK(s->tuning == NULL ? hr__ready_run(s->device, &s->own, args, stamps, workspace, NULL)
-                 : s->is_settled   ? hr__tuning_run_settled(s->tuning, &s->own, &call)
-                                   : hr__tuning_run(s->tuning, &s->own, &call));
+    const hr_tuning_call call = {args, stamps, workspace, is_short ? 10 : sizeof workspace, s->device->impl, NULL};
+    HR_ASSERT_OK(s->tuning == NULL
+                     ? hr__ready_run(s->device->driver, s->device->impl, &s->own, args, stamps, workspace, NULL)
+                 : s->is_settled ? hr__tuning_run_settled(s->tuning, &s->own, &call)
+                                 : hr__tuning_run(s->tuning, &s->own, &call));
   }
 }
 
