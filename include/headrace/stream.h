@@ -38,8 +38,12 @@ HR_API void hr_device_retain(hr_device *device);
 HR_API void hr_device_release(hr_device *device);
 /* The device's name, such as "cuda:1"; lives as long as the device. */
 HR_API const char *hr_device_name(const hr_device *device);
-/* The queue that the device's work is in, for libraries: CUDA's CUstream, which lives as long as the device. NULL if
- * the driver has none. */
+/* The device's own queue, for libraries: CUDA's CUstream, which lives as long as the device. NULL if the driver has
+ * none. Work in it precedes, in the device's order,
+ *
+ * - later work of the device's first stream,
+ * - later work of a stream whose hr_stream_call function submitted it,
+ * - all work on memory that is adopted afterwards (hr_buffer_adopt). */
 HR_API void *hr_device_queue(const hr_device *device);
 
 typedef struct hr_device_info {

@@ -1,7 +1,7 @@
 /* commit.c: turns pending records into a job that runs.
  *
  * Memory is bound at hand-over, on the committing thread: buffers that live on get blocks of the caching allocator,
- * temporaries share one block of the device. A job holds its buffers until it has run. Blocks that are freed later are
+ * temporaries share one block of the lane. A job holds its buffers until it has run. Blocks that are freed later are
  * reused by commits that run later, because a lane runs its jobs in order, and follows other lanes' uses of a block.
  *
  * A run that fails leaves older buffers as they were (the compiler puts checks in front of their stores). New buffers
@@ -215,6 +215,7 @@ static void end_record(const hr_job *job) {
 static void prepare_job(hr_job *job) {
   hr_stream *stream = job->stream;
   job->run = (hr_run){.device = stream->device,
+                      .lane = stream->lane,
                       .impl = stream->lane->impl,
                       .shared = job->shared,
                       .bound = job->bound.data,
@@ -222,6 +223,7 @@ static void prepare_job(hr_job *job) {
                       .buffers = job->buffers.data,
                       .arguments = job->arguments.data,
                       .number = job->number,
+                      .ticket = job->ticket,
                       .interrupted = job->is_move ? NULL : &stream->interrupted};
   if (__builtin_expect(hr__recorded(stream->device) != 0, 0)) {
     begin_record(job);

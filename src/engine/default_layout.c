@@ -78,10 +78,12 @@ static hr_status permute_through_host(hr_device *device, hr_buffer *buffer) {
   if (bytes == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %zu bytes", all + buffer->bytes);
   }
-  hr_status status = device->driver->copy_out(device->impl, bytes, hr__buffer_address(buffer), all);
+  hr_status status = hr__device_flush(device);
+  status = status == HR_OK ? device->driver->copy_out(device->impl, bytes, hr__buffer_address(buffer), all) : status;
   if (status == HR_OK) {
     permute(&f, bytes, bytes + all);
     status = device->driver->copy_in(device->impl, hr__buffer_address(buffer), bytes + all, buffer->bytes);
+    status = status == HR_OK ? hr__device_flush(device) : status;
   }
   if (status == HR_OK) {
     hr__growth_settle(buffer);

@@ -4,6 +4,7 @@
 #include "base/thread.h"
 #include "engine/stream.h"
 #include "headrace/mark.h"
+#include "random_streams.h"
 
 enum { COUNT = 24, LONG_MS = 50 };
 #include "vectors.h"
@@ -306,22 +307,6 @@ HR_TEST(the_first_lane_belongs_to_one_stream) {
 
 /* ---- random programs ---- */
 
-enum { STREAMS = 4, BUFFERS = 10, OPERATIONS = 600, ROWS_MAX = 400, COLUMNS = 96 };
-
-/* A device of four lanes, whose kernels take a random time, and buffers that come and go. */
-typedef struct random_world {
-  hr_device *device;
-  hr_stream *streams[STREAMS];
-  hr_buffer *buffers[BUFFERS];
-  int64_t rows[BUFFERS];
-  uint64_t seed;
-} random_world;
-
-static uint64_t next(random_world *w) {
-  w->seed = w->seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-  return w->seed >> 33;
-}
-
 static const hr_driver *cpu;
 
 static hr_status launch_slowly(void *impl, int count, const hr_host_launch *launches) {
@@ -332,122 +317,12 @@ static hr_status launch_slowly(void *impl, int count, const hr_host_launch *laun
   return cpu->launch(impl, count, launches);
 }
 
-typedef struct random_view {
-  int64_t dims[2], strides[2];
-  hr_view view;
-} random_view;
-
-static void view_rows(const random_world *w, int i, int64_t rows, random_view *v) {
-  *v = (random_view){.dims = {rows, COLUMNS}, .strides = {COLUMNS, 1}};
-  v->view =
-      (hr_view){.buffer = w->buffers[i], .dtype = HR_DTYPE_F32, .rank = 2, .dims = v->dims, .strides = v->strides};
-}
-
-static void fill_rows(random_world *w, hr_stream *stream, int i, double value) {
-  hr_scalar scalar = hr_scalar_f64(value);
-  random_view v;
-  view_rows(w, i, w->rows[i], &v);
-  hr_view input = {.scalar = &scalar, .dtype = scalar.dtype};
-  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_COPY, NULL, 1, &input, 1, &v.view));
-}
-
-/* Another buffer, with contents, in place of the old one, whose memory is then free for others. */
-static void renew(random_world *w, hr_stream *stream, int i) {
-  hr_buffer_release(w->buffers[i]);
-  w->rows[i] = 1 + (int64_t)(next(w) % ROWS_MAX);
-  HR_ASSERT_OK(hr_buffer_create(w->device, (size_t)w->rows[i] * COLUMNS * sizeof(float), &w->buffers[i]));
-  fill_rows(w, stream, i, (double)(next(w) % 8));
-}
-
-/* out = sin(a) + b in the rows that all three have; a temporary is between. */
-static void combine(random_world *w, hr_stream *stream, int a, int b, int out) {
-  int64_t rows = w->rows[a] < w->rows[b] ? w->rows[a] : w->rows[b];
-  rows = rows < w->rows[out] ? rows : w->rows[out];
-  hr_buffer *temporary;
-  random_view in[2], to;
-  HR_ASSERT_OK(hr_buffer_create(w->device, (size_t)rows * COLUMNS * sizeof(float), &temporary));
-  view_rows(w, a, rows, &in[0]);
-  view_rows(w, b, rows, &in[1]);
-  view_rows(w, out, rows, &to);
-  hr_view between = in[0].view;
-  between.buffer = temporary;
-  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_SIN, NULL, 1, &in[0].view, 1, &between));
-  hr_view terms[2] = {between, in[1].view};
-  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_ADD, NULL, 2, terms, 1, &to.view));
-  hr_buffer_release(temporary);
-}
-
-static hr_status add_on_host(void *arg, int input_count, void *const *inputs, int output_count, void *const *outputs) {
-  (void)arg, (void)input_count, (void)output_count;
-  for (int i = 0; i < COLUMNS; ++i) {
-    ((float *)outputs[0])[i] += ((const float *)inputs[0])[i] * 0.5F;
-  }
-  return HR_OK;
-}
-
-static void do_one(random_world *w, hr_stream *stream, hr_stream *other) {
-  int a = (int)(next(w) % BUFFERS), b = (int)(next(w) % BUFFERS), out = (int)(next(w) % BUFFERS);
-  uint64_t kind = next(w) % 16;
-  hr_buffer *inputs[2] = {w->buffers[a], w->buffers[out]};
-  float row[COLUMNS];
-  random_view v;
-  view_rows(w, a, 1, &v);
-  if (kind == 0) {
-    renew(w, stream, out);
-  } else if (kind == 1) {
-    HR_ASSERT_OK(hr_stream_call(stream, add_on_host, NULL, NULL, 2, inputs, 1, &inputs[1]));
-  } else if (kind == 2) {
-    HR_ASSERT_OK(hr_stream_read(stream, &v.view, row));
-  } else if (kind == 3) {
-    HR_ASSERT_OK(hr_stream_wait_for(stream, other));
-  } else if (kind < 6) {
-    HR_ASSERT_OK(hr_stream_commit(stream));
-  } else {
-    combine(w, stream, a, b, out);
-  }
-}
-
-/* Runs a random program on so many streams; *out_rows are the contents of all buffers at the end. */
-static void run_random(hr_device *device, uint64_t seed, int stream_count, float *out_rows) {
-  random_world w = {.device = device, .seed = seed};
-  for (int i = 0; i < stream_count; ++i) {
-    HR_ASSERT_OK(hr_stream_create(device, &w.streams[i]));
-    hr_stream_set_mode(w.streams[i], HR_MODE_FUSE);
-    HR_ASSERT_EQ(w.streams[i]->lane->number, i);
-  }
-  for (int i = 0; i < BUFFERS; ++i) {
-    renew(&w, w.streams[0], i);
-  }
-  for (int i = 0; i < OPERATIONS; ++i) {
-    uint64_t stream = next(&w), other = next(&w);
-    do_one(&w, w.streams[stream % (uint64_t)stream_count], w.streams[other % (uint64_t)stream_count]);
-  }
-  memset(out_rows, 0, sizeof(float) * BUFFERS * ROWS_MAX * COLUMNS);
-  for (int i = 0; i < BUFFERS; ++i) {
-    random_view v;
-    view_rows(&w, i, w.rows[i], &v);
-    HR_ASSERT_OK(hr_stream_read(w.streams[i % stream_count], &v.view, out_rows + i * ROWS_MAX * COLUMNS));
-    hr_buffer_release(w.buffers[i]);
-  }
-  for (int i = stream_count; i-- > 0;) {
-    hr_stream_release(w.streams[i]);
-  }
-}
-
 HR_TEST(a_random_program_has_the_same_results_on_several_streams) {
-  static float expected[BUFFERS * ROWS_MAX * COLUMNS], found[BUFFERS * ROWS_MAX * COLUMNS];
   hr_device device;
   cpu = hr__cpu_driver();
   hr_driver driver = *cpu;
   driver.launch = launch_slowly;
   hr__stand_in_open(&device, &driver, "slow");
-  device.lanes_max = STREAMS;
-  for (uint64_t seed = 1; seed <= (uint64_t)hr_test_count(8); ++seed) {
-    run_random(&device, seed, 1, expected);
-    for (int streams = 2; streams <= STREAMS; ++streams) {
-      run_random(&device, seed, streams, found);
-      HR_ASSERT(memcmp(expected, found, sizeof expected) == 0);
-    }
-  }
+  check_random_streams(&device, (uint64_t)hr_test_count(8), true);
   hr__stand_in_close(&device);
 }

@@ -13,13 +13,14 @@ typedef struct hr_launch_time {
 /* The inputs and results of one run. The arrays are the caller's. */
 typedef struct hr_run {
   hr_device *device;
+  hr_lane *lane;
   void *impl;                /* of the lane: the driver's */
   void *shared;              /* shared_bytes of the instance; NULL when that is 0 */
   void *const *bound;        /* address of each of the key's buffers; NULL if it needs no memory */
   const uint64_t *stamps;    /* contents of each of them; 0: unknown, or written by the run */
   hr_buffer *const *buffers; /* the key's; NULL: unknown */
   const hr_scalar *arguments;
-  uint64_t number;                          /* of the job in its stream */
+  uint64_t number, ticket;                  /* of the job in its stream, and in its lane */
   const atomic_uint_least64_t *interrupted; /* jobs up to this number end early; NULL: no interrupts */
   int64_t
       *step_ns; /* NULL, or out: the time of each step that ran; a batch's is shared by the bytes that its steps move */

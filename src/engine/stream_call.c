@@ -43,6 +43,7 @@ static hr_status run_function(call *c) {
   HR_RETURN_IF_ERROR(hr__device_enter(device));
   hr_status status = c->function(c->arg, c->input_count, c->addresses, c->output_count, c->addresses + c->input_count);
   hr__device_leave(device);
+  hr__lane_follow_queue(c->stream->lane); /* the function may have submitted work there */
   return status;
 }
 

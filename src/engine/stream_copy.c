@@ -38,11 +38,13 @@ static void end_copy(const hr_stream *stream, hr_profile_kind kind, int64_t begi
 
 /* Copies a view of a buffer with memory to the host. Strided views of memory that the host can't read are gathered from
  * a copy of the whole buffer. */
-static hr_status copy_view_out(const hr_device *device, const hr_view *view, void *out_bytes) {
+static hr_status copy_view_out(const hr_stream *stream, const hr_view *view, void *out_bytes) {
+  const hr_device *device = stream->device;
+  void *impl = stream->lane->impl;
   const char *address = hr__buffer_address(view->buffer);
   size_t size = hr_dtype_size(view->dtype), bytes = (size_t)hr__view_count(view) * size;
   if (hr__view_is_contiguous(view)) {
-    return device->driver->copy_out(device->impl, out_bytes, address + view->offset * (int64_t)size, bytes);
+    return device->driver->copy_out(impl, out_bytes, address + view->offset * (int64_t)size, bytes);
   }
   if (device->properties.is_host) {
     hr__view_gather(view, address, out_bytes);
@@ -52,7 +54,7 @@ static hr_status copy_view_out(const hr_device *device, const hr_view *view, voi
   if (copy == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %zu bytes", view->buffer->bytes);
   }
-  hr_status status = device->driver->copy_out(device->impl, copy, address, view->buffer->bytes);
+  hr_status status = device->driver->copy_out(impl, copy, address, view->buffer->bytes);
   if (status == HR_OK) {
     hr__view_gather(view, copy, out_bytes);
   }
@@ -80,7 +82,7 @@ hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes
     return HR_OK;
   }
   int64_t begin = begin_copy(stream->device, HR_PROFILE_COPY_OUT, view);
-  hr_status status = copy_view_out(stream->device, view, out_bytes);
+  hr_status status = copy_view_out(stream, view, out_bytes);
   end_copy(stream, HR_PROFILE_COPY_OUT, begin, view);
   return status;
 }
@@ -96,6 +98,7 @@ hr_status hr_stream_address(hr_stream *stream, hr_buffer *buffer, void **out_add
   HR_RETURN_IF_ERROR(hr__stream_wait_for_buffer(stream, buffer, true));
   HR_RETURN_IF_ERROR(hr__buffer_failure(buffer));
   HR_RETURN_IF_ERROR(hr__stream_bind(stream, buffer));
+  HR_RETURN_IF_ERROR(hr__stream_wait_for_buffer(stream, buffer, true)); /* for earlier uses of new memory */
   /* The holder of the address may write through it. */
   atomic_store_explicit(&buffer->stamp, 0, memory_order_relaxed);
   *out_address = hr__buffer_address(buffer);
@@ -142,9 +145,22 @@ typedef struct incoming {
   const hr_device *device; /* NULL: the host */
 } incoming;
 
-static hr_status copy_in(const hr_device *device, void *to, const incoming *in, size_t count) {
-  return in->device == NULL ? device->driver->copy_in(device->impl, to, in->bytes, count)
-                            : device->driver->copy_peer(device->impl, to, in->device->impl, in->bytes, count);
+static hr_status copy_with(const hr_lane *lane, void *to, const incoming *in, size_t count) {
+  const hr_driver *driver = lane->device->driver;
+  return in->device == NULL ? driver->copy_in(lane->impl, to, in->bytes, count)
+                            : driver->copy_peer(lane->impl, to, in->device->impl, in->bytes, count);
+}
+
+/* The buffer's memory is new, and the caller's alone. */
+static hr_status copy_in(hr_lane *lane, const hr_buffer *buffer, const incoming *in, size_t count) {
+  void *to = hr__buffer_address(buffer);
+  if (!hr__device_runs_later(lane->device)) {
+    return copy_with(lane, to, in, count);
+  }
+  uint64_t ticket = hr__lane_begin_use(lane, true, buffer->block);
+  hr_status status = copy_with(lane, to, in, count);
+  hr__lane_end_use(lane, ticket);
+  return status;
 }
 
 static hr_status fill_buffer(hr_stream *stream, hr_buffer *buffer, const incoming *in, size_t count) {
@@ -152,7 +168,7 @@ static hr_status fill_buffer(hr_stream *stream, hr_buffer *buffer, const incomin
   stream->stats.bytes_copied_in += in->device == NULL ? (int64_t)count : 0;
   hr_profile_kind kind = in->device == NULL ? HR_PROFILE_COPY_IN : HR_PROFILE_COPY_BETWEEN;
   int64_t begin = begin_copy(stream->device, kind, in->view);
-  HR_RETURN_IF_ERROR(copy_in(stream->device, hr__buffer_address(buffer), in, count));
+  HR_RETURN_IF_ERROR(copy_in(stream->lane, buffer, in, count));
   end_copy(stream, kind, begin, in->view);
   hr__buffer_written(buffer);
   if (stream->notes_indices && in->device == NULL) {

@@ -126,7 +126,7 @@ hr_status hr__stream_wait_for_buffer(hr_stream *stream, const hr_buffer *buffer,
       return hr_status_make(HR_STATUS_CANCELLED, "interrupted");
     }
   }
-  return HR_OK;
+  return hr__tickets_finish(device, &tickets);
 }
 
 static hr_status refuse_capture(void) {

@@ -233,6 +233,22 @@ static bool renew_parts(hr_weight *w, const hr_run_scratch *scratch) {
   return are_kept;
 }
 
+/* Notes the run's use of a cached weight, and lets the run follow other lanes' uses before. A new one is dropped if its
+ * memory is still in use by jobs that have not ended, which may follow this one. */
+static void note_use(const hr_run *run, hr_run_weight *found) {
+  hr_tickets before = {{0}};
+  if (found->cached_weights == NULL || !hr__device_runs_later(run->device)) {
+    return;
+  }
+  hr__cached_weights_use(found->cached_weights, run->lane, run->ticket, found->is_new, &before);
+  if (found->is_new && !hr__tickets_are_reached(run->device, &before)) {
+    hr__cached_weights_release(found->cached_weights);
+    *found = (hr_run_weight){0};
+  } else {
+    hr__lane_follow_here(run->lane, &before);
+  }
+}
+
 /* The cached weight, or the one that this run will make: if the last run had the same contents and scalars. */
 static hr_run_weight find_cached(const hr_instance *instance, hr_weight *w, const hr_run *run,
                                  const hr_run_scratch *scratch) {
@@ -246,6 +262,7 @@ static hr_run_weight find_cached(const hr_instance *instance, hr_weight *w, cons
     found.cached_weights = hr__cached_weights_create(run->device, w->stamp, w->recipe.data, w->recipe.count, w->bytes);
     found.is_new = found.cached_weights != NULL;
   }
+  note_use(run, &found);
   return found;
 }
 

@@ -93,7 +93,12 @@ hr_status hr_buffer_adopt(hr_device *device, size_t bytes, void *address, void (
                           "to %d",
                           device->name, bytes, address, (int)HR__ADOPTED_ALIGNMENT);
   }
-  return hr__buffer_adopt(device, bytes, address, release, arg, out_buffer);
+  HR_RETURN_IF_ERROR(hr__buffer_adopt(device, bytes, address, release, arg, out_buffer));
+  if (hr__device_runs_later(device)) { /* earlier work in the device's own queue may write to the memory */
+    uint64_t ticket = hr__lane_begin_use(&device->lanes[0], true, (*out_buffer)->block);
+    hr__lane_end_use(&device->lanes[0], ticket);
+  }
+  return HR_OK;
 }
 
 hr_status hr__buffer_adopt(hr_device *device, size_t bytes, void *address, void (*release)(void *arg), void *arg,

@@ -178,6 +178,13 @@ void *hr__cached_weights_data(const hr_cached_weights *cached_weights) {
   return cached_weights->data;
 }
 
+void hr__cached_weights_use(hr_cached_weights *cached_weights, const hr_lane *lane, uint64_t ticket, bool writes,
+                            hr_tickets *tickets) {
+  if (cached_weights->block != NULL) {
+    hr__lane_use(lane, ticket, writes, &cached_weights->block->uses, tickets);
+  }
+}
+
 /* Locked. Drops the list's references. */
 static void release_list(cached_weights_lists *all, hr_cached_weights *list) {
   while (list != NULL) {

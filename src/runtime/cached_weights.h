@@ -24,6 +24,8 @@
 #include "base/context.h"
 
 struct hr_device;
+struct hr_lane;
+struct hr_tickets;
 typedef struct hr_cached_weights hr_cached_weights;
 
 /* The published entry, retained; NULL if there is none. */
@@ -41,6 +43,10 @@ hr_cached_weights *hr__cached_weights_get(uint64_t stamp, const uint64_t *recipe
 void hr__cached_weights_publish(hr_cached_weights *cached_weights);
 void hr__cached_weights_release(hr_cached_weights *cached_weights); /* NULL: nothing */
 void *hr__cached_weights_data(const hr_cached_weights *cached_weights);
+/* Notes that a job of the lane writes or reads the device's memory of the entry, which it has retained, and adds the
+ * tickets that the job must follow. A new entry is written by its creator alone. */
+void hr__cached_weights_use(hr_cached_weights *cached_weights, const struct hr_lane *lane, uint64_t ticket, bool writes,
+                            struct hr_tickets *tickets);
 /* A number that no other entry has or had, never 0: for recipes of data made from this entry. */
 uint64_t hr__cached_weights_serial(const hr_cached_weights *cached_weights);
 

@@ -70,6 +70,14 @@ void hr__device_drain(hr_device *device) {
   }
 }
 
+hr_status hr__device_flush(hr_device *device) {
+  hr_status status = HR_OK;
+  for (int i = 0; i < HR_LANES_MAX && status == HR_OK && device->driver->flush != NULL; ++i) {
+    status = device->lanes[i].impl != NULL ? device->driver->flush(device->lanes[i].impl) : HR_OK;
+  }
+  return status;
+}
+
 void hr__device_settle(hr_device *device) {
   for (int i = 0; i < HR_LANES_MAX; ++i) {
     hr_queue_settle(&device->lanes[i].queue);
@@ -102,9 +110,7 @@ void hr__device_release_shared(hr_device *device) {
   for (int i = 0; i < HR_LANES_MAX; ++i) {
     hr_lane *lane = &device->lanes[i];
     hr_mutex_lock(&lane->mutex);
-    hr_queue_drain(&lane->queue);
-    hr_caching_allocator_free(&device->allocator, lane->shared);
-    lane->shared = NULL;
+    hr__lane_free_shared(lane);
     hr_mutex_unlock(&lane->mutex);
   }
 }

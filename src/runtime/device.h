@@ -7,8 +7,8 @@
  *
  * - The engine calls launch, call, copy_within, fill, submit, event and graph functions of one opening of a device from
  *   one thread at a time, in the order of the work.
- * - allocate, free, properties, memory_info, flush, copy_in, copy_out and copy_peer may be called from any thread at
- *   any time.
+ * - allocate, free, properties, memory_info, flush, copy_in, copy_out, copy_peer, event_create, event_record,
+ *   event_wait and event_follow may be called from any thread at any time.
  * - Memory that is copied from or to is not in use by submitted work that has not run. Exception: a copy that is called
  *   in the order of the work waits for that work.
  *
@@ -47,7 +47,7 @@ typedef struct hr_driver {
   /* The reason why there are none: an error while count() is 0. Optional. */
   hr_status (*why_none)(void);
   /* Opens device `ordinal` < count(); *out_impl is the driver's own struct, passed to every function below. Opening a
-   * device twice gives two of them. */
+   * device twice gives two of them, each with its own order of work, on the same memory. */
   hr_status (*open)(int ordinal, void **out_impl);
   /* Blocks, events and graphs are already destroyed. Submitted work without a later wait has run or never will. */
   void (*close)(void *impl);
@@ -58,7 +58,7 @@ typedef struct hr_driver {
   /* A block aligned to at least 64 bytes, of undefined contents; RESOURCE_EXHAUSTED if no memory is left. `bytes` > 0.
    */
   hr_status (*allocate)(void *impl, size_t bytes, void **out_address);
-  /* `bytes` is the size passed to allocate. Work that uses the block may still be in flight. */
+  /* `bytes` is the size passed to allocate. Work of any opening that uses the block may still be in flight. */
   void (*free)(void *impl, void *address, size_t bytes);
 
   /* Copies and fills of 0 bytes do nothing. */
@@ -128,6 +128,10 @@ typedef struct hr_driver {
   hr_status (*event_record)(void *impl, void *event);
   hr_status (*event_wait)(void *impl,
                           void *event); /* waits on the host; returns at once if the event was never recorded */
+  /* Work that is submitted from now on begins after the work before an event that was recorded, in this or another
+   * opening of the device. If another thread records it meanwhile, either point counts. Does not wait on the host.
+   * Optional: work has run when the function that submits it returns, or the device has one lane. */
+  hr_status (*event_follow)(void *impl, void *event);
   /* True once the work before a recorded event has run, or has failed. Never waits. Optional: it has. */
   bool (*event_is_done)(void *impl, void *event);
   /* FAILED_PRECONDITION if one of them was never recorded. */
@@ -175,8 +179,15 @@ static inline void hr__device_leave(hr_device *device) {
   }
 }
 
+/* True if a lane's work may run after its job has ended, beside that of other lanes. */
+static inline bool hr__device_runs_later(const hr_device *device) {
+  return device->driver->event_follow != NULL && device->lanes_max > 1;
+}
+
 /* Drains the queues of all lanes. */
 void hr__device_drain(hr_device *device);
+/* Waits for the work that all lanes have submitted. */
+HR_MUST_USE hr_status hr__device_flush(hr_device *device);
 /* Finishes jobs that were begun early. */
 void hr__device_settle(hr_device *device);
 /* True in a forked child if some lane's thread stayed in the parent. */

@@ -11,18 +11,42 @@ void hr__lane_init(hr_lane *lane, hr_device *device, int number) {
   hr_mutex_init(&lane->mutex);
 }
 
+static void free_events(hr_lane *lane) {
+  for (int i = 0; lane->events != NULL && i < HR_LANE_EVENTS; ++i) {
+    if (lane->events[i].event != NULL) {
+      lane->device->driver->event_destroy(lane->impl, lane->events[i].event);
+    }
+  }
+  hr_free(lane->events);
+}
+
 void hr__lane_fini(hr_lane *lane) {
+  const hr_driver *driver = lane->device->driver;
+  free_events(lane);
+  if (lane->number > 0 && lane->impl != NULL) {
+    driver->close(lane->impl);
+  }
   hr_queue_fini(&lane->queue);
   hr_mutex_fini(&lane->mutex);
 }
 
 /* ---- opening ---- */
 
+/* Before the lane's jobs are noted. */
+static void make_events(hr_lane *lane) {
+  if (lane->events == NULL && hr__device_runs_later(lane->device)) {
+    lane->events = hr_calloc(HR_LANE_EVENTS, sizeof *lane->events);
+  }
+}
+
 /* Work that was handed to the first lane while it was the only one is noted in no block: all of it comes first. */
-static void begin_notes(hr_lane *lane) {
+static void begin(hr_lane *lane, void *impl) {
   hr_device *device = lane->device;
   hr_mutex_lock(&lane->mutex);
   hr_mutex_lock(&device->order_mutex);
+  lane->impl = impl;
+  make_events(lane);
+  make_events(&device->lanes[0]);
   const hr_tickets before = {{device->lanes[0].handed}};
   atomic_store(&device->has_several_lanes, true);
   hr__lane_follow(lane, &before);
@@ -41,8 +65,7 @@ static bool open_lane(hr_lane *lane) {
     return false;
   }
   if (impl != NULL) {
-    lane->impl = impl;
-    begin_notes(lane);
+    begin(lane, impl);
   }
   return true;
 }
@@ -74,11 +97,25 @@ void hr__lane_leave(hr_lane *lane) {
 
 /* ---- temporaries ---- */
 
+/* Uses of the block that are noted at once: those before it is the lane's, or while it was. Its queue is drained. */
+static void note_shared(hr_lane *lane) {
+  hr_device *device = lane->device;
+  hr_tickets before = {{0}};
+  if (lane->shared == NULL || !hr__device_runs_later(device)) {
+    return;
+  }
+  hr_mutex_lock(&device->order_mutex);
+  hr__lane_use(lane, lane->handed, true, &lane->shared->uses, &before);
+  hr__lane_follow(lane, &before);
+  hr_mutex_unlock(&device->order_mutex);
+}
+
 /* Growing lengths need a little more each time. On a host pages that nothing touches cost nothing, so a larger block
  * gets room for later ones. */
 static hr_status grow_shared(hr_lane *lane, size_t bytes) {
   hr_device *device = lane->device;
   size_t room = lane->shared != NULL && device->properties.is_host ? bytes / 4 : 0;
+  note_shared(lane);
   hr_caching_allocator_give_back(&device->allocator, lane->shared);
   lane->shared = NULL;
   hr_status status = hr_caching_allocator_alloc(&device->allocator, bytes + room, &lane->shared);
@@ -86,6 +123,7 @@ static hr_status grow_shared(hr_lane *lane, size_t bytes) {
     hr_status_free(status);
     status = hr_caching_allocator_alloc(&device->allocator, bytes, &lane->shared);
   }
+  note_shared(lane);
   return status;
 }
 
@@ -96,6 +134,13 @@ hr_status hr__lane_shared(hr_lane *lane, size_t bytes, void **out_address) {
   }
   *out_address = lane->shared != NULL ? lane->shared->address : NULL;
   return HR_OK;
+}
+
+void hr__lane_free_shared(hr_lane *lane) {
+  hr_queue_drain(&lane->queue);
+  note_shared(lane);
+  hr_caching_allocator_free(&lane->device->allocator, lane->shared);
+  lane->shared = NULL;
 }
 
 /* ---- order ---- */
@@ -130,7 +175,7 @@ static bool is_reached(const hr_device *device, int number, uint64_t ticket) {
   return ticket == 0 || atomic_load_explicit(&device->lanes[number].reached, memory_order_acquire) >= ticket;
 }
 
-static bool are_reached(const hr_device *device, const hr_tickets *tickets) {
+bool hr__tickets_are_reached(const hr_device *device, const hr_tickets *tickets) {
   bool are = true;
   for (int i = 0; are && i < HR_LANES_MAX; ++i) {
     are = is_reached(device, i, tickets->of[i]);
@@ -160,28 +205,149 @@ bool hr__tickets_wait_until(hr_device *device, const hr_tickets *tickets, int64_
 
 typedef struct note {
   hr_queue_job job; /* first */
-  hr_device *device;
+  hr_lane *lane;
   hr_tickets tickets;
 } note;
 
 static void wait_in_queue(hr_queue_job *job) {
   note *n = (note *)job;
-  (void)hr__tickets_wait_until(n->device, &n->tickets, INT64_MAX);
+  hr__lane_follow_here(n->lane, &n->tickets);
   hr_free(n);
 }
 
 void hr__lane_follow(hr_lane *lane, const hr_tickets *tickets) {
-  hr_device *device = lane->device;
-  if (are_reached(device, tickets)) {
-    return;
-  }
-  note *n = hr_malloc(sizeof *n);
+  note *n = hr__tickets_are_reached(lane->device, tickets) ? NULL : hr_malloc(sizeof *n);
   if (n == NULL) {
-    (void)hr__tickets_wait_until(device, tickets, INT64_MAX);
+    hr__lane_follow_here(lane, tickets);
     return;
   }
-  *n = (note){.job.run = wait_in_queue, .device = device, .tickets = *tickets};
+  *n = (note){.job.run = wait_in_queue, .lane = lane, .tickets = *tickets};
   hr_queue_push_note(&lane->queue, &n->job);
+}
+
+/* ---- order of work that runs later than its job ---- */
+
+static void record_event(hr_lane *lane, uint64_t ticket) {
+  const hr_driver *driver = lane->device->driver;
+  hr_lane_event *place = &lane->events[ticket % HR_LANE_EVENTS];
+  hr_status status = place->event == NULL ? driver->event_create(lane->impl, &place->event) : HR_OK;
+  status = status == HR_OK ? driver->event_record(lane->impl, place->event) : status;
+  if (status == HR_OK) {
+    atomic_store_explicit(&place->ticket, ticket, memory_order_release);
+  }
+  hr_status_ignore(status);
+}
+
+void hr__lane_reach(hr_lane *lane, uint64_t ticket) {
+  if (atomic_load_explicit(&lane->watched, memory_order_acquire) > 0 && lane->events != NULL) {
+    atomic_fetch_sub_explicit(&lane->watched, 1, memory_order_relaxed);
+    record_event(lane, ticket);
+  }
+  atomic_store_explicit(&lane->reached, ticket, memory_order_release);
+}
+
+/* The event after the work of a ticket that is reached, or after later work of its lane; NULL: there is none. */
+static void *event_of(hr_lane *lane, uint64_t ticket) {
+  const hr_lane_event *place = lane->events != NULL ? &lane->events[ticket % HR_LANE_EVENTS] : NULL;
+  atomic_store_explicit(&lane->watched, HR_LANE_EVENTS, memory_order_release);
+  return place != NULL && atomic_load_explicit(&place->ticket, memory_order_acquire) >= ticket ? place->event : NULL;
+}
+
+/* Follows all that an opening of the driver was given so far. */
+static hr_status follow_all(const hr_lane *lane, void *impl) {
+  const hr_driver *driver = lane->device->driver;
+  void *event;
+  HR_RETURN_IF_ERROR(driver->event_create(impl, &event));
+  hr_status status = driver->event_record(impl, event);
+  status = status == HR_OK ? driver->event_follow(lane->impl, event) : status;
+  driver->event_destroy(impl, event);
+  return status;
+}
+
+/* If the device can't wait, the host does; a failure is reported by the other lane's own waits. */
+static void follow_event(const hr_lane *lane, void *event, void *impl) {
+  const hr_driver *driver = lane->device->driver;
+  hr_status status = event != NULL ? driver->event_follow(lane->impl, event) : follow_all(lane, impl);
+  if (status != HR_OK) {
+    hr_status_ignore(driver->flush(impl));
+  }
+  hr_status_ignore(status);
+}
+
+void hr__lane_follow_here(hr_lane *lane, const hr_tickets *tickets) {
+  hr_lane *lanes = lane->device->lanes;
+  (void)hr__tickets_wait_until(lane->device, tickets, INT64_MAX);
+  for (int i = 0; hr__device_runs_later(lane->device) && i < HR_LANES_MAX; ++i) {
+    uint64_t ticket = i != lane->number ? tickets->of[i] : 0;
+    if (atomic_load_explicit(&lane->followed[i], memory_order_acquire) < ticket) {
+      follow_event(lane, event_of(&lanes[i], ticket), lanes[i].impl);
+      atomic_store_explicit(&lane->followed[i], ticket, memory_order_release);
+    }
+  }
+}
+
+void hr__lane_follow_queue(hr_lane *lane) {
+  if (lane->number > 0 && hr__device_runs_later(lane->device)) {
+    follow_event(lane, NULL, lane->device->impl);
+  }
+}
+
+static hr_status finish_ticket(hr_lane *lane, uint64_t ticket) {
+  void *event = event_of(lane, ticket);
+  return event != NULL ? lane->device->driver->event_wait(lane->impl, event) : lane->device->driver->flush(lane->impl);
+}
+
+hr_status hr__tickets_finish(hr_device *device, const hr_tickets *tickets) {
+  hr_status status = HR_OK;
+  for (int i = 0; hr__device_runs_later(device) && i < HR_LANES_MAX && status == HR_OK; ++i) {
+    status = tickets->of[i] > 0 ? finish_ticket(&device->lanes[i], tickets->of[i]) : HR_OK;
+  }
+  return status;
+}
+
+/* ---- work outside of jobs ---- */
+
+uint64_t hr__lane_begin_use(hr_lane *lane, bool writes, hr_block *block) {
+  hr_device *device = lane->device;
+  hr_tickets before = {{0}};
+  hr_mutex_lock(&lane->mutex);
+  hr_mutex_lock(&device->order_mutex);
+  uint64_t ticket = hr__lane_hand(lane);
+  hr__lane_use(lane, ticket, writes, &block->uses, &before);
+  hr_mutex_unlock(&device->order_mutex);
+  hr__lane_follow_here(lane, &before);
+  return ticket;
+}
+
+typedef struct point {
+  hr_queue_job job; /* first */
+  hr_lane *lane;
+  uint64_t ticket;
+} point;
+
+static void reach_point(hr_queue_job *job) {
+  point *p = (point *)job;
+  hr__lane_reach(p->lane, p->ticket);
+  hr_free(p);
+}
+
+/* Without memory for a note, the queue is drained first. */
+void hr__lane_end_use(hr_lane *lane, uint64_t ticket) {
+  bool is_inline = hr_queue_begin_inline(&lane->queue);
+  point *p = is_inline ? NULL : hr_malloc(sizeof *p);
+  if (p != NULL) {
+    *p = (point){.job.run = reach_point, .lane = lane, .ticket = ticket};
+    hr_queue_push_note(&lane->queue, &p->job);
+  } else {
+    if (!is_inline) {
+      hr_queue_drain(&lane->queue);
+    }
+    hr__lane_reach(lane, ticket);
+  }
+  if (is_inline) {
+    hr_queue_end_inline(&lane->queue);
+  }
+  hr_mutex_unlock(&lane->mutex);
 }
 
 /* ---- the team ---- */

@@ -8,6 +8,10 @@
  *   reads       the last job that wrote the block
  *   writes      the last jobs that used it
  *
+ * The work of a driver with event_follow may still run when its job has ended. There an event of the driver's queue is
+ * recorded at the end of a job, and the driver's queue of a job waits for the events of those that it follows. Lanes
+ * that nobody follows record none: then an event is recorded when it is needed, and stands for later jobs as well.
+ *
  * Jobs have tickets, numbers in their lane. A job that must follow others gets a note in front of it in its queue,
  * which waits until these are reached. A ticket is given when the device's order_mutex is held, and from then until the
  * push its lane's mutex. So the jobs of a device have one order, and each follows earlier ones alone.
@@ -24,10 +28,16 @@
 
 #include "runtime/queue.h"
 
-enum { HR_LANES_MAX = 4 };
+enum { HR_LANES_MAX = 4, HR_LANE_EVENTS = 32 };
 
 struct hr_block;
 struct hr_device;
+
+/* A point of a lane's work on the device, at or after the end of the job with this ticket. */
+typedef struct hr_lane_event {
+  void *event; /* NULL until it is needed */
+  atomic_uint_least64_t ticket;
+} hr_lane_event;
 
 typedef struct hr_lane {
   struct hr_device *device;
@@ -39,6 +49,9 @@ typedef struct hr_lane {
   int streams;                   /* that have it; guarded by the device's streams_mutex */
   uint64_t handed;               /* the last ticket; guarded by the device's order_mutex */
   atomic_uint_least64_t reached; /* the last ticket whose job has ended */
+  hr_lane_event *events;         /* that of ticket t is at t % HR_LANE_EVENTS, or was; NULL: there are none */
+  atomic_int watched; /* so many of the next jobs get an event, because others have followed the lane lately */
+  atomic_uint_least64_t followed[HR_LANES_MAX]; /* tickets of other lanes that its work on the device follows */
 } hr_lane;
 
 /* A ticket of each lane; 0: none. */
@@ -54,7 +67,7 @@ typedef struct hr_block_uses {
 
 /* Its jobs run in the context that is current here. */
 void hr__lane_init(hr_lane *lane, struct hr_device *device, int number);
-/* After hr_queue_close. */
+/* After hr_queue_close. Closes the driver's opening, unless it is the device's own. */
 void hr__lane_fini(hr_lane *lane);
 
 /* The lane of a new stream: the device's own unless a stream has it, else one of the others. */
@@ -65,6 +78,8 @@ void hr__lane_leave(hr_lane *lane);
 /* Grows the block of temporaries to at least `bytes` and returns its address. The caller holds the lane's mutex.
  * Growing drains the queue first, so that no job loses its temporaries. On failure the old block is gone as well. */
 HR_MUST_USE hr_status hr__lane_shared(hr_lane *lane, size_t bytes, void **out_address);
+/* Drains the queue and frees the block of temporaries. The caller holds the lane's mutex. */
+void hr__lane_free_shared(hr_lane *lane);
 
 /* The ticket of the next job. Both mutexes are held. */
 static inline uint64_t hr__lane_hand(hr_lane *lane) {
@@ -72,18 +87,30 @@ static inline uint64_t hr__lane_hand(hr_lane *lane) {
 }
 
 /* A job, which the lane's queue runs, is about to end. */
-static inline void hr__lane_reach(hr_lane *lane, uint64_t ticket) {
-  atomic_store_explicit(&lane->reached, ticket, memory_order_release);
-}
+void hr__lane_reach(hr_lane *lane, uint64_t ticket);
 
 /* Adds the tickets, of lanes other than `lane`, that a job with such a use must follow. Then notes the use. `lane` NULL
- * stands for the host: all lanes are others, and nothing is noted. */
+ * stands for the host: all lanes are others, and nothing is noted. Memory that is no buffer's needs no lock: its owner
+ * notes the writes, and each lane its own reads. */
 void hr__lane_use(const hr_lane *lane, uint64_t ticket, bool writes, hr_block_uses *uses, hr_tickets *tickets);
 /* Work that is pushed to the lane from now on follows these tickets. Waits for nothing, unless there is no memory for a
  * note. Both mutexes are held. */
 void hr__lane_follow(hr_lane *lane, const hr_tickets *tickets);
+/* The same for work that this thread submits to the lane's driver; waits until the tickets are reached. */
+void hr__lane_follow_here(hr_lane *lane, const hr_tickets *tickets);
+/* The same for all work in the device's own queue (hr_device_queue), which a function of the host may have submitted.
+ */
+void hr__lane_follow_queue(hr_lane *lane);
+bool hr__tickets_are_reached(const struct hr_device *device, const hr_tickets *tickets);
 /* Waits until these tickets are reached; false if hr_clock_ns reaches the deadline before. */
 bool hr__tickets_wait_until(struct hr_device *device, const hr_tickets *tickets, int64_t deadline_ns);
+/* Waits until the work of these tickets, which are reached, has run. */
+HR_MUST_USE hr_status hr__tickets_finish(struct hr_device *device, const hr_tickets *tickets);
+
+/* Work that this thread submits to the lane's driver outside of a job: between the two calls it may use the block. It
+ * comes after earlier uses, and other lanes' jobs with the block follow it. The lane's mutex is held in between. */
+uint64_t hr__lane_begin_use(hr_lane *lane, bool writes, struct hr_block *block);
+void hr__lane_end_use(hr_lane *lane, uint64_t ticket);
 
 /* The team of parallel loops belongs to one job of a device at a time, the one that begins first. Loops of the others
  * run on their own threads (hr_parallel_set_alone); libraries with teams of their own still use these. True if the job

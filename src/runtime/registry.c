@@ -39,9 +39,6 @@ static void fini_registry(void *part) {
     hr_device *device = &open->devices[i];
     assert(device->count == 0);
     for (int j = 0; j < HR_LANES_MAX; ++j) {
-      if (j > 0 && device->lanes[j].impl != NULL) {
-        device->driver->close(device->lanes[j].impl);
-      }
       hr__lane_fini(&device->lanes[j]);
     }
     hr_caching_allocator_trim(&device->allocator);

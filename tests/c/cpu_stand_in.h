@@ -40,11 +40,9 @@ static void hr__stand_in_open(hr_device *device, const hr_driver *driver, const 
 static void hr__stand_in_close(hr_device *device) {
   hr_device_release(device);
   for (int i = 0; i < HR_LANES_MAX; ++i) {
-    if (device->lanes[i].impl != NULL) {
-      device->driver->close(device->lanes[i].impl);
-    }
     hr__lane_fini(&device->lanes[i]);
   }
+  device->driver->close(device->impl);
 }
 
 #endif

@@ -209,6 +209,11 @@ static int fake_stream_destroy(CUstream stream) {
   return fake_gone(stream);
 }
 
+/* The stand-in has one queue, which holds the work of all streams in order. */
+static int fake_stream_wait(CUstream stream, CUevent event, unsigned flags) {
+  return stream != NULL && event != NULL && flags == 0 ? fake_check() : CUDA_ERROR_INVALID_VALUE;
+}
+
 static int fake_event_create(CUevent *event, unsigned flags) {
   (void)flags;
   return fake_made((void **)event);
@@ -543,6 +548,7 @@ static const hr__cuda_table fake = {.cuInit = fake_init,
                                     .cuStreamCreate = fake_stream_create,
                                     .cuStreamSynchronize = fake_stream_synchronize,
                                     .cuStreamDestroy_v2 = fake_stream_destroy,
+                                    .cuStreamWaitEvent = fake_stream_wait,
                                     .cuEventCreate = fake_event_create,
                                     .cuEventRecord = fake_event_record,
                                     .cuEventSynchronize = fake_event_synchronize,

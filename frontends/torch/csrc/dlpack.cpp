@@ -91,6 +91,12 @@ Layout layout_of(const DLTensor &from) {
   return found;
 }
 
+// Without the interpreter's lock, because it may wait for the device's queue.
+hr_status adopt_unlocked(hr_device *device, size_t bytes, void *address, DLManagedTensor *managed, hr_buffer **buffer) {
+  Unlocked unlocked;
+  return hr_buffer_adopt(device, bytes, address, &release_managed, managed, buffer);
+}
+
 // Adopts the memory from the multiple of 16 at or below the first element, which lies in the same allocation: those of
 // GPUs are aligned to more.
 Tensor adopt_managed(DLManagedTensor *managed, c10::DeviceIndex index) {
@@ -104,8 +110,8 @@ Tensor adopt_managed(DLManagedTensor *managed, c10::DeviceIndex index) {
                     ", which is no multiple of an element's ", size, " bytes");
   int64_t bytes = before + layout.elements * size;
   hr_buffer *buffer = nullptr;
-  check(hr_buffer_adopt(device_of(index), static_cast<size_t>(bytes), reinterpret_cast<void *>(first - before),
-                        &release_managed, managed, &buffer));
+  check(adopt_unlocked(device_of(index), static_cast<size_t>(bytes), reinterpret_cast<void *>(first - before), managed,
+                       &buffer));
   return new_tensor_in({hr_buffer_handle(buffer), buffer, &release_buffer, place}, static_cast<size_t>(bytes),
                        layout.sizes, layout.strides, before / size, type);
 }

@@ -11,7 +11,7 @@ from headrace._library import _C
 class Stream(torch.Stream):
     """A stream of work: operations that run in order. A device has 32 beside its default one, which are given out in
     turn. A tensor may be used in any stream without a wait. `wait_stream` and `wait_event` make later work of this
-    stream follow other work all the same, and commit that work. On the CPU the work of these streams overlaps with that
+    stream follow other work all the same, and commit that work. The work of these streams overlaps with that
     of the default one, unless both use the same tensors."""
 
     def __new__(cls, device=None, priority=0, **names):

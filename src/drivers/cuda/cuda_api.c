@@ -6,7 +6,9 @@
 #include "base/dynlib.h"
 
 static void init_library(void *part) {
-  hr__vendor_init(&((hr__cuda_library *)part)->vendor);
+  hr__cuda_library *library = part;
+  hr__vendor_init(&library->vendor);
+  hr_mutex_init(&library->openings_mutex);
 }
 
 const hr_context_part hr__cuda_library_kind = {.bytes = sizeof(hr__cuda_library), .init = init_library};

@@ -6,6 +6,7 @@
 #ifndef HEADRACE_DRIVERS_CUDA_CUDA_API_H_
 #define HEADRACE_DRIVERS_CUDA_CUDA_API_H_
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -91,6 +92,9 @@ typedef struct hr__cuda_library {
   hr_vendor vendor;
   hr__cuda_table table;
   int device_count;
+  hr_mutex openings_mutex;
+  struct hr__cuda_device *openings; /* all open devices */
+  atomic_uint_least64_t unloads;    /* of modules */
 } hr__cuda_library;
 
 extern const hr_context_part hr__cuda_library_kind;

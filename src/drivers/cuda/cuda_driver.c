@@ -36,6 +36,38 @@ void hr__cuda_leave(void) {
   (void)hr__cuda()->cuCtxPopCurrent_v2(&context);
 }
 
+void hr__cuda_wait(const hr__cuda_device *device) {
+  hr__cuda_library *library = hr__cuda_opened();
+  hr_mutex_lock(&library->openings_mutex);
+  for (const hr__cuda_device *each = library->openings; each != NULL; each = each->next) {
+    if (each->device == device->device) {
+      (void)hr__cuda()->cuStreamSynchronize(each->stream);
+    }
+  }
+  hr_mutex_unlock(&library->openings_mutex);
+}
+
+static void add_opening(hr__cuda_device *device) {
+  hr__cuda_library *library = hr__cuda_opened();
+  hr_mutex_lock(&library->openings_mutex);
+  device->next = library->openings;
+  library->openings = device;
+  hr_mutex_unlock(&library->openings_mutex);
+}
+
+/* Of a device that was only partly opened, too: it is not among them. */
+static void remove_opening(const hr__cuda_device *device) {
+  hr__cuda_library *library = hr__cuda_opened();
+  hr_mutex_lock(&library->openings_mutex);
+  for (hr__cuda_device **at = &library->openings; *at != NULL; at = &(*at)->next) {
+    if (*at == device) {
+      *at = device->next;
+      break;
+    }
+  }
+  hr_mutex_unlock(&library->openings_mutex);
+}
+
 /* Two transfers a clock. Not known on drivers that lack the attributes. */
 static double read_memory_rate(const hr__cuda_device *device) {
   int khz = 0, bits = 0;
@@ -93,6 +125,7 @@ static hr_status open_device(hr__cuda_device *device, int ordinal) {
 /* Also closes a device that was only partly opened. */
 static void cuda_close(void *impl) {
   hr__cuda_device *device = impl;
+  remove_opening(device);
   hr_status entered = device->context != NULL ? hr__cuda_enter(device) : HR_OK;
   if (device->context != NULL && entered == HR_OK) {
     if (device->stream != NULL) {
@@ -129,6 +162,7 @@ static hr_status cuda_open(int ordinal, void **out_impl) {
     cuda_close(device);
     return status;
   }
+  add_opening(device);
   *out_impl = device;
   return HR_OK;
 }
@@ -139,7 +173,8 @@ static void cuda_properties(void *impl, hr_device_properties *out_properties) {
                                            .block_bytes = device->block_bytes,
                                            .memory_gbs = device->memory_gbs,
                                            .is_host = false,
-                                           .has_contents = true};
+                                           .has_contents = true,
+                                           .lanes = 2};
   snprintf(out_properties->description, sizeof out_properties->description, "%.60s, %lld GiB, compute capability %d.%d",
            device->name, (long long)(device->total_bytes >> 30), device->architecture / 10, device->architecture % 10);
 }
@@ -184,7 +219,7 @@ static void cuda_free(void *impl, void *address, size_t bytes) {
   (void)bytes;
   hr_status entered = hr__cuda_enter(device);
   if (entered == HR_OK) {
-    (void)hr__cuda()->cuStreamSynchronize(device->stream);
+    hr__cuda_wait(device);
     (void)hr__cuda()->cuMemFree_v2(address);
     hr__cuda_leave();
   }
@@ -223,7 +258,7 @@ static void cuda_close_shared(void *impl, void *base) {
   hr__cuda_device *device = impl;
   hr_status entered = hr__cuda_enter(device);
   if (entered == HR_OK) {
-    (void)hr__cuda()->cuStreamSynchronize(device->stream); /* it may still be used */
+    hr__cuda_wait(device); /* it may still be used */
     (void)hr__cuda()->cuIpcCloseMemHandle(base);
     hr__cuda_leave();
   }
@@ -300,7 +335,7 @@ hr_status hr__cuda_pack(const hr_device_kernel *kernel, const hr_host_call *call
 /* Once for each function. Enabled functions are remembered until a module is unloaded: a later module's functions may
  * get its addresses. */
 static int allow_shared(hr__cuda_device *device, CUfunction function, int shared) {
-  uint64_t unloads = atomic_load(&device->unloads);
+  uint64_t unloads = atomic_load(&hr__cuda_opened()->unloads);
   hr__cuda_allowed *allowed = &device->allowed[((uintptr_t)function >> 4) % HR_CUDA_ALLOWED];
   if (allowed->function == function && allowed->unloads == unloads && allowed->shared >= shared) {
     return CUDA_SUCCESS;
@@ -412,8 +447,8 @@ static void cuda_unload(void *impl, void *module) {
   hr__cuda_device *device = impl;
   hr_status entered = module != NULL ? hr__cuda_enter(device) : HR_OK;
   if (module != NULL && entered == HR_OK) {
-    atomic_fetch_add(&device->unloads, 1);
-    (void)hr__cuda()->cuStreamSynchronize(device->stream);
+    atomic_fetch_add(&hr__cuda_opened()->unloads, 1);
+    hr__cuda_wait(device);
     (void)hr__cuda()->cuModuleUnload(module);
     hr__cuda_leave();
   }
@@ -453,7 +488,7 @@ static hr_status cuda_flush(void *impl) {
 
 typedef struct cuda_event {
   CUevent event;
-  bool was_recorded;
+  atomic_bool was_recorded;
 } cuda_event;
 
 static hr_status cuda_event_create(void *impl, void **out_event) {
@@ -491,7 +526,9 @@ static hr_status cuda_event_record(void *impl, void *event) {
   HR_RETURN_IF_ERROR(hr__cuda_enter(device));
   int code = hr__cuda()->cuEventRecord(self->event, device->stream);
   hr__cuda_leave();
-  self->was_recorded |= code == CUDA_SUCCESS;
+  if (code == CUDA_SUCCESS) {
+    atomic_store_explicit(&self->was_recorded, true, memory_order_relaxed);
+  }
   return hr__cuda_status(code, "cuEventRecord");
 }
 
@@ -504,6 +541,14 @@ static hr_status cuda_event_wait(void *impl, void *event) {
   int code = hr__cuda()->cuEventSynchronize(self->event);
   hr__cuda_leave();
   return hr__cuda_status(code, "cuEventSynchronize");
+}
+
+static hr_status cuda_event_follow(void *impl, void *event) {
+  hr__cuda_device *device = impl;
+  HR_RETURN_IF_ERROR(hr__cuda_enter(device));
+  int code = hr__cuda()->cuStreamWaitEvent(device->stream, ((cuda_event *)event)->event, 0);
+  hr__cuda_leave();
+  return hr__cuda_status(code, "cuStreamWaitEvent");
 }
 
 static bool cuda_event_is_done(void *impl, void *event) {
@@ -571,6 +616,7 @@ const hr_driver hr_cuda_driver = {
     .event_destroy = cuda_event_destroy,
     .event_record = cuda_event_record,
     .event_wait = cuda_event_wait,
+    .event_follow = cuda_event_follow,
     .event_is_done = cuda_event_is_done,
     .event_elapsed = cuda_event_elapsed,
 };

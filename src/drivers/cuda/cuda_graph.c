@@ -274,7 +274,7 @@ void hr__cuda_graph_destroy(void *impl, void *graph) {
     return;
   }
   hr_status entered = hr__cuda_enter(device);
-  (void)hr__cuda()->cuStreamSynchronize(device->stream);
+  hr__cuda_wait(device);
   destroy(graph);
   if (entered == HR_OK) {
     hr__cuda_leave();

@@ -1,9 +1,12 @@
 /* cuda_internal.h: an open CUDA device, and declarations shared by its files.
  *
- * All work goes into one stream, which does not wait for the process's legacy stream. CUDA's functions use the context
- * that is current on the calling thread. Each entry of the driver pushes its own context (enter) and pops it (leave),
- * so that the caller's current device does not change. The context is the device's primary one, which libraries and
- * frameworks in the process share.
+ * All work of an opening goes into one stream, which does not wait for the process's legacy stream. Memory, modules and
+ * graphs may be in use in the streams of other openings of the device: before they are freed all of these are waited
+ * for.
+ *
+ * CUDA's functions use the context that is current on the calling thread. Each entry of the driver pushes its own
+ * context (enter) and pops it (leave), so that the caller's current device does not change. The context is the device's
+ * primary one, which libraries and frameworks in the process share.
  *
  * After an error like an illegal address CUDA returns that error from every later call in the process; so do we, and
  * nothing blocks.
@@ -50,13 +53,15 @@ typedef struct hr__cuda_device {
   size_t total_bytes;
   atomic_uint_least64_t peers; /* bit d: access to device d's memory was requested */
   hr__cuda_staging in, out;
-  atomic_uint_least64_t unloads;             /* of modules */
   hr__cuda_allowed allowed[HR_CUDA_ALLOWED]; /* by address; of the thread that launches */
+  struct hr__cuda_device *next;              /* opening */
 } hr__cuda_device;
 
 /* Between these two calls, on one thread, CUDA's functions use this device. */
 HR_MUST_USE hr_status hr__cuda_enter(hr__cuda_device *device);
 void hr__cuda_leave(void);
+/* Waits for the work that all openings of this device have submitted; called in between. */
+void hr__cuda_wait(const hr__cuda_device *device);
 
 /* Staging, copies and fills are called in between. fini accepts a partly finished init. */
 HR_MUST_USE hr_status hr__cuda_staging_init(hr__cuda_staging *staging);
