@@ -120,7 +120,7 @@ static void general_fini(hr_generals *generals, general *g) {
   *g = (general){0};
 }
 
-/* Keeps what has_structure needs; without memory it is never true. */
+/* Keeps what has_structure needs; it is never true without memory, or if what windows leave has to be computed. */
 static void keep_structure(general *g, const hr_key *key) {
   size_t *varying = hr_malloc((g->words.count + 1) * sizeof *varying);
   g->key_words = key->word_count, g->record_count = key->record_count;
@@ -130,7 +130,8 @@ static void keep_structure(general *g, const hr_key *key) {
   for (size_t i = 0; varying != NULL && i < g->words.count; ++i) {
     varying[i] = g->words.data[i].at;
   }
-  if (varying != NULL && g->locals != NULL && hr__key_find_uses(key, g->words.count, varying, &g->uses)) {
+  if (varying != NULL && g->locals != NULL && !hr__key_has_windows(key) &&
+      hr__key_find_uses(key, g->words.count, varying, &g->uses)) {
     memcpy(g->locals, key->locals, key->local_count * sizeof *g->locals);
     g->overlaps = hr__key_hash_uses(key, &g->uses);
   }

@@ -512,6 +512,50 @@ static uint64_t mix_numbers(uint64_t hash, const uint64_t *numbers, uint64_t cou
   return hr_hash_mix(hash, classes);
 }
 
+static uint64_t smaller(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+/* The dims of an operand of rank `*out_rank`, whose kind is at `word`. */
+static const uint64_t *dims_at(const uint64_t *word, int *out_rank) {
+  *out_rank = (int)(*word >> 8 & 0xff);
+  return word + 1 + ((*word & IS_CONTIGUOUS) == 0);
+}
+
+/* What the windows of a pool leave of the plane, in each dim, and whether there are fewer of them than an element can
+ * be in. The plane is input 0 or output 0, the larger one; the record's ints begin at `ints`, its operands behind. */
+static uint64_t mix_windows(uint64_t hash, const uint64_t *ints, uint64_t int_count, uint64_t inputs) {
+  const uint64_t *first = ints + int_count, *result = first;
+  for (uint64_t j = 0; j < inputs; ++j) {
+    result += 1 + words_behind(*result);
+  }
+  int n = (int)(int_count / 4), rank = 0, result_rank = 0;
+  const uint64_t *a = dims_at(first, &rank), *b = dims_at(result, &result_rank);
+  for (int i = 0; i < n && n <= rank && rank == result_rank; ++i) {
+    uint64_t x = a[rank - n + i], y = b[rank - n + i], count = smaller(x, y), kernel = ints[i], stride = ints[n + i];
+    hash = hr_hash_mix(hr_hash_mix(hash, x + y - count - stride * count), smaller(count, kernel));
+  }
+  return hash;
+}
+
+static bool has_trait(const uint64_t *record, hr_op_trait trait) {
+  return (hr_op_table((hr_op)(uint32_t)record[0])->traits & trait) != 0;
+}
+
+bool hr__key_has_windows(const hr_key *key) {
+  const uint64_t *word = key->words;
+  bool has = false;
+  for (size_t i = 0; !has && i < key->record_count; ++i) {
+    uint64_t operands = (uint32_t)word[1] + (word[1] >> 32);
+    has = has_trait(word, HR_TRAIT_WINDOWS);
+    word += 3 + (word[2] + 7) / 8 + (word[0] >> 32);
+    for (uint64_t j = 0; j < operands; ++j) {
+      word += 1 + words_behind(*word);
+    }
+  }
+  return has;
+}
+
 static uint64_t hash_structure_of_records(const hr_key *key, uint64_t hash) {
   const uint64_t *word = key->words;
   for (size_t i = 0; i < key->record_count; ++i) {
@@ -519,8 +563,9 @@ static uint64_t hash_structure_of_records(const hr_key *key, uint64_t hash) {
     for (uint64_t j = 0; j < head; ++j) {
       hash = hr_hash_mix(hash, word[j]);
     }
-    bool is_uneven = (hr_op_table((hr_op)(uint32_t)word[0])->traits & HR_TRAIT_UNEVEN) != 0;
+    bool is_uneven = has_trait(word, HR_TRAIT_UNEVEN);
     hash = mix_numbers(hash, word + head, ints);
+    hash = has_trait(word, HR_TRAIT_WINDOWS) ? mix_windows(hash, word + head, ints, (uint32_t)word[1]) : hash;
     word += head + ints;
     for (uint64_t j = 0; j < operands; ++j) {
       uint64_t kind = *word++, count = words_behind(kind);

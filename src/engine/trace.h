@@ -152,8 +152,10 @@ static inline int hr__number_class(int64_t number) {
 }
 /* The hash of the key's structure: of all but its numbers (ints, dims, strides, offsets, sizes), of which only the
  * class counts: negative, 0, 1, or more. Part of it is which views of a written buffer overlap, and all sizes of rows
- * with the trait UNEVEN. Not 0; kept in the key. */
+ * with the trait UNEVEN, and what windows leave of a plane. Not 0; kept in the key. */
 uint64_t hr__key_structure(hr_key *key);
+/* True if a record's trait is WINDOWS. */
+bool hr__key_has_windows(const hr_key *key);
 /* What counts of a buffer's shape and layout. */
 static inline uint64_t hr__key_buffer_class(uint64_t shape, uint64_t layout) {
   uint64_t flags = shape & ((1u << HR_SHAPE_BITS) - 1);

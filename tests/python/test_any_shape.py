@@ -82,6 +82,29 @@ def test_general_plans_have_the_bits_of_compiled_ones():
     assert int(found["off"][0]) == 0
 
 
+def gradient(device, values, fn):
+    x = values.to(device).requires_grad_(True)
+    y = fn(x)
+    y.backward(torch.sin(torch.arange(y.numel(), dtype=torch.float32)).reshape(y.shape).to(device))
+    return x.grad.cpu()
+
+
+PLANES = {
+    "reflected borders that meet": lambda x: F.pad(x, (3, 3, 0, 3), mode="reflect"),
+    "windows that leave a rest": lambda x: F.avg_pool2d(x, 3, 3, 1),
+    "largest of windows": lambda x: F.max_pool2d(x, 3, 2, 1),
+    "windows as columns": lambda x: F.unfold(x[None], 2, stride=2),
+}
+
+
+@pytest.mark.parametrize("name", PLANES)
+def test_gradients_of_planes_of_any_size(name):
+    for size in (40, 64, 33, 21, 16, 12, 9, 8, 7, 6, 5, 31, 30, 29):
+        values = torch.cos(torch.arange(2 * 8 * size, dtype=torch.float32)).reshape(2, 8, size)
+        ours, theirs = (gradient(device, values, PLANES[name]) for device in (DEVICE, "cpu"))
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5, msg=lambda text: f"{name}, {size}: {text}")
+
+
 def test_positions_beyond_their_table():
     """The range of counted positions is known on the host: that of each length, not of the one before."""
     table = torch.randn(64, 8, generator=torch.Generator().manual_seed(5))

@@ -39,7 +39,8 @@ enum {
   UPDATES = HR_TRAIT_UPDATES,
   LARGE = HR_TRAIT_LARGE,
   WEIGHTS = HR_TRAIT_WEIGHTS,
-  UNEVEN = HR_TRAIT_UNEVEN
+  UNEVEN = HR_TRAIT_UNEVEN,
+  WINDOWS = HR_TRAIT_WINDOWS
 };
 
 /* (1, 0, MORE) as hr_op_operands: up to seven operands, then END. */
