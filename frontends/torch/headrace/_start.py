@@ -12,7 +12,7 @@ import sys
 
 import torch
 
-from headrace import _autoload, _multiprocessing, elementwise, exchange, optim
+from headrace import _autoload, _multiprocessing, _nvtx, elementwise, exchange, optim
 from headrace._library import _C
 
 
@@ -103,6 +103,7 @@ def _start():
     _compile_by_our_backend()
     _choose_as_for_the_host()
     optim.register(_C.adam)
+    _nvtx.register()
     if not _autoload.drives_a_gpu(torch) or chosen.startswith("cuda"):
         torch._C._set_multithreading_enabled(False)  # see docs/decisions.md: backward passes run on the calling thread
     atexit.register(_finish)

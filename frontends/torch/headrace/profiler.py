@@ -7,9 +7,7 @@
 """
 
 import contextlib
-import functools
 import os
-import warnings
 
 import torch
 
@@ -77,48 +75,3 @@ def tables():
     """Three tables as text, sorted by total time: kernels and library calls with runs, mean and total time, bytes and
     share; copies by direction, single numbers apart; operations that ran on the host."""
     return _C.profiler_tables()
-
-
-# ---- torch's ranges for NVTX
-
-
-@contextlib.contextmanager
-def _synchronize_here():
-    """torch.autograd.profiler.emit_nvtx waits for CUDA's devices at both ends."""
-    before = torch.cuda.synchronize
-    torch.cuda.synchronize = torch.headrace.synchronize
-    try:
-        yield
-    finally:
-        torch.cuda.synchronize = before
-
-
-def _serve_nvtx():
-    """`emit_nvtx` with a torch that is built without CUDA: its ranges go where the core's own go."""
-    marks = torch.autograd.profiler.emit_nvtx
-    enter, leave = marks.__enter__, marks.__exit__
-
-    @functools.wraps(enter)
-    def __enter__(self):
-        if self.enabled and not self.entered and not _C.ranges_turn(True):
-            warnings.warn(
-                "emit_nvtx: no profiler takes the ranges. Start the program with one, such as nsys, or set "
-                "NVTX_INJECTION64_PATH to its library (or INTEL_LIBITTNOTIFY64)",
-                stacklevel=2,
-            )
-        with _synchronize_here():
-            return enter(self)
-
-    @functools.wraps(leave)
-    def __exit__(self, *error):
-        with _synchronize_here():
-            result = leave(self, *error)
-        if self.enabled:
-            _C.ranges_turn(False)
-        return result
-
-    marks.__enter__, marks.__exit__ = __enter__, __exit__
-
-
-if torch.version.cuda is None and torch.version.hip is None:
-    _serve_nvtx()
