@@ -441,8 +441,8 @@ static bool has_layout(const hr_operand *x, bool is_dense) {
 
 static bool can_take(const hr_node *node) {
   const hr_operand *x = &node->inputs[0], *y = &node->inputs[1];
-  return node->op == HR_OP_CONV_BACKWARD_WEIGHT && hr__images_are_supported(node) && has_layout(x, true) &&
-         has_layout(y, false) && y->dims[1] >= 2 * OUTS_MIN;
+  return node->op == HR_OP_CONV_BACKWARD_WEIGHT && node->epilogue_count == 0 && hr__images_are_supported(node) &&
+         has_layout(x, true) && has_layout(y, false) && y->dims[1] >= 2 * OUTS_MIN;
 }
 
 /* oneDNN's kernels are good for a stride of 1. For larger strides these are about 1.5 times as fast; close cases are
