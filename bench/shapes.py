@@ -2,12 +2,13 @@
 """Times programs whose shapes never repeat, and the same shapes again: a device of torch's against Headrace.
 
 Each side of a case runs in a process of its own, with an empty cache of compiled kernels unless --code names another:
-a call with a shape that the program does not use, then every shape once (`new`), then every shape again (`seen`).
-Processes of the two sides take turns. Both sides have the same weights, inputs, order of shapes and number of threads,
-and each result exists before the next call.
+a call with a shape that the program does not use, then every shape once (`new`), then every shape again (`seen`, at
+least 20 calls). Both processes live at the same time and take turns call by call, so that both meet the same slow and
+fast moments of the machine. Both sides have the same weights, inputs, order of shapes and number of threads, and each
+result exists before the next call.
 
 CPU time is the process's, background threads included; time of compilers is a column of its own, because those are
-processes of their own. The ratio is torch's median by Headrace's: above 1 Headrace is faster.
+processes of their own. The ratio is torch's time by Headrace's: above 1 Headrace is faster.
 
     python bench/shapes.py                       everything, into bench/results/shapes.md and .json
     python bench/shapes.py --cases 'gpt*' --rounds 1
@@ -22,12 +23,17 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
+
+from alone import status_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 PASSES = ("new", "seen")
+SEEN_CALLS = 20  # at least
+LIMIT_SECONDS = 900.0  # of a process
 
 
 def parse() -> argparse.Namespace:
@@ -49,12 +55,11 @@ def parse() -> argparse.Namespace:
 # ---- one side, in a process of its own
 
 
-def run_side(name: str, device_name: str, threads: int) -> dict:
+def run_side(name: str, device_name: str, threads: int) -> None:
     import torch
 
     if not device_name.startswith(("cpu", "cuda")):  # a process has one accelerator: not CUDA and this one
         import headrace.torch  # noqa: F401  (torch finds it by itself, except where torch also drives CUDA)
-    from alone import status_bytes
     from cases import synchronizer
     from shape_cases import CASES
 
@@ -64,64 +69,123 @@ def run_side(name: str, device_name: str, threads: int) -> dict:
     wait = synchronizer(device)
     stats = getattr(getattr(torch, device.type), "stats", dict)
     call = case.prepare(device)
+    serve(case, call, wait, stats)
+
+
+def serve(case, call, wait, stats) -> None:
+    """Runs a call for each number of a shape that comes from standard input; each other line ends a pass and reports
+    it. CPU time is that of all threads, without this thread's between two calls."""
     call(case.warm)
     wait()
-    found = {}
-    for which in PASSES:
-        before, begin, cpu = os.times(), time.perf_counter(), time.process_time()
-        counted = stats()
-        for shape in case.shapes:
-            result = call(shape)
+    say({})
+    for _ in PASSES:
+        wall, between = 0.0, time.thread_time()
+        before, cpu, counted = os.times(), time.process_time(), stats()
+        idle = 0.0
+        while (line := sys.stdin.readline().strip()).isdigit():
+            begin = time.perf_counter()
+            idle += time.thread_time() - between
+            result = call(case.shapes[int(line)])
             wait()
+            between = time.thread_time()
+            wall += time.perf_counter() - begin
+            say({})
         del result
+        cpu = time.process_time() - cpu - idle - (time.thread_time() - between)
         after = os.times()
-        found[which] = {
-            "wall_seconds": time.perf_counter() - begin,
-            "cpu_seconds": time.process_time() - cpu,
-            "compiler_seconds": after.children_user
-            + after.children_system
-            - before.children_user
-            - before.children_system,
-            "resident_bytes": status_bytes("VmRSS"),
-            "stats": {key: value - counted.get(key, 0) for key, value in stats().items() if isinstance(value, int)},
-        }
-    return found
+        children = after.children_user + after.children_system - before.children_user - before.children_system
+        say(
+            {
+                "wall_seconds": wall,
+                "cpu_seconds": cpu,
+                "compiler_seconds": children,
+                "resident_bytes": status_bytes("VmRSS"),
+                "stats": {key: value - counted.get(key, 0) for key, value in stats().items() if isinstance(value, int)},
+            }
+        )
 
 
-def measure(case, device: str, threads: int, code: str | None) -> dict:
-    command = [sys.executable, __file__, "--side", case.name, device, "--threads", str(threads)]
-    with tempfile.TemporaryDirectory() as folder:
+def say(report: dict) -> None:
+    print(json.dumps(report), flush=True)
+
+
+class Side:
+    """The process of one side, from the parent."""
+
+    def __init__(self, case, device: str, arguments):
+        command = [sys.executable, __file__, "--side", case.name, device, "--threads", str(arguments.threads)]
+        self.folder = tempfile.TemporaryDirectory()
+        self.errors = tempfile.TemporaryFile("w+")
         environment = os.environ | {
-            "HEADRACE_CACHE": code or folder,
-            "HEADRACE_THREADS": str(threads),
-            "OMP_NUM_THREADS": str(threads),
+            "HEADRACE_CACHE": arguments.code or self.folder.name,
+            "HEADRACE_THREADS": str(arguments.threads),
+            "OMP_NUM_THREADS": str(arguments.threads),
         }
-        done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, env=environment)
-    if done.returncode != 0:
-        raise RuntimeError((done.stderr.strip() or "no message").splitlines()[-1][:200])
-    return json.loads(done.stdout.splitlines()[-1])
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=self.errors, text=True, env=environment
+        )
+        self.limit = threading.Timer(LIMIT_SECONDS, self.process.kill)
+        self.limit.start()
+
+    def answer(self) -> dict:
+        line = self.process.stdout.readline()
+        if not line:
+            self.process.wait()
+            self.errors.seek(0)
+            raise RuntimeError((self.errors.read().strip() or "no message").splitlines()[-1][:200])
+        return json.loads(line)
+
+    def ask(self, text: str) -> dict:
+        print(text, file=self.process.stdin, flush=True)
+        return self.answer()
+
+    def close(self) -> None:
+        self.limit.cancel()
+        self.process.kill()
+        self.process.communicate()
+        self.folder.cleanup()
+        self.errors.close()
 
 
 # ---- both sides in turn, and the table
 
 
-def median_of(runs: list[dict], which: str, key: str) -> float:
-    return statistics.median(run[which][key] for run in runs)
+def measure(case, devices: list[str], turn: int, arguments) -> list[dict]:
+    """A round: the report of each device, by passes. In even turns the first device is the first to run."""
+    sides = []
+    try:
+        for device in devices:
+            sides.append(Side(case, device, arguments))
+            sides[-1].answer()
+        found: list[dict] = [{} for _ in devices]
+        for which in PASSES:
+            numbers = list(range(len(case.shapes)))
+            for index in numbers if which == "new" else numbers * -(-SEEN_CALLS // len(numbers)):
+                for side in sides if turn % 2 == 0 else reversed(sides):
+                    side.ask(str(index))
+                turn += 1
+            for side, report in zip(sides, found):
+                report[which] = side.ask("end")
+        return found
+    finally:
+        for side in sides:
+            side.close()
 
 
 def compare(case, arguments) -> dict:
     runs: dict[str, list[dict]] = {arguments.reference: [], arguments.device: []}
-    for index in range(arguments.rounds):
-        for device in list(runs) if index % 2 == 0 else reversed(list(runs)):
-            runs[device].append(measure(case, device, arguments.threads, arguments.code))
+    for turn in range(arguments.rounds):
+        for device, found in zip(runs, measure(case, list(runs), turn, arguments)):
+            runs[device].append(found)
     result = {"name": case.name, "title": case.title, "shapes": len(case.shapes), "runs": runs}
     theirs, ours = runs[arguments.reference], runs[arguments.device]
     for which in PASSES:
         for key in ("cpu_seconds", "wall_seconds"):
-            result[f"{which}_{key}_ratio"] = median_of(theirs, which, key) / median_of(ours, which, key)
-        ratios = sorted(a[which]["cpu_seconds"] / b[which]["cpu_seconds"] for a, b in zip(theirs, ours))
-        result[f"{which}_spread"] = [ratios[0], ratios[-1]]
-        result[f"{which}_compiler_seconds"] = median_of(ours, which, "compiler_seconds")
+            ratios = [a[which][key] / b[which][key] for a, b in zip(theirs, ours)]
+            result[f"{which}_{key}_ratio"] = statistics.median(ratios)
+            result[f"{which}_{key}_spread"] = [min(ratios), max(ratios)]
+        result[f"{which}_compiler_seconds"] = statistics.median(run[which]["compiler_seconds"] for run in ours)
     return result
 
 
@@ -130,7 +194,7 @@ def row(result: dict) -> str:
         return f"| {result['title']} | failed: {result['error']} | | | | | |"
     cells = [result["title"]]
     for which in PASSES:
-        low, high = result[f"{which}_spread"]
+        low, high = result[f"{which}_cpu_seconds_spread"]
         cells += [
             f"{result[f'{which}_cpu_seconds_ratio']:.2f} ({low:.2f} to {high:.2f})",
             f"{result[f'{which}_wall_seconds_ratio']:.2f}",
@@ -146,8 +210,7 @@ def markdown(results: list[dict], arguments) -> str:
         "# Shapes that do not repeat",
         "",
         f"{report.machine_text(report.machine(), arguments.threads)}, {arguments.rounds} rounds. "
-        "torch's time by Headrace's: above 1 "
-        "is faster. In brackets the spread of the rounds. Compilers: seconds of CPU time that they took beside it.",
+        "torch's time by Headrace's, the median of the rounds: above 1 is faster. In brackets their spread. Compilers: seconds of CPU time that they took beside it.",
         "",
         "| case | new shapes, CPU time | wall time | compilers | the same again, CPU time | wall time | compilers |",
         "|---|---|---|---|---|---|---|",
@@ -165,7 +228,7 @@ def run_cases(cases: list, arguments) -> list[dict]:
         try:
             result = compare(case, arguments)
             line = ", ".join(f"{which} {result[f'{which}_cpu_seconds_ratio']:.2f}x" for which in PASSES)
-        except (RuntimeError, subprocess.TimeoutExpired) as error:
+        except (RuntimeError, BrokenPipeError) as error:
             result = {"name": case.name, "title": case.title, "error": str(error)}
             line = f"failed: {error}"
         print(line, file=sys.stderr, flush=True)
@@ -175,7 +238,7 @@ def run_cases(cases: list, arguments) -> list[dict]:
 
 def main(arguments) -> int:
     if arguments.side:
-        print(json.dumps(run_side(*arguments.side, arguments.threads)))
+        run_side(*arguments.side, arguments.threads)
         return 0
     from cases import chosen
     from shape_cases import CASES
