@@ -85,6 +85,8 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
   HR_RETURN_IF_ERROR(verify_after(program, target, "versions"));
   HR_RETURN_IF_ERROR(hr_simplify(program));
   HR_RETURN_IF_ERROR(verify_after(program, target, "simplify"));
+  HR_RETURN_IF_ERROR(hr_rename(program));
+  HR_RETURN_IF_ERROR(verify_after(program, target, "rename"));
   HR_RETURN_IF_ERROR(hr_match(program, target));
   HR_RETURN_IF_ERROR(verify_after(program, target, "match"));
   HR_RETURN_IF_ERROR(hr_deliver(program, target));

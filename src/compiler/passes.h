@@ -23,9 +23,14 @@ hr_status hr_chain(const hr_program *stream, hr_program *out_stream);
 /* Numbers the versions of every buffer in order of writes: stream order becomes value form. */
 hr_status hr_versions(hr_program *program);
 
+/* True if a store through this view writes every byte of its buffer. */
+bool hr_covers_buffer(const hr_program *program, const hr_operand *output, uint32_t reduce_mask);
 /* Removes nodes whose results are never read. Before: %3 = mul(..) into a dead buffer that is never read. After:
  * gone. */
 hr_status hr_simplify(hr_program *program);
+
+/* Gives contents of visible buffers that the program itself replaces to temporaries. */
+hr_status hr_rename(hr_program *program);
 
 /* Matches element-wise loops into the contraction that alone feeds them, if the target keeps it with them. */
 hr_status hr_match(hr_program *program, const hr_target *target);

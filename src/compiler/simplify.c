@@ -18,8 +18,7 @@
 
 #include "compiler/passes.h"
 
-/* True if a store through this view writes every byte of its buffer. */
-static bool covers_buffer(const hr_program *program, const hr_operand *output, uint32_t reduce_mask) {
+bool hr_covers_buffer(const hr_program *program, const hr_operand *output, uint32_t reduce_mask) {
   if (output->offset != 0 || output->term_count != 0 || output->bound_count != 0) {
     return false;
   }
@@ -59,7 +58,7 @@ static bool end_wants(const hr_program *program, const hr_node *node, bool *want
   bool has_live = false;
   for (int i = 0; i < node->output_count && node->store_mode == HR_STORE_SET; ++i) {
     const hr_operand *output = &node->outputs[i];
-    if (output->kind == HR_OPERAND_VALUE && covers_buffer(program, output, node->is_loop ? node->reduce_mask : 0)) {
+    if (output->kind == HR_OPERAND_VALUE && hr_covers_buffer(program, output, node->is_loop ? node->reduce_mask : 0)) {
       wanted[output->index] = false;
       has_live |= !program->buffers[output->index].is_dead;
     }
@@ -76,7 +75,7 @@ static bool is_number(const hr_program *program, const hr_node *node) {
   const hr_operand *output = &node->outputs[0];
   const hr_program_buffer *buffer = &program->buffers[output->index];
   return output->kind == HR_OPERAND_VALUE && output->version == 1 && hr_operand_count(*output) == 1 &&
-         buffer->is_dead && buffer->is_fresh && covers_buffer(program, output, 0);
+         buffer->is_dead && buffer->is_fresh && hr_covers_buffer(program, output, 0);
 }
 
 /* Puts the kept nodes together, numbers first; *out_changed: one was removed or has moved. */
