@@ -2,6 +2,8 @@
  * dilations of each, groups. */
 #include "providers/wide_images.h"
 
+#include "core/ir/dtype.h"
+
 hr__images hr__images_of(const hr_operand *x) {
   return (hr__images){.offset = x->offset,
                       .image_stride = x->strides[0],
@@ -45,6 +47,26 @@ bool hr__images_are_supported(const hr_node *node) {
   const int64_t *ints = node->ints;
   return node->int_count >= 8 && ints[0] == 2 && ints[5] == 1 && ints[6] == 1 && ints[7] == 1 &&
          is_taken(&node->inputs[0]) && is_taken(&node->inputs[1]) && is_taken(&node->outputs[0]);
+}
+
+bool hr__scale_find(const hr_node *node, int *out_arg) {
+  *out_arg = -1;
+  if (node->epilogue_count == 0) {
+    return true;
+  }
+  const hr_epilogue *epilogue = &node->epilogues[0];
+  if (node->epilogue_count > 1 || epilogue->op != HR_OP_MUL) {
+    return false;
+  }
+  int number = epilogue->inputs[epilogue->inputs[0] == HR_EPILOGUE_VALUE];
+  bool is_number =
+      number >= 0 && node->inputs[number].kind == HR_OPERAND_SCALAR && node->inputs[number].dtype != HR_DTYPE_C128;
+  *out_arg = is_number ? number : -1;
+  return is_number;
+}
+
+float hr__scale_of(void *const *args, int arg) {
+  return arg < 0 ? 1 : hr_scalar_as_f32(args[arg]);
 }
 
 bool hr__windows_are_supported(const hr_node *node) {

@@ -30,6 +30,12 @@ bool hr__images_are_supported(const hr_node *node);
 /* True if it is a convolution or a gradient of data, the above holds, and its strides are one. */
 bool hr__windows_are_supported(const hr_node *node);
 
+/* True if the node's only result is stored as it is, or multiplied by a number before. *out_arg: the number's place in
+ * the arguments of a run; -1: there is none. */
+bool hr__scale_find(const hr_node *node, int *out_arg);
+/* The number, or 1. */
+float hr__scale_of(void *const *args, int arg);
+
 /* ---- layouts, on processors with vectors of 16 floats (wide_pack.c) ---- */
 
 bool hr__images_are_channels_last(const hr__images *x);

@@ -48,13 +48,14 @@ struct hr_prepared {
   int64_t rows_most, x_bytes, y_bytes, slot_bytes;
   int64_t sum_pitch;
   bool is_direct; /* sums are written to the result directly: windows of one element, input channels side by side */
-  int w_arg;
+  int w_arg, scale_arg;
 };
 
 typedef struct call {
   const hr_prepared *p;
   const float *x, *y;
   float *w;
+  float scale;
   float *sums; /* [kernel row][output channel][sum_pitch] */
   char *slots;
 } call;
@@ -349,12 +350,13 @@ static void run_slots(void *arg, int64_t begin, int64_t end, int worker) {
 /* ---- reordering to the layout of the weights ---- */
 
 /* The windows of a part's input channels; `row_step`: the distance of a window's rows among the sums. */
-WIDE_INLINE void turn_windows(const hr_prepared *p, const float *from, int64_t row_step, float *to, int64_t rows,
+WIDE_INLINE void turn_windows(const call *c, const float *from, int64_t row_step, float *to, int64_t rows,
                               int64_t columns) {
+  const hr_prepared *p = c->p;
   for (int64_t in = 0; in < p->part; ++in, ++from, to += p->w_in) {
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t column = 0; column < columns; ++column) {
-        to[row * p->w_row + column * p->w_column] = from[row * row_step + column * p->part];
+        to[row * p->w_row + column * p->w_column] = from[row * row_step + column * p->part] * c->scale;
       }
     }
   }
@@ -371,9 +373,9 @@ WIDE static void turn_outs(void *arg, int64_t begin, int64_t end, int worker) {
       float *to = c->w + out * p->w_out + part * p->part * p->w_in;
       int64_t row_step = p->y.channels * p->sum_pitch;
       if (p->kernel[0] == 3 && p->kernel[1] == 3) {
-        turn_windows(p, from, row_step, to, 3, 3);
+        turn_windows(c, from, row_step, to, 3, 3);
       } else {
-        turn_windows(p, from, row_step, to, p->kernel[0], p->kernel[1]);
+        turn_windows(c, from, row_step, to, p->kernel[0], p->kernel[1]);
       }
     }
   }
@@ -385,6 +387,7 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
             .x = (const float *)args[0] + p->x.offset,
             .y = (const float *)args[1] + p->y.offset,
             .w = (float *)args[p->w_arg] + p->w_offset,
+            .scale = hr__scale_of(args, p->scale_arg),
             .slots = workspace};
   int64_t slots = p->out_groups * p->vector_groups;
   c.sums = p->is_direct ? c.w : (float *)(void *)(c.slots + slots * p->slot_bytes);
@@ -407,6 +410,7 @@ static void describe(const hr_node *node, hr_prepared *p) {
   p->w_offset = w->offset;
   p->w_out = w->strides[0], p->w_in = w->strides[1], p->w_row = w->strides[2], p->w_column = w->strides[3];
   p->w_arg = node->input_count;
+  (void)hr__scale_find(node, &p->scale_arg);
   p->part = p->x.channels % TILE == 0 ? TILE : p->x.channels;
   p->parts = p->x.channels / p->part;
   p->run = p->kernel[1] * p->part;
@@ -441,8 +445,11 @@ static bool has_layout(const hr_operand *x, bool is_dense) {
 
 static bool can_take(const hr_node *node) {
   const hr_operand *x = &node->inputs[0], *y = &node->inputs[1];
-  return node->op == HR_OP_CONV_BACKWARD_WEIGHT && node->epilogue_count == 0 && hr__images_are_supported(node) &&
-         has_layout(x, true) && has_layout(y, false) && y->dims[1] >= 2 * OUTS_MIN;
+  const int64_t *w = node->outputs[0].dims;
+  int scale_arg;
+  bool is_scaled_last = node->epilogue_count == 0 || w[2] * w[3] > 1; /* sums of one element are stored directly */
+  return node->op == HR_OP_CONV_BACKWARD_WEIGHT && hr__images_are_supported(node) && hr__scale_find(node, &scale_arg) &&
+         is_scaled_last && has_layout(x, true) && has_layout(y, false) && y->dims[1] >= 2 * OUTS_MIN;
 }
 
 /* oneDNN's kernels are good for a stride of 1. For larger strides these are about 1.5 times as fast; close cases are

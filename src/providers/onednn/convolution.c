@@ -55,6 +55,13 @@ static bool has_bias(const hr_node *node) {
   return node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE;
 }
 
+/* A gradient of weights that is a product may be scaled, for example to the average of several processes. */
+static bool has_epilogues(const hr_node *node) {
+  bool is_scaled_product = node->op == HR_OP_CONV_BACKWARD_WEIGHT && hr__onednn_can_be_product(node) &&
+                           node->epilogue_count == 1 && node->epilogues[0].op == HR_OP_MUL;
+  return (node->op == HR_OP_CONV || is_scaled_product) && hr__onednn_has_epilogues(node, 1, false);
+}
+
 bool hr__onednn_supports_conv(const hr_node *node) {
   if (node->int_count < 1 || node->ints[0] < 1 || node->ints[0] > SPATIAL_MAX) {
     return false;
@@ -73,7 +80,7 @@ bool hr__onednn_supports_conv(const hr_node *node) {
       return false;
     }
   }
-  if (node->epilogue_count > 0 && (node->op != HR_OP_CONV || !hr__onednn_has_epilogues(node, 1, false))) {
+  if (node->epilogue_count > 0 && !has_epilogues(node)) {
     return false;
   }
   if (!has_bias(node) || is_wide) {
@@ -368,7 +375,8 @@ static bool is_product(hr_prepared *pipe, const hr_program *program, const hr_no
   bool is_better = hr__onednn_is_product(program, node);
   bool asks_for_other = algorithm == HR_ONEDNN_DIRECT || algorithm == HR_ONEDNN_PRODUCT;
   if ((asks_for_other && is_better == (algorithm == HR_ONEDNN_PRODUCT)) ||
-      (algorithm == HR_ONEDNN_PRODUCT && !hr__onednn_can_be_product(node))) {
+      (algorithm == HR_ONEDNN_PRODUCT && !hr__onednn_can_be_product(node)) ||
+      (algorithm == HR_ONEDNN_DIRECT && node->op != HR_OP_CONV && node->epilogue_count > 0)) {
     hr__pipe_refuse(pipe);
   }
   return is_better != asks_for_other;

@@ -61,13 +61,14 @@ struct hr_prepared {
   int64_t point_floats, sum_floats; /* from point to point of v and q, and of m */
   int64_t slot_floats;
   int64_t x_floats, y_floats; /* packed; 0: read in place */
-  int w_arg;
+  int w_arg, scale_arg;
 };
 
 typedef struct call {
   const hr_prepared *p;
   const float *x, *y, *zeros;
   float *w, *slots;
+  float scale;
   atomic_bool is_odd; /* some result is not finite */
 } call;
 
@@ -113,8 +114,12 @@ static void take_tile(const call *c, const unit *u, int64_t number, int64_t at) 
 
 /* ---- results ---- */
 
-/* Stores the taps of up to 16 input channels of an output channel. */
-WIDE_INLINE void store_taps(const hr_prepared *p, float *w, const __m512 taps[ALL_TAPS], int64_t channels) {
+/* Stores the taps of up to 16 input channels of an output channel, scaled. */
+WIDE_INLINE void store_taps(const call *c, float *w, __m512 taps[ALL_TAPS], int64_t channels) {
+  const hr_prepared *p = c->p;
+  for (int i = 0; i < ALL_TAPS; ++i) {
+    taps[i] = _mm512_mul_ps(taps[i], _mm512_set1_ps(c->scale));
+  }
   if (p->w_in == 1) {
     for (int i = 0; i < ALL_TAPS; ++i) {
       _mm512_mask_storeu_ps(w + i / TAPS * p->w_row + i % TAPS * p->w_column, hr__wide_mask(channels), taps[i]);
@@ -149,7 +154,7 @@ WIDE static bool give_unit(const call *c, const unit *u) {
       __m512 taps[ALL_TAPS];
       int64_t count = hr_min(VECTOR, u->ins - i);
       is_finite &= hr__winograd_give_taps(u->m + row * PANEL + i, p->sum_floats, count, taps);
-      store_taps(p, c->w + (u->out + row) * p->w_out + (u->in + i) * p->w_in, taps, count);
+      store_taps(c, c->w + (u->out + row) * p->w_out + (u->in + i) * p->w_in, taps, count);
     }
   }
   return is_finite;
@@ -237,7 +242,7 @@ WIDE static void sum_directly(void *arg, int64_t begin, int64_t end, int worker)
         add_window(p, c->x + image * p->x.image_stride + in, row, column, _mm512_set1_ps(dy), hr__wide_mask(channels),
                    taps);
       }
-      store_taps(p, c->w + out * p->w_out + in * p->w_in, taps, channels);
+      store_taps(c, c->w + out * p->w_out + in * p->w_in, taps, channels);
     }
   }
 }
@@ -259,6 +264,7 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   float *zeros = workspace, *packed = zeros + PANEL;
   memset(zeros, 0, PANEL * sizeof *zeros);
   c.w = (float *)args[p->w_arg] + p->w_offset;
+  c.scale = hr__scale_of(args, p->scale_arg);
   c.zeros = zeros, c.slots = packed + p->x_floats + p->y_floats;
   c.x = pack(&p->x_given, p->images, c.x, packed);
   c.y = pack(&p->y_given, p->images, c.y, packed + p->x_floats);
@@ -283,6 +289,7 @@ static void describe(const hr_node *node, hr_prepared *p) {
   p->w_offset = w->offset;
   p->w_out = w->strides[0], p->w_in = w->strides[1], p->w_row = w->strides[2], p->w_column = w->strides[3];
   p->w_arg = node->input_count;
+  (void)hr__scale_find(node, &p->scale_arg);
   p->tiles[0] = hr_divide_up(p->y.height, RESULTS), p->tiles[1] = hr_divide_up(p->y.width, RESULTS);
   p->ins = panels_of(p->x.channels, 1), p->outs = panels_of(p->y.channels, 1);
 }
@@ -300,7 +307,8 @@ static void divide(hr_prepared *p) {
 
 static bool can_take(const hr_node *node) {
   const int64_t *w = node->outputs[0].dims;
-  return node->op == HR_OP_CONV_BACKWARD_WEIGHT && hr__images_are_supported(node) && node->epilogue_count == 0 &&
+  int scale_arg;
+  return node->op == HR_OP_CONV_BACKWARD_WEIGHT && hr__images_are_supported(node) && hr__scale_find(node, &scale_arg) &&
          node->ints[1] == 1 && node->ints[2] == 1 && w[2] == TAPS && w[3] == TAPS;
 }
 
