@@ -165,7 +165,10 @@ HR_API HR_MUST_USE hr_status hr_stream_commit(hr_stream *stream);
  * for nothing. INVALID_ARGUMENT for streams of two devices. */
 HR_API HR_MUST_USE hr_status hr_stream_wait_for(hr_stream *stream, hr_stream *other);
 typedef enum hr_hint {
-  HR_HINT_PASS_BEGINS = 0 /* a pass over the program, such as the backward pass, begins or has ended */
+  HR_HINT_PASS_BEGINS = 0, /* a pass over the program, such as the backward pass, begins or has ended */
+  HR_HINT_AWAITED,         /* others, such as another process, wait for the function that was recorded last */
+  HR_HINT_DUE,             /* commits everything if others wait for a pending function */
+  HR_HINT_PAUSED           /* the same, if nothing was recorded since the last of these hints: the host may wait, too */
 } hr_hint;
 /* Reports the frontend's position in its program. The stream may use it to decide when to commit; results do not depend
  * on it. Errors are reported by the call that waits. */

@@ -52,6 +52,11 @@ static hr_decision pass_begins(const hr_policy *policy) {
   return policy->first_ops != SIZE_MAX ? commit(SIZE_MAX, HR_COMMIT_REQUEST) : keep;
 }
 
+static hr_decision is_due(const hr_policy *policy, const hr_event *event) {
+  bool is_awaited = policy->awaited_end > event->operations - (int64_t)event->records;
+  return is_awaited ? commit(SIZE_MAX, HR_COMMIT_REQUEST) : keep;
+}
+
 static hr_decision wait_for_all(void) {
   hr_decision decision = commit(SIZE_MAX, HR_COMMIT_READ);
   decision.runs_here = true;
@@ -79,6 +84,10 @@ hr_decision hr__policy_decide(const hr_policy *policy, const hr_event *event) {
       return part_left(policy, event);
     case HR_EVENT_PASS_BEGINS:
       return pass_begins(policy);
+    case HR_EVENT_DUE:
+      return is_due(policy, event);
+    case HR_EVENT_PAUSED:
+      return event->operations == policy->paused_at ? is_due(policy, event) : keep;
     case HR_EVENT_MODE:
       return commit(SIZE_MAX, HR_COMMIT_MODE);
     case HR_EVENT_REQUEST:
@@ -110,6 +119,14 @@ void hr__policy_committed(hr_policy *policy, uint64_t hash, size_t records, bool
 
 void hr__policy_begun(hr_policy *policy) {
   policy->awaited.is_begun = true;
+}
+
+void hr__policy_awaits(hr_policy *policy, int64_t operations) {
+  policy->awaited_end = operations;
+}
+
+void hr__policy_paused(hr_policy *policy, int64_t operations) {
+  policy->paused_at = operations;
 }
 
 void hr__policy_waited(hr_policy *policy) {

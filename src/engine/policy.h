@@ -7,6 +7,8 @@
  *   a part's records have been appended  begin all early if it matches a program that the host often waits for
  *   the caller has left a part           commit early, without the part's large last result
  *   a pass begins (a hint)               commit all if the device works beside the host
+ *   functions are due (a hint)           commit all if others wait for a pending function
+ *   the host may have paused (a hint)    the same, if nothing was recorded since the last such hint
  *   the mode becomes eager or strict     commit all
  *   a request; memory is short; a wait   commit all
  *
@@ -42,8 +44,10 @@ typedef struct hr_policy {
   size_t records_max; /* limits of pending records */
   int64_t bytes_max;
   size_t first_ops,
-      next_ops;       /* pending records for an early commit: the first since a wait, the next; SIZE_MAX: none */
-  size_t large_bytes; /* a result of this size waits for its readers, so that it may be fused away */
+      next_ops;        /* pending records for an early commit: the first since a wait, the next; SIZE_MAX: none */
+  size_t large_bytes;  /* a result of this size waits for its readers, so that it may be fused away */
+  int64_t awaited_end; /* the operations up to the last function that others wait for */
+  int64_t paused_at;   /* the operations recorded up to the last hint of a pause */
   hr_awaited awaited;
 } hr_policy;
 
@@ -53,6 +57,8 @@ typedef enum hr_event_kind {
   HR_EVENT_PART_APPENDED, /* those of a part have been appended */
   HR_EVENT_PART_LEFT,     /* and the caller has released the results that it does not need; tail_records, tail_bytes */
   HR_EVENT_PASS_BEGINS,   /* HR_HINT_PASS_BEGINS */
+  HR_EVENT_DUE,           /* HR_HINT_DUE */
+  HR_EVENT_PAUSED,        /* HR_HINT_PAUSED */
   HR_EVENT_MODE,          /* the mode becomes one in which every operation runs at once */
   HR_EVENT_REQUEST,       /* hr_stream_commit */
   HR_EVENT_MEMORY,        /* a write of the host needs memory that pending records may free */
@@ -64,6 +70,7 @@ typedef struct hr_event {
   hr_mode mode;   /* of the stream */
   size_t records; /* pending ones, and the bytes of their results */
   int64_t bytes;
+  int64_t operations;  /* recorded so far, with the pending ones */
   bool stands_alone;   /* the record is large, and fused with nothing */
   size_t tail_records; /* from the part's last large operation on; it makes tail_bytes */
   size_t tail_bytes;
@@ -105,6 +112,10 @@ void hr__policy_committed_early(hr_policy *policy);
 void hr__policy_committed(hr_policy *policy, uint64_t hash, size_t records, bool will_wait, bool can_begin);
 /* The pending program has been begun early. */
 void hr__policy_begun(hr_policy *policy);
+/* Others wait for the last of the operations recorded so far. */
+void hr__policy_awaits(hr_policy *policy, int64_t operations);
+/* The host may have paused, and the decision about that has been carried out. */
+void hr__policy_paused(hr_policy *policy, int64_t operations);
 /* The host has committed everything in order to wait. */
 void hr__policy_waited(hr_policy *policy);
 

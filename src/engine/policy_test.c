@@ -25,6 +25,9 @@ static const hr_policy begun = {.records_max = MAX,
                                 .next_ops = NEVER,
                                 .awaited = {.hash = 7, .record_count = 10, .times = 8, .wanted = 8, .is_begun = true}};
 
+static const hr_policy awaited = {
+    .records_max = MAX, .bytes_max = 1000, .first_ops = NEVER, .next_ops = NEVER, .awaited_end = 20, .paused_at = 30};
+
 #define KEEP \
   { .action = HR_KEEP }
 #define BEGIN \
@@ -100,6 +103,15 @@ static const struct {
     /* hints, requests, waits */
     {"a pass begins on the host", &host, {.kind = HR_EVENT_PASS_BEGINS, .records = 50}, KEEP},
     {"a pass begins beside it", &beside, {.kind = HR_EVENT_PASS_BEGINS, .records = 50}, COMMIT(ALL, REQUEST)},
+    {"a function that others wait for is due",
+     &awaited,
+     {.kind = HR_EVENT_DUE, .records = 6, .operations = 25},
+     COMMIT(ALL, REQUEST)},
+    {"it has been committed", &awaited, {.kind = HR_EVENT_DUE, .records = 5, .operations = 25}, KEEP},
+    {"nobody waits", &host, {.kind = HR_EVENT_DUE, .records = 25, .operations = 25}, KEEP},
+    {"the host has paused", &awaited, {.kind = HR_EVENT_PAUSED, .records = 11, .operations = 30}, COMMIT(ALL, REQUEST)},
+    {"it has recorded since", &awaited, {.kind = HR_EVENT_PAUSED, .records = 12, .operations = 31}, KEEP},
+    {"it has paused, and nobody waits", &awaited, {.kind = HR_EVENT_PAUSED, .records = 10, .operations = 30}, KEEP},
     {"a request", &host, {.kind = HR_EVENT_REQUEST, .records = 5}, COMMIT(ALL, REQUEST)},
     {"memory is short", &host, {.kind = HR_EVENT_MEMORY, .records = 5}, COMMIT(ALL, LIMIT, .runs_here = true)},
     {"a wait", &host, {.kind = HR_EVENT_WAIT, .records = 5}, COMMIT(ALL, READ, .runs_here = true)},

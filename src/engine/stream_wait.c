@@ -8,11 +8,17 @@ static const int64_t NS_PER_MS = 1000 * 1000;
 
 /* ---- when to commit: policy.h decides ---- */
 
+/* Recorded so far. */
+static int64_t operations_of(const hr_stream *stream) {
+  return stream->forgotten + stream->stats.operations;
+}
+
 hr_event hr__stream_event(const hr_stream *stream, hr_event_kind kind) {
   return (hr_event){.kind = kind,
                     .mode = hr_stream_mode(stream),
                     .records = stream->pending.records.count,
-                    .bytes = stream->pending.pending_bytes};
+                    .bytes = stream->pending.pending_bytes,
+                    .operations = operations_of(stream)};
 }
 
 hr_status hr__stream_notify(hr_stream *stream, const hr_event *event) {
@@ -38,11 +44,25 @@ void hr__stream_notify_of(hr_stream *stream, hr_event_kind kind) {
 }
 
 void hr_stream_hint(hr_stream *stream, hr_hint hint) {
-  if (stream->is_capture || hint != HR_HINT_PASS_BEGINS) {
+  if (stream->is_capture) {
     return;
   }
   hr_mutex_lock(&stream->mutex);
-  hr__stream_notify_of(stream, HR_EVENT_PASS_BEGINS);
+  switch (hint) {
+    case HR_HINT_PASS_BEGINS:
+      hr__stream_notify_of(stream, HR_EVENT_PASS_BEGINS);
+      break;
+    case HR_HINT_AWAITED:
+      hr__policy_awaits(&stream->policy, operations_of(stream));
+      break;
+    case HR_HINT_DUE:
+      hr__stream_notify_of(stream, HR_EVENT_DUE);
+      break;
+    case HR_HINT_PAUSED:
+      hr__stream_notify_of(stream, HR_EVENT_PAUSED);
+      hr__policy_paused(&stream->policy, operations_of(stream));
+      break;
+  }
   hr_mutex_unlock(&stream->mutex);
 }
 

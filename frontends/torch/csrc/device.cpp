@@ -262,6 +262,10 @@ hr_stream *stream_of(c10::DeviceIndex index, c10::StreamId id) {
   return place.load();
 }
 
+bool has_other_streams() {
+  return has_several_streams.load();
+}
+
 c10::StreamId next_stream_id(c10::DeviceIndex index) {
   return 1 + opened[index].taken++ % (kStreamsMax - 1);
 }

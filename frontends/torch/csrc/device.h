@@ -40,6 +40,7 @@ void set_mode(hr_mode mode);                                        // of all st
 // Streams beside the default one. Ids come from torch, where users can invent them.
 hr_stream *stream_of(c10::DeviceIndex index, c10::StreamId id);      // opens it
 hr_stream *open_stream_of(c10::DeviceIndex index, c10::StreamId id); // nullptr: it has no work, as nothing opened it
+bool has_other_streams();                                            // any device, ever
 c10::StreamId next_stream_id(c10::DeviceIndex index);                // the pool's, in turn
 c10::StreamId current_stream_id(c10::DeviceIndex index);             // of this thread
 c10::StreamId exchange_stream_id(c10::DeviceIndex index, c10::StreamId id);                 // returns the previous one

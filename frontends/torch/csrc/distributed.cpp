@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "awaited.h"
 #include "device.h"
 #include "distributed.h"
 #include "work.h"
@@ -334,6 +335,7 @@ public:
   }
   void shutdown() override {
     flush();
+    commit_awaited();
   }
   void abort() override {
     transport_->stop("a rank has aborted its process group");

@@ -2,7 +2,9 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/graph_task.h>
 
+#include "awaited.h"
 #include "device.h"
 #include "headrace/mark.h"
 
@@ -20,6 +22,7 @@ hr_status Job::compare(Running &running, const Addresses &addresses) {
 
 hr_status Job::run_steps(Running &running, const Addresses &addresses) {
   running.has_run = true;
+  running.outcome->has_begun = true;
   hr_status status = HR_OK;
   {
     InUse in_use(running.transport.get());
@@ -50,12 +53,20 @@ hr_status Job::run(void *arg, int, void *const *inputs, int, void *const *output
   return run_steps(running, addresses);
 }
 
+hr_status Job::run_step(const hr_function_call *call) {
+  Addresses addresses;
+  addresses.in.assign(call->outputs, call->outputs + call->output_count);
+  addresses.out.assign(call->outputs, call->outputs + call->output_count);
+  return run_steps(*static_cast<Running *>(call->arg), addresses);
+}
+
 // A job that was dropped, because earlier work of this rank failed, can never be made up for: the other ranks must
 // know.
 void Job::release(void *arg) {
   std::unique_ptr<Running> running(static_cast<Running *>(arg));
   if (!running->has_run) {
     running->transport->stop("a rank has dropped a collective, because earlier work of its device failed");
+    running->outcome->has_begun = true; // nobody waits for it any more
     running->outcome->end("dropped, because earlier work of the device failed");
   }
 }
@@ -87,7 +98,35 @@ struct CallBuffers {
 
 } // namespace
 
+// True in a backward pass for a job that updates one tensor, and does nothing else.
+bool Job::can_be_step(const Transport &transport) const {
+  return torch::autograd::get_current_graph_task_id() >= 0 && transport.is_shared_memory() && capture() == nullptr &&
+         !has_other_streams() && hr_stream_mode(stream()) == HR_MODE_FUSE && in_.size() == 1 && out_.size() == 1 &&
+         in_[0].is_same(out_[0]) && out_[0].numel() > 0 && copies_.empty();
+}
+
+void Job::record(std::unique_ptr<Running> running) {
+  const Tensor &tensor = out_[0];
+  CallBuffers buffers;
+  std::vector<int> places;
+  std::vector<int64_t> offsets;
+  buffers.add(tensor, places, offsets);
+  hr_view view{};
+  view.buffer = buffers.buffers[0];
+  view.dtype = dtype_of(tensor.scalar_type());
+  view.rank = static_cast<int>(tensor.dim());
+  view.offset = offsets[0] / static_cast<int64_t>(tensor.itemsize());
+  view.dims = tensor.sizes().data();
+  view.strides = tensor.strides().data();
+  hint_due();
+  hr_function_spec spec{"all_reduce", &run_step, running.release(), &release, 1};
+  check(hr_function_record(stream(), &spec, 0, nullptr, 1, &view));
+  note_awaited(stream(), outcome_);
+}
+
 void Job::call(std::unique_ptr<Running> running) {
+  if (has_other_streams())
+    end_awaited_of_others(stream());
   CallBuffers in, out;
   for (const Tensor &tensor : in_)
     in.add(tensor, running->in_places, running->in_offsets);
@@ -133,7 +172,10 @@ void Job::issue(std::shared_ptr<Transport> transport) {
   running->transport = std::move(transport);
   running->outcome = outcome_;
   running->steps = std::move(steps_);
-  if (only >= 0 || has_host_memory(place.index()))
+  bool is_in_place = only >= 0 || has_host_memory(place.index());
+  if (is_in_place && can_be_step(*running->transport))
+    record(std::move(running));
+  else if (is_in_place)
     call(std::move(running));
   else
     run_staged(std::move(running));

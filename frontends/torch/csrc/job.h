@@ -1,6 +1,11 @@
 // job.h: one call in the stream's work that runs a collective: tensors, and steps on their addresses.
+//
+// A reduction in place that a backward pass issues becomes a step of the program of its neighbours
+// (hr_function_record): the program of a training step stays whole, gradients are written where they are sent from, and
+// the optimizer reads them from there. Everything else is a call of its own (hr_stream_call), which begins at once.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -9,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "headrace/function.h"
 #include "record.h"
 #include "transport.h"
 
@@ -27,6 +33,7 @@ using Step = std::function<hr_status(Transport &, const Addresses &, Outcome &)>
 struct Outcome {
   std::mutex mutex;
   std::condition_variable ended;
+  std::atomic<bool> has_begun{false};
   bool is_ended = false;
   std::string error; // empty: none
   int source = -1;   // of a message from any rank
@@ -86,9 +93,12 @@ private:
     bool has_run = false;
   };
   static hr_status run(void *arg, int input_count, void *const *inputs, int output_count, void *const *outputs);
+  static hr_status run_step(const hr_function_call *call);
   static hr_status compare(Running &running, const Addresses &addresses);
   static hr_status run_steps(Running &running, const Addresses &addresses);
   static void release(void *arg);
+  bool can_be_step(const Transport &transport) const;
+  void record(std::unique_ptr<Running> running);
   void call(std::unique_ptr<Running> running);
   void run_staged(std::unique_ptr<Running> running);
 

@@ -76,6 +76,9 @@ public:
   void stop(const std::string &reason) override {
     hr_group_break(group_, reason.c_str());
   }
+  bool is_shared_memory() const override {
+    return true;
+  }
   const char *name() const override {
     return "shared memory";
   }

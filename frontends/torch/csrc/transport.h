@@ -56,6 +56,9 @@ public:
   virtual int device_index() const {
     return -1;
   }
+  virtual bool is_shared_memory() const {
+    return false;
+  }
   // Makes everything that waits, here and later, fail with the reason.
   virtual void stop(const std::string &reason) = 0;
   // Of a group of some of the ranks; nullptr if they need no other transport than shared memory.
