@@ -270,8 +270,11 @@ static bool add_step(explanation *e, const run_seen *run, const int *numbers, in
   const hr_instance *instance = run->instance;
   const hr_exec_step *step = &instance->steps[index];
   const hr_step *source = hr__step_source(instance, step);
-  step_info info = {
-      .step = step, .instance = instance, .kind = kind_of(instance, step), .loop_count = source->node_count};
+  step_info info = {.step = step,
+                    .cost = &instance->plan->costs[index],
+                    .instance = instance,
+                    .kind = kind_of(instance, step),
+                    .loop_count = source->node_count};
   hr_text label = {0};
   hr__step_describe(instance, step, &label);
   info.label = hr_text_take(&label);
@@ -282,9 +285,9 @@ static bool add_step(explanation *e, const run_seen *run, const int *numbers, in
   ++e->counts[info.kind];
   e->vanished_count += info.vanished_count;
   e->vanished_bytes += info.vanished_bytes;
-  e->bytes_read += step->cost.bytes_read;
-  e->bytes_written += step->cost.bytes_written;
-  e->library_flops += info.kind == KIND_LIBRARY ? step->cost.flops : 0;
+  e->bytes_read += info.cost->bytes_read;
+  e->bytes_written += info.cost->bytes_written;
+  e->library_flops += info.kind == KIND_LIBRARY ? info.cost->flops : 0;
   if (!hr_vector_push(&e->steps, info)) {
     hr_free(info.label);
     hr_free(info.operations);

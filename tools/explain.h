@@ -33,6 +33,7 @@ typedef struct port { /* a buffer that a step reads or writes */
 typedef struct step_info {
   step_kind kind;
   const hr_exec_step *step;
+  const hr_step_cost *cost;
   const hr_instance *instance;
   char *label;      /* by compiler/describe.h */
   char *operations; /* the recorded operations in it: "relu, mse_loss, adam (part)" */

@@ -178,7 +178,7 @@ static int collect_rows(const explanation *e, const step_info *info, bool is_lef
 }
 
 static double weight_of(const explanation *e, const step_info *info) {
-  return e->repeat > 0 ? info->us : (double)(info->step->cost.bytes_read + info->step->cost.bytes_written);
+  return e->repeat > 0 ? info->us : (double)(info->cost->bytes_read + info->cost->bytes_written);
 }
 
 static bool place_boxes(picture *p) {
@@ -372,7 +372,7 @@ static void put_right(picture *p, int step) {
 }
 
 static void put_numbers(const picture *p, const step_info *info, int y) {
-  const hr_step_cost *cost = &info->step->cost;
+  const hr_step_cost *cost = info->cost;
   hr_text line = {0};
   hr_text_append(&line, "reads ");
   explain_bytes(cost->bytes_read, &line);

@@ -36,11 +36,11 @@ static void print_port(const explanation *e, const port *p, bool is_read, hr_tex
 }
 
 static void print_time(const explanation *e, const step_info *info, hr_text *text) {
-  double bytes = (double)(info->step->cost.bytes_read + info->step->cost.bytes_written);
+  double bytes = (double)(info->cost->bytes_read + info->cost->bytes_written);
   hr_text_printf(text, "    %.1f us, %.1f %% of all; %.1f GB/s", info->us,
                  100 * info->us / (e->total_us > 0 ? e->total_us : 1), bytes * 1e-3 / (info->us > 0 ? info->us : 1));
-  if (info->kind == KIND_LIBRARY && info->step->cost.flops > 0) {
-    hr_text_printf(text, ", %.1f GFLOP/s", (double)info->step->cost.flops * 1e-3 / (info->us > 0 ? info->us : 1));
+  if (info->kind == KIND_LIBRARY && info->cost->flops > 0) {
+    hr_text_printf(text, ", %.1f GFLOP/s", (double)info->cost->flops * 1e-3 / (info->us > 0 ? info->us : 1));
   }
   if (info->step->kind == HR_STEP_KERNEL) {
     hr_text_append(text, info->is_compiled ? ", compiled" : ", interpreted");

@@ -152,7 +152,7 @@ static bool can_join(const hr_instance *instance, int first, int next, const tou
 /* Makes the batch that begins with step `first`; returns the bytes of workspace that it needs. */
 static size_t make_batch(hr_instance *instance, int first) {
   hr_exec_step *head = &instance->steps[first];
-  size_t workspace = hr_align_up(head->workspace_bytes, HR_WORKSPACE_ALIGNMENT);
+  size_t workspace = hr_align_up(hr__step_workspace_bytes(head), HR_WORKSPACE_ALIGNMENT);
   head->batch = 1;
   head->workspace_offset = 0;
   if (!can_be_in_batch(head)) {
@@ -164,11 +164,11 @@ static size_t make_batch(hr_instance *instance, int first) {
   touch(&t, places, kernel_of(instance, first));
   for (; can_join(instance, first, first + head->batch, &t); ++head->batch) {
     hr_exec_step *step = &instance->steps[first + head->batch];
-    if (workspace + step->workspace_bytes > WORKSPACE_BYTES_MAX) {
+    if (workspace + hr__step_workspace_bytes(step) > WORKSPACE_BYTES_MAX) {
       break;
     }
-    step->workspace_offset = workspace;
-    workspace += hr_align_up(step->workspace_bytes, HR_WORKSPACE_ALIGNMENT);
+    step->workspace_offset = (uint32_t)workspace;
+    workspace += hr_align_up(hr__step_workspace_bytes(step), HR_WORKSPACE_ALIGNMENT);
     pieces += pieces_of_all(step->kernel);
     touch(&t, places, kernel_of(instance, first + head->batch));
   }

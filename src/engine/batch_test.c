@@ -127,7 +127,7 @@ HR_TEST(temporaries_are_told_apart_by_place) {
 HR_TEST(a_batch_has_workspace_for_each_and_a_limit) {
   made *m = make(STEPS_MAX);
   for (int i = 0; i < STEPS_MAX; ++i) {
-    m->steps[i].workspace_bytes = 1 + (size_t)i % 100;
+    m->hosts[i].workspace_bytes = 1 + (size_t)i % 100;
   }
   size_t bytes = hr__batch_steps(&m->instance), end = 0;
   HR_ASSERT(m->steps[0].batch < STEPS_MAX);
@@ -135,11 +135,11 @@ HR_TEST(a_batch_has_workspace_for_each_and_a_limit) {
   HR_ASSERT_EQ(m->instance.kernel_count, 2);
   for (int i = 0; i < m->steps[0].batch; ++i) {
     HR_ASSERT(m->steps[i].workspace_offset >= end && m->steps[i].workspace_offset % 64 == 0);
-    end = m->steps[i].workspace_offset + m->steps[i].workspace_bytes;
+    end = m->steps[i].workspace_offset + m->hosts[i].workspace_bytes;
   }
   HR_ASSERT(bytes >= end);
   m = make(2);
-  m->steps[0].workspace_bytes = m->steps[1].workspace_bytes = 3 << 20;
+  m->hosts[0].workspace_bytes = m->hosts[1].workspace_bytes = 3 << 20;
   HR_ASSERT(!are_together(m));
   HR_ASSERT_EQ(hr__batch_steps(&m->instance), 3 << 20);
 }

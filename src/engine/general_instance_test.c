@@ -98,6 +98,20 @@ static void expect_records(const hr_plan *plan, int64_t rows) {
   hr_free(words);
 }
 
+/* The costs of a plan that has packed them. */
+static void expect_costs(hr_plan *plan) {
+  HR_ASSERT(plan->costs == NULL && plan->packed_costs != NULL);
+  const hr_step_cost *costs = hr__plan_costs(plan);
+  int64_t bytes = 0, flops = 0;
+  for (int i = 0; i < plan->schedule.step_count; ++i) {
+    bytes += costs[i].bytes_read + costs[i].bytes_written;
+    flops += costs[i].flops;
+  }
+  HR_ASSERT(bytes > 0 && flops > 0);
+  HR_ASSERT_EQ(bytes, plan->bytes);
+  HR_ASSERT_EQ(flops, plan->flops);
+}
+
 HR_TEST(a_key_gets_an_instance_of_its_own_when_it_is_met_again_and_again) {
   user u;
   open_user(&u);
@@ -113,9 +127,10 @@ HR_TEST(a_key_gets_an_instance_of_its_own_when_it_is_met_again_and_again) {
   HR_ASSERT_EQ(stats_of(&u).cache_entries, entries);
   expect(&u, 120);
   HR_ASSERT_EQ(stats_of(&u).cache_entries, entries + 1);
-  const hr_plan *own = u.stream->cache.newest->plan;
+  hr_plan *own = u.stream->cache.newest->plan;
   HR_ASSERT(own->is_general && own->packed != NULL && own->schedule.steps == NULL); /* only what runs read */
   expect_records(own, 120);
+  expect_costs(own);
   int64_t hits = stats_of(&u).cache_hits;
   expect(&u, 120);
   HR_ASSERT_EQ(stats_of(&u).cache_hits, hits + 1);
@@ -370,15 +385,16 @@ HR_TEST(prepared_products_get_new_numbers_in_place) {
   HR_ASSERT_EQ(u.stream->cache.general.count, 1);
   const hr_instance *instance = u.stream->cache.general.all[0].instance;
   const hr_exec_step *first = library_step(instance, 0), *second = library_step(instance, 1);
-  HR_ASSERT_EQ(second->like, first);
-  const hr_prepared *prepared = first->library.prepared;
+  HR_ASSERT_EQ(second->call->like, first);
+  const hr_step_call *own = first->call, *shared = second->call;
+  const hr_prepared *prepared = own->ready.prepared;
   for (int64_t depth = 301; depth > 280; --depth) {
     expect_products(&u, depth, 390);
-    HR_ASSERT(first->library.prepared == prepared && second->library.prepared == prepared);
-    HR_ASSERT(first->is_renumbered && first->tuning == NULL && second->tuning == NULL);
+    HR_ASSERT(own->ready.prepared == prepared && shared->ready.prepared == prepared);
+    HR_ASSERT(own->is_renumbered && own->tuning == NULL && shared->tuning == NULL);
     if (depth % 3 == 0) { /* may be tuned now */
       expect_products(&u, depth, 390);
-      HR_ASSERT(!first->is_renumbered && second->tuning == first->tuning);
+      HR_ASSERT(!own->is_renumbered && shared->tuning == own->tuning);
     }
   }
   close_user(&u);

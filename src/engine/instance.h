@@ -21,26 +21,41 @@
 enum { HR_WORKSPACE_ALIGNMENT = 64 };
 
 typedef struct hr_exec_step hr_exec_step;
+
+/* A library's step: its call, prepared, or the kernel that its provider has written. */
+typedef struct hr_step_call {
+  hr_ready ready;
+  hr_host_kernel *written;  /* NULL: `ready` is prepared */
+  hr_tuning *tuning;        /* NULL: its algorithm is settled */
+  const hr_exec_step *like; /* an earlier step, to whose call the above belongs (shared_calls.h) */
+  int64_t *moves;           /* bytes from its arguments to this step's; NULL: all are 0 */
+  size_t workspace_bytes;
+  bool is_renumbered; /* it got new numbers after it was prepared */
+} hr_step_call;
+
 struct hr_exec_step {
-  hr_step_kind kind : 8;
-  bool is_renumbered;               /* LIBRARY: its call got new numbers after it was prepared */
-  int check;                        /* CHECK: its place in the instance's list */
   hr_cached_kernel *cached;         /* KERNEL */
   const hr_host_kernel *kernel;     /* of `cached`, interpreted; or the written one */
-  hr_ready library;                 /* LIBRARY, prepared, or */
-  hr_host_kernel *written;          /* written */
-  hr_tuning *tuning;                /* NULL: its algorithm is settled */
-  const hr_exec_step *like;         /* an earlier step, to which the last three belong (shared_calls.h) */
-  int64_t *moves;                   /* bytes from its arguments to this step's; NULL: all are 0 */
-  uint32_t arg_first, scalar_first; /* in the instance's flat lists */
-  int arg_count, scalar_count;
-  size_t workspace_bytes, workspace_offset; /* the latter among those of a batch */
-  int weight;                               /* of the instance's, that the step makes (weights.h); -1: none */
-  int batch;                                /* for the first step of a launch: the number of steps in it */
-  hr_step_cost cost;
+  hr_step_call *call;               /* LIBRARY */
+  uint32_t arg_first, scalar_first; /* in the instance's flat lists, up to those of the next step */
+  uint32_t workspace_offset;        /* among those of a batch */
+  int weight;                       /* of the instance's, that the step makes (weights.h); -1: none */
+  int check;                        /* CHECK: its place in the instance's list */
+  uint16_t batch;                   /* for the first step of a launch: the number of steps in it */
+  hr_step_kind kind : 8;
 };
 
-_Static_assert(sizeof(hr_exec_step) <= 168, "cached programs have one for each step");
+_Static_assert(sizeof(hr_exec_step) <= 48, "cached programs have one for each step");
+
+static inline int hr__step_arg_count(const hr_exec_step *step) {
+  return (int)(step[1].arg_first - step->arg_first);
+}
+static inline int hr__step_scalar_count(const hr_exec_step *step) {
+  return (int)(step[1].scalar_first - step->scalar_first);
+}
+static inline size_t hr__step_workspace_bytes(const hr_exec_step *step) {
+  return step->kernel != NULL ? step->kernel->workspace_bytes : step->call != NULL ? step->call->workspace_bytes : 0;
+}
 
 /* A step that reads an index on the host, as its node names it. */
 typedef struct hr_check {
@@ -72,7 +87,9 @@ struct hr_instance {
   hr_plan *plan;
   bool is_compiled; /* the plan was compiled for this instance */
   int step_count;
-  hr_exec_step *steps;
+  hr_exec_step *steps;         /* and one more, where the last one's arguments end */
+  int call_count;
+  hr_step_call *calls;         /* of the library's steps */
   HR_VECTOR(uint32_t) args;    /* program buffers, or a library's scalars, step after step */
   HR_VECTOR(uint32_t) scalars; /* program scalars, step after step */
   HR_VECTOR(hr_check) checks;

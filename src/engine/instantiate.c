@@ -38,16 +38,18 @@ static void destroy(hr_instance *instance) {
 /* What a prepared call takes, if its provider does not tell. */
 enum { LIBRARY_CALL_BYTES = 1024 };
 
-static size_t footprint_of_call(const hr_exec_step *step) {
-  const hr_provider *provider = step->library.algorithm.provider;
-  bool is_known = step->library.prepared != NULL && provider->footprint != NULL;
-  const hr_node *node = step->library.node;
-  return (is_known ? provider->footprint(step->library.prepared) : LIBRARY_CALL_BYTES) +
-         (node != NULL ? sizeof *node + hr_node_copy_bytes(node) : 0) + hr__tuning_footprint(step->tuning);
+static size_t footprint_of_call(const hr_step_call *call) {
+  const hr_provider *provider = call->ready.algorithm.provider;
+  bool is_known = call->ready.prepared != NULL && provider->footprint != NULL;
+  const hr_node *node = call->ready.node;
+  return (is_known ? provider->footprint(call->ready.prepared) : LIBRARY_CALL_BYTES) +
+         (node != NULL ? sizeof *node + hr_node_copy_bytes(node) : 0) + hr__tuning_footprint(call->tuning);
 }
 
 static size_t footprint_of(const hr_instance *instance) {
-  size_t bytes = sizeof *instance + instance->plan->footprint + (size_t)instance->step_count * sizeof *instance->steps;
+  size_t bytes = sizeof *instance + instance->plan->footprint +
+                 ((size_t)instance->step_count + 1) * sizeof *instance->steps +
+                 (size_t)instance->call_count * sizeof *instance->calls;
   bytes += (instance->args.capacity + instance->scalars.capacity + instance->sources.capacity) * sizeof(uint32_t);
   bytes += instance->checks.capacity * sizeof *instance->checks.data;
   for (size_t i = 0; i < instance->weights.count; ++i) {
@@ -56,8 +58,10 @@ static size_t footprint_of(const hr_instance *instance) {
   for (int i = 0; i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
     bytes += step->cached != NULL ? hr__kernel_footprint(step->cached) : 0;
-    bytes += step->kind == HR_STEP_LIBRARY && step->like == NULL ? footprint_of_call(step) : 0;
-    bytes += step->moves != NULL ? (size_t)step->arg_count * sizeof *step->moves : 0;
+    bytes += step->call != NULL && step->call->like == NULL ? footprint_of_call(step->call) : 0;
+    bytes += step->call != NULL && step->call->moves != NULL
+                 ? (size_t)hr__step_arg_count(step) * sizeof *step->call->moves
+                 : 0;
   }
   return bytes;
 }
@@ -86,9 +90,9 @@ static hr_status begin(hr_instance **out_instance) {
 static void settle(hr_instance *instance) {
   hr__plan_settle(instance->plan);
   for (int i = 0, number = 0; instance->plan->packed != NULL && i < instance->step_count; ++i) {
-    hr_exec_step *step = &instance->steps[i];
-    if (step->like == NULL) {
-      hr__tuning_settle(step->tuning, instance->plan->packed, number);
+    const hr_exec_step *step = &instance->steps[i];
+    if (step->call != NULL && step->call->like == NULL) {
+      hr__tuning_settle(step->call->tuning, instance->plan->packed, number);
     }
     number += step->kind != HR_STEP_KERNEL;
   }

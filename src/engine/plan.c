@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "engine/algorithms.h"
 #include "engine/dump.h"
+#include "engine/step_costs.h"
 
 enum { RESIDENT_ROW_BYTES = 1 << 18, HOIST_BYTES = 1 << 15, DEVICE_HOIST_BYTES = 1 << 25 };
 
@@ -316,6 +317,7 @@ static void destroy(hr_plan *plan) {
   hr_free(plan->packed);
   hr_free(plan->bindings);
   hr_free(plan->costs);
+  hr_free(plan->packed_costs);
   hr_free(plan->last_write);
   hr_free(plan->indices);
   hr_free(plan->key_block);
@@ -338,9 +340,9 @@ static hr_status begin(const hr_key *key, const hr_device *device, hr_plan **out
 
 static void count_footprint(hr_plan *plan) {
   size_t of_run = plan->packed != NULL ? sizeof *plan->packed + plan->packed->byte_count + plan->bindings->bytes : 0;
-  size_t of_step = plan->costs != NULL ? sizeof *plan->costs + sizeof *plan->indices : 0;
+  size_t of_step = (plan->costs != NULL ? sizeof *plan->costs : 0) + (plan->indices != NULL ? sizeof *plan->indices : 0);
   plan->footprint = sizeof *plan + hr_schedule_footprint(&plan->schedule) + bytes_of_kept_key(plan) + of_run +
-                    (size_t)plan->schedule.step_count * of_step + plan->key.buffer_count * sizeof *plan->last_write;
+                    plan->packed_cost_bytes + (size_t)plan->schedule.step_count * of_step + plan->key.buffer_count * sizeof *plan->last_write;
 }
 
 static hr_status create(const hr_key *key, hr_device *device, const hr_scalar *arguments, hr_plan **out_plan) {
@@ -403,15 +405,33 @@ static void pack(hr_plan *plan) {
   plan->packed = packed, plan->bindings = bindings;
 }
 
+/* Without memory they stay. */
+static void pack_costs(hr_plan *plan) {
+  size_t bytes = 0;
+  plan->packed_costs = hr__step_costs_pack(plan->schedule.step_count, plan->costs, &bytes);
+  if (plan->packed_costs != NULL) {
+    plan->packed_cost_bytes = bytes;
+    hr_free(plan->costs);
+    plan->costs = NULL;
+  }
+}
+
+const hr_step_cost *hr__plan_costs(hr_plan *plan) {
+  if (plan->costs == NULL) {
+    plan->costs = hr__step_costs_unpack(plan->schedule.step_count, plan->packed_costs);
+  }
+  return plan->costs;
+}
+
 void hr__plan_settle(hr_plan *plan) {
   plan->is_settled = true;
   hr_schedule_drop_forms(&plan->schedule);
   if (!has_calls(&plan->schedule.program)) {
     pack(plan);
   }
-  hr_free(plan->costs);
   hr_free(plan->indices);
-  plan->costs = NULL, plan->indices = NULL;
+  plan->indices = NULL;
+  pack_costs(plan);
   settle_key(plan);
   count_footprint(plan);
 }

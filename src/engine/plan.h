@@ -38,8 +38,10 @@ struct hr_plan {
   hr_schedule schedule; /* after hr__plan_settle without kernel forms, and without steps, nodes and lists if it is .. */
   hr_packed_program *packed; /* .. packed: the program, then read through .. */
   hr_bindings *bindings;     /* .. these; else both are NULL */
-  hr_step_cost *costs;       /* of each step; NULL after hr__plan_settle, and so are the .. */
-  hr_index_source *indices;  /* .. sources of indices of each step that is a check */
+  hr_step_cost *costs;       /* of each step; after hr__plan_settle NULL until hr__plan_costs, and instead .. */
+  uint8_t *packed_costs;     /* .. these (step_costs.h) */
+  size_t packed_cost_bytes;
+  hr_index_source *indices;  /* of each step that is a check; NULL after hr__plan_settle */
   int *last_write;           /* of each of the key's buffers: the last step that writes it; -1: none */
   int64_t bytes, flops;      /* of all steps: read and written; arithmetic */
   size_t footprint;          /* bytes of host memory, about */
@@ -62,6 +64,8 @@ void hr__plan_release(hr_plan *plan); /* NULL: nothing */
  * of the key that are the model's. Packs the program, which autotuning and descriptions read, unless it has calls of
  * functions. */
 void hr__plan_settle(hr_plan *plan);
+/* The costs of the steps, for the thread that runs the plan's instance if it is settled; NULL: no memory. */
+const hr_step_cost *hr__plan_costs(hr_plan *plan);
 /* True if a key is the plan's, word for word. */
 bool hr__plan_fits(const hr_plan *plan, const hr_key *key);
 /* The plan's records as a program in stream form; *out_words, which the caller frees after it, may have its numbers. */

@@ -54,7 +54,6 @@ static hr_status make_kernel(const hr_instance *instance, hr_device *device, hr_
   }
   HR_RETURN_IF_ERROR(acquire(instance, device, step));
   step->kernel = hr__kernel_host(step->cached);
-  step->workspace_bytes = step->kernel->workspace_bytes;
   return HR_OK;
 }
 
@@ -62,20 +61,21 @@ static hr_status make_kernel(const hr_instance *instance, hr_device *device, hr_
 static hr_status make_written(hr_instance *instance, hr_device *device, hr_exec_step *step) {
   const hr_node *node = hr__step_source(instance, step)->node;
   hr_device_source source;
-  HR_RETURN_IF_ERROR(step->library.algorithm.provider->write(&instance->plan->schedule.program, node, &source));
+  hr_step_call *call = step->call;
+  HR_RETURN_IF_ERROR(call->ready.algorithm.provider->write(&instance->plan->schedule.program, node, &source));
   hr_status status = hr__device_kernel_create_written(
-      &source, device, hr__node_name(node), node->input_count + node->output_count, node->scalar_count, &step->written);
+      &source, device, hr__node_name(node), node->input_count + node->output_count, node->scalar_count, &call->written);
   hr_text_fini(&source.text);
   HR_RETURN_IF_ERROR(status);
-  step->kernel = step->written;
-  step->workspace_bytes = step->kernel->workspace_bytes;
+  step->kernel = call->written;
   return HR_OK;
 }
 
 /* The tuning-cache entry of the step; NULL: it is not tuned. */
 static hr_tuning_entry *find_entry(const hr_instance *instance, hr_device *device, const hr_exec_step *step) {
   bool is_fixed = atomic_load_explicit(&device->is_deterministic, memory_order_relaxed);
-  bool is_worth = step->cost.flops >= (device->properties.is_host ? CHOICE_FLOPS_MIN : CHOICE_FLOPS_MIN_DEVICE);
+  int64_t flops = instance->plan->costs[step - instance->steps].flops;
+  bool is_worth = flops >= (device->properties.is_host ? CHOICE_FLOPS_MIN : CHOICE_FLOPS_MIN_DEVICE);
   return !is_fixed && device->properties.has_contents && is_worth
              ? hr__algorithms_find_entry(hr__algorithms_providers(device->driver->dialect), device,
                                          &instance->plan->schedule.program, hr__step_source(instance, step)->node)
@@ -88,16 +88,17 @@ static hr_status prepare(hr_instance *instance, hr_device *device, hr_exec_step 
   const hr_program *program = &instance->plan->schedule.program;
   const hr_node *node = hr__step_source(instance, step)->node;
   bool is_host = device->properties.is_host;
+  hr_step_call *call = step->call;
   hr_tuning_entry *tuning_entry = find_entry(instance, device, step);
-  HR_RETURN_IF_ERROR(hr__algorithms_prepare(device, providers, program, node, tuning_entry, &step->library));
-  if (step->library.algorithm.provider->write != NULL) {
+  HR_RETURN_IF_ERROR(hr__algorithms_prepare(device, providers, program, node, tuning_entry, &call->ready));
+  if (call->ready.algorithm.provider->write != NULL) {
     return make_written(instance, device, step);
   }
-  step->workspace_bytes = step->library.workspace_bytes;
-  if (tuning_entry != NULL && step->library.fallback == NULL) {
-    step->tuning = hr__tuning_create(device, providers, program, node, &step->library.algorithm, tuning_entry);
-    if (step->tuning != NULL && !is_host && step->workspace_bytes < HR_TUNING_WORKSPACE) {
-      step->workspace_bytes = HR_TUNING_WORKSPACE;
+  call->workspace_bytes = call->ready.workspace_bytes;
+  if (tuning_entry != NULL && call->ready.fallback == NULL) {
+    call->tuning = hr__tuning_create(device, providers, program, node, &call->ready.algorithm, tuning_entry);
+    if (call->tuning != NULL && !is_host && call->workspace_bytes < HR_TUNING_WORKSPACE) {
+      call->workspace_bytes = HR_TUNING_WORKSPACE;
     }
   }
   return HR_OK;
@@ -112,24 +113,25 @@ static const hr_exec_step *find_like(const hr_instance *instance, const hr_devic
   size_t like = hr__shared_calls_find(calls, &plan->schedule.program, hr__step_source(instance, step)->node, constants,
                                       (size_t)(step - instance->steps) + 1);
   const hr_exec_step *first = like > 0 ? &instance->steps[like - 1] : NULL;
-  return first != NULL && first->library.fallback == NULL ? first : NULL;
+  return first != NULL && first->call->ready.fallback == NULL ? first : NULL;
 }
 
 /* From its operands' offsets the prepared object finds this step's. */
-static hr_status find_moves(const hr_instance *instance, hr_exec_step *step) {
-  const hr_node *node = hr__step_source(instance, step)->node, *like = hr__step_source(instance, step->like)->node;
+static hr_status find_moves(const hr_instance *instance, const hr_exec_step *step) {
+  hr_step_call *call = step->call;
+  const hr_node *node = hr__step_source(instance, step)->node, *like = hr__step_source(instance, call->like)->node;
   int operands = node->input_count + node->output_count;
   for (int i = 0; i < operands; ++i) {
     const hr_operand *x = hr_node_operand(node, i);
     int64_t move = x->kind == HR_OPERAND_VALUE
                        ? (x->offset - hr_node_operand(like, i)->offset) * (int64_t)hr_dtype_size(x->dtype)
                        : 0;
-    if (move != 0 && step->moves == NULL) {
-      step->moves = hr_calloc((size_t)(operands + node->scalar_count), sizeof *step->moves);
-      HR_RETURN_IF_ERROR(step->moves != NULL ? HR_OK : no_memory("arguments"));
+    if (move != 0 && call->moves == NULL) {
+      call->moves = hr_calloc((size_t)(operands + node->scalar_count), sizeof *call->moves);
+      HR_RETURN_IF_ERROR(call->moves != NULL ? HR_OK : no_memory("arguments"));
     }
     if (move != 0) {
-      step->moves[i] = move;
+      call->moves[i] = move;
     }
   }
   return HR_OK;
@@ -138,18 +140,19 @@ static hr_status find_moves(const hr_instance *instance, hr_exec_step *step) {
 /* Prepares the node, or takes what an earlier step prepared for one like it. A written kernel has its operands' offsets
  * in its words: steps share it if these are the same. */
 static hr_status prepare_once(hr_instance *instance, hr_device *device, hr_shared_calls *calls, hr_exec_step *step) {
-  const hr_exec_step *first = step->like = find_like(instance, device, calls, step);
+  hr_step_call *call = step->call;
+  const hr_exec_step *first = call->like = find_like(instance, device, calls, step);
   HR_RETURN_IF_ERROR(first != NULL ? find_moves(instance, step) : HR_OK);
-  if (first == NULL || (first->written != NULL && step->moves != NULL)) {
-    hr_free(step->moves);
-    step->moves = NULL, step->like = NULL;
+  if (first == NULL || (first->call->written != NULL && call->moves != NULL)) {
+    hr_free(call->moves);
+    call->moves = NULL, call->like = NULL;
     return prepare(instance, device, step);
   }
-  step->library = first->library;
-  step->written = first->written;
   step->kernel = first->kernel;
-  step->tuning = first->tuning;
-  step->workspace_bytes = first->workspace_bytes;
+  call->ready = first->call->ready;
+  call->written = first->call->written;
+  call->tuning = first->call->tuning;
+  call->workspace_bytes = first->call->workspace_bytes;
   return HR_OK;
 }
 
@@ -167,7 +170,6 @@ static hr_status prepare_check(const hr_index_source *source, const hr_node *nod
 
 static hr_status prepare_step(hr_instance *instance, hr_device *device, hr_shared_calls *calls, hr_exec_step *step) {
   ptrdiff_t i = step - instance->steps;
-  step->cost = instance->plan->costs[i];
   if (step->kind == HR_STEP_CHECK) {
     return prepare_check(&instance->plan->indices[i], hr__step_source(instance, step)->node,
                          &instance->checks.data[step->check]);
@@ -210,19 +212,17 @@ static bool list_library_args(hr_instance *instance, const hr_node *node, bool i
 
 static hr_status list_args(hr_instance *instance, hr_exec_step *step) {
   const hr_node *node = hr__step_source(instance, step)->node;
-  step->arg_first = (uint32_t)instance->args.count;
-  step->scalar_first = (uint32_t)instance->scalars.count;
   bool ok = true;
   if (step->kind == HR_STEP_KERNEL) {
     ok = list_kernel_args(instance, hr__step_source(instance, step)->kernel);
   } else if (step->kind == HR_STEP_LIBRARY) {
-    ok = list_library_args(instance, node, step->written != NULL);
+    ok = list_library_args(instance, node, step->call->written != NULL);
     ++instance->library_count;
   } else {
     ok = push_operand(instance, &node->inputs[0]);
   }
-  step->arg_count = (int)(instance->args.count - step->arg_first);
-  step->scalar_count = (int)(instance->scalars.count - step->scalar_first);
+  step[1].arg_first = (uint32_t)instance->args.count;
+  step[1].scalar_first = (uint32_t)instance->scalars.count;
   return ok ? HR_OK : no_memory("arguments");
 }
 
@@ -230,10 +230,11 @@ static hr_status list_args(hr_instance *instance, hr_exec_step *step) {
 
 /* Notes what the step's library caches something of; *out_team: it is worth more than one thread. False: no memory. */
 static bool note_library(hr_instance *instance, const hr_exec_step *step, bool *out_team) {
-  const hr_provider *provider = step->library.algorithm.provider;
+  const hr_ready *ready = &step->call->ready;
+  const hr_provider *provider = ready->algorithm.provider;
   const hr_node *node = hr__step_source(instance, step)->node;
-  int source = provider->keeps != NULL ? provider->keeps(step->library.prepared) : -1;
-  *out_team = provider->needs_team != NULL && provider->needs_team(step->library.prepared);
+  int source = provider->keeps != NULL ? provider->keeps(ready->prepared) : -1;
+  *out_team = provider->needs_team != NULL && provider->needs_team(ready->prepared);
   return source < 0 || node->inputs[source].index >= instance->plan->key.buffer_count ||
          hr_vector_push(&instance->sources, node->inputs[source].index);
 }
@@ -244,11 +245,11 @@ static hr_status finish_steps(hr_instance *instance, const hr_device *device) {
   for (int i = 0; i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
     bool needs = step->kernel != NULL && worth_team(step->kernel);
-    if (step->kind == HR_STEP_LIBRARY && step->written == NULL && !note_library(instance, step, &needs)) {
+    if (step->kind == HR_STEP_LIBRARY && step->call->written == NULL && !note_library(instance, step, &needs)) {
       return no_memory("sources");
     }
     instance->needs_team |= needs;
-    instance->has_tunings |= step->tuning != NULL && device->properties.is_host;
+    instance->has_tunings |= step->call != NULL && step->call->tuning != NULL && device->properties.is_host;
   }
   size_t arena = hr_align_up(instance->plan->schedule.arena_bytes, HR_WORKSPACE_ALIGNMENT);
   instance->shared_bytes = arena + hr__batch_steps(instance);
@@ -306,18 +307,36 @@ static hr_status make_kernels(hr_instance *instance, hr_device *device) {
   return atomic_load(&m.failure);
 }
 
-static hr_status make_steps(hr_instance *instance, hr_device *device, hr_shared_calls *calls) {
+/* The steps with what they have of their own, empty. */
+static hr_status begin_steps(hr_instance *instance) {
   const hr_schedule *schedule = &instance->plan->schedule;
-  for (int i = 0; i < schedule->step_count; ++i) {
-    instance->steps[i] = (hr_exec_step){.kind = schedule->steps[i].kind, .check = (int)instance->checks.count};
-    bool is_check = schedule->steps[i].kind == HR_STEP_CHECK;
-    HR_RETURN_IF_ERROR(!is_check || hr_vector_push(&instance->checks, (hr_check){0}) ? HR_OK : no_memory("checks"));
+  size_t steps = (size_t)schedule->step_count, calls = 0;
+  for (size_t i = 0; i < steps; ++i) {
+    calls += schedule->steps[i].kind == HR_STEP_LIBRARY;
+  }
+  instance->steps = hr_calloc(steps + 1, sizeof *instance->steps);
+  instance->calls = hr_calloc(calls, sizeof *instance->calls);
+  if (instance->steps == NULL || instance->calls == NULL) {
+    return no_memory("steps");
   }
   instance->step_count = schedule->step_count;
+  for (size_t i = 0; i < steps; ++i) {
+    hr_exec_step *step = &instance->steps[i];
+    step->kind = schedule->steps[i].kind;
+    step->check = (int)instance->checks.count;
+    step->call = step->kind == HR_STEP_LIBRARY ? &instance->calls[instance->call_count++] : NULL;
+    bool is_check = step->kind == HR_STEP_CHECK;
+    HR_RETURN_IF_ERROR(!is_check || hr_vector_push(&instance->checks, (hr_check){0}) ? HR_OK : no_memory("checks"));
+  }
+  return HR_OK;
+}
+
+static hr_status make_steps(hr_instance *instance, hr_device *device, hr_shared_calls *calls) {
+  const hr_schedule *schedule = &instance->plan->schedule;
+  HR_RETURN_IF_ERROR(begin_steps(instance));
   HR_RETURN_IF_ERROR(device->driver->dialect != HR_DIALECT_HOST ? make_kernels(instance, device) : HR_OK);
   for (int i = 0; i < schedule->step_count; ++i) {
     hr_exec_step *step = &instance->steps[i];
-    step->cost = instance->plan->costs[i];
     HR_RETURN_IF_ERROR(step->cached == NULL ? prepare_step(instance, device, calls, step) : HR_OK);
     HR_RETURN_IF_ERROR(list_args(instance, step));
   }
@@ -326,10 +345,6 @@ static hr_status make_steps(hr_instance *instance, hr_device *device, hr_shared_
 
 hr_status hr__steps_prepare(hr_instance *instance, hr_device *device) {
   hr_shared_calls calls = {0};
-  instance->steps = hr_calloc((size_t)instance->plan->schedule.step_count + 1, sizeof *instance->steps);
-  if (instance->steps == NULL) {
-    return no_memory("steps");
-  }
   hr_status status = make_steps(instance, device, &calls);
   hr__shared_calls_fini(&calls);
   HR_RETURN_IF_ERROR(status);
@@ -338,19 +353,24 @@ hr_status hr__steps_prepare(hr_instance *instance, hr_device *device) {
 
 /* ---- again, with other numbers ---- */
 
+static void release_call(hr_step_call *call) {
+  if (call->like == NULL) {
+    if (call->written != NULL) {
+      call->written->destroy(call->written);
+    }
+    hr__tuning_release(call->tuning);
+    hr__ready_fini(&call->ready);
+  }
+  hr_free(call->moves);
+  *call = (hr_step_call){0};
+}
+
 static void release_step(hr_exec_step *step) {
   hr__kernel_release(step->cached);
-  if (step->like == NULL) {
-    if (step->written != NULL) {
-      step->written->destroy(step->written);
-    }
-    hr__tuning_release(step->tuning);
-    hr__ready_fini(&step->library);
+  step->cached = NULL, step->kernel = NULL;
+  if (step->call != NULL) {
+    release_call(step->call);
   }
-  step->cached = NULL, step->kernel = NULL, step->written = NULL;
-  hr_free(step->moves);
-  step->library = (hr_ready){0}, step->tuning = NULL, step->like = NULL, step->moves = NULL;
-  step->is_renumbered = false;
 }
 
 void hr__steps_release(hr_instance *instance) {
@@ -358,12 +378,13 @@ void hr__steps_release(hr_instance *instance) {
     release_step(&instance->steps[i]);
   }
   hr_free(instance->steps);
+  hr_free(instance->calls);
 }
 
 /* A step changes with the step whose library call it shares. */
 static void spread_changes(hr_instance *instance, bool *is_changed) {
   for (int i = 0; i < instance->step_count; ++i) {
-    const hr_exec_step *like = instance->steps[i].like;
+    const hr_exec_step *like = instance->steps[i].call != NULL ? instance->steps[i].call->like : NULL;
     is_changed[i] |= like != NULL && is_changed[like - instance->steps];
   }
 }
@@ -391,46 +412,43 @@ static bool have_same_numbers(const hr_step_numbers *n, int a, int b) {
 
 /* Gives the step's library call the new numbers in place; false: it has to be released and prepared. Dims that come
  * once are not tuned. */
-static bool renumber_call(hr_instance *instance, hr_device *device, const hr_provider *const *providers, int i) {
-  hr_exec_step *step = &instance->steps[i];
-  const hr_step_cost before = step->cost;
-  step->cost = instance->plan->costs[i];
-  if (step->library.prepared == NULL ||
+static bool renumber_call(const hr_instance *instance, hr_device *device, const hr_provider *const *providers, int i) {
+  const hr_exec_step *step = &instance->steps[i];
+  hr_step_call *call = step->call;
+  if (call->ready.prepared == NULL ||
       !hr__ready_renumber(providers, &instance->plan->schedule.program, hr__step_source(instance, step)->node,
-                          find_entry(instance, device, step), &step->library)) {
-    step->cost = before;
+                          find_entry(instance, device, step), &call->ready)) {
     return false;
   }
-  hr__tuning_release(step->tuning);
-  step->tuning = NULL;
-  step->workspace_bytes = step->library.workspace_bytes;
-  step->is_renumbered = true;
+  hr__tuning_release(call->tuning);
+  call->tuning = NULL;
+  call->workspace_bytes = call->ready.workspace_bytes;
+  call->is_renumbered = true;
   return true;
 }
 
 /* The same for a step that shares the call of an earlier one, if the two still have the same numbers. */
-static bool follow_call(hr_instance *instance, const hr_step_numbers *n, int i) {
-  hr_exec_step *step = &instance->steps[i];
-  int like = (int)(step->like - instance->steps);
-  if (step->moves != NULL || !n->is_done[like] || !have_same_numbers(n, i, like)) { /* moves are found anew */
+static bool follow_call(const hr_instance *instance, const hr_step_numbers *n, int i) {
+  hr_step_call *call = instance->steps[i].call;
+  int like = (int)(call->like - instance->steps);
+  if (call->moves != NULL || !n->is_done[like] || !have_same_numbers(n, i, like)) { /* moves are found anew */
     return false;
   }
-  step->cost = instance->plan->costs[i];
-  step->library = step->like->library;
-  step->tuning = NULL;
-  step->workspace_bytes = step->like->workspace_bytes;
-  step->is_renumbered = true;
+  call->ready = call->like->call->ready;
+  call->tuning = NULL;
+  call->workspace_bytes = call->like->call->workspace_bytes;
+  call->is_renumbered = true;
   return true;
 }
 
 /* Renumbers the changed library calls for which that is possible, and notes them. */
-static void renumber_calls(hr_instance *instance, hr_device *device, const hr_step_numbers *n) {
+static void renumber_calls(const hr_instance *instance, hr_device *device, const hr_step_numbers *n) {
   const hr_provider *const *providers = hr__algorithms_providers(device->driver->dialect);
   for (int i = 0; i < instance->step_count; ++i) {
     bool is_changed_call = n->is_changed[i] && instance->steps[i].kind == HR_STEP_LIBRARY;
-    n->is_done[i] =
-        is_changed_call &&
-        (instance->steps[i].like != NULL ? follow_call(instance, n, i) : renumber_call(instance, device, providers, i));
+    bool is_follower = is_changed_call && instance->steps[i].call->like != NULL;
+    n->is_done[i] = is_changed_call && (is_follower ? follow_call(instance, n, i)
+                                                    : renumber_call(instance, device, providers, i));
   }
 }
 
@@ -439,7 +457,6 @@ static hr_status renew_kernel(hr_instance *instance, const hr_step_numbers *n, i
   hr_exec_step *step = &instance->steps[i];
   hr_cached_kernel *last = step->cached;
   int like = n->like[i];
-  step->cost = instance->plan->costs[i];
   if (like >= 0 && have_same_numbers(n, i, like)) {
     step->cached = instance->steps[like].cached;
     hr__kernel_retain(step->cached);
@@ -451,7 +468,6 @@ static hr_status renew_kernel(hr_instance *instance, const hr_step_numbers *n, i
     HR_RETURN_IF_ERROR(status);
   }
   step->kernel = hr__kernel_host(step->cached);
-  step->workspace_bytes = step->kernel->workspace_bytes;
   return HR_OK;
 }
 
@@ -466,15 +482,16 @@ static hr_status share_kernel(const hr_instance *instance, hr_device *device, hr
 }
 
 /* The same for a library call, which may be tuned. */
-static void tune_call(hr_instance *instance, hr_device *device, hr_exec_step *step) {
-  hr_tuning_entry *entry = step->like == NULL ? find_entry(instance, device, step) : NULL;
+static void tune_call(const hr_instance *instance, hr_device *device, const hr_exec_step *step) {
+  hr_step_call *call = step->call;
+  hr_tuning_entry *entry = call->like == NULL ? find_entry(instance, device, step) : NULL;
   const hr_program *program = &instance->plan->schedule.program;
-  step->is_renumbered = false;
-  if (step->like != NULL) {
-    step->tuning = step->like->tuning;
+  call->is_renumbered = false;
+  if (call->like != NULL) {
+    call->tuning = call->like->call->tuning;
   } else if (entry != NULL) {
-    step->tuning = hr__tuning_create(device, hr__algorithms_providers(device->driver->dialect), program,
-                                     hr__step_source(instance, step)->node, &step->library.algorithm, entry);
+    call->tuning = hr__tuning_create(device, hr__algorithms_providers(device->driver->dialect), program,
+                                     hr__step_source(instance, step)->node, &call->ready.algorithm, entry);
   }
 }
 
@@ -484,7 +501,7 @@ static bool may_renew_kernels(void) {
 }
 
 static hr_status keep_step(hr_instance *instance, hr_device *device, hr_exec_step *step) {
-  if (step->is_renumbered) {
+  if (step->call != NULL && step->call->is_renumbered) {
     tune_call(instance, device, step);
   }
   return step->cached != NULL && hr__kernel_is_private(step->cached) ? share_kernel(instance, device, step) : HR_OK;

@@ -11,7 +11,7 @@ const char *hr__node_name(const hr_node *node) {
 }
 
 static void describe(const hr_exec_step *step, const hr_step *source, hr_text *text) {
-  const hr_provider *provider = step->library.algorithm.provider;
+  const hr_provider *provider = step->call != NULL ? step->call->ready.algorithm.provider : NULL;
   hr_step_describe(source, step->kind == HR_STEP_LIBRARY ? hr__node_name(source->node) : NULL,
                    provider != NULL ? provider->name : NULL, text);
 }
@@ -57,37 +57,49 @@ void hr__profile_log_schedule(const hr_instance *instance) {
   }
 }
 
-static int64_t bytes_of(const hr_exec_step *step) {
-  return step->cost.bytes_read + step->cost.bytes_written;
+/* Nothing without host memory. */
+static hr_step_cost cost_of(const hr_instance *instance, int step) {
+  const hr_step_cost *costs = hr__plan_costs(instance->plan);
+  return costs != NULL ? costs[step] : (hr_step_cost){0};
+}
+
+static double bytes_of(const hr_instance *instance, int step) {
+  hr_step_cost cost = cost_of(instance, step);
+  return (double)(cost.bytes_read + cost.bytes_written);
+}
+
+static double bytes_of_batch(const hr_instance *instance, int first) {
+  double bytes = 0;
+  for (int i = 0; i < instance->steps[first].batch; ++i) {
+    bytes += bytes_of(instance, first + i);
+  }
+  return bytes;
 }
 
 /* Divides the time of a batch among its steps by the bytes that they move. */
-void hr__profile_share(const hr_exec_step *first, int64_t ns, int64_t *out_step_ns) {
-  double bytes = 0, share = (double)ns / first->batch;
-  for (int i = 0; i < first->batch; ++i) {
-    bytes += (double)bytes_of(&first[i]);
-  }
-  for (int i = 0; i < first->batch; ++i) {
-    out_step_ns[i] = (int64_t)(bytes > 0 ? (double)ns * (double)bytes_of(&first[i]) / bytes : share);
+void hr__profile_share(const hr_instance *instance, int first, int64_t ns, int64_t *out_step_ns) {
+  int count = instance->steps[first].batch;
+  double bytes = bytes_of_batch(instance, first), share = (double)ns / count;
+  for (int i = 0; i < count; ++i) {
+    out_step_ns[i] = (int64_t)(bytes > 0 ? (double)ns * bytes_of(instance, first + i) / bytes : share);
   }
 }
 
 /* "  12.5 us  0.79 MB  62.9 GB/s  84 %  530.1 GFLOP/s  95 %  NAME": the shares are relative to the machine's peak. */
-void hr__profile_log_step(const hr_instance *instance, const hr_exec_step *step, int64_t ns, bool has_contents) {
+void hr__profile_log_step(const hr_instance *instance, int number, int64_t ns, bool has_contents) {
+  const hr_exec_step *step = &instance->steps[number];
   const hr_machine *machine = has_contents ? hr__machine() : NULL;
   hr_text text = {0};
-  double time = (double)(ns > 0 ? ns : 1), bytes = 0;
-  for (int i = 0; i < step->batch; ++i) {
-    bytes += (double)bytes_of(&step[i]);
-  }
+  double time = (double)(ns > 0 ? ns : 1), bytes = bytes_of_batch(instance, number);
   hr_text_printf(&text, "%9.1f us %9.3f MB %7.1f GB/s", (double)ns * 1e-3, bytes * 1e-6, bytes / time);
   if (machine != NULL && machine->read_gbs > 0) {
     hr_text_printf(&text, " %4.0f %%", 100 * bytes / time / machine->read_gbs);
   }
   if (step->kind == HR_STEP_LIBRARY) {
-    hr_text_printf(&text, " %7.1f GFLOP/s", (double)step->cost.flops / time);
+    double rate = (double)cost_of(instance, number).flops / time;
+    hr_text_printf(&text, " %7.1f GFLOP/s", rate);
     if (machine != NULL && machine->peak_gflops > 0) {
-      hr_text_printf(&text, " %4.0f %%", 100 * (double)step->cost.flops / time / machine->peak_gflops);
+      hr_text_printf(&text, " %4.0f %%", 100 * rate / machine->peak_gflops);
     }
   }
   hr_text_append(&text, "  ");

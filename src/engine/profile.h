@@ -9,9 +9,9 @@ const char *hr__node_name(const hr_node *node);
 /* Appends the step's line: its operations or function, sizes, provider. */
 void hr__step_describe(const hr_instance *instance, const hr_exec_step *step, hr_text *text);
 void hr__profile_log_schedule(const hr_instance *instance);
-/* The time of a batch, among its steps by the bytes that they move. */
-void hr__profile_share(const hr_exec_step *first, int64_t ns, int64_t *out_step_ns);
+/* The time of the batch that begins with step `first`, among its steps by the bytes that they move. */
+void hr__profile_share(const hr_instance *instance, int first, int64_t ns, int64_t *out_step_ns);
 /* A line of HR_LOG_KERNEL, with shares of the machine's peak if the device computes. */
-void hr__profile_log_step(const hr_instance *instance, const hr_exec_step *step, int64_t ns, bool has_contents);
+void hr__profile_log_step(const hr_instance *instance, int number, int64_t ns, bool has_contents);
 
 #endif

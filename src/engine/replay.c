@@ -52,11 +52,10 @@ struct hr_replay {
  * time, and for the host's waits. */
 static bool can_capture(const hr_instance *instance, const hr_exec_step *step) {
   const hr_program *program = &instance->plan->schedule.program;
-  bool can =
-      step->kernel != NULL || (step->kind == HR_STEP_LIBRARY && !step->library.algorithm.provider->runs_anew &&
-                               step->library.algorithm.provider->stamp == NULL &&
-                               step->library.algorithm.provider->keeps == NULL && step->library.fallback == NULL);
-  for (int i = 0; can && step->kernel == NULL && i < step->arg_count; ++i) {
+  const hr_provider *provider = step->call != NULL ? step->call->ready.algorithm.provider : NULL;
+  bool can = step->kernel != NULL || (provider != NULL && !provider->runs_anew && provider->stamp == NULL &&
+                                      provider->keeps == NULL && step->call->ready.fallback == NULL);
+  for (int i = 0; can && step->kernel == NULL && i < hr__step_arg_count(step); ++i) {
     uint32_t scalar;
     can = !hr__step_scalar(instance, step, i, &scalar) || program->scalars[scalar].is_constant;
   }
@@ -220,9 +219,9 @@ static void note_scalars(const hr_instance *instance, const segment *s, const hr
                          hr_scalar *scalars) {
   for (int i = s->first; i < s->end; ++i) {
     const hr_exec_step *step = &instance->steps[i];
-    if (step->scalar_count > 0) {
+    if (hr__step_scalar_count(step) > 0) {
       memcpy(scalars + step->scalar_first, scratch->scalars.data + step->scalar_first,
-             (size_t)step->scalar_count * sizeof *scalars);
+             (size_t)hr__step_scalar_count(step) * sizeof *scalars);
     }
   }
 }
@@ -268,7 +267,7 @@ static hr_status update(const hr_instance *instance, const segment *s, hr_run *r
     if (hr__weights_has(step, scratch)) {
       continue;
     }
-    if (step->kernel != NULL && !are_same(scalars + step->scalar_first, now, step->scalar_count)) {
+    if (step->kernel != NULL && !are_same(scalars + step->scalar_first, now, hr__step_scalar_count(step))) {
       const hr_host_launch launch = hr__step_launch(instance, step, run, scratch);
       HR_RETURN_IF_ERROR(run->device->driver->graph_update(run->impl, graph, kernel, &launch));
       ++run->graph_updates;

@@ -7,9 +7,9 @@
 
 bool hr__instance_can_submit_early(const hr_instance *instance) {
   for (int i = 0; instance->needs_team && i < instance->step_count; ++i) {
-    const hr_exec_step *step = &instance->steps[i];
-    if ((step->library.prepared != NULL && step->library.algorithm.provider->has_threads) ||
-        (step->tuning != NULL && !hr__tuning_is_over(step->tuning))) {
+    const hr_step_call *call = instance->steps[i].call;
+    if (call != NULL && ((call->ready.prepared != NULL && call->ready.algorithm.provider->has_threads) ||
+                         (call->tuning != NULL && !hr__tuning_is_over(call->tuning)))) {
       return false;
     }
   }

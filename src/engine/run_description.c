@@ -172,16 +172,18 @@ static void describe_operations(maker *m, hr_origin_reader *reader, hr_launch_de
 
 static void describe_launch(maker *m, int step, hr_origin_reader *reader, hr_launch_description *launch) {
   const hr_exec_step *first = &m->instance->steps[step];
-  const hr_provider *provider = first->kind == HR_STEP_LIBRARY ? first->library.algorithm.provider : NULL;
+  const hr_provider *provider = first->call != NULL ? first->call->ready.algorithm.provider : NULL;
+  const hr_step_cost *costs = hr__plan_costs(m->instance->plan);
+  m->failed |= costs == NULL;
   launch->kind = first->kind;
   launch->step = step;
   launch->step_count = first->batch;
   launch->name = describe_name(m, first);
   launch->provider = provider != NULL ? provider->name : NULL;
-  for (int i = 0; i < first->batch; ++i) {
-    launch->bytes_read += first[i].cost.bytes_read;
-    launch->bytes_written += first[i].cost.bytes_written;
-    launch->flops += first[i].cost.flops;
+  for (int i = 0; costs != NULL && i < first->batch; ++i) {
+    launch->bytes_read += costs[step + i].bytes_read;
+    launch->bytes_written += costs[step + i].bytes_written;
+    launch->flops += costs[step + i].flops;
   }
   describe_operations(m, reader, launch);
   launch->shapes = m->failed ? NULL : describe_shapes(m, launch);

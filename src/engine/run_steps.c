@@ -111,8 +111,9 @@ static hr_status run_kernels(const hr_instance *instance, const hr_exec_step *fi
 /* The stamps of a library call's operands, if the library uses them. */
 static void find_stamps(const hr_instance *instance, const hr_exec_step *step, const hr_run *run,
                         uint64_t stamps[STAMPS_MAX]) {
-  bool asks = run->stamps != NULL && (step->tuning != NULL || step->library.algorithm.provider->stamp != NULL);
-  for (int i = 0; asks && i < step->arg_count && i < STAMPS_MAX; ++i) {
+  const hr_step_call *call = step->call;
+  bool asks = run->stamps != NULL && (call->tuning != NULL || call->ready.algorithm.provider->stamp != NULL);
+  for (int i = 0; asks && i < hr__step_arg_count(step) && i < STAMPS_MAX; ++i) {
     uint32_t buffer = instance->args.data[step->arg_first + (size_t)i];
     stamps[i] = buffer < instance->plan->key.buffer_count ? run->stamps[buffer] : 0;
   }
@@ -120,16 +121,18 @@ static void find_stamps(const hr_instance *instance, const hr_exec_step *step, c
 
 /* The arguments of a step that runs what was prepared for another one. */
 static void move_args(const hr_exec_step *step, void *const *args, void *out_args[HR_SHARED_ARGS_MAX]) {
-  for (int i = 0; i < step->arg_count; ++i) {
-    out_args[i] = step->moves[i] != 0 ? (char *)args[i] + step->moves[i] : args[i];
+  const int64_t *moves = step->call->moves;
+  for (int i = 0; i < hr__step_arg_count(step); ++i) {
+    out_args[i] = moves[i] != 0 ? (char *)args[i] + moves[i] : args[i];
   }
 }
 
 static hr_status run_library(const hr_instance *instance, const hr_exec_step *step, hr_run *run, void *const *args,
                              void *queue) {
+  const hr_step_call *own = step->call;
   uint64_t stamps[STAMPS_MAX] = {0};
   void *moved[HR_SHARED_ARGS_MAX];
-  if (step->moves != NULL) {
+  if (own->moves != NULL) {
     move_args(step, args, moved);
     args = moved;
   }
@@ -137,13 +140,13 @@ static hr_status run_library(const hr_instance *instance, const hr_exec_step *st
   char *workspace = workspace_of(instance, run);
   bool is_profile = run->step_ns != NULL || hr_log_is_on(HR_LOG_KERNEL); /* of the step alone */
   bool is_settled = !run->device->properties.is_host;
-  if (step->tuning == NULL || (is_profile && !is_settled)) {
-    return hr__ready_run(run->device->driver, run->impl, &step->library, args, stamps, workspace, queue);
+  if (own->tuning == NULL || (is_profile && !is_settled)) {
+    return hr__ready_run(run->device->driver, run->impl, &own->ready, args, stamps, workspace, queue);
   }
   size_t bytes = workspace != NULL ? instance->shared_bytes - (size_t)(workspace - (char *)run->shared) : 0;
   const hr_tuning_call call = {args, stamps, workspace, bytes, run->impl, queue};
-  return is_settled ? hr__tuning_run_settled(step->tuning, &step->library, &call)
-                    : hr__tuning_run(step->tuning, &step->library, &call);
+  return is_settled ? hr__tuning_run_settled(own->tuning, &own->ready, &call)
+                    : hr__tuning_run(own->tuning, &own->ready, &call);
 }
 
 /* A kernel's operations, a function's name, or the provider of a library call. */
@@ -155,7 +158,7 @@ static const char *step_name(const hr_instance *instance, const hr_exec_step *st
   const hr_node *node = has_nodes ? hr__step_source(instance, step)->node : NULL;
   return step->kind == HR_STEP_CHECK              ? "check"
          : node != NULL && node->op == HR_OP_CALL ? hr__node_name(node)
-                                                  : step->library.algorithm.provider->name;
+                                                  : step->call->ready.algorithm.provider->name;
 }
 
 static hr_status run_step(const hr_instance *instance, const hr_exec_step *step, hr_run *run, hr_run_scratch *scratch,
@@ -176,10 +179,10 @@ static void note_step(const hr_instance *instance, int step, hr_run *run, int64_
     run->times[step] = (hr_launch_time){begin, end, run->is_compiled};
   }
   if (run->step_ns != NULL) {
-    hr__profile_share(&instance->steps[step], end - begin, &run->step_ns[step]);
+    hr__profile_share(instance, step, end - begin, &run->step_ns[step]);
   }
   if (hr_log_is_on(HR_LOG_KERNEL)) {
-    hr__profile_log_step(instance, &instance->steps[step], end - begin, run->device->properties.has_contents);
+    hr__profile_log_step(instance, step, end - begin, run->device->properties.has_contents);
   }
 }
 

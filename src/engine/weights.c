@@ -91,7 +91,7 @@ static bool reads_as_weights(const hr_node *node, uint32_t buffer) {
 
 static bool touches(const hr_instance *instance, const hr_exec_step *step, uint32_t buffer) {
   bool does = false;
-  for (int i = 0; i < step->arg_count; ++i) {
+  for (int i = 0; i < hr__step_arg_count(step); ++i) {
     does |= instance->args.data[step->arg_first + (size_t)i] == buffer;
   }
   return does;
@@ -210,7 +210,7 @@ static bool renew_own(const hr_instance *instance, hr_weight *w, const hr_run *r
   const hr_exec_step *step = &instance->steps[w->step];
   uint64_t own[OWN_WORDS] = {0}, *at = w->recipe.data + w->kernel_words;
   w->stamp = find_stamps(instance, w, run, own);
-  for (int i = 0; i < step->scalar_count; ++i) {
+  for (int i = 0; i < hr__step_scalar_count(step); ++i) {
     const hr_scalar *scalar = &scratch->values.data[instance->scalars.data[step->scalar_first + (size_t)i]];
     uint64_t *words = own + HR_WEIGHT_SOURCES_MAX + i * SCALAR_WORDS;
     words[0] = (uint64_t)scalar->dtype;

@@ -81,7 +81,8 @@ static node *add_node(void) {
 static void keep_kernel(node *n, const hr_host_launch *launch) {
   n->step = step_of(launch);
   n->launch = *launch;
-  keep_arguments(n, n->step->arg_count, launch->call.args, n->step->scalar_count, launch->call.scalars);
+  keep_arguments(n, hr__step_arg_count(n->step), launch->call.args, hr__step_scalar_count(n->step),
+                 launch->call.scalars);
   n->launch.call.args = n->args, n->launch.call.scalars = n->scalars;
 }
 
@@ -163,8 +164,8 @@ static hr_status graph_launch(void *impl, void *launched) {
   for (int i = 0; i < g->count; ++i) {
     const node *n = &g->nodes[i];
     HR_RETURN_IF_ERROR(n->step->kind == HR_STEP_KERNEL ? cpu->launch(impl, 1, &n->launch)
-                                                       : n->step->library.algorithm.provider->run(
-                                                             n->step->library.prepared, n->args, n->workspace, impl));
+                                                       : n->step->call->ready.algorithm.provider->run(
+                                                             n->step->call->ready.prepared, n->args, n->workspace, impl));
   }
   return HR_OK;
 }
@@ -476,11 +477,12 @@ static hr_status run_library(hr_prepared *prepared, void *const *args, void *wor
   node *n = add_node();
   for (hr_instance *e = current->cache.newest; e != NULL; e = e->older) {
     for (int i = 0; i < e->step_count; ++i) {
-      n->step = e->steps[i].library.prepared == prepared ? &e->steps[i] : n->step;
+      const hr_step_call *call = e->steps[i].call;
+      n->step = call != NULL && call->ready.prepared == prepared ? &e->steps[i] : n->step;
     }
   }
   HR_ASSERT_NOT_NULL(n->step);
-  keep_arguments(n, n->step->arg_count, args, 0, NULL);
+  keep_arguments(n, hr__step_arg_count(n->step), args, 0, NULL);
   n->workspace = workspace;
   return HR_OK;
 }
@@ -489,12 +491,12 @@ static hr_status run_library(hr_prepared *prepared, void *const *args, void *wor
 static void stand_for_libraries(void) {
   const hr_instance *e = current->cache.newest;
   for (int i = 0; i < e->step_count; ++i) {
-    hr_exec_step *step = &e->steps[i];
-    if (step->kind == HR_STEP_LIBRARY && step->library.algorithm.provider != &library) {
-      made_library = step->library.algorithm.provider;
+    hr_algorithm *algorithm = e->steps[i].call != NULL ? &e->steps[i].call->ready.algorithm : NULL;
+    if (algorithm != NULL && algorithm->provider != &library) {
+      made_library = algorithm->provider;
       library = *made_library;
       library.run = run_library;
-      step->library.algorithm.provider = &library;
+      algorithm->provider = &library;
     }
   }
 }
