@@ -27,7 +27,8 @@ void hr__kernel_spend(hr_cached_kernel *cached, int64_t ns);
 
 /* ---- for the compile queue ---- */
 
-const hr_kernel_key *hr__kernel_key(const hr_cached_kernel *cached);
+/* The kernel form, from its key (hr_kernel_from_key). Not of private ones. */
+hr_kernel *hr__kernel_form(const hr_cached_kernel *cached, hr_arena *arena);
 /* From now on launches run this compiled code; takes it over. Once for a kernel. */
 void hr__kernel_publish(hr_cached_kernel *cached, hr_host_kernel *compiled);
 bool hr__kernel_has_code(const hr_cached_kernel *cached);

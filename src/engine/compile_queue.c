@@ -94,7 +94,7 @@ static void name_for_people(job *j, uint64_t hash) {
 static hr_status emit(job *j) {
   compiler_state *cache = &own()->cache;
   hr_arena arena = {0};
-  const hr_kernel *kernel = hr_kernel_from_key(hr__kernel_key(j->cached), &arena);
+  const hr_kernel *kernel = hr__kernel_form(j->cached, &arena);
   hr_emit_target target = {.is_gcc = cache->is_gcc};
   hr_status status = kernel != NULL ? hr_emit_kernel(kernel, &target, KERNEL, &j->text, &j->emission)
                                     : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory to emit a kernel");

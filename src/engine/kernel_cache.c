@@ -6,6 +6,7 @@
 #include "base/context.h"
 #include "base/env.h"
 #include "base/hash.h"
+#include "base/interned.h"
 #include "base/table.h"
 #include "base/thread.h"
 #include "engine/compile_queue.h"
@@ -27,19 +28,19 @@ typedef struct kernel_cache {
 
 struct hr_cached_kernel {
   kernel_cache *owner;
-  hr_kernel_key key;
-  uint64_t hash;
-  hr_device *device;   /* that it belongs to; NULL: the host's */
-  bool is_private;     /* not in the table */
-  int reference_count; /* guarded by the cache's lock, and so are .. */
-  int holder_count;    /* .. the references that count its memory */
-  hr_host_kernel *host;
-  hr_host_kernel *compiled;          /* set once, by the compile queue */
-  _Atomic(hr_host_kernel *) current; /* launched: host, later compiled */
-  atomic_int_least64_t uses;         /* until it is pushed */
-  int64_t uses_wanted;
+  hr_device *device;        /* that it belongs to; NULL: the host's */
+  const uint8_t *structure; /* of its key: interned, since few differ. NULL: it is private, not in the table */
+  uint32_t structure_bytes, number_bytes;
+  uint64_t hash;                     /* of the key */
+  hr_cached_kernel *next_same;       /* chain of equal hashes */
+  int reference_count;               /* guarded by the cache's lock, and so are .. */
+  int holder_count;                  /* .. the references that count its memory */
+  hr_host_kernel *host;              /* as it was made */
+  _Atomic(hr_host_kernel *) current; /* launched: `host`, later the compiled code, which the compile queue sets once */
+  atomic_int_least32_t uses;         /* until it is pushed */
+  int32_t uses_wanted;
   atomic_int_least64_t spent_ns;
-  hr_cached_kernel *next_same; /* chain of equal hashes */
+  uint8_t numbers[]; /* of its key */
 };
 
 static void init_cache(void *part) {
@@ -59,24 +60,36 @@ static kernel_cache *own(void) {
   return hr__context_part(hr__context(), HR_CONTEXT_KERNELS, &kind);
 }
 
+static bool has_key(const hr_cached_kernel *cached, const hr_kernel_key *key) {
+  return cached->structure_bytes == key->structure_bytes && cached->number_bytes == key->count - key->structure_bytes &&
+         memcmp(cached->numbers, key->data + key->structure_bytes, cached->number_bytes) == 0 &&
+         memcmp(cached->structure, key->data, key->structure_bytes) == 0;
+}
+
 static hr_cached_kernel *find(const kernel_cache *cache, uint64_t hash, const hr_kernel_key *key,
                               const hr_device *device) {
   hr_cached_kernel *cached = hr_table_get(&cache->table, hash);
-  while (cached != NULL && (cached->device != device || cached->key.count != key->count ||
-                            memcmp(cached->key.data, key->data, key->count * sizeof *key->data) != 0)) {
+  while (cached != NULL && (cached->device != device || !has_key(cached, key))) {
     cached = cached->next_same;
   }
   return cached;
 }
 
+/* NULL: there is none. */
+static hr_host_kernel *compiled_of(const hr_cached_kernel *cached) {
+  hr_host_kernel *current = atomic_load_explicit(&cached->current, memory_order_acquire);
+  return current != cached->host ? current : NULL;
+}
+
 static void destroy(hr_cached_kernel *cached) {
-  if (cached->compiled != NULL) {
-    cached->compiled->destroy(cached->compiled);
+  hr_host_kernel *compiled = compiled_of(cached);
+  if (compiled != NULL) {
+    compiled->destroy(compiled);
   }
   if (cached->host != NULL) {
     cached->host->destroy(cached->host);
   }
-  hr_vector_fini(&cached->key);
+  hr_interned_release(cached->structure);
   hr_free(cached);
 }
 
@@ -113,29 +126,35 @@ static hr_status begin(hr_cached_kernel *cached, const hr_kernel *kernel, hr_dev
   return HR_OK;
 }
 
-/* Moves the key to a block of its size, if there is memory: it was made in one for the largest numbers. */
-static void trim(hr_kernel_key *key) {
-  uint8_t *data = hr_malloc(key->count);
-  if (data != NULL) {
-    memcpy(data, key->data, key->count);
-    hr_free(key->data);
-    key->data = data;
-    key->capacity = key->count;
+/* An entry with a copy of the key; NULL: there is no memory. */
+static hr_cached_kernel *make_entry(kernel_cache *cache, const hr_kernel_key *key, hr_device *device, uint64_t hash) {
+  size_t numbers = key->count - key->structure_bytes;
+  const void *structure = hr_interned_acquire(key->data, key->structure_bytes);
+  hr_cached_kernel *cached = structure != NULL ? hr_calloc(1, sizeof *cached + numbers) : NULL;
+  if (cached == NULL) {
+    hr_interned_release(structure);
+    return NULL;
   }
+  cached->owner = cache;
+  cached->device = device;
+  cached->structure = structure;
+  cached->structure_bytes = (uint32_t)key->structure_bytes, cached->number_bytes = (uint32_t)numbers;
+  cached->hash = hash;
+  cached->reference_count = 1;
+  memcpy(cached->numbers, key->data + key->structure_bytes, numbers);
+  return cached;
 }
 
-/* Takes over the key, also when it fails. The cache is not locked: several threads may create kernels. */
-static hr_status create(kernel_cache *cache, const hr_kernel *kernel, hr_device *device, hr_kernel_key *key,
+/* The cache is not locked: several threads may create kernels. */
+static hr_status create(kernel_cache *cache, const hr_kernel *kernel, hr_device *device, const hr_kernel_key *key,
                         uint64_t hash, hr_cached_kernel **out_cached) {
-  hr_cached_kernel *cached = hr_calloc(1, sizeof *cached);
+  hr_cached_kernel *cached = make_entry(cache, key, device, hash);
   if (cached == NULL) {
-    hr_vector_fini(key);
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for kernel %s", kernel->name);
   }
-  *cached = (hr_cached_kernel){.owner = cache, .key = *key, .hash = hash, .device = device, .reference_count = 1};
   HR_RETURN_IF_ERROR(begin(cached, kernel, device, NULL));
   int64_t uses = BYTES_MIN / moved_bytes(kernel) + 1;
-  cached->uses_wanted = device != NULL ? 0 : uses > USES_MIN ? uses : USES_MIN; /* 0: it is never recompiled */
+  cached->uses_wanted = device != NULL ? 0 : uses > USES_MIN ? (int32_t)uses : USES_MIN; /* 0: never recompiled */
   *out_cached = cached;
   return HR_OK;
 }
@@ -146,18 +165,19 @@ hr_status hr__kernel_create_private(const hr_kernel *kernel, const hr_cached_ker
   if (cached == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for kernel %s", kernel->name);
   }
-  *cached = (hr_cached_kernel){.owner = own(), .reference_count = 1, .is_private = true};
+  cached->owner = own();
+  cached->reference_count = 1;
   HR_RETURN_IF_ERROR(begin(cached, kernel, NULL, last)); /* `uses_wanted` is 0: it is never recompiled */
   *out_cached = cached;
   return HR_OK;
 }
 
 bool hr__kernel_renumber(hr_cached_kernel *cached, const hr_kernel *kernel) {
-  return cached->is_private && !hr__kernel_is_wanted(cached) && hr_interp_renumber(cached->host, kernel);
+  return hr__kernel_is_private(cached) && !hr__kernel_is_wanted(cached) && hr_interp_renumber(cached->host, kernel);
 }
 
 bool hr__kernel_is_private(const hr_cached_kernel *cached) {
-  return cached->is_private;
+  return cached->structure == NULL;
 }
 
 void hr__kernel_retain(hr_cached_kernel *cached) {
@@ -194,9 +214,10 @@ static hr_cached_kernel *find_and_retain(const kernel_cache *cache, uint64_t has
 }
 
 /* Adds a kernel, or destroys it for one like it that another thread has added meanwhile. */
-static hr_status add(kernel_cache *cache, hr_cached_kernel *made, hr_cached_kernel **out_cached) {
+static hr_status add(kernel_cache *cache, hr_cached_kernel *made, const hr_kernel_key *key,
+                     hr_cached_kernel **out_cached) {
   hr_mutex_lock(&cache->mutex);
-  *out_cached = find_and_retain(cache, made->hash, &made->key, made->device);
+  *out_cached = find_and_retain(cache, made->hash, key, made->device);
   bool is_kept = *out_cached == NULL;
   if (is_kept) {
     made->next_same = hr_table_get(&cache->table, made->hash);
@@ -231,9 +252,10 @@ hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_device *device, hr_cach
     return HR_OK;
   }
   hr_cached_kernel *made = NULL;
-  trim(&key);
-  HR_RETURN_IF_ERROR(create(cache, kernel, device, &key, hash, &made));
-  HR_RETURN_IF_ERROR(add(cache, made, out_cached));
+  hr_status status = create(cache, kernel, device, &key, hash, &made);
+  status = status == HR_OK ? add(cache, made, &key, out_cached) : status;
+  hr_vector_fini(&key);
+  HR_RETURN_IF_ERROR(status);
   if (*out_cached == made && device == NULL) {
     push_new(made, kernel);
   }
@@ -255,7 +277,7 @@ void hr__kernel_release(hr_cached_kernel *cached) {
   kernel_cache *cache = cached->owner;
   hr_mutex_lock(&cache->mutex);
   bool is_last = --cached->reference_count == 0;
-  if (is_last && !cached->is_private) {
+  if (is_last && !hr__kernel_is_private(cached)) {
     unlink_kernel(cached);
   }
   hr_mutex_unlock(&cache->mutex);
@@ -285,7 +307,8 @@ void hr__kernel_hold(hr_cached_kernel *cached, int change) {
 
 size_t hr__kernel_footprint(hr_cached_kernel *cached) {
   hr_mutex_lock(&cached->owner->mutex);
-  size_t bytes = sizeof *cached + cached->key.capacity + cached->host->footprint;
+  size_t bytes = sizeof *cached + cached->number_bytes + cached->host->footprint;
+  bytes += cached->structure != NULL ? hr_interned_share(cached->structure) : 0;
   size_t share = bytes / (size_t)(cached->holder_count > 1 ? cached->holder_count : 1);
   hr_mutex_unlock(&cached->owner->mutex);
   return share;
@@ -305,16 +328,15 @@ void hr__kernel_spend(hr_cached_kernel *cached, int64_t ns) {
   }
 }
 
-const hr_kernel_key *hr__kernel_key(const hr_cached_kernel *cached) {
-  return &cached->key;
+hr_kernel *hr__kernel_form(const hr_cached_kernel *cached, hr_arena *arena) {
+  return hr_kernel_from_key(cached->structure, cached->numbers, arena);
 }
 
 bool hr__kernel_has_code(const hr_cached_kernel *cached) {
-  return cached->compiled != NULL;
+  return compiled_of(cached) != NULL;
 }
 
 void hr__kernel_publish(hr_cached_kernel *cached, hr_host_kernel *compiled) {
-  cached->compiled = compiled;
   atomic_store_explicit(&cached->uses, cached->uses_wanted, memory_order_relaxed); /* it is not pushed again */
   atomic_store_explicit(&cached->current, compiled, memory_order_release);
 }

@@ -134,15 +134,20 @@ static inline int64_t hr_kernel_chunk(hr_reduce_order order) {
 /* Prints a kernel as text, for HEADRACE_DEBUG and tests. */
 HR_MUST_USE hr_status hr_kernel_print(const hr_kernel *kernel, hr_text *out_text);
 
-/* A kernel's computation as bytes: kernels with equal keys can share one prepared kernel. The key leaves out the
- * buffers and scalars that the kernel is bound to, its name and its estimates. */
-typedef HR_VECTOR(uint8_t) hr_kernel_key;
+/* A kernel's computation as bytes: kernels with equal keys can share one prepared kernel. The first bytes are those of
+ * its structure; then come its numbers: dims, offsets, strides, extents. The key leaves out the buffers and scalars
+ * that the kernel is bound to, its name and its estimates. A vector (vector.h). */
+typedef struct hr_kernel_key {
+  uint8_t *data;
+  size_t count, capacity;
+  size_t structure_bytes;
+} hr_kernel_key;
 
 /* Replaces the key's contents; false when memory is out. The key's block then has room for several times as much. */
 HR_MUST_USE bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_key);
-/* The kernel of a key, in an arena: without name and estimates, bound to buffers and scalars 0, 1, ... NULL when memory
- * is out. */
-hr_kernel *hr_kernel_from_key(const hr_kernel_key *key, hr_arena *arena);
+/* The kernel of a key's two parts, in an arena: without name and estimates, bound to buffers and scalars 0, 1, ... NULL
+ * when memory is out. */
+hr_kernel *hr_kernel_from_key(const uint8_t *structure, const uint8_t *numbers, hr_arena *arena);
 
 /* A deep copy in an arena, one block of hr_kernel_copy_bytes; NULL when memory is out. Instructions and registers that
  * are those of `like`, an earlier copy in the arena or NULL, are shared with it. */

@@ -1,7 +1,10 @@
-/* kernel_key.c: the kernel form as numbers, so that equal kernels are found and prepared once.
+/* kernel_key.c: the kernel form as bytes, so that equal kernels are found and prepared once.
+ *
+ *   structure    rank, masks, counts, arguments, accesses without numbers, instructions, registers
+ *   numbers      dims, offsets, strides, extents
  *
  * The key leaves out everything that does not change the computation: names, the bound buffers and scalars, estimates.
- * Most numbers are small (varint.h). A cache holds many keys.
+ * Most values are small (varint.h). A cache holds many keys, few of which differ in structure.
  */
 #include "base/varint.h"
 #include "core/ir/kernel.h"
@@ -10,15 +13,21 @@
  */
 #define PUT(number) (at = hr_varint_put(at, (int64_t)(number)))
 
-static uint8_t *put_access(uint8_t *at, const hr_access *access, int rank) {
-  PUT(access->arg), PUT(access->dtype), PUT(access->offset), PUT(access->term_count);
-  PUT(access->bound_count), PUT(access->fill);
+static uint8_t *put_access(uint8_t *at, const hr_access *access) {
+  PUT(access->arg), PUT(access->dtype), PUT(access->term_count), PUT(access->bound_count), PUT(access->fill);
+  for (int t = 0; t < access->term_count; ++t) {
+    PUT(access->terms[t].reg);
+  }
+  return at;
+}
+
+static uint8_t *put_access_numbers(uint8_t *at, const hr_access *access, int rank) {
+  PUT(access->offset);
   for (int d = 0; d < rank; ++d) {
     PUT(access->strides[d]);
   }
   for (int t = 0; t < access->term_count; ++t) {
-    const hr_kernel_term *term = &access->terms[t];
-    PUT(term->reg), PUT(term->stride), PUT(term->extent);
+    PUT(access->terms[t].stride), PUT(access->terms[t].extent);
   }
   for (int b = 0; b < access->bound_count; ++b) {
     const hr_bound *bound = &access->bounds[b];
@@ -62,14 +71,11 @@ bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_key) {
   PUT(kernel->rank), PUT(kernel->reduce_mask), PUT(kernel->ordered_mask), PUT(kernel->order), PUT(kernel->phase_count);
   PUT(kernel->arg_count), PUT(kernel->scalar_count), PUT(kernel->access_count), PUT(kernel->instr_count);
   PUT(kernel->register_count);
-  for (int d = 0; d < kernel->rank; ++d) {
-    PUT(kernel->dims[d]);
-  }
   for (int a = 0; a < kernel->arg_count; ++a) {
     PUT(kernel->args[a].is_read), PUT(kernel->args[a].is_written);
   }
   for (int a = 0; a < kernel->access_count; ++a) {
-    at = put_access(at, &kernel->accesses[a], kernel->rank);
+    at = put_access(at, &kernel->accesses[a]);
   }
   for (int i = 0; i < kernel->instr_count; ++i) {
     at = put_instr(at, &kernel->instrs[i]);
@@ -78,6 +84,13 @@ bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_key) {
     const hr_register *reg = &kernel->registers[r];
     PUT(reg->cls), PUT(reg->level), PUT(reg->phase), PUT(reg->last_phase);
   }
+  out_key->structure_bytes = (size_t)(at - out_key->data);
+  for (int d = 0; d < kernel->rank; ++d) {
+    PUT(kernel->dims[d]);
+  }
+  for (int a = 0; a < kernel->access_count; ++a) {
+    at = put_access_numbers(at, &kernel->accesses[a], kernel->rank);
+  }
   out_key->count = (size_t)(at - out_key->data);
   return true;
 }
@@ -85,13 +98,18 @@ bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_key) {
 /* ---- and back ---- */
 
 typedef struct reader {
-  const uint8_t *byte;
+  const uint8_t *byte; /* of the structure */
+  const uint8_t *numbers;
   hr_arena *arena;
   bool failed;
 } reader;
 
 static int64_t next(reader *r) {
   return hr_varint_next(&r->byte);
+}
+
+static int64_t next_number(reader *r) {
+  return hr_varint_next(&r->numbers);
 }
 
 static void *array(reader *r, size_t count, size_t size) {
@@ -103,7 +121,7 @@ static void *array(reader *r, size_t count, size_t size) {
 static int64_t *read_numbers(reader *r, int count) {
   int64_t *numbers = array(r, (size_t)count, sizeof *numbers);
   for (int i = 0; i < count; ++i) {
-    int64_t number = next(r);
+    int64_t number = next_number(r);
     if (numbers != NULL) {
       numbers[i] = number;
     }
@@ -114,10 +132,10 @@ static int64_t *read_numbers(reader *r, int count) {
 static void read_access(reader *r, int rank, hr_access *out_access) {
   hr_access access = {.arg = (int)next(r)};
   access.dtype = (hr_dtype)next(r);
-  access.offset = next(r);
   access.term_count = (int)next(r);
   access.bound_count = (int)next(r);
   access.fill = (int)next(r);
+  access.offset = next_number(r);
   access.strides = read_numbers(r, rank);
   hr_kernel_term *terms = array(r, (size_t)access.term_count, sizeof *terms);
   hr_bound *bounds = array(r, (size_t)access.bound_count, sizeof *bounds);
@@ -126,12 +144,12 @@ static void read_access(reader *r, int rank, hr_access *out_access) {
   }
   for (int t = 0; t < access.term_count; ++t) {
     terms[t].reg = (int)next(r);
-    terms[t].stride = next(r);
-    terms[t].extent = next(r);
+    terms[t].stride = next_number(r);
+    terms[t].extent = next_number(r);
   }
   for (int b = 0; b < access.bound_count; ++b) {
-    bounds[b].offset = next(r);
-    bounds[b].extent = next(r);
+    bounds[b].offset = next_number(r);
+    bounds[b].extent = next_number(r);
     bounds[b].strides = read_numbers(r, rank);
   }
   access.terms = terms, access.bounds = bounds;
@@ -187,8 +205,8 @@ static void read_arrays(reader *r, hr_kernel *kernel) {
   kernel->instrs = instrs, kernel->registers = registers;
 }
 
-hr_kernel *hr_kernel_from_key(const hr_kernel_key *key, hr_arena *arena) {
-  reader r = {.byte = key->data, .arena = arena};
+hr_kernel *hr_kernel_from_key(const uint8_t *structure, const uint8_t *numbers, hr_arena *arena) {
+  reader r = {.byte = structure, .numbers = numbers, .arena = arena};
   hr_kernel *kernel = HR_ARENA_NEW(arena, hr_kernel);
   if (kernel == NULL) {
     return NULL;

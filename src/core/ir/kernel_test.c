@@ -157,11 +157,17 @@ HR_TEST(a_key_gives_its_kernel_back) {
   s.accesses[1].bounds = &bound, s.accesses[1].bound_count = 1;
   s.accesses[1].terms = &term, s.accesses[1].term_count = 1;
   HR_ASSERT(hr_kernel_make_key(&s.kernel, &key));
-  hr_kernel *kernel = hr_kernel_from_key(&key, &arena);
+  hr_kernel *kernel = hr_kernel_from_key(key.data, key.data + key.structure_bytes, &arena);
   HR_ASSERT(kernel != NULL);
   HR_ASSERT(hr_kernel_make_key(kernel, &again));
   HR_ASSERT_EQ(again.count, key.count);
   HR_ASSERT_EQ(memcmp(again.data, key.data, key.count * sizeof *key.data), 0);
+  const size_t structure_bytes = key.structure_bytes;
+  along[0] = 3, bound.offset = 1, bound.extent = 5, term.stride = 70, term.extent = 2000;
+  HR_ASSERT(hr_kernel_make_key(&s.kernel, &again));
+  HR_ASSERT_EQ(again.structure_bytes, structure_bytes);
+  HR_ASSERT_EQ(memcmp(again.data, key.data, structure_bytes), 0); /* the numbers alone differ */
+  HR_ASSERT(again.count != key.count);
   hr_vector_fini(&key);
   hr_vector_fini(&again);
   hr_arena_fini(&arena);
