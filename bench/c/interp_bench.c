@@ -33,7 +33,8 @@ static void run_range(void *arg, int64_t begin, int64_t end, int worker) {
 
 static void run_once(job *j) {
   for (j->pass = 0; j->pass < j->kernel->pass_count; ++j->pass) {
-    hr_parallel_for(j->kernel->units[j->pass], j->kernel->grain[j->pass], run_range, j);
+    const hr_host_pass *pass = &j->kernel->passes[j->pass];
+    hr_parallel_for(pass->units, pass->grain, run_range, j);
   }
 }
 

@@ -13,7 +13,8 @@
 enum { HR_DEVICE_WORDS_MAX = 64 };
 
 typedef struct hr_device_kernel {
-  hr_host_kernel base; /* launches point here; run is NULL, units and grain give the amount of work */
+  hr_host_kernel base; /* launches point here; run is NULL, its passes give the amount of work: */
+  hr_host_pass passes[HR_HOST_KERNEL_PASS_MAX];
   void *functions[HR_HOST_KERNEL_PASS_MAX]; /* the driver's */
   int64_t blocks[HR_HOST_KERNEL_PASS_MAX];  /* of the grid; 0: nothing to do */
   int threads[HR_HOST_KERNEL_PASS_MAX];     /* of a block */

@@ -29,11 +29,14 @@ typedef struct hr_host_launch {
   hr_host_call call;
 } hr_host_launch;
 
+typedef struct hr_host_pass {
+  int64_t units, grain; /* grain: least units worth another thread (about 10 us of work) */
+} hr_host_pass;
+
 struct hr_host_kernel {
   const char *name;
   int pass_count;
-  int64_t units[HR_HOST_KERNEL_PASS_MAX];
-  int64_t grain[HR_HOST_KERNEL_PASS_MAX]; /* least units worth another thread (about 10 us of work) */
+  const hr_host_pass *passes; /* its maker's */
   size_t workspace_bytes, scratch_bytes;
   int64_t bytes;    /* memory traffic estimate */
   size_t footprint; /* bytes of host memory that the kernel takes, about */

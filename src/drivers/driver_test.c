@@ -17,7 +17,8 @@ HR_TEST(the_null_device_accounts_for_everything) {
   HR_ASSERT_OK(hr_null_driver.copy_in(impl, block, host, BYTES));
   HR_ASSERT_OK(hr_null_driver.fill(impl, block, host, 4, BYTES / 4));
   HR_ASSERT_OK(hr_null_driver.copy_within(impl, block, (char *)block + BYTES / 2, BYTES / 2));
-  hr_host_kernel kernel = {.name = "nothing", .pass_count = 2, .units = {1, 1}, .grain = {1, 1}, .run = run_nothing};
+  const hr_host_pass passes[2] = {{1, 1}, {1, 1}};
+  hr_host_kernel kernel = {.name = "nothing", .pass_count = 2, .passes = passes, .run = run_nothing};
   hr_host_call call = {.args = &block};
   HR_ASSERT_OK(hr_null_driver.launch(impl, 2, (hr_host_launch[]){{&kernel, call}, {&kernel, call}}));
   hr_null_counters_get(impl, &counters);

@@ -75,7 +75,8 @@ static bool are_independent(const hr_place *places, const hr_kernel *a, const hr
 
 /* The number of pieces of work that are worth a thread. */
 static double pieces_of(const hr_host_kernel *kernel, int pass) {
-  return (double)kernel->units[pass] / (double)(kernel->grain[pass] > 0 ? kernel->grain[pass] : 1);
+  const hr_host_pass *p = &kernel->passes[pass];
+  return (double)p->units / (double)(p->grain > 0 ? p->grain : 1);
 }
 
 static double pieces_of_all(const hr_host_kernel *kernel) {

@@ -7,7 +7,7 @@
 
 /* ---- schedules by hand ---- */
 
-enum { STEPS_MAX = 300, ARGS = 2 };
+enum { STEPS_MAX = 300, ARGS = 2, PASSES_MAX = 3 };
 static const int64_t length[1] = {100}, forward[1] = {1}, backward[1] = {-1}, still[1] = {0};
 
 /* Step i reads buffer 2 i and writes buffer 2 i + 1, 100 elements of each, half a piece of work; a test changes that.
@@ -20,6 +20,7 @@ typedef struct made {
   hr_step sources[STEPS_MAX];
   hr_kernel kernels[STEPS_MAX];
   hr_host_kernel hosts[STEPS_MAX];
+  hr_host_pass passes[STEPS_MAX][PASSES_MAX];
   hr_kernel_arg args[STEPS_MAX][ARGS];
   hr_access accesses[STEPS_MAX][ARGS];
 } made;
@@ -41,7 +42,10 @@ static made *make(int count) {
                                .access_count = ARGS,
                                .accesses = m.accesses[i]};
     m.sources[i] = (hr_step){.kind = HR_STEP_KERNEL, .kernel = &m.kernels[i]};
-    m.hosts[i] = (hr_host_kernel){.pass_count = 1, .units = {5, 5, 5}, .grain = {10, 10, 10}};
+    for (int pass = 0; pass < PASSES_MAX; ++pass) {
+      m.passes[i][pass] = (hr_host_pass){.units = 5, .grain = 10};
+    }
+    m.hosts[i] = (hr_host_kernel){.pass_count = 1, .passes = m.passes[i]};
     m.steps[i] = (hr_exec_step){.kind = HR_STEP_KERNEL, .kernel = &m.hosts[i]};
   }
   m.instance.steps = m.steps;
@@ -152,9 +156,9 @@ HR_TEST(other_steps_and_large_second_passes_run_alone) {
   for (int i = 0; i < 2; ++i) {
     m = make(2);
     m->hosts[i].pass_count = 3;
-    m->hosts[i].units[0] = 1000;
+    m->passes[i][0].units = 1000;
     HR_ASSERT(are_together(m));
-    m->hosts[i].units[2] = 11;
+    m->passes[i][2].units = 11;
     m->instance.kernel_count = 2;
     HR_ASSERT(!are_together(m));
   }

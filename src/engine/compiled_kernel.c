@@ -21,7 +21,8 @@ typedef void (*range_fn)(void *const *args, const hr_scalar *scalars, const int6
 typedef struct compiled_kernel {
   hr_host_kernel base;
   hr_library *library;
-  range_fn passes[HR_HOST_KERNEL_PASS_MAX];
+  range_fn functions[HR_HOST_KERNEL_PASS_MAX];
+  hr_host_pass passes[HR_HOST_KERNEL_PASS_MAX];
   int64_t extents[HR_EMISSION_EXTENTS];
   char title[];
 } compiled_kernel;
@@ -60,7 +61,7 @@ void hr__library_release(hr_library *library) {
 
 static void run(const hr_host_kernel *kernel, int pass, const hr_host_call *call, int64_t begin, int64_t end) {
   const compiled_kernel *compiled = (const compiled_kernel *)kernel;
-  compiled->passes[pass](call->args, call->scalars, compiled->extents, call->workspace, call->scratch, begin, end);
+  compiled->functions[pass](call->args, call->scalars, compiled->extents, call->workspace, call->scratch, begin, end);
 }
 
 static void destroy(hr_host_kernel *kernel) {
@@ -84,6 +85,7 @@ hr_status hr__compiled_kernel_create(hr_library *library, const char *name, cons
   memcpy(kernel->extents, emission->extents, sizeof kernel->extents);
   kernel->base = (hr_host_kernel){.name = kernel->title,
                                   .pass_count = emission->pass_count,
+                                  .passes = kernel->passes,
                                   .workspace_bytes = emission->workspace_bytes,
                                   .scratch_bytes = emission->scratch_bytes,
                                   .bytes = bytes,
@@ -98,9 +100,8 @@ hr_status hr__compiled_kernel_create(hr_library *library, const char *name, cons
       hr_free(kernel);
       return status;
     }
-    memcpy(&kernel->passes[pass], &address, sizeof address);
-    kernel->base.units[pass] = emission->units[pass];
-    kernel->base.grain[pass] = emission->grain[pass];
+    memcpy(&kernel->functions[pass], &address, sizeof address);
+    kernel->passes[pass] = (hr_host_pass){emission->units[pass], emission->grain[pass]};
   }
   hr_refcount_retain(&library->refcount);
   kernel->library = library;

@@ -166,6 +166,7 @@ static hr_status create(const char *title, hr_device *device, const char *name, 
   }
   code->kernel.base.name = hr_text_chars(&code->title);
   code->kernel.base.pass_count = pass_count;
+  code->kernel.base.passes = code->kernel.passes;
   code->kernel.base.destroy = destroy;
   *out_code = code;
   return HR_OK;
@@ -175,8 +176,7 @@ static void set_grids(hr_device_kernel *kernel, const int64_t *blocks, const int
   for (int pass = 0; pass < kernel->base.pass_count; ++pass) {
     kernel->blocks[pass] = blocks[pass];
     kernel->threads[pass] = threads[pass];
-    kernel->base.units[pass] = blocks[pass] * threads[pass];
-    kernel->base.grain[pass] = 1;
+    kernel->passes[pass] = (hr_host_pass){.units = blocks[pass] * threads[pass], .grain = 1};
   }
 }
 

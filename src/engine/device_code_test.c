@@ -66,7 +66,7 @@ HR_TEST(written_kernels_of_one_text_share_its_functions) {
     HR_ASSERT(kernel->functions[0] == (void *)(uintptr_t)(i < 2 ? 'a' : 'b'));
     HR_ASSERT(kernel->arg_count == 4 && kernel->scalar_count == 1 && kernel->word_count == 1);
     HR_ASSERT(kernel->words[0] == 5 + i && kernel->shared[0] == 70 && kernel->blocks[0] == 3);
-    HR_ASSERT_EQ(kernel->base.units[0], 96);
+    HR_ASSERT_EQ(kernel->base.passes[0].units, 96);
   }
   hr_host_kernel *later = make(&device, "text a", 8);
   kernels[0]->destroy(kernels[0]);

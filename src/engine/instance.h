@@ -87,7 +87,7 @@ struct hr_instance {
   hr_plan *plan;
   bool is_compiled; /* the plan was compiled for this instance */
   int step_count;
-  hr_exec_step *steps;         /* and one more, where the last one's arguments end */
+  hr_exec_step *steps; /* and one more, where the last one's arguments end */
   int call_count;
   hr_step_call *calls;         /* of the library's steps */
   HR_VECTOR(uint32_t) args;    /* program buffers, or a library's scalars, step after step */

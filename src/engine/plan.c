@@ -340,9 +340,11 @@ static hr_status begin(const hr_key *key, const hr_device *device, hr_plan **out
 
 static void count_footprint(hr_plan *plan) {
   size_t of_run = plan->packed != NULL ? sizeof *plan->packed + plan->packed->byte_count + plan->bindings->bytes : 0;
-  size_t of_step = (plan->costs != NULL ? sizeof *plan->costs : 0) + (plan->indices != NULL ? sizeof *plan->indices : 0);
+  size_t of_step =
+      (plan->costs != NULL ? sizeof *plan->costs : 0) + (plan->indices != NULL ? sizeof *plan->indices : 0);
   plan->footprint = sizeof *plan + hr_schedule_footprint(&plan->schedule) + bytes_of_kept_key(plan) + of_run +
-                    plan->packed_cost_bytes + (size_t)plan->schedule.step_count * of_step + plan->key.buffer_count * sizeof *plan->last_write;
+                    plan->packed_cost_bytes + (size_t)plan->schedule.step_count * of_step +
+                    plan->key.buffer_count * sizeof *plan->last_write;
 }
 
 static hr_status create(const hr_key *key, hr_device *device, const hr_scalar *arguments, hr_plan **out_plan) {

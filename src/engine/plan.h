@@ -41,13 +41,13 @@ struct hr_plan {
   hr_step_cost *costs;       /* of each step; after hr__plan_settle NULL until hr__plan_costs, and instead .. */
   uint8_t *packed_costs;     /* .. these (step_costs.h) */
   size_t packed_cost_bytes;
-  hr_index_source *indices;  /* of each step that is a check; NULL after hr__plan_settle */
-  int *last_write;           /* of each of the key's buffers: the last step that writes it; -1: none */
-  int64_t bytes, flops;      /* of all steps: read and written; arithmetic */
-  size_t footprint;          /* bytes of host memory, about */
-  bool was_refused;          /* its structure is known, but a guard or a library refused it: it was compiled */
-  bool is_general;           /* a copy of another one with other numbers (general_plan.h) */
-  bool is_settled;           /* see hr__plan_settle */
+  hr_index_source *indices; /* of each step that is a check; NULL after hr__plan_settle */
+  int *last_write;          /* of each of the key's buffers: the last step that writes it; -1: none */
+  int64_t bytes, flops;     /* of all steps: read and written; arithmetic */
+  size_t footprint;         /* bytes of host memory, about */
+  bool was_refused;         /* its structure is known, but a guard or a library refused it: it was compiled */
+  bool is_general;          /* a copy of another one with other numbers (general_plan.h) */
+  bool is_settled;          /* see hr__plan_settle */
   /* plan.c's own */
   struct plans *owner;
   int reference_count;

@@ -25,8 +25,8 @@ static hr_status no_memory(const char *what) {
 
 static bool worth_team(const hr_host_kernel *kernel) {
   for (int i = 0; i < kernel->pass_count; ++i) {
-    int64_t grain = kernel->grain[i] > 0 ? kernel->grain[i] : 1;
-    if (kernel->units[i] / grain > 1) {
+    const hr_host_pass *pass = &kernel->passes[i];
+    if (pass->units / (pass->grain > 0 ? pass->grain : 1) > 1) {
       return true;
     }
   }
@@ -447,8 +447,8 @@ static void renumber_calls(const hr_instance *instance, hr_device *device, const
   for (int i = 0; i < instance->step_count; ++i) {
     bool is_changed_call = n->is_changed[i] && instance->steps[i].kind == HR_STEP_LIBRARY;
     bool is_follower = is_changed_call && instance->steps[i].call->like != NULL;
-    n->is_done[i] = is_changed_call && (is_follower ? follow_call(instance, n, i)
-                                                    : renumber_call(instance, device, providers, i));
+    n->is_done[i] =
+        is_changed_call && (is_follower ? follow_call(instance, n, i) : renumber_call(instance, device, providers, i));
   }
 }
 

@@ -593,9 +593,9 @@ static void run_units(const hr_host_kernel *kernel, void *const *args, const hr_
   hr_host_call call = {args, scalars, hr_aligned_malloc(kernel->workspace_bytes + 64, 64),
                        hr_aligned_malloc(kernel->scratch_bytes + 64, 64)};
   for (int pass = 0; pass < kernel->pass_count; ++pass) {
-    for (int64_t begin = 0; begin < kernel->units[pass]; begin += step) {
+    for (int64_t begin = 0; begin < kernel->passes[pass].units; begin += step) {
       memset(call.scratch, 0xcd, kernel->scratch_bytes);
-      int64_t end = begin + step < kernel->units[pass] ? begin + step : kernel->units[pass];
+      int64_t end = begin + step < kernel->passes[pass].units ? begin + step : kernel->passes[pass].units;
       kernel->run(kernel, pass, &call, begin, end);
     }
   }
@@ -703,8 +703,8 @@ static bool check_renumbered(uint64_t seed) {
     HR_ASSERT_OK(hr_interp_create(make_end(&m), &fresh));
   }
   if (is) {
-    HR_ASSERT_EQ(kernel->units[0], fresh->units[0]);
-    HR_ASSERT_EQ(kernel->grain[0], fresh->grain[0]);
+    HR_ASSERT_EQ(kernel->passes[0].units, fresh->passes[0].units);
+    HR_ASSERT_EQ(kernel->passes[0].grain, fresh->passes[0].grain);
     compare_kernels(&b, &m, fresh, kernel, seed);
   }
   kernel->destroy(kernel);

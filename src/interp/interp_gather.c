@@ -15,9 +15,9 @@ typedef struct side { /* an address, in elements: offset, and a step for each ou
   int64_t offset, strides[HR_RANK_MAX];
 } side;
 
-typedef struct gather {
+typedef struct gather { /* its name follows */
   hr_host_kernel base;
-  hr_arena arena;
+  hr_host_pass pass;
   hr_dtype index_dtype;
   side index, from, to;
   int64_t term_stride, term_extent;
@@ -118,20 +118,14 @@ static void run_units(const hr_host_kernel *kernel, int pass, const hr_host_call
 }
 
 static void destroy(hr_host_kernel *kernel) {
-  gather *g = (gather *)kernel;
-  if (g != NULL) {
-    hr_arena arena = g->arena;
-    hr_arena_fini(&arena);
-  }
+  hr_free(kernel);
 }
 
 hr_status hr__gather_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel) {
-  hr_arena arena;
-  hr_arena_init(&arena, 2048);
-  gather *g = HR_ARENA_NEW(&arena, gather);
-  const char *name = hr_arena_strdup(&arena, kernel->name != NULL ? kernel->name : "kernel");
-  if (g == NULL || name == NULL) {
-    hr_arena_fini(&arena);
+  size_t bytes = 0;
+  const char *name = NULL;
+  gather *g = hr__named_calloc(sizeof *g, kernel->name, &name, &bytes);
+  if (g == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a kernel that gathers");
   }
   const hr_access *index = &kernel->accesses[kernel->instrs[0].access];
@@ -150,14 +144,14 @@ hr_status hr__gather_create(const hr_kernel *kernel, hr_host_kernel **out_host_k
     g->runs *= g->dims[d];
   }
   g->runs_per_unit = UNIT_BYTES / (int64_t)g->run_bytes + 1;
+  g->pass = (hr_host_pass){hr_divide_up(g->runs, g->runs_per_unit), 8};
   g->base = (hr_host_kernel){.name = name,
                              .pass_count = 1,
-                             .units = {hr_divide_up(g->runs, g->runs_per_unit)},
-                             .grain = {8},
+                             .passes = &g->pass,
                              .bytes = kernel->bytes,
+                             .footprint = bytes,
                              .run = run_units,
                              .destroy = destroy};
-  g->arena = arena;
   *out_host_kernel = &g->base;
   return HR_OK;
 }

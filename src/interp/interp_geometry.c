@@ -56,22 +56,22 @@ static int64_t whole_runs(const hr_dims *dims, int64_t width) {
 }
 
 /* Takes batch dims from the front of the kept dims; `planes` are the rest. */
-static void take_batch(hr__plan *plan, int count, hr_dims *out_planes) {
-  plan->cut->batch = slice(&plan->cut->kept, 0, count);
-  *out_planes = slice(&plan->cut->kept, count, plan->cut->kept.rank);
+static void take_batch(hr__draft *draft, int count, hr_dims *out_planes) {
+  draft->cut.batch = slice(&draft->cut.kept, 0, count);
+  *out_planes = slice(&draft->cut.kept, count, draft->cut.kept.rank);
 }
 
 /* A kept dim along which some access is dense while that access strides along the innermost dim; -1 for none. */
-static int transposed_dim(const hr__plan *plan, const hr_kernel *kernel) {
-  int last = plan->cut->kept.rank - 1;
+static int transposed_dim(const hr__draft *draft, const hr_kernel *kernel) {
+  int last = draft->cut.kept.rank - 1;
   for (int k = 0; k < kernel->access_count && last > 0; ++k) {
     const hr_access *access = &kernel->accesses[k];
-    int64_t step = access->strides[plan->cut->kept.source[last]];
+    int64_t step = access->strides[draft->cut.kept.source[last]];
     if (access->arg < 0 || (step > -8 && step < 8)) {
       continue;
     }
     for (int d = 0; d < last; ++d) {
-      if (access->strides[plan->cut->kept.source[d]] == 1 && plan->cut->kept.dims[d] >= 8) {
+      if (access->strides[draft->cut.kept.source[d]] == 1 && draft->cut.kept.dims[d] >= 8) {
         return d;
       }
     }
@@ -81,77 +81,77 @@ static int transposed_dim(const hr__plan *plan, const hr_kernel *kernel) {
 
 /* A plane of the transposed dim by the innermost one, in small tiles, so that cache lines are fully used while cached.
  */
-static void cut_transposed(hr__plan *plan, int dim) {
-  int rank = plan->cut->kept.rank;
-  plan->cut->inner = slice(&plan->cut->kept, rank - 1, rank);
-  plan->cut->outer = slice(&plan->cut->kept, dim, dim + 1);
-  plan->cut->batch = slice(&plan->cut->kept, 0, dim);
+static void cut_transposed(hr__draft *draft, int dim) {
+  int rank = draft->cut.kept.rank;
+  draft->cut.inner = slice(&draft->cut.kept, rank - 1, rank);
+  draft->cut.outer = slice(&draft->cut.kept, dim, dim + 1);
+  draft->cut.batch = slice(&draft->cut.kept, 0, dim);
   for (int d = dim + 1; d < rank - 1; ++d) {
-    append(&plan->cut->batch, plan->cut->kept.dims[d], plan->cut->kept.source[d]);
+    append(&draft->cut.batch, draft->cut.kept.dims[d], draft->cut.kept.source[d]);
   }
-  plan->walk = HR__WALK_NONE;
-  plan->outer_count = plan->cut->outer.dims[0];
-  plan->inner_count = plan->cut->inner.dims[0];
-  plan->tile_outer = plan->block_outer = hr_min(plan->outer_count, TRANSPOSED_ROWS);
-  plan->tile_inner = plan->block_inner = hr_min(plan->inner_count, TRANSPOSED_COLUMNS);
+  draft->walk = HR__WALK_NONE;
+  draft->plane.outer = draft->cut.outer.dims[0];
+  draft->plane.inner = draft->cut.inner.dims[0];
+  draft->plane.tile_outer = draft->plane.block_outer = hr_min(draft->plane.outer, TRANSPOSED_ROWS);
+  draft->plane.tile_inner = draft->plane.block_inner = hr_min(draft->plane.inner, TRANSPOSED_COLUMNS);
 }
 
-static void cut_pointwise(hr__plan *plan, const hr_kernel *kernel) {
-  int transposed = transposed_dim(plan, kernel);
+static void cut_pointwise(hr__draft *draft, const hr_kernel *kernel) {
+  int transposed = transposed_dim(draft, kernel);
   if (transposed >= 0) {
-    cut_transposed(plan, transposed);
+    cut_transposed(draft, transposed);
     return;
   }
-  int rank = plan->cut->kept.rank, inner = rank;
+  int rank = draft->cut.kept.rank, inner = rank;
   int64_t rows = 1, count = 1;
   while (inner > 0) {
-    count *= plan->cut->kept.dims[--inner];
-    rows = inner > 0 ? plan->cut->kept.dims[inner - 1] : 1;
+    count *= draft->cut.kept.dims[--inner];
+    rows = inner > 0 ? draft->cut.kept.dims[inner - 1] : 1;
     if (count >= HR__BLOCK / 2 || (count >= INNER_MIN && count * rows >= HR__BLOCK / 2)) {
       break;
     }
   }
   bool has_outer = inner > 0 && count < HR__BLOCK / 2;
-  take_batch(plan, has_outer ? inner - 1 : inner, &plan->cut->inner);
+  take_batch(draft, has_outer ? inner - 1 : inner, &draft->cut.inner);
   if (has_outer) {
-    plan->cut->outer = slice(&plan->cut->inner, 0, 1);
-    plan->cut->inner = slice(&plan->cut->inner, 1, plan->cut->inner.rank);
+    draft->cut.outer = slice(&draft->cut.inner, 0, 1);
+    draft->cut.inner = slice(&draft->cut.inner, 1, draft->cut.inner.rank);
   }
-  plan->walk = HR__WALK_NONE;
-  plan->outer_count = product(&plan->cut->outer, 0, plan->cut->outer.rank);
-  plan->inner_count = product(&plan->cut->inner, 0, plan->cut->inner.rank);
-  int64_t pieces = ceil_div(plan->inner_count, HR__BLOCK);
-  plan->tile_inner = pieces <= 1 ? plan->inner_count : whole_runs(&plan->cut->inner, HR__BLOCK);
-  plan->tile_outer = hr_max(1, hr_min(plan->outer_count, HR__BLOCK / hr_max(1, plan->tile_inner)));
-  plan->block_outer = plan->tile_outer;
-  plan->block_inner = plan->tile_inner;
+  draft->walk = HR__WALK_NONE;
+  draft->plane.outer = product(&draft->cut.outer, 0, draft->cut.outer.rank);
+  draft->plane.inner = product(&draft->cut.inner, 0, draft->cut.inner.rank);
+  int64_t pieces = ceil_div(draft->plane.inner, HR__BLOCK);
+  draft->plane.tile_inner = pieces <= 1 ? draft->plane.inner : whole_runs(&draft->cut.inner, HR__BLOCK);
+  draft->plane.tile_outer = hr_max(1, hr_min(draft->plane.outer, HR__BLOCK / hr_max(1, draft->plane.tile_inner)));
+  draft->plane.block_outer = draft->plane.tile_outer;
+  draft->plane.block_inner = draft->plane.tile_inner;
 }
 
-static void cut_rows(hr__plan *plan) {
-  plan->walk = HR__WALK_INNER;
-  plan->cut->inner = plan->cut->reduced;
-  plan->inner_count = plan->row_elements;
-  int rank = plan->cut->kept.rank;
-  if (plan->row_elements > ROW_RESIDENT) {
-    take_batch(plan, rank, &plan->cut->outer);
-  } else if (rank > 0 && plan->cut->kept.dims[rank - 1] >= 8) {
-    take_batch(plan, rank - 1, &plan->cut->outer);
+static void cut_rows(hr__draft *draft) {
+  draft->walk = HR__WALK_INNER;
+  draft->cut.inner = draft->cut.reduced;
+  draft->plane.inner = draft->row_elements;
+  int rank = draft->cut.kept.rank;
+  if (draft->row_elements > ROW_RESIDENT) {
+    take_batch(draft, rank, &draft->cut.outer);
+  } else if (rank > 0 && draft->cut.kept.dims[rank - 1] >= 8) {
+    take_batch(draft, rank - 1, &draft->cut.outer);
   } else {
-    take_batch(plan, 0, &plan->cut->outer);
+    take_batch(draft, 0, &draft->cut.outer);
   }
-  plan->outer_count = product(&plan->cut->outer, 0, plan->cut->outer.rank);
-  plan->tile_outer = hr_max(1, hr_min(plan->outer_count, ROW_ELEMENTS / hr_max(1, plan->row_elements)));
-  plan->tile_inner = plan->inner_count;
-  plan->block_outer = plan->tile_outer;
-  plan->block_inner = hr_min(plan->inner_count, HR__BLOCK);
+  draft->plane.outer = product(&draft->cut.outer, 0, draft->cut.outer.rank);
+  draft->plane.tile_outer = hr_max(1, hr_min(draft->plane.outer, ROW_ELEMENTS / hr_max(1, draft->row_elements)));
+  draft->plane.tile_inner = draft->plane.inner;
+  draft->plane.block_outer = draft->plane.tile_outer;
+  draft->plane.block_inner = hr_min(draft->plane.inner, HR__BLOCK);
 }
 
 /* True if a store strides along the innermost kept dim: then each of its elements in a tile has its own cache line. */
-static bool is_scattered_by_columns(const hr__plan *plan, const hr_kernel *kernel) {
-  for (int k = 0; k < kernel->instr_count && plan->cut->kept.rank > 0; ++k) {
+static bool is_scattered_by_columns(const hr__draft *draft, const hr_kernel *kernel) {
+  for (int k = 0; k < kernel->instr_count && draft->cut.kept.rank > 0; ++k) {
     const hr_instr *instr = &kernel->instrs[k];
     int64_t step = instr->kind == HR_INSTR_STORE
-                       ? kernel->accesses[instr->access].strides[plan->cut->kept.source[plan->cut->kept.rank - 1]]
+                       ? kernel->accesses[instr->access].strides[draft->cut.kept.source[draft->cut.kept.rank - 1]]
                        : 0;
     if (step >= 8 || step <= -8) {
       return true;
@@ -160,23 +160,23 @@ static bool is_scattered_by_columns(const hr__plan *plan, const hr_kernel *kerne
   return false;
 }
 
-static void cut_columns(hr__plan *plan, const hr_kernel *kernel) {
-  plan->walk = HR__WALK_OUTER;
-  plan->cut->outer = plan->cut->reduced;
-  plan->outer_count = plan->row_elements;
-  int begin = plan->cut->kept.rank;
+static void cut_columns(hr__draft *draft, const hr_kernel *kernel) {
+  draft->walk = HR__WALK_OUTER;
+  draft->cut.outer = draft->cut.reduced;
+  draft->plane.outer = draft->row_elements;
+  int begin = draft->cut.kept.rank;
   for (int64_t width = 1; begin > 0 && width < 256;) {
-    width *= plan->cut->kept.dims[--begin];
+    width *= draft->cut.kept.dims[--begin];
   }
-  take_batch(plan, begin, &plan->cut->inner);
-  plan->inner_count = product(&plan->cut->inner, 0, plan->cut->inner.rank);
-  int64_t width = HR__BLOCK, rows = plan->row_elements;
+  take_batch(draft, begin, &draft->cut.inner);
+  draft->plane.inner = product(&draft->cut.inner, 0, draft->cut.inner.rank);
+  int64_t width = HR__BLOCK, rows = draft->row_elements;
   if (rows <= HR_REDUCE_SEQUENTIAL_MAX && kernel->ordered_mask == 0) {
     width = hr_min(HR__BLOCK, hr_max(64, COLUMN_ELEMENTS / hr_max(1, rows)));
   } else {
-    width = plan->inner_count >= 8 * HR__BLOCK ? HR__BLOCK : 256;
+    width = draft->plane.inner >= 8 * HR__BLOCK ? HR__BLOCK : 256;
     width = kernel->ordered_mask != 0 ? hr_min(width, 128) : width;
-    width = kernel->ordered_mask != 0 && is_scattered_by_columns(plan, kernel) ? SCATTERED_COLUMNS : width;
+    width = kernel->ordered_mask != 0 && is_scattered_by_columns(draft, kernel) ? SCATTERED_COLUMNS : width;
     bool is_resident = false;
     for (int r = 0; r < kernel->register_count; ++r) {
       is_resident |= kernel->registers[r].level == HR_LEVEL_ELEMENT &&
@@ -184,20 +184,20 @@ static void cut_columns(hr__plan *plan, const hr_kernel *kernel) {
     }
     width = is_resident ? hr_max(16, hr_min(width, COLUMN_RESIDENT / rows)) : width;
   }
-  width = plan->inner_count <= width + width / 4 ? plan->inner_count : whole_runs(&plan->cut->inner, width);
-  plan->tile_inner = width;
-  plan->tile_outer = rows;
-  plan->block_inner = width;
-  plan->block_outer = rows;
+  width = draft->plane.inner <= width + width / 4 ? draft->plane.inner : whole_runs(&draft->cut.inner, width);
+  draft->plane.tile_inner = width;
+  draft->plane.tile_outer = rows;
+  draft->plane.block_inner = width;
+  draft->plane.block_outer = rows;
   if (rows > HR_REDUCE_SEQUENTIAL_MAX || kernel->ordered_mask != 0) {
-    plan->block_outer = hr_min(hr_min(rows, HR_REDUCE_RUN), hr_max(1, HR__BLOCK / hr_max(1, width)));
+    draft->plane.block_outer = hr_min(hr_min(rows, HR_REDUCE_RUN), hr_max(1, HR__BLOCK / hr_max(1, width)));
   }
 }
 
 /* True if chunks of a row should be units: few long rows, with only reductions over their elements. */
-static bool shall_split(const hr__plan *plan, const hr_kernel *kernel, int64_t tiles) {
-  if (kernel->reduce_mask == 0 || plan->row_elements <= HR_REDUCE_CHUNK || tiles >= SPLIT_TILES ||
-      plan->row_elements * tiles * plan->tile_inner < SPLIT_ELEMENTS || !plan->is_walked) {
+static bool shall_split(const hr__draft *draft, const hr_kernel *kernel, int64_t tiles) {
+  if (kernel->reduce_mask == 0 || draft->row_elements <= HR_REDUCE_CHUNK || tiles >= SPLIT_TILES ||
+      draft->row_elements * tiles * draft->plane.tile_inner < SPLIT_ELEMENTS || !draft->is_walked) {
     return false;
   }
   for (int k = 0; k < kernel->instr_count; ++k) {
@@ -211,30 +211,32 @@ static bool shall_split(const hr__plan *plan, const hr_kernel *kernel, int64_t t
   return true;
 }
 
-hr_status hr__plan_geometry(hr__plan *plan, const hr_kernel *kernel) {
+void hr__plan_geometry(hr__draft *draft, const hr_kernel *kernel) {
   uint32_t walked_mask = kernel->reduce_mask | kernel->ordered_mask;
-  bool is_innermost_walked = hr_kernel_split_dims(kernel, walked_mask, &plan->cut->kept, &plan->cut->reduced);
-  plan->row_elements = product(&plan->cut->reduced, 0, plan->cut->reduced.rank);
+  bool is_innermost_walked = hr_kernel_split_dims(kernel, walked_mask, &draft->cut.kept, &draft->cut.reduced);
+  draft->row_elements = product(&draft->cut.reduced, 0, draft->cut.reduced.rank);
   bool is_rows = kernel->reduce_mask != 0 ? kernel->order == HR_ORDER_LANES : is_innermost_walked;
   if (walked_mask == 0) {
-    plan->row_elements = 0;
-    cut_pointwise(plan, kernel);
+    draft->row_elements = 0;
+    cut_pointwise(draft, kernel);
   } else if (is_rows) {
-    cut_rows(plan);
+    cut_rows(draft);
   } else {
-    cut_columns(plan, kernel);
+    cut_columns(draft, kernel);
   }
-  plan->batch_rank = plan->cut->batch.rank;
-  plan->batch_dims = plan->cut->batch.dims;
-  plan->batch_count = product(&plan->cut->batch, 0, plan->cut->batch.rank);
-  plan->tiles_outer = plan->walk == HR__WALK_OUTER ? 1 : ceil_div(plan->outer_count, plan->tile_outer);
-  plan->tiles_inner = plan->walk == HR__WALK_INNER ? 1 : ceil_div(plan->inner_count, plan->tile_inner);
-  plan->is_walked = plan->block_outer < plan->tile_outer || plan->block_inner < plan->tile_inner;
-  plan->chunk = hr_kernel_chunk(kernel->order);
-  plan->chunk_count = ceil_div(plan->row_elements, plan->chunk);
-  int64_t tiles = plan->batch_count * plan->tiles_outer * plan->tiles_inner;
-  plan->is_split = shall_split(plan, kernel, tiles);
-  return HR_OK;
+  draft->batch_count = product(&draft->cut.batch, 0, draft->cut.batch.rank);
+  draft->plane.tiles_outer = draft->walk == HR__WALK_OUTER ? 1 : ceil_div(draft->plane.outer, draft->plane.tile_outer);
+  draft->plane.tiles_inner = draft->walk == HR__WALK_INNER ? 1 : ceil_div(draft->plane.inner, draft->plane.tile_inner);
+  draft->is_walked =
+      draft->plane.block_outer < draft->plane.tile_outer || draft->plane.block_inner < draft->plane.tile_inner;
+  draft->chunk = hr_kernel_chunk(kernel->order);
+  draft->chunk_count = ceil_div(draft->row_elements, draft->chunk);
+  int64_t tiles = draft->batch_count * draft->plane.tiles_outer * draft->plane.tiles_inner;
+  draft->is_split = shall_split(draft, kernel, tiles);
+}
+
+static void put(hr__draft *draft, int64_t number) {
+  draft->numbers[draft->number_count++] = number;
 }
 
 /* The strides of coordinate c of an access: its address or one of its bounds. */
@@ -253,8 +255,8 @@ static bool has_stride(const hr_access *access, const hr_dims *dims) {
   return false;
 }
 
-/* The dims of one side, merged as far as this access allows. */
-static bool make_axes(hr__plan *plan, const hr_access *access, const hr_dims *dims, hr__axes *out_axes) {
+/* Appends the dims of one side, merged as far as this access allows; returns their number, at least 1. */
+static int put_axes(hr__draft *draft, const hr_access *access, const hr_dims *dims) {
   int coords = access->bound_count + 1, n = 0;
   int64_t merged[HR_RANK_MAX];
   int source[HR_RANK_MAX];
@@ -272,56 +274,80 @@ static bool make_axes(hr__plan *plan, const hr_access *access, const hr_dims *di
       source[n++] = dims->source[d];
     }
   }
-  int rank = n == 0 ? 1 : n;
-  int64_t *memory = HR_ARENA_ARRAY(plan->arena, int64_t, (size_t)(rank * (coords + 1)));
-  if (memory == NULL) {
-    return false;
+  for (int d = 1; d < n; ++d) {
+    put(draft, merged[d]);
   }
-  int64_t *strides = memory + rank;
-  memory[0] = 1; /* no dim: one of stride 0 */
-  for (int d = 0; d < n; ++d) {
-    memory[d] = merged[d];
-    for (int c = 0; c < coords; ++c) {
-      strides[c * rank + d] = strides_of(access, c)[source[d]];
+  for (int c = 0; c < coords; ++c) {
+    for (int d = 0; d < n; ++d) {
+      put(draft, strides_of(access, c)[source[d]]);
+    }
+    if (n == 0) { /* no dim: one of stride 0 */
+      put(draft, 0);
     }
   }
-  *out_axes = (hr__axes){rank, memory, strides};
-  return true;
+  return n == 0 ? 1 : n;
 }
 
-bool hr__plan_map(hr__plan *plan, const hr_access *access, hr__map *out_map) {
-  int coords = access->bound_count + 1, batch_rank = plan->cut->batch.rank;
-  int64_t *numbers = hr_arena_alloc(plan->arena, (size_t)(coords * (2 + batch_rank)) * sizeof *numbers);
-  hr__term *terms = hr_arena_alloc(plan->arena, (size_t)access->term_count * sizeof *terms);
-  if (numbers == NULL || terms == NULL) {
-    return false;
+/* Appends the first coordinates, and their strides along the batch. */
+static void put_starts(hr__draft *draft, const hr_access *access) {
+  const hr_dims *batch = &draft->cut.batch;
+  for (int c = 0; c <= access->bound_count; ++c) {
+    put(draft, c == 0 ? access->offset : access->bounds[c - 1].offset);
   }
-  int64_t *extent = numbers + coords, *batch = extent + coords;
-  for (int c = 0; c < coords; ++c) {
-    numbers[c] = c == 0 ? access->offset : access->bounds[c - 1].offset;
-    extent[c] = c == 0 ? 0 : access->bounds[c - 1].extent;
-    for (int d = 0; d < batch_rank; ++d) {
-      batch[c * batch_rank + d] = strides_of(access, c)[plan->cut->batch.source[d]];
+  for (int c = 0; c <= access->bound_count; ++c) {
+    for (int d = 0; d < batch->rank; ++d) {
+      put(draft, strides_of(access, c)[batch->source[d]]);
     }
   }
-  for (int t = 0; t < access->term_count; ++t) {
-    terms[t] = (hr__term){access->terms[t].reg, access->terms[t].stride, access->terms[t].extent};
+}
+
+static unsigned vary_of(const hr__draft *draft, const hr_access *access) {
+  return (has_stride(access, &draft->cut.batch) ? (unsigned)HR__BATCH : 0) |
+         (has_stride(access, &draft->cut.outer) ? (unsigned)HR__OUTER : 0) |
+         (has_stride(access, &draft->cut.inner) ? (unsigned)HR__INNER : 0);
+}
+
+void hr__plan_map(hr__draft *draft, const hr_access *access, hr__map *out_map) {
+  hr__map map = {.arg = access->arg, .coords = access->bound_count + 1, .fill = -1, .base = draft->coord_count};
+  map.dtype = (uint8_t)access->dtype, map.size = (uint8_t)hr_dtype_size(access->dtype);
+  map.vary = (uint8_t)vary_of(draft, access);
+  map.term_count = access->term_count, map.term_first = draft->term_count;
+  map.offset = draft->number_count;
+  put_starts(draft, access);
+  map.outer = draft->number_count;
+  map.outer_rank = put_axes(draft, access, &draft->cut.outer);
+  map.inner = draft->number_count;
+  map.inner_rank = put_axes(draft, access, &draft->cut.inner);
+  map.extent = draft->number_count;
+  for (int b = 0; b < access->bound_count; ++b) {
+    put(draft, access->bounds[b].extent);
   }
-  *out_map = (hr__map){.arg = access->arg,
-                       .dtype = access->dtype,
-                       .size = (int)hr_dtype_size(access->dtype),
-                       .coords = coords,
-                       .offset = numbers,
-                       .extent = extent,
-                       .batch = batch,
-                       .term_count = access->term_count,
-                       .terms = terms,
-                       .fill = -1,
-                       .base = plan->coord_count};
-  plan->coord_count += coords;
-  out_map->vary = (has_stride(access, &plan->cut->batch) ? (unsigned)HR__BATCH : 0) |
-                  (has_stride(access, &plan->cut->outer) ? (unsigned)HR__OUTER : 0) |
-                  (has_stride(access, &plan->cut->inner) ? (unsigned)HR__INNER : 0);
-  return make_axes(plan, access, &plan->cut->outer, &out_map->outer) &&
-         make_axes(plan, access, &plan->cut->inner, &out_map->inner);
+  map.terms = draft->number_count;
+  for (int t = 0; t < access->term_count; ++t) {
+    draft->terms[draft->term_count++] = access->terms[t].reg;
+    put(draft, access->terms[t].stride);
+    put(draft, access->terms[t].extent);
+  }
+  draft->coord_count += map.coords;
+  *out_map = map;
+}
+
+bool hr__plan_reserve(hr__draft *draft, const hr_kernel *kernel) {
+  size_t rank = (size_t)kernel->rank, numbers = rank, terms = 0;
+  for (int k = 0; k < kernel->instr_count; ++k) {
+    const hr_access *access = kernel->instrs[k].access >= 0 ? &kernel->accesses[kernel->instrs[k].access] : NULL;
+    size_t coords = access != NULL ? (size_t)access->bound_count + 1 : 0;
+    size_t own = access != NULL ? (size_t)access->term_count : 0;
+    numbers += coords * (1 + rank) + (coords > 0 ? rank : 0) + coords * (rank + 2) + coords + 2 * own;
+    terms += own;
+  }
+  draft->numbers = hr_arena_alloc(draft->arena, (numbers + 1) * sizeof *draft->numbers);
+  draft->terms = hr_arena_alloc(draft->arena, (terms + 1) * sizeof *draft->terms);
+  if (draft->numbers == NULL || draft->terms == NULL) {
+    return false;
+  }
+  for (int d = 0; d < draft->cut.batch.rank; ++d) {
+    put(draft, draft->cut.batch.dims[d]);
+  }
+  return true;
 }

@@ -16,7 +16,7 @@
 
 /* Work of one create. */
 typedef struct builder {
-  hr__plan *plan;
+  hr__draft *draft;
   hr_arena *scratch; /* holds arrays of the largest possible size */
   const hr_kernel *kernel;
   int *alias;        /* kernel register -> plan register, -1: none yet */
@@ -40,16 +40,13 @@ static hr_status no_loop(const hr_instr *instr) {
 /* ---- registers ---- */
 
 static int new_register(builder *b, hr_class cls, unsigned vary, hr__often often, hr__place place) {
-  int index = b->plan->register_count++;
-  b->plan->registers[index] = (hr__register){.cls = (uint8_t)cls,
-                                             .size = (uint8_t)hr_class_size(cls),
-                                             .vary = (uint8_t)vary,
-                                             .often = (uint8_t)often,
-                                             .place = (uint8_t)place,
-                                             .map = -1,
-                                             .offset = -1,
-                                             .def = -1,
-                                             .last = -1};
+  int index = b->draft->register_count++;
+  b->draft->registers[index] = (hr__register){.cls = (uint8_t)cls,
+                                              .size = (uint8_t)hr_class_size(cls),
+                                              .vary = (uint8_t)vary,
+                                              .often = (uint8_t)often,
+                                              .place = (uint8_t)place,
+                                              .map = -1};
   return index;
 }
 
@@ -57,7 +54,7 @@ static int scalar_register(builder *b, int scalar, hr_class cls) {
   int *known = &b->scalar_register[scalar * HR_CLASS_COUNT + (int)cls];
   if (*known < 0) {
     *known = new_register(b, cls, 0, HR__EACH_RUN, HR__PLACE_SCALAR);
-    b->plan->registers[*known].scalar = scalar;
+    b->draft->registers[*known].scalar = scalar;
   }
   return *known;
 }
@@ -67,12 +64,12 @@ static int source_register(builder *b, hr_source source, hr_class cls) {
 }
 
 /* The frequency of a step with this variation. */
-static hr__often often_for(const hr__plan *plan, unsigned vary) {
-  unsigned walked = plan->walk == HR__WALK_INNER ? HR__INNER : HR__OUTER;
+static hr__often often_for(const hr__draft *draft, unsigned vary) {
+  unsigned walked = draft->walk == HR__WALK_INNER ? HR__INNER : HR__OUTER;
   if (vary == 0) {
     return HR__EACH_RUN;
   }
-  return plan->is_walked && (vary & walked) == 0 ? HR__EACH_TILE : HR__EACH_BLOCK;
+  return draft->is_walked && (vary & walked) == 0 ? HR__EACH_TILE : HR__EACH_BLOCK;
 }
 
 static hr__often rarer_not(hr__often a, hr__often b) {
@@ -80,14 +77,14 @@ static hr__often rarer_not(hr__often a, hr__often b) {
 }
 
 /* The sides of the plane with more or less than one element. */
-static unsigned full_plane(const hr__plan *plan) {
-  return (plan->outer_count != 1 ? (unsigned)HR__OUTER : 0) | (plan->inner_count != 1 ? (unsigned)HR__INNER : 0);
+static unsigned full_plane(const hr__draft *draft) {
+  return (draft->plane.outer != 1 ? (unsigned)HR__OUTER : 0) | (draft->plane.inner != 1 ? (unsigned)HR__INNER : 0);
 }
 
 /* ---- steps ---- */
 
 static hr__step *new_step(builder *b, hr__step_kind kind, hr__often often, int phase) {
-  hr__step *step = &b->plan->steps[b->plan->step_count++];
+  hr__step *step = &b->draft->steps[b->draft->step_count++];
   *step = (hr__step){.kind = (uint8_t)kind, .dst = -1, .map = -1, .reduce = -1};
   step->section = (uint8_t)(often == HR__EACH_RUN ? 0 : 2 * phase + (often == HR__EACH_TILE ? 1 : 2));
   return step;
@@ -108,18 +105,18 @@ static int see(unsigned vary, unsigned space) {
 static void see_sources(builder *b, hr__step *step) {
   step->can_flatten = true;
   for (int s = 0; s < step->arity; ++s) {
-    step->see[s] = (uint8_t)see(b->plan->registers[step->src[s]].vary, step->space);
+    step->see[s] = (uint8_t)see(b->draft->registers[step->src[s]].vary, step->space);
     step->can_flatten &= step->see[s] == HR__SEE_MATRIX || step->see[s] == HR__SEE_ONE;
   }
 }
 
 /* A register that holds `reg`, broadcast to `space`. */
 static int spread(builder *b, int reg, unsigned space, hr__often often, int phase) {
-  hr__plan *plan = b->plan;
-  hr_class cls = plan->registers[reg].cls;
-  unsigned vary = plan->registers[reg].vary;
-  bool is_constant = plan->registers[reg].often == HR__EACH_RUN; /* a block of one number is filled once */
-  hr__often mine = rarer_not(rarer_not(often_for(plan, space), plan->registers[reg].often), often);
+  hr__draft *draft = b->draft;
+  hr_class cls = draft->registers[reg].cls;
+  unsigned vary = draft->registers[reg].vary;
+  bool is_constant = draft->registers[reg].often == HR__EACH_RUN; /* a block of one number is filled once */
+  hr__often mine = rarer_not(rarer_not(often_for(draft, space), draft->registers[reg].often), often);
   mine = is_constant ? HR__EACH_RUN : mine;
   int dst = new_register(b, cls, vary | space, mine, HR__PLACE_SLOT);
   hr__step *step = new_step(b, HR__STEP_LOOP, mine, phase);
@@ -136,7 +133,7 @@ static void choose_variant(builder *b, const hr__loop_fn *variants, int arity, i
   for (;;) {
     unsigned mask = 0;
     for (int s = 0; s < arity; ++s) {
-      int seen = see(b->plan->registers[sources[s]].vary, space);
+      int seen = see(b->draft->registers[sources[s]].vary, space);
       mask |= space != 0 && (seen == HR__SEE_COLUMN || seen == HR__SEE_ONE) ? 1u << s : 0;
     }
     int variant = hr__loop_variant(arity, mask);
@@ -153,14 +150,14 @@ static void choose_variant(builder *b, const hr__loop_fn *variants, int arity, i
 }
 
 static int loop_step(builder *b, const hr__loop_fn *variants, int arity, int *sources, hr_class result, int phase) {
-  hr__plan *plan = b->plan;
+  hr__draft *draft = b->draft;
   unsigned vary = 0;
   hr__often often = HR__EACH_RUN;
   for (int s = 0; s < arity; ++s) {
-    vary |= plan->registers[sources[s]].vary;
-    often = rarer_not(often, plan->registers[sources[s]].often);
+    vary |= draft->registers[sources[s]].vary;
+    often = rarer_not(often, draft->registers[sources[s]].often);
   }
-  often = rarer_not(often, often_for(plan, vary));
+  often = rarer_not(often, often_for(draft, vary));
   unsigned space = vary & HR__PLANE;
   hr__loop_fn fn;
   choose_variant(b, variants, arity, sources, space, often, phase, &fn);
@@ -226,19 +223,19 @@ static bool is_own_class(hr_dtype dtype) {
 }
 
 /* True if a map's elements are dense in memory over `space`, with at most a pitch between rows. */
-static bool is_dense(const hr__map *map, unsigned space) {
+static bool is_dense(const hr__draft *draft, const hr__map *map, unsigned space) {
   if (map->term_count != 0 || map->coords != 1 || !is_own_class(map->dtype)) {
     return false;
   }
-  bool inner = map->inner.rank == 1 && map->inner.strides[0] == 1;
-  bool outer = map->outer.rank == 1;
+  hr__axes o = hr__outer_axes(map, draft->numbers), i = hr__inner_axes(map, draft->numbers);
+  bool inner = i.rank == 1 && i.strides[0] == 1, outer = o.rank == 1;
   switch (space) {
     case 0:
       return true;
     case HR__INNER:
       return inner;
     case HR__OUTER:
-      return outer && map->outer.strides[0] == 1;
+      return outer && o.strides[0] == 1;
     default:
       return inner && outer;
   }
@@ -246,16 +243,14 @@ static bool is_dense(const hr__map *map, unsigned space) {
 
 static hr_status plan_map(builder *b, const hr_instr *instr, hr_class fill_class, int *out_map, unsigned *out_vary,
                           hr__often *out_often) {
-  hr__plan *plan = b->plan;
-  hr__map *map = &plan->maps[plan->map_count];
+  hr__draft *draft = b->draft;
+  hr__map *map = &draft->maps[draft->map_count];
   const hr_access *access = &b->kernel->accesses[instr->access];
   if (access->bound_count > HR__BOUNDS_MAX) {
     return hr_status_make(HR_STATUS_UNIMPLEMENTED, "interp: an access with %d bounds, at most %d", access->bound_count,
                           (int)HR__BOUNDS_MAX);
   }
-  if (!hr__plan_map(plan, access, map)) {
-    return out_of_memory(b->kernel);
-  }
+  hr__plan_map(draft, access, map);
   if (access->fill >= 0 && access->bound_count > 0) {
     map->fill = scalar_register(b, access->fill, fill_class);
   }
@@ -263,32 +258,32 @@ static hr_status plan_map(builder *b, const hr_instr *instr, hr_class fill_class
   unsigned vary = map->vary;
   hr__often often = HR__EACH_RUN;
   for (int t = 0; t < map->term_count; ++t) {
-    hr__term *term = (hr__term *)&map->terms[t];
-    term->reg = b->alias[term->reg];
-    vary |= plan->registers[term->reg].vary;
-    often = rarer_not(often, plan->registers[term->reg].often);
+    int *reg = &draft->terms[map->term_first + t];
+    *reg = b->alias[*reg];
+    vary |= draft->registers[*reg].vary;
+    often = rarer_not(often, draft->registers[*reg].often);
   }
-  *out_map = plan->map_count++;
+  *out_map = draft->map_count++;
   *out_vary = vary;
-  *out_often = rarer_not(often, often_for(plan, vary));
+  *out_often = rarer_not(often, often_for(draft, vary));
   return HR_OK;
 }
 
 static hr_status plan_load(builder *b, const hr_instr *instr) {
-  hr__plan *plan = b->plan;
+  hr__draft *draft = b->draft;
   int map;
   unsigned vary;
   hr__often often;
   hr_class cls = b->kernel->registers[instr->dst].cls;
   HR_RETURN_IF_ERROR(plan_map(b, instr, cls, &map, &vary, &often));
   bool is_index = instr->kind == HR_INSTR_INDEX;
-  if (!is_index && b->is_arg_written[plan->maps[map].arg]) { /* ordered with the stores */
-    often = instr->level == HR_LEVEL_ROW && plan->is_walked ? rarer_not(often, HR__EACH_TILE) : HR__EACH_BLOCK;
+  if (!is_index && b->is_arg_written[draft->maps[map].arg]) { /* ordered with the stores */
+    often = instr->level == HR_LEVEL_ROW && draft->is_walked ? rarer_not(often, HR__EACH_TILE) : HR__EACH_BLOCK;
   }
   unsigned space = vary & HR__PLANE;
-  bool points = !is_index && is_dense(&plan->maps[map], space);
+  bool points = !is_index && is_dense(draft, &draft->maps[map], space);
   int dst = new_register(b, cls, vary, often, points ? HR__PLACE_MEMORY : HR__PLACE_SLOT);
-  plan->registers[dst].map = map;
+  draft->registers[dst].map = map;
   hr__step *step = new_step(b,
                             is_index ? HR__STEP_INDEX
                             : points ? HR__STEP_POINT
@@ -300,19 +295,19 @@ static hr_status plan_load(builder *b, const hr_instr *instr) {
 }
 
 static hr_status plan_store(builder *b, const hr_instr *instr) {
-  hr__plan *plan = b->plan;
+  hr__draft *draft = b->draft;
   int map;
   unsigned vary;
   hr__often often;
   hr_class cls = hr_dtype_class(b->kernel->accesses[instr->access].dtype);
   HR_RETURN_IF_ERROR(plan_map(b, instr, cls, &map, &vary, &often));
   int source = source_register(b, instr->sources[0], cls);
-  bool is_row = instr->level == HR_LEVEL_ROW && plan->walk != HR__WALK_NONE;
-  unsigned space = full_plane(plan);
+  bool is_row = instr->level == HR_LEVEL_ROW && draft->walk != HR__WALK_NONE;
+  unsigned space = full_plane(draft);
   if (is_row) {
-    space &= plan->walk == HR__WALK_INNER ? HR__OUTER : HR__INNER;
+    space &= draft->walk == HR__WALK_INNER ? HR__OUTER : HR__INNER;
   }
-  often = is_row && plan->is_walked ? HR__EACH_TILE : HR__EACH_BLOCK;
+  often = is_row && draft->is_walked ? HR__EACH_TILE : HR__EACH_BLOCK;
   hr__step *step = new_step(b, HR__STEP_STORE, often, instr->phase);
   step->space = (uint8_t)space, step->arity = 1, step->src[0] = source, step->map = map,
   step->mode = (uint8_t)instr->mode;
@@ -336,10 +331,10 @@ static int reduce_row(hr_op op) {
 }
 
 static hr_status plan_reduce(builder *b, const hr_instr *instr) {
-  hr__plan *plan = b->plan;
+  hr__draft *draft = b->draft;
   const hr__class_loops *loops = hr__class_loops_of(instr->cls);
   bool is_arg = instr->kind == HR_INSTR_ARGREDUCE;
-  hr__reduction *reduction = &plan->reductions[plan->reduction_count];
+  hr__reduction *reduction = &draft->reductions[draft->reduction_count];
   *reduction = (hr__reduction){.phase = instr->phase, .arity = is_arg ? 2 : 1, .is_sum = instr->op == HR_OP_SUM};
   int row = reduce_row(instr->op);
   if (loops != NULL && is_arg && row >= 0) {
@@ -351,26 +346,25 @@ static hr_status plan_reduce(builder *b, const hr_instr *instr) {
     return no_loop(instr);
   }
   reduction->key_size = (int)hr_class_size(instr->cls);
-  unsigned space = full_plane(plan);
+  unsigned space = full_plane(draft);
   int sources[2];
   for (int s = 0; s < reduction->arity; ++s) {
     sources[s] = source_register(b, instr->sources[s], s == 0 ? instr->cls : HR_CLASS_I64);
-    if ((plan->registers[sources[s]].vary & space) != space) {
+    if ((draft->registers[sources[s]].vary & space) != space) {
       sources[s] = spread(b, sources[s], space, HR__EACH_BLOCK, instr->phase);
     }
-    reduction->src[s] = sources[s];
   }
-  unsigned kept = plan->walk == HR__WALK_INNER ? HR__OUTER : HR__INNER;
-  unsigned vary = (plan->batch_count > 1 ? (unsigned)HR__BATCH : 0) | (full_plane(plan) & kept);
+  unsigned kept = draft->walk == HR__WALK_INNER ? HR__OUTER : HR__INNER;
+  unsigned vary = (draft->batch_count > 1 ? (unsigned)HR__BATCH : 0) | (full_plane(draft) & kept);
   int dst = new_register(b, b->kernel->registers[instr->dst].cls, vary,
-                         plan->is_walked ? HR__EACH_TILE : HR__EACH_BLOCK, HR__PLACE_SLOT);
+                         draft->is_walked ? HR__EACH_TILE : HR__EACH_BLOCK, HR__PLACE_SLOT);
   hr__step *step = new_step(b, is_arg ? HR__STEP_ARGREDUCE : HR__STEP_REDUCE, HR__EACH_BLOCK, instr->phase);
   step->space = (uint8_t)space, step->arity = (uint8_t)reduction->arity, step->dst = dst,
-  step->reduce = plan->reduction_count;
+  step->reduce = draft->reduction_count;
   memcpy(step->src, sources, (size_t)reduction->arity * sizeof *sources);
   see_sources(b, step);
   reduction->dst = dst;
-  ++plan->reduction_count;
+  ++draft->reduction_count;
   b->alias[instr->dst] = dst;
   return HR_OK;
 }
@@ -394,25 +388,25 @@ static hr_status plan_instr(builder *b, const hr_instr *instr) {
 }
 
 /* Steps by section, otherwise in order. */
-static bool sort_steps(hr__plan *plan) {
-  hr__step *sorted = HR_ARENA_ARRAY(plan->arena, hr__step, (size_t)plan->step_count);
-  plan->section_begin = HR_ARENA_ARRAY(plan->arena, int, (size_t)plan->section_count + 2);
-  if (sorted == NULL || plan->section_begin == NULL) {
+static bool sort_steps(hr__draft *draft) {
+  hr__step *sorted = HR_ARENA_ARRAY(draft->arena, hr__step, (size_t)draft->step_count);
+  draft->section_begin = HR_ARENA_ARRAY(draft->arena, int, (size_t)draft->section_count + 2);
+  if (sorted == NULL || draft->section_begin == NULL) {
     return false;
   }
-  int *next = plan->section_begin + 1; /* becomes the begins while it is filled */
-  for (int k = 0; k < plan->step_count; ++k) {
-    ++next[plan->steps[k].section];
+  int *next = draft->section_begin + 1; /* becomes the begins while it is filled */
+  for (int k = 0; k < draft->step_count; ++k) {
+    ++next[draft->steps[k].section];
   }
-  for (int s = 0, at = 0; s < plan->section_count; ++s) {
+  for (int s = 0, at = 0; s < draft->section_count; ++s) {
     int count = next[s];
     next[s] = at;
     at += count;
   }
-  for (int k = 0; k < plan->step_count; ++k) {
-    sorted[next[plan->steps[k].section]++] = plan->steps[k];
+  for (int k = 0; k < draft->step_count; ++k) {
+    sorted[next[draft->steps[k].section]++] = draft->steps[k];
   }
-  plan->steps = sorted;
+  draft->steps = sorted;
   return true;
 }
 
@@ -451,28 +445,28 @@ static void note_uses(builder *b) {
 }
 
 static hr_status plan_steps(builder *b) {
-  hr__plan *plan = b->plan;
+  hr__draft *draft = b->draft;
   const hr_kernel *kernel = b->kernel;
   hr_arena *arena = b->scratch;
   /* An instruction needs at most one step of its own and four broadcasts. */
   size_t instrs = (size_t)kernel->instr_count, registers = (size_t)kernel->register_count;
   size_t scalars = (size_t)kernel->scalar_count * HR_CLASS_COUNT;
-  plan->steps = hr_arena_alloc(arena, (5 * instrs + 1) * sizeof *plan->steps);
-  plan->registers = hr_arena_alloc(arena, (5 * instrs + registers + scalars + 1) * sizeof *plan->registers);
-  plan->maps = hr_arena_alloc(arena, (instrs + 1) * sizeof *plan->maps);
-  plan->reductions = hr_arena_alloc(arena, (instrs + 1) * sizeof *plan->reductions);
+  draft->steps = hr_arena_alloc(arena, (5 * instrs + 1) * sizeof *draft->steps);
+  draft->registers = hr_arena_alloc(arena, (5 * instrs + registers + scalars + 1) * sizeof *draft->registers);
+  draft->maps = hr_arena_alloc(arena, (instrs + 1) * sizeof *draft->maps);
+  draft->reductions = hr_arena_alloc(arena, (instrs + 1) * sizeof *draft->reductions);
   b->alias = HR_ARENA_ARRAY(arena, int, registers + 1);
   b->only_stored = HR_ARENA_ARRAY(arena, bool, registers + 1);
   b->stored_as = HR_ARENA_ARRAY(arena, hr_dtype, registers + 1);
   b->scalar_register = HR_ARENA_ARRAY(arena, int, scalars + 1);
   b->is_arg_written = HR_ARENA_ARRAY(arena, bool, (size_t)kernel->arg_count + 1);
-  if (plan->steps == NULL || plan->registers == NULL || plan->maps == NULL || plan->reductions == NULL ||
+  if (draft->steps == NULL || draft->registers == NULL || draft->maps == NULL || draft->reductions == NULL ||
       b->alias == NULL || b->only_stored == NULL || b->stored_as == NULL || b->scalar_register == NULL ||
-      b->is_arg_written == NULL) {
+      b->is_arg_written == NULL || !hr__plan_reserve(draft, kernel)) {
     return out_of_memory(kernel);
   }
   note_uses(b);
-  for (int phase = 0; phase < plan->phase_count; ++phase) {
+  for (int phase = 0; phase < draft->phase_count; ++phase) {
     for (int rows = 1; rows >= 0; --rows) {
       for (int k = 0; k < kernel->instr_count; ++k) {
         const hr_instr *instr = &kernel->instrs[k];
@@ -482,7 +476,7 @@ static hr_status plan_steps(builder *b) {
       }
     }
   }
-  return sort_steps(plan) ? HR_OK : out_of_memory(kernel);
+  return sort_steps(draft) ? HR_OK : out_of_memory(kernel);
 }
 
 /* Estimated nanoseconds per element, from which the cost of a unit follows. */
@@ -501,19 +495,19 @@ static double element_cost(const hr_kernel *kernel) {
   return cost;
 }
 
-void hr__plan_set_units(hr__plan *plan, const hr_kernel *kernel) {
-  hr_host_kernel *base = &plan->base;
-  int64_t tiles = plan->batch_count * plan->tiles_outer * plan->tiles_inner;
-  double unit = (double)plan->tile_outer * (double)plan->tile_inner;
+void hr__plan_set_passes(const hr__draft *draft, const hr_kernel *kernel, hr_host_pass passes[2], int *out_count) {
+  const hr__plane *plane = &draft->plane;
+  int64_t tiles = draft->batch_count * plane->tiles_outer * plane->tiles_inner;
+  double unit = (double)plane->tile_outer * (double)plane->tile_inner;
   double cost = element_cost(kernel);
-  base->pass_count = plan->is_split ? 2 : 1;
-  base->units[0] = plan->is_split ? tiles * plan->chunk_count : tiles;
-  base->units[1] = plan->is_split ? tiles : 0;
-  unit = plan->is_split ? unit / (double)plan->chunk_count : unit;
+  unit = draft->is_split ? unit / (double)draft->chunk_count : unit;
   double grain = 10000.0 / (cost * (unit < 1 ? 1 : unit));
-  base->grain[0] = grain < 1 ? 1 : (int64_t)grain;
-  base->grain[1] = 64;
-  base->bytes = kernel->bytes;
+  passes[0].units = draft->is_split ? tiles * draft->chunk_count : tiles;
+  passes[0].grain = grain < 1 ? 1 : (int64_t)grain;
+  if (draft->is_split) {
+    passes[1] = (hr_host_pass){.units = tiles, .grain = 64};
+  }
+  *out_count = draft->is_split ? 2 : 1;
 }
 
 /* ---- few blocks ---- */
@@ -522,136 +516,136 @@ void hr__plan_set_units(hr__plan *plan, const hr_kernel *kernel) {
 typedef struct packer {
   char *block;
   size_t bytes;
-  bool is_full; /* the block has the lists already */
 } packer;
 
-static void *pack(packer *p, const void *list, size_t bytes) {
-  char *at = p->block != NULL ? p->block + p->bytes : NULL;
-  p->bytes += hr_part_bytes(bytes);
-  if (at != NULL && bytes > 0 && !p->is_full) {
-    memcpy(at, list, bytes);
+/* Returns the list's position. */
+static int pack(packer *p, const void *list, size_t bytes) {
+  size_t at = p->bytes;
+  if (p->block != NULL && bytes > 0) {
+    memcpy(p->block + at, list, bytes);
   }
-  return at;
+  p->bytes += hr_part_bytes(bytes);
+  return (int)at;
 }
 
 #define PACK(p, list, count) pack((p), (list), (size_t)(count) * sizeof *(list))
 
-static void pack_axes(packer *p, hr__axes *axes, int coords) {
-  axes->dims = PACK(p, axes->dims, axes->rank * (coords + 1)); /* the strides follow */
-  axes->strides = axes->dims + axes->rank;
-}
-
-static void pack_maps(packer *p, hr__plan *plan) {
-  const hr__map *from = plan->maps;
-  hr__map *maps = plan->maps = PACK(p, from, plan->map_count);
-  for (int m = 0; m < plan->map_count; ++m) {
-    hr__map map = from[m];
-    map.offset = PACK(p, map.offset, map.coords * (2 + plan->batch_rank)); /* extent and batch follow */
-    map.extent = map.offset + map.coords;
-    map.batch = map.extent + map.coords;
-    map.terms = PACK(p, map.terms, map.term_count);
-    pack_axes(p, &map.outer, map.coords);
-    pack_axes(p, &map.inner, map.coords);
-    if (maps != NULL) {
-      maps[m] = map;
-    }
+static void pack_form(packer *p, const hr__draft *draft, const char *name) {
+  hr__form form = {.chunk = draft->chunk,
+                   .walk = draft->walk,
+                   .batch_rank = draft->cut.batch.rank,
+                   .has_batches = draft->batch_count > 1,
+                   .is_walked = draft->is_walked,
+                   .is_split = draft->is_split,
+                   .phase_count = draft->phase_count,
+                   .section_count = draft->section_count,
+                   .step_count = draft->step_count,
+                   .register_count = draft->register_count,
+                   .map_count = draft->map_count,
+                   .reduction_count = draft->reduction_count,
+                   .conflict_count = draft->conflict_count,
+                   .point_count = draft->point_count,
+                   .coord_count = draft->coord_count,
+                   .number_count = draft->number_count};
+  (void)PACK(p, &form, 1);
+  form.steps_at = PACK(p, draft->steps, draft->step_count);
+  form.sections_at = PACK(p, draft->section_begin, draft->section_count + 2);
+  form.registers_at = PACK(p, draft->registers, draft->register_count);
+  form.maps_at = PACK(p, draft->maps, draft->map_count);
+  form.terms_at = PACK(p, draft->terms, draft->term_count);
+  form.reductions_at = PACK(p, draft->reductions, draft->reduction_count);
+  form.conflicts_at = PACK(p, draft->conflicts, draft->conflict_count);
+  form.points_at = PACK(p, draft->points, draft->point_count);
+  form.name_at = pack(p, name, strlen(name) + 1);
+  if (p->block != NULL) {
+    memcpy(p->block, &form, sizeof form);
   }
 }
 
-/* Each of these replaces lists by those in the block. */
-typedef void (*pack_fn)(packer *p, hr__plan *plan);
-
-static void pack_structure(packer *p, hr__plan *plan) {
-  plan->steps = PACK(p, plan->steps, plan->step_count);
-  plan->section_begin = PACK(p, plan->section_begin, plan->section_count + 2);
-  plan->conflicts = PACK(p, plan->conflicts, plan->conflict_count);
-  plan->points = PACK(p, plan->points, plan->point_count);
-  plan->base.name = PACK(p, plan->base.name, strlen(plan->base.name) + 1);
+static void pack_slots(packer *p, const hr__draft *draft, const char *name) {
+  (void)name;
+  (void)PACK(p, &draft->slots, 1);
+  (void)PACK(p, draft->states, draft->reduction_count);
+  (void)PACK(p, draft->places, draft->register_count);
 }
 
-static void pack_slots(packer *p, hr__plan *plan) {
-  plan->registers = PACK(p, plan->registers, plan->register_count);
-  plan->reductions = PACK(p, plan->reductions, plan->reduction_count);
-}
+typedef void (*pack_fn)(packer *p, const hr__draft *draft, const char *name);
 
-static void pack_numbers(packer *p, hr__plan *plan) {
-  plan->batch_dims = PACK(p, plan->batch_dims, plan->batch_rank);
-  pack_maps(p, plan);
-}
-
-/* Interns lists; they are `plan`'s afterwards. NULL: there is no memory. */
-static const void *intern(hr__plan *plan, pack_fn pack_all) {
+/* An interned block; NULL: there is no memory. */
+static const void *intern(const hr__draft *draft, const char *name, pack_fn pack_all, size_t *io_footprint) {
   packer p = {.block = NULL};
-  hr__plan copy = *plan;
-  pack_all(&p, &copy);
-  p = (packer){.block = hr_arena_calloc(plan->arena, 1, p.bytes)};
+  pack_all(&p, draft, name);
+  p = (packer){.block = hr_arena_calloc(draft->arena, 1, p.bytes)};
   if (p.block == NULL) {
     return NULL;
   }
-  copy = *plan;
-  pack_all(&p, &copy);
+  pack_all(&p, draft, name);
   const void *block = hr_interned_acquire(p.block, p.bytes);
-  p = (packer){.block = (char *)block, .is_full = true};
-  if (block != NULL) {
-    pack_all(&p, plan);
-    plan->base.footprint += hr_interned_share(block);
-  }
+  *io_footprint += block != NULL ? hr_interned_share(block) : 0;
   return block;
 }
 
 static void destroy(hr_host_kernel *kernel) {
-  hr__plan *plan = (hr__plan *)kernel;
-  hr_interned_release(plan->structure);
+  const hr__plan *plan = (const hr__plan *)kernel;
+  hr_interned_release(plan->form);
   hr_interned_release(plan->slots);
-  hr_free(plan);
+  hr_free(kernel);
 }
 
-/* A copy of a built plan, whose lists are interned on the way, in a block of its size; NULL: there is no memory. */
-static hr__plan *pack_plan(hr__plan *built) {
-  built->structure = intern(built, pack_structure);
-  built->slots = built->structure != NULL ? intern(built, pack_slots) : NULL;
-  packer p = {.bytes = sizeof *built};
-  hr__plan counted = *built, *plan = NULL;
-  pack_numbers(&p, &counted);
-  size_t bytes = p.bytes;
-  p = (packer){.block = built->slots != NULL ? hr_malloc(bytes) : NULL};
-  if (p.block == NULL) {
-    hr_interned_release(built->structure);
-    hr_interned_release(built->slots);
+static hr_host_pass *passes_of(hr__plan *plan, int number_count) {
+  return (hr_host_pass *)(void *)(plan->numbers + number_count);
+}
+
+/* The plan of a draft in a block of its size; NULL: there is no memory. */
+static hr__plan *finish(const hr__draft *draft, const hr_kernel *kernel) {
+  hr_host_pass passes[2];
+  int pass_count = 0;
+  hr__plan_set_passes(draft, kernel, passes, &pass_count);
+  size_t bytes = sizeof(hr__plan) + (size_t)draft->number_count * sizeof(int64_t) + (size_t)pass_count * sizeof *passes;
+  const char *name = kernel->name != NULL ? kernel->name : "kernel";
+  size_t footprint = bytes;
+  const hr__form *form = intern(draft, name, pack_form, &footprint);
+  const hr__slots *slots = form != NULL ? intern(draft, name, pack_slots, &footprint) : NULL;
+  hr__plan *plan = slots != NULL ? hr_malloc(bytes) : NULL;
+  if (plan == NULL) {
+    hr_interned_release(form);
+    hr_interned_release(slots);
     return NULL;
   }
-  plan = PACK(&p, built, 1);
-  pack_numbers(&p, plan);
-  plan->arena = NULL;
-  plan->cut = NULL;
-  plan->base.footprint += bytes;
+  plan->form = form, plan->slots = slots, plan->plane = draft->plane;
+  memcpy(plan->numbers, draft->numbers, (size_t)draft->number_count * sizeof *plan->numbers);
+  memcpy(passes_of(plan, draft->number_count), passes, (size_t)pass_count * sizeof *passes);
+  plan->base = (hr_host_kernel){.name = hr__form_name(form),
+                                .pass_count = pass_count,
+                                .passes = passes_of(plan, draft->number_count),
+                                .workspace_bytes = draft->workspace_bytes,
+                                .scratch_bytes = draft->scratch_bytes,
+                                .bytes = kernel->bytes,
+                                .footprint = footprint,
+                                .run = hr__plan_run,
+                                .destroy = destroy};
   return plan;
 }
 
-static hr_status build(hr__plan *plan, const hr__plan *like, const hr_kernel *kernel) {
-  builder b = {.plan = plan, .kernel = kernel, .scratch = plan->arena};
-  plan->phase_count = kernel->phase_count < 1 ? 1 : kernel->phase_count;
-  plan->section_count = 1 + 2 * plan->phase_count;
-  HR_RETURN_IF_ERROR(hr__plan_geometry(plan, kernel));
+static hr_status build(hr__draft *draft, const hr__slots *like, const hr_kernel *kernel) {
+  builder b = {.draft = draft, .kernel = kernel, .scratch = draft->arena};
+  draft->phase_count = kernel->phase_count < 1 ? 1 : kernel->phase_count;
+  draft->section_count = 1 + 2 * draft->phase_count;
+  hr__plan_geometry(draft, kernel);
   HR_RETURN_IF_ERROR(plan_steps(&b));
-  HR_RETURN_IF_ERROR(hr__plan_slots(plan, like, kernel));
-  hr__plan_set_units(plan, kernel);
-  plan->base.run = hr__plan_run;
-  plan->base.destroy = destroy;
-  return HR_OK;
+  return hr__plan_slots(draft, like, kernel);
 }
 
 enum { LIKE_BYTES_MAX = 1 << 20 };
 
 /* Slots of a large plan would take too much memory for a small one. */
-static const hr__plan *plan_like(const hr_host_kernel *like) {
-  return like != NULL && like->run == hr__plan_run && like->scratch_bytes <= LIKE_BYTES_MAX ? (const hr__plan *)like
-                                                                                            : NULL;
+static const hr__slots *slots_like(const hr_host_kernel *like) {
+  bool is = like != NULL && like->run == hr__plan_run && like->scratch_bytes <= LIKE_BYTES_MAX;
+  return is ? ((const hr__plan *)like)->slots : NULL;
 }
 
 hr_status HR_CPU_NAME(hr_interp_create_like)(const hr_kernel *kernel, const hr_host_kernel *last,
                                              hr_host_kernel **out_host_kernel) {
-  const hr__plan *like = plan_like(last);
   if (kernel->rank < 0 || kernel->rank > HR_RANK_MAX || kernel->phase_count > HR__PHASES_MAX) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "interp: kernel of rank %d and %d phases, at most %d and %d",
                           kernel->rank, kernel->phase_count, (int)HR_RANK_MAX, (int)HR__PHASES_MAX);
@@ -663,18 +657,17 @@ hr_status HR_CPU_NAME(hr_interp_create_like)(const hr_kernel *kernel, const hr_h
     return hr__scatter_create(kernel, out_host_kernel);
   }
   hr_arena arena;
-  hr__cut cut = {0};
   hr_arena_init(&arena, 4 * HR_ARENA_CHUNK_MIN);
-  hr__plan plan = {.arena = &arena, .cut = &cut}, *packed = NULL;
-  hr_status status = build(&plan, like, kernel);
+  hr__draft draft = {.arena = &arena};
+  hr__plan *plan = NULL;
+  hr_status status = build(&draft, slots_like(last), kernel);
   if (status == HR_OK) {
-    plan.base.name = kernel->name != NULL ? kernel->name : "kernel";
-    packed = pack_plan(&plan);
-    status = packed != NULL ? HR_OK : out_of_memory(kernel);
+    plan = finish(&draft, kernel);
+    status = plan != NULL ? HR_OK : out_of_memory(kernel);
   }
   hr_arena_fini(&arena);
   if (status == HR_OK) {
-    *out_host_kernel = &packed->base;
+    *out_host_kernel = &plan->base;
   }
   return status;
 }

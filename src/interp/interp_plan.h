@@ -26,6 +26,9 @@
 #ifndef HEADRACE_INTERP_INTERP_PLAN_H_
 #define HEADRACE_INTERP_INTERP_PLAN_H_
 
+#include <string.h>
+
+#include "base/allocator.h"
 #include "base/arena.h"
 #include "core/ir/kernel_dims.h"
 #include "interp/interp.h"
@@ -41,34 +44,45 @@ typedef enum hr__often { HR__EACH_RUN = 0, HR__EACH_TILE, HR__EACH_BLOCK } hr__o
 
 typedef enum hr__walk { HR__WALK_NONE = 0, HR__WALK_INNER, HR__WALK_OUTER } hr__walk;
 
-/* One side of the plane in a map's view: its dims merged further, at least one. */
-typedef struct hr__axes {
-  int rank;
-  const int64_t *dims;
-  const int64_t *strides; /* [coords][rank] */
-} hr__axes;
+/* ---- the form: what plans of one structure that are cut alike have in common ---- */
 
-typedef struct hr__term {
-  int reg;
-  int64_t stride, extent;
-} hr__term;
-
-/* An access: coordinate 0 is the element's address, the others are bounds' coordinates. */
+/* An access: coordinate 0 is the element's address, the others are bounds' coordinates. Its numbers, among the plan's:
+ *
+ *   offset[coords], batch strides[coords][batch rank]
+ *   outer side: dims[rank - 1], strides[coords][rank]     inner side: the same      (see hr__axes)
+ *   extent[coords - 1]                                    of the bounds
+ *   stride, extent                                        of each term
+ */
 typedef struct hr__map {
   int access; /* of the kernel */
   int arg;    /* -1: INDEX */
-  hr_dtype dtype;
-  int size; /* of an element in memory */
   int coords;
-  const int64_t *offset, *extent; /* [coords]; extent[0] is unused */
-  const int64_t *batch;           /* strides [coords][batch rank] */
-  hr__axes outer, inner;
-  unsigned vary; /* of the affine part */
-  int term_count;
-  const hr__term *terms;
-  int fill; /* register, -1: zero */
-  int base; /* position in the frame of its coordinates for the current batch */
+  int outer_rank, inner_rank;
+  int offset, outer, inner, extent, terms; /* positions of its numbers */
+  int term_count, term_first;              /* in the list of registers of terms */
+  int fill;                                /* register, -1: zero */
+  int base;                                /* position in the frame of its coordinates for the current batch */
+  uint8_t dtype, size;                     /* size: of an element in memory */
+  uint8_t vary;                            /* of the affine part */
+  uint8_t unused;
 } hr__map;
+
+/* One side of the plane in a map's view: its dims merged further, at least one. The first one's size is not needed. */
+typedef struct hr__axes {
+  int rank;
+  const int64_t *later_dims; /* of dims 1, 2, .. */
+  const int64_t *strides;    /* [coords][rank] */
+} hr__axes;
+
+static inline hr__axes hr__axes_at(const int64_t *numbers, int rank) {
+  return (hr__axes){rank, numbers, numbers + rank - 1};
+}
+static inline hr__axes hr__outer_axes(const hr__map *map, const int64_t *numbers) {
+  return hr__axes_at(numbers + map->outer, map->outer_rank);
+}
+static inline hr__axes hr__inner_axes(const hr__map *map, const int64_t *numbers) {
+  return hr__axes_at(numbers + map->inner, map->inner_rank);
+}
 
 typedef enum hr__place {
   HR__PLACE_NONE = 0,
@@ -78,7 +92,6 @@ typedef enum hr__place {
 } hr__place;
 
 typedef struct hr__register {
-  int64_t offset;      /* in scratch; -1: none */
   int map;             /* MEMORY */
   int scalar;          /* SCALAR: of the kernel */
   uint8_t cls;         /* hr_class */
@@ -86,8 +99,7 @@ typedef struct hr__register {
   uint8_t vary, often; /* HR__OUTER .., hr__often */
   uint8_t place;       /* hr__place */
   bool is_tile;        /* the slot holds a whole tile: it crosses phases */
-  uint8_t def_section, last_section;
-  int def, last; /* positions of steps */
+  uint8_t unused[2];
 } hr__register;
 
 typedef enum hr__step_kind {
@@ -112,6 +124,7 @@ typedef struct hr__step {
   uint8_t section;
   bool can_flatten; /* all operands are matrices or single elements */
   bool spread_row;  /* SPREAD of a row rather than of elements */
+  uint8_t unused;
   int dst, src[4];
   int map;    /* LOAD, INDEX, STORE */
   int reduce; /* REDUCE, ARGREDUCE */
@@ -120,15 +133,10 @@ typedef struct hr__step {
 
 typedef struct hr__reduction {
   int phase, dst, arity; /* arity 2: argreduce */
-  int src[2];
-  bool is_sum;
+  int key_size;          /* of an accumulator */
+  int64_t is_sum;
   const hr__reduce_loops *loops;
   hr__argreduce_fn better;
-  int key_size;  /* of an accumulator */
-  int64_t state; /* in scratch: levels, or keys and indices */
-  int64_t state_indices;
-  int64_t partials; /* in workspace */
-  int64_t partial_indices;
 } hr__reduction;
 
 /* At run time: if the addresses of the two arguments are equal, the register uses its slot. */
@@ -136,60 +144,143 @@ typedef struct hr__conflict {
   int reg, arg_a, arg_b;
 } hr__conflict;
 
+/* The head of a block of memory; its lists follow, at `.._at` bytes from its start. */
+typedef struct hr__form {
+  int64_t chunk;
+  int walk; /* hr__walk */
+  int batch_rank;
+  bool has_batches; /* more than one */
+  bool is_walked;   /* a tile has several blocks */
+  bool is_split;    /* chunks of one row or column are separate units */
+  uint8_t unused;
+  int phase_count, section_count; /* section 0: run; 1 + 2p: tile of phase p; 2 + 2p: its blocks */
+  int step_count, register_count, map_count, reduction_count, conflict_count;
+  int point_count; /* registers whose pointers move with each block */
+  int coord_count, number_count;
+  int steps_at, sections_at, registers_at, maps_at, terms_at, reductions_at, conflicts_at, points_at, name_at;
+} hr__form;
+
+_Static_assert(sizeof(hr__form) == 8 + 22 * 4, "no padding: equal forms have equal bytes");
+
+#define HR__FORM_LIST(name, type)                                              \
+  static inline const type *hr__form_##name(const hr__form *form) {            \
+    return (const type *)(const void *)((const char *)form + form->name##_at); \
+  }
+HR__FORM_LIST(steps, hr__step)
+HR__FORM_LIST(sections, int) /* [section_count + 1]: the first step of each */
+HR__FORM_LIST(registers, hr__register)
+HR__FORM_LIST(maps, hr__map)
+HR__FORM_LIST(terms, int) /* registers */
+HR__FORM_LIST(reductions, hr__reduction)
+HR__FORM_LIST(conflicts, hr__conflict)
+HR__FORM_LIST(points, int)
+HR__FORM_LIST(name, char)
+#undef HR__FORM_LIST
+
+/* ---- the slots: places of a form's registers in a thread's scratch, for blocks and tiles up to some size ---- */
+
 /* The largest rectangle that slots hold: its sides, and its elements. */
 typedef struct hr__room {
   int64_t outer, inner, area;
 } hr__room;
 
-/* The domain, while a plan is built. */
+typedef struct hr__state {           /* of a reduction */
+  int64_t levels;                    /* in scratch: levels, or keys and .. */
+  int64_t indices;                   /* .. indices */
+  int64_t partials, partial_indices; /* in workspace */
+} hr__state;
+
+/* The head of a block of memory. */
+typedef struct hr__slots {
+  hr__room block_room, tile_room; /* at least what blocks and tiles need */
+  int pointers_at, pitches_at, bases_at, slotted_at, offsets_at, row_offsets_at, temp_at; /* in scratch */
+  int state_count;
+  /* hr__state of each reduction; int: of each register the place in scratch, or -1 */
+} hr__slots;
+
+static inline const hr__state *hr__slot_states(const hr__slots *slots) {
+  return (const hr__state *)(const void *)(slots + 1);
+}
+static inline const int *hr__slot_places(const hr__slots *slots) {
+  return (const int *)(const void *)(hr__slot_states(slots) + slots->state_count);
+}
+
+/* ---- the plan ---- */
+
+/* The plane, its tiles and its blocks. */
+typedef struct hr__plane {
+  int64_t outer, inner;
+  int64_t tile_outer, tile_inner, block_outer, block_inner;
+  int64_t tiles_outer, tiles_inner; /* per batch */
+} hr__plane;
+
+/* One block of memory. Form and slots are interned: plans of one structure mostly have the same. */
+typedef struct hr__plan {
+  hr_host_kernel base;
+  const hr__form *form;
+  const hr__slots *slots;
+  hr__plane plane;
+  int64_t numbers[]; /* dims of the batch, numbers of each map; then the passes */
+} hr__plan;
+
+/* ---- building one ---- */
+
+/* The domain. */
 typedef struct hr__cut {
   hr_dims kept, reduced, batch, outer, inner;
 } hr__cut;
 
-/* One block of memory with the numbers; all other lists are interned: plans of one structure have the same. */
-typedef struct hr__plan {
-  hr_host_kernel base;
-  const void *structure; /* steps, sections, conflicts, points, name */
-  const void *slots;     /* registers, reductions */
-  hr_arena *arena;       /* while it is built; then NULL, and .. */
-  hr__cut *cut;          /* .. so is this */
+/* A plan while it is built, with lists in an arena. */
+typedef struct hr__draft {
+  hr_arena *arena;
+  hr__cut cut;
+  hr__plane plane;
   hr__walk walk;
-  int batch_rank;
-  const int64_t *batch_dims;
-  int64_t batch_count, outer_count, inner_count;
-  int64_t tile_outer, tile_inner, block_outer, block_inner;
-  int64_t tiles_outer, tiles_inner; /* per batch */
-  hr__room block_room, tile_room;   /* of slots: at least what blocks and tiles need */
-  bool is_walked;                   /* a tile has several blocks */
-  bool is_split;                    /* chunks of one row or column are separate units */
-  int64_t row_elements, chunk, chunk_count;
-  int phase_count, section_count; /* section 0: run; 1 + 2p: tile of phase p; 2 + 2p: its blocks */
-  int register_count, map_count, step_count, reduction_count, conflict_count;
+  int64_t batch_count, row_elements, chunk, chunk_count;
+  bool is_walked, is_split;
+  int phase_count, section_count;
+  int register_count, map_count, step_count, reduction_count, conflict_count, point_count, coord_count;
+  int term_count, number_count;
   hr__register *registers;
   hr__map *maps;
   hr__step *steps;
-  int *section_begin; /* [section_count + 1] */
+  int *section_begin;
   hr__reduction *reductions;
   hr__conflict *conflicts;
-  int point_count; /* registers whose pointers move with each block */
   int *points;
-  int coord_count;
-  /* scratch */
-  int64_t at_pointers, at_pitches, at_bases, at_slotted, at_scalars, at_offsets, at_row_offsets, at_temp, at_state;
-} hr__plan;
+  int *terms;
+  int64_t *numbers;
+  hr__slots slots;
+  int *places;
+  hr__state *states;
+  size_t scratch_bytes, workspace_bytes;
+} hr__draft;
 
 /* Cuts the domain; fills all counts of it. */
-HR_MUST_USE hr_status hr__plan_geometry(hr__plan *plan, const hr_kernel *kernel);
-/* A map of the kernel's access on the cut domain; false when memory is out. */
-bool hr__plan_map(hr__plan *plan, const hr_access *access, hr__map *out_map);
-/* Decides which registers are pointers, and assigns every register's place. `like`: a plan whose rooms the new one
- * gets, too, or NULL. */
-HR_MUST_USE hr_status hr__plan_slots(hr__plan *plan, const hr__plan *like, const hr_kernel *kernel);
-
-/* Fills the units of the passes, and estimates. */
-void hr__plan_set_units(hr__plan *plan, const hr_kernel *kernel);
+void hr__plan_geometry(hr__draft *draft, const hr_kernel *kernel);
+/* Room for the numbers and terms of maps of all accesses that instructions have; the batch's dims are there. */
+HR_MUST_USE bool hr__plan_reserve(hr__draft *draft, const hr_kernel *kernel);
+/* Appends a map of the kernel's access on the cut domain, its numbers and terms. */
+void hr__plan_map(hr__draft *draft, const hr_access *access, hr__map *out_map);
+/* Decides which registers are pointers, and assigns every register's place. `like`: slots whose rooms the new ones
+ * get, too, or NULL. */
+HR_MUST_USE hr_status hr__plan_slots(hr__draft *draft, const hr__slots *like, const hr_kernel *kernel);
+/* Fills the passes, their number in *out_count, and estimates. */
+void hr__plan_set_passes(const hr__draft *draft, const hr_kernel *kernel, hr_host_pass passes[2], int *out_count);
 
 /* ---- kernels with a loop of their own (interp_gather.c, interp_scatter.c) ---- */
+
+/* A zeroed kernel of `size` bytes, in one block of *out_bytes with its name; NULL: there is no memory. */
+static inline void *hr__named_calloc(size_t size, const char *name, const char **out_name, size_t *out_bytes) {
+  const char *own = name != NULL ? name : "kernel";
+  size_t length = strlen(own);
+  char *block = hr_calloc(1, size + length + 1);
+  if (block != NULL) {
+    *out_name = memcpy(block + size, own, length + 1);
+    *out_bytes = size + length + 1;
+  }
+  return block;
+}
 
 /* True if a kernel only copies runs from indexed positions. */
 bool hr__gather_fits(const hr_kernel *kernel);
@@ -204,6 +295,11 @@ HR_MUST_USE hr_status hr__scatter_create(const hr_kernel *kernel, hr_host_kernel
 
 typedef struct hr__frame { /* one thread's state of a run */
   const hr__plan *plan;
+  const hr__form *form;
+  const hr__register *registers;
+  const hr__map *maps;
+  const int64_t *numbers;
+  int64_t row_elements, chunk_count;
   const hr_host_call *call;
   char *scratch;
   char **pointer;         /* by register */

@@ -59,9 +59,9 @@ typedef struct operation { /* an operation of the chain: on the value so far, a 
   hr_class cls;
 } operation;
 
-typedef struct scatter {
+typedef struct scatter { /* its name follows */
   hr_host_kernel base;
-  hr_arena arena;
+  hr_host_pass pass;
   int rank; /* with runs: of the dims outside them */
   int64_t dims[HR_RANK_MAX];
   uint32_t ordered_mask;
@@ -718,20 +718,14 @@ static void run_units(const hr_host_kernel *kernel, int pass, const hr_host_call
 }
 
 static void destroy(hr_host_kernel *kernel) {
-  scatter *s = (scatter *)kernel;
-  if (s != NULL) {
-    hr_arena arena = s->arena;
-    hr_arena_fini(&arena);
-  }
+  hr_free(kernel);
 }
 
 hr_status hr__scatter_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel) {
-  hr_arena arena;
-  hr_arena_init(&arena, sizeof(scatter) + 256);
-  scatter *s = HR_ARENA_NEW(&arena, scatter);
-  const char *name = hr_arena_strdup(&arena, kernel->name != NULL ? kernel->name : "kernel");
-  if (s == NULL || name == NULL) {
-    hr_arena_fini(&arena);
+  size_t bytes = 0;
+  const char *name = NULL;
+  scatter *s = hr__named_calloc(sizeof *s, kernel->name, &name, &bytes);
+  if (s == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a kernel that scatters");
   }
   (void)take(kernel, s);
@@ -744,15 +738,15 @@ hr_status hr__scatter_create(const hr_kernel *kernel, hr_host_kernel **out_host_
     bound_places(s);
     units = cut_units(s);
   }
+  s->pass = (hr_host_pass){units, is_empty ? 1 : hr_divide_up(10000 * units, elements(s))};
   s->base = (hr_host_kernel){.name = name,
                              .pass_count = 1,
-                             .units = {units},
-                             .grain = {is_empty ? 1 : hr_divide_up(10000 * units, elements(s))},
+                             .passes = &s->pass,
                              .scratch_bytes = sizeof(scratch),
                              .bytes = kernel->bytes,
+                             .footprint = bytes,
                              .run = run_units,
                              .destroy = destroy};
-  s->arena = arena;
   *out_host_kernel = &s->base;
   return HR_OK;
 }

@@ -168,7 +168,7 @@ static void check(const scene *s) {
     void *args[] = {from, s->index_dtype == HR_DTYPE_I64 ? (void *)wide : narrow, block + GUARD};
     hr_host_call call = {args, scalars, NULL, scratch};
     for (int odd = 1; odd >= 0; --odd) { /* units in another order */
-      for (int64_t unit = odd; unit < kernel->units[0]; unit += 2) {
+      for (int64_t unit = odd; unit < kernel->passes[0].units; unit += 2) {
         memset(scratch, 0xcd, kernel->scratch_bytes);
         kernel->run(kernel, 0, &call, unit, unit + 1);
       }

@@ -49,8 +49,8 @@ static void run_split(const hr_host_kernel *kernel, void *const *args, const hr_
   char *scratch = hr_aligned_malloc(kernel->scratch_bytes + 64, 64);
   for (int pass = 0; pass < kernel->pass_count; ++pass) {
     for (int odd = 1; odd >= 0; --odd) {
-      for (int64_t begin = odd * step; begin < kernel->units[pass]; begin += 2 * step) {
-        int64_t end = begin + step < kernel->units[pass] ? begin + step : kernel->units[pass];
+      for (int64_t begin = odd * step; begin < kernel->passes[pass].units; begin += 2 * step) {
+        int64_t end = begin + step < kernel->passes[pass].units ? begin + step : kernel->passes[pass].units;
         memset(scratch, 0xcd, kernel->scratch_bytes + 64);
         hr_host_call call = {args, scalars, workspace, scratch};
         kernel->run(kernel, pass, &call, begin, end);
@@ -84,7 +84,7 @@ static void run_threads(const hr_host_kernel *kernel, void *const *args, const h
   char *workspace = hr_aligned_malloc(kernel->workspace_bytes + 1, 64);
   threaded t = {kernel, 0, {args, scalars, workspace, NULL}};
   for (t.pass = 0; t.pass < kernel->pass_count; ++t.pass) {
-    hr_parallel_for(kernel->units[t.pass], 1, run_range, &t);
+    hr_parallel_for(kernel->passes[t.pass].units, 1, run_range, &t);
   }
   hr_aligned_free(workspace);
   hr_thread_count_set(0);

@@ -11,7 +11,6 @@
 
 enum { COORDS_MAX = 1 + HR__BOUNDS_MAX };
 
-static const int64_t unit_dims[1] = {1};
 static const int64_t unit_strides[COORDS_MAX]; /* zeros: a side that the step does not run along */
 
 /* The operation on each piece. */
@@ -38,16 +37,16 @@ typedef struct sides {
 } sides;
 
 static sides sides_of(const hr__frame *f, const hr__map *map, unsigned space) {
-  sides s = {{1, unit_dims, unit_strides}, {1, unit_dims, unit_strides}, 0, 1, 0, 1};
+  sides s = {{1, NULL, unit_strides}, {1, NULL, unit_strides}, 0, 1, 0, 1};
   if (space == HR__OUTER) {
-    s.b = map->outer, s.b0 = f->o0, s.bn = f->on;
+    s.b = hr__outer_axes(map, f->numbers), s.b0 = f->o0, s.bn = f->on;
     return s;
   }
   if ((space & HR__OUTER) != 0) {
-    s.a = map->outer, s.a0 = f->o0, s.an = f->on;
+    s.a = hr__outer_axes(map, f->numbers), s.a0 = f->o0, s.an = f->on;
   }
   if ((space & HR__INNER) != 0) {
-    s.b = map->inner, s.b0 = f->i0, s.bn = f->in;
+    s.b = hr__inner_axes(map, f->numbers), s.b0 = f->i0, s.bn = f->in;
   }
   return s;
 }
@@ -102,12 +101,18 @@ static void fill_rows(const piece_op *op, int64_t a, int64_t b, int64_t rows, in
   }
 }
 
-static void bounded_piece(const piece_op *op, const hr__map *map, const int64_t *at, const hr__axes *axes, int64_t a,
+/* The coordinates of a map: the address, and those that must be in [0, extent). */
+typedef struct bounds {
+  int coords;
+  const int64_t *extents; /* [coords - 1] */
+} bounds;
+
+static void bounded_piece(const piece_op *op, const bounds *inside, const int64_t *at, const hr__axes *axes, int64_t a,
                           int64_t b, int64_t cols) {
   int last = axes->rank - 1;
   int64_t low = 0, high = cols;
-  for (int c = 1; c < map->coords; ++c) {
-    hr__clip(at[c], axes->strides[c * axes->rank + last], map->extent[c], &low, &high);
+  for (int c = 1; c < inside->coords; ++c) {
+    hr__clip(at[c], axes->strides[c * axes->rank + last], inside->extents[c - 1], &low, &high);
   }
   if (high <= low) {
     low = high = cols;
@@ -122,19 +127,19 @@ static void bounded_piece(const piece_op *op, const hr__map *map, const int64_t 
 
 /* Processes `rows` whole runs of B's innermost dim if every bound depends on the run or on the position in it, but not
  * on both: then the part inside is a rectangle. Else false. */
-static bool bounded_rows(const piece_op *op, const hr__map *map, const int64_t *at, const hr__axes *axes, int64_t a,
+static bool bounded_rows(const piece_op *op, const bounds *inside, const int64_t *at, const hr__axes *axes, int64_t a,
                          int64_t b, int64_t rows, int64_t cols) {
   int last = axes->rank - 1;
   int64_t left = 0, right = cols, top = 0, bottom = rows;
-  for (int c = 1; c < map->coords; ++c) {
+  for (int c = 1; c < inside->coords; ++c) {
     int64_t along = axes->strides[c * axes->rank + last], across = axes->strides[c * axes->rank + last - 1];
     if (along != 0 && across != 0) {
       return false;
     }
     if (along != 0) {
-      hr__clip(at[c], along, map->extent[c], &left, &right);
+      hr__clip(at[c], along, inside->extents[c - 1], &left, &right);
     } else {
-      hr__clip(at[c], across, map->extent[c], &top, &bottom);
+      hr__clip(at[c], across, inside->extents[c - 1], &top, &bottom);
     }
   }
   if (right <= left || bottom <= top) {
@@ -154,7 +159,7 @@ static bool bounded_rows(const piece_op *op, const hr__map *map, const int64_t *
 /* The position of element `index` of a side in each dim, and its contribution to the coordinates. */
 static void enter(const hr__axes *axes, int coords, int64_t index, int64_t *out_place, int64_t *at) {
   for (int d = axes->rank - 1; d >= 0; --d) {
-    int64_t dim = axes->dims[d];
+    int64_t dim = d == 0 ? 0 : axes->later_dims[d - 1];
     out_place[d] = d == 0 ? index : index % dim;
     index = d == 0 ? 0 : index / dim;
     for (int c = 0; c < coords; ++c) {
@@ -170,9 +175,9 @@ static void advance(const hr__axes *axes, int coords, int d, int64_t steps, int6
   for (int c = 0; c < coords; ++c) {
     at[c] += steps * axes->strides[c * rank + d];
   }
-  while (d > 0 && place[d] == axes->dims[d]) {
+  while (d > 0 && place[d] == axes->later_dims[d - 1]) {
     for (int c = 0; c < coords; ++c) {
-      at[c] += axes->strides[c * rank + d - 1] - axes->dims[d] * axes->strides[c * rank + d];
+      at[c] += axes->strides[c * rank + d - 1] - place[d] * axes->strides[c * rank + d];
     }
     place[d] = 0;
     ++place[--d];
@@ -180,15 +185,15 @@ static void advance(const hr__axes *axes, int coords, int d, int64_t steps, int6
 }
 
 /* Walks one row of A: its runs along B. `at` and `place` describe the first element and are overwritten. */
-static void walk_row(const piece_op *op, const hr__map *map, const sides *s, int64_t a, int64_t *place, int64_t *at) {
-  int coords = map->coords, rank = s->b.rank, last = rank - 1;
-  int64_t dim = s->b.dims[last], step = s->b.strides[last];
+static void walk_row(const piece_op *op, const bounds *inside, const sides *s, int64_t a, int64_t *place, int64_t *at) {
+  int coords = inside->coords, rank = s->b.rank, last = rank - 1;
+  int64_t dim = rank > 1 ? s->b.later_dims[last - 1] : 0, step = s->b.strides[last];
   for (int64_t b = 0; b < s->bn;) {
     int64_t left = s->bn - b, run = dim - place[last];
     if (rank > 1 && place[last] == 0 && left >= 2 * dim) {
-      int64_t rows = left / dim, room = s->b.dims[last - 1] - place[last - 1];
+      int64_t rows = left / dim, room = rank > 2 ? s->b.later_dims[last - 2] - place[last - 1] : rows;
       rows = rows < room ? rows : room;
-      bool is_done = coords > 1 && bounded_rows(op, map, at, &s->b, a, b, rows, dim);
+      bool is_done = coords > 1 && bounded_rows(op, inside, at, &s->b, a, b, rows, dim);
       if (coords == 1) {
         rectangle(op, at[0], a, b, rows, dim, s->b.strides[last - 1], step, dim * op->reg_col);
         is_done = true;
@@ -203,7 +208,7 @@ static void walk_row(const piece_op *op, const hr__map *map, const sides *s, int
     if (coords == 1) {
       rectangle(op, at[0], a, b, 1, run, 0, step, 0);
     } else {
-      bounded_piece(op, map, at, &s->b, a, b, run);
+      bounded_piece(op, inside, at, &s->b, a, b, run);
     }
     b += run;
     advance(&s->b, coords, last, run, place, at);
@@ -213,6 +218,7 @@ static void walk_row(const piece_op *op, const hr__map *map, const sides *s, int
 static void walk(const hr__frame *f, const hr__map *map, const sides *s, const piece_op *op) {
   int64_t at[COORDS_MAX], place_a[HR_RANK_MAX], place_b[HR_RANK_MAX], row_at[COORDS_MAX], row_place[HR_RANK_MAX];
   int coords = map->coords;
+  const bounds inside = {coords, f->numbers + map->extent};
   if (s->an == 0 || s->bn == 0) {
     return; /* a reduction over nothing */
   }
@@ -234,14 +240,14 @@ static void walk(const hr__frame *f, const hr__map *map, const sides *s, const p
       }
       row_at[0] += op->row_offsets[a];
     }
-    walk_row(op, map, s, a, row_place, row_at);
+    walk_row(op, &inside, s, a, row_place, row_at);
     advance(&s->a, coords, s->a.rank - 1, 1, place_a, at);
   }
 }
 
 /* Sets the layout of the register side of a walk over `space`. */
 static void see_register(const hr__frame *f, int index, unsigned space, piece_op *op) {
-  const hr__register *reg = &f->plan->registers[index];
+  const hr__register *reg = &f->registers[index];
   unsigned vary = reg->vary & space;
   op->reg = f->pointer[index];
   op->reg_size = reg->size;
@@ -261,9 +267,19 @@ static int64_t index_at(const hr__register *reg, const char *memory, int64_t at)
                                   : ((const int64_t *)(const void *)memory)[at];
 }
 
+typedef struct index_term {
+  int reg;
+  int64_t stride, extent;
+} index_term;
+
+static index_term term_at(const hr__frame *f, const hr__map *map, int t) {
+  const int64_t *numbers = f->numbers + map->terms + (ptrdiff_t)2 * t;
+  return (index_term){hr__form_terms(f->form)[map->term_first + t], numbers[0], numbers[1]};
+}
+
 /* offsets[i] += index * stride. An index out of range makes the offset INT64_MIN (stores) or is clamped (loads): a
  * check reports it, and until then it must not touch foreign memory. */
-static void add_term(const hr__register *reg, const char *memory, int64_t step, const hr__term *term, bool is_store,
+static void add_term(const hr__register *reg, const char *memory, int64_t step, const index_term *term, bool is_store,
                      int64_t *offsets, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     int64_t index = index_at(reg, memory, i * step);
@@ -283,19 +299,19 @@ static void add_term(const hr__register *reg, const char *memory, int64_t step, 
 static bool terms_by_row(const hr__frame *f, const hr__map *map, unsigned space) {
   unsigned vary = 0;
   for (int t = 0; t < map->term_count; ++t) {
-    vary |= f->plan->registers[map->terms[t].reg].vary & space;
+    vary |= f->registers[term_at(f, map, t).reg].vary & space;
   }
   return space == HR__OUTER ? vary == 0 : (vary & HR__INNER) == 0;
 }
 
 static int64_t *row_offsets(const hr__frame *f, const hr__map *map, unsigned space, bool is_store) {
-  int64_t *offsets = (int64_t *)(void *)(f->scratch + f->plan->at_row_offsets);
+  int64_t *offsets = (int64_t *)(void *)(f->scratch + f->plan->slots->row_offsets_at);
   int64_t rows = space == HR__PLANE ? f->on : 1;
   memset(offsets, 0, (size_t)rows * sizeof *offsets);
   for (int t = 0; t < map->term_count; ++t) {
-    const hr__term *term = &map->terms[t];
-    const hr__register *reg = &f->plan->registers[term->reg];
-    add_term(reg, f->pointer[term->reg], space == HR__PLANE && (reg->vary & HR__OUTER) != 0, term, is_store, offsets,
+    const index_term own = term_at(f, map, t);
+    const hr__register *reg = &f->registers[own.reg];
+    add_term(reg, f->pointer[own.reg], space == HR__PLANE && (reg->vary & HR__OUTER) != 0, &own, is_store, offsets,
              rows);
   }
   return offsets;
@@ -306,7 +322,7 @@ static int64_t *all_offsets(const hr__frame *f, const hr__map *map, unsigned spa
                             int64_t *out_cols) {
   static const int64_t outside = INT64_MIN;
   sides s = sides_of(f, map, space);
-  int64_t *offsets = (int64_t *)(void *)(f->scratch + f->plan->at_offsets);
+  int64_t *offsets = (int64_t *)(void *)(f->scratch + f->plan->slots->offsets_at);
   piece_op op = {.reg = (char *)offsets,
                  .reg_row = s.bn,
                  .reg_col = 1,
@@ -316,12 +332,12 @@ static int64_t *all_offsets(const hr__frame *f, const hr__map *map, unsigned spa
                  .fill_copy = hr__loads[HR_DTYPE_I64]};
   walk(f, map, &s, &op);
   for (int t = 0; t < map->term_count; ++t) {
-    const hr__term *term = &map->terms[t];
-    const hr__register *reg = &f->plan->registers[term->reg];
+    const index_term own = term_at(f, map, t);
+    const hr__register *reg = &f->registers[own.reg];
     piece_op seen;
-    see_register(f, term->reg, space, &seen);
+    see_register(f, own.reg, space, &seen);
     for (int64_t a = 0; a < s.an; ++a) {
-      add_term(reg, seen.reg + a * seen.reg_row * seen.reg_size, seen.reg_col, term, is_store, offsets + a * s.bn,
+      add_term(reg, seen.reg + a * seen.reg_row * seen.reg_size, seen.reg_col, &own, is_store, offsets + a * s.bn,
                s.bn);
     }
   }
@@ -364,7 +380,7 @@ static void gather(const hr__frame *f, const hr__step *step, const hr__map *map,
 }
 
 void hr__walk_load(hr__frame *f, const hr__step *step) {
-  const hr__map *map = &f->plan->maps[step->map];
+  const hr__map *map = &f->maps[step->map];
   piece_op op = {.copy = hr__loads[map->dtype], .memory = memory_of(f, map), .memory_size = map->size};
   see_register(f, step->dst, step->space, &op);
   if (map->coords > 1) {
@@ -382,7 +398,7 @@ void hr__walk_load(hr__frame *f, const hr__step *step) {
 }
 
 void hr__walk_index(hr__frame *f, const hr__step *step) {
-  const hr__map *map = &f->plan->maps[step->map];
+  const hr__map *map = &f->maps[step->map];
   piece_op op = {.memory_size = 0};
   see_register(f, step->dst, step->space, &op);
   sides s = sides_of(f, map, step->space);
@@ -425,13 +441,13 @@ static void scatter(const hr__frame *f, const hr__step *step, const hr__map *map
 }
 
 void hr__walk_store(hr__frame *f, const hr__step *step) {
-  const hr__map *map = &f->plan->maps[step->map];
+  const hr__map *map = &f->maps[step->map];
   piece_op op = {
       .copy = hr__stores[map->dtype], .is_store = true, .memory = memory_of(f, map), .memory_size = map->size};
   see_register(f, step->src[0], step->space, &op);
   op.combine = combine_of(step->mode, map->dtype);
   if (op.combine != NULL) {
-    op.temp = f->scratch + f->plan->at_temp;
+    op.temp = f->scratch + f->plan->slots->temp_at;
     op.widen = hr_dtype_is_narrow(map->dtype) && map->dtype != HR_DTYPE_BOOL ? hr__loads[map->dtype] : NULL;
   }
   sides s = sides_of(f, map, step->space);

@@ -146,6 +146,7 @@ hr_status hr__emulated_create(const hr_dynlib *library, const char *name, const 
   }
   kernel->base = (hr_host_kernel){.name = name,
                                   .pass_count = emission->pass_count,
+                                  .passes = kernel->passes,
                                   .workspace_bytes = emission->workspace_bytes,
                                   .run = run,
                                   .destroy = destroy};
@@ -158,7 +159,7 @@ hr_status hr__emulated_create(const hr_dynlib *library, const char *name, const 
   for (int pass = 0; status == HR_OK && pass < emission->pass_count; ++pass) {
     char function[96];
     snprintf(function, sizeof function, "%s_%d", name, pass);
-    kernel->base.units[pass] = kernel->base.grain[pass] = 1;
+    kernel->passes[pass] = (hr_host_pass){1, 1};
     status = hr_dynlib_symbol(library, function, &address);
     memcpy(&kernel->functions[pass], &address, sizeof address);
   }

@@ -16,7 +16,8 @@
 #include "compiler/emit_device.h"
 
 typedef struct hr__emulated {
-  hr_host_kernel base; /* a unit a pass */
+  hr_host_kernel base;
+  hr_host_pass passes[HR_HOST_KERNEL_PASS_MAX]; /* a unit each */
   hr_device_emission emission;
   int arg_count, scalar_count, word_count;
   int64_t words[HR_DEVICE_WORDS_MAX];

@@ -268,6 +268,7 @@ enum { UNITS_MAX = 10007, SCRATCH_STEP = 5000 };
 /* Counts the runs of each unit of each pass, and a driver's violations. */
 typedef struct probe {
   hr_host_kernel kernel; /* first: run() gets it back */
+  hr_host_pass passes[HR_HOST_KERNEL_PASS_MAX];
   const hr_scalar *scalars;
   void *workspace;
   atomic_uchar runs[HR_HOST_KERNEL_PASS_MAX][UNITS_MAX];
@@ -277,9 +278,9 @@ typedef struct probe {
 
 static void run_probe(const hr_host_kernel *kernel, int pass, const hr_host_call *call, int64_t begin, int64_t end) {
   probe *p = (probe *)(uintptr_t)kernel;
-  p->bad_range += begin < 0 || end > kernel->units[pass] || begin >= end;
+  p->bad_range += begin < 0 || end > kernel->passes[pass].units || begin >= end;
   p->bad_call += call->scalars != p->scalars || call->workspace != p->workspace;
-  p->bad_order += pass > 0 && atomic_load(&p->done[pass - 1]) != kernel->units[pass - 1];
+  p->bad_order += pass > 0 && atomic_load(&p->done[pass - 1]) != kernel->passes[pass - 1].units;
   unsigned char *scratch = call->scratch, mark = (unsigned char)(begin * 31 + 7);
   if (kernel->scratch_bytes > 0) {
     p->bad_scratch += (uintptr_t)scratch % 64 != 0;
@@ -305,12 +306,12 @@ static void check_launch(const subject *s, int pass_count, int64_t units, int64_
   memset(&p, 0, sizeof p);
   p.kernel = (hr_host_kernel){.name = "probe",
                               .pass_count = pass_count,
+                              .passes = p.passes,
                               .workspace_bytes = 256,
                               .scratch_bytes = scratch_bytes,
                               .run = run_probe};
   for (int pass = 0; pass < pass_count; ++pass) {
-    p.kernel.units[pass] = units;
-    p.kernel.grain[pass] = grain;
+    p.passes[pass] = (hr_host_pass){units, grain};
   }
   p.scalars = &scalar;
   p.workspace = workspace;
@@ -346,12 +347,12 @@ static void check_batch(const subject *s, const int64_t *units, int64_t grain) {
     args[k][0] = allocate(s, sizeof values);
     p->kernel = (hr_host_kernel){.name = "probe",
                                  .pass_count = 1 + k % HR_HOST_KERNEL_PASS_MAX,
+                                 .passes = p->passes,
                                  .workspace_bytes = 64,
                                  .scratch_bytes = (size_t)k * 64,
                                  .run = run_probe};
     for (int pass = 0; pass < p->kernel.pass_count; ++pass) {
-      p->kernel.units[pass] = units[k];
-      p->kernel.grain[pass] = grain * (k + 1);
+      p->passes[pass] = (hr_host_pass){units[k], grain * (k + 1)};
     }
     p->scalars = &scalars[k];
     p->workspace = workspace + 64 * k;
@@ -513,8 +514,9 @@ static void add_range(const hr_host_kernel *kernel, int pass, const hr_host_call
 }
 
 static hr_status add_once(adder *a, int64_t value) {
+  static const hr_host_pass pass = {.units = ADDED, .grain = 4};
   static const hr_host_kernel kernel = {
-      .name = "add", .pass_count = 1, .units = {ADDED}, .grain = {4}, .scratch_bytes = 64, .run = add_range};
+      .name = "add", .pass_count = 1, .passes = &pass, .scratch_bytes = 64, .run = add_range};
   hr_scalar scalar = hr_scalar_i64(value);
   void *args[1] = {a->sums};
   hr_host_call call = {.args = args, .scalars = &scalar};
@@ -664,8 +666,9 @@ static hr_status use_short_of_memory(void) {
     status = driver->event_create(impl, &event);
   }
   if (status == HR_OK && properties.is_host) {
+    static const hr_host_pass pass = {.units = ADDED, .grain = ADDED};
     static const hr_host_kernel kernel = {
-        .name = "add", .pass_count = 1, .units = {ADDED}, .grain = {ADDED}, .scratch_bytes = 640, .run = add_range};
+        .name = "add", .pass_count = 1, .passes = &pass, .scratch_bytes = 640, .run = add_range};
     hr_scalar scalar = hr_scalar_i64(0);
     hr_host_call call = {.args = &block, .scalars = &scalar};
     memset(block, 0, ADDED * sizeof(int64_t));

@@ -437,7 +437,7 @@ static void run(const sample *s, const hr_host_kernel *kernel) {
     memset(s->args[s->outputs[i]], 0x7f, MEMORY * sizeof(hr_c128));
   }
   for (int pass = 0; pass < kernel->pass_count; ++pass) {
-    kernel->run(kernel, pass, &call, 0, kernel->units[pass]);
+    kernel->run(kernel, pass, &call, 0, kernel->passes[pass].units);
   }
   free(workspace);
   free(scratch);

@@ -169,30 +169,31 @@ static hr_status late_fill(void *impl, void *to, const void *pattern, size_t pat
   return HR_OK;
 }
 
-/* The kernel's plan: it runs like the first kernel of all, a fill, which is neither a gather nor a scatter. Each CPU
- * level has a function of its own for that. */
-static const hr__plan *late_plan(const hr_host_kernel *kernel) {
+/* The form of the kernel's plan: it runs like the first kernel of all, a fill, which is neither a gather nor a scatter.
+ * Each CPU level has a function of its own for that. */
+static const hr__form *late_form(const hr_host_kernel *kernel) {
   static hr_host_kernel first;
   first.run = first.run == NULL ? kernel->run : first.run;
   HR_ASSERT(kernel->run == first.run);
-  return (const hr__plan *)kernel;
+  return ((const hr__plan *)kernel)->form;
 }
 
 static void late_launch_one(void *impl, const hr_host_launch *launch) {
-  const hr__plan *plan = late_plan(launch->kernel);
+  const hr__form *form = late_form(launch->kernel);
   late_work *work = late_new(impl, NULL, 0);
   work->launch = *launch;
-  for (int i = 0; i < plan->map_count; ++i) {
-    int arg = plan->maps[i].arg;
+  for (int i = 0; i < form->map_count; ++i) {
+    int arg = hr__form_maps(form)[i].arg;
     HR_ASSERT(arg < LATE_ARGS);
     if (arg >= 0) {
       work->args[arg] = launch->call.args[arg];
     }
   }
-  for (int i = 0; i < plan->register_count; ++i) {
-    if (plan->registers[i].place == HR__PLACE_SCALAR) {
-      HR_ASSERT(plan->registers[i].scalar < LATE_ARGS);
-      work->scalars[plan->registers[i].scalar] = launch->call.scalars[plan->registers[i].scalar];
+  for (int i = 0; i < form->register_count; ++i) {
+    const hr__register *reg = &hr__form_registers(form)[i];
+    if (reg->place == HR__PLACE_SCALAR) {
+      HR_ASSERT(reg->scalar < LATE_ARGS);
+      work->scalars[reg->scalar] = launch->call.scalars[reg->scalar];
     }
   }
   work->launch.call.args = work->args;

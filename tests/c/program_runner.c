@@ -70,7 +70,7 @@ static void run_kernel(const run *r, const hr_host_kernel *host, void **args, co
                        .scratch = hr__exact_alloc(host->scratch_bytes)};
   memset(call.workspace, 0x7f, host->workspace_bytes);
   for (int pass = 0; pass < host->pass_count; ++pass) {
-    int64_t units = host->units[pass], step = r->options.cut > 0 ? r->options.cut : units,
+    int64_t units = host->passes[pass].units, step = r->options.cut > 0 ? r->options.cut : units,
             ranges = step > 0 ? (units + step - 1) / step : 0;
     for (int64_t k = 0; k < ranges; ++k) {
       int64_t begin = (r->options.is_reversed ? ranges - 1 - k : k) * step;

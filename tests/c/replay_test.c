@@ -163,9 +163,10 @@ static hr_status graph_launch(void *impl, void *launched) {
   ++launched_graphs;
   for (int i = 0; i < g->count; ++i) {
     const node *n = &g->nodes[i];
-    HR_RETURN_IF_ERROR(n->step->kind == HR_STEP_KERNEL ? cpu->launch(impl, 1, &n->launch)
-                                                       : n->step->call->ready.algorithm.provider->run(
-                                                             n->step->call->ready.prepared, n->args, n->workspace, impl));
+    HR_RETURN_IF_ERROR(
+        n->step->kind == HR_STEP_KERNEL
+            ? cpu->launch(impl, 1, &n->launch)
+            : n->step->call->ready.algorithm.provider->run(n->step->call->ready.prepared, n->args, n->workspace, impl));
   }
   return HR_OK;
 }

@@ -269,8 +269,9 @@ static void run_one(void *arg, int64_t begin, int64_t end, int worker) {
 enum { LOTS = 16, LOTS_MAX = 1 << 20 };
 
 static int64_t lots_of(const hr_host_kernel *kernel, int pass) {
-  int64_t units = pass < kernel->pass_count ? kernel->units[pass] : 0;
-  double lots = (double)units * LOTS / (double)(kernel->grain[pass] > 0 ? kernel->grain[pass] : 1);
+  const hr_host_pass none = {0, 1}, *p = pass < kernel->pass_count ? &kernel->passes[pass] : &none;
+  int64_t units = p->units;
+  double lots = (double)units * LOTS / (double)(p->grain > 0 ? p->grain : 1);
   lots = lots < LOTS_MAX ? lots : LOTS_MAX;
   return units <= 0 ? 0 : lots < 1 ? 1 : lots < (double)units ? (int64_t)lots : units;
 }
@@ -282,7 +283,7 @@ static void run_lots(void *arg, int64_t begin, int64_t end, int worker) {
     const hr_host_kernel *kernel = work->launches[i].kernel;
     int64_t lots = lots_of(kernel, work->pass), from = begin > 0 ? begin : 0, to = end < lots ? end : lots;
     if (from < to) {
-      int64_t units = kernel->units[work->pass];
+      int64_t units = kernel->passes[work->pass].units;
       run_range(work, &work->launches[i], units * from / lots, units * to / lots, worker);
     }
     begin -= lots, end -= lots; /* of the next kernel */
@@ -307,7 +308,7 @@ static hr_status cpu_launch(void *impl, int count, const hr_host_launch *launche
   }
   const hr_host_kernel *kernel = launches[0].kernel;
   for (; count == 1 && work.pass < kernel->pass_count; ++work.pass) {
-    hr_parallel_for(kernel->units[work.pass], kernel->grain[work.pass], run_one, &work);
+    hr_parallel_for(kernel->passes[work.pass].units, kernel->passes[work.pass].grain, run_one, &work);
   }
   if (count > 1) {
     run_together(&work);
