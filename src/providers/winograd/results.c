@@ -49,21 +49,38 @@ static bool is_form(hr_op op, bool first, bool second, bool third) {
   }
 }
 
+/* A bias has one dim, operands of epilogues have all of the output's. */
+static hr__winograd_operand operand_of(const hr_node *node, int input) {
+  const hr_operand *x = &node->inputs[input];
+  int dim = x->rank == 1 ? 0 : 1;
+  return x->kind == HR_OPERAND_SCALAR ? (hr__winograd_operand){.input = input, .is_number = true}
+                                      : (hr__winograd_operand){input, false, x->offset, x->strides[dim], x->dims[dim]};
+}
+
+static void add_row(hr__winograd_epilogues *epilogues, hr_op op) {
+  int at = epilogues->count++;
+  epilogues->of[at].op = op;
+  for (int k = 0; k < HR__WINOGRAD_OPERANDS; ++k) {
+    epilogues->of[at].operands[k] = (hr__winograd_operand){.input = HR_EPILOGUE_VALUE};
+  }
+}
+
 static bool add_epilogue(const hr_node *node, const hr_epilogue *from, hr__winograd_epilogues *epilogues) {
-  int at = epilogues->count++, arity = hr_op_table(from->op)->arity;
+  int at = epilogues->count, arity = hr_op_table(from->op)->arity;
   bool is_value[HR__WINOGRAD_OPERANDS] = {false};
-  epilogues->epilogues[at].op = from->op;
+  add_row(epilogues, from->op);
   for (int k = 0; k < arity; ++k) {
     if (k == HR__WINOGRAD_OPERANDS) {
       return false;
     }
     int input = from->inputs[k];
-    epilogues->epilogues[at].inputs[k] = input;
     is_value[k] = input == HR_EPILOGUE_VALUE;
-    epilogues->operands[at][k] = is_value[k] ? NULL : &node->inputs[input];
     if (!is_value[k] && (!is_operand(node, &node->inputs[input]) ||
                          (from->op == HR_OP_LEAKY_RELU && node->inputs[input].kind != HR_OPERAND_SCALAR))) {
       return false;
+    }
+    if (!is_value[k]) {
+      epilogues->of[at].operands[k] = operand_of(node, input);
     }
   }
   return is_form(from->op, is_value[0], is_value[1], is_value[2]);
@@ -73,13 +90,11 @@ bool hr__winograd_epilogues_init(const hr_node *node, hr__winograd_epilogues *ou
   *out_epilogues = (hr__winograd_epilogues){.count = 0};
   if (node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE) {
     const hr_operand *bias = &node->inputs[2];
-    out_epilogues->count = 1;
-    out_epilogues->epilogues[0].op = HR_OP_ADD;
-    out_epilogues->epilogues[0].inputs[0] = HR_EPILOGUE_VALUE, out_epilogues->epilogues[0].inputs[1] = 2;
-    out_epilogues->operands[0][1] = bias;
     if (bias->kind != HR_OPERAND_VALUE || bias->dtype != HR_DTYPE_F32 || bias->rank != 1) {
       return false;
     }
+    add_row(out_epilogues, HR_OP_ADD);
+    out_epilogues->of[0].operands[1] = operand_of(node, 2);
   }
   for (int i = 0; i < node->epilogue_count; ++i) {
     if (!add_epilogue(node, &node->epilogues[i], out_epilogues)) {
@@ -97,12 +112,9 @@ static float number_of(const hr_scalar *scalar) {
   return hr_scalar_as_f32(scalar);
 }
 
-/* A bias has one dim, operands of epilogues have all of the output's. */
-static void spread(const hr_operand *x, const void *arg, int64_t channels, float *to) {
-  bool is_number = x->kind == HR_OPERAND_SCALAR;
-  int64_t count = is_number ? channels : x->dims[x->rank == 1 ? 0 : 1], stride = x->strides[x->rank == 1 ? 0 : 1];
+static void spread(const hr__winograd_operand *x, const void *arg, int64_t channels, float *to) {
   for (int64_t c = 0; c < channels; ++c) {
-    to[c] = is_number ? number_of(arg) : c < count ? ((const float *)arg)[x->offset + c * stride] : 0;
+    to[c] = x->is_number ? number_of(arg) : c < x->count ? ((const float *)arg)[x->offset + c * x->stride] : 0;
   }
 }
 
@@ -111,8 +123,9 @@ void hr__winograd_epilogues_bind(const hr__winograd_epilogues *epilogues, void *
   *out_numbers = (hr__winograd_numbers){{{NULL}}};
   for (int i = 0; i < epilogues->count; ++i) {
     for (int k = 0; k < HR__WINOGRAD_OPERANDS; ++k, memory += channels) {
-      if (epilogues->operands[i][k] != NULL) {
-        spread(epilogues->operands[i][k], args[epilogues->epilogues[i].inputs[k]], channels, memory);
+      const hr__winograd_operand *x = &epilogues->of[i].operands[k];
+      if (x->input != HR_EPILOGUE_VALUE) {
+        spread(x, args[x->input], channels, memory);
         out_numbers->of[i][k] = memory;
       }
     }
@@ -150,7 +163,7 @@ WIDE_INLINE void apply_epilogue(const float *const of[HR__WINOGRAD_OPERANDS], hr
 WIDE_INLINE void apply_epilogues(const hr__winograd_epilogues *epilogues, const hr__winograd_numbers *numbers,
                                  int64_t channel, __m512 y[PIXELS]) {
   for (int i = 0; i < epilogues->count; ++i) {
-    switch (epilogues->epilogues[i].op) {
+    switch (epilogues->of[i].op) {
       EPILOGUE(HR_OP_ADD)
       EPILOGUE(HR_OP_SUB)
       EPILOGUE(HR_OP_MUL)

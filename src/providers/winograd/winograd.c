@@ -62,7 +62,6 @@ struct hr_prepared {
   hr__images x, y; /* input and output of the sums; dy and dx for gradients of data */
   hr__windows w;
   int64_t images;
-  hr__winograd_epilogues epilogues;
   int64_t vectors; /* of output channels */
   int64_t panels, panel_shares, tile_shares, chunk_tiles;
   int64_t tiles[2]; /* of an image */
@@ -71,6 +70,7 @@ struct hr_prepared {
   int64_t u_floats, x_floats, y_floats, share_floats, number_floats;
   int y_arg;
   uint64_t stamp, recipe[RECIPE_WORDS];
+  hr__winograd_epilogues epilogues; /* a prepared convolution has memory for its own count */
 };
 
 typedef struct call {
@@ -312,22 +312,27 @@ static void divide(hr_prepared *p) {
   p->share_floats = POINTS * (p->chunk_tiles * (p->depth + PANEL) + 2 * SPARE);
 }
 
+static size_t footprint(const hr_prepared *p) {
+  return offsetof(hr_prepared, epilogues.of) + (size_t)p->epilogues.count * sizeof *p->epilogues.of;
+}
+
 static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
   (void)program, (void)algorithm, (void)queue;
-  hr_prepared *p = hr_calloc(1, sizeof *p);
-  if (p == NULL) {
+  hr_prepared p = {0};
+  describe(node, &p);
+  (void)hr__winograd_epilogues_init(node, &p.epilogues);
+  divide(&p);
+  p.number_floats = hr__winograd_epilogues_floats(&p.epilogues, p.vectors * VECTOR);
+  p.x_floats = hr__images_packed_floats(&p.x, p.images);
+  p.y_floats = hr__images_packed_floats(&p.y, p.images);
+  int64_t floats = p.depth + p.number_floats + p.panel_shares * p.tile_shares * p.share_floats;
+  *out_prepared = hr_malloc(footprint(&p));
+  if (*out_prepared == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared convolution");
   }
-  describe(node, p);
-  (void)hr__winograd_epilogues_init(node, &p->epilogues);
-  divide(p);
-  p->number_floats = hr__winograd_epilogues_floats(&p->epilogues, p->vectors * VECTOR);
-  p->x_floats = hr__images_packed_floats(&p->x, p->images);
-  p->y_floats = hr__images_packed_floats(&p->y, p->images);
-  int64_t floats = p->depth + p->number_floats + p->panel_shares * p->tile_shares * p->share_floats;
-  *out_workspace_bytes = (size_t)(floats + p->x_floats + p->y_floats + p->u_floats) * sizeof(float);
-  *out_prepared = p;
+  memcpy(*out_prepared, &p, footprint(&p));
+  *out_workspace_bytes = (size_t)(floats + p.x_floats + p.y_floats + p.u_floats) * sizeof(float);
   return HR_OK;
 }
 
@@ -378,10 +383,6 @@ static int keeps(const hr_prepared *p) {
   return 1;
 }
 
-static size_t footprint(const hr_prepared *p) {
-  return sizeof *p;
-}
-
 static void release(hr_prepared *prepared) {
   hr_free(prepared);
 }
@@ -389,6 +390,7 @@ static void release(hr_prepared *prepared) {
 const hr_provider HR_CPU_NAME(hr__winograd_provider) = {
     .name = "winograd",
     .channels_last = true,
+    .is_apart = true,
     .open = open_provider,
     .supports = supports,
     .prepare = prepare,

@@ -77,17 +77,23 @@ bool hr__winograd_give_taps(const float *m, int64_t point_step, int64_t channels
 
 enum { HR__WINOGRAD_EPILOGUES = HR_EPILOGUES_MAX + 1, HR__WINOGRAD_OPERANDS = 3 };
 
-/* Rows on results, each with a number or a number for each channel; the bias is the first one. */
+/* A number, or one for each of `count` channels. */
+typedef struct hr__winograd_operand {
+  int input; /* of the node; HR_EPILOGUE_VALUE: the value so far, or none */
+  bool is_number;
+  int64_t offset, stride, count;
+} hr__winograd_operand;
+
+/* Rows on results; the bias is the first one. */
 typedef struct hr__winograd_epilogues {
   int count;
   struct {
     hr_op op;
-    int inputs[HR__WINOGRAD_OPERANDS]; /* of the node, or HR_EPILOGUE_VALUE */
-  } epilogues[HR__WINOGRAD_EPILOGUES];
-  const hr_operand *operands[HR__WINOGRAD_EPILOGUES][HR__WINOGRAD_OPERANDS];
+    hr__winograd_operand operands[HR__WINOGRAD_OPERANDS];
+  } of[HR__WINOGRAD_EPILOGUES];
 } hr__winograd_epilogues;
 
-/* False if a row is not supported, or an operand is neither a number nor a vector. `node` must stay valid. */
+/* False if a row is not supported, or an operand is neither a number nor a vector. */
 bool hr__winograd_epilogues_init(const hr_node *node, hr__winograd_epilogues *out_epilogues);
 
 /* A run's numbers, each repeated for all channels. */
