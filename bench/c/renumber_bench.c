@@ -7,7 +7,7 @@
  * the mean. --cold: a few megabytes are read in between, as kernels would.
  *
  * --memory: each program is recorded three times, so that it is kept. Prints the mean of the host memory, as it is
- * counted, of those that are copies of a general plan.
+ * counted, of those that are copies of a general plan, and of the general plans' instances, which new dims share.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,30 +109,33 @@ static void bench(int count, replay *all, int repeats, bool is_cold) {
          found > 0 ? median(medians, found) : 0, found > 0 ? sum / found : 0);
 }
 
-static int64_t counted_bytes(const hr_stream *stream) {
-  hr_memory_stats stats;
-  hr_device_memory_stats(stream->device, &stats);
-  return stats.program_bytes;
+static size_t bytes_of_generals(const hr_stream *stream) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < stream->cache.general.count; ++i) {
+    bytes += (size_t)stream->cache.general.all[i].bytes;
+  }
+  return bytes;
 }
 
 /* Of programs that are copies of a general plan: those of the first third teach it. */
 static void measure_memory(int count, replay *all) {
   hr_stream *stream = all[0].stream;
-  int64_t counted = 0;
+  size_t counted = 0;
   int kept = 0;
   for (int i = 0; i < count; ++i) {
-    int64_t before = counted_bytes(stream);
     int64_t compiles = stream->stats.compiles - stream->stats.general_plans;
     for (int times = 0; times < 3; ++times) {
       check(replay_record(&all[i]));
       (void)prepare_pending(stream);
     }
     if (i >= count / 3 && stream->stats.compiles - stream->stats.general_plans == compiles) {
-      counted += counted_bytes(stream) - before;
+      counted += stream->cache.newest->footprint;
       ++kept;
     }
   }
-  printf("%d of %d programs are copies: %.1f KiB each\n", kept, count, kept > 0 ? (double)counted / 1024 / kept : 0);
+  printf("%d of %d programs are copies: %.1f KiB each; %zu instances of general plans: %.1f KiB\n", kept, count,
+         kept > 0 ? (double)counted / 1024 / kept : 0, stream->cache.general.count,
+         (double)bytes_of_generals(stream) / 1024);
 }
 
 int main(int argc, char **argv) {

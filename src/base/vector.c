@@ -21,3 +21,12 @@ void *hr__vector_grow(void *data, size_t *capacity, size_t wanted, size_t size) 
   }
   return moved;
 }
+
+void *hr__vector_trim(void *data, size_t *capacity, size_t count, size_t size) {
+  void *moved = *capacity > count && count > 0 ? hr_realloc(data, count * size) : NULL;
+  if (moved == NULL) {
+    return data;
+  }
+  *capacity = count;
+  return moved;
+}

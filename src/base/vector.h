@@ -51,6 +51,11 @@
 /* Empties the vector and keeps its memory. */
 #define hr_vector_clear(vector) ((void)((vector)->count = 0))
 
+/* Gives back free room of a vector that does not grow any more, if there is memory to move it. */
+#define hr_vector_trim(vector) \
+  ((void)((vector)->data =     \
+              hr__vector_trim((vector)->data, &(vector)->capacity, (vector)->count, sizeof *(vector)->data)))
+
 /* Frees the memory; the vector is empty and usable afterwards. */
 #define hr_vector_fini(vector)                \
   do {                                        \
@@ -61,5 +66,7 @@
 
 /* Moves `data` to a block for at least `wanted` elements of `size` bytes and stores the new capacity, or gives NULL. */
 void *hr__vector_grow(void *data, size_t *capacity, size_t wanted, size_t size);
+/* The block for `count` elements, moved if it was larger and there is memory; `data` NULL: none. */
+void *hr__vector_trim(void *data, size_t *capacity, size_t count, size_t size);
 
 #endif /* HEADRACE_BASE_VECTOR_H_ */

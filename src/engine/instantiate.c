@@ -89,6 +89,8 @@ static hr_status begin(hr_instance **out_instance) {
 /* Frees what runs don't read. */
 static void settle(hr_instance *instance) {
   hr__plan_settle(instance->plan);
+  hr_vector_trim(&instance->args);
+  hr_vector_trim(&instance->scalars);
   for (int i = 0, number = 0; instance->plan->packed != NULL && i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
     if (step->call != NULL && step->call->like == NULL) {

@@ -52,7 +52,7 @@ static hr_status no_memory(const char *what) {
 
 static void note_write(hr_plan *plan, uint32_t buffer, int step) {
   if (buffer < plan->key.buffer_count) {
-    plan->last_write[buffer] = step;
+    plan->own_writes[buffer] = step;
   }
 }
 
@@ -86,7 +86,7 @@ static bool wait_for_checks(hr_plan *plan) {
       uint32_t buffer = node->outputs[j].index;
       if (node->outputs[j].kind == HR_OPERAND_VALUE && buffer < plan->key.buffer_count &&
           plan->last_write[buffer] >= 0 && plan->last_write[buffer] < checks[node->origin]) {
-        plan->last_write[buffer] = checks[node->origin];
+        plan->own_writes[buffer] = checks[node->origin];
       }
     }
   }
@@ -95,12 +95,12 @@ static bool wait_for_checks(hr_plan *plan) {
 
 /* Finds the step that writes each bound buffer last: a run that ends at or before it leaves the buffer unfinished. */
 static hr_status find_writes(hr_plan *plan) {
-  plan->last_write = hr_calloc(plan->key.buffer_count + 1, sizeof *plan->last_write);
-  if (plan->last_write == NULL) {
+  plan->last_write = plan->own_writes = hr_calloc(plan->key.buffer_count + 1, sizeof *plan->own_writes);
+  if (plan->own_writes == NULL) {
     return no_memory("writes");
   }
   for (size_t i = 0; i < plan->key.buffer_count; ++i) {
-    plan->last_write[i] = -1;
+    plan->own_writes[i] = -1;
   }
   for (int i = 0; i < plan->schedule.step_count; ++i) {
     const hr_step *step = &plan->schedule.steps[i];
@@ -286,13 +286,12 @@ static hr_status check_all(const hr_plan *plan, hr_device *device) {
 }
 
 static hr_status copy_lists(const hr_plan *model, const int64_t *counts, hr_plan *plan) {
-  size_t steps = (size_t)model->schedule.step_count, buffers = model->key.buffer_count;
-  plan->last_write = hr_calloc(buffers + 1, sizeof *plan->last_write);
+  size_t steps = (size_t)model->schedule.step_count;
+  plan->last_write = model->last_write;
   plan->indices = hr_calloc(steps + 1, sizeof *plan->indices);
-  if (plan->last_write == NULL || plan->indices == NULL) {
+  if (plan->indices == NULL) {
     return no_memory("a plan's lists");
   }
-  memcpy(plan->last_write, model->last_write, buffers * sizeof *plan->last_write);
   memcpy(plan->indices, model->indices, steps * sizeof *plan->indices);
   for (size_t i = 0; i < steps; ++i) {
     plan->indices[i].count = counts[i];
@@ -318,7 +317,7 @@ static void destroy(hr_plan *plan) {
   hr_free(plan->bindings);
   hr_free(plan->costs);
   hr_free(plan->packed_costs);
-  hr_free(plan->last_write);
+  hr_free(plan->own_writes);
   hr_free(plan->indices);
   hr_free(plan->key_block);
   hr_free(plan);
@@ -344,7 +343,7 @@ static void count_footprint(hr_plan *plan) {
       (plan->costs != NULL ? sizeof *plan->costs : 0) + (plan->indices != NULL ? sizeof *plan->indices : 0);
   plan->footprint = sizeof *plan + hr_schedule_footprint(&plan->schedule) + bytes_of_kept_key(plan) + of_run +
                     plan->packed_cost_bytes + (size_t)plan->schedule.step_count * of_step +
-                    plan->key.buffer_count * sizeof *plan->last_write;
+                    (plan->own_writes != NULL ? plan->key.buffer_count * sizeof *plan->own_writes : 0);
 }
 
 static hr_status create(const hr_key *key, hr_device *device, const hr_scalar *arguments, hr_plan **out_plan) {
@@ -397,7 +396,7 @@ static bool has_calls(const hr_program *program) {
 
 /* Without memory the schedule stays. */
 static void pack(hr_plan *plan) {
-  hr_packed_program *packed = hr_program_pack(&plan->schedule.program);
+  hr_packed_program *packed = hr_program_pack(&plan->schedule.program, &plan->model->schedule.program);
   hr_bindings *bindings = packed != NULL ? hr__bindings_make(&plan->schedule) : NULL;
   if (bindings == NULL || !hr_schedule_drop_lists(&plan->schedule)) {
     hr_free(bindings);

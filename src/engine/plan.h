@@ -42,7 +42,8 @@ struct hr_plan {
   uint8_t *packed_costs;     /* .. these (step_costs.h) */
   size_t packed_cost_bytes;
   hr_index_source *indices; /* of each step that is a check; NULL after hr__plan_settle */
-  int *last_write;          /* of each of the key's buffers: the last step that writes it; -1: none */
+  const int *last_write;    /* of each of the key's buffers: the last step that writes it; -1: none */
+  int *own_writes;          /* that list, if it is not the model's */
   int64_t bytes, flops;     /* of all steps: read and written; arithmetic */
   size_t footprint;         /* bytes of host memory, about */
   bool was_refused;         /* its structure is known, but a guard or a library refused it: it was compiled */

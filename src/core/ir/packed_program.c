@@ -1,5 +1,8 @@
 /* packed_program.c: the fields of a program, one after the other, as numbers of as many bytes as they need. Writer and
  * reader name the same fields in the same order.
+ *
+ *   base   3 7 7 0 64 5       the packed base: made again when it is needed
+ *   own    3 7 9 0 64 8       2 equal, 9, 2 equal, 8, 0 equal
  */
 #include "core/ir/packed_program.h"
 
@@ -12,12 +15,30 @@
 typedef struct writer {
   uint8_t *at;
   size_t count;
+  const uint8_t *base, *base_end; /* the base's numbers from here on; NULL: there is none */
+  int64_t equal;                  /* numbers so far that are the base's */
+  bool has_all;                   /* the base has as many */
 } writer;
 
-static void put(writer *w, int64_t number) {
+static void put_number(writer *w, int64_t number) {
   uint8_t bytes[HR_VARINT_BYTES_MAX], *from = w->at != NULL ? w->at : bytes, *end = hr_varint_put(from, number);
   w->count += (size_t)(end - from);
   w->at = w->at != NULL ? end : NULL;
+}
+
+static void put(writer *w, int64_t number) {
+  if (w->base == NULL) {
+    put_number(w, number);
+    return;
+  }
+  w->has_all &= w->base < w->base_end;
+  if (w->has_all && hr_varint_next(&w->base) == number) {
+    ++w->equal;
+    return;
+  }
+  put_number(w, w->equal);
+  put_number(w, number);
+  w->equal = 0;
 }
 
 #define PUT(number) put(w, (int64_t)(number))
@@ -85,7 +106,7 @@ static void put_scalar(writer *w, const hr_program_scalar *scalar) {
   }
 }
 
-static void put_program(writer *w, const hr_program *program) {
+static void put_fields(writer *w, const hr_program *program) {
   PUT(program->node_count), PUT(program->buffer_count), PUT(program->bound_count), PUT(program->scalar_count);
   PUT(program->argument_count), PUT(program->is_value_form);
   for (int i = 0; i < program->buffer_count; ++i) {
@@ -99,27 +120,61 @@ static void put_program(writer *w, const hr_program *program) {
   }
 }
 
-hr_packed_program *hr_program_pack(const hr_program *program) {
-  writer w = {.at = NULL};
-  put_program(&w, program);
-  hr_packed_program *packed = hr_malloc(sizeof *packed + w.count);
+/* Returns the number of bytes; 0: the base has fewer numbers. */
+static size_t put_program(const hr_program *program, const hr_packed_program *base, uint8_t *at) {
+  writer w = {.at = at, .has_all = true};
+  if (base != NULL) {
+    w.base = base->bytes, w.base_end = base->bytes + base->byte_count;
+  }
+  put_fields(&w, program);
+  if (base != NULL) {
+    put_number(&w, w.equal);
+  }
+  return w.has_all ? w.count : 0;
+}
+
+static hr_packed_program *pack(const hr_program *program, const hr_packed_program *base) {
+  size_t bytes = put_program(program, base, NULL);
+  hr_packed_program *packed = bytes > 0 ? hr_malloc(sizeof *packed + bytes) : NULL;
   if (packed != NULL) {
-    packed->byte_count = w.count;
-    w = (writer){.at = packed->bytes};
-    put_program(&w, program);
+    *packed = (hr_packed_program){.byte_count = bytes};
+    (void)put_program(program, base, packed->bytes);
   }
   return packed;
+}
+
+hr_packed_program *hr_program_pack(const hr_program *program, const hr_program *base) {
+  hr_packed_program *whole = base != NULL ? pack(base, NULL) : NULL;
+  hr_packed_program *packed = whole != NULL ? pack(program, whole) : NULL;
+  hr_free(whole);
+  if (packed != NULL) {
+    packed->base = base;
+    return packed;
+  }
+  return pack(program, NULL);
 }
 
 /* ---- and back ---- */
 
 typedef struct reader {
   const uint8_t *at;
+  const uint8_t *base; /* NULL: there is none */
+  int64_t equal;       /* of the next numbers: those of the base */
   hr_arena *arena;
 } reader;
 
 static int64_t next(reader *r) {
-  return hr_varint_next(&r->at);
+  if (r->base == NULL) {
+    return hr_varint_next(&r->at);
+  }
+  int64_t of_base = hr_varint_next(&r->base);
+  if (r->equal > 0) {
+    --r->equal;
+    return of_base;
+  }
+  int64_t own = hr_varint_next(&r->at);
+  r->equal = hr_varint_next(&r->at);
+  return own;
 }
 
 static bool next_all(reader *r, int count, const int64_t **out_numbers) {
@@ -253,19 +308,31 @@ static bool next_lists(reader *r, hr_program *program) {
   return ok;
 }
 
+static bool next_program(reader *r, hr_program *program) {
+  program->node_count = (int)next(r);
+  program->buffer_count = (int)next(r);
+  program->bound_count = (int)next(r);
+  program->scalar_count = (int)next(r);
+  program->argument_count = (int)next(r);
+  program->is_value_form = next(r) != 0;
+  program->node_capacity = program->node_count;
+  program->buffer_capacity = program->buffer_count;
+  program->scalar_capacity = program->scalar_count;
+  return next_lists(r, program);
+}
+
 hr_status hr_program_unpack(const hr_packed_program *packed, hr_program *out_program) {
   hr_program_init(out_program);
+  hr_packed_program *base = packed->base != NULL ? pack(packed->base, NULL) : NULL;
   reader r = {.at = packed->bytes, .arena = &out_program->arena};
-  out_program->node_count = (int)next(&r);
-  out_program->buffer_count = (int)next(&r);
-  out_program->bound_count = (int)next(&r);
-  out_program->scalar_count = (int)next(&r);
-  out_program->argument_count = (int)next(&r);
-  out_program->is_value_form = next(&r) != 0;
-  out_program->node_capacity = out_program->node_count;
-  out_program->buffer_capacity = out_program->buffer_count;
-  out_program->scalar_capacity = out_program->scalar_count;
-  if (!next_lists(&r, out_program)) {
+  bool ok = packed->base == NULL || base != NULL;
+  if (base != NULL) {
+    r.base = base->bytes;
+    r.equal = hr_varint_next(&r.at);
+  }
+  ok = ok && next_program(&r, out_program);
+  hr_free(base);
+  if (!ok) {
     int count = out_program->node_count;
     hr_program_fini(out_program);
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a program of %d nodes", count);

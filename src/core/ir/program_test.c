@@ -88,10 +88,11 @@ static const char *const value_forms =
     "then(mul,^,3) then(add,4,^)\n"
     "check_index(%1.1:i64[]{}+7) ints(-9223372036854775808,5,2)\n";
 
-static void expect_packed(const char *source) {
+/* Packs a program, by its differences from the base if there is one, and unpacks it. */
+static void expect_packed(const char *source, const hr_program *base) {
   hr_program program, again;
   HR_ASSERT_OK(hr_program_parse(source, &program));
-  hr_packed_program *packed = hr_program_pack(&program);
+  hr_packed_program *packed = hr_program_pack(&program, base);
   HR_ASSERT_NOT_NULL(packed);
   HR_ASSERT(program.node_count == 0 || packed->byte_count * 5 < program.arena.bytes_allocated);
   HR_ASSERT_OK(hr_program_unpack(packed, &again));
@@ -112,17 +113,38 @@ static void expect_packed(const char *source) {
 }
 
 HR_TEST(a_packed_program_comes_back_as_it_was) {
-  expect_packed(every_kind);
-  expect_packed(value_forms);
-  expect_packed("");
+  expect_packed(every_kind, NULL);
+  expect_packed(value_forms, NULL);
+  expect_packed("", NULL);
+}
+
+HR_TEST(a_program_is_packed_by_its_differences_from_another_one) {
+  hr_program base;
+  hr_packed_program *packed, *alike;
+  HR_ASSERT_OK(hr_program_parse(value_forms, &base));
+  expect_packed(value_forms, &base);
+  expect_packed(every_kind, &base); /* of another structure: it still comes back */
+  expect_packed("", &base);
+  packed = hr_program_pack(&base, NULL), alike = hr_program_pack(&base, &base);
+  HR_ASSERT(packed->base == NULL && alike->base == &base);
+  HR_ASSERT(alike->byte_count <= 2 && packed->byte_count > 100);
+  for (int b = 0; b < base.buffer_count; b += 2) {
+    base.buffers[b].bytes += 64 << b;
+  }
+  base.nodes[0].scalar_base = 1000, ((int64_t *)base.nodes[1].ints)[0] = 0;
+  expect_packed(value_forms, &base);
+  hr_free(packed);
+  hr_free(alike);
+  hr_program_fini(&base);
 }
 
 HR_TEST(packing_reports_that_memory_is_out) {
   hr_program program, again;
   HR_ASSERT_OK(hr_program_parse(every_kind, &program));
-  hr_packed_program *packed = hr_program_pack(&program);
+  hr_packed_program *packed = hr_program_pack(&program, NULL);
   hr__allocator_fail_after(0);
-  HR_ASSERT_NULL(hr_program_pack(&program));
+  HR_ASSERT_NULL(hr_program_pack(&program, NULL));
+  HR_ASSERT_NULL(hr_program_pack(&program, &program));
   hr__allocator_fail_after(-1);
   hr_arena_forget();
   hr__allocator_fail_after(0);
