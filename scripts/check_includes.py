@@ -25,6 +25,7 @@ LAW = {
     "engine": {"base", "core", "compiler", "interp", "runtime"},
     "group": {"base", "core"},
     "nccl": {"base", "core", "runtime"},
+    "functional": {"base", "core"},
     "module": {"base", "core", "compiler", "runtime", "engine"},
 }
 # Contracts that the engine may see in folders it may not include: tables that it reaches through.

@@ -142,6 +142,8 @@ HR_API HR_MUST_USE hr_status hr_stream_create(hr_device *device, hr_stream **out
 /* Opens the libraries of a host device on a thread of its own, while the caller records its first operations. Without
  * it the first commit opens them, and waits some tens of milliseconds. Once for the process; never fails. */
 HR_API void hr_stream_open_libraries(hr_stream *stream);
+/* The stream's device, borrowed. */
+HR_API hr_device *hr_stream_device(const hr_stream *stream);
 /* Adds and drops a reference; NULL is fine. Dropping the last one synchronizes; errors are ignored. */
 HR_API void hr_stream_retain(hr_stream *stream);
 HR_API void hr_stream_release(hr_stream *stream);

@@ -113,6 +113,10 @@ void hr_stream_open_libraries(hr_stream *stream) {
   (void)hr__context_enter(before);
 }
 
+hr_device *hr_stream_device(const hr_stream *stream) {
+  return stream->device;
+}
+
 void hr_stream_retain(hr_stream *stream) {
   if (stream != NULL) {
     hr_refcount_retain(&stream->refcount);

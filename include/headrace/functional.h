@@ -1,0 +1,365 @@
+/* functional.h: functions on tensors: what they mean, as records. Generated from src/functional/functional.def by
+ * scripts/make_functional.py; do not edit.
+ *
+ * A function infers the dtype, dims and strides of its result from its inputs, creates a buffer for it, and records
+ * operations (op.h) on a stream or a capture (hr_capture_create). Views share their input's buffer and record nothing.
+ *
+ * Threads: as stream.h. A tensor belongs to one thread at a time.
+ */
+#ifndef HEADRACE_FUNCTIONAL_H_
+#define HEADRACE_FUNCTIONAL_H_
+
+#include "headrace/stream.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum hr_functional {
+  HR_FUNCTIONAL_NONE = 0,
+
+  /* ---- arithmetic ---- */
+
+  /* add(x, y): x + y; integers wrap */
+  HR_FUNCTIONAL_ADD,
+  /* subtract(x, y): x - y */
+  HR_FUNCTIONAL_SUBTRACT,
+  /* multiply(x, y): x * y */
+  HR_FUNCTIONAL_MULTIPLY,
+  /* divide(x, y): x / y, true division; f32 for integers */
+  HR_FUNCTIONAL_DIVIDE,
+  /* floor_divide(x, y): x / y rounded down; integer x // 0 is 0 */
+  HR_FUNCTIONAL_FLOOR_DIVIDE,
+  /* remainder(x, y): x - y * (x // y), with y's sign; integer x % 0 is 0 */
+  HR_FUNCTIONAL_REMAINDER,
+  /* fmod(x, y): remainder with the sign of x */
+  HR_FUNCTIONAL_FMOD,
+  /* pow(x, y): x to the power y */
+  HR_FUNCTIONAL_POW,
+  /* negative(x): -x */
+  HR_FUNCTIONAL_NEGATIVE,
+  /* abs(x): absolute value; real for complex x */
+  HR_FUNCTIONAL_ABS,
+  /* sign(x): -1, 0 or 1; 0 for NaN */
+  HR_FUNCTIONAL_SIGN,
+  /* square(x): x * x */
+  HR_FUNCTIONAL_SQUARE,
+  /* reciprocal(x): 1 / x */
+  HR_FUNCTIONAL_RECIPROCAL,
+  /* sqrt(x): square root */
+  HR_FUNCTIONAL_SQRT,
+  /* rsqrt(x): 1 / sqrt(x) */
+  HR_FUNCTIONAL_RSQRT,
+  /* maximum(x, y): the larger one; NaN if either is NaN */
+  HR_FUNCTIONAL_MAXIMUM,
+  /* minimum(x, y): the smaller one; NaN if either is NaN */
+  HR_FUNCTIONAL_MINIMUM,
+  /* fmax(x, y): the larger one; a number beats NaN */
+  HR_FUNCTIONAL_FMAX,
+  /* fmin(x, y): the smaller one; a number beats NaN */
+  HR_FUNCTIONAL_FMIN,
+  /* clip(x, low, high): x bounded to [low, high]; NaN stays */
+  HR_FUNCTIONAL_CLIP,
+  /* hypot(x, y): sqrt(x * x + y * y) without overflow */
+  HR_FUNCTIONAL_HYPOT,
+  /* copysign(x, y): x with the sign of y */
+  HR_FUNCTIONAL_COPYSIGN,
+  /* nextafter(x, y): the next representable number after x towards y */
+  HR_FUNCTIONAL_NEXTAFTER,
+  /* heaviside(x, y): 0 below zero, 1 above, y at zero */
+  HR_FUNCTIONAL_HEAVISIDE,
+  /* gcd(x, y): greatest common divisor, non-negative */
+  HR_FUNCTIONAL_GCD,
+  /* lcm(x, y): least common multiple, non-negative */
+  HR_FUNCTIONAL_LCM,
+  /* lerp(x, y, t): x + t * (y - x) */
+  HR_FUNCTIONAL_LERP,
+  /* floor(x): rounded down */
+  HR_FUNCTIONAL_FLOOR,
+  /* ceil(x): rounded up */
+  HR_FUNCTIONAL_CEIL,
+  /* round(x): rounded to nearest, ties to even */
+  HR_FUNCTIONAL_ROUND,
+  /* trunc(x): rounded towards zero */
+  HR_FUNCTIONAL_TRUNC,
+
+  /* ---- complex numbers ---- */
+
+  /* real(x): real part */
+  HR_FUNCTIONAL_REAL,
+  /* imag(x): imaginary part */
+  HR_FUNCTIONAL_IMAG,
+  /* conj(x): complex conjugate */
+  HR_FUNCTIONAL_CONJ,
+
+  /* ---- exponentials, logarithms, trigonometry; integers become f32 ---- */
+
+  /* exp(x): e to the power x */
+  HR_FUNCTIONAL_EXP,
+  /* exp2(x): 2 to the power x */
+  HR_FUNCTIONAL_EXP2,
+  /* expm1(x): exp(x) - 1 */
+  HR_FUNCTIONAL_EXPM1,
+  /* log(x): natural logarithm */
+  HR_FUNCTIONAL_LOG,
+  /* log2(x): logarithm to base 2 */
+  HR_FUNCTIONAL_LOG2,
+  /* log10(x): logarithm to base 10 */
+  HR_FUNCTIONAL_LOG10,
+  /* log1p(x): log(1 + x) */
+  HR_FUNCTIONAL_LOG1P,
+  /* logaddexp(x, y): log(exp(x) + exp(y)) */
+  HR_FUNCTIONAL_LOGADDEXP,
+  /* sin(x): sine */
+  HR_FUNCTIONAL_SIN,
+  /* cos(x): cosine */
+  HR_FUNCTIONAL_COS,
+  /* tan(x): tangent */
+  HR_FUNCTIONAL_TAN,
+  /* asin(x): inverse sine */
+  HR_FUNCTIONAL_ASIN,
+  /* acos(x): inverse cosine */
+  HR_FUNCTIONAL_ACOS,
+  /* atan(x): inverse tangent */
+  HR_FUNCTIONAL_ATAN,
+  /* atan2(x, y): angle of the point (y, x) */
+  HR_FUNCTIONAL_ATAN2,
+  /* sinh(x): hyperbolic sine */
+  HR_FUNCTIONAL_SINH,
+  /* cosh(x): hyperbolic cosine */
+  HR_FUNCTIONAL_COSH,
+  /* tanh(x): hyperbolic tangent */
+  HR_FUNCTIONAL_TANH,
+  /* asinh(x): inverse hyperbolic sine */
+  HR_FUNCTIONAL_ASINH,
+  /* acosh(x): inverse hyperbolic cosine */
+  HR_FUNCTIONAL_ACOSH,
+  /* atanh(x): inverse hyperbolic tangent */
+  HR_FUNCTIONAL_ATANH,
+  /* erf(x): error function */
+  HR_FUNCTIONAL_ERF,
+  /* erfinv(x): inverse of erf */
+  HR_FUNCTIONAL_ERFINV,
+  /* lgamma(x): logarithm of the absolute value of gamma */
+  HR_FUNCTIONAL_LGAMMA,
+  /* digamma(x): derivative of lgamma */
+  HR_FUNCTIONAL_DIGAMMA,
+
+  /* ---- activations ---- */
+
+  /* sigmoid(x): 1 / (1 + exp(-x)) */
+  HR_FUNCTIONAL_SIGMOID,
+  /* relu(x): x if x > 0 (or NaN), else 0 */
+  HR_FUNCTIONAL_RELU,
+  /* silu(x): x * sigmoid(x) */
+  HR_FUNCTIONAL_SILU,
+  /* gelu(x): x times the normal distribution function of x */
+  HR_FUNCTIONAL_GELU,
+  /* softshrink(x, bound): x moved by bound towards 0; 0 inside [-bound, bound] */
+  HR_FUNCTIONAL_SOFTSHRINK,
+
+  /* ---- comparison, logic, bits ---- */
+
+  /* equal(x, y): x == y */
+  HR_FUNCTIONAL_EQUAL,
+  /* not_equal(x, y): x != y */
+  HR_FUNCTIONAL_NOT_EQUAL,
+  /* less(x, y): x < y */
+  HR_FUNCTIONAL_LESS,
+  /* less_equal(x, y): x <= y */
+  HR_FUNCTIONAL_LESS_EQUAL,
+  /* greater(x, y): x > y */
+  HR_FUNCTIONAL_GREATER,
+  /* greater_equal(x, y): x >= y */
+  HR_FUNCTIONAL_GREATER_EQUAL,
+  /* isnan(x): true if x is NaN */
+  HR_FUNCTIONAL_ISNAN,
+  /* isinf(x): true if x is infinite */
+  HR_FUNCTIONAL_ISINF,
+  /* signbit(x): true if the sign bit is set */
+  HR_FUNCTIONAL_SIGNBIT,
+  /* logical_and(x, y): true if both are true */
+  HR_FUNCTIONAL_LOGICAL_AND,
+  /* logical_or(x, y): true if either is true */
+  HR_FUNCTIONAL_LOGICAL_OR,
+  /* logical_xor(x, y): true if exactly one is true */
+  HR_FUNCTIONAL_LOGICAL_XOR,
+  /* logical_not(x): true if x is false */
+  HR_FUNCTIONAL_LOGICAL_NOT,
+  /* bitwise_and(x, y): bitwise and */
+  HR_FUNCTIONAL_BITWISE_AND,
+  /* bitwise_or(x, y): bitwise or */
+  HR_FUNCTIONAL_BITWISE_OR,
+  /* bitwise_xor(x, y): bitwise exclusive or */
+  HR_FUNCTIONAL_BITWISE_XOR,
+  /* bitwise_invert(x): bitwise not; logical for bool */
+  HR_FUNCTIONAL_BITWISE_INVERT,
+  /* bitwise_left_shift(x, y): x << y; 0 if y is not below the width */
+  HR_FUNCTIONAL_BITWISE_LEFT_SHIFT,
+  /* bitwise_right_shift(x, y): x >> y, arithmetic */
+  HR_FUNCTIONAL_BITWISE_RIGHT_SHIFT,
+  /* where(condition, x, y): x if condition, else y */
+  HR_FUNCTIONAL_WHERE,
+
+  /* ---- reductions ---- */
+
+  /* sum(x, axis=none, keepdims=false, dtype=none): sum; i64 for integers */
+  HR_FUNCTIONAL_SUM,
+  /* prod(x, axis=none, keepdims=false, dtype=none): product; i64 for integers */
+  HR_FUNCTIONAL_PROD,
+  /* max(x, axis=none, keepdims=false): largest element; NaN if any is NaN */
+  HR_FUNCTIONAL_MAX,
+  /* min(x, axis=none, keepdims=false): smallest element; NaN if any is NaN */
+  HR_FUNCTIONAL_MIN,
+  /* any(x, axis=none, keepdims=false): true if any element is true */
+  HR_FUNCTIONAL_ANY,
+  /* all(x, axis=none, keepdims=false): true if all elements are true */
+  HR_FUNCTIONAL_ALL,
+  /* mean(x, axis=none, keepdims=false): arithmetic mean */
+  HR_FUNCTIONAL_MEAN,
+  /* logsumexp(x, axis=none, keepdims=false): log(sum(exp(x))) */
+  HR_FUNCTIONAL_LOGSUMEXP,
+  /* var(x, axis=none, keepdims=false, correction=0): variance: squares of deviations by the number of elements less
+   * the correction */
+  HR_FUNCTIONAL_VAR,
+  /* std(x, axis=none, keepdims=false, correction=0): square root of the variance */
+  HR_FUNCTIONAL_STD,
+  /* argmax(x, axis=none, keepdims=false): index of the largest element, of one axis or of the flattened x; the first
+   * of several; a NaN is the largest */
+  HR_FUNCTIONAL_ARGMAX,
+  /* argmin(x, axis=none, keepdims=false): index of the smallest element, of one axis or of the flattened x; the
+   * first of several; a NaN is the smallest */
+  HR_FUNCTIONAL_ARGMIN,
+
+  /* ---- along one axis ---- */
+
+  /* softmax(x, axis=-1): exp(x) / sum(exp(x)) */
+  HR_FUNCTIONAL_SOFTMAX,
+  /* log_softmax(x, axis=-1): log(softmax(x)) */
+  HR_FUNCTIONAL_LOG_SOFTMAX,
+  /* cumulative_sum(x, axis=-1): running sums */
+  HR_FUNCTIONAL_CUMULATIVE_SUM,
+  /* cumulative_prod(x, axis=-1): running products */
+  HR_FUNCTIONAL_CUMULATIVE_PROD,
+
+  /* ---- products ---- */
+
+  /* matmul(x, y): matrix product of the last two dims; the others are broadcast; a vector is a row on the left, a
+   * column on the right */
+  HR_FUNCTIONAL_MATMUL,
+
+  /* ---- views: the result shares x's memory ---- */
+
+  /* broadcast_to(x, shape): x repeated to these dims */
+  HR_FUNCTIONAL_BROADCAST_TO,
+  /* permute_dims(x, axes=none): dim i of the result is dim axes[i] of x; without axes in reverse order */
+  HR_FUNCTIONAL_PERMUTE_DIMS,
+  /* expand_dims(x, axis): dims of size 1 at these positions of the result */
+  HR_FUNCTIONAL_EXPAND_DIMS,
+  /* squeeze(x, axis=none): without these dims of size 1; without axis none of size 1 is left */
+  HR_FUNCTIONAL_SQUEEZE,
+  /* flip(x, axis=none): the order of elements reversed */
+  HR_FUNCTIONAL_FLIP,
+  /* slice(x, begin, count, step): element i along a dim is x's element begin + i * step, which must exist; step may
+   * be negative */
+  HR_FUNCTIONAL_SLICE,
+
+  /* ---- views where possible, else copies ---- */
+
+  /* reshape(x, shape): the elements in row-major order with other dims; one of them may be -1 */
+  HR_FUNCTIONAL_RESHAPE,
+
+  /* ---- copies ---- */
+
+  /* astype(x, dtype=none): converted by C's rules; bool: x != 0 */
+  HR_FUNCTIONAL_ASTYPE,
+  /* concat(x..., axis=0): one after the other along an axis */
+  HR_FUNCTIONAL_CONCAT,
+  /* stack(x..., axis=0): one after the other along a new axis */
+  HR_FUNCTIONAL_STACK,
+
+  /* ---- indices; one out of range is an error ---- */
+
+  /* take(x, indices, axis=0): x's elements at these indices of an axis; the indices' dims replace the axis */
+  HR_FUNCTIONAL_TAKE,
+  /* take_along_axis(x, indices, axis=-1): for each index the element of x at its place, with this index along the
+   * axis */
+  HR_FUNCTIONAL_TAKE_ALONG_AXIS,
+
+  /* ---- creation ---- */
+
+  /* full(value, shape, dtype=none): a number everywhere; without dtype i64, f32, bool or c64, by the number */
+  HR_FUNCTIONAL_FULL,
+  /* arange(start=0, stop=0, step=1, dtype=none): start, start + step, ... before stop; without dtype i64 if all
+   * three are integers, else f32 */
+  HR_FUNCTIONAL_ARANGE,
+  /* eye(rows=0, columns=-1, dtype=none): ones on the diagonal; as many columns as rows by default; f32 without dtype */
+  HR_FUNCTIONAL_EYE,
+  HR_FUNCTIONAL_COUNT
+} hr_functional;
+
+/* A view of a buffer, with one reference to it; or a number. Zeroed: absent.
+ *
+ * The position of element (i0, i1, ...) is offset + i0*strides[0] + i1*strides[1] + ..., in elements of dtype from the
+ * buffer's start. Strides may be 0 or negative. */
+typedef struct hr_tensor {
+  hr_buffer *buffer; /* NULL: a number, or a tensor of an inference */
+  hr_scalar number;  /* dtype NONE: not a number */
+  hr_dtype dtype;    /* of a number: the number's */
+  int rank;
+  int64_t offset;
+  int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX];
+} hr_tensor;
+
+/* A number of the host: an argument of each run, not a part of the program. Its dtype is weak in promotion. */
+static inline hr_tensor hr_tensor_number(hr_scalar number) {
+  hr_tensor tensor;
+  tensor.buffer = NULL, tensor.number = number, tensor.dtype = number.dtype, tensor.rank = 0, tensor.offset = 0;
+  return tensor;
+}
+/* Drops the buffer's reference and zeroes the tensor; NULL and zeroed are fine. */
+HR_API void hr_tensor_release(hr_tensor *tensor);
+
+typedef enum hr_attribute_kind {
+  HR_ATTRIBUTE_NONE = 0, /* the default */
+  HR_ATTRIBUTE_INT,
+  HR_ATTRIBUTE_FLAG, /* integer 0 or 1 */
+  HR_ATTRIBUTE_REAL,
+  HR_ATTRIBUTE_INTS,
+  HR_ATTRIBUTE_DTYPE
+} hr_attribute_kind;
+
+/* An attribute's value; borrowed for the call. */
+typedef struct hr_attribute {
+  hr_attribute_kind kind;
+  int count; /* INTS */
+  union {
+    int64_t integer;
+    hr_scalar number;
+    hr_dtype dtype;
+    const int64_t *ints;
+  } value;
+} hr_attribute;
+
+/* Applies a function and gives its result, whose buffer reference is the caller's (hr_tensor_release).
+ *
+ * stream: a stream or a capture. NULL infers: inputs and result have types without buffers, and nothing is recorded.
+ * inputs: pointers, in the order of the function's list; NULL: absent. They keep their references.
+ * attributes: in the order of the function's list; those at the end may be left out.
+ *
+ * Fails with INVALID_ARGUMENT for wrong inputs or attributes, UNIMPLEMENTED for dtypes that the function does not
+ * support, and otherwise as hr_stream_record. The message names the function or the recorded row, the actual and the
+ * expected value: "sum: axis 3 is out of range for 2 dims". *out_result is set only on success. */
+HR_API HR_MUST_USE hr_status hr_functional_apply(hr_stream *stream, hr_functional function, int input_count,
+                                               const hr_tensor *const *inputs, int attribute_count,
+                                               const hr_attribute *attributes, hr_tensor *out_result);
+
+/* A function's name ("none" for a number that is no function), and the function of a name (NONE: there is none). */
+HR_API const char *hr_functional_name(hr_functional function);
+HR_API hr_functional hr_functional_find(const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

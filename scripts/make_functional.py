@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Writes include/headrace/functional.h and docs/functional.md from src/functional/functional.def."""
+
+import pathlib
+import re
+import sys
+import textwrap
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROW = re.compile(r"^HR_FUNCTIONAL\((\w+), (\w+), (\w+), (\w+), (NO_INPUTS|INPUTS\(.*?\)|MANY\(.*?\)), (NO_ATTRIBUTES|ATTRIBUTES\(.*\)), \"(.*)\"\)$")
+SECTION = re.compile(r"^/\* ---- (.*) ---- \*/$")
+ATTRIBUTE = re.compile(r"(\w+)\(\"(\w+)\"(?:, ([^()]+))?\)")
+COLUMNS = 120
+EMPTY = {"AXES": "none", "DTYPE": "none"}
+
+HEAD = """\
+/* functional.h: functions on tensors: what they mean, as records. Generated from src/functional/functional.def by
+ * scripts/make_functional.py; do not edit.
+ *
+ * A function infers the dtype, dims and strides of its result from its inputs, creates a buffer for it, and records
+ * operations (op.h) on a stream or a capture (hr_capture_create). Views share their input's buffer and record nothing.
+ *
+ * Threads: as stream.h. A tensor belongs to one thread at a time.
+ */
+#ifndef HEADRACE_FUNCTIONAL_H_
+#define HEADRACE_FUNCTIONAL_H_
+
+#include "headrace/stream.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum hr_functional {
+  HR_FUNCTIONAL_NONE = 0,
+"""
+TAIL = """\
+  HR_FUNCTIONAL_COUNT
+} hr_functional;
+
+/* A view of a buffer, with one reference to it; or a number. Zeroed: absent.
+ *
+ * The position of element (i0, i1, ...) is offset + i0*strides[0] + i1*strides[1] + ..., in elements of dtype from the
+ * buffer's start. Strides may be 0 or negative. */
+typedef struct hr_tensor {
+  hr_buffer *buffer; /* NULL: a number, or a tensor of an inference */
+  hr_scalar number;  /* dtype NONE: not a number */
+  hr_dtype dtype;    /* of a number: the number's */
+  int rank;
+  int64_t offset;
+  int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX];
+} hr_tensor;
+
+/* A number of the host: an argument of each run, not a part of the program. Its dtype is weak in promotion. */
+static inline hr_tensor hr_tensor_number(hr_scalar number) {
+  hr_tensor tensor;
+  tensor.buffer = NULL, tensor.number = number, tensor.dtype = number.dtype, tensor.rank = 0, tensor.offset = 0;
+  return tensor;
+}
+/* Drops the buffer's reference and zeroes the tensor; NULL and zeroed are fine. */
+HR_API void hr_tensor_release(hr_tensor *tensor);
+
+typedef enum hr_attribute_kind {
+  HR_ATTRIBUTE_NONE = 0, /* the default */
+  HR_ATTRIBUTE_INT,
+  HR_ATTRIBUTE_FLAG, /* integer 0 or 1 */
+  HR_ATTRIBUTE_REAL,
+  HR_ATTRIBUTE_INTS,
+  HR_ATTRIBUTE_DTYPE
+} hr_attribute_kind;
+
+/* An attribute's value; borrowed for the call. */
+typedef struct hr_attribute {
+  hr_attribute_kind kind;
+  int count; /* INTS */
+  union {
+    int64_t integer;
+    hr_scalar number;
+    hr_dtype dtype;
+    const int64_t *ints;
+  } value;
+} hr_attribute;
+
+/* Applies a function and gives its result, whose buffer reference is the caller's (hr_tensor_release).
+ *
+ * stream: a stream or a capture. NULL infers: inputs and result have types without buffers, and nothing is recorded.
+ * inputs: pointers, in the order of the function's list; NULL: absent. They keep their references.
+ * attributes: in the order of the function's list; those at the end may be left out.
+ *
+ * Fails with INVALID_ARGUMENT for wrong inputs or attributes, UNIMPLEMENTED for dtypes that the function does not
+ * support, and otherwise as hr_stream_record. The message names the function or the recorded row, the actual and the
+ * expected value: "sum: axis 3 is out of range for 2 dims". *out_result is set only on success. */
+HR_API HR_MUST_USE hr_status hr_functional_apply(hr_stream *stream, hr_functional function, int input_count,
+                                               const hr_tensor *const *inputs, int attribute_count,
+                                               const hr_attribute *attributes, hr_tensor *out_result);
+
+/* A function's name ("none" for a number that is no function), and the function of a name (NONE: there is none). */
+HR_API const char *hr_functional_name(hr_functional function);
+HR_API hr_functional hr_functional_find(const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
+"""
+PAGE = """\
+# Functions
+
+The functional layer ([functional.h](../include/headrace/functional.h)) defines these functions on tensors. A function
+infers its result from its inputs and records operations ([operators.md](operators.md)) on views; a function of the
+section *views* records nothing. `hr_functional_apply(stream, HR_FUNCTIONAL_<NAME>, inputs, attributes, &result)` applies
+one. Dtypes are promoted as in PyTorch, and numbers of the host are weak. `axis` counts from the end if it is negative.
+"""
+
+
+def rows():
+    """Each section's title with its rows: NAME, name, inputs, attributes, doc."""
+    text = (ROOT / "src/functional/functional.def").read_text()
+    found = []
+    for line in re.sub(r"\n {4}", " ", text).splitlines():
+        line = re.sub(r"\" \"", "", line)
+        if section := SECTION.match(line):
+            found.append((section[1], []))
+        elif match := ROW.match(line):
+            NAME, name, _, _, inputs, attributes, doc = match.groups()
+            names = [input + "..." * inputs.startswith("MANY") for input in re.findall(r'"([^"]+)"', inputs)]
+            found[-1][1].append((NAME, name, names, ATTRIBUTE.findall(attributes), doc))
+        elif line.startswith("HR_FUNCTIONAL("):
+            sys.exit(f"functional.def: a row that can't be read: {line}")
+    return found
+
+
+def signature(name, inputs, attributes) -> str:
+    given = [f"{attribute}={value or EMPTY[kind]}" if kind != "INTS" else attribute for kind, attribute, value in attributes]
+    return f"{name}({', '.join(inputs + given)})"
+
+
+def header() -> str:
+    lines = []
+    for title, functions in rows():
+        lines.append(f"\n  /* ---- {title} ---- */\n")
+        for NAME, name, inputs, attributes, doc in functions:
+            text = f"{signature(name, inputs, attributes)}: {doc}"
+            lines.append("  /* " + "\n   * ".join(textwrap.wrap(text, COLUMNS - 8)) + " */")
+            lines.append(f"  HR_FUNCTIONAL_{NAME},")
+    return HEAD + "\n".join(lines) + "\n" + TAIL
+
+
+def page() -> str:
+    parts = [PAGE]
+    for title, functions in rows():
+        parts.append(f"\n## {title[0].upper() + title[1:]}\n\n| function | result |\n|---|---|\n")
+        parts += [f"| `{signature(name, inputs, attributes)}` | {doc} |\n" for _, name, inputs, attributes, doc in functions]
+    return "".join(parts)
+
+
+def main() -> int:
+    stale = []
+    for path, text in (("include/headrace/functional.h", header()), ("docs/functional.md", page())):
+        if "--check" not in sys.argv[1:]:
+            (ROOT / path).write_text(text)
+        elif not (ROOT / path).exists() or (ROOT / path).read_text() != text:
+            stale.append(path)
+    for path in stale:
+        print(f"{path} is stale: run scripts/make_functional.py")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,25 @@
+/* elementwise.c: functions of one row, element by element. */
+#include "functional/functions.h"
+
+hr_status hr__emit_pointwise(const hr__function_call *c) {
+  return hr__record_row(c, c->row->op, NULL, c->input_count, c->inputs, HR_DTYPE_NONE, c->output);
+}
+
+static bool is_complex(hr_dtype dtype) {
+  return dtype == HR_DTYPE_C32 || dtype == HR_DTYPE_C64 || dtype == HR_DTYPE_C128;
+}
+
+hr_status hr__emit_magnitude(const hr__function_call *c) {
+  hr_op op = is_complex(c->inputs[0]->dtype) ? HR_OP_ABS_COMPLEX : c->row->op;
+  return hr__record_row(c, op, NULL, 1, c->inputs, HR_DTYPE_NONE, c->output);
+}
+
+hr_status hr__emit_invert(const hr__function_call *c) {
+  hr_op op = c->inputs[0]->dtype == HR_DTYPE_BOOL ? HR_OP_LOGICAL_NOT : c->row->op;
+  return hr__record_row(c, op, NULL, 1, c->inputs, HR_DTYPE_NONE, c->output);
+}
+
+hr_status hr__emit_astype(const hr__function_call *c) {
+  hr_dtype dtype = hr__dtype_attribute(c, 0);
+  return hr__record_row(c, HR_OP_COPY, NULL, 1, c->inputs, dtype, c->output);
+}

@@ -1,0 +1,186 @@
+/* function.c: the table of functions, and calls of them. */
+
+#include "core/ops/op.h"
+#include "functional/functions.h"
+
+#define INT(name, value) \
+  { name, HR_ATTRIBUTE_INT, false, value }
+#define FLAG(name, value) \
+  { name, HR_ATTRIBUTE_FLAG, false, value }
+#define REAL(name, value) \
+  { name, HR_ATTRIBUTE_REAL, false, value }
+#define AXES(name) \
+  { name, HR_ATTRIBUTE_INTS, false, 0 }
+#define INTS(name) \
+  { name, HR_ATTRIBUTE_INTS, true, 0 }
+#define DTYPE(name) \
+  { name, HR_ATTRIBUTE_DTYPE, false, 0 }
+#define ATTRIBUTES(...) __VA_ARGS__,
+#define NO_ATTRIBUTES
+#define NAMES(...)        \
+  (const char *const[]) { \
+    __VA_ARGS__           \
+  }
+#define INPUTS(...) .input_count = sizeof(NAMES(__VA_ARGS__)) / sizeof(char *), .inputs = NAMES(__VA_ARGS__)
+#define MANY(name) .is_variadic = true, INPUTS(name)
+#define NO_INPUTS .input_count = 0
+
+#define HR_FUNCTIONAL(NAME, function_name, emitter, OP, input_names, attribute_rows, doc) \
+  [HR_FUNCTIONAL_##NAME] = {.name = #function_name,                                       \
+                            .emit = hr__emit_##emitter,                                   \
+                            .op = HR_OP_##OP,                                             \
+                            input_names,                                                  \
+                            .attributes = (const hr__attribute_row[]){attribute_rows{NULL, HR_ATTRIBUTE_NONE}}},
+static const hr__function_row rows[HR_FUNCTIONAL_COUNT] = {
+#include "functional/functional.def"
+};
+#undef HR_FUNCTIONAL
+
+static const hr__function_row *row_of(hr_functional function) {
+  return (unsigned)function < HR_FUNCTIONAL_COUNT ? &rows[function] : &rows[HR_FUNCTIONAL_NONE];
+}
+
+const char *hr_functional_name(hr_functional function) {
+  const char *name = row_of(function)->name;
+  return name != NULL ? name : "none";
+}
+
+hr_functional hr_functional_find(const char *name) {
+  for (int i = 1; i < HR_FUNCTIONAL_COUNT; ++i) {
+    if (strcmp(rows[i].name, name) == 0) {
+      return (hr_functional)i;
+    }
+  }
+  return HR_FUNCTIONAL_NONE;
+}
+
+/* ---- the arguments of a call ---- */
+
+static bool is_optional(const char *name) {
+  return name[strlen(name) - 1] == '?';
+}
+
+/* Element-wise rows read a number as an argument of the run. */
+static hr_status check_input(const hr__function_call *c, int i) {
+  const char *name = c->row->inputs[c->row->is_variadic ? 0 : i];
+  const hr_tensor *x = c->inputs[i];
+  if (x == NULL) {
+    return is_optional(name) ? HR_OK : HR__CALL_FAIL(c, "input %d (%s) is absent", i, name);
+  }
+  if (x->number.dtype != HR_DTYPE_NONE) {
+    return hr_op_table(c->row->op)->family == HR_FAMILY_POINTWISE
+               ? HR_OK
+               : HR__CALL_FAIL(c, "input %d (%s) is a number, expected a tensor", i, name);
+  }
+  return x->buffer != NULL || c->stream == NULL ? HR_OK : HR__CALL_FAIL(c, "input %d (%s) has no buffer", i, name);
+}
+
+static hr_status check_inputs(const hr__function_call *c) {
+  const hr__function_row *row = c->row;
+  if (row->is_variadic ? c->input_count < 1 : c->input_count != row->input_count) {
+    return HR__CALL_FAIL(c, "%d inputs, expected %d%s", c->input_count, row->input_count,
+                         row->is_variadic ? " or more" : "");
+  }
+  for (int i = 0; i < c->input_count; ++i) {
+    HR_RETURN_IF_ERROR(check_input(c, i));
+  }
+  return HR_OK;
+}
+
+static hr_status check_attributes(const hr__function_call *c) {
+  static const char *const kinds[] = {
+      [HR_ATTRIBUTE_NONE] = "nothing",  [HR_ATTRIBUTE_INT] = "an integer", [HR_ATTRIBUTE_FLAG] = "a flag",
+      [HR_ATTRIBUTE_REAL] = "a number", [HR_ATTRIBUTE_INTS] = "integers",  [HR_ATTRIBUTE_DTYPE] = "a dtype"};
+  const hr__attribute_row *wanted = c->row->attributes;
+  int count = 0;
+  for (; wanted[count].name != NULL; ++count) {
+    hr_attribute_kind given = count < c->attribute_count ? c->attributes[count].kind : HR_ATTRIBUTE_NONE;
+    bool is_default = given == HR_ATTRIBUTE_NONE && !wanted[count].is_required;
+    if (!is_default && given != wanted[count].kind) {
+      return HR__CALL_FAIL(c, "attribute %s is %s, expected %s", wanted[count].name,
+                           (unsigned)given <= HR_ATTRIBUTE_DTYPE ? kinds[given] : "of no kind",
+                           kinds[wanted[count].kind]);
+    }
+    if (given == HR_ATTRIBUTE_INTS && (c->attributes[count].count < 0 || c->attributes[count].count > HR_RANK_MAX)) {
+      return HR__CALL_FAIL(c, "attribute %s has %d integers, expected 0 to %d", wanted[count].name,
+                           c->attributes[count].count, HR_RANK_MAX);
+    }
+  }
+  return c->attribute_count <= count ? HR_OK
+                                     : HR__CALL_FAIL(c, "%d attributes, expected %d", c->attribute_count, count);
+}
+
+hr_status hr_functional_apply(hr_stream *stream, hr_functional function, int input_count,
+                              const hr_tensor *const *inputs, int attribute_count, const hr_attribute *attributes,
+                              hr_tensor *out) {
+  hr_tensor output;
+  hr__function_call call = {.row = row_of(function),
+                            .stream = stream,
+                            .input_count = input_count,
+                            .inputs = inputs,
+                            .attribute_count = attribute_count,
+                            .attributes = attributes,
+                            .output = &output};
+  if (call.row->emit == NULL) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "there is no function number %d", (int)function);
+  }
+  HR_RETURN_IF_ERROR(check_inputs(&call));
+  HR_RETURN_IF_ERROR(check_attributes(&call));
+  HR_RETURN_IF_ERROR(call.row->emit(&call));
+  hr__copy_tensor(&output, out);
+  return HR_OK;
+}
+
+/* ---- attributes ---- */
+
+const hr_attribute *hr__given_attribute(const hr__function_call *c, int index) {
+  bool is_given = index < c->attribute_count && c->attributes[index].kind != HR_ATTRIBUTE_NONE;
+  return is_given ? &c->attributes[index] : NULL;
+}
+
+int64_t hr__int_attribute(const hr__function_call *c, int index) {
+  const hr_attribute *given = hr__given_attribute(c, index);
+  return given != NULL ? given->value.integer : (int64_t)c->row->attributes[index].value;
+}
+
+hr_scalar hr__real_attribute(const hr__function_call *c, int index) {
+  const hr_attribute *given = hr__given_attribute(c, index);
+  return given != NULL ? given->value.number : hr_scalar_i64((int64_t)c->row->attributes[index].value);
+}
+
+hr_dtype hr__dtype_attribute(const hr__function_call *c, int index) {
+  const hr_attribute *given = hr__given_attribute(c, index);
+  return given != NULL ? given->value.dtype : HR_DTYPE_NONE;
+}
+
+hr_status hr__check_axis(const hr__function_call *c, int64_t axis, int rank, int *out_axis) {
+  if (axis < -rank || axis >= rank) {
+    return HR__CALL_FAIL(c, "axis %lld is out of range for %d dims", (long long)axis, rank);
+  }
+  *out_axis = (int)(axis < 0 ? axis + rank : axis);
+  return HR_OK;
+}
+
+hr_status hr__axes_attribute(const hr__function_call *c, int index, int rank, uint32_t *out_mask) {
+  const hr_attribute *given = hr__given_attribute(c, index);
+  *out_mask = given == NULL ? (1u << rank) - 1 : 0;
+  for (int i = 0; given != NULL && i < given->count; ++i) {
+    int axis = 0;
+    HR_RETURN_IF_ERROR(hr__check_axis(c, given->value.ints[i], rank, &axis));
+    if ((*out_mask >> axis & 1u) != 0) {
+      return HR__CALL_FAIL(c, "axis %lld is given twice", (long long)given->value.ints[i]);
+    }
+    *out_mask |= 1u << axis;
+  }
+  return HR_OK;
+}
+
+const char *hr__shape_text(int rank, const int64_t *dims, char *text) {
+  char *to = text;
+  *to++ = '[';
+  for (int d = 0; d < rank; ++d) {
+    to += snprintf(to, 22, d == 0 ? "%lld" : ",%lld", (long long)dims[d]);
+  }
+  *to++ = ']', *to = '\0';
+  return text;
+}

@@ -1,0 +1,102 @@
+/* functions.h: helpers for the functions that emit the rows of functional.def.
+ *
+ * An emitting function reads the inputs and attributes of a call, infers the result and records rows of ops.def on
+ * views. A call without a stream only infers: results and intermediates have types, but no buffers. A failed call
+ * leaves no output and records nothing that anybody can see.
+ */
+#ifndef HEADRACE_FUNCTIONAL_FUNCTIONS_H_
+#define HEADRACE_FUNCTIONAL_FUNCTIONS_H_
+
+#include <stdio.h>
+#include <string.h>
+
+#include "headrace/functional.h"
+
+typedef struct hr__attribute_row {
+  const char *name; /* NULL: the end of the list */
+  hr_attribute_kind kind;
+  bool is_required;
+  double value; /* the default of INT, FLAG and REAL */
+} hr__attribute_row;
+
+typedef struct hr__function_call hr__function_call;
+
+typedef struct hr__function_row {
+  const char *name;
+  hr_status (*emit)(const hr__function_call *call);
+  hr_op op;                  /* of the record, or NONE */
+  int input_count;           /* named ones */
+  bool is_variadic;          /* any number of the only one, from one on */
+  const char *const *inputs; /* their names */
+  const hr__attribute_row *attributes;
+} hr__function_row;
+
+struct hr__function_call {
+  const hr__function_row *row;
+  hr_stream *stream; /* NULL: infer */
+  int input_count;
+  const hr_tensor *const *inputs;
+  int attribute_count;
+  const hr_attribute *attributes;
+  hr_tensor *output;
+};
+
+#define HR__CALL_FAIL(call, format, ...) \
+  hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: " format, (call)->row->name __VA_OPT__(, ) __VA_ARGS__)
+
+/* "[2,3]" in `text` of at least HR__SHAPE_TEXT bytes; returns it. */
+enum { HR__SHAPE_TEXT = HR_RANK_MAX * 21 + 3 };
+const char *hr__shape_text(int rank, const int64_t *dims, char *text);
+
+/* ---- attributes: the number of one in the row's list ---- */
+
+/* NULL: not given. */
+const hr_attribute *hr__given_attribute(const hr__function_call *call, int index);
+/* The value of an INT or FLAG, of a REAL and of a DTYPE (NONE: not given). */
+int64_t hr__int_attribute(const hr__function_call *call, int index);
+hr_scalar hr__real_attribute(const hr__function_call *call, int index);
+hr_dtype hr__dtype_attribute(const hr__function_call *call, int index);
+/* An axis of `rank` dims; negative ones count from the end. */
+hr_status hr__check_axis(const hr__function_call *call, int64_t axis, int rank, int *out_axis);
+/* AXES or INTS of axes as bits; all dims if they are not given. Fails for one that is given twice. */
+hr_status hr__axes_attribute(const hr__function_call *call, int index, int rank, uint32_t *out_mask);
+
+/* ---- views ---- */
+
+/* Copies the fields that are in use: dims and strides up to the rank. */
+static inline void hr__copy_tensor(const hr_tensor *from, hr_tensor *to) {
+  size_t bytes = (size_t)from->rank * sizeof *from->dims;
+  memcpy(to, from, offsetof(hr_tensor, dims));
+  memmove(to->dims, from->dims, bytes);
+  memmove(to->strides, from->strides, bytes);
+}
+
+/* Another view of x's buffer, with x's type, and a reference of its own. */
+void hr__view_like(const hr_tensor *x, hr_tensor *out);
+/* Without the dims of the mask, whose size is 1; in place. */
+void hr__drop_dims(hr_tensor *x, uint32_t mask);
+/* x repeated along dims of size 1 and leading ones. */
+hr_status hr__broadcast(const hr__function_call *call, const hr_tensor *x, int rank, const int64_t *dims,
+                        hr_tensor *out);
+
+/* ---- records ---- */
+
+/* A new row-major tensor. */
+hr_status hr__create_tensor(const hr__function_call *call, hr_dtype dtype, int rank, const int64_t *dims,
+                            hr_tensor *out);
+/* Infers the only output of a row, creates and records it. dtype: the output's, or NONE. */
+hr_status hr__record_row(const hr__function_call *call, hr_op op, const hr_attrs *attrs, int input_count,
+                         const hr_tensor *const *inputs, hr_dtype dtype, hr_tensor *out);
+/* Records into an output that exists. */
+hr_status hr__record_into(const hr__function_call *call, hr_op op, const hr_attrs *attrs, int input_count,
+                          const hr_tensor *const *inputs, const hr_tensor *out);
+/* x in this dtype: a view if it has it. */
+hr_status hr__convert(const hr__function_call *call, const hr_tensor *x, hr_dtype dtype, hr_tensor *out);
+/* x's elements in row-major order, with other dims of the same number of elements: a view if strides allow that. */
+hr_status hr__reshape(const hr__function_call *call, const hr_tensor *x, int rank, const int64_t *dims, hr_tensor *out);
+
+#define HR_FUNCTIONAL(NAME, name, emit, ...) hr_status hr__emit_##emit(const hr__function_call *call);
+#include "functional/functional.def"
+#undef HR_FUNCTIONAL
+
+#endif
