@@ -142,6 +142,9 @@ void *hr__arena_alloc_slow(hr_arena *arena, size_t bytes) {
     return NULL;
   }
   size_t rounded = hr_align_up(bytes, HR_ARENA_ALIGNMENT);
+  while (chunk_bytes < rounded && chunk_bytes < HR_ARENA_CHUNK_MAX && list_of(chunk_bytes) >= 0) {
+    chunk_bytes *= 2; /* stays a size that is kept */
+  }
   if (chunk_bytes < rounded) {
     chunk_bytes = rounded;
   }

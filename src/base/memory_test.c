@@ -100,6 +100,13 @@ HR_TEST(arena_blocks_are_aligned_and_disjoint) {
   hr_arena_fini(NULL);
 }
 
+HR_TEST(arena_chunks_have_sizes_that_are_kept) {
+  hr_arena arena = {0};
+  HR_ASSERT_NOT_NULL(hr_arena_alloc(&arena, HR_ARENA_CHUNK_MIN + 1));
+  HR_ASSERT_EQ(arena.bytes_allocated, 2 * HR_ARENA_CHUNK_MIN);
+  hr_arena_fini(&arena);
+}
+
 HR_TEST(arena_reset_keeps_the_first_chunk) {
   hr_arena arena = {0};
   hr_arena_init(&arena, 10000);

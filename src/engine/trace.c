@@ -911,8 +911,8 @@ static void decode_layout(const hr_key *key, size_t i, hr_program_buffer *buffer
 
 hr_status hr__key_decode(const hr_key *key, hr_program *out_program) {
   decoder d = {.key = key, .word = key->words, .program = out_program};
-  bool ok = true;
   hr_program_init(out_program);
+  bool ok = hr_program_reserve(out_program, (int)key->record_count, (int)key->buffer_count, (int)key->record_count);
   for (size_t i = 0; ok && i < key->buffer_count; ++i) {
     uint64_t shape = key->shapes[i];
     ok = hr_program_add_buffer(out_program, hr_shape_bytes(shape), hr_shape_is_dead(shape), hr_shape_is_fresh(shape)) !=

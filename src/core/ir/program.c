@@ -15,16 +15,12 @@ void hr_program_fini(hr_program *program) {
   }
 }
 
-/* Makes room for one more element of `size` bytes; the old array stays in the arena, unused. */
-static bool grow(hr_arena *arena, void **items, int count, int *capacity, size_t size) {
-  if (count < *capacity) {
+/* Makes room for `wanted` elements of `size` bytes; the old array stays in the arena, unused. */
+static bool make_room(hr_arena *arena, void **items, int count, int *capacity, int wanted, size_t size) {
+  size_t bytes;
+  if (wanted <= *capacity) {
     return true;
   }
-  int wanted = *capacity > 0 ? *capacity : 8;
-  if (*capacity > 0 && __builtin_mul_overflow(*capacity, 2, &wanted)) {
-    return false;
-  }
-  size_t bytes;
   void *moved = __builtin_mul_overflow((size_t)wanted, size, &bytes) ? NULL : hr_arena_alloc(arena, bytes);
   if (moved == NULL) {
     return false;
@@ -35,6 +31,30 @@ static bool grow(hr_arena *arena, void **items, int count, int *capacity, size_t
   *items = moved;
   *capacity = wanted;
   return true;
+}
+
+/* Makes room for one more element. */
+static bool grow(hr_arena *arena, void **items, int count, int *capacity, size_t size) {
+  if (count < *capacity) {
+    return true;
+  }
+  int wanted = *capacity > 0 ? *capacity : 8;
+  if (*capacity > 0 && __builtin_mul_overflow(*capacity, 2, &wanted)) {
+    return false;
+  }
+  return make_room(arena, items, count, capacity, wanted, size);
+}
+
+bool hr_program_reserve(hr_program *program, int nodes, int buffers, int scalars) {
+  void *all_nodes = program->nodes, *all_buffers = program->buffers, *all_scalars = program->scalars;
+  bool ok = make_room(&program->arena, &all_nodes, program->node_count, &program->node_capacity, nodes,
+                      sizeof *program->nodes) &&
+            make_room(&program->arena, &all_buffers, program->buffer_count, &program->buffer_capacity, buffers,
+                      sizeof *program->buffers) &&
+            make_room(&program->arena, &all_scalars, program->scalar_count, &program->scalar_capacity, scalars,
+                      sizeof *program->scalars);
+  program->nodes = all_nodes, program->buffers = all_buffers, program->scalars = all_scalars;
+  return ok;
 }
 
 enum { LAYOUT_SIZE_BITS = 2, LAYOUT_CHANNEL_BITS = 26, LAYOUT_INNER_BITS = 35 };
@@ -245,9 +265,13 @@ bool hr_operand_range(const hr_operand *operand, int64_t *out_min, int64_t *out_
   return true;
 }
 
+static bool have_equal_sizes(const hr_operand *a, const hr_operand *b) {
+  return a->dtype == b->dtype || hr_dtype_size(a->dtype) == hr_dtype_size(b->dtype);
+}
+
 bool hr_operands_are_same_map(const hr_operand *a, const hr_operand *b) {
-  if (a->offset != b->offset || a->rank != b->rank || hr_dtype_size(a->dtype) != hr_dtype_size(b->dtype) ||
-      a->term_count != 0 || b->term_count != 0) {
+  if (a->offset != b->offset || a->rank != b->rank || !have_equal_sizes(a, b) || a->term_count != 0 ||
+      b->term_count != 0) {
     return false;
   }
   for (int d = 0; d < a->rank; ++d) {

@@ -206,6 +206,8 @@ void hr_program_fini(hr_program *program);
 
 /* The functions below return false, UINT32_MAX or NULL when memory is out. */
 
+/* Makes room for as many nodes, buffers and scalars in all: appending them then moves nothing. */
+bool hr_program_reserve(hr_program *program, int nodes, int buffers, int scalars);
 /* A new buffer; those of lowerings are dead and fresh. */
 uint32_t hr_program_add_buffer(hr_program *program, size_t bytes, bool is_dead, bool is_fresh);
 /* A scalar of the given kind that each run passes as its next argument. */
