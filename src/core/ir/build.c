@@ -97,13 +97,18 @@ static int64_t step_of(const hr_operand *x, int d) {
  * out_order[i] is the dim at position i. False if they are in that order already, or if x has stride 0 along one of
  * them. A copy of x with x's layout gives the same result. */
 static bool find_walk(const hr_operand *x, uint32_t mask, int *out_order) {
-  bool is_changed = false, is_spread = false;
+  bool is_changed = false, is_spread = false, is_sorted = true;
+  int64_t last_step = INT64_MAX;
   for (int d = 0; d < x->rank; ++d) {
     out_order[d] = d;
     mask &= x->dims[d] == 1 ? ~(1u << d) : ~0u;
     is_spread |= x->dims[d] != 1 && x->strides[d] == 0;
+    if ((mask >> d & 1u) != 0) {
+      is_sorted &= step_of(x, d) <= last_step;
+      last_step = step_of(x, d);
+    }
   }
-  for (int last = x->rank - 1; last > 0 && !is_spread; --last) { /* bubble sort: few dims */
+  for (int last = x->rank - 1; last > 0 && !is_spread && !is_sorted; --last) { /* bubble sort: few dims */
     for (int d = 0, before = -1; d < x->rank; ++d) {
       if ((mask >> d & 1u) == 0) {
         continue;
@@ -208,6 +213,32 @@ static bool append(hr_builder *b, hr_node *node) {
   return true;
 }
 
+/* x over the domain's dims, whose list all operands of a node share: copies of the node need no second one. A node is
+ * copied when it is appended, so the zeros of a number need no list of their own. False: hr_view_broadcast has to do
+ * it. */
+static bool spread_plain(hr_builder *b, const hr_operand *x, int rank, const int64_t *dims, hr_operand *out) {
+  static const int64_t zeros[HR_RANK_MAX];
+  const int added = rank - x->rank;
+  bool is_same = added == 0, is_plain = added >= 0 && x->kind != HR_OPERAND_NONE && x->bound_count == 0;
+  for (int d = 0; is_plain && d < x->rank; ++d) {
+    is_same &= x->dims[d] == dims[added + d];
+    is_plain = x->dims[d] == dims[added + d] || x->dims[d] == 1;
+  }
+  int64_t *strides =
+      is_plain && !is_same && x->rank > 0 ? hr_arena_alloc(&b->program->arena, (size_t)rank * sizeof *strides) : NULL;
+  if (!is_plain || (strides == NULL && !is_same && x->rank > 0)) {
+    return false;
+  }
+  *out = *x;
+  out->rank = rank;
+  out->dims = dims;
+  for (int d = 0; strides != NULL && d < rank; ++d) {
+    strides[d] = d >= added && x->dims[d - added] == dims[d] ? x->strides[d - added] : 0;
+  }
+  out->strides = is_same ? x->strides : strides != NULL ? strides : zeros;
+  return true;
+}
+
 /* Broadcasts every input to the domain's dims; false after an error. */
 static bool spread(hr_builder *b, hr_op op, int count, const hr_operand *inputs, int rank, const int64_t *dims,
                    hr_operand *out) {
@@ -215,8 +246,10 @@ static bool spread(hr_builder *b, hr_op op, int count, const hr_operand *inputs,
     if (b->status == HR_OK && !hr_is_present(inputs[i])) {
       hr__build_fail(b, "operand %d of the loop is absent", i);
     }
-    out[i] = hr_view_broadcast(b, inputs[i], rank, dims);
-    out[i].dims = dims; /* the same list for all: copies of the node need no second one */
+    if (b->status != HR_OK || !spread_plain(b, &inputs[i], rank, dims, &out[i])) {
+      out[i] = hr_view_broadcast(b, inputs[i], rank, dims);
+      out[i].dims = dims;
+    }
   }
   if (b->status != HR_OK) {
     b->status = hr_status_annotate(b->status, "%s", hr_op_table(op)->name);

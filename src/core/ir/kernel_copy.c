@@ -13,8 +13,9 @@ static size_t bytes_of_registers(const hr_kernel *kernel) {
 
 static bool has_code_of(const hr_kernel *kernel, const hr_kernel *like) {
   return like != NULL && like->instr_count == kernel->instr_count && like->register_count == kernel->register_count &&
-         memcmp(like->instrs, kernel->instrs, bytes_of_instrs(kernel)) == 0 &&
-         memcmp(like->registers, kernel->registers, bytes_of_registers(kernel)) == 0;
+         (like->instrs == kernel->instrs || memcmp(like->instrs, kernel->instrs, bytes_of_instrs(kernel)) == 0) &&
+         (like->registers == kernel->registers ||
+          memcmp(like->registers, kernel->registers, bytes_of_registers(kernel)) == 0);
 }
 
 static size_t bytes_of_access(const hr_access *access, size_t list) {

@@ -134,18 +134,14 @@ enum { MORE = 2, END = 3 };
                     OPERAND_COLUMNS(op_infer, op_inputs, op_outputs, ints, scalars, op_traits),      \
                     .doc = op_doc},
 
-static const hr_op_row rows[HR_OP_COUNT] = {
+const hr_op_row hr__op_rows[HR_OP_COUNT] = {
     [HR_OP_NONE] = {.name = "none", .arity = -1, .doc = "not an operation"},
 #include "core/ops/ops.def"
 };
 
-const hr_op_row *hr_op_table(hr_op op) {
-  return &rows[(unsigned)op < HR_OP_COUNT ? op : HR_OP_NONE];
-}
-
 hr_op hr_op_parse(const char *name) {
   for (int op = HR_OP_NONE + 1; op < HR_OP_COUNT; ++op) {
-    if (name != NULL && strcmp(rows[op].name, name) == 0) {
+    if (name != NULL && strcmp(hr__op_rows[op].name, name) == 0) {
       return (hr_op)op;
     }
   }

@@ -90,8 +90,13 @@ typedef struct hr_op_row {
   const char *doc;
 } hr_op_row;
 
-const hr_op_row *hr_op_table(hr_op op); /* HR_OP_NONE's row for other numbers */
-hr_op hr_op_parse(const char *name);    /* HR_OP_NONE when unknown */
+extern const hr_op_row hr__op_rows[HR_OP_COUNT] __attribute__((visibility("hidden")));
+
+/* HR_OP_NONE's row for other numbers. */
+static inline const hr_op_row *hr_op_table(hr_op op) {
+  return &hr__op_rows[(unsigned)op < HR_OP_COUNT ? op : HR_OP_NONE];
+}
+hr_op hr_op_parse(const char *name); /* HR_OP_NONE when unknown */
 
 /* The class in which a pointwise, reduce or argreduce node computes, and the class of its result register before the
  * conversion to the output's dtype. Scalars are weak (hr_dtype_promote_scalar). */

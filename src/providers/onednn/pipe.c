@@ -31,10 +31,11 @@ void hr__pipe_refuse(hr_prepared *pipe) {
 }
 
 hr_prepared *hr__pipe_create(int64_t flops, bool other_threads, const hr__dnnl_key *key) {
-  hr_prepared *pipe = hr_calloc(1, sizeof *pipe);
+  hr_prepared *pipe = hr_malloc(sizeof *pipe);
   if (pipe == NULL) {
     return NULL;
   }
+  memset(pipe, 0, offsetof(hr_prepared, steps)); /* steps are written whole when they are added */
   pipe->kept.arg = -1;
   pipe->key = key;
   pipe->thread_count = (flops < HR_ONEDNN_SERIAL_FLOPS) != other_threads ? 1 : hr_thread_count();
