@@ -4,13 +4,13 @@
  * the program gets an offset in one arena. Largest first, each gets the lowest offset at which it overlaps no buffer
  * that is live at the same time. The same program always gives the same offsets.
  */
-#include <stdlib.h>
+#include <string.h>
 
 #include "base/allocator.h"
 #include "base/integer.h"
 #include "compiler/passes.h"
 
-enum { ALIGNMENT = 64 };
+enum { ALIGNMENT_BITS = 6, ALIGNMENT = 1 << ALIGNMENT_BITS };
 
 typedef struct span {
   uint32_t buffer;
@@ -18,49 +18,83 @@ typedef struct span {
   size_t bytes, offset;
 } span;
 
-static int compare_spans(const void *a, const void *b) {
-  const span *x = a, *y = b;
-  if (x->bytes != y->bytes) {
-    return x->bytes < y->bytes ? 1 : -1;
+/* Sorts by size, largest first; spans of one size keep their order. By digits of the size, from the lowest: comparing
+ * sizes would mostly be guessing branches wrong. `spare` has room for as many. */
+static void sort_spans(span *spans, span *spare, size_t count) {
+  enum { BITS = 6, DIGITS = 1 << BITS };
+  size_t most = 0;
+  for (size_t k = 0; k < count; ++k) {
+    most = spans[k].bytes > most ? spans[k].bytes : most;
   }
-  return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
+  for (int shift = ALIGNMENT_BITS; most >> shift != 0; shift += BITS) {
+    size_t next[DIGITS + 1] = {0}; /* the place of each digit's next span, largest digits first */
+    for (size_t k = 0; k < count; ++k) {
+      ++next[DIGITS - (spans[k].bytes >> shift) % DIGITS];
+    }
+    for (int d = 0; d < DIGITS; ++d) {
+      next[d + 1] += next[d];
+    }
+    for (size_t k = 0; k < count; ++k) {
+      spare[next[DIGITS - 1 - (spans[k].bytes >> shift) % DIGITS]++] = spans[k];
+    }
+    memcpy(spans, spare, count * sizeof *spans);
+  }
 }
 
-/* Placed spans are kept in order of offset, so that one walk finds the lowest gap. */
-static size_t place(span **placed, size_t count, span *next) {
-  size_t offset = 0, at = count;
+/* A span that has its place. */
+typedef struct placed {
+  int first, last;
+  size_t offset, end;
+} placed;
+
+/* The lowest offset at which the span fits. `list` is in order of offset. Most spans in it are apart in time: whether
+ * one is decides no branch. */
+static size_t find_gap(const placed *list, size_t count, const span *next) {
+  size_t offset = 0;
   for (size_t k = 0; k < count; ++k) {
-    const span *other = placed[k];
-    if (other->last < next->first || next->last < other->first) {
-      continue;
-    }
-    if (other->offset >= offset + next->bytes) {
+    const placed *other = &list[k];
+    bool meets = (other->last >= next->first) & (next->last >= other->first);
+    if (meets & (other->offset >= offset + next->bytes)) {
       break;
     }
-    size_t end = other->offset + other->bytes;
+    size_t end = meets ? other->end : 0;
     offset = end > offset ? end : offset;
   }
-  next->offset = offset;
-  while (at > 0 && placed[at - 1]->offset > offset) {
-    placed[at] = placed[at - 1];
-    --at;
+  return offset;
+}
+
+static void insert(placed *list, size_t count, const span *next) {
+  size_t low = 0, end = count;
+  while (low < end) {
+    size_t middle = low + (end - low) / 2;
+    if (list[middle].offset <= next->offset) {
+      low = middle + 1;
+    } else {
+      end = middle;
+    }
   }
-  placed[at] = next;
-  return offset + next->bytes;
+  memmove(&list[low + 1], &list[low], (count - low) * sizeof *list);
+  list[low] = (placed){next->first, next->last, next->offset, next->offset + next->bytes};
 }
 
 static hr_status place_spans(span *spans, size_t count, size_t *out_bytes) {
-  span **placed = hr_malloc((count + 1) * sizeof *placed);
-  if (placed == NULL) {
+  placed *list = hr_malloc((count + 1) * sizeof *list);
+  span *spare = hr_malloc((count + 1) * sizeof *spare);
+  if (list == NULL || spare == NULL) {
+    hr_free(list);
+    hr_free(spare);
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "plan: no memory for %zu temporaries", count);
   }
-  qsort(spans, count, sizeof *spans, compare_spans);
+  sort_spans(spans, spare, count);
   *out_bytes = 0;
   for (size_t k = 0; k < count; ++k) {
-    size_t end = place(placed, k, &spans[k]);
+    spans[k].offset = find_gap(list, k, &spans[k]);
+    insert(list, k, &spans[k]);
+    size_t end = spans[k].offset + spans[k].bytes;
     *out_bytes = end > *out_bytes ? end : *out_bytes;
   }
-  hr_free(placed);
+  hr_free(list);
+  hr_free(spare);
   return HR_OK;
 }
 
@@ -98,7 +132,7 @@ hr_status hr_place_buffers(hr_schedule *schedule) {
 }
 
 hr_status hr_plan(hr_program *program, const hr_liveness *liveness, hr_schedule *schedule) {
-  hr_place *places = HR_ARENA_ARRAY(&program->arena, hr_place, (size_t)program->buffer_count + 1);
+  hr_place *places = hr_arena_alloc(&program->arena, ((size_t)program->buffer_count + 1) * sizeof *places);
   if (places == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "plan: no memory for %d buffers", program->buffer_count);
   }
