@@ -2,8 +2,9 @@
  *
  * Lowering is a function of a group's domain and nodes. It also reads of each buffer whether it is stored and its size,
  * and of each scalar its value. All of that is written as words, in which buffers and scalars have the numbers of their
- * first use in the group. A group with the words of an earlier one gets the earlier one's kernel with its own buffers
- * and scalars. The arrays of the two are shared, and nobody may change them.
+ * first use in the group, and versions count from the first one of their buffer: lowering only compares them. A group
+ * with the words of an earlier one gets the earlier one's kernel with its own buffers and scalars. The arrays of the
+ * two are shared, and nobody may change them.
  *
  * The words hold more than lowering reads, never less: the offsets of two groups' operands, say, must be equal.
  */
@@ -76,34 +77,38 @@ bool hr_alike_init(hr_alike *a, hr_program *program, const hr_fusion *fusion, co
   *a = (hr_alike){.program = program, .liveness = liveness};
   a->buffer_names = hr_program_indices(program, program->buffer_count);
   a->scalar_names = hr_program_indices(program, program->scalar_count);
-  return a->buffer_names != NULL && a->scalar_names != NULL && find_repeated(a, fusion);
+  a->first_versions = hr_arena_alloc(&program->arena, ((size_t)program->buffer_count + 1) * sizeof *a->first_versions);
+  return a->buffer_names != NULL && a->scalar_names != NULL && a->first_versions != NULL && find_repeated(a, fusion);
 }
 
-/* Makes room for words that are put next. */
-static bool reserve(hr_alike *a, int count) {
-  a->failed |= !hr_vector_reserve(&a->words, a->words.count + (size_t)count);
-  return !a->failed;
+/* Room for `count` words that are put next; NULL when memory is out. The place of the next word is no member: words may
+ * be those of any object, so that each would be stored and loaded again. */
+static uint64_t *begin_words(hr_alike *a, size_t count) {
+  a->failed |= !hr_vector_reserve(&a->words, a->words.count + count);
+  return a->failed ? NULL : a->words.data + a->words.count;
 }
 
-static inline void put(hr_alike *a, uint64_t word) {
-  a->words.data[a->words.count++] = word;
+static void end_words(hr_alike *a, const uint64_t *at) {
+  a->words.count = (size_t)(at - a->words.data);
 }
 
-static inline void put_list(hr_alike *a, int count, const int64_t *list) {
-  uint64_t *to = a->words.data + a->words.count;
+#define PUT(word) (*at++ = (uint64_t)(word))
+
+static inline uint64_t *put_list(uint64_t *at, int count, const int64_t *list) {
   for (int i = 0; i < count; ++i) {
-    to[i] = (uint64_t)list[i];
+    PUT(list[i]);
   }
-  a->words.count += (size_t)count;
+  return at;
 }
 
-/* The number of a buffer in the group. */
-static inline uint64_t name_buffer(hr_alike *a, uint32_t buffer) {
-  if (a->buffer_names[buffer] < 0) {
-    a->buffer_names[buffer] = (int)a->buffers.count;
-    a->failed |= !hr_vector_push(&a->buffers, buffer);
+/* The number of the operand's buffer in the group, and its version. */
+static inline uint64_t name_value(hr_alike *a, const hr_operand *x) {
+  if (a->buffer_names[x->index] < 0) {
+    a->buffer_names[x->index] = (int)a->buffers.count;
+    a->first_versions[x->index] = x->version;
+    a->failed |= !hr_vector_push(&a->buffers, x->index);
   }
-  return (uint64_t)a->buffer_names[buffer];
+  return (uint64_t)a->buffer_names[x->index] << 32 | (uint32_t)(x->version - a->first_versions[x->index]);
 }
 
 static uint64_t name_scalar(hr_alike *a, uint32_t scalar) {
@@ -117,82 +122,90 @@ static uint64_t name_scalar(hr_alike *a, uint32_t scalar) {
   return (uint64_t)a->scalar_names[scalar];
 }
 
-static void put_places(hr_alike *a, const hr_operand *x) {
-  put_list(a, x->rank, x->strides);
+/* The most words of an operand. */
+static inline size_t count_words(const hr_operand *x) {
+  enum { HEAD = 4, TERM = 3, BOUND = 2 };
+  return HEAD + (size_t)x->rank + (size_t)x->term_count * TERM + (size_t)x->bound_count * (BOUND + (size_t)x->rank);
+}
+
+static uint64_t *put_places(hr_alike *a, uint64_t *at, const hr_operand *x) {
+  at = put_list(at, x->rank, x->strides);
   for (int t = 0; t < x->term_count; ++t) {
-    put(a, (uint64_t)x->terms[t].input);
-    put(a, (uint64_t)x->terms[t].stride);
-    put(a, (uint64_t)x->terms[t].extent);
+    PUT(x->terms[t].input), PUT(x->terms[t].stride), PUT(x->terms[t].extent);
   }
   for (int k = 0; k < x->bound_count; ++k) {
-    put(a, (uint64_t)x->bounds[k].offset);
-    put(a, (uint64_t)x->bounds[k].extent);
-    put_list(a, x->rank, x->bounds[k].strides);
+    PUT(x->bounds[k].offset), PUT(x->bounds[k].extent);
+    at = put_list(at, x->rank, x->bounds[k].strides);
   }
   if (x->bound_count > 0) {
-    put(a, name_scalar(a, x->fill));
+    PUT(name_scalar(a, x->fill));
   }
+  return at;
 }
 
-static void put_operand(hr_alike *a, const hr_operand *x) {
-  enum { HEAD = 4, TERM = 3, BOUND = 2 };
-  if (!reserve(a, HEAD + x->rank + x->term_count * TERM + x->bound_count * (BOUND + x->rank))) {
-    return;
-  }
-  put(a, (uint64_t)x->kind | (uint64_t)x->dtype << 8 | (uint64_t)x->rank << 16 | (uint64_t)x->term_count << 24 |
-             (uint64_t)x->bound_count << 44);
+static uint64_t *put_operand(hr_alike *a, uint64_t *at, const hr_operand *x) {
+  PUT((uint64_t)x->kind | (uint64_t)x->dtype << 8 | (uint64_t)x->rank << 16 | (uint64_t)x->term_count << 24 |
+      (uint64_t)x->bound_count << 44);
   if (x->kind == HR_OPERAND_VALUE) {
-    put(a, name_buffer(a, x->index) << 32 | x->version);
+    PUT(name_value(a, x));
   } else if (x->kind == HR_OPERAND_SCALAR) {
-    put(a, name_scalar(a, x->index));
+    PUT(name_scalar(a, x->index));
   }
   if (x->kind == HR_OPERAND_VALUE || x->kind == HR_OPERAND_INDEX) {
-    put(a, (uint64_t)x->offset);
-    put_places(a, x);
+    PUT(x->offset);
+    at = put_places(a, at, x);
   }
+  return at;
 }
 
-static void put_rows(hr_alike *a, const hr_node *node) {
-  if (!reserve(a, node->epilogue_count * (1 + HR_EPILOGUE_ARITY_MAX))) {
-    return;
-  }
+static uint64_t *put_rows(uint64_t *at, const hr_node *node) {
   for (int i = 0; i < node->epilogue_count; ++i) {
     const hr_epilogue *row = &node->epilogues[i];
-    put(a, (uint64_t)row->op | (uint64_t)row->output << 32);
+    PUT((uint64_t)row->op | (uint64_t)row->output << 32);
     for (int k = 0; k < HR_EPILOGUE_ARITY_MAX; ++k) {
-      put(a, (uint64_t)row->inputs[k]);
+      PUT(row->inputs[k]);
     }
   }
+  return at;
 }
 
 static void put_node(hr_alike *a, const hr_node *node) {
-  if (!reserve(a, 2 + node->outputs[0].rank)) {
-    return;
-  }
-  put(a, (uint64_t)node->op | (uint64_t)node->store_mode << 16 | (uint64_t)node->input_count << 20 |
-             (uint64_t)node->output_count << 40 | (uint64_t)node->epilogue_count << 52);
-  put(a, (uint64_t)node->reduce_mask << 32 | node->ordered_mask);
-  put_list(a, node->outputs[0].rank, node->outputs[0].dims);
+  size_t most = 2 + (size_t)node->outputs[0].rank + (size_t)node->epilogue_count * (1 + HR_EPILOGUE_ARITY_MAX);
   for (int i = 0; i < node->output_count; ++i) {
-    put_operand(a, &node->outputs[i]);
+    most += count_words(&node->outputs[i]);
   }
   for (int i = 0; i < node->input_count; ++i) {
-    put_operand(a, &node->inputs[i]);
+    most += count_words(&node->inputs[i]);
   }
-  put_rows(a, node);
+  uint64_t *at = begin_words(a, most);
+  if (at == NULL) {
+    return;
+  }
+  PUT((uint64_t)node->op | (uint64_t)node->store_mode << 16 | (uint64_t)node->input_count << 20 |
+      (uint64_t)node->output_count << 40 | (uint64_t)node->epilogue_count << 52);
+  PUT((uint64_t)node->reduce_mask << 32 | node->ordered_mask);
+  at = put_list(at, node->outputs[0].rank, node->outputs[0].dims);
+  for (int i = 0; i < node->output_count; ++i) {
+    at = put_operand(a, at, &node->outputs[i]);
+  }
+  for (int i = 0; i < node->input_count; ++i) {
+    at = put_operand(a, at, &node->inputs[i]);
+  }
+  end_words(a, put_rows(at, node));
 }
 
 /* The facts about the group's buffers and scalars. */
 static void put_names(hr_alike *a, int group) {
   enum { BUFFER = 2, SCALAR = 1 + sizeof(hr_scalar) / sizeof(uint64_t) };
-  if (a->failed || !reserve(a, (int)a->buffers.count * BUFFER + (int)a->scalars.count * SCALAR)) {
+  uint64_t *at = begin_words(a, a->buffers.count * BUFFER + a->scalars.count * SCALAR);
+  if (at == NULL) {
     return;
   }
   for (size_t i = 0; i < a->buffers.count; ++i) {
     uint32_t b = a->buffers.data[i];
     bool is_last = a->program->buffers[b].is_dead && a->liveness->group_last[b] == group;
-    put(a, (uint64_t)a->program->buffers[b].bytes);
-    put(a, (uint64_t)is_last | (uint64_t)a->liveness->is_elided[b] << 1);
+    PUT(a->program->buffers[b].bytes);
+    PUT((uint64_t)is_last | (uint64_t)a->liveness->is_elided[b] << 1);
   }
   for (size_t i = 0; i < a->scalars.count; ++i) {
     const hr_program_scalar *scalar = &a->program->scalars[a->scalars.data[i]];
@@ -200,11 +213,12 @@ static void put_names(hr_alike *a, int group) {
     if (scalar->is_constant) {
       memcpy(value, &scalar->value.value, sizeof value);
     }
-    put(a, (uint64_t)scalar->dtype << 1 | scalar->is_constant);
+    PUT((uint64_t)scalar->dtype << 1 | scalar->is_constant);
     for (size_t w = 0; w < sizeof value / sizeof *value; ++w) {
-      put(a, value[w]);
+      PUT(value[w]);
     }
   }
+  end_words(a, at);
 }
 
 static void begin_group(hr_alike *a) {
@@ -247,12 +261,13 @@ const hr_kernel *hr_alike_find(hr_alike *a, const hr_group *group, int index, in
     return NULL;
   }
   begin_group(a);
-  if (!reserve(a, 2 + domain->rank)) {
+  uint64_t *at = begin_words(a, 2 + (size_t)domain->rank);
+  if (at == NULL) {
     return NULL;
   }
-  put(a, (uint64_t)domain->rank << 32 | (uint64_t)group->node_count);
-  put(a, (uint64_t)domain->reduce_mask << 32 | domain->ordered_mask);
-  put_list(a, domain->rank, domain->dims);
+  PUT((uint64_t)domain->rank << 32 | (uint64_t)group->node_count);
+  PUT((uint64_t)domain->reduce_mask << 32 | domain->ordered_mask);
+  end_words(a, put_list(at, domain->rank, domain->dims));
   for (int k = 0; k < group->node_count; ++k) {
     put_node(a, &a->program->nodes[group->nodes[k]]);
   }

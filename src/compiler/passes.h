@@ -131,6 +131,7 @@ typedef struct hr_alike {
   HR_VECTOR(uint64_t) words;
   HR_VECTOR(uint32_t) buffers, scalars; /* by their numbers in the group */
   int *buffer_names, *scalar_names;     /* the numbers; -1: none */
+  uint32_t *first_versions;             /* of each buffer that has a number */
   bool is_single;                       /* it can't be like another */
   bool failed;                          /* memory is out */
 } hr_alike;

@@ -42,11 +42,22 @@ static int list_dims(const hr_operand *x, int *out_dims) {
   return count;
 }
 
+static bool have_equal_strides(const hr_operand *x, const hr_operand *from) {
+  bool have = hr_operands_have_equal_dims(x, from);
+  for (int d = 0; have && d < x->rank; ++d) {
+    have = x->strides[d] == from->strides[d];
+  }
+  return have;
+}
+
 /* The order of x's dims in which it is walked like `from`. */
 static turn find_turn(const hr_operand *x, const hr_operand *from, int *out_order) {
   if (x->kind != HR_OPERAND_VALUE || from->kind != HR_OPERAND_VALUE || x->index != from->index ||
       x->offset != from->offset || x->term_count + from->term_count + x->bound_count + from->bound_count > 0) {
     return TURN_NONE;
+  }
+  if (have_equal_strides(x, from)) {
+    return TURN_SAME;
   }
   int dims[HR_RANK_MAX], lead_dims[HR_RANK_MAX], count = list_dims(x, dims), at = 0;
   uint32_t used = 0;
