@@ -292,7 +292,8 @@ hr_status hr_chain(const hr_program *stream, hr_program *out_stream) {
   c.last_use = HR_ARENA_ARRAY(arena, int, (size_t)stream->buffer_count + 1);
   c.user = HR_ARENA_ARRAY(arena, int, (size_t)stream->buffer_count + 1);
   c.is_written = HR_ARENA_ARRAY(arena, bool, (size_t)stream->buffer_count + 1);
-  bool ok = c.last_use != NULL && c.user != NULL && c.is_written != NULL;
+  bool ok = c.last_use != NULL && c.user != NULL && c.is_written != NULL &&
+            hr_program_reserve(out_stream, stream->node_count + stream->node_count / 2, 0, 0);
   if (ok) {
     note_uses(stream, c.last_use);
     ok = chain_runs(&c);

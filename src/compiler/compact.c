@@ -13,8 +13,8 @@ enum { NO_NAME = -1 };
 /* The buffers that have new names, with their places; all if `names` is NULL. */
 static bool copy_buffers(const hr_schedule *from, const int *names, int count, hr_schedule *to) {
   hr_arena *arena = &to->program.arena;
-  hr_program_buffer *buffers = HR_ARENA_ARRAY(arena, hr_program_buffer, (size_t)count);
-  hr_place *places = HR_ARENA_ARRAY(arena, hr_place, (size_t)count);
+  hr_program_buffer *buffers = hr_arena_alloc(arena, (size_t)count * sizeof *buffers);
+  hr_place *places = hr_arena_alloc(arena, (size_t)count * sizeof *places);
   for (int b = 0, kept = 0; buffers != NULL && places != NULL && b < from->program.buffer_count; ++b) {
     if (names == NULL || names[b] != NO_NAME) {
       buffers[kept] = from->program.buffers[b];
@@ -42,7 +42,7 @@ static bool reserve_nodes(const hr_schedule *schedule, hr_program *to) {
   for (int i = 0; i < schedule->step_count; ++i) {
     count += schedule->steps[i].kind != HR_STEP_KERNEL;
   }
-  to->nodes = HR_ARENA_ARRAY(&to->arena, hr_node, (size_t)count + 1);
+  to->nodes = hr_arena_alloc(&to->arena, ((size_t)count + 1) * sizeof *to->nodes);
   to->node_capacity = count;
   return to->nodes != NULL;
 }

@@ -5,7 +5,10 @@
 
 #include "compiler/passes.h"
 
-static hr_status verify_after(const hr_program *program, const hr_target *target, const char *pass) {
+static hr_status verify_after(hr_program *program, const hr_target *target, const char *pass) {
+  if (target->verify && program->is_value_form) {
+    hr_versions(program);
+  }
   hr_status status = target->verify ? hr_program_verify(program) : HR_OK;
   return status == HR_OK ? HR_OK : hr_status_annotate(status, "after %s", pass);
 }
@@ -13,7 +16,7 @@ static hr_status verify_after(const hr_program *program, const hr_target *target
 /* One step for each group, in order. */
 static hr_status make_steps(hr_program *program, const hr_fusion *fusion, const hr_liveness *liveness,
                             const hr_target *target, hr_schedule *schedule) {
-  hr_step *steps = HR_ARENA_ARRAY(&program->arena, hr_step, (size_t)fusion->group_count + 1);
+  hr_step *steps = hr_arena_alloc(&program->arena, ((size_t)fusion->group_count + 1) * sizeof *steps);
   if (steps == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "schedule: no memory for %d steps", fusion->group_count);
   }
@@ -81,13 +84,12 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
   hr_fusion fusion;
   hr_liveness liveness;
   HR_RETURN_IF_ERROR(expand(stream, target, program));
-  HR_RETURN_IF_ERROR(hr_versions(program));
-  HR_RETURN_IF_ERROR(verify_after(program, target, "versions"));
+  HR_RETURN_IF_ERROR(verify_after(program, target, "expand"));
   HR_RETURN_IF_ERROR(hr_simplify(program));
   HR_RETURN_IF_ERROR(verify_after(program, target, "simplify"));
   HR_RETURN_IF_ERROR(hr_rename(program));
   HR_RETURN_IF_ERROR(verify_after(program, target, "rename"));
-  HR_RETURN_IF_ERROR(hr_match(program, target));
+  HR_RETURN_IF_ERROR(hr_match(program, target, false));
   HR_RETURN_IF_ERROR(verify_after(program, target, "match"));
   HR_RETURN_IF_ERROR(hr_deliver(program, target));
   HR_RETURN_IF_ERROR(verify_after(program, target, "deliver"));
@@ -99,11 +101,12 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
   }
   if (is_changed) {
     HR_RETURN_IF_ERROR(hr_expand_again(program, target->keeps, target->keeps_ctx));
-    HR_RETURN_IF_ERROR(hr_versions(program));
     HR_RETURN_IF_ERROR(verify_after(program, target, "layout"));
-    HR_RETURN_IF_ERROR(hr_match(program, target)); /* libraries that need one format accept epilogues in it alone */
+    HR_RETURN_IF_ERROR(
+        hr_match(program, target, true)); /* libraries that need one format accept epilogues in it alone */
     HR_RETURN_IF_ERROR(verify_after(program, target, "match again"));
   }
+  hr_versions(program);
   HR_RETURN_IF_ERROR(hr_propagate_order(program));
   HR_RETURN_IF_ERROR(verify_after(program, target, "propagate order"));
   HR_RETURN_IF_ERROR(hr_fuse(program, target, NULL, &fusion));

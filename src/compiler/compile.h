@@ -1,6 +1,6 @@
 /* compile.h: compiles a recorded program to a schedule of steps.
  *
- *   stream form --chain, expand, versions-->
+ *   stream form --chain, expand-->
  *   value form  --simplify, rename, match, deliver, layout, propagate order-->
  *   value form  --fuse, recompute, wait, hoist-->
  *   groups      --live, plan, lower--> steps and places
@@ -27,6 +27,7 @@ typedef struct hr_target {
   int64_t
       recompute_bytes; /* values smaller than this are stored rather than computed again; 0: the compiler's choice */
   int64_t hoist_bytes; /* groups that wait for nothing and whose results have at most this size run first */
+  bool explains;       /* tell why a kernel is apart from the one that made its input (hr_step.why) */
   bool verify;         /* verify the program after each pass, and the schedule at the end */
 } hr_target;
 
@@ -43,7 +44,8 @@ typedef struct hr_step {
   const hr_node *node; /* the only one, or the first of a kernel's */
   int node_count;
   const int *nodes; /* of the program, in order */
-  const char *why;  /* the reason why a kernel is apart from the one that made its input, for people; NULL: none did */
+  const char *why;  /* the reason why a kernel is apart from the one that made its input, for people, if the target
+                     * explains;  NULL: none did */
 } hr_step;
 
 typedef enum hr_place_kind {

@@ -895,6 +895,26 @@ HR_TEST(updates_of_other_elements_are_not_alike) {
   HR_ASSERT(x[0] == 6 && x[3] == 12 && y[0] == 5 && y[3] == 11);
 }
 
+/* The second update makes another version of its buffer than the first. Only a target that explains gets to know why
+ * kernels are apart. */
+HR_TEST(later_updates_of_a_buffer_are_alike) {
+  const char *text = "buffer %0 16 live\nbuffer %1 16 live\nbuffer %2 16 live fresh\n"
+                     "scalar $0 f64\nscalar $1 f64\n"
+                     "%0:f32[4]{1}+0 = addcmul(%0:f32[4]{1}+0, %1:f32[4]{1}+0, %1:f32[4]{1}+0, $0)\n"
+                     "%2:f32[4]{1}+0 = copy(%0:f32[4]{-1}+3)\n"
+                     "%0:f32[4]{1}+0 = addcmul(%0:f32[4]{1}+0, %1:f32[4]{1}+0, %1:f32[4]{1}+0, $1)\n";
+  compiled c = compile(text), explained = compile_for(text, (hr_target){.explains = true});
+  HR_ASSERT_EQ(c.kernel_count, 3);
+  HR_ASSERT(c.kernels[0]->instrs == c.kernels[2]->instrs && c.schedule.steps[2].like == 1);
+  HR_ASSERT(c.schedule.steps[1].why == NULL && explained.schedule.steps[1].why != NULL);
+  compiled_fini(&c);
+  compiled_fini(&explained);
+  float a[4] = {1, 2, 3, 4}, b[4] = {1, 2, 3, 4}, reversed[4];
+  hr_scalar arguments[2] = {hr_scalar_f64(2), hr_scalar_f64(-1)};
+  HR_ASSERT_OK(run(text, (void *[]){a, b, reversed}, arguments));
+  HR_ASSERT(a[0] == 2 && a[3] == 20 && reversed[0] == 36 && reversed[3] == 3);
+}
+
 /* ---- compact schedules ---- */
 
 static size_t slack(const hr_arena *arena) {

@@ -209,5 +209,5 @@ hr_status hr_deliver(hr_program *program, const hr_target *target) {
     }
   }
   program->node_count = count;
-  return hr_versions(program);
+  return HR_OK;
 }

@@ -86,7 +86,7 @@ bool hr_domain_have_equal_dims(const hr_domain *a, const hr_domain *b) {
 
 bool hr_domain_refine(const hr_domain *a, const hr_domain *b, bool rows, hr_domain *out_domain) {
   if (!rows && hr_domain_have_equal_dims(a, b)) {
-    *out_domain = *a;
+    hr_domain_copy(out_domain, a);
     out_domain->reduce_mask |= b->reduce_mask;
     out_domain->ordered_mask |= b->ordered_mask;
     return true;

@@ -12,9 +12,19 @@
 
 typedef struct hr_domain {
   int rank; /* dims of 1 are left out */
-  int64_t dims[HR_RANK_MAX];
   uint32_t reduce_mask, ordered_mask;
+  int64_t dims[HR_RANK_MAX];
 } hr_domain;
+
+/* An assignment that leaves out the dims beyond the rank. */
+static inline void hr_domain_copy(hr_domain *to, const hr_domain *from) {
+  to->rank = from->rank;
+  to->reduce_mask = from->reduce_mask;
+  to->ordered_mask = from->ordered_mask;
+  for (int d = 0; d < from->rank; ++d) {
+    to->dims[d] = from->dims[d];
+  }
+}
 
 /* A loop node's domain without its dims of 1. */
 void hr_domain_of_node(const hr_node *node, hr_domain *out_domain);

@@ -300,7 +300,7 @@ static bool try_join(fuser *f, int g, const joiner *j) {
   if (!is_worth_moving(f, g, j->n, j->node) || !may_join(f, g, j, &domain, &phase, &benefits) || !benefits) {
     return false;
   }
-  f->groups.data[g].domain = domain;
+  hr_domain_copy(&f->groups.data[g].domain, &domain);
   f->node_phase[j->n] = phase;
   return true;
 }
@@ -324,7 +324,7 @@ static int find_group_of_reader(fuser *f, const joiner *j, int floor) {
     make_joiner(f, reader, &next);
     if (may_join(f, g, &next, &with_reader, &reader_phase, &benefits) && benefits &&
         may_join(f, g, j, &domain, &phase, &benefits)) {
-      f->groups.data[g].domain = domain;
+      hr_domain_copy(&f->groups.data[g].domain, &domain);
       f->node_phase[j->n] = phase;
       return g;
     }
@@ -339,7 +339,7 @@ static int find_home(fuser *f, const joiner *j, int floor) {
     int phase;
     bool benefits = false;
     if (f->groups.data[g].home == j->node->home && may_join(f, g, j, &domain, &phase, &benefits)) {
-      f->groups.data[g].domain = domain;
+      hr_domain_copy(&f->groups.data[g].domain, &domain);
       f->node_phase[j->n] = phase;
       return g;
     }
@@ -420,7 +420,7 @@ static int find_kept(fuser *f, const joiner *j) {
     return -1;
   }
   f->node_phase[j->n] = phase_in_group(f, g, j->node);
-  group->domain = domain;
+  hr_domain_copy(&group->domain, &domain);
   return g;
 }
 
@@ -498,14 +498,15 @@ static bool open_new_group(fuser *f, const joiner *j) {
     return false;
   }
   open_group *group = &f->groups.data[f->groups.count];
-  *group = (open_group){.is_loop = j != NULL, .first_access = f->access_count};
-  if (j != NULL) {
-    group->home = j->node->home;
-    group->kept = j->node->kept_group;
-    group->domain = j->own;
-    group->element_count = j->element_count;
-    group->why = why_apart(f, j);
-  }
+  group->is_loop = j != NULL;
+  group->is_closed = group->is_mixed = false;
+  group->node_count = group->access_count = 0;
+  group->first_access = f->access_count;
+  group->home = j != NULL ? j->node->home : 0;
+  group->kept = j != NULL ? j->node->kept_group : 0;
+  group->element_count = j != NULL ? j->element_count : 0;
+  group->why = j != NULL && f->target->explains ? why_apart(f, j) : NULL;
+  hr_domain_copy(&group->domain, j != NULL ? &j->own : &(hr_domain){0});
   ++f->groups.count;
   return true;
 }
@@ -540,15 +541,19 @@ static bool fuse_nodes(fuser *f) {
 static bool export_groups(const fuser *f, hr_fusion *out_fusion) {
   hr_arena *arena = &f->program->arena;
   size_t node_count = (size_t)f->program->node_count;
-  hr_group *groups = HR_ARENA_ARRAY(arena, hr_group, f->groups.count);
+  hr_group *groups = hr_arena_alloc(arena, f->groups.count * sizeof *groups);
   int *nodes = hr_arena_alloc(arena, (node_count + 1) * sizeof *nodes),
-      **at = HR_ARENA_ARRAY(arena, int *, f->groups.count);
+      **at = hr_arena_alloc(arena, f->groups.count * sizeof *at);
   if (groups == NULL || nodes == NULL || at == NULL) {
     return false;
   }
   for (size_t g = 0; g < f->groups.count; ++g) {
     const open_group *from = &f->groups.data[g];
-    groups[g] = (hr_group){from->is_loop, from->domain, from->node_count, nodes, from->why};
+    groups[g].is_loop = from->is_loop;
+    groups[g].node_count = from->node_count;
+    groups[g].nodes = nodes;
+    groups[g].why = from->why;
+    hr_domain_copy(&groups[g].domain, &from->domain);
     at[g] = nodes;
     nodes += from->node_count;
   }
@@ -605,11 +610,10 @@ static bool find_readers(fuser *f) {
 }
 
 hr_status hr_fuse(hr_program *program, const hr_target *target, const hr_fusion *before, hr_fusion *out_fusion) {
-  fuser f;
-  memset(&f, 0, sizeof f);
-  f.program = program;
-  f.target = target;
-  f.kept = hr_program_indices(program, before != NULL ? before->group_count : 0);
+  fuser f = {.program = program, .target = target};
+  const int groups =
+      before != NULL ? before->group_count : program->node_count / 2; /* about as many as there will be */
+  f.kept = hr_program_indices(program, before != NULL ? groups : 0);
   f.node_group = hr_program_indices(program, program->node_count);
   f.node_phase = HR_ARENA_ARRAY(&program->arena, int, (size_t)program->node_count + 1);
   f.write_group = hr_program_indices(program, program->buffer_count);
@@ -617,7 +621,8 @@ hr_status hr_fuse(hr_program *program, const hr_target *target, const hr_fusion 
   f.writer = hr_program_indices(program, program->buffer_count);
   f.last_access = hr_program_indices(program, program->buffer_count);
   bool ok = f.node_group && f.node_phase && f.write_group && f.read_group && f.writer && f.last_access && f.kept &&
-            find_readers(&f) && fuse_nodes(&f) && export_groups(&f, out_fusion);
+            hr_vector_reserve(&f.groups, (size_t)groups) && find_readers(&f) && fuse_nodes(&f) &&
+            export_groups(&f, out_fusion);
   hr_vector_fini(&f.groups);
   if (!ok) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "fuse: no memory for %d nodes", program->node_count);

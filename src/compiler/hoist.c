@@ -77,7 +77,7 @@ static void note_staying(hoisting *h, int g) {
 
 hr_status hr_hoist(hr_program *program, const hr_target *target, hr_fusion *fusion) {
   hoisting h = {.program = program, .groups = fusion->groups};
-  hr_group *groups = HR_ARENA_ARRAY(&program->arena, hr_group, (size_t)fusion->group_count + 1);
+  hr_group *groups = hr_arena_alloc(&program->arena, ((size_t)fusion->group_count + 1) * sizeof *groups);
   bool *is_first = HR_ARENA_ARRAY(&program->arena, bool, (size_t)fusion->group_count + 1);
   int *node_group = hr_program_indices(program, program->node_count);
   h.writer = hr_program_indices(program, program->buffer_count);
@@ -95,7 +95,7 @@ hr_status hr_hoist(hr_program *program, const hr_target *target, hr_fusion *fusi
   for (int staying = 0; staying < 2; ++staying) {
     for (int g = 0; g < fusion->group_count; ++g) {
       if (is_first[g] == (staying == 0)) {
-        groups[count++] = fusion->groups[g];
+        hr_group_copy(&groups[count++], &fusion->groups[g]);
       }
     }
   }

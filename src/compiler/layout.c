@@ -272,7 +272,7 @@ static bool rewrite_node(hr__layout_pass *p, hr_node *node) {
       return false;
     }
     operand->offset += bounds_offset(operand);
-    node->is_relaid = !node->is_loop;
+    node->is_relaid = true;
   }
   return !node->is_loop || channels == 0 || permute_domain(p->program, node, channels);
 }
@@ -294,7 +294,7 @@ static bool has_work(const hr_program *program) {
 static bool find_accesses(hr__layout_pass *p) {
   hr_program *program = p->program;
   size_t buffers = (size_t)program->buffer_count, count = 0;
-  p->candidates = HR_ARENA_ARRAY(&program->arena, hr__candidate, buffers + 1);
+  p->candidates = hr_arena_alloc(&program->arena, (buffers + 1) * sizeof *p->candidates);
   p->first_access = HR_ARENA_ARRAY(&program->arena, size_t, buffers + 2);
   for (int n = 0; n < program->node_count; ++n) {
     count += (size_t)(program->nodes[n].input_count + program->nodes[n].output_count);
@@ -324,6 +324,7 @@ static bool find_accesses(hr__layout_pass *p) {
   for (size_t b = 0; b < buffers; ++b) {
     p->candidates[b].is_open = program->buffers[b].is_free;
     p->candidates[b].is_seen = !program->buffers[b].is_dead;
+    p->candidates[b].is_relaid = false;
   }
   return true;
 }

@@ -283,7 +283,7 @@ HR_TEST(every_failing_allocation_is_an_error) {
     hr_program program;
     HR_ASSERT_OK(hr_program_parse(
         FACTORS "buffer %3 396 live fresh\n" PRODUCT "loop %3:bf16[6,33]{33,1}+0 = relu(" Y ")\n", &program));
-    HR_ASSERT_OK(hr_versions(&program));
+    hr_versions(&program);
     hr__allocator_fail_after(n);
     hr_status status = hr_layout(&program, &(hr_target){.row_alignment = 16, .depth_work = 1}, &(bool){false});
     hr__allocator_fail_after(-1);

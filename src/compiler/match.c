@@ -36,6 +36,7 @@ typedef struct matcher {
   hr_builder builder; /* scaled weights are appended to the program's own nodes */
   hr_program *program;
   const hr_target *target;
+  bool is_again;
   int count; /* of the program's own nodes */
   uint32_t buffer_count;
   bool *is_gone; /* of each of them */
@@ -286,6 +287,7 @@ static bool join(const matcher *m, const pair *p, hr_node *joined) {
   joined->inputs = inputs, joined->input_count = count;
   joined->outputs = output;
   joined->epilogues = epilogues, joined->epilogue_count = node->epilogue_count + 1;
+  joined->is_relaid |= loop->is_relaid;
   joined->origin = loop->origin;
   return takes_value;
 }
@@ -372,7 +374,8 @@ static void match_node(matcher *m, int n, int *matched) {
   hr_program *program = m->program;
   pair p;
   hr_node joined;
-  if (program->nodes[n].epilogue_count == HR_EPILOGUES_MAX || !find_loop(m, n, &p) || !can_move(m, &p)) {
+  if (program->nodes[n].epilogue_count == HR_EPILOGUES_MAX || !find_loop(m, n, &p) ||
+      (m->is_again && !p.node->is_relaid && !p.loop->is_relaid) || !can_move(m, &p)) {
     return;
   }
   find_order(&p, p.order);
@@ -394,7 +397,8 @@ static bool takes_epilogues(const hr_node *node) {
 /* Removes nodes that are gone, and inserts added rows at their places. */
 static bool put_in_order(matcher *m) {
   hr_program *program = m->program;
-  hr_node *ordered = hr_arena_alloc(&program->arena, ((size_t)program->node_count + 1) * sizeof *ordered);
+  const int capacity = program->node_count + 1;
+  hr_node *ordered = hr_arena_alloc(&program->arena, (size_t)capacity * sizeof *ordered);
   int count = 0;
   for (int n = 0; ordered != NULL && n < m->count; ++n) {
     if (!m->is_gone[n] && m->before[n] >= 0) {
@@ -404,9 +408,10 @@ static bool put_in_order(matcher *m) {
       ordered[count++] = program->nodes[n];
     }
   }
-  if (ordered != NULL && count > 0) {
-    memcpy(program->nodes, ordered, (size_t)count * sizeof *ordered);
+  if (ordered != NULL) {
+    program->nodes = ordered;
     program->node_count = count;
+    program->node_capacity = capacity;
   }
   return ordered != NULL;
 }
@@ -415,13 +420,22 @@ static hr_status no_memory(int count) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "match: no memory for %d nodes", count);
 }
 
-hr_status hr_match(hr_program *program, const hr_target *target) {
+static bool has_work(const hr_program *program) {
+  bool has = false;
+  for (int n = 0; !has && n < program->node_count; ++n) {
+    has = takes_epilogues(&program->nodes[n]);
+  }
+  return has;
+}
+
+hr_status hr_match(hr_program *program, const hr_target *target, bool is_again) {
   matcher m = {.builder = {.program = program},
                .program = program,
                .target = target,
+               .is_again = is_again,
                .count = program->node_count,
                .buffer_count = (uint32_t)program->buffer_count};
-  if (target->keeps == NULL) {
+  if (target->keeps == NULL || !has_work(program)) {
     return HR_OK;
   }
   m.is_gone = HR_ARENA_ARRAY(&program->arena, bool, (size_t)m.count + 1);
@@ -439,5 +453,5 @@ hr_status hr_match(hr_program *program, const hr_target *target) {
   if (matched == 0) {
     return HR_OK;
   }
-  return put_in_order(&m) ? hr_versions(program) : no_memory(m.count);
+  return put_in_order(&m) ? HR_OK : no_memory(m.count);
 }

@@ -11,6 +11,9 @@ typedef struct hr_uses {
   int *first, *nodes;
 } hr_uses;
 
+/* Adds operands of node n to the counts of their buffers, `at`, if `list` is NULL; else to their lists, which end at
+ * `at`. */
+void hr_uses_add(int count, const hr_operand *operands, int n, int *at, int *list);
 /* In the program's arena; false when memory is out. */
 bool hr_uses_find(hr_program *program, hr_uses *out_uses);
 /* The place in the list of a buffer of the first node after node n; the list's end: there is none. */
@@ -21,19 +24,25 @@ int hr_uses_after(const hr_uses *uses, uint32_t buffer, int n);
 hr_status hr_chain(const hr_program *stream, hr_program *out_stream);
 
 /* Numbers the versions of every buffer in order of writes: stream order becomes value form. */
-hr_status hr_versions(hr_program *program);
+void hr_versions(hr_program *program);
+/* The same in parts: nodes are added in order. */
+void hr_versions_begin(hr_program *program);
+void hr_versions_add(hr_program *program, hr_node *node);
 
 /* True if a store through this view writes every byte of its buffer. */
 bool hr_covers_buffer(const hr_program *program, const hr_operand *output, uint32_t reduce_mask);
-/* Removes nodes whose results are never read. Before: %3 = mul(..) into a dead buffer that is never read. After:
- * gone. */
+/* Removes nodes whose results are never read, and numbers versions. Before: %3 = mul(..) into a dead buffer that is
+ * never read. After: gone. */
 hr_status hr_simplify(hr_program *program);
+
+/* The passes from here to hr_layout read no versions. What they change has to be numbered anew. */
 
 /* Gives contents of visible buffers that the program itself replaces to temporaries. */
 hr_status hr_rename(hr_program *program);
 
-/* Matches element-wise loops into the contraction that alone feeds them, if the target keeps it with them. */
-hr_status hr_match(hr_program *program, const hr_target *target);
+/* Matches element-wise loops into the contraction that alone feeds them, if the target keeps it with them. `is_again`:
+ * only pairs of which one's layout has changed. */
+hr_status hr_match(hr_program *program, const hr_target *target, bool is_again);
 
 /* Makes the target's composites write their results directly to the destinations of copies. */
 hr_status hr_deliver(hr_program *program, const hr_target *target);
@@ -62,9 +71,17 @@ typedef struct hr_group {
 
 typedef struct hr_fusion {
   int group_count;
-  const hr_group *groups;
+  hr_group *groups;
   const int *node_group; /* the group of each node */
 } hr_fusion;
+
+static inline void hr_group_copy(hr_group *to, const hr_group *from) {
+  to->is_loop = from->is_loop;
+  to->node_count = from->node_count;
+  to->nodes = from->nodes;
+  to->why = from->why;
+  hr_domain_copy(&to->domain, &from->domain);
+}
 
 /* True if a loop node of a group runs once for each row rather than for each element. */
 bool hr_group_is_row_node(const hr_group *group, const hr_node *node);

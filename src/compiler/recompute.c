@@ -535,33 +535,32 @@ static bool keep_groups(const maker *m) {
 
 /* ---- tables ---- */
 
-/* Lists of nodes for each buffer: the readers, or the writers in order. */
-static bool list_nodes(hr_program *program, bool writers, int **out_base, int **out_list) {
+/* Lists the nodes that write each buffer, and those that read it, in order. Counts of buffer b are at base[b + 2];
+ * afterwards its list grows from base[b + 1] on, which ends at the next one. */
+static bool list_nodes(maker *m) {
+  hr_program *program = m->program;
   size_t buffers = (size_t)program->buffer_count;
-  int *base = HR_ARENA_ARRAY(&program->arena, int, buffers + 2), total = 0;
-  for (int pass = 0; pass < 2 && base != NULL; ++pass) {
-    int *list = pass == 1 ? HR_ARENA_ARRAY(&program->arena, int, (size_t)total + 1) : NULL;
-    if (pass == 1 && list == NULL) {
-      return false;
-    }
+  m->write_base = HR_ARENA_ARRAY(&program->arena, int, buffers + 2);
+  m->read_base = HR_ARENA_ARRAY(&program->arena, int, buffers + 2);
+  bool ok = m->write_base != NULL && m->read_base != NULL;
+  for (int pass = 0; ok && pass < 2; ++pass) {
+    int *write_at = m->write_base + (pass == 0 ? 2 : 1), *read_at = m->read_base + (pass == 0 ? 2 : 1);
     for (int n = 0; n < program->node_count; ++n) {
       const hr_node *node = &program->nodes[n];
-      for (int i = 0; i < (writers ? node->output_count : node->input_count); ++i) {
-        const hr_operand *operand = writers ? &node->outputs[i] : &node->inputs[i];
-        if (operand->kind == HR_OPERAND_VALUE && pass == 0) {
-          ++base[operand->index + 2], ++total;
-        } else if (operand->kind == HR_OPERAND_VALUE) {
-          list[base[operand->index + 1]++] = n;
-        }
-      }
+      hr_uses_add(node->output_count, node->outputs, n, write_at, m->writes);
+      hr_uses_add(node->input_count, node->inputs, n, read_at, m->reads);
     }
     for (size_t b = 2; pass == 0 && b < buffers + 2; ++b) {
-      base[b] += base[b - 1];
+      m->write_base[b] += m->write_base[b - 1];
+      m->read_base[b] += m->read_base[b - 1];
     }
-    *out_list = list;
+    if (pass == 0) {
+      m->writes = hr_arena_alloc(&program->arena, ((size_t)m->write_base[buffers + 1] + 1) * sizeof *m->writes);
+      m->reads = hr_arena_alloc(&program->arena, ((size_t)m->read_base[buffers + 1] + 1) * sizeof *m->reads);
+    }
+    ok = m->writes != NULL && m->reads != NULL;
   }
-  *out_base = base;
-  return base != NULL;
+  return ok;
 }
 
 static bool find_groups(maker *m) {
@@ -592,8 +591,7 @@ hr_status hr_recompute(hr_program *program, const hr_target *target, const hr_fu
   int count = program->node_count;
   m.is_gone = HR_ARENA_ARRAY(&program->arena, bool, (size_t)count + 1);
   m.latest = hr_program_indices(program, fusion->group_count);
-  bool ok = m.is_gone != NULL && m.latest != NULL && find_groups(&m) &&
-            list_nodes(program, true, &m.write_base, &m.writes) && list_nodes(program, false, &m.read_base, &m.reads);
+  bool ok = m.is_gone != NULL && m.latest != NULL && find_groups(&m) && list_nodes(&m);
   for (int n = count - 1; n >= 0 && ok; --n) {
     ok = copy_for_readers(&m, n);
   }
@@ -603,6 +601,5 @@ hr_status hr_recompute(hr_program *program, const hr_target *target, const hr_fu
   if (!ok) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "recompute: no memory for %d nodes", count);
   }
-  HR_RETURN_IF_ERROR(*out_changed ? hr_versions(program) : HR_OK);
   return *out_changed ? hr_simplify(program) : HR_OK;
 }

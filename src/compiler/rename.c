@@ -121,5 +121,5 @@ hr_status hr_rename(hr_program *program) {
       return no_memory(program);
     }
   }
-  return hr_versions(program);
+  return HR_OK;
 }

@@ -66,7 +66,7 @@ static bool end_wants(const hr_program *program, const hr_node *node, bool *want
   return has_live;
 }
 
-/* True if the node is the first to write a temporary of one element, and makes all of it from a number. */
+/* True if the node makes all of a temporary of one element from a number, and nobody has written it before. */
 static bool is_number(const hr_program *program, const hr_node *node) {
   if (node->op != HR_OP_COPY || !node->is_loop || node->store_mode != HR_STORE_SET || node->output_count != 1 ||
       node->input_count != 1 || node->inputs[0].kind != HR_OPERAND_SCALAR) {
@@ -74,25 +74,28 @@ static bool is_number(const hr_program *program, const hr_node *node) {
   }
   const hr_operand *output = &node->outputs[0];
   const hr_program_buffer *buffer = &program->buffers[output->index];
-  return output->kind == HR_OPERAND_VALUE && output->version == 1 && hr_operand_count(*output) == 1 &&
+  return output->kind == HR_OPERAND_VALUE && buffer->versions == 0 && hr_operand_count(*output) == 1 &&
          buffer->is_dead && buffer->is_fresh && hr_covers_buffer(program, output, 0);
 }
 
-/* Puts the kept nodes together, numbers first; *out_changed: one was removed or has moved. */
-static bool compact(hr_program *program, const bool *keep, bool *out_changed) {
+/* Puts the kept nodes together, numbers first, and numbers versions. */
+static bool compact(hr_program *program, const bool *keep) {
   size_t count = 0, number_count = 0;
   hr_node *nodes = program->nodes;
   hr_node *numbers = hr_arena_alloc(&program->arena, (size_t)program->node_count * sizeof *numbers);
   if (numbers == NULL) {
     return false;
   }
-  *out_changed = false;
+  hr_versions_begin(program);
   for (int n = 0; n < program->node_count; ++n) {
-    bool is_first = keep[n] && is_number(program, &nodes[n]);
-    *out_changed |= !keep[n] || (is_first && count > 0);
+    if (!keep[n]) {
+      continue;
+    }
+    bool is_first = is_number(program, &nodes[n]);
+    hr_versions_add(program, &nodes[n]); /* numbers read nothing: those that move have the same versions */
     if (is_first) {
       numbers[number_count++] = nodes[n];
-    } else if (keep[n] && (int)count++ != n) {
+    } else if ((int)count++ != n) {
       nodes[count - 1] = nodes[n];
     }
   }
@@ -133,9 +136,5 @@ hr_status hr_simplify(hr_program *program) {
       }
     }
   }
-  bool is_changed;
-  if (!compact(program, keep, &is_changed)) {
-    return no_memory(program);
-  }
-  return is_changed ? hr_versions(program) : HR_OK;
+  return compact(program, keep) ? HR_OK : no_memory(program);
 }

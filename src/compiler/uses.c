@@ -1,8 +1,7 @@
 /* uses.c: for each buffer the list of the nodes that touch it. */
 #include "compiler/passes.h"
 
-/* Adds the node's operands to the counts of their buffers, or to the lists, which end at `at`. */
-static void count_or_list(int count, const hr_operand *operands, int n, int *at, int *list) {
+void hr_uses_add(int count, const hr_operand *operands, int n, int *at, int *list) {
   for (int i = 0; i < count; ++i) {
     if (operands[i].kind == HR_OPERAND_VALUE) {
       int *place = &at[operands[i].index];
@@ -22,8 +21,8 @@ bool hr_uses_find(hr_program *program, hr_uses *out_uses) {
     int *at = is_second ? first + 1 : first + 2;
     for (int n = 0; n < program->node_count; ++n) {
       const hr_node *node = &program->nodes[n];
-      count_or_list(node->input_count, node->inputs, n, at, list);
-      count_or_list(node->output_count, node->outputs, n, at, list);
+      hr_uses_add(node->input_count, node->inputs, n, at, list);
+      hr_uses_add(node->output_count, node->outputs, n, at, list);
     }
     for (size_t b = 0; !is_second && b < buffers; ++b) {
       total += first[b + 2];

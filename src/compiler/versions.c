@@ -10,25 +10,31 @@
 
 #include "compiler/passes.h"
 
-hr_status hr_versions(hr_program *program) {
+void hr_versions_begin(hr_program *program) {
   for (int b = 0; b < program->buffer_count; ++b) {
     program->buffers[b].versions = 0;
   }
-  for (int n = 0; n < program->node_count; ++n) {
-    hr_node *node = &program->nodes[n];
-    for (int i = 0; i < node->input_count; ++i) {
-      hr_operand *input = &node->inputs[i];
-      if (input->kind == HR_OPERAND_VALUE) {
-        input->version = program->buffers[input->index].versions;
-      }
-    }
-    for (int i = 0; i < node->output_count; ++i) {
-      hr_operand *output = &node->outputs[i];
-      if (output->kind == HR_OPERAND_VALUE) {
-        output->version = ++program->buffers[output->index].versions;
-      }
+  program->is_value_form = true;
+}
+
+void hr_versions_add(hr_program *program, hr_node *node) {
+  for (int i = 0; i < node->input_count; ++i) {
+    hr_operand *input = &node->inputs[i];
+    if (input->kind == HR_OPERAND_VALUE) {
+      input->version = program->buffers[input->index].versions;
     }
   }
-  program->is_value_form = true;
-  return HR_OK;
+  for (int i = 0; i < node->output_count; ++i) {
+    hr_operand *output = &node->outputs[i];
+    if (output->kind == HR_OPERAND_VALUE) {
+      output->version = ++program->buffers[output->index].versions;
+    }
+  }
+}
+
+void hr_versions(hr_program *program) {
+  hr_versions_begin(program);
+  for (int n = 0; n < program->node_count; ++n) {
+    hr_versions_add(program, &program->nodes[n]);
+  }
 }

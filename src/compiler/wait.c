@@ -12,8 +12,6 @@
  *
  * A group doesn't move after a CHECK_INDEX, nor if a temporary that it reads would have to live longer.
  */
-#include <string.h>
-
 #include "compiler/passes.h"
 
 typedef struct waiting {
@@ -137,7 +135,7 @@ static bool move_nodes(waiting *w, int h, int g, const hr_domain *domain) {
   }
   to->nodes = nodes;
   to->node_count = count;
-  to->domain = *domain;
+  hr_domain_copy(&to->domain, domain);
   from->node_count = 0;
   return true;
 }
@@ -193,27 +191,23 @@ static void export_groups(const waiting *w, int *node_group, hr_fusion *fusion) 
     for (int k = 0; k < w->groups[g].node_count; ++k) {
       node_group[w->groups[g].nodes[k]] = count;
     }
-    if (w->groups[g].node_count > 0) {
-      w->groups[count++] = w->groups[g];
+    if (w->groups[g].node_count > 0 && count++ < g) {
+      hr_group_copy(&w->groups[count - 1], &w->groups[g]);
     }
   }
   fusion->group_count = count;
-  fusion->groups = w->groups;
   fusion->node_group = node_group;
 }
 
 hr_status hr_wait(hr_program *program, hr_fusion *fusion) {
-  waiting w = {.program = program, .group_count = fusion->group_count, .check = fusion->group_count};
-  w.groups = HR_ARENA_ARRAY(&program->arena, hr_group, (size_t)fusion->group_count + 1);
-  if (w.groups != NULL && fusion->group_count > 0) {
-    memcpy(w.groups, fusion->groups, (size_t)fusion->group_count * sizeof *w.groups);
-  }
+  waiting w = {
+      .program = program, .group_count = fusion->group_count, .groups = fusion->groups, .check = fusion->group_count};
   w.first_writer = hr_program_indices(program, program->buffer_count);
   w.first_reader = hr_program_indices(program, program->buffer_count);
   w.first = hr_program_indices(program, program->buffer_count);
   w.last = hr_program_indices(program, program->buffer_count);
   int *node_group = hr_program_indices(program, program->node_count);
-  if (!w.groups || !w.first_writer || !w.first_reader || !w.first || !w.last || !node_group || !move_groups(&w)) {
+  if (!w.first_writer || !w.first_reader || !w.first || !w.last || !node_group || !move_groups(&w)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "wait: no memory for %d groups", fusion->group_count);
   }
   export_groups(&w, node_group, fusion);

@@ -232,6 +232,7 @@ static hr_status compile(hr_plan *plan, const hr_key *key, hr_device *device, co
                       .keeps_ctx = device,
                       .resident_row_bytes = RESIDENT_ROW_BYTES,
                       .hoist_bytes = device->properties.is_host ? HOIST_BYTES : DEVICE_HOIST_BYTES,
+                      .explains = own_plans()->keeps_nodes,
                       .verify = hr_log_is_on(HR_LOG_VERIFY)};
   hr_program program;
   hr__algorithms_layouts(dialect, &target);

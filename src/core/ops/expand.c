@@ -13,6 +13,8 @@
  * same elements in the same order as the output, or none of them. Otherwise a temporary replaces the output of an
  * element-wise or reduce row, or the inputs of other rows (whose lowerings read them more than once).
  */
+#include <string.h>
+
 #include "core/ops/lower.h"
 
 typedef struct expander {
@@ -372,24 +374,21 @@ static void expand_node(expander *e, const hr_node *node) {
 
 /* ---- the program ---- */
 
-/* Gives the new program the stream's buffers and scalars under the same numbers. */
+/* Gives the new program the stream's buffers and scalars under the same numbers, and room for what lowerings add. */
 static bool copy_declarations(const hr_program *stream, hr_program *program) {
-  for (int i = 0; i < stream->buffer_count; ++i) {
-    const hr_program_buffer *buffer = &stream->buffers[i];
-    if (hr_program_add_buffer(program, buffer->bytes, buffer->is_dead, buffer->is_fresh) == UINT32_MAX) {
-      return false;
-    }
-    program->buffers[i] = *buffer;
+  enum { MORE_SCALARS = 64 };
+  int nodes = stream->node_count, buffers = stream->buffer_count, scalars = stream->scalar_count;
+  if (!hr_program_reserve(program, nodes + nodes / 2, buffers + nodes / 2, scalars + MORE_SCALARS)) {
+    return false;
   }
-  for (int i = 0; i < stream->scalar_count; ++i) {
-    const hr_program_scalar *scalar = &stream->scalars[i];
-    uint32_t index = scalar->is_constant ? hr_program_add_constant(program, scalar->value)
-                                         : hr_program_add_argument(program, scalar->dtype);
-    if (index == UINT32_MAX) {
-      return false;
-    }
-    program->scalars[i] = *scalar;
+  if (buffers > 0) {
+    memcpy(program->buffers, stream->buffers, (size_t)buffers * sizeof *program->buffers);
   }
+  if (scalars > 0) {
+    memcpy(program->scalars, stream->scalars, (size_t)scalars * sizeof *program->scalars);
+  }
+  program->buffer_count = buffers;
+  program->scalar_count = scalars;
   program->bound_count = stream->bound_count;
   program->argument_count = stream->argument_count;
   return true;
@@ -431,19 +430,30 @@ hr_status hr_expand_own(hr_program *stream, hr_keep_fn keeps, void *ctx, hr_prog
   return expand(stream, &stream->arena, keeps, ctx, out_program);
 }
 
+static bool is_open_again(const hr_node *node) {
+  return node->is_relaid && hr_op_table(node->op)->family == HR_FAMILY_CONTRACTION;
+}
+
 hr_status hr_expand_again(hr_program *program, hr_keep_fn keeps, void *ctx) {
-  int count = program->node_count;
-  hr_node *nodes = hr_arena_dup(&program->arena, program->nodes, (size_t)count * sizeof *nodes);
+  int first = 0;
+  while (first < program->node_count && !is_open_again(&program->nodes[first])) {
+    ++first;
+  }
+  int count = program->node_count - first;
+  hr_node *nodes = hr_arena_dup(&program->arena, program->nodes + first, (size_t)count * sizeof *nodes);
   expander e = {.keeps = keeps, .ctx = ctx, .builder = {.program = program}};
   if (nodes == NULL && count > 0) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %d nodes of the program", count);
   }
-  program->node_count = 0;
+  program->node_count = first;
   for (int i = 0; i < count && e.builder.status == HR_OK; ++i) {
-    bool is_open = nodes[i].is_relaid && hr_op_table(nodes[i].op)->family == HR_FAMILY_CONTRACTION;
     e.builder.origin = nodes[i].origin;
-    if (is_open) {
+    if (is_open_again(&nodes[i])) {
+      int made = program->node_count;
       expand_lowered(&e, &nodes[i]);
+      for (; made < program->node_count; ++made) {
+        program->nodes[made].is_relaid = true;
+      }
     } else {
       append_again(&e.builder, nodes[i]);
     }
