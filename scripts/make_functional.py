@@ -7,7 +7,7 @@ import sys
 import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ROW = re.compile(r"^HR_FUNCTIONAL\((\w+), (\w+), (\w+), (\w+), (NO_INPUTS|INPUTS\(.*?\)|MANY\(.*?\)), (NO_ATTRIBUTES|ATTRIBUTES\(.*\)), \"(.*)\"\)$")
+ROW = re.compile(r"^HR_FUNCTIONAL\((\w+), (\w+), (\w+), (\w+), (NO_INPUTS|INPUTS\(.*?\)|MANY\(.*?\)), (NO_ATTRIBUTES|ATTRIBUTES\(.*\))(?: RESULTS\((.*?)\))?, \"(.*)\"\)$")
 SECTION = re.compile(r"^/\* ---- (.*) ---- \*/$")
 ATTRIBUTE = re.compile(r"(\w+)\(\"(\w+)\"(?:, ([^()]+))?\)")
 COLUMNS = 120
@@ -81,18 +81,20 @@ typedef struct hr_attribute {
   } value;
 } hr_attribute;
 
-/* Applies a function and gives its result, whose buffer reference is the caller's (hr_tensor_release).
+/* Applies a function and gives its results, whose buffers' references are the caller's (hr_tensor_release).
  *
- * stream: a stream or a capture. NULL infers: inputs and result have types without buffers, and nothing is recorded.
+ * stream: a stream or a capture. NULL infers: inputs and results have types without buffers, and nothing is recorded.
  * inputs: pointers, in the order of the function's list; NULL: absent. They keep their references.
  * attributes: in the order of the function's list; those at the end may be left out.
+ * results: result_count of them, in the order of the function's list; those at the end may be left out, but one.
  *
  * Fails with INVALID_ARGUMENT for wrong inputs or attributes, UNIMPLEMENTED for dtypes that the function does not
  * support, and otherwise as hr_stream_record. The message names the function or the recorded row, the actual and the
- * expected value: "sum: axis 3 is out of range for 2 dims". *out_result is set only on success. */
+ * expected value: "sum: axis 3 is out of range for 2 dims". Results are set only on success. */
 HR_API HR_MUST_USE hr_status hr_functional_apply(hr_stream *stream, hr_functional function, int input_count,
-                                               const hr_tensor *const *inputs, int attribute_count,
-                                               const hr_attribute *attributes, hr_tensor *out_result);
+                                                 const hr_tensor *const *inputs, int attribute_count,
+                                                 const hr_attribute *attributes, int result_count,
+                                                 hr_tensor *out_results);
 
 /* A function's name ("none" for a number that is no function), and the function of a name (NONE: there is none). */
 HR_API const char *hr_functional_name(hr_functional function);
@@ -109,13 +111,13 @@ PAGE = """\
 
 The functional layer ([functional.h](../include/headrace/functional.h)) defines these functions on tensors. A function
 infers its result from its inputs and records operations ([operators.md](operators.md)) on views; a function of the
-section *views* records nothing. `hr_functional_apply(stream, HR_FUNCTIONAL_<NAME>, inputs, attributes, &result)` applies
+section *views* records nothing. `hr_functional_apply(stream, HR_FUNCTIONAL_<NAME>, inputs, attributes, results)` applies
 one. Dtypes are promoted as in PyTorch, and numbers of the host are weak. `axis` counts from the end if it is negative.
 """
 
 
 def rows():
-    """Each section's title with its rows: NAME, name, inputs, attributes, doc."""
+    """Each section's title with its rows: NAME, signature, doc."""
     text = (ROOT / "src/functional/functional.def").read_text()
     found = []
     for line in re.sub(r"\n {4}", " ", text).splitlines():
@@ -123,9 +125,11 @@ def rows():
         if section := SECTION.match(line):
             found.append((section[1], []))
         elif match := ROW.match(line):
-            NAME, name, _, _, inputs, attributes, doc = match.groups()
+            NAME, name, _, _, inputs, attributes, results, doc = match.groups()
             names = [input + "..." * inputs.startswith("MANY") for input in re.findall(r'"([^"]+)"', inputs)]
-            found[-1][1].append((NAME, name, names, ATTRIBUTE.findall(attributes), doc))
+            text = signature(name, names, ATTRIBUTE.findall(attributes))
+            text += " -> " + ", ".join(re.findall(r'"(\w+)"', results)) if results else ""
+            found[-1][1].append((NAME, text, doc))
         elif line.startswith("HR_FUNCTIONAL("):
             sys.exit(f"functional.def: a row that can't be read: {line}")
     return found
@@ -140,8 +144,8 @@ def header() -> str:
     lines = []
     for title, functions in rows():
         lines.append(f"\n  /* ---- {title} ---- */\n")
-        for NAME, name, inputs, attributes, doc in functions:
-            text = f"{signature(name, inputs, attributes)}: {doc}"
+        for NAME, call, doc in functions:
+            text = f"{call}: {doc}"
             lines.append("  /* " + "\n   * ".join(textwrap.wrap(text, COLUMNS - 8)) + " */")
             lines.append(f"  HR_FUNCTIONAL_{NAME},")
     return HEAD + "\n".join(lines) + "\n" + TAIL
@@ -151,7 +155,7 @@ def page() -> str:
     parts = [PAGE]
     for title, functions in rows():
         parts.append(f"\n## {title[0].upper() + title[1:]}\n\n| function | result |\n|---|---|\n")
-        parts += [f"| `{signature(name, inputs, attributes)}` | {doc} |\n" for _, name, inputs, attributes, doc in functions]
+        parts += [f"| `{call}` | {doc} |\n" for _, call, doc in functions]
     return "".join(parts)
 
 

@@ -176,6 +176,8 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_ISNAN,
   /* isinf(x): true if x is infinite */
   HR_FUNCTIONAL_ISINF,
+  /* isfinite(x): true if x is neither infinite nor NaN */
+  HR_FUNCTIONAL_ISFINITE,
   /* signbit(x): true if the sign bit is set */
   HR_FUNCTIONAL_SIGNBIT,
   /* logical_and(x, y): true if both are true */
@@ -242,11 +244,42 @@ typedef enum hr_functional {
   /* cumulative_prod(x, axis=-1): running products */
   HR_FUNCTIONAL_CUMULATIVE_PROD,
 
+  /* ---- in order; a NaN is the largest ---- */
+
+  /* sort(x, axis=-1, descending=false, values="indices"): x in order along an axis; equal elements keep their order */
+  HR_FUNCTIONAL_SORT,
+  /* argsort(x, axis=-1, descending=false): the indices of sort */
+  HR_FUNCTIONAL_ARGSORT,
+  /* topk(x, k=1, axis=-1, largest=true, values="indices"): the k largest or smallest elements along an axis, in
+   * order */
+  HR_FUNCTIONAL_TOPK,
+
   /* ---- products ---- */
 
   /* matmul(x, y): matrix product of the last two dims; the others are broadcast; a vector is a row on the left, a
    * column on the right */
   HR_FUNCTIONAL_MATMUL,
+  /* conv(x, weight, bias?, stride, before, after, dilation, groups=1): convolution (without flipping) of x [N, C,
+   * ..] with weight [O, C / groups, ..]; before, after: zeros on each side */
+  HR_FUNCTIONAL_CONV,
+  /* attention(q, k, v, mask?, causal=false, scale=0): softmax(scale q k^T + mask) v of q [B, H, L, E], k [B, H, S,
+   * E], v [B, H, S, V]; a bool mask selects; without scale 1 / sqrt(E) */
+  HR_FUNCTIONAL_ATTENTION,
+
+  /* ---- norms ---- */
+
+  /* layer_norm(x, weight?, bias?, dims=1, eps=1e-5): (x - mean) / sqrt(variance + eps) * weight + bias over the last
+   * dims */
+  HR_FUNCTIONAL_LAYER_NORM,
+  /* rms_norm(x, weight?, eps=1e-5): x / sqrt(mean(x * x) + eps) * weight over the last dim */
+  HR_FUNCTIONAL_RMS_NORM,
+
+  /* ---- windows on planes, which are the last dims ---- */
+
+  /* max_pool(x, window, stride, padding): largest element of each window */
+  HR_FUNCTIONAL_MAX_POOL,
+  /* avg_pool(x, window, stride, padding, count_padding=true): mean of each window */
+  HR_FUNCTIONAL_AVG_POOL,
 
   /* ---- views: the result shares x's memory ---- */
 
@@ -277,6 +310,20 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_CONCAT,
   /* stack(x..., axis=0): one after the other along a new axis */
   HR_FUNCTIONAL_STACK,
+  /* pad(x, before, after, value=0): more elements on both sides of each dim; negative numbers crop */
+  HR_FUNCTIONAL_PAD,
+  /* pad_reflect(x, before, after): elements mirrored at the borders, which are not repeated */
+  HR_FUNCTIONAL_PAD_REFLECT,
+  /* pad_edge(x, before, after): the borders repeated */
+  HR_FUNCTIONAL_PAD_EDGE,
+  /* tile(x, repetitions): x repeated so often along each dim; dims are added in front on either side */
+  HR_FUNCTIONAL_TILE,
+  /* roll(x, shift=0, axis=0): elements moved along an axis; those that leave one end enter at the other */
+  HR_FUNCTIONAL_ROLL,
+  /* tril(x, k=0): 0 above diagonal k of the last two dims */
+  HR_FUNCTIONAL_TRIL,
+  /* triu(x, k=0): 0 below diagonal k of the last two dims */
+  HR_FUNCTIONAL_TRIU,
 
   /* ---- indices; one out of range is an error ---- */
 
@@ -341,18 +388,20 @@ typedef struct hr_attribute {
   } value;
 } hr_attribute;
 
-/* Applies a function and gives its result, whose buffer reference is the caller's (hr_tensor_release).
+/* Applies a function and gives its results, whose buffers' references are the caller's (hr_tensor_release).
  *
- * stream: a stream or a capture. NULL infers: inputs and result have types without buffers, and nothing is recorded.
+ * stream: a stream or a capture. NULL infers: inputs and results have types without buffers, and nothing is recorded.
  * inputs: pointers, in the order of the function's list; NULL: absent. They keep their references.
  * attributes: in the order of the function's list; those at the end may be left out.
+ * results: result_count of them, in the order of the function's list; those at the end may be left out, but one.
  *
  * Fails with INVALID_ARGUMENT for wrong inputs or attributes, UNIMPLEMENTED for dtypes that the function does not
  * support, and otherwise as hr_stream_record. The message names the function or the recorded row, the actual and the
- * expected value: "sum: axis 3 is out of range for 2 dims". *out_result is set only on success. */
+ * expected value: "sum: axis 3 is out of range for 2 dims". Results are set only on success. */
 HR_API HR_MUST_USE hr_status hr_functional_apply(hr_stream *stream, hr_functional function, int input_count,
-                                               const hr_tensor *const *inputs, int attribute_count,
-                                               const hr_attribute *attributes, hr_tensor *out_result);
+                                                 const hr_tensor *const *inputs, int attribute_count,
+                                                 const hr_attribute *attributes, int result_count,
+                                                 hr_tensor *out_results);
 
 /* A function's name ("none" for a number that is no function), and the function of a name (NONE: there is none). */
 HR_API const char *hr_functional_name(hr_functional function);

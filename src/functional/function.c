@@ -3,6 +3,8 @@
 #include "core/ops/op.h"
 #include "functional/functions.h"
 
+enum { RESULTS_MAX = 4 };
+
 #define INT(name, value) \
   { name, HR_ATTRIBUTE_INT, false, value }
 #define FLAG(name, value) \
@@ -15,8 +17,17 @@
   { name, HR_ATTRIBUTE_INTS, true, 0 }
 #define DTYPE(name) \
   { name, HR_ATTRIBUTE_DTYPE, false, 0 }
-#define ATTRIBUTES(...) __VA_ARGS__,
-#define NO_ATTRIBUTES
+#define ATTRIBUTES(...)                       \
+  .attributes = (const hr__attribute_row[]) { \
+    __VA_ARGS__, {                            \
+      NULL, HR_ATTRIBUTE_NONE                 \
+    }                                         \
+  }
+#define NO_ATTRIBUTES                         \
+  .attributes = (const hr__attribute_row[]) { \
+    { NULL, HR_ATTRIBUTE_NONE }               \
+  }
+#define RESULTS(...) , .result_count = sizeof(NAMES(__VA_ARGS__)) / sizeof(char *), .results = NAMES(__VA_ARGS__)
 #define NAMES(...)        \
   (const char *const[]) { \
     __VA_ARGS__           \
@@ -26,11 +37,8 @@
 #define NO_INPUTS .input_count = 0
 
 #define HR_FUNCTIONAL(NAME, function_name, emitter, OP, input_names, attribute_rows, doc) \
-  [HR_FUNCTIONAL_##NAME] = {.name = #function_name,                                       \
-                            .emit = hr__emit_##emitter,                                   \
-                            .op = HR_OP_##OP,                                             \
-                            input_names,                                                  \
-                            .attributes = (const hr__attribute_row[]){attribute_rows{NULL, HR_ATTRIBUTE_NONE}}},
+  [HR_FUNCTIONAL_##                                                                       \
+      NAME] = {.name = #function_name, .emit = hr__emit_##emitter, .op = HR_OP_##OP, input_names, attribute_rows},
 static const hr__function_row rows[HR_FUNCTIONAL_COUNT] = {
 #include "functional/functional.def"
 };
@@ -112,22 +120,29 @@ static hr_status check_attributes(const hr__function_call *c) {
 
 hr_status hr_functional_apply(hr_stream *stream, hr_functional function, int input_count,
                               const hr_tensor *const *inputs, int attribute_count, const hr_attribute *attributes,
-                              hr_tensor *out) {
-  hr_tensor output;
+                              int result_count, hr_tensor *out_results) {
+  hr_tensor results[RESULTS_MAX];
   hr__function_call call = {.row = row_of(function),
                             .stream = stream,
                             .input_count = input_count,
                             .inputs = inputs,
                             .attribute_count = attribute_count,
                             .attributes = attributes,
-                            .output = &output};
+                            .output_count = result_count,
+                            .output = results};
   if (call.row->emit == NULL) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "there is no function number %d", (int)function);
+  }
+  int most = call.row->result_count > 0 ? call.row->result_count : 1;
+  if (result_count < 1 || result_count > most) {
+    return HR__CALL_FAIL(&call, "%d results, expected 1%s%d", result_count, most > 1 ? " to " : " or ", most);
   }
   HR_RETURN_IF_ERROR(check_inputs(&call));
   HR_RETURN_IF_ERROR(check_attributes(&call));
   HR_RETURN_IF_ERROR(call.row->emit(&call));
-  hr__copy_tensor(&output, out);
+  for (int i = 0; i < result_count; ++i) {
+    hr__copy_tensor(&results[i], &out_results[i]);
+  }
   return HR_OK;
 }
 
@@ -145,7 +160,9 @@ int64_t hr__int_attribute(const hr__function_call *c, int index) {
 
 hr_scalar hr__real_attribute(const hr__function_call *c, int index) {
   const hr_attribute *given = hr__given_attribute(c, index);
-  return given != NULL ? given->value.number : hr_scalar_i64((int64_t)c->row->attributes[index].value);
+  double value = c->row->attributes[index].value;
+  bool is_integer = value == (double)(int64_t)value;
+  return given != NULL ? given->value.number : is_integer ? hr_scalar_i64((int64_t)value) : hr_scalar_f64(value);
 }
 
 hr_dtype hr__dtype_attribute(const hr__function_call *c, int index) {

@@ -62,7 +62,7 @@ static void read(const hr_tensor *x, float *values) {
   hr_tensor converted;
   hr_attribute dtype = {.kind = HR_ATTRIBUTE_DTYPE, .value = {.dtype = HR_DTYPE_F32}};
   HR_ASSERT(count_of(x) <= MOST);
-  HR_ASSERT_OK(hr_functional_apply(stream, HR_FUNCTIONAL_ASTYPE, 1, &x, 1, &dtype, &converted));
+  HR_ASSERT_OK(hr_functional_apply(stream, HR_FUNCTIONAL_ASTYPE, 1, &x, 1, &dtype, 1, &converted));
   hr_view view = {.buffer = converted.buffer,
                   .dtype = HR_DTYPE_F32,
                   .rank = converted.rank,
@@ -133,13 +133,15 @@ static hr_tensor apply(hr_functional function, int input_count, const hr_tensor 
   open_stream();
   hr_tensor result, types[8], inferred;
   const hr_tensor *without[8];
-  HR_ASSERT_OK(hr_functional_apply(stream, function, input_count, inputs, attribute_count, attributes, &result));
+  HR_ASSERT_OK(hr_functional_apply(stream, function, input_count, inputs, attribute_count, attributes, 1, &result));
   for (int i = 0; i < input_count; ++i) {
-    types[i] = *inputs[i];
-    types[i].buffer = NULL;
-    without[i] = &types[i];
+    if (inputs[i] != NULL) {
+      types[i] = *inputs[i];
+      types[i].buffer = NULL;
+    }
+    without[i] = inputs[i] != NULL ? &types[i] : NULL;
   }
-  HR_ASSERT_OK(hr_functional_apply(NULL, function, input_count, without, attribute_count, attributes, &inferred));
+  HR_ASSERT_OK(hr_functional_apply(NULL, function, input_count, without, attribute_count, attributes, 1, &inferred));
   expect_type(&inferred, result.dtype, result.rank, result.dims);
   HR_ASSERT(inferred.buffer == NULL);
   HR_ASSERT_EQ(inferred.offset, result.offset);
@@ -153,7 +155,8 @@ static void expect_failure(const char *text, hr_functional function, int input_c
                            int attribute_count, const hr_attribute *attributes) {
   open_stream();
   hr_tensor result = {.rank = 77};
-  hr_status status = hr_functional_apply(stream, function, input_count, inputs, attribute_count, attributes, &result);
+  hr_status status =
+      hr_functional_apply(stream, function, input_count, inputs, attribute_count, attributes, 1, &result);
   HR_ASSERT_NOT_NULL(status);
   if (strstr(hr_status_message(status), text) == NULL) {
     HR_FAIL("\"%s\" is not in \"%s\"", text, hr_status_message(status));
@@ -321,6 +324,103 @@ HR_TEST(tensors_are_made_of_numbers) {
   y = apply(HR_FUNCTIONAL_EYE, 0, NULL, WITH(INT_OF(2), INT_OF(3)));
   EXPECT(&y, 1, 0, 0, 0, 1, 0);
   hr_tensor_release(&y);
+}
+
+/* ---- in order, borders, layers ---- */
+
+HR_TEST(elements_are_sorted_along_any_axis) {
+  hr_tensor x = tensor_of(HR_DTYPE_F32, DIMS(3, 2), F32(3, 1, 1, 5, 2, 5)), both[2], y;
+  hr_attribute axis[2] = {INT_OF(0), FLAG_OF(1)};
+  HR_ASSERT_OK(hr_functional_apply(stream, HR_FUNCTIONAL_SORT, ON(&x), 2, axis, 2, both));
+  expect_type(&both[1], HR_DTYPE_I64, DIMS(3, 2));
+  EXPECT(&both[0], 3, 5, 2, 5, 1, 1);
+  EXPECT(&both[1], 0, 1, 2, 2, 1, 0);
+  hr_tensor_release(&both[0]);
+  hr_tensor_release(&both[1]);
+  y = apply(HR_FUNCTIONAL_SORT, ON(&x), PLAIN);
+  EXPECT(&y, 1, 3, 1, 5, 2, 5);
+  hr_tensor_release(&y);
+  y = apply(HR_FUNCTIONAL_ARGSORT, ON(&x), WITH(INT_OF(-2)));
+  expect_type(&y, HR_DTYPE_I64, DIMS(3, 2));
+  EXPECT(&y, 1, 0, 2, 1, 0, 2);
+  hr_tensor_release(&y);
+  hr_attribute two[2] = {INT_OF(2), INT_OF(0)};
+  HR_ASSERT_OK(hr_functional_apply(stream, HR_FUNCTIONAL_TOPK, ON(&x), 2, two, 2, both));
+  EXPECT(&both[0], 3, 5, 2, 5);
+  expect_type(&both[1], HR_DTYPE_I64, DIMS(2, 2));
+  hr_tensor_release(&both[0]);
+  hr_tensor_release(&both[1]);
+  expect_failure("topk: k is 4, expected 0 to 3", HR_FUNCTIONAL_TOPK, ON(&x), WITH(INT_OF(4), INT_OF(0)));
+  HR_ASSERT_ERROR(hr_functional_apply(stream, HR_FUNCTIONAL_SORT, ON(&x), PLAIN, 3, both), HR_STATUS_INVALID_ARGUMENT,
+                  "sort: 3 results, expected 1 to 2");
+  hr_tensor_release(&x);
+}
+
+HR_TEST(borders_repetitions_and_triangles) {
+  hr_tensor x = counted(DIMS(2, 3)), y;
+  y = apply(HR_FUNCTIONAL_PAD, ON(&x), WITH(INTS_OF(1, 0), INTS_OF(0, -1), REAL_OF(hr_scalar_f64(9))));
+  expect_type(&y, HR_DTYPE_F32, DIMS(3, 2));
+  EXPECT(&y, 9, 9, 0, 1, 3, 4);
+  hr_tensor_release(&y);
+  y = apply(HR_FUNCTIONAL_PAD_REFLECT, ON(&x), WITH(INTS_OF(0, 2), INTS_OF(0, 1)));
+  EXPECT(&y, 2, 1, 0, 1, 2, 1, 5, 4, 3, 4, 5, 4);
+  hr_tensor_release(&y);
+  y = apply(HR_FUNCTIONAL_PAD_EDGE, ON(&x), WITH(INTS_OF(0, 1), INTS_OF(0, 0)));
+  EXPECT(&y, 0, 0, 1, 2, 3, 3, 4, 5);
+  hr_tensor_release(&y);
+  y = apply(HR_FUNCTIONAL_TILE, ON(&x), WITH(INTS_OF(2, 1, 2)));
+  expect_type(&y, HR_DTYPE_F32, DIMS(2, 2, 6));
+  EXPECT(&y, 0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5, 0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5);
+  hr_tensor_release(&y);
+  y = apply(HR_FUNCTIONAL_ROLL, ON(&x), WITH(INT_OF(-4), INT_OF(-1)));
+  EXPECT(&y, 1, 2, 0, 4, 5, 3);
+  hr_tensor_release(&y);
+  y = apply(HR_FUNCTIONAL_TRIU, ON(&x), WITH(INT_OF(1)));
+  EXPECT(&y, 0, 1, 2, 0, 0, 5);
+  hr_tensor_release(&y);
+  y = apply(HR_FUNCTIONAL_TRIL, ON(&x), PLAIN);
+  EXPECT(&y, 0, 0, 0, 3, 4, 0);
+  hr_tensor_release(&y);
+  hr_tensor odd = tensor_of(HR_DTYPE_F32, DIMS(3), F32(1, INFINITY, NAN));
+  y = apply(HR_FUNCTIONAL_ISFINITE, ON(&odd), PLAIN);
+  EXPECT(&y, 1, 0, 0);
+  hr_tensor_release(&y);
+  hr_tensor_release(&odd);
+  hr_tensor_release(&x);
+}
+
+HR_TEST(layers_against_plain_loops) {
+  hr_tensor x = counted(DIMS(1, 1, 5)), w = tensor_of(HR_DTYPE_F32, DIMS(1, 1, 2), F32(1, -2)), y;
+  hr_tensor bias = tensor_of(HR_DTYPE_F32, DIMS(1), F32(10));
+  y = apply(HR_FUNCTIONAL_CONV, ON(&x, &w, &bias), WITH(INTS_OF(2), INTS_OF(1), INTS_OF(0), INTS_OF(1)));
+  expect_type(&y, HR_DTYPE_F32, DIMS(1, 1, 3)); /* of 0, 0, 1, 2, 3, 4 */
+  EXPECT(&y, 10, 7, 5);
+  hr_tensor_release(&y);
+  y = apply(HR_FUNCTIONAL_CONV, ON(&x, &w, NULL), WITH(INTS_OF(1), INTS_OF(1), INTS_OF(1), INTS_OF(3)));
+  EXPECT(&y, -4, -6, -7, 2);
+  hr_tensor_release(&y);
+  y = apply(HR_FUNCTIONAL_MAX_POOL, ON(&x), WITH(INTS_OF(2), INTS_OF(2), INTS_OF(0)));
+  EXPECT(&y, 1, 3);
+  hr_tensor_release(&y);
+  y = apply(HR_FUNCTIONAL_AVG_POOL, ON(&x), WITH(INTS_OF(2), INTS_OF(2), INTS_OF(1), FLAG_OF(0)));
+  EXPECT(&y, 0, 1.5F, 3.5F);
+  hr_tensor_release(&y);
+  hr_tensor rows = tensor_of(HR_DTYPE_F32, DIMS(2, 2), F32(3, 4, -1, 1));
+  hr_tensor weight = tensor_of(HR_DTYPE_F32, DIMS(2), F32(1, 10));
+  hr_attribute no_eps = REAL_OF(hr_scalar_i64(0));
+  y = apply(HR_FUNCTIONAL_RMS_NORM, ON(&rows, &weight), 1, &no_eps);
+  EXPECT(&y, 0.84852814F, 11.3137085F, -1, 10);
+  hr_tensor_release(&y);
+  y = apply(HR_FUNCTIONAL_LAYER_NORM, ON(&rows, NULL, &weight), WITH(INT_OF(1), REAL_OF(hr_scalar_i64(0))));
+  EXPECT(&y, 0, 11, 0, 11);
+  hr_tensor_release(&y);
+  hr_tensor q = tensor_of(HR_DTYPE_F32, DIMS(1, 1, 2, 1), F32(1, 2)), v = counted(DIMS(1, 1, 2, 1));
+  y = apply(HR_FUNCTIONAL_ATTENTION, ON(&q, &q, &v, NULL), WITH(FLAG_OF(1)));
+  EXPECT(&y, 0, 0.88079708F); /* 1 / (1 + exp(2 - 4)) */
+  hr_tensor *all[] = {&x, &w, &bias, &rows, &weight, &q, &v, &y};
+  for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
+    hr_tensor_release(all[i]);
+  }
 }
 
 /* ---- views ---- */
@@ -553,8 +653,8 @@ HR_TEST(captures_record_functions) {
   HR_ASSERT_OK(hr_capture_create(device, &capture));
   hr_tensor squares, sums;
   hr_attribute axis = INTS_OF(1);
-  HR_ASSERT_OK(hr_functional_apply(capture, HR_FUNCTIONAL_SQUARE, ON(&x), PLAIN, &squares));
-  HR_ASSERT_OK(hr_functional_apply(capture, HR_FUNCTIONAL_SUM, ON(&squares), 1, &axis, &sums));
+  HR_ASSERT_OK(hr_functional_apply(capture, HR_FUNCTIONAL_SQUARE, ON(&x), PLAIN, 1, &squares));
+  HR_ASSERT_OK(hr_functional_apply(capture, HR_FUNCTIONAL_SUM, ON(&squares), 1, &axis, 1, &sums));
   hr_tensor_release(&squares);
   hr_part *part;
   hr_part_spec spec = {.param_count = 1, .result_count = 1, .params = &x.buffer, .results = &sums.buffer};

@@ -29,6 +29,8 @@ typedef struct hr__function_row {
   bool is_variadic;          /* any number of the only one, from one on */
   const char *const *inputs; /* their names */
   const hr__attribute_row *attributes;
+  int result_count;           /* 0: one */
+  const char *const *results; /* the names of several */
 } hr__function_row;
 
 struct hr__function_call {
@@ -38,7 +40,8 @@ struct hr__function_call {
   const hr_tensor *const *inputs;
   int attribute_count;
   const hr_attribute *attributes;
-  hr_tensor *output;
+  int output_count;  /* at least one */
+  hr_tensor *output; /* the first one */
 };
 
 #define HR__CALL_FAIL(call, format, ...) \
@@ -73,6 +76,8 @@ static inline void hr__copy_tensor(const hr_tensor *from, hr_tensor *to) {
 
 /* Another view of x's buffer, with x's type, and a reference of its own. */
 void hr__view_like(const hr_tensor *x, hr_tensor *out);
+/* Dim `from` at place `to`, the others in their order; in place. */
+void hr__move_dim(hr_tensor *x, int from, int to);
 /* Without the dims of the mask, whose size is 1; in place. */
 void hr__drop_dims(hr_tensor *x, uint32_t mask);
 /* x repeated along dims of size 1 and leading ones. */
@@ -84,12 +89,18 @@ hr_status hr__broadcast(const hr__function_call *call, const hr_tensor *x, int r
 /* A new row-major tensor. */
 hr_status hr__create_tensor(const hr__function_call *call, hr_dtype dtype, int rank, const int64_t *dims,
                             hr_tensor *out);
-/* Infers the only output of a row, creates and records it. dtype: the output's, or NONE. */
+/* Infers the outputs of a row, creates and records them. inputs: NULL for absent ones. outputs: NULL for absent ones;
+ * on entry their dtype (NONE: inferred), and the rank and dims of those that the row lets the caller choose. */
 hr_status hr__record_row(const hr__function_call *call, hr_op op, const hr_attrs *attrs, int input_count,
+                         const hr_tensor *const *inputs, int output_count, hr_tensor *const *outputs);
+/* The same for one output without dims. dtype: NONE, or the output's. */
+hr_status hr__record_one(const hr__function_call *call, hr_op op, const hr_attrs *attrs, int input_count,
                          const hr_tensor *const *inputs, hr_dtype dtype, hr_tensor *out);
 /* Records into an output that exists. */
 hr_status hr__record_into(const hr__function_call *call, hr_op op, const hr_attrs *attrs, int input_count,
                           const hr_tensor *const *inputs, const hr_tensor *out);
+/* x's elements in row-major order without gaps: a view if they are. */
+hr_status hr__make_dense(const hr__function_call *call, const hr_tensor *x, hr_tensor *out);
 /* x in this dtype: a view if it has it. */
 hr_status hr__convert(const hr__function_call *call, const hr_tensor *x, hr_dtype dtype, hr_tensor *out);
 /* x's elements in row-major order, with other dims of the same number of elements: a view if strides allow that. */

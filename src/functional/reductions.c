@@ -16,7 +16,7 @@ hr_status hr__emit_reduce(const hr__function_call *c) {
   HR_RETURN_IF_ERROR(hr__axes_attribute(c, AXIS, c->inputs[0]->rank, &mask));
   const int64_t ints[1] = {mask};
   hr_attrs attrs = {.int_count = 1, .ints = ints};
-  HR_RETURN_IF_ERROR(hr__record_row(c, c->row->op, &attrs, 1, c->inputs, hr__dtype_attribute(c, DTYPE), c->output));
+  HR_RETURN_IF_ERROR(hr__record_one(c, c->row->op, &attrs, 1, c->inputs, hr__dtype_attribute(c, DTYPE), c->output));
   finish(c, mask);
   return HR_OK;
 }
@@ -28,7 +28,7 @@ hr_status hr__emit_moments(const hr__function_call *c) {
   const int64_t ints[2] = {mask, has_root};
   hr_scalar correction = hr__real_attribute(c, CORRECTION);
   hr_attrs attrs = {.int_count = 2, .scalar_count = 1, .ints = ints, .scalars = &correction};
-  HR_RETURN_IF_ERROR(hr__record_row(c, c->row->op, &attrs, 1, c->inputs, HR_DTYPE_NONE, c->output));
+  HR_RETURN_IF_ERROR(hr__record_one(c, c->row->op, &attrs, 1, c->inputs, HR_DTYPE_NONE, c->output));
   finish(c, mask);
   return HR_OK;
 }
@@ -50,7 +50,7 @@ static hr_status argreduce_all(const hr__function_call *c) {
   HR_RETURN_IF_ERROR(hr__reshape(c, x, 1, &count, &flat));
   const hr_tensor *inputs[1] = {&flat};
   hr_attrs attrs = {.int_count = 1, .ints = ints};
-  hr_status status = hr__record_row(c, c->row->op, &attrs, 1, inputs, HR_DTYPE_NONE, &found);
+  hr_status status = hr__record_one(c, c->row->op, &attrs, 1, inputs, HR_DTYPE_NONE, &found);
   if (status == HR_OK) {
     int rank = hr__int_attribute(c, KEEPDIMS) != 0 ? x->rank : 0;
     status = hr__reshape(c, &found, rank, ones, c->output);
@@ -76,5 +76,5 @@ hr_status hr__emit_along_axis(const hr__function_call *c) {
   HR_RETURN_IF_ERROR(hr__check_axis(c, hr__int_attribute(c, AXIS), c->inputs[0]->rank, &axis));
   const int64_t ints[1] = {axis};
   hr_attrs attrs = {.int_count = 1, .ints = ints};
-  return hr__record_row(c, c->row->op, &attrs, 1, c->inputs, HR_DTYPE_NONE, c->output);
+  return hr__record_one(c, c->row->op, &attrs, 1, c->inputs, HR_DTYPE_NONE, c->output);
 }

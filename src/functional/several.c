@@ -42,7 +42,7 @@ hr_status hr__emit_matmul(const hr__function_call *c) {
   const hr_tensor *inputs[2] = {&both[0], &both[1]};
   hr_status status = convert_both(c, both);
   if (status == HR_OK) {
-    status = hr__record_row(c, HR_OP_MATMUL, NULL, 2, inputs, HR_DTYPE_NONE, c->output);
+    status = hr__record_one(c, HR_OP_MATMUL, NULL, 2, inputs, HR_DTYPE_NONE, c->output);
   }
   if (status == HR_OK) {
     int rank = c->output->rank;
@@ -58,7 +58,7 @@ hr_status hr__emit_matmul(const hr__function_call *c) {
 static hr_status concat_along(const hr__function_call *c, const hr_tensor *const *inputs, int axis) {
   const int64_t ints[1] = {axis};
   hr_attrs attrs = {.int_count = 1, .ints = ints};
-  return hr__record_row(c, HR_OP_CAT, &attrs, c->input_count, inputs, HR_DTYPE_NONE, c->output);
+  return hr__record_one(c, HR_OP_CAT, &attrs, c->input_count, inputs, HR_DTYPE_NONE, c->output);
 }
 
 hr_status hr__emit_concat(const hr__function_call *c) {
@@ -113,7 +113,7 @@ static hr_status record_indexed(const hr__function_call *c) {
   HR_RETURN_IF_ERROR(hr__check_axis(c, hr__int_attribute(c, 0), c->inputs[0]->rank, &axis));
   const int64_t ints[1] = {axis};
   hr_attrs attrs = {.int_count = 1, .ints = ints};
-  return hr__record_row(c, c->row->op, &attrs, 2, c->inputs, HR_DTYPE_NONE, c->output);
+  return hr__record_one(c, c->row->op, &attrs, 2, c->inputs, HR_DTYPE_NONE, c->output);
 }
 
 hr_status hr__emit_take(const hr__function_call *c) {

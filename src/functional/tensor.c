@@ -18,6 +18,14 @@ void hr__view_like(const hr_tensor *x, hr_tensor *out) {
   hr_buffer_retain(out->buffer);
 }
 
+void hr__move_dim(hr_tensor *x, int from, int to) {
+  int64_t size = x->dims[from], stride = x->strides[from];
+  for (int step = from < to ? 1 : -1; from != to; from += step) {
+    x->dims[from] = x->dims[from + step], x->strides[from] = x->strides[from + step];
+  }
+  x->dims[to] = size, x->strides[to] = stride;
+}
+
 void hr__drop_dims(hr_tensor *x, uint32_t mask) {
   int rank = 0;
   for (int d = 0; d < x->rank; ++d) {
@@ -94,7 +102,12 @@ hr_status hr__create_tensor(const hr__function_call *c, hr_dtype dtype, int rank
 
 enum { FEW = 8 };
 
+/* NULL: absent. */
 static void view_of(const hr_tensor *x, hr_view *view) {
+  if (x == NULL) {
+    *view = (hr_view){0};
+    return;
+  }
   bool is_number = x->number.dtype != HR_DTYPE_NONE;
   *view = (hr_view){.buffer = x->buffer,
                     .scalar = is_number ? &x->number : NULL,
@@ -106,44 +119,69 @@ static void view_of(const hr_tensor *x, hr_view *view) {
 }
 
 static void type_of(const hr_tensor *x, hr_tensor_type *type) {
+  if (x == NULL) {
+    type->dtype = HR_DTYPE_NONE, type->is_number = false, type->rank = 0;
+    return;
+  }
   size_t bytes = (size_t)x->rank * sizeof *x->dims;
   type->dtype = x->dtype, type->is_number = x->number.dtype != HR_DTYPE_NONE, type->rank = x->rank;
   memcpy(type->dims, x->dims, bytes);
   memcpy(type->strides, x->strides, bytes);
 }
 
-hr_status hr__record_into(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
-                          const hr_tensor *const *inputs, const hr_tensor *out) {
+static hr_status no_memory(const hr__function_call *c, int count) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "%s: no memory for %d operands", c->row->name, count);
+}
+
+static hr_status record(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
+                        const hr_tensor *const *inputs, int output_count, hr_tensor *const *outputs) {
   if (c->stream == NULL) {
     return HR_OK;
   }
-  hr_view few[FEW], *views = count <= FEW ? few : hr_malloc((size_t)count * sizeof *views), output;
+  int all = count + output_count;
+  hr_view few[FEW], *views = all <= FEW ? few : hr_malloc((size_t)all * sizeof *views);
+  few[0].dtype = HR_DTYPE_NONE; /* not all compilers see that all that are passed are set */
   if (views == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "%s: no memory for %d inputs", c->row->name, count);
+    return no_memory(c, all);
   }
-  for (int i = 0; i < count; ++i) {
-    view_of(inputs[i], &views[i]);
+  for (int i = 0; i < all; ++i) {
+    view_of(i < count ? inputs[i] : outputs[i - count], &views[i]);
   }
-  view_of(out, &output);
-  hr_status status = hr_stream_record(c->stream, op, attrs, count, views, 1, &output);
+  hr_status status = hr_stream_record(c->stream, op, attrs, count, views, output_count, views + count);
   if (views != few) {
     hr_free(views);
   }
   return status;
 }
 
-/* The type of the row's only output. */
+hr_status hr__record_into(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
+                          const hr_tensor *const *inputs, const hr_tensor *out) {
+  hr_tensor *outputs[1] = {(hr_tensor *)(uintptr_t)out}; /* it is only read */
+  return record(c, op, attrs, count, inputs, 1, outputs);
+}
+
+/* types: of the inputs, then the outputs, which are inferred. */
 static hr_status infer(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
-                       const hr_tensor *const *inputs, hr_tensor_type *type) {
-  hr_tensor_type few[FEW], *types = count <= FEW ? few : hr_malloc((size_t)count * sizeof *types);
-  few[0].dtype = HR_DTYPE_NONE; /* not all compilers see that the first `count` are set */
+                       const hr_tensor *const *inputs, int output_count, hr_tensor *const *outputs) {
+  int all = count + output_count;
+  hr_tensor_type few[FEW], *types = all <= FEW ? few : hr_malloc((size_t)all * sizeof *types);
+  few[0].dtype = HR_DTYPE_NONE;
   if (types == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "%s: no memory for %d inputs", c->row->name, count);
+    return no_memory(c, all);
   }
-  for (int i = 0; i < count; ++i) {
-    type_of(inputs[i], &types[i]);
+  for (int i = 0; i < all; ++i) {
+    type_of(i < count ? inputs[i] : outputs[i - count], &types[i]);
   }
-  hr_status status = hr_op_infer(op, attrs, count, types, 1, type);
+  hr_status status = hr_op_infer(op, attrs, count, types, output_count, types + count);
+  for (int i = 0; status == HR_OK && i < output_count; ++i) {
+    const hr_tensor_type *type = &types[count + i];
+    if (outputs[i] != NULL) {
+      size_t bytes = (size_t)type->rank * sizeof *type->dims;
+      outputs[i]->dtype = type->dtype, outputs[i]->rank = type->rank;
+      memcpy(outputs[i]->dims, type->dims, bytes);
+      memcpy(outputs[i]->strides, type->strides, bytes);
+    }
+  }
   if (types != few) {
     hr_free(types);
   }
@@ -151,23 +189,56 @@ static hr_status infer(const hr__function_call *c, hr_op op, const hr_attrs *att
 }
 
 hr_status hr__record_row(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
+                         const hr_tensor *const *inputs, int output_count, hr_tensor *const *outputs) {
+  HR_RETURN_IF_ERROR(infer(c, op, attrs, count, inputs, output_count, outputs));
+  hr_status status = HR_OK;
+  for (int i = 0; i < output_count; ++i) {
+    if (outputs[i] != NULL) {
+      outputs[i]->buffer = NULL, outputs[i]->number = (hr_scalar){0}, outputs[i]->offset = 0;
+      status = status == HR_OK ? create_buffer(c, outputs[i]) : status;
+    }
+  }
+  status = status == HR_OK ? record(c, op, attrs, count, inputs, output_count, outputs) : status;
+  for (int i = 0; status != HR_OK && i < output_count; ++i) {
+    hr_tensor_release(outputs[i]);
+  }
+  return status;
+}
+
+hr_status hr__record_one(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
                          const hr_tensor *const *inputs, hr_dtype dtype, hr_tensor *out) {
-  hr_tensor_type type;
-  type.dtype = dtype, type.is_number = false, type.rank = 0;
-  HR_RETURN_IF_ERROR(infer(c, op, attrs, count, inputs, &type));
-  hr_tensor tensor;
-  size_t bytes = (size_t)type.rank * sizeof *type.dims;
-  memset(&tensor, 0, offsetof(hr_tensor, dims));
-  tensor.dtype = type.dtype, tensor.rank = type.rank;
-  memcpy(tensor.dims, type.dims, bytes);
-  memcpy(tensor.strides, type.strides, bytes);
-  HR_RETURN_IF_ERROR(create_buffer(c, &tensor));
-  hr_status status = hr__record_into(c, op, attrs, count, inputs, &tensor);
+  out->dtype = dtype, out->rank = 0, out->number.dtype = HR_DTYPE_NONE;
+  return hr__record_row(c, op, attrs, count, inputs, 1, &out);
+}
+
+static bool is_dense(const hr_tensor *x) {
+  int64_t stride = 1;
+  for (int d = x->rank - 1; d >= 0; --d) {
+    if (x->dims[d] != 1 && x->strides[d] != stride) {
+      return false;
+    }
+    stride *= x->dims[d];
+  }
+  return true;
+}
+
+static hr_status copy(const hr__function_call *c, const hr_tensor *x, hr_tensor *out) {
+  hr_tensor result;
+  HR_RETURN_IF_ERROR(hr__create_tensor(c, x->dtype, x->rank, x->dims, &result));
+  hr_status status = hr__record_into(c, HR_OP_COPY, NULL, 1, &x, &result);
   if (status != HR_OK) {
-    hr_tensor_release(&tensor);
+    hr_tensor_release(&result);
     return status;
   }
-  hr__copy_tensor(&tensor, out);
+  hr__copy_tensor(&result, out);
+  return HR_OK;
+}
+
+hr_status hr__make_dense(const hr__function_call *c, const hr_tensor *x, hr_tensor *out) {
+  if (!is_dense(x)) {
+    return copy(c, x, out);
+  }
+  hr__view_like(x, out);
   return HR_OK;
 }
 
@@ -176,7 +247,7 @@ hr_status hr__convert(const hr__function_call *c, const hr_tensor *x, hr_dtype d
     hr__view_like(x, out);
     return HR_OK;
   }
-  return hr__record_row(c, HR_OP_COPY, NULL, 1, &x, dtype, out);
+  return hr__record_one(c, HR_OP_COPY, NULL, 1, &x, dtype, out);
 }
 
 /* ---- reshaping ---- */
@@ -228,12 +299,7 @@ hr_status hr__reshape(const hr__function_call *c, const hr_tensor *x, int rank, 
   if (is_empty || has_strides) {
     hr__view_like(x, &result);
   } else {
-    HR_RETURN_IF_ERROR(hr__create_tensor(c, x->dtype, x->rank, x->dims, &result));
-    hr_status status = hr__record_into(c, HR_OP_COPY, NULL, 1, &x, &result);
-    if (status != HR_OK) {
-      hr_tensor_release(&result);
-      return status;
-    }
+    HR_RETURN_IF_ERROR(copy(c, x, &result));
   }
   set_dims(&result, rank, dims);
   if (has_strides) {

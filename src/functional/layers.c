@@ -1,0 +1,147 @@
+/* layers.c: convolutions, pools, norms and attention. */
+#include <math.h>
+#include <string.h>
+
+#include "functional/functions.h"
+
+/* ---- windows ---- */
+
+/* Lists of `n` integers each, one after the other, behind `first` free places; returns their end or -1. */
+static int gather_ints(const hr__function_call *c, int first, int n, int count, const int *attributes, int64_t *ints) {
+  for (int i = 0; i < count; ++i) {
+    const hr_attribute *list = &c->attributes[attributes[i]];
+    if (list->count != n) {
+      return -1;
+    }
+    memcpy(ints + first, list->value.ints, (size_t)n * sizeof *ints);
+    first += n;
+  }
+  return first;
+}
+
+/* x with zeros around its planes. */
+static hr_status pad_planes(const hr__function_call *c, const hr_tensor *x, int n, const int64_t *before,
+                            const int64_t *after, hr_tensor *out) {
+  int64_t ints[2 * HR_RANK_MAX] = {0};
+  int first = x->rank - n;
+  for (int d = 0; d < n; ++d) {
+    ints[first + d] = before[d], ints[x->rank + first + d] = after[d];
+  }
+  hr_scalar zero = hr_scalar_i64(0);
+  hr_attrs attrs = {.int_count = 2 * x->rank, .scalar_count = 1, .ints = ints, .scalars = &zero};
+  return hr__record_one(c, HR_OP_PAD, &attrs, 1, &x, HR_DTYPE_NONE, out);
+}
+
+/* The row pads both sides alike; others are padded before. */
+hr_status hr__emit_conv(const hr__function_call *c) {
+  enum { STRIDE, BEFORE, AFTER, DILATION, GROUPS };
+  const hr_tensor *inputs[3] = {c->inputs[0], c->inputs[1], c->inputs[2]};
+  int n = inputs[0]->rank - 2;
+  int64_t ints[3 * HR_RANK_MAX + 2] = {n}, after[HR_RANK_MAX];
+  static const int lists[] = {STRIDE, BEFORE, DILATION}, last[] = {AFTER};
+  if (n < 1 || gather_ints(c, 1, n, 3, lists, ints) < 0 || gather_ints(c, 0, n, 1, last, after) < 0) {
+    return HR__CALL_FAIL(c, "%d dims of x, expected 3 to 5, and lists of as many integers less 2", inputs[0]->rank);
+  }
+  ints[3 * n + 1] = hr__int_attribute(c, GROUPS);
+  hr_tensor padded = {0};
+  if (memcmp(ints + 1 + n, after, (size_t)n * sizeof *after) != 0) {
+    HR_RETURN_IF_ERROR(pad_planes(c, inputs[0], n, ints + 1 + n, after, &padded));
+    inputs[0] = &padded;
+    memset(ints + 1 + n, 0, (size_t)n * sizeof *ints);
+  }
+  hr_attrs attrs = {.int_count = 3 * n + 2, .ints = ints};
+  int count = inputs[2] != NULL ? 3 : 2;
+  hr_status status = hr__record_one(c, c->row->op, &attrs, count, inputs, HR_DTYPE_NONE, c->output);
+  hr_tensor_release(&padded);
+  return status;
+}
+
+hr_status hr__emit_pool(const hr__function_call *c) {
+  enum { WINDOW, STRIDE, PADDING, COUNT_PADDING };
+  static const int lists[] = {WINDOW, STRIDE, PADDING};
+  bool is_mean = c->row->op == HR_OP_AVG_POOL;
+  int n = c->attributes[WINDOW].count;
+  int64_t ints[4 * HR_RANK_MAX + 2];
+  int end = gather_ints(c, 0, n, 3, lists, ints);
+  if (end < 0 || n < 1 || n > 3) {
+    return HR__CALL_FAIL(c, "%d integers of window, expected 1 to 3, and as many of stride and padding", n);
+  }
+  for (int d = 0; d < n; ++d) {
+    ints[end++] = 1; /* dilation */
+  }
+  if (is_mean) {
+    ints[end++] = hr__int_attribute(c, COUNT_PADDING);
+    ints[end++] = 0; /* divided by the window's size */
+  }
+  hr_attrs attrs = {.int_count = end, .ints = ints};
+  return hr__record_one(c, c->row->op, &attrs, 1, c->inputs, HR_DTYPE_NONE, c->output);
+}
+
+/* ---- norms ---- */
+
+hr_status hr__emit_layer_norm(const hr__function_call *c) {
+  const int64_t ints[1] = {hr__int_attribute(c, 0)};
+  hr_scalar eps = hr__real_attribute(c, 1);
+  hr_attrs attrs = {.int_count = 1, .scalar_count = 1, .ints = ints, .scalars = &eps};
+  return hr__record_one(c, c->row->op, &attrs, 3, c->inputs, HR_DTYPE_NONE, c->output);
+}
+
+/* Element-wise rows of x and another operand; x, which is released, gets the result. */
+static hr_status apply_to(const hr__function_call *c, hr_op op, hr_tensor *x, const hr_tensor *other) {
+  const hr_tensor *inputs[2] = {x, other};
+  hr_tensor result;
+  HR_RETURN_IF_ERROR(hr__record_one(c, op, NULL, other != NULL ? 2 : 1, inputs, HR_DTYPE_NONE, &result));
+  hr_tensor_release(x);
+  hr__copy_tensor(&result, x);
+  return HR_OK;
+}
+
+/* 1 / sqrt(mean(x * x) + eps) over the last dim. */
+static hr_status scales_of(const hr__function_call *c, const hr_tensor *x, hr_tensor *out) {
+  const int64_t mask[1] = {INT64_C(1) << (x->rank - 1)};
+  hr_attrs attrs = {.int_count = 1, .ints = mask};
+  hr_tensor squares, eps = hr_tensor_number(hr__real_attribute(c, 0));
+  const hr_tensor *from = &squares;
+  HR_RETURN_IF_ERROR(hr__record_one(c, HR_OP_SQUARE, NULL, 1, &x, HR_DTYPE_NONE, &squares));
+  hr_status status = hr__record_one(c, HR_OP_MEAN, &attrs, 1, &from, HR_DTYPE_NONE, out);
+  hr_tensor_release(&squares);
+  HR_RETURN_IF_ERROR(status);
+  status = apply_to(c, HR_OP_ADD, out, &eps);
+  status = status == HR_OK ? apply_to(c, HR_OP_RSQRT, out, NULL) : status;
+  if (status != HR_OK) {
+    hr_tensor_release(out);
+  }
+  return status;
+}
+
+hr_status hr__emit_rms_norm(const hr__function_call *c) {
+  const hr_tensor *x = c->inputs[0], *weight = c->inputs[1];
+  if (x->rank < 1) {
+    return HR__CALL_FAIL(c, "x has no dims, expected at least one");
+  }
+  hr_tensor y;
+  HR_RETURN_IF_ERROR(scales_of(c, x, &y));
+  hr_status status = apply_to(c, HR_OP_MUL, &y, x);
+  if (status == HR_OK && weight != NULL) {
+    status = apply_to(c, HR_OP_MUL, &y, weight);
+  }
+  if (status != HR_OK) {
+    hr_tensor_release(&y);
+    return status;
+  }
+  hr__copy_tensor(&y, c->output);
+  return HR_OK;
+}
+
+/* ---- attention ---- */
+
+hr_status hr__emit_attention(const hr__function_call *c) {
+  enum { CAUSAL, SCALE };
+  const hr_tensor *q = c->inputs[0];
+  const int64_t ints[1] = {hr__int_attribute(c, CAUSAL)};
+  bool has_scale = hr__given_attribute(c, SCALE) != NULL;
+  int64_t width = q->rank > 0 && q->dims[q->rank - 1] > 0 ? q->dims[q->rank - 1] : 1;
+  hr_scalar scale = has_scale ? hr__real_attribute(c, SCALE) : hr_scalar_f64(1 / sqrt((double)width));
+  hr_attrs attrs = {.int_count = 1, .scalar_count = 1, .ints = ints, .scalars = &scale};
+  return hr__record_one(c, c->row->op, &attrs, 4, c->inputs, HR_DTYPE_NONE, c->output);
+}
