@@ -7,7 +7,10 @@ import sys
 import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ROW = re.compile(r"^HR_FUNCTIONAL\((\w+), (\w+), (\w+), (\w+), (NO_INPUTS|INPUTS\(.*?\)|MANY\(.*?\)), (NO_ATTRIBUTES|ATTRIBUTES\(.*\))(?: RESULTS\((.*?)\))?, \"(.*)\"\)$")
+ROW = re.compile(
+    r"^HR_FUNCTIONAL\((\w+), (\w+), (\w+), (\w+), (NO_INPUTS|INPUTS\(.*?\)|MANY\(.*?\)), "
+    r"(NO_ATTRIBUTES|ATTRIBUTES\(.*\))(?: RESULTS\((.*?)\))?, \"(.*)\"\)$"
+)
 SECTION = re.compile(r"^/\* ---- (.*) ---- \*/$")
 ATTRIBUTE = re.compile(r"(\w+)\(\"(\w+)\"(?:, ([^()]+))?\)")
 COLUMNS = 120
@@ -111,8 +114,8 @@ PAGE = """\
 
 The functional layer ([functional.h](../include/headrace/functional.h)) defines these functions on tensors. A function
 infers its result from its inputs and records operations ([operators.md](operators.md)) on views; a function of the
-section *views* records nothing. `hr_functional_apply(stream, HR_FUNCTIONAL_<NAME>, inputs, attributes, results)` applies
-one. Dtypes are promoted as in PyTorch, and numbers of the host are weak. `axis` counts from the end if it is negative.
+section *views* records nothing. `hr_functional_apply(stream, HR_FUNCTIONAL_<NAME>, inputs, attributes, results)`
+applies one. Dtypes are promoted as in PyTorch, and numbers of the host are weak. `axis` counts from the end if it is negative.
 """
 
 
@@ -136,7 +139,9 @@ def rows():
 
 
 def signature(name, inputs, attributes) -> str:
-    given = [f"{attribute}={value or EMPTY[kind]}" if kind != "INTS" else attribute for kind, attribute, value in attributes]
+    given = [
+        attribute if kind == "INTS" else f"{attribute}={value or EMPTY[kind]}" for kind, attribute, value in attributes
+    ]
     return f"{name}({', '.join(inputs + given)})"
 
 

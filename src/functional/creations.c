@@ -1,6 +1,7 @@
 /* creations.c: tensors that are made of numbers alone. */
 #include <math.h>
 
+#include "core/ir/dtype.h"
 #include "functional/functions.h"
 
 hr_status hr__emit_full(const hr__function_call *c) {
@@ -12,40 +13,13 @@ hr_status hr__emit_full(const hr__function_call *c) {
     HR_RETURN_IF_ERROR(hr_op_infer(HR_OP_COPY, NULL, 1, &type, 1, &result));
     dtype = result.dtype;
   }
-  hr_tensor result;
-  HR_RETURN_IF_ERROR(hr__create_tensor(c, dtype, shape->count, shape->value.ints, &result));
-  hr_status status = hr__record_into(c, HR_OP_COPY, NULL, 1, &value, &result);
-  if (status != HR_OK) {
-    hr_tensor_release(&result);
-    return status;
-  }
-  hr__copy_tensor(&result, c->output);
-  return HR_OK;
-}
-
-static double real_of(hr_scalar number) {
-  return number.dtype == HR_DTYPE_F64   ? number.value.f[0]
-         : number.dtype == HR_DTYPE_U64 ? (double)number.value.u
-                                        : (double)number.value.i;
-}
-
-/* Records a row without inputs into a new tensor. */
-static hr_status create(const hr__function_call *c, const hr_attrs *attrs, hr_dtype dtype, int rank,
-                        const int64_t *dims) {
-  hr_tensor result;
-  HR_RETURN_IF_ERROR(hr__create_tensor(c, dtype, rank, dims, &result));
-  hr_status status = hr__record_into(c, c->row->op, attrs, 0, NULL, &result);
-  if (status != HR_OK) {
-    hr_tensor_release(&result);
-    return status;
-  }
-  hr__copy_tensor(&result, c->output);
-  return HR_OK;
+  return hr__record_new(c, HR_OP_COPY, NULL, 1, &value, dtype, shape->count, shape->value.ints, c->output);
 }
 
 hr_status hr__emit_arange(const hr__function_call *c) {
   const hr_scalar all[3] = {hr__real_attribute(c, 0), hr__real_attribute(c, 1), hr__real_attribute(c, 2)};
-  double start = real_of(all[0]), stop = real_of(all[1]), step = real_of(all[2]), count = ceil((stop - start) / step);
+  double start = hr_scalar_as_f64(&all[0]), stop = hr_scalar_as_f64(&all[1]), step = hr_scalar_as_f64(&all[2]),
+         count = ceil((stop - start) / step);
   bool is_integer = all[0].dtype == HR_DTYPE_I64 && all[1].dtype == HR_DTYPE_I64 && all[2].dtype == HR_DTYPE_I64;
   if (!(fabs(step) > 0) || !(count < 0x1p62)) {
     return HR__CALL_FAIL(c, "%g to %g with step %g has no number of elements", start, stop, step);
@@ -55,12 +29,13 @@ hr_status hr__emit_arange(const hr__function_call *c) {
   const hr_scalar scalars[2] = {all[0], all[2]};
   hr_attrs attrs = {.scalar_count = 2, .scalars = scalars};
   const int64_t dims[1] = {count > 0 ? (int64_t)count : 0};
-  return create(c, &attrs, dtype, 1, dims);
+  return hr__record_new(c, c->row->op, &attrs, 0, NULL, dtype, 1, dims, c->output);
 }
 
 hr_status hr__emit_eye(const hr__function_call *c) {
   int64_t rows = hr__int_attribute(c, 0), columns = hr__int_attribute(c, 1);
   hr_dtype dtype = hr__dtype_attribute(c, 2);
   const int64_t dims[2] = {rows, columns < 0 ? rows : columns};
-  return create(c, NULL, dtype != HR_DTYPE_NONE ? dtype : HR_DTYPE_F32, 2, dims);
+  return hr__record_new(c, c->row->op, NULL, 0, NULL, dtype != HR_DTYPE_NONE ? dtype : HR_DTYPE_F32, 2, dims,
+                        c->output);
 }

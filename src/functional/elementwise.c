@@ -1,18 +1,15 @@
 /* elementwise.c: functions of one row, element by element. */
 #include <math.h>
 
+#include "core/ir/dtype.h"
 #include "functional/functions.h"
 
 hr_status hr__emit_pointwise(const hr__function_call *c) {
   return hr__record_one(c, c->row->op, NULL, c->input_count, c->inputs, HR_DTYPE_NONE, c->output);
 }
 
-static bool is_complex(hr_dtype dtype) {
-  return dtype == HR_DTYPE_C32 || dtype == HR_DTYPE_C64 || dtype == HR_DTYPE_C128;
-}
-
 hr_status hr__emit_magnitude(const hr__function_call *c) {
-  hr_op op = is_complex(c->inputs[0]->dtype) ? HR_OP_ABS_COMPLEX : c->row->op;
+  hr_op op = hr_dtype_is_complex(c->inputs[0]->dtype) ? HR_OP_ABS_COMPLEX : c->row->op;
   return hr__record_one(c, op, NULL, 1, c->inputs, HR_DTYPE_NONE, c->output);
 }
 
@@ -28,7 +25,7 @@ hr_status hr__emit_astype(const hr__function_call *c) {
 
 /* The magnitude is below infinity. */
 hr_status hr__emit_isfinite(const hr__function_call *c) {
-  hr_op op = is_complex(c->inputs[0]->dtype) ? HR_OP_ABS_COMPLEX : HR_OP_ABS;
+  hr_op op = hr_dtype_is_complex(c->inputs[0]->dtype) ? HR_OP_ABS_COMPLEX : HR_OP_ABS;
   hr_tensor size, infinity = hr_tensor_number(hr_scalar_f64((double)INFINITY));
   const hr_tensor *both[2] = {&size, &infinity};
   if (c->inputs[0]->dtype == HR_DTYPE_BOOL) {

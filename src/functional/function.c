@@ -193,11 +193,6 @@ hr_status hr__axes_attribute(const hr__function_call *c, int index, int rank, ui
 }
 
 const char *hr__shape_text(int rank, const int64_t *dims, char *text) {
-  char *to = text;
-  *to++ = '[';
-  for (int d = 0; d < rank; ++d) {
-    to += snprintf(to, 22, d == 0 ? "%lld" : ",%lld", (long long)dims[d]);
-  }
-  *to++ = ']', *to = '\0';
-  return text;
+  hr_view view = {.rank = rank, .dims = dims};
+  return hr__view_dims(&view, text);
 }

@@ -7,9 +7,9 @@
 #ifndef HEADRACE_FUNCTIONAL_FUNCTIONS_H_
 #define HEADRACE_FUNCTIONAL_FUNCTIONS_H_
 
-#include <stdio.h>
 #include <string.h>
 
+#include "core/ops/infer.h"
 #include "headrace/functional.h"
 
 typedef struct hr__attribute_row {
@@ -48,7 +48,7 @@ struct hr__function_call {
   hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: " format, (call)->row->name __VA_OPT__(, ) __VA_ARGS__)
 
 /* "[2,3]" in `text` of at least HR__SHAPE_TEXT bytes; returns it. */
-enum { HR__SHAPE_TEXT = HR_RANK_MAX * 21 + 3 };
+enum { HR__SHAPE_TEXT = HR__DIMS_TEXT };
 const char *hr__shape_text(int rank, const int64_t *dims, char *text);
 
 /* ---- attributes: the number of one in the row's list ---- */
@@ -66,6 +66,8 @@ hr_status hr__axes_attribute(const hr__function_call *call, int index, int rank,
 
 /* ---- views ---- */
 
+/* The number of elements; false if it does not fit 64 bits. */
+bool hr__count_elements(int rank, const int64_t *dims, int64_t *out_count);
 /* Copies the fields that are in use: dims and strides up to the rank. */
 static inline void hr__copy_tensor(const hr_tensor *from, hr_tensor *to) {
   size_t bytes = (size_t)from->rank * sizeof *from->dims;
@@ -86,9 +88,6 @@ hr_status hr__broadcast(const hr__function_call *call, const hr_tensor *x, int r
 
 /* ---- records ---- */
 
-/* A new row-major tensor. */
-hr_status hr__create_tensor(const hr__function_call *call, hr_dtype dtype, int rank, const int64_t *dims,
-                            hr_tensor *out);
 /* Infers the outputs of a row, creates and records them. inputs: NULL for absent ones. outputs: NULL for absent ones;
  * on entry their dtype (NONE: inferred), and the rank and dims of those that the row lets the caller choose. */
 hr_status hr__record_row(const hr__function_call *call, hr_op op, const hr_attrs *attrs, int input_count,
@@ -96,9 +95,9 @@ hr_status hr__record_row(const hr__function_call *call, hr_op op, const hr_attrs
 /* The same for one output without dims. dtype: NONE, or the output's. */
 hr_status hr__record_one(const hr__function_call *call, hr_op op, const hr_attrs *attrs, int input_count,
                          const hr_tensor *const *inputs, hr_dtype dtype, hr_tensor *out);
-/* Records into an output that exists. */
-hr_status hr__record_into(const hr__function_call *call, hr_op op, const hr_attrs *attrs, int input_count,
-                          const hr_tensor *const *inputs, const hr_tensor *out);
+/* Records into a new row-major tensor of this type. */
+hr_status hr__record_new(const hr__function_call *call, hr_op op, const hr_attrs *attrs, int input_count,
+                         const hr_tensor *const *inputs, hr_dtype dtype, int rank, const int64_t *dims, hr_tensor *out);
 /* x's elements in row-major order without gaps: a view if they are. */
 hr_status hr__make_dense(const hr__function_call *call, const hr_tensor *x, hr_tensor *out);
 /* x in this dtype: a view if it has it. */

@@ -21,10 +21,9 @@ hr_status hr__emit_reduce(const hr__function_call *c) {
   return HR_OK;
 }
 
-hr_status hr__emit_moments(const hr__function_call *c) {
+static hr_status emit_moments(const hr__function_call *c, bool has_root) {
   uint32_t mask;
   HR_RETURN_IF_ERROR(hr__axes_attribute(c, AXIS, c->inputs[0]->rank, &mask));
-  bool has_root = strcmp(c->row->name, "std") == 0;
   const int64_t ints[2] = {mask, has_root};
   hr_scalar correction = hr__real_attribute(c, CORRECTION);
   hr_attrs attrs = {.int_count = 2, .scalar_count = 1, .ints = ints, .scalars = &correction};
@@ -33,20 +32,24 @@ hr_status hr__emit_moments(const hr__function_call *c) {
   return HR_OK;
 }
 
-static int64_t count_of(const hr_tensor *x) {
-  int64_t count = 1;
-  for (int d = 0; d < x->rank; ++d) {
-    count *= x->dims[d];
-  }
-  return count;
+hr_status hr__emit_variance(const hr__function_call *c) {
+  return emit_moments(c, false);
+}
+
+hr_status hr__emit_deviation(const hr__function_call *c) {
+  return emit_moments(c, true);
 }
 
 /* The index in the flattened x; with keepdims all dims of the result have size 1. */
 static hr_status argreduce_all(const hr__function_call *c) {
   const hr_tensor *x = c->inputs[0];
-  const int64_t count = count_of(x), ints[1] = {1},
-                ones[HR_RANK_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  int64_t count;
+  const int64_t ints[1] = {1}, ones[HR_RANK_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
   hr_tensor flat, found = {0};
+  if (!hr__count_elements(x->rank, x->dims, &count)) {
+    char text[HR__SHAPE_TEXT];
+    return HR__CALL_FAIL(c, "dims %s are too large", hr__shape_text(x->rank, x->dims, text));
+  }
   HR_RETURN_IF_ERROR(hr__reshape(c, x, 1, &count, &flat));
   const hr_tensor *inputs[1] = {&flat};
   hr_attrs attrs = {.int_count = 1, .ints = ints};
@@ -71,10 +74,11 @@ hr_status hr__emit_argreduce(const hr__function_call *c) {
   return hr__emit_reduce(c);
 }
 
+/* Of one input, or of x at the places that another one gives. */
 hr_status hr__emit_along_axis(const hr__function_call *c) {
   int axis;
   HR_RETURN_IF_ERROR(hr__check_axis(c, hr__int_attribute(c, AXIS), c->inputs[0]->rank, &axis));
   const int64_t ints[1] = {axis};
   hr_attrs attrs = {.int_count = 1, .ints = ints};
-  return hr__record_one(c, c->row->op, &attrs, 1, c->inputs, HR_DTYPE_NONE, c->output);
+  return hr__record_one(c, c->row->op, &attrs, c->input_count, c->inputs, HR_DTYPE_NONE, c->output);
 }

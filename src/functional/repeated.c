@@ -23,11 +23,19 @@ hr_status hr__emit_pad(const hr__function_call *c) {
   return hr__record_one(c, c->row->op, &attrs, 1, c->inputs, HR_DTYPE_NONE, c->output);
 }
 
-hr_status hr__emit_pad_border(const hr__function_call *c) {
-  int64_t ints[2 * HR_RANK_MAX + 1] = {strcmp(c->row->name, "pad_edge") == 0};
+static hr_status pad_border(const hr__function_call *c, bool is_edge) {
+  int64_t ints[2 * HR_RANK_MAX + 1] = {is_edge};
   HR_RETURN_IF_ERROR(sides_of(c, 1, ints));
   hr_attrs attrs = {.int_count = 1 + 2 * c->inputs[0]->rank, .ints = ints};
   return hr__record_one(c, c->row->op, &attrs, 1, c->inputs, HR_DTYPE_NONE, c->output);
+}
+
+hr_status hr__emit_pad_reflect(const hr__function_call *c) {
+  return pad_border(c, false);
+}
+
+hr_status hr__emit_pad_edge(const hr__function_call *c) {
+  return pad_border(c, true);
 }
 
 /* Each dim as two: the repetitions, and the dim; then both as one. */
@@ -74,9 +82,17 @@ hr_status hr__emit_roll(const hr__function_call *c) {
   return hr__record_one(c, c->row->op, &attrs, 2, both, HR_DTYPE_NONE, c->output);
 }
 
-hr_status hr__emit_triangle(const hr__function_call *c) {
-  const int64_t ints[1] = {strcmp(c->row->name, "triu") == 0};
+static hr_status emit_triangle(const hr__function_call *c, bool is_upper) {
+  const int64_t ints[1] = {is_upper};
   hr_scalar diagonal = hr_scalar_i64(hr__int_attribute(c, 0));
   hr_attrs attrs = {.int_count = 1, .scalar_count = 1, .ints = ints, .scalars = &diagonal};
   return hr__record_one(c, c->row->op, &attrs, 1, c->inputs, HR_DTYPE_NONE, c->output);
+}
+
+hr_status hr__emit_lower_triangle(const hr__function_call *c) {
+  return emit_triangle(c, false);
+}
+
+hr_status hr__emit_upper_triangle(const hr__function_call *c) {
+  return emit_triangle(c, true);
 }

@@ -1,4 +1,4 @@
-/* several.c: matrix products, tensors one after the other, indices. */
+/* several.c: matrix products, and tensors one after the other. */
 
 #include "base/allocator.h"
 #include "functional/functions.h"
@@ -104,22 +104,4 @@ hr_status hr__emit_stack(const hr__function_call *c) {
   hr_free(views);
   hr_free(inputs);
   return status;
-}
-
-/* ---- indices ---- */
-
-static hr_status record_indexed(const hr__function_call *c) {
-  int axis;
-  HR_RETURN_IF_ERROR(hr__check_axis(c, hr__int_attribute(c, 0), c->inputs[0]->rank, &axis));
-  const int64_t ints[1] = {axis};
-  hr_attrs attrs = {.int_count = 1, .ints = ints};
-  return hr__record_one(c, c->row->op, &attrs, 2, c->inputs, HR_DTYPE_NONE, c->output);
-}
-
-hr_status hr__emit_take(const hr__function_call *c) {
-  return record_indexed(c);
-}
-
-hr_status hr__emit_take_along_axis(const hr__function_call *c) {
-  return record_indexed(c);
 }

@@ -118,23 +118,6 @@ hr_status hr__emit_slice(const hr__function_call *c) {
   return HR_OK;
 }
 
-/* The number of elements; false if it does not fit 64 bits. */
-static bool count_elements(int rank, const int64_t *dims, int64_t *out_count) {
-  *out_count = 1;
-  for (int d = 0; d < rank; ++d) {
-    if (dims[d] == 0) {
-      *out_count = 0;
-      return true;
-    }
-  }
-  for (int d = 0; d < rank; ++d) {
-    if (__builtin_mul_overflow(*out_count, dims[d], out_count)) {
-      return false;
-    }
-  }
-  return true;
-}
-
 /* The dims with the one that is -1 computed from the number of elements. */
 static bool find_dims(int rank, const int64_t *shape, int64_t count, int64_t *dims) {
   int open = -1;
@@ -146,7 +129,7 @@ static bool find_dims(int rank, const int64_t *shape, int64_t count, int64_t *di
     dims[d] = shape[d] == -1 ? 1 : shape[d];
   }
   int64_t given;
-  if (!count_elements(rank, dims, &given)) {
+  if (!hr__count_elements(rank, dims, &given)) {
     return false;
   }
   if (open >= 0) {
@@ -160,7 +143,7 @@ hr_status hr__emit_reshape(const hr__function_call *c) {
   const hr_tensor *x = c->inputs[0];
   const hr_attribute *shape = ints_of(c, 0);
   int64_t dims[HR_RANK_MAX], count;
-  if (!count_elements(x->rank, x->dims, &count) || !find_dims(shape->count, shape->value.ints, count, dims)) {
+  if (!hr__count_elements(x->rank, x->dims, &count) || !find_dims(shape->count, shape->value.ints, count, dims)) {
     char from[HR__SHAPE_TEXT], to[HR__SHAPE_TEXT];
     return HR__CALL_FAIL(c, "dims %s can't become %s", hr__shape_text(x->rank, x->dims, from),
                          hr__shape_text(shape->count, shape->value.ints, to));

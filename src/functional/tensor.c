@@ -13,6 +13,22 @@ void hr_tensor_release(hr_tensor *tensor) {
 
 /* ---- views ---- */
 
+bool hr__count_elements(int rank, const int64_t *dims, int64_t *out_count) {
+  *out_count = 1;
+  for (int d = 0; d < rank; ++d) {
+    if (dims[d] == 0) {
+      *out_count = 0;
+      return true;
+    }
+  }
+  for (int d = 0; d < rank; ++d) {
+    if (__builtin_mul_overflow(*out_count, dims[d], out_count)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 void hr__view_like(const hr_tensor *x, hr_tensor *out) {
   hr__copy_tensor(x, out);
   hr_buffer_retain(out->buffer);
@@ -84,7 +100,8 @@ static void set_dims(hr_tensor *x, int rank, const int64_t *dims) {
   }
 }
 
-hr_status hr__create_tensor(const hr__function_call *c, hr_dtype dtype, int rank, const int64_t *dims, hr_tensor *out) {
+static hr_status create_tensor(const hr__function_call *c, hr_dtype dtype, int rank, const int64_t *dims,
+                               hr_tensor *out) {
   for (int d = 0; d < rank; ++d) {
     if (dims[d] < 0) {
       char text[HR__SHAPE_TEXT];
@@ -154,12 +171,6 @@ static hr_status record(const hr__function_call *c, hr_op op, const hr_attrs *at
   return status;
 }
 
-hr_status hr__record_into(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
-                          const hr_tensor *const *inputs, const hr_tensor *out) {
-  hr_tensor *outputs[1] = {(hr_tensor *)(uintptr_t)out}; /* it is only read */
-  return record(c, op, attrs, count, inputs, 1, outputs);
-}
-
 /* types: of the inputs, then the outputs, which are inferred. */
 static hr_status infer(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
                        const hr_tensor *const *inputs, int output_count, hr_tensor *const *outputs) {
@@ -222,16 +233,22 @@ static bool is_dense(const hr_tensor *x) {
   return true;
 }
 
-static hr_status copy(const hr__function_call *c, const hr_tensor *x, hr_tensor *out) {
-  hr_tensor result;
-  HR_RETURN_IF_ERROR(hr__create_tensor(c, x->dtype, x->rank, x->dims, &result));
-  hr_status status = hr__record_into(c, HR_OP_COPY, NULL, 1, &x, &result);
+hr_status hr__record_new(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
+                         const hr_tensor *const *inputs, hr_dtype dtype, int rank, const int64_t *dims,
+                         hr_tensor *out) {
+  hr_tensor result, *outputs[1] = {&result};
+  HR_RETURN_IF_ERROR(create_tensor(c, dtype, rank, dims, &result));
+  hr_status status = record(c, op, attrs, count, inputs, 1, outputs);
   if (status != HR_OK) {
     hr_tensor_release(&result);
     return status;
   }
   hr__copy_tensor(&result, out);
   return HR_OK;
+}
+
+static hr_status copy(const hr__function_call *c, const hr_tensor *x, hr_tensor *out) {
+  return hr__record_new(c, HR_OP_COPY, NULL, 1, &x, x->dtype, x->rank, x->dims, out);
 }
 
 hr_status hr__make_dense(const hr__function_call *c, const hr_tensor *x, hr_tensor *out) {
