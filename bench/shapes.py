@@ -210,7 +210,8 @@ def markdown(results: list[dict], arguments) -> str:
         "# Shapes that do not repeat",
         "",
         f"{report.machine_text(report.machine(), arguments.threads)}, {arguments.rounds} rounds. "
-        "torch's time by Headrace's, the median of the rounds: above 1 is faster. In brackets their spread. Compilers: seconds of CPU time that they took beside it.",
+        "torch's time by Headrace's, the median of the rounds: above 1 is faster. In brackets their spread. Compilers: "
+        "seconds of CPU time that they took beside it.",
         "",
         "| case | new shapes, CPU time | wall time | compilers | the same again, CPU time | wall time | compilers |",
         "|---|---|---|---|---|---|---|",

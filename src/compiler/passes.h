@@ -35,7 +35,7 @@ bool hr_covers_buffer(const hr_program *program, const hr_operand *output, uint3
  * never read. After: gone. */
 hr_status hr_simplify(hr_program *program);
 
-/* The passes from here to hr_layout read no versions. What they change has to be numbered anew. */
+/* The passes from here to hr_layout read no versions. The nodes that they change are numbered anew. */
 
 /* Gives contents of visible buffers that the program itself replaces to temporaries. */
 hr_status hr_rename(hr_program *program);
