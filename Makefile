@@ -78,6 +78,7 @@ bench: build python-package ## the benchmarks, with their table
 bench-c: build ## costs of records, commits and repeated steps in C; kernels, interpreted and compiled
 	@$(BUILD_STEP) $(BUILD) --target benchmarks
 	$(BUILD)/bench/record_bench
+	$(LIBRARIES) $(BUILD)/bench/function_bench
 	$(LIBRARIES) $(BUILD)/bench/step_bench
 	$(LIBRARIES) $(BUILD)/bench/neighbour_bench
 	$(BUILD)/bench/interp_bench

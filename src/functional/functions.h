@@ -68,12 +68,19 @@ hr_status hr__axes_attribute(const hr__function_call *call, int index, int rank,
 
 /* The number of elements; false if it does not fit 64 bits. */
 bool hr__count_elements(int rank, const int64_t *dims, int64_t *out_count);
+/* Copies `rank` dims, or strides, between arrays of HR_RANK_MAX: up to four as one piece, without a call. */
+static inline void hr__copy_dims(int rank, const int64_t *from, int64_t *to) {
+  if (rank <= 4) {
+    memmove(to, from, 4 * sizeof *to);
+  } else {
+    memmove(to, from, (size_t)rank * sizeof *to);
+  }
+}
 /* Copies the fields that are in use: dims and strides up to the rank. */
 static inline void hr__copy_tensor(const hr_tensor *from, hr_tensor *to) {
-  size_t bytes = (size_t)from->rank * sizeof *from->dims;
   memcpy(to, from, offsetof(hr_tensor, dims));
-  memmove(to->dims, from->dims, bytes);
-  memmove(to->strides, from->strides, bytes);
+  hr__copy_dims(from->rank, from->dims, to->dims);
+  hr__copy_dims(from->rank, from->strides, to->strides);
 }
 
 /* Another view of x's buffer, with x's type, and a reference of its own. */

@@ -100,18 +100,14 @@ static void set_dims(hr_tensor *x, int rank, const int64_t *dims) {
   }
 }
 
-static hr_status create_tensor(const hr__function_call *c, hr_dtype dtype, int rank, const int64_t *dims,
-                               hr_tensor *out) {
+static hr_status set_new_dims(const hr__function_call *c, int rank, const int64_t *dims, hr_tensor *x) {
   for (int d = 0; d < rank; ++d) {
     if (dims[d] < 0) {
       char text[HR__SHAPE_TEXT];
       return HR__CALL_FAIL(c, "dims %s: dim %d is negative", hr__shape_text(rank, dims, text), d);
     }
   }
-  hr_tensor tensor = {.dtype = dtype};
-  set_dims(&tensor, rank, dims);
-  HR_RETURN_IF_ERROR(create_buffer(c, &tensor));
-  *out = tensor;
+  set_dims(x, rank, dims);
   return HR_OK;
 }
 
@@ -120,77 +116,55 @@ static hr_status create_tensor(const hr__function_call *c, hr_dtype dtype, int r
 enum { FEW = 8 };
 
 /* NULL: absent. */
-static void view_of(const hr_tensor *x, hr_view *view) {
+static inline void view_of(const hr__function_call *c, const hr_tensor *x, hr_view *view) {
   if (x == NULL) {
     *view = (hr_view){0};
     return;
   }
   bool is_number = x->number.dtype != HR_DTYPE_NONE;
-  *view = (hr_view){.buffer = x->buffer,
-                    .scalar = is_number ? &x->number : NULL,
-                    .dtype = x->dtype,
-                    .rank = x->rank,
-                    .offset = x->offset,
-                    .dims = x->dims,
-                    .strides = x->strides};
-}
-
-static void type_of(const hr_tensor *x, hr_tensor_type *type) {
-  if (x == NULL) {
-    type->dtype = HR_DTYPE_NONE, type->is_number = false, type->rank = 0;
-    return;
-  }
-  size_t bytes = (size_t)x->rank * sizeof *x->dims;
-  type->dtype = x->dtype, type->is_number = x->number.dtype != HR_DTYPE_NONE, type->rank = x->rank;
-  memcpy(type->dims, x->dims, bytes);
-  memcpy(type->strides, x->strides, bytes);
+  view->buffer = c->stream == NULL && !is_number ? hr__present_buffer() : x->buffer;
+  view->scalar = is_number ? &x->number : NULL;
+  view->dtype = x->dtype, view->rank = x->rank, view->offset = x->offset;
+  view->dims = x->dims, view->strides = x->strides;
 }
 
 static hr_status no_memory(const hr__function_call *c, int count) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "%s: no memory for %d operands", c->row->name, count);
 }
 
-static hr_status record(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
-                        const hr_tensor *const *inputs, int output_count, hr_tensor *const *outputs) {
+/* views: of the inputs; room for the outputs' behind them. */
+static hr_status record(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count, hr_view *views,
+                        int output_count, hr_tensor *const *outputs) {
   if (c->stream == NULL) {
     return HR_OK;
   }
-  int all = count + output_count;
-  hr_view few[FEW], *views = all <= FEW ? few : hr_malloc((size_t)all * sizeof *views);
-  few[0].dtype = HR_DTYPE_NONE; /* not all compilers see that all that are passed are set */
-  if (views == NULL) {
-    return no_memory(c, all);
+  for (int i = 0; i < output_count; ++i) {
+    view_of(c, outputs[i], &views[count + i]);
   }
-  for (int i = 0; i < all; ++i) {
-    view_of(i < count ? inputs[i] : outputs[i - count], &views[i]);
-  }
-  hr_status status = hr_stream_record(c->stream, op, attrs, count, views, output_count, views + count);
-  if (views != few) {
-    hr_free(views);
-  }
-  return status;
+  return hr_stream_record(c->stream, op, attrs, count, views, output_count, views + count);
 }
 
-/* types: of the inputs, then the outputs, which are inferred. */
-static hr_status infer(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
-                       const hr_tensor *const *inputs, int output_count, hr_tensor *const *outputs) {
-  int all = count + output_count;
-  hr_tensor_type few[FEW], *types = all <= FEW ? few : hr_malloc((size_t)all * sizeof *types);
-  few[0].dtype = HR_DTYPE_NONE;
+/* Infers the outputs, which get no buffers. */
+static hr_status infer(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count, const hr_view *views,
+                       int output_count, hr_tensor *const *outputs) {
+  hr_tensor_type few[FEW], *types = output_count <= FEW ? few : hr_malloc((size_t)output_count * sizeof *types);
   if (types == NULL) {
-    return no_memory(c, all);
+    return no_memory(c, output_count);
   }
-  for (int i = 0; i < all; ++i) {
-    type_of(i < count ? inputs[i] : outputs[i - count], &types[i]);
+  for (int i = 0; i < output_count; ++i) {
+    types[i].dtype = outputs[i] != NULL ? outputs[i]->dtype : HR_DTYPE_NONE;
+    types[i].is_number = false, types[i].rank = outputs[i] != NULL ? outputs[i]->rank : 0;
+    if (types[i].rank > 0) {
+      memcpy(types[i].dims, outputs[i]->dims, (size_t)types[i].rank * sizeof *types[i].dims);
+    }
   }
-  hr_status status = hr_op_infer(op, attrs, count, types, output_count, types + count);
+  hr_status status = hr__infer_views(op, attrs, count, views, output_count, types);
   for (int i = 0; status == HR_OK && i < output_count; ++i) {
-    const hr_tensor_type *type = &types[count + i];
     if (outputs[i] != NULL) {
-      size_t bytes = (size_t)type->rank * sizeof *type->dims;
-      outputs[i]->dtype = type->dtype, outputs[i]->rank = type->rank;
-      memcpy(outputs[i]->dims, type->dims, bytes);
-      memcpy(outputs[i]->strides, type->strides, bytes);
+      outputs[i]->buffer = NULL, outputs[i]->number = (hr_scalar){0}, outputs[i]->offset = 0;
+      outputs[i]->dtype = types[i].dtype, outputs[i]->rank = types[i].rank;
+      hr__copy_dims(types[i].rank, types[i].dims, outputs[i]->dims);
+      hr__copy_dims(types[i].rank, types[i].strides, outputs[i]->strides);
     }
   }
   if (types != few) {
@@ -199,21 +173,36 @@ static hr_status infer(const hr__function_call *c, hr_op op, const hr_attrs *att
   return status;
 }
 
-hr_status hr__record_row(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
-                         const hr_tensor *const *inputs, int output_count, hr_tensor *const *outputs) {
-  HR_RETURN_IF_ERROR(infer(c, op, attrs, count, inputs, output_count, outputs));
-  hr_status status = HR_OK;
-  for (int i = 0; i < output_count; ++i) {
-    if (outputs[i] != NULL) {
-      outputs[i]->buffer = NULL, outputs[i]->number = (hr_scalar){0}, outputs[i]->offset = 0;
-      status = status == HR_OK ? create_buffer(c, outputs[i]) : status;
-    }
+/* Infers the outputs unless they are set, creates and records them. */
+static hr_status record_row(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
+                            const hr_tensor *const *inputs, int output_count, hr_tensor *const *outputs,
+                            bool are_inferred) {
+  int all = count + output_count;
+  hr_view few[FEW], *views = all <= FEW ? few : hr_malloc((size_t)all * sizeof *views);
+  if (views == NULL) {
+    return no_memory(c, all);
   }
-  status = status == HR_OK ? record(c, op, attrs, count, inputs, output_count, outputs) : status;
-  for (int i = 0; status != HR_OK && i < output_count; ++i) {
+  for (int i = 0; i < count; ++i) {
+    view_of(c, inputs[i], &views[i]);
+  }
+  hr_status status = are_inferred ? infer(c, op, attrs, count, views, output_count, outputs) : HR_OK;
+  bool are_set = status == HR_OK;
+  for (int i = 0; i < output_count && status == HR_OK; ++i) {
+    status = outputs[i] != NULL ? create_buffer(c, outputs[i]) : HR_OK;
+  }
+  status = status == HR_OK ? record(c, op, attrs, count, views, output_count, outputs) : status;
+  for (int i = 0; status != HR_OK && are_set && i < output_count; ++i) {
     hr_tensor_release(outputs[i]);
   }
+  if (views != few) {
+    hr_free(views);
+  }
   return status;
+}
+
+hr_status hr__record_row(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
+                         const hr_tensor *const *inputs, int output_count, hr_tensor *const *outputs) {
+  return record_row(c, op, attrs, count, inputs, output_count, outputs, true);
 }
 
 hr_status hr__record_one(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
@@ -236,13 +225,9 @@ static bool is_dense(const hr_tensor *x) {
 hr_status hr__record_new(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
                          const hr_tensor *const *inputs, hr_dtype dtype, int rank, const int64_t *dims,
                          hr_tensor *out) {
-  hr_tensor result, *outputs[1] = {&result};
-  HR_RETURN_IF_ERROR(create_tensor(c, dtype, rank, dims, &result));
-  hr_status status = record(c, op, attrs, count, inputs, 1, outputs);
-  if (status != HR_OK) {
-    hr_tensor_release(&result);
-    return status;
-  }
+  hr_tensor result = {.dtype = dtype}, *outputs[1] = {&result};
+  HR_RETURN_IF_ERROR(set_new_dims(c, rank, dims, &result));
+  HR_RETURN_IF_ERROR(record_row(c, op, attrs, count, inputs, 1, outputs, false));
   hr__copy_tensor(&result, out);
   return HR_OK;
 }

@@ -147,6 +147,13 @@ hr_status hr__want_dim(const hr__checked *c, int64_t dim, const hr_view *view);
 /* The broadcast dims of inputs first, first + step, ... */
 hr_status hr__broadcast_inputs(const hr__checked *c, int first, int step, int *out_rank, int64_t *dims);
 
+/* ---- callers that have views ---- */
+
+/* hr_op_infer for inputs as views, of which the buffer may be hr__present_buffer(): an input without contents. */
+HR_MUST_USE hr_status hr__infer_views(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
+                                      int output_count, hr_tensor_type *outputs);
+hr_buffer *hr__present_buffer(void);
+
 /* ---- families ---- */
 
 /* Counts, attributes and types of a contraction, composite or special row, whose views have been checked. */
