@@ -19,8 +19,8 @@ Call = Callable[[], Tensor]
 
 @dataclass(frozen=True)
 class ShapeCase:
-    """`prepare(device)` returns a function that runs one shape and returns its result; `shapes` are its arguments in
-    the order of the run, all different. `warm` is another shape."""
+    """`prepare(device)` returns a function that runs one input and returns its result; `draw` makes the input of a
+    shape on the host and is not timed. `shapes` stand in the order of the run, all different. `warm` is another one."""
 
     name: str
     title: str
@@ -28,6 +28,7 @@ class ShapeCase:
     shapes: list
     warm: object
     needs: str = ""  # a package
+    draw: Callable = lambda shape: shape
 
 
 def drawn(values, count: int) -> list:
@@ -39,15 +40,15 @@ def drawn(values, count: int) -> list:
 # ---- calls of a network, training steps
 
 
-def tokens_of(length: int, device: torch.device, batch: int = 1) -> Tensor:
-    return torch.randint(0, VOCABULARY, (batch, length), generator=torch.Generator().manual_seed(length)).to(device)
+def tokens_of(length: int) -> Tensor:
+    return torch.randint(0, VOCABULARY, (1, length), generator=torch.Generator().manual_seed(length))
 
 
-def floats_of(dims: tuple, device: torch.device) -> Tensor:
-    return torch.rand(dims, generator=torch.Generator().manual_seed(sum(dims))).to(device)
+def floats_of(dims: tuple) -> Tensor:
+    return torch.rand(dims, generator=torch.Generator().manual_seed(sum(dims)))
 
 
-def calls(build: Callable[[], nn.Module], inputs: Callable, loss: Callable | None) -> Callable:
+def calls(build: Callable[[], nn.Module], loss: Callable | None) -> Callable:
     """Inference without `loss`, else a training step with Adam, whose result is the loss."""
 
     def prepare(device):
@@ -56,14 +57,14 @@ def calls(build: Callable[[], nn.Module], inputs: Callable, loss: Callable | Non
         if loss is None:
 
             @torch.no_grad()
-            def infer(shape):
-                return model(inputs(shape, device))
+            def infer(x):
+                return model(x.to(device))
 
             return infer
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
 
-        def train(shape):
-            x = inputs(shape, device)
+        def train(x):
+            x = x.to(device)
             optimizer.zero_grad()
             found = loss(model(x), x)
             found.backward()
@@ -175,7 +176,7 @@ def transformers_generation(name: str, layers: int, width: int, static: bool) ->
 
         @torch.no_grad()
         def generate(count: int) -> Tensor:
-            prompt = tokens_of(4, device)
+            prompt = tokens_of(4).to(device)
             return model.generate(
                 prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=count, **options
             )
@@ -188,10 +189,6 @@ def transformers_generation(name: str, layers: int, width: int, static: bool) ->
 # ---- the table
 
 
-def images(shape: tuple, device: torch.device) -> Tensor:
-    return floats_of((1, 3, *shape), device)
-
-
 def even_images() -> Iterator[tuple]:
     return ((h, w) for h in range(24, 161, 4) for w in range(24, 161, 4))
 
@@ -200,9 +197,10 @@ CASES = [
     ShapeCase(
         "mlp-train",
         "MLP 64-128-128-10, train, batch 1 to 300",
-        calls(mlp, lambda n, device: floats_of((n, 64), device), square_loss),
+        calls(mlp, square_loss),
         drawn(range(1, 301), 300),
         301,
+        draw=lambda n: floats_of((n, 64)),
     )
 ]
 for kind, loss in (("infer", None), ("train", True)):
@@ -210,26 +208,29 @@ for kind, loss in (("infer", None), ("train", True)):
         ShapeCase(
             f"lstm-{kind}",
             f"LSTM 128, batch 4, length 1 to 300, {kind}",
-            calls(lambda: Recurrent(128), lambda n, device: floats_of((n, 4, 128), device), loss and square_loss),
+            calls(lambda: Recurrent(128), loss and square_loss),
             drawn(range(1, 301), 40),
             301,
+            draw=lambda n: floats_of((n, 4, 128)),
         ),
         *(
             ShapeCase(
                 f"gpt-{layers}x{width}-{kind}",
                 f"GPT {layers} x {width}, length 2 to 300, {kind}",
-                calls(gpt(layers, width), tokens_of, loss and next_token_loss),
+                calls(gpt(layers, width), loss and next_token_loss),
                 drawn(range(2, 301), count),
                 301,
+                draw=tokens_of,
             )
             for layers, width, count in ((2, 64, 100), (4, 256, 60))
         ),
         ShapeCase(
             f"unet-{kind}",
             f"U-Net (16 channels), images of 24 to 160, {kind}",
-            calls(unet, images, loss and square_loss),
+            calls(unet, loss and square_loss),
             drawn(even_images(), 30),
             (164, 164),
+            draw=lambda shape: floats_of((1, 3, *shape)),
         ),
     ]
 CASES += [

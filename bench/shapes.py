@@ -5,7 +5,8 @@ Each side of a case runs in a process of its own, with an empty cache of compile
 a call with a shape that the program does not use, then every shape once (`new`), then every shape again (`seen`, at
 least 20 calls). Both processes live at the same time and take turns call by call, so that both meet the same slow and
 fast moments of the machine. Both sides have the same weights, inputs, order of shapes and number of threads, and each
-result exists before the next call.
+result exists before the next call. Inputs are drawn on the host between the calls; the garbage collector skips what
+exists before them.
 
 CPU time is the process's, background threads included; time of compilers is a column of its own, because those are
 processes of their own. The ratio is torch's time by Headrace's: above 1 Headrace is faster.
@@ -16,6 +17,7 @@ processes of their own. The ratio is torch's time by Headrace's: above 1 Headrac
 """
 
 import argparse
+import gc
 import importlib.util
 import json
 import os
@@ -75,17 +77,20 @@ def run_side(name: str, device_name: str, threads: int) -> None:
 def serve(case, call, wait, stats) -> None:
     """Runs a call for each number of a shape that comes from standard input; each other line ends a pass and reports
     it. CPU time is that of all threads, without this thread's between two calls."""
-    call(case.warm)
+    call(case.draw(case.warm))
     wait()
+    gc.collect()
+    gc.freeze()  # as timeit: no walks through the modules' objects in the calls
     say({})
     for _ in PASSES:
         wall, between = 0.0, time.thread_time()
         before, cpu, counted = os.times(), time.process_time(), stats()
         idle = 0.0
         while (line := sys.stdin.readline().strip()).isdigit():
+            drawn = case.draw(case.shapes[int(line)])
             begin = time.perf_counter()
             idle += time.thread_time() - between
-            result = call(case.shapes[int(line)])
+            result = call(drawn)
             wait()
             between = time.thread_time()
             wall += time.perf_counter() - begin
