@@ -26,6 +26,7 @@ LAW = {
     "group": {"base", "core"},
     "nccl": {"base", "core", "runtime"},
     "functional": {"base", "core"},
+    "array": {"base", "core"},
     "module": {"base", "core", "compiler", "runtime", "engine"},
 }
 # Contracts that the engine may see in folders it may not include: tables that it reaches through.

@@ -204,6 +204,10 @@ HR_API HR_MUST_USE hr_status hr_stream_write_from(hr_stream *stream, const hr_vi
  * released. */
 HR_API HR_MUST_USE hr_status hr_stream_address(hr_stream *stream, hr_buffer *buffer, void **out_address);
 
+/* True if a write to the buffer would be seen through the caller's reference alone: pending work of the stream may hold
+ * others. False for memory that was adopted, or whose address was given out. */
+HR_API bool hr_buffer_is_unique(hr_stream *stream, const hr_buffer *buffer);
+
 /* Reads the first `bytes` bytes of the counters; a counter that this library lacks is 0. docs/watching.md explains
  * each. */
 HR_API void hr_stream_stats_read(hr_stream *stream, size_t bytes, hr_stats *out_stats);

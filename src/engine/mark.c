@@ -146,3 +146,12 @@ hr_buffer_state hr_buffer_status(hr_stream *stream, const hr_buffer *buffer, hr_
   }
   return state;
 }
+
+/* The stream's own references are those of its pending work, and of work on its way. */
+bool hr_buffer_is_unique(hr_stream *stream, const hr_buffer *buffer) {
+  hr_mutex_lock(&stream->mutex);
+  bool is_pending_here = hr__trace_find(&stream->pending, buffer) != UINT32_MAX;
+  int64_t others = hr__buffer_holders((hr_buffer *)buffer) - is_pending_here;
+  hr_mutex_unlock(&stream->mutex);
+  return others <= 1 && atomic_load_explicit(&((hr_buffer *)buffer)->stamp, memory_order_relaxed) != 0;
+}
