@@ -97,6 +97,8 @@ HR_API void hr_buffer_release(hr_buffer *buffer);
 /* The size in bytes, and the device (borrowed). */
 HR_API size_t hr_buffer_bytes(const hr_buffer *buffer);
 HR_API hr_device *hr_buffer_device(const hr_buffer *buffer);
+/* A number, never 0, that identifies the buffer also after its release: no other one of the process has it. */
+HR_API uint64_t hr_buffer_serial(const hr_buffer *buffer);
 /* A pointer that identifies the buffer: the start of `bytes` bytes of reserved address space that map nothing, aligned
  * to 64 and unique while the buffer lives. It must not be dereferenced. For frameworks that require a pointer. */
 HR_API void *hr_buffer_handle(const hr_buffer *buffer);

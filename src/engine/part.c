@@ -9,6 +9,7 @@
 
 #include "core/ops/op.h"
 #include "engine/stream_order.h"
+#include "engine/stream_record.h"
 
 typedef enum buffer_kind { TEMPORARY = 0, PARAMETER, RESULT, CONSTANT } buffer_kind;
 
@@ -395,6 +396,7 @@ hr_status hr_part_run(hr_stream *stream, const hr_part *part, hr_buffer *const *
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "part: made for device \"%s\", run on a stream of \"%s\"",
                           hr_device_name(part->device), hr_device_name(stream->device));
   }
+  HR_RETURN_IF_ERROR(hr__stream_refuse_hooks(stream, "part"));
   HR_RETURN_IF_ERROR(check_arguments(part, arguments));
   hr_status status = check_buffers(part, params, results);
   if (__builtin_expect(status != HR_OK, 0)) {

@@ -15,6 +15,7 @@
 #include "engine/cache.h"
 #include "engine/instance.h"
 #include "engine/policy.h"
+#include "headrace/hook.h"
 
 typedef struct hr_job hr_job;
 
@@ -26,6 +27,7 @@ struct hr_stream {
   uint32_t number; /* its traces', for threads without its lock */
   hr_mutex mutex;
   atomic_int mode;
+  hr_hook *hook;      /* NULL, or gets each record first (headrace/hook.h) */
   hr_policy policy;   /* when it commits */
   bool notes_indices; /* the host's writes are scanned for ranges of indices, on devices that are slow to read */
   bool frees_live;    /* buffers that outlive a commit may have a layout of the compiler's */

@@ -10,6 +10,7 @@
 #include "base/allocator.h"
 #include "engine/default_layout.h"
 #include "engine/stream_order.h"
+#include "engine/stream_record.h"
 #include "engine/stream_wait.h"
 #include "headrace/mark.h"
 
@@ -233,6 +234,7 @@ hr_status hr_stream_call(hr_stream *stream, hr_call_function function, void *arg
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "hr_stream_call: NULL argument");
   }
   HR_RETURN_IF_ERROR(hr__stream_check_submits(stream, "call"));
+  HR_RETURN_IF_ERROR(output_count > 0 ? hr__stream_refuse_hooks(stream, "call") : HR_OK);
   HR_RETURN_IF_ERROR(check_buffers(stream, "input", input_count, inputs));
   HR_RETURN_IF_ERROR(check_buffers(stream, "output", output_count, outputs));
   call *c = create_call(stream, input_count, inputs, output_count, outputs);

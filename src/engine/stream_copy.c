@@ -177,14 +177,19 @@ static hr_status fill_buffer(hr_stream *stream, hr_buffer *buffer, const incomin
   return HR_OK;
 }
 
+static void set_row_major(int rank, const int64_t *dims, int64_t *strides) {
+  int64_t stride = 1;
+  for (int d = rank - 1; d >= 0; --d) {
+    strides[d] = stride;
+    stride *= dims[d];
+  }
+}
+
 /* Stages the bytes in a temporary buffer and records a copy into the view. */
 static hr_status record_staged(hr_stream *stream, const hr_view *view, const incoming *in, size_t count) {
   hr_buffer *staging;
-  int64_t strides[HR_RANK_MAX], stride = 1;
-  for (int d = view->rank - 1; d >= 0; --d) {
-    strides[d] = stride;
-    stride *= view->dims[d];
-  }
+  int64_t strides[HR_RANK_MAX];
+  set_row_major(view->rank, view->dims, strides);
   HR_RETURN_IF_ERROR(hr_buffer_create(stream->device, count, &staging));
   hr_status status = fill_buffer(stream, staging, in, count);
   if (status == HR_OK) {
@@ -204,6 +209,24 @@ static size_t view_bytes(const hr_view *view) {
   return (size_t)hr__view_count(view) * hr_dtype_size(view->dtype);
 }
 
+/* The same for a stream with hooks, which see the copy. */
+static hr_status write_hooked(hr_stream *stream, const hr_view *view, const incoming *in, size_t count) {
+  hr_buffer *staging;
+  int64_t strides[HR_RANK_MAX];
+  set_row_major(view->rank, view->dims, strides);
+  HR_RETURN_IF_ERROR(hr_buffer_create(stream->device, count, &staging));
+  hr_mutex_lock(&stream->mutex);
+  hr_status status = fill_buffer(stream, staging, in, count);
+  hr_mutex_unlock(&stream->mutex);
+  if (status == HR_OK) {
+    hr_view source = {
+        .buffer = staging, .dtype = view->dtype, .rank = view->rank, .dims = view->dims, .strides = strides};
+    status = hr_stream_record(stream, HR_OP_COPY, NULL, 1, &source, 1, view);
+  }
+  hr_buffer_release(staging);
+  return status;
+}
+
 /* The view is one of the stream's, and has elements. */
 static hr_status write_view(hr_stream *stream, const hr_view *view, const incoming *in) {
   size_t count = view_bytes(view);
@@ -217,6 +240,10 @@ static hr_status write_view(hr_stream *stream, const hr_view *view, const incomi
   hr_mutex_lock(&stream->mutex);
   bool is_direct = hr__buffer_address(view->buffer) == NULL && hr__view_is_whole(view) &&
                    hr__trace_find(&stream->pending, view->buffer) == UINT32_MAX;
+  if (!is_direct && stream->hook != NULL) {
+    hr_mutex_unlock(&stream->mutex);
+    return write_hooked(stream, view, in, count);
+  }
   status = is_direct ? fill_buffer(stream, view->buffer, in, count) : record_staged(stream, view, in, count);
   if (!is_direct && status == HR_OK) {
     return hr__stream_settle(stream, 1);

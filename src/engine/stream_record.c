@@ -129,8 +129,8 @@ __attribute__((noinline)) static void note_writes(hr_stream *stream, int count, 
   }
 }
 
-hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
-                           int output_count, const hr_view *outputs) {
+static hr_status record(hr_stream *stream, hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
+                        int output_count, const hr_view *outputs) {
   HR_RETURN_IF_ERROR(hr_op_check(op, attrs, input_count, inputs, output_count, outputs));
   if (__builtin_expect(hr_op_table(op)->family == HR_FAMILY_LIBRARY, 0)) {
     HR_RETURN_IF_ERROR(hr__library_check(stream->device, op));
@@ -161,4 +161,45 @@ hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, i
   }
   hr_mutex_unlock(&stream->mutex);
   return status;
+}
+
+hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
+                           int output_count, const hr_view *outputs) {
+  if (__builtin_expect(stream->hook != NULL, 0)) {
+    const hr_hook_record hooked = {op, attrs, input_count, output_count, inputs, outputs};
+    return stream->hook->record(stream->hook, stream, &hooked);
+  }
+  return record(stream, op, attrs, input_count, inputs, output_count, outputs);
+}
+
+/* ---- hooks ---- */
+
+void hr_hook_add(hr_stream *stream, hr_hook *hook) {
+  hook->below = stream->hook;
+  stream->hook = hook;
+}
+
+void hr_hook_remove(hr_stream *stream, hr_hook *hook) {
+  for (hr_hook **at = &stream->hook; *at != NULL; at = &(*at)->below) {
+    if (*at == hook) {
+      *at = hook->below;
+      return;
+    }
+  }
+}
+
+hr_status hr_hook_pass(const hr_hook *hook, hr_stream *stream, const hr_hook_record *passed) {
+  if (hook->below != NULL) {
+    return hook->below->record(hook->below, stream, passed);
+  }
+  return record(stream, passed->op, passed->attrs, passed->input_count, passed->inputs, passed->output_count,
+                passed->outputs);
+}
+
+hr_status hr__stream_refuse_hooks(const hr_stream *stream, const char *what) {
+  if (__builtin_expect(stream->hook == NULL, 1)) {
+    return HR_OK;
+  }
+  return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: the stream has a tape or another hook, which sees records alone",
+                        what);
 }

@@ -10,5 +10,7 @@ HR_MUST_USE hr_status hr__stream_check_device(const hr_stream *stream, hr_op op,
  * again. */
 HR_MUST_USE hr_status hr__check_contents(hr_op op, int input_count, const hr_view *inputs, int output_count,
                                          const hr_view *outputs);
+/* UNIMPLEMENTED if the stream has hooks: `what` is no record. */
+HR_MUST_USE hr_status hr__stream_refuse_hooks(const hr_stream *stream, const char *what);
 
 #endif

@@ -74,7 +74,8 @@ static void init_buffer(hr_buffer *buffer, hr_device *device, size_t bytes) {
   atomic_store_explicit(&buffer->layout, 0, memory_order_relaxed);
   atomic_store_explicit(&buffer->capacity, 0, memory_order_relaxed);
   atomic_store_explicit(&buffer->growth, 0, memory_order_relaxed);
-  atomic_store_explicit(&buffer->stamp, next_stamp(), memory_order_relaxed);
+  buffer->serial = next_stamp();
+  atomic_store_explicit(&buffer->stamp, buffer->serial, memory_order_relaxed);
   atomic_store_explicit(&buffer->count, 1, memory_order_release);
 }
 
@@ -198,6 +199,10 @@ void hr_buffer_release(hr_buffer *buffer) {
 
 hr_device *hr_buffer_device(const hr_buffer *buffer) {
   return buffer->device;
+}
+
+uint64_t hr_buffer_serial(const hr_buffer *buffer) {
+  return buffer->serial;
 }
 
 size_t hr_buffer_bytes(const hr_buffer *buffer) {

@@ -25,6 +25,7 @@ struct hr_buffer {
   int32_t shift;              /* of the handle's slot */
   atomic_uchar growth;        /* hr_growth_state: the engine's note of how the buffer was made */
   size_t bytes;
+  uint64_t serial; /* no other buffer of the process has it */
   hr_device *device;
   void *handle;
   _Atomic(void *) address; /* NULL: fresh */

@@ -1,0 +1,48 @@
+/* hook.h: functions that see the records of a stream.
+ *
+ * A hook gets each record of its stream, also those of in-place operations and of hr_stream_write to buffers in use,
+ * in place of the stream. It passes the record on with hr_hook_pass, and may record other operations before and after
+ * it. Hooks of a stream form a stack: what one passes goes to the hook that was added before it, and then to the
+ * stream. A tape (transform.h) is a hook.
+ *
+ * A stream with hooks rejects what is not a record: parts (hr_part_run), and functions with outputs (hr_stream_call).
+ *
+ * Threads: while a stream has hooks, it belongs to one thread at a time. Hooks are called with no lock held.
+ */
+#ifndef HEADRACE_HOOK_H_
+#define HEADRACE_HOOK_H_
+
+#include "headrace/stream.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct hr_hook hr_hook;
+
+/* The arguments of hr_stream_record. The views are the caller's, and nothing has been checked. */
+typedef struct hr_hook_record {
+  hr_op op;
+  const hr_attrs *attrs; /* may be NULL */
+  int input_count, output_count;
+  const hr_view *inputs, *outputs;
+} hr_hook_record;
+
+/* The owner's memory; it stays where it is until the hook is removed. */
+struct hr_hook {
+  hr_status (*record)(hr_hook *hook, hr_stream *stream, const hr_hook_record *record);
+  hr_hook *below; /* the stream's: which gets what this one passes; NULL: the stream itself */
+};
+
+/* Adds a hook above the others of the stream. Sets hook->below. */
+HR_API void hr_hook_add(hr_stream *stream, hr_hook *hook);
+/* Removes a hook, wherever in the stack it is; one that is not there is fine. */
+HR_API void hr_hook_remove(hr_stream *stream, hr_hook *hook);
+/* Passes a record on to the hook below, or records it. */
+HR_API HR_MUST_USE hr_status hr_hook_pass(const hr_hook *hook, hr_stream *stream, const hr_hook_record *record);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
