@@ -27,6 +27,7 @@ LAW = {
     "nccl": {"base", "core", "runtime"},
     "functional": {"base", "core"},
     "array": {"base", "core"},
+    "transform": {"base", "core", "functional"},
     "module": {"base", "core", "compiler", "runtime", "engine"},
 }
 # Contracts that the engine may see in folders it may not include: tables that it reaches through.

@@ -1,0 +1,69 @@
+/* transform.h: gradients of what a stream records.
+ *
+ * A tape keeps the records of a stream that depend on watched tensors, and differentiates them:
+ *
+ *   hr_tape_begin(stream, &tape);
+ *   hr_tape_watch(tape, 1, &w);                        w: const hr_tensor *
+ *   ... hr_functional_apply(stream, ...), hr_stream_record(stream, ...): loss
+ *   hr_tape_end(tape);
+ *   hr_tape_gradient(tape, 1, &loss, NULL, 1, &w, &gradient);
+ *   hr_tape_destroy(tape);
+ *
+ * It sees records (op.h), not functions: views, broadcasts, slices, overlapping windows and in-place operations need no
+ * rules of their own. docs/gradients.md lists the operations that have a gradient.
+ *
+ * Gradients are ordinary records of the stream. A tape does not keep its own, but other tapes of the stream do: a
+ * second tape, begun before, gives second derivatives.
+ *
+ * The gradient by a complex z = a + i b is dL/da + i dL/db for a real L (PyTorch's convention: the conjugate of
+ * Wirtinger's dL/dz times 2), so that a step against it is a descent. A real tensor's gradient is real.
+ *
+ * Memory: a tape retains the values that its gradients read. If a record overwrites one, it is copied before.
+ *
+ * Threads: while a stream has tapes, it belongs to one thread at a time.
+ */
+#ifndef HEADRACE_TRANSFORM_H_
+#define HEADRACE_TRANSFORM_H_
+
+#include "headrace/functional.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct hr_tape hr_tape;
+
+/* Begins a tape on a stream or a capture, which it retains. The caller owns the tape. */
+HR_API HR_MUST_USE hr_status hr_tape_begin(hr_stream *stream, hr_tape **out_tape);
+
+/* Records that depend on these tensors are kept from now on. Gradients are with respect to the values that the tensors
+ * have now. Intermediate results may be watched, too. INVALID_ARGUMENT for a tensor without a buffer or whose dtype is
+ * not floating (f16, bf16, f32, f64, c32, c64, c128). */
+HR_API HR_MUST_USE hr_status hr_tape_watch(hr_tape *tape, int count, const hr_tensor *const *tensors);
+
+/* Keeps no more records. Values that gradients read stay as they are until the tape is destroyed. */
+HR_API void hr_tape_end(hr_tape *tape);
+
+/* Records the gradients of the sum over all outputs and elements of seed * output, before or after hr_tape_end, as
+ * often as needed.
+ *
+ * outputs: results of kept records, or watched tensors; others are constant.
+ * seeds: NULL: ones; or for each output NULL or a tensor that can be broadcast to it.
+ * inputs: watched tensors. INVALID_ARGUMENT for others.
+ * out_gradients: one for each input, with its dtype and dims; zeros if no output depends on it. The caller owns a
+ * reference of each buffer (hr_tensor_release). Gradients may share memory with each other and with seeds.
+ *
+ * Fails with INVALID_ARGUMENT for outputs that are not floating, and with UNIMPLEMENTED if a gradient reaches an
+ * operation without one, named with the reason. Results are set only on success; the tape can be used again. */
+HR_API HR_MUST_USE hr_status hr_tape_gradient(hr_tape *tape, int output_count, const hr_tensor *const *outputs,
+                                              const hr_tensor *const *seeds, int input_count,
+                                              const hr_tensor *const *inputs, hr_tensor *out_gradients);
+
+/* Ends and frees a tape; NULL is fine. */
+HR_API void hr_tape_destroy(hr_tape *tape);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,361 @@
+/* gradient_rows.c: gradients that are functions: their records depend on attributes or shapes. */
+#include <math.h>
+
+#include "transform/gradients.h"
+
+static int64_t count_of(const hr_view *view) {
+  int64_t count = 1;
+  for (int d = 0; d < view->rank; ++d) {
+    count *= view->dims[d];
+  }
+  return count;
+}
+
+/* Zeros with the type of an operand. */
+static hr_status zeros_like(const hr__backward *b, const hr__operand *like, hr_tensor *out) {
+  const hr_tensor zero = hr_tensor_number(hr_scalar_i64(0)), *inputs[1] = {&zero};
+  return hr__record_new(&b->call, HR_OP_COPY, NULL, 1, inputs, like->view.dtype, like->view.rank, like->view.dims, out);
+}
+
+/* ---- products ---- */
+
+static void transpose(hr_tensor *x) {
+  hr__move_dim(x, x->rank - 1, x->rank - 2);
+}
+
+static hr_status multiply(const hr__backward *b, const hr_tensor *left, const hr_tensor *right, hr_tensor *out) {
+  const hr_tensor *inputs[2] = {left, right};
+  return hr__record_one(&b->call, HR_OP_MATMUL, NULL, 2, inputs, HR_DTYPE_NONE, out);
+}
+
+/* The conjugate transpose of matrices, with a reference. */
+static hr_status make_adjoint(const hr__backward *b, const hr_tensor *x, hr_tensor *out) {
+  hr_tensor view;
+  hr__copy_tensor(x, &view);
+  transpose(&view);
+  if (!hr_dtype_is_complex(x->dtype)) {
+    hr__view_like(&view, out);
+    return HR_OK;
+  }
+  const hr_tensor *inputs[1] = {&view};
+  return hr__record_one(&b->call, HR_OP_CONJ, NULL, 1, inputs, HR_DTYPE_NONE, out);
+}
+
+/* [.., M, N] as [rows, N], with a reference. */
+static hr_status flatten(const hr__backward *b, const hr_tensor *x, hr_tensor *out) {
+  int64_t dims[2] = {1, x->dims[x->rank - 1]};
+  for (int d = 0; d < x->rank - 1; ++d) {
+    dims[0] *= x->dims[d];
+  }
+  return hr__reshape(&b->call, x, 2, dims, out);
+}
+
+/* True if x [.., M, K] has the batch dims of g, and the matrix none: then all rows are one product, instead of one for
+ * each batch and a sum of them. */
+static bool shares_matrix(const hr_tensor *g, const hr_view *x, const hr_view *matrix) {
+  bool shares = matrix->rank == 2 && g->rank > 2 && x->rank == g->rank;
+  for (int d = 0; shares && d < g->rank - 2; ++d) {
+    shares = x->dims[d] == g->dims[d];
+  }
+  return shares;
+}
+
+static hr_status gradient_of_left(const hr__backward *b, const hr_tensor *g, hr_tensor *out) {
+  hr_tensor number, adjoint;
+  HR_RETURN_IF_ERROR(make_adjoint(b, hr__value(hr__input(b, 1), &number), &adjoint));
+  hr_status status = multiply(b, g, &adjoint, out);
+  hr_tensor_release(&adjoint);
+  return status;
+}
+
+static hr_status gradient_of_right(const hr__backward *b, const hr_tensor *g, hr_tensor *out) {
+  hr_tensor number, rows = {0}, left = {0}, adjoint = {0};
+  const hr_tensor *x = hr__value(hr__input(b, 0), &number);
+  hr_status status;
+  if (shares_matrix(g, &hr__input(b, 0)->view, &hr__input(b, 1)->view)) {
+    status = flatten(b, g, &rows);
+    status = status == HR_OK ? flatten(b, x, &left) : status;
+  } else {
+    hr__view_like(g, &rows);
+    hr__view_like(x, &left);
+    status = HR_OK;
+  }
+  status = status == HR_OK ? make_adjoint(b, &left, &adjoint) : status;
+  status = status == HR_OK ? multiply(b, &adjoint, &rows, out) : status;
+  hr_tensor_release(&rows);
+  hr_tensor_release(&left);
+  hr_tensor_release(&adjoint);
+  return status;
+}
+
+hr_status hr__gradient_matmul(hr__backward *b) {
+  const hr_tensor *g = hr__g(b, 0);
+  hr_tensor gradient;
+  if (hr__wants(b, 0)) {
+    HR_RETURN_IF_ERROR(hr__give_gradient(b, 0, gradient_of_left(b, g, &gradient), &gradient));
+  }
+  if (hr__wants(b, 1)) {
+    HR_RETURN_IF_ERROR(hr__give_gradient(b, 1, gradient_of_right(b, g, &gradient), &gradient));
+  }
+  return hr__wants(b, 2) ? hr__give_text(b, 2, "g") : HR_OK;
+}
+
+/* ---- statistics ---- */
+
+/* x * number */
+static hr_status scale(const hr__backward *b, const hr_tensor *x, double number, hr_tensor *out) {
+  const hr_tensor factor = hr_tensor_number(hr_scalar_f64(number)), *inputs[2] = {x, &factor};
+  return hr__record_one(&b->call, HR_OP_MUL, NULL, 2, inputs, HR_DTYPE_NONE, out);
+}
+
+/* Gives g's gradient of `text`, times a number. */
+static hr_status give_scaled(const hr__backward *b, const char *text, double number) {
+  hr_tensor gradient, scaled;
+  HR_RETURN_IF_ERROR(hr__evaluate(b, text, 0, &gradient));
+  hr_status status = scale(b, &gradient, number, &scaled);
+  hr_tensor_release(&gradient);
+  return hr__give_gradient(b, 0, status, &scaled);
+}
+
+hr_status hr__gradient_var_mean(hr__backward *b) {
+  const hr_attrs *attrs = &b->record->attrs;
+  int64_t count = count_of(&hr__output(b, 0)->view);
+  double n = count > 0 ? (double)(count_of(&hr__input(b, 0)->view) / count) : 0;
+  double degrees = n - hr_scalar_as_f64(&attrs->scalars[0]);
+  const hr_tensor *g = hr__g(b, 0), *g1 = hr__g(b, 1);
+  if (g != NULL) {
+    /* ints[0] is a mask, as sum's; a row without degrees of freedom has the variance infinity or NaN */
+    bool has_root = attrs->ints[1] != 0;
+    const char *text = has_root ? "d = x0 - sum_over(x0) / n; y == 0 ? 0 : g * (d / y)" : "g * (x0 - sum_over(x0) / n)";
+    HR_RETURN_IF_ERROR(give_scaled(b, text, (has_root ? 1 : 2) / (degrees > 0 ? degrees : 0)));
+  }
+  if (g1 != NULL) {
+    hr_tensor gradient;
+    HR_RETURN_IF_ERROR(hr__give_gradient(b, 0, scale(b, g1, 1 / n, &gradient), &gradient));
+  }
+  return HR_OK;
+}
+
+enum { NORM_P = 0, NORM_ZERO, NORM_ONE, NORM_TWO, NORM_MAX, NORM_MIN };
+
+/* p of the norm as a kind of its own. */
+static int norm_kind(const hr_attrs *attrs, double p) {
+  int kind = attrs->int_count > 1 ? (int)attrs->ints[1] : NORM_P;
+  return kind != NORM_P ? kind
+         : p == 0       ? NORM_ZERO
+         : p == 1       ? NORM_ONE
+         : p == 2       ? NORM_TWO
+         : isinf(p)     ? (p > 0 ? NORM_MAX : NORM_MIN)
+                        : NORM_P;
+}
+
+/* Of real numbers. */
+hr_status hr__gradient_norm(hr__backward *b) {
+  double p = hr_scalar_as_f64(&b->record->attrs.scalars[0]);
+  if (hr_dtype_is_complex(hr__input(b, 0)->view.dtype)) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "norm has no gradient by input 0: complex numbers are not done yet");
+  }
+  switch (norm_kind(&b->record->attrs, p)) {
+    case NORM_ZERO:
+      return HR_OK;
+    case NORM_ONE:
+      return hr__give_text(b, 0, "g * sign(x0)");
+    case NORM_TWO:
+      return hr__give_text(b, 0, "y == 0 ? 0 : g * (x0 / y)");
+    case NORM_MAX:
+    case NORM_MIN:
+      return hr__give_text(b, 0, "m = abs(x0) == y; m ? g * sign(x0) / sum_over(m) : 0");
+    default: {
+      char text[128];
+      snprintf(text, sizeof text, "x0 == 0 ? 0 : y == 0 ? 0 : g * sign(x0) * pow(abs(x0) / y, %.17g)", p - 1);
+      return hr__give_text(b, 0, text);
+    }
+  }
+}
+
+/* in: dy, x, weight?, running mean?, running var?, mean?, invstd? */
+hr_status hr__gradient_batch_norm(hr__backward *b) {
+  const hr_attrs *attrs = &b->record->attrs, backward = {attrs->int_count, 1, attrs->ints, attrs->scalars + 1};
+  static const int from_inputs[4] = {0, 1, 3, 4};
+  hr_tensor outputs[3], numbers[4], *wanted[3] = {NULL, NULL, NULL};
+  const hr_tensor *inputs[7] = {hr__g(b, 0)};
+  if (inputs[0] == NULL) {
+    return HR_OK;
+  }
+  for (int i = 0; i < 4; ++i) {
+    inputs[i + 1] = hr__value(hr__input(b, from_inputs[i]), &numbers[i]);
+  }
+  inputs[5] = hr__value(hr__output(b, 1), &numbers[0]);
+  inputs[6] = hr__value(hr__output(b, 2), &numbers[1]);
+  for (int o = 0; o < 3; ++o) {
+    outputs[o] = (hr_tensor){0};
+    wanted[o] = hr__wants(b, o) ? &outputs[o] : NULL;
+  }
+  hr_status status = hr__record_row(&b->call, HR_OP_BATCH_NORM_BACKWARD, &backward, 7, inputs, 3, wanted);
+  for (int o = 0; o < 3; ++o) {
+    if (wanted[o] != NULL) {
+      status = hr__give_gradient(b, o, status, &outputs[o]);
+    }
+  }
+  return status;
+}
+
+/* ---- index maps ---- */
+
+hr_status hr__gradient_cat(hr__backward *b) {
+  int dim = (int)b->record->attrs.ints[0];
+  int64_t begin = 0;
+  for (int i = 0; hr__input(b, i) != NULL; ++i) {
+    int64_t size = hr__input(b, i)->view.dims[dim];
+    if (hr__wants(b, i)) {
+      hr_tensor part;
+      hr__view_like(hr__g(b, 0), &part);
+      part.offset += begin * part.strides[dim];
+      part.dims[dim] = size;
+      HR_RETURN_IF_ERROR(hr__give_gradient(b, i, HR_OK, &part));
+    }
+    begin += size;
+  }
+  return HR_OK;
+}
+
+/* What was added is cropped, and what was cropped gets 0. */
+hr_status hr__gradient_pad(hr__backward *b) {
+  int64_t ints[2 * HR_RANK_MAX];
+  const hr_scalar zero = hr_scalar_i64(0);
+  const hr_attrs attrs = {b->record->attrs.int_count, 1, ints, &zero};
+  const hr_tensor *inputs[1] = {hr__g(b, 0)};
+  hr_tensor gradient;
+  for (int i = 0; i < attrs.int_count; ++i) {
+    ints[i] = -b->record->attrs.ints[i];
+  }
+  return hr__give_gradient(b, 0, hr__record_one(&b->call, HR_OP_PAD, &attrs, 1, inputs, HR_DTYPE_NONE, &gradient),
+                           &gradient);
+}
+
+/* Zeros like input 0, to which `row` adds values at indices. */
+static hr_status give_added(const hr__backward *b, hr_op row, const hr_attrs *attrs, int count,
+                            const hr_tensor *const *inputs) {
+  hr_tensor gradient;
+  HR_RETURN_IF_ERROR(zeros_like(b, hr__input(b, 0), &gradient));
+  hr_status status = hr__record_into(&b->call, row, attrs, count, inputs, &gradient);
+  if (status != HR_OK) {
+    hr_tensor_release(&gradient);
+  }
+  return hr__give_gradient(b, 0, status, &gradient);
+}
+
+hr_status hr__gradient_index_select(hr__backward *b) {
+  hr_tensor number;
+  int64_t dim = b->record->attrs.ints[0];
+  const int64_t ints[3] = {INT64_C(1) << dim, dim, 1};
+  const hr_attrs attrs = {.int_count = 3, .ints = ints};
+  const hr_tensor *inputs[2] = {hr__g(b, 0), hr__value(hr__input(b, 1), &number)};
+  return hr__wants(b, 0) ? give_added(b, HR_OP_INDEX_PUT, &attrs, 2, inputs) : HR_OK;
+}
+
+enum { INDICES_MAX = HR_RANK_MAX };
+
+hr_status hr__gradient_index(hr__backward *b) {
+  hr_tensor numbers[INDICES_MAX];
+  const int64_t ints[3] = {b->record->attrs.ints[0], b->record->attrs.ints[1], 1};
+  const hr_attrs attrs = {.int_count = 3, .ints = ints};
+  const hr_tensor *inputs[INDICES_MAX + 1] = {hr__g(b, 0)};
+  int count = b->record->input_count;
+  for (int i = 1; i < count; ++i) {
+    inputs[i] = hr__value(hr__input(b, i), &numbers[i - 1]);
+  }
+  return hr__wants(b, 0) ? give_added(b, HR_OP_INDEX_PUT, &attrs, count, inputs) : HR_OK;
+}
+
+enum { SCATTER_ADD = 1 };
+
+static hr_status give_scattered(const hr__backward *b, int64_t dim, const hr_tensor *index, const hr_tensor *g) {
+  const int64_t ints[3] = {dim, SCATTER_ADD, 1};
+  const hr_attrs attrs = {.int_count = 3, .ints = ints};
+  const hr_tensor *inputs[2] = {index, g};
+  return give_added(b, HR_OP_SCATTER, &attrs, 2, inputs);
+}
+
+hr_status hr__gradient_gather(hr__backward *b) {
+  hr_tensor number;
+  const hr_tensor *index = hr__value(hr__input(b, 1), &number);
+  return hr__wants(b, 0) ? give_scattered(b, b->record->attrs.ints[0], index, hr__g(b, 0)) : HR_OK;
+}
+
+/* Adds a dim of one element at the end. */
+static void add_dim(const hr_tensor *x, hr_tensor *out) {
+  hr__copy_tensor(x, out);
+  out->dims[out->rank] = 1, out->strides[out->rank] = 1;
+  ++out->rank;
+}
+
+/* Values of the last dim that output 1 names. */
+hr_status hr__gradient_picked(hr__backward *b) {
+  hr_tensor number, index, g;
+  const hr_tensor *places = hr__value(hr__output(b, 1), &number), *given = hr__g(b, 0);
+  if (given == NULL) {
+    return HR_OK;
+  }
+  if (places == NULL) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: its gradient needs the indices, which the record lacks",
+                          b->call.row->name);
+  }
+  int rank = hr__input(b, 0)->view.rank;
+  if (places->rank == rank) {
+    return give_scattered(b, rank - 1, places, given);
+  }
+  add_dim(places, &index);
+  add_dim(given, &g);
+  return give_scattered(b, rank - 1, &index, &g);
+}
+
+static void reverse(const hr_tensor *x, int64_t dim, hr_tensor *out) {
+  hr__copy_tensor(x, out);
+  if (x->dims[dim] > 0) {
+    out->offset += (x->dims[dim] - 1) * x->strides[dim];
+  }
+  out->strides[dim] = -x->strides[dim];
+}
+
+/* Running sums from the end. */
+hr_status hr__gradient_cumsum(hr__backward *b) {
+  hr_tensor from_end, sums, gradient;
+  int64_t dim = b->record->attrs.ints[0];
+  const hr_tensor *inputs[1] = {&from_end};
+  reverse(hr__g(b, 0), dim, &from_end);
+  HR_RETURN_IF_ERROR(hr__record_one(&b->call, HR_OP_CUMSUM, &b->record->attrs, 1, inputs, HR_DTYPE_NONE, &sums));
+  reverse(&sums, dim, &gradient);
+  return hr__give_gradient(b, 0, HR_OK, &gradient);
+}
+
+/* ---- transforms and interpolation ---- */
+
+/* The other direction, with the same factor. */
+hr_status hr__gradient_fft(hr__backward *b) {
+  const hr_attrs *attrs = &b->record->attrs;
+  const int64_t ints[2] = {attrs->ints[0] == 0, attrs->ints[1]};
+  const hr_attrs other = {2, attrs->scalar_count, ints, attrs->scalars};
+  const hr_tensor *inputs[1] = {hr__g(b, 0)};
+  hr_tensor gradient, dense;
+  HR_RETURN_IF_ERROR(hr__make_dense(&b->call, inputs[0], &dense));
+  inputs[0] = &dense;
+  hr_status status = hr__record_one(&b->call, HR_OP_FFT, &other, 1, inputs, HR_DTYPE_NONE, &gradient);
+  hr_tensor_release(&dense);
+  return hr__give_gradient(b, 0, status, &gradient);
+}
+
+/* Its gradient has one int more: the number of taps of an element, here not known. */
+hr_status hr__gradient_resample(hr__backward *b) {
+  const hr_attrs *attrs = &b->record->attrs;
+  const hr_view *like = &hr__input(b, 0)->view;
+  const int64_t ints[5] = {attrs->ints[0], attrs->ints[1], attrs->ints[2], attrs->ints[3], 0};
+  const hr_attrs backward = {5, attrs->scalar_count, ints, attrs->scalars};
+  const hr_tensor *inputs[1] = {hr__g(b, 0)};
+  hr_tensor gradient = {.rank = like->rank}, *outputs[1] = {&gradient};
+  for (int d = 0; d < like->rank; ++d) {
+    gradient.dims[d] = like->dims[d];
+  }
+  hr_status status = hr__record_row(&b->call, HR_OP_RESAMPLE_BACKWARD, &backward, 1, inputs, 1, outputs);
+  return hr__give_gradient(b, 0, status, &gradient);
+}

@@ -1,0 +1,583 @@
+/* Gradients of rows against central differences in f64. */
+#include "hr_test.h"
+
+#include "core/ops/op.h"
+#include "transform/gradients.h"
+
+enum { MOST = 512, OPERANDS = 8 };
+
+static hr_device *device;
+static hr_stream *stream;
+static uint64_t seed_state = 1;
+
+static void open_stream(void) {
+  if (stream == NULL) {
+    HR_ASSERT_OK(hr_device_open("cpu", &device));
+    HR_ASSERT_OK(hr_stream_create(device, &stream));
+  }
+}
+
+/* In [low, high). */
+static double uniform(double low, double high) {
+  seed_state = seed_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+  return low + (high - low) * (double)(seed_state >> 11) / 9007199254740992.0;
+}
+
+/* ---- tensors ---- */
+
+static int64_t count_of(const hr_tensor *x) {
+  int64_t count = 1;
+  for (int d = 0; d < x->rank; ++d) {
+    count *= x->dims[d];
+  }
+  return count;
+}
+
+static hr_view view_of(const hr_tensor *x) {
+  return (hr_view){.buffer = x->buffer,
+                   .dtype = x->dtype,
+                   .rank = x->rank,
+                   .offset = x->offset,
+                   .dims = x->dims,
+                   .strides = x->strides};
+}
+
+static hr_tensor new_tensor(hr_dtype dtype, int rank, const int64_t *dims) {
+  open_stream();
+  hr_tensor x = {.dtype = dtype, .rank = rank};
+  int64_t count = 1;
+  for (int d = rank - 1; d >= 0; --d) {
+    x.dims[d] = dims[d], x.strides[d] = count;
+    count *= dims[d];
+  }
+  HR_ASSERT_OK(hr_buffer_create(device, (size_t)count * hr_dtype_size(dtype), &x.buffer));
+  return x;
+}
+
+static void write(const hr_tensor *x, const void *values) {
+  hr_view view = view_of(x);
+  HR_ASSERT_OK(hr_stream_write(stream, &view, values));
+}
+
+/* The elements, as they are stored; a complex one is two. */
+static void read(const hr_tensor *x, void *values) {
+  hr_view view = view_of(x);
+  HR_ASSERT(count_of(x) * (hr_dtype_is_complex(x->dtype) ? 2 : 1) <= MOST);
+  HR_ASSERT_OK(hr_stream_read(stream, &view, values));
+}
+
+static int parts_of(const hr_tensor *x) {
+  return (int)count_of(x) * (hr_dtype_is_complex(x->dtype) ? 2 : 1);
+}
+
+/* ---- a record under test ---- */
+
+typedef struct operand {
+  hr_dtype dtype; /* F64, C128, or one without a gradient */
+  int rank;
+  int64_t dims[5];
+  double low, high; /* of the values; equal: 0.1, 0.9 */
+  bool is_absent, is_constant;
+  double values[MOST]; /* also of integers */
+} operand;
+
+typedef struct trial {
+  hr_op op;
+  hr_attrs attrs;
+  int input_count, output_count;
+  operand inputs[OPERANDS];
+  int output_rank; /* of output 0, if the caller chooses */
+  int64_t output_dims[5];
+  uint32_t extra; /* bits of further outputs that are recorded */
+  double tolerance;
+  double seeds[OPERANDS][MOST];
+} trial;
+
+static bool has_gradient(const operand *x) {
+  return !x->is_absent && !x->is_constant && (x->dtype == HR_DTYPE_F64 || x->dtype == HR_DTYPE_C128);
+}
+
+static int64_t size_of(const operand *x) {
+  int64_t size = x->dtype == HR_DTYPE_C128 ? 2 : 1;
+  for (int d = 0; d < x->rank; ++d) {
+    size *= x->dims[d];
+  }
+  return size;
+}
+
+static hr_tensor tensor_of(const operand *x) {
+  hr_tensor tensor = new_tensor(x->dtype, x->rank, x->dims);
+  int64_t size = size_of(x), whole[MOST];
+  uint8_t truth[MOST];
+  if (x->dtype == HR_DTYPE_I64) {
+    for (int64_t i = 0; i < size; ++i) {
+      whole[i] = (int64_t)x->values[i];
+    }
+    write(&tensor, whole);
+  } else if (x->dtype == HR_DTYPE_BOOL) {
+    for (int64_t i = 0; i < size; ++i) {
+      truth[i] = x->values[i] >= 0.5;
+    }
+    write(&tensor, truth);
+  } else {
+    write(&tensor, x->values);
+  }
+  return tensor;
+}
+
+static const hr__function_row test_row = {.name = "test"};
+
+/* Records the row on new tensors. */
+static void run(const trial *t, hr_tensor *inputs, hr_tensor *outputs) {
+  const hr__function_call call = {.row = &test_row, .stream = stream};
+  const hr_tensor *in[OPERANDS];
+  hr_tensor *out[OPERANDS];
+  for (int i = 0; i < t->input_count; ++i) {
+    in[i] = t->inputs[i].is_absent ? NULL : &inputs[i];
+  }
+  for (int o = 0; o < t->output_count; ++o) {
+    outputs[o] = (hr_tensor){0};
+    out[o] = o == 0 || (t->extra >> o & 1u) != 0 ? &outputs[o] : NULL;
+  }
+  outputs[0].rank = t->output_rank;
+  memcpy(outputs[0].dims, t->output_dims, sizeof t->output_dims);
+  HR_ASSERT_OK(hr__record_row(&call, t->op, &t->attrs, t->input_count, in, t->output_count, out));
+}
+
+static void release_all(int count, hr_tensor *tensors) {
+  for (int i = 0; i < count; ++i) {
+    hr_tensor_release(&tensors[i]);
+  }
+}
+
+/* The sum of seed * output, of all outputs that have gradients. */
+static double evaluate(const trial *t) {
+  hr_tensor inputs[OPERANDS] = {{0}}, outputs[OPERANDS];
+  double sum = 0, values[MOST];
+  for (int i = 0; i < t->input_count; ++i) {
+    if (!t->inputs[i].is_absent) {
+      inputs[i] = tensor_of(&t->inputs[i]);
+    }
+  }
+  run(t, inputs, outputs);
+  for (int o = 0; o < t->output_count; ++o) {
+    if (outputs[o].buffer != NULL && hr__is_differentiable(outputs[o].dtype)) {
+      read(&outputs[o], values);
+      for (int k = 0; k < parts_of(&outputs[o]); ++k) {
+        sum += t->seeds[o][k] * values[k];
+      }
+    }
+  }
+  release_all(t->input_count, inputs);
+  release_all(t->output_count, outputs);
+  return sum;
+}
+
+static void expect_differences(trial *t, int i, const double *gradient) {
+  operand *x = &t->inputs[i];
+  for (int64_t k = 0; k < size_of(x); ++k) {
+    const double h = 1e-6, value = x->values[k];
+    x->values[k] = value + h;
+    double high = evaluate(t);
+    x->values[k] = value - h;
+    double low = evaluate(t);
+    x->values[k] = value;
+    double expected = (high - low) / (2 * h), tolerance = t->tolerance > 0 ? t->tolerance : 2e-7;
+    if (!(fabs(gradient[k] - expected) <= tolerance * (1 + fabs(expected)))) {
+      HR_FAIL("%s: input %d, element %d at %.17g: gradient %.12g, expected %.12g", hr_op_table(t->op)->name, i, (int)k,
+              value, gradient[k], expected);
+    }
+  }
+}
+
+static void draw_values(trial *t) {
+  for (int i = 0; i < t->input_count; ++i) {
+    operand *x = &t->inputs[i];
+    bool is_drawn = x->dtype != HR_DTYPE_I64;
+    for (int k = 0; is_drawn && k < MOST; ++k) {
+      x->values[k] = x->low == x->high ? uniform(0.1, 0.9) : uniform(x->low, x->high);
+    }
+  }
+  for (int o = 0; o < OPERANDS; ++o) {
+    for (int k = 0; k < MOST; ++k) {
+      t->seeds[o][k] = uniform(-1, 1);
+    }
+  }
+}
+
+/* All gradients of the record against differences. */
+static void check(trial *t) {
+  hr_tensor inputs[OPERANDS] = {{0}}, outputs[OPERANDS], seeds[OPERANDS] = {{0}}, gradients[OPERANDS];
+  const hr_tensor *watched[OPERANDS], *ends[OPERANDS], *starts[OPERANDS];
+  double values[OPERANDS][MOST];
+  int watched_count = 0, end_count = 0, which[OPERANDS];
+  hr_tape *tape;
+  open_stream();
+  draw_values(t);
+  for (int i = 0; i < t->input_count; ++i) {
+    if (!t->inputs[i].is_absent) {
+      inputs[i] = tensor_of(&t->inputs[i]);
+    }
+    if (has_gradient(&t->inputs[i])) {
+      which[watched_count] = i;
+      watched[watched_count++] = &inputs[i];
+    }
+  }
+  HR_ASSERT_OK(hr_tape_begin(stream, &tape));
+  HR_ASSERT_OK(hr_tape_watch(tape, watched_count, watched));
+  run(t, inputs, outputs);
+  hr_tape_end(tape);
+  for (int o = 0; o < t->output_count; ++o) {
+    if (outputs[o].buffer != NULL && hr__is_differentiable(outputs[o].dtype)) {
+      seeds[o] = new_tensor(outputs[o].dtype, outputs[o].rank, outputs[o].dims);
+      write(&seeds[o], t->seeds[o]);
+      starts[end_count] = &seeds[o];
+      ends[end_count++] = &outputs[o];
+    }
+  }
+  HR_ASSERT_OK(hr_tape_gradient(tape, end_count, ends, starts, watched_count, watched, gradients));
+  for (int i = 0; i < watched_count; ++i) {
+    HR_ASSERT_EQ(gradients[i].dtype, watched[i]->dtype);
+    read(&gradients[i], values[i]);
+  }
+  release_all(watched_count, gradients);
+  release_all(t->output_count, seeds);
+  hr_tape_destroy(tape);
+  release_all(t->input_count, inputs);
+  release_all(t->output_count, outputs);
+  for (int i = 0; i < watched_count; ++i) {
+    expect_differences(t, which[i], values[i]);
+  }
+}
+
+/* ---- element-wise rows ---- */
+
+typedef struct range {
+  double low, high;
+} range;
+
+static bool begins_with(const char *text, const char *begin) {
+  return strncmp(text, begin, strlen(begin)) == 0;
+}
+
+/* Domains to draw from: those of the row, or all that most rows are defined on. */
+static int ranges_of(const char *name, range *ranges) {
+  static const range all[] = {{0.1, 0.9}, {-0.9, -0.1}, {1.1, 2.5}};
+  static const char *const positive[] = {"log",
+                                         "sqrt",
+                                         "rsqrt",
+                                         "pow",
+                                         "entr",
+                                         "xlogy",
+                                         "xlog1py",
+                                         "lgamma",
+                                         "digamma",
+                                         "trigamma",
+                                         "polygamma",
+                                         "igamma",
+                                         "igammac",
+                                         "modified_bessel_k",
+                                         "scaled_modified_bessel_k",
+                                         "bessel_y"};
+  static const char *const fractions[] = {"asin", "acos", "atanh", "erfinv", "ndtri", "logit", "bce", "lerp"};
+  int count = 0;
+  if (strcmp(name, "acosh") == 0 || strcmp(name, "zeta") == 0) {
+    ranges[count++] = all[2];
+    return count;
+  }
+  for (size_t i = 0; i < sizeof fractions / sizeof *fractions; ++i) {
+    if (begins_with(name, fractions[i])) {
+      ranges[count++] = all[0];
+      return count;
+    }
+  }
+  ranges[count++] = all[0], ranges[count++] = all[2];
+  for (size_t i = 0; i < sizeof positive / sizeof *positive; ++i) {
+    if (begins_with(name, positive[i]) && strcmp(name, "log_ndtr") != 0 && strcmp(name, "logaddexp") != 0) {
+      return count;
+    }
+  }
+  ranges[count++] = all[1];
+  return count;
+}
+
+/* An input of whole numbers: a degree or an order. */
+static bool is_order(const hr_op_row *row, int i) {
+  return (i == 1 && strstr(row->name, "polynomial") != NULL) || (i == 0 && strcmp(row->name, "polygamma") == 0);
+}
+
+static void check_pointwise(hr_op op, hr_dtype dtype, range from) {
+  const hr_op_row *row = hr_op_table(op);
+  const hr__gradient *gradient = hr__gradient_of(op);
+  trial t = {.op = op, .input_count = row->arity, .output_count = 1};
+  for (int i = 0; i < row->arity; ++i) {
+    operand *x = &t.inputs[i];
+    *x = (operand){.dtype = dtype, .rank = 1, .dims = {7}, .low = from.low, .high = from.high};
+    const char *rule = gradient->rules[i];
+    HR_ASSERT_NOT_NULL(rule);
+    x->is_constant = *rule == '?' || *rule == '\0';
+    if (row->rule == HR_RULE_WHERE && i == 0) {
+      x->dtype = HR_DTYPE_BOOL;
+    }
+    if (dtype == HR_DTYPE_C128 && op == HR_OP_NAN_TO_NUM && i > 0) {
+      x->is_constant = true;
+    }
+    if (is_order(row, i)) {
+      x->dtype = HR_DTYPE_I64;
+      for (int k = 0; k < 7; ++k) {
+        x->values[k] = k % 4 + 1;
+      }
+    }
+  }
+  check(&t);
+}
+
+HR_TEST(every_element_wise_row_has_the_gradient_of_differences) {
+  int count = 0;
+  for (int op = 1; op < HR_OP_COUNT; ++op) {
+    const hr_op_row *row = hr_op_table((hr_op)op);
+    range ranges[3];
+    if (row->family != HR_FAMILY_POINTWISE || hr__gradient_of((hr_op)op)->kind != HR__GRADIENT_TEXT) {
+      continue;
+    }
+    bool is_real = row->has_real && row->rule != HR_RULE_PART;
+    int range_count = is_real ? ranges_of(row->name, ranges) : 0;
+    for (int r = 0; r < range_count; ++r) {
+      check_pointwise((hr_op)op, HR_DTYPE_F64, ranges[r]);
+    }
+    count += is_real;
+  }
+  HR_ASSERT(count > 110);
+}
+
+HR_TEST(every_complex_row_has_the_gradient_of_differences) {
+  static const range ranges[] = {{0.2, 0.8}, {-0.8, -0.2}, {-1.5, 1.5}};
+  for (int op = 1; op < HR_OP_COUNT; ++op) {
+    const hr_op_row *row = hr_op_table((hr_op)op);
+    bool has =
+        row->family == HR_FAMILY_POINTWISE && row->has_complex && hr__gradient_of((hr_op)op)->kind == HR__GRADIENT_TEXT;
+    for (int r = 0; has && r < 3; ++r) {
+      hr_dtype dtype = op == HR_OP_COMPLEX || op == HR_OP_POLAR ? HR_DTYPE_F64 : HR_DTYPE_C128;
+      check_pointwise((hr_op)op, dtype, ranges[r]);
+    }
+  }
+}
+
+/* ---- other rows ---- */
+
+#define INTS(...) \
+  .attrs = {.int_count = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), .ints = (const int64_t[]){__VA_ARGS__}}
+#define F64(size, ...) \
+  { .dtype = HR_DTYPE_F64, .rank = (size), .dims = {__VA_ARGS__}, .low = -1, .high = 1 }
+#define C128(size, ...) \
+  { .dtype = HR_DTYPE_C128, .rank = (size), .dims = {__VA_ARGS__}, .low = -1, .high = 1 }
+
+static void check_with(trial t, int scalar_count, const hr_scalar *scalars) {
+  t.attrs.scalar_count = scalar_count, t.attrs.scalars = scalars;
+  check(&t);
+}
+#define CHECK(...) check_with((trial){__VA_ARGS__}, 0, NULL)
+#define CHECK_WITH(scalar, ...) check_with((trial){__VA_ARGS__}, 1, &(const hr_scalar[]){scalar}[0])
+
+HR_TEST(reductions) {
+  static const hr_op ops[] = {HR_OP_SUM, HR_OP_PROD, HR_OP_AMAX, HR_OP_AMIN, HR_OP_MEAN, HR_OP_LOGSUMEXP};
+  for (int64_t mask = 0; mask < 8; ++mask) {
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; ++i) {
+      CHECK(.op = ops[i], INTS(mask), .input_count = 1, .output_count = 1, .inputs = {F64(3, 2, 3, 4)});
+    }
+  }
+  CHECK(.op = HR_OP_SUM, INTS(1), .input_count = 1, .output_count = 1, .inputs = {C128(2, 3, 2)});
+  CHECK(.op = HR_OP_PROD, INTS(1), .input_count = 1, .output_count = 1, .inputs = {C128(2, 3, 2)});
+}
+
+HR_TEST(statistics) {
+  for (int64_t root = 0; root < 2; ++root) {
+    for (int64_t mask = 1; mask < 4; ++mask) {
+      CHECK_WITH(hr_scalar_i64(1), .op = HR_OP_VAR_MEAN, INTS(mask, root), .input_count = 1, .output_count = 1,
+                 .inputs = {F64(2, 3, 4)});
+      CHECK_WITH(hr_scalar_i64(0), .op = HR_OP_VAR_MEAN, INTS(mask, root), .input_count = 1, .output_count = 2,
+                 .extra = 2, .inputs = {F64(2, 3, 4)});
+    }
+  }
+  static const double powers[] = {0, 1, 2, 3, 1.5, INFINITY, -INFINITY};
+  for (size_t i = 0; i < sizeof powers / sizeof *powers; ++i) {
+    CHECK_WITH(hr_scalar_f64(powers[i]), .op = HR_OP_NORM, INTS(2), .input_count = 1, .output_count = 1,
+               .inputs = {F64(2, 3, 4)});
+  }
+}
+
+HR_TEST(products) {
+  CHECK(.op = HR_OP_MATMUL, .input_count = 2, .output_count = 1, .inputs = {F64(2, 3, 4), F64(2, 4, 2)});
+  CHECK(.op = HR_OP_MATMUL, .input_count = 3, .output_count = 1, .inputs = {F64(2, 3, 4), F64(2, 4, 2), F64(1, 2)});
+  CHECK(.op = HR_OP_MATMUL, .input_count = 2, .output_count = 1, .inputs = {F64(3, 2, 3, 4), F64(2, 4, 2)});
+  CHECK(.op = HR_OP_MATMUL, .input_count = 2, .output_count = 1, .inputs = {F64(3, 2, 3, 4), F64(3, 1, 4, 2)});
+  CHECK(.op = HR_OP_MATMUL, .input_count = 2, .output_count = 1, .inputs = {F64(2, 3, 4), F64(3, 2, 4, 2)});
+  CHECK(.op = HR_OP_MATMUL, .input_count = 2, .output_count = 1, .inputs = {C128(2, 2, 3), C128(2, 3, 2)});
+}
+
+HR_TEST(convolutions) {
+  /* x [1, 2, 5], w [2, 1, 3], stride 2, padding 1, groups 2 */
+  CHECK(.op = HR_OP_CONV, INTS(1, 2, 1, 1, 2), .input_count = 3, .output_count = 1,
+        .inputs = {F64(3, 1, 2, 6), F64(3, 2, 1, 3), F64(1, 2)});
+  CHECK(.op = HR_OP_CONV, INTS(2, 1, 1, 1, 1, 1, 1, 1), .input_count = 3, .output_count = 1,
+        .inputs = {F64(4, 2, 2, 3, 4), F64(4, 3, 2, 3, 3), F64(1, 3)});
+  CHECK(.op = HR_OP_CONV_BACKWARD_DATA, INTS(1, 2, 1, 1, 1), .input_count = 3, .output_count = 1, .output_rank = 3,
+        .output_dims = {1, 2, 6}, .inputs = {F64(3, 1, 3, 3), F64(3, 3, 2, 3), F64(1, 2)});
+  CHECK(.op = HR_OP_CONV_BACKWARD_WEIGHT, INTS(1, 2, 1, 1, 1), .input_count = 2, .output_count = 1, .output_rank = 3,
+        .output_dims = {3, 2, 3}, .inputs = {F64(3, 1, 2, 6), F64(3, 1, 3, 3)});
+}
+
+HR_TEST(softmax_and_its_gradients) {
+  for (int64_t dim = 0; dim < 2; ++dim) {
+    CHECK(.op = HR_OP_SOFTMAX, INTS(dim), .input_count = 1, .output_count = 1, .inputs = {F64(2, 3, 4)});
+    CHECK(.op = HR_OP_LOG_SOFTMAX, INTS(dim), .input_count = 1, .output_count = 1, .inputs = {F64(2, 3, 4)});
+    CHECK(.op = HR_OP_SOFTMAX_BACKWARD, INTS(dim), .input_count = 2, .output_count = 1,
+          .inputs = {F64(2, 3, 4), F64(2, 3, 4)});
+    CHECK(.op = HR_OP_LOG_SOFTMAX_BACKWARD, INTS(dim), .input_count = 2, .output_count = 1,
+          .inputs = {F64(2, 3, 4), F64(2, 3, 4)});
+  }
+}
+
+HR_TEST(norms_of_layers) {
+  CHECK_WITH(hr_scalar_f64(1e-5), .op = HR_OP_LAYER_NORM, INTS(1), .input_count = 3, .output_count = 1,
+             .inputs = {F64(2, 3, 5), F64(1, 5), F64(1, 5)}, .tolerance = 1e-6);
+  CHECK_WITH(hr_scalar_f64(1e-5), .op = HR_OP_LAYER_NORM, INTS(2), .input_count = 1, .output_count = 1,
+             .inputs = {F64(3, 2, 3, 2)}, .tolerance = 1e-6);
+  CHECK_WITH(hr_scalar_f64(1e-5), .op = HR_OP_GROUP_NORM, INTS(2), .input_count = 3, .output_count = 1,
+             .inputs = {F64(3, 2, 4, 3), F64(1, 4), F64(1, 4)}, .tolerance = 1e-6);
+  static const hr_scalar scalars[2] = {{HR_DTYPE_F64, {.f = {0.1, 0}}}, {HR_DTYPE_F64, {.f = {1e-5, 0}}}};
+  for (int64_t training = 0; training < 2; ++training) {
+    trial t = {.op = HR_OP_BATCH_NORM,
+               INTS(training),
+               .input_count = 5,
+               .output_count = 1,
+               .inputs = {F64(3, 3, 2, 4), F64(1, 2), F64(1, 2), F64(1, 2), F64(1, 2)},
+               .tolerance = 1e-6};
+    t.inputs[3].is_constant = t.inputs[4].is_constant = true;
+    t.inputs[4].low = 0.5;
+    t.inputs[3].is_absent = t.inputs[4].is_absent = training != 0;
+    check_with(t, 2, scalars);
+  }
+}
+
+HR_TEST(losses) {
+  static const hr_op ops[] = {HR_OP_MSE_LOSS, HR_OP_SMOOTH_L1_LOSS, HR_OP_HUBER_LOSS};
+  for (int64_t reduction = 0; reduction < 3; ++reduction) {
+    for (int i = 0; i < 3; ++i) {
+      trial t = {
+          .op = ops[i], INTS(reduction), .input_count = 2, .output_count = 1, .inputs = {F64(2, 3, 4), F64(2, 3, 4)}};
+      const hr_scalar half = hr_scalar_f64(0.5);
+      check_with(t, i > 0, &half);
+    }
+    trial t = {.op = HR_OP_BCE_LOSS,
+               INTS(reduction),
+               .input_count = 3,
+               .output_count = 1,
+               .inputs = {F64(2, 3, 4), F64(2, 3, 4), F64(2, 3, 4)}};
+    t.inputs[0].low = t.inputs[1].low = t.inputs[2].low = 0.2;
+    t.inputs[0].high = t.inputs[1].high = t.inputs[2].high = 0.8;
+    t.inputs[1].is_constant = t.inputs[2].is_constant = true;
+    check(&t);
+    trial nll = {
+        .op = HR_OP_NLL_LOSS,
+        INTS(reduction),
+        .input_count = 3,
+        .output_count = 1,
+        .inputs = {F64(2, 3, 4), {.dtype = HR_DTYPE_I64, .rank = 1, .dims = {3}, .values = {2, 0, 3}}, F64(1, 4)}};
+    nll.inputs[2].is_constant = true, nll.inputs[2].low = 0.5;
+    const hr_scalar ignored = hr_scalar_i64(-100);
+    check_with(nll, 1, &ignored);
+  }
+}
+
+HR_TEST(windows_and_interpolation) {
+  CHECK(.op = HR_OP_MAX_POOL, INTS(3, 2, 1, 1), .input_count = 1, .output_count = 1, .inputs = {F64(3, 1, 2, 7)});
+  CHECK(.op = HR_OP_AVG_POOL, INTS(3, 2, 1, 1, 0, 0), .input_count = 1, .output_count = 1, .inputs = {F64(3, 1, 2, 7)});
+  CHECK(.op = HR_OP_AVG_POOL_BACKWARD, INTS(3, 2, 1, 1, 1, 0), .input_count = 1, .output_count = 1, .output_rank = 3,
+        .output_dims = {1, 2, 7}, .inputs = {F64(3, 1, 2, 4)});
+  CHECK(.op = HR_OP_ADAPTIVE_AVG_POOL, INTS(1), .input_count = 1, .output_count = 1, .output_rank = 3,
+        .output_dims = {1, 2, 3}, .inputs = {F64(3, 1, 2, 7)});
+  CHECK(.op = HR_OP_ADAPTIVE_AVG_POOL_BACKWARD, INTS(1), .input_count = 1, .output_count = 1, .output_rank = 3,
+        .output_dims = {1, 2, 7}, .inputs = {F64(3, 1, 2, 3)});
+  CHECK(.op = HR_OP_IM2COL, INTS(2, 1, 0, 1), .input_count = 1, .output_count = 1, .inputs = {F64(3, 1, 2, 5)});
+  CHECK(.op = HR_OP_COL2IM, INTS(2, 1, 0, 1), .input_count = 1, .output_count = 1, .inputs = {F64(4, 1, 2, 2, 4)});
+  static const hr_scalar sizes[2] = {{HR_DTYPE_F64, {.f = {0, 0}}}, {HR_DTYPE_F64, {.f = {0, 0}}}};
+  static const hr_op ops[] = {HR_OP_UPSAMPLE_NEAREST2D, HR_OP_UPSAMPLE_NEAREST2D_BACKWARD, HR_OP_UPSAMPLE_BILINEAR2D,
+                              HR_OP_UPSAMPLE_BILINEAR2D_BACKWARD};
+  for (int i = 0; i < 4; ++i) {
+    trial t = {.op = ops[i],
+               INTS(0),
+               .input_count = 1,
+               .output_count = 1,
+               .output_rank = 4,
+               .output_dims = {1, 2, 4, 6},
+               .inputs = {F64(4, 1, 2, 2, 3)}};
+    if (i % 2 == 1) {
+      t.output_dims[2] = 2, t.output_dims[3] = 3, t.inputs[0].dims[2] = 4, t.inputs[0].dims[3] = 6;
+    }
+    check_with(t, 2, sizes);
+  }
+  for (int64_t kind = 0; kind < 4; ++kind) {
+    trial t = {.op = HR_OP_RESAMPLE,
+               INTS(1, kind, 0, 0),
+               .input_count = 1,
+               .output_count = 1,
+               .output_rank = 2,
+               .output_dims = {2, 7},
+               .inputs = {F64(2, 2, 4)}};
+    check_with(t, 1, sizes);
+  }
+  CHECK(.op = HR_OP_GRID_SAMPLE, INTS(0, 0, 0), .input_count = 2, .output_count = 1,
+        .inputs = {F64(4, 1, 2, 3, 3), F64(4, 1, 2, 2, 2)});
+}
+
+HR_TEST(index_maps) {
+  CHECK(.op = HR_OP_CAT, INTS(1), .input_count = 3, .output_count = 1,
+        .inputs = {F64(2, 2, 3), F64(2, 2, 1), F64(2, 2, 2)});
+  CHECK_WITH(hr_scalar_f64(7), .op = HR_OP_PAD, INTS(1, -1, 0, 2), .input_count = 1, .output_count = 1,
+             .inputs = {F64(2, 3, 4)});
+  for (int64_t kind = 0; kind < 2; ++kind) {
+    CHECK(.op = HR_OP_PAD_BORDER, INTS(kind, 0, 2, 0, 1), .input_count = 1, .output_count = 1,
+          .inputs = {F64(2, 2, 4)});
+  }
+  CHECK(.op = HR_OP_INDEX_SELECT, INTS(1), .input_count = 2, .output_count = 1,
+        .inputs = {F64(2, 2, 4), {.dtype = HR_DTYPE_I64, .rank = 2, .dims = {2, 2}, .values = {3, 0, 3, 1}}});
+  CHECK(.op = HR_OP_GATHER, INTS(1), .input_count = 2, .output_count = 1,
+        .inputs = {F64(2, 2, 4), {.dtype = HR_DTYPE_I64, .rank = 2, .dims = {2, 3}, .values = {3, 0, 3, 1, 1, 1}}});
+  CHECK(.op = HR_OP_INDEX, INTS(5, 0), .input_count = 3, .output_count = 1,
+        .inputs = {F64(3, 2, 3, 4),
+                   {.dtype = HR_DTYPE_I64, .rank = 1, .dims = {3}, .values = {1, 0, 1}},
+                   {.dtype = HR_DTYPE_I64, .rank = 1, .dims = {3}, .values = {2, 3, 2}}});
+  CHECK_WITH(hr_scalar_i64(1), .op = HR_OP_TRI, INTS(1), .input_count = 1, .output_count = 1, .inputs = {F64(2, 3, 4)});
+  for (int64_t dim = 0; dim < 2; ++dim) {
+    CHECK(.op = HR_OP_CUMSUM, INTS(dim), .input_count = 1, .output_count = 1, .inputs = {F64(2, 3, 4)});
+  }
+}
+
+HR_TEST(order_and_transforms) {
+  CHECK(.op = HR_OP_SORT, INTS(1), .input_count = 1, .output_count = 1, .inputs = {F64(2, 2, 5)});
+  CHECK(.op = HR_OP_TOPK, INTS(1), .input_count = 1, .output_count = 2, .extra = 2, .output_rank = 2,
+        .output_dims = {2, 3}, .inputs = {F64(2, 2, 5)});
+  CHECK(.op = HR_OP_KTH, INTS(0, 2), .input_count = 1, .output_count = 2, .extra = 2, .inputs = {F64(2, 2, 5)});
+  CHECK(.op = HR_OP_CUMMAX, .input_count = 1, .output_count = 2, .extra = 2, .inputs = {F64(2, 2, 5)});
+  CHECK_WITH(hr_scalar_f64(0.5), .op = HR_OP_FFT, INTS(0, 0), .input_count = 1, .output_count = 1,
+             .inputs = {C128(2, 2, 6)});
+}
+
+HR_TEST(random_masks_are_repeated) {
+  static const hr_scalar scalars[3] = {
+      {HR_DTYPE_F64, {.f = {0.4, 0}}}, {HR_DTYPE_I64, {.i = 5}}, {HR_DTYPE_I64, {.i = 3}}};
+  trial t = {.op = HR_OP_DROPOUT, .input_count = 1, .output_count = 1, .inputs = {F64(2, 4, 5)}};
+  check_with(t, 3, scalars);
+}
+
+HR_TEST(cells_and_attention) {
+  CHECK(.op = HR_OP_LSTM_CELL, .input_count = 5, .output_count = 2, .extra = 2,
+        .inputs = {F64(2, 2, 12), F64(2, 2, 12), F64(2, 2, 3), F64(1, 12), F64(1, 12)});
+  CHECK(.op = HR_OP_GRU_CELL, .input_count = 5, .output_count = 1,
+        .inputs = {F64(2, 2, 9), F64(2, 2, 9), F64(2, 2, 3), F64(1, 9), F64(1, 9)});
+  for (int64_t causal = 0; causal < 2; ++causal) {
+    CHECK_WITH(hr_scalar_f64(0.7), .op = HR_OP_ATTENTION, INTS(causal), .input_count = 3, .output_count = 1,
+               .inputs = {F64(4, 1, 2, 3, 4), F64(4, 1, 2, 3, 4), F64(4, 1, 2, 3, 2)}, .tolerance = 1e-6);
+  }
+}

@@ -1,0 +1,92 @@
+/* gradients.h: the table of gradients, and what its rules need: reading values and giving gradients. */
+#ifndef HEADRACE_TRANSFORM_GRADIENTS_H_
+#define HEADRACE_TRANSFORM_GRADIENTS_H_
+
+#include "transform/adjoint.h"
+
+/* ---- the table (gradients.def) ---- */
+
+enum { HR__RULES_MAX = 5 };
+
+typedef enum hr__gradient_kind {
+  HR__GRADIENT_MISSING = 0, /* a gradient that reaches the row is an error, with this reason */
+  HR__GRADIENT_NONE,        /* the results do not depend on inputs, or are constant between steps */
+  HR__GRADIENT_TEXT,        /* an expression for each input */
+  HR__GRADIENT_ROW,         /* another row computes the gradients of all inputs */
+  HR__GRADIENT_CODE         /* a function */
+} hr__gradient_kind;
+
+typedef struct hr__backward hr__backward;
+
+typedef struct hr__gradient {
+  hr__gradient_kind kind;
+  const char *rules[HR__RULES_MAX]; /* TEXT: expressions; CODE: the letters that each input's gradient reads; ROW: the
+                                     * inputs of the row that computes it */
+  hr_op row;                        /* ROW */
+  const char *targets;              /* ROW: for each of its outputs the inputs whose gradient it is */
+  hr_status (*code)(hr__backward *backward);
+  const char *reason; /* MISSING, NONE */
+} hr__gradient;
+
+const hr__gradient *hr__gradient_of(hr_op op);
+
+/* Bits of the operands that rules read. The last bit stands for all from there on. */
+typedef struct hr__letters {
+  uint64_t inputs, outputs;
+} hr__letters;
+
+static inline bool hr__has_letter(uint64_t letters, int i) {
+  return (letters >> (i < 63 ? i : 63) & 1) != 0;
+}
+/* Those of the rules of active inputs, and of all rules of a row. */
+hr__letters hr__gradient_letters(const hr__taped *record);
+hr__letters hr__row_letters(hr_op op);
+
+/* ---- the gradient of a record ---- */
+
+struct hr__backward {
+  hr__function_call call; /* names the row in messages */
+  hr__adjoints *adjoints;
+  const hr__taped *record;
+  const hr_tensor *g; /* of each output of the record; without a buffer: none */
+};
+
+/* Operand i; NULL: the record has fewer. */
+static inline const hr__operand *hr__input(const hr__backward *b, int i) {
+  return i < b->record->input_count ? &b->record->inputs[i] : NULL;
+}
+static inline const hr__operand *hr__output(const hr__backward *b, int i) {
+  return i < b->record->output_count ? &b->record->outputs[i] : NULL;
+}
+static inline bool hr__wants(const hr__backward *b, int i) {
+  return hr__input(b, i) != NULL && hr__input(b, i)->is_active;
+}
+/* The gradient of output i; NULL: none. */
+static inline const hr_tensor *hr__g(const hr__backward *b, int i) {
+  return i < b->record->output_count && b->g[i].buffer != NULL ? &b->g[i] : NULL;
+}
+/* The value of a kept operand, borrowed; of a number in `number`. NULL: absent. */
+const hr_tensor *hr__value(const hr__operand *operand, hr_tensor *number);
+/* Adds to the gradient of input i, or to what output i was before the record. Releases the tensor. `status`: of what
+ * made it; if that is an error, it is returned. */
+hr_status hr__give_gradient(const hr__backward *b, int i, hr_status status, hr_tensor *gradient);
+hr_status hr__give_before(const hr__backward *b, int i, hr_status status, hr_tensor *gradient);
+/* Evaluates an expression in the language of gradients.def, for input i. */
+hr_status hr__evaluate(const hr__backward *b, const char *text, int i, hr_tensor *out);
+/* The same, and gives it. */
+hr_status hr__give_text(const hr__backward *b, int i, const char *text);
+
+/* The functions of the table's CODE rows. */
+#define HR_GRADIENT(ROW, ...)
+#define HR_GRADIENT_ROW(ROW, BACKWARD, inputs, targets)
+#define HR_GRADIENT_CODE(ROW, function, ...) hr_status hr__gradient_##function(hr__backward *backward);
+#define HR_NO_GRADIENT(ROW, reason)
+#define HR_GRADIENT_MISSING(ROW, reason)
+#include "transform/gradients.def"
+#undef HR_GRADIENT
+#undef HR_GRADIENT_ROW
+#undef HR_GRADIENT_CODE
+#undef HR_NO_GRADIENT
+#undef HR_GRADIENT_MISSING
+
+#endif

@@ -1,0 +1,57 @@
+/* tape.h: the records that a tape keeps.
+ *
+ * A kept record has the description of its operands, without references to their buffers: a buffer is identified by its
+ * serial number. Only values that a rule reads (letters of gradients.def) are retained. So intermediate results that no
+ * rule reads stay dead for the compiler, which keeps them in registers.
+ */
+#ifndef HEADRACE_TRANSFORM_TAPE_H_
+#define HEADRACE_TRANSFORM_TAPE_H_
+
+#include "base/table.h"
+#include "base/vector.h"
+#include "functional/functions.h"
+#include "headrace/hook.h"
+#include "headrace/transform.h"
+
+/* A value that a rule will read: a view of the buffer in which it was made, until a record overwrites that; then a
+ * copy. Records that read the same value share it. */
+typedef struct hr__kept {
+  hr_tensor tensor; /* with a reference of its buffer */
+  uint64_t serial;  /* the key of its chain; 0: a copy, which is in none */
+  int users;
+  struct hr__kept *next; /* of the same buffer */
+} hr__kept;
+
+/* An operand of a kept record. Absent ones are zeroed. */
+typedef struct hr__operand {
+  uint64_t serial; /* of its buffer; 0: a number, or absent */
+  size_t bytes;    /* of its buffer */
+  hr_view view;    /* without a buffer; its scalar is `number` */
+  hr_scalar number;
+  bool is_active; /* an input that depends on watched tensors */
+  hr__kept *kept; /* NULL: no rule reads it */
+} hr__operand;
+
+typedef struct hr__taped {
+  hr_op op; /* NONE: the only output is watched here */
+  hr_attrs attrs;
+  int input_count, output_count;
+  hr__operand *inputs, *outputs;
+} hr__taped;
+
+struct hr_tape {
+  hr_hook hook; /* first */
+  hr_stream *stream;
+  bool is_ended;
+  bool is_paused; /* the records are the tape's own */
+  HR_VECTOR(hr__taped *) records;
+  hr_table active; /* by serial number: the buffer depends on watched tensors */
+  hr_table kept;   /* by serial number: chains of values that a record may overwrite */
+};
+
+/* True for dtypes that have gradients. */
+static inline bool hr__is_differentiable(hr_dtype dtype) {
+  return hr_dtype_is_complex(dtype) || (hr_dtype_is_real(dtype) && !hr_dtype_is_float8(dtype));
+}
+
+#endif
