@@ -14,7 +14,8 @@ ROW = re.compile(
 SECTION = re.compile(r"^/\* ---- (.*) ---- \*/$")
 ATTRIBUTE = re.compile(r"(\w+)\(\"(\w+)\"(?:, ([^()]+))?\)")
 COLUMNS = 120
-EMPTY = {"AXES": "none", "DTYPE": "none"}
+EMPTY = {"AXES": "none", "DTYPE": "none", "SIZES": "none", "REALS": "none"}
+REQUIRED = {"INTS", "EQUATION"}
 
 HEAD = """\
 /* functional.h: functions on tensors: what they mean, as records. Generated from src/functional/functional.def by
@@ -69,18 +70,22 @@ typedef enum hr_attribute_kind {
   HR_ATTRIBUTE_FLAG, /* integer 0 or 1 */
   HR_ATTRIBUTE_REAL,
   HR_ATTRIBUTE_INTS,
-  HR_ATTRIBUTE_DTYPE
+  HR_ATTRIBUTE_DTYPE,
+  HR_ATTRIBUTE_TEXT,
+  HR_ATTRIBUTE_REALS
 } hr_attribute_kind;
 
 /* An attribute's value; borrowed for the call. */
 typedef struct hr_attribute {
   hr_attribute_kind kind;
-  int count; /* INTS */
+  int count; /* INTS, REALS */
   union {
     int64_t integer;
     hr_scalar number;
     hr_dtype dtype;
     const int64_t *ints;
+    const char *text;
+    const double *reals;
   } value;
 } hr_attribute;
 
@@ -140,7 +145,7 @@ def rows():
 
 def signature(name, inputs, attributes) -> str:
     given = [
-        attribute if kind == "INTS" else f"{attribute}={value or EMPTY[kind]}" for kind, attribute, value in attributes
+        attribute if kind in REQUIRED else f"{attribute}={value or EMPTY[kind]}" for kind, attribute, value in attributes
     ]
     return f"{name}({', '.join(inputs + given)})"
 

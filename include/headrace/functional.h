@@ -58,7 +58,7 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_FMAX,
   /* fmin(x, y): the smaller one; a number beats NaN */
   HR_FUNCTIONAL_FMIN,
-  /* clip(x, low, high): x bounded to [low, high]; NaN stays */
+  /* clip(x, low?, high?): x bounded to [low, high]; NaN stays */
   HR_FUNCTIONAL_CLIP,
   /* hypot(x, y): sqrt(x * x + y * y) without overflow */
   HR_FUNCTIONAL_HYPOT,
@@ -82,6 +82,32 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_ROUND,
   /* trunc(x): rounded towards zero */
   HR_FUNCTIONAL_TRUNC,
+  /* frac(x): x - trunc(x) */
+  HR_FUNCTIONAL_FRAC,
+  /* modf(x) -> fraction, whole: frac(x) and trunc(x); infinite x have the fraction 0 */
+  HR_FUNCTIONAL_MODF,
+  /* divmod(x, y) -> quotient, remainder: floor_divide(x, y) and remainder(x, y) */
+  HR_FUNCTIONAL_DIVMOD,
+  /* positive(x): x itself, a view */
+  HR_FUNCTIONAL_POSITIVE,
+  /* cbrt(x): cube root */
+  HR_FUNCTIONAL_CBRT,
+  /* addcmul(x, y, z, value=1): x + value * y * z */
+  HR_FUNCTIONAL_ADDCMUL,
+  /* addcdiv(x, y, z, value=1): x + value * y / z */
+  HR_FUNCTIONAL_ADDCDIV,
+  /* frexp(x) -> mantissa, exponent: x as mantissa * 2^exponent, 0.5 <= |mantissa| < 1; the exponent in i32, 0 if x
+   * is not finite */
+  HR_FUNCTIONAL_FREXP,
+  /* ldexp(x, y): x * 2^y */
+  HR_FUNCTIONAL_LDEXP,
+  /* degrees(x, factor=57.29577951308232): x * factor, by default radians in degrees */
+  HR_FUNCTIONAL_DEGREES,
+  /* radians(x, factor=0.017453292519943295): x * factor, by default degrees in radians */
+  HR_FUNCTIONAL_RADIANS,
+  /* nan_to_num(x, nan=0, posinf=0, neginf=0): numbers for NaN and the infinities; without posinf and neginf the
+   * dtype's largest and smallest number */
+  HR_FUNCTIONAL_NAN_TO_NUM,
 
   /* ---- complex numbers ---- */
 
@@ -91,6 +117,12 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_IMAG,
   /* conj(x): complex conjugate */
   HR_FUNCTIONAL_CONJ,
+  /* angle(x): angle in the complex plane; pi for x < 0 */
+  HR_FUNCTIONAL_ANGLE,
+  /* complex(x, y): x + i y for real x and y */
+  HR_FUNCTIONAL_COMPLEX,
+  /* polar(x, y): the complex number of absolute value x and angle y */
+  HR_FUNCTIONAL_POLAR,
 
   /* ---- exponentials, logarithms, trigonometry; integers become f32 ---- */
 
@@ -138,12 +170,99 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_ATANH,
   /* erf(x): error function */
   HR_FUNCTIONAL_ERF,
+  /* erfc(x): 1 - erf(x) */
+  HR_FUNCTIONAL_ERFC,
   /* erfinv(x): inverse of erf */
   HR_FUNCTIONAL_ERFINV,
   /* lgamma(x): logarithm of the absolute value of gamma */
   HR_FUNCTIONAL_LGAMMA,
   /* digamma(x): derivative of lgamma */
   HR_FUNCTIONAL_DIGAMMA,
+
+  /* ---- special functions; integers become f32 ---- */
+
+  /* trigamma(x): derivative of digamma */
+  HR_FUNCTIONAL_TRIGAMMA,
+  /* polygamma(n, x): n-th derivative of digamma at x */
+  HR_FUNCTIONAL_POLYGAMMA,
+  /* zeta(x, q): Hurwitz's zeta function of x and q */
+  HR_FUNCTIONAL_ZETA,
+  /* gammainc(a, x): regularised lower incomplete gamma function */
+  HR_FUNCTIONAL_GAMMAINC,
+  /* gammaincc(a, x): regularised upper incomplete gamma function */
+  HR_FUNCTIONAL_GAMMAINCC,
+  /* erfcx(x): exp(x * x) * erfc(x) */
+  HR_FUNCTIONAL_ERFCX,
+  /* ndtr(x): normal distribution function */
+  HR_FUNCTIONAL_NDTR,
+  /* ndtri(x): inverse of the normal distribution function */
+  HR_FUNCTIONAL_NDTRI,
+  /* log_ndtr(x): logarithm of the normal distribution function */
+  HR_FUNCTIONAL_LOG_NDTR,
+  /* entr(x): -x * log(x) */
+  HR_FUNCTIONAL_ENTR,
+  /* xlogy(x, y): x * log(y), 0 for x = 0 */
+  HR_FUNCTIONAL_XLOGY,
+  /* xlog1py(x, y): x * log(1 + y), 0 for x = 0 */
+  HR_FUNCTIONAL_XLOG1PY,
+  /* logaddexp2(x, y): log2(2^x + 2^y) */
+  HR_FUNCTIONAL_LOGADDEXP2,
+  /* sinc(x): sin(pi x) / (pi x) */
+  HR_FUNCTIONAL_SINC,
+  /* logit(x, eps=0): log(x / (1 - x)); with eps x is bounded to [eps, 1 - eps] */
+  HR_FUNCTIONAL_LOGIT,
+  /* i0(x): modified Bessel function of the first kind, order 0 */
+  HR_FUNCTIONAL_I0,
+  /* i0e(x): exp(-|x|) * i0(x) */
+  HR_FUNCTIONAL_I0E,
+  /* i1(x): modified Bessel function of the first kind, order 1 */
+  HR_FUNCTIONAL_I1,
+  /* i1e(x): exp(-|x|) * i1(x) */
+  HR_FUNCTIONAL_I1E,
+  /* k0(x): modified Bessel function of the second kind, order 0 */
+  HR_FUNCTIONAL_K0,
+  /* k0e(x): exp(x) * k0(x) */
+  HR_FUNCTIONAL_K0E,
+  /* k1(x): modified Bessel function of the second kind, order 1 */
+  HR_FUNCTIONAL_K1,
+  /* k1e(x): exp(x) * k1(x) */
+  HR_FUNCTIONAL_K1E,
+  /* j0(x): Bessel function of the first kind, order 0 */
+  HR_FUNCTIONAL_J0,
+  /* j1(x): Bessel function of the first kind, order 1 */
+  HR_FUNCTIONAL_J1,
+  /* y0(x): Bessel function of the second kind, order 0 */
+  HR_FUNCTIONAL_Y0,
+  /* y1(x): Bessel function of the second kind, order 1 */
+  HR_FUNCTIONAL_Y1,
+  /* spherical_j0(x): sin(x) / x */
+  HR_FUNCTIONAL_SPHERICAL_J0,
+  /* airy_ai(x): Airy function Ai */
+  HR_FUNCTIONAL_AIRY_AI,
+  /* chebyshev_t(x, n): Chebyshev polynomial of the first kind, of degree n, at x */
+  HR_FUNCTIONAL_CHEBYSHEV_T,
+  /* chebyshev_u(x, n): Chebyshev polynomial of the second kind, of degree n, at x */
+  HR_FUNCTIONAL_CHEBYSHEV_U,
+  /* chebyshev_v(x, n): Chebyshev polynomial of the third kind, of degree n, at x */
+  HR_FUNCTIONAL_CHEBYSHEV_V,
+  /* chebyshev_w(x, n): Chebyshev polynomial of the fourth kind, of degree n, at x */
+  HR_FUNCTIONAL_CHEBYSHEV_W,
+  /* shifted_chebyshev_t(x, n): Chebyshev polynomial of the first kind, of degree n, at 2 x - 1 */
+  HR_FUNCTIONAL_SHIFTED_CHEBYSHEV_T,
+  /* shifted_chebyshev_u(x, n): Chebyshev polynomial of the second kind, of degree n, at 2 x - 1 */
+  HR_FUNCTIONAL_SHIFTED_CHEBYSHEV_U,
+  /* shifted_chebyshev_v(x, n): Chebyshev polynomial of the third kind, of degree n, at 2 x - 1 */
+  HR_FUNCTIONAL_SHIFTED_CHEBYSHEV_V,
+  /* shifted_chebyshev_w(x, n): Chebyshev polynomial of the fourth kind, of degree n, at 2 x - 1 */
+  HR_FUNCTIONAL_SHIFTED_CHEBYSHEV_W,
+  /* hermite_h(x, n): Hermite polynomial (physicists') of degree n at x */
+  HR_FUNCTIONAL_HERMITE_H,
+  /* hermite_he(x, n): Hermite polynomial (probabilists') of degree n at x */
+  HR_FUNCTIONAL_HERMITE_HE,
+  /* laguerre(x, n): Laguerre polynomial of degree n at x */
+  HR_FUNCTIONAL_LAGUERRE,
+  /* legendre(x, n): Legendre polynomial of degree n at x */
+  HR_FUNCTIONAL_LEGENDRE,
 
   /* ---- activations ---- */
 
@@ -153,10 +272,47 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_RELU,
   /* silu(x): x * sigmoid(x) */
   HR_FUNCTIONAL_SILU,
-  /* gelu(x): x times the normal distribution function of x */
+  /* gelu(x, approximate="none"): x times the normal distribution function of x; approximate `tanh`: by a tanh,
+   * `sigmoid`: x * sigmoid(1.702 x) */
   HR_FUNCTIONAL_GELU,
-  /* softshrink(x, bound): x moved by bound towards 0; 0 inside [-bound, bound] */
+  /* softshrink(x, bound=0.5): x moved by bound towards 0; 0 inside [-bound, bound] */
   HR_FUNCTIONAL_SOFTSHRINK,
+  /* hard_shrink(x, bound=0.5): 0 inside [-bound, bound], else x */
+  HR_FUNCTIONAL_HARD_SHRINK,
+  /* threshold(x, bound=0, value=0): value if x <= bound, else x */
+  HR_FUNCTIONAL_THRESHOLD,
+  /* step(x, bound=0): 1 if x > bound, else 0, in x's dtype */
+  HR_FUNCTIONAL_STEP,
+  /* relu2(x): square(relu(x)) */
+  HR_FUNCTIONAL_RELU2,
+  /* relu6(x, low=0, high=6): x bounded to [low, high] */
+  HR_FUNCTIONAL_RELU6,
+  /* leaky_relu(x, slope=0.01): x if x > 0, else slope * x */
+  HR_FUNCTIONAL_LEAKY_RELU,
+  /* prelu(x, slope): x if x > 0, else slope * x */
+  HR_FUNCTIONAL_PRELU,
+  /* elu(x, alpha=1): x if x > 0, else alpha * (exp(x) - 1) */
+  HR_FUNCTIONAL_ELU,
+  /* celu(x, alpha=1): x if x > 0, else alpha * (exp(x / alpha) - 1) */
+  HR_FUNCTIONAL_CELU,
+  /* selu(x, alpha=1.6732632423543772, gamma=1.0507009873554805): gamma * elu(x, alpha) */
+  HR_FUNCTIONAL_SELU,
+  /* hard_tanh(x, low=-1, high=1): x bounded to [low, high] */
+  HR_FUNCTIONAL_HARD_TANH,
+  /* hard_sigmoid(x, alpha=1.0 / 6, beta=0.5): alpha * x + beta bounded to [0, 1] */
+  HR_FUNCTIONAL_HARD_SIGMOID,
+  /* hardswish(x): x * hard_sigmoid(x) */
+  HR_FUNCTIONAL_HARDSWISH,
+  /* softplus(x, beta=1, bound=20): log(1 + exp(beta * x)) / beta; x if beta * x > bound */
+  HR_FUNCTIONAL_SOFTPLUS,
+  /* softsign(x): x / (1 + |x|) */
+  HR_FUNCTIONAL_SOFTSIGN,
+  /* mish(x): x * tanh(softplus(x)) */
+  HR_FUNCTIONAL_MISH,
+  /* log_sigmoid(x): log(sigmoid(x)) */
+  HR_FUNCTIONAL_LOG_SIGMOID,
+  /* glu(x, axis=-1): the first half of x along an axis times the sigmoid of the second half */
+  HR_FUNCTIONAL_GLU,
 
   /* ---- comparison, logic, bits ---- */
 
@@ -176,10 +332,21 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_ISNAN,
   /* isinf(x): true if x is infinite */
   HR_FUNCTIONAL_ISINF,
+  /* isposinf(x): true if x is +infinity */
+  HR_FUNCTIONAL_ISPOSINF,
+  /* isneginf(x): true if x is -infinity */
+  HR_FUNCTIONAL_ISNEGINF,
   /* isfinite(x): true if x is neither infinite nor NaN */
   HR_FUNCTIONAL_ISFINITE,
   /* signbit(x): true if the sign bit is set */
   HR_FUNCTIONAL_SIGNBIT,
+  /* isclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=false): x == y, or |x - y| <= atol + rtol * |y| and y is finite;
+   * with equal_nan also if both are NaN */
+  HR_FUNCTIONAL_ISCLOSE,
+  /* allclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=false): true if isclose is true everywhere */
+  HR_FUNCTIONAL_ALLCLOSE,
+  /* array_equal(x, y, equal_nan=false): true if x and y have the same dims and elements */
+  HR_FUNCTIONAL_ARRAY_EQUAL,
   /* logical_and(x, y): true if both are true */
   HR_FUNCTIONAL_LOGICAL_AND,
   /* logical_or(x, y): true if either is true */
@@ -239,6 +406,8 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_SOFTMAX,
   /* log_softmax(x, axis=-1): log(softmax(x)) */
   HR_FUNCTIONAL_LOG_SOFTMAX,
+  /* softmin(x, axis=-1): softmax(-x) */
+  HR_FUNCTIONAL_SOFTMIN,
   /* cumulative_sum(x, axis=-1): running sums */
   HR_FUNCTIONAL_CUMULATIVE_SUM,
   /* cumulative_prod(x, axis=-1): running products */
@@ -373,18 +542,22 @@ typedef enum hr_attribute_kind {
   HR_ATTRIBUTE_FLAG, /* integer 0 or 1 */
   HR_ATTRIBUTE_REAL,
   HR_ATTRIBUTE_INTS,
-  HR_ATTRIBUTE_DTYPE
+  HR_ATTRIBUTE_DTYPE,
+  HR_ATTRIBUTE_TEXT,
+  HR_ATTRIBUTE_REALS
 } hr_attribute_kind;
 
 /* An attribute's value; borrowed for the call. */
 typedef struct hr_attribute {
   hr_attribute_kind kind;
-  int count; /* INTS */
+  int count; /* INTS, REALS */
   union {
     int64_t integer;
     hr_scalar number;
     hr_dtype dtype;
     const int64_t *ints;
+    const char *text;
+    const double *reals;
   } value;
 } hr_attribute;
 

@@ -1,8 +1,8 @@
-/* elementwise.c: functions of one row, element by element. */
+/* elementwise.c: functions of one row or a few, element by element. */
+#include <float.h>
 #include <math.h>
 
-#include "core/ir/dtype.h"
-#include "functional/functions.h"
+#include "functional/formula.h"
 
 hr_status hr__emit_pointwise(const hr__function_call *c) {
   return hr__record_one(c, c->row->op, NULL, c->input_count, c->inputs, HR_DTYPE_NONE, c->output);
@@ -36,4 +36,136 @@ hr_status hr__emit_isfinite(const hr__function_call *c) {
   hr_status status = hr__record_one(c, HR_OP_LT, NULL, 2, both, HR_DTYPE_NONE, c->output);
   hr_tensor_release(&size);
   return status;
+}
+
+/* ---- of one or two records ---- */
+
+hr_status hr__emit_clip(const hr__function_call *c) {
+  const hr_tensor *x = c->inputs[0], *low = c->inputs[1], *high = c->inputs[2];
+  if (low != NULL && high != NULL) {
+    return hr__emit_pointwise(c);
+  }
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  x = low != NULL ? hr__binary(&f, HR_OP_MAXIMUM, x, low) : x;
+  x = high != NULL ? hr__binary(&f, HR_OP_MINIMUM, x, high) : x;
+  return hr__formula_end(&f, x);
+}
+
+hr_status hr__emit_positive(const hr__function_call *c) {
+  hr__view_like(c->inputs[0], c->output);
+  return HR_OK;
+}
+
+/* x * factor; integers become f32. */
+hr_status hr__emit_scaled(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  hr_scalar factor = hr__real_attribute(c, 0);
+  return hr__formula_end(&f, hr__binary(&f, HR_OP_MUL, c->inputs[0], hr__real(&f, hr_scalar_as_f64(&factor))));
+}
+
+hr_status hr__emit_cbrt(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *x = c->inputs[0], *size = hr__unary(&f, HR_OP_ABS, x);
+  return hr__formula_end(&f, hr__binary(&f, HR_OP_COPYSIGN, hr__binary(&f, HR_OP_POW, size, hr__real(&f, 1.0 / 3)), x));
+}
+
+/* In two steps: 2^y alone may be infinite or 0. */
+hr_status hr__emit_ldexp(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *y = c->inputs[1],
+                  *half = hr__unary(&f, HR_OP_TRUNC, hr__binary(&f, HR_OP_DIV, y, hr__integer(&f, 2)));
+  const hr_tensor *rest = hr__binary(&f, HR_OP_SUB, y, half);
+  const hr_tensor *x = hr__binary(&f, HR_OP_MUL, c->inputs[0], hr__unary(&f, HR_OP_EXP2, half));
+  return hr__formula_end(&f, hr__binary(&f, HR_OP_MUL, x, hr__unary(&f, HR_OP_EXP2, rest)));
+}
+
+/* erfc(-x / sqrt(2)) / 2 */
+hr_status hr__emit_ndtr(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *x = hr__binary(&f, HR_OP_MUL, c->inputs[0], hr__real(&f, -0.70710678118654752440));
+  return hr__formula_end(&f, hr__binary(&f, HR_OP_MUL, hr__unary(&f, HR_OP_ERFC, x), hr__real(&f, 0.5)));
+}
+
+hr_status hr__emit_angle(const hr__function_call *c) {
+  hr_op op = hr_dtype_is_complex(c->inputs[0]->dtype) ? HR_OP_ANGLE_COMPLEX : HR_OP_ANGLE;
+  return hr__record_one(c, op, NULL, 1, c->inputs, HR_DTYPE_NONE, c->output);
+}
+
+/* The largest finite number. */
+static double largest_of(hr_dtype dtype) {
+  switch (dtype) {
+    case HR_DTYPE_F16:
+    case HR_DTYPE_C32:
+      return 65504;
+    case HR_DTYPE_BF16:
+      return 0x1.fep127;
+    case HR_DTYPE_F64:
+    case HR_DTYPE_C128:
+      return DBL_MAX;
+    default:
+      return FLT_MAX;
+  }
+}
+
+hr_status hr__emit_nan_to_num(const hr__function_call *c) {
+  enum { NAN_VALUE, POSINF, NEGINF };
+  hr_dtype dtype = c->inputs[0]->dtype;
+  if (hr_dtype_is_integer(dtype)) {
+    return hr__emit_positive(c);
+  }
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  bool has_most = hr__given_attribute(c, POSINF) != NULL, has_least = hr__given_attribute(c, NEGINF) != NULL;
+  const hr_tensor *inputs[4] = {
+      c->inputs[0], hr__number(&f, hr__real_attribute(c, NAN_VALUE)),
+      hr__number(&f, has_most ? hr__real_attribute(c, POSINF) : hr_scalar_f64(largest_of(dtype))),
+      hr__number(&f, has_least ? hr__real_attribute(c, NEGINF) : hr_scalar_f64(-largest_of(dtype)))};
+  return hr__formula_end(&f, hr__step(&f, HR_OP_NAN_TO_NUM, NULL, 4, inputs, HR_DTYPE_NONE));
+}
+
+hr_status hr__emit_logit(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *x = c->inputs[0];
+  if (hr__given_attribute(c, 0) != NULL) {
+    hr_scalar eps = hr__real_attribute(c, 0);
+    double low = hr_scalar_as_f64(&eps);
+    x = hr__ternary(&f, HR_OP_CLAMP, x, hr__real(&f, low), hr__real(&f, 1 - low));
+  }
+  return hr__formula_end(&f, hr__unary(&f, HR_OP_LOGIT, x));
+}
+
+/* ---- two results ---- */
+
+hr_status hr__emit_divmod(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *results[2] = {hr__binary(&f, HR_OP_DIV_FLOOR, c->inputs[0], c->inputs[1]),
+                                 hr__binary(&f, HR_OP_REMAINDER, c->inputs[0], c->inputs[1])};
+  return hr__formula_finish(&f, 2, results);
+}
+
+/* The fraction of an infinity, of which FRAC is NaN, is 0 with its sign. */
+hr_status hr__emit_modf(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *x = c->inputs[0], *whole = hr__unary(&f, HR_OP_TRUNC, x);
+  const hr_tensor *fraction = hr__unary(&f, HR_OP_FRAC, x), *is_infinite = hr__unary(&f, HR_OP_IS_INF, x);
+  fraction = hr__ternary(&f, HR_OP_WHERE, is_infinite, hr__real(&f, 0), fraction);
+  const hr_tensor *results[2] = {hr__binary(&f, HR_OP_COPYSIGN, fraction, x), whole};
+  return hr__formula_finish(&f, 2, results);
+}
+
+hr_status hr__emit_frexp(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *exponent = hr__unary(&f, HR_OP_FREXP_EXPONENT, c->inputs[0]);
+  const hr_tensor *results[2] = {hr__unary(&f, HR_OP_FREXP_MANTISSA, c->inputs[0]),
+                                 hr__as_dtype(&f, exponent, HR_DTYPE_I32)};
+  return hr__formula_finish(&f, 2, results);
 }

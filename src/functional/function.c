@@ -1,5 +1,7 @@
 /* function.c: the table of functions, and calls of them. */
 
+#include <stdio.h>
+
 #include "core/ops/op.h"
 #include "functional/functions.h"
 
@@ -17,6 +19,14 @@ enum { RESULTS_MAX = 4 };
   { name, HR_ATTRIBUTE_INTS, true, 0 }
 #define DTYPE(name) \
   { name, HR_ATTRIBUTE_DTYPE, false, 0 }
+#define SIZES(name) \
+  { name, HR_ATTRIBUTE_INTS, false, 0 }
+#define REALS(name) \
+  { name, HR_ATTRIBUTE_REALS, false, 0 }
+#define TEXT(name, word) \
+  { name, HR_ATTRIBUTE_TEXT, false, 0, word }
+#define EQUATION(name) \
+  { name, HR_ATTRIBUTE_TEXT, true, 0 }
 #define ATTRIBUTES(...)                       \
   .attributes = (const hr__attribute_row[]) { \
     __VA_ARGS__, {                            \
@@ -98,7 +108,8 @@ static hr_status check_inputs(const hr__function_call *c) {
 static hr_status check_attributes(const hr__function_call *c) {
   static const char *const kinds[] = {
       [HR_ATTRIBUTE_NONE] = "nothing",  [HR_ATTRIBUTE_INT] = "an integer", [HR_ATTRIBUTE_FLAG] = "a flag",
-      [HR_ATTRIBUTE_REAL] = "a number", [HR_ATTRIBUTE_INTS] = "integers",  [HR_ATTRIBUTE_DTYPE] = "a dtype"};
+      [HR_ATTRIBUTE_REAL] = "a number", [HR_ATTRIBUTE_INTS] = "integers",  [HR_ATTRIBUTE_DTYPE] = "a dtype",
+      [HR_ATTRIBUTE_TEXT] = "text",     [HR_ATTRIBUTE_REALS] = "numbers"};
   const hr__attribute_row *wanted = c->row->attributes;
   int count = 0;
   for (; wanted[count].name != NULL; ++count) {
@@ -106,12 +117,17 @@ static hr_status check_attributes(const hr__function_call *c) {
     bool is_default = given == HR_ATTRIBUTE_NONE && !wanted[count].is_required;
     if (!is_default && given != wanted[count].kind) {
       return HR__CALL_FAIL(c, "attribute %s is %s, expected %s", wanted[count].name,
-                           (unsigned)given <= HR_ATTRIBUTE_DTYPE ? kinds[given] : "of no kind",
+                           (unsigned)given <= HR_ATTRIBUTE_REALS ? kinds[given] : "of no kind",
                            kinds[wanted[count].kind]);
     }
-    if (given == HR_ATTRIBUTE_INTS && (c->attributes[count].count < 0 || c->attributes[count].count > HR_RANK_MAX)) {
-      return HR__CALL_FAIL(c, "attribute %s has %d integers, expected 0 to %d", wanted[count].name,
-                           c->attributes[count].count, HR_RANK_MAX);
+    bool is_list = given == HR_ATTRIBUTE_INTS || given == HR_ATTRIBUTE_REALS;
+    if (is_list && (c->attributes[count].count < 0 || c->attributes[count].count > HR_RANK_MAX)) {
+      return HR__CALL_FAIL(c, "attribute %s has %d %s, expected 0 to %d", wanted[count].name,
+                           c->attributes[count].count, given == HR_ATTRIBUTE_INTS ? "integers" : "numbers",
+                           HR_RANK_MAX);
+    }
+    if (given == HR_ATTRIBUTE_TEXT && c->attributes[count].value.text == NULL) {
+      return HR__CALL_FAIL(c, "attribute %s is no text", wanted[count].name);
     }
   }
   return c->attribute_count <= count ? HR_OK
@@ -163,6 +179,26 @@ hr_scalar hr__real_attribute(const hr__function_call *c, int index) {
   double value = c->row->attributes[index].value;
   bool is_integer = value == (double)(int64_t)value;
   return given != NULL ? given->value.number : is_integer ? hr_scalar_i64((int64_t)value) : hr_scalar_f64(value);
+}
+
+const char *hr__text_attribute(const hr__function_call *c, int index) {
+  const hr_attribute *given = hr__given_attribute(c, index);
+  return given != NULL ? given->value.text : c->row->attributes[index].word;
+}
+
+hr_status hr__word_attribute(const hr__function_call *c, int index, int count, const char *const *words, int *out) {
+  const char *text = hr__text_attribute(c, index);
+  char list[256];
+  int length = 0;
+  for (int word = 0; word < count; ++word) {
+    if (strcmp(text, words[word]) == 0) {
+      *out = word;
+      return HR_OK;
+    }
+    length += snprintf(list + length, sizeof list - (size_t)length, "%s%s", word > 0 ? ", " : "", words[word]);
+    length = length < (int)sizeof list ? length : (int)sizeof list - 1;
+  }
+  return HR__CALL_FAIL(c, "attribute %s is \"%s\", expected one of %s", c->row->attributes[index].name, text, list);
 }
 
 hr_dtype hr__dtype_attribute(const hr__function_call *c, int index) {

@@ -16,7 +16,8 @@ typedef struct hr__attribute_row {
   const char *name; /* NULL: the end of the list */
   hr_attribute_kind kind;
   bool is_required;
-  double value; /* the default of INT, FLAG and REAL */
+  double value;     /* the default of INT, FLAG and REAL */
+  const char *word; /* of TEXT */
 } hr__attribute_row;
 
 typedef struct hr__function_call hr__function_call;
@@ -59,6 +60,10 @@ const hr_attribute *hr__given_attribute(const hr__function_call *call, int index
 int64_t hr__int_attribute(const hr__function_call *call, int index);
 hr_scalar hr__real_attribute(const hr__function_call *call, int index);
 hr_dtype hr__dtype_attribute(const hr__function_call *call, int index);
+const char *hr__text_attribute(const hr__function_call *call, int index);
+/* The number of a TEXT's word among `count` ones. */
+hr_status hr__word_attribute(const hr__function_call *call, int index, int count, const char *const *words,
+                             int *out_word);
 /* An axis of `rank` dims; negative ones count from the end. */
 hr_status hr__check_axis(const hr__function_call *call, int64_t axis, int rank, int *out_axis);
 /* AXES or INTS of axes as bits; all dims if they are not given. Fails for one that is given twice. */

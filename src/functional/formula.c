@@ -1,0 +1,182 @@
+/* formula.c: expressions of records with one owner of their intermediate tensors. */
+#include "functional/formula.h"
+
+static const hr_tensor nothing; /* the result of a step after a failure */
+
+void hr__formula_fail(hr__formula *f, hr_status status) {
+  if (f->status == HR_OK) {
+    f->status = status;
+  } else {
+    hr_status_free(status);
+  }
+}
+
+/* A free place for a value; NULL after a failure. */
+static hr_tensor *place(hr__formula *f) {
+  if (f->status == HR_OK && f->count == HR__FORMULA_STEPS) {
+    f->status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "%s: more than %d steps", f->call->row->name, f->count);
+  }
+  return f->status == HR_OK ? &f->values[f->count] : NULL;
+}
+
+/* Counts the value in the free place unless it was not set. */
+static const hr_tensor *keep(hr__formula *f, hr_status status) {
+  if (status != HR_OK) {
+    hr__formula_fail(f, status);
+    return &nothing;
+  }
+  return &f->values[f->count++];
+}
+
+hr_status hr__formula_finish(hr__formula *f, int count, const hr_tensor *const *results) {
+  for (int i = 0; f->status == HR_OK && i < count && i < f->call->output_count; ++i) {
+    hr__view_like(results[i], &f->call->output[i]);
+  }
+  for (int i = 0; i < f->count; ++i) {
+    hr_buffer_release(f->values[i].buffer);
+  }
+  return f->status;
+}
+
+const hr_tensor *hr__number(hr__formula *f, hr_scalar number) {
+  hr_tensor *out = place(f);
+  if (out == NULL) {
+    return &nothing;
+  }
+  *out = hr_tensor_number(number);
+  return keep(f, HR_OK);
+}
+
+/* ---- records ---- */
+
+const hr_tensor *hr__step(hr__formula *f, hr_op op, const hr_attrs *attrs, int count, const hr_tensor *const *inputs,
+                          hr_dtype dtype) {
+  hr_tensor *out = place(f);
+  return out == NULL ? &nothing : keep(f, hr__record_one(f->call, op, attrs, count, inputs, dtype, out));
+}
+
+const hr_tensor *hr__unary(hr__formula *f, hr_op op, const hr_tensor *x) {
+  return hr__step(f, op, NULL, 1, &x, HR_DTYPE_NONE);
+}
+
+const hr_tensor *hr__binary(hr__formula *f, hr_op op, const hr_tensor *x, const hr_tensor *y) {
+  const hr_tensor *inputs[2] = {x, y};
+  return hr__step(f, op, NULL, 2, inputs, HR_DTYPE_NONE);
+}
+
+const hr_tensor *hr__ternary(hr__formula *f, hr_op op, const hr_tensor *x, const hr_tensor *y, const hr_tensor *z) {
+  const hr_tensor *inputs[3] = {x, y, z};
+  return hr__step(f, op, NULL, 3, inputs, HR_DTYPE_NONE);
+}
+
+const hr_tensor *hr__along_as(hr__formula *f, hr_op op, const hr_tensor *x, int64_t which, hr_dtype dtype) {
+  hr_attrs attrs = {.int_count = 1, .ints = &which};
+  return hr__step(f, op, &attrs, 1, &x, dtype);
+}
+
+const hr_tensor *hr__along(hr__formula *f, hr_op op, const hr_tensor *x, int64_t which) {
+  return hr__along_as(f, op, x, which, HR_DTYPE_NONE);
+}
+
+const hr_tensor *hr__function(hr__formula *f, hr_functional function, int count, const hr_tensor *const *inputs,
+                              int attribute_count, const hr_attribute *attributes) {
+  hr_tensor *out = place(f);
+  return out == NULL ? &nothing
+                     : keep(f, hr_functional_apply(f->call->stream, function, count, inputs, attribute_count,
+                                                   attributes, 1, out));
+}
+
+/* ---- views and copies ---- */
+
+const hr_tensor *hr__as_dtype(hr__formula *f, const hr_tensor *x, hr_dtype dtype) {
+  hr_tensor *out = place(f);
+  return out == NULL ? &nothing : keep(f, hr__convert(f->call, x, dtype, out));
+}
+
+const hr_tensor *hr__as_dims(hr__formula *f, const hr_tensor *x, int rank, const int64_t *dims) {
+  hr_tensor *out = place(f);
+  return out == NULL ? &nothing : keep(f, hr__reshape(f->call, x, rank, dims, out));
+}
+
+const hr_tensor *hr__spread(hr__formula *f, const hr_tensor *x, int rank, const int64_t *dims) {
+  hr_tensor *out = place(f);
+  return out == NULL ? &nothing : keep(f, hr__broadcast(f->call, x, rank, dims, out));
+}
+
+const hr_tensor *hr__dense(hr__formula *f, const hr_tensor *x) {
+  hr_tensor *out = place(f);
+  return out == NULL ? &nothing : keep(f, hr__make_dense(f->call, x, out));
+}
+
+const hr_tensor *hr__copied(hr__formula *f, const hr_tensor *x, hr_dtype dtype, int rank, const int64_t *dims) {
+  hr_tensor *out = place(f);
+  return out == NULL ? &nothing : keep(f, hr__record_new(f->call, HR_OP_COPY, NULL, 1, &x, dtype, rank, dims, out));
+}
+
+hr_tensor *hr__view(hr__formula *f, const hr_tensor *x) {
+  hr_tensor *out = place(f);
+  if (out != NULL) {
+    hr__view_like(x, out);
+    ++f->count;
+  }
+  return out;
+}
+
+const hr_tensor *hr__without(hr__formula *f, const hr_tensor *x, uint32_t mask) {
+  hr_tensor *out = hr__view(f, x);
+  if (out == NULL) {
+    return &nothing;
+  }
+  hr__drop_dims(out, mask);
+  return out;
+}
+
+const hr_tensor *hr__moved(hr__formula *f, const hr_tensor *x, int from, int to) {
+  hr_tensor *out = hr__view(f, x);
+  if (out == NULL) {
+    return &nothing;
+  }
+  hr__move_dim(out, from, to);
+  return out;
+}
+
+const hr_tensor *hr__with_dim(hr__formula *f, const hr_tensor *x, int at) {
+  hr_tensor *out = hr__view(f, x);
+  if (out == NULL) {
+    return &nothing;
+  }
+  if (x->rank == HR_RANK_MAX) {
+    hr__formula_fail(f, HR__CALL_FAIL(f->call, "more than %d dims", HR_RANK_MAX));
+    return &nothing;
+  }
+  out->dims[out->rank] = 1, out->strides[out->rank] = 1;
+  hr__move_dim(out, out->rank++, at);
+  return out;
+}
+
+const hr_tensor *hr__part(hr__formula *f, const hr_tensor *x, int dim, int64_t first, int64_t count) {
+  hr_tensor *out = hr__view(f, x);
+  if (out == NULL) {
+    return &nothing;
+  }
+  out->offset += count > 0 ? first * out->strides[dim] : 0;
+  out->dims[dim] = count;
+  return out;
+}
+
+/* Tensors first: numbers only raise the category. */
+hr_dtype hr__promoted(hr__formula *f, int count, const hr_tensor *const *inputs) {
+  hr_dtype dtype = HR_DTYPE_NONE;
+  for (int i = 0; i < count && f->status == HR_OK; ++i) {
+    if (inputs[i]->number.dtype == HR_DTYPE_NONE) {
+      dtype = dtype == HR_DTYPE_NONE ? inputs[i]->dtype : hr_dtype_promote(dtype, inputs[i]->dtype);
+    }
+  }
+  for (int i = 0; i < count && f->status == HR_OK; ++i) {
+    hr_dtype number = inputs[i]->number.dtype;
+    if (number != HR_DTYPE_NONE) {
+      dtype = hr_dtype_promote_scalar(dtype != HR_DTYPE_NONE ? dtype : HR_DTYPE_BOOL, number);
+    }
+  }
+  return dtype;
+}
