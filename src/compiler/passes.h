@@ -37,7 +37,7 @@ hr_status hr_simplify(hr_program *program);
 
 /* The passes from here to hr_layout read no versions. The nodes that they change are numbered anew. */
 
-/* Gives contents of visible buffers that the program itself replaces to temporaries. */
+/* Gives contents of buffers that the program itself replaces to temporaries. */
 hr_status hr_rename(hr_program *program);
 
 /* Matches element-wise loops into the contraction that alone feeds them, if the target keeps it with them. `is_again`:

@@ -1,4 +1,4 @@
-/* rename.c: gives contents of a visible buffer that the program itself replaces to a temporary.
+/* rename.c: gives contents of a buffer that the program itself replaces to a temporary.
  *
  *   before   %0 = conv(%1, %2)                        after   %5 = conv(%1, %2)                          (%5 dead)
  *            loop %3 = mul(%0, $0)                            loop %3 = mul(%5, $0)
@@ -6,10 +6,11 @@
  *            loop %0 = copy(%3)                               loop %0 = copy(%3)
  *
  * DistributedDataParallel does this to each gradient. The temporary can be matched, delivered, kept in registers or get
- * memory that others used before; the visible buffer is written once.
+ * memory that others used before; a visible buffer is written once. Gradients whose last copy is deferred
+ * (engine/deferred_copies.h) are dead.
  *
  * Contents are from a node that writes all of the buffer and reads none of it to the next such node. They stay if a
- * CHECK_INDEX comes in between: after its failure they are visible.
+ * CHECK_INDEX comes in between: after its failure those of a visible buffer are seen.
  */
 #include "compiler/passes.h"
 #include "core/ops/op.h"
@@ -18,10 +19,10 @@ enum { OUTPUTS_MAX = 64 }; /* of a node; others stay */
 
 typedef struct renamer {
   hr_program *program;
-  uint64_t *replaces, *renames; /* of each node, a bit for each output: it replaces a visible buffer's contents; these
-                                 * are replaced in turn */
+  uint64_t *replaces, *renames; /* of each node, a bit for each output: it replaces a buffer's contents; these are
+                                 * replaced in turn */
   int *since;                   /* of each buffer: checks behind the node that next replaces its contents; -1: none */
-  int *present;                 /* of each visible buffer: the buffer that has its present contents; -1: itself */
+  int *present;                 /* of each buffer: the buffer that has its present contents; -1: itself */
 } renamer;
 
 /* True if another operand of the node is in the buffer of output `i`. */
@@ -35,13 +36,13 @@ static bool is_touched_twice(const hr_node *node, int i) {
   return false;
 }
 
-/* True if it is visible, and its memory has nothing to do with that of others (rooms.c). */
+/* True if it is visible or begins without contents, and its memory has nothing to do with that of others (rooms.c). */
 static bool is_usual(const hr_program_buffer *buffer) {
-  return !buffer->is_dead && buffer->rows == 0 && buffer->room == 0 && buffer->takes == 0 &&
+  return (!buffer->is_dead || buffer->is_fresh) && buffer->rows == 0 && buffer->room == 0 && buffer->takes == 0 &&
          buffer->growth == HR_GROWTH_NONE;
 }
 
-/* True if the node writes all of output `i`'s buffer, which is visible, and reads none of it. */
+/* True if the node writes all of output `i`'s buffer and reads none of it. */
 static bool does_replace(const hr_program *program, const hr_node *node, int i) {
   const hr_operand *out = &node->outputs[i];
   return out->kind == HR_OPERAND_VALUE && is_usual(&program->buffers[out->index]) && node->store_mode == HR_STORE_SET &&

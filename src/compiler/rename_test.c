@@ -78,8 +78,15 @@ HR_TEST(three_contents) {
                2);
 }
 
+HR_TEST(contents_of_a_dead_buffer) {
+  HR_ASSERT_EQ(check("buffer %0 32 dead fresh\nbuffer %1 32 live\nbuffer %2 32 live\nscalar $0 f64\n%0:f32" ALL
+                     " = neg(%1:f32" ALL ")\n%2:f32" ALL " = mul(%0:f32" ALL ", $0)\n%0:f32" ALL " = square(%2:f32" ALL
+                     ")\n%1:f32" ALL " = neg(%0:f32" ALL ")\n"),
+               1);
+}
+
 HR_TEST(contents_that_stay) {
-  /* a part is replaced; the new contents come from the old ones; the buffer is dead */
+  /* a part is replaced; the new contents come from the old ones; the buffer is dead, and had contents */
   HR_ASSERT_EQ(check(THREE "%0:f32" ALL " = neg(%1:f32" ALL ")\n%2:f32" ALL " = mul(%0:f32" ALL ", $0)\n"
                            "%0:f32[7]{1}+0 = square(%2:f32[7]{1}+0)\n"),
                0);

@@ -20,6 +20,7 @@
 #include "base/probe.h"
 #include "base/ranges.h"
 #include "engine/default_layout.h"
+#include "engine/deferred_copies.h"
 #include "engine/growth.h"
 #include "engine/instantiate.h"
 #include "engine/prefix.h"
@@ -821,6 +822,9 @@ hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason re
     hr_status_ignore(status);
     hr_status_ignore(hr__trace_split(&stream->pending, stream->pending.records.count, &stream->rest));
   }
+  if (stream->defers_copies) {
+    hr__defer_copies(&stream->pending, &stream->rest);
+  }
   count_commit(&stream->stats, reason);
   HR_PROBE2(commit, reason, stream->pending.records.count);
   HR_RANGE_BEGIN("commit");
@@ -831,6 +835,7 @@ hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason re
     status = hr__stream_run_pending(stream, will_wait);
   }
   if (status != HR_OK) {
+    hr__recall_copies(&stream->pending, &stream->rest);
     status = hr__stream_run_prefix(stream, status);
   }
   stream->is_tight = false;

@@ -52,14 +52,25 @@ static hr_decision pass_begins(const hr_policy *policy) {
   return policy->first_ops != SIZE_MAX ? commit(SIZE_MAX, HR_COMMIT_REQUEST) : keep;
 }
 
+/* True if others wait for a pending function. */
+static bool is_awaited(const hr_policy *policy, const hr_event *event) {
+  return policy->awaited_end > event->operations - (int64_t)event->records;
+}
+
 static hr_decision is_due(const hr_policy *policy, const hr_event *event) {
-  bool is_awaited = policy->awaited_end > event->operations - (int64_t)event->records;
-  return is_awaited ? commit(SIZE_MAX, HR_COMMIT_REQUEST) : keep;
+  return is_awaited(policy, event) ? commit(SIZE_MAX, HR_COMMIT_REQUEST) : keep;
 }
 
 static hr_decision wait_for_all(void) {
   hr_decision decision = commit(SIZE_MAX, HR_COMMIT_READ);
   decision.runs_here = true;
+  return decision;
+}
+
+/* Averages that a step of training copies to its gradients die before the next step reads them. */
+static hr_decision wait_for_one(const hr_policy *policy, const hr_event *event) {
+  hr_decision decision = wait_for_all();
+  decision.defers_copies = event->mode == HR_MODE_FUSE && is_awaited(policy, event);
   return decision;
 }
 
@@ -96,6 +107,8 @@ hr_decision hr__policy_decide(const hr_policy *policy, const hr_event *event) {
       return make_room();
     case HR_EVENT_WAIT:
       return wait_for_all();
+    case HR_EVENT_READ:
+      return wait_for_one(policy, event);
   }
   return keep;
 }
@@ -131,5 +144,6 @@ void hr__policy_paused(hr_policy *policy, int64_t operations) {
 
 void hr__policy_waited(hr_policy *policy) {
   policy->next_ops = policy->first_ops;
+  policy->awaited_end = 0;
   policy->awaited.is_begun = false;
 }

@@ -11,6 +11,8 @@
  *   the host may have paused (a hint)    the same, if nothing was recorded since the last such hint
  *   the mode becomes eager or strict     commit all
  *   a request; memory is short; a wait   commit all
+ *   the host reads a buffer              commit all; copies of what functions wrote may stay (deferred_copies.h) if
+ * others wait for a pending function
  *
  * Everything else is kept. hr__policy_decide is a pure function of the policy's state, of the pending records and of
  * the event. The stream carries the decision out (stream.c, commit.c) and reports it to hr__policy_committed and
@@ -46,7 +48,7 @@ typedef struct hr_policy {
   size_t first_ops,
       next_ops;        /* pending records for an early commit: the first since a wait, the next; SIZE_MAX: none */
   size_t large_bytes;  /* a result of this size waits for its readers, so that it may be fused away */
-  int64_t awaited_end; /* the operations up to the last function that others wait for */
+  int64_t awaited_end; /* the operations up to the last function that others wait for; 0: it has been committed */
   int64_t paused_at;   /* the operations recorded up to the last hint of a pause */
   hr_awaited awaited;
 } hr_policy;
@@ -62,7 +64,8 @@ typedef enum hr_event_kind {
   HR_EVENT_MODE,          /* the mode becomes one in which every operation runs at once */
   HR_EVENT_REQUEST,       /* hr_stream_commit */
   HR_EVENT_MEMORY,        /* a write of the host needs memory that pending records may free */
-  HR_EVENT_WAIT           /* the host needs a value */
+  HR_EVENT_WAIT,          /* the host needs all results */
+  HR_EVENT_READ           /* the host needs a buffer's contents */
 } hr_event_kind;
 
 typedef struct hr_event {
@@ -86,6 +89,7 @@ typedef struct hr_decision {
   hr_commit_reason reason; /* COMMIT */
   bool runs_here;          /* COMMIT: the caller has time to run them if the device is idle */
   bool is_early;           /* COMMIT */
+  bool defers_copies;      /* COMMIT */
 } hr_decision;
 
 hr_decision hr__policy_decide(const hr_policy *policy, const hr_event *event);

@@ -32,6 +32,7 @@ struct hr_stream {
   bool notes_indices; /* the host's writes are scanned for ranges of indices, on devices that are slow to read */
   bool frees_live;    /* buffers that outlive a commit may have a layout of the compiler's */
   bool is_tight;      /* memory is short: no result gets room (growth.h) */
+  bool defers_copies; /* of the present commit (deferred_copies.h) */
   bool goes_ahead;    /* a mark or a call follows: its limit is HR_QUEUE_AHEAD */
   hr_trace pending, rest;
   uint32_t epoch; /* of the pending trace, for stream_order.h: a commit of all of it begins the next one */

@@ -71,7 +71,7 @@ hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes
   }
   hr_mutex_lock(&stream->mutex);
   stream->stats.bytes_copied_out += (int64_t)bytes;
-  HR_RETURN_IF_ERROR(hr__stream_finish(stream, HR_EVENT_WAIT, view->buffer));
+  HR_RETURN_IF_ERROR(hr__stream_finish(stream, HR_EVENT_READ, view->buffer));
   HR_RETURN_IF_ERROR(hr__stream_wait_for_buffer(stream, view->buffer, false));
   HR_RETURN_IF_ERROR(hr__buffer_failure(view->buffer));
   if (bytes == 0) {

@@ -30,7 +30,9 @@ hr_status hr__stream_notify(hr_stream *stream, const hr_event *event) {
     return HR_OK;
   }
   size_t count = decision.count == HR_CUT ? hr__trace_cut(&stream->pending) : decision.count;
+  stream->defers_copies = decision.defers_copies;
   hr_status status = hr__stream_commit(stream, count, decision.reason, decision.runs_here);
+  stream->defers_copies = false;
   if (decision.is_early) {
     hr__policy_committed_early(&stream->policy);
   }
@@ -154,8 +156,15 @@ static hr_status refuse_capture(void) {
                         "capture: a value is needed, but nothing runs before the graph does");
 }
 
-/* Commits everything, and returns `seen` to its default layout unless it is NULL. Then unlocks the stream, waits, and
- * returns the first error. */
+/* Deferred copies of a failed program belong to the work that the failure ended. */
+static void drop_deferred(hr_stream *stream, hr_status status) {
+  hr_mutex_lock(&stream->mutex);
+  hr__stream_abandon(stream, 0, status);
+  hr_mutex_unlock(&stream->mutex);
+}
+
+/* Commits everything; for HR_EVENT_READ, what `seen` needs. Returns `seen` to its default layout unless it is NULL.
+ * Then unlocks the stream, waits, and returns the first error. */
 hr_status hr__stream_finish(hr_stream *stream, hr_event_kind kind, hr_buffer *seen) {
   if (stream->is_capture) {
     hr_mutex_unlock(&stream->mutex);
@@ -163,6 +172,10 @@ hr_status hr__stream_finish(hr_stream *stream, hr_event_kind kind, hr_buffer *se
   }
   hr__stream_notify_of(stream, kind);
   hr__policy_waited(&stream->policy);
+  if (seen != NULL && hr__trace_find(&stream->pending, seen) != UINT32_MAX) {
+    hr__stream_notify_of(stream, HR_EVENT_WAIT);
+  }
+  bool has_deferred = stream->pending.records.count > 0;
   if (seen != NULL && hr__buffer_layout(seen) != 0) {
     hr__stream_set_error(stream, hr__stream_restore_default_layout(stream, seen, true));
   }
@@ -172,6 +185,9 @@ hr_status hr__stream_finish(hr_stream *stream, hr_event_kind kind, hr_buffer *se
     hr__stream_set_error(stream, stream->device->driver->flush(stream->lane->impl));
   }
   hr_status status = hr__stream_take_error(stream);
+  if (status != HR_OK && has_deferred) {
+    drop_deferred(stream, status);
+  }
   return status == HR_OK && is_interrupted ? hr_status_make(HR_STATUS_CANCELLED, "interrupted") : status;
 }
 

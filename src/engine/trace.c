@@ -34,6 +34,7 @@ void hr__trace_clear(hr_trace *trace) {
   hr_vector_clear(&trace->buffers);
   trace->pending_bytes = 0;
   trace->may_have_cats = false;
+  hr_vector_clear(&trace->deferred);
   hr_vector_clear(&trace->marks);
   trace->has_marks = false;
 }
@@ -49,6 +50,7 @@ void hr__trace_fini(hr_trace *trace) {
   hr_vector_fini(&trace->shapes);
   hr_vector_fini(&trace->layouts);
   hr_vector_fini(&trace->cats);
+  hr_vector_fini(&trace->deferred);
   hr_vector_fini(&trace->marks);
 }
 
@@ -258,6 +260,36 @@ hr_status hr__trace_append(hr_trace *trace, const hr_trace *part, size_t buffer_
   return HR_OK;
 }
 
+static hr_record begin_of(const hr_trace *trace, size_t i) {
+  return i > 0 ? trace->records.data[i - 1] : (hr_record){0};
+}
+
+hr_status hr__trace_repeat(hr_trace *trace, const hr_trace *from, size_t i) {
+  const hr_record begin = begin_of(from, i), end = from->records.data[i];
+  size_t words = end.word_end - begin.word_end, locals = end.local_end - begin.local_end,
+         scalars = end.scalar_end - begin.scalar_end;
+  if (!hr_vector_reserve(&trace->words, trace->words.count + words) ||
+      !hr_vector_reserve(&trace->locals, trace->locals.count + locals) ||
+      !hr_vector_reserve(&trace->scalars, trace->scalars.count + scalars) ||
+      !hr_vector_reserve(&trace->records, trace->records.count + 1) ||
+      !hr_vector_reserve(&trace->buffers, trace->buffers.count + locals)) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for record %zu of a stream",
+                          trace->records.count);
+  }
+  memcpy(trace->words.data + trace->words.count, from->words.data + begin.word_end, words * sizeof(uint64_t));
+  trace->words.count += words;
+  for (size_t k = 0; k < locals; ++k) {
+    hr_buffer *buffer = from->buffers.data[from->locals.data[begin.local_end + k]];
+    trace->locals.data[trace->locals.count++] = number_buffer(trace, buffer);
+  }
+  for (size_t k = 0; k < scalars; ++k) {
+    trace->scalars.data[trace->scalars.count++] = from->scalars.data[begin.scalar_end + k];
+  }
+  trace->records.data[trace->records.count++] =
+      (hr_record){.word_end = trace->words.count, .local_end = trace->locals.count, .scalar_end = trace->scalars.count};
+  return HR_OK;
+}
+
 /* ---- cutting ---- */
 
 static uint64_t rotate(uint64_t value, int bits) {
@@ -453,6 +485,10 @@ hr_status hr__trace_key(hr_trace *trace, bool frees, hr_key *out_key) {
     trace->layouts.data[count + i] = room_of(buffer, trace->layouts.data[i]);
     any_layout |= trace->layouts.data[i];
   }
+  for (size_t i = 0; i < trace->deferred.count; ++i) {
+    uint64_t *shape = &trace->shapes.data[trace->deferred.data[i]];
+    *shape = hr_shape_word(hr_shape_bytes(*shape), true, true, true);
+  }
   *out_key = (hr_key){
       .record_count = trace->records.count,
       .word_count = trace->words.count,
@@ -575,6 +611,31 @@ static uint64_t hash_structure_of_records(const hr_key *key, uint64_t hash) {
     }
   }
   return hash;
+}
+
+/* ---- copies ---- */
+
+hr_op hr__trace_op(const hr_trace *trace, size_t i) {
+  return (hr_op)(uint32_t)trace->words.data[begin_of(trace, i).word_end];
+}
+
+bool hr__trace_is_whole_copy(const hr_trace *trace, size_t i) {
+  const hr_record begin = begin_of(trace, i), *end = &trace->records.data[i];
+  const uint64_t *word = trace->words.data + begin.word_end;
+  if ((hr_op)(uint32_t)word[0] != HR_OP_COPY || end->local_end - begin.local_end != 2 ||
+      trace->locals.data[begin.local_end] == trace->locals.data[begin.local_end + 1]) {
+    return false;
+  }
+  word += 3 + (word[2] + 7) / 8 + (word[0] >> 32);
+  uint64_t from = word[0], to = word[1 + words_behind(from)], count = 1;
+  int rank;
+  const uint64_t *dims = dims_at(word + 1 + words_behind(from), &rank);
+  for (int d = 0; d < rank; ++d) {
+    count *= dims[d];
+  }
+  return (to & IS_CONTIGUOUS) != 0 && from >> 16 == to >> 16 &&
+         count * hr_dtype_size((hr_dtype)(to >> 16)) ==
+             trace->buffers.data[trace->locals.data[begin.local_end + 1]]->bytes;
 }
 
 /* ---- cats ---- */

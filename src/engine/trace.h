@@ -52,10 +52,11 @@ typedef struct hr_trace {
   HR_VECTOR(hr_scalar) scalars;
   HR_VECTOR(hr_record) records;
   HR_VECTOR(hr_buffer *) buffers;
-  HR_VECTOR(uint32_t) renumbered;      /* scratch of hr__trace_split */
+  HR_VECTOR(uint32_t) renumbered;      /* scratch: a word for each buffer */
   HR_VECTOR(uint64_t) shapes, layouts; /* scratch of hr__trace_key: a word for each buffer; two layouts */
   HR_VECTOR(hr_cat) cats;              /* growth.h's, from the last key to its hand-over */
   bool may_have_cats;                  /* false: no record is a cat */
+  HR_VECTOR(uint32_t) deferred;        /* buffers that count as dead: their last copies are deferred */
   HR_VECTOR(hr_operation_mark) marks;  /* of the first records; none unless a profile is started */
   bool has_marks;                      /* some mark is not 0 */
   int64_t pending_bytes;               /* of its buffers that had no memory when they were first used, ... */
@@ -110,6 +111,8 @@ HR_MUST_USE hr_status hr__trace_record(hr_trace *trace, hr_op op, const hr_attrs
  * taken. */
 HR_MUST_USE hr_status hr__trace_append(hr_trace *trace, const hr_trace *part, size_t buffer_count,
                                        hr_buffer *const *buffers, const bool *is_given);
+/* Appends record i of `from`, a trace of the same stream. On failure nothing has changed. */
+HR_MUST_USE hr_status hr__trace_repeat(hr_trace *trace, const hr_trace *from, size_t i);
 /* Marks the last `count` records; those before that have no mark get zeros. Without memory they stay unmarked. */
 void hr__trace_mark(hr_trace *trace, size_t count, const hr_operation_mark *mark);
 /* The buffer's number, or UINT32_MAX when no pending record uses it. */
@@ -143,6 +146,11 @@ typedef struct hr_cat_record {
 } hr_cat_record;
 /* Calls fn for each such record of the trace, in order. */
 void hr__trace_each_cat(const hr_trace *trace, void (*fn)(void *arg, const hr_cat_record *cat), void *arg);
+
+/* The operation of record i. */
+hr_op hr__trace_op(const hr_trace *trace, size_t i);
+/* True if record i is a copy from a buffer to all of another one, without a change of dtype. Its locals are the two. */
+bool hr__trace_is_whole_copy(const hr_trace *trace, size_t i);
 
 /* The hash of the whole key, not 0; kept in the key. */
 uint64_t hr__key_hash(hr_key *key);

@@ -233,6 +233,7 @@ def networks():
     buckets = int(ddp._get_ddp_logging_data()["rebuilt_bucket_sizes"].count(",")) + 1
     commits = torch.headrace.stats()["commits"] - before
     assert commits == 1 and buckets > 1, f"{commits} commits, {buckets} buckets"
+    gradients_after_a_read(rows)
 
     sharded = network()
     for layer in (sharded[0], sharded[2]):
@@ -243,6 +244,29 @@ def networks():
     coalescing()
     groups()
     dist.destroy_process_group()
+
+
+def gradients_after_a_read(rows):
+    """Copies of averages are left to the next commit if the host reads the loss: they are read, updated and dropped."""
+    single, model = network(), network()
+    ddp = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.001)
+    networks = (single, batch().to(DEVICE)), (ddp, rows)
+    optimizers = [torch.optim.SGD(network.parameters(), lr=0.1) for network, _ in networks]
+    for step in range(6):
+        for (network_, inputs), optimizer in zip(networks, optimizers, strict=True):
+            optimizer.zero_grad(set_to_none=step != 3)
+            for _ in range(2 if step == 4 else 1):
+                loss = network_(inputs).pow(2).mean()
+                loss.backward()
+                loss.item()
+            if step == 2:
+                nn.utils.clip_grad_norm_(network_.parameters(), 0.01)
+            optimizer.step()
+            loss.item()
+        for mine, whole in zip(model.parameters(), single.parameters(), strict=True):
+            if step != 1:
+                torch.testing.assert_close(mine.grad.cpu(), whole.grad.cpu(), msg=f"gradients of step {step}")
+    assert_equal_one_process(model, single, "a read between backward and optimizer")
 
 
 def assert_equal_one_process(model, single, what, rtol=1e-5, atol=1e-6):
