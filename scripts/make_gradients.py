@@ -7,7 +7,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOC = ROOT / "docs/gradients.md"
-ROW = re.compile(r"^(HR_GRADIENT|HR_GRADIENT_ROW|HR_GRADIENT_CODE|HR_NO_GRADIENT|HR_GRADIENT_MISSING)\((\w+), (.*)\)$")
+ROW = re.compile(r"^(HR_GRADIENT|HR_GRADIENT_LOOPS|HR_GRADIENT_ROW|HR_GRADIENT_CODE|HR_NO_GRADIENT|HR_GRADIENT_MISSING)\((\w+)(?:, (.*))?\)$")
 SECTION = re.compile(r"^/\* ---- (.*) ---- \*/$")
 TEXT = re.compile(r'"([^"]*)"')
 HEAD = """\
@@ -23,6 +23,10 @@ A cell has an expression for each input, in `g` (the gradient of the output; `g1
 the rows of ops.def; `conj` of a real number is the number. After a bar: the form for complex numbers. A dash: the
 function is constant, or constant between steps. A question mark: the gradient is not known. Gradients of broadcast
 inputs are summed. If an expression reads an output that the record leaves out, the tape adds it to the record.
+
+Of composites without a rule the tape records the loops instead, and differentiates those. So it does for composites
+with a rule, if an active input has none, or if the record has a floating output whose gradient no rule reads. Loops
+that combine by index otherwise than by sums have no gradient.
 """
 
 
@@ -37,11 +41,13 @@ def code(text):
 
 
 def cell(kind, rest):
+    if kind == "HR_GRADIENT_LOOPS":
+        return "that of its loops"
     texts = TEXT.findall(rest)
     if kind == "HR_GRADIENT":
         return "; ".join(code(text) for text in texts) if len(texts) < 2 else "<br>".join(code(t) for t in texts)
     if kind == "HR_GRADIENT_ROW":
-        return f"`{rest.split(',')[0].lower()}({', '.join(texts[0].split())})` gives {texts[1]}"
+        return f"`{rest.split(',')[0].lower()}({', '.join(texts[0].split(';')[0].split())})` gives {texts[1]}"
     if kind == "HR_GRADIENT_CODE":
         return "a function"
     return ("0: " if kind == "HR_NO_GRADIENT" else "an error: ") + texts[0]

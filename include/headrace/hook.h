@@ -38,6 +38,9 @@ struct hr_hook {
 HR_API void hr_hook_add(hr_stream *stream, hr_hook *hook);
 /* Removes a hook, wherever in the stack it is; one that is not there is fine. */
 HR_API void hr_hook_remove(hr_stream *stream, hr_hook *hook);
+/* Lets records enter the stack at this hook, which is in it, and returns the former top. A hook that records other
+ * operations in place of one sets itself as the top, and the former one afterwards: hooks above have seen the one. */
+HR_API hr_hook *hr_hook_set_top(hr_stream *stream, hr_hook *hook);
 /* Passes a record on to the hook below, or records it. */
 HR_API HR_MUST_USE hr_status hr_hook_pass(const hr_hook *hook, hr_stream *stream, const hr_hook_record *record);
 

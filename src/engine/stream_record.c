@@ -188,6 +188,12 @@ void hr_hook_remove(hr_stream *stream, hr_hook *hook) {
   }
 }
 
+hr_hook *hr_hook_set_top(hr_stream *stream, hr_hook *hook) {
+  hr_hook *before = stream->hook;
+  stream->hook = hook;
+  return before;
+}
+
 hr_status hr_hook_pass(const hr_hook *hook, hr_stream *stream, const hr_hook_record *passed) {
   if (hook->below != NULL) {
     return hook->below->record(hook->below, stream, passed);

@@ -66,7 +66,7 @@ static const hr_tensor *take_letter(const hr__backward *b, const char **cursor, 
 
 static int take_inputs(const hr__backward *b, const char *letters, const hr_tensor **inputs, hr_tensor *numbers) {
   int count = 0;
-  for (const char *cursor = letters; *cursor != '\0'; ++count) {
+  for (const char *cursor = letters; *cursor != '\0' && *cursor != ';'; ++count) {
     inputs[count] = take_letter(b, &cursor, &numbers[count]);
     cursor += *cursor == ' ';
   }
@@ -150,13 +150,32 @@ static hr_status give_row(const hr__backward *b, const hr__gradient *gradient) {
   return give_outputs(b, used, targets, outputs);
 }
 
+/* True if the record changes a part of its outputs: the rest depends on what was there. */
+static bool updates(const hr__taped *record) {
+  return (hr_op_table(record->op)->traits & HR_TRAIT_UPDATES) != 0;
+}
+
 static hr_status give_missing(const hr__backward *b, const hr__gradient *gradient) {
   uint32_t active = wanted_inputs(b);
-  return active == 0 ? HR_OK : refuse(b, __builtin_ctz(active), gradient->reason);
+  return active == 0 && !updates(b->record) ? HR_OK
+                                            : refuse(b, active != 0 ? __builtin_ctz(active) : 0, gradient->reason);
+}
+
+/* Outputs after the first whose gradient no rule reads. Their records are loops, if that is possible. */
+static hr_status check_outputs(const hr__backward *b) {
+  hr__letters letters = hr__row_letters(b->record->op);
+  for (int i = 1; i < b->record->output_count; ++i) {
+    if (hr__g(b, i) != NULL && !hr__has_letter(letters.gradients, i)) {
+      return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s has no gradient of output %d: it is not known here",
+                            b->call.row->name, i);
+    }
+  }
+  return HR_OK;
 }
 
 static hr_status give_all(hr__backward *b) {
   const hr__gradient *gradient = hr__gradient_of(b->record->op);
+  HR_RETURN_IF_ERROR(gradient->kind != HR__GRADIENT_NONE ? check_outputs(b) : HR_OK);
   switch (gradient->kind) {
     case HR__GRADIENT_TEXT:
       return give_texts(b, gradient);
@@ -166,6 +185,8 @@ static hr_status give_all(hr__backward *b) {
       return gradient->code(b);
     case HR__GRADIENT_NONE:
       return HR_OK;
+    case HR__GRADIENT_LOOPS:
+      return refuse(b, 0, "its loops combine by index, and not by sums");
     default:
       return give_missing(b, gradient);
   }
@@ -209,7 +230,7 @@ static hr_status go_through(walk *w, const hr__taped *record) {
   }
   hr_status status = take_gradients(w, &b.call, record, g);
   b.g = g;
-  if (status == HR_OK && has_active_input(record)) {
+  if (status == HR_OK && (has_active_input(record) || updates(record))) {
     status = give_all(&b);
   }
   for (int i = 0; i < record->output_count; ++i) {

@@ -283,6 +283,179 @@ hr_status hr__gradient_gather(hr__backward *b) {
   return hr__wants(b, 0) ? give_scattered(b, b->record->attrs.ints[0], index, hr__g(b, 0)) : HR_OK;
 }
 
+/* ---- rows that change a part of their output: the rest keeps its gradient ---- */
+
+/* The numbers 0, 1, 2, ... with these dims. */
+static hr_status make_numbers(const hr__backward *b, const hr_tensor *like, hr_tensor *out) {
+  const hr_scalar scalars[2] = {hr_scalar_i64(0), hr_scalar_i64(1)};
+  const hr_attrs attrs = {.scalar_count = 2, .scalars = scalars};
+  int64_t count = 1;
+  hr_tensor line;
+  for (int d = 0; d < like->rank; ++d) {
+    count *= like->dims[d];
+  }
+  HR_RETURN_IF_ERROR(hr__record_new(&b->call, HR_OP_ARANGE, &attrs, 0, NULL, HR_DTYPE_I64, 1, &count, &line));
+  hr_status status = hr__reshape(&b->call, &line, like->rank, like->dims, out);
+  hr_tensor_release(&line);
+  return status;
+}
+
+/* How a row writes to places, and reads from them. */
+typedef struct placement {
+  hr_op write, read;
+  hr_attrs write_attrs, read_attrs;
+  bool has_values_first; /* in the inputs of `write` */
+  int count;
+  const hr_tensor *indices[HR_RANK_MAX];
+} placement;
+
+static hr_status read_places(const hr__backward *b, const placement *p, const hr_tensor *x, hr_tensor *out) {
+  const hr_tensor *inputs[HR_RANK_MAX + 1] = {x};
+  for (int i = 0; i < p->count; ++i) {
+    inputs[i + 1] = p->indices[i];
+  }
+  return hr__record_one(&b->call, p->read, &p->read_attrs, p->count + 1, inputs, HR_DTYPE_NONE, out);
+}
+
+static hr_status write_places(const hr__backward *b, const placement *p, const hr_tensor *values, const hr_tensor *to) {
+  const hr_tensor *inputs[HR_RANK_MAX + 1];
+  inputs[p->has_values_first ? 0 : p->count] = values;
+  for (int i = 0; i < p->count; ++i) {
+    inputs[i + p->has_values_first] = p->indices[i];
+  }
+  return hr__record_into(&b->call, p->write, &p->write_attrs, p->count + 1, inputs, to);
+}
+
+/* True for the values that the record has left in their places: the last ones. */
+static hr_status find_winners(const hr__backward *b, const placement *p, const hr_tensor *like, hr_tensor *out) {
+  const hr_view *all = &hr__output(b, 0)->view;
+  const hr_tensor minus = hr_tensor_number(hr_scalar_i64(-1)), *number = &minus;
+  hr_tensor numbers, kept, found;
+  HR_RETURN_IF_ERROR(make_numbers(b, like, &numbers));
+  hr_status status = hr__record_new(&b->call, HR_OP_COPY, NULL, 1, &number, HR_DTYPE_I64, all->rank, all->dims, &kept);
+  if (status == HR_OK) {
+    status = write_places(b, p, &numbers, &kept);
+    status = status == HR_OK ? read_places(b, p, &kept, &found) : status;
+    hr_tensor_release(&kept);
+  }
+  if (status == HR_OK) {
+    const hr_tensor *both[2] = {&found, &numbers};
+    status = hr__record_one(&b->call, HR_OP_EQ, NULL, 2, both, HR_DTYPE_NONE, out);
+    hr_tensor_release(&found);
+  }
+  hr_tensor_release(&numbers);
+  return status;
+}
+
+/* The gradient of values that were set: g in their places, 0 for those that later ones replaced. */
+static hr_status gradient_of_set(const hr__backward *b, const placement *p, hr_tensor *out) {
+  hr_tensor read, winners;
+  const hr_tensor zero = hr_tensor_number(hr_scalar_i64(0)), *three[3] = {&winners, &read, &zero};
+  HR_RETURN_IF_ERROR(read_places(b, p, hr__g(b, 0), &read));
+  hr_status status = find_winners(b, p, &read, &winners);
+  if (status == HR_OK) {
+    status = hr__record_one(&b->call, HR_OP_WHERE, NULL, 3, three, HR_DTYPE_NONE, out);
+    hr_tensor_release(&winners);
+  }
+  hr_tensor_release(&read);
+  return status;
+}
+
+/* What was there before has no gradient in these places. */
+static hr_status give_rest(const hr__backward *b, const placement *p) {
+  const hr_tensor *g = hr__g(b, 0), *copied[1] = {g};
+  hr_tensor rest, sample, zeros = {0};
+  HR_RETURN_IF_ERROR(hr__record_new(&b->call, HR_OP_COPY, NULL, 1, copied, g->dtype, g->rank, g->dims, &rest));
+  hr_status status = read_places(b, p, g, &sample);
+  if (status == HR_OK) {
+    const hr_tensor zero = hr_tensor_number(hr_scalar_i64(0)), *number = &zero;
+    status = hr__record_new(&b->call, HR_OP_COPY, NULL, 1, &number, g->dtype, sample.rank, sample.dims, &zeros);
+    hr_tensor_release(&sample);
+  }
+  status = status == HR_OK ? write_places(b, p, &zeros, &rest) : status;
+  hr_tensor_release(&zeros);
+  if (status != HR_OK) {
+    hr_tensor_release(&rest);
+  }
+  return hr__give_before(b, 0, status, &rest);
+}
+
+static hr_status give_all_before(const hr__backward *b) {
+  hr_tensor all;
+  hr__view_like(hr__g(b, 0), &all);
+  return hr__give_before(b, 0, HR_OK, &all);
+}
+
+/* in: values, index of each indexed dim; ints: mask, position, accumulate */
+hr_status hr__gradient_index_put(hr__backward *b) {
+  const hr_attrs *attrs = &b->record->attrs;
+  hr_tensor numbers[HR_RANK_MAX], gradient;
+  placement p = {.write = HR_OP_INDEX_PUT,
+                 .read = HR_OP_INDEX,
+                 .write_attrs = *attrs,
+                 .read_attrs = {.int_count = 2, .ints = attrs->ints},
+                 .has_values_first = true,
+                 .count = b->record->input_count - 1};
+  bool accumulates = attrs->ints[2] != 0;
+  for (int i = 0; i < p.count; ++i) {
+    p.indices[i] = hr__value(hr__input(b, i + 1), &numbers[i]);
+  }
+  if (hr__wants(b, 0)) {
+    hr_status status = accumulates ? read_places(b, &p, hr__g(b, 0), &gradient) : gradient_of_set(b, &p, &gradient);
+    HR_RETURN_IF_ERROR(hr__give_gradient(b, 0, status, &gradient));
+  }
+  return accumulates ? give_all_before(b) : give_rest(b, &p);
+}
+
+/* Adds to the first elements of a source: those that have an index. */
+static hr_status give_source(const hr__backward *b, hr_status status, hr_tensor *gradient) {
+  HR_RETURN_IF_ERROR(status);
+  hr__operand part = *hr__input(b, 1);
+  part.view.dims = gradient->dims;
+  status = hr__adjoint_add(b->adjoints, &b->call, &part, gradient);
+  hr_tensor_release(gradient);
+  return status;
+}
+
+/* in: index, source (tensor or number); ints: dim, mode, kind of error */
+hr_status hr__gradient_scatter(hr__backward *b) {
+  const hr_attrs *attrs = &b->record->attrs;
+  hr_tensor number, gradient;
+  const placement p = {.write = HR_OP_SCATTER,
+                       .read = HR_OP_GATHER,
+                       .write_attrs = *attrs,
+                       .read_attrs = {.int_count = 1, .ints = attrs->ints},
+                       .count = 1,
+                       .indices = {hr__value(hr__input(b, 0), &number)}};
+  bool accumulates = attrs->ints[1] == SCATTER_ADD;
+  if (attrs->ints[1] > SCATTER_ADD) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "scatter has no gradient: mode %d, expected 0 or 1",
+                          (int)attrs->ints[1]);
+  }
+  if (hr__wants(b, 1)) {
+    hr_status status = accumulates ? read_places(b, &p, hr__g(b, 0), &gradient) : gradient_of_set(b, &p, &gradient);
+    HR_RETURN_IF_ERROR(give_source(b, status, &gradient));
+  }
+  return accumulates ? give_all_before(b) : give_rest(b, &p);
+}
+
+/* in: index (rank 1), source; ints: dim; scalars: alpha */
+hr_status hr__gradient_index_add(hr__backward *b) {
+  hr_tensor number, read, gradient;
+  const hr_attrs attrs = {.int_count = 1, .ints = b->record->attrs.ints};
+  const hr_tensor alpha = hr_tensor_number(b->record->attrs.scalars[0]), *both[2] = {&read, &alpha};
+  const hr_tensor *inputs[2] = {hr__g(b, 0), hr__value(hr__input(b, 0), &number)};
+  if (hr__wants(b, 1)) {
+    HR_RETURN_IF_ERROR(hr__record_one(&b->call, HR_OP_INDEX_SELECT, &attrs, 2, inputs, HR_DTYPE_NONE, &read));
+    hr_status status = hr__record_one(&b->call, HR_OP_MUL, NULL, 2, both, HR_DTYPE_NONE, &gradient);
+    hr_tensor_release(&read);
+    HR_RETURN_IF_ERROR(hr__give_gradient(b, 1, status, &gradient));
+  }
+  return give_all_before(b);
+}
+
+/* ---- values of an input that an output names ---- */
+
 /* Adds a dim of one element at the end. */
 static void add_dim(const hr_tensor *x, hr_tensor *out) {
   hr__copy_tensor(x, out);

@@ -581,3 +581,181 @@ HR_TEST(cells_and_attention) {
                .inputs = {F64(4, 1, 2, 3, 4), F64(4, 1, 2, 3, 4), F64(4, 1, 2, 3, 2)}, .tolerance = 1e-6);
   }
 }
+
+/* ---- composites through their loops ---- */
+
+#define I64(size, ...)                                                          \
+  {                                                                             \
+    .dtype = HR_DTYPE_I64, .rank = 1, .dims = {size}, .values = { __VA_ARGS__ } \
+  }
+#define POSITIVE(size, ...) \
+  { .dtype = HR_DTYPE_F64, .rank = (size), .dims = {__VA_ARGS__}, .low = 0.5, .high = 1.5 }
+
+HR_TEST(gradients_of_norms_through_loops) {
+  CHECK(.op = HR_OP_LAYER_NORM_BACKWARD, INTS(1), .input_count = 5, .output_count = 3, .extra = 6,
+        .inputs = {F64(2, 3, 4), F64(2, 3, 4), F64(2, 3, 1), POSITIVE(2, 3, 1), F64(1, 4)});
+  CHECK(.op = HR_OP_GROUP_NORM_BACKWARD, INTS(2), .input_count = 5, .output_count = 3, .extra = 6,
+        .inputs = {F64(3, 2, 4, 3), F64(3, 2, 4, 3), F64(2, 2, 2), POSITIVE(2, 2, 2), F64(1, 4)});
+  CHECK_WITH(hr_scalar_f64(1e-5), .op = HR_OP_BATCH_NORM_BACKWARD, INTS(1), .input_count = 7, .output_count = 3,
+             .extra = 6,
+             .inputs = {F64(3, 3, 2, 4),
+                        F64(3, 3, 2, 4),
+                        F64(1, 2),
+                        {.is_absent = true},
+                        {.is_absent = true},
+                        F64(1, 2),
+                        POSITIVE(1, 2)});
+  /* with outputs that may get a gradient */
+  CHECK_WITH(hr_scalar_f64(1e-5), .op = HR_OP_LAYER_NORM, INTS(1), .input_count = 3, .output_count = 3, .extra = 6,
+             .inputs = {F64(2, 3, 5), F64(1, 5), F64(1, 5)}, .tolerance = 1e-6);
+}
+
+HR_TEST(gradients_of_losses_through_loops) {
+  static const hr_op ops[] = {HR_OP_MSE_LOSS_BACKWARD, HR_OP_BCE_LOSS_BACKWARD, HR_OP_SMOOTH_L1_LOSS_BACKWARD,
+                              HR_OP_HUBER_LOSS_BACKWARD};
+  const hr_scalar half = hr_scalar_f64(0.5), ignored = hr_scalar_i64(-100);
+  for (int64_t reduction = 0; reduction < 3; ++reduction) {
+    for (int i = 0; i < 4; ++i) {
+      trial t = {.op = ops[i],
+                 INTS(reduction),
+                 .input_count = 3,
+                 .output_count = 1,
+                 .inputs = {F64(2, 3, 4), POSITIVE(2, 3, 4), POSITIVE(2, 3, 4)}};
+      t.inputs[1].low = t.inputs[2].low = 0.2, t.inputs[1].high = t.inputs[2].high = 0.8;
+      t.inputs[0].rank = reduction == 0 ? 2 : 0;
+      check_with(t, i > 1, &half);
+    }
+    trial t = {.op = HR_OP_BCE_LOSS,
+               INTS(reduction),
+               .input_count = 3,
+               .output_count = 1,
+               .inputs = {F64(2, 3, 4), F64(2, 3, 4), F64(2, 3, 4)}};
+    for (int i = 0; i < 3; ++i) {
+      t.inputs[i].low = 0.2, t.inputs[i].high = 0.8;
+    }
+    check(&t);
+    trial nll = {.op = HR_OP_NLL_LOSS_BACKWARD,
+                 INTS(reduction),
+                 .input_count = 4,
+                 .output_count = 1,
+                 .output_rank = 2,
+                 .output_dims = {3, 4},
+                 .inputs = {F64(1, 3), I64(3, 2, 0, 3), POSITIVE(1, 4), POSITIVE(0, 1)}};
+    nll.inputs[0].rank = reduction == 0;
+    check_with(nll, 1, &ignored);
+  }
+}
+
+HR_TEST(gradients_of_windows_through_loops) {
+  trial t = {.op = HR_OP_MAX_POOL_BACKWARD,
+             INTS(3, 2, 1, 1),
+             .input_count = 2,
+             .output_count = 1,
+             .output_rank = 3,
+             .output_dims = {1, 2, 7},
+             .inputs = {F64(3, 1, 2, 4), I64(8, 0, 1, 5, 6, 0, 3, 3, 5)}};
+  t.inputs[1].rank = 3, t.inputs[1].dims[0] = 1, t.inputs[1].dims[1] = 2, t.inputs[1].dims[2] = 4;
+  check(&t);
+  CHECK(.op = HR_OP_ADAPTIVE_MAX_POOL, INTS(1), .input_count = 1, .output_count = 1, .output_rank = 3,
+        .output_dims = {1, 2, 3}, .inputs = {F64(3, 1, 2, 7)});
+}
+
+HR_TEST(gradients_of_grids_through_loops) {
+  CHECK(.op = HR_OP_GRID_SAMPLE_BACKWARD, INTS(0, 0, 0), .input_count = 3, .output_count = 2, .extra = 2,
+        .inputs = {F64(4, 1, 2, 2, 2), F64(4, 1, 2, 3, 3), F64(4, 1, 2, 2, 2)});
+}
+
+HR_TEST(gradients_of_cells_through_loops) {
+  CHECK(.op = HR_OP_LSTM_CELL_BACKWARD, .input_count = 5, .output_count = 2, .extra = 2,
+        .inputs = {F64(2, 2, 3), F64(2, 2, 3), F64(2, 2, 3), F64(2, 2, 3), F64(2, 2, 12)});
+  CHECK(.op = HR_OP_GRU_CELL_BACKWARD, .input_count = 2, .output_count = 3, .extra = 6,
+        .inputs = {F64(2, 2, 3), F64(2, 2, 15)});
+  CHECK(.op = HR_OP_GRU_CELL, .input_count = 5, .output_count = 2, .extra = 2,
+        .inputs = {F64(2, 2, 9), F64(2, 2, 9), F64(2, 2, 3), F64(1, 9), F64(1, 9)});
+  for (int64_t reverse = 0; reverse < 2; ++reverse) {
+    CHECK(.op = HR_OP_LSTM, INTS(reverse), .input_count = 4, .output_count = 5, .extra = 24,
+          .inputs = {F64(3, 3, 2, 8), F64(2, 2, 2), F64(2, 2, 2), F64(2, 8, 2)});
+    CHECK(.op = HR_OP_GRU, INTS(reverse), .input_count = 4, .output_count = 3, .extra = 4,
+          .inputs = {F64(3, 3, 2, 6), F64(2, 2, 2), F64(2, 6, 2), F64(1, 6)});
+    CHECK(.op = HR_OP_LSTM_BACKWARD, INTS(reverse), .input_count = 7, .output_count = 3, .extra = 6,
+          .inputs = {F64(3, 3, 2, 2), F64(2, 2, 2), F64(2, 2, 2), F64(2, 2, 2), F64(3, 3, 2, 2), F64(3, 3, 2, 8),
+                     F64(2, 8, 2)});
+    CHECK(.op = HR_OP_GRU_BACKWARD, INTS(reverse), .input_count = 4, .output_count = 3, .extra = 6,
+          .inputs = {F64(3, 3, 2, 2), F64(2, 2, 2), F64(3, 3, 2, 10), F64(2, 6, 2)});
+  }
+}
+
+HR_TEST(gradients_of_attention_through_loops) {
+  for (int64_t causal = 0; causal < 2; ++causal) {
+    CHECK_WITH(hr_scalar_f64(0.7), .op = HR_OP_ATTENTION, INTS(causal), .input_count = 3, .output_count = 2, .extra = 2,
+               .inputs = {F64(4, 1, 2, 3, 4), F64(4, 1, 2, 3, 4), F64(4, 1, 2, 3, 2)}, .tolerance = 1e-6);
+    trial t = {.op = HR_OP_ATTENTION_BACKWARD,
+               INTS(causal),
+               .input_count = 7,
+               .output_count = 3,
+               .extra = 6,
+               .inputs = {F64(4, 1, 2, 3, 2),
+                          F64(4, 1, 2, 3, 4),
+                          F64(4, 1, 2, 3, 4),
+                          F64(4, 1, 2, 3, 2),
+                          {.is_absent = true},
+                          F64(4, 1, 2, 3, 2),
+                          F64(3, 1, 2, 3)},
+               .tolerance = 1e-6};
+    const hr_scalar scale = hr_scalar_f64(0.7);
+    check_with(t, 1, &scale);
+  }
+}
+
+HR_TEST(gradients_of_scans) {
+  for (int64_t dim = 0; dim < 2; ++dim) {
+    CHECK(.op = HR_OP_CUMPROD, INTS(dim), .input_count = 1, .output_count = 1, .inputs = {F64(2, 3, 4)});
+    CHECK(.op = HR_OP_LOGCUMSUMEXP, INTS(dim), .input_count = 1, .output_count = 1, .inputs = {F64(2, 3, 4)});
+  }
+}
+
+HR_TEST(gradients_of_segments) {
+  CHECK_WITH(hr_scalar_f64(0), .op = HR_OP_SEGMENTS, INTS(1, -1), .input_count = 3, .output_count = 1,
+             .inputs = {F64(2, 5, 2), I64(3, 0, 2, 3), I64(3, 2, 3, 5)});
+}
+
+/* Loops that are no records: the record works, and its gradient is an error. */
+HR_TEST(products_of_segments_have_no_gradient) {
+  const hr_scalar start = hr_scalar_f64(1);
+  trial t = {.op = HR_OP_SEGMENTS,
+             INTS(2, -1),
+             .input_count = 3,
+             .output_count = 1,
+             .inputs = {F64(2, 5, 2), I64(3, 0, 2, 3), I64(3, 2, 3, 5)}};
+  hr_tensor inputs[3], y[1], gradient;
+  const hr_tensor *x = &inputs[0], *end = &y[0];
+  hr_tape *tape;
+  t.attrs.scalar_count = 1, t.attrs.scalars = &start;
+  open_stream();
+  draw_values(&t);
+  for (int i = 0; i < 3; ++i) {
+    inputs[i] = tensor_of(&t.inputs[i]);
+  }
+  HR_ASSERT_OK(hr_tape_begin(stream, &tape));
+  HR_ASSERT_OK(hr_tape_watch(tape, 1, &x));
+  run(&t, inputs, y);
+  HR_ASSERT_ERROR(hr_tape_gradient(tape, 1, &end, NULL, 1, &x, &gradient), HR_STATUS_UNIMPLEMENTED,
+                  "segments has no gradient by input 0: its loops combine by index");
+  hr_tape_destroy(tape);
+  release_all(3, inputs);
+  release_all(1, y);
+}
+
+HR_TEST(gradients_of_embeddings) {
+  CHECK(.op = HR_OP_EMBEDDING_BACKWARD, INTS(-1, 0), .input_count = 2, .output_count = 1, .output_rank = 2,
+        .output_dims = {4, 3}, .inputs = {F64(2, 3, 3), I64(3, 2, 0, 2)});
+  CHECK(.op = HR_OP_EMBEDDING_BACKWARD, INTS(2, 0), .input_count = 2, .output_count = 1, .output_rank = 2,
+        .output_dims = {4, 3}, .inputs = {F64(2, 3, 3), I64(3, 2, 0, 2)});
+}
+
+HR_TEST(gradients_of_samples) {
+  static const hr_scalar scalars[4] = {
+      {HR_DTYPE_F64, {.f = {0, 0}}}, {HR_DTYPE_F64, {.f = {1, 0}}}, {HR_DTYPE_I64, {.i = 5}}, {HR_DTYPE_I64, {.i = 3}}};
+  trial t = {.op = HR_OP_NORMAL, .input_count = 2, .output_count = 1, .inputs = {F64(2, 2, 3), F64(2, 2, 3)}};
+  check_with(t, 4, scalars);
+}

@@ -6,12 +6,14 @@
 #define HR_GRADIENT(ROW, ...) enum { HAS_GRADIENT_OF_##ROW = 1 };
 #define HR_GRADIENT_ROW(ROW, ...) HR_GRADIENT(ROW)
 #define HR_GRADIENT_CODE(ROW, ...) HR_GRADIENT(ROW)
+#define HR_GRADIENT_LOOPS(ROW) HR_GRADIENT(ROW)
 #define HR_NO_GRADIENT(ROW, reason) HR_GRADIENT(ROW)
 #define HR_GRADIENT_MISSING(ROW, reason) HR_GRADIENT(ROW)
 #include "transform/gradients.def"
 #undef HR_GRADIENT
 #undef HR_GRADIENT_ROW
 #undef HR_GRADIENT_CODE
+#undef HR_GRADIENT_LOOPS
 #undef HR_NO_GRADIENT
 #undef HR_GRADIENT_MISSING
 
@@ -31,6 +33,7 @@
   [HR_OP_##ROW] = {.kind = HR__GRADIENT_ROW, .rules = {inputs}, .row = HR_OP_##BACKWARD, .targets = (outputs)},
 #define HR_GRADIENT_CODE(ROW, function, ...) \
   [HR_OP_##ROW] = {.kind = HR__GRADIENT_CODE, .rules = {__VA_ARGS__}, .code = hr__gradient_##function},
+#define HR_GRADIENT_LOOPS(ROW) [HR_OP_##ROW] = {.kind = HR__GRADIENT_LOOPS},
 #define HR_NO_GRADIENT(ROW, why) [HR_OP_##ROW] = {.kind = HR__GRADIENT_NONE, .reason = (why)},
 #define HR_GRADIENT_MISSING(ROW, why) [HR_OP_##ROW] = {.kind = HR__GRADIENT_MISSING, .reason = (why)},
 static const hr__gradient gradients[HR_OP_COUNT] = {

@@ -13,7 +13,8 @@ typedef enum hr__gradient_kind {
   HR__GRADIENT_NONE,        /* the results do not depend on inputs, or are constant between steps */
   HR__GRADIENT_TEXT,        /* an expression for each input */
   HR__GRADIENT_ROW,         /* another row computes the gradients of all inputs */
-  HR__GRADIENT_CODE         /* a function */
+  HR__GRADIENT_CODE,        /* a function */
+  HR__GRADIENT_LOOPS        /* the tape records the row's loops in its place */
 } hr__gradient_kind;
 
 typedef struct hr__backward hr__backward;
@@ -30,17 +31,20 @@ typedef struct hr__gradient {
 
 const hr__gradient *hr__gradient_of(hr_op op);
 
-/* Bits of the operands that rules read. The last bit stands for all from there on. */
+/* Bits of the operands, and of the outputs' gradients, that rules read. The last bit stands for all from there on. */
 typedef struct hr__letters {
-  uint64_t inputs, outputs;
+  uint64_t inputs, outputs, gradients;
 } hr__letters;
 
 static inline bool hr__has_letter(uint64_t letters, int i) {
   return (letters >> (i < 63 ? i : 63) & 1) != 0;
 }
-/* Those of the rules of active inputs, and of all rules of a row. */
+/* Those of the rules of active inputs, and of all rules of a row. Rows that change a part of their outputs need theirs
+ * in any case. */
 hr__letters hr__gradient_letters(const hr__taped *record);
 hr__letters hr__row_letters(hr_op op);
+/* True if the row has a rule for this input. */
+bool hr__has_rule(hr_op op, int input);
 
 /* ---- the gradient of a record ---- */
 
@@ -80,12 +84,14 @@ hr_status hr__give_text(const hr__backward *b, int i, const char *text);
 #define HR_GRADIENT(ROW, ...)
 #define HR_GRADIENT_ROW(ROW, BACKWARD, inputs, targets)
 #define HR_GRADIENT_CODE(ROW, function, ...) hr_status hr__gradient_##function(hr__backward *backward);
+#define HR_GRADIENT_LOOPS(ROW)
 #define HR_NO_GRADIENT(ROW, reason)
 #define HR_GRADIENT_MISSING(ROW, reason)
 #include "transform/gradients.def"
 #undef HR_GRADIENT
 #undef HR_GRADIENT_ROW
 #undef HR_GRADIENT_CODE
+#undef HR_GRADIENT_LOOPS
 #undef HR_NO_GRADIENT
 #undef HR_GRADIENT_MISSING
 

@@ -480,15 +480,16 @@ static void add_letters(const char *text, hr__letters *letters) {
       ++r.cursor;
       continue;
     }
-    int x = number_of(word, 'x'), y = number_of(word, 'y');
-    letters->inputs |= x >= 0 ? UINT64_C(1) << x : is_name(word, "xs") ? ~UINT64_C(0) : 0;
+    int x = number_of(word, 'x'), y = number_of(word, 'y'), g = number_of(word, 'g');
+    letters->inputs |= x >= 0 ? UINT64_C(1) << x : is_name(word, "indices") ? ~UINT64_C(1) : 0;
     letters->outputs |= y >= 0 ? UINT64_C(1) << y : 0;
+    letters->gradients |= g >= 0 ? UINT64_C(1) << g : 0;
   }
 }
 
 hr__letters hr__row_letters(hr_op op) {
   const hr__gradient *row = hr__gradient_of(op);
-  hr__letters letters = {0, 0};
+  hr__letters letters = {0};
   for (int i = 0; i < HR__RULES_MAX && row->rules[i] != NULL; ++i) {
     add_letters(row->rules[i], &letters);
   }
@@ -497,7 +498,10 @@ hr__letters hr__row_letters(hr_op op) {
 
 hr__letters hr__gradient_letters(const hr__taped *record) {
   const hr__gradient *row = hr__gradient_of(record->op);
-  hr__letters letters = {0, 0};
+  hr__letters letters = {0};
+  if ((hr_op_table(record->op)->traits & HR_TRAIT_UPDATES) != 0) {
+    return hr__row_letters(record->op);
+  }
   for (int i = 0; i < record->input_count; ++i) {
     int which = row->kind == HR__GRADIENT_ROW ? 0 : i;
     if (record->inputs[i].is_active && which < HR__RULES_MAX && row->rules[which] != NULL) {
@@ -505,4 +509,18 @@ hr__letters hr__gradient_letters(const hr__taped *record) {
     }
   }
   return letters;
+}
+
+bool hr__has_rule(hr_op op, int input) {
+  const hr__gradient *row = hr__gradient_of(op);
+  hr__letters targets = {0};
+  switch (row->kind) {
+    case HR__GRADIENT_TEXT:
+      return input < HR__RULES_MAX && row->rules[input] != NULL && *row->rules[input] != '?';
+    case HR__GRADIENT_ROW:
+      add_letters(row->targets, &targets);
+      return hr__has_letter(targets.inputs, input);
+    default:
+      return row->kind != HR__GRADIENT_LOOPS;
+  }
 }

@@ -4,13 +4,15 @@
  *   kept     mul, the views of x, w and y; retains x and w, which the rules of mul read
  *
  * Before a record, values that it overwrites and that a rule will read are copied: those of earlier records, and inputs
- * of this one. If a rule reads an output that the record leaves out (the mean of a layer norm), the output is added.
+ * of this one. If a rule reads an output that the record leaves out (the mean of a layer norm), the output is added. A
+ * composite without a rule is replaced by the records of its loops, which are kept.
  * Everything that can fail precedes the record, so that a failure leaves the tape as it was.
  */
 #include "transform/tape.h"
 
 #include "base/allocator.h"
 #include "transform/gradients.h"
+#include "transform/loops.h"
 
 static hr_status no_memory(void) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "tape: no host memory for a record");
@@ -432,7 +434,41 @@ static hr_status record_with_outputs(hr_tape *tape, const hr_hook_record *record
   return status;
 }
 
+/* ---- composites without a rule ---- */
+
+/* True if an input is active that the row has no rule for, or if an output may get a gradient that the rules do not
+ * read. */
+static bool needs_loops(const hr_tape *tape, const hr_hook_record *record) {
+  hr_op_family family = hr_op_table(record->op)->family;
+  hr__gradient_kind kind = hr__gradient_of(record->op)->kind;
+  bool is_known = true, is_any_active = false;
+  if (family != HR_FAMILY_COMPOSITE || kind == HR__GRADIENT_MISSING || kind == HR__GRADIENT_NONE) {
+    return false;
+  }
+  for (int i = 0; i < record->input_count; ++i) {
+    if (hr__is_differentiable(record->inputs[i].dtype) && is_active(tape, &record->inputs[i])) {
+      is_any_active = true, is_known = is_known && hr__has_rule(record->op, i);
+    }
+  }
+  hr__letters letters = hr__row_letters(record->op);
+  for (int i = 1; is_known && i < record->output_count; ++i) {
+    const hr_view *output = &record->outputs[i];
+    bool may_get = output->buffer != NULL && hr__is_differentiable(output->dtype);
+    is_known = !may_get || hr__has_letter(letters.gradients, i);
+  }
+  return is_any_active && !is_known;
+}
+
 static hr_status record_single(hr_tape *tape, const hr_hook_record *record) {
+  if (needs_loops(tape, record)) {
+    bool is_done;
+    hr_hook *top = hr_hook_set_top(tape->stream, &tape->hook);
+    hr_status status = hr__record_loops(tape->stream, record, &is_done);
+    (void)hr_hook_set_top(tape->stream, top);
+    if (status != HR_OK || is_done) {
+      return status;
+    }
+  }
   hr__letters letters = hr__row_letters(record->op);
   return lacks_output(record, letters) ? record_with_outputs(tape, record, letters) : record_and_keep(tape, record);
 }

@@ -286,6 +286,78 @@ static hr_tensor ties(const hr_tensor *in) {
   return result;
 }
 
+/* ---- records that change a part of their output ---- */
+
+static hr_op updating;
+static int64_t updating_ints[3];
+static int64_t updating_index[4];
+static int updating_count;
+
+/* y = exp(x0); y is changed at places 3, 1, 3 (or those given) with values of x1; y * y */
+static hr_tensor partial_updates(const hr_tensor *in) {
+  hr_tensor y = empty(HR_DTYPE_F64, DIMS(5)), z = empty(HR_DTYPE_F64, DIMS(5));
+  hr_tensor index = empty(HR_DTYPE_I64, DIMS(updating_count));
+  hr_view view = view_of(&index);
+  const hr_scalar alpha = hr_scalar_f64(0.5);
+  const hr_attrs attrs = {.int_count = updating == HR_OP_INDEX_ADD ? 1 : 3,
+                          .scalar_count = updating == HR_OP_INDEX_ADD,
+                          .ints = updating_ints,
+                          .scalars = &alpha};
+  HR_ASSERT_OK(hr_stream_write(stream, &view, updating_index));
+  RECORD(HR_OP_EXP, &y, &in[0]);
+  if (updating == HR_OP_INDEX_PUT) {
+    record_with(updating, &attrs, &y, ON(&in[1], &index));
+  } else {
+    record_with(updating, &attrs, &y, ON(&index, &in[1]));
+  }
+  RECORD(HR_OP_SQUARE, &z, &y);
+  hr_tensor result = weighted_sum(&z);
+  hr_tensor_release(&y);
+  hr_tensor_release(&z);
+  hr_tensor_release(&index);
+  return result;
+}
+
+static void check_update(hr_op op, int64_t a, int64_t b, int64_t c, int values) {
+  updating = op;
+  updating_ints[0] = a, updating_ints[1] = b, updating_ints[2] = c;
+  updating_count = 3;
+  updating_index[0] = 3, updating_index[1] = 1, updating_index[2] = 3; /* twice the same: the last one stays */
+  check(&(const program){2, {5, values}, partial_updates});
+}
+
+HR_TEST(records_that_change_a_part_keep_the_gradient_of_the_rest) {
+  check_update(HR_OP_INDEX_PUT, 1, 0, 0, 3);
+  check_update(HR_OP_INDEX_PUT, 1, 0, 1, 3);
+  check_update(HR_OP_INDEX_PUT, 1, 0, 0, 1); /* one value for all places */
+  check_update(HR_OP_INDEX_PUT, 1, 0, 1, 1);
+  check_update(HR_OP_SCATTER, 0, 0, 0, 3);
+  check_update(HR_OP_SCATTER, 0, 1, 0, 3);
+  check_update(HR_OP_SCATTER, 0, 1, 0, 4); /* more values than places */
+  check_update(HR_OP_INDEX_ADD, 0, 0, 0, 3);
+}
+
+static hr_tensor constant_update(const hr_tensor *in) {
+  hr_tensor y = empty(HR_DTYPE_F64, DIMS(5)), index = empty(HR_DTYPE_I64, DIMS(2)),
+            values = empty(HR_DTYPE_F64, DIMS(2));
+  hr_view view = view_of(&index);
+  const int64_t ints[3] = {1, 0, 0};
+  const hr_attrs attrs = {.int_count = 3, .ints = ints};
+  HR_ASSERT_OK(hr_stream_write(stream, &view, (const int64_t[]){4, 0}));
+  write(&values, (const double[]){7, 8});
+  RECORD(HR_OP_EXP, &y, &in[0]);
+  record_with(HR_OP_INDEX_PUT, &attrs, &y, ON(&values, &index));
+  hr_tensor result = weighted_sum(&y);
+  hr_tensor_release(&y);
+  hr_tensor_release(&index);
+  hr_tensor_release(&values);
+  return result;
+}
+
+HR_TEST(constants_change_a_part) {
+  check(&(const program){1, {5}, constant_update});
+}
+
 HR_TEST(views_need_no_rules) {
   check(&(const program){2, {12, 4}, slices_and_broadcasts});
   check(&(const program){2, {3, 6}, expanded_views});
@@ -345,11 +417,27 @@ static hr_tensor sum_of_slopes(const hr_tensor *in) {
 }
 
 HR_TEST(second_derivatives) {
-  static const hr_functional functions[] = {
-      HR_FUNCTIONAL_SQUARE, HR_FUNCTIONAL_SQRT, HR_FUNCTIONAL_RSQRT,   HR_FUNCTIONAL_RECIPROCAL, HR_FUNCTIONAL_EXP,
-      HR_FUNCTIONAL_LOG,    HR_FUNCTIONAL_SIN,  HR_FUNCTIONAL_TAN,     HR_FUNCTIONAL_TANH,       HR_FUNCTIONAL_SIGMOID,
-      HR_FUNCTIONAL_SILU,   HR_FUNCTIONAL_GELU, HR_FUNCTIONAL_ERF,     HR_FUNCTIONAL_LGAMMA,     HR_FUNCTIONAL_RELU,
-      HR_FUNCTIONAL_PROD,   HR_FUNCTIONAL_MEAN, HR_FUNCTIONAL_SOFTMAX, HR_FUNCTIONAL_LOGSUMEXP};
+  static const hr_functional functions[] = {HR_FUNCTIONAL_SQUARE,
+                                            HR_FUNCTIONAL_SQRT,
+                                            HR_FUNCTIONAL_RSQRT,
+                                            HR_FUNCTIONAL_RECIPROCAL,
+                                            HR_FUNCTIONAL_EXP,
+                                            HR_FUNCTIONAL_LOG,
+                                            HR_FUNCTIONAL_SIN,
+                                            HR_FUNCTIONAL_TAN,
+                                            HR_FUNCTIONAL_TANH,
+                                            HR_FUNCTIONAL_SIGMOID,
+                                            HR_FUNCTIONAL_SILU,
+                                            HR_FUNCTIONAL_GELU,
+                                            HR_FUNCTIONAL_ERF,
+                                            HR_FUNCTIONAL_LGAMMA,
+                                            HR_FUNCTIONAL_RELU,
+                                            HR_FUNCTIONAL_PROD,
+                                            HR_FUNCTIONAL_MEAN,
+                                            HR_FUNCTIONAL_STD,
+                                            HR_FUNCTIONAL_CUMULATIVE_PROD,
+                                            HR_FUNCTIONAL_SOFTMAX,
+                                            HR_FUNCTIONAL_LOGSUMEXP};
   for (size_t i = 0; i < sizeof functions / sizeof *functions; ++i) {
     tested = functions[i];
     check(&(const program){1, {3}, sum_of_slopes});
@@ -373,6 +461,32 @@ static hr_tensor third_of_sine(const hr_tensor *in) {
 
 HR_TEST(third_derivatives) {
   check(&(const program){1, {3}, third_of_sine});
+}
+
+/* The gradient of sum(y^3), where y is a layer norm of x by a tape that gets mean and deviation too. */
+static hr_tensor slopes_of_layer_norm(const hr_tensor *in) {
+  hr_tape *tape;
+  hr_tensor y, square, cube, gradient;
+  hr_tensor x = as_strided(&in[0], 0, 2, (const int64_t[]){2, 4}, STRIDES(4, 1));
+  const hr_tensor *watched = &x, *three[3] = {&x, &in[1], NULL}, *end = &cube, *once[1] = {&y},
+                  *both[2] = {&square, &y};
+  HR_ASSERT_OK(hr_tape_begin(stream, &tape));
+  HR_ASSERT_OK(hr_tape_watch(tape, 1, &watched));
+  HR_ASSERT_OK(hr_functional_apply(stream, HR_FUNCTIONAL_LAYER_NORM, 3, three, 0, NULL, 1, &y));
+  HR_ASSERT_OK(hr_functional_apply(stream, HR_FUNCTIONAL_SQUARE, 1, once, 0, NULL, 1, &square));
+  HR_ASSERT_OK(hr_functional_apply(stream, HR_FUNCTIONAL_MULTIPLY, 2, both, 0, NULL, 1, &cube));
+  HR_ASSERT_OK(hr_tape_gradient(tape, 1, &end, NULL, 1, &watched, &gradient));
+  hr_tape_destroy(tape);
+  hr_tensor result = weighted_sum(&gradient);
+  hr_tensor_release(&y);
+  hr_tensor_release(&square);
+  hr_tensor_release(&cube);
+  hr_tensor_release(&gradient);
+  return result;
+}
+
+HR_TEST(second_derivatives_through_outputs_that_a_tape_adds) {
+  check(&(const program){2, {8, 4}, slopes_of_layer_norm});
 }
 
 /* The first tape keeps the copies that the second one makes of overwritten values. */
