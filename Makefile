@@ -50,6 +50,7 @@ python-package: $(STAMP) ## the Python package, installed in place into the virt
 
 test: build python-package ## the C tests, then the Python tests
 	$(LIBRARIES) $(CTEST) $(BUILD)
+	$(LIBRARIES) $(VENV)/bin/python -m pytest frontends/python/tests
 	@if find tests -name 'test_*.py' 2>/dev/null | grep -q .; then \
 	  echo "$(VENV)/bin/python -m pytest tests"; $(VENV)/bin/python -m pytest tests; \
 	fi

@@ -9,7 +9,7 @@ import textwrap
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROW = re.compile(
     r"^HR_FUNCTIONAL\((\w+), (\w+), (\w+), (\w+), (NO_INPUTS|INPUTS\(.*?\)|MANY\(.*?\)), "
-    r"(NO_ATTRIBUTES|ATTRIBUTES\(.*\))(?: RESULTS\((.*?)\))?, \"(.*)\"\)$"
+    r"(NO_ATTRIBUTES|ATTRIBUTES\((?:\w+\([^()]*\)(?:, )?)+\))(?: RESULTS\((.*?)\))?, \"(.*)\"\)$"
 )
 SECTION = re.compile(r"^/\* ---- (.*) ---- \*/$")
 ATTRIBUTE = re.compile(r"(\w+)\(\"(\w+)\"(?:, ([^()]+))?\)")

@@ -415,11 +415,11 @@ typedef enum hr_functional {
 
   /* ---- in order; a NaN is the largest ---- */
 
-  /* sort(x, axis=-1, descending=false, values="indices"): x in order along an axis; equal elements keep their order */
+  /* sort(x, axis=-1, descending=false) -> values, indices: x in order along an axis; equal elements keep their order */
   HR_FUNCTIONAL_SORT,
   /* argsort(x, axis=-1, descending=false): the indices of sort */
   HR_FUNCTIONAL_ARGSORT,
-  /* topk(x, k=1, axis=-1, largest=true, values="indices"): the k largest or smallest elements along an axis, in
+  /* topk(x, k=1, axis=-1, largest=true) -> values, indices: the k largest or smallest elements along an axis, in
    * order */
   HR_FUNCTIONAL_TOPK,
 

@@ -33,7 +33,10 @@ def _find():
         for path in folder.glob("torch-*/libheadrace_torch.so")
     }
     if not built:
-        raise ImportError("headrace: libheadrace_torch.so is not built; looked in " + ", ".join(map(str, folders)))
+        raise ImportError(
+            "headrace was built without torch, so that it has arrays alone: install torch, then headrace again; looked in "
+            + ", ".join(map(str, folders))
+        )
     has = ", ".join(sorted(built, key=lambda name: [int(part) for part in name.split(".")]))
     raise ImportError(
         f"this headrace has libraries for torch {has}, and this is torch {torch.__version__}: install one of these"

@@ -1,0 +1,358 @@
+/* functions.c: the functions of headrace/functional.h, from the generated table functions.inc: one parser of arguments
+ * for all. */
+#include <string.h>
+
+#include "extension.h"
+
+typedef enum parameter_kind {
+  PARAMETER_INPUT = 0,
+  PARAMETER_OPTIONAL, /* an input that may be None */
+  PARAMETER_MANY,     /* a sequence of inputs */
+  PARAMETER_INT,
+  PARAMETER_FLAG,
+  PARAMETER_REAL,
+  PARAMETER_INTS,
+  PARAMETER_DTYPE,
+  PARAMETER_TEXT,
+  PARAMETER_REALS
+} parameter_kind;
+
+typedef struct parameter {
+  const char *name; /* NULL: the end of the list */
+  parameter_kind kind;
+  bool is_required;
+} parameter;
+
+typedef struct function_row {
+  hr_functional function;
+  const char *name;
+  bool takes_numbers; /* numbers are arguments of each run, and weak */
+  int result_count;
+  const parameter *parameters;
+} function_row;
+
+enum { PARAMETERS_MAX = 12, INPUTS_MAX = 64, RESULTS_MAX = 4 };
+
+typedef struct call {
+  const function_row *row;
+  PyObject *values[PARAMETERS_MAX]; /* by parameter; NULL: not given */
+  hr_stream *stream;
+  int input_count, attribute_count;
+  const hr_tensor *inputs[INPUTS_MAX];
+  PyObject *owned[INPUTS_MAX];
+  hr_tensor numbers[4]; /* of inputs that are numbers */
+  int number_count, list_count;
+  hr_attribute attributes[PARAMETERS_MAX];
+  union {
+    int64_t integers[HR_RANK_MAX];
+    double reals[HR_RANK_MAX];
+  } lists[PARAMETERS_MAX];
+} call;
+
+/* ---- which argument belongs to which parameter ---- */
+
+static int find_parameter(const function_row *row, PyObject *name) {
+  for (int i = 0; row->parameters[i].name != NULL; ++i) {
+    if (PyUnicode_CompareWithASCIIString(name, row->parameters[i].name) == 0) {
+      return i;
+    }
+  }
+  PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument %R", row->name, name);
+  return -1;
+}
+
+static int place_names(call *c, PyObject *const *args, PyObject *names) {
+  Py_ssize_t count = names != NULL ? PyTuple_Size(names) : 0;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    int at = find_parameter(c->row, PyTuple_GetItem(names, i));
+    if (at < 0) {
+      return -1;
+    }
+    if (c->values[at] != NULL) {
+      PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%s'", c->row->name,
+                   c->row->parameters[at].name);
+      return -1;
+    }
+    c->values[at] = args[i];
+  }
+  return 0;
+}
+
+static int place_arguments(call *c, PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  int parameters = 0, first = self != NULL;
+  for (; c->row->parameters[parameters].name != NULL; ++parameters) {
+    c->values[parameters] = NULL;
+  }
+  if (count + first > parameters) {
+    PyErr_Format(PyExc_TypeError, "%s() takes at most %d arguments (%zd given)", c->row->name, parameters - first,
+                 count);
+    return -1;
+  }
+  c->values[0] = self;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    c->values[first + i] = args[i];
+  }
+  if (place_names(c, args + count, names) < 0) {
+    return -1;
+  }
+  for (int i = 0; i < parameters; ++i) {
+    if (c->row->parameters[i].is_required && c->values[i] == NULL) {
+      PyErr_Format(PyExc_TypeError, "%s() missing required argument '%s'", c->row->name, c->row->parameters[i].name);
+      return -1;
+    }
+  }
+  return 0;
+}
+
+/* ---- inputs ---- */
+
+static int check_stream(call *c, hr_stream *stream) {
+  if (c->stream != NULL && stream != NULL && c->stream != stream) {
+    PyErr_SetString(PyExc_ValueError, "arrays of two devices in one operation");
+    return -1;
+  }
+  c->stream = stream != NULL ? stream : c->stream;
+  return 0;
+}
+
+static int add_input(call *c, PyObject *object) {
+  operand input;
+  int takes = c->row->takes_numbers && c->number_count < 4;
+  if (c->input_count >= INPUTS_MAX) {
+    PyErr_Format(PyExc_ValueError, "%s(): at most %d arrays", c->row->name, (int)INPUTS_MAX);
+    return -1;
+  }
+  if (want_operand(c->row->name, object, takes, &input) < 0) {
+    return -1;
+  }
+  if (input.stream == NULL) {
+    hr_tensor *number = &c->numbers[c->number_count++];
+    *number = hr_tensor_number(input.number.number);
+    input.tensor = number;
+  }
+  c->owned[c->input_count] = input.owned;
+  c->inputs[c->input_count++] = input.tensor;
+  return check_stream(c, input.stream);
+}
+
+static int add_inputs(call *c, PyObject *sequence) {
+  Py_ssize_t count = PySequence_Size(sequence);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject *entry = PySequence_GetItem(sequence, i);
+    int failed = entry == NULL || add_input(c, entry) < 0;
+    if (!failed && c->owned[c->input_count - 1] == NULL) {
+      c->owned[c->input_count - 1] = entry; /* of the sequence, which may make it */
+    } else {
+      Py_XDECREF(entry);
+    }
+    if (failed) {
+      return -1;
+    }
+  }
+  return count < 0 ? -1 : 0;
+}
+
+/* ---- attributes ---- */
+
+/* A sequence of numbers; the count, or -1 with an exception. */
+static int reals_from(PyObject *object, double *out) {
+  Py_ssize_t count = PySequence_Size(object);
+  if (count > HR_RANK_MAX) {
+    PyErr_Format(PyExc_ValueError, "%zd numbers, expected at most %d", count, (int)HR_RANK_MAX);
+  }
+  for (Py_ssize_t i = 0; i < count && !PyErr_Occurred(); ++i) {
+    PyObject *entry = PySequence_GetItem(object, i);
+    out[i] = entry != NULL ? PyFloat_AsDouble(entry) : 0;
+    Py_XDECREF(entry);
+  }
+  return PyErr_Occurred() ? -1 : (int)count;
+}
+
+static int take_attribute(call *c, parameter_kind kind, PyObject *value, hr_attribute *to) {
+  to->kind = HR_ATTRIBUTE_NONE;
+  if (value == NULL || value == Py_None) {
+    return 0;
+  }
+  switch (kind) {
+    case PARAMETER_INT:
+      to->kind = HR_ATTRIBUTE_INT, to->value.integer = integer_from(value);
+      break;
+    case PARAMETER_FLAG:
+      to->kind = HR_ATTRIBUTE_FLAG, to->value.integer = PyObject_IsTrue(value);
+      break;
+    case PARAMETER_REAL:
+      to->kind = HR_ATTRIBUTE_REAL;
+      if (number_from(value, &to->value.number) == 0) {
+        PyErr_Format(PyExc_TypeError, "%s(): %R is no number", c->row->name, value);
+      }
+      break;
+    case PARAMETER_DTYPE:
+      to->kind = HR_ATTRIBUTE_DTYPE, to->value.dtype = dtype_from(value);
+      break;
+    case PARAMETER_TEXT:
+      to->kind = HR_ATTRIBUTE_TEXT;
+      to->value.text = PyUnicode_Check(value) ? PyUnicode_AsUTF8AndSize(value, NULL) : NULL;
+      if (to->value.text == NULL && !PyErr_Occurred()) {
+        PyErr_Format(PyExc_TypeError, "%s(): %R is no text", c->row->name, value);
+      }
+      break;
+    case PARAMETER_REALS:
+      to->kind = HR_ATTRIBUTE_REALS, to->value.reals = c->lists[c->list_count].reals;
+      to->count = reals_from(value, c->lists[c->list_count++].reals);
+      break;
+    default:
+      to->kind = HR_ATTRIBUTE_INTS, to->value.ints = c->lists[c->list_count].integers;
+      to->count = integers_from(value, c->lists[c->list_count++].integers);
+  }
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+static int take_values(call *c) {
+  for (int i = 0; c->row->parameters[i].name != NULL; ++i) {
+    const parameter *p = &c->row->parameters[i];
+    PyObject *value = c->values[i];
+    int failed;
+    if (p->kind == PARAMETER_OPTIONAL && (value == NULL || value == Py_None)) {
+      c->owned[c->input_count] = NULL;
+      c->inputs[c->input_count++] = NULL;
+      continue;
+    }
+    failed = p->kind <= PARAMETER_OPTIONAL ? add_input(c, value)
+             : p->kind == PARAMETER_MANY   ? add_inputs(c, value)
+                                           : take_attribute(c, p->kind, value, &c->attributes[c->attribute_count++]);
+    if (failed < 0) {
+      return -1;
+    }
+  }
+  if (c->stream == NULL) {
+    c->stream = current_stream();
+  }
+  return c->stream != NULL ? 0 : -1;
+}
+
+/* ---- results ---- */
+
+static PyObject *apply_one(call *c) {
+  array_object *result = new_array(c->stream);
+  if (result == NULL) {
+    return NULL;
+  }
+  hr_status status = hr_functional_apply(c->stream, c->row->function, c->input_count, c->inputs, c->attribute_count,
+                                         c->attributes, 1, &result->tensor);
+  if (status != HR_OK) {
+    Py_DECREF(result);
+    return raise_status(status);
+  }
+  return (PyObject *)result;
+}
+
+static PyObject *apply_several(call *c) {
+  hr_tensor results[RESULTS_MAX];
+  hr_status status = hr_functional_apply(c->stream, c->row->function, c->input_count, c->inputs, c->attribute_count,
+                                         c->attributes, c->row->result_count, results);
+  PyObject *tuple = status == HR_OK ? PyTuple_New(c->row->result_count) : raise_status(status);
+  for (int i = 0; status == HR_OK && i < c->row->result_count; ++i) {
+    array_object *result = tuple != NULL ? new_array(c->stream) : NULL;
+    if (result == NULL) {
+      hr_tensor_release(&results[i]);
+      Py_CLEAR(tuple);
+      continue;
+    }
+    result->tensor = results[i];
+    (void)PyTuple_SetItem(tuple, i, (PyObject *)result);
+  }
+  return tuple;
+}
+
+static PyObject *call_function(const function_row *row, PyObject *self, PyObject *const *args, Py_ssize_t count,
+                               PyObject *names) {
+  call c;
+  c.row = row, c.stream = NULL;
+  c.input_count = c.attribute_count = c.number_count = c.list_count = 0;
+  if (place_arguments(&c, self, args, count, names) < 0) {
+    return NULL;
+  }
+  PyObject *result = NULL;
+  if (take_values(&c) == 0) {
+    result = row->result_count == 1 ? apply_one(&c) : apply_several(&c);
+  }
+  for (int i = 0; i < c.input_count; ++i) {
+    Py_XDECREF(c.owned[i]);
+  }
+  return result;
+}
+
+/* ---- operators ---- */
+
+PyObject *apply_unary(hr_functional function, PyObject *object) {
+  array_object *x = as_array(object), *result = new_array(x->stream);
+  if (result == NULL) {
+    return NULL;
+  }
+  const hr_tensor *input = &x->tensor;
+  hr_status status = hr_functional_apply(x->stream, function, 1, &input, 0, NULL, 1, &result->tensor);
+  if (__builtin_expect(status != HR_OK, 0)) {
+    Py_DECREF(result);
+    return raise_status(status);
+  }
+  return (PyObject *)result;
+}
+
+static PyObject *apply_to(hr_functional function, hr_stream *stream, const hr_tensor *x, const hr_tensor *y) {
+  array_object *result = new_array(stream);
+  if (result == NULL) {
+    return NULL;
+  }
+  const hr_tensor *inputs[2] = {x, y};
+  hr_status status = hr_functional_apply(stream, function, 2, inputs, 0, NULL, 1, &result->tensor);
+  if (__builtin_expect(status != HR_OK, 0)) {
+    Py_DECREF(result);
+    return raise_status(status);
+  }
+  return (PyObject *)result;
+}
+
+/* At least one of the two is an array. */
+static PyObject *apply_mixed(hr_functional function, PyObject *left, PyObject *right) {
+  operand x, y;
+  int found = take_operand(left, &x);
+  if (found <= 0) {
+    return found < 0 ? NULL : Py_NewRef(Py_NotImplemented);
+  }
+  found = take_operand(right, &y);
+  PyObject *result = NULL;
+  if (found == 0) {
+    result = Py_NewRef(Py_NotImplemented);
+  } else if (found == 1 && x.stream != NULL && y.stream != NULL && x.stream != y.stream) {
+    PyErr_SetString(PyExc_ValueError, "arrays of two devices in one operation");
+  } else if (found == 1) {
+    result = apply_to(function, x.stream != NULL ? x.stream : y.stream, x.tensor, y.tensor);
+  }
+  Py_XDECREF(x.owned);
+  if (found == 1) {
+    Py_XDECREF(y.owned);
+  }
+  return result;
+}
+
+PyObject *apply_binary(hr_functional function, PyObject *left, PyObject *right) {
+  if (is_array(left) && is_array(right) && as_array(left)->stream == as_array(right)->stream) {
+    return apply_to(function, as_array(left)->stream, &as_array(left)->tensor, &as_array(right)->tensor);
+  }
+  return apply_mixed(function, left, right);
+}
+
+/* ---- the table ---- */
+
+#define FUNCTION(NAME)                                                                                         \
+  static PyObject *function_##NAME(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) { \
+    (void)module;                                                                                              \
+    return call_function(&rows[HR_FUNCTIONAL_##NAME], NULL, args, count, names);                               \
+  }
+#define METHOD(NAME)                                                                                         \
+  static PyObject *method_##NAME(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) { \
+    return call_function(&rows[HR_FUNCTIONAL_##NAME], self, args, count, names);                             \
+  }
+#define ENTRY(prefix, NAME, name, doc) \
+  {name, (PyCFunction)(void (*)(void))prefix##_##NAME, METH_FASTCALL | METH_KEYWORDS, doc},
+#include "functions.inc"

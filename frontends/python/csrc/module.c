@@ -1,0 +1,203 @@
+/* module.c: the module, its streams, exceptions and waits. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "extension.h"
+
+PyTypeObject *array_type, *dtype_type;
+
+/* ---- exceptions ---- */
+
+/* The exception that a signal's handler raised in a wait of the main thread. */
+static struct { PyObject *type, *value, *traceback; } raised;
+
+static bool handler_raises(void *arg) {
+  (void)arg;
+  if (syscall(SYS_gettid) != getpid() || !Py_IsInitialized()) {
+    return false;
+  }
+  PyGILState_STATE state = PyGILState_Ensure();
+  bool raises = PyErr_Occurred() == NULL && PyErr_CheckSignals() != 0;
+  if (raises) {
+    PyErr_Fetch(&raised.type, &raised.value, &raised.traceback);
+  }
+  PyGILState_Release(state);
+  return raises;
+}
+
+static PyObject *exception_of(hr_status_code code) {
+  switch (code) {
+    case HR_STATUS_INVALID_ARGUMENT:
+      return PyExc_ValueError;
+    case HR_STATUS_OUT_OF_RANGE:
+      return PyExc_IndexError;
+    case HR_STATUS_UNIMPLEMENTED:
+      return PyExc_TypeError;
+    case HR_STATUS_RESOURCE_EXHAUSTED:
+      return PyExc_MemoryError;
+    case HR_STATUS_CANCELLED:
+      return PyExc_KeyboardInterrupt;
+    default:
+      return PyExc_RuntimeError;
+  }
+}
+
+PyObject *raise_status(hr_status status) {
+  if (hr_status_code_of(status) == HR_STATUS_CANCELLED && raised.type != NULL) {
+    PyErr_Restore(raised.type, raised.value, raised.traceback);
+    memset(&raised, 0, sizeof raised);
+  } else {
+    PyErr_SetString(exception_of(hr_status_code_of(status)), hr_status_message(status));
+  }
+  hr_status_free(status);
+  return NULL;
+}
+
+/* ---- streams ---- */
+
+enum { STREAMS_MAX = 64 };
+
+static struct {
+  hr_stream *all[STREAMS_MAX];
+  int count;
+  hr_stream *current;
+} streams;
+
+static hr_stream *find_stream(const hr_device *device) {
+  for (int i = 0; i < streams.count; ++i) {
+    if (hr_stream_device(streams.all[i]) == device) {
+      return streams.all[i];
+    }
+  }
+  return NULL;
+}
+
+static hr_status open_stream(const char *name, hr_stream **out_stream) {
+  hr_device *device;
+  HR_RETURN_IF_ERROR(hr_device_open(name, &device));
+  hr_stream *stream = find_stream(device);
+  hr_status status = HR_OK;
+  if (stream == NULL) {
+    status = streams.count < STREAMS_MAX
+                 ? hr_stream_create(device, &stream)
+                 : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "%d devices are open already", streams.count);
+    if (status == HR_OK) {
+      hr_stream_set_interrupt_check(stream, handler_raises, NULL);
+      hr_stream_open_libraries(stream);
+      streams.all[streams.count++] = stream;
+    }
+  }
+  hr_device_release(device);
+  *out_stream = stream;
+  return status;
+}
+
+static hr_stream *stream_of_name(const char *name) {
+  hr_stream *stream = NULL;
+  hr_status status = open_stream(name, &stream);
+  if (status != HR_OK) {
+    raise_status(status);
+    return NULL;
+  }
+  return stream;
+}
+
+hr_stream *current_stream(void) {
+  if (streams.current == NULL) {
+    const char *chosen = getenv("HEADRACE_DEVICE");
+    streams.current = stream_of_name(chosen != NULL && chosen[0] != '\0' ? chosen : "cpu");
+  }
+  return streams.current;
+}
+
+hr_stream *stream_of_device(PyObject *name) {
+  if (name == NULL || name == Py_None) {
+    return current_stream();
+  }
+  const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+  if (text == NULL) {
+    if (!PyErr_Occurred()) {
+      PyErr_Format(PyExc_TypeError, "device must be a name such as \"cpu\", not %R", name);
+    }
+    return NULL;
+  }
+  return stream_of_name(text);
+}
+
+static PyObject *choose_device(PyObject *module, PyObject *args) {
+  (void)module;
+  PyObject *name = Py_None;
+  if (!PyArg_ParseTuple(args, "|O:device", &name)) {
+    return NULL;
+  }
+  hr_stream *stream = stream_of_device(name);
+  if (stream == NULL) {
+    return NULL;
+  }
+  streams.current = stream;
+  return PyUnicode_FromString(hr_device_name(hr_stream_device(stream)));
+}
+
+/* ---- waits ---- */
+
+static PyObject *evaluate(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+  (void)module;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!is_array(args[i]) && !PyList_Check(args[i]) && !PyTuple_Check(args[i]) && !PyDict_Check(args[i])) {
+      PyErr_Format(PyExc_TypeError, "eval() expects arrays, or lists, tuples and dicts of them, not %R", args[i]);
+      return NULL;
+    }
+  }
+  hr_status status = HR_OK;
+  Py_BEGIN_ALLOW_THREADS;
+  for (int i = 0; i < streams.count && status == HR_OK; ++i) {
+    status = hr_stream_synchronize(streams.all[i]);
+  }
+  Py_END_ALLOW_THREADS;
+  release_owners();
+  if (status != HR_OK) {
+    return raise_status(status);
+  }
+  Py_RETURN_NONE;
+}
+
+static PyObject *read_stats(PyObject *module, PyObject *unused) {
+  (void)module, (void)unused;
+  hr_stream *stream = current_stream();
+  if (stream == NULL) {
+    return NULL;
+  }
+  hr_stats stats;
+  hr_stream_stats(stream, &stats);
+  return Py_BuildValue("{s:L,s:L,s:L}", "operations", (long long)stats.operations, "commits", (long long)stats.commits,
+                       "kernels", (long long)stats.kernels);
+}
+
+/* ---- the module ---- */
+
+static PyMethodDef module_methods[] = {
+    {"eval", (PyCFunction)(void (*)(void))evaluate, METH_FASTCALL,
+     "eval(*arrays)\n--\n\nRuns all pending work and waits for it. Its errors are raised here."},
+    {"device", choose_device, METH_VARARGS,
+     "device(name=None, /)\n--\n\nThe name of the device of new arrays; with a name, such as \"cuda:1\", selects it."},
+    {"stats", read_stats, METH_NOARGS,
+     "stats()\n--\n\nCounters of the default device's stream: operations, commits and kernels."},
+    {NULL, NULL, 0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "headrace._arrays", NULL, -1, module_methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__arrays(void);
+PyMODINIT_FUNC PyInit__arrays(void) {
+  array_type = make_array_type();
+  PyObject *module = array_type != NULL ? PyModule_Create(&definition) : NULL;
+  if (module == NULL || add_dtypes(module) < 0 || PyModule_AddFunctions(module, creation_methods) < 0 ||
+      PyModule_AddFunctions(module, exchange_methods) < 0 || PyModule_AddFunctions(module, function_methods) < 0 ||
+      PyModule_AddObjectRef(module, "Array", (PyObject *)array_type) < 0) {
+    Py_XDECREF(module);
+    return NULL;
+  }
+  return module;
+}

@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+"""Writes the Python functions of src/functional/functional.def: their table for the extension
+(frontends/python/csrc/functions.inc), the names of the module (frontends/python/headrace/_names.py) and its stub
+(frontends/python/headrace/__init__.pyi). --check fails if one of them is stale."""
+
+import json
+import re
+import sys
+import textwrap
+
+from make_functional import ATTRIBUTE, ROOT
+
+ROW = re.compile(
+    r"^HR_FUNCTIONAL\((\w+), (\w+), (\w+), (\w+), (NO_INPUTS|INPUTS\(.*?\)|MANY\(.*?\)), "
+    r"(NO_ATTRIBUTES|ATTRIBUTES\((?:\w+\([^()]*\)(?:, )?)+\))(?: RESULTS\((.*?)\))?, \"(.*)\"\)$"
+)
+BY_HAND = {"full", "arange", "eye"}  # frontends/python/csrc/creation.c
+INDEXING = {"slice"}  # x[...]
+FIRST_RESULT = {"sort"}  # the standard's has one
+METHODS = set(
+    "sum prod max min any all mean var std argmax argmin astype squeeze flip sort argsort round clip take".split()
+)
+CREATION = re.compile(r'^    \{"(\w+)", KEYWORDS\(\w+\),\n?\s*"(.*?)\\n--\\n\\n(.*?)"\},$', re.MULTILINE | re.DOTALL)
+KINDS = {"AXES": "INTS", "SIZES": "INTS", "EQUATION": "TEXT"}  # others are called the same
+REQUIRED = {"INTS", "EQUATION"}
+TYPES = {
+    "INT": "int", "FLAG": "_b.bool", "REAL": "float", "AXES": "_Axes", "INTS": "_Axes", "SIZES": "_Axes",
+    "REALS": "Sequence[float] | None", "DTYPE": "_DType | None", "TEXT": "str", "EQUATION": "str",
+}  # fmt: skip
+# Emitters that pass numbers on to an element-wise row.
+NUMBERS = {"pointwise", "clip", "parametric", "divmod", "ldexp"}
+VALUES = {"false": "False", "true": "True"}
+CONSTANTS = {"pi": "3.141592653589793", "e": "2.718281828459045", "inf": "inf", "nan": "nan", "newaxis": "None"}
+OTHERS = ["eval", "device", "stats", "from_dlpack", "Array", "dtype"]
+
+
+def read(path):
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def rows():
+    text = re.sub(r"\n {4}", " ", read("src/functional/functional.def"))
+    for line in text.splitlines():
+        if match := ROW.match(line.replace('" "', "")):
+            NAME, name, emit, _, inputs, attributes, results, doc = match.groups()
+            if name not in BY_HAND | INDEXING:
+                names = re.findall(r'"([^"]+)"', inputs)
+                count = 1 if not results or name in FIRST_RESULT else len(re.findall(r'"\w+"', results))
+                is_many = inputs.startswith("MANY")
+                yield NAME, name, emit, names, is_many, ATTRIBUTE.findall(attributes), count, doc
+
+
+def default_of(kind, value):
+    return VALUES.get(value, value) if value else "None"
+
+
+def signature(names, is_many, attributes):
+    parts = ["arrays" if is_many else name.rstrip("?") + "=None" * name.endswith("?") for name in names]
+    parts += [name if kind in REQUIRED else f"{name}={default_of(kind, value)}" for kind, name, value in attributes]
+    return ", ".join(parts)
+
+
+def parameters(names, is_many, attributes):
+    for name in names:
+        kind = "MANY" if is_many else "OPTIONAL" if name.endswith("?") else "INPUT"
+        yield "arrays" if is_many else name.rstrip("?"), kind, not name.endswith("?")
+    for kind, name, _ in attributes:
+        yield name, KINDS.get(kind, kind), kind in REQUIRED
+
+
+def c_text(text):
+    """A C string, in lines of at most 120 columns."""
+    lines = textwrap.wrap(text, 100, drop_whitespace=False, break_on_hyphens=False)
+    return "\n     ".join(json.dumps(line) for line in lines)
+
+
+def table():
+    lines = ["/* functions.inc: generated from src/functional/functional.def by scripts/make_python_functions.py; do not",
+             " * edit. */", ""]
+    for NAME, name, _, names, is_many, attributes, _, _ in rows():
+        entries = [f'{{"{p}", PARAMETER_{kind}, {str(needed).lower()}}}' for p, kind, needed in
+                   parameters(names, is_many, attributes)]
+        text = f"static const parameter parameters_{name}[] = {{{', '.join(entries + ['{NULL, PARAMETER_INPUT, false}'])}}};"
+        lines += textwrap.wrap(text, 118, subsequent_indent="    ")
+    lines += ["", "static const function_row rows[HR_FUNCTIONAL_COUNT] = {"]
+    for NAME, name, emit, _, _, _, count, _ in rows():
+        takes = str(emit in NUMBERS).lower()
+        lines += textwrap.wrap(
+            f'[HR_FUNCTIONAL_{NAME}] = {{HR_FUNCTIONAL_{NAME}, "{name}", {takes}, {count}, parameters_{name}}},',
+            118, initial_indent="    ", subsequent_indent="        ")
+    lines += ["};", ""]
+    lines += [f"FUNCTION({row[0]})" for row in rows()]
+    lines += [f"METHOD({row[0]})" for row in rows() if row[1] in METHODS]
+    lines += ["", "PyMethodDef function_methods[] = {"]
+    for row in rows():
+        lines += entry("function", row, row[3])
+    lines += ["    {NULL, NULL, 0, NULL}};", "", "PyMethodDef array_function_methods[] = {"]
+    for row in rows():
+        if row[1] in METHODS:
+            lines += entry("method", row, ["$self"] + row[3][1:])
+    lines += ["    {NULL, NULL, 0, NULL}};", ""]
+    return "\n".join(lines)
+
+
+def entry(prefix, row, names):
+    NAME, name, _, _, is_many, attributes, _, doc = row
+    head = c_text(f"{name}({signature(names, is_many, attributes)})")
+    body = c_text(sentence(doc))
+    return [f'    ENTRY({prefix}, {NAME}, "{name}",', f'     {head} "\\n--\\n\\n"', f"     {body})"]
+
+
+def sentence(doc):
+    return doc + "."
+
+
+def creations():
+    for name, call, doc in CREATION.findall(read("frontends/python/csrc/creation.c")):
+        yield name, call[call.index("(") + 1 : -1], re.sub(r'"\s*"', "", doc)
+
+
+def dtypes():
+    return re.findall(r'^    \[HR_DTYPE_\w+\] = \{"(\w+)"', read("frontends/python/csrc/dtypes.c"), re.MULTILINE)
+
+
+def names_module():
+    names = sorted([row[1] for row in rows()] + [row[0] for row in creations()] + dtypes() + OTHERS + list(CONSTANTS))
+    body = textwrap.fill(" ".join(names), 116)
+    return f'''"""The names of arrays in `headrace`: generated by scripts/make_python_functions.py; do not edit."""
+
+NAMES = frozenset(
+    """
+{body}
+""".split()
+)
+'''
+
+
+STUB = '''\
+"""Stub of `headrace`: generated by scripts/make_python_functions.py; do not edit."""
+# ruff: noqa
+
+import builtins as _b
+from typing import Any, Iterator, Sequence
+
+_Axes = int | Sequence[int] | None
+_Like = Any  # an array, a number, nested lists, or an object with the buffer protocol
+
+class dtype:
+    name: str
+    itemsize: int
+
+_DType = dtype | str | type
+
+class Array:
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> dtype: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def itemsize(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def T(self) -> Array: ...
+    @property
+    def mT(self) -> Array: ...
+    @property
+    def real(self) -> Array: ...
+    @property
+    def imag(self) -> Array: ...
+    def item(self) -> Any: ...
+    def tolist(self) -> Any: ...
+    def reshape(self, *shape: Any) -> Array: ...
+    def copy(self) -> Array: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Array]: ...
+    def __getitem__(self, key: Any) -> Array: ...
+    def __setitem__(self, key: Any, value: _Like) -> None: ...
+    def __bool__(self) -> _b.bool: ...
+    def __int__(self) -> int: ...
+    def __float__(self) -> float: ...
+    def __complex__(self) -> complex: ...
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any: ...
+    def __dlpack__(self, **options: Any) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+'''
+OPERATORS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+
+
+def stub_parameters(names, is_many, attributes):
+    parts = ["arrays: Sequence[_Like]"] if is_many else []
+    for name in [] if is_many else names:
+        parts.append(f"{name.rstrip('?')}: _Like" + " | None = None" * name.endswith("?"))
+    for kind, name, value in attributes:
+        default = "" if kind in REQUIRED else f" = {default_of(kind, value)}"
+        parts.append(f"{name}: {TYPES[kind]}{default}")
+    return ", ".join(parts)
+
+
+def stub():
+    lines = [STUB.rstrip()]
+    for operator in OPERATORS:
+        lines += [f"    def __{side}{operator}__(self, other: _Like) -> Array: ..." for side in ("", "r")]
+    lines += [f"    def __{name}__(self) -> Array: ..." for name in ("neg", "pos", "abs", "invert")]
+    lines += [f"    def __{name}__(self, other: Any) -> Array: ...  # type: ignore" for name in "lt le eq ne gt ge".split()]
+    for _, name, _, names, is_many, attributes, _, _ in rows():
+        if name in METHODS:
+            rest = stub_parameters(names[1:], is_many, attributes)
+            lines.append(f"    def {name}(self{', ' + rest if rest else ''}) -> Array: ...")
+    lines.append("")
+    lines += [f"{name}: dtype" for name in dtypes()]
+    lines += [f"{name}: {'None' if name == 'newaxis' else 'float'}" for name in CONSTANTS]
+    lines += ["", "def eval(*arrays: Any) -> None: ...", "def device(name: str | None = None, /) -> str: ...",
+              "def stats() -> dict[str, int]: ...",
+              "def from_dlpack(x: Any, /, device: str | None = None, copy: _b.bool | None = None) -> Array: ...",
+              "def get_include() -> str: ..."]
+    lines += [f"def {name}({arguments}) -> Array: ..." for name, arguments, _ in creations()]
+    for _, name, _, names, is_many, attributes, count, doc in rows():
+        result = "Array" if count == 1 else f"tuple[{', '.join(['Array'] * count)}]"
+        lines.append(f"def {name}({stub_parameters(names, is_many, attributes)}) -> {result}:")
+        lines += [f'    """{sentence(doc)}"""', ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main() -> int:
+    stale = []
+    for path, text in (
+        ("frontends/python/csrc/functions.inc", table()),
+        ("frontends/python/headrace/_names.py", names_module()),
+        ("frontends/python/headrace/__init__.pyi", stub()),
+    ):
+        if "--check" not in sys.argv[1:]:
+            (ROOT / path).write_text(text, encoding="utf-8")
+        elif not (ROOT / path).exists() or read(path) != text:
+            stale.append(path)
+    for path in stale:
+        print(f"{path} is stale: run scripts/make_python_functions.py")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
