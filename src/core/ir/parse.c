@@ -248,7 +248,7 @@ static const int64_t *own_ints(parser *p) {
   return own;
 }
 
-static bool parse_dims(parser *p, int *out_rank, const int64_t **out_dims) {
+static bool parse_dims(parser *p, hr_operand *x) {
   if (!parse_ints(p, ']')) {
     return false;
   }
@@ -260,9 +260,9 @@ static bool parse_dims(parser *p, int *out_rank, const int64_t **out_dims) {
       return fail(p, "dims of 0 or more");
     }
   }
-  *out_rank = (int)p->ints.count;
-  *out_dims = own_ints(p);
-  return *out_dims != NULL;
+  x->rank = (int16_t)p->ints.count;
+  x->dims = own_ints(p);
+  return x->dims != NULL;
 }
 
 static bool parse_strides(parser *p, int rank, const int64_t **out_strides) {
@@ -290,7 +290,10 @@ static bool parse_terms(parser *p, hr_operand *x) {
       return fail_memory(p);
     }
   }
-  x->term_count = (int)p->terms.count;
+  if (p->terms.count > INT16_MAX) {
+    return fail(p, "fewer index terms");
+  }
+  x->term_count = (int16_t)p->terms.count;
   x->terms = x->term_count > 0 ? hr_arena_dup(&p->program->arena, p->terms.data, p->terms.count * sizeof(hr_index_term))
                                : NULL;
   return x->term_count == 0 || x->terms != NULL || fail_memory(p);
@@ -305,7 +308,7 @@ static bool parse_bounds(parser *p, hr_operand *x) {
       return false;
     }
     if (x->kind == HR_OPERAND_SCALAR && x->dims == NULL && p->ints.count <= HR_RANK_MAX && p->bounds.count == 0) {
-      x->rank = (int)p->ints.count;
+      x->rank = (int16_t)p->ints.count;
     }
     if (p->ints.count != (size_t)x->rank) {
       return fail(p, "as many strides as dims");
@@ -319,15 +322,22 @@ static bool parse_bounds(parser *p, hr_operand *x) {
       return fail_memory(p);
     }
   }
-  x->bound_count = (int)p->bounds.count;
+  if (p->bounds.count > INT16_MAX) {
+    return fail(p, "fewer bounds");
+  }
+  x->bound_count = (int16_t)p->bounds.count;
   x->bounds =
       x->bound_count > 0 ? hr_arena_dup(&p->program->arena, p->bounds.data, p->bounds.count * sizeof(hr_bound)) : NULL;
   return x->bound_count == 0 || x->bounds != NULL || fail_memory(p);
 }
 
 static bool parse_map(parser *p, hr_operand *x) {
-  return expect(p, ':', "':'") && parse_dtype(p, &x->dtype) && expect(p, '[', "'['") &&
-         parse_dims(p, &x->rank, &x->dims) && parse_strides(p, x->rank, &x->strides) && expect(p, '+', "'+'") &&
+  hr_dtype dtype;
+  if (!expect(p, ':', "':'") || !parse_dtype(p, &dtype)) {
+    return false;
+  }
+  x->dtype = dtype;
+  return expect(p, '[', "'['") && parse_dims(p, x) && parse_strides(p, x->rank, &x->strides) && expect(p, '+', "'+'") &&
          parse_i64(p, &x->offset);
 }
 
@@ -342,7 +352,7 @@ static bool parse_operand(parser *p, hr_operand *x) {
       return false;
     }
     x->dtype = p->program->scalars[x->index].dtype;
-    if (take(p, '[') && !parse_dims(p, &x->rank, &x->dims)) {
+    if (take(p, '[') && !parse_dims(p, x)) {
       return false;
     }
   } else if (take(p, '%')) {

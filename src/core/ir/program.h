@@ -60,19 +60,21 @@ typedef struct hr_bound {
 } hr_bound;
 
 typedef struct hr_operand {
-  hr_operand_kind kind;
-  hr_dtype dtype;
+  hr_operand_kind kind : 8;
+  hr_dtype dtype : 8;
+  int16_t rank;
   uint32_t index;   /* VALUE: buffer; SCALAR: scalar */
   uint32_t version; /* VALUE, value form: the version read or written */
-  int rank;
-  int64_t offset; /* in elements */
+  uint32_t fill;    /* loop nodes: scalar that loads return out of bounds, rounded to dtype; HR_NO_SCALAR: 0 */
+  int64_t offset;   /* in elements */
   const int64_t *dims, *strides;
   /* loop nodes only */
-  int term_count, bound_count;
   const hr_index_term *terms;
   const hr_bound *bounds;
-  uint32_t fill; /* scalar that loads return out of bounds, rounded to dtype; HR_NO_SCALAR: 0 */
+  int16_t term_count, bound_count;
 } hr_operand;
+
+_Static_assert(sizeof(hr_operand) <= 64, "the passes walk through all operands again and again: they are a cache line");
 
 enum { HR_NO_SCALAR = UINT32_MAX };
 
