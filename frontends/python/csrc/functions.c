@@ -264,24 +264,6 @@ static PyObject *apply_several(call *c) {
   return tuple;
 }
 
-static PyObject *call_function(const function_row *row, PyObject *self, PyObject *const *args, Py_ssize_t count,
-                               PyObject *names) {
-  call c;
-  c.row = row, c.stream = NULL;
-  c.input_count = c.attribute_count = c.number_count = c.list_count = 0;
-  if (place_arguments(&c, self, args, count, names) < 0) {
-    return NULL;
-  }
-  PyObject *result = NULL;
-  if (take_values(&c) == 0) {
-    result = row->result_count == 1 ? apply_one(&c) : apply_several(&c);
-  }
-  for (int i = 0; i < c.input_count; ++i) {
-    Py_XDECREF(c.owned[i]);
-  }
-  return result;
-}
-
 /* ---- operators ---- */
 
 PyObject *apply_unary(hr_functional function, PyObject *object) {
@@ -340,6 +322,41 @@ PyObject *apply_binary(hr_functional function, PyObject *left, PyObject *right) 
     return apply_to(function, as_array(left)->stream, &as_array(left)->tensor, &as_array(right)->tensor);
   }
   return apply_mixed(function, left, right);
+}
+
+/* ---- functions ---- */
+
+static PyObject *call_any(const function_row *row, PyObject *self, PyObject *const *args, Py_ssize_t count,
+                               PyObject *names) {
+  call c;
+  c.row = row, c.stream = NULL;
+  c.input_count = c.attribute_count = c.number_count = c.list_count = 0;
+  if (place_arguments(&c, self, args, count, names) < 0) {
+    return NULL;
+  }
+  PyObject *result = NULL;
+  if (take_values(&c) == 0) {
+    result = row->result_count == 1 ? apply_one(&c) : apply_several(&c);
+  }
+  for (int i = 0; i < c.input_count; ++i) {
+    Py_XDECREF(c.owned[i]);
+  }
+  return result;
+}
+
+/* Arrays alone, by position: as operators. Everything else is parsed. */
+static PyObject *call_function(const function_row *row, PyObject *self, PyObject *const *args, Py_ssize_t count,
+                               PyObject *names) {
+  const parameter *p = row->parameters;
+  bool is_plain = self == NULL && names == NULL && row->result_count == 1 && p[0].kind == PARAMETER_INPUT;
+  bool takes_two = p[0].name != NULL && p[1].name != NULL && p[1].kind == PARAMETER_INPUT && p[2].name == NULL;
+  if (is_plain && takes_two && count == 2 && is_array(args[0]) && is_array(args[1])) {
+    return apply_binary(row->function, args[0], args[1]);
+  }
+  if (is_plain && count == 1 && p[1].name == NULL && is_array(args[0])) {
+    return apply_unary(row->function, args[0]);
+  }
+  return call_any(row, self, args, count, names);
 }
 
 /* ---- the table ---- */
