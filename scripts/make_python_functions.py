@@ -14,7 +14,7 @@ ROW = re.compile(
     r"^HR_FUNCTIONAL\((\w+), (\w+), (\w+), (\w+), (NO_INPUTS|INPUTS\(.*?\)|MANY\(.*?\)), "
     r"(NO_ATTRIBUTES|ATTRIBUTES\((?:\w+\([^()]*\)(?:, )?)+\))(?: RESULTS\((.*?)\))?, \"(.*)\"\)$"
 )
-BY_HAND = {"full", "arange", "eye"}  # frontends/python/csrc/creation.c
+BY_HAND = {"full", "arange", "eye", "linspace"}  # frontends/python/csrc/creation.c
 INDEXING = {"slice"}  # x[...]
 FIRST_RESULT = {"sort"}  # the standard's has one
 METHODS = set(

@@ -399,6 +399,32 @@ typedef enum hr_functional {
   /* argmin(x, axis=none, keepdims=false): index of the smallest element, of one axis or of the flattened x; the
    * first of several; a NaN is the smallest */
   HR_FUNCTIONAL_ARGMIN,
+  /* count_nonzero(x, axis=none, keepdims=false): the number of elements that are not 0, in i64 */
+  HR_FUNCTIONAL_COUNT_NONZERO,
+  /* ptp(x, axis=none, keepdims=false): largest less smallest element */
+  HR_FUNCTIONAL_PTP,
+  /* median(x, axis=none, keepdims=false): the middle element in order, or the mean of the two; NaN if any is NaN */
+  HR_FUNCTIONAL_MEDIAN,
+  /* quantile(x, axis=none, keepdims=false, q=0.5): between the neighbours of place q (n - 1) in order; NaN if any is
+   * NaN */
+  HR_FUNCTIONAL_QUANTILE,
+  /* vector_norm(x, axis=none, keepdims=false, ord=2): sum(|x|^ord)^(1 / ord); 0 counts, infinite orders are the
+   * largest or smallest |x| */
+  HR_FUNCTIONAL_VECTOR_NORM,
+  /* nansum(x, axis=none, keepdims=false): sum without NaN */
+  HR_FUNCTIONAL_NANSUM,
+  /* nanprod(x, axis=none, keepdims=false): product without NaN */
+  HR_FUNCTIONAL_NANPROD,
+  /* nanmax(x, axis=none, keepdims=false): largest number; NaN if there is none */
+  HR_FUNCTIONAL_NANMAX,
+  /* nanmin(x, axis=none, keepdims=false): smallest number; NaN if there is none */
+  HR_FUNCTIONAL_NANMIN,
+  /* nanmean(x, axis=none, keepdims=false): mean without NaN */
+  HR_FUNCTIONAL_NANMEAN,
+  /* nanvar(x, axis=none, keepdims=false, correction=0): variance without NaN */
+  HR_FUNCTIONAL_NANVAR,
+  /* nanstd(x, axis=none, keepdims=false, correction=0): standard deviation without NaN */
+  HR_FUNCTIONAL_NANSTD,
 
   /* ---- along one axis ---- */
 
@@ -412,6 +438,16 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_CUMULATIVE_SUM,
   /* cumulative_prod(x, axis=-1): running products */
   HR_FUNCTIONAL_CUMULATIVE_PROD,
+  /* cumulative_max(x, axis=-1): running maximum; NaN from the first NaN on */
+  HR_FUNCTIONAL_CUMULATIVE_MAX,
+  /* cumulative_min(x, axis=-1): running minimum; NaN from the first NaN on */
+  HR_FUNCTIONAL_CUMULATIVE_MIN,
+  /* logcumsumexp(x, axis=-1): the logarithm of running sums of exp(x) */
+  HR_FUNCTIONAL_LOGCUMSUMEXP,
+  /* diff(x, n=1, axis=-1): differences of neighbours, n times; of bool whether they differ */
+  HR_FUNCTIONAL_DIFF,
+  /* trapezoid(x, dx=1, axis=-1): integral along an axis by the trapezoidal rule */
+  HR_FUNCTIONAL_TRAPEZOID,
 
   /* ---- in order; a NaN is the largest ---- */
 
@@ -428,6 +464,27 @@ typedef enum hr_functional {
   /* matmul(x, y): matrix product of the last two dims; the others are broadcast; a vector is a row on the left, a
    * column on the right */
   HR_FUNCTIONAL_MATMUL,
+  /* einsum(x..., equation): sums of products over named dims, as in `ij,jk->ik`; without an arrow the result has the
+   * letters that occur once */
+  HR_FUNCTIONAL_EINSUM,
+  /* tensordot(x, y, x_axes=none, y_axes=none): sum of products over pairs of axes; without axes the last two of x
+   * and the first two of y */
+  HR_FUNCTIONAL_TENSORDOT,
+  /* vecdot(x, y, axis=-1): sum(conj(x) * y) along an axis; the others are broadcast */
+  HR_FUNCTIONAL_VECDOT,
+  /* inner(x, y): sum of products over the last axes */
+  HR_FUNCTIONAL_INNER,
+  /* outer(x, y): products of all pairs of elements, flattened */
+  HR_FUNCTIONAL_OUTER,
+  /* kron(x, y): Kronecker product */
+  HR_FUNCTIONAL_KRON,
+  /* cross(x, y, axis=-1): cross product of vectors of 3 elements along an axis */
+  HR_FUNCTIONAL_CROSS,
+  /* trace(x, offset=0, dtype=none): sum of a diagonal of the last two dims */
+  HR_FUNCTIONAL_TRACE,
+  /* cov(x, correction=1): covariance of the rows of x: products of deviations by the number of columns less the
+   * correction */
+  HR_FUNCTIONAL_COV,
   /* conv(x, weight, bias?, stride, before, after, dilation, groups=1): convolution (without flipping) of x [N, C,
    * ..] with weight [O, C / groups, ..]; before, after: zeros on each side */
   HR_FUNCTIONAL_CONV,
@@ -465,6 +522,12 @@ typedef enum hr_functional {
   /* slice(x, begin, count, step): element i along a dim is x's element begin + i * step, which must exist; step may
    * be negative */
   HR_FUNCTIONAL_SLICE,
+  /* moveaxis(x, source=0, destination=-1): a dim at another place, the others in their order */
+  HR_FUNCTIONAL_MOVEAXIS,
+  /* swapaxes(x, axis1=-2, axis2=-1): two dims in each other's place; without axes the matrices transposed */
+  HR_FUNCTIONAL_SWAPAXES,
+  /* diagonal(x, offset=0, axis1=-2, axis2=-1): a diagonal of two dims, as the last dim */
+  HR_FUNCTIONAL_DIAGONAL,
 
   /* ---- views where possible, else copies ---- */
 
@@ -487,8 +550,12 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_PAD_EDGE,
   /* tile(x, repetitions): x repeated so often along each dim; dims are added in front on either side */
   HR_FUNCTIONAL_TILE,
+  /* repeat(x, repeats=1, axis=-1): each element so often in a row along an axis */
+  HR_FUNCTIONAL_REPEAT,
   /* roll(x, shift=0, axis=0): elements moved along an axis; those that leave one end enter at the other */
   HR_FUNCTIONAL_ROLL,
+  /* diag(x, k=0): the matrix with vector x on diagonal k */
+  HR_FUNCTIONAL_DIAG,
   /* tril(x, k=0): 0 above diagonal k of the last two dims */
   HR_FUNCTIONAL_TRIL,
   /* triu(x, k=0): 0 below diagonal k of the last two dims */
@@ -501,6 +568,44 @@ typedef enum hr_functional {
   /* take_along_axis(x, indices, axis=-1): for each index the element of x at its place, with this index along the
    * axis */
   HR_FUNCTIONAL_TAKE_ALONG_AXIS,
+  /* index(x..., axes): x at indices of several axes: inputs x, then one tensor for each axis, broadcast; their dims
+   * replace adjacent axes, or come first */
+  HR_FUNCTIONAL_INDEX,
+  /* index_put(x..., axes, mode="set"): x with values at indices: inputs x, values, then as index; mode: set, add */
+  HR_FUNCTIONAL_INDEX_PUT,
+  /* put_along_axis(x, indices, values, axis=-1, mode="set"): x with values at the places that take_along_axis reads;
+   * mode: set, add, multiply, max, min */
+  HR_FUNCTIONAL_PUT_ALONG_AXIS,
+  /* index_add(x, indices, values, axis=0, alpha=1): x with alpha * values added at the places that take reads */
+  HR_FUNCTIONAL_INDEX_ADD,
+  /* slice_update(x, values, begin, count, step, mode="set"): x with values in a slice; mode: set, add, multiply,
+   * max, min */
+  HR_FUNCTIONAL_SLICE_UPDATE,
+  /* masked_fill(x, mask, value): value if mask, else x, in x's dtype */
+  HR_FUNCTIONAL_MASKED_FILL,
+  /* searchsorted(x, values, side="left"): the places where values keep x, which is in order, in order; side left:
+   * before equal elements, right: behind them */
+  HR_FUNCTIONAL_SEARCHSORTED,
+  /* digitize(x, bins, right=false): the number of the interval of increasing bins in which x is; right: intervals
+   * include their upper end */
+  HR_FUNCTIONAL_DIGITIZE,
+  /* bincount(x, weights?, length=0): how often 0 to length - 1 occur in x, or the sum of their weights; larger x are
+   * an error */
+  HR_FUNCTIONAL_BINCOUNT,
+  /* histogram(x, bins=10, low=0, high=1): how many elements are in each of the bins of equal width between low and
+   * high */
+  HR_FUNCTIONAL_HISTOGRAM,
+
+  /* ---- results whose dims depend on data: a call waits for the stream; inferences and captures fail ---- */
+
+  /* nonzero(x, size=-1): coordinates [rank, count] of the elements that are not 0; with size so many, without
+   * waiting, -1 behind the last */
+  HR_FUNCTIONAL_NONZERO,
+  /* compress(condition, x, axis=0): x's slices along an axis where the condition is true */
+  HR_FUNCTIONAL_COMPRESS,
+  /* unique(x) -> values, indices, inverse, counts: the distinct elements in order; the first index of each, the
+   * number of each element of x among them, their counts */
+  HR_FUNCTIONAL_UNIQUE,
 
   /* ---- creation ---- */
 
@@ -511,6 +616,41 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_ARANGE,
   /* eye(rows=0, columns=-1, dtype=none): ones on the diagonal; as many columns as rows by default; f32 without dtype */
   HR_FUNCTIONAL_EYE,
+  /* linspace(start=0, stop=1, num=50, endpoint=true, dtype=none): num evenly spaced numbers from start to stop; f32
+   * without dtype */
+  HR_FUNCTIONAL_LINSPACE,
+
+  /* ---- random numbers of a key u32[2]; src/functional/random.c documents the bits ---- */
+
+  /* key(seed=0): the key with this seed of 64 bits */
+  HR_FUNCTIONAL_KEY,
+  /* split(key, num=2): independent keys [num, 2] */
+  HR_FUNCTIONAL_SPLIT,
+  /* fold_in(key, data=0): an independent key for each number */
+  HR_FUNCTIONAL_FOLD_IN,
+  /* random_bits(key, shape, dtype=none): integers of 8, 16 or 32 random bits; u32 without dtype */
+  HR_FUNCTIONAL_RANDOM_BITS,
+  /* uniform(key, shape, low=0, high=1, dtype=none): uniform in [low, high); f32 without dtype */
+  HR_FUNCTIONAL_UNIFORM,
+  /* normal(key, shape, loc=0, scale=1, dtype=none): normal distribution; f32 without dtype */
+  HR_FUNCTIONAL_NORMAL,
+  /* truncated_normal(key, shape, low=-2, high=2, dtype=none): standard normal distribution between two bounds; f32
+   * without dtype */
+  HR_FUNCTIONAL_TRUNCATED_NORMAL,
+  /* bernoulli(key, p, shape): true with probability p */
+  HR_FUNCTIONAL_BERNOULLI,
+  /* randint(key, shape, low=0, high=1, dtype=none): integers from low to high - 1; i32 without dtype */
+  HR_FUNCTIONAL_RANDINT,
+  /* gumbel(key, shape, dtype=none): standard Gumbel distribution; f32 without dtype */
+  HR_FUNCTIONAL_GUMBEL,
+  /* exponential(key, shape, dtype=none): standard exponential distribution; f32 without dtype */
+  HR_FUNCTIONAL_EXPONENTIAL,
+  /* laplace(key, shape, loc=0, scale=1, dtype=none): Laplace distribution; f32 without dtype */
+  HR_FUNCTIONAL_LAPLACE,
+  /* categorical(key, logits, axis=-1): an index along an axis, with probabilities softmax(logits) */
+  HR_FUNCTIONAL_CATEGORICAL,
+  /* permutation(key, x, axis=0): x's slices along an axis in random order */
+  HR_FUNCTIONAL_PERMUTATION,
   HR_FUNCTIONAL_COUNT
 } hr_functional;
 

@@ -78,6 +78,11 @@ const hr_tensor *hr__along(hr__formula *f, hr_op op, const hr_tensor *x, int64_t
   return hr__along_as(f, op, x, which, HR_DTYPE_NONE);
 }
 
+const hr_tensor *hr__along_pair(hr__formula *f, hr_op op, const hr_tensor *const pair[2], int64_t which) {
+  hr_attrs attrs = {.int_count = 1, .ints = &which};
+  return hr__step(f, op, &attrs, 2, pair, HR_DTYPE_NONE);
+}
+
 const hr_tensor *hr__function(hr__formula *f, hr_functional function, int count, const hr_tensor *const *inputs,
                               int attribute_count, const hr_attribute *attributes) {
   hr_tensor *out = place(f);

@@ -10,7 +10,7 @@
 #include "core/ir/dtype.h"
 #include "functional/functions.h"
 
-enum { HR__FORMULA_STEPS = 40 };
+enum { HR__FORMULA_STEPS = 96 };
 
 typedef struct hr__formula {
   const hr__function_call *call;
@@ -52,6 +52,8 @@ const hr_tensor *hr__ternary(hr__formula *f, hr_op op, const hr_tensor *x, const
 const hr_tensor *hr__along(hr__formula *f, hr_op op, const hr_tensor *x, int64_t which);
 /* The same in another dtype, NONE: the row's. */
 const hr_tensor *hr__along_as(hr__formula *f, hr_op op, const hr_tensor *x, int64_t which, hr_dtype dtype);
+/* The same of two inputs. */
+const hr_tensor *hr__along_pair(hr__formula *f, hr_op op, const hr_tensor *const pair[2], int64_t which);
 /* A function of the table, with its first result. */
 const hr_tensor *hr__function(hr__formula *f, hr_functional function, int input_count, const hr_tensor *const *inputs,
                               int attribute_count, const hr_attribute *attributes);

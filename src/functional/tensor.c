@@ -200,6 +200,31 @@ static hr_status record_row(const hr__function_call *c, hr_op op, const hr_attrs
   return status;
 }
 
+/* An inference checks the outputs' types as a record does. */
+static hr_status check_outputs(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
+                               const hr_view *views, int output_count, hr_tensor *const *outputs) {
+  hr_tensor types[FEW], *copies[FEW];
+  for (int i = 0; i < output_count; ++i) {
+    hr__copy_tensor(outputs[i], &types[i]);
+    copies[i] = &types[i];
+  }
+  return infer(c, op, attrs, count, views, output_count, copies);
+}
+
+hr_status hr__write_row(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
+                        const hr_tensor *const *inputs, int output_count, hr_tensor *const *outputs) {
+  hr_view views[HR_RANK_MAX + FEW];
+  int all = count + output_count;
+  if (all > HR_RANK_MAX + FEW || output_count > FEW) {
+    return no_memory(c, all);
+  }
+  for (int i = 0; i < count; ++i) {
+    view_of(c, inputs[i], &views[i]);
+  }
+  return c->stream == NULL ? check_outputs(c, op, attrs, count, views, output_count, outputs)
+                           : record(c, op, attrs, count, views, output_count, outputs);
+}
+
 hr_status hr__record_row(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
                          const hr_tensor *const *inputs, int output_count, hr_tensor *const *outputs) {
   return record_row(c, op, attrs, count, inputs, output_count, outputs, true);

@@ -682,6 +682,42 @@ def argmax(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
 def argmin(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
     """index of the smallest element, of one axis or of the flattened x; the first of several; a NaN is the smallest."""
 
+def count_nonzero(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
+    """the number of elements that are not 0, in i64."""
+
+def ptp(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
+    """largest less smallest element."""
+
+def median(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
+    """the middle element in order, or the mean of the two; NaN if any is NaN."""
+
+def quantile(x: _Like, axis: _Axes = None, keepdims: _b.bool = False, q: float = 0.5) -> Array:
+    """between the neighbours of place q (n - 1) in order; NaN if any is NaN."""
+
+def vector_norm(x: _Like, axis: _Axes = None, keepdims: _b.bool = False, ord: float = 2) -> Array:
+    """sum(|x|^ord)^(1 / ord); 0 counts, infinite orders are the largest or smallest |x|."""
+
+def nansum(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
+    """sum without NaN."""
+
+def nanprod(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
+    """product without NaN."""
+
+def nanmax(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
+    """largest number; NaN if there is none."""
+
+def nanmin(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
+    """smallest number; NaN if there is none."""
+
+def nanmean(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
+    """mean without NaN."""
+
+def nanvar(x: _Like, axis: _Axes = None, keepdims: _b.bool = False, correction: float = 0) -> Array:
+    """variance without NaN."""
+
+def nanstd(x: _Like, axis: _Axes = None, keepdims: _b.bool = False, correction: float = 0) -> Array:
+    """standard deviation without NaN."""
+
 def softmax(x: _Like, axis: int = -1) -> Array:
     """exp(x) / sum(exp(x))."""
 
@@ -697,6 +733,21 @@ def cumulative_sum(x: _Like, axis: int = -1) -> Array:
 def cumulative_prod(x: _Like, axis: int = -1) -> Array:
     """running products."""
 
+def cumulative_max(x: _Like, axis: int = -1) -> Array:
+    """running maximum; NaN from the first NaN on."""
+
+def cumulative_min(x: _Like, axis: int = -1) -> Array:
+    """running minimum; NaN from the first NaN on."""
+
+def logcumsumexp(x: _Like, axis: int = -1) -> Array:
+    """the logarithm of running sums of exp(x)."""
+
+def diff(x: _Like, n: int = 1, axis: int = -1) -> Array:
+    """differences of neighbours, n times; of bool whether they differ."""
+
+def trapezoid(x: _Like, dx: float = 1, axis: int = -1) -> Array:
+    """integral along an axis by the trapezoidal rule."""
+
 def sort(x: _Like, axis: int = -1, descending: _b.bool = False) -> Array:
     """x in order along an axis; equal elements keep their order."""
 
@@ -708,6 +759,33 @@ def topk(x: _Like, k: int = 1, axis: int = -1, largest: _b.bool = True) -> tuple
 
 def matmul(x: _Like, y: _Like) -> Array:
     """matrix product of the last two dims; the others are broadcast; a vector is a row on the left, a column on the right."""
+
+def einsum(arrays: Sequence[_Like], equation: str) -> Array:
+    """sums of products over named dims, as in `ij,jk->ik`; without an arrow the result has the letters that occur once."""
+
+def tensordot(x: _Like, y: _Like, x_axes: _Axes = None, y_axes: _Axes = None) -> Array:
+    """sum of products over pairs of axes; without axes the last two of x and the first two of y."""
+
+def vecdot(x: _Like, y: _Like, axis: int = -1) -> Array:
+    """sum(conj(x) * y) along an axis; the others are broadcast."""
+
+def inner(x: _Like, y: _Like) -> Array:
+    """sum of products over the last axes."""
+
+def outer(x: _Like, y: _Like) -> Array:
+    """products of all pairs of elements, flattened."""
+
+def kron(x: _Like, y: _Like) -> Array:
+    """Kronecker product."""
+
+def cross(x: _Like, y: _Like, axis: int = -1) -> Array:
+    """cross product of vectors of 3 elements along an axis."""
+
+def trace(x: _Like, offset: int = 0, dtype: _DType | None = None) -> Array:
+    """sum of a diagonal of the last two dims."""
+
+def cov(x: _Like, correction: float = 1) -> Array:
+    """covariance of the rows of x: products of deviations by the number of columns less the correction."""
 
 def conv(x: _Like, weight: _Like, bias: _Like | None = None, stride: _Axes, before: _Axes, after: _Axes, dilation: _Axes, groups: int = 1) -> Array:
     """convolution (without flipping) of x [N, C, ..] with weight [O, C / groups, ..]; before, after: zeros on each side."""
@@ -742,6 +820,15 @@ def squeeze(x: _Like, axis: _Axes = None) -> Array:
 def flip(x: _Like, axis: _Axes = None) -> Array:
     """the order of elements reversed."""
 
+def moveaxis(x: _Like, source: int = 0, destination: int = -1) -> Array:
+    """a dim at another place, the others in their order."""
+
+def swapaxes(x: _Like, axis1: int = -2, axis2: int = -1) -> Array:
+    """two dims in each other's place; without axes the matrices transposed."""
+
+def diagonal(x: _Like, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Array:
+    """a diagonal of two dims, as the last dim."""
+
 def reshape(x: _Like, shape: _Axes) -> Array:
     """the elements in row-major order with other dims; one of them may be -1."""
 
@@ -766,8 +853,14 @@ def pad_edge(x: _Like, before: _Axes, after: _Axes) -> Array:
 def tile(x: _Like, repetitions: _Axes) -> Array:
     """x repeated so often along each dim; dims are added in front on either side."""
 
+def repeat(x: _Like, repeats: int = 1, axis: int = -1) -> Array:
+    """each element so often in a row along an axis."""
+
 def roll(x: _Like, shift: int = 0, axis: int = 0) -> Array:
     """elements moved along an axis; those that leave one end enter at the other."""
+
+def diag(x: _Like, k: int = 0) -> Array:
+    """the matrix with vector x on diagonal k."""
 
 def tril(x: _Like, k: int = 0) -> Array:
     """0 above diagonal k of the last two dims."""
@@ -780,3 +873,84 @@ def take(x: _Like, indices: _Like, axis: int = 0) -> Array:
 
 def take_along_axis(x: _Like, indices: _Like, axis: int = -1) -> Array:
     """for each index the element of x at its place, with this index along the axis."""
+
+def index(arrays: Sequence[_Like], axes: _Axes) -> Array:
+    """x at indices of several axes: inputs x, then one tensor for each axis, broadcast; their dims replace adjacent axes, or come first."""
+
+def index_put(arrays: Sequence[_Like], axes: _Axes, mode: str = "set") -> Array:
+    """x with values at indices: inputs x, values, then as index; mode: set, add."""
+
+def put_along_axis(x: _Like, indices: _Like, values: _Like, axis: int = -1, mode: str = "set") -> Array:
+    """x with values at the places that take_along_axis reads; mode: set, add, multiply, max, min."""
+
+def index_add(x: _Like, indices: _Like, values: _Like, axis: int = 0, alpha: float = 1) -> Array:
+    """x with alpha * values added at the places that take reads."""
+
+def slice_update(x: _Like, values: _Like, begin: _Axes, count: _Axes, step: _Axes, mode: str = "set") -> Array:
+    """x with values in a slice; mode: set, add, multiply, max, min."""
+
+def masked_fill(x: _Like, mask: _Like, value: _Like) -> Array:
+    """value if mask, else x, in x's dtype."""
+
+def searchsorted(x: _Like, values: _Like, side: str = "left") -> Array:
+    """the places where values keep x, which is in order, in order; side left: before equal elements, right: behind them."""
+
+def digitize(x: _Like, bins: _Like, right: _b.bool = False) -> Array:
+    """the number of the interval of increasing bins in which x is; right: intervals include their upper end."""
+
+def bincount(x: _Like, weights: _Like | None = None, length: int = 0) -> Array:
+    """how often 0 to length - 1 occur in x, or the sum of their weights; larger x are an error."""
+
+def histogram(x: _Like, bins: int = 10, low: float = 0, high: float = 1) -> Array:
+    """how many elements are in each of the bins of equal width between low and high."""
+
+def nonzero(x: _Like, size: int = -1) -> Array:
+    """coordinates [rank, count] of the elements that are not 0; with size so many, without waiting, -1 behind the last."""
+
+def compress(condition: _Like, x: _Like, axis: int = 0) -> Array:
+    """x's slices along an axis where the condition is true."""
+
+def unique(x: _Like) -> tuple[Array, Array, Array, Array]:
+    """the distinct elements in order; the first index of each, the number of each element of x among them, their counts."""
+
+def key(seed: int = 0) -> Array:
+    """the key with this seed of 64 bits."""
+
+def split(key: _Like, num: int = 2) -> Array:
+    """independent keys [num, 2]."""
+
+def fold_in(key: _Like, data: int = 0) -> Array:
+    """an independent key for each number."""
+
+def random_bits(key: _Like, shape: _Axes, dtype: _DType | None = None) -> Array:
+    """integers of 8, 16 or 32 random bits; u32 without dtype."""
+
+def uniform(key: _Like, shape: _Axes, low: float = 0, high: float = 1, dtype: _DType | None = None) -> Array:
+    """uniform in [low, high); f32 without dtype."""
+
+def normal(key: _Like, shape: _Axes, loc: float = 0, scale: float = 1, dtype: _DType | None = None) -> Array:
+    """normal distribution; f32 without dtype."""
+
+def truncated_normal(key: _Like, shape: _Axes, low: float = -2, high: float = 2, dtype: _DType | None = None) -> Array:
+    """standard normal distribution between two bounds; f32 without dtype."""
+
+def bernoulli(key: _Like, p: _Like, shape: _Axes) -> Array:
+    """true with probability p."""
+
+def randint(key: _Like, shape: _Axes, low: int = 0, high: int = 1, dtype: _DType | None = None) -> Array:
+    """integers from low to high - 1; i32 without dtype."""
+
+def gumbel(key: _Like, shape: _Axes, dtype: _DType | None = None) -> Array:
+    """standard Gumbel distribution; f32 without dtype."""
+
+def exponential(key: _Like, shape: _Axes, dtype: _DType | None = None) -> Array:
+    """standard exponential distribution; f32 without dtype."""
+
+def laplace(key: _Like, shape: _Axes, loc: float = 0, scale: float = 1, dtype: _DType | None = None) -> Array:
+    """Laplace distribution; f32 without dtype."""
+
+def categorical(key: _Like, logits: _Like, axis: int = -1) -> Array:
+    """an index along an axis, with probabilities softmax(logits)."""
+
+def permutation(key: _Like, x: _Like, axis: int = 0) -> Array:
+    """x's slices along an axis in random order."""
