@@ -42,6 +42,9 @@ typedef struct hr_function_spec {
   void *arg;
   void (*release)(void *arg); /* (optional) called once, after the last run or if there is none; on any thread */
   int updated_count;          /* so many outputs, the first ones, have contents, which the function may use */
+  bool is_late;               /* it may run later: it waits for others, such as other processes. Late calls keep their
+                               * order. All run before the first later record that uses an operand of one of them, may
+                               * fail, or calls a function that is not late, and at the end of the program at last. */
 } hr_function_spec;
 
 /* Records a call of a function. In a capture (part.h) the function is called in each run of the part.

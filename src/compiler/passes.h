@@ -23,6 +23,9 @@ int hr_uses_after(const hr_uses *uses, uint32_t buffer, int n);
  * free its arena. All of its loops are in there, unless there are no chains, and the nodes are the stream's. */
 hr_status hr_chain(const hr_program *stream, hr_program *out_stream);
 
+/* Moves calls of functions that are late (headrace/function.h) to where their results are used. */
+hr_status hr_late_calls(hr_program *program);
+
 /* Numbers the versions of every buffer in order of writes: stream order becomes value form. */
 void hr_versions(hr_program *program);
 /* The same in parts: nodes are added in order. */

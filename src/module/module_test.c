@@ -412,6 +412,33 @@ HR_TEST(functions_update_and_have_effects) {
   close_fixture(&f);
 }
 
+/* One argument for both: the order of the calls is that of the records. */
+HR_TEST(late_functions_run_in_front_of_their_readers) {
+  fixture f = open_fixture();
+  counted c = {0, 0};
+  float zeros[2] = {0, 7}, ones[2] = {1, 5}, out[2];
+  tensor x = make(&f, 1, 2, zeros), y = make(&f, 1, 2, ones), z = make(&f, 1, 2, NULL);
+  hr_view vx = view_of(&x), vy = view_of(&y), vz = view_of(&z);
+  hr_scalar ten = hr_scalar_f64(10);
+  hr_function_spec spec = spec_of(note_order, &c);
+  spec.updated_count = 1, spec.is_late = true;
+  HR_ASSERT_OK(hr_function_record(f.stream, &spec, 0, NULL, 1, &vx)); /* x: 1 */
+  HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_ADD, NULL, 2, (hr_view[]){vy, number(&ten)}, 1, &vz));
+  HR_ASSERT_OK(hr_function_record(f.stream, &spec, 0, NULL, 1, &vy)); /* y: 2 */
+  HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_ADD, NULL, 2, (hr_view[]){vz, vx}, 1, &vz));
+  HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_ADD, NULL, 2, (hr_view[]){vx, vy}, 1, &vx));
+  read_back(&f, &z, out);
+  HR_ASSERT(out[0] == 12 && out[1] == 22);
+  read_back(&f, &x, out);
+  HR_ASSERT(out[0] == 3 && out[1] == 12);
+  HR_ASSERT_EQ(c.calls, 2);
+  HR_ASSERT_EQ(c.released, 2);
+  hr_buffer_release(x.buffer);
+  hr_buffer_release(y.buffer);
+  hr_buffer_release(z.buffer);
+  close_fixture(&f);
+}
+
 static hr_status look_at_columns(const hr_function_call *call) {
   counted *c = call->arg;
   const float *x = call->inputs[0];

@@ -281,7 +281,7 @@ void call(hr_stream *stream, Function function, at::ArrayRef<Tensor> inputs, at:
   called->function = std::move(function);
   note_operands(inputs, called->inputs);
   note_operands(outputs, called->outputs);
-  hr_function_spec spec{name, &run_called, called.release(), &release_called, options.updated};
+  hr_function_spec spec{name, &run_called, called.release(), &release_called, options.updated, false};
   check(hr_function_record(stream, &spec, in.count(), in.data(), out.count(), out.data()));
   for (const Tensor &output : outputs)
     output.unsafeGetTensorImpl()->bump_version();

@@ -119,7 +119,7 @@ void Job::record(std::unique_ptr<Running> running) {
   view.dims = tensor.sizes().data();
   view.strides = tensor.strides().data();
   hint_due();
-  hr_function_spec spec{"all_reduce", &run_step, running.release(), &release, 1};
+  hr_function_spec spec{"all_reduce", &run_step, running.release(), &release, 1, true};
   check(hr_function_record(stream(), &spec, 0, nullptr, 1, &view));
   note_awaited(stream(), outcome_);
 }
