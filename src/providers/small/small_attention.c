@@ -2,7 +2,8 @@
  * (small_attention.text). It replaces two products and a softmax, each too short to fill the device.
  *
  * f32, bf16 and f16, computed in f32; any strides, every mask, causal or not. Rejects: dropout, gradients, many
- * queries, which providers/flash runs, and many keys, for which products divide the work better.
+ * queries, which providers/flash runs, and many keys, for which products divide the work better. One query, as in the
+ * generation of words, may have more keys.
  */
 #include <string.h>
 
@@ -10,7 +11,7 @@
 #include "providers/device_text.h"
 #include "providers/small/small.h"
 
-enum { QUERIES_MOST = 31, KEYS_MOST = 128, WIDTH_MOST = 256, VECTOR_BYTES = 16 };
+enum { QUERIES_MOST = 31, KEYS_MOST = 128, KEYS_OF_ONE_MOST = 512, WIDTH_MOST = 256, VECTOR_BYTES = 16 };
 enum { Q, K, V, MASK, Y, LSE, OPERANDS };
 
 typedef struct small {
@@ -28,6 +29,10 @@ static bool has_dtypes(const small *g) {
                                           (i == MASK && (x->dtype == HR_DTYPE_BOOL || x->dtype == HR_DTYPE_F32))));
   }
   return is;
+}
+
+static int64_t keys_most(const small *g) {
+  return g->queries == 1 ? KEYS_OF_ONE_MOST : KEYS_MOST;
 }
 
 static bool is_small(const hr_node *node, small *out_small) {
@@ -49,7 +54,7 @@ static bool is_small(const hr_node *node, small *out_small) {
   g.queries = g.x[Q]->dims[rank - 2], g.keys = g.x[K]->dims[rank - 2];
   g.width = g.x[Q]->dims[rank - 1], g.v_width = g.x[V]->dims[rank - 1];
   *out_small = g;
-  return g.queries >= 1 && g.queries <= QUERIES_MOST && g.keys >= 1 && g.keys <= KEYS_MOST && g.width >= 1 &&
+  return g.queries >= 1 && g.queries <= QUERIES_MOST && g.keys >= 1 && g.keys <= keys_most(&g) && g.width >= 1 &&
          g.width <= WIDTH_MOST && g.v_width >= 1 && g.v_width <= WIDTH_MOST && g.heads >= 1 && g.batches >= 1 &&
          g.heads <= INT32_MAX / g.batches / QUERIES_MOST;
 }
@@ -74,7 +79,7 @@ static void write_text(const hr_program *program, const hr_node *node, const sma
   }
   hr__small_write_definitions(program, node, text);
   hr_text_printf(text, "#define WIDTH %d\n#define V_WIDTH %d\n#define KEYS_MOST %d\n#define VECTOR %d\n", (int)g->width,
-                 (int)g->v_width, (int)KEYS_MOST, hr__device_text_has_vectors(g->x[K]) ? vector : 1);
+                 (int)g->v_width, (int)keys_most(g), hr__device_text_has_vectors(g->x[K]) ? vector : 1);
   hr_text_printf(text, "#define COLUMNS %d\n#define IS_CAUSAL %d\n#define MASK_KIND %d\n#define HAS_LSE %d\n", columns,
                  node->ints[0] != 0,
                  mask == NULL                   ? 0
