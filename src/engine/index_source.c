@@ -93,7 +93,16 @@ hr_index_source hr__index_source_find(const hr_program *program, const hr_node *
 void hr__index_source_note(hr_buffer *buffer, hr_dtype dtype, const void *values, size_t bytes) {
   bool is_all = bytes == buffer->bytes; /* a part does not bound the rest */
   uint64_t stamp = atomic_load_explicit(&buffer->stamp, memory_order_relaxed);
+  hr_mutex_lock(&buffer->device->order_mutex);
   hr__host_range_note(&buffer->range, stamp, dtype, values, is_all ? bytes : 0);
+  hr_mutex_unlock(&buffer->device->order_mutex);
+}
+
+void hr__index_source_note_seen(hr_buffer *buffer, uint64_t stamp, hr_dtype dtype, const void *values, size_t bytes) {
+  bool is_known = stamp != 0 && stamp == atomic_load_explicit(&buffer->stamp, memory_order_relaxed);
+  if (is_known && bytes == buffer->bytes && bytes <= HR_INDEX_SEEN_BYTES_MAX && hr__host_range_covers(dtype)) {
+    hr__index_source_note(buffer, dtype, values, bytes);
+  }
 }
 
 static bool count_range(const hr_index_source *source, const hr_scalar *values, int64_t *out_min, int64_t *out_max) {
@@ -114,6 +123,12 @@ bool hr__index_source_range(const hr_index_source *source, hr_buffer *const *buf
   if (source->kind == HR_INDEX_COUNT) {
     return count_range(source, values, out_min, out_max);
   }
-  return source->kind == HR_INDEX_BUFFER && buffers != NULL && stamps != NULL &&
-         hr__host_range_find(&buffers[source->buffer]->range, stamps[source->buffer], source->dtype, out_min, out_max);
+  if (source->kind != HR_INDEX_BUFFER || buffers == NULL || stamps == NULL) {
+    return false;
+  }
+  const hr_buffer *buffer = buffers[source->buffer];
+  hr_mutex_lock(&buffer->device->order_mutex);
+  bool is_known = hr__host_range_find(&buffer->range, stamps[source->buffer], source->dtype, out_min, out_max);
+  hr_mutex_unlock(&buffer->device->order_mutex);
+  return is_known;
 }

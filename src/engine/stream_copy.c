@@ -82,9 +82,13 @@ hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes
     return HR_OK;
   }
   int64_t begin = begin_copy(stream->device, HR_PROFILE_COPY_OUT, view);
-  hr_status status = copy_view_out(stream, view, out_bytes);
+  uint64_t stamp = atomic_load_explicit(&view->buffer->stamp, memory_order_relaxed);
+  HR_RETURN_IF_ERROR(copy_view_out(stream, view, out_bytes));
   end_copy(stream, HR_PROFILE_COPY_OUT, begin, view);
-  return status;
+  if (stream->notes_indices && hr__view_is_contiguous(view)) {
+    hr__index_source_note_seen(view->buffer, stamp, view->dtype, out_bytes, bytes);
+  }
+  return HR_OK;
 }
 
 hr_status hr_stream_address(hr_stream *stream, hr_buffer *buffer, void **out_address) {

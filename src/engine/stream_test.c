@@ -378,6 +378,45 @@ HR_TEST(indices_that_the_host_wrote_are_checked_without_a_look_at_the_device) {
   close_fixture(&f);
 }
 
+HR_TEST(indices_that_the_host_has_read_are_checked_without_a_look_at_the_device) {
+  fixture f = open_fixture("cpu");
+  const int64_t large[2] = {ROWS + 2, COLUMNS}, count[1] = {ROWS}, one[1] = {1};
+  float values[(ROWS + 2) * COLUMNS] = {0};
+  int64_t seen[ROWS];
+  hr_buffer *x, *made, *index = make_index(&f, ROWS - 1), *y = make(&f);
+  hr_view view = {.dtype = HR_DTYPE_F32, .rank = 2, .dims = large, .strides = strides};
+  hr_view from = {.buffer = index, .dtype = HR_DTYPE_I64, .rank = 1, .dims = count, .strides = one}, to = from;
+  HR_ASSERT_OK(hr_buffer_create(f.device, sizeof values, &x));
+  HR_ASSERT_OK(hr_buffer_create(f.device, sizeof seen, &made));
+  view.buffer = x, to.buffer = made;
+  HR_ASSERT_OK(hr_stream_write(f.stream, &view, values));
+  f.stream->notes_indices = true;
+  for (int is_seen = 0; is_seen < 3; ++is_seen) { /* not; half of them; all */
+    hr_view half = to;
+    half.dims = (const int64_t[1]){ROWS / 2};
+    HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_COPY, NULL, 1, &from, 1, &to));
+    HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+    HR_ASSERT_OK(is_seen > 0 ? hr_stream_read(f.stream, is_seen == 1 ? &half : &to, seen) : HR_OK);
+    spoil(made);
+    HR_ASSERT_OK(select_rows(&f, x, made, y));
+    if (is_seen == 2) {
+      HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+    } else {
+      HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_OUT_OF_RANGE, "index 7 is out of bounds");
+    }
+  }
+  HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_COPY, NULL, 1, &from, 1, &to)); /* the same numbers, written again */
+  HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+  spoil(made);
+  HR_ASSERT_OK(select_rows(&f, x, made, y));
+  HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_OUT_OF_RANGE, "index 7 is out of bounds");
+  hr_buffer *all[] = {x, index, made, y};
+  for (int i = 0; i < 4; ++i) {
+    hr_buffer_release(all[i]);
+  }
+  close_fixture(&f);
+}
+
 HR_TEST(work_behind_a_failure_is_discarded_in_later_commits_too) {
   fixture f = open_fixture("cpu");
   hr_buffer *x = make_ramp(&f, 0, 1), *bad = make_index(&f, -9), *y = make(&f), *z = make(&f);

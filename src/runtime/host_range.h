@@ -1,11 +1,11 @@
-/* host_range.h: the smallest and the largest of the integers that the host wrote to a buffer.
+/* host_range.h: the smallest and the largest of the integers that the host wrote to a buffer, or read from it.
  *
  *   x = tensor of labels from the host   -> {stamp of x, i64, 0, 9}
  *
  * The engine decides checks of indices with it (engine/index_source.h). A buffer holds one note; only this module reads
  * and writes it. A note is valid while the buffer's contents have the note's stamp (buffer.h).
  *
- * Threads: noting, the stream's lock; finding, the thread that runs the device's jobs.
+ * Threads: the caller's lock (engine/index_source.c).
  */
 #ifndef HEADRACE_RUNTIME_HOST_RANGE_H_
 #define HEADRACE_RUNTIME_HOST_RANGE_H_
