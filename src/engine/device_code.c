@@ -180,19 +180,23 @@ static void set_grids(hr_device_kernel *kernel, const int64_t *blocks, const int
   }
 }
 
+static void set_numbers(hr_device_kernel *kernel, const hr_device_emission *emission) {
+  kernel->base.pass_count = emission->pass_count;
+  kernel->base.workspace_bytes = emission->workspace_bytes;
+  kernel->word_count = emission->word_count;
+  set_grids(kernel, emission->blocks, emission->threads);
+  memcpy(kernel->shared, emission->shared, sizeof emission->shared);
+  memcpy(kernel->words, emission->words, sizeof emission->words);
+}
+
 static hr_status write_text(device_code *code, const hr_kernel *kernel, hr_device_shapes shapes) {
   hr_device_emission emission;
   module *m = code->module;
-  hr_device_kernel *made = &code->kernel;
   hr_text_clear(&m->text);
   HR_RETURN_IF_ERROR(
       hr_emit_device_kernel(kernel, m->name, m->device->properties.block_bytes, shapes, &m->text, &emission));
-  m->pass_count = made->base.pass_count = emission.pass_count;
-  made->base.workspace_bytes = emission.workspace_bytes;
-  made->word_count = emission.word_count;
-  set_grids(made, emission.blocks, emission.threads);
-  memcpy(made->shared, emission.shared, sizeof emission.shared);
-  memcpy(made->words, emission.words, sizeof emission.words);
+  m->pass_count = emission.pass_count;
+  set_numbers(&code->kernel, &emission);
   return HR_OK;
 }
 
@@ -276,21 +280,63 @@ static hr_status write_fitting_text(device_code *code, const hr_kernel *kernel, 
   return status;
 }
 
-hr_status hr__device_kernel_create(const hr_kernel *kernel, hr_device *device, uint64_t hash,
-                                   hr_host_kernel **out_kernel) {
-  device_code *code = NULL;
-  HR_RETURN_IF_ERROR(create(kernel->name, device, SHAPES_NAME, 0, &code));
-  code->kernel.arg_count = kernel->arg_count;
-  code->kernel.scalar_count = kernel->scalar_count;
-  code->kernel.base.bytes = kernel->bytes;
-  code->kernel.begins_early = true;
-  hr_status status = write_fitting_text(code, kernel, hash);
-  if (status != HR_OK) {
+/* A kernel of the form, without its text. */
+static hr_status create_of(const hr_kernel *kernel, hr_device *device, device_code **out_code) {
+  HR_RETURN_IF_ERROR(create(kernel->name, device, SHAPES_NAME, 0, out_code));
+  hr_device_kernel *made = &(*out_code)->kernel;
+  made->arg_count = kernel->arg_count;
+  made->scalar_count = kernel->scalar_count;
+  made->base.bytes = kernel->bytes;
+  made->begins_early = true;
+  return HR_OK;
+}
+
+/* The kernel, if its text could be written. */
+static hr_status finish(device_code *code, const hr_kernel *kernel, hr_status written, hr_host_kernel **out_kernel) {
+  if (written != HR_OK) {
     destroy(&code->kernel.base);
-    return hr_status_annotate(status, "%s", kernel->name);
+    return hr_status_annotate(written, "%s", kernel->name);
   }
   *out_kernel = &code->kernel.base;
   return HR_OK;
+}
+
+hr_status hr__device_kernel_create(const hr_kernel *kernel, hr_device *device, uint64_t hash,
+                                   hr_host_kernel **out_kernel) {
+  device_code *code = NULL;
+  HR_RETURN_IF_ERROR(create_of(kernel, device, &code));
+  return finish(code, kernel, write_fitting_text(code, kernel, hash), out_kernel);
+}
+
+hr_status hr__device_kernel_create_general(const hr_kernel *kernel, hr_device *device, hr_host_kernel **out_kernel) {
+  device_code *code = NULL;
+  HR_RETURN_IF_ERROR(create_of(kernel, device, &code));
+  hr_status status = write_text(code, kernel, HR_DEVICE_SHAPES_WORDS);
+  if (status == HR_OK) {
+    code->module->hash = hash_of_text(&code->module->text);
+    code->module = share(code->module);
+  }
+  return finish(code, kernel, status, out_kernel);
+}
+
+bool hr__device_kernel_renumber(hr_host_kernel *kernel, const hr_kernel *form) {
+  device_code *code = (device_code *)kernel;
+  const module *m = code->module;
+  hr_text text = {0};
+  hr_device_emission emission;
+  if (!m->is_shared || code->kernel.arg_count != form->arg_count || code->kernel.scalar_count != form->scalar_count) {
+    return false;
+  }
+  hr_status status =
+      hr_emit_device_kernel(form, m->name, m->device->properties.block_bytes, HR_DEVICE_SHAPES_WORDS, &text, &emission);
+  bool is_same = status == HR_OK && text.length == m->text.length && memcmp(text.data, m->text.data, text.length) == 0;
+  if (is_same) {
+    set_numbers(&code->kernel, &emission);
+    code->kernel.base.bytes = form->bytes;
+  }
+  hr_status_ignore(status);
+  hr_text_fini(&text);
+  return is_same;
 }
 
 hr_status hr__device_kernel_create_written(const hr_device_source *source, hr_device *device, const char *title,

@@ -16,6 +16,12 @@
  * variable shapes instead: kernels of all shapes share it. */
 HR_MUST_USE hr_status hr__device_kernel_create(const hr_kernel *kernel, hr_device *device, uint64_t hash,
                                                hr_host_kernel **out_kernel);
+/* A kernel whose text has variable shapes, for dims that come once. */
+HR_MUST_USE hr_status hr__device_kernel_create_general(const hr_kernel *kernel, hr_device *device,
+                                                       hr_host_kernel **out_kernel);
+/* Gives a kernel with variable shapes the grids and words of another form. False: that one has another text, and the
+ * kernel is as it was. */
+bool hr__device_kernel_renumber(hr_host_kernel *kernel, const hr_kernel *form);
 /* A kernel that a provider has written; `source` is no longer needed afterwards. Kernels of the same text share its
  * functions. */
 HR_MUST_USE hr_status hr__device_kernel_create_written(const hr_device_source *source, hr_device *device,

@@ -97,17 +97,22 @@ HR_TEST(written_kernels_report_memory_that_is_out) {
 }
 
 /* x + y of `count` rows of 640 elements, of which one has a row alone. */
-static hr_host_kernel *make_sum(hr_device *device, int count, uint64_t hash) {
+static const hr_kernel *sum_of(int count, hr_schedule *schedule) {
   hr_text text = {0};
-  hr_schedule schedule;
-  hr_host_kernel *kernel = NULL;
   hr_text_printf(&text,
                  "buffer %%0 %d live\nbuffer %%1 2560 live\nbuffer %%2 %d live fresh\n"
                  "%%2:f32[%d,640]{640,1}+0 = add(%%0:f32[%d,640]{640,1}+0, %%1:f32[%d,640]{0,1}+0)\n",
                  count * 2560, count * 2560, count, count, count);
-  HR_ASSERT_OK(hr__device_kernel_create(hr__only_kernel(hr_text_chars(&text), &schedule), device, hash, &kernel));
-  hr_schedule_fini(&schedule);
+  const hr_kernel *form = hr__only_kernel(hr_text_chars(&text), schedule);
   hr_text_fini(&text);
+  return form;
+}
+
+static hr_host_kernel *make_sum(hr_device *device, int count, uint64_t hash) {
+  hr_schedule schedule;
+  hr_host_kernel *kernel = NULL;
+  HR_ASSERT_OK(hr__device_kernel_create(sum_of(count, &schedule), device, hash, &kernel));
+  hr_schedule_fini(&schedule);
   return kernel;
 }
 
@@ -131,6 +136,30 @@ HR_TEST(shapes_that_change_are_compiled_three_times) {
   }
   other->destroy(other);
   HR_ASSERT_EQ(unloaded, 3);
+}
+
+HR_TEST(kernels_for_all_shapes_get_new_numbers_in_place) {
+  enum { FIRST = 300, OTHER = 411 };
+  hr_device device = {.context = &hr__context_first, .driver = &driver};
+  hr_schedule first, other, few;
+  hr_host_kernel *kernel = NULL;
+  compiled = loaded = unloaded = 0;
+  HR_ASSERT_OK(hr__device_kernel_create_general(sum_of(FIRST, &first), &device, &kernel));
+  HR_ASSERT_OK(hr__device_kernels_load(&device, 1, (const hr_host_kernel *const[]){kernel}));
+  const hr_device_kernel *made = (const hr_device_kernel *)kernel;
+  void *function = made->functions[0];
+  HR_ASSERT_EQ(made->word_count, 2);
+  const hr_kernel *form = sum_of(OTHER, &other);
+  HR_ASSERT(hr__device_kernel_renumber(kernel, form));
+  HR_ASSERT(made->words[0] == OTHER * 160 || made->words[1] == OTHER * 160);
+  HR_ASSERT_EQ(made->blocks[0], (OTHER * 160 + 255) / 256);
+  HR_ASSERT(made->functions[0] == function && kernel->bytes == form->bytes && compiled == 1 && unloaded == 0);
+  HR_ASSERT(!hr__device_kernel_renumber(kernel, sum_of(1, &few))); /* a row is not repeated: another text */
+  HR_ASSERT_EQ(made->blocks[0], (OTHER * 160 + 255) / 256);
+  kernel->destroy(kernel);
+  hr_schedule_fini(&first);
+  hr_schedule_fini(&other);
+  hr_schedule_fini(&few);
 }
 
 static hr_status some_compiler(void *impl, hr_text *out_name) {

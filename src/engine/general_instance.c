@@ -6,7 +6,7 @@
 #include "engine/run_description.h"
 #include "engine/weights.h"
 
-enum { SIGHTINGS = 4096, COUNT_MASK = 3, OWN_FROM = 2 };
+enum { SIGHTINGS = 4096, COUNT_MASK = 3, OWN_FROM = 2, OWN_FROM_BESIDE = 1 };
 
 static void count_bytes(const hr_general_instances *instances, hr_general_instance *g, int64_t bytes) {
   atomic_fetch_add_explicit(instances->total, bytes - g->bytes, memory_order_relaxed);
@@ -44,6 +44,11 @@ static uint64_t sight(hr_general_instances *instances, uint64_t hash) {
   uint64_t times = (*known & ~(uint64_t)COUNT_MASK) == name ? *known & COUNT_MASK : 0;
   *known = name | (times < OWN_FROM ? times + 1 : times);
   return times;
+}
+
+/* A device beside the host gains more from an instance of the key's own: graphs, and kernels for these dims. */
+static uint64_t own_from(const hr_device *device) {
+  return device->properties.is_host ? OWN_FROM : OWN_FROM_BESIDE;
 }
 
 /* ---- making one ---- */
@@ -103,6 +108,16 @@ void hr__general_instances_trim(hr_general_instances *instances) {
 
 /* ---- new numbers ---- */
 
+/* On a device beside the host, most of the time of new dims is that of the texts of kernels, by which their numbers are
+ * found. If nearly all steps change, an instance of the key's own costs hardly more, and serves the key again. */
+static bool is_dear(const hr_general_instance *g, const hr_device *device) {
+  int steps = g->instance->step_count, changed = 0;
+  for (int i = 0; i < steps; ++i) {
+    changed += g->is_changed[i + 1];
+  }
+  return !device->properties.is_host && 3 * changed > 2 * steps;
+}
+
 static hr_status renumber(hr_general_instance *g, const hr_key *key, hr_device *device, hr_numbers *numbers) {
   hr_instance *instance = g->instance;
   hr__run_description_forget(instance);
@@ -111,6 +126,7 @@ static hr_status renumber(hr_general_instance *g, const hr_key *key, hr_device *
   g->numbers = *numbers;
   *numbers = before;
   bool *is_done = g->is_changed + hr_schedule_part_count(&instance->plan->schedule);
+  g->is_dear = is_dear(g, device);
   const hr_step_numbers changes = {g->is_changed + 1, is_done, g->like, g->parts + 1, g->numbers.data};
   HR_RETURN_IF_ERROR(hr__steps_prepare_changed(instance, device, &changes));
   hr__weights_fini(instance);
@@ -131,13 +147,18 @@ static hr_general_instance *find_idle(hr_general_instances *instances, const hr_
 hr_instance *hr__general_instance_find(hr_general_instances *instances, hr_key *key, hr_device *device) {
   hr_numbers numbers = {0};
   hr_plan *model = NULL;
-  if (!device->properties.is_host || sight(instances, key->hash) >= OWN_FROM ||
+  if (sight(instances, key->hash) >= own_from(device) ||
       hr__plan_find_model(key, device, &numbers, &model) != HR_GENERAL_FOUND) {
     hr_vector_fini(&numbers);
     return NULL;
   }
   hr_general_instance *g = find_idle(instances, model);
   hr_status status;
+  if (g != NULL && g->is_dear) {
+    hr__plan_release(model);
+    hr_vector_fini(&numbers);
+    return NULL;
+  }
   if (g != NULL) {
     hr__plan_release(model);
     status = renumber(g, key, device, &numbers);

@@ -3,10 +3,11 @@
  * Most shapes of a text, or of a growing cache, come once or twice. Their programs need no memory of their own: an
  * instance of the structure's general plan (general_plan.h) gets the numbers of each new key, and only steps whose
  * numbers differ from the last key's are prepared again. A key that is met for the third time gets an instance of its
- * own, with all that pays for repeated programs.
+ * own, with all that pays for repeated programs; on a device beside the host, for the second time, or at once if
+ * nearly all steps change with the dims.
  *
- * On the host only: a launch on another device may need its kernels after the call returns. An instance that a queued
- * run still holds is left alone; the key gets another one. Threads: the stream's lock.
+ * An instance that a queued run still holds is left alone; the key gets another one. Once a run is launched, a device
+ * needs its code alone, and waits before it is unloaded. Threads: the stream's lock.
  */
 #ifndef HEADRACE_ENGINE_GENERAL_INSTANCE_H_
 #define HEADRACE_ENGINE_GENERAL_INSTANCE_H_
@@ -23,6 +24,7 @@ typedef struct hr_general_instance {
   size_t *parts;         /* of the schedule's numbers */
   bool *is_changed;      /* of each part, and whether each step is done: scratch */
   int *like;             /* of each step: see hr_step_numbers */
+  bool is_dear;          /* new numbers cost nearly as much as an instance: keys get their own */
   int64_t bytes;         /* that it counts in the total */
   uint64_t last_use;
 } hr_general_instance;

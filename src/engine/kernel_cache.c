@@ -111,11 +111,17 @@ static int64_t moved_bytes(const hr_kernel *kernel) {
   return reads / AGAIN_MIN > bytes ? reads : bytes;
 }
 
-/* Makes what runs first; destroys the kernel if it fails. `last`: one of the same structure, or NULL. */
-static hr_status begin(hr_cached_kernel *cached, const hr_kernel *kernel, hr_device *device,
-                       const hr_cached_kernel *last) {
-  hr_status status = device != NULL ? hr__device_kernel_create(kernel, device, cached->hash, &cached->host)
-                                    : hr_interp_create_like(kernel, last != NULL ? last->host : NULL, &cached->host);
+/* `last`: one of the same structure, or NULL. */
+static hr_status make_host(hr_cached_kernel *cached, const hr_kernel *kernel, const hr_cached_kernel *last) {
+  return cached->device == NULL ? hr_interp_create_like(kernel, last != NULL ? last->host : NULL, &cached->host)
+         : hr__kernel_is_private(cached)
+             ? hr__device_kernel_create_general(kernel, cached->device, &cached->host)
+             : hr__device_kernel_create(kernel, cached->device, cached->hash, &cached->host);
+}
+
+/* Makes what runs first; destroys the kernel if it fails. */
+static hr_status begin(hr_cached_kernel *cached, const hr_kernel *kernel, const hr_cached_kernel *last) {
+  hr_status status = make_host(cached, kernel, last);
   if (status != HR_OK) {
     destroy(cached);
     return status;
@@ -152,28 +158,36 @@ static hr_status create(kernel_cache *cache, const hr_kernel *kernel, hr_device 
   if (cached == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for kernel %s", kernel->name);
   }
-  HR_RETURN_IF_ERROR(begin(cached, kernel, device, NULL));
+  HR_RETURN_IF_ERROR(begin(cached, kernel, NULL));
   int64_t uses = BYTES_MIN / moved_bytes(kernel) + 1;
   cached->uses_wanted = device != NULL ? 0 : uses > USES_MIN ? (int32_t)uses : USES_MIN; /* 0: never recompiled */
   *out_cached = cached;
   return HR_OK;
 }
 
-hr_status hr__kernel_create_private(const hr_kernel *kernel, const hr_cached_kernel *last,
+/* The device that kernels belong to; NULL: the host's, which depend on none. */
+static hr_device *owner_of(hr_device *device) {
+  return device->driver->dialect != HR_DIALECT_HOST ? device : NULL;
+}
+
+hr_status hr__kernel_create_private(const hr_kernel *kernel, hr_device *device, const hr_cached_kernel *last,
                                     hr_cached_kernel **out_cached) {
   hr_cached_kernel *cached = hr_calloc(1, sizeof *cached);
   if (cached == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for kernel %s", kernel->name);
   }
   cached->owner = own();
+  cached->device = owner_of(device);
   cached->reference_count = 1;
-  HR_RETURN_IF_ERROR(begin(cached, kernel, NULL, last)); /* `uses_wanted` is 0: it is never recompiled */
+  HR_RETURN_IF_ERROR(begin(cached, kernel, last)); /* `uses_wanted` is 0: it is never recompiled */
   *out_cached = cached;
   return HR_OK;
 }
 
 bool hr__kernel_renumber(hr_cached_kernel *cached, const hr_kernel *kernel) {
-  return hr__kernel_is_private(cached) && !hr__kernel_is_wanted(cached) && hr_interp_renumber(cached->host, kernel);
+  return hr__kernel_is_private(cached) && !hr__kernel_is_wanted(cached) &&
+         (cached->device != NULL ? hr__device_kernel_renumber(cached->host, kernel)
+                                 : hr_interp_renumber(cached->host, kernel));
 }
 
 bool hr__kernel_is_private(const hr_cached_kernel *cached) {
@@ -237,7 +251,7 @@ static hr_status add(kernel_cache *cache, hr_cached_kernel *made, const hr_kerne
 
 hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_device *device, hr_cached_kernel **out_cached) {
   hr_kernel_key key = {0};
-  device = device->driver->dialect != HR_DIALECT_HOST ? device : NULL;
+  device = owner_of(device);
   if (!hr_kernel_make_key(kernel, &key)) {
     hr_vector_fini(&key);
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the key of kernel %s", kernel->name);

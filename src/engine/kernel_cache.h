@@ -19,10 +19,10 @@
  * hr__device_kernels_load. */
 HR_MUST_USE hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_device *device, hr_cached_kernel **out_cached);
 
-/* A kernel of the host that lookups don't find, and that stays interpreted: for dims that come once. `last`: NULL, or
- * one of the same structure, with whose numbers it can be renumbered. */
-HR_MUST_USE hr_status hr__kernel_create_private(const hr_kernel *kernel, const hr_cached_kernel *last,
-                                                hr_cached_kernel **out_cached);
+/* A kernel that lookups don't find, for dims that come once: it stays interpreted, or has a text for all shapes.
+ * `last`: NULL, or one of the same structure, with whose numbers it can be renumbered. */
+HR_MUST_USE hr_status hr__kernel_create_private(const hr_kernel *kernel, hr_device *device,
+                                                const hr_cached_kernel *last, hr_cached_kernel **out_cached);
 /* Gives a private kernel, of which nobody else has a reference, the numbers of another one of its structure. False: it
  * is as it was. */
 bool hr__kernel_renumber(hr_cached_kernel *cached, const hr_kernel *kernel);

@@ -23,6 +23,11 @@ static hr_status no_memory(const char *what) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %s", what);
 }
 
+/* False: kernels are texts that the device's driver compiles. */
+static bool has_host_kernels(const hr_device *device) {
+  return device->driver->dialect == HR_DIALECT_HOST;
+}
+
 static bool worth_team(const hr_host_kernel *kernel) {
   for (int i = 0; i < kernel->pass_count; ++i) {
     const hr_host_pass *pass = &kernel->passes[i];
@@ -334,7 +339,7 @@ static hr_status begin_steps(hr_instance *instance) {
 static hr_status make_steps(hr_instance *instance, hr_device *device, hr_shared_calls *calls) {
   const hr_schedule *schedule = &instance->plan->schedule;
   HR_RETURN_IF_ERROR(begin_steps(instance));
-  HR_RETURN_IF_ERROR(device->driver->dialect != HR_DIALECT_HOST ? make_kernels(instance, device) : HR_OK);
+  HR_RETURN_IF_ERROR(has_host_kernels(device) ? HR_OK : make_kernels(instance, device));
   for (int i = 0; i < schedule->step_count; ++i) {
     hr_exec_step *step = &instance->steps[i];
     HR_RETURN_IF_ERROR(step->cached == NULL ? prepare_step(instance, device, calls, step) : HR_OK);
@@ -348,7 +353,7 @@ hr_status hr__steps_prepare(hr_instance *instance, hr_device *device) {
   hr_status status = make_steps(instance, device, &calls);
   hr__shared_calls_fini(&calls);
   HR_RETURN_IF_ERROR(status);
-  return device->driver->dialect != HR_DIALECT_HOST ? load_kernels(instance, device) : HR_OK;
+  return has_host_kernels(device) ? HR_OK : load_kernels(instance, device);
 }
 
 /* ---- again, with other numbers ---- */
@@ -453,7 +458,7 @@ static void renumber_calls(const hr_instance *instance, hr_device *device, const
 }
 
 /* New dims mostly come once: the kernel is this instance's alone, the last one if it can have other numbers. */
-static hr_status renew_kernel(hr_instance *instance, const hr_step_numbers *n, int i) {
+static hr_status renew_kernel(hr_instance *instance, hr_device *device, const hr_step_numbers *n, int i) {
   hr_exec_step *step = &instance->steps[i];
   hr_cached_kernel *last = step->cached;
   int like = n->like[i];
@@ -463,7 +468,7 @@ static hr_status renew_kernel(hr_instance *instance, const hr_step_numbers *n, i
     hr__kernel_release(last);
   } else if (last == NULL || !hr__kernel_renumber(last, hr__step_source(instance, step)->kernel)) {
     step->cached = NULL;
-    hr_status status = hr__kernel_create_private(hr__step_source(instance, step)->kernel, last, &step->cached);
+    hr_status status = hr__kernel_create_private(hr__step_source(instance, step)->kernel, device, last, &step->cached);
     hr__kernel_release(last);
     HR_RETURN_IF_ERROR(status);
   }
@@ -495,16 +500,28 @@ static void tune_call(const hr_instance *instance, hr_device *device, const hr_e
   }
 }
 
-/* False: kernels are compiled, or logged, when they are made. */
-static bool may_renew_kernels(void) {
-  return hr_env_choice(HR_ENV_JIT) != HR_ENV_JIT_WAIT && !hr_log_is_on(HR_LOG_SOURCE);
+/* False: kernels are compiled for the host, or logged, when they are made. */
+static bool may_renew_kernels(const hr_device *device) {
+  bool is_waited_for = has_host_kernels(device) && hr_env_choice(HR_ENV_JIT) == HR_ENV_JIT_WAIT;
+  return !is_waited_for && !hr_log_is_on(HR_LOG_SOURCE);
 }
 
 static hr_status keep_step(hr_instance *instance, hr_device *device, hr_exec_step *step) {
   if (step->call != NULL && step->call->is_renumbered) {
     tune_call(instance, device, step);
   }
-  return step->cached != NULL && hr__kernel_is_private(step->cached) ? share_kernel(instance, device, step) : HR_OK;
+  bool may_compile = step->cached != NULL && has_host_kernels(device) && hr__kernel_is_private(step->cached);
+  return may_compile ? share_kernel(instance, device, step) : HR_OK;
+}
+
+/* The lists of arguments stay: a call must not become a kernel with scalars, or cease to be one. */
+static hr_status renew_call(hr_instance *instance, hr_device *device, hr_shared_calls *calls, hr_exec_step *step) {
+  HR_RETURN_IF_ERROR(hr__plan_check_kept(instance->plan, (int)(step - instance->steps), device));
+  HR_RETURN_IF_ERROR(prepare_step(instance, device, calls, step));
+  int scalars = step->call->written != NULL ? hr__step_source(instance, step)->node->scalar_count : 0;
+  return scalars == hr__step_scalar_count(step)
+             ? HR_OK
+             : hr_status_make(HR_STATUS_FAILED_PRECONDITION, "general plan: another kind of kernel for these dims");
 }
 
 static hr_status renew_step(hr_instance *instance, hr_device *device, hr_shared_calls *calls, const hr_step_numbers *n,
@@ -513,32 +530,56 @@ static hr_status renew_step(hr_instance *instance, hr_device *device, hr_shared_
   if (!n->is_changed[i]) {
     return keep_step(instance, device, step);
   }
-  bool is_call = step->kind == HR_STEP_LIBRARY;
-  HR_RETURN_IF_ERROR(is_call ? hr__plan_check_kept(instance->plan, i, device) : HR_OK);
-  return step->kind == HR_STEP_KERNEL && may_renew_kernels() ? renew_kernel(instance, n, i)
-                                                             : prepare_step(instance, device, calls, step);
+  if (step->kind == HR_STEP_LIBRARY) {
+    return renew_call(instance, device, calls, step);
+  }
+  return step->kind == HR_STEP_KERNEL && may_renew_kernels(device) ? renew_kernel(instance, device, n, i)
+                                                                   : prepare_step(instance, device, calls, step);
+}
+
+/* Kernels whose code is unloaded with the last one: they are destroyed after their successors are made. */
+typedef HR_VECTOR(hr_host_kernel *) retired_kernels;
+
+static void retire(hr_exec_step *step, retired_kernels *retired) {
+  hr_step_call *call = step->call;
+  if (call != NULL && call->written != NULL && call->like == NULL && hr_vector_push(retired, call->written)) {
+    call->written = NULL;
+  }
+  release_step(step);
+}
+
+static void destroy_retired(retired_kernels *retired) {
+  for (size_t i = 0; i < retired->count; ++i) {
+    retired->data[i]->destroy(retired->data[i]);
+  }
+  hr_vector_fini(retired);
 }
 
 /* Releases what is made anew. */
-static void release_changed(hr_instance *instance, const hr_step_numbers *n) {
-  bool keeps = may_renew_kernels();
+static void release_changed(hr_instance *instance, const hr_device *device, const hr_step_numbers *n,
+                            retired_kernels *retired) {
+  bool keeps = may_renew_kernels(device);
   for (int i = instance->step_count - 1; i >= 0; --i) { /* sharers before the one that they share with */
     bool is_kept = keeps && instance->steps[i].kind == HR_STEP_KERNEL && n->like[i] < 0;
     if (n->is_changed[i] && !n->is_done[i] && !is_kept) {
-      release_step(&instance->steps[i]);
+      retire(&instance->steps[i], retired);
     }
   }
 }
 
 hr_status hr__steps_prepare_changed(hr_instance *instance, hr_device *device, const hr_step_numbers *numbers) {
   hr_shared_calls calls = {0};
+  retired_kernels retired = {0};
   hr_status status = HR_OK;
   spread_changes(instance, numbers->is_changed);
   renumber_calls(instance, device, numbers);
-  release_changed(instance, numbers);
+  release_changed(instance, device, numbers, &retired);
   for (int i = 0; status == HR_OK && i < instance->step_count; ++i) {
     status = numbers->is_done[i] ? HR_OK : renew_step(instance, device, &calls, numbers, i);
   }
   hr__shared_calls_fini(&calls);
-  return status == HR_OK ? finish_steps(instance, device) : status;
+  destroy_retired(&retired);
+  HR_RETURN_IF_ERROR(status);
+  HR_RETURN_IF_ERROR(finish_steps(instance, device));
+  return has_host_kernels(device) ? HR_OK : load_kernels(instance, device);
 }

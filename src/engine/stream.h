@@ -29,7 +29,8 @@ struct hr_stream {
   atomic_int mode;
   hr_hook *hook;      /* NULL, or gets each record first (headrace/hook.h) */
   hr_policy policy;   /* when it commits */
-  bool notes_indices; /* what the host writes and reads is scanned for ranges of indices, on devices that are slow to read */
+  bool notes_indices; /* what the host writes and reads is scanned for ranges of indices, on devices that are slow to
+                         read */
   bool frees_live;    /* buffers that outlive a commit may have a layout of the compiler's */
   bool is_tight;      /* memory is short: no result gets room (growth.h) */
   bool defers_copies; /* of the present commit (deferred_copies.h) */

@@ -38,9 +38,8 @@ static void check_all(problem p) {
 }
 
 HR_TEST(small_attention_at_some_keys) {
-  static const int64_t sizes[][4] = {{1, 1, 64, 64},   {3, 7, 5, 3},     {2, 128, 64, 32},
-                                     {31, 33, 16, 16}, {1, 100, 8, 200}, {1, 40, 256, 256},
-                                     {1, 300, 32, 32}, {1, 512, 5, 40}};
+  static const int64_t sizes[][4] = {{1, 1, 64, 64},   {3, 7, 5, 3},      {2, 128, 64, 32}, {31, 33, 16, 16},
+                                     {1, 100, 8, 200}, {1, 40, 256, 256}, {1, 300, 32, 32}, {1, 512, 5, 40}};
   for (size_t i = 0; begin() && i < sizeof sizes / sizeof *sizes; ++i) {
     const int64_t *s = sizes[i];
     check_all((problem){2, 2, s[0], s[1], s[2], s[3], i % 2 == 1, NO_MASK, DENSE, 0, 0.3});
@@ -96,12 +95,9 @@ HR_TEST(small_attention_that_is_left_to_others) {
     double dropout;
     hr_dtype dtype;
     bool is_taken;
-  } cases[] = {{31, 128, 256, 0, HR_DTYPE_F32, true},
-               {32, 128, 64, 0, HR_DTYPE_F32, false},
-               {2, 129, 64, 0, HR_DTYPE_F32, false},
-               {1, 512, 64, 0, HR_DTYPE_F32, true},
-               {1, 513, 64, 0, HR_DTYPE_F32, false},
-               {1, 10, 257, 0, HR_DTYPE_F32, false},
+  } cases[] = {{31, 128, 256, 0, HR_DTYPE_F32, true}, {32, 128, 64, 0, HR_DTYPE_F32, false},
+               {2, 129, 64, 0, HR_DTYPE_F32, false},  {1, 512, 64, 0, HR_DTYPE_F32, true},
+               {1, 513, 64, 0, HR_DTYPE_F32, false},  {1, 10, 257, 0, HR_DTYPE_F32, false},
                {1, 10, 64, 0.5, HR_DTYPE_F32, false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
     for (int is_backward = 0; is_backward < 2; ++is_backward) {
