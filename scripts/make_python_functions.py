@@ -54,10 +54,17 @@ def default_of(kind, value):
     return VALUES.get(value, value) if value else "None"
 
 
+def join_parameters(parts):
+    """With `*` in front of the first one that is required after one that is not."""
+    optional = [i for i, part in enumerate(parts) if "=" in part]
+    late = [i for i, part in enumerate(parts) if "=" not in part and optional and i > optional[0]]
+    return ", ".join(parts[: late[0]] + ["*"] + parts[late[0] :] if late else parts)
+
+
 def signature(names, is_many, attributes):
     parts = ["arrays" if is_many else name.rstrip("?") + "=None" * name.endswith("?") for name in names]
     parts += [name if kind in REQUIRED else f"{name}={default_of(kind, value)}" for kind, name, value in attributes]
-    return ", ".join(parts)
+    return join_parameters(parts)
 
 
 def parameters(names, is_many, attributes):
@@ -200,7 +207,7 @@ def stub_parameters(names, is_many, attributes):
     for kind, name, value in attributes:
         default = "" if kind in REQUIRED else f" = {default_of(kind, value)}"
         parts.append(f"{name}: {TYPES[kind]}{default}")
-    return ", ".join(parts)
+    return join_parameters(parts)
 
 
 def stub():

@@ -192,12 +192,13 @@ def test_a_program_that_repeats_takes_little_memory(name):
     torch.headrace.empty_cache()
     torch.headrace.empty_cache()
     operations, shapes, least = TRAINED[name]
-    train = next(case for case in shape_cases.CASES if case.name == name).prepare(DEVICE)
+    case = next(case for case in shape_cases.CASES if case.name == name)
+    train = case.prepare(DEVICE)
     for shape in [*shapes, *shapes]:
-        train(shape).cpu()
+        train(case.draw(shape)).cpu()
     bytes_before, entries_before = held()
     for shape in shapes:  # for the third time: each gets a program of its own, unless it has one
-        train(shape).cpu()
+        train(case.draw(shape)).cpu()
     entries = held()[1] - entries_before
     assert entries >= least
     assert (held()[0] - bytes_before) / entries < 65536 + 300 * operations

@@ -787,7 +787,7 @@ def trace(x: _Like, offset: int = 0, dtype: _DType | None = None) -> Array:
 def cov(x: _Like, correction: float = 1) -> Array:
     """covariance of the rows of x: products of deviations by the number of columns less the correction."""
 
-def conv(x: _Like, weight: _Like, bias: _Like | None = None, stride: _Axes, before: _Axes, after: _Axes, dilation: _Axes, groups: int = 1) -> Array:
+def conv(x: _Like, weight: _Like, bias: _Like | None = None, *, stride: _Axes, before: _Axes, after: _Axes, dilation: _Axes, groups: int = 1) -> Array:
     """convolution (without flipping) of x [N, C, ..] with weight [O, C / groups, ..]; before, after: zeros on each side."""
 
 def attention(q: _Like, k: _Like, v: _Like, mask: _Like | None = None, causal: _b.bool = False, scale: float = 0) -> Array:

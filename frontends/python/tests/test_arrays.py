@@ -1,11 +1,13 @@
 """Arrays against numpy: operators, functions, indices, text, exchange of memory, errors, who sees a write."""
 
+import ast
 import gc
 import operator
 import pickle
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -620,3 +622,10 @@ except TimeoutError as error:
     print(error, hr.ones(2).tolist())
 """
     assert run(code).strip() in ("late [1.0, 1.0]", "ended")
+
+
+def test_the_stub_is_python_and_names_what_there_is():
+    stub = ast.parse((Path(hr.__file__).parent / "__init__.pyi").read_text())
+    functions = {node.name for node in stub.body if isinstance(node, ast.FunctionDef)}
+    assert {"add", "conv", "einsum"} <= functions
+    assert not [name for name in functions if not callable(getattr(hr, name, None))]
