@@ -160,6 +160,52 @@ ELSEWHERE = {  # tested below, or not numpy's
     "reshape", "astype", "concat", "stack", "pad", "pad_reflect", "pad_edge", "tile", "roll", "tril", "triu", "take",
     "take_along_axis", "cumulative_sum", "cumulative_prod",
 }  # fmt: skip
+MATRIX, VECTOR, PLACES = sample("float64"), sample("float64", (6,), 1), np.array([[0, 2, 1, 0]] * 2)
+RANDOM = {  # of a key: arguments behind it
+    "split": (), "fold_in": (7,), "random_bits": ((2, 3),), "uniform": ((2, 3),), "normal": ((2, 3),),
+    "truncated_normal": ((2, 3),), "bernoulli": (np.array(0.5), (2, 3)), "randint": ((2, 3), 0, 9), "gumbel": ((2, 3),),
+    "exponential": ((2, 3),), "laplace": ((2, 3),), "categorical": (MATRIX,), "permutation": (MATRIX,),
+}  # fmt: skip
+
+
+def put_along(x, places, value):
+    x = x.copy()
+    np.put_along_axis(x, places, value, 0)
+    return x
+
+
+def updated(x, places, values):
+    x = x.copy()
+    x[places] = values
+    return x
+
+
+def added(x, places, values):
+    x = x.copy()
+    np.add.at(x, places, values)
+    return x
+
+
+BY_ARGUMENTS = {  # the call, and what numpy says
+    "bincount": (lambda f: f(np.array([1, 3, 1]), length=5), np.bincount([1, 3, 1], minlength=5)),
+    "compress": (lambda f: f(np.array([True, False, True]), MATRIX), MATRIX[[0, 2]]),
+    "cross": (lambda f: f(MATRIX[:, :3], MATRIX[:, 1:]), np.cross(MATRIX[:, :3], MATRIX[:, 1:])),
+    "diag": (lambda f: f(VECTOR, k=1), np.diag(VECTOR, 1)),
+    "digitize": (lambda f: f(VECTOR, np.array([-1.0, 0, 1])), np.digitize(VECTOR, [-1, 0, 1])),
+    "einsum": (lambda f: f([MATRIX, MATRIX], "ij,kj->ik"), MATRIX @ MATRIX.T),
+    "histogram": (lambda f: f(VECTOR, bins=4, low=-3, high=3), np.histogram(VECTOR, 4, (-3, 3))[0]),
+    "index": (lambda f: f([MATRIX, np.array([2, 0])], [1]), MATRIX[:, [2, 0]]),
+    "index_put": (lambda f: f([VECTOR, np.array([1.0, 2]), np.array([2, 0])], [0]), updated(VECTOR, [2, 0], [1, 2])),
+    "index_add": (lambda f: f(VECTOR, np.array([2, 2]), np.ones(2)), added(VECTOR, [2, 2], 1)),
+    "moveaxis": (lambda f: f(MATRIX, 0, 1), MATRIX.T),
+    "put_along_axis": (lambda f: f(MATRIX, PLACES, np.full((2, 4), 5.0), axis=0), put_along(MATRIX, PLACES, 5.0)),
+    "quantile": (lambda f: f(MATRIX, axis=1, q=0.3), np.quantile(MATRIX, 0.3, 1)),
+    "repeat": (lambda f: f(MATRIX, 2), np.repeat(MATRIX, 2, -1)),
+    "searchsorted": (lambda f: f(np.array([-1.0, 0, 1]), VECTOR), np.searchsorted([-1, 0, 1], VECTOR)),
+    "slice_update": (lambda f: f(VECTOR, np.ones(2), [1], [2], [3]), updated(VECTOR, slice(1, 5, 3), 1)),
+    "swapaxes": (lambda f: f(MATRIX, 0, 1), MATRIX.T),
+    "unique": (lambda f: f(np.array([3, 1, 3]))[0], np.unique([3, 1, 3])),
+}
 
 
 FUNCTIONS = sorted(name for name, value in vars(hr._arrays).items() if type(value).__name__.startswith("builtin"))
@@ -169,7 +215,7 @@ BY_HAND = set(
 )
 
 
-@pytest.mark.parametrize("name", sorted({*FUNCTIONS} - {*ONE, *TWO, *INTEGERS, *REDUCE, *ELSEWHERE, *BY_HAND}))
+@pytest.mark.parametrize("name", sorted({*FUNCTIONS} - {*ONE, *TWO, *INTEGERS, *REDUCE, *ELSEWHERE, *BY_HAND, *RANDOM, *BY_ARGUMENTS}))
 def test_other_functions_of_arrays(name):
     """Their numbers are those of the core's tests; numpy's, if it has the function."""
     function = getattr(hr, name)
@@ -189,6 +235,19 @@ def test_other_functions_of_arrays(name):
         assert actual.dtype is not None and len(actual.tolist() if actual.ndim else [0]) > 0
         if value is not None:
             close(actual, value)
+
+
+@pytest.mark.parametrize("name", BY_ARGUMENTS)
+def test_functions_with_arguments_of_their_own(name):
+    call, expected = BY_ARGUMENTS[name]
+    close(call(getattr(hr, name)), expected)
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_random_numbers_depend_on_the_key_alone(name):
+    first, again, other = (np.asarray(getattr(hr, name)(hr.key(seed), *RANDOM[name])) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert first.shape == other.shape and (first != other).any()
 
 
 def test_functions_are_documented():
@@ -625,7 +684,7 @@ except TimeoutError as error:
 
 
 def test_the_stub_is_python_and_names_what_there_is():
-    stub = ast.parse((Path(hr.__file__).parent / "__init__.pyi").read_text())
+    stub = ast.parse((Path(__file__).parents[1] / "headrace" / "__init__.pyi").read_text())
     functions = {node.name for node in stub.body if isinstance(node, ast.FunctionDef)}
     assert {"add", "conv", "einsum"} <= functions
     assert not [name for name in functions if not callable(getattr(hr, name, None))]
