@@ -14,6 +14,7 @@ import pytest
 
 import headrace as hr
 import headrace._arrays
+import headrace.random
 
 DTYPES = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 float32 float64 complex64 complex128".split()
 
@@ -215,7 +216,7 @@ BY_HAND = set(
 )
 
 
-@pytest.mark.parametrize("name", sorted({*FUNCTIONS} - {*ONE, *TWO, *INTEGERS, *REDUCE, *ELSEWHERE, *BY_HAND, *RANDOM, *BY_ARGUMENTS}))
+@pytest.mark.parametrize("name", sorted({*FUNCTIONS} - {*ONE, *TWO, *INTEGERS, *REDUCE, *ELSEWHERE, *BY_HAND, *RANDOM, *BY_ARGUMENTS, "key"}))
 def test_other_functions_of_arrays(name):
     """Their numbers are those of the core's tests; numpy's, if it has the function."""
     function = getattr(hr, name)
@@ -245,13 +246,16 @@ def test_functions_with_arguments_of_their_own(name):
 
 @pytest.mark.parametrize("name", RANDOM)
 def test_random_numbers_depend_on_the_key_alone(name):
-    first, again, other = (np.asarray(getattr(hr, name)(hr.key(seed), *RANDOM[name])) for seed in (1, 1, 2))
+    function = getattr(hr.random, name)
+    first, again, other = (np.asarray(function(hr.random.key(seed), *RANDOM[name])) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert first.shape == other.shape and (first != other).any()
 
 
 def test_functions_are_documented():
-    assert all(getattr(hr, name).__doc__ for name in FUNCTIONS) and {*BY_HAND} < {*FUNCTIONS}
+    assert all(getattr(hr._arrays, name).__doc__ for name in FUNCTIONS) and {*BY_HAND} < {*FUNCTIONS}
+    there = {name for name in FUNCTIONS if hasattr(hr, name)}
+    assert {*FUNCTIONS} == there | {*hr.random.__all__} and {*hr.random.__all__} == {"key", *RANDOM}
 
 
 @pytest.mark.parametrize("name", ONE)
@@ -683,8 +687,9 @@ except TimeoutError as error:
     assert run(code).strip() in ("late [1.0, 1.0]", "ended")
 
 
-def test_the_stub_is_python_and_names_what_there_is():
-    stub = ast.parse((Path(__file__).parents[1] / "headrace" / "__init__.pyi").read_text())
+@pytest.mark.parametrize(("file", "module", "some"), [("__init__", hr, "conv"), ("random", hr.random, "key")])
+def test_stubs_are_python_and_name_what_there_is(file, module, some):
+    stub = ast.parse((Path(__file__).parents[1] / "headrace" / f"{file}.pyi").read_text())
     functions = {node.name for node in stub.body if isinstance(node, ast.FunctionDef)}
-    assert {"add", "conv", "einsum"} <= functions
-    assert not [name for name in functions if not callable(getattr(hr, name, None))]
+    assert some in functions
+    assert not [name for name in functions if not callable(getattr(module, name, None))]

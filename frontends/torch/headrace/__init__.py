@@ -38,6 +38,8 @@ def _load_arrays(names):
 def __getattr__(name):
     if name == "cpp_extension":  # not before it is used: it imports torch
         return importlib.import_module("headrace.cpp_extension")
+    if name == "random":
+        return importlib.import_module("headrace.random")
     if not name.startswith("__"):  # torch's autoload asks for modules of the package: not for these names
         from headrace._names import NAMES
 
@@ -50,4 +52,4 @@ def __getattr__(name):
 def __dir__():
     from headrace._names import NAMES
 
-    return sorted({*globals(), *__all__, *NAMES})
+    return sorted({*globals(), *__all__, *NAMES, "random"})
