@@ -1,5 +1,5 @@
-"""An operator is one row of ops.def: a copy of the core with one more row infers, records, interprets and compiles
-it, and one row of map.def gives PyTorch its kernel (docs/add-an-operator.md)."""
+"""An operator is one row of ops.def, with its gradient in gradients.def: a copy of the core with one more row infers,
+records, interprets and compiles it, and one row of map.def gives PyTorch its kernel (docs/add-an-operator.md)."""
 
 import concurrent.futures
 import os
@@ -16,6 +16,7 @@ ROW = (
     "HR_POINTWISE(TRIPLE_SUM, triple_sum, 2, SAME, IF, EXACT, CHEAP, NONE, 3 * (a + b), K(3) * (a + b), 0,"
     ' "3 * (a + b), of a test")\n'
 )
+GRADIENT = 'HR_GRADIENT(TRIPLE_SUM, "3 * g", "3 * g")\n'
 PROGRAM = r"""
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,6 +112,8 @@ def core(tmp_path_factory):
         shutil.copytree(ROOT / name, folder / name)
     with open(folder / "src/core/ops/ops.def", "a") as table:
         table.write(ROW)
+    with open(folder / "src/transform/gradients.def", "a") as table:
+        table.write(GRADIENT)
     subprocess.run([sys.executable, "scripts/make_op_header.py"], cwd=folder, check=True)
     (folder / "program.c").write_text(PROGRAM)
     tests = ("_test.c", "_bench.c", "_fuzz.c")
