@@ -61,6 +61,33 @@ static inline hr_tensor hr_tensor_number(hr_scalar number) {
   tensor.buffer = NULL, tensor.number = number, tensor.dtype = number.dtype, tensor.rank = 0, tensor.offset = 0;
   return tensor;
 }
+/* The tensor as an operand of hr_stream_record, which borrows from it. A number has a scalar instead of a buffer. */
+static inline hr_view hr_tensor_view(const hr_tensor *tensor) {
+  hr_view view;
+  view.buffer = tensor->buffer, view.scalar = tensor->number.dtype != HR_DTYPE_NONE ? &tensor->number : NULL;
+  view.dtype = tensor->dtype, view.rank = tensor->rank, view.offset = tensor->offset;
+  view.dims = tensor->dims, view.strides = tensor->strides;
+  return view;
+}
+/* The number of elements. */
+static inline int64_t hr_tensor_count(const hr_tensor *tensor) {
+  int64_t count = 1;
+  for (int d = 0; d < tensor->rank; ++d) {
+    count *= tensor->dims[d];
+  }
+  return count;
+}
+/* True if the elements stand in row-major order without gaps. */
+static inline bool hr_tensor_is_row_major(const hr_tensor *tensor) {
+  int64_t stride = 1;
+  for (int d = tensor->rank - 1; d >= 0; --d) {
+    if (tensor->dims[d] != 1 && tensor->strides[d] != stride) {
+      return false;
+    }
+    stride *= tensor->dims[d];
+  }
+  return true;
+}
 /* Drops the buffer's reference and zeroes the tensor; NULL and zeroed are fine. */
 HR_API void hr_tensor_release(hr_tensor *tensor);
 
@@ -120,7 +147,8 @@ PAGE = """\
 The functional layer ([functional.h](../include/headrace/functional.h)) defines these functions on tensors. A function
 infers its result from its inputs and records operations ([operators.md](operators.md)) on views; a function of the
 section *views* records nothing. `hr_functional_apply(stream, HR_FUNCTIONAL_<NAME>, inputs, attributes, results)`
-applies one. Dtypes are promoted as in PyTorch, and numbers of the host are weak. `axis` counts from the end if it is negative.
+applies one. Dtypes are promoted as in PyTorch, and numbers of the host are weak. `axis` counts from the end if it is
+negative.
 """
 
 
@@ -169,16 +197,22 @@ def page() -> str:
     return "".join(parts)
 
 
-def main() -> int:
+def write_or_check(script: str, texts: dict[str, str]) -> int:
+    """Writes the files; with --check names those that differ, and returns 1 if there are any."""
     stale = []
-    for path, text in (("include/headrace/functional.h", header()), ("docs/functional.md", page())):
+    for path, text in texts.items():
         if "--check" not in sys.argv[1:]:
-            (ROOT / path).write_text(text)
-        elif not (ROOT / path).exists() or (ROOT / path).read_text() != text:
+            (ROOT / path).write_text(text, encoding="utf-8")
+        elif not (ROOT / path).exists() or (ROOT / path).read_text(encoding="utf-8") != text:
             stale.append(path)
     for path in stale:
-        print(f"{path} is stale: run scripts/make_functional.py")
+        print(f"{path} is stale: run scripts/{script}")
     return 1 if stale else 0
+
+
+def main() -> int:
+    texts = {"include/headrace/functional.h": header(), "docs/functional.md": page()}
+    return write_or_check("make_functional.py", texts)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOC = ROOT / "docs/gradients.md"
-ROW = re.compile(r"^(HR_GRADIENT|HR_GRADIENT_LOOPS|HR_GRADIENT_ROW|HR_GRADIENT_CODE|HR_NO_GRADIENT|HR_GRADIENT_MISSING)\((\w+)(?:, (.*))?\)$")
+ROW = re.compile(r"^(HR_GRADIENT(?:_LOOPS|_ROW|_CODE|_MISSING)?|HR_NO_GRADIENT)\((\w+)(?:, (.*))?\)$")
 SECTION = re.compile(r"^/\* ---- (.*) ---- \*/$")
 TEXT = re.compile(r'"([^"]*)"')
 HEAD = """\

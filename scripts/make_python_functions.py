@@ -8,7 +8,7 @@ import re
 import sys
 import textwrap
 
-from make_functional import ATTRIBUTE, ROOT
+from make_functional import ATTRIBUTE, ROOT, write_or_check
 
 ROW = re.compile(
     r"^HR_FUNCTIONAL\((\w+), (\w+), (\w+), (\w+), (NO_INPUTS|INPUTS\(.*?\)|MANY\(.*?\)), "
@@ -262,20 +262,13 @@ def random_stub():
 
 
 def main() -> int:
-    stale = []
-    for path, text in (
-        ("frontends/python/csrc/functions.inc", table()),
-        ("frontends/python/headrace/_names.py", names_module()),
-        ("frontends/python/headrace/__init__.pyi", stub()),
-        ("frontends/python/headrace/random.pyi", random_stub()),
-    ):
-        if "--check" not in sys.argv[1:]:
-            (ROOT / path).write_text(text, encoding="utf-8")
-        elif not (ROOT / path).exists() or read(path) != text:
-            stale.append(path)
-    for path in stale:
-        print(f"{path} is stale: run scripts/make_python_functions.py")
-    return 1 if stale else 0
+    texts = {
+        "frontends/python/csrc/functions.inc": table(),
+        "frontends/python/headrace/_names.py": names_module(),
+        "frontends/python/headrace/__init__.pyi": stub(),
+        "frontends/python/headrace/random.pyi": random_stub(),
+    }
+    return write_or_check("make_python_functions.py", texts)
 
 
 if __name__ == "__main__":

@@ -21,15 +21,6 @@
 extern "C" {
 #endif
 
-/* The array as an operand of hr_stream_record; it borrows from the array. A number has a scalar instead of a buffer. */
-static inline hr_view hr_array_view(const hr_tensor *x) {
-  hr_view view;
-  view.buffer = x->buffer, view.scalar = x->number.dtype != HR_DTYPE_NONE ? &x->number : NULL;
-  view.dtype = x->dtype, view.rank = x->rank, view.offset = x->offset;
-  view.dims = x->dims, view.strides = x->strides;
-  return view;
-}
-
 /* ---- functions of one and two arrays, without attributes ---- */
 
 /* hr_functional_apply with the result in `out`. */

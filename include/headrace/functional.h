@@ -673,6 +673,33 @@ static inline hr_tensor hr_tensor_number(hr_scalar number) {
   tensor.buffer = NULL, tensor.number = number, tensor.dtype = number.dtype, tensor.rank = 0, tensor.offset = 0;
   return tensor;
 }
+/* The tensor as an operand of hr_stream_record, which borrows from it. A number has a scalar instead of a buffer. */
+static inline hr_view hr_tensor_view(const hr_tensor *tensor) {
+  hr_view view;
+  view.buffer = tensor->buffer, view.scalar = tensor->number.dtype != HR_DTYPE_NONE ? &tensor->number : NULL;
+  view.dtype = tensor->dtype, view.rank = tensor->rank, view.offset = tensor->offset;
+  view.dims = tensor->dims, view.strides = tensor->strides;
+  return view;
+}
+/* The number of elements. */
+static inline int64_t hr_tensor_count(const hr_tensor *tensor) {
+  int64_t count = 1;
+  for (int d = 0; d < tensor->rank; ++d) {
+    count *= tensor->dims[d];
+  }
+  return count;
+}
+/* True if the elements stand in row-major order without gaps. */
+static inline bool hr_tensor_is_row_major(const hr_tensor *tensor) {
+  int64_t stride = 1;
+  for (int d = tensor->rank - 1; d >= 0; --d) {
+    if (tensor->dims[d] != 1 && tensor->strides[d] != stride) {
+      return false;
+    }
+    stride *= tensor->dims[d];
+  }
+  return true;
+}
 /* Drops the buffer's reference and zeroes the tensor; NULL and zeroed are fine. */
 HR_API void hr_tensor_release(hr_tensor *tensor);
 

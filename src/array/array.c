@@ -56,7 +56,7 @@ hr_status hr_array_from_host(hr_stream *stream, hr_dtype dtype, int rank, const 
   int64_t count;
   HR_RETURN_IF_ERROR(describe(dtype, rank, dims, &x, &count));
   HR_RETURN_IF_ERROR(hr_buffer_create(hr_stream_device(stream), (size_t)count * hr_dtype_size(dtype), &x.buffer));
-  hr_view view = hr_array_view(&x);
+  hr_view view = hr_tensor_view(&x);
   hr_status status = count > 0 ? hr_stream_write(stream, &view, elements) : HR_OK;
   if (status != HR_OK) {
     hr_buffer_release(x.buffer);
@@ -106,7 +106,7 @@ hr_status hr_array_adopt(hr_stream *stream, hr_dtype dtype, int rank, const int6
 }
 
 hr_status hr_array_read(hr_stream *stream, const hr_tensor *x, void *out_elements) {
-  hr_view view = hr_array_view(x);
+  hr_view view = hr_tensor_view(x);
   return hr_stream_read(stream, &view, out_elements);
 }
 
@@ -194,7 +194,7 @@ static hr_status make_own(hr_stream *stream, const hr_tensor *x, hr_tensor *out)
 
 /* A value may have more dims than the place, if their size is 1. */
 static hr_view without_leading_ones(const hr_tensor *value, int rank) {
-  hr_view view = hr_array_view(value);
+  hr_view view = hr_tensor_view(value);
   while (view.rank > rank && view.dims[0] == 1) {
     --view.rank, ++view.dims, ++view.strides;
   }
@@ -206,7 +206,7 @@ hr_status hr_array_assign(hr_stream *stream, hr_tensor *x, int count, const hr_i
   HR_RETURN_IF_ERROR(make_own(stream, x, &own));
   hr_status status = hr_array_index(&own, count, indices, &place);
   if (status == HR_OK) {
-    hr_view from = without_leading_ones(value, place.rank), to = hr_array_view(&place);
+    hr_view from = without_leading_ones(value, place.rank), to = hr_tensor_view(&place);
     status = hr_stream_record(stream, HR_OP_COPY, NULL, 1, &from, 1, &to);
   }
   hr_tensor_release(&place);

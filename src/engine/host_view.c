@@ -2,14 +2,6 @@
 
 #include <string.h>
 
-int64_t hr__view_count(const hr_view *view) {
-  int64_t count = 1;
-  for (int d = 0; d < view->rank; ++d) {
-    count *= view->dims[d];
-  }
-  return count;
-}
-
 hr_status hr__view_check(const char *what, const hr_view *view) {
   size_t size = hr_dtype_size(view->dtype);
   if (view->buffer == NULL || size == 0) {

@@ -2,11 +2,10 @@
 #ifndef HEADRACE_ENGINE_HOST_VIEW_H_
 #define HEADRACE_ENGINE_HOST_VIEW_H_
 
-#include "headrace/stream.h"
+#include "core/ops/infer.h"
 
 /* OK if a view may be read or written: a buffer, a dtype, a rank, and every element inside the buffer. */
 HR_MUST_USE hr_status hr__view_check(const char *what, const hr_view *view);
-int64_t hr__view_count(const hr_view *view);
 /* Elements one after another in row-major order. */
 bool hr__view_is_contiguous(const hr_view *view);
 /* Contiguous, and the whole buffer. */

@@ -104,9 +104,9 @@ hr_status hr__broadcast(const hr__function_call *call, const hr_tensor *x, int r
  * on entry their dtype (NONE: inferred), and the rank and dims of those that the row lets the caller choose. */
 hr_status hr__record_row(const hr__function_call *call, hr_op op, const hr_attrs *attrs, int input_count,
                          const hr_tensor *const *inputs, int output_count, hr_tensor *const *outputs);
-/* Records a row with outputs that exist, into which it writes; it checks their types. NULL for absent operands. */
+/* Records a row with one output, which exists and has the row's type. At most HR_RANK_MAX + 7 inputs. */
 hr_status hr__write_row(const hr__function_call *call, hr_op op, const hr_attrs *attrs, int input_count,
-                        const hr_tensor *const *inputs, int output_count, hr_tensor *const *outputs);
+                        const hr_tensor *const *inputs, const hr_tensor *output);
 /* hr__record_row for one output without dims. dtype: NONE, or the output's. */
 hr_status hr__record_one(const hr__function_call *call, hr_op op, const hr_attrs *attrs, int input_count,
                          const hr_tensor *const *inputs, hr_dtype dtype, hr_tensor *out);

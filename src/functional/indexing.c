@@ -17,9 +17,8 @@ static const hr_tensor *copied(hr__formula *f, const hr_tensor *x) {
 /* Records a row whose output exists. */
 static void write_into(hr__formula *f, hr_op op, const hr_attrs *attrs, int count, const hr_tensor *const *inputs,
                        const hr_tensor *out) {
-  hr_tensor view = *out, *outputs[1] = {&view};
   if (!hr__formula_failed(f)) {
-    hr__formula_fail(f, hr__write_row(f->call, op, attrs, count, inputs, 1, outputs));
+    hr__formula_fail(f, hr__write_row(f->call, op, attrs, count, inputs, out));
   }
 }
 

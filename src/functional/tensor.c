@@ -121,11 +121,10 @@ static inline void view_of(const hr__function_call *c, const hr_tensor *x, hr_vi
     *view = (hr_view){0};
     return;
   }
-  bool is_number = x->number.dtype != HR_DTYPE_NONE;
-  view->buffer = c->stream == NULL && !is_number ? hr__present_buffer() : x->buffer;
-  view->scalar = is_number ? &x->number : NULL;
-  view->dtype = x->dtype, view->rank = x->rank, view->offset = x->offset;
-  view->dims = x->dims, view->strides = x->strides;
+  *view = hr_tensor_view(x);
+  if (c->stream == NULL && view->scalar == NULL) {
+    view->buffer = hr__present_buffer();
+  }
 }
 
 static hr_status no_memory(const hr__function_call *c, int count) {
@@ -200,29 +199,22 @@ static hr_status record_row(const hr__function_call *c, hr_op op, const hr_attrs
   return status;
 }
 
-/* An inference checks the outputs' types as a record does. */
-static hr_status check_outputs(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
-                               const hr_view *views, int output_count, hr_tensor *const *outputs) {
-  hr_tensor types[FEW], *copies[FEW];
-  for (int i = 0; i < output_count; ++i) {
-    hr__copy_tensor(outputs[i], &types[i]);
-    copies[i] = &types[i];
-  }
-  return infer(c, op, attrs, count, views, output_count, copies);
-}
-
 hr_status hr__write_row(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
-                        const hr_tensor *const *inputs, int output_count, hr_tensor *const *outputs) {
+                        const hr_tensor *const *inputs, const hr_tensor *output) {
   hr_view views[HR_RANK_MAX + FEW];
-  int all = count + output_count;
-  if (all > HR_RANK_MAX + FEW || output_count > FEW) {
-    return no_memory(c, all);
+  if (count >= HR_RANK_MAX + FEW) {
+    return no_memory(c, count + 1);
   }
   for (int i = 0; i < count; ++i) {
     view_of(c, inputs[i], &views[i]);
   }
-  return c->stream == NULL ? check_outputs(c, op, attrs, count, views, output_count, outputs)
-                           : record(c, op, attrs, count, views, output_count, outputs);
+  if (c->stream == NULL) { /* an inference checks the output's type as a record does */
+    hr_tensor type, *types[1] = {&type};
+    hr__copy_tensor(output, &type);
+    return infer(c, op, attrs, count, views, 1, types);
+  }
+  view_of(c, output, &views[count]);
+  return hr_stream_record(c->stream, op, attrs, count, views, 1, &views[count]);
 }
 
 hr_status hr__record_row(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
@@ -234,17 +226,6 @@ hr_status hr__record_one(const hr__function_call *c, hr_op op, const hr_attrs *a
                          const hr_tensor *const *inputs, hr_dtype dtype, hr_tensor *out) {
   out->dtype = dtype, out->rank = 0, out->number.dtype = HR_DTYPE_NONE;
   return hr__record_row(c, op, attrs, count, inputs, 1, &out);
-}
-
-static bool is_dense(const hr_tensor *x) {
-  int64_t stride = 1;
-  for (int d = x->rank - 1; d >= 0; --d) {
-    if (x->dims[d] != 1 && x->strides[d] != stride) {
-      return false;
-    }
-    stride *= x->dims[d];
-  }
-  return true;
 }
 
 hr_status hr__record_new(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
@@ -262,7 +243,7 @@ static hr_status copy(const hr__function_call *c, const hr_tensor *x, hr_tensor 
 }
 
 hr_status hr__make_dense(const hr__function_call *c, const hr_tensor *x, hr_tensor *out) {
-  if (!is_dense(x)) {
+  if (!hr_tensor_is_row_major(x)) {
     return copy(c, x, out);
   }
   hr__view_like(x, out);

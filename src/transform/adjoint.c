@@ -21,14 +21,6 @@ static void target_of(const hr__operand *at, hr_buffer *buffer, hr_tensor *targe
   }
 }
 
-static int64_t count_of(const hr_tensor *x) {
-  int64_t count = 1;
-  for (int d = 0; d < x->rank; ++d) {
-    count *= x->dims[d];
-  }
-  return count;
-}
-
 static int64_t magnitude(int64_t stride) {
   return stride < 0 ? -stride : stride;
 }
@@ -60,7 +52,7 @@ static bool is_injective(const hr_tensor *x, int64_t *out_reach) {
 
 /* True if the view has each element of a buffer of so many bytes once. */
 static bool is_whole(const hr_tensor *x, size_t bytes) {
-  int64_t count = count_of(x), reach;
+  int64_t count = hr_tensor_count(x), reach;
   bool is_upward = x->offset == 0;
   for (int d = 0; d < x->rank; ++d) {
     is_upward = is_upward && (x->dims[d] <= 1 || x->strides[d] > 0);
@@ -173,34 +165,13 @@ void hr__adjoints_fini(hr__adjoints *adjoints) {
 
 /* ---- records ---- */
 
-enum { VIEWS_MAX = HR_RANK_MAX + 4 };
-
-static hr_view view_of(const hr_tensor *x) {
-  return (hr_view){.buffer = x->buffer,
-                   .scalar = x->number.dtype != HR_DTYPE_NONE ? &x->number : NULL,
-                   .dtype = x->dtype,
-                   .rank = x->rank,
-                   .offset = x->offset,
-                   .dims = x->dims,
-                   .strides = x->strides};
-}
-
-hr_status hr__record_into(const hr__function_call *call, hr_op op, const hr_attrs *attrs, int count,
-                          const hr_tensor *const *inputs, const hr_tensor *output) {
-  hr_view views[VIEWS_MAX], out = view_of(output);
-  for (int i = 0; i < count; ++i) {
-    views[i] = view_of(inputs[i]);
-  }
-  return hr_stream_record(call->stream, op, attrs, count, views, 1, &out);
-}
-
 static hr_status copy_to(const hr__function_call *call, const hr_tensor *x, hr_tensor *to) {
-  return hr__record_into(call, HR_OP_COPY, NULL, 1, &x, to);
+  return hr__write_row(call, HR_OP_COPY, NULL, 1, &x, to);
 }
 
 static hr_status add_to(const hr__function_call *call, const hr_tensor *d, const hr_tensor *old, hr_tensor *to) {
   const hr_tensor *inputs[2] = {old, d};
-  return hr__record_into(call, HR_OP_ADD, NULL, 2, inputs, to);
+  return hr__write_row(call, HR_OP_ADD, NULL, 2, inputs, to);
 }
 
 /* The elements of a whole buffer, as they are stored. */
@@ -276,7 +247,7 @@ static hr_status add_by_index(const hr__function_call *call, const hr__operand *
   HR_RETURN_IF_ERROR(make_index(call, target, &index));
   hr__copy_tensor(d, &values);
   hr__drop_dims(&values, (1u << (values.rank - index.rank)) - 1);
-  hr_status status = hr__record_into(call, HR_OP_INDEX_PUT, &attrs, 2, inputs, &flat);
+  hr_status status = hr__write_row(call, HR_OP_INDEX_PUT, &attrs, 2, inputs, &flat);
   hr_tensor_release(&index);
   return status;
 }

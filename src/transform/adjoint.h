@@ -17,10 +17,6 @@ typedef struct hr__adjoints {
   hr_table table; /* by the serial number of the buffer */
 } hr__adjoints;
 
-/* Records a row with one output, which exists. At most HR_RANK_MAX + 4 inputs, all present. */
-hr_status hr__record_into(const hr__function_call *call, hr_op op, const hr_attrs *attrs, int input_count,
-                          const hr_tensor *const *inputs, const hr_tensor *output);
-
 bool hr__adjoint_exists(const hr__adjoints *adjoints, const hr__operand *at);
 /* adjoint[at] += d, which has the dims of the view or dims that it is broadcast to: then it is summed. */
 hr_status hr__adjoint_add(hr__adjoints *adjoints, const hr__function_call *call, const hr__operand *at,

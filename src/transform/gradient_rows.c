@@ -3,14 +3,6 @@
 
 #include "transform/gradients.h"
 
-static int64_t count_of(const hr_view *view) {
-  int64_t count = 1;
-  for (int d = 0; d < view->rank; ++d) {
-    count *= view->dims[d];
-  }
-  return count;
-}
-
 /* Zeros with the type of an operand. */
 static hr_status zeros_like(const hr__backward *b, const hr__operand *like, hr_tensor *out) {
   const hr_tensor zero = hr_tensor_number(hr_scalar_i64(0)), *inputs[1] = {&zero};
@@ -119,8 +111,8 @@ static hr_status give_scaled(const hr__backward *b, const char *text, double num
 
 hr_status hr__gradient_var_mean(hr__backward *b) {
   const hr_attrs *attrs = &b->record->attrs;
-  int64_t count = count_of(&hr__output(b, 0)->view);
-  double n = count > 0 ? (double)(count_of(&hr__input(b, 0)->view) / count) : 0;
+  int64_t count = hr__view_count(&hr__output(b, 0)->view);
+  double n = count > 0 ? (double)(hr__view_count(&hr__input(b, 0)->view) / count) : 0;
   double degrees = n - hr_scalar_as_f64(&attrs->scalars[0]);
   const hr_tensor *g = hr__g(b, 0), *g1 = hr__g(b, 1);
   if (g != NULL) {
@@ -219,7 +211,7 @@ hr_status hr__gradient_cat(hr__backward *b) {
   return HR_OK;
 }
 
-/* What was added is cropped, and what was cropped gets 0. */
+/* Elements that were added are cropped; those that were cropped get 0. */
 hr_status hr__gradient_pad(hr__backward *b) {
   int64_t ints[2 * HR_RANK_MAX];
   const hr_scalar zero = hr_scalar_i64(0);
@@ -238,7 +230,7 @@ static hr_status give_added(const hr__backward *b, hr_op row, const hr_attrs *at
                             const hr_tensor *const *inputs) {
   hr_tensor gradient;
   HR_RETURN_IF_ERROR(zeros_like(b, hr__input(b, 0), &gradient));
-  hr_status status = hr__record_into(&b->call, row, attrs, count, inputs, &gradient);
+  hr_status status = hr__write_row(&b->call, row, attrs, count, inputs, &gradient);
   if (status != HR_OK) {
     hr_tensor_release(&gradient);
   }
@@ -323,7 +315,7 @@ static hr_status write_places(const hr__backward *b, const placement *p, const h
   for (int i = 0; i < p->count; ++i) {
     inputs[i + p->has_values_first] = p->indices[i];
   }
-  return hr__record_into(&b->call, p->write, &p->write_attrs, p->count + 1, inputs, to);
+  return hr__write_row(&b->call, p->write, &p->write_attrs, p->count + 1, inputs, to);
 }
 
 /* True for the values that the record has left in their places: the last ones. */
@@ -361,7 +353,7 @@ static hr_status gradient_of_set(const hr__backward *b, const placement *p, hr_t
   return status;
 }
 
-/* What was there before has no gradient in these places. */
+/* The contents before have no gradient in these places. */
 static hr_status give_rest(const hr__backward *b, const placement *p) {
   const hr_tensor *g = hr__g(b, 0), *copied[1] = {g};
   hr_tensor rest, sample, zeros = {0};

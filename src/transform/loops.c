@@ -331,24 +331,14 @@ static hr_status load(const loops *l, const hr_node *node, const hr_operand *x, 
 
 /* ---- nodes ---- */
 
-static hr_view view_of(const hr_tensor *x) {
-  return (hr_view){.buffer = x->buffer,
-                   .scalar = x->number.dtype != HR_DTYPE_NONE ? &x->number : NULL,
-                   .dtype = x->dtype,
-                   .rank = x->rank,
-                   .offset = x->offset,
-                   .dims = x->dims,
-                   .strides = x->strides};
-}
-
 static hr_status record_views(const loops *l, hr_op op, const hr_attrs *attrs, int count, const hr_tensor *inputs,
                               int output_count, const hr_tensor *outputs) {
   hr_view views[2 * OPERANDS_MAX];
   for (int i = 0; i < count; ++i) {
-    views[i] = view_of(&inputs[i]);
+    views[i] = hr_tensor_view(&inputs[i]);
   }
   for (int i = 0; i < output_count; ++i) {
-    views[OPERANDS_MAX + i] = view_of(&outputs[i]);
+    views[OPERANDS_MAX + i] = hr_tensor_view(&outputs[i]);
   }
   return hr_stream_record(l->call.stream, op, attrs, count, views, output_count, views + OPERANDS_MAX);
 }

@@ -257,17 +257,9 @@ const hr_tensor *hr__value(const hr__operand *operand, hr_tensor *number) {
   return operand->kept != NULL ? &operand->kept->tensor : NULL;
 }
 
-static int64_t count_of(const hr_view *view) {
-  int64_t count = 1;
-  for (int d = 0; d < view->rank; ++d) {
-    count *= view->dims[d];
-  }
-  return count;
-}
-
 /* The number of elements of x for each of y. */
 static hr_tensor elements_of(const rule *r) {
-  int64_t x = count_of(&hr__input(r->b, 0)->view), y = count_of(&hr__output(r->b, 0)->view);
+  int64_t x = hr__view_count(&hr__input(r->b, 0)->view), y = hr__view_count(&hr__output(r->b, 0)->view);
   return hr_tensor_number(hr_scalar_f64(y > 0 ? (double)(x / y) : 0));
 }
 

@@ -49,15 +49,6 @@ static bool is_same_view(const hr_view *a, const hr_view *b) {
   return is_same;
 }
 
-static hr_view view_of(const hr_tensor *x) {
-  return (hr_view){.buffer = x->buffer,
-                   .dtype = x->dtype,
-                   .rank = x->rank,
-                   .offset = x->offset,
-                   .dims = x->dims,
-                   .strides = x->strides};
-}
-
 static void tensor_of(const hr_view *view, hr_tensor *out) {
   *out = (hr_tensor){.buffer = view->buffer, .dtype = view->dtype, .rank = view->rank, .offset = view->offset};
   for (int d = 0; d < view->rank; ++d) {
@@ -86,7 +77,7 @@ static hr_status copy_value(hr_tape *tape, const hr_view *view, hr_tensor *out) 
     bytes *= (size_t)(view->dims[d] > 1 ? view->dims[d] : 1);
   }
   HR_RETURN_IF_ERROR(hr_buffer_create(hr_stream_device(tape->stream), bytes, &copy.buffer));
-  hr_view target = view_of(&copy);
+  hr_view target = hr_tensor_view(&copy);
   const hr_hook_record record = {HR_OP_COPY, NULL, 1, 1, view, &target};
   hr_status status = hr_hook_pass(&tape->hook, tape->stream, &record);
   if (status != HR_OK) {
@@ -102,7 +93,7 @@ static hr_status protect_from(hr_tape *tape, const hr_view *output) {
   uint64_t serial = hr_buffer_serial(output->buffer);
   for (hr__kept *kept = hr_table_get(&tape->kept, serial), *next; kept != NULL; kept = next) {
     next = kept->next;
-    hr_view view = view_of(&kept->tensor);
+    hr_view view = hr_tensor_view(&kept->tensor);
     if (overlap(extent_of(&view), extent_of(output))) {
       hr_tensor copy;
       HR_RETURN_IF_ERROR(copy_value(tape, &view, &copy));
@@ -126,7 +117,7 @@ static hr_status protect(hr_tape *tape, const hr_hook_record *record) {
 static hr__kept *find_kept(const hr_tape *tape, uint64_t serial, const hr_view *view) {
   hr__kept *kept = hr_table_get(&tape->kept, serial);
   for (; kept != NULL; kept = kept->next) {
-    hr_view other = view_of(&kept->tensor);
+    hr_view other = hr_tensor_view(&kept->tensor);
     if (is_same_view(&other, view)) {
       return kept;
     }
@@ -523,7 +514,7 @@ static hr_status watch(hr_tape *tape, int i, const hr_tensor *tensor) {
                           : tensor->buffer == NULL ? "without a buffer"
                                                    : hr_dtype_name(tensor->dtype));
   }
-  hr_view view = view_of(tensor);
+  hr_view view = hr_tensor_view(tensor);
   const hr_hook_record record = {HR_OP_NONE, NULL, 0, 1, NULL, &view};
   hr__taped *taped = create_taped(&record);
   if (taped == NULL) {
