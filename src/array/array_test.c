@@ -1,22 +1,8 @@
 /* Arrays: elements in and out, indices against plain loops, and who sees a write. */
 #include "headrace/array.h"
 
-#include "hr_test.h"
+#include "tensor_test.h"
 
-static hr_device *device;
-static hr_stream *stream;
-
-static void open_stream(void) {
-  if (stream == NULL) {
-    HR_ASSERT_OK(hr_device_open("cpu", &device));
-    HR_ASSERT_OK(hr_stream_create(device, &stream));
-  }
-}
-
-#define DIMS(...)                                                           \
-  (sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { \
-    __VA_ARGS__                                                             \
-  }
 #define AT(i) \
   { .kind = HR_INDEX_AT, .begin = (i) }
 #define FROM(b, e, s) \
@@ -46,17 +32,9 @@ static hr_tensor counted(int rank, const int64_t *dims) {
   return x;
 }
 
-static int64_t count_of(const hr_tensor *x) {
-  int64_t count = 1;
-  for (int d = 0; d < x->rank; ++d) {
-    count *= x->dims[d];
-  }
-  return count;
-}
-
 static void expect(const hr_tensor *x, int64_t count, const float *expected) {
   float values[4096];
-  HR_ASSERT_EQ(count_of(x), count);
+  HR_ASSERT_EQ(hr_tensor_count(x), count);
   HR_ASSERT_OK(hr_array_read(stream, x, values));
   for (int64_t i = 0; i < count; ++i) {
     HR_ASSERT_NEAR(values[i], expected[i], 1e-6);
@@ -158,7 +136,7 @@ HR_TEST(memory_of_others_is_an_array) {
   HR_ASSERT_OK(
       hr_array_adopt(stream, HR_DTYPE_F32, 2, (const int64_t[]){0, 3}, NULL, NULL, count_release, &released, &x));
   HR_ASSERT_EQ(released, 2);
-  HR_ASSERT_EQ(count_of(&x), 0);
+  HR_ASSERT_EQ(hr_tensor_count(&x), 0);
   hr_tensor_release(&x), hr_tensor_release(&sum);
 }
 
@@ -181,7 +159,7 @@ HR_TEST(indices_select_as_in_python) {
   HR_ASSERT_OK(hr_array_index(&y, 0, NULL, &y)); /* in place, without indices */
   EXPECT(&y, 5);
   HR_ASSERT_OK(hr_array_index(&x, INDEX(FROM(2, 1, 1)), &y));
-  HR_ASSERT_EQ(count_of(&y), 0);
+  HR_ASSERT_EQ(hr_tensor_count(&y), 0);
   HR_ASSERT_OK(hr_array_index(&x, INDEX(ALL, FROM(0, INT64_MAX, INT64_MAX)), &y));
   EXPECT(&y, 0, 3);
   HR_ASSERT_OK(hr_array_index(&x, INDEX(ALL, FROM(2, INT64_MIN, INT64_MIN)), &y));

@@ -283,7 +283,7 @@ static void step(modelled *m, hr_functional function, int attribute_count, const
   const hr_tensor *input = &m->tensor;
   hr_tensor result = apply(function, 1, &input, attribute_count, attributes), old = m->tensor;
   float values[MOST];
-  int64_t count = count_of(&result);
+  int64_t count = hr_tensor_count(&result);
   HR_ASSERT(count <= MOST);
   for (int64_t i = 0; i < count; ++i) {
     int64_t place[HR_RANK_MAX], old_place[HR_RANK_MAX] = {0}, rest = i, at = 0;
@@ -372,20 +372,20 @@ static void slice(modelled *m) {
 static void broadcast(modelled *m) {
   int64_t dims[HR_RANK_MAX], rank = m->tensor.rank, added = rank < 5 ? below(2) : 0;
   for (int d = 0; d < rank; ++d) {
-    bool is_repeated = m->tensor.dims[d] == 1 && count_of(&m->tensor) * 12 < MOST;
+    bool is_repeated = m->tensor.dims[d] == 1 && hr_tensor_count(&m->tensor) * 12 < MOST;
     dims[added + d] = is_repeated ? 1 + below(3) : m->tensor.dims[d];
   }
   dims[0] = added != 0 ? 1 + below(2) : dims[0];
   rank += added;
   hr_attribute given = {.kind = HR_ATTRIBUTE_INTS, .count = (int)rank, .value = {.ints = dims}};
-  if (count_of(&m->tensor) * 64 < MOST) {
+  if (hr_tensor_count(&m->tensor) * 64 < MOST) {
     step(m, HR_FUNCTIONAL_BROADCAST_TO, 1, &given, &rank, map_broadcast);
   }
 }
 
 /* Other dims of as many elements, with some of size 1. */
 static void reshape(modelled *m) {
-  int64_t dims[HR_RANK_MAX + 1], left = count_of(&m->tensor);
+  int64_t dims[HR_RANK_MAX + 1], left = hr_tensor_count(&m->tensor);
   int rank = 0;
   while (left > 1 && rank < 4) {
     int64_t part = 1 + below(left);
@@ -411,7 +411,7 @@ HR_TEST(random_views_of_views_have_the_elements_of_plain_arrays) {
     for (int i = 0; i < 6; ++i) {
       steps[below(5)](&m);
     }
-    expect_values(&m.tensor, count_of(&m.tensor), m.values);
+    expect_values(&m.tensor, hr_tensor_count(&m.tensor), m.values);
     hr_tensor_release(&m.tensor);
   }
 }

@@ -2,41 +2,18 @@
 #ifndef HEADRACE_FUNCTIONAL_TEST_H_
 #define HEADRACE_FUNCTIONAL_TEST_H_
 
-#include "hr_test.h"
-
-#include "headrace/functional.h"
+#include "tensor_test.h"
 
 enum { MOST = 4096 };
-
-static hr_device *device;
-static hr_stream *stream;
-
-static inline void open_stream(void) {
-  if (stream == NULL) {
-    HR_ASSERT_OK(hr_device_open("cpu", &device));
-    HR_ASSERT_OK(hr_stream_create(device, &stream));
-  }
-}
 
 /* ---- tensors ---- */
 
 static inline hr_tensor tensor_of(hr_dtype dtype, int rank, const int64_t *dims, const void *values) {
-  open_stream();
-  hr_tensor x = {.dtype = dtype, .rank = rank};
-  int64_t count = 1;
-  for (int d = rank - 1; d >= 0; --d) {
-    x.dims[d] = dims[d], x.strides[d] = count;
-    count *= dims[d];
-  }
-  HR_ASSERT_OK(hr_buffer_create(device, (size_t)count * hr_dtype_size(dtype), &x.buffer));
-  hr_view view = {.buffer = x.buffer, .dtype = dtype, .rank = rank, .dims = x.dims, .strides = x.strides};
+  hr_tensor x = new_tensor(dtype, rank, dims);
+  hr_view view = hr_tensor_view(&x);
   HR_ASSERT_OK(hr_stream_write(stream, &view, values));
   return x;
 }
-#define DIMS(...)                                                           \
-  (sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { \
-    __VA_ARGS__                                                             \
-  }
 #define F32(...)    \
   (const float[]) { \
     __VA_ARGS__     \
@@ -51,44 +28,21 @@ static inline hr_tensor counted(int rank, const int64_t *dims) {
   return tensor_of(HR_DTYPE_F32, rank, dims, values);
 }
 
-static inline int64_t count_of(const hr_tensor *x) {
-  int64_t count = 1;
-  for (int d = 0; d < x->rank; ++d) {
-    count *= x->dims[d];
-  }
-  return count;
+/* The elements converted to this dtype, row-major. */
+static inline void read_as(hr_dtype dtype, const hr_tensor *x, void *values) {
+  hr_tensor converted;
+  hr_attribute attribute = {.kind = HR_ATTRIBUTE_DTYPE, .value = {.dtype = dtype}};
+  HR_ASSERT(hr_tensor_count(x) <= MOST);
+  HR_ASSERT_OK(hr_functional_apply(stream, HR_FUNCTIONAL_ASTYPE, 1, &x, 1, &attribute, 1, &converted));
+  hr_view view = hr_tensor_view(&converted);
+  HR_ASSERT_OK(hr_stream_read(stream, &view, values));
+  hr_tensor_release(&converted);
 }
-
-/* The elements as f32, row-major. */
 static inline void read(const hr_tensor *x, float *values) {
-  hr_tensor converted;
-  hr_attribute dtype = {.kind = HR_ATTRIBUTE_DTYPE, .value = {.dtype = HR_DTYPE_F32}};
-  HR_ASSERT(count_of(x) <= MOST);
-  HR_ASSERT_OK(hr_functional_apply(stream, HR_FUNCTIONAL_ASTYPE, 1, &x, 1, &dtype, 1, &converted));
-  hr_view view = {.buffer = converted.buffer,
-                  .dtype = HR_DTYPE_F32,
-                  .rank = converted.rank,
-                  .offset = converted.offset,
-                  .dims = converted.dims,
-                  .strides = converted.strides};
-  HR_ASSERT_OK(hr_stream_read(stream, &view, values));
-  hr_tensor_release(&converted);
+  read_as(HR_DTYPE_F32, x, values);
 }
-
-/* The elements as f64, row-major. */
 static inline void read_doubles(const hr_tensor *x, double *values) {
-  hr_tensor converted;
-  hr_attribute dtype = {.kind = HR_ATTRIBUTE_DTYPE, .value = {.dtype = HR_DTYPE_F64}};
-  HR_ASSERT(count_of(x) <= MOST);
-  HR_ASSERT_OK(hr_functional_apply(stream, HR_FUNCTIONAL_ASTYPE, 1, &x, 1, &dtype, 1, &converted));
-  hr_view view = {.buffer = converted.buffer,
-                  .dtype = HR_DTYPE_F64,
-                  .rank = converted.rank,
-                  .offset = converted.offset,
-                  .dims = converted.dims,
-                  .strides = converted.strides};
-  HR_ASSERT_OK(hr_stream_read(stream, &view, values));
-  hr_tensor_release(&converted);
+  read_as(HR_DTYPE_F64, x, values);
 }
 
 /* NaN equals NaN. */
@@ -100,7 +54,7 @@ static inline bool is_close(double actual, double expected, double tolerance) {
 static inline void expect_values(const hr_tensor *x, int64_t count, const float *expected) {
   float values[MOST];
   read(x, values);
-  HR_ASSERT_EQ(count_of(x), count);
+  HR_ASSERT_EQ(hr_tensor_count(x), count);
   for (int64_t i = 0; i < count; ++i) {
     if (!is_close((double)values[i], (double)expected[i], 1e-5)) {
       HR_FAIL("element %d is %.9g, expected %.9g", (int)i, (double)values[i], (double)expected[i]);

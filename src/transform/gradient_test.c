@@ -1,21 +1,11 @@
 /* Gradients of rows against central differences in f64. */
-#include "hr_test.h"
-
 #include "core/ops/op.h"
+#include "tensor_test.h"
 #include "transform/gradients.h"
 
 enum { MOST = 512, OPERANDS = 8 };
 
-static hr_device *device;
-static hr_stream *stream;
 static uint64_t seed_state = 1;
-
-static void open_stream(void) {
-  if (stream == NULL) {
-    HR_ASSERT_OK(hr_device_open("cpu", &device));
-    HR_ASSERT_OK(hr_stream_create(device, &stream));
-  }
-}
 
 /* In [low, high). */
 static double uniform(double low, double high) {
@@ -25,49 +15,20 @@ static double uniform(double low, double high) {
 
 /* ---- tensors ---- */
 
-static int64_t count_of(const hr_tensor *x) {
-  int64_t count = 1;
-  for (int d = 0; d < x->rank; ++d) {
-    count *= x->dims[d];
-  }
-  return count;
-}
-
-static hr_view view_of(const hr_tensor *x) {
-  return (hr_view){.buffer = x->buffer,
-                   .dtype = x->dtype,
-                   .rank = x->rank,
-                   .offset = x->offset,
-                   .dims = x->dims,
-                   .strides = x->strides};
-}
-
-static hr_tensor new_tensor(hr_dtype dtype, int rank, const int64_t *dims) {
-  open_stream();
-  hr_tensor x = {.dtype = dtype, .rank = rank};
-  int64_t count = 1;
-  for (int d = rank - 1; d >= 0; --d) {
-    x.dims[d] = dims[d], x.strides[d] = count;
-    count *= dims[d];
-  }
-  HR_ASSERT_OK(hr_buffer_create(device, (size_t)count * hr_dtype_size(dtype), &x.buffer));
-  return x;
-}
-
 static void write(const hr_tensor *x, const void *values) {
-  hr_view view = view_of(x);
+  hr_view view = hr_tensor_view(x);
   HR_ASSERT_OK(hr_stream_write(stream, &view, values));
 }
 
 /* The elements, as they are stored; a complex one is two. */
 static void read(const hr_tensor *x, void *values) {
-  hr_view view = view_of(x);
-  HR_ASSERT(count_of(x) * (hr_dtype_is_complex(x->dtype) ? 2 : 1) <= MOST);
+  hr_view view = hr_tensor_view(x);
+  HR_ASSERT(hr_tensor_count(x) * (hr_dtype_is_complex(x->dtype) ? 2 : 1) <= MOST);
   HR_ASSERT_OK(hr_stream_read(stream, &view, values));
 }
 
 static int parts_of(const hr_tensor *x) {
-  return (int)count_of(x) * (hr_dtype_is_complex(x->dtype) ? 2 : 1);
+  return (int)hr_tensor_count(x) * (hr_dtype_is_complex(x->dtype) ? 2 : 1);
 }
 
 /* ---- a record under test ---- */

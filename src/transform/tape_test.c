@@ -1,67 +1,23 @@
 /* Tapes: views, in-place records, kept values, several tapes, errors, failing allocations. */
-#include "hr_test.h"
-
 #include "base/allocator.h"
 #include "core/ops/op.h"
 #include "headrace/part.h"
+#include "tensor_test.h"
 #include "transform/tape.h"
 
 enum { MOST = 64, TENSORS = 4 };
 
-static hr_device *device;
-static hr_stream *stream;
-
-static void open_stream(void) {
-  if (stream == NULL) {
-    HR_ASSERT_OK(hr_device_open("cpu", &device));
-    HR_ASSERT_OK(hr_stream_create(device, &stream));
-  }
-}
-
 /* ---- tensors of f64 ---- */
 
-static hr_view view_of(const hr_tensor *x) {
-  return (hr_view){.buffer = x->buffer,
-                   .dtype = x->dtype,
-                   .rank = x->rank,
-                   .offset = x->offset,
-                   .dims = x->dims,
-                   .strides = x->strides};
-}
-
-static hr_tensor empty(hr_dtype dtype, int rank, const int64_t *dims) {
-  open_stream();
-  hr_tensor x = {.dtype = dtype, .rank = rank};
-  int64_t count = 1;
-  for (int d = rank - 1; d >= 0; --d) {
-    x.dims[d] = dims[d], x.strides[d] = count;
-    count *= dims[d];
-  }
-  HR_ASSERT_OK(hr_buffer_create(device, (size_t)count * hr_dtype_size(dtype), &x.buffer));
-  return x;
-}
-#define DIMS(...)                                                           \
-  (sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { \
-    __VA_ARGS__                                                             \
-  }
-
 static void write(const hr_tensor *x, const double *values) {
-  hr_view view = view_of(x);
+  hr_view view = hr_tensor_view(x);
   HR_ASSERT_OK(hr_stream_write(stream, &view, values));
 }
 
-static int64_t count_of(const hr_tensor *x) {
-  int64_t count = 1;
-  for (int d = 0; d < x->rank; ++d) {
-    count *= x->dims[d];
-  }
-  return count;
-}
-
 static void read(const hr_tensor *x, double *values) {
-  hr_view view = view_of(x);
+  hr_view view = hr_tensor_view(x);
   HR_ASSERT_EQ(x->dtype, HR_DTYPE_F64);
-  HR_ASSERT(count_of(x) <= MOST);
+  HR_ASSERT(hr_tensor_count(x) <= MOST);
   HR_ASSERT_OK(hr_stream_read(stream, &view, values));
 }
 
@@ -81,10 +37,9 @@ static hr_tensor as_strided(const hr_tensor *x, int64_t offset, int rank, const 
 
 static void record_with(hr_op op, const hr_attrs *attrs, const hr_tensor *out, int count,
                         const hr_tensor *const *inputs) {
-  hr_view views[TENSORS], output = view_of(out);
+  hr_view views[TENSORS], output = hr_tensor_view(out);
   for (int i = 0; i < count; ++i) {
-    views[i] = view_of(inputs[i]);
-    views[i].scalar = inputs[i]->number.dtype != HR_DTYPE_NONE ? &inputs[i]->number : NULL;
+    views[i] = hr_tensor_view(inputs[i]);
   }
   HR_ASSERT_OK(hr_stream_record(stream, op, attrs, count, views, 1, &output));
 }
@@ -111,7 +66,7 @@ static double value_of(const program *p, double values[][MOST]) {
   hr_tensor inputs[TENSORS], y;
   double result;
   for (int i = 0; i < p->count; ++i) {
-    inputs[i] = empty(HR_DTYPE_F64, DIMS(p->sizes[i]));
+    inputs[i] = new_tensor(HR_DTYPE_F64, DIMS(p->sizes[i]));
     write(&inputs[i], values[i]);
   }
   y = p->run(inputs);
@@ -154,7 +109,7 @@ static void check(const program *p) {
   const hr_tensor *pointers[TENSORS], *end = &y;
   draw(p, values);
   for (int i = 0; i < p->count; ++i) {
-    inputs[i] = empty(HR_DTYPE_F64, DIMS(p->sizes[i]));
+    inputs[i] = new_tensor(HR_DTYPE_F64, DIMS(p->sizes[i]));
     write(&inputs[i], values[i]);
     pointers[i] = &inputs[i];
   }
@@ -175,8 +130,8 @@ static void check(const program *p) {
 
 /* The sum of all elements of x, with weights that differ. */
 static hr_tensor weighted_sum(const hr_tensor *x) {
-  hr_tensor weights = empty(HR_DTYPE_F64, x->rank, x->dims), products = empty(HR_DTYPE_F64, x->rank, x->dims);
-  hr_tensor y = empty(HR_DTYPE_F64, x->rank, (const int64_t[]){1, 1, 1, 1});
+  hr_tensor weights = new_tensor(HR_DTYPE_F64, x->rank, x->dims), products = new_tensor(HR_DTYPE_F64, x->rank, x->dims);
+  hr_tensor y = new_tensor(HR_DTYPE_F64, x->rank, (const int64_t[]){1, 1, 1, 1});
   double values[MOST];
   for (int i = 0; i < MOST; ++i) {
     values[i] = 1 + 0.25 * i;
@@ -194,7 +149,7 @@ static hr_tensor slices_and_broadcasts(const hr_tensor *in) {
   /* x [3, 4]: rows 0 and 2 reversed, times column 1 of x, plus b [4] */
   hr_tensor rows = as_strided(&in[0], 11, 2, (const int64_t[]){2, 4}, STRIDES(-8, -1));
   hr_tensor column = as_strided(&in[0], 1, 2, (const int64_t[]){2, 1}, STRIDES(4, 1));
-  hr_tensor y = empty(HR_DTYPE_F64, DIMS(2, 4)), z = empty(HR_DTYPE_F64, DIMS(2, 4));
+  hr_tensor y = new_tensor(HR_DTYPE_F64, DIMS(2, 4)), z = new_tensor(HR_DTYPE_F64, DIMS(2, 4));
   RECORD(HR_OP_MUL, &y, &rows, &column);
   RECORD(HR_OP_ADD, &z, &y, &in[1]);
   hr_tensor result = weighted_sum(&z);
@@ -207,7 +162,7 @@ static hr_tensor expanded_views(const hr_tensor *in) {
   /* x [3] seen as [2, 3] with stride 0, and transposed; squared by one record of two equal views */
   hr_tensor wide = as_strided(&in[0], 0, 2, (const int64_t[]){2, 3}, STRIDES(0, 1));
   hr_tensor other = as_strided(&in[1], 0, 2, (const int64_t[]){2, 3}, STRIDES(1, 2));
-  hr_tensor y = empty(HR_DTYPE_F64, DIMS(2, 3)), z = empty(HR_DTYPE_F64, DIMS(2, 3));
+  hr_tensor y = new_tensor(HR_DTYPE_F64, DIMS(2, 3)), z = new_tensor(HR_DTYPE_F64, DIMS(2, 3));
   RECORD(HR_OP_MUL, &y, &wide, &wide);
   RECORD(HR_OP_DIV, &z, &y, &other);
   hr_tensor result = weighted_sum(&z);
@@ -220,7 +175,7 @@ static hr_tensor overlapping_windows(const hr_tensor *in) {
   /* windows of 3 of x [6], as they are and with leading dims of size 1 */
   hr_tensor windows = as_strided(&in[0], 0, 2, (const int64_t[]){4, 3}, STRIDES(1, 1));
   hr_tensor others = as_strided(&in[0], 1, 3, (const int64_t[]){1, 2, 3}, STRIDES(1, 2, 1));
-  hr_tensor y = empty(HR_DTYPE_F64, DIMS(4, 3)), z = empty(HR_DTYPE_F64, DIMS(1, 2, 3));
+  hr_tensor y = new_tensor(HR_DTYPE_F64, DIMS(4, 3)), z = new_tensor(HR_DTYPE_F64, DIMS(1, 2, 3));
   RECORD(HR_OP_SQUARE, &y, &windows);
   RECORD(HR_OP_EXP, &z, &others);
   hr_tensor part = as_strided(&y, 0, 3, (const int64_t[]){1, 2, 3}, STRIDES(0, 3, 1));
@@ -232,7 +187,7 @@ static hr_tensor overlapping_windows(const hr_tensor *in) {
 }
 
 static hr_tensor in_place_records(const hr_tensor *in) {
-  hr_tensor h = empty(HR_DTYPE_F64, DIMS(3, 4));
+  hr_tensor h = new_tensor(HR_DTYPE_F64, DIMS(3, 4));
   hr_tensor x = as_strided(&in[0], 0, 2, (const int64_t[]){3, 4}, STRIDES(4, 1));
   RECORD(HR_OP_TANH, &h, &x);
   RECORD(HR_OP_ADD, &h, &h, &in[1]); /* broadcast */
@@ -250,7 +205,8 @@ static hr_tensor in_place_records(const hr_tensor *in) {
 }
 
 static hr_tensor overwritten_values(const hr_tensor *in) {
-  hr_tensor h = empty(HR_DTYPE_F64, DIMS(4)), y = empty(HR_DTYPE_F64, DIMS(4)), z = empty(HR_DTYPE_F64, DIMS(4));
+  hr_tensor h = new_tensor(HR_DTYPE_F64, DIMS(4)), y = new_tensor(HR_DTYPE_F64, DIMS(4)),
+            z = new_tensor(HR_DTYPE_F64, DIMS(4));
   RECORD(HR_OP_EXP, &h, &in[0]);
   RECORD(HR_OP_MUL, &y, &h, &in[1]); /* reads h */
   RECORD(HR_OP_SIN, &h, &in[1]);     /* overwrites h, with another function */
@@ -279,7 +235,7 @@ static hr_tensor updated_input(const hr_tensor *in) { /* the input itself is cha
 static hr_tensor ties(const hr_tensor *in) {
   /* the largest of each row of x and its copies; their gradient is divided */
   hr_tensor wide = as_strided(&in[0], 0, 2, (const int64_t[]){3, 4}, STRIDES(1, 0));
-  hr_tensor y = empty(HR_DTYPE_F64, DIMS(3, 1));
+  hr_tensor y = new_tensor(HR_DTYPE_F64, DIMS(3, 1));
   reduce(HR_OP_AMAX, 2, &y, &wide);
   hr_tensor result = weighted_sum(&y);
   hr_tensor_release(&y);
@@ -295,9 +251,9 @@ static int updating_count;
 
 /* y = exp(x0); y is changed at places 3, 1, 3 (or those given) with values of x1; y * y */
 static hr_tensor partial_updates(const hr_tensor *in) {
-  hr_tensor y = empty(HR_DTYPE_F64, DIMS(5)), z = empty(HR_DTYPE_F64, DIMS(5));
-  hr_tensor index = empty(HR_DTYPE_I64, DIMS(updating_count));
-  hr_view view = view_of(&index);
+  hr_tensor y = new_tensor(HR_DTYPE_F64, DIMS(5)), z = new_tensor(HR_DTYPE_F64, DIMS(5));
+  hr_tensor index = new_tensor(HR_DTYPE_I64, DIMS(updating_count));
+  hr_view view = hr_tensor_view(&index);
   const hr_scalar alpha = hr_scalar_f64(0.5);
   const hr_attrs attrs = {.int_count = updating == HR_OP_INDEX_ADD ? 1 : 3,
                           .scalar_count = updating == HR_OP_INDEX_ADD,
@@ -338,9 +294,9 @@ HR_TEST(records_that_change_a_part_keep_the_gradient_of_the_rest) {
 }
 
 static hr_tensor constant_update(const hr_tensor *in) {
-  hr_tensor y = empty(HR_DTYPE_F64, DIMS(5)), index = empty(HR_DTYPE_I64, DIMS(2)),
-            values = empty(HR_DTYPE_F64, DIMS(2));
-  hr_view view = view_of(&index);
+  hr_tensor y = new_tensor(HR_DTYPE_F64, DIMS(5)), index = new_tensor(HR_DTYPE_I64, DIMS(2)),
+            values = new_tensor(HR_DTYPE_F64, DIMS(2));
+  hr_view view = hr_tensor_view(&index);
   const int64_t ints[3] = {1, 0, 0};
   const hr_attrs attrs = {.int_count = 3, .ints = ints};
   HR_ASSERT_OK(hr_stream_write(stream, &view, (const int64_t[]){4, 0}));
@@ -375,10 +331,11 @@ HR_TEST(in_place_records_need_no_rules) {
 
 static hr_tensor lists(const hr_tensor *in) {
   /* (a, b) *= (b, a): first a, then b */
-  hr_tensor a = empty(HR_DTYPE_F64, DIMS(3)), b = empty(HR_DTYPE_F64, DIMS(3));
+  hr_tensor a = new_tensor(HR_DTYPE_F64, DIMS(3)), b = new_tensor(HR_DTYPE_F64, DIMS(3));
   RECORD(HR_OP_EXP, &a, &in[0]);
   RECORD(HR_OP_COPY, &b, &in[1]);
-  hr_view inputs[4] = {view_of(&a), view_of(&b), view_of(&b), view_of(&a)}, outputs[2] = {view_of(&a), view_of(&b)};
+  hr_view inputs[4] = {hr_tensor_view(&a), hr_tensor_view(&b), hr_tensor_view(&b), hr_tensor_view(&a)},
+          outputs[2] = {hr_tensor_view(&a), hr_tensor_view(&b)};
   HR_ASSERT_OK(hr_stream_record(stream, HR_OP_MUL, NULL, 4, inputs, 2, outputs));
   RECORD(HR_OP_SUB, &a, &a, &in[0]);
   RECORD(HR_OP_MUL, &a, &a, &b);
@@ -493,7 +450,7 @@ HR_TEST(second_derivatives_through_outputs_that_a_tape_adds) {
 static hr_tensor slopes_in_place(const hr_tensor *in) {
   hr_tape *tape;
   const hr_tensor *x = &in[0];
-  hr_tensor h = empty(HR_DTYPE_F64, DIMS(3)), y = empty(HR_DTYPE_F64, DIMS(3)), gradient;
+  hr_tensor h = new_tensor(HR_DTYPE_F64, DIMS(3)), y = new_tensor(HR_DTYPE_F64, DIMS(3)), gradient;
   const hr_tensor *end = &y;
   HR_ASSERT_OK(hr_tape_begin(stream, &tape));
   HR_ASSERT_OK(hr_tape_watch(tape, 1, &x));
@@ -519,7 +476,8 @@ HR_TEST(second_derivatives_of_overwritten_values) {
 
 HR_TEST(a_tape_retains_what_rules_read) {
   hr_tape *tape;
-  hr_tensor x = empty(HR_DTYPE_F64, DIMS(4)), a = empty(HR_DTYPE_F64, DIMS(4)), b = empty(HR_DTYPE_F64, DIMS(4));
+  hr_tensor x = new_tensor(HR_DTYPE_F64, DIMS(4)), a = new_tensor(HR_DTYPE_F64, DIMS(4)),
+            b = new_tensor(HR_DTYPE_F64, DIMS(4));
   const hr_tensor *in = &x;
   write(&x, (const double[]){1, 2, 3, 4});
   HR_ASSERT_OK(hr_tape_begin(stream, &tape));
@@ -534,7 +492,7 @@ HR_TEST(a_tape_retains_what_rules_read) {
   size_t count = tape->records.count;
   RECORD(HR_OP_GT, &a, &b, &x); /* overwrites a, which is active */
   HR_ASSERT_EQ(tape->records.count, count + 1);
-  hr_tensor other = empty(HR_DTYPE_F64, DIMS(4));
+  hr_tensor other = new_tensor(HR_DTYPE_F64, DIMS(4));
   RECORD(HR_OP_COPY, &other, &two); /* depends on nothing */
   HR_ASSERT_EQ(tape->records.count, count + 1);
   hr_tape_destroy(tape);
@@ -546,7 +504,8 @@ HR_TEST(a_tape_retains_what_rules_read) {
 
 HR_TEST(intermediate_values_can_be_watched) {
   hr_tape *tape;
-  hr_tensor x = empty(HR_DTYPE_F64, DIMS(2)), h = empty(HR_DTYPE_F64, DIMS(2)), y = empty(HR_DTYPE_F64, DIMS(2));
+  hr_tensor x = new_tensor(HR_DTYPE_F64, DIMS(2)), h = new_tensor(HR_DTYPE_F64, DIMS(2)),
+            y = new_tensor(HR_DTYPE_F64, DIMS(2));
   const hr_tensor *in[2] = {&x, &h}, *end = &y;
   hr_tensor gradients[2];
   double values[2];
@@ -574,7 +533,7 @@ HR_TEST(intermediate_values_can_be_watched) {
 
 HR_TEST(gradients_of_constants_are_zeros) {
   hr_tape *tape;
-  hr_tensor x = empty(HR_DTYPE_F64, DIMS(2)), y = empty(HR_DTYPE_F64, DIMS(2)), gradient;
+  hr_tensor x = new_tensor(HR_DTYPE_F64, DIMS(2)), y = new_tensor(HR_DTYPE_F64, DIMS(2)), gradient;
   const hr_tensor *in = &x, *end = &y;
   double values[2];
   write(&x, (const double[]){1, 2});
@@ -606,7 +565,7 @@ HR_TEST(gradients_have_the_dtype_of_their_inputs) {
   static const hr_dtype dtypes[] = {HR_DTYPE_F16, HR_DTYPE_BF16, HR_DTYPE_F32, HR_DTYPE_F64};
   for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; ++i) {
     hr_tape *tape;
-    hr_tensor w = empty(HR_DTYPE_F64, DIMS(4)), x, y, gradient, wide;
+    hr_tensor w = new_tensor(HR_DTYPE_F64, DIMS(4)), x, y, gradient, wide;
     const hr_tensor *from = &w, *in = &x, *both[2] = {&x, &w}, *end = &y, *result = &gradient;
     hr_attribute dtype = {.kind = HR_ATTRIBUTE_DTYPE, .value = {.dtype = dtypes[i]}};
     hr_attribute f64 = {.kind = HR_ATTRIBUTE_DTYPE, .value = {.dtype = HR_DTYPE_F64}};
@@ -633,8 +592,8 @@ HR_TEST(gradients_have_the_dtype_of_their_inputs) {
 /* L = |z|^2 / 2: the gradient is z itself; of the real numbers that z shares memory with, too. */
 HR_TEST(complex_gradients_are_steps_of_ascent) {
   hr_tape *tape;
-  hr_tensor parts = empty(HR_DTYPE_F64, DIMS(2, 2)), size = empty(HR_DTYPE_F64, DIMS(2)),
-            y = empty(HR_DTYPE_F64, DIMS(2)), gradient;
+  hr_tensor parts = new_tensor(HR_DTYPE_F64, DIMS(2, 2)), size = new_tensor(HR_DTYPE_F64, DIMS(2)),
+            y = new_tensor(HR_DTYPE_F64, DIMS(2)), gradient;
   hr_tensor z = as_strided(&parts, 0, 1, (const int64_t[]){2}, STRIDES(1));
   z.dtype = HR_DTYPE_C128;
   const hr_tensor *in = &parts, *end = &y, half = hr_tensor_number(hr_scalar_f64(0.5));
@@ -660,7 +619,8 @@ HR_TEST(complex_gradients_are_steps_of_ascent) {
 
 HR_TEST(empty_tensors_have_empty_gradients) {
   hr_tape *tape;
-  hr_tensor x = empty(HR_DTYPE_F64, DIMS(0, 3)), b = empty(HR_DTYPE_F64, DIMS(3)), y = empty(HR_DTYPE_F64, DIMS(0, 3));
+  hr_tensor x = new_tensor(HR_DTYPE_F64, DIMS(0, 3)), b = new_tensor(HR_DTYPE_F64, DIMS(3)),
+            y = new_tensor(HR_DTYPE_F64, DIMS(0, 3));
   const hr_tensor *in[2] = {&x, &b}, *end = &y;
   hr_tensor gradients[2];
   double values[3];
@@ -669,7 +629,7 @@ HR_TEST(empty_tensors_have_empty_gradients) {
   HR_ASSERT_OK(hr_tape_watch(tape, 2, in));
   RECORD(HR_OP_MUL, &y, &x, &b);
   HR_ASSERT_OK(hr_tape_gradient(tape, 1, &end, NULL, 2, in, gradients));
-  HR_ASSERT_EQ(count_of(&gradients[0]), 0);
+  HR_ASSERT_EQ(hr_tensor_count(&gradients[0]), 0);
   read(&gradients[1], values);
   HR_ASSERT(values[0] == 0 && values[1] == 0 && values[2] == 0);
   hr_tape_destroy(tape);
@@ -684,7 +644,8 @@ HR_TEST(empty_tensors_have_empty_gradients) {
 
 HR_TEST(wrong_calls_are_errors) {
   hr_tape *tape;
-  hr_tensor x = empty(HR_DTYPE_F64, DIMS(2)), n = empty(HR_DTYPE_I64, DIMS(2)), y = empty(HR_DTYPE_F64, DIMS(2));
+  hr_tensor x = new_tensor(HR_DTYPE_F64, DIMS(2)), n = new_tensor(HR_DTYPE_I64, DIMS(2)),
+            y = new_tensor(HR_DTYPE_F64, DIMS(2));
   hr_tensor two = hr_tensor_number(hr_scalar_f64(2)), gradient;
   const hr_tensor *in = &x, *integers = &n, *number = &two, *end = &y, *nothing = NULL;
   write(&x, (const double[]){0.3, 0.4});
@@ -704,7 +665,7 @@ HR_TEST(wrong_calls_are_errors) {
   n.dims[0] = 3;
   HR_ASSERT_ERROR(hr_tape_gradient(tape, 1, &end, &seed, 1, &in, &gradient), HR_STATUS_INVALID_ARGUMENT,
                   "dims [3] can't be broadcast to [2]");
-  hr_view view = view_of(&x), integer = view_of(&y);
+  hr_view view = hr_tensor_view(&x), integer = hr_tensor_view(&y);
   HR_ASSERT_STATUS(hr_stream_record(stream, HR_OP_BIT_AND, NULL, 1, &view, 1, &integer), HR_STATUS_INVALID_ARGUMENT);
   HR_ASSERT_STATUS(hr_stream_record(stream, HR_OP_COUNT, NULL, 1, &view, 1, &integer), HR_STATUS_INVALID_ARGUMENT);
   RECORD(HR_OP_SIN, &y, &x); /* the tape goes on */
@@ -736,7 +697,7 @@ HR_TEST(what_is_no_record_is_rejected) {
 /* ---- memory ---- */
 
 static hr_status record_one(hr_op op, const hr_tensor *a, const hr_tensor *b, const hr_tensor *out) {
-  hr_view inputs[2] = {view_of(a), view_of(b)}, output = view_of(out);
+  hr_view inputs[2] = {hr_tensor_view(a), hr_tensor_view(b)}, output = hr_tensor_view(out);
   return hr_stream_record(stream, op, NULL, hr_op_table(op)->arity, inputs, 1, &output);
 }
 
@@ -766,7 +727,7 @@ static hr_status tape_all(void) {
 
 /* Every allocation fails once. The stream has no hook afterwards, and records as before. */
 HR_TEST(failing_allocations_leave_the_stream_without_a_tape) {
-  oom_x = empty(HR_DTYPE_F64, DIMS(3)), oom_y = empty(HR_DTYPE_F64, DIMS(4));
+  oom_x = new_tensor(HR_DTYPE_F64, DIMS(3)), oom_y = new_tensor(HR_DTYPE_F64, DIMS(4));
   write(&oom_x, (const double[]){1, 2, 3});
   HR_ASSERT_OK(tape_all());
   for (int64_t n = 0;; ++n) {
