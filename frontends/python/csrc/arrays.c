@@ -52,14 +52,6 @@ array_object *share_array(array_object *x) {
 
 /* ---- attributes ---- */
 
-static int64_t count_of(const hr_tensor *x) {
-  int64_t count = 1;
-  for (int d = 0; d < x->rank; ++d) {
-    count *= x->dims[d];
-  }
-  return count;
-}
-
 static PyObject *get_shape(PyObject *self, void *unused) {
   (void)unused;
   const hr_tensor *x = &as_array(self)->tensor;
@@ -85,7 +77,7 @@ static PyObject *get_ndim(PyObject *self, void *unused) {
 
 static PyObject *get_size(PyObject *self, void *unused) {
   (void)unused;
-  return PyLong_FromLongLong(count_of(&as_array(self)->tensor));
+  return PyLong_FromLongLong(hr_tensor_count(&as_array(self)->tensor));
 }
 
 static PyObject *get_itemsize(PyObject *self, void *unused) {
@@ -96,7 +88,7 @@ static PyObject *get_itemsize(PyObject *self, void *unused) {
 static PyObject *get_nbytes(PyObject *self, void *unused) {
   (void)unused;
   const hr_tensor *x = &as_array(self)->tensor;
-  return PyLong_FromLongLong(count_of(x) * (int64_t)hr_dtype_size(x->dtype));
+  return PyLong_FromLongLong(hr_tensor_count(x) * (int64_t)hr_dtype_size(x->dtype));
 }
 
 static PyObject *get_device(PyObject *self, void *unused) {
@@ -190,7 +182,7 @@ static hr_status read_elements(array_object *x, void *elements) {
 static int read_scalar(PyObject *self, const char *what, hr_scalar *out) {
   array_object *x = as_array(self);
   double element[2];
-  if (count_of(&x->tensor) != 1) {
+  if (hr_tensor_count(&x->tensor) != 1) {
     PyErr_SetString(PyExc_ValueError, what);
     return -1;
   }
@@ -279,7 +271,7 @@ static PyObject *to_list(PyObject *self, PyObject *unused) {
   (void)unused;
   array_object *x = as_array(self);
   hr_tensor type = x->tensor; /* of what is read */
-  size_t bytes = (size_t)count_of(&type) * hr_dtype_size(type.dtype);
+  size_t bytes = (size_t)hr_tensor_count(&type) * hr_dtype_size(type.dtype);
   char *elements = PyMem_Malloc(bytes > 0 ? bytes : 1);
   if (elements == NULL) {
     return PyErr_NoMemory();
@@ -407,11 +399,7 @@ static PyObject *reshape(PyObject *self, PyObject *args) {
   }
   const hr_tensor *input = &x->tensor;
   hr_status status = hr_functional_apply(x->stream, HR_FUNCTIONAL_RESHAPE, 1, &input, 1, &shape, 1, &result->tensor);
-  if (status != HR_OK) {
-    Py_DECREF((PyObject *)result);
-    return raise_status(status);
-  }
-  return (PyObject *)result;
+  return (PyObject *)array_or_raise(result, status);
 }
 
 static PyObject *copy_of(PyObject *self, PyObject *unused) {

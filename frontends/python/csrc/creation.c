@@ -121,16 +121,10 @@ static array_object *array_of_leaves(const leaves *from, hr_stream *stream) {
     store_number(elements, i, dtype, &number);
   }
   array_object *x = new_array(stream);
-  hr_tensor made = {0};
-  hr_status status = x != NULL ? hr_array_from_host(stream, dtype, from->rank, from->dims, elements, &made) : HR_OK;
+  hr_status status =
+      x != NULL ? hr_array_from_host(stream, dtype, from->rank, from->dims, elements, &x->tensor) : HR_OK;
   PyMem_Free(elements);
-  if (status != HR_OK) {
-    Py_CLEAR(x);
-    raise_status(status);
-  } else if (x != NULL) {
-    x->tensor = made;
-  }
-  return x;
+  return array_or_raise(x, status);
 }
 
 static array_object *array_of_numbers(PyObject *object, hr_stream *stream) {
@@ -209,19 +203,12 @@ static array_object *move_array(array_object *x, hr_stream *stream) {
   }
   void *elements = PyMem_Malloc(bytes + 1);
   array_object *moved = elements != NULL ? new_array(stream) : (array_object *)PyErr_NoMemory();
-  hr_tensor made = {0};
   hr_status status = moved != NULL && bytes > 0 ? hr_array_read(x->stream, &type, elements) : HR_OK;
   if (moved != NULL && status == HR_OK) {
-    status = hr_array_from_host(stream, type.dtype, type.rank, type.dims, elements, &made);
+    status = hr_array_from_host(stream, type.dtype, type.rank, type.dims, elements, &moved->tensor);
   }
   PyMem_Free(elements);
-  if (status != HR_OK) {
-    Py_CLEAR(moved);
-    raise_status(status);
-  } else if (moved != NULL) {
-    moved->tensor = made;
-  }
-  return moved;
+  return array_or_raise(moved, status);
 }
 
 static array_object *array_of_others(PyObject *object, hr_stream *stream, int copy) {
@@ -308,11 +295,7 @@ static PyObject *filled(hr_stream *stream, const hr_tensor *value, const hr_attr
   hr_status status = result != NULL
                          ? hr_functional_apply(stream, HR_FUNCTIONAL_FULL, 1, &value, 2, attributes, 1, &result->tensor)
                          : HR_OK;
-  if (status != HR_OK) {
-    Py_CLEAR(result);
-    raise_status(status);
-  }
-  return (PyObject *)result;
+  return (PyObject *)array_or_raise(result, status);
 }
 
 /* value: NULL is the number. of: an array whose shape, dtype and device are used, or NULL. */
@@ -409,11 +392,7 @@ static PyObject *created(hr_functional function, PyObject *device, int count, co
   array_object *result = stream != NULL ? new_array(stream) : NULL;
   hr_status status =
       result != NULL ? hr_functional_apply(stream, function, 0, NULL, count, attributes, 1, &result->tensor) : HR_OK;
-  if (status != HR_OK) {
-    Py_CLEAR(result);
-    raise_status(status);
-  }
-  return (PyObject *)result;
+  return (PyObject *)array_or_raise(result, status);
 }
 
 static int take_number_or(PyObject *object, int64_t otherwise, hr_attribute *out) {
@@ -478,16 +457,9 @@ static array_object *evenly(double start, double stop, long long count, bool has
     values[count - 1] = stop;
   }
   const int64_t dims[1] = {count};
-  hr_tensor made = {0};
-  hr_status status = x != NULL ? hr_array_from_host(stream, HR_DTYPE_F64, 1, dims, values, &made) : HR_OK;
+  hr_status status = x != NULL ? hr_array_from_host(stream, HR_DTYPE_F64, 1, dims, values, &x->tensor) : HR_OK;
   PyMem_Free(values);
-  if (status != HR_OK) {
-    Py_CLEAR(x);
-    raise_status(status);
-  } else if (x != NULL) {
-    x->tensor = made;
-  }
-  return x;
+  return array_or_raise(x, status);
 }
 
 static PyObject *linspace(PyObject *module, PyObject *args, PyObject *names) {

@@ -111,12 +111,11 @@ static bool strides_of(const memory *m, int64_t *strides) {
 /* Takes the owner, which is dropped at once after a copy or a failure. */
 static array_object *array_of_memory(const memory *m, owner *mine, hr_stream *stream, int copy) {
   array_object *x = new_array(stream);
-  hr_tensor made = {0};
   int64_t strides[HR_RANK_MAX];
   hr_status status = HR_OK;
   bool is_adopted = false;
   if (x != NULL && copy != 1 && is_host(stream) && strides_of(m, strides)) {
-    status = hr_array_adopt(stream, m->dtype, m->rank, m->dims, strides, m->address, return_owner, mine, &made);
+    status = hr_array_adopt(stream, m->dtype, m->rank, m->dims, strides, m->address, return_owner, mine, &x->tensor);
     is_adopted = status == HR_OK;
     if (hr_status_code_of(status) == HR_STATUS_FAILED_PRECONDITION) {
       hr_status_free(status);
@@ -125,7 +124,7 @@ static array_object *array_of_memory(const memory *m, owner *mine, hr_stream *st
   }
   if (x != NULL && status == HR_OK && !is_adopted) {
     status = copy != 0
-                 ? copy_memory(m, stream, &made)
+                 ? copy_memory(m, stream, &x->tensor)
                  : hr_status_make(HR_STATUS_INVALID_ARGUMENT,
                                   "memory at %p can't be shared, which copy=False requires: expected alignment to "
                                   "16 bytes and strides of whole elements on the device's memory",
@@ -134,13 +133,7 @@ static array_object *array_of_memory(const memory *m, owner *mine, hr_stream *st
   if (!is_adopted) {
     mine->drop(mine);
   }
-  if (status != HR_OK) {
-    Py_CLEAR(x);
-    raise_status(status);
-  } else if (x != NULL) {
-    x->tensor = made;
-  }
-  return x;
+  return array_or_raise(x, status);
 }
 
 /* ---- from the buffer protocol ---- */
@@ -230,17 +223,6 @@ static void end_loan(lent *loan) {
   free(loan);
 }
 
-static bool is_row_major(const hr_tensor *x) {
-  int64_t stride = 1;
-  for (int d = x->rank - 1; d >= 0; --d) {
-    if (x->dims[d] != 1 && x->strides[d] != stride) {
-      return false;
-    }
-    stride *= x->dims[d];
-  }
-  return true;
-}
-
 typedef struct buffer_loan {
   lent *loan;
   Py_ssize_t dims[HR_RANK_MAX], strides[HR_RANK_MAX];
@@ -255,7 +237,7 @@ static int fill_buffer(PyObject *self, Py_buffer *view, buffer_loan *out, int fl
     view->len *= out->dims[d];
   }
   bool wants_dense = (flags & PyBUF_STRIDES) != PyBUF_STRIDES || (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS;
-  if (view->len > 0 && wants_dense && !is_row_major(x)) {
+  if (view->len > 0 && wants_dense && !hr_tensor_is_row_major(x)) {
     PyErr_SetString(PyExc_BufferError, "the array's elements are not contiguous");
     return -1;
   }

@@ -61,6 +61,15 @@ static inline array_object *as_array(PyObject *object) {
   return (array_object *)object;
 }
 PyObject *scalar_object(const hr_scalar *value);
+/* The array, which may be NULL with an exception; or NULL with that of a failure, after which the array is dropped. */
+static inline array_object *array_or_raise(array_object *x, hr_status status) {
+  if (__builtin_expect(status == HR_OK, 1)) {
+    return x;
+  }
+  Py_DECREF((PyObject *)x);
+  raise_status(status);
+  return NULL;
+}
 /* Another view of x's elements. */
 array_object *share_array(array_object *x);
 

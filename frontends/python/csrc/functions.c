@@ -239,11 +239,7 @@ static PyObject *apply_one(call *c) {
   }
   hr_status status = hr_functional_apply(c->stream, c->row->function, c->input_count, c->inputs, c->attribute_count,
                                          c->attributes, 1, &result->tensor);
-  if (status != HR_OK) {
-    Py_DECREF(result);
-    return raise_status(status);
-  }
-  return (PyObject *)result;
+  return (PyObject *)array_or_raise(result, status);
 }
 
 static PyObject *apply_several(call *c) {
@@ -273,11 +269,7 @@ PyObject *apply_unary(hr_functional function, PyObject *object) {
   }
   const hr_tensor *input = &x->tensor;
   hr_status status = hr_functional_apply(x->stream, function, 1, &input, 0, NULL, 1, &result->tensor);
-  if (__builtin_expect(status != HR_OK, 0)) {
-    Py_DECREF(result);
-    return raise_status(status);
-  }
-  return (PyObject *)result;
+  return (PyObject *)array_or_raise(result, status);
 }
 
 static PyObject *apply_to(hr_functional function, hr_stream *stream, const hr_tensor *x, const hr_tensor *y) {
@@ -287,11 +279,7 @@ static PyObject *apply_to(hr_functional function, hr_stream *stream, const hr_te
   }
   const hr_tensor *inputs[2] = {x, y};
   hr_status status = hr_functional_apply(stream, function, 2, inputs, 0, NULL, 1, &result->tensor);
-  if (__builtin_expect(status != HR_OK, 0)) {
-    Py_DECREF(result);
-    return raise_status(status);
-  }
-  return (PyObject *)result;
+  return (PyObject *)array_or_raise(result, status);
 }
 
 /* At least one of the two is an array. */

@@ -83,11 +83,7 @@ static int take_key(PyObject *key, hr_index *out) {
 static PyObject *view_at(array_object *x, int count, const hr_index *indices) {
   array_object *view = new_array(x->stream);
   hr_status status = view != NULL ? hr_array_index(&x->tensor, count, indices, &view->tensor) : HR_OK;
-  if (status != HR_OK) {
-    Py_CLEAR(view);
-    raise_status(status);
-  }
-  return (PyObject *)view;
+  return (PyObject *)array_or_raise(view, status);
 }
 
 /* The rows of x at an array or a list of integers. */
@@ -105,11 +101,7 @@ static PyObject *take_rows(PyObject *self, PyObject *key) {
     hr_status status =
         made == NULL ? HR_OK
                      : hr_functional_apply(made->stream, HR_FUNCTIONAL_TAKE, 2, inputs, 0, NULL, 1, &made->tensor);
-    if (status != HR_OK) {
-      Py_CLEAR(made);
-      raise_status(status);
-    }
-    result = (PyObject *)made;
+    result = (PyObject *)array_or_raise(made, status);
   }
   Py_XDECREF(rows.owned);
   return result;
