@@ -184,11 +184,47 @@ array_object *array_from_buffer(PyObject *object, hr_stream *stream, int copy) {
 
 /* ---- memory for others ---- */
 
-/* A view whose memory is there, with a reference of its own. */
+/* A view whose memory the host can read: the array's own, with a reference, or on other devices a copy. */
 typedef struct lent {
-  hr_tensor tensor;
-  void *address; /* of element (0, 0, ...) */
+  hr_tensor tensor; /* its strides are those at `address` */
+  void *address;    /* of element (0, 0, ...) */
+  void *copy;       /* NULL: the memory is the buffer's */
 } lent;
+
+static void end_loan(lent *loan) {
+  hr_buffer_release(loan->tensor.buffer);
+  free(loan->copy);
+  free(loan);
+}
+
+static hr_status lend_own(hr_stream *stream, lent *out) {
+  static double nothing;
+  void *start = NULL;
+  out->address = &nothing;
+  if (hr_buffer_bytes(out->tensor.buffer) == 0) {
+    return HR_OK;
+  }
+  hr_status status = hr_stream_address(stream, out->tensor.buffer, &start);
+  if (status == HR_OK) {
+    out->address = (char *)start + out->tensor.offset * (int64_t)hr_dtype_size(out->tensor.dtype);
+  }
+  return status;
+}
+
+static hr_status lend_copy(hr_stream *stream, lent *out) {
+  size_t bytes = (size_t)hr_tensor_count(&out->tensor) * hr_dtype_size(out->tensor.dtype);
+  out->address = out->copy = malloc(bytes > 0 ? bytes : 1);
+  if (out->copy == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "array: no memory for a copy of %zu bytes on the host", bytes);
+  }
+  hr_status status = hr_array_read(stream, &out->tensor, out->copy);
+  int64_t stride = 1;
+  for (int d = out->tensor.rank - 1; d >= 0; --d) {
+    out->tensor.strides[d] = stride;
+    stride *= out->tensor.dims[d];
+  }
+  return status;
+}
 
 static lent *lend(array_object *x) {
   hr_stream *stream = x->stream;
@@ -197,30 +233,18 @@ static lent *lend(array_object *x) {
     PyErr_NoMemory();
     return NULL;
   }
-  void *start = NULL;
-  out->tensor = x->tensor;
+  *out = (lent){.tensor = x->tensor};
   hr_buffer_retain(out->tensor.buffer);
-  hr_status status = HR_OK;
-  if (hr_buffer_bytes(out->tensor.buffer) > 0) {
-    Py_BEGIN_ALLOW_THREADS;
-    status = hr_stream_address(stream, out->tensor.buffer, &start);
-    Py_END_ALLOW_THREADS;
-  }
+  hr_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = is_host(stream) ? lend_own(stream, out) : lend_copy(stream, out);
+  Py_END_ALLOW_THREADS;
   if (status != HR_OK) {
-    hr_buffer_release(out->tensor.buffer);
-    free(out);
+    end_loan(out);
     raise_status(status);
     return NULL;
   }
-  static double nothing;
-  out->address =
-      start == NULL ? (void *)&nothing : (char *)start + out->tensor.offset * (int64_t)hr_dtype_size(out->tensor.dtype);
   return out;
-}
-
-static void end_loan(lent *loan) {
-  hr_buffer_release(loan->tensor.buffer);
-  free(loan);
 }
 
 typedef struct buffer_loan {
@@ -254,13 +278,11 @@ int export_buffer(PyObject *self, void *to, int flags) {
   Py_buffer *view = to;
   array_object *x = as_array(self);
   view->obj = NULL;
-  if ((flags & PyBUF_WRITABLE) != 0 || format_of_dtype(x->tensor.dtype) == NULL || !is_host(x->stream)) {
+  if ((flags & PyBUF_WRITABLE) != 0 || format_of_dtype(x->tensor.dtype) == NULL) {
     PyErr_Format(PyExc_BufferError,
-                 (flags & PyBUF_WRITABLE) != 0
-                     ? "an array's memory is read-only"
-                     : "an array of %s on %s has no memory that the host can read: use tolist(), "
-                       "or astype()",
-                 python_name(x->tensor.dtype), hr_device_name(hr_stream_device(x->stream)));
+                 (flags & PyBUF_WRITABLE) != 0 ? "an array's memory is read-only"
+                                               : "buffers have no format for elements of %s: use astype() or tolist()",
+                 python_name(x->tensor.dtype));
     return -1;
   }
   buffer_loan *out = malloc(sizeof *out);
@@ -417,10 +439,6 @@ PyObject *export_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t count,
   }
   int is_versioned = wants_version(version);
   if (is_versioned < 0) {
-    return NULL;
-  }
-  if (!is_host(x->stream)) {
-    PyErr_Format(PyExc_BufferError, "memory of %s can't be exported yet", hr_device_name(hr_stream_device(x->stream)));
     return NULL;
   }
   if (copies) {

@@ -3,6 +3,7 @@
 import ast
 import gc
 import operator
+import os
 import pickle
 import subprocess
 import sys
@@ -497,6 +498,7 @@ def test_writes_alone_are_in_place():
 # ---- memory of others
 
 
+@pytest.mark.skipif(os.environ.get("HEADRACE_DEVICE", "cpu") != "cpu", reason="other devices copy")
 def test_numpy_memory_is_shared():
     a = np.arange(64, dtype=np.float32)[::-2]  # no whole allocation, backwards
     base = np.zeros(1 << 18, np.float32)
@@ -661,7 +663,7 @@ def test_torch_does_not_load_arrays():
 def test_one_library_serves_arrays_and_torch():
     pytest.importorskip("torch")
     code = """
-import torch, headrace as hr
+import torch, headrace as hr, headrace.torch
 x = hr.arange(4, dtype=hr.float32) + 1
 y = torch.arange(4, device="headrace") + 1
 print(x.tolist() == y.tolist(), len({line.split()[-1] for line in open("/proc/self/maps") if "libheadrace.so" in line}))
