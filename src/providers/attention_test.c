@@ -53,11 +53,20 @@ HR_TEST(attention_at_the_edges_of_blocks) {
   }
 }
 
+/* Diagonal blocks of every size, whose last tiles are partly padding; with dropout, too. */
+HR_TEST(causal_attention_of_every_length) {
+  for (int64_t length = 32; length <= 97; length += 5) {
+    check((problem){1, 1, length, length, 4, 3, 1, NO_MASK, DENSE, 0, 0});
+    check((problem){1, 1, length, length - 15, 3, 4, 1, NO_MASK, DENSE, 0.3, 0});
+    check((problem){1, 2, length, length + 9, 2, 3, 1, FLAGS_OF_QUERIES, HEADS_INSIDE, 0, 0});
+  }
+}
+
 HR_TEST(attention_gets_new_numbers_in_place) {
   keeps_calls = true;
   for (int i = 0; i < EDGES; ++i) {
     check((problem){1, 2, edges[i][0], edges[i][1], 8 + i % 3, 8, 0, ADDED, DENSE, 0, 0});
-    check((problem){2, 3, edges[i][0], edges[i][1], 5, 3 + i % 5, 0, ADDED, HEADS_INSIDE, 0, 0});
+    check((problem){2, 3, edges[i][0], edges[i][1], 5, 3 + i % 5, 1, NO_MASK, HEADS_INSIDE, 0, 0});
   }
   keeps_calls = false;
   for (int i = 0; i < 2; ++i) {
@@ -128,6 +137,48 @@ HR_TEST(attention_scales_by_any_number) {
 HR_TEST(attention_of_nan_and_infinities) {
   for (int mask = NO_MASK; mask <= ADDED; mask += FLAGS_OF_KEYS) {
     check_spoiled((problem){1, 1, 40, 100, 4, 3, 0, (mask_kind)mask, DENSE, 0, 0.5});
+  }
+}
+
+static void run_both(op_case *t) {
+  for (int is_backward = 0; is_backward < 2; ++is_backward) {
+    call c;
+    make_call(t, is_backward != 0, &c);
+    run_call(&c);
+  }
+}
+
+/* Checks that elements first .. end of the rows of a result are the same bits, and the others NaN. */
+static void check_rows(const op_case *t, const op_case *spoiled, role r, int64_t first, int64_t end) {
+  const tensor *x = &t->tensors[r], *y = &spoiled->tensors[r];
+  for (int64_t i = 0; i < count_of(x); ++i) {
+    int64_t row = i / x->dims[3], at = place_of(x, i);
+    float clean = ((float *)(void *)x->bytes)[at], dirty = ((float *)(void *)y->bytes)[at];
+    HR_ASSERT(row >= first && row < end ? memcmp(&clean, &dirty, sizeof clean) == 0 : isnan(dirty));
+  }
+}
+
+/* Tiles of 16 keys by 16 queries that a causal mask hides are not computed: NaN in later keys and values don't reach
+ * earlier queries, nor those of earlier queries the gradients of later keys. */
+HR_TEST(hidden_tiles_of_causal_attention_are_not_computed) {
+  static const role of_keys[] = {K, V}, of_queries[] = {Q, DY};
+  for (int64_t edge = 16; edge <= 112; edge += 16) {
+    for (int is_query = 0; is_query < 2; ++is_query) {
+      random_state = 5;
+      op_case clean = make_case(&(problem){1, 1, 120, 120, 4, 4, 1, NO_MASK, DENSE, 0, 0.5}, HR_DTYPE_F32);
+      random_state = 5;
+      op_case spoiled = make_case(&clean.of, HR_DTYPE_F32);
+      for (int64_t i = 0; i < 2 * 4; ++i) {
+        set(&spoiled, is_query ? of_queries[i / 4] : of_keys[i / 4], is_query ? edge - 1 : edge, i % 4, NAN);
+      }
+      run_both(&clean), run_both(&spoiled);
+      if (is_query) {
+        check_rows(&clean, &spoiled, DK, edge, 120), check_rows(&clean, &spoiled, DV, edge, 120);
+      } else {
+        check_rows(&clean, &spoiled, Y, 0, edge), check_rows(&clean, &spoiled, DQ, 0, edge);
+      }
+      free_case(&clean), free_case(&spoiled);
+    }
   }
 }
 

@@ -8,9 +8,9 @@
  * loops of lower_attention.c are better.
  *
  * Numbers: the error is within that of a product by another library. NaN and infinities come out as from those loops,
- * with one exception: keys that a causal mask hides from a whole block of queries are not read for it, so a NaN in
- * their values doesn't reach it. Bits depend on the shape alone: not on strides, threads or the rest of the recorded
- * program.
+ * with one exception. Keys that a causal mask hides from a whole group of STEP queries are not read for it, so a NaN in
+ * them or in their values doesn't reach these queries, nor a NaN of the queries the gradients of the keys. Bits depend
+ * on the shape alone: not on strides, threads or the rest of the recorded program.
  */
 #include "providers/attention/attention.h"
 

@@ -12,9 +12,10 @@
 #include "providers/provider.h"
 
 enum {
-  HR__QUERIES = 64, /* of a block */
-  HR__KEYS = 64,    /* of a block */
-  HR__CHUNK = 512   /* keys whose gradients fit a thread's cache */
+  HR__QUERIES = 64,         /* of a block */
+  HR__KEYS = 64,            /* of a block */
+  HR__CHUNK = 512,          /* keys whose gradients fit a thread's cache */
+  HR__STEP = HR__TILE_LANES /* queries and keys of the smallest tile that a causal mask may leave out */
 };
 
 /* An operand and the index of its address among the arguments of a run; x->kind NONE if absent. */
@@ -63,9 +64,11 @@ typedef struct hr__slot {
   float *dq;      /* [blocks, E, QUERIES] */
 } hr__slot;
 
-/* The current block of scores. */
+/* The current block of scores. In a diagonal one a causal mask hides key number i of the block from its queries before
+ * number i; tiles of STEP keys by STEP queries that are hidden as a whole are not computed, and hold anything. */
 typedef struct hr__block {
   int64_t head, query, queries, columns, key, keys; /* columns: queries, padded */
+  bool is_diagonal;
 } hr__block;
 
 /* Sets the pointers into `base`, and returns the number of floats. */
@@ -85,6 +88,21 @@ void hr__slot_load_columns(hr__slot *slot, const hr__matrix *x, const hr__block 
 /* The reverse: rows of the matrix = x[columns, QUERIES] transposed. */
 void hr__slot_store_columns(hr__slot *slot, const hr__matrix *matrix, const hr__block *block, int64_t columns,
                             const float *x);
+
+/* Makes the block one of the next keys: those from block->key on that are before number `end`. */
+void hr__block_set_keys(const hr_prepared *p, hr__block *block, int64_t end);
+/* The first query, as a column of the block, for which its key number `key` is computed. */
+static inline int64_t hr__first_column(const hr__block *block, int64_t key) {
+  return block->is_diagonal ? key / HR__STEP * HR__STEP : 0;
+}
+
+/* Products of the computed tiles. Scores: out[keys, QUERIES] = x columns, with x of the block's keys. */
+void hr__block_scores(const hr__block *block, hr__factor x, int64_t width, const float *columns, float *out);
+/* For each key the sum over queries: out[keys, padded width] += scores rows[queries, padded width]. */
+void hr__block_add_queries(const hr__block *block, const float *scores, const float *rows, int64_t padded, float *out);
+/* For each query the sum over keys: out[width, QUERIES] = x scores, added to what `out` holds with `adds`. */
+void hr__block_sum_keys(const hr__block *block, hr__factor x, int64_t width, const float *scores, float *out,
+                        bool adds);
 
 /* slot->score = scaled and masked scores; slot->q_columns holds the block's queries. */
 void hr__make_scores(const hr__run *run, hr__slot *slot, const hr__block *block);

@@ -47,7 +47,7 @@ static void take_probabilities(hr__slot *slot, const hr__block *block) {
   const float *restrict lse = slot->lse;
   for (int64_t k = 0; k < block->keys; ++k) {
     float *restrict score = slot->score + k * HR__QUERIES;
-    for (int64_t q = 0; q < block->columns; ++q) {
+    for (int64_t q = hr__first_column(block, k); q < block->columns; ++q) {
       score[q] = hr_f32_exp(score[q] - lse[q]);
     }
   }
@@ -59,7 +59,7 @@ static void take_score_gradient(hr__slot *slot, const hr__block *block, float sc
   for (int64_t k = 0; k < block->keys; ++k) {
     float *restrict gradient = slot->gradient + k * HR__QUERIES;
     const float *restrict score = slot->score + k * HR__QUERIES;
-    for (int64_t q = 0; q < block->columns; ++q) {
+    for (int64_t q = hr__first_column(block, k); q < block->columns; ++q) {
       gradient[q] = score[q] * (gradient[q] - delta[q]) * scale;
     }
   }
@@ -82,26 +82,24 @@ static void take_keys(const hr__run *run, hr__slot *slot, const hr__block *block
     probability = slot->dropped;
   }
   if (is_wanted(&p->dv)) {
-    hr__tile_product((hr__factor){probability, HR__QUERIES, 1}, block->queries, slot->dy_rows, v_padded,
-                     slot->dv + row * v_padded, v_padded, block->keys, v_padded, true);
+    hr__block_add_queries(block, probability, slot->dy_rows, v_padded, slot->dv + row * v_padded);
   }
   if (!is_wanted(&p->dq) && !is_wanted(&p->dk)) {
     return;
   }
-  hr__tile_product((hr__factor){slot->v + block->key * slot->v_row, slot->v_row, 1}, p->v_width, slot->dy_columns,
-                   HR__QUERIES, slot->gradient, HR__QUERIES, block->keys, block->columns, false);
+  hr__block_scores(block, (hr__factor){slot->v + block->key * slot->v_row, slot->v_row, 1}, p->v_width,
+                   slot->dy_columns, slot->gradient);
   if (p->has_dropout) {
     hr__apply_dropout(slot, block, slot->gradient, slot->gradient);
   }
   take_score_gradient(slot, block, run->scale);
   if (is_wanted(&p->dk)) {
-    hr__tile_product((hr__factor){slot->gradient, HR__QUERIES, 1}, block->queries, slot->q_rows, padded,
-                     slot->dk + row * padded, padded, block->keys, padded, true);
+    hr__block_add_queries(block, slot->gradient, slot->q_rows, padded, slot->dk + row * padded);
   }
   if (is_wanted(&p->dq)) {
     float *dq = slot->dq + block->query / HR__QUERIES * p->width * HR__QUERIES;
-    hr__tile_product((hr__factor){slot->k + block->key * slot->k_row, 1, slot->k_row}, block->keys, slot->gradient,
-                     HR__QUERIES, dq, HR__QUERIES, p->width, block->columns, true);
+    hr__block_sum_keys(block, (hr__factor){slot->k + block->key * slot->k_row, 1, slot->k_row}, p->width,
+                       slot->gradient, dq, true);
   }
 }
 
@@ -124,7 +122,7 @@ static void take_chunk(const hr__run *run, hr__slot *slot, int64_t head, int64_t
     visible = visible < end ? visible : end;
     load_queries(run, slot, &block);
     for (block.key = first; block.key < visible; block.key += HR__KEYS) {
-      block.keys = visible - block.key < HR__KEYS ? visible - block.key : HR__KEYS;
+      hr__block_set_keys(p, &block, visible);
       take_keys(run, slot, &block, first);
     }
   }

@@ -22,7 +22,7 @@ static void raise_tops(hr__slot *slot, const hr__block *block, float *base) {
   }
   for (int64_t k = 0; k < block->keys; ++k) {
     const float *score = slot->score + k * HR__QUERIES;
-    for (int64_t q = 0; q < columns; ++q) {
+    for (int64_t q = hr__first_column(block, k); q < columns; ++q) {
       raised[q] = score[q] > raised[q] ? score[q] : raised[q];
     }
   }
@@ -39,7 +39,7 @@ static void take_powers(hr__slot *slot, const hr__block *block, const float *res
   int64_t columns = block->columns;
   for (int64_t k = 0; k < block->keys; ++k) {
     float *restrict score = slot->score + k * HR__QUERIES;
-    for (int64_t q = 0; q < columns; ++q) {
+    for (int64_t q = hr__first_column(block, k); q < columns; ++q) {
       float power = hr_f32_exp(score[q] - base[q]);
       score[q] = power;
       sum[q] += power;
@@ -73,8 +73,7 @@ static void take_keys(const hr__run *run, hr__slot *slot, const hr__block *block
     scale_columns(slot->y, slot->shrink, p->v_width, block->columns);
   }
   hr__factor v = {slot->v + block->key * slot->v_row, 1, slot->v_row};
-  hr__tile_product(v, block->keys, slot->score, HR__QUERIES, slot->y, HR__QUERIES, p->v_width, block->columns,
-                   !is_first);
+  hr__block_sum_keys(block, v, p->v_width, slot->score, slot->y, !is_first);
 }
 
 static void store_queries(const hr__run *run, hr__slot *slot, const hr__block *block) {
@@ -109,7 +108,7 @@ void hr__attention_forward(const hr__run *run, hr__slot *slot, int64_t unit) {
   }
   int64_t visible = hr__visible_keys(p, block.query + block.queries);
   for (block.key = 0; block.key < visible; block.key += HR__KEYS) {
-    block.keys = visible - block.key < HR__KEYS ? visible - block.key : HR__KEYS;
+    hr__block_set_keys(p, &block, visible);
     take_keys(run, slot, &block);
   }
   store_queries(run, slot, &block);
