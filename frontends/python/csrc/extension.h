@@ -120,6 +120,10 @@ extern PyMethodDef exchange_methods[];
 PyObject *export_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *dlpack_device(PyObject *self, PyObject *unused);
 
+/* ---- tapes.c: for headrace/transforms.py ---- */
+
+extern PyMethodDef tape_methods[];
+
 /* ---- functions.c ---- */
 
 extern PyMethodDef function_methods[];

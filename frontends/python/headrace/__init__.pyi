@@ -2,7 +2,7 @@
 # ruff: noqa
 
 import builtins as _b
-from typing import Any, Iterator, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 _Axes = int | Sequence[int] | None
 _Like = Any  # an array, a number, nested lists, or an object with the buffer protocol
@@ -138,6 +138,28 @@ def device(name: str | None = None, /) -> str: ...
 def stats() -> dict[str, int]: ...
 def from_dlpack(x: Any, /, device: str | None = None, copy: _b.bool | None = None) -> Array: ...
 def get_include() -> str: ...
+
+_Numbers = int | Sequence[int] | None
+_Strings = str | Sequence[str]
+def grad(fun: Callable[..., Any], argnums: _Numbers = None, argnames: _Strings = ()) -> Callable[..., Any]:
+    """The gradient of a function whose result is an array without dims."""
+
+def value_and_grad(fun: Callable[..., Any], argnums: _Numbers = None, argnames: _Strings = ()) -> Callable[..., Any]:
+    """The result and the gradient of a function; the first of several results is differentiated."""
+
+def vjp(
+    fun: Callable[..., Any], primals: Sequence[Array], cotangents: Sequence[Array]
+) -> tuple[list[Array], list[Array]]:
+    """The results of a function, and the product of the cotangents and its Jacobian."""
+
+def jvp(
+    fun: Callable[..., Any], primals: Sequence[Array], tangents: Sequence[Array]
+) -> tuple[list[Array], list[Array]]:
+    """The results of a function, and the product of its Jacobian and the tangents."""
+
+def stop_gradient(x: Array, /) -> Array:
+    """x's elements as a constant: gradients do not go through it."""
+
 def array(object, /, dtype=None, copy=True, device=None) -> Array: ...
 def asarray(object, /, dtype=None, copy=None, device=None) -> Array: ...
 def zeros(shape, dtype=None, device=None) -> Array: ...

@@ -210,10 +210,14 @@ BY_ARGUMENTS = {  # the call, and what numpy says
 }
 
 
-FUNCTIONS = sorted(name for name, value in vars(hr._arrays).items() if type(value).__name__.startswith("builtin"))
+FUNCTIONS = sorted(
+    name
+    for name, value in vars(hr._arrays).items()
+    if type(value).__name__.startswith("builtin") and not name.startswith("_")
+)
 BY_HAND = set(
     "array asarray zeros ones empty full zeros_like ones_like empty_like full_like arange linspace eye eval device stats "
-    "from_dlpack".split()
+    "from_dlpack stop_gradient".split()
 )
 
 

@@ -33,13 +33,15 @@ def _load_arrays(names):
     constants = {"pi": 3.141592653589793, "e": 2.718281828459045, "inf": float("inf"), "nan": float("nan")}
     globals().update({name: getattr(extension, name) for name in names if hasattr(extension, name)})
     globals().update(constants, newaxis=None)
+    transforms = importlib.import_module("headrace.transforms")
+    globals().update({name: getattr(transforms, name) for name in transforms.__all__})
 
 
 def __getattr__(name):
     if name == "cpp_extension":  # not before it is used: it imports torch
         return importlib.import_module("headrace.cpp_extension")
-    if name == "random":
-        return importlib.import_module("headrace.random")
+    if name in ("random", "transforms", "utils"):
+        return importlib.import_module("headrace." + name)
     if not name.startswith("__"):  # torch's autoload asks for modules of the package: not for these names
         from headrace._names import NAMES
 
@@ -52,4 +54,4 @@ def __getattr__(name):
 def __dir__():
     from headrace._names import NAMES
 
-    return sorted({*globals(), *__all__, *NAMES, "random"})
+    return sorted({*globals(), *__all__, *NAMES, "random", "utils"})

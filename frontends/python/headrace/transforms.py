@@ -1,0 +1,249 @@
+"""Gradients of functions of arrays, on tapes of the core (headrace/transform.h). docs/arrays.md describes them.
+
+A transform calls the function with copies of the arguments, which a tape watches. So an array that the function
+captured is a constant, even if it is an argument, too.
+"""
+
+import contextlib
+import functools
+import operator
+
+from headrace import _arrays
+from headrace._arrays import Array, stop_gradient
+from headrace.utils import tree_flatten, tree_map, tree_map_with_path
+
+__all__ = ["grad", "jvp", "stop_gradient", "value_and_grad", "vjp"]
+
+
+@contextlib.contextmanager
+def _tape_over(arrays):
+    """A tape that watches the arrays; it is closed however the block ends."""
+    tape = _arrays._tape_begin(arrays)
+    try:
+        yield tape
+    finally:
+        _arrays._tape_close(tape)
+
+
+def _is_floating(x):
+    return str(x.dtype).startswith(("float16", "float32", "float64", "bfloat16", "complex"))
+
+
+def _check_argument(who, name, x):
+    if not isinstance(x, Array):
+        raise ValueError(f"{who}: {name} is {x!r}, expected an array")
+    if not _is_floating(x):
+        raise ValueError(f"{who}: {name} has dtype {x.dtype}, expected a floating or complex one")
+
+
+# ---- what is differentiated
+
+
+def _as_tuple(one_or_more, kind):
+    return (one_or_more,) if isinstance(one_or_more, kind) else tuple(one_or_more)
+
+
+def _positions(who, argnums):
+    numbers = tuple(sorted(operator.index(i) for i in _as_tuple(argnums, int)))
+    if numbers and numbers[0] < 0:
+        raise ValueError(f"{who}: argnums has {numbers[0]}, expected positions from 0 on")
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"{who}: argnums is {argnums!r}, expected different positions")
+    return numbers
+
+
+def _wanted(who, argnums, argnames):
+    """Positions, sorted, and names of the arguments that are differentiated: by default the first one."""
+    names = _as_tuple(argnames if argnames is not None else (), str)
+    if len(set(names)) < len(names):
+        raise ValueError(f"{who}: argnames is {argnames!r}, expected different names")
+    if argnums is None:
+        argnums = () if names else (0,)
+    return _positions(who, argnums), names
+
+
+def _chosen(who, positions, names, args, kwargs):
+    """The chosen arguments by position or name."""
+    if positions and positions[-1] >= len(args):
+        raise ValueError(f"{who}: argnums has {positions[-1]}, but the function is called with {len(args)} positions")
+    for name in names:
+        if name not in kwargs:
+            raise ValueError(f"{who}: argnames has {name!r}, but the function is called with {sorted(kwargs)}")
+    return {**{i: args[i] for i in positions}, **{name: kwargs[name] for name in names}}
+
+
+def _copies(who, chosen):
+    """Trees with copies of the arrays, and a list of these."""
+
+    def copy(path, x):
+        key, _, rest = path.partition(".")
+        name = f"argument {key}" + (f" at {rest!r}" if rest else "")
+        _check_argument(who, name, x)
+        return _arrays._tape_copy(x)
+
+    trees = tree_map_with_path(copy, chosen)
+    leaves = [leaf.copy() for _, leaf in tree_flatten(trees)]  # the function may write to its own
+    if not leaves:
+        raise ValueError(f"{who}: the arguments have no arrays, expected at least one")
+    return trees, leaves
+
+
+# ---- grad, value_and_grad
+
+
+def _check_loss(who, loss):
+    if not isinstance(loss, Array):
+        raise ValueError(f"{who}: the function returned {loss!r}, expected an array without dims")
+    if loss.ndim != 0:
+        raise ValueError(f"{who}: the function returned an array of shape {loss.shape}, expected no dims")
+    if not _is_floating(loss):
+        raise ValueError(f"{who}: the function returned dtype {loss.dtype}, expected a floating or complex one")
+
+
+def _loss_of(who, value):
+    """What is differentiated: the result, or the first of several."""
+    if isinstance(value, (list, tuple)):
+        if not value:
+            raise ValueError(f"{who}: the function returned {value!r}, expected a loss in it")
+        value = value[0]
+    _check_loss(who, value)
+    return value
+
+
+def _gradients_of(who, call, loss_of, chosen):
+    """The result of call(copies of the chosen arguments), and trees of gradients like them."""
+    trees, leaves = _copies(who, chosen)
+    with _tape_over(leaves) as tape:
+        value = call(trees)
+        _arrays._tape_end(tape)
+        found = iter(_arrays._tape_gradient(tape, [loss_of(who, value)], None, leaves))
+    return value, tree_map(lambda _: next(found), trees)
+
+
+def _arrange(positions, names, gradients):
+    by_position = tuple(gradients[i] for i in positions)
+    first = by_position if len(positions) > 1 else by_position[0] if positions else None
+    return (first, {name: gradients[name] for name in names}) if names else first
+
+
+def _transform(who, fun, argnums, argnames, loss_of):
+    if not callable(fun):
+        raise TypeError(f"{who}: {fun!r} is not a function")
+    positions, names = _wanted(who, argnums, argnames)
+
+    @functools.wraps(fun, updated=())
+    def transformed(*args, **kwargs):
+        def call(trees):
+            rest = {name: trees.get(name, value) for name, value in kwargs.items()}
+            return fun(*(trees.get(i, value) for i, value in enumerate(args)), **rest)
+
+        chosen = _chosen(who, positions, names, args, kwargs)
+        value, gradients = _gradients_of(who, call, loss_of, chosen)
+        return value, _arrange(positions, names, gradients)
+
+    return transformed
+
+
+def value_and_grad(fun, argnums=None, argnames=()):
+    """A function that returns fun's result and the gradient of it, or of its first part if it is a tuple or list.
+
+    The gradient has the structure of the first argument, or of those of argnums and argnames:
+
+        argnums=1             that of argument 1
+        argnums=(0, 2)        a tuple, in the order of positions
+        argnames=("w", "b")   a pair of the former (None without argnums) and a dict
+    """
+    return _transform("value_and_grad", fun, argnums, argnames, _loss_of)
+
+
+def _only_loss(who, value):
+    _check_loss(who, value)
+    return value
+
+
+def grad(fun, argnums=None, argnames=()):
+    """A function that returns the gradient of fun, whose result is an array without dims; see value_and_grad."""
+    transformed = _transform("grad", fun, argnums, argnames, _only_loss)
+
+    @functools.wraps(fun, updated=())
+    def gradient(*args, **kwargs):
+        return transformed(*args, **kwargs)[1]
+
+    return gradient
+
+
+# ---- vjp, jvp
+
+
+def _outputs_of(who, value):
+    outputs = list(value) if isinstance(value, (list, tuple)) else [value]
+    for i, output in enumerate(outputs):
+        if not isinstance(output, Array):
+            raise ValueError(f"{who}: output {i} of the function is {output!r}, expected an array")
+    return outputs
+
+
+def _check_pairs(who, arrays, what, others, other):
+    """Each array has another one of its shape."""
+    if len(arrays) != len(others):
+        raise ValueError(f"{who}: {len(others)} {other}s, expected {len(arrays)}, one for each {what}")
+    for i, (x, y) in enumerate(zip(arrays, others)):
+        if not isinstance(y, Array):
+            raise ValueError(f"{who}: {other} {i} is {y!r}, expected an array")
+        if x.shape != y.shape:
+            raise ValueError(f"{who}: {other} {i} has shape {y.shape}, expected {x.shape} as {what} {i}")
+
+
+def _copied_primals(who, primals):
+    """Copies for the function, and for the tape."""
+    for i, x in enumerate(primals):
+        _check_argument(who, f"primal {i}", x)
+    if not primals:
+        raise ValueError(f"{who}: no primals, expected at least one")
+    copies = [_arrays._tape_copy(x) for x in primals]
+    return copies, [x.copy() for x in copies]
+
+
+def _seeded(outputs, seeds):
+    """Outputs that have gradients, and seeds of their dtypes."""
+    pairs = [(y, seed.astype(y.dtype)) for y, seed in zip(outputs, seeds) if _is_floating(y)]
+    return [y for y, _ in pairs], [seed for _, seed in pairs]
+
+
+def vjp(fun, primals, cotangents):
+    """The outputs of fun(*primals), and for each primal the product of the cotangents and fun's Jacobian: two lists."""
+    copies, watched = _copied_primals("vjp", list(primals))
+    cotangents = list(cotangents)
+    with _tape_over(watched) as tape:
+        outputs = _outputs_of("vjp", fun(*copies))
+        _arrays._tape_end(tape)
+        _check_pairs("vjp", outputs, "output", cotangents, "cotangent")
+        return outputs, _arrays._tape_gradient(tape, *_seeded(outputs, cotangents), watched)
+
+
+def jvp(fun, primals, tangents):
+    """The outputs of fun(*primals), and for each the product of fun's Jacobian and the tangents: two lists.
+
+    The product is the gradient of vjp's product, which is linear in the cotangents, with respect to them: it costs
+    about two backward passes.
+    """
+    primals, tangents = list(primals), list(tangents)
+    copies, watched = _copied_primals("jvp", primals)
+    _check_pairs("jvp", primals, "primal", tangents, "tangent")
+    with _tape_over(watched) as tape:
+        outputs = _outputs_of("jvp", fun(*copies))
+        _arrays._tape_end(tape)
+        return outputs, _products(tape, watched, outputs, tangents)
+
+
+def _products(tape, watched, outputs, tangents):
+    found = {}
+    floating = [i for i, y in enumerate(outputs) if _is_floating(y)]
+    seeds = [_arrays.zeros_like(outputs[i]) for i in floating]
+    if seeds:
+        with _tape_over(seeds) as linear:
+            gradients = _arrays._tape_gradient(tape, [outputs[i] for i in floating], seeds, watched)
+            _arrays._tape_end(linear)
+            products = _arrays._tape_gradient(linear, *_seeded(gradients, tangents), seeds)
+        found = dict(zip(floating, products))
+    return [found[i] if i in found else _arrays.zeros_like(y) for i, y in enumerate(outputs)]

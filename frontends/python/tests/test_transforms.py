@@ -1,0 +1,438 @@
+"""Gradients of functions of arrays: against differences in f64 and closed forms, any order, trees, errors, threads."""
+
+import collections
+import gc
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import headrace as hr
+import headrace._arrays
+
+
+def close(actual, expected, tolerance=1e-9):
+    np.testing.assert_allclose(np.asarray(actual), np.asarray(expected), rtol=tolerance, atol=tolerance)
+
+
+def sample(*shape, seed=0):
+    return hr.array(np.random.default_rng(seed).uniform(-1, 1, shape))
+
+
+def difference(fun, x, step=1e-6):
+    """The gradient of fun at x, in f64, by central differences."""
+    base = np.array(x)
+    result = np.zeros_like(base)
+    for at in np.ndindex(*base.shape):
+        sides = []
+        for sign in (1, -1):
+            moved = base.copy()
+            moved[at] += sign * step
+            sides.append(fun(hr.array(moved)).item())
+        result[at] = (sides[0] - sides[1]) / (2 * step)
+    return result
+
+
+def in_place(x):
+    x[0] = x[1] * x[2]
+    x[1:, ::2] = hr.sin(x[0, ::2])
+    return (x * x).sum()
+
+
+def onto_zeros(x):
+    out = hr.zeros((4, 4), dtype=hr.float64)
+    out[1:, 1:] = x[:3, :3]
+    out[0] = out[1] * 2
+    return (out @ out.T).sum()
+
+
+FUNCTIONS = {
+    "chain": lambda x: hr.tanh(x * 2 + 1).sum(),
+    "matmul": lambda x: hr.sum((x @ x.T) ** 2),
+    "softmax": lambda x: (hr.log_softmax(x, axis=1) * hr.cos(x)).mean(),
+    "views": lambda x: (x.T[1:, ::-1].reshape(-1)[2:9] * hr.exp(x[0, 0])).sum(),
+    "rows": lambda x: (hr.take(x, hr.array([0, 2, 2]), axis=0) ** 3).sum(),
+    "index": lambda x: (x[[2, 0, 2]] ** 3).sum(),
+    "broadcast": lambda x: (x[:, None, :] * x[None, :, :]).max(axis=2).sum(),
+    "parts": lambda x: hr.concat([x[:1] * 2, hr.stack([x[1], x[2]])], axis=0).var(),
+    "where": lambda x: hr.where(x > 0, x * x, hr.sin(x)).sum(),
+    "norm": lambda x: (hr.layer_norm(x) * x).sum(),
+    "iteration": lambda x: sum(hr.square(row).sum() for row in x),
+    "in place": in_place,
+    "onto zeros": onto_zeros,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gradients_agree_with_differences(name):
+    fun, x = FUNCTIONS[name], sample(4, 4)
+    before = x.tolist()
+    value, gradient = hr.value_and_grad(fun)(x)
+    assert gradient.shape == x.shape and gradient.dtype == x.dtype
+    close(gradient, difference(fun, x), 2e-8)
+    assert x.tolist() == before  # a write in the function was to a copy
+    close(value, fun(hr.array(x)))
+    close(hr.grad(fun)(x), gradient, 0)
+
+
+@pytest.mark.parametrize("name", ["chain", "matmul", "softmax", "views", "in place"])
+def test_second_order_agrees_with_differences(name):
+    weights = sample(4, 4, seed=1)
+
+    def slope(x):
+        return (hr.grad(FUNCTIONS[name])(x) * weights).sum()
+
+    x = sample(4, 4)
+    close(hr.grad(slope)(x), difference(slope, x), 2e-7)
+
+
+def test_any_order():
+    fun, x = hr.sin, hr.array(0.7, dtype="float64")
+    for i in range(1, 6):
+        fun = hr.grad(fun)
+        close(fun(x), [np.sin, np.cos, lambda v: -np.sin(v), lambda v: -np.cos(v)][i % 4](0.7))
+    # perturbations are kept apart: d/dx (x * d/dy (x + y)) = 1
+    nested = hr.grad(lambda x: x * hr.grad(lambda y: x + y)(hr.array(1.0)))
+    assert nested(hr.array(3.0)).item() == 1
+    mixed = hr.grad(hr.grad(lambda x, y: x * x * y, argnums=1), argnums=0)
+    assert mixed(hr.array(3.0), hr.array(5.0)).item() == 6
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_gradients_have_the_dtype_of_the_argument(dtype):
+    x = hr.array([1.0, 2.0, 3.0], dtype=dtype)
+    gradient = hr.grad(lambda x: (x * x).sum())(x)
+    assert str(gradient.dtype) == dtype and gradient.tolist() == [2, 4, 6]
+    assert str(hr.grad(lambda x: x.astype("float32").sum())(x).dtype) == dtype
+
+
+def test_complex_arguments():
+    z = hr.array([1 + 2j, -3 + 0.5j])
+    close(hr.grad(lambda z: (hr.abs(z) ** 2).sum())(z), 2 * np.asarray(z), 1e-5)
+
+
+def test_shapes():
+    for shape in [(), (1,), (0,), (3, 0), (2, 1, 3)]:
+        x = hr.ones(shape)
+        close(hr.grad(lambda x: (3 * x).sum())(x), np.full(shape, 3.0))
+    x = sample(3, 4).T[::-1]  # not row-major
+    close(hr.grad(lambda x: (x**2).sum())(x), 2 * np.asarray(x))
+    wide = hr.broadcast_to(hr.array([1.0, 2.0]), (3, 2))
+    close(hr.grad(lambda x: (x**2).sum())(wide), 2 * np.asarray(wide))
+    nan = hr.array([float("nan"), 1.0])
+    assert hr.grad(lambda x: (x * 2).sum())(nan).tolist() == [2, 2]
+
+
+# ---- arguments
+
+
+def test_argnums():
+    def fun(x, y, z=1):
+        return (x * y * z).sum()
+
+    x, y = hr.array([1.0, 2.0]), hr.array([3.0, 4.0])
+    assert hr.grad(fun)(x, y).tolist() == [3, 4]
+    assert hr.grad(fun, argnums=1)(x, y).tolist() == [1, 2]
+    assert hr.grad(fun, argnums=[1])(x, y).tolist() == [1, 2]
+    for argnums in [(0, 1), [1, 0]]:
+        first, second = hr.grad(fun, argnums=argnums)(x, y, z=2)
+        assert first.tolist() == [6, 8] and second.tolist() == [2, 4]
+    same = hr.grad(fun, argnums=(0, 1))(x, x)
+    assert same[0].tolist() == [1, 2] and same[1].tolist() == [1, 2]
+
+
+def test_argnames():
+    def fun(x, y):
+        return (x * y).sum()
+
+    x, y = hr.array([1.0, 2.0]), hr.array([3.0, 4.0])
+    none, named = hr.grad(fun, argnames="y")(x, y=y)
+    assert none is None and named["y"].tolist() == [1, 2]
+    none, named = hr.grad(fun, argnames=["x", "y"])(x=x, y=y)
+    assert none is None and list(named) == ["x", "y"] and named["x"].tolist() == [3, 4]
+    first, named = hr.grad(fun, argnums=0, argnames=("y",))(x, y=y)
+    assert first.tolist() == [3, 4] and named["y"].tolist() == [1, 2]
+    value, (_, named) = hr.value_and_grad(fun, argnames="y")(x, y=y)
+    assert value.item() == 11 and named["y"].tolist() == [1, 2]
+
+
+def test_trees():
+    Pair = collections.namedtuple("Pair", "a b")
+    tree = {"w": [hr.array(2.0), (hr.array(3.0),)], "pair": Pair(hr.array(5.0), {}), "empty": []}
+
+    def fun(t):
+        return t["w"][0] * t["w"][1][0] ** 2 * t["pair"].a
+
+    value, gradient = hr.value_and_grad(fun)(tree)
+    assert value.item() == 90
+    assert list(gradient) == list(tree) and isinstance(gradient["pair"], Pair) and gradient["empty"] == []
+    assert gradient["w"][0].item() == 45 and gradient["w"][1][0].item() == 60 and gradient["pair"].a.item() == 18
+    two = hr.grad(lambda s, t: fun(s) + fun(t), argnums=(0, 1))(tree, tree)
+    assert two[0]["w"][0].item() == 45 and two[1]["pair"].a.item() == 18
+
+
+def test_other_results_are_returned():
+    def fun(x):
+        y = x * x
+        return y.sum(), y, {"a": "text"}
+
+    x = hr.array([1.0, 2.0])
+    (loss, y, other), gradient = hr.value_and_grad(fun)(x)
+    assert loss.item() == 5 and y.tolist() == [1, 4] and other == {"a": "text"} and gradient.tolist() == [2, 4]
+    values, _ = hr.value_and_grad(lambda x: [x.sum(), 3])(x)
+    assert isinstance(values, list) and values[1] == 3
+
+
+# ---- what depends on what
+
+
+def test_independent_arguments_get_zeros():
+    x, y = hr.array([1.0, 2.0]), hr.ones((2, 3))
+    first, second = hr.grad(lambda x, y: x.sum(), argnums=(0, 1))(x, y)
+    assert first.tolist() == [1, 1] and second.tolist() == [[0, 0, 0]] * 2
+    assert hr.grad(lambda x: hr.array(3.0))(x).tolist() == [0, 0]
+    assert hr.grad(lambda x: hr.floor(x).sum())(x).tolist() == [0, 0]
+    assert hr.grad(lambda x: x)(hr.array(2.0)).item() == 1  # the argument itself
+
+
+def test_captured_arrays_are_constants():
+    x = hr.array([1.0, 2.0])
+    view = x[:]
+    assert hr.grad(lambda a: (a * x + view).sum())(x).tolist() == [1, 2]
+    assert hr.grad(lambda a: (x * view).sum())(x).tolist() == [0, 0]
+    assert hr.grad(lambda a: (a * hr.stop_gradient(a)).sum())(x).tolist() == [1, 2]
+    assert hr.stop_gradient(x).tolist() == [1, 2]
+    # d2/dx2 of x * stop(x**2) is 0, of x**2 * stop(x) 2 * x
+    twice = hr.grad(hr.grad(lambda a: a * hr.stop_gradient(a * a)))
+    assert twice(hr.array(3.0)).item() == 0
+    assert hr.grad(hr.grad(lambda a: a * a * hr.stop_gradient(a)))(hr.array(3.0)).item() == 6
+
+
+def test_writes_to_captured_arrays():
+    store = hr.zeros(3)
+    x = hr.array([1.0, 2.0, 3.0])
+
+    def fun(x):
+        store[1:] = x[:2] * 2
+        return (store * x).sum()
+
+    assert hr.grad(fun)(x).tolist() == [4, 6 + 2, 4]
+    assert store.tolist() == [0, 2, 4]
+    kept = []
+    hr.grad(lambda x: kept.append(x * 2) or kept[0].sum())(x)
+    assert kept[0].tolist() == [2, 4, 6]  # results outlive the tape
+    assert hr.grad(lambda x: (kept[0] * x).sum())(x).tolist() == [2, 4, 6]
+
+
+def test_values_can_be_read_in_the_function():
+    def fun(x):
+        return (x * x).sum() if x.sum().item() > 0 else (3 * x).sum()
+
+    assert hr.grad(fun)(hr.array([1.0, 2.0])).tolist() == [2, 4]
+    assert hr.grad(fun)(hr.array([-1.0, -2.0])).tolist() == [3, 3]
+
+
+# ---- vjp, jvp
+
+
+def test_vjp():
+    a, b = sample(2, 3), sample(3, 2, seed=1)
+    seed = sample(2, 2, seed=2)
+    outputs, gradients = hr.vjp(lambda a, b: a @ b, [a, b], [seed])
+    close(outputs[0], np.asarray(a) @ np.asarray(b))
+    close(gradients[0], np.asarray(seed) @ np.asarray(b).T)
+    close(gradients[1], np.asarray(a).T @ np.asarray(seed))
+    outputs, gradients = hr.vjp(lambda a: (a * 2, hr.argmax(a), a.sum()), (a,), (a, hr.array(0), hr.array(1.0)))
+    assert len(outputs) == 3
+    close(gradients[0], 2 * np.asarray(a) + 1)
+
+
+def test_jvp():
+    x, t = sample(3, 3), sample(3, 3, seed=1)
+
+    def fun(x, y):
+        return [hr.sin(x) * y, (x @ y).sum(axis=0), hr.argmax(x), hr.zeros(2)]
+
+    outputs, products = hr.jvp(fun, [x, x], [t, hr.zeros_like(t)])
+    close(products[0], np.cos(np.asarray(x)) * np.asarray(t) * np.asarray(x))
+    close(products[1], (np.asarray(t) @ np.asarray(x)).sum(axis=0))
+    assert products[2].item() == 0 and products[3].tolist() == [0, 0]
+    close(outputs[0], np.sin(np.asarray(x)) * np.asarray(x))
+    _, products = hr.jvp(fun, [x, x], [hr.zeros_like(t), t])
+    close(products[0], np.sin(np.asarray(x)) * np.asarray(t))
+    close(products[1], (np.asarray(x) @ np.asarray(t)).sum(axis=0))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_jvp_agrees_with_the_gradient(name):
+    x, t = sample(4, 4), sample(4, 4, seed=3)
+    _, (product,) = hr.jvp(FUNCTIONS[name], [x], [t])
+    close(product, (np.asarray(hr.grad(FUNCTIONS[name])(x)) * np.asarray(t)).sum())
+
+
+def test_a_product_with_the_hessian():
+    x, t = sample(4, 4), sample(4, 4, seed=3)
+    _, (product,) = hr.jvp(hr.grad(FUNCTIONS["matmul"]), [x], [t])
+    other = hr.grad(lambda x: (hr.grad(FUNCTIONS["matmul"])(x) * t).sum())(x)
+    close(product, other)
+
+
+# ---- errors
+
+
+def message_of(kind, call):
+    with pytest.raises(kind) as caught:
+        call()
+    return str(caught.value)
+
+
+def test_errors_name_the_value_and_what_is_expected():
+    x, i = hr.array([1.0, 2.0]), hr.array([1, 2])
+    loss = hr.grad(lambda x, *rest, **names: x.sum())
+    assert "argument 0 has dtype int64" in message_of(ValueError, lambda: loss(i))
+    assert "argument 0 at 'w.1' has dtype int64" in message_of(ValueError, lambda: loss({"w": [x, i]}))
+    assert "argument 0 is 3.0, expected an array" in message_of(ValueError, lambda: loss(3.0))
+    assert "argument 0 is None" in message_of(ValueError, lambda: loss(None))
+    assert "no arrays" in message_of(ValueError, lambda: loss([]))
+    assert "shape (2,), expected no dims" in message_of(ValueError, lambda: hr.grad(lambda x: x * 2)(x))
+    assert "returned dtype int64" in message_of(ValueError, lambda: hr.grad(lambda x: hr.argmax(x))(x))
+    assert "returned 3, expected an array" in message_of(ValueError, lambda: hr.grad(lambda x: 3)(x))
+    assert "grad: the function returned (" in message_of(ValueError, lambda: hr.grad(lambda x: (x.sum(), 1))(x))
+    assert "returned ()" in message_of(ValueError, lambda: hr.value_and_grad(lambda x: ())(x))
+    assert "called with 1 positions" in message_of(ValueError, lambda: hr.grad(loss, argnums=1)(x))
+    assert "argnums has -1" in message_of(ValueError, lambda: hr.grad(loss, argnums=-1))
+    assert "different positions" in message_of(ValueError, lambda: hr.grad(loss, argnums=(1, 1)))
+    assert "'y'" in message_of(ValueError, lambda: hr.grad(loss, argnames="y")(x))
+    assert "not a function" in message_of(TypeError, lambda: hr.grad(3))
+    assert "nextafter has no gradient" in message_of(TypeError, lambda: hr.grad(lambda x: hr.nextafter(x, x).sum())(x))
+    assert "2 cotangents, expected 1" in message_of(ValueError, lambda: hr.vjp(hr.sin, [x], [x, x]))
+    assert "cotangent 0 has shape (), expected (2,)" in message_of(
+        ValueError, lambda: hr.vjp(hr.sin, [x], [hr.array(1.0)])
+    )
+    assert "primal 0 has dtype int64" in message_of(ValueError, lambda: hr.jvp(hr.sin, [i], [i]))
+    assert "0 tangents, expected 1" in message_of(ValueError, lambda: hr.jvp(hr.sin, [x], []))
+    assert "output 0 of the function is 'a'" in message_of(ValueError, lambda: hr.vjp(lambda x: "a", [x], [x]))
+    assert hr.grad(lambda x: (x * x).sum())(x).tolist() == [2, 4]  # all tapes are closed
+
+
+def test_an_exception_closes_the_tape():
+    x = hr.array([1.0, 2.0])
+    kept = []
+
+    def fails(x):
+        raise KeyError("mine")
+
+    for transform in (hr.grad(fails), hr.grad(hr.grad(fails)), lambda x: hr.jvp(fails, [x], [x])):
+        try:
+            transform(x)
+        except KeyError as error:
+            kept.append(error)  # with its traceback, whose frames have the tape
+    assert len(kept) == 3
+    a = np.ones(4, np.float32)
+    hr.eval()
+    assert hr.asarray(a).sum().item() == 4 and hr.grad(lambda x: (x * x).sum())(x).tolist() == [2, 4]
+
+
+def test_the_tapes_of_the_extension_check_their_arguments():
+    x = hr.array([1.0, 2.0])
+    tape = hr._arrays._tape_begin([x])
+    y = x.sum()
+    assert hr._arrays._tape_gradient(tape, [y], None, [x])[0].tolist() == [1, 1]
+    message_of(TypeError, lambda: hr._arrays._tape_gradient(tape, [y], [y, 3], [x]))
+    message_of(TypeError, lambda: hr._arrays._tape_gradient(tape, [y], None, [x, None]))
+    message_of(ValueError, lambda: hr._arrays._tape_gradient(tape, [y], None, [y]))
+    for arrays in ([], [3], [x, 3], [hr.array([1])]):
+        message_of((TypeError, ValueError, IndexError), lambda: hr._arrays._tape_begin(arrays))
+    hr._arrays._tape_close(tape), hr._arrays._tape_close(tape)
+    assert "closed" in message_of(RuntimeError, lambda: hr._arrays._tape_gradient(tape, [y], None, [x]))
+    message_of(ValueError, lambda: hr._arrays._tape_close(3))
+
+
+# ---- threads, memory
+
+
+def test_threads_do_not_see_each_other():
+    shared = hr.array(np.linspace(0, 1, 64))
+    failures = []
+
+    def work(seed):
+        x = sample(64, seed=seed)
+        expected = 2 * np.asarray(x) * np.asarray(shared) + np.cos(np.asarray(x))
+        for _ in range(50):
+            gradient = hr.grad(lambda x: (x * x * shared + hr.sin(x)).sum() + 0 * hr.array(x[:1].sum().item()))(x)
+            if not np.allclose(np.asarray(gradient), expected):
+                failures.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_nothing_is_kept_after_many_calls():
+    x = sample(8)
+    function = hr.value_and_grad(lambda x: (hr.tanh(x) * x).sum())
+
+    def run(count):
+        for i in range(count):
+            function(x)
+            if i % 100 == 0:
+                hr.eval()
+        hr.eval()
+        gc.collect()
+
+    def fails():
+        with pytest.raises(ValueError):
+            hr.grad(lambda x: x * 2)(x)
+
+    run(200), fails()
+    blocks, references = sys.getallocatedblocks(), sys.getrefcount(x)
+    resident = memory_in_use()
+    run(10_000), fails()
+    assert sys.getrefcount(x) == references
+    assert sys.getallocatedblocks() < blocks + 500
+    assert memory_in_use() < resident + (8 << 20)
+
+
+def memory_in_use():
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+# ---- trees
+
+
+def test_tree_map():
+    Pair = collections.namedtuple("Pair", "a b")
+    tree = {"x": [1, (2, None)], "y": Pair(3, {})}
+    assert hr.utils.tree_map(lambda v: v and v * 2, tree) == {"x": [2, (4, None)], "y": Pair(6, {})}
+    assert isinstance(hr.utils.tree_map(lambda v: v, tree)["y"], Pair)
+    assert hr.utils.tree_map(lambda v, w: v + w, [1, {"a": 2}], [10, {"a": 20}]) == [11, {"a": 22}]
+    assert hr.utils.tree_map(len, {"x": [1, 2]}, is_leaf=lambda t: isinstance(t, list)) == {"x": 2}
+    assert hr.utils.tree_map(lambda v: v + 1, 1) == 2
+    assert hr.utils.tree_map_with_path(lambda p, v: f"{p}={v}", {"a": [1, 2]}) == {"a": ["a.0=1", "a.1=2"]}
+
+
+def test_tree_flatten():
+    tree = {"x": [1, (2, None)], "y": {"z": 3}, "e": []}
+    flat = [("x.0", 1), ("x.1.0", 2), ("x.1.1", None), ("y.z", 3)]
+    assert hr.utils.tree_flatten(tree) == flat
+    assert hr.utils.tree_flatten(tree, destination={}) == dict(flat)
+    assert hr.utils.tree_flatten(tree, prefix=".model")[0] == ("model.x.0", 1)
+    assert hr.utils.tree_flatten(5) == [("", 5)]
+    assert hr.utils.tree_unflatten(flat) == {"x": [1, [2, None]], "y": {"z": 3}}
+    assert hr.utils.tree_unflatten(dict(flat)) == {"x": [1, [2, None]], "y": {"z": 3}}
+    assert hr.utils.tree_unflatten([("", 5)]) == 5 and hr.utils.tree_unflatten([("2", 1)]) == [{}, {}, 1]
+    assert hr.utils.tree_unflatten([("10", "k"), ("9.a", "j")])[9:] == [{"a": "j"}, "k"]
+    with pytest.raises(ValueError, match="destination must be"):
+        hr.utils.tree_flatten(tree, destination=3)
+
+
+def test_tree_reduce():
+    tree = {"x": [1, (2, 3)], "y": 4}
+    assert hr.utils.tree_reduce(lambda a, b: a + b, tree) == 10
+    assert hr.utils.tree_reduce(lambda a, b: a + b, tree, 100) == 110
+    assert hr.utils.tree_reduce(lambda a, b: a + len(b), [[1], [2, 3]], 0, is_leaf=lambda t: t != [[1], [2, 3]]) == 3
