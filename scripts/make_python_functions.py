@@ -28,7 +28,7 @@ TYPES = {
     "REALS": "Sequence[float] | None", "DTYPE": "_DType | None", "TEXT": "str", "EQUATION": "str",
 }  # fmt: skip
 # Emitters that pass numbers on to an element-wise row.
-NUMBERS = {"pointwise", "clip", "parametric", "divmod", "ldexp"}
+NUMBERS = {"pointwise", "clip", "parametric", "divmod", "ldexp", "rounded"}
 VALUES = {"false": "False", "true": "True"}
 CONSTANTS = {"pi": "3.141592653589793", "e": "2.718281828459045", "inf": "inf", "nan": "nan", "newaxis": "None"}
 OTHERS = ["eval", "device", "stats", "from_dlpack", "Array", "dtype"]

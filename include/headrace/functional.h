@@ -78,7 +78,8 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_FLOOR,
   /* ceil(x): rounded up */
   HR_FUNCTIONAL_CEIL,
-  /* round(x): rounded to nearest, ties to even */
+  /* round(x, decimals=0): rounded to so many decimals, to nearest, ties to even; negative decimals: to tens,
+   * hundreds, ... */
   HR_FUNCTIONAL_ROUND,
   /* trunc(x): rounded towards zero */
   HR_FUNCTIONAL_TRUNC,
@@ -434,9 +435,9 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_LOG_SOFTMAX,
   /* softmin(x, axis=-1): softmax(-x) */
   HR_FUNCTIONAL_SOFTMIN,
-  /* cumulative_sum(x, axis=-1): running sums */
+  /* cumulative_sum(x, axis=-1, include_initial=false): running sums; include_initial: with a 0 before them */
   HR_FUNCTIONAL_CUMULATIVE_SUM,
-  /* cumulative_prod(x, axis=-1): running products */
+  /* cumulative_prod(x, axis=-1, include_initial=false): running products; include_initial: with a 1 before them */
   HR_FUNCTIONAL_CUMULATIVE_PROD,
   /* cumulative_max(x, axis=-1): running maximum; NaN from the first NaN on */
   HR_FUNCTIONAL_CUMULATIVE_MAX,
@@ -464,8 +465,8 @@ typedef enum hr_functional {
   /* matmul(x, y): matrix product of the last two dims; the others are broadcast; a vector is a row on the left, a
    * column on the right */
   HR_FUNCTIONAL_MATMUL,
-  /* einsum(x..., equation): sums of products over named dims, as in `ij,jk->ik`; without an arrow the result has the
-   * letters that occur once */
+  /* einsum(x..., equation): sums of products over named dims, as in `ij,jk->ik`; `...` are dims without names, which
+   * are broadcast; without an arrow the result has those and the letters that occur once */
   HR_FUNCTIONAL_EINSUM,
   /* tensordot(x, y, x_axes=none, y_axes=none): sum of products over pairs of axes; without axes the last two of x
    * and the first two of y */
@@ -563,15 +564,17 @@ typedef enum hr_functional {
 
   /* ---- indices; one out of range is an error ---- */
 
-  /* take(x, indices, axis=0): x's elements at these indices of an axis; the indices' dims replace the axis */
+  /* take(x, indices, axis=0, mode="error"): x's elements at these indices of an axis; the indices' dims replace the
+   * axis; mode clip bounds indices to 0 and the last one, drop gives 0 for negative and other indices out of range */
   HR_FUNCTIONAL_TAKE,
-  /* take_along_axis(x, indices, axis=-1): for each index the element of x at its place, with this index along the
-   * axis */
+  /* take_along_axis(x, indices, axis=-1, mode="error"): for each index the element of x at its place, with this
+   * index along the axis; mode as of take */
   HR_FUNCTIONAL_TAKE_ALONG_AXIS,
   /* index(x..., axes): x at indices of several axes: inputs x, then one tensor for each axis, broadcast; their dims
    * replace adjacent axes, or come first */
   HR_FUNCTIONAL_INDEX,
-  /* index_put(x..., axes, mode="set"): x with values at indices: inputs x, values, then as index; mode: set, add */
+  /* index_put(x..., axes, mode="set"): x with values at indices: inputs x, values, then as index; mode: set, add,
+   * multiply, max, min */
   HR_FUNCTIONAL_INDEX_PUT,
   /* put_along_axis(x, indices, values, axis=-1, mode="set"): x with values at the places that take_along_axis reads;
    * mode: set, add, multiply, max, min */
@@ -581,6 +584,11 @@ typedef enum hr_functional {
   /* slice_update(x, values, begin, count, step, mode="set"): x with values in a slice; mode: set, add, multiply,
    * max, min */
   HR_FUNCTIONAL_SLICE_UPDATE,
+  /* dynamic_slice(x, start, sizes): the slice of these sizes whose first element is x[start]; start [rank] is
+   * bounded so that the slice is inside of x */
+  HR_FUNCTIONAL_DYNAMIC_SLICE,
+  /* dynamic_slice_update(x, values, start): x with values in the place of dynamic_slice */
+  HR_FUNCTIONAL_DYNAMIC_SLICE_UPDATE,
   /* masked_fill(x, mask, value): value if mask, else x, in x's dtype */
   HR_FUNCTIONAL_MASKED_FILL,
   /* searchsorted(x, values, side="left"): the places where values keep x, which is in order, in order; side left:

@@ -1,6 +1,7 @@
 /* elementwise.c: functions of one row or a few, element by element. */
 #include <float.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "functional/formula.h"
 
@@ -55,6 +56,53 @@ hr_status hr__emit_clip(const hr__function_call *c) {
 hr_status hr__emit_positive(const hr__function_call *c) {
   hr__view_like(c->inputs[0], c->output);
   return HR_OK;
+}
+
+/* ---- rounding to decimals ---- */
+
+/* Multiples of `unit`, in i64: the quotient is one more behind the middle, and in the middle if it is odd. */
+static const hr_tensor *rounded_integers(hr__formula *f, const hr_tensor *x, int64_t unit) {
+  const hr_tensor *wide = hr__as_dtype(f, x, HR_DTYPE_I64), *size = hr__integer(f, unit);
+  const hr_tensor *down = hr__binary(f, HR_OP_DIV_FLOOR, wide, size), *half = hr__integer(f, unit / 2);
+  const hr_tensor *rest = hr__binary(f, HR_OP_SUB, wide, hr__binary(f, HR_OP_MUL, down, size));
+  const hr_tensor *is_odd = hr__binary(f, HR_OP_BIT_AND, down, hr__integer(f, 1));
+  const hr_tensor *limit = hr__binary(f, HR_OP_SUB, half, is_odd); /* an odd quotient goes up in the middle, too */
+  const hr_tensor *up = hr__as_dtype(f, hr__binary(f, HR_OP_GT, rest, limit), HR_DTYPE_I64);
+  return hr__as_dtype(f, hr__binary(f, HR_OP_MUL, hr__binary(f, HR_OP_ADD, down, up), size), x->dtype);
+}
+
+/* In f64, which is exact enough for narrower dtypes; numbers that are too large to have decimals stay. */
+static const hr_tensor *rounded_reals(hr__formula *f, const hr_tensor *x, int decimals) {
+  const double exact_integers = 4503599627370496.0; /* 2^52 */
+  const hr_tensor *wide = hr__as_dtype(f, x, HR_DTYPE_F64), *unit = hr__real(f, pow(10, abs(decimals)));
+  const hr_tensor *scaled = hr__binary(f, decimals > 0 ? HR_OP_MUL : HR_OP_DIV, wide, unit);
+  const hr_tensor *y = hr__binary(f, decimals > 0 ? HR_OP_DIV : HR_OP_MUL, hr__unary(f, HR_OP_ROUND, scaled), unit);
+  const hr_tensor *is_small = hr__binary(f, HR_OP_LT, hr__unary(f, HR_OP_ABS, scaled), hr__real(f, exact_integers));
+  return hr__as_dtype(f, hr__ternary(f, HR_OP_WHERE, is_small, y, wide), x->dtype);
+}
+
+hr_status hr__emit_rounded(const hr__function_call *c) {
+  enum { MOST_TENS = 18, MOST_DECIMALS = 22 }; /* 10^18 is an i64, 10^22 an exact f64 */
+  const hr_tensor *x = c->inputs[0];
+  int64_t decimals = hr__int_attribute(c, 0);
+  bool is_integer = hr_dtype_is_integer(x->dtype);
+  if (decimals == 0 || (decimals > 0 && is_integer) || hr_dtype_is_complex(x->dtype)) {
+    return hr__emit_pointwise(c);
+  }
+  if (decimals < -MOST_TENS || decimals > MOST_DECIMALS) {
+    return HR__CALL_FAIL(c, "%lld decimals, expected %d to %d", (long long)decimals, -MOST_TENS, MOST_DECIMALS);
+  }
+  if (x->number.dtype != HR_DTYPE_NONE || x->dtype == HR_DTYPE_BOOL || x->dtype == HR_DTYPE_U64) {
+    return HR__CALL_FAIL(c, "decimals of %s, expected a tensor of another dtype",
+                         x->number.dtype != HR_DTYPE_NONE ? "a number" : hr_dtype_name(x->dtype));
+  }
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  int64_t unit = 1;
+  for (int64_t i = decimals; i < 0; ++i) {
+    unit *= 10;
+  }
+  return hr__formula_end(&f, is_integer ? rounded_integers(&f, x, unit) : rounded_reals(&f, x, (int)decimals));
 }
 
 /* x * factor; integers become f32. */

@@ -137,6 +137,75 @@ hr_status hr__emit_index(const hr__function_call *c) {
   return hr__formula_end(&f, hr__step(&f, HR_OP_INDEX, &attrs, count, inputs, HR_DTYPE_NONE));
 }
 
+/* Row-major places of indices of several axes, of which there are `all`. One out of range is so in all, too. */
+static const hr_tensor *joined_indices(hr__formula *f, const hr_tensor *x, int64_t mask, int count,
+                                       const hr_tensor *const *indices, int64_t all) {
+  const hr_tensor *places = NULL, *is_outside = NULL;
+  for (int d = 0, i = 0; d < x->rank && i < count; ++d) {
+    if ((mask >> d & 1) != 0) {
+      const hr_tensor *at = hr__as_dtype(f, indices[i++], HR_DTYPE_I64), *size = hr__integer(f, x->dims[d]);
+      const hr_tensor *is_low = hr__binary(f, HR_OP_LT, at, hr__integer(f, -x->dims[d]));
+      const hr_tensor *is_bad = hr__binary(f, HR_OP_LOGICAL_OR, is_low, hr__binary(f, HR_OP_GE, at, size));
+      const hr_tensor *is_negative = hr__binary(f, HR_OP_LT, at, hr__integer(f, 0));
+      at = hr__ternary(f, HR_OP_WHERE, is_negative, hr__binary(f, HR_OP_ADD, at, size), at);
+      places = places == NULL ? at : hr__binary(f, HR_OP_ADD, hr__binary(f, HR_OP_MUL, places, size), at);
+      is_outside = is_outside == NULL ? is_bad : hr__binary(f, HR_OP_LOGICAL_OR, is_outside, is_bad);
+    }
+  }
+  return hr__ternary(f, HR_OP_WHERE, is_outside, count == 1 ? indices[0] : hr__integer(f, all), places);
+}
+
+/* A view with the dims of the mask first. */
+static const hr_tensor *with_first(hr__formula *f, const hr_tensor *x, int64_t mask) {
+  hr_tensor *view = hr__view(f, x);
+  for (int d = 0, to = 0; view != NULL && d < x->rank; ++d) {
+    if ((mask >> d & 1) != 0) {
+      hr__move_dim(view, d, to++);
+    }
+  }
+  return view != NULL ? view : x;
+}
+
+/* Values combined with a copy of x whose indexed axes stand first, as one dim; the others are another one. */
+static const hr_tensor *combined(hr__formula *f, const int64_t *ints, int count, const hr_tensor *const *inputs) {
+  const hr_tensor *x = f->call->inputs[0];
+  const int64_t mask = ints[0], place = ints[1], scatter[3] = {0, ints[2], 1};
+  int index_rank = inputs[1]->rank, rank = 0;
+  int64_t dims[2 * HR_RANK_MAX], flat[2] = {1, 1}, index_flat[2] = {1, 1};
+  const hr_tensor *y = copied(f, with_first(f, x, mask));
+  for (int d = 0; d < x->rank; ++d) {
+    flat[(mask >> d & 1) == 0] *= x->dims[d];
+    if ((mask >> d & 1) == 0) {
+      dims[rank < place ? rank : rank + index_rank] = x->dims[d];
+      ++rank;
+    }
+  }
+  if (rank + index_rank > HR_RANK_MAX) {
+    hr__formula_fail(f, HR__CALL_FAIL(f->call, "more than %d dims", HR_RANK_MAX));
+  }
+  if (hr__formula_failed(f)) {
+    return y;
+  }
+  memcpy(dims + place, inputs[1]->dims, (size_t)index_rank * sizeof *dims);
+  int64_t value_count[2] = {1, flat[1]}, index_mask = ((INT64_C(1) << index_rank) - 1) << place;
+  for (int d = 0; d < index_rank; ++d) {
+    value_count[0] *= inputs[1]->dims[d];
+  }
+  index_flat[0] = value_count[0];
+  const hr_tensor *values = with_first(f, hr__spread(f, inputs[0], rank + index_rank, dims), index_mask);
+  const hr_tensor *places = joined_indices(f, x, mask, count, inputs + 1, flat[0]);
+  const hr_tensor *sources[2] = {hr__spread(f, hr__as_dims(f, places, 2, index_flat), 2, value_count),
+                                 hr__as_dims(f, values, 2, value_count)};
+  hr_attrs attrs = {.int_count = 3, .ints = scatter};
+  write_into(f, HR_OP_SCATTER, &attrs, 2, sources, hr__as_dims(f, y, 2, flat));
+  hr_tensor *view = hr__view(f, y);
+  for (int d = 0, at = 0, other = count; view != NULL && d < x->rank; ++d) {
+    int from = (mask >> d & 1) != 0 ? at++ : other++;
+    view->dims[d] = y->dims[from], view->strides[d] = y->strides[from];
+  }
+  return view != NULL ? view : y;
+}
+
 hr_status hr__emit_index_put(const hr__function_call *c) {
   enum { AXES, MODE };
   int64_t ints[3];
@@ -145,13 +214,17 @@ hr_status hr__emit_index_put(const hr__function_call *c) {
     return HR__CALL_FAIL(c, "%d inputs, expected x, values and indices", c->input_count);
   }
   HR_RETURN_IF_ERROR(indexed_axes(c, 2, &ints[0], &ints[1]));
-  HR_RETURN_IF_ERROR(hr__word_attribute(c, MODE, 2, modes, &mode));
+  HR_RETURN_IF_ERROR(hr__word_attribute(c, MODE, MODES, modes, &mode));
   ints[2] = mode;
   hr__formula f;
   hr__formula_begin(&f, c);
-  const hr_tensor *x = c->inputs[0], *y = copied(&f, x);
+  const hr_tensor *x = c->inputs[0];
   const hr_tensor *inputs[HR_RANK_MAX + 1] = {hr__as_dtype(&f, c->inputs[1], x->dtype)};
   int count = 1 + spread_indices(&f, 2, inputs + 1);
+  if (mode > ADD) {
+    return hr__formula_end(&f, hr__formula_failed(&f) ? x : combined(&f, ints, count - 1, inputs));
+  }
+  const hr_tensor *y = copied(&f, x);
   hr_attrs attrs = {.int_count = 3, .ints = ints};
   write_into(&f, HR_OP_INDEX_PUT, &attrs, count, inputs, y);
   return hr__formula_end(&f, y);

@@ -244,3 +244,87 @@ HR_TEST(discrete_samples) {
                  WITH(INTS_OF(2), DTYPE_OF(HR_DTYPE_F32)));
   RELEASE(&key, &x, &logits, &spread, &line);
 }
+
+/* ---- indices that may be out of range ---- */
+
+HR_TEST(reads_clip_or_drop_indices_out_of_range) {
+  hr_tensor x = counted(DIMS(2, 3)), at = integers(DIMS(2, 2), I64(-1, 5, 2, -4)), none = counted(DIMS(2, 0)), y;
+  hr_attribute clip[2] = {INT_OF(1), TEXT_OF("clip")}, drop[2] = {INT_OF(1), TEXT_OF("drop")};
+  y = apply(HR_FUNCTIONAL_TAKE, ON(&x, &at), 2, clip);
+  expect_type(&y, HR_DTYPE_F32, DIMS(2, 2, 2));
+  EXPECT(&y, 0, 2, 2, 0, 3, 5, 5, 3);
+  hr_tensor_release(&y);
+  GIVES(apply(HR_FUNCTIONAL_TAKE, ON(&x, &at), 2, drop), 0, 0, 2, 0, 0, 0, 5, 0);
+  hr_tensor rows = integers(DIMS(2), I64(1, 2));
+  y = apply(HR_FUNCTIONAL_TAKE, ON(&x, &rows), WITH(INT_OF(0), TEXT_OF("drop")));
+  expect_type(&y, HR_DTYPE_F32, DIMS(2, 3));
+  EXPECT(&y, 3, 4, 5, 0, 0, 0);
+  hr_tensor_release(&y);
+  GIVES(apply(HR_FUNCTIONAL_TAKE_ALONG_AXIS, ON(&x, &at), 2, clip), 0, 2, 5, 3);
+  GIVES(apply(HR_FUNCTIONAL_TAKE_ALONG_AXIS, ON(&x, &at), 2, drop), 0, 0, 5, 0);
+  GIVES(apply(HR_FUNCTIONAL_TAKE, ON(&none, &at), 2, drop), 0, 0, 0, 0, 0, 0, 0, 0);
+  expect_failure("take: axis 1 has no elements", HR_FUNCTIONAL_TAKE, ON(&none, &at), 2, clip);
+  expect_failure("take: indices of f32, expected integers", HR_FUNCTIONAL_TAKE, ON(&x, &x), 2, clip);
+  RELEASE(&x, &at, &rows, &none);
+}
+
+HR_TEST(slices_from_a_tensor_are_moved_inside) {
+  hr_tensor x = counted(DIMS(3, 4)), v = tensor_of(HR_DTYPE_F32, DIMS(2, 2), F32(-1, -2, -3, -4)), y;
+  hr_tensor at = integers(DIMS(2), I64(1, 1)), low = integers(DIMS(2), I64(-5, 9));
+  hr_attribute sizes = INTS_OF(2, 2), none = INTS_OF(0, 4), large = INTS_OF(2, 5);
+  GIVES(apply(HR_FUNCTIONAL_DYNAMIC_SLICE, ON(&x, &at), 1, &sizes), 5, 6, 9, 10);
+  GIVES(apply(HR_FUNCTIONAL_DYNAMIC_SLICE, ON(&x, &low), 1, &sizes), 2, 3, 6, 7);
+  y = apply(HR_FUNCTIONAL_DYNAMIC_SLICE, ON(&x, &low), 1, &none);
+  expect_type(&y, HR_DTYPE_F32, DIMS(0, 4));
+  hr_tensor_release(&y);
+  GIVES(apply(HR_FUNCTIONAL_DYNAMIC_SLICE_UPDATE, ON(&x, &v, &low), PLAIN), 0, 1, -1, -2, 4, 5, -3, -4, 8, 9, 10, 11);
+  hr_tensor turned = apply(HR_FUNCTIONAL_SWAPAXES, ON(&x), PLAIN);
+  GIVES(apply(HR_FUNCTIONAL_DYNAMIC_SLICE, ON(&turned, &at), 1, &sizes), 5, 9, 6, 10);
+  EXPECT(&x, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11);
+  expect_failure("size 5 of dim 1, expected 0 to 4", HR_FUNCTIONAL_DYNAMIC_SLICE, ON(&x, &at), 1, &large);
+  expect_failure("start of dims [3,4] and 2 sizes for 2 dims", HR_FUNCTIONAL_DYNAMIC_SLICE, ON(&x, &x), 1, &sizes);
+  expect_failure(
+      "indices of f32, expected integers", HR_FUNCTIONAL_DYNAMIC_SLICE_UPDATE,
+      ON(&x, &v, &(hr_tensor){.dtype = HR_DTYPE_F32, .buffer = v.buffer, .rank = 1, .dims = {2}, .strides = {1}}),
+      PLAIN);
+  RELEASE(&x, &v, &at, &low, &turned);
+}
+
+HR_TEST(values_at_indices_are_combined) {
+  hr_tensor x = counted(DIMS(2, 3, 2)), two = tensor_of(HR_DTYPE_F32, DIMS(1), F32(2)), y;
+  hr_tensor a = integers(DIMS(3), I64(0, 1, -1)), b = integers(DIMS(3), I64(2, 0, 0)), c = integers(DIMS(1), I64(1));
+  hr_attribute first[2] = {INTS_OF(0, 1), TEXT_OF("multiply")}, apart[2] = {INTS_OF(0, 2), TEXT_OF("max")};
+  y = apply(HR_FUNCTIONAL_INDEX_PUT, ON(&x, &two, &a, &b), 2, first);
+  expect_type(&y, HR_DTYPE_F32, DIMS(2, 3, 2));
+  EXPECT(&y, 0, 1, 2, 3, 8, 10, 24, 28, 8, 9, 10, 11);
+  hr_tensor_release(&y);
+  hr_tensor rows = tensor_of(HR_DTYPE_F32, DIMS(3, 3), F32(2, 2, 2, 20, 0, 0, 0, 30, 1));
+  GIVES(apply(HR_FUNCTIONAL_INDEX_PUT, ON(&x, &rows, &a, &c), 2, apart), 0, 2, 2, 3, 4, 5, 6, 20, 8, 30, 10, 11);
+  hr_tensor middle = integers(DIMS(2, 2), I64(0, 1, 1, 2)),
+            low = tensor_of(HR_DTYPE_F32, DIMS(2, 2, 1), F32(-1, 2, 100, 3));
+  GIVES(apply(HR_FUNCTIONAL_INDEX_PUT, ON(&x, &low, &middle), WITH(INTS_OF(1), TEXT_OF("min"))), -1, -1, 2, 2, 3, 3, -1,
+        -1, 2, 2, 3, 3);
+  RELEASE(&x, &two, &a, &b, &c, &rows, &middle, &low);
+}
+
+static void expect_late_failure(const char *text, int count, const hr_tensor *const *inputs, hr_attribute *given) {
+  float values[MOST];
+  hr_tensor y = apply(HR_FUNCTIONAL_INDEX_PUT, count, inputs, 2, given);
+  hr_view view = hr_tensor_view(&y);
+  hr_status status = hr_stream_read(stream, &view, values);
+  HR_ASSERT_NOT_NULL(status);
+  if (strstr(hr_status_message(status), text) == NULL) {
+    HR_FAIL("\"%s\" is not in \"%s\"", text, hr_status_message(status));
+  }
+  hr_status_free(status);
+  hr_tensor_release(&y);
+}
+
+HR_TEST(combined_values_out_of_range_are_errors) {
+  hr_tensor x = counted(DIMS(2, 3)), two = tensor_of(HR_DTYPE_F32, DIMS(1), F32(2));
+  hr_tensor a = integers(DIMS(1), I64(0)), b = integers(DIMS(1), I64(3));
+  hr_attribute both[2] = {INTS_OF(0, 1), TEXT_OF("max")}, one[2] = {INTS_OF(1), TEXT_OF("max")};
+  expect_late_failure("6", ON(&x, &two, &a, &b), both);
+  expect_late_failure("3", ON(&x, &two, &b), one);
+  RELEASE(&x, &two, &a, &b);
+}

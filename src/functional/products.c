@@ -140,17 +140,42 @@ static int label_of(char letter) {
   return letter >= 'a' && letter <= 'z' ? letter - 'a' : letter >= 'A' && letter <= 'Z' ? 26 + letter - 'A' : -1;
 }
 
-/* The letters of one term up to a comma, an arrow or the end; -1 for another character or too many. */
-static int parse_term(const char **text, int *labels) {
+enum { LETTERS = 52 }; /* labels from here on are dims of an ellipsis, of which LABELS - 1 is the last */
+
+static bool is_end(char character) {
+  return character == 0 || character == ',' || character == '-';
+}
+
+/* The number of letters of a term, and whether it has an ellipsis. */
+static int count_letters(const char *term, bool *has_ellipsis) {
   int count = 0;
-  for (; **text != 0 && **text != ',' && **text != '-'; ++*text) {
+  for (*has_ellipsis = false; !is_end(*term); ++term) {
+    count += label_of(*term) >= 0;
+    *has_ellipsis |= *term == '.';
+  }
+  return count;
+}
+
+/* The labels of one term up to a comma, an arrow or the end; -1 for another character, or too many. unnamed: the dims
+ * of an ellipsis. */
+static int parse_term(const char **text, int unnamed, int *labels) {
+  int count = 0;
+  bool has_ellipsis = false;
+  for (; !is_end(**text); ++*text) {
     if (**text == ' ') {
       continue;
     }
-    if (label_of(**text) < 0 || count == HR_RANK_MAX) {
+    int label = label_of(**text);
+    bool is_ellipsis = label < 0 && !has_ellipsis && strncmp(*text, "...", 3) == 0;
+    int more = is_ellipsis ? unnamed : 1;
+    if ((label < 0 && !is_ellipsis) || more < 0 || count + more > HR_RANK_MAX || more > LABELS - LETTERS) {
       return -1;
     }
-    labels[count++] = label_of(**text);
+    for (int i = 0; i < more; ++i) {
+      labels[count++] = is_ellipsis ? LABELS - unnamed + i : label;
+    }
+    has_ellipsis |= is_ellipsis;
+    *text += is_ellipsis ? 2 : 0;
   }
   return count;
 }
@@ -160,22 +185,38 @@ typedef struct equation {
   labelled operands[OPERANDS];
   int rank, labels[HR_RANK_MAX]; /* the result's */
   int64_t sizes[LABELS];         /* of each name; -1: does not occur */
+  int unnamed;                   /* the most dims of an ellipsis */
 } equation;
 
 static hr_status set_sizes(const hr__function_call *c, equation *e, int i) {
   const labelled *a = &e->operands[i];
   for (int d = 0; d < a->x->rank; ++d) {
     int64_t *size = &e->sizes[a->labels[d]];
-    if (*size >= 0 && *size != a->x->dims[d]) {
+    bool is_one = a->labels[d] >= LETTERS && (*size == 1 || a->x->dims[d] == 1);
+    if (*size >= 0 && *size != a->x->dims[d] && !is_one) {
       return HR__CALL_FAIL(c, "dim %d of operand %d has size %lld, expected %lld", d, i, (long long)a->x->dims[d],
                            (long long)*size);
     }
-    *size = a->x->dims[d];
+    *size = *size >= 0 && a->x->dims[d] == 1 ? *size : a->x->dims[d];
   }
   return HR_OK;
 }
 
-/* Without an arrow: the names that occur once, in alphabetical order (A to Z first). */
+/* Dims of an ellipsis that are broadcast go: products repeat dims that one operand lacks. */
+static void drop_ones(hr__formula *f, const int64_t *sizes, labelled *a) {
+  uint32_t mask = 0;
+  int rank = 0;
+  for (int d = 0; d < a->x->rank; ++d) {
+    if (a->labels[d] >= LETTERS && a->x->dims[d] != sizes[a->labels[d]]) {
+      mask |= 1u << d;
+    } else {
+      a->labels[rank++] = a->labels[d];
+    }
+  }
+  a->x = mask != 0 ? hr__without(f, a->x, mask) : a->x;
+}
+
+/* Without an arrow: the dims of the ellipsis, then the names that occur once, in alphabetical order (A to Z first). */
 static void choose_result(equation *e, int count) {
   int times[LABELS] = {0};
   for (int i = 0; i < count; ++i) {
@@ -183,7 +224,10 @@ static void choose_result(equation *e, int count) {
       ++times[e->operands[i].labels[d]];
     }
   }
-  for (int i = 0; i < 52; ++i) {
+  for (int i = 0; i < e->unnamed; ++i) {
+    e->labels[e->rank++] = LABELS - e->unnamed + i;
+  }
+  for (int i = 0; i < LETTERS; ++i) {
     int label = i < 26 ? 26 + i : i - 26;
     if (times[label] == 1 && e->rank < HR_RANK_MAX) {
       e->labels[e->rank++] = label;
@@ -192,7 +236,7 @@ static void choose_result(equation *e, int count) {
 }
 
 static hr_status parse_result(const hr__function_call *c, const char *text, const char *whole, equation *e) {
-  e->rank = parse_term(&text, e->labels);
+  e->rank = parse_term(&text, e->unnamed, e->labels);
   uint64_t seen = 0;
   for (int d = 0; d < e->rank; ++d) {
     if (e->sizes[e->labels[d]] < 0 || has(seen, e->labels[d])) {
@@ -213,7 +257,10 @@ static hr_status parse(const hr__function_call *c, equation *e) {
   }
   for (int i = 0; i < c->input_count; ++i) {
     e->operands[i].x = c->inputs[i];
-    if (parse_term(&text, e->operands[i].labels) != c->inputs[i]->rank) {
+    bool has_ellipsis;
+    int unnamed = c->inputs[i]->rank - count_letters(text, &has_ellipsis);
+    e->unnamed = has_ellipsis && unnamed > e->unnamed ? unnamed : e->unnamed;
+    if (parse_term(&text, unnamed, e->operands[i].labels) != c->inputs[i]->rank) {
       return HR__CALL_FAIL(c, "term %d of \"%s\" has not the %d letters of its operand", i, whole, c->inputs[i]->rank);
     }
     HR_RETURN_IF_ERROR(set_sizes(c, e, i));
@@ -241,6 +288,7 @@ hr_status hr__emit_einsum(const hr__function_call *c) {
   }
   for (int i = 0; i < c->input_count; ++i) {
     take_diagonals(&f, &e.operands[i]);
+    drop_ones(&f, e.sizes, &e.operands[i]);
   }
   labelled result = e.operands[0];
   for (int i = 1; i < c->input_count && !hr__formula_failed(&f); ++i) {

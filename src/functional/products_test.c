@@ -116,9 +116,43 @@ HR_TEST(einsum_reports_what_is_wrong_with_an_equation) {
   fail_einsum("dim 1 of operand 1 has size 4, expected 3", "ij,ij->ij", ON(&x, &y));
   fail_einsum("a letter twice or one of no operand", "ij->ik", ON(&x));
   fail_einsum("a letter twice or one of no operand", "ij->ii", ON(&x));
-  fail_einsum("term 0 of \"...j\" has not", "...j", ON(&x));
+  fail_einsum("term 0 of \"..j\" has not", "..j", ON(&x));
+  fail_einsum("term 0 of \"...j...\" has not", "...j...", ON(&x));
+  fail_einsum("term 0 of \"...ijk\" has not", "...ijk", ON(&x));
+  fail_einsum("dim 0 of operand 1 has size 2, expected 3", "...,...j->...j", ON(&x, &y));
   fail_einsum("has no result", "ij->i,", ON(&x));
   RELEASE(&x, &y, &sorted);
+}
+
+static hr_tensor einsum(const char *equation, int count, const hr_tensor *const *inputs) {
+  hr_attribute text = {.kind = HR_ATTRIBUTE_TEXT, .value = {.text = equation}};
+  return apply(HR_FUNCTIONAL_EINSUM, count, inputs, 1, &text);
+}
+
+HR_TEST(einsum_broadcasts_dims_without_names) {
+  hr_tensor x = counted(DIMS(2, 1, 2, 3)), y = counted(DIMS(2, 3, 2)),
+            v = tensor_of(HR_DTYPE_F32, DIMS(3), F32(1, 2, 3));
+  const hr_tensor *both[2] = {&x, &y};
+  hr_tensor z = einsum("...ij,...jk->...ik", 2, both), product = apply(HR_FUNCTIONAL_MATMUL, 2, both, PLAIN);
+  float expected[MOST];
+  expect_type(&z, HR_DTYPE_F32, DIMS(2, 2, 2, 2));
+  read(&product, expected);
+  expect_values(&z, 16, expected);
+  hr_tensor_release(&z);
+  z = einsum("...ij,...jk", 2, both);
+  expect_values(&z, 16, expected);
+  hr_tensor_release(&z);
+  GIVES(einsum("...j,j->...", ON(&x, &v)), 8, 26, 44, 62);
+  GIVES(einsum("...,...", ON(&v, &v)), 1, 4, 9);
+  GIVES(einsum("...j->j", ON(&x)), 18, 22, 26);
+  z = einsum("i...->...i", ON(&y));
+  expect_type(&z, HR_DTYPE_F32, DIMS(3, 2, 2));
+  EXPECT(&z, 0, 6, 1, 7, 2, 8, 3, 9, 4, 10, 5, 11);
+  hr_tensor_release(&z);
+  z = einsum("...,", ON(&x, &(hr_tensor){.dtype = HR_DTYPE_F32, .buffer = v.buffer, .offset = 1}));
+  expect_type(&z, HR_DTYPE_F32, DIMS(2, 1, 2, 3));
+  EXPECT(&z, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22);
+  RELEASE(&x, &y, &v, &z, &product);
 }
 
 /* ---- products of two tensors ---- */
@@ -243,4 +277,28 @@ HR_TEST(norms_quantiles_and_differences) {
   hr_tensor short_one = apply(HR_FUNCTIONAL_DIFF, ON(&none), PLAIN);
   expect_type(&short_one, HR_DTYPE_F32, DIMS(0));
   RELEASE(&x, &y, &z, &none, &short_one);
+}
+
+HR_TEST(running_sums_with_their_first_number) {
+  hr_tensor x = counted(DIMS(2, 3)), none = counted(DIMS(2, 0)), y;
+  hr_attribute initial[2] = {INT_OF(1), FLAG_OF(1)};
+  GIVES(apply(HR_FUNCTIONAL_CUMULATIVE_SUM, ON(&x), 2, initial), 0, 0, 1, 3, 0, 3, 7, 12);
+  GIVES(apply(HR_FUNCTIONAL_CUMULATIVE_PROD, ON(&x), WITH(INT_OF(0), FLAG_OF(1))), 1, 1, 1, 0, 1, 2, 0, 4, 10);
+  GIVES(apply(HR_FUNCTIONAL_CUMULATIVE_PROD, ON(&none), 2, initial), 1, 1);
+  hr_tensor integers = tensor_of(HR_DTYPE_I32, DIMS(2), (const int32_t[]){3, 4});
+  y = apply(HR_FUNCTIONAL_CUMULATIVE_SUM, ON(&integers), WITH(DEFAULT, FLAG_OF(1)));
+  expect_type(&y, HR_DTYPE_I64, DIMS(3));
+  EXPECT(&y, 0, 3, 7);
+  RELEASE(&x, &none, &integers, &y);
+}
+
+HR_TEST(rounding_to_decimals) {
+  hr_tensor x = tensor_of(HR_DTYPE_F32, DIMS(7), F32(0.125F, -2.375F, 25, 35, INFINITY, NAN, 1e30F));
+  GIVES(apply(HR_FUNCTIONAL_ROUND, ON(&x), WITH(INT_OF(2))), 0.12F, -2.38F, 25, 35, INFINITY, NAN, 1e30F);
+  GIVES(apply(HR_FUNCTIONAL_ROUND, ON(&x), WITH(INT_OF(-1))), 0, 0, 20, 40, INFINITY, NAN, 1e30F);
+  hr_tensor integers = tensor_of(HR_DTYPE_I32, DIMS(6), (const int32_t[]){15, 25, -15, -25, 26, -14});
+  GIVES(apply(HR_FUNCTIONAL_ROUND, ON(&integers), WITH(INT_OF(-1))), 20, 20, -20, -20, 30, -10);
+  GIVES(apply(HR_FUNCTIONAL_ROUND, ON(&integers), WITH(INT_OF(3))), 15, 25, -15, -25, 26, -14);
+  expect_failure("round: 23 decimals, expected -18 to 22", HR_FUNCTIONAL_ROUND, ON(&x), WITH(INT_OF(23)));
+  RELEASE(&x, &integers);
 }

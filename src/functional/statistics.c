@@ -119,6 +119,26 @@ hr_status hr__emit_vector_norm(const hr__function_call *c) {
 
 /* ---- along one axis ---- */
 
+/* Running sums or products, behind their neutral number if that is wanted. */
+hr_status hr__emit_cumulative(const hr__function_call *c) {
+  enum { ALONG, HAS_INITIAL };
+  const hr_tensor *x = c->inputs[0];
+  int64_t dims[HR_RANK_MAX];
+  int axis;
+  if (hr__int_attribute(c, HAS_INITIAL) == 0) {
+    return hr__emit_along_axis(c);
+  }
+  HR_RETURN_IF_ERROR(hr__check_axis(c, hr__int_attribute(c, ALONG), x->rank, &axis));
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *y = hr__along(&f, c->row->op, x, axis);
+  hr__copy_dims(x->rank, x->dims, dims);
+  dims[axis] = 1;
+  const hr_tensor *first = hr__integer(&f, c->row->op == HR_OP_CUMPROD);
+  const hr_tensor *both[2] = {hr__copied(&f, first, y->dtype, x->rank, dims), y};
+  return hr__formula_end(&f, hr__along_pair(&f, HR_OP_CAT, both, axis));
+}
+
 hr_status hr__emit_diff(const hr__function_call *c) {
   enum { TIMES, ALONG };
   const hr_tensor *x = c->inputs[0];

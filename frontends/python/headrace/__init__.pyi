@@ -88,7 +88,7 @@ class Array:
     def __gt__(self, other: Any) -> Array: ...  # type: ignore
     def __ge__(self, other: Any) -> Array: ...  # type: ignore
     def clip(self, low: _Like | None = None, high: _Like | None = None) -> Array: ...
-    def round(self) -> Array: ...
+    def round(self, decimals: int = 0) -> Array: ...
     def sum(self, axis: _Axes = None, keepdims: _b.bool = False, dtype: _DType | None = None) -> Array: ...
     def prod(self, axis: _Axes = None, keepdims: _b.bool = False, dtype: _DType | None = None) -> Array: ...
     def max(self, axis: _Axes = None, keepdims: _b.bool = False) -> Array: ...
@@ -105,7 +105,7 @@ class Array:
     def squeeze(self, axis: _Axes = None) -> Array: ...
     def flip(self, axis: _Axes = None) -> Array: ...
     def astype(self, dtype: _DType | None = None) -> Array: ...
-    def take(self, indices: _Like, axis: int = 0) -> Array: ...
+    def take(self, indices: _Like, axis: int = 0, mode: str = "error") -> Array: ...
 
 bool: dtype
 uint8: dtype
@@ -260,8 +260,8 @@ def floor(x: _Like) -> Array:
 def ceil(x: _Like) -> Array:
     """rounded up."""
 
-def round(x: _Like) -> Array:
-    """rounded to nearest, ties to even."""
+def round(x: _Like, decimals: int = 0) -> Array:
+    """rounded to so many decimals, to nearest, ties to even; negative decimals: to tens, hundreds, ...."""
 
 def trunc(x: _Like) -> Array:
     """rounded towards zero."""
@@ -749,11 +749,11 @@ def log_softmax(x: _Like, axis: int = -1) -> Array:
 def softmin(x: _Like, axis: int = -1) -> Array:
     """softmax(-x)."""
 
-def cumulative_sum(x: _Like, axis: int = -1) -> Array:
-    """running sums."""
+def cumulative_sum(x: _Like, axis: int = -1, include_initial: _b.bool = False) -> Array:
+    """running sums; include_initial: with a 0 before them."""
 
-def cumulative_prod(x: _Like, axis: int = -1) -> Array:
-    """running products."""
+def cumulative_prod(x: _Like, axis: int = -1, include_initial: _b.bool = False) -> Array:
+    """running products; include_initial: with a 1 before them."""
 
 def cumulative_max(x: _Like, axis: int = -1) -> Array:
     """running maximum; NaN from the first NaN on."""
@@ -783,7 +783,7 @@ def matmul(x: _Like, y: _Like) -> Array:
     """matrix product of the last two dims; the others are broadcast; a vector is a row on the left, a column on the right."""
 
 def einsum(arrays: Sequence[_Like], equation: str) -> Array:
-    """sums of products over named dims, as in `ij,jk->ik`; without an arrow the result has the letters that occur once."""
+    """sums of products over named dims, as in `ij,jk->ik`; `...` are dims without names, which are broadcast; without an arrow the result has those and the letters that occur once."""
 
 def tensordot(x: _Like, y: _Like, x_axes: _Axes = None, y_axes: _Axes = None) -> Array:
     """sum of products over pairs of axes; without axes the last two of x and the first two of y."""
@@ -890,17 +890,17 @@ def tril(x: _Like, k: int = 0) -> Array:
 def triu(x: _Like, k: int = 0) -> Array:
     """0 below diagonal k of the last two dims."""
 
-def take(x: _Like, indices: _Like, axis: int = 0) -> Array:
-    """x's elements at these indices of an axis; the indices' dims replace the axis."""
+def take(x: _Like, indices: _Like, axis: int = 0, mode: str = "error") -> Array:
+    """x's elements at these indices of an axis; the indices' dims replace the axis; mode clip bounds indices to 0 and the last one, drop gives 0 for negative and other indices out of range."""
 
-def take_along_axis(x: _Like, indices: _Like, axis: int = -1) -> Array:
-    """for each index the element of x at its place, with this index along the axis."""
+def take_along_axis(x: _Like, indices: _Like, axis: int = -1, mode: str = "error") -> Array:
+    """for each index the element of x at its place, with this index along the axis; mode as of take."""
 
 def index(arrays: Sequence[_Like], axes: _Axes) -> Array:
     """x at indices of several axes: inputs x, then one tensor for each axis, broadcast; their dims replace adjacent axes, or come first."""
 
 def index_put(arrays: Sequence[_Like], axes: _Axes, mode: str = "set") -> Array:
-    """x with values at indices: inputs x, values, then as index; mode: set, add."""
+    """x with values at indices: inputs x, values, then as index; mode: set, add, multiply, max, min."""
 
 def put_along_axis(x: _Like, indices: _Like, values: _Like, axis: int = -1, mode: str = "set") -> Array:
     """x with values at the places that take_along_axis reads; mode: set, add, multiply, max, min."""
@@ -910,6 +910,12 @@ def index_add(x: _Like, indices: _Like, values: _Like, axis: int = 0, alpha: flo
 
 def slice_update(x: _Like, values: _Like, begin: _Axes, count: _Axes, step: _Axes, mode: str = "set") -> Array:
     """x with values in a slice; mode: set, add, multiply, max, min."""
+
+def dynamic_slice(x: _Like, start: _Like, sizes: _Axes) -> Array:
+    """the slice of these sizes whose first element is x[start]; start [rank] is bounded so that the slice is inside of x."""
+
+def dynamic_slice_update(x: _Like, values: _Like, start: _Like) -> Array:
+    """x with values in the place of dynamic_slice."""
 
 def masked_fill(x: _Like, mask: _Like, value: _Like) -> Array:
     """value if mask, else x, in x's dtype."""

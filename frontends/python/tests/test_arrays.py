@@ -194,6 +194,8 @@ BY_ARGUMENTS = {  # the call, and what numpy says
     "cross": (lambda f: f(MATRIX[:, :3], MATRIX[:, 1:]), np.cross(MATRIX[:, :3], MATRIX[:, 1:])),
     "diag": (lambda f: f(VECTOR, k=1), np.diag(VECTOR, 1)),
     "digitize": (lambda f: f(VECTOR, np.array([-1.0, 0, 1])), np.digitize(VECTOR, [-1, 0, 1])),
+    "dynamic_slice": (lambda f: f(MATRIX, np.array([5, -1]), (2, 3)), MATRIX[1:, :3]),
+    "dynamic_slice_update": (lambda f: f(VECTOR, np.ones(2), np.array([9])), updated(VECTOR, slice(4, 6), 1)),
     "einsum": (lambda f: f([MATRIX, MATRIX], "ij,kj->ik"), MATRIX @ MATRIX.T),
     "histogram": (lambda f: f(VECTOR, bins=4, low=-3, high=3), np.histogram(VECTOR, 4, (-3, 3))[0]),
     "index": (lambda f: f([MATRIX, np.array([2, 0])], [1]), MATRIX[:, [2, 0]]),
@@ -342,6 +344,12 @@ def test_shapes_and_copies():
     close(hr.topk(y, 2, axis=0)[0], -np.sort(-x, axis=0)[:2])
     close(hr.cumulative_sum(y, axis=1), np.cumsum(x, axis=1))
     close(hr.cumulative_prod(y, axis=1), np.cumprod(x, axis=1))
+    running = np.concatenate([np.zeros_like(x[:, :1]), np.cumsum(x, axis=1)], axis=1)
+    close(hr.cumulative_sum(y, axis=1, include_initial=True), running)
+    close(hr.take(y, [-4, 1, 9], axis=1, mode="clip"), np.take(x, [-4, 1, 9], axis=1, mode="clip"))
+    close(hr.round(y, 1), np.round(x, 1))
+    close(hr.round(hr.array([15, 25, -15]), -1), np.round([15, 25, -15], -1))
+    close(hr.einsum([y, x[0]], "...i,ji->...j"), np.einsum("...i,ji->...j", x, x[0]))
     close(hr.astype(y, "int32"), x.astype("int32"))
     close(y.astype(hr.float64), x.astype("float64"))
 
