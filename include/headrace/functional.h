@@ -501,6 +501,47 @@ typedef enum hr_functional {
   /* rms_norm(x, weight?, eps=1e-5): x / sqrt(mean(x * x) + eps) * weight over the last dim */
   HR_FUNCTIONAL_RMS_NORM,
 
+  /* ---- losses of predictions and targets of the same dims; reduction: none, mean, sum ---- */
+
+  /* cross_entropy(logits, targets, weights?, axis=-1, label_smoothing=0, reduction="none", ignore_index=-100):
+   * -log_softmax(logits) at class indices, or times probabilities of as many dims as the logits; weights are
+   * broadcast to the losses; indices of ignore_index have the loss 0 and do not count in the mean */
+  HR_FUNCTIONAL_CROSS_ENTROPY,
+  /* binary_cross_entropy(inputs, targets, weights?, with_logits=true, reduction="mean"): -targets * log(p) - (1 -
+   * targets) * log(1 - p), p = sigmoid(inputs), or the inputs, with logarithms of at least -100 */
+  HR_FUNCTIONAL_BINARY_CROSS_ENTROPY,
+  /* nll_loss(inputs, targets, axis=-1, reduction="none"): -inputs at class indices */
+  HR_FUNCTIONAL_NLL_LOSS,
+  /* mse_loss(predictions, targets, reduction="mean"): square(predictions - targets) */
+  HR_FUNCTIONAL_MSE_LOSS,
+  /* l1_loss(predictions, targets, reduction="mean"): abs(predictions - targets) */
+  HR_FUNCTIONAL_L1_LOSS,
+  /* smooth_l1_loss(predictions, targets, beta=1, reduction="mean"): difference^2 / (2 beta) if |difference| < beta,
+   * else |difference| - beta / 2 */
+  HR_FUNCTIONAL_SMOOTH_L1_LOSS,
+  /* huber_loss(inputs, targets, delta=1, reduction="none"): difference^2 / 2 if |difference| <= delta, else delta *
+   * (|difference| - delta / 2) */
+  HR_FUNCTIONAL_HUBER_LOSS,
+  /* kl_div_loss(inputs, targets, axis=-1, reduction="none"): sum(exp(targets) * (targets - inputs)) along an axis;
+   * both are logarithms of probabilities */
+  HR_FUNCTIONAL_KL_DIV_LOSS,
+  /* hinge_loss(inputs, targets, reduction="none"): max(1 - inputs * targets, 0) */
+  HR_FUNCTIONAL_HINGE_LOSS,
+  /* log_cosh_loss(inputs, targets, reduction="none"): log(cosh(inputs - targets)) */
+  HR_FUNCTIONAL_LOG_COSH_LOSS,
+  /* gaussian_nll_loss(inputs, targets, vars, full=false, eps=1e-6, reduction="mean"): (log(v) + square(targets -
+   * inputs) / v) / 2, v = max(vars, eps); full: and log(2 pi) / 2 */
+  HR_FUNCTIONAL_GAUSSIAN_NLL_LOSS,
+  /* triplet_loss(anchors, positives, negatives, axis=-1, p=2, margin=1, eps=1e-6, reduction="none"):
+   * max(d(positives) - d(negatives) + margin, 0), d = (sum(|anchors - x|^p) + eps)^(1 / p) along an axis */
+  HR_FUNCTIONAL_TRIPLET_LOSS,
+  /* margin_ranking_loss(inputs1, inputs2, targets, margin=0, reduction="none"): max(margin - targets * (inputs1 -
+   * inputs2), 0) */
+  HR_FUNCTIONAL_MARGIN_RANKING_LOSS,
+  /* cosine_similarity_loss(x1, x2, axis=1, eps=1e-8, reduction="none"): sum(x1 * x2) / max(norm(x1) * norm(x2), eps)
+   * along an axis */
+  HR_FUNCTIONAL_COSINE_SIMILARITY_LOSS,
+
   /* ---- windows on planes, which are the last dims ---- */
 
   /* max_pool(x, window, stride, padding): largest element of each window */

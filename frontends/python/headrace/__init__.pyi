@@ -821,6 +821,48 @@ def layer_norm(x: _Like, weight: _Like | None = None, bias: _Like | None = None,
 def rms_norm(x: _Like, weight: _Like | None = None, eps: float = 1e-5) -> Array:
     """x / sqrt(mean(x * x) + eps) * weight over the last dim."""
 
+def cross_entropy(logits: _Like, targets: _Like, weights: _Like | None = None, axis: int = -1, label_smoothing: float = 0, reduction: str = "none", ignore_index: int = -100) -> Array:
+    """-log_softmax(logits) at class indices, or times probabilities of as many dims as the logits; weights are broadcast to the losses; indices of ignore_index have the loss 0 and do not count in the mean."""
+
+def binary_cross_entropy(inputs: _Like, targets: _Like, weights: _Like | None = None, with_logits: _b.bool = True, reduction: str = "mean") -> Array:
+    """-targets * log(p) - (1 - targets) * log(1 - p), p = sigmoid(inputs), or the inputs, with logarithms of at least -100."""
+
+def nll_loss(inputs: _Like, targets: _Like, axis: int = -1, reduction: str = "none") -> Array:
+    """-inputs at class indices."""
+
+def mse_loss(predictions: _Like, targets: _Like, reduction: str = "mean") -> Array:
+    """square(predictions - targets)."""
+
+def l1_loss(predictions: _Like, targets: _Like, reduction: str = "mean") -> Array:
+    """abs(predictions - targets)."""
+
+def smooth_l1_loss(predictions: _Like, targets: _Like, beta: float = 1, reduction: str = "mean") -> Array:
+    """difference^2 / (2 beta) if |difference| < beta, else |difference| - beta / 2."""
+
+def huber_loss(inputs: _Like, targets: _Like, delta: float = 1, reduction: str = "none") -> Array:
+    """difference^2 / 2 if |difference| <= delta, else delta * (|difference| - delta / 2)."""
+
+def kl_div_loss(inputs: _Like, targets: _Like, axis: int = -1, reduction: str = "none") -> Array:
+    """sum(exp(targets) * (targets - inputs)) along an axis; both are logarithms of probabilities."""
+
+def hinge_loss(inputs: _Like, targets: _Like, reduction: str = "none") -> Array:
+    """max(1 - inputs * targets, 0)."""
+
+def log_cosh_loss(inputs: _Like, targets: _Like, reduction: str = "none") -> Array:
+    """log(cosh(inputs - targets))."""
+
+def gaussian_nll_loss(inputs: _Like, targets: _Like, vars: _Like, full: _b.bool = False, eps: float = 1e-6, reduction: str = "mean") -> Array:
+    """(log(v) + square(targets - inputs) / v) / 2, v = max(vars, eps); full: and log(2 pi) / 2."""
+
+def triplet_loss(anchors: _Like, positives: _Like, negatives: _Like, axis: int = -1, p: float = 2, margin: float = 1, eps: float = 1e-6, reduction: str = "none") -> Array:
+    """max(d(positives) - d(negatives) + margin, 0), d = (sum(|anchors - x|^p) + eps)^(1 / p) along an axis."""
+
+def margin_ranking_loss(inputs1: _Like, inputs2: _Like, targets: _Like, margin: float = 0, reduction: str = "none") -> Array:
+    """max(margin - targets * (inputs1 - inputs2), 0)."""
+
+def cosine_similarity_loss(x1: _Like, x2: _Like, axis: int = 1, eps: float = 1e-8, reduction: str = "none") -> Array:
+    """sum(x1 * x2) / max(norm(x1) * norm(x2), eps) along an axis."""
+
 def max_pool(x: _Like, window: _Axes, stride: _Axes, padding: _Axes) -> Array:
     """largest element of each window."""
 

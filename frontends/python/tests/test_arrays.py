@@ -201,6 +201,7 @@ BY_ARGUMENTS = {  # the call, and what numpy says
     "index": (lambda f: f([MATRIX, np.array([2, 0])], [1]), MATRIX[:, [2, 0]]),
     "index_put": (lambda f: f([VECTOR, np.array([1.0, 2]), np.array([2, 0])], [0]), updated(VECTOR, [2, 0], [1, 2])),
     "index_add": (lambda f: f(VECTOR, np.array([2, 2]), np.ones(2)), added(VECTOR, [2, 2], 1)),
+    "nll_loss": (lambda f: f(MATRIX, np.array([1, 0, 3])), -MATRIX[[0, 1, 2], [1, 0, 3]]),
     "moveaxis": (lambda f: f(MATRIX, 0, 1), MATRIX.T),
     "put_along_axis": (lambda f: f(MATRIX, PLACES, np.full((2, 4), 5.0), axis=0), put_along(MATRIX, PLACES, 5.0)),
     "quantile": (lambda f: f(MATRIX, axis=1, q=0.3), np.quantile(MATRIX, 0.3, 1)),
@@ -383,6 +384,48 @@ def test_functions_that_numpy_lacks():
     q = sample("float32", (1, 1, 3, 4))
     scores = np.exp(q @ q.swapaxes(-1, -2) / 2)
     close(hr.attention(q, q, q), scores / scores.sum(-1, keepdims=True) @ q)
+
+
+def test_losses():
+    x, t, w = (sample("float64", (5, 4), seed) for seed in range(3))
+    d, sigmoid, logs = x - t, 1 / (1 + np.exp(-x)), x - np.log(np.exp(x).sum(-1, keepdims=True))
+    p, v = abs(t) / 4, np.maximum(w, 1e-6)
+    entropy = -(p * np.log(sigmoid) + (1 - p) * np.log(1 - sigmoid))
+    at, norms = np.array([3, -100, 0, 1, 2]), np.linalg.norm(x, axis=1) * np.linalg.norm(t, axis=1)
+    kept = np.where(at < 0, 0, 0.9 * -logs[range(5), at * (at >= 0)] - 0.1 * logs.mean(-1))
+    smooth = np.where(abs(d) < 0.7, d * d / 1.4, abs(d) - 0.35)
+
+    def distance(y, power):
+        return ((abs(x - y) ** power).sum(-1) + 1e-6) ** (1 / power)
+
+    for call, losses in [
+        (lambda r: hr.cross_entropy(x, at, None, -1, 0.1, r), kept),
+        (lambda r: hr.cross_entropy(x, p, reduction=r), -(p * logs).sum(-1)),
+        (lambda r: hr.binary_cross_entropy(x, p, reduction=r), entropy),
+        (lambda r: hr.binary_cross_entropy(sigmoid, p, w, with_logits=False, reduction=r), entropy * w),
+        (lambda r: hr.mse_loss(x, t, reduction=r), d * d),
+        (lambda r: hr.l1_loss(x, t, reduction=r), abs(d)),
+        (lambda r: hr.smooth_l1_loss(x, t, 0.7, reduction=r), smooth),
+        (lambda r: hr.huber_loss(x, t, 0.7, reduction=r), smooth * 0.7),
+        (lambda r: hr.kl_div_loss(x, t, reduction=r), (np.exp(t) * (t - x)).sum(-1)),
+        (lambda r: hr.hinge_loss(x, np.sign(t), reduction=r), np.maximum(1 - x * np.sign(t), 0)),
+        (lambda r: hr.log_cosh_loss(x, t, reduction=r), np.log(np.cosh(d))),
+        (
+            lambda r: hr.gaussian_nll_loss(x, t, w, full=True, reduction=r),
+            (np.log(v) + d * d / v + np.log(2 * np.pi)) / 2,
+        ),
+        (lambda r: hr.triplet_loss(x, t, w, reduction=r), np.maximum(distance(t, 2) - distance(w, 2) + 1, 0)),
+        (lambda r: hr.triplet_loss(x, t, w, p=3, reduction=r), np.maximum(distance(t, 3) - distance(w, 3) + 1, 0)),
+        (lambda r: hr.margin_ranking_loss(x, t, np.sign(w), 0.3, r), np.maximum(0.3 - np.sign(w) * d, 0)),
+        (lambda r: hr.cosine_similarity_loss(x, t, reduction=r), (x * t).sum(1) / norms),
+    ]:
+        close(call("none"), losses)
+        close(call("sum"), losses.sum())
+        close(call("mean"), losses.sum() / 4 if losses is kept else losses.mean())
+    assert hr.binary_cross_entropy(hr.array([1000.0, -1000.0]), hr.array([1.0, 1.0]), reduction="none").tolist() == [
+        0,
+        1000,
+    ]
 
 
 def test_arguments_by_name():
