@@ -61,6 +61,7 @@ typedef enum hr_context_slot {
   HR_CONTEXT_NCCL,
   HR_CONTEXT_HOLDER,
   HR_CONTEXT_RANGES,
+  HR_CONTEXT_LETTERS,
   HR_CONTEXT_SLOTS
 } hr_context_slot;
 
@@ -73,7 +74,7 @@ typedef struct hr_context_part {
   void (*fini)(void *part); /* called after all parts have stopped; parts created later are gone */
 } hr_context_part;
 
-enum { HR_CONTEXT_BYTES = 448 << 10 }; /* for all parts together */
+enum { HR_CONTEXT_BYTES = 512 << 10 }; /* for all parts together */
 
 struct hr_context {
   atomic_int log_level; /* for log.h; here because every call reads it */

@@ -13,6 +13,7 @@
 #include <ctype.h>
 #include <stdio.h>
 
+#include "base/context.h"
 #include "base/text.h"
 #include "transform/gradients.h"
 
@@ -479,25 +480,49 @@ static void add_letters(const char *text, hr__letters *letters) {
   }
 }
 
-hr__letters hr__row_letters(hr_op op) {
-  const hr__gradient *row = hr__gradient_of(op);
-  hr__letters letters = {0};
-  for (int i = 0; i < HR__RULES_MAX && row->rules[i] != NULL; ++i) {
-    add_letters(row->rules[i], &letters);
+/* The letters of all rules of the table, which every record of a tape needs: found once. */
+typedef struct letter_table {
+  struct {
+    hr__letters rules[HR__RULES_MAX], all;
+  } rows[HR_OP_COUNT];
+} letter_table;
+
+static void merge_letters(hr__letters *into, const hr__letters *letters) {
+  into->inputs |= letters->inputs;
+  into->outputs |= letters->outputs;
+  into->gradients |= letters->gradients;
+}
+
+static void init_letters(void *memory) {
+  letter_table *table = memory;
+  for (int op = 0; op < HR_OP_COUNT; ++op) {
+    const hr__gradient *row = hr__gradient_of((hr_op)op);
+    for (int i = 0; i < HR__RULES_MAX && row->rules[i] != NULL; ++i) {
+      add_letters(row->rules[i], &table->rows[op].rules[i]);
+      merge_letters(&table->rows[op].all, &table->rows[op].rules[i]);
+    }
   }
-  return letters;
+}
+
+static const letter_table *letters_of_rows(void) {
+  static const hr_context_part kind = {.bytes = sizeof(letter_table), .init = init_letters};
+  return hr__context_part(&hr__context_first, HR_CONTEXT_LETTERS, &kind);
+}
+
+hr__letters hr__row_letters(hr_op op) {
+  return (unsigned)op < HR_OP_COUNT ? letters_of_rows()->rows[op].all : (hr__letters){0};
 }
 
 hr__letters hr__gradient_letters(const hr__taped *record) {
-  const hr__gradient *row = hr__gradient_of(record->op);
   hr__letters letters = {0};
   if ((hr_op_table(record->op)->traits & HR_TRAIT_UPDATES) != 0) {
     return hr__row_letters(record->op);
   }
-  for (int i = 0; i < record->input_count; ++i) {
-    int which = row->kind == HR__GRADIENT_ROW ? 0 : i;
-    if (record->inputs[i].is_active && which < HR__RULES_MAX && row->rules[which] != NULL) {
-      add_letters(row->rules[which], &letters);
+  bool is_row = hr__gradient_of(record->op)->kind == HR__GRADIENT_ROW;
+  const hr__letters *rules = letters_of_rows()->rows[record->op].rules;
+  for (int i = 0; i < record->input_count && (is_row || i < HR__RULES_MAX); ++i) {
+    if (record->inputs[i].is_active) {
+      merge_letters(&letters, &rules[is_row ? 0 : i]);
     }
   }
   return letters;
