@@ -2,6 +2,7 @@
 
 import collections
 import gc
+import random
 import sys
 import threading
 
@@ -122,6 +123,59 @@ def test_shapes():
     close(hr.grad(lambda x: (x**2).sum())(wide), 2 * np.asarray(wide))
     nan = hr.array([float("nan"), 1.0])
     assert hr.grad(lambda x: (x * 2).sum())(nan).tolist() == [2, 2]
+
+
+# ---- random compositions of views and writes, against torch
+
+
+def composition(seed):
+    """Steps, and a number for each. Each step takes and returns an array with two dims."""
+    choose = random.Random(seed)
+    return [(choose.choice(list(STEPS)), choose.random()) for _ in range(choose.randint(2, 8))]
+
+
+def copy_row(x, to):
+    y = x * 1.0
+    y[to % len(y)] = x[0] * x[-1]
+    return y
+
+
+def shift_rows(x):
+    y = x * 1.0
+    y[1:] = x[:-1] * x[1:] * (y[:1] * 1.0)
+    return y
+
+
+STEPS = {
+    "multiply": lambda lib, x, r: x * x * (0.5 + r),
+    "sin": lambda lib, x, r: lib.sin(x),
+    "slice": lambda lib, x, r: x[int(r * 2) :] if len(x) > 2 else x,
+    "transpose": lambda lib, x, r: x.T,
+    "reverse": lambda lib, x, r: x[::-1] if lib is hr else x.flip(0),
+    "broadcast": lambda lib, x, r: x + x[:1],
+    "pairs": lambda lib, x, r: (x[:, None, :] * x[None, :, :]).sum(0),
+    "reshape": lambda lib, x, r: x.reshape(x.shape[1], x.shape[0]),
+    "take": lambda lib, x, r: x[[0, len(x) - 1, 0]],
+    "copy row": lambda lib, x, r: copy_row(x, int(r * 3)),
+    "shift rows": lambda lib, x, r: shift_rows(x),
+}
+
+
+def test_random_compositions_agree_with_torch():
+    torch = pytest.importorskip("torch")
+
+    def run(lib, x, steps):
+        for name, number in steps:
+            x = STEPS[name](lib, x, number)
+        return (x * x).sum()
+
+    for seed in range(300):
+        values = np.random.default_rng(seed).uniform(-1, 1, (4, 3))
+        steps = composition(seed)
+        expected = torch.tensor(values, requires_grad=True)
+        run(torch, expected, steps).backward()
+        gradient = hr.grad(lambda x, steps=steps: run(hr, x, steps))(hr.array(values))
+        assert np.allclose(np.asarray(gradient), expected.grad, rtol=1e-8, atol=1e-10), (seed, steps)
 
 
 # ---- arguments
