@@ -94,14 +94,35 @@ static bool expected(scanner *s, const char *what) {
 
 /* ---- what is no code ---- */
 
+/* Behind it and true, at a backslash that ends a line. */
+static bool skip_continuation(scanner *s) {
+  const char *at = s->at;
+  if (at == s->end || *at != '\\') {
+    return false;
+  }
+  do {
+    ++at;
+  } while (at < s->end && *at != '\n' && is_space(*at));
+  if (at == s->end || *at != '\n') {
+    return false;
+  }
+  s->at = at;
+  step(s);
+  return true;
+}
+
+/* To the end of the line and of those that continue it. */
 static void skip_line(scanner *s) {
   while (s->at < s->end && *s->at != '\n') {
-    step(s);
+    if (!skip_continuation(s)) {
+      step(s);
+    }
   }
 }
 
 static bool skip_comment(scanner *s) {
   int line = s->line;
+  bool is_line_begin = s->is_line_begin;
   step(s);
   step(s);
   while (s->at < s->end && !(*s->at == '*' && peek(s, 1) == '/')) {
@@ -111,6 +132,7 @@ static bool skip_comment(scanner *s) {
     return fail(s, line, "the comment does not end", NULL, 0);
   }
   s->at += 2;
+  s->is_line_begin = is_line_begin;
   return true;
 }
 
@@ -146,27 +168,56 @@ static bool skip_quoted(scanner *s) {
   return true;
 }
 
+/* Skips what may be between a preprocessor's `#` and its word. */
+static bool skip_blanks(scanner *s) {
+  for (;;) {
+    if (peek(s, 0) == '/' && peek(s, 1) == '*') {
+      if (!skip_comment(s)) {
+        return false;
+      }
+    } else if (s->at < s->end && *s->at != '\n' && is_space(*s->at)) {
+      step(s);
+    } else if (!skip_continuation(s)) {
+      return true;
+    }
+  }
+}
+
+/* Takes a preprocessor's word, whose letters may be on several lines; true if it reads a file. */
+static bool take_include(scanner *s) {
+  static const char *const words[] = {"include", "include_next", "import", "embed"};
+  char word[16] = "";
+  for (size_t length = 0; length + 1 < sizeof word && s->at < s->end;) {
+    if (is_letter(*s->at)) {
+      word[length++] = *s->at;
+      step(s);
+    } else if (!skip_continuation(s)) {
+      break;
+    }
+  }
+  for (size_t w = 0; w < sizeof words / sizeof *words; ++w) {
+    if (strcmp(word, words[w]) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static bool is_directive(const scanner *s) {
+  return s->is_line_begin && (*s->at == '#' || (*s->at == '%' && peek(s, 1) == ':'));
+}
+
 /* A preprocessor's line with its continuations. */
 static bool skip_directive(scanner *s) {
   int line = s->line;
-  step(s);
-  while (s->at < s->end && (*s->at == ' ' || *s->at == '\t')) {
-    step(s);
+  s->at += *s->at == '#' ? 1 : 2;
+  if (!skip_blanks(s)) {
+    return false;
   }
-  size_t length = name_length(s);
-  if ((length == 7 && memcmp(s->at, "include", 7) == 0) || (length == 12 && memcmp(s->at, "include_next", 12) == 0)) {
+  if (take_include(s)) {
     return fail(s, line, "kernels include no files; they have the functions of math.h without", NULL, 0);
   }
-  while (s->at < s->end && *s->at != '\n') {
-    bool continues = *s->at == '\\' && (peek(s, 1) == '\n' || (peek(s, 1) == '\r' && peek(s, 2) == '\n'));
-    step(s);
-    while (continues && s->at < s->end && *s->at != '\n') {
-      step(s);
-    }
-    if (continues && s->at < s->end) {
-      step(s);
-    }
-  }
+  skip_line(s);
   return true;
 }
 
@@ -339,7 +390,7 @@ static bool parse_kernel(scanner *s) {
 /* The next token, at any depth. */
 static bool scan_token(scanner *s) {
   char c = *s->at;
-  if (c == '#' && s->is_line_begin) {
+  if (is_directive(s)) {
     return skip_directive(s);
   }
   if (c == '"' || c == '\'') {

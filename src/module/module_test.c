@@ -568,7 +568,21 @@ HR_TEST(sources_that_are_no_kernels) {
   refuse("kernel void f(out float *y) { /* }", "the comment does not end");
   refuse("kernel void f(out float *y) { \"}", "the quotation does not end");
   refuse("kernel void f(out float *y);", "expected '{', found ';'");
-  refuse("# include <stdio.h>\nkernel void f(out float *y) {}", "line 1: kernels include no files");
+}
+
+/* A file is not read, in whatever form C allows to ask for it. */
+HR_TEST(sources_that_include_files) {
+  static const char *const forms[] = {
+      "# include <stdio.h>",     "%:include <stdio.h>",      "#\\\ninclude <stdio.h>",       "#inc\\ \nlude <stdio.h>",
+      "#/* */include <stdio.h>", "/* */ #include <stdio.h>", "#include_next <stdio.h>",      "#import <stdio.h>",
+      "#embed <stdio.h>",        "\v\f#include <stdio.h>",   "#define A \\\n B\n#include A", "/*\n*/#include <stdio.h>",
+  };
+  for (size_t f = 0; f < sizeof forms / sizeof *forms; ++f) {
+    hr_text source = {0};
+    hr_text_printf(&source, "%s\nkernel void f(out float *y) {}", forms[f]);
+    refuse(hr_text_chars(&source), "kernels include no files");
+    hr_text_fini(&source);
+  }
 }
 
 /* The compiler's messages have the source's lines. */
@@ -584,7 +598,7 @@ HR_TEST(sources_that_do_not_compile) {
 HR_TEST(sources_that_look_odd) {
   fixture f = open_fixture();
   (void)compile(&f, "// } kernel void g(\n/* \" */ static const char text[] = \"} kernel \\\" {\";\n"
-                    "#define VALUE \\\n  1.5f // }\n"
+                    "#define VALUE \\\n  1.5f // }\n// } \\\n }\n"
                     "kernel void odd(out float *y) { const char c = '}'; y[i] = c == text[0] ? VALUE : 0; }");
   close_fixture(&f);
 }

@@ -197,11 +197,13 @@ def test_arguments_are_checked(library):
         ((x, y, "1"), TypeError, "parameter l: expected a number, found str"),
         ((x, y, x), TypeError, "parameter l: expected a number, found a tensor of headrace:0"),
         ((x, y[:1].expand(3), 1.0), (RuntimeError, ValueError), "softshrink"),
+        ((x.to_sparse(), y, 1.0), TypeError, "parameter x: expected a strided tensor, not Sparse"),
     ]:
         with pytest.raises(error, match=message):
             library.softshrink(*arguments)
-    with pytest.raises(TypeError, match="expected threads to be one to three integers"):
-        library.softshrink(x, y, 1.0, threads=(1, 2, 3, 4))
+    for threads in ((1, 2, 3, 4), 1.5):
+        with pytest.raises(TypeError, match="expected threads to be one to three integers"):
+            library.softshrink(x, y, 1.0, threads=threads)
     with pytest.raises(ValueError, match="threads"):
         library.softshrink(x, y, 1.0, threads=-1)
     n = torch.ones(3, dtype=torch.int32, device=DEVICE)

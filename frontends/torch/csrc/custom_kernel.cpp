@@ -103,6 +103,8 @@ hr_view tensor_argument(const char *kernel, const hr_parameter &parameter, PyObj
   const Tensor &given = THPVariable_Unpack(object);
   TORCH_CHECK_VALUE(is_here(given), "kernel ", kernel, ", parameter ", parameter.name, ": expected a tensor of ",
                     here(), ", found one of ", given.device());
+  TORCH_CHECK_TYPE(given.layout() == at::kStrided, "kernel ", kernel, ", parameter ", parameter.name,
+                   ": expected a strided tensor, not ", given.layout());
   Tensor tensor = given;
   if (parameter.kind == HR_PARAMETER_IN) {
     tensor = as_stored(given);

@@ -102,7 +102,7 @@ class Kernel:
 def _sizes(kernel, what, sizes):
     if sizes is None:
         return None
-    sizes = (sizes,) if isinstance(sizes, int) else tuple(sizes)
+    sizes = tuple(sizes) if isinstance(sizes, Sequence) else (sizes,)
     if not 1 <= len(sizes) <= 3 or not all(isinstance(size, int) for size in sizes):
         raise TypeError(f"kernel {kernel}: expected {what} to be one to three integers, found {sizes}")
     return sizes
