@@ -404,6 +404,9 @@ def failures():
     dist.all_reduce(z)
     equal(z, torch.full((2,), 2.0), "after a mismatch")
     raises(lambda: dist.all_reduce(torch.ones(2, device=DEVICE), op=dist.ReduceOp.BAND), "and")
+    for root in (-1, SIZE):
+        for call in (dist.broadcast, dist.reduce):
+            raises(lambda call=call, root=root: call(z, root), f"root {root} of a group of {SIZE}")
 
     short = dist.new_group([0, 1], timeout=timedelta(seconds=1))
     if RANK == 0:

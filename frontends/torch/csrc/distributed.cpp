@@ -120,7 +120,7 @@ public:
     return collect(OpType::REDUCE, tensors, [&](Job &job) {
       for (const Tensor &tensor : tensors) {
         hr_group_call call = call_of("reduce", tensor, options);
-        call.words[0] = options.rootRank;
+        set_root(call, options.rootRank);
         reduce_into(job, call, options.reduceOp, tensor, options.rootRank == getRank());
       }
     });
@@ -151,7 +151,7 @@ public:
     return collect(OpType::BROADCAST, tensors, [&](Job &job) {
       for (const Tensor &tensor : tensors) {
         hr_group_call call = call_of("broadcast", tensor, options);
-        call.words[0] = options.rootRank;
+        set_root(call, options.rootRank);
         bool is_root = options.rootRank == getRank();
         Exchange exchange(getSize());
         int in = is_root ? job.read(tensor) : -1;
@@ -198,7 +198,7 @@ public:
     return collect(OpType::GATHER, flatten(outputs), [&](Job &job) {
       for (size_t i = 0; i < inputs.size(); ++i) {
         hr_group_call call = call_of("gather", inputs[i], options);
-        call.words[0] = options.rootRank;
+        set_root(call, options.rootRank);
         Exchange exchange(getSize());
         exchange.send(static_cast<int>(options.rootRank), job.read(inputs[i]), bytes_of(inputs[i]));
         if (options.rootRank == getRank())
@@ -212,7 +212,7 @@ public:
     return collect(OpType::SCATTER, outputs, [&](Job &job) {
       for (size_t i = 0; i < outputs.size(); ++i) {
         hr_group_call call = call_of("scatter", outputs[i], options);
-        call.words[0] = options.rootRank;
+        set_root(call, options.rootRank);
         Exchange exchange(getSize());
         if (options.rootRank == getRank())
           send_parts(job, call.name, exchange, inputs.at(i), &outputs[i]);
@@ -342,6 +342,11 @@ public:
   }
 
 private:
+  // Indexes the ranks: torch checks no root of the default group.
+  void set_root(hr_group_call &call, int64_t root) const {
+    TORCH_CHECK_VALUE(root >= 0 && root < getSize(), call.name, ": root ", root, " of a group of ", getSize());
+    call.words[0] = root;
+  }
   enum class Order { Normal, Ahead, Late };
 
   static hr_group_call call_with(const char *name, hr_dtype dtype, Milliseconds timeout) {
