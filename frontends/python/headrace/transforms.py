@@ -4,29 +4,34 @@ A transform calls the function with copies of the arguments, which a tape watche
 captured is a constant, even if it is an argument, too.
 """
 
-import contextlib
 import functools
 import operator
 
 from headrace import _arrays
 from headrace._arrays import Array, stop_gradient
-from headrace.utils import tree_flatten, tree_map, tree_map_with_path
+from headrace.utils import tree_flatten, tree_map
 
 __all__ = ["grad", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
 
-@contextlib.contextmanager
-def _tape_over(arrays):
+class _Tape:
     """A tape that watches the arrays; it is closed however the block ends."""
-    tape = _arrays._tape_begin(arrays)
-    try:
-        yield tape
-    finally:
-        _arrays._tape_close(tape)
+
+    def __init__(self, arrays):
+        self.tape = _arrays._tape_begin(arrays)
+
+    def __enter__(self):
+        return self.tape
+
+    def __exit__(self, *exception):
+        _arrays._tape_close(self.tape)
+
+
+_FLOATING = {"float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
 
 
 def _is_floating(x):
-    return str(x.dtype).startswith(("float16", "float32", "float64", "bfloat16", "complex"))
+    return x.dtype.name in _FLOATING
 
 
 def _check_argument(who, name, x):
@@ -72,17 +77,25 @@ def _chosen(who, positions, names, args, kwargs):
     return {**{i: args[i] for i in positions}, **{name: kwargs[name] for name in names}}
 
 
+def _check_chosen(who, chosen):
+    """Names the argument that can't be differentiated."""
+    for path, x in tree_flatten(chosen):
+        key, _, rest = path.partition(".")
+        _check_argument(who, f"argument {key}" + (f" at {rest!r}" if rest else ""), x)
+
+
 def _copies(who, chosen):
     """Trees with copies of the arrays, and a list of these."""
+    leaves = []
 
-    def copy(path, x):
-        key, _, rest = path.partition(".")
-        name = f"argument {key}" + (f" at {rest!r}" if rest else "")
-        _check_argument(who, name, x)
-        return _arrays._tape_copy(x)
+    def copy(x):
+        if not isinstance(x, Array) or not _is_floating(x):
+            _check_chosen(who, chosen)
+        own = _arrays._tape_copy(x)
+        leaves.append(own.copy())  # the function may write to its own
+        return own
 
-    trees = tree_map_with_path(copy, chosen)
-    leaves = [leaf.copy() for _, leaf in tree_flatten(trees)]  # the function may write to its own
+    trees = tree_map(copy, chosen)
     if not leaves:
         raise ValueError(f"{who}: the arguments have no arrays, expected at least one")
     return trees, leaves
@@ -113,7 +126,7 @@ def _loss_of(who, value):
 def _gradients_of(who, call, loss_of, chosen):
     """The result of call(copies of the chosen arguments), and trees of gradients like them."""
     trees, leaves = _copies(who, chosen)
-    with _tape_over(leaves) as tape:
+    with _Tape(leaves) as tape:
         value = call(trees)
         _arrays._tape_end(tape)
         found = iter(_arrays._tape_gradient(tape, [loss_of(who, value)], None, leaves))
@@ -214,7 +227,7 @@ def vjp(fun, primals, cotangents):
     """The outputs of fun(*primals), and for each primal the product of the cotangents and fun's Jacobian: two lists."""
     copies, watched = _copied_primals("vjp", list(primals))
     cotangents = list(cotangents)
-    with _tape_over(watched) as tape:
+    with _Tape(watched) as tape:
         outputs = _outputs_of("vjp", fun(*copies))
         _arrays._tape_end(tape)
         _check_pairs("vjp", outputs, "output", cotangents, "cotangent")
@@ -230,7 +243,7 @@ def jvp(fun, primals, tangents):
     primals, tangents = list(primals), list(tangents)
     copies, watched = _copied_primals("jvp", primals)
     _check_pairs("jvp", primals, "primal", tangents, "tangent")
-    with _tape_over(watched) as tape:
+    with _Tape(watched) as tape:
         outputs = _outputs_of("jvp", fun(*copies))
         _arrays._tape_end(tape)
         return outputs, _products(tape, watched, outputs, tangents)
@@ -241,7 +254,7 @@ def _products(tape, watched, outputs, tangents):
     floating = [i for i, y in enumerate(outputs) if _is_floating(y)]
     seeds = [_arrays.zeros_like(outputs[i]) for i in floating]
     if seeds:
-        with _tape_over(seeds) as linear:
+        with _Tape(seeds) as linear:
             gradients = _arrays._tape_gradient(tape, [outputs[i] for i in floating], seeds, watched)
             _arrays._tape_end(linear)
             products = _arrays._tape_gradient(linear, *_seeded(gradients, tangents), seeds)

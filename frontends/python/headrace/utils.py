@@ -22,7 +22,12 @@ def _items(tree):
 
 def tree_map(fn, tree, *rest, is_leaf=None):
     """The tree with fn(leaf, ...) for each leaf; other trees give the further arguments at the same place."""
-    return tree_map_with_path(lambda _, *leaves: fn(*leaves), tree, *rest, is_leaf=is_leaf)
+    if _is_leaf(tree, is_leaf):
+        return fn(tree, *rest)
+    children = {
+        key: tree_map(fn, child, *[other[key] for other in rest], is_leaf=is_leaf) for key, child in _items(tree)
+    }
+    return children if isinstance(tree, dict) else _like(tree, children.values())
 
 
 def tree_map_with_path(fn, tree, *rest, is_leaf=None, path=None):
