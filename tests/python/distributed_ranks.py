@@ -437,6 +437,15 @@ def failures():
     dist.destroy_process_group()
 
 
+def never_joins():
+    if RANK == 0:
+        raises(lambda: begin(backend=None, seconds=3), "timeout")
+    else:
+        store = next(iter(dist.rendezvous("env://")))  # the other rank's begins
+        time.sleep(1)
+        assert store
+
+
 def differ_in(group, x=None):
     x = torch.ones(1, device=DEVICE) if x is None else x
     dist.all_reduce(x, group=group)

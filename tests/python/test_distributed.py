@@ -140,6 +140,12 @@ def test_failures_are_errors_of_all_ranks():
     run("failures", expected=(0, -signal.SIGKILL))
 
 
+def test_a_rank_that_never_joins_leaves_no_segment():
+    before = segments()
+    run("never_joins", expected=(0, 0))
+    assert segments() <= before
+
+
 def test_the_backend_is_registered_without_a_group():
     code = "import torch; print(torch.distributed.Backend.default_device_backend_map['headrace'])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

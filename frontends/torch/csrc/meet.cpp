@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <memory>
 #include <random>
 
 #include "agreement.h"
@@ -42,30 +43,26 @@ std::string segment_name() {
 
 hr_group *meet_on_machine(c10d::Store &store, int rank, int size) {
   std::string name = rank == 0 ? segment_name() : get(store, "segment");
-  hr_group *group = nullptr;
+  hr_group *made = nullptr;
   hr_status status = HR_OK;
   if (rank == 0)
-    status = hr_group_create(name.c_str(), size, &group);
+    status = hr_group_create(name.c_str(), size, &made);
   else if (!name.empty())
-    status = hr_group_join(name.c_str(), rank, size, &group);
+    status = hr_group_join(name.c_str(), rank, size, &made);
   hr_status_ignore(status);
+  std::unique_ptr<hr_group, decltype(&hr_group_release)> group(made, hr_group_release); // the store may throw
   if (rank != 0) {
     set(store, "joined/" + std::to_string(rank), group != nullptr ? "1" : "0");
-    if (get(store, "verdict") == "1")
-      return group;
-  } else {
-    bool is_whole = group != nullptr;
-    set(store, "segment", is_whole ? name : "");
-    for (int r = 1; r < size; ++r)
-      is_whole = (get(store, "joined/" + std::to_string(r)) == "1") && is_whole;
-    if (group != nullptr)
-      hr_group_hide(group);
-    set(store, "verdict", is_whole ? "1" : "0");
-    if (is_whole)
-      return group;
+    return get(store, "verdict") == "1" ? group.release() : nullptr;
   }
-  hr_group_release(group);
-  return nullptr;
+  bool is_whole = group != nullptr;
+  set(store, "segment", is_whole ? name : "");
+  for (int r = 1; r < size; ++r)
+    is_whole = (get(store, "joined/" + std::to_string(r)) == "1") && is_whole;
+  if (group != nullptr)
+    hr_group_hide(group.get());
+  set(store, "verdict", is_whole ? "1" : "0");
+  return is_whole ? group.release() : nullptr;
 }
 
 namespace {
