@@ -493,6 +493,65 @@ typedef enum hr_functional {
    * E], v [B, H, S, V]; a bool mask selects; without scale 1 / sqrt(E) */
   HR_FUNCTIONAL_ATTENTION,
 
+  /* ---- Fourier transforms: sums of x[n] exp(-2 pi i n k / N); norm: backward, ortho, forward, the direction with 1 / N ---- */
+
+  /* fft(x, n=none, axis=-1, norm="backward"): along an axis, whose length becomes n by zeros or a cut */
+  HR_FUNCTIONAL_FFT,
+  /* ifft(x, n=none, axis=-1, norm="backward"): inverse of fft */
+  HR_FUNCTIONAL_IFFT,
+  /* rfft(x, n=none, axis=-1, norm="backward"): the first n / 2 + 1 results of fft of real x */
+  HR_FUNCTIONAL_RFFT,
+  /* irfft(x, n=none, axis=-1, norm="backward"): real inverse of rfft with n results; without n an even number */
+  HR_FUNCTIONAL_IRFFT,
+  /* hfft(x, n=none, axis=-1, norm="backward"): real fft with n results of n / 2 + 1 values with Hermitian symmetry */
+  HR_FUNCTIONAL_HFFT,
+  /* ihfft(x, n=none, axis=-1, norm="backward"): inverse of hfft */
+  HR_FUNCTIONAL_IHFFT,
+  /* fftn(x, s=none, axes=none, norm="backward"): fft along several axes, without axes the last of s or all */
+  HR_FUNCTIONAL_FFTN,
+  /* ifftn(x, s=none, axes=none, norm="backward"): inverse of fftn */
+  HR_FUNCTIONAL_IFFTN,
+  /* rfftn(x, s=none, axes=none, norm="backward"): rfft along the last of several axes, fft along the others */
+  HR_FUNCTIONAL_RFFTN,
+  /* irfftn(x, s=none, axes=none, norm="backward"): real inverse of rfftn */
+  HR_FUNCTIONAL_IRFFTN,
+
+  /* ---- linear algebra on the last two dims, in f32, f64, c64, c128; integers become f32 ---- */
+
+  /* cholesky(x, upper=false): lower L with L L^H = x, or its adjoint, of the lower triangle of x; a failure if x is
+   * not positive-definite */
+  HR_FUNCTIONAL_CHOLESKY,
+  /* solve(x, y): z with x z = y; y with one dim is a vector; a failure if x is singular */
+  HR_FUNCTIONAL_SOLVE,
+  /* solve_triangular(x, y, upper=false, unit_diagonal=false): z with x z = y, of the lower or upper triangle of x; y
+   * with one dim is a vector */
+  HR_FUNCTIONAL_SOLVE_TRIANGULAR,
+  /* inv(x): inverse; a failure if x is singular */
+  HR_FUNCTIONAL_INV,
+  /* det(x): determinant */
+  HR_FUNCTIONAL_DET,
+  /* slogdet(x) -> sign, logabsdet: sign (of absolute value 1 or 0) and logarithm of the absolute value of the
+   * determinant */
+  HR_FUNCTIONAL_SLOGDET,
+  /* lu(x) -> permutation, lower, upper: the rows of x in the order `permutation` (i64) are lower @ upper; partial
+   * pivoting */
+  HR_FUNCTIONAL_LU,
+  /* qr(x, mode="reduced") -> q, r: orthonormal q and upper r with q r = x; mode: reduced, complete */
+  HR_FUNCTIONAL_QR,
+  /* svd(x, full_matrices=true) -> u, s, vh: u diag(s) vh = x with orthonormal u and vh, s decreasing */
+  HR_FUNCTIONAL_SVD,
+  /* svdvals(x): singular values, decreasing */
+  HR_FUNCTIONAL_SVDVALS,
+  /* eigh(x, UPLO="L") -> eigenvalues, eigenvectors: increasing eigenvalues and vectors (columns) of the Hermitian
+   * matrix with x's lower (L) or upper (U) triangle */
+  HR_FUNCTIONAL_EIGH,
+  /* eigvalsh(x, UPLO="L"): increasing eigenvalues of the Hermitian matrix with x's lower (L) or upper (U) triangle */
+  HR_FUNCTIONAL_EIGVALSH,
+  /* eig(x) -> eigenvalues, eigenvectors: complex eigenvalues and right vectors (columns) */
+  HR_FUNCTIONAL_EIG,
+  /* eigvals(x): complex eigenvalues */
+  HR_FUNCTIONAL_EIGVALS,
+
   /* ---- norms ---- */
 
   /* layer_norm(x, weight?, bias?, dims=1, eps=1e-5): (x - mean) / sqrt(variance + eps) * weight + bias over the last

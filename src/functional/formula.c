@@ -55,6 +55,24 @@ const hr_tensor *hr__step(hr__formula *f, hr_op op, const hr_attrs *attrs, int c
   return out == NULL ? &nothing : keep(f, hr__record_one(f->call, op, attrs, count, inputs, dtype, out));
 }
 
+hr_tensor *hr__output(hr__formula *f, hr_dtype dtype, int rank, const int64_t *dims) {
+  hr_tensor *out = place(f);
+  if (out == NULL) {
+    return (hr_tensor *)&nothing; /* hr__record_to does not write it */
+  }
+  out->buffer = NULL, out->number = (hr_scalar){0}, out->dtype = dtype, out->rank = rank, out->offset = 0;
+  hr__copy_dims(rank, rank > 0 ? dims : out->dims, out->dims);
+  ++f->count;
+  return out;
+}
+
+void hr__record_to(hr__formula *f, hr_op op, const hr_attrs *attrs, int count, const hr_tensor *const *inputs,
+                   int output_count, hr_tensor *const *outputs) {
+  if (f->status == HR_OK) {
+    hr__formula_fail(f, hr__record_row(f->call, op, attrs, count, inputs, output_count, outputs));
+  }
+}
+
 const hr_tensor *hr__unary(hr__formula *f, hr_op op, const hr_tensor *x) {
   return hr__step(f, op, NULL, 1, &x, HR_DTYPE_NONE);
 }

@@ -48,6 +48,12 @@ const hr_tensor *hr__step(hr__formula *f, hr_op op, const hr_attrs *attrs, int i
 const hr_tensor *hr__unary(hr__formula *f, hr_op op, const hr_tensor *x);
 const hr_tensor *hr__binary(hr__formula *f, hr_op op, const hr_tensor *x, const hr_tensor *y);
 const hr_tensor *hr__ternary(hr__formula *f, hr_op op, const hr_tensor *x, const hr_tensor *y, const hr_tensor *z);
+/* A place for an output of hr__record_to, with this dtype (NONE: the row's). rank, dims: those that the row lets the
+ * caller choose, or 0. Empty after a failure. */
+hr_tensor *hr__output(hr__formula *f, hr_dtype dtype, int rank, const int64_t *dims);
+/* A record with several outputs; NULL for absent ones. */
+void hr__record_to(hr__formula *f, hr_op op, const hr_attrs *attrs, int input_count, const hr_tensor *const *inputs,
+                   int output_count, hr_tensor *const *outputs);
 /* A reduction or composite whose only attribute is an integer: a mask of dims, which keep size 1, or a dim. */
 const hr_tensor *hr__along(hr__formula *f, hr_op op, const hr_tensor *x, int64_t which);
 /* The same in another dtype, NONE: the row's. */

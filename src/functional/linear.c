@@ -1,0 +1,288 @@
+/* linear.c: Cholesky and LU factors, linear systems, determinants. */
+#include "functional/matrices.h"
+
+/* ---- Cholesky ---- */
+
+hr_status hr__emit_cholesky(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  bool is_upper = hr__int_attribute(c, 0) != 0;
+  const hr_tensor *a = hr__square_matrices(&f, 0), *x = hr__columns(&f, a);
+  if (hr__formula_failed(&f) || hr_tensor_count(x) == 0) {
+    return hr__formula_end(&f, x);
+  }
+  /* The lower triangle is read for both: the upper factor is the adjoint of the lower one. */
+  const int64_t lower = 0;
+  hr_attrs attrs = {.int_count = 1, .ints = &lower};
+  hr_tensor *outputs[2] = {hr__output(&f, HR_DTYPE_NONE, 0, NULL), hr__output(&f, HR_DTYPE_NONE, 0, NULL)};
+  hr__record_to(&f, HR_OP_CHOLESKY, &attrs, 1, &x, 2, outputs);
+  hr__check_info(&f, outputs[1], "not positive-definite");
+  const hr_tensor *factor = hr__transposed(&f, outputs[0]);
+  const hr_attribute none = {.kind = HR_ATTRIBUTE_NONE};
+  factor = hr__function(&f, HR_FUNCTIONAL_TRIL, 1, &factor, 1, &none);
+  if (!is_upper) {
+    return hr__formula_end(&f, factor);
+  }
+  return hr__formula_end(&f, hr__unary(&f, HR_OP_CONJ, hr__transposed(&f, factor)));
+}
+
+/* ---- LU ---- */
+
+typedef struct factors {
+  const hr_tensor *lu, *pivots, *info; /* lu: transposed, dense */
+} factors;
+
+static factors factored(hr__formula *f, const hr_tensor *a) {
+  const hr_tensor *x = hr__columns(f, a);
+  hr_tensor *outputs[3];
+  for (int i = 0; i < 3; ++i) {
+    outputs[i] = hr__output(f, HR_DTYPE_NONE, 0, NULL);
+  }
+  hr__record_to(f, HR_OP_LU, NULL, 1, &x, 3, outputs);
+  return (factors){outputs[0], outputs[1], outputs[2]};
+}
+
+static const hr_tensor *triangle(hr__formula *f, hr_functional function, const hr_tensor *x, int64_t k) {
+  const hr_attribute diagonal = {.kind = HR_ATTRIBUTE_INT, .value = {.integer = k}};
+  return hr__function(f, function, 1, &x, 1, &diagonal);
+}
+
+hr_status hr__emit_lu(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *a = hr__matrices(&f, 0);
+  int64_t rows = hr__row_count(&f, a), columns = hr__column_count(&f, a), least = rows < columns ? rows : columns;
+  if (hr__formula_failed(&f)) {
+    return hr__formula_end(&f, a);
+  }
+  if (hr_tensor_count(a) == 0) {
+    hr__formula_fail(&f, HR__CALL_FAIL(c, "matrices without elements"));
+    return hr__formula_end(&f, a);
+  }
+  factors lu = factored(&f, a);
+  int64_t dims[HR_RANK_MAX];
+  hr__copy_dims(a->rank, a->dims, dims);
+  dims[a->rank - 2] = rows;
+  hr_tensor *order = hr__output(&f, HR_DTYPE_NONE, a->rank - 1, dims);
+  hr__record_to(&f, HR_OP_LU_PERMUTATION, NULL, 1, &lu.pivots, 1, &order);
+  const hr_tensor *both = hr__transposed(&f, lu.lu), *lower, *upper;
+  if (hr__formula_failed(&f)) {
+    return hr__formula_end(&f, both);
+  }
+  lower = triangle(&f, HR_FUNCTIONAL_TRIL, hr__part(&f, both, a->rank - 1, 0, least), -1);
+  lower = hr__binary(&f, HR_OP_ADD, lower, hr__identities(&f, a, rows, least));
+  upper = triangle(&f, HR_FUNCTIONAL_TRIU, hr__part(&f, both, a->rank - 2, 0, least), 0);
+  const hr_tensor *results[3] = {order, lower, upper};
+  return hr__formula_finish(&f, 3, results);
+}
+
+/* ---- systems ---- */
+
+/* The batch dims of a and b broadcast; fails if they don't fit. */
+static int batch_of(hr__formula *f, const hr_tensor *a, const hr_tensor *b, int64_t *dims) {
+  int rank = (a->rank > b->rank ? a->rank : b->rank) - 2;
+  for (int d = 0; d < rank; ++d) {
+    int i = d - rank + a->rank - 2, j = d - rank + b->rank - 2;
+    int64_t m = i >= 0 ? a->dims[i] : 1, n = j >= 0 ? b->dims[j] : 1;
+    if (m != n && m != 1 && n != 1) {
+      char left[HR__SHAPE_TEXT], right[HR__SHAPE_TEXT];
+      hr__formula_fail(f,
+                       HR__CALL_FAIL(f->call, "batch dims of %s and %s can't be broadcast",
+                                     hr__shape_text(a->rank, a->dims, left), hr__shape_text(b->rank, b->dims, right)));
+      return 0;
+    }
+    dims[d] = m != 1 ? m : n;
+  }
+  return rank;
+}
+
+/* x with `own` dims behind a batch, dense. */
+static const hr_tensor *in_batch(hr__formula *f, const hr_tensor *x, int own, int rank, int64_t *dims) {
+  if (hr__formula_failed(f)) {
+    return x;
+  }
+  memcpy(dims + rank, x->dims + x->rank - own, (size_t)own * sizeof *dims);
+  return hr__dense(f, hr__spread(f, x, rank + own, dims));
+}
+
+typedef struct equation {
+  const hr_tensor *a, *b; /* of one dtype; b: matrices, whose columns are the right sides */
+  bool is_vector;
+  int rank; /* of the batch */
+  int64_t dims[HR_RANK_MAX];
+} equation;
+
+static void read_equation(hr__formula *f, equation *e) {
+  const hr_tensor *y = f->call->inputs[1], *given[2] = {f->call->inputs[0], y};
+  e->is_vector = y->rank == 1;
+  e->a = hr__square_matrices(f, 0);
+  hr_dtype dtype = hr__promoted(f, 2, given);
+  dtype = hr_dtype_is_integer(dtype) ? HR_DTYPE_F32 : dtype;
+  if (!hr__formula_failed(f) && (y->rank == 0 || y->dims[e->is_vector ? 0 : y->rank - 2] != hr__row_count(f, e->a))) {
+    char left[HR__SHAPE_TEXT], right[HR__SHAPE_TEXT];
+    hr__formula_fail(f, HR__CALL_FAIL(f->call, "right sides of dims %s don't fit matrices of dims %s",
+                                      hr__shape_text(y->rank, y->dims, right),
+                                      hr__shape_text(e->a->rank, e->a->dims, left)));
+  }
+  if (!hr__formula_failed(f) && hr__real_part_dtype(dtype) != HR_DTYPE_F32 &&
+      hr__real_part_dtype(dtype) != HR_DTYPE_F64) {
+    hr__formula_fail(f, HR__CALL_FAIL(f->call, "right sides of dtype %s", hr_dtype_name(y->dtype)));
+  }
+  if (hr__formula_failed(f)) {
+    return;
+  }
+  e->a = hr__as_dtype(f, e->a, dtype);
+  e->b = hr__as_dtype(f, e->is_vector ? hr__with_dim(f, y, 1) : y, dtype);
+  e->rank = hr__formula_failed(f) ? 0 : batch_of(f, e->a, e->b, e->dims);
+}
+
+/* True if the solution has no elements; it is then `out_empty`. */
+static bool is_empty(hr__formula *f, const equation *e, const hr_tensor **out_empty) {
+  int64_t dims[HR_RANK_MAX], count;
+  hr__copy_dims(e->rank, e->dims, dims);
+  dims[e->rank] = hr__row_count(f, e->b), dims[e->rank + 1] = hr__column_count(f, e->b);
+  if (hr__formula_failed(f) || !hr__count_elements(e->rank + 2, dims, &count) || count > 0) {
+    return false;
+  }
+  *out_empty = hr__filled(f, 0, e->b->dtype, e->rank + 2, dims);
+  return true;
+}
+
+static hr_status end_equation(hr__formula *f, const equation *e, const hr_tensor *z) {
+  return hr__formula_end(f, e->is_vector && !hr__formula_failed(f) ? hr__without(f, z, 1u << (z->rank - 1)) : z);
+}
+
+static const hr_tensor *solved(hr__formula *f, const hr_tensor *a, const hr_tensor *columns, int rank, int64_t *dims) {
+  factors lu = factored(f, a);
+  hr__check_info(f, lu.info, "singular");
+  const hr_tensor *inputs[3] = {in_batch(f, lu.lu, 2, rank, dims), in_batch(f, lu.pivots, 1, rank, dims), columns};
+  const int64_t plain = 0;
+  hr_attrs attrs = {.int_count = 1, .ints = &plain};
+  return hr__transposed(f, hr__step(f, HR_OP_LU_SOLVE, &attrs, 3, inputs, HR_DTYPE_NONE));
+}
+
+hr_status hr__emit_solve(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  equation e = {0};
+  read_equation(&f, &e);
+  const hr_tensor *z = NULL;
+  if (hr__formula_failed(&f)) {
+    return hr__formula_end(&f, NULL);
+  }
+  if (!is_empty(&f, &e, &z)) {
+    const hr_tensor *columns = in_batch(&f, hr__transposed(&f, e.b), 2, e.rank, e.dims);
+    z = solved(&f, e.a, columns, e.rank, e.dims);
+  }
+  return end_equation(&f, &e, z);
+}
+
+hr_status hr__emit_solve_triangular(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  equation e = {0};
+  read_equation(&f, &e);
+  const hr_tensor *z = NULL;
+  if (hr__formula_failed(&f)) {
+    return hr__formula_end(&f, NULL);
+  }
+  if (!is_empty(&f, &e, &z)) {
+    const hr_tensor *inputs[2] = {in_batch(&f, hr__transposed(&f, e.a), 2, e.rank, e.dims),
+                                  in_batch(&f, hr__transposed(&f, e.b), 2, e.rank, e.dims)};
+    const int64_t ints[4] = {hr__int_attribute(c, 0) != 0, 0, hr__int_attribute(c, 1) != 0, 1};
+    hr_attrs attrs = {.int_count = 4, .ints = ints};
+    z = hr__transposed(&f, hr__step(&f, HR_OP_TRIANGULAR_SOLVE, &attrs, 2, inputs, HR_DTYPE_NONE));
+  }
+  return end_equation(&f, &e, z);
+}
+
+hr_status hr__emit_inv(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *a = hr__square_matrices(&f, 0);
+  if (hr__formula_failed(&f) || hr_tensor_count(a) == 0) {
+    return hr__formula_end(&f, hr__dense(&f, a));
+  }
+  int64_t n = hr__row_count(&f, a), dims[HR_RANK_MAX];
+  hr__copy_dims(a->rank, a->dims, dims);
+  return hr__formula_end(&f, solved(&f, a, hr__identities(&f, a, n, n), a->rank - 2, dims));
+}
+
+/* ---- determinants ---- */
+
+/* 1, or -1 for an odd number of exchanged rows: the pivots that are not their own row. */
+static const hr_tensor *sign_of(hr__formula *f, const hr_tensor *pivots) {
+  if (hr__formula_failed(f)) {
+    return pivots;
+  }
+  int last = pivots->rank - 1;
+  const hr_attribute range[4] = {
+      {.kind = HR_ATTRIBUTE_REAL, .value = {.number = hr_scalar_i64(1)}},
+      {.kind = HR_ATTRIBUTE_REAL, .value = {.number = hr_scalar_i64(pivots->dims[last] + 1)}},
+      {.kind = HR_ATTRIBUTE_NONE},
+      {.kind = HR_ATTRIBUTE_DTYPE, .value = {.dtype = HR_DTYPE_I32}}};
+  const hr_tensor *own = hr__function(f, HR_FUNCTIONAL_ARANGE, 0, NULL, 4, range);
+  const hr_tensor *moved = hr__binary(f, HR_OP_NE, pivots, own);
+  const hr_tensor *signs = hr__ternary(f, HR_OP_WHERE, moved, hr__integer(f, -1), hr__integer(f, 1));
+  return hr__without(f, hr__along(f, HR_OP_PROD, signs, (int64_t)1 << last), 1u << last);
+}
+
+static const hr_tensor *diagonal_of(hr__formula *f, const hr_tensor *x) {
+  return hr__function(f, HR_FUNCTIONAL_DIAGONAL, 1, &x, 0, NULL);
+}
+
+static const hr_tensor *along_last(hr__formula *f, hr_op op, const hr_tensor *x) {
+  if (hr__formula_failed(f)) {
+    return x;
+  }
+  int last = x->rank - 1;
+  return hr__without(f, hr__along(f, op, x, (int64_t)1 << last), 1u << last);
+}
+
+hr_status hr__emit_det(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *a = hr__square_matrices(&f, 0);
+  if (hr__formula_failed(&f)) {
+    return hr__formula_end(&f, a);
+  }
+  if (hr_tensor_count(a) == 0) {
+    return hr__formula_end(&f, hr__filled(&f, 1, a->dtype, a->rank - 2, a->dims));
+  }
+  factors lu = factored(&f, a);
+  const hr_tensor *sign = hr__as_dtype(&f, sign_of(&f, lu.pivots), a->dtype);
+  return hr__formula_end(&f, hr__binary(&f, HR_OP_MUL, sign, along_last(&f, HR_OP_PROD, diagonal_of(&f, lu.lu))));
+}
+
+/* x / |x|, 0 for 0. */
+static const hr_tensor *direction(hr__formula *f, const hr_tensor *x, const hr_tensor *size) {
+  if (hr__formula_failed(f)) {
+    return x;
+  }
+  if (!hr_dtype_is_complex(x->dtype)) {
+    return hr__unary(f, HR_OP_SIGN, x);
+  }
+  const hr_tensor *is_zero = hr__binary(f, HR_OP_EQ, size, hr__integer(f, 0));
+  return hr__ternary(f, HR_OP_WHERE, is_zero, hr__integer(f, 0), hr__binary(f, HR_OP_DIV, x, size));
+}
+
+hr_status hr__emit_slogdet(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *a = hr__square_matrices(&f, 0), *results[2] = {a, a};
+  if (hr__formula_failed(&f)) {
+    return hr__formula_finish(&f, 2, results);
+  }
+  if (hr_tensor_count(a) == 0) {
+    results[0] = hr__filled(&f, 1, a->dtype, a->rank - 2, a->dims);
+    results[1] = hr__filled(&f, 0, hr__real_part_dtype(a->dtype), a->rank - 2, a->dims);
+    return hr__formula_finish(&f, 2, results);
+  }
+  factors lu = factored(&f, a);
+  const hr_tensor *diagonal = diagonal_of(&f, lu.lu),
+                  *size = hr__function(&f, HR_FUNCTIONAL_ABS, 1, &diagonal, 0, NULL);
+  const hr_tensor *signs = along_last(&f, HR_OP_PROD, direction(&f, diagonal, size));
+  results[0] = hr__binary(&f, HR_OP_MUL, hr__as_dtype(&f, sign_of(&f, lu.pivots), a->dtype), signs);
+  results[1] = along_last(&f, HR_OP_SUM, hr__unary(&f, HR_OP_LOG, size));
+  return hr__formula_finish(&f, 2, results);
+}
