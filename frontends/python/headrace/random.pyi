@@ -2,6 +2,7 @@
 # ruff: noqa
 
 import builtins as _b
+from typing import Any
 
 from headrace import Array, _Axes, _DType, _Like
 

@@ -14,6 +14,7 @@ script only needs device="headrace".
 import importlib
 
 __all__ = ["cpp_extension", "get_include"]
+_MODULES = ("fft", "linalg", "random", "transforms", "utils")  # of arrays
 
 
 def get_include():
@@ -40,7 +41,7 @@ def _load_arrays(names):
 def __getattr__(name):
     if name == "cpp_extension":  # not before it is used: it imports torch
         return importlib.import_module("headrace.cpp_extension")
-    if name in ("random", "transforms", "utils"):
+    if name in _MODULES:
         return importlib.import_module("headrace." + name)
     if not name.startswith("__"):  # torch's autoload asks for modules of the package: not for these names
         from headrace._names import NAMES
@@ -54,4 +55,4 @@ def __getattr__(name):
 def __dir__():
     from headrace._names import NAMES
 
-    return sorted({*globals(), *__all__, *NAMES, "random", "utils"})
+    return sorted({*globals(), *__all__, *NAMES, *_MODULES})

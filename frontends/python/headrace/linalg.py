@@ -1,0 +1,219 @@
+"""Linear algebra on the last two dims, as in the array API standard and numpy.linalg.
+
+    q, r = hr.linalg.qr(x)
+    z = hr.linalg.solve(x, y)
+
+A decomposition that fails, as of a singular matrix in `solve`, raises when the result is needed.
+"""
+
+from collections import namedtuple
+
+import headrace._arrays as _hr
+from headrace._arrays import (
+    cholesky,
+    cross,
+    det,
+    diagonal,
+    eigvals,
+    eigvalsh,
+    inv,
+    lu,
+    matmul,
+    outer,
+    solve,
+    solve_triangular,
+    svdvals,
+    tensordot,
+    trace,
+    vecdot,
+    vector_norm,
+)
+
+__all__ = [
+    "cholesky",
+    "cond",
+    "cross",
+    "det",
+    "diagonal",
+    "eig",
+    "eigh",
+    "eigvals",
+    "eigvalsh",
+    "inv",
+    "lu",
+    "matmul",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "matrix_transpose",
+    "multi_dot",
+    "norm",
+    "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "solve_triangular",
+    "svd",
+    "svdvals",
+    "tensordot",
+    "trace",
+    "vecdot",
+    "vector_norm",
+]
+
+EigResult = namedtuple("EigResult", "eigenvalues eigenvectors")
+EighResult = namedtuple("EighResult", "eigenvalues eigenvectors")
+QRResult = namedtuple("QRResult", "Q R")
+SlogdetResult = namedtuple("SlogdetResult", "sign logabsdet")
+SVDResult = namedtuple("SVDResult", "U S Vh")
+
+_EPS = {"float32": 2.0**-23, "complex64": 2.0**-23, "float64": 2.0**-52, "complex128": 2.0**-52}
+
+
+def eig(x):
+    """Complex eigenvalues and right vectors (columns)."""
+    return EigResult(*_hr.eig(x))
+
+
+def eigh(x, UPLO="L"):
+    """Increasing eigenvalues and vectors (columns) of Hermitian matrices, of which one triangle is read."""
+    return EighResult(*_hr.eigh(x, UPLO))
+
+
+def qr(x, mode="reduced"):
+    """Orthonormal Q and upper R with Q R = x; mode: reduced, complete, r (R alone)."""
+    result = QRResult(*_hr.qr(x, "reduced" if mode == "r" else mode))
+    return result.R if mode == "r" else result
+
+
+def slogdet(x):
+    """Sign and logarithm of the absolute value of the determinant."""
+    return SlogdetResult(*_hr.slogdet(x))
+
+
+def svd(x, full_matrices=True):
+    """U diag(S) Vh = x with orthonormal U and Vh, S decreasing."""
+    return SVDResult(*_hr.svd(x, full_matrices))
+
+
+def matrix_transpose(x):
+    """The matrices transposed, a view."""
+    return _hr.swapaxes(x, -2, -1)
+
+
+def _matrices(name, x):
+    x = _hr.asarray(x)
+    if x.ndim < 2:
+        raise ValueError(f"{name}: {x.ndim} dims, expected at least 2")
+    return x
+
+
+def _bound(x, values, rtol):
+    """The singular values up to this are 0: rtol times the largest one."""
+    if rtol is None:
+        rtol = max(x.shape[-2:]) * _EPS.get(str(values.dtype), 0)
+    rtol = _hr.asarray(rtol, dtype=values.dtype)
+    return _hr.expand_dims(rtol, -1) * _hr.max(values, -1, True)
+
+
+def pinv(x, rtol=None):
+    """Pseudo-inverse; singular values up to rtol times the largest count as 0."""
+    x = _matrices("pinv", x)
+    if 0 in x.shape:
+        dtype = x.dtype if str(x.dtype) in _EPS else "float32"
+        return _hr.zeros((*x.shape[:-2], x.shape[-1], x.shape[-2]), dtype=dtype)
+    u, s, vh = _hr.svd(x, False)
+    inverse = _hr.where(s > _bound(x, s, rtol), _hr.reciprocal(s), 0)
+    return _hr.matmul(matrix_transpose(_hr.conj(vh)) * _hr.expand_dims(inverse, -2), matrix_transpose(_hr.conj(u)))
+
+
+def matrix_rank(x, rtol=None):
+    """The number of singular values above rtol times the largest."""
+    x = _matrices("matrix_rank", x)
+    if 0 in x.shape:
+        return _hr.zeros(x.shape[:-2], dtype="int64")
+    s = _hr.svdvals(x)
+    return _hr.count_nonzero(s > _bound(x, s, rtol), -1)
+
+
+def matrix_power(x, n):
+    """x multiplied n times; the inverse for negative n."""
+    x = _matrices("matrix_power", x)
+    if x.shape[-1] != x.shape[-2]:
+        raise ValueError(f"matrix_power: dims {list(x.shape)}, expected square matrices")
+    if not isinstance(n, int):
+        raise TypeError(f"matrix_power: {n!r} is no integer")
+    if n == 0:
+        return _hr.broadcast_to(_hr.eye(x.shape[-1], dtype=x.dtype), x.shape)
+    power, result = _hr.inv(x) if n < 0 else x, None
+    for bit in reversed(bin(abs(n))[2:]):
+        if bit == "1":
+            result = power if result is None else _hr.matmul(result, power)
+        power = _hr.matmul(power, power)
+    return result
+
+
+_SINGULAR = {"nuc": _hr.sum, 2: _hr.max, -2: _hr.min}
+_SUMS = {1: (_hr.max, -2), -1: (_hr.min, -2), float("inf"): (_hr.max, -1), float("-inf"): (_hr.min, -1)}
+
+
+def matrix_norm(x, keepdims=False, ord="fro"):
+    """Norm of matrices; ord: fro, nuc (sum of singular values), 1, -1, 2, -2, inf, -inf."""
+    x = _matrices("matrix_norm", x)
+    if ord == "fro":
+        return _hr.vector_norm(x, (-2, -1), keepdims)
+    if ord in _SINGULAR:
+        result = _SINGULAR[ord](_hr.svdvals(x), -1)
+    elif ord in _SUMS:
+        reduce, axis = _SUMS[ord]
+        result = reduce(_hr.sum(_hr.abs(x), axis), -1)
+    else:
+        raise ValueError(f"matrix_norm: ord {ord!r}, expected fro, nuc, 1, -1, 2, -2, inf or -inf")
+    return _hr.expand_dims(result, (-2, -1)) if keepdims else result
+
+
+def norm(x, ord=None, axis=None, keepdims=False):
+    """Norm of a vector (one axis), of a matrix (two axes), or of all elements (without ord and axis)."""
+    x = _hr.asarray(x)
+    if ord is None:
+        return _hr.vector_norm(x, axis, keepdims)
+    axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    if len(axes) == 1:
+        return _hr.vector_norm(x, tuple(axes), keepdims, ord)
+    if len(axes) != 2:
+        raise ValueError(f"norm: {len(axes)} axes with ord {ord!r}, expected 1 or 2")
+    first, second = (axis % x.ndim for axis in axes)
+    others = [d for d in range(x.ndim) if d not in (first, second)]
+    result = matrix_norm(_hr.permute_dims(x, (*others, first, second)), ord=ord)
+    return _hr.expand_dims(result, (first, second)) if keepdims else result
+
+
+def cond(x, p=None):
+    """Condition number: norm of x times norm of its inverse."""
+    if p in (None, 2, -2):
+        s = _hr.svdvals(_matrices("cond", x))
+        return _hr.min(s, -1) / _hr.max(s, -1) if p == -2 else _hr.max(s, -1) / _hr.min(s, -1)
+    return matrix_norm(x, ord=p) * matrix_norm(_hr.inv(x), ord=p)
+
+
+def multi_dot(arrays):
+    """Product of matrices, in the order with the fewest multiplications; the first and last may be vectors."""
+    arrays = [_hr.asarray(x) for x in arrays]
+    if len(arrays) < 2:
+        raise ValueError(f"multi_dot: {len(arrays)} arrays, expected at least 2")
+    sizes = [1 if arrays[0].ndim == 1 else arrays[0].shape[0]] + [x.shape[0] for x in arrays[1:]]
+    sizes.append(1 if arrays[-1].ndim == 1 else arrays[-1].shape[-1])
+    best = {(i, i): (0, None) for i in range(len(arrays))}
+    for length in range(1, len(arrays)):
+        for i in range(len(arrays) - length):
+            j = i + length
+            best[i, j] = min(
+                (best[i, k][0] + best[k + 1, j][0] + sizes[i] * sizes[k + 1] * sizes[j + 1], k) for k in range(i, j)
+            )
+
+    def product(i, j):
+        k = best[i, j][1]
+        return arrays[i] if k is None else _hr.matmul(product(i, k), product(k + 1, j))
+
+    return product(0, len(arrays) - 1)
