@@ -24,7 +24,7 @@ WHEELS_PYTHON = build/wheels/venv/bin/python
 CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
 
 .DEFAULT_GOAL := help
-.PHONY: help build test fuzz fuzz-torch demo gallery tools bench bench-c bench-ops check conformance sanitize
+.PHONY: help build test fuzz fuzz-files fuzz-torch demo gallery tools bench bench-c bench-ops check conformance sanitize
 .PHONY: conformance-tools sanitize-sample format test-levels wheels test-wheels clean venv python-package
 
 help: ## this list
@@ -60,6 +60,9 @@ fuzz: build ## 10,000 random programs, 2,000 of them compiled; HEADRACE_TEST_SEE
 	HEADRACE_CC_SECONDS=600 HEADRACE_TEST_PROGRAMS=$$(($${HEADRACE_TEST_PROGRAMS:-10000} / 5)) \
 	  $(BUILD)/tests/emit_program_test
 	HEADRACE_CC_SECONDS=600 HEADRACE_TEST_COMPILERS=1 $(BUILD)/tests/emit_ops_test
+
+fuzz-files: build ## 10,000,000 mutated files of arrays; HEADRACE_TEST_SEED selects them
+	HEADRACE_TEST_FILES=$${HEADRACE_TEST_FILES:-10000000} $(BUILD)/tests/file_fuzz_test
 
 fuzz-torch: build python-package ## 1,000 random PyTorch programs against torch's CPU device; OPTIONS='--programs 50000'
 	$(LIBRARIES) $(VENV_BIN)/python tests/fuzz/torch_fuzz.py $(OPTIONS)
@@ -134,7 +137,7 @@ sanitize: $(STAMP) ## the C tests under the address, undefined-behaviour and thr
 
 # Tests that reach most of the core in the least time.
 SAMPLE = batch_test compile_test compile_queue_test device_agreement_test driver_conformance_test emit_ops_test \
-  exit_test interp_fuzz_test interp_test layout_test live_layout_test match_test part_test policy_test provider_test \
+  exit_test file_fuzz_test interp_fuzz_test interp_test layout_test live_layout_test match_test part_test policy_test provider_test \
   random_program_test replay_test runtime_test stream_test thread_test weights_test
 
 sanitize-sample: $(STAMP) ## a few of the C tests under the address and undefined-behaviour sanitizers

@@ -38,7 +38,7 @@ TYPES = {
 NUMBERS = {"pointwise", "clip", "parametric", "divmod", "ldexp", "rounded"}
 VALUES = {"false": "False", "true": "True"}
 CONSTANTS = {"pi": "3.141592653589793", "e": "2.718281828459045", "inf": "inf", "nan": "nan", "newaxis": "None"}
-OTHERS = ["eval", "device", "stats", "from_dlpack", "Array", "dtype"]
+OTHERS = ["eval", "device", "stats", "from_dlpack", "load", "save", "save_safetensors", "Array", "dtype"]
 TRANSFORMS = ["grad", "value_and_grad", "vjp", "jvp", "stop_gradient"]  # headrace/transforms.py
 
 
@@ -264,6 +264,9 @@ def stub():
     lines += ["", "def eval(*arrays: Any) -> None: ...", "def device(name: str | None = None, /) -> str: ...",
               "def stats() -> dict[str, int]: ...",
               "def from_dlpack(x: Any, /, device: str | None = None, copy: _b.bool | None = None) -> Array: ...",
+              "def load(file: Any, return_metadata: _b.bool = False, device: str | None = None) -> Any: ...",
+              "def save(file: Any, array: _Like, /) -> None: ...",
+              "def save_safetensors(file: Any, arrays: dict[str, _Like], metadata: dict[str, str] | None = None) -> None: ...",
               "def get_include() -> str: ...", "", *TRANSFORM_STUBS.splitlines(), ""]
     lines += [f"def {name}({arguments}) -> Array: ..." for name, arguments, _ in creations()]
     lines += [line for row in rows() if module_of(row[1], row[3]) is None for line in function_stub(*row)]

@@ -124,6 +124,10 @@ PyObject *dlpack_device(PyObject *self, PyObject *unused);
 
 extern PyMethodDef tape_methods[];
 
+/* ---- files.c ---- */
+
+extern PyMethodDef file_methods[];
+
 /* ---- functions.c ---- */
 
 extern PyMethodDef function_methods[];

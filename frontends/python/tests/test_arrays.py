@@ -223,7 +223,7 @@ FUNCTIONS = sorted(
 )
 BY_HAND = set(
     "array asarray zeros ones empty full zeros_like ones_like empty_like full_like arange linspace eye eval device stats "
-    "from_dlpack stop_gradient".split()
+    "from_dlpack load save save_safetensors stop_gradient".split()
 )
 
 

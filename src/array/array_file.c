@@ -1,0 +1,339 @@
+/* array_file.c: open files of arrays: their mapping, their entries, and arrays on them. */
+#include "array/array_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/allocator.h"
+
+enum { ADOPTED_ALIGNMENT = 16 };
+
+/* ---- entries ---- */
+
+static hr_status no_memory(size_t bytes) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %zu bytes", bytes);
+}
+
+static char *copy_string(const char *string) {
+  size_t bytes = strlen(string) + 1;
+  char *copy = hr_malloc(bytes);
+  return copy != NULL ? memcpy(copy, string, bytes) : NULL;
+}
+
+/* Room for one more of `count` things. */
+static hr_status make_room(int count, int *room, size_t size, void *things) {
+  if (count < *room) {
+    return HR_OK;
+  }
+  int more = *room > 0 ? 2 * *room : 4;
+  void *former, *larger;
+  memcpy(&former, things, sizeof former);
+  larger = hr_realloc(former, (size_t)more * size);
+  if (larger == NULL) {
+    return no_memory((size_t)more * size);
+  }
+  memcpy(things, &larger, sizeof larger);
+  *room = more;
+  return HR_OK;
+}
+
+hr_status hr__file_add(hr_file *file, const char *name, const hr_file_entry *entry) {
+  HR_RETURN_IF_ERROR(make_room(file->count, &file->room, sizeof *file->entries, &file->entries));
+  hr_file_entry *added = &file->entries[file->count];
+  *added = *entry;
+  added->name = copy_string(name);
+  file->count += added->name != NULL;
+  return added->name != NULL ? HR_OK : no_memory(strlen(name) + 1);
+}
+
+hr_status hr__file_add_text(hr_file *file, const char *key, const char *value) {
+  HR_RETURN_IF_ERROR(make_room(file->text_count, &file->text_room, sizeof *file->texts, &file->texts));
+  char *own_key = copy_string(key), *own_value = copy_string(value);
+  if (own_key == NULL || own_value == NULL) {
+    hr_free(own_key);
+    hr_free(own_value);
+    return no_memory(strlen(key) + strlen(value) + 2);
+  }
+  file->texts[file->text_count++] = (hr_file_text){own_key, own_value};
+  return HR_OK;
+}
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+hr_status hr__file_check_names(const hr_file *file) {
+  const char **names = hr_calloc((size_t)file->count + 1, sizeof *names);
+  if (names == NULL) {
+    return no_memory((size_t)file->count * sizeof *names);
+  }
+  for (int i = 0; i < file->count; ++i) {
+    names[i] = file->entries[i].name;
+  }
+  qsort(names, (size_t)file->count, sizeof *names, compare_names);
+  hr_status status = HR_OK;
+  for (int i = 1; i < file->count && status == HR_OK; ++i) {
+    if (strcmp(names[i - 1], names[i]) == 0) {
+      status = hr_status_make(HR_STATUS_DATA_LOSS, "two arrays have the name '%.200s'", names[i]);
+    }
+  }
+  hr_free(names);
+  return status;
+}
+
+hr_status hr__file_measure(hr_file_entry *entry) {
+  int64_t bytes = (int64_t)hr_dtype_size(entry->dtype);
+  bool is_empty = false;
+  for (int d = 0; d < entry->rank; ++d) {
+    is_empty |= entry->dims[d] == 0;
+    if (entry->dims[d] < 0 || __builtin_mul_overflow(bytes, entry->dims[d] > 1 ? entry->dims[d] : 1, &bytes)) {
+      return hr_status_make(HR_STATUS_DATA_LOSS, "dim %d of the shape is %lld: more than 2^63 bytes", d,
+                            (long long)entry->dims[d]);
+    }
+  }
+  entry->bytes = is_empty ? 0 : (uint64_t)bytes;
+  return HR_OK;
+}
+
+bool hr__is_utf8(const char *text, size_t length) {
+  const unsigned char *at = (const unsigned char *)text, *end = at + length;
+  while (at < end) {
+    int more = *at < 0x80                  ? 0
+               : *at >= 0xc2 && *at < 0xe0 ? 1
+               : *at >= 0xe0 && *at < 0xf0 ? 2
+               : *at >= 0xf0 && *at < 0xf5 ? 3
+                                           : -1;
+    if (more < 0 || end - at <= more) {
+      return false;
+    }
+    unsigned second = more > 0 ? at[1] : 0x80, head = *at++;
+    for (int i = 0; i < more; ++i, ++at) {
+      if ((*at & 0xc0) != 0x80) {
+        return false;
+      }
+    }
+    if ((head == 0xe0 && second < 0xa0) || (head == 0xed && second > 0x9f) || (head == 0xf0 && second < 0x90) ||
+        (head == 0xf4 && second > 0x8f)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* ---- files ---- */
+
+static void release_file(void *arg) {
+  hr_file *file = arg;
+  if (!hr_refcount_release(&file->references)) {
+    return;
+  }
+  for (int i = 0; i < file->count; ++i) {
+    hr_free(file->entries[i].name);
+  }
+  for (int i = 0; i < file->text_count; ++i) {
+    hr_free((char *)(uintptr_t)file->texts[i].key);
+    hr_free((char *)(uintptr_t)file->texts[i].value);
+  }
+  if (file->is_mapped) {
+    (void)munmap((void *)(uintptr_t)file->bytes, file->size);
+  } else {
+    hr_aligned_free((void *)(uintptr_t)file->bytes);
+  }
+  hr_free(file->entries);
+  hr_free(file->texts);
+  hr_free(file->name);
+  hr_free(file);
+}
+
+void hr_file_close(hr_file *file) {
+  if (file != NULL) {
+    release_file(file);
+  }
+}
+
+static hr_status create_file(const char *name, hr_file **out_file) {
+  hr_file *file = hr_calloc(1, sizeof *file);
+  char *own = file != NULL ? copy_string(name) : NULL;
+  if (own == NULL) {
+    hr_free(file);
+    return no_memory(sizeof *file + strlen(name));
+  }
+  hr_refcount_init(&file->references);
+  file->name = own;
+  *out_file = file;
+  return HR_OK;
+}
+
+static hr_status read_contents(hr_file *file) {
+  const char *bytes = file->bytes;
+  if (file->size >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0) {
+    hr_file_entry entry;
+    file->format = HR_FILE_NPY;
+    HR_RETURN_IF_ERROR(hr__npy_read(bytes, 0, file->size, &entry));
+    return hr__file_add(file, "", &entry);
+  }
+  if (file->size > 8 && (bytes[8] == '{' || bytes[8] == ' ')) {
+    file->format = HR_FILE_SAFETENSORS;
+    return hr__safetensors_read(file);
+  }
+  return hr_status_make(HR_STATUS_DATA_LOSS, "%zu bytes are no file of arrays: expected npy or safetensors",
+                        file->size);
+}
+
+/* The file if its contents are right. */
+static hr_status finish_open(hr_file *file, hr_status status, hr_file **out_file) {
+  status = hr_status_annotate(status == HR_OK ? read_contents(file) : status, "%s", file->name);
+  if (status != HR_OK) {
+    hr_file_close(file);
+    return status;
+  }
+  *out_file = file;
+  return HR_OK;
+}
+
+static hr_status system_failure(const char *what) {
+  hr_status_code code = errno == ENOENT || errno == ENOTDIR ? HR_STATUS_NOT_FOUND
+                        : errno == EACCES || errno == EPERM ? HR_STATUS_PERMISSION_DENIED
+                                                            : HR_STATUS_UNAVAILABLE;
+  return hr_status_make(code, "%s: %s", what, strerror(errno));
+}
+
+static hr_status map_descriptor(int descriptor, hr_file *file) {
+  struct stat info;
+  if (fstat(descriptor, &info) != 0) {
+    return system_failure("stat");
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return hr_status_make(HR_STATUS_UNAVAILABLE, "is no regular file");
+  }
+  if (info.st_size == 0) {
+    return hr_status_make(HR_STATUS_DATA_LOSS, "is empty");
+  }
+  void *bytes = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor, 0);
+  if (bytes == MAP_FAILED) {
+    return system_failure("map");
+  }
+  file->bytes = bytes, file->size = (size_t)info.st_size, file->is_mapped = true;
+  return HR_OK;
+}
+
+hr_status hr_file_open(const char *path, hr_file **out_file) {
+  hr_file *file;
+  HR_RETURN_IF_ERROR(create_file(path, &file));
+  int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  hr_status status = descriptor >= 0 ? map_descriptor(descriptor, file) : system_failure("open");
+  if (descriptor >= 0) {
+    (void)close(descriptor);
+  }
+  return finish_open(file, status, out_file);
+}
+
+hr_status hr_file_open_bytes(const char *name, const void *bytes, size_t size, hr_file **out_file) {
+  hr_file *file;
+  HR_RETURN_IF_ERROR(create_file(name, &file));
+  char *copy = hr_aligned_malloc(size, 64);
+  if (copy != NULL && size > 0) {
+    memcpy(copy, bytes, size);
+  }
+  file->bytes = copy, file->size = size;
+  return finish_open(file, copy != NULL ? HR_OK : no_memory(size), out_file);
+}
+
+hr_file_format hr_file_format_of(const hr_file *file) {
+  return file->format;
+}
+
+int hr_file_count(const hr_file *file) {
+  return file->count;
+}
+
+const char *hr_file_name(const hr_file *file, int index) {
+  return file->entries[index].name;
+}
+
+int hr_file_metadata_count(const hr_file *file) {
+  return file->text_count;
+}
+
+void hr_file_metadata(const hr_file *file, int index, const char **out_key, const char **out_value) {
+  *out_key = file->texts[index].key, *out_value = file->texts[index].value;
+}
+
+/* ---- arrays of files ---- */
+
+static bool is_bool(const hr_file_entry *entry, const char *elements) {
+  unsigned all = 0;
+  for (uint64_t i = 0; entry->dtype == HR_DTYPE_BOOL && i < entry->bytes; ++i) {
+    all |= (unsigned char)elements[i];
+  }
+  return all <= 1;
+}
+
+/* Numbers in the machine's order of bytes, and bools of 0 and 1. */
+static void convert(const hr_file_entry *entry, const char *from, char *to) {
+  bool is_complex = entry->dtype == HR_DTYPE_C64 || entry->dtype == HR_DTYPE_C128;
+  uint64_t part = hr_dtype_size(entry->dtype) / (is_complex ? 2 : 1);
+  for (uint64_t i = 0; i < entry->bytes; ++i) {
+    to[i] = entry->dtype == HR_DTYPE_BOOL ? from[i] != 0 : from[i - i % part + part - 1 - i % part];
+  }
+}
+
+static hr_status copy_converted(hr_stream *stream, const hr_file_entry *entry, const int64_t *dims,
+                                const char *elements, hr_tensor *out) {
+  char *converted = hr_malloc(entry->bytes);
+  if (converted == NULL) {
+    return no_memory(entry->bytes);
+  }
+  convert(entry, elements, converted);
+  hr_status status = hr_array_from_host(stream, entry->dtype, entry->rank, dims, converted, out);
+  hr_free(converted);
+  return status;
+}
+
+static hr_status make_array(hr_stream *stream, hr_file *file, const hr_file_entry *entry, const int64_t *dims,
+                            hr_tensor *out) {
+  const char *elements = file->bytes + entry->begin;
+  if (entry->is_swapped || !is_bool(entry, elements)) {
+    return copy_converted(stream, entry, dims, elements, out);
+  }
+  hr_device_info info;
+  hr_device_describe(hr_stream_device(stream), &info);
+  if (!info.is_host || entry->bytes == 0 || (uintptr_t)elements % ADOPTED_ALIGNMENT != 0) {
+    return hr_array_from_host(stream, entry->dtype, entry->rank, dims, elements, out);
+  }
+  hr_refcount_retain(&file->references);
+  hr_status status = hr_array_adopt(stream, entry->dtype, entry->rank, dims, NULL, (void *)(uintptr_t)elements,
+                                    release_file, file, out);
+  if (status != HR_OK) {
+    release_file(file);
+  }
+  return status;
+}
+
+/* Column-major elements are the row-major ones of the transposed array. */
+hr_status hr_file_array(hr_stream *stream, hr_file *file, int index, hr_tensor *out) {
+  if (index < 0 || index >= file->count) {
+    return hr_status_make(HR_STATUS_OUT_OF_RANGE, "%s: array %d of %d", file->name, index, file->count);
+  }
+  const hr_file_entry *entry = &file->entries[index];
+  int64_t dims[HR_RANK_MAX];
+  int last = entry->rank - 1;
+  for (int d = 0; d <= last; ++d) {
+    dims[d] = entry->dims[entry->is_fortran ? last - d : d];
+  }
+  hr_status status = make_array(stream, file, entry, dims, out);
+  if (status != HR_OK) {
+    return hr_status_annotate(status, "%s", file->name);
+  }
+  for (int d = 0; entry->is_fortran && d < last - d; ++d) {
+    int64_t dim = out->dims[d], stride = out->strides[d];
+    out->dims[d] = out->dims[last - d], out->strides[d] = out->strides[last - d];
+    out->dims[last - d] = dim, out->strides[last - d] = stride;
+  }
+  return HR_OK;
+}
