@@ -223,7 +223,7 @@ static hr_status map_descriptor(int descriptor, hr_file *file) {
 }
 
 hr_status hr_file_open(const char *path, hr_file **out_file) {
-  hr_file *file;
+  hr_file *file = NULL;
   HR_RETURN_IF_ERROR(create_file(path, &file));
   int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   hr_status status = descriptor >= 0 ? map_descriptor(descriptor, file) : system_failure("open");
@@ -234,7 +234,7 @@ hr_status hr_file_open(const char *path, hr_file **out_file) {
 }
 
 hr_status hr_file_open_bytes(const char *name, const void *bytes, size_t size, hr_file **out_file) {
-  hr_file *file;
+  hr_file *file = NULL;
   HR_RETURN_IF_ERROR(create_file(name, &file));
   char *copy = hr_aligned_malloc(size, 64);
   if (copy != NULL && size > 0) {
