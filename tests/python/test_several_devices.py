@@ -241,3 +241,14 @@ def test_what_runs_on_the_host_comes_back_to_its_device():
     torch.headrace.set_mode("eager")
     with torch.headrace.device(1):
         assert torch.headrace.get_mode() == "eager"
+
+
+@two_devices
+def test_events_of_two_devices_have_no_time_between_them():
+    events = [torch.headrace.Event(enable_timing=True) for _ in range(2)]
+    for index, event in enumerate(events):
+        with torch.headrace.device(index):
+            event.record()
+            event.synchronize()
+    with pytest.raises(ValueError, match="of headrace:1 and headrace:0, expected one device"):
+        events[1].elapsed_time(events[0])

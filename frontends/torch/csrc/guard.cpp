@@ -118,8 +118,11 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     event->is_done = true;
   }
   double elapsedTime(void *from, void *to, const c10::DeviceIndex) const override {
-    int64_t begin = hr_mark_ns(static_cast<Event *>(from)->mark), end = hr_mark_ns(static_cast<Event *>(to)->mark);
-    return static_cast<double>(end - begin) * 1e-6;
+    auto *begin = static_cast<Event *>(from), *end = static_cast<Event *>(to);
+    TORCH_CHECK_VALUE(begin->device == end->device,
+                      "headrace: the events are of headrace:", static_cast<int>(begin->device),
+                      " and headrace:", static_cast<int>(end->device), ", expected one device");
+    return static_cast<double>(hr_mark_ns(end->mark) - hr_mark_ns(begin->mark)) * 1e-6;
   }
   // Tests the mark of the last query, unless the stream has received work since.
   bool queryStream(const c10::Stream &stream) const override {
