@@ -77,6 +77,52 @@ def test_gradients_agree_with_differences(name):
     close(hr.grad(fun)(x), gradient, 0)
 
 
+CLASSES, TARGETS, OTHERS = hr.array([0, 3, 1, 1]), abs(sample(4, 4, seed=1)) * 0.9 + 0.05, sample(4, 4, seed=2)
+LOSSES = {
+    "cross entropy": lambda x: hr.cross_entropy(x, CLASSES, label_smoothing=0.1),
+    "cross entropy, probabilities": lambda x: hr.cross_entropy(x, TARGETS),
+    "nll": lambda x: hr.nll_loss(x, CLASSES),
+    "binary cross entropy": lambda x: hr.binary_cross_entropy(x, TARGETS, reduction="none"),
+    "of probabilities": lambda x: hr.binary_cross_entropy(abs(x) * 0.9 + 0.05, TARGETS, with_logits=False),
+    "mse": lambda x: hr.mse_loss(x, TARGETS),
+    "l1": lambda x: hr.l1_loss(x, TARGETS),
+    "smooth l1": lambda x: hr.smooth_l1_loss(x, TARGETS, beta=0.4),
+    "huber": lambda x: hr.huber_loss(x, TARGETS, delta=0.4),
+    "kl": lambda x: hr.kl_div_loss(OTHERS, x) + hr.kl_div_loss(x, OTHERS),
+    "hinge": lambda x: hr.hinge_loss(x, hr.sign(OTHERS)),
+    "log cosh": lambda x: hr.log_cosh_loss(x, TARGETS),
+    "gaussian": lambda x: hr.gaussian_nll_loss(x, OTHERS, TARGETS, full=True),
+    "variances": lambda x: hr.gaussian_nll_loss(TARGETS, OTHERS, abs(x) + 0.1),
+    "triplet": lambda x: hr.triplet_loss(x, TARGETS, OTHERS),
+    "triplet, cubes": lambda x: hr.triplet_loss(TARGETS, x, OTHERS, p=3),
+    "ranking": lambda x: hr.margin_ranking_loss(x, TARGETS, hr.sign(OTHERS), margin=0.3),
+    "cosine": lambda x: hr.cosine_similarity_loss(x, OTHERS),
+    "bounded indices": lambda x: hr.take(x, hr.array([0, 9]), axis=1, mode="clip") ** 2,
+    "Fourier": lambda x: abs(hr.fft.fft2(x)) ** 2,
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradients_of_losses_agree_with_differences(name):
+    def total(x):
+        return hr.sum(LOSSES[name](x))
+
+    close(hr.grad(total)(sample(4, 4)), difference(total, sample(4, 4)), 1e-7)
+
+
+def test_gradients_of_losses_are_finite_at_equal_and_zero_rows():
+    x, zeros = sample(4, 4), hr.zeros((4, 4), dtype=hr.float64)
+    equal = hr.grad(lambda x: hr.triplet_loss(x, x, zeros, p=3).sum())(x)
+    zero = hr.grad(lambda x: hr.cosine_similarity_loss(x, zeros).sum())(x)
+    assert np.isfinite(np.asarray(equal)).all() and np.isfinite(np.asarray(zero)).all()
+
+
+@pytest.mark.parametrize("call", [hr.linalg.inv, hr.linalg.det, hr.linalg.cholesky, hr.fft.rfft])
+def test_functions_without_a_gradient_say_so(call):
+    with pytest.raises(TypeError, match="has no gradient by input 0: not differentiated yet"):
+        hr.grad(lambda x: abs(call(x)).sum())(hr.eye(4, dtype=hr.float64))
+
+
 @pytest.mark.parametrize("name", ["chain", "matmul", "softmax", "views", "in place"])
 def test_second_order_agrees_with_differences(name):
     weights = sample(4, 4, seed=1)
