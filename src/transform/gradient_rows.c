@@ -510,6 +510,72 @@ hr_status hr__gradient_fft(hr__backward *b) {
   return hr__give_gradient(b, 0, status, &gradient);
 }
 
+/* x, and zeros behind it in the last dim. */
+static hr_status extend(const hr__backward *b, const hr_tensor *x, int64_t size, hr_tensor *out) {
+  const hr_tensor zero = hr_tensor_number(hr_scalar_i64(0)), *input = &zero;
+  int last = x->rank - 1;
+  int64_t dims[HR_RANK_MAX];
+  hr_tensor part;
+  memcpy(dims, x->dims, (size_t)x->rank * sizeof *dims);
+  dims[last] = size;
+  HR_RETURN_IF_ERROR(hr__record_new(&b->call, HR_OP_COPY, NULL, 1, &input, x->dtype, x->rank, dims, out));
+  hr__copy_tensor(out, &part);
+  part.dims[last] = x->dims[last];
+  hr_status status = hr__write_row(&b->call, HR_OP_COPY, NULL, 1, &x, &part);
+  if (status != HR_OK) {
+    hr_tensor_release(out);
+  }
+  return status;
+}
+
+/* The real part of the other direction; results that the record leaves out have the gradient 0. */
+hr_status hr__gradient_fft_real(hr__backward *b) {
+  const hr_attrs *attrs = &b->record->attrs;
+  const int64_t ints[2] = {1, 0};
+  const hr_attrs inverse = {2, attrs->scalar_count, ints, attrs->scalars};
+  const hr_view *x = &hr__input(b, 0)->view;
+  hr_tensor all, whole, gradient;
+  const hr_tensor *inputs[1] = {&all};
+  HR_RETURN_IF_ERROR(extend(b, hr__g(b, 0), x->dims[x->rank - 1], &all));
+  hr_status status = hr__record_one(&b->call, HR_OP_FFT, &inverse, 1, inputs, HR_DTYPE_NONE, &whole);
+  hr_tensor_release(&all);
+  if (status == HR_OK) {
+    inputs[0] = &whole;
+    status = hr__record_one(&b->call, HR_OP_REAL, NULL, 1, inputs, HR_DTYPE_NONE, &gradient);
+    hr_tensor_release(&whole);
+  }
+  return hr__give_gradient(b, 0, status, &gradient);
+}
+
+/* The values that stand for two, in place. */
+static hr_status double_middle(const hr__backward *b, const hr_tensor *half, int64_t count) {
+  const hr_tensor two = hr_tensor_number(hr_scalar_i64(2));
+  int last = half->rank - 1;
+  hr_tensor middle;
+  hr__copy_tensor(half, &middle);
+  middle.offset += middle.strides[last];
+  middle.dims[last] = count;
+  const hr_tensor *both[2] = {&middle, &two};
+  return count > 0 ? hr__write_row(&b->call, HR_OP_MUL, NULL, 2, both, &middle) : HR_OK;
+}
+
+/* The other direction, twice where a value stands for two. */
+hr_status hr__gradient_fft_half(hr__backward *b) {
+  const hr_view *x = &hr__input(b, 0)->view, *y = &hr__output(b, 0)->view;
+  hr_tensor dense, gradient;
+  const hr_tensor *inputs[1] = {&dense};
+  HR_RETURN_IF_ERROR(hr__make_dense(&b->call, hr__g(b, 0), &dense));
+  hr_status status =
+      hr__record_new(&b->call, HR_OP_FFT_REAL, &b->record->attrs, 1, inputs, x->dtype, x->rank, x->dims, &gradient);
+  hr_tensor_release(&dense);
+  HR_RETURN_IF_ERROR(status);
+  status = double_middle(b, &gradient, (y->dims[y->rank - 1] - 1) / 2);
+  if (status != HR_OK) {
+    hr_tensor_release(&gradient);
+  }
+  return hr__give_gradient(b, 0, status, &gradient);
+}
+
 /* Its gradient has one int more: the number of taps of an element, here not known. */
 hr_status hr__gradient_resample(hr__backward *b) {
   const hr_attrs *attrs = &b->record->attrs;
