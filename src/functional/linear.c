@@ -161,39 +161,40 @@ static const hr_tensor *solved(hr__formula *f, const hr_tensor *a, const hr_tens
   return hr__transposed(f, hr__step(f, HR_OP_LU_SOLVE, &attrs, 3, inputs, HR_DTYPE_NONE));
 }
 
-hr_status hr__emit_solve(const hr__function_call *c) {
+/* How an equation is solved whose solution has elements. */
+typedef const hr_tensor *(*solver)(hr__formula *f, equation *e);
+
+static hr_status emit_equation(const hr__function_call *c, solver solve) {
   hr__formula f;
   hr__formula_begin(&f, c);
   equation e = {0};
   read_equation(&f, &e);
   const hr_tensor *z = NULL;
-  if (hr__formula_failed(&f)) {
-    return hr__formula_end(&f, NULL);
-  }
-  if (!is_empty(&f, &e, &z)) {
-    const hr_tensor *columns = in_batch(&f, hr__transposed(&f, e.b), 2, e.rank, e.dims);
-    z = solved(&f, e.a, columns, e.rank, e.dims);
+  if (!hr__formula_failed(&f) && !is_empty(&f, &e, &z)) {
+    z = solve(&f, &e);
   }
   return end_equation(&f, &e, z);
 }
 
+static const hr_tensor *solve_any(hr__formula *f, equation *e) {
+  return solved(f, e->a, in_batch(f, hr__transposed(f, e->b), 2, e->rank, e->dims), e->rank, e->dims);
+}
+
+static const hr_tensor *solve_triangle(hr__formula *f, equation *e) {
+  const hr__function_call *c = f->call;
+  const hr_tensor *inputs[2] = {in_batch(f, hr__transposed(f, e->a), 2, e->rank, e->dims),
+                                in_batch(f, hr__transposed(f, e->b), 2, e->rank, e->dims)};
+  const int64_t ints[4] = {hr__int_attribute(c, 0) != 0, 0, hr__int_attribute(c, 1) != 0, 1};
+  hr_attrs attrs = {.int_count = 4, .ints = ints};
+  return hr__transposed(f, hr__step(f, HR_OP_TRIANGULAR_SOLVE, &attrs, 2, inputs, HR_DTYPE_NONE));
+}
+
+hr_status hr__emit_solve(const hr__function_call *c) {
+  return emit_equation(c, solve_any);
+}
+
 hr_status hr__emit_solve_triangular(const hr__function_call *c) {
-  hr__formula f;
-  hr__formula_begin(&f, c);
-  equation e = {0};
-  read_equation(&f, &e);
-  const hr_tensor *z = NULL;
-  if (hr__formula_failed(&f)) {
-    return hr__formula_end(&f, NULL);
-  }
-  if (!is_empty(&f, &e, &z)) {
-    const hr_tensor *inputs[2] = {in_batch(&f, hr__transposed(&f, e.a), 2, e.rank, e.dims),
-                                  in_batch(&f, hr__transposed(&f, e.b), 2, e.rank, e.dims)};
-    const int64_t ints[4] = {hr__int_attribute(c, 0) != 0, 0, hr__int_attribute(c, 1) != 0, 1};
-    hr_attrs attrs = {.int_count = 4, .ints = ints};
-    z = hr__transposed(&f, hr__step(&f, HR_OP_TRIANGULAR_SOLVE, &attrs, 2, inputs, HR_DTYPE_NONE));
-  }
-  return end_equation(&f, &e, z);
+  return emit_equation(c, solve_triangle);
 }
 
 hr_status hr__emit_inv(const hr__function_call *c) {
