@@ -13,11 +13,35 @@
 
 enum { ADOPTED_ALIGNMENT = 16 };
 
-/* ---- entries ---- */
+/* ---- for the readers ---- */
 
-static hr_status no_memory(size_t bytes) {
+hr_status hr__file_failure(const char *what) {
+  hr_status_code code = errno == ENOENT || errno == ENOTDIR ? HR_STATUS_NOT_FOUND
+                        : errno == EACCES || errno == EPERM ? HR_STATUS_PERMISSION_DENIED
+                                                            : HR_STATUS_UNAVAILABLE;
+  return hr_status_make(code, "%s: %s", what, strerror(errno));
+}
+
+hr_status hr__file_no_memory(size_t bytes) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %zu bytes", bytes);
 }
+
+void hr__cursor_skip_space(hr__cursor *c) {
+  while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\t' || *c->at == '\r')) {
+    ++c->at;
+  }
+}
+
+bool hr__cursor_next_is(hr__cursor *c, char character) {
+  hr__cursor_skip_space(c);
+  if (c->at == c->end || *c->at != character) {
+    return false;
+  }
+  ++c->at;
+  return true;
+}
+
+/* ---- entries ---- */
 
 static char *copy_string(const char *string) {
   size_t bytes = strlen(string) + 1;
@@ -35,7 +59,7 @@ static hr_status make_room(int count, int *room, size_t size, void *things) {
   memcpy(&former, things, sizeof former);
   larger = hr_realloc(former, (size_t)more * size);
   if (larger == NULL) {
-    return no_memory((size_t)more * size);
+    return hr__file_no_memory((size_t)more * size);
   }
   memcpy(things, &larger, sizeof larger);
   *room = more;
@@ -48,7 +72,7 @@ hr_status hr__file_add(hr_file *file, const char *name, const hr_file_entry *ent
   *added = *entry;
   added->name = copy_string(name);
   file->count += added->name != NULL;
-  return added->name != NULL ? HR_OK : no_memory(strlen(name) + 1);
+  return added->name != NULL ? HR_OK : hr__file_no_memory(strlen(name) + 1);
 }
 
 hr_status hr__file_add_text(hr_file *file, const char *key, const char *value) {
@@ -57,7 +81,7 @@ hr_status hr__file_add_text(hr_file *file, const char *key, const char *value) {
   if (own_key == NULL || own_value == NULL) {
     hr_free(own_key);
     hr_free(own_value);
-    return no_memory(strlen(key) + strlen(value) + 2);
+    return hr__file_no_memory(strlen(key) + strlen(value) + 2);
   }
   file->texts[file->text_count++] = (hr_file_text){own_key, own_value};
   return HR_OK;
@@ -70,7 +94,7 @@ static int compare_names(const void *a, const void *b) {
 hr_status hr__file_check_names(const hr_file *file) {
   const char **names = hr_calloc((size_t)file->count + 1, sizeof *names);
   if (names == NULL) {
-    return no_memory((size_t)file->count * sizeof *names);
+    return hr__file_no_memory((size_t)file->count * sizeof *names);
   }
   for (int i = 0; i < file->count; ++i) {
     names[i] = file->entries[i].name;
@@ -161,7 +185,7 @@ static hr_status create_file(const char *name, hr_file **out_file) {
   char *own = file != NULL ? copy_string(name) : NULL;
   if (own == NULL) {
     hr_free(file);
-    return no_memory(sizeof *file + strlen(name));
+    return hr__file_no_memory(sizeof *file + strlen(name));
   }
   hr_refcount_init(&file->references);
   file->name = own;
@@ -196,17 +220,10 @@ static hr_status finish_open(hr_file *file, hr_status status, hr_file **out_file
   return HR_OK;
 }
 
-static hr_status system_failure(const char *what) {
-  hr_status_code code = errno == ENOENT || errno == ENOTDIR ? HR_STATUS_NOT_FOUND
-                        : errno == EACCES || errno == EPERM ? HR_STATUS_PERMISSION_DENIED
-                                                            : HR_STATUS_UNAVAILABLE;
-  return hr_status_make(code, "%s: %s", what, strerror(errno));
-}
-
 static hr_status map_descriptor(int descriptor, hr_file *file) {
   struct stat info;
   if (fstat(descriptor, &info) != 0) {
-    return system_failure("stat");
+    return hr__file_failure("stat");
   }
   if (!S_ISREG(info.st_mode)) {
     return hr_status_make(HR_STATUS_UNAVAILABLE, "is no regular file");
@@ -216,7 +233,7 @@ static hr_status map_descriptor(int descriptor, hr_file *file) {
   }
   void *bytes = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor, 0);
   if (bytes == MAP_FAILED) {
-    return system_failure("map");
+    return hr__file_failure("map");
   }
   file->bytes = bytes, file->size = (size_t)info.st_size, file->is_mapped = true;
   return HR_OK;
@@ -226,7 +243,7 @@ hr_status hr_file_open(const char *path, hr_file **out_file) {
   hr_file *file = NULL;
   HR_RETURN_IF_ERROR(create_file(path, &file));
   int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  hr_status status = descriptor >= 0 ? map_descriptor(descriptor, file) : system_failure("open");
+  hr_status status = descriptor >= 0 ? map_descriptor(descriptor, file) : hr__file_failure("open");
   if (descriptor >= 0) {
     (void)close(descriptor);
   }
@@ -241,7 +258,7 @@ hr_status hr_file_open_bytes(const char *name, const void *bytes, size_t size, h
     memcpy(copy, bytes, size);
   }
   file->bytes = copy, file->size = size;
-  return finish_open(file, copy != NULL ? HR_OK : no_memory(size), out_file);
+  return finish_open(file, copy != NULL ? HR_OK : hr__file_no_memory(size), out_file);
 }
 
 hr_file_format hr_file_format_of(const hr_file *file) {
@@ -266,7 +283,7 @@ void hr_file_metadata(const hr_file *file, int index, const char **out_key, cons
 
 /* ---- arrays of files ---- */
 
-static bool is_bool(const hr_file_entry *entry, const char *elements) {
+static bool has_right_bools(const hr_file_entry *entry, const char *elements) {
   unsigned all = 0;
   for (uint64_t i = 0; entry->dtype == HR_DTYPE_BOOL && i < entry->bytes; ++i) {
     all |= (unsigned char)elements[i];
@@ -287,7 +304,7 @@ static hr_status copy_converted(hr_stream *stream, const hr_file_entry *entry, c
                                 const char *elements, hr_tensor *out) {
   char *converted = hr_malloc(entry->bytes);
   if (converted == NULL) {
-    return no_memory(entry->bytes);
+    return hr__file_no_memory(entry->bytes);
   }
   convert(entry, elements, converted);
   hr_status status = hr_array_from_host(stream, entry->dtype, entry->rank, dims, converted, out);
@@ -298,7 +315,7 @@ static hr_status copy_converted(hr_stream *stream, const hr_file_entry *entry, c
 static hr_status make_array(hr_stream *stream, hr_file *file, const hr_file_entry *entry, const int64_t *dims,
                             hr_tensor *out) {
   const char *elements = file->bytes + entry->begin;
-  if (entry->is_swapped || !is_bool(entry, elements)) {
+  if (entry->is_swapped || !has_right_bools(entry, elements)) {
     return copy_converted(stream, entry, dims, elements, out);
   }
   hr_device_info info;

@@ -36,6 +36,19 @@ struct hr_file {
   hr_file_text *texts; /* owned strings */
 };
 
+/* Text that is read once, from `at` to `end`. The second function passes the next character that is no space, if it is
+ * this one. */
+typedef struct hr__cursor {
+  const char *at, *end;
+} hr__cursor;
+
+void hr__cursor_skip_space(hr__cursor *c);
+bool hr__cursor_next_is(hr__cursor *c, char character);
+
+/* A failure of a call of the system, by errno; and one of memory. */
+hr_status hr__file_failure(const char *what);
+hr_status hr__file_no_memory(size_t bytes);
+
 /* Adds an entry, whose name is copied. */
 HR_MUST_USE hr_status hr__file_add(hr_file *file, const char *name, const hr_file_entry *entry);
 HR_MUST_USE hr_status hr__file_add_text(hr_file *file, const char *key, const char *value);

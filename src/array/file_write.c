@@ -15,18 +15,11 @@ typedef struct writer {
   hr_text temporary;
 } writer;
 
-static hr_status system_failure(const char *what) {
-  hr_status_code code = errno == ENOENT || errno == ENOTDIR ? HR_STATUS_NOT_FOUND
-                        : errno == EACCES || errno == EPERM ? HR_STATUS_PERMISSION_DENIED
-                                                            : HR_STATUS_UNAVAILABLE;
-  return hr_status_make(code, "%s: %s", what, strerror(errno));
-}
-
 static hr_status write_bytes(writer *to, const void *bytes, size_t count) {
   for (const char *at = bytes; count > 0;) {
     ssize_t written = write(to->descriptor, at, count < 1 << 30 ? count : 1 << 30);
     if (written < 0 && errno != EINTR) {
-      return system_failure("write");
+      return hr__file_failure("write");
     }
     written = written > 0 ? written : 0;
     at += written, count -= (size_t)written;
@@ -41,7 +34,7 @@ static hr_status write_array(hr_stream *stream, writer *to, const hr_tensor *x) 
   }
   char *elements = hr_malloc(bytes);
   if (elements == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %zu bytes", bytes);
+    return hr__file_no_memory(bytes);
   }
   hr_status status = hr_array_read(stream, x, elements);
   status = status == HR_OK ? write_bytes(to, elements, bytes) : status;
@@ -89,7 +82,7 @@ static hr_status open_writer(const char *target, writer *to) {
     }
   }
   if (to->descriptor < 0) {
-    return system_failure("open for writing");
+    return hr__file_failure("open for writing");
   }
   if (exists) {
     (void)fchmod(to->descriptor, info.st_mode & 0777);
@@ -102,10 +95,10 @@ static hr_status close_writer(writer *to, const char *target, hr_status status) 
     return status;
   }
   if (close(to->descriptor) != 0 && status == HR_OK) {
-    status = system_failure("close");
+    status = hr__file_failure("close");
   }
   if (status == HR_OK && rename(hr_text_chars(&to->temporary), target) != 0) {
-    status = system_failure("rename");
+    status = hr__file_failure("rename");
   }
   if (status != HR_OK) {
     (void)unlink(hr_text_chars(&to->temporary));

@@ -17,28 +17,9 @@ static const struct {
              {HR_DTYPE_C64, "c8"},  {HR_DTYPE_C128, "cx"}, {HR_DTYPE_BF16, "V2"}};
 enum { CODES = sizeof codes / sizeof *codes };
 
-typedef struct cursor {
-  const char *at, *end;
-} cursor;
-
-static void skip_space(cursor *c) {
-  while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\t' || *c->at == '\r')) {
-    ++c->at;
-  }
-}
-
-static bool next_is(cursor *c, char character) {
-  skip_space(c);
-  if (c->at == c->end || *c->at != character) {
-    return false;
-  }
-  ++c->at;
-  return true;
-}
-
 /* A string in either kind of quotes, without escapes, of at most 31 characters. */
-static bool read_string(cursor *c, char out[32]) {
-  skip_space(c);
+static bool read_string(hr__cursor *c, char out[32]) {
+  hr__cursor_skip_space(c);
   if (c->at == c->end || (*c->at != '\'' && *c->at != '"')) {
     return false;
   }
@@ -51,9 +32,9 @@ static bool read_string(cursor *c, char out[32]) {
   return memchr(out, '\\', strlen(out)) == NULL;
 }
 
-static bool read_word(cursor *c, const char *word) {
+static bool read_word(hr__cursor *c, const char *word) {
   size_t length = strlen(word);
-  skip_space(c);
+  hr__cursor_skip_space(c);
   if ((size_t)(c->end - c->at) < length || memcmp(c->at, word, length) != 0) {
     return false;
   }
@@ -61,8 +42,8 @@ static bool read_word(cursor *c, const char *word) {
   return true;
 }
 
-static bool read_size(cursor *c, int64_t *out_size) {
-  skip_space(c);
+static bool read_size(hr__cursor *c, int64_t *out_size) {
+  hr__cursor_skip_space(c);
   const char *first = c->at;
   int64_t size = 0;
   for (; c->at < c->end && *c->at >= '0' && *c->at <= '9'; ++c->at) {
@@ -75,16 +56,16 @@ static bool read_size(cursor *c, int64_t *out_size) {
 }
 
 /* "(3, 4)", "(3,)", "()" */
-static hr_status read_shape(cursor *c, hr_file_entry *entry) {
-  bool is_right = next_is(c, '(');
-  while (is_right && !next_is(c, ')')) {
+static hr_status read_shape(hr__cursor *c, hr_file_entry *entry) {
+  bool is_right = hr__cursor_next_is(c, '(');
+  while (is_right && !hr__cursor_next_is(c, ')')) {
     if (entry->rank == HR_RANK_MAX) {
       return hr_status_make(HR_STATUS_UNIMPLEMENTED, "npy: shape has more than %d dims", HR_RANK_MAX);
     }
     is_right = read_size(c, &entry->dims[entry->rank]);
     ++entry->rank;
-    if (is_right && !next_is(c, ',')) {
-      is_right = next_is(c, ')');
+    if (is_right && !hr__cursor_next_is(c, ',')) {
+      is_right = hr__cursor_next_is(c, ')');
       break;
     }
   }
@@ -103,10 +84,10 @@ static hr_status refuse_descr(const char *descr) {
   return hr_status_make(HR_STATUS_UNIMPLEMENTED, "npy: descr '%s' is no dtype of arrays", descr);
 }
 
-static hr_status read_descr(cursor *c, hr_file_entry *entry) {
+static hr_status read_descr(hr__cursor *c, hr_file_entry *entry) {
   char descr[32];
   if (!read_string(c, descr)) {
-    skip_space(c);
+    hr__cursor_skip_space(c);
     return c->at < c->end && *c->at == '['
                ? hr_status_make(HR_STATUS_UNIMPLEMENTED, "npy: descr has fields: structured arrays are not read")
                : hr_status_make(HR_STATUS_DATA_LOSS, "npy: descr is no short string");
@@ -123,11 +104,11 @@ static hr_status read_descr(cursor *c, hr_file_entry *entry) {
   return refuse_descr(descr);
 }
 
-static hr_status read_field(cursor *c, hr_file_entry *entry, int *fields) {
+static hr_status read_field(hr__cursor *c, hr_file_entry *entry, int *fields) {
   static const char *const names[] = {"descr", "fortran_order", "shape"};
   char name[32];
   int field = 0;
-  if (!read_string(c, name) || !next_is(c, ':')) {
+  if (!read_string(c, name) || !hr__cursor_next_is(c, ':')) {
     return hr_status_make(HR_STATUS_DATA_LOSS, "npy: header is no dict of names");
   }
   while (field < 3 && strcmp(name, names[field]) != 0) {
@@ -147,17 +128,17 @@ static hr_status read_field(cursor *c, hr_file_entry *entry, int *fields) {
   return field == 0 ? read_descr(c, entry) : read_shape(c, entry);
 }
 
-static hr_status read_fields(cursor c, hr_file_entry *entry) {
+static hr_status read_fields(hr__cursor c, hr_file_entry *entry) {
   int fields = 0;
-  bool is_right = next_is(&c, '{');
-  while (is_right && !next_is(&c, '}')) {
+  bool is_right = hr__cursor_next_is(&c, '{');
+  while (is_right && !hr__cursor_next_is(&c, '}')) {
     HR_RETURN_IF_ERROR(read_field(&c, entry, &fields));
-    if (!next_is(&c, ',')) {
-      is_right = next_is(&c, '}');
+    if (!hr__cursor_next_is(&c, ',')) {
+      is_right = hr__cursor_next_is(&c, '}');
       break;
     }
   }
-  skip_space(&c);
+  hr__cursor_skip_space(&c);
   if (!is_right || fields != 7 || c.at != c.end) {
     return hr_status_make(HR_STATUS_DATA_LOSS, "npy: header is no dict of descr, fortran_order and shape");
   }
@@ -185,7 +166,7 @@ hr_status hr__npy_read(const char *bytes, uint64_t begin, uint64_t end, hr_file_
   }
   hr_file_entry entry = {.begin = begin + start + length};
   const char *text = bytes + begin + start;
-  HR_RETURN_IF_ERROR(read_fields((cursor){text, text + length}, &entry));
+  HR_RETURN_IF_ERROR(read_fields((hr__cursor){text, text + length}, &entry));
   HR_RETURN_IF_ERROR(hr__file_measure(&entry));
   if (entry.bytes > end - entry.begin) {
     return hr_status_make(HR_STATUS_DATA_LOSS, "npy: shape and descr need %llu bytes, but %llu follow the header",

@@ -32,40 +32,26 @@ static const struct {
 enum { NAMES = sizeof names_of / sizeof *names_of };
 
 typedef struct parser {
-  const char *begin, *at, *end;
+  const char *begin;
+  hr__cursor in;
   hr_text name, key, value; /* the strings read last */
 } parser;
 
 static hr_status refuse(const parser *p, const char *expected) {
   return hr_status_make(HR_STATUS_DATA_LOSS, "safetensors: byte %lld of the header: expected %s",
-                        (long long)(p->at - p->begin), expected);
-}
-
-static void skip_space(parser *p) {
-  while (p->at < p->end && (*p->at == ' ' || *p->at == '\n' || *p->at == '\t' || *p->at == '\r')) {
-    ++p->at;
-  }
-}
-
-static bool next_is(parser *p, char character) {
-  skip_space(p);
-  if (p->at == p->end || *p->at != character) {
-    return false;
-  }
-  ++p->at;
-  return true;
+                        (long long)(p->in.at - p->begin), expected);
 }
 
 static hr_status want(parser *p, char character) {
   char expected[] = {'\'', character, '\'', '\0'};
-  return next_is(p, character) ? HR_OK : refuse(p, expected);
+  return hr__cursor_next_is(&p->in, character) ? HR_OK : refuse(p, expected);
 }
 
 /* Four hexadecimal digits; -1 if they are none. */
 static int read_unit(parser *p) {
   int unit = 0;
-  for (int i = 0; i < 4; ++i, ++p->at) {
-    char c = p->at < p->end ? *p->at : '\0';
+  for (int i = 0; i < 4; ++i, ++p->in.at) {
+    char c = p->in.at < p->in.end ? *p->in.at : '\0';
     int digit = c >= '0' && c <= '9'   ? c - '0'
                 : c >= 'a' && c <= 'f' ? c - 'a' + 10
                 : c >= 'A' && c <= 'F' ? c - 'A' + 10
@@ -94,8 +80,8 @@ static void append_code(hr_text *text, int code) {
 /* After "\u": a character, of which some have two units. A name is a C string, so it holds no zero. */
 static hr_status read_code(parser *p, hr_text *text) {
   int code = read_unit(p);
-  if (code >= 0xd800 && code < 0xdc00 && p->end - p->at > 2 && p->at[0] == '\\' && p->at[1] == 'u') {
-    p->at += 2;
+  if (code >= 0xd800 && code < 0xdc00 && p->in.end - p->in.at > 2 && p->in.at[0] == '\\' && p->in.at[1] == 'u') {
+    p->in.at += 2;
     int low = read_unit(p);
     code = low >= 0xdc00 && low < 0xe000 ? 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00) : -1;
   }
@@ -108,7 +94,7 @@ static hr_status read_code(parser *p, hr_text *text) {
 
 static hr_status read_escape(parser *p, hr_text *text) {
   static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-  char c = p->at < p->end ? *p->at++ : '\0';
+  char c = p->in.at < p->in.end ? *p->in.at++ : '\0';
   if (c == 'u') {
     return read_code(p, text);
   }
@@ -123,16 +109,16 @@ static hr_status read_escape(parser *p, hr_text *text) {
 static hr_status read_string(parser *p, hr_text *text) {
   hr_text_clear(text);
   HR_RETURN_IF_ERROR(want(p, '"'));
-  while (p->at < p->end && *p->at != '"') {
-    const char *first = p->at;
-    while (p->at < p->end && *p->at != '"' && *p->at != '\\' && (unsigned char)*p->at >= ' ') {
-      ++p->at;
+  while (p->in.at < p->in.end && *p->in.at != '"') {
+    const char *first = p->in.at;
+    while (p->in.at < p->in.end && *p->in.at != '"' && *p->in.at != '\\' && (unsigned char)*p->in.at >= ' ') {
+      ++p->in.at;
     }
-    hr_text_append_bytes(text, first, (size_t)(p->at - first));
-    if (p->at < p->end && *p->at == '\\') {
-      ++p->at;
+    hr_text_append_bytes(text, first, (size_t)(p->in.at - first));
+    if (p->in.at < p->in.end && *p->in.at == '\\') {
+      ++p->in.at;
       HR_RETURN_IF_ERROR(read_escape(p, text));
-    } else if (p->at < p->end && *p->at != '"') {
+    } else if (p->in.at < p->in.end && *p->in.at != '"') {
       return refuse(p, "no control character in a string");
     }
   }
@@ -144,30 +130,30 @@ static hr_status read_string(parser *p, hr_text *text) {
 }
 
 static hr_status read_integer(parser *p, uint64_t *out_number) {
-  skip_space(p);
-  const char *first = p->at;
+  hr__cursor_skip_space(&p->in);
+  const char *first = p->in.at;
   uint64_t number = 0;
-  for (; p->at < p->end && *p->at >= '0' && *p->at <= '9'; ++p->at) {
+  for (; p->in.at < p->in.end && *p->in.at >= '0' && *p->in.at <= '9'; ++p->in.at) {
     if (__builtin_mul_overflow(number, 10, &number) ||
-        __builtin_add_overflow(number, (uint64_t)(*p->at - '0'), &number) || number > INT64_MAX) {
+        __builtin_add_overflow(number, (uint64_t)(*p->in.at - '0'), &number) || number > INT64_MAX) {
       return refuse(p, "an integer below 2^63");
     }
   }
   *out_number = number;
-  return p->at > first ? HR_OK : refuse(p, "an integer that is not negative");
+  return p->in.at > first ? HR_OK : refuse(p, "an integer that is not negative");
 }
 
 /* "[1, 2]": at most `room` integers. */
 static hr_status read_integers(parser *p, int room, uint64_t *out_numbers, int *out_count) {
   int count = 0;
   HR_RETURN_IF_ERROR(want(p, '['));
-  if (!next_is(p, ']')) {
+  if (!hr__cursor_next_is(&p->in, ']')) {
     do {
       if (count == room) {
         return refuse(p, room == 2 ? "two offsets" : "at most 16 dims");
       }
       HR_RETURN_IF_ERROR(read_integer(p, &out_numbers[count++]));
-    } while (next_is(p, ','));
+    } while (hr__cursor_next_is(&p->in, ','));
     HR_RETURN_IF_ERROR(want(p, ']'));
   }
   *out_count = count;
@@ -238,7 +224,7 @@ static hr_status read_entry(parser *p, hr_file *file, uint64_t data) {
   HR_RETURN_IF_ERROR(want(p, '{'));
   do {
     HR_RETURN_IF_ERROR(read_field(p, &entry, &end, &fields));
-  } while (next_is(p, ','));
+  } while (hr__cursor_next_is(&p->in, ','));
   HR_RETURN_IF_ERROR(want(p, '}'));
   if (fields != 7) {
     return refuse(p, "dtype, shape and data_offsets before it");
@@ -252,7 +238,7 @@ static hr_status read_metadata(parser *p, hr_file *file) {
     return refuse(p, "one __metadata__");
   }
   HR_RETURN_IF_ERROR(want(p, '{'));
-  if (next_is(p, '}')) {
+  if (hr__cursor_next_is(&p->in, '}')) {
     return HR_OK;
   }
   do {
@@ -260,23 +246,23 @@ static hr_status read_metadata(parser *p, hr_file *file) {
     HR_RETURN_IF_ERROR(want(p, ':'));
     HR_RETURN_IF_ERROR(read_string(p, &p->value));
     HR_RETURN_IF_ERROR(hr__file_add_text(file, hr_text_chars(&p->key), hr_text_chars(&p->value)));
-  } while (next_is(p, ','));
+  } while (hr__cursor_next_is(&p->in, ','));
   return want(p, '}');
 }
 
 static hr_status read_header(parser *p, hr_file *file, uint64_t data) {
   HR_RETURN_IF_ERROR(want(p, '{'));
-  if (!next_is(p, '}')) {
+  if (!hr__cursor_next_is(&p->in, '}')) {
     do {
       HR_RETURN_IF_ERROR(read_string(p, &p->name));
       HR_RETURN_IF_ERROR(want(p, ':'));
       bool is_metadata = strcmp(hr_text_chars(&p->name), "__metadata__") == 0;
       HR_RETURN_IF_ERROR(is_metadata ? read_metadata(p, file) : read_entry(p, file, data));
-    } while (next_is(p, ','));
+    } while (hr__cursor_next_is(&p->in, ','));
     HR_RETURN_IF_ERROR(want(p, '}'));
   }
-  skip_space(p);
-  return p->at == p->end ? HR_OK : refuse(p, "its end");
+  hr__cursor_skip_space(&p->in);
+  return p->in.at == p->in.end ? HR_OK : refuse(p, "its end");
 }
 
 static int compare_begin(const void *a, const void *b) {
@@ -324,7 +310,7 @@ hr_status hr__safetensors_read(hr_file *file) {
                           (unsigned long long)length, (unsigned long long)(rest < HEADER_MAX ? rest : HEADER_MAX));
   }
   const char *text = file->bytes + LENGTH_BYTES;
-  parser p = {.begin = text, .at = text, .end = text + length};
+  parser p = {.begin = text, .in = {text, text + length}};
   hr_status status = read_header(&p, file, LENGTH_BYTES + length);
   hr_text_fini(&p.name);
   hr_text_fini(&p.key);
