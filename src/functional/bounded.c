@@ -79,6 +79,9 @@ hr_status hr__emit_read_along(const hr__function_call *c) {
   if (mode == ERROR) {
     return hr__emit_along_axis(c);
   }
+  if (mode == CLIP && x->dims[axis] == 0) {
+    return HR__CALL_FAIL(c, "axis %d has no elements to which an index can be clipped", axis);
+  }
   if (x->rank - 1 + c->inputs[1]->rank > HR_RANK_MAX && c->row->op != HR_OP_GATHER) {
     return HR__CALL_FAIL(c, "more than %d dims", HR_RANK_MAX);
   }
@@ -86,9 +89,6 @@ hr_status hr__emit_read_along(const hr__function_call *c) {
   hr__formula_begin(&f, c);
   if (mode == DROP) {
     return hr__formula_end(&f, read_or_zero(&f, axis));
-  }
-  if (x->dims[axis] == 0) {
-    return HR__CALL_FAIL(c, "axis %d has no elements to which an index can be clipped", axis);
   }
   const hr_tensor *inputs[2] = {x, clipped(&f, as_places(&f, c->inputs[1]), x->dims[axis])};
   return hr__formula_end(&f, hr__along_pair(&f, c->row->op, inputs, axis));

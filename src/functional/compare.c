@@ -43,7 +43,7 @@ static const hr_tensor *are_close(hr__formula *f) {
 /* Over all dims. */
 static const hr_tensor *are_all(hr__formula *f, const hr_tensor *x) {
   uint32_t mask = (1u << x->rank) - 1;
-  return hr__without(f, hr__along(f, HR_OP_ALL, x, mask), mask);
+  return hr__reduced(f, HR_OP_ALL, x, mask);
 }
 
 hr_status hr__emit_isclose(const hr__function_call *c) {

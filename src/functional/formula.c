@@ -101,6 +101,10 @@ const hr_tensor *hr__along_pair(hr__formula *f, hr_op op, const hr_tensor *const
   return hr__step(f, op, &attrs, 2, pair, HR_DTYPE_NONE);
 }
 
+const hr_tensor *hr__reduced(hr__formula *f, hr_op op, const hr_tensor *x, uint32_t mask) {
+  return hr__without(f, hr__along(f, op, x, mask), mask);
+}
+
 const hr_tensor *hr__function(hr__formula *f, hr_functional function, int count, const hr_tensor *const *inputs,
                               int attribute_count, const hr_attribute *attributes) {
   hr_tensor *out = place(f);
@@ -129,6 +133,17 @@ const hr_tensor *hr__spread(hr__formula *f, const hr_tensor *x, int rank, const 
 const hr_tensor *hr__dense(hr__formula *f, const hr_tensor *x) {
   hr_tensor *out = place(f);
   return out == NULL ? &nothing : keep(f, hr__make_dense(f->call, x, out));
+}
+
+const hr_tensor *hr__extended(hr__formula *f, const hr_tensor *x, int dim, int64_t size) {
+  if (hr__formula_failed(f)) {
+    return x;
+  }
+  int64_t ints[2 * HR_RANK_MAX] = {0};
+  ints[x->rank + dim] = size - x->dims[dim];
+  hr_scalar zero = hr_scalar_i64(0);
+  hr_attrs attrs = {.int_count = 2 * x->rank, .scalar_count = 1, .ints = ints, .scalars = &zero};
+  return hr__step(f, HR_OP_PAD, &attrs, 1, &x, HR_DTYPE_NONE);
 }
 
 const hr_tensor *hr__copied(hr__formula *f, const hr_tensor *x, hr_dtype dtype, int rank, const int64_t *dims) {

@@ -60,6 +60,8 @@ const hr_tensor *hr__along(hr__formula *f, hr_op op, const hr_tensor *x, int64_t
 const hr_tensor *hr__along_as(hr__formula *f, hr_op op, const hr_tensor *x, int64_t which, hr_dtype dtype);
 /* The same of two inputs. */
 const hr_tensor *hr__along_pair(hr__formula *f, hr_op op, const hr_tensor *const pair[2], int64_t which);
+/* A reduction over the dims of a mask, which the result lacks. */
+const hr_tensor *hr__reduced(hr__formula *f, hr_op op, const hr_tensor *x, uint32_t mask);
 /* A function of the table, with its first result. */
 const hr_tensor *hr__function(hr__formula *f, hr_functional function, int input_count, const hr_tensor *const *inputs,
                               int attribute_count, const hr_attribute *attributes);
@@ -78,6 +80,8 @@ hr_tensor *hr__view(hr__formula *f, const hr_tensor *x);
 const hr_tensor *hr__moved(hr__formula *f, const hr_tensor *x, int from, int to);
 const hr_tensor *hr__with_dim(hr__formula *f, const hr_tensor *x, int at);
 const hr_tensor *hr__part(hr__formula *f, const hr_tensor *x, int dim, int64_t first, int64_t count);
+/* x with zeros behind it, up to this size of a dim. */
+const hr_tensor *hr__extended(hr__formula *f, const hr_tensor *x, int dim, int64_t size);
 /* A copy of x, row-major, of these dims, to which x is broadcast. */
 const hr_tensor *hr__copied(hr__formula *f, const hr_tensor *x, hr_dtype dtype, int rank, const int64_t *dims);
 

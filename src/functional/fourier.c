@@ -83,14 +83,7 @@ static const hr_tensor *resized(hr__formula *f, const hr_tensor *x, int64_t size
   if (hr__formula_failed(f) || x->dims[last] == size) {
     return x;
   }
-  if (x->dims[last] > size) {
-    return hr__part(f, x, last, 0, size);
-  }
-  int64_t ints[2 * HR_RANK_MAX] = {0};
-  ints[2 * x->rank - 1] = size - x->dims[last];
-  hr_scalar zero = hr_scalar_i64(0);
-  hr_attrs attrs = {.int_count = 2 * x->rank, .scalar_count = 1, .ints = ints, .scalars = &zero};
-  return hr__step(f, HR_OP_PAD, &attrs, 1, &x, HR_DTYPE_NONE);
+  return x->dims[last] > size ? hr__part(f, x, last, 0, size) : hr__extended(f, x, last, size);
 }
 
 /* A transform of `from` elements along an axis, with `to` results. */

@@ -338,7 +338,7 @@ static const hr_tensor *places_of(hr__formula *f, const hr_tensor *mask, int64_t
   hr__count_elements(mask->rank, mask->dims, &count);
   const hr_tensor *flat = hr__dense(f, hr__as_dims(f, mask, 1, &count));
   if (size < 0) {
-    size = count == 0 ? 0 : read_count(f, hr__without(f, hr__along(f, HR_OP_SUM, flat, 1), 1));
+    size = count == 0 ? 0 : read_count(f, hr__reduced(f, HR_OP_SUM, flat, 1));
   }
   if (count == 0 || size == 0) {
     return hr__copied(f, hr__integer(f, -1), HR_DTYPE_I64, 1, &size);

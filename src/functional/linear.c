@@ -124,8 +124,7 @@ static void read_equation(hr__formula *f, equation *e) {
                                       hr__shape_text(y->rank, y->dims, right),
                                       hr__shape_text(e->a->rank, e->a->dims, left)));
   }
-  if (!hr__formula_failed(f) && hr__real_part_dtype(dtype) != HR_DTYPE_F32 &&
-      hr__real_part_dtype(dtype) != HR_DTYPE_F64) {
+  if (!hr__formula_failed(f) && !hr__has_factors(dtype)) {
     hr__formula_fail(f, HR__CALL_FAIL(f->call, "right sides of dtype %s", hr_dtype_name(y->dtype)));
   }
   if (hr__formula_failed(f)) {
@@ -225,7 +224,7 @@ static const hr_tensor *sign_of(hr__formula *f, const hr_tensor *pivots) {
   const hr_tensor *own = hr__function(f, HR_FUNCTIONAL_ARANGE, 0, NULL, 4, range);
   const hr_tensor *moved = hr__binary(f, HR_OP_NE, pivots, own);
   const hr_tensor *signs = hr__ternary(f, HR_OP_WHERE, moved, hr__integer(f, -1), hr__integer(f, 1));
-  return hr__without(f, hr__along(f, HR_OP_PROD, signs, (int64_t)1 << last), 1u << last);
+  return hr__reduced(f, HR_OP_PROD, signs, 1u << last);
 }
 
 static const hr_tensor *diagonal_of(hr__formula *f, const hr_tensor *x) {
@@ -236,8 +235,7 @@ static const hr_tensor *along_last(hr__formula *f, hr_op op, const hr_tensor *x)
   if (hr__formula_failed(f)) {
     return x;
   }
-  int last = x->rank - 1;
-  return hr__without(f, hr__along(f, op, x, (int64_t)1 << last), 1u << last);
+  return hr__reduced(f, op, x, 1u << (x->rank - 1));
 }
 
 hr_status hr__emit_det(const hr__function_call *c) {
@@ -276,7 +274,7 @@ hr_status hr__emit_slogdet(const hr__function_call *c) {
   }
   if (hr_tensor_count(a) == 0) {
     results[0] = hr__filled(&f, 1, a->dtype, a->rank - 2, a->dims);
-    results[1] = hr__filled(&f, 0, hr__real_part_dtype(a->dtype), a->rank - 2, a->dims);
+    results[1] = hr__filled(&f, 0, hr__dtype_real(a->dtype), a->rank - 2, a->dims);
     return hr__formula_finish(&f, 2, results);
   }
   factors lu = factored(&f, a);

@@ -19,7 +19,7 @@ static hr_status end(hr__formula *f, const hr_tensor *loss, int reduction) {
     return hr__formula_end(f, loss);
   }
   uint32_t mask = (1u << loss->rank) - 1;
-  return hr__formula_end(f, hr__without(f, hr__along(f, reduction == MEAN ? HR_OP_MEAN : HR_OP_SUM, loss, mask), mask));
+  return hr__formula_end(f, hr__reduced(f, reduction == MEAN ? HR_OP_MEAN : HR_OP_SUM, loss, mask));
 }
 
 /* Losses do not broadcast their inputs. */
@@ -38,7 +38,7 @@ static void want_same_dims(hr__formula *f, int count) {
 }
 
 static const hr_tensor *sum_of(hr__formula *f, const hr_tensor *x, int axis) {
-  return hr__without(f, hr__along(f, HR_OP_SUM, x, INT64_C(1) << axis), 1u << axis);
+  return hr__reduced(f, HR_OP_SUM, x, 1u << axis);
 }
 
 static int axis_of(hr__formula *f, int index) {
@@ -94,7 +94,7 @@ static const hr_tensor *smoothed(hr__formula *f, const hr_tensor *loss, const hr
   if (smoothing == 0 || hr__formula_failed(f)) {
     return loss;
   }
-  const hr_tensor *mean = hr__without(f, hr__along(f, HR_OP_MEAN, logs, INT64_C(1) << axis), 1u << axis);
+  const hr_tensor *mean = hr__reduced(f, HR_OP_MEAN, logs, 1u << axis);
   loss = hr__binary(f, HR_OP_MUL, loss, hr__real(f, 1 - smoothing));
   return hr__binary(f, HR_OP_SUB, loss, hr__binary(f, HR_OP_MUL, mean, hr__real(f, smoothing)));
 }
@@ -115,8 +115,8 @@ static hr_status end_without(hr__formula *f, const hr_tensor *loss, const hr_ten
     return end(f, loss, reduction);
   }
   uint32_t mask = (1u << loss->rank) - 1;
-  const hr_tensor *count = hr__without(f, hr__along(f, HR_OP_SUM, is_kept, mask), mask);
-  const hr_tensor *sum = hr__without(f, hr__along(f, HR_OP_SUM, loss, mask), mask);
+  const hr_tensor *count = hr__reduced(f, HR_OP_SUM, is_kept, mask);
+  const hr_tensor *sum = hr__reduced(f, HR_OP_SUM, loss, mask);
   return hr__formula_end(f, hr__binary(f, HR_OP_DIV, sum, hr__as_dtype(f, count, sum->dtype)));
 }
 

@@ -4,13 +4,9 @@
 #include "base/allocator.h"
 #include "headrace/function.h"
 
-hr_dtype hr__real_part_dtype(hr_dtype dtype) {
-  return dtype == HR_DTYPE_C64 ? HR_DTYPE_F32 : dtype == HR_DTYPE_C128 ? HR_DTYPE_F64 : dtype;
-}
-
 /* ---- operands ---- */
 
-static bool is_supported(hr_dtype dtype) {
+bool hr__has_factors(hr_dtype dtype) {
   return dtype == HR_DTYPE_F32 || dtype == HR_DTYPE_F64 || dtype == HR_DTYPE_C64 || dtype == HR_DTYPE_C128;
 }
 
@@ -18,7 +14,7 @@ const hr_tensor *hr__matrices(hr__formula *f, int i) {
   const hr_tensor *x = f->call->inputs[i];
   if (x->rank < 2) {
     hr__formula_fail(f, HR__CALL_FAIL(f->call, "input %d has %d dims, expected at least 2", i, x->rank));
-  } else if (!hr_dtype_is_integer(x->dtype) && !is_supported(x->dtype)) {
+  } else if (!hr_dtype_is_integer(x->dtype) && !hr__has_factors(x->dtype)) {
     hr__formula_fail(f, hr_status_make(HR_STATUS_UNIMPLEMENTED,
                                        "%s: input %d has dtype %s, expected f32, f64, c64 or c128", f->call->row->name,
                                        i, hr_dtype_name(x->dtype)));

@@ -20,6 +20,7 @@ int64_t hr__column_count(const hr__formula *f, const hr_tensor *x);
 /* A failure of the run, which the next wait reports, if an element of the i32 tensor `info` is not 0. `text` is a
  * constant, the reason. If the host can't read the device's memory, the call waits instead, and captures fail. */
 void hr__check_info(hr__formula *f, const hr_tensor *info, const char *text);
-hr_dtype hr__real_part_dtype(hr_dtype dtype);
+/* True for the dtypes of matrices that are factored: f32, f64, c64, c128. */
+bool hr__has_factors(hr_dtype dtype);
 
 #endif

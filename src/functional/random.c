@@ -223,7 +223,7 @@ hr_status hr__emit_categorical(const hr__function_call *c) {
   hr__formula_begin(&f, c);
   hr_dtype dtype = logits->dtype == HR_DTYPE_F64 ? HR_DTYPE_F64 : HR_DTYPE_F32;
   const hr_tensor *x = hr__binary(&f, HR_OP_ADD, gumbel(&f, logits->rank, logits->dims, dtype), logits);
-  return hr__formula_end(&f, hr__without(&f, hr__along(&f, HR_OP_ARGMAX, x, 1u << axis), 1u << axis));
+  return hr__formula_end(&f, hr__reduced(&f, HR_OP_ARGMAX, x, 1u << axis));
 }
 
 /* x's slices along an axis in the order of random bits. */

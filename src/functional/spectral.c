@@ -16,11 +16,7 @@ static const hr_tensor *product(hr__formula *f, const hr_tensor *x, const hr_ten
   if (width < columns) {
     x = hr__dense(f, part_of(f, x, 2, width));
   } else if (width > columns) {
-    int64_t ints[2 * HR_RANK_MAX] = {0};
-    ints[2 * x->rank - 2] = width - columns;
-    hr_scalar zero = hr_scalar_i64(0);
-    hr_attrs attrs = {.int_count = 2 * x->rank, .scalar_count = 1, .ints = ints, .scalars = &zero};
-    x = hr__step(f, HR_OP_PAD, &attrs, 1, &x, HR_DTYPE_NONE);
+    x = hr__extended(f, x, x->rank - 2, width);
   }
   const hr_tensor *inputs[2] = {x, factors};
   return hr__transposed(f, hr__step(f, HR_OP_REFLECTORS, NULL, 2, inputs, HR_DTYPE_NONE));
@@ -70,7 +66,7 @@ static hr_status decompose(const hr__function_call *c, bool has_vectors, bool is
     int64_t dims[HR_RANK_MAX];
     hr__copy_dims(a->rank, a->dims, dims);
     dims[a->rank - 2] = least;
-    s = hr__filled(&f, 0, hr__real_part_dtype(a->dtype), a->rank - 1, dims);
+    s = hr__filled(&f, 0, hr__dtype_real(a->dtype), a->rank - 1, dims);
     u = hr__identities(&f, a, rows, is_full ? rows : least);
     vh = hr__identities(&f, a, is_full ? columns : least, columns);
   } else {
@@ -108,7 +104,7 @@ static hr_status eigen(const hr__function_call *c, hr_op op, const hr_attrs *att
     return hr__formula_finish(&f, 2, results);
   }
   if (hr_tensor_count(a) == 0) {
-    hr_dtype real = hr__real_part_dtype(a->dtype), complex = real == HR_DTYPE_F64 ? HR_DTYPE_C128 : HR_DTYPE_C64;
+    hr_dtype real = hr__dtype_real(a->dtype), complex = hr__dtype_complex(real);
     results[0] = hr__filled(&f, 0, op == HR_OP_EIG ? complex : real, a->rank - 1, a->dims);
     results[1] = hr__filled(&f, 0, op == HR_OP_EIG ? complex : a->dtype, a->rank, a->dims);
     return hr__formula_finish(&f, 2, results);

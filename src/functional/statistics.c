@@ -167,8 +167,7 @@ hr_status hr__emit_trapezoid(const hr__function_call *c) {
   hr__formula_begin(&f, c);
   int64_t rest = x->dims[axis] > 0 ? x->dims[axis] - 1 : 0;
   const hr_tensor *sum = hr__binary(&f, HR_OP_ADD, hr__part(&f, x, axis, 1, rest), hr__part(&f, x, axis, 0, rest));
-  sum = hr__without(&f, hr__along(&f, HR_OP_SUM, hr__binary(&f, HR_OP_MUL, sum, hr__real(&f, 0.5)), 1u << axis),
-                    1u << axis);
+  sum = hr__reduced(&f, HR_OP_SUM, hr__binary(&f, HR_OP_MUL, sum, hr__real(&f, 0.5)), 1u << axis);
   return hr__formula_end(&f, hr__binary(&f, HR_OP_MUL, sum, hr__number(&f, hr__real_attribute(c, STEP))));
 }
 

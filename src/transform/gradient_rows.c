@@ -512,20 +512,11 @@ hr_status hr__gradient_fft(hr__backward *b) {
 
 /* x, and zeros behind it in the last dim. */
 static hr_status extend(const hr__backward *b, const hr_tensor *x, int64_t size, hr_tensor *out) {
-  const hr_tensor zero = hr_tensor_number(hr_scalar_i64(0)), *input = &zero;
-  int last = x->rank - 1;
-  int64_t dims[HR_RANK_MAX];
-  hr_tensor part;
-  memcpy(dims, x->dims, (size_t)x->rank * sizeof *dims);
-  dims[last] = size;
-  HR_RETURN_IF_ERROR(hr__record_new(&b->call, HR_OP_COPY, NULL, 1, &input, x->dtype, x->rank, dims, out));
-  hr__copy_tensor(out, &part);
-  part.dims[last] = x->dims[last];
-  hr_status status = hr__write_row(&b->call, HR_OP_COPY, NULL, 1, &x, &part);
-  if (status != HR_OK) {
-    hr_tensor_release(out);
-  }
-  return status;
+  int64_t ints[2 * HR_RANK_MAX] = {0};
+  const hr_scalar zero = hr_scalar_i64(0);
+  const hr_attrs attrs = {2 * x->rank, 1, ints, &zero};
+  ints[2 * x->rank - 1] = size - x->dims[x->rank - 1];
+  return hr__record_one(&b->call, HR_OP_PAD, &attrs, 1, &x, HR_DTYPE_NONE, out);
 }
 
 /* The real part of the other direction; results that the record leaves out have the gradient 0. */
