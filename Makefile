@@ -137,8 +137,8 @@ sanitize: $(STAMP) ## the C tests under the address, undefined-behaviour and thr
 
 # Tests that reach most of the core in the least time.
 SAMPLE = batch_test compile_test compile_queue_test device_agreement_test driver_conformance_test emit_ops_test \
-  exit_test file_fuzz_test interp_fuzz_test interp_test layout_test live_layout_test match_test part_test policy_test provider_test \
-  random_program_test replay_test runtime_test stream_test thread_test weights_test
+  exit_test file_fuzz_test interp_fuzz_test interp_test layout_test live_layout_test match_test part_test \
+  policy_test provider_test random_program_test replay_test runtime_test stream_test thread_test weights_test
 
 sanitize-sample: $(STAMP) ## a few of the C tests under the address and undefined-behaviour sanitizers
 	@$(SANITIZE_BUILD) -B build/sanitize-address -DHEADRACE_SANITIZE=address,undefined

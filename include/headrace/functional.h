@@ -493,7 +493,7 @@ typedef enum hr_functional {
    * E], v [B, H, S, V]; a bool mask selects; without scale 1 / sqrt(E) */
   HR_FUNCTIONAL_ATTENTION,
 
-  /* ---- Fourier transforms: sums of x[n] exp(-2 pi i n k / N); norm: backward, ortho, forward, the direction with 1 / N ---- */
+  /* ---- Fourier transforms: sums of x[n] exp(-2 pi i n k / N); norm: which direction has 1 / N ---- */
 
   /* fft(x, n=none, axis=-1, norm="backward"): along an axis, whose length becomes n by zeros or a cut */
   HR_FUNCTIONAL_FFT,
