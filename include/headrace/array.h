@@ -53,7 +53,9 @@ typedef enum hr_index_kind {
   HR_INDEX_AT = 0, /* the dim is dropped: element `begin` of it, counted from the end if negative */
   HR_INDEX_SLICE,  /* elements begin, begin + step, ... before end, as in Python */
   HR_INDEX_NEW,    /* a new dim of size 1 */
-  HR_INDEX_REST    /* as many whole dims as the other indices leave; at most once, by default at the end */
+  HR_INDEX_REST,   /* as many whole dims as the other indices leave; at most once, by default at the end */
+  HR_INDEX_ARRAY   /* of integers: elements at them, negative ones from the end. Of bool: a mask, for as many dims of
+                    * the same sizes as it has, of the elements where it is true */
 } hr_index_kind;
 
 typedef struct hr_index {
@@ -61,12 +63,26 @@ typedef struct hr_index {
   bool has_begin, has_end; /* of a slice; without them from one end to the other */
   int64_t begin, end;      /* negative ones count from the end; a slice's are clamped to the dim */
   int64_t step;            /* of a slice, not 0 */
+  const hr_tensor *array;  /* of an array; borrowed for the call */
 } hr_index;
 
 /* A view of x's elements at these indices, one for each dim from the first on. OUT_OF_RANGE for an element that the dim
- * does not have, and for too many indices; INVALID_ARGUMENT for a step of 0. */
+ * does not have, and for too many indices; INVALID_ARGUMENT for a step of 0, and for arrays. */
 HR_API HR_MUST_USE hr_status hr_array_index(const hr_tensor *x, int count, const hr_index *indices, hr_tensor *out);
-/* x's elements at these indices become `value`, which is broadcast and converted to x's dtype; it may be a number. */
+/* The same with arrays among the indices: a copy of x's elements. The arrays are broadcast to each other, and their
+ * dims take the place of the dims that they index; they come first if another index than an integer stands between two
+ * arrays (NumPy's advanced indexing). A mask waits for its number of true elements. */
+HR_API HR_MUST_USE hr_status hr_array_select(hr_stream *stream, const hr_tensor *x, int count, const hr_index *indices,
+                                             hr_tensor *out);
+
+/* How a value meets the element in its place. */
+typedef enum hr_update { HR_UPDATE_SET = 0, HR_UPDATE_ADD, HR_UPDATE_MULTIPLY, HR_UPDATE_MAX, HR_UPDATE_MIN } hr_update;
+
+/* x's elements at these indices are combined with `value`, which is broadcast and converted to x's dtype; it may be a
+ * number. An element that arrays name twice is combined with both values; for HR_UPDATE_SET one of them remains. */
+HR_API HR_MUST_USE hr_status hr_array_update(hr_stream *stream, hr_tensor *x, int count, const hr_index *indices,
+                                             const hr_tensor *value, hr_update update);
+/* hr_array_update that sets. */
 HR_API HR_MUST_USE hr_status hr_array_assign(hr_stream *stream, hr_tensor *x, int count, const hr_index *indices,
                                              const hr_tensor *value);
 

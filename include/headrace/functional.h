@@ -664,17 +664,18 @@ typedef enum hr_functional {
 
   /* ---- indices; one out of range is an error ---- */
 
-  /* take(x, indices, axis=0, mode="error"): x's elements at these indices of an axis; the indices' dims replace the
-   * axis; mode clip bounds indices to 0 and the last one, drop gives 0 for negative and other indices out of range */
+  /* take(x, indices, axis=0, mode="error"): x's elements at these indices of an axis, negative ones from the end;
+   * the indices' dims replace the axis; mode clip bounds indices to 0 and the last one, drop gives 0 for negative
+   * and other indices out of range */
   HR_FUNCTIONAL_TAKE,
   /* take_along_axis(x, indices, axis=-1, mode="error"): for each index the element of x at its place, with this
    * index along the axis; mode as of take */
   HR_FUNCTIONAL_TAKE_ALONG_AXIS,
-  /* index(x..., axes): x at indices of several axes: inputs x, then one tensor for each axis, broadcast; their dims
-   * replace adjacent axes, or come first */
+  /* index(x..., axes, first=false): x at indices of several axes: inputs x, then one tensor for each axis,
+   * broadcast; their dims replace adjacent axes, or come first */
   HR_FUNCTIONAL_INDEX,
-  /* index_put(x..., axes, mode="set"): x with values at indices: inputs x, values, then as index; mode: set, add,
-   * multiply, max, min */
+  /* index_put(x..., axes, mode="set", first=false): x with values at indices: inputs x, values, then as index; mode:
+   * set, add, multiply, max, min */
   HR_FUNCTIONAL_INDEX_PUT,
   /* put_along_axis(x, indices, values, axis=-1, mode="set"): x with values at the places that take_along_axis reads;
    * mode: set, add, multiply, max, min */

@@ -1,4 +1,4 @@
-/* array.c: arrays from and to the host, and writes to arrays. */
+/* array.c: arrays from and to the host. */
 #include "headrace/array.h"
 
 #include <string.h>
@@ -169,51 +169,4 @@ hr_scalar hr_scalar_of(hr_dtype dtype, const void *element) {
       return hr_dtype_is_integer(dtype) ? hr_scalar_i64(integer_of(dtype, element))
                                         : hr_scalar_f64(real_of(dtype, element));
   }
-}
-
-/* ---- writes ---- */
-
-static bool repeats_elements(const hr_tensor *x) {
-  for (int d = 0; d < x->rank; ++d) {
-    if (x->dims[d] > 1 && x->strides[d] == 0) {
-      return true;
-    }
-  }
-  return false;
-}
-
-/* The array that a write goes to: x's own view of memory that nobody else sees, or a copy. */
-static hr_status make_own(hr_stream *stream, const hr_tensor *x, hr_tensor *out) {
-  if (hr_buffer_is_unique(stream, x->buffer) && !repeats_elements(x)) {
-    *out = *x;
-    hr_buffer_retain(out->buffer);
-    return HR_OK;
-  }
-  return hr_functional_apply(stream, HR_FUNCTIONAL_ASTYPE, 1, &x, 0, NULL, 1, out);
-}
-
-/* A value may have more dims than the place, if their size is 1. */
-static hr_view without_leading_ones(const hr_tensor *value, int rank) {
-  hr_view view = hr_tensor_view(value);
-  while (view.rank > rank && view.dims[0] == 1) {
-    --view.rank, ++view.dims, ++view.strides;
-  }
-  return view;
-}
-
-hr_status hr_array_assign(hr_stream *stream, hr_tensor *x, int count, const hr_index *indices, const hr_tensor *value) {
-  hr_tensor own, place = {0};
-  HR_RETURN_IF_ERROR(make_own(stream, x, &own));
-  hr_status status = hr_array_index(&own, count, indices, &place);
-  if (status == HR_OK) {
-    hr_view from = without_leading_ones(value, place.rank), to = hr_tensor_view(&place);
-    status = hr_stream_record(stream, HR_OP_COPY, NULL, 1, &from, 1, &to);
-  }
-  hr_tensor_release(&place);
-  if (status != HR_OK) {
-    hr_tensor_release(&own);
-    return status;
-  }
-  replace(x, &own);
-  return HR_OK;
 }

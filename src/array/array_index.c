@@ -5,6 +5,9 @@
 static hr_status count_dims(const hr_tensor *x, int count, const hr_index *indices, int *out_left) {
   int taken = 0, created = 0, rests = 0;
   for (int i = 0; i < count; ++i) {
+    if (indices[i].kind == HR_INDEX_ARRAY) {
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "index %d is an array, expected integers and slices", i);
+    }
     taken += indices[i].kind == HR_INDEX_AT || indices[i].kind == HR_INDEX_SLICE;
     created += indices[i].kind == HR_INDEX_NEW;
     rests += indices[i].kind == HR_INDEX_REST;

@@ -222,7 +222,62 @@ HR_TEST(indices_out_of_range_are_named) {
   hr_tensor_release(&x);
 }
 
+#define ARRAY(at) \
+  { .kind = HR_INDEX_ARRAY, .array = (at) }
+
+static hr_tensor integers(int rank, const int64_t *dims, const int64_t *values) {
+  hr_tensor x = {0};
+  open_stream();
+  HR_ASSERT_OK(hr_array_from_host(stream, HR_DTYPE_I64, rank, dims, values, &x));
+  return x;
+}
+
+static hr_tensor mask(int rank, const int64_t *dims, const bool *values) {
+  hr_tensor x = {0};
+  open_stream();
+  HR_ASSERT_OK(hr_array_from_host(stream, HR_DTYPE_BOOL, rank, dims, values, &x));
+  return x;
+}
+
+HR_TEST(arrays_select_elements) {
+  hr_tensor x = counted(DIMS(2, 3, 4)), y = {0};
+  hr_tensor two = integers(DIMS(2), (const int64_t[]){-1, 0}), column = integers(DIMS(2, 1), (const int64_t[]){0, 1});
+  hr_tensor some = mask(DIMS(2, 3), (const bool[]){false, true, false, false, false, true});
+  HR_ASSERT_OK(hr_array_select(stream, &x, INDEX(AT(0), ARRAY(&two), AT(1)), &y));
+  EXPECT(&y, 9, 1);
+  HR_ASSERT_OK(hr_array_select(stream, &x, INDEX(ARRAY(&column), ARRAY(&two), AT(0)), &y)); /* broadcast */
+  EXPECT(&y, 8, 0, 20, 12);
+  HR_ASSERT_OK(hr_array_select(stream, &x, INDEX(AT(0), FROM(0, 3, 2), ARRAY(&two)), &y)); /* their dims first */
+  HR_ASSERT_EQ(y.dims[0], 2);
+  EXPECT(&y, 3, 11, 0, 8);
+  HR_ASSERT_OK(hr_array_select(stream, &x, INDEX(ARRAY(&some), FROM(0, 2, 1)), &y));
+  EXPECT(&y, 4, 5, 20, 21);
+  HR_ASSERT_ERROR(hr_array_index(&x, INDEX(ARRAY(&two)), &y), HR_STATUS_INVALID_ARGUMENT, "index 0 is an array");
+  HR_ASSERT_ERROR(hr_array_select(stream, &x, INDEX(AT(0), ARRAY(&some)), &y), HR_STATUS_OUT_OF_RANGE,
+                  "along axis 1; size of axis is 3 but size of corresponding boolean axis is 2");
+  EXPECT(&y, 4, 5, 20, 21); /* unchanged */
+  hr_tensor_release(&x), hr_tensor_release(&y), hr_tensor_release(&two), hr_tensor_release(&column);
+  hr_tensor_release(&some);
+}
+
 /* ---- writes ---- */
+
+HR_TEST(arrays_and_masks_are_updated) {
+  hr_tensor x = counted(DIMS(2, 3)), twice = integers(DIMS(3), (const int64_t[]){0, 2, 2});
+  hr_tensor some = mask(DIMS(2, 3), (const bool[]){false, true, false, false, false, true});
+  hr_tensor ten = hr_tensor_number(hr_scalar_i64(10));
+  hr_buffer *before = x.buffer;
+  HR_ASSERT_OK(hr_array_update(stream, &x, INDEX(AT(1), ARRAY(&twice)), &ten, HR_UPDATE_ADD));
+  EXPECT(&x, 0, 1, 2, 13, 4, 25);
+  HR_ASSERT_OK(hr_array_assign(stream, &x, INDEX(ARRAY(&some)), &ten));
+  EXPECT(&x, 0, 10, 2, 13, 4, 10);
+  HR_ASSERT(x.buffer == before); /* in place */
+  HR_ASSERT_OK(hr_array_update(stream, &x, INDEX(ALL, ARRAY(&twice)), &ten, HR_UPDATE_MULTIPLY));
+  EXPECT(&x, 0, 10, 200, 130, 4, 1000);
+  HR_ASSERT_OK(hr_array_update(stream, &x, INDEX(AT(0)), &ten, HR_UPDATE_MAX));
+  EXPECT(&x, 10, 10, 200, 130, 4, 1000);
+  hr_tensor_release(&x), hr_tensor_release(&twice), hr_tensor_release(&some);
+}
 
 HR_TEST(a_write_is_seen_by_its_array_alone) {
   hr_tensor x = counted(DIMS(2, 3)), row = {0}, sum = {0}, nine = hr_tensor_number(hr_scalar_i64(9));

@@ -9,14 +9,6 @@ static const hr_tensor *clipped(hr__formula *f, const hr_tensor *at, int64_t siz
   return hr__ternary(f, HR_OP_CLAMP, at, hr__integer(f, 0), hr__integer(f, size - 1));
 }
 
-static const hr_tensor *as_places(hr__formula *f, const hr_tensor *at) {
-  if (!hr_dtype_is_integer(at->dtype) || at->dtype == HR_DTYPE_BOOL) {
-    hr__formula_fail(f, HR__CALL_FAIL(f->call, "indices of %s, expected integers", hr_dtype_name(at->dtype)));
-    return at;
-  }
-  return hr__as_dtype(f, at, HR_DTYPE_I64);
-}
-
 /* ---- reading along an axis ---- */
 
 /* The indices' dims, in place of the axis if they are slices' ones. */
@@ -57,7 +49,7 @@ static const hr_tensor *aligned(hr__formula *f, const hr_tensor *mask, int axis)
 /* 0 for indices out of range. */
 static const hr_tensor *read_or_zero(hr__formula *f, int axis) {
   const hr__function_call *c = f->call;
-  const hr_tensor *x = c->inputs[0], *at = as_places(f, c->inputs[1]), *zero = hr__number(f, hr_scalar_bool(0));
+  const hr_tensor *x = c->inputs[0], *at = hr__places(f, c->inputs[1]), *zero = hr__number(f, hr_scalar_bool(0));
   int64_t size = x->dims[axis], dims[2 * HR_RANK_MAX];
   if (size == 0) {
     int rank = result_dims(c, axis, dims);
@@ -70,6 +62,19 @@ static const hr_tensor *read_or_zero(hr__formula *f, int axis) {
   return hr__ternary(f, HR_OP_WHERE, aligned(f, is_outside, axis), zero, y);
 }
 
+/* Negative indices count from the end; one out of range is an error of the run. */
+static hr_status read_checked(const hr__function_call *c, int axis) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  if (c->row->op == HR_OP_INDEX_SELECT) {
+    const int64_t ints[2] = {INT64_C(1) << axis, axis};
+    hr_attrs attrs = {.int_count = 2, .ints = ints};
+    return hr__formula_end(&f, hr__step(&f, HR_OP_INDEX, &attrs, 2, c->inputs, HR_DTYPE_NONE));
+  }
+  const hr_tensor *inputs[2] = {c->inputs[0], hr__from_end(&f, c->inputs[1], c->inputs[0]->dims[axis])};
+  return hr__formula_end(&f, hr__along_pair(&f, c->row->op, inputs, axis));
+}
+
 hr_status hr__emit_read_along(const hr__function_call *c) {
   enum { AXIS, MODE };
   const hr_tensor *x = c->inputs[0];
@@ -77,7 +82,7 @@ hr_status hr__emit_read_along(const hr__function_call *c) {
   HR_RETURN_IF_ERROR(hr__check_axis(c, hr__int_attribute(c, AXIS), x->rank, &axis));
   HR_RETURN_IF_ERROR(hr__word_attribute(c, MODE, MODES, modes, &mode));
   if (mode == ERROR) {
-    return hr__emit_along_axis(c);
+    return read_checked(c, axis);
   }
   if (mode == CLIP && x->dims[axis] == 0) {
     return HR__CALL_FAIL(c, "axis %d has no elements to which an index can be clipped", axis);
@@ -90,7 +95,7 @@ hr_status hr__emit_read_along(const hr__function_call *c) {
   if (mode == DROP) {
     return hr__formula_end(&f, read_or_zero(&f, axis));
   }
-  const hr_tensor *inputs[2] = {x, clipped(&f, as_places(&f, c->inputs[1]), x->dims[axis])};
+  const hr_tensor *inputs[2] = {x, clipped(&f, hr__places(&f, c->inputs[1]), x->dims[axis])};
   return hr__formula_end(&f, hr__along_pair(&f, c->row->op, inputs, axis));
 }
 
@@ -99,7 +104,7 @@ hr_status hr__emit_read_along(const hr__function_call *c) {
 /* Indices of a slice of these dims, one tensor for each dim of x, broadcast to each other by INDEX. */
 static void slice_places(hr__formula *f, const hr_tensor *start, const int64_t *sizes, const hr_tensor **out) {
   const hr__function_call *c = f->call;
-  const hr_tensor *x = c->inputs[0], *from = as_places(f, start);
+  const hr_tensor *x = c->inputs[0], *from = hr__places(f, start);
   for (int d = 0; d < x->rank && !hr__formula_failed(f); ++d) {
     int64_t dims[HR_RANK_MAX];
     for (int e = 0; e < x->rank; ++e) {

@@ -10,7 +10,7 @@
 #include "core/ir/dtype.h"
 #include "functional/functions.h"
 
-enum { HR__FORMULA_STEPS = 96 };
+enum { HR__FORMULA_STEPS = 128 };
 
 typedef struct hr__formula {
   const hr__function_call *call;
@@ -60,6 +60,10 @@ const hr_tensor *hr__along(hr__formula *f, hr_op op, const hr_tensor *x, int64_t
 const hr_tensor *hr__along_as(hr__formula *f, hr_op op, const hr_tensor *x, int64_t which, hr_dtype dtype);
 /* The same of two inputs. */
 const hr_tensor *hr__along_pair(hr__formula *f, hr_op op, const hr_tensor *const pair[2], int64_t which);
+/* Indices in i64; a failure for other dtypes than integers. */
+const hr_tensor *hr__places(hr__formula *f, const hr_tensor *at);
+/* The same, with negative ones counted from the end of `size` elements. */
+const hr_tensor *hr__from_end(hr__formula *f, const hr_tensor *at, int64_t size);
 /* A reduction over the dims of a mask, which the result lacks. */
 const hr_tensor *hr__reduced(hr__formula *f, hr_op op, const hr_tensor *x, uint32_t mask);
 /* A function of the table, with its first result. */

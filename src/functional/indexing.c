@@ -22,6 +22,20 @@ static void write_into(hr__formula *f, hr_op op, const hr_attrs *attrs, int coun
   }
 }
 
+const hr_tensor *hr__places(hr__formula *f, const hr_tensor *at) {
+  if (!hr_dtype_is_integer(at->dtype) || at->dtype == HR_DTYPE_BOOL) {
+    hr__formula_fail(f, HR__CALL_FAIL(f->call, "indices of %s, expected integers", hr_dtype_name(at->dtype)));
+    return at;
+  }
+  return hr__as_dtype(f, at, HR_DTYPE_I64);
+}
+
+const hr_tensor *hr__from_end(hr__formula *f, const hr_tensor *at, int64_t size) {
+  at = hr__places(f, at);
+  const hr_tensor *is_negative = hr__binary(f, HR_OP_LT, at, hr__integer(f, 0));
+  return hr__ternary(f, HR_OP_WHERE, is_negative, hr__binary(f, HR_OP_ADD, at, hr__integer(f, size)), at);
+}
+
 /* ---- along one axis ---- */
 
 hr_status hr__emit_put_along_axis(const hr__function_call *c) {
@@ -31,7 +45,7 @@ hr_status hr__emit_put_along_axis(const hr__function_call *c) {
   HR_RETURN_IF_ERROR(hr__word_attribute(c, 1, MODES, modes, &mode));
   hr__formula f;
   hr__formula_begin(&f, c);
-  const hr_tensor *inputs[2] = {indices,
+  const hr_tensor *inputs[2] = {hr__from_end(&f, indices, x->dims[axis]),
                                 hr__spread(&f, hr__as_dtype(&f, values, x->dtype), indices->rank, indices->dims)};
   const hr_tensor *y = copied(&f, x);
   const int64_t ints[3] = {axis, mode, 1};
@@ -46,7 +60,9 @@ hr_status hr__emit_index_add(const hr__function_call *c) {
   HR_RETURN_IF_ERROR(hr__check_axis(c, hr__int_attribute(c, 0), x->rank, &axis));
   hr__formula f;
   hr__formula_begin(&f, c);
-  const hr_tensor *inputs[2] = {c->inputs[1], hr__as_dtype(&f, c->inputs[2], x->dtype)}, *y = copied(&f, x);
+  const hr_tensor *inputs[2] = {hr__from_end(&f, c->inputs[1], x->dims[axis]),
+                                hr__as_dtype(&f, c->inputs[2], x->dtype)};
+  const hr_tensor *y = copied(&f, x);
   const int64_t ints[1] = {axis};
   hr_scalar alpha = hr__real_attribute(c, 1);
   hr_attrs attrs = {.int_count = 1, .scalar_count = 1, .ints = ints, .scalars = &alpha};
@@ -77,9 +93,10 @@ hr_status hr__emit_slice_update(const hr__function_call *c) {
 
 /* ---- indices of several axes: the tensor, values, then one tensor of indices for each axis ---- */
 
-/* The mask of the axes and where the indices' dims go: to the place of the axes if those are adjacent, else in front.
- */
-static hr_status indexed_axes(const hr__function_call *c, int first, int64_t *out_mask, int64_t *out_place) {
+/* The mask of the axes and where the indices' dims go: to the place of the axes if those are adjacent and the flag is
+ * not set, else in front. */
+static hr_status indexed_axes(const hr__function_call *c, int first, int is_first, int64_t *out_mask,
+                              int64_t *out_place) {
   const hr_attribute *axes = &c->attributes[0];
   int rank = c->inputs[0]->rank, last = -1;
   *out_mask = 0, *out_place = 0;
@@ -100,7 +117,7 @@ static hr_status indexed_axes(const hr__function_call *c, int first, int64_t *ou
     int is = (int)(*out_mask >> d & 1);
     gaps += is && !was;
     was = is;
-    *out_place = gaps > 1 ? 0 : *out_place;
+    *out_place = gaps > 1 || is_first ? 0 : *out_place;
   }
   return HR_OK;
 }
@@ -127,8 +144,9 @@ static int spread_indices(hr__formula *f, int first, const hr_tensor **out) {
 }
 
 hr_status hr__emit_index(const hr__function_call *c) {
+  enum { AXES, FIRST };
   int64_t ints[2];
-  HR_RETURN_IF_ERROR(indexed_axes(c, 1, &ints[0], &ints[1]));
+  HR_RETURN_IF_ERROR(indexed_axes(c, 1, (int)hr__int_attribute(c, FIRST), &ints[0], &ints[1]));
   hr__formula f;
   hr__formula_begin(&f, c);
   const hr_tensor *inputs[HR_RANK_MAX + 1] = {c->inputs[0]};
@@ -140,14 +158,12 @@ hr_status hr__emit_index(const hr__function_call *c) {
 /* Row-major places of indices of several axes, of which there are `all`. One out of range is so in all, too. */
 static const hr_tensor *joined_indices(hr__formula *f, const hr_tensor *x, int64_t mask, int count,
                                        const hr_tensor *const *indices, int64_t all) {
-  const hr_tensor *places = NULL, *is_outside = NULL;
+  const hr_tensor *places = NULL, *is_outside = NULL, *zero = hr__integer(f, 0);
   for (int d = 0, i = 0; d < x->rank && i < count; ++d) {
     if ((mask >> d & 1) != 0) {
-      const hr_tensor *at = hr__as_dtype(f, indices[i++], HR_DTYPE_I64), *size = hr__integer(f, x->dims[d]);
-      const hr_tensor *is_low = hr__binary(f, HR_OP_LT, at, hr__integer(f, -x->dims[d]));
-      const hr_tensor *is_bad = hr__binary(f, HR_OP_LOGICAL_OR, is_low, hr__binary(f, HR_OP_GE, at, size));
-      const hr_tensor *is_negative = hr__binary(f, HR_OP_LT, at, hr__integer(f, 0));
-      at = hr__ternary(f, HR_OP_WHERE, is_negative, hr__binary(f, HR_OP_ADD, at, size), at);
+      const hr_tensor *size = hr__integer(f, x->dims[d]), *at = hr__from_end(f, indices[i++], x->dims[d]);
+      const hr_tensor *is_bad =
+          hr__binary(f, HR_OP_LOGICAL_OR, hr__binary(f, HR_OP_LT, at, zero), hr__binary(f, HR_OP_GE, at, size));
       places = places == NULL ? at : hr__binary(f, HR_OP_ADD, hr__binary(f, HR_OP_MUL, places, size), at);
       is_outside = is_outside == NULL ? is_bad : hr__binary(f, HR_OP_LOGICAL_OR, is_outside, is_bad);
     }
@@ -207,13 +223,13 @@ static const hr_tensor *combined(hr__formula *f, const int64_t *ints, int count,
 }
 
 hr_status hr__emit_index_put(const hr__function_call *c) {
-  enum { AXES, MODE };
+  enum { AXES, MODE, FIRST };
   int64_t ints[3];
   int mode;
   if (c->input_count < 3) {
     return HR__CALL_FAIL(c, "%d inputs, expected x, values and indices", c->input_count);
   }
-  HR_RETURN_IF_ERROR(indexed_axes(c, 2, &ints[0], &ints[1]));
+  HR_RETURN_IF_ERROR(indexed_axes(c, 2, (int)hr__int_attribute(c, FIRST), &ints[0], &ints[1]));
   HR_RETURN_IF_ERROR(hr__word_attribute(c, MODE, MODES, modes, &mode));
   ints[2] = mode;
   hr__formula f;

@@ -135,20 +135,6 @@ static PyObject *get_priority(PyObject *self, void *unused) {
   return PyFloat_FromDouble(100);
 }
 
-static PyGetSetDef attributes[] = {{"shape", get_shape, NULL, "sizes of the dims, a tuple", NULL},
-                                   {"dtype", get_dtype, NULL, "type of the elements", NULL},
-                                   {"ndim", get_ndim, NULL, "number of dims", NULL},
-                                   {"size", get_size, NULL, "number of elements", NULL},
-                                   {"itemsize", get_itemsize, NULL, "bytes of an element", NULL},
-                                   {"nbytes", get_nbytes, NULL, "bytes of all elements", NULL},
-                                   {"device", get_device, NULL, "name of the device", NULL},
-                                   {"T", get_transposed, NULL, "the dims in reverse order, as a view", NULL},
-                                   {"mT", get_matrix_transposed, NULL, "the last two dims exchanged, as a view", NULL},
-                                   {"real", get_real, NULL, "real part", NULL},
-                                   {"imag", get_imag, NULL, "imaginary part", NULL},
-                                   {"__array_priority__", get_priority, NULL, NULL, NULL},
-                                   {NULL, NULL, NULL, NULL, NULL}};
-
 /* ---- elements as Python's numbers ---- */
 
 PyObject *scalar_object(const hr_scalar *value) {
@@ -283,21 +269,26 @@ static PyObject *to_list(PyObject *self, PyObject *unused) {
   return list;
 }
 
-/* ---- text: headrace/_text.py ---- */
+/* ---- written in Python ---- */
 
-static PyObject *call_text(const char *function, PyObject *self) {
-  PyObject *module = PyImport_ImportModule("headrace._text");
-  PyObject *text = module != NULL ? PyObject_CallMethod(module, function, "O", self) : NULL;
+static PyObject *call_python(const char *module_name, const char *function, PyObject *self) {
+  PyObject *module = PyImport_ImportModule(module_name);
+  PyObject *result = module != NULL ? PyObject_CallMethod(module, function, "O", self) : NULL;
   Py_XDECREF(module);
-  return text;
+  return result;
+}
+
+static PyObject *get_at(PyObject *self, void *unused) {
+  (void)unused;
+  return call_python("headrace._at", "At", self);
 }
 
 static PyObject *repr_of(PyObject *self) {
-  return call_text("repr_of", self);
+  return call_python("headrace._text", "repr_of", self);
 }
 
 static PyObject *text_of(PyObject *self) {
-  return call_text("text_of", self);
+  return call_python("headrace._text", "text_of", self);
 }
 
 /* A number's format for an array without dims; else only that of str. */
@@ -307,6 +298,23 @@ static PyObject *format_of(PyObject *self, PyObject *spec) {
   Py_XDECREF(value);
   return text;
 }
+
+static PyGetSetDef attributes[] = {
+    {"shape", get_shape, NULL, "sizes of the dims, a tuple", NULL},
+    {"dtype", get_dtype, NULL, "type of the elements", NULL},
+    {"ndim", get_ndim, NULL, "number of dims", NULL},
+    {"size", get_size, NULL, "number of elements", NULL},
+    {"itemsize", get_itemsize, NULL, "bytes of an element", NULL},
+    {"nbytes", get_nbytes, NULL, "bytes of all elements", NULL},
+    {"device", get_device, NULL, "name of the device", NULL},
+    {"T", get_transposed, NULL, "the dims in reverse order, as a view", NULL},
+    {"mT", get_matrix_transposed, NULL, "the last two dims exchanged, as a view", NULL},
+    {"real", get_real, NULL, "real part", NULL},
+    {"imag", get_imag, NULL, "imaginary part", NULL},
+    {"at", get_at, NULL, "x.at[...].add(v): a new array with updated elements; also set, subtract, multiply, ...",
+     NULL},
+    {"__array_priority__", get_priority, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
 
 /* ---- operators ---- */
 

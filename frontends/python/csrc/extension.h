@@ -106,6 +106,7 @@ PyObject *convert_array(array_object *x, hr_dtype dtype);
 PyObject *get_item(PyObject *self, PyObject *key);
 int set_item(PyObject *self, PyObject *key, PyObject *value);
 PyObject *get_row(PyObject *self, Py_ssize_t i);
+extern PyMethodDef indexing_methods[];
 
 /* ---- exchange.c: memory of others, and for others ---- */
 

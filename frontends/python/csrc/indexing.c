@@ -1,4 +1,4 @@
-/* indexing.c: x[...] and x[...] = v by integers, slices, None and Ellipsis; x[indices] by one array of integers. */
+/* indexing.c: x[...], x[...] = v and the updates of x.at[...], by integers, slices, None, Ellipsis and arrays. */
 #include <limits.h>
 
 #include "extension.h"
@@ -33,51 +33,114 @@ static int take_slice(PyObject *slice, hr_index *out) {
   return 0;
 }
 
-static int take_index(PyObject *key, hr_index *out) {
-  *out = (hr_index){.kind = HR_INDEX_AT};
-  if (key == Py_None || key == Py_Ellipsis) {
-    out->kind = key == Py_None ? HR_INDEX_NEW : HR_INDEX_REST;
-    return 0;
+enum { KEYS_MAX = 2 * HR_RANK_MAX + 1 };
+
+/* A key of x[...]. */
+typedef struct index_key {
+  int count, array_count;
+  hr_index indices[KEYS_MAX];
+  operand arrays[HR_RANK_MAX + 1]; /* of these indices, in their order */
+} index_key;
+
+static void drop_key(index_key *key) {
+  for (int i = 0; i < key->array_count; ++i) {
+    Py_XDECREF(key->arrays[i].owned);
   }
-  if (PySlice_Check(key)) {
-    return take_slice(key, out);
+}
+
+/* A list, a bool, or an array: of this type, or another one with dims. numpy.int64 has a buffer, but is no sequence. */
+static bool is_array_index(PyObject *entry) {
+  if (PyList_Check(entry) || PyBool_Check(entry)) {
+    return true;
   }
-  bool is_bool = key == Py_True || key == Py_False;
-  if (is_bool || !PyIndex_Check(key) || (is_array(key) && as_array(key)->tensor.rank > 0)) {
+  if (is_array(entry)) {
+    return as_array(entry)->tensor.rank > 0 || as_array(entry)->tensor.dtype == HR_DTYPE_BOOL;
+  }
+  bool may_be = !PyIndex_Check(entry) && !PyBytes_Check(entry) && PyObject_CheckBuffer(entry);
+  bool has_dims = !may_be && !PyBytes_Check(entry) && PyObject_CheckBuffer(entry) && PySequence_Check(entry) &&
+                  PySequence_Size(entry) >= 0;
+  PyErr_Clear();
+  return may_be || has_dims;
+}
+
+static PyObject *empty_list(PyObject *entry) {
+  return PyList_Check(entry) && PyList_Size(entry) == 0 ? entry : NULL;
+}
+
+/* An empty list has no dtype: it names no element. */
+static int take_array(hr_stream *stream, PyObject *entry, index_key *key) {
+  if (key->array_count > HR_RANK_MAX) {
+    PyErr_SetString(PyExc_IndexError, "too many indices for array");
+    return -1;
+  }
+  operand *to = &key->arrays[key->array_count];
+  if (is_array(entry)) {
+    (void)take_operand(entry, to);
+  } else {
+    array_object *made = array_from(entry, empty_list(entry) != NULL ? HR_DTYPE_I64 : HR_DTYPE_NONE, stream, 1);
+    if (made == NULL) {
+      return -1;
+    }
+    *to = (operand){.tensor = &made->tensor, .stream = made->stream, .owned = (PyObject *)made};
+  }
+  ++key->array_count;
+  if (to->stream != stream) {
+    PyErr_SetString(PyExc_ValueError, "arrays of two devices in one operation");
+    return -1;
+  }
+  key->indices[key->count].kind = HR_INDEX_ARRAY;
+  key->indices[key->count].array = to->tensor;
+  return 0;
+}
+
+static int take_integer(PyObject *entry, hr_index *out) {
+  if (!PyIndex_Check(entry)) {
     PyErr_SetString(PyExc_IndexError,
-                    "only integers, slices (`:`), ellipsis (`...`), None and a single array of integers are valid "
+                    "only integers, slices (`:`), ellipsis (`...`), None and arrays of integers or bool are valid "
                     "indices");
     return -1;
   }
-  out->begin = integer_from(key);
+  out->begin = integer_from(entry);
   if (out->begin == -1 && PyErr_Occurred()) {
     if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
       PyErr_Clear();
-      PyErr_Format(PyExc_IndexError, "index %R is out of bounds", key);
+      PyErr_Format(PyExc_IndexError, "index %R is out of bounds", entry);
     }
     return -1;
   }
   return 0;
 }
 
-enum { KEYS_MAX = 2 * HR_RANK_MAX + 1 };
-
-/* The number of indices; -1 with an exception. */
-static int take_key(PyObject *key, hr_index *out) {
-  if (!PyTuple_Check(key)) {
-    return take_index(key, out) < 0 ? -1 : 1;
+static int take_index(hr_stream *stream, PyObject *entry, index_key *key) {
+  hr_index *out = &key->indices[key->count];
+  *out = (hr_index){.kind = HR_INDEX_AT};
+  int result = 0;
+  if (entry == Py_None || entry == Py_Ellipsis) {
+    out->kind = entry == Py_None ? HR_INDEX_NEW : HR_INDEX_REST;
+  } else if (PySlice_Check(entry)) {
+    result = take_slice(entry, out);
+  } else {
+    result = is_array_index(entry) ? take_array(stream, entry, key) : take_integer(entry, out);
   }
-  Py_ssize_t count = PyTuple_Size(key);
+  key->count += result == 0;
+  return result;
+}
+
+/* 0, or -1 with an exception. The caller drops the key after success. */
+static int take_key(hr_stream *stream, PyObject *object, index_key *key) {
+  key->count = key->array_count = 0;
+  Py_ssize_t count = PyTuple_Check(object) ? PyTuple_Size(object) : 1;
   if (count > KEYS_MAX) {
     PyErr_SetString(PyExc_IndexError, "too many indices for array");
     return -1;
   }
   for (Py_ssize_t i = 0; i < count; ++i) {
-    if (take_index(PyTuple_GetItem(key, i), &out[i]) < 0) {
+    if (take_index(stream, PyTuple_Check(object) ? PyTuple_GetItem(object, i) : object, key) < 0) {
+      drop_key(key);
       return -1;
     }
   }
-  return (int)count;
+  return 0;
 }
 
 static PyObject *view_at(array_object *x, int count, const hr_index *indices) {
@@ -86,45 +149,22 @@ static PyObject *view_at(array_object *x, int count, const hr_index *indices) {
   return (PyObject *)array_or_raise(view, status);
 }
 
-/* The rows of x at an array or a list of integers. */
-static PyObject *take_rows(PyObject *self, PyObject *key) {
-  operand rows;
-  if (want_operand("index", key, 0, &rows) < 0) {
+static PyObject *select_at(array_object *x, const index_key *key) {
+  array_object *made = new_array(x->stream);
+  hr_status status =
+      made != NULL ? hr_array_select(x->stream, &x->tensor, key->count, key->indices, &made->tensor) : HR_OK;
+  return (PyObject *)array_or_raise(made, status);
+}
+
+PyObject *get_item(PyObject *self, PyObject *object) {
+  array_object *x = as_array(self);
+  index_key key;
+  if (take_key(x->stream, object, &key) < 0) {
     return NULL;
   }
-  PyObject *result = NULL;
-  if (rows.tensor->dtype == HR_DTYPE_BOOL || as_array(self)->tensor.rank == 0) {
-    PyErr_SetString(PyExc_IndexError, "masks are not supported as indices: use where()");
-  } else {
-    array_object *made = new_array(as_array(self)->stream);
-    const hr_tensor *inputs[2] = {&as_array(self)->tensor, rows.tensor};
-    hr_status status =
-        made == NULL ? HR_OK
-                     : hr_functional_apply(made->stream, HR_FUNCTIONAL_TAKE, 2, inputs, 0, NULL, 1, &made->tensor);
-    result = (PyObject *)array_or_raise(made, status);
-  }
-  Py_XDECREF(rows.owned);
+  PyObject *result = key.array_count == 0 ? view_at(x, key.count, key.indices) : select_at(x, &key);
+  drop_key(&key);
   return result;
-}
-
-/* A list, or an array with dims, of this type or another one: numpy.int64 has a buffer, too, but is no sequence. */
-static bool is_rows(PyObject *key) {
-  if (PyList_Check(key) || is_array(key)) {
-    return PyList_Check(key) || as_array(key)->tensor.rank > 0;
-  }
-  bool may_be = !PyBytes_Check(key) && PyObject_CheckBuffer(key) && PySequence_Check(key);
-  bool has_dims = may_be && PySequence_Size(key) >= 0;
-  PyErr_Clear();
-  return has_dims;
-}
-
-PyObject *get_item(PyObject *self, PyObject *key) {
-  hr_index indices[KEYS_MAX];
-  if (is_rows(key)) {
-    return take_rows(self, key);
-  }
-  int count = take_key(key, indices);
-  return count < 0 ? NULL : view_at(as_array(self), count, indices);
 }
 
 PyObject *get_row(PyObject *self, Py_ssize_t i) {
@@ -132,25 +172,49 @@ PyObject *get_row(PyObject *self, Py_ssize_t i) {
   return view_at(as_array(self), 1, &index);
 }
 
+static int update_item(array_object *x, PyObject *object, PyObject *value, hr_update update) {
+  index_key key;
+  operand from = {.owned = NULL};
+  if (take_key(x->stream, object, &key) < 0) {
+    return -1;
+  }
+  int result = want_operand("array", value, 1, &from);
+  if (result > 0) {
+    hr_status status = from.stream != NULL && from.stream != x->stream
+                           ? hr_status_make(HR_STATUS_INVALID_ARGUMENT, "arrays of two devices in one operation")
+                           : hr_array_update(x->stream, &x->tensor, key.count, key.indices, from.tensor, update);
+    result = status == HR_OK ? 0 : -1;
+    if (status != HR_OK) {
+      raise_status(status);
+    }
+  }
+  Py_XDECREF(from.owned);
+  drop_key(&key);
+  return result;
+}
+
 int set_item(PyObject *self, PyObject *key, PyObject *value) {
-  array_object *x = as_array(self);
-  hr_index indices[KEYS_MAX];
   if (value == NULL) {
     PyErr_SetString(PyExc_TypeError, "elements of an array can't be deleted");
     return -1;
   }
-  int count = take_key(key, indices);
-  operand from;
-  if (count < 0 || want_operand("array", value, 1, &from) < 0) {
-    return -1;
-  }
-  hr_status status = from.stream != NULL && from.stream != x->stream
-                         ? hr_status_make(HR_STATUS_INVALID_ARGUMENT, "arrays of two devices in one operation")
-                         : hr_array_assign(x->stream, &x->tensor, count, indices, from.tensor);
-  Py_XDECREF(from.owned);
-  if (status != HR_OK) {
-    raise_status(status);
-    return -1;
-  }
-  return 0;
+  return update_item(as_array(self), key, value, HR_UPDATE_SET);
 }
+
+static PyObject *updated(PyObject *module, PyObject *args) {
+  (void)module;
+  PyObject *self, *key, *value;
+  int update;
+  if (!PyArg_ParseTuple(args, "OOOi", &self, &key, &value, &update)) {
+    return NULL;
+  }
+  array_object *result = share_array(as_array(self));
+  if (result != NULL && update_item(result, key, value, (hr_update)update) < 0) {
+    Py_CLEAR(result);
+  }
+  return (PyObject *)result;
+}
+
+PyMethodDef indexing_methods[] = {
+    {"_updated", updated, METH_VARARGS, "_updated(x, key, value, update)\n--\n\nFor headrace/_at.py."},
+    {NULL, NULL, 0, NULL}};

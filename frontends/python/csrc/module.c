@@ -195,7 +195,8 @@ PyMODINIT_FUNC PyInit__arrays(void) {
   PyObject *module = array_type != NULL ? PyModule_Create(&definition) : NULL;
   if (module == NULL || add_dtypes(module) < 0 || PyModule_AddFunctions(module, creation_methods) < 0 ||
       PyModule_AddFunctions(module, exchange_methods) < 0 || PyModule_AddFunctions(module, function_methods) < 0 ||
-      PyModule_AddFunctions(module, tape_methods) < 0 || PyModule_AddFunctions(module, file_methods) < 0 ||
+      PyModule_AddFunctions(module, tape_methods) < 0 || PyModule_AddFunctions(module, indexing_methods) < 0 ||
+      PyModule_AddFunctions(module, file_methods) < 0 ||
       PyModule_AddObjectRef(module, "Array", (PyObject *)array_type) < 0) {
     Py_XDECREF(module);
     return NULL;

@@ -33,6 +33,8 @@ class Array:
     @property
     def mT(self) -> Array: ...
     @property
+    def at(self) -> Any: ...
+    @property
     def real(self) -> Array: ...
     @property
     def imag(self) -> Array: ...
@@ -936,15 +938,15 @@ def triu(x: _Like, k: int = 0) -> Array:
     """0 below diagonal k of the last two dims."""
 
 def take(x: _Like, indices: _Like, axis: int = 0, mode: str = "error") -> Array:
-    """x's elements at these indices of an axis; the indices' dims replace the axis; mode clip bounds indices to 0 and the last one, drop gives 0 for negative and other indices out of range."""
+    """x's elements at these indices of an axis, negative ones from the end; the indices' dims replace the axis; mode clip bounds indices to 0 and the last one, drop gives 0 for negative and other indices out of range."""
 
 def take_along_axis(x: _Like, indices: _Like, axis: int = -1, mode: str = "error") -> Array:
     """for each index the element of x at its place, with this index along the axis; mode as of take."""
 
-def index(arrays: Sequence[_Like], axes: _Axes) -> Array:
+def index(arrays: Sequence[_Like], axes: _Axes, first: _b.bool = False) -> Array:
     """x at indices of several axes: inputs x, then one tensor for each axis, broadcast; their dims replace adjacent axes, or come first."""
 
-def index_put(arrays: Sequence[_Like], axes: _Axes, mode: str = "set") -> Array:
+def index_put(arrays: Sequence[_Like], axes: _Axes, mode: str = "set", first: _b.bool = False) -> Array:
     """x with values at indices: inputs x, values, then as index; mode: set, add, multiply, max, min."""
 
 def put_along_axis(x: _Like, indices: _Like, values: _Like, axis: int = -1, mode: str = "set") -> Array:

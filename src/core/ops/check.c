@@ -58,11 +58,11 @@ static inline bool is_plainly_inside(const hr_view *view) {
   return bits >> SMALL_BITS == 0 && (max + 1) * size_of[view->dtype] <= hr_buffer_bytes(view->buffer);
 }
 
-/* True if any view of a buffer is inside it; an output must also have no stride of 0. */
+/* True if any view of a buffer is inside it; an output with elements must also have no stride of 0. */
 static bool is_anyhow_inside(const hr_view *view, bool is_output) {
   const int64_t *dims = view->dims, *strides = view->strides;
   int64_t min = view->offset, max = view->offset, reach, end;
-  bool is_empty = false;
+  bool is_empty = false, is_repeated = false;
   for (int d = 0, rank = view->rank; d < rank; ++d) {
     int64_t last = dims[d] - 1, stride = strides[d];
     if (last <= 0) {
@@ -76,8 +76,8 @@ static bool is_anyhow_inside(const hr_view *view, bool is_output) {
       if (__builtin_add_overflow(max, reach, &max)) {
         return false;
       }
-    } else if (is_output && stride == 0) {
-      return false;
+    } else if (stride == 0) {
+      is_repeated = is_output;
     } else if (__builtin_add_overflow(min, reach, &min)) {
       return false;
     }
@@ -86,7 +86,7 @@ static bool is_anyhow_inside(const hr_view *view, bool is_output) {
     return true;
   }
   int64_t size = size_of[view->dtype];
-  return min >= 0 && !__builtin_mul_overflow(max, size, &end) &&
+  return !is_repeated && min >= 0 && !__builtin_mul_overflow(max, size, &end) &&
          (uint64_t)end + (uint64_t)size <= hr_buffer_bytes(view->buffer);
 }
 
@@ -105,6 +105,15 @@ static inline bool is_spreadable(const hr_view *view, int rank, const int64_t *d
   }
   for (int d = 0; d < view->rank; ++d) {
     if (view->dims[d] != dims[added + d] && view->dims[d] != 1) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool has_elements(const hr_view *view) {
+  for (int d = 0; d < view->rank; ++d) {
+    if (view->dims[d] == 0) {
       return false;
     }
   }
@@ -131,7 +140,9 @@ HR__COLD static hr_status explain_view(const char *name, const char *side, int i
       return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: %s %d has dims %s", name, side, i,
                             hr__view_dims(view, dims));
     }
-    if (is_output && view->dims[d] > 1 && view->strides[d] == 0) {
+  }
+  for (int d = 0; d < view->rank && is_output && has_elements(view); ++d) {
+    if (view->dims[d] > 1 && view->strides[d] == 0) {
       return hr_status_make(
           HR_STATUS_INVALID_ARGUMENT,
           "%s: %s %d of dims %s is expanded along dim %d: more than one element is written to one place", name, side, i,

@@ -155,6 +155,7 @@ HR_TEST(views_stay_in_their_buffer) {
   REFUSE(NEG, "f32[4]{-1}+2", "f32[4]", "", 0, "reaches elements -1 to 2");
   REFUSE(NEG, "f32[4]", "f64[513]", "", 0, "output 0 of dims [513]");
   REFUSE(NEG, "f32[4]", "f32[2,4]{0,1}", "", 0, "expanded along dim 0");
+  PASS(NEG, "f32[0]", "f32[2,0]{0,1}", "", 0); /* writes nothing */
   REFUSE(NEG, "f32[4]", "f32[-4]", "", 0, "output 0 has dims [-4]");
   REFUSE(NEG, "f99[4]", "f32[4]", "", 0, "input 0 has no dtype");
   REFUSE(NEG, "f32[4]{9223372036854775807}", "f32[4]", "", 0, "reaches elements");

@@ -1,0 +1,193 @@
+/* array_update.c: writes to arrays: in place if nobody else sees the memory, else to a copy. */
+#include "array/array_select.h"
+
+static bool repeats_elements(const hr_tensor *x) {
+  for (int d = 0; d < x->rank; ++d) {
+    if (x->dims[d] > 1 && x->strides[d] == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* The array that a write goes to: x's own view of memory that nobody else sees, or a copy. */
+static hr_status make_own(hr_stream *stream, const hr_tensor *x, hr_tensor *out) {
+  if (hr_buffer_is_unique(stream, x->buffer) && !repeats_elements(x)) {
+    *out = *x;
+    hr_buffer_retain(out->buffer);
+    return HR_OK;
+  }
+  return hr_functional_apply(stream, HR_FUNCTIONAL_ASTYPE, 1, &x, 0, NULL, 1, out);
+}
+
+/* A value may have more dims than the place, if their size is 1. */
+static hr_tensor without_leading_ones(const hr_tensor *value, int rank) {
+  hr_tensor x = *value;
+  while (x.rank > rank && x.dims[0] == 1) {
+    --x.rank;
+    for (int d = 0; d < x.rank; ++d) {
+      x.dims[d] = x.dims[d + 1], x.strides[d] = x.strides[d + 1];
+    }
+  }
+  return x;
+}
+
+/* ---- at integers and slices ---- */
+
+static hr_status write_view(hr_stream *stream, const hr_tensor *place, const hr_tensor *value, hr_update update) {
+  static const hr_op ops[] = {HR_OP_COPY, HR_OP_ADD, HR_OP_MUL, HR_OP_MAXIMUM, HR_OP_MINIMUM};
+  hr_tensor bare = without_leading_ones(value, place->rank);
+  hr_view to = hr_tensor_view(place), inputs[2] = {to, hr_tensor_view(&bare)};
+  bool sets = update == HR_UPDATE_SET;
+  return hr_stream_record(stream, ops[update], NULL, sets ? 1 : 2, sets ? inputs + 1 : inputs, 1, &to);
+}
+
+/* ---- at arrays ---- */
+
+/* The arrays' dims, broadcast to each other. */
+static int joint_dims(const hr_selection *s, int64_t *dims) {
+  int rank = 0;
+  for (int i = 0; i < s->array_count; ++i) {
+    rank = s->arrays[i].rank > rank ? s->arrays[i].rank : rank;
+  }
+  for (int d = 0; d < rank; ++d) {
+    dims[d] = 1;
+    for (int i = 0; i < s->array_count; ++i) {
+      int at = d - (rank - s->arrays[i].rank);
+      dims[d] = at >= 0 && s->arrays[i].dims[at] != 1 ? s->arrays[i].dims[at] : dims[d];
+    }
+  }
+  return rank;
+}
+
+static hr_status spread_arrays(hr_stream *stream, hr_selection *s, int *out_rank) {
+  int64_t dims[HR_RANK_MAX];
+  *out_rank = joint_dims(s, dims);
+  hr_attribute shape = {.kind = HR_ATTRIBUTE_INTS, .count = *out_rank, .value = {.ints = dims}};
+  for (int i = 0; i < s->array_count; ++i) {
+    const hr_tensor *array = &s->arrays[i];
+    hr_tensor spread;
+    HR_RETURN_IF_ERROR(hr_functional_apply(stream, HR_FUNCTIONAL_BROADCAST_TO, 1, &array, 1, &shape, 1, &spread));
+    hr_tensor_release(&s->arrays[i]);
+    s->arrays[i] = spread;
+  }
+  return HR_OK;
+}
+
+/* Where the arrays' dims stand: in the place of adjacent axes, else first. */
+static int64_t place_of_arrays(const hr_selection *s) {
+  bool is_adjacent = s->axes[s->array_count - 1] - s->axes[0] == s->array_count - 1;
+  return is_adjacent && !s->is_first ? s->axes[0] : 0;
+}
+
+/* The row that sets or adds in place. */
+static hr_status put(hr_stream *stream, hr_selection *s, const hr_tensor *view, const hr_tensor *value, bool adds) {
+  int rank;
+  HR_RETURN_IF_ERROR(spread_arrays(stream, s, &rank));
+  int64_t ints[3] = {0, place_of_arrays(s), adds};
+  hr_tensor bare = without_leading_ones(value, view->rank - s->array_count + rank);
+  hr_view inputs[HR_RANK_MAX + 1] = {hr_tensor_view(&bare)}, to = hr_tensor_view(view);
+  for (int i = 0; i < s->array_count; ++i) {
+    ints[0] |= INT64_C(1) << s->axes[i];
+    inputs[1 + i] = hr_tensor_view(&s->arrays[i]);
+  }
+  hr_attrs attrs = {.int_count = 3, .ints = ints};
+  return hr_stream_record(stream, HR_OP_INDEX_PUT, &attrs, 1 + s->array_count, inputs, 1, &to);
+}
+
+/* Other updates are made in a copy. */
+static hr_status put_combined(hr_stream *stream, const hr_selection *s, const hr_tensor *view, const hr_tensor *value,
+                              hr_update update) {
+  static const char *const modes[] = {"set", "add", "multiply", "max", "min"};
+  const hr_tensor *inputs[HR_RANK_MAX + 2] = {view, value};
+  for (int i = 0; i < s->array_count; ++i) {
+    inputs[2 + i] = &s->arrays[i];
+  }
+  hr_attribute attributes[3] = {{.kind = HR_ATTRIBUTE_INTS, .count = s->array_count, .value = {.ints = s->axes}},
+                                {.kind = HR_ATTRIBUTE_TEXT, .value = {.text = modes[update]}},
+                                {.kind = HR_ATTRIBUTE_FLAG, .value = {.integer = s->is_first}}};
+  hr_tensor made;
+  HR_RETURN_IF_ERROR(
+      hr_functional_apply(stream, HR_FUNCTIONAL_INDEX_PUT, 2 + s->array_count, inputs, 3, attributes, 1, &made));
+  hr_status status = write_view(stream, view, &made, HR_UPDATE_SET);
+  hr_tensor_release(&made);
+  return status;
+}
+
+/* The value as a tensor of x's dtype. */
+static hr_status convert_value(hr_stream *stream, const hr_tensor *value, hr_dtype dtype, hr_tensor *out) {
+  hr_attribute to = {.kind = HR_ATTRIBUTE_DTYPE, .value = {.dtype = dtype}};
+  return hr_functional_apply(stream, HR_FUNCTIONAL_ASTYPE, 1, &value, 1, &to, 1, out);
+}
+
+static hr_status write_selection(hr_stream *stream, hr_selection *s, const hr_tensor *place, const hr_tensor *value,
+                                 hr_update update) {
+  hr_tensor view = {0}, converted = {0};
+  HR_RETURN_IF_ERROR(hr_array_index(place, s->index_count, s->indices, &view));
+  hr_status status = HR_OK;
+  if (s->array_count == 0) {
+    status = write_view(stream, &view, value, update);
+  } else {
+    status = convert_value(stream, value, place->dtype, &converted);
+    status = status != HR_OK           ? status
+             : update <= HR_UPDATE_ADD ? put(stream, s, &view, &converted, update == HR_UPDATE_ADD)
+                                       : put_combined(stream, s, &view, &converted, update);
+  }
+  hr_tensor_release(&converted);
+  hr_tensor_release(&view);
+  return status;
+}
+
+/* ---- one element for a whole mask: without its coordinates, so without a wait ---- */
+
+static bool is_fill(int count, const hr_index *indices, const hr_tensor *value, hr_update update) {
+  return update == HR_UPDATE_SET && count == 1 && indices[0].kind == HR_INDEX_ARRAY &&
+         indices[0].array->dtype == HR_DTYPE_BOOL && hr_tensor_count(value) == 1;
+}
+
+static hr_status fill_mask(hr_stream *stream, const hr_tensor *place, const hr_tensor *mask, const hr_tensor *value) {
+  hr_tensor bare = without_leading_ones(value, 0), spread = *mask, converted;
+  for (int d = mask->rank; d < place->rank; ++d) {
+    spread.dims[d] = place->dims[d], spread.strides[d] = 0;
+  }
+  spread.rank = place->rank;
+  HR_RETURN_IF_ERROR(convert_value(stream, &bare, place->dtype, &converted));
+  hr_view to = hr_tensor_view(place), inputs[3] = {hr_tensor_view(&spread), hr_tensor_view(&converted), to};
+  hr_status status = hr_stream_record(stream, HR_OP_WHERE, NULL, 3, inputs, 1, &to);
+  hr_tensor_release(&converted);
+  return status;
+}
+
+/* ---- all writes ---- */
+
+static hr_status write_at(hr_stream *stream, const hr_tensor *own, int count, const hr_index *indices,
+                          const hr_tensor *value, hr_update update) {
+  hr_selection s;
+  if (is_fill(count, indices, value, update)) {
+    HR_RETURN_IF_ERROR(hr__check_mask(indices[0].array, own, 0));
+    return fill_mask(stream, own, indices[0].array, value);
+  }
+  hr_status status = hr__select(stream, own, count, indices, &s);
+  status = status == HR_OK ? write_selection(stream, &s, own, value, update) : status;
+  hr__selection_end(&s);
+  return status;
+}
+
+hr_status hr_array_update(hr_stream *stream, hr_tensor *x, int count, const hr_index *indices, const hr_tensor *value,
+                          hr_update update) {
+  hr_tensor own;
+  HR_RETURN_IF_ERROR(make_own(stream, x, &own));
+  hr_status status = write_at(stream, &own, count, indices, value, update);
+  if (status != HR_OK) {
+    hr_tensor_release(&own);
+    return status;
+  }
+  hr_buffer *before = x->buffer;
+  *x = own;
+  hr_buffer_release(before);
+  return HR_OK;
+}
+
+hr_status hr_array_assign(hr_stream *stream, hr_tensor *x, int count, const hr_index *indices, const hr_tensor *value) {
+  return hr_array_update(stream, x, count, indices, value, HR_UPDATE_SET);
+}
