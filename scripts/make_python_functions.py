@@ -39,7 +39,9 @@ NUMBERS = {"pointwise", "clip", "parametric", "divmod", "ldexp", "rounded"}
 VALUES = {"false": "False", "true": "True"}
 CONSTANTS = {"pi": "3.141592653589793", "e": "2.718281828459045", "inf": "inf", "nan": "nan", "newaxis": "None"}
 OTHERS = ["eval", "device", "stats", "from_dlpack", "load", "save", "save_safetensors", "Array", "dtype"]
-TRANSFORMS = ["grad", "value_and_grad", "vjp", "jvp", "stop_gradient"]  # headrace/transforms.py
+TRANSFORMS = [
+    "grad", "value_and_grad", "vjp", "jvp", "stop_gradient", "custom_function", "checkpoint"
+]  # headrace/transforms.py  # fmt: skip
 
 
 def read(path):
@@ -163,7 +165,7 @@ STUB = '''\
 # ruff: noqa
 
 import builtins as _b
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Iterator, Self, Sequence
 
 _Axes = int | Sequence[int] | None
 _Like = Any  # an array, a number, nested lists, or an object with the buffer protocol
@@ -236,6 +238,23 @@ def jvp(
 
 def stop_gradient(x: Array, /) -> Array:
     """x's elements as a constant: gradients do not go through it."""
+
+class custom_function:
+    """A function with a vjp, jvp and vmap of its own, set by decorators."""
+
+    def __init__(self, f: Callable[..., Any]) -> None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def vjp(self, f: Callable[..., Any]) -> Self:
+        """f(primals, cotangents, outputs) returns the gradients by the primals."""
+
+    def jvp(self, f: Callable[..., Any]) -> Self:
+        """f(primals, tangents) returns the products of the outputs."""
+
+    def vmap(self, f: Callable[..., Any]) -> Self:
+        """f(inputs, axes) returns the outputs and their axes."""
+
+def checkpoint(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose gradients keep no values between its inputs and outputs: it runs again for them."""
 '''
 OPERATORS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
 

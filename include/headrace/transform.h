@@ -59,6 +59,41 @@ HR_API HR_MUST_USE hr_status hr_tape_gradient(hr_tape *tape, int output_count, c
                                               const hr_tensor *const *seeds, int input_count,
                                               const hr_tensor *const *inputs, hr_tensor *out_gradients);
 
+/* ---- functions with a gradient of their own ---- */
+
+/* The arguments of a gradient, valid until it returns. */
+typedef struct hr_custom_call {
+  void *arg;
+  hr_stream *stream; /* records go here: other tapes see them */
+  int input_count, output_count;
+  const hr_tensor *inputs, *outputs; /* with the values of the function's call */
+  const hr_tensor *cotangents;       /* the gradients of the outputs; without a buffer: 0 */
+  hr_tensor *gradients;              /* to set: those of the inputs, zeroed on entry. The tape takes over references of
+                                      * their buffers; without a buffer: 0. Gradients of constant inputs are dropped. */
+} hr_custom_call;
+
+typedef struct hr_custom_spec {
+  const char *name;                                  /* in messages; a constant */
+  hr_status (*gradient)(const hr_custom_call *call); /* records gradients; called in hr_tape_gradient */
+  void *arg;
+  void (*release)(void *arg); /* (optional) called once: no tape needs the gradient any more */
+} hr_custom_spec;
+
+typedef struct hr_custom hr_custom;
+
+/* Begins a function: until its end, what the calling thread's tapes see is constant for them. So they keep no records
+ * of it. Tapes begun later are not concerned. Functions nest. */
+HR_API HR_MUST_USE hr_status hr_custom_begin(hr_stream *stream, hr_custom **out_custom);
+
+/* Ends the function, and frees `custom`: its gradient is the spec's. Tapes retain the values of the inputs and outputs
+ * until they are destroyed. What else the function read is constant. The spec's `arg` is released in any case; spec
+ * NULL: the outputs are constants.
+ *
+ * outputs: tensors of the function; their references are the caller's. One whose memory is older than the function, or
+ * that of an output before it, is replaced by a copy, and its reference released. */
+HR_API HR_MUST_USE hr_status hr_custom_end(hr_custom *custom, const hr_custom_spec *spec, int input_count,
+                                           const hr_tensor *const *inputs, int output_count, hr_tensor *const *outputs);
+
 /* Ends and frees a tape; NULL is fine. */
 HR_API void hr_tape_destroy(hr_tape *tape);
 

@@ -174,6 +174,9 @@ static hr_status check_outputs(const hr__backward *b) {
 }
 
 static hr_status give_all(hr__backward *b) {
+  if (b->record->custom != NULL) {
+    return hr__give_custom(b);
+  }
   const hr__gradient *gradient = hr__gradient_of(b->record->op);
   HR_RETURN_IF_ERROR(gradient->kind != HR__GRADIENT_NONE ? check_outputs(b) : HR_OK);
   switch (gradient->kind) {
@@ -222,7 +225,8 @@ static hr_status take_gradients(walk *w, const hr__function_call *call, const hr
 }
 
 static hr_status go_through(walk *w, const hr__taped *record) {
-  const hr__function_row row = {.name = hr_op_table(record->op)->name};
+  bool is_custom = record->custom != NULL;
+  const hr__function_row row = {.name = is_custom ? hr__custom_name(record->custom) : hr_op_table(record->op)->name};
   hr__backward b = {.call = call_of(w, &row), .adjoints = &w->adjoints, .record = record};
   hr_tensor *g = hr_calloc((size_t)record->output_count, sizeof *g);
   if (g == NULL) {

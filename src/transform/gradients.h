@@ -75,6 +75,9 @@ const hr_tensor *hr__value(const hr__operand *operand, hr_tensor *number);
  * made it; if that is an error, it is returned. */
 hr_status hr__give_gradient(const hr__backward *b, int i, hr_status status, hr_tensor *gradient);
 hr_status hr__give_before(const hr__backward *b, int i, hr_status status, hr_tensor *gradient);
+/* The gradients of a function with its own (custom.c). */
+hr_status hr__give_custom(const hr__backward *b);
+const char *hr__custom_name(const hr__custom *custom);
 /* Evaluates an expression in the language of gradients.def, for input i. */
 hr_status hr__evaluate(const hr__backward *b, const char *text, int i, hr_tensor *out);
 /* The same, and gives it. */

@@ -5,7 +5,8 @@
  *
  * Before a record, values that it overwrites and that a rule will read are copied: those of earlier records, and inputs
  * of this one. If a rule reads an output that the record leaves out (the mean of a layer norm), the output is added. A
- * composite without a rule is replaced by the records of its loops, which are kept.
+ * composite without a rule is replaced by the records of its loops, which are kept. A function with a gradient of its
+ * own is one record; those in it are constant: they are kept only where they overwrite what depends on watched tensors.
  * Everything that can fail precedes the record, so that a failure leaves the tape as it was.
  */
 #include "transform/tape.h"
@@ -79,7 +80,10 @@ static hr_status copy_value(hr_tape *tape, const hr_view *view, hr_tensor *out) 
   HR_RETURN_IF_ERROR(hr_buffer_create(hr_stream_device(tape->stream), bytes, &copy.buffer));
   hr_view target = hr_tensor_view(&copy);
   const hr_hook_record record = {HR_OP_COPY, NULL, 1, 1, view, &target};
+  /* The copy is none of the functions' records. */
+  hr__tapes_add_constants(tape->hook.below, tape->thread, -tape->constants);
   hr_status status = hr_hook_pass(&tape->hook, tape->stream, &record);
+  hr__tapes_add_constants(tape->hook.below, tape->thread, tape->constants);
   if (status != HR_OK) {
     hr_tensor_release(&copy);
     return status;
@@ -244,6 +248,7 @@ static void destroy_taped(hr_tape *tape, hr__taped *taped) {
   for (int i = 0; i < taped->output_count; ++i) {
     release_kept(tape, taped->outputs[i].kept);
   }
+  hr__custom_release(taped->custom);
   hr_free(taped);
 }
 
@@ -253,11 +258,22 @@ static bool is_active(const hr_tape *tape, const hr_view *view) {
   return view->buffer != NULL && hr_table_get(&tape->active, hr_buffer_serial(view->buffer)) != NULL;
 }
 
-static bool concerns(const hr_tape *tape, const hr_hook_record *record) {
+static bool is_active_input(const hr_tape *tape, const hr_view *view) {
+  return tape->constants == 0 && hr__is_differentiable(view->dtype) && is_active(tape, view);
+}
+
+static bool has_active_input(const hr_tape *tape, const hr_hook_record *record) {
   for (int i = 0; i < record->input_count; ++i) {
-    if (hr__is_differentiable(record->inputs[i].dtype) && is_active(tape, &record->inputs[i])) {
+    if (is_active_input(tape, &record->inputs[i])) {
       return true;
     }
+  }
+  return false;
+}
+
+static bool concerns(const hr_tape *tape, const hr_hook_record *record) {
+  if (has_active_input(tape, record)) {
+    return true;
   }
   for (int i = 0; i < record->output_count; ++i) {
     if (is_active(tape, &record->outputs[i])) {
@@ -267,11 +283,9 @@ static bool concerns(const hr_tape *tape, const hr_hook_record *record) {
   return false;
 }
 
-static void find_active_inputs(const hr_tape *tape, hr__taped *taped) {
+static void find_active_inputs(const hr_tape *tape, const hr_hook_record *record, hr__taped *taped) {
   for (int i = 0; i < taped->input_count; ++i) {
-    hr__operand *input = &taped->inputs[i];
-    input->is_active = input->serial != 0 && hr__is_differentiable(input->view.dtype) &&
-                       hr_table_get(&tape->active, input->serial) != NULL;
+    taped->inputs[i].is_active = is_active_input(tape, &record->inputs[i]);
   }
 }
 
@@ -313,7 +327,7 @@ static hr_status mark_outputs(hr_tape *tape, const hr__taped *taped) {
 
 /* Everything that can fail before the record itself. */
 static hr_status prepare(hr_tape *tape, const hr_hook_record *record, hr__taped *taped) {
-  find_active_inputs(tape, taped);
+  find_active_inputs(tape, record, taped);
   HR_RETURN_IF_ERROR(keep_values(tape, record, taped));
   return mark_outputs(tape, taped);
 }
@@ -432,14 +446,12 @@ static hr_status record_with_outputs(hr_tape *tape, const hr_hook_record *record
 static bool needs_loops(const hr_tape *tape, const hr_hook_record *record) {
   hr_op_family family = hr_op_table(record->op)->family;
   hr__gradient_kind kind = hr__gradient_of(record->op)->kind;
-  bool is_known = true, is_any_active = false;
+  bool is_known = true;
   if (family != HR_FAMILY_COMPOSITE || kind == HR__GRADIENT_MISSING || kind == HR__GRADIENT_NONE) {
     return false;
   }
   for (int i = 0; i < record->input_count; ++i) {
-    if (hr__is_differentiable(record->inputs[i].dtype) && is_active(tape, &record->inputs[i])) {
-      is_any_active = true, is_known = is_known && hr__has_rule(record->op, i);
-    }
+    is_known = is_known && (!is_active_input(tape, &record->inputs[i]) || hr__has_rule(record->op, i));
   }
   hr__letters letters = hr__row_letters(record->op);
   for (int i = 1; is_known && i < record->output_count; ++i) {
@@ -447,7 +459,7 @@ static bool needs_loops(const hr_tape *tape, const hr_hook_record *record) {
     bool may_get = output->buffer != NULL && hr__is_differentiable(output->dtype);
     is_known = !may_get || hr__has_letter(letters.gradients, i);
   }
-  return is_any_active && !is_known;
+  return !is_known && has_active_input(tape, record);
 }
 
 static hr_status record_single(hr_tape *tape, const hr_hook_record *record) {
@@ -493,6 +505,54 @@ static hr_status see_record(hr_hook *hook, hr_stream *stream, const hr_hook_reco
   return is_list ? record_list(tape, record) : record_single(tape, record);
 }
 
+/* ---- functions with a gradient of their own ---- */
+
+const void *hr__tape_thread(void) {
+  static _Thread_local char here;
+  return &here;
+}
+
+void hr__tapes_add_constants(hr_hook *hook, const void *thread, int change) {
+  for (; change != 0 && hook != NULL; hook = hook->below) {
+    hr_tape *tape = (hr_tape *)hook;
+    if (hook->record == see_record && tape->thread == thread) {
+      tape->constants += change;
+    }
+  }
+}
+
+/* The gradient may read all inputs and outputs. */
+static hr_status keep_operands(hr_tape *tape, const hr_hook_record *record, hr__taped *taped) {
+  for (int i = 0; i < record->input_count; ++i) {
+    HR_RETURN_IF_ERROR(keep_in_place(tape, &record->inputs[i], &taped->inputs[i].kept));
+  }
+  for (int i = 0; i < record->output_count; ++i) {
+    HR_RETURN_IF_ERROR(keep_in_place(tape, &record->outputs[i], &taped->outputs[i].kept));
+  }
+  return mark_outputs(tape, taped);
+}
+
+hr_status hr__tape_keep_custom(hr_hook *hook, hr__custom *custom, const hr_hook_record *record) {
+  hr_tape *tape = (hr_tape *)hook;
+  if (hook->record != see_record || tape->is_ended || tape->is_paused || !has_active_input(tape, record)) {
+    return HR_OK;
+  }
+  hr__taped *taped = create_taped(record);
+  if (taped == NULL) {
+    return no_memory();
+  }
+  taped->custom = custom;
+  hr__custom_retain(custom);
+  find_active_inputs(tape, record, taped);
+  hr_status status = keep_operands(tape, record, taped);
+  if (status != HR_OK) {
+    destroy_taped(tape, taped);
+    return status;
+  }
+  tape->records.data[tape->records.count++] = taped;
+  return HR_OK;
+}
+
 hr_status hr_tape_begin(hr_stream *stream, hr_tape **out_tape) {
   hr_tape *tape = hr_calloc(1, sizeof *tape);
   if (tape == NULL) {
@@ -500,6 +560,7 @@ hr_status hr_tape_begin(hr_stream *stream, hr_tape **out_tape) {
   }
   hr_stream_retain(stream);
   tape->stream = stream;
+  tape->thread = hr__tape_thread();
   tape->hook.record = see_record;
   hr_hook_add(stream, &tape->hook);
   *out_tape = tape;

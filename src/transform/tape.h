@@ -3,6 +3,8 @@
  * A kept record has the description of its operands, without references to their buffers: a buffer is identified by its
  * serial number. Only values that a rule reads (letters of gradients.def) are retained. So intermediate results that no
  * rule reads stay dead for the compiler, which keeps them in registers.
+ *
+ * The record of a function with a gradient of its own (custom.c) has the function's inputs and outputs, and op CALL.
  */
 #ifndef HEADRACE_TRANSFORM_TAPE_H_
 #define HEADRACE_TRANSFORM_TAPE_H_
@@ -32,8 +34,11 @@ typedef struct hr__operand {
   hr__kept *kept; /* NULL: no rule reads it */
 } hr__operand;
 
+typedef struct hr__custom hr__custom;
+
 typedef struct hr__taped {
-  hr_op op; /* NONE: the only output is watched here */
+  hr_op op;           /* NONE: the only output is watched here */
+  hr__custom *custom; /* of CALL, with a reference */
   hr_attrs attrs;
   int input_count, output_count;
   hr__operand *inputs, *outputs;
@@ -43,11 +48,23 @@ struct hr_tape {
   hr_hook hook; /* first */
   hr_stream *stream;
   bool is_ended;
-  bool is_paused; /* the records are the tape's own */
+  bool is_paused;     /* the records are the tape's own */
+  int constants;      /* not 0: so many functions with a gradient of their own run, whose records are constant */
+  const void *thread; /* which began the tape */
   HR_VECTOR(hr__taped *) records;
   hr_table active; /* by serial number: the buffer depends on watched tensors */
   hr_table kept;   /* by serial number: chains of values that a record may overwrite */
 };
+
+/* The calling thread's identity. */
+const void *hr__tape_thread(void);
+/* Changes `constants` of the thread's tapes, from this hook of a stream on. */
+void hr__tapes_add_constants(hr_hook *hook, const void *thread, int change);
+/* Keeps the record of a function on a tape, if an input depends on watched tensors. Does nothing for other hooks. */
+hr_status hr__tape_keep_custom(hr_hook *hook, hr__custom *custom, const hr_hook_record *record);
+
+void hr__custom_retain(hr__custom *custom);
+void hr__custom_release(hr__custom *custom);
 
 /* True for dtypes that have gradients. */
 static inline bool hr__is_differentiable(hr_dtype dtype) {

@@ -1,4 +1,4 @@
-/* tapes.c: tapes (headrace/transform.h) for headrace/transforms.py.
+/* tapes.c: tapes and functions with a gradient of their own (headrace/transform.h), for headrace/transforms.py.
  *
  * A capsule owns a tape. _tape_close ends it even if others still hold the capsule: a traceback may, for long.
  *
@@ -163,6 +163,15 @@ static PyObject *list_of_tensors(hr_stream *stream, Py_ssize_t count, hr_tensor 
   return list;
 }
 
+/* The exception of a function with its own gradient comes first. */
+static PyObject *raise_failure(hr_status status) {
+  if (PyErr_Occurred()) {
+    hr_status_ignore(status);
+    return NULL;
+  }
+  return raise_status(status);
+}
+
 static PyObject *find_gradients(const open_tape *open, const tensors *outputs, const tensors *seeds,
                                 const tensors *inputs) {
   hr_tensor *found = PyMem_Calloc((size_t)inputs->count + 1, sizeof *found);
@@ -171,7 +180,7 @@ static PyObject *find_gradients(const open_tape *open, const tensors *outputs, c
   }
   hr_status status = hr_tape_gradient(open->tape, (int)outputs->count, outputs->data, seeds->data, (int)inputs->count,
                                       inputs->data, found);
-  PyObject *list = status == HR_OK ? list_of_tensors(open->stream, inputs->count, found) : raise_status(status);
+  PyObject *list = status == HR_OK ? list_of_tensors(open->stream, inputs->count, found) : raise_failure(status);
   PyMem_Free(found);
   return list;
 }
@@ -196,6 +205,173 @@ static PyObject *gradient(PyObject *module, PyObject *args) {
     drop_tensors(&taken[i]);
   }
   return result;
+}
+
+/* ---- functions with a gradient of their own ---- */
+
+/* Further arrays on a call's tensors. Those without a buffer are None. */
+static PyObject *list_of_shared(hr_stream *stream, int count, const hr_tensor *found) {
+  PyObject *list = PyList_New(count);
+  for (int i = 0; list != NULL && i < count; ++i) {
+    PyObject *item = Py_None;
+    if (found[i].buffer == NULL) {
+      Py_INCREF(item);
+    } else {
+      item = (PyObject *)new_array(stream);
+      if (item != NULL) {
+        hr_buffer_retain(found[i].buffer);
+        as_array(item)->tensor = found[i];
+      }
+    }
+    if (item == NULL || PyList_SetItem(list, i, item) < 0) {
+      Py_CLEAR(list);
+    }
+  }
+  return list;
+}
+
+/* The gradients that the function has returned: a list of arrays and None. */
+static int take_gradients(const hr_custom_call *call, PyObject *list) {
+  if (!PyList_Check(list) || PyList_Size(list) != call->input_count) {
+    PyErr_Format(PyExc_TypeError, "a gradient returned %R, expected a list of %d", list, call->input_count);
+    return -1;
+  }
+  for (int i = 0; i < call->input_count; ++i) {
+    PyObject *item = PyList_GetItem(list, i);
+    const hr_tensor *found = NULL;
+    if (item == Py_None) {
+      continue;
+    }
+    if (take_tensor(item, call->stream, &found) < 0) {
+      return -1;
+    }
+    hr_buffer_retain(found->buffer);
+    call->gradients[i] = *found;
+  }
+  return 0;
+}
+
+static hr_status call_gradient(const hr_custom_call *call) {
+  PyObject *inputs = list_of_shared(call->stream, call->input_count, call->inputs);
+  PyObject *outputs = list_of_shared(call->stream, call->output_count, call->outputs);
+  PyObject *cotangents = list_of_shared(call->stream, call->output_count, call->cotangents);
+  PyObject *found = NULL;
+  if (inputs != NULL && outputs != NULL && cotangents != NULL) {
+    found = PyObject_CallFunctionObjArgs(call->arg, inputs, cotangents, outputs, NULL);
+  }
+  int is_taken = found != NULL && take_gradients(call, found) == 0;
+  Py_XDECREF(inputs);
+  Py_XDECREF(outputs);
+  Py_XDECREF(cotangents);
+  Py_XDECREF(found);
+  return is_taken ? HR_OK : hr_status_make(HR_STATUS_CANCELLED, "an exception of Python");
+}
+
+static void drop_function(void *function) {
+  Py_DECREF((PyObject *)function);
+}
+
+/* ---- the same, while they run ---- */
+
+#define CUSTOM "headrace.custom"
+
+static void cancel_custom(PyObject *capsule) {
+  hr_custom *custom = PyCapsule_GetContext(capsule) == NULL ? PyCapsule_GetPointer(capsule, CUSTOM) : NULL;
+  if (custom != NULL) {
+    hr_status_ignore(hr_custom_end(custom, NULL, 0, NULL, 0, NULL));
+  }
+}
+
+/* Takes the function out of its capsule; NULL with an exception if it has ended. */
+static hr_custom *take_custom(PyObject *capsule) {
+  hr_custom *custom = PyCapsule_GetPointer(capsule, CUSTOM);
+  if (custom != NULL && PyCapsule_GetContext(capsule) != NULL) {
+    PyErr_SetString(PyExc_RuntimeError, "the function has ended");
+    return NULL;
+  }
+  return custom != NULL && PyCapsule_SetContext(capsule, capsule) == 0 ? custom : NULL;
+}
+
+/* _custom_begin(x): a function of arrays on x's device begins. None: no tape sees it. */
+static PyObject *begin_custom(PyObject *module, PyObject *x) {
+  (void)module;
+  if (!is_array(x)) {
+    return PyErr_Format(PyExc_TypeError, "expected an array, not %R", x);
+  }
+  hr_stream *stream = as_array(x)->stream;
+  hr_hook *top = hr_hook_set_top(stream, NULL);
+  (void)hr_hook_set_top(stream, top);
+  if (top == NULL) {
+    Py_RETURN_NONE;
+  }
+  hr_custom *custom;
+  hr_status status = hr_custom_begin(stream, &custom);
+  if (status != HR_OK) {
+    return raise_status(status);
+  }
+  PyObject *capsule = PyCapsule_New(custom, CUSTOM, cancel_custom);
+  if (capsule == NULL) {
+    hr_status_ignore(hr_custom_end(custom, NULL, 0, NULL, 0, NULL));
+  }
+  return capsule;
+}
+
+/* _custom_cancel(function): it ends without a gradient; once more is fine. */
+static PyObject *cancel(PyObject *module, PyObject *capsule) {
+  (void)module;
+  hr_custom *custom = take_custom(capsule);
+  if (custom == NULL) {
+    PyErr_Clear();
+  } else {
+    hr_status_ignore(hr_custom_end(custom, NULL, 0, NULL, 0, NULL));
+  }
+  Py_RETURN_NONE;
+}
+
+/* New arrays on the outputs, which hr_custom_end may replace. */
+static PyObject *share_all(PyObject *list) {
+  Py_ssize_t count = PyList_Size(list);
+  PyObject *all = count >= 0 ? PyList_New(count) : NULL;
+  for (Py_ssize_t i = 0; all != NULL && i < count; ++i) {
+    PyObject *item = PyList_GetItem(list, i);
+    PyObject *own = is_array(item) ? (PyObject *)share_array(as_array(item))
+                                   : PyErr_Format(PyExc_TypeError, "expected an array, not %R", item);
+    if (own == NULL || PyList_SetItem(all, i, own) < 0) {
+      Py_CLEAR(all);
+    }
+  }
+  return all;
+}
+
+/* _custom_end(function, inputs, gradient, outputs): lists of arrays, the inputs' not empty. The outputs that tapes see.
+ * gradient(inputs, cotangents, outputs) returns those of the inputs; a cotangent may be None. */
+static PyObject *end_custom(PyObject *module, PyObject *args) {
+  (void)module;
+  PyObject *capsule, *inputs, *gradient_function, *outputs;
+  tensors taken[2] = {{0}};
+  if (!PyArg_ParseTuple(args, "OOOO:_custom_end", &capsule, &inputs, &gradient_function, &outputs)) {
+    return NULL;
+  }
+  PyObject *first = PyList_GetItem(inputs, 0), *all = first != NULL ? share_all(outputs) : NULL;
+  hr_stream *stream = all != NULL && is_array(first) ? as_array(first)->stream : NULL;
+  int is_taken =
+      all != NULL && take_tensors(inputs, stream, &taken[0]) == 0 && take_tensors(all, stream, &taken[1]) == 0;
+  hr_custom *custom = is_taken ? take_custom(capsule) : NULL;
+  if (custom != NULL) {
+    const hr_custom_spec spec = {"custom_function", call_gradient, gradient_function, drop_function};
+    Py_INCREF(gradient_function);
+    hr_status status = hr_custom_end(custom, &spec, (int)taken[0].count, taken[0].data, (int)taken[1].count,
+                                     (hr_tensor *const *)taken[1].data);
+    if (status != HR_OK) {
+      raise_status(status);
+      Py_CLEAR(all);
+    }
+  } else {
+    Py_CLEAR(all);
+  }
+  drop_tensors(&taken[0]);
+  drop_tensors(&taken[1]);
+  return all;
 }
 
 /* ---- copies ---- */
@@ -235,6 +411,9 @@ PyMethodDef tape_methods[] = {
     {"_tape_close", close_, METH_O, NULL},
     {"_tape_gradient", gradient, METH_VARARGS, NULL},
     {"_tape_copy", copy, METH_O, NULL},
+    {"_custom_begin", begin_custom, METH_O, NULL},
+    {"_custom_end", end_custom, METH_VARARGS, NULL},
+    {"_custom_cancel", cancel, METH_O, NULL},
     {"stop_gradient", stop_gradient, METH_O,
      "stop_gradient(x, /)\n--\n\nx's elements as a constant: gradients do not go through it."},
     {NULL, NULL, 0, NULL}};

@@ -2,7 +2,7 @@
 # ruff: noqa
 
 import builtins as _b
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Iterator, Self, Sequence
 
 _Axes = int | Sequence[int] | None
 _Like = Any  # an array, a number, nested lists, or an object with the buffer protocol
@@ -164,6 +164,23 @@ def jvp(
 
 def stop_gradient(x: Array, /) -> Array:
     """x's elements as a constant: gradients do not go through it."""
+
+class custom_function:
+    """A function with a vjp, jvp and vmap of its own, set by decorators."""
+
+    def __init__(self, f: Callable[..., Any]) -> None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def vjp(self, f: Callable[..., Any]) -> Self:
+        """f(primals, cotangents, outputs) returns the gradients by the primals."""
+
+    def jvp(self, f: Callable[..., Any]) -> Self:
+        """f(primals, tangents) returns the products of the outputs."""
+
+    def vmap(self, f: Callable[..., Any]) -> Self:
+        """f(inputs, axes) returns the outputs and their axes."""
+
+def checkpoint(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose gradients keep no values between its inputs and outputs: it runs again for them."""
 
 def array(object, /, dtype=None, copy=True, device=None) -> Array: ...
 def asarray(object, /, dtype=None, copy=None, device=None) -> Array: ...

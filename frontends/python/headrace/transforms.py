@@ -6,12 +6,13 @@ captured is a constant, even if it is an argument, too.
 
 import functools
 import operator
+import threading
 
 from headrace import _arrays
 from headrace._arrays import Array, stop_gradient
 from headrace.utils import tree_flatten, tree_map
 
-__all__ = ["grad", "jvp", "stop_gradient", "value_and_grad", "vjp"]
+__all__ = ["checkpoint", "custom_function", "grad", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
 
 class _Tape:
@@ -25,6 +26,23 @@ class _Tape:
 
     def __exit__(self, *exception):
         _arrays._tape_close(self.tape)
+
+
+class _Mode(threading.local):
+    """What gradients are found for: None, or jvp's list of pairs (cotangent, constant part of a custom jvp)."""
+
+    parts = None
+
+
+_mode = _Mode()
+
+
+def _gradients(tape, outputs, seeds, inputs, parts=None):
+    before, _mode.parts = _mode.parts, parts
+    try:
+        return _arrays._tape_gradient(tape, outputs, seeds, inputs)
+    finally:
+        _mode.parts = before
 
 
 _FLOATING = {"float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
@@ -129,7 +147,7 @@ def _gradients_of(who, call, loss_of, chosen):
     with _Tape(leaves) as tape:
         value = call(trees)
         _arrays._tape_end(tape)
-        found = iter(_arrays._tape_gradient(tape, [loss_of(who, value)], None, leaves))
+        found = iter(_gradients(tape, [loss_of(who, value)], None, leaves))
     return value, tree_map(lambda _: next(found), trees)
 
 
@@ -231,7 +249,7 @@ def vjp(fun, primals, cotangents):
         outputs = _outputs_of("vjp", fun(*copies))
         _arrays._tape_end(tape)
         _check_pairs("vjp", outputs, "output", cotangents, "cotangent")
-        return outputs, _arrays._tape_gradient(tape, *_seeded(outputs, cotangents), watched)
+        return outputs, _gradients(tape, *_seeded(outputs, cotangents), watched)
 
 
 def jvp(fun, primals, tangents):
@@ -255,8 +273,209 @@ def _products(tape, watched, outputs, tangents):
     seeds = [_arrays.zeros_like(outputs[i]) for i in floating]
     if seeds:
         with _Tape(seeds) as linear:
-            gradients = _arrays._tape_gradient(tape, [outputs[i] for i in floating], seeds, watched)
+            parts = []
+            gradients = _gradients(tape, [outputs[i] for i in floating], seeds, watched, parts)
             _arrays._tape_end(linear)
-            products = _arrays._tape_gradient(linear, *_seeded(gradients, tangents), seeds)
+            gradients += [cotangent for cotangent, _ in parts]
+            products = _gradients(linear, *_seeded(gradients, tangents + [part for _, part in parts]), seeds)
         found = dict(zip(floating, products))
     return [found[i] if i in found else _arrays.zeros_like(y) for i, y in enumerate(outputs)]
+
+
+# ---- functions with gradients of their own
+
+
+_PLACE = object()  # of an array in a structure
+
+
+def _split(tree):
+    """The arrays of a tree, and the tree without them."""
+    arrays = []
+
+    def place(x):
+        if not isinstance(x, Array):
+            return x
+        arrays.append(x)
+        return _PLACE
+
+    structure = tree_map(place, tree)
+    return arrays, structure
+
+
+def _join(structure, items):
+    """The tree with these items in the places of its arrays."""
+    items = iter(items)
+    return tree_map(lambda x: next(items) if x is _PLACE else x, structure)
+
+
+def _matched(who, what, arrays, structure, found):
+    """An array or None for each of the arrays: those that `found` has, which is a tree like theirs or the arrays."""
+    items = [x for _, x in tree_flatten(found)]
+    if len(items) != len(arrays):
+        places = [x is _PLACE for _, x in tree_flatten(structure)]
+        items = [x for x, is_array in zip(items, places) if is_array] if len(items) == len(places) else items
+    if len(items) != len(arrays):
+        raise ValueError(f"{who}: {len(items)} {what}s, expected {len(arrays)}")
+    for i, (x, item) in enumerate(zip(arrays, items)):
+        if item is not None and not isinstance(item, Array):
+            raise ValueError(f"{who}: {what} {i} is {item!r}, expected an array")
+        if item is not None and item.shape != x.shape:
+            raise ValueError(f"{who}: {what} {i} has shape {item.shape}, expected {x.shape}")
+    return items
+
+
+def _default_gradients(run, inputs, cotangents):
+    """The gradients of a function that runs again, under a tape."""
+    at = [i for i, x in enumerate(inputs) if _is_floating(x)]
+    found = [None] * len(inputs)
+    if at:
+        copies = [_arrays._tape_copy(inputs[i]) for i in at]
+        watched = [x.copy() for x in copies]
+        again = list(inputs)
+        for i, x in zip(at, copies):
+            again[i] = x
+        with _Tape(watched) as tape:
+            outputs = run(again)
+            _arrays._tape_end(tape)
+            for i, gradient in zip(at, _gradients(tape, *_seeded(outputs, cotangents), watched)):
+                found[i] = gradient
+    return found
+
+
+class _Call:
+    """A call of a function: the structures of its arguments and result, and what finds its gradients."""
+
+    def __init__(self, function, vjp, jvp, structure):
+        self.function, self.vjp, self.jvp, self.structure = function, vjp, jvp, structure
+        self.result = None
+
+    def run(self, inputs):
+        args, kwargs = _join(self.structure, inputs)
+        outputs, self.result = _split(self.function(*args, **kwargs))
+        return outputs
+
+    def primals(self):
+        """The structure of the positional arguments: of the only one, or of all."""
+        args = self.structure[0]
+        return args[0] if len(args) == 1 else args
+
+    def gradients(self, inputs, cotangents, outputs):
+        cotangents = [_arrays.zeros_like(y) if c is None else c for y, c in zip(outputs, cotangents)]
+        if _mode.parts is not None and self.jvp is not None:
+            return self.of_jvp(inputs, cotangents, outputs)
+        if _mode.parts is None and self.vjp is not None:
+            return self.of_vjp(inputs, cotangents, outputs)
+        return self.of_function(inputs, cotangents)
+
+    def of_function(self, inputs, cotangents):
+        """The function runs again, under a tape."""
+        at = [i for i, x in enumerate(inputs) if _is_floating(x)]
+        again = {i: _arrays._tape_copy(inputs[i]) for i in at}
+        watched = [x.copy() for x in again.values()]
+        with _Tape(watched) as tape:
+            outputs = self.run([again.get(i, x) for i, x in enumerate(inputs)])
+            _arrays._tape_end(tape)
+            found = dict(zip(at, _gradients(tape, *_seeded(outputs, cotangents), watched, _mode.parts)))
+        return [found.get(i) for i in range(len(inputs))]
+
+    def of_vjp(self, inputs, cotangents, outputs):
+        args, kwargs = _join(self.structure, inputs)
+        primals = args[0] if len(args) == 1 else args
+        found = self.vjp(primals, _join(self.result, cotangents), _join(self.result, outputs), **kwargs)
+        count = len(_split(primals)[0])
+        found = _matched("vjp", "gradient", inputs[:count], self.primals(), found)
+        return found + [None] * (len(inputs) - count)
+
+    def of_jvp(self, inputs, cotangents, outputs):
+        """The products of jvp are linear in the tangents, but for a part that is constant. Their gradients by the
+        tangents are found at 0, where the products are that part."""
+        if self.structure[1]:
+            raise ValueError(f"jvp: the function is called with {sorted(self.structure[1])}, expected positions alone")
+        at = [i for i, x in enumerate(inputs) if _is_floating(x)]
+        tangents = [_arrays.zeros_like(inputs[i]) for i in at]
+        by_place = dict(zip(at, tangents))
+        with _Tape(tangents) as tape:
+            tree = _join(self.tangents(), [by_place.get(i) for i in range(len(inputs))])
+            found = self.jvp(_join(self.primals(), inputs), tree)
+            products = _matched("jvp", "product", outputs, self.result, found)
+            _arrays._tape_end(tape)
+            pairs = [(y, c) for y, c in zip(products, cotangents) if y is not None and _is_floating(c)]
+            _mode.parts.extend((c, y) for y, c in pairs)
+            gradients = _gradients(tape, *_seeded([y for y, _ in pairs], [c for _, c in pairs]), tangents)
+        by_place = dict(zip(at, gradients))
+        return [by_place.get(i) for i in range(len(inputs))]
+
+    def tangents(self):
+        """The structure of the primals, with None for what is no array."""
+        return tree_map(lambda x: x if x is _PLACE else None, self.primals())
+
+
+def _call(function, vjp, jvp, args, kwargs):
+    """The function's result. Tapes see one record with the gradients of vjp or jvp; without them it runs again."""
+    inputs, structure = _split((args, kwargs))
+    if not inputs:
+        return function(*args, **kwargs)
+    custom = _arrays._custom_begin(inputs[0])
+    if custom is None:
+        return function(*args, **kwargs)
+    try:
+        call = _Call(function, vjp, jvp, structure)
+        outputs = call.run([x.copy() for x in inputs])  # the function may write to its own
+        return _join(call.result, _arrays._custom_end(custom, inputs, call.gradients, outputs))
+    finally:
+        _arrays._custom_cancel(custom)
+
+
+class custom_function:
+    """A function with transforms of its own, set by decorators:
+
+        @hr.custom_function
+        def f(x, y):
+            return hr.sin(x) * y
+
+        @f.vjp
+        def f_vjp(primals, cotangent, output):
+            x, y = primals
+            return cotangent * hr.cos(x) * y, cotangent * hr.sin(x)
+
+    vjp and jvp get the argument itself if there is one, else a tuple. Tangents of arrays of integers are None. Without
+    one of them the function's own derivative is used. Arrays that the function captured are constants.
+    """
+
+    def __init__(self, f):
+        if not callable(f):
+            raise TypeError(f"custom_function: {f!r} is not a function")
+        functools.update_wrapper(self, f, updated=())
+        self._function, self._vjp, self._jvp, self._vmap = f, None, None, None
+
+    def __call__(self, *args, **kwargs):
+        if self._vjp is None and self._jvp is None:
+            return self._function(*args, **kwargs)
+        return _call(self._function, self._vjp, self._jvp, args, kwargs)
+
+    def vjp(self, f):
+        """f(primals, cotangents, outputs) returns the gradients by the primals."""
+        self._vjp = f
+        return self
+
+    def jvp(self, f):
+        """f(primals, tangents) returns the products of the outputs: linear in the tangents."""
+        self._jvp = f
+        return self
+
+    def vmap(self, f):
+        """f(inputs, axes) returns the outputs and their axes."""
+        self._vmap = f
+        return self
+
+
+def checkpoint(fun):
+    """A function whose gradients keep no values between its inputs and outputs: it runs again for them."""
+    if not callable(fun):
+        raise TypeError(f"checkpoint: {fun!r} is not a function")
+
+    @functools.wraps(fun, updated=())
+    def checkpointed(*args, **kwargs):
+        return _call(fun, None, None, args, kwargs)
+
+    return checkpointed

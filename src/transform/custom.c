@@ -1,0 +1,225 @@
+/* custom.c: functions with a gradient of their own.
+ *
+ *   hr_custom_begin   a hook above the tapes, which makes records constant for those below
+ *   hr_custom_end     removes it; each tape that the inputs concern keeps one record: the function
+ *   hr_tape_gradient  the function's gradient records those of the inputs
+ *
+ * A tape finds gradients by buffer. So outputs have memory of their own, which nothing else of the tape shows.
+ */
+#include "base/allocator.h"
+#include "transform/gradients.h"
+
+/* A function that runs. */
+struct hr_custom {
+  hr_hook hook; /* first */
+  hr_stream *stream;
+  const void *thread;
+  uint64_t first; /* the serial number of a buffer made at the beginning: that of later ones is larger */
+};
+
+/* A function on tapes. */
+struct hr__custom {
+  hr_custom_spec spec;
+  int users;
+};
+
+static hr_status no_memory(void) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a function with a gradient of its own");
+}
+
+/* ---- functions on tapes ---- */
+
+static void release_arg(const hr_custom_spec *spec) {
+  if (spec != NULL && spec->release != NULL) {
+    spec->release(spec->arg);
+  }
+}
+
+void hr__custom_retain(hr__custom *custom) {
+  ++custom->users;
+}
+
+void hr__custom_release(hr__custom *custom) {
+  if (custom != NULL && --custom->users == 0) {
+    release_arg(&custom->spec);
+    hr_free(custom);
+  }
+}
+
+const char *hr__custom_name(const hr__custom *custom) {
+  return custom->spec.name != NULL ? custom->spec.name : "custom function";
+}
+
+/* ---- running ---- */
+
+static hr_status pass_as_constant(hr_hook *hook, hr_stream *stream, const hr_hook_record *record) {
+  const hr_custom *custom = (const hr_custom *)hook;
+  hr__tapes_add_constants(hook->below, custom->thread, 1);
+  hr_status status = hr_hook_pass(hook, stream, record);
+  hr__tapes_add_constants(hook->below, custom->thread, -1);
+  return status;
+}
+
+hr_status hr_custom_begin(hr_stream *stream, hr_custom **out_custom) {
+  hr_custom *custom = hr_calloc(1, sizeof *custom);
+  hr_buffer *first = NULL;
+  hr_status status = custom != NULL ? hr_buffer_create(hr_stream_device(stream), 1, &first) : no_memory();
+  if (status != HR_OK) {
+    hr_free(custom);
+    return status;
+  }
+  hr_stream_retain(stream);
+  *custom = (hr_custom){
+      .hook.record = pass_as_constant, .stream = stream, .thread = hr__tape_thread(), .first = hr_buffer_serial(first)};
+  hr_buffer_release(first);
+  hr_hook_add(stream, &custom->hook);
+  *out_custom = custom;
+  return HR_OK;
+}
+
+/* ---- the end ---- */
+
+/* True if an output has memory that something else shows: that is older, or an earlier output's. */
+static bool is_shared(const hr_custom *custom, int i, hr_tensor *const *outputs) {
+  bool is = hr_buffer_serial(outputs[i]->buffer) < custom->first;
+  for (int k = 0; k < i; ++k) {
+    is = is || outputs[k]->buffer == outputs[i]->buffer;
+  }
+  return is;
+}
+
+/* Copies that are still records of the function. */
+static hr_status own_outputs(const hr_custom *custom, int count, hr_tensor *const *outputs) {
+  static const hr__function_row row = {.name = "custom function"};
+  const hr__function_call call = {.row = &row, .stream = custom->stream};
+  for (int i = 0; i < count; ++i) {
+    hr_tensor own;
+    const hr_tensor *inputs[1] = {outputs[i]};
+    if (!is_shared(custom, i, outputs)) {
+      continue;
+    }
+    HR_RETURN_IF_ERROR(hr__record_new(&call, HR_OP_COPY, NULL, 1, inputs, outputs[i]->dtype, outputs[i]->rank,
+                                      outputs[i]->dims, &own));
+    hr_tensor_release(outputs[i]);
+    hr__copy_tensor(&own, outputs[i]);
+  }
+  return HR_OK;
+}
+
+static hr_status check_buffers(const char *what, int count, const hr_tensor *const *tensors) {
+  for (int i = 0; i < count; ++i) {
+    if (tensors[i] == NULL || tensors[i]->buffer == NULL) {
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "custom function: %s %d has no buffer", what, i);
+    }
+  }
+  return HR_OK;
+}
+
+/* Up to the function in which this one runs: for tapes below that, it is constant. */
+static hr_status keep_on_tapes(hr_hook *top, const void *thread, hr__custom *custom, const hr_hook_record *record) {
+  for (hr_hook *hook = top; hook != NULL; hook = hook->below) {
+    if (hook->record == pass_as_constant && ((hr_custom *)hook)->thread == thread) {
+      break;
+    }
+    HR_RETURN_IF_ERROR(hr__tape_keep_custom(hook, custom, record));
+  }
+  return HR_OK;
+}
+
+static hr_status keep(const hr_custom *custom, hr__custom *kept, int input_count, const hr_tensor *const *inputs,
+                      int output_count, hr_tensor *const *outputs) {
+  hr_view *views = hr_malloc(((size_t)input_count + (size_t)output_count + 1) * sizeof *views);
+  if (views == NULL) {
+    return no_memory();
+  }
+  for (int i = 0; i < input_count; ++i) {
+    views[i] = hr_tensor_view(inputs[i]);
+  }
+  for (int i = 0; i < output_count; ++i) {
+    views[input_count + i] = hr_tensor_view(outputs[i]);
+  }
+  const hr_hook_record record = {HR_OP_CALL, NULL, input_count, output_count, views, views + input_count};
+  hr_hook *top = hr_hook_set_top(custom->stream, NULL);
+  (void)hr_hook_set_top(custom->stream, top);
+  hr_status status = keep_on_tapes(top, custom->thread, kept, &record);
+  hr_free(views);
+  return status;
+}
+
+static hr_status end_on_tapes(hr_custom *custom, const hr_custom_spec *spec, int input_count,
+                              const hr_tensor *const *inputs, int output_count, hr_tensor *const *outputs) {
+  hr__custom *kept = hr_malloc(sizeof *kept);
+  if (kept == NULL) {
+    release_arg(spec);
+    return no_memory();
+  }
+  *kept = (hr__custom){*spec, 1};
+  hr_status status = check_buffers("input", input_count, inputs);
+  status = status == HR_OK ? check_buffers("output", output_count, (const hr_tensor *const *)outputs) : status;
+  status = status == HR_OK ? own_outputs(custom, output_count, outputs) : status;
+  hr_hook_remove(custom->stream, &custom->hook);
+  status = status == HR_OK ? keep(custom, kept, input_count, inputs, output_count, outputs) : status;
+  hr__custom_release(kept);
+  return status;
+}
+
+hr_status hr_custom_end(hr_custom *custom, const hr_custom_spec *spec, int input_count, const hr_tensor *const *inputs,
+                        int output_count, hr_tensor *const *outputs) {
+  hr_status status = spec != NULL ? end_on_tapes(custom, spec, input_count, inputs, output_count, outputs) : HR_OK;
+  hr_hook_remove(custom->stream, &custom->hook);
+  hr_stream_release(custom->stream);
+  hr_free(custom);
+  return status;
+}
+
+/* ---- the gradient ---- */
+
+static hr_status check_gradient(const hr__backward *b, int i, const hr_tensor *gradient) {
+  const hr_view *x = &hr__input(b, i)->view;
+  bool fits = gradient->rank == x->rank && hr__is_differentiable(gradient->dtype);
+  for (int d = 0; fits && d < x->rank; ++d) {
+    fits = gradient->dims[d] == x->dims[d];
+  }
+  if (fits) {
+    return HR_OK;
+  }
+  char have[HR__SHAPE_TEXT], want[HR__SHAPE_TEXT];
+  return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: the gradient of input %d is %s%s, expected %s%s",
+                        b->call.row->name, i, hr_dtype_name(gradient->dtype),
+                        hr__shape_text(gradient->rank, gradient->dims, have), hr_dtype_name(x->dtype),
+                        hr__shape_text(x->rank, x->dims, want));
+}
+
+/* Gives those that are wanted, and releases all. */
+static hr_status give(const hr__backward *b, hr_status status, hr_tensor *gradients) {
+  for (int i = 0; i < b->record->input_count; ++i) {
+    hr_tensor *gradient = &gradients[i];
+    if (status == HR_OK && hr__wants(b, i) && gradient->buffer != NULL) {
+      status = check_gradient(b, i, gradient);
+      status = status == HR_OK ? hr__adjoint_add(b->adjoints, &b->call, hr__input(b, i), gradient) : status;
+    }
+    hr_tensor_release(gradient);
+  }
+  return status;
+}
+
+hr_status hr__give_custom(const hr__backward *b) {
+  const hr__taped *record = b->record;
+  int inputs = record->input_count, outputs = record->output_count;
+  hr_tensor *room = hr_calloc(2 * (size_t)inputs + (size_t)outputs + 1, sizeof *room);
+  if (room == NULL) {
+    return no_memory();
+  }
+  for (int i = 0; i < inputs; ++i) {
+    hr__copy_tensor(&record->inputs[i].kept->tensor, &room[i]);
+  }
+  for (int i = 0; i < outputs; ++i) {
+    hr__copy_tensor(&record->outputs[i].kept->tensor, &room[inputs + i]);
+  }
+  hr_tensor *gradients = room + inputs + outputs;
+  const hr_custom_spec *spec = &record->custom->spec;
+  const hr_custom_call call = {spec->arg, b->call.stream, inputs, outputs, room, room + inputs, b->g, gradients};
+  hr_status status = give(b, spec->gradient(&call), gradients);
+  hr_free(room);
+  return status;
+}
