@@ -47,3 +47,9 @@ def categorical(key: _Like, logits: _Like, axis: int = -1) -> Array:
 
 def permutation(key: _Like, x: _Like, axis: int = 0) -> Array:
     """x's slices along an axis in random order."""
+
+def seed(number) -> Any:
+    """Sets the key of this module."""
+
+def next_key() -> Any:
+    """A new key, split from that of this module, on the device of new arrays."""

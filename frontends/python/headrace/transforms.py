@@ -4,13 +4,14 @@ A transform calls the function with copies of the arguments, which a tape watche
 captured is a constant, even if it is an argument, too.
 """
 
+import copy
 import functools
 import operator
 import threading
 
 from headrace import _arrays
 from headrace._arrays import Array, stop_gradient
-from headrace.utils import tree_flatten, tree_map
+from headrace.utils import _like, tree_flatten, tree_map
 
 __all__ = ["checkpoint", "custom_function", "grad", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
@@ -102,18 +103,30 @@ def _check_chosen(who, chosen):
         _check_argument(who, f"argument {key}" + (f" at {rest!r}" if rest else ""), x)
 
 
+def _map_kept(fn, tree):
+    """tree_map, but dicts of other classes keep them: a network is one."""
+    if isinstance(tree, dict):
+        children = {key: _map_kept(fn, child) for key, child in tree.items()}
+        if type(tree) is dict:
+            return children
+        kept = copy.copy(tree)
+        kept.update(children)
+        return kept
+    return _like(tree, [_map_kept(fn, child) for child in tree]) if isinstance(tree, (list, tuple)) else fn(tree)
+
+
 def _copies(who, chosen):
     """Trees with copies of the arrays, and a list of these."""
     leaves = []
 
-    def copy(x):
+    def copied(x):
         if not isinstance(x, Array) or not _is_floating(x):
             _check_chosen(who, chosen)
         own = _arrays._tape_copy(x)
         leaves.append(own.copy())  # the function may write to its own
         return own
 
-    trees = tree_map(copy, chosen)
+    trees = _map_kept(copied, chosen)
     if not leaves:
         raise ValueError(f"{who}: the arguments have no arrays, expected at least one")
     return trees, leaves

@@ -14,7 +14,7 @@ script only needs device="headrace".
 import importlib
 
 __all__ = ["cpp_extension", "get_include"]
-_MODULES = ("fft", "linalg", "random", "transforms", "utils")  # of arrays
+_MODULES = ("fft", "linalg", "nn", "optimizers", "random", "transforms", "utils")  # of arrays
 
 
 def get_include():

@@ -1,0 +1,63 @@
+"""Networks, with MLX's names: layers, losses and initialisers. docs/arrays.md has an example.
+
+Images and sequences have their channels in the last dim: [N, L, C], [N, H, W, C]. Weights of convolutions are [O, .., I].
+"""
+
+from headrace.nn import init, losses
+from headrace.nn.activations import (
+    CELU,
+    ELU,
+    GELU,
+    GLU,
+    SELU,
+    HardShrink,
+    Hardswish,
+    HardTanh,
+    LeakyReLU,
+    LogSigmoid,
+    LogSoftmax,
+    Mish,
+    PReLU,
+    ReLU,
+    ReLU2,
+    ReLU6,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Softmin,
+    Softplus,
+    Softshrink,
+    Softsign,
+    Step,
+    Tanh,
+    celu,
+    elu,
+    gelu,
+    gelu_approx,
+    gelu_fast_approx,
+    glu,
+    hard_shrink,
+    hard_tanh,
+    hardswish,
+    leaky_relu,
+    log_sigmoid,
+    log_softmax,
+    mish,
+    prelu,
+    relu,
+    relu2,
+    relu6,
+    selu,
+    sigmoid,
+    silu,
+    softmax,
+    softmin,
+    softplus,
+    softshrink,
+    softsign,
+    step,
+    tanh,
+)
+from headrace.nn.gradients import value_and_grad
+from headrace.nn.linear import Bilinear, Embedding, Identity, Linear, Sequential
+from headrace.nn.module import Module
