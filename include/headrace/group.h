@@ -2,7 +2,8 @@
  * with it, inside hr_stream_call.
  *
  * A group has `size` ranks, one process each. All ranks call the same collectives in the same order. A collective
- * compares the ranks' arguments first: if they differ, it fails on all ranks, and the group remains usable. After any
+ * compares the ranks' arguments first: if they differ, or a rank refuses its own, it fails on all ranks, and the group
+ * remains usable. After any
  * other failure (a rank that ended, that left, or that came too late) the group is broken: all its calls fail at once,
  * on each rank.
  *
@@ -77,6 +78,10 @@ HR_API HR_MUST_USE hr_status hr_group_all_reduce(hr_group *group, const hr_group
 /* The same, of one array for each rank: inputs[r] is this rank's part of the result that rank r gets. */
 HR_API HR_MUST_USE hr_status hr_group_reduce_scatter(hr_group *group, const hr_group_call *call, hr_group_op op,
                                                      int64_t elements, const void *const *inputs, void *output);
+
+/* Takes part in place of a collective whose arguments this rank refuses, so that later ones of the ranks still meet:
+ * the others' call fails. INVALID_ARGUMENT on all ranks, unless all refuse. */
+HR_API HR_MUST_USE hr_status hr_group_refuse(hr_group *group, const hr_group_call *call);
 
 /* The data between this rank and another one, or itself. */
 typedef struct hr_group_block {

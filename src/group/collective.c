@@ -16,7 +16,10 @@
 #include "base/integer.h"
 #include "group/segment.h"
 
-enum { SMALL_BYTES = 16 << 10 };
+enum {
+  SMALL_BYTES = 16 << 10,
+  REFUSED = -2 /* an operation, in notices */
+};
 
 /* One collective on its way. */
 typedef struct run {
@@ -90,6 +93,10 @@ static void announce(const run *r, const hr_group_call *call, int op, int64_t el
 }
 
 static void describe(char *out_text, size_t bytes, const hr_group_notice *notice) {
+  if (notice->op == REFUSED) {
+    snprintf(out_text, bytes, "%s with arguments that it refuses", notice->name);
+    return;
+  }
   int length = snprintf(out_text, bytes, "%s", notice->name);
   if (notice->elements >= 0) {
     length += snprintf(out_text + length, bytes - (size_t)length, " of %lld elements", (long long)notice->elements);
@@ -122,6 +129,32 @@ static hr_status compare_notices(const hr_group *group) {
     }
   }
   return HR_OK;
+}
+
+/* ---- begin and end ---- */
+
+static hr_status begin_run(hr_group *group, const hr_group_call *call, run *out_run) {
+  *out_run = (run){group, call->name, hr__group_deadline(call)};
+  return hr__group_failure(group);
+}
+
+static hr_status end_run(const run *r, hr_status status) {
+  hr_thread_move_end(&r->group->places);
+  return status;
+}
+
+hr_status hr_group_refuse(hr_group *group, const hr_group_call *call) {
+  run r;
+  HR_RETURN_IF_ERROR(begin_run(group, call, &r));
+  announce(&r, call, REFUSED, -1, 0);
+  hr_status status = meet(&r);
+  return end_run(&r, status != HR_OK ? status : compare_notices(group));
+}
+
+/* This rank's reason is its error. */
+static hr_status refuse_because(hr_group *group, const hr_group_call *call, hr_status reason) {
+  hr_status_ignore(hr_group_refuse(group, call));
+  return reason;
 }
 
 /* ---- reductions ---- */
@@ -239,16 +272,6 @@ static hr_status reduce_whole(const reduction *red) {
   return HR_OK;
 }
 
-static hr_status begin_run(hr_group *group, const hr_group_call *call, run *out_run) {
-  *out_run = (run){group, call->name, hr__group_deadline(call)};
-  return hr__group_failure(group);
-}
-
-static hr_status end_run(const run *r, hr_status status) {
-  hr_thread_move_end(&r->group->places);
-  return status;
-}
-
 static reduction reduction_of(const hr_group_call *call, hr_group_op op, int64_t elements, void *output) {
   return (reduction){
       .op = op, .dtype = call->dtype, .size = hr_dtype_size(call->dtype), .elements = elements, .output = output};
@@ -256,7 +279,10 @@ static reduction reduction_of(const hr_group_call *call, hr_group_op op, int64_t
 
 hr_status hr_group_all_reduce(hr_group *group, const hr_group_call *call, hr_group_op op, int64_t elements,
                               const void *input, void *output) {
-  HR_RETURN_IF_ERROR(hr_group_check_op(op, call->dtype));
+  hr_status status = hr_group_check_op(op, call->dtype);
+  if (status != HR_OK) {
+    return refuse_because(group, call, status);
+  }
   reduction red = reduction_of(call, op, elements, output);
   red.input = input;
   HR_RETURN_IF_ERROR(begin_run(group, call, &red.run));
@@ -306,7 +332,10 @@ static hr_status reduce_parts(const reduction *red, const void *const *inputs) {
 
 hr_status hr_group_reduce_scatter(hr_group *group, const hr_group_call *call, hr_group_op op, int64_t elements,
                                   const void *const *inputs, void *output) {
-  HR_RETURN_IF_ERROR(hr_group_check_op(op, call->dtype));
+  hr_status status = hr_group_check_op(op, call->dtype);
+  if (status != HR_OK) {
+    return refuse_because(group, call, status);
+  }
   reduction red = reduction_of(call, op, elements, output);
   HR_RETURN_IF_ERROR(begin_run(group, call, &red.run));
   red.chunk = group->header->slot_bytes / group->size / (int64_t)red.size;
@@ -421,8 +450,10 @@ hr_status hr_group_exchange(hr_group *group, const hr_group_call *call, bool is_
   HR_RETURN_IF_ERROR(begin_run(group, call, &r));
   const hr_group_block *own = &blocks[group->rank];
   if (own->send_bytes != own->receive_bytes && own->receive_bytes != 0) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: rank %d sends %lld bytes to itself and expects %lld",
-                          call->name, group->rank, (long long)own->send_bytes, (long long)own->receive_bytes);
+    return refuse_because(group, call,
+                          hr_status_make(HR_STATUS_INVALID_ARGUMENT,
+                                         "%s: rank %d sends %lld bytes to itself and expects %lld", call->name,
+                                         group->rank, (long long)own->send_bytes, (long long)own->receive_bytes));
   }
   announce(&r, call, -1, -1, fill_table(group, next_round(&r), is_shared, blocks));
   return end_run(&r, exchange(&r, is_shared, blocks));

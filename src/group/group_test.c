@@ -282,6 +282,50 @@ HR_TEST(different_arguments_fail_on_all_ranks_and_break_nothing) {
   run_ranks(RANKS, differ_then_agree);
 }
 
+/* Of small and of large arrays: the last rank's operation is none of floats. */
+static void refuse_reductions(rank *self) {
+  bool is_refusing = self->rank == self->size - 1;
+  hr_group_op op = is_refusing ? HR_GROUP_AND : HR_GROUP_SUM;
+  const hr_group_call call = call_of("all_reduce", HR_DTYPE_F32), scatter = call_of("reduce_scatter", HR_DTYPE_F32);
+  float *data = calloc(BIG, sizeof *data);
+  const void *parts[RANKS] = {data, data, data};
+  static const int64_t counts[] = {0, 3, BIG};
+  for (int k = 0; k < 3; ++k) {
+    hr_status status = hr_group_all_reduce(self->group, &call, op, counts[k], data, data);
+    bool names_it = strstr(hr_status_message(status), "runs all_reduce with arguments that it refuses") != NULL;
+    EXPECT(self, names_it == !is_refusing);
+    EXPECT(self, fails_with(status, is_refusing ? HR_STATUS_UNIMPLEMENTED : HR_STATUS_INVALID_ARGUMENT));
+    status = hr_group_reduce_scatter(self->group, &scatter, op, counts[k], parts, data);
+    EXPECT(self, fails_with(status, is_refusing ? HR_STATUS_UNIMPLEMENTED : HR_STATUS_INVALID_ARGUMENT));
+  }
+  free(data);
+}
+
+static void refuse_then_agree(rank *self) {
+  refuse_reductions(self);
+  float data[4] = {1, 1, 1, 1}, in[4];
+  const hr_group_call gather = call_of("all_gather", HR_DTYPE_F32), reduce = call_of("all_reduce", HR_DTYPE_F32);
+  hr_group_block blocks[RANKS];
+  for (int i = 0; i < self->size; ++i) {
+    blocks[i] = (hr_group_block){data, 16, in, self->rank == 1 && i == 1 ? 8 : 16};
+  }
+  EXPECT(self, fails_with(hr_group_exchange(self->group, &gather, true, blocks), HR_STATUS_INVALID_ARGUMENT));
+  blocks[1].receive_bytes = 16;
+  if (self->rank == 0) {
+    EXPECT(self, fails_with(hr_group_refuse(self->group, &gather), HR_STATUS_INVALID_ARGUMENT));
+  } else {
+    EXPECT(self, fails_with(hr_group_exchange(self->group, &gather, true, blocks), HR_STATUS_INVALID_ARGUMENT));
+  }
+  EXPECT(self, hr_group_refuse(self->group, &gather) == HR_OK); /* all refuse */
+  EXPECT(self, hr_group_all_reduce(self->group, &reduce, HR_GROUP_SUM, 4, data, data) == HR_OK);
+  EXPECT(self, data[3] == (float)self->size);
+}
+
+HR_TEST(a_refused_call_fails_on_all_ranks_and_breaks_nothing) {
+  run_ranks(2, refuse_then_agree);
+  run_ranks(RANKS, refuse_then_agree);
+}
+
 static void let_one_wait(rank *self) {
   float data = 1;
   hr_group_call call = call_of("all_reduce", HR_DTYPE_F32);

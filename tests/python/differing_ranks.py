@@ -120,6 +120,64 @@ def batches():
         work.wait()
 
 
+def refused_operation():
+    dist.all_reduce(numbers(), op=own(dist.ReduceOp.SUM, dist.ReduceOp.BAND), group=GROUP)
+
+
+def refused_sizes():
+    dist.all_gather_into_tensor(numbers(FEW * SIZE + own(0, 1)), numbers(), group=GROUP)
+
+
+def refused_dtypes():
+    dist.all_gather_into_tensor(numbers(FEW * SIZE, own(torch.float32, torch.int32)), numbers(), group=GROUP)
+
+
+def refused_lists():
+    dist.all_gather([numbers() for _ in range(SIZE + own(0, 1))], numbers(), group=GROUP)
+
+
+def refused_root():
+    dist.broadcast(numbers(), own(0, SIZE))  # of the default group: torch itself compares no root
+
+
+def refused_splits():
+    rows = numbers(FEW * SIZE)
+    splits = own([FEW] * SIZE, [FEW] * (SIZE + 1))
+    dist.all_to_all_single(numbers(FEW * SIZE), rows, [FEW] * SIZE, splits, group=GROUP)
+
+
+def refused_sums():
+    dist.reduce_scatter_tensor(numbers(), numbers(FEW * SIZE + own(0, 1)), group=GROUP)
+
+
+def refused_in_a_block():
+    with dist._coalescing_manager(GROUP, device=torch.device(DEVICE)):
+        dist.all_gather_into_tensor(numbers(FEW * SIZE), numbers(), group=GROUP)
+        dist.all_gather_into_tensor(numbers(FEW * SIZE + own(0, 1)), numbers(), group=GROUP)
+
+
+def left_block():
+    with dist._coalescing_manager(GROUP, device=torch.device(DEVICE)):
+        dist.all_reduce(numbers(), group=GROUP)
+        dist.all_reduce(numbers(), group=GROUP)
+        if RANK == 1:
+            raise ValueError("a block that the program leaves")
+
+
+def refused_by_all():
+    dist.all_gather_into_tensor(numbers(SIZE * FEW + 1), numbers(FEW + RANK), group=GROUP)
+
+
+REFUSED = (
+    refused_operation,
+    refused_sizes,
+    refused_dtypes,
+    refused_lists,
+    refused_root,
+    refused_sums,
+    refused_in_a_block,
+    left_block,
+)
 COLLECTIVES = (
     barrier_or_not,  # first, while no rank has had a barrier
     reduce_sizes,
@@ -194,6 +252,23 @@ def differ():
     for run in COLLECTIVES if NCCL else COLLECTIVES + EXCHANGES:
         check(same_error(run), "rank 0", "rank 1")
         agree()
+    end()
+
+
+def refuse():
+    """A call that one rank refuses is an error of both: its own, and one that names the rank. The group goes on."""
+    begin()
+    for run in REFUSED if NCCL else (*REFUSED, refused_splits):  # with NCCL the first rank's call is known
+        first, second = same_error(run)
+        assert first is not None and "rank 1 runs" in first and "arguments that it refuses" in first, (run, first, second)
+        assert second is not None and "rank 0" not in second, (run, first, second)
+        agree()
+        x = torch.arange(3.0, device=DEVICE) + RANK
+        dist.all_reduce(x, group=GROUP)
+        assert NCCL or x.tolist() == [1, 3, 5], (run, x)
+    errors = same_error(refused_by_all)
+    assert all("all_gather: a tensor of" in error for error in errors), errors
+    agree()
     end()
 
 

@@ -107,13 +107,13 @@ def run_differing(test, transport, **environment):
     run(test, (0, 0), program, HEADRACE_TRANSPORT=transport, EXPECTED_TRANSPORT=name, **environment)
 
 
-@pytest.mark.parametrize("test", ["differ", "differ_in_messages"])
+@pytest.mark.parametrize("test", ["differ", "differ_in_messages", "refuse"])
 @pytest.mark.parametrize("transport", ["auto", "network"])
 def test_calls_that_differ_are_errors(test, transport):
     run_differing(test, transport)
 
 
-@pytest.mark.parametrize("test", ["differ", "differ_in_messages", "differ_later"])
+@pytest.mark.parametrize("test", ["differ", "differ_in_messages", "differ_later", "refuse"])
 def test_calls_of_nccl_that_differ_are_errors(test, nccl_stub):
     run_differing(test, "nccl", HEADRACE_NCCL=nccl_stub)
 

@@ -65,6 +65,9 @@ public:
       }
     return HR_OK;
   }
+  hr_status refuse(const hr_group_call &call) override {
+    return note(call, kRefused, -1, {});
+  }
   hr_status send(const hr_group_call &call, int to, int, const void *, int64_t bytes) override {
     note_message(owner_.rank_, to, call, bytes);
     return HR_OK;
@@ -105,6 +108,8 @@ Agreement::Agreement(c10::intrusive_ptr<c10d::Store> store, int rank, int size)
 // ---- texts and keys
 
 std::string Agreement::text_of(const Call &call) {
+  if (call.op == kRefused)
+    return std::string(call.name) + " with arguments that it refuses";
   std::ostringstream text;
   text << call.name;
   if (call.elements >= 0)
@@ -164,6 +169,10 @@ void Agreement::set(const std::string &key, const std::string &value) {
 }
 
 // ---- comparing before a call
+
+bool Agreement::is_refused(const Entry &entry) {
+  return entry.calls[0].op == kRefused;
+}
 
 // Numbers the entry; true if it is new.
 bool Agreement::begin(Entry &entry) {
@@ -244,7 +253,8 @@ hr_status Agreement::await(const Entry &entry) {
 
 // All ranks must come here: an error is that of each, and the call is not made.
 hr_status Agreement::agree_on_collectives(Entry entry) {
-  if (!begin(entry))
+  bool is_new = begin(entry);
+  if (!is_new && !is_refused(entry))
     return HR_OK;
   hr_status status = guarded([&]() -> hr_status {
     set(key_of(entry, rank_), text_of(entry));
@@ -252,9 +262,9 @@ hr_status Agreement::agree_on_collectives(Entry entry) {
     end(entry);
     return compare(entry);
   });
-  if (status == HR_OK)
+  if (status == HR_OK && !is_refused(entry))
     scopes_[kGroup].known.insert(hash_of(entry));
-  else if (!is_broken_)
+  else if (status != HR_OK && !is_broken_)
     forget(entry);
   return status;
 }

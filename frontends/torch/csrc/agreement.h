@@ -11,6 +11,8 @@
 //   the collectives of a job              one text, numbered within the group
 //   a message between two ranks           one text, numbered between the two
 //
+// A call that a rank refuses is always compared.
+//
 // After kKnownCalls different calls, the same ones on all ranks, new ones are compared only if they take long.
 //
 // Threads: note and agree by that of the device's work, look and stop by any.
@@ -54,7 +56,7 @@ private:
   struct Call {
     const char *name;
     hr_dtype dtype;
-    int op;
+    int op;                 // -1: none
     int64_t elements, root; // -1: none
     std::vector<int64_t> sizes;
   };
@@ -68,13 +70,14 @@ private:
     std::unordered_set<uint64_t> known;
     std::string last_key;
   };
-  static constexpr int kGroup = -1;
+  static constexpr int kGroup = -1, kRefused = -2; // a scope, and an operation
 
   std::string text_of(const Entry &entry) const;
   static std::string text_of(const Call &call);
   static uint64_t hash_of(const Entry &entry);
   static std::string key_of(const Entry &entry, int rank);
   std::vector<int> ranks_of(int scope) const;
+  static bool is_refused(const Entry &entry);
   bool begin(Entry &entry);
   void forget(const Entry &entry);
   hr_status agree_on_collectives(Entry entry);

@@ -298,20 +298,26 @@ public:
   // A block that was left by an exception is dropped.
   void startCoalescing() override {
     std::lock_guard<std::recursive_mutex> lock(mutex_);
+    cancel_coalescing(false);
     coalesced_ = std::make_unique<Job>();
     coalesced_outputs_.clear();
     coalesced_error_ = nullptr;
   }
-  void cancelCoalescing() {
+  void cancel_coalescing(bool has_collectives) {
     std::lock_guard<std::recursive_mutex> lock(mutex_);
     coalesced_.reset();
+    coalesces_collectives_ = coalesces_collectives_ || has_collectives;
+    refuse_coalesced();
   }
   c10::intrusive_ptr<c10d::Work> endCoalescing() override {
     std::lock_guard<std::recursive_mutex> lock(mutex_);
     TORCH_CHECK(coalesced_ != nullptr, "endCoalescing without startCoalescing");
     std::unique_ptr<Job> job = std::move(coalesced_);
-    if (std::exception_ptr error = std::move(coalesced_error_))
+    if (std::exception_ptr error = std::move(coalesced_error_)) {
+      refuse_coalesced();
       std::rethrow_exception(error);
+    }
+    coalesces_collectives_ = false;
     flush();
     auto work = make_work(OpType::COALESCED, *job, std::move(coalesced_outputs_), false);
     if (job->is_empty())
@@ -508,6 +514,19 @@ private:
                                            std::move(outputs), waits);
   }
 
+  // The other ranks may make the call that this one refuses, and must get an error.
+  void refuse(OpType type) noexcept {
+    try {
+      flush();
+      Job(call_with(DeviceWork::name_of(type), HR_DTYPE_NONE, timeout_), *transport_).issue(transport_);
+    } catch (...) { // the group is broken: the refusal is what counts
+    }
+  }
+  void refuse_coalesced() noexcept {
+    if (std::exchange(coalesces_collectives_, false))
+      refuse(OpType::COALESCED);
+  }
+
   // Runs one collective: fills a job of its own and issues it, or adds to the coalesced one. There an error waits for
   // the end of the block: torch would leave its own state of coalescing behind, and skip later collectives.
   template <class Fill>
@@ -517,6 +536,7 @@ private:
     c10::NoGradGuard no_grad;
     ++sequence_;
     if (coalesced_ != nullptr) {
+      coalesces_collectives_ = coalesces_collectives_ || order == Order::Normal;
       try {
         fill(*coalesced_);
       } catch (...) {
@@ -527,9 +547,14 @@ private:
       return make_work(type, *coalesced_, outputs, false);
     }
     Job job;
-    {
+    try {
       OnDevice on(outputs);
       fill(job);
+      job.check_device(*transport_);
+    } catch (...) {
+      if (order == Order::Normal)
+        refuse(type);
+      throw;
     }
     auto work = make_work(type, job, outputs, waits);
     if (order == Order::Late) {
@@ -549,6 +574,7 @@ private:
   std::unique_ptr<Job> coalesced_;
   Tensors coalesced_outputs_;
   std::exception_ptr coalesced_error_;
+  bool coalesces_collectives_ = false; // not only messages
   std::vector<Job> receives_;
 };
 
@@ -586,10 +612,10 @@ c10::intrusive_ptr<c10d::Backend> new_backend(std::shared_ptr<Transport> transpo
   return c10::make_intrusive<Backend>(std::move(transport), rank, size, timeout);
 }
 
-bool cancel_coalescing(c10d::Backend &backend) {
+bool cancel_coalescing(c10d::Backend &backend, bool has_collectives) {
   auto *ours = dynamic_cast<Backend *>(&backend);
   if (ours != nullptr)
-    ours->cancelCoalescing();
+    ours->cancel_coalescing(has_collectives);
   return ours != nullptr;
 }
 

@@ -14,8 +14,8 @@ namespace headrace {
 
 c10::intrusive_ptr<c10d::Backend> new_backend(std::shared_ptr<Transport> transport, int rank, int size,
                                               std::chrono::milliseconds timeout);
-// Drops what is coalesced; false for a backend of another kind.
-bool cancel_coalescing(c10d::Backend &backend);
+// Drops what is coalesced; false for a backend of another kind. `has_collectives`: also those that torch has collected.
+bool cancel_coalescing(c10d::Backend &backend, bool has_collectives);
 const char *transport_name(c10d::Backend &backend); // nullptr for a backend of another kind
 
 // A group that all ranks have joined, or nullptr on all ranks.

@@ -10,6 +10,11 @@
 
 namespace headrace {
 
+Job::Job(const hr_group_call &call, const Transport &transport)
+    : is_refusal_(true), index_(static_cast<c10::DeviceIndex>(transport.device_index())) {
+  add([call](Transport &it, const Addresses &, Outcome &) { return it.refuse(call); });
+}
+
 // With the other ranks, if the transport does not.
 hr_status Job::compare(Running &running, const Addresses &addresses) {
   Transport *notes = running.transport->notes();
@@ -34,6 +39,10 @@ hr_status Job::run_steps(Running &running, const Addresses &addresses) {
           break;
       status = running.transport->end(status);
     }
+  }
+  if (running.is_refusal && hr_status_code_of(status) == HR_STATUS_INVALID_ARGUMENT) {
+    hr_status_free(status);
+    status = HR_OK;
   }
   running.outcome->end(status == HR_OK ? "" : hr_status_message(status));
   return status;
@@ -161,17 +170,24 @@ void Job::run_staged(std::unique_ptr<Running> running) {
     out_[i].copy_(out[i]);
 }
 
+void Job::check_device(const Transport &transport) const {
+  int only = transport.device_index();
+  c10::Device place = device();
+  TORCH_CHECK(only < 0 || only == place.index(), "the process group has found device ", only, ", not ", place.index(),
+              ": call set_device before init_process_group");
+}
+
 void Job::issue(std::shared_ptr<Transport> transport) {
   c10::NoGradGuard no_grad;
   c10::Device place = device();
   OnDevice on(place);
   int only = transport->device_index();
-  TORCH_CHECK(only < 0 || only == place.index(), "the process group has found device ", only, ", not ", place.index(),
-              ": call set_device before init_process_group");
+  check_device(*transport);
   auto running = std::make_unique<Running>();
   running->transport = std::move(transport);
   running->outcome = outcome_;
   running->steps = std::move(steps_);
+  running->is_refusal = is_refusal_;
   bool is_in_place = only >= 0 || has_host_memory(place.index());
   if (is_in_place && can_be_step(*running->transport))
     record(std::move(running));

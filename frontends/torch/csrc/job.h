@@ -49,6 +49,9 @@ struct Outcome {
 // Tensors are contiguous ones, or contiguous copies. An empty tensor has no address.
 class Job {
 public:
+  Job() = default;
+  // In place of a call that this rank refuses: the other ranks' call fails, and this one's error is the refusal.
+  Job(const hr_group_call &call, const Transport &transport);
   int read(const Tensor &tensor) {
     note_device(tensor);
     in_.push_back(tensor.resolve_conj().resolve_neg().contiguous());
@@ -72,6 +75,7 @@ public:
                 tensor.defined() ? tensor.device().str() : "");
     index_ = tensor.device().index();
   }
+  void check_device(const Transport &transport) const;
   bool is_empty() const {
     return steps_.empty();
   }
@@ -90,7 +94,7 @@ private:
     std::vector<Step> steps;
     std::vector<int> in_places, out_places; // in the call's buffers; -1: empty
     std::vector<int64_t> in_offsets, out_offsets;
-    bool has_run = false;
+    bool is_refusal = false, has_run = false;
   };
   static hr_status run(void *arg, int input_count, void *const *inputs, int output_count, void *const *outputs);
   static hr_status run_step(const hr_function_call *call);
@@ -106,6 +110,7 @@ private:
   std::vector<std::pair<Tensor, Tensor>> copies_; // what a temporary is copied to
   std::vector<Step> steps_;
   int early_count_ = 0;
+  bool is_refusal_ = false;
   c10::DeviceIndex index_ = -1;
   std::shared_ptr<Outcome> outcome_ = std::make_shared<Outcome>();
 };

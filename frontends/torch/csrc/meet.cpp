@@ -194,8 +194,9 @@ c10::intrusive_ptr<c10d::Backend> backend_named(const char *name) {
 PyObject *cancel_group_coalescing(PyObject *, PyObject *arguments) {
   return answer([&] {
     const char *name = nullptr;
-    parse(arguments, "s", &name);
-    return PyBool_FromLong(cancel_coalescing(*backend_named(name)));
+    int has_collectives = 0;
+    parse(arguments, "sp", &name, &has_collectives);
+    return PyBool_FromLong(cancel_coalescing(*backend_named(name), has_collectives != 0));
   });
 }
 

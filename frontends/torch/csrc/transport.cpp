@@ -67,6 +67,9 @@ public:
   hr_status exchange(const hr_group_call &call, Blocks kind, const std::vector<hr_group_block> &blocks) override {
     return hr_group_exchange(group_, &call, kind == Blocks::Shared, blocks.data());
   }
+  hr_status refuse(const hr_group_call &call) override {
+    return hr_group_refuse(group_, &call);
+  }
   hr_status send(const hr_group_call &call, int to, int tag, const void *data, int64_t bytes) override {
     return hr_group_send(group_, &call, to, tag, data, bytes);
   }
@@ -112,6 +115,9 @@ public:
   hr_status exchange(const hr_group_call &call, Blocks, const std::vector<hr_group_block> &blocks) override {
     hr_nccl_expect(nccl_, &call);
     return hr_nccl_exchange(nccl_, call.name, blocks.data());
+  }
+  hr_status refuse(const hr_group_call &) override {
+    return HR_OK; // the comparison before has found it
   }
   hr_status send(const hr_group_call &call, int to, int, const void *data, int64_t bytes) override {
     hr_nccl_expect(nccl_, &call);
@@ -228,6 +234,10 @@ public:
     });
   }
 
+  hr_status refuse(const hr_group_call &call) override {
+    return guarded(call, [&]() -> hr_status { return compare(call, kRefused, -1, {}); });
+  }
+
   hr_status send(const hr_group_call &call, int to, int tag, const void *data, int64_t bytes) override {
     return guarded(call, [&]() -> hr_status {
       at::Tensor copy = at::empty({bytes}, at::kByte);
@@ -297,6 +307,8 @@ private:
     return from < 0 ? work->sourceRank() : from;
   }
 
+  static constexpr int kRefused = -2; // an operation
+
   // What must be equal on all ranks.
   struct Head {
     Head() = default;
@@ -306,6 +318,8 @@ private:
     }
     std::string text() const {
       std::string text = name;
+      if (numbers[1] == kRefused)
+        return text + " with arguments that it refuses";
       if (numbers[4] >= 0)
         text += " of " + std::to_string(numbers[4]) + " elements";
       if (numbers[0] != HR_DTYPE_NONE)

@@ -32,6 +32,8 @@ public:
   virtual hr_status reduce_scatter(const hr_group_call &call, hr_group_op op, int64_t elements,
                                    const std::vector<const void *> &inputs, void *output) = 0;
   virtual hr_status exchange(const hr_group_call &call, Blocks kind, const std::vector<hr_group_block> &blocks) = 0;
+  // Takes part in place of a collective that this rank refuses, as hr_group_refuse.
+  virtual hr_status refuse(const hr_group_call &call) = 0;
   virtual hr_status send(const hr_group_call &call, int to, int tag, const void *data, int64_t bytes) = 0;
   virtual hr_status receive(const hr_group_call &call, int from, int tag, void *data, int64_t bytes, int *out_from) = 0;
   // A transport that compares no arguments in its calls does so before a job: the job's steps run on notes(), which

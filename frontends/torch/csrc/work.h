@@ -53,9 +53,13 @@ public:
   void abort() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
-private:
-  static const char *profiler_name(c10d::OpType type);
+  static const char *profiler_name(c10d::OpType type); // nullptr for several calls
+  static const char *name_of(c10d::OpType type) {
+    const char *name = profiler_name(type);
+    return name != nullptr ? name + sizeof "headrace:" - 1 : "coalesced calls";
+  }
 
+private:
   c10::intrusive_ptr<LateBackend> backend_;
   std::shared_ptr<Outcome> outcome_;
   Tensors outputs_;

@@ -84,11 +84,11 @@ def _end_coalescing_always(c10d):
         try:
             yield works
         except BaseException:
-            c10d._world.pg_coalesce_state.pop(group, None)
+            collectives = c10d._world.pg_coalesce_state.pop(group, [])
             if device is not None and torch.device(device).type == "headrace":
                 from headrace._library import _C
 
-                _C.cancel_coalescing(group.group_name)
+                _C.cancel_coalescing(group.group_name, bool(collectives))
             raise
         coalescing.__exit__(None, None, None)
 
