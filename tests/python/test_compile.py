@@ -405,7 +405,7 @@ def test_what_the_host_computes_runs_eagerly_and_is_counted(device, caplog):
 
     x = torch.zeros(4, device=device)
     run = compiled(noisy)
-    with caplog.at_level(logging.WARNING, "headrace.compile"):
+    with caplog.at_level(logging.WARNING, "headrace.torch_compile"):
         first, second = run(x), run(x)
     assert not torch.equal(first.cpu(), second.cpu())
     assert counts()["eager_runs"] == 2
@@ -568,7 +568,7 @@ def test_settings_come_back_when_a_compilation_fails(device, monkeypatch):
     def fail(*_, **__):
         raise ValueError("not today")
 
-    monkeypatch.setattr("headrace.compile.Graph", fail)
+    monkeypatch.setattr("headrace.torch_compile.Graph", fail)
     with pytest.raises(Exception, match="not today"):
         compiled(lambda x: x + 1)(torch.ones(3).to(device))
     assert getattr(torch._dynamo.config, "record_runtime_overhead", True)

@@ -52,7 +52,7 @@ SNAPSHOT = """if True:
             found[f"{where} {kind}"] = describe(function)
     found["multithreading"] = repr(torch._C._is_multithreading_enabled())
     found["modules"] = sorted(modules)
-    found["initialized"] = "headrace._start" in sys.modules or "headrace.compile" in sys.modules
+    found["initialized"] = "headrace._start" in sys.modules or "headrace.torch_compile" in sys.modules
     json.dump(found, sys.stdout)
 """
 

@@ -140,7 +140,7 @@ hr_status run_and_submit_early(hr_stream *stream, const hr_part *graph, hr_buffe
                                const hr_scalar *arguments); // hr_part_run, then hr_part_submit_early
 bool graph_run_directly(int64_t program, TensorList inputs, std::vector<Tensor> &outputs, RunGraph run_graph);
 
-// headrace.compile's operations on programs and captures.
+// headrace.torch_compile's operations on programs and captures.
 int64_t program_create();
 void program_release(int64_t program);
 void program_mix(int64_t program); // its results are not all tensors of the device

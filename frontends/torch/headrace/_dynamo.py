@@ -2,7 +2,7 @@
 
 
 def headrace(module, inputs, **names):
-    from headrace.compile import headrace as backend
+    from headrace.torch_compile import headrace as backend
 
     return backend(module, inputs, **names)
 

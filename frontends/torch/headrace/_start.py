@@ -70,10 +70,10 @@ def _compile_by_our_backend():
 
     @functools.wraps(by_inductor)
     def compile_graph(self, module, inputs, **names):
-        from headrace import compile
+        from headrace import torch_compile
 
-        if compile.touches_device(module, inputs):
-            return compile.headrace(module, inputs)
+        if torch_compile.touches_device(module, inputs):
+            return torch_compile.headrace(module, inputs)
         return by_inductor(self, module, inputs, **names)
 
     wrapper.__call__ = compile_graph

@@ -24,7 +24,7 @@ _eager_runs = 0
 
 
 def _note_eager_run():
-    """A compiled graph ran operation by operation (headrace.compile)."""
+    """A compiled graph ran operation by operation (headrace.torch_compile)."""
     global _eager_runs
     _eager_runs += 1
 

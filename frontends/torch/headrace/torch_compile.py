@@ -27,7 +27,7 @@ from headrace._library import _C
 from headrace.bytecode import simplify
 from headrace.counters import _note_eager_run
 
-_log = logging.getLogger("headrace.compile")
+_log = logging.getLogger("headrace.torch_compile")
 _C.open()  # whose operators are used below
 _run = torch.ops.headrace.graph_run.default._op
 _end = torch.ops.headrace.graph_end.default._op
