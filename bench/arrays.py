@@ -67,8 +67,17 @@ def best(rounds, *calls):
     return times
 
 
+compiled_chain = hr.compile(lambda x, y: chain(hr, x, y))
+
+
 def evaluate(x, y):
     z = chain(hr, x, y)
+    hr.eval(z)
+    return z
+
+
+def evaluate_compiled(x, y):
+    z = compiled_chain(x, y)
     hr.eval(z)
     return z
 
@@ -85,12 +94,13 @@ def main():
     ):
         times = best(rounds, (ours, a, b), (theirs, x, y))
         print(f"{name:40} " + " ".join(f"{1e9 * t / OPERATIONS:10.0f}" for t in times))
-    print(f"{'chain of 9, us':40} {'arrays':>10} {'numpy':>10}")
+    print(f"{'chain of 9, us':40} {'arrays':>10} {'compiled':>10} {'numpy':>10}")
     for count, times in ((64, 20 * rounds), (262144, rounds), (4194304, max(rounds // 10, 5))):
         x, y = np.random.default_rng(0).random((2, count), np.float32)
         a, b = hr.array(x), hr.array(y)
         np.testing.assert_allclose(np.asarray(chain(hr, a, b)), chain(np, x, y), rtol=1e-5)
-        results = best(times, (evaluate, a, b), (chain, np, x, y))
+        np.testing.assert_array_equal(np.asarray(compiled_chain(a, b)), np.asarray(chain(hr, a, b)))
+        results = best(times, (evaluate, a, b), (evaluate_compiled, a, b), (chain, np, x, y))
         print(f"{f'{count:,} floats':40} " + " ".join(f"{1e6 * t:10.2f}" for t in results))
 
 

@@ -40,8 +40,8 @@ VALUES = {"false": "False", "true": "True"}
 CONSTANTS = {"pi": "3.141592653589793", "e": "2.718281828459045", "inf": "inf", "nan": "nan", "newaxis": "None"}
 OTHERS = ["eval", "device", "stats", "from_dlpack", "load", "save", "save_safetensors", "Array", "dtype"]
 TRANSFORMS = [
-    "grad", "value_and_grad", "vjp", "jvp", "stop_gradient", "custom_function", "checkpoint"
-]  # headrace/transforms.py  # fmt: skip
+    "grad", "value_and_grad", "vjp", "jvp", "stop_gradient", "custom_function", "checkpoint", "compile"
+]  # headrace/transforms.py, headrace/compiling.py  # fmt: skip
 
 
 def read(path):
@@ -255,6 +255,11 @@ class custom_function:
 
 def checkpoint(fun: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose gradients keep no values between its inputs and outputs: it runs again for them."""
+
+def compile(
+    fun: Callable[..., Any], inputs: Any = None, outputs: Any = None, shapeless: _b.bool = False
+) -> Callable[..., Any]:
+    """The function with its operations captured once for each structure of arguments."""
 '''
 OPERATORS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
 

@@ -26,6 +26,10 @@ array_object *new_array(hr_stream *stream) {
   }
   x->stream = stream;
   x->tensor.buffer = NULL;
+  if (__builtin_expect(open_traces > 0, 0) && note_traced(x) < 0) {
+    Py_DECREF((PyObject *)x);
+    return NULL;
+  }
   return x;
 }
 
@@ -172,6 +176,9 @@ static int read_scalar(PyObject *self, const char *what, hr_scalar *out) {
     PyErr_SetString(PyExc_ValueError, what);
     return -1;
   }
+  if (refuse_traced(x) < 0) {
+    return -1;
+  }
   hr_status status = read_elements(x, element);
   if (status != HR_OK) {
     raise_status(status);
@@ -256,6 +263,9 @@ static PyObject *list_of(const hr_tensor *x, int d, const char **at) {
 static PyObject *to_list(PyObject *self, PyObject *unused) {
   (void)unused;
   array_object *x = as_array(self);
+  if (refuse_traced(x) < 0) {
+    return NULL;
+  }
   hr_tensor type = x->tensor; /* of what is read */
   size_t bytes = (size_t)hr_tensor_count(&type) * hr_dtype_size(type.dtype);
   char *elements = PyMem_Malloc(bytes > 0 ? bytes : 1);

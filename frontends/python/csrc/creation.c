@@ -201,6 +201,9 @@ static array_object *move_array(array_object *x, hr_stream *stream) {
   for (int d = 0; d < type.rank; ++d) {
     bytes *= (size_t)type.dims[d];
   }
+  if (refuse_traced(x) < 0) {
+    return NULL;
+  }
   void *elements = PyMem_Malloc(bytes + 1);
   array_object *moved = elements != NULL ? new_array(stream) : (array_object *)PyErr_NoMemory();
   hr_status status = moved != NULL && bytes > 0 ? hr_array_read(x->stream, &type, elements) : HR_OK;
@@ -226,7 +229,8 @@ static array_object *array_of_others(PyObject *object, hr_stream *stream, int co
 
 static array_object *make_array(PyObject *object, hr_stream *stream, int copy) {
   if (is_array(object)) {
-    return as_array(object)->stream == stream ? share_array(as_array(object)) : move_array(as_array(object), stream);
+    bool is_here = hr_stream_device(as_array(object)->stream) == hr_stream_device(stream);
+    return is_here ? share_array(as_array(object)) : move_array(as_array(object), stream);
   }
   if (is_list(object)) {
     return has_arrays(object) ? array_of_arrays(object, stream) : array_of_numbers(object, stream);
@@ -304,7 +308,7 @@ static PyObject *fill(PyObject *shape, PyObject *value, PyObject *dtype, PyObjec
   int64_t dims[HR_RANK_MAX];
   const hr_tensor *like = of != NULL ? &of->tensor : NULL;
   hr_attribute ints = {.kind = HR_ATTRIBUTE_INTS};
-  hr_stream *stream = of != NULL && device == Py_None ? of->stream : stream_of_device(device);
+  hr_stream *stream = of != NULL && device == Py_None ? traced_stream(of->stream) : stream_of_device(device);
   hr_dtype wanted = stream != NULL ? dtype_from(dtype) : HR_DTYPE_NONE;
   if (stream == NULL || PyErr_Occurred()) {
     return NULL;
@@ -325,7 +329,8 @@ static PyObject *fill(PyObject *shape, PyObject *value, PyObject *dtype, PyObjec
   if (want_operand("full", value, 1, &x) < 0) {
     return NULL;
   }
-  PyObject *result = filled(stream, x.tensor, &ints, wanted);
+  stream = join_streams(stream, like != NULL ? like : x.tensor, x.stream, x.tensor);
+  PyObject *result = stream != NULL ? filled(stream, x.tensor, &ints, wanted) : NULL;
   Py_XDECREF(x.owned);
   return result;
 }

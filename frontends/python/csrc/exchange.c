@@ -228,6 +228,9 @@ static hr_status lend_copy(hr_stream *stream, lent *out) {
 
 static lent *lend(array_object *x) {
   hr_stream *stream = x->stream;
+  if (refuse_traced(x) < 0) {
+    return NULL;
+  }
   lent *out = malloc(sizeof *out);
   if (out == NULL) {
     PyErr_NoMemory();

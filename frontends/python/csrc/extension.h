@@ -34,10 +34,12 @@ extern PyTypeObject *array_type, *dtype_type;
 /* Raises the exception of a failure, whose status ends here; returns NULL. Statuses of the work itself may hold the
  * exception of a signal's handler. */
 PyObject *raise_status(hr_status status);
-/* The default device's stream. */
-hr_stream *current_stream(void);
-/* The stream of a device by name; NULL or None: the default one. */
+/* The stream of a device by name; NULL or None: the default one. While the thread traces, that of the trace. */
 hr_stream *stream_of_device(PyObject *name);
+hr_stream *current_stream(void); /* the default one */
+/* The default device's stream, whatever is traced; NULL with an exception. */
+hr_stream *default_stream(void);
+bool is_device_stream(const hr_stream *stream); /* false for captures */
 
 /* ---- dtypes.c ---- */
 
@@ -48,6 +50,39 @@ hr_dtype dtype_of_format(const char *format); /* of the buffer protocol; NONE if
 const char *format_of_dtype(hr_dtype dtype);  /* NULL if there is none */
 const char *python_name(hr_dtype dtype);      /* "float32" */
 hr_dtype default_dtype(hr_dtype scalar);      /* of a number of this dtype: f32 for F64, c64 for C128 */
+
+/* ---- tracing.c ---- */
+
+typedef struct trace {
+  struct trace *outer;
+  hr_stream *stream, *capture; /* the device's, and what the thread records on */
+  PyObject *arrays;            /* all that belong to the capture */
+  hr_buffer **constants;       /* of arrays that don't, but are used; references */
+  int constant_count;
+} trace;
+
+extern int open_traces; /* of all threads */
+/* The thread records on a capture of its own until the end; both belong into one function. */
+int begin_trace(trace *t, hr_stream *stream);
+void end_trace(trace *t);
+bool is_tracing(void); /* this thread */
+/* Calls a function with one argument as if the thread did not trace. */
+PyObject *call_outside(PyObject *function, PyObject *argument);
+/* The capture for new results on the stream's device, or the stream itself. */
+hr_stream *traced_stream(hr_stream *stream);
+bool is_traced(const array_object *x); /* by any thread */
+int note_traced(array_object *x);      /* to be called for a new array */
+int note_constant(trace *t, const hr_tensor *x);
+/* The stream for an operation on x, of stream a, and y, of b; NULL stands for numbers. NULL with an exception if there
+ * is none. */
+hr_stream *join_streams(hr_stream *a, const hr_tensor *x, hr_stream *b, const hr_tensor *y);
+/* An array of the device's stream becomes one of a trace, whose stream is given; others stay. -1 with an exception. */
+int move_to_trace(array_object *x, hr_stream *stream);
+/* -1 with an exception if the array has no value that can be read. */
+int refuse_traced(const array_object *x);
+bool has_hooks(hr_stream *stream);
+/* A constant that a trace must not write gets a reference more, which the caller releases; else NULL. */
+hr_buffer *keep_from_writes(const array_object *x);
 
 /* ---- arrays.c: the type ---- */
 
@@ -120,6 +155,53 @@ void release_owners(void);
 extern PyMethodDef exchange_methods[];
 PyObject *export_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *dlpack_device(PyObject *self, PyObject *unused);
+
+/* ---- trees.c ---- */
+
+/* Arrays that stand for those of a tree, in order. NULL: the tree's own. */
+typedef struct tree_arrays {
+  array_object **arrays;
+  Py_ssize_t at;
+} tree_arrays;
+
+/* The object's attribute `state`, if it has one and is no tree itself; else the object. */
+PyObject *state_of(PyObject *object);
+PyObject *copy_tree(PyObject *tree, bool is_state, tree_arrays *from);
+/* Changes the containers of a state to what a copy of another one holds. */
+int fill_tree(PyObject *live, PyObject *wanted, tree_arrays *from);
+/* Adds all lists and dicts of a state with their contents to a list, and restores them. */
+int save_containers(PyObject *tree, PyObject *saved);
+void restore_containers(PyObject *saved);
+
+/* ---- signature.c: what distinguishes the calls of a compiled function ---- */
+
+enum { SIGNATURE_WORDS = 120, SIGNATURE_ARRAYS = 40 };
+
+/* The structure of arguments and state, dtypes and dims of arrays, and values of constants, as words; and the arrays.
+ * Everything is borrowed. */
+typedef struct signature {
+  uint64_t *words;
+  array_object **arrays;
+  size_t count, room;
+  int array_count, array_room;
+  hr_stream *stream;    /* of all arrays; NULL without one */
+  bool is_state;        /* any object is a constant, by its identity */
+  PyObject *identities; /* NULL, or a list of objects whose addresses are among the words */
+  PyObject *states;     /* NULL, or a list of attributes `state`, which the arrays are in */
+  uint64_t own_words[SIGNATURE_WORDS];
+  array_object *own_arrays[SIGNATURE_ARRAYS];
+} signature;
+
+void init_signature(signature *s);
+void drop_signature(signature *s);
+int add_word(signature *s, uint64_t word);
+int add_arguments(signature *s, PyObject *const *args, Py_ssize_t count, PyObject *names);
+int add_state(signature *s, PyObject *tree);
+
+/* ---- compiled.c ---- */
+
+extern PyMethodDef compile_methods[];
+int add_compiled(PyObject *module);
 
 /* ---- tapes.c: for headrace/transforms.py ---- */
 

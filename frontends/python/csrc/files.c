@@ -100,6 +100,9 @@ static int add_array(request *r, const char *function, PyObject *name, PyObject 
     Py_XDECREF(x.owned);
     return -1;
   }
+  if (is_array(value) && refuse_traced(as_array(value)) < 0) {
+    return -1;
+  }
   *own = *x.tensor, r->stream = x.stream;
   hr_buffer_retain(own->buffer);
   Py_XDECREF(x.owned);

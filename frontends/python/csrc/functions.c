@@ -106,12 +106,19 @@ static int place_arguments(call *c, PyObject *self, PyObject *const *args, Py_ss
 
 /* ---- inputs ---- */
 
+/* The stream of all inputs; `stream` is that of the last one. */
 static int check_stream(call *c, hr_stream *stream) {
-  if (c->stream != NULL && stream != NULL && c->stream != stream) {
-    PyErr_SetString(PyExc_ValueError, "arrays of two devices in one operation");
-    return -1;
+  if (c->stream == stream || stream == NULL) {
+    return 0;
   }
-  c->stream = stream != NULL ? stream : c->stream;
+  hr_stream *before = c->stream;
+  const hr_tensor *last = c->inputs[c->input_count - 1];
+  for (int i = 0; i < c->input_count; ++i) {
+    c->stream = join_streams(before, c->inputs[i] != NULL ? c->inputs[i] : last, stream, last);
+    if (c->stream == NULL) {
+      return -1;
+    }
+  }
   return 0;
 }
 
@@ -293,10 +300,9 @@ static PyObject *apply_mixed(hr_functional function, PyObject *left, PyObject *r
   PyObject *result = NULL;
   if (found == 0) {
     result = Py_NewRef(Py_NotImplemented);
-  } else if (found == 1 && x.stream != NULL && y.stream != NULL && x.stream != y.stream) {
-    PyErr_SetString(PyExc_ValueError, "arrays of two devices in one operation");
   } else if (found == 1) {
-    result = apply_to(function, x.stream != NULL ? x.stream : y.stream, x.tensor, y.tensor);
+    hr_stream *stream = join_streams(x.stream, x.tensor, y.stream, y.tensor);
+    result = stream != NULL ? apply_to(function, stream, x.tensor, y.tensor) : NULL;
   }
   Py_XDECREF(x.owned);
   if (found == 1) {

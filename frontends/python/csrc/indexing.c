@@ -54,7 +54,8 @@ static bool is_array_index(PyObject *entry) {
     return true;
   }
   if (is_array(entry)) {
-    return as_array(entry)->tensor.rank > 0 || as_array(entry)->tensor.dtype == HR_DTYPE_BOOL;
+    return as_array(entry)->tensor.rank > 0 || as_array(entry)->tensor.dtype == HR_DTYPE_BOOL ||
+           is_traced(as_array(entry)); /* without a value that could be an integer */
   }
   bool may_be = !PyIndex_Check(entry) && !PyBytes_Check(entry) && PyObject_CheckBuffer(entry);
   bool has_dims = !may_be && !PyBytes_Check(entry) && PyObject_CheckBuffer(entry) && PySequence_Check(entry) &&
@@ -84,10 +85,6 @@ static int take_array(hr_stream *stream, PyObject *entry, index_key *key) {
     *to = (operand){.tensor = &made->tensor, .stream = made->stream, .owned = (PyObject *)made};
   }
   ++key->array_count;
-  if (to->stream != stream) {
-    PyErr_SetString(PyExc_ValueError, "arrays of two devices in one operation");
-    return -1;
-  }
   key->indices[key->count].kind = HR_INDEX_ARRAY;
   key->indices[key->count].array = to->tensor;
   return 0;
@@ -143,6 +140,20 @@ static int take_key(hr_stream *stream, PyObject *object, index_key *key) {
   return 0;
 }
 
+/* The stream of an operation on x, the key's arrays, and a value, which may be NULL; NULL with an exception. */
+static hr_stream *join_all(const array_object *x, const index_key *key, const operand *value) {
+  hr_stream *stream = x->stream;
+  for (int pass = 0; pass < 2 && stream != NULL; ++pass) { /* the second one knows the stream */
+    for (int i = 0; i < key->array_count && stream != NULL; ++i) {
+      stream = join_streams(stream, &x->tensor, key->arrays[i].stream, key->arrays[i].tensor);
+    }
+    if (stream != NULL && value != NULL) {
+      stream = join_streams(stream, &x->tensor, value->stream, value->tensor);
+    }
+  }
+  return stream != NULL ? join_streams(stream, &x->tensor, x->stream, &x->tensor) : NULL;
+}
+
 static PyObject *view_at(array_object *x, int count, const hr_index *indices) {
   array_object *view = new_array(x->stream);
   hr_status status = view != NULL ? hr_array_index(&x->tensor, count, indices, &view->tensor) : HR_OK;
@@ -150,9 +161,10 @@ static PyObject *view_at(array_object *x, int count, const hr_index *indices) {
 }
 
 static PyObject *select_at(array_object *x, const index_key *key) {
-  array_object *made = new_array(x->stream);
+  hr_stream *stream = join_all(x, key, NULL);
+  array_object *made = stream != NULL ? new_array(stream) : NULL;
   hr_status status =
-      made != NULL ? hr_array_select(x->stream, &x->tensor, key->count, key->indices, &made->tensor) : HR_OK;
+      made != NULL ? hr_array_select(stream, &x->tensor, key->count, key->indices, &made->tensor) : HR_OK;
   return (PyObject *)array_or_raise(made, status);
 }
 
@@ -172,21 +184,35 @@ PyObject *get_row(PyObject *self, Py_ssize_t i) {
   return view_at(as_array(self), 1, &index);
 }
 
+/* A trace writes to memory of its own alone: an array of another stream, too, becomes one of the trace. */
+static int write_item(array_object *x, const index_key *key, const operand *from, hr_update update) {
+  hr_stream *stream = join_all(x, key, from);
+  if (stream == NULL) {
+    return -1;
+  }
+  hr_buffer *kept = keep_from_writes(x);
+  hr_status status = hr_array_update(stream, &x->tensor, key->count, key->indices, from->tensor, update);
+  hr_buffer_release(kept);
+  if (status != HR_OK) {
+    raise_status(status);
+    return -1;
+  }
+  if (x->stream == stream) {
+    return 0;
+  }
+  x->stream = stream;
+  return note_traced(x);
+}
+
 static int update_item(array_object *x, PyObject *object, PyObject *value, hr_update update) {
   index_key key;
   operand from = {.owned = NULL};
-  if (take_key(x->stream, object, &key) < 0) {
+  if ((x->tensor.buffer == NULL && refuse_traced(x) < 0) || take_key(x->stream, object, &key) < 0) {
     return -1;
   }
   int result = want_operand("array", value, 1, &from);
   if (result > 0) {
-    hr_status status = from.stream != NULL && from.stream != x->stream
-                           ? hr_status_make(HR_STATUS_INVALID_ARGUMENT, "arrays of two devices in one operation")
-                           : hr_array_update(x->stream, &x->tensor, key.count, key.indices, from.tensor, update);
-    result = status == HR_OK ? 0 : -1;
-    if (status != HR_OK) {
-      raise_status(status);
-    }
+    result = write_item(x, &key, &from, update);
   }
   Py_XDECREF(from.owned);
   drop_key(&key);

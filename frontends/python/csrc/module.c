@@ -48,6 +48,9 @@ PyObject *raise_status(hr_status status) {
   if (hr_status_code_of(status) == HR_STATUS_CANCELLED && raised.type != NULL) {
     PyErr_Restore(raised.type, raised.value, raised.traceback);
     memset(&raised, 0, sizeof raised);
+  } else if (hr_status_code_of(status) == HR_STATUS_FAILED_PRECONDITION && is_tracing()) { /* of a capture */
+    PyErr_Format(PyExc_ValueError, "an array has no value while compile() traces the function that makes it: %s",
+                 hr_status_message(status));
   } else {
     PyErr_SetString(exception_of(hr_status_code_of(status)), hr_status_message(status));
   }
@@ -104,7 +107,16 @@ static hr_stream *stream_of_name(const char *name) {
   return stream;
 }
 
-hr_stream *current_stream(void) {
+bool is_device_stream(const hr_stream *stream) {
+  for (int i = 0; i < streams.count; ++i) {
+    if (streams.all[i] == stream) {
+      return true;
+    }
+  }
+  return false;
+}
+
+hr_stream *default_stream(void) {
   if (streams.current == NULL) {
     const char *chosen = getenv("HEADRACE_DEVICE");
     streams.current = stream_of_name(chosen != NULL && chosen[0] != '\0' ? chosen : "cpu");
@@ -112,9 +124,13 @@ hr_stream *current_stream(void) {
   return streams.current;
 }
 
-hr_stream *stream_of_device(PyObject *name) {
+hr_stream *current_stream(void) {
+  return traced_stream(default_stream());
+}
+
+static hr_stream *find_device(PyObject *name) {
   if (name == NULL || name == Py_None) {
-    return current_stream();
+    return default_stream();
   }
   const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
   if (text == NULL) {
@@ -126,13 +142,17 @@ hr_stream *stream_of_device(PyObject *name) {
   return stream_of_name(text);
 }
 
+hr_stream *stream_of_device(PyObject *name) {
+  return traced_stream(find_device(name));
+}
+
 static PyObject *choose_device(PyObject *module, PyObject *args) {
   (void)module;
   PyObject *name = Py_None;
   if (!PyArg_ParseTuple(args, "|O:device", &name)) {
     return NULL;
   }
-  hr_stream *stream = stream_of_device(name);
+  hr_stream *stream = find_device(name);
   if (stream == NULL) {
     return NULL;
   }
@@ -142,11 +162,30 @@ static PyObject *choose_device(PyObject *module, PyObject *args) {
 
 /* ---- waits ---- */
 
+/* -1 with an exception if the object is an array that is being traced, or a container with one. */
+static int refuse_traced_in(PyObject *object) {
+  if (is_array(object)) {
+    return refuse_traced(as_array(object));
+  }
+  PyObject *children = PyDict_Check(object)                            ? PyDict_Values(object)
+                       : PyList_Check(object) || PyTuple_Check(object) ? PySequence_List(object)
+                                                                       : NULL;
+  int failed = children == NULL && PyErr_Occurred();
+  for (Py_ssize_t i = 0; children != NULL && !failed && i < PyList_Size(children); ++i) {
+    failed = refuse_traced_in(PyList_GetItem(children, i)) < 0;
+  }
+  Py_XDECREF(children);
+  return failed ? -1 : 0;
+}
+
 static PyObject *evaluate(PyObject *module, PyObject *const *args, Py_ssize_t count) {
   (void)module;
   for (Py_ssize_t i = 0; i < count; ++i) {
     if (!is_array(args[i]) && !PyList_Check(args[i]) && !PyTuple_Check(args[i]) && !PyDict_Check(args[i])) {
       PyErr_Format(PyExc_TypeError, "eval() expects arrays, or lists, tuples and dicts of them, not %R", args[i]);
+      return NULL;
+    }
+    if (is_tracing() && refuse_traced_in(args[i]) < 0) {
       return NULL;
     }
   }
@@ -165,7 +204,7 @@ static PyObject *evaluate(PyObject *module, PyObject *const *args, Py_ssize_t co
 
 static PyObject *read_stats(PyObject *module, PyObject *unused) {
   (void)module, (void)unused;
-  hr_stream *stream = current_stream();
+  hr_stream *stream = default_stream();
   if (stream == NULL) {
     return NULL;
   }
@@ -196,8 +235,8 @@ PyMODINIT_FUNC PyInit__arrays(void) {
   if (module == NULL || add_dtypes(module) < 0 || PyModule_AddFunctions(module, creation_methods) < 0 ||
       PyModule_AddFunctions(module, exchange_methods) < 0 || PyModule_AddFunctions(module, function_methods) < 0 ||
       PyModule_AddFunctions(module, tape_methods) < 0 || PyModule_AddFunctions(module, indexing_methods) < 0 ||
-      PyModule_AddFunctions(module, file_methods) < 0 ||
-      PyModule_AddObjectRef(module, "Array", (PyObject *)array_type) < 0) {
+      PyModule_AddFunctions(module, file_methods) < 0 || PyModule_AddFunctions(module, compile_methods) < 0 ||
+      add_compiled(module) < 0 || PyModule_AddObjectRef(module, "Array", (PyObject *)array_type) < 0) {
     Py_XDECREF(module);
     return NULL;
   }

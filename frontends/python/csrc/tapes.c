@@ -29,22 +29,23 @@ static void drop_tensors(tensors *x) {
   x->data = NULL;
 }
 
-static int take_tensor(PyObject *object, const hr_stream *stream, const hr_tensor **out) {
+static int take_tensor(PyObject *object, hr_stream *stream, const hr_tensor **out) {
   if (!is_array(object)) {
     PyErr_Format(PyExc_TypeError, "tape: expected an array, not %R", object);
     return -1;
   }
-  if (as_array(object)->stream != stream) {
+  const hr_tensor *x = &as_array(object)->tensor;
+  if (as_array(object)->stream != stream && join_streams(stream, x, as_array(object)->stream, x) != stream) {
     PyErr_Format(PyExc_ValueError, "an array is on %s, expected %s as the other arrays that are differentiated",
                  hr_device_name(hr_stream_device(as_array(object)->stream)), hr_device_name(hr_stream_device(stream)));
     return -1;
   }
-  *out = &as_array(object)->tensor;
+  *out = x;
   return 0;
 }
 
 /* The arrays of a list; NULL with an exception. */
-static int take_tensors(PyObject *list, const hr_stream *stream, tensors *out) {
+static int take_tensors(PyObject *list, hr_stream *stream, tensors *out) {
   out->count = PyList_Size(list);
   out->data = out->count >= 0 ? PyMem_Malloc(((size_t)out->count + 1) * sizeof *out->data) : NULL;
   if (out->data == NULL) {
@@ -298,10 +299,8 @@ static PyObject *begin_custom(PyObject *module, PyObject *x) {
   if (!is_array(x)) {
     return PyErr_Format(PyExc_TypeError, "expected an array, not %R", x);
   }
-  hr_stream *stream = as_array(x)->stream;
-  hr_hook *top = hr_hook_set_top(stream, NULL);
-  (void)hr_hook_set_top(stream, top);
-  if (top == NULL) {
+  hr_stream *stream = traced_stream(as_array(x)->stream);
+  if (!has_hooks(stream)) {
     Py_RETURN_NONE;
   }
   hr_custom *custom;
@@ -328,14 +327,18 @@ static PyObject *cancel(PyObject *module, PyObject *capsule) {
   Py_RETURN_NONE;
 }
 
-/* New arrays on the outputs, which hr_custom_end may replace. */
-static PyObject *share_all(PyObject *list) {
+/* New arrays of the stream on the outputs, which hr_custom_end may replace. */
+static PyObject *share_all(PyObject *list, hr_stream *stream) {
   Py_ssize_t count = PyList_Size(list);
   PyObject *all = count >= 0 ? PyList_New(count) : NULL;
   for (Py_ssize_t i = 0; all != NULL && i < count; ++i) {
     PyObject *item = PyList_GetItem(list, i);
     PyObject *own = is_array(item) ? (PyObject *)share_array(as_array(item))
                                    : PyErr_Format(PyExc_TypeError, "expected an array, not %R", item);
+    int failed = own == NULL || move_to_trace(as_array(own), stream) < 0;
+    if (failed) {
+      Py_CLEAR(own);
+    }
     if (own == NULL || PyList_SetItem(all, i, own) < 0) {
       Py_CLEAR(all);
     }
@@ -352,8 +355,9 @@ static PyObject *end_custom(PyObject *module, PyObject *args) {
   if (!PyArg_ParseTuple(args, "OOOO:_custom_end", &capsule, &inputs, &gradient_function, &outputs)) {
     return NULL;
   }
-  PyObject *first = PyList_GetItem(inputs, 0), *all = first != NULL ? share_all(outputs) : NULL;
-  hr_stream *stream = all != NULL && is_array(first) ? as_array(first)->stream : NULL;
+  PyObject *first = PyList_GetItem(inputs, 0);
+  hr_stream *stream = first != NULL && is_array(first) ? traced_stream(as_array(first)->stream) : NULL;
+  PyObject *all = first != NULL ? share_all(outputs, stream) : NULL;
   int is_taken =
       all != NULL && take_tensors(inputs, stream, &taken[0]) == 0 && take_tensors(all, stream, &taken[1]) == 0;
   hr_custom *custom = is_taken ? take_custom(capsule) : NULL;
@@ -376,14 +380,16 @@ static PyObject *end_custom(PyObject *module, PyObject *args) {
 
 /* ---- copies ---- */
 
+/* A trace copies arrays of the device's stream, too: a tape on its capture sees them. */
 static PyObject *copy_of(array_object *x) {
-  array_object *copy = new_array(x->stream);
+  const hr_tensor *value = &x->tensor;
+  hr_stream *stream = traced_stream(x->stream);
+  array_object *copy = join_streams(stream, value, x->stream, value) == stream ? new_array(stream) : NULL;
   if (copy == NULL) {
     return NULL;
   }
-  const hr_tensor *value = &x->tensor;
   const hr_attribute shape = {.kind = HR_ATTRIBUTE_INTS, .count = x->tensor.rank, .value = {.ints = x->tensor.dims}};
-  hr_status status = hr_functional_apply(x->stream, HR_FUNCTIONAL_FULL, 1, &value, 1, &shape, 1, &copy->tensor);
+  hr_status status = hr_functional_apply(stream, HR_FUNCTIONAL_FULL, 1, &value, 1, &shape, 1, &copy->tensor);
   return (PyObject *)array_or_raise(copy, status);
 }
 

@@ -182,6 +182,11 @@ class custom_function:
 def checkpoint(fun: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose gradients keep no values between its inputs and outputs: it runs again for them."""
 
+def compile(
+    fun: Callable[..., Any], inputs: Any = None, outputs: Any = None, shapeless: _b.bool = False
+) -> Callable[..., Any]:
+    """The function with its operations captured once for each structure of arguments."""
+
 def array(object, /, dtype=None, copy=True, device=None) -> Array: ...
 def asarray(object, /, dtype=None, copy=None, device=None) -> Array: ...
 def zeros(shape, dtype=None, device=None) -> Array: ...

@@ -5,8 +5,8 @@ NAMES = frozenset(
 Array abs acos acosh add addcdiv addcmul airy_ai all allclose angle any arange argmax argmin argsort array
 array_equal asarray asin asinh astype atan atan2 atanh attention avg_pool bfloat16 binary_cross_entropy bincount
 bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor bool broadcast_to cbrt ceil
-celu chebyshev_t chebyshev_u chebyshev_v chebyshev_w checkpoint clip complex complex128 complex64 compress concat
-conj conv copysign cos cosh cosine_similarity_loss count_nonzero cov cross cross_entropy cumulative_max
+celu chebyshev_t chebyshev_u chebyshev_v chebyshev_w checkpoint clip compile complex complex128 complex64 compress
+concat conj conv copysign cos cosh cosine_similarity_loss count_nonzero cov cross cross_entropy cumulative_max
 cumulative_min cumulative_prod cumulative_sum custom_function degrees device diag diagonal diff digamma digitize
 divide divmod dtype dynamic_slice dynamic_slice_update e einsum elu empty empty_like entr equal erf erfc erfcx
 erfinv eval exp exp2 expand_dims expm1 eye flip float16 float32 float64 float8_e4m3fn float8_e4m3fnuz float8_e5m2

@@ -56,7 +56,7 @@ _lock = threading.RLock()
 def seed(number):
     """Sets the key of this module."""
     with _lock:
-        _state[:] = [key(number)]
+        _state[:] = [_arrays._outside(key, number)]
 
 
 def next_key():

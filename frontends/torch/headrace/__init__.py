@@ -34,8 +34,9 @@ def _load_arrays(names):
     constants = {"pi": 3.141592653589793, "e": 2.718281828459045, "inf": float("inf"), "nan": float("nan")}
     globals().update({name: getattr(extension, name) for name in names if hasattr(extension, name)})
     globals().update(constants, newaxis=None)
-    transforms = importlib.import_module("headrace.transforms")
-    globals().update({name: getattr(transforms, name) for name in transforms.__all__})
+    for name in ("transforms", "compiling"):
+        module = importlib.import_module("headrace." + name)
+        globals().update({public: getattr(module, public) for public in module.__all__})
 
 
 def __getattr__(name):
