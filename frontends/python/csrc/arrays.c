@@ -455,12 +455,38 @@ static PyObject *to_numpy(PyObject *self, PyObject *args, PyObject *names) {
   return result;
 }
 
+/* A method that a function of headrace/standard.py is. */
+static PyObject *call_standard(const char *function, PyObject *self, PyObject *args, PyObject *names) {
+  PyObject *module = PyImport_ImportModule("headrace.standard");
+  PyObject *callable = module != NULL ? PyObject_GetAttrString(module, function) : NULL;
+  PyObject *first = callable != NULL ? PyTuple_Pack(1, self) : NULL;
+  PyObject *all = first != NULL ? PySequence_Concat(first, args) : NULL;
+  PyObject *result = all != NULL ? PyObject_Call(callable, all, names) : NULL;
+  Py_XDECREF(module);
+  Py_XDECREF(callable);
+  Py_XDECREF(first);
+  Py_XDECREF(all);
+  return result;
+}
+
+static PyObject *namespace_of(PyObject *self, PyObject *args, PyObject *names) {
+  return call_standard("_namespace", self, args, names);
+}
+
+static PyObject *to_device(PyObject *self, PyObject *args, PyObject *names) {
+  return call_standard("_to_device", self, args, names);
+}
+
 static PyMethodDef methods[] = {
     {"item", item, METH_NOARGS, "item($self, /)\n--\n\nThe only element as a number of Python; waits."},
     {"tolist", to_list, METH_NOARGS, "tolist($self, /)\n--\n\nThe elements as nested lists; waits."},
     {"reshape", reshape, METH_VARARGS,
      "reshape($self, *shape)\n--\n\nThe elements in row-major order with other dims; one of them may be -1."},
     {"copy", copy_of, METH_NOARGS, "copy($self, /)\n--\n\nAn array with these elements, which no write changes."},
+    {"to_device", (PyCFunction)(void (*)(void))to_device, METH_VARARGS | METH_KEYWORDS,
+     "to_device($self, device, /, *, stream=None)\n--\n\nThe array itself, or a copy on the device of this name."},
+    {"__array_namespace__", (PyCFunction)(void (*)(void))namespace_of, METH_VARARGS | METH_KEYWORDS,
+     "__array_namespace__($self, /, *, api_version=None)\n--\n\nThe module headrace."},
     {"__copy__", copy_of, METH_NOARGS, NULL},
     {"__deepcopy__", copy_of, METH_O, NULL},
     {"__array__", (PyCFunction)(void (*)(void))to_numpy, METH_VARARGS | METH_KEYWORDS, NULL},

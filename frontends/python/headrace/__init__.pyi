@@ -38,6 +38,8 @@ class Array:
     def real(self) -> Array: ...
     @property
     def imag(self) -> Array: ...
+    def to_device(self, device: str, /, *, stream: None = None) -> Array: ...
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any: ...
     def item(self) -> Any: ...
     def tolist(self) -> Any: ...
     def reshape(self, *shape: Any) -> Array: ...
@@ -186,6 +188,43 @@ def compile(
     fun: Callable[..., Any], inputs: Any = None, outputs: Any = None, shapeless: _b.bool = False
 ) -> Callable[..., Any]:
     """The function with its operations captured once for each structure of arguments."""
+
+__array_api_version__: str
+def finfo(type, /) -> Any:
+    """The numbers of a floating dtype, or of an array's: bits, eps, max, min, smallest_normal, and dtype, which is that
+of the parts of a complex one."""
+
+def iinfo(type, /) -> Any:
+    """The numbers of an integer dtype, or of an array's: bits, max, min and dtype."""
+
+def isdtype(dtype, kind) -> Any:
+    """True if the dtype is this one, of this kind ("bool", "signed integer", "unsigned integer", "integral",
+"real floating", "complex floating", "numeric"), or one of a tuple of them."""
+
+def result_type(*arrays_and_dtypes) -> Any:
+    """The dtype of an operation on these arrays, dtypes and numbers, of which the last are weak."""
+
+def can_cast(from_, to, /) -> Any:
+    """True if a dtype, or that of an array, becomes the other one in an operation with it."""
+
+def unique_all(x, /) -> Any:
+    """The distinct elements in order; the first index of each in the flattened x; for each element of x its number among
+them; how often each occurs."""
+
+def unique_counts(x, /) -> Any:
+    """The distinct elements in order, and how often each occurs."""
+
+def unique_inverse(x, /) -> Any:
+    """The distinct elements in order, and for each element of x its number among them."""
+
+def unique_values(x, /) -> Any:
+    """The distinct elements in order."""
+
+def matrix_transpose(x, /) -> Any:
+    """x with its last two dims exchanged, a view."""
+
+def __array_namespace_info__() -> Any:
+    """What headrace offers: capabilities(), default_device(), default_dtypes(), devices(), dtypes()."""
 
 def array(object, /, dtype=None, copy=True, device=None) -> Array: ...
 def asarray(object, /, dtype=None, copy=None, device=None) -> Array: ...

@@ -53,3 +53,6 @@ def seed(number) -> Any:
 
 def next_key() -> Any:
     """A new key, split from that of this module, on the device of new arrays."""
+
+def __getattr__(name) -> Any:
+    """None"""

@@ -14,6 +14,7 @@ script only needs device="headrace".
 import importlib
 
 __all__ = ["cpp_extension", "get_include"]
+_WRITTEN = ("compiling", "standard", "transforms")  # modules whose names are this one's, too
 _MODULES = ("fft", "linalg", "nn", "optimizers", "random", "transforms", "utils")  # of arrays
 
 
@@ -34,9 +35,9 @@ def _load_arrays(names):
     constants = {"pi": 3.141592653589793, "e": 2.718281828459045, "inf": float("inf"), "nan": float("nan")}
     globals().update({name: getattr(extension, name) for name in names if hasattr(extension, name)})
     globals().update(constants, newaxis=None)
-    for name in ("transforms", "compiling"):
-        module = importlib.import_module("headrace." + name)
-        globals().update({public: getattr(module, public) for public in module.__all__})
+    for written in _WRITTEN:
+        module = importlib.import_module("headrace." + written)
+        globals().update({name: getattr(module, name) for name in module.__all__})
 
 
 def __getattr__(name):
@@ -44,7 +45,7 @@ def __getattr__(name):
         return importlib.import_module("headrace.cpp_extension")
     if name in _MODULES:
         return importlib.import_module("headrace." + name)
-    if not name.startswith("__"):  # torch's autoload asks for modules of the package: not for these names
+    if not name.startswith("__") or name.startswith("__array_"):  # torch's autoload asks for others
         from headrace._names import NAMES
 
         if name in NAMES:
