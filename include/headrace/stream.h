@@ -144,6 +144,9 @@ HR_API HR_MUST_USE hr_status hr_stream_create(hr_device *device, hr_stream **out
 /* Opens the libraries of a host device on a thread of its own, while the caller records its first operations. Without
  * it the first commit opens them, and waits some tens of milliseconds. Once for the process; never fails. */
 HR_API void hr_stream_open_libraries(hr_stream *stream);
+/* Waits for that thread, if it runs. A caller of hr_stream_open_libraries calls it before exit(), which frees a
+ * library's memory even while another thread opens it. */
+HR_API void hr_libraries_wait(void);
 /* The stream's device, borrowed. */
 HR_API hr_device *hr_stream_device(const hr_stream *stream);
 /* Adds and drops a reference; NULL is fine. Dropping the last one synchronizes; errors are ignored. */

@@ -29,9 +29,14 @@ static void init_lists(void *part) {
   hr_mutex_init(&lists->mutex);
 }
 
+/* Two may wait: only one of them takes the thread. */
 static void stop_lists(void *part) {
   provider_lists *lists = part;
-  hr_thread_join(&lists->opener);
+  hr_mutex_lock(&lists->mutex);
+  hr_thread opener = lists->opener;
+  lists->opener = (hr_thread){0};
+  hr_mutex_unlock(&lists->mutex);
+  hr_thread_join(&opener);
 }
 
 static void fini_lists(void *part) {
@@ -104,8 +109,14 @@ void hr__algorithms_open_early(const hr_device *device) {
   hr_mutex_unlock(&lists->mutex);
   if (is_wanted && pthread_atfork(begin_fork, end_fork, end_fork_in_child) == 0) {
     hr__contexts_stop_at_exit();
+    hr_mutex_lock(&lists->mutex);
     hr_status_ignore(hr_thread_start("headrace-open", open_host_providers, NULL, &lists->opener));
+    hr_mutex_unlock(&lists->mutex);
   }
+}
+
+void hr__algorithms_wait(void) {
+  stop_lists(lists_of(&hr__context_first));
 }
 
 /* ---- libraries and exit ---- */

@@ -36,6 +36,8 @@ const hr_provider *const *hr__algorithms_providers(hr_dialect dialect);
 /* Opens a host's providers on a thread of its own; done once, in the default context. A failure is met again, and
  * reported, where they are needed. */
 void hr__algorithms_open_early(const hr_device *device);
+/* Waits for that thread. */
+void hr__algorithms_wait(void);
 /* Prepares the algorithm of this name; false if there is none, or the node can't use it. */
 bool hr__algorithms_prepare_called(hr_device *device, const hr_provider *const *providers, const hr_program *program,
                                    const hr_node *node, const char *name, hr_ready *out_ready);

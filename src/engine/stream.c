@@ -113,6 +113,10 @@ void hr_stream_open_libraries(hr_stream *stream) {
   (void)hr__context_enter(before);
 }
 
+void hr_libraries_wait(void) {
+  hr__algorithms_wait();
+}
+
 hr_device *hr_stream_device(const hr_stream *stream) {
   return stream->device;
 }

@@ -232,6 +232,7 @@ PyMODINIT_FUNC PyInit__arrays(void);
 PyMODINIT_FUNC PyInit__arrays(void) {
   array_type = make_array_type();
   PyObject *module = array_type != NULL ? PyModule_Create(&definition) : NULL;
+  (void)Py_AtExit(hr_libraries_wait);
   if (module == NULL || add_dtypes(module) < 0 || PyModule_AddFunctions(module, creation_methods) < 0 ||
       PyModule_AddFunctions(module, exchange_methods) < 0 || PyModule_AddFunctions(module, function_methods) < 0 ||
       PyModule_AddFunctions(module, tape_methods) < 0 || PyModule_AddFunctions(module, indexing_methods) < 0 ||

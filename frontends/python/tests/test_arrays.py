@@ -764,3 +764,10 @@ def test_stubs_are_python_and_name_what_there_is(file, module, some):
     functions = {node.name for node in stub.body if isinstance(node, ast.FunctionDef)}
     assert some in functions
     assert not [name for name in functions if not callable(getattr(module, name, None))]
+
+
+def test_a_program_that_ends_at_once_ends_well():
+    """The libraries are being opened meanwhile."""
+    program = "import headrace as hr; x = hr.empty(0)"
+    for _ in range(8):
+        assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

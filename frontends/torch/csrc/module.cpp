@@ -269,6 +269,7 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT,
 
 PyMODINIT_FUNC PyInit__C() {
   PyObject *module = PyModule_Create(&headrace::definition);
+  (void)Py_AtExit(hr_libraries_wait);
   for (PyMethodDef *more :
        {headrace::counter_functions, headrace::custom_kernel_functions, headrace::distributed_functions,
         headrace::dlpack_functions, headrace::elementwise_functions, headrace::exchange_functions,
