@@ -1,0 +1,72 @@
+"""The array API standard beyond functions, against numpy's answers."""
+
+import numpy as np
+import pytest
+
+import headrace as hr
+
+DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128".split()
+
+
+@pytest.mark.parametrize("name", ["float16", "float32", "float64", "complex64", "complex128"])
+def test_floating_dtypes_are_described(name):
+    ours, theirs = hr.finfo(name), np.finfo(name)
+    assert (ours.bits, ours.eps, ours.max, ours.min) == (theirs.bits, theirs.eps, theirs.max, theirs.min)
+    assert ours.smallest_normal == theirs.smallest_normal and ours.dtype.name == theirs.dtype.name
+    assert hr.finfo(hr.ones(2, dtype=name)) == ours
+
+
+@pytest.mark.parametrize("name", ["int8", "int32", "int64", "uint8", "uint64"])
+def test_dtypes_of_integers_are_described(name):
+    ours, theirs = hr.iinfo(name), np.iinfo(name)
+    assert (ours.bits, ours.max, ours.min) == (theirs.bits, theirs.max, theirs.min)
+
+
+def test_kinds_of_dtypes():
+    kinds = ("bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating", "numeric")
+    for name in DTYPES:
+        for kind in kinds:
+            assert hr.isdtype(getattr(hr, name), kind) == np.isdtype(np.dtype(name), kind)
+    assert hr.isdtype(hr.float32, (hr.int8, "real floating")) and not hr.isdtype(hr.float32, hr.float64)
+
+
+def test_promotion():
+    assert hr.result_type(hr.int8, hr.int32, hr.ones(1, dtype="int16")) == hr.int32
+    assert hr.result_type(hr.float64, hr.complex64) == hr.complex128
+    assert hr.result_type(hr.int16, 1.5) == hr.float32 and hr.result_type(hr.float64, 1) == hr.float64
+    assert hr.can_cast(hr.int8, hr.int16) and not hr.can_cast(hr.float64, hr.float32)
+
+
+def test_sets():
+    x = [[3, 1], [1, 2]]
+    for ours, theirs in zip(hr.unique_all(hr.array(x)), np.unique_all(np.array(x)), strict=True):
+        assert ours.tolist() == theirs.tolist()
+    assert hr.unique_counts(hr.array(x)).counts.tolist() == [2, 1, 1]
+    assert hr.unique_inverse(hr.array(x)).inverse_indices.tolist() == [[2, 0], [0, 1]]
+    assert hr.unique_values(hr.array(x)).tolist() == [1, 2, 3]
+
+
+def test_namespace():
+    x = hr.ones((2, 3))
+    assert x.__array_namespace__(api_version="2024.12") is hr
+    assert hr.__array_api_version__ == "2024.12" and hr.matrix_transpose(x).shape == (3, 2)
+    info = hr.__array_namespace_info__()
+    assert info.default_device() in info.devices() and info.default_dtypes()["integral"] == hr.int64
+    assert {*info.dtypes()} == {*DTYPES} and {*info.dtypes(kind="bool")} == {"bool"}
+    assert x.to_device("cpu").tolist() == x.tolist()
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: hr.finfo(hr.int8), "int8 is not floating"),
+        (lambda: hr.iinfo(hr.float32), "float32 is no dtype of integers"),
+        (lambda: hr.isdtype(hr.int8, "real"), "kind 'real', expected one of 'bool'"),
+        (lambda: hr.result_type(1.5), "at least one array or dtype"),
+        (lambda: hr.ones(1).__array_namespace__(api_version="1999.1"), "'1999.1', expected one of 2021.12"),
+        (lambda: hr.ones(1).to_device("cpu", stream=3), "stream is 3, expected None"),
+    ],
+)
+def test_wrong_arguments_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
