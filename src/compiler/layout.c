@@ -195,7 +195,7 @@ static bool can_propagate(const hr__layout_pass *p, const hr__layout_access *a, 
 bool hr__layout_can_relay(const hr__layout_pass *p, const hr_operand *operand, const hr__layout *l,
                           hr__accepts_fn takes) {
   bool can = true;
-  for (size_t k = p->first_access[operand->index]; can && k < p->first_access[operand->index + 1]; ++k) {
+  for (int k = p->first_access[operand->index]; can && k >= 0; k = p->accesses[k].next) {
     can = can_propagate(p, &p->accesses[k], l, takes);
   }
   return can;
@@ -280,10 +280,12 @@ static bool rewrite_node(hr__layout_pass *p, hr_node *node) {
 /* ---- the pass ---- */
 
 /* True if there is a library node that may request a layout, or a buffer that has one. */
-static bool has_work(const hr_program *program) {
+static bool has_work(const hr_program *program, const hr_target *target) {
   bool has = false;
   for (int n = 0; !has && n < program->node_count; ++n) {
-    has = hr_op_table(program->nodes[n].op)->family == HR_FAMILY_CONTRACTION;
+    const hr_node *node = &program->nodes[n];
+    has = target->row_alignment > 0 ? hr_op_table(node->op)->family == HR_FAMILY_CONTRACTION
+                                    : hr__layout_has_images(node);
   }
   for (int b = 0; !has && b < program->buffer_count; ++b) {
     has = program->buffers[b].layout != 0;
@@ -291,11 +293,26 @@ static bool has_work(const hr_program *program) {
   return has;
 }
 
+/* From the last access to the first, so that each buffer's list is in order. */
+static void list_accesses(hr__layout_pass *p) {
+  int made = 0;
+  for (int n = p->program->node_count - 1; n >= 0; --n) {
+    const hr_node *node = &p->program->nodes[n];
+    for (int i = node->input_count + node->output_count - 1; i >= 0; --i) {
+      hr_operand *operand = hr_node_operand(node, i);
+      if (operand->kind == HR_OPERAND_VALUE) {
+        p->accesses[made] = (hr__layout_access){n, p->first_access[operand->index], operand};
+        p->first_access[operand->index] = made++;
+      }
+    }
+  }
+}
+
 static bool find_accesses(hr__layout_pass *p) {
   hr_program *program = p->program;
   size_t buffers = (size_t)program->buffer_count, count = 0;
   p->candidates = hr_arena_alloc(&program->arena, (buffers + 1) * sizeof *p->candidates);
-  p->first_access = HR_ARENA_ARRAY(&program->arena, size_t, buffers + 2);
+  p->first_access = hr_program_indices(program, program->buffer_count);
   for (int n = 0; n < program->node_count; ++n) {
     count += (size_t)(program->nodes[n].input_count + program->nodes[n].output_count);
   }
@@ -303,24 +320,7 @@ static bool find_accesses(hr__layout_pass *p) {
   if (p->candidates == NULL || p->first_access == NULL || p->accesses == NULL) {
     return false;
   }
-  for (int fill = 0; fill < 2; ++fill) { /* count, then place */
-    for (int n = 0; n < program->node_count; ++n) {
-      const hr_node *node = &program->nodes[n];
-      for (int i = 0; i < node->input_count + node->output_count; ++i) {
-        hr_operand *operand = hr_node_operand(node, i);
-        if (operand->kind != HR_OPERAND_VALUE) {
-          continue;
-        }
-        if (fill) {
-          p->accesses[p->first_access[operand->index + 1]] = (hr__layout_access){n, operand};
-        }
-        ++p->first_access[operand->index + (fill ? 1 : 2)];
-      }
-    }
-    for (size_t b = 2; !fill && b < buffers + 2; ++b) {
-      p->first_access[b] += p->first_access[b - 1];
-    }
-  }
+  list_accesses(p);
   for (size_t b = 0; b < buffers; ++b) {
     p->candidates[b].is_open = program->buffers[b].is_free;
     p->candidates[b].is_seen = !program->buffers[b].is_dead;
@@ -370,7 +370,7 @@ static bool relay_all(hr__layout_pass *p, const hr_target *target, bool *out_cha
 
 hr_status hr_layout(hr_program *program, const hr_target *target, bool *out_changed) {
   *out_changed = false;
-  if (!has_work(program)) {
+  if (!has_work(program, target)) {
     return HR_OK;
   }
   hr__layout_pass p = {.program = program};

@@ -19,6 +19,10 @@ static uint32_t activations(const hr_node *node) {
   }
 }
 
+bool hr__layout_has_images(const hr_node *node) {
+  return !node->is_loop && activations(node) != 0;
+}
+
 static bool takes(const hr__layout *l, const hr_node *node, int operand) {
   return (activations(node) >> operand & 1) &&
          hr__layout_channels(l, hr_node_operand(node, operand)) == 2u; /* [N, C, ..] */
@@ -142,7 +146,7 @@ static bool relay_convolutions(hr__layout_pass *p) {
 static bool relay_neighbours(hr__layout_pass *p) {
   while (p->changed.count > 0) {
     uint32_t buffer = hr_vector_pop(&p->changed);
-    for (size_t k = p->first_access[buffer]; k < p->first_access[buffer + 1]; ++k) {
+    for (int k = p->first_access[buffer]; k >= 0; k = p->accesses[k].next) {
       const hr_node *node = &p->program->nodes[p->accesses[k].node];
       uint32_t channels = hr__layout_channels(&p->candidates[buffer].layout, p->accesses[k].operand);
       for (int i = 0; node->is_loop && channels != 0 && i < node->input_count + node->output_count; ++i) {

@@ -26,14 +26,15 @@ typedef struct hr__candidate {
 
 typedef struct hr__layout_access {
   int node;
+  int next; /* a later one to the same buffer; -1: none */
   hr_operand *operand;
 } hr__layout_access;
 
 typedef struct hr__layout_pass {
   hr_program *program;
   hr__candidate *candidates;   /* by buffer */
-  size_t *first_access;        /* of each buffer, into accesses; one more at the end */
-  hr__layout_access *accesses; /* in order of nodes */
+  int *first_access;           /* of each buffer, into accesses; -1: none */
+  hr__layout_access *accesses; /* each buffer's in order of nodes */
   HR_VECTOR(uint32_t) changed; /* buffers whose neighbours have not been visited yet */
 } hr__layout_pass;
 
@@ -54,6 +55,9 @@ bool hr__layout_can_relay(const hr__layout_pass *p, const hr_operand *operand, c
 /* Gives the operand's buffer this layout if it propagates to everything that touches it; `takes` decides for library
  * nodes. False when memory is out. */
 bool hr__layout_relay(hr__layout_pass *p, const hr_operand *operand, const hr__layout *l, hr__accepts_fn takes);
+
+/* True for convolutions. */
+bool hr__layout_has_images(const hr_node *node);
 
 /* Adopts the layouts that earlier programs have given buffers, or refuses them. False when memory is out. */
 bool hr__layout_images_adopt(hr__layout_pass *p);
