@@ -112,8 +112,9 @@ static bool writes(const hr_instance *instance, const hr_exec_step *step, uint32
 
 /* True if no other step writes the result, and, if it must serve as weights, only contractions read it, as such. */
 static bool is_only_read(const hr_instance *instance, const hr_weight *w, uint32_t buffer, bool by_contractions) {
+  const hr_place *place = &instance->plan->schedule.places[buffer];
   bool is = true;
-  for (int i = 0; is && i < instance->step_count; ++i) {
+  for (int i = place->first; is && i <= place->last; ++i) { /* no other step touches it */
     const hr_exec_step *step = &instance->steps[i];
     if (i != w->step && touches(instance, step, buffer)) {
       is = !writes(instance, step, buffer) &&
