@@ -79,8 +79,15 @@ static hr_status expand(const hr_program *stream, const hr_target *target, hr_pr
   return status;
 }
 
+static hr_status number(hr_program *program, hr_touches *out_touches) {
+  return hr_versions_and_touches(program, out_touches)
+             ? HR_OK
+             : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "versions: no memory for %d nodes", program->node_count);
+}
+
 static hr_status compile_into(const hr_program *stream, const hr_target *target, hr_schedule *schedule) {
   hr_program *program = &schedule->program;
+  hr_touches touches;
   hr_fusion fusion;
   hr_liveness liveness;
   HR_RETURN_IF_ERROR(expand(stream, target, program));
@@ -107,14 +114,15 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
         hr_match(program, target, true)); /* libraries that need one format accept epilogues in it alone */
     HR_RETURN_IF_ERROR(verify_after(program, target, "match again"));
   }
-  hr_versions(program);
-  HR_RETURN_IF_ERROR(hr_propagate_order(program));
+  HR_RETURN_IF_ERROR(number(program, &touches));
+  HR_RETURN_IF_ERROR(hr_propagate_order(program, &touches));
   HR_RETURN_IF_ERROR(verify_after(program, target, "propagate order"));
-  HR_RETURN_IF_ERROR(hr_fuse(program, target, NULL, &fusion));
+  HR_RETURN_IF_ERROR(hr_fuse(program, target, &touches, NULL, &fusion));
   HR_RETURN_IF_ERROR(hr_recompute(program, target, &fusion, &is_changed));
   if (is_changed) {
     HR_RETURN_IF_ERROR(verify_after(program, target, "recompute"));
-    HR_RETURN_IF_ERROR(hr_fuse(program, target, &fusion, &fusion));
+    HR_RETURN_IF_ERROR(number(program, &touches));
+    HR_RETURN_IF_ERROR(hr_fuse(program, target, &touches, &fusion, &fusion));
   }
   HR_RETURN_IF_ERROR(hr_wait(program, &fusion));
   HR_RETURN_IF_ERROR(hr_hoist(program, target, &fusion));

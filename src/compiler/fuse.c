@@ -24,12 +24,16 @@
 enum { NEAR_GROUPS = 8, CANDIDATES_MAX = 16 };
 static const int64_t RESIDENT_ROW_BYTES = 256 * 1024;
 
+/* A touch in a group, under the number of the touch. */
 typedef struct access {
   int node;
   int next; /* an earlier one to the same buffer; -1: none */
-  bool is_write;
-  const hr_operand *operand;
 } access;
+
+/* Of a buffer: the last group or node so far; -1: none. */
+typedef struct latest {
+  int write_group, read_group, writer, access;
+} latest;
 
 typedef struct open_group {
   bool is_loop, is_closed;
@@ -54,17 +58,15 @@ typedef struct joiner {
 typedef struct fuser {
   hr_program *program;
   const hr_target *target;
+  hr_touches touches;
   HR_VECTOR(open_group) groups;
-  access *accesses; /* of all groups, in the order of nodes */
-  int access_count;
-  int *last_access; /* of each buffer; -1: none */
+  access *accesses; /* of the nodes so far */
+  latest *buffers;
   int *node_group, *node_phase;
   int *first_reader; /* of each node: the first node that reads its result; -1: none */
-  int *input_base,
-      *input_writer; /* input i of node n was written by node input_writer[input_base[n] + i]; -1: before */
-  int *write_group, *read_group, *writer; /* of each buffer: the last group or node; -1: none */
-  int check_floor;                        /* groups before this one precede a CHECK_INDEX */
-  int *kept; /* of each group of the fusion before: the present one of its nodes; -1: none yet */
+  int *input_writer; /* of each touch that reads: the node that wrote the buffer; -1: it was written before */
+  int check_floor;   /* groups before this one precede a CHECK_INDEX */
+  int *kept;         /* of each group of the fusion before: the present one of its nodes; -1: none yet */
 } fuser;
 
 static int max_int(int a, int b) {
@@ -183,40 +185,38 @@ bool hr_group_may_share(const hr_domain *domain, const hr_node *node_a, const hr
   return !b_is_write || !writes_rows(domain, node_b) || writes_rows(domain, node_a);
 }
 
-/* True if the accesses of group g to the operand's buffer allow the operand. */
-static bool accesses_allow_operand(const fuser *f, int g, const hr_domain *domain, const hr_node *node,
-                                   const hr_operand *operand, bool is_write, bool *benefits) {
+/* True if the accesses of group g to the touch's buffer allow it. */
+static bool accesses_allow_touch(const fuser *f, int g, const hr_domain *domain, const hr_node *node,
+                                 const hr_touch *touch, bool *benefits) {
   const int first = f->groups.data[g].first_access;
+  const hr_operand *operand = hr_node_operand(node, (int)touch->operand);
   const access *a;
-  for (int k = f->last_access[operand->index]; k >= first; k = a->next) {
+  for (int k = f->buffers[touch->buffer].access; k >= first; k = a->next) {
     a = &f->accesses[k];
-    if (f->node_group[a->node] == g && !hr_group_may_share(domain, &f->program->nodes[a->node], a->operand, a->is_write,
-                                                           node, operand, is_write, benefits)) {
+    const hr_touch *before = &f->touches.all[k];
+    const hr_node *other = &f->program->nodes[a->node];
+    if (f->node_group[a->node] == g &&
+        !hr_group_may_share(domain, other, hr_node_operand(other, (int)before->operand), before->is_write, node,
+                            operand, touch->is_write, benefits)) {
       return false;
     }
   }
   return true;
 }
 
-static bool accesses_allow(const fuser *f, int g, const hr_domain *domain, const hr_node *node, bool *benefits) {
+static bool accesses_allow(const fuser *f, int g, const hr_domain *domain, int n, bool *benefits) {
   bool allow = true;
-  for (int i = 0; i < node->input_count && allow; ++i) {
-    const hr_operand *input = &node->inputs[i];
-    allow = input->kind != HR_OPERAND_VALUE || accesses_allow_operand(f, g, domain, node, input, false, benefits);
-  }
-  for (int i = 0; i < node->output_count && allow; ++i) {
-    const hr_operand *output = &node->outputs[i];
-    allow = output->kind != HR_OPERAND_VALUE || accesses_allow_operand(f, g, domain, node, output, true, benefits);
+  for (int k = f->touches.first[n]; allow && k < f->touches.first[n + 1]; ++k) {
+    allow = accesses_allow_touch(f, g, domain, &f->program->nodes[n], &f->touches.all[k], benefits);
   }
   return allow;
 }
 
 /* The first phase in which the node can run in group g. */
-static int phase_in_group(const fuser *f, int g, const hr_node *node) {
+static int phase_in_group(const fuser *f, int g, int n) {
   int phase = 0;
-  for (int i = 0; i < node->input_count; ++i) {
-    const hr_operand *input = &node->inputs[i];
-    int writer = input->kind == HR_OPERAND_VALUE ? f->writer[input->index] : -1;
+  for (int k = f->touches.first[n]; k < f->touches.first[n + 1] && !f->touches.all[k].is_write; ++k) {
+    int writer = f->buffers[f->touches.all[k].buffer].writer;
     if (writer >= 0 && f->node_group[writer] == g) {
       phase = max_int(phase, f->node_phase[writer] + (f->program->nodes[writer].reduce_mask != 0));
     }
@@ -262,8 +262,8 @@ static bool reader_can_join(const fuser *f, int g, int n) {
   if (reader < 0) {
     return true;
   }
-  for (int i = 0; i < f->program->nodes[reader].input_count; ++i) {
-    int writer = f->input_writer[f->input_base[reader] + i];
+  for (int k = f->touches.first[reader]; k < f->touches.first[reader + 1] && !f->touches.all[k].is_write; ++k) {
+    int writer = f->input_writer[k];
     if (writer > n || (writer >= 0 && writer != n && f->node_group[writer] > g)) {
       return false;
     }
@@ -285,10 +285,10 @@ static bool may_join(const fuser *f, int g, const joiner *j, hr_domain *out_doma
   int operands = node->input_count + node->output_count;
   if (!group->is_loop || group->is_closed || group->node_count >= HR_GROUP_NODES_MAX ||
       (node->home != 0 && node->home != group->home) || group->access_count + operands > HR_GROUP_ACCESSES_MAX ||
-      !domains_agree(group, j, out_domain) || !accesses_allow(f, g, out_domain, node, benefits)) {
+      !domains_agree(group, j, out_domain) || !accesses_allow(f, g, out_domain, j->n, benefits)) {
     return false;
   }
-  *out_phase = phase_in_group(f, g, node);
+  *out_phase = phase_in_group(f, g, j->n);
   return out_domain->reduce_mask == 0 || *out_phase == 0 || j->element_count != group->element_count ||
          phases_allowed(f, out_domain);
 }
@@ -312,8 +312,8 @@ static int find_group_of_reader(fuser *f, const joiner *j, int floor) {
   if (reader < 0 || !f->program->nodes[reader].is_loop) {
     return -1;
   }
-  for (int i = 0; i < f->program->nodes[reader].input_count; ++i) {
-    int writer = f->input_writer[f->input_base[reader] + i], g = writer < 0 || writer >= n ? -1 : f->node_group[writer];
+  for (int k = f->touches.first[reader]; k < f->touches.first[reader + 1] && !f->touches.all[k].is_write; ++k) {
+    int writer = f->input_writer[k], g = writer < 0 || writer >= n ? -1 : f->node_group[writer];
     hr_domain domain, with_reader;
     joiner next;
     int phase, reader_phase;
@@ -347,22 +347,15 @@ static int find_home(fuser *f, const joiner *j, int floor) {
   return -1;
 }
 
-/* The earliest group that the node may run in, or beside. */
-static int earliest_group(const fuser *f, const hr_node *node) {
+/* The earliest group that node n may run in, or beside. */
+static int earliest_group(const fuser *f, int n) {
   int floor = 0;
-  for (int i = 0; i < node->input_count; ++i) {
-    if (node->inputs[i].kind == HR_OPERAND_VALUE) {
-      floor = max_int(floor, f->write_group[node->inputs[i].index]);
-    }
-  }
-  for (int i = 0; i < node->output_count; ++i) {
-    const hr_operand *output = &node->outputs[i];
-    if (output->kind != HR_OPERAND_VALUE) {
-      continue;
-    }
-    floor = max_int(floor, max_int(f->write_group[output->index], f->read_group[output->index]));
-    if (!f->program->buffers[output->index].is_fresh) {
-      floor = max_int(floor, f->check_floor);
+  for (const hr_touch *t = hr_touches_begin(&f->touches, n); t < hr_touches_end(&f->touches, n); ++t) {
+    const latest *buffer = &f->buffers[t->buffer];
+    floor = max_int(floor, buffer->write_group);
+    if (t->is_write) {
+      floor = max_int(floor, buffer->read_group);
+      floor = f->program->buffers[t->buffer].is_fresh ? floor : max_int(floor, f->check_floor);
     }
   }
   return floor;
@@ -387,14 +380,11 @@ static int add_candidate(int *candidates, int count, int group, int floor) {
 /* The group that a node joins, or -1. */
 static int find_group(fuser *f, const joiner *j) {
   const hr_node *node = j->node;
-  int floor = earliest_group(f, node);
+  int floor = earliest_group(f, j->n);
   int candidates[CANDIDATES_MAX + 1], count = 0;
-  for (int i = 0; i < node->input_count + node->output_count; ++i) {
-    const hr_operand *operand = hr_node_operand(node, i);
-    if (operand->kind == HR_OPERAND_VALUE) {
-      count = add_candidate(candidates, count, f->write_group[operand->index], floor);
-      count = add_candidate(candidates, count, f->read_group[operand->index], floor);
-    }
+  for (const hr_touch *t = hr_touches_begin(&f->touches, j->n); t < hr_touches_end(&f->touches, j->n); ++t) {
+    count = add_candidate(candidates, count, f->buffers[t->buffer].write_group, floor);
+    count = add_candidate(candidates, count, f->buffers[t->buffer].read_group, floor);
   }
   for (int c = 0; c < count; ++c) {
     if (candidates[c] >= 0 && try_join(f, candidates[c], j)) {
@@ -412,14 +402,14 @@ static int find_kept(fuser *f, const joiner *j) {
   hr_domain domain;
   int phase;
   bool benefits = false;
-  if (g < 0 || earliest_group(f, j->node) > g) {
+  if (g < 0 || earliest_group(f, j->n) > g) {
     return -1;
   }
   open_group *group = &f->groups.data[g];
   if (group->is_mixed ? !may_join(f, g, j, &domain, &phase, &benefits) : !domains_agree(group, j, &domain)) {
     return -1;
   }
-  f->node_phase[j->n] = phase_in_group(f, g, j->node);
+  f->node_phase[j->n] = phase_in_group(f, g, j->n);
   hr_domain_copy(&group->domain, &domain);
   return g;
 }
@@ -428,8 +418,8 @@ static int find_kept(fuser *f, const joiner *j) {
 static const char *why_apart(const fuser *f, const joiner *j) {
   const hr_node *node = j->node;
   int g = -1;
-  for (int i = 0; i < node->input_count; ++i) {
-    g = node->inputs[i].kind == HR_OPERAND_VALUE ? max_int(g, f->write_group[node->inputs[i].index]) : g;
+  for (int k = f->touches.first[j->n]; k < f->touches.first[j->n + 1] && !f->touches.all[k].is_write; ++k) {
+    g = max_int(g, f->buffers[f->touches.all[k].buffer].write_group);
   }
   const open_group *group = g >= 0 ? &f->groups.data[g] : NULL;
   hr_domain domain;
@@ -449,51 +439,42 @@ static const char *why_apart(const fuser *f, const joiner *j) {
   if (node->home != 0 && node->home != group->home) {
     return "recomputes a value for another kernel";
   }
-  if (!accesses_allow(f, g, &domain, node, &benefits)) {
+  if (!accesses_allow(f, g, &domain, j->n, &benefits)) {
     return "needs elements of its input that are not available where it is computed";
   }
-  if (domain.reduce_mask != 0 && phase_in_group(f, g, node) > 0 && !phases_allowed(f, &domain)) {
+  if (domain.reduce_mask != 0 && phase_in_group(f, g, j->n) > 0 && !phases_allowed(f, &domain)) {
     return "needs a sum over rows that are too long to stay resident";
   }
   if (!is_worth_moving(f, g, j->n, node)) {
     return "its result would stay in memory longer next to its input";
   }
-  return earliest_group(f, node) > g ? "writes memory that another kernel uses after its input was computed"
+  return earliest_group(f, j->n) > g ? "writes memory that another kernel uses after its input was computed"
                                      : "the kernel that computes its input is full";
 }
 
-static void add_access(fuser *f, open_group *group, int n, const hr_operand *operand, bool is_write) {
-  int k = f->access_count++;
-  f->accesses[k] = (access){n, f->last_access[operand->index], is_write, operand};
-  f->last_access[operand->index] = k;
-  ++group->access_count;
-}
-
 static void add_node(fuser *f, int g, int n, const hr_node *node) {
+  const int first = f->touches.first[n], end = f->touches.first[n + 1];
   open_group *group = &f->groups.data[g];
   ++group->node_count;
+  group->access_count += end - first;
   group->is_mixed |= node->kept_group != group->kept;
   f->node_group[n] = g;
   group->is_closed |= node->ordered_mask != 0 || (node->is_loop && node->outputs[0].term_count != 0);
-  for (int i = 0; i < node->input_count; ++i) {
-    const hr_operand *input = &node->inputs[i];
-    if (input->kind == HR_OPERAND_VALUE) {
-      f->read_group[input->index] = max_int(f->read_group[input->index], g);
-      add_access(f, group, n, input, false);
+  for (int k = first; k < end; ++k) {
+    latest *buffer = &f->buffers[f->touches.all[k].buffer];
+    if (f->touches.all[k].is_write) {
+      buffer->write_group = max_int(buffer->write_group, g);
+      buffer->writer = n;
+    } else {
+      buffer->read_group = max_int(buffer->read_group, g);
     }
-  }
-  for (int i = 0; i < node->output_count; ++i) {
-    const hr_operand *output = &node->outputs[i];
-    if (output->kind == HR_OPERAND_VALUE) {
-      f->write_group[output->index] = max_int(f->write_group[output->index], g);
-      f->writer[output->index] = n;
-      add_access(f, group, n, output, true);
-    }
+    f->accesses[k] = (access){n, buffer->access};
+    buffer->access = k;
   }
 }
 
-/* `j` of a loop node; NULL of any other. */
-static bool open_new_group(fuser *f, const joiner *j) {
+/* A group that node n opens; `j`: NULL if it is no loop. */
+static bool open_new_group(fuser *f, const joiner *j, int n) {
   if (!hr_vector_reserve(&f->groups, f->groups.count + 1)) {
     return false;
   }
@@ -501,7 +482,7 @@ static bool open_new_group(fuser *f, const joiner *j) {
   group->is_loop = j != NULL;
   group->is_closed = group->is_mixed = false;
   group->node_count = group->access_count = 0;
-  group->first_access = f->access_count;
+  group->first_access = f->touches.first[n];
   group->home = j != NULL ? j->node->home : 0;
   group->kept = j != NULL ? j->node->kept_group : 0;
   group->element_count = j != NULL ? j->element_count : 0;
@@ -522,7 +503,7 @@ static bool fuse_nodes(fuser *f) {
       g = g >= 0 ? g : find_group(f, &j);
     }
     if (g < 0) {
-      if (!open_new_group(f, node->is_loop ? &j : NULL)) {
+      if (!open_new_group(f, node->is_loop ? &j : NULL, n)) {
         return false;
       }
       g = (int)f->groups.count - 1;
@@ -563,6 +544,7 @@ static bool export_groups(const fuser *f, hr_fusion *out_fusion) {
   out_fusion->group_count = (int)f->groups.count;
   out_fusion->groups = groups;
   out_fusion->node_group = f->node_group;
+  out_fusion->touches = f->touches;
   return true;
 }
 
@@ -577,52 +559,42 @@ int *hr_program_indices(hr_program *program, int count) {
 /* Finds the writer of each node's inputs, and the first reader of each node's results; makes room for all accesses. */
 static bool find_readers(fuser *f) {
   hr_program *program = f->program;
-  int inputs = 0, outputs = 0;
-  for (int n = 0; n < program->node_count; ++n) {
-    inputs += program->nodes[n].input_count;
-    outputs += program->nodes[n].output_count;
-  }
-  f->accesses = hr_arena_alloc(&program->arena, (size_t)(inputs + outputs) * sizeof *f->accesses);
+  const int count = f->touches.first[program->node_count];
   int *last_writer = hr_program_indices(program, program->buffer_count);
+  f->accesses = hr_arena_alloc(&program->arena, ((size_t)count + 1) * sizeof *f->accesses);
+  f->input_writer = hr_arena_alloc(&program->arena, ((size_t)count + 1) * sizeof *f->input_writer);
   f->first_reader = hr_program_indices(program, program->node_count);
-  f->input_base = hr_program_indices(program, program->node_count);
-  f->input_writer = hr_program_indices(program, inputs);
-  if (!f->accesses || !last_writer || !f->first_reader || !f->input_base || !f->input_writer) {
+  if (!f->accesses || !last_writer || !f->first_reader || !f->input_writer) {
     return false;
   }
-  for (int n = 0, at = 0; n < program->node_count; ++n) {
-    const hr_node *node = &program->nodes[n];
-    f->input_base[n] = at;
-    for (int i = 0; i < node->input_count; ++i, ++at) {
-      int writer = node->inputs[i].kind == HR_OPERAND_VALUE ? last_writer[node->inputs[i].index] : -1;
-      f->input_writer[at] = writer;
-      if (writer >= 0 && f->first_reader[writer] < 0) {
-        f->first_reader[writer] = n;
+  for (int n = 0, k = 0; n < program->node_count; ++n) {
+    for (; k < f->touches.first[n + 1]; ++k) {
+      int *writer = &last_writer[f->touches.all[k].buffer];
+      if (f->touches.all[k].is_write) {
+        *writer = n;
+        continue;
       }
-    }
-    for (int i = 0; i < node->output_count; ++i) {
-      if (node->outputs[i].kind == HR_OPERAND_VALUE) {
-        last_writer[node->outputs[i].index] = n;
+      f->input_writer[k] = *writer;
+      if (*writer >= 0 && f->first_reader[*writer] < 0) {
+        f->first_reader[*writer] = n;
       }
     }
   }
   return true;
 }
 
-hr_status hr_fuse(hr_program *program, const hr_target *target, const hr_fusion *before, hr_fusion *out_fusion) {
-  fuser f = {.program = program, .target = target};
+hr_status hr_fuse(hr_program *program, const hr_target *target, const hr_touches *touches, const hr_fusion *before,
+                  hr_fusion *out_fusion) {
+  enum { MEMBERS = sizeof(latest) / sizeof(int) };
+  fuser f = {.program = program, .target = target, .touches = *touches};
   const int groups =
       before != NULL ? before->group_count : program->node_count / 2; /* about as many as there will be */
   f.kept = hr_program_indices(program, before != NULL ? groups : 0);
   f.node_group = hr_program_indices(program, program->node_count);
   f.node_phase = HR_ARENA_ARRAY(&program->arena, int, (size_t)program->node_count + 1);
-  f.write_group = hr_program_indices(program, program->buffer_count);
-  f.read_group = hr_program_indices(program, program->buffer_count);
-  f.writer = hr_program_indices(program, program->buffer_count);
-  f.last_access = hr_program_indices(program, program->buffer_count);
-  bool ok = f.node_group && f.node_phase && f.write_group && f.read_group && f.writer && f.last_access && f.kept &&
-            hr_vector_reserve(&f.groups, (size_t)groups) && find_readers(&f) && fuse_nodes(&f) &&
-            export_groups(&f, out_fusion);
+  f.buffers = (latest *)(void *)hr_program_indices(program, program->buffer_count * MEMBERS);
+  bool ok = f.node_group && f.node_phase && f.buffers && f.kept && hr_vector_reserve(&f.groups, (size_t)groups) &&
+            find_readers(&f) && fuse_nodes(&f) && export_groups(&f, out_fusion);
   hr_vector_fini(&f.groups);
   if (!ok) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "fuse: no memory for %d nodes", program->node_count);

@@ -83,7 +83,9 @@ static void fuse_again(hr_program *program, const hr_fusion *before, const int *
   for (int n = 0; n < program->node_count; ++n) {
     program->nodes[n].kept_group = kept[n];
   }
-  HR_ASSERT_OK(hr_fuse(program, &(const hr_target){0}, before, out_fusion));
+  hr_touches touches;
+  HR_ASSERT(hr_touches_find(program, &touches));
+  HR_ASSERT_OK(hr_fuse(program, &(const hr_target){0}, &touches, before, out_fusion));
 }
 
 /* The last node reads what the third one makes, in a group after the first's. */

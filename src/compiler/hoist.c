@@ -14,38 +14,29 @@
 
 typedef struct hoisting {
   const hr_program *program;
+  const hr_touches *touches;
   const hr_group *groups;
-  int *writer, *toucher; /* of each buffer: a group that stays and writes, or touches it; -1: none */
-  bool has_check;        /* some group that stays is a check */
+  bool *is_written, *is_touched; /* of each buffer: by a group that stays */
+  bool has_check;                /* some group that stays is a check */
 } hoisting;
-
-static const hr_node *node_of(const hoisting *h, const hr_group *group, int k) {
-  return &h->program->nodes[group->nodes[k]];
-}
 
 static bool makes_little(const hoisting *h, const hr_group *group, int64_t bytes_most) {
   int64_t bytes = 0;
   for (int k = 0; k < group->node_count; ++k) {
-    const hr_node *node = node_of(h, group, k);
-    for (int i = 0; i < node->output_count; ++i) {
-      bool is_value = node->outputs[i].kind == HR_OPERAND_VALUE;
-      bytes += is_value ? (int64_t)h->program->buffers[node->outputs[i].index].bytes : 0;
+    const hr_touch *t = hr_touches_begin(h->touches, group->nodes[k]),
+                   *end = hr_touches_end(h->touches, group->nodes[k]);
+    for (; t < end; ++t) {
+      bytes += t->is_write ? (int64_t)h->program->buffers[t->buffer].bytes : 0;
     }
   }
   return bytes <= bytes_most;
 }
 
-/* True if the node can run before all groups that stay. */
-static bool is_free(const hoisting *h, const hr_node *node) {
-  for (int i = 0; i < node->input_count + node->output_count; ++i) {
-    const hr_operand *operand = hr_node_operand(node, i);
-    if (operand->kind != HR_OPERAND_VALUE) {
-      continue;
-    }
-    bool is_output = i >= node->input_count;
-    const hr_program_buffer *buffer = &h->program->buffers[operand->index];
-    if (h->writer[operand->index] >= 0 || (is_output && h->toucher[operand->index] >= 0) ||
-        (is_output && h->has_check && !buffer->is_fresh)) {
+/* True if node n can run before all groups that stay. */
+static bool is_free(const hoisting *h, int n) {
+  for (const hr_touch *t = hr_touches_begin(h->touches, n); t < hr_touches_end(h->touches, n); ++t) {
+    if (h->is_written[t->buffer] ||
+        (t->is_write && (h->is_touched[t->buffer] || (h->has_check && !h->program->buffers[t->buffer].is_fresh)))) {
       return false;
     }
   }
@@ -55,40 +46,36 @@ static bool is_free(const hoisting *h, const hr_node *node) {
 static bool can_hoist(const hoisting *h, const hr_group *group, int64_t bytes_most) {
   bool can = group->is_loop && makes_little(h, group, bytes_most);
   for (int k = 0; can && k < group->node_count; ++k) {
-    can = is_free(h, node_of(h, group, k));
+    can = is_free(h, group->nodes[k]);
   }
   return can;
 }
 
-static void note_staying(hoisting *h, int g) {
-  const hr_group *group = &h->groups[g];
+static void note_staying(hoisting *h, const hr_group *group) {
   for (int k = 0; k < group->node_count; ++k) {
-    const hr_node *node = node_of(h, group, k);
-    h->has_check |= node->op == HR_OP_CHECK_INDEX;
-    for (int i = 0; i < node->input_count + node->output_count; ++i) {
-      const hr_operand *operand = hr_node_operand(node, i);
-      if (operand->kind == HR_OPERAND_VALUE) {
-        h->toucher[operand->index] = g;
-        h->writer[operand->index] = i < node->input_count ? h->writer[operand->index] : g;
-      }
+    int n = group->nodes[k];
+    h->has_check |= h->program->nodes[n].op == HR_OP_CHECK_INDEX;
+    for (const hr_touch *t = hr_touches_begin(h->touches, n); t < hr_touches_end(h->touches, n); ++t) {
+      h->is_touched[t->buffer] = true;
+      h->is_written[t->buffer] |= t->is_write;
     }
   }
 }
 
 hr_status hr_hoist(hr_program *program, const hr_target *target, hr_fusion *fusion) {
-  hoisting h = {.program = program, .groups = fusion->groups};
+  hoisting h = {.program = program, .touches = &fusion->touches, .groups = fusion->groups};
   hr_group *groups = hr_arena_alloc(&program->arena, ((size_t)fusion->group_count + 1) * sizeof *groups);
   bool *is_first = HR_ARENA_ARRAY(&program->arena, bool, (size_t)fusion->group_count + 1);
   int *node_group = hr_program_indices(program, program->node_count);
-  h.writer = hr_program_indices(program, program->buffer_count);
-  h.toucher = hr_program_indices(program, program->buffer_count);
-  if (!groups || !is_first || !node_group || !h.writer || !h.toucher) {
+  h.is_written = HR_ARENA_ARRAY(&program->arena, bool, (size_t)program->buffer_count + 1);
+  h.is_touched = HR_ARENA_ARRAY(&program->arena, bool, (size_t)program->buffer_count + 1);
+  if (!groups || !is_first || !node_group || !h.is_written || !h.is_touched) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "hoist: no memory for %d groups", fusion->group_count);
   }
   for (int g = 0; g < fusion->group_count; ++g) {
     is_first[g] = can_hoist(&h, &fusion->groups[g], target->hoist_bytes);
     if (!is_first[g]) {
-      note_staying(&h, g);
+      note_staying(&h, &fusion->groups[g]);
     }
   }
   int count = 0;

@@ -24,6 +24,12 @@ static bool reads_own_write(const hr_program *program, const hr_fusion *fusion, 
   return false;
 }
 
+/* True if an access of loop node n needs no memory. */
+static bool keeps_in_registers(const hr_program *program, const hr_fusion *fusion, int n, const hr_touch *touch) {
+  const hr_operand *operand = hr_node_operand(&program->nodes[n], (int)touch->operand);
+  return is_plain(operand) && (touch->is_write || reads_own_write(program, fusion, n, operand));
+}
+
 hr_status hr_live(hr_program *program, const hr_fusion *fusion, hr_liveness *out_liveness) {
   size_t count = (size_t)program->buffer_count + 1;
   int *first = HR_ARENA_ARRAY(&program->arena, int, count), *last = HR_ARENA_ARRAY(&program->arena, int, count);
@@ -38,15 +44,10 @@ hr_status hr_live(hr_program *program, const hr_fusion *fusion, hr_liveness *out
   for (int n = 0; n < program->node_count; ++n) {
     const hr_node *node = &program->nodes[n];
     int g = fusion->node_group[n];
-    for (int i = 0; i < node->input_count + node->output_count; ++i) {
-      bool is_input = i < node->input_count;
-      const hr_operand *operand = hr_node_operand(node, i);
-      if (operand->kind != HR_OPERAND_VALUE) {
-        continue;
-      }
-      uint32_t b = operand->index;
-      elided[b] &= node->is_loop && is_plain(operand) && (first[b] < 0 || (first[b] == g && last[b] == g)) &&
-                   !(is_input && elided[b] && !reads_own_write(program, fusion, n, operand));
+    for (const hr_touch *t = hr_touches_begin(&fusion->touches, n); t < hr_touches_end(&fusion->touches, n); ++t) {
+      uint32_t b = t->buffer;
+      bool is_alone = first[b] < 0 || (first[b] == g && last[b] == g);
+      elided[b] = elided[b] && is_alone && node->is_loop && keeps_in_registers(program, fusion, n, t);
       first[b] = first[b] < 0 || g < first[b] ? g : first[b];
       last[b] = g > last[b] ? g : last[b];
     }

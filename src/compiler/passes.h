@@ -6,16 +6,39 @@
 #include "compiler/compile.h"
 #include "compiler/domain.h"
 
+/* An operand of a node that is a value. The passes read these rather than the operands themselves, which take eight
+ * times the memory, if buffers are all that they need. */
+typedef struct hr_touch {
+  uint32_t buffer;
+  uint32_t operand : 31; /* see hr_node_operand */
+  uint32_t is_write : 1;
+} hr_touch;
+
+/* Those of node n, inputs first: all[first[n]] .. all[first[n + 1] - 1]. */
+typedef struct hr_touches {
+  int *first;
+  hr_touch *all;
+} hr_touches;
+
+/* In the program's arena; false when memory is out. */
+bool hr_touches_find(hr_program *program, hr_touches *out_touches);
+
+static inline const hr_touch *hr_touches_begin(const hr_touches *touches, int n) {
+  return &touches->all[touches->first[n]];
+}
+static inline const hr_touch *hr_touches_end(const hr_touches *touches, int n) {
+  return &touches->all[touches->first[n + 1]];
+}
+
 /* The nodes that touch buffer b, in order, once for each operand: nodes[first[b]] .. nodes[first[b + 1] - 1]. */
 typedef struct hr_uses {
   int *first, *nodes;
 } hr_uses;
 
-/* Adds operands of node n to the counts of their buffers, `at`, if `list` is NULL; else to their lists, which end at
- * `at`. */
-void hr_uses_add(int count, const hr_operand *operands, int n, int *at, int *list);
 /* In the program's arena; false when memory is out. */
 bool hr_uses_find(hr_program *program, hr_uses *out_uses);
+/* The same for those that read a buffer, and for those that write it. */
+bool hr_uses_find_apart(hr_program *program, const hr_touches *touches, hr_uses *out_reads, hr_uses *out_writes);
 /* The place in the list of a buffer of the first node after node n; the list's end: there is none. */
 int hr_uses_after(const hr_uses *uses, uint32_t buffer, int n);
 
@@ -31,14 +54,15 @@ void hr_versions(hr_program *program);
 /* The same in parts: nodes are added in order. */
 void hr_versions_begin(hr_program *program);
 void hr_versions_add(hr_program *program, hr_node *node);
+/* Numbers versions and finds touches in one walk; false when memory is out. */
+bool hr_versions_and_touches(hr_program *program, hr_touches *out_touches);
 
 /* True if a store through this view writes every byte of its buffer. */
 bool hr_covers_buffer(const hr_program *program, const hr_operand *output, uint32_t reduce_mask);
-/* Removes nodes whose results are never read, and numbers versions. Before: %3 = mul(..) into a dead buffer that is
- * never read. After: gone. */
+/* Removes nodes whose results are never read. Before: %3 = mul(..) into a dead buffer that is never read. After: gone.
+ * The versions of buffers are counted; those of operands are not numbered: the passes from here to hr_layout read none.
+ */
 hr_status hr_simplify(hr_program *program);
-
-/* The passes from here to hr_layout read no versions. The nodes that they change are numbered anew. */
 
 /* Gives contents of buffers that the program itself replaces to temporaries. */
 hr_status hr_rename(hr_program *program);
@@ -58,7 +82,7 @@ bool hr_layout_is_refused(const hr_program *program);
 
 /* Gives the domains of element-wise loops the order of the reductions that they share data with, so that they can be
  * fused. */
-hr_status hr_propagate_order(hr_program *program);
+hr_status hr_propagate_order(hr_program *program, const hr_touches *touches);
 
 enum { HR_GROUP_NODES_MAX = 48, HR_GROUP_ACCESSES_MAX = 160 };
 
@@ -76,6 +100,7 @@ typedef struct hr_fusion {
   int group_count;
   hr_group *groups;
   const int *node_group; /* the group of each node */
+  hr_touches touches;    /* of the program that was fused */
 } hr_fusion;
 
 static inline void hr_group_copy(hr_group *to, const hr_group *from) {
@@ -106,7 +131,8 @@ bool hr_group_may_share(const hr_domain *domain, const hr_node *node_a, const hr
                         const hr_node *node_b, const hr_operand *b, bool b_is_write, bool *shares);
 
 /* `before`: NULL, or an earlier fusion: nodes with the same kept group stay together if they may. */
-hr_status hr_fuse(hr_program *program, const hr_target *target, const hr_fusion *before, hr_fusion *out_fusion);
+hr_status hr_fuse(hr_program *program, const hr_target *target, const hr_touches *touches, const hr_fusion *before,
+                  hr_fusion *out_fusion);
 
 /* True if an operation may be computed several times rather than kept: exact, and a few cycles for a vector. */
 bool hr_is_cheap(hr_op op);
@@ -117,8 +143,8 @@ bool hr_is_cheap(hr_op op);
 bool hr_node_as_seen(hr_arena *arena, const hr_node *node, const hr_node *reader, const hr_operand *view,
                      hr_node *out_node);
 
-/* Recomputes values in the groups that read them, if that moves fewer bytes. The program then needs hr_fuse again;
- * nodes of the other groups are marked to stay in theirs. */
+/* Recomputes values in the groups that read them, if that moves fewer bytes. The program then needs
+ * hr_versions_and_touches and hr_fuse again; nodes of the other groups are marked to stay in theirs. */
 hr_status hr_recompute(hr_program *program, const hr_target *target, const hr_fusion *fusion, bool *out_changed);
 
 /* Moves element-wise groups to the first group that waits for them. Before: lerp(m, g) | mul(v), addcmul(v, g, g), ..,

@@ -8,11 +8,14 @@
  * which it can be fused: that of a later reduction, else of an earlier one, else of a loop that already got one. A loop
  * that already walks like one of its neighbours stays.
  */
+#include <string.h>
+
 #include "compiler/passes.h"
 #include "core/ops/op.h"
 
 typedef struct propagation {
   hr_program *program;
+  const hr_touches *touches;
   int *source;    /* of each buffer: the nearest leading node that touches it; -1: none */
   int *is_source; /* of each node: 1 if its order propagates, else -1 */
 } propagation;
@@ -50,10 +53,9 @@ static bool have_equal_strides(const hr_operand *x, const hr_operand *from) {
   return have;
 }
 
-/* The order of x's dims in which it is walked like `from`. */
+/* The order of x's dims in which it is walked like `from`, of the same buffer. */
 static turn find_turn(const hr_operand *x, const hr_operand *from, int *out_order) {
-  if (x->kind != HR_OPERAND_VALUE || from->kind != HR_OPERAND_VALUE || x->index != from->index ||
-      x->offset != from->offset || x->term_count + from->term_count + x->bound_count + from->bound_count > 0) {
+  if (x->offset != from->offset || x->term_count + from->term_count + x->bound_count + from->bound_count > 0) {
     return TURN_NONE;
   }
   if (have_equal_strides(x, from)) {
@@ -88,25 +90,31 @@ static turn find_turn(const hr_operand *x, const hr_operand *from, int *out_orde
   return is_same ? TURN_SAME : TURN_FOUND;
 }
 
-/* The best order that a node's neighbours propose. */
-static turn look_around(const propagation *f, const hr_node *node, int *out_order) {
+/* Improves *best by what node `source` proposes to the operand x; true if x is walked like one of its operands. */
+static bool look_at(const propagation *f, const hr_operand *x, int source, turn *best, int *out_order) {
+  const hr_node *from = &f->program->nodes[source];
+  for (const hr_touch *t = hr_touches_begin(f->touches, source); t < hr_touches_end(f->touches, source); ++t) {
+    int order[HR_RANK_MAX];
+    turn found = t->buffer == x->index ? find_turn(x, hr_node_operand(from, (int)t->operand), order) : TURN_NONE;
+    if (found == TURN_SAME) {
+      return true;
+    }
+    if (found == TURN_FOUND && *best == TURN_NONE) {
+      *best = found;
+      memcpy(out_order, order, (size_t)x->rank * sizeof *order);
+    }
+  }
+  return false;
+}
+
+/* The best order that node n's neighbours propose. */
+static turn look_around(const propagation *f, int n, int *out_order) {
+  const hr_touch *begin = hr_touches_begin(f->touches, n);
   turn best = TURN_NONE;
-  for (int i = node->input_count + node->output_count - 1; i >= 0; --i) {
-    const hr_operand *x = hr_node_operand(node, i);
-    int source = x->kind == HR_OPERAND_VALUE ? f->source[x->index] : -1;
-    const hr_node *from = source >= 0 ? &f->program->nodes[source] : NULL;
-    for (int k = 0; from != NULL && k < from->input_count + from->output_count; ++k) {
-      int order[HR_RANK_MAX];
-      turn found = find_turn(x, hr_node_operand(from, k), order);
-      if (found == TURN_SAME) {
-        return found;
-      }
-      if (found == TURN_FOUND && best == TURN_NONE) {
-        best = found;
-        for (int d = 0; d < x->rank; ++d) {
-          out_order[d] = order[d];
-        }
-      }
+  for (const hr_touch *t = hr_touches_end(f->touches, n); t-- > begin;) {
+    int source = f->source[t->buffer];
+    if (source >= 0 && look_at(f, hr_node_operand(&f->program->nodes[n], (int)t->operand), source, &best, out_order)) {
+      return TURN_SAME;
     }
   }
   return best;
@@ -116,7 +124,7 @@ static bool visit(propagation *f, int n) {
   hr_node *node = &f->program->nodes[n];
   int order[HR_RANK_MAX];
   if (f->is_source[n] < 0) {
-    turn found = may_change(node) ? look_around(f, node, order) : TURN_NONE;
+    turn found = may_change(node) ? look_around(f, n, order) : TURN_NONE;
     if (found == TURN_NONE) {
       return true;
     }
@@ -125,27 +133,23 @@ static bool visit(propagation *f, int n) {
     }
     f->is_source[n] = 1;
   }
-  for (int i = 0; i < node->input_count + node->output_count; ++i) {
-    const hr_operand *x = hr_node_operand(node, i);
-    if (x->kind == HR_OPERAND_VALUE) {
-      f->source[x->index] = n;
-    }
+  for (const hr_touch *t = hr_touches_begin(f->touches, n); t < hr_touches_end(f->touches, n); ++t) {
+    f->source[t->buffer] = n;
   }
   return true;
 }
 
-hr_status hr_propagate_order(hr_program *program) {
-  bool has_work = false, ok = true;
-  for (int n = 0; n < program->node_count; ++n) {
-    has_work |= has_order(&program->nodes[n]);
-  }
-  if (!has_work) {
-    return HR_OK;
-  }
-  propagation f = {.program = program, .is_source = hr_program_indices(program, program->node_count)};
-  ok = f.is_source != NULL;
+hr_status hr_propagate_order(hr_program *program, const hr_touches *touches) {
+  propagation f = {.program = program,
+                   .touches = touches,
+                   .is_source = hr_arena_alloc(&program->arena, ((size_t)program->node_count + 1) * sizeof(int))};
+  bool has_work = false, ok = f.is_source != NULL;
   for (int n = 0; ok && n < program->node_count; ++n) {
     f.is_source[n] = has_order(&program->nodes[n]) ? 1 : -1;
+    has_work |= f.is_source[n] > 0;
+  }
+  if (ok && !has_work) {
+    return HR_OK;
   }
   for (int is_forward = 0; is_forward < 2 && ok; ++is_forward) {
     f.source = hr_program_indices(program, program->buffer_count);

@@ -47,8 +47,8 @@ typedef struct maker {
   bool *is_gone;                 /* all readers of its result have a copy */
   int leaving;                   /* the node that is removed if copies are worth their price; -1: none */
   int *first_group, *last_group; /* of each buffer: the groups that touch it */
-  int *write_base, *writes;      /* the nodes that write buffer b: writes[write_base[b] ..] make versions 1, 2, ... */
-  int *read_base, *reads;        /* the nodes that read it */
+  hr_uses writes;                /* the nodes that write each buffer: they make its versions 1, 2, ... */
+  hr_uses reads;                 /* the nodes that read it */
 } maker;
 
 /* The price of a copy for one group. */
@@ -78,8 +78,8 @@ static bool is_temporary(const maker *m, uint32_t buffer) {
 /* True if every later write to a result's buffer replaces all of it, as in-place writes do: then only readers of the
  * result itself see it. */
 static bool is_replaced_whole(const maker *m, const hr_operand *output) {
-  for (int k = m->write_base[output->index] + (int)output->version; k < m->write_base[output->index + 1]; ++k) {
-    const hr_node *node = &m->program->nodes[m->writes[k]];
+  for (int k = m->writes.first[output->index] + (int)output->version; k < m->writes.first[output->index + 1]; ++k) {
+    const hr_node *node = &m->program->nodes[m->writes.nodes[k]];
     const hr_operand *later = &node->outputs[0];
     if (node->output_count != 1 || node->store_mode != HR_STORE_SET || (node->is_loop && node->reduce_mask != 0) ||
         later->bound_count != 0 || !hr_operands_are_same_map(output, later)) {
@@ -170,11 +170,11 @@ static bool is_overwritten(const maker *m, int before, const hr_operand *operand
   if (b >= m->buffer_count) {
     return false; /* a copy's result */
   }
-  int next = m->write_base[b] + (int)operand->version;
-  while (next < m->write_base[b + 1] && (m->is_gone[m->writes[next]] || m->writes[next] == m->leaving)) {
+  int next = m->writes.first[b] + (int)operand->version;
+  while (next < m->writes.first[b + 1] && (m->is_gone[m->writes.nodes[next]] || m->writes.nodes[next] == m->leaving)) {
     ++next; /* its own in-place write */
   }
-  return next < m->write_base[b + 1] && m->writes[next] < before;
+  return next < m->writes.first[b + 1] && m->writes.nodes[next] < before;
 }
 
 /* The cost of loading an operand of a copy before node `before`, of group h. */
@@ -233,7 +233,8 @@ static bool source_of(const maker *m, const hr_domain *domain, const hr_node *no
   if (operand->version == 0) {
     return false;
   }
-  const hr_node *source = &m->program->nodes[m->writes[m->write_base[operand->index] + (int)operand->version - 1]];
+  const hr_node *source =
+      &m->program->nodes[m->writes.nodes[m->writes.first[operand->index] + (int)operand->version - 1]];
   return is_candidate(m, source) && hr_is_cheap(source->op) && as_read(m, domain, node, operand, source, out_source);
 }
 
@@ -267,7 +268,7 @@ static int place_in_group(const maker *m, int h, const hr_node *node, int reader
   for (int i = 0; i < node->input_count; ++i) {
     const hr_operand *input = &node->inputs[i];
     if (input->kind == HR_OPERAND_VALUE && input->version > 0) {
-      int writer = m->writes[m->write_base[input->index] + (int)input->version - 1];
+      int writer = m->writes.nodes[m->writes.first[input->index] + (int)input->version - 1];
       last = writer > last ? writer : last;
     }
   }
@@ -349,8 +350,8 @@ static void find_readers(const maker *m, int n, readers *r) {
   const hr_node *node = &m->program->nodes[n];
   const hr_operand *value = &node->outputs[0];
   r->count = 0, r->has_own = r->has_other = false;
-  for (int k = m->read_base[value->index]; k < m->read_base[value->index + 1]; ++k) {
-    int at = m->reads[k], group = m->fusion->node_group[at];
+  for (int k = m->reads.first[value->index]; k < m->reads.first[value->index + 1]; ++k) {
+    int at = m->reads.nodes[k], group = m->fusion->node_group[at];
     if (m->is_gone[at] || !reads(&m->program->nodes[at], value)) {
       continue;
     }
@@ -535,34 +536,6 @@ static bool keep_groups(const maker *m) {
 
 /* ---- tables ---- */
 
-/* Lists the nodes that write each buffer, and those that read it, in order. Counts of buffer b are at base[b + 2];
- * afterwards its list grows from base[b + 1] on, which ends at the next one. */
-static bool list_nodes(maker *m) {
-  hr_program *program = m->program;
-  size_t buffers = (size_t)program->buffer_count;
-  m->write_base = HR_ARENA_ARRAY(&program->arena, int, buffers + 2);
-  m->read_base = HR_ARENA_ARRAY(&program->arena, int, buffers + 2);
-  bool ok = m->write_base != NULL && m->read_base != NULL;
-  for (int pass = 0; ok && pass < 2; ++pass) {
-    int *write_at = m->write_base + (pass == 0 ? 2 : 1), *read_at = m->read_base + (pass == 0 ? 2 : 1);
-    for (int n = 0; n < program->node_count; ++n) {
-      const hr_node *node = &program->nodes[n];
-      hr_uses_add(node->output_count, node->outputs, n, write_at, m->writes);
-      hr_uses_add(node->input_count, node->inputs, n, read_at, m->reads);
-    }
-    for (size_t b = 2; pass == 0 && b < buffers + 2; ++b) {
-      m->write_base[b] += m->write_base[b - 1];
-      m->read_base[b] += m->read_base[b - 1];
-    }
-    if (pass == 0) {
-      m->writes = hr_arena_alloc(&program->arena, ((size_t)m->write_base[buffers + 1] + 1) * sizeof *m->writes);
-      m->reads = hr_arena_alloc(&program->arena, ((size_t)m->read_base[buffers + 1] + 1) * sizeof *m->reads);
-    }
-    ok = m->writes != NULL && m->reads != NULL;
-  }
-  return ok;
-}
-
 static bool find_groups(maker *m) {
   hr_program *program = m->program;
   m->first_group = hr_program_indices(program, program->buffer_count);
@@ -570,28 +543,39 @@ static bool find_groups(maker *m) {
   if (m->first_group == NULL || m->last_group == NULL) {
     return false;
   }
+  const hr_touches *touches = &m->fusion->touches;
   for (int n = 0; n < program->node_count; ++n) {
-    const hr_node *node = &program->nodes[n];
     int g = m->fusion->node_group[n];
-    for (int i = 0; i < node->input_count + node->output_count; ++i) {
-      const hr_operand *operand = hr_node_operand(node, i);
-      if (operand->kind == HR_OPERAND_VALUE) {
-        int *first = &m->first_group[operand->index], *last = &m->last_group[operand->index];
-        *first = *first < 0 || g < *first ? g : *first;
-        *last = g > *last ? g : *last;
-      }
+    for (const hr_touch *t = hr_touches_begin(touches, n); t < hr_touches_end(touches, n); ++t) {
+      int *first = &m->first_group[t->buffer], *last = &m->last_group[t->buffer];
+      *first = *first < 0 || g < *first ? g : *first;
+      *last = g > *last ? g : *last;
     }
   }
   return true;
+}
+
+/* True if some result is large. */
+static bool has_work(const maker *m) {
+  bool has = false;
+  for (int n = 0; !has && n < m->program->node_count; ++n) {
+    has = m->program->nodes[n].is_loop && is_large(m, &m->program->nodes[n]);
+  }
+  return has;
 }
 
 hr_status hr_recompute(hr_program *program, const hr_target *target, const hr_fusion *fusion, bool *out_changed) {
   maker m = {.program = program, .fusion = fusion, .buffer_count = (uint32_t)program->buffer_count};
   m.bytes_min = target->recompute_bytes > 0 ? target->recompute_bytes : BYTES_MIN;
   int count = program->node_count;
+  *out_changed = false;
+  if (!has_work(&m)) {
+    return HR_OK;
+  }
   m.is_gone = HR_ARENA_ARRAY(&program->arena, bool, (size_t)count + 1);
   m.latest = hr_program_indices(program, fusion->group_count);
-  bool ok = m.is_gone != NULL && m.latest != NULL && find_groups(&m) && list_nodes(&m);
+  bool ok = m.is_gone != NULL && m.latest != NULL && find_groups(&m) &&
+            hr_uses_find_apart(program, &fusion->touches, &m.reads, &m.writes);
   for (int n = count - 1; n >= 0 && ok; --n) {
     ok = copy_for_readers(&m, n);
   }

@@ -78,7 +78,15 @@ static bool is_number(const hr_program *program, const hr_node *node) {
          buffer->is_dead && buffer->is_fresh && hr_covers_buffer(program, output, 0);
 }
 
-/* Puts the kept nodes together, numbers first, and numbers versions. */
+static void count_writes(hr_program *program, const hr_node *node) {
+  for (int i = 0; i < node->output_count; ++i) {
+    if (node->outputs[i].kind == HR_OPERAND_VALUE) {
+      ++program->buffers[node->outputs[i].index].versions;
+    }
+  }
+}
+
+/* Puts the kept nodes together, numbers first, and counts versions. */
 static bool compact(hr_program *program, const bool *keep) {
   size_t count = 0, number_count = 0;
   hr_node *nodes = program->nodes;
@@ -92,7 +100,7 @@ static bool compact(hr_program *program, const bool *keep) {
       continue;
     }
     bool is_first = is_number(program, &nodes[n]);
-    hr_versions_add(program, &nodes[n]); /* numbers read nothing: those that move have the same versions */
+    count_writes(program, &nodes[n]);
     if (is_first) {
       numbers[number_count++] = nodes[n];
     } else if ((int)count++ != n) {

@@ -14,17 +14,30 @@
  */
 #include "compiler/passes.h"
 
+/* Of a buffer: groups, or -1. */
+typedef struct seen {
+  int first_writer, first_reader; /* the first one after the present group */
+  int first, last;                /* the first one that touches it, and the last one after the present group */
+} seen;
+
 typedef struct waiting {
   hr_program *program;
+  const hr_touches *touches;
   int group_count;
   hr_group *groups;
-  int *first_writer, *first_reader; /* of each buffer: the first group after the present one; -1: none */
-  int *first, *last; /* of each buffer: the first group that touches it, and the last one after the present */
-  int check;         /* the first group after the present one that is a CHECK_INDEX */
+  seen *buffers;
+  int check; /* the first group after the present one that is a CHECK_INDEX */
 } waiting;
 
 static const hr_node *node_of(const waiting *w, int g, int k) {
   return &w->program->nodes[w->groups[g].nodes[k]];
+}
+
+/* The touches of node k of group g. */
+static const hr_touch *touches_of(const waiting *w, int g, int k, const hr_touch **out_end) {
+  int n = w->groups[g].nodes[k];
+  *out_end = hr_touches_end(w->touches, n);
+  return hr_touches_begin(w->touches, n);
 }
 
 static int operand_count(const hr_node *node) {
@@ -56,13 +69,10 @@ static int count_accesses(const waiting *w, int g) {
 static int first_waiting(const waiting *w, int h) {
   int first = w->group_count;
   for (int k = 0; k < w->groups[h].node_count; ++k) {
-    const hr_node *node = node_of(w, h, k);
-    for (int i = 0; i < operand_count(node); ++i) {
-      const hr_operand *operand = hr_node_operand(node, i);
-      if (operand->kind == HR_OPERAND_VALUE) {
-        first = earlier(first, w->first_writer[operand->index]);
-        first = i < node->input_count ? first : earlier(first, w->first_reader[operand->index]);
-      }
+    const hr_touch *end;
+    for (const hr_touch *t = touches_of(w, h, k, &end); t < end; ++t) {
+      first = earlier(first, w->buffers[t->buffer].first_writer);
+      first = t->is_write ? earlier(first, w->buffers[t->buffer].first_reader) : first;
     }
   }
   return first;
@@ -73,15 +83,14 @@ static int first_waiting(const waiting *w, int h) {
 static bool is_worth_moving(const waiting *w, int h, int g) {
   bool updates = false;
   for (int k = 0; k < w->groups[h].node_count; ++k) {
-    const hr_node *node = node_of(w, h, k);
-    for (int i = 0; i < operand_count(node); ++i) {
-      const hr_operand *operand = hr_node_operand(node, i);
-      bool is_value = operand->kind == HR_OPERAND_VALUE,
-           is_dead = is_value && w->program->buffers[operand->index].is_dead;
-      if (is_dead && w->first[operand->index] < h && w->last[operand->index] < g) {
+    const hr_touch *end;
+    for (const hr_touch *t = touches_of(w, h, k, &end); t < end; ++t) {
+      const seen *buffer = &w->buffers[t->buffer];
+      bool is_dead = w->program->buffers[t->buffer].is_dead;
+      if (is_dead && buffer->first < h && buffer->last < g) {
         return false;
       }
-      updates |= is_value && !is_dead && i >= node->input_count;
+      updates |= !is_dead && t->is_write;
     }
   }
   return updates;
@@ -143,15 +152,13 @@ static bool move_nodes(waiting *w, int h, int g, const hr_domain *domain) {
 /* Records the accesses of group g as after all groups before it. */
 static void note(waiting *w, int g) {
   for (int k = 0; k < w->groups[g].node_count; ++k) {
-    const hr_node *node = node_of(w, g, k);
-    w->check = node->op == HR_OP_CHECK_INDEX ? g : w->check;
-    for (int i = 0; i < operand_count(node); ++i) {
-      const hr_operand *operand = hr_node_operand(node, i);
-      if (operand->kind == HR_OPERAND_VALUE) {
-        int *first = i < node->input_count ? &w->first_reader[operand->index] : &w->first_writer[operand->index];
-        *first = *first < 0 || g < *first ? g : *first;
-        w->last[operand->index] = g > w->last[operand->index] ? g : w->last[operand->index];
-      }
+    const hr_touch *end;
+    w->check = node_of(w, g, k)->op == HR_OP_CHECK_INDEX ? g : w->check;
+    for (const hr_touch *t = touches_of(w, g, k, &end); t < end; ++t) {
+      seen *buffer = &w->buffers[t->buffer];
+      int *first = t->is_write ? &buffer->first_writer : &buffer->first_reader;
+      *first = *first < 0 || g < *first ? g : *first;
+      buffer->last = g > buffer->last ? g : buffer->last;
     }
   }
 }
@@ -159,12 +166,9 @@ static void note(waiting *w, int g) {
 static void find_first(waiting *w) {
   for (int g = w->group_count - 1; g >= 0; --g) {
     for (int k = 0; k < w->groups[g].node_count; ++k) {
-      const hr_node *node = node_of(w, g, k);
-      for (int i = 0; i < operand_count(node); ++i) {
-        const hr_operand *operand = hr_node_operand(node, i);
-        if (operand->kind == HR_OPERAND_VALUE) {
-          w->first[operand->index] = g;
-        }
+      const hr_touch *end;
+      for (const hr_touch *t = touches_of(w, g, k, &end); t < end; ++t) {
+        w->buffers[t->buffer].first = g;
       }
     }
   }
@@ -200,14 +204,15 @@ static void export_groups(const waiting *w, int *node_group, hr_fusion *fusion) 
 }
 
 hr_status hr_wait(hr_program *program, hr_fusion *fusion) {
-  waiting w = {
-      .program = program, .group_count = fusion->group_count, .groups = fusion->groups, .check = fusion->group_count};
-  w.first_writer = hr_program_indices(program, program->buffer_count);
-  w.first_reader = hr_program_indices(program, program->buffer_count);
-  w.first = hr_program_indices(program, program->buffer_count);
-  w.last = hr_program_indices(program, program->buffer_count);
+  enum { MEMBERS = sizeof(seen) / sizeof(int) };
+  waiting w = {.program = program,
+               .touches = &fusion->touches,
+               .group_count = fusion->group_count,
+               .groups = fusion->groups,
+               .buffers = (seen *)(void *)hr_program_indices(program, program->buffer_count * MEMBERS),
+               .check = fusion->group_count};
   int *node_group = hr_program_indices(program, program->node_count);
-  if (!w.first_writer || !w.first_reader || !w.first || !w.last || !node_group || !move_groups(&w)) {
+  if (w.buffers == NULL || node_group == NULL || !move_groups(&w)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "wait: no memory for %d groups", fusion->group_count);
   }
   export_groups(&w, node_group, fusion);
