@@ -43,6 +43,10 @@ HR_API void hr_hook_remove(hr_stream *stream, hr_hook *hook);
 HR_API hr_hook *hr_hook_set_top(hr_stream *stream, hr_hook *hook);
 /* Passes a record on to the hook below, or records it. */
 HR_API HR_MUST_USE hr_status hr_hook_pass(const hr_hook *hook, hr_stream *stream, const hr_hook_record *record);
+/* Marks a buffer whose contents a hook keeps elsewhere. From now on the stream refuses to read it and to use it in
+ * records that no hook replaces, with a copy of this failure, until it is written as a whole or released. Records that
+ * are pending still run. */
+HR_API void hr_hook_claim_buffer(hr_buffer *buffer, hr_status failure);
 
 #ifdef __cplusplus
 }

@@ -130,10 +130,10 @@ hr_status hr__stream_unreported(hr_stream *stream) {
   return status;
 }
 
-/* The failure that one of the buffers carries, or OK. */
+/* The failure that one of the buffers carries, or OK. Claims came after the records. */
 static hr_status find_invalid(size_t count, hr_buffer *const *buffers) {
   for (size_t i = 0; i < count; ++i) {
-    if (hr__buffer_is_invalid(buffers[i])) {
+    if (hr__buffer_is_invalid(buffers[i]) && !atomic_load_explicit(&buffers[i]->is_claimed, memory_order_acquire)) {
       return hr__buffer_failure(buffers[i]);
     }
   }

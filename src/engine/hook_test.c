@@ -94,3 +94,35 @@ HR_TEST(no_two_buffers_have_one_serial_number) {
   hr_stream_release(stream);
   hr_device_release(device);
 }
+
+HR_TEST(claimed_buffers_are_no_operands_of_later_records) {
+  hr_buffer *claimed, *result;
+  counting hook = {.hook = {.record = count_record, .below = NULL}};
+  const float two[2] = {1, 2};
+  float values[2];
+  open_stream(&claimed);
+  HR_ASSERT_OK(hr_buffer_create(device, 2 * sizeof(float), &result));
+  hr_view from = view_of(claimed), to = view_of(result);
+  HR_ASSERT_OK(hr_stream_write(stream, &from, two));
+  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_NEG, NULL, 1, &from, 1, &from));
+  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_NEG, NULL, 1, &from, 1, &to)); /* pending: it runs */
+  hr_status failure = hr_status_make(HR_STATUS_INVALID_ARGUMENT, "claimed by a test");
+  hr_hook_claim_buffer(claimed, failure);
+  hr_status_free(failure);
+  HR_ASSERT_ERROR(hr_stream_record(stream, HR_OP_NEG, NULL, 1, &from, 1, &to), HR_STATUS_INVALID_ARGUMENT, "claimed");
+  HR_ASSERT_ERROR(hr_stream_read(stream, &from, values), HR_STATUS_INVALID_ARGUMENT, "claimed by a test");
+  HR_ASSERT_OK(hr_stream_read(stream, &to, values));
+  HR_ASSERT(values[0] == 1 && values[1] == 2);
+  hr_hook_add(stream, &hook.hook);
+  hook.is_stopper = true;
+  HR_ASSERT_ERROR(hr_stream_write(stream, &from, two), HR_STATUS_CANCELLED, "stopped"); /* hooks see the write */
+  HR_ASSERT_EQ(hook.seen, 1);
+  hr_hook_remove(stream, &hook.hook);
+  HR_ASSERT_OK(hr_stream_write(stream, &from, two)); /* whole: it has contents again */
+  HR_ASSERT_OK(hr_stream_read(stream, &from, values));
+  HR_ASSERT(values[0] == 1 && values[1] == 2);
+  hr_buffer_release(claimed);
+  hr_buffer_release(result);
+  hr_stream_release(stream);
+  hr_device_release(device);
+}

@@ -237,6 +237,9 @@ static hr_status write_view(hr_stream *stream, const hr_view *view, const incomi
   if (hr__stream_has_others(stream)) {
     hr__stream_follow_uses(stream, view->buffer);
   }
+  if (stream->hook != NULL && hr__buffer_is_invalid(view->buffer)) {
+    return write_hooked(stream, view, in, view_bytes(view));
+  }
   hr_status status = hr__check_contents(HR_OP_COPY, 0, NULL, 1, view);
   if (status != HR_OK) {
     return hr__stream_report(stream, status);

@@ -202,6 +202,10 @@ hr_status hr_hook_pass(const hr_hook *hook, hr_stream *stream, const hr_hook_rec
                 passed->outputs);
 }
 
+void hr_hook_claim_buffer(hr_buffer *buffer, hr_status failure) {
+  hr__buffer_claim(buffer, failure);
+}
+
 hr_status hr__stream_refuse_hooks(const hr_stream *stream, const char *what) {
   if (__builtin_expect(stream->hook == NULL, 1)) {
     return HR_OK;

@@ -342,6 +342,11 @@ void hr__buffer_invalidate(hr_buffer *buffer, hr_status status) {
   hr_mutex_unlock(&pool.invalidate_mutex);
 }
 
+void hr__buffer_claim(hr_buffer *buffer, hr_status status) {
+  atomic_store_explicit(&buffer->is_claimed, true, memory_order_release);
+  hr__buffer_invalidate(buffer, status);
+}
+
 hr_status hr__buffer_failure(const hr_buffer *buffer) {
   hr_mutex_lock(&pool.invalidate_mutex);
   hr_status status = hr_status_clone(atomic_load_explicit(&((hr_buffer *)buffer)->invalidate, memory_order_acquire));
@@ -352,6 +357,7 @@ hr_status hr__buffer_failure(const hr_buffer *buffer) {
 void hr__buffer_heal(hr_buffer *buffer) {
   hr_mutex_lock(&pool.invalidate_mutex);
   hr_status status = atomic_exchange_explicit(&buffer->invalidate, NULL, memory_order_acq_rel);
+  atomic_store_explicit(&buffer->is_claimed, false, memory_order_relaxed);
   hr_mutex_unlock(&pool.invalidate_mutex);
   hr_status_free(status);
 }

@@ -48,6 +48,7 @@ struct hr_buffer {
   /* Bytes of the memory if they are more than `bytes`, else 0: room for the rows of a later `cat` (engine/growth.h).
    * Changes with the address. */
   atomic_size_t capacity;
+  atomic_bool is_claimed;   /* invalid for later uses only: runs may use the buffer (hr_hook_claim_buffer) */
   atomic_bool is_undefined; /* was invalid, and nothing has been written since, even if a write was announced */
   struct hr_buffer *next;   /* in the pool */
 };
@@ -116,6 +117,8 @@ bool hr__buffer_take(hr_buffer *to, hr_buffer *from);
 
 /* Marks a valid buffer as invalid, with a copy of `status`. */
 void hr__buffer_invalidate(hr_buffer *buffer, hr_status status);
+/* The same for uses from now on; work that is pending may use the buffer. */
+void hr__buffer_claim(hr_buffer *buffer, hr_status status);
 /* A copy of the status that made the buffer invalid, or OK. */
 HR_MUST_USE hr_status hr__buffer_failure(const hr_buffer *buffer);
 /* Announces that the whole buffer will be written. Until then its contents are undefined; if the write fails, it is
