@@ -1,4 +1,4 @@
-/* transform.h: gradients of what a stream records.
+/* transform.h: gradients and batches of what a stream records.
  *
  * A tape keeps the records of a stream that depend on watched tensors, and differentiates them:
  *
@@ -96,6 +96,37 @@ HR_API HR_MUST_USE hr_status hr_custom_end(hr_custom *custom, const hr_custom_sp
 
 /* Ends and frees a tape; NULL is fine. */
 HR_API void hr_tape_destroy(hr_tape *tape);
+
+/* x's elements as a constant: a copy that no tape of the stream sees, or x itself if there is none. */
+HR_API HR_MUST_USE hr_status hr_stop_gradient(hr_stream *stream, const hr_tensor *x, hr_tensor *out);
+
+/* ---- the same operations for many examples ---- */
+
+/* Between its begin and its end, operations on *examples* are recorded once and run for all examples:
+ *
+ *   hr_vmap_begin(stream, 32, &vmap);
+ *   hr_vmap_split(vmap, &xs, 0, &x);              xs [32, 5]: x [5] stands for all 32
+ *   ... hr_functional_apply(stream, ...), hr_stream_record(stream, ...): y of x
+ *   hr_vmap_join(vmap, &y, 0, &ys);               y [3]: ys [32, 3]
+ *   hr_vmap_end(vmap);
+ *
+ * Results that depend on an example are examples, too. Their dims are those of one; values can't be read, and
+ * operations fail with INVALID_ARGUMENT when the vmap has ended. Tensors from before can't be written with examples
+ * (INVALID_ARGUMENT). docs/vmap.md lists the operations that are recorded once for each example.
+ *
+ * Batches and tapes of a stream nest in any order; what began last ends first. */
+typedef struct hr_vmap hr_vmap;
+
+/* Begins operations on `size` examples on a stream or a capture, which it retains. The caller owns the vmap. */
+HR_API HR_MUST_USE hr_status hr_vmap_begin(hr_stream *stream, int64_t size, hr_vmap **out_vmap);
+/* x's slices along an axis as examples, which share its memory. The axis has the vmap's size, else INVALID_ARGUMENT. */
+HR_API HR_MUST_USE hr_status hr_vmap_split(hr_vmap *vmap, const hr_tensor *x, int axis, hr_tensor *out_example);
+/* All examples, along a new axis. A tensor that is no example is repeated. */
+HR_API HR_MUST_USE hr_status hr_vmap_join(hr_vmap *vmap, const hr_tensor *example, int axis, hr_tensor *out);
+/* True if the tensor is an example. */
+HR_API bool hr_vmap_is_example(const hr_vmap *vmap, const hr_tensor *tensor);
+/* Ends and frees it; NULL is fine. */
+HR_API void hr_vmap_end(hr_vmap *vmap);
 
 #ifdef __cplusplus
 }

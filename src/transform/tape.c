@@ -601,6 +601,33 @@ void hr_tape_end(hr_tape *tape) {
   tape->is_ended = true;
 }
 
+/* Records a copy while the tapes from `hook` on pause. */
+static hr_status copy_unseen(hr_hook *hook, hr_stream *stream, const hr_tensor *x, hr_tensor *out) {
+  if (hook == NULL) {
+    const hr_attribute shape = {.kind = HR_ATTRIBUTE_INTS, .count = x->rank, .value = {.ints = x->dims}};
+    return hr_functional_apply(stream, HR_FUNCTIONAL_FULL, 1, &x, 1, &shape, 1, out);
+  }
+  if (hook->record != see_record) {
+    return copy_unseen(hook->below, stream, x, out);
+  }
+  hr_tape *tape = (hr_tape *)hook;
+  bool was_paused = tape->is_paused;
+  tape->is_paused = true;
+  hr_status status = copy_unseen(hook->below, stream, x, out);
+  tape->is_paused = was_paused;
+  return status;
+}
+
+hr_status hr_stop_gradient(hr_stream *stream, const hr_tensor *x, hr_tensor *out) {
+  hr_hook *top = hr_hook_set_top(stream, NULL);
+  (void)hr_hook_set_top(stream, top);
+  if (top == NULL) {
+    hr__view_like(x, out);
+    return HR_OK;
+  }
+  return copy_unseen(top, stream, x, out);
+}
+
 void hr_tape_destroy(hr_tape *tape) {
   if (tape == NULL) {
     return;

@@ -7,7 +7,6 @@
  */
 #include "extension.h"
 
-#include "headrace/hook.h"
 #include "headrace/transform.h"
 
 #define CAPSULE "headrace.tape"
@@ -405,10 +404,12 @@ static PyObject *stop_gradient(PyObject *module, PyObject *x) {
   if (!is_array(x)) {
     return PyErr_Format(PyExc_TypeError, "stop_gradient() expects an array, not %R", x);
   }
-  hr_hook *top = hr_hook_set_top(as_array(x)->stream, NULL);
-  PyObject *result = top != NULL ? copy_of(as_array(x)) : (PyObject *)share_array(as_array(x));
-  (void)hr_hook_set_top(as_array(x)->stream, top);
-  return result;
+  array_object *constant = new_array(as_array(x)->stream);
+  if (constant == NULL) {
+    return NULL;
+  }
+  hr_status status = hr_stop_gradient(constant->stream, &as_array(x)->tensor, &constant->tensor);
+  return (PyObject *)array_or_raise(constant, status);
 }
 
 PyMethodDef tape_methods[] = {
