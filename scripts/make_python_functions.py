@@ -262,6 +262,9 @@ class custom_function:
     def vmap(self, f: Callable[..., Any]) -> Self:
         """f(inputs, axes) returns the outputs and their axes."""
 
+def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
+    """The function applied to each slice of its arguments along an axis, and the results joined along another."""
+
 def checkpoint(fun: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose gradients keep no values between its inputs and outputs: it runs again for them."""
 

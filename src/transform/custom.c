@@ -8,6 +8,7 @@
  */
 #include "base/allocator.h"
 #include "transform/gradients.h"
+#include "transform/vmap.h"
 
 /* A function that runs. */
 struct hr_custom {
@@ -115,12 +116,28 @@ static hr_status check_buffers(const char *what, int count, const hr_tensor *con
   return HR_OK;
 }
 
+/* A tape below a vmap sees all examples, which the function does not have. */
+static hr_status refuse_vmap(const hr_hook *hook, const hr__custom *custom, const hr_hook_record *record) {
+  if (!hr__vmap_concerns(hook, record)) {
+    return HR_OK;
+  }
+  for (hook = hook->below; hook != NULL; hook = hook->below) {
+    if (hr__is_open_tape(hook)) {
+      return hr_status_make(HR_STATUS_UNIMPLEMENTED,
+                            "%s: a function with a gradient of its own in a vmap that is differentiated",
+                            hr__custom_name(custom));
+    }
+  }
+  return HR_OK;
+}
+
 /* Up to the function in which this one runs: for tapes below that, it is constant. */
 static hr_status keep_on_tapes(hr_hook *top, const void *thread, hr__custom *custom, const hr_hook_record *record) {
   for (hr_hook *hook = top; hook != NULL; hook = hook->below) {
     if (hook->record == pass_as_constant && ((hr_custom *)hook)->thread == thread) {
       break;
     }
+    HR_RETURN_IF_ERROR(refuse_vmap(hook, custom, record));
     HR_RETURN_IF_ERROR(hr__tape_keep_custom(hook, custom, record));
   }
   return HR_OK;

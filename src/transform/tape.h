@@ -60,6 +60,8 @@ struct hr_tape {
 const void *hr__tape_thread(void);
 /* Changes `constants` of the thread's tapes, from this hook of a stream on. */
 void hr__tapes_add_constants(hr_hook *hook, const void *thread, int change);
+/* True for a tape that keeps records. */
+bool hr__is_open_tape(const hr_hook *hook);
 /* Keeps the record of a function on a tape, if an input depends on watched tensors. Does nothing for other hooks. */
 hr_status hr__tape_keep_custom(hr_hook *hook, hr__custom *custom, const hr_hook_record *record);
 

@@ -272,6 +272,10 @@ static hr_status see_record(hr_hook *hook, hr_stream *stream, const hr_hook_reco
 
 /* ---- begin and end ---- */
 
+bool hr__vmap_concerns(const hr_hook *hook, const hr_hook_record *record) {
+  return hook->record == see_record && concerns((const hr_vmap *)hook, record);
+}
+
 /* The serial number of a new buffer: later ones are larger. */
 static hr_status newest_serial(hr_stream *stream, uint64_t *out_serial) {
   hr_buffer *buffer;

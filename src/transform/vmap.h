@@ -54,6 +54,9 @@ typedef struct hr__record_of_all {
   const hr__operand_of_all *inputs, *outputs; /* absent ones and numbers have no buffer */
 } hr__record_of_all;
 
+/* True if the hook is a vmap, and the record uses its examples. */
+bool hr__vmap_concerns(const hr_hook *hook, const hr_hook_record *record);
+
 /* Records it for all examples. */
 hr_status hr__vmap_record(const hr__record_of_all *record);
 

@@ -207,6 +207,10 @@ int add_compiled(PyObject *module);
 
 extern PyMethodDef tape_methods[];
 
+/* ---- vmaps.c: the same ---- */
+
+extern PyMethodDef vmap_methods[];
+
 /* ---- files.c ---- */
 
 extern PyMethodDef file_methods[];

@@ -26,6 +26,6 @@ shifted_chebyshev_u shifted_chebyshev_v shifted_chebyshev_w sigmoid sign signbit
 smooth_l1_loss softmax softmin softplus softshrink softsign sort spherical_j0 sqrt square squeeze stack stats std
 step stop_gradient subtract sum swapaxes take take_along_axis tan tanh tensordot threshold tile topk trace trapezoid
 trigamma tril triplet_loss triu trunc uint16 uint32 uint64 uint8 unique unique_all unique_counts unique_inverse
-unique_values value_and_grad var vecdot vector_norm vjp where xlog1py xlogy y0 y1 zeros zeros_like zeta
+unique_values value_and_grad var vecdot vector_norm vjp vmap where xlog1py xlogy y0 y1 zeros zeros_like zeta
 """.split()
 )

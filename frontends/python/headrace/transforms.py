@@ -11,9 +11,10 @@ import threading
 
 from headrace import _arrays
 from headrace._arrays import Array, stop_gradient
+from headrace._vmap import vmap
 from headrace.utils import _like, tree_flatten, tree_map
 
-__all__ = ["checkpoint", "custom_function", "grad", "jvp", "stop_gradient", "value_and_grad", "vjp"]
+__all__ = ["checkpoint", "custom_function", "grad", "jvp", "stop_gradient", "value_and_grad", "vjp", "vmap"]
 
 
 class _Tape:
