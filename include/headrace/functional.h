@@ -28,9 +28,9 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_MULTIPLY,
   /* divide(x, y): x / y, true division; f32 for integers */
   HR_FUNCTIONAL_DIVIDE,
-  /* floor_divide(x, y): x / y rounded down; integer x // 0 is 0 */
+  /* floor_divide(x, y): x / y rounded down, of infinities, too; integer x // 0 is 0 */
   HR_FUNCTIONAL_FLOOR_DIVIDE,
-  /* remainder(x, y): x - y * (x // y), with y's sign; integer x % 0 is 0 */
+  /* remainder(x, y): x - y * (x // y), with y's sign, 0 too; integer x % 0 is 0 */
   HR_FUNCTIONAL_REMAINDER,
   /* fmod(x, y): remainder with the sign of x */
   HR_FUNCTIONAL_FMOD,
@@ -40,7 +40,7 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_NEGATIVE,
   /* abs(x): absolute value; real for complex x */
   HR_FUNCTIONAL_ABS,
-  /* sign(x): -1, 0 or 1; 0 for NaN */
+  /* sign(x): -1, 0 or 1; of complex x x / |x|, or 0; NaN for NaN */
   HR_FUNCTIONAL_SIGN,
   /* square(x): x * x */
   HR_FUNCTIONAL_SQUARE,
@@ -58,7 +58,7 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_FMAX,
   /* fmin(x, y): the smaller one; a number beats NaN */
   HR_FUNCTIONAL_FMIN,
-  /* clip(x, low?, high?): x bounded to [low, high]; NaN stays */
+  /* clip(x, min?, max?): x bounded to [min, max]; NaN stays */
   HR_FUNCTIONAL_CLIP,
   /* hypot(x, y): sqrt(x * x + y * y) without overflow */
   HR_FUNCTIONAL_HYPOT,
@@ -373,9 +373,9 @@ typedef enum hr_functional {
 
   /* ---- reductions ---- */
 
-  /* sum(x, axis=none, keepdims=false, dtype=none): sum; i64 for integers */
+  /* sum(x, axis=none, keepdims=false, dtype=none): sum; i64 for signed integers and bool, u64 for unsigned ones */
   HR_FUNCTIONAL_SUM,
-  /* prod(x, axis=none, keepdims=false, dtype=none): product; i64 for integers */
+  /* prod(x, axis=none, keepdims=false, dtype=none): product; of the dtype of sum */
   HR_FUNCTIONAL_PROD,
   /* max(x, axis=none, keepdims=false): largest element; NaN if any is NaN */
   HR_FUNCTIONAL_MAX,
@@ -435,9 +435,11 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_LOG_SOFTMAX,
   /* softmin(x, axis=-1): softmax(-x) */
   HR_FUNCTIONAL_SOFTMIN,
-  /* cumulative_sum(x, axis=-1, include_initial=false): running sums; include_initial: with a 0 before them */
+  /* cumulative_sum(x, axis=-1, include_initial=false, dtype=none): running sums; include_initial: with a 0 before
+   * them; without dtype as sum */
   HR_FUNCTIONAL_CUMULATIVE_SUM,
-  /* cumulative_prod(x, axis=-1, include_initial=false): running products; include_initial: with a 1 before them */
+  /* cumulative_prod(x, axis=-1, include_initial=false, dtype=none): running products; include_initial: with a 1
+   * before them */
   HR_FUNCTIONAL_CUMULATIVE_PROD,
   /* cumulative_max(x, axis=-1): running maximum; NaN from the first NaN on */
   HR_FUNCTIONAL_CUMULATIVE_MAX,
@@ -452,9 +454,10 @@ typedef enum hr_functional {
 
   /* ---- in order; a NaN is the largest ---- */
 
-  /* sort(x, axis=-1, descending=false) -> values, indices: x in order along an axis; equal elements keep their order */
+  /* sort(x, axis=-1, descending=false, stable=true) -> values, indices: x in order along an axis; equal elements
+   * keep their order, whatever stable says */
   HR_FUNCTIONAL_SORT,
-  /* argsort(x, axis=-1, descending=false): the indices of sort */
+  /* argsort(x, axis=-1, descending=false, stable=true): the indices of sort */
   HR_FUNCTIONAL_ARGSORT,
   /* topk(x, k=1, axis=-1, largest=true) -> values, indices: the k largest or smallest elements along an axis, in
    * order */
@@ -632,12 +635,14 @@ typedef enum hr_functional {
 
   /* ---- views where possible, else copies ---- */
 
-  /* reshape(x, shape): the elements in row-major order with other dims; one of them may be -1 */
+  /* reshape(x, shape, copy=false): the elements in row-major order with other dims; one of them may be -1; shares
+   * memory if it can, unless copy */
   HR_FUNCTIONAL_RESHAPE,
 
   /* ---- copies ---- */
 
-  /* astype(x, dtype=none): converted by C's rules; bool: x != 0 */
+  /* astype(x, dtype=none, copy=true): converted by C's rules; bool: x != 0; without copy x itself, if it has the
+   * dtype */
   HR_FUNCTIONAL_ASTYPE,
   /* concat(x..., axis=0): one after the other along an axis */
   HR_FUNCTIONAL_CONCAT,
@@ -723,7 +728,8 @@ typedef enum hr_functional {
   /* arange(start=0, stop=0, step=1, dtype=none): start, start + step, ... before stop; without dtype i64 if all
    * three are integers, else f32 */
   HR_FUNCTIONAL_ARANGE,
-  /* eye(rows=0, columns=-1, dtype=none): ones on the diagonal; as many columns as rows by default; f32 without dtype */
+  /* eye(rows=0, columns=-1, dtype=none, k=0): ones on diagonal k; as many columns as rows by default; f32 without
+   * dtype */
   HR_FUNCTIONAL_EYE,
   /* linspace(start=0, stop=1, num=50, endpoint=true, dtype=none): num evenly spaced numbers from start to stop; f32
    * without dtype */

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "core/ir/dtype.h"
-#include "functional/functions.h"
+#include "functional/formula.h"
 
 hr_status hr__emit_full(const hr__function_call *c) {
   const hr_tensor *value = c->inputs[0];
@@ -32,10 +32,28 @@ hr_status hr__emit_arange(const hr__function_call *c) {
   return hr__record_new(c, c->row->op, &attrs, 0, NULL, dtype, 1, dims, c->output);
 }
 
+/* Zeros with ones on a diagonal other than the main one. */
+static hr_status other_diagonal(const hr__function_call *c, hr_dtype dtype, const int64_t *dims, int64_t k) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *y = hr__copied(&f, hr__integer(&f, 0), dtype, 2, dims), *one = hr__integer(&f, 1);
+  int64_t row = k < 0 ? -k : 0, column = k > 0 ? k : 0;
+  int64_t rows = dims[0] - row, columns = dims[1] - column, count = rows < columns ? rows : columns;
+  hr_tensor *line = hr__view(&f, y);
+  if (line != NULL && count > 0) {
+    line->offset += row * y->strides[0] + column * y->strides[1];
+    line->rank = 1, line->dims[0] = count, line->strides[0] = y->strides[0] + y->strides[1];
+    hr__formula_fail(&f, hr__write_row(c, HR_OP_COPY, NULL, 1, &one, line));
+  }
+  return hr__formula_end(&f, y);
+}
+
 hr_status hr__emit_eye(const hr__function_call *c) {
-  int64_t rows = hr__int_attribute(c, 0), columns = hr__int_attribute(c, 1);
-  hr_dtype dtype = hr__dtype_attribute(c, 2);
+  enum { ROWS, COLUMNS, DTYPE, DIAGONAL };
+  int64_t rows = hr__int_attribute(c, ROWS), columns = hr__int_attribute(c, COLUMNS);
+  int64_t k = hr__int_attribute(c, DIAGONAL);
+  hr_dtype chosen = hr__dtype_attribute(c, DTYPE), dtype = chosen != HR_DTYPE_NONE ? chosen : HR_DTYPE_F32;
   const int64_t dims[2] = {rows, columns < 0 ? rows : columns};
-  return hr__record_new(c, c->row->op, NULL, 0, NULL, dtype != HR_DTYPE_NONE ? dtype : HR_DTYPE_F32, 2, dims,
-                        c->output);
+  return k != 0 ? other_diagonal(c, dtype, dims, k)
+                : hr__record_new(c, c->row->op, NULL, 0, NULL, dtype, 2, dims, c->output);
 }

@@ -20,7 +20,11 @@ hr_status hr__emit_invert(const hr__function_call *c) {
 }
 
 hr_status hr__emit_astype(const hr__function_call *c) {
-  hr_dtype dtype = hr__dtype_attribute(c, 0);
+  enum { DTYPE, COPY };
+  hr_dtype dtype = hr__dtype_attribute(c, DTYPE);
+  if (hr__int_attribute(c, COPY) == 0 && (dtype == HR_DTYPE_NONE || dtype == c->inputs[0]->dtype)) {
+    return hr__emit_positive(c);
+  }
   return hr__record_one(c, HR_OP_COPY, NULL, 1, c->inputs, dtype, c->output);
 }
 
@@ -51,6 +55,63 @@ hr_status hr__emit_clip(const hr__function_call *c) {
   x = low != NULL ? hr__binary(&f, HR_OP_MAXIMUM, x, low) : x;
   x = high != NULL ? hr__binary(&f, HR_OP_MINIMUM, x, high) : x;
   return hr__formula_end(&f, x);
+}
+
+/* NaN stays NaN. */
+hr_status hr__emit_sign(const hr__function_call *c) {
+  const hr_tensor *x = c->inputs[0];
+  if (hr_dtype_is_integer(x->dtype) || x->dtype == HR_DTYPE_BOOL) {
+    return hr__emit_pointwise(c);
+  }
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  if (hr_dtype_is_complex(x->dtype)) {
+    const hr_tensor *size = hr__unary(&f, HR_OP_ABS_COMPLEX, x), *zero = hr__integer(&f, 0);
+    const hr_tensor *is_zero = hr__binary(&f, HR_OP_EQ, size, zero);
+    return hr__formula_end(&f, hr__ternary(&f, HR_OP_WHERE, is_zero, x, hr__binary(&f, HR_OP_DIV, x, size)));
+  }
+  const hr_tensor *is_nan = hr__binary(&f, HR_OP_NE, x, x);
+  return hr__formula_end(&f, hr__ternary(&f, HR_OP_WHERE, is_nan, x, hr__unary(&f, HR_OP_SIGN, x)));
+}
+
+static bool is_floating(const hr__formula *f, hr_dtype dtype) {
+  return !hr__formula_failed(f) && !hr_dtype_is_integer(dtype) && dtype != HR_DTYPE_BOOL;
+}
+
+/* Whether x is infinite; NULL for a finite number of the host. */
+static const hr_tensor *is_infinite(hr__formula *f, const hr_tensor *x) {
+  if (x->number.dtype != HR_DTYPE_NONE) {
+    if (!isinf(hr_scalar_as_f64(&x->number))) {
+      return NULL;
+    }
+    x = hr__copied(f, x, HR_DTYPE_F64, 0, NULL);
+  }
+  return hr__binary(f, HR_OP_EQ, hr__unary(f, HR_OP_ABS, x), hr__real(f, (double)INFINITY));
+}
+
+/* The row is a quotient less its remainder, which is NaN for infinite x, and -1 for small x and an infinite y of the
+ * other sign; the quotient rounded down is neither. */
+hr_status hr__emit_floor_divide(const hr__function_call *c) {
+  const hr_tensor *x = c->inputs[0], *y = c->inputs[1];
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *quotient = hr__binary(&f, HR_OP_DIV_FLOOR, x, y);
+  if (is_floating(&f, quotient->dtype)) {
+    const hr_tensor *is_x = is_infinite(&f, x), *is_y = is_infinite(&f, y);
+    const hr_tensor *is_any = is_x == NULL ? is_y : is_y == NULL ? is_x : hr__binary(&f, HR_OP_LOGICAL_OR, is_x, is_y);
+    const hr_tensor *rounded = hr__unary(&f, HR_OP_FLOOR, hr__binary(&f, HR_OP_DIV, x, y));
+    quotient = is_any != NULL ? hr__ternary(&f, HR_OP_WHERE, is_any, rounded, quotient) : quotient;
+  }
+  return hr__formula_end(&f, quotient);
+}
+
+/* The row gives a 0 the sign of x. */
+hr_status hr__emit_remainder(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *rest = hr__binary(&f, HR_OP_REMAINDER, c->inputs[0], c->inputs[1]);
+  bool is_real = is_floating(&f, rest->dtype);
+  return hr__formula_end(&f, is_real ? hr__binary(&f, HR_OP_COPYSIGN, rest, c->inputs[1]) : rest);
 }
 
 hr_status hr__emit_positive(const hr__function_call *c) {

@@ -60,6 +60,9 @@ const hr_attribute *hr__given_attribute(const hr__function_call *call, int index
 int64_t hr__int_attribute(const hr__function_call *call, int index);
 hr_scalar hr__real_attribute(const hr__function_call *call, int index);
 hr_dtype hr__dtype_attribute(const hr__function_call *call, int index);
+/* The dtype of a sum or product: the attribute's, or without it u64 for unsigned integers, NONE (the row's) for others.
+ */
+hr_dtype hr__sum_dtype(const hr__function_call *call, int attribute);
 const char *hr__text_attribute(const hr__function_call *call, int index);
 /* The number of a TEXT's word among `count` ones. */
 hr_status hr__word_attribute(const hr__function_call *call, int index, int count, const char *const *words,

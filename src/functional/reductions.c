@@ -11,12 +11,20 @@ static void finish(const hr__function_call *c, uint32_t mask) {
   }
 }
 
+hr_dtype hr__sum_dtype(const hr__function_call *c, int attribute) {
+  hr_dtype chosen = hr__dtype_attribute(c, attribute), dtype = c->inputs[0]->dtype;
+  bool is_sum =
+      c->row->op == HR_OP_SUM || c->row->op == HR_OP_PROD || c->row->op == HR_OP_CUMSUM || c->row->op == HR_OP_CUMPROD;
+  bool is_unsigned = dtype == HR_DTYPE_U8 || dtype == HR_DTYPE_U16 || dtype == HR_DTYPE_U32 || dtype == HR_DTYPE_U64;
+  return chosen == HR_DTYPE_NONE && is_sum && is_unsigned ? HR_DTYPE_U64 : chosen;
+}
+
 hr_status hr__emit_reduce(const hr__function_call *c) {
   uint32_t mask;
   HR_RETURN_IF_ERROR(hr__axes_attribute(c, AXIS, c->inputs[0]->rank, &mask));
   const int64_t ints[1] = {mask};
   hr_attrs attrs = {.int_count = 1, .ints = ints};
-  HR_RETURN_IF_ERROR(hr__record_one(c, c->row->op, &attrs, 1, c->inputs, hr__dtype_attribute(c, DTYPE), c->output));
+  HR_RETURN_IF_ERROR(hr__record_one(c, c->row->op, &attrs, 1, c->inputs, hr__sum_dtype(c, DTYPE), c->output));
   finish(c, mask);
   return HR_OK;
 }

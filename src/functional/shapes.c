@@ -139,14 +139,25 @@ static bool find_dims(int rank, const int64_t *shape, int64_t count, int64_t *di
   return given == count;
 }
 
+/* The output becomes a copy of the view that it is. */
+static hr_status copy_output(const hr__function_call *c) {
+  hr_tensor view = *c->output;
+  const hr_tensor *input = &view;
+  hr_status status = hr__record_one(c, HR_OP_COPY, NULL, 1, &input, HR_DTYPE_NONE, c->output);
+  hr_tensor_release(&view);
+  return status;
+}
+
 hr_status hr__emit_reshape(const hr__function_call *c) {
+  enum { SHAPE, COPY };
   const hr_tensor *x = c->inputs[0];
-  const hr_attribute *shape = ints_of(c, 0);
+  const hr_attribute *shape = ints_of(c, SHAPE);
   int64_t dims[HR_RANK_MAX], count;
   if (!hr__count_elements(x->rank, x->dims, &count) || !find_dims(shape->count, shape->value.ints, count, dims)) {
     char from[HR__SHAPE_TEXT], to[HR__SHAPE_TEXT];
     return HR__CALL_FAIL(c, "dims %s can't become %s", hr__shape_text(x->rank, x->dims, from),
                          hr__shape_text(shape->count, shape->value.ints, to));
   }
-  return hr__reshape(c, x, shape->count, dims, c->output);
+  HR_RETURN_IF_ERROR(hr__reshape(c, x, shape->count, dims, c->output));
+  return hr__int_attribute(c, COPY) == 0 || c->output->buffer != x->buffer ? HR_OK : copy_output(c);
 }

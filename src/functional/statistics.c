@@ -121,17 +121,17 @@ hr_status hr__emit_vector_norm(const hr__function_call *c) {
 
 /* Running sums or products, behind their neutral number if that is wanted. */
 hr_status hr__emit_cumulative(const hr__function_call *c) {
-  enum { ALONG, HAS_INITIAL };
+  enum { ALONG, HAS_INITIAL, DTYPE };
   const hr_tensor *x = c->inputs[0];
   int64_t dims[HR_RANK_MAX];
   int axis;
-  if (hr__int_attribute(c, HAS_INITIAL) == 0) {
-    return hr__emit_along_axis(c);
-  }
   HR_RETURN_IF_ERROR(hr__check_axis(c, hr__int_attribute(c, ALONG), x->rank, &axis));
   hr__formula f;
   hr__formula_begin(&f, c);
-  const hr_tensor *y = hr__along(&f, c->row->op, x, axis);
+  const hr_tensor *y = hr__along_as(&f, c->row->op, x, axis, hr__sum_dtype(c, DTYPE));
+  if (hr__int_attribute(c, HAS_INITIAL) == 0) {
+    return hr__formula_end(&f, y);
+  }
   hr__copy_dims(x->rank, x->dims, dims);
   dims[axis] = 1;
   const hr_tensor *first = hr__integer(&f, c->row->op == HR_OP_CUMPROD);

@@ -432,21 +432,22 @@ static PyObject *arange(PyObject *module, PyObject *args, PyObject *names) {
 }
 
 static PyObject *eye(PyObject *module, PyObject *args, PyObject *names) {
-  static char *keywords[] = {"n_rows", "n_cols", "dtype", "device", NULL};
-  long long rows;
+  static char *keywords[] = {"n_rows", "n_cols", "k", "dtype", "device", NULL};
+  long long rows, k = 0;
   PyObject *columns = Py_None, *dtype = Py_None, *device = Py_None;
   (void)module;
-  if (!PyArg_ParseTupleAndKeywords(args, names, "L|OOO:eye", keywords, &rows, &columns, &dtype, &device)) {
+  if (!PyArg_ParseTupleAndKeywords(args, names, "L|O$LOO:eye", keywords, &rows, &columns, &k, &dtype, &device)) {
     return NULL;
   }
-  hr_attribute attributes[3] = {
+  hr_attribute attributes[4] = {
       {.kind = HR_ATTRIBUTE_INT, .value = {.integer = rows}},
       {.kind = HR_ATTRIBUTE_INT, .value = {.integer = columns != Py_None ? integer_from(columns) : rows}},
-      {.kind = dtype != Py_None ? HR_ATTRIBUTE_DTYPE : HR_ATTRIBUTE_NONE, .value = {.dtype = dtype_from(dtype)}}};
+      {.kind = dtype != Py_None ? HR_ATTRIBUTE_DTYPE : HR_ATTRIBUTE_NONE, .value = {.dtype = dtype_from(dtype)}},
+      {.kind = HR_ATTRIBUTE_INT, .value = {.integer = k}}};
   if (!PyErr_Occurred() && attributes[1].value.integer < 0) {
     PyErr_SetString(PyExc_ValueError, "eye: negative dimensions are not allowed");
   }
-  return PyErr_Occurred() ? NULL : created(HR_FUNCTIONAL_EYE, device, 3, attributes);
+  return PyErr_Occurred() ? NULL : created(HR_FUNCTIONAL_EYE, device, 4, attributes);
 }
 
 /* start + i * step in f64, as numpy computes it; the last one is stop itself. */
@@ -518,5 +519,5 @@ PyMethodDef creation_methods[] = {
      "without "
      "dtype."},
     {"eye", KEYWORDS(eye),
-     "eye(n_rows, n_cols=None, dtype=None, device=None)\n--\n\nOnes on the diagonal; float32 without dtype."},
+     "eye(n_rows, n_cols=None, *, k=0, dtype=None, device=None)\n--\n\nOnes on diagonal k; float32 without dtype."},
     {NULL, NULL, 0, NULL}};

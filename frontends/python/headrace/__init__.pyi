@@ -91,7 +91,7 @@ class Array:
     def __ne__(self, other: Any) -> Array: ...  # type: ignore
     def __gt__(self, other: Any) -> Array: ...  # type: ignore
     def __ge__(self, other: Any) -> Array: ...  # type: ignore
-    def clip(self, low: _Like | None = None, high: _Like | None = None) -> Array: ...
+    def clip(self, min: _Like | None = None, max: _Like | None = None) -> Array: ...
     def round(self, decimals: int = 0) -> Array: ...
     def sum(self, axis: _Axes = None, keepdims: _b.bool = False, dtype: _DType | None = None) -> Array: ...
     def prod(self, axis: _Axes = None, keepdims: _b.bool = False, dtype: _DType | None = None) -> Array: ...
@@ -104,11 +104,11 @@ class Array:
     def std(self, axis: _Axes = None, keepdims: _b.bool = False, correction: float = 0) -> Array: ...
     def argmax(self, axis: _Axes = None, keepdims: _b.bool = False) -> Array: ...
     def argmin(self, axis: _Axes = None, keepdims: _b.bool = False) -> Array: ...
-    def sort(self, axis: int = -1, descending: _b.bool = False) -> Array: ...
-    def argsort(self, axis: int = -1, descending: _b.bool = False) -> Array: ...
+    def sort(self, axis: int = -1, descending: _b.bool = False, stable: _b.bool = True) -> Array: ...
+    def argsort(self, axis: int = -1, descending: _b.bool = False, stable: _b.bool = True) -> Array: ...
     def squeeze(self, axis: _Axes = None) -> Array: ...
     def flip(self, axis: _Axes = None) -> Array: ...
-    def astype(self, dtype: _DType | None = None) -> Array: ...
+    def astype(self, dtype: _DType | None = None, copy: _b.bool = True) -> Array: ...
     def take(self, indices: _Like, axis: int = 0, mode: str = "error") -> Array: ...
 
 bool: dtype
@@ -223,6 +223,29 @@ def unique_inverse(x, /) -> Any:
 def unique_values(x, /) -> Any:
     """The distinct elements in order."""
 
+def concat(arrays, /, axis=0) -> Any:
+    """The arrays one after the other along an axis; None: those without dims but one."""
+
+def diff(x, /, n=1, axis=-1, prepend=None, append=None) -> Any:
+    """Differences of neighbours, n times; x is longer by the arrays prepend and append. Of bool whether they differ."""
+
+def moveaxis(x, source, destination) -> Any:
+    """x with dims at other places, the others in their order, a view; integers or sequences of them."""
+
+def repeat(x, repeats, /, axis=None) -> Any:
+    """Each element so often in a row, along an axis; None: x without dims but one. repeats: one number, or one for each
+element of the axis, which are waited for."""
+
+def roll(x, /, shift, axis=None) -> Any:
+    """x's elements moved along axes, or in row-major order without one; those that leave one end enter at the other."""
+
+def searchsorted(x1, x2, /, side='left', sorter=None) -> Any:
+    """The places where x2's elements keep x1, which is in order, in order; side left: before equal elements, right:
+behind them. sorter: indices that put x1 in order."""
+
+def tensordot(x1, x2, /, axes=2) -> Any:
+    """The sum of products over pairs of axes: so many last ones of x1 and first ones of x2, or those of two sequences."""
+
 def matrix_transpose(x, /) -> Any:
     """x with its last two dims exchanged, a view."""
 
@@ -241,7 +264,7 @@ def empty_like(x, /, dtype=None, device=None) -> Array: ...
 def full_like(x, /, fill_value, dtype=None, device=None) -> Array: ...
 def arange(start, stop=None, step=1, dtype=None, device=None) -> Array: ...
 def linspace(start, stop, num=50, endpoint=True, dtype=None, device=None) -> Array: ...
-def eye(n_rows, n_cols=None, dtype=None, device=None) -> Array: ...
+def eye(n_rows, n_cols=None, *, k=0, dtype=None, device=None) -> Array: ...
 def add(x: _Like, y: _Like) -> Array:
     """x + y; integers wrap."""
 
@@ -255,10 +278,10 @@ def divide(x: _Like, y: _Like) -> Array:
     """x / y, true division; f32 for integers."""
 
 def floor_divide(x: _Like, y: _Like) -> Array:
-    """x / y rounded down; integer x // 0 is 0."""
+    """x / y rounded down, of infinities, too; integer x // 0 is 0."""
 
 def remainder(x: _Like, y: _Like) -> Array:
-    """x - y * (x // y), with y's sign; integer x % 0 is 0."""
+    """x - y * (x // y), with y's sign, 0 too; integer x % 0 is 0."""
 
 def fmod(x: _Like, y: _Like) -> Array:
     """remainder with the sign of x."""
@@ -273,7 +296,7 @@ def abs(x: _Like) -> Array:
     """absolute value; real for complex x."""
 
 def sign(x: _Like) -> Array:
-    """-1, 0 or 1; 0 for NaN."""
+    """-1, 0 or 1; of complex x x / |x|, or 0; NaN for NaN."""
 
 def square(x: _Like) -> Array:
     """x * x."""
@@ -299,8 +322,8 @@ def fmax(x: _Like, y: _Like) -> Array:
 def fmin(x: _Like, y: _Like) -> Array:
     """the smaller one; a number beats NaN."""
 
-def clip(x: _Like, low: _Like | None = None, high: _Like | None = None) -> Array:
-    """x bounded to [low, high]; NaN stays."""
+def clip(x: _Like, min: _Like | None = None, max: _Like | None = None) -> Array:
+    """x bounded to [min, max]; NaN stays."""
 
 def hypot(x: _Like, y: _Like) -> Array:
     """sqrt(x * x + y * y) without overflow."""
@@ -738,10 +761,10 @@ def where(condition: _Like, x: _Like, y: _Like) -> Array:
     """x if condition, else y."""
 
 def sum(x: _Like, axis: _Axes = None, keepdims: _b.bool = False, dtype: _DType | None = None) -> Array:
-    """sum; i64 for integers."""
+    """sum; i64 for signed integers and bool, u64 for unsigned ones."""
 
 def prod(x: _Like, axis: _Axes = None, keepdims: _b.bool = False, dtype: _DType | None = None) -> Array:
-    """product; i64 for integers."""
+    """product; of the dtype of sum."""
 
 def max(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
     """largest element; NaN if any is NaN."""
@@ -818,10 +841,10 @@ def log_softmax(x: _Like, axis: int = -1) -> Array:
 def softmin(x: _Like, axis: int = -1) -> Array:
     """softmax(-x)."""
 
-def cumulative_sum(x: _Like, axis: int = -1, include_initial: _b.bool = False) -> Array:
-    """running sums; include_initial: with a 0 before them."""
+def cumulative_sum(x: _Like, axis: int = -1, include_initial: _b.bool = False, dtype: _DType | None = None) -> Array:
+    """running sums; include_initial: with a 0 before them; without dtype as sum."""
 
-def cumulative_prod(x: _Like, axis: int = -1, include_initial: _b.bool = False) -> Array:
+def cumulative_prod(x: _Like, axis: int = -1, include_initial: _b.bool = False, dtype: _DType | None = None) -> Array:
     """running products; include_initial: with a 1 before them."""
 
 def cumulative_max(x: _Like, axis: int = -1) -> Array:
@@ -833,16 +856,13 @@ def cumulative_min(x: _Like, axis: int = -1) -> Array:
 def logcumsumexp(x: _Like, axis: int = -1) -> Array:
     """the logarithm of running sums of exp(x)."""
 
-def diff(x: _Like, n: int = 1, axis: int = -1) -> Array:
-    """differences of neighbours, n times; of bool whether they differ."""
-
 def trapezoid(x: _Like, dx: float = 1, axis: int = -1) -> Array:
     """integral along an axis by the trapezoidal rule."""
 
-def sort(x: _Like, axis: int = -1, descending: _b.bool = False) -> Array:
-    """x in order along an axis; equal elements keep their order."""
+def sort(x: _Like, axis: int = -1, descending: _b.bool = False, stable: _b.bool = True) -> Array:
+    """x in order along an axis; equal elements keep their order, whatever stable says."""
 
-def argsort(x: _Like, axis: int = -1, descending: _b.bool = False) -> Array:
+def argsort(x: _Like, axis: int = -1, descending: _b.bool = False, stable: _b.bool = True) -> Array:
     """the indices of sort."""
 
 def topk(x: _Like, k: int = 1, axis: int = -1, largest: _b.bool = True) -> tuple[Array, Array]:
@@ -853,9 +873,6 @@ def matmul(x: _Like, y: _Like) -> Array:
 
 def einsum(arrays: Sequence[_Like], equation: str) -> Array:
     """sums of products over named dims, as in `ij,jk->ik`; `...` are dims without names, which are broadcast; without an arrow the result has those and the letters that occur once."""
-
-def tensordot(x: _Like, y: _Like, x_axes: _Axes = None, y_axes: _Axes = None) -> Array:
-    """sum of products over pairs of axes; without axes the last two of x and the first two of y."""
 
 def vecdot(x: _Like, y: _Like, axis: int = -1) -> Array:
     """sum(conj(x) * y) along an axis; the others are broadcast."""
@@ -953,23 +970,17 @@ def squeeze(x: _Like, axis: _Axes = None) -> Array:
 def flip(x: _Like, axis: _Axes = None) -> Array:
     """the order of elements reversed."""
 
-def moveaxis(x: _Like, source: int = 0, destination: int = -1) -> Array:
-    """a dim at another place, the others in their order."""
-
 def swapaxes(x: _Like, axis1: int = -2, axis2: int = -1) -> Array:
     """two dims in each other's place; without axes the matrices transposed."""
 
 def diagonal(x: _Like, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Array:
     """a diagonal of two dims, as the last dim."""
 
-def reshape(x: _Like, shape: _Axes) -> Array:
-    """the elements in row-major order with other dims; one of them may be -1."""
+def reshape(x: _Like, shape: _Axes, copy: _b.bool = False) -> Array:
+    """the elements in row-major order with other dims; one of them may be -1; shares memory if it can, unless copy."""
 
-def astype(x: _Like, dtype: _DType | None = None) -> Array:
-    """converted by C's rules; bool: x != 0."""
-
-def concat(arrays: Sequence[_Like], axis: int = 0) -> Array:
-    """one after the other along an axis."""
+def astype(x: _Like, dtype: _DType | None = None, copy: _b.bool = True) -> Array:
+    """converted by C's rules; bool: x != 0; without copy x itself, if it has the dtype."""
 
 def stack(arrays: Sequence[_Like], axis: int = 0) -> Array:
     """one after the other along a new axis."""
@@ -985,12 +996,6 @@ def pad_edge(x: _Like, before: _Axes, after: _Axes) -> Array:
 
 def tile(x: _Like, repetitions: _Axes) -> Array:
     """x repeated so often along each dim; dims are added in front on either side."""
-
-def repeat(x: _Like, repeats: int = 1, axis: int = -1) -> Array:
-    """each element so often in a row along an axis."""
-
-def roll(x: _Like, shift: int = 0, axis: int = 0) -> Array:
-    """elements moved along an axis; those that leave one end enter at the other."""
 
 def diag(x: _Like, k: int = 0) -> Array:
     """the matrix with vector x on diagonal k."""
@@ -1030,9 +1035,6 @@ def dynamic_slice_update(x: _Like, values: _Like, start: _Like) -> Array:
 
 def masked_fill(x: _Like, mask: _Like, value: _Like) -> Array:
     """value if mask, else x, in x's dtype."""
-
-def searchsorted(x: _Like, values: _Like, side: str = "left") -> Array:
-    """the places where values keep x, which is in order, in order; side left: before equal elements, right: behind them."""
 
 def digitize(x: _Like, bins: _Like, right: _b.bool = False) -> Array:
     """the number of the interval of increasing bins in which x is; right: intervals include their upper end."""

@@ -23,11 +23,11 @@ from headrace._arrays import (
     solve,
     solve_triangular,
     svdvals,
-    tensordot,
     trace,
     vecdot,
     vector_norm,
 )
+from headrace.standard import tensordot
 
 __all__ = [
     "cholesky",

@@ -54,9 +54,6 @@ def vector_norm(x: _Like, axis: _Axes = None, keepdims: _b.bool = False, ord: fl
 def matmul(x: _Like, y: _Like) -> Array:
     """matrix product of the last two dims; the others are broadcast; a vector is a row on the left, a column on the right."""
 
-def tensordot(x: _Like, y: _Like, x_axes: _Axes = None, y_axes: _Axes = None) -> Array:
-    """sum of products over pairs of axes; without axes the last two of x and the first two of y."""
-
 def vecdot(x: _Like, y: _Like, axis: int = -1) -> Array:
     """sum(conj(x) * y) along an axis; the others are broadcast."""
 
@@ -72,6 +69,7 @@ def trace(x: _Like, offset: int = 0, dtype: _DType | None = None) -> Array:
 def diagonal(x: _Like, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Array:
     """a diagonal of two dims, as the last dim."""
 
+from headrace import tensordot as tensordot
 def matrix_transpose(x) -> Any:
     """The matrices transposed, a view."""
 

@@ -6,8 +6,9 @@ from headrace import _arrays
 from headrace._arrays import Array, unique
 
 __all__ = [
-    "__array_api_version__", "__array_namespace_info__", "can_cast", "finfo", "iinfo", "isdtype", "matrix_transpose",
-    "result_type", "unique_all", "unique_counts", "unique_inverse", "unique_values",
+    "__array_api_version__", "__array_namespace_info__", "can_cast", "concat", "diff", "finfo", "iinfo", "isdtype",
+    "matrix_transpose", "moveaxis", "repeat", "result_type", "roll", "searchsorted", "tensordot", "unique_all",
+    "unique_counts", "unique_inverse", "unique_values",
 ]  # fmt: skip
 
 __array_api_version__ = "2024.12"
@@ -125,6 +126,86 @@ def unique_inverse(x, /):
 def unique_values(x, /):
     """The distinct elements in order."""
     return unique(x)[0]
+
+
+# ---- functions of the core with the standard's other arguments
+
+
+def _integers(one_or_more):
+    return tuple(one_or_more) if isinstance(one_or_more, (tuple, list, range)) else (one_or_more,)
+
+
+def concat(arrays, /, axis=0):
+    """The arrays one after the other along an axis; None: those without dims but one."""
+    if axis is None:
+        arrays, axis = [_arrays.reshape(x, -1) for x in arrays], 0
+    return _arrays.concat(arrays, axis)
+
+
+def diff(x, /, n=1, axis=-1, prepend=None, append=None):
+    """Differences of neighbours, n times; x is longer by the arrays prepend and append. Of bool whether they differ."""
+    parts = [part for part in (prepend, x, append) if part is not None]
+    return _arrays.diff(_arrays.concat(parts, axis) if len(parts) > 1 else x, n, axis)
+
+
+def moveaxis(x, source, destination):
+    """x with dims at other places, the others in their order, a view; integers or sequences of them."""
+    rank = x.ndim
+    source, destination = ([i + rank if i < 0 else i for i in _integers(axes)] for axes in (source, destination))
+    if len(source) != len(destination) or len({*source}) < len(source) or len({*destination}) < len(destination):
+        raise ValueError(f"moveaxis: from {source} to {destination}, expected as many different axes")
+    for axis in source + destination:
+        if not 0 <= axis < rank:
+            raise ValueError(f"moveaxis: axis {axis} is out of range for {rank} dims")
+    order = [i for i in range(rank) if i not in source]
+    for to, axis in sorted(zip(destination, source, strict=True)):
+        order.insert(to, axis)
+    return _arrays.permute_dims(x, order)
+
+
+def repeat(x, repeats, /, axis=None):
+    """Each element so often in a row, along an axis; None: x without dims but one. repeats: one number, or one for each
+    element of the axis, which are waited for."""
+    if axis is None:
+        x, axis = _arrays.reshape(x, -1), 0
+    if isinstance(repeats, int):
+        return _arrays.repeat(x, repeats, axis)
+    counts = _arrays.asarray(repeats)
+    counts = _arrays.broadcast_to(counts, (x.shape[axis],)).tolist()
+    if min(counts, default=0) < 0:
+        raise ValueError(f"repeat: {min(counts)} times, expected 0 or more")
+    places = [i for i, count in enumerate(counts) for _ in range(count)]
+    return _arrays.take(x, _arrays.array(places, dtype=_arrays.int64), axis)
+
+
+def roll(x, /, shift, axis=None):
+    """x's elements moved along axes, or in row-major order without one; those that leave one end enter at the other."""
+    if axis is None:
+        return _arrays.reshape(_arrays.roll(_arrays.reshape(x, -1), shift, 0), x.shape)
+    shifts, axes = _integers(shift), _integers(axis)
+    shifts = shifts * len(axes) if len(shifts) == 1 else shifts
+    axes = axes * len(shifts) if len(axes) == 1 else axes
+    if len(shifts) != len(axes):
+        raise ValueError(f"roll: {len(shifts)} shifts for {len(axes)} axes")
+    for one, along in zip(shifts, axes, strict=True):
+        x = _arrays.roll(x, one, along)
+    return x
+
+
+def searchsorted(x1, x2, /, side="left", sorter=None):
+    """The places where x2's elements keep x1, which is in order, in order; side left: before equal elements, right:
+    behind them. sorter: indices that put x1 in order."""
+    return _arrays.searchsorted(x1 if sorter is None else _arrays.take(x1, sorter, 0), x2, side)
+
+
+def tensordot(x1, x2, /, axes=2):
+    """The sum of products over pairs of axes: so many last ones of x1 and first ones of x2, or those of two sequences."""
+    if isinstance(axes, int):
+        if not 0 <= axes <= min(x1.ndim, x2.ndim):
+            raise ValueError(f"tensordot: {axes} axes of arrays of {x1.ndim} and {x2.ndim} dims")
+        axes = range(x1.ndim - axes, x1.ndim), range(axes)
+    first, second = axes
+    return _arrays.tensordot(x1, x2, tuple(_integers(first)), tuple(_integers(second)))
 
 
 def matrix_transpose(x, /):

@@ -56,6 +56,40 @@ def test_namespace():
     assert x.to_device("cpu").tolist() == x.tolist()
 
 
+M = np.arange(24.0).reshape(2, 3, 4)
+CALLS = {
+    "concat": [lambda m, x: m.concat([x, x], axis=None), lambda m, x: m.concat([x, x], axis=1)],
+    "diff": [lambda m, x: m.diff(x, axis=0, prepend=x[:1], append=x), lambda m, x: m.diff(x, 2)],
+    "moveaxis": [lambda m, x: m.moveaxis(x, (0, -1), (-1, 0)), lambda m, x: m.moveaxis(x, 0, 2)],
+    "repeat": [lambda m, x: m.repeat(x, 2), lambda m, x: m.repeat(x, m.asarray([0, 2, 1]), axis=1)],
+    "roll": [lambda m, x: m.roll(x, 5), lambda m, x: m.roll(x, (1, -2), axis=(0, 2)), lambda m, x: m.roll(x, 1, axis=0)],
+    "tensordot": [lambda m, x: m.tensordot(x, x, axes=((0, 2), (0, 2))), lambda m, x: m.tensordot(x, x[0].T, axes=1)],
+    "searchsorted": [lambda m, x: m.searchsorted(-x[0, 0], x[0, :, 0] - 3, sorter=m.asarray([3, 2, 1, 0]))],
+    "cumulative": [lambda m, x: m.cumulative_sum(x, axis=1, dtype=m.float32, include_initial=True)],
+    "eye": [lambda m, x: m.eye(3, 4, k=1, dtype=m.float64), lambda m, x: m.eye(3, k=-2), lambda m, x: m.eye(2, k=7)],
+    "sign": [lambda m, x: m.sign((x - 12) * m.asarray(float("nan"))), lambda m, x: m.sign(x - 12)],
+    "sum": [lambda m, x: m.sum(m.asarray([200, 200], dtype=m.uint8))],
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_functions_have_the_standards_arguments(name):
+    for call in CALLS[name]:
+        actual, expected = call(hr, hr.array(M)), call(np, M)
+        assert actual.shape == expected.shape
+        np.testing.assert_array_equal(np.asarray(actual), expected)
+
+
+def test_division_of_infinities_and_zeros():
+    x = hr.array([float("inf"), -float("inf"), 5.0, -5.0, 0.0, -0.0])
+    assert (x // 2).tolist() == [float("inf"), -float("inf"), 2, -3, 0, 0]
+    below = x[2:4] // float("inf")
+    assert below.tolist() == [0, 0] and hr.signbit(below).tolist() == [False, True]
+    assert hr.signbit(x[4:] % 2).tolist() == [False, False] and hr.signbit(x[4:] % -2).tolist() == [True, True]
+    assert hr.sign(hr.array([0j, 3 + 4j])).tolist() == pytest.approx([0, 0.6 + 0.8j])
+    assert (7 // hr.array([2, -3])).tolist() == [3, -3] and (hr.array(1.0) // 0.1).item() == 9
+
+
 @pytest.mark.parametrize(
     "call, message",
     [
@@ -64,6 +98,11 @@ def test_namespace():
         (lambda: hr.isdtype(hr.int8, "real"), "kind 'real', expected one of 'bool'"),
         (lambda: hr.result_type(1.5), "at least one array or dtype"),
         (lambda: hr.ones(1).__array_namespace__(api_version="1999.1"), "'1999.1', expected one of 2021.12"),
+        (lambda: hr.moveaxis(hr.ones((2, 3)), (0, 1), 0), "expected as many different axes"),
+        (lambda: hr.moveaxis(hr.ones((2, 3)), 0, 2), "axis 2 is out of range for 2 dims"),
+        (lambda: hr.repeat(hr.ones(2), hr.array([1, -1])), "-1 times, expected 0 or more"),
+        (lambda: hr.roll(hr.ones((2, 3)), (1, 2, 3), axis=(0, 1)), "3 shifts for 2 axes"),
+        (lambda: hr.tensordot(hr.ones(2), hr.ones(2), 2), "2 axes of arrays of 1 and 1 dims"),
         (lambda: hr.ones(1).to_device("cpu", stream=3), "stream is 3, expected None"),
     ],
 )
