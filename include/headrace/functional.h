@@ -329,9 +329,9 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_GREATER,
   /* greater_equal(x, y): x >= y */
   HR_FUNCTIONAL_GREATER_EQUAL,
-  /* isnan(x): true if x is NaN */
+  /* isnan(x): true if x, or a part of it, is NaN */
   HR_FUNCTIONAL_ISNAN,
-  /* isinf(x): true if x is infinite */
+  /* isinf(x): true if x, or a part of it, is infinite */
   HR_FUNCTIONAL_ISINF,
   /* isposinf(x): true if x is +infinity */
   HR_FUNCTIONAL_ISPOSINF,

@@ -34,8 +34,8 @@ hr_status hr__emit_trace(const hr__function_call *c) {
   hr__formula f;
   hr__formula_begin(&f, c);
   uint32_t mask = 1u << (diagonal.rank - 1);
-  hr_status status = hr__formula_end(
-      &f, hr__without(&f, hr__along_as(&f, HR_OP_SUM, &diagonal, mask, hr__dtype_attribute(c, 1)), mask));
+  hr_status status =
+      hr__formula_end(&f, hr__without(&f, hr__along_as(&f, HR_OP_SUM, &diagonal, mask, hr__sum_dtype(c, 1)), mask));
   hr_tensor_release(&diagonal);
   return status;
 }

@@ -45,6 +45,23 @@ hr_status hr__emit_isfinite(const hr__function_call *c) {
 
 /* ---- of one or two records ---- */
 
+/* Complex numbers with a NaN are unequal to themselves. */
+hr_status hr__emit_isnan(const hr__function_call *c) {
+  const hr_tensor *both[2] = {c->inputs[0], c->inputs[0]};
+  return hr_dtype_is_complex(both[0]->dtype) ? hr__record_one(c, HR_OP_NE, NULL, 2, both, HR_DTYPE_NONE, c->output)
+                                             : hr__emit_pointwise(c);
+}
+
+/* The absolute value is infinite if a part is, even beside NaN. */
+hr_status hr__emit_isinf(const hr__function_call *c) {
+  if (!hr_dtype_is_complex(c->inputs[0]->dtype)) {
+    return hr__emit_pointwise(c);
+  }
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  return hr__formula_end(&f, hr__unary(&f, HR_OP_IS_INF, hr__unary(&f, HR_OP_ABS_COMPLEX, c->inputs[0])));
+}
+
 hr_status hr__emit_clip(const hr__function_call *c) {
   const hr_tensor *x = c->inputs[0], *low = c->inputs[1], *high = c->inputs[2];
   if (low != NULL && high != NULL) {
@@ -68,7 +85,7 @@ hr_status hr__emit_sign(const hr__function_call *c) {
   if (hr_dtype_is_complex(x->dtype)) {
     const hr_tensor *size = hr__unary(&f, HR_OP_ABS_COMPLEX, x), *zero = hr__integer(&f, 0);
     const hr_tensor *is_zero = hr__binary(&f, HR_OP_EQ, size, zero);
-    return hr__formula_end(&f, hr__ternary(&f, HR_OP_WHERE, is_zero, x, hr__binary(&f, HR_OP_DIV, x, size)));
+    return hr__formula_end(&f, hr__ternary(&f, HR_OP_WHERE, is_zero, zero, hr__binary(&f, HR_OP_DIV, x, size)));
   }
   const hr_tensor *is_nan = hr__binary(&f, HR_OP_NE, x, x);
   return hr__formula_end(&f, hr__ternary(&f, HR_OP_WHERE, is_nan, x, hr__unary(&f, HR_OP_SIGN, x)));

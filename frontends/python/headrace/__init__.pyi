@@ -223,6 +223,9 @@ def unique_inverse(x, /) -> Any:
 def unique_values(x, /) -> Any:
     """The distinct elements in order."""
 
+def astype(x, dtype, /, *, copy=True, device=None) -> Any:
+    """x converted by C's rules, to bool by x != 0; without copy x itself, if it has the dtype and is on the device."""
+
 def concat(arrays, /, axis=0) -> Any:
     """The arrays one after the other along an axis; None: those without dims but one."""
 
@@ -701,10 +704,10 @@ def greater_equal(x: _Like, y: _Like) -> Array:
     """x >= y."""
 
 def isnan(x: _Like) -> Array:
-    """true if x is NaN."""
+    """true if x, or a part of it, is NaN."""
 
 def isinf(x: _Like) -> Array:
-    """true if x is infinite."""
+    """true if x, or a part of it, is infinite."""
 
 def isposinf(x: _Like) -> Array:
     """true if x is +infinity."""
@@ -978,9 +981,6 @@ def diagonal(x: _Like, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Arr
 
 def reshape(x: _Like, shape: _Axes, copy: _b.bool = False) -> Array:
     """the elements in row-major order with other dims; one of them may be -1; shares memory if it can, unless copy."""
-
-def astype(x: _Like, dtype: _DType | None = None, copy: _b.bool = True) -> Array:
-    """converted by C's rules; bool: x != 0; without copy x itself, if it has the dtype."""
 
 def stack(arrays: Sequence[_Like], axis: int = 0) -> Array:
     """one after the other along a new axis."""

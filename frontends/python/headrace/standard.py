@@ -6,7 +6,7 @@ from headrace import _arrays
 from headrace._arrays import Array, unique
 
 __all__ = [
-    "__array_api_version__", "__array_namespace_info__", "can_cast", "concat", "diff", "finfo", "iinfo", "isdtype",
+    "__array_api_version__", "__array_namespace_info__", "astype", "can_cast", "concat", "diff", "finfo", "iinfo", "isdtype",
     "matrix_transpose", "moveaxis", "repeat", "result_type", "roll", "searchsorted", "tensordot", "unique_all",
     "unique_counts", "unique_inverse", "unique_values",
 ]  # fmt: skip
@@ -133,6 +133,11 @@ def unique_values(x, /):
 
 def _integers(one_or_more):
     return tuple(one_or_more) if isinstance(one_or_more, (tuple, list, range)) else (one_or_more,)
+
+
+def astype(x, dtype, /, *, copy=True, device=None):
+    """x converted by C's rules, to bool by x != 0; without copy x itself, if it has the dtype and is on the device."""
+    return _arrays.astype(x if device is None else _to_device(x, device), dtype, copy)
 
 
 def concat(arrays, /, axis=0):

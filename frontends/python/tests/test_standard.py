@@ -80,6 +80,15 @@ def test_functions_have_the_standards_arguments(name):
         np.testing.assert_array_equal(np.asarray(actual), expected)
 
 
+def test_special_numbers_of_complex_arrays():
+    x = np.array([1 + 2j, complex("nan"), complex(1, float("nan")), complex(float("inf"), float("nan"))])
+    for name in ("isnan", "isinf", "isfinite"):
+        assert getattr(hr, name)(hr.array(x)).tolist() == getattr(np, name)(x).tolist()
+    zero = hr.sign(hr.array([complex(-0.0, 0)])).item()
+    assert str(zero) == "0j" and hr.trace(hr.ones((2, 2), dtype=hr.uint8)).dtype == hr.uint64
+    assert hr.astype(hr.ones(2), hr.int8, device="cpu").dtype == hr.int8
+
+
 def test_division_of_infinities_and_zeros():
     x = hr.array([float("inf"), -float("inf"), 5.0, -5.0, 0.0, -0.0])
     assert (x // 2).tolist() == [float("inf"), -float("inf"), 2, -3, 0, 0]

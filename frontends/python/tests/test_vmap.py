@@ -92,7 +92,7 @@ CASES |= {
     "matmul, vectors": (lambda x, y: [hr.matmul(x, y), hr.matmul(y, x.T)], signed(3, 4), signed(4)),
     "matmul, batches": (lambda x, y: [x @ y, y @ x, x[0] @ y], signed(2, 4, 4), signed(2, 1, 4, 4)),
     "einsum": (lambda x, y: hr.einsum([x, y], "ijk,kl->lj"), signed(2, 3, 4), signed(4, 2)),
-    "tensordot": (lambda x, y: hr.tensordot(x, y, [1, 2], [1, 0]), signed(2, 3, 4), signed(4, 3, 2)),
+    "tensordot": (lambda x, y: hr.tensordot(x, y, ([1, 2], [1, 0])), signed(2, 3, 4), signed(4, 3, 2)),
     "vecdot": (lambda x, y: hr.vecdot(x, y, axis=0), signed(3, 4), signed(3, 4)),
     "inner": (hr.inner, signed(3, 4), signed(2, 4)),
     "outer": (hr.outer, signed(3), signed(4)),
