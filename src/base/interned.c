@@ -1,5 +1,6 @@
 #include "base/interned.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/allocator.h"
@@ -12,8 +13,8 @@ typedef struct interned interned;
 struct interned {
   interned *next_same; /* chain of equal hashes */
   uint64_t hash;
-  size_t count; /* of bytes */
-  size_t references;
+  size_t count;              /* of bytes */
+  _Atomic size_t references; /* changed while the list is locked */
   char bytes[];
 };
 
@@ -37,6 +38,13 @@ static blocks *own(void) {
 
 static interned *block_of(const void *bytes) {
   return (interned *)((char *)bytes - offsetof(interned, bytes));
+}
+
+/* The list is locked: only readers are beside this. */
+static size_t change_references(interned *block, int change) {
+  size_t references = atomic_load_explicit(&block->references, memory_order_relaxed) + (size_t)change;
+  atomic_store_explicit(&block->references, references, memory_order_relaxed);
+  return references;
 }
 
 /* The list is locked. */
@@ -71,7 +79,7 @@ const void *hr_interned_acquire(const void *bytes, size_t count) {
   interned *block = find(all, hash, bytes, count);
   block = block != NULL ? block : add(all, hash, bytes, count);
   if (block != NULL) {
-    ++block->references;
+    change_references(block, 1);
   }
   hr_mutex_unlock(&all->mutex);
   return block != NULL ? block->bytes : NULL;
@@ -84,7 +92,7 @@ void hr_interned_release(const void *bytes) {
   blocks *all = own();
   interned *block = block_of(bytes);
   hr_mutex_lock(&all->mutex);
-  bool is_last = --block->references == 0;
+  bool is_last = change_references(block, -1) == 0;
   if (is_last) {
     hr_table_unlink(&all->table, block->hash, block, offsetof(interned, next_same));
     if (--all->count == 0) {
@@ -98,12 +106,8 @@ void hr_interned_release(const void *bytes) {
 }
 
 size_t hr_interned_share(const void *bytes) {
-  blocks *all = own();
   const interned *block = block_of(bytes);
-  hr_mutex_lock(&all->mutex);
-  size_t share = (sizeof *block + block->count) / block->references;
-  hr_mutex_unlock(&all->mutex);
-  return share;
+  return (sizeof *block + block->count) / atomic_load_explicit(&block->references, memory_order_relaxed);
 }
 
 size_t hr_interned_count(void) {

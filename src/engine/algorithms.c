@@ -1,5 +1,6 @@
 #include "engine/algorithms.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/context.h"
@@ -18,9 +19,9 @@ enum { DIALECTS = HR_DIALECT_CUDA + 1 };
 typedef struct provider_lists {
   hr_mutex mutex;
   const hr_provider *open[DIALECTS][HR_PROVIDERS_MAX + 1]; /* the available ones; NULL-terminated */
-  bool are_open[DIALECTS];
-  bool is_known[HR_OP_COUNT]; /* a library has prepared such an operation */
-  hr_thread opener;           /* opens the host's before they are needed */
+  atomic_bool are_open[DIALECTS];                          /* set when its list is complete */
+  bool is_known[HR_OP_COUNT];                              /* a library has prepared such an operation */
+  hr_thread opener;                                        /* opens the host's before they are needed */
   bool is_fork_prepared;
 } provider_lists;
 
@@ -56,6 +57,9 @@ static provider_lists *own_lists(void) {
 
 const hr_provider *const *hr__algorithms_providers(hr_dialect dialect) {
   provider_lists *lists = own_lists();
+  if (atomic_load_explicit(&lists->are_open[dialect], memory_order_acquire)) {
+    return lists->open[dialect];
+  }
   hr_mutex_lock(&lists->mutex);
   int count = 0;
   bool is_first = !lists->are_open[dialect];
@@ -71,7 +75,7 @@ const hr_provider *const *hr__algorithms_providers(hr_dialect dialect) {
     hr_log(HR_LOG_DEVICE, "provider %s: %s", hr_providers()[i]->name, hr_status_message(status));
     hr_status_ignore(status);
   }
-  lists->are_open[dialect] = true;
+  atomic_store_explicit(&lists->are_open[dialect], true, memory_order_release);
   hr_mutex_unlock(&lists->mutex);
   if (is_first) {
     hr__contexts_stop_at_exit();

@@ -33,8 +33,8 @@ struct hr_cached_kernel {
   uint32_t structure_bytes, number_bytes;
   uint64_t hash;                     /* of the key */
   hr_cached_kernel *next_same;       /* chain of equal hashes */
-  int reference_count;               /* guarded by the cache's lock, and so are .. */
-  int holder_count;                  /* .. the references that count its memory */
+  int reference_count;               /* guarded by the cache's lock */
+  _Atomic int holder_count;          /* the references that count its memory */
   hr_host_kernel *host;              /* as it was made */
   _Atomic(hr_host_kernel *) current; /* launched: `host`, later the compiled code, which the compile queue sets once */
   atomic_int_least32_t uses;         /* until it is pushed */
@@ -314,18 +314,14 @@ const hr_host_kernel *hr__kernel_use(hr_cached_kernel *cached) {
 }
 
 void hr__kernel_hold(hr_cached_kernel *cached, int change) {
-  hr_mutex_lock(&cached->owner->mutex);
-  cached->holder_count += change;
-  hr_mutex_unlock(&cached->owner->mutex);
+  atomic_fetch_add_explicit(&cached->holder_count, change, memory_order_relaxed);
 }
 
 size_t hr__kernel_footprint(hr_cached_kernel *cached) {
-  hr_mutex_lock(&cached->owner->mutex);
   size_t bytes = sizeof *cached + cached->number_bytes + cached->host->footprint;
   bytes += cached->structure != NULL ? hr_interned_share(cached->structure) : 0;
-  size_t share = bytes / (size_t)(cached->holder_count > 1 ? cached->holder_count : 1);
-  hr_mutex_unlock(&cached->owner->mutex);
-  return share;
+  int holders = atomic_load_explicit(&cached->holder_count, memory_order_relaxed);
+  return bytes / (size_t)(holders > 1 ? holders : 1);
 }
 
 bool hr__kernel_is_timed(const hr_cached_kernel *cached) {
