@@ -312,6 +312,16 @@ static hr_status make_kernels(hr_instance *instance, hr_device *device) {
   return atomic_load(&m.failure);
 }
 
+/* One after the other, before all other steps: their code stays in the caches. */
+static hr_status make_host_kernels(hr_instance *instance, hr_device *device) {
+  hr_status status = HR_OK;
+  for (int i = 0; status == HR_OK && i < instance->step_count; ++i) {
+    hr_exec_step *step = &instance->steps[i];
+    status = step->kind == HR_STEP_KERNEL ? make_kernel(instance, device, step) : HR_OK;
+  }
+  return status;
+}
+
 /* The steps with what they have of their own, empty. */
 static hr_status begin_steps(hr_instance *instance) {
   const hr_schedule *schedule = &instance->plan->schedule;
@@ -339,7 +349,7 @@ static hr_status begin_steps(hr_instance *instance) {
 static hr_status make_steps(hr_instance *instance, hr_device *device, hr_shared_calls *calls) {
   const hr_schedule *schedule = &instance->plan->schedule;
   HR_RETURN_IF_ERROR(begin_steps(instance));
-  HR_RETURN_IF_ERROR(has_host_kernels(device) ? HR_OK : make_kernels(instance, device));
+  HR_RETURN_IF_ERROR(has_host_kernels(device) ? make_host_kernels(instance, device) : make_kernels(instance, device));
   for (int i = 0; i < schedule->step_count; ++i) {
     hr_exec_step *step = &instance->steps[i];
     HR_RETURN_IF_ERROR(step->cached == NULL ? prepare_step(instance, device, calls, step) : HR_OK);

@@ -378,7 +378,7 @@ static void expand_node(expander *e, const hr_node *node) {
 static bool copy_declarations(const hr_program *stream, hr_program *program) {
   enum { MORE_SCALARS = 64 };
   int nodes = stream->node_count, buffers = stream->buffer_count, scalars = stream->scalar_count;
-  if (!hr_program_reserve(program, nodes + nodes / 2, buffers + nodes / 2, scalars + MORE_SCALARS)) {
+  if (!hr_program_reserve(program, 2 * nodes, buffers + nodes, scalars + MORE_SCALARS)) {
     return false;
   }
   if (buffers > 0) {
