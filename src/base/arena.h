@@ -82,10 +82,44 @@ static inline void *hr_part_put(char **at, const void *source, size_t bytes) {
   return part;
 }
 
+/* Copies a list of dims or strides: mostly a few, for which a call takes longer than the copy. */
+static inline void hr_words_copy(int64_t *to, const int64_t *from, size_t count) {
+  enum { FEW = 4 };
+  if (count > FEW) {
+    memcpy(to, from, count * sizeof *to);
+    return;
+  }
+  if ((count & 4) != 0) {
+    memcpy(to, from, 4 * sizeof *to);
+  }
+  if ((count & 2) != 0) {
+    memcpy(to, from, 2 * sizeof *to);
+  }
+  if ((count & 1) != 0) {
+    to[count - 1] = from[count - 1];
+  }
+}
+
+/* hr_part_put of words. */
+static inline int64_t *hr_part_put_words(char **at, const int64_t *source, size_t count) {
+  int64_t *part = (int64_t *)(void *)*at;
+  hr_words_copy(part, source, count);
+  *at += count * sizeof *part;
+  return part;
+}
+
 /* A zeroed array, or NULL, also when the product overflows. */
 void *hr_arena_calloc(hr_arena *arena, size_t count, size_t size);
 /* A copy of `bytes` bytes, or NULL. `source` may be NULL if `bytes` is 0. */
 void *hr_arena_dup(hr_arena *arena, const void *source, size_t bytes);
+/* The same for a list of dims or strides. */
+static inline int64_t *hr_arena_dup_words(hr_arena *arena, const int64_t *source, int count) {
+  int64_t *block = hr_arena_alloc(arena, (size_t)count * sizeof *block);
+  if (block != NULL) {
+    hr_words_copy(block, source, (size_t)count);
+  }
+  return block;
+}
 /* A copy of a C string, or NULL. */
 char *hr_arena_strdup(hr_arena *arena, const char *source);
 

@@ -14,6 +14,21 @@ static hr_status out_of_memory(void) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "out of memory");
 }
 
+HR_TEST(lists_of_all_lengths_are_copied_and_nothing_behind_them) {
+  enum { MOST = 10 };
+  int64_t from[MOST], to[MOST + 1];
+  for (size_t count = 0; count <= MOST; ++count) {
+    for (size_t i = 0; i <= MOST; ++i) {
+      to[i] = -1;
+      from[i % MOST] = (int64_t)(i % MOST) + 100;
+    }
+    hr_words_copy(to, from, count);
+    for (size_t i = 0; i <= MOST; ++i) {
+      HR_ASSERT_EQ(to[i], i < count ? from[i] : -1);
+    }
+  }
+}
+
 HR_TEST(allocator_counts_and_fails_on_request) {
   int64_t live = hr__allocator_live();
   hr__allocator_fail_after(2);

@@ -155,7 +155,7 @@ static const int64_t *permuted(hr_program *program, int rank, const int *order, 
   for (int d = 0; d < rank; ++d) {
     to[d] = from[order[d]];
   }
-  return hr_arena_dup(&program->arena, to, (size_t)rank * sizeof *to);
+  return hr_arena_dup_words(&program->arena, to, rank);
 }
 
 static bool permute_operand(hr_program *program, hr_operand *operand, const int *order) {

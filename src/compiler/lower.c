@@ -129,7 +129,7 @@ static int use_scalar(lowering *l, uint32_t scalar) {
 static const int64_t *map_bound(lowering *l, const hr_node *node, const hr_bound *bound) {
   int64_t strides[HR_RANK_MAX];
   hr_group_map_bound(&l->group->domain, node, bound, strides);
-  return hr_arena_dup(&l->program->arena, strides, (size_t)l->group->domain.rank * sizeof *strides);
+  return hr_arena_dup_words(&l->program->arena, strides, l->group->domain.rank);
 }
 
 static int source_for_input(lowering *l, const hr_node *node, int input, hr_level level, int phase, hr_dtype to,
@@ -165,7 +165,7 @@ static int new_access(lowering *l, const hr_node *node, const hr_operand *operan
   if (operand->kind == HR_OPERAND_VALUE) {
     access.arg = use_argument(l, operand->index, is_write);
   }
-  access.strides = hr_arena_dup(arena, strides, (size_t)l->group->domain.rank * sizeof *strides);
+  access.strides = hr_arena_dup_words(arena, strides, l->group->domain.rank);
   hr_kernel_term *terms = hr_arena_alloc(arena, (size_t)operand->term_count * sizeof *terms);
   hr_bound *bounds = hr_arena_alloc(arena, (size_t)operand->bound_count * sizeof *bounds);
   if (access.strides == NULL || terms == NULL || bounds == NULL) {

@@ -240,7 +240,7 @@ static bool over_output(const matcher *m, const pair *p, const hr_operand *opera
   *out_operand = *operand;
   out_operand->rank = out->rank;
   out_operand->dims = out->dims;
-  out_operand->strides = hr_arena_dup(&m->program->arena, strides, (size_t)out->rank * sizeof *strides);
+  out_operand->strides = hr_arena_dup_words(&m->program->arena, strides, out->rank);
   return out_operand->strides != NULL;
 }
 

@@ -379,7 +379,7 @@ static bool make_own(maker *m, hr_operand *operand, uint32_t buffer) {
     count *= operand->dims[d];
   }
   operand->index = buffer, operand->version = 1, operand->offset = 0, operand->term_count = 0;
-  operand->strides = hr_arena_dup(&m->program->arena, strides, (size_t)operand->rank * sizeof *strides);
+  operand->strides = hr_arena_dup_words(&m->program->arena, strides, operand->rank);
   return operand->strides != NULL || operand->rank == 0;
 }
 

@@ -76,7 +76,7 @@ hr_operand hr_build_temp(hr_builder *b, hr_dtype dtype, int rank, const int64_t 
   hr_arena *arena = &b->program->arena;
   int64_t *strides = hr_arena_alloc(arena, (size_t)rank * sizeof *strides);
   hr_operand x = {.kind = HR_OPERAND_VALUE, .dtype = dtype, .rank = rank, .strides = strides, .fill = HR_NO_SCALAR};
-  x.dims = hr_arena_dup(arena, rank > 0 ? dims : NULL, (size_t)rank * sizeof *dims);
+  x.dims = hr_arena_dup_words(arena, dims, rank);
   x.index = hr_program_add_buffer(b->program, (size_t)count * hr_dtype_size(dtype), true, true);
   if (strides == NULL || x.dims == NULL || x.index == UINT32_MAX) {
     return hr__build_no_memory(b);

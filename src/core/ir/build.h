@@ -50,7 +50,14 @@ hr_operand hr_view_merge(hr_builder *b, hr_operand x, int first, int count);
 hr_operand hr_view_reshape(hr_builder *b, hr_operand x, int rank, const int64_t *dims);
 hr_operand hr_view_strided(hr_builder *b, hr_operand x, int rank, const int64_t *dims, const int64_t *strides,
                            int64_t offset); /* offset is absolute; drops terms and bounds */
-int64_t hr_operand_count(hr_operand x);     /* elements of its dims */
+/* Elements of its dims. */
+static inline int64_t hr_operand_count(hr_operand x) {
+  int64_t count = x.kind != HR_OPERAND_NONE;
+  for (int d = 0; d < x.rank; ++d) {
+    count *= x.dims[d];
+  }
+  return count;
+}
 bool hr_operand_is_contiguous(hr_operand x);
 /* x with an index map: adds inputs[input] * stride; see hr_index_term. `input` is a position in the inputs of the node
  * emitted later.

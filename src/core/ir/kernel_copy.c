@@ -39,32 +39,32 @@ size_t hr_kernel_copy_bytes(const hr_kernel *kernel, const hr_kernel *like) {
   return bytes_of_copy(kernel, !has_code_of(kernel, like));
 }
 
-static void copy_access(hr_access *access, size_t list, char **at) {
-  access->strides = hr_part_put(at, access->strides, list);
+static void copy_access(hr_access *access, size_t rank, char **at) {
+  access->strides = hr_part_put_words(at, access->strides, rank);
   access->terms = hr_part_put(at, access->terms, (size_t)access->term_count * sizeof *access->terms);
   hr_bound *bounds = hr_part_put(at, access->bounds, (size_t)access->bound_count * sizeof *access->bounds);
   for (int i = 0; i < access->bound_count; ++i) {
-    bounds[i].strides = hr_part_put(at, bounds[i].strides, list);
+    bounds[i].strides = hr_part_put_words(at, bounds[i].strides, rank);
   }
   access->bounds = bounds;
 }
 
 hr_kernel *hr_kernel_copy(const hr_kernel *kernel, const hr_kernel *like, hr_arena *arena) {
   bool has_code = !has_code_of(kernel, like);
-  size_t list = (size_t)kernel->rank * sizeof *kernel->dims;
+  const size_t rank = (size_t)kernel->rank;
   char *at = hr_arena_alloc(arena, bytes_of_copy(kernel, has_code));
   if (at == NULL) {
     return NULL;
   }
   hr_kernel *copy = hr_part_put(&at, kernel, sizeof *kernel);
-  copy->dims = hr_part_put(&at, kernel->dims, list);
+  copy->dims = hr_part_put_words(&at, kernel->dims, rank);
   copy->args = hr_part_put(&at, kernel->args, (size_t)kernel->arg_count * sizeof *kernel->args);
   copy->scalars = hr_part_put(&at, kernel->scalars, (size_t)kernel->scalar_count * sizeof *kernel->scalars);
   copy->instrs = has_code ? hr_part_put(&at, kernel->instrs, bytes_of_instrs(kernel)) : like->instrs;
   copy->registers = has_code ? hr_part_put(&at, kernel->registers, bytes_of_registers(kernel)) : like->registers;
   hr_access *accesses = hr_part_put(&at, kernel->accesses, (size_t)kernel->access_count * sizeof *kernel->accesses);
   for (int i = 0; i < kernel->access_count; ++i) {
-    copy_access(&accesses[i], list, &at);
+    copy_access(&accesses[i], rank, &at);
   }
   copy->accesses = accesses;
   copy->name = kernel->name != NULL ? hr_part_put(&at, kernel->name, strlen(kernel->name) + 1) : NULL;

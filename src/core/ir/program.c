@@ -171,19 +171,20 @@ size_t hr_node_copy_bytes(const hr_node *node) {
   return bytes;
 }
 
-/* `x` is the copy; `from` is of the node that is copied. */
+/* Copies an operand of the node; its lists go to *at. */
 static void copy_operand(const hr_node *node, const hr_operand *from, const int64_t *domain_dims, hr_operand *x,
                          char **at) {
-  size_t list = (size_t)x->rank * sizeof *x->dims;
-  x->dims = has_domain_dims(node, from) ? domain_dims : hr_part_put(at, x->dims, list);
-  x->strides = hr_part_put(at, x->strides, list);
+  const size_t rank = (size_t)from->rank;
+  *x = *from;
+  x->dims = has_domain_dims(node, from) ? domain_dims : hr_part_put_words(at, from->dims, rank);
+  x->strides = hr_part_put_words(at, from->strides, rank);
   if (x->term_count > 0) {
     x->terms = hr_part_put(at, x->terms, (size_t)x->term_count * sizeof *x->terms);
   }
   if (x->bound_count > 0) {
     hr_bound *bounds = hr_part_put(at, x->bounds, (size_t)x->bound_count * sizeof *x->bounds);
     for (int i = 0; i < x->bound_count; ++i) {
-      bounds[i].strides = hr_part_put(at, bounds[i].strides, list);
+      bounds[i].strides = hr_part_put_words(at, bounds[i].strides, rank);
     }
     x->bounds = bounds;
   }
@@ -191,17 +192,17 @@ static void copy_operand(const hr_node *node, const hr_operand *from, const int6
 
 /* The end of what it writes. */
 static char *copy_to(const hr_node *node, void *block, hr_node *out_copy) {
-  char *at = block;
   hr_node copy = *node; /* the target may be the source */
-  copy.outputs = hr_part_put(&at, node->outputs, (size_t)node->output_count * sizeof *node->outputs);
-  copy.inputs = hr_part_put(&at, node->inputs, (size_t)node->input_count * sizeof *node->inputs);
+  copy.outputs = block;
+  copy.inputs = copy.outputs + node->output_count;
+  char *at = (char *)(copy.inputs + node->input_count);
   for (int i = 0; i < node->output_count; ++i) {
     copy_operand(node, &node->outputs[i], copy.outputs[0].dims, &copy.outputs[i], &at);
   }
   for (int i = 0; i < node->input_count; ++i) {
     copy_operand(node, &node->inputs[i], node->is_loop ? copy.outputs[0].dims : NULL, &copy.inputs[i], &at);
   }
-  copy.ints = hr_part_put(&at, node->ints, (size_t)node->int_count * sizeof *node->ints);
+  copy.ints = hr_part_put_words(&at, node->ints, (size_t)node->int_count);
   copy.epilogues = hr_part_put(&at, node->epilogues, (size_t)node->epilogue_count * sizeof *node->epilogues);
   *out_copy = copy;
   return at;

@@ -27,7 +27,7 @@ static hr_operand remap(hr_builder *b, hr_operand x, int rank, const int64_t *di
     return hr__build_fail(b, "a view of %d dims: at most %d", rank, HR_RANK_MAX);
   }
   hr_arena *arena = &b->program->arena;
-  int64_t *new_dims = hr_arena_dup(arena, rank > 0 ? dims : NULL, (size_t)rank * sizeof *dims);
+  int64_t *new_dims = hr_arena_dup_words(arena, dims, rank);
   int64_t *strides = HR_ARENA_ARRAY(arena, int64_t, (size_t)rank);
   hr_bound *bounds = x.bound_count > 0 ? hr_arena_dup(arena, x.bounds, (size_t)x.bound_count * sizeof *bounds) : NULL;
   if (new_dims == NULL || strides == NULL || (x.bound_count > 0 && bounds == NULL)) {
@@ -320,8 +320,8 @@ hr_operand hr_view_strided(hr_builder *b, hr_operand x, int rank, const int64_t 
   }
   x.rank = rank;
   x.offset = offset;
-  x.dims = hr_arena_dup(arena, rank > 0 ? dims : NULL, (size_t)rank * sizeof *dims);
-  x.strides = hr_arena_dup(arena, rank > 0 ? strides : NULL, (size_t)rank * sizeof *strides);
+  x.dims = hr_arena_dup_words(arena, dims, rank);
+  x.strides = hr_arena_dup_words(arena, strides, rank);
   x.term_count = x.bound_count = 0;
   x.terms = NULL, x.bounds = NULL;
   return x.dims != NULL && x.strides != NULL ? x : hr__build_no_memory(b);
@@ -358,7 +358,7 @@ hr_operand hr_view_bound(hr_builder *b, hr_operand x, int64_t offset, const int6
   }
   hr_arena *arena = &b->program->arena;
   hr_bound *bounds = HR_ARENA_ARRAY(arena, hr_bound, (size_t)x.bound_count + 1);
-  int64_t *own = hr_arena_dup(arena, x.rank > 0 ? strides : NULL, (size_t)x.rank * sizeof *strides);
+  int64_t *own = hr_arena_dup_words(arena, strides, x.rank);
   if (bounds == NULL || own == NULL) {
     return hr__build_no_memory(b);
   }
@@ -380,10 +380,6 @@ hr_operand hr_view_fill(hr_builder *b, hr_operand x, hr_operand scalar) {
   }
   x.fill = scalar.index;
   return x;
-}
-
-int64_t hr_operand_count(hr_operand x) {
-  return x.kind == HR_OPERAND_NONE ? 0 : count_of(x.rank, x.dims);
 }
 
 bool hr_operand_is_contiguous(hr_operand x) {
