@@ -8,7 +8,7 @@ import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOC = ROOT / "docs/vmap.md"
-ROW = re.compile(r"^HR_VMAP_(LEAD|MASK|DIM|CODE)\((\w+)(?:, (.*))?\)$")
+ROW = re.compile(r"^HR_VMAP_(LEAD|MASK|DIM|EACH|PLANES|CODE)\((\w+)(?:, (.*))?\)$")
 OPERATION = re.compile(r"^HR_(POINTWISE|REDUCE|ARGREDUCE|CONTRACTION|COMPOSITE|LIBRARY|SPECIAL)\((\w+), \w+, (.*)$")
 TEXT = re.compile(r'"([^"]*)"')
 HEAD = """\
@@ -25,10 +25,16 @@ rows, and rows of tensors that have the most dims already, are recorded once for
 - {lead} rows: the examples are one more batch dim of each operand: {lead_rows}.
 - {dim} rows along a dim, which moves by one: {dim_rows}.
 - {mask} rows that reduce dims, which move by one: {mask_rows}.
+- {planes} rows on planes with one or two dims in front: the examples are one more dim in front of one, and are folded
+  into the first of two: {planes_rows}.
 
-| row | once for all examples |
+Of other rows the condition is:
+
+| row | once for all examples, if |
 |---|---|
 {code}
+
+*Folded*: the examples are a part of dim 0. Operands whose memory does not allow that are copied.
 
 ## Once for each example
 
@@ -46,6 +52,25 @@ def has_batch_dims(rest):
     return all(re.match(r"\w\??\.\.", shape) for shape in shapes)
 
 
+def numbered(side, numbers):
+    return f"{side} {numbers[0]} is" if len(numbers) == 1 else f"{side}s {' and '.join(numbers)} are"
+
+
+def condition(rule, rest):
+    texts = TEXT.findall(rest)
+    if rule == "CODE":
+        return texts[0]
+    words = []
+    for side, letters in zip(("input", "output"), texts):
+        if same := [str(i) for i, letter in enumerate(letters) if letter == "s"]:
+            words.append(f"{numbered(side, same)} the same in all examples")
+        if absent := [str(i) for i, letter in enumerate(letters) if letter == "n"]:
+            words.append(f"{numbered(side, absent)} absent")
+        if "m" in letters:
+            words.append("the mask is the same in all and does not depend on dim 0, or has all dims; without dropout")
+    return "; ".join(words + ["folded" if "f" in texts[0] else "one more leading dim"])
+
+
 def names(rows):
     return ", ".join(f"`{row.lower()}`" for row in rows)
 
@@ -53,9 +78,9 @@ def names(rows):
 def wrapped(text):
     return "\n".join(
         textwrap.fill(line, 120, subsequent_indent="  " if line.startswith("- ") else "", break_on_hyphens=False)
-        if line.startswith("- ") or (line.startswith("`") and "|" not in line)
+        if len(line) > 120 and not line.startswith("|")
         else line
-        for line in text.split("\n")
+        for line in text.replace("\n  ", " ").split("\n")
     )
 
 
@@ -66,8 +91,8 @@ def render(table, operations):
     rows = [match.groups() for line in joined(operations) if (match := OPERATION.match(line))]
     library = [row for family, row, rest in rows if family == "LIBRARY" and has_batch_dims(rest)]
     lead = library + [row for rule, row, _ in rules if rule == "LEAD"]
-    kinds = {kind: [row for rule, row, _ in rules if rule == kind.upper()] for kind in ("dim", "mask")}
-    code = [f"| `{row.lower()}` | {TEXT.findall(rest)[0]} |" for rule, row, rest in rules if rule == "CODE"]
+    kinds = {kind: [row for rule, row, _ in rules if rule == kind.upper()] for kind in ("dim", "mask", "planes")}
+    code = [f"| `{row.lower()}` | {condition(rule, rest)} |" for rule, row, rest in rules if rule in ("CODE", "EACH")]
     pointwise = sum(family == "POINTWISE" for family, _, _ in rows)
     reductions = sum(family in ("REDUCE", "ARGREDUCE") for family, _, _ in rows)
     known = {row for _, row, _ in rules} | set(library)

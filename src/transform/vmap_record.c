@@ -24,9 +24,22 @@ void hr__lift(const hr__record_of_all *r, const hr__operand_of_all *x, int rank,
   }
 }
 
-hr_status hr__pass_all(const hr__record_of_all *r, const hr_attrs *attrs, const hr_view *views) {
-  const hr_hook_record record = {r->op, attrs, r->input_count, r->output_count, views, views + r->input_count};
+void hr__move_examples(hr__lifted *lifted, int count) {
+  int64_t size = lifted->dims[0], stride = lifted->strides[0];
+  for (int d = 0; d < count; ++d) {
+    lifted->dims[d] = lifted->dims[d + 1], lifted->strides[d] = lifted->strides[d + 1];
+  }
+  lifted->dims[count] = size, lifted->strides[count] = stride;
+}
+
+hr_status hr__pass(const hr__record_of_all *r, hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
+                   int output_count, const hr_view *outputs) {
+  const hr_hook_record record = {op, attrs, input_count, output_count, inputs, outputs};
   return hr_hook_pass(&r->vmap->hook, r->vmap->stream, &record);
+}
+
+hr_status hr__pass_all(const hr__record_of_all *r, const hr_attrs *attrs, const hr_view *views) {
+  return hr__pass(r, r->op, attrs, r->input_count, views, r->output_count, views + r->input_count);
 }
 
 /* The dims, without that of the examples, to which a rule lifts operand i (inputs, then outputs); AS_IS: it is the same
@@ -55,13 +68,9 @@ static int broadcast_rank(const hr__record_of_all *r, int i) {
   return r->outputs[i < r->input_count ? i % r->output_count : i - r->input_count].view.rank;
 }
 
-static bool is_absent(const hr__operand_of_all *x) {
-  return x->view.buffer == NULL;
-}
-
 static bool fits(const hr__record_of_all *r, rank_fn rank_of) {
   for (int i = 0; i < r->input_count + r->output_count; ++i) {
-    if (!is_absent(operand(r, i)) && rank_of(r, i) >= HR_RANK_MAX) {
+    if (!hr__is_absent(operand(r, i)) && rank_of(r, i) >= HR_RANK_MAX) {
       return false;
     }
   }
@@ -83,7 +92,7 @@ static hr_status record_lifted(const hr__record_of_all *r, const hr_attrs *attrs
   }
   for (int i = 0; i < count; ++i) {
     const hr__operand_of_all *x = operand(r, i);
-    int rank = is_absent(x) ? AS_IS : rank_of(r, i);
+    int rank = hr__is_absent(x) ? AS_IS : rank_of(r, i);
     if (rank != AS_IS) {
       hr__lift(r, x, rank, &lifted[i]);
     }
@@ -118,24 +127,29 @@ static hr_status record_each(const hr__record_of_all *r) {
 
 /* ---- the table ---- */
 
-typedef enum rule { RULE_NONE = 0, RULE_LEAD, RULE_MASK, RULE_DIM, RULE_CODE } rule;
+typedef enum rule { RULE_NONE = 0, RULE_LEAD, RULE_MASK, RULE_DIM, RULE_EACH, RULE_PLANES, RULE_CODE } rule;
 
 typedef struct rule_row {
   rule rule;
   int integer;
+  const char *inputs, *outputs; /* of EACH */
   hr_status (*code)(const hr__record_of_all *record, bool *out_is_done);
 } rule_row;
 
-#define HR_VMAP_LEAD(ROW) [HR_OP_##ROW] = {RULE_LEAD, 0, NULL},
-#define HR_VMAP_MASK(ROW, integer) [HR_OP_##ROW] = {RULE_MASK, integer, NULL},
-#define HR_VMAP_DIM(ROW, integer) [HR_OP_##ROW] = {RULE_DIM, integer, NULL},
-#define HR_VMAP_CODE(ROW, function, text) [HR_OP_##ROW] = {RULE_CODE, 0, hr__vmap_##function},
+#define HR_VMAP_LEAD(ROW) [HR_OP_##ROW] = {.rule = RULE_LEAD},
+#define HR_VMAP_MASK(ROW, i) [HR_OP_##ROW] = {.rule = RULE_MASK, .integer = i},
+#define HR_VMAP_DIM(ROW, i) [HR_OP_##ROW] = {.rule = RULE_DIM, .integer = i},
+#define HR_VMAP_EACH(ROW, in, out) [HR_OP_##ROW] = {.rule = RULE_EACH, .inputs = in, .outputs = out},
+#define HR_VMAP_PLANES(ROW) [HR_OP_##ROW] = {.rule = RULE_PLANES},
+#define HR_VMAP_CODE(ROW, function, text) [HR_OP_##ROW] = {.rule = RULE_CODE, .code = hr__vmap_##function},
 static const rule_row rules[HR_OP_COUNT] = {
 #include "transform/vmap.def"
 };
 #undef HR_VMAP_LEAD
 #undef HR_VMAP_MASK
 #undef HR_VMAP_DIM
+#undef HR_VMAP_EACH
+#undef HR_VMAP_PLANES
 #undef HR_VMAP_CODE
 
 /* True if each operand of a library row has batch dims: "T..N > I?..N". */
@@ -156,9 +170,9 @@ static rule_row rule_of(hr_op op) {
   switch (row->family) {
     case HR_FAMILY_REDUCE:
     case HR_FAMILY_ARGREDUCE:
-      return (rule_row){RULE_MASK, 0, NULL};
+      return (rule_row){.rule = RULE_MASK};
     case HR_FAMILY_LIBRARY:
-      return (rule_row){has_batch_dims(row->shapes) ? RULE_LEAD : RULE_NONE, 0, NULL};
+      return (rule_row){.rule = has_batch_dims(row->shapes) ? RULE_LEAD : RULE_NONE};
     default:
       return rules[op];
   }
@@ -174,6 +188,28 @@ static hr_status record_with_int(const hr__record_of_all *r, int integer, int64_
   return record_lifted(r, &attrs, rank_of);
 }
 
+/* The number of the planes' dims. */
+static int plane_dims(const hr__record_of_all *r) {
+  switch (r->op) {
+    case HR_OP_ADAPTIVE_AVG_POOL:
+    case HR_OP_ADAPTIVE_AVG_POOL_BACKWARD:
+    case HR_OP_ADAPTIVE_MAX_POOL:
+      return (int)r->attrs->ints[0];
+    case HR_OP_MAX_POOL:
+    case HR_OP_MAX_POOL_BACKWARD:
+    case HR_OP_AVG_POOL:
+    case HR_OP_AVG_POOL_BACKWARD:
+      return r->attrs->int_count / 4;
+    default:
+      return 2;
+  }
+}
+
+static hr_status record_planes(const hr__record_of_all *r, bool *out_is_done) {
+  return r->inputs[0].view.rank == plane_dims(r) + 1 ? record_lifted(r, r->attrs, own_rank)
+                                                     : hr__record_folded(r, "ff", "ff", out_is_done);
+}
+
 static hr_status record_by_rule(const hr__record_of_all *r, bool *out_is_done) {
   rule_row row = rule_of(r->op);
   bool is_pointwise = hr_op_table(r->op)->family == HR_FAMILY_POINTWISE;
@@ -183,6 +219,10 @@ static hr_status record_by_rule(const hr__record_of_all *r, bool *out_is_done) {
     return HR_OK;
   }
   switch (row.rule) {
+    case RULE_EACH:
+      return hr__record_folded(r, row.inputs, row.outputs, out_is_done);
+    case RULE_PLANES:
+      return record_planes(r, out_is_done);
     case RULE_CODE:
       return row.code(r, out_is_done);
     case RULE_MASK:

@@ -513,3 +513,16 @@ def test_errors_inside_end_the_vmap():
     with pytest.raises(IndexError):
         hr.eval(hr.vmap(lambda x, i: hr.take(x, i))(hr.zeros((3, 2)), hr.array([0, 1, 2])))
     hr.eval(hr.vmap(lambda x, i: hr.take(x, i))(hr.zeros((3, 2)), hr.array([0, 1, 1])))
+
+
+@pytest.mark.parametrize("bad", [-3, 2])
+@pytest.mark.parametrize("axes", [(0, 0), (0, None), (None, 0)])
+def test_indices_out_of_range(axes, bad):
+    x, i = hr.array(rng.random((3, 2))), hr.array([[0, 1], [1, 0], [1, 1]], dtype=hr.int32)
+    x, i = x if axes[0] == 0 else x[0], i if axes[1] == 0 else i[0]
+    take = hr.vmap(hr.take, in_axes=axes)
+    hr.eval(take(x, i))
+    result = take(x, i - i[..., :1] + bad)
+    with pytest.raises(IndexError):
+        hr.eval(result)
+    assert hr.vmap(lambda x, i: x[i], in_axes=axes)(x, i).tolist() == take(x, i).tolist()
