@@ -492,6 +492,10 @@ typedef enum hr_functional {
   /* conv(x, weight, bias?, stride, before, after, dilation, groups=1): convolution (without flipping) of x [N, C,
    * ..] with weight [O, C / groups, ..]; before, after: zeros on each side */
   HR_FUNCTIONAL_CONV,
+  /* conv_transpose(x, weight, stride, before, after, dilation, groups=1): transposed convolution of x [N, C, ..]
+   * with weight [C, O / groups, ..]; before, after: elements of the result that are removed at each side, negative
+   * numbers: zeros that are added */
+  HR_FUNCTIONAL_CONV_TRANSPOSE,
   /* attention(q, k, v, mask?, causal=false, scale=0): softmax(scale q k^T + mask) v of q [B, H, L, E], k [B, H, S,
    * E], v [B, H, S, V]; a bool mask selects; without scale 1 / sqrt(E) */
   HR_FUNCTIONAL_ATTENTION,

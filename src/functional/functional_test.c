@@ -227,6 +227,27 @@ HR_TEST(borders_repetitions_and_triangles) {
   hr_tensor_release(&x);
 }
 
+HR_TEST(transposed_convolutions) {
+  hr_tensor x = tensor_of(HR_DTYPE_F32, DIMS(1, 1, 2), F32(1, 2)),
+            w = tensor_of(HR_DTYPE_F32, DIMS(1, 1, 3), F32(1, 10, 100));
+  hr_tensor y = apply(HR_FUNCTIONAL_CONV_TRANSPOSE, ON(&x, &w), WITH(INTS_OF(2), INTS_OF(0), INTS_OF(0), INTS_OF(1)));
+  expect_type(&y, HR_DTYPE_F32, DIMS(1, 1, 5));
+  EXPECT(&y, 1, 10, 102, 20, 200);
+  hr_tensor_release(&y);
+  y = apply(HR_FUNCTIONAL_CONV_TRANSPOSE, ON(&x, &w), WITH(INTS_OF(2), INTS_OF(1), INTS_OF(0), INTS_OF(1)));
+  EXPECT(&y, 10, 102, 20, 200);
+  hr_tensor_release(&y);
+  y = apply(HR_FUNCTIONAL_CONV_TRANSPOSE, ON(&x, &w), WITH(INTS_OF(2), INTS_OF(1), INTS_OF(-1), INTS_OF(1)));
+  EXPECT(&y, 10, 102, 20, 200, 0);
+  hr_tensor_release(&y);
+  y = apply(HR_FUNCTIONAL_CONV_TRANSPOSE, ON(&x, &w), WITH(INTS_OF(1), INTS_OF(-1), INTS_OF(2), INTS_OF(2)));
+  EXPECT(&y, 0, 1, 2, 10, 20); /* of 1, 2, 10, 20, 100, 200 */
+  hr_tensor *all[] = {&x, &w, &y};
+  for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
+    hr_tensor_release(all[i]);
+  }
+}
+
 HR_TEST(layers_against_plain_loops) {
   hr_tensor x = counted(DIMS(1, 1, 5)), w = tensor_of(HR_DTYPE_F32, DIMS(1, 1, 2), F32(1, -2)), y;
   hr_tensor bias = tensor_of(HR_DTYPE_F32, DIMS(1), F32(10));
@@ -249,6 +270,12 @@ HR_TEST(layers_against_plain_loops) {
   y = apply(HR_FUNCTIONAL_RMS_NORM, ON(&rows, &weight), 1, &no_eps);
   EXPECT(&y, 0.84852814F, 11.3137085F, -1, 10);
   hr_tensor_release(&y);
+  hr_tensor large = tensor_of(HR_DTYPE_F16, DIMS(1, 2), (uint16_t[]){0x6000, 0xE000}); /* 512, -512 */
+  y = apply(HR_FUNCTIONAL_RMS_NORM, ON(&large, NULL), 1, &no_eps);                     /* squares overflow in f16 */
+  expect_type(&y, HR_DTYPE_F16, DIMS(1, 2));
+  EXPECT(&y, 1, -1);
+  hr_tensor_release(&y);
+  hr_tensor_release(&large);
   y = apply(HR_FUNCTIONAL_LAYER_NORM, ON(&rows, NULL, &weight), WITH(INT_OF(1), REAL_OF(hr_scalar_i64(0))));
   EXPECT(&y, 0, 11, 0, 11);
   hr_tensor_release(&y);

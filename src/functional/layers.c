@@ -56,6 +56,87 @@ hr_status hr__emit_conv(const hr__function_call *c) {
   return status;
 }
 
+/* ---- transposed convolutions ---- */
+
+typedef struct transposed {
+  int n;
+  int64_t ints[3 * HR_RANK_MAX + 2]; /* of the row */
+  int64_t removed[2][HR_RANK_MAX];   /* elements that the result lacks at each end; negative: zeros */
+} transposed;
+
+static hr_status read_transposed(const hr__function_call *c, transposed *t) {
+  enum { STRIDE, BEFORE, AFTER, DILATION, GROUPS };
+  static const int lists[] = {STRIDE, BEFORE, DILATION}, before[] = {BEFORE}, after[] = {AFTER};
+  int n = c->inputs[0]->rank - 2;
+  *t = (transposed){.n = n, .ints = {n}};
+  if (n < 1 || n > 3 || c->inputs[1]->rank != n + 2 || gather_ints(c, 1, n, 3, lists, t->ints) < 0 ||
+      gather_ints(c, 0, n, 1, before, t->removed[0]) < 0 || gather_ints(c, 0, n, 1, after, t->removed[1]) < 0) {
+    return HR__CALL_FAIL(c, "%d dims of x and %d of the weight, expected 3 to 5, and lists of as many integers less 2",
+                         n + 2, c->inputs[1]->rank);
+  }
+  t->ints[3 * n + 1] = hr__int_attribute(c, GROUPS);
+  return HR_OK;
+}
+
+/* True if the row can do it: its padding is removed at both ends, and fewer elements than a stride are added behind. */
+static bool is_padding(const transposed *t) {
+  for (int d = 0; d < t->n; ++d) {
+    int64_t before = t->removed[0][d], fewer;
+    if (before < 0 || __builtin_sub_overflow(before, t->removed[1][d], &fewer) || fewer < 0 ||
+        fewer >= t->ints[1 + d]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* The row infers the smallest result. If the lists differ it has elements behind: its dims are given then. */
+static hr_status record_transposed(const hr__function_call *c, const transposed *t, hr_tensor *out) {
+  hr_attrs attrs = {.int_count = 3 * t->n + 2, .ints = t->ints};
+  hr__function_call inference = *c;
+  inference.stream = NULL;
+  HR_RETURN_IF_ERROR(hr__record_one(&inference, c->row->op, &attrs, 2, c->inputs, HR_DTYPE_NONE, out));
+  for (int d = 0; d < t->n; ++d) {
+    out->dims[2 + d] += t->removed[0][d] - t->removed[1][d];
+  }
+  return hr__record_row(c, c->row->op, &attrs, 2, c->inputs, 1, &out);
+}
+
+/* Without the removed elements, which become padding of opposite sign; x, which is released, gets the result. */
+static hr_status remove_ends(const hr__function_call *c, const transposed *t, hr_tensor *x) {
+  int64_t opposite[2][HR_RANK_MAX];
+  hr_tensor result;
+  for (int i = 0; i < 2 * t->n; ++i) {
+    int end = i / t->n, d = i % t->n;
+    if (__builtin_sub_overflow(0, t->removed[end][d], &opposite[end][d])) {
+      return HR__CALL_FAIL(c, "%lld elements are removed", (long long)t->removed[end][d]);
+    }
+  }
+  HR_RETURN_IF_ERROR(pad_planes(c, x, t->n, opposite[0], opposite[1], &result));
+  hr_tensor_release(x);
+  hr__copy_tensor(&result, x);
+  return HR_OK;
+}
+
+hr_status hr__emit_conv_transpose(const hr__function_call *c) {
+  transposed t;
+  HR_RETURN_IF_ERROR(read_transposed(c, &t));
+  if (is_padding(&t)) {
+    return record_transposed(c, &t, c->output);
+  }
+  memset(t.ints + 1 + t.n, 0, (size_t)t.n * sizeof *t.ints);
+  transposed whole = t;
+  memset(whole.removed, 0, sizeof whole.removed);
+  HR_RETURN_IF_ERROR(record_transposed(c, &whole, c->output));
+  hr_status status = remove_ends(c, &t, c->output);
+  if (status != HR_OK) {
+    hr_tensor_release(c->output);
+  }
+  return status;
+}
+
+/* ---- pools ---- */
+
 hr_status hr__emit_pool(const hr__function_call *c) {
   enum { WINDOW, STRIDE, PADDING, COUNT_PADDING };
   static const int lists[] = {WINDOW, STRIDE, PADDING};
@@ -114,23 +195,30 @@ static hr_status scales_of(const hr__function_call *c, const hr_tensor *x, hr_te
   return status;
 }
 
+static hr_status scale_rows(const hr__function_call *c, const hr_tensor *x, const hr_tensor *weight, hr_tensor *y) {
+  HR_RETURN_IF_ERROR(scales_of(c, x, y));
+  hr_status status = apply_to(c, HR_OP_MUL, y, x);
+  return status == HR_OK && weight != NULL ? apply_to(c, HR_OP_MUL, y, weight) : status;
+}
+
+/* Floats of 16 bits are computed in f32, because their squares overflow. */
 hr_status hr__emit_rms_norm(const hr__function_call *c) {
   const hr_tensor *x = c->inputs[0], *weight = c->inputs[1];
   if (x->rank < 1) {
     return HR__CALL_FAIL(c, "x has no dims, expected at least one");
   }
-  hr_tensor y;
-  HR_RETURN_IF_ERROR(scales_of(c, x, &y));
-  hr_status status = apply_to(c, HR_OP_MUL, &y, x);
-  if (status == HR_OK && weight != NULL) {
-    status = apply_to(c, HR_OP_MUL, &y, weight);
+  bool is_half = x->dtype == HR_DTYPE_F16 || x->dtype == HR_DTYPE_BF16;
+  hr_dtype dtype = weight != NULL ? hr_dtype_promote(x->dtype, weight->dtype) : x->dtype;
+  hr_tensor wide = {0}, y = {0}, result;
+  HR_RETURN_IF_ERROR(hr__convert(c, x, is_half ? HR_DTYPE_F32 : x->dtype, &wide));
+  hr_status status = scale_rows(c, &wide, weight, &y);
+  status = status == HR_OK ? hr__convert(c, &y, is_half ? dtype : y.dtype, &result) : status;
+  if (status == HR_OK) {
+    hr__copy_tensor(&result, c->output);
   }
-  if (status != HR_OK) {
-    hr_tensor_release(&y);
-    return status;
-  }
-  hr__copy_tensor(&y, c->output);
-  return HR_OK;
+  hr_tensor_release(&wide);
+  hr_tensor_release(&y);
+  return status;
 }
 
 /* ---- attention ---- */

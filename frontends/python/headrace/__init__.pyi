@@ -901,6 +901,9 @@ def cov(x: _Like, correction: float = 1) -> Array:
 def conv(x: _Like, weight: _Like, bias: _Like | None = None, *, stride: _Axes, before: _Axes, after: _Axes, dilation: _Axes, groups: int = 1) -> Array:
     """convolution (without flipping) of x [N, C, ..] with weight [O, C / groups, ..]; before, after: zeros on each side."""
 
+def conv_transpose(x: _Like, weight: _Like, stride: _Axes, before: _Axes, after: _Axes, dilation: _Axes, groups: int = 1) -> Array:
+    """transposed convolution of x [N, C, ..] with weight [C, O / groups, ..]; before, after: elements of the result that are removed at each side, negative numbers: zeros that are added."""
+
 def attention(q: _Like, k: _Like, v: _Like, mask: _Like | None = None, causal: _b.bool = False, scale: float = 0) -> Array:
     """softmax(scale q k^T + mask) v of q [B, H, L, E], k [B, H, S, E], v [B, H, S, V]; a bool mask selects; without scale 1 / sqrt(E)."""
 
