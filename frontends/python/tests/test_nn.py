@@ -167,6 +167,477 @@ def test_identity_and_sequential():
     close(layer(x), layer.layers[2](hr.tanh(x)))
 
 
+# ---- convolutions and pools
+
+
+def convolution(name, n, size, *args, **options):
+    """The layer compared with torch's of this name, on x of n spatial dims."""
+    layer, theirs = getattr(nn, name)(*args, **options), getattr(torch.nn, name)(*args, **options)
+    weights = BOTH if options.get("bias", True) else BOTH[:1]
+    turn = (lambda w: np.moveaxis(w, -1, 1)) if "Transpose" not in name else None
+    x = sample(2, *(size + i for i in range(n)), args[0])
+    if turn is not None:
+        compare(layer, theirs, x, weights=weights, to_theirs=to_first, from_theirs=to_last, tolerance=2e-5)
+        return
+    theirs.weight.data = torch.tensor(np.moveaxis(np.array(layer.weight), (-1, 0), (0, 1)).copy())
+    if len(weights) == 2:
+        layer.bias = hr.array(sample(args[1], seed=4))
+        theirs.bias.data = torch.tensor(np.array(layer.bias))
+    tensor = torch.tensor(to_first(x).copy(), requires_grad=True)
+    expected = theirs(tensor)
+    (expected**2).sum().backward()
+    close(layer(hr.array(x)), to_last(expected), 2e-5)
+    _, grads = nn.value_and_grad(layer, lambda: (layer(hr.array(x)) ** 2).sum())()
+    by_x = hr.grad(lambda x: (layer(x) ** 2).sum())(hr.array(x))
+    close(by_x, to_last(tensor.grad), 2e-4)
+    close(grads["weight"], torch.movedim(theirs.weight.grad, (0, 1), (-1, 0)), 2e-4)
+    if len(weights) == 2:
+        close(grads["bias"], theirs.bias.grad, 2e-4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"stride": 2, "padding": 1},
+        {"padding": 3, "dilation": 2, "bias": False},
+        {"groups": 2, "stride": 2},
+    ],
+)
+def test_convolutions(options):
+    convolution("Conv1d", 1, 9, 4, 6, 3, **options)
+    convolution("Conv2d", 2, 6, 4, 6, (2, 3), **options)
+    if "groups" not in options:
+        convolution("Conv3d", 3, 5, 2, 3, (1, 2, 3), **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"stride": 2, "padding": 1, "output_padding": 1},
+        {"stride": 3, "dilation": 2, "output_padding": 2, "bias": False},
+        {"dilation": 2, "padding": 1, "output_padding": 1},
+    ],
+)
+def test_transposed_convolutions(options):
+    convolution("ConvTranspose1d", 1, 5, 4, 6, 3, **options)
+    convolution("ConvTranspose2d", 2, 4, 4, 6, (2, 3), **options)
+    convolution("ConvTranspose3d", 3, 3, 2, 3, (1, 2, 3), **options)
+
+
+def test_convolutions_describe_themselves():
+    conv = nn.Conv2d(4, 6, (2, 3), stride=2, groups=2)
+    assert repr(conv) == (
+        "Conv2d(4, 6, kernel_size=(2, 3), stride=(2, 2), padding=(0, 0), dilation=(1, 1), groups=2, bias=True)"
+    )
+    assert conv.weight.shape == (6, 2, 3, 2)
+    assert "kernel_size=3, stride=1" in repr(nn.ConvTranspose1d(2, 2, 3)) and nn.Conv1d(2, 5, 3).weight.shape == (5, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: nn.Conv2d(3, 4, 3, groups=2), "3 input and 4 output channels, groups is 2"),
+        (lambda: nn.Conv2d(3, 4, (3, 3, 3)), r"kernel_size is \(3, 3, 3\), expected an integer or a tuple of 2"),
+        (lambda: nn.Conv1d(3, 4, 3, stride=1.5), "stride is 1.5"),
+        (lambda: nn.Conv2d(3, 4, 3)(hr.ones((8, 8, 3))), r"shape \(8, 8, 3\), expected 4 dims"),
+        (lambda: nn.Conv2d(3, 4, 3)(hr.ones((1, 8, 8, 4))), "x has 4 channels, the weight expects 3"),
+        (lambda: nn.ConvTranspose1d(3, 4, 3)(hr.ones((1, 8, 4))), "4"),
+        (lambda: nn.ConvTranspose1d(3, 4, 3, padding=9)(hr.ones((1, 4, 3))), "-12"),
+        (lambda: nn.MaxPool2d(0), r"kernel_size is \(0, 0\), expected 1 or more"),
+        (lambda: nn.AvgPool1d(2, padding=-1), r"padding is \(-1,\)"),
+        (lambda: nn.MaxPool2d(2, stride=(1, 2, 3)), "tuple of 2"),
+        (lambda: nn.MaxPool1d(2)(hr.ones((4, 3))), r"shape \(4, 3\), expected 3 dims"),
+    ],
+)
+def test_convolutions_and_pools_refuse_other_sizes(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("kind", ["MaxPool", "AvgPool"])
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("options", [{}, {"stride": 1}, {"stride": 3, "padding": 1}])
+def test_pools(kind, n, options):
+    name = f"{kind}{n}d"
+    kernel = (2, 3, 2)[:n]
+    layer, theirs = getattr(nn, name)(kernel, **options), getattr(torch.nn, name)(kernel, **options)
+    compare(layer, theirs, sample(2, *(5 + i for i in range(n)), 3), to_theirs=to_first, from_theirs=to_last)
+
+
+def test_pools_of_integers_and_wide_padding():
+    x = hr.array(np.arange(6).reshape(1, 6, 1))
+    assert nn.MaxPool1d(2)(x).tolist() == [[[1], [3], [5]]]
+    assert nn.AvgPool1d(2)(x).tolist() == [[[0.5], [2.5], [4.5]]]
+    assert repr(nn.AvgPool2d((1, 2), stride=2, padding=(1, 2))) == (
+        "AvgPool2d(kernel_size=(1, 2), stride=(2, 2), padding=(1, 2))"
+    )
+    assert nn.MaxPool1d(2, padding=2)(x).tolist() == [[[0 * i + v] for i, v in enumerate([-(2**63), 1, 3, 5, -(2**63)])]]
+
+
+# ---- norms
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (2, 3, 6), (0, 6)])
+def test_layer_norm(shape):
+    compare(nn.LayerNorm(6), torch.nn.LayerNorm(6), sample(*shape), weights=BOTH)
+    compare(nn.LayerNorm(6, bias=False), torch.nn.LayerNorm(6, bias=False), sample(*shape), weights=BOTH[:1])
+    compare(nn.LayerNorm(6, affine=False), torch.nn.LayerNorm(6, elementwise_affine=False), sample(*shape))
+
+
+def test_rms_norm():
+    compare(nn.RMSNorm(6), torch.nn.RMSNorm(6, eps=1e-5), sample(4, 6), weights=BOTH[:1])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_instance_norm(n):
+    x = sample(2, *(3 + i for i in range(n)), 5)
+    theirs = getattr(torch.nn, f"InstanceNorm{n}d")(5, affine=True)
+    compare(nn.InstanceNorm(5, affine=True), theirs, x, weights=BOTH, to_theirs=to_first, from_theirs=to_last)
+
+
+@pytest.mark.parametrize("shape", [(3, 6), (2, 4, 6), (2, 3, 4, 6)])
+def test_group_norm(shape):
+    x, theirs = sample(*shape), torch.nn.GroupNorm(2, 6)
+    layer = nn.GroupNorm(2, 6, pytorch_compatible=True)
+    layer.weight, layer.bias = hr.array(sample(6, seed=1)), hr.array(sample(6, seed=2))
+    compare(layer, theirs, x, weights=BOTH, to_theirs=to_first, from_theirs=to_last)
+    order = [0, 2, 4, 1, 3, 5]  # channels of one group side by side
+    ours = nn.GroupNorm(2, 6, affine=False)(hr.array(x))
+    close(ours[..., order], nn.GroupNorm(2, 6, affine=False, pytorch_compatible=True)(hr.array(x[..., order])))
+
+
+@pytest.mark.parametrize(("shape", "kind"), [((5, 4), "1d"), ((2, 5, 4), "1d"), ((2, 3, 3, 4), "2d")])
+def test_batch_norm(shape, kind):
+    layer, theirs = nn.BatchNorm(4, momentum=0.2), getattr(torch.nn, f"BatchNorm{kind}")(4, momentum=0.2)
+    layer.weight, layer.bias = hr.array(sample(4, seed=1)), hr.array(sample(4, seed=2))
+    plain = nn.BatchNorm(4, momentum=0.2)
+    compare(layer, theirs, sample(*shape), weights=BOTH, to_theirs=to_first, from_theirs=to_last, tolerance=1e-4)
+    theirs.reset_running_stats()
+    for i in range(3):
+        x = sample(*shape, seed=i)
+        plain(hr.array(x))
+        theirs(torch.tensor(to_first(x)))
+    close(plain.running_mean, theirs.running_mean)
+    close(plain.running_var, theirs.running_var)
+    theirs.eval()
+    plain.eval().update({"weight": layer.weight, "bias": layer.bias})
+    compare(plain, theirs, sample(*shape), weights=BOTH, to_theirs=to_first, from_theirs=to_last)
+
+
+def test_running_statistics_are_not_trained():
+    layer = nn.Sequential(nn.BatchNorm(3))
+    assert names(layer.trainable_parameters()) == ["layers.0.weight", "layers.0.bias"]
+    layer.unfreeze()
+    assert names(layer.trainable_parameters()) == ["layers.0.weight", "layers.0.bias"]
+    assert len(names(layer.parameters())) == 4
+    x = hr.array(sample(4, 3))
+    before = layer.layers[0].running_mean
+    nn.value_and_grad(layer, lambda: layer(x).sum())()
+    close(layer.layers[0].running_mean, 0.9 * before + 0.1 * hr.mean(x, axis=0))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_norms_of_halves_do_not_overflow(dtype):
+    x = np.where(np.indices((4, 4, 4)).sum(axis=0) % 2, -512, 512)[None]
+    for layer in (nn.InstanceNorm(4), nn.GroupNorm(2, 4), nn.BatchNorm(4), nn.LayerNorm(4), nn.RMSNorm(4)):
+        layer.set_dtype(dtype)
+        y = layer(hr.array(x, dtype=dtype))
+        assert str(y.dtype) == dtype
+        np.testing.assert_allclose(np.asarray(y.astype(hr.float32)), np.sign(x), atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: nn.LayerNorm(3, eps=0), "LayerNorm: eps is 0, must be positive"),
+        (lambda: nn.BatchNorm(3, eps=-1), "BatchNorm: eps is -1"),
+        (lambda: nn.GroupNorm(4, 6), "6 channels and 4 groups"),
+        (lambda: nn.GroupNorm(0, 6), "0 groups"),
+        (lambda: nn.GroupNorm(2, 6)(hr.ones((2, 5))), r"\(2, 5\), expected 6 channels"),
+        (lambda: nn.InstanceNorm(3)(hr.ones((2, 3))), r"\(2, 3\), expected 3 dims or more"),
+        (lambda: nn.BatchNorm(3)(hr.ones((2, 2, 2, 2, 3))), r"\(2, 2, 2, 2, 3\), expected 2 to 4"),
+        (lambda: nn.BatchNorm(3)(hr.ones((1, 3))), "more than one element"),
+        (lambda: nn.LayerNorm(3)(hr.ones((2, 4))), "4"),
+    ],
+)
+def test_norms_refuse_other_sizes(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+# ---- dropout
+
+
+@pytest.mark.parametrize(("kind", "shape"), [("Dropout", (50, 40)), ("Dropout2d", (20, 3, 4, 50)), ("Dropout3d", (20, 2, 2, 2, 50))])
+def test_dropout(kind, shape):
+    hr.random.seed(3)
+    layer, x = getattr(nn, kind)(0.3), hr.ones(shape)
+    y = np.asarray(layer(x))
+    np.testing.assert_allclose(np.unique(y), [0, 1 / 0.7], rtol=1e-6)
+    assert abs((y == 0).mean() - 0.3) < 0.05
+    if kind != "Dropout":
+        flat = y.reshape(shape[0], -1, shape[-1])
+        assert (flat == flat[:, :1]).all()
+        assert layer(x[0]).shape == shape[1:]
+    assert np.asarray(layer(x)).tolist() != y.tolist()
+    layer.eval()
+    assert layer(x) is x and nn.Dropout(0.0)(x) is x
+    assert layer.train()(x.astype(hr.float16)).dtype == hr.float16 and repr(nn.Dropout(0.5)) == "Dropout(p=0.5)"
+
+
+def test_dropout_refuses_other_arguments():
+    for p in (-0.1, 1):
+        with pytest.raises(ValueError, match=f"p is {p}"):
+            nn.Dropout(p)
+    with pytest.raises(ValueError, match=r"\(2, 3\)"):
+        nn.Dropout2d()(hr.ones((2, 3)))
+
+
+def test_gradients_go_through_what_is_kept():
+    layer, x = nn.Dropout(0.5), hr.array(sample(100))
+    (total, y), gradient = hr.value_and_grad(lambda x: (lambda y: (y.sum(), y))(layer(x)))(x)
+    close(gradient, np.where(np.asarray(y) != 0, 2.0, 0.0))
+
+
+# ---- recurrent layers
+
+
+def recurrent(kind, ours, bias, first=None):
+    """The layer and torch's, with its weights."""
+    layer, theirs = getattr(nn, kind)(3, 4, bias=bias), getattr(torch.nn, kind)(3, 4, batch_first=True, bias=bias)
+    theirs.weight_ih_l0.data = torch.tensor(np.array(layer[ours[0]]))
+    theirs.weight_hh_l0.data = torch.tensor(np.array(layer[ours[1]]))
+    if bias:
+        theirs.bias_ih_l0.data = torch.tensor(np.array(layer[ours[2]]))
+        theirs.bias_hh_l0.data = torch.zeros_like(theirs.bias_hh_l0)
+        if kind == "GRU":
+            theirs.bias_hh_l0.data[-4:] = torch.tensor(np.array(layer.bhn))
+    return layer, theirs
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("has_first", [True, False])
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+def test_recurrent_layers(kind, bias, has_first):
+    ours = {"RNN": ("Wxh", "Whh", "bias"), "GRU": ("Wx", "Wh", "b"), "LSTM": ("Wx", "Wh", "bias")}[kind]
+    layer, theirs = recurrent(kind, ours, bias)
+    x, hidden, cell = sample(2, 5, 3), sample(2, 4, seed=1), sample(2, 4, seed=2)
+    first = [hidden, cell][: 2 if kind == "LSTM" else 1] if has_first else []
+    tensor, states = torch.tensor(x, requires_grad=True), [torch.tensor(h)[None] for h in first]
+    expected, last = theirs(tensor, *([tuple(states)] if kind == "LSTM" and states else states))
+    (expected**2).sum().backward()
+
+    def loss(layer, x):
+        y = layer(x, *map(hr.array, first))
+        return ((y[0] if kind == "LSTM" else y) ** 2).sum(), y
+
+    (_, y), (by_layer, by_x) = hr.value_and_grad(loss, argnums=(0, 1))(layer, hr.array(x))
+    close(y[0] if kind == "LSTM" else y, expected)
+    if kind == "LSTM":
+        close(y[1][:, -1], last[1][0])
+    close(by_x, tensor.grad, 1e-4)
+    close(by_layer[ours[0]], theirs.weight_ih_l0.grad, 1e-4)
+    close(by_layer[ours[1]], theirs.weight_hh_l0.grad, 1e-4)
+    assert (ours[2] in layer) == bias
+    close(layer(hr.array(x[0]), *[hr.array(h[0]) for h in first])[0 if kind == "LSTM" else ...], expected[0])
+
+
+def test_recurrent_layers_have_bad_arguments():
+    with pytest.raises(ValueError, match="nonlinearity is 3"):
+        nn.RNN(2, 3, nonlinearity=3)
+    for kind in (nn.RNN, nn.GRU, nn.LSTM):
+        with pytest.raises(ValueError, match="expected 2 dims or more"):
+            kind(2, 3)(hr.ones(2))
+        with pytest.raises(ValueError, match="at least one step"):
+            kind(2, 3)(hr.ones((0, 2)))
+    assert nn.RNN(2, 3, nonlinearity=hr.relu)(hr.ones((1, 4, 2))).min().item() >= 0
+
+
+# ---- attention
+
+
+def test_attention_is_that_of_torch():
+    layer = nn.MultiHeadAttention(8, 2, query_input_dims=5, key_input_dims=6, value_input_dims=7, bias=True)
+    q, k, v = sample(2, 3, 5), sample(2, 4, 6, seed=1), sample(2, 4, 7, seed=2)
+    parts = [torch.tensor(np.array(p)) for name in ("query", "key", "value") for p in layer[f"{name}_proj"].values()]
+    projected = [F.linear(torch.tensor(x), *parts[2 * i : 2 * i + 2]) for i, x in enumerate((q, k, v))]
+    heads = [x.unflatten(-1, (2, 4)).transpose(1, 2) for x in projected]
+    for mask in (None, "causal", np.array([[True, False, True, True]] * 3), sample(2, 1, 3, 4, seed=5)):
+        is_causal = isinstance(mask, str)
+        theirs = None if mask is None or is_causal else torch.tensor(mask)
+        y = F.scaled_dot_product_attention(*heads, attn_mask=theirs, is_causal=is_causal)
+        out = [torch.tensor(np.array(p)) for p in layer.out_proj.values()]
+        expected = F.linear(y.transpose(1, 2).flatten(-2), *out)
+        ours = mask if mask is None or is_causal else hr.array(mask)
+        close(layer(*map(hr.array, (q, k, v)), mask=ours), expected)
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_transformer_layers(norm_first):
+    layer = nn.TransformerEncoderLayer(8, 2, mlp_dims=16, norm_first=norm_first)
+    theirs = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0, batch_first=True, norm_first=norm_first, bias=True)
+    attention = theirs.self_attn
+    stacked = [np.array(layer.attention[f"{name}_proj"].weight) for name in ("query", "key", "value")]
+    attention.in_proj_weight.data = torch.tensor(np.concatenate(stacked))
+    attention.in_proj_bias.data.zero_()
+    attention.out_proj.weight.data = torch.tensor(np.array(layer.attention.out_proj.weight))
+    attention.out_proj.bias.data.zero_()
+    for name in ("linear1", "linear2"):
+        getattr(theirs, name).weight.data = torch.tensor(np.array(layer[name].weight))
+        getattr(theirs, name).bias.data = torch.tensor(np.array(layer[name].bias))
+    x = sample(2, 5, 8)
+    mask = nn.MultiHeadAttention.create_additive_causal_mask(5)
+    expected = theirs(torch.tensor(x), src_mask=torch.nn.Transformer.generate_square_subsequent_mask(5))
+    close(layer(hr.array(x), mask), expected)
+
+
+def test_masks_of_halves():
+    mask = nn.MultiHeadAttention.create_additive_causal_mask(3, hr.float16)
+    assert mask.dtype == hr.float16 and mask[0].tolist() == [0, -65504, -65504]
+    layer = nn.MultiHeadAttention(8, 2)
+    layer.set_dtype(hr.bfloat16)
+    x = hr.ones((1, 3, 8), dtype=hr.bfloat16)
+    assert layer(x, x, x, nn.MultiHeadAttention.create_additive_causal_mask(3, hr.bfloat16)).dtype == hr.bfloat16
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_transformers(norm_first):
+    hr.random.seed(5)
+    options = {"num_encoder_layers": 2, "num_decoder_layers": 1, "norm_first": norm_first}
+    plain = nn.Transformer(8, 2, **options)
+    again = nn.Transformer(8, 2, **options, checkpoint=True)
+    again.update(plain.parameters())
+    src, tgt = hr.array(sample(2, 5, 8)), hr.array(sample(2, 3, 8, seed=1))
+    results = []
+    for model in (plain, again):
+        step = nn.value_and_grad(model, lambda: (model(src, tgt, None, "causal", None) ** 2).mean())
+        results.append(step())
+    (value, gradients), (value2, gradients2) = results
+    close(value2, value)
+    for (name, x), (name2, y) in zip(utils.tree_flatten(gradients), utils.tree_flatten(gradients2)):
+        assert name == name2
+        close(y, x, 1e-4)
+        assert abs(x).max().item() > 0 or "ln" not in name
+    custom = nn.Transformer(8, 2, custom_encoder=lambda x, mask: x, custom_decoder=lambda x, *rest: x)
+    assert custom(src, tgt, None, None, None) is tgt
+
+
+def test_attention_refuses_other_sizes():
+    with pytest.raises(ValueError, match="dims is 7"):
+        nn.MultiHeadAttention(7, 2)
+    layer = nn.MultiHeadAttention(8, 2)
+    with pytest.raises(ValueError, match=r"keys have shape \(3, 8\)"):
+        layer(hr.ones((1, 3, 8)), hr.ones((3, 8)), hr.ones((3, 8)))
+    with pytest.raises(ValueError, match="'all'"):
+        layer(hr.ones((1, 3, 8)), hr.ones((1, 3, 8)), hr.ones((1, 3, 8)), "all")
+
+
+# ---- encodings of positions
+
+
+@pytest.mark.parametrize("traditional", [True, False])
+def test_rope_turns_pairs(traditional):
+    x = sample(2, 3, 5, 8)
+    y = np.asarray(nn.RoPE(6, traditional=traditional, base=100, scale=0.5)(hr.array(x), offset=3))
+    angles = 0.5 * np.arange(3, 8)[:, None] * 100 ** (-np.arange(3) / 3)
+    first, second = (x[..., 0:6:2], x[..., 1:6:2]) if traditional else (x[..., :3], x[..., 3:6])
+    turned = (first + 1j * second) * np.exp(1j * angles)
+    found = y[..., 0:6:2] + 1j * y[..., 1:6:2] if traditional else y[..., :3] + 1j * y[..., 3:6]
+    np.testing.assert_allclose(found, turned, atol=1e-5)
+    np.testing.assert_array_equal(y[..., 6:], x[..., 6:])
+    half = nn.RoPE(8)(hr.array(x, dtype=hr.float16))
+    assert half.dtype == hr.float16 and repr(nn.RoPE(8)) == "RoPE(8, traditional=False)"
+
+
+def test_sinusoidal_encoding():
+    x = sample(3, 4, high=50)
+    frequencies = np.exp(np.linspace(0, np.log(1e-4), 3))
+    angles = x[..., None] * frequencies
+    expected = np.concatenate([np.sin(angles), np.cos(angles)], -1) * (2 / 6) ** 0.5
+    close(nn.SinusoidalPositionalEncoding(6)(hr.array(x)), expected)
+    layer = nn.SinusoidalPositionalEncoding(2, max_freq=3, scale=1, cos_first=True, full_turns=True)
+    close(layer(hr.array([0.25])), [[np.cos(1.5 * np.pi), np.sin(1.5 * np.pi)]])
+    assert layer.parameters() == {}
+
+
+def test_alibi():
+    slopes = np.asarray(nn.ALiBi.create_alibi_slope(12)).ravel()
+    np.testing.assert_allclose(slopes[:8], 2.0 ** -np.arange(1, 9))
+    np.testing.assert_allclose(slopes[8:], 2.0 ** -np.arange(0.5, 4.5))
+    scores = hr.array(sample(2, 8, 3, 5))
+    distances = abs(np.arange(2, 5)[:, None] - np.arange(5))
+    expected = np.asarray(scores) - distances * slopes[:8, None, None] + 1
+    close(nn.ALiBi()(scores, offset=2, mask=hr.ones((3, 5))), expected)
+    assert nn.ALiBi()(scores.astype(hr.float16)).dtype == hr.float16
+
+
+def test_encodings_refuse_odd_sizes():
+    for call, message in (
+        (lambda: nn.RoPE(3), "dims is 3"),
+        (lambda: nn.RoPE(8)(hr.ones((3, 4))), r"\(3, 4\)"),
+        (lambda: nn.SinusoidalPositionalEncoding(0), "dims is 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+# ---- upsampling
+
+
+@pytest.mark.parametrize(
+    ("mode", "theirs", "align", "antialias"),
+    [
+        ("nearest", "nearest", None, False),
+        ("linear", "bilinear", False, False),
+        ("linear", "bilinear", True, False),
+        ("linear", "bilinear", False, True),
+        ("cubic", "bicubic", False, False),
+        ("cubic", "bicubic", True, False),
+        ("cubic", "bicubic", False, True),
+    ],
+)
+@pytest.mark.parametrize("scale", [2, (3.0, 2.0), 0.5, (0.5, 4)])
+def test_upsampling(mode, theirs, align, antialias, scale):
+    def torchs(x):
+        factor = scale if isinstance(scale, tuple) else (scale, scale)
+        options = {} if align is None else {"align_corners": align, "antialias": antialias}
+        return F.interpolate(x, scale_factor=factor, mode=theirs, **options)
+
+    layer = nn.Upsample(scale, mode, align_corners=bool(align), antialias=antialias)
+    compare(layer, torchs, sample(2, 6, 8, 3), to_theirs=to_first, from_theirs=to_last, tolerance=2e-5)
+
+
+def test_upsampling_of_other_ranks_and_dtypes():
+    x = sample(2, 4, 3)
+    expected = F.interpolate(torch.tensor(to_first(x)), scale_factor=1.5, mode="linear")
+    close(nn.Upsample(1.5, "linear")(hr.array(x)), to_last(expected))
+    cube = sample(1, 2, 3, 2, 2)
+    expected = F.interpolate(torch.tensor(to_first(cube)), scale_factor=2, mode="trilinear")
+    close(nn.Upsample(2, "linear")(hr.array(cube)), to_last(expected))
+    ints = hr.array([[[0], [4]]])
+    assert nn.Upsample(2)(ints).tolist() == [[[0], [0], [4], [4]]] and nn.Upsample(2)(ints).dtype == hr.int64
+    assert nn.Upsample(2, "linear")(ints).tolist() == [[[0], [1], [3], [4]]]
+    assert nn.Upsample(1.5)(hr.array(np.arange(4).reshape(1, 4, 1))).shape == (1, 6, 1)
+
+
+def test_upsampling_refuses_other_arguments():
+    for call, message in (
+        (lambda: nn.Upsample(2, "area"), "mode is 'area'"),
+        (lambda: nn.Upsample(2, antialias=True), "antialias with mode 'nearest'"),
+        (lambda: nn.Upsample(2, "linear", True, True), "align_corners=True"),
+        (lambda: nn.Upsample((2, 3))(hr.ones((1, 4, 1))), "1 spatial dims"),
+        (lambda: nn.Upsample(2)(hr.ones((1, 4))), "0 spatial dims"),
+        (lambda: nn.Upsample(-2)(hr.ones((1, 4, 1))), "-2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+    assert repr(nn.Upsample((2, 3), "cubic", antialias=True)) == (
+        "Upsample(scale_factor=(2.0, 3.0), mode='cubic', align_corners=False, antialias=True)"
+    )
+
+
 # ---- losses
 
 

@@ -58,6 +58,21 @@ from headrace.nn.activations import (
     step,
     tanh,
 )
-from headrace.nn.gradients import value_and_grad
+from headrace.nn.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from headrace.nn.dropout import Dropout, Dropout2d, Dropout3d
+from headrace.nn.gradients import checkpoint, value_and_grad
 from headrace.nn.linear import Bilinear, Embedding, Identity, Linear, Sequential
 from headrace.nn.module import Module
+from headrace.nn.normalization import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
+from headrace.nn.pooling import AvgPool1d, AvgPool2d, AvgPool3d, MaxPool1d, MaxPool2d, MaxPool3d
+from headrace.nn.positional_encoding import ALiBi, RoPE, SinusoidalPositionalEncoding
+from headrace.nn.recurrent import GRU, LSTM, RNN
+from headrace.nn.transformer import (
+    MultiHeadAttention,
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
+from headrace.nn.upsample import Upsample

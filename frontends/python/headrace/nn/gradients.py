@@ -1,10 +1,22 @@
 """Gradients with respect to the trainable parameters of a module."""
 
+import contextlib
 import functools
 
 from headrace import transforms
 
-__all__ = ["value_and_grad"]
+__all__ = ["checkpoint", "value_and_grad"]
+
+
+@contextlib.contextmanager
+def _parameters_of(module, parameters):
+    """The module has these parameters inside of the block."""
+    old = module.trainable_parameters()
+    module.update(parameters)
+    try:
+        yield
+    finally:
+        module.update(old)
 
 
 def value_and_grad(model, fn):
@@ -16,17 +28,31 @@ def value_and_grad(model, fn):
     """
 
     def call(parameters, args, kwargs):
-        model.update(parameters)
-        return fn(*args, **kwargs)
+        with _parameters_of(model, parameters):
+            return fn(*args, **kwargs)
 
     transformed = transforms.value_and_grad(call)
 
     @functools.wraps(fn, updated=())
     def wrapped(*args, **kwargs):
-        parameters = model.trainable_parameters()
-        try:
-            return transformed(parameters, args, kwargs)
-        finally:
-            model.update(parameters)
+        return transformed(model.trainable_parameters(), args, kwargs)
+
+    return wrapped
+
+
+def checkpoint(module, fn=None):
+    """fn, by default the module, as a function whose gradients keep no values between its inputs and outputs: it runs
+    again for them. Inputs are the arguments and the module's trainable parameters."""
+    fn = module if fn is None else fn
+
+    def call(parameters, args, kwargs):
+        with _parameters_of(module, parameters):
+            return fn(*args, **kwargs)
+
+    checkpointed = transforms.checkpoint(call)
+
+    @functools.wraps(fn, updated=())
+    def wrapped(*args, **kwargs):
+        return checkpointed(module.trainable_parameters(), args, kwargs)
 
     return wrapped

@@ -222,6 +222,12 @@ class Module(dict):
             if not any(key in names for names in members):
                 raise KeyError(f"{type(self).__name__} has no parameter {key!r}")
 
+    def _freeze_own(self, keys):
+        self._no_grad.update(self._own_parameters() if keys is None else keys)
+
+    def _unfreeze_own(self, keys):
+        self._no_grad.difference_update(list(self._no_grad) if keys is None else keys)
+
     def _change_frozen(self, change, recurse, keys, strict):
         """Calls change(module, keys as a list) for this module, and with recurse for all in it."""
         keys = [keys] if isinstance(keys, str) else keys
@@ -234,19 +240,11 @@ class Module(dict):
     def freeze(self, *, recurse=True, keys=None, strict=False):
         """Freezes the parameters with these names, by default all; recurse: also of modules in this one. strict: a name
         that no module has is an error."""
-
-        def change(module, keys):
-            module._no_grad.update(module._own_parameters() if keys is None else keys)
-
-        return self._change_frozen(change, recurse, keys, strict)
+        return self._change_frozen(lambda module, keys: module._freeze_own(keys), recurse, keys, strict)
 
     def unfreeze(self, *, recurse=True, keys=None, strict=False):
         """The opposite of freeze."""
-
-        def change(module, keys):
-            module._no_grad.difference_update(list(module._no_grad) if keys is None else keys)
-
-        return self._change_frozen(change, recurse, keys, strict)
+        return self._change_frozen(lambda module, keys: module._unfreeze_own(keys), recurse, keys, strict)
 
     # ---- training
 
