@@ -161,7 +161,7 @@ REDUCE = "sum prod max min any all mean var std argmax argmin".split()
 ELSEWHERE = {  # tested below, or not numpy's
     "where", "clip", "lerp", "softmax", "log_softmax", "logsumexp", "sigmoid", "relu", "silu", "gelu", "softshrink",
     "erf", "erfinv", "lgamma", "digamma", "rsqrt", "sort", "argsort", "topk", "matmul", "conv", "attention",
-    "layer_norm", "rms_norm", "max_pool", "avg_pool", "broadcast_to", "permute_dims", "expand_dims", "squeeze", "flip",
+    "conv_transpose", "layer_norm", "rms_norm", "max_pool", "avg_pool", "broadcast_to", "permute_dims", "expand_dims", "squeeze", "flip",
     "reshape", "astype", "concat", "stack", "pad", "pad_reflect", "pad_edge", "tile", "roll", "tril", "triu", "take",
     "take_along_axis", "cumulative_sum", "cumulative_prod",
 }  # fmt: skip
@@ -387,6 +387,8 @@ def test_functions_that_numpy_lacks():
     close(hr.avg_pool(image, (2, 2), (2, 2), (0, 0)), np.array([[[[2.5, 4.5], [10.5, 12.5]]]], np.float32))
     summed = hr.conv(image, np.ones((1, 1, 3, 3), np.float32), None, (1, 1), (0, 0), (0, 0), (1, 1))
     close(summed, np.array([[[[45, 54], [81, 90]]]], np.float32))
+    moved = hr.conv_transpose(image[:, :, :2, :2], np.ones((1, 1, 2, 2), np.float32), (2, 2), (1, 0), (0, 0), (1, 1))
+    close(moved, np.array([[[[0, 0, 1, 1], [4, 4, 5, 5], [4, 4, 5, 5]]]], np.float32))
     q = sample("float32", (1, 1, 3, 4))
     scores = np.exp(q @ q.swapaxes(-1, -2) / 2)
     close(hr.attention(q, q, q), scores / scores.sum(-1, keepdims=True) @ q)
