@@ -59,6 +59,9 @@ PAIRS = {
         lambda: optim.AdamW(0.01, weight_decay=0.1, bias_correction=True),
         lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0.1),
     ),
+    "rmsprop": (lambda: optim.RMSprop(0.01, alpha=0.9), lambda p: torch.optim.RMSprop(p, 0.01, alpha=0.9)),
+    "adagrad": (lambda: optim.Adagrad(0.1, eps=1e-6), lambda p: torch.optim.Adagrad(p, 0.1, eps=1e-6)),
+    "adadelta": (lambda: optim.AdaDelta(0.5, rho=0.8), lambda p: torch.optim.Adadelta(p, 0.5, rho=0.8)),
 }
 
 
@@ -86,6 +89,13 @@ OPTIMIZERS = {
     "SGD": lambda **options: optim.SGD(0.1, momentum=0.9, **options),
     "Adam": lambda **options: optim.Adam(0.1, bias_correction=True, **options),
     "AdamW": lambda **options: optim.AdamW(0.1, **options),
+    "Adamax": lambda **options: optim.Adamax(0.1, **options),
+    "RMSprop": lambda **options: optim.RMSprop(0.1, eps=1e-4, **options),
+    "Adagrad": lambda **options: optim.Adagrad(0.1, eps=1e-4, **options),
+    "AdaDelta": lambda **options: optim.AdaDelta(0.1, eps=1e-4, **options),
+    "Lion": lambda **options: optim.Lion(0.1, weight_decay=0.1, **options),
+    "Adafactor": lambda **options: optim.Adafactor(beta_1=0.9, weight_decay=0.1, eps=(1e-5, 1e-3), **options),
+    "Muon": lambda **options: optim.Muon(0.1, **options),
 }
 
 
@@ -104,7 +114,7 @@ def test_a_state_is_a_tree(name):
     optimizer, tree = OPTIMIZERS[name](), parameters()
     optimizer.init(tree)
     slots = set(optimizer.state["first"][1])
-    assert slots and slots == set(optimizer.state["second"]["w"])
+    assert slots and (name == "Adafactor" or slots == set(optimizer.state["second"]["w"]))
     assert all(x.tolist() == hr.zeros((5,)).tolist() for x in optimizer.state["first"][1].values())
     middle = optimizer.apply_gradients(gradients_of(tree, 0), tree)
     other = OPTIMIZERS[name]()
@@ -115,6 +125,89 @@ def test_a_state_is_a_tree(name):
     fresh = OPTIMIZERS[name]()
     fresh.apply_gradients(gradients_of(tree, 0), tree)
     assert expected == [x.tolist() for x in leaves(fresh.apply_gradients(gradients, middle))]
+
+
+def steps_of(optimizer, x, gradients):
+    """x after steps with these gradients, in f64."""
+    x = {"x": hr.array(x)}
+    for g in gradients:
+        x = optimizer.apply_gradients({"x": hr.array(g)}, x)
+    return np.asarray(x["x"])
+
+
+def test_steps_of_formulas():
+    """Against the formulas of the papers, in NumPy."""
+    random = np.random.default_rng(3)
+    x, gradients = random.normal(size=(4, 3)), random.normal(size=(3, 4, 3))
+    y, m, v = x.copy(), 0, 0
+    for g in gradients:
+        m, v = 0.9 * m + 0.1 * g, np.maximum(0.99 * v, abs(g))
+        y = y - 0.1 * m / (v + 1e-8)
+    np.testing.assert_allclose(steps_of(optim.Adamax(0.1, betas=(0.9, 0.99)), x, gradients), y, rtol=1e-6)
+    y, m = x.copy(), 0
+    for g in gradients:
+        y, m = (1 - 0.1 * 0.5) * y - 0.1 * np.sign(0.8 * m + 0.2 * g), 0.9 * m + 0.1 * g
+    np.testing.assert_allclose(steps_of(optim.Lion(0.1, betas=(0.8, 0.9), weight_decay=0.5), x, gradients), y, rtol=1e-6)
+    y, rows, columns = x.copy(), np.zeros(4), np.zeros(3)
+    for step, g in enumerate(gradients, 1):
+        decay = 1 - step**-0.8
+        rows = decay * rows + (1 - decay) * (g**2).mean(1)
+        columns = decay * columns + (1 - decay) * (g**2).mean(0)
+        update = g / np.sqrt(np.outer(rows, columns) / rows.mean())
+        update /= max(1, np.sqrt((update**2).mean()))
+        y = y - min(1e-2, step**-0.5) * max(1e-3, np.sqrt((y**2).mean())) * update
+    np.testing.assert_allclose(steps_of(optim.Adafactor(), x, gradients), y, rtol=1e-6)
+
+
+def test_muon_makes_steps_orthogonal():
+    random = np.random.default_rng(3)
+    for shape, factor in (((6, 3), 2**0.5), ((3, 6), 1), ((3, 3), 1)):
+        y = steps_of(optim.Muon(1.0, weight_decay=0), np.zeros(shape), [random.normal(size=shape)])
+        values = np.linalg.svd(y / factor, compute_uv=False)
+        assert (values > 0.6).all() and (values < 1.3).all()
+    x = steps_of(optim.Muon(1.0, momentum=0.5, nesterov=False, weight_decay=0.1), np.array([2.0]), [np.array([1.0])])
+    assert abs(x[0] - (2 - 0.5 * 1.2)) < 1e-6
+
+
+def test_several_optimizers():
+    tree = parameters()
+    gradients = gradients_of(tree, 0)
+    both = optim.MultiOptimizer([optim.SGD(0.5), optim.Lion(0.1)], [lambda path, g: path.startswith("first")])
+    both.init(tree)
+    found = both.apply_gradients(gradients, tree)
+    first = optim.SGD(0.5).apply_gradients({"first": gradients["first"]}, tree)
+    second = optim.Lion(0.1).apply_gradients({"second": gradients["second"]}, tree)
+    assert [x.tolist() for x in leaves(found)] == [x.tolist() for x in leaves({**first, **second})]
+    state = both.state
+    assert len(state["states"]) == 2 and "second" not in state["states"][0] and "m" in state["states"][1]["second"]["w"]
+    both.state = state
+    both.learning_rate = 0.25
+    assert [optimizer.learning_rate.item() for optimizer in both.optimizers] == [0.25, 0.25]
+    with pytest.raises(ValueError, match="list of 2 states"):
+        both.state = {"states": []}
+    with pytest.raises(ValueError, match="0 filters, expected 1"):
+        optim.MultiOptimizer([optim.SGD(0.1), optim.SGD(0.1)])
+
+
+def test_schedules():
+    for schedule, expected in (
+        (optim.exponential_decay(0.1, 0.5), [0.1, 0.05, 0.025, 0.0125]),
+        (optim.step_decay(0.1, 0.5, 2), [0.1, 0.1, 0.05, 0.05]),
+        (optim.linear_schedule(0.0, 0.2, 2), [0, 0.1, 0.2, 0.2]),
+        (optim.cosine_decay(0.2, 2, end=0.1), [0.2, 0.15, 0.1, 0.1]),
+        (
+            optim.join_schedules([optim.linear_schedule(0, 1, 2), optim.exponential_decay(0.5, 0.5)], [2]),
+            [0, 0.5, 0.5, 0.25],
+        ),
+    ):
+        for step, value in enumerate(expected):
+            for given in (step, hr.array(step, dtype=hr.uint64)):
+                np.testing.assert_allclose(np.asarray(hr.array(schedule(given))), value, atol=1e-7)
+        optimizer = optim.SGD(schedule)
+        x = {"x": hr.array(0.0)}
+        for _ in expected:
+            x = optimizer.apply_gradients({"x": hr.array(1.0)}, x)
+        assert abs(x["x"].item() + sum(expected)) < 1e-6
 
 
 def test_frozen_and_new_parameters():
@@ -162,6 +255,16 @@ def test_clip_grad_norm():
         (lambda: optim.SGD(0.1, momentum=0.9, dampening=0.5, nesterov=True), "dampening 0.5"),
         (lambda: optim.Adam(0.1, betas=(0.9, 1.0)), "beta2 is 1.0"),
         (lambda: optim.AdamW(0.1, eps=-1), "AdamW: eps is -1"),
+        (lambda: optim.RMSprop(0.1, eps=0), ">0"),
+        (lambda: optim.RMSprop(0.1, alpha=-1), "alpha is -1"),
+        (lambda: optim.AdaDelta(0.1, rho=-1), "rho is -1"),
+        (lambda: optim.Adagrad(0.1, eps=-1.0), "Adagrad: eps is -1.0"),
+        (lambda: optim.Lion(0.1, betas=(-1, 0)), "Lion: beta1 is -1"),
+        (lambda: optim.Adafactor(relative_step=False), "learning_rate is None"),
+        (lambda: optim.step_decay(1, 1, 0), "step_size is 0"),
+        (lambda: optim.cosine_decay(1, -1), "decay_steps is -1"),
+        (lambda: optim.linear_schedule(1, 1, 0), "steps is 0"),
+        (lambda: optim.join_schedules([], []), "0 schedules"),
         (lambda: optim.clip_grad_norm({}, -1), "max_norm is -1"),
     ],
 )

@@ -6,7 +6,7 @@ of the parameter. A learning rate may be a function of the step (headrace.optimi
 
 from headrace import _arrays
 from headrace._arrays import sqrt, square, zeros_like
-from headrace.utils import tree_map, tree_reduce
+from headrace.utils import tree_flatten, tree_map, tree_reduce, tree_unflatten
 
 
 def _check(who, name, value, is_valid, expected):
@@ -179,6 +179,270 @@ class AdamW(Adam):
     def apply_single(self, gradient, parameter, state):
         decayed = parameter * (1 - self._rate(gradient) * self.weight_decay)
         return super().apply_single(gradient, decayed, state)
+
+
+class Adamax(Adam):
+    """Adam with v = max(b2 * v, |g|) and w = w - learning_rate * m / (v + eps)."""
+
+    def __init__(self, learning_rate, betas=(0.9, 0.999), eps=1e-8):
+        super().__init__(learning_rate, betas, eps)
+
+    def apply_single(self, gradient, parameter, state):
+        b1, b2 = self.betas
+        state["m"] = m = b1 * state["m"] + (1 - b1) * gradient
+        state["v"] = v = _arrays.maximum(b2 * state["v"], abs(gradient))
+        return parameter - self._rate(gradient) * m / (v + self.eps)
+
+
+class _Scaled(Optimizer):
+    """Optimizers that divide a gradient by the square root of a sum v of squares."""
+
+    _SLOTS = ("v",)
+
+    def __init__(self, learning_rate, eps):
+        _check(type(self).__name__, "eps", eps, eps > 0, ">0")
+        super().__init__()
+        self._maybe_schedule("learning_rate", learning_rate)
+        self.eps = eps
+
+    def _sum(self, v, squares):
+        raise NotImplementedError
+
+    def apply_single(self, gradient, parameter, state):
+        state["v"] = v = self._sum(state["v"], square(gradient))
+        return parameter - self._rate(gradient) * gradient / (sqrt(v) + self.eps)
+
+
+class RMSprop(_Scaled):
+    """v = alpha * v + (1 - alpha) * g^2; w = w - learning_rate * g / (sqrt(v) + eps)."""
+
+    def __init__(self, learning_rate, alpha=0.99, eps=1e-8):
+        _check("RMSprop", "alpha", alpha, alpha >= 0, ">= 0")
+        super().__init__(learning_rate, eps)
+        self.alpha = alpha
+
+    def _sum(self, v, squares):
+        return self.alpha * v + (1 - self.alpha) * squares
+
+
+class Adagrad(_Scaled):
+    """v = v + g^2; w = w - learning_rate * g / (sqrt(v) + eps)."""
+
+    def __init__(self, learning_rate, eps=1e-8):
+        super().__init__(learning_rate, eps)
+
+    def _sum(self, v, squares):
+        return v + squares
+
+
+class AdaDelta(_Scaled):
+    """v = rho * v + (1 - rho) * g^2; d = sqrt(u + eps) / sqrt(v + eps) * g; u = rho * u + (1 - rho) * d^2;
+    w = w - learning_rate * d."""
+
+    _SLOTS = ("v", "u")
+
+    def __init__(self, learning_rate, rho=0.9, eps=1e-6):
+        _check("AdaDelta", "rho", rho, rho >= 0, ">= 0")
+        super().__init__(learning_rate, eps)
+        self.rho = rho
+
+    def apply_single(self, gradient, parameter, state):
+        rho, u = self.rho, state["u"]
+        state["v"] = v = rho * state["v"] + (1 - rho) * square(gradient)
+        d = sqrt(u + self.eps) / sqrt(v + self.eps) * gradient
+        state["u"] = rho * u + (1 - rho) * square(d)
+        return parameter - self._rate(gradient) * d
+
+
+class Lion(Optimizer):
+    """c = b1 * m + (1 - b1) * g; m = b2 * m + (1 - b2) * g; w = w - learning_rate * (sign(c) + weight_decay * w)."""
+
+    _SLOTS = ("m",)
+
+    def __init__(self, learning_rate, betas=(0.9, 0.99), weight_decay=0.0):
+        _check_betas("Lion", betas)
+        super().__init__()
+        self._maybe_schedule("learning_rate", learning_rate)
+        self.betas, self.weight_decay = betas, weight_decay
+
+    def apply_single(self, gradient, parameter, state):
+        (b1, b2), m, rate = self.betas, state["m"], self._rate(gradient)
+        state["m"] = b2 * m + (1 - b2) * gradient
+        if self.weight_decay > 0:
+            parameter = (1 - rate * self.weight_decay) * parameter
+        return parameter - rate * _arrays.sign(b1 * m + (1 - b1) * gradient)
+
+
+def _rms(x):
+    """The square root of the mean square."""
+    return sqrt(_arrays.mean(square(x)))
+
+
+class Adafactor(Optimizer):
+    """Mean squares of a gradient of 2 dims or more are kept as those of its rows and columns (the last two dims). The
+    learning rate is min(1e-2, 1 / sqrt(step)) if relative_step, and times the parameter's root mean square, at least
+    eps[1], if scale_parameter. https://arxiv.org/abs/1804.04235"""
+
+    def __init__(
+        self,
+        learning_rate=None,
+        eps=(1e-30, 1e-3),
+        clip_threshold=1.0,
+        decay_rate=-0.8,
+        beta_1=None,
+        weight_decay=0.0,
+        scale_parameter=True,
+        relative_step=True,
+        warmup_init=False,
+    ):
+        super().__init__()
+        _check("Adafactor", "learning_rate", learning_rate, relative_step or learning_rate is not None, "a number")
+        if learning_rate is not None:
+            self._maybe_schedule("learning_rate", learning_rate)
+        self.eps, self.clip_threshold, self.decay_rate, self.beta_1 = eps, clip_threshold, decay_rate, beta_1
+        self.weight_decay, self.scale_parameter = weight_decay, scale_parameter
+        self.relative_step, self.warmup_init = relative_step, warmup_init
+
+    def init_single(self, parameter, state):
+        shape, dtype = parameter.shape, parameter.dtype
+        if parameter.ndim >= 2:
+            state["exp_avg_sq_row"] = _arrays.zeros(shape[:-1], dtype=dtype)
+            state["exp_avg_sq_col"] = _arrays.zeros((*shape[:-2], shape[-1]), dtype=dtype)
+        else:
+            state["exp_avg_sq"] = zeros_like(parameter)
+        if self.beta_1 is not None:
+            state["exp_avg"] = zeros_like(parameter)
+
+    def _begin(self):
+        step = self.step.astype(_arrays.float32)
+        self._decay = 1 - step**self.decay_rate
+        if self.relative_step:
+            bound = 1e-6 * step if self.warmup_init else 1e-2
+            self._size = _arrays.minimum(_arrays.rsqrt(step), bound)
+        else:
+            self._size = self.learning_rate
+
+    def _compute_learning_rate(self, parameter):
+        size = self._size.astype(parameter.dtype)
+        return _arrays.maximum(_rms(parameter), self.eps[1]) * size if self.scale_parameter else size
+
+    def _approximate_exp_moving_avg(self, exp_avg_sq_row, exp_avg_sq_col):
+        """1 / the square root of the mean squares."""
+        rows = _arrays.rsqrt(exp_avg_sq_row / _arrays.mean(exp_avg_sq_row, axis=-1, keepdims=True))
+        return rows[..., None] * _arrays.rsqrt(exp_avg_sq_col)[..., None, :]
+
+    def _factors(self, squares, state):
+        """What a gradient is multiplied by."""
+        decay = self._decay.astype(squares.dtype)
+        if squares.ndim < 2:
+            state["exp_avg_sq"] = decay * state["exp_avg_sq"] + (1 - decay) * squares
+            return _arrays.rsqrt(state["exp_avg_sq"])
+        for name, axis in (("exp_avg_sq_row", -1), ("exp_avg_sq_col", -2)):
+            state[name] = decay * state[name] + (1 - decay) * _arrays.mean(squares, axis=axis)
+        return self._approximate_exp_moving_avg(state["exp_avg_sq_row"], state["exp_avg_sq_col"])
+
+    def apply_single(self, gradient, parameter, state):
+        rate = self._compute_learning_rate(parameter)
+        update = self._factors(square(gradient) + self.eps[0], state) * gradient
+        update = rate * (update / _arrays.maximum(_rms(update) / self.clip_threshold, 1.0))
+        if self.beta_1 is not None:
+            state["exp_avg"] = update = self.beta_1 * state["exp_avg"] + (1 - self.beta_1) * update
+        if self.weight_decay != 0:
+            parameter = parameter - parameter * (self.weight_decay * rate)
+        return parameter - update
+
+
+class Muon(Optimizer):
+    """v = momentum * v + (1 - momentum) * g; w = w - learning_rate * u. u is v, or with nesterov momentum * v +
+    (1 - momentum) * g. For parameters of 2 dims or more, as matrices of their first dim, u is made nearly orthogonal by
+    ns_steps of Newton-Schulz's iteration, and multiplied by sqrt(max(1, rows / columns)) of its last two dims.
+    g includes weight_decay * w. https://kellerjordan.github.io/posts/muon"""
+
+    _SLOTS = ("v",)
+
+    def __init__(self, learning_rate, momentum=0.95, weight_decay=0.01, nesterov=True, ns_steps=5):
+        super().__init__()
+        self._maybe_schedule("learning_rate", learning_rate)
+        self.momentum, self.weight_decay, self.nesterov, self.ns_steps = momentum, weight_decay, nesterov, ns_steps
+
+    def _zeropower_via_newtonschulz5(self, x, steps):
+        """A matrix with the singular vectors of x, whose singular values are near to 1."""
+        if x.ndim != 2:
+            raise ValueError(f"Muon: shape {x.shape}, expected 2 dims")
+        if x.shape[0] > x.shape[1]:
+            return self._zeropower_via_newtonschulz5(x.T, steps).T
+        x = x / (sqrt(square(x).sum()) + 1e-7)
+        for _ in range(steps):
+            a = x @ x.T
+            x = 3.4445 * x + (-4.7750 * a + 2.0315 * (a @ a)) @ x
+        return x
+
+    def apply_single(self, gradient, parameter, state):
+        if self.weight_decay != 0:
+            gradient = gradient + self.weight_decay * parameter
+        state["v"] = update = self.momentum * state["v"] + (1 - self.momentum) * gradient
+        if self.nesterov:
+            update = gradient * (1 - self.momentum) + update * self.momentum
+        rate = self._rate(gradient)
+        if update.ndim >= 2:
+            flat = update.reshape((update.shape[0], -1))
+            update = self._zeropower_via_newtonschulz5(flat, self.ns_steps).reshape(update.shape)
+            rate = rate * max(1, update.shape[-2] / update.shape[-1]) ** 0.5
+        return parameter - rate * update
+
+
+class MultiOptimizer(Optimizer):
+    """Several optimizers, each for the parameters with filter(path, gradient) that none before has; the last one has
+    no filter."""
+
+    def __init__(self, optimizers, filters=()):
+        if len(filters) != len(optimizers) - 1:
+            raise ValueError(f"MultiOptimizer: {len(filters)} filters, expected {len(optimizers) - 1}")
+        super().__init__()
+        self.optimizers = list(optimizers)
+        self.filters = [*filters, lambda path, gradient: True]
+
+    def _split_dictionary(self, gradients):
+        """A tree for each optimizer."""
+        parts = [[] for _ in self.optimizers]
+        for path, gradient in tree_flatten(gradients):
+            if isinstance(gradient, _arrays.Array):
+                parts[next(i for i, accepts in enumerate(self.filters) if accepts(path, gradient))].append(
+                    (path, gradient)
+                )
+        return [tree_unflatten(part) for part in parts]
+
+    def init(self, parameters):
+        for optimizer, part in zip(self.optimizers, self._split_dictionary(parameters)):
+            optimizer.init(part)
+
+    def apply_gradients(self, gradients, parameters):
+        updated = {}
+        for optimizer, part in zip(self.optimizers, self._split_dictionary(gradients)):
+            tree_flatten(optimizer.apply_gradients(part, parameters), destination=updated)
+        return tree_unflatten({path: x for path, x in updated.items() if isinstance(x, _arrays.Array)})
+
+    @property
+    def state(self):
+        """The states of all optimizers."""
+        return {"states": [optimizer.state for optimizer in self.optimizers]}
+
+    @state.setter
+    def state(self, state):
+        if len(state.get("states", ())) != len(self.optimizers):
+            raise ValueError(f"MultiOptimizer: the state has no list of {len(self.optimizers)} states")
+        for optimizer, own in zip(self.optimizers, state["states"]):
+            optimizer.state = own
+
+    @property
+    def learning_rate(self):
+        """The learning rate of the first optimizer; setting it sets those of all."""
+        return self.optimizers[0].learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, learning_rate):
+        for optimizer in self.optimizers:
+            optimizer.learning_rate = learning_rate
 
 
 def clip_grad_norm(grads, max_norm):
