@@ -36,6 +36,21 @@ static void release_arg(const hr_custom_spec *spec) {
   }
 }
 
+hr_status hr__custom_create(const hr_custom_spec *spec, hr__custom **out_custom) {
+  hr__custom *custom = hr_malloc(sizeof *custom);
+  if (custom == NULL) {
+    release_arg(spec);
+    return no_memory();
+  }
+  *custom = (hr__custom){*spec, 1};
+  *out_custom = custom;
+  return HR_OK;
+}
+
+const hr_custom_spec *hr__custom_spec(const hr__custom *custom) {
+  return &custom->spec;
+}
+
 void hr__custom_retain(hr__custom *custom) {
   ++custom->users;
 }
@@ -116,28 +131,14 @@ static hr_status check_buffers(const char *what, int count, const hr_tensor *con
   return HR_OK;
 }
 
-/* A tape below a vmap sees all examples, which the function does not have. */
-static hr_status refuse_vmap(const hr_hook *hook, const hr__custom *custom, const hr_hook_record *record) {
-  if (!hr__vmap_concerns(hook, record)) {
-    return HR_OK;
-  }
-  for (hook = hook->below; hook != NULL; hook = hook->below) {
-    if (hr__is_open_tape(hook)) {
-      return hr_status_make(HR_STATUS_UNIMPLEMENTED,
-                            "%s: a function with a gradient of its own in a vmap that is differentiated",
-                            hr__custom_name(custom));
-    }
-  }
-  return HR_OK;
-}
-
-/* Up to the function in which this one runs: for tapes below that, it is constant. */
-static hr_status keep_on_tapes(hr_hook *top, const void *thread, hr__custom *custom, const hr_hook_record *record) {
+hr_status hr__custom_keep(hr_hook *top, const void *thread, hr__custom *custom, const hr_hook_record *record) {
   for (hr_hook *hook = top; hook != NULL; hook = hook->below) {
     if (hook->record == pass_as_constant && ((hr_custom *)hook)->thread == thread) {
       break;
     }
-    HR_RETURN_IF_ERROR(refuse_vmap(hook, custom, record));
+    if (hr__vmap_concerns(hook, record)) {
+      return hr__vmap_keep_custom(hook, thread, custom, record);
+    }
     HR_RETURN_IF_ERROR(hr__tape_keep_custom(hook, custom, record));
   }
   return HR_OK;
@@ -158,19 +159,15 @@ static hr_status keep(const hr_custom *custom, hr__custom *kept, int input_count
   const hr_hook_record record = {HR_OP_CALL, NULL, input_count, output_count, views, views + input_count};
   hr_hook *top = hr_hook_set_top(custom->stream, NULL);
   (void)hr_hook_set_top(custom->stream, top);
-  hr_status status = keep_on_tapes(top, custom->thread, kept, &record);
+  hr_status status = hr__custom_keep(top, custom->thread, kept, &record);
   hr_free(views);
   return status;
 }
 
 static hr_status end_on_tapes(hr_custom *custom, const hr_custom_spec *spec, int input_count,
                               const hr_tensor *const *inputs, int output_count, hr_tensor *const *outputs) {
-  hr__custom *kept = hr_malloc(sizeof *kept);
-  if (kept == NULL) {
-    release_arg(spec);
-    return no_memory();
-  }
-  *kept = (hr__custom){*spec, 1};
+  hr__custom *kept = NULL;
+  HR_RETURN_IF_ERROR(hr__custom_create(spec, &kept));
   hr_status status = check_buffers("input", input_count, inputs);
   status = status == HR_OK ? check_buffers("output", output_count, (const hr_tensor *const *)outputs) : status;
   status = status == HR_OK ? own_outputs(custom, output_count, outputs) : status;

@@ -532,10 +532,6 @@ static hr_status keep_operands(hr_tape *tape, const hr_hook_record *record, hr__
   return mark_outputs(tape, taped);
 }
 
-bool hr__is_open_tape(const hr_hook *hook) {
-  return hook->record == see_record && !((const hr_tape *)hook)->is_ended;
-}
-
 hr_status hr__tape_keep_custom(hr_hook *hook, hr__custom *custom, const hr_hook_record *record) {
   hr_tape *tape = (hr_tape *)hook;
   if (hook->record != see_record || tape->is_ended || tape->is_paused || !has_active_input(tape, record)) {

@@ -60,11 +60,15 @@ struct hr_tape {
 const void *hr__tape_thread(void);
 /* Changes `constants` of the thread's tapes, from this hook of a stream on. */
 void hr__tapes_add_constants(hr_hook *hook, const void *thread, int change);
-/* True for a tape that keeps records. */
-bool hr__is_open_tape(const hr_hook *hook);
 /* Keeps the record of a function on a tape, if an input depends on watched tensors. Does nothing for other hooks. */
 hr_status hr__tape_keep_custom(hr_hook *hook, hr__custom *custom, const hr_hook_record *record);
 
+/* A function on tapes, with one user. Releases the spec's `arg` if it fails. */
+hr_status hr__custom_create(const hr_custom_spec *spec, hr__custom **out_custom);
+const hr_custom_spec *hr__custom_spec(const hr__custom *custom);
+/* Keeps the record of a function on the tapes from `top` down to the function in which it runs: for tapes below that it
+ * is constant. */
+hr_status hr__custom_keep(hr_hook *top, const void *thread, hr__custom *custom, const hr_hook_record *record);
 void hr__custom_retain(hr__custom *custom);
 void hr__custom_release(hr__custom *custom);
 

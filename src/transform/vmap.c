@@ -276,6 +276,16 @@ bool hr__vmap_concerns(const hr_hook *hook, const hr_hook_record *record) {
   return hook->record == see_record && concerns((const hr_vmap *)hook, record);
 }
 
+hr_status hr__vmap_map_outputs(hr_vmap *vmap, const hr_hook_record *record) {
+  for (int i = 0; i < record->output_count; ++i) {
+    const hr_view *output = &record->outputs[i];
+    if (find_mapped(vmap, output->buffer) == NULL) {
+      HR_RETURN_IF_ERROR(make_own(vmap, output->buffer, NULL, true, output->dtype));
+    }
+  }
+  return HR_OK;
+}
+
 /* The serial number of a new buffer: later ones are larger. */
 static hr_status newest_serial(hr_stream *stream, uint64_t *out_serial) {
   hr_buffer *buffer;

@@ -17,6 +17,7 @@
 #include "headrace/hook.h"
 #include "headrace/part.h"
 #include "headrace/transform.h"
+#include "transform/tape.h"
 
 /* A buffer that differs between examples. */
 typedef struct hr__mapped {
@@ -56,6 +57,11 @@ typedef struct hr__record_of_all {
 
 /* True if the hook is a vmap, and the record uses its examples. */
 bool hr__vmap_concerns(const hr_hook *hook, const hr_hook_record *record);
+
+/* The same record for all examples, on the tapes below this vmap: hr__custom_keep. All outputs are mapped then. */
+hr_status hr__vmap_keep_custom(hr_hook *hook, const void *thread, hr__custom *custom, const hr_hook_record *record);
+/* Makes the outputs of a record examples, with the contents that they have. */
+hr_status hr__vmap_map_outputs(hr_vmap *vmap, const hr_hook_record *record);
 
 /* Records it for all examples. */
 hr_status hr__vmap_record(const hr__record_of_all *record);

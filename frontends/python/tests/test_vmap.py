@@ -115,6 +115,10 @@ CASES |= {
         lambda x, w: hr.conv(x, w, stride=[1], before=[1], after=[1], dilation=[2], groups=2),
         signed(1, 4, 9), signed(6, 2, 3),
     ),
+    "conv_transpose": (
+        lambda x, w: hr.conv_transpose(x, w, stride=[2], before=[1], after=[0], dilation=[1], groups=2),
+        signed(2, 4, 5), signed(4, 3, 3),
+    ),
     "cross_entropy": (lambda x, y: [hr.cross_entropy(x, y), hr.cross_entropy(x, y, reduction="mean")], signed(4, 3),
                       whole(4)),
     "nll_loss": (hr.nll_loss, signed(4, 3), whole(4)),
@@ -415,8 +419,41 @@ def test_functions_with_gradients_of_their_own():
     assert hr.vmap(clipped)(x).tolist() == hr.clip(x, -1, 1).tolist()
     again = hr.vmap(hr.grad(lambda r: hr.checkpoint(hr.sin)(r).sum()))(x)
     np.testing.assert_allclose(np.asarray(again), np.cos(np.asarray(x)), rtol=1e-12)
-    with pytest.raises(TypeError, match="a function with a gradient of its own in a vmap that is differentiated"):
-        hr.grad(lambda x: hr.vmap(clipped)(x).sum())(x)
+    outside = hr.grad(lambda x: hr.vmap(clipped)(x * 2).sum())(x)
+    np.testing.assert_array_equal(np.asarray(outside), 4 * np.asarray(x))
+    again = hr.grad(lambda x: hr.vmap(hr.checkpoint(hr.sin))(x).sum())(x)
+    np.testing.assert_allclose(np.asarray(again), np.cos(np.asarray(x)), rtol=1e-12)
+
+
+@hr.custom_function
+def scaled(x, w):
+    return x * w, hr.zeros(2)
+
+
+@scaled.vjp
+def scaled_vjp(primals, cotangents, outputs):
+    x, w = primals
+    return 3 * cotangents[0] * w, 5 * (cotangents[0] * x).sum(axis=0)
+
+
+def test_gradients_of_their_own_by_shared_arguments():
+    x, w = hr.array(signed(4, 2)), hr.array(signed(2)[0])
+
+    def total(x, w):
+        return (hr.vmap(lambda e, v: scaled(e, v)[0].sum() + scaled(e, v)[1].sum(), in_axes=(1, None))(x, w) ** 2).sum()
+
+    def loop(x, w):
+        return sum((scaled(x[:, i], w)[0].sum() + scaled(x[:, i], w)[1].sum()) ** 2 for i in range(4))
+
+    for actual, expected in zip(hr.grad(total, argnums=(0, 1))(x, w), hr.grad(loop, argnums=(0, 1))(x, w)):
+        np.testing.assert_allclose(np.asarray(actual), np.asarray(expected), rtol=1e-12)
+    twice = hr.grad(lambda x: hr.vmap(hr.vmap(clipped))(x).sum())(x)
+    np.testing.assert_array_equal(np.asarray(twice), np.asarray(x))
+    second = hr.grad(lambda x: hr.grad(lambda x: (hr.vmap(clipped)(x) ** 2).sum())(x).sum())(x)
+    third = hr.grad(lambda x: hr.grad(lambda x: (clipped(x) ** 2).sum())(x).sum())(x)
+    np.testing.assert_allclose(np.asarray(second), np.asarray(third), rtol=1e-12)
+    both = hr.grad(lambda x: hr.vmap(hr.grad(lambda e: (clipped(e) ** 2).sum()))(x).sum())(x)
+    np.testing.assert_allclose(np.asarray(both), np.asarray(third), rtol=1e-12)
 
 
 def test_compiled():
