@@ -2,10 +2,21 @@
 
 import functools
 import operator
+import threading
 
 from headrace import _arrays
 from headrace._arrays import Array
 from headrace.utils import tree_flatten, tree_map
+
+
+class _Open(threading.local):
+    """The thread's transforms that are open, from the outermost on: vmaps, and None for each tape."""
+
+    def __init__(self):
+        self.stack = []
+
+
+opened = _Open()
 
 
 class _Batch:
@@ -15,9 +26,11 @@ class _Batch:
         self.vmap = _arrays._vmap_begin(x, size)
 
     def __enter__(self):
+        opened.stack.append(self.vmap)
         return self.vmap
 
     def __exit__(self, *exception):
+        opened.stack.pop()
         _arrays._vmap_end(self.vmap)
 
 
@@ -139,3 +152,35 @@ def vmap(fun, in_axes=0, out_axes=0):
             return tree_map(functools.partial(_joined, vmap), result, _spread("out_axes", out_axes, result))
 
     return mapped
+
+
+# ---- functions with a vmap of their own
+
+
+def vmap_of(arrays):
+    """The innermost vmap of which one of the arrays is an example; None if a tape sees what happens in it."""
+    for vmap in reversed(opened.stack):
+        if vmap is None or any(_arrays._vmap_is_example(vmap, x) for x in arrays):
+            return vmap
+    return None
+
+
+def call_batched(vmap, rule, args):
+    """The function's result for an example, by its rule for all examples, which stand along axis 0."""
+
+    def is_example(x):
+        return isinstance(x, Array) and _arrays._vmap_is_example(vmap, x)
+
+    inputs = tree_map(lambda x: _arrays._vmap_join(vmap, x, 0) if is_example(x) else x, args)
+    axes = tree_map(lambda x: 0 if is_example(x) else None, args)
+    result = rule(*((inputs[0], axes[0]) if len(args) == 1 else (inputs, axes)))
+    if not isinstance(result, (list, tuple)) or len(result) != 2:
+        raise ValueError(f"vmap: the function's vmap returned {result!r}, expected outputs and their axes")
+    outputs, axes = result
+    return tree_map(functools.partial(_checked_example, vmap), outputs, _spread("the function's vmap", axes, outputs))
+
+
+def _checked_example(vmap, y, axis):
+    if axis is None or not isinstance(y, Array):
+        return y
+    return _arrays._vmap_split(vmap, y, _checked("the function's vmap", axis, y.ndim, f"shape {y.shape}"))

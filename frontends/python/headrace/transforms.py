@@ -11,7 +11,7 @@ import threading
 
 from headrace import _arrays
 from headrace._arrays import Array, stop_gradient
-from headrace._vmap import vmap
+from headrace._vmap import call_batched, opened, vmap, vmap_of
 from headrace.utils import _like, tree_flatten, tree_map
 
 __all__ = ["checkpoint", "custom_function", "grad", "jvp", "stop_gradient", "value_and_grad", "vjp", "vmap"]
@@ -24,9 +24,11 @@ class _Tape:
         self.tape = _arrays._tape_begin(arrays)
 
     def __enter__(self):
+        opened.stack.append(None)
         return self.tape
 
     def __exit__(self, *exception):
+        opened.stack.pop()
         _arrays._tape_close(self.tape)
 
 
@@ -464,8 +466,15 @@ class custom_function:
 
     def __call__(self, *args, **kwargs):
         if self._vjp is None and self._jvp is None:
-            return self._function(*args, **kwargs)
-        return _call(self._function, self._vjp, self._jvp, args, kwargs)
+            return self._run(*args, **kwargs)
+        return _call(self._run, self._vjp, self._jvp, args, kwargs)
+
+    def _run(self, *args, **kwargs):
+        """Without gradients."""
+        vmap = None
+        if self._vmap is not None and opened.stack and not kwargs:
+            vmap = vmap_of(_split(args)[0])
+        return self._function(*args, **kwargs) if vmap is None else call_batched(vmap, self._vmap, args)
 
     def vjp(self, f):
         """f(primals, cotangents, outputs) returns the gradients by the primals."""
@@ -478,7 +487,7 @@ class custom_function:
         return self
 
     def vmap(self, f):
-        """f(inputs, axes) returns the outputs and their axes."""
+        """f(inputs, axes) returns the outputs and their axes. Inputs have the examples along axis 0, or axis None."""
         self._vmap = f
         return self
 

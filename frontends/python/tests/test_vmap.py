@@ -456,6 +456,38 @@ def test_gradients_of_their_own_by_shared_arguments():
     np.testing.assert_allclose(np.asarray(both), np.asarray(third), rtol=1e-12)
 
 
+def test_functions_with_a_vmap_of_their_own():
+    calls = []
+
+    @hr.custom_function
+    def f(x, tree):
+        return hr.tanh(x) * tree["w"], x.sum()
+
+    @f.vmap
+    def f_vmap(inputs, axes):
+        x, tree = inputs
+        calls.append((x.shape, axes))
+        return (hr.tanh(x) * tree["w"] + 1, x.sum(axis=1)), (0, 0)
+
+    x, w = hr.array(signed(4)), hr.array(signed(4)[0])
+    plain = hr.vmap(lambda x: (hr.tanh(x) * w, x.sum()))(x)
+    y, z = hr.vmap(f, in_axes=(0, None))(x, {"w": w})
+    assert calls == [((3, 4), (0, {"w": None}))] and y.tolist() == (plain[0] + 1).tolist()
+    assert z.tolist() == plain[1].tolist() and f(x[0], {"w": w})[0].tolist() == plain[0][0].tolist()
+    nested = hr.vmap(lambda v: hr.vmap(f, in_axes=(0, None))(x, {"w": v})[0])(hr.stack([w, w]))
+    assert nested.shape == (2, 3, 4) and len(calls) == 2 and nested[1].tolist() == y.tolist()
+    total = lambda x: f(x, {"w": w})[0].sum()  # noqa: E731
+    expected = hr.vmap(hr.grad(lambda x: (hr.tanh(x) * w).sum()))(x)
+    np.testing.assert_allclose(np.asarray(hr.vmap(hr.grad(total))(x)), np.asarray(expected), rtol=1e-12)
+    np.testing.assert_allclose(np.asarray(hr.grad(lambda x: hr.vmap(total)(x).sum())(x)), np.asarray(expected), rtol=1e-12)
+    f.vjp(lambda primals, cotangents, outputs: (cotangents[0] * 7, None))
+    assert hr.vmap(hr.grad(total))(x).tolist() == np.full((3, 4), 7.0).tolist()
+    assert hr.grad(lambda x: hr.vmap(total)(x).sum())(x).tolist() == np.full((3, 4), 7.0).tolist()
+    f.vmap(lambda inputs, axes: inputs[0])
+    with pytest.raises(ValueError, match="expected outputs and their axes"):
+        hr.vmap(f, in_axes=(0, None))(x, {"w": w})
+
+
 def test_compiled():
     x, y = hr.array(signed(4)), hr.array(signed(4)[0])
     f = lambda r: hr.softmax(r * y) + hr.zeros(4)  # noqa: E731
