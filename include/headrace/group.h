@@ -34,6 +34,11 @@ HR_API HR_MUST_USE hr_status hr_group_create(const char *name, int size, hr_grou
 HR_API HR_MUST_USE hr_status hr_group_join(const char *name, int rank, int size, hr_group **out_group);
 /* Removes the name, when all ranks have joined or given up. Memory is freed with its last rank. */
 HR_API void hr_group_hide(hr_group *group);
+/* Removes segments whose names begin with `prefix` but not with `own`, if they are older than HR_GROUP_STALE_S and no
+ * rank of theirs is alive: processes that were killed before hr_group_hide leave them. `own` is the begin of the names
+ * that this process creates. Linux; elsewhere nothing is removed. */
+HR_API void hr_group_sweep(const char *prefix, const char *own);
+enum { HR_GROUP_STALE_S = 60 };
 /* Adds a reference; NULL is fine. */
 HR_API void hr_group_retain(hr_group *group);
 /* Drops a reference; NULL is fine. With the last one the rank leaves, after the messages that it has sent were received

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/thread.h"
@@ -418,6 +420,83 @@ HR_TEST(joining_needs_the_name_and_the_size) {
   HR_ASSERT_STATUS(hr_group_join(name, 1, 2, &other), HR_STATUS_NOT_FOUND);
   hr_group_release(group);
 }
+
+#ifdef __linux__
+static bool exists(const char *name) {
+  struct stat found;
+  char path[128];
+  snprintf(path, sizeof path, "/dev/shm/%s", name);
+  return stat(path, &found) == 0;
+}
+
+static void make_old(const char *name) {
+  char path[128];
+  snprintf(path, sizeof path, "/dev/shm/%s", name);
+  const struct timespec old[2] = {{.tv_sec = time(NULL) - HR_GROUP_STALE_S - 10},
+                                  {.tv_sec = time(NULL) - HR_GROUP_STALE_S - 10}};
+  HR_ASSERT_EQ(utimensat(AT_FDCWD, path, old, 0), 0);
+}
+
+/* A process that creates a segment, or joins one, and then waits for its end. */
+static pid_t start_rank(const char *name, int number) {
+  int ready[2];
+  HR_ASSERT_EQ(pipe(ready), 0);
+  pid_t child = fork();
+  if (child == 0) {
+    hr_group *group;
+    hr_status status = number == 0 ? hr_group_create(name, 2, &group) : hr_group_join(name, number, 2, &group);
+    char is_fine = status == HR_OK;
+    for (ssize_t sent = write(ready[1], &is_fine, 1); sent == 1;) {
+      pause();
+    }
+    _exit(1);
+  }
+  char is_fine = 0;
+  HR_ASSERT_EQ(read(ready[0], &is_fine, 1), 1);
+  HR_ASSERT(is_fine);
+  close(ready[0]);
+  close(ready[1]);
+  return child;
+}
+
+static void kill_rank(pid_t child) {
+  int how = 0;
+  kill(child, SIGKILL);
+  HR_ASSERT_EQ(waitpid(child, &how, 0), child);
+}
+
+HR_TEST(segments_of_killed_processes_are_swept) {
+  char prefix[64], own[80], killed[96], joined[96], young[96], mine[96];
+  snprintf(prefix, sizeof prefix, "headrace-test-%d-", (int)getpid());
+  snprintf(own, sizeof own, "%sown-", prefix);
+  snprintf(killed, sizeof killed, "%skilled", prefix);
+  snprintf(joined, sizeof joined, "%sjoined", prefix);
+  snprintf(young, sizeof young, "%syoung", prefix);
+  snprintf(mine, sizeof mine, "%smine", own);
+  pid_t first = start_rank(killed, 0), second = start_rank(joined, 0), third = start_rank(joined, 1);
+  pid_t fourth = start_rank(young, 0);
+  hr_group *group;
+  HR_ASSERT_OK(hr_group_create(mine, 2, &group));
+  make_old(killed);
+  make_old(joined);
+  make_old(mine);
+  hr_group_sweep(prefix, own);
+  HR_ASSERT(exists(killed) && exists(joined) && exists(mine)); /* all are in use */
+  kill_rank(first);
+  kill_rank(second);
+  kill_rank(fourth);
+  hr_group_sweep(prefix, own);
+  HR_ASSERT(!exists(killed));
+  HR_ASSERT(exists(joined) && exists(mine)); /* one rank lives */
+  HR_ASSERT(exists(young));
+  kill_rank(third);
+  make_old(young);
+  hr_group_sweep(prefix, own);
+  HR_ASSERT(!exists(joined) && !exists(young) && exists(mine));
+  hr_group_hide(group);
+  hr_group_release(group);
+}
+#endif
 
 /* ---- messages ---- */
 

@@ -2,7 +2,10 @@
 that finds something wrong exits with an error."""
 
 import os
+import pathlib
+import signal
 import sys
+import threading
 import time
 from datetime import timedelta
 
@@ -439,11 +442,28 @@ def failures():
 
 def never_joins():
     if RANK == 0:
-        raises(lambda: begin(backend=None, seconds=3), "timeout")
+        raises(lambda: begin(backend="headrace", seconds=3), "timeout")
     else:
         store = next(iter(dist.rendezvous("env://")))  # the other rank's begins
         time.sleep(1)
         assert store
+
+
+def is_killed():
+    """The first rank, while it waits for the other one. Its segment has a name then."""
+    if RANK == 0:
+        threading.Thread(target=end_when_waiting, daemon=True).start()
+        begin(backend="headrace")
+    else:
+        store = next(iter(dist.rendezvous("env://")))
+        time.sleep(1)
+        assert store
+
+
+def end_when_waiting():
+    while not list(pathlib.Path("/dev/shm").glob(f"headrace-{os.getuid()}-{os.getpid()}-*")):
+        time.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def differ_in(group, x=None):

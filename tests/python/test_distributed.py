@@ -146,6 +146,16 @@ def test_a_rank_that_never_joins_leaves_no_segment():
     assert segments() <= before
 
 
+@pytest.mark.skipif(not pathlib.Path("/dev/shm").is_dir(), reason="shared memory can't be listed")
+def test_a_segment_of_a_killed_process_is_removed_later():
+    before = segments()
+    run("is_killed", expected=(-signal.SIGKILL, 0))
+    (left,) = segments() - before
+    os.utime(f"/dev/shm/{left}", (0, 0))
+    run("never_joins", expected=(0, 0))
+    assert left not in segments()
+
+
 def test_the_backend_is_registered_without_a_group():
     code = "import torch; print(torch.distributed.Backend.default_device_backend_map['headrace'])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

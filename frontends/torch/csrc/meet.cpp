@@ -30,13 +30,27 @@ std::string get(c10d::Store &store, const std::string &key) {
   return {value.begin(), value.end()};
 }
 
+std::string names_of_user() {
+  return "headrace-" + std::to_string(getuid()) + "-";
+}
+
+std::string names_of_process() {
+  return names_of_user() + std::to_string(getpid()) + "-";
+}
+
 // Unique among all machines: a rank that finds a segment of this name shares memory with the one that made it.
 std::string segment_name() {
   std::random_device random;
-  std::string name = "headrace-" + std::to_string(getuid()) + "-";
+  std::string name = names_of_process();
   for (int i = 0; i < 32; ++i)
     name += "0123456789abcdef"[random() % 16];
   return name;
+}
+
+// A group that lacks a rank is of no use to the others: its name goes, too.
+void give_up(hr_group *group) {
+  hr_group_hide(group);
+  hr_group_release(group);
 }
 
 } // namespace
@@ -45,12 +59,14 @@ hr_group *meet_on_machine(c10d::Store &store, int rank, int size) {
   std::string name = rank == 0 ? segment_name() : get(store, "segment");
   hr_group *made = nullptr;
   hr_status status = HR_OK;
-  if (rank == 0)
+  if (rank == 0) {
+    hr_group_sweep(names_of_user().c_str(), names_of_process().c_str());
     status = hr_group_create(name.c_str(), size, &made);
-  else if (!name.empty())
+  } else if (!name.empty()) {
     status = hr_group_join(name.c_str(), rank, size, &made);
+  }
   hr_status_ignore(status);
-  std::unique_ptr<hr_group, decltype(&hr_group_release)> group(made, hr_group_release); // the store may throw
+  std::unique_ptr<hr_group, decltype(&give_up)> group(made, give_up); // the store may throw
   if (rank != 0) {
     set(store, "joined/" + std::to_string(rank), group != nullptr ? "1" : "0");
     return get(store, "verdict") == "1" ? group.release() : nullptr;
