@@ -244,6 +244,8 @@ def test_clip_grad_norm():
     assert abs(optim.clip_grad_norm(clipped, 100)[1].item() - 1.5) < 1e-5
     same, _ = optim.clip_grad_norm(tree, 100.0)
     assert [x.tolist() for x in leaves(same)] == [x.tolist() for x in leaves(tree)]
+    whole, _ = optim.clip_grad_norm({"x": hr.array([3, 4])}, 1.0)
+    np.testing.assert_allclose(np.asarray(whole["x"]), [0.6, 0.8], rtol=1e-5)
     half, _ = optim.clip_grad_norm(parameters("float16"), 1.0)
     assert str(half["first"][0].dtype) == "float16"
 

@@ -115,7 +115,7 @@ def orthogonal(gain=1.0, dtype=_arrays.float32):
 
     def initializer(x):
         if x.ndim != 2:
-            raise ValueError(f"orthogonal: shape {x.shape}, expected 2 dims")
+            raise ValueError(f"orthogonal: a {x.ndim}D array of shape {x.shape}, expected 2 dims")
         rows, columns = x.shape
         size = max(x.shape)
         q, r = linalg.qr(random.normal(random.next_key(), (size, size)))

@@ -15,7 +15,7 @@ from headrace.optimizers.optimizers import (
     RMSprop,
     clip_grad_norm,
 )
-from headrace.optimizers.schedules import (
+from headrace.optimizers.schedulers import (
     cosine_decay,
     exponential_decay,
     join_schedules,

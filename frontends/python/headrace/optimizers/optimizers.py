@@ -1,11 +1,12 @@
 """Optimizers: rules that compute new parameters from gradients and a state.
 
 The state is a tree: arrays "step" (uint64) and "learning_rate", and for each parameter a dict of arrays, at the place
-of the parameter. A learning rate may be a function of the step (headrace.optimizers.schedules).
+of the parameter. A learning rate may be a function of the step (headrace.optimizers.schedulers).
 """
 
 from headrace import _arrays
 from headrace._arrays import sqrt, square, zeros_like
+from headrace.nn.module import _is_floating
 from headrace.utils import tree_flatten, tree_map, tree_reduce, tree_unflatten
 
 
@@ -118,13 +119,14 @@ class SGD(Optimizer):
     """v = momentum * v + (1 - dampening) * g; w = w - learning_rate * v; g includes weight_decay * w. nesterov: v is
     replaced by g + momentum * v in the second step."""
 
+    _SLOTS = ("v",)
+
     def __init__(self, learning_rate, momentum=0.0, weight_decay=0.0, dampening=0.0, nesterov=False):
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError(f"SGD: nesterov with momentum {momentum} and dampening {dampening}, expected > 0 and 0")
         super().__init__()
         self._maybe_schedule("learning_rate", learning_rate)
         self.momentum, self.weight_decay, self.dampening, self.nesterov = momentum, weight_decay, dampening, nesterov
-        self._SLOTS = ("v",) if momentum > 0 else ()
 
     def apply_single(self, gradient, parameter, state):
         if self.weight_decay != 0:
@@ -450,4 +452,4 @@ def clip_grad_norm(grads, max_norm):
     _check("clip_grad_norm", "max_norm", max_norm, max_norm >= 0, ">= 0")
     norm = sqrt(tree_reduce(lambda total, g: total + square(g).sum(), grads, _arrays.array(0.0)))
     factor = _arrays.minimum(max_norm / (norm + 1e-6), 1.0)
-    return tree_map(lambda g: g * factor.astype(g.dtype), grads), norm
+    return tree_map(lambda g: g * (factor.astype(g.dtype) if _is_floating(g.dtype) else factor), grads), norm
