@@ -9,7 +9,7 @@ import textwrap
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROW = re.compile(
     r"^HR_FUNCTIONAL\((\w+), (\w+), (\w+), (\w+), (NO_INPUTS|INPUTS\(.*?\)|MANY\(.*?\)), "
-    r"(NO_ATTRIBUTES|ATTRIBUTES\((?:\w+\([^()]*\)(?:, )?)+\))(?: RESULTS\((.*?)\))?, \"(.*)\"\)$"
+    r"(NO_ATTRIBUTES|ATTRIBUTES\((?:\w+\([^()]*\)(?:, )?)+\))(?: RESULTS\((.*?)\))?(?: RESULTS_PER\((\w+)\))?, \"(.*)\"\)$"
 )
 SECTION = re.compile(r"^/\* ---- (.*) ---- \*/$")
 ATTRIBUTE = re.compile(r"(\w+)\(\"(\w+)\"(?:, ([^()]+))?\)")
@@ -122,6 +122,7 @@ typedef struct hr_attribute {
  * inputs: pointers, in the order of the function's list; NULL: absent. They keep their references.
  * attributes: in the order of the function's list; those at the end may be left out.
  * results: result_count of them, in the order of the function's list; those at the end may be left out, but one.
+ *   hr_functional_result_count counts those of any function.
  *
  * Fails with INVALID_ARGUMENT for wrong inputs or attributes, UNIMPLEMENTED for dtypes that the function does not
  * support, and otherwise as hr_stream_record. The message names the function or the recorded row, the actual and the
@@ -130,6 +131,11 @@ HR_API HR_MUST_USE hr_status hr_functional_apply(hr_stream *stream, hr_functiona
                                                  const hr_tensor *const *inputs, int attribute_count,
                                                  const hr_attribute *attributes, int result_count,
                                                  hr_tensor *out_results);
+
+/* The number of results: it depends on the arguments if docs/functional.md says so. */
+HR_API HR_MUST_USE hr_status hr_functional_result_count(hr_functional function, int input_count,
+                                                        const hr_tensor *const *inputs, int attribute_count,
+                                                        const hr_attribute *attributes, int *out_count);
 
 /* A function's name ("none" for a number that is no function), and the function of a name (NONE: there is none). */
 HR_API const char *hr_functional_name(hr_functional function);
@@ -161,10 +167,11 @@ def rows():
         if section := SECTION.match(line):
             found.append((section[1], []))
         elif match := ROW.match(line):
-            NAME, name, _, _, inputs, attributes, results, doc = match.groups()
+            NAME, name, _, _, inputs, attributes, results, per, doc = match.groups()
             names = [input + "..." * inputs.startswith("MANY") for input in re.findall(r'"([^"]+)"', inputs)]
             text = signature(name, names, ATTRIBUTE.findall(attributes))
             text += " -> " + ", ".join(re.findall(r'"(\w+)"', results)) if results else ""
+            text += f" -> one for each {per.lower()}" if per else ""
             found[-1][1].append((NAME, text, doc))
         elif line.startswith("HR_FUNCTIONAL("):
             sys.exit(f"functional.def: a row that can't be read: {line}")

@@ -13,7 +13,7 @@ from make_functional import ATTRIBUTE, ROOT, write_or_check
 
 ROW = re.compile(
     r"^HR_FUNCTIONAL\((\w+), (\w+), (\w+), (\w+), (NO_INPUTS|INPUTS\(.*?\)|MANY\(.*?\)), "
-    r"(NO_ATTRIBUTES|ATTRIBUTES\((?:\w+\([^()]*\)(?:, )?)+\))(?: RESULTS\((.*?)\))?, \"(.*)\"\)$"
+    r"(NO_ATTRIBUTES|ATTRIBUTES\((?:\w+\([^()]*\)(?:, )?)+\))(?: RESULTS\((.*?)\))?(?: RESULTS_PER\((\w+)\))?, \"(.*)\"\)$"
 )
 MODULES = {
     "fft": set("fft ifft rfft irfft hfft ihfft fftn ifftn rfftn irfftn".split()),
@@ -24,6 +24,7 @@ MODULES = {
 BY_HAND = {"full", "arange", "eye", "linspace"}  # frontends/python/csrc/creation.c
 INDEXING = {"slice"}  # x[...]
 FIRST_RESULT = {"sort"}  # the standard's has one
+STARRED = {"broadcast_arrays", "meshgrid"}  # f(*arrays)
 METHODS = set(
     "sum prod max min any all mean var std argmax argmin astype squeeze flip sort argsort round clip take".split()
 )
@@ -50,11 +51,12 @@ def rows():
     text = re.sub(r"\n {4}", " ", read("src/functional/functional.def"))
     for line in text.splitlines():
         if match := ROW.match(line.replace('" "', "")):
-            NAME, name, emit, _, inputs, attributes, results, doc = match.groups()
+            NAME, name, emit, _, inputs, attributes, results, per, doc = match.groups()
             if name not in BY_HAND | INDEXING:
                 names = re.findall(r'"([^"]+)"', inputs)
                 count = 1 if not results or name in FIRST_RESULT else len(re.findall(r'"\w+"', results))
-                is_many = inputs.startswith("MANY")
+                count = {"INPUT": 0, "SLICE": -1}.get(per, count)  # a list, or a tuple
+                is_many = inputs.startswith("MANY") and ("*arrays" if name in STARRED else "arrays")
                 yield NAME, name, emit, names, is_many, ATTRIBUTE.findall(attributes), count, doc
 
 
@@ -77,17 +79,16 @@ def join_parameters(parts):
 
 
 def signature(names, is_many, attributes):
-    parts = ["arrays" if is_many else name.rstrip("?") + "=None" * name.endswith("?") for name in names]
-    parts += [name if kind in REQUIRED else f"{name}={default_of(kind, value)}" for kind, name, value in attributes]
-    return join_parameters(parts)
+    inputs = [is_many or name.rstrip("?") + "=None" * name.endswith("?") for name in names]
+    parts = [name if kind in REQUIRED else f"{name}={default_of(kind, value)}" for kind, name, value in attributes]
+    return join_parameters(inputs + parts)
 
 
 def parameters(names, is_many, attributes):
-    for name in names:
-        kind = "MANY" if is_many else "OPTIONAL" if name.endswith("?") else "INPUT"
-        yield "arrays" if is_many else name.rstrip("?"), kind, not name.endswith("?")
-    for kind, name, _ in attributes:
-        yield name, KINDS.get(kind, kind), kind in REQUIRED
+    many = {"arrays": "MANY", "*arrays": "STAR"}.get(is_many)
+    inputs = [("arrays" if is_many else name.rstrip("?"), many or ("OPTIONAL" if name.endswith("?") else "INPUT"),
+               not name.endswith("?")) for name in names]  # fmt: skip
+    return inputs + [(name, KINDS.get(kind, kind), kind in REQUIRED) for kind, name, _ in attributes]
 
 
 def c_text(text):
@@ -277,13 +278,13 @@ OPERATORS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshif
 
 
 def stub_parameters(names, is_many, attributes):
-    parts = ["arrays: Sequence[_Like]"] if is_many else []
-    for name in [] if is_many else names:
-        parts.append(f"{name.rstrip('?')}: _Like" + " | None = None" * name.endswith("?"))
+    many = {"arrays": "arrays: Sequence[_Like]", "*arrays": "*arrays: _Like"}.get(is_many)
+    inputs = [many or f"{name.rstrip('?')}: _Like" + " | None = None" * name.endswith("?") for name in names]
+    parts = []
     for kind, name, value in attributes:
         default = "" if kind in REQUIRED else f" = {default_of(kind, value)}"
         parts.append(f"{name}: {TYPES[kind]}{default}")
-    return join_parameters(parts)
+    return join_parameters(inputs + parts)
 
 
 def stub():
@@ -315,7 +316,8 @@ def stub():
 
 
 def function_stub(_, name, emit, names, is_many, attributes, count, doc):
-    result = "Array" if count == 1 else f"tuple[{', '.join(['Array'] * count)}]"
+    several = {0: "list[Array]", -1: "tuple[Array, ...]"}
+    result = "Array" if count == 1 else several.get(count, f"tuple[{', '.join(['Array'] * count)}]")
     return [
         f"def {name}({stub_parameters(names, is_many, attributes)}) -> {result}:",
         f'    """{sentence(doc)}"""',

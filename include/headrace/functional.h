@@ -634,6 +634,13 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_MOVEAXIS,
   /* swapaxes(x, axis1=-2, axis2=-1): two dims in each other's place; without axes the matrices transposed */
   HR_FUNCTIONAL_SWAPAXES,
+  /* broadcast_arrays(x...) -> one for each input: each input repeated to the dims that all have in common */
+  HR_FUNCTIONAL_BROADCAST_ARRAYS,
+  /* meshgrid(x..., indexing="xy") -> one for each input: coordinates of a grid: input i repeated along all dims but
+   * i; indexing xy: the first two dims swapped, or ij */
+  HR_FUNCTIONAL_MESHGRID,
+  /* unstack(x, axis=0) -> one for each slice: the slices of x along an axis, without it */
+  HR_FUNCTIONAL_UNSTACK,
   /* diagonal(x, offset=0, axis1=-2, axis2=-1): a diagonal of two dims, as the last dim */
   HR_FUNCTIONAL_DIAGONAL,
 
@@ -704,6 +711,8 @@ typedef enum hr_functional {
   /* searchsorted(x, values, side="left"): the places where values keep x, which is in order, in order; side left:
    * before equal elements, right: behind them */
   HR_FUNCTIONAL_SEARCHSORTED,
+  /* isin(x, values, invert=false): true if values have an element that equals x; invert: if none does */
+  HR_FUNCTIONAL_ISIN,
   /* digitize(x, bins, right=false): the number of the interval of increasing bins in which x is; right: intervals
    * include their upper end */
   HR_FUNCTIONAL_DIGITIZE,
@@ -853,6 +862,7 @@ typedef struct hr_attribute {
  * inputs: pointers, in the order of the function's list; NULL: absent. They keep their references.
  * attributes: in the order of the function's list; those at the end may be left out.
  * results: result_count of them, in the order of the function's list; those at the end may be left out, but one.
+ *   hr_functional_result_count counts those of any function.
  *
  * Fails with INVALID_ARGUMENT for wrong inputs or attributes, UNIMPLEMENTED for dtypes that the function does not
  * support, and otherwise as hr_stream_record. The message names the function or the recorded row, the actual and the
@@ -861,6 +871,11 @@ HR_API HR_MUST_USE hr_status hr_functional_apply(hr_stream *stream, hr_functiona
                                                  const hr_tensor *const *inputs, int attribute_count,
                                                  const hr_attribute *attributes, int result_count,
                                                  hr_tensor *out_results);
+
+/* The number of results: it depends on the arguments if docs/functional.md says so. */
+HR_API HR_MUST_USE hr_status hr_functional_result_count(hr_functional function, int input_count,
+                                                        const hr_tensor *const *inputs, int attribute_count,
+                                                        const hr_attribute *attributes, int *out_count);
 
 /* A function's name ("none" for a number that is no function), and the function of a name (NONE: there is none). */
 HR_API const char *hr_functional_name(hr_functional function);

@@ -159,11 +159,25 @@ static const hr_tensor *rounded_reals(hr__formula *f, const hr_tensor *x, int de
   return hr__as_dtype(f, hr__ternary(f, HR_OP_WHERE, is_small, y, wide), x->dtype);
 }
 
+/* Both parts, each rounded. */
+static hr_status rounded_complex(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *parts[2] = {hr__unary(&f, HR_OP_REAL, c->inputs[0]), hr__unary(&f, HR_OP_IMAG, c->inputs[0])};
+  for (int i = 0; i < 2; ++i) {
+    parts[i] = hr__function(&f, HR_FUNCTIONAL_ROUND, 1, &parts[i], c->attribute_count, c->attributes);
+  }
+  return hr__formula_end(&f, hr__binary(&f, HR_OP_COMPLEX, parts[0], parts[1]));
+}
+
 hr_status hr__emit_rounded(const hr__function_call *c) {
   enum { MOST_TENS = 18, MOST_DECIMALS = 22 }; /* 10^18 is an i64, 10^22 an exact f64 */
   const hr_tensor *x = c->inputs[0];
   int64_t decimals = hr__int_attribute(c, 0);
   bool is_integer = hr_dtype_is_integer(x->dtype);
+  if (hr_dtype_is_complex(x->dtype) && x->number.dtype == HR_DTYPE_NONE) {
+    return rounded_complex(c);
+  }
   if (decimals == 0 || (decimals > 0 && is_integer) || hr_dtype_is_complex(x->dtype)) {
     return hr__emit_pointwise(c);
   }

@@ -2,10 +2,11 @@
 
 #include <stdio.h>
 
+#include "base/allocator.h"
 #include "core/ops/op.h"
 #include "functional/functions.h"
 
-enum { RESULTS_MAX = 4 };
+enum { FEW_RESULTS = 4 };
 
 #define INT(name, value) \
   { name, HR_ATTRIBUTE_INT, false, value }
@@ -38,6 +39,7 @@ enum { RESULTS_MAX = 4 };
     { NULL, HR_ATTRIBUTE_NONE }               \
   }
 #define RESULTS(...) , .result_count = sizeof(NAMES(__VA_ARGS__)) / sizeof(char *), .results = NAMES(__VA_ARGS__)
+#define RESULTS_PER(WHAT) , .results_per = HR__PER_##WHAT
 #define NAMES(...)        \
   (const char *const[]) { \
     __VA_ARGS__           \
@@ -134,32 +136,90 @@ static hr_status check_attributes(const hr__function_call *c) {
                                      : HR__CALL_FAIL(c, "%d attributes, expected %d", c->attribute_count, count);
 }
 
+static hr_status check_arguments(const hr__function_call *c) {
+  HR_RETURN_IF_ERROR(check_inputs(c));
+  return check_attributes(c);
+}
+
+/* ---- results ---- */
+
+static hr_status count_results(const hr__function_call *c, int *out_count) {
+  int axis = 0;
+  switch (c->row->results_per) {
+    case HR__PER_INPUT:
+      *out_count = c->input_count;
+      return HR_OK;
+    case HR__PER_SLICE:
+      HR_RETURN_IF_ERROR(hr__check_axis(c, hr__int_attribute(c, 0), c->inputs[0]->rank, &axis));
+      *out_count = (int)(c->inputs[0]->dims[axis] < INT32_MAX ? c->inputs[0]->dims[axis] : INT32_MAX);
+      return HR_OK;
+    default:
+      *out_count = c->row->result_count > 0 ? c->row->result_count : 1;
+      return HR_OK;
+  }
+}
+
+hr_status hr_functional_result_count(hr_functional function, int input_count, const hr_tensor *const *inputs,
+                                     int attribute_count, const hr_attribute *attributes, int *out_count) {
+  const hr__function_call call = {.row = row_of(function),
+                                  .input_count = input_count,
+                                  .inputs = inputs,
+                                  .attribute_count = attribute_count,
+                                  .attributes = attributes};
+  if (call.row->emit == NULL) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "there is no function number %d", (int)function);
+  }
+  HR_RETURN_IF_ERROR(check_arguments(&call));
+  return count_results(&call, out_count);
+}
+
+static hr_status check_results(const hr__function_call *c) {
+  int most;
+  HR_RETURN_IF_ERROR(count_results(c, &most));
+  if (c->output_count < (most > 0) || c->output_count > most) {
+    return HR__CALL_FAIL(c, "%d results, expected 1%s%d", c->output_count, most > 1 ? " to " : " or ", most);
+  }
+  return HR_OK;
+}
+
+/* Results may stand where inputs do: they are written at the end. */
+static hr_status emit(hr__function_call *c, hr_tensor *results, hr_tensor *out_results) {
+  c->output = results;
+  HR_RETURN_IF_ERROR(c->row->emit(c));
+  for (int i = 0; i < c->output_count; ++i) {
+    hr__copy_tensor(&results[i], &out_results[i]);
+  }
+  return HR_OK;
+}
+
+static hr_status emit_many(hr__function_call *c, hr_tensor *out_results) {
+  hr_tensor *results = hr_malloc((size_t)c->output_count * sizeof *results);
+  if (results == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "%s: no host memory for %d results", c->row->name,
+                          c->output_count);
+  }
+  hr_status status = emit(c, results, out_results);
+  hr_free(results);
+  return status;
+}
+
 hr_status hr_functional_apply(hr_stream *stream, hr_functional function, int input_count,
                               const hr_tensor *const *inputs, int attribute_count, const hr_attribute *attributes,
                               int result_count, hr_tensor *out_results) {
-  hr_tensor results[RESULTS_MAX];
+  hr_tensor few[FEW_RESULTS];
   hr__function_call call = {.row = row_of(function),
                             .stream = stream,
                             .input_count = input_count,
                             .inputs = inputs,
                             .attribute_count = attribute_count,
                             .attributes = attributes,
-                            .output_count = result_count,
-                            .output = results};
+                            .output_count = result_count};
   if (call.row->emit == NULL) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "there is no function number %d", (int)function);
   }
-  int most = call.row->result_count > 0 ? call.row->result_count : 1;
-  if (result_count < 1 || result_count > most) {
-    return HR__CALL_FAIL(&call, "%d results, expected 1%s%d", result_count, most > 1 ? " to " : " or ", most);
-  }
-  HR_RETURN_IF_ERROR(check_inputs(&call));
-  HR_RETURN_IF_ERROR(check_attributes(&call));
-  HR_RETURN_IF_ERROR(call.row->emit(&call));
-  for (int i = 0; i < result_count; ++i) {
-    hr__copy_tensor(&results[i], &out_results[i]);
-  }
-  return HR_OK;
+  HR_RETURN_IF_ERROR(check_arguments(&call));
+  HR_RETURN_IF_ERROR(check_results(&call));
+  return result_count <= FEW_RESULTS ? emit(&call, few, out_results) : emit_many(&call, out_results);
 }
 
 /* ---- attributes ---- */

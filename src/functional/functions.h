@@ -22,6 +22,9 @@ typedef struct hr__attribute_row {
 
 typedef struct hr__function_call hr__function_call;
 
+/* Of what there is one result each. */
+typedef enum hr__results_per { HR__PER_CALL = 0, HR__PER_INPUT, HR__PER_SLICE } hr__results_per;
+
 typedef struct hr__function_row {
   const char *name;
   hr_status (*emit)(const hr__function_call *call);
@@ -30,7 +33,8 @@ typedef struct hr__function_row {
   bool is_variadic;          /* any number of the only one, from one on */
   const char *const *inputs; /* their names */
   const hr__attribute_row *attributes;
-  int result_count;           /* 0: one */
+  int result_count; /* 0: one */
+  hr__results_per results_per;
   const char *const *results; /* the names of several */
 } hr__function_row;
 

@@ -275,6 +275,41 @@ hr_status hr__emit_searchsorted(const hr__function_call *c) {
   return hr__formula_end(&f, search(&f, c->inputs[0], c->inputs[1], side == 1));
 }
 
+/* True if an element of `values`, one line, equals x. */
+static const hr_tensor *is_among(hr__formula *f, const hr_tensor *x, const hr_tensor *values) {
+  if (hr__formula_failed(f)) {
+    return x;
+  }
+  if (hr_dtype_is_complex(x->dtype)) { /* they have no order */
+    const hr_tensor *pairs = hr__binary(f, HR_OP_EQ, hr__with_dim(f, x, x->rank), values);
+    return hr__reduced(f, HR_OP_ANY, pairs, 1u << x->rank);
+  }
+  const hr_tensor *ordered = hr__function(f, HR_FUNCTIONAL_SORT, 1, &values, 0, NULL);
+  if (hr__formula_failed(f)) {
+    return x;
+  }
+  const hr_tensor *last = hr__integer(f, values->dims[0] - 1);
+  const hr_tensor *at[2] = {ordered, hr__binary(f, HR_OP_MINIMUM, search(f, ordered, x, false), last)};
+  return hr__binary(f, HR_OP_EQ, hr__function(f, HR_FUNCTIONAL_TAKE, 2, at, 0, NULL), x);
+}
+
+hr_status hr__emit_isin(const hr__function_call *c) {
+  const hr_tensor *x = c->inputs[0], *values = c->inputs[1];
+  bool is_inverted = hr__int_attribute(c, 0) != 0;
+  int64_t count;
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  if (!hr__count_elements(values->rank, values->dims, &count) || count == 0) {
+    return hr__formula_end(
+        &f, hr__copied(&f, hr__number(&f, hr_scalar_bool(is_inverted)), HR_DTYPE_BOOL, x->rank, x->dims));
+  }
+  hr_dtype dtype = hr__promoted(&f, 2, c->inputs);
+  dtype = dtype == HR_DTYPE_BOOL ? HR_DTYPE_U8 : dtype;
+  const hr_tensor *line = hr__as_dtype(&f, hr__as_dims(&f, values, 1, &count), dtype);
+  const hr_tensor *y = is_among(&f, hr__as_dtype(&f, x, dtype), line);
+  return hr__formula_end(&f, is_inverted ? hr__unary(&f, HR_OP_LOGICAL_NOT, y) : y);
+}
+
 hr_status hr__emit_digitize(const hr__function_call *c) {
   hr__formula f;
   hr__formula_begin(&f, c);

@@ -8,6 +8,7 @@ typedef enum parameter_kind {
   PARAMETER_INPUT = 0,
   PARAMETER_OPTIONAL, /* an input that may be None */
   PARAMETER_MANY,     /* a sequence of inputs */
+  PARAMETER_STAR,     /* all positional arguments */
   PARAMETER_INT,
   PARAMETER_FLAG,
   PARAMETER_REAL,
@@ -27,11 +28,11 @@ typedef struct function_row {
   hr_functional function;
   const char *name;
   bool takes_numbers; /* numbers are arguments of each run, and weak */
-  int result_count;
+  int result_count; /* 0: a list, -1: a tuple, of as many as the function has for these arguments */
   const parameter *parameters;
 } function_row;
 
-enum { PARAMETERS_MAX = 12, INPUTS_MAX = 64, RESULTS_MAX = 4 };
+enum { PARAMETERS_MAX = 12, INPUTS_MAX = 64, FEW_RESULTS = 4 };
 
 typedef struct call {
   const function_row *row;
@@ -225,7 +226,7 @@ static int take_values(call *c) {
       continue;
     }
     failed = p->kind <= PARAMETER_OPTIONAL ? add_input(c, value)
-             : p->kind == PARAMETER_MANY   ? add_inputs(c, value)
+             : p->kind <= PARAMETER_STAR   ? add_inputs(c, value)
                                            : take_attribute(c, p->kind, value, &c->attributes[c->attribute_count++]);
     if (failed < 0) {
       return -1;
@@ -249,12 +250,11 @@ static PyObject *apply_one(call *c) {
   return (PyObject *)array_or_raise(result, status);
 }
 
-static PyObject *apply_several(call *c) {
-  hr_tensor results[RESULTS_MAX];
+static PyObject *apply_to_results(call *c, int count, hr_tensor *results) {
   hr_status status = hr_functional_apply(c->stream, c->row->function, c->input_count, c->inputs, c->attribute_count,
-                                         c->attributes, c->row->result_count, results);
-  PyObject *tuple = status == HR_OK ? PyTuple_New(c->row->result_count) : raise_status(status);
-  for (int i = 0; status == HR_OK && i < c->row->result_count; ++i) {
+                                         c->attributes, count, results);
+  PyObject *tuple = status == HR_OK ? PyTuple_New(count) : raise_status(status);
+  for (int i = 0; status == HR_OK && i < count; ++i) {
     array_object *result = tuple != NULL ? new_array(c->stream) : NULL;
     if (result == NULL) {
       hr_tensor_release(&results[i]);
@@ -265,6 +265,28 @@ static PyObject *apply_several(call *c) {
     (void)PyTuple_SetItem(tuple, i, (PyObject *)result);
   }
   return tuple;
+}
+
+static PyObject *apply_several(call *c) {
+  hr_tensor few[FEW_RESULTS], *results = few;
+  int count = c->row->result_count;
+  if (count <= 0) {
+    hr_status status = hr_functional_result_count(c->row->function, c->input_count, c->inputs, c->attribute_count,
+                                                  c->attributes, &count);
+    results = status == HR_OK ? PyMem_Malloc(((size_t)count + 1) * sizeof *results) : NULL;
+    if (results == NULL) {
+      return status == HR_OK ? PyErr_NoMemory() : raise_status(status);
+    }
+  }
+  PyObject *tuple = apply_to_results(c, count, results), *list = NULL;
+  if (c->row->result_count == 0 && tuple != NULL) {
+    list = PySequence_List(tuple);
+    Py_DECREF(tuple);
+  }
+  if (results != few) {
+    PyMem_Free(results);
+  }
+  return c->row->result_count == 0 ? list : tuple;
 }
 
 /* ---- operators ---- */
@@ -321,7 +343,7 @@ PyObject *apply_binary(hr_functional function, PyObject *left, PyObject *right) 
 /* ---- functions ---- */
 
 static PyObject *call_any(const function_row *row, PyObject *self, PyObject *const *args, Py_ssize_t count,
-                               PyObject *names) {
+                          PyObject *names) {
   call c;
   c.row = row, c.stream = NULL;
   c.input_count = c.attribute_count = c.number_count = c.list_count = 0;
@@ -338,6 +360,25 @@ static PyObject *call_any(const function_row *row, PyObject *self, PyObject *con
   return result;
 }
 
+/* All positional arguments are one: their tuple. */
+static PyObject *call_starred(const function_row *row, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  PyObject *values[1 + PARAMETERS_MAX];
+  Py_ssize_t named = names != NULL ? PyTuple_Size(names) : 0;
+  if (named > PARAMETERS_MAX) {
+    return PyErr_Format(PyExc_TypeError, "%s() got %zd keyword arguments", row->name, named);
+  }
+  values[0] = PyTuple_New(count);
+  for (Py_ssize_t i = 0; values[0] != NULL && i < count; ++i) {
+    (void)PyTuple_SetItem(values[0], i, Py_NewRef(args[i]));
+  }
+  for (Py_ssize_t i = 0; i < named; ++i) {
+    values[1 + i] = args[count + i];
+  }
+  PyObject *result = values[0] != NULL ? call_any(row, NULL, values, 1, names) : NULL;
+  Py_XDECREF(values[0]);
+  return result;
+}
+
 /* Arrays alone, by position: as operators. Everything else is parsed. */
 static PyObject *call_function(const function_row *row, PyObject *self, PyObject *const *args, Py_ssize_t count,
                                PyObject *names) {
@@ -350,7 +391,7 @@ static PyObject *call_function(const function_row *row, PyObject *self, PyObject
   if (is_plain && count == 1 && p[1].name == NULL && is_array(args[0])) {
     return apply_unary(row->function, args[0]);
   }
-  return call_any(row, self, args, count, names);
+  return p[0].kind == PARAMETER_STAR ? call_starred(row, args, count, names) : call_any(row, self, args, count, names);
 }
 
 /* ---- the table ---- */

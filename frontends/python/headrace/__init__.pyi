@@ -235,6 +235,10 @@ def diff(x, /, n=1, axis=-1, prepend=None, append=None) -> Any:
 def moveaxis(x, source, destination) -> Any:
     """x with dims at other places, the others in their order, a view; integers or sequences of them."""
 
+def nonzero(x, /, size=None) -> Any:
+    """A tuple of indices, one array for each axis, of the elements that are not 0, which are waited for. size: so many
+instead, without waiting, -1 behind the last one."""
+
 def repeat(x, repeats, /, axis=None) -> Any:
     """Each element so often in a row, along an axis; None: x without dims but one. repeats: one number, or one for each
 element of the axis, which are waited for."""
@@ -979,6 +983,15 @@ def flip(x: _Like, axis: _Axes = None) -> Array:
 def swapaxes(x: _Like, axis1: int = -2, axis2: int = -1) -> Array:
     """two dims in each other's place; without axes the matrices transposed."""
 
+def broadcast_arrays(*arrays: _Like) -> list[Array]:
+    """each input repeated to the dims that all have in common."""
+
+def meshgrid(*arrays: _Like, indexing: str = "xy") -> list[Array]:
+    """coordinates of a grid: input i repeated along all dims but i; indexing xy: the first two dims swapped, or ij."""
+
+def unstack(x: _Like, axis: int = 0) -> tuple[Array, ...]:
+    """the slices of x along an axis, without it."""
+
 def diagonal(x: _Like, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Array:
     """a diagonal of two dims, as the last dim."""
 
@@ -1039,6 +1052,9 @@ def dynamic_slice_update(x: _Like, values: _Like, start: _Like) -> Array:
 def masked_fill(x: _Like, mask: _Like, value: _Like) -> Array:
     """value if mask, else x, in x's dtype."""
 
+def isin(x: _Like, values: _Like, invert: _b.bool = False) -> Array:
+    """true if values have an element that equals x; invert: if none does."""
+
 def digitize(x: _Like, bins: _Like, right: _b.bool = False) -> Array:
     """the number of the interval of increasing bins in which x is; right: intervals include their upper end."""
 
@@ -1047,9 +1063,6 @@ def bincount(x: _Like, weights: _Like | None = None, length: int = 0) -> Array:
 
 def histogram(x: _Like, bins: int = 10, low: float = 0, high: float = 1) -> Array:
     """how many elements are in each of the bins of equal width between low and high."""
-
-def nonzero(x: _Like, size: int = -1) -> Array:
-    """coordinates [rank, count] of the elements that are not 0; with size so many, without waiting, -1 behind the last."""
 
 def compress(condition: _Like, x: _Like, axis: int = 0) -> Array:
     """x's slices along an axis where the condition is true."""

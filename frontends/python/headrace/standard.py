@@ -7,7 +7,7 @@ from headrace._arrays import Array, unique
 
 __all__ = [
     "__array_api_version__", "__array_namespace_info__", "astype", "can_cast", "concat", "diff", "finfo", "iinfo", "isdtype",
-    "matrix_transpose", "moveaxis", "repeat", "result_type", "roll", "searchsorted", "tensordot", "unique_all",
+    "matrix_transpose", "moveaxis", "nonzero", "repeat", "result_type", "roll", "searchsorted", "tensordot", "unique_all",
     "unique_counts", "unique_inverse", "unique_values",
 ]  # fmt: skip
 
@@ -166,6 +166,12 @@ def moveaxis(x, source, destination):
     for to, axis in sorted(zip(destination, source, strict=True)):
         order.insert(to, axis)
     return _arrays.permute_dims(x, order)
+
+
+def nonzero(x, /, size=None):
+    """A tuple of indices, one array for each axis, of the elements that are not 0, which are waited for. size: so many
+    instead, without waiting, -1 behind the last one."""
+    return _arrays.unstack(_arrays.nonzero(x, size))
 
 
 def repeat(x, repeats, /, axis=None):

@@ -163,7 +163,7 @@ ELSEWHERE = {  # tested below, or not numpy's
     "erf", "erfinv", "lgamma", "digamma", "rsqrt", "sort", "argsort", "topk", "matmul", "conv", "attention",
     "conv_transpose", "layer_norm", "rms_norm", "max_pool", "avg_pool", "broadcast_to", "permute_dims", "expand_dims", "squeeze", "flip",
     "reshape", "astype", "concat", "stack", "pad", "pad_reflect", "pad_edge", "tile", "roll", "tril", "triu", "take",
-    "take_along_axis", "cumulative_sum", "cumulative_prod",
+    "take_along_axis", "cumulative_sum", "cumulative_prod", "broadcast_arrays", "meshgrid",
 }  # fmt: skip
 MATRIX, VECTOR, PLACES = sample("float64"), sample("float64", (6,), 1), np.array([[0, 2, 1, 0]] * 2)
 RANDOM = {  # of a key: arguments behind it
