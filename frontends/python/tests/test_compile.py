@@ -814,3 +814,25 @@ def test_shapeless_functions_have_right_results():
     for shape in ((3, 2), (1, 2), (4, 5)):
         x = hr.arange(float(np.prod(shape))).reshape(shape)
         same(compiled(x), np.asarray(x) * np.asarray(x).sum(axis=-1, keepdims=True))
+
+
+def test_batches_inside_and_around():
+    w = hr.array([1.0, 2, 3])
+
+    def one(x, y):
+        return hr.tanh(x * w + y).sum()
+
+    x, y = hr.arange(12.0).reshape(4, 3), hr.array([1.0, 2, 3, 4])
+    cases = [
+        hr.vmap(one),
+        hr.vmap(hr.grad(one)),
+        lambda a, b: hr.grad(lambda t: hr.vmap(one)(t, b).sum())(a),
+        lambda a, b: hr.vmap(one, in_axes=(0, None))(a, b[0]) + hr.vmap(lambda t: (t * a[0]).sum())(w).sum(),
+    ]
+    for function in cases:
+        compiled = hr.compile(function)
+        for a in (x, x * 0.1):
+            same(compiled(a, y), function(a, y))
+    for function in (hr.vmap(hr.compile(one)), hr.vmap(hr.grad(hr.compile(one)))):
+        for _ in range(2):
+            same(function(x, y), hr.vmap(one)(x, y) if function(x, y).ndim == 1 else hr.vmap(hr.grad(one))(x, y))
