@@ -431,13 +431,20 @@ static PyObject *arange(PyObject *module, PyObject *args, PyObject *names) {
   return PyErr_Occurred() ? NULL : created(HR_FUNCTIONAL_ARANGE, device, 4, attributes);
 }
 
+#define FAR (INT64_C(1) << 62)
+
 static PyObject *eye(PyObject *module, PyObject *args, PyObject *names) {
   static char *keywords[] = {"n_rows", "n_cols", "k", "dtype", "device", NULL};
   long long rows, k = 0;
-  PyObject *columns = Py_None, *dtype = Py_None, *device = Py_None;
+  PyObject *columns = Py_None, *diagonal = NULL, *dtype = Py_None, *device = Py_None;
   (void)module;
-  if (!PyArg_ParseTupleAndKeywords(args, names, "L|O$LOO:eye", keywords, &rows, &columns, &k, &dtype, &device)) {
+  if (!PyArg_ParseTupleAndKeywords(args, names, "L|O$OOO:eye", keywords, &rows, &columns, &diagonal, &dtype, &device)) {
     return NULL;
+  }
+  if (diagonal != NULL) { /* one of more than 62 bits is outside every matrix, too */
+    int overflow = 0;
+    k = PyLong_AsLongLongAndOverflow(diagonal, &overflow);
+    k = overflow != 0 || k > FAR || k < -FAR ? ((overflow < 0 || k < -FAR) ? -FAR : FAR) : k;
   }
   hr_attribute attributes[4] = {
       {.kind = HR_ATTRIBUTE_INT, .value = {.integer = rows}},

@@ -80,10 +80,25 @@ def test_functions_have_the_standards_arguments(name):
         np.testing.assert_array_equal(np.asarray(actual), expected)
 
 
+def test_as_many_results_as_inputs():
+    x, y = np.arange(3), np.arange(2.0)
+    for indexing in ("xy", "ij"):
+        for ours, theirs in zip(hr.meshgrid(x, y, indexing=indexing), np.meshgrid(x, y, indexing=indexing), strict=True):
+            assert ours.tolist() == theirs.tolist()
+    assert [part.shape for part in hr.broadcast_arrays(hr.ones((3, 1)), hr.ones(2))] == [(3, 2), (3, 2)]
+    assert [part.tolist() for part in hr.unstack(hr.array(M), axis=1)] == [M[:, i].tolist() for i in range(3)]
+    assert hr.unstack(hr.ones((0, 2))) == () and isinstance(hr.meshgrid(hr.ones(2)), list)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'axes'"):
+        hr.broadcast_arrays(hr.ones(2), axes=1)
+    assert hr.grad(lambda x: (hr.unstack(x)[1] ** 2).sum())(hr.array([[1.0], [3.0]])).tolist() == [[0], [6]]
+
+
 def test_special_numbers_of_complex_arrays():
     x = np.array([1 + 2j, complex("nan"), complex(1, float("nan")), complex(float("inf"), float("nan"))])
     for name in ("isnan", "isinf", "isfinite"):
         assert getattr(hr, name)(hr.array(x)).tolist() == getattr(np, name)(x).tolist()
+    assert hr.round(hr.array([1.26 - 2.5j]), 1).tolist() == pytest.approx([1.3 - 2.5j])
+    assert hr.eye(2, k=10**30).tolist() == hr.eye(2, k=-(10**30)).tolist() == [[0, 0], [0, 0]]
     zero = hr.sign(hr.array([complex(-0.0, 0)])).item()
     assert str(zero) == "0j" and hr.trace(hr.ones((2, 2), dtype=hr.uint8)).dtype == hr.uint64
     assert hr.astype(hr.ones(2), hr.int8, device="cpu").dtype == hr.int8
