@@ -446,8 +446,10 @@ static pid_t start_rank(const char *name, int number) {
     hr_group *group;
     hr_status status = number == 0 ? hr_group_create(name, 2, &group) : hr_group_join(name, number, 2, &group);
     char is_fine = status == HR_OK;
-    for (ssize_t sent = write(ready[1], &is_fine, 1); sent == 1;) {
-      pause();
+    if (write(ready[1], &is_fine, 1) == 1) {
+      for (;;) {
+        pause();
+      }
     }
     _exit(1);
   }
