@@ -124,7 +124,8 @@ format: ## rewrites all sources as clang-format wants them
 SAME_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 SANITIZED = env -u HEADRACE_ONEDNN -u HEADRACE_LAPACK CUDA_VISIBLE_DEVICES= \
   ASAN_OPTIONS=detect_stack_use_after_return=0 \
-  LSAN_OPTIONS=suppressions=$(abspath tests/c/leaks.supp):print_suppressions=0 $(SAME_ADDRESSES)
+  LSAN_OPTIONS=suppressions=$(abspath tests/c/leaks.supp):print_suppressions=0 \
+  TSAN_OPTIONS=suppressions=$(abspath tests/c/races.supp):print_suppressions=0 $(SAME_ADDRESSES)
 SANITIZE_BUILD = $(CONFIGURE) --log-level=NOTICE -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_C_FLAGS_DEBUG=-O1 -g1"
 
 sanitize: $(STAMP) ## the C tests under the address, undefined-behaviour and thread sanitizers

@@ -3,11 +3,13 @@
 
 #include "hr_test.h"
 
+#include <stdatomic.h>
+
 #include "base/context.h"
 #include "cache_folder.h"
 #include "only_kernel.h"
 
-static int compiled, loaded, unloaded;
+static atomic_int compiled, loaded, unloaded; /* texts are compiled by several threads */
 
 static hr_status no_compiler(void *impl, hr_text *out_name) {
   (void)impl, (void)out_name;

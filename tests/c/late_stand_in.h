@@ -8,6 +8,8 @@
 #define HEADRACE_TESTS_LATE_STAND_IN_H_
 
 #include <limits.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -172,9 +174,9 @@ static hr_status late_fill(void *impl, void *to, const void *pattern, size_t pat
 /* The form of the kernel's plan: it runs like the first kernel of all, a fill, which is neither a gather nor a scatter.
  * Each CPU level has a function of its own for that. */
 static const hr__form *late_form(const hr_host_kernel *kernel) {
-  static hr_host_kernel first;
-  first.run = first.run == NULL ? kernel->run : first.run;
-  HR_ASSERT(kernel->run == first.run);
+  static _Atomic(uintptr_t) first; /* queues of several streams launch at the same time */
+  uintptr_t none = 0, run = (uintptr_t)kernel->run;
+  HR_ASSERT(atomic_compare_exchange_strong(&first, &none, run) || none == run);
   return ((const hr__plan *)kernel)->form;
 }
 
