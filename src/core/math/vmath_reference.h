@@ -352,6 +352,10 @@ REF_FN hr_c128 ref_c128_nan_to_num(hr_c128 a, hr_c128 b, hr_c128 c, hr_c128 d) {
     double complex z = ref_##cls##_wide(a);     \
     return ref_##cls##_narrow(expression);      \
   }
+REF_FN double complex ref_complex_expm1(double complex z) {
+  double re = expm1(creal(z)) * cos(cimag(z)) - 2 * pow(sin(cimag(z) / 2), 2);
+  return isinf(creal(z)) ? cexp(z) - 1 : __builtin_complex(re, exp(creal(z)) * sin(cimag(z)));
+}
 #define REF_COMPLEX_MORE(cls, Z)                                                                               \
   REF_COMPLEX_1(cls, Z, sin, csin(z))                                                                          \
   REF_COMPLEX_1(cls, Z, cos, ccos(z))                                                                          \
@@ -366,9 +370,7 @@ REF_FN hr_c128 ref_c128_nan_to_num(hr_c128 a, hr_c128 b, hr_c128 c, hr_c128 d) {
   REF_COMPLEX_1(cls, Z, acosh, cacosh(z))                                                                      \
   REF_COMPLEX_1(cls, Z, atanh, catanh(z))                                                                      \
   REF_COMPLEX_1(cls, Z, sigmoid, 1 / (1 + cexp(-z)))                                                           \
-  REF_COMPLEX_1(cls, Z, expm1,                                                                                 \
-                __builtin_complex(expm1(creal(z)) * cos(cimag(z)) - 2 * pow(sin(cimag(z) / 2), 2),             \
-                                  exp(creal(z)) * sin(cimag(z))))                                              \
+  REF_COMPLEX_1(cls, Z, expm1, ref_complex_expm1(z))                                                           \
   REF_COMPLEX_1(cls, Z, log1p,                                                                                 \
                 __builtin_complex(cabs(z) < 0.5 ? 0.5 * log1p(creal(z) * (2 + creal(z)) + cimag(z) * cimag(z)) \
                                                 : creal(clog(1 + z)),                                          \
