@@ -449,7 +449,20 @@ hr_status hr__emit_compress(const hr__function_call *c) {
   return hr__formula_end(&f, hr__along_pair(&f, HR_OP_INDEX_SELECT, inputs, axis));
 }
 
-/* The distinct elements of the flattened x in order, first indices, inverse, counts. */
+/* Numbers as rows of one element, complex ones of two: their parts. */
+static const hr_tensor *rows_of(hr__formula *f, const hr_tensor *flat, int64_t count) {
+  const hr_tensor *dense = hr__dense(f, hr__as_dims(f, flat, 2, (int64_t[]){count, 1}));
+  hr_tensor *parts = hr_dtype_is_complex(flat->dtype) ? hr__view(f, dense) : NULL;
+  if (parts == NULL) {
+    return dense;
+  }
+  parts->dtype = hr__dtype_real(flat->dtype);
+  parts->offset *= 2, parts->dims[1] = 2, parts->strides[0] = 2, parts->strides[1] = 1;
+  return parts;
+}
+
+/* The distinct elements of the flattened x in order (complex ones by their real parts, then by the others), first
+ * indices, inverse, counts. */
 hr_status hr__emit_unique(const hr__function_call *c) {
   enum { FIRST, INVERSE, COUNTS, FOUND, ROW_RESULTS };
   const hr_tensor *x = c->inputs[0];
@@ -457,8 +470,8 @@ hr_status hr__emit_unique(const hr__function_call *c) {
   hr__count_elements(x->rank, x->dims, &count);
   hr__formula f;
   hr__formula_begin(&f, c);
-  const int64_t dims[2] = {count, 1}, ints[1] = {0};
-  const hr_tensor *flat = hr__as_dims(&f, x, 1, dims), *rows = hr__dense(&f, hr__as_dims(&f, flat, 2, dims));
+  const int64_t ints[1] = {0};
+  const hr_tensor *flat = hr__as_dims(&f, x, 1, &count), *rows = rows_of(&f, flat, count);
   const hr_tensor *none = hr__copied(&f, hr__integer(&f, 0), HR_DTYPE_I64, 1, &(int64_t){0});
   if (count == 0) {
     const hr_tensor *results[4] = {flat, none, hr__as_dims(&f, none, x->rank, x->dims), none};
