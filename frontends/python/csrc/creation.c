@@ -265,6 +265,17 @@ array_object *array_from(PyObject *object, hr_dtype dtype, hr_stream *stream, in
 
 /* ---- functions ---- */
 
+/* True for an array with this dtype (NONE: any) on this stream's device. */
+static bool is_already(PyObject *object, hr_dtype dtype, hr_stream *stream) {
+  if (!is_array(object) || stream == NULL) {
+    return false;
+  }
+  array_object *x = as_array(object);
+  bool has_dtype = dtype == HR_DTYPE_NONE || dtype == x->tensor.dtype;
+  return has_dtype && hr_stream_device(x->stream) == hr_stream_device(stream);
+}
+
+/* The object itself if nothing changes and no copy is wanted: then later writes to it are seen. */
 static PyObject *array_with(PyObject *args, PyObject *names, const char *format, PyObject *copy) {
   static char *keywords[] = {"", "dtype", "copy", "device", NULL};
   PyObject *object, *dtype = Py_None, *device = Py_None;
@@ -277,7 +288,8 @@ static PyObject *array_with(PyObject *args, PyObject *names, const char *format,
     return NULL;
   }
   hr_stream *stream = device == Py_None && is_array(object) ? as_array(object)->stream : stream_of_device(device);
-  return (PyObject *)array_from(object, wanted, stream, copies);
+  return copies <= 0 && is_already(object, wanted, stream) ? Py_NewRef(object)
+                                                           : (PyObject *)array_from(object, wanted, stream, copies);
 }
 
 static PyObject *array(PyObject *module, PyObject *args, PyObject *names) {
@@ -285,11 +297,9 @@ static PyObject *array(PyObject *module, PyObject *args, PyObject *names) {
   return array_with(args, names, "O|OOO:array", Py_True);
 }
 
-/* The object itself if nothing changes. */
 static PyObject *asarray(PyObject *module, PyObject *args, PyObject *names) {
   (void)module;
-  PyObject *only = names == NULL && PyTuple_Size(args) == 1 ? PyTuple_GetItem(args, 0) : NULL;
-  return only != NULL && is_array(only) ? Py_NewRef(only) : array_with(args, names, "O|OOO:asarray", Py_None);
+  return array_with(args, names, "O|OOO:asarray", Py_None);
 }
 
 static PyObject *filled(hr_stream *stream, const hr_tensor *value, const hr_attribute *shape, hr_dtype dtype) {

@@ -46,6 +46,17 @@ def test_sets():
     assert hr.unique_values(hr.array(x)).tolist() == [1, 2, 3]
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_sets_of_complex_numbers(dtype):
+    x = np.array([[2 + 1j, 1, 2, 1], [1, -2j, 2 + 1j, 0]], dtype=dtype)
+    for part in (x, x.T[1:, ::-1], x[:0]):
+        for ours, theirs in zip(hr.unique_all(hr.array(part)), np.unique_all(part), strict=True):
+            assert ours.tolist() == theirs.tolist()
+        assert hr.unique_values(hr.array(part)).dtype.name == dtype
+    nans = hr.unique_all(hr.array([complex(1, float("nan")), 1, complex(1, float("nan")), 1], dtype=dtype))
+    assert nans.counts.tolist() == [2, 1, 1] and nans.inverse_indices.tolist() == [1, 0, 2, 0]
+
+
 def test_namespace():
     x = hr.ones((2, 3))
     assert x.__array_namespace__(api_version="2024.12") is hr
@@ -102,6 +113,39 @@ def test_special_numbers_of_complex_arrays():
     zero = hr.sign(hr.array([complex(-0.0, 0)])).item()
     assert str(zero) == "0j" and hr.trace(hr.ones((2, 2), dtype=hr.uint8)).dtype == hr.uint64
     assert hr.astype(hr.ones(2), hr.int8, device="cpu").dtype == hr.int8
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_expm1_of_complex_infinities(dtype):
+    inf, nan = float("inf"), float("nan")
+    parts = [inf, -inf, nan, 0.0, -0.0, 1.0, -2.0]
+    x = np.array([complex(a, b) for a in parts for b in parts], dtype=dtype)
+    y = np.asarray(hr.expm1(hr.array(x)))
+    finite = np.isfinite(x)
+    np.testing.assert_allclose(y[finite], np.expm1(x[finite].astype("complex128")), rtol=1e-6)
+    for z, y in zip(x[~finite], y[~finite]):
+        turn = (np.cos(z.imag), np.sin(z.imag)) if np.isfinite(z.imag) else None
+        if z.real == -inf:
+            assert y.real == -1 and y.imag == 0
+        elif z.real == inf and turn is None:
+            assert np.isinf(y.real) and np.isnan(y.imag)
+        elif z.real == inf:
+            assert y.real == inf * turn[0] and y.imag == (inf * turn[1] if z.imag else 0)
+        else:
+            assert np.isnan(y.real) and (y.imag == 0 if z.imag == 0 else np.isnan(y.imag))
+
+
+def test_asarray_is_the_array_itself_unless_something_changes():
+    x = hr.ones((2, 3))
+    for same in (hr.asarray(x), hr.asarray(x, copy=False), hr.asarray(x, dtype=x.dtype), hr.asarray(x, device="cpu")):
+        assert same is x
+    x[0, 0] = 5
+    assert hr.asarray(x, copy=False)[0, 0].item() == 5
+    other = hr.asarray(x, copy=True)
+    x[0, 0] = 6
+    assert other[0, 0].item() == 5 and hr.asarray(x, dtype="int8") is not x
+    with pytest.raises(ValueError, match="another dtype needs a copy"):
+        hr.asarray(x, dtype="int8", copy=False)
 
 
 def test_division_of_infinities_and_zeros():
