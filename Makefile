@@ -25,10 +25,10 @@ CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
 
 .DEFAULT_GOAL := help
 .PHONY: help build test fuzz fuzz-files fuzz-torch demo gallery tools bench bench-c bench-ops check conformance sanitize
-.PHONY: conformance-tools sanitize-sample format test-levels wheels test-wheels clean venv python-package
+.PHONY: array-api-tests conformance-tools sanitize-sample format test-levels wheels test-wheels clean venv python-package
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## the virtual environment with the pinned packages of requirements-dev.txt
 
@@ -94,6 +94,9 @@ conformance: build python-package ## the drivers' conformance suite; PyTorch's o
 	$(LIBRARIES) $(CTEST) $(BUILD) -L conformance
 	$(VENV)/bin/python tests/conformance/device_types.py
 	$(VENV)/bin/python tests/conformance/run.py --report
+
+array-api-tests: python-package ## the array API standard's own tests, of the checkout HEADRACE_ARRAY_API_SOURCE
+	$(LIBRARIES) $(VENV_BIN)/python tests/conformance/array_api.py $(OPTIONS)
 
 conformance-tools: build python-package ## torch's own tests of backends, of torch.distributed's on two ranks
 	$(VENV)/bin/python tests/conformance/distributed.py --seconds 120
