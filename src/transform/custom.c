@@ -189,7 +189,7 @@ hr_status hr_custom_end(hr_custom *custom, const hr_custom_spec *spec, int input
 /* ---- the gradient ---- */
 
 static hr_status check_gradient(const hr__backward *b, int i, const hr_tensor *gradient) {
-  const hr_view *x = &hr__input(b, i)->view;
+  const hr_view *x = &hr__taped_input(b, i)->view;
   bool fits = gradient->rank == x->rank && hr__is_differentiable(gradient->dtype);
   for (int d = 0; fits && d < x->rank; ++d) {
     fits = gradient->dims[d] == x->dims[d];
@@ -210,7 +210,7 @@ static hr_status give(const hr__backward *b, hr_status status, hr_tensor *gradie
     hr_tensor *gradient = &gradients[i];
     if (status == HR_OK && hr__wants(b, i) && gradient->buffer != NULL) {
       status = check_gradient(b, i, gradient);
-      status = status == HR_OK ? hr__adjoint_add(b->adjoints, &b->call, hr__input(b, i), gradient) : status;
+      status = status == HR_OK ? hr__adjoint_add(b->adjoints, &b->call, hr__taped_input(b, i), gradient) : status;
     }
     hr_tensor_release(gradient);
   }

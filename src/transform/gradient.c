@@ -31,7 +31,7 @@ static hr_status refuse(const hr__backward *b, int i, const char *reason) {
 }
 
 static hr_status give_texts(const hr__backward *b, const hr__gradient *gradient) {
-  for (int i = 0; hr__input(b, i) != NULL; ++i) {
+  for (int i = 0; hr__taped_input(b, i) != NULL; ++i) {
     const char *text = i < HR__RULES_MAX && gradient->rules[i] != NULL ? gradient->rules[i] : "?";
     if (!hr__wants(b, i) || *text == '\0') {
       continue;
@@ -60,8 +60,8 @@ static const hr_tensor *take_letter(const hr__backward *b, const char **cursor, 
   char letter = *(*cursor)++;
   int i = take_number(cursor);
   return letter == 'g'   ? hr__g(b, i)
-         : letter == 'x' ? hr__value(hr__input(b, i), number)
-                         : hr__value(hr__output(b, i), number);
+         : letter == 'x' ? hr__value(hr__taped_input(b, i), number)
+                         : hr__value(hr__taped_output(b, i), number);
 }
 
 static int take_inputs(const hr__backward *b, const char *letters, const hr_tensor **inputs, hr_tensor *numbers) {
@@ -90,7 +90,7 @@ static int find_targets(const char *text, uint32_t *targets) {
 
 static uint32_t wanted_inputs(const hr__backward *b) {
   uint32_t wanted = 0;
-  for (int i = 0; hr__input(b, i) != NULL && i < 32; ++i) {
+  for (int i = 0; hr__taped_input(b, i) != NULL && i < 32; ++i) {
     wanted |= hr__wants(b, i) ? 1u << i : 0;
   }
   return wanted;
@@ -102,7 +102,7 @@ static hr_status give_outputs(const hr__backward *b, int count, const uint32_t *
   for (int o = 0; o < count; ++o) {
     for (int i = 0; outputs[o].buffer != NULL && i < 32; ++i) {
       if (status == HR_OK && (targets[o] >> i & 1u) != 0 && hr__wants(b, i)) {
-        status = hr__adjoint_add(b->adjoints, &b->call, hr__input(b, i), &outputs[o]);
+        status = hr__adjoint_add(b->adjoints, &b->call, hr__taped_input(b, i), &outputs[o]);
       }
     }
     hr_tensor_release(&outputs[o]);
@@ -120,7 +120,7 @@ static int choose_outputs(const hr__backward *b, hr_op op, int count, const uint
     outputs[o] = (hr_tensor){0};
     wanted[o] = NULL;
     if (served != 0) {
-      const hr_view *like = &hr__input(b, __builtin_ctz(served))->view;
+      const hr_view *like = &hr__taped_input(b, __builtin_ctz(served))->view;
       outputs[o].rank = like->rank;
       for (int d = 0; d < like->rank; ++d) {
         outputs[o].dims[d] = like->dims[d];

@@ -54,7 +54,7 @@ static bool shares_matrix(const hr_tensor *g, const hr_view *x, const hr_view *m
 
 static hr_status gradient_of_left(const hr__backward *b, const hr_tensor *g, hr_tensor *out) {
   hr_tensor number, adjoint;
-  HR_RETURN_IF_ERROR(make_adjoint(b, hr__value(hr__input(b, 1), &number), &adjoint));
+  HR_RETURN_IF_ERROR(make_adjoint(b, hr__value(hr__taped_input(b, 1), &number), &adjoint));
   hr_status status = multiply(b, g, &adjoint, out);
   hr_tensor_release(&adjoint);
   return status;
@@ -62,9 +62,9 @@ static hr_status gradient_of_left(const hr__backward *b, const hr_tensor *g, hr_
 
 static hr_status gradient_of_right(const hr__backward *b, const hr_tensor *g, hr_tensor *out) {
   hr_tensor number, rows = {0}, left = {0}, adjoint = {0};
-  const hr_tensor *x = hr__value(hr__input(b, 0), &number);
+  const hr_tensor *x = hr__value(hr__taped_input(b, 0), &number);
   hr_status status;
-  if (shares_matrix(g, &hr__input(b, 0)->view, &hr__input(b, 1)->view)) {
+  if (shares_matrix(g, &hr__taped_input(b, 0)->view, &hr__taped_input(b, 1)->view)) {
     status = flatten(b, g, &rows);
     status = status == HR_OK ? flatten(b, x, &left) : status;
   } else {
@@ -111,8 +111,8 @@ static hr_status give_scaled(const hr__backward *b, const char *text, double num
 
 hr_status hr__gradient_var_mean(hr__backward *b) {
   const hr_attrs *attrs = &b->record->attrs;
-  int64_t count = hr__view_count(&hr__output(b, 0)->view);
-  double n = count > 0 ? (double)(hr__view_count(&hr__input(b, 0)->view) / count) : 0;
+  int64_t count = hr__view_count(&hr__taped_output(b, 0)->view);
+  double n = count > 0 ? (double)(hr__view_count(&hr__taped_input(b, 0)->view) / count) : 0;
   double degrees = n - hr_scalar_as_f64(&attrs->scalars[0]);
   const hr_tensor *g = hr__g(b, 0), *g1 = hr__g(b, 1);
   if (g != NULL) {
@@ -144,7 +144,7 @@ static int norm_kind(const hr_attrs *attrs, double p) {
 /* Of real numbers. */
 hr_status hr__gradient_norm(hr__backward *b) {
   double p = hr_scalar_as_f64(&b->record->attrs.scalars[0]);
-  if (hr_dtype_is_complex(hr__input(b, 0)->view.dtype)) {
+  if (hr_dtype_is_complex(hr__taped_input(b, 0)->view.dtype)) {
     return hr_status_make(HR_STATUS_UNIMPLEMENTED, "norm has no gradient by input 0: complex numbers are not done yet");
   }
   switch (norm_kind(&b->record->attrs, p)) {
@@ -175,10 +175,10 @@ hr_status hr__gradient_batch_norm(hr__backward *b) {
     return HR_OK;
   }
   for (int i = 0; i < 4; ++i) {
-    inputs[i + 1] = hr__value(hr__input(b, from_inputs[i]), &numbers[i]);
+    inputs[i + 1] = hr__value(hr__taped_input(b, from_inputs[i]), &numbers[i]);
   }
-  inputs[5] = hr__value(hr__output(b, 1), &numbers[0]);
-  inputs[6] = hr__value(hr__output(b, 2), &numbers[1]);
+  inputs[5] = hr__value(hr__taped_output(b, 1), &numbers[0]);
+  inputs[6] = hr__value(hr__taped_output(b, 2), &numbers[1]);
   for (int o = 0; o < 3; ++o) {
     outputs[o] = (hr_tensor){0};
     wanted[o] = hr__wants(b, o) ? &outputs[o] : NULL;
@@ -197,8 +197,8 @@ hr_status hr__gradient_batch_norm(hr__backward *b) {
 hr_status hr__gradient_cat(hr__backward *b) {
   int dim = (int)b->record->attrs.ints[0];
   int64_t begin = 0;
-  for (int i = 0; hr__input(b, i) != NULL; ++i) {
-    int64_t size = hr__input(b, i)->view.dims[dim];
+  for (int i = 0; hr__taped_input(b, i) != NULL; ++i) {
+    int64_t size = hr__taped_input(b, i)->view.dims[dim];
     if (hr__wants(b, i)) {
       hr_tensor part;
       hr__view_like(hr__g(b, 0), &part);
@@ -229,7 +229,7 @@ hr_status hr__gradient_pad(hr__backward *b) {
 static hr_status give_added(const hr__backward *b, hr_op row, const hr_attrs *attrs, int count,
                             const hr_tensor *const *inputs) {
   hr_tensor gradient;
-  HR_RETURN_IF_ERROR(zeros_like(b, hr__input(b, 0), &gradient));
+  HR_RETURN_IF_ERROR(zeros_like(b, hr__taped_input(b, 0), &gradient));
   hr_status status = hr__write_row(&b->call, row, attrs, count, inputs, &gradient);
   if (status != HR_OK) {
     hr_tensor_release(&gradient);
@@ -242,7 +242,7 @@ hr_status hr__gradient_index_select(hr__backward *b) {
   int64_t dim = b->record->attrs.ints[0];
   const int64_t ints[3] = {INT64_C(1) << dim, dim, 1};
   const hr_attrs attrs = {.int_count = 3, .ints = ints};
-  const hr_tensor *inputs[2] = {hr__g(b, 0), hr__value(hr__input(b, 1), &number)};
+  const hr_tensor *inputs[2] = {hr__g(b, 0), hr__value(hr__taped_input(b, 1), &number)};
   return hr__wants(b, 0) ? give_added(b, HR_OP_INDEX_PUT, &attrs, 2, inputs) : HR_OK;
 }
 
@@ -255,7 +255,7 @@ hr_status hr__gradient_index(hr__backward *b) {
   const hr_tensor *inputs[INDICES_MAX + 1] = {hr__g(b, 0)};
   int count = b->record->input_count;
   for (int i = 1; i < count; ++i) {
-    inputs[i] = hr__value(hr__input(b, i), &numbers[i - 1]);
+    inputs[i] = hr__value(hr__taped_input(b, i), &numbers[i - 1]);
   }
   return hr__wants(b, 0) ? give_added(b, HR_OP_INDEX_PUT, &attrs, count, inputs) : HR_OK;
 }
@@ -271,7 +271,7 @@ static hr_status give_scattered(const hr__backward *b, int64_t dim, const hr_ten
 
 hr_status hr__gradient_gather(hr__backward *b) {
   hr_tensor number;
-  const hr_tensor *index = hr__value(hr__input(b, 1), &number);
+  const hr_tensor *index = hr__value(hr__taped_input(b, 1), &number);
   return hr__wants(b, 0) ? give_scattered(b, b->record->attrs.ints[0], index, hr__g(b, 0)) : HR_OK;
 }
 
@@ -320,7 +320,7 @@ static hr_status write_places(const hr__backward *b, const placement *p, const h
 
 /* True for the values that the record has left in their places: the last ones. */
 static hr_status find_winners(const hr__backward *b, const placement *p, const hr_tensor *like, hr_tensor *out) {
-  const hr_view *all = &hr__output(b, 0)->view;
+  const hr_view *all = &hr__taped_output(b, 0)->view;
   const hr_tensor minus = hr_tensor_number(hr_scalar_i64(-1)), *number = &minus;
   hr_tensor numbers, kept, found;
   HR_RETURN_IF_ERROR(make_numbers(b, like, &numbers));
@@ -390,7 +390,7 @@ hr_status hr__gradient_index_put(hr__backward *b) {
                  .count = b->record->input_count - 1};
   bool accumulates = attrs->ints[2] != 0;
   for (int i = 0; i < p.count; ++i) {
-    p.indices[i] = hr__value(hr__input(b, i + 1), &numbers[i]);
+    p.indices[i] = hr__value(hr__taped_input(b, i + 1), &numbers[i]);
   }
   if (hr__wants(b, 0)) {
     hr_status status = accumulates ? read_places(b, &p, hr__g(b, 0), &gradient) : gradient_of_set(b, &p, &gradient);
@@ -402,7 +402,7 @@ hr_status hr__gradient_index_put(hr__backward *b) {
 /* Adds to the first elements of a source: those that have an index. */
 static hr_status give_source(const hr__backward *b, hr_status status, hr_tensor *gradient) {
   HR_RETURN_IF_ERROR(status);
-  hr__operand part = *hr__input(b, 1);
+  hr__operand part = *hr__taped_input(b, 1);
   part.view.dims = gradient->dims;
   status = hr__adjoint_add(b->adjoints, &b->call, &part, gradient);
   hr_tensor_release(gradient);
@@ -418,7 +418,7 @@ hr_status hr__gradient_scatter(hr__backward *b) {
                        .write_attrs = *attrs,
                        .read_attrs = {.int_count = 1, .ints = attrs->ints},
                        .count = 1,
-                       .indices = {hr__value(hr__input(b, 0), &number)}};
+                       .indices = {hr__value(hr__taped_input(b, 0), &number)}};
   bool accumulates = attrs->ints[1] == SCATTER_ADD;
   if (attrs->ints[1] > SCATTER_ADD) {
     return hr_status_make(HR_STATUS_UNIMPLEMENTED, "scatter has no gradient: mode %d, expected 0 or 1",
@@ -436,7 +436,7 @@ hr_status hr__gradient_index_add(hr__backward *b) {
   hr_tensor number, read, gradient;
   const hr_attrs attrs = {.int_count = 1, .ints = b->record->attrs.ints};
   const hr_tensor alpha = hr_tensor_number(b->record->attrs.scalars[0]), *both[2] = {&read, &alpha};
-  const hr_tensor *inputs[2] = {hr__g(b, 0), hr__value(hr__input(b, 0), &number)};
+  const hr_tensor *inputs[2] = {hr__g(b, 0), hr__value(hr__taped_input(b, 0), &number)};
   if (hr__wants(b, 1)) {
     HR_RETURN_IF_ERROR(hr__record_one(&b->call, HR_OP_INDEX_SELECT, &attrs, 2, inputs, HR_DTYPE_NONE, &read));
     hr_status status = hr__record_one(&b->call, HR_OP_MUL, NULL, 2, both, HR_DTYPE_NONE, &gradient);
@@ -458,7 +458,7 @@ static void add_dim(const hr_tensor *x, hr_tensor *out) {
 /* Values of the last dim that output 1 names. */
 hr_status hr__gradient_picked(hr__backward *b) {
   hr_tensor number, index, g;
-  const hr_tensor *places = hr__value(hr__output(b, 1), &number), *given = hr__g(b, 0);
+  const hr_tensor *places = hr__value(hr__taped_output(b, 1), &number), *given = hr__g(b, 0);
   if (given == NULL) {
     return HR_OK;
   }
@@ -466,7 +466,7 @@ hr_status hr__gradient_picked(hr__backward *b) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: its gradient needs the indices, which the record lacks",
                           b->call.row->name);
   }
-  int rank = hr__input(b, 0)->view.rank;
+  int rank = hr__taped_input(b, 0)->view.rank;
   if (places->rank == rank) {
     return give_scattered(b, rank - 1, places, given);
   }
@@ -524,7 +524,7 @@ hr_status hr__gradient_fft_real(hr__backward *b) {
   const hr_attrs *attrs = &b->record->attrs;
   const int64_t ints[2] = {1, 0};
   const hr_attrs inverse = {2, attrs->scalar_count, ints, attrs->scalars};
-  const hr_view *x = &hr__input(b, 0)->view;
+  const hr_view *x = &hr__taped_input(b, 0)->view;
   hr_tensor all, whole, gradient;
   const hr_tensor *inputs[1] = {&all};
   HR_RETURN_IF_ERROR(extend(b, hr__g(b, 0), x->dims[x->rank - 1], &all));
@@ -552,7 +552,7 @@ static hr_status double_middle(const hr__backward *b, const hr_tensor *half, int
 
 /* The other direction, twice where a value stands for two. */
 hr_status hr__gradient_fft_half(hr__backward *b) {
-  const hr_view *x = &hr__input(b, 0)->view, *y = &hr__output(b, 0)->view;
+  const hr_view *x = &hr__taped_input(b, 0)->view, *y = &hr__taped_output(b, 0)->view;
   hr_tensor dense, gradient;
   const hr_tensor *inputs[1] = {&dense};
   HR_RETURN_IF_ERROR(hr__make_dense(&b->call, hr__g(b, 0), &dense));
@@ -570,7 +570,7 @@ hr_status hr__gradient_fft_half(hr__backward *b) {
 /* Its gradient has one int more: the number of taps of an element, here not known. */
 hr_status hr__gradient_resample(hr__backward *b) {
   const hr_attrs *attrs = &b->record->attrs;
-  const hr_view *like = &hr__input(b, 0)->view;
+  const hr_view *like = &hr__taped_input(b, 0)->view;
   const int64_t ints[5] = {attrs->ints[0], attrs->ints[1], attrs->ints[2], attrs->ints[3], 0};
   const hr_attrs backward = {5, attrs->scalar_count, ints, attrs->scalars};
   const hr_tensor *inputs[1] = {hr__g(b, 0)};

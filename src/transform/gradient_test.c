@@ -70,7 +70,13 @@ static hr_tensor tensor_of(const operand *x) {
   hr_tensor tensor = new_tensor(x->dtype, x->rank, x->dims);
   int64_t size = size_of(x), whole[MOST];
   uint8_t truth[MOST];
-  if (x->dtype == HR_DTYPE_I64) {
+  int32_t places[MOST];
+  if (x->dtype == HR_DTYPE_I32) {
+    for (int64_t i = 0; i < size; ++i) {
+      places[i] = (int32_t)x->values[i];
+    }
+    write(&tensor, places);
+  } else if (x->dtype == HR_DTYPE_I64) {
     for (int64_t i = 0; i < size; ++i) {
       whole[i] = (int64_t)x->values[i];
     }
@@ -154,7 +160,7 @@ static void expect_differences(trial *t, int i, const double *gradient) {
 static void draw_values(trial *t) {
   for (int i = 0; i < t->input_count; ++i) {
     operand *x = &t->inputs[i];
-    bool is_drawn = x->dtype != HR_DTYPE_I64;
+    bool is_drawn = x->dtype != HR_DTYPE_I64 && x->dtype != HR_DTYPE_I32;
     for (int k = 0; is_drawn && k < MOST; ++k) {
       x->values[k] = x->low == x->high ? uniform(0.1, 0.9) : uniform(x->low, x->high);
     }
@@ -719,4 +725,41 @@ HR_TEST(gradients_of_samples) {
       {HR_DTYPE_F64, {.f = {0, 0}}}, {HR_DTYPE_F64, {.f = {1, 0}}}, {HR_DTYPE_I64, {.i = 5}}, {HR_DTYPE_I64, {.i = 3}}};
   trial t = {.op = HR_OP_NORMAL, .input_count = 2, .output_count = 1, .inputs = {F64(2, 2, 3), F64(2, 2, 3)}};
   check_with(t, 4, scalars);
+}
+
+/* ---- linear algebra; those of other rows are compared with PyTorch's in test_linalg_gradients.py ---- */
+
+/* Triangles far from singular. */
+#define FACTOR(type) \
+  { .dtype = HR_DTYPE_##type, .rank = 3, .dims = {2, 3, 3}, .low = 0.4, .high = 1 }
+
+HR_TEST(triangular_systems) {
+  for (int64_t i = 0; i < 24; ++i) {
+    int64_t is_upper = i & 1, has_ones = i >> 1 & 1, is_left = i >> 2 & 1, mode = i >> 3;
+    CHECK(.op = HR_OP_TRIANGULAR_SOLVE, INTS(is_upper, mode, has_ones, is_left), .input_count = 2, .output_count = 1,
+          .inputs = {FACTOR(F64), F64(3, 2, 3, 3)});
+    CHECK(.op = HR_OP_TRIANGULAR_SOLVE, INTS(is_upper, mode, has_ones, is_left), .input_count = 2, .output_count = 1,
+          .inputs = {FACTOR(C128), C128(3, 2, 3, 3)}, .tolerance = 1e-6);
+  }
+}
+
+HR_TEST(systems_of_factors) {
+  const operand pivots = {.dtype = HR_DTYPE_I32, .rank = 2, .dims = {2, 3}, .values = {3, 2, 3, 2, 3, 3}};
+  for (int64_t mode = 0; mode < 3; ++mode) {
+    CHECK(.op = HR_OP_LU_SOLVE, INTS(mode), .input_count = 3, .output_count = 1,
+          .inputs = {FACTOR(F64), pivots, F64(3, 2, 2, 3)}, .tolerance = 1e-6);
+    CHECK(.op = HR_OP_LU_SOLVE, INTS(mode), .input_count = 3, .output_count = 1,
+          .inputs = {FACTOR(C128), pivots, C128(3, 2, 2, 3)}, .tolerance = 1e-6);
+  }
+  for (int64_t is_upper = 0; is_upper < 2; ++is_upper) {
+    CHECK(.op = HR_OP_CHOLESKY_SOLVE, INTS(is_upper), .input_count = 2, .output_count = 1,
+          .inputs = {F64(3, 2, 2, 3), FACTOR(F64)}, .tolerance = 1e-6);
+    CHECK(.op = HR_OP_CHOLESKY_INVERSE, INTS(is_upper), .input_count = 1, .output_count = 2, .extra = 2,
+          .inputs = {FACTOR(F64)}, .tolerance = 1e-5);
+  }
+}
+
+HR_TEST(exponentials_of_matrices) {
+  CHECK(.op = HR_OP_MATRIX_EXP, .input_count = 1, .output_count = 1, .inputs = {F64(3, 2, 3, 3)});
+  CHECK(.op = HR_OP_MATRIX_EXP, .input_count = 1, .output_count = 1, .inputs = {C128(2, 3, 3)});
 }

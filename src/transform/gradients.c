@@ -56,11 +56,11 @@ static hr_status add_and_release(const hr__backward *b, const hr__operand *to, h
 }
 
 hr_status hr__give_gradient(const hr__backward *b, int i, hr_status status, hr_tensor *gradient) {
-  return add_and_release(b, hr__input(b, i), status, gradient);
+  return add_and_release(b, hr__taped_input(b, i), status, gradient);
 }
 
 hr_status hr__give_before(const hr__backward *b, int i, hr_status status, hr_tensor *gradient) {
-  return add_and_release(b, hr__output(b, i), status, gradient);
+  return add_and_release(b, hr__taped_output(b, i), status, gradient);
 }
 
 hr_status hr__give_text(const hr__backward *b, int i, const char *text) {

@@ -56,14 +56,14 @@ struct hr__backward {
 };
 
 /* Operand i; NULL: the record has fewer. */
-static inline const hr__operand *hr__input(const hr__backward *b, int i) {
+static inline const hr__operand *hr__taped_input(const hr__backward *b, int i) {
   return i < b->record->input_count ? &b->record->inputs[i] : NULL;
 }
-static inline const hr__operand *hr__output(const hr__backward *b, int i) {
+static inline const hr__operand *hr__taped_output(const hr__backward *b, int i) {
   return i < b->record->output_count ? &b->record->outputs[i] : NULL;
 }
 static inline bool hr__wants(const hr__backward *b, int i) {
-  return hr__input(b, i) != NULL && hr__input(b, i)->is_active;
+  return hr__taped_input(b, i) != NULL && hr__taped_input(b, i)->is_active;
 }
 /* The gradient of output i; NULL: none. */
 static inline const hr_tensor *hr__g(const hr__backward *b, int i) {

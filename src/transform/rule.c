@@ -95,7 +95,7 @@ static int number_of(name a, char letter) {
 
 /* The real dtype in which the rule computes: f64 if the result of the record is. */
 static hr_dtype real_dtype(const rule *r) {
-  hr_dtype dtype = hr__output(r->b, 0)->view.dtype;
+  hr_dtype dtype = hr__taped_output(r->b, 0)->view.dtype;
   return dtype == HR_DTYPE_F64 || dtype == HR_DTYPE_C128 ? HR_DTYPE_F64 : HR_DTYPE_F32;
 }
 
@@ -156,7 +156,7 @@ static hr_status apply_pointwise(rule *r, hr_op op, int count, value *arguments,
 
 /* Another row, with the attributes of the record, and the dims of the input if it lets the caller choose. */
 static hr_status apply_other(rule *r, hr_op op, int count, const value *arguments, value *out) {
-  const hr__operand *like = hr__input(r->b, r->input);
+  const hr__operand *like = hr__taped_input(r->b, r->input);
   const hr_tensor *inputs[ARGUMENTS_MAX];
   hr_tensor *outputs[1] = {out};
   for (int i = 0; i < count; ++i) {
@@ -260,7 +260,7 @@ const hr_tensor *hr__value(const hr__operand *operand, hr_tensor *number) {
 
 /* The number of elements of x for each of y. */
 static hr_tensor elements_of(const rule *r) {
-  int64_t x = hr__view_count(&hr__input(r->b, 0)->view), y = hr__view_count(&hr__output(r->b, 0)->view);
+  int64_t x = hr__view_count(&hr__taped_input(r->b, 0)->view), y = hr__view_count(&hr__taped_output(r->b, 0)->view);
   return hr_tensor_number(hr_scalar_f64(y > 0 ? (double)(x / y) : 0));
 }
 
@@ -278,9 +278,9 @@ static const hr_tensor *find_letter(const rule *r, name word, hr_tensor *number)
     return hr__g(r->b, number_of(word, 'g'));
   }
   if (number_of(word, 'x') >= 0) {
-    return hr__value(hr__input(r->b, number_of(word, 'x')), number);
+    return hr__value(hr__taped_input(r->b, number_of(word, 'x')), number);
   }
-  return number_of(word, 'y') >= 0 ? hr__value(hr__output(r->b, number_of(word, 'y')), number) : NULL;
+  return number_of(word, 'y') >= 0 ? hr__value(hr__taped_output(r->b, number_of(word, 'y')), number) : NULL;
 }
 
 /* ---- the grammar ---- */
@@ -445,7 +445,7 @@ static hr_status evaluate_assignments(rule *r) {
 /* A text may have another form for complex numbers, after a bar. */
 static void choose_form(rule *r) {
   const char *bar = strchr(r->text, '|');
-  bool is_complex = hr_dtype_is_complex(hr__output(r->b, 0)->view.dtype);
+  bool is_complex = hr_dtype_is_complex(hr__taped_output(r->b, 0)->view.dtype);
   r->cursor = bar != NULL && is_complex ? bar + 1 : r->text;
   r->end = bar != NULL && !is_complex ? bar : r->text + strlen(r->text);
 }
