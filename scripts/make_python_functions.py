@@ -39,8 +39,8 @@ TYPES = {
 NUMBERS = {"pointwise", "floor_divide", "remainder", "clip", "parametric", "divmod", "ldexp", "rounded"}
 VALUES = {"false": "False", "true": "True"}
 CONSTANTS = {"pi": "3.141592653589793", "e": "2.718281828459045", "inf": "inf", "nan": "nan", "newaxis": "None"}
-OTHERS = ["eval", "device", "stats", "from_dlpack", "load", "save", "save_safetensors", "Array", "dtype"]
-WRITTEN = ["compiling", "standard", "transforms"]  # modules in Python whose names are headrace's, too
+OTHERS = ["eval", "device", "stats", "from_dlpack", "load", "save", "save_gguf", "save_safetensors", "savez", "Array", "dtype"]
+WRITTEN = ["compiling", "files", "standard", "transforms"]  # modules in Python whose names are headrace's, too
 
 
 def read(path):
@@ -306,6 +306,9 @@ def stub():
               "def load(file: Any, return_metadata: _b.bool = False, device: str | None = None) -> Any: ...",
               "def save(file: Any, array: _Like, /) -> None: ...",
               "def save_safetensors(file: Any, arrays: dict[str, _Like], metadata: dict[str, str] | None = None) -> None: ...",
+              "def save_gguf(file: Any, arrays: dict[str, _Like], metadata: dict[str, Any] | None = None) -> None: ...",
+              "def savez(file: Any, /, *args: _Like, **kwargs: _Like) -> None: ...",
+              "def savez_compressed(file: Any, /, *args: _Like, **kwargs: _Like) -> None: ...",
               "def get_include() -> str: ...", "", *TRANSFORM_STUBS.splitlines(), "",
               "__array_api_version__: str", *python_stubs("standard", ())]
     lines += [f"def {name}({arguments}) -> Array: ..." for name, arguments, _ in creations()]

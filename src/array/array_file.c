@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "array/inflate.h"
 #include "base/allocator.h"
 
 enum { ADOPTED_ALIGNMENT = 16 };
@@ -75,15 +76,34 @@ hr_status hr__file_add(hr_file *file, const char *name, const hr_file_entry *ent
   return added->name != NULL ? HR_OK : hr__file_no_memory(strlen(name) + 1);
 }
 
-hr_status hr__file_add_text(hr_file *file, const char *key, const char *value) {
-  HR_RETURN_IF_ERROR(make_room(file->text_count, &file->text_room, sizeof *file->texts, &file->texts));
-  char *own_key = copy_string(key), *own_value = copy_string(value);
-  if (own_key == NULL || own_value == NULL) {
+hr_status hr__file_add_value(hr_file *file, const char *key, hr_file_value_kind kind, int64_t count, size_t bytes,
+                             hr_file_value **out_value) {
+  HR_RETURN_IF_ERROR(make_room(file->value_count, &file->value_room, sizeof *file->values, &file->values));
+  bool is_text = kind == HR_FILE_STRING || kind == HR_FILE_STRINGS;
+  bytes += is_text ? (size_t)count * sizeof(hr_file_string) : 0;
+  void *own_key = copy_string(key), *block = hr_malloc(bytes);
+  if (own_key == NULL || block == NULL) {
     hr_free(own_key);
-    hr_free(own_value);
-    return hr__file_no_memory(strlen(key) + strlen(value) + 2);
+    hr_free(block);
+    return hr__file_no_memory(strlen(key) + bytes);
   }
-  file->texts[file->text_count++] = (hr_file_text){own_key, own_value};
+  hr_file_value *value = &file->values[file->value_count++];
+  *value = (hr_file_value){.key = own_key, .kind = kind, .count = count};
+  value->strings = is_text ? block : NULL, value->numbers = is_text ? NULL : block;
+  *out_value = value;
+  return HR_OK;
+}
+
+hr_status hr__file_add_string(hr_file *file, const char *key, const char *chars, size_t length) {
+  hr_file_value *value = NULL;
+  HR_RETURN_IF_ERROR(hr__file_add_value(file, key, HR_FILE_STRING, 1, length + 1, &value));
+  hr_file_string *string = (hr_file_string *)(uintptr_t)value->strings;
+  char *copy = (char *)(string + 1);
+  if (length > 0) {
+    memcpy(copy, chars, length);
+  }
+  copy[length] = '\0';
+  *string = (hr_file_string){copy, length};
   return HR_OK;
 }
 
@@ -91,22 +111,76 @@ static int compare_names(const void *a, const void *b) {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-hr_status hr__file_check_names(const hr_file *file) {
-  const char **names = hr_calloc((size_t)file->count + 1, sizeof *names);
-  if (names == NULL) {
-    return hr__file_no_memory((size_t)file->count * sizeof *names);
-  }
-  for (int i = 0; i < file->count; ++i) {
-    names[i] = file->entries[i].name;
-  }
-  qsort(names, (size_t)file->count, sizeof *names, compare_names);
-  hr_status status = HR_OK;
-  for (int i = 1; i < file->count && status == HR_OK; ++i) {
+const char *hr__file_repeated_name(int count, const char **names) {
+  qsort(names, (size_t)count, sizeof *names, compare_names);
+  for (int i = 1; i < count; ++i) {
     if (strcmp(names[i - 1], names[i]) == 0) {
-      status = hr_status_make(HR_STATUS_DATA_LOSS, "two arrays have the name '%.200s'", names[i]);
+      return names[i];
     }
   }
+  return NULL;
+}
+
+hr_status hr__file_check_names(const hr_file *file) {
+  int count = file->count, values = file->value_count;
+  const char **names = hr_calloc((size_t)(count > values ? count : values) + 1, sizeof *names);
+  if (names == NULL) {
+    return hr__file_no_memory((size_t)(count + values) * sizeof *names);
+  }
+  for (int i = 0; i < count; ++i) {
+    names[i] = file->entries[i].name;
+  }
+  const char *name = hr__file_repeated_name(count, names), *key = NULL;
+  if (name == NULL) {
+    for (int i = 0; i < values; ++i) {
+      names[i] = file->values[i].key;
+    }
+    key = hr__file_repeated_name(values, names);
+  }
   hr_free(names);
+  return name == NULL && key == NULL
+             ? HR_OK
+             : hr_status_make(HR_STATUS_DATA_LOSS, "two %s have the name '%.200s'",
+                              name != NULL ? "arrays" : "values of the metadata", name != NULL ? name : key);
+}
+
+static int compare_begin(const void *a, const void *b) {
+  const hr_file_entry *left = *(const hr_file_entry *const *)a, *right = *(const hr_file_entry *const *)b;
+  if (left->begin != right->begin) {
+    return left->begin < right->begin ? -1 : 1;
+  }
+  return left->packed < right->packed ? -1 : left->packed > right->packed; /* empty ones first */
+}
+
+hr_status hr__file_sort(const hr_file *file, const hr_file_entry ***out_entries) {
+  const hr_file_entry **sorted = hr_calloc((size_t)file->count + 1, sizeof *sorted);
+  if (sorted == NULL) {
+    return hr__file_no_memory((size_t)file->count * sizeof *sorted);
+  }
+  for (int i = 0; i < file->count; ++i) {
+    sorted[i] = &file->entries[i];
+  }
+  qsort(sorted, (size_t)file->count, sizeof *sorted, compare_begin);
+  *out_entries = sorted;
+  return HR_OK;
+}
+
+hr_status hr__file_check_overlap(const hr_file *file) {
+  const hr_file_entry **sorted = NULL;
+  HR_RETURN_IF_ERROR(hr__file_sort(file, &sorted));
+  hr_status status = HR_OK;
+  uint64_t end = 0;
+  for (int i = 0; i < file->count && status == HR_OK; ++i) {
+    if (sorted[i]->part > 0 || sorted[i]->packed == 0) {
+      continue;
+    }
+    if (sorted[i]->begin < end) {
+      status = hr_status_make(HR_STATUS_DATA_LOSS, "'%.200s' begins at byte %llu, but another array ends at %llu",
+                              sorted[i]->name, (unsigned long long)sorted[i]->begin, (unsigned long long)end);
+    }
+    end = sorted[i]->begin + sorted[i]->packed;
+  }
+  hr_free(sorted);
   return status;
 }
 
@@ -120,8 +194,16 @@ hr_status hr__file_measure(hr_file_entry *entry) {
                             (long long)entry->dims[d]);
     }
   }
-  entry->bytes = is_empty ? 0 : (uint64_t)bytes;
+  entry->bytes = entry->packed = entry->whole = is_empty ? 0 : (uint64_t)bytes;
   return HR_OK;
+}
+
+hr_status hr__file_check_bytes(const hr_file_entry *entry, const char *bytes) {
+  uint32_t found = entry->has_checksum ? hr__crc32(0, bytes, entry->whole) : 0;
+  return !entry->has_checksum || found == entry->checksum
+             ? HR_OK
+             : hr_status_make(HR_STATUS_DATA_LOSS, "its bytes have the checksum %08x, expected %08x", found,
+                              entry->checksum);
 }
 
 bool hr__is_utf8(const char *text, size_t length) {
@@ -159,9 +241,10 @@ static void release_file(void *arg) {
   for (int i = 0; i < file->count; ++i) {
     hr_free(file->entries[i].name);
   }
-  for (int i = 0; i < file->text_count; ++i) {
-    hr_free((char *)(uintptr_t)file->texts[i].key);
-    hr_free((char *)(uintptr_t)file->texts[i].value);
+  for (int i = 0; i < file->value_count; ++i) {
+    hr_free((void *)(uintptr_t)file->values[i].key);
+    hr_free((void *)(uintptr_t)file->values[i].strings);
+    hr_free((void *)(uintptr_t)file->values[i].numbers);
   }
   if (file->is_mapped) {
     (void)munmap((void *)(uintptr_t)file->bytes, file->size);
@@ -169,7 +252,7 @@ static void release_file(void *arg) {
     hr_aligned_free((void *)(uintptr_t)file->bytes);
   }
   hr_free(file->entries);
-  hr_free(file->texts);
+  hr_free(file->values);
   hr_free(file->name);
   hr_free(file);
 }
@@ -201,11 +284,20 @@ static hr_status read_contents(hr_file *file) {
     HR_RETURN_IF_ERROR(hr__npy_read(bytes, 0, file->size, &entry));
     return hr__file_add(file, "", &entry);
   }
+  bool is_zip = file->size >= 4 && bytes[0] == 'P' && bytes[1] == 'K' && bytes[2] + 1 == bytes[3];
+  if (is_zip || (file->size >= 4 && memcmp(bytes, "PK\6\6", 4) == 0)) { /* a member, or the end of an empty one */
+    file->format = HR_FILE_NPZ;
+    return hr__npz_read(file);
+  }
+  if (file->size >= 4 && memcmp(bytes, "GGUF", 4) == 0) {
+    file->format = HR_FILE_GGUF;
+    return hr__gguf_read(file);
+  }
   if (file->size > 8 && (bytes[8] == '{' || bytes[8] == ' ')) {
     file->format = HR_FILE_SAFETENSORS;
     return hr__safetensors_read(file);
   }
-  return hr_status_make(HR_STATUS_DATA_LOSS, "%zu bytes are no file of arrays: expected npy or safetensors",
+  return hr_status_make(HR_STATUS_DATA_LOSS, "%zu bytes are no file of arrays: expected npy, npz, safetensors or gguf",
                         file->size);
 }
 
@@ -273,12 +365,12 @@ const char *hr_file_name(const hr_file *file, int index) {
   return file->entries[index].name;
 }
 
-int hr_file_metadata_count(const hr_file *file) {
-  return file->text_count;
+int hr_file_value_count(const hr_file *file) {
+  return file->value_count;
 }
 
-void hr_file_metadata(const hr_file *file, int index, const char **out_key, const char **out_value) {
-  *out_key = file->texts[index].key, *out_value = file->texts[index].value;
+const hr_file_value *hr_file_value_at(const hr_file *file, int index) {
+  return &file->values[index];
 }
 
 /* ---- arrays of files ---- */
@@ -312,23 +404,52 @@ static hr_status copy_converted(hr_stream *stream, const hr_file_entry *entry, c
   return status;
 }
 
+/* Elements in memory, which `release` gives back. */
+typedef struct elements {
+  char *address;
+  void (*release)(void *arg);
+  void *arg;
+} elements;
+
+static hr_status find_elements(hr_file *file, const hr_file_entry *entry, elements *out) {
+  const char *at = file->bytes + entry->begin;
+  if (entry->decode == NULL) {
+    HR_RETURN_IF_ERROR(hr__file_check_bytes(entry, at));
+    hr_refcount_retain(&file->references);
+    *out = (elements){(char *)(uintptr_t)at + entry->head, release_file, file};
+    return HR_OK;
+  }
+  char *block = hr_aligned_malloc(entry->whole, 64);
+  if (block == NULL) {
+    return hr__file_no_memory(entry->whole);
+  }
+  hr_status status = entry->decode(file, entry, block);
+  if (status != HR_OK) {
+    hr_aligned_free(block);
+    return status;
+  }
+  *out = (elements){block + entry->head, hr_aligned_free, block};
+  return HR_OK;
+}
+
 static hr_status make_array(hr_stream *stream, hr_file *file, const hr_file_entry *entry, const int64_t *dims,
                             hr_tensor *out) {
-  const char *elements = file->bytes + entry->begin;
-  if (entry->is_swapped || !has_right_bools(entry, elements)) {
-    return copy_converted(stream, entry, dims, elements, out);
-  }
+  elements from = {0};
   hr_device_info info;
+  HR_RETURN_IF_ERROR(hr_status_annotate(find_elements(file, entry, &from), "'%.200s'", entry->name));
   hr_device_describe(hr_stream_device(stream), &info);
-  if (!info.is_host || entry->bytes == 0 || (uintptr_t)elements % ADOPTED_ALIGNMENT != 0) {
-    return hr_array_from_host(stream, entry->dtype, entry->rank, dims, elements, out);
+  bool is_right = !entry->is_swapped && has_right_bools(entry, from.address);
+  if (is_right && info.is_host && entry->bytes > 0 && (uintptr_t)from.address % ADOPTED_ALIGNMENT == 0) {
+    hr_status status =
+        hr_array_adopt(stream, entry->dtype, entry->rank, dims, NULL, from.address, from.release, from.arg, out);
+    if (status != HR_OK) {
+      from.release(from.arg);
+    }
+    return status;
   }
-  hr_refcount_retain(&file->references);
-  hr_status status = hr_array_adopt(stream, entry->dtype, entry->rank, dims, NULL, (void *)(uintptr_t)elements,
-                                    release_file, file, out);
-  if (status != HR_OK) {
-    release_file(file);
-  }
+  hr_status status = is_right ? hr_array_from_host(stream, entry->dtype, entry->rank, dims, from.address, out)
+                              : copy_converted(stream, entry, dims, from.address, out);
+  from.release(from.arg);
   return status;
 }
 

@@ -15,7 +15,8 @@ typedef struct writer {
   hr_text temporary;
 } writer;
 
-static hr_status write_bytes(writer *to, const void *bytes, size_t count) {
+static hr_status write_bytes(void *arg, const void *bytes, size_t count) {
+  const writer *to = arg;
   for (const char *at = bytes; count > 0;) {
     ssize_t written = write(to->descriptor, at, count < 1 << 30 ? count : 1 << 30);
     if (written < 0 && errno != EINTR) {
@@ -27,43 +28,103 @@ static hr_status write_bytes(writer *to, const void *bytes, size_t count) {
   return HR_OK;
 }
 
-static hr_status write_array(hr_stream *stream, writer *to, const hr_tensor *x) {
+/* ---- formats ---- */
+
+hr_status hr__write(hr__writer *to, const void *bytes, size_t count) {
+  to->at += count;
+  return count > 0 ? to->write(to->arg, bytes, count) : HR_OK;
+}
+
+hr_status hr__write_text(hr__writer *to, const hr_text *text) {
+  HR_RETURN_IF_ERROR(hr_text_status(text));
+  return hr__write(to, hr_text_chars(text), text->length);
+}
+
+hr_status hr__writer_read(hr__writer *to, const hr_tensor *x, size_t *out_bytes, char **out_elements) {
   size_t bytes = (size_t)hr_tensor_count(x) * hr_dtype_size(x->dtype);
-  if (bytes == 0) {
-    return HR_OK;
-  }
   char *elements = hr_malloc(bytes);
   if (elements == NULL) {
     return hr__file_no_memory(bytes);
   }
-  hr_status status = hr_array_read(stream, x, elements);
-  status = status == HR_OK ? write_bytes(to, elements, bytes) : status;
+  hr_status status = bytes > 0 ? hr_array_read(to->stream, x, elements) : HR_OK;
+  if (status != HR_OK) {
+    hr_free(elements);
+    return status;
+  }
+  *out_bytes = bytes, *out_elements = elements;
+  return HR_OK;
+}
+
+hr_status hr__write_array(hr__writer *to, const hr_tensor *x) {
+  size_t bytes;
+  char *elements;
+  HR_RETURN_IF_ERROR(hr__writer_read(to, x, &bytes, &elements));
+  hr_status status = hr__write(to, elements, bytes);
   hr_free(elements);
   return status;
 }
 
-static hr_status write_npy(hr_stream *stream, writer *to, const hr_tensor *x) {
+static hr_status write_npy(hr__writer *to) {
   hr_text header = {0};
-  hr_status status = hr__npy_header(x, &header);
-  status = status == HR_OK ? write_bytes(to, hr_text_chars(&header), header.length) : status;
+  hr_status status = hr__npy_header(to->contents->arrays[0], &header);
+  status = status == HR_OK ? hr__write_text(to, &header) : status;
   hr_text_fini(&header);
-  return status == HR_OK ? write_array(stream, to, x) : status;
+  return status == HR_OK ? hr__write_array(to, to->contents->arrays[0]) : status;
 }
 
-static hr_status write_safetensors(hr_stream *stream, writer *to, int count, const char *const *names,
-                                   const hr_tensor *const *arrays, int text_count, const hr_file_text *texts) {
+static hr_status write_safetensors(hr__writer *to) {
   hr_text header = {0};
+  int count = to->contents->count;
   int *order = hr_calloc((size_t)count + 1, sizeof *order);
-  hr_status status = order != NULL ? hr__safetensors_header(count, names, arrays, text_count, texts, order, &header)
+  hr_status status = order != NULL ? hr__safetensors_header(to->contents, order, &header)
                                    : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %d arrays", count);
-  status = status == HR_OK ? write_bytes(to, hr_text_chars(&header), header.length) : status;
+  status = status == HR_OK ? hr__write_text(to, &header) : status;
   for (int i = 0; i < count && status == HR_OK; ++i) {
-    status = write_array(stream, to, arrays[order[i]]);
+    status = hr__write_array(to, to->contents->arrays[order[i]]);
   }
   hr_text_fini(&header);
   hr_free(order);
   return status;
 }
+
+static hr_status check_names(const hr_file_contents *contents) {
+  const char **names = hr_calloc((size_t)contents->count + 1, sizeof *names);
+  if (names == NULL) {
+    return hr__file_no_memory((size_t)contents->count * sizeof *names);
+  }
+  memcpy(names, contents->names, (size_t)contents->count * sizeof *names);
+  const char *name = hr__file_repeated_name(contents->count, names);
+  hr_free(names);
+  return name == NULL ? HR_OK : hr_status_make(HR_STATUS_INVALID_ARGUMENT, "two arrays have the name '%.200s'", name);
+}
+
+static hr_status check_contents(const hr_file_contents *contents) {
+  hr_file_format format = contents->format;
+  if ((int)format < 0 || format >= HR_FILE_FORMAT_COUNT) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "format %d can't be written", (int)format);
+  }
+  if (contents->count < 0 || contents->value_count < 0 || (format == HR_FILE_NPY && contents->count != 1)) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%d arrays, expected one in npy", contents->count);
+  }
+  if ((format == HR_FILE_NPY || format == HR_FILE_NPZ) && contents->value_count != 0) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%d values of metadata, expected none in npy and npz",
+                          contents->value_count);
+  }
+  return format == HR_FILE_NPY || contents->count == 0 ? HR_OK : check_names(contents);
+}
+
+hr_status hr_file_write_to(hr_stream *stream, hr_status (*write)(void *arg, const void *bytes, size_t count), void *arg,
+                           const hr_file_contents *contents) {
+  static hr_status (*const writers[HR_FILE_FORMAT_COUNT])(hr__writer *) = {[HR_FILE_NPY] = write_npy,
+                                                                           [HR_FILE_SAFETENSORS] = write_safetensors,
+                                                                           [HR_FILE_NPZ] = hr__npz_write,
+                                                                           [HR_FILE_GGUF] = hr__gguf_write};
+  hr__writer to = {.stream = stream, .contents = contents, .write = write, .arg = arg};
+  HR_RETURN_IF_ERROR(check_contents(contents));
+  return writers[contents->format](&to);
+}
+
+/* ---- files ---- */
 
 /* A new file beside the target, with the mode that the target has or would get. */
 static hr_status open_writer(const char *target, writer *to) {
@@ -106,28 +167,12 @@ static hr_status close_writer(writer *to, const char *target, hr_status status) 
   return status;
 }
 
-static hr_status check_request(hr_file_format format, int count, int text_count) {
-  if (format != HR_FILE_NPY && format != HR_FILE_SAFETENSORS) {
-    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "format %d can't be written", (int)format);
-  }
-  if (count < 0 || text_count < 0 || (format == HR_FILE_NPY && (count != 1 || text_count != 0))) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%d arrays and %d texts, expected one array in npy", count,
-                          text_count);
-  }
-  return HR_OK;
-}
-
-hr_status hr_file_write(hr_stream *stream, const char *path, hr_file_format format, int count, const char *const *names,
-                        const hr_tensor *const *arrays, int text_count, const hr_file_text *texts) {
-  hr_status status = check_request(format, count, text_count);
-  char *resolved = status == HR_OK ? realpath(path, NULL) : NULL; /* a link stays, and its target is replaced */
+hr_status hr_file_write(hr_stream *stream, const char *path, const hr_file_contents *contents) {
+  char *resolved = realpath(path, NULL); /* a link stays, and its target is replaced */
   const char *target = resolved != NULL ? resolved : path;
   writer to = {.descriptor = -1};
-  status = status == HR_OK ? open_writer(target, &to) : status;
-  if (status == HR_OK) {
-    status = format == HR_FILE_NPY ? write_npy(stream, &to, arrays[0])
-                                   : write_safetensors(stream, &to, count, names, arrays, text_count, texts);
-  }
+  hr_status status = open_writer(target, &to);
+  status = status == HR_OK ? hr_file_write_to(stream, write_bytes, &to, contents) : status;
   status = close_writer(&to, target, status);
   hr_text_fini(&to.temporary);
   free(resolved);

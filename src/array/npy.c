@@ -145,20 +145,31 @@ static hr_status read_fields(hr__cursor c, hr_file_entry *entry) {
   return HR_OK;
 }
 
+/* Version 1 has two bytes of length, later ones four. */
+static size_t start_of(const unsigned char *head) {
+  return head[6] == 1 ? 10 : 12;
+}
+
+size_t hr__npy_header_size(const char *bytes) {
+  const unsigned char *head = (const unsigned char *)bytes;
+  if (memcmp(head, magic, sizeof magic) != 0) {
+    return 0;
+  }
+  size_t length = head[8] | (size_t)head[9] << 8;
+  return start_of(head) + (head[6] == 1 ? length : length | (size_t)head[10] << 16 | (size_t)head[11] << 24);
+}
+
 hr_status hr__npy_read(const char *bytes, uint64_t begin, uint64_t end, hr_file_entry *out_entry) {
   const unsigned char *head = (const unsigned char *)bytes + begin;
   uint64_t size = end - begin;
-  if (size < 12 || memcmp(head, magic, sizeof magic) != 0) {
+  if (size < HR__NPY_HEAD || memcmp(head, magic, sizeof magic) != 0) {
     return hr_status_make(HR_STATUS_DATA_LOSS, "npy: %llu bytes don't begin with NumPy's magic",
                           (unsigned long long)size);
   }
   if (head[6] < 1 || head[6] > 3) {
     return hr_status_make(HR_STATUS_UNIMPLEMENTED, "npy: version %d.%d, expected 1 to 3", head[6], head[7]);
   }
-  uint64_t start = head[6] == 1 ? 10 : 12, length = head[8] | (uint64_t)head[9] << 8;
-  if (head[6] > 1) {
-    length |= (uint64_t)head[10] << 16 | (uint64_t)head[11] << 24;
-  }
+  uint64_t start = start_of(head), length = hr__npy_header_size(bytes + begin) - start;
   if (length > size - start || length > HEADER_MAX) {
     return hr_status_make(HR_STATUS_DATA_LOSS, "npy: header length is %llu, expected at most %llu",
                           (unsigned long long)length,

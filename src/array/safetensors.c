@@ -234,7 +234,7 @@ static hr_status read_entry(parser *p, hr_file *file, uint64_t data) {
 }
 
 static hr_status read_metadata(parser *p, hr_file *file) {
-  if (file->text_count > 0) {
+  if (file->value_count > 0) {
     return refuse(p, "one __metadata__");
   }
   HR_RETURN_IF_ERROR(want(p, '{'));
@@ -245,7 +245,7 @@ static hr_status read_metadata(parser *p, hr_file *file) {
     HR_RETURN_IF_ERROR(read_string(p, &p->key));
     HR_RETURN_IF_ERROR(want(p, ':'));
     HR_RETURN_IF_ERROR(read_string(p, &p->value));
-    HR_RETURN_IF_ERROR(hr__file_add_text(file, hr_text_chars(&p->key), hr_text_chars(&p->value)));
+    HR_RETURN_IF_ERROR(hr__file_add_string(file, hr_text_chars(&p->key), hr_text_chars(&p->value), p->value.length));
   } while (hr__cursor_next_is(&p->in, ','));
   return want(p, '}');
 }
@@ -265,23 +265,9 @@ static hr_status read_header(parser *p, hr_file *file, uint64_t data) {
   return p->in.at == p->in.end ? HR_OK : refuse(p, "its end");
 }
 
-static int compare_begin(const void *a, const void *b) {
-  const hr_file_entry *left = *(const hr_file_entry *const *)a, *right = *(const hr_file_entry *const *)b;
-  if (left->begin != right->begin) {
-    return left->begin < right->begin ? -1 : 1;
-  }
-  return left->bytes < right->bytes ? -1 : left->bytes > right->bytes; /* empty ones first */
-}
-
 static hr_status check_gaps(const hr_file *file, uint64_t data) {
-  const hr_file_entry **sorted = hr_calloc((size_t)file->count + 1, sizeof *sorted);
-  if (sorted == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %d arrays", file->count);
-  }
-  for (int i = 0; i < file->count; ++i) {
-    sorted[i] = &file->entries[i];
-  }
-  qsort(sorted, (size_t)file->count, sizeof *sorted, compare_begin);
+  const hr_file_entry **sorted = NULL;
+  HR_RETURN_IF_ERROR(hr__file_sort(file, &sorted));
   hr_status status = HR_OK;
   uint64_t at = data;
   for (int i = 0; i < file->count && status == HR_OK; at = sorted[i]->begin + sorted[i]->bytes, ++i) {
@@ -381,36 +367,39 @@ static hr_status check_string(const char *string) {
              : hr_status_make(HR_STATUS_INVALID_ARGUMENT, "safetensors: a name is no UTF-8");
 }
 
-static hr_status append_texts(hr_text *text, int text_count, const hr_file_text *texts) {
+static hr_status append_texts(hr_text *text, int count, const hr_file_value *values) {
   hr_text_append(text, "\"__metadata__\":{");
-  for (int i = 0; i < text_count; ++i) {
-    HR_RETURN_IF_ERROR(check_string(texts[i].key));
-    HR_RETURN_IF_ERROR(check_string(texts[i].value));
+  for (int i = 0; i < count; ++i) {
+    if (values[i].kind != HR_FILE_STRING) {
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "safetensors: metadata '%.200s' is no string", values[i].key);
+    }
+    HR_RETURN_IF_ERROR(check_string(values[i].key));
+    HR_RETURN_IF_ERROR(check_string(values[i].strings[0].chars));
     hr_text_append(text, i > 0 ? "," : "");
-    append_string(text, texts[i].key);
+    append_string(text, values[i].key);
     hr_text_char(text, ':');
-    append_string(text, texts[i].value);
+    append_string(text, values[i].strings[0].chars);
   }
   hr_text_char(text, '}');
   return HR_OK;
 }
 
-hr_status hr__safetensors_header(int count, const char *const *names, const hr_tensor *const *arrays, int text_count,
-                                 const hr_file_text *texts, int *out_order, hr_text *out_text) {
+hr_status hr__safetensors_header(const hr_file_contents *contents, int *out_order, hr_text *out_text) {
   uint64_t at = 0;
-  sort_arrays(count, arrays, out_order);
+  int count = contents->count;
+  sort_arrays(count, contents->arrays, out_order);
   hr_text_append_bytes(out_text, "\0\0\0\0\0\0\0\0{", LENGTH_BYTES + 1);
-  if (text_count > 0) {
-    HR_RETURN_IF_ERROR(append_texts(out_text, text_count, texts));
+  if (contents->value_count > 0) {
+    HR_RETURN_IF_ERROR(append_texts(out_text, contents->value_count, contents->values));
   }
   for (int i = 0; i < count; ++i) {
-    const char *name = names[out_order[i]];
+    const char *name = contents->names[out_order[i]];
     HR_RETURN_IF_ERROR(check_string(name));
     if (strcmp(name, "__metadata__") == 0) {
       return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "safetensors: an array can't have the name __metadata__");
     }
-    hr_text_append(out_text, i > 0 || text_count > 0 ? "," : "");
-    HR_RETURN_IF_ERROR(append_entry(out_text, name, arrays[out_order[i]], &at));
+    hr_text_append(out_text, i > 0 || contents->value_count > 0 ? "," : "");
+    HR_RETURN_IF_ERROR(append_entry(out_text, name, contents->arrays[out_order[i]], &at));
   }
   hr_text_char(out_text, '}');
   while (out_text->length % ALIGNMENT != 0 && hr_text_char(out_text, ' ')) {

@@ -21,12 +21,12 @@ logical_xor logit logsumexp margin_ranking_loss masked_fill matmul matrix_transp
 meshgrid min minimum mish modf moveaxis mse_loss multiply nan nan_to_num nanmax nanmean nanmin nanprod nanstd nansum
 nanvar ndtr ndtri negative newaxis nextafter nll_loss nonzero not_equal ones ones_like outer pad pad_edge
 pad_reflect permute_dims pi polar polygamma positive pow prelu prod ptp put_along_axis quantile radians real
-reciprocal relu relu2 relu6 remainder repeat reshape result_type rms_norm roll round rsqrt save save_safetensors
-searchsorted selu shifted_chebyshev_t shifted_chebyshev_u shifted_chebyshev_v shifted_chebyshev_w sigmoid sign
-signbit silu sin sinc sinh slice_update smooth_l1_loss softmax softmin softplus softshrink softsign sort
-spherical_j0 sqrt square squeeze stack stats std step stop_gradient subtract sum swapaxes take take_along_axis tan
-tanh tensordot threshold tile topk trace trapezoid trigamma tril triplet_loss triu trunc uint16 uint32 uint64 uint8
-unique unique_all unique_counts unique_inverse unique_values unstack value_and_grad var vecdot vector_norm vjp vmap
-where xlog1py xlogy y0 y1 zeros zeros_like zeta
+reciprocal relu relu2 relu6 remainder repeat reshape result_type rms_norm roll round rsqrt save save_gguf
+save_safetensors savez savez_compressed searchsorted selu shifted_chebyshev_t shifted_chebyshev_u
+shifted_chebyshev_v shifted_chebyshev_w sigmoid sign signbit silu sin sinc sinh slice_update smooth_l1_loss softmax
+softmin softplus softshrink softsign sort spherical_j0 sqrt square squeeze stack stats std step stop_gradient
+subtract sum swapaxes take take_along_axis tan tanh tensordot threshold tile topk trace trapezoid trigamma tril
+triplet_loss triu trunc uint16 uint32 uint64 uint8 unique unique_all unique_counts unique_inverse unique_values
+unstack value_and_grad var vecdot vector_norm vjp vmap where xlog1py xlogy y0 y1 zeros zeros_like zeta
 """.split()
 )
