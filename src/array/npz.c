@@ -96,7 +96,7 @@ static hr_status read_end64(const hr_file *file, uint64_t *end, directory *d) {
 }
 
 static hr_status find_directory(const hr_file *file, directory *out) {
-  uint64_t end;
+  uint64_t end = 0;
   HR_RETURN_IF_ERROR(find_end(file, &end));
   const char *at = file->bytes + end;
   directory d = {.count = number(at + 10, 2), .bytes = number(at + 12, 4), .begin = number(at + 16, 4)};
@@ -223,7 +223,7 @@ static hr_status read_deflated(const hr_file *file, uint64_t begin, const member
 }
 
 static hr_status read_array(const hr_file *file, const directory *d, const member *m, hr_file_entry *out) {
-  uint64_t begin;
+  uint64_t begin = 0;
   HR_RETURN_IF_ERROR(check_member(m));
   HR_RETURN_IF_ERROR(place_member(file, d, m, &begin));
   if (m->method == DEFLATED) {
@@ -258,11 +258,11 @@ static hr_status add_member(hr_file *file, const directory *d, const member *m) 
 }
 
 hr_status hr__npz_read(hr_file *file) {
-  directory d;
+  directory d = {0};
   HR_RETURN_IF_ERROR(find_directory(file, &d));
   uint64_t at = d.begin, end = d.begin + d.bytes;
   for (uint64_t i = 0; i < d.count; ++i) {
-    member m;
+    member m = {0};
     HR_RETURN_IF_ERROR(read_member(file, end, &at, &m));
     HR_RETURN_IF_ERROR(add_member(file, &d, &m));
   }

@@ -487,6 +487,7 @@ static PyMethodDef methods[] = {
      "to_device($self, device, /, *, stream=None)\n--\n\nThe array itself, or a copy on the device of this name."},
     {"__array_namespace__", (PyCFunction)(void (*)(void))namespace_of, METH_VARARGS | METH_KEYWORDS,
      "__array_namespace__($self, /, *, api_version=None)\n--\n\nThe module headrace."},
+    {"__reduce__", reduce_array, METH_NOARGS, NULL},
     {"__copy__", copy_of, METH_NOARGS, NULL},
     {"__deepcopy__", copy_of, METH_O, NULL},
     {"__array__", (PyCFunction)(void (*)(void))to_numpy, METH_VARARGS | METH_KEYWORDS, NULL},

@@ -215,6 +215,11 @@ extern PyMethodDef vmap_methods[];
 
 extern PyMethodDef file_methods[];
 
+/* ---- pickling.c ---- */
+
+extern PyMethodDef pickle_methods[];
+PyObject *reduce_array(PyObject *self, PyObject *unused);
+
 /* ---- functions.c ---- */
 
 extern PyMethodDef function_methods[];

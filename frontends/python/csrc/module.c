@@ -237,8 +237,8 @@ PyMODINIT_FUNC PyInit__arrays(void) {
       PyModule_AddFunctions(module, exchange_methods) < 0 || PyModule_AddFunctions(module, function_methods) < 0 ||
       PyModule_AddFunctions(module, tape_methods) < 0 || PyModule_AddFunctions(module, indexing_methods) < 0 ||
       PyModule_AddFunctions(module, file_methods) < 0 || PyModule_AddFunctions(module, compile_methods) < 0 ||
-      PyModule_AddFunctions(module, vmap_methods) < 0 || add_compiled(module) < 0 ||
-      PyModule_AddObjectRef(module, "Array", (PyObject *)array_type) < 0) {
+      PyModule_AddFunctions(module, vmap_methods) < 0 || PyModule_AddFunctions(module, pickle_methods) < 0 ||
+      add_compiled(module) < 0 || PyModule_AddObjectRef(module, "Array", (PyObject *)array_type) < 0) {
     Py_XDECREF(module);
     return NULL;
   }

@@ -1,7 +1,9 @@
 """Arrays against numpy: operators, functions, indices, text, exchange of memory, errors, who sees a write."""
 
 import ast
+import copy
 import gc
+import math
 import operator
 import os
 import pickle
@@ -223,7 +225,7 @@ FUNCTIONS = sorted(
 )
 BY_HAND = set(
     "array asarray zeros ones empty full zeros_like ones_like empty_like full_like arange linspace eye eval device stats "
-    "from_dlpack load save save_safetensors stop_gradient".split()
+    "from_dlpack load save save_gguf save_safetensors savez stop_gradient".split()
 )
 
 
@@ -621,6 +623,62 @@ def test_torch_exchanges_memory():
     x = torch.arange(6, dtype=torch.bfloat16).reshape(2, 3)
     assert hr.from_dlpack(x).T.tolist() == [[0, 3], [1, 4], [2, 5]]
     assert torch.from_dlpack(hr.arange(3, dtype=hr.float32)).tolist() == [0, 1, 2]
+
+
+# ---- copies and pickles
+
+PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
+COPIES = [copy.copy, copy.deepcopy, *(lambda x, p=p: pickle.loads(pickle.dumps(x, p)) for p in PROTOCOLS)]
+ALL_DTYPES = [name for name, value in vars(headrace._arrays).items() if isinstance(value, hr.dtype)]
+
+
+@pytest.mark.parametrize("dtype", ALL_DTYPES)
+def test_copies_and_pickles(dtype):
+    wide = "complex64" if dtype.startswith("complex") else "float32"
+    values = np.array([[1, 0, 2], [4, 8, 0.5]]).astype(wide)
+    for x in (hr.array(values), hr.array(values).T, hr.array(values)[::-1, ::2], hr.array(1.0), hr.zeros((0, 3))):
+        x = x.astype(dtype)
+        for make in COPIES:
+            y = make(x)
+            assert y.dtype == x.dtype and y.shape == x.shape
+            assert y.astype(wide).tolist() == x.astype(wide).tolist()
+
+
+def test_copies_are_values():
+    x = hr.arange(4) * 1.5
+    x[0] = float("nan")
+    tree = {"a": [x, x], "f": hr.float32, "bits": hr.array([-0.0, float("inf")], dtype=hr.bfloat16)}
+    for make in COPIES[1:]:  # copy.copy shares the list
+        found = make(tree)
+        found["a"][0][1] = 7
+        assert x[1].item() == 1.5 and math.isnan(found["a"][1][0].item()) and found["f"] is hr.float32
+        assert math.copysign(1, found["bits"][0].item()) == -1
+    lazy = pickle.loads(pickle.dumps(hr.ones(3) + 1))
+    assert lazy.tolist() == [2, 2, 2]
+
+
+def test_damaged_pickles():
+    function, (elements, dtype, shape) = hr.arange(6, dtype=hr.int16).__reduce__()
+    for arguments in (
+        (elements[1:], dtype, shape), (elements, dtype, (7,)), (elements, dtype, (-6,)), (elements, hr.int32, shape),
+        (elements, dtype, (2**62, 2**62)), (elements, dtype, (1,) * 17), (elements, None, shape), (elements, dtype, 6),
+        ("x", dtype, shape), (elements, "int17", shape), (elements, dtype, ("a",)),
+    ):  # fmt: skip
+        with pytest.raises((ValueError, TypeError)):
+            function(*arguments)
+
+    @hr.compile
+    def dump(x):
+        pickle.dumps(x)
+
+    with pytest.raises(ValueError):
+        dump(hr.ones(2))
+
+
+def test_arrays_go_to_another_process():
+    code = "import pickle, sys; x = pickle.load(sys.stdin.buffer); sys.stdout.buffer.write(pickle.dumps(x * 2))"
+    found = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(hr.arange(5)), capture_output=True, check=True)
+    assert pickle.loads(found.stdout).tolist() == [0, 2, 4, 6, 8]
 
 
 # ---- text
