@@ -16,6 +16,7 @@ ATTRIBUTE = re.compile(r"(\w+)\(\"(\w+)\"(?:, ([^()]+))?\)")
 COLUMNS = 120
 EMPTY = {"AXES": "none", "DTYPE": "none", "SIZES": "none", "REALS": "none"}
 REQUIRED = {"INTS", "EQUATION"}
+PER = {"INPUT": "one for each input", "SLICE": "one for each slice", "MODE": "words, scales, and biases of mode affine"}
 
 HEAD = """\
 /* functional.h: functions on tensors: what they mean, as records. Generated from src/functional/functional.def by
@@ -171,7 +172,7 @@ def rows():
             names = [input + "..." * inputs.startswith("MANY") for input in re.findall(r'"([^"]+)"', inputs)]
             text = signature(name, names, ATTRIBUTE.findall(attributes))
             text += " -> " + ", ".join(re.findall(r'"(\w+)"', results)) if results else ""
-            text += f" -> one for each {per.lower()}" if per else ""
+            text += f" -> {PER[per]}" if per else ""
             found[-1][1].append((NAME, text, doc))
         elif line.startswith("HR_FUNCTIONAL("):
             sys.exit(f"functional.def: a row that can't be read: {line}")

@@ -25,6 +25,7 @@ BY_HAND = {"full", "arange", "eye", "linspace"}  # frontends/python/csrc/creatio
 INDEXING = {"slice"}  # x[...]
 FIRST_RESULT = {"sort"}  # the standard's has one
 STARRED = {"broadcast_arrays", "meshgrid"}  # f(*arrays)
+BEHIND = {"global_scale": "mode", "global_scale_x": "mode", "global_scale_w": "mode"}  # inputs behind this attribute
 METHODS = set(
     "sum prod max min any all mean var std argmax argmin astype squeeze flip sort argsort round clip take".split()
 )
@@ -55,7 +56,7 @@ def rows():
             if name not in BY_HAND | INDEXING:
                 names = re.findall(r'"([^"]+)"', inputs)
                 count = 1 if not results or name in FIRST_RESULT else len(re.findall(r'"\w+"', results))
-                count = {"INPUT": 0, "SLICE": -1}.get(per, count)  # a list, or a tuple
+                count = {"INPUT": 0, "SLICE": -1, "MODE": -1}.get(per, count)  # a list, or a tuple
                 is_many = inputs.startswith("MANY") and ("*arrays" if name in STARRED else "arrays")
                 yield NAME, name, emit, names, is_many, ATTRIBUTE.findall(attributes), count, doc
 
@@ -78,17 +79,27 @@ def join_parameters(parts):
     return ", ".join(parts[: late[0]] + ["*"] + parts[late[0] :] if late else parts)
 
 
+def arranged(names, inputs, attributes, parts):
+    """The entries of inputs and attributes in the order of Python's parameters."""
+    late = [BEHIND.get(name.rstrip("?")) for name in names]
+    order = [entry for place, entry in zip(late, inputs) if place is None]
+    for (_, name, _), part in zip(attributes, parts):
+        order += [part] + [entry for place, entry in zip(late, inputs) if place == name]
+    return order
+
+
 def signature(names, is_many, attributes):
     inputs = [is_many or name.rstrip("?") + "=None" * name.endswith("?") for name in names]
     parts = [name if kind in REQUIRED else f"{name}={default_of(kind, value)}" for kind, name, value in attributes]
-    return join_parameters(inputs + parts)
+    return join_parameters(arranged(names, inputs, attributes, parts))
 
 
 def parameters(names, is_many, attributes):
     many = {"arrays": "MANY", "*arrays": "STAR"}.get(is_many)
     inputs = [("arrays" if is_many else name.rstrip("?"), many or ("OPTIONAL" if name.endswith("?") else "INPUT"),
                not name.endswith("?")) for name in names]  # fmt: skip
-    return inputs + [(name, KINDS.get(kind, kind), kind in REQUIRED) for kind, name, _ in attributes]
+    parts = [(name, KINDS.get(kind, kind), kind in REQUIRED) for kind, name, _ in attributes]
+    return arranged(names, inputs, attributes, parts)
 
 
 def c_text(text):
@@ -284,7 +295,7 @@ def stub_parameters(names, is_many, attributes):
     for kind, name, value in attributes:
         default = "" if kind in REQUIRED else f" = {default_of(kind, value)}"
         parts.append(f"{name}: {TYPES[kind]}{default}")
-    return join_parameters(inputs + parts)
+    return join_parameters(arranged(names, inputs, attributes, parts))
 
 
 def stub():

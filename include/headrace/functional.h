@@ -734,6 +734,34 @@ typedef enum hr_functional {
    * number of each element of x among them, their counts */
   HR_FUNCTIONAL_UNIQUE,
 
+  /* ---- quantised matrices; src/functional/quantized.h documents the layout ---- */
+
+  /* quantize(w, global_scale?, group_size=0, bits=0, mode="affine") -> words, scales, and biases of mode affine: w
+   * [.., K] as u32 words [.., K * bits / 32], and a scale for each group of neighbours; mode affine (group_size 32,
+   * 64 or 128, bits 2 to 6 or 8): a bias, too; mxfp4, mxfp8, nvfp4: scales of u8; 0: the mode's default; a global
+   * scale f32 for nvfp4 */
+  HR_FUNCTIONAL_QUANTIZE,
+  /* dequantize(w, scales, biases?, global_scale?, group_size=0, bits=0, mode="affine", dtype=none): the matrix of
+   * quantised w; without dtype in that of affine scales, or bf16 */
+  HR_FUNCTIONAL_DEQUANTIZE,
+  /* quantized_matmul(x, w, scales, biases?, transpose=true, group_size=0, bits=0, mode="affine"): x [.., K] times
+   * quantised w [.., N, K], transposed, or [.., K, N]; batch dims are broadcast */
+  HR_FUNCTIONAL_QUANTIZED_MATMUL,
+  /* gather_mm(a, b, lhs_indices?, rhs_indices?, sorted_indices=false): matrices of a at flat indices of its batch
+   * dims, times those of b; the indices are broadcast; without them all */
+  HR_FUNCTIONAL_GATHER_MM,
+  /* gather_qmm(x, w, scales, biases?, lhs_indices?, rhs_indices?, transpose=true, group_size=0, bits=0,
+   * mode="affine", sorted_indices=false): quantized_matmul of matrices at indices, as gather_mm */
+  HR_FUNCTIONAL_GATHER_QMM,
+  /* qqmm(x, w, scales?, global_scale_x?, global_scale_w?, group_size=0, bits=0, mode="nvfp4"): x [.., K], rounded to
+   * quantised numbers, times w [N, K], transposed: quantised if there are scales, else rounded, too; mode nvfp4 or
+   * mxfp8 */
+  HR_FUNCTIONAL_QQMM,
+  /* to_fp8(x): floats of one byte (e4m3) as u8; numbers that are too large become 448 */
+  HR_FUNCTIONAL_TO_FP8,
+  /* from_fp8(x, dtype=none): the numbers of such bytes; bf16 without dtype */
+  HR_FUNCTIONAL_FROM_FP8,
+
   /* ---- creation ---- */
 
   /* full(value, shape, dtype=none): a number everywhere; without dtype i64, f32, bool or c64, by the number */

@@ -153,6 +153,8 @@ static hr_status count_results(const hr__function_call *c, int *out_count) {
       HR_RETURN_IF_ERROR(hr__check_axis(c, hr__int_attribute(c, 0), c->inputs[0]->rank, &axis));
       *out_count = (int)(c->inputs[0]->dims[axis] < INT32_MAX ? c->inputs[0]->dims[axis] : INT32_MAX);
       return HR_OK;
+    case HR__PER_MODE:
+      return hr__count_quantized(c, out_count);
     default:
       *out_count = c->row->result_count > 0 ? c->row->result_count : 1;
       return HR_OK;

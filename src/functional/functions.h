@@ -23,7 +23,7 @@ typedef struct hr__attribute_row {
 typedef struct hr__function_call hr__function_call;
 
 /* Of what there is one result each. */
-typedef enum hr__results_per { HR__PER_CALL = 0, HR__PER_INPUT, HR__PER_SLICE } hr__results_per;
+typedef enum hr__results_per { HR__PER_CALL = 0, HR__PER_INPUT, HR__PER_SLICE, HR__PER_MODE } hr__results_per;
 
 typedef struct hr__function_row {
   const char *name;
@@ -126,6 +126,9 @@ hr_status hr__make_dense(const hr__function_call *call, const hr_tensor *x, hr_t
 hr_status hr__convert(const hr__function_call *call, const hr_tensor *x, hr_dtype dtype, hr_tensor *out);
 /* x's elements in row-major order, with other dims of the same number of elements: a view if strides allow that. */
 hr_status hr__reshape(const hr__function_call *call, const hr_tensor *x, int rank, const int64_t *dims, hr_tensor *out);
+
+/* Results of quantize: two, and biases of mode affine. */
+hr_status hr__count_quantized(const hr__function_call *call, int *out_count);
 
 #define HR_FUNCTIONAL(NAME, name, emit, ...) hr_status hr__emit_##emit(const hr__function_call *call);
 #include "functional/functional.def"

@@ -1072,3 +1072,27 @@ def compress(condition: _Like, x: _Like, axis: int = 0) -> Array:
 
 def unique(x: _Like) -> tuple[Array, Array, Array, Array]:
     """the distinct elements in order; the first index of each, the number of each element of x among them, their counts."""
+
+def quantize(w: _Like, group_size: int = 0, bits: int = 0, mode: str = "affine", global_scale: _Like | None = None) -> tuple[Array, ...]:
+    """w [.., K] as u32 words [.., K * bits / 32], and a scale for each group of neighbours; mode affine (group_size 32, 64 or 128, bits 2 to 6 or 8): a bias, too; mxfp4, mxfp8, nvfp4: scales of u8; 0: the mode's default; a global scale f32 for nvfp4."""
+
+def dequantize(w: _Like, scales: _Like, biases: _Like | None = None, group_size: int = 0, bits: int = 0, mode: str = "affine", global_scale: _Like | None = None, dtype: _DType | None = None) -> Array:
+    """the matrix of quantised w; without dtype in that of affine scales, or bf16."""
+
+def quantized_matmul(x: _Like, w: _Like, scales: _Like, biases: _Like | None = None, transpose: _b.bool = True, group_size: int = 0, bits: int = 0, mode: str = "affine") -> Array:
+    """x [.., K] times quantised w [.., N, K], transposed, or [.., K, N]; batch dims are broadcast."""
+
+def gather_mm(a: _Like, b: _Like, lhs_indices: _Like | None = None, rhs_indices: _Like | None = None, sorted_indices: _b.bool = False) -> Array:
+    """matrices of a at flat indices of its batch dims, times those of b; the indices are broadcast; without them all."""
+
+def gather_qmm(x: _Like, w: _Like, scales: _Like, biases: _Like | None = None, lhs_indices: _Like | None = None, rhs_indices: _Like | None = None, transpose: _b.bool = True, group_size: int = 0, bits: int = 0, mode: str = "affine", sorted_indices: _b.bool = False) -> Array:
+    """quantized_matmul of matrices at indices, as gather_mm."""
+
+def qqmm(x: _Like, w: _Like, scales: _Like | None = None, group_size: int = 0, bits: int = 0, mode: str = "nvfp4", global_scale_x: _Like | None = None, global_scale_w: _Like | None = None) -> Array:
+    """x [.., K], rounded to quantised numbers, times w [N, K], transposed: quantised if there are scales, else rounded, too; mode nvfp4 or mxfp8."""
+
+def to_fp8(x: _Like) -> Array:
+    """floats of one byte (e4m3) as u8; numbers that are too large become 448."""
+
+def from_fp8(x: _Like, dtype: _DType | None = None) -> Array:
+    """the numbers of such bytes; bf16 without dtype."""

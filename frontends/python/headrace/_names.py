@@ -8,25 +8,26 @@ bfloat16 binary_cross_entropy bincount bitwise_and bitwise_invert bitwise_left_s
 bitwise_xor bool broadcast_arrays broadcast_to can_cast cbrt ceil celu chebyshev_t chebyshev_u chebyshev_v
 chebyshev_w checkpoint clip compile complex complex128 complex64 compress concat conj conv conv_transpose copysign
 cos cosh cosine_similarity_loss count_nonzero cov cross cross_entropy cumulative_max cumulative_min cumulative_prod
-cumulative_sum custom_function degrees device diag diagonal diff digamma digitize divide divmod dtype dynamic_slice
-dynamic_slice_update e einsum elu empty empty_like entr equal erf erfc erfcx erfinv eval exp exp2 expand_dims expm1
-eye finfo flip float16 float32 float64 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu
-floor floor_divide fmax fmin fmod frac frexp from_dlpack full full_like gammainc gammaincc gaussian_nll_loss gcd
-gelu glu grad greater greater_equal hard_shrink hard_sigmoid hard_tanh hardswish heaviside hermite_h hermite_he
-hinge_loss histogram huber_loss hypot i0 i0e i1 i1e iinfo imag index index_add index_put inf inner int16 int32 int64
-int8 isclose isdtype isfinite isin isinf isnan isneginf isposinf j0 j1 jvp k0 k0e k1 k1e kl_div_loss kron l1_loss
-laguerre layer_norm lcm ldexp leaky_relu legendre lerp less less_equal lgamma linspace load log log10 log1p log2
-log_cosh_loss log_ndtr log_sigmoid log_softmax logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or
-logical_xor logit logsumexp margin_ranking_loss masked_fill matmul matrix_transpose max max_pool maximum mean median
-meshgrid min minimum mish modf moveaxis mse_loss multiply nan nan_to_num nanmax nanmean nanmin nanprod nanstd nansum
-nanvar ndtr ndtri negative newaxis nextafter nll_loss nonzero not_equal ones ones_like outer pad pad_edge
-pad_reflect permute_dims pi polar polygamma positive pow prelu prod ptp put_along_axis quantile radians real
-reciprocal relu relu2 relu6 remainder repeat reshape result_type rms_norm roll round rsqrt save save_gguf
-save_safetensors savez savez_compressed searchsorted selu shifted_chebyshev_t shifted_chebyshev_u
-shifted_chebyshev_v shifted_chebyshev_w sigmoid sign signbit silu sin sinc sinh slice_update smooth_l1_loss softmax
-softmin softplus softshrink softsign sort spherical_j0 sqrt square squeeze stack stats std step stop_gradient
-subtract sum swapaxes take take_along_axis tan tanh tensordot threshold tile topk trace trapezoid trigamma tril
-triplet_loss triu trunc uint16 uint32 uint64 uint8 unique unique_all unique_counts unique_inverse unique_values
-unstack value_and_grad var vecdot vector_norm vjp vmap where xlog1py xlogy y0 y1 zeros zeros_like zeta
+cumulative_sum custom_function degrees dequantize device diag diagonal diff digamma digitize divide divmod dtype
+dynamic_slice dynamic_slice_update e einsum elu empty empty_like entr equal erf erfc erfcx erfinv eval exp exp2
+expand_dims expm1 eye finfo flip float16 float32 float64 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz
+float8_e8m0fnu floor floor_divide fmax fmin fmod frac frexp from_dlpack from_fp8 full full_like gammainc gammaincc
+gather_mm gather_qmm gaussian_nll_loss gcd gelu glu grad greater greater_equal hard_shrink hard_sigmoid hard_tanh
+hardswish heaviside hermite_h hermite_he hinge_loss histogram huber_loss hypot i0 i0e i1 i1e iinfo imag index
+index_add index_put inf inner int16 int32 int64 int8 isclose isdtype isfinite isin isinf isnan isneginf isposinf j0
+j1 jvp k0 k0e k1 k1e kl_div_loss kron l1_loss laguerre layer_norm lcm ldexp leaky_relu legendre lerp less less_equal
+lgamma linspace load log log10 log1p log2 log_cosh_loss log_ndtr log_sigmoid log_softmax logaddexp logaddexp2
+logcumsumexp logical_and logical_not logical_or logical_xor logit logsumexp margin_ranking_loss masked_fill matmul
+matrix_transpose max max_pool maximum mean median meshgrid min minimum mish modf moveaxis mse_loss multiply nan
+nan_to_num nanmax nanmean nanmin nanprod nanstd nansum nanvar ndtr ndtri negative newaxis nextafter nll_loss nonzero
+not_equal ones ones_like outer pad pad_edge pad_reflect permute_dims pi polar polygamma positive pow prelu prod ptp
+put_along_axis qqmm quantile quantize quantized_matmul radians real reciprocal relu relu2 relu6 remainder repeat
+reshape result_type rms_norm roll round rsqrt save save_gguf save_safetensors savez savez_compressed searchsorted
+selu shifted_chebyshev_t shifted_chebyshev_u shifted_chebyshev_v shifted_chebyshev_w sigmoid sign signbit silu sin
+sinc sinh slice_update smooth_l1_loss softmax softmin softplus softshrink softsign sort spherical_j0 sqrt square
+squeeze stack stats std step stop_gradient subtract sum swapaxes take take_along_axis tan tanh tensordot threshold
+tile to_fp8 topk trace trapezoid trigamma tril triplet_loss triu trunc uint16 uint32 uint64 uint8 unique unique_all
+unique_counts unique_inverse unique_values unstack value_and_grad var vecdot vector_norm vjp vmap where xlog1py
+xlogy y0 y1 zeros zeros_like zeta
 """.split()
 )

@@ -74,7 +74,25 @@ CASES |= {name: (getattr(hr, name), whole(3, 4, low=1, high=9), whole(4, low=1, 
 CASES |= {name: (getattr(hr, name), real(2, 4), whole(2, 1)) for name in POLYNOMIALS}
 CASES |= {name: (along(name, None, 0, -1), signed(2, 3, 4)) for name in REDUCTIONS}
 CASES |= {name: (along(name, 0, 1, -1), signed(2, 4, 6)) for name in ALONG}
+def numpy_of(arrays):
+    return [np.asarray(x) for x in arrays]
+
+
 CASES |= {
+    "quantize": (lambda w: [y for bits in (2, 3, 5) for y in hr.quantize(w, bits=bits)], signed(2, 64)),
+    "quantize, floats": (lambda w: [y for m in ("mxfp4", "mxfp8", "nvfp4") for y in hr.quantize(w, mode=m)],
+                         signed(2, 64)),
+    "dequantize": (lambda w, s, b: hr.dequantize(w, s, b, bits=3), *numpy_of(hr.quantize(hr.array(signed(2, 64)), bits=3))),
+    "dequantize, floats": (lambda w, s: hr.dequantize(w, s, mode="mxfp4", dtype=hr.float64),
+                           *numpy_of(hr.quantize(hr.array(signed(2, 64)), mode="mxfp4"))),
+    "quantized_matmul": (lambda x, w, s, b: hr.quantized_matmul(x, w, s, b), signed(2, 64),
+                         *numpy_of(hr.quantize(hr.array(signed(3, 64))))),
+    "gather_mm": (hr.gather_mm, signed(3, 2, 4), signed(3, 4, 2), whole(2), whole(2)),
+    "gather_qmm": (lambda x, w, s, b, i: hr.gather_qmm(x, w, s, b, rhs_indices=i), signed(2, 64),
+                   *numpy_of(hr.quantize(hr.array(signed(3, 2, 64)))), whole(2)),
+    "qqmm": (lambda x, w: hr.qqmm(x, w, mode="mxfp8"), signed(2, 64), signed(3, 64)),
+    "to_fp8": (hr.to_fp8, signed(4)),
+    "from_fp8": (lambda x: hr.from_fp8(x, hr.float64), whole(4, high=120).astype(np.uint8)),
     "acosh": (hr.acosh, 1 + real(4)),
     "bitwise_invert": (hr.bitwise_invert, whole(4)),
     "clip": (hr.clip, signed(3, 4), signed(4), signed()),
@@ -201,7 +219,7 @@ CASES |= {
 }
 # Products may be computed in another order; their results are close.
 CLOSE = re.compile(
-    "matmul|einsum|tensordot|vecdot|inner|kron|cov|attention|conv|fft|solve|inv|factors|eigh|norms|powers|cholesky"
+    "matmul|quantized_matmul|gather|qqmm|einsum|tensordot|vecdot|inner|kron|cov|attention|conv|fft|solve|inv|factors|eigh|norms|powers|cholesky"
 )
 
 
