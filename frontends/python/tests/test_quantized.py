@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace import nn
 
 rng = np.random.default_rng(11)
 DTYPES = {"float32": hr.float32, "float16": hr.float16, "bfloat16": hr.bfloat16}
@@ -423,6 +424,120 @@ def test_gradients_by_x_of_all_modes():
         result, options, dense = quantized(hr.array(rng.standard_normal((32, 128)).astype(np.float32)), mode, group, bits)
         gradient = hr.grad(lambda x: hr.quantized_matmul(x, *result, **options).sum())(hr.ones((3, 128)))
         close(gradient, np.broadcast_to(dense.sum(0), (3, 128)))
+
+
+# ---- layers
+
+
+def model():
+    return nn.Sequential(nn.Embedding(5, 64), nn.ReLU(), nn.Linear(64, 32, bias=False), nn.Linear(32, 32))
+
+
+@pytest.mark.parametrize("case", MODES)
+def test_quantized_linear(case):
+    mode, group, bits = case
+    layer = nn.Linear(128, 6)
+    x = hr.array(rng.standard_normal((2, 3, 128)).astype(np.float32))
+    quantized_layer = layer.to_quantized(group, bits, mode)
+    result = hr.quantize(layer.weight, group, bits, mode)
+    dense = hr.dequantize(*result, group_size=group, bits=bits, mode=mode, dtype=hr.float32)
+    close(quantized_layer(x), np.float64(np.asarray(x @ dense.T + layer.bias)))
+    assert isinstance(quantized_layer, nn.QuantizedLinear) and quantized_layer.trainable_parameters() == {}
+    assert ("biases" in quantized_layer) == (mode == "affine")
+    assert repr(quantized_layer) == (
+        f"QuantizedLinear(input_dims=128, output_dims=6, bias=True, group_size={group}, bits={bits}, mode={mode})"
+    )
+    assert nn.QuantizedLinear(128, 4, False, group, bits, mode)(x).shape == (2, 3, 4)
+
+
+def test_gradients_of_quantized_linear():
+    layer = nn.Linear(64, 8).to_quantized()
+    layer.unfreeze(keys=["scales", "biases", "bias"])
+    x = hr.ones((3, 64))
+    _, gradients = nn.value_and_grad(layer, lambda x: layer(x).sum())(x)
+    assert sorted(gradients) == ["bias", "biases", "scales"]
+    np.testing.assert_allclose(np.asarray(gradients["biases"]), np.full((8, 1), 3 * 64), rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(gradients["bias"]), np.full(8, 3), rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["affine", *FLOATS])
+def test_quantized_embedding(mode):
+    layer = nn.Embedding(7, 64)
+    quantized_layer = layer.to_quantized(mode=mode)
+    dense = hr.dequantize(*hr.quantize(layer.weight, mode=mode), mode=mode)
+    at = hr.array([[2, 6, 0], [1, 1, 3]])
+    np.testing.assert_array_equal(numpy_of(quantized_layer(at)), numpy_of(dense)[np.asarray(at)])
+    np.testing.assert_array_equal(numpy_of(quantized_layer(hr.array(4))), numpy_of(dense)[4])
+    x = hr.array(rng.standard_normal((2, 64)).astype(np.float32))
+    close(quantized_layer.as_linear(x), np.float64(np.asarray(x)) @ numpy_of(dense).T, 1e3)
+    assert repr(nn.QuantizedEmbedding(7, 64)) == "QuantizedEmbedding(7, 64, group_size=64, bits=4, mode=affine)"
+
+
+@pytest.mark.parametrize("mode", ["mxfp8", "nvfp4"])
+def test_qq_linear(mode):
+    linear = nn.Linear(64, 32, bias=False)
+    layer = linear.to_quantized(mode=mode, quantize_input=True)
+    assert isinstance(layer, nn.QQLinear) and layer.weight.dtype == hr.float32
+    x = hr.array(rng.standard_normal((5, 64)).astype(np.float32))
+    y = layer(x)
+    dense = [hr.dequantize(*hr.quantize(z, mode=mode), mode=mode, dtype=hr.float32) for z in (x, linear.weight)]
+    close(y, np.float64(np.asarray(dense[0])) @ np.asarray(dense[1]).T)
+    c = hr.array(rng.standard_normal((5, 32)).astype(np.float32))
+    value, gradients = nn.value_and_grad(layer, lambda x: (layer(x) * c).sum())(x)
+    close(gradients["weight"], np.float64(np.asarray(c)).T @ np.asarray(dense[0]))
+    by_x = hr.grad(lambda x: (layer(x) * c).sum())(x)
+    close(by_x, np.float64(np.asarray(c)) @ np.asarray(dense[1]))
+    layer.eval()
+    assert layer.weight.dtype == hr.uint32 and "input_dims=64, output_dims=32" in repr(layer)
+    np.testing.assert_array_equal(np.asarray(layer(x)), np.asarray(y))
+    close(hr.grad(lambda x: (layer(x) * c).sum())(x), np.float64(np.asarray(by_x)), 1e3)
+    layer.train()
+    assert layer.weight.dtype != hr.uint32 and "scales" not in layer
+
+
+def test_models_are_quantized():
+    m = model()
+    nn.quantize(m, 32, 8)
+    kinds = [type(layer).__name__ for layer in m.layers]
+    assert kinds == ["QuantizedEmbedding", "ReLU", "QuantizedLinear", "QuantizedLinear"]
+    assert m.layers[3].bits == 8 and m.layers[3].group_size == 32
+    m = model()
+    nn.quantize(m, class_predicate=lambda path, layer: path == "layers.3" and {"group_size": 32, "bits": 2})
+    kinds = [type(layer).__name__ for layer in m.layers]
+    assert kinds == ["Embedding", "ReLU", "Linear", "QuantizedLinear"] and m.layers[3].bits == 2
+    m = model()
+    nn.quantize(m, mode="mxfp8", quantize_input=True, class_predicate=lambda path, layer: path == "layers.2")
+    assert type(m.layers[2]) is nn.QQLinear
+
+
+def test_weights_of_quantized_models_in_files(tmp_path):
+    first, second = model(), model()
+    for m in (first, second):
+        nn.quantize(m, 32)
+    first.save_weights(tmp_path / "m.safetensors")
+    second.load_weights(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(np.asarray(first(hr.array([1, 4]))), np.asarray(second(hr.array([1, 4]))))
+
+
+LAYER_ERRORS = {
+    "mode": (lambda: nn.QuantizedLinear(64, 4, mode="int4"), "mode is 'int4', expected one of affine, mxfp4"),
+    "mode of inputs": (lambda: nn.QQLinear(64, 4, mode="mxfp4"), "mode is 'mxfp4', expected nvfp4 or mxfp8"),
+    "embedding": (lambda: nn.Embedding(4, 64).to_quantized(quantize_input=True), "integers are not quantised"),
+    "no method": (lambda: nn.quantize(model(), class_predicate=lambda *_: True), "layers.1 is a ReLU, which has no to_quantized"),
+    "predicate": (lambda: nn.quantize(model(), class_predicate=lambda *_: 3), "class_predicate returned 3, expected a bool or a dict"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAYER_ERRORS)
+def test_errors_of_layers(name):
+    call, message = LAYER_ERRORS[name]
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call()
+
+
+def test_layers_with_a_bias_have_no_quantized_inputs():
+    with pytest.raises(NotImplementedError, match="the Linear has a bias, expected none"):
+        nn.Linear(64, 4).to_quantized(mode="mxfp8", quantize_input=True)
 
 
 # ---- errors

@@ -66,6 +66,7 @@ from headrace.nn.module import Module
 from headrace.nn.normalization import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 from headrace.nn.pooling import AvgPool1d, AvgPool2d, AvgPool3d, MaxPool1d, MaxPool2d, MaxPool3d
 from headrace.nn.positional_encoding import ALiBi, RoPE, SinusoidalPositionalEncoding
+from headrace.nn.quantized import QQLinear, QuantizedEmbedding, QuantizedLinear, quantize
 from headrace.nn.recurrent import GRU, LSTM, RNN
 from headrace.nn.transformer import (
     MultiHeadAttention,

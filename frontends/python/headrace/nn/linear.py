@@ -56,6 +56,12 @@ class Linear(Module):
     def __call__(self, x):
         return add_bias(self, x @ self["weight"].T)
 
+    def to_quantized(self, group_size=None, bits=None, mode="affine", quantize_input=False):
+        """A QuantizedLinear of this layer, or with quantize_input a QQLinear."""
+        from headrace.nn.quantized import QQLinear, QuantizedLinear
+
+        return (QQLinear if quantize_input else QuantizedLinear).from_linear(self, group_size, bits, mode)
+
 
 class Bilinear(Module):
     """x1 @ weight[k] @ x2 for each output k, of x1 [.., input1_dims] and x2 [.., input2_dims] with weight [output_dims,
@@ -94,3 +100,11 @@ class Embedding(Module):
     def as_linear(self, x):
         """x @ weight.T: of x [.., dims] a number for each row."""
         return x @ self["weight"].T
+
+    def to_quantized(self, group_size=None, bits=None, mode="affine", quantize_input=False):
+        """A QuantizedEmbedding of this layer."""
+        from headrace.nn.quantized import QuantizedEmbedding
+
+        if quantize_input:
+            raise ValueError("Embedding.to_quantized: quantize_input is true, but integers are not quantised")
+        return QuantizedEmbedding.from_embedding(self, group_size, bits, mode)
