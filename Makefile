@@ -25,7 +25,7 @@ CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
 
 .DEFAULT_GOAL := help
 .PHONY: help build test fuzz fuzz-files fuzz-torch demo gallery tools bench bench-c bench-ops check conformance sanitize
-.PHONY: array-api-tests conformance-tools sanitize-sample format test-levels wheels test-wheels clean venv python-package
+.PHONY: array-api-tests fuzz-gradients conformance-tools sanitize-sample format test-levels wheels test-wheels clean venv python-package
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,10 @@ fuzz-files: build ## 10,000,000 mutated files of arrays; HEADRACE_TEST_SEED sele
 
 fuzz-torch: build python-package ## 1,000 random PyTorch programs against torch's CPU device; OPTIONS='--programs 50000'
 	$(LIBRARIES) $(VENV_BIN)/python tests/fuzz/torch_fuzz.py $(OPTIONS)
+
+fuzz-gradients: python-package ## gradients of 2,000 random compositions of views and writes against torch's
+	$(LIBRARIES) HEADRACE_TEST_COMPOSITIONS=$${HEADRACE_TEST_COMPOSITIONS:-2000} \
+	  $(VENV_BIN)/python -m pytest -q frontends/python/tests/test_transforms.py -k compositions
 
 demo: python-package ## the demonstration
 	$(VENV)/bin/python examples/demo.py

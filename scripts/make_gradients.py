@@ -27,6 +27,9 @@ inputs are summed. If an expression reads an output that the record leaves out, 
 Of composites without a rule the tape records the loops instead, and differentiates those. So it does for composites
 with a rule, if an active input has none, or if the record has a floating output whose gradient no rule reads. Loops
 that combine by index otherwise than by sums have no gradient.
+
+Products of Jacobians and tangents, the forward mode, follow from the same rules
+([decisions.md](decisions.md)).
 """
 
 

@@ -59,9 +59,23 @@ HR_API HR_MUST_USE hr_status hr_tape_gradient(hr_tape *tape, int output_count, c
                                               const hr_tensor *const *seeds, int input_count,
                                               const hr_tensor *const *inputs, hr_tensor *out_gradients);
 
+/* Records the products of Jacobians and tangents, forwards: for each output the sum over all inputs of its Jacobian by
+ * the input times the input's tangent. Before or after hr_tape_end, as often as needed. Costs about as much as the kept
+ * records do.
+ *
+ * inputs: watched tensors. tangents: one for each, floating, which can be broadcast to it.
+ * outputs: results of kept records, or watched tensors; others are constant.
+ * out_products: one for each output, with its dtype and dims; zeros if it depends on no input. The caller owns a
+ * reference of each buffer. They may share memory with each other and with tangents.
+ *
+ * Fails as hr_tape_gradient does. */
+HR_API HR_MUST_USE hr_status hr_tape_product(hr_tape *tape, int input_count, const hr_tensor *const *inputs,
+                                             const hr_tensor *const *tangents, int output_count,
+                                             const hr_tensor *const *outputs, hr_tensor *out_products);
+
 /* ---- functions with a gradient of their own ---- */
 
-/* The arguments of a gradient, valid until it returns. */
+/* The arguments of a gradient or product, valid until it returns. */
 typedef struct hr_custom_call {
   void *arg;
   hr_stream *stream; /* records go here: other tapes see them */
@@ -70,13 +84,17 @@ typedef struct hr_custom_call {
   const hr_tensor *cotangents;       /* the gradients of the outputs; without a buffer: 0 */
   hr_tensor *gradients;              /* to set: those of the inputs, zeroed on entry. The tape takes over references of
                                       * their buffers; without a buffer: 0. Gradients of constant inputs are dropped. */
+  const hr_tensor *tangents;         /* of `product`, in the place of cotangents: those of the inputs */
+  hr_tensor *products;               /* of `product`, to set as gradients are: those of the outputs */
 } hr_custom_call;
 
 typedef struct hr_custom_spec {
   const char *name;                                  /* in messages; a constant */
   hr_status (*gradient)(const hr_custom_call *call); /* records gradients; called in hr_tape_gradient */
   void *arg;
-  void (*release)(void *arg); /* (optional) called once: no tape needs the gradient any more */
+  void (*release)(void *arg);                       /* (optional) called once: no tape needs the gradient any more */
+  hr_status (*product)(const hr_custom_call *call); /* (optional) records the products of hr_tape_product, linear in
+                                                     * the tangents; NULL: they are found from the gradient */
 } hr_custom_spec;
 
 typedef struct hr_custom hr_custom;

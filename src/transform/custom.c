@@ -188,20 +188,18 @@ hr_status hr_custom_end(hr_custom *custom, const hr_custom_spec *spec, int input
 
 /* ---- the gradient ---- */
 
-static hr_status check_gradient(const hr__backward *b, int i, const hr_tensor *gradient) {
-  const hr_view *x = &hr__taped_input(b, i)->view;
-  bool fits = gradient->rank == x->rank && hr__is_differentiable(gradient->dtype);
+static hr_status check_found(const hr__backward *b, const char *what, int i, const hr_view *x, const hr_tensor *found) {
+  bool fits = found->rank == x->rank && hr__is_differentiable(found->dtype);
   for (int d = 0; fits && d < x->rank; ++d) {
-    fits = gradient->dims[d] == x->dims[d];
+    fits = found->dims[d] == x->dims[d];
   }
   if (fits) {
     return HR_OK;
   }
   char have[HR__SHAPE_TEXT], want[HR__SHAPE_TEXT];
-  return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: the gradient of input %d is %s%s, expected %s%s",
-                        b->call.row->name, i, hr_dtype_name(gradient->dtype),
-                        hr__shape_text(gradient->rank, gradient->dims, have), hr_dtype_name(x->dtype),
-                        hr__shape_text(x->rank, x->dims, want));
+  return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: the %s %d is %s%s, expected %s%s", b->call.row->name, what, i,
+                        hr_dtype_name(found->dtype), hr__shape_text(found->rank, found->dims, have),
+                        hr_dtype_name(x->dtype), hr__shape_text(x->rank, x->dims, want));
 }
 
 /* Gives those that are wanted, and releases all. */
@@ -209,7 +207,7 @@ static hr_status give(const hr__backward *b, hr_status status, hr_tensor *gradie
   for (int i = 0; i < b->record->input_count; ++i) {
     hr_tensor *gradient = &gradients[i];
     if (status == HR_OK && hr__wants(b, i) && gradient->buffer != NULL) {
-      status = check_gradient(b, i, gradient);
+      status = check_found(b, "gradient of input", i, &hr__taped_input(b, i)->view, gradient);
       status = status == HR_OK ? hr__adjoint_add(b->adjoints, &b->call, hr__taped_input(b, i), gradient) : status;
     }
     hr_tensor_release(gradient);
@@ -217,23 +215,60 @@ static hr_status give(const hr__backward *b, hr_status status, hr_tensor *gradie
   return status;
 }
 
+/* The values of the inputs and outputs; references are the tape's. */
+static void take_values(const hr__taped *record, hr_tensor *room) {
+  for (int i = 0; i < record->input_count; ++i) {
+    hr__copy_tensor(&record->inputs[i].kept->tensor, &room[i]);
+  }
+  for (int i = 0; i < record->output_count; ++i) {
+    hr__copy_tensor(&record->outputs[i].kept->tensor, &room[record->input_count + i]);
+  }
+}
+
 hr_status hr__give_custom(const hr__backward *b) {
-  const hr__taped *record = b->record;
-  int inputs = record->input_count, outputs = record->output_count;
+  int inputs = b->record->input_count, outputs = b->record->output_count;
   hr_tensor *room = hr_calloc(2 * (size_t)inputs + (size_t)outputs + 1, sizeof *room);
   if (room == NULL) {
     return no_memory();
   }
-  for (int i = 0; i < inputs; ++i) {
-    hr__copy_tensor(&record->inputs[i].kept->tensor, &room[i]);
-  }
-  for (int i = 0; i < outputs; ++i) {
-    hr__copy_tensor(&record->outputs[i].kept->tensor, &room[inputs + i]);
-  }
+  take_values(b->record, room);
   hr_tensor *gradients = room + inputs + outputs;
-  const hr_custom_spec *spec = &record->custom->spec;
-  const hr_custom_call call = {spec->arg, b->call.stream, inputs, outputs, room, room + inputs, b->g, gradients};
+  const hr_custom_spec *spec = &b->record->custom->spec;
+  const hr_custom_call call = {.arg = spec->arg,
+                               .stream = b->call.stream,
+                               .input_count = inputs,
+                               .output_count = outputs,
+                               .inputs = room,
+                               .outputs = room + inputs,
+                               .cotangents = b->g,
+                               .gradients = gradients};
   hr_status status = give(b, spec->gradient(&call), gradients);
+  hr_free(room);
+  return status;
+}
+
+hr_status hr__custom_product(const hr__backward *b, const hr_tensor *tangents, hr_tensor *products) {
+  int inputs = b->record->input_count, outputs = b->record->output_count;
+  hr_tensor *room = hr_calloc((size_t)inputs + (size_t)outputs + 1, sizeof *room);
+  if (room == NULL) {
+    return no_memory();
+  }
+  take_values(b->record, room);
+  const hr_custom_spec *spec = &b->record->custom->spec;
+  const hr_custom_call call = {.arg = spec->arg,
+                               .stream = b->call.stream,
+                               .input_count = inputs,
+                               .output_count = outputs,
+                               .inputs = room,
+                               .outputs = room + inputs,
+                               .tangents = tangents,
+                               .products = products};
+  hr_status status = spec->product(&call);
+  for (int o = 0; status == HR_OK && o < outputs; ++o) {
+    const hr_view *y = &b->record->outputs[o].view;
+    bool is_set = products[o].buffer != NULL && hr__is_differentiable(y->dtype);
+    status = is_set ? check_found(b, "product of output", o, y, &products[o]) : HR_OK;
+  }
   hr_free(room);
   return status;
 }

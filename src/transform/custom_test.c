@@ -98,6 +98,47 @@ HR_TEST(the_gradient_is_the_functions) {
   hr_tensor_release(&second);
 }
 
+static hr_status scale_tangent(const hr_custom_call *call) {
+  HR_ASSERT(call->input_count == 1 && call->output_count == 1 && call->stream == stream);
+  return multiply(&call->inputs[0], &call->tangents[0], &call->products[0]);
+}
+
+static hr_status give_integers(const hr_custom_call *call) {
+  (void)call;
+  call->products[0] = new_tensor(HR_DTYPE_I64, DIMS(2));
+  return HR_OK;
+}
+
+HR_TEST(the_product_is_the_functions_or_that_of_its_gradient) {
+  const hr_custom_spec specs[3] = {{"cubed", cube, &releases, count_release},
+                                   {"scaled", cube, &releases, count_release, scale_tangent},
+                                   {"integers", cube, &releases, count_release, give_integers}};
+  hr_tensor x = pair(2, 3), t = pair(1, 10), y, z, product;
+  const hr_tensor *in = &x, *tangent = &t, *end = &z;
+  for (int i = 0; i < 3; ++i) {
+    hr_tape *tape;
+    releases = 0;
+    HR_ASSERT_OK(hr_tape_begin(stream, &tape));
+    HR_ASSERT_OK(hr_tape_watch(tape, 1, &in));
+    HR_ASSERT_OK(square_of(&x, &specs[i], &y));
+    HR_ASSERT_OK(multiply(&y, &x, &z)); /* dz = dy x + y dx */
+    if (i == 2) {
+      HR_ASSERT_ERROR(hr_tape_product(tape, 1, &in, &tangent, 1, &end, &product), HR_STATUS_INVALID_ARGUMENT,
+                      "the product of output 0 is i64[2], expected f64[2]");
+    } else {
+      HR_ASSERT_OK(hr_tape_product(tape, 1, &in, &tangent, 1, &end, &product));
+      expect_pair(&product, i == 0 ? 8 * 2 + 4 : 2 * 2 + 4, i == 0 ? 270 * 3 + 90 : 30 * 3 + 90);
+      hr_tensor_release(&product);
+    }
+    hr_tape_destroy(tape);
+    HR_ASSERT_EQ(releases, 1);
+    hr_tensor_release(&y);
+    hr_tensor_release(&z);
+  }
+  hr_tensor_release(&x);
+  hr_tensor_release(&t);
+}
+
 HR_TEST(a_function_in_a_function_is_constant_for_outer_tapes) {
   hr_tape *tape;
   hr_custom *custom;

@@ -26,7 +26,7 @@ static hr__function_call call_of(const walk *w, const hr__function_row *row) {
 
 /* ---- rules ---- */
 
-static hr_status refuse(const hr__backward *b, int i, const char *reason) {
+hr_status hr__refuse_gradient(const hr__backward *b, int i, const char *reason) {
   return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s has no gradient by input %d: %s", b->call.row->name, i, reason);
 }
 
@@ -37,7 +37,7 @@ static hr_status give_texts(const hr__backward *b, const hr__gradient *gradient)
       continue;
     }
     if (*text == '?') {
-      return refuse(b, i, "it is not known here");
+      return hr__refuse_gradient(b, i, "it is not known here");
     }
     if (hr__g(b, 0) != NULL) {
       HR_RETURN_IF_ERROR(hr__give_text(b, i, text));
@@ -143,22 +143,22 @@ static hr_status give_row(const hr__backward *b, const hr__gradient *gradient) {
     unknown &= ~targets[o];
   }
   if (unknown != 0) {
-    return refuse(b, __builtin_ctz(unknown), "it is not known here");
+    return hr__refuse_gradient(b, __builtin_ctz(unknown), "it is not known here");
   }
   int used = choose_outputs(b, gradient->row, count, targets, active, outputs, wanted);
   HR_RETURN_IF_ERROR(hr__record_row(&b->call, gradient->row, &b->record->attrs, input_count, inputs, used, wanted));
   return give_outputs(b, used, targets, outputs);
 }
 
-/* True if the record changes a part of its outputs: the rest depends on what was there. */
-static bool updates(const hr__taped *record) {
+bool hr__updates(const hr__taped *record) {
   return (hr_op_table(record->op)->traits & HR_TRAIT_UPDATES) != 0;
 }
 
 static hr_status give_missing(const hr__backward *b, const hr__gradient *gradient) {
   uint32_t active = wanted_inputs(b);
-  return active == 0 && !updates(b->record) ? HR_OK
-                                            : refuse(b, active != 0 ? __builtin_ctz(active) : 0, gradient->reason);
+  return active == 0 && !hr__updates(b->record)
+             ? HR_OK
+             : hr__refuse_gradient(b, active != 0 ? __builtin_ctz(active) : 0, gradient->reason);
 }
 
 /* Outputs after the first whose gradient no rule reads. Their records are loops, if that is possible. */
@@ -173,7 +173,7 @@ static hr_status check_outputs(const hr__backward *b) {
   return HR_OK;
 }
 
-static hr_status give_all(hr__backward *b) {
+hr_status hr__give_all(hr__backward *b) {
   if (b->record->custom != NULL) {
     return hr__give_custom(b);
   }
@@ -189,13 +189,17 @@ static hr_status give_all(hr__backward *b) {
     case HR__GRADIENT_NONE:
       return HR_OK;
     case HR__GRADIENT_LOOPS:
-      return refuse(b, 0, "its loops combine by index, and not by sums");
+      return hr__refuse_gradient(b, 0, "its loops combine by index, and not by sums");
     default:
       return give_missing(b, gradient);
   }
 }
 
 /* ---- one record ---- */
+
+const char *hr__taped_name(const hr__taped *record) {
+  return record->custom != NULL ? hr__custom_name(record->custom) : hr_op_table(record->op)->name;
+}
 
 static bool has_gradient(const walk *w, const hr__taped *record) {
   for (int i = 0; i < record->output_count; ++i) {
@@ -225,8 +229,7 @@ static hr_status take_gradients(walk *w, const hr__function_call *call, const hr
 }
 
 static hr_status go_through(walk *w, const hr__taped *record) {
-  bool is_custom = record->custom != NULL;
-  const hr__function_row row = {.name = is_custom ? hr__custom_name(record->custom) : hr_op_table(record->op)->name};
+  const hr__function_row row = {.name = hr__taped_name(record)};
   hr__backward b = {.call = call_of(w, &row), .adjoints = &w->adjoints, .record = record};
   hr_tensor *g = hr_calloc((size_t)record->output_count, sizeof *g);
   if (g == NULL) {
@@ -234,8 +237,8 @@ static hr_status go_through(walk *w, const hr__taped *record) {
   }
   hr_status status = take_gradients(w, &b.call, record, g);
   b.g = g;
-  if (status == HR_OK && (has_active_input(record) || updates(record))) {
-    status = give_all(&b);
+  if (status == HR_OK && (has_active_input(record) || hr__updates(record))) {
+    status = hr__give_all(&b);
   }
   for (int i = 0; i < record->output_count; ++i) {
     hr_tensor_release(&g[i]);
@@ -246,7 +249,7 @@ static hr_status go_through(walk *w, const hr__taped *record) {
 
 /* ---- watched tensors ---- */
 
-static bool is_tensor(const hr__operand *operand, const hr_tensor *x) {
+bool hr__is_tensor(const hr__operand *operand, const hr_tensor *x) {
   bool is = x != NULL && x->buffer != NULL && hr_buffer_serial(x->buffer) == operand->serial &&
             x->dtype == operand->view.dtype && x->rank == operand->view.rank && x->offset == operand->view.offset;
   for (int d = 0; is && d < x->rank; ++d) {
@@ -258,7 +261,7 @@ static bool is_tensor(const hr__operand *operand, const hr_tensor *x) {
 static bool is_watched(const hr_tape *tape, const hr_tensor *x) {
   for (size_t i = 0; i < tape->records.count; ++i) {
     const hr__taped *record = tape->records.data[i];
-    if (record->op == HR_OP_NONE && is_tensor(&record->outputs[0], x)) {
+    if (record->op == HR_OP_NONE && hr__is_tensor(&record->outputs[0], x)) {
       return true;
     }
   }
@@ -271,7 +274,7 @@ static hr_status find_results(walk *w, const hr__taped *record) {
   hr__function_call call = call_of(w, &row);
   for (int i = 0; i < w->input_count; ++i) {
     hr_tensor *result = &w->results[i];
-    if (result->buffer != NULL || !is_tensor(&record->outputs[0], w->inputs[i])) {
+    if (result->buffer != NULL || !hr__is_tensor(&record->outputs[0], w->inputs[i])) {
       continue;
     }
     HR_RETURN_IF_ERROR(hr__adjoint_read(&w->adjoints, &call, &record->outputs[0], result));
@@ -285,8 +288,8 @@ static hr_status find_results(walk *w, const hr__taped *record) {
 
 /* ---- outputs ---- */
 
-static hr_status check(const hr_tape *tape, int output_count, const hr_tensor *const *outputs, int input_count,
-                       const hr_tensor *const *inputs) {
+hr_status hr__check_ends(const hr_tape *tape, int output_count, const hr_tensor *const *outputs, int input_count,
+                         const hr_tensor *const *inputs) {
   for (int i = 0; i < output_count; ++i) {
     const hr_tensor *y = outputs[i];
     if (y == NULL || y->buffer == NULL || !hr__is_differentiable(y->dtype)) {
@@ -302,7 +305,7 @@ static hr_status check(const hr_tape *tape, int output_count, const hr_tensor *c
   return HR_OK;
 }
 
-static void operand_of(const hr_tensor *x, hr__operand *out) {
+void hr__operand_of(const hr_tensor *x, hr__operand *out) {
   *out = (hr__operand){.serial = hr_buffer_serial(x->buffer), .bytes = hr_buffer_bytes(x->buffer)};
   out->view =
       (hr_view){.dtype = x->dtype, .rank = x->rank, .offset = x->offset, .dims = x->dims, .strides = x->strides};
@@ -311,7 +314,7 @@ static void operand_of(const hr_tensor *x, hr__operand *out) {
 static hr_status seed_one(walk *w, const hr__function_call *call, const hr_tensor *output, const hr_tensor *seed) {
   hr__operand at;
   hr_tensor wide;
-  operand_of(output, &at);
+  hr__operand_of(output, &at);
   if (hr_table_get(&w->tape->active, at.serial) == NULL) {
     return HR_OK;
   }
@@ -351,7 +354,7 @@ static hr_status go_back(walk *w) {
 hr_status hr_tape_gradient(hr_tape *tape, int output_count, const hr_tensor *const *outputs,
                            const hr_tensor *const *seeds, int input_count, const hr_tensor *const *inputs,
                            hr_tensor *out_gradients) {
-  HR_RETURN_IF_ERROR(check(tape, output_count, outputs, input_count, inputs));
+  HR_RETURN_IF_ERROR(hr__check_ends(tape, output_count, outputs, input_count, inputs));
   hr_tensor *results = hr_calloc((size_t)input_count + 1, sizeof *results);
   if (results == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "tape: no host memory for %d gradients", input_count);

@@ -83,6 +83,24 @@ hr_status hr__evaluate(const hr__backward *b, const char *text, int i, hr_tensor
 /* The same, and gives it. */
 hr_status hr__give_text(const hr__backward *b, int i, const char *text);
 
+/* ---- shared by the walks ---- */
+
+/* Gives all gradients of a record by its rule. */
+hr_status hr__give_all(hr__backward *b);
+hr_status hr__refuse_gradient(const hr__backward *b, int i, const char *reason);
+/* True if the record changes a part of its outputs: the rest depends on what was there. */
+bool hr__updates(const hr__taped *record);
+/* The row's or the function's name, for messages. */
+const char *hr__taped_name(const hr__taped *record);
+/* True if the operand is this tensor. */
+bool hr__is_tensor(const hr__operand *operand, const hr_tensor *x);
+void hr__operand_of(const hr_tensor *x, hr__operand *out);
+/* Outputs are floating, inputs watched. */
+hr_status hr__check_ends(const hr_tape *tape, int output_count, const hr_tensor *const *outputs, int input_count,
+                         const hr_tensor *const *inputs);
+/* The products of a function that has its own; tangents of inputs without a buffer are 0. */
+hr_status hr__custom_product(const hr__backward *b, const hr_tensor *tangents, hr_tensor *products);
+
 /* The functions of the table's CODE rows. */
 #define HR_GRADIENT(ROW, ...)
 #define HR_GRADIENT_ROW(ROW, BACKWARD, inputs, targets)

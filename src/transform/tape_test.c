@@ -661,6 +661,15 @@ HR_TEST(wrong_calls_are_errors) {
                   "input 0 is not watched");
   HR_ASSERT_ERROR(hr_tape_gradient(tape, 1, &end, NULL, 1, &in, &gradient), HR_STATUS_UNIMPLEMENTED,
                   "airy_ai has no gradient by input 0: no row computes");
+  hr_tensor product;
+  HR_ASSERT_ERROR(hr_tape_product(tape, 1, &in, &in, 1, &integers, &product), HR_STATUS_INVALID_ARGUMENT,
+                  "output 0 is i64");
+  HR_ASSERT_ERROR(hr_tape_product(tape, 1, &end, &in, 1, &end, &product), HR_STATUS_INVALID_ARGUMENT,
+                  "input 0 is not watched");
+  HR_ASSERT_ERROR(hr_tape_product(tape, 1, &in, &integers, 1, &end, &product), HR_STATUS_INVALID_ARGUMENT,
+                  "tangent 0 is not a floating tensor");
+  HR_ASSERT_ERROR(hr_tape_product(tape, 1, &in, &in, 1, &end, &product), HR_STATUS_UNIMPLEMENTED,
+                  "airy_ai has no gradient by input 0: no row computes");
   const hr_tensor *seed = &n;
   n.dims[0] = 3;
   HR_ASSERT_ERROR(hr_tape_gradient(tape, 1, &end, &seed, 1, &in, &gradient), HR_STATUS_INVALID_ARGUMENT,
@@ -714,7 +723,16 @@ static hr_status record_and_differentiate(hr_tape *tape) {
   HR_RETURN_IF_ERROR(record_one(HR_OP_MUL, &oom_y, &oom_y, &oom_y));
   HR_RETURN_IF_ERROR(hr_tape_gradient(tape, 1, &end, NULL, 1, &in, &gradient));
   hr_tensor_release(&gradient);
-  return HR_OK;
+  hr_tensor size;
+  HR_RETURN_IF_ERROR(hr_functional_apply(stream, HR_FUNCTIONAL_LOGSUMEXP, 1, &end, 0, NULL, 1, &size));
+  const hr_tensor *ends[2] = {&oom_y, &size};
+  hr_tensor products[2];
+  hr_status status = hr_tape_product(tape, 1, &in, &in, 2, ends, products);
+  for (int i = 0; status == HR_OK && i < 2; ++i) {
+    hr_tensor_release(&products[i]);
+  }
+  hr_tensor_release(&size);
+  return status;
 }
 
 static hr_status tape_all(void) {

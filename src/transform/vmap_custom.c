@@ -25,7 +25,7 @@ static void release_batched(void *arg) {
   hr_free(b);
 }
 
-/* ---- the gradient ---- */
+/* ---- the gradient and the product ---- */
 
 static hr_status sum_examples(hr_stream *stream, hr_tensor *x) {
   const int64_t axis = 0;
@@ -57,47 +57,83 @@ static hr_status split(hr_vmap *vmap, const hr_tensor *x, bool is_mapped, hr_ten
   return HR_OK;
 }
 
-/* The tensors of a call for one example, in one block. */
+/* The tensors of a call for one example. `given`: its cotangents or tangents. */
 static hr_status find_examples(const hr_custom_call *call, hr_vmap *vmap, hr_tensor *inputs, hr_tensor *outputs,
-                               hr_tensor *cotangents) {
+                               hr_tensor *given) {
   const batched *b = call->arg;
   for (int i = 0; i < call->input_count; ++i) {
     HR_RETURN_IF_ERROR(split(vmap, &call->inputs[i], b->is_mapped[i], &inputs[i]));
+    if (call->tangents != NULL) {
+      HR_RETURN_IF_ERROR(split(vmap, &call->tangents[i], b->is_mapped[i], &given[i]));
+    }
   }
   for (int i = 0; i < call->output_count; ++i) {
     HR_RETURN_IF_ERROR(split(vmap, &call->outputs[i], true, &outputs[i]));
-    HR_RETURN_IF_ERROR(split(vmap, &call->cotangents[i], true, &cotangents[i]));
+    if (call->tangents == NULL) {
+      HR_RETURN_IF_ERROR(split(vmap, &call->cotangents[i], true, &given[i]));
+    }
   }
   return HR_OK;
 }
 
-static hr_status find_gradients_in(const hr_custom_call *call, hr_vmap *vmap, hr_tensor *room) {
-  const hr_custom_spec *spec = hr__custom_spec(((const batched *)call->arg)->custom);
-  hr_tensor *outputs = room + call->input_count, *cotangents = outputs + call->output_count;
-  hr_tensor *gradients = cotangents + call->output_count;
-  HR_RETURN_IF_ERROR(find_examples(call, vmap, room, outputs, cotangents));
-  hr_custom_call one = *call;
-  one.arg = spec->arg, one.inputs = room, one.outputs = outputs, one.cotangents = cotangents, one.gradients = gradients;
-  HR_RETURN_IF_ERROR(spec->gradient(&one));
+static hr_status find_gradients(const hr_custom_call *call, hr_vmap *vmap, hr_custom_call *one) {
+  HR_RETURN_IF_ERROR(hr__custom_spec(((const batched *)call->arg)->custom)->gradient(one));
   for (int i = 0; i < call->input_count; ++i) {
-    HR_RETURN_IF_ERROR(join_gradient(call, vmap, i, &gradients[i]));
+    HR_RETURN_IF_ERROR(join_gradient(call, vmap, i, &one->gradients[i]));
   }
   return HR_OK;
 }
 
-static hr_status find_gradients(const hr_custom_call *call) {
+static hr_status find_products(const hr_custom_call *call, hr_vmap *vmap, hr_custom_call *one) {
+  HR_RETURN_IF_ERROR(hr__custom_spec(((const batched *)call->arg)->custom)->product(one));
+  for (int o = 0; o < call->output_count; ++o) {
+    if (one->products[o].buffer != NULL) {
+      HR_RETURN_IF_ERROR(hr_vmap_join(vmap, &one->products[o], 0, &call->products[o]));
+    }
+  }
+  return HR_OK;
+}
+
+typedef hr_status (*finder)(const hr_custom_call *call, hr_vmap *vmap, hr_custom_call *one);
+
+/* room: inputs, outputs, what is given, what is found. */
+static hr_status call_in(const hr_custom_call *call, hr_vmap *vmap, finder find, hr_tensor *room) {
+  bool is_product = call->tangents != NULL;
+  hr_tensor *outputs = room + call->input_count, *given = outputs + call->output_count;
+  hr_tensor *found = given + (is_product ? call->input_count : call->output_count);
+  HR_RETURN_IF_ERROR(find_examples(call, vmap, room, outputs, given));
+  hr_custom_call one = *call;
+  one.arg = hr__custom_spec(((const batched *)call->arg)->custom)->arg;
+  one.inputs = room, one.outputs = outputs;
+  if (is_product) {
+    one.tangents = given, one.products = found;
+  } else {
+    one.cotangents = given, one.gradients = found;
+  }
+  return find(call, vmap, &one);
+}
+
+static hr_status call_one(const hr_custom_call *call, finder find) {
   size_t count = 2 * ((size_t)call->input_count + (size_t)call->output_count);
   hr_tensor *room = hr_calloc(count + 1, sizeof *room);
   hr_vmap *vmap = NULL;
   hr_status status =
       room != NULL ? hr_vmap_begin(call->stream, ((const batched *)call->arg)->size, &vmap) : no_memory();
-  status = status == HR_OK ? find_gradients_in(call, vmap, room) : status;
+  status = status == HR_OK ? call_in(call, vmap, find, room) : status;
   hr_vmap_end(vmap);
   for (size_t i = 0; room != NULL && i < count; ++i) {
     hr_tensor_release(&room[i]);
   }
   hr_free(room);
   return status;
+}
+
+static hr_status batched_gradient(const hr_custom_call *call) {
+  return call_one(call, find_gradients);
+}
+
+static hr_status batched_product(const hr_custom_call *call) {
+  return call_one(call, find_products);
 }
 
 /* ---- the record ---- */
@@ -113,7 +149,9 @@ static hr_status create_batched(const hr_vmap *vmap, hr__custom *custom, const h
   for (int i = 0; i < count; ++i) {
     b->is_mapped[i] = hr_vmap_is_example(vmap, &inputs[i]);
   }
-  const hr_custom_spec spec = {hr__custom_spec(custom)->name, find_gradients, b, release_batched};
+  const hr_custom_spec *one = hr__custom_spec(custom);
+  const hr_custom_spec spec = {one->name, batched_gradient, b, release_batched,
+                               one->product != NULL ? batched_product : NULL};
   return hr__custom_create(&spec, out_custom);
 }
 

@@ -185,26 +185,51 @@ static PyObject *find_gradients(const open_tape *open, const tensors *outputs, c
   return list;
 }
 
-/* _tape_gradient(tape, outputs, seeds, inputs): lists; seeds may be None, for ones. */
-static PyObject *gradient(PyObject *module, PyObject *args) {
-  (void)module;
+static PyObject *find_products(const open_tape *open, const tensors *inputs, const tensors *tangents,
+                               const tensors *outputs) {
+  hr_tensor *found = PyMem_Calloc((size_t)outputs->count + 1, sizeof *found);
+  if (found == NULL) {
+    return PyErr_NoMemory();
+  }
+  hr_status status = hr_tape_product(open->tape, (int)inputs->count, inputs->data, tangents->data, (int)outputs->count,
+                                     outputs->data, found);
+  PyObject *list = status == HR_OK ? list_of_tensors(open->stream, outputs->count, found) : raise_failure(status);
+  PyMem_Free(found);
+  return list;
+}
+
+/* A function of a tape and three lists of arrays, of which the second may be None. */
+static PyObject *with_lists(PyObject *args, const char *format,
+                            PyObject *(*find)(const open_tape *, const tensors *, const tensors *, const tensors *)) {
   PyObject *capsule, *lists[3], *result = NULL;
-  if (!PyArg_ParseTuple(args, "OOOO:_tape_gradient", &capsule, &lists[0], &lists[1], &lists[2])) {
+  if (!PyArg_ParseTuple(args, format, &capsule, &lists[0], &lists[1], &lists[2])) {
     return NULL;
   }
   open_tape *open = tape_of(capsule);
   tensors taken[3] = {{0}};
   int is_taken = open != NULL;
   for (int i = 0; i < 3 && is_taken; ++i) {
-    is_taken = lists[i] == Py_None || take_tensors(lists[i], open->stream, &taken[i]) == 0;
+    is_taken = (i == 1 && lists[i] == Py_None) || take_tensors(lists[i], open->stream, &taken[i]) == 0;
   }
   if (is_taken) {
-    result = find_gradients(open, &taken[0], &taken[1], &taken[2]);
+    result = find(open, &taken[0], &taken[1], &taken[2]);
   }
   for (int i = 0; i < 3; ++i) {
     drop_tensors(&taken[i]);
   }
   return result;
+}
+
+/* _tape_gradient(tape, outputs, seeds, inputs): lists; seeds may be None, for ones. */
+static PyObject *gradient(PyObject *module, PyObject *args) {
+  (void)module;
+  return with_lists(args, "OOOO:_tape_gradient", find_gradients);
+}
+
+/* _tape_product(tape, inputs, tangents, outputs): lists, of tangents with one for each input. */
+static PyObject *product(PyObject *module, PyObject *args) {
+  (void)module;
+  return with_lists(args, "OOOO:_tape_product", find_products);
 }
 
 /* ---- functions with a gradient of their own ---- */
@@ -230,45 +255,55 @@ static PyObject *list_of_shared(hr_stream *stream, int count, const hr_tensor *f
   return list;
 }
 
-/* The gradients that the function has returned: a list of arrays and None. */
-static int take_gradients(const hr_custom_call *call, PyObject *list) {
-  if (!PyList_Check(list) || PyList_Size(list) != call->input_count) {
-    PyErr_Format(PyExc_TypeError, "a gradient returned %R, expected a list of %d", list, call->input_count);
+/* What the function has returned: a list of arrays and None. */
+static int take_found(hr_stream *stream, PyObject *list, int count, hr_tensor *out) {
+  if (!PyList_Check(list) || PyList_Size(list) != count) {
+    PyErr_Format(PyExc_TypeError, "a gradient returned %R, expected a list of %d", list, count);
     return -1;
   }
-  for (int i = 0; i < call->input_count; ++i) {
+  for (int i = 0; i < count; ++i) {
     PyObject *item = PyList_GetItem(list, i);
     const hr_tensor *found = NULL;
     if (item == Py_None) {
       continue;
     }
-    if (take_tensor(item, call->stream, &found) < 0) {
+    if (take_tensor(item, stream, &found) < 0) {
       return -1;
     }
     hr_buffer_retain(found->buffer);
-    call->gradients[i] = *found;
+    out[i] = *found;
   }
   return 0;
 }
 
-static hr_status call_gradient(const hr_custom_call *call) {
+/* function(inputs, given, outputs): the list of what is found for each of so many tensors. */
+static hr_status call_function(const hr_custom_call *call, int which, int given_count, const hr_tensor *given,
+                               int found_count, hr_tensor *out_found) {
   PyObject *inputs = list_of_shared(call->stream, call->input_count, call->inputs);
   PyObject *outputs = list_of_shared(call->stream, call->output_count, call->outputs);
-  PyObject *cotangents = list_of_shared(call->stream, call->output_count, call->cotangents);
-  PyObject *found = NULL;
-  if (inputs != NULL && outputs != NULL && cotangents != NULL) {
-    found = PyObject_CallFunctionObjArgs(call->arg, inputs, cotangents, outputs, NULL);
+  PyObject *others = list_of_shared(call->stream, given_count, given);
+  PyObject *function = PyTuple_GetItem(call->arg, which), *found = NULL;
+  if (inputs != NULL && outputs != NULL && others != NULL && function != NULL) {
+    found = PyObject_CallFunctionObjArgs(function, inputs, others, outputs, NULL);
   }
-  int is_taken = found != NULL && take_gradients(call, found) == 0;
+  int is_taken = found != NULL && take_found(call->stream, found, found_count, out_found) == 0;
   Py_XDECREF(inputs);
   Py_XDECREF(outputs);
-  Py_XDECREF(cotangents);
+  Py_XDECREF(others);
   Py_XDECREF(found);
   return is_taken ? HR_OK : hr_status_make(HR_STATUS_CANCELLED, "an exception of Python");
 }
 
-static void drop_function(void *function) {
-  Py_DECREF((PyObject *)function);
+static hr_status call_gradient(const hr_custom_call *call) {
+  return call_function(call, 0, call->output_count, call->cotangents, call->input_count, call->gradients);
+}
+
+static hr_status call_product(const hr_custom_call *call) {
+  return call_function(call, 1, call->input_count, call->tangents, call->output_count, call->products);
+}
+
+static void drop_functions(void *functions) {
+  Py_DECREF((PyObject *)functions);
 }
 
 /* ---- the same, while they run ---- */
@@ -345,13 +380,14 @@ static PyObject *share_all(PyObject *list, hr_stream *stream) {
   return all;
 }
 
-/* _custom_end(function, inputs, gradient, outputs): lists of arrays, the inputs' not empty. The outputs that tapes see.
- * gradient(inputs, cotangents, outputs) returns those of the inputs; a cotangent may be None. */
+/* _custom_end(function, inputs, (gradient, product), outputs): lists of arrays, the inputs' not empty. The outputs that
+ * tapes see. gradient(inputs, cotangents, outputs) returns the gradients of the inputs, product(inputs, tangents,
+ * outputs) the products of the outputs; cotangents and tangents may be None. */
 static PyObject *end_custom(PyObject *module, PyObject *args) {
   (void)module;
-  PyObject *capsule, *inputs, *gradient_function, *outputs;
+  PyObject *capsule, *inputs, *functions, *outputs;
   tensors taken[2] = {{0}};
-  if (!PyArg_ParseTuple(args, "OOOO:_custom_end", &capsule, &inputs, &gradient_function, &outputs)) {
+  if (!PyArg_ParseTuple(args, "OOO!O:_custom_end", &capsule, &inputs, &PyTuple_Type, &functions, &outputs)) {
     return NULL;
   }
   PyObject *first = PyList_GetItem(inputs, 0);
@@ -361,8 +397,8 @@ static PyObject *end_custom(PyObject *module, PyObject *args) {
       all != NULL && take_tensors(inputs, stream, &taken[0]) == 0 && take_tensors(all, stream, &taken[1]) == 0;
   hr_custom *custom = is_taken ? take_custom(capsule) : NULL;
   if (custom != NULL) {
-    const hr_custom_spec spec = {"custom_function", call_gradient, gradient_function, drop_function};
-    Py_INCREF(gradient_function);
+    const hr_custom_spec spec = {"custom_function", call_gradient, functions, drop_functions, call_product};
+    Py_INCREF(functions);
     hr_status status = hr_custom_end(custom, &spec, (int)taken[0].count, taken[0].data, (int)taken[1].count,
                                      (hr_tensor *const *)taken[1].data);
     if (status != HR_OK) {
@@ -417,6 +453,7 @@ PyMethodDef tape_methods[] = {
     {"_tape_end", end, METH_O, NULL},
     {"_tape_close", close_, METH_O, NULL},
     {"_tape_gradient", gradient, METH_VARARGS, NULL},
+    {"_tape_product", product, METH_VARARGS, NULL},
     {"_tape_copy", copy, METH_O, NULL},
     {"_custom_begin", begin_custom, METH_O, NULL},
     {"_custom_end", end_custom, METH_VARARGS, NULL},

@@ -7,7 +7,6 @@ captured is a constant, even if it is an argument, too.
 import copy
 import functools
 import operator
-import threading
 
 from headrace import _arrays
 from headrace._arrays import Array, stop_gradient
@@ -30,23 +29,6 @@ class _Tape:
     def __exit__(self, *exception):
         opened.stack.pop()
         _arrays._tape_close(self.tape)
-
-
-class _Mode(threading.local):
-    """What gradients are found for: None, or jvp's list of pairs (cotangent, constant part of a custom jvp)."""
-
-    parts = None
-
-
-_mode = _Mode()
-
-
-def _gradients(tape, outputs, seeds, inputs, parts=None):
-    before, _mode.parts = _mode.parts, parts
-    try:
-        return _arrays._tape_gradient(tape, outputs, seeds, inputs)
-    finally:
-        _mode.parts = before
 
 
 _FLOATING = {"float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
@@ -163,7 +145,7 @@ def _gradients_of(who, call, loss_of, chosen):
     with _Tape(leaves) as tape:
         value = call(trees)
         _arrays._tape_end(tape)
-        found = iter(_gradients(tape, [loss_of(who, value)], None, leaves))
+        found = iter(_arrays._tape_gradient(tape, [loss_of(who, value)], None, leaves))
     return value, tree_map(lambda _: next(found), trees)
 
 
@@ -265,14 +247,14 @@ def vjp(fun, primals, cotangents):
         outputs = _outputs_of("vjp", fun(*copies))
         _arrays._tape_end(tape)
         _check_pairs("vjp", outputs, "output", cotangents, "cotangent")
-        return outputs, _gradients(tape, *_seeded(outputs, cotangents), watched)
+        return outputs, _arrays._tape_gradient(tape, *_seeded(outputs, cotangents), watched)
 
 
 def jvp(fun, primals, tangents):
     """The outputs of fun(*primals), and for each the product of fun's Jacobian and the tangents: two lists.
 
-    The product is the gradient of vjp's product, which is linear in the cotangents, with respect to them: it costs
-    about two backward passes.
+    The products are found forwards, operation by operation, and cost about as much as the function. Of an operation
+    without a formula for products the gradient is differentiated.
     """
     primals, tangents = list(primals), list(tangents)
     copies, watched = _copied_primals("jvp", primals)
@@ -280,22 +262,13 @@ def jvp(fun, primals, tangents):
     with _Tape(watched) as tape:
         outputs = _outputs_of("jvp", fun(*copies))
         _arrays._tape_end(tape)
-        return outputs, _products(tape, watched, outputs, tangents)
+        return outputs, _products(tape, *_seeded(watched, tangents), outputs)
 
 
-def _products(tape, watched, outputs, tangents):
-    found = {}
-    floating = [i for i, y in enumerate(outputs) if _is_floating(y)]
-    seeds = [_arrays.zeros_like(outputs[i]) for i in floating]
-    if seeds:
-        with _Tape(seeds) as linear:
-            parts = []
-            gradients = _gradients(tape, [outputs[i] for i in floating], seeds, watched, parts)
-            _arrays._tape_end(linear)
-            gradients += [cotangent for cotangent, _ in parts]
-            products = _gradients(linear, *_seeded(gradients, tangents + [part for _, part in parts]), seeds)
-        found = dict(zip(floating, products))
-    return [found[i] if i in found else _arrays.zeros_like(y) for i, y in enumerate(outputs)]
+def _products(tape, inputs, tangents, outputs):
+    """The products of floating outputs; others are zeros."""
+    found = iter(_arrays._tape_product(tape, inputs, tangents, [y for y in outputs if _is_floating(y)]))
+    return [next(found) if _is_floating(y) else _arrays.zeros_like(y) for y in outputs]
 
 
 # ---- functions with gradients of their own
@@ -340,24 +313,6 @@ def _matched(who, what, arrays, structure, found):
     return items
 
 
-def _default_gradients(run, inputs, cotangents):
-    """The gradients of a function that runs again, under a tape."""
-    at = [i for i, x in enumerate(inputs) if _is_floating(x)]
-    found = [None] * len(inputs)
-    if at:
-        copies = [_arrays._tape_copy(inputs[i]) for i in at]
-        watched = [x.copy() for x in copies]
-        again = list(inputs)
-        for i, x in zip(at, copies):
-            again[i] = x
-        with _Tape(watched) as tape:
-            outputs = run(again)
-            _arrays._tape_end(tape)
-            for i, gradient in zip(at, _gradients(tape, *_seeded(outputs, cotangents), watched)):
-                found[i] = gradient
-    return found
-
-
 class _Call:
     """A call of a function: the structures of its arguments and result, and what finds its gradients."""
 
@@ -377,22 +332,34 @@ class _Call:
 
     def gradients(self, inputs, cotangents, outputs):
         cotangents = [_arrays.zeros_like(y) if c is None else c for y, c in zip(outputs, cotangents)]
-        if _mode.parts is not None and self.jvp is not None:
-            return self.of_jvp(inputs, cotangents, outputs)
-        if _mode.parts is None and self.vjp is not None:
+        if self.vjp is not None:
             return self.of_vjp(inputs, cotangents, outputs)
-        return self.of_function(inputs, cotangents)
 
-    def of_function(self, inputs, cotangents):
-        """The function runs again, under a tape."""
+        def find(tape, watched, outputs):
+            return _arrays._tape_gradient(tape, *_seeded(outputs, cotangents), watched)
+
+        found = dict(zip(*self.of_function(inputs, find)))
+        return [found.get(i) for i in range(len(inputs))]
+
+    def products(self, inputs, tangents, outputs):
+        tangents = [_arrays.zeros_like(x) if t is None and _is_floating(x) else t for x, t in zip(inputs, tangents)]
+        if self.jvp is not None:
+            return self.of_jvp(inputs, tangents, outputs)
+
+        def find(tape, watched, outputs):
+            return _products(tape, watched, [t for t in tangents if t is not None], outputs)
+
+        return self.of_function(inputs, find)[1]
+
+    def of_function(self, inputs, find):
+        """The places of floating inputs, and find(tape, copies of them, outputs): the function runs again."""
         at = [i for i, x in enumerate(inputs) if _is_floating(x)]
         again = {i: _arrays._tape_copy(inputs[i]) for i in at}
         watched = [x.copy() for x in again.values()]
         with _Tape(watched) as tape:
             outputs = self.run([again.get(i, x) for i, x in enumerate(inputs)])
             _arrays._tape_end(tape)
-            found = dict(zip(at, _gradients(tape, *_seeded(outputs, cotangents), watched, _mode.parts)))
-        return [found.get(i) for i in range(len(inputs))]
+            return at, find(tape, watched, outputs)
 
     def of_vjp(self, inputs, cotangents, outputs):
         args, kwargs = _join(self.structure, inputs)
@@ -402,24 +369,11 @@ class _Call:
         found = _matched("vjp", "gradient", inputs[:count], self.primals(), found)
         return found + [None] * (len(inputs) - count)
 
-    def of_jvp(self, inputs, cotangents, outputs):
-        """The products of jvp are linear in the tangents, but for a part that is constant. Their gradients by the
-        tangents are found at 0, where the products are that part."""
+    def of_jvp(self, inputs, tangents, outputs):
         if self.structure[1]:
             raise ValueError(f"jvp: the function is called with {sorted(self.structure[1])}, expected positions alone")
-        at = [i for i, x in enumerate(inputs) if _is_floating(x)]
-        tangents = [_arrays.zeros_like(inputs[i]) for i in at]
-        by_place = dict(zip(at, tangents))
-        with _Tape(tangents) as tape:
-            tree = _join(self.tangents(), [by_place.get(i) for i in range(len(inputs))])
-            found = self.jvp(_join(self.primals(), inputs), tree)
-            products = _matched("jvp", "product", outputs, self.result, found)
-            _arrays._tape_end(tape)
-            pairs = [(y, c) for y, c in zip(products, cotangents) if y is not None and _is_floating(c)]
-            _mode.parts.extend((c, y) for y, c in pairs)
-            gradients = _gradients(tape, *_seeded([y for y, _ in pairs], [c for _, c in pairs]), tangents)
-        by_place = dict(zip(at, gradients))
-        return [by_place.get(i) for i in range(len(inputs))]
+        found = self.jvp(_join(self.primals(), inputs), _join(self.tangents(), tangents))
+        return _matched("jvp", "product", outputs, self.result, found)
 
     def tangents(self):
         """The structure of the primals, with None for what is no array."""
@@ -437,7 +391,7 @@ def _call(function, vjp, jvp, args, kwargs):
     try:
         call = _Call(function, vjp, jvp, structure)
         outputs = call.run([x.copy() for x in inputs])  # the function may write to its own
-        return _join(call.result, _arrays._custom_end(custom, inputs, call.gradients, outputs))
+        return _join(call.result, _arrays._custom_end(custom, inputs, (call.gradients, call.products), outputs))
     finally:
         _arrays._custom_cancel(custom)
 

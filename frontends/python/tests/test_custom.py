@@ -236,11 +236,11 @@ def test_the_extension_checks_its_arguments():
     custom = hr._arrays._custom_begin(x)
     for inputs, outputs in [([], [x]), ([3], [x]), ([x], [3]), ([x, 3], [x])]:
         with pytest.raises((TypeError, IndexError)):
-            hr._arrays._custom_end(custom, inputs, None, outputs)
-    (y,) = hr._arrays._custom_end(custom, [x], lambda *_: [x, x], [x])
+            hr._arrays._custom_end(custom, inputs, (None, None), outputs)
+    (y,) = hr._arrays._custom_end(custom, [x], (lambda *_: [x, x], None), [x])
     for _ in range(2):
         with pytest.raises(RuntimeError, match="has ended"):
-            hr._arrays._custom_end(custom, [x], None, [x])
+            hr._arrays._custom_end(custom, [x], (None, None), [x])
         hr._arrays._custom_cancel(custom)
     with pytest.raises(TypeError, match="expected a list of 1"):
         hr._arrays._tape_gradient(tape, [y.sum()], None, [x])

@@ -161,6 +161,9 @@ def test_first_and_second_order_agree_with_differences(name):
     x = sample((2, 3, 3), "float64", 2) + 2 * np.eye(3)
     np.testing.assert_allclose(np.asarray(hr.grad(first)(hr.array(x))), difference(first, x), rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(np.asarray(hr.grad(second)(hr.array(x))), difference(second, x), rtol=1e-6, atol=1e-6)
+    direction = hr.array(sample(x.shape, "float64", 8))
+    _, (product,) = hr.jvp(first, [hr.array(x)], [direction])
+    np.testing.assert_allclose(product.item(), (hr.grad(first)(hr.array(x)) * direction).sum().item(), rtol=1e-9)
 
 
 def test_a_singular_value_without_vectors_reads_them():

@@ -2,6 +2,7 @@
 
 import collections
 import gc
+import os
 import random
 import sys
 import threading
@@ -184,6 +185,9 @@ def composition(seed):
     return [(choose.choice(list(STEPS)), choose.random()) for _ in range(choose.randint(2, 8))]
 
 
+# A value that a later write changes is copied (* 1.0): torch refuses to differentiate it.
+
+
 def copy_row(x, to):
     y = x * 1.0
     y[to % len(y)] = x[0] * x[-1]
@@ -194,6 +198,48 @@ def shift_rows(x):
     y = x * 1.0
     y[1:] = x[:-1] * x[1:] * (y[:1] * 1.0)
     return y
+
+
+def write_columns(lib, x):
+    y = lib.cos(x)
+    y[:, ::2] = x[:, ::2] * 3
+    y[:, -1] = (y[:, 0] * 1.0) * x[:, -1]
+    return y
+
+
+def add_in_place(x):
+    y = x * 1.0
+    y[1:] += x[:-1] * (y[1:] * 1.0)
+    y += x[:1]
+    return y
+
+
+def write_transposed(x):
+    y = x.T * 1.0
+    y[-1] = x[:, 0] * 2
+    y[:1] = (y[-1:] * 1.0) * x.T[:1]
+    return y.T
+
+
+def write_by_index(lib, x):
+    y = x * 1.0
+    y[[len(x) - 1, 0]] = lib.sin(x[[0, len(x) - 1]])
+    y[[0]] += y[[len(x) - 1]] * x[:1]
+    return y
+
+
+def write_by_mask(x):
+    y = x * 1.0
+    y[x > 0.3] = 0.5
+    y[y < -0.4] = x[y < -0.4] ** 2
+    return y
+
+
+def onto_new(lib, x):
+    out = lib.zeros((x.shape[0] + 1, x.shape[1]), dtype=lib.float64)
+    out[1:] = x
+    out[0] = (out[1] * 1.0) * (out[-1] * 1.0)
+    return out[: x.shape[0]]
 
 
 STEPS = {
@@ -208,10 +254,20 @@ STEPS = {
     "take": lambda lib, x, r: x[[0, len(x) - 1, 0]],
     "copy row": lambda lib, x, r: copy_row(x, int(r * 3)),
     "shift rows": lambda lib, x, r: shift_rows(x),
+    "columns": lambda lib, x, r: write_columns(lib, x),
+    "add": lambda lib, x, r: add_in_place(x),
+    "transposed": lambda lib, x, r: write_transposed(x),
+    "indices": lambda lib, x, r: write_by_index(lib, x),
+    "mask": lambda lib, x, r: write_by_mask(x),
+    "zeros": lambda lib, x, r: onto_new(lib, x),
 }
+COMPOSITIONS = int(os.environ.get("HEADRACE_TEST_COMPOSITIONS", 200))  # `make fuzz-gradients`: 2,000
+FIRST = int(os.environ.get("HEADRACE_TEST_SEED", 0))
 
 
-def test_random_compositions_agree_with_torch():
+@pytest.mark.parametrize("part", range(4))
+def test_random_compositions_agree_with_torch(part):
+    """Gradients, and products of Jacobians with a direction, which are found forwards."""
     torch = pytest.importorskip("torch")
 
     def run(lib, x, steps):
@@ -219,13 +275,18 @@ def test_random_compositions_agree_with_torch():
             x = STEPS[name](lib, x, number)
         return (x * x).sum()
 
-    for seed in range(300):
-        values = np.random.default_rng(seed).uniform(-1, 1, (4, 3))
+    for seed in range(FIRST + part, FIRST + COMPOSITIONS, 4):
+        draw = np.random.default_rng(seed)
+        values, direction = draw.uniform(-1, 1, (4, 3)), draw.uniform(-1, 1, (4, 3))
         steps = composition(seed)
-        expected = torch.tensor(values, requires_grad=True)
-        run(torch, expected, steps).backward()
+        x = torch.tensor(values, requires_grad=True)
+        run(torch, x, steps).backward()
+        expected = x.grad.numpy()
         gradient = hr.grad(lambda x, steps=steps: run(hr, x, steps))(hr.array(values))
-        assert np.allclose(np.asarray(gradient), expected.grad, rtol=1e-8, atol=1e-10), (seed, steps)
+        scale = max(1.0, abs(expected).max())
+        assert np.allclose(np.asarray(gradient), expected, rtol=1e-9, atol=1e-12 * scale), (seed, steps)
+        _, (product,) = hr.jvp(lambda x, steps=steps: run(hr, x, steps), [hr.array(values)], [hr.array(direction)])
+        assert np.allclose(product.item(), (expected * direction).sum(), rtol=1e-9, atol=1e-11 * scale), (seed, steps)
 
 
 # ---- arguments
