@@ -228,6 +228,15 @@ static PyMethodDef module_methods[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "headrace._arrays", NULL, -1, module_methods, NULL, NULL, NULL, NULL};
 
+/* Methods in Python, which are loaded when they are used. */
+static int add_late_methods(void) {
+  PyObject *methods = PyImport_ImportModule("headrace._numpy.methods");
+  PyObject *done = methods != NULL ? PyObject_CallMethod(methods, "attach", "O", array_type) : NULL;
+  Py_XDECREF(methods);
+  Py_XDECREF(done);
+  return done != NULL ? 0 : -1;
+}
+
 PyMODINIT_FUNC PyInit__arrays(void);
 PyMODINIT_FUNC PyInit__arrays(void) {
   array_type = make_array_type();
@@ -238,7 +247,8 @@ PyMODINIT_FUNC PyInit__arrays(void) {
       PyModule_AddFunctions(module, tape_methods) < 0 || PyModule_AddFunctions(module, indexing_methods) < 0 ||
       PyModule_AddFunctions(module, file_methods) < 0 || PyModule_AddFunctions(module, compile_methods) < 0 ||
       PyModule_AddFunctions(module, vmap_methods) < 0 || PyModule_AddFunctions(module, pickle_methods) < 0 ||
-      add_compiled(module) < 0 || PyModule_AddObjectRef(module, "Array", (PyObject *)array_type) < 0) {
+      add_compiled(module) < 0 || PyModule_AddObjectRef(module, "Array", (PyObject *)array_type) < 0 ||
+      add_late_methods() < 0) {
     Py_XDECREF(module);
     return NULL;
   }

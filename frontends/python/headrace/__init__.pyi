@@ -233,7 +233,8 @@ def concat(arrays, /, axis=0) -> Any:
     """The arrays one after the other along an axis; None: those without dims but one."""
 
 def diff(x, /, n=1, axis=-1, prepend=None, append=None) -> Any:
-    """Differences of neighbours, n times; x is longer by the arrays prepend and append. Of bool whether they differ."""
+    """Differences of neighbours, n times; x is longer by prepend and append, arrays or numbers. Of bool whether they
+differ."""
 
 def moveaxis(x, source, destination) -> Any:
     """x with dims at other places, the others in their order, a view; integers or sequences of them."""
@@ -273,8 +274,6 @@ def ones_like(x, /, dtype=None, device=None) -> Array: ...
 def empty_like(x, /, dtype=None, device=None) -> Array: ...
 def full_like(x, /, fill_value, dtype=None, device=None) -> Array: ...
 def arange(start, stop=None, step=1, dtype=None, device=None) -> Array: ...
-def linspace(start, stop, num=50, endpoint=True, dtype=None, device=None) -> Array: ...
-def eye(n_rows, n_cols=None, *, k=0, dtype=None, device=None) -> Array: ...
 def add(x: _Like, y: _Like) -> Array:
     """x + y; integers wrap."""
 
@@ -401,20 +400,8 @@ def degrees(x: _Like, factor: float = 57.29577951308232) -> Array:
 def radians(x: _Like, factor: float = 0.017453292519943295) -> Array:
     """x * factor, by default degrees in radians."""
 
-def nan_to_num(x: _Like, nan: float = 0, posinf: float = 0, neginf: float = 0) -> Array:
-    """numbers for NaN and the infinities; without posinf and neginf the dtype's largest and smallest number."""
-
-def real(x: _Like) -> Array:
-    """real part."""
-
-def imag(x: _Like) -> Array:
-    """imaginary part."""
-
 def conj(x: _Like) -> Array:
     """complex conjugate."""
-
-def angle(x: _Like) -> Array:
-    """angle in the complex plane; pi for x < 0."""
 
 def complex(x: _Like, y: _Like) -> Array:
     """x + i y for real x and y."""
@@ -767,9 +754,6 @@ def bitwise_left_shift(x: _Like, y: _Like) -> Array:
 def bitwise_right_shift(x: _Like, y: _Like) -> Array:
     """x >> y, arithmetic."""
 
-def where(condition: _Like, x: _Like, y: _Like) -> Array:
-    """x if condition, else y."""
-
 def sum(x: _Like, axis: _Axes = None, keepdims: _b.bool = False, dtype: _DType | None = None) -> Array:
     """sum; i64 for signed integers and bool, u64 for unsigned ones."""
 
@@ -794,12 +778,6 @@ def mean(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
 def logsumexp(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
     """log(sum(exp(x)))."""
 
-def var(x: _Like, axis: _Axes = None, keepdims: _b.bool = False, correction: float = 0) -> Array:
-    """variance: squares of deviations by the number of elements less the correction."""
-
-def std(x: _Like, axis: _Axes = None, keepdims: _b.bool = False, correction: float = 0) -> Array:
-    """square root of the variance."""
-
 def argmax(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
     """index of the largest element, of one axis or of the flattened x; the first of several; a NaN is the largest."""
 
@@ -814,9 +792,6 @@ def ptp(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
 
 def median(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
     """the middle element in order, or the mean of the two; NaN if any is NaN."""
-
-def quantile(x: _Like, axis: _Axes = None, keepdims: _b.bool = False, q: float = 0.5) -> Array:
-    """between the neighbours of place q (n - 1) in order; NaN if any is NaN."""
 
 def vector_norm(x: _Like, axis: _Axes = None, keepdims: _b.bool = False, ord: float = 2) -> Array:
     """sum(|x|^ord)^(1 / ord); 0 counts, infinite orders are the largest or smallest |x|."""
@@ -835,12 +810,6 @@ def nanmin(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
 
 def nanmean(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
     """mean without NaN."""
-
-def nanvar(x: _Like, axis: _Axes = None, keepdims: _b.bool = False, correction: float = 0) -> Array:
-    """variance without NaN."""
-
-def nanstd(x: _Like, axis: _Axes = None, keepdims: _b.bool = False, correction: float = 0) -> Array:
-    """standard deviation without NaN."""
 
 def softmax(x: _Like, axis: int = -1) -> Array:
     """exp(x) / sum(exp(x))."""
@@ -866,23 +835,11 @@ def cumulative_min(x: _Like, axis: int = -1) -> Array:
 def logcumsumexp(x: _Like, axis: int = -1) -> Array:
     """the logarithm of running sums of exp(x)."""
 
-def trapezoid(x: _Like, dx: float = 1, axis: int = -1) -> Array:
-    """integral along an axis by the trapezoidal rule."""
-
-def sort(x: _Like, axis: int = -1, descending: _b.bool = False, stable: _b.bool = True) -> Array:
-    """x in order along an axis; equal elements keep their order, whatever stable says."""
-
-def argsort(x: _Like, axis: int = -1, descending: _b.bool = False, stable: _b.bool = True) -> Array:
-    """the indices of sort."""
-
 def topk(x: _Like, k: int = 1, axis: int = -1, largest: _b.bool = True) -> tuple[Array, Array]:
     """the k largest or smallest elements along an axis, in order."""
 
 def matmul(x: _Like, y: _Like) -> Array:
     """matrix product of the last two dims; the others are broadcast; a vector is a row on the left, a column on the right."""
-
-def einsum(arrays: Sequence[_Like], equation: str) -> Array:
-    """sums of products over named dims, as in `ij,jk->ik`; `...` are dims without names, which are broadcast; without an arrow the result has those and the letters that occur once."""
 
 def vecdot(x: _Like, y: _Like, axis: int = -1) -> Array:
     """sum(conj(x) * y) along an axis; the others are broadcast."""
@@ -898,12 +855,6 @@ def kron(x: _Like, y: _Like) -> Array:
 
 def cross(x: _Like, y: _Like, axis: int = -1) -> Array:
     """cross product of vectors of 3 elements along an axis."""
-
-def trace(x: _Like, offset: int = 0, dtype: _DType | None = None) -> Array:
-    """sum of a diagonal of the last two dims."""
-
-def cov(x: _Like, correction: float = 1) -> Array:
-    """covariance of the rows of x: products of deviations by the number of columns less the correction."""
 
 def conv(x: _Like, weight: _Like, bias: _Like | None = None, *, stride: _Axes, before: _Axes, after: _Axes, dilation: _Axes, groups: int = 1) -> Array:
     """convolution (without flipping) of x [N, C, ..] with weight [O, C / groups, ..]; before, after: zeros on each side."""
@@ -989,23 +940,11 @@ def swapaxes(x: _Like, axis1: int = -2, axis2: int = -1) -> Array:
 def broadcast_arrays(*arrays: _Like) -> list[Array]:
     """each input repeated to the dims that all have in common."""
 
-def meshgrid(*arrays: _Like, indexing: str = "xy") -> list[Array]:
-    """coordinates of a grid: input i repeated along all dims but i; indexing xy: the first two dims swapped, or ij."""
-
 def unstack(x: _Like, axis: int = 0) -> tuple[Array, ...]:
     """the slices of x along an axis, without it."""
 
-def diagonal(x: _Like, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Array:
-    """a diagonal of two dims, as the last dim."""
-
-def reshape(x: _Like, shape: _Axes, copy: _b.bool = False) -> Array:
-    """the elements in row-major order with other dims; one of them may be -1; shares memory if it can, unless copy."""
-
 def stack(arrays: Sequence[_Like], axis: int = 0) -> Array:
     """one after the other along a new axis."""
-
-def pad(x: _Like, before: _Axes, after: _Axes, value: float = 0) -> Array:
-    """more elements on both sides of each dim; negative numbers crop."""
 
 def pad_reflect(x: _Like, before: _Axes, after: _Axes) -> Array:
     """elements mirrored at the borders, which are not repeated."""
@@ -1016,17 +955,11 @@ def pad_edge(x: _Like, before: _Axes, after: _Axes) -> Array:
 def tile(x: _Like, repetitions: _Axes) -> Array:
     """x repeated so often along each dim; dims are added in front on either side."""
 
-def diag(x: _Like, k: int = 0) -> Array:
-    """the matrix with vector x on diagonal k."""
-
 def tril(x: _Like, k: int = 0) -> Array:
     """0 above diagonal k of the last two dims."""
 
 def triu(x: _Like, k: int = 0) -> Array:
     """0 below diagonal k of the last two dims."""
-
-def take(x: _Like, indices: _Like, axis: int = 0, mode: str = "error") -> Array:
-    """x's elements at these indices of an axis, negative ones from the end; the indices' dims replace the axis; mode clip bounds indices to 0 and the last one, drop gives 0 for negative and other indices out of range."""
 
 def take_along_axis(x: _Like, indices: _Like, axis: int = -1, mode: str = "error") -> Array:
     """for each index the element of x at its place, with this index along the axis; mode as of take."""
@@ -1055,24 +988,6 @@ def dynamic_slice_update(x: _Like, values: _Like, start: _Like) -> Array:
 def masked_fill(x: _Like, mask: _Like, value: _Like) -> Array:
     """value if mask, else x, in x's dtype."""
 
-def isin(x: _Like, values: _Like, invert: _b.bool = False) -> Array:
-    """true if values have an element that equals x; invert: if none does."""
-
-def digitize(x: _Like, bins: _Like, right: _b.bool = False) -> Array:
-    """the number of the interval of increasing bins in which x is; right: intervals include their upper end."""
-
-def bincount(x: _Like, weights: _Like | None = None, length: int = 0) -> Array:
-    """how often 0 to length - 1 occur in x, or the sum of their weights; larger x are an error."""
-
-def histogram(x: _Like, bins: int = 10, low: float = 0, high: float = 1) -> Array:
-    """how many elements are in each of the bins of equal width between low and high."""
-
-def compress(condition: _Like, x: _Like, axis: int = 0) -> Array:
-    """x's slices along an axis where the condition is true."""
-
-def unique(x: _Like) -> tuple[Array, Array, Array, Array]:
-    """the distinct elements in order; the first index of each, the number of each element of x among them, their counts."""
-
 def quantize(w: _Like, group_size: int = 0, bits: int = 0, mode: str = "affine", global_scale: _Like | None = None) -> tuple[Array, ...]:
     """w [.., K] as u32 words [.., K * bits / 32], and a scale for each group of neighbours; mode affine (group_size 32, 64 or 128, bits 2 to 6 or 8): a bias, too; mxfp4, mxfp8, nvfp4: scales of u8; 0: the mode's default; a global scale f32 for nvfp4."""
 
@@ -1096,3 +1011,524 @@ def to_fp8(x: _Like) -> Array:
 
 def from_fp8(x: _Like, dtype: _DType | None = None) -> Array:
     """the numbers of such bytes; bf16 without dtype."""
+
+absolute = abs
+amax = max
+amin = min
+arccos = acos
+arccosh = acosh
+arcsin = asin
+arcsinh = asinh
+arctan = atan
+arctan2 = atan2
+arctanh = atanh
+around = round
+asanyarray = asarray
+bitwise_not = bitwise_invert
+concatenate = concat
+conjugate = conj
+deg2rad = radians
+fix = trunc
+invert = bitwise_invert
+left_shift = bitwise_left_shift
+mod = remainder
+power = pow
+rad2deg = degrees
+right_shift = bitwise_right_shift
+row_stack = vstack
+transpose = permute_dims
+true_divide = divide
+
+def apply_along_axis(func1d, axis, arr, *args, **kwargs) -> Any:
+    """func1d of each vector along an axis; its result's dims replace the axis. func1d is called for each vector;
+hr.vmap calls it once."""
+
+def apply_over_axes(func, a, axes) -> Any:
+    """func(a, axis) for one axis after the other; a dim that it removes is kept with size 1."""
+
+def copy(a, order='K', subok=False) -> Any:
+    """A new array with these elements. Arrays are values, so order and subok change nothing."""
+
+def ascontiguousarray(a, dtype=None) -> Any:
+    """An array with at least one dim. The layout of memory is not visible."""
+
+def asarray_chkfinite(a, dtype=None, order=None) -> Any:
+    """asarray, whose elements are waited for: NaN and infinities raise ValueError."""
+
+def frombuffer(buffer, dtype=float, count=-1, offset=0) -> Any:
+    """A copy of a buffer's bytes, from offset on, as a vector of count elements; -1: of all. Without dtype float64."""
+
+def fromiter(iter, dtype, count=-1) -> Any:
+    """A vector of an iterable's numbers, of the first count ones unless it is -1."""
+
+def fromfunction(function, shape, *, dtype=float, **kwargs) -> Any:
+    """function of arrays of this shape with the index along each dim; without dtype float32."""
+
+def eye(N, M=None, k=0, dtype=None, *, device=None) -> Any:
+    """Ones on diagonal k of an N x M matrix; float32 without dtype."""
+
+def identity(n, dtype=None) -> Any:
+    """Ones on the diagonal of an n x n matrix."""
+
+def tri(N, M=None, k=0, dtype=None) -> Any:
+    """Ones on diagonal k and below it, float32 without dtype."""
+
+def diag(v, k=0) -> Any:
+    """The matrix with vector v on diagonal k; of a matrix this diagonal."""
+
+def diagflat(v, k=0) -> Any:
+    """The matrix with the flattened v on diagonal k."""
+
+def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None) -> Any:
+    """num evenly spaced numbers, or arrays along a new axis; retstep: and their distance. endpoint: stop is the last
+one. Without dtype float32, or that of floating arrays."""
+
+def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0) -> Any:
+    """Powers of a base: their exponents are evenly spaced from start to stop."""
+
+def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0) -> Any:
+    """Numbers of a constant ratio from start to stop, neither of which is 0."""
+
+def meshgrid(*xi, copy=True, sparse=False, indexing='xy') -> Any:
+    """A list of the coordinates of a grid: vector i repeated along all dims but i, or with sparse of size 1 there.
+indexing xy: the first two dims swapped, or ij."""
+
+def rint(x) -> Any:
+    """Rounded to the nearest whole number, ties to even, in a floating dtype."""
+
+def fabs(x) -> Any:
+    """The absolute value of real numbers, in a floating dtype."""
+
+def float_power(x1, x2) -> Any:
+    """x1 to the power x2, in float64 or complex128."""
+
+def spacing(x) -> Any:
+    """The distance to the next number away from 0, with x's sign."""
+
+def angle(z, deg=False) -> Any:
+    """The angle in the complex plane, in radians, or with deg in degrees."""
+
+def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None) -> Any:
+    """Numbers for NaN and the infinities; without posinf and neginf the dtype's largest and smallest number. copy
+changes nothing: arrays are values."""
+
+def real(val) -> Any:
+    """The real part."""
+
+def imag(val) -> Any:
+    """The imaginary part; 0 of real numbers."""
+
+def iscomplex(x) -> Any:
+    """True for each element with an imaginary part."""
+
+def isreal(x) -> Any:
+    """True for each element without an imaginary part."""
+
+def real_if_close(a, tol=100) -> Any:
+    """The real part if all imaginary parts, which are waited for, are at most tol: an absolute bound up to 1, else so
+many times the dtype's eps."""
+
+def bitwise_count(x) -> Any:
+    """The number of bits of |x| that are set, in uint8."""
+
+def packbits(a, /, axis=None, bitorder='big') -> Any:
+    """Elements that are not 0 as bits of uint8, eight along an axis, or of the flattened array."""
+
+def unpackbits(a, /, axis=None, count=None, bitorder='big') -> Any:
+    """The bits of uint8 as elements 0 and 1, along an axis, or of the flattened array; count: so many, or all but so
+many if it is negative."""
+
+def bincount(x, /, weights=None, minlength=0, *, length=None) -> Any:
+    """How often each number from 0 on occurs in a vector of integers, or the sum of its weights, up to the largest
+number, which is waited for, and of at least minlength numbers. length: of so many numbers, without a wait; a larger
+one raises IndexError when the result is needed."""
+
+def digitize(x, bins, right=False) -> Any:
+    """The number of the interval of increasing or decreasing bins in which x is; right: intervals include the upper
+end."""
+
+def histogram_bin_edges(a, bins=10, range=None, weights=None) -> Any:
+    """The edges of histogram's bins."""
+
+def histogram(a, bins=10, range=None, density=None, weights=None) -> Any:
+    """How many elements are in each bin, and the edges of bins. bins: their number between the smallest and the largest
+element, or those of range; edges; or the name of a rule, which waits. weights: the sum of these; density: of an
+integral of 1."""
+
+def histogramdd(sample, bins=10, range=None, density=None, weights=None) -> Any:
+    """The histogram of points, the rows of sample or a sequence of coordinates, and a tuple of edges. bins and range:
+one for each dim."""
+
+def histogram2d(x, y, bins=10, range=None, density=None, weights=None) -> Any:
+    """The histogram of points with coordinates x and y, and both edges. bins: one for both, or a pair."""
+
+def argwhere(a) -> Any:
+    """The indices of the elements that are not 0, one in a row; they are waited for."""
+
+def flatnonzero(a) -> Any:
+    """The indices in the flattened array of the elements that are not 0; they are waited for."""
+
+def indices(dimensions, dtype=int, sparse=False) -> Any:
+    """The index along each dim of a grid of this shape: one array, or with sparse a tuple that can be broadcast."""
+
+def ix_(*args) -> Any:
+    """Index vectors as an open grid: x[ix_(rows, columns)]. A mask stands for the places where it is true."""
+
+def diag_indices(n, ndim=2) -> Any:
+    """The indices of the main diagonal of an array with ndim dims of size n."""
+
+def diag_indices_from(arr) -> Any:
+    """diag_indices of an array whose dims have one size."""
+
+def tril_indices(n, k=0, m=None) -> Any:
+    """The indices of a lower triangle of an n x m matrix, from diagonal k on."""
+
+def triu_indices(n, k=0, m=None) -> Any:
+    """The indices of an upper triangle of an n x m matrix, from diagonal k on."""
+
+def tril_indices_from(arr, k=0) -> Any:
+    """tril_indices of a matrix."""
+
+def triu_indices_from(arr, k=0) -> Any:
+    """triu_indices of a matrix."""
+
+def mask_indices(n, mask_func, k=0) -> Any:
+    """The indices of an n x n matrix that mask_func(ones, k) keeps, such as hr.triu."""
+
+def unravel_index(indices, shape, order='C') -> Any:
+    """Indices of the flattened array as a tuple of indices along its dims. Indices in an array are not checked."""
+
+def ravel_multi_index(multi_index, dims, mode='raise', order='C') -> Any:
+    """Indices along dims as those of the flattened array. mode raise checks indices of the host, not those in arrays;
+wrap and clip bring indices into range; a tuple has one for each dim."""
+
+def array_equiv(a1, a2) -> Any:
+    """True if both have the same elements after they are broadcast."""
+
+def promote_types(type1, type2) -> Any:
+    """The dtype of an operation on arrays of these dtypes."""
+
+def common_type(*arrays) -> Any:
+    """The floating dtype of an operation on these arrays."""
+
+def iscomplexobj(x) -> Any:
+    """True if the dtype is complex."""
+
+def isrealobj(x) -> Any:
+    """True if the dtype is not complex."""
+
+def isscalar(element) -> Any:
+    """True for a number or a text of Python, or a scalar of NumPy; an array without dims is none."""
+
+def iterable(y) -> Any:
+    """True if iter(y) works."""
+
+def shares_memory(a, b, max_work=None) -> Any:
+    """True for an array and itself: a write to one array is never visible in another."""
+
+def vstack(tup) -> Any:
+    """One below the other, along axis 0; vectors are rows."""
+
+def hstack(tup) -> Any:
+    """One beside the other, along axis 1; vectors along axis 0."""
+
+def dstack(tup) -> Any:
+    """One behind the other, along axis 2."""
+
+def column_stack(tup) -> Any:
+    """Vectors as the columns of a matrix; arrays of two dims beside each other."""
+
+def append(arr, values, axis=None) -> Any:
+    """arr followed by values; without an axis both are flattened."""
+
+def block(arrays) -> Any:
+    """Nested lists of blocks as one array: the innermost lists are joined along the last axis."""
+
+def split(ary, indices_or_sections, axis=0) -> Any:
+    """A list of parts along an axis: so many of equal size, or those between these indices."""
+
+def array_split(ary, indices_or_sections, axis=0) -> Any:
+    """As split; the first parts are longer by one if the size does not divide."""
+
+def vsplit(ary, indices_or_sections) -> Any:
+    """split along axis 0."""
+
+def hsplit(ary, indices_or_sections) -> Any:
+    """split along axis 1; of a vector along axis 0."""
+
+def dsplit(ary, indices_or_sections) -> Any:
+    """split along axis 2."""
+
+def delete(arr, obj, axis=None) -> Any:
+    """arr without the slices at these indices of an axis; without an axis arr is flattened. obj: an integer, a slice, a
+sequence or a mask; an array is waited for."""
+
+def insert(arr, obj, values, axis=None) -> Any:
+    """arr with values in front of these indices of an axis; without an axis arr is flattened. obj: as delete's."""
+
+def trim_zeros(filt, trim='fb', axis=None) -> Any:
+    """Without the zeros at the front (f) and the back (b) of axes, which are waited for."""
+
+def sort(a, axis=-1, kind=None, *, stable=None, descending=False) -> Any:
+    """The elements in order along an axis, or those of the flattened array; equal ones keep their order for any
+kind."""
+
+def argsort(a, axis=-1, kind=None, *, stable=None, descending=False) -> Any:
+    """The indices of sort."""
+
+def lexsort(keys, axis=-1) -> Any:
+    """Indices that put the keys in order; the last key counts first, the one before it among equals."""
+
+def partition(a, kth, axis=-1) -> Any:
+    """The elements in an order with the kth at its place, smaller ones in front of it: sort has it."""
+
+def argpartition(a, kth, axis=-1) -> Any:
+    """The indices of partition: those of sort."""
+
+def sort_complex(a) -> Any:
+    """As complex numbers in order of their real, then their imaginary parts, along the last axis."""
+
+def pad(array, pad_width, mode='constant', *, constant_values=0, end_values=0, stat_length=None, reflect_type='even') -> Any:
+    """More elements on both sides of each axis. pad_width: a number, (before, after), or a pair for each axis. mode:
+constant (constant_values), edge, reflect (without the border), symmetric (with it), wrap, linear_ramp (to
+end_values), maximum, minimum, mean or median (of stat_length elements), empty (0)."""
+
+def polyadd(a1, a2) -> Any:
+    """The sum of two polynomials."""
+
+def polysub(a1, a2) -> Any:
+    """The difference of two polynomials."""
+
+def polymul(a1, a2) -> Any:
+    """The product of two polynomials, whose leading zeros are waited for."""
+
+def polydiv(u, v) -> Any:
+    """Quotient and remainder of two polynomials; leading zeros of the remainder are waited for."""
+
+def polyval(p, x) -> Any:
+    """The polynomial at x, by Horner's rule."""
+
+def polyder(p, m=1) -> Any:
+    """The m-th derivative."""
+
+def polyint(p, m=1, k=None) -> Any:
+    """The m-th integral, with the constants k, one for each step or one for all; 0 without k."""
+
+def poly(seq_of_zeros) -> Any:
+    """The coefficients of the polynomial with these zeros, or the characteristic polynomial of a matrix."""
+
+def roots(p) -> Any:
+    """The zeros of a polynomial, as eigenvalues of its companion matrix; its coefficients are waited for."""
+
+def vander(x, N=None, increasing=False) -> Any:
+    """Powers of a vector in the columns of a matrix: x^(N - 1), ..., x^0; increasing: in the other order."""
+
+def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False) -> Any:
+    """The coefficients of degree deg that fit y at x with the least squares, weighted by w. full: with residuals, rank,
+singular values and rcond; cov: with the covariances of coefficients, "unscaled": by weights alone."""
+
+def dot(a, b) -> Any:
+    """The sum of products over a's last axis and b's last but one, or only axis; of numbers their product."""
+
+def vdot(a, b) -> Any:
+    """The sum of products of the flattened arrays, of which a is conjugated."""
+
+def matvec(x1, x2) -> Any:
+    """Matrices times vectors; other dims are broadcast."""
+
+def vecmat(x1, x2) -> Any:
+    """Conjugated vectors times matrices; other dims are broadcast."""
+
+def einsum(*operands, optimize=False) -> Any:
+    """Sums of products over named dims: einsum("ij,jk->ik", a, b), or einsum(a, [0, 1], b, [1, 2], [0, 2]), or
+einsum([a, b], "ij,jk->ik"). The core chooses the order of products."""
+
+def quantile(a, q, axis=None, *, method='linear', keepdims=False, weights=None) -> Any:
+    """The quantiles q (0 to 1), whose dims come first, along axes or of all elements; NaN if any element is NaN.
+method: one of NumPy's. weights: of each element, with method inverted_cdf."""
+
+def percentile(a, q, axis=None, *, method='linear', keepdims=False, weights=None) -> Any:
+    """quantile for q of 0 to 100."""
+
+def nanquantile(a, q, axis=None, *, method='linear', keepdims=False, weights=None) -> Any:
+    """quantile of the elements that are not NaN."""
+
+def nanpercentile(a, q, axis=None, *, method='linear', keepdims=False, weights=None) -> Any:
+    """percentile of the elements that are not NaN."""
+
+def nanmedian(a, axis=None, *, keepdims=False) -> Any:
+    """The median of the elements that are not NaN."""
+
+def where(condition, x=None, y=None, /) -> Any:
+    """x if condition, else y; with the condition alone nonzero's indices."""
+
+def take(a, indices, axis=None, mode='raise') -> Any:
+    """The elements at these indices of an axis, or of the flattened array; the indices' dims replace the axis. mode
+raise: an index out of range raises IndexError at the wait; wrap and clip bring it into range; drop gives 0."""
+
+def compress(condition, a, axis=None) -> Any:
+    """The slices along an axis, or elements of the flattened array, where the condition is true, which is waited for;
+it may be shorter."""
+
+def extract(condition, arr) -> Any:
+    """The elements of the flattened array where the condition is true, which is waited for."""
+
+def choose(a, choices, mode='raise') -> Any:
+    """For each index in a the element of the choice of that number, broadcast; mode as take's."""
+
+def select(condlist, choicelist, default=0) -> Any:
+    """The choice of the first condition that is true, broadcast; default where none is."""
+
+def piecewise(x, condlist, funclist, *args, **kw) -> Any:
+    """Functions of x, or numbers, by conditions; the last true one counts. One function more is for the rest. Each
+function gets all of x; the result has x's dtype."""
+
+def isin(element, test_elements, assume_unique=False, invert=False, *, kind=None) -> Any:
+    """True for each element that equals one of test_elements; invert: that equals none. Other arguments only concern
+NumPy's algorithms."""
+
+def diagonal(a, offset=0, axis1=0, axis2=1) -> Any:
+    """A diagonal of two dims, as the last dim."""
+
+def trace(a, offset=0, axis1=0, axis2=1, dtype=None) -> Any:
+    """The sum of a diagonal of two dims."""
+
+def unique(ar, return_index=False, return_inverse=False, return_counts=False, axis=None, *, equal_nan=True, sorted=True) -> Any:
+    """The distinct elements in order, or the distinct slices along an axis. return_index: and the first index of each;
+return_inverse: and the number of each element among them; return_counts: and how often each occurs. equal_nan: all
+NaN are one, but not in slices."""
+
+def union1d(ar1, ar2) -> Any:
+    """The distinct elements of both, in order."""
+
+def intersect1d(ar1, ar2, assume_unique=False, return_indices=False) -> Any:
+    """The distinct elements that both have, in order; return_indices: and the first index of each in both."""
+
+def setdiff1d(ar1, ar2, assume_unique=False) -> Any:
+    """The distinct elements of ar1 that ar2 lacks, in order; with assume_unique in ar1's order."""
+
+def setxor1d(ar1, ar2, assume_unique=False) -> Any:
+    """The distinct elements that only one of both has, in order."""
+
+def ndim(a) -> Any:
+    """The number of dims."""
+
+def shape(a) -> Any:
+    """The sizes of the dims."""
+
+def size(a, axis=None) -> Any:
+    """The number of elements, or the size of axes."""
+
+def reshape(a, /, shape, order='C', *, copy=False) -> Any:
+    """The elements with other dims, one of which may be -1. order F: the first index varies fastest, in a and in the
+result."""
+
+def ravel(a, order='C') -> Any:
+    """The elements in one dim; order F: the first index varies fastest."""
+
+def resize(a, new_shape) -> Any:
+    """The elements repeated in row-major order until they fill these dims."""
+
+def broadcast_shapes(*args) -> Any:
+    """The shape that arrays of these shapes have in common."""
+
+def atleast_1d(*arys) -> Any:
+    """Arrays with at least one dim."""
+
+def atleast_2d(*arys) -> Any:
+    """Arrays with at least two dims: a vector is a row."""
+
+def atleast_3d(*arys) -> Any:
+    """Arrays with at least three dims: a vector [n] is [1, n, 1], a matrix [m, n, 1]."""
+
+def fliplr(m) -> Any:
+    """The order of columns reversed."""
+
+def flipud(m) -> Any:
+    """The order of rows reversed."""
+
+def rot90(m, k=1, axes=(0, 1)) -> Any:
+    """Rotated k times by 90 degrees in the plane of two axes, from the first one towards the second."""
+
+def rollaxis(a, axis, start=0) -> Any:
+    """a with an axis moved in front of axis start."""
+
+def trapezoid(y, x=None, dx=1.0, axis=-1) -> Any:
+    """The integral of y along an axis by the trapezoidal rule, at places x or in steps of dx."""
+
+def gradient(f, *varargs, axis=None, edge_order=1) -> Any:
+    """Differences by distance along axes, in a tuple if there are several: central ones inside, one-sided ones of
+edge_order 1 or 2 at the ends. varargs: one distance, one for each axis, or vectors of places."""
+
+def unwrap(p, discont=None, axis=-1, *, period=2 * math.pi) -> Any:
+    """Jumps along an axis of more than discont, by default half a period, replaced by their complement to the
+period."""
+
+def interp(x, xp, fp, left=None, right=None, period=None) -> Any:
+    """Between the points (xp, fp), xp increasing, linearly; left and right: values outside, by default fp's ends."""
+
+def convolve(a, v, mode='full') -> Any:
+    """The convolution of two vectors. mode full: all places where they meet; same: as many as the longer one has;
+valid: those where they meet completely."""
+
+def correlate(a, v, mode='valid') -> Any:
+    """Sums of products of a and the conjugate of v, moved along a; mode as convolve's."""
+
+def cumsum(a, axis=None, dtype=None) -> Any:
+    """Running sums along an axis, or of the flattened array."""
+
+def cumprod(a, axis=None, dtype=None) -> Any:
+    """Running products along an axis, or of the flattened array."""
+
+def nancumsum(a, axis=None, dtype=None) -> Any:
+    """cumsum with 0 in place of NaN."""
+
+def nancumprod(a, axis=None, dtype=None) -> Any:
+    """cumprod with 1 in place of NaN."""
+
+def ediff1d(ary, to_end=None, to_begin=None) -> Any:
+    """Differences of neighbours in the flattened array, between these numbers."""
+
+def var(a, axis=None, keepdims=False, ddof=0, *, dtype=None, correction=None) -> Any:
+    """The variance: squares of deviations by the number of elements less ddof, or correction."""
+
+def std(a, axis=None, keepdims=False, ddof=0, *, dtype=None, correction=None) -> Any:
+    """The square root of the variance."""
+
+def nanvar(a, axis=None, keepdims=False, ddof=0, *, dtype=None, correction=None) -> Any:
+    """The variance without NaN."""
+
+def nanstd(a, axis=None, keepdims=False, ddof=0, *, dtype=None, correction=None) -> Any:
+    """The standard deviation without NaN."""
+
+def average(a, axis=None, weights=None, returned=False, *, keepdims=False) -> Any:
+    """The mean, weighted by weights; returned: with the sums of the weights."""
+
+def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, *, dtype=None) -> Any:
+    """Covariances of variables, which are the rows of m and y (rowvar false: the columns). Products of deviations are
+divided by the number of observations less ddof: 1, or 0 with bias. fweights: how often each observation counts;
+aweights: its relative weight."""
+
+def corrcoef(x, y=None, rowvar=True, *, dtype=None) -> Any:
+    """Correlation coefficients: covariances by the product of standard deviations."""
+
+def nanargmax(a, axis=None, *, keepdims=False) -> Any:
+    """The index of the largest number; 0 if all are NaN."""
+
+def nanargmin(a, axis=None, *, keepdims=False) -> Any:
+    """The index of the smallest number; 0 if all are NaN."""
+
+def bartlett(M, dtype=None) -> Any:
+    """A triangle with ends of 0."""
+
+def blackman(M, dtype=None) -> Any:
+    """0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1))."""
+
+def hamming(M, dtype=None) -> Any:
+    """0.54 - 0.46 cos(2 pi n / (M - 1))."""
+
+def hanning(M, dtype=None) -> Any:
+    """0.5 - 0.5 cos(2 pi n / (M - 1))."""
+
+def kaiser(M, beta, dtype=None) -> Any:
+    """i0(beta sqrt(1 - (2 n / (M - 1) - 1)^2)) / i0(beta)."""

@@ -27,7 +27,7 @@ from headrace._arrays import (
     vecdot,
     vector_norm,
 )
-from headrace.standard import tensordot
+from headrace.standard import result_type, tensordot
 
 __all__ = [
     "cholesky",
@@ -40,6 +40,7 @@ __all__ = [
     "eigvals",
     "eigvalsh",
     "inv",
+    "lstsq",
     "lu",
     "matmul",
     "matrix_norm",
@@ -57,6 +58,8 @@ __all__ = [
     "svd",
     "svdvals",
     "tensordot",
+    "tensorinv",
+    "tensorsolve",
     "trace",
     "vecdot",
     "vector_norm",
@@ -217,3 +220,61 @@ def multi_dot(arrays):
         return arrays[i] if k is None else _hr.matmul(product(i, k), product(k + 1, j))
 
     return product(0, len(arrays) - 1)
+
+
+def _least_squares(a, b, rcond):
+    """The solution, the rank and the singular values of lstsq, without a wait."""
+    u, s, vh = _hr.svd(a, False)
+    is_used = s > _bound(a, s, rcond)
+    inverse = _hr.where(is_used, _hr.reciprocal(s), 0)
+    parts = _hr.matmul(matrix_transpose(_hr.conj(u)), b)
+    x = _hr.matmul(matrix_transpose(_hr.conj(vh)), (inverse if b.ndim == 1 else inverse[:, None]) * parts)
+    return x, _hr.count_nonzero(is_used), s
+
+
+def lstsq(a, b, rcond=None):
+    """Solutions x with the smallest sums of squares of a x - b, for b [m] or [m, k]; those sums, empty unless a [m, n] has
+    rank n < m, which is waited for; the rank of a; its singular values, of which those up to rcond times the largest
+    count as 0."""
+    a, b = _matrices("lstsq", a), _hr.asarray(b)
+    if a.ndim != 2 or b.ndim not in (1, 2) or a.shape[0] != b.shape[0]:
+        raise ValueError(f"lstsq: shapes {a.shape} and {b.shape}, expected [m, n], and [m] or [m, k]")
+    dtype = result_type(a, b, 1.0)
+    a, b = _hr.astype(a, dtype), _hr.astype(b, dtype)
+    x, rank, s = _least_squares(a, b, rcond)
+    residuals = _hr.zeros((0,), dtype=s.dtype)
+    if a.shape[0] > a.shape[1] and rank.item() == a.shape[1]:
+        residuals = _hr.sum(_hr.square(_hr.abs(b - _hr.matmul(a, x))), 0).reshape(
+            *((1,) if b.ndim == 1 else b.shape[1:])
+        )
+    return x, residuals, rank, s
+
+
+def _elements(sizes):
+    count = 1
+    for size in sizes:
+        count *= size
+    return count
+
+
+def tensorinv(a, ind=2):
+    """The inverse of a as a map from its last dims to its first `ind` ones: tensordot(tensorinv(a), b, ind) solves."""
+    a = _hr.asarray(a)
+    if ind <= 0:
+        raise ValueError(f"tensorinv: ind {ind}, expected at least 1")
+    first, last = a.shape[:ind], a.shape[ind:]
+    if _elements(first) != _elements(last):
+        raise ValueError(f"tensorinv: dims {list(first)} and {list(last)} have different numbers of elements")
+    return _hr.inv(a.reshape(_elements(first), -1)).reshape(*last, *first)
+
+
+def tensorsolve(a, b, axes=None):
+    """x with tensordot(a, x, x.ndim) = b; axes of a are moved to its end before."""
+    a, b = _hr.asarray(a), _hr.asarray(b)
+    if axes is not None:
+        moved = [axis % a.ndim for axis in axes]
+        a = _hr.permute_dims(a, [i for i in range(a.ndim) if i not in moved] + moved)
+    last = a.shape[b.ndim :]
+    if a.shape[: b.ndim] != b.shape or _elements(last) != b.size:
+        raise ValueError(f"tensorsolve: shapes {a.shape} and {b.shape} do not fit")
+    return _hr.solve(a.reshape(b.size, b.size), b.reshape(-1)).reshape(*last)

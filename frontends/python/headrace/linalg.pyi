@@ -69,6 +69,7 @@ def trace(x: _Like, offset: int = 0, dtype: _DType | None = None) -> Array:
 def diagonal(x: _Like, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Array:
     """a diagonal of two dims, as the last dim."""
 
+from headrace import result_type as result_type
 from headrace import tensordot as tensordot
 def matrix_transpose(x) -> Any:
     """The matrices transposed, a view."""
@@ -93,3 +94,14 @@ def cond(x, p=None) -> Any:
 
 def multi_dot(arrays) -> Any:
     """Product of matrices, in the order with the fewest multiplications; the first and last may be vectors."""
+
+def lstsq(a, b, rcond=None) -> Any:
+    """Solutions x with the smallest sums of squares of a x - b, for b [m] or [m, k]; those sums, empty unless a [m, n] has
+rank n < m, which is waited for; the rank of a; its singular values, of which those up to rcond times the largest
+count as 0."""
+
+def tensorinv(a, ind=2) -> Any:
+    """The inverse of a as a map from its last dims to its first `ind` ones: tensordot(tensorinv(a), b, ind) solves."""
+
+def tensorsolve(a, b, axes=None) -> Any:
+    """x with tensordot(a, x, x.ndim) = b; axes of a are moved to its end before."""

@@ -147,9 +147,20 @@ def concat(arrays, /, axis=0):
     return _arrays.concat(arrays, axis)
 
 
+def _edge(part, x, axis):
+    """For diff: a number or an array without dims has x's other dims."""
+    part = part if isinstance(part, Array) else _arrays.array(part)
+    axis = axis % x.ndim if x.ndim else 0
+    return part if part.ndim else _arrays.broadcast_to(part, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
+
+
 def diff(x, /, n=1, axis=-1, prepend=None, append=None):
-    """Differences of neighbours, n times; x is longer by the arrays prepend and append. Of bool whether they differ."""
-    parts = [part for part in (prepend, x, append) if part is not None]
+    """Differences of neighbours, n times; x is longer by prepend and append, arrays or numbers. Of bool whether they
+    differ."""
+    x = x if isinstance(x, Array) else _arrays.array(x)
+    if n == 0:
+        return x
+    parts = [part if part is x else _edge(part, x, axis) for part in (prepend, x, append) if part is not None]
     return _arrays.diff(_arrays.concat(parts, axis) if len(parts) > 1 else x, n, axis)
 
 

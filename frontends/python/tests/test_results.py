@@ -90,7 +90,7 @@ def test_gradients_go_through_several_results():
         (lambda x: hr.meshgrid(x), ValueError, "input 0 has 2 dims"),
         (lambda x: hr.meshgrid(x[0], indexing="zz"), ValueError, "expected one of xy, ij"),
         (lambda x: hr.meshgrid(), (TypeError, ValueError), ""),
-        (lambda x: hr.meshgrid(x[0], sparse=True), TypeError, "sparse"),
+        (lambda x: hr.meshgrid(x[0], dense=True), TypeError, "dense"),
         (lambda x: hr.broadcast_arrays(x, x.T), ValueError, "broadcast"),
         (lambda x: hr.nonzero(x[0, 0]), ValueError, "no dims"),
     ],

@@ -30,7 +30,8 @@ def get_include():
 
 
 def _load_arrays(names):
-    """Puts the names of arrays into this module: later uses of them are look-ups in a dict."""
+    """Puts the names of arrays into this module: later uses of them are look-ups in a dict. The others, of the modules
+    of `_numpy`, follow one by one."""
     extension = importlib.import_module("headrace._arrays")
     constants = {"pi": 3.141592653589793, "e": 2.718281828459045, "inf": float("inf"), "nan": float("nan")}
     globals().update({name: getattr(extension, name) for name in names if hasattr(extension, name)})
@@ -46,10 +47,14 @@ def __getattr__(name):
     if name in _MODULES:
         return importlib.import_module("headrace." + name)
     if not name.startswith("__") or name.startswith("__array_"):  # torch's autoload asks for others
-        from headrace._names import NAMES
+        from headrace._names import FAMILY, NAMES
 
+        if name in FAMILY:
+            module = importlib.import_module("headrace._numpy." + FAMILY[name])
+            globals()[name] = getattr(module, name)
+            return globals()[name]
         if name in NAMES:
-            _load_arrays(NAMES)
+            _load_arrays(NAMES.difference(FAMILY))
             return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
