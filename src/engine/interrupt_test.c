@@ -110,6 +110,31 @@ HR_TEST(a_wait_that_is_interrupted_ends_between_two_steps_of_a_program) {
   close_fixture(&f);
 }
 
+/* The host records faster than the device runs: the record that waits for a place in the queue is interrupted. */
+HR_TEST(a_record_that_waits_for_the_device_is_interrupted) {
+  fixture f = {0};
+  open_fixture(&f);
+  f.stream->long_bytes = 0;
+  f.stream->policy.records_max = STEPS;
+  hr_stream_set_interrupt_check(f.stream, want_at_the_third_call, &f);
+  hr_buffer *first = NULL, *last = NULL;
+  const int64_t ints[1] = {0};
+  hr_attrs attrs = {.int_count = 1, .ints = ints};
+  hr_status status = HR_OK;
+  for (int i = 0; i < 1000 * STEPS && status == HR_OK; ++i) { /* more than the queue holds, on any machine */
+    first = first != NULL ? first : make(&f);
+    hr_view in = view_of(i == 0 ? f.old : first), out = view_of(first);
+    status = hr_stream_record(f.stream, HR_OP_CUMSUM, &attrs, 1, &in, 1, &out);
+  }
+  HR_ASSERT_ERROR(status, HR_STATUS_CANCELLED, "interrupted");
+  HR_ASSERT_NEAR(read_last(&f, f.old), 1, 0); /* reported once, and the stream goes on */
+  record_chain(&f, 1, &last, &last);
+  HR_ASSERT_NEAR(read_last(&f, last), COUNT, 0);
+  hr_buffer_release(last);
+  hr_buffer_release(first);
+  close_fixture(&f);
+}
+
 /* Every job from number `next` on is interrupted before it begins. */
 HR_TEST(work_that_was_handed_over_and_not_begun_does_not_begin) {
   fixture f = {0};

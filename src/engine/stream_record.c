@@ -104,7 +104,7 @@ static hr_status settle_what_is_due(hr_stream *stream) {
     hr__stream_notify_of(stream, HR_EVENT_RECORDED);
   }
   hr_mutex_unlock(&stream->mutex);
-  return HR_OK;
+  return hr__stream_wait_for_room(stream);
 }
 
 hr_status hr__stream_settle(hr_stream *stream, int64_t count) {

@@ -191,6 +191,24 @@ hr_status hr__stream_finish(hr_stream *stream, hr_event_kind kind, hr_buffer *se
   return status == HR_OK && is_interrupted ? hr_status_make(HR_STATUS_CANCELLED, "interrupted") : status;
 }
 
+hr_status hr__stream_wait_for_room(hr_stream *stream) {
+  hr_queue *queue = &stream->lane->queue;
+  bool is_interrupted = false;
+  while (stream->wants_interrupt != NULL && !is_interrupted &&
+         !hr_queue_wait_for_room(queue, hr_clock_ns() + HR_INTERRUPT_CHECK_MS * NS_PER_MS)) {
+    is_interrupted = stream->wants_interrupt(stream->wants_interrupt_arg);
+  }
+  if (!is_interrupted) {
+    return HR_OK;
+  }
+  hr_stream_interrupt(stream);
+  hr_queue_drain(queue);
+  hr_status status = hr__stream_take_error(stream);
+  status = status != HR_OK ? status : hr_status_make(HR_STATUS_CANCELLED, "interrupted");
+  drop_deferred(stream, status);
+  return status;
+}
+
 hr_status hr_stream_synchronize(hr_stream *stream) {
   hr_mutex_lock(&stream->mutex);
   return hr__stream_finish(stream, HR_EVENT_WAIT, NULL);

@@ -16,6 +16,9 @@ HR_MUST_USE hr_status hr__stream_check_submits(const hr_stream *stream, const ch
 /* Sends a wait (or records in strict mode) to the policy, and returns `seen` to its default layout unless it is NULL.
  * Then unlocks the stream, waits, and returns the first error. */
 HR_MUST_USE hr_status hr__stream_finish(hr_stream *stream, hr_event_kind kind, hr_buffer *seen);
+/* After a commit, without a lock: waits for a place in the queue, which the next commit needs. CANCELLED if an
+ * interrupt was requested meanwhile; what was recorded is dropped then. */
+HR_MUST_USE hr_status hr__stream_wait_for_room(hr_stream *stream);
 /* After hr__stream_finish: waits until work of other lanes allows the host to read the buffer, or to write it as well.
  * CANCELLED if an interrupt was requested meanwhile. */
 HR_MUST_USE hr_status hr__stream_wait_for_buffer(hr_stream *stream, const hr_buffer *buffer, bool writes);

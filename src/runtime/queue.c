@@ -191,6 +191,17 @@ bool hr_queue_has_room(hr_queue *queue, int count) {
   return has_room;
 }
 
+bool hr_queue_wait_for_room(hr_queue *queue, int64_t deadline_ns) {
+  hr_mutex_lock(&queue->mutex);
+  bool is_early = true;
+  while (queue->pending >= HR_QUEUE_LIMIT && is_early) {
+    is_early = hr_cond_wait_until(&queue->done, &queue->mutex, deadline_ns);
+  }
+  bool has_room = queue->pending < HR_QUEUE_LIMIT;
+  hr_mutex_unlock(&queue->mutex);
+  return has_room;
+}
+
 bool hr_queue_begin_inline(hr_queue *queue) {
   hr_queue_settle(queue);
   hr_mutex_lock(&queue->mutex);

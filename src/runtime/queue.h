@@ -65,6 +65,8 @@ uint64_t hr_queue_push_note(hr_queue *queue, hr_queue_job *job);
 bool hr_queue_is_lost(const hr_queue *queue);
 /* True if `count` jobs can be pushed without waiting for a place. */
 bool hr_queue_has_room(hr_queue *queue, int count);
+/* Waits until a job can be pushed without waiting for a place; false: hr_clock_ns reached the deadline. */
+bool hr_queue_wait_for_room(hr_queue *queue, int64_t deadline_ns);
 /* True if nothing is queued or running: until end_inline the caller's thread runs the jobs. */
 bool hr_queue_begin_inline(hr_queue *queue);
 void hr_queue_end_inline(hr_queue *queue);
