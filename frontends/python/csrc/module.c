@@ -23,6 +23,8 @@ static bool handler_raises(void *arg) {
   if (raises) {
     PyErr_Fetch(&raised.type, &raised.value, &raised.traceback);
   }
+  Py_BEGIN_ALLOW_THREADS; /* others go on while a record waits for its place in the queue */
+  Py_END_ALLOW_THREADS;
   PyGILState_Release(state);
   return raises;
 }
@@ -225,8 +227,8 @@ static PyMethodDef module_methods[] = {
      "stats()\n--\n\nCounters of the default device's stream: operations, commits and kernels."},
     {NULL, NULL, 0, NULL}};
 
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "headrace._arrays", NULL, -1, module_methods, NULL, NULL, NULL, NULL};
+/* The types and the streams are the process's, so there is one module, too. */
+static PyObject *first_module;
 
 /* Methods in Python, which are loaded when they are used. */
 static int add_late_methods(void) {
@@ -237,20 +239,40 @@ static int add_late_methods(void) {
   return done != NULL ? 0 : -1;
 }
 
-PyMODINIT_FUNC PyInit__arrays(void);
-PyMODINIT_FUNC PyInit__arrays(void) {
+static int fill_module(PyObject *module) {
   array_type = make_array_type();
-  PyObject *module = array_type != NULL ? PyModule_Create(&definition) : NULL;
   (void)Py_AtExit(hr_libraries_wait);
-  if (module == NULL || add_dtypes(module) < 0 || PyModule_AddFunctions(module, creation_methods) < 0 ||
+  if (array_type == NULL || add_dtypes(module) < 0 || PyModule_AddFunctions(module, creation_methods) < 0 ||
       PyModule_AddFunctions(module, exchange_methods) < 0 || PyModule_AddFunctions(module, function_methods) < 0 ||
       PyModule_AddFunctions(module, tape_methods) < 0 || PyModule_AddFunctions(module, indexing_methods) < 0 ||
       PyModule_AddFunctions(module, file_methods) < 0 || PyModule_AddFunctions(module, compile_methods) < 0 ||
       PyModule_AddFunctions(module, vmap_methods) < 0 || PyModule_AddFunctions(module, pickle_methods) < 0 ||
       add_compiled(module) < 0 || PyModule_AddObjectRef(module, "Array", (PyObject *)array_type) < 0 ||
       add_late_methods() < 0) {
-    Py_XDECREF(module);
-    return NULL;
+    return -1;
   }
-  return module;
+  Py_INCREF(module);
+  first_module = module;
+  return 0;
+}
+
+/* Runs for each interpreter, and again if the module was removed from sys.modules. */
+static int execute(PyObject *module) {
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+    PyErr_SetString(PyExc_ImportError,
+                    "headrace: arrays belong to the main interpreter, and another interpreter of the "
+                    "process (a subinterpreter) can't import them: use threads or processes");
+    return -1;
+  }
+  return first_module != NULL ? PyDict_Update(PyModule_GetDict(module), PyModule_GetDict(first_module))
+                              : fill_module(module);
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, execute}, {0, NULL}};
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "headrace._arrays", NULL, 0, module_methods, slots, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__arrays(void);
+PyMODINIT_FUNC PyInit__arrays(void) {
+  return PyModuleDef_Init(&definition);
 }

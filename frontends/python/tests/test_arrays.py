@@ -815,6 +815,53 @@ except TimeoutError as error:
     assert run(code).strip() in ("late [1.0, 1.0]", "ended")
 
 
+def test_interrupts_end_a_loop_that_records_faster_than_the_device_runs():
+    code = """
+import os
+os.environ["HEADRACE_PENDING_OPS"] = "32"
+import headrace as hr, signal, threading, time
+x = hr.ones((1500, 1500))
+signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError("late")))
+signal.setitimer(signal.ITIMER_REAL, 0.5)
+turns = []
+def take_turns():
+    while not turns or turns[-1] < begin + 0.4:
+        turns.append(time.perf_counter())
+        time.sleep(0.01)
+begin = time.perf_counter()
+other = threading.Thread(target=take_turns)
+other.start()
+try:
+    while True:
+        x = x @ x / 1500
+except TimeoutError as error:
+    other.join()
+    waits = [b - a for a, b in zip(turns, turns[1:])]
+    print(error, hr.ones(2).tolist(), len(turns) > 3 and max(waits) < 5)
+"""
+    assert run(code).strip() == "late [1.0, 1.0] True"
+
+
+def test_a_second_interpreter_of_the_process_is_refused():
+    interpreters = pytest.importorskip("_xxsubinterpreters")
+    code = "import headrace as hr; hr.ones(1)"
+    with pytest.raises(interpreters.RunFailedError, match="another interpreter of the process"):
+        interpreters.run_string(interpreters.create(), code)
+
+
+def test_a_second_import_gives_the_same_types():
+    code = """
+import sys
+import headrace as hr
+x = hr.ones(2)
+for name in [name for name in sys.modules if name.startswith("headrace")]:
+    del sys.modules[name]
+import headrace as again
+print(again.Array is hr.Array, (x + again.ones(2)).tolist())
+"""
+    assert run(code).strip() == "True [2.0, 2.0]"
+
+
 STUBS = [("__init__", hr, "conv"), ("random", hr.random, "key"), ("fft", hr.fft, "fft2"), ("linalg", hr.linalg, "svd")]
 
 
