@@ -56,8 +56,8 @@ hr_status hr__writer_read(hr__writer *to, const hr_tensor *x, size_t *out_bytes,
 }
 
 hr_status hr__write_array(hr__writer *to, const hr_tensor *x) {
-  size_t bytes;
-  char *elements;
+  size_t bytes = 0;
+  char *elements = NULL;
   HR_RETURN_IF_ERROR(hr__writer_read(to, x, &bytes, &elements));
   hr_status status = hr__write(to, elements, bytes);
   hr_free(elements);
