@@ -42,6 +42,7 @@ VALUES = {"false": "False", "true": "True"}
 CONSTANTS = {"pi": "3.141592653589793", "e": "2.718281828459045", "inf": "inf", "nan": "nan", "newaxis": "None"}
 OTHERS = ["eval", "device", "stats", "from_dlpack", "load", "save", "save_gguf", "save_safetensors", "savez", "Array", "dtype"]
 WRITTEN = ["compiling", "files", "standard", "transforms"]  # modules in Python whose names are headrace's, too
+DISTRIBUTIONS = ["_counts", "_distributions"]  # modules in Python whose names are headrace.random's, too
 FAMILIES = "frontends/python/headrace/_numpy"  # and a folder of them, which replace functions of the table
 
 
@@ -402,13 +403,16 @@ def module_stub(module):
         "from headrace import Array, _Axes, _DType, _Like",
         "",
     ]
-    own = [row for row in rows() if module_of(row[1], row[3]) == module]
+    late = {name: file for file in DISTRIBUTIONS for name in written_names(file)} if module == "random" else {}
+    own = [row for row in rows() if module_of(row[1], row[3]) == module and row[1] not in late]
     if module == "linalg":  # functions of headrace, too
         shared = set(imported(module, "headrace._arrays"))
         own += [row for row in rows() if row[1] in shared - MODULES[module]]
     lines += [line for row in own for line in function_stub(*row)]
     lines += [f"from headrace import {name} as {name}" for name in imported(module, "headrace.standard")]
     lines += python_stubs(module, {row[1] for row in own})
+    for file in DISTRIBUTIONS if late else ():
+        lines += python_stubs(file, (), late)
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -8,6 +8,7 @@
 entry of the list `state` is that key. It is random until `seed` is called.
 """
 
+import importlib
 import os
 import threading
 
@@ -21,13 +22,21 @@ from headrace._arrays import (
     key,
     laplace,
     normal,
-    permutation,
     randint,
     random_bits,
     split,
     truncated_normal,
     uniform,
 )
+
+_CONTINUOUS = """beta chisquare dirichlet f gamma logistic lognormal multivariate_normal noncentral_chisquare noncentral_f
+pareto power rayleigh standard_cauchy standard_exponential standard_gamma standard_normal standard_t triangular vonmises
+wald weibull""".split()
+_DISCRETE = """binomial bytes choice geometric hypergeometric integers logseries multinomial negative_binomial permutation
+poisson random shuffle zipf""".split()
+
+# Functions of modules that are loaded when one of them is used.
+_LATE = {**dict.fromkeys(_CONTINUOUS, "_distributions"), **dict.fromkeys(_DISCRETE, "_counts")}
 
 __all__ = [
     "bernoulli",
@@ -39,15 +48,14 @@ __all__ = [
     "laplace",
     "next_key",
     "normal",
-    "permutation",
     "randint",
     "random_bits",
     "seed",
     "split",
     "truncated_normal",
     "uniform",
+    *_LATE,
 ]
-
 
 _state = []  # empty, or the key
 _lock = threading.RLock()
@@ -73,6 +81,9 @@ def next_key():
 
 
 def __getattr__(name):
+    if name in _LATE:
+        globals()[name] = getattr(importlib.import_module("headrace." + _LATE[name]), name)
+        return globals()[name]
     if name != "state":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if not _state:

@@ -45,9 +45,6 @@ def laplace(key: _Like, shape: _Axes, loc: float = 0, scale: float = 1, dtype: _
 def categorical(key: _Like, logits: _Like, axis: int = -1) -> Array:
     """an index along an axis, with probabilities softmax(logits)."""
 
-def permutation(key: _Like, x: _Like, axis: int = 0) -> Array:
-    """x's slices along an axis in random order."""
-
 def seed(number) -> Any:
     """Sets the key of this module."""
 
@@ -56,3 +53,116 @@ def next_key() -> Any:
 
 def __getattr__(name) -> Any:
     """None"""
+
+def poisson(key, shape, lam=1.0, dtype=None) -> Any:
+    """Poisson distribution; int64 without dtype, as all counts. Large means: W. Hoermann, The transformed rejection
+method for generating Poisson random variables, 1993, which accepts at least 75 % of its proposals."""
+
+def binomial(key, shape, n, p, dtype=None) -> Any:
+    """How many of n trials of probability p succeed. Large means: W. Hoermann, The generation of binomial random
+variates, 1993, which accepts at least 70 % of its proposals."""
+
+def negative_binomial(key, shape, n, p, dtype=None) -> Any:
+    """How many trials of probability p fail before n of them succeed."""
+
+def multinomial(key, shape, n, pvals, dtype=None) -> Any:
+    """How often each outcome occurs in n trials, along a last dim; pvals: its probability."""
+
+def geometric(key, shape, p, dtype=None) -> Any:
+    """How many trials of probability p it takes until one succeeds."""
+
+def logseries(key, shape, p, dtype=None) -> Any:
+    """Logarithmic series distribution (A. W. Kemp, 1981)."""
+
+def zipf(key, shape, a, dtype=None) -> Any:
+    """Zeta distribution: k with a probability proportional to k^-a (L. Devroye, 1986, X.6.1). Numbers above 2^62 are
+2^62."""
+
+def hypergeometric(key, shape, ngood, nbad, nsample, dtype=None) -> Any:
+    """How many good ones are among nsample of ngood and nbad ones, which are numbers of Python."""
+
+def random(key, shape=(), dtype=None) -> Any:
+    """Uniform in [0, 1)."""
+
+def integers(key, shape, low, high=None, endpoint=False, dtype=None) -> Any:
+    """Integers from low to high - 1, or to high with endpoint; with low alone from 0 to it. int64 without dtype."""
+
+def bytes(key, length) -> Any:
+    """So many random bytes, as an object of Python; waits."""
+
+def permutation(key, x, axis=0) -> Any:
+    """x's slices along an axis in random order, or the numbers below an integer x."""
+
+def shuffle(key, x, axis=0) -> Any:
+    """permutation of an array; x stays as it is."""
+
+def choice(key, a, shape=(), replace=True, p=None, axis=0) -> Any:
+    """Slices of an array along an axis, or integers below a, with probabilities p, all the same without p. Without
+replace each one at most once."""
+
+def gamma(key, shape, a, scale=1.0, dtype=None) -> Any:
+    """Gamma distribution with shape parameter a; f32 without dtype, as all of these functions."""
+
+def standard_gamma(key, shape, a, dtype=None) -> Any:
+    """Gamma distribution of scale 1."""
+
+def beta(key, shape, a, b, dtype=None) -> Any:
+    """Beta distribution."""
+
+def chisquare(key, shape, df, dtype=None) -> Any:
+    """Chi-square distribution with df degrees of freedom."""
+
+def dirichlet(key, shape, alpha, dtype=None) -> Any:
+    """Dirichlet distribution: the result has a last dim of alpha's size, and sums of 1 along it."""
+
+def f(key, shape, dfnum, dfden, dtype=None) -> Any:
+    """F distribution: the ratio of two chi-square numbers by their degrees of freedom."""
+
+def noncentral_chisquare(key, shape, df, nonc, dtype=None) -> Any:
+    """Sum of squares of df normal numbers whose means have squares that sum up to nonc."""
+
+def noncentral_f(key, shape, dfnum, dfden, nonc, dtype=None) -> Any:
+    """f with a noncentral numerator."""
+
+def standard_t(key, shape, df, dtype=None) -> Any:
+    """Student's t distribution with df degrees of freedom."""
+
+def standard_normal(key, shape, dtype=None) -> Any:
+    """Normal distribution of mean 0 and variance 1."""
+
+def standard_exponential(key, shape, dtype=None) -> Any:
+    """Exponential distribution of mean 1."""
+
+def standard_cauchy(key, shape, dtype=None) -> Any:
+    """Cauchy distribution around 0."""
+
+def logistic(key, shape, loc=0.0, scale=1.0, dtype=None) -> Any:
+    """Logistic distribution."""
+
+def lognormal(key, shape, mean=0.0, sigma=1.0, dtype=None) -> Any:
+    """exp of normal numbers with this mean and deviation."""
+
+def pareto(key, shape, a, dtype=None) -> Any:
+    """Pareto distribution of the second kind: numbers from 0 on, with density a / (1 + x)^(a + 1)."""
+
+def power(key, shape, a, dtype=None) -> Any:
+    """Density a x^(a - 1) between 0 and 1."""
+
+def rayleigh(key, shape, scale=1.0, dtype=None) -> Any:
+    """Rayleigh distribution."""
+
+def weibull(key, shape, a, dtype=None) -> Any:
+    """Weibull distribution of scale 1."""
+
+def triangular(key, shape, left, mode, right, dtype=None) -> Any:
+    """A density that rises from left to mode and falls to right."""
+
+def wald(key, shape, mean, scale, dtype=None) -> Any:
+    """Inverse Gaussian distribution (J. R. Michael, W. R. Schucany, R. W. Haas, 1976)."""
+
+def vonmises(key, shape, mu, kappa, dtype=None) -> Any:
+    """Von Mises distribution of angles in [-pi, pi], with concentration kappa around mu (D. J. Best, N. I. Fisher,
+1979). At least 65 % of its proposals are accepted."""
+
+def multivariate_normal(key, shape, mean, cov, dtype=None) -> Any:
+    """Normal vectors with this mean [n] and covariance [n, n], along a last dim."""

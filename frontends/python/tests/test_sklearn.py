@@ -1,10 +1,6 @@
 """scikit-learn's estimators and metrics with array API support, on arrays and on NumPy's, which give the same
 results."""
 
-import os
-
-os.environ.setdefault("SCIPY_ARRAY_API", "1")  # scipy reads it at its import
-
 import numpy as np
 import pytest
 
@@ -29,7 +25,7 @@ from sklearn.preprocessing import (
 
 
 def dispatches():
-    """True if scipy was imported with array API support, which another test's module may have done without."""
+    """True if scipy was imported with array API support, as conftest.py requests."""
     from scipy._lib import _array_api
 
     return bool(_array_api.SCIPY_ARRAY_API)
