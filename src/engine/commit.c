@@ -65,8 +65,12 @@ struct hr_job {
 /* ---- jobs ---- */
 
 static hr_job *take_job(hr_stream *stream) {
+  hr_job *job = atomic_exchange_explicit(&stream->spare_job, NULL, memory_order_acquire);
+  if (job != NULL) {
+    return job;
+  }
   hr_mutex_lock(&stream->job_mutex);
-  hr_job *job = stream->free_jobs;
+  job = stream->free_jobs;
   if (job != NULL) {
     stream->free_jobs = job->next;
   }
@@ -75,6 +79,11 @@ static hr_job *take_job(hr_stream *stream) {
 }
 
 static void give_job(hr_stream *stream, hr_job *job) {
+  hr_job *none = NULL;
+  if (atomic_compare_exchange_strong_explicit(&stream->spare_job, &none, job, memory_order_release,
+                                              memory_order_relaxed)) {
+    return;
+  }
   hr_mutex_lock(&stream->job_mutex);
   job->next = stream->free_jobs;
   stream->free_jobs = job;
@@ -82,6 +91,11 @@ static void give_job(hr_stream *stream, hr_job *job) {
 }
 
 void hr__stream_free_jobs(hr_stream *stream) {
+  hr_job *spare = atomic_exchange_explicit(&stream->spare_job, NULL, memory_order_acquire);
+  if (spare != NULL) {
+    spare->next = stream->free_jobs;
+    stream->free_jobs = spare;
+  }
   for (hr_job *job = stream->free_jobs, *next; job != NULL; job = next) {
     next = job->next;
     hr_vector_fini(&job->buffers);
@@ -101,8 +115,8 @@ void hr__stream_set_error(hr_stream *stream, hr_status status) {
     return;
   }
   hr_mutex_lock(&stream->job_mutex);
-  if (stream->error == NULL) {
-    stream->error = status;
+  if (hr__stream_error(stream) == HR_OK) {
+    atomic_store_explicit(&stream->error, status, memory_order_release);
     status = HR_OK;
   }
   hr_mutex_unlock(&stream->job_mutex);
@@ -124,8 +138,11 @@ static hr_status run_instance_of(hr_job *job, hr_run *run) {
 }
 
 hr_status hr__stream_unreported(hr_stream *stream) {
+  if (__builtin_expect(hr__stream_error(stream) == HR_OK, 1)) {
+    return HR_OK;
+  }
   hr_mutex_lock(&stream->job_mutex);
-  hr_status status = hr_status_clone(stream->error);
+  hr_status status = hr_status_clone(hr__stream_error(stream));
   hr_mutex_unlock(&stream->job_mutex);
   return status;
 }

@@ -422,6 +422,9 @@ hr_status hr_part_run(hr_stream *stream, const hr_part *part, hr_buffer *const *
 }
 
 void hr_part_submit_early(hr_stream *stream, const hr_part *part) {
+  if (stream->policy.first_ops == SIZE_MAX) { /* never changes: nothing is submitted early */
+    return;
+  }
   hr_mutex_lock(&stream->mutex);
   hr_event event = hr__stream_event(stream, HR_EVENT_PART_LEFT);
   event.tail_records = part->part.records.count - part->last_work;

@@ -59,9 +59,15 @@ struct hr_stream {
                                    * end the wait */
   hr_mutex job_mutex;             /* guards the fields below */
   hr_job *free_jobs;
-  hr_status error; /* the first that was not reported yet; until then, jobs are discarded */
+  _Atomic(hr_job *) spare_job; /* a free one that is taken and returned without the lock */
+  /* The first failure that was not reported yet; until then, jobs are discarded. Read without the lock, too. */
+  _Atomic(hr_status) error;
 };
 
+/* The failure that was not reported yet, borrowed: it may end when job_mutex is not held. */
+static inline hr_status hr__stream_error(const hr_stream *stream) {
+  return atomic_load_explicit(&((hr_stream *)stream)->error, memory_order_acquire);
+}
 /* hr_stream_create, or hr_capture_create: a capture runs nothing. */
 HR_MUST_USE hr_status hr__stream_create(hr_device *device, bool is_capture, hr_stream **out_stream);
 /* stream_order.h's: adds a stream, which is no capture, to its device's list. If it is the second one, commits the

@@ -83,9 +83,11 @@ void hr_stream_set_mode(hr_stream *stream, hr_mode mode) {
 /* ---- waiting ---- */
 
 hr_status hr__stream_take_error(hr_stream *stream) {
-  hr_mutex_lock(&stream->job_mutex);
-  hr_status status = stream->error;
-  stream->error = NULL;
+  if (__builtin_expect(hr__stream_error(stream) == HR_OK, 1)) {
+    return HR_OK;
+  }
+  hr_mutex_lock(&stream->job_mutex); /* nobody copies it now */
+  hr_status status = atomic_exchange_explicit(&stream->error, NULL, memory_order_acq_rel);
   hr_mutex_unlock(&stream->job_mutex);
   return status;
 }

@@ -8,11 +8,13 @@
 #include "runtime/cached_weights.h"
 #include "runtime/handle_range.h"
 
-enum { POOL_CHUNK = 65536 };
+enum { POOL_CHUNK = 65536, OWN_MAX = 128, OWN_REFILL = 16 };
 
 /* The process's pool. Handles are addresses, and structs are never freed. */
 static struct {
   hr_mutex mutex;
+  bool has_key;
+  pthread_key_t key;                        /* returns a thread's own structs when it ends */
   hr_buffer *free[HR_HANDLE_SHIFT_MAX + 1]; /* structs with a handle */
   char *chunk;                              /* structs without a handle so far */
   size_t chunk_left;
@@ -20,6 +22,13 @@ static struct {
   hr_mutex invalidate_mutex;
   atomic_uint_least64_t last_stamp;
 } pool = {.mutex = HR_MUTEX_INITIALIZER, .invalidate_mutex = HR_MUTEX_INITIALIZER};
+
+/* The free structs of a thread, which it takes and returns without the pool's lock; OWN_MAX at most. */
+static _Thread_local struct {
+  hr_buffer *free[HR_HANDLE_SHIFT_MAX + 1];
+  int count;
+  bool is_known; /* to pool.key */
+} own HR__CONTEXT_TLS;
 
 /* Creates a struct with a handle. The pool is locked. Chunks come from the system and are never freed. */
 static hr_status make_struct(int shift, hr_buffer **out_buffer) {
@@ -50,15 +59,90 @@ void hr__buffer_restamp(hr_buffer *buffer) {
   }
 }
 
-/* A free struct of the pool, or a new one. The pool is locked. */
-static hr_status take_struct(size_t bytes, hr_buffer **out_buffer) {
-  int shift = hr__handle_shift(bytes);
-  if (shift > HR_HANDLE_SHIFT_MAX || pool.free[shift] == NULL) {
-    return make_struct(shift, out_buffer);
+/* ---- free structs ---- */
+
+static void push_struct(hr_buffer **lists, hr_buffer *buffer) {
+  buffer->next = lists[buffer->shift];
+  lists[buffer->shift] = buffer;
+}
+
+static hr_buffer *pop_struct(hr_buffer **lists, int shift) {
+  hr_buffer *buffer = lists[shift];
+  if (buffer != NULL) {
+    lists[shift] = buffer->next;
   }
-  *out_buffer = pool.free[shift];
-  pool.free[shift] = pool.free[shift]->next;
-  return HR_OK;
+  return buffer;
+}
+
+/* Returns all structs of this thread to the pool. */
+static void return_own(void *unused) {
+  (void)unused;
+  hr_mutex_lock(&pool.mutex);
+  for (int shift = 0; shift <= HR_HANDLE_SHIFT_MAX; ++shift) {
+    for (hr_buffer *buffer; (buffer = pop_struct(own.free, shift)) != NULL;) {
+      push_struct(pool.free, buffer);
+    }
+  }
+  hr_mutex_unlock(&pool.mutex);
+  own.count = 0;
+}
+
+/* Has return_own called when this thread ends. The pool is locked. Without a key the thread keeps no structs. */
+static void register_own(void) {
+  pool.has_key = pool.has_key || pthread_key_create(&pool.key, return_own) == 0;
+  own.is_known = pool.has_key && pthread_setspecific(pool.key, &own) == 0;
+}
+
+/* A free struct of the pool, or a new one. Further ones of the pool become the thread's. */
+__attribute__((noinline)) static hr_status refill(int shift, hr_buffer **out_buffer) {
+  hr_status status = HR_OK;
+  hr_mutex_lock(&pool.mutex);
+  if (!own.is_known) {
+    register_own();
+  }
+  *out_buffer = shift <= HR_HANDLE_SHIFT_MAX ? pop_struct(pool.free, shift) : NULL;
+  if (*out_buffer == NULL) {
+    status = make_struct(shift, out_buffer);
+  }
+  hr_buffer *buffer = NULL;
+  for (int i = 0; own.is_known && status == HR_OK && i < OWN_REFILL && own.count < OWN_MAX; ++i, ++own.count) {
+    if ((buffer = pop_struct(pool.free, shift)) == NULL) {
+      break;
+    }
+    push_struct(own.free, buffer);
+  }
+  hr_mutex_unlock(&pool.mutex);
+  return status;
+}
+
+static inline hr_status take_struct(size_t bytes, hr_buffer **out_buffer) {
+  int shift = hr__handle_shift(bytes);
+  if (shift <= HR_HANDLE_SHIFT_MAX && (*out_buffer = pop_struct(own.free, shift)) != NULL) {
+    --own.count;
+    return HR_OK;
+  }
+  return refill(shift, out_buffer);
+}
+
+/* Returns a list of structs: with one lock those that are too many for this thread. */
+static void return_structs(hr_buffer *list) {
+  int room = own.is_known ? OWN_MAX - own.count : 0;
+  for (; list != NULL && room > 0; --room) {
+    hr_buffer *buffer = list;
+    list = buffer->next;
+    push_struct(own.free, buffer);
+    ++own.count;
+  }
+  if (list == NULL) {
+    return;
+  }
+  hr_mutex_lock(&pool.mutex);
+  while (list != NULL) {
+    hr_buffer *buffer = list;
+    list = buffer->next;
+    push_struct(pool.free, buffer);
+  }
+  hr_mutex_unlock(&pool.mutex);
 }
 
 static void init_buffer(hr_buffer *buffer, hr_device *device, size_t bytes) {
@@ -120,15 +204,13 @@ hr_status hr__buffer_adopt(hr_device *device, size_t bytes, void *address, void 
 hr_status hr__buffers_create(hr_device *device, size_t count, const size_t *bytes, hr_buffer **out_buffers) {
   hr_status status = HR_OK;
   size_t taken = 0;
-  hr_mutex_lock(&pool.mutex);
   for (; taken < count && status == HR_OK; taken += status == HR_OK) {
     status = take_struct(bytes[taken], &out_buffers[taken]);
   }
   for (size_t i = 0; status != HR_OK && i < taken; ++i) {
-    out_buffers[i]->next = pool.free[out_buffers[i]->shift];
-    pool.free[out_buffers[i]->shift] = out_buffers[i];
+    out_buffers[i]->next = NULL;
+    return_structs(out_buffers[i]);
   }
-  hr_mutex_unlock(&pool.mutex);
   for (size_t i = 0; status == HR_OK && i < count; ++i) {
     init_buffer(out_buffers[i], device, bytes[i]);
   }
@@ -164,17 +246,7 @@ static void release_all(size_t count, hr_buffer *const *buffers, int64_t referen
       free = buffer;
     }
   }
-  if (free == NULL) {
-    return;
-  }
-  hr_mutex_lock(&pool.mutex);
-  while (free != NULL) {
-    hr_buffer *buffer = free;
-    free = buffer->next;
-    buffer->next = pool.free[buffer->shift];
-    pool.free[buffer->shift] = buffer;
-  }
-  hr_mutex_unlock(&pool.mutex);
+  return_structs(free);
 }
 
 void hr__buffers_release(size_t count, hr_buffer *const *buffers) {

@@ -1,8 +1,8 @@
 /* buffer.h: reference-counted bytes of a device, whose memory is allocated late.
  *
- * Structs are pooled by the size of their handle's slot, which they keep permanently. Creating and releasing a buffer
- * costs two short locks. The pool is never destroyed, because a framework may drop its last tensors from any thread
- * while the process ends.
+ * Structs are pooled by the size of their handle's slot, which they keep permanently. Each thread keeps some free ones
+ * of its own, so that most buffers are created and released without a lock. The pool is never destroyed, because a
+ * framework may drop its last tensors from any thread while the process ends.
  *
  * A buffer without memory is *fresh*: it has no contents. A buffer is *invalid* if the work that would have written it
  * failed: using it reports that failure again.
