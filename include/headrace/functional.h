@@ -900,6 +900,14 @@ HR_API HR_MUST_USE hr_status hr_functional_apply(hr_stream *stream, hr_functiona
                                                  const hr_attribute *attributes, int result_count,
                                                  hr_tensor *out_results);
 
+/* Applies a function of one element-wise row (multiply, sqrt) to each of `count` tuples of inputs, in one record: the
+ * way to update all parameters of a network at once. Inputs are list after list: input k of tuple i is
+ * inputs[k * count + i]. Each tuple has a result, as of a call of its own. Otherwise as hr_functional_apply.
+ * INVALID_ARGUMENT: the function is none of one row, or the inputs are no full lists. */
+HR_API HR_MUST_USE hr_status hr_functional_apply_each(hr_stream *stream, hr_functional function, int count,
+                                                      int input_count, const hr_tensor *const *inputs,
+                                                      hr_tensor *out_results);
+
 /* The number of results: it depends on the arguments if docs/functional.md says so. */
 HR_API HR_MUST_USE hr_status hr_functional_result_count(hr_functional function, int input_count,
                                                         const hr_tensor *const *inputs, int attribute_count,

@@ -224,6 +224,57 @@ hr_status hr_functional_apply(hr_stream *stream, hr_functional function, int inp
   return result_count <= FEW_RESULTS ? emit(&call, few, out_results) : emit_many(&call, out_results);
 }
 
+/* ---- lists ---- */
+
+static hr_status check_lists(const hr__function_call *c, int count) {
+  const hr__function_row *row = c->row;
+  if (row->emit != hr__emit_pointwise) {
+    return HR__CALL_FAIL(c, "it can't be applied to lists, expected a function of one element-wise row");
+  }
+  if (count < 1 || c->input_count != (int64_t)count * row->input_count) {
+    return HR__CALL_FAIL(c, "%d inputs for %d results, expected %d for each", c->input_count, count, row->input_count);
+  }
+  for (int i = 0; i < c->input_count; ++i) {
+    const hr_tensor *x = c->inputs[i];
+    if (x == NULL || (x->buffer == NULL && x->number.dtype == HR_DTYPE_NONE && c->stream != NULL)) {
+      return HR__CALL_FAIL(c, "input %d of list %d is absent or has no buffer", i % count, i / count);
+    }
+  }
+  return HR_OK;
+}
+
+static hr_status emit_each(const hr__function_call *c, int count, hr_tensor *results, hr_tensor **places,
+                           hr_tensor *out_results) {
+  for (int i = 0; i < count; ++i) {
+    results[i].dtype = HR_DTYPE_NONE, results[i].rank = 0, results[i].number.dtype = HR_DTYPE_NONE;
+    places[i] = &results[i];
+  }
+  HR_RETURN_IF_ERROR(hr__record_row(c, c->row->op, NULL, c->input_count, c->inputs, count, places));
+  for (int i = 0; i < count; ++i) {
+    hr__copy_tensor(&results[i], &out_results[i]);
+  }
+  return HR_OK;
+}
+
+hr_status hr_functional_apply_each(hr_stream *stream, hr_functional function, int count, int input_count,
+                                   const hr_tensor *const *inputs, hr_tensor *out_results) {
+  const hr__function_call call = {
+      .row = row_of(function), .stream = stream, .input_count = input_count, .inputs = inputs};
+  if (call.row->emit == NULL) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "there is no function number %d", (int)function);
+  }
+  HR_RETURN_IF_ERROR(check_lists(&call, count));
+  hr_tensor *results = hr_malloc((size_t)count * sizeof *results);
+  hr_tensor **places = hr_malloc((size_t)count * sizeof *places);
+  hr_status status =
+      results != NULL && places != NULL
+          ? emit_each(&call, count, results, places, out_results)
+          : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "%s: no host memory for %d results", call.row->name, count);
+  hr_free(results);
+  hr_free(places);
+  return status;
+}
+
 /* ---- attributes ---- */
 
 const hr_attribute *hr__given_attribute(const hr__function_call *c, int index) {

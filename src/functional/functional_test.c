@@ -502,6 +502,41 @@ HR_TEST(failures_name_the_actual_and_the_expected_value) {
   hr_tensor_release(&x);
 }
 
+/* A function of lists has the results of its calls one by one: shapes, dtypes and strides may differ. */
+HR_TEST(functions_of_lists_are_one_record) {
+  hr_tensor a = counted(DIMS(2, 3)), b = counted(DIMS(4)), empty = new_tensor(HR_DTYPE_F32, DIMS(0));
+  hr_tensor half = hr_tensor_number(hr_scalar_f64(0.5)), column = a, results[3], wide;
+  hr_attribute f64 = DTYPE_OF(HR_DTYPE_F64);
+  HR_ASSERT_OK(hr_functional_apply(stream, HR_FUNCTIONAL_ASTYPE, ON(&b), 1, &f64, 1, &wide));
+  column.rank = 1, column.strides[0] = 3, column.dims[0] = 2, column.offset = 1;
+  hr_stats before, after;
+  hr_stream_stats_read(stream, sizeof before, &before);
+  const hr_tensor *inputs[6] = {&a, &wide, &empty, &half, &wide, &half};
+  HR_ASSERT_OK(hr_functional_apply_each(stream, HR_FUNCTIONAL_MULTIPLY, 3, 6, inputs, results));
+  hr_stream_stats_read(stream, sizeof after, &after);
+  HR_ASSERT_EQ(after.operations - before.operations, 1);
+  HR_ASSERT_EQ(results[1].dtype, HR_DTYPE_F64);
+  HR_ASSERT_EQ(hr_tensor_count(&results[2]), 0);
+  EXPECT(&results[0], 0, 0.5f, 1, 1.5f, 2, 2.5f);
+  EXPECT(&results[1], 0, 1, 4, 9);
+  hr_tensor_release(&results[0]), hr_tensor_release(&results[1]), hr_tensor_release(&results[2]);
+  const hr_tensor *columns[2] = {&column, &b};
+  HR_ASSERT_OK(hr_functional_apply_each(stream, HR_FUNCTIONAL_SQUARE, 2, 2, columns, results));
+  EXPECT(&results[0], 1, 16);
+  EXPECT(&results[1], 0, 1, 4, 9);
+  hr_tensor_release(&results[0]), hr_tensor_release(&results[1]);
+  HR_ASSERT_OK(hr_functional_apply_each(NULL, HR_FUNCTIONAL_SQUARE, 2, 2, columns, results));
+  HR_ASSERT(results[0].buffer == NULL && results[1].dims[0] == 4);
+  HR_ASSERT_ERROR(hr_functional_apply_each(stream, HR_FUNCTIONAL_MULTIPLY, 2, 3, inputs, results),
+                  HR_STATUS_INVALID_ARGUMENT, "multiply: 3 inputs for 2 results, expected 2 for each");
+  HR_ASSERT_ERROR(hr_functional_apply_each(stream, HR_FUNCTIONAL_SUM, 1, 1, inputs, results),
+                  HR_STATUS_INVALID_ARGUMENT, "sum: it can't be applied to lists");
+  columns[1] = NULL;
+  HR_ASSERT_ERROR(hr_functional_apply_each(stream, HR_FUNCTIONAL_SQUARE, 2, 2, columns, results),
+                  HR_STATUS_INVALID_ARGUMENT, "square: input 1 of list 0 is absent");
+  hr_tensor_release(&a), hr_tensor_release(&b), hr_tensor_release(&wide), hr_tensor_release(&empty);
+}
+
 /* Every function has a name of its own, by which it is found. */
 HR_TEST(functions_are_found_by_name) {
   for (int i = 1; i < HR_FUNCTIONAL_COUNT; ++i) {
