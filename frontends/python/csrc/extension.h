@@ -211,6 +211,10 @@ extern PyMethodDef tape_methods[];
 
 extern PyMethodDef vmap_methods[];
 
+/* ---- lists.c: for headrace/optimizers ---- */
+
+extern PyMethodDef list_methods[];
+
 /* ---- files.c ---- */
 
 extern PyMethodDef file_methods[];

@@ -247,8 +247,8 @@ static int fill_module(PyObject *module) {
       PyModule_AddFunctions(module, tape_methods) < 0 || PyModule_AddFunctions(module, indexing_methods) < 0 ||
       PyModule_AddFunctions(module, file_methods) < 0 || PyModule_AddFunctions(module, compile_methods) < 0 ||
       PyModule_AddFunctions(module, vmap_methods) < 0 || PyModule_AddFunctions(module, pickle_methods) < 0 ||
-      add_compiled(module) < 0 || PyModule_AddObjectRef(module, "Array", (PyObject *)array_type) < 0 ||
-      add_late_methods() < 0) {
+      PyModule_AddFunctions(module, list_methods) < 0 || add_compiled(module) < 0 ||
+      PyModule_AddObjectRef(module, "Array", (PyObject *)array_type) < 0 || add_late_methods() < 0) {
     return -1;
   }
   Py_INCREF(module);

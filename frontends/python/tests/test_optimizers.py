@@ -273,3 +273,84 @@ def test_clip_grad_norm():
 def test_bad_arguments(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+# ---- all parameters at once
+
+
+ALL = {
+    "sgd": lambda: optim.SGD(0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
+    "adam": lambda: optim.Adam(0.01, bias_correction=True),
+    "adamw": lambda: optim.AdamW(0.01),
+    "adamax": lambda: optim.Adamax(0.01),
+    "rmsprop": lambda: optim.RMSprop(0.01),
+    "adagrad": lambda: optim.Adagrad(0.01),
+    "adadelta": lambda: optim.AdaDelta(0.5),
+    "lion": lambda: optim.Lion(0.01, weight_decay=0.1),
+}
+
+
+def mixed_parameters():
+    """Dtypes, strides and shapes differ; one array is empty."""
+    tree = parameters()
+    tree["half"] = hr.array([0.1, -2.0, 3.5], dtype=hr.float16)
+    tree["wide"] = hr.arange(6.0, dtype=hr.float64).reshape(2, 3).T
+    tree["empty"], tree["number"] = hr.zeros((0, 3)), hr.array(-0.5)
+    return tree
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_all_parameters_at_once_are_updated_as_one_by_one(name):
+    together, singly = ALL[name](), ALL[name]()
+    one_by_one = type("OneByOne", (type(singly),), {"apply_single": lambda self, *x: type(together).apply_single(self, *x)})
+    singly.__class__ = one_by_one
+    a = b = mixed_parameters()
+    for number in range(3):
+        gradients = gradients_of(a, number)
+        a, b = together.apply_gradients(gradients, a), singly.apply_gradients(gradients, b)
+    for x, y in zip(leaves(a) + leaves(together.state), leaves(b) + leaves(singly.state)):
+        assert x.dtype == y.dtype and x.shape == y.shape
+        np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
+
+
+def test_an_update_is_a_few_records():
+    optimizer, tree = optim.Adam(0.01), {"w": [hr.ones((2, 3)) for _ in range(20)]}
+    gradients = gradients_of(tree, 0)
+    tree = optimizer.apply_gradients(gradients, tree)
+    hr.eval()
+    before = hr.stats()["operations"]
+    tree = optimizer.apply_gradients(gradients, tree)
+    assert hr.stats()["operations"] - before < 20
+    hr.eval(tree)
+
+
+def test_updates_inside_of_gradients():
+    """The update itself is differentiated, parameter by parameter."""
+
+    def loss(rate):
+        optimizer = optim.SGD(0.0)
+        optimizer.state["learning_rate"] = rate
+        tree = optimizer.apply_gradients({"a": hr.array([1.0, 2.0]), "b": hr.array(3.0)}, {"a": hr.ones(2), "b": hr.ones(())})
+        return tree["a"].sum() + tree["b"]
+
+    assert hr.grad(loss)(hr.array(0.1)).item() == -6
+
+
+def test_updates_replace_the_parameters_of_a_model():
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    model.layers[0].freeze()
+    before = [x for _, x in hr.utils.tree_flatten(model.parameters())]
+    loss, gradients = nn.value_and_grad(model, lambda x: (model(x) ** 2).sum())(hr.ones((1, 3)))
+    optim.SGD(0.1).update(model, gradients)
+    after = [x for _, x in hr.utils.tree_flatten(model.parameters())]
+    assert [x is y for x, y in zip(before, after)] == [True, True, False, False]
+    expected = optim.SGD(0.1).apply_gradients(gradients["layers"][1], {"weight": before[2], "bias": before[3]})
+    np.testing.assert_array_equal(np.asarray(expected["weight"]), np.asarray(model.layers[1].weight))
+
+
+def test_bad_gradients_of_a_model():
+    model = nn.Linear(2, 2)
+    with pytest.raises(KeyError):
+        optim.SGD(0.1).update(model, {"weights": hr.ones((2, 2))})
+    with pytest.raises(ValueError, match="can't be broadcast"):
+        optim.SGD(0.1).update(model, {"weight": hr.ones((3, 3))})

@@ -5,8 +5,10 @@ of the parameter. A learning rate may be a function of the step (headrace.optimi
 """
 
 from headrace import _arrays
-from headrace._arrays import sqrt, square, zeros_like
-from headrace.nn.module import _is_floating
+from headrace._arrays import Array, zeros_like
+from headrace.nn.module import Module, _is_floating
+from headrace.optimizers._lists import All, maximum, sign, sqrt, square
+from headrace.optimizers._lists import map_each as _map_each
 from headrace.utils import tree_flatten, tree_map, tree_reduce, tree_unflatten
 
 
@@ -18,6 +20,25 @@ def _check(who, name, value, is_valid, expected):
 def _check_betas(who, betas):
     for i, beta in enumerate(betas):
         _check(who, f"beta{i + 1}", beta, 0 <= beta < 1, "a number in [0, 1)")
+
+
+def _of_all(apply_single):
+    """Marks an apply_single whose gradient, parameter and state may be those of all parameters at once (All)."""
+    apply_single.is_of_all = True
+    return apply_single
+
+
+def _collect(gradients, parameters, states, found):
+    """Appends (gradient, its dict or list of parameters, the key in it, state) for each gradient of a tree. False if
+    there is another leaf than an array."""
+    for key, gradient in gradients.items() if isinstance(gradients, dict) else enumerate(gradients):
+        if type(gradient) is Array:
+            found.append((gradient, parameters, key, states[key]))
+        elif not isinstance(gradient, (dict, list, tuple)) or not _collect(
+            gradient, parameters[key], states[key], found
+        ):
+            return False
+    return True
 
 
 class Optimizer:
@@ -91,17 +112,52 @@ class Optimizer:
 
     def update(self, model, gradients):
         """Replaces the model's parameters by updated ones; gradients: a tree as nn.value_and_grad returns."""
-        model.update(self.apply_gradients(gradients, model))
+        is_plain = type(self).apply_gradients is Optimizer.apply_gradients and isinstance(model, Module)
+        found = self._found(gradients, model) if is_plain and type(model).update is Module.update else None
+        if found is None or not all(isinstance(place, (dict, list)) for _, place, _, _ in found):
+            model.update(self.apply_gradients(gradients, model))
+            return
+        self._count_step(gradients)
+        for (_, place, key, _), updated in zip(found, self._apply_all(found)):
+            place[key] = updated
 
     def apply_gradients(self, gradients, parameters):
         """The tree of updated parameters. The tree of gradients may have only some of the parameters."""
+        self._count_step(gradients)
+        found = self._found(gradients, parameters)
+        if found is None:
+            return tree_map(self.apply_single, gradients, parameters, self.state)
+        updated = iter(self._apply_all(found))
+        return tree_map(lambda _: next(updated), gradients)
+
+    def _count_step(self, gradients):
         if not self._initialized:
             self.init(gradients)
         for name, schedule in self._schedulers.items():
             self.state[name] = schedule(self.step)
         self.state["step"] = self.step + 1
         self._begin()
-        return tree_map(self.apply_single, gradients, parameters, self.state)
+
+    def _found(self, gradients, parameters):
+        """The list of _collect; None if parameters are updated one by one."""
+        if not getattr(type(self).apply_single, "is_of_all", False) or not isinstance(gradients, (dict, list, tuple)):
+            return None
+        if not self._initialized:
+            self.init(gradients)
+        found = []
+        is_usual = _collect(gradients, parameters, self.state, found) and found
+        return found if is_usual and all(type(place[key]) is Array for _, place, key, _ in found) else None
+
+    def _apply_all(self, found):
+        """The updated parameters: apply_single of all at once."""
+        states = [state for _, _, _, state in found]
+        state = {name: All([own[name] for own in states]) for name in self._SLOTS}
+        gradients, parameters = All([x[0] for x in found]), All([place[key] for _, place, key, _ in found])
+        updated = self.apply_single(gradients, parameters, state)
+        for name in self._SLOTS:
+            for own, x in zip(states, state[name].arrays):
+                own[name] = x
+        return updated.arrays
 
     def _begin(self):
         """Computes what an update has for all parameters in common."""
@@ -112,7 +168,12 @@ class Optimizer:
 
     def _rate(self, x):
         """The learning rate in the dtype of x."""
-        return self.state["learning_rate"].astype(x.dtype)
+        return self._as(x, self.state["learning_rate"])
+
+    @staticmethod
+    def _as(x, number):
+        """An array without dims in the dtype of x."""
+        return _map_each(lambda dtype: number.astype(dtype), x) if type(x) is All else number.astype(x.dtype)
 
 
 class SGD(Optimizer):
@@ -128,6 +189,7 @@ class SGD(Optimizer):
         self._maybe_schedule("learning_rate", learning_rate)
         self.momentum, self.weight_decay, self.dampening, self.nesterov = momentum, weight_decay, dampening, nesterov
 
+    @_of_all
     def apply_single(self, gradient, parameter, state):
         if self.weight_decay != 0:
             gradient = gradient + self.weight_decay * parameter
@@ -163,12 +225,13 @@ class Adam(Optimizer):
         state["v"] = v = b2 * state["v"] + (1 - b2) * square(gradient)
         return m, v
 
+    @_of_all
     def apply_single(self, gradient, parameter, state):
         m, v = self._moments(gradient, state)
         if not self.bias_correction:
             return parameter - self._rate(gradient) * m / (sqrt(v) + self.eps)
         rate, factor = self._factors
-        return parameter - rate.astype(m.dtype) * m / (sqrt(v) * factor.astype(m.dtype) + self.eps)
+        return parameter - self._as(m, rate) * m / (sqrt(v) * self._as(m, factor) + self.eps)
 
 
 class AdamW(Adam):
@@ -178,6 +241,7 @@ class AdamW(Adam):
         super().__init__(learning_rate, betas, eps, bias_correction)
         self.weight_decay = weight_decay
 
+    @_of_all
     def apply_single(self, gradient, parameter, state):
         decayed = parameter * (1 - self._rate(gradient) * self.weight_decay)
         return super().apply_single(gradient, decayed, state)
@@ -189,10 +253,11 @@ class Adamax(Adam):
     def __init__(self, learning_rate, betas=(0.9, 0.999), eps=1e-8):
         super().__init__(learning_rate, betas, eps)
 
+    @_of_all
     def apply_single(self, gradient, parameter, state):
         b1, b2 = self.betas
         state["m"] = m = b1 * state["m"] + (1 - b1) * gradient
-        state["v"] = v = _arrays.maximum(b2 * state["v"], abs(gradient))
+        state["v"] = v = maximum(b2 * state["v"], abs(gradient))
         return parameter - self._rate(gradient) * m / (v + self.eps)
 
 
@@ -210,6 +275,7 @@ class _Scaled(Optimizer):
     def _sum(self, v, squares):
         raise NotImplementedError
 
+    @_of_all
     def apply_single(self, gradient, parameter, state):
         state["v"] = v = self._sum(state["v"], square(gradient))
         return parameter - self._rate(gradient) * gradient / (sqrt(v) + self.eps)
@@ -248,6 +314,7 @@ class AdaDelta(_Scaled):
         super().__init__(learning_rate, eps)
         self.rho = rho
 
+    @_of_all
     def apply_single(self, gradient, parameter, state):
         rho, u = self.rho, state["u"]
         state["v"] = v = rho * state["v"] + (1 - rho) * square(gradient)
@@ -267,12 +334,13 @@ class Lion(Optimizer):
         self._maybe_schedule("learning_rate", learning_rate)
         self.betas, self.weight_decay = betas, weight_decay
 
+    @_of_all
     def apply_single(self, gradient, parameter, state):
         (b1, b2), m, rate = self.betas, state["m"], self._rate(gradient)
         state["m"] = b2 * m + (1 - b2) * gradient
         if self.weight_decay > 0:
             parameter = (1 - rate * self.weight_decay) * parameter
-        return parameter - rate * _arrays.sign(b1 * m + (1 - b1) * gradient)
+        return parameter - rate * sign(b1 * m + (1 - b1) * gradient)
 
 
 def _rms(x):
