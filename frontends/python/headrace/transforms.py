@@ -149,6 +149,16 @@ def _gradients_of(who, call, loss_of, chosen):
     return value, tree_map(lambda _: next(found), trees)
 
 
+def _value_and_gradients(who, call, arrays):
+    """The result of call(copies of the arrays), and the list of gradients of it, or of its first part."""
+    copies = [_arrays._tape_copy(x) for x in arrays]
+    leaves = [x.copy() for x in copies]  # the function may write to its own
+    with _Tape(leaves) as tape:
+        value = call(copies)
+        _arrays._tape_end(tape)
+        return value, _arrays._tape_gradient(tape, [_loss_of(who, value)], None, leaves)
+
+
 def _arrange(positions, names, gradients):
     by_position = tuple(gradients[i] for i in positions)
     first = by_position if len(positions) > 1 else by_position[0] if positions else None
