@@ -421,14 +421,34 @@ static const hr_tensor *right_factor(hr__formula *f, const hr__packed *packed, b
   return transpose && !hr__formula_failed(f) ? hr__moved(f, y, y->rank - 1, y->rank - 2) : y;
 }
 
+/* True if a row of ops.def reads the packed numbers. */
+static bool has_row(const hr__packed *w, const hr_tensor *x) {
+  bool is = w->packing.mode == HR__MODE_AFFINE && w->words->rank == 2 && 32 % w->packing.bits == 0;
+  return is && hr_tensor_count(x) > 0 && hr_tensor_count(w->words) > 0;
+}
+
+static const hr_tensor *row_product(hr__formula *f, const hr_tensor *x, const hr__packed *w) {
+  const int64_t ints[2] = {w->packing.bits, w->packing.group};
+  hr_attrs attrs = {.int_count = 2, .ints = ints};
+  int64_t dims[HR_RANK_MAX], inner = x->dims[x->rank - 1];
+  const int64_t both[2] = {hr_tensor_count(x) / inner, inner};
+  hr__copy_dims(x->rank, x->dims, dims);
+  dims[x->rank - 1] = w->words->dims[0];
+  const hr_tensor *inputs[4] = {hr__as_dims(f, x, 2, both), w->words, w->scales, w->biases};
+  const hr_tensor *y = hr__step(f, HR_OP_QUANTIZED_MATMUL, &attrs, 4, inputs, HR_DTYPE_NONE);
+  return hr__formula_failed(f) ? y : hr__as_dims(f, y, x->rank, dims);
+}
+
 hr_status hr__emit_quantized_matmul(const hr__function_call *c) {
   hr__packed w;
-  hr_dtype dtype = HR_DTYPE_NONE;
+  hr_dtype dtype;
+  bool transpose = hr__int_attribute(c, 0) != 0;
   HR_RETURN_IF_ERROR(read_operands(c, 1, &w, &dtype));
   hr__formula f;
   hr__formula_begin(&f, c);
   const hr_tensor *x = hr__as_dtype(&f, c->inputs[0], dtype);
-  return hr__formula_end(&f, product(&f, x, right_factor(&f, &w, hr__int_attribute(c, 0) != 0, dtype)));
+  return hr__formula_end(&f, transpose && has_row(&w, x) ? row_product(&f, x, &w)
+                                                         : product(&f, x, right_factor(&f, &w, transpose, dtype)));
 }
 
 /* Matrices [.., M, N] at flat indices of the dims in front; without indices x itself. */

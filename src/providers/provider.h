@@ -107,6 +107,7 @@ const hr_provider *const *hr_providers(void);
  * call a device's library. */
 #define HR_CPU_PROVIDERS(X) \
   X(gemv)                   \
+  X(packed)                 \
   X(batch_lanes)            \
   X(winograd)               \
   X(winograd_weights)       \

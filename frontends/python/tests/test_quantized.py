@@ -331,6 +331,34 @@ def test_products_of_views(case):
     close(hr.quantized_matmul(hr.array(np.ascontiguousarray(x[:, ::-1]))[:, ::-1], *result, **options), x @ dense.T)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("bits,group,inner", [(2, 32, 256), (2, 64, 128), (2, 128, 384), (4, 32, 64), (4, 64, 192), (4, 128, 9216),
+                                              (8, 32, 96), (8, 128, 128), (4, 32, 96)])
+def test_products_of_packed_numbers(bits, group, inner, dtype):
+    """Rows and columns around the sizes of tiles; long rows; rows of words that are no whole vectors."""
+    w = in_dtype(rng.standard_normal((33, inner)), dtype)
+    result, options, dense = quantized(w, "affine", group, bits)
+    for rows, columns in [(1, 33), (2, 1), (3, 16), (7, 17), (8, 2), (15, 33), (64, 3), (65, 5)]:
+        x = in_dtype(rng.standard_normal((rows, inner)), dtype)
+        part = [y[:columns] for y in result]
+        y = hr.quantized_matmul(x, *part, **options)
+        expected = np.float64(numpy_of(x)) @ dense[:columns].T
+        assert y.dtype == DTYPES[dtype] and y.shape == expected.shape
+        close(y, expected, {"float32": 2, "float16": 300, "bfloat16": 2500}[dtype])
+    x = in_dtype(rng.standard_normal((2 * inner, 9)), dtype)
+    strided = hr.quantized_matmul(x[::-2].T, *[y[::2] for y in result], **options)
+    expected = np.float64(numpy_of(x))[::-2].T @ dense[::2].T
+    close(strided, expected, {"float32": 2, "float16": 300, "bfloat16": 2500}[dtype])
+
+
+def test_products_of_packed_numbers_keep_nan():
+    w = hr.quantize(hr.array(rng.standard_normal((20, 64)).astype(np.float32)))
+    x = np.ones((3, 64), np.float32)
+    x[1, 5] = np.nan
+    y = np.asarray(hr.quantized_matmul(hr.array(x), *w))
+    assert np.isnan(y[1]).all() and np.isfinite(y[[0, 2]]).all()
+
+
 LEFT = [None, np.array([0, 3]), np.array([[3], [1]])]
 RIGHT = [None, np.array([1, 1]), np.array([[0, 2, 1], [2, 2, 0]])]
 
