@@ -7,6 +7,7 @@ import headrace as hr
 from headrace import _arrays
 from headrace._arrays import exponential, gumbel, randint, random_bits, split, uniform
 from headrace._distributions import check, first_accepted, full_shape, gamma, open_uniform, values_of
+from headrace._numpy.arguments import array_of
 
 __all__ = [
     "binomial", "bytes", "choice", "geometric", "hypergeometric", "integers", "logseries", "multinomial",
@@ -143,11 +144,11 @@ def negative_binomial(key, shape, n, p, dtype=None):
 def multinomial(key, shape, n, pvals, dtype=None):
     """How often each outcome occurs in n trials, along a last dim; pvals: its probability."""
     check("multinomial", 0, n=n)
-    pvals = hr.asarray(pvals, dtype=hr.float64)
+    pvals = hr.array(pvals, dtype=hr.float64)
     if pvals.ndim != 1 or pvals.size == 0:
         raise ValueError(f"multinomial: pvals of shape {pvals.shape}, expected a vector of at least 1")
     shape, keys = full_shape("multinomial", shape), split(key, pvals.size)
-    left = hr.broadcast_to(hr.asarray(n, dtype=hr.float64), shape)
+    left = hr.broadcast_to(hr.array(n, dtype=hr.float64), shape)
     rest = hr.flip(hr.cumulative_sum(hr.flip(pvals)))
     counts = []
     for i in range(pvals.size - 1):
@@ -270,14 +271,14 @@ def _choices(key, count, shape, number, replace, p):
 def choice(key, a, shape=(), replace=True, p=None, axis=0):
     """Slices of an array along an axis, or integers below a, with probabilities p, all the same without p. Without
     replace each one at most once."""
-    a = a if isinstance(a, int) else hr.asarray(a)
+    a = a if isinstance(a, int) else array_of(a)
     count = a if isinstance(a, int) else a.shape[axis]
     shape = full_shape("choice", shape)
     number = math.prod(shape)
     if count < 1 and number:
         raise ValueError(f"choice: {number} of {count} elements")
     if p is not None:
-        p = hr.asarray(p, dtype=hr.float64)
+        p = hr.array(p, dtype=hr.float64)
         if p.shape != (count,):
             raise ValueError(f"choice: p of shape {p.shape}, expected ({count},)")
     index = _choices(key, count, shape, number, replace, p)

@@ -9,6 +9,7 @@ import math
 
 import headrace as hr
 from headrace._arrays import exponential, normal, split, uniform
+from headrace._numpy.arguments import array_of
 
 __all__ = [
     "beta", "chisquare", "dirichlet", "f", "gamma", "logistic", "lognormal", "multivariate_normal",
@@ -30,7 +31,7 @@ def check(name, low, is_open=False, **parameters):
 
 def values_of(dtype, *parameters):
     """The parameters in the dtype of the computation."""
-    return [value if isinstance(value, (int, float)) else hr.astype(hr.asarray(value), dtype) for value in parameters]
+    return [value if isinstance(value, (int, float)) else hr.astype(array_of(value), dtype) for value in parameters]
 
 
 def full_shape(name, shape, *parameters):
@@ -125,7 +126,7 @@ def chisquare(key, shape, df, dtype=None):
 
 def dirichlet(key, shape, alpha, dtype=None):
     """Dirichlet distribution: the result has a last dim of alpha's size, and sums of 1 along it."""
-    alpha = hr.asarray(alpha, dtype=dtype or hr.float32)
+    alpha = hr.array(alpha, dtype=dtype or hr.float32)
     if alpha.ndim == 0:
         raise ValueError("dirichlet: alpha has no dims, expected at least 1")
     shape = (*full_shape("dirichlet", shape, alpha[..., 0]), alpha.shape[-1])
@@ -278,7 +279,7 @@ def vonmises(key, shape, mu, kappa, dtype=None):
 def multivariate_normal(key, shape, mean, cov, dtype=None):
     """Normal vectors with this mean [n] and covariance [n, n], along a last dim."""
     dtype = dtype or hr.float32
-    mean, cov = hr.asarray(mean, dtype=dtype), hr.asarray(cov, dtype=dtype)
+    mean, cov = hr.array(mean, dtype=dtype), hr.array(cov, dtype=dtype)
     if mean.ndim != 1 or cov.shape != mean.shape * 2:
         raise ValueError(f"multivariate_normal: mean {mean.shape} and cov {cov.shape}, expected [n] and [n, n]")
     values, vectors = hr.linalg.eigh(cov)

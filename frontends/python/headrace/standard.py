@@ -147,9 +147,14 @@ def concat(arrays, /, axis=0):
     return _arrays.concat(arrays, axis)
 
 
+def _array_of(x):
+    """x as an array; memory of others is copied, since it may change before the work runs."""
+    return x if isinstance(x, Array) else _arrays.array(x)
+
+
 def _edge(part, x, axis):
     """For diff: a number or an array without dims has x's other dims."""
-    part = part if isinstance(part, Array) else _arrays.array(part)
+    part = _array_of(part)
     axis = axis % x.ndim if x.ndim else 0
     return part if part.ndim else _arrays.broadcast_to(part, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
 
@@ -157,7 +162,7 @@ def _edge(part, x, axis):
 def diff(x, /, n=1, axis=-1, prepend=None, append=None):
     """Differences of neighbours, n times; x is longer by prepend and append, arrays or numbers. Of bool whether they
     differ."""
-    x = x if isinstance(x, Array) else _arrays.array(x)
+    x = _array_of(x)
     if n == 0:
         return x
     parts = [part if part is x else _edge(part, x, axis) for part in (prepend, x, append) if part is not None]
@@ -166,6 +171,7 @@ def diff(x, /, n=1, axis=-1, prepend=None, append=None):
 
 def moveaxis(x, source, destination):
     """x with dims at other places, the others in their order, a view; integers or sequences of them."""
+    x = _array_of(x)
     rank = x.ndim
     source, destination = ([i + rank if i < 0 else i for i in _integers(axes)] for axes in (source, destination))
     if len(source) != len(destination) or len({*source}) < len(source) or len({*destination}) < len(destination):
@@ -188,6 +194,7 @@ def nonzero(x, /, size=None):
 def repeat(x, repeats, /, axis=None):
     """Each element so often in a row, along an axis; None: x without dims but one. repeats: one number, or one for each
     element of the axis, which are waited for."""
+    x = _array_of(x)
     if axis is None:
         x, axis = _arrays.reshape(x, -1), 0
     if isinstance(repeats, int):
@@ -202,6 +209,7 @@ def repeat(x, repeats, /, axis=None):
 
 def roll(x, /, shift, axis=None):
     """x's elements moved along axes, or in row-major order without one; those that leave one end enter at the other."""
+    x = _array_of(x)
     if axis is None:
         return _arrays.reshape(_arrays.roll(_arrays.reshape(x, -1), shift, 0), x.shape)
     shifts, axes = _integers(shift), _integers(axis)
@@ -222,6 +230,7 @@ def searchsorted(x1, x2, /, side="left", sorter=None):
 
 def tensordot(x1, x2, /, axes=2):
     """The sum of products over pairs of axes: so many last ones of x1 and first ones of x2, or those of two sequences."""
+    x1, x2 = _array_of(x1), _array_of(x2)
     if isinstance(axes, int):
         if not 0 <= axes <= min(x1.ndim, x2.ndim):
             raise ValueError(f"tensordot: {axes} axes of arrays of {x1.ndim} and {x2.ndim} dims")
@@ -232,7 +241,7 @@ def tensordot(x1, x2, /, axes=2):
 
 def matrix_transpose(x, /):
     """x with its last two dims exchanged, a view."""
-    return x.mT
+    return _array_of(x).mT
 
 
 # ---- inspection

@@ -532,6 +532,49 @@ def test_results_are_numpys(one):
     compare(call(hr, hr.array, one), call(np, np.array, one), one[0])
 
 
+def single(x):
+    return x.astype({"f": np.float32, "c": np.complex64}.get(x.dtype.kind, x.dtype))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("one", [one for one in CASES if one[0] not in ("polydiv", "histogramdd")][::3], ids=label)
+def test_results_in_single_precision(one):
+    ours, theirs = call(hr, lambda x: hr.array(single(x)), one), call(np, single, one)
+    compare(ours, theirs, one[0], is_strict=False)
+    if isinstance(ours, hr.Array) and np.asarray(theirs).dtype == np.float32:
+        assert ours.dtype == hr.float32
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("one", CASES[::4], ids=label)
+def test_arguments_may_be_numpys_arrays(one):
+    compare(call(hr, np.array, one), call(np, np.array, one), one[0])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_dtypes_of_16_bits(dtype):
+    x, y = (hr.array(DATA[key]).astype(dtype) for key in ("v", "w"))
+    for name in (
+        "cumsum",
+        "sort",
+        "gradient",
+        "trapezoid",
+        "ravel",
+        "std",
+        "average",
+        "unwrap",
+        "nan_to_num",
+        "vander",
+    ):
+        exact = np.asarray(getattr(hr, name)(x.astype("float32")))
+        actual = getattr(hr, name)(x)
+        assert actual.dtype.name == dtype
+        np.testing.assert_allclose(np.asarray(actual.astype("float32")), exact, rtol=0.05, atol=0.2)
+    exact = np.convolve(np.asarray(x.astype("float32")), np.asarray(y.astype("float32")))
+    np.testing.assert_allclose(np.asarray(hr.convolve(x, y).astype("float32")), exact, rtol=0.02, atol=0.05)
+    assert hr.quantile(x, 0.4).dtype.name == hr.pad(x, 1).dtype.name == dtype
+
+
 # Shapes that depend on values; a wait for another reason.
 WAITS = set(
     """argwhere flatnonzero trim_zeros bincount unique union1d intersect1d setdiff1d setxor1d compress extract roots

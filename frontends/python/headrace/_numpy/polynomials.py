@@ -58,7 +58,8 @@ def polydiv(u, v):
     for k in range(max(steps, 0)):
         factor = u[k] / v[0]
         quotient.append(factor)
-        u = hr.concat([u[:k], u[k : k + v.size] - factor * v, u[k + v.size :]])
+        rest = u[k + 1 : k + v.size] - factor * v[1:]
+        u = hr.concat([u[:k], hr.zeros((1,), dtype=u.dtype), rest, u[k + v.size :]])
     while u.size > 1 and bool(hr.isclose(u[0], 0, rtol=1e-14, atol=1e-8)):
         u = u[1:]
     return (hr.stack(quotient) if quotient else hr.zeros((1,), dtype=u.dtype)), u

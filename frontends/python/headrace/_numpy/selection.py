@@ -78,7 +78,8 @@ def piecewise(x, condlist, funclist, *args, **kw):
     """Functions of x, or numbers, by conditions; the last true one counts. One function more is for the rest. Each
     function gets all of x; the result has x's dtype."""
     x = array_of(x)
-    if not isinstance(condlist, (list, tuple)) or not isinstance(condlist[0], (list, tuple, hr.Array)):
+    first = condlist[0] if hasattr(condlist, "__getitem__") and getattr(condlist, "ndim", 1) else condlist
+    if x.ndim > 0 and not isinstance(first, (list, tuple)) and getattr(first, "ndim", 0) == 0 or first is condlist:
         condlist = [condlist]
     conditions = [hr.astype(array_of(condition), hr.bool) for condition in condlist]
     if len(funclist) not in (len(conditions), len(conditions) + 1):
