@@ -421,8 +421,7 @@ hr_status hr__gradient_scatter(hr__backward *b) {
                        .indices = {hr__value(hr__taped_input(b, 0), &number)}};
   bool accumulates = attrs->ints[1] == SCATTER_ADD;
   if (attrs->ints[1] > SCATTER_ADD) {
-    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "scatter has no gradient: mode %d, expected 0 or 1",
-                          (int)attrs->ints[1]);
+    return hr__gradient_of_combination(b);
   }
   if (hr__wants(b, 1)) {
     hr_status status = accumulates ? read_places(b, &p, hr__g(b, 0), &gradient) : gradient_of_set(b, &p, &gradient);

@@ -34,6 +34,7 @@ const hr__gradient *hr__gradient_of(hr_op op);
 /* Bits of the operands, and of the outputs' gradients, that rules read. The last bit stands for all from there on. */
 typedef struct hr__letters {
   uint64_t inputs, outputs, gradients;
+  bool before; /* what output 0 was before the record */
 } hr__letters;
 
 static inline bool hr__has_letter(uint64_t letters, int i) {
@@ -82,6 +83,9 @@ const char *hr__custom_name(const hr__custom *custom);
 hr_status hr__evaluate(const hr__backward *b, const char *text, int i, hr_tensor *out);
 /* The same, and gives it. */
 hr_status hr__give_text(const hr__backward *b, int i, const char *text);
+
+/* The gradient of a scatter that multiplies, or takes the larger or smaller value. */
+hr_status hr__gradient_of_combination(const hr__backward *backward);
 
 /* ---- shared by the walks ---- */
 

@@ -476,6 +476,7 @@ static void add_letters(const char *text, hr__letters *letters) {
     int x = number_of(word, 'x'), y = number_of(word, 'y'), g = number_of(word, 'g');
     letters->inputs |= x >= 0 ? UINT64_C(1) << x : is_name(word, "indices") ? ~UINT64_C(1) : 0;
     letters->outputs |= y >= 0 ? UINT64_C(1) << y : 0;
+    letters->before |= is_name(word, "before");
     letters->gradients |= g >= 0 ? UINT64_C(1) << g : 0;
   }
 }
@@ -491,6 +492,7 @@ static void merge_letters(hr__letters *into, const hr__letters *letters) {
   into->inputs |= letters->inputs;
   into->outputs |= letters->outputs;
   into->gradients |= letters->gradients;
+  into->before |= letters->before;
 }
 
 static void init_letters(void *memory) {
@@ -516,7 +518,9 @@ hr__letters hr__row_letters(hr_op op) {
 hr__letters hr__gradient_letters(const hr__taped *record) {
   hr__letters letters = {0};
   if ((hr_op_table(record->op)->traits & HR_TRAIT_UPDATES) != 0) {
-    return hr__row_letters(record->op);
+    /* A scatter that sets or adds reads its index alone. */
+    bool is_linear = record->op == HR_OP_SCATTER && record->attrs.ints[1] <= 1;
+    return is_linear ? (hr__letters){.inputs = 1} : hr__row_letters(record->op);
   }
   bool is_row = hr__gradient_of(record->op)->kind == HR__GRADIENT_ROW;
   const hr__letters *rules = letters_of_rows()->rows[record->op].rules;

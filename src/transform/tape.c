@@ -247,6 +247,7 @@ static void destroy_taped(hr_tape *tape, hr__taped *taped) {
   }
   for (int i = 0; i < taped->output_count; ++i) {
     release_kept(tape, taped->outputs[i].kept);
+    release_kept(tape, taped->outputs[i].before);
   }
   hr__custom_release(taped->custom);
   hr_free(taped);
@@ -304,6 +305,9 @@ static hr_status keep_values(hr_tape *tape, const hr_hook_record *record, hr__ta
     if (hr__has_letter(letters.inputs, i)) {
       HR_RETURN_IF_ERROR(keep_input(tape, record, i, &taped->inputs[i]));
     }
+  }
+  if (letters.before) {
+    HR_RETURN_IF_ERROR(keep_copy(tape, &record->outputs[0], &taped->outputs[0].before));
   }
   for (int i = 0; i < taped->output_count; ++i) {
     const hr_view *view = &record->outputs[i];

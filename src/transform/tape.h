@@ -30,8 +30,9 @@ typedef struct hr__operand {
   size_t bytes;    /* of its buffer */
   hr_view view;    /* without a buffer; its scalar is `number` */
   hr_scalar number;
-  bool is_active; /* an input that depends on watched tensors */
-  hr__kept *kept; /* NULL: no rule reads it */
+  bool is_active;   /* an input that depends on watched tensors */
+  hr__kept *kept;   /* NULL: no rule reads it */
+  hr__kept *before; /* of an output, before the record; NULL: no rule reads it */
 } hr__operand;
 
 typedef struct hr__custom hr__custom;

@@ -289,6 +289,55 @@ def test_random_compositions_agree_with_torch(part):
         assert np.allclose(product.item(), (expected * direction).sum(), rtol=1e-9, atol=1e-11 * scale), (seed, steps)
 
 
+# ---- updates that combine, against torch
+
+
+@pytest.mark.parametrize("method, reduce", [("multiply", "prod"), ("maximum", "amax"), ("minimum", "amin")])
+def test_gradients_of_combining_updates_are_torchs(method, reduce):
+    torch = pytest.importorskip("torch")
+    draw, index = np.random.default_rng(5), np.array([4, 0, 4, 2, 0, 4])
+    x, v = draw.uniform(-1, 1, (6, 3)), draw.uniform(-1, 1, (6, 3))
+    x[2, 0] = v[0, 1] = v[1, 2] = v[2, 1] = v[4, 0] = 0  # zeros alone and in pairs
+    x[0, 0] = v[1, 0] = v[4, 0] = 0.5  # equal values
+    weights = draw.uniform(-1, 1, (6, 3))
+
+    def loss(x, v):
+        return (getattr(x.at[hr.array(index)], method)(v) ** 2 * weights).sum()
+
+    for given in (v, v[0, 1], v[:1] + 0.1):
+        tensors = [torch.tensor(a, requires_grad=True) for a in (x, given)]
+        places = torch.tensor(index)[:, None].expand(6, 3)
+        changed = tensors[0].scatter_reduce(0, places, tensors[1].broadcast_to(6, 3), reduce)
+        (changed**2 * torch.tensor(weights)).sum().backward()
+        arrays = [hr.array(x), hr.array(np.asarray(given))]
+        gradients = hr.grad(loss, argnums=(0, 1))(*arrays)
+        for actual, expected in zip(gradients, tensors):
+            close(actual, expected.grad.numpy())
+        _, (product,) = hr.jvp(loss, arrays, arrays)
+        close(product, sum((a * g).sum() for a, g in zip(arrays, gradients)))
+    numbers = hr.grad(lambda x: (getattr(x.at[1], method)(0.25) ** 2).sum())(hr.array(x))
+    close(numbers, difference(lambda x: (getattr(x.at[1], method)(0.25) ** 2).sum(), x))
+
+
+def test_gradients_of_combining_updates_keep_nan_apart():
+    x = hr.array([float("nan"), 1.0, 3.0])
+    assert hr.grad(lambda x: x.at[1].maximum(2.0)[1:].sum())(x).tolist() == [0, 0, 1]
+    assert hr.grad(lambda x: x.at[1].maximum(2.0).sum())(x).tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("method", ["multiply", "maximum"])
+def test_second_order_of_combining_updates(method):
+    x, v = sample(4, 4), sample(3, 4, seed=1)
+
+    def slope(v):
+        def fun(v):
+            return (getattr(x.at[hr.array([1, 3, 1])], method)(v) ** 3).sum()
+
+        return (hr.grad(fun)(v) * v).sum()
+
+    close(hr.grad(slope)(v), difference(slope, v), 2e-7)
+
+
 # ---- arguments
 
 
