@@ -28,6 +28,7 @@ from headrace._arrays import (
     vector_norm,
 )
 from headrace.standard import result_type, tensordot
+from headrace.transforms import custom_function
 
 __all__ = [
     "cholesky",
@@ -84,9 +85,78 @@ def eigh(x, UPLO="L"):
     return EighResult(*_hr.eigh(x, UPLO))
 
 
+def _adjoint(x):
+    return _hr.conj(x).mT
+
+
+@custom_function
+def _reduced_qr(x):
+    return tuple(_hr.qr(x, "reduced"))
+
+
+# Of A = Q R with a real diagonal of R, for at least as many rows as columns: with C = dA R^-1, S = Q^H C and its skew
+# part W = L - L^H + i Im diag(S), L = tril(S, -1), dQ = Q (W - S) + C and dR = (S - W) R. The further columns of a wide
+# matrix are Q^H A2 in R.
+
+
+def _over(x, r):
+    """x R^-1"""
+    return _adjoint(solve_triangular(_adjoint(r), _adjoint(x)))
+
+
+def _diagonal_angle(x):
+    """i Im diag(x), as matrices; 0 for real numbers."""
+    eye = _hr.eye(x.shape[-1], dtype=x.dtype)
+    return (x - _hr.conj(x)) / 2 * eye if "complex" in str(x.dtype) else _hr.zeros_like(x)
+
+
+def _qr_product(x, dx, q, r):
+    c = _over(dx, r)
+    s = matmul(_adjoint(q), c)
+    low = _hr.tril(s, -1)
+    w = low - _adjoint(low) + _diagonal_angle(s)
+    return matmul(q, w - s) + c, matmul(s - w, r)
+
+
+@_reduced_qr.jvp
+def _(x, dx):
+    q, r = _reduced_qr(x)
+    rows, columns = x.shape[-2:]
+    if rows >= columns:
+        return _qr_product(x, dx, q, r)
+    dq, dr = _qr_product(x[..., :rows], dx[..., :rows], q, r[..., :rows])
+    more = matmul(_adjoint(dq), x[..., rows:]) + matmul(_adjoint(q), dx[..., rows:])
+    return dq, _hr.concat([dr, more], -1)
+
+
+def _qr_gradient(of_q, of_r, q, r):
+    inner = matmul(_adjoint(q), of_q)
+    product = matmul(of_r, _adjoint(r))
+    p = inner - product
+    turn = _hr.tril(p - _adjoint(p), -1) + _diagonal_angle(p) + product
+    c = matmul(q, turn - inner) + of_q
+    return _adjoint(solve_triangular(r, _adjoint(c), True))
+
+
+@_reduced_qr.vjp
+def _(x, cotangents, outputs):
+    (of_q, of_r), (q, r) = cotangents, outputs
+    rows, columns = x.shape[-2:]
+    of_r = _hr.triu(of_r)
+    if rows >= columns:
+        return _qr_gradient(of_q, of_r, q, r)
+    more = of_r[..., rows:]
+    of_q = of_q + matmul(x[..., rows:], _adjoint(more))
+    return _hr.concat([_qr_gradient(of_q, of_r[..., :rows], q, r[..., :rows]), matmul(q, more)], -1)
+
+
 def qr(x, mode="reduced"):
-    """Orthonormal Q and upper R with Q R = x; mode: reduced, complete, r (R alone)."""
-    result = QRResult(*_hr.qr(x, "reduced" if mode == "r" else mode))
+    """Orthonormal Q and upper R with Q R = x; mode: reduced, complete, r (R alone). Of more rows than columns complete
+    has no gradient."""
+    x = _matrices("qr", x)
+    if mode == "complete" and x.shape[-2] > x.shape[-1] or mode not in ("reduced", "complete", "r"):
+        return QRResult(*_hr.qr(x, mode))
+    result = QRResult(*_reduced_qr(x))
     return result.R if mode == "r" else result
 
 

@@ -78,6 +78,8 @@ SQUARE = {
 }
 ANY = {
     "lu": lambda m: lambda x: tuple(m.lu(x))[1:],
+    "qr": lambda m: lambda x: tuple(m.qr(x)),
+    "qr, r": lambda m: lambda x: T.qr(x).R if m is T else L.qr(x, mode="r"),
     "svd": lambda m: singular(m, False),
     "svd, full": lambda m: singular(m, True),
     "svdvals": lambda m: m.svdvals,
@@ -145,6 +147,8 @@ SECOND = {
     "eigh": SQUARE["eigh"](L),
     "eigvalsh": lambda x: L.eigvalsh(x + x.mT),
     "lu": ANY["lu"](L),
+    "qr": lambda x: L.qr(x[..., :2]),
+    "qr, wide": lambda x: L.qr(x[:, :2]),
     "svdvals": L.svdvals,
     "svd": ANY["svd"](L),
 }
@@ -174,3 +178,17 @@ def test_a_singular_value_without_vectors_reads_them():
 def test_empty_matrices_have_empty_gradients():
     for call in (L.inv, L.cholesky, L.svdvals, L.eigvalsh, lambda x: L.solve(x, x)):
         assert hr.grad(lambda x: call(x).sum())(hr.zeros((2, 0, 0), dtype="float64")).shape == (2, 0, 0)
+
+
+def test_qr_of_examples():
+    x, direction = hr.array(sample((3, 4, 2), "float64")), hr.array(sample((3, 4, 2), "float64", 1))
+
+    def loss(x):
+        q, r = L.qr(x)
+        return weighted((abs(q), abs(r)), hr.array, hr.real)
+
+    gradients = hr.vmap(hr.grad(loss))(x)
+    for i in range(3):
+        np.testing.assert_allclose(np.asarray(gradients[i]), np.asarray(hr.grad(loss)(x[i])), atol=1e-12)
+    products = hr.vmap(lambda x, t: hr.jvp(loss, [x], [t])[1][0])(x, direction)
+    np.testing.assert_allclose(np.asarray(products), np.asarray((gradients * direction).sum((1, 2))), atol=1e-12)
