@@ -612,6 +612,26 @@ def test_functions_are_captured(one):
         compare(captured(*arrays), expected if not isinstance(expected, hr.Array) else np.asarray(expected))
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("one", [one for one in CASES if is_lazy(one) and one[0] != "histogramdd"][::5], ids=label)
+def test_functions_of_examples(one):
+    name, args, kwargs = one
+    places = [i for i, arg in enumerate(args) if isinstance(arg, str) and arg.startswith("$")]
+
+    def of_example(*arrays):
+        values = list(bound(args, hr.array))
+        for place, array in zip(places, arrays, strict=True):
+            values[place] = array
+        result = getattr(hr, name)(*values, **{key: bound(value, hr.array) for key, value in kwargs.items()})
+        return list(result) if isinstance(result, tuple) else result
+
+    arrays = [DATA[args[place][1:]] for place in places]
+    results = hr.vmap(of_example)(*(hr.array(np.stack([np.flip(array), array])) for array in arrays))
+    second = [np.asarray(x)[1] for x in results] if isinstance(results, list) else np.asarray(results)[1]
+    expected = of_example(*map(hr.array, arrays))
+    compare(second, [np.asarray(x) for x in expected] if isinstance(expected, list) else np.asarray(expected))
+
+
 # ---- names
 
 LEFT_OUT = set(

@@ -13,12 +13,16 @@ def array_of(x):
     return x if isinstance(x, Array) else hr.array(x)
 
 
+_COMPLEX = frozenset(["complex64", "complex128"])
+_INEXACT = _COMPLEX | {"float16", "bfloat16", "float32", "float64"}
+
+
 def is_inexact(x):
-    return hr.isdtype(x.dtype, ("real floating", "complex floating"))
+    return x.dtype.name in _INEXACT
 
 
 def is_complex(x):
-    return hr.isdtype(x.dtype, "complex floating")
+    return x.dtype.name in _COMPLEX
 
 
 def floating(x):

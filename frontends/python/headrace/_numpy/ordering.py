@@ -6,11 +6,14 @@ from headrace._numpy.arguments import array_of, axis_of, check_known, flat_axis,
 
 __all__ = ["argpartition", "argsort", "lexsort", "partition", "sort", "sort_complex"]
 
-_KINDS = (None, "quicksort", "mergesort", "heapsort", "stable")
+_KINDS = ("quicksort", "mergesort", "heapsort", "stable")
 
 
 def _sorted(name, a, axis, descending, kind):
-    check_known(name, kind, kind=_KINDS)
+    if kind is not None:
+        check_known(name, kind, kind=_KINDS)
+    if isinstance(a, hr.Array) and axis is not None:
+        return getattr(_arrays, name)(a, axis, descending)
     a, axis = flat_axis(name, array_of(a), axis)
     return getattr(_arrays, name)(a, axis, descending)
 

@@ -37,10 +37,12 @@ def _reversed_dims(a):
 def reshape(a, /, shape, order="C", *, copy=False):
     """The elements with other dims, one of which may be -1. order F: the first index varies fastest, in a and in the
     result."""
+    if order == "C":
+        return hr._arrays.reshape(a, shape, bool(copy))
     check_known("reshape", order, order="CFA")
     shape = shape_of(shape)
     a = array_of(a)
-    if order != "F":
+    if order == "A":
         return hr._arrays.reshape(a, shape, bool(copy))
     return _reversed_dims(hr._arrays.reshape(_reversed_dims(a), shape[::-1], bool(copy)))
 
