@@ -25,7 +25,8 @@ CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
 
 .DEFAULT_GOAL := help
 .PHONY: help build test fuzz fuzz-files fuzz-torch demo gallery tools bench bench-c bench-ops check conformance sanitize
-.PHONY: array-api-tests fuzz-gradients conformance-tools sanitize-sample format test-levels wheels test-wheels clean venv python-package
+.PHONY: array-api-tests bench-arrays fuzz-gradients conformance-tools sanitize-sample format test-levels wheels
+.PHONY: test-wheels clean venv python-package
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +83,10 @@ tools: python-package ## two networks under each tool, and a page of what it sho
 
 bench: build python-package ## the benchmarks, with their table
 	$(VENV)/bin/python bench/run.py
+
+bench-arrays: python-package ## arrays beside NumPy, MLX and torch; OPTIONS='--quick'; pictures in build/arrays-bench
+	$(LIBRARIES) $(VENV_BIN)/python bench/arrays.py
+	$(LIBRARIES) $(VENV_BIN)/python bench/array_networks.py $(OPTIONS)
 
 bench-c: build ## costs of records, commits and repeated steps in C; kernels, interpreted and compiled
 	@$(BUILD_STEP) $(BUILD) --target benchmarks

@@ -199,3 +199,21 @@ def test_profilers_are_compared():
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(" us a step ") == 4 and "of the host alone" in done.stdout
+
+
+def test_array_networks(tmp_path):
+    """All sides but MLX's have the same answers and learn alike, and table and pictures are written."""
+    command = [sys.executable, str(ROOT / "bench" / "array_networks.py"), "--folder", str(tmp_path), "--rounds", "1"]
+    sides = ["arrays", "arrays compiled", "torch cpu", "torch headrace"]
+    options = ["--sides", ",".join(sides), "--seconds", "0.01", "--cases", "mlp-train-64,cnn-infer-1", "--images", "3"]
+    done = subprocess.run([*command, *options, "--epochs", "2"], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "results.json").read_text())
+    assert set(report["seconds"]) == {"mlp-train-64", "cnn-infer-1", "one by one"}
+    assert all(row.keys() == set(sides) and min(row.values()) > 0 for row in report["seconds"].values())
+    assert max(report["differences"].values()) < 1e-3
+    losses = [report["learned"][side]["epochs"][-1]["loss"] for side in sides]
+    assert max(losses) < 2.2 and max(losses) - min(losses) < 0.1  # 2.3 at first; dropout differs
+    assert "| CNN, infer, batch 1, ms |" in (tmp_path / "table.md").read_text()
+    assert "Not measured: mlx, mlx compiled." in done.stdout
+    assert (tmp_path / "learning.png").stat().st_size > 10000 and (tmp_path / "machine.png").exists()
