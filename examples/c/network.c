@@ -115,7 +115,9 @@ static hr_status save(hr_stream *stream, const network *net, const char *path) {
   for (int i = 0; i < PARAMETERS; ++i) {
     arrays[i] = &net->parameters[i];
   }
-  return hr_file_write(stream, path, HR_FILE_SAFETENSORS, PARAMETERS, NAMES, arrays, 0, NULL);
+  const hr_file_contents contents = {
+      .format = HR_FILE_SAFETENSORS, .count = PARAMETERS, .names = NAMES, .arrays = arrays};
+  return hr_file_write(stream, path, &contents);
 }
 
 /* Arrays of a file stand in the file's order, so they are found by their names. */
