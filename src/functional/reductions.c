@@ -29,15 +29,25 @@ hr_status hr__emit_reduce(const hr__function_call *c) {
   return HR_OK;
 }
 
+/* Integers are converted to f32, in which the row computes. */
 static hr_status emit_moments(const hr__function_call *c, bool has_root) {
   uint32_t mask;
   HR_RETURN_IF_ERROR(hr__axes_attribute(c, AXIS, c->inputs[0]->rank, &mask));
   const int64_t ints[2] = {mask, has_root};
   hr_scalar correction = hr__real_attribute(c, CORRECTION);
   hr_attrs attrs = {.int_count = 2, .scalar_count = 1, .ints = ints, .scalars = &correction};
-  HR_RETURN_IF_ERROR(hr__record_one(c, c->row->op, &attrs, 1, c->inputs, HR_DTYPE_NONE, c->output));
-  finish(c, mask);
-  return HR_OK;
+  hr_tensor floating = {0};
+  const hr_tensor *x = c->inputs[0];
+  if (x->dtype < HR_DTYPE_F16) {
+    HR_RETURN_IF_ERROR(hr__convert(c, x, HR_DTYPE_F32, &floating));
+    x = &floating;
+  }
+  hr_status status = hr__record_one(c, c->row->op, &attrs, 1, &x, HR_DTYPE_NONE, c->output);
+  hr_tensor_release(&floating);
+  if (status == HR_OK) {
+    finish(c, mask);
+  }
+  return status;
 }
 
 hr_status hr__emit_variance(const hr__function_call *c) {

@@ -878,3 +878,14 @@ def test_a_program_that_ends_at_once_ends_well():
     program = "import headrace as hr; x = hr.empty(0)"
     for _ in range(8):
         assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if "float" not in d and "complex" not in d])
+def test_moments_of_integers_are_floating(dtype):
+    x = np.array([[1, 0, 1, 1], [0, 1, 1, 0]]).astype(dtype)
+    y = hr.array(x)
+    for function in ("var", "std"):
+        for axis in (None, 0, -1):
+            expected = getattr(np, function)(x, axis=axis).astype(np.float32)
+            close(getattr(hr, function)(y, axis), expected)
+            close(getattr(hr, function)(y.T, axis, correction=1), getattr(np, function)(x.T, axis=axis, ddof=1).astype(np.float32))
