@@ -1,7 +1,10 @@
 /* arrays.c: the type of arrays: life, attributes, operators, text. */
+#include <stddef.h>
 #include <string.h>
 
 #include "extension.h"
+
+#include <structmember.h>
 
 /* ---- life: objects that were dropped are used again ---- */
 
@@ -25,6 +28,7 @@ array_object *new_array(hr_stream *stream) {
     }
   }
   x->stream = stream;
+  x->weak = NULL;
   x->tensor.buffer = NULL;
   if (__builtin_expect(open_traces > 0, 0) && note_traced(x) < 0) {
     Py_DECREF((PyObject *)x);
@@ -36,6 +40,9 @@ array_object *new_array(hr_stream *stream) {
 static void drop_array(PyObject *self) {
   array_object *x = as_array(self);
   PyTypeObject *type = Py_TYPE(self);
+  if (x->weak != NULL) {
+    PyObject_ClearWeakRefs(self);
+  }
   hr_buffer_release(x->tensor.buffer);
   if (dropped.count < FREE_MAX) {
     dropped.objects[dropped.count++] = x;
@@ -359,6 +366,35 @@ static PyObject *power(PyObject *x, PyObject *y, PyObject *modulus) {
   return apply_binary(HR_FUNCTIONAL_POW, x, y);
 }
 
+/* x += y and its like. */
+#define IN_PLACE(name, operator)                                                          \
+  static PyObject *name(PyObject *x, PyObject *y) {                                       \
+    return follows_mlx ? assign_result(x, operator(x, y)) : Py_NewRef(Py_NotImplemented); \
+  }
+IN_PLACE(add_to, add)
+IN_PLACE(subtract_to, subtract)
+IN_PLACE(multiply_to, multiply)
+IN_PLACE(floor_divide_to, floor_divide)
+IN_PLACE(remainder_of_to, remainder_of)
+IN_PLACE(matmul_to, matmul)
+IN_PLACE(bitwise_and_to, bitwise_and)
+IN_PLACE(bitwise_or_to, bitwise_or)
+IN_PLACE(bitwise_xor_to, bitwise_xor)
+IN_PLACE(shift_left_to, shift_left)
+IN_PLACE(shift_right_to, shift_right)
+
+static PyObject *divide_to(PyObject *x, PyObject *y) {
+  hr_dtype dtype = as_array(x)->tensor.dtype;
+  if (follows_mlx && dtype < HR_DTYPE_F16) {
+    return PyErr_Format(PyExc_ValueError, "/= of an array of %s, expected a floating one", python_name(dtype));
+  }
+  return follows_mlx ? assign_result(x, divide(x, y)) : Py_NewRef(Py_NotImplemented);
+}
+
+static PyObject *raise_to(PyObject *x, PyObject *y, PyObject *modulus) {
+  return follows_mlx ? assign_result(x, power(x, y, modulus)) : Py_NewRef(Py_NotImplemented);
+}
+
 static PyObject *positive(PyObject *x) {
   return (PyObject *)share_array(as_array(x));
 }
@@ -507,6 +543,9 @@ static PyMethodDef methods[] = {
 #define Py_bf_releasebuffer 2
 #endif
 
+static PyMemberDef members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(array_object, weak), READONLY, NULL},
+                                {NULL, 0, 0, 0, NULL}};
+
 static PyType_Slot slots[] = {
     {Py_tp_dealloc, drop_array},
     {Py_tp_repr, repr_of},
@@ -515,7 +554,9 @@ static PyType_Slot slots[] = {
     {Py_tp_hash, PyObject_HashNotImplemented},
     {Py_tp_iter, iterate},
     {Py_tp_getset, attributes},
+    {Py_tp_members, members},
     {Py_tp_methods, methods},
+    {Py_tp_new, construct_array},
     {Py_tp_doc, "An array: dims, a dtype and elements, which are computed when they are read."},
     {Py_nb_add, add},
     {Py_nb_subtract, subtract},
@@ -530,6 +571,19 @@ static PyType_Slot slots[] = {
     {Py_nb_xor, bitwise_xor},
     {Py_nb_lshift, shift_left},
     {Py_nb_rshift, shift_right},
+    {Py_nb_inplace_add, add_to},
+    {Py_nb_inplace_subtract, subtract_to},
+    {Py_nb_inplace_multiply, multiply_to},
+    {Py_nb_inplace_true_divide, divide_to},
+    {Py_nb_inplace_floor_divide, floor_divide_to},
+    {Py_nb_inplace_remainder, remainder_of_to},
+    {Py_nb_inplace_matrix_multiply, matmul_to},
+    {Py_nb_inplace_and, bitwise_and_to},
+    {Py_nb_inplace_or, bitwise_or_to},
+    {Py_nb_inplace_xor, bitwise_xor_to},
+    {Py_nb_inplace_lshift, shift_left_to},
+    {Py_nb_inplace_rshift, shift_right_to},
+    {Py_nb_inplace_power, raise_to},
     {Py_nb_negative, negative},
     {Py_nb_positive, positive},
     {Py_nb_absolute, absolute},
@@ -548,8 +602,7 @@ static PyType_Slot slots[] = {
     {Py_bf_releasebuffer, release_buffer},
     {0, NULL}};
 
-static PyType_Spec spec = {"headrace.Array", sizeof(array_object), 0,
-                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+static PyType_Spec spec = {"headrace.Array", sizeof(array_object), 0, Py_TPFLAGS_DEFAULT, slots};
 
 static int add_methods(PyTypeObject *type, PyMethodDef *added) {
   for (; added->ml_name != NULL; ++added) {

@@ -11,6 +11,8 @@ typedef struct leaves {
   int rank;
   int64_t dims[HR_RANK_MAX];
   hr_dtype dtype; /* of the highest number: BOOL, I64, U64, F64, C128 */
+  bool is_wide;   /* an integer is outside of int32 */
+  bool has_array; /* among the entries: they are no numbers */
 } leaves;
 
 static bool is_list(PyObject *object) {
@@ -40,13 +42,14 @@ static int add_leaf(leaves *to, PyObject *object) {
   int found = number_from(object, &number);
   if (found != 1) {
     if (found == 0) {
-      PyErr_Format(PyExc_TypeError, "%R is neither an array nor a number nor a list of them", object);
+      PyErr_Format(mlx_exception(PyExc_TypeError), "%R is neither an array nor a number nor a list of them", object);
     }
     return -1;
   }
   static const int ranks[HR_DTYPE_COUNT] = {
       [HR_DTYPE_BOOL] = 1, [HR_DTYPE_I64] = 2, [HR_DTYPE_U64] = 3, [HR_DTYPE_F64] = 4, [HR_DTYPE_C128] = 5};
   to->dtype = ranks[number.dtype] > ranks[to->dtype] ? number.dtype : to->dtype;
+  to->is_wide |= number.dtype == HR_DTYPE_I64 && number.value.i != (int32_t)number.value.i;
   to->objects[to->count++] = object;
   return 0;
 }
@@ -58,6 +61,10 @@ static int refuse_ragged(int depth) {
 
 /* The first path to a number gives the dims. */
 static int add_leaves(leaves *to, PyObject *object, int depth) {
+  if (is_array(object)) {
+    to->has_array = true;
+    return -1;
+  }
   if (!is_list(object)) {
     return depth == to->rank ? add_leaf(to, object) : refuse_ragged(depth);
   }
@@ -127,13 +134,22 @@ static array_object *array_of_leaves(const leaves *from, hr_stream *stream) {
   return array_or_raise(x, status);
 }
 
-static array_object *array_of_numbers(PyObject *object, hr_stream *stream) {
+static array_object *array_of_arrays(PyObject *list, hr_stream *stream);
+
+/* out_default: the dtype that the array gets if none is wanted. */
+static array_object *array_of_numbers(PyObject *object, hr_stream *stream, hr_dtype *out_default) {
   leaves found = {0};
   array_object *x = NULL;
   if (measure(&found, object) == 0 && add_leaves(&found, object, 0) == 0) {
     x = array_of_leaves(&found, stream);
   }
   PyMem_Free(found.objects);
+  if (found.has_array) {
+    return array_of_arrays(object, stream);
+  }
+  if (x != NULL) {
+    *out_default = mlx_default_dtype(default_dtype(x->tensor.dtype), found.is_wide);
+  }
   return x;
 }
 
@@ -141,8 +157,7 @@ static bool is_number(PyObject *object) {
   return PyFloat_Check(object) || PyLong_Check(object) || PyComplex_Check(object);
 }
 
-/* The object brings a dtype of its own, by the buffer protocol, DLPack or numpy's method. */
-static bool has_dtype(PyObject *object) {
+bool has_dtype(PyObject *object) {
   return !is_number(object) && (PyObject_CheckBuffer(object) || PyObject_HasAttrString(object, "__dlpack__") ||
                                 PyObject_HasAttrString(object, "__array__"));
 }
@@ -227,30 +242,34 @@ static array_object *array_of_others(PyObject *object, hr_stream *stream, int co
   return x;
 }
 
-static array_object *make_array(PyObject *object, hr_stream *stream, int copy) {
+/* out_default: the dtype that the array gets if none is wanted, if it is not its own. */
+static array_object *make_array(PyObject *object, hr_stream *stream, int copy, hr_dtype *out_default) {
   if (is_array(object)) {
     bool is_here = hr_stream_device(as_array(object)->stream) == hr_stream_device(stream);
     return is_here ? share_array(as_array(object)) : move_array(as_array(object), stream);
   }
-  if (is_list(object)) {
-    return has_arrays(object) ? array_of_arrays(object, stream) : array_of_numbers(object, stream);
+  if (is_list(object) && has_arrays(object)) {
+    return array_of_arrays(object, stream);
   }
-  return has_dtype(object) ? array_of_others(object, stream, copy) : array_of_numbers(object, stream);
+  if (is_list(object) || !has_dtype(object)) {
+    return array_of_numbers(object, stream, out_default);
+  }
+  array_object *x = array_of_others(object, stream, copy);
+  *out_default = x != NULL && follows_mlx ? default_dtype(x->tensor.dtype) : HR_DTYPE_NONE;
+  return x;
 }
 
 array_object *array_from(PyObject *object, hr_dtype dtype, hr_stream *stream, int copy) {
   if (stream == NULL) {
     return NULL;
   }
-  array_object *x = make_array(object, stream, copy);
+  hr_dtype otherwise = HR_DTYPE_NONE;
+  array_object *x = make_array(object, stream, copy, &otherwise);
   if (x == NULL) {
     return NULL;
   }
-  if (dtype == HR_DTYPE_NONE) {
-    bool is_typed = is_array(object) || (is_list(object) ? has_arrays(object) : has_dtype(object));
-    dtype = is_typed ? x->tensor.dtype : default_dtype(x->tensor.dtype);
-  }
-  if (dtype == x->tensor.dtype) {
+  dtype = dtype != HR_DTYPE_NONE ? dtype : otherwise;
+  if (dtype == HR_DTYPE_NONE || dtype == x->tensor.dtype) {
     return x;
   }
   PyObject *converted = NULL;
@@ -295,6 +314,11 @@ static PyObject *array_with(PyObject *args, PyObject *names, const char *format,
 static PyObject *array(PyObject *module, PyObject *args, PyObject *names) {
   (void)module;
   return array_with(args, names, "O|OOO:array", Py_True);
+}
+
+PyObject *construct_array(PyTypeObject *type, PyObject *args, PyObject *names) {
+  (void)type;
+  return array(NULL, args, names);
 }
 
 static PyObject *asarray(PyObject *module, PyObject *args, PyObject *names) {

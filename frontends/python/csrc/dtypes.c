@@ -117,12 +117,13 @@ static PyObject *size_of(PyObject *self, void *unused) {
   return PyLong_FromSize_t(hr_dtype_size(((dtype_object *)self)->dtype));
 }
 
-static PyObject *text_of(PyObject *self) {
-  return name_of(self, NULL);
+static PyObject *repr_of(PyObject *self) {
+  const char *module = follows_mlx ? "mlx.core" : "headrace";
+  return PyUnicode_FromFormat("%s.%s", module, python_name(((dtype_object *)self)->dtype));
 }
 
-static PyObject *repr_of(PyObject *self) {
-  return PyUnicode_FromFormat("headrace.%s", python_name(((dtype_object *)self)->dtype));
+static PyObject *text_of(PyObject *self) {
+  return follows_mlx ? repr_of(self) : name_of(self, NULL);
 }
 
 /* numpy.dtype("float32") == headrace.float32 */
@@ -151,6 +152,7 @@ static PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, NULL}, {NULL
 
 static PyGetSetDef attributes[] = {{"name", name_of, NULL, "the name, such as \"float32\"", NULL},
                                    {"itemsize", size_of, NULL, "bytes of an element", NULL},
+                                   {"size", size_of, NULL, "bytes of an element, as in MLX", NULL},
                                    {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot slots[] = {{Py_tp_repr, repr_of},

@@ -20,6 +20,7 @@
 
 typedef struct array_object {
   PyObject_HEAD hr_stream *stream;
+  PyObject *weak; /* references, NULL without any */
   hr_tensor tensor;
 } array_object;
 
@@ -129,12 +130,35 @@ int64_t integer_from(PyObject *object);
 /* An integer or a sequence of them; the count, or -1 with an exception. */
 int integers_from(PyObject *object, int64_t *out_integers);
 
+/* ---- mlx.c: the rules of MLX, for a process that imports headrace.mlx ---- */
+
+extern bool follows_mlx; /* set once */
+extern PyMethodDef mlx_methods[];
+/* An exception that is a ValueError, too, or the type itself without these rules. */
+PyObject *mlx_exception(PyObject *type);
+/* The dtype of numbers of Python: integers are i32 if all of them fit. */
+hr_dtype mlx_default_dtype(hr_dtype scalar, bool is_wide);
+/* A number of Python beside a tensor: 1 if it needs a dtype of its own, which is stored; -1 if it doesn't fit. */
+int mlx_number_dtype(const hr_scalar *number, const hr_tensor *beside, hr_dtype *out_dtype);
+/* Arrays of uint64 and of signed integers, which operators take as f32. */
+bool mlx_promotes(PyObject *left, PyObject *right);
+/* An array of another library as an operand: as take_operand, which other rules leave at 0. */
+int take_foreign(PyObject *object, operand *out);
+/* Neither an array nor a number: NotImplemented, or a ValueError. */
+PyObject *refuse_operand(hr_functional function, PyObject *object);
+/* x += y: x becomes the result of an operator, whose reference ends here. NULL and NotImplemented stay. */
+PyObject *assign_result(PyObject *x, PyObject *result);
+
 /* ---- creation.c ---- */
 
 extern PyMethodDef creation_methods[];
 /* copy: 1 always, 0 never (ValueError if it is needed), -1 if needed. */
 array_object *array_from(PyObject *object, hr_dtype dtype, hr_stream *stream, int copy);
 PyObject *convert_array(array_object *x, hr_dtype dtype);
+/* The object brings a dtype of its own, by the buffer protocol, DLPack or numpy's method. */
+bool has_dtype(PyObject *object);
+/* Array(...): as array(...). */
+PyObject *construct_array(PyTypeObject *type, PyObject *args, PyObject *names);
 
 /* ---- indexing.c ---- */
 

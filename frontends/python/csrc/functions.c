@@ -28,7 +28,7 @@ typedef struct function_row {
   hr_functional function;
   const char *name;
   bool takes_numbers; /* numbers are arguments of each run, and weak */
-  int result_count; /* 0: a list, -1: a tuple, of as many as the function has for these arguments */
+  int result_count;   /* 0: a list, -1: a tuple, of as many as the function has for these arguments */
   const parameter *parameters;
 } function_row;
 
@@ -311,18 +311,40 @@ static PyObject *apply_to(hr_functional function, hr_stream *stream, const hr_te
   return (PyObject *)array_or_raise(result, status);
 }
 
+/* A number beside an array gets a dtype of its own, if MLX's rules give it one. */
+static int give_dtype(operand *number, PyObject *object, const operand *beside) {
+  hr_dtype dtype;
+  int gets = mlx_number_dtype(&number->number.number, beside->tensor, &dtype);
+  array_object *made = gets > 0 ? array_from(object, dtype, beside->stream, 1) : NULL;
+  if (made != NULL) {
+    *number = (operand){.tensor = &made->tensor, .stream = made->stream, .owned = (PyObject *)made};
+  }
+  return gets == 0 || made != NULL ? 0 : -1;
+}
+
+static int give_dtypes(PyObject *left, operand *x, PyObject *right, operand *y) {
+  return x->stream == NULL && y->stream != NULL   ? give_dtype(x, left, y)
+         : y->stream == NULL && x->stream != NULL ? give_dtype(y, right, x)
+                                                  : 0;
+}
+
+static int take_any(PyObject *object, operand *out) {
+  int found = take_operand(object, out);
+  return found == 0 && follows_mlx ? take_foreign(object, out) : found;
+}
+
 /* At least one of the two is an array. */
 static PyObject *apply_mixed(hr_functional function, PyObject *left, PyObject *right) {
   operand x, y;
-  int found = take_operand(left, &x);
+  int found = take_any(left, &x);
   if (found <= 0) {
-    return found < 0 ? NULL : Py_NewRef(Py_NotImplemented);
+    return found < 0 ? NULL : refuse_operand(function, left);
   }
-  found = take_operand(right, &y);
+  found = take_any(right, &y);
   PyObject *result = NULL;
   if (found == 0) {
-    result = Py_NewRef(Py_NotImplemented);
-  } else if (found == 1) {
+    result = refuse_operand(function, right);
+  } else if (found == 1 && (!follows_mlx || give_dtypes(left, &x, right, &y) == 0)) {
     hr_stream *stream = join_streams(x.stream, x.tensor, y.stream, y.tensor);
     result = stream != NULL ? apply_to(function, stream, x.tensor, y.tensor) : NULL;
   }
@@ -333,7 +355,19 @@ static PyObject *apply_mixed(hr_functional function, PyObject *left, PyObject *r
   return result;
 }
 
+/* On the arrays as f32. */
+static PyObject *apply_as_f32(hr_functional function, PyObject *left, PyObject *right) {
+  PyObject *x = convert_array(as_array(left), HR_DTYPE_F32), *y = convert_array(as_array(right), HR_DTYPE_F32);
+  PyObject *result = x != NULL && y != NULL ? apply_mixed(function, x, y) : NULL;
+  Py_XDECREF(x);
+  Py_XDECREF(y);
+  return result;
+}
+
 PyObject *apply_binary(hr_functional function, PyObject *left, PyObject *right) {
+  if (__builtin_expect(follows_mlx, 0) && mlx_promotes(left, right)) {
+    return apply_as_f32(function, left, right);
+  }
   if (is_array(left) && is_array(right) && as_array(left)->stream == as_array(right)->stream) {
     return apply_to(function, as_array(left)->stream, &as_array(left)->tensor, &as_array(right)->tensor);
   }
@@ -396,10 +430,10 @@ static PyObject *call_function(const function_row *row, PyObject *self, PyObject
 
 /* ---- the table ---- */
 
-#define FUNCTION(NAME)                                                                                         \
+#define FUNCTION(NAME)                                                                                           \
   static PyObject *function_##NAME(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) { \
-    (void)module;                                                                                              \
-    return call_function(&rows[HR_FUNCTIONAL_##NAME], NULL, args, count, names);                               \
+    (void)module;                                                                                                \
+    return call_function(&rows[HR_FUNCTIONAL_##NAME], NULL, args, count, names);                                 \
   }
 #define METHOD(NAME)                                                                                         \
   static PyObject *method_##NAME(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) { \

@@ -55,7 +55,7 @@ static bool is_array_index(PyObject *entry) {
   }
   if (is_array(entry)) {
     return as_array(entry)->tensor.rank > 0 || as_array(entry)->tensor.dtype == HR_DTYPE_BOOL ||
-           is_traced(as_array(entry)); /* without a value that could be an integer */
+           is_traced(as_array(entry)) || follows_mlx || has_hooks(as_array(entry)->stream); /* its value may differ */
   }
   bool may_be = !PyIndex_Check(entry) && !PyBytes_Check(entry) && PyObject_CheckBuffer(entry);
   bool has_dims = !may_be && !PyBytes_Check(entry) && PyObject_CheckBuffer(entry) && PySequence_Check(entry) &&

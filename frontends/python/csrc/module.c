@@ -34,9 +34,9 @@ static PyObject *exception_of(hr_status_code code) {
     case HR_STATUS_INVALID_ARGUMENT:
       return PyExc_ValueError;
     case HR_STATUS_OUT_OF_RANGE:
-      return PyExc_IndexError;
+      return mlx_exception(PyExc_IndexError);
     case HR_STATUS_UNIMPLEMENTED:
-      return PyExc_TypeError;
+      return mlx_exception(PyExc_TypeError);
     case HR_STATUS_RESOURCE_EXHAUSTED:
       return PyExc_MemoryError;
     case HR_STATUS_CANCELLED:
@@ -216,6 +216,42 @@ static PyObject *read_stats(PyObject *module, PyObject *unused) {
                        "kernels", (long long)stats.kernels);
 }
 
+/* Counters of the default device's memory, in bytes; the action changes it before. */
+static PyObject *read_memory(PyObject *module, PyObject *args) {
+  (void)module;
+  const char *action = "";
+  long long limit = -1;
+  hr_stream *stream = PyArg_ParseTuple(args, "|sL:_memory", &action, &limit) ? default_stream() : NULL;
+  if (stream == NULL) {
+    return NULL;
+  }
+  hr_device *device = hr_stream_device(stream);
+  if (strcmp(action, "reset_peak") == 0) {
+    hr_device_memory_reset_peak(device);
+  } else if (strcmp(action, "trim") == 0) {
+    hr_device_memory_trim(device);
+  } else if (strcmp(action, "limit") == 0) {
+    hr_device_memory_limit(device, limit);
+  }
+  hr_memory_stats stats;
+  hr_device_memory_stats(device, &stats);
+  return Py_BuildValue("{s:L,s:L,s:L,s:L}", "active", (long long)stats.allocated_bytes, "peak",
+                       (long long)stats.allocated_bytes_peak, "reserved", (long long)stats.reserved_bytes,
+                       "allocations", (long long)stats.allocation_count);
+}
+
+/* Submits the pending work of all devices without waiting for it. */
+static PyObject *submit(PyObject *module, PyObject *unused) {
+  (void)module, (void)unused;
+  for (int i = 0; i < streams.count; ++i) {
+    hr_status status = hr_stream_commit(streams.all[i]);
+    if (status != HR_OK) {
+      return raise_status(status);
+    }
+  }
+  Py_RETURN_NONE;
+}
+
 /* ---- the module ---- */
 
 static PyMethodDef module_methods[] = {
@@ -225,6 +261,11 @@ static PyMethodDef module_methods[] = {
      "device(name=None, /)\n--\n\nThe name of the device of new arrays; with a name, such as \"cuda:1\", selects it."},
     {"stats", read_stats, METH_NOARGS,
      "stats()\n--\n\nCounters of the default device's stream: operations, commits and kernels."},
+    {"_memory", read_memory, METH_VARARGS,
+     "_memory(action='', limit=-1, /)\n--\n\nactive, peak and reserved bytes of the default device, and its number of "
+     "allocations, after "
+     "'reset_peak', 'trim' or 'limit'."},
+    {"_submit", submit, METH_NOARGS, "_submit()\n--\n\nSubmits all pending work without waiting for it."},
     {NULL, NULL, 0, NULL}};
 
 /* The types and the streams are the process's, so there is one module, too. */
@@ -247,8 +288,9 @@ static int fill_module(PyObject *module) {
       PyModule_AddFunctions(module, tape_methods) < 0 || PyModule_AddFunctions(module, indexing_methods) < 0 ||
       PyModule_AddFunctions(module, file_methods) < 0 || PyModule_AddFunctions(module, compile_methods) < 0 ||
       PyModule_AddFunctions(module, vmap_methods) < 0 || PyModule_AddFunctions(module, pickle_methods) < 0 ||
-      PyModule_AddFunctions(module, list_methods) < 0 || add_compiled(module) < 0 ||
-      PyModule_AddObjectRef(module, "Array", (PyObject *)array_type) < 0 || add_late_methods() < 0) {
+      PyModule_AddFunctions(module, mlx_methods) < 0 || PyModule_AddFunctions(module, list_methods) < 0 ||
+      add_compiled(module) < 0 || PyModule_AddObjectRef(module, "Array", (PyObject *)array_type) < 0 ||
+      add_late_methods() < 0) {
     return -1;
   }
   Py_INCREF(module);

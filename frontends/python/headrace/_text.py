@@ -193,12 +193,12 @@ def _lines(nested, shape, form, indent, width, separator, is_short):
 def _body(x, indent, separator, width):
     is_short = x.size > THRESHOLD
     nested = (_edges(x) if is_short else x).tolist()
-    form = _formatter(_leaves(nested, x.ndim), str(x.dtype)) if x.ndim or str(x.dtype) != "bool" else str
+    form = _formatter(_leaves(nested, x.ndim), x.dtype.name) if x.ndim or x.dtype.name != "bool" else str
     return _lines(nested, x.shape, form, indent, width, separator, is_short)
 
 
 def repr_of(x):
-    dtype = str(x.dtype)
+    dtype = x.dtype.name
     if x.size == 0:
         shape = "" if x.shape == (0,) else f", shape={x.shape}"
         return f"array([]{shape}, dtype={dtype})"
@@ -218,7 +218,7 @@ def text_of(x):
         return "[]"
     if x.ndim > 0:
         return _body(x, "", " ", WIDTH)
-    value, dtype = x.item(), str(x.dtype)
+    value, dtype = x.item(), x.dtype.name
     if dtype not in DIGITS or dtype.startswith("complex") or not math.isfinite(value):
         return str(value)
     negative, digits, first = _shortest(value, dtype)

@@ -185,7 +185,7 @@ def _matrices(name, x):
 def _bound(x, values, rtol):
     """The singular values up to this are 0: rtol times the largest one."""
     if rtol is None:
-        rtol = max(x.shape[-2:]) * _EPS.get(str(values.dtype), 0)
+        rtol = max(x.shape[-2:]) * _EPS.get(values.dtype.name, 0)
     rtol = _hr.asarray(rtol, dtype=values.dtype)
     return _hr.expand_dims(rtol, -1) * _hr.max(values, -1, True)
 
@@ -194,7 +194,7 @@ def pinv(x, rtol=None):
     """Pseudo-inverse; singular values up to rtol times the largest count as 0."""
     x = _matrices("pinv", x)
     if 0 in x.shape:
-        dtype = x.dtype if str(x.dtype) in _EPS else "float32"
+        dtype = x.dtype if x.dtype.name in _EPS else "float32"
         return _hr.zeros((*x.shape[:-2], x.shape[-1], x.shape[-2]), dtype=dtype)
     u, s, vh = _hr.svd(x, False)
     inverse = _hr.where(s > _bound(x, s, rtol), _hr.reciprocal(s), 0)

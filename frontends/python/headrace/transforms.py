@@ -31,11 +31,25 @@ class _Tape:
         _arrays._tape_close(self.tape)
 
 
+class _Rules:
+    """What headrace.mlx changes: integers are differentiated as float32, and what a function puts into its argument's
+    lists and dicts stays there."""
+
+    follows_mlx = False
+
+
 _FLOATING = {"float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
 
 
 def _is_floating(x):
     return x.dtype.name in _FLOATING
+
+
+def _differentiable(x):
+    """The array; under MLX's rules integers as float32."""
+    if _Rules.follows_mlx and isinstance(x, Array) and not _is_floating(x):
+        return x.astype(_arrays.float32)
+    return x
 
 
 def _check_argument(who, name, x):
@@ -68,7 +82,10 @@ def _wanted(who, argnums, argnames):
         raise ValueError(f"{who}: argnames is {argnames!r}, expected different names")
     if argnums is None:
         argnums = () if names else (0,)
-    return _positions(who, argnums), names
+    positions = _positions(who, argnums)
+    if not positions and not names:
+        raise ValueError(f"{who}: argnums is {argnums!r} without argnames, expected at least one argument")
+    return positions, names
 
 
 def _chosen(who, positions, names, args, kwargs):
@@ -105,6 +122,7 @@ def _copies(who, chosen):
     leaves = []
 
     def copied(x):
+        x = _differentiable(x)
         if not isinstance(x, Array) or not _is_floating(x):
             _check_chosen(who, chosen)
         own = _arrays._tape_copy(x)
@@ -139,13 +157,31 @@ def _loss_of(who, value):
     return value
 
 
+def _leave_changes(tree, copy, own):
+    """What the function put into the copy's lists and dicts is put into the tree's."""
+    if isinstance(copy, (list, dict)):
+        for key, child in list(copy.items() if isinstance(copy, dict) else enumerate(copy)):
+            is_new = key not in tree if isinstance(tree, dict) else key >= len(tree)
+            if not is_new and isinstance(child, (list, tuple, dict)):
+                _leave_changes(tree[key], child, own)
+            elif id(child) not in own and not is_new:
+                tree[key] = child
+
+
 def _gradients_of(who, call, loss_of, chosen):
     """The result of call(copies of the chosen arguments), and trees of gradients like them."""
     trees, leaves = _copies(who, chosen)
+    own = {id(x): x for _, x in tree_flatten(trees)} if _Rules.follows_mlx else None
+    structure = tree_map(lambda x: x.dtype, chosen) if _Rules.follows_mlx else trees
     with _Tape(leaves) as tape:
         value = call(trees)
         _arrays._tape_end(tape)
+        if own is not None:
+            for key, tree in chosen.items():
+                _leave_changes(tree, trees[key], own)
         found = iter(_arrays._tape_gradient(tape, [loss_of(who, value)], None, leaves))
+    if own is not None:
+        return value, tree_map(lambda dtype: next(found).astype(dtype), structure)
     return value, tree_map(lambda _: next(found), trees)
 
 
@@ -235,6 +271,7 @@ def _check_pairs(who, arrays, what, others, other):
 
 def _copied_primals(who, primals):
     """Copies for the function, and for the tape."""
+    primals = [_differentiable(x) for x in primals]
     for i, x in enumerate(primals):
         _check_argument(who, f"primal {i}", x)
     if not primals:
@@ -266,7 +303,7 @@ def jvp(fun, primals, tangents):
     The products are found forwards, operation by operation, and cost about as much as the function. Of an operation
     without a formula for products the gradient is differentiated.
     """
-    primals, tangents = list(primals), list(tangents)
+    primals, tangents = list(primals), [_differentiable(x) for x in tangents]
     copies, watched = _copied_primals("jvp", primals)
     _check_pairs("jvp", primals, "primal", tangents, "tangent")
     with _Tape(watched) as tape:
@@ -278,7 +315,8 @@ def jvp(fun, primals, tangents):
 def _products(tape, inputs, tangents, outputs):
     """The products of floating outputs; others are zeros."""
     found = iter(_arrays._tape_product(tape, inputs, tangents, [y for y in outputs if _is_floating(y)]))
-    return [next(found) if _is_floating(y) else _arrays.zeros_like(y) for y in outputs]
+    other = tangents[0].dtype if _Rules.follows_mlx and tangents else None
+    return [next(found) if _is_floating(y) else _arrays.zeros_like(y, dtype=other) for y in outputs]
 
 
 # ---- functions with gradients of their own

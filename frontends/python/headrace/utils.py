@@ -66,7 +66,7 @@ def tree_unflatten(tree):
     for path, leaf in items:
         key, _, rest = path.partition(".")
         children.setdefault(key, []).append((rest, leaf))
-    if not all(key.isdecimal() for key in children):
+    if not all(key.isdecimal() and str(int(key)) == key for key in children):
         return {key: tree_unflatten(leaves) for key, leaves in children.items()}
     numbered = {int(key): leaves for key, leaves in children.items()}
     return [tree_unflatten(numbered[i]) if i in numbered else {} for i in range(max(numbered, default=-1) + 1)]
