@@ -25,8 +25,8 @@ CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
 
 .DEFAULT_GOAL := help
 .PHONY: help build test fuzz fuzz-files fuzz-torch demo gallery tools bench bench-c bench-ops check conformance sanitize
-.PHONY: array-api-tests bench-arrays fuzz-gradients conformance-tools sanitize-sample format test-levels wheels
-.PHONY: test-wheels clean venv python-package
+.PHONY: array-api-tests bench-arrays mlx-tests fuzz-gradients conformance-tools sanitize-sample format test-levels
+.PHONY: wheels test-wheels clean venv python-package
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -110,6 +110,9 @@ array-api-tests: python-package ## the array API standard's own tests, of the ch
 conformance-tools: build python-package ## torch's own tests of backends, of torch.distributed's on two ranks
 	$(VENV)/bin/python tests/conformance/distributed.py --seconds 120
 	$(VENV)/bin/python tests/conformance/out_of_tree.py
+
+mlx-tests: python-package ## MLX's own tests on headrace.mlx, from the checkout that HEADRACE_MLX_SOURCE names; OPTIONS='--only test_ops'
+	$(LIBRARIES) $(VENV)/bin/python tests/mlx/run.py $(OPTIONS)
 
 # Every scripts/make_*.py writes generated files, and with --check says whether they are fresh.
 check: $(STAMP) ## the rules: includes, generated files, pages, formatting, warnings (gcc and clang), static variables
