@@ -142,18 +142,9 @@ def _greedy(sets, out, sizes):
 # ---- products of parts
 
 
-def _flat_batch(a):
-    return _arrays.reshape(a, (-1, *a.shape[-2:]))
-
-
-def _gathered(a, indices):
-    return a if indices is None else _arrays.take(_flat_batch(a), indices, 0)
-
-
 def gather_mm(a, b, /, lhs_indices=None, rhs_indices=None, *, sorted_indices=False, stream=None):
     """Products of the matrices of a and b with these numbers in the flattened batch."""
-    a, b = _floating("gather_mm", a, b)
-    return _arrays.matmul(_gathered(a, lhs_indices), _gathered(b, rhs_indices))
+    return _arrays.gather_mm(*_floating("gather_mm", a, b), lhs_indices, rhs_indices, sorted_indices)
 
 
 def segmented_mm(a, b, /, segments, *, stream=None):

@@ -550,16 +550,3 @@ def _filled(x, size, fill):
     x = x[:size]
     rest = size - x.shape[0]
     return _arrays.concat([x, _arrays.broadcast_to(fill.astype(x.dtype), (rest,))]) if rest else x
-
-
-# ---- 8-bit floats
-
-
-def to_fp8(x, *, stream=None):
-    """The bits of x as float8_e4m3fn, uint8."""
-    return view(_arrays.clip(x, -448, 448).astype(_arrays.float8_e4m3fn), _arrays.uint8)
-
-
-def from_fp8(x, dtype=_arrays.bfloat16, *, stream=None):
-    """The numbers whose float8_e4m3fn bits are x."""
-    return view(x, _arrays.float8_e4m3fn).astype(dtype)

@@ -31,6 +31,7 @@ from headrace.mlx._dtypes import (
 from headrace.mlx._files import load, save, save_gguf, save_safetensors, savez, savez_compressed
 from headrace.mlx._operations import *  # noqa: F403
 from headrace.mlx._products import *  # noqa: F403
+from headrace.mlx._quantized import *  # noqa: F403
 from headrace.mlx._shapes import *  # noqa: F403
 from headrace.mlx._text import PrintOptions, get_printoptions, printoptions, set_printoptions
 from headrace.mlx._transforms import *  # noqa: F403
