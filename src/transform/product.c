@@ -9,8 +9,7 @@
  *                            the rule is the one of the conjugate.
  *   linear rows              whose rules read no floating value: the row itself, of tangents
  *   contractions             linear in each factor: the row with a tangent in the place of the factor, summed
- *   others                   a rule is linear in g: the gradient of J^T v by v, paired with the tangents, is J times
- * them
+ *   others                   rules are linear in g: the gradient by v of J^T v, paired with the tangents, is J tangent
  *
  * The last needs no values that the record has not, and its J^T v is never needed.
  */
@@ -242,7 +241,7 @@ static hr_status add_products(const step *s) {
 typedef struct transposition {
   int pair_count;
   hr_tensor *v, *found, *tangents, *products; /* in one block */
-  const hr_tensor **pointers;                 /* of v; from the second third on of found, and of tangents */
+  const hr_tensor **pointers;                 /* to v, in the first third; to found; to tangents */
   uint64_t *serials;                          /* of the pairs */
 } transposition;
 
