@@ -478,6 +478,24 @@ def test_jvp():
     close(products[1], (np.asarray(x) @ np.asarray(t)).sum(axis=0))
 
 
+@pytest.mark.parametrize("name", LOSSES)
+def test_jvp_of_losses_agrees_with_the_gradient(name):
+    def total(x):
+        return hr.sum(LOSSES[name](x))
+
+    x, t = sample(4, 4), sample(4, 4, seed=3)
+    _, (product,) = hr.jvp(total, [x], [t])
+    close(product, (hr.grad(total)(x) * t).sum())
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "complex64"])
+def test_products_have_the_dtype_of_the_output(dtype):
+    x = hr.array([1.0, 2.0], dtype=dtype)
+    (y, total, places), products = hr.jvp(lambda x: (x * x, x.sum().astype("float32"), hr.argsort(hr.real(x))), [x], [x])
+    assert [p.dtype for p in products] == [y.dtype, total.dtype, places.dtype]
+    assert [p.tolist() for p in products] == [[2, 8], 3, [0, 0]]
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_jvp_agrees_with_the_gradient(name):
     x, t = sample(4, 4), sample(4, 4, seed=3)
