@@ -133,28 +133,36 @@ static bool find_loop(const matcher *m, int n, pair *out_pair) {
   return program->buffers[out->index].is_dead && next_access(m, at, out->index, &writes_again) == m->count;
 }
 
-/* True if the contraction can run at the loop's place: its inputs are unchanged, and no check may end the program
- * between a visible write and the new place. */
-static bool can_move(const matcher *m, const pair *p) {
-  const hr_program *program = m->program;
-  bool is_seen = !program->buffers[p->node->outputs[0].index].is_dead;
-  for (int k = p->first + 1; k < p->last; ++k) {
-    const hr_node *between = &program->nodes[k];
-    if (m->is_gone[k]) {
-      continue;
-    }
-    if (between->op == HR_OP_CHECK_INDEX && is_seen) {
-      return false;
-    }
-    for (int i = 0; i < p->node->input_count; ++i) {
-      bool writes = false;
-      const hr_operand *x = &p->node->inputs[i];
-      if (x->kind == HR_OPERAND_VALUE && touches(between, x->index, &writes) && writes) {
-        return false;
-      }
-    }
+static bool has_check_between(const matcher *m, const pair *p) {
+  bool has = false;
+  for (int k = p->first + 1; !has && k < p->last; ++k) {
+    has = !m->is_gone[k] && m->program->nodes[k].op == HR_OP_CHECK_INDEX;
   }
-  return true;
+  return has;
+}
+
+static bool is_written_between(const matcher *m, const pair *p, uint32_t buffer) {
+  bool is_written = false;
+  int k = hr_uses_after(&m->uses, buffer, p->first);
+  for (; !is_written && k < m->uses.first[buffer + 1] && m->uses.nodes[k] < p->last; ++k) {
+    int n = m->uses.nodes[k];
+    bool writes = false;
+    is_written = !m->is_gone[n] && touches(&m->program->nodes[n], buffer, &writes) && writes;
+  }
+  return is_written;
+}
+
+/* True if the contraction can run at the loop's place: its inputs are unchanged, and no check may end the program
+ * between a visible write and the new place. Added rows write only what no other node does. */
+static bool can_move(const matcher *m, const pair *p) {
+  bool is_seen = !m->program->buffers[p->node->outputs[0].index].is_dead;
+  bool can = !is_seen || !has_check_between(m, p);
+  for (int i = 0; can && i < p->node->input_count; ++i) {
+    const hr_operand *x = &p->node->inputs[i];
+    bool is_own = x->kind == HR_OPERAND_VALUE && x->index < m->buffer_count;
+    can = !is_own || !is_written_between(m, p, x->index);
+  }
+  return can;
 }
 
 /* ---- operands over the contraction's dims ---- */
