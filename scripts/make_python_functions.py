@@ -314,6 +314,20 @@ def compile(
 ) -> Callable[..., Any]:
     """The function with its operations captured once for each structure of arguments."""
 '''
+
+
+def late_methods():
+    """Methods of arrays in Python (headrace/_numpy/methods.py), and their arguments behind self."""
+    places = {**assigned("_numpy/methods", "_FUNCTIONS"), "_numpy.methods": assigned("_numpy/methods", "_OWN")}
+    for module, names in places.items():
+        for node in ast.parse(read(f"frontends/python/headrace/{module.replace('.', '/')}.py")).body:
+            if isinstance(node, ast.FunctionDef) and node.name in names:
+                first = node.args.posonlyargs or node.args.args
+                del first[0]
+                arguments = ast.unparse(node.args)
+                yield node.name, f", {arguments}" if arguments else ""
+
+
 OPERATORS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
 
 
@@ -333,8 +347,10 @@ def stub():
         lines += [f"    def __{side}{operator}__(self, other: _Like) -> Array: ..." for side in ("", "r")]
     lines += [f"    def __{name}__(self) -> Array: ..." for name in ("neg", "pos", "abs", "invert")]
     lines += [f"    def __{name}__(self, other: Any) -> Array: ...  # type: ignore" for name in "lt le eq ne gt ge".split()]
+    late = dict(late_methods())
+    lines += [f"    def {name}(self{arguments}) -> Any: ..." for name, arguments in sorted(late.items())]
     for _, name, _, names, is_many, attributes, _, _ in rows():
-        if name in METHODS:
+        if name in METHODS - set(late):
             rest = stub_parameters(names[1:], is_many, attributes)
             lines.append(f"    def {name}(self{', ' + rest if rest else ''}) -> Array: ...")
     lines.append("")

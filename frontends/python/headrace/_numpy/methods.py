@@ -49,7 +49,9 @@ def conj(x):
     return hr.conj(x)
 
 
-conjugate = conj
+def conjugate(x):
+    """The complex conjugate."""
+    return conj(x)
 
 
 def fill(x, value):
