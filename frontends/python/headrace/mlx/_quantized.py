@@ -68,5 +68,5 @@ def to_fp8(x, *, stream=None):
 
 
 def from_fp8(x, dtype=_arrays.bfloat16, *, stream=None):
-    """The numbers whose float8_e4m3fn bits are x."""
-    return _arrays.from_fp8(x, dtype)
+    """The numbers whose float8_e4m3fn bits are x, or those of an array of that dtype."""
+    return x.astype(dtype) if x.dtype == _arrays.float8_e4m3fn else _arrays.from_fp8(x, dtype)
