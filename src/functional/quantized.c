@@ -430,13 +430,28 @@ static bool has_row(const hr__packed *w, const hr_tensor *x) {
 static const hr_tensor *row_product(hr__formula *f, const hr_tensor *x, const hr__packed *w) {
   const int64_t ints[2] = {w->packing.bits, w->packing.group};
   hr_attrs attrs = {.int_count = 2, .ints = ints};
-  int64_t dims[HR_RANK_MAX], inner = x->dims[x->rank - 1];
-  const int64_t both[2] = {hr_tensor_count(x) / inner, inner};
+  const hr_tensor *inputs[4] = {x, w->words, w->scales, w->biases};
+  return hr__step(f, HR_OP_QUANTIZED_MATMUL, &attrs, 4, inputs, HR_DTYPE_NONE);
+}
+
+/* [.., K] as [M, K]: all rows are one product, whose sums have one order. */
+static const hr_tensor *as_rows(hr__formula *f, const hr_tensor *x) {
+  int64_t both[2] = {1, x->dims[x->rank - 1]};
+  for (int d = 0; d < x->rank - 1; ++d) {
+    both[0] *= x->dims[d];
+  }
+  return hr__as_dims(f, x, 2, both);
+}
+
+/* With x's dims in place of the rows. */
+static const hr_tensor *with_rows_of(hr__formula *f, const hr_tensor *y, const hr_tensor *x) {
+  int64_t dims[HR_RANK_MAX];
+  if (hr__formula_failed(f)) {
+    return y;
+  }
   hr__copy_dims(x->rank, x->dims, dims);
-  dims[x->rank - 1] = w->words->dims[0];
-  const hr_tensor *inputs[4] = {hr__as_dims(f, x, 2, both), w->words, w->scales, w->biases};
-  const hr_tensor *y = hr__step(f, HR_OP_QUANTIZED_MATMUL, &attrs, 4, inputs, HR_DTYPE_NONE);
-  return hr__formula_failed(f) ? y : hr__as_dims(f, y, x->rank, dims);
+  dims[x->rank - 1] = y->dims[1];
+  return hr__as_dims(f, y, x->rank, dims);
 }
 
 hr_status hr__emit_quantized_matmul(const hr__function_call *c) {
@@ -446,9 +461,12 @@ hr_status hr__emit_quantized_matmul(const hr__function_call *c) {
   HR_RETURN_IF_ERROR(read_operands(c, 1, &w, &dtype));
   hr__formula f;
   hr__formula_begin(&f, c);
-  const hr_tensor *x = hr__as_dtype(&f, c->inputs[0], dtype);
-  return hr__formula_end(&f, transpose && has_row(&w, x) ? row_product(&f, x, &w)
-                                                         : product(&f, x, right_factor(&f, &w, transpose, dtype)));
+  bool has_rows = w.words->rank == 2;
+  const hr_tensor *x = hr__as_dtype(&f, has_rows ? as_rows(&f, c->inputs[0]) : c->inputs[0], dtype);
+  const hr_tensor *y = hr__formula_failed(&f)        ? x
+                       : transpose && has_row(&w, x) ? row_product(&f, x, &w)
+                                                     : product(&f, x, right_factor(&f, &w, transpose, dtype));
+  return hr__formula_end(&f, has_rows ? with_rows_of(&f, y, c->inputs[0]) : y);
 }
 
 /* Matrices [.., M, N] at flat indices of the dims in front; without indices x itself. */

@@ -447,6 +447,23 @@ def test_gradients(rows, transpose):
         close(got, np.float64(np.asarray(want)))
 
 
+@pytest.mark.parametrize("transpose", [True, False])
+def test_gradients_of_batches_are_products(transpose):
+    w = hr.quantize(hr.array(rng.standard_normal((128, 64)).astype(np.float32)))
+    x, c = (hr.array(rng.standard_normal((2, 33, n)).astype(np.float32)) for n in ((64, 128) if transpose else (128, 64)))
+    _, gradients = hr.vjp(lambda x: hr.quantized_matmul(x, *w, transpose), [x], [c])
+    close(gradients[0], np.float64(np.asarray(hr.quantized_matmul(c, *w, not transpose))))
+
+
+@pytest.mark.parametrize("case", MODES)
+def test_compiled_products(case):
+    result, options, dense = quantized(hr.array(rng.standard_normal((32, 128)).astype(np.float32)), *case)
+    product = hr.compile(lambda x, w: hr.tanh(hr.quantized_matmul(x, *w, **options)))
+    for rows in (1, 5, 1):
+        x = rng.standard_normal((rows, 128)).astype(np.float32)
+        close(product(hr.array(x), list(result)), np.tanh(x @ dense.T), 4)
+
+
 def test_gradients_by_x_of_all_modes():
     for mode, group, bits in MODES:
         result, options, dense = quantized(hr.array(rng.standard_normal((32, 128)).astype(np.float32)), mode, group, bits)
