@@ -93,6 +93,7 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
   HR_RETURN_IF_ERROR(expand(stream, target, program));
   HR_RETURN_IF_ERROR(verify_after(program, target, "expand"));
   HR_RETURN_IF_ERROR(hr_late_calls(program));
+  HR_RETURN_IF_ERROR(hr_forward(program));
   HR_RETURN_IF_ERROR(hr_simplify(program));
   HR_RETURN_IF_ERROR(verify_after(program, target, "simplify"));
   HR_RETURN_IF_ERROR(hr_rename(program));

@@ -1,7 +1,7 @@
 /* compile.h: compiles a recorded program to a schedule of steps.
  *
  *   stream form --chain, expand-->
- *   value form  --simplify, rename, match, deliver, layout, propagate order-->
+ *   value form  --forward, simplify, rename, match, deliver, layout, propagate order-->
  *   value form  --fuse, recompute, wait, hoist-->
  *   groups      --live, plan, lower--> steps and places
  *

@@ -57,6 +57,10 @@ void hr_versions_add(hr_program *program, hr_node *node);
 /* Numbers versions and finds touches in one walk; false when memory is out. */
 bool hr_versions_and_touches(hr_program *program, hr_touches *out_touches);
 
+/* Makes readers of temporaries that are copies of whole buffers read these. The copies stay: hr_simplify removes them.
+ */
+hr_status hr_forward(hr_program *program);
+
 /* True if a store through this view writes every byte of its buffer. */
 bool hr_covers_buffer(const hr_program *program, const hr_operand *output, uint32_t reduce_mask);
 /* Removes nodes whose results are never read. Before: %3 = mul(..) into a dead buffer that is never read. After: gone.
