@@ -20,6 +20,30 @@ static hr_status multiply(const hr__backward *b, const hr_tensor *left, const hr
   return hr__record_one(&b->call, HR_OP_MATMUL, NULL, 2, inputs, HR_DTYPE_NONE, out);
 }
 
+/* True if the matrices of a view are column-major. */
+static bool is_column_major(const hr_view *view) {
+  int last = view->rank - 1;
+  return last > 0 && view->dims[last] > 1 && view->dims[last - 1] > 1 && view->strides[last - 1] == 1 &&
+         view->strides[last] >= view->dims[last - 1];
+}
+
+/* left * right in the layout of `like`, so that it can become the adjoint of its buffer without a copy: linear layers
+ * multiply by a transposed weight. */
+static hr_status multiply_like(const hr__backward *b, const hr_tensor *left, const hr_tensor *right,
+                               const hr_view *like, hr_tensor *out) {
+  hr_tensor first, second;
+  if (!is_column_major(like)) {
+    return multiply(b, left, right, out);
+  }
+  hr__copy_tensor(right, &first);
+  hr__copy_tensor(left, &second);
+  transpose(&first);
+  transpose(&second);
+  HR_RETURN_IF_ERROR(multiply(b, &first, &second, out));
+  transpose(out);
+  return HR_OK;
+}
+
 /* The conjugate transpose of matrices, with a reference. */
 static hr_status make_adjoint(const hr__backward *b, const hr_tensor *x, hr_tensor *out) {
   hr_tensor view;
@@ -55,7 +79,7 @@ static bool shares_matrix(const hr_tensor *g, const hr_view *x, const hr_view *m
 static hr_status gradient_of_left(const hr__backward *b, const hr_tensor *g, hr_tensor *out) {
   hr_tensor number, adjoint;
   HR_RETURN_IF_ERROR(make_adjoint(b, hr__value(hr__taped_input(b, 1), &number), &adjoint));
-  hr_status status = multiply(b, g, &adjoint, out);
+  hr_status status = multiply_like(b, g, &adjoint, &hr__taped_input(b, 0)->view, out);
   hr_tensor_release(&adjoint);
   return status;
 }
@@ -73,7 +97,7 @@ static hr_status gradient_of_right(const hr__backward *b, const hr_tensor *g, hr
     status = HR_OK;
   }
   status = status == HR_OK ? make_adjoint(b, &left, &adjoint) : status;
-  status = status == HR_OK ? multiply(b, &adjoint, &rows, out) : status;
+  status = status == HR_OK ? multiply_like(b, &adjoint, &rows, &hr__taped_input(b, 1)->view, out) : status;
   hr_tensor_release(&rows);
   hr_tensor_release(&left);
   hr_tensor_release(&adjoint);

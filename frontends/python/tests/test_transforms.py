@@ -668,3 +668,30 @@ def test_tree_reduce():
     assert hr.utils.tree_reduce(lambda a, b: a + b, tree) == 10
     assert hr.utils.tree_reduce(lambda a, b: a + b, tree, 100) == 110
     assert hr.utils.tree_reduce(lambda a, b: a + len(b), [[1], [2, 3]], 0, is_leaf=lambda t: t != [[1], [2, 3]]) == 3
+
+
+def test_gradients_of_products_by_transposed_matrices():
+    """They are computed in the matrix's own layout: linear layers' weights need no copy."""
+    rng = np.random.default_rng(3)
+
+    def operations(f, *arguments):
+        before = hr.stats()["operations"]
+        found = hr.grad(f, argnums=(0, 1))(*arguments)
+        hr.eval()
+        return hr.stats()["operations"] - before, found
+
+    for batch, dtype in (((), "float64"), ((3,), "float64"), ((2, 3), "float32"), ((), "complex128"), ((3,), "complex64")):
+        make = lambda *shape: rng.normal(size=shape) + (1j * rng.normal(size=shape) if "complex" in dtype else 0)  # noqa: E731
+        x, w, g = (make(*shape).astype(dtype) for shape in ((*batch, 4, 5), (5, 6), (*batch, 4, 6)))
+        a, b, c = hr.array(x), hr.array(w), hr.array(g)
+        real = (lambda z: hr.real(z)) if "complex" in dtype else (lambda z: z)
+        plain, expected = operations(lambda x, w: real((x @ w) * hr.conj(c)).sum(), a, b)
+        count, found = operations(lambda x, w: real((x @ w.T) * hr.conj(c)).sum(), a, hr.array(w.T.copy()))
+        assert count == plain
+        np.testing.assert_allclose(np.asarray(found[0]), np.asarray(expected[0]), rtol=1e-5)
+        np.testing.assert_allclose(np.asarray(found[1]).T, np.asarray(expected[1]), rtol=1e-5)
+        matrix = x.conj().reshape(-1, 5).T @ g.reshape(-1, 6)
+        np.testing.assert_allclose(np.asarray(expected[1]), matrix, rtol=1e-4)
+        swapped = hr.array(np.swapaxes(x, -1, -2).copy())
+        _, found = operations(lambda x, w: real((hr.swapaxes(x, -1, -2) @ w) * hr.conj(c)).sum(), swapped, b)
+        np.testing.assert_allclose(np.swapaxes(np.asarray(found[0]), -1, -2), np.asarray(expected[0]), rtol=1e-5)
