@@ -85,6 +85,13 @@ const void *hr_interned_acquire(const void *bytes, size_t count) {
   return block != NULL ? block->bytes : NULL;
 }
 
+void hr_interned_retain(const void *bytes) {
+  blocks *all = own();
+  hr_mutex_lock(&all->mutex);
+  change_references(block_of(bytes), 1);
+  hr_mutex_unlock(&all->mutex);
+}
+
 void hr_interned_release(const void *bytes) {
   if (bytes == NULL) {
     return;

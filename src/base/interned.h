@@ -11,6 +11,8 @@
 
 /* The block of these bytes, aligned to 16; +1. NULL when memory is out. Bytes of padding count, too. */
 const void *hr_interned_acquire(const void *bytes, size_t count);
+/* One more reference to a block. */
+void hr_interned_retain(const void *block);
 void hr_interned_release(const void *block); /* NULL: nothing */
 /* The block's host memory, divided by its references. */
 size_t hr_interned_share(const void *block);

@@ -19,6 +19,8 @@ HR_TEST(equal_bytes_are_one_block) {
   const char *third = hr_interned_acquire(c, sizeof c), *part = hr_interned_acquire(a, sizeof a - 1);
   HR_ASSERT(third != first && part != first && memcmp(third, c, sizeof c) == 0);
   HR_ASSERT_EQ(hr_interned_count(), 3);
+  hr_interned_retain(first);
+  hr_interned_release(first);
   hr_interned_release(first);
   HR_ASSERT(memcmp(second, b, sizeof b) == 0);
   hr_interned_release(third);

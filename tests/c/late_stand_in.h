@@ -1,8 +1,8 @@
 /* late_stand_in.h: the CPU as a device whose work runs later than the job that submits it, on a thread of each opening.
  *
  * Events, and what follows them, are as in a queue of a GPU. Interpreted kernels alone: a launch keeps a copy of its
- * arguments, which it finds in the interpreter's plan. Threads wait a random time before each piece of work, and memory
- * that is freed is overwritten.
+ * kernel, which may be destroyed or renumbered before it has run, and of its arguments. Threads wait a random time
+ * before each piece of work, and memory that is freed is overwritten.
  */
 #ifndef HEADRACE_TESTS_LATE_STAND_IN_H_
 #define HEADRACE_TESTS_LATE_STAND_IN_H_
@@ -16,6 +16,7 @@
 #include "cpu_stand_in.h"
 
 #include "base/allocator.h"
+#include "base/interned.h"
 #include "interp/interp_plan.h"
 #include "runtime/queue.h"
 
@@ -63,6 +64,8 @@ static void late_run(hr_queue_job *job) {
     hr_queue_wait(work->awaited, work->number);
   } else if (work->launch.kernel != NULL) {
     HR_ASSERT_OK(late_cpu->launch(opening->cpu, 1, &work->launch));
+    hr_host_kernel *copy = (hr_host_kernel *)work->launch.kernel;
+    copy->destroy(copy);
   } else if (work->from != NULL) {
     memcpy(work->to, work->from, work->count);
   } else {
@@ -180,10 +183,25 @@ static const hr__form *late_form(const hr_host_kernel *kernel) {
   return ((const hr__plan *)kernel)->form;
 }
 
+/* As GPUs keep a kernel that is launched. */
+static const hr_host_kernel *late_copy_kernel(const hr_host_kernel *kernel) {
+  const hr__plan *plan = (const hr__plan *)kernel;
+  size_t own = sizeof *plan + (size_t)plan->form->number_count * sizeof *plan->numbers;
+  size_t passes = (size_t)kernel->pass_count * sizeof *kernel->passes;
+  hr__plan *copy = hr_malloc(own + passes);
+  HR_ASSERT_NOT_NULL(copy);
+  memcpy(copy, plan, own);
+  copy->base.passes = memcpy((char *)copy + own, kernel->passes, passes);
+  hr_interned_retain(copy->form);
+  hr_interned_retain(copy->slots);
+  return &copy->base;
+}
+
 static void late_launch_one(void *impl, const hr_host_launch *launch) {
   const hr__form *form = late_form(launch->kernel);
   late_work *work = late_new(impl, NULL, 0);
   work->launch = *launch;
+  work->launch.kernel = late_copy_kernel(launch->kernel);
   for (int i = 0; i < form->map_count; ++i) {
     int arg = hr__form_maps(form)[i].arg;
     HR_ASSERT(arg < LATE_ARGS);
