@@ -1,31 +1,28 @@
-/* Channels-last layouts: which activations convolutions request so, and the loops that they propagate to. See layout.c.
-
- */
+/* Channels-last layouts (layout.c): which activations convolutions request so, and the loops that they propagate to. */
 #include "compiler/layout_internal.h"
 
 enum { COPIED_PART = 16, FULL_CHANNELS = 8 /* channels that a one-format library processes at once */ };
 
-/* The mask of a convolution's operands that are activations, inputs before outputs. */
-static uint32_t activations(const hr_node *node) {
-  uint32_t output = 1u << node->input_count;
+/* True for the operands of a convolution that are activations, inputs before outputs. */
+static bool is_activation(const hr_node *node, int operand) {
   switch (node->op) {
     case HR_OP_CONV:
     case HR_OP_CONV_BACKWARD_DATA:
-      return 1u | output | (output - 1) >> 3 << 3; /* and the inputs of epilogues */
+      return operand == 0 || operand == node->input_count ||
+             (operand >= 3 && operand < node->input_count); /* x, the output, inputs of epilogues */
     case HR_OP_CONV_BACKWARD_WEIGHT:
-      return 3u;
+      return operand < 2;
     default:
-      return 0;
+      return false;
   }
 }
 
 bool hr__layout_has_images(const hr_node *node) {
-  return !node->is_loop && activations(node) != 0;
+  return !node->is_loop && is_activation(node, 0);
 }
 
 static bool takes(const hr__layout *l, const hr_node *node, int operand) {
-  return (activations(node) >> operand & 1) &&
-         hr__layout_channels(l, hr_node_operand(node, operand)) == 2u; /* [N, C, ..] */
+  return is_activation(node, operand) && hr__layout_channels(l, hr_node_operand(node, operand)) == 2u; /* [N, C, ..] */
 }
 
 static void put_channels_last(hr__layout *l) {
@@ -117,10 +114,10 @@ static bool is_worth_copies(const hr__layout_pass *p) {
   int64_t total = 0, staying = 0;
   for (int n = 0; n < p->program->node_count; ++n) {
     const hr_node *node = &p->program->nodes[n];
-    uint32_t mask = node->is_loop ? 0 : activations(node);
-    for (int i = 0; mask != 0 && i < node->input_count + node->output_count; ++i) {
+    int count = hr__layout_has_images(node) ? node->input_count + node->output_count : 0;
+    for (int i = 0; i < count; ++i) {
       const hr_operand *operand = hr_node_operand(node, i);
-      if ((mask >> i & 1) && operand->kind == HR_OPERAND_VALUE) {
+      if (is_activation(node, i) && operand->kind == HR_OPERAND_VALUE) {
         total += count_elements(operand);
         staying += is_willing(p, operand) ? 0 : count_elements(operand);
       }
@@ -132,9 +129,9 @@ static bool is_worth_copies(const hr__layout_pass *p) {
 static bool relay_convolutions(hr__layout_pass *p) {
   for (int n = 0; n < p->program->node_count; ++n) {
     const hr_node *node = &p->program->nodes[n];
-    uint32_t mask = node->is_loop ? 0 : activations(node);
-    for (int i = 0; mask != 0 && i < node->input_count + node->output_count; ++i) {
-      if ((mask >> i & 1) && !relay(p, hr_node_operand(node, i), 2u)) {
+    int count = hr__layout_has_images(node) ? node->input_count + node->output_count : 0;
+    for (int i = 0; i < count; ++i) {
+      if (is_activation(node, i) && !relay(p, hr_node_operand(node, i), 2u)) {
         return false;
       }
     }
