@@ -33,6 +33,7 @@ static bool copy_scalars(const hr_program *from, hr_program *to) {
   to->bound_count = from->bound_count;
   to->argument_count = from->argument_count;
   to->is_value_form = from->is_value_form;
+  to->has_rounds = from->has_rounds;
   return to->scalars != NULL;
 }
 

@@ -15,6 +15,7 @@
  *   - the structure: which numbers are negative, 0, 1 or more;
  *   - the range of the samples, and half and twice of it (of several plans that hold, the one with the nearest range);
  *   - powers of two that divide all samples divide the new dim;
+ *   - programs whose number of nodes follows from dims, as of sums by doubling, have none (hr_program.has_rounds);
  *   - reductions keep their order (hr_schedule_renumber), numbers their class.
  *
  * A key that fails one is compiled, and becomes a sample. Structures, samples and models are bounded.

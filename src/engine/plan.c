@@ -593,7 +593,8 @@ static void learn(plans *own, hr_plan *plan, const hr_device *device) {
   for (size_t i = 0; counts != NULL && i < steps; ++i) {
     counts[i] = plan->indices[i].count;
   }
-  if (counts != NULL && !own->keeps_nodes && !plan->schedule.is_refused &&
+  bool may_vary = !plan->schedule.is_refused && !plan->schedule.program.has_rounds;
+  if (counts != NULL && !own->keeps_nodes && may_vary &&
       hr_env_choice(HR_ENV_GENERAL_PLANS) != HR_ENV_GENERAL_PLANS_OFF) {
     hr__generals_learn(&own->generals, &plan->key, hash_kind(device), &plan->schedule, steps, counts, plan);
   }

@@ -899,3 +899,20 @@ def test_moments_of_integers_are_floating(dtype):
             expected = getattr(np, function)(x, axis=axis).astype(np.float32)
             close(getattr(hr, function)(y, axis), expected)
             close(getattr(hr, function)(y.T, axis, correction=1), getattr(np, function)(x.T, axis=axis, ddof=1).astype(np.float32))
+
+
+@pytest.mark.parametrize("name", ["cumulative_sum", "cumulative_prod"])
+@pytest.mark.parametrize("dtype", ["int8", "int32", "float16"])
+def test_running_sums_of_lengths_that_never_repeat(name, dtype):
+    """They have as many steps as the length has bits, so other lengths need other plans."""
+    draw = np.random.default_rng(0)
+    lengths = sorted(draw.choice(np.arange(65, 5000), 60, replace=False).tolist())
+    for length in [*lengths, *lengths[::-7]]:
+        is_sum = name == "cumulative_sum"
+        x = (draw.integers(0, 2, length) if is_sum else draw.choice([-1, 1], length)).astype(dtype)
+        x = x / np.float16(64) if is_sum and dtype == "float16" else x
+        function = np.cumsum if is_sum else np.cumprod
+        result = np.asarray(getattr(hr._arrays, name)(hr.asarray(x), 0, False, getattr(hr, dtype)))
+        expected = function(x, dtype="int64" if dtype != "float16" else "float64").astype(dtype)
+        result, expected = result.astype("float64"), expected.astype("float64")
+        np.testing.assert_allclose(result, expected, rtol=0.004, err_msg=str(length))

@@ -200,6 +200,7 @@ typedef struct hr_program {
   hr_program_scalar *scalars;
   int argument_count; /* scalars passed at run time */
   bool is_value_form;
+  bool has_rounds;  /* a lowering made more nodes for larger dims: no other dims have this program's plan */
   bool has_origins; /* stream form: each node's `origin` is right; else it is the node's number */
 } hr_program;
 

@@ -395,6 +395,7 @@ static void cumsum_direct(hr_builder *b, hr_operand x, hr_operand y, int dim) {
 static void doubling(hr_builder *b, hr_op op, double none, hr_operand x, hr_operand y, int dim) {
   int64_t n = x.dims[dim], strides[HR_RANK_MAX] = {0};
   strides[dim] = 1;
+  b->program->has_rounds = true;
   for (int64_t distance = 1; distance < n && hr_is_present(x); distance *= 2) {
     hr_operand next = distance * 2 >= n ? y : hr_build_temp_like(b, y, hr__wide(y.dtype));
     hr_operand before = hr_view_strided(b, x, x.rank, x.dims, x.strides, x.offset - distance * x.strides[dim]);
