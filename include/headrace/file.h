@@ -76,7 +76,7 @@ typedef struct hr_file_value {
 HR_API int hr_file_value_count(const hr_file *file);
 HR_API const hr_file_value *hr_file_value_at(const hr_file *file, int index);
 
-/* What a file is made of; all of it is the caller's. Names are UTF-8. NPY wants one array, whose name is ignored.
+/* The contents of a file; all of it is the caller's. Names are UTF-8. NPY wants one array, whose name is ignored.
  * Metadata are for SAFETENSORS, as strings, and for GGUF. */
 typedef struct hr_file_contents {
   hr_file_format format;

@@ -47,7 +47,7 @@ static PyObject *path_for(PyObject *object, const char *ending) {
   return path;
 }
 
-/* What a file is made of. Other threads may change dicts while the file is written, so tensors are views of the
+/* The contents of a file. Other threads may change dicts while the file is written, so tensors are views of the
  * request's own, and strings are those of objects that it keeps. */
 typedef struct request {
   hr_file_contents contents;

@@ -255,7 +255,7 @@ static PyObject *list_of_shared(hr_stream *stream, int count, const hr_tensor *f
   return list;
 }
 
-/* What the function has returned: a list of arrays and None. */
+/* The function's results: a list of arrays and None. */
 static int take_found(hr_stream *stream, PyObject *list, int count, hr_tensor *out) {
   if (!PyList_Check(list) || PyList_Size(list) != count) {
     PyErr_Format(PyExc_TypeError, "a gradient returned %R, expected a list of %d", list, count);
