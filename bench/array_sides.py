@@ -40,7 +40,8 @@ class Torch:
     def model(self, name, trains):
         model = self.networks.CASES[name].build()
         prefix = name + "."
-        model.load_state_dict({k[len(prefix) :]: self.torch.from_numpy(v) for k, v in self.data.items() if k.startswith(prefix)})
+        named = {k[len(prefix) :]: v for k, v in self.data.items() if k.startswith(prefix)}
+        model.load_state_dict({k: self.torch.from_numpy(v) for k, v in named.items()})
         return model.to(self.device).train(trains)
 
     def trainer(self, name, rate=RATE):

@@ -77,7 +77,8 @@ def main():
     times = {name: {} for name in names}
     for _ in range(options.rounds):
         for name, python in names.items():
-            arguments = ["--side", name, "--bits", str(options.bits), "--group", str(options.group), "--calls", str(options.calls)]
+            numbers = {"--bits": options.bits, "--group": options.group, "--calls": options.calls}
+            arguments = ["--side", name, *(word for key, value in numbers.items() for word in (key, str(value)))]
             for batch, seconds in run(python, arguments).items():
                 times[name][batch] = min(seconds, times[name].get(batch, seconds))
     print(f"{options.bits} bits, groups of {options.group}: milliseconds")

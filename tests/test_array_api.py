@@ -1,4 +1,4 @@
-"""tests/conformance/array_api.py judges outcomes by the list of docs/array-api.md; on a small stand-in of the checkout."""
+"""tests/conformance/array_api.py judges outcomes by the list of docs/array-api.md; on a stand-in of the checkout."""
 
 import os
 import subprocess

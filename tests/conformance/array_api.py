@@ -48,7 +48,10 @@ def why_not(source):
 
 
 def run(source, examples, seconds, only):
-    """[(test, outcome, detail)] of all tests, or of `only` these, and the end of what pytest printed; outcomes: passed, failed, error, skipped."""
+    """[(test, outcome, detail)] of all tests, or of `only` these, and the end of what pytest printed.
+
+    outcome: passed, failed, error or skipped.
+    """
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory, "report.json")
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--disable-deadline"]

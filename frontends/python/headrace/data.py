@@ -104,7 +104,9 @@ class _Threads:
         self.given = 0
         self.ahead = ahead
         self.is_ended = False
-        self.threads = [threading.Thread(target=self.work, name=f"headrace-data-{i}", daemon=True) for i in range(workers)]
+        self.threads = [
+            threading.Thread(target=self.work, name=f"headrace-data-{i}", daemon=True) for i in range(workers)
+        ]
         for thread in self.threads:
             thread.start()
 
