@@ -37,6 +37,23 @@ array_object *new_array(hr_stream *stream) {
   return x;
 }
 
+PyObject *list_of_tensors(hr_stream *stream, Py_ssize_t count, hr_tensor *tensors) {
+  PyObject *list = PyList_New(count);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    array_object *x = list != NULL ? new_array(stream) : NULL;
+    if (x == NULL) {
+      hr_tensor_release(&tensors[i]);
+      Py_CLEAR(list);
+      continue;
+    }
+    x->tensor = tensors[i];
+    if (PyList_SetItem(list, i, (PyObject *)x) < 0) {
+      Py_CLEAR(list);
+    }
+  }
+  return list;
+}
+
 static void drop_array(PyObject *self) {
   array_object *x = as_array(self);
   PyTypeObject *type = Py_TYPE(self);

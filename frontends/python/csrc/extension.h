@@ -90,6 +90,8 @@ hr_buffer *keep_from_writes(const array_object *x);
 PyTypeObject *make_array_type(void);
 /* A new array without a tensor. */
 array_object *new_array(hr_stream *stream);
+/* A list of new arrays, which take over the tensors' references, also after a failure. */
+PyObject *list_of_tensors(hr_stream *stream, Py_ssize_t count, hr_tensor *tensors);
 static inline int is_array(PyObject *object) {
   return Py_TYPE(object) == array_type;
 }

@@ -97,24 +97,6 @@ static PyObject *apply_singly(const lists *l) {
   return results;
 }
 
-/* A list of new arrays, which take over the tensors' references. */
-static PyObject *arrays_of(const lists *l, hr_tensor *tensors) {
-  PyObject *list = PyList_New(l->count);
-  for (Py_ssize_t i = 0; i < l->count; ++i) {
-    array_object *x = list != NULL ? new_array(l->stream) : NULL;
-    if (x == NULL) {
-      hr_tensor_release(&tensors[i]);
-      Py_CLEAR(list);
-      continue;
-    }
-    x->tensor = tensors[i];
-    if (PyList_SetItem(list, i, (PyObject *)x) < 0) {
-      Py_CLEAR(list);
-    }
-  }
-  return list;
-}
-
 static PyObject *apply_at_once(lists *l, const hr_tensor **inputs, hr_tensor *results) {
   bool are_alike = true;
   for (int k = 0; are_alike && k < l->operand_count; ++k) {
@@ -127,7 +109,7 @@ static PyObject *apply_at_once(lists *l, const hr_tensor **inputs, hr_tensor *re
   }
   hr_status status = hr_functional_apply_each(l->stream, l->function, (int)l->count, (int)(l->operand_count * l->count),
                                               inputs, results);
-  return status == HR_OK ? arrays_of(l, results) : raise_status(status);
+  return status == HR_OK ? list_of_tensors(l->stream, l->count, results) : raise_status(status);
 }
 
 /* _each(name, x) or _each(name, x, y): the list of name(x[i], y[i]), as one record if it can be one. An operand is a

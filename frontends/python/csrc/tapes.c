@@ -145,24 +145,6 @@ static PyObject *end(PyObject *module, PyObject *capsule) {
 
 /* ---- gradients ---- */
 
-/* A list of new arrays, which take over the tensors' references. */
-static PyObject *list_of_tensors(hr_stream *stream, Py_ssize_t count, hr_tensor *found) {
-  PyObject *list = PyList_New(count);
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    array_object *x = list != NULL ? new_array(stream) : NULL;
-    if (x == NULL) {
-      hr_tensor_release(&found[i]);
-      Py_CLEAR(list);
-      continue;
-    }
-    x->tensor = found[i];
-    if (PyList_SetItem(list, i, (PyObject *)x) < 0) {
-      Py_CLEAR(list);
-    }
-  }
-  return list;
-}
-
 /* The exception of a function with its own gradient comes first. */
 static PyObject *raise_failure(hr_status status) {
   if (PyErr_Occurred()) {
