@@ -166,8 +166,21 @@ def test_in_a_custom_operator(library):
     assert_same(shrink(x.to(DEVICE)).cpu(), torch.nn.functional.softshrink(x, 0.5))
 
 
-def test_vmap_is_refused(library):
-    with pytest.raises(RuntimeError, match="run_kernel"):
+def test_vmap_calls_a_kernel_for_each_place(library):
+    def shrink(x, shift):
+        y = torch.empty_like(x)
+        library.softshrink(x + shift, y, 0.5)
+        return y
+
+    x, shift = torch.randn(5, 3, 4), torch.randn(3)
+    expected = torch.nn.functional.softshrink(x + shift[:, None], 0.5)
+    x, shift = x.to(DEVICE), shift.to(DEVICE)
+    assert_same(torch.vmap(shrink, (1, 0), 1)(x, shift).cpu(), expected)
+    assert_same(torch.vmap(torch.vmap(shrink), (0, None))(x, shift).cpu(), expected)
+
+
+def test_an_output_that_vmap_does_not_map_is_refused(library):
+    with pytest.raises(RuntimeError, match="softshrink: output 0 has no dimension that vmap maps"):
         torch.vmap(lambda x: softshrink(library, x))(torch.ones(2, 3, device=DEVICE)).cpu()
 
 

@@ -154,6 +154,26 @@ def _run_kernel(
         _C.run_module(module, number, arguments, tuple(threads) or None, tuple(group) or None)
 
 
+def _run_batch(info, in_dims, source, name, writes, reads, numbers, threads, group):
+    """The rule of torch.vmap: one call for each place of the batch, since a kernel's source says nothing of batches."""
+    _, _, write_dims, read_dims, *_ = in_dims
+    if None in write_dims:
+        raise RuntimeError(
+            f"kernel {name}: output {write_dims.index(None)} has no dimension that vmap maps, but an input has: make it"
+            " from that input, as by torch.empty_like"
+        )
+
+    def at(place, tensors, dims):
+        return [x if dim is None else x.select(dim, place) for x, dim in zip(tensors, dims, strict=True)]
+
+    for place in range(info.batch_size):
+        torch.ops.headrace.run_kernel(
+            source, name, at(place, writes, write_dims), at(place, reads, read_dims), numbers, threads, group
+        )
+    return None, None
+
+
 @functools.cache
 def _define_operator():  # not when the module is imported: it takes torch's custom operators with it
     torch.library.custom_op("headrace::run_kernel", _run_kernel, mutates_args=("writes",))
+    torch.library.register_vmap("headrace::run_kernel", _run_batch)
