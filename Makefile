@@ -21,6 +21,8 @@ BUILD_STEP = $(VENV_BIN)/cmake --build
 LIBRARIES = HEADRACE_ONEDNN=$(abspath $(VENV))/lib/libdnnl.so.3 HEADRACE_LAPACK=$(firstword \
   $(wildcard $(abspath $(VENV))/lib/python*/site-packages/scipy_openblas32/lib/libscipy_openblas.so))
 WHEELS_PYTHON = build/wheels/venv/bin/python
+# Two processes, a file of tests in one of them.
+PYTEST = $(VENV_BIN)/python -m pytest -n 2 --dist loadfile
 CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
 
 .DEFAULT_GOAL := help
@@ -51,10 +53,8 @@ python-package: $(STAMP) ## the Python package, installed in place into the virt
 
 test: build python-package ## the C tests, then the Python tests
 	$(LIBRARIES) $(CTEST) $(BUILD)
-	$(LIBRARIES) $(VENV)/bin/python -m pytest frontends/python/tests
-	@if find tests -name 'test_*.py' 2>/dev/null | grep -q .; then \
-	  echo "$(VENV)/bin/python -m pytest tests"; $(VENV)/bin/python -m pytest tests; \
-	fi
+	$(LIBRARIES) $(PYTEST) frontends/python/tests
+	$(PYTEST) tests
 
 fuzz: build ## 10,000 random programs, 2,000 of them compiled; HEADRACE_TEST_SEED selects them
 	HEADRACE_TEST_PROGRAMS=$${HEADRACE_TEST_PROGRAMS:-10000} $(BUILD)/tests/random_program_test
