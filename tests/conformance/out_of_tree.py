@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Conformance of the device: torch's own tests of backends outside its tree, and of torch.accelerator, on two devices.
+"""Conformance of the device: torch's tests of backends outside its tree, torch.accelerator and torch.profiler.
 
 usage: out_of_tree.py [--only PATTERN ...] [--source DIRECTORY] [--seconds N] [--verbose]
 
@@ -7,8 +7,9 @@ usage: out_of_tree.py [--only PATTERN ...] [--source DIRECTORY] [--seconds N] [-
     out_of_tree.py --source ~/pytorch --only 'test_event.*'    these, with details
 
 torch's wheel lacks these tests, so they are read from a checkout of torch, best of the installed version. Without one
-each file is reported as not run. Names of torch's example device become this device's (RENAMED). A file runs in a
-process of its own; if a test ends the process, the test fails and another process runs the rest.
+each file is reported as not run. Names of torch's example device become this device's (RENAMED), and in files of
+FOR_CUDA those of CUDA. A file runs in a process of its own, with two devices; if a test ends the process, the test
+fails and another process runs the rest.
 
 out_of_tree_exceptions.txt has a row for each test that does not pass, with its reason. Other failures fail here, and
 so do listed tests that pass. `skip` rows are not run. Tests that torch skips for its own reasons are counted.
@@ -38,6 +39,7 @@ FILES = {  # the name of a file in rows and reports, and its place in torch's so
         for name in "event streams memory rng storage autocast autograd device misc distributed profiler".split()
     },
     "test_accelerator": "test/test_accelerator.py",
+    "torch_test_profiler": "test/profiler/test_profiler.py",
 }
 RENAMED = (
     (r"\btorch_openreg\b", "headrace.torch"),
@@ -45,6 +47,17 @@ RENAMED = (
     ("OPENREG", "HEADRACE"),
     ("occl", "headrace"),
     ("OCCL", "Headrace"),
+)
+FOR_CUDA = ("torch_test_profiler",)
+RENAMED_OF_CUDA = (
+    (r"from torch\.testing\._internal\.common_cuda import (TEST_MULTIGPU)", r"\1 = torch.cuda.device_count() > 1"),
+    (r"skipIf\(\s*torch\.cuda\.is_available\(\)", "skipIf(False"),  # tests that CUDA alone can't run
+    (r"(Activity|== DeviceType)\.CUDA\b", r"\1.PrivateUse1"),
+    (r"\bcuda_runtime\b", "privateuse1_runtime"),
+    (r"\bCUDA_RUNTIME\b", "PRIVATEUSE1_RUNTIME"),
+    (r"\bTEST_CUDA\b", "TEST_PRIVATEUSE1"),
+    (r"device\.upper\(\)", '"PrivateUse1"'),
+    (r"(?<!version\.)\bcuda\b", "headrace"),
 )
 OPTIONAL = ("psutil",)  # packages without which a file is skipped
 SETTINGS = {
@@ -54,6 +67,7 @@ SETTINGS = {
     "HEADRACE_THREADS": "1",
     "MASTER_ADDR": "127.0.0.1",
 }
+SETTINGS_OF = {"torch_test_profiler": {"HEADRACE_MODE": "eager"}}  # deferred work without a reader would not run
 
 
 # ---- in a file's process
@@ -143,8 +157,8 @@ def child(directory, name, outcomes):
 # ---- in the runner
 
 
-def renamed(text):
-    for pattern, replacement in RENAMED:
+def renamed(text, is_for_cuda):
+    for pattern, replacement in RENAMED + (RENAMED_OF_CUDA if is_for_cuda else ()):
         text = re.sub(pattern, replacement, text)
     return text
 
@@ -153,13 +167,13 @@ def run_file(directory, name, skipped, seconds):
     """{test: (outcome, detail)}; outcomes: pass, fail, skip."""
     outcomes, found, skipped = Path(directory, f"{name}.outcomes"), {}, set(skipped)
     command = [sys.executable, str(HERE), "--child", directory, name, str(outcomes)]
+    variables = {**SETTINGS_OF.get(name, {}), **os.environ}
     while True:
         outcomes.write_text("")
         problem, shown = "", ""
         try:
-            ran = subprocess.run(
-                command, input=json.dumps(sorted(skipped)), capture_output=True, text=True, timeout=seconds
-            )
+            sent = json.dumps(sorted(skipped))
+            ran = subprocess.run(command, input=sent, env=variables, capture_output=True, text=True, timeout=seconds)
             shown, problem = ran.stderr, f"the process ended with {ran.returncode}"
         except subprocess.TimeoutExpired:
             problem = f"it took longer than {seconds} s"
@@ -232,7 +246,9 @@ def report_file(name, path, options, rows):
     begin, counts, problems = time.monotonic(), {}, []
     skipped = [] if options.only else [test.split(".", 1)[1] for test, row in rows.items() if row[0] == "skip"]
     with tempfile.TemporaryDirectory() as directory:
-        Path(directory, f"{name}.py").write_text(renamed(path.read_text()))
+        Path(directory, f"{name}.py").write_text(renamed(path.read_text(), name in FOR_CUDA))
+        for data in path.parent.glob("*.json"):  # recordings that tests read
+            Path(directory, data.name).symlink_to(data.resolve())
         found = run_file(directory, name, skipped, options.seconds)
     for test, (outcome, detail) in found.items():
         test, (how, _) = f"{name}.{test}", rows.get(f"{name}.{test}", ("", ""))
