@@ -216,15 +216,13 @@ static hr_status emit_quantile(const hr__function_call *c, double q) {
   const hr_tensor *x = c->inputs[0];
   x = hr_dtype_is_integer(x->dtype) ? hr__as_dtype(&f, x, HR_DTYPE_F32) : x;
   x = lined_up(&f, x, mask);
-  const int64_t ints[1] = {0};
-  hr_attrs attrs = {.int_count = 1, .ints = ints};
   int last = x->rank > 0 ? x->rank - 1 : 0;
   int64_t count = x->rank > 0 ? x->dims[last] : 1;
   if (!(q >= 0 && q <= 1) || count == 0) {
     hr__formula_fail(
         &f, HR__CALL_FAIL(c, "q is %g of %lld elements, expected 0 to 1 of at least one", q, (long long)count));
   }
-  const hr_tensor *sorted = hr__step(&f, HR_OP_SORT, &attrs, 1, &x, HR_DTYPE_NONE);
+  const hr_tensor *sorted = hr__function(&f, HR_FUNCTIONAL_SORT, 1, &x, 0, NULL);
   if (hr__formula_failed(&f)) {
     return hr__formula_end(&f, sorted);
   }

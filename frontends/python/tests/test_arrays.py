@@ -366,6 +366,30 @@ def test_shapes_and_copies():
 
 
 def test_functions_that_numpy_lacks():
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_numbers_are_sorted_as_in_numpy(dtype):
+    rng = np.random.default_rng(3)
+    x = (rng.integers(-2, 3, (9, 7, 3)) + 1j * rng.integers(-2, 3, (9, 7, 3))).astype(dtype)
+    x.real[rng.random(x.shape) < 0.1] = x.imag[rng.random(x.shape) < 0.1] = np.nan
+    for axis in range(3):
+        order = np.argsort(x, axis=axis, kind="stable")
+        np.testing.assert_array_equal(np.asarray(hr.argsort(hr.array(x), axis=axis)), order)
+        np.testing.assert_array_equal(np.asarray(hr.sort(hr.array(x), axis=axis)), np.sort(x, axis=axis))
+    assert hr.sort(hr.array([1j, 2, 1, 1j]), descending=True).tolist() == [2, 1, 1j, 1j]
+    assert hr.argsort(hr.array([1j, 2, 1, 1j]), descending=True).tolist() == [1, 2, 0, 3]
+    assert hr.sort(hr.zeros((0,), dtype=getattr(hr, dtype))).shape == (0,)
+    assert hr.median(hr.array([[3, 1j, 2 + 1j], [1, 1 - 2j, 0]]), axis=1).tolist() == [2 + 1j, 1 - 2j]
+    assert np.isnan(hr.median(hr.array([1, complex(0, np.nan), 3])).item())
+    with pytest.raises(ValueError, match="topk: x has dtype c64, expected a real one"):
+        hr.topk(hr.array([1j]).astype(hr.complex64), 1)
+
+
+def test_gradients_of_sorted_complex_numbers():
+    x, weights = hr.array([2 + 1j, 1j, 2 - 1j, 5]), hr.array([1.0, 2, 3, 4])
+    gradient = hr.grad(lambda x: (hr.real(hr.sort(x)) * weights).sum())(x)
+    assert gradient.tolist() == [3, 1, 2, 4]
+
+
     x = sample("float32")
     exp = np.exp(x - x.max(-1, keepdims=True))
     close(hr.softmax(x), exp / exp.sum(-1, keepdims=True))

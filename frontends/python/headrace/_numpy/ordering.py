@@ -65,8 +65,5 @@ def argpartition(a, kth, axis=-1):
 
 def sort_complex(a):
     """As complex numbers in order of their real, then their imaginary parts, along the last axis."""
-    a = array_of(a)
-    if not is_complex(a):
-        a = hr.sort(a, axis=-1)
-        return hr.astype(a, hr.complex128 if a.dtype == hr.float64 else hr.complex64)
-    return hr.take_along_axis(a, lexsort([hr.imag(a), hr.real(a)]), axis=-1)
+    a = hr.sort(array_of(a), axis=-1)
+    return a if is_complex(a) else hr.astype(a, hr.complex128 if a.dtype == hr.float64 else hr.complex64)

@@ -395,29 +395,14 @@ def _ordered(function, a, axis):
     return function(_arrays.reshape(a, -1), 0) if axis is None else function(a, axis)
 
 
-def _argsort(a, axis):
-    """Complex numbers by the real part, then by the imaginary one."""
-    if not a.dtype.name.startswith("complex"):
-        return _arrays.argsort(a, axis)
-    order = _arrays.argsort(_arrays.imag(a), axis)
-    first = _arrays.argsort(_arrays.take_along_axis(_arrays.real(a), order, axis), axis)
-    return _arrays.take_along_axis(order, first, axis)
-
-
-def _sort(a, axis):
-    if not a.dtype.name.startswith("complex"):
-        return _arrays.sort(a, axis)
-    return _arrays.take_along_axis(a, _argsort(a, axis), axis)
-
-
 def sort(a, /, axis=-1, *, stream=None):
     """The elements in increasing order along an axis; None: all. Complex ones by the real part, then the imaginary."""
-    return _ordered(_sort, a, axis)
+    return _ordered(_arrays.sort, a, axis)
 
 
 def argsort(a, /, axis=-1, *, stream=None):
     """The places of the elements in increasing order, uint32."""
-    return _ordered(_argsort, a, axis).astype(_arrays.uint32)
+    return _ordered(_arrays.argsort, a, axis).astype(_arrays.uint32)
 
 
 def _checked_place(who, a, kth, axis):
