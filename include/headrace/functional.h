@@ -708,6 +708,9 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_DYNAMIC_SLICE_UPDATE,
   /* masked_fill(x, mask, value): value if mask, else x, in x's dtype */
   HR_FUNCTIONAL_MASKED_FILL,
+  /* masked_scatter(x, mask, source): x with the slices of source's first dim, in order, where the mask of x's first
+   * dims is true; the last slice again if there are too few */
+  HR_FUNCTIONAL_MASKED_SCATTER,
   /* searchsorted(x, values, side="left"): the places where values keep x, which is in order, in order; side left:
    * before equal elements, right: behind them */
   HR_FUNCTIONAL_SEARCHSORTED,

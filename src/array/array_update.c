@@ -138,23 +138,35 @@ static hr_status write_selection(hr_stream *stream, hr_selection *s, const hr_te
   return status;
 }
 
-/* ---- one element for a whole mask: without its coordinates, so without a wait ---- */
+/* ---- at a mask, without its coordinates, so without a wait ---- */
 
-static bool is_fill(int count, const hr_index *indices, const hr_tensor *value, hr_update update) {
+static bool sets_mask(int count, const hr_index *indices, hr_update update) {
   return update == HR_UPDATE_SET && count == 1 && indices[0].kind == HR_INDEX_ARRAY &&
-         indices[0].array->dtype == HR_DTYPE_BOOL && hr_tensor_count(value) == 1;
+         indices[0].array->dtype == HR_DTYPE_BOOL;
 }
 
+/* The same value at each true element. */
 static hr_status fill_mask(hr_stream *stream, const hr_tensor *place, const hr_tensor *mask, const hr_tensor *value) {
-  hr_tensor bare = without_leading_ones(value, 0), spread = *mask, converted;
+  hr_tensor spread = *mask, converted;
   for (int d = mask->rank; d < place->rank; ++d) {
     spread.dims[d] = place->dims[d], spread.strides[d] = 0;
   }
   spread.rank = place->rank;
-  HR_RETURN_IF_ERROR(convert_value(stream, &bare, place->dtype, &converted));
+  HR_RETURN_IF_ERROR(convert_value(stream, value, place->dtype, &converted));
   hr_view to = hr_tensor_view(place), inputs[3] = {hr_tensor_view(&spread), hr_tensor_view(&converted), to};
   hr_status status = hr_stream_record(stream, HR_OP_WHERE, NULL, 3, inputs, 1, &to);
   hr_tensor_release(&converted);
+  return status;
+}
+
+/* The value's slices, in order. */
+static hr_status scatter_mask(hr_stream *stream, const hr_tensor *place, const hr_tensor *mask,
+                              const hr_tensor *value) {
+  const hr_tensor *inputs[3] = {place, mask, value};
+  hr_tensor made;
+  HR_RETURN_IF_ERROR(hr_functional_apply(stream, HR_FUNCTIONAL_MASKED_SCATTER, 3, inputs, 0, NULL, 1, &made));
+  hr_status status = write_view(stream, place, &made, HR_UPDATE_SET);
+  hr_tensor_release(&made);
   return status;
 }
 
@@ -162,13 +174,24 @@ static hr_status fill_mask(hr_stream *stream, const hr_tensor *place, const hr_t
 
 static hr_status write_at(hr_stream *stream, const hr_tensor *own, int count, const hr_index *indices,
                           const hr_tensor *value, hr_update update) {
-  hr_selection s;
-  if (is_fill(count, indices, value, update)) {
-    HR_RETURN_IF_ERROR(hr__check_mask(indices[0].array, own, 0));
-    return fill_mask(stream, own, indices[0].array, value);
+  hr_tensor bare = *value;
+  bool is_mask = sets_mask(count, indices, update);
+  if (is_mask) {
+    const hr_tensor *mask = indices[0].array;
+    HR_RETURN_IF_ERROR(hr__check_mask(mask, own, 0));
+    bare = without_leading_ones(value, own->rank - mask->rank);
+    if (bare.rank <= own->rank - mask->rank) {
+      return fill_mask(stream, own, mask, &bare);
+    }
   }
+  hr_selection s;
   hr_status status = hr__select(stream, own, count, indices, &s);
-  status = status == HR_OK ? write_selection(stream, &s, own, value, update) : status;
+  if (status != HR_OK && is_mask) { /* a mask that can't be read: an example of vmap, or in a captured function */
+    hr_status_free(status);
+    status = scatter_mask(stream, own, indices[0].array, &bare);
+  } else if (status == HR_OK) {
+    status = write_selection(stream, &s, own, value, update);
+  }
   hr__selection_end(&s);
   return status;
 }

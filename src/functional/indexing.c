@@ -75,6 +75,52 @@ hr_status hr__emit_masked_fill(const hr__function_call *c) {
   return hr__record_one(c, HR_OP_WHERE, NULL, 3, inputs, c->inputs[0]->dtype, c->output);
 }
 
+/* ---- slices where a mask is true, without a wait: each one's number is the count of true elements before it ---- */
+
+static const hr_tensor *numbers_of_true(hr__formula *f, const hr_tensor *mask) {
+  int64_t count = 0;
+  hr__count_elements(mask->rank, mask->dims, &count);
+  const hr_tensor *line = hr__as_dtype(f, hr__as_dims(f, mask, 1, &count), HR_DTYPE_I64);
+  const hr_tensor *sums = hr__along(f, HR_OP_CUMSUM, line, 0);
+  return hr__as_dims(f, hr__binary(f, HR_OP_SUB, sums, hr__integer(f, 1)), mask->rank, mask->dims);
+}
+
+static hr_status check_mask_and_source(const hr__function_call *c) {
+  const hr_tensor *x = c->inputs[0], *mask = c->inputs[1], *source = c->inputs[2];
+  bool fits = mask->rank <= x->rank;
+  for (int d = 0; fits && d < mask->rank; ++d) {
+    fits = mask->dims[d] == x->dims[d];
+  }
+  if (mask->dtype != HR_DTYPE_BOOL || !fits) {
+    return HR__CALL_FAIL(c, "mask of dtype %s and %d dims, expected bool and the first dims of x",
+                         hr_dtype_name(mask->dtype), mask->rank);
+  }
+  if (source->rank < 1 || source->rank > 1 + x->rank - mask->rank) {
+    return HR__CALL_FAIL(c, "source has %d dims, expected 1 to %d", source->rank, 1 + x->rank - mask->rank);
+  }
+  return HR_OK;
+}
+
+hr_status hr__emit_masked_scatter(const hr__function_call *c) {
+  const hr_tensor *x = c->inputs[0], *mask = c->inputs[1], *source = c->inputs[2];
+  HR_RETURN_IF_ERROR(check_mask_and_source(c));
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  if (source->dims[0] == 0) {
+    return hr__formula_end(&f, copied(&f, x));
+  }
+  while (source->rank < 1 + x->rank - mask->rank) {
+    source = hr__with_dim(&f, source, 1);
+  }
+  const hr_attribute by[2] = {{.kind = HR_ATTRIBUTE_INT}, {.kind = HR_ATTRIBUTE_TEXT, .value = {.text = "clip"}}};
+  const hr_tensor *both[2] = {hr__as_dtype(&f, source, x->dtype), numbers_of_true(&f, mask)};
+  const hr_tensor *slices = hr__function(&f, HR_FUNCTIONAL_TAKE, 2, both, 2, by);
+  while (mask->rank < x->rank) {
+    mask = hr__with_dim(&f, mask, mask->rank);
+  }
+  return hr__formula_end(&f, hr__ternary(&f, HR_OP_WHERE, mask, slices, x));
+}
+
 /* ---- slices ---- */
 
 hr_status hr__emit_slice_update(const hr__function_call *c) {

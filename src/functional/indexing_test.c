@@ -36,9 +36,14 @@ HR_TEST(updates_leave_their_input_alone) {
   hr_tensor mask = tensor_of(HR_DTYPE_BOOL, DIMS(3), (const uint8_t[]){1, 0, 1}),
             number = hr_tensor_number(hr_scalar_f64(7.5));
   GIVES(apply(HR_FUNCTIONAL_MASKED_FILL, ON(&x, &mask, &number), PLAIN), 7.5F, 1, 7.5F, 7.5F, 4, 7.5F);
+  hr_tensor line = integers(DIMS(4), I64(0, 2, 1, 1)),
+            spread = tensor_of(HR_DTYPE_BOOL, DIMS(2), (const uint8_t[]){0, 1});
+  GIVES(apply(HR_FUNCTIONAL_MASKED_SCATTER, ON(&x, &spread, &two), PLAIN), 0, 1, 2, 9, 9, 9);
+  hr_tensor whole = tensor_of(HR_DTYPE_BOOL, DIMS(2, 3), (const uint8_t[]){1, 0, 1, 0, 1, 1});
+  GIVES(apply(HR_FUNCTIONAL_MASKED_SCATTER, ON(&x, &whole, &line), PLAIN), 0, 1, 2, 3, 1, 1);
   expect_failure("put_along_axis: attribute mode is \"div\", expected one of set, add", HR_FUNCTIONAL_PUT_ALONG_AXIS,
                  ON(&x, &at, &v), WITH(INT_OF(1), TEXT_OF("div")));
-  RELEASE(&x, &at, &v, &turned, &two, &rows, &more, &mask);
+  RELEASE(&x, &at, &v, &turned, &two, &rows, &more, &mask, &line, &spread, &whole);
 }
 
 HR_TEST(slices_are_updated) {

@@ -1007,6 +1007,9 @@ def dynamic_slice_update(x: _Like, values: _Like, start: _Like) -> Array:
 def masked_fill(x: _Like, mask: _Like, value: _Like) -> Array:
     """value if mask, else x, in x's dtype."""
 
+def masked_scatter(x: _Like, mask: _Like, source: _Like) -> Array:
+    """x with the slices of source's first dim, in order, where the mask of x's first dims is true; the last slice again if there are too few."""
+
 def quantize(w: _Like, group_size: int = 0, bits: int = 0, mode: str = "affine", global_scale: _Like | None = None) -> tuple[Array, ...]:
     """w [.., K] as u32 words [.., K * bits / 32], and a scale for each group of neighbours; mode affine (group_size 32, 64 or 128, bits 2 to 6 or 8): a bias, too; mxfp4, mxfp8, nvfp4: scales of u8; 0: the mode's default; a global scale f32 for nvfp4."""
 

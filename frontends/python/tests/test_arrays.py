@@ -207,6 +207,7 @@ BY_ARGUMENTS = {  # the call, and what numpy says
     "index_put": (lambda f: f([VECTOR, np.array([1.0, 2]), np.array([2, 0])], [0]), updated(VECTOR, [2, 0], [1, 2])),
     "index_add": (lambda f: f(VECTOR, np.array([2, 2]), np.ones(2)), added(VECTOR, [2, 2], 1)),
     "nll_loss": (lambda f: f(MATRIX, np.array([1, 0, 3])), -MATRIX[[0, 1, 2], [1, 0, 3]]),
+    "masked_scatter": (lambda f: f(VECTOR, VECTOR == VECTOR, MATRIX.ravel()), MATRIX.ravel()[:6]),
     "moveaxis": (lambda f: f(MATRIX, 0, 1), MATRIX.T),
     "put_along_axis": (lambda f: f(MATRIX, PLACES, np.full((2, 4), 5.0), axis=0), put_along(MATRIX, PLACES, 5.0)),
     "quantile": (lambda f: f(MATRIX, axis=1, q=0.3), np.quantile(MATRIX, 0.3, 1)),
@@ -365,7 +366,6 @@ def test_shapes_and_copies():
     close(y.astype(hr.float64), x.astype("float64"))
 
 
-def test_functions_that_numpy_lacks():
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_complex_numbers_are_sorted_as_in_numpy(dtype):
     rng = np.random.default_rng(3)
@@ -390,6 +390,7 @@ def test_gradients_of_sorted_complex_numbers():
     assert gradient.tolist() == [3, 1, 2, 4]
 
 
+def test_functions_that_numpy_lacks():
     x = sample("float32")
     exp = np.exp(x - x.max(-1, keepdims=True))
     close(hr.softmax(x), exp / exp.sum(-1, keepdims=True))

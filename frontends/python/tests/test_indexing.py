@@ -96,6 +96,61 @@ def test_a_mask_with_one_value_does_not_wait():
     assert x.tolist() == [1, 0, 3]
     x[hr.array([True, False, True])] = hr.array([5.0, 6.0])
     assert x.tolist() == [5, 0, 6]
+    rows = hr.zeros((3, 2))
+    before = hr.stats()["commits"]
+    rows[hr.array([True, False, True])] = hr.array([[7, 8]])
+    assert hr.stats()["commits"] == before
+    assert rows.tolist() == [[7, 8], [0, 0], [7, 8]]
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_masked_scatter_is_an_assignment_at_a_mask(dims):
+    rng = np.random.default_rng(dims)
+    x = rng.normal(size=(4, 3, 2))
+    mask = rng.random(x.shape[:dims]) < 0.5
+    source = rng.normal(size=(mask.sum(), *x.shape[dims:]))
+    expected = x.copy()
+    expected[mask] = source
+    np.testing.assert_array_equal(np.asarray(hr.masked_scatter(hr.array(x), hr.array(mask), hr.array(source))), expected)
+    swapped = hr.masked_scatter(hr.array(x.T).T, hr.array(mask.T).T, hr.array(source))
+    np.testing.assert_array_equal(np.asarray(swapped), expected)
+
+
+def test_masked_scatter_of_other_counts():
+    x, mask = hr.array([1, 2, 3, 4]), hr.array([True, True, False, True])
+    assert hr.masked_scatter(x, mask, hr.array([5.7, 6])).tolist() == [5, 6, 3, 6]  # in x's dtype; the last one again
+    assert hr.masked_scatter(x, mask, hr.arange(9)).tolist() == [0, 1, 3, 2]
+    assert hr.masked_scatter(x, mask, hr.zeros(0)).tolist() == [1, 2, 3, 4]
+    assert hr.masked_scatter(x, mask < mask, hr.array([5])).tolist() == [1, 2, 3, 4]
+    assert hr.masked_scatter(hr.zeros((0, 2)), hr.zeros(0, dtype=hr.bool), hr.ones((1, 2))).shape == (0, 2)
+    assert hr.masked_scatter(hr.zeros((2, 2)), hr.array([False, True]), hr.array([5])).tolist() == [[0, 0], [5, 5]]
+    for mask, source, message in (
+        (hr.array([1, 1, 0, 1]), hr.ones(3), "mask of dtype i64 and 1 dims, expected bool"),
+        (hr.array([True]), hr.ones(1), "mask of dtype bool and 1 dims, expected bool and the first dims of x"),
+        (hr.array([True] * 4), hr.ones((4, 1)), "source has 2 dims, expected 1 to 1"),
+        (hr.array([True] * 4), hr.array(1), "source has 0 dims, expected 1 to 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            hr.masked_scatter(x, mask, source)
+
+
+def test_a_mask_that_cannot_be_read_is_assigned_to():
+    def assigned(x, mask, source):
+        x[mask] = source
+        return x
+
+    x = hr.array([[1.0, 2, 3], [4, 5, 6]])
+    mask = hr.array([[True, False, True], [False, True, True]])
+    source = hr.array([[10.0, 20], [30, 40]])
+    assert hr.vmap(assigned)(x, mask, source).tolist() == [[10, 2, 20], [4, 30, 40]]
+    assert hr.vmap(assigned, (0, 0, None))(x, mask, source[0]).tolist() == [[10, 2, 20], [4, 10, 20]]
+    assert hr.vmap(assigned, (0, None, 0))(x, mask[0], source).tolist() == [[10, 2, 20], [30, 5, 40]]
+    assert hr.compile(assigned)(x[0], mask[0], source[0]).tolist() == [10, 2, 20]
+    gradients = hr.grad(lambda x, s: (hr.vmap(assigned)(x, mask, s) ** 2).sum(), (0, 1))(x, source)
+    assert [g.tolist() for g in gradients] == [[[0, 4, 0], [8, 0, 0]], [[20, 40], [60, 80]]]
+    assert x.tolist() == [[1, 2, 3], [4, 5, 6]]
+    with pytest.raises(ValueError):
+        x[mask] = hr.array([1.0, 2, 3])  # of four
 
 
 def test_gradients_pass_through_indices():

@@ -105,6 +105,7 @@ CASES |= {
     "zeta": (hr.zeta, 1 + real(4), real(4)),
     "where": (hr.where, truth(3, 1), signed(4), signed(3, 4)),
     "masked_fill": (hr.masked_fill, signed(3, 4), truth(4), signed()),
+    "masked_scatter": (hr.masked_scatter, signed(3, 4), truth(3), signed(2, 4)),
     "topk": (lambda x: [*hr.topk(x, 2), *hr.topk(x, 1, axis=0, largest=False)], signed(3, 4)),
     "matmul": (hr.matmul, signed(3, 4), signed(4, 2)),
     "matmul, vectors": (lambda x, y: [hr.matmul(x, y), hr.matmul(y, x.T)], signed(3, 4), signed(4)),
