@@ -66,7 +66,8 @@ extern "C" {
   X(driver_allocation_count, "those that the cache could not serve")                \
   X(device_free_bytes, "of the whole device")                                       \
   X(device_total_bytes, "of the whole device")                                      \
-  X(program_bytes, "of the host, about: compiled programs that streams keep")
+  X(program_bytes, "of the host, about: compiled programs that streams keep")       \
+  X(temporary_bytes, "of allocated_bytes: for temporaries of executables, kept between runs")
 
 #define HR_STATS_FIELD(name, meaning) int64_t name;
 typedef struct hr_stats {

@@ -110,19 +110,28 @@ static void note_shared(hr_lane *lane) {
   hr_mutex_unlock(&device->order_mutex);
 }
 
+static void set_shared(hr_lane *lane, hr_block *block) {
+  int64_t bytes =
+      (block != NULL ? (int64_t)block->bytes : 0) - (lane->shared != NULL ? (int64_t)lane->shared->bytes : 0);
+  atomic_fetch_add_explicit(&lane->device->lane_bytes, bytes, memory_order_relaxed);
+  lane->shared = block;
+}
+
 /* Growing lengths need a little more each time. On a host pages that nothing touches cost nothing, so a larger block
  * gets room for later ones. */
 static hr_status grow_shared(hr_lane *lane, size_t bytes) {
   hr_device *device = lane->device;
   size_t room = lane->shared != NULL && device->properties.is_host ? bytes / 4 : 0;
   note_shared(lane);
-  hr_caching_allocator_give_back(&device->allocator, lane->shared);
-  lane->shared = NULL;
-  hr_status status = hr_caching_allocator_alloc(&device->allocator, bytes + room, &lane->shared);
+  hr_block *before = lane->shared, *block = NULL;
+  set_shared(lane, NULL);
+  hr_caching_allocator_give_back(&device->allocator, before);
+  hr_status status = hr_caching_allocator_alloc(&device->allocator, bytes + room, &block);
   if (room > 0 && hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
     hr_status_free(status);
-    status = hr_caching_allocator_alloc(&device->allocator, bytes, &lane->shared);
+    status = hr_caching_allocator_alloc(&device->allocator, bytes, &block);
   }
+  set_shared(lane, block);
   note_shared(lane);
   return status;
 }
@@ -139,8 +148,9 @@ hr_status hr__lane_shared(hr_lane *lane, size_t bytes, void **out_address) {
 void hr__lane_free_shared(hr_lane *lane) {
   hr_queue_drain(&lane->queue);
   note_shared(lane);
-  hr_caching_allocator_free(&lane->device->allocator, lane->shared);
-  lane->shared = NULL;
+  hr_block *before = lane->shared;
+  set_shared(lane, NULL);
+  hr_caching_allocator_free(&lane->device->allocator, before);
 }
 
 /* ---- order ---- */

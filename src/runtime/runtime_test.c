@@ -647,11 +647,13 @@ HR_TEST(outgrown_temporaries_go_back_on_a_host) {
     }
     HR_ASSERT_EQ(stats_of(&device.allocator).allocated_bytes, 64 << 20);
     HR_ASSERT_EQ(stats_of(&device.allocator).reserved_bytes, i == 0 ? 64 << 20 : 127 << 20);
+    HR_ASSERT_EQ(atomic_load(&device.lane_bytes), 64 << 20);
     hr_device_memory_trim(&device);
     HR_ASSERT_EQ(stats_of(&device.allocator).reserved_bytes, 64 << 20);
     device.properties.is_host = true;
     hr_device_memory_trim(&device);
     HR_ASSERT_EQ(stats_of(&device.allocator).reserved_bytes, 0);
+    HR_ASSERT_EQ(atomic_load(&device.lane_bytes), 0);
     HR_ASSERT_OK(hr__lane_shared(lane, 64 << 20, &address)); /* a quarter of room for what grows, if there is any */
     HR_ASSERT_OK(hr__lane_shared(lane, 80 << 20, &address));
     HR_ASSERT_EQ(lane->shared->bytes, 100 << 20);

@@ -235,9 +235,9 @@ static PyObject *read_memory(PyObject *module, PyObject *args) {
   }
   hr_memory_stats stats;
   hr_device_memory_stats(device, &stats);
-  return Py_BuildValue("{s:L,s:L,s:L,s:L}", "active", (long long)stats.allocated_bytes, "peak",
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L}", "active", (long long)stats.allocated_bytes, "peak",
                        (long long)stats.allocated_bytes_peak, "reserved", (long long)stats.reserved_bytes,
-                       "allocations", (long long)stats.allocation_count);
+                       "allocations", (long long)stats.allocation_count, "temporary", (long long)stats.temporary_bytes);
 }
 
 /* Submits the pending work of all devices without waiting for it. */

@@ -204,9 +204,10 @@ def clear_streams():
 
 
 def get_active_memory():
-    """Bytes that live arrays and programs use, after all pending work."""
+    """Bytes of live arrays, after all pending work. Programs' temporaries are not counted."""
     _arrays.eval()
-    return _arrays._memory()["active"]
+    memory = _arrays._memory()
+    return memory["active"] - memory["temporary"]
 
 
 def get_peak_memory():
