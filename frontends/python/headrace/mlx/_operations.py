@@ -176,8 +176,8 @@ bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
 
 
 def divmod(a, b, stream=None):
-    """A list of a // b and a % b."""
-    return list(_arrays.divmod(a, b))
+    """A list of a // b and a % b, without gradients."""
+    return list(_arrays.divmod(_arrays.stop_gradient(as_array(a)), _arrays.stop_gradient(as_array(b))))
 
 
 def where(condition, x, y, /, *, stream=None):

@@ -73,6 +73,8 @@ def arange(*bounds, start=None, stop=None, step=None, dtype=None, stream=None):
     them, else int64; float32 for others."""
     if len(bounds) > 3 or (bounds and start is not None) or (not bounds and stop is None):
         raise TypeError("arange: expected stop, or start and stop, and then a step")
+    if len(bounds) > 1 and bounds[1] is None and stop is None:
+        bounds, step = bounds[:1], bounds[2] if step is None and len(bounds) == 3 else step
     if len(bounds) == 1 and stop is None:
         stop = bounds[0]
     else:
