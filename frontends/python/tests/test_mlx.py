@@ -224,6 +224,62 @@ def test_functions_against_numpy():
     """)
 
 
+def test_ranges_orders_and_divmod():
+    check("""
+        assert mx.arange(-3, None, -1).tolist() == mx.arange(-3, step=-1).tolist() == [0, -1, -2]
+        assert mx.arange(3, None).tolist() == [0, 1, 2] and mx.arange(1, None, stop=3).tolist() == [1, 2]
+        x = mx.array([2 + 1j, 1j, 2 - 1j])
+        assert mx.sort(x).tolist() == [1j, 2 - 1j, 2 + 1j] and mx.argsort(x).tolist() == [1, 2, 0]
+        assert mx.argsort(x).dtype == mx.uint32 and mx.median(x).item() == 2 - 1j
+        assert [y.tolist() for y in mx.divmod(mx.array([7, -7]), 3)] == [[2, -3], [1, 2]]
+        outputs, tangents = mx.jvp(lambda x: mx.divmod(x, mx.array(3.0)), [mx.array(7.0)], [mx.array(1.0)])
+        assert [y.item() for y in outputs + tangents] == [2, 1, 0, 0]
+    """)
+
+
+def test_active_memory_is_that_of_arrays():
+    check("""
+        def work(size):
+            x = mx.random.normal((size, 64))
+            mx.eval(mx.softmax(x @ x.T, axis=-1).sum())
+
+        work(8)
+        before = mx.get_active_memory()
+        for size in (64, 200, 300):
+            work(size)
+        assert mx.get_active_memory() == before
+        x = mx.zeros((1024,)) + 1
+        mx.eval(x)
+        assert mx.get_active_memory() == before + 4096
+    """)
+
+
+def test_layers_of_a_group_of_one_process():
+    check("""
+        import mlx.nn as nn
+        x = mx.random.normal((3, 64))
+        for bias in (True, False):
+            layer = nn.Linear(64, 32, bias=bias)
+            for kind in ("all-to-sharded", "sharded-to-all"):
+                for made_of in (layer, layer.to_quantized(bits=8)):
+                    made = nn.shard_linear(made_of, kind)
+                    assert mx.array_equal(made(x), made_of(x))
+                    assert made.trainable_parameters().keys() == made_of.trainable_parameters().keys()
+                nn.shard_inplace(layer, kind)
+        assert isinstance(nn.shard_linear(layer, "all-to-sharded"), nn.AllToShardedLinear)
+        made = nn.QuantizedShardedToAllLinear(64, 32, bits=4)
+        assert isinstance(nn.shard_linear(made, "sharded-to-all"), nn.QuantizedShardedToAllLinear)
+        assert made.group.size() == 1 and nn.ShardedToAllLinear(4, 2)(x[:, :4]).shape == (3, 2)
+        for call in (lambda: nn.shard_linear(layer, "all"), lambda: nn.shard_inplace(layer, "all")):
+            try:
+                call()
+            except ValueError as error:
+                assert "sharding is 'all'" in str(error), error
+            else:
+                raise AssertionError("sharded")
+    """)
+
+
 def test_random_numbers():
     check("""
         key = mx.random.key(3)
@@ -243,7 +299,7 @@ def test_random_numbers():
 
 
 def test_runner_reports_a_missing_checkout():
-    runner = os.path.join(os.path.dirname(__file__), "..", "..", "..", "tests", "mlx", "run.py")
+    runner = os.path.join(os.path.dirname(__file__), "..", "..", "..", "tests", "mlx_suite", "run.py")
     environment = {name: value for name, value in os.environ.items() if name != "HEADRACE_MLX_SOURCE"}
     done = subprocess.run([sys.executable, runner], env=environment, stdout=subprocess.PIPE, text=True)
     assert done.returncode == 0 and "not run" in done.stdout

@@ -1,5 +1,6 @@
-"""mlx.nn: the layers of headrace.nn."""
+"""mlx.nn: the layers of headrace.nn, and those that MLX divides among processes."""
 
+from headrace.mlx._sharded import *  # noqa: F403
 from headrace.nn import *  # noqa: F403
 from headrace.nn import init, losses
 
