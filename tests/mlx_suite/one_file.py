@@ -9,6 +9,7 @@ RESULTS gets a line of JSON for each test: [name, outcome, reason]. The first li
 import importlib
 import json
 import os
+import random
 import signal
 import sys
 import time
@@ -16,6 +17,16 @@ import types
 import unittest
 
 SECONDS = 60  # of one test; those of MLX that take longest need 100 on their own, and fail here
+
+
+def seed():
+    """Each test has the same random numbers, whichever ran before it."""
+    import mlx.core
+    import numpy
+
+    random.seed(0)
+    numpy.random.seed(0)
+    mlx.core.random.seed(0)
 
 
 def install(checkout, modules):
@@ -39,6 +50,7 @@ class Result(unittest.TestResult):
     def startTest(self, test):
         super().startTest(test)
         self.outcome, self.reason, self.began = "passed", "", time.time()
+        seed()
         signal.alarm(int(os.environ.get("HEADRACE_MLX_SECONDS", SECONDS)))
 
     def stopTest(self, test):
