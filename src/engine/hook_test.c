@@ -62,6 +62,27 @@ HR_TEST(hooks_see_records_from_the_last_added_one_down) {
   hr_device_release(device);
 }
 
+HR_TEST(hooks_see_records_of_new_outputs) {
+  hr_buffer *buffer, *made;
+  counting hook = {.hook = {.record = count_record}};
+  const float two[2] = {1, 2};
+  float values[2];
+  open_stream(&buffer);
+  HR_ASSERT_OK(hr_buffer_create(device, 2 * sizeof(float), &made));
+  hr_view from = view_of(buffer), to = view_of(made);
+  HR_ASSERT_OK(hr_stream_write(stream, &from, two));
+  hr_hook_add(stream, &hook.hook);
+  HR_ASSERT_OK(hr_stream_record_new(stream, HR_OP_NEG, NULL, 1, &from, &to));
+  HR_ASSERT(hook.seen == 1 && hook.last == HR_OP_NEG);
+  hr_hook_remove(stream, &hook.hook);
+  HR_ASSERT_OK(hr_stream_read(stream, &to, values));
+  HR_ASSERT(values[0] == -1 && values[1] == -2);
+  hr_buffer_release(buffer);
+  hr_buffer_release(made);
+  hr_stream_release(stream);
+  hr_device_release(device);
+}
+
 static hr_status do_nothing(void *arg, int input_count, void *const *inputs, int output_count, void *const *outputs) {
   (void)arg, (void)input_count, (void)inputs, (void)output_count, (void)outputs;
   return HR_OK;

@@ -1,7 +1,7 @@
 /* stream_record.c: checks operations and appends them to the trace. */
 #include "engine/stream_record.h"
 
-#include "core/ops/op.h"
+#include "core/ops/infer.h"
 #include "engine/algorithms.h"
 #include "engine/host_view.h"
 #include "engine/records.h"
@@ -129,33 +129,39 @@ __attribute__((noinline)) static void note_writes(hr_stream *stream, int count, 
   }
 }
 
-static hr_status record(hr_stream *stream, hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
-                        int output_count, const hr_view *outputs) {
-  HR_RETURN_IF_ERROR(hr_op_check(op, attrs, input_count, inputs, output_count, outputs));
-  if (__builtin_expect(hr_op_table(op)->family == HR_FAMILY_LIBRARY, 0)) {
-    HR_RETURN_IF_ERROR(hr__library_check(stream->device, op));
+/* Returns the failure of an operand that is of another device or invalid. */
+__attribute__((noinline)) static hr_status check_suspects(hr_stream *stream, const hr_hook_record *r) {
+  HR_RETURN_IF_ERROR(check_devices(stream, r->op, r->input_count, r->inputs));
+  HR_RETURN_IF_ERROR(check_devices(stream, r->op, r->output_count, r->outputs));
+  hr_status status = hr__check_contents(r->op, r->input_count, r->inputs, r->output_count, r->outputs);
+  return status == HR_OK ? HR_OK : hr__stream_report(stream, status);
+}
+
+/* is_new: there is one output, of hr_stream_record_new. */
+static inline hr_status record(hr_stream *stream, const hr_hook_record *r, bool is_new) {
+  HR_RETURN_IF_ERROR(is_new ? hr__op_check_inferred(r->op, r->attrs, r->input_count, r->inputs, r->outputs)
+                            : hr_op_check(r->op, r->attrs, r->input_count, r->inputs, r->output_count, r->outputs));
+  if (__builtin_expect(hr_op_table(r->op)->family == HR_FAMILY_LIBRARY, 0)) {
+    HR_RETURN_IF_ERROR(hr__library_check(stream->device, r->op));
   }
   if (hr__stream_has_others(stream)) {
-    hr__stream_follow(stream, input_count, inputs, output_count, outputs);
+    hr__stream_follow(stream, r->input_count, r->inputs, r->output_count, r->outputs);
   }
-  hr_status status = HR_OK;
-  if (has_suspect(stream, input_count, inputs) || has_suspect(stream, output_count, outputs)) {
-    HR_RETURN_IF_ERROR(check_devices(stream, op, input_count, inputs));
-    HR_RETURN_IF_ERROR(check_devices(stream, op, output_count, outputs));
-    status = hr__check_contents(op, input_count, inputs, output_count, outputs);
-    if (status != HR_OK) {
-      return hr__stream_report(stream, status);
-    }
+  if (has_suspect(stream, r->input_count, r->inputs) || (!is_new && has_suspect(stream, r->output_count, r->outputs))) {
+    HR_RETURN_IF_ERROR(check_suspects(stream, r));
   }
   hr_mutex_lock(&stream->mutex);
   if (__builtin_expect(!hr__policy_keeps_before(&stream->policy, stream->pending.records.count), 0) &&
-      stands_alone(op, inputs)) {
+      stands_alone(r->op, r->inputs)) {
     before_large(stream);
   }
-  status = hr__trace_record(&stream->pending, op, attrs, input_count, inputs, output_count, outputs);
+  hr_status status =
+      is_new
+          ? hr__trace_record_new(&stream->pending, r->op, r->attrs, r->input_count, r->inputs, r->outputs)
+          : hr__trace_record(&stream->pending, r->op, r->attrs, r->input_count, r->inputs, r->output_count, r->outputs);
   if (__builtin_expect(status == HR_OK, 1)) {
     if (hr__stream_has_others(stream)) {
-      note_writes(stream, output_count, outputs);
+      note_writes(stream, r->output_count, r->outputs);
     }
     return hr__stream_settle(stream, 1);
   }
@@ -165,11 +171,16 @@ static hr_status record(hr_stream *stream, hr_op op, const hr_attrs *attrs, int 
 
 hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
                            int output_count, const hr_view *outputs) {
-  if (__builtin_expect(stream->hook != NULL, 0)) {
-    const hr_hook_record hooked = {op, attrs, input_count, output_count, inputs, outputs};
-    return stream->hook->record(stream->hook, stream, &hooked);
-  }
-  return record(stream, op, attrs, input_count, inputs, output_count, outputs);
+  const hr_hook_record r = {op, attrs, input_count, output_count, inputs, outputs};
+  return __builtin_expect(stream->hook == NULL, 1) ? record(stream, &r, false)
+                                                   : stream->hook->record(stream->hook, stream, &r);
+}
+
+hr_status hr_stream_record_new(hr_stream *stream, hr_op op, const hr_attrs *attrs, int input_count,
+                               const hr_view *inputs, const hr_view *output) {
+  const hr_hook_record r = {op, attrs, input_count, 1, inputs, output};
+  return __builtin_expect(stream->hook == NULL, 1) ? record(stream, &r, true)
+                                                   : stream->hook->record(stream->hook, stream, &r);
 }
 
 /* ---- hooks ---- */
@@ -198,8 +209,7 @@ hr_status hr_hook_pass(const hr_hook *hook, hr_stream *stream, const hr_hook_rec
   if (hook->below != NULL) {
     return hook->below->record(hook->below, stream, passed);
   }
-  return record(stream, passed->op, passed->attrs, passed->input_count, passed->inputs, passed->output_count,
-                passed->outputs);
+  return record(stream, passed, false);
 }
 
 void hr_hook_claim_buffer(hr_buffer *buffer, hr_status failure) {

@@ -104,6 +104,62 @@ HR_TEST(temporaries_die_and_scalars_are_arguments) {
   close_fixture(&f);
 }
 
+static hr_status record_new(const fixture *f, hr_op op, const hr_view *a, const hr_view *b, hr_buffer **out) {
+  hr_view inputs[2] = {*a, *b};
+  *out = make(f);
+  hr_view output = view_of(*out);
+  return hr_stream_record_new(f->stream, op, NULL, 2, inputs, &output);
+}
+
+HR_TEST(new_outputs_are_recorded_like_others) {
+  fixture f = open_fixture("cpu");
+  hr_buffer *x = make_ramp(&f, 1, 1), *t, *y, *z;
+  hr_scalar three = hr_scalar_f64(3);
+  hr_view x_view = view_of(x), scalar = number(&three);
+  HR_ASSERT_OK(record_new(&f, HR_OP_MUL, &x_view, &scalar, &t));
+  HR_ASSERT_EQ(hr__buffer_holders(t), 2);
+  hr_view t_view = view_of(t);
+  HR_ASSERT_OK(record_new(&f, HR_OP_ADD, &t_view, &x_view, &y));
+  hr_buffer_release(t); /* dead: it gets no memory */
+  HR_ASSERT_NEAR(read_at(&f, y, 9), 40, 0);
+  HR_ASSERT_EQ(hr__buffer_holders(y), 1);
+  HR_ASSERT_EQ(stats_of(&f).temporaries_elided, 1);
+  hr_view y_view = view_of(y);
+  hr_stream_set_mode(f.stream, HR_MODE_STRICT);
+  HR_ASSERT_OK(record_new(&f, HR_OP_SUB, &y_view, &x_view, &z));
+  HR_ASSERT_NEAR(read_at(&f, z, 9), 30, 0);
+  hr_buffer_release(z);
+  hr_buffer_release(y);
+  hr_buffer_release(x);
+  close_fixture(&f);
+}
+
+HR_TEST(inputs_beside_a_new_output_are_checked) {
+  fixture f = open_fixture("cpu"), other = open_fixture("null");
+  hr_buffer *x = make_ramp(&f, 1, 1), *away = make(&other), *y;
+  hr_scalar bad = {.dtype = HR_DTYPE_F32};
+  hr_view x_view = view_of(x), far = view_of(x), foreign = view_of(away), none = {0}, scalar = number(&bad);
+  far.offset = 1;
+  HR_ASSERT_ERROR(record_new(&f, HR_OP_ADD, &x_view, &far, &y), HR_STATUS_INVALID_ARGUMENT,
+                  "add: input 1 of dims [6,32] reaches elements 1 to 192 of a buffer of 768 bytes");
+  hr_buffer_release(y);
+  HR_ASSERT_ERROR(record_new(&f, HR_OP_ADD, &x_view, &none, &y), HR_STATUS_INVALID_ARGUMENT, "add: input 1 is absent");
+  hr_buffer_release(y);
+  HR_ASSERT_ERROR(record_new(&f, HR_OP_ADD, &scalar, &x_view, &y), HR_STATUS_INVALID_ARGUMENT,
+                  "add: input 0 is a number of a dtype other than");
+  hr_buffer_release(y);
+  HR_ASSERT_ERROR(record_new(&f, HR_OP_ADD, &foreign, &x_view, &y), HR_STATUS_INVALID_ARGUMENT,
+                  "add: a buffer of device \"null\" on a stream of device \"cpu\"");
+  hr_buffer_release(y);
+  HR_ASSERT_ERROR(record_new(&f, HR_OP_MATMUL, &x_view, &x_view, &y), HR_STATUS_INVALID_ARGUMENT, "matmul: ");
+  hr_buffer_release(y);
+  HR_ASSERT_EQ(stats_of(&f).operations, 0);
+  hr_buffer_release(x);
+  hr_buffer_release(away);
+  close_fixture(&f);
+  close_fixture(&other);
+}
+
 HR_TEST(modes_agree) {
   for (int mode = HR_MODE_FUSE; mode <= HR_MODE_STRICT; ++mode) {
     fixture f = open_fixture("cpu");

@@ -110,6 +110,16 @@ static inline uint32_t number_buffer(hr_trace *trace, hr_buffer *buffer) {
   return local;
 }
 
+/* The next number for a buffer that no stream has used, whose reference the trace takes over. There is room in the
+ * list. */
+static inline uint32_t adopt_buffer(hr_trace *trace, hr_buffer *buffer) {
+  uint32_t local = (uint32_t)trace->buffers.count;
+  trace->buffers.data[trace->buffers.count++] = buffer;
+  trace->pending_bytes += pending_bytes_of(trace, buffer);
+  atomic_store_explicit(&buffer->tag, make_tag(trace, local), memory_order_relaxed);
+  return local;
+}
+
 /* ---- recording ---- */
 
 /* Writes the dims as those of a contiguous view; true if it is one. The strides of an empty view may be any. */
@@ -124,10 +134,10 @@ static inline bool encode_contiguous(const hr_view *view, uint64_t *words) {
   return differences == 0;
 }
 
-static inline uint64_t *encode_view(hr_trace *trace, const hr_view *view, uint64_t *word) {
+static inline uint64_t *encode_view(hr_trace *trace, const hr_view *view, uint32_t local, uint64_t *word) {
   uint64_t kind = KIND_VALUE | (uint64_t)view->rank << 8 | (uint64_t)view->dtype << 16;
   int rank = view->rank;
-  trace->locals.data[trace->locals.count++] = number_buffer(trace, view->buffer);
+  trace->locals.data[trace->locals.count++] = local;
   if (encode_contiguous(view, word + 1)) {
     word[0] = kind | IS_CONTIGUOUS;
     return word + 1 + rank;
@@ -144,7 +154,7 @@ static inline uint64_t *encode_view(hr_trace *trace, const hr_view *view, uint64
 static inline uint64_t *encode_operands(hr_trace *trace, int count, const hr_view *views, uint64_t *word) {
   for (int i = 0; i < count; ++i) {
     if (views[i].buffer != NULL) {
-      word = encode_view(trace, &views[i], word);
+      word = encode_view(trace, &views[i], number_buffer(trace, views[i].buffer), word);
     } else if (views[i].scalar != NULL) {
       *word++ = KIND_SCALAR | (uint64_t)views[i].scalar->dtype << 16;
       trace->scalars.data[trace->scalars.count++] = *views[i].scalar;
@@ -180,27 +190,58 @@ static bool reserve(hr_trace *trace, const hr_attrs *attrs, size_t operand_count
          hr_vector_reserve(&trace->buffers, trace->buffers.count + operand_count);
 }
 
-hr_status hr__trace_record(hr_trace *trace, hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
-                           int output_count, const hr_view *outputs) {
-  static const hr_attrs no_attrs;
-  attrs = attrs != NULL ? attrs : &no_attrs;
-  if (!reserve(trace, attrs, (size_t)input_count + (size_t)output_count)) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for record %zu of a stream",
-                          trace->records.count);
-  }
-  uint64_t *begin = trace->words.data + trace->words.count, *word = begin;
+/* The words before the operands. */
+static inline uint64_t *encode_head(hr_trace *trace, hr_op op, const hr_attrs *attrs, int input_count, int output_count,
+                                    uint64_t *word) {
   trace->may_have_cats |= op == HR_OP_CAT;
   *word++ = (uint64_t)op | (uint64_t)attrs->int_count << 32;
   *word++ = (uint64_t)(uint32_t)input_count | (uint64_t)output_count << 32;
-  word = encode_attrs(trace, attrs, word);
-  word = encode_operands(trace, input_count, inputs, word);
-  word = encode_operands(trace, output_count, outputs, word);
-  trace->words.count += (size_t)(word - begin);
+  return encode_attrs(trace, attrs, word);
+}
+
+/* `word` is the end of the record. */
+static inline void end_record(hr_trace *trace, const uint64_t *word) {
+  trace->words.count = (size_t)(word - trace->words.data);
   trace->records.data[trace->records.count++] = (hr_record){
       .word_end = trace->words.count,
       .local_end = trace->locals.count,
       .scalar_end = trace->scalars.count,
   };
+}
+
+static hr_status no_memory(const hr_trace *trace) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for record %zu of a stream",
+                        trace->records.count);
+}
+
+static const hr_attrs no_attrs;
+
+hr_status hr__trace_record(hr_trace *trace, hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
+                           int output_count, const hr_view *outputs) {
+  attrs = attrs != NULL ? attrs : &no_attrs;
+  if (!reserve(trace, attrs, (size_t)input_count + (size_t)output_count)) {
+    return no_memory(trace);
+  }
+  uint64_t *word = trace->words.data + trace->words.count;
+  word = encode_head(trace, op, attrs, input_count, output_count, word);
+  word = encode_operands(trace, input_count, inputs, word);
+  word = encode_operands(trace, output_count, outputs, word);
+  end_record(trace, word);
+  return HR_OK;
+}
+
+hr_status hr__trace_record_new(hr_trace *trace, hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
+                               const hr_view *output) {
+  attrs = attrs != NULL ? attrs : &no_attrs;
+  if (!reserve(trace, attrs, (size_t)input_count + 1)) {
+    return no_memory(trace);
+  }
+  uint64_t *word = trace->words.data + trace->words.count;
+  word = encode_head(trace, op, attrs, input_count, 1, word);
+  word = encode_operands(trace, input_count, inputs, word);
+  hr__buffer_retain_new(output->buffer);
+  word = encode_view(trace, output, adopt_buffer(trace, output->buffer), word);
+  end_record(trace, word);
   return HR_OK;
 }
 
@@ -213,16 +254,6 @@ static bool reserve_part(hr_trace *trace, const hr_trace *part, size_t buffer_co
          hr_vector_reserve(&trace->records, trace->records.count + part->records.count) &&
          hr_vector_reserve(&trace->buffers, trace->buffers.count + buffer_count) &&
          hr_vector_reserve(&trace->renumbered, buffer_count);
-}
-
-/* The next number for a buffer that no stream has used, whose reference the trace takes over. There is room in the
- * list. */
-static inline uint32_t adopt_buffer(hr_trace *trace, hr_buffer *buffer) {
-  uint32_t local = (uint32_t)trace->buffers.count;
-  trace->buffers.data[trace->buffers.count++] = buffer;
-  trace->pending_bytes += pending_bytes_of(trace, buffer);
-  atomic_store_explicit(&buffer->tag, make_tag(trace, local), memory_order_relaxed);
-  return local;
 }
 
 /* The part numbers its buffers by first use, and so does the trace: in that order they get their numbers here. */
@@ -273,8 +304,7 @@ hr_status hr__trace_repeat(hr_trace *trace, const hr_trace *from, size_t i) {
       !hr_vector_reserve(&trace->scalars, trace->scalars.count + scalars) ||
       !hr_vector_reserve(&trace->records, trace->records.count + 1) ||
       !hr_vector_reserve(&trace->buffers, trace->buffers.count + locals)) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for record %zu of a stream",
-                          trace->records.count);
+    return no_memory(trace);
   }
   memcpy(trace->words.data + trace->words.count, from->words.data + begin.word_end, words * sizeof(uint64_t));
   trace->words.count += words;

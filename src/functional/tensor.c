@@ -131,11 +131,15 @@ static hr_status no_memory(const hr__function_call *c, int count) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "%s: no memory for %d operands", c->row->name, count);
 }
 
-/* views: of the inputs; room for the outputs' behind them. */
+/* views: of the inputs; room for the outputs' behind them. are_inferred: the outputs are infer()'s, and new. */
 static hr_status record(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count, hr_view *views,
-                        int output_count, hr_tensor *const *outputs) {
+                        int output_count, hr_tensor *const *outputs, bool are_inferred) {
   if (c->stream == NULL) {
     return HR_OK;
+  }
+  if (are_inferred && output_count == 1 && outputs[0] != NULL) {
+    view_of(c, outputs[0], &views[count]);
+    return hr_stream_record_new(c->stream, op, attrs, count, views, &views[count]);
   }
   for (int i = 0; i < output_count; ++i) {
     view_of(c, outputs[i], &views[count + i]);
@@ -189,7 +193,7 @@ static hr_status record_row(const hr__function_call *c, hr_op op, const hr_attrs
   for (int i = 0; i < output_count && status == HR_OK; ++i) {
     status = outputs[i] != NULL ? create_buffer(c, outputs[i]) : HR_OK;
   }
-  status = status == HR_OK ? record(c, op, attrs, count, views, output_count, outputs) : status;
+  status = status == HR_OK ? record(c, op, attrs, count, views, output_count, outputs, are_inferred) : status;
   for (int i = 0; status != HR_OK && are_set && i < output_count; ++i) {
     hr_tensor_release(outputs[i]);
   }

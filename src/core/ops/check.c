@@ -374,6 +374,23 @@ static hr_status check_family(const hr__checked *c) {
   }
 }
 
+/* True if every operand that is present is a number or inside its buffer. */
+static inline bool are_inputs(int count, const hr_view *inputs) {
+  for (int i = 0; i < count; ++i) {
+    if (!is_input(&inputs[i])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+hr_status hr__op_check_inferred(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
+                                const hr_view *output) {
+  bool is_pointwise_row = hr_op_table(op)->family == HR_FAMILY_POINTWISE;
+  return is_pointwise_row && are_inputs(input_count, inputs) ? HR_OK
+                                                             : hr_op_check(op, attrs, input_count, inputs, 1, output);
+}
+
 hr_status hr_op_check(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs, int output_count,
                       const hr_view *outputs) {
   static const hr_attrs none;

@@ -153,6 +153,10 @@ hr_status hr__broadcast_inputs(const hr__checked *c, int first, int step, int *o
 HR_MUST_USE hr_status hr__infer_views(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
                                       int output_count, hr_tensor_type *outputs);
 hr_buffer *hr__present_buffer(void);
+/* hr_op_check for one output whose type is hr_op_infer's for these operands, in a buffer of its size: of an element-wise
+ * operation only the inputs' places are checked. */
+HR_MUST_USE hr_status hr__op_check_inferred(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
+                                            const hr_view *output);
 
 /* ---- families ---- */
 
