@@ -131,20 +131,24 @@ static hr_status no_memory(const hr__function_call *c, int count) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "%s: no memory for %d operands", c->row->name, count);
 }
 
-/* views: of the inputs; room for the outputs' behind them. are_inferred: the outputs are infer()'s, and new. */
+/* views: of the inputs; room for the outputs' behind them. */
 static hr_status record(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count, hr_view *views,
-                        int output_count, hr_tensor *const *outputs, bool are_inferred) {
+                        int output_count, hr_tensor *const *outputs) {
   if (c->stream == NULL) {
     return HR_OK;
-  }
-  if (are_inferred && output_count == 1 && outputs[0] != NULL) {
-    view_of(c, outputs[0], &views[count]);
-    return hr_stream_record_new(c->stream, op, attrs, count, views, &views[count]);
   }
   for (int i = 0; i < output_count; ++i) {
     view_of(c, outputs[i], &views[count + i]);
   }
   return hr_stream_record(c->stream, op, attrs, count, views, output_count, views + count);
+}
+
+/* A tensor of this type without a buffer. */
+static inline void set_type(hr_tensor *x, const hr_tensor_type *type) {
+  x->buffer = NULL, x->number = (hr_scalar){0}, x->offset = 0;
+  x->dtype = type->dtype, x->rank = type->rank;
+  hr__copy_dims(type->rank, type->dims, x->dims);
+  hr__copy_dims(type->rank, type->strides, x->strides);
 }
 
 /* Infers the outputs, which get no buffers. */
@@ -164,10 +168,7 @@ static hr_status infer(const hr__function_call *c, hr_op op, const hr_attrs *att
   hr_status status = hr__infer_views(op, attrs, count, views, output_count, types);
   for (int i = 0; status == HR_OK && i < output_count; ++i) {
     if (outputs[i] != NULL) {
-      outputs[i]->buffer = NULL, outputs[i]->number = (hr_scalar){0}, outputs[i]->offset = 0;
-      outputs[i]->dtype = types[i].dtype, outputs[i]->rank = types[i].rank;
-      hr__copy_dims(types[i].rank, types[i].dims, outputs[i]->dims);
-      hr__copy_dims(types[i].rank, types[i].strides, outputs[i]->strides);
+      set_type(outputs[i], &types[i]);
     }
   }
   if (types != few) {
@@ -193,7 +194,7 @@ static hr_status record_row(const hr__function_call *c, hr_op op, const hr_attrs
   for (int i = 0; i < output_count && status == HR_OK; ++i) {
     status = outputs[i] != NULL ? create_buffer(c, outputs[i]) : HR_OK;
   }
-  status = status == HR_OK ? record(c, op, attrs, count, views, output_count, outputs, are_inferred) : status;
+  status = status == HR_OK ? record(c, op, attrs, count, views, output_count, outputs) : status;
   for (int i = 0; status != HR_OK && are_set && i < output_count; ++i) {
     hr_tensor_release(outputs[i]);
   }
@@ -226,8 +227,31 @@ hr_status hr__record_row(const hr__function_call *c, hr_op op, const hr_attrs *a
   return record_row(c, op, attrs, count, inputs, output_count, outputs, true);
 }
 
+/* hr__record_one for few inputs: most records of small arrays, whose time is the host's. */
+static hr_status record_few(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
+                            const hr_tensor *const *inputs, hr_dtype dtype, hr_tensor *out) {
+  hr_view views[FEW];
+  hr_tensor_type type;
+  type.dtype = dtype, type.is_number = false, type.rank = 0;
+  for (int i = 0; i < count; ++i) {
+    view_of(c, inputs[i], &views[i]);
+  }
+  HR_RETURN_IF_ERROR(hr__infer_views(op, attrs, count, views, 1, &type));
+  set_type(out, &type);
+  HR_RETURN_IF_ERROR(create_buffer(c, out));
+  views[count] = hr_tensor_view(out);
+  hr_status status = hr_stream_record_new(c->stream, op, attrs, count, views, &views[count]);
+  if (status != HR_OK) {
+    hr_tensor_release(out);
+  }
+  return status;
+}
+
 hr_status hr__record_one(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
                          const hr_tensor *const *inputs, hr_dtype dtype, hr_tensor *out) {
+  if (c->stream != NULL && count < FEW) {
+    return record_few(c, op, attrs, count, inputs, dtype, out);
+  }
   out->dtype = dtype, out->rank = 0, out->number.dtype = HR_DTYPE_NONE;
   return hr__record_row(c, op, attrs, count, inputs, 1, &out);
 }

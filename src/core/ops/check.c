@@ -6,9 +6,9 @@
 
 #include "core/ops/infer.h"
 
-enum { INTEGER = 1, REAL = 2, COMPLEX = 4, STORED = 8 }; /* bits, in order of promotion; the last does not promote */
+enum { INTEGER = HR__INTEGER, REAL = HR__REAL, COMPLEX = HR__COMPLEX, STORED = HR__STORED };
 
-static const uint8_t category_of[HR_DTYPE_COUNT] = {
+const uint8_t hr__category_of[HR_DTYPE_COUNT] = {
     [HR_DTYPE_BOOL] = INTEGER,      [HR_DTYPE_U8] = INTEGER,        [HR_DTYPE_I8] = INTEGER,
     [HR_DTYPE_U16] = INTEGER,       [HR_DTYPE_I16] = INTEGER,       [HR_DTYPE_U32] = INTEGER,
     [HR_DTYPE_I32] = INTEGER,       [HR_DTYPE_U64] = INTEGER,       [HR_DTYPE_I64] = INTEGER,
@@ -178,45 +178,8 @@ static hr_status check_output(const hr__checked *c, int i) {
 
 /* ---- element-wise rows ---- */
 
-static inline uint8_t categories(const hr_op_row *row) {
-  return (uint8_t)(row->has_integer * INTEGER | row->has_real * REAL | row->has_complex * COMPLEX);
-}
-
 static inline hr_dtype view_dtype(const hr_view *view) {
   return hr__view_is_number(view) ? view->scalar->dtype : view->dtype;
-}
-
-/* True if a row has a version for these dtypes; `inputs` are the categories of all inputs. */
-static inline bool is_typed(const hr_op_row *row, uint8_t inputs, hr_dtype output) {
-  uint8_t out = category_of[output], allowed = categories(row);
-  if (((inputs | out) & STORED) != 0) {
-    return (row->traits & HR_TRAIT_STORED) != 0 && (row->rule == HR_RULE_CAST || (inputs & COMPLEX) == 0);
-  }
-  bool is_losing = (inputs & COMPLEX) != 0 && out != COMPLEX; /* an imaginary part would be lost */
-  switch (row->rule) {
-    case HR_RULE_SAME:
-      return (allowed & out) != 0 && !is_losing && !(output == HR_DTYPE_BOOL && (row->traits & HR_TRAIT_NO_BOOL) != 0);
-    case HR_RULE_WHERE:
-      return !is_losing;
-    case HR_RULE_COMPARE: {
-      uint8_t highest = (inputs & COMPLEX) != 0 ? COMPLEX : (inputs & REAL) != 0 ? REAL : INTEGER;
-      return (allowed & highest) != 0;
-    }
-    case HR_RULE_PART:
-      return out == REAL;
-    case HR_RULE_SEEDED:
-      return inputs == INTEGER && (allowed & out) != 0;
-    default:
-      return true;
-  }
-}
-
-uint8_t hr__category_of(hr_dtype dtype) {
-  return category_of[dtype];
-}
-
-bool hr__is_typed(hr_op op, uint8_t inputs, hr_dtype output) {
-  return is_typed(hr_op_table(op), inputs, output);
 }
 
 hr_status hr__refuse_types(const hr__checked *c, int first, int step, int arity, hr_dtype output) {
@@ -255,9 +218,9 @@ static inline bool is_pointwise(const hr_op_row *row, int input_count, const hr_
       if (!is_input(in) || !is_spreadable(in, out->rank, out->dims)) {
         return false;
       }
-      seen |= category_of[view_dtype(in)];
+      seen |= hr__category_of[view_dtype(in)];
     }
-    if (!is_typed(row, seen, out->dtype)) {
+    if (!hr__is_typed(row, seen, out->dtype)) {
       return false;
     }
   }
@@ -280,9 +243,9 @@ HR__COLD static hr_status explain_pointwise(const hr__checked *c, const hr_op_ro
       if (!is_spreadable(&c->inputs[j], out->rank, out->dims)) {
         return explain_spread(c, j, out);
       }
-      seen |= category_of[view_dtype(&c->inputs[j])];
+      seen |= hr__category_of[view_dtype(&c->inputs[j])];
     }
-    if (!is_typed(row, seen, out->dtype)) {
+    if (!hr__is_typed(row, seen, out->dtype)) {
       return hr__refuse_types(c, i, n, arity, out->dtype);
     }
   }
@@ -293,11 +256,11 @@ HR__COLD static hr_status explain_pointwise(const hr__checked *c, const hr_op_ro
 
 bool hr__is_reduction_typed(hr_op op, hr_dtype input, hr_dtype output) {
   const hr_op_row *row = hr_op_table(op);
-  uint8_t in = category_of[input], out = category_of[output];
+  uint8_t in = hr__category_of[input], out = hr__category_of[output];
   if (row->family == HR_FAMILY_ARGREDUCE) {
-    return (in & categories(row)) != 0 && out == INTEGER;
+    return (in & hr__row_categories(row)) != 0 && out == INTEGER;
   }
-  return row->rule == HR_RULE_LOGICAL || ((out & categories(row)) != 0 && (in != COMPLEX || out == COMPLEX));
+  return row->rule == HR_RULE_LOGICAL || ((out & hr__row_categories(row)) != 0 && (in != COMPLEX || out == COMPLEX));
 }
 
 __attribute__((noinline)) static hr_status check_reduction(const hr__checked *c) {
@@ -315,7 +278,7 @@ __attribute__((noinline)) static hr_status check_reduction(const hr__checked *c)
 /* ---- all others ---- */
 
 static inline bool is_stored_fit(bool takes_stored, hr_dtype dtype) {
-  return (category_of[dtype] & STORED) == 0 || takes_stored;
+  return (hr__category_of[dtype] & STORED) == 0 || takes_stored;
 }
 
 HR__COLD static hr_status explain_stored(const hr__checked *c, const hr_view *view) {

@@ -21,10 +21,10 @@ static hr_dtype promote_inputs(const hr__checked *c, int first, int step) {
 
 /* The dtype nearest to `dtype` in which the row computes: sqrt of integers is real, polar of real numbers complex. */
 static hr_dtype dtype_of_row(const hr_op_row *row, hr_dtype dtype) {
-  if (hr_dtype_is_integer(dtype) && !row->has_integer) {
+  if (hr__category_of[dtype] == HR__INTEGER && !row->has_integer) {
     dtype = HR_DTYPE_F32;
   }
-  return hr_dtype_is_real(dtype) && !row->has_real ? hr__dtype_complex(dtype) : dtype;
+  return (hr__category_of[dtype] & (HR__REAL | HR__STORED)) != 0 && !row->has_real ? hr__dtype_complex(dtype) : dtype;
 }
 
 static hr_dtype dtype_of_pointwise(const hr__checked *c, const hr_op_row *row, int first, int step) {
@@ -59,11 +59,11 @@ static hr_status infer_pointwise(const hr__checked *c) {
       if (hr__checked_input(c, j) == NULL) {
         return FAIL(c, "input %d is absent", j);
       }
-      seen |= hr__category_of(hr__dtype_of(&c->inputs[j]));
+      seen |= hr__category_of[hr__dtype_of(&c->inputs[j])];
     }
     HR_RETURN_IF_ERROR(hr__broadcast_inputs(c, i, n, &rank, dims));
     hr__set_type(c, i, dtype_of_pointwise(c, row, i, n), rank, dims);
-    if (!hr__is_typed(c->op, seen, c->types[i].dtype)) {
+    if (!hr__is_typed(row, seen, c->types[i].dtype)) {
       return hr__refuse_types(c, i, n, row->arity, c->types[i].dtype);
     }
   }
@@ -217,35 +217,35 @@ static hr_dtype dtype_of_promoted(const hr_op_row *row, hr_dtype dtype) {
 
 /* Infers an element-wise output whose tensors have one dtype and one shape, the first of them row-major. The rules
  * above give the same; this is a quarter of their time. False: another case. */
-static bool infer_alike(const hr__checked *c) {
+static bool infer_alike(const hr_op_row *row, int input_count, const hr_view *inputs, hr_tensor_type *type) {
   const hr_view *like = NULL;
   hr_dtype numbers = HR_DTYPE_NONE;
   uint8_t seen = 0;
-  if (c->output_count != 1 || c->input_count != c->row->arity || c->types->dtype != HR_DTYPE_NONE) {
+  if (input_count != row->arity || type->dtype != HR_DTYPE_NONE) {
     return false;
   }
-  for (int i = 0; i < c->input_count; ++i) {
-    const hr_view *x = &c->inputs[i];
+  for (int i = 0; i < input_count; ++i) {
+    const hr_view *x = &inputs[i];
     if (hr__view_is_number(x)) {
       numbers = hr_dtype_promote(numbers, hr__dtype_of(x));
-      seen |= hr__category_of(hr__dtype_of(x));
+      seen |= hr__category_of[hr__dtype_of(x)];
     } else if (!is_valid(x) || x->buffer == NULL || !(like == NULL ? is_row_major(x) : is_like(x, like))) {
       return false;
     } else {
       like = like == NULL ? x : like;
     }
   }
-  if (like == NULL || hr_dtype_is_float8(like->dtype)) {
+  if (like == NULL || hr__category_of[like->dtype] == HR__STORED) {
     return false;
   }
   hr_dtype dtype = numbers == HR_DTYPE_NONE ? like->dtype : hr_dtype_promote_scalar(like->dtype, numbers);
-  dtype = dtype_of_promoted(c->row, dtype);
-  if (dtype == HR_DTYPE_NONE || !hr__is_typed(c->op, seen | hr__category_of(like->dtype), dtype)) {
+  dtype = dtype_of_promoted(row, dtype);
+  if (dtype == HR_DTYPE_NONE || !hr__is_typed(row, seen | hr__category_of[like->dtype], dtype)) {
     return false;
   }
-  c->types->dtype = dtype, c->types->rank = like->rank;
+  type->dtype = dtype, type->rank = like->rank;
   for (int d = 0; d < like->rank; ++d) {
-    c->types->dims[d] = like->dims[d], c->types->strides[d] = like->strides[d];
+    type->dims[d] = like->dims[d], type->strides[d] = like->strides[d];
   }
   return true;
 }
@@ -346,6 +346,10 @@ hr_status hr__infer_views(hr_op op, const hr_attrs *attrs, int input_count, cons
                           hr_tensor_type *outputs) {
   static const hr_attrs none;
   const hr_op_row *row = hr_op_table(op);
+  bool is_plain = row->family == HR_FAMILY_POINTWISE && output_count == 1 && attrs == NULL;
+  if (is_plain && infer_alike(row, input_count, inputs, outputs)) {
+    return HR_OK;
+  }
   attrs = attrs != NULL ? attrs : &none;
   hr__checked c = {.op = op,
                    .row = row,
@@ -361,7 +365,7 @@ hr_status hr__infer_views(hr_op op, const hr_attrs *attrs, int input_count, cons
   if (row->family == HR_FAMILY_NONE || input_count < 0 || output_count < 0 || c.int_count < 0 || c.scalar_count < 0) {
     return hr__refuse_counts(&c);
   }
-  return row->family == HR_FAMILY_POINTWISE && infer_alike(&c) ? HR_OK : infer_any(&c);
+  return infer_any(&c);
 }
 
 static void view_type(hr_view *view, hr_scalar *number, const hr_tensor_type *type) {

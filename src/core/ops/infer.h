@@ -153,8 +153,8 @@ hr_status hr__broadcast_inputs(const hr__checked *c, int first, int step, int *o
 HR_MUST_USE hr_status hr__infer_views(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
                                       int output_count, hr_tensor_type *outputs);
 hr_buffer *hr__present_buffer(void);
-/* hr_op_check for one output whose type is hr_op_infer's for these operands, in a buffer of its size: of an element-wise
- * operation only the inputs' places are checked. */
+/* hr_op_check for one output whose type is hr_op_infer's for these operands, in a buffer of its size: of an
+ * element-wise operation only the inputs' places are checked. */
 HR_MUST_USE hr_status hr__op_check_inferred(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
                                             const hr_view *output);
 
@@ -167,9 +167,40 @@ hr_status hr__infer_library(const hr__checked *c);
 /* The same for a reduction or argreduce row. */
 hr_status hr__infer_reduction(const hr__checked *c);
 
-/* True if the element-wise row supports inputs of these categories (hr__category_of) and this output. */
-uint8_t hr__category_of(hr_dtype dtype);
-bool hr__is_typed(hr_op op, uint8_t inputs, hr_dtype output);
+/* Categories of dtypes: bits, in order of promotion; the last does not promote. */
+enum { HR__INTEGER = 1, HR__REAL = 2, HR__COMPLEX = 4, HR__STORED = 8 };
+extern const uint8_t hr__category_of[HR_DTYPE_COUNT] __attribute__((visibility("hidden")));
+
+/* Those in which the row computes. */
+static inline uint8_t hr__row_categories(const hr_op_row *row) {
+  return (uint8_t)(row->has_integer * HR__INTEGER | row->has_real * HR__REAL | row->has_complex * HR__COMPLEX);
+}
+
+/* True if an element-wise row has a version for these dtypes; `inputs` are the categories of all inputs. */
+static inline bool hr__is_typed(const hr_op_row *row, uint8_t inputs, hr_dtype output) {
+  uint8_t out = hr__category_of[output], allowed = hr__row_categories(row);
+  if (((inputs | out) & HR__STORED) != 0) {
+    return (row->traits & HR_TRAIT_STORED) != 0 && (row->rule == HR_RULE_CAST || (inputs & HR__COMPLEX) == 0);
+  }
+  bool is_losing = (inputs & HR__COMPLEX) != 0 && out != HR__COMPLEX; /* an imaginary part would be lost */
+  switch (row->rule) {
+    case HR_RULE_SAME:
+      return (allowed & out) != 0 && !is_losing && !(output == HR_DTYPE_BOOL && (row->traits & HR_TRAIT_NO_BOOL) != 0);
+    case HR_RULE_WHERE:
+      return !is_losing;
+    case HR_RULE_COMPARE: {
+      bool is_complex = (inputs & HR__COMPLEX) != 0, is_real = (inputs & HR__REAL) != 0;
+      return (allowed & (is_complex ? HR__COMPLEX : is_real ? HR__REAL : HR__INTEGER)) != 0;
+    }
+    case HR_RULE_PART:
+      return out == HR__REAL;
+    case HR_RULE_SEEDED:
+      return inputs == HR__INTEGER && (allowed & out) != 0;
+    default:
+      return true;
+  }
+}
+
 /* True if the row reduces this input dtype to this output dtype. */
 bool hr__is_reduction_typed(hr_op op, hr_dtype input, hr_dtype output);
 /* UNIMPLEMENTED, with the dtypes of inputs first, first + step, ... */
