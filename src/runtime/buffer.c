@@ -49,13 +49,14 @@ static hr_status make_struct(int shift, hr_buffer **out_buffer) {
   return HR_OK;
 }
 
-static uint64_t next_stamp(void) {
-  return atomic_fetch_add_explicit(&pool.last_stamp, 1, memory_order_relaxed) + 1;
+/* The first of `count` stamps that follow each other. */
+static uint64_t take_stamps(size_t count) {
+  return atomic_fetch_add_explicit(&pool.last_stamp, count, memory_order_relaxed) + 1;
 }
 
 void hr__buffer_restamp(hr_buffer *buffer) {
   if (atomic_load_explicit(&buffer->stamp, memory_order_relaxed) != 0) {
-    atomic_store_explicit(&buffer->stamp, next_stamp(), memory_order_relaxed);
+    atomic_store_explicit(&buffer->stamp, take_stamps(1), memory_order_relaxed);
   }
 }
 
@@ -145,7 +146,7 @@ static void return_structs(hr_buffer *list) {
   hr_mutex_unlock(&pool.mutex);
 }
 
-static void init_buffer(hr_buffer *buffer, hr_device *device, size_t bytes) {
+static inline void init_buffer(hr_buffer *buffer, hr_device *device, size_t bytes, uint64_t stamp) {
   buffer->bytes = bytes;
   buffer->device = device;
   buffer->block = NULL;
@@ -158,13 +159,15 @@ static void init_buffer(hr_buffer *buffer, hr_device *device, size_t bytes) {
   atomic_store_explicit(&buffer->layout, 0, memory_order_relaxed);
   atomic_store_explicit(&buffer->capacity, 0, memory_order_relaxed);
   atomic_store_explicit(&buffer->growth, 0, memory_order_relaxed);
-  buffer->serial = next_stamp();
+  buffer->serial = stamp;
   atomic_store_explicit(&buffer->stamp, buffer->serial, memory_order_relaxed);
   atomic_store_explicit(&buffer->count, 1, memory_order_release);
 }
 
 hr_status hr_buffer_create(hr_device *device, size_t bytes, hr_buffer **out_buffer) {
-  return hr__buffers_create(device, 1, &bytes, out_buffer);
+  HR_RETURN_IF_ERROR(take_struct(bytes, out_buffer));
+  init_buffer(*out_buffer, device, bytes, take_stamps(1));
+  return HR_OK;
 }
 
 /* As malloc aligns: kernels read vectors at any address of a whole element. */
@@ -211,8 +214,9 @@ hr_status hr__buffers_create(hr_device *device, size_t count, const size_t *byte
     out_buffers[i]->next = NULL;
     return_structs(out_buffers[i]);
   }
+  uint64_t stamp = status == HR_OK ? take_stamps(count) : 0;
   for (size_t i = 0; status == HR_OK && i < count; ++i) {
-    init_buffer(out_buffers[i], device, bytes[i]);
+    init_buffer(out_buffers[i], device, bytes[i], stamp + i);
   }
   return status;
 }
@@ -223,9 +227,18 @@ void hr_buffer_retain(hr_buffer *buffer) {
   }
 }
 
+/* Drops references; true if these were the last ones. If there are no others, nobody can add any, and a store does. */
+static inline bool drop_references(hr_buffer *buffer, int64_t reference) {
+  if (atomic_load_explicit(&buffer->count, memory_order_acquire) == reference) {
+    atomic_store_explicit(&buffer->count, 0, memory_order_relaxed);
+    return true;
+  }
+  return atomic_fetch_sub_explicit(&buffer->count, reference, memory_order_acq_rel) == reference;
+}
+
 /* Drops references. True if these were the last ones: the struct is empty then and returns to the pool. */
 static bool let_go(hr_buffer *buffer, int64_t reference) {
-  if (atomic_fetch_sub_explicit(&buffer->count, reference, memory_order_acq_rel) != reference) {
+  if (!drop_references(buffer, reference)) {
     return false;
   }
   hr_caching_allocator_free(&buffer->device->allocator, buffer->block);
