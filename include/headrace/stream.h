@@ -189,6 +189,10 @@ HR_API void hr_stream_hint(hr_stream *stream, hr_hint hint);
 /* Commits and waits for the work of this stream. Reports the first error since the last wait, unless a record has
  * reported it already. */
 HR_API HR_MUST_USE hr_status hr_stream_synchronize(hr_stream *stream);
+/* The same without a wait, for callers with a lock that others need meanwhile, such as an interpreter's: runs the
+ * pending operations here if that takes microseconds, that is, on a host if they are few small ones which the stream
+ * has run before. True: all work has run, without a failure. False: hr_stream_synchronize is needed. */
+HR_API bool hr_stream_finish_short(hr_stream *stream);
 /* Commits, waits, and copies the view's elements to host memory, row-major and without gaps. */
 HR_API HR_MUST_USE hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes);
 

@@ -117,18 +117,21 @@ static hr_instance *find_by_hash(const hr_cache *cache, hr_key *key) {
   return instance;
 }
 
-hr_instance *hr__cache_find(hr_cache *cache, hr_key *key) {
-  hr_instance *instance = hr__cache_find_expected(cache, key);
-  instance = instance != NULL ? instance : find_by_hash(cache, key);
-  if (instance == NULL) {
-    return NULL;
-  }
+void hr__cache_use(hr_cache *cache, hr_instance *instance) {
   cache->newest->successor = instance;
   set_repeated(cache, instance);
   instance->trims = cache->trims;
   if (instance != cache->newest) {
     unlink_use(cache, instance);
     link_use(cache, instance);
+  }
+}
+
+hr_instance *hr__cache_find(hr_cache *cache, hr_key *key) {
+  hr_instance *instance = hr__cache_find_expected(cache, key);
+  instance = instance != NULL ? instance : find_by_hash(cache, key);
+  if (instance != NULL) {
+    hr__cache_use(cache, instance);
   }
   return instance;
 }

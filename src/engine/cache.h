@@ -41,6 +41,8 @@ void hr__cache_trim(hr_cache *cache);
 hr_instance *hr__cache_find(hr_cache *cache, hr_key *key);
 /* The expected next instance if it has this key, borrowed, or NULL. */
 hr_instance *hr__cache_find_expected(const hr_cache *cache, const hr_key *key);
+/* Notes a use of the expected instance, as hr__cache_find does. */
+void hr__cache_use(hr_cache *cache, hr_instance *instance);
 /* Takes over the caller's reference, and evicts the least recently used entries beyond the bounds, but never the new
  * one. On failure the reference stays the caller's. */
 HR_MUST_USE hr_status hr__cache_add(hr_cache *cache, hr_instance *instance);

@@ -889,3 +889,38 @@ void hr__stream_begin(hr_stream *stream) {
   }
   hr_status_ignore(status); /* the wait will report it again */
 }
+
+/* The program of the pending records, if it is short. */
+static hr_instance *find_short(hr_stream *stream, hr_key *out_key) {
+  hr_status status = find_key(stream, &stream->pending, out_key);
+  hr_instance *instance = status == HR_OK ? hr__cache_find_expected(&stream->cache, out_key) : NULL;
+  hr_status_ignore(status);
+  bool is_short = instance != NULL && !instance->needs_team && instance->step_count <= INLINE_STEPS_MAX &&
+                  instance->library_count == 0 && !instance->plan->schedule.is_refused;
+  return is_short ? instance : NULL;
+}
+
+bool hr__stream_run_short(hr_stream *stream) {
+  hr_key key;
+  bool again = false;
+  hr_instance *instance = find_short(stream, &key);
+  if (instance == NULL) {
+    return false;
+  }
+  note_first_operation(stream);
+  HR_PROBE2(commit, HR_COMMIT_READ, stream->pending.records.count);
+  hr_context *before = hr__context_enter(stream->device->context);
+  hr_status status = run_instance(stream, &(const work){&stream->pending, 0}, &key, instance, WAIT, &again);
+  (void)hr__context_enter(before);
+  if (status != HR_OK || again) {
+    hr_status_ignore(status); /* a commit will report it again */
+    return false;
+  }
+  hr__cache_use(&stream->cache, instance);
+  ++stream->stats.cache_hits;
+  count_commit(&stream->stats, HR_COMMIT_READ);
+  hr__policy_committed(&stream->policy, instance->plan->key.hash, key.record_count, true, false);
+  hr_status_ignore(hr__trace_split(&stream->pending, SIZE_MAX, &stream->rest));
+  take_rest(stream);
+  return true;
+}

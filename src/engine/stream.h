@@ -94,6 +94,9 @@ HR_MUST_USE hr_status hr__stream_notify(hr_stream *stream, const hr_event *event
 /* If the pending records match a program that the host has often waited for, begins them on another thread before the
  * host waits. They stay pending if that fails. The stream is locked. */
 void hr__stream_begin(hr_stream *stream);
+/* Runs the pending records on this thread if they match a program that the stream expects now, whose few kernels are
+ * not worth a second thread. False: nothing was submitted. The stream is locked, and its lane's queue is empty. */
+bool hr__stream_run_short(hr_stream *stream);
 /* Called after `count` new records with the stream locked: commits if the mode or a limit requires it, and unlocks the
  * stream. */
 HR_MUST_USE hr_status hr__stream_settle(hr_stream *stream, int64_t count);

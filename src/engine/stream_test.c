@@ -5,6 +5,7 @@
 #include "base/thread.h"
 #include "engine/compile_queue.h"
 #include "engine/stream.h"
+#include "headrace/mark.h"
 
 enum { ROWS = 6, COLUMNS = 32, COUNT = ROWS * COLUMNS };
 static const int64_t dims[2] = {ROWS, COLUMNS}, strides[2] = {COLUMNS, 1};
@@ -158,6 +159,59 @@ HR_TEST(inputs_beside_a_new_output_are_checked) {
   hr_buffer_release(away);
   close_fixture(&f);
   close_fixture(&other);
+}
+
+/* x + 1 is recorded and finished; *out_is_short: without a wait. */
+static hr_buffer *increase(const fixture *f, hr_buffer *x, bool *out_is_short) {
+  hr_buffer *y = make(f);
+  HR_ASSERT_OK(with_number(f, HR_OP_ADD, x, 1, y));
+  *out_is_short = hr_stream_finish_short(f->stream);
+  HR_ASSERT_OK(hr_stream_synchronize(f->stream));
+  return y;
+}
+
+HR_TEST(short_programs_that_are_known_are_finished_without_a_wait) {
+  fixture f = open_fixture("cpu");
+  hr_buffer *x = make_ramp(&f, 1, 1), *y;
+  bool is_short;
+  HR_ASSERT(hr_stream_finish_short(f.stream)); /* nothing is pending */
+  for (int round = 0; round < 4; ++round) {
+    y = increase(&f, x, &is_short);
+    HR_ASSERT_EQ(is_short, round > 1); /* compiled, found again, expected */
+    HR_ASSERT_NEAR(read_at(&f, y, 9), 11, 0);
+    HR_ASSERT_EQ(hr__buffer_holders(y), 1);
+    hr_buffer_release(y);
+  }
+  hr_stats stats = stats_of(&f);
+  HR_ASSERT(stats.compiles == 1 && stats.cache_hits == 3 && stats.commits_by_read == 4 && stats.operations == 4);
+  hr_buffer_release(x);
+  close_fixture(&f);
+}
+
+HR_TEST(other_work_is_not_finished_without_a_wait) {
+  fixture f = open_fixture("cpu");
+  hr_buffer *x = make_ramp(&f, 1, 1), *y;
+  bool is_short;
+  for (int round = 0; round < 3; ++round) {
+    y = increase(&f, x, &is_short);
+    hr_buffer_release(y);
+  }
+  HR_ASSERT(is_short);
+  y = make(&f);
+  HR_ASSERT_OK(with_number(&f, HR_OP_MUL, x, 2, y)); /* not the expected one: it stays pending */
+  HR_ASSERT(!hr_stream_finish_short(f.stream));
+  HR_ASSERT_EQ(stats_of(&f).commits_by_read, 3);
+  HR_ASSERT_NEAR(read_at(&f, y, 9), 20, 0);
+  hr_buffer_release(y);
+  hr_mutex_lock(&f.stream->mutex); /* as another thread that records */
+  HR_ASSERT(!hr_stream_finish_short(f.stream));
+  hr_mutex_unlock(&f.stream->mutex);
+  hr_stream_fail(f.stream, hr_status_make(HR_STATUS_INTERNAL, "a failure"));
+  HR_ASSERT(!hr_stream_finish_short(f.stream));
+  HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_INTERNAL, "a failure");
+  HR_ASSERT(hr_stream_finish_short(f.stream));
+  hr_buffer_release(x);
+  close_fixture(&f);
 }
 
 HR_TEST(modes_agree) {

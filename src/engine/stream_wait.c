@@ -2,6 +2,7 @@
 #include "engine/stream_wait.h"
 
 #include "engine/default_layout.h"
+#include "engine/record_note.h"
 #include "headrace/mark.h"
 
 static const int64_t NS_PER_MS = 1000 * 1000;
@@ -209,6 +210,21 @@ hr_status hr__stream_wait_for_room(hr_stream *stream) {
   status = status != HR_OK ? status : hr_status_make(HR_STATUS_CANCELLED, "interrupted");
   drop_deferred(stream, status);
   return status;
+}
+
+bool hr_stream_finish_short(hr_stream *stream) {
+  hr_queue *queue = &stream->lane->queue;
+  bool is_plain = !stream->is_capture && stream->device->properties.is_host && hr__recorded(stream->device) == 0;
+  if (!is_plain || !hr_mutex_try_lock(&stream->mutex)) {
+    return false;
+  }
+  bool has_run = hr_queue_is_drained(queue) && hr__stream_error(stream) == HR_OK &&
+                 (stream->pending.records.count == 0 || hr__stream_run_short(stream));
+  if (has_run) {
+    hr__policy_waited(&stream->policy);
+  }
+  hr_mutex_unlock(&stream->mutex);
+  return has_run && hr_queue_is_drained(queue) && hr__stream_error(stream) == HR_OK;
 }
 
 hr_status hr_stream_synchronize(hr_stream *stream) {

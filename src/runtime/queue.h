@@ -63,6 +63,12 @@ uint64_t hr_queue_push_within(hr_queue *queue, hr_queue_job *job, int limit);
 uint64_t hr_queue_push_note(hr_queue *queue, hr_queue_job *job);
 /* True in a forked child if the queue's thread, and with it the pending work, stayed in the parent. */
 bool hr_queue_is_lost(const hr_queue *queue);
+/* True if all jobs given so far have ended. Takes no lock. */
+static inline bool hr_queue_is_drained(const hr_queue *queue) {
+  hr_queue *q = (hr_queue *)queue;
+  return atomic_load_explicit(&q->completed, memory_order_acquire) ==
+         atomic_load_explicit(&q->pushed, memory_order_relaxed);
+}
 /* True if `count` jobs can be pushed without waiting for a place. */
 bool hr_queue_has_room(hr_queue *queue, int count);
 /* Waits until a job can be pushed without waiting for a place; false: hr_clock_ns reached the deadline. */

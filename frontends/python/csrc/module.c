@@ -180,6 +180,23 @@ static int refuse_traced_in(PyObject *object) {
   return failed ? -1 : 0;
 }
 
+/* Keeps the interpreter's lock for what takes no longer than to release it and take it again. */
+static hr_status finish_streams(void) {
+  int i = 0;
+  while (i < streams.count && hr_stream_finish_short(streams.all[i])) {
+    ++i;
+  }
+  hr_status status = HR_OK;
+  if (i < streams.count) {
+    Py_BEGIN_ALLOW_THREADS;
+    for (; i < streams.count && status == HR_OK; ++i) {
+      status = hr_stream_synchronize(streams.all[i]);
+    }
+    Py_END_ALLOW_THREADS;
+  }
+  return status;
+}
+
 static PyObject *evaluate(PyObject *module, PyObject *const *args, Py_ssize_t count) {
   (void)module;
   for (Py_ssize_t i = 0; i < count; ++i) {
@@ -191,12 +208,7 @@ static PyObject *evaluate(PyObject *module, PyObject *const *args, Py_ssize_t co
       return NULL;
     }
   }
-  hr_status status = HR_OK;
-  Py_BEGIN_ALLOW_THREADS;
-  for (int i = 0; i < streams.count && status == HR_OK; ++i) {
-    status = hr_stream_synchronize(streams.all[i]);
-  }
-  Py_END_ALLOW_THREADS;
+  hr_status status = finish_streams();
   release_owners();
   if (status != HR_OK) {
     return raise_status(status);

@@ -869,6 +869,38 @@ except TimeoutError as error:
     assert run(code).strip() == "late [1.0, 1.0] True"
 
 
+def test_short_programs_of_threads_and_signals():
+    """eval of short programs keeps the interpreter's lock: threads take turns, and a signal ends the loop."""
+    code = """
+import headrace as hr, signal, threading
+results, is_over = {}, threading.Event()
+def work(number):
+    x, turns = hr.full(4, number, dtype=hr.float32), 0
+    while not is_over.is_set():
+        y = x * turns + number
+        hr.eval(y)
+        if y.tolist() != [number * turns + number] * 4:
+            break
+        turns = (turns + 1) % 1000
+    results[number] = is_over.is_set()
+threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+for thread in threads:
+    thread.start()
+signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError("late")))
+signal.setitimer(signal.ITIMER_REAL, 0.5)
+x = hr.ones(4)
+try:
+    while True:
+        hr.eval(x + 1)
+except TimeoutError as error:
+    is_over.set()
+    for thread in threads:
+        thread.join()
+    print(error, results == {0: True, 1: True, 2: True}, (x + 1).tolist())
+"""
+    assert run(code).strip() == "late True [2.0, 2.0, 2.0, 2.0]"
+
+
 def test_a_second_interpreter_of_the_process_is_refused():
     """In a process of its own, because a second interpreter changes what PyGILState_Check says from then on."""
     pytest.importorskip("_xxsubinterpreters")
