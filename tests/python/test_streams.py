@@ -247,5 +247,22 @@ def test_streams_are_given_out_in_turn():
     made = [torch.headrace.Stream() for _ in range(64)]
     assert len({stream.stream_id for stream in made}) == 32
     assert all(stream != torch.headrace.default_stream() for stream in made)
-    with pytest.raises(RuntimeError, match="no stream 77"):
-        torch.headrace.set_stream(torch.Stream(stream_id=77, device_index=0, device_type=made[0].device_type))
+
+
+def test_a_stream_that_does_not_exist_is_refused(streams):
+    made, event = torch.headrace.Stream, streams[0].record_event()
+    for number in (33, 77, -1):
+        missing = made(stream_id=number, device_index=0, device_type=streams[0].device_type)
+        for use in (
+            lambda: torch.headrace.set_stream(missing),
+            lambda: torch.headrace.Event(enable_timing=True).record(missing),
+            missing.record_event,
+            missing.query,
+            missing.synchronize,
+            lambda: missing.wait_event(event),
+            lambda: missing.wait_stream(streams[1]),
+            lambda: streams[1].wait_stream(missing),
+        ):
+            with pytest.raises(RuntimeError, match=f"no stream {number}:"):
+                use()
+    assert torch.headrace.current_stream() == torch.headrace.default_stream()

@@ -82,7 +82,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void record(void **event, const c10::Stream &stream, const c10::DeviceIndex,
               const c10::EventFlag flag) const override {
     auto made = std::make_unique<Event>();
-    made->device = index_of(stream.device_index());
+    made->device = index_of_stream(stream);
     made->stream = stream.id();
     if (flag == c10::EventFlag::BACKEND_DEFAULT) {
       TORCH_CHECK(capture() == nullptr, "headrace: a timed event can't be recorded in a graph");
@@ -98,7 +98,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     auto *event = static_cast<Event *>(opaque);
     if (event == nullptr || capture() != nullptr)
       return;
-    c10::DeviceIndex index = index_of(stream.device_index());
+    c10::DeviceIndex index = index_of_stream(stream);
     hr_stream *other = open_stream_of(event->device, event->stream);
     if (other == nullptr || (event->device == index && event->stream == stream.id()))
       return;
@@ -149,6 +149,12 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void recordDataPtrOnStream(const c10::DataPtr &, const c10::Stream &) const override {}
 
 private:
+  // The index of its device; throws if there is no such device or stream.
+  static c10::DeviceIndex index_of_stream(const c10::Stream &stream) {
+    c10::DeviceIndex index = index_of(stream.device_index());
+    open_stream_of(index, stream.id());
+    return index;
+  }
   // Places the mark if there is none yet and the queue has room for one.
   static bool is_reached(hr_stream *stream, hr_mark *&mark) {
     if (mark == nullptr)
