@@ -83,6 +83,10 @@ HR_MUST_USE hr_status hr_rooms(hr_program *stream);
 
 /* Compiles a program in stream form (not consumed). */
 HR_MUST_USE hr_status hr_compile(const hr_program *stream, const hr_target *target, hr_schedule *out_schedule);
+/* The same for a program in which cells repeat often: a few of each are compiled, and the others are copies of their
+ * steps (repeat.h). The schedule is compact. *out_is false: the program is not such a one, and there is no schedule. */
+HR_MUST_USE hr_status hr_compile_repeats(const hr_program *stream, const hr_target *target, hr_schedule *out_schedule,
+                                         bool *out_is);
 void hr_schedule_fini(hr_schedule *schedule);
 
 /* Gives the buffers of the arena their offsets. RESOURCE_EXHAUSTED. */

@@ -226,6 +226,17 @@ static hr_status find_indices(hr_plan *plan) {
   return HR_OK;
 }
 
+/* Repeated cells are compiled once, unless somebody looks at all nodes. */
+static hr_status compile_program(hr_plan *plan, const hr_program *program, const hr_target *target) {
+  bool is_repeated = false;
+  if (!own_plans()->keeps_nodes && !hr_log_is_on(HR_LOG_PROGRAM) && !hr__dump_is_on() &&
+      hr_env_choice(HR_ENV_REPEATS) != HR_ENV_REPEATS_OFF) {
+    HR_RETURN_IF_ERROR(hr_compile_repeats(program, target, &plan->schedule, &is_repeated));
+  }
+  plan->is_compact = is_repeated;
+  return is_repeated ? HR_OK : hr_compile(program, target, &plan->schedule);
+}
+
 static hr_status compile(hr_plan *plan, const hr_key *key, hr_device *device, const hr_scalar *arguments) {
   hr_dialect dialect = device->driver->dialect;
   hr_target target = {.keeps = hr__algorithms_providers(dialect)[0] != NULL ? hr__algorithms_keep : NULL,
@@ -240,7 +251,7 @@ static hr_status compile(hr_plan *plan, const hr_key *key, hr_device *device, co
   hr_status status = hr_rooms(&program);
   if (status == HR_OK) {
     hr__dump_program(&program, key->hash, device->name, arguments);
-    status = hr_compile(&program, &target, &plan->schedule);
+    status = compile_program(plan, &program, &target);
   }
   hr_program_fini(&program);
   if (status == HR_OK && hr_log_is_on(HR_LOG_PROGRAM)) {
@@ -354,7 +365,8 @@ static hr_status create(const hr_key *key, hr_device *device, const hr_scalar *a
   status = status == HR_OK ? count_costs(plan) : status;
   status = status == HR_OK ? find_writes(plan) : status;
   status = status == HR_OK ? find_indices(plan) : status;
-  status = status == HR_OK && !own_plans()->keeps_nodes ? hr_schedule_compact(&plan->schedule) : status;
+  status =
+      status == HR_OK && !own_plans()->keeps_nodes && !plan->is_compact ? hr_schedule_compact(&plan->schedule) : status;
   if (status != HR_OK) {
     destroy(plan);
     return status;

@@ -54,6 +54,7 @@ struct hr_plan {
   int reference_count;
   bool is_shared;
   hr_plan *next_same;
+  bool is_compact; /* the schedule was made so: cells repeat in it */
 };
 
 /* The plan of a key for devices like this one: shared, or compiled now. The caller owns a reference. `arguments`: the

@@ -150,6 +150,16 @@ static void count_grown(const hr_program *program, const hr_program *compiled, i
   }
 }
 
+static hr_status compile(const hr_program *program, const hr_target *target, hr__run_options options,
+                         hr_schedule *out_schedule) {
+  bool is_repeated = false;
+  if (options.repeated != NULL) {
+    HR_RETURN_IF_ERROR(hr_compile_repeats(program, target, out_schedule, &is_repeated));
+    *options.repeated += is_repeated;
+  }
+  return is_repeated ? HR_OK : hr_compile(program, target, out_schedule);
+}
+
 hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr_scalar *arguments,
                               hr__run_options options) {
   hr_target target = {.verify = true,
@@ -159,7 +169,7 @@ hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr
                       .row_alignment = options.row_alignment,
                       .depth_work = options.depth_work};
   hr_schedule schedule;
-  HR_RETURN_IF_ERROR(hr_compile(program, &target, &schedule));
+  HR_RETURN_IF_ERROR(compile(program, &target, options, &schedule));
   count_grown(program, &schedule.program, options.grown);
   run r = {&schedule, memory, hr__exact_alloc(schedule.arena_bytes), arguments, options};
   memset(r.arena, 0x7f, schedule.arena_bytes);
@@ -171,7 +181,7 @@ hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr
     } else if (step->kind == HR_STEP_CHECK) {
       status = run_check(&r, step->node);
     } else {
-      status = run_product(&r, step->nodes[0]);
+      status = run_product(&r, (int)(step->node - schedule.program.nodes));
     }
   }
   hr__exact_free(r.arena, schedule.arena_bytes);

@@ -71,7 +71,7 @@ static hr_status record(hr__side *s, const generated *g, const hr_node *node) {
   return status;
 }
 
-hr_status hr__side_run(hr__side *side, const generated *g) {
+hr_status hr__side_record(hr__side *side, const generated *g) {
   hr_status failure = HR_OK;
   for (int i = 0; i < g->program.node_count; ++i) {
     hr_status status = record(side, g, &g->program.nodes[i]);
@@ -81,7 +81,11 @@ hr_status hr__side_run(hr__side *side, const generated *g) {
       hr_status_free(status);
     }
   }
-  hr_status status = hr_stream_synchronize(side->stream);
+  return failure;
+}
+
+hr_status hr__side_run(hr__side *side, const generated *g) {
+  hr_status failure = hr__side_record(side, g), status = hr_stream_synchronize(side->stream);
   if (failure == HR_OK) {
     return status;
   }

@@ -18,7 +18,9 @@ HR_MUST_USE hr_status hr__side_refill(hr__side *side, const generated *g);
 void hr__side_drop(hr__side *side, const generated *g);
 /* The buffer's bytes as a tensor; dims and strides have room for one. */
 hr_view hr__side_bytes(const hr__side *side, const generated *g, int buffer, int64_t *dims, int64_t *strides);
-/* Records the program and waits; returns the program's failure, from any operation that reports it. */
+/* Records the program; returns the first failure. */
+HR_MUST_USE hr_status hr__side_record(hr__side *side, const generated *g);
+/* The same, and waits; returns the program's failure, from any operation that reports it. */
 HR_MUST_USE hr_status hr__side_run(hr__side *side, const generated *g);
 
 /* True if libraries may compute part of it, with other bits on other devices. */
