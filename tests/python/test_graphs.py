@@ -31,6 +31,11 @@ def graph(request):
     return torch.accelerator.Graph()
 
 
+def test_graphs_is_a_module_as_in_torch_cuda():
+    for name in ("graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"):
+        assert getattr(torch.headrace.graphs, name) is getattr(torch.headrace, name)
+
+
 def test_a_replay_reads_and_writes_the_tensors_of_the_capture(graph):
     x, total = torch.ones(100, device=DEVICE), torch.zeros(100, device=DEVICE)
     with captured(graph):

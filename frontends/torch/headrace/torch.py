@@ -47,6 +47,7 @@ from headrace.streams import Event, Stream, current_stream, default_stream, set_
 
 # ---- graphs
 
+from headrace import graphs
 from headrace.graphs import (
     Graph,
     graph,
