@@ -253,7 +253,7 @@ def test_torch_profiler_has_kernels_copies_and_commits(tmp_path):
     assert all(event["args"]["External id"] > 0 for event in kernels)
     assert [event["name"] for event in found if event.get("cat") == "gpu_memcpy"] == ["Memcpy DtoH"]
     host = {event["name"] for event in found if event.get("cat") == "privateuse1_runtime"}
-    assert host == {"commit: a value is needed", "headrace: arrow"}
+    assert host == {"commit: a value is needed", "headrace: arrow start", "headrace: arrow end"}
 
 
 def test_torch_profiler_has_arrows_from_operators_to_commits_to_kernels(tmp_path):
@@ -275,6 +275,37 @@ def test_torch_profiler_has_arrows_from_operators_to_commits_to_kernels(tmp_path
         (operator,) = [e for e in found if e.get("cat") == "cpu_op" and e["args"].get("External id") == number]
         arrow = next(e["id"] for e in arrows["s"].values() if e["ts"] == operator["ts"])
         assert is_inside(arrows["s"][arrow], operator) and is_inside(arrows["f"][arrow], commit)
+
+
+def test_all_ends_of_arrows_are_among_torchs_events_with_their_operators(tmp_path):
+    x, weight = operands()
+    step(x, weight).item()
+    profile = torch_profile(lambda: step(x, weight).item())
+    found = chrome_events(profile, tmp_path)
+    ends = [event for event in found if event.get("name", "").startswith("headrace: arrow")]
+    assert len([event for event in profile.events() if event.name.startswith("headrace: arrow")]) == len(ends) > 0
+    operators = {event["args"]["External id"] for event in found if event.get("cat") == "cpu_op"}
+    assert {event["args"]["External id"] for event in ends} <= operators
+    kernels = {event["name"] for event in found if event.get("cat") == "kernel"}
+    assert {event["args"]["kernel"] for event in ends} == kernels
+
+
+@pytest.mark.skipif(not hasattr(torch.profiler.profiler, "_parse_activities"), reason="this torch has no choice")
+@pytest.mark.parametrize(
+    "names, categories",
+    [
+        (["GPU_MEMCPY"], {"gpu_memcpy"}),
+        (["CONCURRENT_KERNEL"], {"kernel"}),
+        (["GPU_MEMCPY", "PRIVATEUSE1_RUNTIME"], {"gpu_memcpy", "privateuse1_runtime"}),
+        ([], set()),
+    ],
+)
+def test_torch_profiler_has_the_activities_that_are_chosen(tmp_path, names, categories):
+    x, weight = operands()
+    step(x, weight).item()
+    profile = torch_profile(lambda: step(x, weight).item(), activities=[{DEVICE_ACTIVITY: names}])
+    of_device = {"gpu_memcpy", "kernel", "privateuse1_runtime"}
+    assert {event.get("cat") for event in chrome_events(profile, tmp_path)} & of_device == categories
 
 
 def test_a_kernel_has_its_share_of_the_bandwidth(tmp_path):
@@ -406,7 +437,9 @@ def test_torch_profiler_changes_no_program():
 def test_a_profile_of_the_host_has_no_device_events(tmp_path):
     x, weight = operands()
     profile = torch_profile(lambda: step(x, weight).item(), activities=[CPU])
-    assert not [event for event in chrome_events(profile, tmp_path) if event.get("cat") == "kernel"]
+    found = chrome_events(profile, tmp_path)
+    assert not [event for event in found if event.get("cat") in ("kernel", "privateuse1_runtime")]
+    assert not [event for event in found if "headrace" in event.get("name", "") and event.get("ph") != "M"]
 
 
 def test_torch_profiler_with_a_schedule():

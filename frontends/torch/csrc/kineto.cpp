@@ -17,6 +17,7 @@
 
 #include <chrono>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -30,7 +31,8 @@ using libkineto::GenericTraceActivity;
 
 constexpr size_t kRingBytes = size_t{64} << 20;
 constexpr int kResource = 7; // the track of a device's kernels
-const char *const kArrow = "headrace: arrow";
+// Of two names: torch drops an event whose only parent has its name.
+const char *const kArrowStart = "headrace: arrow start", *const kArrowEnd = "headrace: arrow end";
 // The operator of an arrow's end: none. With 0 torch counts the kernels of the operator around it to the end, too.
 constexpr int32_t kNoOperator = INT32_MAX;
 
@@ -79,6 +81,23 @@ bool is_launch(const hr_profile_record &record) {
   return record.kind == HR_PROFILE_KERNEL || record.kind == HR_PROFILE_LIBRARY;
 }
 
+// The type of a record's activity; ENUM_COUNT: a record that has none.
+ActivityType type_of(const hr_profile_record &record) {
+  switch (record.kind) {
+    case HR_PROFILE_KERNEL:
+    case HR_PROFILE_LIBRARY:
+      return ActivityType::CONCURRENT_KERNEL;
+    case HR_PROFILE_COPY_IN:
+    case HR_PROFILE_COPY_OUT:
+    case HR_PROFILE_COPY_BETWEEN:
+      return ActivityType::GPU_MEMCPY;
+    case HR_PROFILE_COMMIT:
+      return ActivityType::PRIVATEUSE1_RUNTIME;
+    default:
+      return ActivityType::ENUM_COUNT;
+  }
+}
+
 int32_t index_of(const char *device) {
   std::string name = device;
   size_t colon = name.find(':');
@@ -87,7 +106,9 @@ int32_t index_of(const char *device) {
 
 class Session final : public libkineto::IActivityProfilerSession {
 public:
-  explicit Session(bool is_on) : is_on_(is_on) {}
+  // A profile of the host alone requests the runtime's activities, too; it must have no device events.
+  explicit Session(const std::set<ActivityType> &types)
+      : types_(types), is_on_(has(ActivityType::CONCURRENT_KERNEL) || has(ActivityType::GPU_MEMCPY)) {}
   ~Session() override {
     hr_profile_release(profile_);
   }
@@ -132,8 +153,9 @@ public:
       return;
     Target target{logger, linked, clock_offset()};
     read([&](const hr_profile_record &record) { // a commit may be recorded after its kernels
-      if (record.kind == HR_PROFILE_COMMIT)
-        commits_[{record.stream, record.run}] = {record.begin_ns, record.end_ns, static_cast<int32_t>(record.thread)};
+      if (record.kind == HR_PROFILE_COMMIT && has(ActivityType::PRIVATEUSE1_RUNTIME))
+        commits_[{record.stream, record.run}] = {record.begin_ns, record.end_ns, static_cast<int32_t>(record.thread),
+                                                 operator_of(record, target)};
     });
     read([&](const hr_profile_record &record) { add(record, target); });
     report_lost();
@@ -147,8 +169,9 @@ public:
     return {libkineto::ResourceInfo{kResource, kResource, 0, "kernels and copies"}};
   }
 
+  // None without activities: a span of the device would stand in traces of the host.
   std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override {
-    return std::move(buffer_);
+    return buffer_ == nullptr || buffer_->activities.empty() ? nullptr : std::move(buffer_);
   }
 
   void pushCorrelationId(uint64_t number) override {
@@ -174,14 +197,25 @@ private:
   struct Commit {
     int64_t begin, end; // of what has no arrows yet
     int32_t thread;
+    const libkineto::ITraceActivity *linked; // the operator that commits, or NULL
   };
 
+  std::set<ActivityType> types_; // that the profile requests
   bool is_on_;
   hr_profile *profile_ = nullptr;
   std::map<std::pair<uint64_t, uint64_t>, Commit> commits_; // by stream and run
   uint32_t arrows_ = 0;
   std::vector<std::string> errors_;
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
+
+  bool has(ActivityType type) const {
+    return types_.count(type) != 0;
+  }
+
+  static const libkineto::ITraceActivity *operator_of(const hr_profile_record &record, const Target &target) {
+    uint64_t owner = owner_of(record);
+    return owner != 0 ? target.linked(static_cast<int32_t>(owner)) : nullptr;
+  }
 
   void add_error(const std::string &text) {
     if (!text.empty())
@@ -211,16 +245,24 @@ private:
     activity.flow.start = is_start;
   }
 
-  // An end of an arrow on a thread of the host.
-  void add_end(libkineto::ActivityLogger &logger, int64_t begin, int64_t ns, int32_t thread, uint32_t arrow,
-               bool is_start) {
-    buffer_->emplace_activity(buffer_->span, ActivityType::PRIVATEUSE1_RUNTIME, kArrow);
+  struct End { // of an arrow, on a thread of the host
+    const char *kernel;
+    int64_t begin;
+    int32_t thread;
+    const libkineto::ITraceActivity *linked; // the operator there, or NULL
+  };
+
+  void add_end(libkineto::ActivityLogger &logger, const End &end, uint32_t arrow, bool is_start) {
+    const char *name = is_start ? kArrowStart : kArrowEnd;
+    buffer_->emplace_activity(buffer_->span, ActivityType::PRIVATEUSE1_RUNTIME, name);
     GenericTraceActivity &activity = *buffer_->activities.back();
-    activity.startTime = begin;
-    activity.endTime = begin + ns;
+    activity.startTime = end.begin;
+    activity.endTime = end.begin + (is_start ? 1 : 2);
     activity.id = kNoOperator;
+    activity.linked = end.linked;
     activity.device = libkineto::processId();
-    activity.resource = activity.threadId = thread;
+    activity.resource = activity.threadId = end.thread;
+    activity.addMetadataQuoted("kernel", end.kernel);
     set_arrow(activity, arrow, is_start);
     logger.handleGenericActivity(activity);
   }
@@ -231,31 +273,27 @@ private:
     if (found == commits_.end())
       return;
     Commit &commit = found->second;
-    int64_t at = commit.begin + target.offset;
-    if (activity.linked != nullptr) {
-      uint32_t arrow = ++arrows_;
-      add_end(target.logger, activity.linked->timestamp(), 1, static_cast<int32_t>(activity.linked->resourceId()),
-              arrow, true);
-      add_end(target.logger, at, 2, commit.thread, arrow, false);
+    End at{record.name, commit.begin + target.offset, commit.thread, commit.linked};
+    if (const libkineto::ITraceActivity *linked = activity.linked) {
+      End from{record.name, linked->timestamp(), static_cast<int32_t>(linked->resourceId()), linked};
+      add_end(target.logger, from, ++arrows_, true);
+      add_end(target.logger, at, arrows_, false);
     }
-    add_end(target.logger, at, 1, commit.thread, ++arrows_, true);
+    add_end(target.logger, at, ++arrows_, true);
     set_arrow(activity, arrows_, false);
     commit.begin += commit.begin + 2 < commit.end ? 2 : 0; // the next ones' are beside these
   }
 
   void add(const hr_profile_record &record, const Target &target) {
-    bool is_copy = record.kind == HR_PROFILE_COPY_IN || record.kind == HR_PROFILE_COPY_OUT ||
-                   record.kind == HR_PROFILE_COPY_BETWEEN;
-    bool is_kernel = is_launch(record);
-    if (!is_copy && !is_kernel && record.kind != HR_PROFILE_COMMIT)
+    ActivityType type = type_of(record);
+    if (!has(type))
       return;
-    GenericTraceActivity &activity = new_activity(record, is_copy, is_kernel);
-    uint64_t owner = owner_of(record);
+    GenericTraceActivity &activity = new_activity(record, type);
     activity.startTime = record.begin_ns + target.offset;
     activity.endTime = record.end_ns + target.offset;
-    activity.id = static_cast<int32_t>(owner);
-    activity.linked = owner != 0 ? target.linked(static_cast<int32_t>(owner)) : nullptr;
-    if (is_copy || is_kernel) {
+    activity.id = static_cast<int32_t>(owner_of(record));
+    activity.linked = operator_of(record, target);
+    if (type != ActivityType::PRIVATEUSE1_RUNTIME) {
       activity.device = index_of(record.device);
       activity.resource = kResource;
       ++buffer_->gpuOpCount;
@@ -263,20 +301,17 @@ private:
       activity.device = libkineto::processId();
       activity.resource = activity.threadId = static_cast<int32_t>(record.thread);
     }
-    if (is_kernel)
+    if (is_launch(record))
       add_arrows(activity, record, target);
     describe(activity, record);
     target.logger.handleGenericActivity(activity);
   }
 
-  GenericTraceActivity &new_activity(const hr_profile_record &record, bool is_copy, bool is_kernel) {
-    std::string name = record.kind == HR_PROFILE_COPY_IN    ? "Memcpy HtoD"
-                       : record.kind == HR_PROFILE_COPY_OUT ? "Memcpy DtoH"
-                       : is_copy                            ? "Memcpy DtoD"
-                                                            : record.name;
-    ActivityType type = is_copy     ? ActivityType::GPU_MEMCPY
-                        : is_kernel ? ActivityType::CONCURRENT_KERNEL
-                                    : ActivityType::PRIVATEUSE1_RUNTIME;
+  GenericTraceActivity &new_activity(const hr_profile_record &record, ActivityType type) {
+    std::string name = record.kind == HR_PROFILE_COPY_IN        ? "Memcpy HtoD"
+                       : record.kind == HR_PROFILE_COPY_OUT     ? "Memcpy DtoH"
+                       : record.kind == HR_PROFILE_COPY_BETWEEN ? "Memcpy DtoD"
+                                                                : record.name;
     buffer_->emplace_activity(buffer_->span, type, name);
     return *buffer_->activities.back();
   }
@@ -311,10 +346,9 @@ public:
   const std::set<ActivityType> &availableActivities() const override {
     return types_;
   }
-  // Profiles of the host alone must have no device events.
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(const std::set<ActivityType> &types,
                                                                  const libkineto::Config &) override {
-    return std::make_unique<Session>(types.count(ActivityType::CONCURRENT_KERNEL) != 0);
+    return std::make_unique<Session>(types);
   }
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(int64_t, int64_t, const std::set<ActivityType> &types,
                                                                  const libkineto::Config &config) override {
