@@ -795,10 +795,14 @@ void hr__stream_abandon(hr_stream *stream, size_t first, hr_status status) {
 /* Drops the committed records; those after the cut are pending now. */
 static void take_rest(hr_stream *stream) {
   hr__trace_clear(&stream->pending);
+  if (stream->rest.records.count == 0) {
+    memcpy(stream->pending.history, stream->rest.history, sizeof stream->rest.history);
+    ++stream->epoch;
+    return;
+  }
   hr_trace committed = stream->pending;
   stream->pending = stream->rest;
   stream->rest = committed;
-  stream->epoch += stream->pending.records.count == 0;
 }
 
 static void count_commit(hr_stats *stats, hr_commit_reason reason) {
@@ -920,7 +924,7 @@ bool hr__stream_run_short(hr_stream *stream) {
   ++stream->stats.cache_hits;
   count_commit(&stream->stats, HR_COMMIT_READ);
   hr__policy_committed(&stream->policy, instance->plan->key.hash, key.record_count, true, false);
-  hr_status_ignore(hr__trace_split(&stream->pending, SIZE_MAX, &stream->rest));
+  memset(stream->rest.history, 0, sizeof stream->rest.history);
   take_rest(stream);
   return true;
 }
