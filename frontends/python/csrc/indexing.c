@@ -184,6 +184,27 @@ PyObject *get_row(PyObject *self, Py_ssize_t i) {
   return view_at(as_array(self), 1, &index);
 }
 
+/* MLX does not check the number of slices that are assigned at a mask, so the mask need not be read. */
+static bool scatters_slices(const hr_tensor *x, const index_key *key, const hr_tensor *value, hr_update update) {
+  if (!follows_mlx || update != HR_UPDATE_SET || key->count != 1 || key->indices[0].kind != HR_INDEX_ARRAY) {
+    return false;
+  }
+  const hr_tensor *mask = key->indices[0].array;
+  return mask->dtype == HR_DTYPE_BOOL && mask->rank <= x->rank && value->rank == 1 + x->rank - mask->rank &&
+         value->dims[0] > 1;
+}
+
+static hr_status scatter_slices(hr_stream *stream, hr_tensor *x, const hr_tensor *mask, const hr_tensor *value) {
+  const hr_tensor *inputs[3] = {x, mask, value};
+  hr_tensor made;
+  hr_status status = hr_functional_apply(stream, HR_FUNCTIONAL_MASKED_SCATTER, 3, inputs, 0, NULL, 1, &made);
+  if (status == HR_OK) {
+    hr_tensor_release(x);
+    *x = made;
+  }
+  return status;
+}
+
 /* A trace writes to memory of its own alone: an array of another stream, too, becomes one of the trace. */
 static int write_item(array_object *x, const index_key *key, const operand *from, hr_update update) {
   hr_stream *stream = join_all(x, key, from);
@@ -191,7 +212,9 @@ static int write_item(array_object *x, const index_key *key, const operand *from
     return -1;
   }
   hr_buffer *kept = keep_from_writes(x);
-  hr_status status = hr_array_update(stream, &x->tensor, key->count, key->indices, from->tensor, update);
+  hr_status status = scatters_slices(&x->tensor, key, from->tensor, update)
+                         ? scatter_slices(stream, &x->tensor, key->indices[0].array, from->tensor)
+                         : hr_array_update(stream, &x->tensor, key->count, key->indices, from->tensor, update);
   hr_buffer_release(kept);
   if (status != HR_OK) {
     raise_status(status);

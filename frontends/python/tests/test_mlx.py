@@ -237,6 +237,33 @@ def test_ranges_orders_and_divmod():
     """)
 
 
+def test_a_mask_takes_as_many_slices_as_it_needs():
+    check("""
+        x, mask = mx.zeros((4, 2), dtype=mx.int32), mx.array([True, False, False, True])
+        y = x
+        x[mask] = mx.arange(1, 7).reshape(3, 2) + 0.5
+        assert x is y and x.tolist() == [[1, 2], [0, 0], [0, 0], [3, 4]] and x.dtype == mx.int32
+        x[mask] = mx.array([7, 8])
+        x[x == 0] = mx.array([5])
+        assert x.tolist() == [[7, 8], [5, 5], [5, 5], [7, 8]]
+        gradient = mx.grad(lambda s: mx.sum(put(mx.ones((4, 2)), s) ** 2))(mx.array([[1.0, 2], [3, 4], [5, 6]]))
+        assert gradient.tolist() == [[2, 4], [6, 8], [0, 0]]
+        try:
+            x[mask] = mx.zeros((2, 3))
+        except ValueError as error:
+            assert "3" in str(error), error
+        else:
+            raise AssertionError("assigned")
+    """, before="""
+import headrace.mlx; headrace.mlx.install()
+import mlx.core as mx
+
+def put(x, s):
+    x[mx.array([True, False, False, True])] = s
+    return x
+""")
+
+
 def test_active_memory_is_that_of_arrays():
     check("""
         def work(size):
