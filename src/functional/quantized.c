@@ -421,10 +421,14 @@ static const hr_tensor *right_factor(hr__formula *f, const hr__packed *packed, b
   return transpose && !hr__formula_failed(f) ? hr__moved(f, y, y->rank - 1, y->rank - 2) : y;
 }
 
-/* True if a row of ops.def reads the packed numbers. */
-static bool has_row(const hr__packed *w, const hr_tensor *x) {
-  bool is = w->packing.mode == HR__MODE_AFFINE && w->words->rank == 2 && 32 % w->packing.bits == 0;
-  return is && hr_tensor_count(x) > 0 && hr_tensor_count(w->words) > 0;
+/* True if a row of ops.def reads the packed numbers: x has rows, or one matrix, or a broadcast one, for each of w's. */
+static bool has_row(const hr__packed *w, const hr_tensor *x, bool transpose) {
+  int more = w->words->rank - x->rank;
+  bool is = transpose && w->packing.mode == HR__MODE_AFFINE && 32 % w->packing.bits == 0 && more >= 0;
+  for (int d = 0; is && d < x->rank - 2; ++d) {
+    is = x->dims[d] == 1 || x->dims[d] == w->words->dims[more + d];
+  }
+  return is && x->rank >= 2 && hr_tensor_count(x) > 0 && hr_tensor_count(w->words) > 0;
 }
 
 static const hr_tensor *row_product(hr__formula *f, const hr_tensor *x, const hr__packed *w) {
@@ -432,6 +436,40 @@ static const hr_tensor *row_product(hr__formula *f, const hr_tensor *x, const hr
   hr_attrs attrs = {.int_count = 2, .ints = ints};
   const hr_tensor *inputs[4] = {x, w->words, w->scales, w->biases};
   return hr__step(f, HR_OP_QUANTIZED_MATMUL, &attrs, 4, inputs, HR_DTYPE_NONE);
+}
+
+static int64_t matrix_count(const hr_tensor *x) {
+  int64_t count = 1;
+  for (int d = 0; d < x->rank - 2; ++d) {
+    count *= x->dims[d];
+  }
+  return count;
+}
+
+/* [.., M, N] as [B, M, N]; NULL stays NULL. */
+static const hr_tensor *as_batch(hr__formula *f, const hr_tensor *x) {
+  if (x == NULL || hr__formula_failed(f)) {
+    return x;
+  }
+  const int64_t dims[3] = {matrix_count(x), x->dims[x->rank - 2], x->dims[x->rank - 1]};
+  return hr__as_dims(f, x, 3, dims);
+}
+
+/* The product of x, broadcast to w's matrices, with each of these. */
+static const hr_tensor *batch_product(hr__formula *f, const hr_tensor *x, const hr__packed *w) {
+  int rank = w->words->rank;
+  int64_t dims[HR_RANK_MAX];
+  if (hr__formula_failed(f)) {
+    return x;
+  }
+  hr__copy_dims(rank, w->words->dims, dims);
+  int64_t columns = dims[rank - 2];
+  dims[rank - 2] = x->dims[x->rank - 2], dims[rank - 1] = x->dims[x->rank - 1];
+  hr__packed each = {.packing = w->packing, .words = as_batch(f, w->words), .scales = as_batch(f, w->scales)};
+  each.biases = as_batch(f, w->biases);
+  const hr_tensor *y = row_product(f, as_batch(f, hr__spread(f, x, rank, dims)), &each);
+  dims[rank - 1] = columns;
+  return hr__as_dims(f, y, rank, dims);
 }
 
 /* [.., K] as [M, K]: all rows are one product, whose sums have one order. */
@@ -463,9 +501,12 @@ hr_status hr__emit_quantized_matmul(const hr__function_call *c) {
   hr__formula_begin(&f, c);
   bool has_rows = w.words->rank == 2;
   const hr_tensor *x = hr__as_dtype(&f, has_rows ? as_rows(&f, c->inputs[0]) : c->inputs[0], dtype);
-  const hr_tensor *y = hr__formula_failed(&f)        ? x
-                       : transpose && has_row(&w, x) ? row_product(&f, x, &w)
-                                                     : product(&f, x, right_factor(&f, &w, transpose, dtype));
+  const hr_tensor *y = x;
+  if (!hr__formula_failed(&f)) {
+    y = !has_row(&w, x, transpose) ? product(&f, x, right_factor(&f, &w, transpose, dtype))
+        : has_rows                 ? row_product(&f, x, &w)
+                                   : batch_product(&f, x, &w);
+  }
   return hr__formula_end(&f, has_rows ? with_rows_of(&f, y, c->inputs[0]) : y);
 }
 
@@ -474,12 +515,7 @@ static const hr_tensor *taken(hr__formula *f, const hr_tensor *x, const hr_tenso
   if (at == NULL || x == NULL || hr__formula_failed(f)) {
     return x;
   }
-  int64_t dims[HR_RANK_MAX] = {1};
-  for (int d = 0; d < x->rank - 2; ++d) {
-    dims[0] *= x->dims[d];
-  }
-  dims[1] = x->dims[x->rank - 2], dims[2] = x->dims[x->rank - 1];
-  const hr_tensor *both[2] = {hr__as_dims(f, x, 3, dims), at};
+  const hr_tensor *both[2] = {as_batch(f, x), at};
   return hr__function(f, HR_FUNCTIONAL_TAKE, 2, both, 0, NULL);
 }
 
@@ -497,15 +533,23 @@ hr_status hr__emit_gather_mm(const hr__function_call *c) {
   return hr__formula_end(&f, product(&f, x, taken(&f, c->inputs[1], c->inputs[3])));
 }
 
-static int64_t matrix_count(const hr_tensor *x) {
-  int64_t count = 1;
-  for (int d = 0; d < x->rank - 2; ++d) {
-    count *= x->dims[d];
-  }
-  return count;
+static void take_packed(hr__formula *f, hr__packed *w, const hr_tensor *at) {
+  w->words = taken(f, w->words, at), w->scales = taken(f, w->scales, at), w->biases = taken(f, w->biases, at);
 }
 
-/* Each matrix is dequantised once, or each index's one, if these are fewer. */
+/* A tensor of the dims of taken(x, at), without elements. */
+static hr_tensor taken_dims(const hr_tensor *x, const hr_tensor *at) {
+  hr_tensor y = *x;
+  if (at != NULL && at->rank + 2 <= HR_RANK_MAX) {
+    hr__copy_dims(at->rank, at->dims, y.dims);
+    hr__copy_dims(2, x->dims + x->rank - 2, y.dims + at->rank);
+    y.rank = at->rank + 2;
+  }
+  return y;
+}
+
+/* The packed numbers of each index are a row's, if there is one. Else each matrix is dequantised once, or each index's
+ * one, if these are fewer. */
 hr_status hr__emit_gather_qmm(const hr__function_call *c) {
   enum { LEFT = 4, RIGHT = 5 };
   hr__packed w;
@@ -515,11 +559,17 @@ hr_status hr__emit_gather_qmm(const hr__function_call *c) {
   hr__formula f;
   hr__formula_begin(&f, c);
   const hr_tensor *x = taken(&f, hr__as_dtype(&f, c->inputs[0], dtype), c->inputs[LEFT]), *at = c->inputs[RIGHT];
+  bool transpose = hr__int_attribute(c, 0) != 0;
+  hr_tensor dims = taken_dims(w.words, at);
+  if (!hr__formula_failed(&f) && has_row(&(hr__packed){.packing = w.packing, .words = &dims}, x, transpose)) {
+    take_packed(&f, &w, at);
+    return hr__formula_end(&f, batch_product(&f, x, &w));
+  }
   if (at != NULL && hr_tensor_count(at) < matrix_count(w.words)) {
-    w.words = taken(&f, w.words, at), w.scales = taken(&f, w.scales, at), w.biases = taken(&f, w.biases, at);
+    take_packed(&f, &w, at);
     at = NULL;
   }
-  const hr_tensor *y = right_factor(&f, &w, hr__int_attribute(c, 0) != 0, dtype);
+  const hr_tensor *y = right_factor(&f, &w, transpose, dtype);
   return hr__formula_end(&f, product(&f, x, taken(&f, y, at)));
 }
 

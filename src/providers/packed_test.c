@@ -11,8 +11,9 @@ static const uint16_t guard_word = 0xA5A5;
 typedef struct shape {
   int64_t rows, columns, inner;
   int bits, group;
-  hr_dtype dtype;  /* of x, scales, biases and y */
-  bool is_strided; /* x and y transposed, rows of words with gaps, scales transposed */
+  hr_dtype dtype;   /* of x, scales, biases and y */
+  bool is_strided;  /* x and y transposed, rows of words with gaps, scales transposed */
+  int64_t matrices; /* 0: no batch */
 } shape;
 
 static uint64_t state = 1;
@@ -22,31 +23,36 @@ static uint32_t random_word(void) {
   return (uint32_t)(state >> 32);
 }
 
-/* A matrix in a buffer with guards around it. */
+/* A matrix, or several one after the other, in a buffer with guards around it. */
 typedef struct matrix {
   hr_operand operand;
-  int64_t dims[2], strides[2], length;
+  int64_t count, dims[3], strides[3], length;
   void *data;
 } matrix;
 
-static void make_matrix(matrix *m, hr_dtype dtype, int64_t rows, int64_t columns, int64_t row, int64_t column) {
-  m->dims[0] = rows, m->dims[1] = columns, m->strides[0] = row, m->strides[1] = column;
-  m->length = (rows - 1) * row + (columns - 1) * column + 1 + 2 * GUARD;
+static void make_matrix(matrix *m, hr_dtype dtype, int64_t matrices, int64_t rows, int64_t columns, int64_t row,
+                        int64_t column) {
+  int64_t size = (rows - 1) * row + (columns - 1) * column + 1;
+  m->count = matrices > 0 ? matrices : 1;
+  m->dims[0] = matrices, m->dims[1] = rows, m->dims[2] = columns;
+  m->strides[0] = size, m->strides[1] = row, m->strides[2] = column;
+  m->length = m->count * size + 2 * GUARD;
   size_t bytes = (size_t)m->length * hr_dtype_size(dtype);
   m->data = malloc(bytes);
   HR_ASSERT(m->data != NULL);
   memset(m->data, 0xA5, bytes);
   m->operand = (hr_operand){.kind = HR_OPERAND_VALUE,
                             .dtype = dtype,
-                            .rank = 2,
+                            .rank = matrices > 0 ? 3 : 2,
                             .offset = GUARD,
-                            .dims = m->dims,
-                            .strides = m->strides,
+                            .dims = m->dims + (matrices == 0),
+                            .strides = m->strides + (matrices == 0),
                             .fill = HR_NO_SCALAR};
 }
 
+/* Rows count on from one matrix to the next. */
 static int64_t place(const matrix *m, int64_t row, int64_t column) {
-  return GUARD + row * m->strides[0] + column * m->strides[1];
+  return GUARD + row / m->dims[1] * m->strides[0] + row % m->dims[1] * m->strides[1] + column * m->strides[2];
 }
 
 static double get(const matrix *m, int64_t row, int64_t column) {
@@ -67,21 +73,21 @@ static void put(matrix *m, int64_t row, int64_t column, float value) {
 }
 
 static void fill(matrix *m) {
-  for (int64_t i = 0; i < m->dims[0] * m->dims[1]; ++i) {
-    put(m, i / m->dims[1], i % m->dims[1], (float)(int32_t)random_word() / 2147483648.0f);
+  for (int64_t i = 0; i < m->count * m->dims[1] * m->dims[2]; ++i) {
+    put(m, i / m->dims[2], i % m->dims[2], (float)(int32_t)random_word() / 2147483648.0f);
   }
 }
 
 static void make_operands(const shape *s, matrix m[OPERANDS_COUNT]) {
   int64_t words = s->inner * s->bits / 32, groups = s->inner / s->group;
   bool t = s->is_strided;
-  make_matrix(&m[0], s->dtype, s->rows, s->inner, t ? 1 : s->inner, t ? s->rows : 1);
-  make_matrix(&m[1], HR_DTYPE_U32, s->columns, words, t ? words + 3 : words, 1);
-  make_matrix(&m[2], s->dtype, s->columns, groups, t ? 1 : groups, t ? s->columns : 1);
-  make_matrix(&m[3], s->dtype, s->columns, groups, groups, 1);
-  make_matrix(&m[4], s->dtype, s->rows, s->columns, t ? 1 : s->columns, t ? s->rows : 1);
+  make_matrix(&m[0], s->dtype, s->matrices, s->rows, s->inner, t ? 1 : s->inner, t ? s->rows : 1);
+  make_matrix(&m[1], HR_DTYPE_U32, s->matrices, s->columns, words, t ? words + 3 : words, 1);
+  make_matrix(&m[2], s->dtype, s->matrices, s->columns, groups, t ? 1 : groups, t ? s->columns : 1);
+  make_matrix(&m[3], s->dtype, s->matrices, s->columns, groups, groups, 1);
+  make_matrix(&m[4], s->dtype, s->matrices, s->rows, s->columns, t ? 1 : s->columns, t ? s->rows : 1);
   fill(&m[0]), fill(&m[2]), fill(&m[3]);
-  for (int64_t i = 0; i < s->columns * words; ++i) {
+  for (int64_t i = 0; i < m[1].count * s->columns * words; ++i) {
     ((uint32_t *)m[1].data)[place(&m[1], i / words, i % words)] = random_word();
   }
 }
@@ -93,9 +99,10 @@ static double number_of(const shape *s, const matrix *words, int64_t column, int
 
 static void check_element(const shape *s, const matrix m[OPERANDS_COUNT], int64_t row, int64_t column) {
   double sum = 0, size = 0;
+  int64_t w_row = row / s->rows * s->columns + column;
   for (int64_t k = 0; k < s->inner; ++k) {
-    double scale = get(&m[2], column, k / s->group), bias = get(&m[3], column, k / s->group);
-    double term = get(&m[0], row, k) * (scale * number_of(s, &m[1], column, k) + bias);
+    double scale = get(&m[2], w_row, k / s->group), bias = get(&m[3], w_row, k / s->group);
+    double term = get(&m[0], row, k) * (scale * number_of(s, &m[1], w_row, k) + bias);
     sum += term, size += fabs(term) + fabs(get(&m[0], row, k) * bias);
   }
   double unit = s->dtype == HR_DTYPE_F32 ? 1e-6 * size : s->dtype == HR_DTYPE_F16 ? 1e-3 * fabs(sum) : 1e-2 * fabs(sum);
@@ -131,7 +138,7 @@ static void check_shape(const shape *s) {
   void *workspace = aligned_alloc(64, (bytes + 63) / 64 * 64);
   void *const args[OPERANDS_COUNT] = {m[0].data, m[1].data, m[2].data, m[3].data, m[4].data};
   HR_ASSERT_OK(provider->run(prepared, args, workspace, NULL));
-  for (int64_t i = 0; i < s->rows * s->columns; ++i) {
+  for (int64_t i = 0; i < m[4].count * s->rows * s->columns; ++i) {
     check_element(s, m, i / s->columns, i % s->columns);
   }
   check_guards(&m[4]);
@@ -146,7 +153,7 @@ HR_TEST(rows_and_columns_around_tiles) {
   static const int64_t rows[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 31}, columns[] = {1, 15, 16, 17, 33};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
     for (size_t j = 0; j < sizeof columns / sizeof *columns; ++j) {
-      check_shape(&(shape){rows[i], columns[j], 128, 4, 64, HR_DTYPE_F32, false});
+      check_shape(&(shape){rows[i], columns[j], 128, 4, 64, HR_DTYPE_F32, false, 0});
     }
   }
 }
@@ -155,27 +162,36 @@ HR_TEST(bits_and_groups) {
   static const int bits[] = {2, 4, 8}, groups[] = {16, 32, 64, 128};
   for (int i = 0; i < 12; ++i) {
     for (int64_t rows = 1; rows <= 8; rows *= 2) {
-      check_shape(&(shape){rows, 5, 384, bits[i / 4], groups[i % 4], HR_DTYPE_F32, false});
+      check_shape(&(shape){rows, 5, 384, bits[i / 4], groups[i % 4], HR_DTYPE_F32, false, 0});
     }
   }
 }
 
 HR_TEST(rows_of_several_chunks) {
-  check_shape(&(shape){1, 3, 3 * 4096 + 128, 4, 64, HR_DTYPE_F32, false});
-  check_shape(&(shape){8, 3, 4096 + 128, 2, 32, HR_DTYPE_F32, true});
-  check_shape(&(shape){8, 3, 2 * 8192, 8, 8192, HR_DTYPE_F32, false});
+  check_shape(&(shape){1, 3, 3 * 4096 + 128, 4, 64, HR_DTYPE_F32, false, 0});
+  check_shape(&(shape){8, 3, 4096 + 128, 2, 32, HR_DTYPE_F32, true, 0});
+  check_shape(&(shape){8, 3, 2 * 8192, 8, 8192, HR_DTYPE_F32, false, 0});
 }
 
 HR_TEST(views_and_halves) {
   static const hr_dtype dtypes[] = {HR_DTYPE_F32, HR_DTYPE_F16, HR_DTYPE_BF16};
   for (int i = 0; i < 3; ++i) {
-    check_shape(&(shape){11, 18, 256, 4, 32, dtypes[i], false});
-    check_shape(&(shape){11, 18, 256, 4, 32, dtypes[i], true});
+    check_shape(&(shape){11, 18, 256, 4, 32, dtypes[i], false, 0});
+    check_shape(&(shape){11, 18, 256, 4, 32, dtypes[i], true, 0});
+  }
+}
+
+HR_TEST(batches) {
+  static const int64_t rows[] = {1, 3, 9};
+  for (int i = 0; i < 3; ++i) {
+    check_shape(&(shape){rows[i], 19, 128, 4, 64, HR_DTYPE_F32, false, 1});
+    check_shape(&(shape){rows[i], 5, 256, 8, 32, HR_DTYPE_BF16, true, 3});
+    check_shape(&(shape){rows[i], 33, 4096 + 128, 4, 64, HR_DTYPE_F32, true, 4});
   }
 }
 
 HR_TEST(other_shapes_are_not_supported) {
-  const shape odd = {1, 4, 96, 4, 32, HR_DTYPE_F32, false}, uneven = {1, 4, 384, 4, 48, HR_DTYPE_F32, false};
+  const shape odd = {1, 4, 96, 4, 32, HR_DTYPE_F32, false, 0}, uneven = {1, 4, 384, 4, 48, HR_DTYPE_F32, false, 0};
   const shape *const shapes[2] = {&odd, &uneven};
   for (int i = 0; i < 2; ++i) {
     matrix m[OPERANDS_COUNT];

@@ -51,6 +51,14 @@ hr_status hr__vmap_matmul(const hr__record_of_all *r, bool *out_is_done) {
   return hr__pass_all(r, r->attrs, views);
 }
 
+/* Rows times numbers that are the same in all examples are more rows. Other matrices are a batch. */
+hr_status hr__vmap_quantized_matmul(const hr__record_of_all *r, bool *out_is_done) {
+  bool is_batch = r->inputs[0].view.rank == 3;
+  bool is_same = !r->inputs[1].is_mapped && !r->inputs[2].is_mapped && !r->inputs[3].is_mapped;
+  const char *letters = is_batch ? "ffff" : is_same ? "fsss" : "llll";
+  return hr__record_folded(r, letters, is_batch || is_same ? "f" : "l", out_is_done);
+}
+
 /* ---- padding ---- */
 
 /* The examples get no elements: a 0 in front of `before` and of `after`. */

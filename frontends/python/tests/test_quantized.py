@@ -396,6 +396,22 @@ def test_gathered_products(left, right):
         close(y, expected_gather(np.float64(other), dense, left, right))
 
 
+@pytest.mark.parametrize("bits", [2, 4, 6])
+def test_a_row_for_each_of_several_experts(bits):
+    w = rng.standard_normal((5, 33, 128)).astype(np.float32)
+    x = rng.standard_normal((7, 1, 1, 128)).astype(np.float32)
+    experts = rng.integers(0, 5, (7, 2))
+    result, options, dense = quantized(hr.array(w), "affine", 64, bits)
+    y = hr.gather_qmm(hr.array(x), *result, rhs_indices=hr.array(experts), **options)
+    expected = np.float64(x) @ dense[experts].swapaxes(-1, -2)
+    assert y.shape == (7, 2, 1, 33)
+    close(y, expected, 2)
+    gradient = hr.grad(lambda x: hr.gather_qmm(x, *result, rhs_indices=hr.array(experts), **options).sum())(hr.array(x))
+    close(gradient, dense[experts].sum((1, 2))[:, None, None], 2)
+    matrices = hr.quantized_matmul(hr.array(x[:5, 0]), *result, **options)
+    close(matrices, np.float64(x[:5, 0]) @ dense.swapaxes(-1, -2), 2)
+
+
 def test_gathered_products_of_several_batch_dims():
     x, w = rng.standard_normal((2, 2, 3, 8)).astype(np.float32), rng.standard_normal((3, 1, 8, 5)).astype(np.float32)
     left, right = np.array([[3, 1], [0, 2], [1, 1]]), np.array([[2], [0], [1]])

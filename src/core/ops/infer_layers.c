@@ -31,33 +31,38 @@ hr_status hr__infer_matmul(const checked *c) {
   return hr__want_spread(c, "the bias", hr__checked_input(c, 2), rank, dims);
 }
 
-/* x [M, K], numbers [N, K * bits / 32], scales and biases [N, K / group] */
+/* x [B?, M, K], numbers [B?, N, K * bits / 32], scales and biases [B?, N, K / group] */
 hr_status hr__infer_quantized_matmul(const checked *c) {
   const hr_view *x = hr__checked_input(c, 0), *w = hr__checked_input(c, 1), *scales = hr__checked_input(c, 2);
   const hr_view *biases = hr__checked_input(c, 3);
   int64_t bits = c->ints[0], group = c->ints[1];
-  HR_RETURN_IF_ERROR(hr__want_rank(c, "x", x, 2, 2));
-  HR_RETURN_IF_ERROR(hr__want_rank(c, "the numbers", w, 2, 2));
+  HR_RETURN_IF_ERROR(hr__want_rank(c, "x", x, 2, 3));
+  HR_RETURN_IF_ERROR(hr__want_rank(c, "the numbers", w, x->rank, x->rank));
+  int rank = x->rank;
+  if (rank == 3 && x->dims[0] != w->dims[0]) {
+    return FAIL(c, "%lld matrices of x and %lld of numbers", (long long)x->dims[0], (long long)w->dims[0]);
+  }
   if (bits != 2 && bits != 4 && bits != 8) {
     return FAIL(c, "%lld bits, expected 2, 4 or 8", (long long)bits);
   }
   if (w->dtype != HR_DTYPE_U32) {
     return FAIL(c, "the numbers have dtype %s, expected u32", hr_dtype_name(w->dtype));
   }
-  int64_t inner = w->dims[1] * (32 / bits);
-  if (group <= 0 || group % 16 != 0 || inner % group != 0 || x->dims[1] != inner) {
+  int64_t inner = w->dims[rank - 1] * (32 / bits);
+  if (group <= 0 || group % 16 != 0 || inner % group != 0 || x->dims[rank - 1] != inner) {
     return FAIL(c, "%lld numbers in a row and groups of %lld for x with rows of %lld", (long long)inner,
-                (long long)group, (long long)x->dims[1]);
+                (long long)group, (long long)x->dims[rank - 1]);
   }
-  const int64_t groups[2] = {w->dims[0], inner / group}, dims[2] = {x->dims[0], w->dims[0]};
-  HR_RETURN_IF_ERROR(hr__want_dims(c, "the scales", scales, 2, groups));
-  HR_RETURN_IF_ERROR(hr__want_dims(c, "the biases", biases, 2, groups));
+  int64_t groups[3] = {w->dims[0], w->dims[rank - 2]}, dims[3] = {x->dims[0], x->dims[rank - 2]};
+  groups[rank - 1] = inner / group, dims[rank - 1] = w->dims[rank - 2];
+  HR_RETURN_IF_ERROR(hr__want_dims(c, "the scales", scales, rank, groups));
+  HR_RETURN_IF_ERROR(hr__want_dims(c, "the biases", biases, rank, groups));
   hr_dtype dtype = hr_dtype_promote(x->dtype, hr_dtype_promote(scales->dtype, biases->dtype));
   if (!hr_dtype_is_real(dtype) || hr_dtype_is_integer(x->dtype)) {
     return FAIL(c, "x has dtype %s and the scales %s, expected floating ones", hr_dtype_name(x->dtype),
                 hr_dtype_name(scales->dtype));
   }
-  return hr__give(c, 0, "the output", dtype, 2, dims);
+  return hr__give(c, 0, "the output", dtype, rank, dims);
 }
 
 /* True from 1 to the largest number of 32 bits. */

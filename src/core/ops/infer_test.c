@@ -213,6 +213,7 @@ static const golden goldens[] = {
     ROW(RANDOM_INT, "", "", "0 9 1 0", "[4]", "i64[4]"),
     ROW(EXPONENTIAL, "", "", "1. 1 0", "[4]", "f32[4]"),
     ROW(QUANTIZED_MATMUL, "f16[3,64] u32[5,8] f16[5,2] f16[5,2]", "4,32", "", "", "f16[3,5]"),
+    ROW(QUANTIZED_MATMUL, "f16[7,3,64] u32[7,5,8] f16[7,5,2] f16[7,5,2]", "4,32", "", "", "f16[7,3,5]"),
     ROW(LSTM_CELL, "f32[2,12] f32[2,12] f32[2,3] f32[12] f32[12]", "", "", "", "f32[2,3] f32[2,3] f32[2,12]"),
     ROW(LSTM_CELL_BACKWARD, "f32[2,3] - f32[2,3] f32[2,3] f32[2,12]", "", "", "", "f32[2,12] f32[2,3]"),
     ROW(GRU_CELL, "f32[2,9] f32[2,9] f32[2,3] - -", "", "", "", "f32[2,3] f32[2,15]"),
@@ -432,6 +433,10 @@ HR_TEST(errors_name_the_actual_and_the_expected_value) {
   REFUSE(UPSAMPLE_NEAREST2D, "f32[1,2,8,8]", "0", "0. 0.", "", 1, "do not determine the dims of output 0: give them");
   REFUSE(TOPK, "f32[5]", "1", "", "", 1, "topk: the inputs do not determine the dims of output 0: give them");
   REFUSE(TOPK, "f32[2,5]", "1", "", "[3,3]", 1, "topk: output 0 has dims [3,3]");
+  REFUSE(QUANTIZED_MATMUL, "f16[7,3,64] u32[5,8] f16[5,2] f16[5,2]", "4,32", "", "", 1,
+         "the numbers has dims [5,8], expected 3 of them");
+  REFUSE(QUANTIZED_MATMUL, "f16[7,3,64] u32[6,5,8] f16[6,5,2] f16[6,5,2]", "4,32", "", "", 1,
+         "quantized_matmul: 7 matrices of x and 6 of numbers");
   REFUSE(SORT, "f32[5]", "0", "", "f32 f32", 2, "sort: output 1 is f32, expected i64");
   REFUSE(LU, "f32[3,5]", "", "", "[3,5] [5]", 2, "lu: output 1 has dims [5]");
   REFUSE(CAT, "f32[2,3] f32[3,3]", "1", "", "", 1, "cat: dim 0 of input 1 is 3, of the output 2");

@@ -4,20 +4,22 @@
  */
 #include "core/ir/build.h"
 
-/* [N, K], in this dtype. */
+/* [B?, N, K], in this dtype. */
 static hr_operand unpacked(hr_builder *b, const hr_node *node, hr_dtype dtype) {
   int64_t bits = node->ints[0], group = node->ints[1], count = 32 / bits;
-  hr_operand words = hr_view_split(b, hr_node_input(node, 1), 1, group / count); /* [N, groups, words] */
-  hr_operand scales = hr_view_insert(b, hr_view_insert(b, hr_node_input(node, 2), 2, 1), 3, 1);
-  hr_operand biases = hr_view_insert(b, hr_view_insert(b, hr_node_input(node, 3), 2, 1), 3, 1);
-  const int64_t strides[4] = {0, 0, 0, bits};
-  words = hr_view_insert(b, words, 3, count);
-  hr_operand shifts = hr_build_index(b, 4, words.dims, 0, strides);
+  int rank = node->inputs[1].rank;
+  hr_operand words = hr_view_split(b, hr_node_input(node, 1), rank - 1, group / count); /* [B?, N, groups, words] */
+  hr_operand scales = hr_view_insert(b, hr_view_insert(b, hr_node_input(node, 2), rank, 1), rank + 1, 1);
+  hr_operand biases = hr_view_insert(b, hr_view_insert(b, hr_node_input(node, 3), rank, 1), rank + 1, 1);
+  int64_t strides[5] = {0};
+  strides[rank + 1] = bits;
+  words = hr_view_insert(b, words, rank + 1, count);
+  hr_operand shifts = hr_build_index(b, rank + 2, words.dims, 0, strides);
   hr_operand numbers = hr_make2(b, HR_OP_SHIFT_RIGHT, HR_DTYPE_U32, words, shifts);
   numbers = hr_make2(b, HR_OP_BIT_AND, HR_DTYPE_U32, numbers, hr_build_i64(b, (INT64_C(1) << bits) - 1));
   numbers = hr_make1(b, HR_OP_COPY, dtype, numbers);
   hr_operand w = hr_make2(b, HR_OP_ADD, dtype, hr_make2(b, HR_OP_MUL, dtype, numbers, scales), biases);
-  return hr_view_merge(b, w, 1, 3);
+  return hr_view_merge(b, w, rank - 1, 3);
 }
 
 hr_status hr__lower_quantized_matmul(hr_builder *b, const hr_node *node) {
@@ -25,8 +27,8 @@ hr_status hr__lower_quantized_matmul(hr_builder *b, const hr_node *node) {
   if (hr_operand_count(y) == 0) {
     return HR_OK;
   }
-  static const int turned[2] = {1, 0};
-  hr_operand w = hr_view_permute(b, unpacked(b, node, y.dtype), turned);
+  static const int turned[2][3] = {{1, 0}, {0, 2, 1}};
+  hr_operand w = hr_view_permute(b, unpacked(b, node, y.dtype), turned[y.rank - 2]);
   x = x.dtype == y.dtype ? x : hr_make1(b, HR_OP_COPY, y.dtype, x);
   hr_emit_node(b, HR_OP_MATMUL, 2, (hr_operand[]){x, w}, 1, &y, 0, NULL);
   return HR_OK;

@@ -38,11 +38,11 @@ typedef int32_t integers8 __attribute__((vector_size(32)));
 
 typedef struct place {
   hr_dtype dtype;
-  int64_t offset, row, column; /* elements */
+  int64_t offset, matrix, row, column; /* elements */
 } place;
 
 struct hr_prepared {
-  int64_t rows, columns, inner, groups;
+  int64_t matrices, rows, columns, inner, groups;
   int bits, group;
   place x, w, scales, biases, y;
 };
@@ -52,14 +52,19 @@ typedef struct call {
   const void *x, *scales, *biases;
   const uint32_t *w;
   void *y;
-  float *ordered; /* [rows, inner] x in the order of lanes */
-  float *sums;    /* [rows, groups] of x */
+  float *ordered; /* [matrices, rows, inner] x in the order of lanes */
+  float *sums;    /* [matrices, rows, groups] of x */
 } call;
 
 /* ---- nodes ---- */
 
 static bool is_float(const hr_operand *x) {
   return x->dtype == HR_DTYPE_F32 || x->dtype == HR_DTYPE_F16 || x->dtype == HR_DTYPE_BF16;
+}
+
+/* Dim d of a matrix, behind that of the batch. */
+static int64_t dim(const hr_operand *x, int d) {
+  return x->dims[x->rank - 2 + d];
 }
 
 static bool supports(const hr_program *program, const hr_node *node) {
@@ -74,19 +79,24 @@ static bool supports(const hr_program *program, const hr_node *node) {
   }
   int64_t span = is ? LANES * 32 / node->ints[0] : 1, group = node->ints[1];
   is = is && (group % span == 0 || span % group == 0);
-  return is && x->dims[0] > 0 && x->dims[0] <= ROWS_MOST && w->dims[0] > 0 && w->dims[1] > 0 &&
-         w->dims[1] % LANES == 0 && w->strides[1] == 1;
+  return is && dim(x, 0) > 0 && dim(x, 0) <= ROWS_MOST && w->dims[0] > 0 && dim(w, 0) > 0 && dim(w, 1) > 0 &&
+         dim(w, 1) % LANES == 0 && w->strides[w->rank - 1] == 1;
 }
 
 static place place_of(const hr_operand *x) {
-  return (place){.dtype = x->dtype, .offset = x->offset, .row = x->strides[0], .column = x->strides[1]};
+  return (place){.dtype = x->dtype,
+                 .offset = x->offset,
+                 .matrix = x->rank == 3 ? x->strides[0] : 0,
+                 .row = x->strides[x->rank - 2],
+                 .column = x->strides[x->rank - 1]};
 }
 
 static size_t plan(const hr_node *node, hr_prepared *p) {
   const hr_operand *x = &node->inputs[0];
-  *p = (hr_prepared){.rows = x->dims[0],
-                     .columns = node->inputs[1].dims[0],
-                     .inner = x->dims[1],
+  *p = (hr_prepared){.matrices = x->rank == 3 ? x->dims[0] : 1,
+                     .rows = dim(x, 0),
+                     .columns = dim(&node->inputs[1], 0),
+                     .inner = dim(x, 1),
                      .bits = (int)node->ints[0],
                      .group = (int)node->ints[1],
                      .x = place_of(x),
@@ -95,7 +105,7 @@ static size_t plan(const hr_node *node, hr_prepared *p) {
                      .biases = place_of(&node->inputs[3]),
                      .y = place_of(&node->outputs[0])};
   p->groups = p->inner / p->group;
-  return (size_t)(p->rows * (p->inner + p->groups)) * sizeof(float);
+  return (size_t)(p->matrices * p->rows * (p->inner + p->groups)) * sizeof(float);
 }
 
 static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
@@ -119,7 +129,7 @@ static bool renumber(hr_prepared *p, const hr_program *program, const hr_node *n
 }
 
 static bool needs_team(const hr_prepared *p) {
-  return p->rows * p->inner * p->columns > SERIAL_NUMBERS;
+  return p->matrices * p->rows * p->inner * p->columns > SERIAL_NUMBERS;
 }
 
 /* ---- numbers ---- */
@@ -172,7 +182,8 @@ static inline float sum_of(vector a) {
 static void order_row(const call *c, int64_t row, float *restrict plain) {
   const hr_prepared *p = c->p;
   int64_t count = 32 / p->bits, span = LANES * count;
-  load_floats(c->x, p->x.dtype, p->x.offset + row * p->x.row, p->x.column, p->inner, plain);
+  int64_t first = p->x.offset + row / p->rows * p->x.matrix + row % p->rows * p->x.row;
+  load_floats(c->x, p->x.dtype, first, p->x.column, p->inner, plain);
   for (int64_t g = 0; g < p->groups; ++g) {
     float sum = 0;
     for (int64_t i = 0; i < p->group; ++i) {
@@ -273,14 +284,19 @@ static void add_tile(const hr_prepared *p, const uint32_t *words, const float *s
   }
 }
 
+/* The first element of row n of a matrix. */
+static int64_t first_of(const place *w, int64_t matrix, int64_t n) {
+  return w->offset + matrix * w->matrix + n * w->row;
+}
+
 /* sum over groups of biases of column n times sums of a row of x. */
-static float biased(const call *c, int64_t n, const float *sums) {
+static float biased(const call *c, int64_t matrix, int64_t n, const float *sums) {
   const hr_prepared *p = c->p;
   float total = 0, biases[GROUPS];
   for (int64_t g = 0; g < p->groups; g += GROUPS) {
     int64_t count = hr_min(p->groups - g, GROUPS);
-    load_floats(c->biases, p->biases.dtype, p->biases.offset + n * p->biases.row + g * p->biases.column,
-                p->biases.column, count, biases);
+    load_floats(c->biases, p->biases.dtype, first_of(&p->biases, matrix, n) + g * p->biases.column, p->biases.column,
+                count, biases);
     vector part = {0};
     int64_t i = 0;
     for (; i + LANES <= count; i += LANES) {
@@ -298,8 +314,9 @@ static float biased(const call *c, int64_t n, const float *sums) {
 }
 
 /* Columns [first, first + count) of `rows` rows. */
-static void multiply_block(const call *c, int64_t row, int rows, int64_t first, int64_t count) {
+static void multiply_block(const call *c, int64_t matrix, int64_t row, int rows, int64_t first, int64_t count) {
   const hr_prepared *p = c->p;
+  int64_t above = matrix * p->rows + row; /* rows of x before these */
   int64_t span = LANES * 32 / p->bits, unit = span > p->group ? span : p->group;
   int64_t chunk = hr_max(CHUNK / rows / unit, 1) * unit;
   vector sums[BLOCK][TILE];
@@ -308,21 +325,20 @@ static void multiply_block(const call *c, int64_t row, int rows, int64_t first, 
     int64_t inner = hr_min(p->inner - k, chunk);
     const float *x[TILE];
     for (int r = 0; r < rows; ++r) {
-      x[r] = c->ordered + (row + r) * p->inner + k;
+      x[r] = c->ordered + (above + r) * p->inner + k;
     }
     for (int64_t n = 0; n < count; ++n) {
       float scales[GROUPS];
-      load_floats(c->scales, p->scales.dtype,
-                  p->scales.offset + (first + n) * p->scales.row + k / p->group * p->scales.column, p->scales.column,
-                  inner / p->group, scales);
-      const uint32_t *words = c->w + p->w.offset + (first + n) * p->w.row + k * p->bits / 32;
+      load_floats(c->scales, p->scales.dtype, first_of(&p->scales, matrix, first + n) + k / p->group * p->scales.column,
+                  p->scales.column, inner / p->group, scales);
+      const uint32_t *words = c->w + first_of(&p->w, matrix, first + n) + k * p->bits / 32;
       add_tile(p, words, scales, x, inner, rows, sums[n]);
     }
   }
   for (int64_t n = 0; n < count; ++n) {
     for (int r = 0; r < rows; ++r) {
-      float value = sum_of(sums[n][r]) + biased(c, first + n, c->sums + (row + r) * p->groups);
-      store_float(c->y, p->y.dtype, p->y.offset + (row + r) * p->y.row + (first + n) * p->y.column, value);
+      float value = sum_of(sums[n][r]) + biased(c, matrix, first + n, c->sums + (above + r) * p->groups);
+      store_float(c->y, p->y.dtype, first_of(&p->y, matrix, row + r) + (first + n) * p->y.column, value);
     }
   }
 }
@@ -331,13 +347,14 @@ static void run_blocks(void *arg, int64_t begin, int64_t end, int worker) {
   (void)worker;
   const call *c = arg;
   const hr_prepared *p = c->p;
+  int64_t blocks = hr_divide_up(p->columns, BLOCK);
   for (int64_t block = begin; block < end; ++block) {
-    int64_t first = block * BLOCK, count = hr_min(p->columns - first, BLOCK);
+    int64_t first = block % blocks * BLOCK, count = hr_min(p->columns - first, BLOCK);
     for (int64_t row = 0, rows = TILE; row < p->rows; row += rows) {
       while (rows > p->rows - row) {
         rows /= 2;
       }
-      multiply_block(c, row, (int)rows, first, count);
+      multiply_block(c, block / blocks, row, (int)rows, first, count);
     }
   }
 }
@@ -346,10 +363,10 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   (void)queue;
   call c = {
       .p = p, .x = args[0], .w = args[1], .scales = args[2], .biases = args[3], .y = args[4], .ordered = workspace};
-  c.sums = c.ordered + p->rows * p->inner;
+  int64_t rows = p->matrices * p->rows, blocks = p->matrices * hr_divide_up(p->columns, BLOCK);
+  c.sums = c.ordered + rows * p->inner;
   bool is_serial = !needs_team(p);
-  int64_t blocks = hr_divide_up(p->columns, BLOCK);
-  hr_parallel_for(p->rows, p->rows * p->inner > SERIAL_NUMBERS ? 1 : p->rows, order_rows, &c);
+  hr_parallel_for(rows, rows * p->inner > SERIAL_NUMBERS ? 1 : rows, order_rows, &c);
   hr_parallel_for(blocks, is_serial ? blocks : 1, run_blocks, &c);
   return HR_OK;
 }
