@@ -857,6 +857,9 @@ static void record_many(void *arg) {
     r->status = r->status == HR_OK ? binary(&r->f, HR_OP_ADD, r->sum, r->x, t) : r->status;
     r->status = r->status == HR_OK ? with_number(&r->f, HR_OP_MUL, t, 1.0, r->sum) : r->status;
     hr_buffer_release(t);
+    if (i % 5 == 3) {
+      (void)hr_stream_finish_short(r->f.stream);
+    }
     if (i % 50 == 17 && r->status == HR_OK) {
       r->status = hr_stream_synchronize(r->f.stream);
     }
