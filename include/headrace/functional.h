@@ -615,6 +615,18 @@ typedef enum hr_functional {
   /* avg_pool(x, window, stride, padding, count_padding=true): mean of each window */
   HR_FUNCTIONAL_AVG_POOL,
 
+  /* ---- other sizes of dims ---- */
+
+  /* interpolate(x, axes=none, sizes=none, scales=none, mode="nearest", coordinates="half_pixel",
+   * rounding="round_prefer_floor", antialias=false, cubic=-0.75, exclude_outside=false, region=none, outside=0): x
+   * with these sizes of axes (without axes of all), or scales times their sizes, rounded down. mode: nearest,
+   * linear, cubic (with a parameter). coordinates, the place of an element in x: half_pixel, half_pixel_symmetric,
+   * pytorch_half_pixel, align_corners, asymmetric, tf_half_pixel_for_nn, tf_crop_and_resize. rounding, of nearest:
+   * round_prefer_floor, round_prefer_ceil, floor, ceil. antialias: filters as wide as the distance of elements.
+   * exclude_outside: weights outside of x are 0. region: begins of the axes, then their ends, as fractions of x.
+   * outside, if given: the value of places outside of x. Names and numbers as in ONNX's Resize */
+  HR_FUNCTIONAL_INTERPOLATE,
+
   /* ---- views: the result shares x's memory ---- */
 
   /* broadcast_to(x, shape): x repeated to these dims */

@@ -938,6 +938,9 @@ def max_pool(x: _Like, window: _Axes, stride: _Axes, padding: _Axes) -> Array:
 def avg_pool(x: _Like, window: _Axes, stride: _Axes, padding: _Axes, count_padding: _b.bool = True) -> Array:
     """mean of each window."""
 
+def interpolate(x: _Like, axes: _Axes = None, sizes: _Axes = None, scales: Sequence[float] | None = None, mode: str = "nearest", coordinates: str = "half_pixel", rounding: str = "round_prefer_floor", antialias: _b.bool = False, cubic: float = -0.75, exclude_outside: _b.bool = False, region: Sequence[float] | None = None, outside: float = 0) -> Array:
+    """x with these sizes of axes (without axes of all), or scales times their sizes, rounded down. mode: nearest, linear, cubic (with a parameter). coordinates, the place of an element in x: half_pixel, half_pixel_symmetric, pytorch_half_pixel, align_corners, asymmetric, tf_half_pixel_for_nn, tf_crop_and_resize. rounding, of nearest: round_prefer_floor, round_prefer_ceil, floor, ceil. antialias: filters as wide as the distance of elements. exclude_outside: weights outside of x are 0. region: begins of the axes, then their ends, as fractions of x. outside, if given: the value of places outside of x. Names and numbers as in ONNX's Resize."""
+
 def broadcast_to(x: _Like, shape: _Axes) -> Array:
     """x repeated to these dims."""
 

@@ -146,6 +146,11 @@ CASES |= {
     "margin_ranking_loss": (hr.margin_ranking_loss, signed(4), signed(4), signed(4)),
     "max_pool": (lambda x: [hr.max_pool(y, [2, 2], [2, 1], [1, 0]) for y in (x, x[0])], signed(2, 3, 5, 6)),
     "avg_pool": (lambda x: [hr.avg_pool(y, [2, 2], [2, 1], [1, 0]) for y in (x, x[0])], signed(2, 3, 5, 6)),
+    "interpolate": (
+        lambda x: [hr.interpolate(x, [0, 1], [5, 4], mode=m, coordinates=c) for m in ("nearest", "linear", "cubic")
+                   for c in ("half_pixel", "asymmetric")],
+        signed(3, 4),
+    ),
     "broadcast_to": (lambda x: hr.broadcast_to(x, (2, 3, 4)), signed(3, 1)),
     "permute_dims": (lambda x: hr.permute_dims(x, (2, 0, 1)), signed(2, 3, 4)),
     "expand_dims": (lambda x: hr.expand_dims(x, (0, 2)), signed(3)),
@@ -220,7 +225,8 @@ CASES |= {
 }
 # Products may be computed in another order; their results are close.
 CLOSE = re.compile(
-    "matmul|quantized_matmul|gather|qqmm|einsum|tensordot|vecdot|inner|kron|cov|attention|conv|fft|solve|inv|factors|eigh|norms|powers|cholesky"
+    "matmul|quantized_matmul|gather|qqmm|einsum|tensordot|vecdot|inner|kron|cov|attention|conv|fft|solve|inv|factors|eigh|"
+    "norms|powers|cholesky|rnn|gru|lstm|interpolate|batch_norm|group_norm|local_response|normalize|avg_pool"
 )
 
 
