@@ -615,6 +615,32 @@ typedef enum hr_functional {
   /* avg_pool(x, window, stride, padding, count_padding=true): mean of each window */
   HR_FUNCTIONAL_AVG_POOL,
 
+  /* ---- recurrent layers of x [.., L, I], and cells, of x [.., I]; states are zeros without an input ---- */
+
+  /* rnn(x, weight, recurrent, bias?, hidden?, lengths?, activation="tanh", reverse=false, clip=0): h = activation(x
+   * weight^T + bias + h recurrent^T) of all steps [.., L, H]. hidden [.., H]: h before the first step; lengths [..]:
+   * later steps keep the state; reverse: from the last step to the first; clip: bounds sums to [-clip, clip];
+   * activations are tanh, sigmoid, relu, hard_sigmoid, softsign, softplus, elu, linear */
+  HR_FUNCTIONAL_RNN,
+  /* gru(x, weight, recurrent, bias?, recurrent_bias?, hidden?, lengths?, gate="sigmoid", activation="tanh",
+   * reverse=false, reset_before=false, clip=0): h of all steps of gated recurrent units; weights [3 H, I] and [3 H,
+   * H] have the parts r, z, n: h = (1 - z) n + z h, n = activation(xn + r * hn); reset_before: r * h is multiplied
+   * by the weight */
+  HR_FUNCTIONAL_GRU,
+  /* lstm(x, weight, recurrent, bias?, hidden?, cell?, peepholes?, lengths?, gate="sigmoid", activation="tanh",
+   * output_activation="tanh", reverse=false, coupled=false, clip=0) -> hidden, cell: h and c of all steps of long
+   * short-term memory; weights [4 H, I] and [4 H, H] have the parts i, f, g, o: c = f c + i activation(g), h = o
+   * output_activation(c); peepholes [3 H]: factors of c in i, f, o; coupled: f = 1 - i */
+  HR_FUNCTIONAL_LSTM,
+  /* rnn_cell(x, weight, recurrent, bias?, hidden?, activation="tanh", clip=0): h after one step of rnn */
+  HR_FUNCTIONAL_RNN_CELL,
+  /* gru_cell(x, weight, recurrent, bias?, recurrent_bias?, hidden?, gate="sigmoid", activation="tanh",
+   * reset_before=false, clip=0): h after one step of gru */
+  HR_FUNCTIONAL_GRU_CELL,
+  /* lstm_cell(x, weight, recurrent, bias?, hidden?, cell?, peepholes?, gate="sigmoid", activation="tanh",
+   * output_activation="tanh", coupled=false, clip=0) -> hidden, cell: h and c after one step of lstm */
+  HR_FUNCTIONAL_LSTM_CELL,
+
   /* ---- other sizes of dims ---- */
 
   /* interpolate(x, axes=none, sizes=none, scales=none, mode="nearest", coordinates="half_pixel",

@@ -32,7 +32,7 @@ typedef struct function_row {
   const parameter *parameters;
 } function_row;
 
-enum { PARAMETERS_MAX = 12, INPUTS_MAX = 64, FEW_RESULTS = 4 };
+enum { PARAMETERS_MAX = 16, INPUTS_MAX = 64, FEW_RESULTS = 4 };
 
 typedef struct call {
   const function_row *row;

@@ -938,6 +938,24 @@ def max_pool(x: _Like, window: _Axes, stride: _Axes, padding: _Axes) -> Array:
 def avg_pool(x: _Like, window: _Axes, stride: _Axes, padding: _Axes, count_padding: _b.bool = True) -> Array:
     """mean of each window."""
 
+def rnn(x: _Like, weight: _Like, recurrent: _Like, bias: _Like | None = None, hidden: _Like | None = None, lengths: _Like | None = None, activation: str = "tanh", reverse: _b.bool = False, clip: float = 0) -> Array:
+    """h = activation(x weight^T + bias + h recurrent^T) of all steps [.., L, H]. hidden [.., H]: h before the first step; lengths [..]: later steps keep the state; reverse: from the last step to the first; clip: bounds sums to [-clip, clip]; activations are tanh, sigmoid, relu, hard_sigmoid, softsign, softplus, elu, linear."""
+
+def gru(x: _Like, weight: _Like, recurrent: _Like, bias: _Like | None = None, recurrent_bias: _Like | None = None, hidden: _Like | None = None, lengths: _Like | None = None, gate: str = "sigmoid", activation: str = "tanh", reverse: _b.bool = False, reset_before: _b.bool = False, clip: float = 0) -> Array:
+    """h of all steps of gated recurrent units; weights [3 H, I] and [3 H, H] have the parts r, z, n: h = (1 - z) n + z h, n = activation(xn + r * hn); reset_before: r * h is multiplied by the weight."""
+
+def lstm(x: _Like, weight: _Like, recurrent: _Like, bias: _Like | None = None, hidden: _Like | None = None, cell: _Like | None = None, peepholes: _Like | None = None, lengths: _Like | None = None, gate: str = "sigmoid", activation: str = "tanh", output_activation: str = "tanh", reverse: _b.bool = False, coupled: _b.bool = False, clip: float = 0) -> tuple[Array, Array]:
+    """h and c of all steps of long short-term memory; weights [4 H, I] and [4 H, H] have the parts i, f, g, o: c = f c + i activation(g), h = o output_activation(c); peepholes [3 H]: factors of c in i, f, o; coupled: f = 1 - i."""
+
+def rnn_cell(x: _Like, weight: _Like, recurrent: _Like, bias: _Like | None = None, hidden: _Like | None = None, activation: str = "tanh", clip: float = 0) -> Array:
+    """h after one step of rnn."""
+
+def gru_cell(x: _Like, weight: _Like, recurrent: _Like, bias: _Like | None = None, recurrent_bias: _Like | None = None, hidden: _Like | None = None, gate: str = "sigmoid", activation: str = "tanh", reset_before: _b.bool = False, clip: float = 0) -> Array:
+    """h after one step of gru."""
+
+def lstm_cell(x: _Like, weight: _Like, recurrent: _Like, bias: _Like | None = None, hidden: _Like | None = None, cell: _Like | None = None, peepholes: _Like | None = None, gate: str = "sigmoid", activation: str = "tanh", output_activation: str = "tanh", coupled: _b.bool = False, clip: float = 0) -> tuple[Array, Array]:
+    """h and c after one step of lstm."""
+
 def interpolate(x: _Like, axes: _Axes = None, sizes: _Axes = None, scales: Sequence[float] | None = None, mode: str = "nearest", coordinates: str = "half_pixel", rounding: str = "round_prefer_floor", antialias: _b.bool = False, cubic: float = -0.75, exclude_outside: _b.bool = False, region: Sequence[float] | None = None, outside: float = 0) -> Array:
     """x with these sizes of axes (without axes of all), or scales times their sizes, rounded down. mode: nearest, linear, cubic (with a parameter). coordinates, the place of an element in x: half_pixel, half_pixel_symmetric, pytorch_half_pixel, align_corners, asymmetric, tf_half_pixel_for_nn, tf_crop_and_resize. rounding, of nearest: round_prefer_floor, round_prefer_ceil, floor, ceil. antialias: filters as wide as the distance of elements. exclude_outside: weights outside of x are 0. region: begins of the axes, then their ends, as fractions of x. outside, if given: the value of places outside of x. Names and numbers as in ONNX's Resize."""
 

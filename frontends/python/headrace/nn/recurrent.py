@@ -2,7 +2,8 @@
 
 import math
 
-from headrace._arrays import sigmoid, stack, tanh
+from headrace import _arrays
+from headrace._arrays import broadcast_to, concat, stack, tanh, zeros_like
 from headrace.nn.linear import uniform
 from headrace.nn.module import Module
 
@@ -24,19 +25,18 @@ def _affine(x, weight, bias):
     return y if bias is None else y + bias
 
 
-def _split(x, count):
-    """Parts of the last dim."""
-    size = x.shape[-1] // count
-    return [x[..., i * size : (i + 1) * size] for i in range(count)]
+def _first(state, x, size):
+    """The state before the first step of x, for each example."""
+    return None if state is None else broadcast_to(state, (*x.shape[:-2], size))
 
 
 def _steps(x, who):
-    """The elements of x [.., L, size] along L."""
+    """The number of steps of x [.., L, size]."""
     if x.ndim < 2:
         raise ValueError(f"{who}: x has shape {x.shape}, expected 2 dims or more")
     if x.shape[-2] == 0:
         raise ValueError(f"{who}: x has shape {x.shape}, expected at least one step")
-    return [x[..., i, :] for i in range(x.shape[-2])]
+    return x.shape[-2]
 
 
 class RNN(_Recurrent):
@@ -59,8 +59,11 @@ class RNN(_Recurrent):
         )
 
     def __call__(self, x, hidden=None):
-        all_hidden = []
-        for y in _steps(_affine(x, self.Wxh, self.bias), "RNN"):
+        steps = _steps(x, "RNN")
+        if self.nonlinearity is tanh:
+            return _arrays.rnn(x, self.Wxh, self.Whh, self.bias, _first(hidden, x, self.hidden_size))
+        sums, all_hidden = _affine(x, self.Wxh, self.bias), []
+        for y in [sums[..., i, :] for i in range(steps)]:
             hidden = self.nonlinearity(y if hidden is None else y + hidden @ self.Whh.T)
             all_hidden.append(hidden)
         return stack(all_hidden, axis=-2)
@@ -85,22 +88,10 @@ class GRU(_Recurrent):
     def _extra_repr(self):
         return f"input_dims={self.Wx.shape[1]}, hidden_size={self.hidden_size}, bias={self.b is not None}"
 
-    def _step(self, x, hidden):
-        r, z, n = _split(x, 3)
-        if hidden is None:
-            h = 0 if self.bhn is None else self.bhn
-        else:
-            of_r, of_z, h = _split(hidden @ self.Wh.T, 3)
-            r, z, h = r + of_r, z + of_z, h if self.bhn is None else h + self.bhn
-        z, n = sigmoid(z), tanh(n + sigmoid(r) * h)
-        return (1 - z) * n if hidden is None else (1 - z) * n + z * hidden
-
     def __call__(self, x, hidden=None):
-        all_hidden = []
-        for y in _steps(_affine(x, self.Wx, self.b), "GRU"):
-            hidden = self._step(y, hidden)
-            all_hidden.append(hidden)
-        return stack(all_hidden, axis=-2)
+        _steps(x, "GRU")
+        bias = None if self.bhn is None else concat([zeros_like(self.bhn), zeros_like(self.bhn), self.bhn])
+        return _arrays.gru(x, self.Wx, self.Wh, self.b, bias, _first(hidden, x, self.hidden_size))
 
 
 class LSTM(_Recurrent):
@@ -121,12 +112,6 @@ class LSTM(_Recurrent):
         return f"input_dims={self.Wx.shape[1]}, hidden_size={self.hidden_size}, bias={self.bias is not None}"
 
     def __call__(self, x, hidden=None, cell=None):
-        all_hidden, all_cell = [], []
-        for y in _steps(_affine(x, self.Wx, self.bias), "LSTM"):
-            i, f, g, o = _split(y if hidden is None else y + hidden @ self.Wh.T, 4)
-            new = sigmoid(i) * tanh(g)
-            cell = new if cell is None else sigmoid(f) * cell + new
-            hidden = sigmoid(o) * tanh(cell)
-            all_hidden.append(hidden)
-            all_cell.append(cell)
-        return stack(all_hidden, axis=-2), stack(all_cell, axis=-2)
+        _steps(x, "LSTM")
+        first = [_first(state, x, self.hidden_size) for state in (hidden, cell)]
+        return _arrays.lstm(x, self.Wx, self.Wh, self.bias, *first)
