@@ -492,6 +492,12 @@ typedef enum hr_functional {
   /* conv(x, weight, bias?, stride, before, after, dilation, groups=1): convolution (without flipping) of x [N, C,
    * ..] with weight [O, C / groups, ..]; before, after: zeros on each side */
   HR_FUNCTIONAL_CONV,
+  /* conv_general(x, weight, bias?, stride=none, before=none, after=none, dilation=none, input_dilation=none,
+   * groups=1, batch_groups=1, padding="explicit", layout="", flip=false): conv of any layout, as in bf01,oi01->bf01
+   * (b: examples, f: features, o, i: of the weight, 0 to 2: planes), the default; input_dilation: zeros between x's
+   * elements; flip: the weight's planes reversed; batch_groups: groups of examples, each with its features of the
+   * result; padding as of reduce_window */
+  HR_FUNCTIONAL_CONV_GENERAL,
   /* conv_transpose(x, weight, stride, before, after, dilation, groups=1): transposed convolution of x [N, C, ..]
    * with weight [C, O / groups, ..]; before, after: elements of the result that are removed at each side, negative
    * numbers: zeros that are added */
@@ -610,10 +616,24 @@ typedef enum hr_functional {
 
   /* ---- windows on planes, which are the last dims ---- */
 
-  /* max_pool(x, window, stride, padding): largest element of each window */
+  /* max_pool(x, window, stride, padding, after=none, dilation=none, ceil=false): largest element of each window;
+   * padding in front, and behind without after; ceil: the last window may be cut */
   HR_FUNCTIONAL_MAX_POOL,
-  /* avg_pool(x, window, stride, padding, count_padding=true): mean of each window */
+  /* avg_pool(x, window, stride, padding, count_padding=true, after=none, dilation=none, ceil=false): mean of each
+   * window */
   HR_FUNCTIONAL_AVG_POOL,
+  /* max_pool_places(x, window, stride, padding, after=none, dilation=none, ceil=false) -> values, indices: max_pool,
+   * and the index of each element in its plane of x */
+  HR_FUNCTIONAL_MAX_POOL_PLACES,
+
+  /* ---- windows over all dims ---- */
+
+  /* reduce_window(x, window, stride=none, before=none, after=none, dilation=none, input_dilation=none, mode="sum",
+   * padding="explicit"): sum, max, min, prod, mean, any or all of each window of x's dtype; before and after:
+   * elements around x that do not count, negative numbers crop; input_dilation: the distance of x's elements;
+   * padding: explicit, valid, same or same_lower (as many windows as strides in x; an odd element behind, or in
+   * front) */
+  HR_FUNCTIONAL_REDUCE_WINDOW,
 
   /* ---- recurrent layers of x [.., L, I], and cells, of x [.., I]; states are zeros without an input ---- */
 
@@ -684,6 +704,9 @@ typedef enum hr_functional {
 
   /* ---- views where possible, else copies ---- */
 
+  /* as_strided(x, shape, strides, offset=0): element (i0, i1, ...) is element offset + i0 strides[0] + i1 strides[1]
+   * + ... of x in row-major order */
+  HR_FUNCTIONAL_AS_STRIDED,
   /* reshape(x, shape, copy=false): the elements in row-major order with other dims; one of them may be -1; shares
    * memory if it can, unless copy */
   HR_FUNCTIONAL_RESHAPE,

@@ -1,18 +1,40 @@
 /* array_update.c: writes to arrays: in place if nobody else sees the memory, else to a copy. */
+#include <stdlib.h>
+
 #include "array/array_select.h"
 
-static bool repeats_elements(const hr_tensor *x) {
+/* The dims of more than one element in the order of their strides' sizes; their number. */
+static int order_dims(const hr_tensor *x, int *order) {
+  int count = 0;
   for (int d = 0; d < x->rank; ++d) {
-    if (x->dims[d] > 1 && x->strides[d] == 0) {
+    if (x->dims[d] > 1) {
+      int at = count++;
+      for (; at > 0 && llabs(x->strides[order[at - 1]]) > llabs(x->strides[d]); --at) {
+        order[at] = order[at - 1];
+      }
+      order[at] = d;
+    }
+  }
+  return count;
+}
+
+/* False if each step of a dim goes beyond all elements of the dims with smaller strides, so that none occurs twice. */
+static bool may_repeat_elements(const hr_tensor *x) {
+  int order[HR_RANK_MAX], count = order_dims(x, order);
+  int64_t reach = 0;
+  for (int i = 0; i < count; ++i) {
+    int64_t stride = llabs(x->strides[order[i]]);
+    if (stride <= reach) {
       return true;
     }
+    reach += (x->dims[order[i]] - 1) * stride;
   }
   return false;
 }
 
 /* The array that a write goes to: x's own view of memory that nobody else sees, or a copy. */
 static hr_status make_own(hr_stream *stream, const hr_tensor *x, hr_tensor *out) {
-  if (hr_buffer_is_unique(stream, x->buffer) && !repeats_elements(x)) {
+  if (hr_buffer_is_unique(stream, x->buffer) && !may_repeat_elements(x)) {
     *out = *x;
     hr_buffer_retain(out->buffer);
     return HR_OK;

@@ -1,4 +1,4 @@
-/* layers.c: convolutions, pools, norms and attention. */
+/* layers.c: convolutions, norms and attention. */
 #include <math.h>
 #include <string.h>
 
@@ -133,29 +133,6 @@ hr_status hr__emit_conv_transpose(const hr__function_call *c) {
     hr_tensor_release(c->output);
   }
   return status;
-}
-
-/* ---- pools ---- */
-
-hr_status hr__emit_pool(const hr__function_call *c) {
-  enum { WINDOW, STRIDE, PADDING, COUNT_PADDING };
-  static const int lists[] = {WINDOW, STRIDE, PADDING};
-  bool is_mean = c->row->op == HR_OP_AVG_POOL;
-  int n = c->attributes[WINDOW].count;
-  int64_t ints[4 * HR_RANK_MAX + 2];
-  int end = gather_ints(c, 0, n, 3, lists, ints);
-  if (end < 0 || n < 1 || n > 3) {
-    return HR__CALL_FAIL(c, "%d integers of window, expected 1 to 3, and as many of stride and padding", n);
-  }
-  for (int d = 0; d < n; ++d) {
-    ints[end++] = 1; /* dilation */
-  }
-  if (is_mean) {
-    ints[end++] = hr__int_attribute(c, COUNT_PADDING);
-    ints[end++] = 0; /* divided by the window's size */
-  }
-  hr_attrs attrs = {.int_count = end, .ints = ints};
-  return hr__record_one(c, c->row->op, &attrs, 1, c->inputs, HR_DTYPE_NONE, c->output);
 }
 
 /* ---- norms ---- */

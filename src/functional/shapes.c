@@ -161,3 +161,42 @@ hr_status hr__emit_reshape(const hr__function_call *c) {
   HR_RETURN_IF_ERROR(hr__reshape(c, x, shape->count, dims, c->output));
   return hr__int_attribute(c, COPY) == 0 || c->output->buffer != x->buffer ? HR_OK : copy_output(c);
 }
+
+/* The elements that the view reaches, from the first to the last one, are x's. */
+static hr_status check_strided(const hr__function_call *c, int64_t count, const hr_attribute *shape,
+                               const hr_attribute *strides, int64_t offset) {
+  int64_t ends[2] = {offset, offset};
+  bool is_empty = false, fits = true;
+  for (int d = 0; d < shape->count; ++d) {
+    int64_t way, size = shape->value.ints[d], step = strides->value.ints[d];
+    if (size < 0) {
+      return HR__CALL_FAIL(c, "dim %d has size %lld", d, (long long)size);
+    }
+    is_empty |= size == 0;
+    int64_t *end = &ends[step > 0];
+    fits &= !__builtin_mul_overflow(size - 1, step, &way) && !__builtin_add_overflow(*end, way, end);
+  }
+  return is_empty || (fits && ends[0] >= 0 && ends[1] < count)
+             ? HR_OK
+             : HR__CALL_FAIL(c, "elements %lld to %lld of %lld ones", (long long)ends[0], (long long)ends[1],
+                             (long long)count);
+}
+
+hr_status hr__emit_as_strided(const hr__function_call *c) {
+  enum { SHAPE, STRIDES, OFFSET };
+  const hr_attribute *shape = ints_of(c, SHAPE), *strides = ints_of(c, STRIDES);
+  int64_t offset = hr__int_attribute(c, OFFSET), count;
+  if (shape->count != strides->count || !hr__count_elements(c->inputs[0]->rank, c->inputs[0]->dims, &count)) {
+    return HR__CALL_FAIL(c, "%d strides for %d dims", strides->count, shape->count);
+  }
+  HR_RETURN_IF_ERROR(check_strided(c, count, shape, strides, offset));
+  HR_RETURN_IF_ERROR(hr__make_dense(c, c->inputs[0], c->output));
+  bool is_empty = false;
+  c->output->rank = shape->count;
+  for (int d = 0; d < shape->count; ++d) {
+    is_empty |= shape->value.ints[d] == 0;
+    c->output->dims[d] = shape->value.ints[d], c->output->strides[d] = strides->value.ints[d];
+  }
+  c->output->offset += is_empty ? 0 : offset;
+  return HR_OK;
+}

@@ -878,6 +878,9 @@ def cross(x: _Like, y: _Like, axis: int = -1) -> Array:
 def conv(x: _Like, weight: _Like, bias: _Like | None = None, *, stride: _Axes, before: _Axes, after: _Axes, dilation: _Axes, groups: int = 1) -> Array:
     """convolution (without flipping) of x [N, C, ..] with weight [O, C / groups, ..]; before, after: zeros on each side."""
 
+def conv_general(x: _Like, weight: _Like, bias: _Like | None = None, stride: _Axes = None, before: _Axes = None, after: _Axes = None, dilation: _Axes = None, input_dilation: _Axes = None, groups: int = 1, batch_groups: int = 1, padding: str = "explicit", layout: str = "", flip: _b.bool = False) -> Array:
+    """conv of any layout, as in bf01,oi01->bf01 (b: examples, f: features, o, i: of the weight, 0 to 2: planes), the default; input_dilation: zeros between x's elements; flip: the weight's planes reversed; batch_groups: groups of examples, each with its features of the result; padding as of reduce_window."""
+
 def conv_transpose(x: _Like, weight: _Like, stride: _Axes, before: _Axes, after: _Axes, dilation: _Axes, groups: int = 1) -> Array:
     """transposed convolution of x [N, C, ..] with weight [C, O / groups, ..]; before, after: elements of the result that are removed at each side, negative numbers: zeros that are added."""
 
@@ -932,11 +935,17 @@ def margin_ranking_loss(inputs1: _Like, inputs2: _Like, targets: _Like, margin: 
 def cosine_similarity_loss(x1: _Like, x2: _Like, axis: int = 1, eps: float = 1e-8, reduction: str = "none") -> Array:
     """sum(x1 * x2) / max(norm(x1) * norm(x2), eps) along an axis."""
 
-def max_pool(x: _Like, window: _Axes, stride: _Axes, padding: _Axes) -> Array:
-    """largest element of each window."""
+def max_pool(x: _Like, window: _Axes, stride: _Axes, padding: _Axes, after: _Axes = None, dilation: _Axes = None, ceil: _b.bool = False) -> Array:
+    """largest element of each window; padding in front, and behind without after; ceil: the last window may be cut."""
 
-def avg_pool(x: _Like, window: _Axes, stride: _Axes, padding: _Axes, count_padding: _b.bool = True) -> Array:
+def avg_pool(x: _Like, window: _Axes, stride: _Axes, padding: _Axes, count_padding: _b.bool = True, after: _Axes = None, dilation: _Axes = None, ceil: _b.bool = False) -> Array:
     """mean of each window."""
+
+def max_pool_places(x: _Like, window: _Axes, stride: _Axes, padding: _Axes, after: _Axes = None, dilation: _Axes = None, ceil: _b.bool = False) -> tuple[Array, Array]:
+    """max_pool, and the index of each element in its plane of x."""
+
+def reduce_window(x: _Like, window: _Axes, stride: _Axes = None, before: _Axes = None, after: _Axes = None, dilation: _Axes = None, input_dilation: _Axes = None, mode: str = "sum", padding: str = "explicit") -> Array:
+    """sum, max, min, prod, mean, any or all of each window of x's dtype; before and after: elements around x that do not count, negative numbers crop; input_dilation: the distance of x's elements; padding: explicit, valid, same or same_lower (as many windows as strides in x; an odd element behind, or in front)."""
 
 def rnn(x: _Like, weight: _Like, recurrent: _Like, bias: _Like | None = None, hidden: _Like | None = None, lengths: _Like | None = None, activation: str = "tanh", reverse: _b.bool = False, clip: float = 0) -> Array:
     """h = activation(x weight^T + bias + h recurrent^T) of all steps [.., L, H]. hidden [.., H]: h before the first step; lengths [..]: later steps keep the state; reverse: from the last step to the first; clip: bounds sums to [-clip, clip]; activations are tanh, sigmoid, relu, hard_sigmoid, softsign, softplus, elu, linear."""
@@ -982,6 +991,9 @@ def broadcast_arrays(*arrays: _Like) -> list[Array]:
 
 def unstack(x: _Like, axis: int = 0) -> tuple[Array, ...]:
     """the slices of x along an axis, without it."""
+
+def as_strided(x: _Like, shape: _Axes, strides: _Axes, offset: int = 0) -> Array:
+    """element (i0, i1, ...) is element offset + i0 strides[0] + i1 strides[1] + ... of x in row-major order."""
 
 def stack(arrays: Sequence[_Like], axis: int = 0) -> Array:
     """one after the other along a new axis."""

@@ -167,6 +167,7 @@ ELSEWHERE = {  # tested below, or not numpy's
     "reshape", "astype", "concat", "stack", "pad", "pad_reflect", "pad_edge", "tile", "roll", "tril", "triu", "take",
     "take_along_axis", "cumulative_sum", "cumulative_prod", "broadcast_arrays", "meshgrid",
 }  # fmt: skip
+ELSEWHERE |= set("max_pool_places reduce_window as_strided conv_general".split())  # test_windows.py
 ELSEWHERE |= set("rnn gru lstm rnn_cell gru_cell lstm_cell interpolate".split())  # test_recurrent.py, test_interpolate.py
 MATRIX, VECTOR, PLACES = sample("float64"), sample("float64", (6,), 1), np.array([[0, 2, 1, 0]] * 2)
 RANDOM = {  # of a key: arguments behind it

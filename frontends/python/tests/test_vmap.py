@@ -146,6 +146,17 @@ CASES |= {
     "margin_ranking_loss": (hr.margin_ranking_loss, signed(4), signed(4), signed(4)),
     "max_pool": (lambda x: [hr.max_pool(y, [2, 2], [2, 1], [1, 0]) for y in (x, x[0])], signed(2, 3, 5, 6)),
     "avg_pool": (lambda x: [hr.avg_pool(y, [2, 2], [2, 1], [1, 0]) for y in (x, x[0])], signed(2, 3, 5, 6)),
+    "max_pool_places": (lambda x: hr.max_pool_places(x, [2, 2], [2, 1], [1, 0], after=[0, 1]), signed(2, 3, 5, 6)),
+    "avg_pool, uneven": (lambda x: hr.avg_pool(x, [2, 2], [2, 1], [1, 0], False, [0, 1]), signed(2, 3, 5, 6)),
+    "reduce_window": (
+        lambda x: [hr.reduce_window(x, (2, 3), stride=(1, 2), mode=m, padding="same") for m in ("sum", "max", "mean")],
+        signed(5, 6),
+    ),
+    "as_strided": (lambda x: [hr.as_strided(x, (3, 4), (2, 1)), hr.as_strided(x.T, (2, 3), (-1, 2), 3) * 2], signed(3, 4)),
+    "conv_general": (
+        lambda x, w: hr.conv_general(x, w, input_dilation=[2], padding="same", layout="b0f,0io->b0f"),
+        signed(2, 5, 3), signed(3, 3, 2),
+    ),
     "interpolate": (
         lambda x: [hr.interpolate(x, [0, 1], [5, 4], mode=m, coordinates=c) for m in ("nearest", "linear", "cubic")
                    for c in ("half_pixel", "asymmetric")],
