@@ -572,6 +572,24 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_LAYER_NORM,
   /* rms_norm(x, weight?, eps=1e-5): x / sqrt(mean(x * x) + eps) * weight over the last dim */
   HR_FUNCTIONAL_RMS_NORM,
+  /* batch_norm(x, mean, var, weight?, bias?, axis=1, eps=1e-5): (x - mean) / sqrt(var + eps) * weight + bias with
+   * vectors along an axis */
+  HR_FUNCTIONAL_BATCH_NORM,
+  /* batch_norm_training(x, weight?, bias?, axis=1, eps=1e-5) -> y, mean, var: batch_norm with x's own mean and
+   * variance (by the number of elements) over all other dims */
+  HR_FUNCTIONAL_BATCH_NORM_TRAINING,
+  /* group_norm(x, weight?, bias?, groups=1, eps=1e-5): (x - mean) / sqrt(variance + eps) of groups of channels of x
+   * [N, C, ..], times weight [C], plus bias [C]; as many groups as channels: instance norm */
+  HR_FUNCTIONAL_GROUP_NORM,
+  /* local_response_norm(x, size=5, alpha=1e-4, beta=0.75, bias=1, axis=1): x / (bias + alpha / size * sum of squares
+   * of so many neighbours along an axis)^beta */
+  HR_FUNCTIONAL_LOCAL_RESPONSE_NORM,
+  /* normalize(x, axis=-1, ord=2, eps=1e-12): x / max(vector_norm(x) along an axis, eps) */
+  HR_FUNCTIONAL_NORMALIZE,
+  /* rotary(x, cos, sin, interleaved=false, dims=0): pairs (a, b) of the first dims elements (all by default) of x's
+   * last dim turned: a cos - b sin, a sin + b cos; pairs are elements i and i + dims / 2, interleaved: 2 i and 2 i +
+   * 1; cos, sin [.., dims / 2] are broadcast */
+  HR_FUNCTIONAL_ROTARY,
 
   /* ---- losses of predictions and targets of the same dims; reduction: none, mean, sum ---- */
 

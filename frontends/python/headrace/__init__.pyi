@@ -893,6 +893,24 @@ def layer_norm(x: _Like, weight: _Like | None = None, bias: _Like | None = None,
 def rms_norm(x: _Like, weight: _Like | None = None, eps: float = 1e-5) -> Array:
     """x / sqrt(mean(x * x) + eps) * weight over the last dim."""
 
+def batch_norm(x: _Like, mean: _Like, var: _Like, weight: _Like | None = None, bias: _Like | None = None, axis: int = 1, eps: float = 1e-5) -> Array:
+    """(x - mean) / sqrt(var + eps) * weight + bias with vectors along an axis."""
+
+def batch_norm_training(x: _Like, weight: _Like | None = None, bias: _Like | None = None, axis: int = 1, eps: float = 1e-5) -> tuple[Array, Array, Array]:
+    """batch_norm with x's own mean and variance (by the number of elements) over all other dims."""
+
+def group_norm(x: _Like, weight: _Like | None = None, bias: _Like | None = None, groups: int = 1, eps: float = 1e-5) -> Array:
+    """(x - mean) / sqrt(variance + eps) of groups of channels of x [N, C, ..], times weight [C], plus bias [C]; as many groups as channels: instance norm."""
+
+def local_response_norm(x: _Like, size: int = 5, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1, axis: int = 1) -> Array:
+    """x / (bias + alpha / size * sum of squares of so many neighbours along an axis)^beta."""
+
+def normalize(x: _Like, axis: int = -1, ord: float = 2, eps: float = 1e-12) -> Array:
+    """x / max(vector_norm(x) along an axis, eps)."""
+
+def rotary(x: _Like, cos: _Like, sin: _Like, interleaved: _b.bool = False, dims: int = 0) -> Array:
+    """pairs (a, b) of the first dims elements (all by default) of x's last dim turned: a cos - b sin, a sin + b cos; pairs are elements i and i + dims / 2, interleaved: 2 i and 2 i + 1; cos, sin [.., dims / 2] are broadcast."""
+
 def cross_entropy(logits: _Like, targets: _Like, weights: _Like | None = None, axis: int = -1, label_smoothing: float = 0, reduction: str = "none", ignore_index: int = -100) -> Array:
     """-log_softmax(logits) at class indices, or times probabilities of as many dims as the logits; weights are broadcast to the losses; indices of ignore_index have the loss 0 and do not count in the mean."""
 

@@ -15,7 +15,7 @@ import importlib
 
 __all__ = ["cpp_extension", "get_include"]
 _WRITTEN = ("compiling", "files", "standard", "transforms")  # modules whose names are this one's, too
-_MODULES = ("data", "fft", "linalg", "nn", "optimizers", "random", "transforms", "utils")  # of arrays
+_MODULES = ("data", "fast", "fft", "linalg", "nn", "optimizers", "random", "transforms", "utils")  # of arrays
 
 
 def get_include():

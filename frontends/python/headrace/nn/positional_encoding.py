@@ -7,19 +7,6 @@ from headrace._arrays import arange, concat, cos, sin
 from headrace.nn.module import Module
 
 
-def _rotated(x, dims, traditional, cosines, sines):
-    """Pairs of elements, turned. The pairs of x's first `dims` elements are neighbours (traditional), or one of each
-    half."""
-    if traditional:
-        first, second = x[..., 0:dims:2], x[..., 1:dims:2]
-    else:
-        first, second = x[..., : dims // 2], x[..., dims // 2 : dims]
-    pairs = [first * cosines - second * sines, first * sines + second * cosines]
-    if not traditional:
-        return pairs
-    return [_arrays.stack(pairs, axis=-1).reshape((*first.shape[:-1], dims))]
-
-
 class RoPE(Module):
     """Rotary encoding: of x [.., L, D] pair i of the first `dims` elements at place t is turned by the angle
     (t + offset) * scale * base^(-2 i / dims). Pairs are elements i and i + dims / 2, or with traditional 2 i and
@@ -41,8 +28,7 @@ class RoPE(Module):
         rates = _arrays.exp(arange(0, self.dims, 2, dtype=_arrays.float32) * (-math.log(self.base) / self.dims))
         angles = places[:, None] * rates
         cosines, sines = (function(angles).astype(x.dtype) for function in (cos, sin))
-        parts = _rotated(x, self.dims, self.traditional, cosines, sines)
-        return concat([*parts, x[..., self.dims :]], axis=-1)
+        return _arrays.rotary(x, cosines, sines, self.traditional, self.dims)
 
 
 class SinusoidalPositionalEncoding(Module):
