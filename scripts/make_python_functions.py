@@ -38,6 +38,7 @@ TYPES = {
 }  # fmt: skip
 # Emitters that pass numbers on to an element-wise row.
 NUMBERS = {"pointwise", "floor_divide", "remainder", "clip", "parametric", "divmod", "ldexp", "rounded"}
+NUMBERS |= {f"{name}_update" for name in "sgd adam adamax lion rmsprop adagrad adadelta".split()}
 VALUES = {"false": "False", "true": "True"}
 CONSTANTS = {"pi": "3.141592653589793", "e": "2.718281828459045", "inf": "inf", "nan": "nan", "newaxis": "None"}
 OTHERS = ["eval", "device", "stats", "from_dlpack", "load", "save", "save_gguf", "save_safetensors", "savez", "Array", "dtype"]

@@ -591,6 +591,33 @@ typedef enum hr_functional {
    * 1; cos, sin [.., dims / 2] are broadcast */
   HR_FUNCTIONAL_ROTARY,
 
+  /* ---- steps of optimizers; rate and step are numbers or tensors without dims ---- */
+
+  /* sgd_update(parameter, gradient, velocity, rate, momentum=0, dampening=0, weight_decay=0, nesterov=false) ->
+   * parameter, velocity: v = momentum v + (1 - dampening) g, p - rate v, with g + weight_decay p for g; nesterov: p
+   * - rate (g + momentum v) */
+  HR_FUNCTIONAL_SGD_UPDATE,
+  /* adam_update(parameter, gradient, mean, square, rate, step, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0,
+   * decoupled=false, bias_correction=true) -> parameter, mean, square: m = beta1 m + (1 - beta1) g, v = beta2 v + (1
+   * - beta2) g^2, p - rate m / (sqrt(v) + eps); bias_correction: of m and v divided by 1 - beta^step, step 1 is the
+   * first; g + weight_decay p for g, or decoupled: p (1 - rate weight_decay) for p */
+  HR_FUNCTIONAL_ADAM_UPDATE,
+  /* adamax_update(parameter, gradient, mean, largest, rate, beta1=0.9, beta2=0.999, eps=1e-8) -> parameter, mean,
+   * largest: adam_update with v = max(beta2 v, |g|), and p - rate m / (v + eps) */
+  HR_FUNCTIONAL_ADAMAX_UPDATE,
+  /* lion_update(parameter, gradient, mean, rate, beta1=0.9, beta2=0.99, weight_decay=0) -> parameter, mean: p - rate
+   * (sign(beta1 m + (1 - beta1) g) + weight_decay p), m = beta2 m + (1 - beta2) g */
+  HR_FUNCTIONAL_LION_UPDATE,
+  /* rmsprop_update(parameter, gradient, square, rate, alpha=0.99, eps=1e-8) -> parameter, square: v = alpha v + (1 -
+   * alpha) g^2, p - rate g / (sqrt(v) + eps) */
+  HR_FUNCTIONAL_RMSPROP_UPDATE,
+  /* adagrad_update(parameter, gradient, square, rate, eps=1e-8) -> parameter, square: v = v + g^2, p - rate g /
+   * (sqrt(v) + eps) */
+  HR_FUNCTIONAL_ADAGRAD_UPDATE,
+  /* adadelta_update(parameter, gradient, square, delta, rate, rho=0.9, eps=1e-6) -> parameter, square, delta: v =
+   * rho v + (1 - rho) g^2, d = sqrt(u + eps) / sqrt(v + eps) g, u = rho u + (1 - rho) d^2, p - rate d */
+  HR_FUNCTIONAL_ADADELTA_UPDATE,
+
   /* ---- losses of predictions and targets of the same dims; reduction: none, mean, sum ---- */
 
   /* cross_entropy(logits, targets, weights?, axis=-1, label_smoothing=0, reduction="none", ignore_index=-100):

@@ -911,6 +911,27 @@ def normalize(x: _Like, axis: int = -1, ord: float = 2, eps: float = 1e-12) -> A
 def rotary(x: _Like, cos: _Like, sin: _Like, interleaved: _b.bool = False, dims: int = 0) -> Array:
     """pairs (a, b) of the first dims elements (all by default) of x's last dim turned: a cos - b sin, a sin + b cos; pairs are elements i and i + dims / 2, interleaved: 2 i and 2 i + 1; cos, sin [.., dims / 2] are broadcast."""
 
+def sgd_update(parameter: _Like, gradient: _Like, velocity: _Like, rate: _Like, momentum: float = 0, dampening: float = 0, weight_decay: float = 0, nesterov: _b.bool = False) -> tuple[Array, Array]:
+    """v = momentum v + (1 - dampening) g, p - rate v, with g + weight_decay p for g; nesterov: p - rate (g + momentum v)."""
+
+def adam_update(parameter: _Like, gradient: _Like, mean: _Like, square: _Like, rate: _Like, step: _Like, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0, decoupled: _b.bool = False, bias_correction: _b.bool = True) -> tuple[Array, Array, Array]:
+    """m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, p - rate m / (sqrt(v) + eps); bias_correction: of m and v divided by 1 - beta^step, step 1 is the first; g + weight_decay p for g, or decoupled: p (1 - rate weight_decay) for p."""
+
+def adamax_update(parameter: _Like, gradient: _Like, mean: _Like, largest: _Like, rate: _Like, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> tuple[Array, Array, Array]:
+    """adam_update with v = max(beta2 v, |g|), and p - rate m / (v + eps)."""
+
+def lion_update(parameter: _Like, gradient: _Like, mean: _Like, rate: _Like, beta1: float = 0.9, beta2: float = 0.99, weight_decay: float = 0) -> tuple[Array, Array]:
+    """p - rate (sign(beta1 m + (1 - beta1) g) + weight_decay p), m = beta2 m + (1 - beta2) g."""
+
+def rmsprop_update(parameter: _Like, gradient: _Like, square: _Like, rate: _Like, alpha: float = 0.99, eps: float = 1e-8) -> tuple[Array, Array]:
+    """v = alpha v + (1 - alpha) g^2, p - rate g / (sqrt(v) + eps)."""
+
+def adagrad_update(parameter: _Like, gradient: _Like, square: _Like, rate: _Like, eps: float = 1e-8) -> tuple[Array, Array]:
+    """v = v + g^2, p - rate g / (sqrt(v) + eps)."""
+
+def adadelta_update(parameter: _Like, gradient: _Like, square: _Like, delta: _Like, rate: _Like, rho: float = 0.9, eps: float = 1e-6) -> tuple[Array, Array, Array]:
+    """v = rho v + (1 - rho) g^2, d = sqrt(u + eps) / sqrt(v + eps) g, u = rho u + (1 - rho) d^2, p - rate d."""
+
 def cross_entropy(logits: _Like, targets: _Like, weights: _Like | None = None, axis: int = -1, label_smoothing: float = 0, reduction: str = "none", ignore_index: int = -100) -> Array:
     """-log_softmax(logits) at class indices, or times probabilities of as many dims as the logits; weights are broadcast to the losses; indices of ignore_index have the loss 0 and do not count in the mean."""
 
