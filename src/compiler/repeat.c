@@ -78,7 +78,7 @@ hr_status hr_compile_repeats(const hr_program *stream, const hr_target *target, 
   hr_repeats repeats;
   hr_program shortened;
   *out_is = false;
-  HR_RETURN_IF_ERROR(hr_repeats_find(stream, &repeats, &shortened, out_is));
+  HR_RETURN_IF_ERROR(hr_repeats_find(stream, target->keeps != NULL, &repeats, &shortened, out_is));
   if (!*out_is) {
     return HR_OK;
   }

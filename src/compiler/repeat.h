@@ -64,9 +64,9 @@ uint32_t hr_repeat_lengthen(const hr_repeats *repeats, hr_axis axis, uint32_t nu
 hr_member hr_repeat_find_member(const hr_repeats *repeats, hr_axis axis, uint32_t number);
 
 /* Finds repeats that are worth it, and makes the short program, which shares lists of numbers with `stream`; *out_is:
- * there are any. RESOURCE_EXHAUSTED. */
-HR_MUST_USE hr_status hr_repeats_find(const hr_program *stream, hr_repeats *out_repeats, hr_program *out_short,
-                                      bool *out_is);
+ * there are any. `has_libraries`: the target has. RESOURCE_EXHAUSTED. */
+HR_MUST_USE hr_status hr_repeats_find(const hr_program *stream, bool has_libraries, hr_repeats *out_repeats,
+                                      hr_program *out_short, bool *out_is);
 
 /* A number of a run's steps: in repetition w it is first + w * step, or that element of a table. */
 typedef struct hr_run_slot {

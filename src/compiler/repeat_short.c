@@ -14,6 +14,7 @@
 
 #include "compiler/repeat_find.h"
 #include "core/ir/dtype.h"
+#include "core/ops/op.h"
 
 enum { REACH_MAX = 6, MOVING_MAX = 32, WORTH = 4 }; /* a fourth of the records has to be dropped */
 
@@ -68,6 +69,7 @@ typedef struct shortener {
   hr_repeats *repeats;
   const hr_found_repeat *chosen[HR_REPEATS_MAX]; /* those of `repeats` */
   int reach;                                     /* periods; see REACH_MAX */
+  bool has_libraries;                            /* of the target */
 } shortener;
 
 /* A family is the buffers of a repeat. A number that moves by its size belongs to it, or lies just before or after. */
@@ -184,6 +186,42 @@ static bool has_even_scalars(const shortener *s, int repeat) {
   return has;
 }
 
+static bool writes(const hr_node *node, uint32_t buffer) {
+  bool does = false;
+  for (int i = 0; !does && i < node->output_count; ++i) {
+    does = node->outputs[i].kind == HR_OPERAND_VALUE && node->outputs[i].index == buffer;
+  }
+  return does;
+}
+
+/* True if record `end` of the first period reads a product of that period. */
+static bool reads_product(const hr_program *program, int first, int end) {
+  const hr_node *node = &program->nodes[end];
+  bool does = false;
+  for (int i = 0; i < node->input_count; ++i) {
+    for (int n = first; !does && node->inputs[i].kind == HR_OPERAND_VALUE && n < end; ++n) {
+      does = hr_op_table(program->nodes[n].op)->family == HR_FAMILY_CONTRACTION &&
+             writes(&program->nodes[n], node->inputs[i].index);
+    }
+  }
+  return does;
+}
+
+/* True if each period adds a product to one buffer. Libraries run several of these as one call (match.c), so that the
+ * steps don't repeat with the records. */
+static bool adds_products(const shortener *s, int repeat) {
+  const hr_found_repeat *r = s->chosen[repeat];
+  bool does = false;
+  for (int k = 0; !does && k < r->length; ++k) {
+    const hr_node *node = &s->program->nodes[r->first + k];
+    const hr_node *later = node + r->length;
+    bool is_shared = node->output_count == 1 && hr_op_table(node->op)->family == HR_FAMILY_POINTWISE &&
+                     node->outputs[0].kind == HR_OPERAND_VALUE && writes(later, node->outputs[0].index);
+    does = is_shared && reads_product(s->program, r->first, r->first + k);
+  }
+  return does;
+}
+
 /* The found repeats of which enough periods are left if `dropped` ones are not there. */
 static void take(shortener *s, int dropped, int kept) {
   s->repeats->count = 0;
@@ -233,7 +271,7 @@ static bool choose(shortener *s) {
     memset(s->repeats->directions, 0, sizeof s->repeats->directions);
     bool ok = is_worth(s);
     for (int r = 0; ok && r < s->repeats->count; ++r) {
-      ok = has_even_scalars(s, r) && each_slot(s, r, note_reach, &all);
+      ok = !(s->has_libraries && adds_products(s, r)) && has_even_scalars(s, r) && each_slot(s, r, note_reach, &all);
     }
     if (!ok) {
       return false;
@@ -559,9 +597,10 @@ static hr_status shorten(const shortener *s, hr_program *out_short, bool *out_is
   return marks == NULL || failed ? no_memory() : HR_OK;
 }
 
-hr_status hr_repeats_find(const hr_program *stream, hr_repeats *out_repeats, hr_program *out_short, bool *out_is) {
+hr_status hr_repeats_find(const hr_program *stream, bool has_libraries, hr_repeats *out_repeats, hr_program *out_short,
+                          bool *out_is) {
   hr_found found;
-  shortener s = {.program = stream, .found = &found, .repeats = out_repeats};
+  shortener s = {.program = stream, .found = &found, .repeats = out_repeats, .has_libraries = has_libraries};
   *out_is = false;
   if (!is_plain(stream)) {
     return HR_OK;
