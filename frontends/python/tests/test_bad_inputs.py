@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -159,7 +160,7 @@ def test_a_million_arrays_made_and_dropped(call):
     assert int(run(MILLION.replace("{call}", call))) < 4 << 20
 
 
-# ---- interrupts
+# ---- interrupts, references
 
 
 def test_ctrl_c_ends_a_long_eval():
@@ -177,3 +178,12 @@ except KeyboardInterrupt:
     print("interrupted", time.perf_counter() - begin < 20, hr.ones(2).tolist())
 """
     assert run(code) in ("interrupted True [1.0, 1.0]", "ended")
+
+
+def test_references_of_the_extension_do_not_grow():
+    """Of all functions of test_vmap.py, transforms and wrong calls, with Python's checks of development."""
+    here = Path(__file__).parent
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here), *sys.path])}
+    command = [sys.executable, "-X", "dev", "-W", "error", str(here / "reference_counts.py")]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert result.returncode == 0 and "no growth" in result.stdout, result.stdout + result.stderr[-3000:]
