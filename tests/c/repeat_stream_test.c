@@ -41,8 +41,8 @@ static void **run(world *w, const generated *g) {
   for (int b = 0; b < g->buffer_count; ++b) {
     int64_t dims[1], strides[1];
     HR_ASSERT_OK(hr_buffer_create(w->side.device, g->bytes[b], &w->side.buffers[b]));
-    hr_view view = hr__side_bytes(&w->side, g, b, dims, strides);
-    HR_ASSERT_OK(g->program.buffers[b].is_fresh ? HR_OK : hr_stream_write(w->side.stream, &view, g->memory[b]));
+    hr_view bytes = hr__side_bytes(&w->side, g, b, dims, strides);
+    HR_ASSERT_OK(g->program.buffers[b].is_fresh ? HR_OK : hr_stream_write(w->side.stream, &bytes, g->memory[b]));
   }
   HR_ASSERT_OK(hr__side_record(&w->side, g));
   for (int b = 0; b < g->buffer_count; ++b) {
@@ -55,9 +55,9 @@ static void **run(world *w, const generated *g) {
   for (int b = 0; b < g->buffer_count; ++b) {
     int64_t dims[1], strides[1];
     if (w->side.buffers[b] != NULL) {
-      hr_view view = hr__side_bytes(&w->side, g, b, dims, strides);
+      hr_view bytes = hr__side_bytes(&w->side, g, b, dims, strides);
       results[b] = malloc(g->bytes[b]);
-      HR_ASSERT_OK(hr_stream_read(w->side.stream, &view, results[b]));
+      HR_ASSERT_OK(hr_stream_read(w->side.stream, &bytes, results[b]));
     }
   }
   hr__side_drop(&w->side, g);
