@@ -42,13 +42,16 @@ static hr_status no_memory(void) {
 
 /* Turns the schedule of the short program into that of the whole one, if it qualifies. */
 static hr_status lengthen(const hr_program *stream, const hr_target *target, const hr_repeats *repeats,
-                          hr_schedule *schedule, bool *out_is) {
+                          const hr_program *shortened, hr_schedule *schedule, bool *out_is) {
   hr_runs runs;
   elided of_period;
   int all_count = schedule->all_count;
   HR_RETURN_IF_ERROR(count_elided(schedule, repeats, &of_period) ? HR_OK : no_memory());
   HR_RETURN_IF_ERROR(hr_schedule_compact(schedule));
   hr_status status = hr_runs_find(schedule, repeats, &runs, out_is);
+  if (status == HR_OK && *out_is) {
+    status = hr_repeats_check_passed(shortened, repeats, &runs, out_is);
+  }
   if (status == HR_OK && *out_is) {
     int before = schedule->program.buffer_count;
     status = hr_runs_build(stream, target, repeats, &runs, schedule, out_is);
@@ -65,7 +68,7 @@ static hr_status compile_short(const hr_program *stream, const hr_target *target
   HR_RETURN_IF_ERROR(hr_compile(shortened, target, out_schedule));
   hr_status status = HR_OK;
   if (!out_schedule->is_refused) {
-    status = lengthen(stream, target, repeats, out_schedule, out_is);
+    status = lengthen(stream, target, repeats, shortened, out_schedule, out_is);
   }
   if (status != HR_OK || !*out_is) {
     hr_schedule_fini(out_schedule);

@@ -113,6 +113,10 @@ HR_MUST_USE hr_status hr_runs_find(const hr_schedule *schedule, const hr_repeats
                                    bool *out_is);
 void hr_runs_fini(hr_runs *runs);
 
+/* *out_is: no records without steps pass values on over many periods, so that the runs tell all. RESOURCE_EXHAUSTED. */
+HR_MUST_USE hr_status hr_repeats_check_passed(const hr_program *shortened, const hr_repeats *repeats,
+                                              const hr_runs *runs, bool *out_is);
+
 /* Replaces a short program's compact schedule by that of the whole program. *out_is false: a library declines a copy,
  * and the schedule is useless, as after a failure. RESOURCE_EXHAUSTED. */
 HR_MUST_USE hr_status hr_runs_build(const hr_program *stream, const hr_target *target, const hr_repeats *repeats,

@@ -125,3 +125,46 @@ HR_TEST(few_cells_and_cells_with_a_result_of_their_own_are_compiled) {
   HR_ASSERT_EQ(compare_recurrent(9, 8), 0);
   HR_ASSERT_EQ(compare_recurrent(30, 15), 0);
 }
+
+/* ---- copies in a ring ---- */
+
+enum { RING_MAX = 3 };
+
+/* m = tanh(m w); (a, b, ..) = (b, .., a), as copies. Keeps a and m of the last period: which of the first ones a is
+ * depends on the number of periods. */
+static void emit_ring(maker *m, int periods, int members) {
+  const int elements = elements_of(m);
+  view none = {-1, 0}, ring[RING_MAX];
+  int weight = new_symbol(m, 16, true, false), state = new_symbol(m, elements, true, false);
+  for (int i = 0; i < members; ++i) {
+    ring[i] = (view){new_symbol(m, elements, true, false), 0};
+  }
+  for (int t = 0; t < periods; ++t) {
+    view product = {new_symbol(m, elements, false, true), 0}, next = {new_symbol(m, elements, false, true), 0};
+    view before[RING_MAX];
+    emit(m, 'm', "matmul", product, (view){state, 0}, (view){weight, 0});
+    emit(m, '1', "tanh", next, product, none);
+    memcpy(before, ring, sizeof before);
+    for (int i = 0; i < members; ++i) {
+      ring[i].id = new_symbol(m, elements, false, true);
+      emit(m, '1', "copy", ring[i], before[(i + 1) % members], none);
+    }
+    state = next.id;
+  }
+  emit(m, '1', "neg", (view){new_symbol(m, elements, true, true), 0}, ring[0], none);
+  emit(m, '1', "neg", (view){new_symbol(m, elements, true, true), 0}, (view){state, 0}, none);
+}
+
+static int check_ring(int periods, int members) {
+  program_case *p = calloc(1, sizeof *p);
+  p->m.rows = 3;
+  emit_ring(&p->m, periods, members);
+  return check_case(p, (uint64_t)periods);
+}
+
+HR_TEST(copies_in_a_ring_are_compiled) {
+  for (int periods = 40; periods < 46; ++periods) {
+    HR_ASSERT_EQ(check_ring(periods, 2), 0);
+    HR_ASSERT_EQ(check_ring(periods, 3), 0);
+  }
+}
