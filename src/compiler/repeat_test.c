@@ -128,11 +128,20 @@ HR_TEST(few_cells_and_cells_with_a_result_of_their_own_are_compiled) {
 
 /* ---- copies in a ring ---- */
 
-enum { RING_MAX = 3 };
+enum { RING_MAX = 8 };
 
-/* m = tanh(m w); (a, b, ..) = (b, .., a), as copies. Keeps a and m of the last period: which of the first ones a is
- * depends on the number of periods. */
-static void emit_ring(maker *m, int periods, int members) {
+/* A copy, as the join of one piece. */
+static void emit_join(maker *m, view to, view from) {
+  (void)use(m, from.id);
+  print_view(m, to, false);
+  hr_text_printf(&m->lines, " = cat(");
+  print_view(m, from, false);
+  hr_text_printf(&m->lines, ") ints(0)\n");
+}
+
+/* m = tanh(m w); (a, b, ..) = (b, .., a), or (b, .., m) if it is a line. Keeps a and m of the last period: which of the
+ * first ones a is depends on the number of periods. */
+static void emit_ring(maker *m, int periods, int members, bool is_line, bool joins) {
   const int elements = elements_of(m);
   view none = {-1, 0}, ring[RING_MAX];
   int weight = new_symbol(m, 16, true, false), state = new_symbol(m, elements, true, false);
@@ -146,8 +155,13 @@ static void emit_ring(maker *m, int periods, int members) {
     emit(m, '1', "tanh", next, product, none);
     memcpy(before, ring, sizeof before);
     for (int i = 0; i < members; ++i) {
+      view from = is_line && i + 1 == members ? next : before[(i + 1) % members];
       ring[i].id = new_symbol(m, elements, false, true);
-      emit(m, '1', "copy", ring[i], before[(i + 1) % members], none);
+      if (joins) {
+        emit_join(m, ring[i], from);
+      } else {
+        emit(m, '1', "copy", ring[i], from, none);
+      }
     }
     state = next.id;
   }
@@ -155,16 +169,55 @@ static void emit_ring(maker *m, int periods, int members) {
   emit(m, '1', "neg", (view){new_symbol(m, elements, true, true), 0}, (view){state, 0}, none);
 }
 
-static int check_ring(int periods, int members) {
+static int check_ring(int periods, int members, bool is_line, bool joins) {
   program_case *p = calloc(1, sizeof *p);
   p->m.rows = 3;
-  emit_ring(&p->m, periods, members);
+  emit_ring(&p->m, periods, members, is_line, joins);
   return check_case(p, (uint64_t)periods);
 }
 
 HR_TEST(copies_in_a_ring_are_compiled) {
   for (int periods = 40; periods < 46; ++periods) {
-    HR_ASSERT_EQ(check_ring(periods, 2), 0);
-    HR_ASSERT_EQ(check_ring(periods, 3), 0);
+    for (int joins = 0; joins < 2; ++joins) {
+      HR_ASSERT_EQ(check_ring(periods, 2, false, joins), 0);
+      HR_ASSERT_EQ(check_ring(periods, 3, false, joins), 0);
+    }
   }
+}
+
+/* The last period reads what a period before made, as many as the line has members. */
+HR_TEST(copies_in_a_long_line_are_compiled) {
+  for (int joins = 0; joins < 2; ++joins) {
+    HR_ASSERT(check_ring(40, 1, true, joins) > 0);
+    HR_ASSERT_EQ(check_ring(40, RING_MAX, true, joins), 0);
+    HR_ASSERT_EQ(check_ring(41, RING_MAX, true, joins), 0);
+  }
+}
+
+/* ---- memory ---- */
+
+static hr_program recurrent;
+
+static hr_status compile_recurrent(void) {
+  hr_target target = {.keeps = keeps_products};
+  hr_schedule schedule;
+  bool is;
+  HR_RETURN_IF_ERROR(hr_compile_repeats(&recurrent, &target, &schedule, &is));
+  HR_ASSERT(is);
+  hr_schedule_fini(&schedule);
+  return HR_OK;
+}
+
+HR_TEST(failing_allocations_leak_nothing) {
+  maker *m = calloc(1, sizeof *m);
+  m->rows = 3;
+  hr_text text = {0};
+  emit_recurrent(m, 30, 29);
+  print_program(m, &text);
+  HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &recurrent));
+  HR_TEST_OOM(compile_recurrent);
+  hr_program_fini(&recurrent);
+  hr_text_fini(&text);
+  hr_text_fini(&m->lines);
+  free(m);
 }
