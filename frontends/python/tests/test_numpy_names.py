@@ -1,6 +1,7 @@
 """NumPy's names beyond the array API standard: each function on arrays of several dtypes against numpy's own
 results."""
 
+import re
 import subprocess
 import sys
 
@@ -523,7 +524,7 @@ def compare(ours, theirs, name="", is_strict=True):
 
 def label(one):
     name, args, kwargs = one
-    return f"{name}-{args}{kwargs or ''}"[:80]
+    return re.sub(" at 0x[0-9a-f]+", "", f"{name}-{args}{kwargs or ''}")[:80]  # the same in all processes
 
 
 @pytest.mark.filterwarnings("ignore")
