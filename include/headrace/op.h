@@ -265,8 +265,8 @@ typedef enum hr_op {
   HR_OP_CAT,                            /* in: any number of x; ints: dim; out: y */
   HR_OP_PAD,                            /* in: x; ints: before[rank], after[rank] (negative crops); scalars: fill; out:
                                          * y */
-  HR_OP_PAD_BORDER,                     /* in: x; ints: kind (0 reflect, 1 replicate), before[rank], after[rank]; out: y
-                                         */
+  HR_OP_PAD_BORDER,                     /* in: x; ints: kind (0 reflect, 1 replicate, 2 symmetric, 3 wrap),
+                                         * before[rank], after[rank]; out: y */
   HR_OP_PAD_BORDER_BACKWARD,            /* in: dy; ints: as pad_border; out: dx */
   HR_OP_INDEX_SELECT,                   /* in: x, index (any rank); ints: dim; out: x.dims[:dim] + index.dims +
                                          * x.dims[dim+1:] */

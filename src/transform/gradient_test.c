@@ -543,7 +543,7 @@ HR_TEST(index_maps) {
         .inputs = {F64(2, 2, 3), F64(2, 2, 1), F64(2, 2, 2)});
   CHECK_WITH(hr_scalar_f64(7), .op = HR_OP_PAD, INTS(1, -1, 0, 2), .input_count = 1, .output_count = 1,
              .inputs = {F64(2, 3, 4)});
-  for (int64_t kind = 0; kind < 2; ++kind) {
+  for (int64_t kind = 0; kind < 4; ++kind) {
     CHECK(.op = HR_OP_PAD_BORDER, INTS(kind, 0, 2, 0, 1), .input_count = 1, .output_count = 1,
           .inputs = {F64(2, 2, 4)});
   }

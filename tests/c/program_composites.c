@@ -427,12 +427,14 @@ static void add_pad(hr__maker *m) {
 
 static void add_pad_border(hr__maker *m) {
   hr_operand x = hr__any_tensor(m, true, 1);
-  bool repeats = hr__chance(m, 2), is_backward = hr__chance(m, 2);
+  int kind = hr__pick(m, 4); /* reflect, replicate, symmetric, wrap */
+  bool is_backward = hr__chance(m, 2);
   hr__draft draft = hr__begin(is_backward ? HR_OP_PAD_BORDER_BACKWARD : HR_OP_PAD_BORDER);
   int64_t dims[HR_RANK_MAX];
-  hr__int(&draft, repeats);
+  hr__int(&draft, kind);
   for (int d = 0; d < x.rank; ++d) {
-    int64_t most = repeats ? (x.dims[d] > 0 ? 4 : 0) : x.dims[d] > 4 ? 4 : x.dims[d] > 0 ? x.dims[d] - 1 : 0;
+    int64_t size = x.dims[d], most = size == 0 ? 0 : kind == 0 ? size - 1 : kind == 1 ? 4 : size;
+    most = most < 4 ? most : 4;
     int64_t before = hr__chance(m, 2) ? 0 : hr__pick(m, (int)most + 1), after = hr__pick(m, (int)most + 1);
     dims[d] = x.dims[d] + before + after;
     draft.ints[1 + d] = before, draft.ints[1 + x.rank + d] = after;

@@ -281,6 +281,11 @@ HR_TEST(windows) {
   REFUSE(IM2COL, "f32[2,4,4]", "f32[2,3,2,2,2]", "3,3,1,1,0,0,1,1", 0, "dim 2 of the columns is 2, the kernel 3");
   PASS(PAD_BORDER, "f32[2,3]", "f32[2,7]", "0,0,2,0,2", 0);
   REFUSE(PAD_BORDER, "f32[2,3]", "f32[2,8]", "0,0,3,0,2", 0, "dim 1 of 3 elements gets 3 before and 2 after");
+  PASS(PAD_BORDER, "f32[2,3]", "f32[2,9]", "2,0,3,0,3", 0);
+  PASS(PAD_BORDER, "f32[2,3]", "f32[2,9]", "3,0,3,0,3", 0);
+  REFUSE(PAD_BORDER, "f32[2,3]", "f32[2,7]", "2,0,4,0,0", 0, "dim 1 of 3 elements gets 4 before and 0 after");
+  REFUSE(PAD_BORDER, "f32[2,3]", "f32[2,7]", "3,0,0,0,4", 0, "dim 1 of 3 elements gets 0 before and 4 after");
+  REFUSE(PAD_BORDER, "f32[2,3]", "f32[2,5]", "4,0,1,0,1", 0, "kind 4 of border, expected 0 to 3");
   REFUSE(PAD_BORDER, "f32[2,0]", "f32[2,1]", "1,0,1,0,0", 0, "dim 1 of 0 elements");
   PASS(UPSAMPLE_BILINEAR2D, "f32[1,2,4,4]", "f32[1,2,9,7]", "0", 2);
   REFUSE(UPSAMPLE_BILINEAR2D, "f32[4,4]", "f32[9,7]", "0", 2, "expected 3 to 4 of them");

@@ -65,12 +65,20 @@ hr_status hr__infer_pad(const checked *c) {
   return give_padded(c, x, c->ints, c->ints + x->rank);
 }
 
+/* The widest border of a dim of `in` elements, by the kind: reflect, replicate, symmetric, wrap. */
+static int64_t widest_border(int64_t kind, int64_t in) {
+  const int64_t most[4] = {in - 1, INT32_MAX, in, in};
+  return in > 0 ? most[kind] : 0;
+}
+
 /* `small` must have the elements that its borders copy. */
 static hr_status check_borders(const checked *c, const hr_view *small) {
-  bool repeats = c->ints[0] != 0;
+  if (c->ints[0] < 0 || c->ints[0] > 3) {
+    return FAIL(c, "kind %lld of border, expected 0 to 3", (long long)c->ints[0]);
+  }
   for (int d = 0; d < small->rank; ++d) {
     int64_t before = c->ints[1 + d], after = c->ints[1 + small->rank + d], in = small->dims[d];
-    int64_t most = repeats ? (in > 0 ? INT32_MAX : 0) : in > 0 ? in - 1 : 0;
+    int64_t most = widest_border(c->ints[0], in);
     if (before < 0 || after < 0 || before > most || after > most) {
       return FAIL(c, "dim %d of %lld elements gets %lld before and %lld after", d, (long long)in, (long long)before,
                   (long long)after);
