@@ -14,9 +14,12 @@ ROW = re.compile(
 SECTION = re.compile(r"^/\* ---- (.*) ---- \*/$")
 ATTRIBUTE = re.compile(r"(\w+)\(\"(\w+)\"(?:, ([^()]+))?\)")
 COLUMNS = 120
-EMPTY = {"AXES": "none", "DTYPE": "none", "SIZES": "none", "REALS": "none"}
+EMPTY = {"AXES": "none", "DTYPE": "none", "SIZES": "none", "LIST": "none", "REALS": "none"}
 REQUIRED = {"INTS", "EQUATION"}
-PER = {"INPUT": "one for each input", "SLICE": "one for each slice", "MODE": "words, scales, and biases of mode affine"}
+PER = {
+    "INPUT": "one for each input", "SLICE": "one for each slice", "PART": "one for each part",
+    "MODE": "words, scales, and biases of mode affine",
+}  # fmt: skip
 
 HEAD = """\
 /* functional.h: functions on tensors: what they mean, as records. Generated from src/functional/functional.def by

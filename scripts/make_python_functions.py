@@ -33,7 +33,7 @@ CREATION = re.compile(r'^    \{"(\w+)", KEYWORDS\(\w+\),\n?\s*"(.*?)\\n--\\n\\n(
 KINDS = {"AXES": "INTS", "SIZES": "INTS", "EQUATION": "TEXT"}  # others are called the same
 REQUIRED = {"INTS", "EQUATION"}
 TYPES = {
-    "INT": "int", "FLAG": "_b.bool", "REAL": "float", "AXES": "_Axes", "INTS": "_Axes", "SIZES": "_Axes",
+    "INT": "int", "FLAG": "_b.bool", "REAL": "float", "AXES": "_Axes", "INTS": "_Axes", "SIZES": "_Axes", "LIST": "_Axes",
     "REALS": "Sequence[float] | None", "DTYPE": "_DType | None", "TEXT": "str", "EQUATION": "str",
 }  # fmt: skip
 # Emitters that pass numbers on to an element-wise row.
@@ -59,7 +59,7 @@ def rows():
             if name not in BY_HAND | INDEXING:
                 names = re.findall(r'"([^"]+)"', inputs)
                 count = 1 if not results or name in FIRST_RESULT else len(re.findall(r'"\w+"', results))
-                count = {"INPUT": 0, "SLICE": -1, "MODE": -1}.get(per, count)  # a list, or a tuple
+                count = {"INPUT": 0, "SLICE": -1, "PART": 0, "MODE": -1}.get(per, count)  # a list, or a tuple
                 is_many = inputs.startswith("MANY") and ("*arrays" if name in STARRED else "arrays")
                 yield NAME, name, emit, names, is_many, ATTRIBUTE.findall(attributes), count, doc
 

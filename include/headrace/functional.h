@@ -744,6 +744,10 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_MESHGRID,
   /* unstack(x, axis=0) -> one for each slice: the slices of x along an axis, without it */
   HR_FUNCTIONAL_UNSTACK,
+  /* array_split(x, axis=0, sections=0, indices=none) -> one for each part: x in parts along an axis: so many
+   * sections, of which the first ones may have one element more; or those between indices, negative ones from the
+   * end, bounded to x */
+  HR_FUNCTIONAL_ARRAY_SPLIT,
   /* diagonal(x, offset=0, axis1=-2, axis2=-1): a diagonal of two dims, as the last dim */
   HR_FUNCTIONAL_DIAGONAL,
 
@@ -765,12 +769,19 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_CONCAT,
   /* stack(x..., axis=0): one after the other along a new axis */
   HR_FUNCTIONAL_STACK,
-  /* pad(x, before, after, value=0): more elements on both sides of each dim; negative numbers crop */
+  /* pad(x, before, after, value=0, interior=none): so many elements `interior` between neighbours, then more on both
+   * sides of each dim; negative sides crop */
   HR_FUNCTIONAL_PAD,
-  /* pad_reflect(x, before, after): elements mirrored at the borders, which are not repeated */
+  /* pad_reflect(x, before, after): elements mirrored at the first and the last one, again and again if sides are
+   * wider; negative sides crop before */
   HR_FUNCTIONAL_PAD_REFLECT,
-  /* pad_edge(x, before, after): the borders repeated */
+  /* pad_edge(x, before, after): the first and the last element repeated; sides as of pad_reflect */
   HR_FUNCTIONAL_PAD_EDGE,
+  /* pad_symmetric(x, before, after): elements mirrored behind the first and the last one, which occur twice; sides
+   * as of pad_reflect */
+  HR_FUNCTIONAL_PAD_SYMMETRIC,
+  /* pad_wrap(x, before, after): x repeated in both directions; sides as of pad_reflect */
+  HR_FUNCTIONAL_PAD_WRAP,
   /* tile(x, repetitions): x repeated so often along each dim; dims are added in front on either side */
   HR_FUNCTIONAL_TILE,
   /* repeat(x, repeats=1, axis=-1): each element so often in a row along an axis */

@@ -87,3 +87,50 @@ hr_status hr__emit_unstack(const hr__function_call *c) {
   }
   return HR_OK;
 }
+
+/* ---- parts ---- */
+
+enum { AXIS, SECTIONS, INDICES };
+
+hr_status hr__count_parts(const hr__function_call *c, int *out_count) {
+  const hr_attribute *indices = hr__given_attribute(c, INDICES);
+  int64_t sections = hr__int_attribute(c, SECTIONS);
+  if ((indices != NULL) == (hr__given_attribute(c, SECTIONS) != NULL)) {
+    return HR__CALL_FAIL(c, "%s, expected one of both",
+                         indices != NULL ? "sections and indices" : "neither sections nor indices");
+  }
+  if (indices == NULL && (sections < 1 || sections > INT32_MAX)) {
+    return HR__CALL_FAIL(c, "%lld sections, expected 1 to %d", (long long)sections, INT32_MAX);
+  }
+  *out_count = indices == NULL ? (int)sections : indices->count < INT32_MAX ? indices->count + 1 : INT32_MAX;
+  return HR_OK;
+}
+
+/* The begin of part `i` of `count`; that of part `count` is the end. */
+static int64_t part_begin(const hr__function_call *c, int64_t size, int i, int64_t count) {
+  const hr_attribute *indices = hr__given_attribute(c, INDICES);
+  if (indices == NULL) {
+    return i * (size / count) + (i < size % count ? i : size % count);
+  }
+  if (i == 0 || i > indices->count) {
+    return i == 0 ? 0 : size;
+  }
+  int64_t at = indices->value.ints[i - 1];
+  at += at < 0 ? size : 0;
+  return at < 0 ? 0 : at < size ? at : size;
+}
+
+hr_status hr__emit_array_split(const hr__function_call *c) {
+  const hr_tensor *x = c->inputs[0];
+  int axis, count;
+  HR_RETURN_IF_ERROR(hr__check_axis(c, hr__int_attribute(c, AXIS), x->rank, &axis));
+  HR_RETURN_IF_ERROR(hr__count_parts(c, &count));
+  for (int i = 0; i < c->output_count; ++i) {
+    int64_t begin = part_begin(c, x->dims[axis], i, count), end = part_begin(c, x->dims[axis], i + 1, count);
+    hr_tensor *out = &c->output[i];
+    hr__view_like(x, out);
+    out->offset += end > begin ? begin * x->strides[axis] : 0;
+    out->dims[axis] = end > begin ? end - begin : 0;
+  }
+  return HR_OK;
+}

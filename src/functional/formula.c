@@ -151,6 +151,28 @@ const hr_tensor *hr__copied(hr__formula *f, const hr_tensor *x, hr_dtype dtype, 
   return out == NULL ? &nothing : keep(f, hr__record_new(f->call, HR_OP_COPY, NULL, 1, &x, dtype, rank, dims, out));
 }
 
+const hr_tensor *hr__spaced(hr__formula *f, const hr_tensor *x, const int64_t *distances, hr_scalar value) {
+  int64_t dims[HR_RANK_MAX];
+  bool is_spaced = false;
+  for (int d = 0; f->status == HR_OK && d < x->rank; ++d) {
+    is_spaced |= distances[d] != 1;
+    dims[d] = x->dims[d] > 0 ? (x->dims[d] - 1) * distances[d] + 1 : 0;
+  }
+  if (!is_spaced) {
+    return x;
+  }
+  const hr_tensor *all = hr__copied(f, hr__number(f, value), x->dtype, x->rank, dims);
+  hr_tensor *places = hr__view(f, all);
+  if (places != NULL) {
+    hr__copy_dims(x->rank, x->dims, places->dims);
+    for (int d = 0; d < x->rank; ++d) {
+      places->strides[d] *= distances[d];
+    }
+    hr__formula_fail(f, hr__write_row(f->call, HR_OP_COPY, NULL, 1, &x, places));
+  }
+  return all;
+}
+
 hr_tensor *hr__view(hr__formula *f, const hr_tensor *x) {
   hr_tensor *out = place(f);
   if (out != NULL) {

@@ -86,6 +86,8 @@ const hr_tensor *hr__with_dim(hr__formula *f, const hr_tensor *x, int at);
 const hr_tensor *hr__part(hr__formula *f, const hr_tensor *x, int dim, int64_t first, int64_t count);
 /* x with zeros behind it, up to this size of a dim. */
 const hr_tensor *hr__extended(hr__formula *f, const hr_tensor *x, int dim, int64_t size);
+/* x's elements at these distances of each dim, with `value` between neighbours; a copy unless all distances are 1. */
+const hr_tensor *hr__spaced(hr__formula *f, const hr_tensor *x, const int64_t *distances, hr_scalar value);
 /* A copy of x, row-major, of these dims, to which x is broadcast. */
 const hr_tensor *hr__copied(hr__formula *f, const hr_tensor *x, hr_dtype dtype, int rank, const int64_t *dims);
 

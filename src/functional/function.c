@@ -22,6 +22,8 @@ enum { FEW_RESULTS = 4 };
   { name, HR_ATTRIBUTE_DTYPE, false, 0 }
 #define SIZES(name) \
   { name, HR_ATTRIBUTE_INTS, false, 0 }
+#define LIST(name) \
+  { name, HR_ATTRIBUTE_INTS, false, 0, .is_long = true }
 #define REALS(name) \
   { name, HR_ATTRIBUTE_REALS, false, 0 }
 #define TEXT(name, word) \
@@ -130,10 +132,10 @@ static hr_status check_attributes(const hr__function_call *c) {
                            kinds[wanted[count].kind]);
     }
     bool is_list = given == HR_ATTRIBUTE_INTS || given == HR_ATTRIBUTE_REALS;
-    if (is_list && (c->attributes[count].count < 0 || c->attributes[count].count > HR_RANK_MAX)) {
+    int most = wanted[count].is_long ? INT32_MAX : HR_RANK_MAX;
+    if (is_list && (c->attributes[count].count < 0 || c->attributes[count].count > most)) {
       return HR__CALL_FAIL(c, "attribute %s has %d %s, expected 0 to %d", wanted[count].name,
-                           c->attributes[count].count, given == HR_ATTRIBUTE_INTS ? "integers" : "numbers",
-                           HR_RANK_MAX);
+                           c->attributes[count].count, given == HR_ATTRIBUTE_INTS ? "integers" : "numbers", most);
     }
     if (given == HR_ATTRIBUTE_TEXT && c->attributes[count].value.text == NULL) {
       return HR__CALL_FAIL(c, "attribute %s is no text", wanted[count].name);
@@ -160,6 +162,8 @@ static hr_status count_results(const hr__function_call *c, int *out_count) {
       HR_RETURN_IF_ERROR(hr__check_axis(c, hr__int_attribute(c, 0), c->inputs[0]->rank, &axis));
       *out_count = (int)(c->inputs[0]->dims[axis] < INT32_MAX ? c->inputs[0]->dims[axis] : INT32_MAX);
       return HR_OK;
+    case HR__PER_PART:
+      return hr__count_parts(c, out_count);
     case HR__PER_MODE:
       return hr__count_quantized(c, out_count);
     default:

@@ -18,12 +18,19 @@ typedef struct hr__attribute_row {
   bool is_required;
   double value;     /* the default of INT, FLAG and REAL */
   const char *word; /* of TEXT */
+  bool is_long;     /* INTS of any number, else at most HR_RANK_MAX */
 } hr__attribute_row;
 
 typedef struct hr__function_call hr__function_call;
 
 /* Of what there is one result each. */
-typedef enum hr__results_per { HR__PER_CALL = 0, HR__PER_INPUT, HR__PER_SLICE, HR__PER_MODE } hr__results_per;
+typedef enum hr__results_per {
+  HR__PER_CALL = 0,
+  HR__PER_INPUT,
+  HR__PER_SLICE,
+  HR__PER_PART,
+  HR__PER_MODE
+} hr__results_per;
 
 typedef struct hr__function_row {
   const char *name;
@@ -127,6 +134,8 @@ hr_status hr__convert(const hr__function_call *call, const hr_tensor *x, hr_dtyp
 /* x's elements in row-major order, with other dims of the same number of elements: a view if strides allow that. */
 hr_status hr__reshape(const hr__function_call *call, const hr_tensor *x, int rank, const int64_t *dims, hr_tensor *out);
 
+/* Results of array_split. */
+hr_status hr__count_parts(const hr__function_call *call, int *out_count);
 /* Results of quantize: two, and biases of mode affine. */
 hr_status hr__count_quantized(const hr__function_call *call, int *out_count);
 

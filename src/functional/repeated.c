@@ -1,7 +1,7 @@
 /* repeated.c: borders, repetitions and triangles. */
 #include <string.h>
 
-#include "functional/functions.h"
+#include "functional/formula.h"
 
 /* Two lists of integers, one for each dim of x, after `first` free places. */
 static hr_status sides_of(const hr__function_call *c, int first, int64_t *out_ints) {
@@ -15,28 +15,162 @@ static hr_status sides_of(const hr__function_call *c, int first, int64_t *out_in
   return HR_OK;
 }
 
-hr_status hr__emit_pad(const hr__function_call *c) {
-  int64_t ints[2 * HR_RANK_MAX];
-  HR_RETURN_IF_ERROR(sides_of(c, 0, ints));
-  hr_scalar value = hr__real_attribute(c, 2);
-  hr_attrs attrs = {.int_count = 2 * c->inputs[0]->rank, .scalar_count = 1, .ints = ints, .scalars = &value};
-  return hr__record_one(c, c->row->op, &attrs, 1, c->inputs, HR_DTYPE_NONE, c->output);
+/* The distances of elements of the attribute `interior`, by default 1. */
+static hr_status distances_of(const hr__function_call *c, int index, int64_t *out) {
+  const hr_attribute *given = hr__given_attribute(c, index);
+  int rank = c->inputs[0]->rank;
+  if (given != NULL && given->count != rank) {
+    return HR__CALL_FAIL(c, "%d integers of interior for %d dims", given->count, rank);
+  }
+  for (int d = 0; d < rank; ++d) {
+    int64_t interior = given != NULL ? given->value.ints[d] : 0;
+    if (interior < 0 || interior >= INT32_MAX) {
+      return HR__CALL_FAIL(c, "%lld elements of interior in dim %d, expected 0 to %d", (long long)interior, d,
+                           INT32_MAX - 1);
+    }
+    out[d] = 1 + interior;
+  }
+  return HR_OK;
 }
 
-static hr_status pad_border(const hr__function_call *c, bool is_edge) {
-  int64_t ints[2 * HR_RANK_MAX + 1] = {is_edge};
-  HR_RETURN_IF_ERROR(sides_of(c, 1, ints));
-  hr_attrs attrs = {.int_count = 1 + 2 * c->inputs[0]->rank, .ints = ints};
-  return hr__record_one(c, c->row->op, &attrs, 1, c->inputs, HR_DTYPE_NONE, c->output);
+hr_status hr__emit_pad(const hr__function_call *c) {
+  enum { BEFORE, AFTER, VALUE, INTERIOR };
+  int64_t ints[2 * HR_RANK_MAX], distances[HR_RANK_MAX];
+  HR_RETURN_IF_ERROR(sides_of(c, 0, ints));
+  HR_RETURN_IF_ERROR(distances_of(c, INTERIOR, distances));
+  hr_scalar value = hr__real_attribute(c, VALUE);
+  hr_attrs attrs = {.int_count = 2 * c->inputs[0]->rank, .scalar_count = 1, .ints = ints, .scalars = &value};
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *x = hr__spaced(&f, c->inputs[0], distances, value);
+  return hr__formula_end(&f, hr__step(&f, HR_OP_PAD, &attrs, 1, &x, HR_DTYPE_NONE));
+}
+
+/* ---- borders of x's elements ---- */
+
+/* Kinds of the row. */
+enum { REFLECT, REPLICATE, SYMMETRIC, WRAP };
+
+typedef struct border {
+  int kind, rank;
+  int64_t before[HR_RANK_MAX], after[HR_RANK_MAX]; /* elements that are missing */
+  int64_t period[HR_RANK_MAX];                     /* x's elements that a mirrored or shifted copy has */
+} border;
+
+/* x without the elements that negative numbers crop. */
+static const hr_tensor *cropped(hr__formula *f, border *b, const hr_tensor *x) {
+  for (int d = 0; d < b->rank && !hr__formula_failed(f); ++d) {
+    int64_t first = b->before[d] < 0 ? -b->before[d] : 0, last = b->after[d] < 0 ? -b->after[d] : 0;
+    int64_t rest = x->dims[d] - first - last;
+    if (first + last > 0 && rest < 0) {
+      hr__formula_fail(f, HR__CALL_FAIL(f->call, "%lld before and %lld after of dim %d with %lld elements",
+                                        (long long)b->before[d], (long long)b->after[d], d, (long long)x->dims[d]));
+      break;
+    }
+    x = first + last > 0 ? hr__part(f, x, d, first, rest) : x;
+    b->before[d] += first, b->after[d] += last;
+  }
+  return x;
+}
+
+/* The sides of dim d that the next record adds: at most x's elements. A side that is wider gets whole periods; if x is
+ * wrapped, both do. */
+static bool next_sides(border *b, const hr_tensor *x, int d, int64_t *ints) {
+  int64_t *left[2] = {&b->before[d], &b->after[d]};
+  int64_t most = b->kind == REPLICATE ? INT32_MAX : x->dims[d] - (b->kind == REFLECT);
+  bool is_wide = b->before[d] > most || b->after[d] > most;
+  for (int side = 0; side < 2; ++side) {
+    int64_t count = *left[side] < most ? *left[side] : most;
+    bool is_whole = b->kind == WRAP ? is_wide : *left[side] > most;
+    count -= is_whole ? count % b->period[d] : 0;
+    ints[1 + side * b->rank + d] = count, *left[side] -= count;
+  }
+  return ints[1 + d] + ints[1 + b->rank + d] > 0;
+}
+
+/* x with the borders of the mask's dims: one record, or more if they are wider than x. */
+static const hr_tensor *bordered(hr__formula *f, border *b, const hr_tensor *x, uint32_t mask) {
+  for (bool goes_on = true; goes_on && !hr__formula_failed(f);) {
+    int64_t ints[2 * HR_RANK_MAX + 1] = {b->kind};
+    goes_on = false;
+    for (int d = 0; d < b->rank; ++d) {
+      goes_on |= (mask >> d & 1u) != 0 && next_sides(b, x, d, ints);
+    }
+    hr_attrs attrs = {.int_count = 1 + 2 * b->rank, .ints = ints};
+    x = goes_on ? hr__step(f, HR_OP_PAD_BORDER, &attrs, 1, &x, HR_DTYPE_NONE) : x;
+  }
+  return x;
+}
+
+/* The dims that get a border; those with one element in `out_single`. */
+static uint32_t border_dims(hr__formula *f, border *b, const hr_tensor *x, uint32_t *out_single) {
+  uint32_t all = 0;
+  *out_single = 0;
+  for (int d = 0; d < b->rank && !hr__formula_failed(f); ++d) {
+    if (b->before[d] == 0 && b->after[d] == 0) {
+      continue;
+    }
+    if (x->dims[d] == 0) {
+      hr__formula_fail(f, HR__CALL_FAIL(f->call, "dim %d without elements gets %lld before and %lld after", d,
+                                        (long long)b->before[d], (long long)b->after[d]));
+    }
+    b->period[d] = x->dims[d] - (b->kind == REFLECT && x->dims[d] > 1);
+    all |= 1u << d, *out_single |= x->dims[d] == 1 ? 1u << d : 0;
+  }
+  return all;
+}
+
+static bool is_out_of_range(int64_t side) {
+  return side < -INT32_MAX || side > INT32_MAX;
+}
+
+static hr_status read_border(const hr__function_call *c, border *b) {
+  int64_t ints[2 * HR_RANK_MAX];
+  HR_RETURN_IF_ERROR(sides_of(c, 0, ints));
+  for (int d = 0; d < b->rank; ++d) {
+    b->before[d] = ints[d], b->after[d] = ints[b->rank + d];
+    if (is_out_of_range(ints[d]) || is_out_of_range(ints[b->rank + d])) {
+      return HR__CALL_FAIL(c, "%lld before and %lld after of dim %d, expected at most %d", (long long)b->before[d],
+                           (long long)b->after[d], d, INT32_MAX);
+    }
+  }
+  return HR_OK;
+}
+
+static hr_status pad_border(const hr__function_call *c, int kind) {
+  border b = {.kind = kind, .rank = c->inputs[0]->rank};
+  HR_RETURN_IF_ERROR(read_border(c, &b));
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *x = cropped(&f, &b, c->inputs[0]);
+  uint32_t single, all = border_dims(&f, &b, x, &single);
+  b.kind = REPLICATE; /* of one element all kinds are the same */
+  x = bordered(&f, &b, x, single);
+  b.kind = kind;
+  x = bordered(&f, &b, x, all & ~single);
+  if (x == c->inputs[0] && !hr__formula_failed(&f)) {
+    x = hr__copied(&f, x, x->dtype, x->rank, x->dims);
+  }
+  return hr__formula_end(&f, x);
 }
 
 hr_status hr__emit_pad_reflect(const hr__function_call *c) {
-  return pad_border(c, false);
+  return pad_border(c, REFLECT);
 }
 
 hr_status hr__emit_pad_edge(const hr__function_call *c) {
-  return pad_border(c, true);
+  return pad_border(c, REPLICATE);
 }
+
+hr_status hr__emit_pad_symmetric(const hr__function_call *c) {
+  return pad_border(c, SYMMETRIC);
+}
+
+hr_status hr__emit_pad_wrap(const hr__function_call *c) {
+  return pad_border(c, WRAP);
+}
+
+/* ---- repetitions ---- */
 
 /* Each dim as two: the repetitions, and the dim; then both as one. */
 hr_status hr__emit_tile(const hr__function_call *c) {

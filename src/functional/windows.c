@@ -73,25 +73,12 @@ static void spaced_dims(const windows *w, const hr_tensor *x, int64_t *dims) {
 
 /* x with `value` between neighbours of the windows' dims. */
 static const hr_tensor *with_spaces(hr__formula *f, const hr_tensor *x, const windows *w, hr_scalar value) {
-  int64_t dims[HR_RANK_MAX];
-  bool is_spaced = false;
-  for (int d = 0; d < w->count; ++d) {
-    is_spaced |= w->input_dilation[d] != 1;
+  int64_t distances[HR_RANK_MAX];
+  for (int d = 0; d < HR_RANK_MAX; ++d) {
+    bool is_inside = d >= w->first && d < w->first + w->count;
+    distances[d] = is_inside ? w->input_dilation[d - w->first] : 1;
   }
-  if (!is_spaced || hr__formula_failed(f)) {
-    return x;
-  }
-  spaced_dims(w, x, dims);
-  const hr_tensor *all = hr__copied(f, hr__number(f, value), x->dtype, x->rank, dims);
-  hr_tensor *places = hr__view(f, all);
-  if (places != NULL) {
-    hr__copy_dims(x->rank, x->dims, places->dims);
-    for (int d = 0; d < w->count; ++d) {
-      places->strides[w->first + d] *= w->input_dilation[d];
-    }
-    hr__formula_fail(f, hr__write_row(f->call, HR_OP_COPY, NULL, 1, &x, places));
-  }
-  return all;
+  return hr__spaced(f, x, distances, value);
 }
 
 /* x with `value` on both sides of the windows' dims; negative numbers remove elements. */

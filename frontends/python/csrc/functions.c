@@ -15,7 +15,8 @@ typedef enum parameter_kind {
   PARAMETER_INTS,
   PARAMETER_DTYPE,
   PARAMETER_TEXT,
-  PARAMETER_REALS
+  PARAMETER_REALS,
+  PARAMETER_LIST /* any number of integers */
 } parameter_kind;
 
 typedef struct parameter {
@@ -48,6 +49,7 @@ typedef struct call {
     int64_t integers[HR_RANK_MAX];
     double reals[HR_RANK_MAX];
   } lists[PARAMETERS_MAX];
+  int64_t *long_list; /* of PARAMETER_LIST; owned */
 } call;
 
 /* ---- which argument belongs to which parameter ---- */
@@ -176,6 +178,25 @@ static int reals_from(PyObject *object, double *out) {
   return PyErr_Occurred() ? -1 : (int)count;
 }
 
+/* Integers of any number; the count, or -1 with an exception. */
+static int take_long_list(call *c, PyObject *value) {
+  Py_ssize_t count = PySequence_Size(value);
+  if (count < 0 || count > INT32_MAX) {
+    return -1;
+  }
+  c->long_list = PyMem_Malloc(((size_t)count + 1) * sizeof *c->long_list);
+  if (c->long_list == NULL) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < count && !PyErr_Occurred(); ++i) {
+    PyObject *entry = PySequence_GetItem(value, i);
+    c->long_list[i] = entry != NULL ? integer_from(entry) : 0;
+    Py_XDECREF(entry);
+  }
+  return PyErr_Occurred() ? -1 : (int)count;
+}
+
 static int take_attribute(call *c, parameter_kind kind, PyObject *value, hr_attribute *to) {
   to->kind = HR_ATTRIBUTE_NONE;
   if (value == NULL || value == Py_None) {
@@ -207,6 +228,11 @@ static int take_attribute(call *c, parameter_kind kind, PyObject *value, hr_attr
     case PARAMETER_REALS:
       to->kind = HR_ATTRIBUTE_REALS, to->value.reals = c->lists[c->list_count].reals;
       to->count = reals_from(value, c->lists[c->list_count++].reals);
+      break;
+    case PARAMETER_LIST:
+      to->kind = HR_ATTRIBUTE_INTS;
+      to->count = take_long_list(c, value);
+      to->value.ints = c->long_list;
       break;
     default:
       to->kind = HR_ATTRIBUTE_INTS, to->value.ints = c->lists[c->list_count].integers;
@@ -381,6 +407,7 @@ static PyObject *call_any(const function_row *row, PyObject *self, PyObject *con
   call c;
   c.row = row, c.stream = NULL;
   c.input_count = c.attribute_count = c.number_count = c.list_count = 0;
+  c.long_list = NULL;
   if (place_arguments(&c, self, args, count, names) < 0) {
     return NULL;
   }
@@ -391,6 +418,7 @@ static PyObject *call_any(const function_row *row, PyObject *self, PyObject *con
   for (int i = 0; i < c.input_count; ++i) {
     Py_XDECREF(c.owned[i]);
   }
+  PyMem_Free(c.long_list);
   return result;
 }
 

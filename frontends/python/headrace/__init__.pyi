@@ -1038,10 +1038,16 @@ def stack(arrays: Sequence[_Like], axis: int = 0) -> Array:
     """one after the other along a new axis."""
 
 def pad_reflect(x: _Like, before: _Axes, after: _Axes) -> Array:
-    """elements mirrored at the borders, which are not repeated."""
+    """elements mirrored at the first and the last one, again and again if sides are wider; negative sides crop before."""
 
 def pad_edge(x: _Like, before: _Axes, after: _Axes) -> Array:
-    """the borders repeated."""
+    """the first and the last element repeated; sides as of pad_reflect."""
+
+def pad_symmetric(x: _Like, before: _Axes, after: _Axes) -> Array:
+    """elements mirrored behind the first and the last one, which occur twice; sides as of pad_reflect."""
+
+def pad_wrap(x: _Like, before: _Axes, after: _Axes) -> Array:
+    """x repeated in both directions; sides as of pad_reflect."""
 
 def tile(x: _Like, repetitions: _Axes) -> Array:
     """x repeated so often along each dim; dims are added in front on either side."""
@@ -1382,10 +1388,11 @@ def argpartition(a, kth, axis=-1) -> Any:
 def sort_complex(a) -> Any:
     """As complex numbers in order of their real, then their imaginary parts, along the last axis."""
 
-def pad(array, pad_width, mode='constant', *, constant_values=0, end_values=0, stat_length=None, reflect_type='even') -> Any:
+def pad(array, pad_width, mode='constant', *, constant_values=0, end_values=0, stat_length=None, reflect_type='even', interior=None) -> Any:
     """More elements on both sides of each axis. pad_width: a number, (before, after), or a pair for each axis. mode:
 constant (constant_values), edge, reflect (without the border), symmetric (with it), wrap, linear_ramp (to
-end_values), maximum, minimum, mean or median (of stat_length elements), empty (0)."""
+end_values), maximum, minimum, mean or median (of stat_length elements), empty (0). interior, of mode constant with
+one number: so many elements between neighbours, of all axes or of each; negative widths crop then."""
 
 def polyadd(a1, a2) -> Any:
     """The sum of two polynomials."""

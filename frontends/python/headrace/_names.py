@@ -31,20 +31,20 @@ logspace logsumexp lstm lstm_cell margin_ranking_loss mask_indices masked_fill m
 matrix_transpose matvec max max_pool max_pool_places maximum may_share_memory mean median meshgrid min minimum mish
 mod modf moveaxis mse_loss multiply nan nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian
 nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar ndim ndtr ndtri negative newaxis nextafter nll_loss
-nonzero normalize not_equal ones ones_like outer packbits pad pad_edge pad_reflect partition percentile permute_dims
-pi piecewise polar poly polyadd polyder polydiv polyfit polygamma polyint polymul polysub polyval positive pow power
-prelu prod promote_types ptp put_along_axis qqmm quantile quantize quantized_matmul rad2deg radians ravel
-ravel_multi_index real real_if_close reciprocal reduce_window relu relu2 relu6 remainder repeat reshape resize
-result_type right_shift rint rms_norm rmsprop_update rnn rnn_cell roll rollaxis roots rot90 rotary round row_stack
-rsqrt save save_gguf save_safetensors savez savez_compressed searchsorted select selu setdiff1d setxor1d sgd_update
-shape shares_memory shifted_chebyshev_t shifted_chebyshev_u shifted_chebyshev_v shifted_chebyshev_w sigmoid sign
-signbit silu sin sinc sinh size slice_update smooth_l1_loss softmax softmin softplus softshrink softsign sort
-sort_complex spacing spherical_j0 split sqrt square squeeze stack stats std step stop_gradient subtract sum swapaxes
-take take_along_axis tan tanh tensordot threshold tile to_fp8 topk trace transpose trapezoid tri trigamma tril
-tril_indices tril_indices_from trim_zeros triplet_loss triu triu_indices triu_indices_from true_divide trunc uint16
-uint32 uint64 uint8 union1d unique unique_all unique_counts unique_inverse unique_values unpackbits unravel_index
-unstack unwrap value_and_grad vander var vdot vecdot vecmat vector_norm vjp vmap vsplit vstack where xlog1py xlogy
-y0 y1 zeros zeros_like zeta
+nonzero normalize not_equal ones ones_like outer packbits pad pad_edge pad_reflect pad_symmetric pad_wrap partition
+percentile permute_dims pi piecewise polar poly polyadd polyder polydiv polyfit polygamma polyint polymul polysub
+polyval positive pow power prelu prod promote_types ptp put_along_axis qqmm quantile quantize quantized_matmul
+rad2deg radians ravel ravel_multi_index real real_if_close reciprocal reduce_window relu relu2 relu6 remainder
+repeat reshape resize result_type right_shift rint rms_norm rmsprop_update rnn rnn_cell roll rollaxis roots rot90
+rotary round row_stack rsqrt save save_gguf save_safetensors savez savez_compressed searchsorted select selu
+setdiff1d setxor1d sgd_update shape shares_memory shifted_chebyshev_t shifted_chebyshev_u shifted_chebyshev_v
+shifted_chebyshev_w sigmoid sign signbit silu sin sinc sinh size slice_update smooth_l1_loss softmax softmin
+softplus softshrink softsign sort sort_complex spacing spherical_j0 split sqrt square squeeze stack stats std step
+stop_gradient subtract sum swapaxes take take_along_axis tan tanh tensordot threshold tile to_fp8 topk trace
+transpose trapezoid tri trigamma tril tril_indices tril_indices_from trim_zeros triplet_loss triu triu_indices
+triu_indices_from true_divide trunc uint16 uint32 uint64 uint8 union1d unique unique_all unique_counts
+unique_inverse unique_values unpackbits unravel_index unstack unwrap value_and_grad vander var vdot vecdot vecmat
+vector_norm vjp vmap vsplit vstack where xlog1py xlogy y0 y1 zeros zeros_like zeta
 """.split()
 )
 

@@ -164,7 +164,8 @@ ELSEWHERE = {  # tested below, or not numpy's
     "where", "clip", "lerp", "softmax", "log_softmax", "logsumexp", "sigmoid", "relu", "silu", "gelu", "softshrink",
     "erf", "erfinv", "lgamma", "digamma", "rsqrt", "sort", "argsort", "topk", "matmul", "conv", "attention",
     "conv_transpose", "layer_norm", "rms_norm", "max_pool", "avg_pool", "broadcast_to", "permute_dims", "expand_dims", "squeeze", "flip",
-    "reshape", "astype", "concat", "stack", "pad", "pad_reflect", "pad_edge", "tile", "roll", "tril", "triu", "take",
+    "reshape", "astype", "concat", "stack", "pad", "pad_reflect", "pad_edge",
+    "pad_symmetric", "pad_wrap", "array_split", "tile", "roll", "tril", "triu", "take",
     "take_along_axis", "cumulative_sum", "cumulative_prod", "broadcast_arrays", "meshgrid",
 }  # fmt: skip
 ELSEWHERE |= set("max_pool_places reduce_window as_strided conv_general".split())  # test_windows.py

@@ -3,7 +3,8 @@
 import operator
 
 import headrace as hr
-from headrace._numpy.arguments import along, array_of, axis_of, flat_axis, host_list
+from headrace import _arrays
+from headrace._numpy.arguments import array_of, axis_of, flat_axis, host_list
 from headrace._numpy.shapes import atleast_1d, atleast_2d, atleast_3d, ravel
 
 __all__ = [
@@ -85,26 +86,17 @@ def block(arrays):
 # ---- taken apart
 
 
-def _bounds(name, count, sections, is_exact):
-    """The begins and ends of parts."""
-    sections = host_list(sections)
+def _parts(name, ary, sections, axis, is_exact):
+    ary, sections = array_of(ary), host_list(sections)
+    axis = axis_of(name, axis, ary.ndim)
     if isinstance(sections, (list, tuple)):
-        cuts = [operator.index(cut) for cut in sections]
-        return list(zip([0, *cuts], [*cuts, count], strict=True))
-    sections = operator.index(sections)
+        return _arrays.array_split(ary, axis, indices=[operator.index(cut) for cut in sections])
+    count, sections = ary.shape[axis], operator.index(sections)
     if sections < 1:
         raise ValueError(f"{name}: {sections} parts, expected at least 1")
     if is_exact and count % sections:
         raise ValueError(f"{name}: {count} elements do not divide into {sections} equal parts")
-    short, longer = divmod(count, sections)
-    ends = [(short + 1) * min(i, longer) + short * max(i - longer, 0) for i in range(sections + 1)]
-    return list(zip(ends[:-1], ends[1:], strict=True))
-
-
-def _parts(name, ary, sections, axis, is_exact):
-    ary = array_of(ary)
-    axis = axis_of(name, axis, ary.ndim)
-    return [ary[along(ary, axis, *part)] for part in _bounds(name, ary.shape[axis], sections, is_exact)]
+    return _arrays.array_split(ary, axis, sections)
 
 
 def split(ary, indices_or_sections, axis=0):

@@ -1,33 +1,23 @@
-"""pad, with NumPy's modes. A mode is a gather of places of the host, or blocks that are joined, one axis at a time."""
+"""pad, with NumPy's modes. A mode is a row of the table, or blocks that are joined, one axis at a time."""
 
 import operator
 
 import headrace as hr
+from headrace import _arrays
 from headrace._numpy.arguments import along, array_of, check_known, floating, host_list, is_inexact
 
 __all__ = ["pad"]
 
 
-def _reflected(place, count):
-    period = 2 * (count - 1)
-    place = place % period if period else 0
-    return min(place, period - place)
-
-
-def _symmetric(place, count):
-    place = place % (2 * count)
-    return min(place, 2 * count - 1 - place)
-
-
-_GATHERED = {
-    "edge": lambda place, count: min(max(place, 0), count - 1),
-    "reflect": _reflected,
-    "symmetric": _symmetric,
-    "wrap": lambda place, count: place % count,
+_BORDERS = {
+    "edge": _arrays.pad_edge,
+    "reflect": _arrays.pad_reflect,
+    "symmetric": _arrays.pad_symmetric,
+    "wrap": _arrays.pad_wrap,
 }
 _STATISTICS = {"maximum": hr.max, "minimum": hr.min, "mean": hr.mean, "median": hr.median}
 _OPTIONS = {"constant": "constant_values", "linear_ramp": "end_values"}
-_MODES = ("constant", "empty", "linear_ramp", *_GATHERED, *_STATISTICS)
+_MODES = ("constant", "empty", "linear_ramp", *_BORDERS, *_STATISTICS)
 
 
 def _pairs(name, values, rank):
@@ -88,12 +78,11 @@ def _side(x, axis, mode, count, value, is_after):
     return _block(x, axis, count, value)
 
 
-def _gather(x, axis, mode, widths):
-    count = x.shape[axis]
-    if count == 0:
-        raise ValueError(f"pad: mode {mode!r} of axis {axis} without elements")
-    places = [_GATHERED[mode](place, count) for place in range(-widths[0], count + widths[1])]
-    return hr.take(x, hr.array(places, dtype=hr.int64), axis=axis)
+def _bordered(x, mode, widths):
+    for axis, (count, pair) in enumerate(zip(x.shape, widths, strict=True)):
+        if count == 0 and pair != (0, 0):
+            raise ValueError(f"pad: mode {mode!r} of axis {axis} without elements")
+    return _BORDERS[mode](x, [pair[0] for pair in widths], [pair[1] for pair in widths])
 
 
 def _padded(array, widths, mode, values):
@@ -104,19 +93,31 @@ def _padded(array, widths, mode, values):
     return array
 
 
-def pad(array, pad_width, mode="constant", *, constant_values=0, end_values=0, stat_length=None, reflect_type="even"):
+def _spaced(array, widths, interior, value):
+    """Elements between neighbours, too; negative widths crop."""
+    counts = [interior] * array.ndim if isinstance(interior, int) else [operator.index(n) for n in interior]
+    before, after = ([pair[side] for pair in widths] for side in (0, 1))
+    return _arrays.pad(array, before, after, host_list(value), counts)
+
+
+def pad(
+    array, pad_width, mode="constant", *, constant_values=0, end_values=0, stat_length=None, reflect_type="even",
+    interior=None,
+):  # fmt: skip
     """More elements on both sides of each axis. pad_width: a number, (before, after), or a pair for each axis. mode:
     constant (constant_values), edge, reflect (without the border), symmetric (with it), wrap, linear_ramp (to
-    end_values), maximum, minimum, mean or median (of stat_length elements), empty (0)."""
+    end_values), maximum, minimum, mean or median (of stat_length elements), empty (0). interior, of mode constant with
+    one number: so many elements between neighbours, of all axes or of each; negative widths crop then."""
     array = array_of(array)
     check_known("pad", mode, mode=_MODES)
     check_known("pad", reflect_type, reflect_type=("even",))
     widths = [tuple(operator.index(n) for n in pair) for pair in _pairs("pad_width", pad_width, array.ndim)]
+    if interior is not None:
+        check_known("pad", mode, mode=("constant",))
+        return _spaced(array, widths, interior, constant_values)
     if min((n for pair in widths for n in pair), default=0) < 0:
         raise ValueError(f"pad: pad_width {pad_width!r}, expected no negative numbers")
-    if mode in _GATHERED:
-        for axis, pair in enumerate(widths):
-            array = _gather(array, axis, mode, pair) if pair != (0, 0) else array
-        return array
+    if mode in _BORDERS:
+        return _bordered(array, mode, widths)
     given = {"constant": constant_values, "linear_ramp": end_values, "empty": 0}.get(mode, stat_length)
     return _padded(array, widths, mode, _pairs(_OPTIONS.get(mode, "stat_length"), given, array.ndim))

@@ -354,10 +354,8 @@ def split(a, /, indices_or_sections, axis=0, *, stream=None):
     if isinstance(indices_or_sections, int):
         if indices_or_sections <= 0 or size % indices_or_sections:
             raise ValueError(f"split: {size} elements in {indices_or_sections} equal parts")
-        indices_or_sections = range(size // indices_or_sections, size, size // indices_or_sections) if size else ()
-    bounds = [0, *(i + size if i < 0 else i for i in indices_or_sections), size]
-    whole = (slice_type(None),) * axis
-    return [a[(*whole, slice_type(first, last))] for first, last in zip(bounds, bounds[1:])]
+        return _arrays.array_split(a, axis, indices_or_sections)
+    return _arrays.array_split(a, axis, indices=indices_or_sections)
 
 
 slice_type = type(slice(None))
@@ -405,36 +403,15 @@ def _pad_widths(a, pad_width):
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
 
-def _mirrored(i, size, edge):
-    """The place of element i of the infinite reflection; edge: 1 if the elements at the ends occur once, else 0."""
-    period = max(2 * (size - edge), 1)
-    i %= period
-    return i if i < size else period - (1 - edge) - i
-
-
-def _pad_mirrored(a, before, after, mode):
-    for axis, (first, last) in enumerate(zip(before, after)):
-        size = a.shape[axis]
-        if not first and not last:
-            continue
-        if size == 0:
-            raise ValueError(f"pad: dim {axis} is empty, expected elements for mode {mode}")
-        edge = 1 if mode == "reflect" else 0
-        places = [_mirrored(i, size, edge) for i in range(-first, size + last)]
-        a = _arrays.take(a, _arrays.array(places, dtype=_arrays.int64), axis)
-    return a
+_BORDERS = {"edge": _arrays.pad_edge, "reflect": _arrays.pad_reflect, "symmetric": _arrays.pad_symmetric}
 
 
 def pad(a, pad_width, mode="constant", constant_values=0, *, stream=None):
     """With more elements at both ends of each dim; mode: constant, edge, reflect, symmetric."""
     a = as_array(a)
     before, after = _pad_widths(a, pad_width)
-    if mode == "edge":
-        return _arrays.pad_edge(a, before, after)
-    if mode == "reflect" and all(max(b, f) < n for n, b, f in zip(a.shape, before, after)):
-        return _arrays.pad_reflect(a, before, after)
-    if mode in ("reflect", "symmetric"):
-        return _pad_mirrored(a, before, after, mode)
+    if mode in _BORDERS:
+        return _BORDERS[mode](a, before, after)
     if mode != "constant":
         raise ValueError(f'pad: mode is {mode!r}, expected "constant", "edge", "reflect" or "symmetric"')
     value = constant_values
