@@ -227,18 +227,9 @@ void hr_buffer_retain(hr_buffer *buffer) {
   }
 }
 
-/* Drops references; true if these were the last ones. If there are no others, nobody can add any, and a store does. */
-static inline bool drop_references(hr_buffer *buffer, int64_t reference) {
-  if (atomic_load_explicit(&buffer->count, memory_order_acquire) == reference) {
-    atomic_store_explicit(&buffer->count, 0, memory_order_relaxed);
-    return true;
-  }
-  return atomic_fetch_sub_explicit(&buffer->count, reference, memory_order_acq_rel) == reference;
-}
-
 /* Drops references. True if these were the last ones: the struct is empty then and returns to the pool. */
 static bool let_go(hr_buffer *buffer, int64_t reference) {
-  if (!drop_references(buffer, reference)) {
+  if (atomic_fetch_sub_explicit(&buffer->count, reference, memory_order_acq_rel) != reference) {
     return false;
   }
   hr_caching_allocator_free(&buffer->device->allocator, buffer->block);
