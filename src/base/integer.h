@@ -18,6 +18,11 @@ static inline int64_t hr_divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
+/* a / b, rounded down; b is not 0. */
+static inline int64_t hr_divide_down(int64_t a, int64_t b) {
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
 /* The least multiple of b that is not below a; a >= 0, b > 0. */
 static inline int64_t hr_round_up(int64_t a, int64_t b) {
   return hr_divide_up(a, b) * b;

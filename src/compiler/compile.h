@@ -10,6 +10,7 @@
 #ifndef HEADRACE_COMPILER_COMPILE_H_
 #define HEADRACE_COMPILER_COMPILE_H_
 
+#include "base/vector.h"
 #include "core/ir/build.h"
 #include "core/ir/kernel.h"
 #include "core/ir/program.h"
@@ -121,6 +122,18 @@ typedef struct hr_origin_reader {
 uint32_t hr_origins_begin(hr_origin_reader *reader);
 /* The list's next number; they ascend. */
 uint32_t hr_origins_next(hr_origin_reader *reader);
+
+/* Writes them, step after step; zero it first. The caller frees `bytes`. */
+typedef struct hr_origin_writer {
+  HR_VECTOR(uint8_t) bytes;
+  uint32_t last; /* of the step's list */
+  bool failed;   /* out of memory */
+} hr_origin_writer;
+
+/* Begins the next step's list, of this length. */
+void hr_origins_put_count(hr_origin_writer *writer, uint32_t count);
+/* The list's next number; they ascend. */
+void hr_origins_put(hr_origin_writer *writer, uint32_t origin);
 
 /* Checks that the steps keep the order of the program's dependencies, and that no store to older memory passes a check.
  * No two buffers in use at the same time may share bytes of the arena. INTERNAL names the nodes, buffers and steps. */

@@ -9,18 +9,32 @@
 #include "base/vector.h"
 #include "compiler/compile.h"
 
+/* ---- writing ---- */
+
+static void put_number(hr_origin_writer *writer, uint32_t number) {
+  for (; number >= 128; number >>= 7) {
+    writer->failed |= !hr_vector_push(&writer->bytes, (uint8_t)(number | 128));
+  }
+  writer->failed |= !hr_vector_push(&writer->bytes, (uint8_t)number);
+}
+
+void hr_origins_put_count(hr_origin_writer *writer, uint32_t count) {
+  writer->last = 0;
+  put_number(writer, count);
+}
+
+void hr_origins_put(hr_origin_writer *writer, uint32_t origin) {
+  put_number(writer, origin - writer->last);
+  writer->last = origin;
+}
+
+/* ---- the lists of a schedule ---- */
+
 typedef struct lists {
   HR_VECTOR(uint32_t) step; /* of one step */
-  HR_VECTOR(uint8_t) bytes;
+  hr_origin_writer writer;
   bool failed;
 } lists;
-
-static void add_number(lists *l, uint32_t number) {
-  for (; number >= 128; number >>= 7) {
-    l->failed |= !hr_vector_push(&l->bytes, (uint8_t)(number | 128));
-  }
-  l->failed |= !hr_vector_push(&l->bytes, (uint8_t)number);
-}
 
 static void add_origin(lists *l, uint32_t origin) {
   l->failed |= origin != HR_NO_ORIGIN && !hr_vector_push(&l->step, origin);
@@ -61,9 +75,9 @@ static void add_step(lists *l, const hr_program *program, const hr_step *step) {
     add_node(l, &program->nodes[step->nodes[i]]);
   }
   l->step.count = hr__sort_unique(l->step.data, l->step.count);
-  add_number(l, (uint32_t)l->step.count);
+  hr_origins_put_count(&l->writer, (uint32_t)l->step.count);
   for (size_t i = 0; i < l->step.count; ++i) {
-    add_number(l, l->step.data[i] - (i > 0 ? l->step.data[i - 1] : 0));
+    hr_origins_put(&l->writer, l->step.data[i]);
   }
 }
 
@@ -72,15 +86,17 @@ hr_status hr_find_origins(hr_schedule *schedule) {
   for (int i = 0; i < schedule->step_count; ++i) {
     add_step(&l, &schedule->program, &schedule->steps[i]);
   }
-  schedule->origins = hr_arena_dup(&schedule->program.arena, l.bytes.data, l.bytes.count);
-  schedule->origin_bytes = l.bytes.count;
-  bool ok = schedule->origins != NULL && !l.failed;
+  schedule->origins = hr_arena_dup(&schedule->program.arena, l.writer.bytes.data, l.writer.bytes.count);
+  schedule->origin_bytes = l.writer.bytes.count;
+  bool ok = schedule->origins != NULL && !l.failed && !l.writer.failed;
   hr_vector_fini(&l.step);
-  hr_vector_fini(&l.bytes);
+  hr_vector_fini(&l.writer.bytes);
   return ok ? HR_OK
             : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "schedule: no memory for the origins of %d steps",
                              schedule->step_count);
 }
+
+/* ---- reading ---- */
 
 static uint32_t read_number(hr_origin_reader *reader) {
   uint32_t number = 0;

@@ -56,6 +56,9 @@ static inline int hr_repeat_whole_period(const hr_repeats *repeats, int period) 
   return period < repeats->head ? period : period + repeats->dropped;
 }
 
+/* True if the buffers have one size, life and layout. */
+bool hr_repeat_buffers_match(const hr_program_buffer *a, const hr_program_buffer *b);
+
 /* The number in the short program of one in the whole program, or HR_REMOVED. */
 uint32_t hr_repeat_shorten(const hr_repeats *repeats, hr_axis axis, uint32_t number);
 /* And back. */

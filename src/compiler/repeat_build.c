@@ -6,7 +6,6 @@
  */
 #include <string.h>
 
-#include "base/varint.h"
 #include "compiler/repeat.h"
 
 typedef struct builder {
@@ -18,10 +17,9 @@ typedef struct builder {
   const hr_step *from; /* the short schedule's */
   hr_step *steps;
   int step_count, node_count;
-  int *
-      numbers; /* of each short step: its number in the whole schedule, if it is in no run or in its first repetition */
+  int *numbers; /* of each short step in no run, or in the first repetition: its number in the whole schedule */
   hr_place *places;
-  HR_VECTOR(uint8_t) origins;
+  hr_origin_writer origins;
   uint32_t short_bound, short_arguments;
   const hr_run_slot *slot; /* the next one */
   int64_t repetition;
@@ -159,16 +157,6 @@ static void touch_slot(void *ctx, hr_slot_kind kind, void *place) {
   }
 }
 
-static void put_number(builder *b, uint32_t number) {
-  b->failed |= !hr_vector_reserve(&b->origins, b->origins.count + HR_VARINT_BYTES_MAX);
-  for (; !b->failed && number >= 128; number >>= 7) {
-    b->origins.data[b->origins.count++] = (uint8_t)(number | 128);
-  }
-  if (!b->failed) {
-    b->origins.data[b->origins.count++] = (uint8_t)number;
-  }
-}
-
 /* A node of the step's own among the program's. */
 static void own_node(builder *b, hr_step *step, const hr_node *node) {
   hr_node *own = &b->schedule->program.nodes[b->node_count++];
@@ -185,13 +173,10 @@ static void add_outside(builder *b, int number) {
   hr_step_each_slot(step, lengthen_slot, b);
   hr_step_each_slot(step, touch_slot, b);
   step->like = step->like > 0 ? b->numbers[step->like - 1] + 1 : 0;
-  uint32_t last = 0;
   int first = b->runs->origin_first[number], end = b->runs->origin_first[number + 1];
-  put_number(b, (uint32_t)(end - first));
+  hr_origins_put_count(&b->origins, (uint32_t)(end - first));
   for (int i = first; i < end; ++i) {
-    uint32_t origin = hr_repeat_lengthen(b->repeats, HR_AXIS_RECORDS, b->runs->origins.data[i]);
-    put_number(b, origin - last);
-    last = origin;
+    hr_origins_put(&b->origins, hr_repeat_lengthen(b->repeats, HR_AXIS_RECORDS, b->runs->origins.data[i]));
   }
   b->numbers[number] = b->step_count++;
 }
@@ -277,12 +262,9 @@ static void add_node(builder *b, const hr_node *from, hr_step *step) {
 }
 
 static void add_origins(builder *b, int count) {
-  uint32_t last = 0;
-  put_number(b, (uint32_t)count);
+  hr_origins_put_count(&b->origins, (uint32_t)count);
   for (int i = 0; i < count; ++i) {
-    uint32_t origin = value_of(b, b->slot++);
-    put_number(b, origin - last);
-    last = origin;
+    hr_origins_put(&b->origins, value_of(b, b->slot++));
   }
 }
 
@@ -382,8 +364,8 @@ static bool finish(builder *b) {
   hr_schedule *schedule = b->schedule;
   finish_places(b);
   lengthen_declined(b);
-  schedule->origins = hr_arena_dup(&schedule->program.arena, b->origins.data, b->origins.count);
-  schedule->origin_bytes = b->origins.count;
+  schedule->origins = hr_arena_dup(&schedule->program.arena, b->origins.bytes.data, b->origins.bytes.count);
+  schedule->origin_bytes = b->origins.bytes.count;
   schedule->steps = b->steps;
   schedule->places = b->places;
   schedule->step_count = schedule->group_count = b->step_count;
@@ -403,9 +385,9 @@ hr_status hr_runs_build(const hr_program *stream, const hr_target *target, const
   bool ok = make_buffers(&b) && make_scalars(&b) && make_lists(&b);
   if (ok) {
     add_steps(&b);
-    ok = !b.failed && (b.is_refused || finish(&b));
+    ok = !b.failed && !b.origins.failed && (b.is_refused || finish(&b));
   }
-  hr_vector_fini(&b.origins);
+  hr_vector_fini(&b.origins.bytes);
   *out_is = ok && !b.is_refused;
   if (!ok) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a schedule of %d records",

@@ -29,7 +29,7 @@ static bool match_steps(const matcher *m, int i, int k) {
 
 /* ---- numbers that grow evenly ---- */
 
-/* What a slot has in each repetition of the short schedule. */
+/* The numbers of a slot in all repetitions of the short schedule. */
 typedef struct series {
   hr_slot_kind kind;
   int count;
@@ -456,11 +456,8 @@ static bool check_shared(const matcher *m) {
 
 /* The buffers of middle periods, and of a table, are alike. */
 static bool are_alike(const hr_schedule *schedule, uint32_t a, uint32_t b) {
-  const hr_program_buffer *x = &schedule->program.buffers[a], *y = &schedule->program.buffers[b];
-  return x->bytes == y->bytes && x->layout == y->layout && x->rows == y->rows && x->room == y->room &&
-         x->growth == y->growth && x->takes == y->takes && x->is_dead == y->is_dead && x->is_fresh == y->is_fresh &&
-         x->is_free == y->is_free && x->is_refused == y->is_refused &&
-         schedule->places[a].kind == schedule->places[b].kind;
+  const hr_program_buffer *all = schedule->program.buffers;
+  return hr_repeat_buffers_match(&all[a], &all[b]) && schedule->places[a].kind == schedule->places[b].kind;
 }
 
 static bool check_members(const matcher *m) {

@@ -12,54 +12,12 @@
  */
 #include <string.h>
 
+#include "base/integer.h"
 #include "compiler/repeat_find.h"
 #include "core/ir/dtype.h"
 #include "core/ops/op.h"
 
 enum { REACH_MAX = 6, MOVING_MAX = 32, WORTH = 4 }; /* a fourth of the records has to be dropped */
-
-/* ---- axes ---- */
-
-uint32_t hr_repeat_shorten(const hr_repeats *repeats, hr_axis axis, uint32_t number) {
-  uint32_t removed = 0;
-  for (int r = 0; r < repeats->count; ++r) {
-    const hr_repeat_span *span = &repeats->all[r].spans[axis];
-    uint32_t begin = span->first + span->size * (uint32_t)repeats->head,
-             count = span->size * (uint32_t)repeats->dropped;
-    if (number < begin) {
-      break;
-    }
-    if (number < begin + count) {
-      return HR_REMOVED;
-    }
-    removed += count;
-  }
-  return number - removed;
-}
-
-uint32_t hr_repeat_lengthen(const hr_repeats *repeats, hr_axis axis, uint32_t number) {
-  for (int r = 0; r < repeats->count; ++r) {
-    const hr_repeat_span *span = &repeats->all[r].spans[axis];
-    if (number < span->first + span->size * (uint32_t)repeats->head) {
-      break;
-    }
-    number += span->size * (uint32_t)repeats->dropped;
-  }
-  return number;
-}
-
-hr_member hr_repeat_find_member(const hr_repeats *repeats, hr_axis axis, uint32_t number) {
-  uint32_t removed = 0;
-  for (int r = 0; r < repeats->count; ++r) {
-    const hr_repeat_span *span = &repeats->all[r].spans[axis];
-    uint32_t first = span->first - removed, count = span->size * (uint32_t)hr_repeat_kept(repeats, r);
-    if (number >= first && number < first + count) {
-      return (hr_member){r, (int)((number - first) / span->size)};
-    }
-    removed += span->size * (uint32_t)repeats->dropped;
-  }
-  return (hr_member){-1, 0};
-}
 
 /* ---- choosing ---- */
 
@@ -78,12 +36,8 @@ typedef struct family {
   int64_t direction; /* 1: up with the periods; -1: down */
 } family;
 
-static int64_t floor_div(int64_t a, int64_t b) {
-  return a / b - (a % b < 0);
-}
-
 static int64_t period_of(const hr_repeat_span *span, int64_t number) {
-  return floor_div(number - (int64_t)span->first, (int64_t)span->size);
+  return hr_divide_down(number - (int64_t)span->first, (int64_t)span->size);
 }
 
 /* The family of a slot whose number is `middle` in the middle period. */
@@ -428,11 +382,6 @@ static bool check_moves(const shortener *s, uint8_t *marks) {
 
 /* ---- buffers ---- */
 
-static bool is_same_buffer(const hr_program_buffer *a, const hr_program_buffer *b) {
-  return a->bytes == b->bytes && a->layout == b->layout && a->rows == b->rows && a->room == b->room &&
-         a->growth == b->growth && a->is_dead == b->is_dead && a->is_fresh == b->is_fresh && a->is_free == b->is_free;
-}
-
 /* The buffers of dropped periods, and those of the first period after them, are as those of the period before. */
 static bool check_buffers(const shortener *s) {
   for (int r = 0; r < s->repeats->count; ++r) {
@@ -440,7 +389,7 @@ static bool check_buffers(const shortener *s) {
     uint32_t begin = span->first + span->size * (uint32_t)s->repeats->head,
              end = begin + span->size * (uint32_t)(s->repeats->dropped + 1);
     for (uint32_t b = begin; b < end; ++b) {
-      if (!is_same_buffer(&s->program->buffers[b], &s->program->buffers[b - span->size])) {
+      if (!hr_repeat_buffers_match(&s->program->buffers[b], &s->program->buffers[b - span->size])) {
         return false;
       }
     }

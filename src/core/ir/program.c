@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/integer.h"
+
 void hr_program_init(hr_program *program) {
   *program = (hr_program){0};
   hr_arena_init(&program->arena, 0);
@@ -313,10 +315,6 @@ static void add_term(equation *e, int64_t stride, int64_t dim, int sign) {
   ++e->count;
 }
 
-static int64_t floor_div(int64_t a, int64_t b) {
-  return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
-
 /* True if the terms from `at` on can sum to `target`, or if the search takes too long. Coefficients decrease, so in
  * nested views one or two values of each variable are possible. */
 static bool can_reach(equation *e, int at, int64_t target) {
@@ -332,8 +330,8 @@ static bool can_reach(equation *e, int at, int64_t target) {
     rest_max += e->terms[i].coefficient * e->terms[i].max;
   }
   const equation_term *term = &e->terms[at];
-  int64_t first = -floor_div(rest_max - target, term->coefficient); /* smallest k with target - k*c <= rest_max */
-  int64_t last = floor_div(target - rest_min, term->coefficient);
+  int64_t first = -hr_divide_down(rest_max - target, term->coefficient); /* smallest k with target - k*c <= rest_max */
+  int64_t last = hr_divide_down(target - rest_min, term->coefficient);
   first = first > term->min ? first : term->min;
   last = last < term->max ? last : term->max;
   for (int64_t k = first; k <= last; ++k) {
