@@ -42,12 +42,24 @@ static inline const hr_tensor *hr__integer(hr__formula *f, int64_t number) {
   return hr__number(f, hr_scalar_i64(number));
 }
 
+/* The dtype in which functions compute whose sums or squares would overflow: f32 for integers and floats of 16 bits. */
+static inline hr_dtype hr__wide_dtype(hr_dtype dtype) {
+  bool is_small = hr_dtype_is_integer(dtype) || dtype == HR_DTYPE_F16 || dtype == HR_DTYPE_BF16;
+  return is_small ? HR_DTYPE_F32 : dtype;
+}
+
 /* A record with one output. attrs: NULL for none. dtype: NONE, or the output's. */
 const hr_tensor *hr__step(hr__formula *f, hr_op op, const hr_attrs *attrs, int input_count,
                           const hr_tensor *const *inputs, hr_dtype dtype);
 const hr_tensor *hr__unary(hr__formula *f, hr_op op, const hr_tensor *x);
 const hr_tensor *hr__binary(hr__formula *f, hr_op op, const hr_tensor *x, const hr_tensor *y);
 const hr_tensor *hr__ternary(hr__formula *f, hr_op op, const hr_tensor *x, const hr_tensor *y, const hr_tensor *z);
+static inline const hr_tensor *hr__plus(hr__formula *f, const hr_tensor *x, const hr_tensor *y) {
+  return hr__binary(f, HR_OP_ADD, x, y);
+}
+static inline const hr_tensor *hr__times(hr__formula *f, const hr_tensor *x, const hr_tensor *y) {
+  return hr__binary(f, HR_OP_MUL, x, y);
+}
 /* A place for an output of hr__record_to, with this dtype (NONE: the row's). rank, dims: those that the row lets the
  * caller choose, or 0. Empty after a failure. */
 hr_tensor *hr__output(hr__formula *f, hr_dtype dtype, int rank, const int64_t *dims);

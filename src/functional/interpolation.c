@@ -326,12 +326,6 @@ static hr_status read_axes(const hr__function_call *c, int *out_axes, int *out_c
   return HR_OK;
 }
 
-/* The dtype in which taps are summed. */
-static hr_dtype computing_dtype(const line *l, hr_dtype dtype) {
-  bool is_small = hr_dtype_is_integer(dtype) || dtype == HR_DTYPE_F16 || dtype == HR_DTYPE_BF16;
-  return l->mode == NEAREST ? dtype : is_small ? HR_DTYPE_F32 : dtype;
-}
-
 /* x, which is released, gets the result of one dim. */
 static hr_status resize_dim(const line *l, hr_tensor *x) {
   hr__formula f;
@@ -366,7 +360,7 @@ hr_status hr__emit_interpolate(const hr__function_call *c) {
   line l = {.call = c};
   const hr_tensor *x = c->inputs[0];
   HR_RETURN_IF_ERROR(read_words(c, &l));
-  hr_dtype dtype = computing_dtype(&l, x->dtype);
+  hr_dtype dtype = l.mode == NEAREST ? x->dtype : hr__wide_dtype(x->dtype); /* of sums of taps */
   hr_tensor wide;
   HR_RETURN_IF_ERROR(hr__convert(c, x, dtype, &wide));
   hr_status status = resize_dims(c, &l, &wide);

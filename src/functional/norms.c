@@ -3,8 +3,7 @@
 
 /* x as floats in which its squares do not overflow. */
 static const hr_tensor *widened(hr__formula *f, const hr_tensor *x) {
-  bool is_small = hr_dtype_is_integer(x->dtype) || x->dtype == HR_DTYPE_F16 || x->dtype == HR_DTYPE_BF16;
-  return hr__as_dtype(f, x, is_small ? HR_DTYPE_F32 : x->dtype);
+  return hr__as_dtype(f, x, hr__wide_dtype(x->dtype));
 }
 
 /* In x's dtype, if that is floating. */

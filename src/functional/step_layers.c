@@ -201,35 +201,28 @@ static const hr_tensor *product(hr__formula *f, const hr_tensor *x, const hr_ten
   return hr__step(f, HR_OP_MATMUL, NULL, bias != NULL ? 3 : 2, operands, HR_DTYPE_NONE);
 }
 
-static const hr_tensor *times(hr__formula *f, const hr_tensor *x, const hr_tensor *y) {
-  return hr__binary(f, HR_OP_MUL, x, y);
-}
-static const hr_tensor *plus(hr__formula *f, const hr_tensor *x, const hr_tensor *y) {
-  return hr__binary(f, HR_OP_ADD, x, y);
-}
-
 static const hr_tensor *gru_step(hr__formula *f, const layer *l, const hr_tensor *sums, const hr_tensor *h) {
   int count = l->resets_before ? 2 : 3;
   const hr_tensor *rows = gate_of(f, l, l->transposed, 1, 0, count);
   const hr_tensor *bias = l->bias != NULL ? gate_of(f, l, l->bias, 0, 0, count) : NULL;
   const hr_tensor *from_h = product(f, h, rows, bias), *gates[2], *of_n;
   for (int i = 0; i < 2; ++i) {
-    const hr_tensor *sum = plus(f, gate_of(f, l, sums, 1, i, 1), gate_of(f, l, from_h, 1, i, 1));
+    const hr_tensor *sum = hr__plus(f, gate_of(f, l, sums, 1, i, 1), gate_of(f, l, from_h, 1, i, 1));
     gates[i] = activated(f, l, l->gate, sum);
   }
   if (l->resets_before) {
     bias = l->bias != NULL ? gate_of(f, l, l->bias, 0, 2, 1) : NULL;
-    of_n = product(f, times(f, gates[0], h), gate_of(f, l, l->transposed, 1, 2, 1), bias);
+    of_n = product(f, hr__times(f, gates[0], h), gate_of(f, l, l->transposed, 1, 2, 1), bias);
   } else {
-    of_n = times(f, gates[0], gate_of(f, l, from_h, 1, 2, 1));
+    of_n = hr__times(f, gates[0], gate_of(f, l, from_h, 1, 2, 1));
   }
-  const hr_tensor *n = activated(f, l, l->activation, plus(f, gate_of(f, l, sums, 1, 2, 1), of_n));
+  const hr_tensor *n = activated(f, l, l->activation, hr__plus(f, gate_of(f, l, sums, 1, 2, 1), of_n));
   return hr__ternary(f, HR_OP_LERP, n, h, gates[1]);
 }
 
 /* c times the peepholes of a gate is added. */
 static const hr_tensor *peeped(hr__formula *f, const layer *l, const hr_tensor *sum, const hr_tensor *c, int i) {
-  return l->peepholes == NULL ? sum : plus(f, sum, times(f, gate_of(f, l, l->peepholes, 0, i, 1), c));
+  return l->peepholes == NULL ? sum : hr__plus(f, sum, hr__times(f, gate_of(f, l, l->peepholes, 0, i, 1), c));
 }
 
 static void lstm_step(hr__formula *f, const layer *l, const hr_tensor *sums, const hr_tensor *const before[2],
@@ -241,11 +234,11 @@ static void lstm_step(hr__formula *f, const layer *l, const hr_tensor *sums, con
                                ? hr__binary(f, HR_OP_SUB, hr__integer(f, 1), i)
                                : activated(f, l, l->gate, peeped(f, l, gate_of(f, l, all, 1, FORGET, 1), c, 1));
   const hr_tensor *new = activated(f, l, l->activation, gate_of(f, l, all, 1, CELL, 1));
-  c = plus(f, times(f, keeps, c), times(f, i, new));
+  c = hr__plus(f, hr__times(f, keeps, c), hr__times(f, i, new));
   const hr_tensor *o = activated(f, l, l->gate, peeped(f, l, gate_of(f, l, all, 1, OUTPUT, 1), c, 2));
   layer unbounded = *l;
   unbounded.clip = 0;
-  after[0] = times(f, o, activated(f, &unbounded, l->output, c)), after[1] = c;
+  after[0] = hr__times(f, o, activated(f, &unbounded, l->output, c)), after[1] = c;
 }
 
 /* The states after step t: `out`, which the caller releases. */

@@ -34,12 +34,6 @@ static const hr_tensor *rest(hr__formula *f, int index) {
   return hr__real(f, 1 - number_of(f, index));
 }
 
-static const hr_tensor *times(hr__formula *f, const hr_tensor *x, const hr_tensor *y) {
-  return hr__binary(f, HR_OP_MUL, x, y);
-}
-static const hr_tensor *plus(hr__formula *f, const hr_tensor *x, const hr_tensor *y) {
-  return hr__binary(f, HR_OP_ADD, x, y);
-}
 static const hr_tensor *minus(hr__formula *f, const hr_tensor *x, const hr_tensor *y) {
   return hr__binary(f, HR_OP_SUB, x, y);
 }
@@ -48,7 +42,7 @@ static const hr_tensor *by(hr__formula *f, const hr_tensor *x, const hr_tensor *
 }
 /* The attribute times x, and its rest times y. */
 static const hr_tensor *mixed(hr__formula *f, int index, const hr_tensor *x, const hr_tensor *y) {
-  return plus(f, times(f, attribute(f, index), x), times(f, rest(f, index), y));
+  return hr__plus(f, hr__times(f, attribute(f, index), x), hr__times(f, rest(f, index), y));
 }
 
 /* A number, or a tensor in the parameter's dtype. */
@@ -71,7 +65,8 @@ static hr_status finish(hr__formula *f, int count, const hr_tensor *const *resul
 /* gradient + weight_decay * parameter */
 static const hr_tensor *decayed_gradient(hr__formula *f, int index) {
   const hr_tensor *const *x = f->call->inputs;
-  return number_of(f, index) != 0 ? plus(f, x[GRADIENT], times(f, attribute(f, index), x[PARAMETER])) : x[GRADIENT];
+  return number_of(f, index) != 0 ? hr__plus(f, x[GRADIENT], hr__times(f, attribute(f, index), x[PARAMETER]))
+                                  : x[GRADIENT];
 }
 
 hr_status hr__emit_sgd_update(const hr__function_call *c) {
@@ -79,10 +74,10 @@ hr_status hr__emit_sgd_update(const hr__function_call *c) {
   hr__formula f;
   begin(&f, c, RATE);
   const hr_tensor *g = decayed_gradient(&f, DECAY), *momentum = attribute(&f, MOMENTUM);
-  const hr_tensor *share = number_of(&f, DAMPENING) != 0 ? times(&f, rest(&f, DAMPENING), g) : g;
-  const hr_tensor *v = plus(&f, times(&f, momentum, c->inputs[VELOCITY]), share);
-  const hr_tensor *step = hr__int_attribute(c, NESTEROV) != 0 ? plus(&f, g, times(&f, momentum, v)) : v;
-  const hr_tensor *p = minus(&f, c->inputs[PARAMETER], times(&f, in_dtype(&f, c->inputs[RATE]), step));
+  const hr_tensor *share = number_of(&f, DAMPENING) != 0 ? hr__times(&f, rest(&f, DAMPENING), g) : g;
+  const hr_tensor *v = hr__plus(&f, hr__times(&f, momentum, c->inputs[VELOCITY]), share);
+  const hr_tensor *step = hr__int_attribute(c, NESTEROV) != 0 ? hr__plus(&f, g, hr__times(&f, momentum, v)) : v;
+  const hr_tensor *p = minus(&f, c->inputs[PARAMETER], hr__times(&f, in_dtype(&f, c->inputs[RATE]), step));
   return finish(&f, 2, (const hr_tensor *[]){p, v});
 }
 
@@ -92,7 +87,7 @@ enum { BETA1, BETA2, EPS, WEIGHT_DECAY, DECOUPLED, CORRECTION };
 
 /* 1 - beta^step, whose digits a difference in f32 would lose. */
 static const hr_tensor *corrected(hr__formula *f, int beta, const hr_tensor *step) {
-  const hr_tensor *power = times(f, hr__real(f, log(number_of(f, beta))), step);
+  const hr_tensor *power = hr__times(f, hr__real(f, log(number_of(f, beta))), step);
   return hr__unary(f, HR_OP_NEG, hr__unary(f, HR_OP_EXPM1, power));
 }
 
@@ -106,14 +101,14 @@ hr_status hr__emit_adam_update(const hr__function_call *c) {
   const hr_tensor *m = mixed(&f, BETA1, c->inputs[MEAN], g);
   const hr_tensor *v = mixed(&f, BETA2, c->inputs[SQUARE], hr__unary(&f, HR_OP_SQUARE, g));
   if (is_decoupled && has_decay) {
-    p = minus(&f, p, times(&f, in_dtype(&f, times(&f, rate, attribute(&f, WEIGHT_DECAY))), p));
+    p = minus(&f, p, hr__times(&f, in_dtype(&f, hr__times(&f, rate, attribute(&f, WEIGHT_DECAY))), p));
   }
   const hr_tensor *root = hr__unary(&f, HR_OP_SQRT, v);
   if (hr__int_attribute(c, CORRECTION) != 0) {
     rate = by(&f, rate, corrected(&f, BETA1, c->inputs[STEP]));
     root = by(&f, root, in_dtype(&f, hr__unary(&f, HR_OP_SQRT, corrected(&f, BETA2, c->inputs[STEP]))));
   }
-  const hr_tensor *step = by(&f, times(&f, in_dtype(&f, rate), m), plus(&f, root, attribute(&f, EPS)));
+  const hr_tensor *step = by(&f, hr__times(&f, in_dtype(&f, rate), m), hr__plus(&f, root, attribute(&f, EPS)));
   return finish(&f, 3, (const hr_tensor *[]){minus(&f, p, step), m, v});
 }
 
@@ -122,9 +117,9 @@ hr_status hr__emit_adamax_update(const hr__function_call *c) {
   hr__formula f;
   begin(&f, c, RATE);
   const hr_tensor *g = c->inputs[GRADIENT], *m = mixed(&f, BETA1, c->inputs[MEAN], g);
-  const hr_tensor *v =
-      hr__binary(&f, HR_OP_MAXIMUM, times(&f, attribute(&f, BETA2), c->inputs[LARGEST]), hr__unary(&f, HR_OP_ABS, g));
-  const hr_tensor *step = by(&f, times(&f, in_dtype(&f, c->inputs[RATE]), m), plus(&f, v, attribute(&f, EPS)));
+  const hr_tensor *v = hr__binary(&f, HR_OP_MAXIMUM, hr__times(&f, attribute(&f, BETA2), c->inputs[LARGEST]),
+                                  hr__unary(&f, HR_OP_ABS, g));
+  const hr_tensor *step = by(&f, hr__times(&f, in_dtype(&f, c->inputs[RATE]), m), hr__plus(&f, v, attribute(&f, EPS)));
   return finish(&f, 3, (const hr_tensor *[]){minus(&f, c->inputs[PARAMETER], step), m, v});
 }
 
@@ -135,8 +130,8 @@ hr_status hr__emit_lion_update(const hr__function_call *c) {
   const hr_tensor *p = c->inputs[PARAMETER], *g = c->inputs[GRADIENT], *rate = in_dtype(&f, c->inputs[RATE]);
   const hr_tensor *way = hr__unary(&f, HR_OP_SIGN, mixed(&f, BETA1, c->inputs[MEAN], g));
   const hr_tensor *m = mixed(&f, BETA2, c->inputs[MEAN], g);
-  const hr_tensor *step = number_of(&f, DECAY) != 0 ? plus(&f, way, times(&f, attribute(&f, DECAY), p)) : way;
-  return finish(&f, 2, (const hr_tensor *[]){minus(&f, p, times(&f, rate, step)), m});
+  const hr_tensor *step = number_of(&f, DECAY) != 0 ? hr__plus(&f, way, hr__times(&f, attribute(&f, DECAY), p)) : way;
+  return finish(&f, 2, (const hr_tensor *[]){minus(&f, p, hr__times(&f, rate, step)), m});
 }
 
 /* ---- sums of squares ---- */
@@ -144,8 +139,8 @@ hr_status hr__emit_lion_update(const hr__function_call *c) {
 /* The parameter less rate * gradient / (sqrt(v) + eps). */
 static const hr_tensor *scaled_step(hr__formula *f, const hr_tensor *rate, const hr_tensor *v, int eps) {
   const hr_tensor *const *x = f->call->inputs;
-  const hr_tensor *root = plus(f, hr__unary(f, HR_OP_SQRT, v), attribute(f, eps));
-  return minus(f, x[PARAMETER], by(f, times(f, in_dtype(f, rate), x[GRADIENT]), root));
+  const hr_tensor *root = hr__plus(f, hr__unary(f, HR_OP_SQRT, v), attribute(f, eps));
+  return minus(f, x[PARAMETER], by(f, hr__times(f, in_dtype(f, rate), x[GRADIENT]), root));
 }
 
 hr_status hr__emit_rmsprop_update(const hr__function_call *c) {
@@ -160,7 +155,7 @@ hr_status hr__emit_adagrad_update(const hr__function_call *c) {
   enum { SQUARE = 2, RATE };
   hr__formula f;
   begin(&f, c, RATE);
-  const hr_tensor *v = plus(&f, c->inputs[SQUARE], hr__unary(&f, HR_OP_SQUARE, c->inputs[GRADIENT]));
+  const hr_tensor *v = hr__plus(&f, c->inputs[SQUARE], hr__unary(&f, HR_OP_SQUARE, c->inputs[GRADIENT]));
   return finish(&f, 2, (const hr_tensor *[]){scaled_step(&f, c->inputs[RATE], v, 0), v});
 }
 
@@ -171,9 +166,9 @@ hr_status hr__emit_adadelta_update(const hr__function_call *c) {
   const hr_tensor *g = c->inputs[GRADIENT], *eps = attribute(&f, DELTA_EPS), *u = c->inputs[DELTA];
   const hr_tensor *v = mixed(&f, RHO, c->inputs[SQUARE], hr__unary(&f, HR_OP_SQUARE, g));
   const hr_tensor *ratio =
-      by(&f, hr__unary(&f, HR_OP_SQRT, plus(&f, u, eps)), hr__unary(&f, HR_OP_SQRT, plus(&f, v, eps)));
-  const hr_tensor *step = times(&f, ratio, g);
+      by(&f, hr__unary(&f, HR_OP_SQRT, hr__plus(&f, u, eps)), hr__unary(&f, HR_OP_SQRT, hr__plus(&f, v, eps)));
+  const hr_tensor *step = hr__times(&f, ratio, g);
   u = mixed(&f, RHO, u, hr__unary(&f, HR_OP_SQUARE, step));
-  const hr_tensor *p = minus(&f, c->inputs[PARAMETER], times(&f, in_dtype(&f, c->inputs[RATE]), step));
+  const hr_tensor *p = minus(&f, c->inputs[PARAMETER], hr__times(&f, in_dtype(&f, c->inputs[RATE]), step));
   return finish(&f, 3, (const hr_tensor *[]){p, v, u});
 }

@@ -95,9 +95,14 @@ static const hr_tensor *with_sides(hr__formula *f, const hr_tensor *x, const win
   return any == 0 ? x : hr__step(f, HR_OP_PAD, &attrs, 1, &x, x->dtype);
 }
 
-/* The number of windows along a padded dim; no window without room. */
+/* The places behind the first at which a window of a dim of this size, with its padding, may begin; -1 or less: none.
+ */
+static int64_t window_room(const windows *w, int d, int64_t size) {
+  return size - w->dilation[d] * (w->size[d] - 1) - 1;
+}
+
 static int64_t window_count(const windows *w, int d, int64_t size) {
-  int64_t room = size - w->dilation[d] * (w->size[d] - 1) - 1;
+  int64_t room = window_room(w, d, size);
   return room < 0 ? 0 : room / w->stride[d] + 1;
 }
 
@@ -240,9 +245,8 @@ static bool is_symmetric(const windows *w) {
 static int64_t pooled_size(const pool *p, int d) {
   const windows *w = &p->windows;
   int64_t own = w->before[d] + p->call->inputs[0]->dims[w->first + d], size = own + w->after[d];
-  int64_t room = size - w->dilation[d] * (w->size[d] - 1) - 1;
-  int64_t count = room < 0 ? 0 : room / w->stride[d] + 1;
-  bool has_more = p->is_ceil && room % w->stride[d] > 0 && count * w->stride[d] < own;
+  int64_t count = window_count(w, d, size);
+  bool has_more = p->is_ceil && window_room(w, d, size) % w->stride[d] > 0 && count * w->stride[d] < own;
   return count + has_more;
 }
 
@@ -338,7 +342,7 @@ hr_status hr__emit_max_pool_places(const hr__function_call *c) {
 
 /* ---- convolutions of any layout ---- */
 
-/* Where each dim of the row's order is: batch, features, then planes 0, 1, ... */
+/* The places of the dims in the row's order: batch, features, then planes 0, 1, ... */
 typedef struct layout {
   int count;
   int place[3][HR_RANK_MAX]; /* of x, weight, result */
