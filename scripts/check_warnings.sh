@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Builds the core, the command and the C tests with warnings as errors: under gcc for this machine's processor and, if
 # clang exists, under clang for any processor of this architecture, which shows that code for wide vectors stays in its
-# place. clang has its warnings before it optimizes, so its build doesn't. The argument is the folder of cmake and ninja.
+# place. clang has its warnings before it optimizes, so its build doesn't.
+#
+# The argument is the folder of cmake and ninja.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$1

@@ -58,8 +58,8 @@ def _places(x, offset):
 
 
 def rope(a, dims, *, traditional=False, base=10000.0, scale=1.0, offset=0, freqs=None):
-    """Rotary encoding: pairs of the first `dims` elements at place t are turned by (t + offset) * scale times the pair's
-    rate: base^(-2 i / dims), or 1 / freqs. Pairs are elements i and i + dims / 2; traditional: 2 i and 2 i + 1."""
+    """Rotary encoding: pairs of the first `dims` elements at place t are turned by (t + offset) * scale times the
+    pair's rate: base^(-2 i / dims), or 1 / freqs. Pairs are elements i and i + dims / 2; traditional: 2 i and 2 i + 1."""
     if a.ndim < 3:
         raise ValueError(f"rope: {a.ndim} dims, expected at least 3")
     if dims <= 0 or dims % 2 or dims > a.shape[-1]:

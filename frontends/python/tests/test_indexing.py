@@ -111,7 +111,8 @@ def test_masked_scatter_is_an_assignment_at_a_mask(dims):
     source = rng.normal(size=(mask.sum(), *x.shape[dims:]))
     expected = x.copy()
     expected[mask] = source
-    np.testing.assert_array_equal(np.asarray(hr.masked_scatter(hr.array(x), hr.array(mask), hr.array(source))), expected)
+    scattered = hr.masked_scatter(hr.array(x), hr.array(mask), hr.array(source))
+    np.testing.assert_array_equal(np.asarray(scattered), expected)
     swapped = hr.masked_scatter(hr.array(x.T).T, hr.array(mask.T).T, hr.array(source))
     np.testing.assert_array_equal(np.asarray(swapped), expected)
 

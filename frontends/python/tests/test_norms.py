@@ -45,11 +45,16 @@ def check_with_torch(ours, theirs, *arrays):
 @pytest.mark.parametrize("shape", [(4, 3), (4, 3, 5), (2, 3, 2, 4)])
 def test_batch_norm(shape):
     x, mean, var, weight, bias = sample(*shape), sample(3), 1 + sample(3) ** 2, sample(3), sample(3)
-    check_with_torch(lambda *xs: hr.batch_norm(*xs, eps=0.25), lambda x, m, v, w, b: F.batch_norm(x, m, v, w, b, eps=0.25)
-                     if not m.requires_grad else (x - m.view(3, *[1] * (x.ndim - 2))) / (v + 0.25).sqrt().view(3, *[1] * (x.ndim - 2))
-                     * w.view(3, *[1] * (x.ndim - 2)) + b.view(3, *[1] * (x.ndim - 2)), x, mean, var, weight, bias)  # fmt: skip
-    check_with_torch(lambda *xs: hr.batch_norm_training(*xs)[0], lambda x, w, b: F.batch_norm(x, None, None, w, b, True),
-                     x, weight, bias)  # fmt: skip
+
+    def theirs(x, *vectors):
+        if not vectors[0].requires_grad:
+            return F.batch_norm(x, *vectors, eps=0.25)
+        m, v, w, b = (vector.view(3, *[1] * (x.ndim - 2)) for vector in vectors)  # torch has no gradient by the mean
+        return (x - m) / (v + 0.25).sqrt() * w + b
+
+    check_with_torch(lambda *xs: hr.batch_norm(*xs, eps=0.25), theirs, x, mean, var, weight, bias)
+    check_with_torch(lambda *xs: hr.batch_norm_training(*xs)[0],
+                     lambda x, w, b: F.batch_norm(x, None, None, w, b, True), x, weight, bias)  # fmt: skip
     _, by_mean, by_var = hr.batch_norm_training(hr.array(x))
     axes = tuple(d for d in range(len(shape)) if d != 1)
     close(by_mean, x.mean(axes))
@@ -64,8 +69,9 @@ def test_batch_norm(shape):
 def test_group_norm(groups, shape):
     if len(shape) == 2 and groups == 4:
         return  # of one element each
+    xs = sample(*shape), sample(4), sample(4)
     check_with_torch(lambda *xs: hr.group_norm(*xs, groups=groups, eps=1e-3),
-                     lambda *xs: F.group_norm(xs[0], groups, *xs[1:], eps=1e-3), sample(*shape), sample(4), sample(4))  # fmt: skip
+                     lambda *xs: F.group_norm(xs[0], groups, *xs[1:], eps=1e-3), *xs)  # fmt: skip
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7])
@@ -185,7 +191,8 @@ def test_rope(traditional):
 
 def test_fast_norms_and_attention():
     x, w, b = sample(2, 4, 6), sample(6), sample(6)
-    close(hr.fast.layer_norm(*map(hr.array, (x, w, b))), F.layer_norm(*map(torch.tensor, (x,)), (6,), torch.tensor(w), torch.tensor(b)).numpy())
+    normed = F.layer_norm(torch.tensor(x), (6,), torch.tensor(w), torch.tensor(b))
+    close(hr.fast.layer_norm(*map(hr.array, (x, w, b))), normed.numpy())
     close(hr.fast.rms_norm(*map(hr.array, (x, w)), 1e-3), x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-3) * w)
     q, k, v = sample(2, 4, 3, 8), sample(2, 2, 5, 8), sample(2, 2, 5, 8)
     given = list(map(hr.array, (q, k, v)))

@@ -152,7 +152,8 @@ CASES |= {
         lambda x: [hr.reduce_window(x, (2, 3), stride=(1, 2), mode=m, padding="same") for m in ("sum", "max", "mean")],
         signed(5, 6),
     ),
-    "as_strided": (lambda x: [hr.as_strided(x, (3, 4), (2, 1)), hr.as_strided(x.T, (2, 3), (-1, 2), 3) * 2], signed(3, 4)),
+    "as_strided": (lambda x: [hr.as_strided(x, (3, 4), (2, 1)), hr.as_strided(x.T, (2, 3), (-1, 2), 3) * 2],
+                   signed(3, 4)),
     "conv_general": (
         lambda x, w: hr.conv_general(x, w, input_dilation=[2], padding="same", layout="b0f,0io->b0f"),
         signed(2, 5, 3), signed(3, 3, 2),
@@ -163,10 +164,12 @@ CASES |= {
         signed(3, 4),
     ),
     "rnn": (hr.rnn, signed(2, 4, 3), signed(2, 3), signed(2, 2), signed(2), signed(2, 2)),
-    "gru": (lambda x, w, r: [hr.gru(x, w, r), hr.gru(x, w, r, reset_before=True)], signed(4, 3), signed(6, 3), signed(6, 2)),
+    "gru": (lambda x, w, r: [hr.gru(x, w, r), hr.gru(x, w, r, reset_before=True)],
+            signed(4, 3), signed(6, 3), signed(6, 2)),
     "lstm": (lambda x, w, r: [*hr.lstm(x, w, r), *hr.lstm(x, w, r, reverse=True)], signed(2, 4, 3), signed(8, 3),
              signed(8, 2)),
-    "lstm, lengths": (lambda x, w, r, n: hr.lstm(x, w, r, lengths=n), signed(2, 3, 3), signed(8, 3), signed(8, 2), whole(2)),
+    "lstm, lengths": (lambda x, w, r, n: hr.lstm(x, w, r, lengths=n),
+                      signed(2, 3, 3), signed(8, 3), signed(8, 2), whole(2)),
     "rnn_cell": (hr.rnn_cell, signed(2, 3), signed(2, 3), signed(2, 2)),
     "gru_cell": (hr.gru_cell, signed(2, 3), signed(6, 3), signed(6, 2)),
     "lstm_cell": (hr.lstm_cell, signed(3), signed(8, 3), signed(8, 2)),
@@ -263,8 +266,8 @@ CASES |= {
 }
 # Products may be computed in another order; their results are close.
 CLOSE = re.compile(
-    "matmul|quantized_matmul|gather|qqmm|einsum|tensordot|vecdot|inner|kron|cov|attention|conv|fft|solve|inv|factors|eigh|"
-    "norms|powers|cholesky|rnn|gru|lstm|interpolate|batch_norm|group_norm|local_response|normalize|avg_pool"
+    "matmul|quantized_matmul|gather|qqmm|einsum|tensordot|vecdot|inner|kron|cov|attention|conv|fft|solve|inv|factors|"
+    "eigh|norms|powers|cholesky|rnn|gru|lstm|interpolate|batch_norm|group_norm|local_response|normalize|avg_pool"
 )
 
 

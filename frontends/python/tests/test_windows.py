@@ -52,7 +52,7 @@ def windows(x, window, stride=None, before=None, after=None, dilation=None, inpu
     sizes = [(n - 1) * e + 1 if n else 0 for n, e in zip(x.shape, input_dilation)]
     counts = [(n + b + a - (w - 1) * d - 1) // s + 1 if n + b + a > (w - 1) * d else 0
               for n, b, a, w, d, s in zip(sizes, before, after, window, dilation, stride)]  # fmt: skip
-    function = {"sum": np.sum, "max": np.max, "min": np.min, "prod": np.prod, "mean": np.mean, "any": np.any, "all": np.all}
+    function = getattr(np, mode)
     empty = {"sum": 0, "max": -np.inf, "min": np.inf, "prod": 1, "mean": np.nan, "any": False, "all": True}[mode]
     y = np.zeros(counts, bool if mode in ("any", "all") else x.dtype)
     for at in np.ndindex(*counts):
@@ -61,7 +61,7 @@ def windows(x, window, stride=None, before=None, after=None, dilation=None, inpu
             place = [i * s + k * d - b for i, s, k, d, b in zip(at, stride, inside, dilation, before)]
             if all(0 <= p < n and p % e == 0 for p, n, e in zip(place, sizes, input_dilation)):
                 found.append(x[tuple(p // e for p, e in zip(place, input_dilation))])
-        y[at] = function[mode](found) if found else empty
+        y[at] = function(found) if found else empty
     return y
 
 
@@ -148,7 +148,8 @@ def torch_pool(kind, x, window, stride, before, after, dilation, ceil, count_pad
 
 def begun(sizes, window, stride, before, after, dilation):
     """Whole windows, and those that begin before the padding behind: torch sees a copy that has it."""
-    counts = [max(n + b + a - (w - 1) * dilation - 1, -s) // s + 1 for n, w, s, b, a in zip(sizes, window, stride, before, after)]
+    lists = zip(sizes, window, stride, before, after)
+    counts = [max(n + b + a - (w - 1) * dilation - 1, -s) // s + 1 for n, w, s, b, a in lists]
     begun = [-(-(n + b) // s) for n, s, b in zip(sizes, stride, before)]
     return (slice(None), slice(None), *(slice(max(pair)) for pair in zip(counts, begun)))
 
@@ -188,8 +189,12 @@ def test_avg_pools(window, stride, ceil, count_padding):
     before, after = (1,) + (0,) * (n - 1), (0,) * (n - 1) + (1,)
     options = {"stride": (1, 1, *stride), "before": (0, 0, *before), "after": (0, 0, *after)}
     sums = windows(x, (1, 1, *window), **options)
-    counts = windows(np.pad(np.ones_like(x), [(0, 0), (0, 0), *zip(before, after)], constant_values=1), (1, 1, *window),
-                     stride=(1, 1, *stride)) if count_padding else windows(np.ones_like(x), (1, 1, *window), **options)  # fmt: skip
+    ones = np.ones_like(x)
+    if count_padding:
+        padded = np.pad(ones, [(0, 0), (0, 0), *zip(before, after)], constant_values=1)
+        counts = windows(padded, (1, 1, *window), stride=(1, 1, *stride))
+    else:
+        counts = windows(ones, (1, 1, *window), **options)
     y = hr.avg_pool(hr.array(x), window, stride, before, count_padding, after=after)
     close(y, sums / counts)
     difference(lambda x: (hr.avg_pool(x, window, stride, before, count_padding, after=after) ** 2).sum(), x)
@@ -216,7 +221,8 @@ CONVOLUTIONS = {
     "sides": ({"before": (1, 0), "after": (2, 3)}, (1, 1), (1, 0), (2, 3), (1, 1), (1, 1), 1),
     "cropped": ({"before": (-1, 1), "after": (0, -1)}, (1, 1), (-1, 1), (0, -1), (1, 1), (1, 1), 1),
     "negative on both sides": ({"before": (-1, -1), "after": (-1, -1)}, (1, 1), (-1, -1), (-1, -1), (1, 1), (1, 1), 1),
-    "spaced": ({"input_dilation": (2, 3), "before": (1, 1), "after": (1, 2)}, (1, 1), (1, 1), (1, 2), (1, 1), (2, 3), 1),
+    "spaced": ({"input_dilation": (2, 3), "before": (1, 1), "after": (1, 2)},
+               (1, 1), (1, 1), (1, 2), (1, 1), (2, 3), 1),
     "groups": ({"groups": 2, "before": (1, 1), "after": (1, 1)}, (1, 1), (1, 1), (1, 1), (1, 1), (1, 1), 2),
     "same": ({"padding": "same", "stride": (2, 1)}, (2, 1), (0, 0), (1, 1), (1, 1), (1, 1), 1),
     "same, odd": ({"padding": "same"}, (1, 1), (1, 0), (1, 1), (1, 1), (1, 1), 1),
@@ -238,8 +244,9 @@ def test_convolutions(name, layout):
         kernel = hr.permute_dims(kernel, ["oi01".index(c) for c in words[1]])
         value = value.transpose(["bf01".index(c) for c in words[2]])
     close(hr.conv_general(given, kernel, **options, layout=layout), value, 1e-9)
+    biases = np.arange(6.0).reshape([6 if c == "f" else 1 for c in (layout.split("->")[-1] or "bf01")])
     close(hr.conv_general(given, kernel[(slice(None),) * 4], hr.array(np.arange(6.0)), **options, layout=layout),
-          value + np.arange(6.0).reshape([6 if c == "f" else 1 for c in (layout.split("->")[-1] or "bf01")]), 1e-9)  # fmt: skip
+          value + biases, 1e-9)  # fmt: skip
 
 
 @pytest.mark.parametrize("n", [1, 3])
@@ -305,11 +312,13 @@ W = hr.ones((2, 2, 3))
     (lambda: hr.reduce_window(hr.ones((3, 4)), (2, 2), (0, 1)), "stride of dim 0 is 0"),
     (lambda: hr.reduce_window(hr.ones((3, 4)), (2, 2), mode="median"), "expected one of sum, max"),
     (lambda: hr.reduce_window(hr.ones((3, 4)), (2, 2), padding="full"), "expected one of explicit, same"),
-    (lambda: hr.reduce_window(hr.ones((3, 4)), (2, 2), before=(1, 1), padding="same"), "before or after with padding same"),
+    (lambda: hr.reduce_window(hr.ones((3, 4)), (2, 2), before=(1, 1), padding="same"),
+     "before or after with padding same"),
     (lambda: hr.reduce_window(hr.ones((3, 4)), (2, 2), before=(-4, 0)), "padding -4 and 0 of dim 0 with 3 elements"),
     (lambda: hr.max_pool(hr.ones((3, 4)), (2,), (1,), (0,), after=(1, 1)), "2 integers of after for 1 dims"),
     (lambda: hr.max_pool(hr.ones((3, 4)), (2,), (0,), (0,)), "stride of dim 0 is 0"),
-    (lambda: hr.max_pool(hr.ones((3,)), (2,), (1,), (0,)) and hr.max_pool(hr.ones(3), (2, 2), (1, 1), (0, 0)), "1 dims"),
+    (lambda: hr.max_pool(hr.ones((3,)), (2,), (1,), (0,)) and hr.max_pool(hr.ones(3), (2, 2), (1, 1), (0, 0)),
+     "1 dims"),
     (lambda: hr.conv_general(X, hr.ones((2, 2))), "3 dims of x and 2 of the weight"),
     (lambda: hr.conv_general(X, W, layout="bf1,oi0->bf0"), 'layout "bf1,oi0->bf0" of 3 dims'),
     (lambda: hr.conv_general(X, W, layout="bff,oi0->bf0"), "expected words as in"),
