@@ -2,7 +2,8 @@
 """Times a training step under each profiler, against the step without one.
 
 The step is that of a multilayer perceptron (examples/networks.py), batch 64, Adam, whose loss is read. In each round
-every way runs some steps; starts and ends of profiles are not timed. The smallest median of the rounds counts.
+every way runs some steps, in short turns and in changing order; starts and ends of profiles are not timed. A cost is
+the median of the rounds' ratios: a round's ways meet the same slow and fast moments of the machine.
 
     python bench/profiled.py
 """
@@ -48,23 +49,41 @@ def median_seconds(step, count):
     return statistics.median(times)
 
 
+def measure_round(step, count, number):
+    """Seconds of a step by way. The number of the round says which way begins."""
+    names = list(WAYS)
+    times = {}
+    for name in names[number % len(names) :] + names[: number % len(names)]:
+        with WAYS[name]():
+            times[name] = median_seconds(step, count)
+    return times
+
+
+def cost(name, base, rounds):
+    """The median of a way's time over another's, in percent beyond it, with the middle half of the rounds."""
+    ratios = [100 * (times[name] / times[base] - 1) for times in rounds]
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    return f"{middle:+6.1f} % ({low:+.1f} to {high:+.1f})"
+
+
+def report(name, rounds):
+    host = "torch.profiler, host alone"
+    against = f", {cost(name, host, rounds)} of the host alone" if name.endswith("device") else ""
+    median = statistics.median(times[name] for times in rounds)
+    print(f"{name:32} {median * 1e6:8.1f} us a step  {cost(name, 'no profiler', rounds)}{against}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--steps", type=int, default=200, help="in each round")
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=30, help="in each round")
     parser.add_argument("--batch", type=int, default=64)
     options = parser.parse_args()
     step = make_step(options.batch)
-    median_seconds(step, 3 * options.steps // 2)  # compiled
-    best = dict.fromkeys(WAYS, float("inf"))
-    for _ in range(options.rounds):
-        for name, way in WAYS.items():
-            with way():
-                best[name] = min(best[name], median_seconds(step, options.steps))
-    base, host = best["no profiler"], best["torch.profiler, host alone"]
-    for name, seconds in best.items():
-        against = f", {100 * (seconds / host - 1):+.1f} % of the host alone" if name.endswith("device") else ""
-        print(f"{name:32} {seconds * 1e6:8.1f} us a step  {100 * (seconds / base - 1):+6.1f} %{against}")
+    median_seconds(step, 300)  # compiled
+    rounds = [measure_round(step, options.steps, number) for number in range(options.rounds)]
+    for name in WAYS:
+        report(name, rounds)
 
 
 if __name__ == "__main__":
