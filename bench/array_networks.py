@@ -11,6 +11,7 @@ Then each side trains for some epochs, alone, while its use of cores and memory 
 written.
 
     python bench/array_networks.py [--rounds 5] [--seconds 2] [--epochs 8] [--sides 'arrays,torch headrace']
+    HEADRACE_DEVICE=cuda python bench/array_networks.py --sides 'arrays,arrays compiled,torch cuda,torch headrace'
 
 Everything goes into build/arrays-bench: table.md, results.json, learning.png, machine.png. MLX is installed into a
 virtual environment there; without it the table has a line that says so.

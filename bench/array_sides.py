@@ -23,11 +23,13 @@ class Torch:
     def __init__(self, device, data):
         import torch
 
+        if device == "headrace":
+            import headrace.torch  # noqa: F401  (torch finds it by itself, except where torch also drives CUDA)
         sys.path.insert(0, str(__import__("pathlib").Path(__file__).resolve().parent.parent / "examples"))
         import networks
 
         self.torch, self.networks, self.device, self.data = torch, networks, torch.device(device), data
-        self.wait = torch.headrace.synchronize if device == "headrace" else lambda *_: None
+        self.wait = (lambda: None) if device == "cpu" else getattr(torch, device).synchronize
 
     def array(self, values):
         values = np.ascontiguousarray(values)
@@ -202,6 +204,7 @@ SIDES = {
     "mlx": functools.partial(Arrays, "mlx", False),
     "mlx compiled": functools.partial(Arrays, "mlx", True),
     "torch cpu": functools.partial(Torch, "cpu"),
+    "torch cuda": functools.partial(Torch, "cuda"),
     "torch headrace": functools.partial(Torch, "headrace"),
 }
 
