@@ -25,6 +25,10 @@ WHEELS_PYTHON = build/wheels/venv/bin/python
 PYTEST = $(VENV_BIN)/python -m pytest -n 2 --dist loadfile
 CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
 
+# The packages of the virtual environment come without compiled modules; Python writes those that it imports. Without
+# them each of the hundreds of processes of the tests would compile torch's again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help build test fuzz fuzz-files fuzz-torch demo gallery tools bench bench-c bench-ops check conformance sanitize
 .PHONY: array-api-tests bench-arrays mlx-tests fuzz-gradients conformance-tools sanitize-sample format test-levels
