@@ -28,6 +28,8 @@ LAW = {
     "functional": {"base", "core"},
     "array": {"base", "core"},
     "transform": {"base", "core", "functional"},
+    "graph": {"base", "core", "functional", "transform"},
+    "session": {"base", "core", "graph"},
     "module": {"base", "core", "compiler", "runtime", "engine"},
 }
 # Contracts that the engine may see in folders it may not include: tables that it reaches through.

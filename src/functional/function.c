@@ -58,12 +58,12 @@ static const hr__function_row rows[HR_FUNCTIONAL_COUNT] = {
 };
 #undef HR_FUNCTIONAL
 
-static const hr__function_row *row_of(hr_functional function) {
+const hr__function_row *hr__function_row_of(hr_functional function) {
   return (unsigned)function < HR_FUNCTIONAL_COUNT ? &rows[function] : &rows[HR_FUNCTIONAL_NONE];
 }
 
 const char *hr_functional_name(hr_functional function) {
-  const char *name = row_of(function)->name;
+  const char *name = hr__function_row_of(function)->name;
   return name != NULL ? name : "none";
 }
 
@@ -174,7 +174,7 @@ static hr_status count_results(const hr__function_call *c, int *out_count) {
 
 hr_status hr_functional_result_count(hr_functional function, int input_count, const hr_tensor *const *inputs,
                                      int attribute_count, const hr_attribute *attributes, int *out_count) {
-  const hr__function_call call = {.row = row_of(function),
+  const hr__function_call call = {.row = hr__function_row_of(function),
                                   .input_count = input_count,
                                   .inputs = inputs,
                                   .attribute_count = attribute_count,
@@ -222,7 +222,7 @@ hr_status hr_functional_apply(hr_stream *stream, hr_functional function, int inp
                               const hr_tensor *const *inputs, int attribute_count, const hr_attribute *attributes,
                               int result_count, hr_tensor *out_results) {
   hr_tensor few[FEW_RESULTS];
-  hr__function_call call = {.row = row_of(function),
+  hr__function_call call = {.row = hr__function_row_of(function),
                             .stream = stream,
                             .input_count = input_count,
                             .inputs = inputs,
@@ -272,7 +272,7 @@ static hr_status emit_each(const hr__function_call *c, int count, hr_tensor *res
 hr_status hr_functional_apply_each(hr_stream *stream, hr_functional function, int count, int input_count,
                                    const hr_tensor *const *inputs, hr_tensor *out_results) {
   const hr__function_call call = {
-      .row = row_of(function), .stream = stream, .input_count = input_count, .inputs = inputs};
+      .row = hr__function_row_of(function), .stream = stream, .input_count = input_count, .inputs = inputs};
   if (call.row->emit == NULL) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "there is no function number %d", (int)function);
   }

@@ -45,6 +45,9 @@ typedef struct hr__function_row {
   const char *const *results; /* the names of several */
 } hr__function_row;
 
+/* The row of a function; one without `emit` for a number that is none. */
+const hr__function_row *hr__function_row_of(hr_functional function);
+
 struct hr__function_call {
   const hr__function_row *row;
   hr_stream *stream; /* NULL: infer */

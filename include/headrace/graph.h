@@ -1,0 +1,191 @@
+/* graph.h: graphs: functions of functional.h on named values, whose dims may be symbols.
+ *
+ * A graph never runs. A session (session.h) instantiates it for the dims of its inputs: each node is recorded on a
+ * capture (part.h), and a run appends the records to a stream. hr_graph_apply records a graph once, on any stream.
+ *
+ *   hr_graph_create(&graph);
+ *   x = hr_graph_input(graph, "x", &(hr_type){.dtype = HR_DTYPE_F32, .rank = 2, .dims = {-1, 3}, .symbols = {"n"}});
+ *   y = hr_graph_add(graph, HR_FUNCTIONAL_MATMUL, 2, (hr_value[]){x, w}, 0, NULL);
+ *   hr_graph_output(graph, "y", y);
+ *   status = hr_graph_status(graph);
+ *
+ * Dims: nothing symbolic is computed. The types of values are inferred for a few numbers in place of the symbols, and
+ * inferred again when the graph is instantiated. hr_graph_type describes how the results depend on the symbols. An
+ * operation that fails for all of these numbers is an error of the graph: two symbols are different dims.
+ *
+ * Small integers, such as shapes, are computed on the host when the graph is instantiated, and attributes may be
+ * computed from them (hr_graph_attribute).
+ *
+ * Errors: functions that add to a graph return 0 after a failure, and keep the first one for hr_graph_status. From then
+ * on they do nothing. A value 0 among inputs means that an optional input is absent.
+ *
+ * Threads: a graph belongs to one thread at a time while it is built; later any may read it.
+ */
+#ifndef HEADRACE_GRAPH_H_
+#define HEADRACE_GRAPH_H_
+
+#include "headrace/functional.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct hr_graph hr_graph;
+
+/* A value of a graph, numbered from 1; 0: absent. */
+typedef int32_t hr_value;
+
+enum {
+  HR_GRAPH_NAME_MAX = 1023,   /* bytes of a name */
+  HR_GRAPH_SYMBOLS_MAX = 256, /* symbols of a graph */
+  HR_GRAPH_NODES_MAX = 1 << 20
+};
+
+/* dims: -1 for a dim that is not a number. symbols: for such a dim, of an input, the name of its symbol, which begins
+ * with a letter and consists of letters, digits and underscores. Of other values it may also be an expression, such as
+ * "2*n+1", or "?" if the dim depends on symbols in another way. Otherwise NULL. */
+typedef struct hr_type {
+  hr_dtype dtype;
+  int rank;
+  int64_t dims[HR_RANK_MAX];
+  const char *symbols[HR_RANK_MAX];
+} hr_type;
+
+/* An empty graph; the caller owns one reference. */
+HR_API HR_MUST_USE hr_status hr_graph_create(hr_graph **out_graph);
+/* Adds and drops a reference; NULL is fine. */
+HR_API void hr_graph_retain(hr_graph *graph);
+HR_API void hr_graph_release(hr_graph *graph);
+
+/* The first failure of a function that added to the graph, as a status of the caller's; OK if there is none. */
+HR_API HR_MUST_USE hr_status hr_graph_status(const hr_graph *graph);
+
+/* ---- values ---- */
+
+/* An input. Names of values are UTF-8 without control characters, and unique. */
+HR_API hr_value hr_graph_input(hr_graph *graph, const char *name, const hr_type *type);
+/* A constant: a copy of row-major elements in the host's memory. The type has no symbols. */
+HR_API hr_value hr_graph_constant(hr_graph *graph, const hr_type *type, const void *elements);
+/* The same without a copy. Elements at a multiple of 64 bytes are not copied for devices of the host, either. They must
+ * not change before release(arg), which is called once, from any thread: also after a failure. */
+HR_API hr_value hr_graph_constant_adopt(hr_graph *graph, const hr_type *type, const void *elements,
+                                        void (*release)(void *arg), void *arg);
+/* A number as an input of element-wise functions; its dtype is weak in promotion (hr_tensor_number). */
+HR_API hr_value hr_graph_number(hr_graph *graph, hr_scalar number);
+/* The size of the dims that have this symbol: i64 without dims. Inputs of the graph define the symbol, before or
+ * later. */
+HR_API hr_value hr_graph_symbol(hr_graph *graph, const char *name);
+/* The dims of a value: i64 [rank]. */
+HR_API hr_value hr_graph_shape(hr_graph *graph, hr_value x);
+
+/* An attribute of a function, by name. Everything is copied. */
+typedef struct hr_graph_attribute {
+  const char *name;
+  hr_attribute value;
+  const hr_value *values; /* NULL, or for INT and REAL one, for INTS value.count values: integers without dims that are
+                           * computed on the host; 0: the one in `value` */
+  hr_value list;          /* of INTS, not 0: all of them, a value of one dim; `value` has the kind alone */
+} hr_graph_attribute;
+
+/* Applies a function; attributes that are not given have their defaults. Returns the first result; the others have the
+ * next numbers. */
+HR_API hr_value hr_graph_add(hr_graph *graph, hr_functional function, int input_count, const hr_value *inputs,
+                             int attribute_count, const hr_graph_attribute *attributes);
+/* The number of results of the operation whose first result is `first`; 1 for values that are no results. */
+HR_API int hr_graph_result_count(const hr_graph *graph, hr_value first);
+
+/* The gradients of the sum over all elements of seed * of by `count` values, of the dtype and dims of these
+ * (transform.h). seed: 0: ones, or a value that can be broadcast to `of`. Returns the first gradient; the others have
+ * the next numbers. `of` and all values are floating. An operation without a gradient is reported by
+ * hr_session_run. */
+HR_API hr_value hr_graph_gradient(hr_graph *graph, hr_value of, hr_value seed, int count, const hr_value *values);
+
+/* Gives a value a name in messages and in text; it must have none. */
+HR_API void hr_graph_name(hr_graph *graph, hr_value value, const char *name);
+/* Makes a value a result of the graph. Names of outputs are unique among outputs; NULL: the value's name. */
+HR_API void hr_graph_output(hr_graph *graph, const char *name, hr_value value);
+
+/* ---- reading a graph ---- */
+
+/* The type of a value; its texts live as long as the graph. INVALID_ARGUMENT if there is no such value. */
+HR_API HR_MUST_USE hr_status hr_graph_type(const hr_graph *graph, hr_value value, hr_type *out_type);
+/* The value of a name; 0: there is none. The name of a value; NULL: it has none. */
+HR_API hr_value hr_graph_find(const hr_graph *graph, const char *name);
+HR_API const char *hr_graph_value_name(const hr_graph *graph, hr_value value);
+/* Inputs and outputs in their order. */
+HR_API int hr_graph_input_count(const hr_graph *graph);
+HR_API hr_value hr_graph_input_value(const hr_graph *graph, int index);
+HR_API int hr_graph_output_count(const hr_graph *graph);
+HR_API hr_value hr_graph_output_value(const hr_graph *graph, int index);
+HR_API const char *hr_graph_output_name(const hr_graph *graph, int index);
+/* The number of operations: functions, shapes and gradients. */
+HR_API int hr_graph_operation_count(const hr_graph *graph);
+/* The number of constants, and the bytes of their elements. */
+HR_API int hr_graph_constant_count(const hr_graph *graph);
+HR_API int64_t hr_graph_constant_bytes(const hr_graph *graph);
+/* Symbols, in the order of their first use. */
+HR_API int hr_graph_symbol_count(const hr_graph *graph);
+HR_API const char *hr_graph_symbol_name(const hr_graph *graph, int index);
+
+/* ---- rewriting ---- */
+
+/* A graph with the same inputs and outputs,
+ *
+ * - without operations that no output needs,
+ * - with one operation in place of several equal ones,
+ * - with constants in place of what a stream can compute of constants (stream NULL: of small integers alone). It waits
+ *   for the stream.
+ *
+ * Values keep their names. Values of gradients stay as they are. The caller owns one reference. Fails with the graph's
+ * own failure. */
+HR_API HR_MUST_USE hr_status hr_graph_simplify(const hr_graph *graph, hr_stream *stream, hr_graph **out_graph);
+
+/* ---- applying a graph ---- */
+
+/* Records the graph on a stream or a capture, for inputs in the order of the graph. NULL infers: results have types
+ * without buffers. Results are as of hr_functional_apply, in the order of the outputs, all of them; they may share
+ * memory with inputs.
+ *
+ * INVALID_ARGUMENT names the input, its dims and those wanted, and two inputs whose dims of one symbol differ. Failures
+ * of operations have the name of their value in front. */
+HR_API HR_MUST_USE hr_status hr_graph_apply(const hr_graph *graph, hr_stream *stream, int input_count,
+                                            const hr_tensor *const *inputs, int result_count, hr_tensor *out_results);
+
+/* ---- text ---- */
+
+/* Passes the graph as text to `write`, whose failure ends the call and is its result. docs/graphs.md has the grammar.
+ * Small constants are a part of the text, the others are numbers: #0, #1, ... by the order of hr_graph_data. */
+HR_API HR_MUST_USE hr_status hr_graph_print(const hr_graph *graph,
+                                            hr_status (*write)(void *arg, const void *bytes, size_t count), void *arg);
+
+/* The elements of a constant, row-major. The address is borrowed from the graph or the caller. */
+typedef struct hr_graph_elements {
+  hr_dtype dtype;
+  int rank;
+  int64_t dims[HR_RANK_MAX];
+  const void *address;
+} hr_graph_elements;
+
+/* The number of constants that are no part of the text, and one of them. */
+HR_API int hr_graph_data_count(const hr_graph *graph);
+HR_API hr_graph_elements hr_graph_data(const hr_graph *graph, int index);
+
+/* Reads text of `length` bytes; any text is safe. data: the elements of #0, #1, ... If `release` is NULL, they are
+ * copied; else they are adopted, retain(arg) is called for each constant that uses them, and release(arg) as often.
+ *
+ * INVALID_ARGUMENT has line and column, the actual and the expected text, or the failure of an operation. */
+typedef struct hr_graph_source {
+  int data_count;
+  const hr_graph_elements *data;
+  void (*retain)(void *arg);
+  void (*release)(void *arg);
+  void *arg;
+} hr_graph_source;
+HR_API HR_MUST_USE hr_status hr_graph_parse(const char *text, size_t length, const hr_graph_source *source,
+                                            hr_graph **out_graph);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,69 @@
+/* session.h: graphs at work. A session instantiates a graph for the dims of its inputs, and runs it on a stream.
+ *
+ *   hr_session_create(stream, graph, NULL, &session);
+ *   hr_session_run(session, 1, &x, 1, &y);             x: const hr_tensor *, y: hr_tensor
+ *   hr_session_release(session);
+ *
+ * An instance is a part (part.h): the records of the graph for one set of dims. Running it appends these records to the
+ * stream, where they are fused with their neighbours, cached, and fail like all others. Nothing is waited for. The
+ * session keeps the instances that were used last; constants are shared by all of them.
+ *
+ * Threads: a session belongs to one thread at a time.
+ */
+#ifndef HEADRACE_SESSION_H_
+#define HEADRACE_SESSION_H_
+
+#include "headrace/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct hr_session hr_session;
+
+/* Zeroed: the defaults. */
+typedef struct hr_session_options {
+  int instances_max;     /* instances that are kept; 0: HR_SESSION_INSTANCES */
+  bool keeps_operations; /* instantiates the graph as it is, without hr_graph_simplify */
+} hr_session_options;
+enum { HR_SESSION_INSTANCES = 64 };
+
+/* A session of a graph on a stream, which it retains. The graph is simplified (hr_graph_simplify), for which the stream
+ * is waited for, and may be released. options: NULL: the defaults. The caller owns the session. */
+HR_API HR_MUST_USE hr_status hr_session_create(hr_stream *stream, const hr_graph *graph,
+                                               const hr_session_options *options, hr_session **out_session);
+/* Frees a session; NULL is fine. Runs that are pending on the stream are not concerned. */
+HR_API void hr_session_release(hr_session *session);
+
+/* The graph that is instantiated; borrowed. */
+HR_API const hr_graph *hr_session_graph(const hr_session *session);
+
+/* Makes the instance for these inputs, of which the types alone are used, so that a run with such dims records at once.
+ * Errors are those of hr_session_run. */
+HR_API HR_MUST_USE hr_status hr_session_warm(hr_session *session, int input_count, const hr_tensor *const *inputs);
+
+/* Appends the graph to the stream. inputs: tensors of the stream's device in the order of the graph; one that is not
+ * row-major, or begins inside of its buffer, is copied. out_results: all outputs, in their order; the caller owns a
+ * reference of each buffer (hr_tensor_release). Results are set only on success.
+ *
+ * INVALID_ARGUMENT names the input, its dims and those wanted, or two inputs whose dims of one symbol differ; failures
+ * of operations have the name of their value in front. UNIMPLEMENTED: a dim depends on what the device computes. */
+HR_API HR_MUST_USE hr_status hr_session_run(hr_session *session, int input_count, const hr_tensor *const *inputs,
+                                            int result_count, hr_tensor *out_results);
+
+typedef struct hr_session_stats {
+  int64_t runs;
+  int64_t instances;             /* that were made; runs less these found one */
+  int64_t kept;                  /* instances now */
+  int64_t records;               /* of the instance that was used last */
+  int64_t constant_bytes_copied; /* of constants that the device does not share with the graph */
+} hr_session_stats;
+
+/* The first `bytes` bytes of the counters. One that this library lacks is 0. */
+HR_API void hr_session_stats_read(const hr_session *session, size_t bytes, hr_session_stats *out_stats);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

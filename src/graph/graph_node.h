@@ -1,0 +1,179 @@
+/* graph_node.h: the nodes of a graph, and facts about its values.
+ *
+ * Nodes stand in the order of their creation: inputs of a node are results of earlier ones. Nodes never change;
+ * hr_graph_simplify makes another graph.
+ *
+ * A fact is the type of a value for given dims of the graph's inputs, and its elements if they are known on the host. A
+ * graph has facts of its values at a few *points*, which are numbers in place of the symbols: different numbers for
+ * different symbols. A fact that no symbol influences is there once.
+ */
+#ifndef HEADRACE_GRAPH_GRAPH_NODE_H_
+#define HEADRACE_GRAPH_GRAPH_NODE_H_
+
+#include "base/arena.h"
+#include "base/refcount.h"
+#include "base/table.h"
+#include "base/vector.h"
+#include "headrace/graph.h"
+#include "headrace/transform.h"
+
+enum {
+  HR__GRAPH_POINTS = 4,
+  HR__GRAPH_ATTRIBUTES_MAX = 16,    /* of a function */
+  HR__GRAPH_OPERANDS_MAX = 1 << 16, /* inputs or results of a node */
+  HR__GRAPH_HOST_MAX = 1024         /* elements of a value that is known on the host */
+};
+
+typedef enum hr__node_kind {
+  HR__NODE_INPUT = 0,
+  HR__NODE_CONSTANT,
+  HR__NODE_NUMBER,
+  HR__NODE_SYMBOL,
+  HR__NODE_SHAPE,   /* of its input */
+  HR__NODE_CALL,    /* of a function */
+  HR__NODE_GRADIENT /* inputs: of, seed, values ... */
+} hr__node_kind;
+
+/* Elements of constants, shared by graphs. */
+typedef struct hr__blob {
+  hr_refcount refcount;
+  const void *bytes;
+  void (*release)(void *arg); /* NULL: the bytes are a part of this block */
+  void *arg;
+} hr__blob;
+
+typedef struct hr__node_attribute {
+  hr_attribute value; /* kind NONE: the default */
+  hr_value *values;   /* NULL, or one for each element; 0: the one of `value` */
+  hr_value list;
+} hr__node_attribute;
+
+typedef struct hr__node {
+  hr__node_kind kind;
+  hr_functional function;
+  int input_count, attribute_count, result_count;
+  hr_value first; /* result */
+  const hr_value *inputs;
+  const hr__node_attribute *attributes; /* in the function's order; those at the end may be missing */
+  hr_dtype dtype;                       /* of INPUT and CONSTANT, with rank and dims */
+  int rank;
+  const int64_t *dims; /* -1 - s: symbol number s */
+  hr__blob *blob;      /* of CONSTANT */
+  hr_scalar number;
+  int symbol;
+} hr__node;
+
+typedef struct hr__fact {
+  bool is_set; /* else the inference failed */
+  hr_dtype dtype;
+  int rank;
+  const int64_t *dims;
+  const int64_t *numbers; /* row-major; NULL: not known on the host */
+} hr__fact;
+
+typedef struct hr__graph_value {
+  int node, result;
+  const char *name;      /* NULL: none */
+  bool varies;           /* there is a fact for each point */
+  bool is_watched;       /* by a gradient */
+  const hr__fact *facts; /* of point p: facts[p * stride] */
+  int stride;
+  const char *const *texts; /* of a value that varies: hr_type's symbols */
+} hr__graph_value;
+
+typedef struct hr__graph_output {
+  const char *name;
+  hr_value value;
+} hr__graph_output;
+
+struct hr_graph {
+  hr_refcount refcount;
+  hr_status failure;
+  hr_arena arena, scratch;
+  HR_VECTOR(hr__node) nodes;
+  HR_VECTOR(hr__graph_value) values; /* number 0 is no value */
+  HR_VECTOR(const char *) symbols;
+  HR_VECTOR(hr_value) inputs;
+  HR_VECTOR(hr__graph_output) outputs;
+  hr_table names; /* values by the hash of their name; see hr_graph_find */
+  int operation_count, constant_count;
+  int64_t constant_bytes;
+};
+
+static inline const hr__graph_value *hr__graph_value_of(const hr_graph *graph, hr_value value) {
+  return &graph->values.data[value];
+}
+static inline const hr__node *hr__graph_node_of(const hr_graph *graph, hr_value value) {
+  return &graph->nodes.data[graph->values.data[value].node];
+}
+/* The value's name, or its number with a %: "%12", in `text`. */
+enum { HR__GRAPH_NAME_TEXT = 16 };
+const char *hr__graph_label(const hr_graph *graph, hr_value value, char *text);
+/* True for letters, digits and underscores, of which the first is no digit. */
+bool hr__is_word(const char *name);
+/* The bytes of a constant's elements. */
+size_t hr__graph_bytes(const hr__node *constant);
+/* True for the small constants that are a part of the text. */
+bool hr__graph_is_inline(const hr__node *constant);
+/* A constant with the elements of another one, which may belong to another graph. */
+hr_value hr__graph_share_constant(hr_graph *graph, const hr__node *constant);
+/* The number of a symbol, which is added; -1 after a failure. */
+int hr__graph_add_symbol(hr_graph *graph, const char *name);
+/* Keeps the first failure. Returns 0. */
+hr_value hr__graph_fail(hr_graph *graph, hr_status failure);
+/* Calls visit(arg, &value) for each value that a node reads, none of which is 0; in a fixed order. */
+void hr__node_each_input(const hr__node *node, void (*visit)(void *arg, const hr_value *value), void *arg);
+
+/* ---- types ---- */
+
+/* The number of a symbol at a point. */
+int64_t hr__graph_point(int point, int symbol);
+/* Infers facts and texts of a node's results in the arenas of the graph. */
+HR_MUST_USE hr_status hr__graph_infer(hr_graph *graph, const hr__node *node, hr__graph_value *out_results);
+/* The number of results that a call has. */
+HR_MUST_USE hr_status hr__graph_count_results(hr_graph *graph, const hr__node *node, int *out_count);
+/* Describes how a dim depends on symbols: its sizes at the points where `is_set`; NULL: no memory. */
+const char *hr__graph_dim_text(hr_graph *graph, const int64_t *sizes, const bool *is_set);
+
+/* ---- inference and evaluation ---- */
+
+typedef struct hr__frame {
+  const hr_graph *graph;
+  int point;              /* of the graph's facts */
+  const int64_t *symbols; /* their numbers; NULL: those of the point */
+  hr__fact *facts;        /* by value; NULL: those of the graph */
+  hr_arena *arena;        /* of facts */
+  hr_arena *scratch;      /* of a node */
+} hr__frame;
+
+static inline const hr__fact *hr__frame_fact(const hr__frame *frame, hr_value value) {
+  const hr__graph_value *v = hr__graph_value_of(frame->graph, value);
+  return frame->facts != NULL ? &frame->facts[value] : &v->facts[(v->varies ? frame->point : 0) * v->stride];
+}
+/* Infers the facts of a node's results. */
+HR_MUST_USE hr_status hr__frame_infer(const hr__frame *frame, const hr__node *node, hr__fact *out_facts);
+/* The attributes of a call with the elements that are computed; in the frame's scratch. */
+HR_MUST_USE hr_status hr__frame_attributes(const hr__frame *frame, const hr__node *node, hr_attribute **out_attributes);
+/* A row-major tensor without a buffer, or a number. */
+void hr__frame_type(const hr__frame *frame, hr_value value, hr_tensor *out);
+
+/* Computes the elements of a call's only result on the host, in `arena`, from those of the inputs, which are all known.
+ * result: as inferred. Sets NULL if the function is not one of those that the host computes. */
+HR_MUST_USE hr_status hr__integers_compute(const hr__node *node, const hr_attribute *attributes,
+                                           const hr__fact *const *inputs, const hr_tensor *result, hr_arena *arena,
+                                           const int64_t **out_numbers);
+/* True for dtypes whose elements 64 signed bits hold. */
+bool hr__is_host_dtype(hr_dtype dtype);
+/* Elements in memory as integers, and back. */
+void hr__integers_load(hr_dtype dtype, int64_t count, const void *elements, int64_t *out_numbers);
+void hr__integers_store(hr_dtype dtype, int64_t count, const int64_t *numbers, void *out_elements);
+
+/* hr_graph_apply with constants of the caller's. constants: by value, with a buffer for each constant that has one;
+ * NULL: none. */
+HR_MUST_USE hr_status hr__graph_evaluate(const hr_graph *graph, hr_stream *stream, const hr_tensor *const *inputs,
+                                         const hr_tensor *constants, hr_tensor *out_results);
+/* Checks inputs against the graph's, and gives the numbers of its symbols. */
+HR_MUST_USE hr_status hr__graph_bind(const hr_graph *graph, int input_count, const hr_tensor *const *inputs,
+                                     int64_t *out_symbols);
+
+#endif

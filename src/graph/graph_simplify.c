@@ -1,0 +1,470 @@
+/* graph_simplify.c: a graph without dead, repeated and constant operations.
+ *
+ * The new graph is made node by node, from the old one's. A value by which a gradient differentiates stays as it is: it
+ * is neither joined with an equal one, whose uses would count, nor folded.
+ */
+#include <stdio.h>
+
+#include "base/hash.h"
+#include "base/text.h"
+#include "functional/functions.h"
+#include "graph/graph_node.h"
+#include "headrace/array.h"
+
+enum {
+  JOINED_BYTES = 4096
+}; /* of a constant that is compared with others, and by which folding may add to the graph */
+
+/* An operation of the new graph, by its contents. */
+typedef struct known {
+  struct known *next; /* with the same hash */
+  size_t length;
+  const char *key;
+  hr_value first;
+} known;
+
+typedef struct rewrite {
+  const hr_graph *from;
+  hr_graph *to;
+  hr_stream *stream; /* NULL: folds integers alone */
+  hr_value *map;     /* by old value: the new one */
+  bool *is_live;     /* by old node */
+  hr_table table;
+  hr_arena arena;
+  hr_text key; /* of the current node */
+  bool has_folded;
+} rewrite;
+
+static hr_status no_memory(void) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "graph: no host memory to simplify it");
+}
+
+/* ---- live nodes ---- */
+
+static void mark_live(void *arg, const hr_value *value) {
+  rewrite *r = arg;
+  r->is_live[hr__graph_value_of(r->from, *value)->node] = true;
+}
+
+static void find_live(rewrite *r) {
+  for (size_t i = 0; i < r->from->outputs.count; ++i) {
+    mark_live(r, &r->from->outputs.data[i].value);
+  }
+  for (size_t n = r->from->nodes.count; n-- > 0;) {
+    const hr__node *node = &r->from->nodes.data[n];
+    r->is_live[n] |= node->kind == HR__NODE_INPUT;
+    if (r->is_live[n]) {
+      hr__node_each_input(node, mark_live, r);
+    }
+  }
+}
+
+static bool is_watched(const rewrite *r, const hr__node *node) {
+  for (int i = 0; i < node->result_count; ++i) {
+    if (hr__graph_value_of(r->from, node->first + i)->is_watched) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* ---- equal operations ---- */
+
+static void key_word(rewrite *r, int64_t word) {
+  hr_text_append_bytes(&r->key, (const char *)&word, sizeof word);
+}
+
+static void key_bytes(rewrite *r, const void *bytes, size_t count) {
+  key_word(r, (int64_t)count);
+  hr_text_append_bytes(&r->key, bytes, count);
+}
+
+static void key_scalar(rewrite *r, const hr_scalar *number) {
+  key_word(r, number->dtype);
+  key_word(r, number->value.i);
+  if (number->dtype == HR_DTYPE_C128) {
+    key_bytes(r, &number->value.f[1], sizeof number->value.f[1]);
+  }
+}
+
+static void key_attribute(rewrite *r, const hr__node_attribute *attribute) {
+  const hr_attribute *value = &attribute->value;
+  int count = value->kind == HR_ATTRIBUTE_INTS || value->kind == HR_ATTRIBUTE_REALS ? value->count : 1;
+  key_word(r, value->kind);
+  key_word(r, r->map[attribute->list]);
+  for (int i = 0; attribute->values != NULL && i < count; ++i) {
+    key_word(r, r->map[attribute->values[i]]);
+  }
+  if (value->kind == HR_ATTRIBUTE_INTS && attribute->list == 0) {
+    key_bytes(r, value->value.ints, (size_t)count * sizeof *value->value.ints);
+  } else if (value->kind == HR_ATTRIBUTE_REALS) {
+    key_bytes(r, value->value.reals, (size_t)count * sizeof *value->value.reals);
+  } else if (value->kind == HR_ATTRIBUTE_TEXT) {
+    key_bytes(r, value->value.text, strlen(value->value.text));
+  } else if (value->kind == HR_ATTRIBUTE_REAL) {
+    key_scalar(r, &value->value.number);
+  } else if (value->kind == HR_ATTRIBUTE_DTYPE) {
+    key_word(r, value->value.dtype);
+  } else if (value->kind != HR_ATTRIBUTE_NONE) {
+    key_word(r, value->value.integer);
+  }
+}
+
+/* The contents of a node in r->key. */
+static void make_key(rewrite *r, const hr__node *node) {
+  hr_text_clear(&r->key);
+  key_word(r, node->kind);
+  key_word(r, node->function);
+  key_word(r, node->symbol);
+  for (int i = 0; i < node->input_count; ++i) {
+    key_word(r, r->map[node->inputs[i]]);
+  }
+  key_word(r, -1);
+  for (int i = 0; i < node->attribute_count; ++i) {
+    key_attribute(r, &node->attributes[i]);
+  }
+  if (node->kind == HR__NODE_NUMBER) {
+    key_scalar(r, &node->number);
+  } else if (node->kind == HR__NODE_CONSTANT) {
+    key_word(r, node->dtype);
+    key_bytes(r, node->dims, (size_t)node->rank * sizeof *node->dims);
+    key_bytes(r, node->blob->bytes, hr__graph_bytes(node));
+  }
+}
+
+static known *find_known(const rewrite *r, uint64_t hash) {
+  known *entry = hr_table_get(&r->table, hash);
+  while (entry != NULL && (entry->length != r->key.length || memcmp(entry->key, r->key.data, entry->length) != 0)) {
+    entry = entry->next;
+  }
+  return entry;
+}
+
+static hr_status add_known(rewrite *r, uint64_t hash, hr_value first) {
+  known *entry = hr_arena_alloc(&r->arena, sizeof *entry);
+  char *key = hr_arena_dup(&r->arena, r->key.data, r->key.length);
+  if (entry == NULL || key == NULL) {
+    return no_memory();
+  }
+  *entry = (known){hr_table_get(&r->table, hash), r->key.length, key, first};
+  return hr_table_put(&r->table, hash, entry) ? HR_OK : no_memory();
+}
+
+/* ---- constants ---- */
+
+static bool is_constant(const rewrite *r, hr_value old) {
+  return !hr__graph_value_of(r->from, old)->is_watched &&
+         hr__graph_node_of(r->to, r->map[old])->kind == HR__NODE_CONSTANT;
+}
+
+/* True if all inputs are constants or numbers, and the results are not larger by more than a little. */
+static bool can_fold(const rewrite *r, const hr__node *node) {
+  int64_t bytes = JOINED_BYTES, constants = 0;
+  if (r->stream == NULL || node->kind != HR__NODE_CALL) {
+    return false;
+  }
+  for (int i = 0; i < node->input_count; ++i) {
+    if (node->inputs[i] == 0) {
+      continue;
+    }
+    const hr__node *input = hr__graph_node_of(r->to, r->map[node->inputs[i]]);
+    if (!is_constant(r, node->inputs[i]) && input->kind != HR__NODE_NUMBER) {
+      return false;
+    }
+    constants += input->kind == HR__NODE_CONSTANT;
+    bytes += input->kind == HR__NODE_CONSTANT ? (int64_t)hr__graph_bytes(input) : 0;
+  }
+  for (int i = 0; i < node->result_count; ++i) {
+    const hr__graph_value *value = hr__graph_value_of(r->from, node->first + i);
+    hr__node result = {.dtype = value->facts->dtype, .rank = value->facts->rank, .dims = value->facts->dims};
+    if (value->varies) {
+      return false;
+    }
+    bytes -= (int64_t)hr__graph_bytes(&result);
+  }
+  return constants > 0 && bytes >= 0;
+}
+
+static hr_type type_of(const hr_tensor *x) {
+  hr_type type = {.dtype = x->dtype, .rank = x->rank};
+  memcpy(type.dims, x->dims, (size_t)x->rank * sizeof *x->dims);
+  return type;
+}
+
+/* The call's results as constants of the new graph, in `map`. */
+static hr_status read_results(rewrite *r, const hr__node *node, const hr_tensor *results) {
+  for (int i = 0; i < node->result_count; ++i) {
+    const hr_type type = type_of(&results[i]);
+    size_t bytes = (size_t)hr_tensor_count(&results[i]) * hr_dtype_size(type.dtype);
+    void *elements = hr_malloc(bytes);
+    hr_status status = elements != NULL ? hr_array_read(r->stream, &results[i], elements) : no_memory();
+    if (status == HR_OK) {
+      r->map[node->first + i] = hr_graph_constant(r->to, &type, elements);
+      status = hr_graph_status(r->to);
+    }
+    hr_free(elements);
+    HR_RETURN_IF_ERROR(status);
+  }
+  return HR_OK;
+}
+
+/* A graph of the call alone, applied to the stream. */
+static hr_status apply_alone(rewrite *r, const hr_graph *graph, const hr__node *node) {
+  hr_tensor *results = hr_calloc((size_t)node->result_count, sizeof *results);
+  if (results == NULL) {
+    return no_memory();
+  }
+  hr_status status = hr_graph_apply(graph, r->stream, 0, NULL, node->result_count, results);
+  status = status == HR_OK ? read_results(r, node, results) : status;
+  for (int i = 0; i < node->result_count; ++i) {
+    hr_tensor_release(&results[i]);
+  }
+  hr_free(results);
+  return status;
+}
+
+/* ---- copies ---- */
+
+/* The node's attributes for hr_graph_add, in the rewrite's arena. */
+static hr_graph_attribute *copy_attributes(rewrite *r, const hr__node *node, int *out_count) {
+  const hr__attribute_row *rows = hr__function_row_of(node->function)->attributes;
+  hr_graph_attribute *all = HR_ARENA_ARRAY(&r->arena, hr_graph_attribute, (size_t)node->attribute_count + 1);
+  *out_count = 0;
+  for (int i = 0; all != NULL && i < node->attribute_count; ++i) {
+    const hr__node_attribute *from = &node->attributes[i];
+    if (from->value.kind == HR_ATTRIBUTE_NONE) {
+      continue;
+    }
+    hr_graph_attribute *to = &all[(*out_count)++];
+    *to = (hr_graph_attribute){.name = rows[i].name, .value = from->value, .list = r->map[from->list]};
+    int count = from->value.kind == HR_ATTRIBUTE_INTS ? from->value.count : 1;
+    hr_value *values = from->values != NULL ? HR_ARENA_ARRAY(&r->arena, hr_value, (size_t)count + 1) : NULL;
+    if (from->values != NULL && values == NULL) {
+      return NULL;
+    }
+    for (int e = 0; values != NULL && e < count; ++e) {
+      values[e] = r->map[from->values[e]];
+    }
+    to->values = values;
+  }
+  return all;
+}
+
+static hr_status copy_call(rewrite *r, hr_graph *to, const hr__node *node, const hr_value *inputs,
+                           hr_value *out_first) {
+  int count = 0;
+  hr_graph_attribute *attributes = copy_attributes(r, node, &count);
+  if (attributes == NULL) {
+    return no_memory();
+  }
+  *out_first = hr_graph_add(to, node->function, node->input_count, inputs, count, attributes);
+  return hr_graph_status(to);
+}
+
+static hr_status copy_input(rewrite *r, const hr__node *node, hr_value *out_first) {
+  hr_type type;
+  HR_RETURN_IF_ERROR(hr_graph_type(r->from, node->first, &type));
+  *out_first = hr_graph_input(r->to, hr_graph_value_name(r->from, node->first), &type);
+  return hr_graph_status(r->to);
+}
+
+/* A copy of a node with inputs of the new graph. */
+static hr_status copy_node(rewrite *r, const hr__node *node, hr_value *out_first) {
+  hr_value *inputs = HR_ARENA_ARRAY(&r->arena, hr_value, (size_t)node->input_count + 1);
+  if (inputs == NULL) {
+    return no_memory();
+  }
+  for (int i = 0; i < node->input_count; ++i) {
+    inputs[i] = r->map[node->inputs[i]];
+  }
+  switch (node->kind) {
+    case HR__NODE_INPUT:
+      return copy_input(r, node, out_first);
+    case HR__NODE_CONSTANT:
+      *out_first = hr__graph_share_constant(r->to, node);
+      break;
+    case HR__NODE_NUMBER:
+      *out_first = hr_graph_number(r->to, node->number);
+      break;
+    case HR__NODE_SYMBOL:
+      *out_first = hr_graph_symbol(r->to, r->from->symbols.data[node->symbol]);
+      break;
+    case HR__NODE_SHAPE:
+      *out_first = hr_graph_shape(r->to, inputs[0]);
+      break;
+    case HR__NODE_CALL:
+      return copy_call(r, r->to, node, inputs, out_first);
+    default:
+      *out_first = hr_graph_gradient(r->to, inputs[0], inputs[1], node->result_count, inputs + 2);
+  }
+  return hr_graph_status(r->to);
+}
+
+/* Moves an input of the call to its own graph. */
+static hr_value copy_operand(hr_graph *alone, const hr__node *input) {
+  return input->kind == HR__NODE_NUMBER ? hr_graph_number(alone, input->number)
+                                        : hr__graph_share_constant(alone, input);
+}
+
+static hr_status make_alone(rewrite *r, const hr__node *node, hr_graph *alone) {
+  hr_value *inputs = HR_ARENA_ARRAY(&r->arena, hr_value, (size_t)node->input_count + 1), first = 0;
+  if (inputs == NULL) {
+    return no_memory();
+  }
+  for (int i = 0; i < node->input_count; ++i) {
+    inputs[i] = node->inputs[i] != 0 ? copy_operand(alone, hr__graph_node_of(r->to, r->map[node->inputs[i]])) : 0;
+  }
+  HR_RETURN_IF_ERROR(hr_graph_status(alone));
+  HR_RETURN_IF_ERROR(copy_call(r, alone, node, inputs, &first));
+  for (int i = 0; i < node->result_count; ++i) {
+    char name[16];
+    snprintf(name, sizeof name, "%d", i);
+    hr_graph_output(alone, name, first + i);
+  }
+  return hr_graph_status(alone);
+}
+
+/* Computes the call on the stream. */
+static hr_status fold(rewrite *r, const hr__node *node) {
+  hr_graph *alone = NULL;
+  HR_RETURN_IF_ERROR(hr_graph_create(&alone));
+  hr_status status = make_alone(r, node, alone);
+  status = status == HR_OK ? apply_alone(r, alone, node) : status;
+  r->has_folded = true;
+  hr_graph_release(alone);
+  return status;
+}
+
+/* True if the host has computed the node's only result, which depends on no symbol. */
+static bool is_known_number(const rewrite *r, const hr__node *node) {
+  const hr__graph_value *value = hr__graph_value_of(r->from, node->first);
+  return (node->kind == HR__NODE_CALL || node->kind == HR__NODE_SHAPE) && !value->varies &&
+         value->facts->numbers != NULL;
+}
+
+static hr_status fold_numbers(rewrite *r, const hr__node *node) {
+  const hr__fact *fact = hr__graph_value_of(r->from, node->first)->facts;
+  hr_type type = {.dtype = fact->dtype, .rank = fact->rank};
+  int64_t count = 1;
+  for (int d = 0; d < fact->rank; ++d) {
+    type.dims[d] = fact->dims[d];
+    count *= fact->dims[d];
+  }
+  void *elements = hr_arena_alloc(&r->arena, (size_t)count * sizeof(int64_t));
+  if (elements == NULL) {
+    return no_memory();
+  }
+  hr__integers_store(fact->dtype, count, fact->numbers, elements);
+  r->map[node->first] = hr_graph_constant(r->to, &type, elements);
+  r->has_folded = true;
+  return hr_graph_status(r->to);
+}
+
+/* ---- nodes ---- */
+
+/* Attributes that are computed must be of values that vary: others are in the way of folding. */
+static bool has_computed_attributes(const hr__node *node) {
+  for (int i = 0; i < node->attribute_count; ++i) {
+    if (node->attributes[i].list != 0 || node->attributes[i].values != NULL) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static hr_status name_results(rewrite *r, const hr__node *node) {
+  for (int i = 0; i < node->result_count && node->kind != HR__NODE_INPUT; ++i) {
+    const char *name = hr_graph_value_name(r->from, node->first + i);
+    if (name != NULL && hr_graph_value_name(r->to, r->map[node->first + i]) == NULL) {
+      hr_graph_name(r->to, r->map[node->first + i], name);
+    }
+  }
+  return hr_graph_status(r->to);
+}
+
+/* Copies a node, or finds an equal one. */
+static hr_status join_or_copy(rewrite *r, const hr__node *node) {
+  bool is_large = node->kind == HR__NODE_CONSTANT && hr__graph_bytes(node) > JOINED_BYTES;
+  bool can_join = node->kind != HR__NODE_INPUT && !is_large && !is_watched(r, node);
+  uint64_t hash = 0;
+  known *same = NULL;
+  if (can_join) {
+    make_key(r, node);
+    HR_RETURN_IF_ERROR(hr_text_status(&r->key));
+    hash = hr_hash_bytes(HR_HASH_SEED, r->key.data, r->key.length);
+    same = find_known(r, hash);
+  }
+  hr_value first = same != NULL ? same->first : 0;
+  if (same == NULL) {
+    HR_RETURN_IF_ERROR(copy_node(r, node, &first));
+    HR_RETURN_IF_ERROR(can_join ? add_known(r, hash, first) : HR_OK);
+  }
+  for (int i = 0; i < node->result_count; ++i) {
+    r->map[node->first + i] = first + i;
+  }
+  return HR_OK;
+}
+
+static hr_status rewrite_node(rewrite *r, const hr__node *node) {
+  bool is_fixed = is_watched(r, node);
+  if (!is_fixed && is_known_number(r, node)) {
+    HR_RETURN_IF_ERROR(fold_numbers(r, node));
+  } else if (!is_fixed && !has_computed_attributes(node) && can_fold(r, node)) {
+    HR_RETURN_IF_ERROR(fold(r, node));
+  } else {
+    HR_RETURN_IF_ERROR(join_or_copy(r, node));
+  }
+  return name_results(r, node);
+}
+
+static hr_status rewrite_all(rewrite *r) {
+  for (size_t s = 0; s < r->from->symbols.count; ++s) {
+    if (hr__graph_add_symbol(r->to, r->from->symbols.data[s]) < 0) {
+      return hr_graph_status(r->to);
+    }
+  }
+  find_live(r);
+  for (size_t n = 0; n < r->from->nodes.count; ++n) {
+    if (r->is_live[n]) {
+      HR_RETURN_IF_ERROR(rewrite_node(r, &r->from->nodes.data[n]));
+    }
+  }
+  for (size_t i = 0; i < r->from->outputs.count; ++i) {
+    hr_graph_output(r->to, r->from->outputs.data[i].name, r->map[r->from->outputs.data[i].value]);
+  }
+  return hr_graph_status(r->to);
+}
+
+static hr_status simplify(const hr_graph *graph, hr_stream *stream, bool *out_has_folded, hr_graph **out_graph) {
+  rewrite r = {.from = graph, .stream = stream};
+  HR_RETURN_IF_ERROR(hr_graph_create(&r.to));
+  r.map = hr_calloc(graph->values.count, sizeof *r.map);
+  r.is_live = hr_calloc(graph->nodes.count + 1, sizeof *r.is_live);
+  hr_status status = r.map != NULL && r.is_live != NULL ? rewrite_all(&r) : no_memory();
+  *out_has_folded = r.has_folded;
+  hr_free(r.map);
+  hr_free(r.is_live);
+  hr_table_fini(&r.table);
+  hr_arena_fini(&r.arena);
+  hr_text_fini(&r.key);
+  if (status == HR_OK) {
+    *out_graph = r.to;
+  } else {
+    hr_graph_release(r.to);
+  }
+  return status;
+}
+
+hr_status hr_graph_simplify(const hr_graph *graph, hr_stream *stream, hr_graph **out_graph) {
+  bool has_folded = false;
+  hr_graph *folded = NULL;
+  HR_RETURN_IF_ERROR(hr_graph_status(graph));
+  HR_RETURN_IF_ERROR(simplify(graph, stream, &has_folded, &folded));
+  if (!has_folded) {
+    *out_graph = folded;
+    return HR_OK;
+  }
+  hr_status status = simplify(folded, NULL, &has_folded, out_graph); /* without constants that were read alone */
+  hr_graph_release(folded);
+  return status;
+}

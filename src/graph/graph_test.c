@@ -1,0 +1,473 @@
+/* Graphs: building, types with symbols, text, rewriting, and their results on a stream. */
+#include "graph/graph_test.h"
+
+static const float weights[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+
+/* ---- types ---- */
+
+HR_TEST(types_have_symbols_and_expressions_of_them) {
+  hr_graph *g = new_graph();
+  hr_value x = input_of(g, "x", HR_DTYPE_F32, "n 3"), w = constant_of(g, HR_DTYPE_F32, "3 4", weights);
+  expect_graph_type(g, ADD(g, MATMUL, VALUES(x, w), 0, NULL), "f32[n,4]");
+  expect_graph_type(g, ADD(g, CONCAT, VALUES(x, x), 0, NULL), "f32[2*n,3]");
+  hr_graph_release(g);
+}
+
+HR_TEST(dims_that_depend_on_symbols_are_described) {
+  hr_graph *g = new_graph();
+  hr_value x = input_of(g, "x", HR_DTYPE_F32, "n 3"), y = input_of(g, "y", HR_DTYPE_F32, "n m");
+  hr_value row = constant_of(g, HR_DTYPE_F32, "1 3", weights);
+  expect_graph_type(g, ADD(g, CONCAT, VALUES(x, row), 0, NULL), "f32[n+1,3]");
+  expect_graph_type(g, ADD(g, RESHAPE, VALUES(y), ATTRIBUTES_OF({"shape", INTS_OF(-1)})), "f32[n*m]");
+  expect_graph_type(g, ADD(g, RESHAPE, VALUES(x), ATTRIBUTES_OF({"shape", INTS_OF(-1)})), "f32[3*n]");
+  expect_graph_type(g, ADD(g, RESHAPE, VALUES(y), ATTRIBUTES_OF({"shape", INTS_OF(-1, 2)})), "f32[?,2]");
+  hr_value flat = ADD(g, RESHAPE, VALUES(x), ATTRIBUTES_OF({"shape", INTS_OF(-1)}));
+  expect_graph_type(g, ADD(g, ADD, VALUES(flat, hr_graph_number(g, hr_scalar_f64(1))), 0, NULL), "f32[3*n]");
+  expect_graph_type(g, ADD(g, SUM, VALUES(y), ATTRIBUTES_OF({"axis", INTS_OF(0)})), "f32[m]");
+  expect_graph_type(g, hr_graph_shape(g, y), "i64[2]");
+  expect_graph_type(g, hr_graph_symbol(g, "n"), "i64[]");
+  hr_value sorted = ADD(g, TOPK, VALUES(x), ATTRIBUTES_OF({"k", INT_OF(2)}));
+  HR_ASSERT_EQ(hr_graph_result_count(g, sorted), 2);
+  expect_graph_type(g, sorted + 1, "i64[n,2]");
+  hr_graph_release(g);
+}
+
+/* ---- errors ---- */
+
+static void expect_refusal(hr_graph *g, hr_status_code code, const char *part) {
+  HR_ASSERT_ERROR(hr_graph_status(g), code, part);
+  HR_ASSERT_EQ(hr_graph_symbol(g, "n"), 0); /* nothing is added after a failure */
+  HR_ASSERT_ERROR(hr_graph_status(g), code, part);
+  hr_graph_release(g);
+}
+
+HR_TEST(the_first_failure_stays_and_names_the_values) {
+  hr_graph *g = new_graph();
+  hr_value x = input_of(g, "x", HR_DTYPE_F32, "n"), y = input_of(g, "y", HR_DTYPE_F32, "m");
+  HR_ASSERT_EQ(ADD(g, ADD, VALUES(x, y), 0, NULL), 0);
+  expect_refusal(g, HR_STATUS_INVALID_ARGUMENT, "of x f32[n], y f32[m]: add: ");
+
+  g = new_graph();
+  input_of(g, "x", HR_DTYPE_F32, "n");
+  HR_ASSERT_EQ(input_of(g, "x", HR_DTYPE_F32, "n"), 0);
+  expect_refusal(g, HR_STATUS_ALREADY_EXISTS, "two values have the name \"x\"");
+
+  g = new_graph();
+  x = input_of(g, "x", HR_DTYPE_F32, "n");
+  HR_ASSERT_EQ(ADD(g, SUM, VALUES(x), ATTRIBUTES_OF({"axes", INTS_OF(0)})), 0);
+  expect_refusal(g, HR_STATUS_INVALID_ARGUMENT, "sum: attribute \"axes\" is not known");
+
+  g = new_graph();
+  x = input_of(g, "x", HR_DTYPE_F32, "n");
+  HR_ASSERT_EQ(ADD(g, ADD, VALUES(x, 77), 0, NULL), 0);
+  expect_refusal(g, HR_STATUS_INVALID_ARGUMENT, "add: there is no value 77");
+
+  g = new_graph();
+  HR_ASSERT_EQ(input_of(g, "x", HR_DTYPE_F32, "nan"), 0);
+  expect_refusal(g, HR_STATUS_INVALID_ARGUMENT, "symbol \"nan\"");
+
+  g = new_graph();
+  x = input_of(g, "x", HR_DTYPE_F32, "n");
+  hr_graph_output(g, "y", x);
+  hr_graph_output(g, "y", x);
+  expect_refusal(g, HR_STATUS_ALREADY_EXISTS, "two outputs have the name \"y\"");
+
+  g = new_graph();
+  x = input_of(g, "x", HR_DTYPE_I64, "n");
+  HR_ASSERT_EQ(hr_graph_gradient(g, x, 0, 1, &x), 0);
+  expect_refusal(g, HR_STATUS_INVALID_ARGUMENT, "gradient: value \"x\" is not floating");
+
+  g = new_graph();
+  HR_ASSERT_EQ(input_of(g, "x", HR_DTYPE_F32, "4611686018427387904 n"), 0);
+  expect_refusal(g, HR_STATUS_INVALID_ARGUMENT, "too large");
+
+  g = new_graph();
+  x = input_of(g, "x", HR_DTYPE_F32, "n");
+  y = ADD(g, RESHAPE, VALUES(x),
+          ATTRIBUTES_OF({"shape", {.kind = HR_ATTRIBUTE_INTS}, NULL, ADD(g, ARGSORT, VALUES(x), 0, NULL)}));
+  expect_refusal(g, HR_STATUS_UNIMPLEMENTED, "reshape: attribute shape depends on \"%2\", which is not computed on");
+}
+
+/* ---- text ---- */
+
+HR_TEST(text_is_readable_and_reads_back) {
+  hr_graph *g = new_graph();
+  hr_value x = input_of(g, "x", HR_DTYPE_F32, "n 3"), w = constant_of(g, HR_DTYPE_F32, "3 4", weights);
+  hr_value scale = constant_of(g, HR_DTYPE_F32, "4", weights), n = hr_graph_symbol(g, "n");
+  hr_graph_name(g, w, "layer.weight");
+  hr_value y = ADD(g, MATMUL, VALUES(x, w), 0, NULL), half = hr_graph_number(g, hr_scalar_f64(0.5));
+  hr_value z = ADD(g, ADDCMUL, VALUES(y, y, scale), ATTRIBUTES_OF({"value", REAL_OF(hr_scalar_i64(2))}));
+  hr_graph_name(g, z, "z");
+  hr_value flat = ADD(g, RESHAPE, VALUES(z), ATTRIBUTES_OF({"shape", INTS_OF(2, 0, -1), (hr_value[]){0, n, 0}}));
+  (void)flat;
+  hr_value shape = hr_graph_shape(g, z);
+  hr_value same = ADD(g, RESHAPE, VALUES(z), ATTRIBUTES_OF({"shape", {.kind = HR_ATTRIBUTE_INTS}, NULL, shape}));
+  hr_value top = ADD(g, TOPK, VALUES(same), ATTRIBUTES_OF({"k", INT_OF(2)}, {"largest", FLAG_OF(0)}));
+  hr_value product = ADD(g, MULTIPLY, VALUES(top, half), 0, NULL);
+  hr_value gelu = ADD(g, GELU, VALUES(product),
+                      ATTRIBUTES_OF({"approximate", {.kind = HR_ATTRIBUTE_TEXT, .value = {.text = "tanh"}}}));
+  hr_value cast = ADD(g, ASTYPE, VALUES(gelu), ATTRIBUTES_OF({"dtype", DTYPE_OF(HR_DTYPE_F64)}));
+  hr_value gradient = hr_graph_gradient(g, gelu, 0, 2, (hr_value[]){x, w});
+  hr_graph_output(g, "result", cast);
+  hr_graph_output(g, "a b", top + 1);
+  hr_graph_output(g, "d/dw", gradient + 1);
+  expect_text(g, "graph 1\n"
+                 "input %x f32[n, 3]\n"
+                 "constant %\"layer.weight\" f32[3, 4] = #0\n"
+                 "constant %0 f32[4] = [1.0, 2.0, 3.0, 4.0]\n"
+                 "%1 = matmul(%x, %\"layer.weight\")  ; f32[n, 4]\n"
+                 "%z = addcmul(%1, %1, %0, value=2)  ; f32[n, 4]\n"
+                 "%2 = reshape(%z, shape=[2, n, -1])  ; f32[2, n, 2]\n"
+                 "%3 = shape(%z)  ; i64[2]\n"
+                 "%4 = reshape(%z, shape=%3)  ; f32[n, 4]\n"
+                 "%5, %6 = topk(%4, k=2, largest=false)  ; f32[n, 2], i64[n, 2]\n"
+                 "%7 = multiply(%5, 0.5)  ; f32[n, 2]\n"
+                 "%8 = gelu(%7, approximate=\"tanh\")  ; f32[n, 2]\n"
+                 "%9 = astype(%8, dtype=f64)  ; f64[n, 2]\n"
+                 "%10, %11 = gradient(%8, %x, %\"layer.weight\")  ; f32[n, 3], f32[3, 4]\n"
+                 "output result = %9\n"
+                 "output \"a b\" = %6\n"
+                 "output \"d/dw\" = %11\n");
+  hr_graph *read = read_back(g);
+  HR_ASSERT_EQ(hr_graph_constant_count(read), 2);
+  HR_ASSERT_EQ(hr_graph_constant_bytes(read), 64);
+  hr_graph_release(read);
+  hr_graph_release(g);
+}
+
+HR_TEST(numbers_of_all_kinds_read_back) {
+  hr_graph *g = new_graph();
+  const hr_scalar numbers[] = {hr_scalar_bool(1),       hr_scalar_i64(-7),        hr_scalar_u64(UINT64_MAX),
+                               hr_scalar_f64(2),        hr_scalar_f64(-0.1),      hr_scalar_f64(1e300),
+                               hr_scalar_f64(INFINITY), hr_scalar_f64(-INFINITY), hr_scalar_c128(1, -2.5),
+                               hr_scalar_i64(INT64_MIN)};
+  hr_value x = input_of(g, "x", HR_DTYPE_C128, "n");
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; ++i) {
+    hr_value number = hr_graph_number(g, numbers[i]);
+    x = ADD(g, MULTIPLY, VALUES(x, number), 0, NULL);
+  }
+  hr_graph_output(g, "y", x);
+  char *text = print_of(g);
+  HR_ASSERT_CONTAINS(text, ", true)");
+  HR_ASSERT_CONTAINS(text, ", 18446744073709551615u)");
+  HR_ASSERT_CONTAINS(text, ", 2.0)");
+  HR_ASSERT_CONTAINS(text, ", (1.0, -2.5))");
+  free(text);
+  hr_graph_release(read_back(g));
+  hr_graph_release(g);
+}
+
+static void expect_parse_error(const char *text, const char *part) {
+  hr_graph *g = NULL;
+  HR_ASSERT_ERROR(hr_graph_parse(text, strlen(text), NULL, &g), HR_STATUS_INVALID_ARGUMENT, part);
+  HR_ASSERT_NULL(g);
+}
+
+HR_TEST(errors_of_text_have_a_place) {
+  expect_parse_error("", "line 1, column 1: expected \"graph 1\", found the end");
+  expect_parse_error("graph 1\ninput %x f33[n]\n", "line 2, column 13: expected a dtype");
+  expect_parse_error("graph 1\ninput %x f32[n]\n%y = ad(%x, %x)\n", "line 3: there is no function \"ad\"");
+  expect_parse_error("graph 1\ninput %x f32[n]\n%y = add(%x, %z)\n", "line 3: no earlier value has the name \"z\"");
+  expect_parse_error("graph 1\ninput %x f32[n]\n%y = add(%x, %y)\n", "no earlier value has the name \"y\"");
+  expect_parse_error("graph 1\ninput %x f32[n]\n%0 = add(%x, %0)\n", "the number of an earlier value");
+  expect_parse_error("graph 1\ninput %x f32[n]\n%y = sum(%x, axis=[1])\n",
+                     "line 3: of x f32[n]: sum: axis 1 is out of");
+  expect_parse_error("graph 1\ninput %x f32[n]\n%y = sum(%x, axes=[1])\n", "an attribute of the function");
+  expect_parse_error("graph 1\nconstant %c f32[65536] = #0\n", "the number of elements that there are");
+  expect_parse_error("graph 1\nconstant %c i64[2] = [1, x]\n", "line 2, column 27");
+  expect_parse_error("graph 1\nconstant %c i64[2] = [1, 2, 3]\n", "expected ']'");
+  expect_parse_error("graph 1\ninput %x f32[9223372036854775807, 9223372036854775807]\n", "too large");
+  hr_graph *g = NULL;
+  HR_ASSERT_ERROR(hr_graph_parse("graph 2\n", 8, NULL, &g), HR_STATUS_UNIMPLEMENTED, "version 2, expected 1");
+}
+
+/* ---- integers of the host ---- */
+
+HR_TEST(shapes_are_computed_on_the_host) {
+  hr_graph *g = new_graph();
+  hr_value x = input_of(g, "x", HR_DTYPE_F32, "n 4");
+  hr_value shape = hr_graph_shape(g, x), zero = constant_of(g, HR_DTYPE_I64, "", (int64_t[]){0});
+  hr_value n = ADD(g, TAKE, VALUES(shape, zero), 0, NULL), two = hr_graph_number(g, hr_scalar_i64(2));
+  hr_value doubled = ADD(g, MULTIPLY, VALUES(n, two), 0, NULL);
+  hr_value half = constant_of(g, HR_DTYPE_I64, "1", (int64_t[]){2});
+  hr_value first = ADD(g, EXPAND_DIMS, VALUES(doubled), ATTRIBUTES_OF({"axis", INTS_OF(0)}));
+  hr_value both = ADD(g, CONCAT, VALUES(first, half), 0, NULL);
+  hr_value y = ADD(g, RESHAPE, VALUES(x), ATTRIBUTES_OF({"shape", {.kind = HR_ATTRIBUTE_INTS}, NULL, both}));
+  expect_graph_type(g, y, "f32[2*n,2]");
+  hr_value range = ADD(g, ARANGE, 0, NULL, ATTRIBUTES_OF({"stop", REAL_OF(hr_scalar_i64(0)), &n}));
+  expect_graph_type(g, range, "i64[n]");
+  hr_value sum = ADD(g, ADD, VALUES(y, hr_graph_number(g, hr_scalar_i64(1))), 0, NULL);
+  hr_graph_output(g, "y", sum);
+  hr_graph_output(g, "range", range);
+  hr_graph_output(g, "n", n);
+  hr_tensor in = counted(DIMS(3, 4)), out[3];
+  const hr_tensor *inputs[1] = {&in};
+  HR_ASSERT_OK(hr_graph_apply(g, stream, 1, inputs, 3, out));
+  expect_type(&out[0], HR_DTYPE_F32, DIMS(6, 2));
+  EXPECT(&out[0], 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12);
+  expect_type(&out[1], HR_DTYPE_I64, DIMS(3));
+  EXPECT(&out[1], 0, 1, 2);
+  expect_type(&out[2], HR_DTYPE_I64, 0, NULL);
+  EXPECT(&out[2], 3);
+  for (int i = 0; i < 3; ++i) {
+    hr_tensor_release(&out[i]);
+  }
+  HR_ASSERT_OK(hr_graph_apply(g, NULL, 1, inputs, 3, out));
+  expect_type(&out[0], HR_DTYPE_F32, DIMS(6, 2));
+  HR_ASSERT_NULL(out[0].buffer);
+  hr_tensor_release(&in);
+  hr_graph_release(g);
+}
+
+/* Functions of integers, each on the host and on the stream: with a value that is an input there. */
+typedef struct integer_case {
+  hr_functional function;
+  int count; /* of inputs */
+} integer_case;
+
+HR_TEST(integers_of_the_host_equal_those_of_a_stream) {
+  static const integer_case cases[] = {
+      {HR_FUNCTIONAL_ADD, 2},           {HR_FUNCTIONAL_SUBTRACT, 2},    {HR_FUNCTIONAL_MULTIPLY, 2},
+      {HR_FUNCTIONAL_FLOOR_DIVIDE, 2},  {HR_FUNCTIONAL_REMAINDER, 2},   {HR_FUNCTIONAL_MAXIMUM, 2},
+      {HR_FUNCTIONAL_MINIMUM, 2},       {HR_FUNCTIONAL_EQUAL, 2},       {HR_FUNCTIONAL_LESS, 2},
+      {HR_FUNCTIONAL_GREATER_EQUAL, 2}, {HR_FUNCTIONAL_NEGATIVE, 1},    {HR_FUNCTIONAL_ABS, 1},
+      {HR_FUNCTIONAL_LOGICAL_AND, 2},   {HR_FUNCTIONAL_LOGICAL_NOT, 1}, {HR_FUNCTIONAL_FLIP, 1},
+      {HR_FUNCTIONAL_PERMUTE_DIMS, 1},  {HR_FUNCTIONAL_SUM, 1},         {HR_FUNCTIONAL_PROD, 1},
+      {HR_FUNCTIONAL_MAX, 1},           {HR_FUNCTIONAL_MIN, 1},         {HR_FUNCTIONAL_STACK, 2},
+      {HR_FUNCTIONAL_CONCAT, 2},        {HR_FUNCTIONAL_WHERE, 3}};
+  static const hr_dtype dtypes[] = {HR_DTYPE_I64, HR_DTYPE_I32, HR_DTYPE_I8, HR_DTYPE_U8, HR_DTYPE_BOOL};
+  static const int64_t numbers[2][6] = {{-7, 3, 0, 127, -128, 1}, {2, -3, 0, 1, -1, 5}};
+  open_stream();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    for (int d = 0; d < 25; ++d) {
+      hr_dtype pair[3] = {dtypes[d % 5], dtypes[d / 5], dtypes[d / 5]};
+      hr_tensor tensors[3], expected, out;
+      const hr_tensor *inputs[3] = {&tensors[0], &tensors[1], &tensors[2]};
+      hr_value values[3];
+      hr_graph *g = new_graph();
+      hr_type type = {.rank = 2, .dims = {2, 3}};
+      for (int k = 0; k < cases[i].count; ++k) {
+        char elements[6 * 8];
+        for (int e = 0; e < 6; ++e) {
+          int64_t number = pair[k] == HR_DTYPE_BOOL ? numbers[k % 2][e] > 0 : numbers[k % 2][e];
+          memcpy(elements + (size_t)e * hr_dtype_size(pair[k]), &number, hr_dtype_size(pair[k]));
+        }
+        type.dtype = pair[k];
+        values[k] = hr_graph_constant(g, &type, elements);
+        tensors[k] = tensor_of(pair[k], DIMS(2, 3), elements);
+      }
+      hr_status status = hr_functional_apply(stream, cases[i].function, cases[i].count, inputs, 0, NULL, 1, &expected);
+      if (status != HR_OK) { /* a dtype that the function refuses */
+        hr_status_ignore(status);
+        HR_ASSERT_EQ(hr_graph_add(g, cases[i].function, cases[i].count, values, 0, NULL), 0);
+      } else {
+        hr_graph_output(g, "y", hr_graph_add(g, cases[i].function, cases[i].count, values, 0, NULL));
+        HR_ASSERT_OK(hr_graph_apply(g, stream, 0, NULL, 1, &out));
+        expect_type(&out, expected.dtype, expected.rank, expected.dims);
+        float wanted[MOST], got[MOST];
+        read(&expected, wanted);
+        read(&out, got);
+        for (int64_t e = 0; e < hr_tensor_count(&out); ++e) {
+          if (wanted[e] != got[e]) {
+            HR_FAIL("%s of %s, %s: element %d is %g, expected %g", hr_functional_name(cases[i].function),
+                    hr_dtype_name(pair[0]), hr_dtype_name(pair[1]), (int)e, (double)got[e], (double)wanted[e]);
+          }
+        }
+        hr_tensor_release(&expected);
+        hr_tensor_release(&out);
+      }
+      for (int k = 0; k < cases[i].count; ++k) {
+        hr_tensor_release(&tensors[k]);
+      }
+      hr_graph_release(g);
+    }
+  }
+}
+
+/* ---- rewriting ---- */
+
+HR_TEST(simplify_removes_joins_and_folds) {
+  hr_graph *g = new_graph(), *simple = NULL;
+  hr_value x = input_of(g, "x", HR_DTYPE_F32, "n 4"), unused = input_of(g, "unused", HR_DTYPE_F32, "n");
+  hr_value w = constant_of(g, HR_DTYPE_F32, "3 4", weights), two = hr_graph_number(g, hr_scalar_f64(2));
+  hr_value w2 = constant_of(g, HR_DTYPE_F32, "3 4", weights);
+  hr_value transposed = ADD(g, PERMUTE_DIMS, VALUES(w), 0, NULL), again = ADD(g, PERMUTE_DIMS, VALUES(w2), 0, NULL);
+  hr_value twice = ADD(g, MULTIPLY, VALUES(transposed, two), 0, NULL);
+  hr_value twice_again = ADD(g, MULTIPLY, VALUES(again, hr_graph_number(g, hr_scalar_f64(2))), 0, NULL);
+  hr_value a = ADD(g, MATMUL, VALUES(x, twice), 0, NULL), b = ADD(g, MATMUL, VALUES(x, twice_again), 0, NULL);
+  hr_value dead = ADD(g, EXP, VALUES(unused), 0, NULL);
+  HR_ASSERT(dead > 0);
+  hr_graph_output(g, "y", ADD(g, ADD, VALUES(a, b), 0, NULL));
+  HR_ASSERT_OK(hr_graph_simplify(g, NULL, &simple));
+  expect_text(simple, "graph 1\n"
+                      "input %x f32[n, 4]\n"
+                      "input %unused f32[n]\n"
+                      "constant %0 f32[3, 4] = #0\n"
+                      "%1 = permute_dims(%0)  ; f32[4, 3]\n"
+                      "%2 = multiply(%1, 2.0)  ; f32[4, 3]\n"
+                      "%3 = matmul(%x, %2)  ; f32[n, 3]\n"
+                      "%4 = add(%3, %3)  ; f32[n, 3]\n"
+                      "output y = %4\n");
+  hr_graph_release(simple);
+  open_stream();
+  HR_ASSERT_OK(hr_graph_simplify(g, stream, &simple));
+  expect_text(simple, "graph 1\n"
+                      "input %x f32[n, 4]\n"
+                      "input %unused f32[n]\n"
+                      "constant %0 f32[4, 3] = #0\n"
+                      "%1 = matmul(%x, %0)  ; f32[n, 3]\n"
+                      "%2 = add(%1, %1)  ; f32[n, 3]\n"
+                      "output y = %2\n");
+  hr_graph_elements folded = hr_graph_data(simple, 0);
+  HR_ASSERT(((const float *)folded.address)[1] == 10 && ((const float *)folded.address)[3] == 4);
+  hr_graph_release(simple);
+  hr_graph_release(g);
+}
+
+HR_TEST(simplify_keeps_what_gradients_are_taken_by) {
+  hr_graph *g = new_graph(), *simple = NULL;
+  hr_value x = input_of(g, "x", HR_DTYPE_F32, "n");
+  hr_value a = ADD(g, SQUARE, VALUES(x), 0, NULL), b = ADD(g, SQUARE, VALUES(x), 0, NULL);
+  hr_value y = ADD(g, MULTIPLY, VALUES(a, b), 0, NULL);
+  hr_graph_output(g, "by a", hr_graph_gradient(g, y, 0, 1, &a)); /* b, not 2 b */
+  HR_ASSERT_OK(hr_graph_simplify(g, NULL, &simple));
+  hr_tensor in = tensor_of(HR_DTYPE_F32, DIMS(2), F32(3, -2)), out;
+  const hr_tensor *inputs[1] = {&in};
+  HR_ASSERT_OK(hr_graph_apply(simple, stream, 1, inputs, 1, &out));
+  EXPECT(&out, 9, 4);
+  hr_tensor_release(&in);
+  hr_tensor_release(&out);
+  hr_graph_release(simple);
+  hr_graph_release(g);
+}
+
+/* ---- gradients ---- */
+
+HR_TEST(gradients_of_gradients) {
+  hr_graph *g = new_graph();
+  hr_value x = input_of(g, "x", HR_DTYPE_F32, "n"), w = constant_of(g, HR_DTYPE_F32, "", weights + 2);
+  hr_value cube = ADD(g, MULTIPLY, VALUES(x, ADD(g, SQUARE, VALUES(x), 0, NULL)), 0, NULL);
+  hr_value y = ADD(g, MULTIPLY, VALUES(cube, w), 0, NULL); /* 3 x^3 */
+  hr_value by[2] = {x, w}, first = hr_graph_gradient(g, y, 0, 2, by), second = hr_graph_gradient(g, first, 0, 1, &x);
+  hr_value seeded = hr_graph_gradient(g, y, x, 1, &x);
+  hr_graph_output(g, "dx", first);
+  hr_graph_output(g, "dw", first + 1);
+  hr_graph_output(g, "ddx", second);
+  hr_graph_output(g, "x dx", seeded);
+  expect_graph_type(g, second, "f32[n]");
+  hr_graph *read = read_back(g);
+  hr_tensor in = tensor_of(HR_DTYPE_F32, DIMS(2), F32(1, -2)), out[4];
+  const hr_tensor *inputs[1] = {&in};
+  HR_ASSERT_OK(hr_graph_apply(read, stream, 1, inputs, 4, out));
+  EXPECT(&out[0], 9, 36);
+  EXPECT(&out[1], -7);
+  EXPECT(&out[2], 18, -36);
+  EXPECT(&out[3], 9, -72);
+  for (int i = 0; i < 4; ++i) {
+    hr_tensor_release(&out[i]);
+  }
+  hr_tensor_release(&in);
+  hr_graph_release(read);
+  hr_graph_release(g);
+}
+
+/* ---- binding ---- */
+
+HR_TEST(inputs_are_checked_by_name) {
+  hr_graph *g = new_graph();
+  hr_value x = input_of(g, "x", HR_DTYPE_F32, "n 3"), y = input_of(g, "y", HR_DTYPE_F32, "n");
+  hr_graph_output(g, "z",
+                  ADD(g, ADD, VALUES(x, ADD(g, EXPAND_DIMS, VALUES(y), ATTRIBUTES_OF({"axis", INTS_OF(1)}))), 0, NULL));
+  HR_ASSERT_OK(hr_graph_status(g));
+  hr_tensor a = counted(DIMS(2, 3)), b = counted(DIMS(4)), c = counted(DIMS(2, 4)), out;
+  const hr_tensor *both[2] = {&a, &b};
+  HR_ASSERT_ERROR(hr_graph_apply(g, stream, 2, both, 1, &out), HR_STATUS_INVALID_ARGUMENT,
+                  "input \"y\": dim 0 (n) is 4, but input \"x\" has n = 2");
+  both[0] = &c;
+  HR_ASSERT_ERROR(hr_graph_apply(g, stream, 2, both, 1, &out), HR_STATUS_INVALID_ARGUMENT,
+                  "input \"x\" is f32[2,4], expected f32[n,3]");
+  both[0] = NULL;
+  HR_ASSERT_ERROR(hr_graph_apply(g, stream, 2, both, 1, &out), HR_STATUS_INVALID_ARGUMENT, "input \"x\" is absent");
+  HR_ASSERT_ERROR(hr_graph_apply(g, stream, 1, both, 1, &out), HR_STATUS_INVALID_ARGUMENT,
+                  "1 inputs and 1 results, expected 2 and 1");
+  hr_tensor_release(&a);
+  hr_tensor_release(&b);
+  hr_tensor_release(&c);
+  hr_graph_release(g);
+}
+
+/* ---- memory ---- */
+
+static int released;
+
+static void count_release(void *arg) {
+  ++*(int *)arg;
+}
+
+HR_TEST(adopted_constants_are_released_once) {
+  hr_graph *g = new_graph(), *copy = NULL;
+  hr_type type = {.dtype = HR_DTYPE_F32, .rank = 1, .dims = {12}};
+  released = 0;
+  hr_value c = hr_graph_constant_adopt(g, &type, weights, count_release, &released);
+  hr_graph_output(g, "c", c);
+  HR_ASSERT_OK(hr_graph_simplify(g, NULL, &copy));
+  hr_graph_release(g);
+  HR_ASSERT_EQ(released, 0);
+  hr_graph_release(copy);
+  HR_ASSERT_EQ(released, 1);
+  g = new_graph();
+  type.dims[0] = -1;
+  HR_ASSERT_EQ(hr_graph_constant_adopt(g, &type, weights, count_release, &released), 0);
+  HR_ASSERT_EQ(released, 2);
+  hr_graph_release(g);
+}
+
+static hr_status build(hr_graph *g) {
+  const hr_type type = {.dtype = HR_DTYPE_F32, .rank = 2, .dims = {-1, 3}, .symbols = {"n"}};
+  const hr_type square = {.dtype = HR_DTYPE_F32, .rank = 2, .dims = {3, 3}};
+  hr_value x = hr_graph_input(g, "x", &type), w = hr_graph_constant(g, &square, weights);
+  hr_value y = ADD(g, MATMUL, VALUES(x, w), 0, NULL);
+  hr_value n = hr_graph_symbol(g, "n"),
+           z = ADD(g, RESHAPE, VALUES(y), ATTRIBUTES_OF({"shape", INTS_OF(0, -1), (hr_value[]){n, 0}}));
+  hr_value dw = hr_graph_gradient(g, z, 0, 1, &w);
+  hr_graph_name(g, z, "z");
+  hr_graph_output(g, NULL, z);
+  hr_graph_output(g, "dw", dw);
+  return hr_graph_status(g);
+}
+
+static hr_status drop_text(void *arg, const void *bytes, size_t count) {
+  (void)arg, (void)bytes, (void)count;
+  return HR_OK;
+}
+
+static hr_status build_print_and_simplify(void) {
+  hr_graph *g = NULL, *simple = NULL;
+  HR_RETURN_IF_ERROR(hr_graph_create(&g));
+  hr_status status = build(g);
+  status = status == HR_OK ? hr_graph_print(g, drop_text, NULL) : status;
+  status = status == HR_OK ? hr_graph_simplify(g, NULL, &simple) : status;
+  hr_graph_release(simple);
+  hr_graph_release(g);
+  return status;
+}
+
+HR_TEST(building_survives_failing_allocations) {
+  HR_TEST_OOM(build_print_and_simplify);
+}
+
+static hr_status parse(void) {
+  static const char text[] =
+      "graph 1\ninput %x f32[n, 3]\nconstant %\"c\" i64[2] = [1, 2]\n%0, %y = topk(%x, k=2)\n"
+      "%1 = reshape(%0, shape=[n, -1])\n%2 = sum(%1, axis=[0, 1])\n%3 = multiply(%2, 0.5)\noutput y = %3\n";
+  hr_graph *g = NULL;
+  hr_status status = hr_graph_parse(text, sizeof text - 1, NULL, &g);
+  if (status == HR_OK) {
+    hr_graph_release(g);
+  }
+  return status;
+}
+
+HR_TEST(parsing_survives_failing_allocations) {
+  HR_TEST_OOM(parse);
+}
