@@ -21,8 +21,8 @@ BUILD_STEP = $(VENV_BIN)/cmake --build
 LIBRARIES = HEADRACE_ONEDNN=$(abspath $(VENV))/lib/libdnnl.so.3 HEADRACE_LAPACK=$(firstword \
   $(wildcard $(abspath $(VENV))/lib/python*/site-packages/scipy_openblas32/lib/libscipy_openblas.so))
 WHEELS_PYTHON = build/wheels/venv/bin/python
-# Two processes, a file of tests in one of them.
-PYTEST = $(VENV_BIN)/python -m pytest -n 2 --dist loadfile
+# Two processes. Each begins with one half of the tests; the first to end takes over some of the other's.
+PYTEST = $(VENV_BIN)/python -m pytest -n 2 --dist worksteal
 CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
 
 # The packages of the virtual environment come without compiled modules; Python writes those that it imports. Without
@@ -50,9 +50,11 @@ build: $(STAMP) ## the core, the command and the C tests, in build/release
 	@$(CONFIGURE) -B $(BUILD) --log-level=NOTICE -DCMAKE_BUILD_TYPE=Release $(CMAKE_ARGS)
 	$(BUILD_STEP) $(BUILD)
 
-# Frontends for Python, into the virtual environment. The first time takes some minutes.
+# Frontends for Python, into the virtual environment, with the core of the C tests' build folder. The first time takes
+# some minutes.
 python-package: $(STAMP) ## the Python package, installed in place into the virtual environment
-	@PATH=$(VENV_BIN):$$PATH $(PROGRESS) "the core and the PyTorch frontend into build/python" \
+	@PATH=$(VENV_BIN):$$PATH SKBUILD_BUILD_DIR=$(BUILD) SKBUILD_CMAKE_DEFINE=HEADRACE_TESTS=ON \
+	  $(PROGRESS) "the core and the PyTorch frontend into $(BUILD)" \
 	  $(VENV)/bin/python -m pip install --verbose --no-build-isolation --no-deps -e .
 
 test: build python-package ## the C tests, then the Python tests
