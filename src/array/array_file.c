@@ -1,27 +1,16 @@
 /* array_file.c: open files of arrays: their mapping, their entries, and arrays on them. */
 #include "array/array_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "array/inflate.h"
 #include "base/allocator.h"
+#include "base/disk_file.h"
 
 enum { ADOPTED_ALIGNMENT = 16 };
 
 /* ---- for the readers ---- */
-
-hr_status hr__file_failure(const char *what) {
-  hr_status_code code = errno == ENOENT || errno == ENOTDIR ? HR_STATUS_NOT_FOUND
-                        : errno == EACCES || errno == EPERM ? HR_STATUS_PERMISSION_DENIED
-                                                            : HR_STATUS_UNAVAILABLE;
-  return hr_status_make(code, "%s: %s", what, strerror(errno));
-}
 
 hr_status hr__file_no_memory(size_t bytes) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %zu bytes", bytes);
@@ -247,7 +236,7 @@ static void release_file(void *arg) {
     hr_free((void *)(uintptr_t)file->values[i].numbers);
   }
   if (file->is_mapped) {
-    (void)munmap((void *)(uintptr_t)file->bytes, file->size);
+    hr__disk_unmap((void *)(uintptr_t)file->bytes, file->size);
   } else {
     hr_aligned_free((void *)(uintptr_t)file->bytes);
   }
@@ -312,33 +301,12 @@ static hr_status finish_open(hr_file *file, hr_status status, hr_file **out_file
   return HR_OK;
 }
 
-static hr_status map_descriptor(int descriptor, hr_file *file) {
-  struct stat info;
-  if (fstat(descriptor, &info) != 0) {
-    return hr__file_failure("stat");
-  }
-  if (!S_ISREG(info.st_mode)) {
-    return hr_status_make(HR_STATUS_UNAVAILABLE, "is no regular file");
-  }
-  if (info.st_size == 0) {
-    return hr_status_make(HR_STATUS_DATA_LOSS, "is empty");
-  }
-  void *bytes = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor, 0);
-  if (bytes == MAP_FAILED) {
-    return hr__file_failure("map");
-  }
-  file->bytes = bytes, file->size = (size_t)info.st_size, file->is_mapped = true;
-  return HR_OK;
-}
-
 hr_status hr_file_open(const char *path, hr_file **out_file) {
   hr_file *file = NULL;
+  void *bytes = NULL;
   HR_RETURN_IF_ERROR(create_file(path, &file));
-  int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  hr_status status = descriptor >= 0 ? map_descriptor(descriptor, file) : hr__file_failure("open");
-  if (descriptor >= 0) {
-    (void)close(descriptor);
-  }
+  hr_status status = hr__disk_map(path, &bytes, &file->size);
+  file->bytes = bytes, file->is_mapped = bytes != NULL;
   return finish_open(file, status, out_file);
 }
 

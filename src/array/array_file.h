@@ -55,8 +55,7 @@ typedef struct hr__cursor {
 void hr__cursor_skip_space(hr__cursor *c);
 bool hr__cursor_next_is(hr__cursor *c, char character);
 
-/* A failure of a call of the system, by errno; and one of memory. */
-hr_status hr__file_failure(const char *what);
+/* A failure of memory. */
 hr_status hr__file_no_memory(size_t bytes);
 
 /* Adds an entry, whose name is copied. */

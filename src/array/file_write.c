@@ -1,32 +1,9 @@
 /* file_write.c: files of arrays, written beside the target and renamed at the end. */
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "array/array_file.h"
 #include "base/allocator.h"
-
-typedef struct writer {
-  int descriptor;
-  hr_text temporary;
-} writer;
-
-static hr_status write_bytes(void *arg, const void *bytes, size_t count) {
-  const writer *to = arg;
-  for (const char *at = bytes; count > 0;) {
-    ssize_t written = write(to->descriptor, at, count < 1 << 30 ? count : 1 << 30);
-    if (written < 0 && errno != EINTR) {
-      return hr__file_failure("write");
-    }
-    written = written > 0 ? written : 0;
-    at += written, count -= (size_t)written;
-  }
-  return HR_OK;
-}
+#include "base/disk_file.h"
 
 /* ---- formats ---- */
 
@@ -126,55 +103,9 @@ hr_status hr_file_write_to(hr_stream *stream, hr_status (*write)(void *arg, cons
 
 /* ---- files ---- */
 
-/* A new file beside the target, with the mode that the target has or would get. */
-static hr_status open_writer(const char *target, writer *to) {
-  struct stat info;
-  bool exists = stat(target, &info) == 0;
-  if (exists && !S_ISREG(info.st_mode)) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "is no regular file");
-  }
-  for (int i = 0; i < 1000 && to->descriptor < 0; ++i) {
-    hr_text_clear(&to->temporary);
-    hr_text_printf(&to->temporary, "%s.%ld.%d.tmp", target, (long)getpid(), i);
-    HR_RETURN_IF_ERROR(hr_text_status(&to->temporary));
-    to->descriptor = open(hr_text_chars(&to->temporary), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (to->descriptor < 0 && errno != EEXIST) {
-      break;
-    }
-  }
-  if (to->descriptor < 0) {
-    return hr__file_failure("open for writing");
-  }
-  if (exists) {
-    (void)fchmod(to->descriptor, info.st_mode & 0777);
-  }
-  return HR_OK;
-}
-
-static hr_status close_writer(writer *to, const char *target, hr_status status) {
-  if (to->descriptor < 0) {
-    return status;
-  }
-  if (close(to->descriptor) != 0 && status == HR_OK) {
-    status = hr__file_failure("close");
-  }
-  if (status == HR_OK && rename(hr_text_chars(&to->temporary), target) != 0) {
-    status = hr__file_failure("rename");
-  }
-  if (status != HR_OK) {
-    (void)unlink(hr_text_chars(&to->temporary));
-  }
-  return status;
-}
-
 hr_status hr_file_write(hr_stream *stream, const char *path, const hr_file_contents *contents) {
-  char *resolved = realpath(path, NULL); /* a link stays, and its target is replaced */
-  const char *target = resolved != NULL ? resolved : path;
-  writer to = {.descriptor = -1};
-  hr_status status = open_writer(target, &to);
-  status = status == HR_OK ? hr_file_write_to(stream, write_bytes, &to, contents) : status;
-  status = close_writer(&to, target, status);
-  hr_text_fini(&to.temporary);
-  free(resolved);
-  return hr_status_annotate(status, "%s", path);
+  hr__replacement to;
+  hr_status status = hr__replacement_begin(path, &to);
+  status = status == HR_OK ? hr_file_write_to(stream, hr__replacement_write, &to, contents) : status;
+  return hr_status_annotate(hr__replacement_end(&to, status), "%s", path);
 }

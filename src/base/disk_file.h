@@ -1,0 +1,35 @@
+/* disk_file.h: files as a whole: mapped to be read, and replaced by new ones.
+ *
+ * Messages have no path: callers put it in front. Threads: any; a replacement belongs to one.
+ */
+#ifndef HEADRACE_BASE_DISK_FILE_H_
+#define HEADRACE_BASE_DISK_FILE_H_
+
+#include <stddef.h>
+
+#include "base/text.h"
+#include "headrace/status.h"
+
+/* A failure of a call of the system, by errno. */
+hr_status hr__disk_failure(const char *what);
+
+/* Maps a regular file that is not empty, for this process alone: what it writes stays there. DATA_LOSS if it is empty,
+ * UNAVAILABLE if it is no regular file. */
+HR_MUST_USE hr_status hr__disk_map(const char *path, void **out_bytes, size_t *out_size);
+void hr__disk_unmap(void *bytes, size_t size);
+
+/* A new file beside a target, which it replaces at the end. */
+typedef struct hr__replacement {
+  int descriptor; /* -1: none */
+  char *target;   /* of malloc: a link stays, and its target is replaced */
+  hr_text temporary;
+} hr__replacement;
+
+/* Creates the new file, with the mode that the target has or would get. Call hr__replacement_end in any case. */
+HR_MUST_USE hr_status hr__replacement_begin(const char *path, hr__replacement *out);
+/* Appends bytes; `replacement` is an hr__replacement. */
+HR_MUST_USE hr_status hr__replacement_write(void *replacement, const void *bytes, size_t count);
+/* Renames the file if the status is OK, else removes it. Returns the status, or the failure to do so. */
+HR_MUST_USE hr_status hr__replacement_end(hr__replacement *replacement, hr_status status);
+
+#endif
