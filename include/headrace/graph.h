@@ -38,6 +38,7 @@ typedef int32_t hr_value;
 enum {
   HR_GRAPH_NAME_MAX = 1023,   /* bytes of a name */
   HR_GRAPH_SYMBOLS_MAX = 256, /* symbols of a graph */
+  HR_GRAPH_OUTPUTS_MAX = 1 << 12,
   HR_GRAPH_NODES_MAX = 1 << 20
 };
 
@@ -150,6 +151,29 @@ HR_API HR_MUST_USE hr_status hr_graph_simplify(const hr_graph *graph, hr_stream 
  * of operations have the name of their value in front. */
 HR_API HR_MUST_USE hr_status hr_graph_apply(const hr_graph *graph, hr_stream *stream, int input_count,
                                             const hr_tensor *const *inputs, int result_count, hr_tensor *out_results);
+
+/* ---- recording a graph ---- */
+
+/* A recorder adds each function that is applied to a stream or a capture (hr_functional_apply) to a graph, and lets the
+ * stream record it, too. So a program that computes on tensors becomes a graph: for examples of the inputs, whose dims
+ * stand for symbols.
+ *
+ * Tensors that the recorder does not know become constants: it waits for them, which a capture can't do. Integers that
+ * the program computed from dims are a part of the graph as numbers: reshape to -1 and keep dims in place of them.
+ * Operations that are recorded by other means than functions are refused at the end. */
+typedef struct hr_graph_recorder hr_graph_recorder;
+
+/* Begins to add to a graph; retains both. The caller owns the recorder. What began last on a stream ends first. */
+HR_API HR_MUST_USE hr_status hr_graph_recorder_begin(hr_stream *stream, hr_graph *graph,
+                                                     hr_graph_recorder **out_recorder);
+/* From now on the tensor stands for a value of its dtype and number of dims, such as an input. */
+HR_API HR_MUST_USE hr_status hr_graph_recorder_bind(hr_graph_recorder *recorder, const hr_tensor *tensor,
+                                                    hr_value value);
+/* The value for which a tensor, or a number, stands. */
+HR_API HR_MUST_USE hr_status hr_graph_recorder_find(hr_graph_recorder *recorder, const hr_tensor *tensor,
+                                                    hr_value *out_value);
+/* Ends and frees a recorder. UNIMPLEMENTED if something else than functions was recorded meanwhile, with its name. */
+HR_API HR_MUST_USE hr_status hr_graph_recorder_end(hr_graph_recorder *recorder);
 
 /* ---- text ---- */
 

@@ -3,7 +3,7 @@
  * A hook gets each record of its stream, also those of in-place operations and of hr_stream_write to buffers in use,
  * in place of the stream. It passes the record on with hr_hook_pass, and may record other operations before and after
  * it. Hooks of a stream form a stack: what one passes goes to the hook that was added before it, and then to the
- * stream. A tape (transform.h) is a hook.
+ * stream. A tape (transform.h) is a hook. So is the recorder of a graph (graph.h), which also gets functions.
  *
  * A stream with hooks rejects what is not a record: parts (hr_part_run), and functions with outputs (hr_stream_call).
  *
@@ -28,10 +28,22 @@ typedef struct hr_hook_record {
   const hr_view *inputs, *outputs;
 } hr_hook_record;
 
+/* The arguments of hr_functional_apply (functional.h), which has checked them. */
+typedef struct hr_hook_function {
+  int function; /* an hr_functional */
+  int input_count, attribute_count, result_count;
+  const struct hr_tensor *const *inputs;
+  const struct hr_attribute *attributes;
+  struct hr_tensor *results;
+} hr_hook_function;
+
 /* The owner's memory; it stays where it is until the hook is removed. */
 struct hr_hook {
   hr_status (*record)(hr_hook *hook, hr_stream *stream, const hr_hook_record *record);
   hr_hook *below; /* the stream's: which gets what this one passes; NULL: the stream itself */
+  /* (optional) gets each function, too, before it is recorded: the uppermost hook that has this member. It records the
+   * function by hr_functional_apply with this member set to NULL meanwhile. */
+  hr_status (*apply)(hr_hook *hook, hr_stream *stream, const hr_hook_function *function);
 };
 
 /* Adds a hook above the others of the stream. Sets hook->below. */
@@ -41,6 +53,8 @@ HR_API void hr_hook_remove(hr_stream *stream, hr_hook *hook);
 /* Lets records enter the stack at this hook, which is in it, and returns the former top. A hook that records other
  * operations in place of one sets itself as the top, and the former one afterwards: hooks above have seen the one. */
 HR_API hr_hook *hr_hook_set_top(hr_stream *stream, hr_hook *hook);
+/* The uppermost hook that gets functions; NULL: there is none. */
+HR_API hr_hook *hr_hook_of_functions(const hr_stream *stream);
 /* Passes a record on to the hook below, or records it. */
 HR_API HR_MUST_USE hr_status hr_hook_pass(const hr_hook *hook, hr_stream *stream, const hr_hook_record *record);
 /* Marks a buffer whose contents a hook keeps elsewhere. From now on the stream refuses to read it and to use it in

@@ -205,6 +205,14 @@ hr_hook *hr_hook_set_top(hr_stream *stream, hr_hook *hook) {
   return before;
 }
 
+hr_hook *hr_hook_of_functions(const hr_stream *stream) {
+  hr_hook *hook = stream->hook;
+  while (hook != NULL && hook->apply == NULL) {
+    hook = hook->below;
+  }
+  return hook;
+}
+
 hr_status hr_hook_pass(const hr_hook *hook, hr_stream *stream, const hr_hook_record *passed) {
   if (hook->below != NULL) {
     return hook->below->record(hook->below, stream, passed);

@@ -5,8 +5,9 @@
 #include "base/allocator.h"
 #include "core/ops/op.h"
 #include "functional/functions.h"
+#include "headrace/hook.h"
 
-enum { FEW_RESULTS = 4 };
+enum { FEW_RESULTS = 4, FEW_INPUTS = 4 }; /* inputs of an element-wise row */
 
 #define INT(name, value) \
   { name, HR_ATTRIBUTE_INT, false, value }
@@ -234,6 +235,12 @@ hr_status hr_functional_apply(hr_stream *stream, hr_functional function, int inp
   }
   HR_RETURN_IF_ERROR(check_arguments(&call));
   HR_RETURN_IF_ERROR(check_results(&call));
+  hr_hook *hook = stream != NULL ? hr_hook_of_functions(stream) : NULL;
+  if (__builtin_expect(hook != NULL, 0)) {
+    const hr_hook_function applied = {function, input_count, attribute_count, result_count,
+                                      inputs,   attributes,  out_results};
+    return hook->apply(hook, stream, &applied);
+  }
   return result_count <= FEW_RESULTS ? emit(&call, few, out_results) : emit_many(&call, out_results);
 }
 
@@ -269,6 +276,25 @@ static hr_status emit_each(const hr__function_call *c, int count, hr_tensor *res
   return HR_OK;
 }
 
+/* One call for each tuple, for hooks that get functions. */
+static hr_status apply_each_alone(const hr__function_call *c, hr_functional function, int count, hr_tensor *results) {
+  for (int i = 0; i < count; ++i) {
+    const hr_tensor *inputs[FEW_INPUTS];
+    int arity = c->row->input_count;
+    for (int k = 0; k < arity; ++k) {
+      inputs[k] = c->inputs[k * count + i];
+    }
+    hr_status status = hr_functional_apply(c->stream, function, arity, inputs, 0, NULL, 1, &results[i]);
+    if (status != HR_OK) {
+      while (i > 0) {
+        hr_tensor_release(&results[--i]);
+      }
+      return status;
+    }
+  }
+  return HR_OK;
+}
+
 hr_status hr_functional_apply_each(hr_stream *stream, hr_functional function, int count, int input_count,
                                    const hr_tensor *const *inputs, hr_tensor *out_results) {
   const hr__function_call call = {
@@ -277,6 +303,9 @@ hr_status hr_functional_apply_each(hr_stream *stream, hr_functional function, in
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "there is no function number %d", (int)function);
   }
   HR_RETURN_IF_ERROR(check_lists(&call, count));
+  if (stream != NULL && hr_hook_of_functions(stream) != NULL) {
+    return apply_each_alone(&call, function, count, out_results);
+  }
   hr_tensor *results = hr_malloc((size_t)count * sizeof *results);
   hr_tensor **places = hr_malloc((size_t)count * sizeof *places);
   hr_status status =

@@ -613,6 +613,10 @@ void hr_graph_output(hr_graph *graph, const char *name, hr_value value) {
            (int)value, graph->values.count - 1);
     return;
   }
+  if (graph->outputs.count == HR_GRAPH_OUTPUTS_MAX) {
+    REFUSE(graph, "graph: output \"%.64s\": expected at most %d outputs", name, HR_GRAPH_OUTPUTS_MAX);
+    return;
+  }
   for (size_t i = 0; i < graph->outputs.count; ++i) {
     if (strcmp(graph->outputs.data[i].name, name) == 0) {
       hr__graph_fail(graph, hr_status_make(HR_STATUS_ALREADY_EXISTS, "graph: two outputs have the name \"%s\"", name));

@@ -133,10 +133,7 @@ HR_TEST(a_run_that_fails_names_the_value_and_the_session_goes_on) {
   HR_ASSERT_EQ(stats_of(session).instances, 1);
   expect_type(&out[0], HR_DTYPE_F32, DIMS(3, 2));
   EXPECT(&out[0], 0, 1, 2, 3, 4, 5);
-  hr_tensor *all[] = {&odd, &even, &k, &out[0], &out[1]};
-  for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
-    hr_tensor_release(all[i]);
-  }
+  RELEASE(&odd, &even, &k, &out[0], &out[1]);
   hr_session_release(session);
   hr_graph_release(g);
 }

@@ -1,0 +1,161 @@
+/* graph_recorder.c: functions applied to a stream, as nodes of a graph. A recorder is a hook of the stream.
+ *
+ * A tensor is known by its buffer and its view of it. Functions never write to tensors that exist, so that a known one
+ * keeps its value, unless something else is recorded: then the graph would be wrong, and is refused.
+ */
+#include "base/hash.h"
+#include "core/ops/op.h"
+#include "functional/functions.h"
+#include "graph/graph_node.h"
+#include "headrace/array.h"
+#include "headrace/hook.h"
+
+struct hr_graph_recorder {
+  hr_hook hook; /* first */
+  hr_stream *stream;
+  hr_graph *graph;
+  hr_table table; /* hr_value by tensor */
+  bool is_inside; /* of a function, whose records are its own */
+  hr_op other;    /* the first operation that no function recorded */
+};
+
+static hr_status no_memory(void) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "graph: no host memory to record it");
+}
+
+/* ---- tensors ---- */
+
+static uint64_t tensor_key(const hr_tensor *x) {
+  uint64_t words[4 + 2 * HR_RANK_MAX] = {hr_buffer_serial(x->buffer), (uint64_t)x->dtype, (uint64_t)x->offset,
+                                         (uint64_t)x->rank};
+  for (int d = 0; d < x->rank; ++d) {
+    words[4 + d] = (uint64_t)x->dims[d];
+    words[4 + x->rank + d] = x->dims[d] > 1 ? (uint64_t)x->strides[d] : 0;
+  }
+  return hr_hash_words(HR_HASH_SEED, words, (size_t)(4 + 2 * x->rank));
+}
+
+static hr_status note_tensor(hr_graph_recorder *r, const hr_tensor *x, hr_value value) {
+  return hr_table_put(&r->table, tensor_key(x), (void *)(intptr_t)value) ? HR_OK : no_memory();
+}
+
+static hr_status add_constant(hr_graph_recorder *r, const hr_tensor *x, hr_value *out_value) {
+  hr_type type = {.dtype = x->dtype, .rank = x->rank};
+  memcpy(type.dims, x->dims, (size_t)x->rank * sizeof *x->dims);
+  size_t bytes = (size_t)hr_tensor_count(x) * hr_dtype_size(x->dtype);
+  void *elements = hr_malloc(bytes);
+  hr_status status = elements != NULL ? hr_array_read(r->stream, x, elements) : no_memory();
+  if (status == HR_OK) {
+    *out_value = hr_graph_constant(r->graph, &type, elements);
+    status = hr_graph_status(r->graph);
+  }
+  hr_free(elements);
+  return status == HR_OK ? note_tensor(r, x, *out_value) : hr_status_annotate(status, "graph: a tensor as a constant");
+}
+
+hr_status hr_graph_recorder_find(hr_graph_recorder *r, const hr_tensor *x, hr_value *out_value) {
+  if (x->number.dtype != HR_DTYPE_NONE) {
+    *out_value = hr_graph_number(r->graph, x->number);
+    return hr_graph_status(r->graph);
+  }
+  if (x->buffer == NULL) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "graph: a tensor without a buffer has no value");
+  }
+  *out_value = (hr_value)(intptr_t)hr_table_get(&r->table, tensor_key(x));
+  return *out_value != 0 ? HR_OK : add_constant(r, x, out_value);
+}
+
+hr_status hr_graph_recorder_bind(hr_graph_recorder *r, const hr_tensor *tensor, hr_value value) {
+  hr_type type;
+  HR_RETURN_IF_ERROR(hr_graph_type(r->graph, value, &type));
+  if (tensor->buffer == NULL || tensor->dtype != type.dtype || tensor->rank != type.rank) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "graph: a tensor of %s with %d dims%s, expected %s with %d",
+                          hr_dtype_name(tensor->dtype), tensor->rank, tensor->buffer == NULL ? " and no buffer" : "",
+                          hr_dtype_name(type.dtype), type.rank);
+  }
+  return note_tensor(r, tensor, value);
+}
+
+/* ---- functions ---- */
+
+/* The call as a node. */
+static hr_status add_node(hr_graph_recorder *r, const hr_hook_function *f, hr_value *inputs, hr_value *out_first) {
+  const hr__attribute_row *rows = hr__function_row_of((hr_functional)f->function)->attributes;
+  hr_graph_attribute attributes[HR__GRAPH_ATTRIBUTES_MAX];
+  int count = 0;
+  for (int i = 0; i < f->input_count; ++i) {
+    if (f->inputs[i] != NULL) {
+      HR_RETURN_IF_ERROR(hr_graph_recorder_find(r, f->inputs[i], &inputs[i]));
+    }
+  }
+  for (int i = 0; i < f->attribute_count && i < HR__GRAPH_ATTRIBUTES_MAX; ++i) {
+    if (f->attributes[i].kind != HR_ATTRIBUTE_NONE) {
+      attributes[count++] = (hr_graph_attribute){.name = rows[i].name, .value = f->attributes[i]};
+    }
+  }
+  *out_first = hr_graph_add(r->graph, (hr_functional)f->function, f->input_count, inputs, count, attributes);
+  return hr_graph_status(r->graph);
+}
+
+static hr_status apply_and_note(hr_graph_recorder *r, const hr_hook_function *f, hr_value first) {
+  hr_status (*apply)(hr_hook *, hr_stream *, const hr_hook_function *) = r->hook.apply;
+  r->hook.apply = NULL, r->is_inside = true;
+  hr_status status = hr_functional_apply(r->stream, (hr_functional)f->function, f->input_count, f->inputs,
+                                         f->attribute_count, f->attributes, f->result_count, f->results);
+  r->hook.apply = apply, r->is_inside = false;
+  HR_RETURN_IF_ERROR(status);
+  for (int i = 0; i < f->result_count && status == HR_OK; ++i) {
+    status = note_tensor(r, &f->results[i], first + i);
+  }
+  for (int i = 0; i < f->result_count && status != HR_OK; ++i) {
+    hr_tensor_release(&f->results[i]);
+  }
+  return status;
+}
+
+static hr_status record_function(hr_hook *hook, hr_stream *stream, const hr_hook_function *f) {
+  hr_graph_recorder *r = (hr_graph_recorder *)hook;
+  (void)stream;
+  hr_value *inputs = hr_calloc((size_t)f->input_count + 1, sizeof *inputs), first = 0;
+  hr_status status = inputs != NULL ? add_node(r, f, inputs, &first) : no_memory();
+  status = status == HR_OK ? apply_and_note(r, f, first) : status;
+  hr_free(inputs);
+  return status;
+}
+
+static hr_status see_record(hr_hook *hook, hr_stream *stream, const hr_hook_record *record) {
+  hr_graph_recorder *r = (hr_graph_recorder *)hook;
+  if (!r->is_inside && r->other == HR_OP_NONE) {
+    r->other = record->op;
+  }
+  return hr_hook_pass(hook, stream, record);
+}
+
+/* ---- recorders ---- */
+
+hr_status hr_graph_recorder_begin(hr_stream *stream, hr_graph *graph, hr_graph_recorder **out_recorder) {
+  hr_graph_recorder *r = hr_calloc(1, sizeof *r);
+  if (r == NULL) {
+    return no_memory();
+  }
+  hr_stream_retain(stream);
+  hr_graph_retain(graph);
+  r->stream = stream, r->graph = graph;
+  r->hook.record = see_record, r->hook.apply = record_function;
+  hr_hook_add(stream, &r->hook);
+  *out_recorder = r;
+  return HR_OK;
+}
+
+hr_status hr_graph_recorder_end(hr_graph_recorder *r) {
+  hr_hook_remove(r->stream, &r->hook);
+  hr_op other = r->other;
+  hr_table_fini(&r->table);
+  hr_graph_release(r->graph);
+  hr_stream_release(r->stream);
+  hr_free(r);
+  return other == HR_OP_NONE
+             ? HR_OK
+             : hr_status_make(HR_STATUS_UNIMPLEMENTED, "graph: %s was recorded, which no function did: it has no node",
+                              hr_op_table(other)->name);
+}
