@@ -1,10 +1,11 @@
-/* run.c: `headrace run`: records the nodes of a program file on a stream and runs it. */
+/* run.c: `headrace run`: records the nodes of a program file on a stream and runs it, or runs a package. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "commands.h"
 #include "core/ops/op.h"
+#include "package.h"
 #include "replay.h"
 
 enum { PRINT_ELEMENTS = 8 };
@@ -73,6 +74,11 @@ static int bad_argument(const char *argument) {
 }
 
 int headrace_run(int argc, char **argv) {
+  for (int i = 0; i < argc; ++i) {
+    if (argv[i][0] != '-' && is_package(argv[i])) {
+      return run_package(argc, argv);
+    }
+  }
   replay r = {.device_name = "cpu", .mode = -1};
   int repeat = 1;
   bool prints = false;

@@ -222,3 +222,36 @@ def test_version_is_that_of_the_public_header():
     header = (ROOT / "include/headrace/version.h").read_text()
     numbers = re.findall(r"^#define HR_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", header, re.MULTILINE)
     assert run("--version").stdout == f"headrace {'.'.join(numbers)}\n"
+
+
+# ---- packages
+
+PACKAGE = ROOT / "tests/data/layer_v1.hrpkg"
+
+
+def test_inspect_describes_a_package():
+    lines = run("inspect", PACKAGE).stdout.splitlines()
+    assert "  x                        f32[n, 20]" in lines and "  y                        f32[n, 3]" in lines
+    assert "symbols n" in lines and "constants 3, 452 bytes" in lines
+    assert "  matmul                   1" in lines and "  licence                  any = all" in lines
+    text = run("inspect", PACKAGE, "--graph", "--verify").stdout
+    assert "all hashes are right" in text and "input %x f32[n, 20]" in text
+    assert "no package" in run("inspect", STEP, code=1).stderr
+    assert "unknown argument" in run("inspect", PACKAGE, "--help-me", code=2).stderr
+
+
+def test_run_of_a_package_reads_and_writes_files(tmp_path):
+    numpy = pytest.importorskip("numpy")
+    x = numpy.random.default_rng(1).integers(-9, 9, (5, 20)).astype(numpy.float32)
+    numpy.save(tmp_path / "x.npy", x)
+    done = run("run", PACKAGE, "--input", f"x={tmp_path / 'x.npy'}", "--output", f"y={tmp_path / 'y.npy'}", "--print")
+    w = (numpy.arange(60) % 7 - 3).astype(numpy.float32)
+    expected = numpy.maximum(x @ w.reshape(20, 3) + w[4:7], 0)
+    assert numpy.array_equal(numpy.load(tmp_path / "y.npy"), expected)
+    assert "count i64: 2" in done.stdout
+    assert "best of 3" in run("run", PACKAGE, "--dim", "n=4", "--repeat", "3").stdout
+    error = run("run", PACKAGE, "--input", f"z={tmp_path / 'x.npy'}", code=1).stderr
+    assert 'the graph has no input "z"' in error
+    numpy.save(tmp_path / "x.npy", x[:, :7])
+    error = run("run", PACKAGE, "--input", f"x={tmp_path / 'x.npy'}", code=1).stderr
+    assert 'input "x" is f32[5,7], expected f32[n,20]' in error

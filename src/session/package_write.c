@@ -1,0 +1,157 @@
+/* package_write.c: graphs as packages. package_format.h has the format. */
+#include "base/disk_file.h"
+#include "headrace/package.h"
+#include "session/package_format.h"
+
+typedef struct writer {
+  hr__replacement to;
+  hr_text graph, index, notes, header, table;
+  uint64_t at; /* bytes written */
+} writer;
+
+static void put_u32(hr_text *text, uint32_t number) {
+  hr_text_append_bytes(text, (const char *)&number, sizeof number);
+}
+
+static void put_u64(hr_text *text, uint64_t number) {
+  hr_text_append_bytes(text, (const char *)&number, sizeof number);
+}
+
+static uint64_t aligned(uint64_t place) {
+  return (place + HR__PACKAGE_ALIGNMENT - 1) / HR__PACKAGE_ALIGNMENT * HR__PACKAGE_ALIGNMENT;
+}
+
+static size_t bytes_of(const hr_graph_elements *elements) {
+  size_t bytes = hr_dtype_size(elements->dtype);
+  for (int d = 0; d < elements->rank; ++d) {
+    bytes *= (size_t)elements->dims[d];
+  }
+  return bytes;
+}
+
+/* ---- sections ---- */
+
+static hr_status append_text(void *arg, const void *bytes, size_t count) {
+  hr_text *text = arg;
+  hr_text_append_bytes(text, bytes, count);
+  return hr_text_status(text);
+}
+
+static hr_status write_notes(int count, const hr_package_note *notes, hr_text *out) {
+  for (int i = 0; i < count; ++i) {
+    const char *key = notes[i].key, *value = notes[i].value;
+    if (key[0] == '\0' || strpbrk(key, "=\n\r") != NULL || strpbrk(value, "\n\r") != NULL) {
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "note %d \"%.64s\": no text of one line without =", i, key);
+    }
+    hr_text_append_all(out, 4, (const char *const[]){key, "=", value, "\n"});
+  }
+  return hr_text_status(out);
+}
+
+/* The index, and the bytes of all constants. */
+static hr_status write_index(const hr_graph *graph, hr_text *out, uint64_t *out_bytes) {
+  uint64_t place = 0;
+  for (int i = 0; i < hr_graph_data_count(graph); ++i) {
+    const hr_graph_elements elements = hr_graph_data(graph, i);
+    size_t bytes = bytes_of(&elements);
+    put_u32(out, (uint32_t)elements.dtype);
+    put_u32(out, (uint32_t)elements.rank);
+    for (int d = 0; d < elements.rank; ++d) {
+      put_u64(out, (uint64_t)elements.dims[d]);
+    }
+    place = aligned(place);
+    put_u64(out, place);
+    put_u64(out, bytes);
+    put_u64(out, hr__package_hash(0, elements.address, bytes));
+    place += bytes;
+  }
+  *out_bytes = place;
+  return hr_text_status(out);
+}
+
+/* ---- the file ---- */
+
+static void put_entry(writer *w, uint32_t kind, uint64_t place, uint64_t bytes, uint64_t hash) {
+  put_u32(&w->table, kind);
+  put_u32(&w->table, 0);
+  put_u64(&w->table, place);
+  put_u64(&w->table, bytes);
+  put_u64(&w->table, hash);
+}
+
+static uint64_t put_text(writer *w, uint32_t kind, uint64_t place, const hr_text *text) {
+  put_entry(w, kind, place, text->length, hr__package_hash(0, hr_text_chars(text), text->length));
+  return aligned(place + text->length);
+}
+
+/* The table, and the header in front of it. */
+static hr_status write_header(writer *w, uint64_t data_bytes) {
+  enum { SECTIONS = 4 };
+  uint64_t place = aligned(HR__PACKAGE_HEADER + SECTIONS * HR__PACKAGE_ENTRY);
+  place = put_text(w, HR__PACKAGE_GRAPH, place, &w->graph);
+  place = put_text(w, HR__PACKAGE_INDEX, place, &w->index);
+  place = put_text(w, HR__PACKAGE_META, place, &w->notes);
+  put_entry(w, HR__PACKAGE_DATA, place, data_bytes, 0);
+  hr_text_append_bytes(&w->header, HR__PACKAGE_MAGIC, 8);
+  put_u32(&w->header, HR_PACKAGE_VERSION);
+  put_u32(&w->header, SECTIONS);
+  put_u64(&w->header, HR__PACKAGE_HEADER);
+  put_u64(&w->header, 0);
+  put_u64(&w->header, place + data_bytes);
+  HR_RETURN_IF_ERROR(hr_text_status(&w->header));
+  HR_RETURN_IF_ERROR(hr_text_status(&w->table));
+  uint64_t hash = hr__package_hash(0, w->header.data, w->header.length);
+  put_u64(&w->header, hr__package_hash(hash, w->table.data, w->table.length));
+  return hr_text_status(&w->header);
+}
+
+static hr_status write_bytes(writer *w, const void *bytes, size_t count) {
+  w->at += count;
+  return hr__replacement_write(&w->to, bytes, count);
+}
+
+static hr_status write_padding(writer *w) {
+  static const char zeros[HR__PACKAGE_ALIGNMENT];
+  return write_bytes(w, zeros, (size_t)(aligned(w->at) - w->at));
+}
+
+static hr_status write_section(writer *w, const hr_text *text) {
+  HR_RETURN_IF_ERROR(write_padding(w));
+  return write_bytes(w, hr_text_chars(text), text->length);
+}
+
+static hr_status write_file(writer *w, const hr_graph *graph, int note_count, const hr_package_note *notes) {
+  uint64_t data_bytes = 0;
+  HR_RETURN_IF_ERROR(hr_graph_print(graph, append_text, &w->graph));
+  if (w->graph.length > HR__PACKAGE_TEXT_MAX) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "the text has %zu bytes, expected at most %d", w->graph.length,
+                          HR__PACKAGE_TEXT_MAX);
+  }
+  HR_RETURN_IF_ERROR(write_index(graph, &w->index, &data_bytes));
+  HR_RETURN_IF_ERROR(write_notes(note_count, notes, &w->notes));
+  HR_RETURN_IF_ERROR(write_header(w, data_bytes));
+  HR_RETURN_IF_ERROR(write_bytes(w, w->header.data, w->header.length));
+  HR_RETURN_IF_ERROR(write_bytes(w, w->table.data, w->table.length));
+  HR_RETURN_IF_ERROR(write_section(w, &w->graph));
+  HR_RETURN_IF_ERROR(write_section(w, &w->index));
+  HR_RETURN_IF_ERROR(write_section(w, &w->notes));
+  HR_RETURN_IF_ERROR(write_padding(w));
+  for (int i = 0; i < hr_graph_data_count(graph); ++i) {
+    const hr_graph_elements elements = hr_graph_data(graph, i);
+    HR_RETURN_IF_ERROR(write_padding(w));
+    HR_RETURN_IF_ERROR(write_bytes(w, elements.address, bytes_of(&elements)));
+  }
+  return HR_OK;
+}
+
+hr_status hr_package_write(const hr_graph *graph, const char *path, int note_count, const hr_package_note *notes) {
+  writer w = {0};
+  hr_status status = hr__replacement_begin(path, &w.to);
+  status = status == HR_OK ? write_file(&w, graph, note_count, notes) : status;
+  status = hr__replacement_end(&w.to, status);
+  hr_text *texts[] = {&w.graph, &w.index, &w.notes, &w.header, &w.table};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; ++i) {
+    hr_text_fini(texts[i]);
+  }
+  return hr_status_annotate(status, "%s", path);
+}

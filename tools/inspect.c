@@ -1,0 +1,127 @@
+/* inspect.c: `headrace inspect`: describes a package. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands.h"
+#include "graph/graph_node.h"
+#include "headrace/package.h"
+#include "package.h"
+
+bool is_package(const char *path) {
+  char bytes[8];
+  FILE *file = fopen(path, "rb");
+  size_t count = file != NULL ? fread(bytes, 1, sizeof bytes, file) : 0;
+  if (file != NULL) {
+    fclose(file);
+  }
+  return hr_package_is_one(bytes, count);
+}
+
+static void print_type(const hr_graph *graph, const char *name, hr_value value) {
+  hr_type type;
+  hr_status_ignore(hr_graph_type(graph, value, &type));
+  printf("  %-24s %s[", name, hr_dtype_name(type.dtype));
+  for (int d = 0; d < type.rank; ++d) {
+    printf(d > 0 ? ", " : "");
+    type.symbols[d] != NULL ? printf("%s", type.symbols[d]) : printf("%lld", (long long)type.dims[d]);
+  }
+  printf("]\n");
+}
+
+typedef struct use {
+  hr_functional function;
+  int count;
+} use;
+
+static int by_count(const void *a, const void *b) {
+  const use *x = a, *y = b;
+  return x->count != y->count ? y->count - x->count : (int)x->function - (int)y->function;
+}
+
+/* How often the graph calls each function, most often first. */
+static void print_functions(const hr_graph *graph) {
+  use uses[HR_FUNCTIONAL_COUNT] = {{0}};
+  for (int i = 0; i < HR_FUNCTIONAL_COUNT; ++i) {
+    uses[i].function = (hr_functional)i;
+  }
+  for (size_t n = 0; n < graph->nodes.count; ++n) {
+    uses[graph->nodes.data[n].function].count += graph->nodes.data[n].kind == HR__NODE_CALL;
+  }
+  qsort(uses, HR_FUNCTIONAL_COUNT, sizeof *uses, by_count);
+  printf("operations %d\n", hr_graph_operation_count(graph));
+  for (int i = 0; i < HR_FUNCTIONAL_COUNT && uses[i].count > 0; ++i) {
+    printf("  %-24s %d\n", hr_functional_name(uses[i].function), uses[i].count);
+  }
+}
+
+static void describe(const char *path, const hr_package *package, const hr_graph *graph) {
+  printf("%s: %lld bytes, %lld of text\n", path, (long long)hr_package_bytes(package),
+         (long long)hr_package_text_bytes(package));
+  for (int i = 0; i < hr_package_note_count(package); ++i) {
+    const hr_package_note note = hr_package_note_at(package, i);
+    printf("  %-24s %s\n", note.key, note.value);
+  }
+  printf("inputs\n");
+  for (int i = 0; i < hr_graph_input_count(graph); ++i) {
+    hr_value value = hr_graph_input_value(graph, i);
+    print_type(graph, hr_graph_value_name(graph, value), value);
+  }
+  printf("outputs\n");
+  for (int i = 0; i < hr_graph_output_count(graph); ++i) {
+    print_type(graph, hr_graph_output_name(graph, i), hr_graph_output_value(graph, i));
+  }
+  printf("symbols");
+  for (int i = 0; i < hr_graph_symbol_count(graph); ++i) {
+    printf(" %s", hr_graph_symbol_name(graph, i));
+  }
+  printf("\nconstants %d, %lld bytes\n", hr_graph_constant_count(graph), (long long)hr_graph_constant_bytes(graph));
+  print_functions(graph);
+}
+
+static hr_status write_text(void *arg, const void *bytes, size_t count) {
+  return fwrite(bytes, 1, count, arg) == count ? HR_OK
+                                               : hr_status_make(HR_STATUS_UNAVAILABLE, "the text can't be written");
+}
+
+static hr_status inspect(const char *path, const hr_package *package, const hr_graph *graph, bool prints,
+                         bool verifies) {
+  if (verifies) {
+    HR_RETURN_IF_ERROR(hr_package_verify(package));
+    printf("%s: all hashes are right\n", path);
+  }
+  if (prints) {
+    return hr_graph_print(graph, write_text, stdout);
+  }
+  describe(path, package, graph);
+  return HR_OK;
+}
+
+int headrace_inspect(int argc, char **argv) {
+  const char *path = NULL;
+  bool prints = false, verifies = false;
+  for (int i = 0; i < argc; ++i) {
+    if (strcmp(argv[i], "--graph") == 0) {
+      prints = true;
+    } else if (strcmp(argv[i], "--verify") == 0) {
+      verifies = true;
+    } else if (argv[i][0] != '-' && path == NULL) {
+      path = argv[i];
+    } else {
+      fprintf(stderr, "headrace inspect: unknown argument \"%s\"; see `headrace inspect --help`\n", argv[i]);
+      return 2;
+    }
+  }
+  if (path == NULL) {
+    fprintf(stderr, "headrace inspect: no file; see `headrace inspect --help`\n");
+    return 2;
+  }
+  hr_package *package = NULL;
+  hr_graph *graph = NULL;
+  hr_status status = hr_package_open(path, &package);
+  status = status == HR_OK ? hr_package_graph(package, &graph) : status;
+  status = status == HR_OK ? inspect(path, package, graph, prints, verifies) : status;
+  hr_graph_release(graph);
+  hr_package_close(package);
+  return headrace_fail(status);
+}
