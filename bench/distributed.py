@@ -174,6 +174,7 @@ def time_resnet(rounds: int) -> None:
 
 
 def run_rank(arguments) -> None:
+    import headrace.torch  # noqa: F401  (torch finds it by itself, except where torch also drives CUDA)
     import torch.distributed as dist
 
     dist.init_process_group()
