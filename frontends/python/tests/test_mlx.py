@@ -330,3 +330,31 @@ def test_runner_reports_a_missing_checkout():
     environment = {name: value for name, value in os.environ.items() if name != "HEADRACE_MLX_SOURCE"}
     done = subprocess.run([sys.executable, runner], env=environment, stdout=subprocess.PIPE, text=True)
     assert done.returncode == 0 and "not run" in done.stdout
+
+
+def test_gathered_products_of_two_quantized_factors():
+    check("""
+        import numpy as np
+        rng = np.random.default_rng(2)
+        x, w = (mx.array(rng.standard_normal(shape).astype("f4")) for shape in ((3, 5, 64), (4, 6, 64)))
+        left, right = [2, 0, 1], [[3, 0, 3], [1, 1, 2]]
+        for mode in ("nvfp4", "mxfp8"):
+            packed = mx.quantize(w, mode=mode)
+            at = {"lhs_indices": mx.array(left), "rhs_indices": mx.array(right), "mode": mode}
+            products, plain = mx.gather_qqmm(x, *packed, **at), mx.gather_qqmm(x, w, **at)
+            assert products.shape == plain.shape == (2, 3, 5, 6)
+            for i in range(2):
+                for j in range(3):
+                    k = right[i][j]
+                    expected = np.array(mx.qqmm(x[left[j]], packed[0][k], packed[1][k], mode=mode))
+                    np.testing.assert_allclose(np.array(products[i, j]), expected, 1e-5, 1e-5)
+                    np.testing.assert_allclose(np.array(plain[i, j]), expected, 1e-5, 1e-5)
+        """)
+
+
+def test_gradients_of_one_process_are_their_means():
+    check("""
+        import mlx.nn as nn
+        tree = {"a": [mx.ones(3)]}
+        assert nn.average_gradients(tree) is tree
+        """)

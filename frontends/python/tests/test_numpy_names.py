@@ -658,6 +658,7 @@ def test_every_name_has_a_test():
     tested |= set(
         "apply_along_axis fromfunction mask_indices piecewise may_share_memory argpartition partition".split()
     )
+    tested |= set("mgrid ogrid r_ c_ s_ index_exp ndindex ndenumerate".split())
     assert {*hr._names.FAMILY} - tested == set()
 
 
@@ -893,3 +894,59 @@ def test_equations_of_tensors():
     compare(ours, np.linalg.tensorsolve(moved, b, axes=(0, 3)), is_strict=False)
     with pytest.raises(ValueError, match="different numbers"):
         hr.linalg.tensorinv(hr.ones((2, 3, 4)))
+
+
+# ---- objects that are indexed, and dtypes
+
+GRIDS = [
+    lambda m: m.mgrid[0:5],
+    lambda m: m.mgrid[-1:1:5j],
+    lambda m: m.mgrid[0:3, 1:9:3],
+    lambda m: m.mgrid[0:3, -1:1:5j, 2:2],
+    lambda m: m.mgrid[:3],
+    lambda m: m.ogrid[5:0:-2],
+    lambda m: m.ogrid[0:3, -1:1:5j],
+    lambda m: m.r_[m.array([1, 2, 3]), 0, 0, m.array([4, 5])],
+    lambda m: m.r_[1:4, 0, 7:2:-2],
+    lambda m: m.r_[-1:1:6j, [0] * 3, 5, 6],
+    lambda m: m.r_["-1", m.array([[0, 1, 2], [3, 4, 5]]), m.array([[6], [7]])],
+    lambda m: m.r_["0,2", [1, 2, 3], [4, 5, 6]],
+    lambda m: m.r_["0,2,0", [1, 2, 3], [4, 5, 6]],
+    lambda m: m.r_["1,3,1", [1, 2, 3], [4, 5]],
+    lambda m: m.r_["0,3", [[1, 2]], [3, 4]],
+    lambda m: m.c_[m.array([1, 2, 3]), m.array([4, 5, 6])],
+    lambda m: m.c_[m.array([[1, 2, 3]]), 0, 0, m.array([[4, 5, 6]])],
+    lambda m: m.c_[1:4],
+]
+
+
+@pytest.mark.parametrize("case", range(len(GRIDS)))
+def test_grids_and_joined_arrays(case):
+    actual, expected = GRIDS[case](hr), GRIDS[case](np)
+    pairs = zip(actual, expected, strict=True) if isinstance(expected, tuple) else [(actual, expected)]
+    for a, e in pairs:
+        a = np.asarray(a)
+        assert a.shape == e.shape and a.dtype.kind == e.dtype.kind
+        np.testing.assert_allclose(a, e, 1e-6)
+
+
+def test_indices():
+    x = hr.arange(12).reshape(3, 4)
+    assert hr.s_[1:, ::2] == np.s_[1:, ::2] and hr.s_[3] == 3 and hr.index_exp[3] == (3,) == np.index_exp[3]
+    assert x[hr.s_[1:, ::2]].tolist() == [[4, 6], [8, 10]]
+    assert list(hr.ndindex(2, 0)) == [] and list(hr.ndindex((2, 2))) == list(np.ndindex(2, 2))
+    assert list(hr.ndindex(3)) == list(np.ndindex(3)) and list(hr.ndindex(())) == [()]
+    assert list(hr.ndenumerate(x[:2, 1:])) == [(i, v.item()) for i, v in np.ndenumerate(np.asarray(x[:2, 1:]))]
+    with pytest.raises(ValueError, match="without an end"):
+        hr.mgrid[1:]
+    with pytest.raises(ValueError, match="one to three integers"):
+        hr.r_["0,1,2,3", [1]]
+
+
+@pytest.mark.parametrize(
+    "name",
+    "bool_ byte ubyte short ushort intc uintc int_ uint intp uintp long ulong longlong ulonglong half single double "
+    "csingle cdouble".split(),
+)
+def test_dtypes_have_numpys_names(name):
+    assert getattr(hr, name).name == np.dtype(getattr(np, name)).name

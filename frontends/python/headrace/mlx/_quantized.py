@@ -2,7 +2,7 @@
 
 from headrace import _arrays
 
-__all__ = ["dequantize", "from_fp8", "gather_qmm", "qqmm", "quantize", "quantized_matmul", "to_fp8"]
+__all__ = ["dequantize", "from_fp8", "gather_qmm", "gather_qqmm", "qqmm", "quantize", "quantized_matmul", "to_fp8"]
 
 
 def quantize(w, /, group_size=None, bits=None, mode="affine", *, global_scale=None, stream=None):
@@ -44,6 +44,34 @@ def gather_qmm(
     return _arrays.gather_qmm(
         x, w, scales, biases, lhs_indices, rhs_indices, transpose, group_size or 0, bits or 0, mode, sorted_indices
     )
+
+
+def _taken(x, indices):
+    """Matrices at flat indices of the dims in front; all of them without indices."""
+    if x is None or indices is None:
+        return x
+    return _arrays.take(x.reshape(-1, *x.shape[-2:]), indices, 0)
+
+
+def gather_qqmm(
+    x,
+    w,
+    /,
+    scales=None,
+    lhs_indices=None,
+    rhs_indices=None,
+    group_size=None,
+    bits=None,
+    mode="nvfp4",
+    global_scale_x=None,
+    global_scale_w=None,
+    *,
+    sorted_indices=False,
+    stream=None,
+):
+    """qqmm of the matrices of x and w with these numbers in the flattened batch."""
+    x, w, scales = _taken(x, lhs_indices), _taken(w, rhs_indices), _taken(scales, rhs_indices)
+    return qqmm(x, w, scales, group_size, bits, mode, global_scale_x, global_scale_w)
 
 
 def qqmm(

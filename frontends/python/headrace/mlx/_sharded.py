@@ -13,6 +13,7 @@ __all__ = [
     "QuantizedAllToShardedLinear",
     "QuantizedShardedToAllLinear",
     "ShardedToAllLinear",
+    "average_gradients",
     "shard_inplace",
     "shard_linear",
 ]
@@ -92,3 +93,9 @@ def shard_linear(module, sharding, *, segments=1, group=None):
     if isinstance(module, Linear):
         return _LINEAR[sharding].from_linear(module, segments=segments, group=group)
     return _QUANTIZED[sharding].from_quantized_linear(module, segments=segments, group=group)
+
+
+def average_gradients(gradients, group=None, all_reduce_size=32 * 1024**2, communication_stream=None):
+    """The means of a tree over the processes of the group: with one process the tree itself."""
+    _alone(group)
+    return gradients
