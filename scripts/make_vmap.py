@@ -68,7 +68,8 @@ def condition(rule, rest):
             words.append(f"{numbered(side, absent)} absent")
         if "m" in letters:
             words.append("the mask is the same in all and does not depend on dim 0, or has all dims; without dropout")
-    return "; ".join(words + ["folded" if "f" in texts[0] else "one more leading dim"])
+    kind = "folded, operands with steps into dim 1" if "t" in texts[0] else "folded"
+    return "; ".join(words + [kind if "f" in texts[0] else "one more leading dim"])
 
 
 def names(rows):

@@ -1,9 +1,9 @@
-/* vmap_fold.c: rows whose first dim counts images, samples or heads: the examples are folded into it.
+/* vmap_fold.c: rows with a dim that counts images, samples or heads: the examples are folded into it.
  *
  *   conv of x [2, 3, 9, 9] and w, 32 examples   becomes   conv of X [64, 3, 9, 9] and w
  *
- * An operand whose examples are not evenly spaced with its dim 0 is copied: an input before the record, an output
- * behind it.
+ * It is dim 0, or dim 1 behind the steps of a recurrent layer. An operand whose examples are not evenly spaced with
+ * this dim is copied: an input before the record, an output behind it.
  */
 #include "transform/vmap_record.h"
 
@@ -12,6 +12,7 @@ enum { OPERANDS_MAX = 12 };
 /* An operand as the row gets it. */
 typedef struct folded {
   hr__lifted lifted;
+  int at;               /* the dim of the examples before they were folded */
   hr_buffer *temporary; /* NULL, or the copy that the view is of */
 } folded;
 
@@ -32,6 +33,8 @@ static bool fits(const hr__record_of_all *r, const hr__operand_of_all *x, char l
       return !x->is_mapped;
     case 'f':
       return x->view.rank > 0;
+    case 't':
+      return x->view.rank > 1;
     case 'm':
       return is_mask_ready(x, r->inputs[0].view.dims[0]);
     default:
@@ -50,15 +53,21 @@ static bool fit(const hr__record_of_all *r, int count, const hr__operand_of_all 
 
 /* ---- folding ---- */
 
-static bool is_even(const hr__record_of_all *r, const hr__operand_of_all *x) {
-  return r->vmap->size <= 1 || x->view.dims[0] == 1 || x->stride == x->view.dims[0] * x->view.strides[0];
+bool hr__is_even(const hr__record_of_all *r, const hr__operand_of_all *x, int at) {
+  return r->vmap->size <= 1 || x->view.dims[at] == 1 || x->stride == x->view.dims[at] * x->view.strides[at];
 }
 
-/* The view of all examples with dims 0 and 1 as one, which are evenly spaced. */
-static void join_dims(hr__lifted *x) {
-  int64_t stride = x->dims[1] == 1 ? x->strides[0] : x->strides[1];
-  x->dims[1] *= x->dims[0], x->strides[1] = stride;
-  for (int d = 0; d < x->view.rank - 1; ++d) {
+/* The examples as dim `at`. */
+static void lift_at(const hr__record_of_all *r, const hr__operand_of_all *x, int at, hr__lifted *out) {
+  hr__lift(r, x, x->view.rank, out);
+  hr__move_examples(out, at);
+}
+
+/* The view of all examples with dims `at` and the next one as one, which are evenly spaced. */
+static void join_dims(hr__lifted *x, int at) {
+  int64_t stride = x->dims[at + 1] == 1 ? x->strides[at] : x->strides[at + 1];
+  x->dims[at + 1] *= x->dims[at], x->strides[at + 1] = stride;
+  for (int d = at; d < x->view.rank - 1; ++d) {
     x->dims[d] = x->dims[d + 1], x->strides[d] = x->strides[d + 1];
   }
   --x->view.rank;
@@ -80,25 +89,25 @@ static hr_status create_temporary(const hr__record_of_all *r, hr__lifted *x, hr_
 
 static hr_status copy_input(const hr__record_of_all *r, const hr__operand_of_all *x, const folded *to) {
   hr__lifted from;
-  hr__lift(r, x, x->view.rank, &from);
+  lift_at(r, x, to->at, &from);
   return hr__pass(r, HR_OP_COPY, NULL, 1, &from.view, 1, &to->lifted.view);
 }
 
 static hr_status fold(const hr__record_of_all *r, const hr__operand_of_all *x, bool is_input, folded *out) {
-  hr__lift(r, x, x->view.rank, &out->lifted);
-  if (!is_even(r, x)) {
+  lift_at(r, x, out->at, &out->lifted);
+  if (!hr__is_even(r, x, out->at)) {
     HR_RETURN_IF_ERROR(create_temporary(r, &out->lifted, &out->temporary));
     HR_RETURN_IF_ERROR(is_input ? copy_input(r, x, out) : HR_OK);
   }
-  join_dims(&out->lifted);
+  join_dims(&out->lifted, out->at);
   return HR_OK;
 }
 
 /* The elements of an output that was written elsewhere. */
 static hr_status copy_output(const hr__record_of_all *r, const hr__operand_of_all *x, const folded *from) {
   hr__lifted to, source;
-  hr__lift(r, x, x->view.rank, &to);
-  hr__lift(r, x, x->view.rank, &source);
+  lift_at(r, x, from->at, &to);
+  lift_at(r, x, from->at, &source);
   int64_t stride = 1;
   for (int d = source.view.rank - 1; d >= 0; --d) {
     source.strides[d] = stride;
@@ -111,7 +120,8 @@ static hr_status copy_output(const hr__record_of_all *r, const hr__operand_of_al
 static hr_status prepare(const hr__record_of_all *r, const hr__operand_of_all *x, char letter, bool is_input,
                          folded *out, hr_view *view) {
   *view = x->view;
-  bool is_folded = letter == 'f' || (letter == 'm' && x->is_mapped);
+  bool is_folded = letter == 'f' || letter == 't' || (letter == 'm' && x->is_mapped);
+  out->at = letter == 't' ? 1 : 0;
   if (hr__is_absent(x) || (letter != 'l' && !is_folded)) {
     return HR_OK;
   }

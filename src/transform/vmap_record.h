@@ -23,6 +23,8 @@ static inline bool hr__is_absent(const hr__operand_of_all *x) {
   return x->view.buffer == NULL;
 }
 
+/* True if the examples are evenly spaced with dim `at` of an operand: both can be one dim. */
+bool hr__is_even(const hr__record_of_all *record, const hr__operand_of_all *x, int at);
 /* Records the row with the operands' letters of HR_VMAP_EACH. */
 hr_status hr__record_folded(const hr__record_of_all *record, const char *inputs, const char *outputs,
                             bool *out_is_done);

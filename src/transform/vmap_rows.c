@@ -23,8 +23,28 @@ static bool is_line_product(const hr__record_of_all *r, bool *out_is_rows) {
          out->view.dims[a->is_mapped ? 0 : 1] == 1;
 }
 
+/* Rows of all examples times a matrix that is the same in all: the letters of one product, or NULL. A bias is the same
+ * for all rows, or folded with them. */
+static const char *row_product(const hr__record_of_all *r) {
+  const hr__operand_of_all *a = &r->inputs[0], *b = &r->inputs[1], *out = &r->outputs[0];
+  const hr__operand_of_all *bias = r->input_count > 2 && !hr__is_absent(&r->inputs[2]) ? &r->inputs[2] : NULL;
+  bool is = a->is_mapped && !b->is_mapped && a->view.rank == 2 && b->view.rank == 2 && out->view.rank == 2 &&
+            hr__is_even(r, a, 0) && hr__is_even(r, out, 0);
+  if (!is || bias == NULL) {
+    return is ? "fss" : NULL;
+  }
+  if (bias->is_mapped) {
+    bool has_rows = bias->view.rank == 2 && bias->view.dims[0] == out->view.dims[0];
+    return has_rows && hr__is_even(r, bias, 0) ? "fsf" : NULL;
+  }
+  return bias->view.rank < 2 || bias->view.dims[0] == 1 ? "fss" : NULL;
+}
+
 hr_status hr__vmap_matmul(const hr__record_of_all *r, bool *out_is_done) {
-  (void)out_is_done;
+  const char *letters = row_product(r);
+  if (letters != NULL) {
+    return hr__record_folded(r, letters, "f", out_is_done);
+  }
   hr__lifted lifted[4];
   hr_view views[4];
   int count = r->input_count, rank = r->outputs[0].view.rank;
