@@ -377,9 +377,10 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_SUM,
   /* prod(x, axis=none, keepdims=false, dtype=none): product; of the dtype of sum */
   HR_FUNCTIONAL_PROD,
-  /* max(x, axis=none, keepdims=false): largest element; NaN if any is NaN */
+  /* max(x, axis=none, keepdims=false): largest element; NaN if any is NaN; complex numbers by their real, then by
+   * their imaginary parts */
   HR_FUNCTIONAL_MAX,
-  /* min(x, axis=none, keepdims=false): smallest element; NaN if any is NaN */
+  /* min(x, axis=none, keepdims=false): smallest element; NaN if any is NaN; complex numbers as of max */
   HR_FUNCTIONAL_MIN,
   /* any(x, axis=none, keepdims=false): true if any element is true */
   HR_FUNCTIONAL_ANY,

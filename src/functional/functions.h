@@ -137,6 +137,8 @@ hr_status hr__convert(const hr__function_call *call, const hr_tensor *x, hr_dtyp
 /* x's elements in row-major order, with other dims of the same number of elements: a view if strides allow that. */
 hr_status hr__reshape(const hr__function_call *call, const hr_tensor *x, int rank, const int64_t *dims, hr_tensor *out);
 
+/* The index by the call's row of one axis, or in the flattened x. */
+hr_status hr__emit_argreduce(const hr__function_call *call);
 /* Results of array_split. */
 hr_status hr__count_parts(const hr__function_call *call, int *out_count);
 /* Results of quantize: two, and biases of mode affine. */

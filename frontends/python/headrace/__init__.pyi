@@ -780,10 +780,10 @@ def prod(x: _Like, axis: _Axes = None, keepdims: _b.bool = False, dtype: _DType 
     """product; of the dtype of sum."""
 
 def max(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
-    """largest element; NaN if any is NaN."""
+    """largest element; NaN if any is NaN; complex numbers by their real, then by their imaginary parts."""
 
 def min(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
-    """smallest element; NaN if any is NaN."""
+    """smallest element; NaN if any is NaN; complex numbers as of max."""
 
 def any(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
     """true if any element is true."""
@@ -1125,19 +1125,39 @@ arctanh = atanh
 around = round
 asanyarray = asarray
 bitwise_not = bitwise_invert
+bool_ = bool
+byte = int8
+cdouble = complex128
 concatenate = concat
 conjugate = conj
+csingle = complex64
 deg2rad = radians
+double = float64
 fix = trunc
+half = float16
+int_ = int64
+intc = int32
+intp = int64
 invert = bitwise_invert
 left_shift = bitwise_left_shift
+long = int64
+longlong = int64
 mod = remainder
 power = pow
 rad2deg = degrees
 right_shift = bitwise_right_shift
 row_stack = vstack
+short = int16
+single = float32
 transpose = permute_dims
 true_divide = divide
+ubyte = uint8
+uint = uint64
+uintc = uint32
+uintp = uint64
+ulong = uint64
+ulonglong = uint64
+ushort = uint16
 
 def apply_along_axis(func1d, axis, arr, *args, **kwargs) -> Any:
     """func1d of each vector along an axis; its result's dims replace the axis. func1d is called for each vector;
@@ -1237,6 +1257,12 @@ def packbits(a, /, axis=None, bitorder='big') -> Any:
 def unpackbits(a, /, axis=None, count=None, bitorder='big') -> Any:
     """The bits of uint8 as elements 0 and 1, along an axis, or of the flattened array; count: so many, or all but so
 many if it is negative."""
+
+def ndindex(*shape) -> Any:
+    """The indices of an array of this shape, in row-major order."""
+
+def ndenumerate(arr) -> Any:
+    """Pairs of an index and the number there, which is waited for."""
 
 def bincount(x, /, weights=None, minlength=0, *, length=None) -> Any:
     """How often each number from 0 on occurs in a vector of integers, or the sum of its weights, up to the largest

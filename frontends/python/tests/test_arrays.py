@@ -980,3 +980,38 @@ def test_running_sums_of_lengths_that_never_repeat(name, dtype):
         expected = function(x, dtype="int64" if dtype != "float16" else "float64").astype(dtype)
         result, expected = result.astype("float64"), expected.astype("float64")
         np.testing.assert_allclose(result, expected, rtol=0.004, err_msg=str(length))
+
+
+COMPLEX = [
+    [[1 + 2j, 3 - 1j, 3 + 4j, -2 + 9j], [0j, 0j, -0.0 + 1j, 5 - 5j], [2j, 2j, 2j, 2j]],
+    [[complex("nan"), 1, complex(2, np.nan), 9], [complex(np.inf, 1), complex(np.inf, 2), complex(-np.inf, 0), 1j], [1, 2, 3, 4]],
+]
+
+
+@pytest.mark.parametrize("name", ["max", "min", "argmax", "argmin"])
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_the_best_complex_numbers_are_numpys(name, dtype):
+    x = np.array(COMPLEX, dtype)
+    y = hr.array(x)
+    ours, numpys = getattr(hr, name), getattr(np, name)
+    for axis in (None, 0, 1, -1):
+        for keepdims in (False, True):
+            for a, b in ((y, x), (y.T[::-1], x.T[::-1]), (y[0], x[0]), (y[1, 0], x[1, 0])):
+                if axis is None or -b.ndim <= axis < b.ndim:
+                    actual, expected = np.asarray(ours(a, axis, keepdims)), np.asarray(numpys(b, axis, keepdims=keepdims))
+                    assert actual.dtype == expected.dtype and actual.shape == expected.shape
+                    np.testing.assert_array_equal(actual, expected)
+    if not name.startswith("arg"):
+        np.testing.assert_array_equal(np.asarray(ours(y[0], (0, 1))), numpys(x[0], (0, 1)))
+        np.testing.assert_array_equal(np.asarray(ours(y, (0, 2), True)), numpys(x, (0, 2), keepdims=True))
+        np.testing.assert_array_equal(np.asarray(ours(y[:, :, :1], ())), x[:, :, :1])
+    with pytest.raises((ValueError, TypeError)):
+        ours(hr.zeros((2, 0), dtype), 1).tolist()
+
+
+def test_the_best_complex_numbers_have_gradients_and_vmap():
+    x = np.array(COMPLEX[0], "complex64")
+    gradient = hr.grad(lambda x: hr.real(hr.max(hr.complex(x, x * x))))(hr.array([1.0, 3.0, 2.0]))
+    assert gradient.tolist() == [0, 1, 0]
+    np.testing.assert_array_equal(np.asarray(hr.vmap(hr.max)(hr.array(x))), x.max(1))
+    np.testing.assert_array_equal(np.asarray(hr.vmap(hr.argmin)(hr.array(x))), x.argmin(1))
