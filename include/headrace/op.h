@@ -212,8 +212,11 @@ typedef enum hr_op {
   HR_OP_CONV_BACKWARD_DATA,             /* in: dy, w, bias? [C] (a transposed convolution's); ints: conv; out: dx */
   HR_OP_CONV_BACKWARD_WEIGHT,           /* in: x, dy; ints: conv; out: dw */
   HR_OP_QUANTIZED_MATMUL,               /* x times w, transposed, w = scale * number + bias; in: x [B?, M, K], numbers
-                                         * u32 [B?, N, K * bits / 32], from the lowest bits on, scales, biases [B?, N, K
-                                         * / group]; ints: bits (2, 4, 8), group (a multiple of 16); out: [B?, M, N] */
+                                         * u32 [B?, N, K * bits / 32], from the lowest bits on, scales, biases? [B?, N,
+                                         * K / group]; ints: bits (2 to 6, 8), group (a multiple of 16, or 32 if bits do
+                                         * not divide 32), columns? (0/1: numbers and scales are of w [K, N], which is
+                                         * not transposed), floats? (0/1: e2m1 of 4 bits, e4m3 of 8, else integers);
+                                         * out: [B?, M, N] */
   HR_OP_MEAN,                           /* in: x; ints: mask; out: like a reduction */
   HR_OP_VAR_MEAN,                       /* in: x; ints: mask, square root (0/1); scalars: correction; out: var or std,
                                          * mean?; like a reduction */

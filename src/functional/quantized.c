@@ -422,19 +422,29 @@ static const hr_tensor *right_factor(hr__formula *f, const hr__packed *packed, b
 }
 
 /* True if a row of ops.def reads the packed numbers: x has rows, or one matrix, or a broadcast one, for each of w's. */
-static bool has_row(const hr__packed *w, const hr_tensor *x, bool transpose) {
+static bool has_row(const hr__packed *w, const hr_tensor *x) {
   int more = w->words->rank - x->rank;
-  bool is = transpose && w->packing.mode == HR__MODE_AFFINE && 32 % w->packing.bits == 0 && more >= 0;
+  bool is = more >= 0;
   for (int d = 0; is && d < x->rank - 2; ++d) {
     is = x->dims[d] == 1 || x->dims[d] == w->words->dims[more + d];
   }
   return is && x->rank >= 2 && hr_tensor_count(x) > 0 && hr_tensor_count(w->words) > 0;
 }
 
-static const hr_tensor *row_product(hr__formula *f, const hr_tensor *x, const hr__packed *w) {
-  const int64_t ints[2] = {w->packing.bits, w->packing.group};
-  hr_attrs attrs = {.int_count = 2, .ints = ints};
-  const hr_tensor *inputs[4] = {x, w->words, w->scales, w->biases};
+/* Scales of u8 as the floats that they are. */
+static const hr_tensor *row_scales(hr__formula *f, const hr__packed *w) {
+  hr_tensor *view = w->packing.mode != HR__MODE_AFFINE && !hr__formula_failed(f) ? hr__view(f, w->scales) : NULL;
+  if (view == NULL) {
+    return w->scales;
+  }
+  view->dtype = w->packing.mode == HR__MODE_NVFP4 ? HR_DTYPE_F8E4M3FN : HR_DTYPE_F8E8M0FNU;
+  return view;
+}
+
+static const hr_tensor *row_product(hr__formula *f, const hr_tensor *x, const hr__packed *w, bool transpose) {
+  const int64_t ints[4] = {w->packing.bits, w->packing.group, !transpose, w->packing.mode != HR__MODE_AFFINE};
+  hr_attrs attrs = {.int_count = 4, .ints = ints};
+  const hr_tensor *inputs[4] = {x, w->words, row_scales(f, w), w->biases};
   return hr__step(f, HR_OP_QUANTIZED_MATMUL, &attrs, 4, inputs, HR_DTYPE_NONE);
 }
 
@@ -456,18 +466,18 @@ static const hr_tensor *as_batch(hr__formula *f, const hr_tensor *x) {
 }
 
 /* The product of x, broadcast to w's matrices, with each of these. */
-static const hr_tensor *batch_product(hr__formula *f, const hr_tensor *x, const hr__packed *w) {
+static const hr_tensor *batch_product(hr__formula *f, const hr_tensor *x, const hr__packed *w, bool transpose) {
   int rank = w->words->rank;
   int64_t dims[HR_RANK_MAX];
   if (hr__formula_failed(f)) {
     return x;
   }
   hr__copy_dims(rank, w->words->dims, dims);
-  int64_t columns = dims[rank - 2];
+  int64_t columns = transpose ? dims[rank - 2] : dims[rank - 1] * 32 / w->packing.bits;
   dims[rank - 2] = x->dims[x->rank - 2], dims[rank - 1] = x->dims[x->rank - 1];
   hr__packed each = {.packing = w->packing, .words = as_batch(f, w->words), .scales = as_batch(f, w->scales)};
   each.biases = as_batch(f, w->biases);
-  const hr_tensor *y = row_product(f, as_batch(f, hr__spread(f, x, rank, dims)), &each);
+  const hr_tensor *y = row_product(f, as_batch(f, hr__spread(f, x, rank, dims)), &each, transpose);
   dims[rank - 1] = columns;
   return hr__as_dims(f, y, rank, dims);
 }
@@ -503,9 +513,9 @@ hr_status hr__emit_quantized_matmul(const hr__function_call *c) {
   const hr_tensor *x = hr__as_dtype(&f, has_rows ? as_rows(&f, c->inputs[0]) : c->inputs[0], dtype);
   const hr_tensor *y = x;
   if (!hr__formula_failed(&f)) {
-    y = !has_row(&w, x, transpose) ? product(&f, x, right_factor(&f, &w, transpose, dtype))
-        : has_rows                 ? row_product(&f, x, &w)
-                                   : batch_product(&f, x, &w);
+    y = !has_row(&w, x) ? product(&f, x, right_factor(&f, &w, transpose, dtype))
+        : has_rows      ? row_product(&f, x, &w, transpose)
+                        : batch_product(&f, x, &w, transpose);
   }
   return hr__formula_end(&f, has_rows ? with_rows_of(&f, y, c->inputs[0]) : y);
 }
@@ -561,9 +571,9 @@ hr_status hr__emit_gather_qmm(const hr__function_call *c) {
   const hr_tensor *x = taken(&f, hr__as_dtype(&f, c->inputs[0], dtype), c->inputs[LEFT]), *at = c->inputs[RIGHT];
   bool transpose = hr__int_attribute(c, 0) != 0;
   hr_tensor dims = taken_dims(w.words, at);
-  if (!hr__formula_failed(&f) && has_row(&(hr__packed){.packing = w.packing, .words = &dims}, x, transpose)) {
+  if (!hr__formula_failed(&f) && has_row(&(hr__packed){.packing = w.packing, .words = &dims}, x)) {
     take_packed(&f, &w, at);
-    return hr__formula_end(&f, batch_product(&f, x, &w));
+    return hr__formula_end(&f, batch_product(&f, x, &w, transpose));
   }
   if (at != NULL && hr_tensor_count(at) < matrix_count(w.words)) {
     take_packed(&f, &w, at);
@@ -609,6 +619,22 @@ static const hr_tensor *rounded(hr__formula *f, hr__packing p, const hr_tensor *
   return y;
 }
 
+/* x times w, transposed, which is rounded. */
+static const hr_tensor *times_rounded(hr__formula *f, const hr_tensor *x, const hr__packed *w) {
+  const hr_tensor *right = rounded(f, w->packing, w->words, w->global);
+  return product(f, x, hr__formula_failed(f) ? right : hr__moved(f, right, right->rank - 1, right->rank - 2));
+}
+
+/* x times packed w, transposed. */
+static const hr_tensor *times_packed(hr__formula *f, const hr_tensor *x, const hr__packed *w) {
+  bool has_rows = w->words->rank == 2;
+  const hr_tensor *left = has_rows && !hr__formula_failed(f) ? as_rows(f, x) : x;
+  if (hr__formula_failed(f) || w->global != NULL || !has_row(w, left)) {
+    return product(f, x, right_factor(f, w, true, f->call->inputs[0]->dtype));
+  }
+  return has_rows ? with_rows_of(f, row_product(f, left, w, true), x) : batch_product(f, left, w, true);
+}
+
 hr_status hr__emit_qqmm(const hr__function_call *c) {
   const hr_tensor *x = c->inputs[0], *w = c->inputs[1], *scales = c->inputs[2];
   hr__packed packed = {.words = w, .scales = scales, .global = c->inputs[4]};
@@ -625,8 +651,5 @@ hr_status hr__emit_qqmm(const hr__function_call *c) {
   hr__formula f;
   hr__formula_begin(&f, c);
   const hr_tensor *left = rounded(&f, packed.packing, x, c->inputs[3]);
-  const hr_tensor *right =
-      scales != NULL ? dequantized(&f, &packed, x->dtype) : rounded(&f, packed.packing, w, c->inputs[4]);
-  right = hr__formula_failed(&f) ? right : hr__moved(&f, right, right->rank - 1, right->rank - 2);
-  return hr__formula_end(&f, product(&f, left, right));
+  return hr__formula_end(&f, scales != NULL ? times_packed(&f, left, &packed) : times_rounded(&f, left, &packed));
 }

@@ -1,4 +1,4 @@
-/* Products with packed numbers, against plain loops in double: tiles, chunks, strides, dtypes. */
+/* Products with packed numbers, against plain loops in double: tiles, chunks, strides, dtypes, kinds of numbers. */
 #include "core/ir/dtype.h"
 #include "hr_test.h"
 #include "providers/provider.h"
@@ -14,6 +14,8 @@ typedef struct shape {
   hr_dtype dtype;   /* of x, scales, biases and y */
   bool is_strided;  /* x and y transposed, rows of words with gaps, scales transposed */
   int64_t matrices; /* 0: no batch */
+  bool has_columns; /* numbers [inner, columns], else [columns, inner] */
+  bool is_float;    /* numbers; scales of one byte, without biases */
 } shape;
 
 static uint64_t state = 1;
@@ -57,6 +59,9 @@ static int64_t place(const matrix *m, int64_t row, int64_t column) {
 
 static double get(const matrix *m, int64_t row, int64_t column) {
   int64_t at = place(m, row, column);
+  if (hr_dtype_is_float8(m->operand.dtype)) {
+    return (double)hr_f8_to_f32(m->operand.dtype, ((const uint8_t *)m->data)[at]);
+  }
   uint16_t half = m->operand.dtype == HR_DTYPE_F32 ? 0 : ((const uint16_t *)m->data)[at];
   return m->operand.dtype == HR_DTYPE_F32   ? ((const float *)m->data)[at]
          : m->operand.dtype == HR_DTYPE_F16 ? hr_f16_to_f32(half)
@@ -65,7 +70,9 @@ static double get(const matrix *m, int64_t row, int64_t column) {
 
 static void put(matrix *m, int64_t row, int64_t column, float value) {
   int64_t at = place(m, row, column);
-  if (m->operand.dtype == HR_DTYPE_F32) {
+  if (hr_dtype_is_float8(m->operand.dtype)) {
+    ((uint8_t *)m->data)[at] = hr_f32_to_f8(m->operand.dtype, fabsf(value) * 4 + 0.1F);
+  } else if (m->operand.dtype == HR_DTYPE_F32) {
     ((float *)m->data)[at] = value;
   } else {
     ((uint16_t *)m->data)[at] = m->operand.dtype == HR_DTYPE_F16 ? hr_f32_to_f16(value) : hr_f32_to_bf16(value);
@@ -78,31 +85,52 @@ static void fill(matrix *m) {
   }
 }
 
+/* Rows and numbers of w. */
+static int64_t w_rows(const shape *s) {
+  return s->has_columns ? s->inner : s->columns;
+}
+static int64_t w_numbers(const shape *s) {
+  return s->has_columns ? s->columns : s->inner;
+}
+
 static void make_operands(const shape *s, matrix m[OPERANDS_COUNT]) {
-  int64_t words = s->inner * s->bits / 32, groups = s->inner / s->group;
+  int64_t words = w_numbers(s) * s->bits / 32, groups = w_numbers(s) / s->group, rows = w_rows(s);
   bool t = s->is_strided;
+  hr_dtype scale = !s->is_float ? s->dtype : s->group == 16 ? HR_DTYPE_F8E4M3FN : HR_DTYPE_F8E8M0FNU;
   make_matrix(&m[0], s->dtype, s->matrices, s->rows, s->inner, t ? 1 : s->inner, t ? s->rows : 1);
-  make_matrix(&m[1], HR_DTYPE_U32, s->matrices, s->columns, words, t ? words + 3 : words, 1);
-  make_matrix(&m[2], s->dtype, s->matrices, s->columns, groups, t ? 1 : groups, t ? s->columns : 1);
-  make_matrix(&m[3], s->dtype, s->matrices, s->columns, groups, groups, 1);
+  make_matrix(&m[1], HR_DTYPE_U32, s->matrices, rows, words, t ? words + 3 : words, 1);
+  make_matrix(&m[2], scale, s->matrices, rows, groups, t ? 1 : groups, t ? rows : 1);
+  make_matrix(&m[3], s->dtype, s->matrices, rows, groups, groups, 1);
   make_matrix(&m[4], s->dtype, s->matrices, s->rows, s->columns, t ? 1 : s->columns, t ? s->rows : 1);
   fill(&m[0]), fill(&m[2]), fill(&m[3]);
-  for (int64_t i = 0; i < m[1].count * s->columns * words; ++i) {
-    ((uint32_t *)m[1].data)[place(&m[1], i / words, i % words)] = random_word();
+  for (int64_t i = 0; i < m[1].count * rows * words; ++i) {
+    uint32_t word = random_word();
+    /* no NaN: 0x7f and 0xff */
+    word = s->is_float && s->bits == 8 ? word & 0xf7f7f7f7u : word;
+    ((uint32_t *)m[1].data)[place(&m[1], i / words, i % words)] = word;
   }
 }
 
-static double number_of(const shape *s, const matrix *words, int64_t column, int64_t k) {
-  uint32_t word = ((const uint32_t *)words->data)[place(words, column, k * s->bits / 32)];
-  return word >> (k * s->bits % 32) & ((1u << s->bits) - 1);
+static double number_of(const shape *s, const matrix *words, int64_t row, int64_t i) {
+  const uint32_t *all = words->data;
+  uint32_t code = 0;
+  for (int64_t bit = 0; bit < s->bits; ++bit) {
+    int64_t at = i * s->bits + bit;
+    code |= (all[place(words, row, at / 32)] >> (at % 32) & 1u) << bit;
+  }
+  static const double sizes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  return !s->is_float   ? code
+         : s->bits == 8 ? (double)hr_f8_to_f32(HR_DTYPE_F8E4M3FN, (uint8_t)code)
+                        : (code > 7 ? -1 : 1) * sizes[code & 7];
 }
 
 static void check_element(const shape *s, const matrix m[OPERANDS_COUNT], int64_t row, int64_t column) {
   double sum = 0, size = 0;
-  int64_t w_row = row / s->rows * s->columns + column;
+  int64_t above = row / s->rows * w_rows(s);
   for (int64_t k = 0; k < s->inner; ++k) {
-    double scale = get(&m[2], w_row, k / s->group), bias = get(&m[3], w_row, k / s->group);
-    double term = get(&m[0], row, k) * (scale * number_of(s, &m[1], w_row, k) + bias);
+    int64_t w_row = above + (s->has_columns ? k : column), i = s->has_columns ? column : k;
+    double scale = get(&m[2], w_row, i / s->group), bias = s->is_float ? 0 : get(&m[3], w_row, i / s->group);
+    double term = get(&m[0], row, k) * (scale * number_of(s, &m[1], w_row, i) + bias);
     sum += term, size += fabs(term) + fabs(get(&m[0], row, k) * bias);
   }
   double unit = s->dtype == HR_DTYPE_F32 ? 1e-6 * size : s->dtype == HR_DTYPE_F16 ? 1e-3 * fabs(sum) : 1e-2 * fabs(sum);
@@ -119,41 +147,52 @@ static void check_guards(const matrix *y) {
   }
 }
 
-static void check_shape(const shape *s) {
-  matrix m[OPERANDS_COUNT];
-  make_operands(s, m);
-  const int64_t ints[2] = {s->bits, s->group};
+static void run_shape(const shape *s, matrix m[OPERANDS_COUNT]) {
+  const int64_t ints[4] = {s->bits, s->group, s->has_columns, s->is_float};
   hr_operand inputs[INPUTS_COUNT] = {m[0].operand, m[1].operand, m[2].operand, m[3].operand};
+  if (s->is_float) {
+    inputs[3] = (hr_operand){.kind = HR_OPERAND_NONE};
+  }
   const hr_node node = {.op = HR_OP_QUANTIZED_MATMUL,
                         .input_count = INPUTS_COUNT,
                         .output_count = 1,
                         .inputs = inputs,
                         .outputs = &m[4].operand,
-                        .int_count = 2,
+                        .int_count = 4,
                         .ints = (int64_t *)ints};
   HR_ASSERT(provider->supports(NULL, &node));
   hr_prepared *prepared = NULL;
   size_t bytes = 0;
   HR_ASSERT_OK(provider->prepare(NULL, &node, HR_ALGORITHM_OWN, NULL, &prepared, &bytes));
   void *workspace = aligned_alloc(64, (bytes + 63) / 64 * 64);
-  void *const args[OPERANDS_COUNT] = {m[0].data, m[1].data, m[2].data, m[3].data, m[4].data};
+  void *const args[OPERANDS_COUNT] = {m[0].data, m[1].data, m[2].data, s->is_float ? NULL : m[3].data, m[4].data};
   HR_ASSERT_OK(provider->run(prepared, args, workspace, NULL));
+  provider->release(prepared);
+  free(workspace);
+}
+
+static void free_operands(matrix m[OPERANDS_COUNT]) {
+  for (int i = 0; i < OPERANDS_COUNT; ++i) {
+    free(m[i].data);
+  }
+}
+
+static void check_shape(const shape *s) {
+  matrix m[OPERANDS_COUNT];
+  make_operands(s, m);
+  run_shape(s, m);
   for (int64_t i = 0; i < m[4].count * s->rows * s->columns; ++i) {
     check_element(s, m, i / s->columns, i % s->columns);
   }
   check_guards(&m[4]);
-  provider->release(prepared);
-  free(workspace);
-  for (int i = 0; i < OPERANDS_COUNT; ++i) {
-    free(m[i].data);
-  }
+  free_operands(m);
 }
 
 HR_TEST(rows_and_columns_around_tiles) {
   static const int64_t rows[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 31}, columns[] = {1, 15, 16, 17, 33};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
     for (size_t j = 0; j < sizeof columns / sizeof *columns; ++j) {
-      check_shape(&(shape){rows[i], columns[j], 128, 4, 64, HR_DTYPE_F32, false, 0});
+      check_shape(&(shape){rows[i], columns[j], 128, 4, 64, HR_DTYPE_F32, false, 0, false, false});
     }
   }
 }
@@ -162,36 +201,88 @@ HR_TEST(bits_and_groups) {
   static const int bits[] = {2, 4, 8}, groups[] = {16, 32, 64, 128};
   for (int i = 0; i < 12; ++i) {
     for (int64_t rows = 1; rows <= 8; rows *= 2) {
-      check_shape(&(shape){rows, 5, 384, bits[i / 4], groups[i % 4], HR_DTYPE_F32, false, 0});
+      check_shape(&(shape){rows, 5, 384, bits[i / 4], groups[i % 4], HR_DTYPE_F32, false, 0, false, false});
     }
   }
 }
 
+HR_TEST(numbers_that_do_not_divide_a_word) {
+  static const int bits[] = {3, 5, 6}, groups[] = {32, 64, 96};
+  for (int i = 0; i < 9; ++i) {
+    for (int64_t rows = 1; rows <= 8; rows *= 2) {
+      check_shape(
+          &(shape){rows, 5, 288 * (i % 3 + 1), bits[i / 3], groups[i % 3], HR_DTYPE_F32, false, 0, false, false});
+      check_shape(&(shape){rows, 17, 192, bits[i / 3], groups[i % 3], HR_DTYPE_BF16, true, 2, false, false});
+    }
+  }
+}
+
+HR_TEST(floats_with_scales_of_a_byte) {
+  for (int64_t rows = 1; rows <= 9; ++rows) {
+    for (int is_strided = 0; is_strided < 2; ++is_strided) {
+      check_shape(&(shape){rows, 5, 384, 4, 16, HR_DTYPE_F32, is_strided, 0, false, true});
+      check_shape(&(shape){rows, 17, 256, 4, 32, HR_DTYPE_F16, is_strided, 2, false, true});
+      check_shape(&(shape){rows, 3, 256, 8, 32, HR_DTYPE_F32, is_strided, 0, false, true});
+      check_shape(&(shape){rows, 128, 37, 4, 16, HR_DTYPE_F32, is_strided, 0, true, true});
+      check_shape(&(shape){rows, 192, 18, 8, 32, HR_DTYPE_F32, is_strided, 2, true, true});
+    }
+  }
+}
+
+HR_TEST(numbers_of_columns) {
+  static const int bits[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128};
+  for (int i = 0; i < 18; ++i) {
+    for (int64_t rows = 1; rows <= 9; rows += rows < 5 ? 1 : 4) {
+      check_shape(&(shape){rows, 384, 7, bits[i / 3], groups[i % 3], HR_DTYPE_F32, false, 0, true, false});
+      check_shape(&(shape){rows, 1152, 5, bits[i / 3], groups[i % 3], HR_DTYPE_F16, true, 2, true, false});
+    }
+  }
+  check_shape(&(shape){1, 512, 1, 4, 512, HR_DTYPE_F32, false, 0, true, false});
+  check_shape(&(shape){4, 1024 + 128, 300, 4, 16, HR_DTYPE_F32, false, 0, true, false});
+}
+
+/* Each NaN makes a column of the product NaN, and no other one. */
+HR_TEST(floats_that_are_nan) {
+  for (int has_columns = 0; has_columns < 2; ++has_columns) {
+    const shape s = {2, 32, 32, 8, 32, HR_DTYPE_F32, false, 0, has_columns, true};
+    matrix m[OPERANDS_COUNT];
+    make_operands(&s, m);
+    uint32_t *words = m[1].data;
+    words[place(&m[1], 5, 2)] |= 0x7f00u; /* number 9 of row 5 */
+    run_shape(&s, m);
+    for (int64_t i = 0; i < 64; ++i) {
+      HR_ASSERT_EQ(isnan(get(&m[4], i / 32, i % 32)), i % 32 == (has_columns ? 9 : 5));
+    }
+    free_operands(m);
+  }
+}
+
 HR_TEST(rows_of_several_chunks) {
-  check_shape(&(shape){1, 3, 3 * 4096 + 128, 4, 64, HR_DTYPE_F32, false, 0});
-  check_shape(&(shape){8, 3, 4096 + 128, 2, 32, HR_DTYPE_F32, true, 0});
-  check_shape(&(shape){8, 3, 2 * 8192, 8, 8192, HR_DTYPE_F32, false, 0});
+  check_shape(&(shape){1, 3, 3 * 4096 + 128, 4, 64, HR_DTYPE_F32, false, 0, false, false});
+  check_shape(&(shape){8, 3, 4096 + 128, 2, 32, HR_DTYPE_F32, true, 0, false, false});
+  check_shape(&(shape){8, 3, 2 * 8192, 8, 8192, HR_DTYPE_F32, false, 0, false, false});
 }
 
 HR_TEST(views_and_halves) {
   static const hr_dtype dtypes[] = {HR_DTYPE_F32, HR_DTYPE_F16, HR_DTYPE_BF16};
   for (int i = 0; i < 3; ++i) {
-    check_shape(&(shape){11, 18, 256, 4, 32, dtypes[i], false, 0});
-    check_shape(&(shape){11, 18, 256, 4, 32, dtypes[i], true, 0});
+    check_shape(&(shape){11, 18, 256, 4, 32, dtypes[i], false, 0, false, false});
+    check_shape(&(shape){11, 18, 256, 4, 32, dtypes[i], true, 0, false, false});
   }
 }
 
 HR_TEST(batches) {
   static const int64_t rows[] = {1, 3, 9};
   for (int i = 0; i < 3; ++i) {
-    check_shape(&(shape){rows[i], 19, 128, 4, 64, HR_DTYPE_F32, false, 1});
-    check_shape(&(shape){rows[i], 5, 256, 8, 32, HR_DTYPE_BF16, true, 3});
-    check_shape(&(shape){rows[i], 33, 4096 + 128, 4, 64, HR_DTYPE_F32, true, 4});
+    check_shape(&(shape){rows[i], 19, 128, 4, 64, HR_DTYPE_F32, false, 1, false, false});
+    check_shape(&(shape){rows[i], 5, 256, 8, 32, HR_DTYPE_BF16, true, 3, false, false});
+    check_shape(&(shape){rows[i], 33, 4096 + 128, 4, 64, HR_DTYPE_F32, true, 4, false, false});
   }
 }
 
 HR_TEST(other_shapes_are_not_supported) {
-  const shape odd = {1, 4, 96, 4, 32, HR_DTYPE_F32, false, 0}, uneven = {1, 4, 384, 4, 48, HR_DTYPE_F32, false, 0};
+  const shape odd = {1, 4, 96, 4, 32, HR_DTYPE_F32, false, 0, false, false},
+              uneven = {1, 4, 384, 4, 48, HR_DTYPE_F32, false, 0, false, false};
   const shape *const shapes[2] = {&odd, &uneven};
   for (int i = 0; i < 2; ++i) {
     matrix m[OPERANDS_COUNT];
@@ -206,8 +297,6 @@ HR_TEST(other_shapes_are_not_supported) {
                           .int_count = 2,
                           .ints = ints};
     HR_ASSERT(!provider->supports(NULL, &node));
-    for (int k = 0; k < OPERANDS_COUNT; ++k) {
-      free(m[k].data);
-    }
+    free_operands(m);
   }
 }

@@ -984,7 +984,7 @@ def test_running_sums_of_lengths_that_never_repeat(name, dtype):
 
 COMPLEX = [
     [[1 + 2j, 3 - 1j, 3 + 4j, -2 + 9j], [0j, 0j, -0.0 + 1j, 5 - 5j], [2j, 2j, 2j, 2j]],
-    [[complex("nan"), 1, complex(2, np.nan), 9], [complex(np.inf, 1), complex(np.inf, 2), complex(-np.inf, 0), 1j], [1, 2, 3, 4]],
+    [[complex("nan"), 1, complex(2, np.nan), 9], [complex(np.inf, 1), complex(np.inf, 2), -np.inf, 1j], [1, 2, 3, 4]],
 ]
 
 
@@ -998,7 +998,8 @@ def test_the_best_complex_numbers_are_numpys(name, dtype):
         for keepdims in (False, True):
             for a, b in ((y, x), (y.T[::-1], x.T[::-1]), (y[0], x[0]), (y[1, 0], x[1, 0])):
                 if axis is None or -b.ndim <= axis < b.ndim:
-                    actual, expected = np.asarray(ours(a, axis, keepdims)), np.asarray(numpys(b, axis, keepdims=keepdims))
+                    actual = np.asarray(ours(a, axis, keepdims))
+                    expected = np.asarray(numpys(b, axis, keepdims=keepdims))
                     assert actual.dtype == expected.dtype and actual.shape == expected.shape
                     np.testing.assert_array_equal(actual, expected)
     if not name.startswith("arg"):

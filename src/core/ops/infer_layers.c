@@ -31,37 +31,71 @@ hr_status hr__infer_matmul(const checked *c) {
   return hr__want_spread(c, "the bias", hr__checked_input(c, 2), rank, dims);
 }
 
-/* x [B?, M, K], numbers [B?, N, K * bits / 32], scales and biases [B?, N, K / group] */
+/* The ints of quantized_matmul. */
+typedef struct packing {
+  int64_t bits, group;
+  bool has_columns; /* numbers [K, N], else [N, K] */
+  bool is_float;
+} packing;
+
+static hr_status read_packing(const checked *c, packing *p) {
+  *p = (packing){.bits = c->ints[0], .group = c->ints[1]};
+  p->has_columns = c->int_count > 2 && c->ints[2] != 0, p->is_float = c->int_count > 3 && c->ints[3] != 0;
+  if (p->bits < 2 || p->bits > 8 || p->bits == 7) {
+    return FAIL(c, "%lld bits, expected 2 to 6 or 8", (long long)p->bits);
+  }
+  if (p->is_float && p->bits != 4 && p->bits != 8) {
+    return FAIL(c, "%lld bits of floats, expected 4 or 8", (long long)p->bits);
+  }
+  int64_t least = 32 % p->bits == 0 ? 16 : 32;
+  return p->group > 0 && p->group % least == 0
+             ? HR_OK
+             : FAIL(c, "groups of %lld, expected a multiple of %lld", (long long)p->group, (long long)least);
+}
+
+/* The dtype of the product; scales of one byte do not change x's. */
+static hr_status give_product_dtype(const checked *c, hr_dtype *out) {
+  const hr_view *x = hr__checked_input(c, 0), *scales = hr__checked_input(c, 2), *biases = hr__checked_input(c, 3);
+  hr_dtype other = hr_dtype_is_float8(scales->dtype) ? x->dtype : scales->dtype;
+  other = biases != NULL ? hr_dtype_promote(other, biases->dtype) : other;
+  *out = hr_dtype_promote(x->dtype, other);
+  bool is_small = hr_dtype_is_float8(x->dtype) || (biases != NULL && hr_dtype_is_float8(biases->dtype));
+  bool is_float = hr_dtype_is_real(*out) && !hr_dtype_is_integer(x->dtype) && !is_small;
+  return is_float ? HR_OK
+                  : FAIL(c, "x has dtype %s and the scales %s, expected floating ones", hr_dtype_name(x->dtype),
+                         hr_dtype_name(scales->dtype));
+}
+
+/* x [B?, M, K], numbers [B?, N, K * bits / 32], scales and biases [B?, N, K / group], or with K and N exchanged in the
+ * last three */
 hr_status hr__infer_quantized_matmul(const checked *c) {
-  const hr_view *x = hr__checked_input(c, 0), *w = hr__checked_input(c, 1), *scales = hr__checked_input(c, 2);
-  const hr_view *biases = hr__checked_input(c, 3);
-  int64_t bits = c->ints[0], group = c->ints[1];
+  const hr_view *x = hr__checked_input(c, 0), *w = hr__checked_input(c, 1);
+  packing p;
+  HR_RETURN_IF_ERROR(read_packing(c, &p));
   HR_RETURN_IF_ERROR(hr__want_rank(c, "x", x, 2, 3));
   HR_RETURN_IF_ERROR(hr__want_rank(c, "the numbers", w, x->rank, x->rank));
   int rank = x->rank;
   if (rank == 3 && x->dims[0] != w->dims[0]) {
     return FAIL(c, "%lld matrices of x and %lld of numbers", (long long)x->dims[0], (long long)w->dims[0]);
   }
-  if (bits != 2 && bits != 4 && bits != 8) {
-    return FAIL(c, "%lld bits, expected 2, 4 or 8", (long long)bits);
-  }
   if (w->dtype != HR_DTYPE_U32) {
     return FAIL(c, "the numbers have dtype %s, expected u32", hr_dtype_name(w->dtype));
   }
-  int64_t inner = w->dims[rank - 1] * (32 / bits);
-  if (group <= 0 || group % 16 != 0 || inner % group != 0 || x->dims[rank - 1] != inner) {
-    return FAIL(c, "%lld numbers in a row and groups of %lld for x with rows of %lld", (long long)inner,
-                (long long)group, (long long)x->dims[rank - 1]);
+  int64_t words = w->dims[rank - 1], numbers = words * 32 / p.bits, rows = w->dims[rank - 2];
+  int64_t inner = p.has_columns ? rows : numbers;
+  if (words * 32 % (p.bits * p.group) != 0 || x->dims[rank - 1] != inner) {
+    return FAIL(c, "%lld numbers in each of %lld rows and groups of %lld for x with rows of %lld", (long long)numbers,
+                (long long)rows, (long long)p.group, (long long)x->dims[rank - 1]);
   }
-  int64_t groups[3] = {w->dims[0], w->dims[rank - 2]}, dims[3] = {x->dims[0], x->dims[rank - 2]};
-  groups[rank - 1] = inner / group, dims[rank - 1] = w->dims[rank - 2];
-  HR_RETURN_IF_ERROR(hr__want_dims(c, "the scales", scales, rank, groups));
-  HR_RETURN_IF_ERROR(hr__want_dims(c, "the biases", biases, rank, groups));
-  hr_dtype dtype = hr_dtype_promote(x->dtype, hr_dtype_promote(scales->dtype, biases->dtype));
-  if (!hr_dtype_is_real(dtype) || hr_dtype_is_integer(x->dtype)) {
-    return FAIL(c, "x has dtype %s and the scales %s, expected floating ones", hr_dtype_name(x->dtype),
-                hr_dtype_name(scales->dtype));
+  int64_t groups[3] = {w->dims[0], rows}, dims[3] = {x->dims[0], x->dims[rank - 2]};
+  groups[rank - 2] = rows, groups[rank - 1] = numbers / p.group;
+  dims[rank - 2] = x->dims[rank - 2], dims[rank - 1] = p.has_columns ? numbers : rows;
+  HR_RETURN_IF_ERROR(hr__want_dims(c, "the scales", hr__checked_input(c, 2), rank, groups));
+  if (hr__checked_input(c, 3) != NULL) {
+    HR_RETURN_IF_ERROR(hr__want_dims(c, "the biases", hr__checked_input(c, 3), rank, groups));
   }
+  hr_dtype dtype;
+  HR_RETURN_IF_ERROR(give_product_dtype(c, &dtype));
   return hr__give(c, 0, "the output", dtype, rank, dims);
 }
 

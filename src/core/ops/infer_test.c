@@ -22,11 +22,11 @@ static int parse_list(const char **cursor, char close, int64_t *out) {
 }
 
 static const char *parse_type(const char *text, hr_tensor_type *type) {
-  char name[8] = "";
+  char name[16] = "";
   *type = (hr_tensor_type){.is_number = *text == '='};
   text += *text == '=' || *text == '-';
   size_t length = strcspn(text, "[ ");
-  memcpy(name, text, length < 7 ? length : 7);
+  memcpy(name, text, length < sizeof name ? length : sizeof name - 1);
   text += length;
   type->dtype = hr_dtype_parse(name);
   type->rank = *text == '[' ? parse_list(&text, ']', type->dims) : 0;
@@ -213,6 +213,9 @@ static const golden goldens[] = {
     ROW(RANDOM_INT, "", "", "0 9 1 0", "[4]", "i64[4]"),
     ROW(EXPONENTIAL, "", "", "1. 1 0", "[4]", "f32[4]"),
     ROW(QUANTIZED_MATMUL, "f16[3,64] u32[5,8] f16[5,2] f16[5,2]", "4,32", "", "", "f16[3,5]"),
+    ROW(QUANTIZED_MATMUL, "f16[3,64] u32[5,6] f32[5,2] f16[5,2]", "3,32", "", "", "f32[3,5]"),
+    ROW(QUANTIZED_MATMUL, "bf16[3,64] u32[5,8] f8e8m0fnu[5,2]", "4,32,0,1", "", "", "bf16[3,5]"),
+    ROW(QUANTIZED_MATMUL, "f16[3,5] u32[5,8] f16[5,2] f16[5,2]", "4,32,1,0", "", "", "f16[3,64]"),
     ROW(QUANTIZED_MATMUL, "f16[7,3,64] u32[7,5,8] f16[7,5,2] f16[7,5,2]", "4,32", "", "", "f16[7,3,5]"),
     ROW(LSTM_CELL, "f32[2,12] f32[2,12] f32[2,3] f32[12] f32[12]", "", "", "", "f32[2,3] f32[2,3] f32[2,12]"),
     ROW(LSTM_CELL_BACKWARD, "f32[2,3] - f32[2,3] f32[2,3] f32[2,12]", "", "", "", "f32[2,12] f32[2,3]"),
@@ -437,6 +440,15 @@ HR_TEST(errors_name_the_actual_and_the_expected_value) {
          "the numbers has dims [5,8], expected 3 of them");
   REFUSE(QUANTIZED_MATMUL, "f16[7,3,64] u32[6,5,8] f16[6,5,2] f16[6,5,2]", "4,32", "", "", 1,
          "quantized_matmul: 7 matrices of x and 6 of numbers");
+  REFUSE(QUANTIZED_MATMUL, "f16[3,64] u32[5,8] f16[5,2] f16[5,2]", "7,32", "", "", 1, "7 bits, expected 2 to 6 or 8");
+  REFUSE(QUANTIZED_MATMUL, "f16[3,64] u32[5,6] f16[5,2] f16[5,2]", "3,32,0,1", "", "", 1,
+         "3 bits of floats, expected 4 or 8");
+  REFUSE(QUANTIZED_MATMUL, "f8e4m3fn[3,64] u32[5,8] f16[5,2]", "4,32,0,1", "", "", 1,
+         "x has dtype f8e4m3fn and the scales f16, expected floating ones");
+  REFUSE(QUANTIZED_MATMUL, "f16[3,48] u32[5,9] f16[5,3] f16[5,3]", "6,16", "", "", 1,
+         "groups of 16, expected a multiple of 32");
+  REFUSE(QUANTIZED_MATMUL, "f16[3,64] u32[5,8] f16[5,2] f16[5,2]", "4,32,1,0", "", "", 1,
+         "64 numbers in each of 5 rows and groups of 32 for x with rows of 64");
   REFUSE(SORT, "f32[5]", "0", "", "f32 f32", 2, "sort: output 1 is f32, expected i64");
   REFUSE(LU, "f32[3,5]", "", "", "[3,5] [5]", 2, "lu: output 1 has dims [5]");
   REFUSE(CAT, "f32[2,3] f32[3,3]", "1", "", "", 1, "cat: dim 0 of input 1 is 3, of the output 2");

@@ -25,7 +25,10 @@ static void fill(product *p, int bits) {
   }
   for (int i = 0; i < MATRICES * COLUMNS * INNER; ++i) {
     int column = i / INNER, k = i % INNER;
-    p->words[column * row_words + k * bits / 32] |= number_of(column, k, bits) << (k * bits % 32);
+    for (int bit = 0; bit < bits; ++bit) {
+      int at = k * bits + bit;
+      p->words[column * row_words + at / 32] |= (number_of(column, k, bits) >> bit & 1u) << (at % 32);
+    }
   }
 }
 
@@ -43,7 +46,9 @@ static void expect_product(const product *p, int bits, int matrices) {
 
 HR_TEST(products_with_packed_numbers) {
   static product p;
-  for (int bits = 2; bits <= 8; bits *= 2) {
+  static const int all[] = {2, 3, 4, 5, 6, 8};
+  for (int i = 0; i < 6; ++i) {
+    int bits = all[i];
     fill(&p, bits);
     bench t = bench_begin();
     bench_record(&t, HR_OP_QUANTIZED_MATMUL,
@@ -68,4 +73,39 @@ HR_TEST(products_of_a_batch) {
                OUTPUTS(TENSOR(&t, F32, p.y, MATRICES, ROWS, COLUMNS)), INTS(BITS, GROUP), NO_SCALARS);
   HR_ASSERT_OK(bench_run(&t));
   expect_product(&p, BITS, MATRICES);
+}
+
+/* Numbers of w [INNER, COLUMNS]; e2m1, e4m3: the value of each code, scales of both dtypes of a byte. */
+HR_TEST(floats_and_rows_of_columns) {
+  enum { N = 64, K = 3 };
+  static const float small[] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+  for (int bits = 4; bits <= 8; bits += 4) {
+    float x[2 * K], y[2 * N];
+    uint8_t codes[K * N], packed[K * N] = {0}, scales[K * N / 32];
+    uint32_t words[K * N / 4];
+    for (int i = 0; i < K * N; ++i) {
+      codes[i] = (uint8_t)(bits == 4 ? i * 7 % 16 : i % 127 + 128 * (i % 2));
+      packed[i * bits / 8] |= (uint8_t)(codes[i] << (bits == 4 ? 4 * (i % 2) : 0));
+    }
+    memcpy(words, packed, sizeof packed);
+    for (int i = 0; i < 2 * K; ++i) {
+      x[i] = (float)(i * 5 % 7 - 3) / 2, scales[i] = (uint8_t)(125 + i % 4);
+    }
+    bench t = bench_begin();
+    bench_record(&t, HR_OP_QUANTIZED_MATMUL,
+                 INPUTS(TENSOR(&t, F32, x, 2, K), TENSOR(&t, U32, words, K, N * bits / 32),
+                        TENSOR(&t, F8E8M0FNU, scales, K, N / 32)),
+                 OUTPUTS(TENSOR(&t, F32, y, 2, N)), INTS(bits, 32, 1, 1), NO_SCALARS);
+    HR_ASSERT_OK(bench_run(&t));
+    for (int i = 0; i < 2 * N; ++i) {
+      double sum = 0;
+      for (int k = 0; k < K; ++k) {
+        int at = k * N + i % N;
+        double number = bits == 8 ? (double)hr_f8_to_f32(HR_DTYPE_F8E4M3FN, codes[at])
+                                  : (double)(codes[at] > 7 ? -small[codes[at] & 7] : small[codes[at] & 7]);
+        sum += (double)x[i / N * K + k] * ldexp(number, scales[at / 32] - 127);
+      }
+      HR_ASSERT_NEAR(y[i], sum, 1e-3);
+    }
+  }
 }
