@@ -61,7 +61,9 @@ hr_tensor *hr__output(hr__formula *f, hr_dtype dtype, int rank, const int64_t *d
     return (hr_tensor *)&nothing; /* hr__record_to does not write it */
   }
   out->buffer = NULL, out->number = (hr_scalar){0}, out->dtype = dtype, out->rank = rank, out->offset = 0;
-  hr__copy_dims(rank, rank > 0 ? dims : out->dims, out->dims);
+  if (rank > 0) {
+    memcpy(out->dims, dims, (size_t)rank * sizeof *dims); /* the caller's array has no room for more */
+  }
   ++f->count;
   return out;
 }

@@ -568,3 +568,14 @@ HR_TEST(captures_record_functions) {
   hr_part_release(part);
   hr_stream_release(capture);
 }
+
+HR_TEST(results_of_more_dims_than_tensors_have_are_refused) {
+  int64_t ones[HR_RANK_MAX];
+  for (int d = 0; d < HR_RANK_MAX; ++d) {
+    ones[d] = 1;
+  }
+  hr_tensor x = counted(HR_RANK_MAX, ones);
+  const hr_attribute no_axes = {.kind = HR_ATTRIBUTE_INTS};
+  expect_failure("17 dims, expected at most 16", HR_FUNCTIONAL_QUANTILE, ON(&x), 1, &no_axes);
+  hr_tensor_release(&x);
+}

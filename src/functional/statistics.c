@@ -185,7 +185,7 @@ hr_status hr__emit_running(const hr__function_call *c) {
 
 /* x with the reduced dims joined as its last dim. */
 static const hr_tensor *lined_up(hr__formula *f, const hr_tensor *x, uint32_t mask) {
-  int64_t dims[HR_RANK_MAX], size = 1;
+  int64_t dims[HR_RANK_MAX + 1], size = 1;
   int rank = 0;
   hr_tensor *view = hr__view(f, x);
   if (view == NULL) {

@@ -100,7 +100,12 @@ static void set_dims(hr_tensor *x, int rank, const int64_t *dims) {
   }
 }
 
+static hr_status check_rank(const hr__function_call *c, int rank) {
+  return rank <= HR_RANK_MAX ? HR_OK : HR__CALL_FAIL(c, "%d dims, expected at most %d", rank, HR_RANK_MAX);
+}
+
 static hr_status set_new_dims(const hr__function_call *c, int rank, const int64_t *dims, hr_tensor *x) {
+  HR_RETURN_IF_ERROR(check_rank(c, rank));
   for (int d = 0; d < rank; ++d) {
     if (dims[d] < 0) {
       char text[HR__SHAPE_TEXT];
@@ -326,6 +331,7 @@ static bool find_strides(const hr_tensor *x, int rank, const int64_t *dims, int6
 
 hr_status hr__reshape(const hr__function_call *c, const hr_tensor *x, int rank, const int64_t *dims, hr_tensor *out) {
   bool is_empty = false;
+  HR_RETURN_IF_ERROR(check_rank(c, rank));
   for (int d = 0; d < rank; ++d) {
     is_empty |= dims[d] == 0;
   }
