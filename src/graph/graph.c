@@ -219,6 +219,10 @@ static const char *node_name(const hr__node *node) {
 }
 
 static bool has_room(hr_graph *graph, const hr__node *node) {
+  if (node->result_count < 1) {
+    REFUSE(graph, "graph: %s: it has no results", node_name(node));
+    return false;
+  }
   if (graph->nodes.count < HR_GRAPH_NODES_MAX && node->result_count <= HR__GRAPH_OPERANDS_MAX &&
       graph->values.count + (size_t)node->result_count <= INT32_MAX / 2) {
     return true;

@@ -111,6 +111,22 @@ static int64_t broadcast_place(const call *c, int i, int64_t at) {
   return place;
 }
 
+/* True if all inputs can be broadcast to the result. */
+static bool are_broadcast(const call *c) {
+  for (int i = 0; i < c->node->input_count; ++i) {
+    int first = c->result->rank - c->inputs[i]->rank;
+    for (int d = 0; first >= 0 && d < c->inputs[i]->rank; ++d) {
+      if (c->inputs[i]->dims[d] != 1 && c->inputs[i]->dims[d] != c->result->dims[first + d]) {
+        return false;
+      }
+    }
+    if (first < 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
 /* ---- element by element ---- */
 
 static int64_t divide_floor(int64_t x, int64_t y) {
@@ -193,7 +209,7 @@ static bool compute_elements(const call *c) {
   hr_functional function = c->node->function;
   bool is_known = c->node->input_count <= 2;
   bool is_logical = function >= HR_FUNCTIONAL_EQUAL && function <= HR_FUNCTIONAL_LOGICAL_NOT;
-  if (!is_known || (!is_logical && has_bool(c)) || !keeps_numbers(c)) {
+  if (!is_known || (!is_logical && has_bool(c)) || !keeps_numbers(c) || !are_broadcast(c)) {
     return false;
   }
   (void)apply_one(function, 1, 1, &is_known);
@@ -205,11 +221,17 @@ static bool compute_elements(const call *c) {
   return is_known;
 }
 
-static void compute_where(const call *c) {
+/* Copies the elements of input 0, or of the input that it chooses. */
+static bool compute_copy(const call *c) {
+  bool is_choice = c->node->function == HR_FUNCTIONAL_WHERE;
+  if (!are_broadcast(c)) {
+    return false;
+  }
   for (int64_t at = 0; at < c->count; ++at) {
-    int from = c->inputs[0]->numbers[broadcast_place(c, 0, at)] != 0 ? 1 : 2;
+    int from = !is_choice ? 0 : c->inputs[0]->numbers[broadcast_place(c, 0, at)] != 0 ? 1 : 2;
     c->numbers[at] = c->inputs[from]->numbers[broadcast_place(c, from, at)];
   }
+  return true;
 }
 
 /* ---- other functions ---- */
@@ -313,10 +335,8 @@ static bool compute(const call *c) {
       return true;
     case HR_FUNCTIONAL_ASTYPE:
     case HR_FUNCTIONAL_FULL:
-      for (int64_t at = 0; at < c->count; ++at) {
-        c->numbers[at] = c->inputs[0]->numbers[broadcast_place(c, 0, at)];
-      }
-      return true;
+    case HR_FUNCTIONAL_WHERE:
+      return compute_copy(c);
     case HR_FUNCTIONAL_CONCAT:
     case HR_FUNCTIONAL_STACK:
       compute_join(c, c->node->function == HR_FUNCTIONAL_STACK);
@@ -330,9 +350,6 @@ static bool compute(const call *c) {
     case HR_FUNCTIONAL_MAX:
     case HR_FUNCTIONAL_MIN:
       return compute_reduction(c);
-    case HR_FUNCTIONAL_WHERE:
-      compute_where(c);
-      return true;
     default:
       return compute_elements(c);
   }

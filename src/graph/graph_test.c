@@ -32,6 +32,15 @@ HR_TEST(dims_that_depend_on_symbols_are_described) {
   hr_graph_release(g);
 }
 
+HR_TEST(inputs_keep_their_symbols_if_few_sizes_are_valid) {
+  hr_graph *g = new_graph();
+  hr_value x = input_of(g, "x", HR_DTYPE_U8, "n 144115188075855872"); /* too large but for a small n */
+  expect_graph_type(g, x, "u8[n,144115188075855872]");
+  hr_graph_output(g, "y", x);
+  hr_graph_release(read_back(g));
+  hr_graph_release(g);
+}
+
 /* ---- errors ---- */
 
 static void expect_refusal(hr_graph *g, hr_status_code code, const char *part) {
@@ -71,6 +80,11 @@ HR_TEST(the_first_failure_stays_and_names_the_values) {
   hr_graph_output(g, "y", x);
   hr_graph_output(g, "y", x);
   expect_refusal(g, HR_STATUS_ALREADY_EXISTS, "two outputs have the name \"y\"");
+
+  g = new_graph();
+  x = input_of(g, "x", HR_DTYPE_F32, "0 n");
+  HR_ASSERT_EQ(ADD(g, UNSTACK, VALUES(x), 0, NULL), 0);
+  expect_refusal(g, HR_STATUS_INVALID_ARGUMENT, "unstack: it has no results");
 
   g = new_graph();
   x = input_of(g, "x", HR_DTYPE_I64, "n");

@@ -168,6 +168,16 @@ static bool describe(hr_graph *graph, hr__graph_value *value) {
   return texts != NULL;
 }
 
+/* The symbols of an input, which are what its type names. */
+static bool name_symbols(hr_graph *graph, const hr__node *input, hr__graph_value *value) {
+  const char **texts = HR_ARENA_ARRAY(&graph->arena, const char *, (size_t)input->rank + 1);
+  for (int d = 0; texts != NULL && d < input->rank; ++d) {
+    texts[d] = input->dims[d] < 0 ? graph->symbols.data[-1 - input->dims[d]] : NULL;
+  }
+  value->texts = texts;
+  return texts != NULL;
+}
+
 /* ---- inference ---- */
 
 typedef struct variance {
@@ -248,7 +258,8 @@ hr_status hr__graph_infer(hr_graph *graph, const hr__node *node, hr__graph_value
   hr_status_free(failure);
   for (int i = 0; i < count; ++i) {
     results[i].varies = varies, results[i].facts = facts + i, results[i].stride = count;
-    if (varies && !describe(graph, &results[i])) {
+    bool is_input = node->kind == HR__NODE_INPUT;
+    if (varies && !(is_input ? name_symbols(graph, node, &results[i]) : describe(graph, &results[i]))) {
       return no_memory();
     }
   }

@@ -1,0 +1,159 @@
+/* Graphs with every function, on random inputs and attributes, as a file of unknown origin may have them: each
+ * operation is added or refused. HEADRACE_TEST_CASES sets the number of cases for each function, HEADRACE_TEST_SEED the
+ * first. */
+#include "functional/functions.h"
+#include "headrace/graph.h"
+#include "hr_test.h"
+
+static uint64_t state;
+
+static int64_t draw(int64_t below) {
+  state = state * 6364136223846793005u + 1442695040888963407u;
+  return (int64_t)(state >> 33) % below;
+}
+
+/* Mostly small, sometimes at the ends of 64 bits. */
+static int64_t draw_integer(void) {
+  static const int64_t odd[] = {INT64_MAX, INT64_MIN, INT64_MAX / 2, INT64_MIN / 2, INT32_MAX, INT32_MIN, 1LL << 32,
+                                1LL << 40, -1,        1LL << 62,     1LL << 31,     65536};
+  return draw(6) == 0 ? odd[draw(12)] : draw(8) - 2;
+}
+
+static double draw_real(void) {
+  static const double odd[] = {INFINITY, -INFINITY, NAN, 1e300, -1e300, 1e-300, 0x1p63, -0x1p63};
+  return draw(6) == 0 ? odd[draw(8)] : (double)(draw(9) - 3) / 2;
+}
+
+static hr_scalar draw_scalar(void) {
+  return draw(2) == 0 ? hr_scalar_f64(draw_real()) : hr_scalar_i64(draw_integer());
+}
+
+/* ---- values ---- */
+
+static hr_value draw_input(hr_graph *graph) {
+  static const hr_dtype likely[] = {HR_DTYPE_F32, HR_DTYPE_I64, HR_DTYPE_BOOL,
+                                    HR_DTYPE_C64, HR_DTYPE_U32, HR_DTYPE_F16};
+  static const char *const symbols[] = {"n", "m"};
+  static const int64_t numbers[8] = {3, 0, 2, -1, 1, 5, -4, 6};
+  if (draw(10) == 0) {
+    return hr_graph_number(graph, draw_scalar());
+  }
+  hr_type type = {.dtype =
+                      draw(8) == 0 ? (hr_dtype)(1 + draw(HR_DTYPE_COUNT - 1)) : likely[draw(draw(2) == 0 ? 1 : 6)]};
+  type.rank = (int)draw(draw(12) == 0 ? HR_RANK_MAX + 1 : 5);
+  if (draw(5) == 0) { /* of integers that are known on the host */
+    type = (hr_type){.dtype = HR_DTYPE_I64, .rank = (int)draw(2), .dims = {draw(6)}};
+    return hr_graph_constant(graph, &type, numbers);
+  }
+  for (int d = 0; d < type.rank; ++d) {
+    bool is_symbol = draw(5) == 0;
+    type.dims[d] = is_symbol ? -1 : draw(24) == 0 ? 1LL << (20 + draw(20)) : draw(5);
+    type.symbols[d] = is_symbol ? symbols[draw(2)] : NULL;
+  }
+  char name[24];
+  snprintf(name, sizeof name, "x%d", hr_graph_input_count(graph));
+  return hr_graph_input(graph, name, &type);
+}
+
+/* ---- attributes ---- */
+
+typedef struct drawn {
+  hr_graph_attribute attribute;
+  int64_t ints[HR_RANK_MAX];
+  double reals[HR_RANK_MAX];
+  hr_value values[HR_RANK_MAX];
+} drawn;
+
+static const char *draw_text(const hr__attribute_row *row) {
+  static const char *const texts[] = {
+      "",       "error",   "clip",  "drop",   "set",  "add",      "ij,jk->ik",      "...i,...i", "i->",
+      "affine", "mxfp4",   "tanh",  "valid",  "same", "right",    "reduced",        "ortho",     "->ij",
+      "ii->i",  "nearest", "cubic", "linear", "i j",  "explicit", "bf01,oi01->bf01"};
+  return row->word != NULL && draw(2) == 0 ? row->word : texts[draw(25)];
+}
+
+static void draw_attribute(hr_graph *graph, const hr__attribute_row *row, drawn *d) {
+  hr_attribute *value = &d->attribute.value;
+  *d = (drawn){.attribute = {.name = row->name, .value = {.kind = row->kind, .count = (int)draw(5)}}};
+  for (int i = 0; i < value->count; ++i) {
+    d->ints[i] = draw_integer(), d->reals[i] = draw_real();
+    d->values[i] = draw(4) == 0 ? hr_graph_symbol(graph, "n") : 0;
+  }
+  switch (row->kind) {
+    case HR_ATTRIBUTE_INT:
+      value->value.integer = draw_integer();
+      break;
+    case HR_ATTRIBUTE_FLAG:
+      value->value.integer = draw(2);
+      break;
+    case HR_ATTRIBUTE_REAL:
+      value->value.number = draw_scalar();
+      break;
+    case HR_ATTRIBUTE_INTS:
+      value->value.ints = d->ints;
+      d->attribute.values = draw(3) == 0 ? d->values : NULL;
+      break;
+    case HR_ATTRIBUTE_REALS:
+      value->value.reals = d->reals;
+      break;
+    case HR_ATTRIBUTE_DTYPE:
+      value->value.dtype = (hr_dtype)(1 + draw(HR_DTYPE_COUNT - 1));
+      break;
+    default:
+      value->value.text = draw_text(row);
+  }
+}
+
+static int draw_attributes(hr_graph *graph, const hr__function_row *row, drawn *all, hr_graph_attribute *attributes) {
+  int count = 0;
+  for (int i = 0; row->attributes[i].name != NULL; ++i) {
+    if (row->attributes[i].is_required || draw(2) == 0) {
+      draw_attribute(graph, &row->attributes[i], &all[count]);
+      attributes[count] = all[count].attribute;
+      ++count;
+    }
+  }
+  return count;
+}
+
+/* ---- cases ---- */
+
+/* A graph of one function; true if it is accepted. */
+static bool try_function(hr_functional function) {
+  const hr__function_row *row = hr__function_row_of(function);
+  hr_graph *graph = NULL, *simple = NULL;
+  drawn all[32];
+  hr_graph_attribute attributes[32];
+  hr_value inputs[32];
+  HR_ASSERT_OK(hr_graph_create(&graph));
+  int input_count = row->is_variadic ? 1 + (int)draw(4) : row->input_count;
+  for (int i = 0; i < input_count; ++i) {
+    inputs[i] = i > 0 && draw(3) == 0 ? inputs[i - 1] : draw(12) == 0 ? 0 : draw_input(graph);
+  }
+  int count = draw_attributes(graph, row, all, attributes);
+  hr_status status = hr_graph_status(graph);
+  bool are_inputs = status == HR_OK;
+  hr_status_ignore(status);
+  hr_value result = are_inputs ? hr_graph_add(graph, function, input_count, inputs, count, attributes) : 0;
+  if (result > 0) {
+    hr_graph_output(graph, "y", result);
+    HR_ASSERT_OK(hr_graph_simplify(graph, NULL, &simple));
+  }
+  hr_graph_release(simple);
+  hr_graph_release(graph);
+  return result > 0;
+}
+
+HR_TEST(functions_on_any_arguments_are_added_or_refused) {
+  const char *cases = getenv("HEADRACE_TEST_CASES"), *first = getenv("HEADRACE_TEST_SEED");
+  int64_t count = cases != NULL ? atoll(cases) : hr_test_count(400);
+  int64_t accepted = 0;
+  for (int f = 1; f < HR_FUNCTIONAL_COUNT; ++f) {
+    for (int64_t i = 0; i < count; ++i) {
+      state = (uint64_t)i * HR_FUNCTIONAL_COUNT + (uint64_t)f + (first != NULL ? (uint64_t)atoll(first) : 0) * 1000003u;
+      (void)draw(2);
+      accepted += try_function((hr_functional)f);
+    }
+  }
+  HR_ASSERT(accepted > 0);
+}
