@@ -175,6 +175,14 @@ def time_resnet(rounds: int) -> None:
 
 def run_rank(arguments) -> None:
     import headrace.torch  # noqa: F401  (torch finds it by itself, except where torch also drives CUDA)
+
+    if os.environ["WORLD_SIZE"] == "1":
+        time_small(arguments.batch, arguments.rounds, False)
+    else:
+        run_one_of_two(arguments)
+
+
+def run_one_of_two(arguments) -> None:
     import torch.distributed as dist
 
     dist.init_process_group()
@@ -216,8 +224,6 @@ def main() -> None:
             ranks = [start(arguments, rank, size, port) for rank in range(size)]
             if codes := [rank.wait() for rank in ranks if rank.wait()]:
                 sys.exit(f"a rank has failed: {codes}")
-    elif os.environ["WORLD_SIZE"] == "1":
-        time_small(arguments.batch, arguments.rounds, False)
     else:
         run_rank(arguments)
 
