@@ -298,6 +298,22 @@ HR_TEST(integers_of_the_host_equal_those_of_a_stream) {
   }
 }
 
+static void expect_symbols_refused(const char *text, const char *part) {
+  hr_graph *g = NULL;
+  HR_ASSERT_ERROR(hr_graph_parse(text, strlen(text), NULL, &g), HR_STATUS_UNIMPLEMENTED, part);
+}
+
+HR_TEST(results_whose_rank_depends_on_symbols_are_refused) {
+  expect_symbols_refused(
+      "graph 1\ninput %x f32[n]\n%k = minimum(n, 7)\n%j = subtract(12, %k)\n%l = full(1, shape=[%j])\n"
+      "%r = full(1.0, shape=%l)\noutput r = %r\n",
+      "full: the rank of result 0 depends on symbols");
+  expect_symbols_refused(
+      "graph 1\ninput %x f32[n]\n%k = minimum(n, 7)\n%l = full(1, shape=[%k])\n"
+      "%r = full(1.0, shape=%l)\noutput r = %r\n",
+      "full: the rank of result 0 depends on symbols");
+}
+
 /* ---- rewriting ---- */
 
 HR_TEST(simplify_removes_joins_and_folds) {

@@ -78,6 +78,12 @@ static inline hr_status write_text(void *arg, const void *bytes, size_t count) {
   return HR_OK;
 }
 
+static inline hr_graph *graph_of(const char *text) {
+  hr_graph *graph = NULL;
+  HR_ASSERT_OK(hr_graph_parse(text, strlen(text), NULL, &graph));
+  return graph;
+}
+
 /* The caller frees the text. */
 static inline char *print_of(const hr_graph *graph) {
   written w = {0};

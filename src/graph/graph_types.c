@@ -235,6 +235,27 @@ static hr_status no_memory(void) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "graph: no host memory for types");
 }
 
+/* Descriptions and functions of a value assume one dtype and one number of dims. */
+static hr_status check_points(const hr__node *node, int points, const hr__fact *facts) {
+  for (int i = 0; i < node->result_count; ++i) {
+    const hr__fact *first = NULL;
+    for (int p = 0; p < points; ++p) {
+      const hr__fact *fact = &facts[p * node->result_count + i];
+      if (!fact->is_set) {
+        continue;
+      }
+      first = first != NULL ? first : fact;
+      if (fact->rank != first->rank || fact->dtype != first->dtype) {
+        bool is_rank = fact->rank != first->rank;
+        return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: the %s of result %d depends on symbols",
+                              node->kind == HR__NODE_CALL ? hr_functional_name(node->function) : "graph",
+                              is_rank ? "rank" : "dtype", i);
+      }
+    }
+  }
+  return HR_OK;
+}
+
 hr_status hr__graph_infer(hr_graph *graph, const hr__node *node, hr__graph_value *results) {
   bool varies = node_varies(graph, node), is_right = false;
   int points = varies ? HR__GRAPH_POINTS : 1, count = node->result_count;
@@ -256,6 +277,7 @@ hr_status hr__graph_infer(hr_graph *graph, const hr__node *node, hr__graph_value
     return explain(graph, node, failure);
   }
   hr_status_free(failure);
+  HR_RETURN_IF_ERROR(check_points(node, points, facts));
   for (int i = 0; i < count; ++i) {
     results[i].varies = varies, results[i].facts = facts + i, results[i].stride = count;
     bool is_input = node->kind == HR__NODE_INPUT;
