@@ -257,9 +257,42 @@ static hr_status begin_tapes(evaluation *e) {
   return HR_OK;
 }
 
+/* True if an input or another value up to this one's node has the same buffer. */
+static bool shares_buffer(const evaluation *e, hr_value value) {
+  const hr__node *node = hr__graph_node_of(e->frame.graph, value);
+  const hr_buffer *buffer = e->tensors[value].buffer;
+  int own = node->kind == HR__NODE_INPUT ? e->input_count - 1 : -1;
+  for (int i = 0; i < (int)e->frame.graph->inputs.count; ++i) {
+    if (i != own && e->inputs[i]->buffer == buffer) {
+      return true;
+    }
+  }
+  for (hr_value v = 1; v < node->first + node->result_count; ++v) {
+    if (v != value && e->tensors[v].buffer == buffer) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* A tape watches a buffer: a value that is a view of another one becomes a copy, or uses of the other would count. */
+static hr_status separate(evaluation *e, hr_value value) {
+  hr_tensor *x = &e->tensors[value], copy = {0};
+  const hr_tensor *from = x;
+  HR_RETURN_IF_ERROR(need_tensor(e, value, true));
+  if (!shares_buffer(e, value)) {
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(hr_functional_apply(e->stream, HR_FUNCTIONAL_ASTYPE, 1, &from, 0, NULL, 1, &copy));
+  hr_tensor_release(x);
+  *x = copy;
+  return HR_OK;
+}
+
 /* Lets the tapes of all gradients by this value watch it. */
 static hr_status watch(evaluation *e, hr_value value) {
   const hr_graph *graph = e->frame.graph;
+  HR_RETURN_IF_ERROR(separate(e, value));
   for (size_t n = 0; n < graph->nodes.count; ++n) {
     const hr__node *node = &graph->nodes.data[n];
     bool is_by = false;
@@ -267,7 +300,6 @@ static hr_status watch(evaluation *e, hr_value value) {
       is_by |= node->inputs[i] == value;
     }
     if (is_by) {
-      HR_RETURN_IF_ERROR(need_tensor(e, value, true));
       const hr_tensor *x = &e->tensors[value];
       HR_RETURN_IF_ERROR(hr_tape_watch(e->tapes[n], 1, &x));
     }

@@ -308,10 +308,9 @@ HR_TEST(results_whose_rank_depends_on_symbols_are_refused) {
       "graph 1\ninput %x f32[n]\n%k = minimum(n, 7)\n%j = subtract(12, %k)\n%l = full(1, shape=[%j])\n"
       "%r = full(1.0, shape=%l)\noutput r = %r\n",
       "full: the rank of result 0 depends on symbols");
-  expect_symbols_refused(
-      "graph 1\ninput %x f32[n]\n%k = minimum(n, 7)\n%l = full(1, shape=[%k])\n"
-      "%r = full(1.0, shape=%l)\noutput r = %r\n",
-      "full: the rank of result 0 depends on symbols");
+  expect_symbols_refused("graph 1\ninput %x f32[n]\n%k = minimum(n, 7)\n%l = full(1, shape=[%k])\n"
+                         "%r = full(1.0, shape=%l)\noutput r = %r\n",
+                         "full: the rank of result 0 depends on symbols");
 }
 
 /* ---- rewriting ---- */
@@ -399,6 +398,55 @@ HR_TEST(gradients_of_gradients) {
   hr_tensor_release(&in);
   hr_graph_release(read);
   hr_graph_release(g);
+}
+
+/* Compares the only output for the input [1, 2, 3], which is all inputs, on a stream and from a session's copy. */
+static void expect_answer(const char *text, int count, const float *expected) {
+  hr_graph *g = graph_of(text), *simple = NULL;
+  hr_tensor x = tensor_of(HR_DTYPE_F32, DIMS(3), F32(1, 2, 3)), out;
+  const hr_tensor *inputs[16];
+  for (int i = 0; i < 16; ++i) {
+    inputs[i] = &x;
+  }
+  HR_ASSERT_OK(hr_graph_simplify(g, stream, &simple));
+  for (int i = 0; i < 2; ++i) {
+    HR_ASSERT_OK(hr_graph_apply(i == 0 ? g : simple, stream, hr_graph_input_count(g), inputs, 1, &out));
+    HR_ASSERT_EQ(hr_tensor_count(&out), count);
+    expect_values(&out, count, expected);
+    hr_tensor_release(&out);
+  }
+  hr_tensor_release(&x);
+  hr_graph_release(simple);
+  hr_graph_release(g);
+}
+
+HR_TEST(gradients_by_views_count_the_uses_of_the_view_alone) {
+  expect_answer(
+      "graph 1\ninput %x f32[3]\n%v = positive(%x)\n%p = multiply(%x, %v)\n%g = gradient(%p, %v)\noutput g = %g\n", 3,
+      F32(1, 2, 3));
+  expect_answer("graph 1\ninput %x f32[3]\n%v = reshape(%x, shape=[3])\n%p = multiply(%x, %v)\n%g = gradient(%p, %v)\n"
+                "output g = %g\n",
+                3, F32(1, 2, 3));
+  expect_answer("graph 1\ninput %x f32[3]\n%v = permute_dims(%x)\n%p = multiply(%x, %v)\n%g = gradient(%p, %x)\n"
+                "%h = gradient(%p, %v)\noutput g = %g\n",
+                3, F32(2, 4, 6));
+  expect_answer("graph 1\ninput %x f32[3]\n%v = slice(%x, begin=[0], count=[2], step=[1])\n%p = multiply(%x, %x)\n"
+                "%q = sum(%v)\n%s = sum(%p)\n%l = add(%s, %q)\n%g = gradient(%l, %v)\noutput g = %g\n",
+                2, F32(1, 1));
+  expect_answer("graph 1\ninput %x f32[3]\n%0, %1 = broadcast_arrays(%x, %x)\n%p = multiply(%0, %1)\n"
+                "%g = gradient(%p, %0)\noutput g = %g\n",
+                3, F32(1, 2, 3));
+}
+
+HR_TEST(one_tensor_given_as_two_inputs_is_two_values_for_a_gradient) {
+  static const char format[] =
+      "graph 1\ninput %%x f32[3]\ninput %%y f32[3]\n%%p = multiply(%%x, %%y)\n%%0 = gradient(%%p, %%%c)\noutput g = "
+      "%%0\n";
+  char text[256];
+  snprintf(text, sizeof text, format, 'x');
+  expect_answer(text, 3, F32(1, 2, 3));
+  snprintf(text, sizeof text, format, 'y');
+  expect_answer(text, 3, F32(1, 2, 3));
 }
 
 /* ---- binding ---- */
