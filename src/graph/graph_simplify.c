@@ -91,7 +91,9 @@ static void key_attribute(rewrite *r, const hr__node_attribute *attribute) {
   const hr_attribute *value = &attribute->value;
   int count = value->kind == HR_ATTRIBUTE_INTS || value->kind == HR_ATTRIBUTE_REALS ? value->count : 1;
   key_word(r, value->kind);
+  key_word(r, count);
   key_word(r, r->map[attribute->list]);
+  key_word(r, attribute->values != NULL);
   for (int i = 0; attribute->values != NULL && i < count; ++i) {
     key_word(r, r->map[attribute->values[i]]);
   }
@@ -110,16 +112,17 @@ static void key_attribute(rewrite *r, const hr__node_attribute *attribute) {
   }
 }
 
-/* The contents of a node in r->key. */
+/* The contents of a node in r->key. Counts stand before words, so that no two contents have one key. */
 static void make_key(rewrite *r, const hr__node *node) {
   hr_text_clear(&r->key);
   key_word(r, node->kind);
   key_word(r, node->function);
   key_word(r, node->symbol);
+  key_word(r, node->input_count);
+  key_word(r, node->attribute_count);
   for (int i = 0; i < node->input_count; ++i) {
     key_word(r, r->map[node->inputs[i]]);
   }
-  key_word(r, -1);
   for (int i = 0; i < node->attribute_count; ++i) {
     key_attribute(r, &node->attributes[i]);
   }

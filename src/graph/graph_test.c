@@ -370,6 +370,24 @@ HR_TEST(simplify_keeps_what_gradients_are_taken_by) {
   hr_graph_release(g);
 }
 
+/* Sizes that are values and sizes that are numbers in one list. With 14 inputs, "shape=[%s]" once had the key of
+ * "shape=[8, 0]". */
+HR_TEST(simplify_joins_no_lists_of_different_lengths) {
+  char text[1024] = "graph 1\n";
+  size_t length = strlen(text);
+  for (int i = 0; i < 14; ++i) {
+    length += (size_t)snprintf(text + length, sizeof text - length, "input %%x%d f32[n]\n", i);
+  }
+  snprintf(text + length, sizeof text - length,
+           "%%c = number(1.0)\n%%s = symbol(n)\n%%a = full(%%c, shape=[8, 0])\n%%b = full(%%c, shape=[%%s])\n"
+           "output b = %%b\noutput a = %%a\n");
+  hr_graph *g = graph_of(text), *simple = NULL;
+  HR_ASSERT_OK(hr_graph_simplify(g, NULL, &simple));
+  expect_graph_type(simple, hr_graph_output_value(simple, 0), "f32[n]");
+  hr_graph_release(simple);
+  hr_graph_release(g);
+}
+
 /* ---- gradients ---- */
 
 HR_TEST(gradients_of_gradients) {
