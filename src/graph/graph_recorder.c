@@ -14,9 +14,10 @@ struct hr_graph_recorder {
   hr_hook hook; /* first */
   hr_stream *stream;
   hr_graph *graph;
-  hr_table table; /* hr_value by tensor */
-  bool is_inside; /* of a function, whose records are its own */
-  hr_op other;    /* the first operation that no function recorded */
+  hr_table table;   /* hr_value by tensor */
+  hr_table buffers; /* the first hr_value by the buffer's serial number; -1: a constant */
+  bool is_inside;   /* of a function, whose records are its own */
+  hr_op other;      /* the first operation that no function recorded */
 };
 
 static hr_status no_memory(void) {
@@ -39,6 +40,32 @@ static hr_status note_tensor(hr_graph_recorder *r, const hr_tensor *x, hr_value 
   return hr_table_put(&r->table, tensor_key(x), (void *)(intptr_t)value) ? HR_OK : no_memory();
 }
 
+static uint64_t buffer_key(const hr_tensor *x) {
+  return hr_hash_mix(HR_HASH_SEED, hr_buffer_serial(x->buffer));
+}
+
+/* The same, and its buffer's first value: no view of an input's or a result's buffer is a constant. */
+static hr_status note_buffer(hr_graph_recorder *r, const hr_tensor *x, hr_value value, bool is_constant) {
+  HR_RETURN_IF_ERROR(note_tensor(r, x, value));
+  if (hr_table_get(&r->buffers, buffer_key(x)) != NULL) {
+    return HR_OK;
+  }
+  return hr_table_put(&r->buffers, buffer_key(x), (void *)(intptr_t)(is_constant ? -1 : value)) ? HR_OK : no_memory();
+}
+
+/* A view that no function made has no value; its elements are those of one run. */
+static hr_status refuse_view(const hr_graph_recorder *r, const hr_tensor *x) {
+  char label[HR__GRAPH_NAME_TEXT], text[HR__SHAPE_TEXT];
+  hr_value value = (hr_value)(intptr_t)hr_table_get(&r->buffers, buffer_key(x));
+  if (value <= 0) {
+    return HR_OK;
+  }
+  return hr_status_make(HR_STATUS_UNIMPLEMENTED,
+                        "graph: a view %s%s of \"%s\" that no function made: use slice, reshape or another function",
+                        hr_dtype_name(x->dtype), hr__shape_text(x->rank, x->dims, text),
+                        hr__graph_label(r->graph, value, label));
+}
+
 static hr_status add_constant(hr_graph_recorder *r, const hr_tensor *x, hr_value *out_value) {
   hr_type type = {.dtype = x->dtype, .rank = x->rank};
   memcpy(type.dims, x->dims, (size_t)x->rank * sizeof *x->dims);
@@ -50,7 +77,8 @@ static hr_status add_constant(hr_graph_recorder *r, const hr_tensor *x, hr_value
     status = hr_graph_status(r->graph);
   }
   hr_free(elements);
-  return status == HR_OK ? note_tensor(r, x, *out_value) : hr_status_annotate(status, "graph: a tensor as a constant");
+  return status == HR_OK ? note_buffer(r, x, *out_value, true)
+                         : hr_status_annotate(status, "graph: a tensor as a constant");
 }
 
 hr_status hr_graph_recorder_find(hr_graph_recorder *r, const hr_tensor *x, hr_value *out_value) {
@@ -62,7 +90,11 @@ hr_status hr_graph_recorder_find(hr_graph_recorder *r, const hr_tensor *x, hr_va
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "graph: a tensor without a buffer has no value");
   }
   *out_value = (hr_value)(intptr_t)hr_table_get(&r->table, tensor_key(x));
-  return *out_value != 0 ? HR_OK : add_constant(r, x, out_value);
+  if (*out_value != 0) {
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(refuse_view(r, x));
+  return add_constant(r, x, out_value);
 }
 
 hr_status hr_graph_recorder_bind(hr_graph_recorder *r, const hr_tensor *tensor, hr_value value) {
@@ -73,7 +105,7 @@ hr_status hr_graph_recorder_bind(hr_graph_recorder *r, const hr_tensor *tensor, 
                           hr_dtype_name(tensor->dtype), tensor->rank, tensor->buffer == NULL ? " and no buffer" : "",
                           hr_dtype_name(type.dtype), type.rank);
   }
-  return note_tensor(r, tensor, value);
+  return note_buffer(r, tensor, value, false);
 }
 
 /* ---- functions ---- */
@@ -105,7 +137,7 @@ static hr_status apply_and_note(hr_graph_recorder *r, const hr_hook_function *f,
   r->hook.apply = apply, r->is_inside = false;
   HR_RETURN_IF_ERROR(status);
   for (int i = 0; i < f->result_count && status == HR_OK; ++i) {
-    status = note_tensor(r, &f->results[i], first + i);
+    status = note_buffer(r, &f->results[i], first + i, false);
   }
   for (int i = 0; i < f->result_count && status != HR_OK; ++i) {
     hr_tensor_release(&f->results[i]);
@@ -151,6 +183,7 @@ hr_status hr_graph_recorder_end(hr_graph_recorder *r) {
   hr_hook_remove(r->stream, &r->hook);
   hr_op other = r->other;
   hr_table_fini(&r->table);
+  hr_table_fini(&r->buffers);
   hr_graph_release(r->graph);
   hr_stream_release(r->stream);
   hr_free(r);

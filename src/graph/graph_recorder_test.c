@@ -1,5 +1,6 @@
 /* Graphs recorded from functions on a stream. */
 #include "graph/graph_test.h"
+#include "headrace/array.h"
 
 static const float weights[6] = {1, -2, 3, 4, -5, 6};
 
@@ -62,6 +63,31 @@ HR_TEST(records_of_no_function_are_refused) {
   HR_ASSERT_OK(hr_stream_record(stream, HR_OP_NEG, NULL, 1, &view, 1, &view));
   HR_ASSERT_ERROR(hr_graph_recorder_end(recorder), HR_STATUS_UNIMPLEMENTED, "neg was recorded");
   hr_tensor_release(&x);
+  hr_graph_release(g);
+}
+
+HR_TEST(views_that_no_function_made_are_no_constants) {
+  hr_graph *g = new_graph();
+  hr_graph_recorder *recorder = NULL;
+  hr_tensor x = counted(DIMS(4)), w = counted(DIMS(4)), half, both, turned, out;
+  const hr_index odd = {.kind = HR_INDEX_SLICE, .begin = 1, .end = 4, .step = 2};
+  const hr_tensor *inputs[1] = {&half};
+  hr_value value = 0;
+  HR_ASSERT_OK(hr_graph_recorder_begin(stream, g, &recorder));
+  HR_ASSERT_OK(hr_graph_recorder_bind(recorder, &x, input_of(g, "x", HR_DTYPE_F32, "4")));
+  HR_ASSERT_OK(hr_array_index(&x, 1, &odd, &half));
+  HR_ASSERT_ERROR(hr_functional_apply(stream, HR_FUNCTIONAL_NEGATIVE, 1, inputs, 0, NULL, 1, &out),
+                  HR_STATUS_UNIMPLEMENTED, "a view f32[2] of \"x\" that no function made");
+  hr_tensor_release(&half);
+  both = apply(HR_FUNCTIONAL_ADD, ON(&x, &w), PLAIN);
+  HR_ASSERT_OK(hr_array_index(&both, 1, &odd, &half));
+  HR_ASSERT_STATUS(hr_graph_recorder_find(recorder, &half, &value), HR_STATUS_UNIMPLEMENTED);
+  hr_tensor_release(&half);
+  turned = apply(HR_FUNCTIONAL_FLIP, ON(&w), PLAIN);
+  HR_ASSERT_OK(hr_array_index(&w, 1, &odd, &half)); /* of a constant */
+  HR_ASSERT_OK(hr_graph_recorder_find(recorder, &half, &value));
+  HR_ASSERT_OK(hr_graph_recorder_end(recorder));
+  RELEASE(&x, &w, &half, &both, &turned);
   hr_graph_release(g);
 }
 
