@@ -582,7 +582,7 @@ static bool check_gradient(hr_graph *graph, hr_value of, int count, const hr_val
 }
 
 hr_value hr_graph_gradient(hr_graph *graph, hr_value of, hr_value seed, int count, const hr_value *values) {
-  hr__node node = {.kind = HR__NODE_GRADIENT, .input_count = count + 2, .result_count = count};
+  hr__node node = {.kind = HR__NODE_GRADIENT, .result_count = count};
   if (graph->failure != HR_OK) {
     return 0;
   }
@@ -598,7 +598,7 @@ hr_value hr_graph_gradient(hr_graph *graph, hr_value of, hr_value seed, int coun
   }
   inputs[0] = of, inputs[1] = seed;
   memcpy(inputs + 2, values, (size_t)count * sizeof *inputs);
-  node.inputs = inputs;
+  node.inputs = inputs, node.input_count = count + 2;
   hr_value first = add_node(graph, &node);
   for (int i = 0; first != 0 && i < count; ++i) {
     graph->values.data[values[i]].is_watched = true;

@@ -136,6 +136,12 @@ static int64_t divide_floor(int64_t x, int64_t y) {
   return x / y - (x % y != 0 && (x < 0) != (y < 0));
 }
 
+/* Of the sign of y; without a product that may exceed 64 bits. */
+static int64_t divide_remainder(int64_t x, int64_t y) {
+  int64_t rest = y == 0 || y == -1 ? 0 : x % y;
+  return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
+}
+
 /* Sets false for a function that is none of these. */
 static int64_t apply_one(hr_functional function, int64_t x, int64_t y, bool *out_is_known) {
   switch (function) {
@@ -148,7 +154,7 @@ static int64_t apply_one(hr_functional function, int64_t x, int64_t y, bool *out
     case HR_FUNCTIONAL_FLOOR_DIVIDE:
       return divide_floor(x, y);
     case HR_FUNCTIONAL_REMAINDER:
-      return y == 0 || y == -1 ? 0 : x - y * divide_floor(x, y);
+      return divide_remainder(x, y);
     case HR_FUNCTIONAL_MAXIMUM:
       return x > y ? x : y;
     case HR_FUNCTIONAL_MINIMUM:

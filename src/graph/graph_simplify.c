@@ -175,15 +175,16 @@ static bool can_fold(const rewrite *r, const hr__node *node) {
       return false;
     }
     constants += input->kind == HR__NODE_CONSTANT;
-    bytes += input->kind == HR__NODE_CONSTANT ? (int64_t)hr__graph_bytes(input) : 0;
+    int64_t more = input->kind == HR__NODE_CONSTANT ? (int64_t)hr__graph_bytes(input) : 0;
+    bytes = bytes < INT64_MAX - more ? bytes + more : INT64_MAX;
   }
-  for (int i = 0; i < node->result_count; ++i) {
+  for (int i = 0; i < node->result_count && bytes >= 0; ++i) {
     const hr__graph_value *value = hr__graph_value_of(r->from, node->first + i);
     hr__node result = {.dtype = value->facts->dtype, .rank = value->facts->rank, .dims = value->facts->dims};
     if (value->varies) {
       return false;
     }
-    bytes -= (int64_t)hr__graph_bytes(&result);
+    bytes -= (int64_t)hr__graph_bytes(&result); /* each fits 63 bits */
   }
   return constants > 0 && bytes >= 0;
 }

@@ -298,6 +298,16 @@ HR_TEST(integers_of_the_host_equal_those_of_a_stream) {
   }
 }
 
+HR_TEST(remainders_of_the_smallest_integer) {
+  hr_graph *g = graph_of("graph 1\nconstant %a i64[2] = [-9223372036854775808, -7]\n%r = remainder(%a, 3)\n"
+                         "output r = %r\n");
+  hr_tensor out;
+  HR_ASSERT_OK(hr_graph_apply(g, stream, 0, NULL, 1, &out));
+  EXPECT(&out, 1, 2);
+  hr_tensor_release(&out);
+  hr_graph_release(g);
+}
+
 static void expect_symbols_refused(const char *text, const char *part) {
   hr_graph *g = NULL;
   HR_ASSERT_ERROR(hr_graph_parse(text, strlen(text), NULL, &g), HR_STATUS_UNIMPLEMENTED, part);
@@ -384,6 +394,23 @@ HR_TEST(simplify_joins_no_lists_of_different_lengths) {
   hr_graph *g = graph_of(text), *simple = NULL;
   HR_ASSERT_OK(hr_graph_simplify(g, NULL, &simple));
   expect_graph_type(simple, hr_graph_output_value(simple, 0), "f32[n]");
+  hr_graph_release(simple);
+  hr_graph_release(g);
+}
+
+HR_TEST(folding_adds_no_sizes_beyond_64_bits) {
+  static int16_t zeros[1 << 15];
+  hr_graph *g = new_graph(), *simple = NULL;
+  hr_value inputs[8];
+  for (int i = 0; i < 8; ++i) { /* eight results of 2^61 bytes */
+    hr_type type = {.dtype = HR_DTYPE_I16, .rank = 4, .dims = {1, 1, 1, 1}};
+    type.dims[i % 4] = 1 << 15;
+    inputs[i] = hr_graph_constant(g, &type, zeros);
+  }
+  hr_value all = ADD(g, BROADCAST_ARRAYS, 8, inputs, 0, NULL);
+  hr_graph_output(g, "all", all);
+  HR_ASSERT_OK(hr_graph_simplify(g, stream, &simple));
+  HR_ASSERT_EQ(hr_graph_operation_count(simple), 1);
   hr_graph_release(simple);
   hr_graph_release(g);
 }
