@@ -410,23 +410,35 @@ static size_t count_elements(const hr_type *type) {
 
 enum { INLINE_MAX = 64, ELEMENT_MAX = 8 };
 
-static bool parse_element(parser *p, hr_dtype dtype, char *to) {
-  int64_t integer = 0;
-  double real = 0;
-  if (hr__is_host_dtype(dtype)) {
-    if (!parse_i64(p, &integer)) {
-      return false;
-    }
-    hr__integers_store(dtype, 1, &integer, to);
-    if (dtype == HR_DTYPE_BOOL ? integer != 0 && integer != 1 : false) {
-      return fail(p, "0 or 1 before this");
-    }
-    return true;
+static bool parse_whole_element(parser *p, hr_dtype dtype, char *to) {
+  int64_t integer = 0, stored = 0;
+  if (!parse_i64(p, &integer)) {
+    return false;
   }
-  if (!parse_f64(p, &real)) {
+  hr__integers_store(dtype, 1, &integer, to);
+  hr__integers_load(dtype, 1, to, &stored);
+  if (stored != integer || (dtype == HR_DTYPE_BOOL && integer != 0 && integer != 1)) {
+    return fail_with(p, hr_status_make(HR_STATUS_INVALID_ARGUMENT, "constant: %lld is no %s", (long long)integer,
+                                       hr_dtype_name(dtype)));
+  }
+  return true;
+}
+
+static bool parse_element(parser *p, hr_dtype dtype, char *to) {
+  double real = 0;
+  char token[NUMBER_MAX];
+  if (hr__is_host_dtype(dtype)) {
+    return parse_whole_element(p, dtype, to);
+  }
+  if (!parse_token(p, token) || !(parse_real(token, &real) || fail(p, "a number before this"))) {
     return false;
   }
   float single = (float)real;
+  bool is_named = strstr(token, "inf") != NULL;
+  if (!is_named && (isinf(real) || (dtype == HR_DTYPE_F32 && isinf(single)))) {
+    return fail_with(
+        p, hr_status_make(HR_STATUS_INVALID_ARGUMENT, "constant: %s is too large for %s", token, hr_dtype_name(dtype)));
+  }
   memcpy(to, dtype == HR_DTYPE_F32 ? (const void *)&single : (const void *)&real, hr_dtype_size(dtype));
   return true;
 }
@@ -493,6 +505,11 @@ static bool parse_constant(parser *p) {
 
 /* ---- attributes ---- */
 
+/* A value in an attribute: none is absent there. */
+static bool parse_computed(parser *p, hr_value *out) {
+  return parse_operand(p, out) && (*out != 0 || fail(p, "a number or a value before this"));
+}
+
 /* Marks the element at the end of `ints` as a value. */
 static bool push_element(parser *p, int64_t number, hr_value value) {
   return (hr_vector_push(&p->ints, number) && hr_vector_push(&p->elements, value)) || fail_memory(p);
@@ -507,7 +524,7 @@ static bool parse_ints(parser *p) {
     }
     skip_blanks(p);
     bool is_number = is_number_start(p);
-    if (!(is_number ? parse_i64(p, &number) : parse_operand(p, &value)) || !push_element(p, number, value)) {
+    if (!(is_number ? parse_i64(p, &number) : parse_computed(p, &value)) || !push_element(p, number, value)) {
       return false;
     }
   }
@@ -574,7 +591,7 @@ static bool set_number(parser *p, read_attribute *to) {
   if (!is_number_start(p)) {
     to->attribute.values = to->values;
     value->value.number = hr_scalar_i64(0);
-    return parse_operand(p, &to->values[0]);
+    return parse_computed(p, &to->values[0]);
   }
   return value->kind == HR_ATTRIBUTE_INT ? parse_i64(p, &value->value.integer) : parse_scalar(p, &value->value.number);
 }
@@ -594,7 +611,7 @@ static bool parse_value(parser *p, read_attribute *to) {
       value->value.integer = take_this(p, "true");
       return value->value.integer != 0 || take_this(p, "false") || fail(p, "true or false");
     case HR_ATTRIBUTE_INTS:
-      return take(p, '[') ? set_ints(p, to) : parse_operand(p, &to->attribute.list);
+      return take(p, '[') ? set_ints(p, to) : parse_computed(p, &to->attribute.list);
     case HR_ATTRIBUTE_REALS:
       return set_reals(p, to);
     case HR_ATTRIBUTE_DTYPE:

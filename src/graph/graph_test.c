@@ -191,6 +191,15 @@ HR_TEST(errors_of_text_have_a_place) {
   expect_parse_error("graph 1\nconstant %c i64[2] = [1, x]\n", "line 2, column 27");
   expect_parse_error("graph 1\nconstant %c i64[2] = [1, 2, 3]\n", "expected ']'");
   expect_parse_error("graph 1\ninput %x f32[9223372036854775807, 9223372036854775807]\n", "too large");
+  expect_parse_error("graph 1\ninput %x f32[n]\n%0, %1 = topk(%x, k=_)\n", "expected a number or a value before this");
+  expect_parse_error("graph 1\ninput %x f32[n]\n%0 = sum(%x, axis=[_])\n", "expected a number or a value before this");
+  expect_parse_error("graph 1\ninput %x f32[n]\n%0 = sum(%x, axis=_)\n", "expected a number or a value before this");
+  expect_parse_error("graph 1\n%0 = arange(stop=_)\n", "expected a number or a value before this");
+  expect_parse_error("graph 1\nconstant %c u8[2] = [300, 1]\n", "line 2: constant: 300 is no u8");
+  expect_parse_error("graph 1\nconstant %c u8[2] = [1, -1]\n", "line 2: constant: -1 is no u8");
+  expect_parse_error("graph 1\nconstant %c bool[1] = [2]\n", "line 2: constant: 2 is no bool");
+  expect_parse_error("graph 1\nconstant %c f32[1] = [1e300]\n", "line 2: constant: 1e300 is too large for f32");
+  expect_parse_error("graph 1\nconstant %c f64[1] = [-1e999]\n", "line 2: constant: -1e999 is too large for f64");
   hr_graph *g = NULL;
   HR_ASSERT_ERROR(hr_graph_parse("graph 2\n", 8, NULL, &g), HR_STATUS_UNIMPLEMENTED, "version 2, expected 1");
 }
