@@ -63,6 +63,7 @@ void hr_graph_release(hr_graph *graph) {
   hr_vector_fini(&graph->symbols);
   hr_vector_fini(&graph->inputs);
   hr_vector_fini(&graph->outputs);
+  hr_vector_fini(&graph->data);
   hr_table_fini(&graph->names);
   hr_arena_fini(&graph->arena);
   hr_arena_fini(&graph->scratch);
@@ -345,9 +346,15 @@ static hr_value add_constant(hr_graph *graph, const hr_type *type, hr__blob *blo
   if (!copy_dims(graph, "constant", type, false, &node)) {
     return 0;
   }
+  if (!hr_vector_reserve(&graph->data, graph->data.count + 1)) {
+    return no_memory(graph, "a constant");
+  }
   hr_value value = add_node(graph, &node);
   if (value != 0) {
     hr_refcount_retain(&blob->refcount);
+    if (!hr__graph_is_inline(&node)) {
+      graph->data.data[graph->data.count++] = (int)graph->nodes.count - 1;
+    }
     ++graph->constant_count;
     graph->constant_bytes += (int64_t)hr__graph_bytes(&node);
   }

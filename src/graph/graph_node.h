@@ -95,7 +95,8 @@ struct hr_graph {
   HR_VECTOR(const char *) symbols;
   HR_VECTOR(hr_value) inputs;
   HR_VECTOR(hr__graph_output) outputs;
-  hr_table names; /* values by the hash of their name; see hr_graph_find */
+  HR_VECTOR(int) data; /* nodes of constants beside the text */
+  hr_table names;      /* values by the hash of their name; see hr_graph_find */
   int operation_count, constant_count;
   int64_t constant_bytes;
 };
@@ -115,6 +116,8 @@ bool hr__is_word(const char *name);
 size_t hr__graph_bytes(const hr__node *constant);
 /* True for the small constants that are a part of the text. */
 bool hr__graph_is_inline(const hr__node *constant);
+/* A graph with the same nodes and values, in the same order; constants share their elements. The caller owns it. */
+HR_MUST_USE hr_status hr__graph_copy(const hr_graph *graph, hr_graph **out_graph);
 /* A constant with the elements of another one, which may belong to another graph. */
 hr_value hr__graph_share_constant(hr_graph *graph, const hr__node *constant);
 /* The number of a symbol, which is added; -1 after a failure. */

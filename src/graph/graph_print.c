@@ -334,26 +334,16 @@ hr_status hr_graph_print(const hr_graph *graph, hr_status (*write)(void *arg, co
 
 /* ---- constants beside the text ---- */
 
-static bool is_data(const hr__node *node) {
-  return node->kind == HR__NODE_CONSTANT && !hr__graph_is_inline(node);
-}
-
 int hr_graph_data_count(const hr_graph *graph) {
-  int count = 0;
-  for (size_t n = 0; n < graph->nodes.count; ++n) {
-    count += is_data(&graph->nodes.data[n]);
-  }
-  return count;
+  return (int)graph->data.count;
 }
 
 hr_graph_elements hr_graph_data(const hr_graph *graph, int index) {
-  for (size_t n = 0; n < graph->nodes.count; ++n) {
-    const hr__node *node = &graph->nodes.data[n];
-    if (is_data(node) && index-- == 0) {
-      hr_graph_elements elements = {.dtype = node->dtype, .rank = node->rank, .address = node->blob->bytes};
-      memcpy(elements.dims, node->dims, (size_t)node->rank * sizeof *node->dims);
-      return elements;
-    }
+  if (index < 0 || (size_t)index >= graph->data.count) {
+    return (hr_graph_elements){0};
   }
-  return (hr_graph_elements){0};
+  const hr__node *node = &graph->nodes.data[graph->data.data[index]];
+  hr_graph_elements elements = {.dtype = node->dtype, .rank = node->rank, .address = node->blob->bytes};
+  memcpy(elements.dims, node->dims, (size_t)node->rank * sizeof *node->dims);
+  return elements;
 }
