@@ -31,7 +31,8 @@ typedef struct rewrite {
   bool *is_live;     /* by old node */
   hr_table table;
   hr_arena arena;
-  hr_text key; /* of the current node */
+  hr_text key;    /* of the current node */
+  bool keeps_all; /* copies each node */
   bool has_folded;
 } rewrite;
 
@@ -52,7 +53,7 @@ static void find_live(rewrite *r) {
   }
   for (size_t n = r->from->nodes.count; n-- > 0;) {
     const hr__node *node = &r->from->nodes.data[n];
-    r->is_live[n] |= node->kind == HR__NODE_INPUT;
+    r->is_live[n] |= r->keeps_all || node->kind == HR__NODE_INPUT;
     if (r->is_live[n]) {
       hr__node_each_input(node, mark_live, r);
     }
@@ -389,7 +390,7 @@ static hr_status name_results(rewrite *r, const hr__node *node) {
 /* Copies a node, or finds an equal one. */
 static hr_status join_or_copy(rewrite *r, const hr__node *node) {
   bool is_large = node->kind == HR__NODE_CONSTANT && hr__graph_bytes(node) > JOINED_BYTES;
-  bool can_join = node->kind != HR__NODE_INPUT && !is_large && !is_watched(r, node);
+  bool can_join = !r->keeps_all && node->kind != HR__NODE_INPUT && !is_large && !is_watched(r, node);
   uint64_t hash = 0;
   known *same = NULL;
   if (can_join) {
@@ -410,7 +411,7 @@ static hr_status join_or_copy(rewrite *r, const hr__node *node) {
 }
 
 static hr_status rewrite_node(rewrite *r, const hr__node *node) {
-  bool is_fixed = is_watched(r, node);
+  bool is_fixed = r->keeps_all || is_watched(r, node);
   if (!is_fixed && is_known_number(r, node)) {
     HR_RETURN_IF_ERROR(fold_numbers(r, node));
   } else if (!is_fixed && !has_computed_attributes(node) && can_fold(r, node)) {
@@ -439,24 +440,36 @@ static hr_status rewrite_all(rewrite *r) {
   return hr_graph_status(r->to);
 }
 
-static hr_status simplify(const hr_graph *graph, hr_stream *stream, bool *out_has_folded, hr_graph **out_graph) {
-  rewrite r = {.from = graph, .stream = stream};
-  HR_RETURN_IF_ERROR(hr_graph_create(&r.to));
-  r.map = hr_calloc(graph->values.count, sizeof *r.map);
-  r.is_live = hr_calloc(graph->nodes.count + 1, sizeof *r.is_live);
-  hr_status status = r.map != NULL && r.is_live != NULL ? rewrite_all(&r) : no_memory();
-  *out_has_folded = r.has_folded;
-  hr_free(r.map);
-  hr_free(r.is_live);
-  hr_table_fini(&r.table);
-  hr_arena_fini(&r.arena);
-  hr_text_fini(&r.key);
+/* Makes the new graph, and frees the rewrite. */
+static hr_status finish(rewrite *r, hr_graph **out_graph) {
+  HR_RETURN_IF_ERROR(hr_graph_create(&r->to));
+  r->map = hr_calloc(r->from->values.count, sizeof *r->map);
+  r->is_live = hr_calloc(r->from->nodes.count + 1, sizeof *r->is_live);
+  hr_status status = r->map != NULL && r->is_live != NULL ? rewrite_all(r) : no_memory();
+  hr_free(r->map);
+  hr_free(r->is_live);
+  hr_table_fini(&r->table);
+  hr_arena_fini(&r->arena);
+  hr_text_fini(&r->key);
   if (status == HR_OK) {
-    *out_graph = r.to;
+    *out_graph = r->to;
   } else {
-    hr_graph_release(r.to);
+    hr_graph_release(r->to);
   }
   return status;
+}
+
+static hr_status simplify(const hr_graph *graph, hr_stream *stream, bool *out_has_folded, hr_graph **out_graph) {
+  rewrite r = {.from = graph, .stream = stream};
+  hr_status status = finish(&r, out_graph);
+  *out_has_folded = r.has_folded;
+  return status;
+}
+
+hr_status hr__graph_copy(const hr_graph *graph, hr_graph **out_graph) {
+  rewrite r = {.from = graph, .keeps_all = true};
+  HR_RETURN_IF_ERROR(hr_graph_status(graph));
+  return finish(&r, out_graph);
 }
 
 hr_status hr_graph_simplify(const hr_graph *graph, hr_stream *stream, hr_graph **out_graph) {

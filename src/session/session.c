@@ -99,13 +99,8 @@ void hr_session_release(hr_session *session) {
 
 /* A copy of the graph that nobody changes. */
 static hr_status own_graph(hr_session *session, const hr_graph *graph, const hr_session_options *options) {
-  if (options != NULL && options->keeps_operations) {
-    HR_RETURN_IF_ERROR(hr_graph_status(graph));
-    session->graph = (hr_graph *)(uintptr_t)graph;
-    hr_graph_retain(session->graph);
-    return HR_OK;
-  }
-  return hr_graph_simplify(graph, session->stream, &session->graph);
+  bool is_copy = options != NULL && options->keeps_operations;
+  return is_copy ? hr__graph_copy(graph, &session->graph) : hr_graph_simplify(graph, session->stream, &session->graph);
 }
 
 hr_status hr_session_create(hr_stream *stream, const hr_graph *graph, const hr_session_options *options,

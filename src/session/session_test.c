@@ -71,6 +71,25 @@ HR_TEST(inputs_of_any_layout_are_accepted) {
   hr_graph_release(g);
 }
 
+HR_TEST(a_graph_may_grow_after_its_sessions_are_made) {
+  hr_graph *g = layer();
+  hr_session *sessions[2] = {session_of(g, NULL), session_of(g, &(hr_session_options){.keeps_operations = true})};
+  hr_value last = hr_graph_output_value(g, 0);
+  for (int i = 0; i < 1000; ++i) {
+    last = ADD(g, ADD, VALUES(last, constant_of(g, HR_DTYPE_F32, "4", weights)), 0, NULL);
+  }
+  hr_graph_output(g, "last", last);
+  for (int i = 0; i < 2; ++i) {
+    hr_tensor x = counted(DIMS(1, 3)), y;
+    const hr_tensor *inputs[1] = {&x};
+    HR_ASSERT_OK(hr_session_run(sessions[i], 1, inputs, 1, &y));
+    EXPECT(&y, 0, 26, 29, 0);
+    RELEASE(&x, &y);
+    hr_session_release(sessions[i]);
+  }
+  hr_graph_release(g);
+}
+
 HR_TEST(outputs_are_buffers_of_their_own) {
   hr_graph *g = new_graph();
   hr_value x = input_of(g, "x", HR_DTYPE_F32, "n 2"), c = constant_of(g, HR_DTYPE_F32, "2", weights);
