@@ -19,6 +19,8 @@ struct hr_package {
   const char *bytes;
   size_t size;
   bool is_mapped;
+  char header[HR__PACKAGE_HEADER]; /* copies, read once: another program may write to a file that is mapped */
+  char table[HR__PACKAGE_SECTIONS_MAX * HR__PACKAGE_ENTRY];
   section sections[HR__PACKAGE_KINDS];
   int constant_count, note_count;
   hr_graph_elements *constants;
@@ -51,12 +53,17 @@ bool hr_package_is_one(const void *bytes, size_t size) {
   return size >= 8 && memcmp(bytes, HR__PACKAGE_MAGIC, 8) == 0;
 }
 
-static hr_status check_header(const hr_package *p) {
-  if (p->size < HR__PACKAGE_HEADER || !hr_package_is_one(p->bytes, p->size)) {
+/* Copies header and table. */
+static hr_status read_header(hr_package *p) {
+  bool is_long = p->size >= HR__PACKAGE_HEADER;
+  if (is_long) {
+    memcpy(p->header, p->bytes, HR__PACKAGE_HEADER);
+  }
+  if (!is_long || !hr_package_is_one(p->header, HR__PACKAGE_HEADER)) {
     return DAMAGED("%zu bytes are no package", p->size);
   }
-  uint32_t version = u32_at(p->bytes + 8), sections = u32_at(p->bytes + 12);
-  uint64_t table = u64_at(p->bytes + 16), bytes = u64_at(p->bytes + 32);
+  uint32_t version = u32_at(p->header + 8), sections = u32_at(p->header + 12);
+  uint64_t table = u64_at(p->header + 16), bytes = u64_at(p->header + 32);
   if (version > HR_PACKAGE_VERSION) {
     return hr_status_make(HR_STATUS_UNIMPLEMENTED, "the package has version %u, expected at most %d", version,
                           HR_PACKAGE_VERSION);
@@ -68,9 +75,10 @@ static hr_status check_header(const hr_package *p) {
       p->size - table < sections * (uint64_t)HR__PACKAGE_ENTRY) {
     return DAMAGED("a table of %u sections at byte %llu does not fit the file", sections, (unsigned long long)table);
   }
-  uint64_t hash = hr__package_hash(0, p->bytes, HR__PACKAGE_HEADER - 8);
-  hash = hr__package_hash(hash, p->bytes + table, sections * (size_t)HR__PACKAGE_ENTRY);
-  return hash == u64_at(p->bytes + 40) ? HR_OK : DAMAGED("the header or the table is damaged: another hash");
+  memcpy(p->table, p->bytes + table, sections * (size_t)HR__PACKAGE_ENTRY);
+  uint64_t hash = hr__package_hash(0, p->header, HR__PACKAGE_HEADER - 8);
+  hash = hr__package_hash(hash, p->table, sections * (size_t)HR__PACKAGE_ENTRY);
+  return hash == u64_at(p->header + 40) ? HR_OK : DAMAGED("the header or the table is damaged: another hash");
 }
 
 static hr_status read_entry(hr_package *p, int index, const char *entry) {
@@ -107,10 +115,9 @@ static hr_status check_overlap(const hr_package *p) {
 }
 
 static hr_status read_table(hr_package *p) {
-  HR_RETURN_IF_ERROR(check_header(p));
-  const char *table = p->bytes + u64_at(p->bytes + 16);
-  for (uint32_t i = 0; i < u32_at(p->bytes + 12); ++i) {
-    HR_RETURN_IF_ERROR(read_entry(p, (int)i, table + i * HR__PACKAGE_ENTRY));
+  HR_RETURN_IF_ERROR(read_header(p));
+  for (uint32_t i = 0; i < u32_at(p->header + 12); ++i) {
+    HR_RETURN_IF_ERROR(read_entry(p, (int)i, p->table + i * HR__PACKAGE_ENTRY));
   }
   const section *graph = &p->sections[HR__PACKAGE_GRAPH];
   if (graph->bytes == NULL || graph->size > HR__PACKAGE_TEXT_MAX) {
@@ -121,10 +128,7 @@ static hr_status read_table(hr_package *p) {
 
 /* ---- constants ---- */
 
-enum {
-  INDEX_FIXED = 32, /* bytes of an entry besides its dims */
-  CONSTANTS_MAX = 1 << 18
-};
+enum { INDEX_FIXED = 32 }; /* bytes of an entry besides its dims */
 
 /* The elements' bytes; false if they do not fit 63 bits or a dim is negative. */
 static bool measure(const hr_graph_elements *x, uint64_t *out_bytes) {
@@ -178,12 +182,10 @@ static hr_status read_constant(hr_package *p, int index, const char **at) {
 
 static hr_status read_index(hr_package *p) {
   const section *table = &p->sections[HR__PACKAGE_INDEX];
-  size_t most = table->size / INDEX_FIXED + 1;
-  if (most > CONSTANTS_MAX) {
-    return DAMAGED("an index of %zu bytes, expected at most %d constants", table->size, CONSTANTS_MAX);
-  }
-  p->constants = hr_calloc(most, sizeof *p->constants);
-  p->hashes = hr_calloc(most, sizeof *p->hashes);
+  size_t most = table->size / INDEX_FIXED;
+  most = most < HR__PACKAGE_CONSTANTS_MAX ? most : HR__PACKAGE_CONSTANTS_MAX;
+  p->constants = hr_calloc(most + 1, sizeof *p->constants);
+  p->hashes = hr_calloc(most + 1, sizeof *p->hashes);
   if (p->constants == NULL || p->hashes == NULL) {
     return no_memory();
   }
@@ -191,6 +193,9 @@ static hr_status read_index(hr_package *p) {
     return DAMAGED("it has constants and no data");
   }
   for (const char *at = table->bytes; at != NULL && at < table->bytes + table->size;) {
+    if (p->constant_count == HR__PACKAGE_CONSTANTS_MAX) {
+      return DAMAGED("an index of %zu bytes, expected at most %d constants", table->size, HR__PACKAGE_CONSTANTS_MAX);
+    }
     HR_RETURN_IF_ERROR(read_constant(p, p->constant_count, &at));
     ++p->constant_count;
   }

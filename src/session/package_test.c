@@ -203,6 +203,46 @@ HR_TEST(a_failed_write_leaves_the_target) {
   hr_graph_release(g);
 }
 
+HR_TEST(notes_are_lines_of_text) {
+  static const hr_package_note wrong[] = {{NULL, "x"}, {"key", NULL}, {"", "x"}, {"key", "two\nlines"}};
+  hr_graph *g = layer();
+  temporary();
+  for (int i = 0; i < 4; ++i) {
+    HR_ASSERT_ERROR(hr_package_write(g, path, 1, &wrong[i]), HR_STATUS_INVALID_ARGUMENT, "note 0 ");
+  }
+  remove(path);
+  hr_graph_release(g);
+}
+
+static void keep(void *arg) {
+  (void)arg;
+}
+
+/* Writes a package of many constants. */
+static hr_status write_many(int count) {
+  static float elements[9];
+  const hr_type type = {.dtype = HR_DTYPE_F32, .rank = 2, .dims = {9, 1}};
+  hr_graph *g = new_graph();
+  for (int i = 0; i < count; ++i) {
+    hr_graph_constant_adopt(g, &type, elements, keep, NULL);
+  }
+  HR_ASSERT_OK(hr_graph_status(g));
+  hr_status status = hr_package_write(g, temporary(), 0, NULL);
+  hr_graph_release(g);
+  return status;
+}
+
+HR_TEST(as_many_constants_are_written_as_are_read) {
+  hr_package *package = NULL;
+  HR_ASSERT_OK(write_many(HR__PACKAGE_CONSTANTS_MAX));
+  HR_ASSERT_OK(hr_package_open(path, &package));
+  hr_package_close(package);
+  remove(path);
+  HR_ASSERT_ERROR(write_many(HR__PACKAGE_CONSTANTS_MAX + 1), HR_STATUS_INVALID_ARGUMENT,
+                  "262145 constants beside the text, expected at most 262144");
+  remove(path);
+}
+
 /* ---- mutated packages ---- */
 
 static uint64_t state = 1;

@@ -40,8 +40,10 @@ static hr_status append_text(void *arg, const void *bytes, size_t count) {
 static hr_status write_notes(int count, const hr_package_note *notes, hr_text *out) {
   for (int i = 0; i < count; ++i) {
     const char *key = notes[i].key, *value = notes[i].value;
-    if (key[0] == '\0' || strpbrk(key, "=\n\r") != NULL || strpbrk(value, "\n\r") != NULL) {
-      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "note %d \"%.64s\": no text of one line without =", i, key);
+    if (key == NULL || value == NULL || key[0] == '\0' || strpbrk(key, "=\n\r") != NULL ||
+        strpbrk(value, "\n\r") != NULL) {
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "note %d \"%.64s\": no text of one line without =", i,
+                            key != NULL ? key : "");
     }
     hr_text_append_all(out, 4, (const char *const[]){key, "=", value, "\n"});
   }
@@ -122,6 +124,10 @@ static hr_status write_section(writer *w, const hr_text *text) {
 
 static hr_status write_file(writer *w, const hr_graph *graph, int note_count, const hr_package_note *notes) {
   uint64_t data_bytes = 0;
+  if (hr_graph_data_count(graph) > HR__PACKAGE_CONSTANTS_MAX) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%d constants beside the text, expected at most %d",
+                          hr_graph_data_count(graph), HR__PACKAGE_CONSTANTS_MAX);
+  }
   HR_RETURN_IF_ERROR(hr_graph_print(graph, append_text, &w->graph));
   if (w->graph.length > HR__PACKAGE_TEXT_MAX) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "the text has %zu bytes, expected at most %d", w->graph.length,
