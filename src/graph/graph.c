@@ -103,6 +103,11 @@ static bool is_name(const char *name) {
   return length > 0 && length <= HR_GRAPH_NAME_MAX;
 }
 
+/* True for an attribute that text can hold: short, without control characters. */
+static bool is_text(const char *text) {
+  return text != NULL && (text[0] == '\0' || is_name(text));
+}
+
 bool hr__is_word(const char *name) {
   for (const char *c = name; *c != '\0'; ++c) {
     bool is_letter = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || *c == '_';
@@ -478,13 +483,15 @@ static bool check_attribute(hr_graph *graph, const char *function, const hr_grap
   const hr_attribute *value = &from->value;
   bool is_list = value->kind == HR_ATTRIBUTE_INTS || value->kind == HR_ATTRIBUTE_REALS;
   bool is_right = !is_list || from->list != 0 || (value->count >= 0 && value->count <= HR_RANK_MAX);
-  is_right &= value->kind != HR_ATTRIBUTE_TEXT || value->value.text != NULL;
+  is_right &= value->kind != HR_ATTRIBUTE_TEXT || is_text(value->value.text);
   is_right &= from->list == 0 || (value->kind == HR_ATTRIBUTE_INTS && from->values == NULL);
   is_right &= from->values == NULL || value->kind == HR_ATTRIBUTE_INTS || value->kind == HR_ATTRIBUTE_INT ||
               value->kind == HR_ATTRIBUTE_REAL;
   if (!is_right) {
-    REFUSE(graph, "%s: attribute %s has no text, more than %d elements, or elements that can't be computed", function,
-           from->name, HR_RANK_MAX);
+    REFUSE(graph,
+           "%s: attribute %s has no text of at most %d characters without control characters, more than %d elements, "
+           "or elements that can't be computed",
+           function, from->name, HR_GRAPH_NAME_MAX, HR_RANK_MAX);
   }
   return is_right;
 }

@@ -343,7 +343,7 @@ static bool define(parser *p, const char *name, hr_value value) {
 /* ---- inputs and constants ---- */
 
 typedef struct names {
-  char text[HR_RANK_MAX][64];
+  char text[HR_RANK_MAX][WORD_MAX];
 } names;
 
 static bool parse_dim(parser *p, int d, hr_type *type, names *symbols) {
@@ -352,8 +352,8 @@ static bool parse_dim(parser *p, int d, hr_type *type, names *symbols) {
   if (peek(p) >= '0' && peek(p) <= '9') {
     return parse_i64(p, &type->dims[d]);
   }
-  if (!take_word(p) || strlen(p->word) >= sizeof symbols->text[d]) {
-    return fail(p, "a size, or a symbol of at most 63 characters");
+  if (!take_word(p)) {
+    return fail(p, "a size, or a symbol of at most 1023 characters");
   }
   strcpy(symbols->text[d], p->word);
   type->dims[d] = -1, type->symbols[d] = symbols->text[d];

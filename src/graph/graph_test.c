@@ -171,6 +171,30 @@ HR_TEST(numbers_of_all_kinds_read_back) {
   hr_graph_release(g);
 }
 
+HR_TEST(names_have_one_limit) {
+  hr_graph *g = new_graph();
+  char name[HR_GRAPH_NAME_MAX + 2];
+  memset(name, 'n', sizeof name);
+  name[HR_GRAPH_NAME_MAX] = '\0';
+  const hr_type type = {.dtype = HR_DTYPE_F32, .rank = 1, .dims = {-1}, .symbols = {name}};
+  hr_value x = hr_graph_input(g, name, &type);
+  hr_graph_output(g, name, ADD(g, EXP, VALUES(x), 0, NULL));
+  HR_ASSERT_OK(hr_graph_status(g));
+  hr_graph_release(read_back(g));
+  hr_graph_release(g);
+  g = new_graph();
+  name[HR_GRAPH_NAME_MAX] = 'n', name[HR_GRAPH_NAME_MAX + 1] = '\0';
+  HR_ASSERT_EQ(hr_graph_input(g, "x", &type), 0);
+  HR_ASSERT_STATUS(hr_graph_status(g), HR_STATUS_INVALID_ARGUMENT);
+  hr_graph_release(g);
+  g = new_graph();
+  x = input_of(g, "x", HR_DTYPE_F32, "2 2");
+  hr_attribute text = {.kind = HR_ATTRIBUTE_TEXT, .value = {.text = "ij\n->ji"}};
+  HR_ASSERT_EQ(ADD(g, EINSUM, VALUES(x), ATTRIBUTES_OF({"equation", text})), 0);
+  HR_ASSERT_ERROR(hr_graph_status(g), HR_STATUS_INVALID_ARGUMENT, "einsum: attribute equation has no text");
+  hr_graph_release(g);
+}
+
 static void expect_parse_error(const char *text, const char *part) {
   hr_graph *g = NULL;
   HR_ASSERT_ERROR(hr_graph_parse(text, strlen(text), NULL, &g), HR_STATUS_INVALID_ARGUMENT, part);
