@@ -5,7 +5,8 @@
  *
  * A fact is the type of a value for given dims of the graph's inputs, and its elements if they are known on the host. A
  * graph has facts of its values at a few *points*, which are numbers in place of the symbols: different numbers for
- * different symbols. A fact that no symbol influences is there once.
+ * different symbols. A fact that no symbol influences is there once. At one more point each symbol is 1: it only shows
+ * that a description of a dim is wrong.
  */
 #ifndef HEADRACE_GRAPH_GRAPH_NODE_H_
 #define HEADRACE_GRAPH_GRAPH_NODE_H_
@@ -18,7 +19,8 @@
 #include "headrace/transform.h"
 
 enum {
-  HR__GRAPH_POINTS = 4,
+  HR__GRAPH_POINTS = 5,
+  HR__GRAPH_SMALL = 4,              /* the point of ones, which is the last */
   HR__GRAPH_ATTRIBUTES_MAX = 16,    /* of a function */
   HR__GRAPH_OPERANDS_MAX = 1 << 16, /* inputs or results of a node */
   HR__GRAPH_HOST_MAX = 1024         /* elements of a value that is known on the host */

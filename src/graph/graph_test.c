@@ -32,6 +32,18 @@ HR_TEST(dims_that_depend_on_symbols_are_described) {
   hr_graph_release(g);
 }
 
+HR_TEST(dims_of_small_sizes_are_described_by_no_other) {
+  hr_graph *g = graph_of(
+      "graph 1\ninput %x f32[n, 3]\n%k = minimum(n, 5)\n%a = slice(%x, begin=[0, 0], count=[%k, 3], step=[1, 1])\n"
+      "%l = maximum(n, 4)\n%b = full(1.0, shape=[%l, 2])\n%c = concat(%x, %x, %a)\n"
+      "%d = squeeze(%x)\n");
+  expect_graph_type(g, hr_graph_find(g, "a"), "f32[?,3]");
+  expect_graph_type(g, hr_graph_find(g, "b"), "f32[?,2]");
+  expect_graph_type(g, hr_graph_find(g, "d"), "f32[n,3]");
+  hr_graph_release(read_back(g));
+  hr_graph_release(g);
+}
+
 HR_TEST(inputs_keep_their_symbols_if_few_sizes_are_valid) {
   hr_graph *g = new_graph();
   hr_value x = input_of(g, "x", HR_DTYPE_U8, "n 144115188075855872"); /* too large but for a small n */

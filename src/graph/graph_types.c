@@ -24,7 +24,10 @@ static int64_t next_prime(int64_t n) {
 }
 
 int64_t hr__graph_point(int point, int symbol) {
-  static const int64_t factors[HR__GRAPH_POINTS] = {1, 12, 24, 60}, first[HR__GRAPH_POINTS] = {4, 6, 30, 90};
+  static const int64_t factors[HR__GRAPH_SMALL] = {1, 12, 24, 60}, first[HR__GRAPH_SMALL] = {4, 6, 30, 90};
+  if (point == HR__GRAPH_SMALL) {
+    return 1;
+  }
   int64_t prime = first[point];
   for (int i = 0; i <= symbol; ++i) {
     prime = next_prime(prime);
@@ -132,7 +135,7 @@ static const char *find_text(hr_graph *graph, const samples *s) {
 const char *hr__graph_dim_text(hr_graph *graph, const int64_t *sizes, const bool *is_set) {
   samples s = {0};
   for (int p = 0; p < HR__GRAPH_POINTS; ++p) {
-    if (is_set[p]) {
+    if (is_set[p] && (p != HR__GRAPH_SMALL || s.count > 1)) {
       s.points[s.count] = p, s.sizes[s.count++] = sizes[p];
     }
   }
@@ -145,11 +148,13 @@ static bool describe(hr_graph *graph, hr__graph_value *value) {
   const hr__fact *facts = value->facts;
   int rank = 0, count = 0;
   bool is_set[HR__GRAPH_POINTS];
-  for (int p = 0; p < HR__GRAPH_POINTS; ++p) {
+  for (int p = 0; p < HR__GRAPH_SMALL; ++p) {
     const hr__fact *fact = &facts[p * value->stride];
     is_set[p] = fact->is_set, count += fact->is_set;
     rank = fact->is_set ? fact->rank : rank;
   }
+  const hr__fact *small = &facts[HR__GRAPH_SMALL * value->stride];
+  is_set[HR__GRAPH_SMALL] = small->is_set && small->rank == rank; /* functions such as squeeze drop dims of 1 */
   const char **texts = HR_ARENA_ARRAY(&graph->arena, const char *, (size_t)rank + 1);
   for (int d = 0; texts != NULL && d < rank; ++d) {
     int64_t sizes[HR__GRAPH_POINTS] = {0}, first = -1;
@@ -264,20 +269,23 @@ hr_status hr__graph_infer(hr_graph *graph, const hr__node *node, hr__graph_value
   for (int p = 0; p < points && facts != NULL; ++p) {
     const hr__frame frame = {.graph = graph, .point = p, .arena = &graph->arena, .scratch = &graph->scratch};
     hr_status status = hr__frame_infer(&frame, node, facts + p * count);
-    is_right |= status == HR_OK;
-    if (status != HR_OK) {
+    is_right |= status == HR_OK && p != HR__GRAPH_SMALL;
+    if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
+      hr_status_free(failure);
+      return status;
+    }
+    if (p == HR__GRAPH_SMALL) {
+      hr_status_free(status);
+    } else if (status != HR_OK) {
       hr_status_free(failure);
       failure = status;
-    }
-    if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
-      return status;
     }
   }
   if (!is_right) {
     return explain(graph, node, failure);
   }
   hr_status_free(failure);
-  HR_RETURN_IF_ERROR(check_points(node, points, facts));
+  HR_RETURN_IF_ERROR(check_points(node, varies ? HR__GRAPH_SMALL : 1, facts));
   for (int i = 0; i < count; ++i) {
     results[i].varies = varies, results[i].facts = facts + i, results[i].stride = count;
     bool is_input = node->kind == HR__NODE_INPUT;
@@ -316,7 +324,7 @@ hr_status hr__graph_count_results(hr_graph *graph, const hr__node *node, int *ou
   }
   int found = -1;
   hr_status failure = HR_OK;
-  for (int p = 0; p < HR__GRAPH_POINTS; ++p) {
+  for (int p = 0; p < HR__GRAPH_SMALL; ++p) {
     int count = 0;
     hr_status status = count_at(graph, node, p, &count);
     hr_arena_reset(&graph->scratch);
