@@ -17,6 +17,7 @@ typedef struct evaluation {
   const hr_tensor *constants; /* the caller's, or NULL */
   hr_tape **tapes;            /* by node; NULL: none */
   const hr_tensor *const *inputs;
+  int64_t host_bytes;
   int input_count; /* those that have had their turn */
 } evaluation;
 
@@ -351,7 +352,7 @@ static bool allocate(evaluation *e) {
   e->tensors = hr_calloc(graph->values.count, sizeof *e->tensors);
   e->frame.facts = hr_calloc(graph->values.count, sizeof *e->frame.facts);
   e->tapes = hr_calloc(graph->nodes.count + 1, sizeof(hr_tape *));
-  e->frame.arena = &e->arena, e->frame.scratch = &e->scratch;
+  e->frame.arena = &e->arena, e->frame.scratch = &e->scratch, e->frame.host_bytes = &e->host_bytes;
   return e->tensors != NULL && e->frame.facts != NULL && e->tapes != NULL;
 }
 

@@ -98,6 +98,22 @@ hr_status hr__frame_attributes(const hr__frame *frame, const hr__node *node, hr_
 
 /* ---- types ---- */
 
+/* True if elements of a value may be known on the host; counts their bytes. A value beyond the limit is computed by the
+ * stream, as any other. */
+static bool add_host_elements(const hr__frame *frame, hr_dtype dtype, int64_t count) {
+  int64_t bytes = count * (int64_t)sizeof(int64_t);
+  if (!hr__is_host_dtype(dtype) || count > HR__GRAPH_HOST_MAX) {
+    return false;
+  }
+  if (count > HR__GRAPH_HOST_FEW) {
+    if (*frame->host_bytes + bytes > HR__GRAPH_HOST_BYTES) {
+      return false;
+    }
+    *frame->host_bytes += bytes;
+  }
+  return true;
+}
+
 void hr__frame_type(const hr__frame *frame, hr_value value, hr_tensor *out) {
   const hr__node *node = hr__graph_node_of(frame->graph, value);
   const hr__fact *fact = hr__frame_fact(frame, value);
@@ -152,7 +168,7 @@ static hr_status infer_input(const hr__frame *frame, const hr__node *node, hr__f
 static hr_status infer_constant(const hr__frame *frame, const hr__node *node, hr__fact *out) {
   HR_RETURN_IF_ERROR(set_fact(frame, "constant", node->dtype, node->rank, node->dims, out));
   int64_t count = count_of(out);
-  if (!hr__is_host_dtype(node->dtype) || count > HR__GRAPH_HOST_MAX) {
+  if (!add_host_elements(frame, node->dtype, count)) {
     return HR_OK;
   }
   int64_t *numbers = HR_ARENA_ARRAY(frame->arena, int64_t, (size_t)count + 1);
@@ -216,7 +232,7 @@ static hr_status infer_call(const hr__frame *frame, const hr__node *node, hr__fa
     HR_RETURN_IF_ERROR(set_fact(frame, hr_functional_name(node->function), results[i].dtype, results[i].rank,
                                 results[i].dims, &out[i]));
   }
-  if (of.are_known && node->result_count == 1 && hr__is_host_dtype(out->dtype) && count_of(out) <= HR__GRAPH_HOST_MAX) {
+  if (of.are_known && node->result_count == 1 && add_host_elements(frame, out->dtype, count_of(out))) {
     return hr__integers_compute(node, attributes, of.facts, results, frame->arena, &out->numbers);
   }
   return HR_OK;

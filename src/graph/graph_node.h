@@ -23,7 +23,9 @@ enum {
   HR__GRAPH_SMALL = 4,              /* the point of ones, which is the last */
   HR__GRAPH_ATTRIBUTES_MAX = 16,    /* of a function */
   HR__GRAPH_OPERANDS_MAX = 1 << 16, /* inputs or results of a node */
-  HR__GRAPH_HOST_MAX = 1024         /* elements of a value that is known on the host */
+  HR__GRAPH_HOST_MAX = 1024,        /* elements of a value that is known on the host */
+  HR__GRAPH_HOST_FEW = 16,          /* elements of one that is known always */
+  HR__GRAPH_HOST_BYTES = 16 << 20   /* of the elements of all others: of a graph, and of an evaluation */
 };
 
 typedef enum hr__node_kind {
@@ -100,7 +102,7 @@ struct hr_graph {
   HR_VECTOR(int) data; /* nodes of constants beside the text */
   hr_table names;      /* values by the hash of their name; see hr_graph_find */
   int operation_count, constant_count;
-  int64_t constant_bytes;
+  int64_t constant_bytes, host_bytes; /* host_bytes: of facts' elements */
 };
 
 static inline const hr__graph_value *hr__graph_value_of(const hr_graph *graph, hr_value value) {
@@ -149,6 +151,7 @@ typedef struct hr__frame {
   hr__fact *facts;        /* by value; NULL: those of the graph */
   hr_arena *arena;        /* of facts */
   hr_arena *scratch;      /* of a node */
+  int64_t *host_bytes;    /* that elements of facts have */
 } hr__frame;
 
 static inline const hr__fact *hr__frame_fact(const hr__frame *frame, hr_value value) {

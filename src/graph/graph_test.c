@@ -1,6 +1,8 @@
 /* Graphs: building, types with symbols, text, rewriting, and their results on a stream. */
 #include "graph/graph_test.h"
 
+#include "graph/graph_node.h"
+
 static const float weights[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 
 /* ---- types ---- */
@@ -350,6 +352,27 @@ HR_TEST(remainders_of_the_smallest_integer) {
   HR_ASSERT_OK(hr_graph_apply(g, stream, 0, NULL, 1, &out));
   EXPECT(&out, 1, 2);
   hr_tensor_release(&out);
+  hr_graph_release(g);
+}
+
+/* Beyond a limit of memory the stream computes numbers, with the same results. */
+HR_TEST(numbers_of_the_host_have_a_limit_of_memory) {
+  hr_graph *g = new_graph();
+  hr_value x = input_of(g, "x", HR_DTYPE_F32, "n"), n = hr_graph_symbol(g, "n");
+  hr_value last = ADD(g, ARANGE, 0, NULL,
+                      ATTRIBUTES_OF({"stop", {.kind = HR_ATTRIBUTE_REAL, .value = {.number = hr_scalar_i64(1024)}}}));
+  for (int i = 0; i < 5000; ++i) {
+    last = ADD(g, ADD, VALUES(last, n), 0, NULL);
+  }
+  HR_ASSERT(x > 0 && g->host_bytes > HR__GRAPH_HOST_BYTES / 2 && g->host_bytes <= HR__GRAPH_HOST_BYTES);
+  hr_graph_output(g, "last", last);
+  hr_tensor in = counted(DIMS(2)), out;
+  const hr_tensor *inputs[1] = {&in};
+  HR_ASSERT_OK(hr_graph_apply(g, stream, 1, inputs, 1, &out));
+  float values[MOST];
+  read(&out, values);
+  HR_ASSERT(values[0] == 10000 && values[1023] == 11023);
+  RELEASE(&in, &out);
   hr_graph_release(g);
 }
 

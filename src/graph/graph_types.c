@@ -261,13 +261,21 @@ static hr_status check_points(const hr__node *node, int points, const hr__fact *
   return HR_OK;
 }
 
+static hr__frame frame_at(hr_graph *graph, int point) {
+  return (hr__frame){.graph = graph,
+                     .point = point,
+                     .arena = &graph->arena,
+                     .scratch = &graph->scratch,
+                     .host_bytes = &graph->host_bytes};
+}
+
 hr_status hr__graph_infer(hr_graph *graph, const hr__node *node, hr__graph_value *results) {
   bool varies = node_varies(graph, node), is_right = false;
   int points = varies ? HR__GRAPH_POINTS : 1, count = node->result_count;
   hr__fact *facts = HR_ARENA_ARRAY(&graph->arena, hr__fact, (size_t)count * (size_t)points);
   hr_status failure = facts != NULL ? HR_OK : no_memory();
   for (int p = 0; p < points && facts != NULL; ++p) {
-    const hr__frame frame = {.graph = graph, .point = p, .arena = &graph->arena, .scratch = &graph->scratch};
+    const hr__frame frame = frame_at(graph, p);
     hr_status status = hr__frame_infer(&frame, node, facts + p * count);
     is_right |= status == HR_OK && p != HR__GRAPH_SMALL;
     if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
@@ -298,7 +306,7 @@ hr_status hr__graph_infer(hr_graph *graph, const hr__node *node, hr__graph_value
 
 /* The number at one point. */
 static hr_status count_at(hr_graph *graph, const hr__node *node, int point, int *out_count) {
-  const hr__frame frame = {.graph = graph, .point = point, .arena = &graph->arena, .scratch = &graph->scratch};
+  const hr__frame frame = frame_at(graph, point);
   hr_attribute *attributes = NULL;
   HR_RETURN_IF_ERROR(hr__frame_attributes(&frame, node, &attributes));
   hr_tensor *types = HR_ARENA_ARRAY(&graph->scratch, hr_tensor, (size_t)node->input_count + 1);
