@@ -55,12 +55,28 @@ static void print_functions(const hr_graph *graph) {
   }
 }
 
+/* Any file's text, without the control characters to which a terminal may react. */
+static void print_printable(const char *text, int width) {
+  int count = 0;
+  for (; text[count] != '\0'; ++count) {
+    unsigned char c = (unsigned char)text[count];
+    bool is_control =
+        c < ' ' || c == 127 || (c >= 0x80 && c < 0xa0 && count > 0 && (unsigned char)text[count - 1] == 0xc2);
+    putchar(is_control ? '?' : c);
+  }
+  printf("%*s", count < width ? width - count : 0, "");
+}
+
 static void describe(const char *path, const hr_package *package, const hr_graph *graph) {
   printf("%s: %lld bytes, %lld of text\n", path, (long long)hr_package_bytes(package),
          (long long)hr_package_text_bytes(package));
   for (int i = 0; i < hr_package_note_count(package); ++i) {
     const hr_package_note note = hr_package_note_at(package, i);
-    printf("  %-24s %s\n", note.key, note.value);
+    printf("  ");
+    print_printable(note.key, 24);
+    printf(" ");
+    print_printable(note.value, 0);
+    printf("\n");
   }
   printf("inputs\n");
   for (int i = 0; i < hr_graph_input_count(graph); ++i) {

@@ -42,6 +42,16 @@ static bool add_file(const char *text, named_file *files, int *count) {
   return true;
 }
 
+/* NAME=SIZE: a size of 0 or more. */
+static bool add_dim(package_run *r, const char *text) {
+  char *end = NULL;
+  if (!add_file(text, r->dims, &r->dim_count)) {
+    return false;
+  }
+  const char *size = r->dims[r->dim_count - 1].path;
+  return size[0] >= '0' && size[0] <= '9' && strtoll(size, &end, 10) < INT64_MAX && *end == '\0';
+}
+
 /* True if it is an option of this command, with its value. */
 static bool parse_option(package_run *r, const char *option, const char *value) {
   if (strcmp(option, "--input") == 0) {
@@ -51,7 +61,7 @@ static bool parse_option(package_run *r, const char *option, const char *value) 
     return add_file(value, r->outputs, &r->output_count);
   }
   if (strcmp(option, "--dim") == 0) {
-    return add_file(value, r->dims, &r->dim_count) && atoll(r->dims[r->dim_count - 1].path) > 0;
+    return add_dim(r, value);
   }
   if (strcmp(option, "--repeat") == 0) {
     return (r->repeat = atoi(value)) > 0;

@@ -240,6 +240,27 @@ def test_inspect_describes_a_package():
     assert "unknown argument" in run("inspect", PACKAGE, "--help-me", code=2).stderr
 
 
+def package_hash(value, data):
+    """The hash in src/session/package_format.h."""
+    mask = 2**64 - 1
+    for at in range(0, len(data) + 1, 8):
+        word = int.from_bytes(data[at : at + 8].ljust(8, b"\0"), "little")
+        value = (value ^ word) * 0x9E3779B97F4A7C15 & mask
+        value ^= value >> 32
+        if len(data) - at <= 8:
+            return (value ^ len(data) - at) * 0xFF51AFD7ED558CCD & mask
+
+
+def test_inspect_prints_no_control_characters_of_notes(tmp_path):
+    data = bytearray(PACKAGE.read_bytes().replace(b"any = all", b"\x1b[2J\x07 all"))
+    place, size = (int.from_bytes(data[48 + 64 + at : 48 + 72 + at], "little") for at in (8, 16))
+    data[48 + 64 + 24 : 48 + 96] = package_hash(0, data[place : place + size]).to_bytes(8, "little")
+    data[40:48] = package_hash(package_hash(0, data[:40]), data[48 : 48 + 4 * 32]).to_bytes(8, "little")
+    (tmp_path / "x.hrpkg").write_bytes(data)
+    lines = run("inspect", tmp_path / "x.hrpkg").stdout.splitlines()
+    assert "  licence                  ?[2J? all" in lines
+
+
 def test_run_of_a_package_reads_and_writes_files(tmp_path):
     numpy = pytest.importorskip("numpy")
     x = numpy.random.default_rng(1).integers(-9, 9, (5, 20)).astype(numpy.float32)
@@ -250,6 +271,9 @@ def test_run_of_a_package_reads_and_writes_files(tmp_path):
     assert numpy.array_equal(numpy.load(tmp_path / "y.npy"), expected)
     assert "count i64: 2" in done.stdout
     assert "best of 3" in run("run", PACKAGE, "--dim", "n=4", "--repeat", "3").stdout
+    assert "best of 1" in run("run", PACKAGE, "--dim", "n=0", "--repeat", "1").stdout
+    for wrong in ("n=-1", "n=", "n=2x", "n=99999999999999999999"):
+        run("run", PACKAGE, "--dim", wrong, code=2)
     error = run("run", PACKAGE, "--input", f"z={tmp_path / 'x.npy'}", code=1).stderr
     assert 'the graph has no input "z"' in error
     numpy.save(tmp_path / "x.npy", x[:, :7])
