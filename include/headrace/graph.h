@@ -11,7 +11,8 @@
  *
  * Dims: nothing symbolic is computed. The types of values are inferred for a few numbers in place of the symbols, and
  * inferred again when the graph is instantiated. hr_graph_type describes how the results depend on the symbols. An
- * operation that fails for all of these numbers is an error of the graph: two symbols are different dims.
+ * operation that fails for all of these numbers is an error of the graph: two symbols are different dims. So is one
+ * whose results have another rank or dtype for other numbers.
  *
  * Small integers, such as shapes, are computed on the host when the graph is instantiated, and attributes may be
  * computed from them (hr_graph_attribute).
@@ -158,7 +159,8 @@ HR_API HR_MUST_USE hr_status hr_graph_apply(const hr_graph *graph, hr_stream *st
  * stream record it, too. So a program that computes on tensors becomes a graph: for examples of the inputs, whose dims
  * stand for symbols.
  *
- * Tensors that the recorder does not know become constants: it waits for them, which a capture can't do. Integers that
+ * Tensors that the recorder does not know become constants: it waits for them, which a capture can't do. A view of an
+ * input or a result that no function made, such as that of hr_array_index, is refused: UNIMPLEMENTED. Integers that
  * the program computed from dims are a part of the graph as numbers: reshape to -1 and keep dims in place of them.
  * Operations that are recorded by other means than functions are refused at the end. */
 typedef struct hr_graph_recorder hr_graph_recorder;
