@@ -69,7 +69,7 @@ HR_TEST(records_of_no_function_are_refused) {
 HR_TEST(views_that_no_function_made_are_no_constants) {
   hr_graph *g = new_graph();
   hr_graph_recorder *recorder = NULL;
-  hr_tensor x = counted(DIMS(4)), w = counted(DIMS(4)), half, both, turned, out;
+  hr_tensor x = counted(DIMS(4)), w = counted(DIMS(4)), half = {0}, both, turned, out;
   const hr_index odd = {.kind = HR_INDEX_SLICE, .begin = 1, .end = 4, .step = 2};
   const hr_tensor *inputs[1] = {&half};
   hr_value value = 0;
