@@ -47,6 +47,7 @@ static hr_status read_packing(const checked *c, packing *p) {
   if (p->is_float && p->bits != 4 && p->bits != 8) {
     return FAIL(c, "%lld bits of floats, expected 4 or 8", (long long)p->bits);
   }
+  HR_RETURN_IF_ERROR(hr__want_small(c, 2, c->ints)); /* bits * group must not wrap */
   int64_t least = 32 % p->bits == 0 ? 16 : 32;
   return p->group > 0 && p->group % least == 0
              ? HR_OK

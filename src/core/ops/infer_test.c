@@ -447,6 +447,13 @@ HR_TEST(errors_name_the_actual_and_the_expected_value) {
          "x has dtype f8e4m3fn and the scales f16, expected floating ones");
   REFUSE(QUANTIZED_MATMUL, "f16[3,48] u32[5,9] f16[5,3] f16[5,3]", "6,16", "", "", 1,
          "groups of 16, expected a multiple of 32");
+  REFUSE(QUANTIZED_MATMUL, "f32[3,64] u32[5,16] f32[5,1]", "8,2305843009213693952", "", "", 1,
+         "quantized_matmul: int 1 is 2305843009213693952, expected 32 bits");
+  REFUSE(QUANTIZED_MATMUL, "f32[3,64] u32[5,8] f32[5,1]", "4,4611686018427387904", "", "", 1,
+         "int 1 is 4611686018427387904, expected 32 bits");
+  REFUSE(QUANTIZED_MATMUL, "f32[3,64] u32[5,16] f32[5,1]", "8,0", "", "", 1, "groups of 0, expected a multiple of 16");
+  REFUSE(QUANTIZED_MATMUL, "f32[3,64] u32[5,16] f32[5,1]", "8,-64", "", "", 1,
+         "groups of -64, expected a multiple of 16");
   REFUSE(QUANTIZED_MATMUL, "f16[3,64] u32[5,8] f16[5,2] f16[5,2]", "4,32,1,0", "", "", 1,
          "64 numbers in each of 5 rows and groups of 32 for x with rows of 64");
   REFUSE(SORT, "f32[5]", "0", "", "f32 f32", 2, "sort: output 1 is f32, expected i64");
