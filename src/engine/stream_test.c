@@ -112,6 +112,23 @@ static hr_status record_new(const fixture *f, hr_op op, const hr_view *a, const 
   return hr_stream_record_new(f->stream, op, NULL, 2, inputs, &output);
 }
 
+/* Another thread may ask for a handle that a buffer has again. */
+HR_TEST(new_outputs_keep_the_references_of_their_handles) {
+  fixture f = open_fixture("cpu");
+  hr_buffer *x = make_ramp(&f, 1, 1), *y = make(&f);
+  size_t offset = 1;
+  HR_ASSERT(hr_buffer_from_handle(hr_buffer_handle(y), &offset) == y);
+  hr_view x_view = view_of(x), y_view = view_of(y);
+  HR_ASSERT_OK(hr_stream_record_new(f.stream, HR_OP_NEG, NULL, 1, &x_view, &y_view));
+  HR_ASSERT_EQ(hr__buffer_holders(y), 3);
+  hr_buffer_release(y);
+  HR_ASSERT_NEAR(read_at(&f, y, 9), -10, 0);
+  HR_ASSERT_EQ(hr__buffer_holders(y), 1);
+  hr_buffer_release(y);
+  hr_buffer_release(x);
+  close_fixture(&f);
+}
+
 HR_TEST(new_outputs_are_recorded_like_others) {
   fixture f = open_fixture("cpu");
   hr_buffer *x = make_ramp(&f, 1, 1), *t, *y, *z;

@@ -239,7 +239,7 @@ hr_status hr__trace_record_new(hr_trace *trace, hr_op op, const hr_attrs *attrs,
   uint64_t *word = trace->words.data + trace->words.count;
   word = encode_head(trace, op, attrs, input_count, 1, word);
   word = encode_operands(trace, input_count, inputs, word);
-  hr__buffer_retain_new(output->buffer);
+  hr__buffer_retain(output->buffer);
   word = encode_view(trace, output, adopt_buffer(trace, output->buffer), word);
   end_record(trace, word);
   return HR_OK;

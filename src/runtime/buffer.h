@@ -89,11 +89,6 @@ static inline void hr__buffer_retain(hr_buffer *buffer) {
   atomic_fetch_add_explicit(&buffer->count, 1, memory_order_relaxed);
 }
 
-/* The same for a buffer that no other thread knows yet, whose only reference is the caller's. */
-static inline void hr__buffer_retain_new(hr_buffer *buffer) {
-  atomic_store_explicit(&buffer->count, 2, memory_order_relaxed);
-}
-
 /* hr_buffer_adopt for any device: the memory is the host's, and no kernel of the device may use it. */
 HR_MUST_USE hr_status hr__buffer_adopt(hr_device *device, size_t bytes, void *address, void (*release)(void *arg),
                                        void *arg, hr_buffer **out_buffer);
