@@ -74,7 +74,10 @@ hr_status hr__vmap_matmul(const hr__record_of_all *r, bool *out_is_done) {
 /* Rows times numbers that are the same in all examples are more rows. Other matrices are a batch. */
 hr_status hr__vmap_quantized_matmul(const hr__record_of_all *r, bool *out_is_done) {
   bool is_batch = r->inputs[0].view.rank == 3;
-  bool is_same = !r->inputs[1].is_mapped && !r->inputs[2].is_mapped && !r->inputs[3].is_mapped;
+  bool is_same = true;
+  for (int i = 1; i < r->input_count; ++i) {
+    is_same = is_same && !r->inputs[i].is_mapped;
+  }
   const char *letters = is_batch ? "ffff" : is_same ? "fsss" : "llll";
   return hr__record_folded(r, letters, is_batch || is_same ? "f" : "l", out_is_done);
 }

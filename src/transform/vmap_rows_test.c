@@ -1,6 +1,7 @@
 /* Rules of vmap.def: each row for all examples, against the row on each example, for any choice of the inputs that
  * differ. */
 #include "core/ops/op.h"
+#include "headrace/hook.h"
 #include "headrace/transform.h"
 #include "tensor_test.h"
 
@@ -348,5 +349,53 @@ HR_TEST(offending_indices_are_found) {
     hr_tensor_release(&i);
     hr_tensor_release(&xs);
     hr_tensor_release(&is);
+  }
+}
+
+typedef struct watch {
+  hr_hook hook; /* first */
+  int rank;     /* of x in the last product with packed numbers */
+} watch;
+
+static hr_status watch_record(hr_hook *hook, hr_stream *of, const hr_hook_record *record) {
+  if (record->op == HR_OP_QUANTIZED_MATMUL) {
+    ((watch *)hook)->rank = record->inputs[0].rank;
+  }
+  return hr_hook_pass(hook, of, record);
+}
+
+/* Floats of 8 bits, each 1, with scales of 1 and no biases: x [3, 2, 32] gives sums of 32 elements. */
+HR_TEST(numbers_without_biases_that_all_examples_share_are_multiplied_by_rows) {
+  open_stream();
+  watch w = {.hook = {.record = watch_record}};
+  const int64_t ints[4] = {8, 32, 0, 1};
+  const hr_attrs attrs = {.int_count = 4, .ints = ints};
+  const hr_scalar word = hr_scalar_i64(0x38383838), one = hr_scalar_i64(1);
+  hr_tensor xs = new_tensor(HR_DTYPE_F32, DIMS(EXAMPLES, 2, 32)), numbers = new_tensor(HR_DTYPE_U32, DIMS(5, 8)),
+            scales = new_tensor(HR_DTYPE_F32, DIMS(5, 1)), x, ys;
+  const hr_view all = hr_tensor_view(&xs), packed = hr_tensor_view(&numbers), scale = hr_tensor_view(&scales);
+  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_COPY, NULL, 1, &(hr_view){.scalar = &one}, 1, &all));
+  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_COPY, NULL, 1, &(hr_view){.scalar = &word}, 1, &packed));
+  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_COPY, NULL, 1, &(hr_view){.scalar = &one}, 1, &scale));
+  hr_hook_add(stream, &w.hook);
+  hr_vmap *vmap;
+  HR_ASSERT_OK(hr_vmap_begin(stream, EXAMPLES, &vmap));
+  HR_ASSERT_OK(hr_vmap_split(vmap, &xs, 0, &x));
+  hr_tensor y = new_tensor(HR_DTYPE_F32, DIMS(2, 5));
+  const hr_view inputs[3] = {hr_tensor_view(&x), packed, scale}, output = hr_tensor_view(&y);
+  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_QUANTIZED_MATMUL, &attrs, 3, inputs, 1, &output));
+  HR_ASSERT_OK(hr_vmap_join(vmap, &y, 0, &ys));
+  hr_vmap_end(vmap);
+  hr_hook_remove(stream, &w.hook);
+  HR_ASSERT_EQ(w.rank, 2);
+  float sums[EXAMPLES * 2 * 5];
+  const hr_view results = hr_tensor_view(&ys);
+  HR_ASSERT_OK(hr_stream_read(stream, &results, sums));
+  for (int i = 0; i < EXAMPLES * 2 * 5; ++i) {
+    HR_ASSERT_EQ(sums[i], 32);
+  }
+  hr_tensor *const tensors[6] = {&xs, &numbers, &scales, &y, &x, &ys};
+  for (int i = 0; i < 6; ++i) {
+    hr_tensor_release(tensors[i]);
   }
 }
