@@ -1,6 +1,7 @@
 /* Products with packed numbers, against plain loops in double: tiles, chunks, strides, dtypes, kinds of numbers. */
 #include "core/ir/dtype.h"
 #include "hr_test.h"
+#include "providers/packed/numbers.h"
 #include "providers/provider.h"
 
 static const hr_provider *const provider = &hr__packed_provider;
@@ -53,12 +54,12 @@ static void make_matrix(matrix *m, hr_dtype dtype, int64_t matrices, int64_t row
 }
 
 /* Rows count on from one matrix to the next. */
-static int64_t place(const matrix *m, int64_t row, int64_t column) {
+static int64_t element_place(const matrix *m, int64_t row, int64_t column) {
   return GUARD + row / m->dims[1] * m->strides[0] + row % m->dims[1] * m->strides[1] + column * m->strides[2];
 }
 
 static double get(const matrix *m, int64_t row, int64_t column) {
-  int64_t at = place(m, row, column);
+  int64_t at = element_place(m, row, column);
   if (hr_dtype_is_float8(m->operand.dtype)) {
     return (double)hr_f8_to_f32(m->operand.dtype, ((const uint8_t *)m->data)[at]);
   }
@@ -69,7 +70,7 @@ static double get(const matrix *m, int64_t row, int64_t column) {
 }
 
 static void put(matrix *m, int64_t row, int64_t column, float value) {
-  int64_t at = place(m, row, column);
+  int64_t at = element_place(m, row, column);
   if (hr_dtype_is_float8(m->operand.dtype)) {
     ((uint8_t *)m->data)[at] = hr_f32_to_f8(m->operand.dtype, fabsf(value) * 4 + 0.1F);
   } else if (m->operand.dtype == HR_DTYPE_F32) {
@@ -107,7 +108,7 @@ static void make_operands(const shape *s, matrix m[OPERANDS_COUNT]) {
     uint32_t word = random_word();
     /* no NaN: 0x7f and 0xff */
     word = s->is_float && s->bits == 8 ? word & 0xf7f7f7f7u : word;
-    ((uint32_t *)m[1].data)[place(&m[1], i / words, i % words)] = word;
+    ((uint32_t *)m[1].data)[element_place(&m[1], i / words, i % words)] = word;
   }
 }
 
@@ -116,7 +117,7 @@ static double number_of(const shape *s, const matrix *words, int64_t row, int64_
   uint32_t code = 0;
   for (int64_t bit = 0; bit < s->bits; ++bit) {
     int64_t at = i * s->bits + bit;
-    code |= (all[place(words, row, at / 32)] >> (at % 32) & 1u) << bit;
+    code |= (all[element_place(words, row, at / 32)] >> (at % 32) & 1u) << bit;
   }
   static const double sizes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   return !s->is_float   ? code
@@ -241,6 +242,35 @@ HR_TEST(numbers_of_columns) {
   check_shape(&(shape){4, 1024 + 128, 300, 4, 16, HR_DTYPE_F32, false, 0, true, false});
 }
 
+/* Subnormal floats count as 0 in this thread, as other libraries may have set for it. */
+static void flush_subnormals(bool is_on) {
+#if defined(__x86_64__)
+  const uint32_t flags = 0x8040u;
+  _mm_setcsr(is_on ? _mm_getcsr() | flags : _mm_getcsr() & ~flags);
+#else
+  (void)is_on;
+#endif
+}
+
+/* All numbers of one byte, also in a thread where subnormal floats count as 0. */
+HR_TEST(floats_of_one_byte) {
+  for (int is_flushed = 0; is_flushed < 2; ++is_flushed) {
+    for (uint32_t code = 0; code < 256; code += LANES) {
+      words8 codes;
+      for (uint32_t i = 0; i < LANES; ++i) {
+        codes[i] = (code + i) | 0xabcdef00u;
+      }
+      flush_subnormals(is_flushed);
+      vector actual = float8_of(codes);
+      flush_subnormals(false);
+      for (uint32_t i = 0; i < LANES; ++i) {
+        float x = actual[i], expected = hr_f8_to_f32(HR_DTYPE_F8E4M3FN, (uint8_t)(code + i));
+        HR_ASSERT(isnan(expected) ? isnan(x) : x == expected && signbit(x) == signbit(expected));
+      }
+    }
+  }
+}
+
 /* Each NaN makes a column of the product NaN, and no other one. */
 HR_TEST(floats_that_are_nan) {
   for (int has_columns = 0; has_columns < 2; ++has_columns) {
@@ -248,7 +278,7 @@ HR_TEST(floats_that_are_nan) {
     matrix m[OPERANDS_COUNT];
     make_operands(&s, m);
     uint32_t *words = m[1].data;
-    words[place(&m[1], 5, 2)] |= 0x7f00u; /* number 9 of row 5 */
+    words[element_place(&m[1], 5, 2)] |= 0x7f00u; /* number 9 of row 5 */
     run_shape(&s, m);
     for (int64_t i = 0; i < 64; ++i) {
       HR_ASSERT_EQ(isnan(get(&m[4], i / 32, i % 32)), i % 32 == (has_columns ? 9 : 5));

@@ -27,7 +27,7 @@ typedef float vector __attribute__((vector_size(32)));
 typedef uint32_t words8 __attribute__((vector_size(32)));
 typedef int32_t integers8 __attribute__((vector_size(32)));
 
-/* What a number is; floats: e2m1 and e4m3. */
+/* The formats of a number; floats: e2m1 and e4m3. */
 typedef enum number_kind { INT2 = 0, INT3, INT4, INT5, INT6, INT8, FLOAT4, FLOAT8, NUMBER_KINDS } number_kind;
 
 #define PACKED_INLINE static inline __attribute__((always_inline))
@@ -79,11 +79,13 @@ PACKED_INLINE vector float4_of(words8 codes) {
   return (vector)(size ^ sign);
 }
 
-/* The low byte: a sign, four bits of exponent and three of mantissa, where a float has them but for its bias. */
+/* The low byte: a sign, four bits of exponent and three of mantissa. Numbers below 8 are subnormal; none of them passes
+ * through a subnormal float, which a thread may read as 0. */
 PACKED_INLINE vector float8_of(words8 codes) {
-  words8 size = codes & 0x7fu, bits = size << 20 | (codes & 0x80u) << 24;
+  words8 size = codes & 0x7fu, sign = (codes & 0x80u) << 24, normal = (size << 20) + (120u << 23);
+  words8 small = (words8)(floats_of(size) * 0x1p-9f), is_small = (words8)(size < 8u);
   words8 is_nan = (words8)(size == 0x7fu);
-  return (vector)((words8)((vector)bits * 0x1p120f) | is_nan);
+  return (vector)((small & is_small) | (normal & ~is_small) | sign | is_nan);
 }
 
 /* Numbers 8 j to 8 j + 7 at `words`, of 3, 5 or 6 bits: four that begin in one word of memory, and four in another one.
