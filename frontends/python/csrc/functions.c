@@ -181,7 +181,10 @@ static int reals_from(PyObject *object, double *out) {
 /* Integers of any number; the count, or -1 with an exception. */
 static int take_long_list(call *c, PyObject *value) {
   Py_ssize_t count = PySequence_Size(value);
-  if (count < 0 || count > INT32_MAX) {
+  if (count > INT32_MAX) {
+    PyErr_Format(PyExc_ValueError, "%s(): %zd integers, expected at most %d", c->row->name, count, (int)INT32_MAX);
+  }
+  if (PyErr_Occurred()) {
     return -1;
   }
   c->long_list = PyMem_Malloc(((size_t)count + 1) * sizeof *c->long_list);

@@ -127,6 +127,10 @@ def test_interior_of_views_and_without_elements():
     x = sample("float32", 3, 4)
     same(hr.pad(hr.array(x).T[::-1], 1, interior=2), spaced(x.T[::-1], [(1, 1)] * 2, [2, 2], 0))
     same(hr.pad(hr.ones((0, 2)), ((1, 2), (0, 0)), interior=3), spaced(np.ones((0, 2), "f4"), [(1, 2), (0, 0)], [3, 3], 0))
+    for two in (np.int64(2), np.array(2), hr.array(2), np.array([2, 2])):
+        same(hr.pad(hr.array(x), 1, interior=two), spaced(x, [(1, 1)] * 2, [2, 2], 0))
+    with pytest.raises(TypeError, match="float"):
+        hr.pad(hr.ones(3), 1, interior=1.5)
     with pytest.raises(ValueError, match="-1 elements of interior in dim 0"):
         hr.pad(hr.ones(3), 1, interior=-1)
     with pytest.raises(ValueError, match="mode 'edge', expected one of constant"):
@@ -158,6 +162,10 @@ def test_parts_are_numpys():
         hr._arrays.array_split(y, 0, 2, [1])
     with pytest.raises(ValueError, match="axis 2 is out of range"):
         hr._arrays.array_split(y, 2, 2)
+    with pytest.raises(ValueError, match=r"array_split\(\): 4294967296 integers, expected at most 2147483647"):
+        hr._arrays.array_split(y, indices=range(2**32))
+    with pytest.raises(TypeError, match="int"):
+        hr._arrays.array_split(y, indices=3)
 
 
 def test_gradient_of_parts():

@@ -95,7 +95,8 @@ def _padded(array, widths, mode, values):
 
 def _spaced(array, widths, interior, value):
     """Elements between neighbours, too; negative widths crop."""
-    counts = [interior] * array.ndim if isinstance(interior, int) else [operator.index(n) for n in interior]
+    interior = host_list(interior)
+    counts = [operator.index(n) for n in (interior if hasattr(interior, "__iter__") else [interior] * array.ndim)]
     before, after = ([pair[side] for pair in widths] for side in (0, 1))
     return _arrays.pad(array, before, after, host_list(value), counts)
 
