@@ -403,7 +403,7 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_ARGMIN,
   /* count_nonzero(x, axis=none, keepdims=false): the number of elements that are not 0, in i64 */
   HR_FUNCTIONAL_COUNT_NONZERO,
-  /* ptp(x, axis=none, keepdims=false): largest less smallest element */
+  /* ptp(x, axis=none, keepdims=false): largest less smallest element; complex numbers as of max */
   HR_FUNCTIONAL_PTP,
   /* median(x, axis=none, keepdims=false): the middle element in order, or the mean of the two; NaN if any is NaN */
   HR_FUNCTIONAL_MEDIAN,
@@ -417,9 +417,9 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_NANSUM,
   /* nanprod(x, axis=none, keepdims=false): product without NaN */
   HR_FUNCTIONAL_NANPROD,
-  /* nanmax(x, axis=none, keepdims=false): largest number; NaN if there is none */
+  /* nanmax(x, axis=none, keepdims=false): largest number; NaN if there is none; complex numbers as of max */
   HR_FUNCTIONAL_NANMAX,
-  /* nanmin(x, axis=none, keepdims=false): smallest number; NaN if there is none */
+  /* nanmin(x, axis=none, keepdims=false): smallest number; NaN if there is none; complex numbers as of max */
   HR_FUNCTIONAL_NANMIN,
   /* nanmean(x, axis=none, keepdims=false): mean without NaN */
   HR_FUNCTIONAL_NANMEAN,

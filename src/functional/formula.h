@@ -78,6 +78,9 @@ const hr_tensor *hr__places(hr__formula *f, const hr_tensor *at);
 const hr_tensor *hr__from_end(hr__formula *f, const hr_tensor *at, int64_t size);
 /* A reduction over the dims of a mask, which the result lacks. */
 const hr_tensor *hr__reduced(hr__formula *f, hr_op op, const hr_tensor *x, uint32_t mask);
+/* The largest or smallest numbers of the call's first input, which is complex, over the dims of a mask, which its
+ * keepdims keeps. Numbers with a NaN are the best ones, or count only among themselves. */
+const hr_tensor *hr__best_complex(hr__formula *f, uint32_t mask, bool is_max, bool has_nans);
 /* A function of the table, with its first result. */
 const hr_tensor *hr__function(hr__formula *f, hr_functional function, int input_count, const hr_tensor *const *inputs,
                               int attribute_count, const hr_attribute *attributes);

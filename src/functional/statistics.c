@@ -28,6 +28,10 @@ hr_status hr__emit_ptp(const hr__function_call *c) {
   hr__formula f;
   uint32_t mask;
   begin(&f, c, &mask);
+  if (hr_dtype_is_complex(c->inputs[0]->dtype)) {
+    const hr_tensor *largest = hr__best_complex(&f, mask, true, true);
+    return hr__formula_end(&f, hr__binary(&f, HR_OP_SUB, largest, hr__best_complex(&f, mask, false, true)));
+  }
   const hr_tensor *most = hr__along(&f, HR_OP_AMAX, c->inputs[0], mask);
   return finish(&f, hr__binary(&f, HR_OP_SUB, most, hr__along(&f, HR_OP_AMIN, c->inputs[0], mask)), mask);
 }
@@ -52,11 +56,14 @@ hr_status hr__emit_nan_reduce(const hr__function_call *c) {
   return finish(&f, hr__along(&f, c->row->op, x, mask), mask);
 }
 
-/* NaN if all are NaN. */
+/* NaN if all are NaN; of complex numbers the first one then. */
 hr_status hr__emit_nan_best(const hr__function_call *c) {
   hr__formula f;
   uint32_t mask;
   begin(&f, c, &mask);
+  if (hr_dtype_is_complex(c->inputs[0]->dtype)) {
+    return hr__formula_end(&f, hr__best_complex(&f, mask, c->row->op == HR_OP_AMAX, false));
+  }
   const hr_tensor *are = are_nan(&f), *x = replaced(&f, are, c->row->op == HR_OP_AMAX ? -INFINITY : INFINITY);
   const hr_tensor *best = hr__along(&f, c->row->op, x, mask);
   if (!hr_dtype_is_integer(c->inputs[0]->dtype)) {

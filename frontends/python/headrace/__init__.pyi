@@ -807,7 +807,7 @@ def count_nonzero(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Ar
     """the number of elements that are not 0, in i64."""
 
 def ptp(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
-    """largest less smallest element."""
+    """largest less smallest element; complex numbers as of max."""
 
 def median(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
     """the middle element in order, or the mean of the two; NaN if any is NaN."""
@@ -822,10 +822,10 @@ def nanprod(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
     """product without NaN."""
 
 def nanmax(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
-    """largest number; NaN if there is none."""
+    """largest number; NaN if there is none; complex numbers as of max."""
 
 def nanmin(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
-    """smallest number; NaN if there is none."""
+    """smallest number; NaN if there is none; complex numbers as of max."""
 
 def nanmean(x: _Like, axis: _Axes = None, keepdims: _b.bool = False) -> Array:
     """mean without NaN."""

@@ -10,6 +10,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -988,7 +989,8 @@ COMPLEX = [
 ]
 
 
-@pytest.mark.parametrize("name", ["max", "min", "argmax", "argmin"])
+@pytest.mark.filterwarnings("ignore:All-NaN|invalid value:RuntimeWarning")
+@pytest.mark.parametrize("name", ["max", "min", "argmax", "argmin", "nanmax", "nanmin", "ptp"])
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_the_best_complex_numbers_are_numpys(name, dtype):
     x = np.array(COMPLEX, dtype)
@@ -1005,9 +1007,12 @@ def test_the_best_complex_numbers_are_numpys(name, dtype):
     if not name.startswith("arg"):
         np.testing.assert_array_equal(np.asarray(ours(y[0], (0, 1))), numpys(x[0], (0, 1)))
         np.testing.assert_array_equal(np.asarray(ours(y, (0, 2), True)), numpys(x, (0, 2), keepdims=True))
-        np.testing.assert_array_equal(np.asarray(ours(y[:, :, :1], ())), x[:, :, :1])
-    with pytest.raises((ValueError, TypeError)):
-        ours(hr.zeros((2, 0), dtype), 1).tolist()
+        np.testing.assert_array_equal(np.asarray(ours(y[:, :, :1], ())), numpys(x[:, :, :1], ()))
+    assert ours(hr.zeros((0, 3), dtype), 1, True).shape == (0, 1)
+    assert ours(hr.zeros((0, 0), dtype), 0).shape == (0,)
+    for shape, axis in (((2, 0), 1), ((0, 3), 0), ((0, 3), None)):
+        with pytest.raises(ValueError, match=rf"^{name}: no elements to reduce in dims \[{shape[0]},{shape[1]}\]$"):
+            ours(hr.zeros(shape, dtype), axis)
 
 
 def test_the_best_complex_numbers_have_gradients_and_vmap():
@@ -1016,3 +1021,21 @@ def test_the_best_complex_numbers_have_gradients_and_vmap():
     assert gradient.tolist() == [0, 1, 0]
     np.testing.assert_array_equal(np.asarray(hr.vmap(hr.max)(hr.array(x))), x.max(1))
     np.testing.assert_array_equal(np.asarray(hr.vmap(hr.argmin)(hr.array(x))), x.argmin(1))
+    for name, expected in (("nanmax", [0, 0, 1]), ("nanmin", [1, 0, 0]), ("ptp", [-1, 0, 1])):
+        best = getattr(hr, name)
+        gradient = hr.grad(lambda x: hr.real(best(hr.complex(x, x * x))))(hr.array([1.0, 2.0, 3.0]))  # noqa: B023
+        assert gradient.tolist() == expected
+        np.testing.assert_array_equal(np.asarray(hr.vmap(best)(hr.array(x))), getattr(np, name)(x, 1))
+
+
+def test_the_best_complex_numbers_without_nan():
+    nan, inf = np.nan, np.inf
+    x = np.array([
+        [complex(nan, 1), complex(2, nan), complex(nan, 3)], [complex(3, nan), complex(-inf, -inf), -inf],
+        [complex(inf, inf), complex(nan, 1), complex(inf, 5)], [1 + 5j, 1 - 7j, complex(0, nan)],
+    ])  # fmt: skip
+    for axis, numbers in ((1, x), (0, x[1:]), (None, x)):
+        for ours, numpys in ((hr.nanmax, np.nanmax), (hr.nanmin, np.nanmin)):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                np.testing.assert_array_equal(np.asarray(ours(hr.array(numbers), axis)), numpys(numbers, axis))
