@@ -83,9 +83,14 @@ PACKED_INLINE vector float4_of(words8 codes) {
  * through a subnormal float, which a thread may read as 0. */
 PACKED_INLINE vector float8_of(words8 codes) {
   words8 size = codes & 0x7fu, sign = (codes & 0x80u) << 24, normal = (size << 20) + (120u << 23);
-  words8 small = (words8)(floats_of(size) * 0x1p-9f), is_small = (words8)(size < 8u);
-  words8 is_nan = (words8)(size == 0x7fu);
-  return (vector)((small & is_small) | (normal & ~is_small) | sign | is_nan);
+  vector small = floats_of(size) * 0x1p-9f;
+#if defined(__AVX2__)
+  words8 value =
+      (words8)_mm256_blendv_ps((__m256)normal, small, (__m256)(size - 8u)); /* small where this is negative */
+#else
+  words8 is_small = (words8)(size < 8u), value = ((words8)small & is_small) | (normal & ~is_small);
+#endif
+  return (vector)(value | sign | (words8)(size == 0x7fu));
 }
 
 /* Numbers 8 j to 8 j + 7 at `words`, of 3, 5 or 6 bits: four that begin in one word of memory, and four in another one.
