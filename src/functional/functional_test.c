@@ -95,6 +95,20 @@ HR_TEST(reductions_drop_or_keep_dims) {
 
 /* ---- products, tensors one after the other, indices ---- */
 
+HR_TEST(a_batch_times_one_matrix_is_one_product_of_all_rows) {
+  hr_tensor x = counted(DIMS(2, 2, 3)), w = tensor_of(HR_DTYPE_F32, DIMS(3, 2), F32(1, 0, 0, 1, 1, -1)), y;
+  y = apply(HR_FUNCTIONAL_MATMUL, ON(&x, &w), PLAIN);
+  expect_type(&y, HR_DTYPE_F32, DIMS(2, 2, 2));
+  EXPECT(&y, 2, -1, 8, -1, 14, -1, 20, -1);
+  hr_tensor turned = apply(HR_FUNCTIONAL_PERMUTE_DIMS, ON(&x), WITH(INTS_OF(1, 0, 2))); /* rows without one distance */
+  hr_tensor z = apply(HR_FUNCTIONAL_MATMUL, ON(&turned, &w), PLAIN);
+  EXPECT(&z, 2, -1, 14, -1, 8, -1, 20, -1);
+  hr_tensor none = tensor_of(HR_DTYPE_F32, DIMS(0, 2, 3), NULL);
+  hr_tensor empty = apply(HR_FUNCTIONAL_MATMUL, ON(&none, &w), PLAIN);
+  expect_type(&empty, HR_DTYPE_F32, DIMS(0, 2, 2));
+  RELEASE(&x, &w, &y, &turned, &z, &none, &empty);
+}
+
 HR_TEST(vectors_are_rows_and_columns_of_products) {
   hr_tensor a = counted(DIMS(2, 3)), v = tensor_of(HR_DTYPE_I32, DIMS(3), (const int32_t[]){1, 0, 2}), y;
   y = apply(HR_FUNCTIONAL_MATMUL, ON(&a, &v), PLAIN);

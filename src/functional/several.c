@@ -31,6 +31,34 @@ static hr_status convert_both(const hr__function_call *c, hr_tensor both[2]) {
   return HR_OK;
 }
 
+/* A batch of matrices times one matrix, as one product of all their rows. */
+static hr_status multiply_rows(const hr__function_call *c, const hr_tensor *left, const hr_tensor *right) {
+  int rank = left->rank;
+  int64_t dims[HR_RANK_MAX], rows[2] = {1, left->dims[rank - 1]};
+  for (int d = 0; d < rank - 1; ++d) {
+    dims[d] = left->dims[d];
+    rows[0] *= dims[d];
+  }
+  dims[rank - 1] = right->dims[1];
+  hr_tensor flat, product;
+  HR_RETURN_IF_ERROR(hr__reshape(c, left, 2, rows, &flat));
+  hr_status status =
+      hr__record_one(c, HR_OP_MATMUL, NULL, 2, (const hr_tensor *[]){&flat, right}, HR_DTYPE_NONE, &product);
+  if (status == HR_OK) {
+    status = hr__reshape(c, &product, rank, dims, c->output);
+    hr_tensor_release(&product);
+  }
+  hr_tensor_release(&flat);
+  return status;
+}
+
+static hr_status multiply(const hr__function_call *c, const hr_tensor *left, const hr_tensor *right) {
+  if (left->rank > 2 && c->inputs[1]->rank == 2) {
+    return multiply_rows(c, left, right);
+  }
+  return hr__record_one(c, HR_OP_MATMUL, NULL, 2, (const hr_tensor *[]){left, right}, HR_DTYPE_NONE, c->output);
+}
+
 hr_status hr__emit_matmul(const hr__function_call *c) {
   const hr_tensor *x = c->inputs[0], *y = c->inputs[1];
   if (x->rank == 0 || y->rank == 0) {
@@ -39,10 +67,9 @@ hr_status hr__emit_matmul(const hr__function_call *c) {
   hr_tensor both[2];
   as_matrix(x, true, &both[0]);
   as_matrix(y, false, &both[1]);
-  const hr_tensor *inputs[2] = {&both[0], &both[1]};
   hr_status status = convert_both(c, both);
   if (status == HR_OK) {
-    status = hr__record_one(c, HR_OP_MATMUL, NULL, 2, inputs, HR_DTYPE_NONE, c->output);
+    status = multiply(c, &both[0], &both[1]);
   }
   if (status == HR_OK) {
     int rank = c->output->rank;
