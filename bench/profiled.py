@@ -62,7 +62,7 @@ def measure_round(step, count, number):
 def cost(name, base, rounds):
     """The median of a way's time over another's, in percent beyond it, with the middle half of the rounds."""
     ratios = [100 * (times[name] / times[base] - 1) for times in rounds]
-    low, middle, high = statistics.quantiles(ratios, n=4)
+    low, middle, high = statistics.quantiles(ratios * 2 if len(ratios) == 1 else ratios, n=4)
     return f"{middle:+6.1f} % ({low:+.1f} to {high:+.1f})"
 
 

@@ -12,7 +12,8 @@ import pytest
 from support import ROOT
 
 STEP = ROOT / "docs" / "step.hr"
-TOOLS = sorted(ROOT.glob("build/*/bin/headrace"), key=os.path.getmtime)
+PLACES = ROOT.glob("build/*/bin/headrace")
+TOOLS = sorted((x for x in PLACES if os.access(x, os.X_OK)), key=os.path.getmtime)  # warnings are checked without links
 pytestmark = pytest.mark.skipif(not TOOLS, reason="the command is not built")
 
 LINE = re.compile(
