@@ -165,7 +165,8 @@ HR_API HR_MUST_USE hr_status hr_graph_apply(const hr_graph *graph, hr_stream *st
  * Operations that are recorded by other means than functions are refused at the end. */
 typedef struct hr_graph_recorder hr_graph_recorder;
 
-/* Begins to add to a graph; retains both. The caller owns the recorder. What began last on a stream ends first. */
+/* Begins to add to a graph; retains both. The caller owns the recorder. The last to begin on a stream is the first to
+ * end. */
 HR_API HR_MUST_USE hr_status hr_graph_recorder_begin(hr_stream *stream, hr_graph *graph,
                                                      hr_graph_recorder **out_recorder);
 /* From now on the tensor stands for a value of its dtype and number of dims, such as an input. */

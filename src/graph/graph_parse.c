@@ -544,7 +544,8 @@ static bool parse_reals(parser *p) {
   return true;
 }
 
-/* What an attribute of a line refers to. Vectors move while the line is read: places in them are set at its end. */
+/* An attribute of a line with its text and values. Vectors move while the line is read: places in them are set at its
+ * end. */
 typedef struct read_attribute {
   hr_graph_attribute attribute;
   char text[WORD_MAX];

@@ -126,7 +126,8 @@ def test_interior(dtype):
 def test_interior_of_views_and_without_elements():
     x = sample("float32", 3, 4)
     same(hr.pad(hr.array(x).T[::-1], 1, interior=2), spaced(x.T[::-1], [(1, 1)] * 2, [2, 2], 0))
-    same(hr.pad(hr.ones((0, 2)), ((1, 2), (0, 0)), interior=3), spaced(np.ones((0, 2), "f4"), [(1, 2), (0, 0)], [3, 3], 0))
+    sides = [(1, 2), (0, 0)]
+    same(hr.pad(hr.ones((0, 2)), sides, interior=3), spaced(np.ones((0, 2), "f4"), sides, [3, 3], 0))
     for two in (np.int64(2), np.array(2), hr.array(2), np.array([2, 2])):
         same(hr.pad(hr.array(x), 1, interior=two), spaced(x, [(1, 1)] * 2, [2, 2], 0))
     with pytest.raises(TypeError, match="float"):

@@ -206,7 +206,10 @@ CASES |= {
     "pad_edge": (lambda x: hr.pad_edge(x, [1, 0], [0, 2]), signed(3, 4)),
     "pad_symmetric": (lambda x: hr.pad_symmetric(x, [4, 0], [0, 9]), signed(3, 4)),
     "pad_wrap": (lambda x: hr.pad_wrap(x, [4, 0], [0, 9]), signed(3, 4)),
-    "array_split": (lambda x: hr._arrays.array_split(x, 1, indices=[1, -1]) + hr._arrays.array_split(x, 0, 2), signed(3, 4)),
+    "array_split": (
+        lambda x: hr._arrays.array_split(x, 1, indices=[1, -1]) + hr._arrays.array_split(x, 0, 2),
+        signed(3, 4),
+    ),
     "tile": (lambda x: [hr.tile(x, [2, 1, 2]), hr.repeat(x, 2, axis=0), hr.roll(x, 1, axis=1)], signed(3, 4)),
     "tril": (lambda x: [hr.tril(x), hr.triu(x, 1)], signed(3, 4)),
     "take": (lambda x, i: [hr.take(x, i, axis=1), hr.take(x, i.reshape(2, 2), axis=0)], signed(3, 4), whole(4)),
