@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/ops/infer.h"
+#include "core/ops/packing.h"
 
 typedef hr__checked checked;
 
@@ -31,16 +32,8 @@ hr_status hr__infer_matmul(const checked *c) {
   return hr__want_spread(c, "the bias", hr__checked_input(c, 2), rank, dims);
 }
 
-/* The ints of quantized_matmul. */
-typedef struct packing {
-  int64_t bits, group;
-  bool has_columns; /* numbers [K, N], else [N, K] */
-  bool is_float;
-} packing;
-
-static hr_status read_packing(const checked *c, packing *p) {
-  *p = (packing){.bits = c->ints[0], .group = c->ints[1]};
-  p->has_columns = c->int_count > 2 && c->ints[2] != 0, p->is_float = c->int_count > 3 && c->ints[3] != 0;
+static hr_status read_packing(const checked *c, hr_packing *p) {
+  *p = hr_packing_of(c->ints, c->int_count);
   if (p->bits < 2 || p->bits > 8 || p->bits == 7) {
     return FAIL(c, "%lld bits, expected 2 to 6 or 8", (long long)p->bits);
   }
@@ -71,7 +64,7 @@ static hr_status give_product_dtype(const checked *c, hr_dtype *out) {
  * last three */
 hr_status hr__infer_quantized_matmul(const checked *c) {
   const hr_view *x = hr__checked_input(c, 0), *w = hr__checked_input(c, 1);
-  packing p;
+  hr_packing p;
   HR_RETURN_IF_ERROR(read_packing(c, &p));
   HR_RETURN_IF_ERROR(hr__want_rank(c, "x", x, 2, 3));
   HR_RETURN_IF_ERROR(hr__want_rank(c, "the numbers", w, x->rank, x->rank));

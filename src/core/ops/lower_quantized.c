@@ -6,18 +6,7 @@
  * four bits are decoded, those of eight are bytes of a dtype.
  */
 #include "core/ir/build.h"
-
-typedef struct packing {
-  int64_t bits, group;
-  bool has_columns, is_float;
-} packing;
-
-static packing packing_of(const hr_node *node) {
-  return (packing){.bits = node->ints[0],
-                   .group = node->ints[1],
-                   .has_columns = node->int_count > 2 && node->ints[2] != 0,
-                   .is_float = node->int_count > 3 && node->ints[3] != 0};
-}
+#include "core/ops/packing.h"
 
 /* Words [.., W] as their bytes [.., 4 W], of this dtype of one byte. */
 static hr_operand bytes_of(hr_builder *b, hr_operand words, hr_dtype dtype) {
@@ -83,7 +72,7 @@ static hr_operand decode_e2m1(hr_builder *b, hr_operand codes, hr_dtype dtype) {
   return hr_make3(b, HR_OP_WHERE, dtype, is_signed, hr_make1(b, HR_OP_NEG, dtype, size), size);
 }
 
-static hr_operand numbers_of(hr_builder *b, hr_operand words, const packing *p, hr_dtype dtype) {
+static hr_operand numbers_of(hr_builder *b, hr_operand words, const hr_packing *p, hr_dtype dtype) {
   if (p->is_float && p->bits == 8) {
     return hr_make1(b, HR_OP_COPY, dtype, bytes_of(b, words, HR_DTYPE_F8E4M3FN));
   }
@@ -98,7 +87,7 @@ static hr_operand of_groups(hr_builder *b, hr_operand x, hr_dtype dtype) {
 }
 
 /* The matrices, with the rows of the words, in this dtype. */
-static hr_operand unpacked(hr_builder *b, const hr_node *node, const packing *p, hr_dtype dtype) {
+static hr_operand unpacked(hr_builder *b, const hr_node *node, const hr_packing *p, hr_dtype dtype) {
   hr_operand words = hr_node_input(node, 1), biases = hr_node_input(node, 3);
   int last = words.rank - 1;
   hr_operand w = hr_view_split(b, numbers_of(b, words, p, dtype), last, p->group);
@@ -113,7 +102,7 @@ hr_status hr__lower_quantized_matmul(hr_builder *b, const hr_node *node) {
     return HR_OK;
   }
   static const int turned[2][3] = {{1, 0}, {0, 2, 1}};
-  packing p = packing_of(node);
+  hr_packing p = hr_packing_of(node->ints, node->int_count);
   hr_operand w = unpacked(b, node, &p, y.dtype);
   w = p.has_columns ? w : hr_view_permute(b, w, turned[y.rank - 2]);
   x = x.dtype == y.dtype ? x : hr_make1(b, HR_OP_COPY, y.dtype, x);

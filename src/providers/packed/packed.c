@@ -14,6 +14,7 @@
 #include "base/allocator.h"
 #include "base/integer.h"
 #include "base/thread.h"
+#include "core/ops/packing.h"
 #include "providers/packed/numbers.h"
 #include "providers/provider.h"
 
@@ -45,8 +46,8 @@ static int64_t dim(const hr_operand *x, int d) {
   return x->dims[x->rank - 2 + d];
 }
 
-static bool int_of(const hr_node *node, int i) {
-  return node->int_count > i && node->ints[i] != 0;
+static hr_packing packing_of(const hr_node *node) {
+  return hr_packing_of(node->ints, node->int_count);
 }
 
 static bool has_biases(const hr_node *node) {
@@ -64,10 +65,11 @@ static bool supports(const hr_program *program, const hr_node *node) {
   for (int i = 0; i < 3; ++i) {
     is = is && node->inputs[i].kind == HR_OPERAND_VALUE;
   }
-  int64_t span = is ? span_of(kind_of((int)node->ints[0], int_of(node, 3))) : 1, group = node->ints[1];
-  is = is && (group % span == 0 || span % group == 0) && (!int_of(node, 2) || group <= GROUP_MOST);
+  hr_packing p = packing_of(node);
+  int64_t span = is ? span_of(kind_of((int)p.bits, p.is_float)) : 1;
+  is = is && (p.group % span == 0 || span % p.group == 0) && (!p.has_columns || p.group <= GROUP_MOST);
   return is && dim(x, 0) > 0 && dim(x, 0) <= ROWS_MOST && w->dims[0] > 0 && dim(w, 0) > 0 && dim(w, 1) > 0 &&
-         (32 % node->ints[0] != 0 || dim(w, 1) % LANES == 0) && w->strides[w->rank - 1] == 1;
+         (32 % p.bits != 0 || dim(w, 1) % LANES == 0) && w->strides[w->rank - 1] == 1;
 }
 
 static place place_of(const hr_operand *x) {
@@ -81,13 +83,14 @@ static place place_of(const hr_operand *x) {
 static size_t plan(const hr_node *node, hr_prepared *prepared) {
   const hr_operand *x = &node->inputs[0];
   product *p = &prepared->product;
+  hr_packing how = packing_of(node);
   *p = (product){.matrices = x->rank == 3 ? x->dims[0] : 1,
                  .rows = dim(x, 0),
                  .columns = dim(&node->outputs[0], 1),
                  .inner = dim(x, 1),
-                 .group = (int)node->ints[1],
-                 .kind = kind_of((int)node->ints[0], int_of(node, 3)),
-                 .has_columns = int_of(node, 2),
+                 .group = (int)how.group,
+                 .kind = kind_of((int)how.bits, how.is_float),
+                 .has_columns = how.has_columns,
                  .has_biases = has_biases(node),
                  .x = place_of(x),
                  .w = place_of(&node->inputs[1]),
