@@ -1,5 +1,9 @@
 /* Products with packed numbers, against plain loops in double: tiles, chunks, strides, dtypes, kinds of numbers. */
 #include "core/ir/dtype.h"
+
+/* Vectors of 32 bytes are arguments of functions that are always inlined: no call depends on how they are passed. */
+#pragma GCC diagnostic ignored "-Wpsabi"
+
 #include "hr_test.h"
 #include "providers/packed/numbers.h"
 #include "providers/provider.h"
