@@ -61,6 +61,8 @@ HR_API void hr_graph_release(hr_graph *graph);
 
 /* The first failure of a function that added to the graph, as a status of the caller's; OK if there is none. */
 HR_API HR_MUST_USE hr_status hr_graph_status(const hr_graph *graph);
+/* The same, and the graph forgets it: calls add to it again. The calls since the failure have added nothing. */
+HR_API HR_MUST_USE hr_status hr_graph_take_failure(hr_graph *graph);
 
 /* ---- values ---- */
 

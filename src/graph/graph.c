@@ -74,6 +74,12 @@ hr_status hr_graph_status(const hr_graph *graph) {
   return hr_status_clone(graph->failure);
 }
 
+hr_status hr_graph_take_failure(hr_graph *graph) {
+  hr_status failure = graph->failure;
+  graph->failure = HR_OK;
+  return failure;
+}
+
 /* ---- names ---- */
 
 /* The key under which a name is, or would be, in the table. */
@@ -129,23 +135,33 @@ static bool is_symbol_name(const char *name) {
   return hr__is_word(name) && is_name(name);
 }
 
+/* True if a value may get the name. */
+static bool check_name(hr_graph *graph, const char *name) {
+  hr_value other = 0;
+  if (!is_name(name)) {
+    REFUSE(graph, "graph: a name of 1 to %d characters, none of them a control character, expected for a value",
+           HR_GRAPH_NAME_MAX);
+    return false;
+  }
+  (void)find_key(graph, name, &other);
+  if (other != 0) {
+    hr__graph_fail(graph, hr_status_make(HR_STATUS_ALREADY_EXISTS, "graph: two values have the name \"%s\"", name));
+  }
+  return other == 0;
+}
+
 void hr_graph_name(hr_graph *graph, hr_value value, const char *name) {
   hr_value other = 0;
-  if (graph->failure != HR_OK) {
+  if (graph->failure != HR_OK || !check_name(graph, name)) {
     return;
   }
-  if (value <= 0 || (size_t)value >= graph->values.count || !is_name(name)) {
-    REFUSE(graph, "graph: a name of 1 to %d characters for one of %zu values expected, got value %d", HR_GRAPH_NAME_MAX,
-           graph->values.count - 1, (int)value);
+  if (value <= 0 || (size_t)value >= graph->values.count || graph->values.data[value].name != NULL) {
+    const char *own = hr_graph_value_name(graph, value);
+    REFUSE(graph, "graph: name \"%s\" for value %d of %zu%s%s", name, (int)value, graph->values.count - 1,
+           own != NULL ? ", which has the name " : "", own != NULL ? own : "");
     return;
   }
   uint64_t key = find_key(graph, name, &other);
-  if (other != 0 || graph->values.data[value].name != NULL) {
-    hr__graph_fail(graph, hr_status_make(HR_STATUS_ALREADY_EXISTS, "graph: %s \"%s\"",
-                                         other != 0 ? "two values have the name" : "a value already has the name",
-                                         other != 0 ? name : graph->values.data[value].name));
-    return;
-  }
   const char *copy = hr_arena_strdup(&graph->arena, name);
   if (copy == NULL || !hr_table_put(&graph->names, key, (void *)(intptr_t)value)) {
     no_memory(graph, "a name");
@@ -313,7 +329,12 @@ static bool copy_dims(hr_graph *graph, const char *what, const hr_type *type, bo
 
 hr_value hr_graph_input(hr_graph *graph, const char *name, const hr_type *type) {
   hr__node node = {.kind = HR__NODE_INPUT, .result_count = 1};
-  if (graph->failure != HR_OK || !check_type(graph, "input", type) || !copy_dims(graph, "input", type, true, &node)) {
+  size_t symbols = graph->symbols.count;
+  if (graph->failure != HR_OK || !check_name(graph, name) || !check_type(graph, "input", type)) {
+    return 0;
+  }
+  if (!copy_dims(graph, "input", type, true, &node)) {
+    graph->symbols.count = symbols;
     return 0;
   }
   if (!hr_vector_reserve(&graph->inputs, graph->inputs.count + 1)) {

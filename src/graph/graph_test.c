@@ -64,6 +64,25 @@ static void expect_refusal(hr_graph *g, hr_status_code code, const char *part) {
   hr_graph_release(g);
 }
 
+HR_TEST(a_graph_goes_on_when_its_failure_is_taken) {
+  hr_graph *g = new_graph();
+  hr_value x = input_of(g, "x", HR_DTYPE_F32, "n");
+  HR_ASSERT_OK(hr_graph_take_failure(g));
+  HR_ASSERT_EQ(input_of(g, "x", HR_DTYPE_F32, "m"), 0);
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_ALREADY_EXISTS, "\"x\"");
+  HR_ASSERT_EQ(input_of(g, "y", HR_DTYPE_F32, "m nan"), 0);
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "\"nan\"");
+  HR_ASSERT_EQ(ADD(g, SUM, VALUES(x), ATTRIBUTES_OF({"axis", INTS_OF(3)})), 0);
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "axis 3");
+  HR_ASSERT_OK(hr_graph_status(g));
+  HR_ASSERT_EQ(hr_graph_input_count(g), 1); /* what failed is not there */
+  HR_ASSERT_EQ(hr_graph_symbol_count(g), 1);
+  HR_ASSERT_EQ(hr_graph_operation_count(g), 0);
+  hr_graph_output(g, "y", ADD(g, SQRT, VALUES(x), 0, NULL));
+  hr_graph_release(read_back(g));
+  hr_graph_release(g);
+}
+
 HR_TEST(the_first_failure_stays_and_names_the_values) {
   hr_graph *g = new_graph();
   hr_value x = input_of(g, "x", HR_DTYPE_F32, "n"), y = input_of(g, "y", HR_DTYPE_F32, "m");
