@@ -181,7 +181,7 @@ PyObject *scalar_object(const hr_scalar *value) {
 }
 
 /* Waits without the interpreter's lock. Another thread may write to the object meanwhile: the view is kept apart. */
-static hr_status read_elements(array_object *x, void *elements) {
+hr_status read_elements(array_object *x, void *elements) {
   hr_stream *stream = x->stream;
   hr_tensor view = x->tensor;
   hr_buffer_retain(view.buffer);
@@ -621,7 +621,7 @@ static PyType_Slot slots[] = {
 
 static PyType_Spec spec = {"headrace.Array", sizeof(array_object), 0, Py_TPFLAGS_DEFAULT, slots};
 
-static int add_methods(PyTypeObject *type, PyMethodDef *added) {
+int add_methods(PyTypeObject *type, PyMethodDef *added) {
   for (; added->ml_name != NULL; ++added) {
     PyObject *method = PyDescr_NewMethod(type, added);
     if (method == NULL || PyObject_SetAttrString((PyObject *)type, added->ml_name, method) < 0) {

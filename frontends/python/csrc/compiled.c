@@ -15,8 +15,6 @@
 
 enum { CAPTURES_MAX = 64 };
 
-typedef PyObject *(*vector_call)(PyObject *self, PyObject *const *args, size_t count, PyObject *names);
-
 typedef struct compiled {
   PyObject_HEAD vector_call call;
   stateful_function f;

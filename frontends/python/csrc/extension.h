@@ -17,12 +17,16 @@
 #include <Python.h>
 
 #include "headrace/array.h"
+#include "headrace/graph.h"
 
 typedef struct array_object {
   PyObject_HEAD hr_stream *stream;
   PyObject *weak; /* references, NULL without any */
   hr_tensor tensor;
 } array_object;
+
+/* vectorcallfunc, which the limited interface lacks. */
+typedef PyObject *(*vector_call)(PyObject *self, PyObject *const *args, size_t count, PyObject *names);
 
 typedef struct dtype_object {
   PyObject_HEAD hr_dtype dtype;
@@ -99,6 +103,8 @@ static inline array_object *as_array(PyObject *object) {
   return (array_object *)object;
 }
 PyObject *scalar_object(const hr_scalar *value);
+/* Waits for the elements, row-major, without the interpreter's lock. */
+hr_status read_elements(array_object *x, void *elements);
 /* The array, which may be NULL with an exception; or NULL with that of a failure, after which the array is dropped. */
 static inline array_object *array_or_raise(array_object *x, hr_status status) {
   if (__builtin_expect(status == HR_OK, 1)) {
@@ -164,6 +170,9 @@ PyObject *construct_array(PyTypeObject *type, PyObject *args, PyObject *names);
 
 /* ---- indexing.c ---- */
 
+enum { KEYS_MAX = 2 * HR_RANK_MAX + 1 };
+/* A slice of Python; -1 with an exception. */
+int take_slice(PyObject *slice, hr_index *out);
 PyObject *get_item(PyObject *self, PyObject *key);
 int set_item(PyObject *self, PyObject *key, PyObject *value);
 PyObject *get_row(PyObject *self, Py_ssize_t i);
@@ -250,11 +259,71 @@ extern PyMethodDef file_methods[];
 extern PyMethodDef pickle_methods[];
 PyObject *reduce_array(PyObject *self, PyObject *unused);
 
+/* ---- graphs.c: graphs and their values ---- */
+
+typedef struct graph_object {
+  PyObject_HEAD hr_graph *graph;
+  PyObject *weak;
+} graph_object;
+
+typedef struct value_object {
+  PyObject_HEAD graph_object *owner;
+  hr_value value;
+} value_object;
+
+extern PyTypeObject *graph_type, *value_type;
+int add_graphs(PyObject *module);
+static inline bool is_value(PyObject *object) {
+  return Py_TYPE(object) == value_type;
+}
+/* A graph, whose reference it takes over. */
+PyObject *new_graph(hr_graph *graph);
+/* A value of the graph. 0: NULL with the graph's failure as an exception. */
+PyObject *new_value(graph_object *owner, hr_value value);
+/* Raises the graph's failure, which it forgets; returns NULL. */
+PyObject *raise_of_graph(graph_object *owner);
+/* What may stand for a value: one of the graph, numbers if takes_numbers, and arrays as constants. 0 with an exception;
+ * -1 without one if the object is nothing of these. */
+hr_value value_from(graph_object *owner, PyObject *object, bool takes_numbers);
+
+/* ---- graph_calls.c ---- */
+
+/* A function of one or two values; NotImplemented if an object is none. */
+PyObject *graph_unary(hr_functional function, PyObject *x);
+PyObject *graph_binary(hr_functional function, PyObject *x, PyObject *y);
+/* An attribute of integers: of these, values of the graph, and names of symbols. -1 with an exception. */
+typedef struct graph_integers {
+  int64_t numbers[HR_RANK_MAX];
+  hr_value values[HR_RANK_MAX];
+  bool has_values;
+} graph_integers;
+int graph_integers_from(graph_object *owner, PyObject *object, const char *name, graph_integers *to,
+                        hr_graph_attribute *out);
+/* The first result of a call, or NULL with an exception. */
+PyObject *add_call(graph_object *owner, hr_functional function, int input_count, const hr_value *inputs,
+                   int attribute_count, const hr_graph_attribute *attributes);
+
+/* ---- graph_indexing.c ---- */
+
+/* x[...] by integers, slices, None and Ellipsis. */
+PyObject *index_value(PyObject *self, PyObject *key);
+
+/* ---- packages.c ---- */
+
+int add_packages(PyObject *module);
+/* The graph of a file. */
+PyObject *graph_of_file(PyObject *path);
+
+/* ---- sessions.c ---- */
+
+int add_sessions(PyObject *module);
+
 /* ---- functions.c ---- */
 
 extern PyMethodDef function_methods[];
 /* Those of the type that are functions of it: x.sum(). */
 extern PyMethodDef array_function_methods[];
+int add_methods(PyTypeObject *type, PyMethodDef *added);
 /* A function of one or two operands; NotImplemented if an object is none. */
 PyObject *apply_unary(hr_functional function, PyObject *x);
 PyObject *apply_binary(hr_functional function, PyObject *x, PyObject *y);

@@ -2,55 +2,7 @@
  * for all. */
 #include <string.h>
 
-#include "extension.h"
-
-typedef enum parameter_kind {
-  PARAMETER_INPUT = 0,
-  PARAMETER_OPTIONAL, /* an input that may be None */
-  PARAMETER_MANY,     /* a sequence of inputs */
-  PARAMETER_STAR,     /* all positional arguments */
-  PARAMETER_INT,
-  PARAMETER_FLAG,
-  PARAMETER_REAL,
-  PARAMETER_INTS,
-  PARAMETER_DTYPE,
-  PARAMETER_TEXT,
-  PARAMETER_REALS,
-  PARAMETER_LIST /* any number of integers */
-} parameter_kind;
-
-typedef struct parameter {
-  const char *name; /* NULL: the end of the list */
-  parameter_kind kind;
-  bool is_required;
-} parameter;
-
-typedef struct function_row {
-  hr_functional function;
-  const char *name;
-  bool takes_numbers; /* numbers are arguments of each run, and weak */
-  int result_count;   /* 0: a list, -1: a tuple, of as many as the function has for these arguments */
-  const parameter *parameters;
-} function_row;
-
-enum { PARAMETERS_MAX = 16, INPUTS_MAX = 64, FEW_RESULTS = 4 };
-
-typedef struct call {
-  const function_row *row;
-  PyObject *values[PARAMETERS_MAX]; /* by parameter; NULL: not given */
-  hr_stream *stream;
-  int input_count, attribute_count;
-  const hr_tensor *inputs[INPUTS_MAX];
-  PyObject *owned[INPUTS_MAX];
-  hr_tensor numbers[4]; /* of inputs that are numbers */
-  int number_count, list_count;
-  hr_attribute attributes[PARAMETERS_MAX];
-  union {
-    int64_t integers[HR_RANK_MAX];
-    double reals[HR_RANK_MAX];
-  } lists[PARAMETERS_MAX];
-  int64_t *long_list; /* of PARAMETER_LIST; owned */
-} call;
+#include "functions.h"
 
 /* ---- which argument belongs to which parameter ---- */
 
@@ -200,7 +152,7 @@ static int take_long_list(call *c, PyObject *value) {
   return PyErr_Occurred() ? -1 : (int)count;
 }
 
-static int take_attribute(call *c, parameter_kind kind, PyObject *value, hr_attribute *to) {
+int take_attribute(call *c, parameter_kind kind, PyObject *value, hr_attribute *to) {
   to->kind = HR_ATTRIBUTE_NONE;
   if (value == NULL || value == Py_None) {
     return 0;
@@ -417,6 +369,8 @@ static PyObject *call_any(const function_row *row, PyObject *self, PyObject *con
   PyObject *result = NULL;
   if (take_values(&c) == 0) {
     result = row->result_count == 1 ? apply_one(&c) : apply_several(&c);
+  } else if (takes_values(&c)) { /* of a graph: no arrays, so that arrays pay nothing for graphs */
+    result = call_on_graph(&c);
   }
   for (int i = 0; i < c.input_count; ++i) {
     Py_XDECREF(c.owned[i]);

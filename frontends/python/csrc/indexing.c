@@ -17,7 +17,7 @@ static int take_bound(PyObject *bound, bool *has, int64_t *out) {
   return overflow == 0 && *out == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
-static int take_slice(PyObject *slice, hr_index *out) {
+int take_slice(PyObject *slice, hr_index *out) {
   static const char *const names[] = {"start", "stop", "step"};
   bool has[3];
   int64_t values[3] = {0, 0, 1};
@@ -32,8 +32,6 @@ static int take_slice(PyObject *slice, hr_index *out) {
   *out = (hr_index){HR_INDEX_SLICE, has[0], has[1], values[0], values[1], has[2] ? values[2] : 1};
   return 0;
 }
-
-enum { KEYS_MAX = 2 * HR_RANK_MAX + 1 };
 
 /* A key of x[...]. */
 typedef struct index_key {

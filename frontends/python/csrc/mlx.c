@@ -71,7 +71,7 @@ static bool is_plain(PyObject *object) {
 
 PyObject *refuse_operand(hr_functional function, PyObject *object) {
   bool is_equality = function == HR_FUNCTIONAL_EQUAL || function == HR_FUNCTIONAL_NOT_EQUAL;
-  if (!follows_mlx || is_equality || !is_plain(object)) {
+  if (!follows_mlx || is_equality || is_value(object) || !is_plain(object)) {
     Py_RETURN_NOTIMPLEMENTED;
   }
   return PyErr_Format(PyExc_ValueError, "%R is neither an array nor a number", object);

@@ -32,6 +32,7 @@ static bool handler_raises(void *arg) {
 static PyObject *exception_of(hr_status_code code) {
   switch (code) {
     case HR_STATUS_INVALID_ARGUMENT:
+    case HR_STATUS_ALREADY_EXISTS:
       return PyExc_ValueError;
     case HR_STATUS_OUT_OF_RANGE:
       return mlx_exception(PyExc_IndexError);
@@ -301,8 +302,8 @@ static int fill_module(PyObject *module) {
       PyModule_AddFunctions(module, file_methods) < 0 || PyModule_AddFunctions(module, compile_methods) < 0 ||
       PyModule_AddFunctions(module, vmap_methods) < 0 || PyModule_AddFunctions(module, pickle_methods) < 0 ||
       PyModule_AddFunctions(module, mlx_methods) < 0 || PyModule_AddFunctions(module, list_methods) < 0 ||
-      add_compiled(module) < 0 || PyModule_AddObjectRef(module, "Array", (PyObject *)array_type) < 0 ||
-      add_late_methods() < 0) {
+      add_compiled(module) < 0 || add_graphs(module) < 0 || add_sessions(module) < 0 || add_packages(module) < 0 ||
+      PyModule_AddObjectRef(module, "Array", (PyObject *)array_type) < 0 || add_late_methods() < 0) {
     return -1;
   }
   Py_INCREF(module);

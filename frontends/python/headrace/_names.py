@@ -2,17 +2,17 @@
 
 NAMES = frozenset(
     """
-Array __array_api_version__ __array_namespace_info__ abs absolute acos acosh adadelta_update adagrad_update
-adam_update adamax_update add addcdiv addcmul airy_ai all allclose amax amin angle any append apply_along_axis
-apply_over_axes arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin argpartition argsort
-argwhere around array array_equal array_equiv array_split as_strided asanyarray asarray asarray_chkfinite
-ascontiguousarray asin asinh astype atan atan2 atanh atleast_1d atleast_2d atleast_3d attention average avg_pool
-bartlett batch_norm batch_norm_training bfloat16 binary_cross_entropy bincount bitwise_and bitwise_count
-bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor blackman block bool bool_
-broadcast_arrays broadcast_shapes broadcast_to byte c_ can_cast cbrt cdouble ceil celu chebyshev_t chebyshev_u
-chebyshev_v chebyshev_w checkpoint choose clip column_stack common_type compile complex complex128 complex64
-compress concat concatenate conj conjugate conv conv_general conv_transpose convolve copy copysign corrcoef
-correlate cos cosh cosine_similarity_loss count_nonzero cov cross cross_entropy csingle cumprod cumsum
+Array Graph Package Session Value __array_api_version__ __array_namespace_info__ abs absolute acos acosh
+adadelta_update adagrad_update adam_update adamax_update add addcdiv addcmul airy_ai all allclose amax amin angle
+any append apply_along_axis apply_over_axes arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax
+argmin argpartition argsort argwhere around array array_equal array_equiv array_split as_strided asanyarray asarray
+asarray_chkfinite ascontiguousarray asin asinh astype atan atan2 atanh atleast_1d atleast_2d atleast_3d attention
+average avg_pool bartlett batch_norm batch_norm_training bfloat16 binary_cross_entropy bincount bitwise_and
+bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor blackman
+block bool bool_ broadcast_arrays broadcast_shapes broadcast_to byte c_ can_cast cbrt cdouble ceil celu chebyshev_t
+chebyshev_u chebyshev_v chebyshev_w checkpoint choose clip column_stack common_type compile complex complex128
+complex64 compress concat concatenate conj conjugate conv conv_general conv_transpose convolve copy copysign
+corrcoef correlate cos cosh cosine_similarity_loss count_nonzero cov cross cross_entropy csingle cumprod cumsum
 cumulative_max cumulative_min cumulative_prod cumulative_sum custom_function deg2rad degrees delete dequantize
 device diag diag_indices diag_indices_from diagflat diagonal diff digamma digitize divide divmod dot double dsplit
 dstack dtype dynamic_slice dynamic_slice_update e ediff1d einsum elu empty empty_like entr equal erf erfc erfcx
@@ -32,9 +32,9 @@ margin_ranking_loss mask_indices masked_fill masked_scatter matmul matrix_transp
 max_pool_places maximum may_share_memory mean median meshgrid mgrid min minimum mish mod modf moveaxis mse_loss
 multiply nan nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile
 nanprod nanquantile nanstd nansum nanvar ndenumerate ndim ndindex ndtr ndtri negative newaxis nextafter nll_loss
-nonzero normalize not_equal ogrid ones ones_like outer packbits pad pad_edge pad_reflect pad_symmetric pad_wrap
-partition percentile permute_dims pi piecewise polar poly polyadd polyder polydiv polyfit polygamma polyint polymul
-polysub polyval positive pow power prelu prod promote_types ptp put_along_axis qqmm quantile quantize
+nonzero normalize not_equal ogrid ones ones_like open_package outer packbits pad pad_edge pad_reflect pad_symmetric
+pad_wrap partition percentile permute_dims pi piecewise polar poly polyadd polyder polydiv polyfit polygamma polyint
+polymul polysub polyval positive pow power prelu prod promote_types ptp put_along_axis qqmm quantile quantize
 quantized_matmul r_ rad2deg radians ravel ravel_multi_index real real_if_close reciprocal reduce_window relu relu2
 relu6 remainder repeat reshape resize result_type right_shift rint rms_norm rmsprop_update rnn rnn_cell roll
 rollaxis roots rot90 rotary round row_stack rsqrt s_ save save_gguf save_safetensors savez savez_compressed

@@ -148,8 +148,8 @@ def concat(arrays, /, axis=0):
 
 
 def _array_of(x):
-    """x as an array; memory of others is copied, since it may change before the work runs."""
-    return x if isinstance(x, Array) else _arrays.array(x)
+    """x as an array, or a value of a graph; memory of others is copied, since it may change before the work runs."""
+    return x if isinstance(x, (Array, _arrays.Value)) else _arrays.array(x)
 
 
 def _edge(part, x, axis):

@@ -9,8 +9,8 @@ __all__ = []
 
 
 def array_of(x):
-    """x as an array; memory of others is copied, since it may change before the work runs."""
-    return x if isinstance(x, Array) else hr.array(x)
+    """x as an array, or a value of a graph; memory of others is copied, since it may change before the work runs."""
+    return x if isinstance(x, (Array, hr.Value)) else hr.array(x)
 
 
 _COMPLEX = frozenset(["complex64", "complex128"])

@@ -1,0 +1,321 @@
+"""headrace.Graph: values, functions of the table, indices, gradients, text, and packages."""
+
+import os
+
+import headrace as hr
+import numpy as np
+import pytest
+
+
+def run(graph, **inputs):
+    """The outputs of a graph as NumPy arrays."""
+    return {name: np.asarray(x) for name, x in hr.Session(graph)(**inputs).items()}
+
+
+def result_of(build, *shapes, dims=None, dtype="float32"):
+    """build(values) on a graph whose inputs have symbols in the place of dims, for arrays of these shapes."""
+    graph = hr.Graph()
+    rng = np.random.default_rng(0)
+    arrays = [np.asarray(rng.standard_normal(shape), dtype) for shape in shapes]
+    dims = dims or [[f"s{i}{d}" for d in range(len(shape))] for i, shape in enumerate(shapes)]
+    values = [graph.input(f"x{i}", dtype, d) for i, d in enumerate(dims)]
+    graph.output("y", build(*values))
+    got = run(graph, **{f"x{i}": x for i, x in enumerate(arrays)})["y"]
+    return got, build(*[hr.array(x) for x in arrays]), arrays
+
+
+def test_a_graph_of_operators_and_functions():
+    graph = hr.Graph()
+    x = graph.input("x", "float32", ["n", 3])
+    w = graph.constant(np.arange(6, dtype=np.float32).reshape(3, 2), name="w")
+    y = hr.relu(x @ w - 4.0) + 1
+    graph.output("y", y)
+    graph.output("total", y.sum())
+    assert y.shape == ("n", 2) and y.dtype == hr.float32 and y.ndim == 2 and y.graph is graph
+    assert list(graph.inputs) == ["x"] and list(graph.outputs) == ["y", "total"] and graph.symbols == ("n",)
+    assert graph["w"].name == "w" and graph.constant_bytes == 24
+    for n in (1, 4, 0):
+        given = np.arange(3 * n, dtype=np.float32).reshape(n, 3)
+        wanted = np.maximum(given @ np.arange(6, dtype=np.float32).reshape(3, 2) - 4, 0) + 1
+        got = run(graph, x=given)
+        np.testing.assert_array_equal(got["y"], wanted)
+        np.testing.assert_array_equal(got["total"], wanted.sum())
+
+
+def test_text_is_parsed_again():
+    graph = hr.Graph()
+    x = graph.input("x", hr.float32, ["n", 2])
+    graph.output("p", hr.softmax(x * 2, axis=1))
+    again = hr.Graph.parse(str(graph))
+    assert str(again) == str(graph) and "softmax(" in str(graph)
+    given = np.array([[0, 1], [2, 2]], np.float32)
+    np.testing.assert_array_equal(run(again, x=given)["p"], run(graph, x=given)["p"])
+    assert "1 inputs" in repr(graph) and "float32('n', 2)" in repr(x)
+
+
+def test_text_with_large_constants_gets_them():
+    graph = hr.Graph()
+    weights = np.arange(100, dtype=np.float32)
+    graph.output("y", graph.input("x", "float32", [100]) + weights)
+    text = str(graph)
+    assert "#0" in text
+    again = hr.Graph.parse(text, data=[weights])
+    np.testing.assert_array_equal(run(again, x=weights)["y"], 2 * weights)
+    with pytest.raises(ValueError):
+        hr.Graph.parse(text)
+    with pytest.raises(ValueError, match="line 1"):
+        hr.Graph.parse("graph x")
+
+
+OPERATORS = [
+    lambda x, y: x + y,
+    lambda x, y: x - y * 2,
+    lambda x, y: 2 - x / y,
+    lambda x, y: x // y + x % y,
+    lambda x, y: abs(x) ** 2.0,
+    lambda x, y: -x + (+y),
+    lambda x, y: (x < y) | ~(x >= 0) & (x != y) ^ (x == y),
+    lambda x, y: hr.where(x > y, x, 0.5),
+    lambda x, y: hr.maximum(x, y).clip(0, 1),
+    lambda x, y: hr.concat([x, y], axis=1),
+    lambda x, y: hr.stack([x, y]),
+    lambda x, y: x.T @ y,
+    lambda x, y: x.astype("float64").mean(axis=0),
+    lambda x, y: hr.argmax(x, axis=1),
+    lambda x, y: hr.reshape(x, -1),
+    lambda x, y: hr.clip(x, None, y),
+]
+
+
+@pytest.mark.parametrize("build", OPERATORS)
+def test_functions_are_those_of_arrays(build):
+    got, wanted, _ = result_of(build, (3, 4), (3, 4), dims=[["n", "m"], ["n", "m"]])
+    wanted = np.asarray(wanted)
+    assert got.dtype == wanted.dtype
+    np.testing.assert_array_equal(got, wanted)
+
+
+KEYS = [
+    np.s_[0], np.s_[-1], np.s_[1:], np.s_[:-1], np.s_[::2], np.s_[1::2, 1:3], np.s_[-2:], np.s_[:100], np.s_[-100:2],
+    np.s_[5:2], np.s_[::-1], np.s_[-2::-1], np.s_[:0:-2], np.s_[4:1:-1], np.s_[..., 0], np.s_[..., -1:], np.s_[None],
+    np.s_[:, None], np.s_[0, ..., None], np.s_[..., None, 1], np.s_[1, 2], np.s_[:, -3], np.s_[()], np.s_[...],
+    np.s_[2:2], np.s_[-1:0:-1, ::-2], np.s_[7:], np.s_[:-7], np.s_[:, 1:][1:],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS, ids=str)
+@pytest.mark.parametrize("dims", [["n", "m"], [5, 4], [5, "m"]], ids=str)
+def test_indices_are_those_of_numpy(key, dims):
+    got, _, (x,) = result_of(lambda x: x[key], (5, 4), dims=[dims])
+    np.testing.assert_array_equal(got, x[key])
+
+
+def test_a_slice_follows_the_size():
+    graph = hr.Graph()
+    x = graph.input("x", "float32", ["n"])
+    graph.output("y", x[1::2])
+    graph.output("last", x[-1])
+    for n in (1, 2, 7, 8):
+        given = np.arange(n, dtype=np.float32)
+        got = run(graph, x=given)
+        np.testing.assert_array_equal(got["y"], given[1::2])
+        np.testing.assert_array_equal(got["last"], given[-1])
+
+
+def test_wrong_indices():
+    graph = hr.Graph()
+    x = graph.input("x", "float32", ["n", 3])
+    with pytest.raises(IndexError, match="index 3 is out of bounds for axis 1 with size 3"):
+        x[:, 3]
+    with pytest.raises(IndexError):
+        x[0, 0, 0]
+    with pytest.raises(IndexError):
+        x[..., ...]
+    with pytest.raises(TypeError, match="headrace.take"):
+        x[[0, 1]]
+    with pytest.raises(ValueError, match="step is 0"):
+        x[::0]
+    with pytest.raises(TypeError):
+        x[0] = 1
+    graph.output("y", x[2])
+    with pytest.raises(ValueError):
+        hr.Session(graph)(x=np.zeros((2, 3), np.float32))
+
+
+def test_shapes_of_symbols_and_values():
+    graph = hr.Graph()
+    x = graph.input("x", "float32", ["n", "m"])
+    y = x.reshape("m", -1)
+    assert y.shape[0] == "m"
+    graph.output("flat", hr.reshape(x, (graph.symbol("n") * graph.symbol("m"),)))
+    graph.output("same", y.reshape(x.shape))
+    graph.output("like", hr.broadcast_to(graph.constant(1.0), graph.shape(x)))
+    graph.output("size", graph.symbol("n"))
+    got = run(graph, x=np.ones((2, 5), np.float32))
+    assert got["flat"].shape == (10,) and got["same"].shape == (2, 5) and got["like"].shape == (2, 5)
+    assert got["size"] == 2 and got["size"].dtype == np.int64
+    with pytest.raises(ValueError, match="no symbol"):
+        x.reshape("k", -1)
+    with pytest.raises(ValueError, match="graph.shape"):
+        x.reshape(hr.concat([x, x]).shape)
+
+
+def test_gradients():
+    graph = hr.Graph()
+    x = graph.input("x", "float32", ["n", 3])
+    w = graph.input("w", "float32", [3])
+    loss = ((x @ w) ** 2).sum()
+    (dw, dx) = graph.gradient(loss, [w, x])
+    graph.output("dw", dw)
+    graph.output("dx", dx)
+    graph.output("second", graph.gradient(dw.sum(), w))
+    rng = np.random.default_rng(1)
+    a, b = rng.standard_normal((4, 3)).astype("f"), rng.standard_normal(3).astype("f")
+    got = run(graph, x=a, w=b)
+    np.testing.assert_allclose(got["dw"], 2 * a.T @ (a @ b), rtol=1e-5)
+    np.testing.assert_allclose(got["dx"], 2 * np.outer(a @ b, b), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(got["second"], 2 * a.T @ a @ np.ones(3), rtol=1e-4, atol=1e-5)
+
+
+def test_an_error_is_that_of_its_line_and_the_graph_goes_on():
+    graph = hr.Graph()
+    x = graph.input("x", "float32", ["n", 3])
+    with pytest.raises(ValueError, match="matmul"):
+        x @ graph.constant(np.zeros((4, 2), np.float32))
+    with pytest.raises(ValueError, match='two values have the name "x"'):
+        graph.input("x", "float32", [2])
+    with pytest.raises(ValueError, match='two values have the name "x"'):
+        graph.constant(1.0, name="x")
+    with pytest.raises(ValueError):
+        graph.input("y", "float32", ["1n"])
+    with pytest.raises(ValueError, match="dim 0 is -2"):
+        graph.input("y", "float32", [-2])
+    with pytest.raises(TypeError):
+        graph.input("y", "float17", [2])
+    with pytest.raises(TypeError):
+        graph.input("y", None, [2])
+    with pytest.raises(ValueError, match="another graph"):
+        x + hr.Graph().input("x", "float32", [])
+    with pytest.raises(TypeError):
+        x + "text"
+    with pytest.raises(TypeError):
+        hr.relu(x, 3)
+    with pytest.raises(TypeError, match="headrace.where"):
+        bool(x > 0)
+    with pytest.raises(TypeError):
+        list(x)
+    with pytest.raises(ValueError):
+        graph.gradient(x.astype("int32"), [x])
+    with pytest.raises(KeyError):
+        graph["y"]
+    graph.output("y", x + 1)
+    with pytest.raises(ValueError, match='two outputs have the name "y"'):
+        graph.output("y", x)
+    assert list(graph.inputs) == ["x"] and list(graph.outputs) == ["y"] and graph.symbols == ("n",)
+    np.testing.assert_array_equal(run(graph, x=np.zeros((1, 3), np.float32))["y"], np.ones((1, 3)))
+
+
+def test_two_symbols_are_two_dims():
+    graph = hr.Graph()
+    x, y = graph.input("x", "float32", ["n"]), graph.input("y", "float32", ["m"])
+    with pytest.raises(ValueError, match="add"):
+        x + y
+
+
+def test_arrays_and_lists_become_constants():
+    graph = hr.Graph()
+    x = graph.input("x", "float32", [2])
+    graph.output("y", hr.array([1.0, 2.0]) + x * np.array([3, 4], np.float32))
+    graph.output("z", np.float32([1, 1]) - hr.maximum(x, [0.5, 0.5]))
+    got = run(graph, x=np.float32([1, 0]))
+    np.testing.assert_array_equal(got["y"], [4, 2])
+    np.testing.assert_array_equal(got["z"], [0, 0.5])
+
+
+def test_functions_with_several_results():
+    graph = hr.Graph()
+    x = graph.input("x", "float32", ["n", 4])
+    parts = hr.unstack(x, axis=1)
+    assert len(parts) == 4
+    values, places = hr.topk(x, 2)
+    graph.output("a", parts[1])
+    graph.output("values", values)
+    graph.output("places", places)
+    given = np.float32([[3, 1, 4, 2]])
+    got = run(graph, x=given)
+    np.testing.assert_array_equal(got["a"], [1])
+    np.testing.assert_array_equal(got["values"], [[4, 3]])
+    np.testing.assert_array_equal(got["places"], [[2, 0]])
+
+
+def test_layers_of_nn_build_graphs():
+    from headrace import nn
+
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    graph = hr.Graph()
+    graph.output("y", model(graph.input("x", "float32", ["n", 3])))
+    given = np.ones((2, 3), np.float32)
+    np.testing.assert_allclose(run(graph, x=given)["y"], np.asarray(model(hr.array(given))), rtol=1e-6)
+
+
+def test_simplify_folds_constants_and_drops_the_rest():
+    graph = hr.Graph()
+    x = graph.input("x", "float32", ["n"])
+    hr.exp(x)
+    graph.output("y", x + hr.sqrt(graph.constant(np.float32([4.0]))))
+    small = graph.simplify()
+    assert graph.operations == 3 and small.operations == 1 and list(small.inputs) == ["x"]
+    np.testing.assert_array_equal(run(small, x=np.float32([1, 2]))["y"], [3, 4])
+
+
+def test_packages(tmp_path):
+    graph = hr.Graph()
+    weights = np.arange(5000, dtype=np.float32)
+    graph.output("y", graph.input("x", "float32", ["n", 1]) * weights)
+    path = tmp_path / "model.hrpkg"
+    graph.save(path, notes={"producer": "a test", "count": "1"})
+    package = hr.open_package(path)
+    assert package.notes == {"producer": "a test", "count": "1"} and package.path == path
+    assert package.bytes == os.path.getsize(path) and package.text_bytes > 0
+    package.verify()
+    loaded = package.graph
+    package.close()
+    assert str(loaded) == str(graph)
+    given = np.float32([[1], [2]])
+    for source in (loaded, path, str(path)):
+        session = hr.Session(source)
+        np.testing.assert_array_equal(np.asarray(session(x=given)["y"]), given * weights)
+        assert session.stats()["constant_bytes_copied"] == 0
+    for use in (package.verify, lambda: package.graph, lambda: package.notes, package.__enter__):
+        with pytest.raises(ValueError, match="closed"):
+            use()
+    with hr.open_package(path) as package:
+        assert package.notes["count"] == "1"
+    assert "closed" in repr(package)
+
+
+def test_files_that_are_no_packages(tmp_path):
+    path = tmp_path / "model.hrpkg"
+    with pytest.raises(FileNotFoundError, match="model.hrpkg"):
+        hr.open_package(path)
+    with pytest.raises(FileNotFoundError):
+        hr.Session(path)
+    path.write_bytes(b"no package")
+    with pytest.raises(ValueError, match="model.hrpkg"):
+        hr.open_package(path)
+    graph = hr.Graph()
+    graph.output("y", graph.input("x", "float32", [2]) + np.arange(1000, dtype=np.float32)[:2])
+    with pytest.raises((TypeError, ValueError)):
+        graph.save(path, notes={"a": 1})
+    with pytest.raises(ValueError):
+        graph.save(path, notes={"a=b": "c"})
+    with pytest.raises(TypeError):
+        hr.open_package(3.5)
+    large = hr.Graph()
+    large.output("y", large.input("x", "float32", [1000]) + np.arange(1000, dtype=np.float32))
+    large.save(path)
+    data = bytearray(path.read_bytes())
+    data[-8] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match="model.hrpkg"):
+        hr.open_package(path).verify()

@@ -1,0 +1,200 @@
+"""headrace.Session: inputs of all kinds, instances, traces and gradients through a session, and wrong inputs."""
+
+import threading
+
+import headrace as hr
+import numpy as np
+import pytest
+
+
+def make_graph():
+    graph = hr.Graph()
+    x, t = graph.input("x", "float32", ["n", 3]), graph.input("t", "int64", ["n"])
+    graph.output("y", x * 2)
+    graph.output("z", x.sum(axis=1) + t.astype("float32"))
+    return graph
+
+
+X, T = np.arange(6, dtype=np.float32).reshape(2, 3), np.array([1, 2])
+
+
+def check(y, z):
+    np.testing.assert_array_equal(np.asarray(y), X * 2)
+    np.testing.assert_array_equal(np.asarray(z), X.sum(axis=1) + T)
+
+
+def test_calls_and_runs():
+    session = hr.Session(make_graph())
+    assert session.inputs == ("x", "t") and session.outputs == ("y", "z") and session.device.startswith("cpu")
+    for answer in (session(x=X, t=T), session(X, T), session(X, t=T), session(**{"t": T, "x": X})):
+        assert list(answer) == ["y", "z"] and isinstance(answer["y"], hr.Array)
+        check(answer["y"], answer["z"])
+    check(*session.run(None, {"x": X, "t": T}))
+    z, y = session.run(["z", "y"], {"t": hr.array(T), "x": hr.array(X)})
+    check(y, z)
+    assert session.run(["z"], {"x": X, "t": T})[0].shape == (2,)
+    assert session.stats()["runs"] == 7 and session.stats()["instances"] == 1 and session.stats()["records"] > 0
+
+
+def test_inputs_of_all_kinds():
+    session = hr.Session(make_graph())
+
+    class Exchanged:
+        def __init__(self, x):
+            self.x = hr.array(x)
+
+        def __dlpack__(self, **options):
+            return self.x.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return self.x.__dlpack_device__()
+
+    wide = np.zeros((3, 4), np.float32)
+    wide[:, ::2] = X.T
+    for x in (X, X.tolist(), hr.array(X), Exchanged(X), hr.array(wide)[:, ::2].T, np.asfortranarray(X)):
+        check(*session.run(None, {"x": x, "t": T.tolist()}))
+
+
+def test_memory_of_others_may_change_after_the_call():
+    session = hr.Session(make_graph())
+    x = X.copy()
+    answer = session(x=x, t=T)
+    x[:] = -1
+    check(answer["y"], answer["z"])
+
+
+def test_instances_by_dims():
+    session = hr.Session(make_graph(), instances=2)
+    for n in (1, 2, 3, 2, 0):
+        answer = session(x=np.ones((n, 3), np.float32), t=np.zeros(n, np.int64))
+        assert answer["y"].shape == (n, 3) and np.asarray(answer["z"]).tolist() == [3.0] * n
+    assert session.stats()["kept"] == 2 and session.stats()["instances"] == 4
+
+
+def test_warm_makes_the_instance():
+    session = hr.Session(make_graph())
+    session.warm(x=(2, 3), t=(2,))
+    session.warm(x=X, t=hr.array(T))
+    assert session.stats()["instances"] == 1 and session.stats()["runs"] == 0
+    check(*session.run(None, {"x": X, "t": T}))
+    assert session.stats()["instances"] == 1
+    for wrong in ({"x": (2, 3)}, {"x": (2, 3), "t": (2,), "u": (1,)}, {"x": (2, 3), "t": (3,)}, {"x": (-1, 3), "t": (2,)}):
+        with pytest.raises(ValueError):
+            session.warm(**wrong)
+
+
+def test_many_inputs_and_outputs():
+    graph = hr.Graph()
+    for i in range(40):
+        graph.output(f"y{i}", graph.input(f"x{i}", "float32", ["n"]) + i)
+    answer = hr.Session(graph)(**{f"x{i}": np.full(2, i, np.float32) for i in range(40)})
+    assert [np.asarray(answer[f"y{i}"]).tolist() for i in range(40)] == [[2.0 * i] * 2 for i in range(40)]
+
+
+def test_a_graph_may_grow_after_the_session():
+    graph = make_graph()
+    session = hr.Session(graph)
+    graph.output("more", graph["x"] + 1)
+    check(*session.run(None, {"x": X, "t": T}))
+    assert len(hr.Session(graph).outputs) == 3 and session.graph is graph
+
+
+def test_wrong_names():
+    session = hr.Session(make_graph())
+    with pytest.raises(ValueError, match="input 't' is missing"):
+        session(x=X)
+    with pytest.raises(ValueError, match="input 'u' is not known; expected .'x', 't'"):
+        session(x=X, t=T, u=X)
+    with pytest.raises(ValueError, match="input 'u' is not known"):
+        session(x=X, u=T)
+    with pytest.raises(ValueError, match="input 'u' is not known"):
+        session.run(None, {"x": X, "t": T, "u": X})
+    with pytest.raises(ValueError, match="output 'u' is not known; expected .'y', 'z'"):
+        session.run(["u"], {"x": X, "t": T})
+    with pytest.raises(ValueError, match="twice"):
+        session(X, T, x=X)
+    with pytest.raises(TypeError, match="3 inputs"):
+        session(X, T, X)
+    with pytest.raises(ValueError, match="input 'x' is missing"):
+        session()
+    with pytest.raises(TypeError):
+        session.run(None, [X, T])
+
+
+def test_wrong_dims_and_dtypes():
+    session = hr.Session(make_graph())
+    with pytest.raises(ValueError, match='"x".*4'):
+        session(x=np.zeros((2, 4), np.float32), t=T)
+    with pytest.raises(ValueError, match='"t".*"x"|"x".*"t"'):  # symbols that disagree name both
+        session(x=X, t=np.array([1, 2, 3]))
+    with pytest.raises(ValueError, match='"x".*f64'):
+        session(x=X.astype(np.float64), t=T)
+    with pytest.raises(ValueError, match='"x"'):
+        session(x=X[0], t=T)
+    with pytest.raises((TypeError, ValueError)):
+        session(x="text", t=T)
+    with pytest.raises((TypeError, ValueError)):
+        session(x=None, t=T)
+    check(*session.run(None, {"x": X, "t": T}))
+
+
+def test_wrong_sessions(tmp_path):
+    graph = hr.Graph()
+    graph.input("x", "float32", [2])
+    with pytest.raises(ValueError, match="instances is 0"):
+        hr.Session(graph, instances=0)
+    with pytest.raises(TypeError):
+        hr.Session(3.5)
+    with pytest.raises(IsADirectoryError if False else (OSError, ValueError)):
+        hr.Session(tmp_path)
+    with pytest.raises((RuntimeError, ValueError)):
+        hr.Session(make_graph(), device="no such device")
+
+
+def test_gradients_go_through_a_session():
+    session = hr.Session(make_graph())
+
+    def loss(x):
+        answer = session(x=x, t=T)
+        return (answer["y"] ** 2).sum() + answer["z"].sum()
+
+    np.testing.assert_allclose(np.asarray(hr.grad(loss)(hr.array(X))), 8 * X + 1, rtol=1e-6)
+
+
+def test_compiled_functions_contain_a_session():
+    session = hr.Session(make_graph())
+    t = hr.array(T)
+
+    @hr.compile
+    def step(x):
+        return session(x=x + 1, t=t)["z"] * 2
+
+    for _ in range(3):
+        np.testing.assert_array_equal(np.asarray(step(hr.array(X))), 2 * ((X + 1).sum(axis=1) + T))
+
+
+def test_vmap_of_a_session():
+    graph = hr.Graph()
+    graph.output("y", graph.input("x", "float32", [3]) * np.float32([1, 2, 3]))
+    session = hr.Session(graph)
+    got = hr.vmap(lambda x: session(x=x)["y"])(hr.array(X))
+    np.testing.assert_array_equal(np.asarray(got), X * [1, 2, 3])
+
+
+def test_threads_share_a_session():
+    session, failures = hr.Session(make_graph()), []
+
+    def work(k):
+        try:
+            for n in range(1, 20):
+                x = np.full((n, 3), k, np.float32)
+                np.testing.assert_array_equal(np.asarray(session(x=x, t=np.zeros(n, np.int64))["y"]), 2 * x)
+        except Exception as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
