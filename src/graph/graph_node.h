@@ -128,6 +128,19 @@ hr_value hr__graph_share_constant(hr_graph *graph, const hr__node *constant);
 int hr__graph_add_symbol(hr_graph *graph, const char *name);
 /* Keeps the first failure. Returns 0. */
 hr_value hr__graph_fail(hr_graph *graph, hr_status failure);
+hr_value hr__graph_no_memory(hr_graph *graph, const char *what);
+#define HR__GRAPH_REFUSE(graph, ...) hr__graph_fail(graph, hr_status_make(HR_STATUS_INVALID_ARGUMENT, __VA_ARGS__))
+/* False, with a failure, if no value can get the name. */
+bool hr__graph_check_name(hr_graph *graph, const char *name);
+/* True for a text that can be a name. */
+bool hr__graph_is_name(const char *name);
+/* Adds a node whose parts are in the arena; its results are inferred. Returns the first. */
+hr_value hr__graph_add_node(hr_graph *graph, hr__node *node);
+/* True if the graph has all values that the node reads. */
+bool hr__graph_has_inputs(const hr_graph *graph, const hr__node *node);
+/* A copy in the graph's arena; NULL: no memory. */
+const hr_value *hr__graph_copy_values(hr_graph *graph, int count, const hr_value *values);
+void hr__blob_release(hr__blob *blob);
 /* Calls visit(arg, &value) for each value that a node reads, none of which is 0; in a fixed order. */
 void hr__node_each_input(const hr__node *node, void (*visit)(void *arg, const hr_value *value), void *arg);
 

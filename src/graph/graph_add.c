@@ -1,0 +1,279 @@
+/* graph_add.c: nodes of a graph: inputs, constants, numbers, symbols and shapes. */
+#include "functional/functions.h"
+#include "graph/graph_node.h"
+
+/* ---- nodes ---- */
+
+void hr__node_each_input(const hr__node *node, void (*visit)(void *arg, const hr_value *value), void *arg) {
+  for (int i = 0; i < node->input_count; ++i) {
+    if (node->inputs[i] != 0) {
+      visit(arg, &node->inputs[i]);
+    }
+  }
+  for (int a = 0; a < node->attribute_count; ++a) {
+    const hr__node_attribute *attribute = &node->attributes[a];
+    int count = attribute->values == NULL ? 0 : attribute->value.kind == HR_ATTRIBUTE_INTS ? attribute->value.count : 1;
+    for (int i = 0; i < count; ++i) {
+      if (attribute->values[i] != 0) {
+        visit(arg, &attribute->values[i]);
+      }
+    }
+    if (attribute->list != 0) {
+      visit(arg, &attribute->list);
+    }
+  }
+}
+
+typedef struct check {
+  size_t count;
+  hr_value bad;
+} check;
+
+static void check_value(void *arg, const hr_value *value) {
+  check *c = arg;
+  if (*value < 0 || (size_t)*value >= c->count) {
+    c->bad = *value;
+  }
+}
+
+static const char *node_name(const hr__node *node) {
+  static const char *const names[] = {"input", "constant", "number", "symbol", "shape", "", "gradient"};
+  return node->kind == HR__NODE_CALL ? hr_functional_name(node->function) : names[node->kind];
+}
+
+static bool has_room(hr_graph *graph, const hr__node *node) {
+  if (node->result_count < 1) {
+    HR__GRAPH_REFUSE(graph, "graph: %s: it has no results", node_name(node));
+    return false;
+  }
+  if (graph->nodes.count < HR_GRAPH_NODES_MAX && node->result_count <= HR__GRAPH_OPERANDS_MAX &&
+      graph->values.count + (size_t)node->result_count <= INT32_MAX / 2) {
+    return true;
+  }
+  HR__GRAPH_REFUSE(graph, "graph: %s: more than %d operations, or %d results expected at most %d", node_name(node),
+                   HR_GRAPH_NODES_MAX, node->result_count, HR__GRAPH_OPERANDS_MAX);
+  return false;
+}
+
+bool hr__graph_has_inputs(const hr_graph *graph, const hr__node *node) {
+  check c = {graph->values.count, 0};
+  hr__node_each_input(node, check_value, &c);
+  return c.bad == 0;
+}
+
+hr_value hr__graph_add_node(hr_graph *graph, hr__node *node) {
+  check c = {graph->values.count, 0};
+  hr__node_each_input(node, check_value, &c);
+  if (c.bad != 0) {
+    return HR__GRAPH_REFUSE(graph, "graph: %s: there is no value %d", node_name(node), (int)c.bad);
+  }
+  if (!has_room(graph, node)) {
+    return 0;
+  }
+  size_t count = (size_t)node->result_count;
+  node->first = (hr_value)graph->values.count;
+  if (!hr_vector_reserve(&graph->nodes, graph->nodes.count + 1) ||
+      !hr_vector_reserve(&graph->values, graph->values.count + count)) {
+    return hr__graph_no_memory(graph, "an operation");
+  }
+  hr__graph_value *results = &graph->values.data[node->first];
+  memset(results, 0, count * sizeof *results);
+  hr_status status = hr__graph_infer(graph, node, results);
+  hr_arena_reset(&graph->scratch);
+  if (status != HR_OK) {
+    return hr__graph_fail(graph, status);
+  }
+  for (int i = 0; i < node->result_count; ++i) {
+    results[i].node = (int)graph->nodes.count, results[i].result = i;
+  }
+  graph->nodes.data[graph->nodes.count++] = *node;
+  graph->values.count += count;
+  graph->operation_count += node->kind >= HR__NODE_SHAPE;
+  return node->first;
+}
+
+const hr_value *hr__graph_copy_values(hr_graph *graph, int count, const hr_value *values) {
+  return hr_arena_dup(&graph->arena, values, (size_t)count * sizeof *values);
+}
+
+/* ---- inputs and constants ---- */
+
+static bool check_type(hr_graph *graph, const char *what, const hr_type *type) {
+  if (hr_dtype_size(type->dtype) == 0 || type->rank < 0 || type->rank > HR_RANK_MAX) {
+    HR__GRAPH_REFUSE(graph, "graph: %s: dtype %s and %d dims, expected a dtype and at most %d dims", what,
+                     hr_dtype_name(type->dtype), type->rank, HR_RANK_MAX);
+    return false;
+  }
+  return true;
+}
+
+static bool copy_dims(hr_graph *graph, const char *what, const hr_type *type, bool has_symbols, hr__node *node) {
+  int64_t *dims = HR_ARENA_ARRAY(&graph->arena, int64_t, (size_t)type->rank + 1);
+  if (dims == NULL) {
+    hr__graph_no_memory(graph, "dims");
+    return false;
+  }
+  for (int d = 0; d < type->rank; ++d) {
+    dims[d] = type->dims[d];
+    if (dims[d] >= 0) {
+      continue;
+    }
+    if (!has_symbols || type->symbols[d] == NULL || dims[d] != -1) {
+      HR__GRAPH_REFUSE(graph, "graph: %s: dim %d is %lld, expected a size%s", what, d, (long long)dims[d],
+                       has_symbols ? ", or -1 and a symbol" : "");
+      return false;
+    }
+    int symbol = hr__graph_add_symbol(graph, type->symbols[d]);
+    if (symbol < 0) {
+      return false;
+    }
+    dims[d] = -1 - symbol;
+  }
+  node->dtype = type->dtype, node->rank = type->rank, node->dims = dims;
+  return true;
+}
+
+hr_value hr_graph_input(hr_graph *graph, const char *name, const hr_type *type) {
+  hr__node node = {.kind = HR__NODE_INPUT, .result_count = 1};
+  size_t symbols = graph->symbols.count;
+  if (graph->failure != HR_OK || !hr__graph_check_name(graph, name) || !check_type(graph, "input", type)) {
+    return 0;
+  }
+  if (!copy_dims(graph, "input", type, true, &node)) {
+    graph->symbols.count = symbols;
+    return 0;
+  }
+  if (!hr_vector_reserve(&graph->inputs, graph->inputs.count + 1)) {
+    return hr__graph_no_memory(graph, "an input");
+  }
+  hr_value value = hr__graph_add_node(graph, &node);
+  if (value != 0) {
+    graph->inputs.data[graph->inputs.count++] = value;
+    hr_graph_name(graph, value, name);
+  }
+  return graph->failure == HR_OK ? value : 0;
+}
+
+size_t hr__graph_bytes(const hr__node *constant) {
+  size_t bytes = hr_dtype_size(constant->dtype);
+  for (int d = 0; d < constant->rank; ++d) {
+    bytes *= (size_t)constant->dims[d];
+  }
+  return bytes;
+}
+
+/* The bytes of elements; false after a failure. */
+static bool count_bytes(hr_graph *graph, const hr_type *type, size_t *out_bytes) {
+  int64_t count = 0;
+  if (!hr__count_elements(type->rank, type->dims, &count) ||
+      __builtin_mul_overflow((size_t)count, hr_dtype_size(type->dtype), out_bytes) || *out_bytes > INT64_MAX) {
+    HR__GRAPH_REFUSE(graph, "graph: constant: its elements exceed the address space");
+    return false;
+  }
+  return true;
+}
+
+static hr_value add_constant(hr_graph *graph, const hr_type *type, hr__blob *blob) {
+  hr__node node = {.kind = HR__NODE_CONSTANT, .result_count = 1, .blob = blob};
+  if (!copy_dims(graph, "constant", type, false, &node)) {
+    return 0;
+  }
+  if (!hr_vector_reserve(&graph->data, graph->data.count + 1)) {
+    return hr__graph_no_memory(graph, "a constant");
+  }
+  hr_value value = hr__graph_add_node(graph, &node);
+  if (value != 0) {
+    hr_refcount_retain(&blob->refcount);
+    if (!hr__graph_is_inline(&node)) {
+      graph->data.data[graph->data.count++] = (int)graph->nodes.count - 1;
+    }
+    ++graph->constant_count;
+    graph->constant_bytes += (int64_t)hr__graph_bytes(&node);
+  }
+  return value;
+}
+
+hr_value hr__graph_share_constant(hr_graph *graph, const hr__node *constant) {
+  hr_type type = {.dtype = constant->dtype, .rank = constant->rank};
+  memcpy(type.dims, constant->dims, (size_t)constant->rank * sizeof *type.dims);
+  return graph->failure == HR_OK ? add_constant(graph, &type, constant->blob) : 0;
+}
+
+/* A block for the elements of the type, or for none; NULL after a failure. */
+static hr__blob *create_blob(hr_graph *graph, const hr_type *type, bool has_room_for_bytes, size_t *out_bytes) {
+  hr__node ignored;
+  if (graph->failure != HR_OK || !check_type(graph, "constant", type) ||
+      !copy_dims(graph, "constant", type, false, &ignored) || !count_bytes(graph, type, out_bytes)) {
+    return NULL;
+  }
+  enum { ALIGNMENT = 64 };
+  size_t bytes = has_room_for_bytes ? *out_bytes : 0;
+  hr__blob *blob = bytes < SIZE_MAX - sizeof *blob - ALIGNMENT ? hr_malloc(sizeof *blob + ALIGNMENT + bytes) : NULL;
+  if (blob == NULL) {
+    hr__graph_no_memory(graph, "a constant");
+    return NULL;
+  }
+  char *end = (char *)(blob + 1);
+  *blob = (hr__blob){.bytes = end + (-(uintptr_t)end & (ALIGNMENT - 1))};
+  hr_refcount_init(&blob->refcount);
+  return blob;
+}
+
+hr_value hr_graph_constant(hr_graph *graph, const hr_type *type, const void *elements) {
+  size_t bytes = 0;
+  hr__blob *blob = create_blob(graph, type, true, &bytes);
+  if (blob == NULL) {
+    return 0;
+  }
+  if (bytes > 0) {
+    memcpy((void *)(uintptr_t)blob->bytes, elements, bytes);
+  }
+  hr_value value = add_constant(graph, type, blob);
+  hr__blob_release(blob);
+  return value;
+}
+
+hr_value hr_graph_constant_adopt(hr_graph *graph, const hr_type *type, const void *elements, void (*release)(void *arg),
+                                 void *arg) {
+  size_t bytes = 0;
+  hr__blob *blob = create_blob(graph, type, false, &bytes);
+  if (blob == NULL) {
+    release(arg);
+    return 0;
+  }
+  blob->bytes = elements, blob->release = release, blob->arg = arg;
+  hr_value value = add_constant(graph, type, blob);
+  hr__blob_release(blob);
+  return value;
+}
+
+hr_value hr_graph_number(hr_graph *graph, hr_scalar number) {
+  hr__node node = {.kind = HR__NODE_NUMBER, .result_count = 1, .number = number};
+  if (graph->failure != HR_OK) {
+    return 0;
+  }
+  bool is_number = number.dtype == HR_DTYPE_BOOL || number.dtype == HR_DTYPE_I64 || number.dtype == HR_DTYPE_U64 ||
+                   number.dtype == HR_DTYPE_F64 || number.dtype == HR_DTYPE_C128;
+  return is_number ? hr__graph_add_node(graph, &node)
+                   : HR__GRAPH_REFUSE(graph, "graph: a number of dtype %s", hr_dtype_name(number.dtype));
+}
+
+hr_value hr_graph_symbol(hr_graph *graph, const char *name) {
+  if (graph->failure != HR_OK) {
+    return 0;
+  }
+  hr__node node = {.kind = HR__NODE_SYMBOL, .result_count = 1, .symbol = hr__graph_add_symbol(graph, name)};
+  return node.symbol >= 0 ? hr__graph_add_node(graph, &node) : 0;
+}
+
+hr_value hr_graph_shape(hr_graph *graph, hr_value x) {
+  if (graph->failure != HR_OK) {
+    return 0;
+  }
+  hr__node node = {.kind = HR__NODE_SHAPE, .result_count = 1, .input_count = 1};
+  node.inputs = hr__graph_copy_values(graph, 1, &x);
+  if (node.inputs == NULL) {
+    return hr__graph_no_memory(graph, "a shape");
+  }
+  return x != 0 ? hr__graph_add_node(graph, &node) : HR__GRAPH_REFUSE(graph, "graph: shape: its input is absent");
+}
