@@ -30,6 +30,7 @@ LAW = {
     "transform": {"base", "core", "functional"},
     "graph": {"base", "core", "functional", "transform"},
     "session": {"base", "core", "graph"},
+    "importers": {"base", "core", "functional", "transform", "graph"},
     "module": {"base", "core", "compiler", "runtime", "engine"},
 }
 # Contracts that the engine may see in folders it may not include: tables that it reaches through.

@@ -47,6 +47,53 @@ hr_status hr__disk_map(const char *path, void **out_bytes, size_t *out_size) {
   return status;
 }
 
+/* Opens one name of a location, below `folder`, which is closed. */
+static hr_status open_name(int *folder, const char *name, size_t length, bool is_folder) {
+  enum { NAME_MAX_BYTES = 255 };
+  char copy[NAME_MAX_BYTES + 1];
+  if (length == 0 || length > NAME_MAX_BYTES || strncmp(name, "..", length) == 0) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "its location has to be in the folder, without \"..\"");
+  }
+  memcpy(copy, name, length);
+  copy[length] = '\0';
+  int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | (is_folder ? O_DIRECTORY : 0);
+  int descriptor = openat(*folder, copy, flags);
+  hr_status status =
+      descriptor < 0 ? hr__disk_failure(errno == ELOOP ? "open, links are not followed" : "open") : HR_OK;
+  (void)close(*folder);
+  *folder = descriptor;
+  return status;
+}
+
+static hr_status open_folder_of(const char *path, int *out_folder) {
+  const char *slash = strrchr(path, '/');
+  char *folder = slash == NULL ? strdup(".") : strndup(path, slash == path ? 1 : (size_t)(slash - path));
+  if (folder == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for its path");
+  }
+  *out_folder = open(folder, O_RDONLY | O_CLOEXEC | O_DIRECTORY);
+  hr_status status = *out_folder < 0 ? hr__disk_failure("open the folder") : HR_OK;
+  free(folder);
+  return status;
+}
+
+hr_status hr__disk_map_beside(const char *path, const char *location, void **out_bytes, size_t *out_size) {
+  int descriptor = -1;
+  HR_RETURN_IF_ERROR(open_folder_of(path, &descriptor));
+  hr_status status = HR_OK;
+  for (const char *name = location; status == HR_OK && name != NULL;) {
+    const char *slash = strchr(name, '/');
+    size_t length = slash != NULL ? (size_t)(slash - name) : strlen(name);
+    status = open_name(&descriptor, name, length, slash != NULL);
+    name = slash != NULL ? slash + 1 : NULL;
+  }
+  status = status == HR_OK ? map_descriptor(descriptor, out_bytes, out_size) : status;
+  if (descriptor >= 0) {
+    (void)close(descriptor);
+  }
+  return status;
+}
+
 void hr__disk_unmap(void *bytes, size_t size) {
   (void)munmap(bytes, size);
 }

@@ -16,6 +16,9 @@ hr_status hr__disk_failure(const char *what);
 /* Maps a regular file that is not empty, for this process alone: what it writes stays there. DATA_LOSS if it is empty,
  * UNAVAILABLE if it is no regular file. */
 HR_MUST_USE hr_status hr__disk_map(const char *path, void **out_bytes, size_t *out_size);
+/* Maps a file in the folder of another file, or below it. location: names with "/" between them. INVALID_ARGUMENT if a
+ * name is "..", "." or empty; a name that is a link is not followed, and fails. */
+HR_MUST_USE hr_status hr__disk_map_beside(const char *path, const char *location, void **out_bytes, size_t *out_size);
 void hr__disk_unmap(void *bytes, size_t size);
 
 /* A new file beside a target, which it replaces at the end. */
