@@ -30,7 +30,7 @@ CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help build test fuzz fuzz-files fuzz-torch demo gallery tools bench bench-c bench-ops check conformance sanitize
+.PHONY: help build test onnx fuzz fuzz-files fuzz-torch demo gallery tools bench bench-c bench-ops check conformance sanitize
 .PHONY: array-api-tests bench-arrays mlx-tests fuzz-gradients conformance-tools sanitize-sample format test-levels
 .PHONY: wheels test-wheels clean venv python-package
 
@@ -68,8 +68,12 @@ fuzz: build ## 10,000 random programs, 2,000 of them compiled; HEADRACE_TEST_SEE
 	  $(BUILD)/tests/emit_program_test
 	HEADRACE_CC_SECONDS=600 HEADRACE_TEST_COMPILERS=1 $(BUILD)/tests/emit_ops_test
 
-fuzz-files: build ## 10,000,000 mutated files of arrays; HEADRACE_TEST_SEED selects them
+fuzz-files: build ## 10,000,000 mutated files of arrays and of models; HEADRACE_TEST_SEED selects them
 	HEADRACE_TEST_FILES=$${HEADRACE_TEST_FILES:-10000000} $(BUILD)/tests/file_fuzz_test
+	HEADRACE_TEST_FILES=$${HEADRACE_TEST_FILES:-10000000} $(BUILD)/tests/onnx_test damaged
+
+onnx: build ## the tests of the package onnx on imported models; OPTIONS='--only Resize'
+	$(LIBRARIES) $(VENV_BIN)/python tests/onnx/run.py --library $(BUILD)/libheadrace.so $(OPTIONS)
 
 fuzz-torch: build python-package ## 1,000 random PyTorch programs against torch's CPU device; OPTIONS='--programs 50000'
 	$(LIBRARIES) $(VENV_BIN)/python tests/fuzz/torch_fuzz.py $(OPTIONS)

@@ -1,0 +1,59 @@
+/* importer.h: files of other formats as graphs (graph.h).
+ *
+ * ONNX: models of operator sets 7 to 27; docs/onnx.md lists the operators, and what is refused with its reason. The
+ * file is mapped. Constants at an address that suits their dtype stay in the mapping, which lives as long as the graphs
+ * that use it; others are copied. Data outside of the file is read from the model's folder or below it alone, and links
+ * are not followed.
+ *
+ * Files of unknown origin are safe to open: nothing of a file is executed, and all places and sizes are checked against
+ * the file before they are used. Damaged files fail with DATA_LOSS, others with INVALID_ARGUMENT or UNIMPLEMENTED. The
+ * message names the file, the node and the expected value: model.onnx: node 17 "conv_3" (Conv): ...
+ *
+ * Threads: any.
+ */
+#ifndef HEADRACE_IMPORTER_H_
+#define HEADRACE_IMPORTER_H_
+
+#include "headrace/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The size of a symbol of a model's inputs. */
+typedef struct hr_onnx_dim {
+  const char *name;
+  int64_t size;
+} hr_onnx_dim;
+
+/* Elements of an input of a model. */
+typedef struct hr_onnx_constant {
+  const char *name;
+  hr_graph_elements elements;
+} hr_onnx_constant;
+
+/* Zeroed: the defaults. */
+typedef struct hr_onnx_options {
+  int dim_count;
+  const hr_onnx_dim *dims; /* symbols that are replaced by sizes */
+  int constant_count;
+  /* Elements for inputs on which dims of other values depend, such as a shape: the graph has a constant in place of
+   * such an input. Inputs on which no dim depends stay inputs. The elements are copied. */
+  const hr_onnx_constant *constants;
+} hr_onnx_options;
+
+/* Reads a model. The caller owns one reference of the graph. options: NULL: the defaults.
+ *
+ * Dims without a number are symbols with the model's name for them, or input_0, input_1, ...; characters that symbols
+ * lack become underscores. Initializers that are inputs, too, are constants. */
+HR_API HR_MUST_USE hr_status hr_onnx_open(const char *path, const hr_onnx_options *options, hr_graph **out_graph);
+/* The same for bytes in memory, which are copied; `name` stands for the path in messages. Such a model has no data
+ * outside of them. */
+HR_API HR_MUST_USE hr_status hr_onnx_open_bytes(const char *name, const void *bytes, size_t size,
+                                                const hr_onnx_options *options, hr_graph **out_graph);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Writes docs/onnx.md from src/importers/onnx/operators.def and tests/onnx/expected.txt; --check fails if it is stale."""
+
+import collections
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DOC = ROOT / "docs/onnx.md"
+ROW = re.compile(r'^HR_ONNX\((\w+), (\w+), (\w+), "([^"]*)", "([^"]*)"\)$', re.MULTILINE)
+REFUSED = re.compile(r'^HR_ONNX_REFUSED\((\w+), "([^"]*)", "([^"]*)"\)$', re.MULTILINE)
+HEAD = """\
+<!-- Generated from src/importers/onnx/operators.def and tests/onnx/expected.txt by scripts/make_onnx.py; do not edit. -->
+# ONNX models
+
+`headrace convert model.onnx -o model.hrpkg` writes an ONNX model as a package ([graphs.md](graphs.md#packages)).
+`headrace inspect` and `headrace run` read models, too, and so does a program in C with
+[importer.h](../include/headrace/importer.h). Models of operator sets 1 to 27 are read; of an operator of several
+versions, the one of the model's set.
+
+- Nodes become functions ([functional.md](functional.md)). Functions of the model and subgraphs are mapped in their
+  place. A dim that the model leaves open is a symbol.
+- Sizes that follow from shapes and constants are computed on the host. An input on which dims depend, such as the
+  shape of a Reshape, has to be a constant: an initializer, or a value in the options of `hr_onnx_open`.
+- Integers of 2 and 4 bits are stored in bytes, and FLOAT4E2M1 in f32.
+- Constants stay in the mapped file if their place suits their dtype. External data is read from the model's folder
+  alone; links are not followed.
+
+## Operators
+
+{count} operators are supported. *Versions* are those that changed the operator.
+
+| operator | versions | refused |
+|---|---|---|
+{rows}
+
+These are refused:
+
+| operator | versions | reason |
+|---|---|---|
+{refused}
+
+## Tests
+
+`make onnx` runs the tests of the package `onnx` 1.22 within its own bounds: {suites}. `tests/onnx/expected.txt` lists
+the {failures} tests that fail:
+
+| reason | tests |
+|---|---|
+{reasons}
+"""
+
+
+def build():
+    table = (ROOT / "src/importers/onnx/operators.def").read_text()
+    lines = (ROOT / "tests/onnx/expected.txt").read_text().splitlines()
+    failing = [line.split(":", 1) for line in lines if line.strip() and not line.startswith("#")]
+    reasons = collections.Counter(reason.strip() for _, reason in failing)
+    rows = sorted(ROW.findall(table), key=lambda row: row[0].lower())
+    return HEAD.format(
+        count=len(rows),
+        rows="\n".join(f"| {name} | {since} | {note} |" for name, _, _, since, note in rows),
+        refused="\n".join(f"| {name} | {since} | {reason} |" for name, since, reason in REFUSED.findall(table)),
+        suites="1,765 of nodes, 23 simple ones, 35 of PyTorch's operators and 82 of its modules",
+        failures=len(failing),
+        reasons="\n".join(f"| {reason} | {count} |" for reason, count in reasons.most_common()),
+    )
+
+
+def main():
+    text = build()
+    if sys.argv[1:] == ["--check"]:
+        if not DOC.exists() or DOC.read_text() != text:
+            sys.exit("docs/onnx.md is stale: run scripts/make_onnx.py")
+        return
+    DOC.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,436 @@
+/* onnx_scope.c: names of a graph, constants, and the nodes that are mapped under these names. */
+#include "base/hash.h"
+#include "importers/onnx/onnx_importer.h"
+
+#define DAMAGED(...) hr_status_make(HR_STATUS_DATA_LOSS, __VA_ARGS__)
+
+static hr_status no_memory(void) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a node");
+}
+
+/* ---- names ---- */
+
+/* The key under which a name is, or would be. */
+static uint64_t find_key(const hr__onnx_scope *scope, hr__span name, hr__onnx_binding **out_binding) {
+  uint64_t key = hr_hash_bytes(HR_HASH_SEED, name.data, name.size);
+  for (;; key = hr_hash_mix(key, 1)) {
+    *out_binding = hr_table_get(&scope->names, key);
+    if (*out_binding == NULL || hr__span_equal((*out_binding)->name, name)) {
+      return key;
+    }
+  }
+}
+
+const hr__onnx_value *hr__onnx_scope_find(const hr__onnx_scope *scope, hr__span name) {
+  hr__onnx_binding *binding = NULL;
+  for (; scope != NULL && binding == NULL; scope = scope->outer) {
+    (void)find_key(scope, name, &binding);
+  }
+  return binding != NULL ? &binding->value : NULL;
+}
+
+hr_status hr__onnx_scope_bind(hr__onnx_importer *importer, hr__onnx_scope *scope, hr__span name, hr__onnx_value value) {
+  if (name.size == 0 || name.size > HR_GRAPH_NAME_MAX || !hr__span_is_text(name)) {
+    return DAMAGED("a value has no name of 1 to %d bytes of UTF-8 without control characters", HR_GRAPH_NAME_MAX);
+  }
+  hr__onnx_binding *binding = NULL;
+  uint64_t key = find_key(scope, name, &binding);
+  if (binding != NULL) {
+    return DAMAGED("two values have the name \"%.*s\"", (int)name.size, (const char *)name.data);
+  }
+  binding = HR_ARENA_NEW(&importer->arena, hr__onnx_binding);
+  if (binding == NULL || !hr_table_put(&scope->names, key, binding)) {
+    return no_memory();
+  }
+  *binding = (hr__onnx_binding){name, value};
+  return HR_OK;
+}
+
+void hr__onnx_scope_fini(hr__onnx_scope *scope) {
+  hr_table_fini(&scope->names);
+}
+
+/* ---- constants ---- */
+
+static hr_status find_bytes(hr__onnx_importer *importer, const hr__onnx_tensor *t, hr__onnx_file **out_file,
+                            hr__span *out_bytes) {
+  *out_file = importer->file, *out_bytes = t->raw;
+  if (!t->is_external) {
+    return HR_OK;
+  }
+  hr__span location;
+  int64_t offset = 0, length = 0;
+  HR_RETURN_IF_ERROR(hr__onnx_read_external(t, &location, &offset, &length));
+  HR_RETURN_IF_ERROR(hr__onnx_file_beside(importer->file, importer->path, location, out_file));
+  hr__span all = (*out_file)->bytes;
+  int64_t wanted = length >= 0 ? length : hr__onnx_tensor_bytes(t);
+  if ((uint64_t)offset > all.size || (uint64_t)wanted > all.size - (uint64_t)offset) {
+    return DAMAGED("external data of %lld bytes at byte %lld do not fit a file of %zu bytes", (long long)wanted,
+                   (long long)offset, all.size);
+  }
+  *out_bytes = (hr__span){all.data + offset, (size_t)wanted};
+  return HR_OK;
+}
+
+/* True if the elements can be used where they are. Small ones are copied, so that they do not keep the file. */
+static bool can_adopt(const hr__onnx_tensor *t, hr__span bytes) {
+  enum { LARGE = 4096 };
+  bool is_plain = (t->has_raw || t->is_external) && hr__onnx_narrow_bits(t->data_type) == 0;
+  return is_plain && t->dtype != HR_DTYPE_BOOL && bytes.size >= LARGE &&
+         (uintptr_t)bytes.data % hr_dtype_size(t->dtype) == 0;
+}
+
+static hr_status copy_elements(hr__onnx_importer *importer, const hr__onnx_tensor *t, const hr_type *type,
+                               hr__span bytes, hr_value *out_value) {
+  void *elements = hr_malloc((size_t)t->count * hr_dtype_size(t->dtype) + 8);
+  if (elements == NULL) {
+    return no_memory();
+  }
+  hr_status status = hr__onnx_decode_tensor(t, bytes, elements);
+  *out_value = status == HR_OK ? hr_graph_constant(importer->graph, type, elements) : 0;
+  hr_free(elements);
+  return status != HR_OK ? status : hr_graph_status(importer->graph);
+}
+
+static hr_status add_constant(hr__onnx_importer *importer, const hr__onnx_tensor *t, hr_value *out_value) {
+  hr__onnx_file *file = NULL;
+  hr__span bytes = {0};
+  hr_type type = {.dtype = t->dtype, .rank = t->rank};
+  memcpy(type.dims, t->dims, sizeof type.dims);
+  HR_RETURN_IF_ERROR(find_bytes(importer, t, &file, &bytes));
+  HR_RETURN_IF_ERROR(hr__onnx_check_tensor(t, bytes));
+  if (!can_adopt(t, bytes)) {
+    return copy_elements(importer, t, &type, bytes, out_value);
+  }
+  hr__onnx_file_retain(file);
+  *out_value = hr_graph_constant_adopt(importer->graph, &type, bytes.data, hr__onnx_file_release, file);
+  return hr_graph_status(importer->graph);
+}
+
+hr_status hr__onnx_constant(hr__onnx_importer *importer, hr__span message, hr__onnx_value *out_value) {
+  hr__onnx_tensor tensor;
+  uint64_t key = (uint64_t)(uintptr_t)message.data;
+  HR_RETURN_IF_ERROR(hr__onnx_read_tensor(message, &tensor));
+  hr_value value = (hr_value)(intptr_t)hr_table_get(&importer->constants, key);
+  if (value == 0) {
+    HR_RETURN_IF_ERROR(add_constant(importer, &tensor, &value));
+    if (!hr_table_put(&importer->constants, key, (void *)(intptr_t)value)) {
+      return no_memory();
+    }
+  }
+  bool is_narrow = hr__onnx_narrow_bits(tensor.data_type) > 0;
+  *out_value = (hr__onnx_value){.value = value, .data_type = is_narrow ? (int)tensor.data_type : 0};
+  return HR_OK;
+}
+
+/* ---- nodes ---- */
+
+/* Attributes of the call of a function take the place of references to them. */
+static hr_status resolve_references(const hr__onnx_scope *scope, hr__onnx_call *call) {
+  int kept = 0;
+  for (int i = 0; i < call->attribute_count; ++i) {
+    hr__onnx_attribute *attribute = &call->attributes[i];
+    bool exists = attribute->reference.size == 0;
+    for (int k = 0; !exists && k < scope->attribute_count; ++k) {
+      if (hr__span_equal(scope->attributes[k].name, attribute->reference)) {
+        hr__span name = attribute->name;
+        *attribute = scope->attributes[k];
+        attribute->name = name;
+        exists = true;
+      }
+    }
+    if (exists) {
+      call->attributes[kept++] = *attribute;
+    }
+  }
+  call->attribute_count = kept;
+  return HR_OK;
+}
+
+static hr_status find_inputs(hr__onnx_node *node) {
+  for (int i = 0; i < node->input_count; ++i) {
+    hr__span name = node->call->inputs[i];
+    if (name.size == 0) {
+      continue;
+    }
+    const hr__onnx_value *value = hr__onnx_scope_find(node->scope, name);
+    if (value == NULL) {
+      return DAMAGED("input %d \"%.*s\" is no value before it", i, (int)(name.size < 64 ? name.size : 64),
+                     hr__span_is_text(name) ? (const char *)name.data : "");
+    }
+    node->inputs[i] = *value;
+  }
+  while (node->input_count > 0 && node->call->inputs[node->input_count - 1].size == 0) {
+    --node->input_count;
+  }
+  return HR_OK;
+}
+
+static void name_value(hr_graph *graph, hr_value value, hr__span name) {
+  char text[HR_GRAPH_NAME_MAX + 1];
+  memcpy(text, name.data, name.size);
+  text[name.size] = '\0';
+  if (hr_graph_value_name(graph, value) == NULL && hr_graph_find(graph, text) == 0) {
+    hr_graph_name(graph, value, text);
+  }
+}
+
+static hr_status bind_outputs(hr__onnx_node *node) {
+  for (int i = 0; i < node->output_count; ++i) {
+    hr__span name = node->call->outputs[i];
+    if (name.size == 0) {
+      continue;
+    }
+    const hr__onnx_value *value = &node->outputs[i];
+    if (value->value == 0 && value->list == NULL && !value->is_empty) {
+      return hr_status_make(HR_STATUS_UNIMPLEMENTED, "output %d is not supported", i);
+    }
+    HR_RETURN_IF_ERROR(hr__onnx_scope_bind(node->importer, node->scope, name, *value));
+    if (value->value != 0) {
+      name_value(node->graph, value->value, name);
+    }
+  }
+  return hr_graph_status(node->graph);
+}
+
+static hr__onnx_function *find_function(hr__onnx_importer *importer, hr__onnx_operator op) {
+  for (size_t i = 0; i < importer->functions.count; ++i) {
+    hr__onnx_function *f = &importer->functions.data[i];
+    if (hr__span_equal(f->op.name, op.name) && hr__span_equal(f->op.domain, op.domain) &&
+        hr__span_equal(f->op.overload, op.overload)) {
+      return f;
+    }
+  }
+  return NULL;
+}
+
+/* ---- functions of the model ---- */
+
+typedef struct function_body {
+  hr__onnx_opsets opsets;
+  int64_t attribute_count, input_count, output_count;
+  hr__onnx_attribute *attributes;
+  hr__span *inputs, *outputs;
+} function_body;
+
+/* Attributes of the call, and defaults of those that it lacks. */
+static hr_status read_attributes(hr__onnx_node *node, hr__span message, function_body *out) {
+  int64_t defaults = 0;
+  HR_RETURN_IF_ERROR(hr__onnx_read_spans(message, 11, 0, NULL, &defaults));
+  size_t room = (size_t)defaults + (size_t)node->attribute_count + 1;
+  hr__span *spans = HR_ARENA_ARRAY(node->arena, hr__span, room);
+  out->attributes = HR_ARENA_ARRAY(node->arena, hr__onnx_attribute, room);
+  if (spans == NULL || out->attributes == NULL) {
+    return no_memory();
+  }
+  HR_RETURN_IF_ERROR(hr__onnx_read_spans(message, 11, defaults, spans, &defaults));
+  for (int i = 0; i < node->attribute_count; ++i) {
+    out->attributes[out->attribute_count++] = node->attributes[i];
+  }
+  for (int64_t i = 0; i < defaults; ++i) {
+    HR_RETURN_IF_ERROR(hr__onnx_read_attribute(spans[i], &out->attributes[out->attribute_count++]));
+  }
+  return HR_OK; /* the first of a name is found, which is the call's */
+}
+
+static hr_status read_names(hr__onnx_node *node, hr__span message, uint32_t field, hr__span **out_names,
+                            int64_t *out_count) {
+  int64_t ignored = 0;
+  HR_RETURN_IF_ERROR(hr__onnx_read_spans(message, field, 0, NULL, out_count));
+  *out_names =
+      *out_count <= HR__ONNX_OPERANDS_MAX ? HR_ARENA_ARRAY(node->arena, hr__span, (size_t)*out_count + 1) : NULL;
+  return *out_names != NULL ? hr__onnx_read_spans(message, field, *out_count, *out_names, &ignored) : no_memory();
+}
+
+static hr_status read_opsets(hr__span message, hr__onnx_opsets *out) {
+  hr__wire wire = hr__wire_of(message);
+  for (hr__field f; hr__wire_next(&wire, &f);) {
+    if (f.number == 9 && f.type == HR__WIRE_BYTES) {
+      HR_RETURN_IF_ERROR(hr__onnx_read_opset(f.bytes, out));
+    }
+  }
+  return hr__wire_status(&wire);
+}
+
+static hr_status bind_parameters(hr__onnx_node *node, const function_body *body, hr__onnx_scope *scope) {
+  if (node->input_count > body->input_count) {
+    return DAMAGED("the function has %lld inputs, the node %d", (long long)body->input_count, node->input_count);
+  }
+  for (int64_t i = 0; i < body->input_count; ++i) {
+    hr__onnx_value absent = {0};
+    HR_RETURN_IF_ERROR(
+        hr__onnx_scope_bind(node->importer, scope, body->inputs[i], i < node->input_count ? node->inputs[i] : absent));
+  }
+  return HR_OK;
+}
+
+static hr_status run_function(hr__onnx_node *node, const hr__onnx_function *function) {
+  function_body body = {.opsets = {0}};
+  HR_RETURN_IF_ERROR(read_attributes(node, function->message, &body));
+  HR_RETURN_IF_ERROR(read_names(node, function->message, 4, &body.inputs, &body.input_count));
+  HR_RETURN_IF_ERROR(read_names(node, function->message, 5, &body.outputs, &body.output_count));
+  HR_RETURN_IF_ERROR(read_opsets(function->message, &body.opsets));
+  hr__onnx_scope scope = {.opsets = &body.opsets,
+                          .attribute_count = (int)body.attribute_count,
+                          .attributes = body.attributes,
+                          .depth = node->scope->depth + 1};
+  hr_status status = bind_parameters(node, &body, &scope);
+  status = status == HR_OK ? hr__onnx_run_nodes(node->importer, &scope, function->message, 7) : status;
+  for (int i = 0; status == HR_OK && i < node->output_count; ++i) {
+    const hr__onnx_value *value = i < body.output_count ? hr__onnx_scope_find(&scope, body.outputs[i]) : NULL;
+    if (value != NULL) {
+      node->outputs[i] = *value;
+    }
+  }
+  hr__onnx_scope_fini(&scope);
+  return status;
+}
+
+/* ---- mapping ---- */
+
+static hr_status refuse_operator(const hr__onnx_node *node, const hr__onnx_operator_row *row, int64_t opset) {
+  if (row == NULL) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "the operator is not known; docs/onnx.md lists those that are");
+  }
+  if (row->map == NULL) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "the operator is not supported: %s", row->reason);
+  }
+  (void)node;
+  return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "operator set %lld does not have the operator", (long long)opset);
+}
+
+static hr_status map_operator(hr__onnx_node *node) {
+  const hr__onnx_operator_row *row = hr__onnx_operator_find(node->call->op);
+  int64_t opset = hr__onnx_opset_of(node->scope->opsets, node->call->op.domain);
+  node->since = row != NULL ? hr__onnx_operator_since(row, opset) : 0;
+  if (row == NULL || row->map == NULL || node->since == 0) {
+    return refuse_operator(node, row, opset);
+  }
+  node->function = row->function;
+  row->map(node);
+  return hr_graph_status(node->graph);
+}
+
+static hr_status map_node(hr__onnx_node *node) {
+  size_t inputs = (size_t)node->call->input_count + 1, outputs = (size_t)node->call->output_count + 1;
+  node->input_count = node->call->input_count, node->output_count = node->call->output_count;
+  node->attribute_count = node->call->attribute_count, node->attributes = node->call->attributes;
+  node->inputs = HR_ARENA_ARRAY(node->arena, hr__onnx_value, inputs);
+  node->outputs = HR_ARENA_ARRAY(node->arena, hr__onnx_value, outputs);
+  if (node->inputs == NULL || node->outputs == NULL) {
+    return no_memory();
+  }
+  HR_RETURN_IF_ERROR(find_inputs(node));
+  const hr__onnx_function *function = find_function(node->importer, node->call->op);
+  HR_RETURN_IF_ERROR(function != NULL ? run_function(node, function) : map_operator(node));
+  return bind_outputs(node);
+}
+
+/* `node 17 "conv_3" (Conv)` in front of a failure; texts of the file without what a terminal may react to. */
+static hr_status annotate(hr_status status, int index, const hr__onnx_call *call) {
+  if (status == HR_OK) {
+    return HR_OK;
+  }
+  hr__span name = hr__span_is_text(call->name) ? call->name : (hr__span){0};
+  hr__span op = hr__span_is_text(call->op.name) ? call->op.name : (hr__span){0};
+  if (name.size == 0) {
+    return hr_status_annotate(status, "node %d (%.*s)", index, (int)op.size, (const char *)op.data);
+  }
+  return hr_status_annotate(status, "node %d \"%.*s\" (%.*s)", index, (int)(name.size < 256 ? name.size : 256),
+                            (const char *)name.data, (int)(op.size < 64 ? op.size : 64), (const char *)op.data);
+}
+
+static hr_status run_node(hr__onnx_importer *importer, hr__onnx_scope *scope, hr__span message, int index) {
+  if (++importer->node_count > HR__ONNX_NODES_MAX) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "more than %d nodes, with those of functions and loops",
+                          HR__ONNX_NODES_MAX);
+  }
+  hr_arena arena = {0};
+  hr__onnx_call call = {.name = {0}};
+  hr_status status = hr__onnx_read_call(message, &arena, &call);
+  status = status == HR_OK ? resolve_references(scope, &call) : status;
+  hr__onnx_node node = {.importer = importer, .graph = importer->graph, .scope = scope, .arena = &arena, .call = &call};
+  status = status == HR_OK ? map_node(&node) : status;
+  status = annotate(status, index, &call);
+  hr_arena_fini(&arena);
+  return status;
+}
+
+hr_status hr__onnx_run_nodes(hr__onnx_importer *importer, hr__onnx_scope *scope, hr__span message, uint32_t field) {
+  if (scope->depth > HR__ONNX_DEPTH_MAX) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "subgraphs or functions are more than %d deep in each other",
+                          HR__ONNX_DEPTH_MAX);
+  }
+  hr__wire wire = hr__wire_of(message);
+  int index = 0;
+  for (hr__field f; hr__wire_next(&wire, &f);) {
+    if (f.number == field && f.type == HR__WIRE_BYTES) {
+      HR_RETURN_IF_ERROR(run_node(importer, scope, f.bytes, index++));
+    }
+  }
+  return hr__wire_status(&wire);
+}
+
+/* ---- subgraphs ---- */
+
+enum { GRAPH_NODES = 1, GRAPH_INITIALIZERS = 5, GRAPH_INPUTS = 11, GRAPH_OUTPUTS = 12 };
+
+static hr_status bind_subgraph(hr__onnx_node *node, hr__onnx_scope *scope, hr__span graph, int input_count,
+                               const hr__onnx_value *inputs) {
+  hr__wire wire = hr__wire_of(graph);
+  int input = 0;
+  for (hr__field f; hr__wire_next(&wire, &f);) {
+    if (f.type != HR__WIRE_BYTES || (f.number != GRAPH_INITIALIZERS && f.number != GRAPH_INPUTS)) {
+      continue;
+    }
+    if (f.number == GRAPH_INPUTS) {
+      hr__onnx_value_info info;
+      HR_RETURN_IF_ERROR(hr__onnx_read_value_info(f.bytes, &info));
+      if (input == input_count) {
+        return DAMAGED("a subgraph has more than %d inputs", input_count);
+      }
+      HR_RETURN_IF_ERROR(hr__onnx_scope_bind(node->importer, scope, info.name, inputs[input++]));
+    } else {
+      hr__onnx_tensor tensor;
+      hr__onnx_value value;
+      HR_RETURN_IF_ERROR(hr__onnx_read_tensor(f.bytes, &tensor));
+      HR_RETURN_IF_ERROR(hr__onnx_constant(node->importer, f.bytes, &value));
+      HR_RETURN_IF_ERROR(hr__onnx_scope_bind(node->importer, scope, tensor.name, value));
+    }
+  }
+  return hr__wire_status(&wire);
+}
+
+static hr_status read_results(const hr__onnx_scope *scope, hr__span graph, int room, hr__onnx_value *out_values,
+                              int *out_count) {
+  hr__wire wire = hr__wire_of(graph);
+  *out_count = 0;
+  for (hr__field f; hr__wire_next(&wire, &f);) {
+    if (f.number != GRAPH_OUTPUTS || f.type != HR__WIRE_BYTES) {
+      continue;
+    }
+    hr__onnx_value_info info;
+    HR_RETURN_IF_ERROR(hr__onnx_read_value_info(f.bytes, &info));
+    const hr__onnx_value *value = hr__onnx_scope_find(scope, info.name);
+    if (value == NULL || *out_count == room) {
+      return DAMAGED(value == NULL ? "output %d of a subgraph is no value" : "a subgraph has more than %d outputs",
+                     *out_count);
+    }
+    out_values[(*out_count)++] = *value;
+  }
+  return hr__wire_status(&wire);
+}
+
+hr_status hr__onnx_run_subgraph(hr__onnx_node *node, hr__span graph, int input_count, const hr__onnx_value *inputs,
+                                int room, hr__onnx_value *out_values, int *out_count) {
+  hr__onnx_scope scope = {.outer = node->scope,
+                          .opsets = node->scope->opsets,
+                          .attribute_count = node->scope->attribute_count,
+                          .attributes = node->scope->attributes,
+                          .depth = node->scope->depth + 1};
+  hr_status status = bind_subgraph(node, &scope, graph, input_count, inputs);
+  status = status == HR_OK ? hr__onnx_run_nodes(node->importer, &scope, graph, GRAPH_NODES) : status;
+  status = status == HR_OK ? read_results(&scope, graph, room, out_values, out_count) : status;
+  hr__onnx_scope_fini(&scope);
+  return status;
+}

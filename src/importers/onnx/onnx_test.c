@@ -1,0 +1,381 @@
+/* Models of a few nodes, and such models damaged. */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "headrace/array.h"
+#include "headrace/session.h"
+#include "hr_test.h"
+#include "importers/onnx/onnx_test.h"
+#include "importers/wire.h"
+
+static const int64_t rows[2] = {-1, 3}, vector[1] = {3}, two[1] = {2};
+
+/* y = relu(x @ w + b), reshaped to [n * 3] by a function of the model. */
+static void put_layer(hr_text *text) {
+  static const float w[9] = {1, 0, 0, 0, 1, 0, 0, 0, -1}, b[3] = {0.5f, -8, 0};
+  static const int64_t shape[1] = {-1}, square[2] = {3, 3}, one[1] = {1};
+  hr_protobuf_int(text, 1, 8);
+  hr_protobuf_string(text, 2, "a test");
+  size_t graph = hr_protobuf_begin(text, 7);
+  put_node(text, 1, "product", "MatMul", "x w", "p");
+  put_node(text, 1, "", "Add", "p b", "s");
+  hr_protobuf_end(text, begin_node(text, 1, "flat", "FlatRelu", "s", "y"));
+  put_tensor(text, 5, "w", FLOAT, 2, square, w, sizeof w);
+  put_tensor(text, 5, "b", FLOAT, 1, vector, b, sizeof b);
+  put_value_info(text, 11, "x", FLOAT, 2, rows);
+  put_value_info(text, 12, "y", FLOAT, 1, rows);
+  hr_protobuf_end(text, graph);
+  put_opset(text, 8, "", 21);
+  size_t function = hr_protobuf_begin(text, 25);
+  hr_protobuf_string(text, 1, "FlatRelu");
+  hr_protobuf_string(text, 4, "a");
+  hr_protobuf_string(text, 5, "c");
+  put_node(text, 7, "", "Relu", "a", "b");
+  size_t constant = begin_node(text, 7, "", "Constant", "", "shape");
+  size_t attribute = hr_protobuf_begin(text, 5);
+  hr_protobuf_string(text, 1, "value");
+  put_tensor(text, 5, "", INT64, 1, one, shape, sizeof shape);
+  hr_protobuf_int(text, 20, 4);
+  hr_protobuf_end(text, attribute);
+  hr_protobuf_end(text, constant);
+  put_node(text, 7, "", "Reshape", "b shape", "c");
+  put_opset(text, 9, "", 21);
+  hr_protobuf_end(text, function);
+}
+
+/* A graph of nodes that `put` adds, with the inputs x f32[n, 3] and v f32[3], and the output y. */
+static hr_status open_nodes(void (*put)(hr_text *text), int64_t opset, const hr_onnx_options *options,
+                            hr_graph **out_graph) {
+  hr_text text = {0};
+  hr_protobuf_int(&text, 1, 8);
+  size_t graph = hr_protobuf_begin(&text, 7);
+  put(&text);
+  put_value_info(&text, 11, "x", FLOAT, 2, rows);
+  put_value_info(&text, 11, "v", FLOAT, 1, vector);
+  put_value_info(&text, 11, "k", INT64, 1, two);
+  put_value_info(&text, 12, "y", FLOAT, 2, rows);
+  hr_protobuf_end(&text, graph);
+  put_opset(&text, 8, "", opset);
+  hr_status status = hr_onnx_open_bytes("model.onnx", text.data, text.length, options, out_graph);
+  hr_text_fini(&text);
+  return status;
+}
+
+static void refuse(void (*put)(hr_text *text), int64_t opset, hr_status_code code, const char *part) {
+  hr_graph *graph = NULL;
+  HR_ASSERT_ERROR(open_nodes(put, opset, NULL, &graph), code, part);
+}
+
+static void run_layer(const hr_graph *graph) {
+  hr_device *device = NULL;
+  hr_stream *stream = NULL;
+  hr_session *session = NULL;
+  hr_tensor x = {0}, y;
+  const hr_tensor *inputs[1] = {&x};
+  const int64_t dims[2] = {2, 3};
+  const float numbers[6] = {1, 2, 3, -4, 10, -6}, wanted[6] = {1.5f, 0, 0, 0, 2, 6};
+  float actual[6];
+  HR_ASSERT_OK(hr_device_open("cpu", &device));
+  HR_ASSERT_OK(hr_stream_create(device, &stream));
+  HR_ASSERT_OK(hr_session_create(stream, graph, NULL, &session));
+  HR_ASSERT_OK(hr_array_from_host(stream, HR_DTYPE_F32, 2, dims, numbers, &x));
+  HR_ASSERT_OK(hr_session_run(session, 1, inputs, 1, &y));
+  HR_ASSERT_OK(hr_array_read(stream, &y, actual));
+  HR_ASSERT_EQ(y.rank, 1);
+  for (int i = 0; i < 6; ++i) {
+    HR_ASSERT_NEAR(actual[i], wanted[i], 0);
+  }
+  hr_tensor_release(&x);
+  hr_tensor_release(&y);
+  hr_session_release(session);
+  hr_stream_release(stream);
+  hr_device_release(device);
+}
+
+HR_TEST(a_model_answers) {
+  hr_text text = {0};
+  hr_graph *graph = NULL;
+  hr_type type;
+  put_layer(&text);
+  HR_ASSERT_OK(hr_onnx_open_bytes("model.onnx", text.data, text.length, NULL, &graph));
+  HR_ASSERT_OK(hr_graph_type(graph, hr_graph_output_value(graph, 0), &type));
+  HR_ASSERT_STR_EQ(type.symbols[0], "3*n");
+  run_layer(graph);
+  hr_graph_release(graph);
+  const hr_onnx_dim n = {"n", 4};
+  const hr_onnx_options options = {.dim_count = 1, .dims = &n};
+  HR_ASSERT_OK(hr_onnx_open_bytes("model.onnx", text.data, text.length, &options, &graph));
+  HR_ASSERT_OK(hr_graph_type(graph, hr_graph_output_value(graph, 0), &type));
+  HR_ASSERT_EQ(type.dims[0], 12);
+  hr_graph_release(graph);
+  hr_text_fini(&text);
+}
+
+/* ---- refused models ---- */
+
+static void put_unknown(hr_text *text) {
+  put_node(text, 1, "first", "Relu", "x", "r");
+  put_node(text, 1, "conv_3", "Convolve", "r", "y");
+}
+static void put_wrong_dims(hr_text *text) {
+  put_node(text, 1, "sum", "MatMul", "v x", "y");
+  put_node(text, 1, "bad", "MatMul", "x x", "z");
+}
+static void put_two_outputs(hr_text *text) {
+  put_node(text, 1, "", "Relu", "x", "y");
+  put_node(text, 1, "", "Relu", "x", "y");
+}
+static void put_circle(hr_text *text) {
+  put_node(text, 1, "", "Add", "x y", "y");
+}
+static void put_gelu(hr_text *text) {
+  put_node(text, 1, "", "Gelu", "x", "y");
+}
+static void put_control_character(hr_text *text) {
+  put_node(text, 1, "", "Relu", "x", "a\x01");
+}
+static void put_large_tensor(hr_text *text) {
+  const int64_t huge[2] = {(int64_t)1 << 20, (int64_t)1 << 20};
+  const float element = 1;
+  put_node(text, 1, "", "Relu", "x", "y");
+  put_tensor(text, 5, "w", FLOAT, 2, huge, &element, sizeof element);
+}
+static void put_overflow(hr_text *text) {
+  const int64_t huge[3] = {(int64_t)1 << 40, (int64_t)1 << 40, 4};
+  put_node(text, 1, "", "Relu", "x", "y");
+  put_tensor(text, 5, "w", FLOAT, 3, huge, NULL, 0);
+}
+static void put_missing_output(hr_text *text) {
+  put_node(text, 1, "", "Relu", "x", "z");
+}
+
+HR_TEST(wrong_models_are_refused_with_the_node) {
+  refuse(put_unknown, 21, HR_STATUS_UNIMPLEMENTED,
+         "model.onnx: node 1 \"conv_3\" (Convolve): the operator is not known");
+  refuse(put_wrong_dims, 21, HR_STATUS_INVALID_ARGUMENT, "model.onnx: node ");
+  refuse(put_two_outputs, 21, HR_STATUS_DATA_LOSS, "two values have the name \"y\"");
+  refuse(put_circle, 21, HR_STATUS_DATA_LOSS, "input 1 \"y\" is no value before it");
+  refuse(put_gelu, 19, HR_STATUS_INVALID_ARGUMENT, "operator set 19 does not have the operator");
+  refuse(put_gelu, 28, HR_STATUS_UNIMPLEMENTED, "operator set 28, expected 1 to 27");
+  refuse(put_control_character, 21, HR_STATUS_DATA_LOSS, "control characters");
+  refuse(put_large_tensor, 21, HR_STATUS_DATA_LOSS, "a tensor has 4 bytes, its dims and data type need 4398046511104");
+  refuse(put_overflow, 21, HR_STATUS_DATA_LOSS, "too large");
+  refuse(put_missing_output, 21, HR_STATUS_DATA_LOSS, "output 0 is no value of the graph");
+}
+
+/* Function `name` that calls `callee` twice. */
+static void put_function(hr_text *text, const char *name, const char *callee) {
+  size_t function = hr_protobuf_begin(text, 25);
+  hr_protobuf_string(text, 1, name);
+  hr_protobuf_string(text, 4, "a");
+  hr_protobuf_string(text, 5, "c");
+  put_node(text, 7, "", callee, "a", "b");
+  put_node(text, 7, "", callee, "b", "c");
+  put_opset(text, 9, "", 21);
+  hr_protobuf_end(text, function);
+}
+
+/* f calls itself; or f0 calls f1 twice, which calls f2 twice ... */
+static hr_status open_calls(int depth, hr_graph **out_graph) {
+  hr_text text = {0};
+  size_t graph = hr_protobuf_begin(&text, 7);
+  put_node(&text, 1, "", "f0", "x", "y");
+  put_value_info(&text, 11, "x", FLOAT, 2, rows);
+  put_value_info(&text, 12, "y", FLOAT, 2, rows);
+  hr_protobuf_end(&text, graph);
+  put_opset(&text, 8, "", 21);
+  for (int i = 0; i < depth; ++i) {
+    char name[16], callee[16];
+    snprintf(name, sizeof name, "f%d", i);
+    snprintf(callee, sizeof callee, i + 1 < depth ? "f%d" : depth > 1 ? "Relu" : "f0", i + 1);
+    put_function(&text, name, callee);
+  }
+  hr_status status = hr_onnx_open_bytes("model.onnx", text.data, text.length, NULL, out_graph);
+  hr_text_fini(&text);
+  return status;
+}
+
+HR_TEST(functions_that_call_themselves_are_refused) {
+  hr_graph *graph = NULL;
+  HR_ASSERT_ERROR(open_calls(1, &graph), HR_STATUS_INVALID_ARGUMENT, "more than 32 deep in each other");
+  HR_ASSERT_ERROR(open_calls(30, &graph), HR_STATUS_INVALID_ARGUMENT, "more than 262144 nodes");
+  HR_ASSERT_OK(open_calls(5, &graph));
+  HR_ASSERT_EQ(hr_graph_operation_count(graph), 32);
+  hr_graph_release(graph);
+}
+
+/* ---- inputs on which dims depend ---- */
+
+static void put_reshape(hr_text *text) {
+  put_node(text, 1, "", "Reshape", "x k", "y");
+}
+
+HR_TEST(an_input_on_which_dims_depend_needs_a_value) {
+  const int64_t shape[2] = {3, -1};
+  const hr_onnx_constant constants[2] = {
+      {"v", {.dtype = HR_DTYPE_F32, .rank = 1, .dims = {3}, .address = (const float[]){1, 2, 3}}},
+      {"k", {.dtype = HR_DTYPE_I64, .rank = 1, .dims = {2}, .address = shape}}};
+  const hr_onnx_options options = {.constant_count = 2, .constants = constants};
+  hr_graph *graph = NULL;
+  refuse(put_reshape, 21, HR_STATUS_UNIMPLEMENTED, "shape \"k\" is computed by the model");
+  HR_ASSERT_OK(open_nodes(put_reshape, 21, &options, &graph));
+  HR_ASSERT_EQ(hr_graph_input_count(graph), 2); /* x and v, which is needed by no dim */
+  hr_graph_release(graph);
+}
+
+/* ---- external data ---- */
+
+static void put_external(hr_text *text, const char *location, const char *offset) {
+  size_t tensor = hr_protobuf_begin(text, 5);
+  hr_protobuf_int(text, 1, 3);
+  hr_protobuf_int(text, 2, FLOAT);
+  hr_protobuf_string(text, 8, "w");
+  const char *const entries[4] = {"location", location, "offset", offset};
+  for (int i = 0; i < 4; i += 2) {
+    size_t entry = hr_protobuf_begin(text, 13);
+    hr_protobuf_string(text, 1, entries[i]);
+    hr_protobuf_string(text, 2, entries[i + 1]);
+    hr_protobuf_end(text, entry);
+  }
+  hr_protobuf_int(text, 14, 1);
+  hr_protobuf_end(text, tensor);
+}
+
+static void write_file(const char *path, const void *bytes, size_t size) {
+  FILE *file = fopen(path, "wb");
+  HR_ASSERT(file != NULL && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
+}
+
+static hr_status open_external(const char *folder, const char *location, const char *offset, hr_graph **out_graph) {
+  hr_text text = {0};
+  char path[256];
+  size_t graph = hr_protobuf_begin(&text, 7);
+  put_node(&text, 1, "", "Add", "x w", "y");
+  put_external(&text, location, offset);
+  put_value_info(&text, 11, "x", FLOAT, 2, rows);
+  put_value_info(&text, 12, "y", FLOAT, 2, rows);
+  hr_protobuf_end(&text, graph);
+  put_opset(&text, 8, "", 21);
+  snprintf(path, sizeof path, "%s/model.onnx", folder);
+  write_file(path, text.data, text.length);
+  hr_text_fini(&text);
+  return hr_onnx_open(path, NULL, out_graph);
+}
+
+HR_TEST(external_data_is_read_from_the_models_folder_alone) {
+  char folder[] = "/tmp/onnx_test_XXXXXX", path[256];
+  const float numbers[4] = {0, 1, 2, 3};
+  hr_graph *graph = NULL;
+  HR_ASSERT(mkdtemp(folder) != NULL);
+  snprintf(path, sizeof path, "%s/part", folder);
+  HR_ASSERT(mkdir(path, 0700) == 0);
+  snprintf(path, sizeof path, "%s/part/w.bin", folder);
+  write_file(path, numbers, sizeof numbers);
+  HR_ASSERT_OK(open_external(folder, "part/w.bin", "4", &graph));
+  HR_ASSERT_EQ(hr_graph_constant_bytes(graph), 12);
+  hr_graph_release(graph);
+  HR_ASSERT_ERROR(open_external(folder, "part/w.bin", "8", &graph), HR_STATUS_DATA_LOSS,
+                  "do not fit a file of 16 bytes");
+  HR_ASSERT_ERROR(open_external(folder, "part/w.bin", "99999999999999999999", &graph), HR_STATUS_DATA_LOSS,
+                  "no number");
+  HR_ASSERT_ERROR(open_external(folder, "part/../part/w.bin", "0", &graph), HR_STATUS_INVALID_ARGUMENT,
+                  "without \"..\"");
+  HR_ASSERT_ERROR(open_external(folder, path, "0", &graph), HR_STATUS_INVALID_ARGUMENT, "in the folder");
+  HR_ASSERT_ERROR(open_external(folder, "none", "0", &graph), HR_STATUS_NOT_FOUND, "external data \"none\"");
+  char link_path[256];
+  snprintf(link_path, sizeof link_path, "%s/link", folder);
+  HR_ASSERT(symlink(path, link_path) == 0);
+  HR_ASSERT_ERROR(open_external(folder, "link", "0", &graph), HR_STATUS_UNAVAILABLE, "links are not followed");
+  remove(link_path);
+  remove(path);
+  snprintf(path, sizeof path, "%s/part", folder);
+  rmdir(path);
+  snprintf(path, sizeof path, "%s/model.onnx", folder);
+  remove(path);
+  rmdir(folder);
+}
+
+/* ---- texts ---- */
+
+HR_TEST(names_are_utf8_without_control_characters) {
+  static const char *const right[] = {"", "a", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
+  static const char *const wrong[] = {"\x01",     "a\x7f", "\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                                      "\xe2\x82", "\xff"};
+  for (size_t i = 0; i < sizeof right / sizeof *right; ++i) {
+    HR_ASSERT(hr__span_is_text((hr__span){(const uint8_t *)right[i], strlen(right[i])}));
+  }
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
+    HR_ASSERT(!hr__span_is_text((hr__span){(const uint8_t *)wrong[i], strlen(wrong[i])}));
+  }
+  HR_ASSERT(!hr__span_is_text((hr__span){(const uint8_t *)"a\0b", 3}));
+}
+
+/* ---- damaged files ---- */
+
+static uint64_t state = 1;
+
+static uint64_t draw(uint64_t below) {
+  state = state * 6364136223846793005u + 1442695040888963407u;
+  return (state >> 33) % below;
+}
+
+/* Changes some bytes, or moves a piece over another one. Most changes keep the lengths of messages. */
+static void mutate(char *bytes, size_t size) {
+  for (uint64_t i = 0; i <= draw(4); ++i) {
+    size_t at = draw(size), length = 1 + draw(16), from = draw(size);
+    if (draw(3) != 0) {
+      bytes[at] = (char)(draw(2) == 0 ? draw(256) : (uint64_t)(bytes[at] ^ (1 << draw(8))));
+    } else if (at + length <= size && from + length <= size) {
+      memmove(bytes + at, bytes + from, length);
+    }
+  }
+}
+
+static bool try_model(const char *bytes, size_t size) {
+  hr_graph *graph = NULL;
+  hr_status status = hr_onnx_open_bytes("model.onnx", bytes, size, NULL, &graph);
+  bool is_right = status == HR_OK;
+  hr_status_ignore(status);
+  if (is_right) {
+    hr_graph_release(graph);
+  }
+  return is_right;
+}
+
+HR_TEST(damaged_models_open_or_are_refused) {
+  hr_text text = {0};
+  put_layer(&text);
+  char *changed = malloc(text.length);
+  const char *wanted = getenv("HEADRACE_TEST_FILES"), *first = getenv("HEADRACE_TEST_SEED");
+  int64_t count = wanted != NULL ? atoll(wanted) : hr_test_count(20000), right = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    state = (uint64_t)i + (first != NULL ? (uint64_t)atoll(first) : 0);
+    memcpy(changed, text.data, text.length);
+    mutate(changed, text.length);
+    right += try_model(changed, text.length);
+  }
+  HR_ASSERT(right > 0 && right < count);
+  for (size_t end = 0; end < text.length; ++end) {
+    (void)try_model(text.data, end);
+  }
+  HR_ASSERT(!try_model(text.data, text.length / 2));
+  free(changed);
+  hr_text_fini(&text);
+}
+
+/* ---- memory ---- */
+
+static hr_text sample;
+
+static hr_status open_sample(void) {
+  hr_graph *graph = NULL;
+  HR_RETURN_IF_ERROR(hr_onnx_open_bytes("model.onnx", sample.data, sample.length, NULL, &graph));
+  hr_graph_release(graph);
+  return HR_OK;
+}
+
+HR_TEST(an_import_survives_failing_allocations) {
+  put_layer(&sample);
+  HR_TEST_OOM(open_sample);
+  hr_text_fini(&sample);
+}
