@@ -8,6 +8,7 @@
 #include "headrace/status.h"
 
 int headrace_run(int argc, char **argv);
+int headrace_convert(int argc, char **argv);
 int headrace_inspect(int argc, char **argv);
 int headrace_explain(int argc, char **argv);
 int headrace_devices(int argc, char **argv);

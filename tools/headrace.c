@@ -19,14 +19,18 @@ static const command commands[] = {
      "  --repeat N      runs it N times and prints the shortest and the mean time\n"
      "  --mode MODE     how the stream works\n"
      "  --print         prints the first elements of each output\n"
-     "Runs a package (.hrpkg), if FILE is one. Inputs without a file get random contents (f32), or zeros.\n"
+     "Runs a package (.hrpkg) or an ONNX model (.onnx), if FILE is one. Inputs without a file get random contents "
+     "(f32), or zeros.\n"
      "  --input NAME=FILE, --output NAME=FILE   npy, or another file of one array; outputs are npy\n"
      "  --dim NAME=SIZE   the size of a symbol in inputs without a file; default 1\n"
      "  --device, --repeat, --print   as above"},
-    {"inspect", headrace_inspect, "inspect PACKAGE [--graph] [--verify]",
-     "Lists notes, inputs, outputs, symbols, constants and operations of a package (.hrpkg).\n"
+    {"convert", headrace_convert, "convert MODEL -o PACKAGE [--dim NAME=SIZE]",
+     "Writes an ONNX model (.onnx) as a package (.hrpkg). docs/onnx.md lists the operators.\n"
+     "  --dim NAME=SIZE   a size in place of a symbol, such as a batch; more than once for several"},
+    {"inspect", headrace_inspect, "inspect FILE [--graph] [--verify]",
+     "Lists notes, inputs, outputs, symbols, constants and operations of a package (.hrpkg) or an ONNX model.\n"
      "  --graph         prints the graph's text instead\n"
-     "  --verify        compares all constants with their hashes before"},
+     "  --verify        compares all constants of a package with their hashes before"},
     {"explain", headrace_explain, "explain FILE [--svg PICTURE] [--time N] [--device NAME] [--mode fuse|eager|strict]",
      "Lists the steps of a program file of HEADRACE_DUMP: the operations that share a kernel, the reads and writes of\n"
      "each kernel and library call, the temporaries that never get memory. Runs it once, on random contents.\n"

@@ -67,7 +67,7 @@ static void print_printable(const char *text, int width) {
   printf("%*s", count < width ? width - count : 0, "");
 }
 
-static void describe(const char *path, const hr_package *package, const hr_graph *graph) {
+static void describe_package(const char *path, const hr_package *package) {
   printf("%s: %lld bytes, %lld of text\n", path, (long long)hr_package_bytes(package),
          (long long)hr_package_text_bytes(package));
   for (int i = 0; i < hr_package_note_count(package); ++i) {
@@ -78,6 +78,9 @@ static void describe(const char *path, const hr_package *package, const hr_graph
     print_printable(note.value, 0);
     printf("\n");
   }
+}
+
+static void describe(const hr_graph *graph) {
   printf("inputs\n");
   for (int i = 0; i < hr_graph_input_count(graph); ++i) {
     hr_value value = hr_graph_input_value(graph, i);
@@ -100,16 +103,20 @@ static hr_status write_text(void *arg, const void *bytes, size_t count) {
                                                : hr_status_make(HR_STATUS_UNAVAILABLE, "the text can't be written");
 }
 
+/* package: NULL: the graph is that of another file. */
 static hr_status inspect(const char *path, const hr_package *package, const hr_graph *graph, bool prints,
                          bool verifies) {
-  if (verifies) {
+  if (verifies && package != NULL) {
     HR_RETURN_IF_ERROR(hr_package_verify(package));
     printf("%s: all hashes are right\n", path);
   }
   if (prints) {
     return hr_graph_print(graph, write_text, stdout);
   }
-  describe(path, package, graph);
+  if (package != NULL) {
+    describe_package(path, package);
+  }
+  describe(graph);
   return HR_OK;
 }
 
@@ -134,8 +141,8 @@ int headrace_inspect(int argc, char **argv) {
   }
   hr_package *package = NULL;
   hr_graph *graph = NULL;
-  hr_status status = hr_package_open(path, &package);
-  status = status == HR_OK ? hr_package_graph(package, &graph) : status;
+  hr_status status = is_onnx(path) ? open_model(path, NULL, &graph) : hr_package_open(path, &package);
+  status = status == HR_OK && package != NULL ? hr_package_graph(package, &graph) : status;
   status = status == HR_OK ? inspect(path, package, graph, prints, verifies) : status;
   hr_graph_release(graph);
   hr_package_close(package);

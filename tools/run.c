@@ -75,7 +75,7 @@ static int bad_argument(const char *argument) {
 
 int headrace_run(int argc, char **argv) {
   for (int i = 0; i < argc; ++i) {
-    if (argv[i][0] != '-' && is_package(argv[i])) {
+    if (argv[i][0] != '-' && (is_package(argv[i]) || is_onnx(argv[i]))) {
       return run_package(argc, argv);
     }
   }

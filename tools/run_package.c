@@ -1,4 +1,4 @@
-/* run_package.c: `headrace run` of a package: inputs from files of arrays, outputs to such files. */
+/* run_package.c: `headrace run` of a package or a model: inputs from files of arrays, outputs to such files. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -244,6 +244,9 @@ static hr_status repeat_run(package_run *r) {
 
 static hr_status open_graph(package_run *r) {
   hr_package *package = NULL;
+  if (is_onnx(r->path)) {
+    return open_model(r->path, NULL, &r->graph);
+  }
   HR_RETURN_IF_ERROR(hr_package_open(r->path, &package));
   hr_status status = hr_package_graph(package, &r->graph);
   hr_package_close(package);
