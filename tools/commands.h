@@ -10,6 +10,7 @@
 int headrace_run(int argc, char **argv);
 int headrace_convert(int argc, char **argv);
 int headrace_inspect(int argc, char **argv);
+int headrace_bench(int argc, char **argv);
 int headrace_explain(int argc, char **argv);
 int headrace_devices(int argc, char **argv);
 int headrace_ops(int argc, char **argv);

@@ -5,14 +5,14 @@
 #include "commands.h"
 #include "headrace/importer.h"
 #include "headrace/package.h"
-#include "package.h"
+#include "model.h"
 
-static bool parse_arguments(int argc, char **argv, const char **out_path, const char **out_target, model_dims *dims) {
+static bool parse_arguments(int argc, char **argv, const char **out_path, const char **out_target, named_values *dims) {
   for (int i = 0; i < argc; ++i) {
     bool has_value = i + 1 < argc;
     if (has_value && (strcmp(argv[i], "-o") == 0 || strcmp(argv[i], "--output") == 0)) {
       *out_target = argv[++i];
-    } else if (has_value && strcmp(argv[i], "--dim") == 0 && model_dims_add(dims, argv[i + 1])) {
+    } else if (has_value && strcmp(argv[i], "--dim") == 0 && add_named_size(dims, argv[i + 1])) {
       ++i;
     } else if (argv[i][0] != '-' && *out_path == NULL) {
       *out_path = argv[i];
@@ -30,7 +30,7 @@ static bool parse_arguments(int argc, char **argv, const char **out_path, const 
   return true;
 }
 
-static hr_status convert(const char *path, const char *target, const model_dims *dims) {
+static hr_status convert(const char *path, const char *target, const named_values *dims) {
   hr_graph *graph = NULL, *simple = NULL;
   const char *name = strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
   const hr_package_note notes[1] = {{"source", name}};
@@ -48,6 +48,6 @@ static hr_status convert(const char *path, const char *target, const model_dims 
 
 int headrace_convert(int argc, char **argv) {
   const char *path = NULL, *target = NULL;
-  model_dims dims = {.count = 0};
+  named_values dims = {.count = 0};
   return parse_arguments(argc, argv, &path, &target, &dims) ? headrace_fail(convert(path, target, &dims)) : 2;
 }

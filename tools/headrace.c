@@ -31,6 +31,13 @@ static const command commands[] = {
      "Lists notes, inputs, outputs, symbols, constants and operations of a package (.hrpkg) or an ONNX model.\n"
      "  --graph         prints the graph's text instead\n"
      "  --verify        compares all constants of a package with their hashes before"},
+    {"bench", headrace_bench, "bench FILE [--batch 1,8,64] [--dim NAME=SIZE] [--device NAME] [--seconds S]",
+     "Times the answers of a package or an ONNX model on random inputs: the first one, the median and the shortest\n"
+     "of the others, and the process's peak of memory so far.\n"
+     "  --batch SIZES   sizes of the symbol that is the first dim of the first input; default 1\n"
+     "  --dim NAME=SIZE the size of another symbol; default 1\n"
+     "  --device NAME   cpu (the default), cuda, ...\n"
+     "  --seconds S     how long each size is repeated; default 1"},
     {"explain", headrace_explain, "explain FILE [--svg PICTURE] [--time N] [--device NAME] [--mode fuse|eager|strict]",
      "Lists the steps of a program file of HEADRACE_DUMP: the operations that share a kernel, the reads and writes of\n"
      "each kernel and library call, the temporaries that never get memory. Runs it once, on random contents.\n"

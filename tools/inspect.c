@@ -6,17 +6,7 @@
 #include "commands.h"
 #include "graph/graph_node.h"
 #include "headrace/package.h"
-#include "package.h"
-
-bool is_package(const char *path) {
-  char bytes[8];
-  FILE *file = fopen(path, "rb");
-  size_t count = file != NULL ? fread(bytes, 1, sizeof bytes, file) : 0;
-  if (file != NULL) {
-    fclose(file);
-  }
-  return hr_package_is_one(bytes, count);
-}
+#include "model.h"
 
 static void print_type(const hr_graph *graph, const char *name, hr_value value) {
   hr_type type;

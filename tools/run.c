@@ -1,11 +1,11 @@
-/* run.c: `headrace run`: records the nodes of a program file on a stream and runs it, or runs a package. */
+/* run.c: `headrace run`: records the nodes of a program file on a stream and runs it, or runs a graph. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "commands.h"
 #include "core/ops/op.h"
-#include "package.h"
+#include "model.h"
 #include "replay.h"
 
 enum { PRINT_ELEMENTS = 8 };
@@ -75,8 +75,8 @@ static int bad_argument(const char *argument) {
 
 int headrace_run(int argc, char **argv) {
   for (int i = 0; i < argc; ++i) {
-    if (argv[i][0] != '-' && (is_package(argv[i]) || is_onnx(argv[i]))) {
-      return run_package(argc, argv);
+    if (argv[i][0] != '-' && is_model(argv[i])) {
+      return run_model(argc, argv);
     }
   }
   replay r = {.device_name = "cpu", .mode = -1};

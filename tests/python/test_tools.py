@@ -262,6 +262,22 @@ def test_inspect_prints_no_control_characters_of_notes(tmp_path):
     assert "  licence                  ?[2J? all" in lines
 
 
+def test_bench_times_each_batch():
+    lines = run("bench", PACKAGE, "--batch", "1,8,0", "--seconds", "0.01").stdout.splitlines()
+    assert "opened in" in lines[0] and lines[1].split()[:2] == ["batch", "first,"]
+    rows = [line.split() for line in lines[2:]]
+    assert [row[0] for row in rows] == ["1", "8", "0"]
+    for _, first, median, best, runs, peak in rows:
+        assert 0 < float(best) <= float(median) and float(first) > 0 and int(runs) >= 3 and float(peak) > 1
+    for wrong in ("", ",", "1,", "1,,2", "x", "1x", "-1", "99999999999", "1 2"):
+        run("bench", PACKAGE, "--batch", wrong, code=2)
+    run("bench", PACKAGE, "--seconds", "0", code=2)
+    assert "both have sizes" in run("bench", PACKAGE, "--batch", "2", "--dim", "n=3", code=1).stderr
+    assert run("bench", PACKAGE, "--dim", "n=3", "--seconds", "0.01").stdout.splitlines()[-1].split()[0] == "3"
+    assert 'no symbol "m"' in run("bench", PACKAGE, "--dim", "m=1", code=1).stderr
+    assert "no package" in run("bench", STEP, code=1).stderr
+
+
 def test_run_of_a_package_reads_and_writes_files(tmp_path):
     numpy = pytest.importorskip("numpy")
     x = numpy.random.default_rng(1).integers(-9, 9, (5, 20)).astype(numpy.float32)
@@ -275,6 +291,7 @@ def test_run_of_a_package_reads_and_writes_files(tmp_path):
     assert "best of 1" in run("run", PACKAGE, "--dim", "n=0", "--repeat", "1").stdout
     for wrong in ("n=-1", "n=", "n=2x", "n=99999999999999999999"):
         run("run", PACKAGE, "--dim", wrong, code=2)
+    assert 'the graph has no symbol "m"' in run("run", PACKAGE, "--dim", "m=4", code=1).stderr
     error = run("run", PACKAGE, "--input", f"z={tmp_path / 'x.npy'}", code=1).stderr
     assert 'the graph has no input "z"' in error
     numpy.save(tmp_path / "x.npy", x[:, :7])
