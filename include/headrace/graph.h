@@ -144,6 +144,16 @@ HR_API const char *hr_graph_symbol_name(const hr_graph *graph, int index);
  * own failure. */
 HR_API HR_MUST_USE hr_status hr_graph_simplify(const hr_graph *graph, hr_stream *stream, hr_graph **out_graph);
 
+/* Another graph with the same operations: with some of the outputs and the inputs that they need, or for other types of
+ * the inputs. Values keep their names, and constants share their elements. The caller owns one reference. */
+typedef struct hr_graph_change {
+  int output_count;
+  const int *outputs;    /* numbers of the graph's outputs, in their new order; NULL: all, and all inputs */
+  const hr_type *inputs; /* NULL, or for each input of the graph its new type; a symbol may be a new one */
+} hr_graph_change;
+HR_API HR_MUST_USE hr_status hr_graph_derive(const hr_graph *graph, const hr_graph_change *change,
+                                             hr_graph **out_graph);
+
 /* ---- applying a graph ---- */
 
 /* Records the graph on a stream or a capture, for inputs in the order of the graph. NULL infers: results have types

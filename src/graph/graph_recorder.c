@@ -66,6 +66,19 @@ static hr_status refuse_view(const hr_graph_recorder *r, const hr_tensor *x) {
                         hr__graph_label(r->graph, value, label));
 }
 
+/* A constant of the graph with the same elements; 0: there is none. */
+static hr_value find_equal(const hr_graph *graph, const hr_type *type, const void *elements) {
+  for (size_t n = 0; n < graph->nodes.count; ++n) {
+    const hr__node *node = &graph->nodes.data[n];
+    if (node->kind == HR__NODE_CONSTANT && node->dtype == type->dtype && node->rank == type->rank &&
+        memcmp(node->dims, type->dims, (size_t)type->rank * sizeof *type->dims) == 0 &&
+        memcmp(node->blob->bytes, elements, hr__graph_bytes(node)) == 0) {
+      return node->first;
+    }
+  }
+  return 0;
+}
+
 static hr_status add_constant(hr_graph_recorder *r, const hr_tensor *x, hr_value *out_value) {
   hr_type type = {.dtype = x->dtype, .rank = x->rank};
   memcpy(type.dims, x->dims, (size_t)x->rank * sizeof *x->dims);
@@ -73,7 +86,8 @@ static hr_status add_constant(hr_graph_recorder *r, const hr_tensor *x, hr_value
   void *elements = hr_malloc(bytes);
   hr_status status = elements != NULL ? hr_array_read(r->stream, x, elements) : no_memory();
   if (status == HR_OK) {
-    *out_value = hr_graph_constant(r->graph, &type, elements);
+    *out_value = find_equal(r->graph, &type, elements);
+    *out_value = *out_value != 0 ? *out_value : hr_graph_constant(r->graph, &type, elements);
     status = hr_graph_status(r->graph);
   }
   hr_free(elements);

@@ -1,4 +1,4 @@
-/* graph_simplify.c: a graph without dead, repeated and constant operations.
+/* graph_simplify.c: a graph without dead, repeated and constant operations, and copies of graphs.
  *
  * The new graph is made node by node, from the old one's. A value by which a gradient differentiates stays as it is: it
  * is neither joined with an equal one, whose uses would count, nor folded.
@@ -31,8 +31,10 @@ typedef struct rewrite {
   bool *is_live;     /* by old node */
   hr_table table;
   hr_arena arena;
-  hr_text key;    /* of the current node */
-  bool keeps_all; /* copies each node */
+  hr_text key;                   /* of the current node */
+  const hr_graph_change *change; /* NULL, or what a copy of live nodes changes */
+  int input_count;               /* that were copied or left out */
+  bool keeps_all;                /* copies each node */
   bool has_folded;
 } rewrite;
 
@@ -48,12 +50,14 @@ static void mark_live(void *arg, const hr_value *value) {
 }
 
 static void find_live(rewrite *r) {
-  for (size_t i = 0; i < r->from->outputs.count; ++i) {
-    mark_live(r, &r->from->outputs.data[i].value);
+  const int *chosen = r->change != NULL ? r->change->outputs : NULL;
+  size_t count = chosen != NULL ? (size_t)r->change->output_count : r->from->outputs.count;
+  for (size_t i = 0; i < count; ++i) {
+    mark_live(r, &r->from->outputs.data[chosen != NULL ? (size_t)chosen[i] : i].value);
   }
   for (size_t n = r->from->nodes.count; n-- > 0;) {
     const hr__node *node = &r->from->nodes.data[n];
-    r->is_live[n] |= r->keeps_all || node->kind == HR__NODE_INPUT;
+    r->is_live[n] |= r->keeps_all || (chosen == NULL && node->kind == HR__NODE_INPUT);
     if (r->is_live[n]) {
       hr__node_each_input(node, mark_live, r);
     }
@@ -269,6 +273,9 @@ static hr_status copy_call(rewrite *r, hr_graph *to, const hr__node *node, const
 static hr_status copy_input(rewrite *r, const hr__node *node, hr_value *out_first) {
   hr_type type;
   HR_RETURN_IF_ERROR(hr_graph_type(r->from, node->first, &type));
+  if (r->change != NULL && r->change->inputs != NULL) {
+    type = r->change->inputs[r->input_count];
+  }
   *out_first = hr_graph_input(r->to, hr_graph_value_name(r->from, node->first), &type);
   return hr_graph_status(r->to);
 }
@@ -390,7 +397,8 @@ static hr_status name_results(rewrite *r, const hr__node *node) {
 /* Copies a node, or finds an equal one. */
 static hr_status join_or_copy(rewrite *r, const hr__node *node) {
   bool is_large = node->kind == HR__NODE_CONSTANT && hr__graph_bytes(node) > JOINED_BYTES;
-  bool can_join = !r->keeps_all && node->kind != HR__NODE_INPUT && !is_large && !is_watched(r, node);
+  bool can_join =
+      !r->keeps_all && r->change == NULL && node->kind != HR__NODE_INPUT && !is_large && !is_watched(r, node);
   uint64_t hash = 0;
   known *same = NULL;
   if (can_join) {
@@ -411,7 +419,7 @@ static hr_status join_or_copy(rewrite *r, const hr__node *node) {
 }
 
 static hr_status rewrite_node(rewrite *r, const hr__node *node) {
-  bool is_fixed = r->keeps_all || is_watched(r, node);
+  bool is_fixed = r->keeps_all || r->change != NULL || is_watched(r, node);
   if (!is_fixed && is_known_number(r, node)) {
     HR_RETURN_IF_ERROR(fold_numbers(r, node));
   } else if (!is_fixed && !has_computed_attributes(node) && can_fold(r, node)) {
@@ -422,22 +430,36 @@ static hr_status rewrite_node(rewrite *r, const hr__node *node) {
   return name_results(r, node);
 }
 
-static hr_status rewrite_all(rewrite *r) {
-  for (size_t s = 0; s < r->from->symbols.count; ++s) {
+/* Symbols in their order, unless the new graph may have others. */
+static hr_status copy_symbols(rewrite *r) {
+  for (size_t s = 0; s < r->from->symbols.count && r->change == NULL; ++s) {
     if (hr__graph_add_symbol(r->to, r->from->symbols.data[s]) < 0) {
       return hr_graph_status(r->to);
     }
   }
+  return HR_OK;
+}
+
+static hr_status copy_outputs(rewrite *r) {
+  const int *chosen = r->change != NULL ? r->change->outputs : NULL;
+  size_t count = chosen != NULL ? (size_t)r->change->output_count : r->from->outputs.count;
+  for (size_t i = 0; i < count; ++i) {
+    const hr__graph_output *output = &r->from->outputs.data[chosen != NULL ? (size_t)chosen[i] : i];
+    hr_graph_output(r->to, output->name, r->map[output->value]);
+  }
+  return hr_graph_status(r->to);
+}
+
+static hr_status rewrite_all(rewrite *r) {
+  HR_RETURN_IF_ERROR(copy_symbols(r));
   find_live(r);
   for (size_t n = 0; n < r->from->nodes.count; ++n) {
     if (r->is_live[n]) {
       HR_RETURN_IF_ERROR(rewrite_node(r, &r->from->nodes.data[n]));
     }
+    r->input_count += r->from->nodes.data[n].kind == HR__NODE_INPUT;
   }
-  for (size_t i = 0; i < r->from->outputs.count; ++i) {
-    hr_graph_output(r->to, r->from->outputs.data[i].name, r->map[r->from->outputs.data[i].value]);
-  }
-  return hr_graph_status(r->to);
+  return copy_outputs(r);
 }
 
 /* Makes the new graph, and frees the rewrite. */
@@ -484,4 +506,16 @@ hr_status hr_graph_simplify(const hr_graph *graph, hr_stream *stream, hr_graph *
   hr_status status = simplify(folded, NULL, &has_folded, out_graph); /* without constants that were read alone */
   hr_graph_release(folded);
   return status;
+}
+
+hr_status hr_graph_derive(const hr_graph *graph, const hr_graph_change *change, hr_graph **out_graph) {
+  rewrite r = {.from = graph, .change = change};
+  HR_RETURN_IF_ERROR(hr_graph_status(graph));
+  for (int i = 0; change->outputs != NULL && i < change->output_count; ++i) {
+    if (change->outputs[i] < 0 || (size_t)change->outputs[i] >= graph->outputs.count) {
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "graph: output number %d, expected less than %zu",
+                            change->outputs[i], graph->outputs.count);
+    }
+  }
+  return finish(&r, out_graph);
 }

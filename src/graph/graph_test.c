@@ -64,6 +64,32 @@ static void expect_refusal(hr_graph *g, hr_status_code code, const char *part) {
   hr_graph_release(g);
 }
 
+HR_TEST(a_graph_of_some_outputs_or_other_types) {
+  hr_graph *g = graph_of("graph 1\ninput %x f32[2, 3]\ninput %y f32[3]\n%a = exp(%x)\n%b = add(%x, %y)\n"
+                         "output a = %a\noutput b = %b\n");
+  const int second[] = {1}, turned[] = {1, 0}, wrong[] = {2};
+  hr_graph *some = NULL;
+  HR_ASSERT_OK(hr_graph_derive(g, &(hr_graph_change){.output_count = 1, .outputs = second}, &some));
+  HR_ASSERT_EQ(hr_graph_operation_count(some), 1);
+  HR_ASSERT_EQ(hr_graph_input_count(some), 2);
+  HR_ASSERT_STR_EQ(hr_graph_output_name(some, 0), "b");
+  hr_graph_release(some);
+  HR_ASSERT_OK(hr_graph_derive(g, &(hr_graph_change){.output_count = 2, .outputs = turned}, &some));
+  HR_ASSERT_STR_EQ(hr_graph_output_name(some, 1), "a");
+  hr_graph_release(some);
+  HR_ASSERT_ERROR(hr_graph_derive(g, &(hr_graph_change){.output_count = 1, .outputs = wrong}, &some),
+                  HR_STATUS_INVALID_ARGUMENT, "output number 2");
+
+  hr_type types[2] = {{.dtype = HR_DTYPE_F32, .rank = 2, .dims = {-1, -1}, .symbols = {"n", "m"}},
+                      {.dtype = HR_DTYPE_F32, .rank = 1, .dims = {-1}, .symbols = {"m"}}};
+  HR_ASSERT_OK(hr_graph_derive(g, &(hr_graph_change){.inputs = types}, &some));
+  expect_graph_type(some, hr_graph_output_value(some, 1), "f32[n,m]");
+  hr_graph_release(some);
+  types[1].symbols[0] = "k"; /* another dim than m */
+  HR_ASSERT_ERROR(hr_graph_derive(g, &(hr_graph_change){.inputs = types}, &some), HR_STATUS_INVALID_ARGUMENT, "add: ");
+  hr_graph_release(g);
+}
+
 HR_TEST(a_graph_goes_on_when_its_failure_is_taken) {
   hr_graph *g = new_graph();
   hr_value x = input_of(g, "x", HR_DTYPE_F32, "n");
