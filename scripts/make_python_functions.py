@@ -43,7 +43,7 @@ VALUES = {"false": "False", "true": "True"}
 CONSTANTS = {"pi": "3.141592653589793", "e": "2.718281828459045", "inf": "inf", "nan": "nan", "newaxis": "None"}
 OTHERS = ["eval", "device", "stats", "from_dlpack", "load", "save", "save_gguf", "save_safetensors", "savez", "Array", "dtype",
           "Graph", "Package", "Session", "Value", "open_package"]
-WRITTEN = ["compiling", "files", "standard", "transforms"]  # modules in Python whose names are headrace's, too
+WRITTEN = ["compiling", "exporting", "files", "standard", "transforms"]  # modules in Python whose names are headrace's, too
 DISTRIBUTIONS = ["_counts", "_distributions"]  # modules in Python whose names are headrace.random's, too
 FAMILIES = "frontends/python/headrace/_numpy"  # and a folder of them, which replace functions of the table
 
@@ -296,7 +296,10 @@ class Graph:
     def symbol(self, name: str, /) -> Value: ...
     def shape(self, x: Value, /) -> Value: ...
     def gradient(self, of: Value, by: Any, seed: Any = None) -> Any: ...
-    def simplify(self) -> Graph: ...
+    def simplify(self, fold: _b.bool = True) -> Graph: ...
+    def derive(
+        self, outputs: Sequence[str] | None = None, inputs: dict[str, Sequence[int | str]] | None = None
+    ) -> Graph: ...
     def save(self, path: Any, notes: dict[str, str] | None = None) -> None: ...
     @staticmethod
     def parse(text: str, data: Sequence[_Like] = ()) -> Graph: ...
@@ -465,7 +468,7 @@ def stub():
               "def savez(file: Any, /, *args: _Like, **kwargs: _Like) -> None: ...",
               "def savez_compressed(file: Any, /, *args: _Like, **kwargs: _Like) -> None: ...",
               "def get_include() -> str: ...", "", *TRANSFORM_STUBS.splitlines(), "",
-              "__array_api_version__: str", *python_stubs("standard", ())]
+              "__array_api_version__: str", *python_stubs("standard", ()), *python_stubs("exporting", ())]
     replaced = {name for _, names in families() for name in names}
     lines += [f"def {name}({arguments}) -> Array: ..." for name, arguments, _ in creations() if name not in replaced]
     written = replaced | {name for module in WRITTEN for name in written_names(module)}

@@ -171,6 +171,14 @@ PyObject *construct_array(PyTypeObject *type, PyObject *args, PyObject *names);
 /* ---- indexing.c ---- */
 
 enum { KEYS_MAX = 2 * HR_RANK_MAX + 1 };
+
+/* A key of x[...]. */
+typedef struct index_key {
+  int count, array_count;
+  hr_index indices[KEYS_MAX];
+  operand arrays[HR_RANK_MAX + 1]; /* of these indices, in their order */
+} index_key;
+
 /* A slice of Python; -1 with an exception. */
 int take_slice(PyObject *slice, hr_index *out);
 PyObject *get_item(PyObject *self, PyObject *key);
@@ -307,6 +315,18 @@ PyObject *add_call(graph_object *owner, hr_functional function, int input_count,
 
 /* x[...] by integers, slices, None and Ellipsis. */
 PyObject *index_value(PyObject *self, PyObject *key);
+/* The same for every size of the dims, also of those that are known. */
+PyObject *index_any_size(PyObject *self, PyObject *key);
+
+/* ---- recorders.c ---- */
+
+extern PyMethodDef recorder_methods[];
+/* This thread records functions on the stream as a graph. */
+bool is_recorded(const hr_stream *stream);
+/* Adds the view of x by a key's integers and slices. */
+int record_index(array_object *x, PyObject *object, const index_key *key, array_object *view);
+/* x[key] = value or its like, as functions. */
+int record_update(array_object *x, PyObject *object, const index_key *key, PyObject *value, hr_update update);
 
 /* ---- packages.c ---- */
 

@@ -12,6 +12,7 @@ typedef struct value_slice {
   int dim;                                                           /* the next one of x */
   int place;                                                         /* the next one of the result */
   bool is_whole;                                                     /* nothing is cut */
+  bool is_any;                                                       /* sizes are computed, also known ones */
   int64_t begin[HR_RANK_MAX], count[HR_RANK_MAX], step[HR_RANK_MAX]; /* count -1: the whole dim, of unknown size */
   hr_value begins[HR_RANK_MAX], counts[HR_RANK_MAX];                 /* 0: the numbers above */
   int64_t dropped[HR_RANK_MAX], added[2 * HR_RANK_MAX];
@@ -92,7 +93,7 @@ static void cut_symbolic(value_slice *s, const hr_index *index) {
 }
 
 static bool is_known(const value_slice *s) {
-  return s->type.symbols[s->dim] == NULL;
+  return s->type.symbols[s->dim] == NULL && !s->is_any;
 }
 
 static int take_range(value_slice *s, PyObject *slice) {
@@ -210,17 +211,26 @@ static PyObject *build_slice(value_slice *s) {
   return new_value(s->owner, value);
 }
 
-PyObject *index_value(PyObject *self, PyObject *key) {
-  value_slice s = {.owner = ((value_object *)self)->owner, .x = ((value_object *)self)->value, .is_whole = true};
+static PyObject *index_by(PyObject *self, PyObject *key, bool is_any) {
+  value_slice s = {.owner = ((value_object *)self)->owner, .x = ((value_object *)self)->value};
+  s.is_whole = true, s.is_any = is_any;
   hr_status status = hr_graph_type(s.owner->graph, s.x, &s.type);
   if (status != HR_OK) {
     return raise_status(status);
   }
   for (int d = 0; d < s.type.rank; ++d) {
-    s.count[d] = s.type.dims[d], s.step[d] = 1;
+    s.count[d] = is_any ? -1 : s.type.dims[d], s.step[d] = 1;
   }
   PyObject *tuple = PyTuple_Check(key) ? Py_NewRef(key) : PyTuple_Pack(1, key);
   PyObject *result = tuple != NULL && take_entries(&s, tuple) == 0 ? build_slice(&s) : NULL;
   Py_XDECREF(tuple);
   return result;
+}
+
+PyObject *index_value(PyObject *self, PyObject *key) {
+  return index_by(self, key, false);
+}
+
+PyObject *index_any_size(PyObject *self, PyObject *key) {
+  return index_by(self, key, true);
 }

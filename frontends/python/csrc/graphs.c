@@ -466,16 +466,94 @@ static PyObject *save_graph(PyObject *self, PyObject *args, PyObject *names) {
   return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
-/* simplify() */
-static PyObject *simplify_graph(PyObject *self, PyObject *unused) {
-  (void)unused;
-  hr_graph *made = NULL;
-  hr_stream *stream = default_stream();
-  hr_status status = stream != NULL ? hr_graph_simplify(as_graph(self)->graph, stream, &made) : HR_OK;
-  if (status != HR_OK) {
-    return raise_status(status);
+/* simplify(fold=True) */
+static PyObject *simplify_graph(PyObject *self, PyObject *args, PyObject *names) {
+  static char *keywords[] = {"fold", NULL};
+  int folds = 1;
+  if (!PyArg_ParseTupleAndKeywords(args, names, "|p:simplify", keywords, &folds)) {
+    return NULL;
   }
-  return stream != NULL ? new_graph(made) : NULL;
+  hr_stream *stream = folds ? default_stream() : NULL;
+  hr_graph *made = NULL;
+  if (folds && stream == NULL) {
+    return NULL;
+  }
+  hr_status status = hr_graph_simplify(as_graph(self)->graph, stream, &made);
+  return status == HR_OK ? new_graph(made) : raise_status(status);
+}
+
+/* Numbers of outputs by name. */
+static int take_outputs(const hr_graph *graph, PyObject *names, int *out) {
+  Py_ssize_t count = PyList_Size(names);
+  for (Py_ssize_t k = 0; k < count; ++k) {
+    PyObject *name = PyList_GetItem(names, k);
+    const char *characters = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+    out[k] = -1;
+    for (int i = 0; characters != NULL && i < hr_graph_output_count(graph); ++i) {
+      out[k] = strcmp(hr_graph_output_name(graph, i), characters) == 0 ? i : out[k];
+    }
+    if (out[k] < 0) {
+      PyErr_Format(PyExc_ValueError, "graph: there is no output %R", name);
+      return -1;
+    }
+  }
+  return 0;
+}
+
+/* New dims of inputs by name; others stay. The names of symbols are borrowed from `kept`, a list of tuples. */
+static int take_new_types(const hr_graph *graph, PyObject *dict, PyObject *kept, hr_type *out) {
+  for (int i = 0; i < hr_graph_input_count(graph); ++i) {
+    hr_value value = hr_graph_input_value(graph, i);
+    hr_status_free(hr_graph_type(graph, value, &out[i]));
+    PyObject *dims = PyDict_GetItemString(dict, hr_graph_value_name(graph, value));
+    PyObject *tuple = dims != NULL ? PySequence_Tuple(dims) : NULL;
+    int failed = dims != NULL && (tuple == NULL || PyList_Append(kept, tuple) < 0 || take_dims(tuple, &out[i]) < 0);
+    Py_XDECREF(tuple);
+    if (failed) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
+static PyObject *derive_with(const hr_graph *graph, PyObject *names, PyObject *dict, int *outputs, hr_type *types) {
+  PyObject *kept = PyList_New(0);
+  hr_graph_change change = {.outputs = names != NULL ? outputs : NULL, .inputs = dict != NULL ? types : NULL};
+  hr_graph *made = NULL;
+  hr_status status = HR_OK;
+  if (kept != NULL && (names == NULL || take_outputs(graph, names, outputs) == 0) &&
+      (dict == NULL || take_new_types(graph, dict, kept, types) == 0)) {
+    change.output_count = names != NULL ? (int)PyList_Size(names) : 0;
+    status = hr_graph_derive(graph, &change, &made);
+  }
+  Py_XDECREF(kept);
+  return made != NULL ? new_graph(made) : status != HR_OK ? raise_status(status) : NULL;
+}
+
+/* derive(outputs=None, inputs=None) */
+static PyObject *derive_graph(PyObject *self, PyObject *args, PyObject *named) {
+  static char *keywords[] = {"outputs", "inputs", NULL};
+  PyObject *outputs = Py_None, *inputs = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(args, named, "|OO:derive", keywords, &outputs, &inputs)) {
+    return NULL;
+  }
+  if (inputs != Py_None && !PyDict_Check(inputs)) {
+    return PyErr_Format(PyExc_TypeError, "derive() expects a dict of dims by input, not %R", inputs);
+  }
+  const hr_graph *graph = as_graph(self)->graph;
+  PyObject *names = outputs != Py_None ? PySequence_List(outputs) : NULL, *result = NULL;
+  size_t count = names != NULL ? (size_t)PyList_Size(names) : 0;
+  int *numbers = PyMem_Calloc(count + 1, sizeof *numbers);
+  hr_type *types = PyMem_Calloc((size_t)hr_graph_input_count(graph) + 1, sizeof *types);
+  if (numbers == NULL || types == NULL) {
+    PyErr_NoMemory();
+  } else if (outputs == Py_None || names != NULL) {
+    result = derive_with(graph, names, inputs != Py_None ? inputs : NULL, numbers, types);
+  }
+  PyMem_Free(numbers);
+  PyMem_Free(types);
+  Py_XDECREF(names);
+  return result;
 }
 
 /* ---- reading a graph ---- */
@@ -713,8 +791,12 @@ static PyMethodDef graph_methods[] = {
     {"shape", shape_value, METH_O, "shape($self, x, /)\n--\n\nThe sizes of x's dims: int64 [ndim]."},
     {"gradient", (PyCFunction)(void (*)(void))add_gradient, METH_VARARGS | METH_KEYWORDS,
      "gradient($self, of, by, seed=None)\n--\n\nThe gradients of the sum of seed * of by a value or a list of them."},
-    {"simplify", simplify_graph, METH_NOARGS,
-     "simplify($self, /)\n--\n\nA graph without unneeded and equal operations, and with constants folded."},
+    {"simplify", (PyCFunction)(void (*)(void))simplify_graph, METH_VARARGS | METH_KEYWORDS,
+     "simplify($self, fold=True)\n--\n\nA graph without unneeded and equal operations; fold: and with constants in the "
+     "place of what constants alone decide, else of small integers alone."},
+    {"derive", (PyCFunction)(void (*)(void))derive_graph, METH_VARARGS | METH_KEYWORDS,
+     "derive($self, outputs=None, inputs=None)\n--\n\nThe operations that these outputs need, in a graph of their own; "
+     "inputs: other dims, by name."},
     {"save", (PyCFunction)(void (*)(void))save_graph, METH_VARARGS | METH_KEYWORDS,
      "save($self, path, notes=None)\n--\n\nWrites a package with the graph, its constants and notes, a dict of texts."},
     {"parse", (PyCFunction)(void (*)(void))parse_graph, METH_VARARGS | METH_KEYWORDS | METH_STATIC,

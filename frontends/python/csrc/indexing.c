@@ -33,13 +33,6 @@ int take_slice(PyObject *slice, hr_index *out) {
   return 0;
 }
 
-/* A key of x[...]. */
-typedef struct index_key {
-  int count, array_count;
-  hr_index indices[KEYS_MAX];
-  operand arrays[HR_RANK_MAX + 1]; /* of these indices, in their order */
-} index_key;
-
 static void drop_key(index_key *key) {
   for (int i = 0; i < key->array_count; ++i) {
     Py_XDECREF(key->arrays[i].owned);
@@ -166,19 +159,45 @@ static PyObject *select_at(array_object *x, const index_key *key) {
   return (PyObject *)array_or_raise(made, status);
 }
 
+/* The view by integers and slices is a part of the graph; what arrays select of it is a function. */
+static PyObject *recorded_item(array_object *x, PyObject *object, const index_key *key) {
+  hr_index basic[KEYS_MAX + HR_RANK_MAX];
+  int count = 0;
+  for (int i = 0; i < key->count; ++i) {
+    const hr_index *index = &key->indices[i];
+    bool is_mask = index->kind == HR_INDEX_ARRAY && index->array->dtype == HR_DTYPE_BOOL;
+    for (int d = 0; d < (is_mask ? index->array->rank : 1) && count < KEYS_MAX + HR_RANK_MAX; ++d) {
+      basic[count++] = index->kind == HR_INDEX_ARRAY ? (hr_index){.kind = HR_INDEX_SLICE, .step = 1} : *index;
+    }
+  }
+  PyObject *view = view_at(x, count, basic), *result = NULL;
+  if (view != NULL && record_index(x, object, key, as_array(view)) == 0) {
+    result = key->array_count == 0 ? Py_NewRef(view) : select_at(x, key);
+  }
+  Py_XDECREF(view);
+  return result;
+}
+
 PyObject *get_item(PyObject *self, PyObject *object) {
   array_object *x = as_array(self);
   index_key key;
   if (take_key(x->stream, object, &key) < 0) {
     return NULL;
   }
-  PyObject *result = key.array_count == 0 ? view_at(x, key.count, key.indices) : select_at(x, &key);
+  PyObject *result = __builtin_expect(is_recorded(x->stream), 0) ? recorded_item(x, object, &key)
+                     : key.array_count == 0                      ? view_at(x, key.count, key.indices)
+                                                                 : select_at(x, &key);
   drop_key(&key);
   return result;
 }
 
 PyObject *get_row(PyObject *self, Py_ssize_t i) {
   hr_index index = {.kind = HR_INDEX_AT, .begin = i};
+  if (__builtin_expect(is_recorded(as_array(self)->stream), 0)) {
+    PyObject *number = PyLong_FromSsize_t(i), *row = number != NULL ? get_item(self, number) : NULL;
+    Py_XDECREF(number);
+    return row;
+  }
   return view_at(as_array(self), 1, &index);
 }
 
@@ -230,6 +249,11 @@ static int update_item(array_object *x, PyObject *object, PyObject *value, hr_up
   operand from = {.owned = NULL};
   if ((x->tensor.buffer == NULL && refuse_traced(x) < 0) || take_key(x->stream, object, &key) < 0) {
     return -1;
+  }
+  if (__builtin_expect(is_recorded(x->stream), 0)) {
+    int recorded = record_update(x, object, &key, value, update);
+    drop_key(&key);
+    return recorded;
   }
   int result = want_operand("array", value, 1, &from);
   if (result > 0) {

@@ -16,19 +16,19 @@ corrcoef correlate cos cosh cosine_similarity_loss count_nonzero cov cross cross
 cumulative_max cumulative_min cumulative_prod cumulative_sum custom_function deg2rad degrees delete dequantize
 device diag diag_indices diag_indices_from diagflat diagonal diff digamma digitize divide divmod dot double dsplit
 dstack dtype dynamic_slice dynamic_slice_update e ediff1d einsum elu empty empty_like entr equal erf erfc erfcx
-erfinv eval exp exp2 expand_dims expm1 extract eye fabs finfo fix flatnonzero flip fliplr flipud float16 float32
-float64 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float_power floor floor_divide fmax
-fmin fmod frac frexp from_dlpack from_fp8 frombuffer fromfunction fromiter full full_like gammainc gammaincc
-gather_mm gather_qmm gaussian_nll_loss gcd gelu geomspace glu grad gradient greater greater_equal group_norm gru
-gru_cell half hamming hanning hard_shrink hard_sigmoid hard_tanh hardswish heaviside hermite_h hermite_he hinge_loss
-histogram histogram2d histogram_bin_edges histogramdd hsplit hstack huber_loss hypot i0 i0e i1 i1e identity iinfo
-imag index index_add index_exp index_put indices inf inner insert int16 int32 int64 int8 int_ intc interp
-interpolate intersect1d intp invert isclose iscomplex iscomplexobj isdtype isfinite isin isinf isnan isneginf
-isposinf isreal isrealobj isscalar iterable ix_ j0 j1 jvp k0 k0e k1 k1e kaiser kl_div_loss kron l1_loss laguerre
-layer_norm lcm ldexp leaky_relu left_shift legendre lerp less less_equal lexsort lgamma linspace lion_update load
-local_response_norm log log10 log1p log2 log_cosh_loss log_ndtr log_sigmoid log_softmax logaddexp logaddexp2
-logcumsumexp logical_and logical_not logical_or logical_xor logit logspace logsumexp long longlong lstm lstm_cell
-margin_ranking_loss mask_indices masked_fill masked_scatter matmul matrix_transpose matvec max max_pool
+erfinv eval exp exp2 expand_dims expm1 export_function exporter extract eye fabs finfo fix flatnonzero flip fliplr
+flipud float16 float32 float64 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float_power
+floor floor_divide fmax fmin fmod frac frexp from_dlpack from_fp8 frombuffer fromfunction fromiter full full_like
+gammainc gammaincc gather_mm gather_qmm gaussian_nll_loss gcd gelu geomspace glu grad gradient greater greater_equal
+group_norm gru gru_cell half hamming hanning hard_shrink hard_sigmoid hard_tanh hardswish heaviside hermite_h
+hermite_he hinge_loss histogram histogram2d histogram_bin_edges histogramdd hsplit hstack huber_loss hypot i0 i0e i1
+i1e identity iinfo imag import_function index index_add index_exp index_put indices inf inner insert int16 int32
+int64 int8 int_ intc interp interpolate intersect1d intp invert isclose iscomplex iscomplexobj isdtype isfinite isin
+isinf isnan isneginf isposinf isreal isrealobj isscalar iterable ix_ j0 j1 jvp k0 k0e k1 k1e kaiser kl_div_loss kron
+l1_loss laguerre layer_norm lcm ldexp leaky_relu left_shift legendre lerp less less_equal lexsort lgamma linspace
+lion_update load local_response_norm log log10 log1p log2 log_cosh_loss log_ndtr log_sigmoid log_softmax logaddexp
+logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor logit logspace logsumexp long longlong lstm
+lstm_cell margin_ranking_loss mask_indices masked_fill masked_scatter matmul matrix_transpose matvec max max_pool
 max_pool_places maximum may_share_memory mean median meshgrid mgrid min minimum mish mod modf moveaxis mse_loss
 multiply nan nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile
 nanprod nanquantile nanstd nansum nanvar ndenumerate ndim ndindex ndtr ndtri negative newaxis nextafter nll_loss

@@ -14,7 +14,7 @@ script only needs device="headrace".
 import importlib
 
 __all__ = ["cpp_extension", "get_include"]
-_WRITTEN = ("compiling", "files", "standard", "transforms")  # modules whose names are this one's, too
+_WRITTEN = ("compiling", "exporting", "files", "standard", "transforms")  # modules whose names are this one's, too
 _MODULES = ("data", "fast", "fft", "linalg", "nn", "optimizers", "random", "transforms", "utils")  # of arrays
 
 

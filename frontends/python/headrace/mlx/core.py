@@ -11,6 +11,7 @@ from headrace._arrays import bfloat16, complex64, float16, float32, float64, int
 from headrace._arrays import bool as bool_
 from headrace._arrays import dtype as Dtype
 from headrace._arrays import uint8, uint16, uint32, uint64
+from headrace.exporting import FunctionExporter, export_function, exporter, import_function
 from headrace.mlx import _class, distributed, fast, fft, linalg, random
 from headrace.mlx._class import ArrayAt
 from headrace.mlx._devices import *  # noqa: F403
