@@ -136,6 +136,18 @@ def test_windows_of_empty_and_many_dims():
 # ---- pools
 
 
+def test_means_count_the_elements_of_spaced_windows():
+    """Windows end in the padding between two of their elements."""
+    x = np.arange(1.0, 8)[None, None]
+    for ceil in (False, True):
+        y = np.asarray(hr.avg_pool(hr.array(x), [3], [3], [1], count_padding=False, dilation=[2], ceil=ceil))
+        first = range(-1, 6 if ceil else 5, 3)
+        places = [[p for p in (f, f + 2, f + 4) if 0 <= p < 7] for f in first]
+        close(y, [[[np.mean(x[0, 0, p]) for p in places]]])
+    y = np.asarray(hr.avg_pool(hr.array(x), [3], [4], [0], count_padding=True, dilation=[2], ceil=True))
+    close(y, [[[3, 6]]])
+
+
 def torch_pool(kind, x, window, stride, before, after, dilation, ceil, count_padding):
     n = len(window)
     pool = getattr(torch.nn.functional, f"{kind}_pool{n}d")

@@ -368,9 +368,32 @@ hr_status hr__lower_max_pool_backward(hr_builder *b, const hr_node *node) {
 
 /* ---- average pool ---- */
 
+/* (distance to `place` from the first element of each window, rounded up to steps) / step: the elements before it. */
+static hr_operand make_elements_before(hr_builder *b, const window *w, int i, int64_t place) {
+  int64_t strides[PLANE_MAX] = {0}, step = w->dilation[i];
+  strides[i] = -w->stride[i];
+  hr_operand distance = hr_build_index(b, w->plane, w->out, place + w->padding[i] + step - 1, strides);
+  return hr_make2(b, HR_OP_DIV_FLOOR, HR_DTYPE_I64, distance, hr_build_i64(b, step));
+}
+
+/* make_window_sizes of windows whose elements are apart. */
+static hr_operand make_spaced_sizes(hr_builder *b, const window *w, int i, bool counts_padding) {
+  int64_t limit = counts_padding ? w->in[i] + w->padding[i] : w->in[i];
+  hr_operand stop = make_elements_before(b, w, i, limit), all = hr_build_i64(b, w->kernel[i]);
+  stop = hr_make2(b, HR_OP_MINIMUM, HR_DTYPE_I64, stop, all);
+  if (counts_padding) {
+    return stop;
+  }
+  hr_operand outside = hr_make2(b, HR_OP_MAXIMUM, HR_DTYPE_I64, make_elements_before(b, w, i, 0), hr_build_i64(b, 0));
+  return hr_make2(b, HR_OP_SUB, HR_DTYPE_I64, stop, outside);
+}
+
 /* The number of elements that the windows of dim i divide by, as i64 over the plane of windows. If padding counts, a
  * window ends at the padding's end. */
 static hr_operand make_window_sizes(hr_builder *b, const window *w, int i, bool counts_padding) {
+  if (w->dilation[i] != 1) {
+    return make_spaced_sizes(b, w, i, counts_padding);
+  }
   int64_t strides[PLANE_MAX] = {0};
   strides[i] = w->stride[i];
   hr_operand start = hr_build_index(b, w->plane, w->out, -w->padding[i], strides);
@@ -387,7 +410,8 @@ static hr_operand make_divisor(hr_builder *b, const window *w, bool counts_paddi
   int64_t whole = 1;
   for (int i = 0; i < w->plane; ++i) {
     leaves |= leaves_plane(w, i);
-    is_uniform = is_uniform && (w->out[i] - 1) * w->stride[i] + w->kernel[i] <= w->in[i] + 2 * w->padding[i];
+    int64_t last = (w->out[i] - 1) * w->stride[i] + (w->kernel[i] - 1) * w->dilation[i];
+    is_uniform = is_uniform && last < w->in[i] + 2 * w->padding[i];
     whole *= w->kernel[i];
   }
   if (divisor != 0) {
