@@ -660,7 +660,7 @@ typedef enum hr_functional {
    * along an axis */
   HR_FUNCTIONAL_COSINE_SIMILARITY_LOSS,
 
-  /* ---- windows on planes, which are the last dims ---- */
+  /* ---- windows on planes, which are the last dims; of up to three dims with one or two others by a row ---- */
 
   /* max_pool(x, window, stride, padding, after=none, dilation=none, ceil=false): largest element of each window;
    * padding in front, and behind without after; ceil: the last window may be cut */
@@ -809,15 +809,21 @@ typedef enum hr_functional {
    * broadcast; their dims replace adjacent axes, or come first */
   HR_FUNCTIONAL_INDEX,
   /* index_put(x..., axes, mode="set", first=false): x with values at indices: inputs x, values, then as index; mode:
-   * set, add, multiply, max, min */
+   * as of put_along_axis */
   HR_FUNCTIONAL_INDEX_PUT,
-  /* put_along_axis(x, indices, values, axis=-1, mode="set"): x with values at the places that take_along_axis reads;
-   * mode: set, add, multiply, max, min */
+  /* put_along_axis(x, indices, values, axis=-1, mode="set", bounds="error"): x with values at the places that
+   * take_along_axis reads; mode: set, add, multiply, max, min, subtract, divide; bounds drop: negative and other
+   * indices out of range write nothing, error: as take */
   HR_FUNCTIONAL_PUT_ALONG_AXIS,
+  /* gather_nd(x, indices, batch_dims=0, mode="error"): x's slices at tuples of indices, the last dim, of its first
+   * axes behind batch_dims dims that both have; mode as of take */
+  HR_FUNCTIONAL_GATHER_ND,
+  /* scatter_nd(x, indices, values, batch_dims=0, mode="set", bounds="error"): x with values at the places that
+   * gather_nd reads; mode and bounds as of put_along_axis */
+  HR_FUNCTIONAL_SCATTER_ND,
   /* index_add(x, indices, values, axis=0, alpha=1): x with alpha * values added at the places that take reads */
   HR_FUNCTIONAL_INDEX_ADD,
-  /* slice_update(x, values, begin, count, step, mode="set"): x with values in a slice; mode: set, add, multiply,
-   * max, min */
+  /* slice_update(x, values, begin, count, step, mode="set"): x with values in a slice; mode: as of put_along_axis */
   HR_FUNCTIONAL_SLICE_UPDATE,
   /* dynamic_slice(x, start, sizes): the slice of these sizes whose first element is x[start]; start [rank] is
    * bounded so that the slice is inside of x */

@@ -4,10 +4,7 @@
  * of range is an error of the run. The dims of nonzero, compress and unique depend on data: such a function waits for
  * the stream and reads one number, unless its size is given; an inference and a capture then fail.
  */
-#include "functional/formula.h"
-
-enum { SET, ADD, MULTIPLY, MAX, MIN, MODES };
-static const char *const modes[MODES] = {"set", "add", "multiply", "max", "min"}; /* in the order of row SCATTER */
+#include "functional/scatter.h"
 
 /* A copy of x that rows may write into; NULL after a failure. */
 static const hr_tensor *copied(hr__formula *f, const hr_tensor *x) {
@@ -41,17 +38,15 @@ const hr_tensor *hr__from_end(hr__formula *f, const hr_tensor *at, int64_t size)
 hr_status hr__emit_put_along_axis(const hr__function_call *c) {
   const hr_tensor *x = c->inputs[0], *indices = c->inputs[1], *values = c->inputs[2];
   int axis, mode;
+  bool drops;
   HR_RETURN_IF_ERROR(hr__check_axis(c, hr__int_attribute(c, 0), x->rank, &axis));
-  HR_RETURN_IF_ERROR(hr__word_attribute(c, 1, MODES, modes, &mode));
+  HR_RETURN_IF_ERROR(hr__read_update_mode(c, 1, &mode));
+  HR_RETURN_IF_ERROR(hr__read_bounds(c, 2, &drops));
   hr__formula f;
   hr__formula_begin(&f, c);
-  const hr_tensor *inputs[2] = {hr__from_end(&f, indices, x->dims[axis]),
-                                hr__spread(&f, hr__as_dtype(&f, values, x->dtype), indices->rank, indices->dims)};
-  const hr_tensor *y = copied(&f, x);
-  const int64_t ints[3] = {axis, mode, 1};
-  hr_attrs attrs = {.int_count = 3, .ints = ints};
-  write_into(&f, HR_OP_SCATTER, &attrs, 2, inputs, y);
-  return hr__formula_end(&f, y);
+  const hr_tensor *places = drops ? hr__places(&f, indices) : hr__from_end(&f, indices, x->dims[axis]);
+  hr__update update = hr__update_begin(&f, mode, x, hr__spread(&f, values, indices->rank, indices->dims));
+  return hr__formula_end(&f, hr__scattered(&f, &update, axis, places, drops));
 }
 
 hr_status hr__emit_index_add(const hr__function_call *c) {
@@ -126,14 +121,20 @@ hr_status hr__emit_masked_scatter(const hr__function_call *c) {
 hr_status hr__emit_slice_update(const hr__function_call *c) {
   const hr_tensor *x = c->inputs[0];
   int mode;
-  HR_RETURN_IF_ERROR(hr__word_attribute(c, 3, MODES, modes, &mode));
-  static const hr_op ops[MODES] = {HR_OP_COPY, HR_OP_ADD, HR_OP_MUL, HR_OP_MAXIMUM, HR_OP_MINIMUM};
+  HR_RETURN_IF_ERROR(hr__read_update_mode(c, 3, &mode));
+  const hr_op ops[HR__UPDATE_MODES] = {HR_OP_COPY,
+                                       HR_OP_ADD,
+                                       HR_OP_MUL,
+                                       HR_OP_MAXIMUM,
+                                       HR_OP_MINIMUM,
+                                       HR_OP_SUB,
+                                       hr_dtype_is_integer(x->dtype) ? HR_OP_DIV_TRUNC : HR_OP_DIV};
   hr__formula f;
   hr__formula_begin(&f, c);
   const hr_tensor *y = copied(&f, x), *part = hr__function(&f, HR_FUNCTIONAL_SLICE, 1, &y, 3, c->attributes);
   const hr_tensor *values = hr__spread(&f, hr__as_dtype(&f, c->inputs[1], x->dtype), part->rank, part->dims);
-  const hr_tensor *inputs[2] = {mode == SET ? values : part, values};
-  write_into(&f, ops[mode], NULL, mode == SET ? 1 : 2, inputs, part);
+  const hr_tensor *inputs[2] = {mode == HR__UPDATE_SET ? values : part, values};
+  write_into(&f, ops[mode], NULL, mode == HR__UPDATE_SET ? 1 : 2, inputs, part);
   return hr__formula_end(&f, y);
 }
 
@@ -229,8 +230,8 @@ static const hr_tensor *with_first(hr__formula *f, const hr_tensor *x, int64_t m
 }
 
 /* Values combined with a copy of x whose indexed axes stand first, as one dim; the others are another one. */
-static const hr_tensor *combined(hr__formula *f, const int64_t *ints, int count, const hr_tensor *const *inputs) {
-  const hr_tensor *x = f->call->inputs[0];
+static const hr_tensor *combined(hr__formula *f, const hr_tensor *x, const int64_t *ints, int count,
+                                 const hr_tensor *const *inputs) {
   const int64_t mask = ints[0], place = ints[1], scatter[3] = {0, ints[2], 1};
   int index_rank = inputs[1]->rank, rank = 0;
   int64_t dims[2 * HR_RANK_MAX], flat[2] = {1, 1}, index_flat[2] = {1, 1};
@@ -276,15 +277,17 @@ hr_status hr__emit_index_put(const hr__function_call *c) {
     return HR__CALL_FAIL(c, "%d inputs, expected x, values and indices", c->input_count);
   }
   HR_RETURN_IF_ERROR(indexed_axes(c, 2, (int)hr__int_attribute(c, FIRST), &ints[0], &ints[1]));
-  HR_RETURN_IF_ERROR(hr__word_attribute(c, MODE, MODES, modes, &mode));
-  ints[2] = mode;
+  HR_RETURN_IF_ERROR(hr__read_update_mode(c, MODE, &mode));
   hr__formula f;
   hr__formula_begin(&f, c);
   const hr_tensor *x = c->inputs[0];
-  const hr_tensor *inputs[HR_RANK_MAX + 1] = {hr__as_dtype(&f, c->inputs[1], x->dtype)};
+  hr__update update = hr__update_begin(&f, mode, x, c->inputs[1]);
+  const hr_tensor *inputs[HR_RANK_MAX + 1] = {update.values};
   int count = 1 + spread_indices(&f, 2, inputs + 1);
-  if (mode > ADD) {
-    return hr__formula_end(&f, hr__formula_failed(&f) ? x : combined(&f, ints, count - 1, inputs));
+  ints[2] = update.mode;
+  if (update.mode > HR__UPDATE_ADD) {
+    const hr_tensor *result = hr__formula_failed(&f) ? x : combined(&f, update.base, ints, count - 1, inputs);
+    return hr__formula_end(&f, hr__update_end(&f, &update, result));
   }
   const hr_tensor *y = copied(&f, x);
   hr_attrs attrs = {.int_count = 3, .ints = ints};
@@ -368,7 +371,7 @@ static const hr_tensor *count_at(hr__formula *f, const hr_tensor *indices, const
   const hr_tensor *y = hr__copied(f, hr__integer(f, 0), dtype, 1, &length);
   const hr_tensor *one = hr__copied(f, hr__integer(f, 1), dtype, 0, NULL);
   const hr_tensor *inputs[2] = {indices, hr__spread(f, weights != NULL ? weights : one, 1, indices->dims)};
-  const int64_t ints[3] = {0, ADD, 1};
+  const int64_t ints[3] = {0, HR__UPDATE_ADD, 1};
   hr_attrs attrs = {.int_count = 3, .ints = ints};
   write_into(f, HR_OP_SCATTER, &attrs, 2, inputs, y);
   return y;

@@ -1217,16 +1217,22 @@ def index(arrays: Sequence[_Like], axes: _Axes, first: _b.bool = False) -> Array
     """x at indices of several axes: inputs x, then one tensor for each axis, broadcast; their dims replace adjacent axes, or come first."""
 
 def index_put(arrays: Sequence[_Like], axes: _Axes, mode: str = "set", first: _b.bool = False) -> Array:
-    """x with values at indices: inputs x, values, then as index; mode: set, add, multiply, max, min."""
+    """x with values at indices: inputs x, values, then as index; mode: as of put_along_axis."""
 
-def put_along_axis(x: _Like, indices: _Like, values: _Like, axis: int = -1, mode: str = "set") -> Array:
-    """x with values at the places that take_along_axis reads; mode: set, add, multiply, max, min."""
+def put_along_axis(x: _Like, indices: _Like, values: _Like, axis: int = -1, mode: str = "set", bounds: str = "error") -> Array:
+    """x with values at the places that take_along_axis reads; mode: set, add, multiply, max, min, subtract, divide; bounds drop: negative and other indices out of range write nothing, error: as take."""
+
+def gather_nd(x: _Like, indices: _Like, batch_dims: int = 0, mode: str = "error") -> Array:
+    """x's slices at tuples of indices, the last dim, of its first axes behind batch_dims dims that both have; mode as of take."""
+
+def scatter_nd(x: _Like, indices: _Like, values: _Like, batch_dims: int = 0, mode: str = "set", bounds: str = "error") -> Array:
+    """x with values at the places that gather_nd reads; mode and bounds as of put_along_axis."""
 
 def index_add(x: _Like, indices: _Like, values: _Like, axis: int = 0, alpha: float = 1) -> Array:
     """x with alpha * values added at the places that take reads."""
 
 def slice_update(x: _Like, values: _Like, begin: _Axes, count: _Axes, step: _Axes, mode: str = "set") -> Array:
-    """x with values in a slice; mode: set, add, multiply, max, min."""
+    """x with values in a slice; mode: as of put_along_axis."""
 
 def dynamic_slice(x: _Like, start: _Like, sizes: _Axes) -> Array:
     """the slice of these sizes whose first element is x[start]; start [rank] is bounded so that the slice is inside of x."""
