@@ -668,9 +668,16 @@ typedef enum hr_functional {
   /* avg_pool(x, window, stride, padding, count_padding=true, after=none, dilation=none, ceil=false): mean of each
    * window */
   HR_FUNCTIONAL_AVG_POOL,
-  /* max_pool_places(x, window, stride, padding, after=none, dilation=none, ceil=false) -> values, indices: max_pool,
-   * and the index of each element in its plane of x */
+  /* max_pool_places(x, window, stride, padding, after=none, dilation=none, ceil=false, places="plane") -> values,
+   * indices: max_pool, and the index of each element: in its plane of x, in the whole tensor, column_major: in the
+   * tensor with the elements of planes in column-major order, or in its window */
   HR_FUNCTIONAL_MAX_POOL_PLACES,
+  /* max_unpool(x, indices, shape, places="plane", mode="set"): planes of this shape with x's elements at indices in
+   * their plane, or in the whole tensor, and zeros; mode: set, add */
+  HR_FUNCTIONAL_MAX_UNPOOL,
+  /* lp_pool(x, window, stride, padding, p=2, after=none, dilation=none, ceil=false): (sum of |x|^p)^(1 / p) of each
+   * window; windows as of max_pool */
+  HR_FUNCTIONAL_LP_POOL,
 
   /* ---- windows over all dims ---- */
 

@@ -1132,8 +1132,14 @@ def max_pool(x: _Like, window: _Axes, stride: _Axes, padding: _Axes, after: _Axe
 def avg_pool(x: _Like, window: _Axes, stride: _Axes, padding: _Axes, count_padding: _b.bool = True, after: _Axes = None, dilation: _Axes = None, ceil: _b.bool = False) -> Array:
     """mean of each window."""
 
-def max_pool_places(x: _Like, window: _Axes, stride: _Axes, padding: _Axes, after: _Axes = None, dilation: _Axes = None, ceil: _b.bool = False) -> tuple[Array, Array]:
-    """max_pool, and the index of each element in its plane of x."""
+def max_pool_places(x: _Like, window: _Axes, stride: _Axes, padding: _Axes, after: _Axes = None, dilation: _Axes = None, ceil: _b.bool = False, places: str = "plane") -> tuple[Array, Array]:
+    """max_pool, and the index of each element: in its plane of x, in the whole tensor, column_major: in the tensor with the elements of planes in column-major order, or in its window."""
+
+def max_unpool(x: _Like, indices: _Like, shape: _Axes, places: str = "plane", mode: str = "set") -> Array:
+    """planes of this shape with x's elements at indices in their plane, or in the whole tensor, and zeros; mode: set, add."""
+
+def lp_pool(x: _Like, window: _Axes, stride: _Axes, padding: _Axes, p: float = 2, after: _Axes = None, dilation: _Axes = None, ceil: _b.bool = False) -> Array:
+    """(sum of |x|^p)^(1 / p) of each window; windows as of max_pool."""
 
 def reduce_window(x: _Like, window: _Axes, stride: _Axes = None, before: _Axes = None, after: _Axes = None, dilation: _Axes = None, input_dilation: _Axes = None, mode: str = "sum", padding: str = "explicit") -> Array:
     """sum, max, min, prod, mean, any or all of each window of x's dtype; before and after: elements around x that do not count, negative numbers crop; input_dilation: the distance of x's elements; padding: explicit, valid, same or same_lower (as many windows as strides in x; an odd element behind, or in front)."""

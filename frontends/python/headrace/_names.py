@@ -28,21 +28,21 @@ isfinite isin isinf isnan isneginf isposinf isreal isrealobj isscalar iterable i
 kl_div_loss kron l1_loss laguerre layer_norm lcm ldexp leaky_relu left_shift legendre lerp less less_equal lexsort
 lgamma linspace lion_update load local_response_norm log log10 log1p log2 log_cosh_loss log_ndtr log_sigmoid
 log_softmax logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor logit logspace
-logsumexp long longlong lstm lstm_cell margin_ranking_loss mask_indices masked_fill masked_scatter matmul
-matrix_transpose matvec max max_pool max_pool_places maximum may_share_memory mean median meshgrid mgrid min minimum
-mish mod modf moveaxis mse_loss multiply nan nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean
-nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar ndenumerate ndim ndindex ndtr ndtri negative
-newaxis nextafter nll_loss nonzero normalize not_equal ogrid ones ones_like open_package outer packbits pad pad_edge
-pad_reflect pad_symmetric pad_wrap partition percentile permute_dims pi piecewise polar poly polyadd polyder polydiv
-polyfit polygamma polyint polymul polysub polyval positive pow power prelu prod promote_types ptp put_along_axis
-qqmm quantile quantize quantized_matmul r_ rad2deg radians ravel ravel_multi_index real real_if_close reciprocal
-reduce_window relu relu2 relu6 remainder repeat reshape resize result_type right_shift rint rms_norm rmsprop_update
-rnn rnn_cell roll rollaxis roots rot90 rotary round row_stack rsqrt s_ save save_gguf save_safetensors savez
-savez_compressed scatter_nd searchsorted select selu setdiff1d setxor1d sgd_update shape shares_memory
-shifted_chebyshev_t shifted_chebyshev_u shifted_chebyshev_v shifted_chebyshev_w short sigmoid sign signbit silu sin
-sinc single sinh size slice_update smooth_l1_loss softmax softmin softplus softshrink softsign sort sort_complex
-spacing spherical_j0 split sqrt square squeeze stack stats std step stop_gradient subtract sum swapaxes take
-take_along_axis tan tanh tensordot threshold tile to_fp8 topk trace transpose trapezoid tri trigamma tril
+logsumexp long longlong lp_pool lstm lstm_cell margin_ranking_loss mask_indices masked_fill masked_scatter matmul
+matrix_transpose matvec max max_pool max_pool_places max_unpool maximum may_share_memory mean median meshgrid mgrid
+min minimum mish mod modf moveaxis mse_loss multiply nan nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax
+nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar ndenumerate ndim ndindex ndtr ndtri
+negative newaxis nextafter nll_loss nonzero normalize not_equal ogrid ones ones_like open_package outer packbits pad
+pad_edge pad_reflect pad_symmetric pad_wrap partition percentile permute_dims pi piecewise polar poly polyadd
+polyder polydiv polyfit polygamma polyint polymul polysub polyval positive pow power prelu prod promote_types ptp
+put_along_axis qqmm quantile quantize quantized_matmul r_ rad2deg radians ravel ravel_multi_index real real_if_close
+reciprocal reduce_window relu relu2 relu6 remainder repeat reshape resize result_type right_shift rint rms_norm
+rmsprop_update rnn rnn_cell roll rollaxis roots rot90 rotary round row_stack rsqrt s_ save save_gguf
+save_safetensors savez savez_compressed scatter_nd searchsorted select selu setdiff1d setxor1d sgd_update shape
+shares_memory shifted_chebyshev_t shifted_chebyshev_u shifted_chebyshev_v shifted_chebyshev_w short sigmoid sign
+signbit silu sin sinc single sinh size slice_update smooth_l1_loss softmax softmin softplus softshrink softsign sort
+sort_complex spacing spherical_j0 split sqrt square squeeze stack stats std step stop_gradient subtract sum swapaxes
+take take_along_axis tan tanh tensordot threshold tile to_fp8 topk trace transpose trapezoid tri trigamma tril
 tril_indices tril_indices_from trim_zeros triplet_loss triu triu_indices triu_indices_from true_divide trunc ubyte
 uint uint16 uint32 uint64 uint8 uintc uintp ulong ulonglong union1d unique unique_all unique_counts unique_inverse
 unique_values unpackbits unravel_index unstack unwrap ushort value_and_grad vander var vdot vecdot vecmat
