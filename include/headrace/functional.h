@@ -78,8 +78,8 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_FLOOR,
   /* ceil(x): rounded up */
   HR_FUNCTIONAL_CEIL,
-  /* round(x, decimals=0): rounded to so many decimals, to nearest, ties to even; negative decimals: to tens,
-   * hundreds, ... */
+  /* round(x, decimals=0, ties="even"): rounded to so many decimals, to nearest, ties to even, or away from 0;
+   * negative decimals: to tens, hundreds, ... */
   HR_FUNCTIONAL_ROUND,
   /* trunc(x): rounded towards zero */
   HR_FUNCTIONAL_TRUNC,
@@ -368,6 +368,13 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_BITWISE_LEFT_SHIFT,
   /* bitwise_right_shift(x, y): x >> y, arithmetic */
   HR_FUNCTIONAL_BITWISE_RIGHT_SHIFT,
+  /* popcount(x): the number of bits of an integer that are set, in x's dtype */
+  HR_FUNCTIONAL_POPCOUNT,
+  /* leading_zeros(x): the number of bits above the highest one that is set, in x's dtype; the dtype's width for 0 */
+  HR_FUNCTIONAL_LEADING_ZEROS,
+  /* hamming_distance(x, y, dtype=none): the number of bits in which vectors of integers, the last dim, differ; the
+   * others are broadcast; u32 without dtype */
+  HR_FUNCTIONAL_HAMMING_DISTANCE,
   /* where(condition, x, y): x if condition, else y */
   HR_FUNCTIONAL_WHERE,
 

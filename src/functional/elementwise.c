@@ -138,23 +138,39 @@ hr_status hr__emit_positive(const hr__function_call *c) {
 
 /* ---- rounding to decimals ---- */
 
-/* Multiples of `unit`, in i64: the quotient is one more behind the middle, and in the middle if it is odd. */
-static const hr_tensor *rounded_integers(hr__formula *f, const hr_tensor *x, int64_t unit) {
+enum { EVEN, AWAY, TIES };
+static const char *const ties_words[TIES] = {"even", "away"};
+
+/* To the nearest integer. The fraction is exact, while x + 0.5 may round up; NaN and infinities stay. */
+static const hr_tensor *nearest(hr__formula *f, const hr_tensor *x, int ties) {
+  if (ties == EVEN) {
+    return hr__unary(f, HR_OP_ROUND, x);
+  }
+  const hr_tensor *whole = hr__unary(f, HR_OP_TRUNC, x),
+                  *rest = hr__unary(f, HR_OP_ABS, hr__binary(f, HR_OP_SUB, x, whole));
+  const hr_tensor *one = hr__binary(f, HR_OP_COPYSIGN, hr__real(f, 1), x);
+  return hr__ternary(f, HR_OP_WHERE, hr__binary(f, HR_OP_GE, rest, hr__real(f, 0.5)), hr__plus(f, whole, one), whole);
+}
+
+/* Multiples of `unit`, in i64: the quotient is one more behind the middle, and in the middle if it is odd, or if x is
+ * not negative and ties go away from 0. */
+static const hr_tensor *rounded_integers(hr__formula *f, const hr_tensor *x, int64_t unit, int ties) {
   const hr_tensor *wide = hr__as_dtype(f, x, HR_DTYPE_I64), *size = hr__integer(f, unit);
   const hr_tensor *down = hr__binary(f, HR_OP_DIV_FLOOR, wide, size), *half = hr__integer(f, unit / 2);
   const hr_tensor *rest = hr__binary(f, HR_OP_SUB, wide, hr__binary(f, HR_OP_MUL, down, size));
   const hr_tensor *is_odd = hr__binary(f, HR_OP_BIT_AND, down, hr__integer(f, 1));
-  const hr_tensor *limit = hr__binary(f, HR_OP_SUB, half, is_odd); /* an odd quotient goes up in the middle, too */
+  const hr_tensor *is_up = hr__as_dtype(f, hr__binary(f, HR_OP_GE, wide, hr__integer(f, 0)), HR_DTYPE_I64);
+  const hr_tensor *limit = hr__binary(f, HR_OP_SUB, half, ties == AWAY ? is_up : is_odd);
   const hr_tensor *up = hr__as_dtype(f, hr__binary(f, HR_OP_GT, rest, limit), HR_DTYPE_I64);
   return hr__as_dtype(f, hr__binary(f, HR_OP_MUL, hr__binary(f, HR_OP_ADD, down, up), size), x->dtype);
 }
 
 /* In f64, which is exact enough for narrower dtypes; numbers that are too large to have decimals stay. */
-static const hr_tensor *rounded_reals(hr__formula *f, const hr_tensor *x, int decimals) {
+static const hr_tensor *rounded_reals(hr__formula *f, const hr_tensor *x, int decimals, int ties) {
   const double exact_integers = 4503599627370496.0; /* 2^52 */
   const hr_tensor *wide = hr__as_dtype(f, x, HR_DTYPE_F64), *unit = hr__real(f, pow(10, abs(decimals)));
   const hr_tensor *scaled = hr__binary(f, decimals > 0 ? HR_OP_MUL : HR_OP_DIV, wide, unit);
-  const hr_tensor *y = hr__binary(f, decimals > 0 ? HR_OP_DIV : HR_OP_MUL, hr__unary(f, HR_OP_ROUND, scaled), unit);
+  const hr_tensor *y = hr__binary(f, decimals > 0 ? HR_OP_DIV : HR_OP_MUL, nearest(f, scaled, ties), unit);
   const hr_tensor *is_small = hr__binary(f, HR_OP_LT, hr__unary(f, HR_OP_ABS, scaled), hr__real(f, exact_integers));
   return hr__as_dtype(f, hr__ternary(f, HR_OP_WHERE, is_small, y, wide), x->dtype);
 }
@@ -170,16 +186,24 @@ static hr_status rounded_complex(const hr__function_call *c) {
   return hr__formula_end(&f, hr__binary(&f, HR_OP_COMPLEX, parts[0], parts[1]));
 }
 
+static hr_status rounded_away(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  return hr__formula_end(&f, nearest(&f, c->inputs[0], AWAY));
+}
+
 hr_status hr__emit_rounded(const hr__function_call *c) {
   enum { MOST_TENS = 18, MOST_DECIMALS = 22 }; /* 10^18 is an i64, 10^22 an exact f64 */
   const hr_tensor *x = c->inputs[0];
   int64_t decimals = hr__int_attribute(c, 0);
+  int ties;
+  HR_RETURN_IF_ERROR(hr__word_attribute(c, 1, TIES, ties_words, &ties));
   bool is_integer = hr_dtype_is_integer(x->dtype);
   if (hr_dtype_is_complex(x->dtype) && x->number.dtype == HR_DTYPE_NONE) {
     return rounded_complex(c);
   }
   if (decimals == 0 || (decimals > 0 && is_integer) || hr_dtype_is_complex(x->dtype)) {
-    return hr__emit_pointwise(c);
+    return ties == EVEN || is_integer ? hr__emit_pointwise(c) : rounded_away(c);
   }
   if (decimals < -MOST_TENS || decimals > MOST_DECIMALS) {
     return HR__CALL_FAIL(c, "%lld decimals, expected %d to %d", (long long)decimals, -MOST_TENS, MOST_DECIMALS);
@@ -194,7 +218,8 @@ hr_status hr__emit_rounded(const hr__function_call *c) {
   for (int64_t i = decimals; i < 0; ++i) {
     unit *= 10;
   }
-  return hr__formula_end(&f, is_integer ? rounded_integers(&f, x, unit) : rounded_reals(&f, x, (int)decimals));
+  return hr__formula_end(&f,
+                         is_integer ? rounded_integers(&f, x, unit, ties) : rounded_reals(&f, x, (int)decimals, ties));
 }
 
 /* x * factor; integers become f32. */

@@ -104,10 +104,7 @@ def bitwise_count(x):
     if not hr.isdtype(x.dtype, ("integral", "bool")):
         raise TypeError(f"bitwise_count: {x.dtype.name}, expected integers")
     bits = hr.astype(hr.abs(hr.astype(x, hr.int64)) if hr.isdtype(x.dtype, "signed integer") else x, hr.uint64)
-    count = hr.zeros(x.shape, dtype=hr.uint64)
-    for place in range(8 * x.dtype.itemsize):
-        count = count + (hr.bitwise_right_shift(bits, place) & 1)
-    return hr.astype(count, hr.uint8)
+    return hr.astype(hr.popcount(bits), hr.uint8)
 
 
 def _weights(name, bitorder):
