@@ -685,6 +685,10 @@ typedef enum hr_functional {
   /* lp_pool(x, window, stride, padding, p=2, after=none, dilation=none, ceil=false): (sum of |x|^p)^(1 / p) of each
    * window; windows as of max_pool */
   HR_FUNCTIONAL_LP_POOL,
+  /* stencil(x, weights, stride=none, before=none, after=none, dilation=none, mode="sum", value=0): windows of x's
+   * last dims, as large as weights, times weights; mode: sum, max, min, argmax or argmin (in row-major order) of
+   * each; before and after: elements `value` around x */
+  HR_FUNCTIONAL_STENCIL,
 
   /* ---- windows over all dims ---- */
 
@@ -809,6 +813,22 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_TRIL,
   /* triu(x, k=0): 0 below diagonal k of the last two dims */
   HR_FUNCTIONAL_TRIU,
+  /* band_part(x, lower=-1, upper=-1): 0 outside of so many diagonals below and above the main one of the last two
+   * dims; a negative number: of all */
+  HR_FUNCTIONAL_BAND_PART,
+  /* space_to_depth(x, blocks, axes=none, depth=1, order="dcr"): the elements inside of blocks of axes (of the last
+   * ones by default) as a part of dim depth: in front of it (order dcr), or behind it (crd); with the batch as depth
+   * space to batch */
+  HR_FUNCTIONAL_SPACE_TO_DEPTH,
+  /* depth_to_space(x, blocks, axes=none, depth=1, order="dcr"): inverse of space_to_depth; order crd with the
+   * channels as depth is the pixel shuffle */
+  HR_FUNCTIONAL_DEPTH_TO_SPACE,
+  /* im2col(x, window, stride=none, before=none, after=none, dilation=none): windows of x [N, C, ..] as columns [N, C
+   * * elements of a window, windows]; before, after: zeros on each side */
+  HR_FUNCTIONAL_IM2COL,
+  /* col2im(x, shape, window, stride=none, before=none, after=none, dilation=none): the sum of columns at the places
+   * of their windows, in planes of this shape: the adjoint of im2col */
+  HR_FUNCTIONAL_COL2IM,
 
   /* ---- indices; one out of range is an error ---- */
 

@@ -1150,6 +1150,9 @@ def max_unpool(x: _Like, indices: _Like, shape: _Axes, places: str = "plane", mo
 def lp_pool(x: _Like, window: _Axes, stride: _Axes, padding: _Axes, p: float = 2, after: _Axes = None, dilation: _Axes = None, ceil: _b.bool = False) -> Array:
     """(sum of |x|^p)^(1 / p) of each window; windows as of max_pool."""
 
+def stencil(x: _Like, weights: _Like, stride: _Axes = None, before: _Axes = None, after: _Axes = None, dilation: _Axes = None, mode: str = "sum", value: float = 0) -> Array:
+    """windows of x's last dims, as large as weights, times weights; mode: sum, max, min, argmax or argmin (in row-major order) of each; before and after: elements `value` around x."""
+
 def reduce_window(x: _Like, window: _Axes, stride: _Axes = None, before: _Axes = None, after: _Axes = None, dilation: _Axes = None, input_dilation: _Axes = None, mode: str = "sum", padding: str = "explicit") -> Array:
     """sum, max, min, prod, mean, any or all of each window of x's dtype; before and after: elements around x that do not count, negative numbers crop; input_dilation: the distance of x's elements; padding: explicit, valid, same or same_lower (as many windows as strides in x; an odd element behind, or in front)."""
 
@@ -1224,6 +1227,21 @@ def tril(x: _Like, k: int = 0) -> Array:
 
 def triu(x: _Like, k: int = 0) -> Array:
     """0 below diagonal k of the last two dims."""
+
+def band_part(x: _Like, lower: int = -1, upper: int = -1) -> Array:
+    """0 outside of so many diagonals below and above the main one of the last two dims; a negative number: of all."""
+
+def space_to_depth(x: _Like, blocks: _Axes, axes: _Axes = None, depth: int = 1, order: str = "dcr") -> Array:
+    """the elements inside of blocks of axes (of the last ones by default) as a part of dim depth: in front of it (order dcr), or behind it (crd); with the batch as depth space to batch."""
+
+def depth_to_space(x: _Like, blocks: _Axes, axes: _Axes = None, depth: int = 1, order: str = "dcr") -> Array:
+    """inverse of space_to_depth; order crd with the channels as depth is the pixel shuffle."""
+
+def im2col(x: _Like, window: _Axes, stride: _Axes = None, before: _Axes = None, after: _Axes = None, dilation: _Axes = None) -> Array:
+    """windows of x [N, C, ..] as columns [N, C * elements of a window, windows]; before, after: zeros on each side."""
+
+def col2im(x: _Like, shape: _Axes, window: _Axes, stride: _Axes = None, before: _Axes = None, after: _Axes = None, dilation: _Axes = None) -> Array:
+    """the sum of columns at the places of their windows, in planes of this shape: the adjoint of im2col."""
 
 def take_along_axis(x: _Like, indices: _Like, axis: int = -1, mode: str = "error") -> Array:
     """for each index the element of x at its place, with this index along the axis; mode as of take."""
