@@ -1,4 +1,4 @@
-/* layers.c: convolutions, norms and attention. */
+/* layers.c: convolutions and norms. */
 #include <math.h>
 #include <string.h>
 
@@ -196,17 +196,4 @@ hr_status hr__emit_rms_norm(const hr__function_call *c) {
   hr_tensor_release(&wide);
   hr_tensor_release(&y);
   return status;
-}
-
-/* ---- attention ---- */
-
-hr_status hr__emit_attention(const hr__function_call *c) {
-  enum { CAUSAL, SCALE };
-  const hr_tensor *q = c->inputs[0];
-  const int64_t ints[1] = {hr__int_attribute(c, CAUSAL)};
-  bool has_scale = hr__given_attribute(c, SCALE) != NULL;
-  int64_t width = q->rank > 0 && q->dims[q->rank - 1] > 0 ? q->dims[q->rank - 1] : 1;
-  hr_scalar scale = has_scale ? hr__real_attribute(c, SCALE) : hr_scalar_f64(1 / sqrt((double)width));
-  hr_attrs attrs = {.int_count = 1, .scalar_count = 1, .ints = ints, .scalars = &scale};
-  return hr__record_one(c, c->row->op, &attrs, 4, c->inputs, HR_DTYPE_NONE, c->output);
 }
