@@ -920,6 +920,23 @@ typedef enum hr_functional {
    * quantised numbers, times w [N, K], transposed: quantised if there are scales, else rounded, too; mode nvfp4 or
    * mxfp8 */
   HR_FUNCTIONAL_QQMM,
+  /* quantize_linear(x, scale, zero?, axis=1, block=0, bits=0, dtype=none): x / scale rounded to nearest, ties to
+   * even, plus zero, bounded to the integers of dtype, or of its first bits; scale and zero: one number, one for
+   * each element of an axis, or for each block of so many; without dtype that of zero, or u8 */
+  HR_FUNCTIONAL_QUANTIZE_LINEAR,
+  /* dequantize_linear(x, scale, zero?, axis=1, block=0, dtype=none): (x - zero) * scale, as of quantize_linear;
+   * without dtype in that of scale */
+  HR_FUNCTIONAL_DEQUANTIZE_LINEAR,
+  /* dynamic_quantize_linear(x) -> y, scale, zero: quantize_linear to u8 with the scale and zero for which x's
+   * numbers, and 0, are those of 0 to 255 */
+  HR_FUNCTIONAL_DYNAMIC_QUANTIZE_LINEAR,
+  /* matmul_integer(x, y, x_zero?, y_zero?): matmul of integers of 8 bits less their zeros, in i32, which wraps;
+   * x_zero: a number, or one for each row; y_zero: for each column */
+  HR_FUNCTIONAL_MATMUL_INTEGER,
+  /* conv_integer(x, weight, x_zero?, weight_zero?, stride, before, after, dilation, groups=1): conv of integers of 8
+   * bits less their zeros, in i32, which wraps; x_zero surrounds x; weight_zero: a number, or one for each feature
+   * of the result */
+  HR_FUNCTIONAL_CONV_INTEGER,
   /* to_fp8(x): floats of one byte (e4m3) as u8; numbers that are too large become 448 */
   HR_FUNCTIONAL_TO_FP8,
   /* from_fp8(x, dtype=none): the numbers of such bytes; bf16 without dtype */

@@ -1297,6 +1297,21 @@ def gather_qmm(x: _Like, w: _Like, scales: _Like, biases: _Like | None = None, l
 def qqmm(x: _Like, w: _Like, scales: _Like | None = None, group_size: int = 0, bits: int = 0, mode: str = "nvfp4", global_scale_x: _Like | None = None, global_scale_w: _Like | None = None) -> Array:
     """x [.., K], rounded to quantised numbers, times w [N, K], transposed: quantised if there are scales, else rounded, too; mode nvfp4 or mxfp8."""
 
+def quantize_linear(x: _Like, scale: _Like, zero: _Like | None = None, axis: int = 1, block: int = 0, bits: int = 0, dtype: _DType | None = None) -> Array:
+    """x / scale rounded to nearest, ties to even, plus zero, bounded to the integers of dtype, or of its first bits; scale and zero: one number, one for each element of an axis, or for each block of so many; without dtype that of zero, or u8."""
+
+def dequantize_linear(x: _Like, scale: _Like, zero: _Like | None = None, axis: int = 1, block: int = 0, dtype: _DType | None = None) -> Array:
+    """(x - zero) * scale, as of quantize_linear; without dtype in that of scale."""
+
+def dynamic_quantize_linear(x: _Like) -> tuple[Array, Array, Array]:
+    """quantize_linear to u8 with the scale and zero for which x's numbers, and 0, are those of 0 to 255."""
+
+def matmul_integer(x: _Like, y: _Like, x_zero: _Like | None = None, y_zero: _Like | None = None) -> Array:
+    """matmul of integers of 8 bits less their zeros, in i32, which wraps; x_zero: a number, or one for each row; y_zero: for each column."""
+
+def conv_integer(x: _Like, weight: _Like, x_zero: _Like | None = None, weight_zero: _Like | None = None, *, stride: _Axes, before: _Axes, after: _Axes, dilation: _Axes, groups: int = 1) -> Array:
+    """conv of integers of 8 bits less their zeros, in i32, which wraps; x_zero surrounds x; weight_zero: a number, or one for each feature of the result."""
+
 def to_fp8(x: _Like) -> Array:
     """floats of one byte (e4m3) as u8; numbers that are too large become 448."""
 
