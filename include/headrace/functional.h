@@ -738,6 +738,10 @@ typedef enum hr_functional {
    * exclude_outside: weights outside of x are 0. region: begins of the axes, then their ends, as fractions of x.
    * outside, if given: the value of places outside of x. Names and numbers as in ONNX's Resize */
   HR_FUNCTIONAL_INTERPOLATE,
+  /* grid_sample(x, grid, mode="linear", padding="zeros", align_corners=false): x [N, C, plane of n = 2 or 3 dims] at
+   * the places of grid [N, .., n]: the last dim first, -1 and 1 are the plane's ends, or with align_corners the
+   * centres of its outer elements. mode: linear, nearest, cubic (of two dims); padding: zeros, border, reflection */
+  HR_FUNCTIONAL_GRID_SAMPLE,
 
   /* ---- views: the result shares x's memory ---- */
 
@@ -896,6 +900,11 @@ typedef enum hr_functional {
   /* unique(x) -> values, indices, inverse, counts: the distinct elements in order; the first index of each, the
    * number of each element of x among them, their counts */
   HR_FUNCTIONAL_UNIQUE,
+  /* non_max_suppression(boxes, scores, most=-1, overlap=0, least=0, center=false): [n, 3] in i64: batch, class and
+   * number of boxes [B, N, 4] (y1, x1, y2, x2, or with center x, y, width, height) that stay: in order of their
+   * scores [B, C, N], above least if that is given, of each class up to most, those whose intersection over union
+   * with all better ones is at most overlap; computed on the host */
+  HR_FUNCTIONAL_NON_MAX_SUPPRESSION,
 
   /* ---- quantised matrices; src/functional/quantized.h documents the layout ---- */
 
@@ -941,6 +950,14 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_TO_FP8,
   /* from_fp8(x, dtype=none): the numbers of such bytes; bf16 without dtype */
   HR_FUNCTIONAL_FROM_FP8,
+
+  /* ---- sparse matrices; coo: rows and columns of values; csr, csc: of rows or columns the first values, and their end ---- */
+
+  /* sparse_matmul(values, rows, columns, y, format="coo", count=-1): a sparse matrix with count rows (needed but for
+   * csr) times y [K] or [K, N]; values of one place are added */
+  HR_FUNCTIONAL_SPARSE_MATMUL,
+  /* sparse_to_dense(values, rows, columns, shape, format="coo"): a sparse matrix of this shape with its zeros */
+  HR_FUNCTIONAL_SPARSE_TO_DENSE,
 
   /* ---- creation ---- */
 

@@ -370,3 +370,17 @@ hr_status hr__emit_interpolate(const hr__function_call *c) {
   hr_tensor_release(&wide);
   return status;
 }
+
+/* ---- places given by a tensor ---- */
+
+hr_status hr__emit_grid_sample(const hr__function_call *c) {
+  enum { GRID_MODE, PADDING, ALIGNED };
+  static const char *const grid_modes[3] = {"linear", "nearest", "cubic"};
+  static const char *const paddings[3] = {"zeros", "border", "reflection"};
+  int mode, padding;
+  HR_RETURN_IF_ERROR(hr__word_attribute(c, GRID_MODE, 3, grid_modes, &mode));
+  HR_RETURN_IF_ERROR(hr__word_attribute(c, PADDING, 3, paddings, &padding));
+  const int64_t ints[3] = {mode, padding, hr__int_attribute(c, ALIGNED)};
+  hr_attrs attrs = {.int_count = 3, .ints = ints};
+  return hr__record_one(c, c->row->op, &attrs, 2, c->inputs, HR_DTYPE_NONE, c->output);
+}

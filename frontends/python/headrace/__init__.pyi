@@ -1177,6 +1177,9 @@ def lstm_cell(x: _Like, weight: _Like, recurrent: _Like, bias: _Like | None = No
 def interpolate(x: _Like, axes: _Axes = None, sizes: _Axes = None, scales: Sequence[float] | None = None, mode: str = "nearest", coordinates: str = "half_pixel", rounding: str = "round_prefer_floor", antialias: _b.bool = False, cubic: float = -0.75, exclude_outside: _b.bool = False, region: Sequence[float] | None = None, outside: float = 0) -> Array:
     """x with these sizes of axes (without axes of all), or scales times their sizes, rounded down. mode: nearest, linear, cubic (with a parameter). coordinates, the place of an element in x: half_pixel, half_pixel_symmetric, pytorch_half_pixel, align_corners, asymmetric, tf_half_pixel_for_nn, tf_crop_and_resize. rounding, of nearest: round_prefer_floor, round_prefer_ceil, floor, ceil. antialias: filters as wide as the distance of elements. exclude_outside: weights outside of x are 0. region: begins of the axes, then their ends, as fractions of x. outside, if given: the value of places outside of x. Names and numbers as in ONNX's Resize."""
 
+def grid_sample(x: _Like, grid: _Like, mode: str = "linear", padding: str = "zeros", align_corners: _b.bool = False) -> Array:
+    """x [N, C, plane of n = 2 or 3 dims] at the places of grid [N, .., n]: the last dim first, -1 and 1 are the plane's ends, or with align_corners the centres of its outer elements. mode: linear, nearest, cubic (of two dims); padding: zeros, border, reflection."""
+
 def broadcast_to(x: _Like, shape: _Axes) -> Array:
     """x repeated to these dims."""
 
@@ -1279,6 +1282,9 @@ def masked_fill(x: _Like, mask: _Like, value: _Like) -> Array:
 def masked_scatter(x: _Like, mask: _Like, source: _Like) -> Array:
     """x with the slices of source's first dim, in order, where the mask of x's first dims is true; the last slice again if there are too few."""
 
+def non_max_suppression(boxes: _Like, scores: _Like, most: int = -1, overlap: float = 0, least: float = 0, center: _b.bool = False) -> Array:
+    """[n, 3] in i64: batch, class and number of boxes [B, N, 4] (y1, x1, y2, x2, or with center x, y, width, height) that stay: in order of their scores [B, C, N], above least if that is given, of each class up to most, those whose intersection over union with all better ones is at most overlap; computed on the host."""
+
 def quantize(w: _Like, group_size: int = 0, bits: int = 0, mode: str = "affine", global_scale: _Like | None = None) -> tuple[Array, ...]:
     """w [.., K] as u32 words [.., K * bits / 32], and a scale for each group of neighbours; mode affine (group_size 32, 64 or 128, bits 2 to 6 or 8): a bias, too; mxfp4, mxfp8, nvfp4: scales of u8; 0: the mode's default; a global scale f32 for nvfp4."""
 
@@ -1317,6 +1323,12 @@ def to_fp8(x: _Like) -> Array:
 
 def from_fp8(x: _Like, dtype: _DType | None = None) -> Array:
     """the numbers of such bytes; bf16 without dtype."""
+
+def sparse_matmul(values: _Like, rows: _Like, columns: _Like, y: _Like, format: str = "coo", count: int = -1) -> Array:
+    """a sparse matrix with count rows (needed but for csr) times y [K] or [K, N]; values of one place are added."""
+
+def sparse_to_dense(values: _Like, rows: _Like, columns: _Like, shape: _Axes, format: str = "coo") -> Array:
+    """a sparse matrix of this shape with its zeros."""
 
 absolute = abs
 amax = max

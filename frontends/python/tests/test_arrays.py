@@ -171,7 +171,15 @@ ELSEWHERE = {  # tested below, or not numpy's
 }  # fmt: skip
 ELSEWHERE |= set("max_pool_places reduce_window as_strided conv_general".split())  # test_windows.py
 ELSEWHERE |= set("rnn gru lstm rnn_cell gru_cell lstm_cell".split())  # test_recurrent.py
-ELSEWHERE |= {"interpolate"}  # test_interpolate.py
+ELSEWHERE |= {"interpolate", "grid_sample"}  # test_interpolate.py
+ELSEWHERE |= set("popcount leading_zeros hamming_distance".split())  # test_bits.py
+ELSEWHERE |= set("gather_nd scatter_nd".split())  # test_scatter.py
+ELSEWHERE |= set("band_part space_to_depth depth_to_space im2col col2im stencil".split())  # test_blocks.py
+ELSEWHERE |= set("lp_pool max_unpool".split())  # test_pools.py
+ELSEWHERE |= set("sparse_matmul sparse_to_dense".split())  # test_sparse.py
+ELSEWHERE |= {"non_max_suppression"}  # test_suppression.py
+SCALES = "quantize_linear dequantize_linear dynamic_quantize_linear matmul_integer conv_integer"
+ELSEWHERE |= set(SCALES.split())  # test_integer_scales.py
 NORMS = "batch_norm batch_norm_training group_norm local_response_norm normalize rotary"
 ELSEWHERE |= set(NORMS.split())  # test_norms.py
 ELSEWHERE |= {f"{name}_update" for name in "sgd adam adamax lion rmsprop adagrad adadelta".split()}  # test_updates.py

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from differences import difference
 
 torch = pytest.importorskip("torch")
 rng = np.random.default_rng(3)
@@ -279,3 +280,22 @@ def test_bad_arguments(arguments, message):
     if "sizes" in arguments and arguments["sizes"] == [2]:
         with pytest.raises(ValueError, match="size 2 of axis 0 with 0 elements"):
             hr.interpolate(hr.ones((0, 4)), [0], [2])
+
+
+# ---- places given by a grid
+
+
+@pytest.mark.parametrize("mode, theirs", [("linear", "bilinear"), ("nearest", "nearest"), ("cubic", "bicubic")])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("aligned", [False, True])
+def test_samples_of_a_grid(mode, theirs, padding, aligned):
+    for plane, shape in (((4, 5), (3, 2, 2)), ((3, 4, 2), (2, 2, 3, 3))):
+        if mode == "cubic" and len(plane) == 3:
+            continue
+        x, grid = rng.uniform(-1, 1, (2, 3, *plane)), rng.uniform(-1.3, 1.3, (2, *shape))
+        expected = torch.nn.functional.grid_sample(torch.tensor(x), torch.tensor(grid), theirs, padding, aligned)
+        y = hr.grid_sample(hr.array(x), hr.array(grid), mode, padding, aligned)
+        np.testing.assert_allclose(np.asarray(y), expected.numpy(), 1e-9, 1e-9)
+        difference(lambda x: (hr.grid_sample(x, hr.array(grid), mode, padding, aligned) ** 2).sum(), x)
+        if mode != "nearest":
+            difference(lambda g: (hr.grid_sample(hr.array(x), g, mode, padding, aligned) ** 2).sum(), grid)

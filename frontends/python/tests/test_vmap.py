@@ -93,6 +93,17 @@ CASES |= {
     "qqmm": (lambda x, w: hr.qqmm(x, w, mode="mxfp8"), signed(2, 64), signed(3, 64)),
     "to_fp8": (hr.to_fp8, signed(4)),
     "from_fp8": (lambda x: hr.from_fp8(x, hr.float64), whole(4, high=120).astype(np.uint8)),
+    "quantize_linear": (lambda x, s, z: [hr.quantize_linear(x, s, z), hr.quantize_linear(x[0], s[0], z[0])],
+                        signed(4, 3), real(3), whole(3).astype(np.int8)),
+    "dequantize_linear": (hr.dequantize_linear, whole(4, 3).astype(np.uint8), real(3)),
+    "dynamic_quantize_linear": (hr.dynamic_quantize_linear, signed(3, 4)),
+    "matmul_integer": (lambda x, y, z: hr.matmul_integer(x, y, z, z), whole(3, 4).astype(np.uint8),
+                       whole(4, 2).astype(np.uint8), whole().astype(np.uint8)),
+    "conv_integer": (lambda x, w: hr.conv_integer(x, w, stride=[1], before=[1], after=[0], dilation=[1]),
+                     whole(2, 3, 5).astype(np.uint8), whole(4, 3, 2).astype(np.int8)),
+    "sparse_matmul": (lambda v, i, j, y: [hr.sparse_matmul(v, i, j, y, count=3), hr.sparse_matmul(v, i, j, y[:, 0], count=4)],
+                      signed(5), whole(5), whole(5), signed(3, 2)),
+    "sparse_to_dense": (lambda v, i, j: hr.sparse_to_dense(v, i, j, [3, 4]), signed(5), whole(5), whole(5)),
     "acosh": (hr.acosh, 1 + real(4)),
     "bitwise_invert": (hr.bitwise_invert, whole(4)),
     "clip": (hr.clip, signed(3, 4), signed(4), signed()),
@@ -100,7 +111,10 @@ CASES |= {
     "ldexp": (hr.ldexp, signed(3, 4), whole(4)),
     "addcmul": (lambda x, y, z: hr.addcmul(x, y, z, value=0.5), signed(3, 4), signed(4), signed(3, 1)),
     "addcdiv": (lambda x, y, z: hr.addcdiv(x, y, z, value=0.5), signed(3, 4), signed(4), real(3, 1)),
-    "round": (lambda x: [hr.round(x), hr.round(x, 1)], signed(4)),
+    "round": (lambda x: [hr.round(x), hr.round(x, 1), hr.round(x, ties="away")], signed(4)),
+    "popcount": (lambda x: [hr.popcount(x), hr.leading_zeros(x)], whole(4, low=-9, high=99)),
+    "leading_zeros": (hr.leading_zeros, whole(2, 3, high=2**40)),
+    "hamming_distance": (hr.hamming_distance, whole(3, 4, high=255), whole(4, high=255)),
     "polygamma": (hr.polygamma, whole(4), real(4)),
     "zeta": (hr.zeta, 1 + real(4), real(4)),
     "where": (hr.where, truth(3, 1), signed(4), signed(3, 4)),
@@ -125,6 +139,10 @@ CASES |= {
     "attention, masks": (
         lambda q, k, m: [hr.attention(q, k, k, m), hr.attention(q, k, k, m[:, :1], causal=True)],
         signed(2, 2, 3, 4), signed(2, 2, 5, 4), truth(2, 2, 3, 5) | True,
+    ),
+    "attention, groups": (
+        lambda q, k: [hr.attention(q, k, k), hr.attention(q, k, k, causal=True, offset=2, soft_cap=1.0)],
+        signed(2, 4, 3, 4), signed(2, 2, 5, 4),
     ),
     "conv": (
         lambda x, w, b: hr.conv(x, w, b, stride=[1, 2], before=[1, 0], after=[0, 1], dilation=[1, 1]),
@@ -152,6 +170,19 @@ CASES |= {
         lambda x: [hr.reduce_window(x, (2, 3), stride=(1, 2), mode=m, padding="same") for m in ("sum", "max", "mean")],
         signed(5, 6),
     ),
+    "max_pool_places, four": (
+        lambda x: hr.max_pool_places(x, [1, 2, 1, 2], [1] * 4, [0] * 4, places="tensor"), signed(2, 3, 2, 3),
+    ),
+    "max_unpool": (lambda x, i: [hr.max_unpool(x, i, [5]), hr.max_unpool(x, i, [6], mode="add")], signed(2, 3),
+                   whole(2, 3, high=5)),
+    "lp_pool": (lambda x: [hr.lp_pool(x, [2, 2], [2, 1], [1, 0], p) for p in (1, 2, 3)], signed(2, 3, 5, 6)),
+    "stencil": (lambda x, w: [hr.stencil(x, w, mode=m) for m in ("sum", "max", "argmax")], signed(2, 4, 5),
+                signed(2, 3)),
+    "im2col": (lambda x: hr.im2col(x, [2, 3], [1, 2], [1, 0]), signed(2, 3, 4, 5)),
+    "col2im": (lambda x: hr.col2im(x, [4, 5], [2, 2], [2, 1], [1, 0], [1, 0]), signed(2, 8, 12)),
+    "band_part": (lambda x: [hr.band_part(x, 1, 0), hr.band_part(x, -1, 1)], signed(3, 4)),
+    "space_to_depth": (lambda x: [hr.space_to_depth(x, [2, 3], order=o) for o in ("dcr", "crd")], signed(2, 3, 4, 6)),
+    "depth_to_space": (lambda x: [hr.depth_to_space(x, [2, 2], order=o) for o in ("dcr", "crd")], signed(2, 8, 2, 3)),
     "as_strided": (lambda x: [hr.as_strided(x, (3, 4), (2, 1)), hr.as_strided(x.T, (2, 3), (-1, 2), 3) * 2],
                    signed(3, 4)),
     "conv_general": (
@@ -163,6 +194,8 @@ CASES |= {
                    for c in ("half_pixel", "asymmetric")],
         signed(3, 4),
     ),
+    "grid_sample": (lambda x, g: [hr.grid_sample(x, g), hr.grid_sample(x, g, "nearest", "border", True)],
+                    signed(2, 3, 4, 5), signed(2, 3, 2, 2)),
     "rnn": (hr.rnn, signed(2, 4, 3), signed(2, 3), signed(2, 2), signed(2), signed(2, 2)),
     "gru": (lambda x, w, r: [hr.gru(x, w, r), hr.gru(x, w, r, reset_before=True)],
             signed(4, 3), signed(6, 3), signed(6, 2)),
@@ -229,8 +262,14 @@ CASES |= {
     "index_put, two": (lambda x, y, i: hr.index_put([x, y, i, i], axes=[0, 2], mode="add"), signed(3, 2, 4), signed(2),
                        whole(5)),
     "put_along_axis": (
-        lambda x, i, v: [hr.put_along_axis(x, i, v, mode=m) for m in ("set", "add", "multiply")],
+        lambda x, i, v: [hr.put_along_axis(x, i, v, mode=m) for m in ("set", "add", "multiply", "subtract", "divide")],
         signed(3, 4), whole(3, 1), signed(3, 1),
+    ),
+    "gather_nd": (lambda x, i: [hr.gather_nd(x, i, 1), hr.gather_nd(x, i - 1, 1, "drop")], signed(2, 3, 4),
+                  whole(2, 5, 1)),
+    "scatter_nd": (
+        lambda x, i, v: [hr.scatter_nd(x, i, v, 1, m, b) for m in ("add", "max", "divide") for b in ("error", "drop")],
+        signed(2, 3), whole(2, 4, 1), real(2, 4),
     ),
     "index_add": (lambda x, i, v: hr.index_add(x, i, v, axis=1, alpha=0.5), signed(3, 4), whole(5), signed(3, 5)),
     "slice_update": (lambda x, v: hr.slice_update(x, v, [1, 0], [2, 2], [1, 2], mode="add"), signed(3, 4), signed(2, 2)),
@@ -312,7 +351,7 @@ def test_functions_agree_with_a_loop(name):
 
 # These have no arrays, results whose dims depend on values, or are no functions of arrays.
 OTHERS = """eval device stats compile from_dlpack load save save_gguf save_safetensors savez Array dtype array asarray zeros ones empty
-ones_like empty_like zeros_like full_like arange linspace eye compress unique pi e inf nan newaxis stack diag triu repeat
+ones_like empty_like zeros_like full_like arange linspace eye compress unique non_max_suppression pi e inf nan newaxis stack diag triu repeat
 roll""".split()
 
 
