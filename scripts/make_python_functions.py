@@ -42,7 +42,7 @@ NUMBERS |= {f"{name}_update" for name in "sgd adam adamax lion rmsprop adagrad a
 VALUES = {"false": "False", "true": "True"}
 CONSTANTS = {"pi": "3.141592653589793", "e": "2.718281828459045", "inf": "inf", "nan": "nan", "newaxis": "None"}
 OTHERS = ["eval", "device", "stats", "from_dlpack", "load", "save", "save_gguf", "save_safetensors", "savez", "Array", "dtype",
-          "Graph", "Package", "Session", "Value", "open_package"]
+          "Graph", "Package", "Session", "Value", "open_model", "open_package"]
 WRITTEN = ["compiling", "exporting", "files", "standard", "transforms"]  # modules in Python whose names are headrace's, too
 DISTRIBUTIONS = ["_counts", "_distributions"]  # modules in Python whose names are headrace.random's, too
 FAMILIES = "frontends/python/headrace/_numpy"  # and a folder of them, which replace functions of the table
@@ -332,6 +332,11 @@ class Package:
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *exception: Any) -> None: ...
+
+def open_model(
+    source: Any, /, dims: dict[str, int] | None = None, constants: dict[str, _Like] | None = None
+) -> Graph:
+    \"\"\"The graph of a package or an ONNX model.\"\"\"
 
 def open_package(path: Any, /) -> Package:
     """Opens a package."""

@@ -261,6 +261,8 @@ extern PyMethodDef list_methods[];
 /* ---- files.c ---- */
 
 extern PyMethodDef file_methods[];
+/* raise_status for files, with the exceptions of Python's own files. */
+PyObject *raise_file_status(hr_status status);
 
 /* ---- pickling.c ---- */
 
@@ -288,6 +290,8 @@ static inline bool is_value(PyObject *object) {
 PyObject *new_graph(hr_graph *graph);
 /* A value of the graph. 0: NULL with the graph's failure as an exception. */
 PyObject *new_value(graph_object *owner, hr_value value);
+/* An array's elements as host memory, which is also *owned for free(). -1 with an exception. */
+int describe_elements(array_object *x, hr_graph_elements *out, void **owned);
 /* Raises the graph's failure, which it forgets; returns NULL. */
 PyObject *raise_of_graph(graph_object *owner);
 /* What may stand for a value: one of the graph, numbers if takes_numbers, and arrays as constants. 0 with an exception;
@@ -331,8 +335,12 @@ int record_update(array_object *x, PyObject *object, const index_key *key, PyObj
 /* ---- packages.c ---- */
 
 int add_packages(PyObject *module);
-/* The graph of a file. */
-PyObject *graph_of_file(PyObject *path);
+
+/* ---- models.c ---- */
+
+extern PyMethodDef model_methods[];
+/* The graph of a file: its path, or bytes. */
+PyObject *graph_of_file(PyObject *source);
 
 /* ---- sessions.c ---- */
 

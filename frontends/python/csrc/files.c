@@ -5,7 +5,7 @@
 #include "extension.h"
 #include "headrace/file.h"
 
-static PyObject *raise_file_status(hr_status status) {
+PyObject *raise_file_status(hr_status status) {
   PyObject *type = NULL;
   switch (hr_status_code_of(status)) {
     case HR_STATUS_DATA_LOSS:

@@ -357,7 +357,7 @@ static PyObject *repr_of_graph(PyObject *self) {
                               hr_graph_operation_count(graph), hr_graph_output_count(graph));
 }
 
-static int describe_elements(array_object *x, hr_graph_elements *out, void **owned) {
+int describe_elements(array_object *x, hr_graph_elements *out, void **owned) {
   *out = (hr_graph_elements){.dtype = x->tensor.dtype, .rank = x->tensor.rank};
   memcpy(out->dims, x->tensor.dims, (size_t)out->rank * sizeof *out->dims);
   size_t bytes = (size_t)hr_tensor_count(&x->tensor) * hr_dtype_size(out->dtype);

@@ -20,41 +20,9 @@ static hr_package *package_of(PyObject *self) {
   return package;
 }
 
-/* Statuses of the system are Python's exceptions. */
-static PyObject *raise_file_status(hr_status status) {
-  hr_status_code code = hr_status_code_of(status);
-  PyObject *type = code == HR_STATUS_NOT_FOUND           ? PyExc_FileNotFoundError
-                   : code == HR_STATUS_PERMISSION_DENIED ? PyExc_PermissionError
-                   : code == HR_STATUS_UNAVAILABLE       ? PyExc_OSError
-                   : code == HR_STATUS_DATA_LOSS         ? PyExc_ValueError
-                                                         : NULL;
-  if (type == NULL) {
-    return raise_status(status);
-  }
-  PyErr_SetString(type, hr_status_message(status));
-  hr_status_free(status);
-  return NULL;
-}
-
 static PyObject *path_of(PyObject *object) {
   PyObject *bytes = NULL;
   return PyUnicode_FSConverter(object, &bytes) ? bytes : NULL;
-}
-
-PyObject *graph_of_file(PyObject *object) {
-  PyObject *path = path_of(object);
-  if (path == NULL) {
-    return NULL;
-  }
-  hr_package *package = NULL;
-  hr_graph *graph = NULL;
-  hr_status status = hr_package_open(PyBytes_AsString(path), &package);
-  if (status == HR_OK) {
-    status = hr_package_graph(package, &graph);
-  }
-  hr_package_close(package);
-  Py_DECREF(path);
-  return status == HR_OK ? new_graph(graph) : raise_file_status(status);
 }
 
 static PyObject *open_package(PyObject *module, PyObject *object) {

@@ -247,6 +247,11 @@ class Package:
     def __enter__(self) -> Self: ...
     def __exit__(self, *exception: Any) -> None: ...
 
+def open_model(
+    source: Any, /, dims: dict[str, int] | None = None, constants: dict[str, _Like] | None = None
+) -> Graph:
+    """The graph of a package or an ONNX model."""
+
 def open_package(path: Any, /) -> Package:
     """Opens a package."""
 

@@ -242,7 +242,7 @@ FUNCTIONS = sorted(
 )
 BY_HAND = set(
     "array asarray zeros ones empty full zeros_like ones_like empty_like full_like arange linspace eye eval device stats "
-    "from_dlpack load open_package save save_gguf save_safetensors savez stop_gradient".split()
+    "from_dlpack load open_model open_package save save_gguf save_safetensors savez stop_gradient".split()
 )
 QUANTIZED = set("dequantize from_fp8 gather_mm gather_qmm qqmm quantize quantized_matmul to_fp8".split())
 
