@@ -40,7 +40,9 @@ enum {
   HR_GRAPH_NAME_MAX = 1023,   /* bytes of a name */
   HR_GRAPH_SYMBOLS_MAX = 256, /* symbols of a graph */
   HR_GRAPH_OUTPUTS_MAX = 1 << 12,
-  HR_GRAPH_NODES_MAX = 1 << 20
+  HR_GRAPH_NODES_MAX = 1 << 20,
+  HR_GRAPH_DEPTH_MAX = 32,     /* graphs inside of graphs */
+  HR_GRAPH_INNER_MAX = 1 << 16 /* operations of inner graphs, counted at each use; in a loop 4 times */
 };
 
 /* dims: -1 for a dim that is not a number. symbols: for such a dim, of an input, the name of its symbol, which begins
@@ -104,6 +106,59 @@ HR_API int hr_graph_result_count(const hr_graph *graph, hr_value first);
  * hr_session_run. */
 HR_API hr_value hr_graph_gradient(hr_graph *graph, hr_value of, hr_value seed, int count, const hr_value *values);
 
+/* ---- control flow ---- */
+
+/* An inner graph is a function of its inputs alone: values of the graph around it that it reads are arguments, too.
+ * From its first use on it can't be changed (FAILED_PRECONDITION), so that no graph contains itself; the graphs that
+ * use it retain it. It has no variables, and at least one output. Arguments have the dtypes and dims of its inputs, in
+ * their order; symbols belong to each graph alone. Each of these functions returns the first result, as hr_graph_add
+ * does.
+ *
+ * A session repeats the records of a body as often as its count demands, if that is known when the graph is
+ * instantiated: from shapes, constants, and integers computed from them. Otherwise a run reads the number, for which it
+ * waits (hr_session_stats, waits). On a capture, and without a stream, hr_graph_apply fails with UNIMPLEMENTED and the
+ * name of the value. Values of carried inputs are computed on the host, too: a loop with a counter does not wait. */
+
+/* The callee's outputs for these arguments. */
+HR_API hr_value hr_graph_call(hr_graph *graph, hr_graph *callee, int argument_count, const hr_value *arguments);
+/* The outputs of one of two graphs, by a condition of one element, which is true if it is not 0. Outputs of the same
+ * number have one dtype and rank; dims that differ are "?". */
+HR_API hr_value hr_graph_if(hr_graph *graph, hr_value condition, hr_graph *then, hr_graph *otherwise,
+                            int argument_count, const hr_value *arguments);
+/* Loops. The first `carried_count` arguments are the start of what iterations pass on: outputs 0 to carried_count - 1
+ * of `body` are the next values of these inputs, with the same dtype and rank. Dims may change from one iteration to
+ * the next. The other arguments are the same in each iteration. Results: the carried values at the end, then each
+ * further output of the body, stacked along a new first dim, whose size is the number of iterations. */
+/* condition: of the same inputs as `body`, with one output of one element: the loop ends when it is 0. */
+HR_API hr_value hr_graph_while(hr_graph *graph, hr_graph *condition, hr_graph *body, int carried_count,
+                               int argument_count, const hr_value *arguments);
+/* count: integers, one element; negative: 0. The body's first input is the number of the iteration: i64 without dims.
+ */
+HR_API hr_value hr_graph_for(hr_graph *graph, hr_value count, hr_graph *body, int carried_count, int argument_count,
+                             const hr_value *arguments);
+/* The arguments behind the carried ones are `sequence_count` sequences, at least one. An iteration has slice i of each
+ * along its first dim, all of which have one size: the number of iterations. flip and moveaxis (functional.h) turn a
+ * sequence, and are views. */
+HR_API hr_value hr_graph_scan(hr_graph *graph, hr_graph *body, int carried_count, int sequence_count,
+                              int argument_count, const hr_value *arguments);
+
+/* Integers, or bools, that attributes may be computed from: at most 16 elements. A run waits for those that the host
+ * does not compute. Types are inferred for any numbers: dims that depend on them are "?". */
+HR_API hr_value hr_graph_read(hr_graph *graph, hr_value x);
+
+/* ---- variables ---- */
+
+/* A value that a session keeps from one run to the next: row-major elements in the host's memory, which are copied, are
+ * its initial value. The type has no symbols. In a run it has the value from the run's begin. hr_graph_apply computes
+ * with the initial value, and assigns nothing. */
+HR_API hr_value hr_graph_variable(hr_graph *graph, const char *name, const hr_type *type, const void *elements);
+/* At the end of a run the variable gets a value of its own dtype and dims. A variable is assigned once. */
+HR_API void hr_graph_assign(hr_graph *graph, hr_value variable, hr_value value);
+/* Variables in their order, and what is assigned to one; 0: nothing. */
+HR_API int hr_graph_variable_count(const hr_graph *graph);
+HR_API hr_value hr_graph_variable_value(const hr_graph *graph, int index);
+HR_API hr_value hr_graph_assigned_value(const hr_graph *graph, int index);
+
 /* Gives a value a name in messages and in text; it must have none. */
 HR_API void hr_graph_name(hr_graph *graph, hr_value value, const char *name);
 /* Makes a value a result of the graph. Names of outputs are unique among outputs; NULL: the value's name. */
@@ -122,9 +177,12 @@ HR_API hr_value hr_graph_input_value(const hr_graph *graph, int index);
 HR_API int hr_graph_output_count(const hr_graph *graph);
 HR_API hr_value hr_graph_output_value(const hr_graph *graph, int index);
 HR_API const char *hr_graph_output_name(const hr_graph *graph, int index);
-/* The number of operations: functions, shapes and gradients. */
+/* The number of operations: functions, shapes, gradients and control flow. Inner graphs have their own. */
 HR_API int hr_graph_operation_count(const hr_graph *graph);
-/* The number of constants, and the bytes of their elements. */
+/* Inner graphs, and those inside of them: each once, none before one that it uses. Borrowed. */
+HR_API int hr_graph_inner_count(const hr_graph *graph);
+HR_API const hr_graph *hr_graph_inner(const hr_graph *graph, int index);
+/* The number of constants and variables, also of inner graphs, and the bytes of their elements. */
 HR_API int hr_graph_constant_count(const hr_graph *graph);
 HR_API int64_t hr_graph_constant_bytes(const hr_graph *graph);
 /* Symbols, in the order of their first use. */
@@ -148,7 +206,8 @@ HR_API HR_MUST_USE hr_status hr_graph_simplify(const hr_graph *graph, hr_stream 
  * the inputs. Values keep their names, and constants share their elements. The caller owns one reference. */
 typedef struct hr_graph_change {
   int output_count;
-  const int *outputs;    /* numbers of the graph's outputs, in their new order; NULL: all, and all inputs */
+  const int *outputs;    /* numbers of the graph's outputs, in their new order, without assignments; NULL: all, and all
+                          * inputs and assignments */
   const hr_type *inputs; /* NULL, or for each input of the graph its new type; a symbol may be a new one */
 } hr_graph_change;
 HR_API HR_MUST_USE hr_status hr_graph_derive(const hr_graph *graph, const hr_graph_change *change,

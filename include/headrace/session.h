@@ -5,8 +5,10 @@
  *   hr_session_release(session);
  *
  * An instance is a part (part.h): the records of the graph for one set of dims. Running it appends these records to the
- * stream, where they are fused with their neighbours, cached, and fail like all others. Nothing is waited for. The
- * session keeps the instances that were used last; constants are shared by all of them.
+ * stream, where they are fused with their neighbours, cached, and fail like all others. Nothing is waited for, unless
+ * the graph reads what the device computes: the condition of a loop, or the dims of nonzero. Such a graph is recorded
+ * on the stream at each run; its inner graphs have instances. The session keeps the instances that were used last;
+ * constants are shared by all of them.
  *
  * Threads: a session belongs to one thread at a time.
  */
@@ -47,9 +49,14 @@ HR_API HR_MUST_USE hr_status hr_session_warm(hr_session *session, int input_coun
  * reference of each buffer (hr_tensor_release). Results are set only on success.
  *
  * INVALID_ARGUMENT names the input, its dims and those wanted, or two inputs whose dims of one symbol differ; failures
- * of operations have the name of their value in front. UNIMPLEMENTED: a dim depends on what the device computes. */
+ * of operations have the name of their value in front. After a failure variables have the values from before. */
 HR_API HR_MUST_USE hr_status hr_session_run(hr_session *session, int input_count, const hr_tensor *const *inputs,
                                             int result_count, hr_tensor *out_results);
+
+/* The value of a variable of the graph; the caller owns a reference of its buffer. NOT_FOUND if there is none. */
+HR_API HR_MUST_USE hr_status hr_session_variable(const hr_session *session, const char *name, hr_tensor *out_value);
+/* Sets it to a tensor of the stream's device, of the variable's dtype and dims, which is not copied. */
+HR_API HR_MUST_USE hr_status hr_session_set_variable(hr_session *session, const char *name, const hr_tensor *value);
 
 typedef struct hr_session_stats {
   int64_t runs;
@@ -57,6 +64,7 @@ typedef struct hr_session_stats {
   int64_t kept;                  /* instances now */
   int64_t records;               /* of the instance that was used last */
   int64_t constant_bytes_copied; /* of constants that the device does not share with the graph */
+  int64_t waits;                 /* for numbers that decide dims, branches or iterations */
 } hr_session_stats;
 
 /* The first `bytes` bytes of the counters. One that this library lacks is 0. */

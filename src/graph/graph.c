@@ -20,6 +20,14 @@ hr_value hr__graph_no_memory(hr_graph *graph, const char *what) {
   return hr__graph_fail(graph, hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "graph: no host memory for %s", what));
 }
 
+bool hr__graph_can_change(hr_graph *graph) {
+  if (graph->failure == HR_OK && graph->is_inner) {
+    hr__graph_fail(graph,
+                   hr_status_make(HR_STATUS_FAILED_PRECONDITION, "graph: another graph uses it: it can't change"));
+  }
+  return graph->failure == HR_OK;
+}
+
 /* ---- the graph ---- */
 
 hr_status hr_graph_create(hr_graph **out_graph) {
@@ -55,6 +63,9 @@ void hr_graph_release(hr_graph *graph) {
   for (size_t i = 0; i < graph->nodes.count; ++i) {
     hr__blob_release(graph->nodes.data[i].blob);
   }
+  for (size_t i = graph->inner.count; i-- > 0;) {
+    hr_graph_release(graph->inner.data[i]);
+  }
   hr_status_free(graph->failure);
   hr_vector_fini(&graph->nodes);
   hr_vector_fini(&graph->values);
@@ -62,6 +73,10 @@ void hr_graph_release(hr_graph *graph) {
   hr_vector_fini(&graph->inputs);
   hr_vector_fini(&graph->outputs);
   hr_vector_fini(&graph->data);
+  hr_vector_fini(&graph->inner);
+  hr_vector_fini(&graph->variables);
+  hr_vector_fini(&graph->assigned);
+  hr_table_fini(&graph->inner_table);
   hr_table_fini(&graph->names);
   hr_arena_fini(&graph->arena);
   hr_arena_fini(&graph->scratch);
@@ -145,7 +160,7 @@ bool hr__graph_check_name(hr_graph *graph, const char *name) {
 
 void hr_graph_name(hr_graph *graph, hr_value value, const char *name) {
   hr_value other = 0;
-  if (graph->failure != HR_OK || !hr__graph_check_name(graph, name)) {
+  if (!hr__graph_can_change(graph) || !hr__graph_check_name(graph, name)) {
     return;
   }
   if (value <= 0 || (size_t)value >= graph->values.count || graph->values.data[value].name != NULL) {
@@ -195,7 +210,7 @@ int hr__graph_add_symbol(hr_graph *graph, const char *name) {
 }
 
 void hr_graph_output(hr_graph *graph, const char *name, hr_value value) {
-  if (graph->failure != HR_OK) {
+  if (!hr__graph_can_change(graph)) {
     return;
   }
   const char *own = hr_graph_value_name(graph, value);
@@ -264,10 +279,18 @@ int hr_graph_operation_count(const hr_graph *graph) {
   return graph->operation_count;
 }
 int hr_graph_constant_count(const hr_graph *graph) {
-  return graph->constant_count;
+  int count = graph->constant_count;
+  for (size_t i = 0; i < graph->inner.count; ++i) {
+    count += graph->inner.data[i]->constant_count;
+  }
+  return count;
 }
 int64_t hr_graph_constant_bytes(const hr_graph *graph) {
-  return graph->constant_bytes;
+  int64_t bytes = graph->constant_bytes;
+  for (size_t i = 0; i < graph->inner.count; ++i) {
+    bytes += graph->inner.data[i]->constant_bytes;
+  }
+  return bytes;
 }
 int hr_graph_symbol_count(const hr_graph *graph) {
   return (int)graph->symbols.count;

@@ -37,7 +37,8 @@ static void check_value(void *arg, const hr_value *value) {
 }
 
 static const char *node_name(const hr__node *node) {
-  static const char *const names[] = {"input", "constant", "number", "symbol", "shape", "", "gradient"};
+  static const char *const names[] = {"input", "constant", "number", "symbol", "shape", "",     "gradient",
+                                      "read",  "call",     "if",     "while",  "for",   "scan", "variable"};
   return node->kind == HR__NODE_CALL ? hr_functional_name(node->function) : names[node->kind];
 }
 
@@ -61,7 +62,37 @@ bool hr__graph_has_inputs(const hr_graph *graph, const hr__node *node) {
   return c.bad == 0;
 }
 
+typedef struct following {
+  const hr_graph *graph;
+  bool follows;
+} following;
+
+static void note_following(void *arg, const hr_value *value) {
+  following *f = arg;
+  f->follows |= hr__graph_value_of(f->graph, *value)->has_input_numbers;
+}
+
+/* Notes if numbers of inputs must be known on the host. */
+static void note_numbers(hr_graph *graph, const hr__node *node, hr__graph_value *results) {
+  following f = {graph, node->kind == HR__NODE_INPUT}, computed = {graph, false};
+  hr__node_each_input(node, note_following, &f);
+  hr__node alone = *node;
+  alone.input_count = 0;
+  hr__node_each_input(&alone, note_following, &computed);
+  bool is_inside = node->kind == HR__NODE_WHILE || node->kind == HR__NODE_IF || node->kind == HR__NODE_FOR;
+  for (int i = 0; i < 2 && node->inner[i] != NULL; ++i) {
+    is_inside |= node->inner[i]->needs_numbers;
+  }
+  graph->needs_numbers |= computed.follows || (f.follows && (node->kind == HR__NODE_READ || is_inside));
+  for (int i = 0; i < node->result_count; ++i) {
+    results[i].has_input_numbers = f.follows && node->kind != HR__NODE_SHAPE;
+  }
+}
+
 hr_value hr__graph_add_node(hr_graph *graph, hr__node *node) {
+  if (!hr__graph_can_change(graph)) {
+    return 0;
+  }
   check c = {graph->values.count, 0};
   hr__node_each_input(node, check_value, &c);
   if (c.bad != 0) {
@@ -86,9 +117,10 @@ hr_value hr__graph_add_node(hr_graph *graph, hr__node *node) {
   for (int i = 0; i < node->result_count; ++i) {
     results[i].node = (int)graph->nodes.count, results[i].result = i;
   }
+  note_numbers(graph, node, results);
   graph->nodes.data[graph->nodes.count++] = *node;
   graph->values.count += count;
-  graph->operation_count += node->kind >= HR__NODE_SHAPE;
+  graph->operation_count += node->kind >= HR__NODE_SHAPE && node->kind != HR__NODE_VARIABLE;
   return node->first;
 }
 
@@ -136,7 +168,7 @@ static bool copy_dims(hr_graph *graph, const char *what, const hr_type *type, bo
 hr_value hr_graph_input(hr_graph *graph, const char *name, const hr_type *type) {
   hr__node node = {.kind = HR__NODE_INPUT, .result_count = 1};
   size_t symbols = graph->symbols.count;
-  if (graph->failure != HR_OK || !hr__graph_check_name(graph, name) || !check_type(graph, "input", type)) {
+  if (!hr__graph_can_change(graph) || !hr__graph_check_name(graph, name) || !check_type(graph, "input", type)) {
     return 0;
   }
   if (!copy_dims(graph, "input", type, true, &node)) {
@@ -173,8 +205,8 @@ static bool count_bytes(hr_graph *graph, const hr_type *type, size_t *out_bytes)
   return true;
 }
 
-static hr_value add_constant(hr_graph *graph, const hr_type *type, hr__blob *blob) {
-  hr__node node = {.kind = HR__NODE_CONSTANT, .result_count = 1, .blob = blob};
+static hr_value add_elements(hr_graph *graph, hr__node_kind kind, const hr_type *type, hr__blob *blob) {
+  hr__node node = {.kind = kind, .result_count = 1, .blob = blob};
   if (!copy_dims(graph, "constant", type, false, &node)) {
     return 0;
   }
@@ -193,9 +225,40 @@ static hr_value add_constant(hr_graph *graph, const hr_type *type, hr__blob *blo
   return value;
 }
 
+static hr_value add_constant(hr_graph *graph, const hr_type *type, hr__blob *blob) {
+  return add_elements(graph, HR__NODE_CONSTANT, type, blob);
+}
+
+static hr_value add_variable(hr_graph *graph, const char *name, const hr_type *type, hr__blob *blob) {
+  if (!hr__graph_can_change(graph) || !hr__graph_check_name(graph, name)) {
+    return 0;
+  }
+  if (!hr_vector_reserve(&graph->variables, graph->variables.count + 1) ||
+      !hr_vector_reserve(&graph->assigned, graph->variables.count + 1)) {
+    return hr__graph_no_memory(graph, "a variable");
+  }
+  hr_value value = add_elements(graph, HR__NODE_VARIABLE, type, blob);
+  if (value != 0) {
+    graph->variables.data[graph->variables.count++] = value;
+    graph->assigned.data[graph->assigned.count++] = 0;
+    hr_graph_name(graph, value, name);
+  }
+  return graph->failure == HR_OK ? value : 0;
+}
+
+static hr_type type_of_elements(const hr__node *node) {
+  hr_type type = {.dtype = node->dtype, .rank = node->rank};
+  memcpy(type.dims, node->dims, (size_t)node->rank * sizeof *type.dims);
+  return type;
+}
+
+hr_value hr__graph_share_variable(hr_graph *graph, const char *name, const hr__node *variable) {
+  const hr_type type = type_of_elements(variable);
+  return graph->failure == HR_OK ? add_variable(graph, name, &type, variable->blob) : 0;
+}
+
 hr_value hr__graph_share_constant(hr_graph *graph, const hr__node *constant) {
-  hr_type type = {.dtype = constant->dtype, .rank = constant->rank};
-  memcpy(type.dims, constant->dims, (size_t)constant->rank * sizeof *type.dims);
+  const hr_type type = type_of_elements(constant);
   return graph->failure == HR_OK ? add_constant(graph, &type, constant->blob) : 0;
 }
 
@@ -219,30 +282,55 @@ static hr__blob *create_blob(hr_graph *graph, const hr_type *type, bool has_room
   return blob;
 }
 
-hr_value hr_graph_constant(hr_graph *graph, const hr_type *type, const void *elements) {
+/* A block with a copy of the elements; NULL after a failure. */
+static hr__blob *copy_elements(hr_graph *graph, const hr_type *type, const void *elements) {
   size_t bytes = 0;
   hr__blob *blob = create_blob(graph, type, true, &bytes);
-  if (blob == NULL) {
-    return 0;
-  }
-  if (bytes > 0) {
+  if (blob != NULL && bytes > 0) {
     memcpy((void *)(uintptr_t)blob->bytes, elements, bytes);
   }
-  hr_value value = add_constant(graph, type, blob);
+  return blob;
+}
+
+hr_value hr_graph_constant(hr_graph *graph, const hr_type *type, const void *elements) {
+  hr__blob *blob = copy_elements(graph, type, elements);
+  hr_value value = blob != NULL ? add_constant(graph, type, blob) : 0;
   hr__blob_release(blob);
   return value;
 }
 
-hr_value hr_graph_constant_adopt(hr_graph *graph, const hr_type *type, const void *elements, void (*release)(void *arg),
-                                 void *arg) {
+hr_value hr_graph_variable(hr_graph *graph, const char *name, const hr_type *type, const void *elements) {
+  hr__blob *blob = copy_elements(graph, type, elements);
+  hr_value value = blob != NULL ? add_variable(graph, name, type, blob) : 0;
+  hr__blob_release(blob);
+  return value;
+}
+
+/* A block that adopts the elements; NULL after a failure, and then they are released. */
+static hr__blob *adopt_elements(hr_graph *graph, const hr_type *type, const void *elements, void (*release)(void *arg),
+                                void *arg) {
   size_t bytes = 0;
   hr__blob *blob = create_blob(graph, type, false, &bytes);
   if (blob == NULL) {
     release(arg);
-    return 0;
+    return NULL;
   }
   blob->bytes = elements, blob->release = release, blob->arg = arg;
-  hr_value value = add_constant(graph, type, blob);
+  return blob;
+}
+
+hr_value hr_graph_constant_adopt(hr_graph *graph, const hr_type *type, const void *elements, void (*release)(void *arg),
+                                 void *arg) {
+  hr__blob *blob = adopt_elements(graph, type, elements, release, arg);
+  hr_value value = blob != NULL ? add_constant(graph, type, blob) : 0;
+  hr__blob_release(blob);
+  return value;
+}
+
+hr_value hr__graph_adopt_variable(hr_graph *graph, const char *name, const hr_type *type, const void *elements,
+                                  void (*release)(void *arg), void *arg) {
+  hr__blob *blob = adopt_elements(graph, type, elements, release, arg);
+  hr_value value = blob != NULL ? add_variable(graph, name, type, blob) : 0;
   hr__blob_release(blob);
   return value;
 }

@@ -2,113 +2,42 @@
  *
  * Values that are known on the host are computed there; a function on the device that reads one gets a copy. Each
  * gradient has a tape, which begins before everything else and ends with it: later gradients' tapes see the records of
- * earlier ones.
+ * earlier ones. Control flow evaluates inner graphs (graph_evaluate_control.c).
  */
-#include <stdio.h>
-
+#include "graph/graph_evaluate.h"
 #include "functional/functions.h"
-#include "graph/graph_node.h"
-
-typedef struct evaluation {
-  hr__frame frame;
-  hr_arena arena, scratch;
-  hr_stream *stream;
-  hr_tensor *tensors;         /* by value, with references; without a buffer: not there yet */
-  const hr_tensor *constants; /* the caller's, or NULL */
-  hr_tape **tapes;            /* by node; NULL: none */
-  const hr_tensor *const *inputs;
-  int64_t host_bytes;
-  int input_count; /* those that have had their turn */
-} evaluation;
 
 static hr_status no_memory(void) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "graph: no host memory to apply it");
 }
 
-/* ---- binding ---- */
-
-static hr_status refuse_input(const hr_graph *graph, int index, const hr_tensor *x) {
-  hr_type type;
-  char text[HR__SHAPE_TEXT], wanted[HR__SHAPE_TEXT];
-  int length = 0;
-  hr_value value = graph->inputs.data[index];
-  HR_RETURN_IF_ERROR(hr_graph_type(graph, value, &type));
-  for (int d = 0; d < type.rank && length < (int)sizeof wanted - 32; ++d) {
-    length += type.symbols[d] != NULL ? snprintf(wanted + length, sizeof wanted - (size_t)length, "%s%.20s",
-                                                 d > 0 ? "," : "", type.symbols[d])
-                                      : snprintf(wanted + length, sizeof wanted - (size_t)length, "%s%lld",
-                                                 d > 0 ? "," : "", (long long)type.dims[d]);
-  }
-  return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "input \"%s\" is %s%s, expected %s[%.*s]",
-                        hr_graph_value_name(graph, value), hr_dtype_name(x->dtype),
-                        hr__shape_text(x->rank, x->dims, text), hr_dtype_name(type.dtype), length, wanted);
-}
-
-/* Compares an input's dims, and sets the symbols that it is the first to have. setter: by symbol, the input. */
-static hr_status bind_input(const hr_graph *graph, int index, const hr_tensor *x, int64_t *symbols, int *setters) {
-  const hr__node *node = hr__graph_node_of(graph, graph->inputs.data[index]);
-  if (x->number.dtype != HR_DTYPE_NONE || x->dtype != node->dtype || x->rank != node->rank) {
-    return refuse_input(graph, index, x);
-  }
-  for (int d = 0; d < x->rank; ++d) {
-    if (node->dims[d] >= 0) {
-      if (x->dims[d] != node->dims[d]) {
-        return refuse_input(graph, index, x);
-      }
-      continue;
-    }
-    int symbol = (int)(-1 - node->dims[d]);
-    if (setters[symbol] >= 0 && symbols[symbol] != x->dims[d]) {
-      return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
-                            "input \"%s\": dim %d (%s) is %lld, but input \"%s\" has %s = %lld",
-                            hr_graph_value_name(graph, graph->inputs.data[index]), d, graph->symbols.data[symbol],
-                            (long long)x->dims[d], hr_graph_value_name(graph, graph->inputs.data[setters[symbol]]),
-                            graph->symbols.data[symbol], (long long)symbols[symbol]);
-    }
-    symbols[symbol] = x->dims[d], setters[symbol] = index;
-  }
-  return HR_OK;
-}
-
-hr_status hr__graph_bind(const hr_graph *graph, int input_count, const hr_tensor *const *inputs, int64_t *out_symbols) {
-  int setters[HR_GRAPH_SYMBOLS_MAX];
-  if (input_count != (int)graph->inputs.count) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "graph: %d inputs, expected %zu", input_count,
-                          graph->inputs.count);
-  }
-  for (size_t s = 0; s < graph->symbols.count; ++s) {
-    setters[s] = -1;
-  }
-  for (int i = 0; i < input_count; ++i) {
-    if (inputs[i] == NULL) {
-      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "input \"%s\" is absent",
-                            hr_graph_value_name(graph, graph->inputs.data[i]));
-    }
-    HR_RETURN_IF_ERROR(bind_input(graph, i, inputs[i], out_symbols, setters));
-  }
-  for (size_t s = 0; s < graph->symbols.count; ++s) {
-    if (setters[s] < 0) {
-      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "graph: no input has a dim \"%s\"", graph->symbols.data[s]);
-    }
-  }
-  return HR_OK;
-}
-
 /* ---- values ---- */
 
-/* A new tensor with elements of the host. */
-static hr_status write_tensor(evaluation *e, hr_value value, hr_dtype dtype, const void *elements) {
-  hr_tensor *x = &e->tensors[value];
-  hr__frame_type(&e->frame, value, x);
-  x->number = (hr_scalar){0}, x->dtype = dtype;
-  size_t bytes = (size_t)hr_tensor_count(x) * hr_dtype_size(dtype);
-  HR_RETURN_IF_ERROR(hr_buffer_create(hr_stream_device(e->stream), bytes > 0 ? bytes : 1, &x->buffer));
-  hr_view view = hr_tensor_view(x);
+hr_status hr__evaluate_write(hr__evaluation *e, hr_dtype dtype, int rank, const int64_t *dims, const void *elements,
+                             hr_tensor *out) {
+  int64_t stride = 1;
+  *out = (hr_tensor){.dtype = dtype, .rank = rank};
+  for (int d = rank - 1; d >= 0; --d) {
+    out->dims[d] = dims[d], out->strides[d] = stride;
+    stride *= dims[d] > 0 ? dims[d] : 1;
+  }
+  if (e->stream == NULL) {
+    return HR_OK;
+  }
+  size_t bytes = (size_t)hr_tensor_count(out) * hr_dtype_size(dtype);
+  HR_RETURN_IF_ERROR(hr_buffer_create(hr_stream_device(e->stream), bytes > 0 ? bytes : 1, &out->buffer));
+  hr_view view = hr_tensor_view(out);
   return hr_stream_write(e->stream, &view, elements);
 }
 
+/* A value with elements of the host as a tensor. */
+static hr_status write_tensor(hr__evaluation *e, hr_value value, hr_dtype dtype, const void *elements) {
+  const hr__fact *fact = hr__frame_fact(&e->frame, value);
+  return hr__evaluate_write(e, dtype, fact->rank, fact->dims, elements, &e->tensors[value]);
+}
+
 /* A value that is known on the host, for the device. */
-static hr_status write_numbers(evaluation *e, hr_value value) {
+static hr_status write_numbers(hr__evaluation *e, hr_value value) {
   const hr__fact *fact = hr__frame_fact(&e->frame, value);
   int64_t count = 1;
   for (int d = 0; d < fact->rank; ++d) {
@@ -122,8 +51,7 @@ static hr_status write_numbers(evaluation *e, hr_value value) {
   return write_tensor(e, value, fact->dtype, elements);
 }
 
-/* Makes sure that a value is there as a tensor. Numbers stay numbers, unless they are outputs. */
-static hr_status need_tensor(evaluation *e, hr_value value, bool is_output) {
+hr_status hr__evaluate_tensor(hr__evaluation *e, hr_value value, bool is_output) {
   const hr__node *node = hr__graph_node_of(e->frame.graph, value);
   const hr__fact *fact = hr__frame_fact(&e->frame, value);
   hr_tensor *x = &e->tensors[value];
@@ -139,7 +67,7 @@ static hr_status need_tensor(evaluation *e, hr_value value, bool is_output) {
     x->number = (hr_scalar){0}, x->dtype = fact->dtype;
     return HR_OK;
   }
-  if (node->kind == HR__NODE_CONSTANT) {
+  if (hr__node_has_elements(node)) {
     return write_tensor(e, value, node->dtype, node->blob->bytes);
   }
   if (node->kind == HR__NODE_NUMBER) {
@@ -150,8 +78,7 @@ static hr_status need_tensor(evaluation *e, hr_value value, bool is_output) {
 
 /* ---- nodes ---- */
 
-/* The facts of tensors that a function made. */
-static hr_status note_types(evaluation *e, const hr__node *node) {
+hr_status hr__evaluate_types(hr__evaluation *e, const hr__node *node) {
   for (int i = 0; i < node->result_count; ++i) {
     const hr_tensor *x = &e->tensors[node->first + i];
     int64_t *dims = hr_arena_dup_words(&e->arena, x->dims, x->rank);
@@ -164,7 +91,7 @@ static hr_status note_types(evaluation *e, const hr__node *node) {
 }
 
 typedef struct need {
-  evaluation *e;
+  hr__evaluation *e;
   bool are_known;
 } need;
 
@@ -174,7 +101,7 @@ static void note_known(void *arg, const hr_value *value) {
 }
 
 /* True if the call has been computed on the host. */
-static hr_status compute_on_host(evaluation *e, const hr__node *node, bool *out_is_done) {
+static hr_status compute_on_host(hr__evaluation *e, const hr__node *node, bool *out_is_done) {
   need n = {e, node->kind == HR__NODE_CALL && node->result_count == 1};
   *out_is_done = node->kind != HR__NODE_CALL && node->kind != HR__NODE_GRADIENT;
   hr__node_each_input(node, note_known, &n);
@@ -186,7 +113,7 @@ static hr_status compute_on_host(evaluation *e, const hr__node *node, bool *out_
   return HR_OK;
 }
 
-static hr_status apply_call(evaluation *e, const hr__node *node) {
+static hr_status apply_call(hr__evaluation *e, const hr__node *node) {
   hr_attribute *attributes = NULL;
   const hr_tensor **inputs = HR_ARENA_ARRAY(&e->scratch, const hr_tensor *, (size_t)node->input_count + 1);
   if (inputs == NULL) {
@@ -194,24 +121,29 @@ static hr_status apply_call(evaluation *e, const hr__node *node) {
   }
   for (int i = 0; i < node->input_count; ++i) {
     if (node->inputs[i] != 0) {
-      HR_RETURN_IF_ERROR(need_tensor(e, node->inputs[i], false));
+      HR_RETURN_IF_ERROR(hr__evaluate_tensor(e, node->inputs[i], false));
       inputs[i] = &e->tensors[node->inputs[i]];
     }
   }
   HR_RETURN_IF_ERROR(hr__frame_attributes(&e->frame, node, &attributes));
-  HR_RETURN_IF_ERROR(hr_functional_apply(e->stream, node->function, node->input_count, inputs, node->attribute_count,
-                                         attributes, node->result_count, &e->tensors[node->first]));
-  return note_types(e, node);
+  hr_status status = hr_functional_apply(e->stream, node->function, node->input_count, inputs, node->attribute_count,
+                                         attributes, node->result_count, &e->tensors[node->first]);
+  if (hr_status_code_of(status) == HR_STATUS_FAILED_PRECONDITION) {
+    e->runner->needs_stream = true; /* a capture waits for no number */
+  }
+  e->runner->waits += status == HR_OK && e->stream != NULL && hr__node_is_unknown(node);
+  HR_RETURN_IF_ERROR(status);
+  return hr__evaluate_types(e, node);
 }
 
-static hr_status apply_gradient(evaluation *e, const hr__node *node) {
+static hr_status apply_gradient(hr__evaluation *e, const hr__node *node) {
   int count = node->result_count;
   const hr_tensor **by = HR_ARENA_ARRAY(&e->scratch, const hr_tensor *, (size_t)count);
   if (by == NULL) {
     return no_memory();
   }
   for (int i = 0; i < 2; ++i) {
-    HR_RETURN_IF_ERROR(node->inputs[i] != 0 ? need_tensor(e, node->inputs[i], false) : HR_OK);
+    HR_RETURN_IF_ERROR(node->inputs[i] != 0 ? hr__evaluate_tensor(e, node->inputs[i], false) : HR_OK);
   }
   for (int i = 0; i < count; ++i) {
     by[i] = &e->tensors[node->inputs[i + 2]];
@@ -222,24 +154,47 @@ static hr_status apply_gradient(evaluation *e, const hr__node *node) {
   HR_RETURN_IF_ERROR(hr_tape_gradient(*tape, 1, &of, seed != NULL ? &seed : NULL, count, by, &e->tensors[node->first]));
   hr_tape_destroy(*tape);
   *tape = NULL;
-  return note_types(e, node);
+  --e->runner->tapes;
+  return hr__evaluate_types(e, node);
 }
 
-/* An input with the caller's buffer, or a constant that the caller has. */
-static hr_status bind_tensor(evaluation *e, const hr__node *node) {
-  const hr_tensor *from = node->kind == HR__NODE_INPUT                              ? e->inputs[e->input_count++]
-                          : node->kind == HR__NODE_CONSTANT && e->constants != NULL ? &e->constants[node->first]
-                                                                                    : NULL;
+/* An input with the caller's buffer, or a constant or variable that the caller has. */
+static void bind_tensor(hr__evaluation *e, const hr__node *node) {
+  const hr_tensor *from = NULL;
+  if (node->kind == HR__NODE_INPUT) {
+    from = e->inputs[e->input_count++];
+  } else if (node->kind == HR__NODE_CONSTANT && e->constants != NULL) {
+    from = &e->constants[node->first];
+  } else if (node->kind == HR__NODE_VARIABLE && e->variables != NULL) {
+    from = e->variables[e->variable_count++];
+  }
   if (from != NULL && (from->buffer != NULL || node->kind == HR__NODE_INPUT)) {
     hr__view_like(from, &e->tensors[node->first]);
   }
-  return HR_OK;
 }
 
-static hr_status evaluate_node(evaluation *e, const hr__node *node) {
+/* The facts of a source; an input of an inner graph may have numbers. */
+static void bind_numbers(hr__evaluation *e, const hr__node *node) {
+  if (node->kind == HR__NODE_INPUT && e->input_facts != NULL) {
+    e->frame.facts[node->first].numbers = e->input_facts[e->input_count - 1]->numbers;
+  }
+}
+
+static hr_status evaluate_node(hr__evaluation *e, const hr__node *node) {
   bool is_done = false;
-  HR_RETURN_IF_ERROR(bind_tensor(e, node));
+  if (--e->runner->operations_left < 0) {
+    e->runner->needs_stream = true;
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "graph: loops of too many operations for a part or an inference");
+  }
+  if (hr__node_is_control(node)) {
+    return hr__evaluate_control(e, node);
+  }
+  if (node->kind == HR__NODE_READ) {
+    return hr__evaluate_read(e, node);
+  }
+  bind_tensor(e, node);
   HR_RETURN_IF_ERROR(compute_on_host(e, node, &is_done));
+  bind_numbers(e, node);
   if (is_done) {
     return HR_OK;
   }
@@ -248,18 +203,19 @@ static hr_status evaluate_node(evaluation *e, const hr__node *node) {
 
 /* ---- gradients ---- */
 
-static hr_status begin_tapes(evaluation *e) {
+static hr_status begin_tapes(hr__evaluation *e) {
   const hr_graph *graph = e->frame.graph;
   for (size_t n = graph->nodes.count; n-- > 0 && e->stream != NULL;) {
     if (graph->nodes.data[n].kind == HR__NODE_GRADIENT) {
       HR_RETURN_IF_ERROR(hr_tape_begin(e->stream, &e->tapes[n]));
+      ++e->runner->tapes;
     }
   }
   return HR_OK;
 }
 
 /* True if an input or another value up to this one's node has the same buffer. */
-static bool shares_buffer(const evaluation *e, hr_value value) {
+static bool shares_buffer(const hr__evaluation *e, hr_value value) {
   const hr__node *node = hr__graph_node_of(e->frame.graph, value);
   const hr_buffer *buffer = e->tensors[value].buffer;
   int own = node->kind == HR__NODE_INPUT ? e->input_count - 1 : -1;
@@ -277,10 +233,10 @@ static bool shares_buffer(const evaluation *e, hr_value value) {
 }
 
 /* A tape watches a buffer: a value that is a view of another one becomes a copy, or uses of the other would count. */
-static hr_status separate(evaluation *e, hr_value value) {
+static hr_status separate(hr__evaluation *e, hr_value value) {
   hr_tensor *x = &e->tensors[value], copy = {0};
   const hr_tensor *from = x;
-  HR_RETURN_IF_ERROR(need_tensor(e, value, true));
+  HR_RETURN_IF_ERROR(hr__evaluate_tensor(e, value, true));
   if (!shares_buffer(e, value)) {
     return HR_OK;
   }
@@ -291,7 +247,7 @@ static hr_status separate(evaluation *e, hr_value value) {
 }
 
 /* Lets the tapes of all gradients by this value watch it. */
-static hr_status watch(evaluation *e, hr_value value) {
+static hr_status watch(hr__evaluation *e, hr_value value) {
   const hr_graph *graph = e->frame.graph;
   HR_RETURN_IF_ERROR(separate(e, value));
   for (size_t n = 0; n < graph->nodes.count; ++n) {
@@ -308,7 +264,7 @@ static hr_status watch(evaluation *e, hr_value value) {
   return HR_OK;
 }
 
-static hr_status watch_results(evaluation *e, const hr__node *node) {
+static hr_status watch_results(hr__evaluation *e, const hr__node *node) {
   for (int i = 0; i < node->result_count && e->stream != NULL; ++i) {
     if (hr__graph_value_of(e->frame.graph, node->first + i)->is_watched) {
       HR_RETURN_IF_ERROR(watch(e, node->first + i));
@@ -319,14 +275,20 @@ static hr_status watch_results(evaluation *e, const hr__node *node) {
 
 /* ---- the whole ---- */
 
-static hr_status evaluate(evaluation *e, hr_tensor *out_results) {
+static hr_status check_buffers(const hr__evaluation *e) {
   const hr_graph *graph = e->frame.graph;
   for (size_t i = 0; i < graph->inputs.count && e->stream != NULL; ++i) {
-    if (e->inputs[i]->buffer == NULL) {
+    if (e->inputs[i]->buffer == NULL && e->input_facts == NULL) {
       return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "input \"%s\" has no buffer",
                             hr_graph_value_name(graph, graph->inputs.data[i]));
     }
   }
+  return HR_OK;
+}
+
+static hr_status evaluate(hr__evaluation *e) {
+  const hr_graph *graph = e->frame.graph;
+  HR_RETURN_IF_ERROR(check_buffers(e));
   HR_RETURN_IF_ERROR(begin_tapes(e));
   for (size_t n = 0; n < graph->nodes.count; ++n) {
     const hr__node *node = &graph->nodes.data[n];
@@ -338,16 +300,10 @@ static hr_status evaluate(evaluation *e, hr_tensor *out_results) {
       return hr_status_annotate(status, "\"%s\"", hr__graph_label(graph, node->first, text));
     }
   }
-  for (size_t i = 0; i < graph->outputs.count; ++i) {
-    HR_RETURN_IF_ERROR(need_tensor(e, graph->outputs.data[i].value, true));
-  }
-  for (size_t i = 0; i < graph->outputs.count; ++i) {
-    hr__view_like(&e->tensors[graph->outputs.data[i].value], &out_results[i]);
-  }
   return HR_OK;
 }
 
-static bool allocate(evaluation *e) {
+static bool allocate(hr__evaluation *e) {
   const hr_graph *graph = e->frame.graph;
   e->tensors = hr_calloc(graph->values.count, sizeof *e->tensors);
   e->frame.facts = hr_calloc(graph->values.count, sizeof *e->frame.facts);
@@ -356,33 +312,85 @@ static bool allocate(evaluation *e) {
   return e->tensors != NULL && e->frame.facts != NULL && e->tapes != NULL;
 }
 
+void hr__evaluation_finish(hr__evaluation *e) {
+  const hr_graph *graph = e->frame.graph;
+  for (size_t n = 0; e->tapes != NULL && n < graph->nodes.count; ++n) {
+    e->runner->tapes -= e->tapes[n] != NULL;
+    hr_tape_destroy(e->tapes[n]);
+  }
+  for (size_t v = 0; e->tensors != NULL && v < graph->values.count; ++v) {
+    hr_buffer_release(e->tensors[v].buffer);
+  }
+  hr_free(e->tensors);
+  hr_free(e->frame.facts);
+  hr_free(e->tapes);
+  hr_arena_fini(&e->arena);
+  hr_arena_fini(&e->scratch);
+}
+
+hr_status hr__evaluation_run(hr__evaluation *e, const hr_graph *graph) {
+  e->frame.graph = graph, e->frame.symbols = e->symbols;
+  HR_RETURN_IF_ERROR(hr__graph_bind(graph, (int)graph->inputs.count, e->inputs, e->symbols));
+  return allocate(e) ? evaluate(e) : no_memory();
+}
+
+/* Outputs, then the values that are assigned to variables. */
+static hr_status give_results(hr__evaluation *e, hr_tensor *out_results) {
+  const hr_graph *graph = e->frame.graph;
+  int count = (int)graph->outputs.count + (e->variables != NULL ? (int)graph->variables.count : 0);
+  for (int pass = 0; pass < 2; ++pass) {
+    for (int i = 0; i < count; ++i) {
+      int variable = i - (int)graph->outputs.count;
+      hr_value value = variable < 0 ? graph->outputs.data[i].value : graph->assigned.data[variable];
+      value = value != 0 ? value : graph->variables.data[variable];
+      if (pass == 0) {
+        HR_RETURN_IF_ERROR(hr__evaluate_tensor(e, value, true));
+      } else {
+        hr__view_like(&e->tensors[value], &out_results[i]);
+      }
+    }
+  }
+  return HR_OK;
+}
+
+/* Dims that no type foretold may be those of another run. */
+static hr_status check_assigned(const hr__evaluation *e) {
+  const hr_graph *graph = e->frame.graph;
+  for (size_t i = 0; i < graph->variables.count; ++i) {
+    const hr__node *variable = hr__graph_node_of(graph, graph->variables.data[i]);
+    const hr__fact *fact = graph->assigned.data[i] != 0 ? hr__frame_fact(&e->frame, graph->assigned.data[i]) : NULL;
+    for (int d = 0; fact != NULL && d < fact->rank; ++d) {
+      if (fact->dims[d] != variable->dims[d]) {
+        char text[HR__SHAPE_TEXT], wanted[HR__SHAPE_TEXT];
+        return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "variable \"%s\" is assigned dims %s, expected %s",
+                              hr_graph_value_name(graph, graph->variables.data[i]),
+                              hr__shape_text(fact->rank, fact->dims, text),
+                              hr__shape_text(variable->rank, variable->dims, wanted));
+      }
+    }
+  }
+  return HR_OK;
+}
+
 hr_status hr__graph_evaluate(const hr_graph *graph, hr_stream *stream, const hr_tensor *const *inputs,
-                             const hr_tensor *constants, hr_tensor *out_results) {
-  int64_t symbols[HR_GRAPH_SYMBOLS_MAX];
-  evaluation e = {
-      .frame = {.graph = graph, .symbols = symbols}, .stream = stream, .constants = constants, .inputs = inputs};
+                             const hr_tensor *const *variables, hr__runner *runner, hr_tensor *out_results) {
+  hr__evaluation e = {.stream = stream, .inputs = inputs, .variables = variables, .runner = runner};
+  e.frame.graph = graph;
   HR_RETURN_IF_ERROR(hr_graph_status(graph));
-  HR_RETURN_IF_ERROR(hr__graph_bind(graph, (int)graph->inputs.count, inputs, symbols));
-  hr_status status = allocate(&e) ? evaluate(&e, out_results) : no_memory();
-  for (size_t n = 0; e.tapes != NULL && n < graph->nodes.count; ++n) {
-    hr_tape_destroy(e.tapes[n]);
-  }
-  for (size_t v = 0; e.tensors != NULL && v < graph->values.count; ++v) {
-    hr_buffer_release(e.tensors[v].buffer);
-  }
-  hr_free(e.tensors);
-  hr_free(e.frame.facts);
-  hr_free(e.tapes);
-  hr_arena_fini(&e.arena);
-  hr_arena_fini(&e.scratch);
+  e.constants = runner->constants != NULL ? runner->constants(runner->arg, graph) : NULL;
+  hr_status status = hr__evaluation_run(&e, graph);
+  status = status == HR_OK ? check_assigned(&e) : status;
+  status = status == HR_OK ? give_results(&e, out_results) : status;
+  hr__evaluation_finish(&e);
   return status;
 }
 
 hr_status hr_graph_apply(const hr_graph *graph, hr_stream *stream, int input_count, const hr_tensor *const *inputs,
                          int result_count, hr_tensor *out_results) {
+  hr__runner runner = {.operations_left = stream != NULL ? INT64_MAX : HR__GRAPH_INFERRED_MAX};
   if (input_count != (int)graph->inputs.count || result_count != (int)graph->outputs.count) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "graph: %d inputs and %d results, expected %zu and %zu",
                           input_count, result_count, graph->inputs.count, graph->outputs.count);
   }
-  return hr__graph_evaluate(graph, stream, inputs, NULL, out_results);
+  return hr__graph_evaluate(graph, stream, inputs, NULL, &runner, out_results);
 }

@@ -129,8 +129,8 @@ void hr__frame_type(const hr__frame *frame, hr_value value, hr_tensor *out) {
   }
 }
 
-static hr_status set_fact(const hr__frame *frame, const char *name, hr_dtype dtype, int rank, const int64_t *dims,
-                          hr__fact *out) {
+hr_status hr__frame_set_fact(const hr__frame *frame, const char *name, hr_dtype dtype, int rank, const int64_t *dims,
+                             hr__fact *out) {
   int64_t bytes = (int64_t)hr_dtype_size(dtype);
   for (int d = 0; d < rank; ++d) {
     int64_t size = dims[d] > 0 ? dims[d] : 1;
@@ -162,13 +162,13 @@ static hr_status infer_input(const hr__frame *frame, const hr__node *node, hr__f
   for (int d = 0; d < node->rank; ++d) {
     dims[d] = node->dims[d] >= 0 ? node->dims[d] : symbol_number(frame, (int)(-1 - node->dims[d]));
   }
-  return set_fact(frame, "input", node->dtype, node->rank, dims, out);
+  return hr__frame_set_fact(frame, "input", node->dtype, node->rank, dims, out);
 }
 
 static hr_status infer_constant(const hr__frame *frame, const hr__node *node, hr__fact *out) {
-  HR_RETURN_IF_ERROR(set_fact(frame, "constant", node->dtype, node->rank, node->dims, out));
+  HR_RETURN_IF_ERROR(hr__frame_set_fact(frame, "constant", node->dtype, node->rank, node->dims, out));
   int64_t count = count_of(out);
-  if (!add_host_elements(frame, node->dtype, count)) {
+  if (node->kind == HR__NODE_VARIABLE || !add_host_elements(frame, node->dtype, count)) {
     return HR_OK;
   }
   int64_t *numbers = HR_ARENA_ARRAY(frame->arena, int64_t, (size_t)count + 1);
@@ -183,7 +183,7 @@ static hr_status infer_constant(const hr__frame *frame, const hr__node *node, hr
 static hr_status infer_shape(const hr__frame *frame, const hr__node *node, hr__fact *out) {
   const hr__fact *x = hr__frame_fact(frame, node->inputs[0]);
   const int64_t dims[1] = {x->rank};
-  HR_RETURN_IF_ERROR(set_fact(frame, "shape", HR_DTYPE_I64, 1, dims, out));
+  HR_RETURN_IF_ERROR(hr__frame_set_fact(frame, "shape", HR_DTYPE_I64, 1, dims, out));
   out->numbers = x->dims;
   return HR_OK;
 }
@@ -217,6 +217,17 @@ static hr_status find_operands(const hr__frame *frame, const hr__node *node, ope
   return HR_OK;
 }
 
+static hr_status apply_call(const hr__frame *frame, const hr__node *node, const hr_attribute *attributes,
+                            const operands *of, hr_tensor *results, hr__fact *out) {
+  HR_RETURN_IF_ERROR(hr_functional_apply(NULL, node->function, node->input_count, of->inputs, node->attribute_count,
+                                         attributes, node->result_count, results));
+  for (int i = 0; i < node->result_count; ++i) {
+    HR_RETURN_IF_ERROR(hr__frame_set_fact(frame, hr_functional_name(node->function), results[i].dtype, results[i].rank,
+                                          results[i].dims, &out[i]));
+  }
+  return HR_OK;
+}
+
 static hr_status infer_call(const hr__frame *frame, const hr__node *node, hr__fact *out) {
   hr_attribute *attributes = NULL;
   operands of = {0};
@@ -226,12 +237,16 @@ static hr_status infer_call(const hr__frame *frame, const hr__node *node, hr__fa
   }
   HR_RETURN_IF_ERROR(hr__frame_attributes(frame, node, &attributes));
   HR_RETURN_IF_ERROR(find_operands(frame, node, &of));
-  HR_RETURN_IF_ERROR(hr_functional_apply(NULL, node->function, node->input_count, of.inputs, node->attribute_count,
-                                         attributes, node->result_count, results));
-  for (int i = 0; i < node->result_count; ++i) {
-    HR_RETURN_IF_ERROR(set_fact(frame, hr_functional_name(node->function), results[i].dtype, results[i].rank,
-                                results[i].dims, &out[i]));
+  hr_status status = apply_call(frame, node, attributes, &of, results, out);
+  if (hr_status_code_of(status) == HR_STATUS_UNIMPLEMENTED && frame->is_typing) {
+    bool is_unknown = false;
+    hr_status other = hr__frame_infer_unknown(frame, node, attributes, out, &is_unknown);
+    if (is_unknown || other != HR_OK) {
+      hr_status_free(status);
+      return other;
+    }
   }
+  HR_RETURN_IF_ERROR(status);
   if (of.are_known && node->result_count == 1 && add_host_elements(frame, out->dtype, count_of(out))) {
     return hr__integers_compute(node, attributes, of.facts, results, frame->arena, &out->numbers);
   }
@@ -241,7 +256,7 @@ static hr_status infer_call(const hr__frame *frame, const hr__node *node, hr__fa
 static hr_status infer_gradient(const hr__frame *frame, const hr__node *node, hr__fact *out) {
   for (int i = 0; i < node->result_count; ++i) {
     const hr__fact *by = hr__frame_fact(frame, node->inputs[i + 2]);
-    HR_RETURN_IF_ERROR(set_fact(frame, "gradient", by->dtype, by->rank, by->dims, &out[i]));
+    HR_RETURN_IF_ERROR(hr__frame_set_fact(frame, "gradient", by->dtype, by->rank, by->dims, &out[i]));
   }
   if (node->inputs[1] == 0) {
     return HR_OK;
@@ -279,18 +294,23 @@ hr_status hr__frame_infer(const hr__frame *frame, const hr__node *node, hr__fact
     case HR__NODE_INPUT:
       return infer_input(frame, node, out);
     case HR__NODE_CONSTANT:
+    case HR__NODE_VARIABLE:
       return infer_constant(frame, node, out);
     case HR__NODE_NUMBER:
-      HR_RETURN_IF_ERROR(set_fact(frame, "number", node->number.dtype, 0, NULL, out));
+      HR_RETURN_IF_ERROR(hr__frame_set_fact(frame, "number", node->number.dtype, 0, NULL, out));
       return hr__is_host_dtype(node->number.dtype) ? set_number(frame, node->number.value.i, out) : HR_OK;
     case HR__NODE_SYMBOL:
-      HR_RETURN_IF_ERROR(set_fact(frame, "symbol", HR_DTYPE_I64, 0, NULL, out));
+      HR_RETURN_IF_ERROR(hr__frame_set_fact(frame, "symbol", HR_DTYPE_I64, 0, NULL, out));
       return set_number(frame, symbol_number(frame, node->symbol), out);
     case HR__NODE_SHAPE:
       return infer_shape(frame, node, out);
     case HR__NODE_CALL:
       return infer_call(frame, node, out);
-    default:
+    case HR__NODE_GRADIENT:
       return infer_gradient(frame, node, out);
+    case HR__NODE_READ:
+      return hr__frame_infer_read(frame, node, out);
+    default:
+      return hr__frame_infer_control(frame, node, out);
   }
 }

@@ -33,9 +33,16 @@ typedef enum hr__node_kind {
   HR__NODE_CONSTANT,
   HR__NODE_NUMBER,
   HR__NODE_SYMBOL,
-  HR__NODE_SHAPE,   /* of its input */
-  HR__NODE_CALL,    /* of a function */
-  HR__NODE_GRADIENT /* inputs: of, seed, values ... */
+  HR__NODE_SHAPE,    /* of its input */
+  HR__NODE_CALL,     /* of a function */
+  HR__NODE_GRADIENT, /* inputs: of, seed, values ... */
+  HR__NODE_READ,     /* of its input */
+  HR__NODE_INNER,    /* a call of inner[0]; inputs: arguments ... */
+  HR__NODE_IF,       /* inner: then, otherwise; inputs: condition, arguments ... */
+  HR__NODE_WHILE,    /* inner: body, condition; inputs: arguments ... */
+  HR__NODE_FOR,      /* inner: body; inputs: count, arguments ... */
+  HR__NODE_SCAN,     /* inner: body; inputs: arguments ... */
+  HR__NODE_VARIABLE  /* a constant that runs assign */
 } hr__node_kind;
 
 /* Elements of constants, shared by graphs. */
@@ -62,9 +69,11 @@ typedef struct hr__node {
   hr_dtype dtype;                       /* of INPUT and CONSTANT, with rank and dims */
   int rank;
   const int64_t *dims; /* -1 - s: symbol number s */
-  hr__blob *blob;      /* of CONSTANT */
+  hr__blob *blob;      /* of CONSTANT and VARIABLE */
   hr_scalar number;
   int symbol;
+  hr_graph *inner[2];                /* of control flow; the graph's `inner` has references */
+  int carried_count, sequence_count; /* of loops */
 } hr__node;
 
 typedef struct hr__fact {
@@ -77,10 +86,11 @@ typedef struct hr__fact {
 
 typedef struct hr__graph_value {
   int node, result;
-  const char *name;      /* NULL: none */
-  bool varies;           /* there is a fact for each point */
-  bool is_watched;       /* by a gradient */
-  const hr__fact *facts; /* of point p: facts[p * stride] */
+  const char *name;       /* NULL: none */
+  bool varies;            /* there is a fact for each point */
+  bool is_watched;        /* by a gradient */
+  bool has_input_numbers; /* it is computed from inputs, whose numbers the host may know */
+  const hr__fact *facts;  /* of point p: facts[p * stride] */
   int stride;
   const char *const *texts; /* of a value that varies: hr_type's symbols */
 } hr__graph_value;
@@ -99,12 +109,37 @@ struct hr_graph {
   HR_VECTOR(const char *) symbols;
   HR_VECTOR(hr_value) inputs;
   HR_VECTOR(hr__graph_output) outputs;
-  HR_VECTOR(int) data; /* nodes of constants beside the text */
-  hr_table names;      /* values by the hash of their name; see hr_graph_find */
+  HR_VECTOR(hr_graph *) inner; /* with references; none before one that it uses */
+  HR_VECTOR(hr_value) variables;
+  HR_VECTOR(hr_value) assigned; /* by variable; 0: nothing */
+  hr_table inner_table;         /* by address: the place in `inner`, from 1 on */
+  bool needs_numbers;           /* of inputs on the host: for attributes, conditions and counts */
+  bool is_inner;                /* of another graph: it does not change any more */
+  int depth;                    /* of the graphs inside; 0: none */
+  int64_t inner_operations;     /* see HR_GRAPH_INNER_MAX */
+  HR_VECTOR(int) data;          /* nodes of constants beside the text */
+  hr_table names;               /* values by the hash of their name; see hr_graph_find */
   int operation_count, constant_count;
   int64_t constant_bytes, host_bytes; /* host_bytes: of facts' elements */
 };
 
+static inline bool hr__node_is_control(const hr__node *node) {
+  return node->kind >= HR__NODE_INNER && node->kind <= HR__NODE_SCAN;
+}
+/* True for calls whose dims depend on data. */
+static inline bool hr__node_is_unknown(const hr__node *node) {
+  return node->kind == HR__NODE_CALL &&
+         (node->function == HR_FUNCTIONAL_NONZERO || node->function == HR_FUNCTIONAL_COMPRESS ||
+          node->function == HR_FUNCTIONAL_UNIQUE);
+}
+/* Constants and variables have elements. */
+static inline bool hr__node_has_elements(const hr__node *node) {
+  return node->kind == HR__NODE_CONSTANT || node->kind == HR__NODE_VARIABLE;
+}
+/* The arguments of control flow begin behind the condition or the count. */
+static inline int hr__node_first_argument(const hr__node *node) {
+  return node->kind == HR__NODE_IF || node->kind == HR__NODE_FOR;
+}
 static inline const hr__graph_value *hr__graph_value_of(const hr_graph *graph, hr_value value) {
   return &graph->values.data[value];
 }
@@ -128,6 +163,8 @@ hr_value hr__graph_share_constant(hr_graph *graph, const hr__node *constant);
 int hr__graph_add_symbol(hr_graph *graph, const char *name);
 /* Keeps the first failure. Returns 0. */
 hr_value hr__graph_fail(hr_graph *graph, hr_status failure);
+/* False after a failure, which one for a graph that is another's is. */
+bool hr__graph_can_change(hr_graph *graph);
 hr_value hr__graph_no_memory(hr_graph *graph, const char *what);
 #define HR__GRAPH_REFUSE(graph, ...) hr__graph_fail(graph, hr_status_make(HR_STATUS_INVALID_ARGUMENT, __VA_ARGS__))
 /* False, with a failure, if no value can get the name. */
@@ -141,6 +178,13 @@ bool hr__graph_has_inputs(const hr_graph *graph, const hr__node *node);
 /* A copy in the graph's arena; NULL: no memory. */
 const hr_value *hr__graph_copy_values(hr_graph *graph, int count, const hr_value *values);
 void hr__blob_release(hr__blob *blob);
+/* Adds a node of control flow with the inner graphs, counts and inputs of `like`, whose inputs are other values. */
+hr_value hr__graph_add_control(hr_graph *graph, const hr__node *like, hr_graph *const *inner, const hr_value *inputs);
+/* hr_graph_variable without a copy, as hr_graph_constant_adopt. */
+hr_value hr__graph_adopt_variable(hr_graph *graph, const char *name, const hr_type *type, const void *elements,
+                                  void (*release)(void *arg), void *arg);
+/* A variable with the elements of another one. */
+hr_value hr__graph_share_variable(hr_graph *graph, const char *name, const hr__node *variable);
 /* Calls visit(arg, &value) for each value that a node reads, none of which is 0; in a fixed order. */
 void hr__node_each_input(const hr__node *node, void (*visit)(void *arg, const hr_value *value), void *arg);
 
@@ -165,6 +209,7 @@ typedef struct hr__frame {
   hr_arena *arena;        /* of facts */
   hr_arena *scratch;      /* of a node */
   int64_t *host_bytes;    /* that elements of facts have */
+  bool is_typing;         /* a graph is built: unknown dims have a number of the point */
 } hr__frame;
 
 static inline const hr__fact *hr__frame_fact(const hr__frame *frame, hr_value value) {
@@ -173,6 +218,17 @@ static inline const hr__fact *hr__frame_fact(const hr__frame *frame, hr_value va
 }
 /* Infers the facts of a node's results. */
 HR_MUST_USE hr_status hr__frame_infer(const hr__frame *frame, const hr__node *node, hr__fact *out_facts);
+/* The same for control flow and reads, when the graph is built. */
+HR_MUST_USE hr_status hr__frame_infer_control(const hr__frame *frame, const hr__node *node, hr__fact *out_facts);
+HR_MUST_USE hr_status hr__frame_infer_read(const hr__frame *frame, const hr__node *node, hr__fact *out_fact);
+/* Facts of a call whose dims depend on data, when the graph is built; sets false if it is none. */
+HR_MUST_USE hr_status hr__frame_infer_unknown(const hr__frame *frame, const hr__node *node,
+                                              const hr_attribute *attributes, hr__fact *out_facts, bool *out_is_one);
+/* A number in place of one that is not known before a run; the same for the same key. */
+int64_t hr__frame_unknown(const hr__frame *frame, int64_t key);
+/* A fact without numbers; fails if the elements exceed the address space. */
+HR_MUST_USE hr_status hr__frame_set_fact(const hr__frame *frame, const char *name, hr_dtype dtype, int rank,
+                                         const int64_t *dims, hr__fact *out);
 /* The attributes of a call with the elements that are computed; in the frame's scratch. */
 HR_MUST_USE hr_status hr__frame_attributes(const hr__frame *frame, const hr__node *node, hr_attribute **out_attributes);
 /* A row-major tensor without a buffer, or a number. */
@@ -189,10 +245,6 @@ bool hr__is_host_dtype(hr_dtype dtype);
 void hr__integers_load(hr_dtype dtype, int64_t count, const void *elements, int64_t *out_numbers);
 void hr__integers_store(hr_dtype dtype, int64_t count, const int64_t *numbers, void *out_elements);
 
-/* hr_graph_apply with constants of the caller's. constants: by value, with a buffer for each constant that has one;
- * NULL: none. */
-HR_MUST_USE hr_status hr__graph_evaluate(const hr_graph *graph, hr_stream *stream, const hr_tensor *const *inputs,
-                                         const hr_tensor *constants, hr_tensor *out_results);
 /* Checks inputs against the graph's, and gives the numbers of its symbols. */
 HR_MUST_USE hr_status hr__graph_bind(const hr_graph *graph, int input_count, const hr_tensor *const *inputs,
                                      int64_t *out_symbols);

@@ -1,9 +1,13 @@
 /* graph_parse.c: reads the text form of graphs; any text is safe input.
  *
- *   graph     "graph 1" {line}                          one a line; ; starts a comment
+ *   graph     "graph" (1 | 2) {function} {line}         one a line; ; starts a comment
+ *   function  "function" "@" N "{" {line} "}"           N: the next one; "}" is a line
  *   line      "input" label type
  *             | "constant" label type "=" (list | "#" N)         N: elements beside the text
  *             | label {"," label} "=" name "(" [argument {"," argument}] ")"
+ *             | label {"," label} "=" control
+ *             | "variable" label type "=" (list | "#" N)
+ *             | "assign" label "=" operand
  *             | "output" name "=" operand
  *   label     "%" (word | text | N)                              N: the next number of a value without a name
  *   type      dtype "[" [dim {"," dim}] "]"                      dim: a size, or a word: a symbol
@@ -12,7 +16,10 @@
  *   attribute number | "true" | "false" | list | text | dtype | label | word
  *   list      "[" [(number | label | word) {"," ...}] "]"
  *   number    1 | 1.0 | 1u | true | (re, im) | inf | nan
- *   name      a function, or "shape" | "gradient" | "symbol" | "number"
+ *   name      a function, or "shape" | "read" | "gradient" | "symbol" | "number"
+ *   control   ("call" | "if" | "while" | "for" | "scan") "(" inner {"," inner} {"," argument} ")"
+ *   inner     "@" N                                              of an earlier function: then, otherwise; body,
+ * condition
  *
  * The comment behind an operation has the types of its results, which are inferred again.
  */
@@ -52,13 +59,46 @@ static bool parse_number(hr__parser *p, hr_value *out) {
   return hr__lex_expect(p, ')', "')'") && hr__lex_check(p);
 }
 
+static bool parse_symbol(hr__parser *p, hr_value *out) {
+  if (!hr__lex_word(p)) {
+    return hr__lex_fail(p, "a symbol");
+  }
+  *out = hr_graph_symbol(p->graph, p->word);
+  return hr__lex_check(p) && hr__lex_expect(p, ')', "')'");
+}
+
+/* shape(%x), read(%x) */
+static bool parse_one(hr__parser *p, hr_value (*add)(hr_graph *graph, hr_value x), hr_value *out) {
+  hr_value x = 0;
+  if (!hr__parse_operand(p, &x)) {
+    return false;
+  }
+  *out = add(p->graph, x);
+  return hr__lex_check(p) && hr__lex_expect(p, ')', "')'");
+}
+
+/* The kind of node that a name has which is no function. */
+static hr__node_kind find_kind(const char *name) {
+  static const struct {
+    const char *name;
+    hr__node_kind kind;
+  } all[] = {{"shape", HR__NODE_SHAPE}, {"read", HR__NODE_READ},   {"symbol", HR__NODE_SYMBOL},
+             {"call", HR__NODE_INNER},  {"if", HR__NODE_IF},       {"gradient", HR__NODE_GRADIENT},
+             {"for", HR__NODE_FOR},     {"while", HR__NODE_WHILE}, {"number", HR__NODE_NUMBER},
+             {"scan", HR__NODE_SCAN}};
+  for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
+    if (strcmp(name, all[i].name) == 0) {
+      return all[i].kind;
+    }
+  }
+  return HR__NODE_CALL;
+}
+
 /* The operation whose name is in p->word. */
 static bool parse_operation(hr__parser *p, hr_value *out) {
   hr_functional function = hr_functional_find(p->word);
-  hr_value x = 0;
-  bool is_shape = strcmp(p->word, "shape") == 0, is_symbol = strcmp(p->word, "symbol") == 0;
-  bool is_number = strcmp(p->word, "number") == 0, is_gradient = strcmp(p->word, "gradient") == 0;
-  if (function == HR_FUNCTIONAL_NONE && !is_shape && !is_symbol && !is_number && !is_gradient) {
+  hr__node_kind kind = find_kind(p->word);
+  if (function == HR_FUNCTIONAL_NONE && kind == HR__NODE_CALL) {
     return hr__lex_fail_with(p, hr_status_make(HR_STATUS_INVALID_ARGUMENT, "there is no function \"%.64s\"", p->word));
   }
   if (!hr__lex_expect(p, '(', "'('")) {
@@ -68,18 +108,20 @@ static bool parse_operation(hr__parser *p, hr_value *out) {
   if (function != HR_FUNCTIONAL_NONE) {
     return hr__parse_call(p, function, out);
   }
-  if (is_gradient || is_number) {
-    return is_gradient ? parse_gradient(p, out) : parse_number(p, out);
+  switch (kind) {
+    case HR__NODE_SHAPE:
+      return parse_one(p, hr_graph_shape, out);
+    case HR__NODE_READ:
+      return parse_one(p, hr_graph_read, out);
+    case HR__NODE_SYMBOL:
+      return parse_symbol(p, out);
+    case HR__NODE_GRADIENT:
+      return parse_gradient(p, out);
+    case HR__NODE_NUMBER:
+      return parse_number(p, out);
+    default:
+      return hr__parse_control(p, kind, out);
   }
-  if (is_symbol) {
-    if (!hr__lex_word(p)) {
-      return hr__lex_fail(p, "a symbol");
-    }
-    *out = hr_graph_symbol(p->graph, p->word);
-  } else {
-    *out = hr__parse_operand(p, &x) ? hr_graph_shape(p->graph, x) : 0;
-  }
-  return p->status == HR_OK && hr__lex_check(p) && hr__lex_expect(p, ')', "')'");
 }
 
 /* Labels are read twice: their values are known at the end of the line. */
@@ -158,13 +200,23 @@ static bool parse_line(hr__parser *p) {
   if (hr__lex_peek(p) == '\n' || hr__lex_peek(p) == ';' || p->cursor == p->end) {
     return true;
   }
+  if (hr__lex_take(p, '}')) {
+    return hr__parse_end(p);
+  }
+  static const struct {
+    const char *word;
+    bool (*parse)(hr__parser *p);
+  } lines[] = {{"input", hr__parse_input},   {"constant", hr__parse_constant}, {"output", parse_output},
+               {"assign", hr__parse_assign}, {"variable", hr__parse_variable}, {"function", hr__parse_function}};
   if (!hr__lex_word(p)) {
     return hr__lex_fail(p, "input, constant, output or a value");
   }
-  return strcmp(p->word, "input") == 0      ? hr__parse_input(p)
-         : strcmp(p->word, "constant") == 0 ? hr__parse_constant(p)
-         : strcmp(p->word, "output") == 0   ? parse_output(p)
-                                            : hr__lex_fail(p, "input, constant, output or a value before this");
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; ++i) {
+    if (strcmp(p->word, lines[i].word) == 0) {
+      return lines[i].parse(p);
+    }
+  }
+  return hr__lex_fail(p, "input, constant, output or a value before this");
 }
 
 static bool parse_header(hr__parser *p) {
@@ -175,9 +227,33 @@ static bool parse_header(hr__parser *p) {
   if (!hr__lex_i64(p, &version)) {
     return false;
   }
-  return version == 1 ||
-         hr__lex_fail_with(
-             p, hr_status_make(HR_STATUS_UNIMPLEMENTED, "the text has version %lld, expected 1", (long long)version));
+  return version == 1 || version == 2 ||
+         hr__lex_fail_with(p, hr_status_make(HR_STATUS_UNIMPLEMENTED, "the text has version %lld, expected 1 or 2",
+                                             (long long)version));
+}
+
+/* All lines; the graph is then in p->graph. */
+static bool parse_text(hr__parser *p) {
+  bool is_right = parse_header(p) && end_line(p);
+  while (is_right && p->cursor < p->end) {
+    is_right = parse_line(p) && end_line(p);
+  }
+  return is_right && (p->whole == NULL || hr__lex_fail(p, "'}' of the function"));
+}
+
+static void free_parser(hr__parser *p) {
+  for (size_t i = 0; i < p->functions.count; ++i) {
+    hr_graph_release(p->functions.data[i]);
+  }
+  hr_graph_release(p->whole);
+  hr_graph_release(p->graph);
+  hr_vector_fini(&p->functions);
+  hr_vector_fini(&p->labels);
+  hr_vector_fini(&p->operands);
+  hr_vector_fini(&p->elements);
+  hr_vector_fini(&p->ints);
+  hr_vector_fini(&p->reals);
+  hr_free(p);
 }
 
 hr_status hr_graph_parse(const char *text, size_t length, const hr_graph_source *source, hr_graph **out_graph) {
@@ -187,21 +263,11 @@ hr_status hr_graph_parse(const char *text, size_t length, const hr_graph_source 
   }
   p->cursor = p->line_start = text, p->end = text + length, p->line = 1, p->source = source;
   p->status = hr_graph_create(&p->graph);
-  bool is_right = p->status == HR_OK && parse_header(p) && end_line(p);
-  while (is_right && p->cursor < p->end) {
-    is_right = parse_line(p) && end_line(p);
+  if (p->status == HR_OK && parse_text(p)) {
+    *out_graph = p->graph;
+    p->graph = NULL;
   }
   hr_status status = p->status;
-  if (status == HR_OK) {
-    *out_graph = p->graph;
-  } else {
-    hr_graph_release(p->graph);
-  }
-  hr_vector_fini(&p->labels);
-  hr_vector_fini(&p->operands);
-  hr_vector_fini(&p->elements);
-  hr_vector_fini(&p->ints);
-  hr_vector_fini(&p->reals);
-  hr_free(p);
+  free_parser(p);
   return status;
 }

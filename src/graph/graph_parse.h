@@ -14,7 +14,10 @@ typedef struct hr__parser {
   const char *cursor, *end, *line_start;
   int line;
   const hr_graph_source *source;
-  hr_graph *graph;
+  hr_graph *graph;                 /* of the current lines */
+  hr_graph *whole;                 /* NULL outside of functions, else the graph around them */
+  HR_VECTOR(hr_graph *) functions; /* with references */
+  int64_t inner_operations;        /* of functions: bounded, as those of a graph are */
   hr_status status;
   HR_VECTOR(hr_value) labels, operands, elements; /* numbered values; of a line; of its attributes */
   HR_VECTOR(int64_t) ints;
@@ -74,7 +77,14 @@ bool hr__parse_define(hr__parser *p, const char *name, hr_value value);
 /* Lines, behind their first word. */
 bool hr__parse_input(hr__parser *p);
 bool hr__parse_constant(hr__parser *p);
+bool hr__parse_variable(hr__parser *p);
+bool hr__parse_assign(hr__parser *p);
+bool hr__parse_function(hr__parser *p);
+/* "}": the rest of the text belongs to the graph. */
+bool hr__parse_end(hr__parser *p);
 /* The arguments of a function, behind "(". */
 bool hr__parse_call(hr__parser *p, hr_functional function, hr_value *out);
+/* Control flow by its kind, behind "(". */
+bool hr__parse_control(hr__parser *p, hr__node_kind kind, hr_value *out);
 
 #endif

@@ -190,7 +190,7 @@ static bool parse_element(hr__parser *p, hr_dtype dtype, char *to) {
   return true;
 }
 
-static bool parse_elements(hr__parser *p, const hr_type *type, hr_value *out) {
+static bool parse_elements(hr__parser *p, const char *variable, const hr_type *type, hr_value *out) {
   char elements[INLINE_MAX * ELEMENT_MAX];
   size_t count = count_elements(type), size = hr_dtype_size(type->dtype);
   if (count > INLINE_MAX ||
@@ -202,7 +202,11 @@ static bool parse_elements(hr__parser *p, const hr_type *type, hr_value *out) {
       return false;
     }
   }
-  *out = hr__lex_expect(p, ']', "']'") ? hr_graph_constant(p->graph, type, elements) : 0;
+  if (!hr__lex_expect(p, ']', "']'")) {
+    return false;
+  }
+  *out = variable != NULL ? hr_graph_variable(p->graph, variable, type, elements)
+                          : hr_graph_constant(p->graph, type, elements);
   return p->status == HR_OK && hr__lex_check(p);
 }
 
@@ -214,7 +218,7 @@ static bool matches(const hr_type *type, const hr_graph_elements *data) {
   return is_same;
 }
 
-static bool parse_data(hr__parser *p, const hr_type *type, hr_value *out) {
+static bool parse_data(hr__parser *p, const char *variable, const hr_type *type, hr_value *out) {
   int64_t index = 0;
   const hr_graph_source *source = p->source;
   if (!hr__lex_i64(p, &index)) {
@@ -223,29 +227,49 @@ static bool parse_data(hr__parser *p, const hr_type *type, hr_value *out) {
   if (source == NULL || index < 0 || index >= source->data_count || !matches(type, &source->data[index])) {
     return hr__lex_fail(p, "the number of elements that there are, of this type, before this");
   }
+  const void *address = source->data[index].address;
   if (source->release == NULL) {
-    *out = hr_graph_constant(p->graph, type, source->data[index].address);
-  } else {
-    source->retain(source->arg);
-    *out = hr_graph_constant_adopt(p->graph, type, source->data[index].address, source->release, source->arg);
+    *out = variable != NULL ? hr_graph_variable(p->graph, variable, type, address)
+                            : hr_graph_constant(p->graph, type, address);
+    return hr__lex_check(p);
   }
+  source->retain(source->arg);
+  *out = variable != NULL ? hr__graph_adopt_variable(p->graph, variable, type, address, source->release, source->arg)
+                          : hr_graph_constant_adopt(p->graph, type, address, source->release, source->arg);
   return hr__lex_check(p);
+}
+
+/* The type and the elements, behind the label in p->word. variable: NULL, or a name. */
+static bool parse_source(hr__parser *p, const char *variable, hr_value *out) {
+  hr_type type;
+  names symbols;
+  if (!parse_type(p, &type, &symbols) || !hr__lex_expect(p, '=', "'='")) {
+    return false;
+  }
+  return hr__lex_take(p, '#')   ? parse_data(p, variable, &type, out)
+         : hr__lex_take(p, '[') ? parse_elements(p, variable, &type, out)
+                                : hr__lex_fail(p, "'[' or '#'");
 }
 
 bool hr__parse_constant(hr__parser *p) {
   char name[HR__LEX_WORD_MAX];
-  hr_type type;
-  names symbols;
   hr_value value = 0;
   if (!hr__parse_definition(p)) {
     return false;
   }
   strcpy(name, p->word);
-  if (!parse_type(p, &type, &symbols) || !hr__lex_expect(p, '=', "'='")) {
+  return parse_source(p, NULL, &value) && hr__parse_define(p, name, value);
+}
+
+bool hr__parse_variable(hr__parser *p) {
+  char name[HR__LEX_WORD_MAX];
+  hr_value value = 0;
+  if (!hr__parse_definition(p)) {
     return false;
   }
-  bool is_right = hr__lex_take(p, '#')   ? parse_data(p, &type, &value)
-                  : hr__lex_take(p, '[') ? parse_elements(p, &type, &value)
-                                         : hr__lex_fail(p, "'[' or '#'");
-  return is_right && hr__parse_define(p, name, value);
+  if (p->word[0] == '\0') {
+    return hr__lex_fail(p, "a name of the variable before this");
+  }
+  strcpy(name, p->word);
+  return parse_source(p, name, &value);
 }

@@ -11,6 +11,7 @@ typedef struct printer {
   hr_text text;
   int64_t *labels; /* by value: the number of one without a name; -1: not printed yet */
   int64_t label_count, data_count;
+  const hr_graph *whole; /* whose inner graphs have numbers */
 } printer;
 
 /* ---- words and numbers ---- */
@@ -207,6 +208,39 @@ static void print_gradient(printer *p, const hr__node *node) {
   hr_text_char(&p->text, ')');
 }
 
+/* ---- control flow ---- */
+
+/* The function that an inner graph is in text. */
+static void print_inner(printer *p, const hr_graph *inner) {
+  size_t i = 0;
+  while (p->whole->inner.data[i] != inner) {
+    ++i;
+  }
+  hr_text_printf(&p->text, "@%zu, ", i);
+}
+
+/* "name(@0, @1, operands, carried=1, sequences=1)" */
+static void print_control(printer *p, const hr__node *node) {
+  static const char *const names[] = {"call", "if", "while", "for", "scan"};
+  bool is_loop = node->kind != HR__NODE_INNER && node->kind != HR__NODE_IF;
+  hr_text_printf(&p->text, "%s(", names[node->kind - HR__NODE_INNER]);
+  for (int i = 0; i < 2 && node->inner[i] != NULL; ++i) {
+    print_inner(p, node->inner[i]);
+  }
+  for (int i = 0; i < node->input_count; ++i) {
+    print_operand(p, node->inputs[i]);
+    hr_text_append(&p->text, ", ");
+  }
+  hr_text_cut(&p->text, p->text.length - 2);
+  if (is_loop) {
+    hr_text_printf(&p->text, ", carried=%d", node->carried_count);
+  }
+  if (node->kind == HR__NODE_SCAN) {
+    hr_text_printf(&p->text, ", sequences=%d", node->sequence_count);
+  }
+  hr_text_char(&p->text, ')');
+}
+
 /* ---- lines ---- */
 
 bool hr__graph_is_inline(const hr__node *constant) {
@@ -251,11 +285,13 @@ static void print_elements(printer *p, const hr__node *node) {
 }
 
 static void print_source(printer *p, const hr__node *node) {
-  hr_text_append(&p->text, node->kind == HR__NODE_INPUT ? "input " : "constant ");
+  hr_text_append(&p->text, node->kind == HR__NODE_INPUT      ? "input "
+                           : node->kind == HR__NODE_CONSTANT ? "constant "
+                                                             : "variable ");
   print_label(p, node->first);
   hr_text_char(&p->text, ' ');
   print_type(p, node->first);
-  if (node->kind == HR__NODE_CONSTANT) {
+  if (hr__node_has_elements(node)) {
     hr_text_append(&p->text, " = ");
     if (hr__graph_is_inline(node)) {
       print_elements(p, node);
@@ -276,8 +312,10 @@ static void print_operation(printer *p, const hr__node *node) {
     print_call(p, node);
   } else if (node->kind == HR__NODE_GRADIENT) {
     print_gradient(p, node);
-  } else if (node->kind == HR__NODE_SHAPE) {
-    hr_text_append(&p->text, "shape(");
+  } else if (hr__node_is_control(node)) {
+    print_control(p, node);
+  } else if (node->kind == HR__NODE_SHAPE || node->kind == HR__NODE_READ) {
+    hr_text_append(&p->text, node->kind == HR__NODE_SHAPE ? "shape(" : "read(");
     print_operand(p, node->inputs[0]);
     hr_text_char(&p->text, ')');
   } else if (node->kind == HR__NODE_SYMBOL) {
@@ -295,34 +333,68 @@ static void print_operation(printer *p, const hr__node *node) {
   hr_text_char(&p->text, '\n');
 }
 
-static void print_graph(printer *p) {
-  hr_text_append(&p->text, "graph 1\n");
-  for (size_t n = 0; n < p->graph->nodes.count && !p->text.failed; ++n) {
-    const hr__node *node = &p->graph->nodes.data[n];
-    if (node->kind == HR__NODE_INPUT || node->kind == HR__NODE_CONSTANT) {
+/* The lines of a graph. */
+static void print_lines(printer *p, const hr_graph *graph) {
+  p->graph = graph, p->label_count = 0;
+  for (size_t v = 0; v < graph->values.count; ++v) {
+    p->labels[v] = -1;
+  }
+  for (size_t n = 0; n < graph->nodes.count && !p->text.failed; ++n) {
+    const hr__node *node = &graph->nodes.data[n];
+    if (node->kind == HR__NODE_INPUT || hr__node_has_elements(node)) {
       print_source(p, node);
     } else if (!is_inline_node(p, node)) {
       print_operation(p, node);
     }
   }
-  for (size_t i = 0; i < p->graph->outputs.count; ++i) {
+  for (size_t i = 0; i < graph->variables.count; ++i) {
+    if (graph->assigned.data[i] != 0) {
+      hr_text_append(&p->text, "assign ");
+      print_label(p, graph->variables.data[i]);
+      hr_text_append(&p->text, " = ");
+      print_operand(p, graph->assigned.data[i]);
+      hr_text_char(&p->text, '\n');
+    }
+  }
+  for (size_t i = 0; i < graph->outputs.count; ++i) {
     hr_text_append(&p->text, "output ");
-    print_name(&p->text, p->graph->outputs.data[i].name);
+    print_name(&p->text, graph->outputs.data[i].name);
     hr_text_append(&p->text, " = ");
-    print_operand(p, p->graph->outputs.data[i].value);
+    print_operand(p, graph->outputs.data[i].value);
     hr_text_char(&p->text, '\n');
   }
+}
+
+/* True for text that readers of the first version refuse. */
+static bool is_version_2(const hr_graph *graph) {
+  bool has_read = graph->inner.count > 0 || graph->variables.count > 0;
+  for (size_t n = 0; n < graph->nodes.count; ++n) {
+    has_read |= graph->nodes.data[n].kind == HR__NODE_READ || hr__node_is_unknown(&graph->nodes.data[n]);
+  }
+  return has_read;
+}
+
+static void print_graph(printer *p) {
+  const hr_graph *whole = p->whole;
+  hr_text_append(&p->text, is_version_2(whole) ? "graph 2\n" : "graph 1\n");
+  for (size_t i = 0; i < whole->inner.count; ++i) {
+    hr_text_printf(&p->text, "function @%zu {\n", i);
+    print_lines(p, whole->inner.data[i]);
+    hr_text_append(&p->text, "}\n");
+  }
+  print_lines(p, whole);
 }
 
 hr_status hr_graph_print(const hr_graph *graph, hr_status (*write)(void *arg, const void *bytes, size_t count),
                          void *arg) {
   HR_RETURN_IF_ERROR(hr_graph_status(graph));
-  printer p = {.graph = graph, .labels = hr_malloc(graph->values.count * sizeof *p.labels)};
+  size_t values = graph->values.count;
+  for (size_t i = 0; i < graph->inner.count; ++i) {
+    values = graph->inner.data[i]->values.count > values ? graph->inner.data[i]->values.count : values;
+  }
+  printer p = {.whole = graph, .labels = hr_malloc(values * sizeof *p.labels)};
   if (p.labels == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "graph: no host memory to print it");
-  }
-  for (size_t v = 0; v < graph->values.count; ++v) {
-    p.labels[v] = -1;
   }
   print_graph(&p);
   hr_status status = hr_text_status(&p.text);
@@ -335,14 +407,31 @@ hr_status hr_graph_print(const hr_graph *graph, hr_status (*write)(void *arg, co
 /* ---- constants beside the text ---- */
 
 int hr_graph_data_count(const hr_graph *graph) {
-  return (int)graph->data.count;
+  size_t count = graph->data.count;
+  for (size_t i = 0; i < graph->inner.count; ++i) {
+    count += graph->inner.data[i]->data.count;
+  }
+  return (int)count;
+}
+
+/* The node of a constant: those of inner graphs stand first, as their text does. */
+static const hr__node *find_data(const hr_graph *graph, int index) {
+  size_t rest = (size_t)index;
+  for (size_t i = 0; i < graph->inner.count && index >= 0; ++i) {
+    const hr_graph *inner = graph->inner.data[i];
+    if (rest < inner->data.count) {
+      return &inner->nodes.data[inner->data.data[rest]];
+    }
+    rest -= inner->data.count;
+  }
+  return index >= 0 && rest < graph->data.count ? &graph->nodes.data[graph->data.data[rest]] : NULL;
 }
 
 hr_graph_elements hr_graph_data(const hr_graph *graph, int index) {
-  if (index < 0 || (size_t)index >= graph->data.count) {
+  const hr__node *node = find_data(graph, index);
+  if (node == NULL) {
     return (hr_graph_elements){0};
   }
-  const hr__node *node = &graph->nodes.data[graph->data.data[index]];
   hr_graph_elements elements = {.dtype = node->dtype, .rank = node->rank, .address = node->blob->bytes};
   memcpy(elements.dims, node->dims, (size_t)node->rank * sizeof *node->dims);
   return elements;

@@ -23,7 +23,14 @@ typedef struct known {
   hr_value first;
 } known;
 
+/* Inner graphs of the whole graph, and the new ones. */
+typedef struct inner_map {
+  const hr_graph *whole;
+  hr_graph **copies; /* with references */
+} inner_map;
+
 typedef struct rewrite {
+  const inner_map *inner; /* NULL: they stay */
   const hr_graph *from;
   hr_graph *to;
   hr_stream *stream; /* NULL: folds integers alone */
@@ -55,9 +62,15 @@ static void find_live(rewrite *r) {
   for (size_t i = 0; i < count; ++i) {
     mark_live(r, &r->from->outputs.data[chosen != NULL ? (size_t)chosen[i] : i].value);
   }
+  for (size_t i = 0; chosen == NULL && i < r->from->assigned.count; ++i) {
+    if (r->from->assigned.data[i] != 0) {
+      mark_live(r, &r->from->assigned.data[i]);
+    }
+  }
   for (size_t n = r->from->nodes.count; n-- > 0;) {
     const hr__node *node = &r->from->nodes.data[n];
-    r->is_live[n] |= r->keeps_all || (chosen == NULL && node->kind == HR__NODE_INPUT);
+    bool is_source = node->kind == HR__NODE_INPUT || node->kind == HR__NODE_VARIABLE;
+    r->is_live[n] |= r->keeps_all || (chosen == NULL && is_source);
     if (r->is_live[n]) {
       hr__node_each_input(node, mark_live, r);
     }
@@ -123,6 +136,10 @@ static void make_key(rewrite *r, const hr__node *node) {
   key_word(r, node->kind);
   key_word(r, node->function);
   key_word(r, node->symbol);
+  key_word(r, (int64_t)(intptr_t)node->inner[0]);
+  key_word(r, (int64_t)(intptr_t)node->inner[1]);
+  key_word(r, node->carried_count);
+  key_word(r, node->sequence_count);
   key_word(r, node->input_count);
   key_word(r, node->attribute_count);
   for (int i = 0; i < node->input_count; ++i) {
@@ -280,6 +297,19 @@ static hr_status copy_input(rewrite *r, const hr__node *node, hr_value *out_firs
   return hr_graph_status(r->to);
 }
 
+static hr_graph *inner_of(const rewrite *r, hr_graph *inner) {
+  size_t i = 0;
+  while (r->inner != NULL && inner != NULL && r->inner->whole->inner.data[i] != inner) {
+    ++i;
+  }
+  return r->inner != NULL && inner != NULL ? r->inner->copies[i] : inner;
+}
+
+static hr_value copy_control(rewrite *r, const hr__node *node, const hr_value *inputs) {
+  hr_graph *const inner[2] = {inner_of(r, node->inner[0]), inner_of(r, node->inner[1])};
+  return hr__graph_add_control(r->to, node, inner, inputs);
+}
+
 /* A copy of a node with inputs of the new graph. */
 static hr_status copy_node(rewrite *r, const hr__node *node, hr_value *out_first) {
   hr_value *inputs = HR_ARENA_ARRAY(&r->arena, hr_value, (size_t)node->input_count + 1);
@@ -306,8 +336,17 @@ static hr_status copy_node(rewrite *r, const hr__node *node, hr_value *out_first
       break;
     case HR__NODE_CALL:
       return copy_call(r, r->to, node, inputs, out_first);
-    default:
+    case HR__NODE_GRADIENT:
       *out_first = hr_graph_gradient(r->to, inputs[0], inputs[1], node->result_count, inputs + 2);
+      break;
+    case HR__NODE_READ:
+      *out_first = hr_graph_read(r->to, inputs[0]);
+      break;
+    case HR__NODE_VARIABLE:
+      *out_first = hr__graph_share_variable(r->to, hr_graph_value_name(r->from, node->first), node);
+      break;
+    default:
+      *out_first = copy_control(r, node, inputs);
   }
   return hr_graph_status(r->to);
 }
@@ -397,8 +436,8 @@ static hr_status name_results(rewrite *r, const hr__node *node) {
 /* Copies a node, or finds an equal one. */
 static hr_status join_or_copy(rewrite *r, const hr__node *node) {
   bool is_large = node->kind == HR__NODE_CONSTANT && hr__graph_bytes(node) > JOINED_BYTES;
-  bool can_join =
-      !r->keeps_all && r->change == NULL && node->kind != HR__NODE_INPUT && !is_large && !is_watched(r, node);
+  bool is_source = node->kind == HR__NODE_INPUT || node->kind == HR__NODE_VARIABLE;
+  bool can_join = !r->keeps_all && r->change == NULL && !is_source && !is_large && !is_watched(r, node);
   uint64_t hash = 0;
   known *same = NULL;
   if (can_join) {
@@ -447,6 +486,11 @@ static hr_status copy_outputs(rewrite *r) {
     const hr__graph_output *output = &r->from->outputs.data[chosen != NULL ? (size_t)chosen[i] : i];
     hr_graph_output(r->to, output->name, r->map[output->value]);
   }
+  for (size_t i = 0; chosen == NULL && i < r->from->assigned.count; ++i) {
+    if (r->from->assigned.data[i] != 0) {
+      hr_graph_assign(r->to, r->map[r->from->variables.data[i]], r->map[r->from->assigned.data[i]]);
+    }
+  }
   return hr_graph_status(r->to);
 }
 
@@ -481,10 +525,27 @@ static hr_status finish(rewrite *r, hr_graph **out_graph) {
   return status;
 }
 
-static hr_status simplify(const hr_graph *graph, hr_stream *stream, bool *out_has_folded, hr_graph **out_graph) {
-  rewrite r = {.from = graph, .stream = stream};
+static hr_status simplify_one(const inner_map *inner, const hr_graph *graph, hr_stream *stream, bool *out_has_folded,
+                              hr_graph **out_graph) {
+  rewrite r = {.inner = inner, .from = graph, .stream = stream};
   hr_status status = finish(&r, out_graph);
-  *out_has_folded = r.has_folded;
+  *out_has_folded |= r.has_folded;
+  return status;
+}
+
+/* Inner graphs stand behind those that they use. */
+static hr_status simplify(const hr_graph *graph, hr_stream *stream, bool *out_has_folded, hr_graph **out_graph) {
+  size_t count = graph->inner.count;
+  inner_map inner = {graph, hr_calloc(count + 1, sizeof(hr_graph *))};
+  hr_status status = inner.copies != NULL ? HR_OK : no_memory();
+  for (size_t i = 0; status == HR_OK && i < count; ++i) {
+    status = simplify_one(&inner, graph->inner.data[i], stream, out_has_folded, &inner.copies[i]);
+  }
+  status = status == HR_OK ? simplify_one(&inner, graph, stream, out_has_folded, out_graph) : status;
+  for (size_t i = 0; inner.copies != NULL && i < count; ++i) {
+    hr_graph_release(inner.copies[i]);
+  }
+  hr_free(inner.copies);
   return status;
 }
 

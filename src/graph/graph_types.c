@@ -196,7 +196,8 @@ static void note_variance(void *arg, const hr_value *value) {
 }
 
 static bool node_varies(const hr_graph *graph, const hr__node *node) {
-  variance v = {graph, node->kind == HR__NODE_SYMBOL};
+  bool is_unknown = node->kind == HR__NODE_READ || hr__node_is_control(node) || hr__node_is_unknown(node);
+  variance v = {graph, node->kind == HR__NODE_SYMBOL || is_unknown};
   for (int d = 0; node->kind == HR__NODE_INPUT && d < node->rank; ++d) {
     v.varies |= node->dims[d] < 0;
   }
@@ -266,7 +267,8 @@ static hr__frame frame_at(hr_graph *graph, int point) {
                      .point = point,
                      .arena = &graph->arena,
                      .scratch = &graph->scratch,
-                     .host_bytes = &graph->host_bytes};
+                     .host_bytes = &graph->host_bytes,
+                     .is_typing = true};
 }
 
 hr_status hr__graph_infer(hr_graph *graph, const hr__node *node, hr__graph_value *results) {

@@ -1,0 +1,204 @@
+/* Control flow and variables: types, text, and what is refused. src/session/control_flow_test.c runs them. */
+#include "graph/graph_test.h"
+
+static void expect_refusal(const char *text, const char *part) {
+  hr_graph *g = NULL;
+  HR_ASSERT_ERROR(hr_graph_parse(text, strlen(text), NULL, &g), HR_STATUS_INVALID_ARGUMENT, part);
+}
+
+/* a [n], b [n]: their sum, and a */
+static hr_graph *sum_graph(void) {
+  hr_graph *g = new_graph();
+  hr_value a = input_of(g, "a", HR_DTYPE_F32, "n"), b = input_of(g, "b", HR_DTYPE_F32, "n");
+  hr_graph_output(g, "s", ADD(g, ADD, VALUES(a, b), 0, NULL));
+  hr_graph_output(g, "a", a);
+  return g;
+}
+
+HR_TEST(types_of_control_flow_follow_their_arguments) {
+  hr_graph *g = new_graph(), *sum = sum_graph(), *twice = new_graph();
+  hr_value a = input_of(twice, "a", HR_DTYPE_F32, "k"), b = input_of(twice, "b", HR_DTYPE_F32, "k");
+  hr_graph_output(twice, "s", ADD(twice, CONCAT, VALUES(a, b), 0, NULL));
+  hr_graph_output(twice, "b", b);
+  hr_value x = input_of(g, "x", HR_DTYPE_F32, "m"), y = input_of(g, "y", HR_DTYPE_F32, "m");
+  hr_value c = input_of(g, "c", HR_DTYPE_BOOL, ""), xs = input_of(g, "xs", HR_DTYPE_F32, "t m");
+  hr_value call = hr_graph_call(g, sum, VALUES(x, y));
+  expect_graph_type(g, call, "f32[m]");
+  HR_ASSERT_EQ(hr_graph_result_count(g, call), 2);
+  hr_value either = hr_graph_if(g, c, sum, twice, VALUES(x, y));
+  expect_graph_type(g, either, "f32[?]");
+  expect_graph_type(g, either + 1, "f32[m]");
+  hr_value scan = hr_graph_scan(g, sum, 1, 1, VALUES(x, xs));
+  expect_graph_type(g, scan, "f32[m]");
+  expect_graph_type(g, scan + 1, "f32[t,m]");
+  hr_value grown = hr_graph_scan(g, twice, 0, 2, VALUES(xs, xs));
+  expect_graph_type(g, grown, "f32[t,2*m]");
+  hr_graph_output(g, "grown", grown);
+  HR_ASSERT_EQ(hr_graph_inner_count(g), 2); /* each once */
+  HR_ASSERT(hr_graph_inner(g, 0) == sum && hr_graph_inner(g, 2) == NULL);
+  HR_ASSERT_EQ(hr_graph_operation_count(g), 4);
+  hr_graph_release(sum);
+  hr_graph_release(twice);
+  hr_graph_release(read_back(g));
+  hr_graph_release(g);
+}
+
+HR_TEST(text_has_functions_first) {
+  static const char text[] =
+      "graph 2\nfunction @0 {\ninput %a f32[]\ninput %limit f32[]\n%0 = multiply(%a, 2)  ; f32[]\noutput next = %0\n"
+      "output all = %a\n}\nfunction @1 {\ninput %a f32[]\ninput %limit f32[]\n%0 = less(%a, %limit)  ; bool[]\n"
+      "output c = %0\n}\nfunction @2 {\ninput %x f32[]\ninput %limit f32[]\n"
+      "%0, %1 = while(@0, @1, %x, %limit, carried=1)  ; f32[], f32[?]\noutput x = %0\noutput all = %1\n}\n"
+      "variable %w f32[2] = [1.0, 2.0]\ninput %x f32[]\nconstant %l f32[] = [8.0]\ninput %k i64[]\n"
+      "%0, %y = call(@2, %x, %l)  ; f32[], f32[?]\n%1, %2 = if(@2, @2, %k, %0, %x)  ; f32[], f32[?]\n"
+      "%3, %4 = scan(@2, %y, %y, carried=0, sequences=2)  ; f32[?], f32[?, ?]\n%5 = read(%k)  ; i64[]\n"
+      "%6 = arange(stop=%5)  ; i64[?]\n%7 = add(%w, %1)  ; f32[2]\nassign %w = %7\noutput y = %y\noutput w = %w\n"
+      "output r = %6\n";
+  hr_graph *g = graph_of(text);
+  expect_text(g, text);
+  HR_ASSERT_EQ(hr_graph_variable_count(g), 1);
+  HR_ASSERT_EQ(hr_graph_variable_value(g, 0), hr_graph_find(g, "w"));
+  HR_ASSERT(hr_graph_assigned_value(g, 0) > hr_graph_variable_value(g, 0));
+  HR_ASSERT_EQ(hr_graph_assigned_value(g, 1), 0);
+  hr_graph_release(g);
+}
+
+HR_TEST(a_graph_that_another_one_uses_does_not_change) {
+  hr_graph *g = new_graph(), *sum = sum_graph();
+  hr_value x = input_of(g, "x", HR_DTYPE_F32, "m");
+  hr_graph_call(g, sum, VALUES(x, x));
+  HR_ASSERT_OK(hr_graph_status(g));
+  HR_ASSERT_EQ(input_of(sum, "c", HR_DTYPE_F32, "n"), 0);
+  HR_ASSERT_ERROR(hr_graph_take_failure(sum), HR_STATUS_FAILED_PRECONDITION, "another graph uses it");
+  HR_ASSERT_EQ(hr_graph_call(sum, g, VALUES(1, 2)), 0); /* nor does it contain itself */
+  HR_ASSERT_ERROR(hr_graph_take_failure(sum), HR_STATUS_INVALID_ARGUMENT, "");
+  HR_ASSERT_EQ(hr_graph_call(g, g, 1, &x), 0);
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "its own inner graph");
+  hr_graph_release(sum);
+  hr_graph_release(g);
+}
+
+HR_TEST(interfaces_of_functions_are_checked) {
+  hr_graph *g = new_graph(), *sum = sum_graph(), *empty = new_graph(), *state = new_graph();
+  const hr_type type = type_of(HR_DTYPE_F32, "2");
+  hr_value x = input_of(g, "x", HR_DTYPE_F32, "m"), h = input_of(g, "h", HR_DTYPE_F64, "m");
+  hr_graph_output(state, "w", hr_graph_variable(state, "w", &type, (float[]){1, 2}));
+  HR_ASSERT_EQ(hr_graph_call(g, sum, 1, &x), 0);
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT,
+                  "call: an inner graph has 2 inputs, expected 1");
+  HR_ASSERT_EQ(hr_graph_call(g, sum, VALUES(x, h)), 0);
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "input \"b\" is f64");
+  HR_ASSERT_EQ(hr_graph_call(g, sum, VALUES(x, 0)), 0);
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "argument 1 is absent");
+  HR_ASSERT_EQ(hr_graph_call(g, sum, VALUES(x, 99)), 0);
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "no value 99");
+  HR_ASSERT_EQ(hr_graph_call(g, empty, 0, NULL), 0);
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "an output");
+  HR_ASSERT_EQ(hr_graph_call(g, state, 0, NULL), 0);
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "expected no variables");
+  HR_ASSERT_EQ(hr_graph_while(g, sum, sum, 1, VALUES(x, x)), 0);
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "a condition of 2 outputs");
+  HR_ASSERT_EQ(hr_graph_if(g, x, sum, sum, VALUES(x, x)), 0);
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "the condition is f32");
+  HR_ASSERT_EQ(hr_graph_scan(g, sum, 0, 2, VALUES(x, x)), 0);
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "input \"a\"");
+  HR_ASSERT_EQ(hr_graph_scan(g, sum, 1, 2, VALUES(x, x)), 0);
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "scan: 1 carried values and 2 sequences");
+  HR_ASSERT_EQ(hr_graph_read(g, x), 0);
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "read: its input is f32");
+  HR_ASSERT_EQ(hr_graph_inner_count(g), 0); /* what failed is not there */
+  hr_graph_call(g, sum, VALUES(x, x));
+  HR_ASSERT_OK(hr_graph_status(g));
+  HR_ASSERT_EQ(hr_graph_inner_count(g), 1);
+  hr_graph *const all[] = {g, sum, empty, state};
+  for (int i = 0; i < 4; ++i) {
+    hr_graph_release(all[i]);
+  }
+}
+
+HR_TEST(loops_keep_dtype_and_rank) {
+  expect_refusal(
+      "graph 2\nfunction @0 {\ninput %i i64[]\ninput %a f32[n]\n%b = astype(%a, dtype=f64)\noutput b = %b\n}\n"
+      "input %x f32[n]\n%0 = for(@0, 3, %x, carried=1)\n",
+      "carried value 0 is f32[");
+  expect_refusal("graph 2\nfunction @0 {\ninput %i i64[]\ninput %a f32[n]\n%b = sum(%a)\noutput b = %b\n}\n"
+                 "input %x f32[n]\n%0 = for(@0, 3, %x, carried=1)\n",
+                 "and after an iteration f32[]");
+  expect_refusal("graph 2\nfunction @0 {\ninput %a f32[n]\noutput b = %a\n}\nfunction @1 {\ninput %a f32[n]\n"
+                 "%b = astype(%a, dtype=f64)\noutput b = %b\n}\ninput %c bool[]\ninput %x f32[n]\n"
+                 "%0 = if(@0, @1, %c, %x)\n",
+                 "if: result 0 is f32[");
+  expect_refusal("graph 2\nfunction @0 {\ninput %a f32[n]\noutput b = %a\n}\nfunction @1 {\ninput %a f32[n]\n"
+                 "output b = %a\n}\ninput %x f32[n]\n%0 = while(@0, @1, %x, carried=1)\n",
+                 "while: the condition is f32[");
+}
+
+HR_TEST(errors_of_functions_have_a_place) {
+  expect_refusal("graph 2\nfunction @1 {\n", "line 2, column 12: expected the next number of a function");
+  expect_refusal("graph 2\nfunction @0 {\ninput %x f32[]\noutput x = %x\n", "expected '}' of the function");
+  expect_refusal("graph 2\n}\n", "line 2, column 2: expected a function before this");
+  expect_refusal("graph 2\nfunction @0 {\nfunction @1 {\n", "line 3, column 9: expected functions in front of all");
+  expect_refusal("graph 2\ninput %x f32[]\nfunction @0 {\n", "line 3, column 9: expected functions in front of all");
+  expect_refusal("graph 2\nfunction @0 {\ninput %x f32[]\n%y = call(@0, %x)\noutput y = %y\n}\n",
+                 "line 4, column 13: expected the number of an earlier function");
+  expect_refusal("graph 2\nfunction @0 {\ninput %x f32[]\noutput x = %x\n}\ninput %y f32[]\n%0 = add(%y, %x)\n",
+                 "line 7: no earlier value has the name \"x\"");
+  expect_refusal("graph 2\nfunction @0 {\ninput %x f32[]\noutput x = %x\n}\ninput %y f32[]\n%0 = if(@0, @0)\n",
+                 "a condition or a count");
+  expect_refusal("graph 2\nfunction @0 {\ninput %x f32[]\noutput x = %x\n}\ninput %y f32[]\n"
+                 "%0 = call(@0, %y, carried=1)\n",
+                 "expected an operand before this");
+  expect_refusal("graph 2\nfunction @0 {\ninput %x f32[]\noutput x = %x\n}\ninput %y f32[]\n"
+                 "%0 = scan(@0, %y, carried=-1)\n",
+                 "a number of arguments");
+  expect_refusal("graph 2\nvariable %w f32[n] = [1.0]\n", "at most 64 integers");
+  expect_refusal("graph 2\nvariable %0 f32[1] = [1.0]\n", "a name of the variable");
+  expect_refusal("graph 2\nvariable %w f32[1] = [1.0]\nassign %w = 1.0\n", "different types");
+  expect_refusal("graph 2\nvariable %w f32[1] = [1.0]\ninput %x f32[2]\nassign %w = %x\n", "different types");
+  expect_refusal("graph 2\nvariable %w f32[1] = [1.0]\nassign %w = %w\nassign %w = %w\n", "assigned twice");
+  expect_refusal("graph 2\ninput %x f32[1]\nassign %x = %x\n", "expected a variable");
+}
+
+/* ---- bounds ---- */
+
+/* Functions that call the one before them so often, `depth` of them; then a call of the last. */
+static char *write_chain(int depth, int calls) {
+  char *text = malloc((size_t)(depth + 2) * (size_t)(calls + 4) * 64), *at = text;
+  at += sprintf(at, "graph 2\nfunction @0 {\ninput %%x f32[]\n%%0 = add(%%x, 1)\noutput y = %%0\n}\n");
+  for (int f = 1; f < depth; ++f) {
+    at += sprintf(at, "function @%d {\ninput %%x f32[]\n", f);
+    for (int c = 0; c < calls; ++c) {
+      at += sprintf(at, "%%%d = call(@%d, %%x)\n", c, f - 1);
+    }
+    at += sprintf(at, "output y = %%%d\n}\n", calls - 1);
+  }
+  sprintf(at, "input %%x f32[]\n%%0 = call(@%d, %%x)\noutput y = %%0\n", depth - 1);
+  return text;
+}
+
+HR_TEST(functions_are_bounded_in_depth_and_operations) {
+  char *deep = write_chain(HR_GRAPH_DEPTH_MAX, 1), *deeper = write_chain(HR_GRAPH_DEPTH_MAX + 1, 1);
+  char *wide = write_chain(20, 2);
+  hr_graph_release(graph_of(deep));
+  expect_refusal(deeper, "expected no variables, an output, and depth at most 31");
+  expect_refusal(wide, "more than 65536 operations");
+  free(deep);
+  free(deeper);
+  free(wide);
+}
+
+HR_TEST(simplify_rewrites_functions) {
+  open_stream();
+  hr_graph *g = graph_of("graph 2\nfunction @0 {\ninput %a f32[n]\nconstant %c f32[1] = [2.0]\n%0 = add(%c, %c)\n"
+                         "%1 = multiply(%a, %0)\n%2 = sin(%a)\noutput y = %1\n}\nfunction @1 {\ninput %a f32[n]\n"
+                         "%0 = call(@0, %a)\n%1 = call(@0, %a)\n%2 = add(%0, %1)\noutput y = %2\n}\n"
+                         "input %x f32[n]\n%0 = call(@1, %x)\n%1 = call(@1, %x)\n%2 = add(%0, %1)\noutput y = %2\n"),
+           *simple = NULL;
+  HR_ASSERT_OK(hr_graph_simplify(g, stream, &simple));
+  expect_text(simple, "graph 2\nfunction @0 {\ninput %a f32[n]\nconstant %0 f32[1] = [4.0]\n"
+                      "%1 = multiply(%a, %0)  ; f32[n]\noutput y = %1\n}\nfunction @1 {\ninput %a f32[n]\n"
+                      "%0 = call(@0, %a)  ; f32[n]\n%1 = add(%0, %0)  ; f32[n]\noutput y = %1\n}\ninput %x f32[n]\n"
+                      "%0 = call(@1, %x)  ; f32[n]\n%1 = add(%0, %0)  ; f32[n]\noutput y = %1\n");
+  hr_graph_release(simple);
+  hr_graph_release(g);
+}

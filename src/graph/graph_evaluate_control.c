@@ -1,0 +1,496 @@
+/* graph_evaluate_control.c: control flow as evaluations of inner graphs, and numbers that are read.
+ *
+ * A loop evaluates its body once for each iteration: on a capture, all iterations become records of one part. What the
+ * host knows, such as a counter, passes from one iteration to the next without the device. A condition that the device
+ * computes is waited for; on a capture this fails, and a session then evaluates on its stream.
+ */
+#include "functional/functions.h"
+#include "graph/graph_evaluate.h"
+#include "headrace/array.h"
+
+/* An input or an output of an inner graph: a tensor with a reference, or numbers of the host without a buffer. */
+typedef struct item {
+  hr_tensor tensor;
+  hr__fact fact; /* in the evaluation's arena */
+} item;
+
+static hr_status no_memory(void) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "graph: no host memory for control flow");
+}
+
+static int64_t count_of(const hr__fact *fact) {
+  int64_t count = 1;
+  for (int d = 0; d < fact->rank; ++d) {
+    count *= fact->dims[d];
+  }
+  return count;
+}
+
+/* ---- items ---- */
+
+static hr_status get_item(hr__evaluation *e, hr_value value, item *out) {
+  const hr__fact *fact = hr__frame_fact(&e->frame, value);
+  hr_tensor *x = &e->tensors[value];
+  if (fact->numbers == NULL && x->buffer == NULL) {
+    HR_RETURN_IF_ERROR(hr__evaluate_tensor(e, value, true));
+  }
+  out->fact = *hr__frame_fact(&e->frame, value);
+  if (x->buffer != NULL) {
+    hr__view_like(x, &out->tensor);
+  } else {
+    hr__frame_type(&e->frame, value, &out->tensor);
+    out->tensor.number = (hr_scalar){0}, out->tensor.dtype = out->fact.dtype;
+  }
+  return HR_OK;
+}
+
+/* Sets the fact of a tensor. */
+static hr_status note_type(hr__evaluation *e, item *x) {
+  int64_t *dims = hr_arena_dup_words(&e->arena, x->tensor.dims, x->tensor.rank);
+  x->fact = (hr__fact){.is_set = true, .dtype = x->tensor.dtype, .rank = x->tensor.rank, .dims = dims};
+  return dims != NULL ? HR_OK : no_memory();
+}
+
+/* The numbers of an item in memory of the device, which is what an instance reads. */
+static hr_status write_item(hr__evaluation *e, item *x) {
+  if (x->tensor.buffer != NULL || x->fact.numbers == NULL || e->stream == NULL) {
+    return HR_OK;
+  }
+  int64_t count = count_of(&x->fact);
+  void *elements = hr_arena_alloc(&e->scratch, (size_t)count * sizeof(int64_t) + 1);
+  if (elements == NULL) {
+    return no_memory();
+  }
+  hr__integers_store(x->fact.dtype, count, x->fact.numbers, elements);
+  return hr__evaluate_write(e, x->fact.dtype, x->fact.rank, x->fact.dims, elements, &x->tensor);
+}
+
+static void release_items(int count, item *items) {
+  for (int i = 0; items != NULL && i < count; ++i) {
+    hr_buffer_release(items[i].tensor.buffer);
+    items[i] = (item){0};
+  }
+}
+
+/* The items are the node's results. */
+static void set_results(hr__evaluation *e, const hr__node *node, item *items) {
+  for (int i = 0; i < node->result_count; ++i) {
+    e->tensors[node->first + i] = items[i].tensor;
+    e->frame.facts[node->first + i] = items[i].fact;
+    items[i] = (item){0};
+  }
+}
+
+/* ---- numbers ---- */
+
+static hr_status read_elements(hr__evaluation *e, const item *x, const char *what, void *out_elements) {
+  if (e->stream == NULL) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "the %s is computed by the device: an inference can't read it",
+                          what);
+  }
+  hr_status status = hr_array_read(e->stream, &x->tensor, out_elements);
+  if (hr_status_code_of(status) == HR_STATUS_FAILED_PRECONDITION) {
+    hr_status_free(status);
+    e->runner->needs_stream = true;
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "the %s is computed by the device: a capture can't wait for it",
+                          what);
+  }
+  ++e->runner->waits;
+  return status;
+}
+
+/* The elements of an item as numbers, in the evaluation's arena. */
+static hr_status read_item(hr__evaluation *e, const item *x, const char *what, const int64_t **out_numbers) {
+  char elements[HR__GRAPH_HOST_FEW * sizeof(int64_t)];
+  int64_t count = count_of(&x->fact);
+  if (x->fact.numbers != NULL) {
+    *out_numbers = x->fact.numbers;
+    return HR_OK;
+  }
+  if (!hr__is_host_dtype(x->fact.dtype) || count > HR__GRAPH_HOST_FEW) {
+    char text[HR__SHAPE_TEXT];
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "the %s is %s%s, expected at most %d integers or bools", what,
+                          hr_dtype_name(x->fact.dtype), hr__shape_text(x->fact.rank, x->fact.dims, text),
+                          HR__GRAPH_HOST_FEW);
+  }
+  int64_t *numbers = HR_ARENA_ARRAY(&e->arena, int64_t, (size_t)count + 1);
+  if (numbers == NULL) {
+    return no_memory();
+  }
+  HR_RETURN_IF_ERROR(read_elements(e, x, what, elements));
+  hr__integers_load(x->fact.dtype, count, elements, numbers);
+  *out_numbers = numbers;
+  return HR_OK;
+}
+
+static hr_status read_one(hr__evaluation *e, const item *x, const char *what, int64_t *out_number) {
+  const int64_t *numbers = NULL;
+  if (count_of(&x->fact) != 1) {
+    char text[HR__SHAPE_TEXT];
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "the %s has dims %s, expected one element", what,
+                          hr__shape_text(x->fact.rank, x->fact.dims, text));
+  }
+  HR_RETURN_IF_ERROR(read_item(e, x, what, &numbers));
+  *out_number = numbers[0];
+  return HR_OK;
+}
+
+static hr_status read_value(hr__evaluation *e, hr_value value, const char *what, int64_t *out_number) {
+  item x = {0};
+  char text[HR__GRAPH_NAME_TEXT];
+  HR_RETURN_IF_ERROR(get_item(e, value, &x));
+  hr_status status = read_one(e, &x, what, out_number);
+  hr_buffer_release(x.tensor.buffer);
+  return hr_status_annotate(status, "\"%s\"", hr__graph_label(e->frame.graph, value, text));
+}
+
+hr_status hr__evaluate_read(hr__evaluation *e, const hr__node *node) {
+  item x = {0};
+  char text[HR__GRAPH_NAME_TEXT];
+  HR_RETURN_IF_ERROR(get_item(e, node->inputs[0], &x));
+  hr_status status = read_item(e, &x, "number", &x.fact.numbers);
+  if (status != HR_OK) {
+    hr_buffer_release(x.tensor.buffer);
+    return hr_status_annotate(status, "\"%s\"", hr__graph_label(e->frame.graph, node->inputs[0], text));
+  }
+  set_results(e, node, &x);
+  return HR_OK;
+}
+
+/* ---- inner graphs ---- */
+
+/* An output of an inner evaluation as one of `e`. */
+static hr_status take_output(hr__evaluation *e, hr__evaluation *inner, hr_value value, item *out) {
+  HR_RETURN_IF_ERROR(get_item(inner, value, out));
+  hr__fact *fact = &out->fact;
+  int64_t *numbers = NULL, *dims = hr_arena_dup_words(&e->arena, fact->dims, fact->rank);
+  if (fact->numbers != NULL) {
+    numbers = hr_arena_dup_words(&e->arena, fact->numbers, (int)count_of(fact));
+  }
+  if (dims == NULL || (fact->numbers != NULL && numbers == NULL)) {
+    return no_memory();
+  }
+  fact->dims = dims, fact->numbers = numbers;
+  return HR_OK;
+}
+
+static hr_status evaluate_nodes(hr__evaluation *e, hr_stream *stream, const hr_graph *inner,
+                                const hr_tensor *const *inputs, const hr__fact *const *facts, item *outputs) {
+  hr__evaluation *other = hr_calloc(1, sizeof *other);
+  if (other == NULL) {
+    return no_memory();
+  }
+  other->frame.graph = inner;
+  other->stream = stream, other->runner = e->runner, other->inputs = inputs, other->input_facts = facts;
+  other->constants = e->runner->constants != NULL ? e->runner->constants(e->runner->arg, inner) : NULL;
+  hr_status status = hr__evaluation_run(other, inner);
+  for (size_t i = 0; status == HR_OK && i < inner->outputs.count; ++i) {
+    status = take_output(e, other, inner->outputs.data[i].value, &outputs[i]);
+  }
+  hr__evaluation_finish(other);
+  hr_free(other);
+  return status;
+}
+
+/* Runs an instance of the inner graph, if there may be one: numbers of the host are written to the device. */
+static hr_status run_instance(hr__evaluation *e, const hr_graph *inner, item *inputs, const hr_tensor *const *places,
+                              item *outputs, bool *out_is_done) {
+  hr__runner *runner = e->runner;
+  int count = (int)inner->inputs.count, results = (int)inner->outputs.count;
+  *out_is_done = false;
+  if (runner->run == NULL || e->stream == NULL || runner->tapes > 0) {
+    return HR_OK;
+  }
+  for (int i = 0; inner->needs_numbers && i < count; ++i) {
+    if (inputs[i].fact.numbers != NULL) {
+      return HR_OK;
+    }
+  }
+  hr_tensor *tensors = HR_ARENA_ARRAY(&e->scratch, hr_tensor, (size_t)results);
+  if (tensors == NULL) {
+    return no_memory();
+  }
+  for (int i = 0; i < count; ++i) {
+    HR_RETURN_IF_ERROR(write_item(e, &inputs[i]));
+  }
+  HR_RETURN_IF_ERROR(runner->run(runner->arg, inner, places, tensors, out_is_done));
+  for (int i = 0; *out_is_done && i < results; ++i) {
+    outputs[i].tensor = tensors[i];
+  }
+  for (int i = 0; *out_is_done && i < results; ++i) {
+    HR_RETURN_IF_ERROR(note_type(e, &outputs[i]));
+  }
+  return HR_OK;
+}
+
+/* outputs: zeroed; released by the caller after a failure, too. stream: the evaluation's, or NULL. */
+static hr_status evaluate_inner(hr__evaluation *e, hr_stream *stream, const hr_graph *inner, item *inputs,
+                                item *outputs) {
+  size_t count = inner->inputs.count;
+  const hr_tensor **places = HR_ARENA_ARRAY(&e->scratch, const hr_tensor *, count + 1);
+  const hr__fact **facts = HR_ARENA_ARRAY(&e->scratch, const hr__fact *, count + 1);
+  bool is_done = false;
+  if (places == NULL || facts == NULL) {
+    return no_memory();
+  }
+  for (size_t i = 0; i < count; ++i) {
+    places[i] = &inputs[i].tensor, facts[i] = &inputs[i].fact;
+  }
+  if (stream != NULL) {
+    HR_RETURN_IF_ERROR(run_instance(e, inner, inputs, places, outputs, &is_done));
+  }
+  return is_done ? HR_OK : evaluate_nodes(e, stream, inner, places, facts, outputs);
+}
+
+/* ---- calls and conditions ---- */
+
+/* The arguments of a node, behind `before` zeroed items; in the evaluation's scratch. */
+static hr_status get_arguments(hr__evaluation *e, const hr__node *node, int before, item **out_items) {
+  int first = hr__node_first_argument(node), count = node->input_count - first;
+  *out_items = HR_ARENA_ARRAY(&e->scratch, item, (size_t)(before + count) + 1);
+  if (*out_items == NULL) {
+    return no_memory();
+  }
+  for (int i = 0; i < count; ++i) {
+    HR_RETURN_IF_ERROR(get_item(e, node->inputs[first + i], &(*out_items)[before + i]));
+  }
+  return HR_OK;
+}
+
+static hr_status evaluate_call(hr__evaluation *e, const hr__node *node, item *results) {
+  int64_t is_true = 1;
+  item *arguments = NULL;
+  if (node->kind == HR__NODE_IF) {
+    HR_RETURN_IF_ERROR(read_value(e, node->inputs[0], "condition", &is_true));
+  }
+  hr_status status = get_arguments(e, node, 0, &arguments);
+  if (status == HR_OK) {
+    status = evaluate_inner(e, e->stream, node->inner[is_true == 0], arguments, results);
+  }
+  release_items(node->input_count - hr__node_first_argument(node), arguments);
+  return status;
+}
+
+/* ---- loops ---- */
+
+typedef struct loop {
+  hr__evaluation *e;
+  const hr__node *node;
+  int before, input_count, stack_count; /* before: 1 for a number of the iteration among the inputs */
+  item *inputs;                         /* of the body */
+  item *outputs;                        /* of the body */
+  item *sequences;                      /* those of the arguments */
+  hr_tensor *stacked;                   /* stack_count of each iteration, with references */
+  int64_t iterations, capacity;
+} loop;
+
+static hr_status create_loop(hr__evaluation *e, const hr__node *node, loop *l) {
+  int first = hr__node_first_argument(node);
+  *l = (loop){.e = e, .node = node, .before = node->kind == HR__NODE_FOR};
+  l->input_count = l->before + node->input_count - first;
+  l->stack_count = node->result_count - node->carried_count;
+  l->outputs = HR_ARENA_ARRAY(&e->scratch, item, (size_t)node->result_count);
+  l->sequences = HR_ARENA_ARRAY(&e->scratch, item, (size_t)node->sequence_count + 1);
+  if (l->outputs == NULL || l->sequences == NULL) {
+    return no_memory();
+  }
+  HR_RETURN_IF_ERROR(get_arguments(e, node, l->before, &l->inputs));
+  for (int i = 0; i < node->sequence_count; ++i) {
+    l->sequences[i] = l->inputs[node->carried_count + i];
+    l->inputs[node->carried_count + i] = (item){0};
+  }
+  return HR_OK;
+}
+
+static void free_loop(loop *l) {
+  release_items(l->inputs != NULL ? l->input_count : 0, l->inputs);
+  release_items(l->outputs != NULL ? l->node->result_count : 0, l->outputs);
+  release_items(l->sequences != NULL ? l->node->sequence_count : 0, l->sequences);
+  for (int64_t i = 0; i < l->iterations * l->stack_count; ++i) {
+    hr_buffer_release(l->stacked[i].buffer);
+  }
+  hr_free(l->stacked);
+}
+
+/* Slice `index` of a sequence: a view. */
+static hr_status slice(loop *l, const item *sequence, int64_t index, item *out) {
+  const hr_tensor *x = &sequence->tensor, *middle;
+  int64_t begin[HR_RANK_MAX] = {index}, count[HR_RANK_MAX] = {1}, step[HR_RANK_MAX] = {1}, axis[1] = {0};
+  hr_tensor row = {0};
+  for (int d = 1; d < x->rank; ++d) {
+    count[d] = x->dims[d], step[d] = 1;
+  }
+  const hr_attribute part[3] = {{.kind = HR_ATTRIBUTE_INTS, .count = x->rank, .value = {.ints = begin}},
+                                {.kind = HR_ATTRIBUTE_INTS, .count = x->rank, .value = {.ints = count}},
+                                {.kind = HR_ATTRIBUTE_INTS, .count = x->rank, .value = {.ints = step}}};
+  const hr_attribute first = {.kind = HR_ATTRIBUTE_INTS, .count = 1, .value = {.ints = axis}};
+  HR_RETURN_IF_ERROR(hr_functional_apply(l->e->stream, HR_FUNCTIONAL_SLICE, 1, &x, 3, part, 1, &row));
+  middle = &row;
+  hr_buffer_release(out->tensor.buffer);
+  *out = (item){0};
+  hr_status status = hr_functional_apply(l->e->stream, HR_FUNCTIONAL_SQUEEZE, 1, &middle, 1, &first, 1, &out->tensor);
+  hr_buffer_release(row.buffer);
+  return status == HR_OK ? note_type(l->e, out) : status;
+}
+
+/* The slices of an iteration, or for none their types. */
+static hr_status set_slices(loop *l, int64_t index, bool is_none) {
+  for (int i = 0; i < l->node->sequence_count; ++i) {
+    item *sequence = &l->sequences[i], *to = &l->inputs[l->node->carried_count + i];
+    if (!is_none) {
+      HR_RETURN_IF_ERROR(write_item(l->e, sequence));
+      HR_RETURN_IF_ERROR(slice(l, sequence, index, to));
+      continue;
+    }
+    to->tensor = (hr_tensor){.dtype = sequence->tensor.dtype, .rank = sequence->tensor.rank - 1};
+    memcpy(to->tensor.dims, sequence->tensor.dims + 1, (size_t)to->tensor.rank * sizeof *to->tensor.dims);
+    HR_RETURN_IF_ERROR(note_type(l->e, to));
+  }
+  return HR_OK;
+}
+
+static hr_status set_iteration(loop *l, int64_t index, bool is_none) {
+  if (l->before > 0) {
+    item *number = &l->inputs[0];
+    hr_buffer_release(number->tensor.buffer);
+    *number = (item){.tensor = {.dtype = HR_DTYPE_I64}};
+    HR_RETURN_IF_ERROR(note_type(l->e, number));
+    number->fact.numbers = hr_arena_dup_words(&l->e->arena, &index, 1);
+    if (number->fact.numbers == NULL) {
+      return no_memory();
+    }
+  }
+  return set_slices(l, index, is_none);
+}
+
+/* Keeps the outputs of an iteration: carried ones as inputs of the next. */
+static hr_status pass_on(loop *l) {
+  int carried = l->node->carried_count;
+  if (l->iterations == l->capacity && l->stack_count > 0) {
+    int64_t capacity = l->capacity > 0 ? l->capacity * 2 : 8;
+    hr_tensor *larger = hr_realloc(l->stacked, (size_t)(capacity * l->stack_count) * sizeof *larger);
+    if (larger == NULL) {
+      return no_memory();
+    }
+    l->stacked = larger, l->capacity = capacity;
+  }
+  for (int i = 0; i < l->stack_count; ++i) {
+    HR_RETURN_IF_ERROR(write_item(l->e, &l->outputs[carried + i]));
+  }
+  for (int i = 0; i < l->stack_count; ++i) {
+    l->stacked[l->iterations * l->stack_count + i] = l->outputs[carried + i].tensor;
+    l->outputs[carried + i] = (item){0};
+  }
+  ++l->iterations;
+  for (int i = 0; i < carried; ++i) {
+    item *to = &l->inputs[l->before + i];
+    hr_buffer_release(to->tensor.buffer);
+    *to = l->outputs[i];
+    l->outputs[i] = (item){0};
+  }
+  return HR_OK;
+}
+
+static hr_status check_condition(loop *l, int64_t *out_is_true) {
+  item condition = {0};
+  hr_status status = evaluate_inner(l->e, l->e->stream, l->node->inner[1], l->inputs, &condition);
+  status = status == HR_OK ? read_one(l->e, &condition, "condition", out_is_true) : status;
+  hr_buffer_release(condition.tensor.buffer);
+  return status;
+}
+
+static hr_status count_iterations(loop *l, int64_t *out_count) {
+  if (l->node->kind == HR__NODE_FOR) {
+    return read_value(l->e, l->node->inputs[0], "count", out_count);
+  }
+  *out_count = l->node->kind == HR__NODE_SCAN ? l->sequences[0].fact.dims[0] : INT64_MAX;
+  for (int i = 1; i < l->node->sequence_count; ++i) {
+    if (l->sequences[i].fact.dims[0] != *out_count) {
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "scan: sequences have %lld and %lld slices, expected as many",
+                            (long long)*out_count, (long long)l->sequences[i].fact.dims[0]);
+    }
+  }
+  return HR_OK;
+}
+
+static hr_status iterate(loop *l) {
+  int64_t count = 0, is_true = 1;
+  HR_RETURN_IF_ERROR(count_iterations(l, &count));
+  while (l->iterations < count) {
+    HR_RETURN_IF_ERROR(l->node->kind == HR__NODE_WHILE ? check_condition(l, &is_true) : HR_OK);
+    if (is_true == 0) {
+      break;
+    }
+    HR_RETURN_IF_ERROR(set_iteration(l, l->iterations, false));
+    HR_RETURN_IF_ERROR(evaluate_inner(l->e, l->e->stream, l->node->inner[0], l->inputs, l->outputs));
+    HR_RETURN_IF_ERROR(pass_on(l));
+  }
+  return HR_OK;
+}
+
+/* The elements of no iteration: the types of the body's outputs say their dims. */
+static hr_status stack_none(loop *l, item *results) {
+  HR_RETURN_IF_ERROR(set_iteration(l, 0, true));
+  HR_RETURN_IF_ERROR(evaluate_inner(l->e, NULL, l->node->inner[0], l->inputs, l->outputs));
+  for (int i = l->node->carried_count; i < l->node->result_count; ++i) {
+    const hr_tensor *type = &l->outputs[i].tensor;
+    hr_tensor *to = &results[i].tensor;
+    int64_t dims[HR_RANK_MAX + 1] = {0};
+    memcpy(dims + 1, type->dims, (size_t)type->rank * sizeof *dims);
+    HR_RETURN_IF_ERROR(hr__evaluate_write(l->e, type->dtype, type->rank + 1, dims, "", to));
+    HR_RETURN_IF_ERROR(note_type(l->e, &results[i]));
+  }
+  return HR_OK;
+}
+
+static hr_status stack(loop *l, int output, item *result) {
+  const hr_tensor **parts = HR_ARENA_ARRAY(&l->e->scratch, const hr_tensor *, (size_t)l->iterations);
+  if (parts == NULL || l->iterations > INT32_MAX) {
+    return no_memory();
+  }
+  for (int64_t i = 0; i < l->iterations; ++i) {
+    parts[i] = &l->stacked[i * l->stack_count + output];
+  }
+  HR_RETURN_IF_ERROR(
+      hr_functional_apply(l->e->stream, HR_FUNCTIONAL_STACK, (int)l->iterations, parts, 0, NULL, 1, &result->tensor));
+  return note_type(l->e, result);
+}
+
+static hr_status give_results(loop *l, item *results) {
+  int carried = l->node->carried_count;
+  for (int i = 0; l->iterations > 0 && i < l->stack_count; ++i) {
+    HR_RETURN_IF_ERROR(stack(l, i, &results[carried + i]));
+  }
+  if (l->iterations == 0 && l->stack_count > 0) {
+    HR_RETURN_IF_ERROR(stack_none(l, results));
+  }
+  for (int i = 0; i < carried; ++i) {
+    results[i] = l->inputs[l->before + i];
+    l->inputs[l->before + i] = (item){0};
+  }
+  return HR_OK;
+}
+
+static hr_status evaluate_loop(hr__evaluation *e, const hr__node *node, item *results) {
+  loop l;
+  hr_status status = create_loop(e, node, &l);
+  status = status == HR_OK ? iterate(&l) : status;
+  status = status == HR_OK ? give_results(&l, results) : status;
+  free_loop(&l);
+  return status;
+}
+
+hr_status hr__evaluate_control(hr__evaluation *e, const hr__node *node) {
+  item *results = HR_ARENA_ARRAY(&e->scratch, item, (size_t)node->result_count);
+  if (results == NULL) {
+    return no_memory();
+  }
+  bool is_loop = node->kind != HR__NODE_INNER && node->kind != HR__NODE_IF;
+  hr_status status = is_loop ? evaluate_loop(e, node, results) : evaluate_call(e, node, results);
+  if (status != HR_OK) {
+    release_items(node->result_count, results);
+    return status;
+  }
+  set_results(e, node, results);
+  return HR_OK;
+}

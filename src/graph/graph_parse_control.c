@@ -1,0 +1,128 @@
+/* graph_parse_control.c: functions, control flow and variables in a graph's text. */
+#include "functional/functions.h"
+#include "graph/graph_parse.h"
+
+/* ---- functions ---- */
+
+/* "@" and the number of a function. */
+static bool parse_function_number(hr__parser *p, int64_t *out) {
+  return hr__lex_expect(p, '@', "'@'") && hr__lex_i64(p, out);
+}
+
+/* Labels and symbols belong to each function alone. */
+static void begin_lines(hr__parser *p, hr_graph *graph) {
+  p->graph = graph;
+  hr_vector_clear(&p->labels);
+  memset(p->symbols, 0, sizeof p->symbols);
+}
+
+bool hr__parse_function(hr__parser *p) {
+  int64_t number = 0;
+  hr_graph *graph = NULL;
+  if (p->whole != NULL || p->graph->values.count > 1) {
+    return hr__lex_fail(p, "functions in front of all other lines before this");
+  }
+  if (!parse_function_number(p, &number)) {
+    return false;
+  }
+  if (number != (int64_t)p->functions.count) {
+    return hr__lex_fail(p, "the next number of a function before this");
+  }
+  if (!hr__lex_expect(p, '{', "'{'")) {
+    return false;
+  }
+  if (!hr_vector_reserve(&p->functions, p->functions.count + 1)) {
+    return hr__lex_fail_memory(p);
+  }
+  hr_status status = hr_graph_create(&graph);
+  if (status != HR_OK) {
+    return hr__lex_fail_with(p, status);
+  }
+  p->whole = p->graph;
+  begin_lines(p, graph);
+  return true;
+}
+
+bool hr__parse_end(hr__parser *p) {
+  if (p->whole == NULL) {
+    return hr__lex_fail(p, "a function before this");
+  }
+  p->inner_operations += p->graph->inner_operations;
+  p->functions.data[p->functions.count++] = p->graph;
+  begin_lines(p, p->whole);
+  p->whole = NULL;
+  if (p->inner_operations > HR_GRAPH_INNER_MAX) {
+    return hr__lex_fail_with(p, hr_status_make(HR_STATUS_INVALID_ARGUMENT,
+                                               "functions use more than %d operations of functions in all",
+                                               HR_GRAPH_INNER_MAX));
+  }
+  return true;
+}
+
+/* ---- control flow ---- */
+
+static bool parse_inner(hr__parser *p, hr_graph **out) {
+  int64_t number = 0;
+  if (!parse_function_number(p, &number)) {
+    return false;
+  }
+  if (number < 0 || number >= (int64_t)p->functions.count) {
+    return hr__lex_fail(p, "the number of an earlier function before this");
+  }
+  *out = p->functions.data[number];
+  return true;
+}
+
+/* "carried=1", "sequences=1" */
+static bool parse_count(hr__parser *p, hr__node *like) {
+  int64_t number = 0;
+  bool is_loop = like->kind != HR__NODE_INNER && like->kind != HR__NODE_IF;
+  bool is_carried = strcmp(p->word, "carried") == 0 && is_loop;
+  if (!is_carried && (strcmp(p->word, "sequences") != 0 || like->kind != HR__NODE_SCAN)) {
+    return hr__lex_fail(p, is_loop ? "carried= or sequences= before this" : "an operand before this");
+  }
+  if (!hr__lex_i64(p, &number)) {
+    return false;
+  }
+  if (number < 0 || number > HR__GRAPH_OPERANDS_MAX) {
+    return hr__lex_fail(p, "a number of arguments before this");
+  }
+  *(is_carried ? &like->carried_count : &like->sequence_count) = (int)number;
+  return true;
+}
+
+bool hr__parse_control(hr__parser *p, hr__node_kind kind, hr_value *out) {
+  hr__node like = {.kind = kind};
+  int inner_count = kind == HR__NODE_IF || kind == HR__NODE_WHILE ? 2 : 1;
+  for (int i = 0; i < inner_count; ++i) {
+    if ((i > 0 && !hr__lex_expect(p, ',', "','")) || !parse_inner(p, &like.inner[i])) {
+      return false;
+    }
+  }
+  while (!hr__lex_take(p, ')')) {
+    if (!hr__lex_expect(p, ',', "',' or ')'")) {
+      return false;
+    }
+    if (!(hr__lex_attribute_name(p) ? parse_count(p, &like) : hr__parse_push_operand(p))) {
+      return false;
+    }
+  }
+  like.input_count = (int)p->operands.count;
+  if (p->operands.count < (size_t)hr__node_first_argument(&like) || p->operands.count > HR__GRAPH_OPERANDS_MAX) {
+    return hr__lex_fail(p, "a condition or a count, and fewer arguments before this");
+  }
+  *out = hr__graph_add_control(p->graph, &like, like.inner, p->operands.data);
+  return hr__lex_check(p);
+}
+
+/* ---- variables ---- */
+
+bool hr__parse_assign(hr__parser *p) {
+  hr_value variable = 0, value = 0;
+  hr__lex_skip(p);
+  if (!hr__parse_reference(p, &variable) || !hr__lex_expect(p, '=', "'='") || !hr__parse_operand(p, &value)) {
+    return false;
+  }
+  hr_graph_assign(p->graph, variable, value);
+  return hr__lex_check(p);
+}

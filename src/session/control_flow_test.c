@@ -1,0 +1,605 @@
+/* Control flow and variables: graphs as text, applied to a stream and run by sessions, with the same answers. */
+#include "graph/graph_test.h"
+#include "headrace/package.h"
+#include "headrace/part.h"
+#include "headrace/session.h"
+
+static hr_session_stats stats_of(const hr_session *session) {
+  hr_session_stats stats;
+  hr_session_stats_read(session, sizeof stats, &stats);
+  return stats;
+}
+
+static hr_session *session_of(const hr_graph *graph, const hr_session_options *options) {
+  hr_session *session = NULL;
+  open_stream();
+  HR_ASSERT_OK(hr_session_create(stream, graph, options, &session));
+  return session;
+}
+
+enum { OUTPUTS_MAX = 4 };
+
+typedef struct answer {
+  int rank;
+  int64_t dims[4];
+  const float *values;
+} answer;
+
+static void expect_answers(const hr_tensor *out, int count, const answer *expected) {
+  for (int i = 0; i < count; ++i) {
+    HR_ASSERT_EQ(out[i].rank, expected[i].rank);
+    for (int d = 0; d < out[i].rank; ++d) {
+      HR_ASSERT_EQ(out[i].dims[d], expected[i].dims[d]);
+    }
+    expect_values(&out[i], hr_tensor_count(&out[i]), expected[i].values);
+  }
+}
+
+static void release_each(int count, hr_tensor *tensors) {
+  for (int i = 0; i < count; ++i) {
+    hr_tensor_release(&tensors[i]);
+  }
+}
+
+/* The graph and its text read back, on a stream, and by sessions with and without simplification, each twice. Returns
+ * the waits of a run. */
+static int64_t check(const char *text, int input_count, const hr_tensor *inputs, int count, const answer *expected) {
+  hr_graph *g = graph_of(text), *again = read_back(g);
+  const hr_tensor *places[OUTPUTS_MAX];
+  hr_tensor out[OUTPUTS_MAX];
+  int64_t waits = 0;
+  open_stream();
+  for (int i = 0; i < input_count; ++i) {
+    places[i] = &inputs[i];
+  }
+  HR_ASSERT_OK(hr_graph_apply(again, stream, input_count, places, count, out));
+  expect_answers(out, count, expected);
+  release_each(count, out);
+  for (int i = 0; i < 4; ++i) {
+    hr_session *session = session_of(i % 2 == 0 ? g : again, &(hr_session_options){.keeps_operations = i < 2});
+    for (int run = 0; run < 2; ++run) {
+      HR_ASSERT_OK(hr_session_run(session, input_count, places, count, out));
+      expect_answers(out, count, expected);
+      for (int k = 0; k < count; ++k) {
+        for (int j = 0; j < input_count; ++j) {
+          HR_ASSERT(out[k].buffer != inputs[j].buffer);
+        }
+        HR_ASSERT(k == 0 || out[k].buffer != out[k - 1].buffer);
+      }
+      release_each(count, out);
+    }
+    HR_ASSERT_EQ(stats_of(session).waits % 2, 0);
+    waits = stats_of(session).waits / 2;
+    hr_session_release(session);
+  }
+  hr_graph_release(again);
+  hr_graph_release(g);
+  return waits;
+}
+
+static hr_tensor bool_of(bool value) {
+  const uint8_t element = value;
+  return tensor_of(HR_DTYPE_BOOL, 0, NULL, &element);
+}
+static hr_tensor i64_of(int64_t value) {
+  return tensor_of(HR_DTYPE_I64, 0, NULL, &value);
+}
+
+/* ---- calls and conditions ---- */
+
+HR_TEST(a_call_is_the_callee_for_its_arguments) {
+  open_stream();
+  const hr_tensor x = counted(DIMS(2, 3));
+  HR_ASSERT_EQ(check("graph 2\nfunction @0 {\ninput %a f32[n]\ninput %b f32[n]\n%s = add(%a, %b)\noutput s = %s\n"
+                     "output b = %b\n}\nfunction @1 {\ninput %m f32[k, 3]\nconstant %c f32[3] = [1.0, 2.0, 3.0]\n"
+                     "%r = sum(%m, axis=[0])\n%0, %1 = call(@0, %r, %c)\noutput s = %0\noutput b = %1\n}\n"
+                     "input %x f32[n, 3]\n%0, %1 = call(@1, %x)\n%2, %3 = call(@0, %0, %1)\noutput p = %0\n"
+                     "output q = %2\noutput b = %3\n",
+                     1, &x, 3, (answer[]){{1, {3}, F32(4, 7, 10)}, {1, {3}, F32(5, 9, 13)}, {1, {3}, F32(1, 2, 3)}}),
+               0);
+  hr_tensor_release((hr_tensor *)&x);
+}
+
+static const char choice[] =
+    "graph 2\nfunction @0 {\ninput %a f32[n]\n%s = multiply(%a, 2)\noutput s = %s\n}\n"
+    "function @1 {\ninput %a f32[n]\n%s = concat(%a, %a)\noutput s = %s\n}\n"
+    "input %c bool[]\ninput %x f32[n]\n%y = if(@0, @1, %c, %x)\n%z = add(%y, 1)\noutput z = %z\n";
+
+HR_TEST(a_condition_of_the_device_is_waited_for) {
+  open_stream();
+  hr_tensor inputs[2] = {bool_of(true), counted(DIMS(2))};
+  HR_ASSERT_EQ(check(choice, 2, inputs, 1, (answer[]){{1, {2}, F32(1, 3)}}), 1);
+  hr_tensor_release(&inputs[0]);
+  inputs[0] = bool_of(false);
+  HR_ASSERT_EQ(check(choice, 2, inputs, 1, (answer[]){{1, {4}, F32(1, 2, 1, 2)}}), 1);
+  release_each(2, inputs);
+}
+
+HR_TEST(a_condition_of_shapes_is_known) {
+  open_stream();
+  static const char text[] = "graph 2\nfunction @0 {\ninput %a f32[n]\n%s = multiply(%a, 2)\noutput s = %s\n}\n"
+                             "function @1 {\ninput %a f32[n]\n%s = negative(%a)\noutput s = %s\n}\n"
+                             "input %x f32[n]\n%c = greater(n, 2)\n%y = if(@0, @1, %c, %x)\noutput y = %y\n";
+  const hr_tensor two = counted(DIMS(2)), three = counted(DIMS(3));
+  HR_ASSERT_EQ(check(text, 1, &two, 1, (answer[]){{1, {2}, F32(0, -1)}}), 0);
+  HR_ASSERT_EQ(check(text, 1, &three, 1, (answer[]){{1, {3}, F32(0, 2, 4)}}), 0);
+  hr_tensor_release((hr_tensor *)&two);
+  hr_tensor_release((hr_tensor *)&three);
+}
+
+/* ---- loops ---- */
+
+HR_TEST(a_known_count_becomes_one_part) {
+  open_stream();
+  static const char text[] =
+      "graph 2\nfunction @0 {\ninput %i i64[]\ninput %a f32[2]\ninput %b f32[2]\n%s = add(%a, %b)\n"
+      "%t = add(%s, %i)\noutput s = %t\noutput i = %i\n}\ninput %x f32[n]\ninput %y f32[2]\n"
+      "%0, %1 = for(@0, n, %y, %y, carried=1)\noutput y = %0\noutput i = %1\n";
+  hr_tensor inputs[2] = {counted(DIMS(3)), counted(DIMS(2))};
+  HR_ASSERT_EQ(check(text, 2, inputs, 2, (answer[]){{1, {2}, F32(3, 7)}, {1, {3}, F32(0, 1, 2)}}), 0);
+  hr_graph *g = graph_of(text);
+  expect_graph_type(g, hr_graph_output_value(g, 0), "f32[2]");
+  expect_graph_type(g, hr_graph_output_value(g, 1), "i64[n]");
+  hr_session *session = session_of(g, NULL);
+  const hr_tensor *places[2] = {&inputs[0], &inputs[1]};
+  HR_ASSERT_OK(hr_session_warm(session, 2, places));
+  HR_ASSERT(stats_of(session).records >= 6);
+  HR_ASSERT_EQ(stats_of(session).instances, 1);
+  hr_session_release(session);
+  hr_graph_release(g);
+  release_each(2, inputs);
+}
+
+HR_TEST(no_iteration_leaves_the_start_and_stacks_nothing) {
+  open_stream();
+  static const char text[] =
+      "graph 2\nfunction @0 {\ninput %i i64[]\ninput %a f32[m]\n%t = add(%a, 1)\n%r = stack(%a, %a)\noutput t = %t\n"
+      "output r = %r\n}\ninput %k i64[]\ninput %y f32[m]\n%0, %1 = for(@0, %k, %y, carried=1)\noutput y = %0\n"
+      "output r = %1\n";
+  for (int64_t count = -1; count < 1; ++count) {
+    hr_tensor inputs[2] = {i64_of(count), counted(DIMS(3))};
+    HR_ASSERT_EQ(check(text, 2, inputs, 2, (answer[]){{1, {3}, F32(0, 1, 2)}, {3, {0, 2, 3}, NULL}}), 1);
+    release_each(2, inputs);
+  }
+  hr_tensor inputs[2] = {i64_of(2), counted(DIMS(1))};
+  HR_ASSERT_EQ(check(text, 2, inputs, 2, (answer[]){{1, {1}, F32(2)}, {3, {2, 2, 1}, F32(0, 0, 1, 1)}}), 1);
+  release_each(2, inputs);
+}
+
+HR_TEST(a_loop_with_a_counter_does_not_wait) {
+  open_stream();
+  static const char text[] =
+      "graph 2\nfunction @0 {\ninput %i i64[]\ninput %a f32[]\n%j = add(%i, 2)\n%b = multiply(%a, 2)\noutput j = %j\n"
+      "output b = %b\n}\nfunction @1 {\ninput %i i64[]\ninput %a f32[]\n%c = less(%i, 7)\noutput c = %c\n}\n"
+      "input %x f32[]\nconstant %z i64[] = [0]\n%0, %1 = while(@0, @1, %z, %x, carried=2)\noutput i = %0\n"
+      "output x = %1\n";
+  const hr_tensor x = tensor_of(HR_DTYPE_F32, 0, NULL, F32(3));
+  HR_ASSERT_EQ(check(text, 1, &x, 2, (answer[]){{0, {0}, F32(8)}, {0, {0}, F32(48)}}), 0);
+  hr_tensor_release((hr_tensor *)&x);
+}
+
+/* Doubles x until it is above a limit, and collects what it was. */
+static const char doubling[] =
+    "graph 2\nfunction @0 {\ninput %a f32[]\ninput %l f32[]\n%b = multiply(%a, 2)\noutput b = %b\noutput a = %a\n}\n"
+    "function @1 {\ninput %a f32[]\ninput %l f32[]\n%c = less_equal(%a, %l)\noutput c = %c\n}\n"
+    "input %x f32[]\ninput %l f32[]\n%0, %1 = while(@0, @1, %x, %l, carried=1)\n%2 = sum(%1)\noutput x = %0\n"
+    "output all = %1\noutput sum = %2\n";
+
+HR_TEST(a_while_loop_reads_its_condition) {
+  open_stream();
+  hr_tensor inputs[2] = {tensor_of(HR_DTYPE_F32, 0, NULL, F32(3)), tensor_of(HR_DTYPE_F32, 0, NULL, F32(20))};
+  HR_ASSERT_EQ(check(doubling, 2, inputs, 3, (answer[]){{0, {0}, F32(24)}, {1, {3}, F32(3, 6, 12)}, {0, {0}, F32(21)}}),
+               4);
+  hr_graph *g = graph_of(doubling);
+  expect_graph_type(g, hr_graph_output_value(g, 1), "f32[?]");
+  hr_session *session = session_of(g, NULL);
+  const hr_tensor *places[2] = {&inputs[0], &inputs[1]};
+  hr_tensor out[3];
+  for (int i = 0; i < 3; ++i) {
+    HR_ASSERT_OK(hr_session_run(session, 2, places, 3, out));
+    release_each(3, out);
+    HR_ASSERT_EQ(stats_of(session).instances, 3); /* of the graph, the condition and the body */
+  }
+  hr_session_release(session);
+  hr_graph_release(g);
+  release_each(2, inputs);
+}
+
+HR_TEST(carried_dims_may_change) {
+  open_stream();
+  static const char text[] = "graph 2\nfunction @0 {\ninput %i i64[]\ninput %a f32[n]\ninput %x f32[1]\n%b = "
+                             "concat(%a, %x)\noutput b = %b\n}\n"
+                             "input %k i64[]\ninput %x f32[1]\n%0 = for(@0, %k, %x, %x, carried=1)\noutput y = %0\n";
+  hr_graph *g = graph_of(text);
+  expect_graph_type(g, hr_graph_output_value(g, 0), "f32[?]");
+  hr_graph_release(g);
+  hr_tensor inputs[2] = {i64_of(3), tensor_of(HR_DTYPE_F32, DIMS(1), F32(5))};
+  HR_ASSERT_EQ(check(text, 2, inputs, 1, (answer[]){{1, {4}, F32(5, 5, 5, 5)}}), 1);
+  release_each(2, inputs);
+}
+
+HR_TEST(a_scan_has_slices_and_stacks) {
+  open_stream();
+  static const char text[] =
+      "graph 2\nfunction @0 {\ninput %s f32[]\ninput %a f32[]\ninput %b i64[2]\ninput %c f32[]\n%t = add(%s, %a)\n"
+      "%u = multiply(%b, %c)\noutput s = %t\noutput t = %t\noutput u = %u\n}\n"
+      "input %x f32[n]\ninput %b i64[n, 2]\nconstant %z f32[] = [10.0]\n"
+      "%0, %1, %2 = scan(@0, %z, %x, %b, %z, carried=1, sequences=2)\noutput s = %0\noutput t = %1\noutput u = %2\n";
+  const int64_t pairs[6] = {1, 2, 3, 4, 5, 6};
+  hr_tensor inputs[2] = {counted(DIMS(3)), tensor_of(HR_DTYPE_I64, DIMS(3, 2), pairs)};
+  hr_graph *g = graph_of(text);
+  expect_graph_type(g, hr_graph_output_value(g, 2), "f32[n,2]");
+  hr_graph_release(g);
+  HR_ASSERT_EQ(
+      check(text, 2, inputs, 3,
+            (answer[]){{0, {0}, F32(13)}, {1, {3}, F32(10, 11, 13)}, {2, {3, 2}, F32(10, 20, 30, 40, 50, 60)}}),
+      0);
+  release_each(2, inputs);
+  inputs[0] = counted(DIMS(0)), inputs[1] = tensor_of(HR_DTYPE_I64, DIMS(0, 2), pairs);
+  HR_ASSERT_EQ(check(text, 2, inputs, 3, (answer[]){{0, {0}, F32(10)}, {1, {0}, NULL}, {2, {0, 2}, NULL}}), 0);
+  release_each(2, inputs);
+}
+
+HR_TEST(slices_of_turned_sequences) {
+  open_stream();
+  static const char text[] =
+      "graph 2\nfunction @0 {\ninput %s f32[2]\ninput %a f32[2]\n%h = divide(%s, 2)\n%t = add(%h, %a)\noutput t = "
+      "%t\n}\n"
+      "input %x f32[2, n]\n%f = flip(%x, axis=[1])\n%y = moveaxis(%f, source=1, destination=0)\nconstant %z f32[2] = "
+      "[0.0, 0.0]\n%0 = scan(@0, %z, %y, carried=1, sequences=1)\noutput s = %0\n";
+  hr_tensor x = counted(DIMS(2, 3)); /* rows 2 1 0 and 5 4 3: halves of sums */
+  HR_ASSERT_EQ(check(text, 1, &x, 1, (answer[]){{1, {2}, F32(1, 6.25F)}}), 0);
+  hr_tensor_release(&x);
+}
+
+HR_TEST(loops_inside_of_loops) {
+  open_stream();
+  static const char text[] =
+      "graph 2\nfunction @0 {\ninput %i i64[]\ninput %a f32[]\ninput %x f32[]\n%b = add(%a, %x)\noutput b = %b\n}\n"
+      "function @1 {\ninput %i i64[]\ninput %a f32[]\ninput %x f32[]\n%b = for(@0, %i, %a, %x, carried=1)\n"
+      "output b = %b\n}\ninput %k i64[]\ninput %x f32[]\nconstant %z f32[] = [0.0]\n"
+      "%0 = for(@1, 4, %z, %x, carried=1)\n%1 = for(@1, %k, %z, %x, carried=1)\noutput p = %0\noutput q = %1\n";
+  hr_tensor inputs[2] = {i64_of(5), tensor_of(HR_DTYPE_F32, 0, NULL, F32(2))};
+  HR_ASSERT_EQ(check(text, 2, inputs, 2, (answer[]){{0, {0}, F32(12)}, {0, {0}, F32(20)}}), 1);
+  release_each(2, inputs);
+}
+
+HR_TEST(long_loops_become_several_parts) {
+  open_stream();
+  static const char text[] =
+      "graph 2\nfunction @0 {\ninput %i i64[]\ninput %a f32[]\n%b = add(%a, %i)\noutput b = %b\n}\n"
+      "input %x f32[]\n%0 = for(@0, 40000, %x, carried=1)\noutput y = %0\n";
+  hr_graph *g = graph_of(text);
+  hr_session *session = session_of(g, NULL);
+  const hr_tensor x = tensor_of(HR_DTYPE_F32, 0, NULL, F32(0)), *places[1] = {&x};
+  hr_tensor y;
+  HR_ASSERT_OK(hr_session_run(session, 1, places, 1, &y));
+  float got;
+  read(&y, &got);
+  HR_ASSERT(is_close((double)got, 40000.0 * 39999 / 2, 1e-3));
+  HR_ASSERT_EQ(stats_of(session).instances, 2);
+  hr_tensor_release(&y);
+  hr_tensor_release((hr_tensor *)&x);
+  hr_session_release(session);
+  hr_graph_release(g);
+}
+
+/* ---- dims that depend on data ---- */
+
+HR_TEST(counts_of_the_device_are_dims) {
+  open_stream();
+  hr_graph *g = graph_of("graph 2\ninput %x f32[n]\n%m = greater(%x, 1)\n%y = compress(%m, %x)\n%u, %v, %w, %t = "
+                         "unique(%x)\n%z = compress(%m, %x)\n%s = add(%y, %z)\noutput y = %y\noutput u = %u\n"
+                         "output w = %w\noutput t = %t\noutput s = %s\n");
+  expect_graph_type(g, hr_graph_output_value(g, 0), "f32[?]");
+  expect_graph_type(g, hr_graph_output_value(g, 1), "f32[?]");
+  expect_graph_type(g, hr_graph_output_value(g, 2), "i64[n]");
+  expect_graph_type(g, hr_graph_output_value(g, 3), "i64[?]");
+  expect_graph_type(g, hr_graph_output_value(g, 4), "f32[?]");
+  hr_graph_release(g);
+  static const char counts[] =
+      "graph 2\ninput %x f32[n]\n%m = greater(%x, 1)\n%y = compress(%m, %x)\n%i = nonzero(%m)\n%z = multiply(%y, %i)\n"
+      "%u, %v, %w, %t = unique(%x)\n%q = add(%t, 0)\noutput y = %y\noutput z = %z\noutput u = %u\noutput q = %q\n";
+  hr_tensor x = tensor_of(HR_DTYPE_F32, DIMS(4), F32(3, 1, 3, 2));
+  HR_ASSERT_EQ(
+      check(counts, 1, &x, 4,
+            (answer[]){
+                {1, {3}, F32(3, 3, 2)}, {2, {1, 3}, F32(0, 6, 6)}, {1, {3}, F32(1, 2, 3)}, {1, {3}, F32(1, 1, 2)}}),
+      3);
+  hr_tensor_release(&x);
+  x = tensor_of(HR_DTYPE_F32, DIMS(2), F32(0, 0));
+  HR_ASSERT_EQ(
+      check(counts, 1, &x, 4, (answer[]){{1, {0}, NULL}, {2, {1, 0}, NULL}, {1, {1}, F32(0)}, {1, {1}, F32(2)}}), 3);
+  hr_tensor_release(&x);
+}
+
+HR_TEST(numbers_that_are_read_are_attributes) {
+  open_stream();
+  static const char text[] = "graph 2\ninput %k i64[]\ninput %x f32[n]\n%r = read(%k)\n%a = arange(stop=%r)\n"
+                             "%p = slice(%x, begin=[%r], count=[1], step=[1])\noutput a = %a\noutput p = %p\n";
+  hr_tensor inputs[2] = {i64_of(2), counted(DIMS(4))};
+  HR_ASSERT_EQ(check(text, 2, inputs, 2, (answer[]){{1, {2}, F32(0, 1)}, {1, {1}, F32(2)}}), 1);
+  hr_tensor_release(&inputs[0]);
+  inputs[0] = i64_of(3);
+  HR_ASSERT_EQ(check(text, 2, inputs, 2, (answer[]){{1, {3}, F32(0, 1, 2)}, {1, {1}, F32(3)}}), 1);
+  release_each(2, inputs);
+}
+
+HR_TEST(the_number_of_an_iteration_is_read_without_a_wait) {
+  open_stream();
+  static const char text[] =
+      "graph 2\nfunction @0 {\ninput %i i64[]\ninput %s f32[]\ninput %x f32[n]\n%r = read(%i)\n"
+      "%p = slice(%x, begin=[%r], count=[1], step=[1])\n%q = reshape(%p, shape=[])\n%t = add(%s, %q)\noutput t = "
+      "%t\n}\n"
+      "input %k i64[]\ninput %x f32[n]\nconstant %z f32[] = [0.0]\n%0 = for(@0, 3, %z, %x, carried=1)\n"
+      "%1 = for(@0, %k, %z, %x, carried=1)\noutput p = %0\noutput q = %1\n";
+  hr_tensor inputs[2] = {i64_of(4), counted(DIMS(4))};
+  HR_ASSERT_EQ(check(text, 2, inputs, 2, (answer[]){{0, {0}, F32(3)}, {0, {0}, F32(6)}}), 1);
+  release_each(2, inputs);
+}
+
+HR_TEST(captures_and_inferences_read_nothing) {
+  open_stream();
+  hr_graph *g = graph_of(choice);
+  hr_tensor inputs[2] = {bool_of(true), counted(DIMS(2))}, out;
+  const hr_tensor *places[2] = {&inputs[0], &inputs[1]};
+  HR_ASSERT_ERROR(hr_graph_apply(g, NULL, 2, places, 1, &out), HR_STATUS_UNIMPLEMENTED,
+                  "\"y\": \"c\": the condition is computed by the device");
+  hr_stream *capture = NULL;
+  HR_ASSERT_OK(hr_capture_create(device, &capture));
+  HR_ASSERT_ERROR(hr_graph_apply(g, capture, 2, places, 1, &out), HR_STATUS_UNIMPLEMENTED,
+                  "\"y\": \"c\": the condition is computed by the device: a capture can't wait");
+  hr_stream_release(capture);
+  release_each(2, inputs);
+  hr_graph_release(g);
+}
+
+HR_TEST(failures_inside_name_the_values) {
+  open_stream();
+  hr_graph *g =
+      graph_of("graph 2\nfunction @0 {\ninput %a f32[n]\n%half = reshape(%a, shape=[-1, 2])\noutput h = %half\n}\n"
+               "input %x f32[n]\n%y = call(@0, %x)\noutput y = %y\n");
+  hr_session *session = session_of(g, NULL);
+  hr_tensor odd = counted(DIMS(3)), even = counted(DIMS(4)), out;
+  const hr_tensor *places[1] = {&odd};
+  HR_ASSERT_ERROR(hr_session_run(session, 1, places, 1, &out), HR_STATUS_INVALID_ARGUMENT,
+                  "\"y\": \"half\": reshape: ");
+  places[0] = &even;
+  HR_ASSERT_OK(hr_session_run(session, 1, places, 1, &out));
+  EXPECT(&out, 0, 1, 2, 3);
+  RELEASE(&odd, &even, &out);
+  hr_session_release(session);
+  hr_graph_release(g);
+}
+
+/* ---- variables ---- */
+
+HR_TEST(variables_keep_their_values_between_runs) {
+  open_stream();
+  hr_graph *g = graph_of("graph 2\nvariable %w f32[2] = [1.0, 2.0]\nvariable %v f32[2] = [5.0, 6.0]\n"
+                         "variable %u f32[2] = [0.0, 0.0]\ninput %x f32[2]\n%s = add(%w, %x)\nassign %w = %s\n"
+                         "assign %v = %w\noutput s = %s\noutput v = %v\noutput u = %u\n"),
+           *again = read_back(g);
+  hr_graph_release(g);
+  hr_session *session = session_of(again, NULL);
+  hr_graph_release(again);
+  hr_tensor x = tensor_of(HR_DTYPE_F32, DIMS(2), F32(10, 20)), out[3], w;
+  const hr_tensor *places[1] = {&x};
+  HR_ASSERT_OK(hr_session_run(session, 1, places, 3, out));
+  EXPECT(&out[0], 11, 22);
+  EXPECT(&out[1], 5, 6);
+  EXPECT(&out[2], 0, 0);
+  release_each(3, out);
+  HR_ASSERT_OK(hr_session_run(session, 1, places, 3, out));
+  EXPECT(&out[0], 21, 42);
+  EXPECT(&out[1], 1, 2); /* the value from before the first run's end */
+  release_each(3, out);
+  HR_ASSERT_OK(hr_session_variable(session, "w", &w));
+  EXPECT(&w, 21, 42);
+  hr_tensor_release(&w);
+  HR_ASSERT_OK(hr_session_set_variable(session, "w", &x));
+  HR_ASSERT_OK(hr_session_run(session, 1, places, 3, out));
+  EXPECT(&out[0], 20, 40);
+  EXPECT(&out[1], 11, 22);
+  release_each(3, out);
+  EXPECT(&x, 10, 20);
+  hr_tensor wrong = counted(DIMS(3));
+  HR_ASSERT_ERROR(hr_session_set_variable(session, "w", &wrong), HR_STATUS_INVALID_ARGUMENT,
+                  "variable \"w\" is given f32[3], expected f32[2]");
+  HR_ASSERT_ERROR(hr_session_variable(session, "x", &w), HR_STATUS_NOT_FOUND, "there is no variable \"x\"");
+  RELEASE(&wrong, &x);
+  hr_session_release(session);
+}
+
+HR_TEST(variables_and_conditions_train_together) {
+  open_stream();
+  hr_graph *g =
+      graph_of("graph 2\nfunction @0 {\ninput %w f64[2]\n%y = multiply(%w, 0.5)\noutput y = %y\n}\n"
+               "function @1 {\ninput %w f64[2]\noutput y = %w\n}\nvariable %w f64[2] = [4.0, 1.0]\ninput %t f64[2]\n"
+               "%e = subtract(%w, %t)\n%q = square(%e)\n%l = sum(%q)\n%g = gradient(%l, %w)\n%h = multiply(%g, 0.25)\n"
+               "%n = subtract(%w, %h)\n%c = greater(%l, 1)\n%r = if(@1, @0, %c, %n)\nassign %w = %r\noutput l = %l\n");
+  hr_session *session = session_of(g, NULL);
+  const double target[2] = {2, 1};
+  hr_tensor t = tensor_of(HR_DTYPE_F64, DIMS(2), target), l, w;
+  const hr_tensor *places[1] = {&t};
+  double losses[2], value[2];
+  for (int i = 0; i < 2; ++i) {
+    HR_ASSERT_OK(hr_session_run(session, 1, places, 1, &l));
+    read_doubles(&l, &losses[i]);
+    hr_tensor_release(&l);
+  }
+  HR_ASSERT(losses[0] == 4 && losses[1] == 1); /* 4 to 3, then to 2.5 and half of that */
+  HR_ASSERT_OK(hr_session_variable(session, "w", &w));
+  read_doubles(&w, value);
+  HR_ASSERT(value[0] == 1.25 && value[1] == 0.5);
+  HR_ASSERT_EQ(stats_of(session).waits, 2);
+  RELEASE(&w, &t);
+  hr_session_release(session);
+  hr_graph_release(g);
+}
+
+/* ---- gradients ---- */
+
+/* The gradient of output 0 by input 0 against differences, in f64. The text's outputs: a number, its gradient. */
+static void check_gradient(const char *text, int count, const double *at, const hr_tensor *others) {
+  enum { MOST_ELEMENTS = 8 };
+  hr_graph *g = graph_of(text);
+  hr_session *session = session_of(g, NULL);
+  double values[MOST_ELEMENTS], gradient[MOST_ELEMENTS], sides[2];
+  const double step = 1e-5;
+  for (int i = -1; i < 2 * count; ++i) {
+    memcpy(values, at, (size_t)count * sizeof *values);
+    if (i >= 0) {
+      values[i / 2] += i % 2 == 0 ? step : -step;
+    }
+    hr_tensor x = tensor_of(HR_DTYPE_F64, DIMS(count), values), out[2];
+    const hr_tensor *places[3] = {&x, others, others != NULL ? others + 1 : NULL};
+    HR_ASSERT_OK(hr_session_run(session, hr_graph_input_count(g), places, 2, out));
+    read_doubles(&out[0], &sides[(i + 2) % 2]);
+    if (i < 0) {
+      expect_type(&out[1], HR_DTYPE_F64, DIMS(count));
+      read_doubles(&out[1], gradient);
+    }
+    if (i % 2 == 1) {
+      HR_ASSERT(is_close(gradient[i / 2], (sides[0] - sides[1]) / (2 * step), 1e-7));
+    }
+    RELEASE(&x, &out[0], &out[1]);
+  }
+  hr_session_release(session);
+  hr_graph_release(g);
+}
+
+HR_TEST(gradients_through_calls_and_conditions) {
+  open_stream();
+  static const char text[] =
+      "graph 2\nfunction @0 {\ninput %a f64[n]\ninput %b f64[n]\n%s = sin(%a)\n%t = multiply(%s, %b)\noutput t = "
+      "%t\n}\n"
+      "function @1 {\ninput %a f64[n]\ninput %b f64[n]\n%s = exp(%b)\noutput t = %s\n}\n"
+      "input %x f64[n]\ninput %c bool[]\n%y = call(@0, %x, %x)\n%z = if(@0, @1, %c, %y, %x)\n%w = multiply(%z, %y)\n"
+      "%l = sum(%w)\n%g = gradient(%l, %x)\noutput l = %l\noutput g = %g\n";
+  for (int i = 0; i < 2; ++i) {
+    hr_tensor c = bool_of(i == 0);
+    check_gradient(text, 3, (double[]){0.3, -1.2, 2}, &c);
+    hr_tensor_release(&c);
+  }
+}
+
+HR_TEST(gradients_through_loops) {
+  open_stream();
+  static const char loops[] =
+      "graph 2\nfunction @0 {\ninput %i i64[]\ninput %a f64[n]\ninput %x f64[n]\n%s = tanh(%a)\n%p = multiply(%s, %x)\n"
+      "%t = add(%p, %i)\noutput t = %t\noutput s = %s\n}\ninput %x f64[n]\ninput %k i64[]\n"
+      "%0, %1 = for(@0, %k, %x, %x, carried=1)\n%2 = sum(%0)\n%3 = multiply(%1, %1)\n%4 = sum(%3)\n%l = add(%2, %4)\n"
+      "%g = gradient(%l, %x)\noutput l = %l\noutput g = %g\n";
+  for (int64_t count = 0; count < 4; count += 3) {
+    hr_tensor k = i64_of(count);
+    check_gradient(loops, 2, (double[]){0.3, -1.2}, &k);
+    hr_tensor_release(&k);
+  }
+  check_gradient("graph 2\nfunction @0 {\ninput %s f64[]\ninput %a f64[]\n%p = multiply(%s, %a)\n%t = sin(%p)\n"
+                 "output s = %t\noutput t = %t\n}\ninput %x f64[n]\nconstant %z f64[] = [0.7]\n"
+                 "%0, %1 = scan(@0, %z, %x, carried=1, sequences=1)\n%2 = exp(%1)\n%3 = sum(%2)\n%l = add(%0, %3)\n"
+                 "%g = gradient(%l, %x)\noutput l = %l\noutput g = %g\n",
+                 4, (double[]){0.3, -1.2, 2, 0.9}, NULL);
+  check_gradient("graph 2\nfunction @0 {\ninput %a f64[n]\n%b = multiply(%a, %a)\noutput b = %b\n}\n"
+                 "function @1 {\ninput %a f64[n]\n%s = sum(%a)\n%c = less(%s, 100)\noutput c = %c\n}\n"
+                 "input %x f64[n]\n%y = while(@0, @1, %x, carried=1)\n%l = sum(%y)\n%g = gradient(%l, %x)\n"
+                 "output l = %l\noutput g = %g\n",
+                 2, (double[]){1.5, -1.2}, NULL);
+}
+
+HR_TEST(a_body_may_have_gradients_of_its_own) {
+  open_stream();
+  static const char text[] = /* Newton's steps to the square root of x, and how it changes with x */
+      "graph 2\nfunction @0 {\ninput %i i64[]\ninput %a f64[n]\ninput %x f64[n]\n%s = square(%a)\n%f = subtract(%s, "
+      "%x)\n"
+      "%d = gradient(%f, %a)\n%q = divide(%f, %d)\n%t = subtract(%a, %q)\noutput t = %t\n}\n"
+      "input %x f64[n]\nconstant %one f64[1] = [1.0]\n%s = shape(%x)\n%b = broadcast_to(%one, shape=%s)\n"
+      "%0 = for(@0, 8, %b, %x, carried=1)\n%l = sum(%0)\n%g = gradient(%l, %x)\noutput l = %l\noutput g = %g\n";
+  check_gradient(text, 2, (double[]){2, 9}, NULL);
+  hr_graph *g = graph_of(text);
+  const double at[2] = {4, 9};
+  hr_tensor x = tensor_of(HR_DTYPE_F64, DIMS(2), at), out[2];
+  const hr_tensor *places[1] = {&x};
+  double l, dx[2];
+  HR_ASSERT_OK(hr_graph_apply(g, stream, 1, places, 2, out));
+  read_doubles(&out[0], &l);
+  read_doubles(&out[1], dx);
+  HR_ASSERT(is_close(l, 5, 1e-9) && is_close(dx[0], 0.25, 1e-9) && is_close(dx[1], 1.0 / 6, 1e-9));
+  RELEASE(&x, &out[0], &out[1]);
+  hr_graph_release(g);
+}
+
+/* ---- packages and memory ---- */
+
+HR_TEST(packages_keep_functions_and_variables) {
+  open_stream();
+  hr_graph *g = new_graph(), *body = new_graph(), *opened = NULL;
+  float large[100];
+  for (int i = 0; i < 100; ++i) {
+    large[i] = (float)i;
+  }
+  hr_value i = input_of(body, "i", HR_DTYPE_I64, ""), a = input_of(body, "a", HR_DTYPE_F32, "100");
+  (void)i;
+  hr_graph_output(body, "b", ADD(body, ADD, VALUES(a, constant_of(body, HR_DTYPE_F32, "100", large)), 0, NULL));
+  const hr_type type = type_of(HR_DTYPE_F32, "100");
+  hr_value w = hr_graph_variable(g, "w", &type, large), two = hr_graph_number(g, hr_scalar_i64(2));
+  hr_value y = hr_graph_for(g, two, body, 1, 1, &w);
+  hr_graph_assign(g, w, y);
+  hr_graph_output(g, "y", y);
+  HR_ASSERT_OK(hr_graph_status(g));
+  HR_ASSERT_EQ(hr_graph_constant_count(g), 2);
+  HR_ASSERT_EQ(hr_graph_constant_bytes(g), 800);
+  HR_ASSERT_EQ(hr_graph_data_count(g), 2);
+  hr_graph_release(body);
+  char path[] = "/tmp/control_flow_test.XXXXXX";
+  int file = mkstemp(path);
+  HR_ASSERT(file >= 0);
+  HR_ASSERT_OK(hr_package_write(g, path, 0, NULL));
+  hr_graph_release(g);
+  hr_package *package = NULL;
+  HR_ASSERT_OK(hr_package_open(path, &package));
+  HR_ASSERT_OK(hr_package_verify(package));
+  HR_ASSERT_OK(hr_package_graph(package, &opened));
+  hr_package_close(package);
+  remove(path);
+  hr_session *session = session_of(opened, NULL);
+  hr_graph_release(opened);
+  hr_tensor out;
+  for (int run = 1; run < 3; ++run) {
+    HR_ASSERT_OK(hr_session_run(session, 0, NULL, 1, &out));
+    float got[100];
+    read(&out, got);
+    HR_ASSERT(got[1] == 1 + 2.0F * (float)run && got[99] == 99 * (1 + 2.0F * (float)run));
+    hr_tensor_release(&out);
+  }
+  hr_session_release(session);
+}
+
+static hr_status open_and_instantiate(void) {
+  static const char text[] =
+      "graph 2\nfunction @0 {\ninput %i i64[]\ninput %a f32[n]\n%b = add(%a, 1.5)\noutput b = %b\noutput a = %a\n}\n"
+      "function @1 {\ninput %a f32[n]\n%s = sum(%a, axis=[0], keepdims=true)\noutput s = %s\n}\n"
+      "function @2 {\ninput %a f32[n]\n%s = slice(%a, begin=[0], count=[1], step=[1])\noutput s = %s\n}\n"
+      "variable %w f32[2] = [1.0, 2.0]\ninput %x f32[n]\n%c = greater(n, 1)\n%y = if(@1, @2, %c, %x)\n"
+      "%0, %1 = for(@0, n, %y, carried=1)\n%2, %3 = scan(@3, %0, %1, carried=1, sequences=1)\noutput y = %2\n";
+  static const char scanned[] =
+      "function @3 {\ninput %a f32[n]\ninput %b f32[n]\n%c = multiply(%a, %b)\noutput c = %c\noutput b = %b\n}\n";
+  char whole[2048];
+  const char *variable = strstr(text, "variable");
+  snprintf(whole, sizeof whole, "%.*s%s%s", (int)(variable - text), text, scanned, variable);
+  hr_graph *g = NULL;
+  hr_session *session = NULL;
+  const hr_tensor x = {.dtype = HR_DTYPE_F32, .rank = 1, .dims = {3}, .strides = {1}}, *places[1] = {&x};
+  hr_status status = hr_graph_parse(whole, strlen(whole), NULL, &g);
+  status = status == HR_OK ? hr_session_create(stream, g, NULL, &session) : status;
+  status = status == HR_OK ? hr_session_warm(session, 1, places) : status;
+  hr_session_release(session);
+  hr_graph_release(g);
+  return status;
+}
+
+HR_TEST(control_flow_survives_failing_allocations) {
+  open_stream();
+  HR_TEST_OOM(open_and_instantiate);
+}

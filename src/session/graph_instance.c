@@ -1,0 +1,290 @@
+/* graph_instance.c: makes, keeps and runs instances. See graph_instance.h. */
+#include "session/graph_instance.h"
+
+enum { PART_OPERATIONS_MAX = 1 << 16 }; /* evaluated for one part */
+
+static hr_status no_memory(const char *what) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "session: no host memory for %s", what);
+}
+
+void hr__graph_instance_free(hr__graph_instance *i) {
+  hr_part_release(i->part);
+  hr_free(i->symbols);
+  hr_free(i->results);
+  hr_free(i->bytes);
+  hr_free(i->params);
+  hr_free(i);
+}
+
+/* ---- making an instance ---- */
+
+typedef struct making {
+  hr_session *session;
+  const hr_graph *graph;
+  hr_stream *capture;
+  int param_count, output_count, result_count;
+  hr_tensor *params, *results; /* in the capture, with references */
+  const hr_tensor **places;    /* of the parameters */
+  hr_buffer **buffers;         /* those of the parameters, then those of the results that are none */
+  int own_count;               /* results that are none */
+  hr__graph_instance *made;
+} making;
+
+/* Row-major parameters of the same types. */
+static hr_status create_params(making *m, const hr_tensor *const *like) {
+  for (int i = 0; i < m->param_count; ++i) {
+    hr_tensor *x = &m->params[i];
+    int64_t stride = 1;
+    x->dtype = like[i]->dtype, x->rank = like[i]->rank;
+    for (int d = x->rank - 1; d >= 0; --d) {
+      x->dims[d] = like[i]->dims[d], x->strides[d] = stride;
+      stride *= x->dims[d] > 0 ? x->dims[d] : 1;
+    }
+    HR_RETURN_IF_ERROR(hr_buffer_create(hr_stream_device(m->capture), hr__tensor_bytes(x), &x->buffer));
+    m->places[i] = x, m->buffers[i] = x->buffer;
+  }
+  return HR_OK;
+}
+
+static bool has_layout_of(const hr_tensor *x, const hr_tensor *y) {
+  bool is_same = x->dtype == y->dtype && x->rank == y->rank && x->offset == y->offset;
+  for (int d = 0; is_same && d < x->rank; ++d) {
+    is_same = x->dims[d] == y->dims[d] && (x->dims[d] < 2 || x->strides[d] == y->strides[d]);
+  }
+  return is_same;
+}
+
+/* The parameter that a result is, or -1. Outputs of the session's graph are none. */
+static int find_param(const making *m, int result) {
+  const hr_tensor *x = &m->results[result];
+  bool may_be_one = m->graph != m->session->graph || result >= m->output_count;
+  for (int i = 0; may_be_one && i < m->param_count; ++i) {
+    if (x->buffer == m->params[i].buffer && has_layout_of(x, &m->params[i])) {
+      return i;
+    }
+  }
+  return -1;
+}
+
+/* A result in a buffer of its own, behind those of earlier ones. */
+static hr_status own_result(making *m, hr_tensor *x) {
+  bool is_own = !hr_buffer_has_memory(x->buffer);
+  for (int b = 0; b < m->param_count + m->own_count; ++b) {
+    is_own &= m->buffers[b] != x->buffer;
+  }
+  if (!is_own) {
+    const hr_tensor *from = x;
+    hr_tensor copy = {0};
+    HR_RETURN_IF_ERROR(hr_functional_apply(m->capture, HR_FUNCTIONAL_ASTYPE, 1, &from, 0, NULL, 1, &copy));
+    hr_tensor_release(x);
+    *x = copy;
+  }
+  m->buffers[m->param_count + m->own_count++] = x->buffer;
+  return HR_OK;
+}
+
+static hr_status keep_results(making *m) {
+  for (int i = 0; i < m->result_count; ++i) {
+    m->made->params[i] = find_param(m, i);
+    HR_RETURN_IF_ERROR(m->made->params[i] < 0 ? own_result(m, &m->results[i]) : HR_OK);
+    m->made->results[i] = m->results[i];
+    m->made->results[i].buffer = NULL;
+    m->made->bytes[i] = hr_buffer_bytes(m->results[i].buffer);
+  }
+  return HR_OK;
+}
+
+static hr_status record(making *m, const hr_tensor *const *like, hr__runner *runner) {
+  bool is_whole = m->graph == m->session->graph;
+  const hr_tensor *const *variables = is_whole ? m->places + m->graph->inputs.count : NULL;
+  HR_RETURN_IF_ERROR(create_params(m, like));
+  HR_RETURN_IF_ERROR(hr__graph_evaluate(m->graph, m->capture, m->places, variables, runner, m->results));
+  HR_RETURN_IF_ERROR(keep_results(m));
+  const hr_part_spec spec = {.param_count = m->param_count,
+                             .result_count = m->own_count,
+                             .params = m->buffers,
+                             .results = m->buffers + m->param_count};
+  return hr_part_create(m->capture, &spec, &m->made->part);
+}
+
+static bool allocate(making *m) {
+  size_t params = (size_t)m->param_count, results = (size_t)m->result_count;
+  m->params = hr_calloc(params + 1, sizeof *m->params);
+  m->results = hr_calloc(results + 1, sizeof *m->results);
+  m->places = hr_calloc(params + 1, sizeof(hr_tensor *));
+  m->buffers = hr_calloc(params + results + 1, sizeof *m->buffers);
+  m->made->symbols = hr_calloc(m->graph->symbols.count + 1, sizeof *m->made->symbols);
+  m->made->results = hr_calloc(results + 1, sizeof *m->made->results);
+  m->made->bytes = hr_calloc(results + 1, sizeof *m->made->bytes);
+  m->made->params = hr_calloc(results + 1, sizeof *m->made->params);
+  return m->params != NULL && m->results != NULL && m->places != NULL && m->buffers != NULL &&
+         m->made->symbols != NULL && m->made->results != NULL && m->made->bytes != NULL && m->made->params != NULL;
+}
+
+static void free_making(making *m) {
+  for (int i = 0; m->params != NULL && i < m->param_count; ++i) {
+    hr_tensor_release(&m->params[i]);
+  }
+  for (int i = 0; m->results != NULL && i < m->result_count; ++i) {
+    hr_tensor_release(&m->results[i]);
+  }
+  hr_free(m->params);
+  hr_free(m->results);
+  hr_free(m->places);
+  hr_free(m->buffers);
+  hr_stream_release(m->capture);
+}
+
+/* Records a part, or finds that the instance is live. */
+static hr_status make_part(making *m, const hr_tensor *const *params) {
+  hr__runner runner = {.arg = m->session, .constants = hr__session_constants, .operations_left = PART_OPERATIONS_MAX};
+  HR_RETURN_IF_ERROR(hr_capture_create(hr_stream_device(m->session->stream), &m->capture));
+  hr_status status = record(m, params, &runner);
+  if (runner.needs_stream && hr_status_code_of(status) != HR_STATUS_RESOURCE_EXHAUSTED) {
+    hr_status_free(status);
+    return HR_OK;
+  }
+  return status;
+}
+
+static hr_status make_instance(hr_session *session, const hr_graph *graph, const int64_t *symbols,
+                               const hr_tensor *const *params, hr__graph_instance **out_instance) {
+  int variables = (int)graph->variables.count;
+  making m = {.session = session,
+              .graph = graph,
+              .param_count = (int)graph->inputs.count + variables,
+              .output_count = (int)graph->outputs.count,
+              .result_count = (int)graph->outputs.count + variables,
+              .made = hr_calloc(1, sizeof *m.made)};
+  if (m.made == NULL) {
+    return no_memory("an instance");
+  }
+  m.made->graph = graph;
+  hr_status status = allocate(&m) ? make_part(&m, params) : no_memory("an instance");
+  free_making(&m);
+  if (status != HR_OK) {
+    hr__graph_instance_free(m.made);
+    return status;
+  }
+  memcpy(m.made->symbols, symbols, graph->symbols.count * sizeof *symbols);
+  ++session->stats.instances;
+  *out_instance = m.made;
+  return HR_OK;
+}
+
+/* ---- instances ---- */
+
+/* The instance for these symbols, moved to the front; NULL: there is none. */
+static hr__graph_instance *find_instance(hr_session *session, const hr_graph *graph, const int64_t *symbols) {
+  size_t bytes = graph->symbols.count * sizeof *symbols;
+  for (hr__graph_instance **link = &session->first; *link != NULL; link = &(*link)->next) {
+    hr__graph_instance *found = *link;
+    if (found->graph == graph && (bytes == 0 || memcmp(found->symbols, symbols, bytes) == 0)) {
+      *link = found->next;
+      found->next = session->first;
+      session->first = found;
+      return found;
+    }
+  }
+  return NULL;
+}
+
+static void add_instance(hr_session *session, hr__graph_instance *made) {
+  made->next = session->first;
+  session->first = made;
+  session->stats.kept = 0;
+  for (hr__graph_instance **link = &session->first; *link != NULL;) {
+    if (session->stats.kept < session->instances_max) {
+      ++session->stats.kept;
+      link = &(*link)->next;
+      continue;
+    }
+    hr__graph_instance *oldest = *link;
+    *link = oldest->next;
+    hr__graph_instance_free(oldest);
+  }
+}
+
+hr_status hr__session_instance(hr_session *session, const hr_graph *graph, const hr_tensor *const *params,
+                               hr__graph_instance **out_instance) {
+  int64_t symbols[HR_GRAPH_SYMBOLS_MAX] = {0};
+  HR_RETURN_IF_ERROR(hr__graph_bind(graph, (int)graph->inputs.count, params, symbols));
+  *out_instance = find_instance(session, graph, symbols);
+  if (*out_instance == NULL) {
+    HR_RETURN_IF_ERROR(make_instance(session, graph, symbols, params, out_instance));
+    add_instance(session, *out_instance);
+  }
+  session->stats.records = (*out_instance)->part != NULL ? hr_part_record_count((*out_instance)->part) : 0;
+  return HR_OK;
+}
+
+/* ---- running ---- */
+
+typedef struct running {
+  int param_count, result_count, own_count;
+  hr_tensor *copies;   /* of parameters, with references; without a buffer: none */
+  hr_buffer **buffers; /* of the parameters, then of the results that are none; the latter with references */
+} running;
+
+/* The buffer of a parameter, or of a row-major copy. */
+static hr_status find_buffer(hr_session *session, running *r, const hr__graph_instance *of, int i, const hr_tensor *x) {
+  if (x->buffer == NULL) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "input \"%s\" has no buffer",
+                          hr_graph_value_name(of->graph, hr_graph_input_value(of->graph, i)));
+  }
+  r->buffers[i] = x->buffer;
+  bool is_used = hr_part_param_use(of->part, i) != 0;
+  if (is_used && (x->offset != 0 || !hr_tensor_is_row_major(x) || hr_buffer_bytes(x->buffer) < hr__tensor_bytes(x))) {
+    HR_RETURN_IF_ERROR(hr_functional_apply(session->stream, HR_FUNCTIONAL_ASTYPE, 1, &x, 0, NULL, 1, &r->copies[i]));
+    r->buffers[i] = r->copies[i].buffer;
+  }
+  return HR_OK;
+}
+
+static hr_status append(hr_session *session, running *r, const hr__graph_instance *of, const hr_tensor *const *params) {
+  for (int i = 0; i < r->param_count; ++i) {
+    HR_RETURN_IF_ERROR(find_buffer(session, r, of, i, params[i]));
+  }
+  for (int i = 0; i < r->result_count; ++i) {
+    if (of->params[i] < 0) {
+      HR_RETURN_IF_ERROR(hr_buffer_create(hr_stream_device(session->stream), of->bytes[i],
+                                          &r->buffers[r->param_count + r->own_count]));
+      ++r->own_count;
+    }
+  }
+  return hr_part_run(session->stream, of->part, r->buffers, r->buffers + r->param_count, NULL);
+}
+
+static void give_results(const running *r, const hr__graph_instance *of, const hr_tensor *const *params,
+                         hr_tensor *out_results) {
+  for (int i = 0, own = 0; i < r->result_count; ++i) {
+    if (of->params[i] >= 0) {
+      hr__tensor_share(params[of->params[i]], &out_results[i]);
+    } else {
+      out_results[i] = of->results[i];
+      out_results[i].buffer = r->buffers[r->param_count + own++];
+    }
+  }
+}
+
+hr_status hr__graph_instance_run(hr_session *session, const hr__graph_instance *of, const hr_tensor *const *params,
+                                 hr_tensor *out_results) {
+  int variables = (int)of->graph->variables.count;
+  running r = {.param_count = (int)of->graph->inputs.count + variables,
+               .result_count = (int)of->graph->outputs.count + variables};
+  r.copies = hr_calloc((size_t)r.param_count + 1, sizeof *r.copies);
+  r.buffers = hr_calloc((size_t)(r.param_count + r.result_count) + 1, sizeof *r.buffers);
+  hr_status status = r.copies != NULL && r.buffers != NULL ? append(session, &r, of, params) : no_memory("a run");
+  if (status == HR_OK) {
+    give_results(&r, of, params, out_results);
+  }
+  for (int i = 0; status != HR_OK && i < r.own_count; ++i) {
+    hr_buffer_release(r.buffers[r.param_count + i]);
+  }
+  for (int i = 0; r.copies != NULL && i < r.param_count; ++i) {
+    hr_tensor_release(&r.copies[i]);
+  }
+  hr_free(r.copies);
+  hr_free(r.buffers);
+  return status;
+}
