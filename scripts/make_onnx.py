@@ -9,6 +9,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOC = ROOT / "docs/onnx.md"
 ROW = re.compile(r'^HR_ONNX\((\w+), (\w+), (\w+), "([^"]*)", "([^"]*)"\)$', re.MULTILINE)
+ROW_IN = re.compile(r'^HR_ONNX_IN\("([^"]*)", (\w+), (\w+), "([^"]*)", "([^"]*)"\)$', re.MULTILINE)
 REFUSED = re.compile(r'^HR_ONNX_REFUSED\((\w+), "([^"]*)", "([^"]*)"\)$', re.MULTILINE)
 HEAD = """\
 <!-- Generated from src/importers/onnx/operators.def and tests/onnx/expected.txt by scripts/make_onnx.py; do not edit. -->
@@ -57,10 +58,14 @@ def build():
     lines = (ROOT / "tests/onnx/expected.txt").read_text().splitlines()
     failing = [line.split(":", 1) for line in lines if line.strip() and not line.startswith("#")]
     reasons = collections.Counter(reason.strip() for _, reason in failing)
+    others = ROW_IN.findall(table)
     rows = sorted(ROW.findall(table), key=lambda row: row[0].lower())
     return HEAD.format(
-        count=len(rows),
-        rows="\n".join(f"| {name} | {since} | {note} |" for name, _, _, since, note in rows),
+        count=len(rows) + len(others),
+        rows="\n".join(
+            [f"| {name} | {since} | {note} |" for name, _, _, since, note in rows]
+            + [f"| {name} of {domain} | {since} | {note} |" for domain, name, _, since, note in others]
+        ),
         refused="\n".join(f"| {name} | {since} | {reason} |" for name, since, reason in REFUSED.findall(table)),
         suites="1,765 of nodes, 23 simple ones, 35 of PyTorch's operators and 82 of its modules",
         failures=len(failing),

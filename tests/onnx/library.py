@@ -46,10 +46,14 @@ class Constant(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("elements", Elements)]
 
 
+class Dim(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("size", ctypes.c_int64)]
+
+
 class Options(ctypes.Structure):
     _fields_ = [
         ("dim_count", ctypes.c_int),
-        ("dims", ctypes.c_void_p),
+        ("dims", ctypes.POINTER(Dim)),
         ("constant_count", ctypes.c_int),
         ("constants", ctypes.POINTER(Constant)),
     ]
@@ -97,14 +101,16 @@ class Library:
     def release(self, tensor: Tensor) -> None:
         self.c.hr_tensor_release(ctypes.byref(tensor))
 
-    def open(self, path: Path, constants: dict[str, np.ndarray]) -> ctypes.c_void_p:
-        """The graph of a model; constants are for inputs on which dims depend."""
+    def open(self, path: Path, constants: dict[str, np.ndarray], sizes: dict[str, int] | None = None):
+        """The graph of a model; constants are for inputs on which dims depend, sizes for symbols."""
         kept = {name: np.array(x, order="C") for name, x in constants.items()}
         rows = (Constant * max(len(kept), 1))()
         for row, (name, x) in zip(rows, kept.items()):
             row.name = name.encode()
             row.elements = Elements(NUMBERS[x.dtype], x.ndim, (ctypes.c_int64 * RANK_MAX)(*x.shape), x.ctypes.data)
-        options = Options(0, None, len(kept), rows)
+        sizes = sizes or {}
+        dims = (Dim * max(len(sizes), 1))(*[Dim(name.encode(), size) for name, size in sizes.items()])
+        options = Options(len(sizes), dims, len(kept), rows)
         graph = ctypes.c_void_p()
         self.check(self.c.hr_onnx_open(os.fsencode(path), ctypes.byref(options), ctypes.byref(graph)))
         return graph

@@ -254,7 +254,8 @@ static hr_value wrap_narrow(hr__onnx_node *node, hr_value x, int data_type) {
   return hr__onnx_cast(node, low, dtype);
 }
 
-/* The nearest of 0, 0.5, 1, 1.5, 2, 3, 4, 6, ties to the even mantissa. The step is 0.5 below 2, 1 below 4, then 2. */
+/* The nearest of 0, 0.5, 1, 1.5, 2, 3, 4, 6, ties to the even mantissa. The step is 0.5 below 2, 1 below 4, then 2. NaN
+ * becomes -0, as in onnx. */
 static hr_value round_f4(hr__onnx_node *node, hr_value x) {
   hr_value wide = hr__onnx_cast(node, x, HR_DTYPE_F32);
   hr_value size = CALL(node, MINIMUM, CALL(node, ABS, wide), hr__onnx_number(node, 6));
@@ -268,7 +269,7 @@ static hr_value round_f4(hr__onnx_node *node, hr_value x) {
   hr_value rounded = CALL(node, WHERE, is_small, small, middle);
   hr_value is_nan = CALL(node, ISNAN, wide);
   hr_value number = CALL(node, COPYSIGN, rounded, wide);
-  return CALL(node, WHERE, is_nan, hr__onnx_number(node, 6), number);
+  return CALL(node, WHERE, is_nan, hr__onnx_number(node, -0.0), number);
 }
 
 /* The largest number of formats that saturate if the attribute says so; 0: infinities of other formats are their own.
@@ -299,7 +300,25 @@ static hr_value cast_float8(hr__onnx_node *node, hr_value x, hr_dtype dtype, boo
   return result;
 }
 
-static hr__onnx_value convert(hr__onnx_node *node, const hr__onnx_value *x, int64_t data_type) {
+/* Powers of two: the next one that is not below x, or not above it; the nearest is that of the conversion itself. */
+static hr_value round_power(hr__onnx_node *node, hr_value x) {
+  static const char *const words[] = {"up", "down", "nearest"};
+  int word = hr__onnx_word(node, "round_mode", 3, words);
+  hr_value wide = hr__onnx_cast(node, x, HR_DTYPE_F32);
+  hr_value mantissa = word == 2 ? 0 : CALL(node, FREXP, wide);
+  if (mantissa == 0) {
+    return wide;
+  }
+  hr_value is_power = CALL(node, EQUAL, mantissa, hr__onnx_number(node, 0.5));
+  hr_value less = hr__onnx_cast(node, is_power, HR_DTYPE_I32), exponent = mantissa + 1;
+  exponent = CALL(node, SUBTRACT, exponent, word == 0 ? less : hr__onnx_whole(node, 1));
+  hr_value one = hr__onnx_cast(node, CALL(node, POW, wide, hr__onnx_whole(node, 0)), HR_DTYPE_F32);
+  hr_value power = CALL(node, LDEXP, one, exponent), is_zero = CALL(node, EQUAL, wide, hr__onnx_number(node, 0));
+  hr_value stays = CALL(node, LOGICAL_OR, is_zero, CALL(node, LOGICAL_NOT, CALL(node, ISFINITE, wide)));
+  return CALL(node, WHERE, stays, wide, power);
+}
+
+hr__onnx_value hr__onnx_convert(hr__onnx_node *node, const hr__onnx_value *x, int64_t data_type) {
   hr_dtype dtype = hr__onnx_dtype(data_type);
   bool is_narrow = hr__onnx_narrow_bits(data_type) > 0, saturates = hr__onnx_int(node, "saturate", 1) != 0;
   if (dtype == HR_DTYPE_NONE) {
@@ -309,6 +328,8 @@ static hr__onnx_value convert(hr__onnx_node *node, const hr__onnx_value *x, int6
   hr_value value = x->value;
   if (is_narrow && x->data_type != data_type) {
     value = data_type == HR__ONNX_F4E2M1 ? round_f4(node, value) : wrap_narrow(node, value, (int)data_type);
+  } else if (dtype == HR_DTYPE_F8E8M0FNU && hr__onnx_dtype_of(node, value) != dtype) {
+    value = round_power(node, value);
   } else if (float8_max(dtype) != 0 && hr__onnx_dtype_of(node, value) != dtype) {
     value = cast_float8(node, value, dtype, saturates);
   }
@@ -317,19 +338,18 @@ static hr__onnx_value convert(hr__onnx_node *node, const hr__onnx_value *x, int6
 }
 
 void hr__onnx_map_cast(hr__onnx_node *node) {
-  node->outputs[0] = convert(node, &node->inputs[0], hr__onnx_int(node, "to", 0));
+  node->outputs[0] = hr__onnx_convert(node, &node->inputs[0], hr__onnx_int(node, "to", 0));
 }
 
-static int64_t data_type_of(hr_dtype dtype) {
-  int64_t number = 1;
-  while (number < 32 && (hr__onnx_dtype(number) != dtype || hr__onnx_narrow_bits(number) > 0)) {
+int64_t hr__onnx_data_type_of(const hr__onnx_node *node, const hr__onnx_value *x) {
+  hr_dtype dtype = hr__onnx_dtype_of(node, x->value);
+  int64_t number = x->data_type != 0 ? x->data_type : 1;
+  while (x->data_type == 0 && number < 32 && (hr__onnx_dtype(number) != dtype || hr__onnx_narrow_bits(number) > 0)) {
     ++number;
   }
   return number;
 }
 
 void hr__onnx_map_cast_like(hr__onnx_node *node) {
-  const hr__onnx_value *like = &node->inputs[1];
-  int64_t data_type = like->data_type != 0 ? like->data_type : data_type_of(hr__onnx_dtype_of(node, like->value));
-  node->outputs[0] = convert(node, &node->inputs[0], data_type);
+  node->outputs[0] = hr__onnx_convert(node, &node->inputs[0], hr__onnx_data_type_of(node, &node->inputs[1]));
 }

@@ -124,27 +124,84 @@ static const char *text_of(hr__span name, char *out) {
   return out;
 }
 
-static hr_value add_fixed(hr__onnx_importer *importer, hr__span name) {
+static const hr_onnx_constant *find_constant(const hr__onnx_importer *importer, const char *name, bool *out_is_fixed) {
   const hr_onnx_options *options = importer->options;
   for (int i = 0; options != NULL && i < options->constant_count; ++i) {
-    const hr_graph_elements *from = &options->constants[i].elements;
-    if (importer->is_fixed[i] && hr__span_is(name, options->constants[i].name)) {
-      hr_type type = {.dtype = from->dtype, .rank = from->rank};
-      memcpy(type.dims, from->dims, sizeof type.dims);
-      return hr_graph_constant(importer->graph, &type, from->address);
+    if (strcmp(options->constants[i].name, name) == 0) {
+      *out_is_fixed = importer->is_fixed[i];
+      return &options->constants[i];
     }
   }
-  return 0;
+  return NULL;
+}
+
+/* A constant, or an input with its type. */
+static hr_value add_given(hr__onnx_importer *importer, const hr_onnx_constant *given, bool is_fixed) {
+  const hr_graph_elements *from = &given->elements;
+  hr_type type = {.dtype = from->dtype, .rank = from->rank};
+  memcpy(type.dims, from->dims, sizeof type.dims);
+  return is_fixed ? hr_graph_constant(importer->graph, &type, from->address)
+                  : hr_graph_input(importer->graph, given->name, &type);
+}
+
+/* ---- sequences and optionals: their elements are inputs name.0, name.1, ... ---- */
+
+static hr_status add_list(hr__onnx_importer *importer, const char *name, hr__onnx_value *out) {
+  hr_text text = {0};
+  hr__onnx_list *list = HR_ARENA_NEW(&importer->arena, hr__onnx_list);
+  int room = importer->options->constant_count;
+  hr__onnx_value *values = HR_ARENA_ARRAY(&importer->arena, hr__onnx_value, (size_t)room + 1);
+  bool is_fixed = false, is_found = list != NULL && values != NULL;
+  int count = 0;
+  for (; is_found && count < room; count += is_found) {
+    hr_text_clear(&text);
+    hr_text_printf(&text, "%s.%d", name, count);
+    const hr_onnx_constant *given = find_constant(importer, hr_text_chars(&text), &is_fixed);
+    is_found = given != NULL;
+    values[count].value = is_found ? add_given(importer, given, is_fixed) : 0;
+  }
+  hr_text_fini(&text);
+  if (list == NULL || values == NULL) {
+    return no_memory();
+  }
+  *list = (hr__onnx_list){.count = count, .values = values};
+  out->list = list;
+  return hr_graph_status(importer->graph);
+}
+
+static hr_status add_nested(hr__onnx_importer *importer, const hr__onnx_value_info *info, const char *name,
+                            hr__onnx_value *out) {
+  bool is_fixed = false;
+  if (importer->options == NULL || (!info->is_sequence && !info->is_optional)) {
+    return REFUSED("it is no tensor: the elements of a sequence have to be given as constants \"%s.0\", ...", name);
+  }
+  const hr_onnx_constant *given = find_constant(importer, name, &is_fixed);
+  if (given != NULL) {
+    out->value = add_given(importer, given, is_fixed);
+    return hr_graph_status(importer->graph);
+  }
+  HR_RETURN_IF_ERROR(add_list(importer, name, out));
+  if (info->is_optional && out->list->count == 0) {
+    *out = (hr__onnx_value){.is_empty = true};
+  }
+  return HR_OK;
 }
 
 static hr_status add_input(hr__onnx_importer *importer, const hr__onnx_value_info *info, hr__onnx_value *out) {
   hr_type type;
   char symbols[HR_RANK_MAX][SYMBOL_ROOM], name[HR_GRAPH_NAME_MAX + 1];
+  bool is_fixed = false;
+  (void)text_of(info->name, name);
+  if (!info->is_tensor) {
+    return add_nested(importer, info, name, out);
+  }
   out->data_type = hr__onnx_narrow_bits(info->data_type) > 0 ? (int)info->data_type : 0;
-  out->value = add_fixed(importer, info->name);
-  if (out->value == 0) {
+  const hr_onnx_constant *given = find_constant(importer, name, &is_fixed);
+  if (given != NULL && is_fixed) {
+    out->value = add_given(importer, given, true);
+  } else {
     HR_RETURN_IF_ERROR(input_type(importer, info, &type, symbols));
-    out->value = hr_graph_input(importer->graph, text_of(info->name, name), &type);
+    out->value = hr_graph_input(importer->graph, name, &type);
   }
   return hr_graph_status(importer->graph);
 }

@@ -87,7 +87,7 @@ typedef struct hr__onnx_node {
 /* ---- operators ---- */
 
 typedef struct hr__onnx_operator_row {
-  const char *name;
+  const char *domain, *name;
   void (*map)(hr__onnx_node *node); /* NULL: refused */
   hr_functional function;           /* for map functions of many operators */
   const char *since;                /* versions in order: "1, 6, 13" */
@@ -102,9 +102,11 @@ const hr__onnx_operator_row *hr__onnx_operator_at(int index);
 int hr__onnx_operator_since(const hr__onnx_operator_row *row, int64_t opset);
 
 #define HR_ONNX(Name, map, ...) void hr__onnx_map_##map(hr__onnx_node *node);
+#define HR_ONNX_IN(domain, Name, map, ...) void hr__onnx_map_##map(hr__onnx_node *node);
 #define HR_ONNX_REFUSED(...)
 #include "importers/onnx/operators.def"
 #undef HR_ONNX
+#undef HR_ONNX_IN
 #undef HR_ONNX_REFUSED
 
 /* ---- scopes ---- */
@@ -215,6 +217,12 @@ static inline hr_graph_attribute hr__with_text(const char *name, const char *tex
 static inline hr_graph_attribute hr__with_list(const char *name, hr_value list) {
   return (hr_graph_attribute){.name = name, .value = {.kind = HR_ATTRIBUTE_INTS}, .list = list};
 }
+
+/* x as another data type, as operator Cast does it, and the data type of a tensor. */
+hr__onnx_value hr__onnx_convert(hr__onnx_node *node, const hr__onnx_value *x, int64_t data_type);
+int64_t hr__onnx_data_type_of(const hr__onnx_node *node, const hr__onnx_value *x);
+/* A convolution with the node's attributes. */
+hr_value hr__onnx_convolve(hr__onnx_node *node, hr_value x, hr_value weight);
 
 /* Usual functions. */
 hr_value hr__onnx_number(hr__onnx_node *node, double number);

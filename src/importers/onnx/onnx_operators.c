@@ -4,19 +4,20 @@
 #include "importers/onnx/onnx_importer.h"
 
 static const hr__onnx_operator_row rows[] = {
-#define HR_ONNX(Name, map, FUNCTION, since, note) {#Name, hr__onnx_map_##map, HR_FUNCTIONAL_##FUNCTION, since, note},
-#define HR_ONNX_REFUSED(Name, since, reason) {#Name, NULL, HR_FUNCTIONAL_NONE, since, reason},
+#define HR_ONNX(Name, map, FUNCTION, since, note) \
+  {"", #Name, hr__onnx_map_##map, HR_FUNCTIONAL_##FUNCTION, since, note},
+#define HR_ONNX_IN(domain, Name, map, since, note) {domain, #Name, hr__onnx_map_##map, HR_FUNCTIONAL_NONE, since, note},
+#define HR_ONNX_REFUSED(Name, since, reason) {"", #Name, NULL, HR_FUNCTIONAL_NONE, since, reason},
 #include "importers/onnx/operators.def"
 #undef HR_ONNX
+#undef HR_ONNX_IN
 #undef HR_ONNX_REFUSED
-    {NULL, NULL, HR_FUNCTIONAL_NONE, NULL, NULL}};
+    {NULL, NULL, NULL, HR_FUNCTIONAL_NONE, NULL, NULL}};
 
 const hr__onnx_operator_row *hr__onnx_operator_find(hr__onnx_operator op) {
-  if (!hr__onnx_is_standard(op.domain)) {
-    return NULL;
-  }
+  hr__span domain = hr__onnx_is_standard(op.domain) ? (hr__span){0} : op.domain;
   for (const hr__onnx_operator_row *row = rows; row->name != NULL; ++row) {
-    if (hr__span_is(op.name, row->name)) {
+    if (hr__span_is(op.name, row->name) && hr__span_is(domain, row->domain)) {
       return row;
     }
   }

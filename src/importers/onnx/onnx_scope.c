@@ -361,6 +361,7 @@ hr_status hr__onnx_run_nodes(hr__onnx_importer *importer, hr__onnx_scope *scope,
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "subgraphs or functions are more than %d deep in each other",
                           HR__ONNX_DEPTH_MAX);
   }
+  ++importer->node_count; /* a body may have no nodes */
   hr__wire wire = hr__wire_of(message);
   int index = 0;
   for (hr__field f; hr__wire_next(&wire, &f);) {

@@ -98,6 +98,11 @@ void hr__onnx_map_conv(hr__onnx_node *node) {
   }
 }
 
+hr_value hr__onnx_convolve(hr__onnx_node *node, hr_value x, hr_value weight) {
+  windows w;
+  return read_windows(node, x, weight, &w) ? convolve(node, x, weight, 0, &w) : 0;
+}
+
 /* Padding by which the result has the size that is given, or size * stride for SAME. */
 static void pad_transposed(hr__onnx_node *node, hr_value x, const int64_t *more, windows *w) {
   int64_t shape[HR_RANK_MAX];
@@ -200,12 +205,46 @@ void hr__onnx_map_max_pool(hr__onnx_node *node) {
   hr__onnx_set(node, 1, values != 0 ? whole_indices(node, x, values + 1, w.planes) : 0);
 }
 
+/* x with its padding as elements, which are `value`. */
+static hr_value pad_planes(hr__onnx_node *node, hr_value x, const windows *w, double value) {
+  hr__integer before[HR_RANK_MAX] = {{0}}, after[HR_RANK_MAX] = {{0}};
+  window_rooms rooms;
+  for (int d = 0; d < w->planes; ++d) {
+    before[d + 2] = w->before[d], after[d + 2] = w->after[d];
+  }
+  return ADD(node, PAD, IN(x),
+             WITH(hr__with_integers("before", w->planes + 2, before, rooms.numbers[0], rooms.values[0]),
+                  hr__with_integers("after", w->planes + 2, after, rooms.numbers[1], rooms.values[1]),
+                  hr__with_real("value", value)));
+}
+
+/* The mean of x over that of ones: windows that end behind the padding have fewer elements, dilated ones, too. */
+static hr_value cut_average(hr__onnx_node *node, hr_value x, const windows *w) {
+  bool counts = hr__onnx_int(node, "count_include_pad", 0) != 0;
+  hr_value ones = ADD(node, FULL, IN(hr__onnx_whole(node, 1)),
+                      WITH(hr__with_list("shape", hr_graph_shape(node->graph, x)),
+                           hr__with_dtype("dtype", hr__onnx_dtype_of(node, x))));
+  windows padded = *w;
+  for (int d = 0; d < w->planes; ++d) {
+    padded.before[d] = padded.after[d] = hr__integer_of(0);
+  }
+  hr_value sum = pool(node, HR_FUNCTIONAL_AVG_POOL, pad_planes(node, x, w, 0), &padded);
+  hr_value count = pool(node, HR_FUNCTIONAL_AVG_POOL, pad_planes(node, ones, w, counts), &padded);
+  return CALL(node, DIVIDE, sum, count);
+}
+
 void hr__onnx_map_average_pool(hr__onnx_node *node) {
   hr_value x = hr__onnx_input(node, 0);
   windows w;
-  if (read_windows(node, x, 0, &w)) {
-    hr__onnx_set(node, 0, pool(node, HR_FUNCTIONAL_AVG_POOL, x, &w));
+  if (!read_windows(node, x, 0, &w)) {
+    return;
   }
+  bool is_dilated = false;
+  for (int d = 0; d < w.planes; ++d) {
+    is_dilated |= w.dilation[d] > 1;
+  }
+  bool is_cut = is_dilated && hr__onnx_int(node, "ceil_mode", 0) != 0;
+  hr__onnx_set(node, 0, is_cut ? cut_average(node, x, &w) : pool(node, HR_FUNCTIONAL_AVG_POOL, x, &w));
 }
 
 /* Over whole planes; the function of the row. */

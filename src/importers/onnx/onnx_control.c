@@ -1,0 +1,226 @@
+/* onnx_control.c: If, Loop and Scan. A branch that is known is mapped in its place, and the body of a loop as often as
+ * it runs. Of an unknown condition both branches are mapped, and their results selected. */
+#include "importers/onnx/onnx_importer.h"
+
+static const hr__onnx_attribute *body_of(hr__onnx_node *node, const char *name) {
+  const hr__onnx_attribute *body = hr__onnx_find_attribute(node, name);
+  if (body == NULL || body->bytes.data == NULL) {
+    HR__ONNX_WRONG(node, "attribute %s is no graph", name);
+    return NULL;
+  }
+  return body;
+}
+
+static hr__onnx_value *new_values(hr__onnx_node *node, int count) {
+  hr__onnx_value *values = HR_ARENA_ARRAY(node->arena, hr__onnx_value, (size_t)count + 1);
+  if (values == NULL) {
+    HR__ONNX_WRONG(node, "no host memory");
+  }
+  return values;
+}
+
+/* False after a failure. */
+static bool run_body(hr__onnx_node *node, const hr__onnx_attribute *body, int input_count, const hr__onnx_value *inputs,
+                     int wanted, hr__onnx_value *out_results) {
+  int count = 0;
+  hr_status status = hr__onnx_run_subgraph(node, body->bytes, input_count, inputs, wanted, out_results, &count);
+  if (status != HR_OK) {
+    hr__graph_fail(node->graph, status);
+  } else if (count != wanted) {
+    HR__ONNX_WRONG(node, "a subgraph has %d outputs, expected %d", count, wanted);
+  }
+  return !hr__onnx_failed(node);
+}
+
+/* ---- conditions ---- */
+
+static bool is_known(const hr__onnx_node *node, hr_value value) {
+  const hr__graph_value *v = value != 0 ? hr__graph_value_of(node->graph, value) : NULL;
+  return v != NULL && !v->varies && v->facts->numbers != NULL;
+}
+
+/* x if the condition is true, else y: both are computed. */
+static hr__onnx_value select_value(hr__onnx_node *node, hr_value condition, const hr__onnx_value *x,
+                                   const hr__onnx_value *y) {
+  int rank = hr__onnx_rank(node, x->value);
+  bool is_same = x->value != 0 && y->value != 0 && rank == hr__onnx_rank(node, y->value) &&
+                 hr__onnx_dtype_of(node, x->value) == hr__onnx_dtype_of(node, y->value);
+  for (int d = 0; is_same && d < rank; ++d) {
+    is_same =
+        hr__onnx_dim(node, x->value, d) == hr__onnx_dim(node, y->value, d) && hr__onnx_dim(node, x->value, d) >= 0;
+  }
+  if (!is_same) {
+    (void)hr__onnx_needs_host(node, condition, "condition");
+    HR__ONNX_REFUSE(node, "branches with other dims");
+    return (hr__onnx_value){0};
+  }
+  return (hr__onnx_value){.value = CALL(node, WHERE, condition, x->value, y->value), .data_type = x->data_type};
+}
+
+void hr__onnx_map_if(hr__onnx_node *node) {
+  const hr__onnx_attribute *then_body = body_of(node, "then_branch"), *else_body = body_of(node, "else_branch");
+  hr_value condition = hr__onnx_input(node, 0);
+  int count = node->output_count;
+  hr__onnx_value *others = new_values(node, count);
+  if (hr__onnx_failed(node) || condition == 0) {
+    return;
+  }
+  if (is_known(node, condition)) {
+    bool is_true = hr__graph_value_of(node->graph, condition)->facts->numbers[0] != 0;
+    (void)run_body(node, is_true ? then_body : else_body, 0, NULL, count, node->outputs);
+    return;
+  }
+  condition = hr__onnx_reshape(node, condition, 0, NULL);
+  if (run_body(node, then_body, 0, NULL, count, node->outputs) && run_body(node, else_body, 0, NULL, count, others)) {
+    for (int i = 0; i < count; ++i) {
+      node->outputs[i] = select_value(node, condition, &node->outputs[i], &others[i]);
+    }
+  }
+}
+
+/* ---- loops ---- */
+
+typedef struct repetition {
+  int state_count, scan_count; /* scan: results of which each run adds an element */
+  hr__onnx_value *inputs, *results;
+  hr_value *elements[HR__GRAPH_ATTRIBUTES_MAX]; /* of scans */
+  int run_count;
+} repetition;
+
+static bool begin_repetition(hr__onnx_node *node, int input_count, int result_count, repetition *r) {
+  if (r->scan_count < 0 || r->scan_count > HR__GRAPH_ATTRIBUTES_MAX) {
+    HR__ONNX_REFUSE(node, "%d scanned outputs, expected 0 to %d", r->scan_count, HR__GRAPH_ATTRIBUTES_MAX);
+    return false;
+  }
+  r->inputs = new_values(node, input_count), r->results = new_values(node, result_count);
+  for (int i = 0; i < r->scan_count; ++i) {
+    r->elements[i] = HR_ARENA_ARRAY(node->arena, hr_value, HR__ONNX_LIST_MAX);
+  }
+  return !hr__onnx_failed(node);
+}
+
+/* Keeps an element of each scan; results of the scans are at `results`. */
+static bool add_elements(hr__onnx_node *node, repetition *r, const hr__onnx_value *results) {
+  if (r->run_count == HR__ONNX_LIST_MAX) {
+    HR__ONNX_REFUSE(node, "a loop runs more than %d times", HR__ONNX_LIST_MAX);
+    return false;
+  }
+  for (int i = 0; i < r->scan_count; ++i) {
+    r->elements[i][r->run_count] = results[i].value;
+  }
+  ++r->run_count;
+  return true;
+}
+
+static hr_value stack(hr__onnx_node *node, const repetition *r, int scan, int64_t axis, bool is_reverse) {
+  if (r->run_count == 0) {
+    return HR__ONNX_REFUSE(node, "scanned outputs of a loop that never runs");
+  }
+  hr_value all = ADD(node, STACK, r->run_count, r->elements[scan], WITH(hr__with_int("axis", axis)));
+  axis = hr__onnx_axis(node, axis, hr__onnx_rank(node, all));
+  return is_reverse ? ADD(node, FLIP, IN(all), WITH(hr__with_ints("axis", 1, &axis))) : all;
+}
+
+static hr_value number_constant(hr__onnx_node *node, int64_t number, hr_dtype dtype) {
+  const hr_type type = {.dtype = dtype};
+  bool is_true = number != 0;
+  return hr_graph_constant(node->graph, &type, dtype == HR_DTYPE_BOOL ? (const void *)&is_true : &number);
+}
+
+/* True if the loop goes on; `condition` 0: always. */
+static bool goes_on(hr__onnx_node *node, hr_value condition) {
+  int64_t number = 1;
+  return condition == 0 || (hr__onnx_integers(node, condition, "condition", 1, &number) == 1 && number != 0);
+}
+
+void hr__onnx_map_loop(hr__onnx_node *node) {
+  const hr__onnx_attribute *body = body_of(node, "body");
+  hr_value limit = hr__onnx_input(node, 0), condition = hr__onnx_input(node, 1);
+  int states = node->input_count > 2 ? node->input_count - 2 : 0;
+  repetition r = {.state_count = states, .scan_count = node->output_count - states};
+  int64_t count = INT64_MAX;
+  if (body == NULL || (limit != 0 && hr__onnx_integers(node, limit, "trip count", 1, &count) < 0) ||
+      !begin_repetition(node, states + 2, node->output_count + 1, &r)) {
+    return;
+  }
+  for (int i = 0; i < states; ++i) {
+    r.inputs[i + 2] = node->inputs[i + 2];
+  }
+  while (r.run_count < count && goes_on(node, condition)) {
+    r.inputs[0] = (hr__onnx_value){.value = number_constant(node, r.run_count, HR_DTYPE_I64)};
+    r.inputs[1] = (hr__onnx_value){.value = condition != 0 ? condition : number_constant(node, 1, HR_DTYPE_BOOL)};
+    if (!run_body(node, body, states + 2, r.inputs, node->output_count + 1, r.results) ||
+        !add_elements(node, &r, r.results + 1 + states)) {
+      return;
+    }
+    condition = r.results[0].value;
+    memcpy(r.inputs + 2, r.results + 1, (size_t)states * sizeof *r.inputs);
+  }
+  for (int i = 0; i < node->output_count && !hr__onnx_failed(node); ++i) {
+    node->outputs[i] = i < states ? r.inputs[i + 2] : (hr__onnx_value){.value = 0};
+    if (i >= states && hr__onnx_wants(node, i)) {
+      node->outputs[i].value = stack(node, &r, i - states, 0, false);
+    }
+  }
+}
+
+typedef struct scan {
+  int64_t in_axes[HR_RANK_MAX], out_axes[HR_RANK_MAX], in_reverse[HR_RANK_MAX], out_reverse[HR_RANK_MAX];
+} scan;
+
+static void read_zeros(hr__onnx_node *node, const char *name, int64_t *out) {
+  memset(out, 0, HR_RANK_MAX * sizeof *out);
+  (void)hr__onnx_ints(node, name, out);
+}
+
+/* Element `step` of a scanned input. */
+static hr_value scanned(hr__onnx_node *node, hr_value x, int64_t axis, bool is_reverse, int64_t step, int64_t count) {
+  int at = hr__onnx_axis(node, axis, hr__onnx_rank(node, x));
+  return hr__onnx_squeeze_dim(node, hr__onnx_narrow(node, x, at, is_reverse ? count - 1 - step : step, 1), at);
+}
+
+static void run_scan(hr__onnx_node *node, const hr__onnx_attribute *body, const scan *s, int inputs, repetition *r) {
+  int states = r->state_count;
+  hr_value first = hr__onnx_input(node, states);
+  int64_t count = hr__onnx_known_dim(node, first, hr__onnx_axis(node, s->in_axes[0], hr__onnx_rank(node, first)));
+  for (int64_t step = 0; step < count && !hr__onnx_failed(node); ++step) {
+    for (int i = 0; i < inputs; ++i) {
+      hr_value x = hr__onnx_input(node, states + i);
+      r->inputs[states + i] =
+          (hr__onnx_value){.value = scanned(node, x, s->in_axes[i], s->in_reverse[i] != 0, step, count)};
+    }
+    if (!run_body(node, body, states + inputs, r->inputs, node->output_count, r->results) ||
+        !add_elements(node, r, r->results + states)) {
+      return;
+    }
+    memcpy(r->inputs, r->results, (size_t)states * sizeof *r->inputs);
+  }
+}
+
+void hr__onnx_map_scan(hr__onnx_node *node) {
+  const hr__onnx_attribute *body = body_of(node, "body");
+  int inputs = (int)hr__onnx_int(node, "num_scan_inputs", 0), states = node->input_count - inputs;
+  repetition r = {.state_count = states, .scan_count = node->output_count - states};
+  scan s;
+  if (node->since < 9 || body == NULL || inputs < 1 || inputs > HR_RANK_MAX || states < 0) {
+    HR__ONNX_REFUSE(node, "%d scanned inputs, or version 8", inputs);
+    return;
+  }
+  read_zeros(node, "scan_input_axes", s.in_axes);
+  read_zeros(node, "scan_output_axes", s.out_axes);
+  read_zeros(node, "scan_input_directions", s.in_reverse);
+  read_zeros(node, "scan_output_directions", s.out_reverse);
+  if (!begin_repetition(node, node->input_count, node->output_count, &r)) {
+    return;
+  }
+  memcpy(r.inputs, node->inputs, (size_t)states * sizeof *r.inputs);
+  run_scan(node, body, &s, inputs, &r);
+  for (int i = 0; i < node->output_count && !hr__onnx_failed(node); ++i) {
+    bool is_state = i < states;
+    node->outputs[i] = is_state ? r.inputs[i] : (hr__onnx_value){.value = 0};
+    if (!is_state && hr__onnx_wants(node, i)) {
+      int k = i - states;
+      node->outputs[i].value = stack(node, &r, k, s.out_axes[k], s.out_reverse[k] != 0);
+    }
+  }
+}
