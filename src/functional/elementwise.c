@@ -230,11 +230,17 @@ hr_status hr__emit_scaled(const hr__function_call *c) {
   return hr__formula_end(&f, hr__binary(&f, HR_OP_MUL, c->inputs[0], hr__real(&f, hr_scalar_as_f64(&factor))));
 }
 
+/* A power with the exponent 1 / 3, which is not exact, and a step of Newton's method unless x is 0, infinite or NaN. */
 hr_status hr__emit_cbrt(const hr__function_call *c) {
   hr__formula f;
   hr__formula_begin(&f, c);
   const hr_tensor *x = c->inputs[0], *size = hr__unary(&f, HR_OP_ABS, x);
-  return hr__formula_end(&f, hr__binary(&f, HR_OP_COPYSIGN, hr__binary(&f, HR_OP_POW, size, hr__real(&f, 1.0 / 3)), x));
+  const hr_tensor *y = hr__binary(&f, HR_OP_POW, size, hr__real(&f, 1.0 / 3)), *square = hr__unary(&f, HR_OP_SQUARE, y);
+  const hr_tensor *rest = hr__binary(&f, HR_OP_SUB, y, hr__binary(&f, HR_OP_DIV, size, square));
+  const hr_tensor *step = hr__binary(&f, HR_OP_DIV, rest, hr__integer(&f, 3));
+  const hr_tensor *is_finite = hr__binary(&f, HR_OP_LT, hr__unary(&f, HR_OP_ABS, step), y);
+  step = hr__ternary(&f, HR_OP_WHERE, is_finite, step, hr__integer(&f, 0));
+  return hr__formula_end(&f, hr__binary(&f, HR_OP_COPYSIGN, hr__binary(&f, HR_OP_SUB, y, step), x));
 }
 
 /* In two steps: 2^y alone may be infinite or 0. */

@@ -1,4 +1,4 @@
-"""Numbers of bits, and rounding with ties away from zero, against Python's integers and fractions."""
+"""Numbers of bits, rounding with ties away from zero, and cube roots, against Python's integers and fractions."""
 
 from fractions import Fraction
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from differences import difference
 
 rng = np.random.default_rng(29)
 INTEGERS = "int8 uint8 int16 uint16 int32 uint32 int64 uint64".split()
@@ -110,3 +111,24 @@ def test_ties_of_decimals():
 
 def test_roundings_are_constant():
     assert hr.grad(lambda x: hr.round(x, ties="away").sum())(hr.array([0.2, 0.7])).tolist() == [0, 0]
+
+
+# ---- roots
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_cube_roots(dtype):
+    whole = np.arange(-40, 41, dtype=dtype)
+    np.testing.assert_array_equal(np.asarray(hr.cbrt(hr.array(whole**3))), whole)
+    ends = np.finfo(dtype)
+    x = np.concatenate([rng.uniform(-1, 1, 1000), 10.0 ** rng.uniform(-30, 30, 1000), [ends.max, ends.tiny]]).astype(dtype)
+    y = np.cbrt(x.astype(np.longdouble)).astype(dtype)
+    assert (abs(np.asarray(hr.cbrt(hr.array(x))) - y) <= np.spacing(abs(y))).all()
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan], dtype)
+    np.testing.assert_array_equal(np.asarray(hr.cbrt(hr.array(special))), special)
+    assert np.signbit(np.asarray(hr.cbrt(hr.array(special)))).tolist()[:4] == [False, True, False, True]
+
+
+def test_cube_roots_have_gradients():
+    difference(lambda x: hr.cbrt(x).sum(), np.array([0.3, -2.0, 40.0]))
+    difference(lambda x: (hr.grad(lambda x: hr.cbrt(x).sum())(x) ** 2).sum(), np.array([0.3, -2.0, 40.0]))
