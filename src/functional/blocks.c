@@ -60,24 +60,7 @@ static hr_status read_blocks(const hr__function_call *c, blocks *b) {
   return HR_OK;
 }
 
-/* Each blocked dim as two: the blocks, and the elements inside of one. */
-static hr_status split_dims(const hr__function_call *c, const blocks *b, int64_t *dims) {
-  const hr_tensor *x = c->inputs[0];
-  for (int d = 0, to = 0; d < x->rank; ++d) {
-    int64_t size = b->at[d] >= 0 ? b->sizes[b->at[d]] : 1;
-    if (x->dims[d] % size != 0) {
-      return HR__CALL_FAIL(c, "dim %d has size %lld, expected a multiple of %lld", d, (long long)x->dims[d],
-                           (long long)size);
-    }
-    dims[to++] = x->dims[d] / size;
-    if (b->at[d] >= 0) {
-      dims[to++] = size;
-    }
-  }
-  return HR_OK;
-}
-
-/* The dims of x split and in another order: dim i of the result is dim order[i]. */
+/* The dims of x in another order: dim i of the result is dim order[i]. */
 static const hr_tensor *permuted(hr__formula *f, const hr_tensor *x, const int *order) {
   hr_tensor *view = hr__view(f, x);
   for (int d = 0; view != NULL && d < x->rank; ++d) {
@@ -86,77 +69,78 @@ static const hr_tensor *permuted(hr__formula *f, const hr_tensor *x, const int *
   return view != NULL ? view : x;
 }
 
-hr_status hr__emit_space_to_depth(const hr__function_call *c) {
+/* The places of dims with blocks inside of them: of each dim of x the blocks, and of each block its elements. If
+ * `is_split`, those are behind their own dim, else beside the depth. */
+static void find_places(const blocks *b, int rank, bool is_split, int *outer, int *inner) {
+  for (int d = 0, to = 0; d < rank; ++d) {
+    bool is_depth = !is_split && d == b->depth;
+    if (!is_depth || b->is_depth_first) {
+      outer[d] = to++;
+    }
+    for (int i = 0; is_depth && i < b->count; ++i) {
+      inner[i] = to++;
+    }
+    if (is_depth && !b->is_depth_first) {
+      outer[d] = to++;
+    }
+    if (is_split && b->at[d] >= 0) {
+      inner[b->at[d]] = to++;
+    }
+  }
+}
+
+/* x's elements with those of blocks moved from their dims to the depth (if `is_split`), or back. */
+static hr_status rearranged(const hr__function_call *c, const blocks *b, bool is_split, const int64_t *joined) {
   const hr_tensor *x = c->inputs[0];
-  blocks b;
-  int64_t dims[HR_RANK_MAX], joined[HR_RANK_MAX];
-  HR_RETURN_IF_ERROR(read_blocks(c, &b));
-  HR_RETURN_IF_ERROR(split_dims(c, &b, dims));
-  int outer[HR_RANK_MAX], inner[HR_RANK_MAX], order[HR_RANK_MAX], to = 0;
-  for (int d = 0, from = 0; d < x->rank; ++d) {
-    outer[d] = from++;
-    joined[d] = x->dims[d] / (b.at[d] >= 0 ? b.sizes[b.at[d]] : 1);
-    if (b.at[d] >= 0) {
-      inner[b.at[d]] = from++;
-    }
-  }
+  int outer[2][HR_RANK_MAX], inner[2][HR_RANK_MAX], order[HR_RANK_MAX];
+  int64_t dims[HR_RANK_MAX];
+  find_places(b, x->rank, is_split, outer[0], inner[0]);
+  find_places(b, x->rank, !is_split, outer[1], inner[1]);
   for (int d = 0; d < x->rank; ++d) {
-    bool is_depth = d == b.depth;
-    if (!is_depth || b.is_depth_first) {
-      order[to++] = outer[d];
-    }
-    for (int i = 0; is_depth && i < b.count; ++i) {
-      order[to++] = inner[i];
-    }
-    if (is_depth && !b.is_depth_first) {
-      order[to++] = outer[d];
-    }
+    order[outer[1][d]] = outer[0][d];
+    dims[outer[0][d]] =
+        is_split ? x->dims[d] / (b->at[d] >= 0 ? b->sizes[b->at[d]] : 1) : x->dims[d] / (d == b->depth ? b->all : 1);
   }
-  if (__builtin_mul_overflow(joined[b.depth], b.all, &joined[b.depth])) {
-    return HR__CALL_FAIL(c, "the depth is too large");
+  for (int i = 0; i < b->count; ++i) {
+    order[inner[1][i]] = inner[0][i], dims[inner[0][i]] = b->sizes[i];
   }
   hr__formula f;
   hr__formula_begin(&f, c);
-  const hr_tensor *y = permuted(&f, hr__as_dims(&f, x, x->rank + b.count, dims), order);
+  const hr_tensor *y = permuted(&f, hr__as_dims(&f, x, x->rank + b->count, dims), order);
   return hr__formula_end(&f, hr__as_dims(&f, y, x->rank, joined));
 }
 
-hr_status hr__emit_depth_to_space(const hr__function_call *c) {
+/* The dims of the result: blocked ones by their blocks, and the depth times all of them, or the inverse. */
+static hr_status joined_dims(const hr__function_call *c, const blocks *b, bool is_split, int64_t *dims) {
   const hr_tensor *x = c->inputs[0];
-  blocks b;
-  HR_RETURN_IF_ERROR(read_blocks(c, &b));
-  if (x->dims[b.depth] % b.all != 0) {
-    return HR__CALL_FAIL(c, "dim %d has size %lld, expected a multiple of %lld", b.depth, (long long)x->dims[b.depth],
-                         (long long)b.all);
-  }
-  int64_t dims[HR_RANK_MAX], joined[HR_RANK_MAX];
-  int order[HR_RANK_MAX], outer[HR_RANK_MAX], inner[HR_RANK_MAX], to = 0;
-  for (int d = 0, from = 0; d < x->rank; ++d) {
-    bool is_depth = d == b.depth;
-    joined[d] = is_depth ? x->dims[d] / b.all : x->dims[d];
-    if (!is_depth || b.is_depth_first) {
-      dims[from] = joined[d], outer[d] = from++;
-    }
-    for (int i = 0; is_depth && i < b.count; ++i) {
-      dims[from] = b.sizes[i], inner[i] = from++;
-    }
-    if (is_depth && !b.is_depth_first) {
-      dims[from] = joined[d], outer[d] = from++;
-    }
-  }
   for (int d = 0; d < x->rank; ++d) {
-    order[to++] = outer[d];
-    if (b.at[d] >= 0) {
-      order[to++] = inner[b.at[d]];
-      if (__builtin_mul_overflow(joined[d], b.sizes[b.at[d]], &joined[d])) {
-        return HR__CALL_FAIL(c, "dim %d is too large", d);
-      }
+    int64_t block = b->at[d] >= 0 ? b->sizes[b->at[d]] : 1, depth = d == b->depth ? b->all : 1;
+    int64_t divisor = is_split ? block : depth, factor = is_split ? depth : block;
+    if (x->dims[d] % divisor != 0) {
+      return HR__CALL_FAIL(c, "dim %d has size %lld, expected a multiple of %lld", d, (long long)x->dims[d],
+                           (long long)divisor);
+    }
+    if (__builtin_mul_overflow(x->dims[d] / divisor, factor, &dims[d])) {
+      return HR__CALL_FAIL(c, "dim %d is too large", d);
     }
   }
-  hr__formula f;
-  hr__formula_begin(&f, c);
-  const hr_tensor *y = permuted(&f, hr__as_dims(&f, x, x->rank + b.count, dims), order);
-  return hr__formula_end(&f, hr__as_dims(&f, y, x->rank, joined));
+  return HR_OK;
+}
+
+static hr_status emit_blocks(const hr__function_call *c, bool is_split) {
+  blocks b;
+  int64_t dims[HR_RANK_MAX];
+  HR_RETURN_IF_ERROR(read_blocks(c, &b));
+  HR_RETURN_IF_ERROR(joined_dims(c, &b, is_split, dims));
+  return rearranged(c, &b, is_split, dims);
+}
+
+hr_status hr__emit_space_to_depth(const hr__function_call *c) {
+  return emit_blocks(c, true);
+}
+
+hr_status hr__emit_depth_to_space(const hr__function_call *c) {
+  return emit_blocks(c, false);
 }
 
 /* ---- diagonals of the last two dims ---- */

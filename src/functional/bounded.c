@@ -106,17 +106,8 @@ static void slice_places(hr__formula *f, const hr_tensor *start, const int64_t *
   const hr__function_call *c = f->call;
   const hr_tensor *x = c->inputs[0], *from = hr__places(f, start);
   for (int d = 0; d < x->rank && !hr__formula_failed(f); ++d) {
-    int64_t dims[HR_RANK_MAX];
-    for (int e = 0; e < x->rank; ++e) {
-      dims[e] = e == d ? sizes[d] : 1;
-    }
-    const hr_attribute until[4] = {{.kind = HR_ATTRIBUTE_NONE},
-                                   {.kind = HR_ATTRIBUTE_REAL, .value = {.number = hr_scalar_i64(sizes[d])}},
-                                   {.kind = HR_ATTRIBUTE_NONE},
-                                   {.kind = HR_ATTRIBUTE_DTYPE, .value = {.dtype = HR_DTYPE_I64}}};
     const hr_tensor *first = clipped(f, hr__part(f, from, 0, d, 1), x->dims[d] - sizes[d] + 1);
-    const hr_tensor *line = hr__binary(f, HR_OP_ADD, hr__function(f, HR_FUNCTIONAL_ARANGE, 0, NULL, 4, until), first);
-    out[d] = hr__formula_failed(f) ? line : hr__as_dims(f, line, x->rank, dims);
+    out[d] = hr__plus(f, hr__counted(f, sizes[d], x->rank, d), first);
   }
 }
 

@@ -115,6 +115,19 @@ const hr_tensor *hr__function(hr__formula *f, hr_functional function, int count,
                                                    attributes, 1, out));
 }
 
+const hr_tensor *hr__counted(hr__formula *f, int64_t count, int rank, int d) {
+  const hr_attribute until[4] = {{.kind = HR_ATTRIBUTE_NONE},
+                                 {.kind = HR_ATTRIBUTE_REAL, .value = {.number = hr_scalar_i64(count)}},
+                                 {.kind = HR_ATTRIBUTE_NONE},
+                                 {.kind = HR_ATTRIBUTE_DTYPE, .value = {.dtype = HR_DTYPE_I64}}};
+  const hr_tensor *line = hr__function(f, HR_FUNCTIONAL_ARANGE, 0, NULL, 4, until);
+  int64_t dims[HR_RANK_MAX];
+  for (int e = 0; e < rank; ++e) {
+    dims[e] = e == d ? count : 1;
+  }
+  return rank == 1 || hr__formula_failed(f) ? line : hr__as_dims(f, line, rank, dims);
+}
+
 /* ---- views and copies ---- */
 
 const hr_tensor *hr__as_dtype(hr__formula *f, const hr_tensor *x, hr_dtype dtype) {

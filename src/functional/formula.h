@@ -85,6 +85,9 @@ const hr_tensor *hr__best_complex(hr__formula *f, uint32_t mask, bool is_max, bo
 const hr_tensor *hr__function(hr__formula *f, hr_functional function, int input_count, const hr_tensor *const *inputs,
                               int attribute_count, const hr_attribute *attributes);
 
+/* 0, 1, ... count - 1 in i64 along dim d of a tensor of this rank, whose other dims have size 1. */
+const hr_tensor *hr__counted(hr__formula *f, int64_t count, int rank, int d);
+
 /* x in this dtype; with other dims of as many elements; broadcast; in row-major order. Views where possible. */
 const hr_tensor *hr__as_dtype(hr__formula *f, const hr_tensor *x, hr_dtype dtype);
 const hr_tensor *hr__as_dims(hr__formula *f, const hr_tensor *x, int rank, const int64_t *dims);

@@ -13,7 +13,6 @@ enum { CAUSAL, SCALE, OFFSET, SOFT_CAP };
 
 typedef struct heads {
   int64_t groups, shared; /* heads of k; heads of q for each */
-  bool is_causal;
 } heads;
 
 static bool fits(const hr__function_call *c) {
@@ -21,6 +20,17 @@ static bool fits(const hr__function_call *c) {
   return q->rank == 4 && k->rank == 4 && v->rank == 4 && q->dims[0] == k->dims[0] && v->dims[0] == k->dims[0] &&
          v->dims[1] == k->dims[1] && v->dims[2] == k->dims[2] && q->dims[3] == k->dims[3] && k->dims[1] > 0 &&
          q->dims[1] % k->dims[1] == 0;
+}
+
+static hr_status check_heads(const hr__function_call *c) {
+  const hr_tensor *const *in = c->inputs;
+  char dims[3][HR__SHAPE_TEXT];
+  return fits(c)
+             ? HR_OK
+             : HR__CALL_FAIL(
+                   c, "q %s, k %s, v %s, expected [B, H, L, E], [B, G, S, E], [B, G, S, V], H a multiple of G",
+                   hr__shape_text(in[Q]->rank, in[Q]->dims, dims[0]), hr__shape_text(in[K]->rank, in[K]->dims, dims[1]),
+                   hr__shape_text(in[V]->rank, in[V]->dims, dims[2]));
 }
 
 /* [B, groups * n, ..] as [B * groups, n, ..]. */
@@ -59,17 +69,9 @@ static const hr_tensor *folded_mask(hr__formula *f, const hr_tensor *mask, const
 
 /* [L, S]: true for keys up to the query's place, which is its number plus the offset. */
 static const hr_tensor *visible(hr__formula *f, int64_t offset) {
-  const int64_t sizes[2] = {f->call->inputs[Q]->dims[2], f->call->inputs[K]->dims[2]};
-  const hr_tensor *places[2];
-  for (int i = 0; i < 2; ++i) {
-    const hr_attribute until[4] = {{.kind = HR_ATTRIBUTE_NONE},
-                                   {.kind = HR_ATTRIBUTE_REAL, .value = {.number = hr_scalar_i64(sizes[i])}},
-                                   {.kind = HR_ATTRIBUTE_NONE},
-                                   {.kind = HR_ATTRIBUTE_DTYPE, .value = {.dtype = HR_DTYPE_I64}}};
-    places[i] = hr__function(f, HR_FUNCTIONAL_ARANGE, 0, NULL, 4, until);
-  }
-  const hr_tensor *queries = hr__plus(f, hr__with_dim(f, places[0], 1), hr__integer(f, offset));
-  return hr__binary(f, HR_OP_GE, queries, places[1]);
+  const hr_tensor *queries = hr__counted(f, f->call->inputs[Q]->dims[2], 2, 0);
+  const hr_tensor *keys = hr__counted(f, f->call->inputs[K]->dims[2], 2, 1);
+  return hr__binary(f, HR_OP_GE, hr__plus(f, queries, hr__integer(f, offset)), keys);
 }
 
 /* The mask and the causal one; NULL for none. */
@@ -114,41 +116,32 @@ static const hr_tensor *by_row(hr__formula *f, const hr_tensor *const inputs[INP
   return hr__step(f, HR_OP_ATTENTION, &attrs, inputs[MASK] != NULL ? 4 : 3, inputs, HR_DTYPE_NONE);
 }
 
+/* The inputs with their heads folded, and the mask with the causal one. */
+static void folded_inputs(hr__formula *f, const hr_tensor *mask, const hr_tensor *out[INPUTS]) {
+  const hr_tensor *const *in = f->call->inputs;
+  heads h = {.groups = in[K]->dims[1], .shared = in[Q]->dims[1] / in[K]->dims[1]};
+  bool has_groups = h.shared > 1;
+  out[Q] = has_groups ? folded(f, in[Q], h.groups) : in[Q];
+  out[K] = has_groups ? repeated(f, in[K], &h) : in[K];
+  out[V] = has_groups ? repeated(f, in[V], &h) : in[V];
+  out[MASK] = has_groups && mask != NULL ? folded_mask(f, mask, &h) : mask;
+}
+
 hr_status hr__emit_attention(const hr__function_call *c) {
-  const hr_tensor *const *in = c->inputs;
+  const hr_tensor *const *in = c->inputs, *inputs[INPUTS];
   bool is_causal = hr__int_attribute(c, CAUSAL) != 0, has_groups = fits(c) && in[Q]->dims[1] != in[K]->dims[1];
   int64_t offset = is_causal ? hr__int_attribute(c, OFFSET) : 0;
   hr_scalar given = hr__real_attribute(c, SOFT_CAP);
-  double cap = hr_scalar_as_f64(&given);
+  double cap = hr_scalar_as_f64(&given), scale = scale_of(c);
   hr__formula f;
   hr__formula_begin(&f, c);
   if (!(cap > 0) && offset == 0 && !has_groups) {
-    return hr__formula_end(&f, by_row(&f, in, is_causal, scale_of(c)));
+    return hr__formula_end(&f, by_row(&f, in, is_causal, scale));
   }
-  if (!fits(c)) {
-    char dims[3][HR__SHAPE_TEXT];
-    return HR__CALL_FAIL(c, "q %s, k %s, v %s, expected [B, H, L, E], [B, G, S, E], [B, G, S, V], H a multiple of G",
-                         hr__shape_text(in[Q]->rank, in[Q]->dims, dims[0]),
-                         hr__shape_text(in[K]->rank, in[K]->dims, dims[1]),
-                         hr__shape_text(in[V]->rank, in[V]->dims, dims[2]));
-  }
-  heads h = {.groups = in[K]->dims[1], .shared = in[Q]->dims[1] / in[K]->dims[1]};
+  HR_RETURN_IF_ERROR(check_heads(c));
   bool is_masked = is_causal && (offset != 0 || cap > 0);
-  const hr_tensor *mask = with_causal(&f, in[MASK], is_masked ? visible(&f, offset) : NULL);
-  if (!has_groups) {
-    h.groups = 1;
-  }
-  const hr_tensor *inputs[INPUTS] = {in[Q], in[K], in[V], mask};
-  if (has_groups) {
-    inputs[Q] = folded(&f, in[Q], h.groups);
-    inputs[K] = repeated(&f, in[K], &h), inputs[V] = repeated(&f, in[V], &h);
-    inputs[MASK] = mask != NULL ? folded_mask(&f, mask, &h) : NULL;
-  }
-  const hr_tensor *y =
-      cap > 0 ? capped(&f, inputs, scale_of(c), cap) : by_row(&f, inputs, is_causal && !is_masked, scale_of(c));
-  if (hr__formula_failed(&f)) {
-    return hr__formula_end(&f, y);
-  }
+  folded_inputs(&f, with_causal(&f, in[MASK], is_masked ? visible(&f, offset) : NULL), inputs);
+  const hr_tensor *y = cap > 0 ? capped(&f, inputs, scale, cap) : by_row(&f, inputs, is_causal && !is_masked, scale);
   const int64_t dims[4] = {in[Q]->dims[0], in[Q]->dims[1], in[Q]->dims[2], in[V]->dims[3]};
-  return hr__formula_end(&f, hr__as_dims(&f, y, 4, dims));
+  return hr__formula_end(&f, hr__formula_failed(&f) ? y : hr__as_dims(&f, y, 4, dims));
 }

@@ -186,20 +186,6 @@ hr_status hr__emit_lp_pool(const hr__function_call *c) {
 enum { PLANE, TENSOR, COLUMN_MAJOR, WINDOW_PLACE, PLACES };
 static const char *const place_words[PLACES] = {"plane", "tensor", "column_major", "window"};
 
-/* 0, 1, ... along dim d of tensors of this rank, others of size 1. */
-static const hr_tensor *numbers_along(hr__formula *f, int rank, int d, int64_t count) {
-  int64_t dims[HR_RANK_MAX];
-  for (int e = 0; e < rank; ++e) {
-    dims[e] = e == d ? count : 1;
-  }
-  const hr_attribute until[4] = {{.kind = HR_ATTRIBUTE_NONE},
-                                 {.kind = HR_ATTRIBUTE_REAL, .value = {.number = hr_scalar_i64(count)}},
-                                 {.kind = HR_ATTRIBUTE_NONE},
-                                 {.kind = HR_ATTRIBUTE_DTYPE, .value = {.dtype = HR_DTYPE_I64}}};
-  const hr_tensor *line = hr__function(f, HR_FUNCTIONAL_ARANGE, 0, NULL, 4, until);
-  return hr__formula_failed(f) ? line : hr__as_dims(f, line, rank, dims);
-}
-
 static const hr_tensor *scaled(hr__formula *f, const hr_tensor *x, int64_t factor) {
   return factor == 1 ? x : hr__times(f, x, hr__integer(f, factor));
 }
@@ -230,7 +216,7 @@ static const hr_tensor *as_places(hr__formula *f, const pool *p, int kind, const
     int d = kind == COLUMN_MAJOR ? i : w->count - 1 - i;
     const hr_tensor *place = at[d];
     if (kind == WINDOW_PLACE) {
-      const hr_tensor *windows = numbers_along(f, x->rank, w->first + d, pooled_size(p, d));
+      const hr_tensor *windows = hr__counted(f, pooled_size(p, d), x->rank, w->first + d);
       const hr_tensor *first = hr__binary(f, HR_OP_SUB, scaled(f, windows, w->stride[d]), hr__integer(f, w->before[d]));
       place = hr__binary(f, HR_OP_DIV_FLOOR, hr__binary(f, HR_OP_SUB, place, first), hr__integer(f, w->dilation[d]));
     }
@@ -239,7 +225,7 @@ static const hr_tensor *as_places(hr__formula *f, const pool *p, int kind, const
   }
   lead_step = step;
   for (int d = w->first - 1; (kind == TENSOR || kind == COLUMN_MAJOR) && d >= 0; --d) {
-    sum = hr__plus(f, sum, scaled(f, numbers_along(f, x->rank, d, x->dims[d]), lead_step));
+    sum = hr__plus(f, sum, scaled(f, hr__counted(f, x->dims[d], x->rank, d), lead_step));
     lead_step *= x->dims[d];
   }
   return sum;
@@ -250,7 +236,7 @@ static void find_by_row(hr__formula *f, const pool *p, const hr_tensor *out[2], 
   const hr__windows *w = &p->windows;
   const hr_tensor *x = p->call->inputs[0];
   bool is_even = hr__windows_are_even(w);
-  int64_t dims[HR_RANK_MAX];
+  int64_t dims[HR_RANK_MAX] = {0};
   record_pool(f, p, is_even ? x : hr__window_sides(f, x, w, hr__extreme(x->dtype, false)), !is_even, 2, out);
   for (int d = 0; d < w->count; ++d) {
     dims[d] = x->dims[w->first + d] + (is_even ? 0 : w->before[d] + w->after[d]);
@@ -280,7 +266,7 @@ static void find_by_view(hr__formula *f, const pool *p, const hr_tensor *out[2],
   out[0] = hr__reduced(f, HR_OP_AMAX, flat, 1u << x->rank);
   coordinates(f, places, w.count, w.size, at);
   for (int d = 0; d < w.count; ++d) {
-    const hr_tensor *windows = numbers_along(f, x->rank, w.first + d, dims[w.first + d]);
+    const hr_tensor *windows = hr__counted(f, dims[w.first + d], x->rank, w.first + d);
     const hr_tensor *first = hr__binary(f, HR_OP_SUB, scaled(f, windows, w.stride[d]), hr__integer(f, w.before[d]));
     at[d] = inside(f, &w, d, hr__plus(f, first, scaled(f, at[d], w.dilation[d])));
   }

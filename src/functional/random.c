@@ -42,11 +42,7 @@ static const hr_tensor *numbered(hr__formula *f, int rank, const int64_t *dims) 
   if (!hr__count_elements(rank, dims, &count)) {
     hr__formula_fail(f, HR__CALL_FAIL(f->call, "the result is too large"));
   }
-  const hr_attribute ends[4] = {{.kind = HR_ATTRIBUTE_NONE},
-                                {.kind = HR_ATTRIBUTE_REAL, .value = {.number = hr_scalar_i64(count)}},
-                                {.kind = HR_ATTRIBUTE_NONE},
-                                {.kind = HR_ATTRIBUTE_DTYPE, .value = {.dtype = HR_DTYPE_I64}}};
-  const hr_tensor *line = hr__function(f, HR_FUNCTIONAL_ARANGE, 0, NULL, 4, ends);
+  const hr_tensor *line = hr__counted(f, count, 1, 0);
   return hr__formula_failed(f) ? line : hr__as_dims(f, line, rank, dims);
 }
 

@@ -92,16 +92,7 @@ static const hr_tensor *component(hr__formula *f, const tuples *t, int d) {
   if (d >= t->batch) {
     return hr__without(f, hr__part(f, hr__places(f, t->indices), t->rank, d - t->batch, 1), 1u << t->rank);
   }
-  const hr_attribute until[4] = {{.kind = HR_ATTRIBUTE_NONE},
-                                 {.kind = HR_ATTRIBUTE_REAL, .value = {.number = hr_scalar_i64(t->x->dims[d])}},
-                                 {.kind = HR_ATTRIBUTE_NONE},
-                                 {.kind = HR_ATTRIBUTE_DTYPE, .value = {.dtype = HR_DTYPE_I64}}};
-  int64_t dims[HR_RANK_MAX];
-  for (int e = 0; e < t->rank; ++e) {
-    dims[e] = e == d ? t->x->dims[d] : 1;
-  }
-  const hr_tensor *line = hr__function(f, HR_FUNCTIONAL_ARANGE, 0, NULL, 4, until);
-  return hr__formula_failed(f) ? line : hr__as_dims(f, line, t->rank, dims);
+  return hr__counted(f, t->x->dims[d], t->rank, d);
 }
 
 /* True for indices out of range. */

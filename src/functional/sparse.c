@@ -25,12 +25,8 @@ static hr_status check_places(const hr__function_call *c, int format) {
 
 /* The row or column of each of `count` values. */
 static const hr_tensor *expanded(hr__formula *f, const hr_tensor *first, int64_t count) {
-  const hr_attribute until[4] = {{.kind = HR_ATTRIBUTE_NONE},
-                                 {.kind = HR_ATTRIBUTE_REAL, .value = {.number = hr_scalar_i64(count)}},
-                                 {.kind = HR_ATTRIBUTE_NONE},
-                                 {.kind = HR_ATTRIBUTE_DTYPE, .value = {.dtype = HR_DTYPE_I64}}};
   const hr_attribute side = {.kind = HR_ATTRIBUTE_TEXT, .value = {.text = "right"}};
-  const hr_tensor *pair[2] = {hr__places(f, first), hr__function(f, HR_FUNCTIONAL_ARANGE, 0, NULL, 4, until)};
+  const hr_tensor *pair[2] = {hr__places(f, first), hr__counted(f, count, 1, 0)};
   const hr_tensor *behind = hr__function(f, HR_FUNCTIONAL_SEARCHSORTED, 2, pair, 1, &side);
   return hr__binary(f, HR_OP_SUB, behind, hr__integer(f, 1));
 }

@@ -83,11 +83,31 @@ hr_status hr__emit_col2im(const hr__function_call *c) {
 
 /* ---- stencils ---- */
 
+enum { SUM, MAX, MIN, ARGMAX, ARGMIN, MODES };
+
+/* x over its last dims, of which there are n. */
+static const hr_tensor *reduced(hr__formula *f, const hr_tensor *x, int n, int mode) {
+  static const hr_op rows[MODES] = {HR_OP_SUM, HR_OP_AMAX, HR_OP_AMIN, HR_OP_ARGMAX, HR_OP_ARGMIN};
+  if (hr__formula_failed(f)) {
+    return x;
+  }
+  int first = x->rank - n;
+  if (mode < ARGMAX) {
+    uint32_t mask = ((1u << n) - 1) << first;
+    return hr__without(f, hr__along_as(f, rows[mode], x, mask, x->dtype), mask);
+  }
+  int64_t dims[HR_RANK_MAX];
+  hr__copy_dims(first, x->dims, dims);
+  dims[first] = 1;
+  for (int d = first; d < x->rank; ++d) {
+    dims[first] *= x->dims[d];
+  }
+  return hr__reduced(f, rows[mode], hr__as_dims(f, x, first + 1, dims), 1u << first);
+}
+
 hr_status hr__emit_stencil(const hr__function_call *c) {
   enum { STRIDE, MODE = STRIDE + 4, VALUE };
-  enum { SUM, MAX, MIN, ARGMAX, ARGMIN, MODES };
   static const char *const modes[MODES] = {"sum", "max", "min", "argmax", "argmin"};
-  static const hr_op rows[MODES] = {HR_OP_SUM, HR_OP_AMAX, HR_OP_AMIN, HR_OP_ARGMAX, HR_OP_ARGMIN};
   const hr_tensor *x = c->inputs[0], *weights = c->inputs[1];
   hr__windows w = {.first = x->rank - weights->rank, .count = weights->rank};
   int mode;
@@ -100,20 +120,5 @@ hr_status hr__emit_stencil(const hr__function_call *c) {
   hr__formula f;
   hr__formula_begin(&f, c);
   x = hr__window_view(&f, hr__window_sides(&f, x, &w, hr__real_attribute(c, VALUE)), &w);
-  const hr_tensor *products = hr__times(&f, x, weights);
-  if (hr__formula_failed(&f)) {
-    return hr__formula_end(&f, products);
-  }
-  int first = products->rank - w.count;
-  if (mode < ARGMAX) {
-    uint32_t mask = ((1u << w.count) - 1) << first;
-    return hr__formula_end(&f, hr__without(&f, hr__along_as(&f, rows[mode], products, mask, products->dtype), mask));
-  }
-  int64_t dims[HR_RANK_MAX], all = 1;
-  hr__copy_dims(first, products->dims, dims);
-  for (int d = 0; d < w.count; ++d) {
-    all *= w.size[d];
-  }
-  dims[first] = all;
-  return hr__formula_end(&f, hr__reduced(&f, rows[mode], hr__as_dims(&f, products, first + 1, dims), 1u << first));
+  return hr__formula_end(&f, reduced(&f, hr__times(&f, x, weights), w.count, mode));
 }
