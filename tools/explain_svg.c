@@ -18,6 +18,7 @@
 
 #include "base/allocator.h"
 #include "explain.h"
+#include "svg.h"
 
 enum {
   MARGIN = 20,
@@ -65,7 +66,7 @@ typedef struct picture {
 
 /* ---- text ---- */
 
-static void put_escaped(hr_text *text, const char *chars, size_t count) {
+void svg_put_escaped(hr_text *text, const char *chars, size_t count) {
   for (size_t i = 0; i < count && chars[i] != '\0'; ++i) {
     const char *entity = chars[i] == '&' ? "&amp;" : chars[i] == '<' ? "&lt;" : chars[i] == '>' ? "&gt;" : NULL;
     unsigned char c = (unsigned char)chars[i];
@@ -81,7 +82,7 @@ static void put_escaped(hr_text *text, const char *chars, size_t count) {
 static void put_text(const picture *p, int x, int y, const char *attributes, const char *chars, size_t most) {
   size_t length = strlen(chars);
   hr_text_printf(p->text, "<text x=\"%d\" y=\"%d\" %s>", x, y, attributes);
-  put_escaped(p->text, chars, length > most ? most - 1 : length);
+  svg_put_escaped(p->text, chars, length > most ? most - 1 : length);
   hr_text_append(p->text, length > most ? "&#8230;</text>\n" : "</text>\n");
 }
 
@@ -410,7 +411,7 @@ static void put_box(picture *p, int step) {
   char number[16];
   explain_step(p->e, step, &tip);
   hr_text_append(p->text, "<g><title>");
-  put_escaped(p->text, hr_text_chars(&tip), tip.length);
+  svg_put_escaped(p->text, hr_text_chars(&tip), tip.length);
   hr_text_printf(p->text,
                  "</title>\n<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"4\" fill=\"%s\" stroke=\"%s\"/>\n"
                  "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"4\" fill=\"%s\"/>\n",

@@ -27,9 +27,10 @@ static const command commands[] = {
     {"convert", headrace_convert, "convert MODEL -o PACKAGE [--dim NAME=SIZE]",
      "Writes an ONNX model (.onnx) as a package (.hrpkg). docs/onnx.md lists the operators.\n"
      "  --dim NAME=SIZE   a size in place of a symbol, such as a batch; more than once for several"},
-    {"inspect", headrace_inspect, "inspect FILE [--graph] [--verify]",
+    {"inspect", headrace_inspect, "inspect FILE [--graph | --svg PICTURE] [--verify]",
      "Lists notes, inputs, outputs, symbols, constants and operations of a package (.hrpkg) or an ONNX model.\n"
      "  --graph         prints the graph's text instead\n"
+     "  --svg PICTURE   draws the graph into a file instead, for a browser\n"
      "  --verify        compares all constants of a package with their hashes before"},
     {"bench", headrace_bench, "bench FILE [--batch 1,8,64] [--dim NAME=SIZE] [--device NAME] [--seconds S]",
      "Times the answers of a package or an ONNX model on random inputs: the first one, the median and the shortest\n"

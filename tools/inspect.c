@@ -5,6 +5,7 @@
 
 #include "commands.h"
 #include "graph/graph_node.h"
+#include "graph_svg.h"
 #include "headrace/package.h"
 #include "model.h"
 
@@ -93,48 +94,75 @@ static hr_status write_text(void *arg, const void *bytes, size_t count) {
                                                : hr_status_make(HR_STATUS_UNAVAILABLE, "the text can't be written");
 }
 
-/* package: NULL: the graph is that of another file. */
-static hr_status inspect(const char *path, const hr_package *package, const hr_graph *graph, bool prints,
-                         bool verifies) {
-  if (verifies && package != NULL) {
-    HR_RETURN_IF_ERROR(hr_package_verify(package));
-    printf("%s: all hashes are right\n", path);
+typedef struct inspection {
+  const char *path, *picture; /* picture: NULL: none */
+  bool prints, verifies;
+  hr_package *package; /* NULL: the graph is that of another file */
+  hr_graph *graph;
+} inspection;
+
+/* The graph as a picture in a file. */
+static hr_status draw(const inspection *n) {
+  hr_text text = {0};
+  hr_status status = graph_svg(n->graph, &text);
+  FILE *file = status == HR_OK ? fopen(n->picture, "wb") : NULL;
+  bool is_written = file != NULL && fwrite(hr_text_chars(&text), 1, text.length, file) == text.length;
+  is_written = (file == NULL || fclose(file) == 0) && is_written;
+  if (status == HR_OK && !is_written) {
+    status = hr_status_make(HR_STATUS_UNAVAILABLE, "%s can't be written", n->picture);
   }
-  if (prints) {
-    return hr_graph_print(graph, write_text, stdout);
+  hr_text_fini(&text);
+  return status;
+}
+
+static hr_status inspect(const inspection *n) {
+  if (n->verifies && n->package != NULL) {
+    HR_RETURN_IF_ERROR(hr_package_verify(n->package));
+    printf("%s: all hashes are right\n", n->path);
   }
-  if (package != NULL) {
-    describe_package(path, package);
+  if (n->picture != NULL) {
+    return draw(n);
   }
-  describe(graph);
+  if (n->prints) {
+    return hr_graph_print(n->graph, write_text, stdout);
+  }
+  if (n->package != NULL) {
+    describe_package(n->path, n->package);
+  }
+  describe(n->graph);
   return HR_OK;
 }
 
-int headrace_inspect(int argc, char **argv) {
-  const char *path = NULL;
-  bool prints = false, verifies = false;
+static bool parse_arguments(inspection *n, int argc, char **argv) {
   for (int i = 0; i < argc; ++i) {
     if (strcmp(argv[i], "--graph") == 0) {
-      prints = true;
+      n->prints = true;
     } else if (strcmp(argv[i], "--verify") == 0) {
-      verifies = true;
-    } else if (argv[i][0] != '-' && path == NULL) {
-      path = argv[i];
+      n->verifies = true;
+    } else if (strcmp(argv[i], "--svg") == 0 && i + 1 < argc) {
+      n->picture = argv[++i];
+    } else if (argv[i][0] != '-' && n->path == NULL) {
+      n->path = argv[i];
     } else {
       fprintf(stderr, "headrace inspect: unknown argument \"%s\"; see `headrace inspect --help`\n", argv[i]);
-      return 2;
+      return false;
     }
   }
-  if (path == NULL) {
+  if (n->path == NULL) {
     fprintf(stderr, "headrace inspect: no file; see `headrace inspect --help`\n");
+  }
+  return n->path != NULL;
+}
+
+int headrace_inspect(int argc, char **argv) {
+  inspection n = {.path = NULL};
+  if (!parse_arguments(&n, argc, argv)) {
     return 2;
   }
-  hr_package *package = NULL;
-  hr_graph *graph = NULL;
-  hr_status status = is_onnx(path) ? open_model(path, NULL, &graph) : hr_package_open(path, &package);
-  status = status == HR_OK && package != NULL ? hr_package_graph(package, &graph) : status;
-  status = status == HR_OK ? inspect(path, package, graph, prints, verifies) : status;
-  hr_graph_release(graph);
-  hr_package_close(package);
+  hr_status status = is_onnx(n.path) ? open_model(n.path, NULL, &n.graph) : hr_package_open(n.path, &n.package);
+  status = status == HR_OK && n.package != NULL ? hr_package_graph(n.package, &n.graph) : status;
+  status = status == HR_OK ? inspect(&n) : status;
+  hr_graph_release(n.graph);
+  hr_package_close(n.package);
   return headrace_fail(status);
 }

@@ -14,6 +14,7 @@
 #include "base/arena.h"
 #include "base/refcount.h"
 #include "base/table.h"
+#include "base/text.h"
 #include "base/vector.h"
 #include "headrace/graph.h"
 #include "headrace/transform.h"
@@ -185,6 +186,9 @@ hr_value hr__graph_adopt_variable(hr_graph *graph, const char *name, const hr_ty
                                   void (*release)(void *arg), void *arg);
 /* A variable with the elements of another one. */
 hr_value hr__graph_share_variable(hr_graph *graph, const char *name, const hr__node *variable);
+/* Appends the attributes of a call that are given, as in the graph's text, but values without a name have their own
+ * numbers. */
+bool hr__graph_print_attributes(const hr_graph *graph, const hr__node *node, hr_text *out);
 /* Calls visit(arg, &value) for each value that a node reads, none of which is 0; in a fixed order. */
 void hr__node_each_input(const hr__node *node, void (*visit)(void *arg, const hr_value *value), void *arg);
 

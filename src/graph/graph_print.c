@@ -9,7 +9,7 @@
 typedef struct printer {
   const hr_graph *graph;
   hr_text text;
-  int64_t *labels; /* by value: the number of one without a name; -1: not printed yet */
+  int64_t *labels; /* by value: the number of one without a name; -1: not printed yet; NULL: its own */
   int64_t label_count, data_count;
   const hr_graph *whole; /* whose inner graphs have numbers */
 } printer;
@@ -81,6 +81,10 @@ static void print_label(printer *p, hr_value value) {
   hr_text_char(&p->text, '%');
   if (name != NULL) {
     print_name(&p->text, name);
+    return;
+  }
+  if (p->labels == NULL) {
+    hr_text_int(&p->text, value);
     return;
   }
   if (p->labels[value] < 0) {
@@ -176,14 +180,9 @@ static void print_attribute(printer *p, const hr__node_attribute *attribute) {
   }
 }
 
-static void print_call(printer *p, const hr__node *node) {
+/* Those that are given; after other operands if `is_first` is false. */
+static void print_attributes(printer *p, const hr__node *node, bool is_first) {
   const hr__function_row *row = hr__function_row_of(node->function);
-  hr_text_printf(&p->text, "%s(", row->name);
-  for (int i = 0; i < node->input_count; ++i) {
-    hr_text_append(&p->text, i > 0 ? ", " : "");
-    print_operand(p, node->inputs[i]);
-  }
-  bool is_first = node->input_count == 0;
   for (int i = 0; i < node->attribute_count; ++i) {
     if (node->attributes[i].value.kind != HR_ATTRIBUTE_NONE) {
       hr_text_printf(&p->text, "%s%s=", is_first ? "" : ", ", row->attributes[i].name);
@@ -191,6 +190,23 @@ static void print_call(printer *p, const hr__node *node) {
       is_first = false;
     }
   }
+}
+
+bool hr__graph_print_attributes(const hr_graph *graph, const hr__node *node, hr_text *out) {
+  printer p = {.graph = graph, .text = *out};
+  print_attributes(&p, node, true);
+  *out = p.text;
+  return !out->failed;
+}
+
+static void print_call(printer *p, const hr__node *node) {
+  const hr__function_row *row = hr__function_row_of(node->function);
+  hr_text_printf(&p->text, "%s(", row->name);
+  for (int i = 0; i < node->input_count; ++i) {
+    hr_text_append(&p->text, i > 0 ? ", " : "");
+    print_operand(p, node->inputs[i]);
+  }
+  print_attributes(p, node, node->input_count == 0);
   hr_text_char(&p->text, ')');
 }
 

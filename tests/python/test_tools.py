@@ -241,6 +241,20 @@ def test_inspect_describes_a_package():
     assert "unknown argument" in run("inspect", PACKAGE, "--help-me", code=2).stderr
 
 
+def test_inspect_draws_a_package(tmp_path):
+    run("inspect", PACKAGE, "--svg", tmp_path / "x.svg")
+    svg = xml.etree.ElementTree.parse(tmp_path / "x.svg").getroot()
+    texts = [x.text for x in svg.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"matmul", "x f32[n, 20]", "y f32[n, 3]"} <= set(texts)
+    boxes = [x for x in svg.iter("{http://www.w3.org/2000/svg}rect") if "rx" in x.attrib]
+    places = [tuple(float(x.attrib[name]) for name in ("x", "y", "width", "height")) for x in boxes]
+    for i, (x, y, width, height) in enumerate(places):
+        assert x >= 0 and y >= 0 and x + width <= float(svg.attrib["width"])
+        for x2, y2, width2, height2 in places[:i]:
+            assert x + width <= x2 or x2 + width2 <= x or y + height <= y2 or y2 + height2 <= y
+    assert "can't be written" in run("inspect", PACKAGE, "--svg", tmp_path, code=1).stderr
+
+
 def package_hash(value, data):
     """The hash in src/session/package_format.h."""
     mask = 2**64 - 1
