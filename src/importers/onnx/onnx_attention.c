@@ -284,3 +284,36 @@ void hr__onnx_map_linear_attention(hr__onnx_node *node) {
   hr__onnx_set(node, 0, hr__onnx_cast(node, join_heads(node, y), dtype));
   hr__onnx_set(node, 1, hr__onnx_cast(node, r.state, past != 0 ? hr__onnx_dtype_of(node, past) : dtype));
 }
+
+/* ---- attention with subgraphs on scores and shares ---- */
+
+static hr_value modify(hr__onnx_node *node, const char *name, hr_value x) {
+  const hr__onnx_attribute *body = hr__onnx_find_attribute(node, name);
+  const hr__onnx_value input = {.value = x};
+  hr__onnx_value result = input;
+  int count = 0;
+  if (body != NULL && !hr__onnx_failed(node)) {
+    hr_status status = hr__onnx_run_subgraph(node, body->bytes, 1, &input, 1, &result, &count);
+    if (status != HR_OK) {
+      hr__graph_fail(node->graph, status);
+    }
+  }
+  return result.value;
+}
+
+void hr__onnx_map_flex_attention(hr__onnx_node *node) {
+  attention a = {0};
+  if (!read_attention(node, &a)) {
+    return;
+  }
+  hr_dtype given = hr__onnx_dtype(hr__onnx_int(node, "softmax_precision", 0));
+  hr_dtype wide = given != HR_DTYPE_NONE ? given : a.dtype == HR_DTYPE_F64 ? HR_DTYPE_F64 : HR_DTYPE_F32;
+  a.k = repeat_heads(node, a.k, a.q), a.v = repeat_heads(node, a.v, a.q);
+  hr_value keys = hr__onnx_cast(node, ADD(node, SWAPAXES, IN(a.k), PLAIN), wide);
+  hr_value product = CALL(node, MATMUL, hr__onnx_cast(node, a.q, wide), keys);
+  hr_value scores = modify(node, "score_mod", CALL(node, MULTIPLY, product, hr__onnx_number(node, a.scale)));
+  hr_value shares = ADD(node, SOFTMAX, IN(scores), WITH(hr__with_int("axis", -1)));
+  shares = modify(node, "prob_mod", shares);
+  hr_value y = CALL(node, MATMUL, shares, hr__onnx_cast(node, a.v, wide));
+  hr__onnx_set(node, 0, hr__onnx_cast(node, y, a.dtype));
+}

@@ -155,3 +155,92 @@ void hr__onnx_map_reverse_sequence(hr__onnx_node *node) {
   hr_value all = ADD(node, BROADCAST_TO, IN(place), WITH(hr__with_list("shape", hr_graph_shape(node->graph, x))));
   hr__onnx_set(node, 0, ADD(node, TAKE_ALONG_AXIS, IN(x, all), WITH(hr__with_int("axis", time))));
 }
+
+/* ---- parts that constants select ---- */
+
+enum { SELECTED_MAX = 1 << 16 };
+
+/* The places of elements that are not 0 in a constant; -1 after a failure. */
+static int find_nonzero(hr__onnx_node *node, hr_value x, const char *what, int64_t **out_places, int *out_count) {
+  double *numbers = HR_ARENA_ARRAY(node->arena, double, SELECTED_MAX);
+  *out_places = HR_ARENA_ARRAY(node->arena, int64_t, SELECTED_MAX);
+  int count = numbers != NULL && *out_places != NULL ? hr__onnx_numbers(node, x, what, SELECTED_MAX, numbers) : -1;
+  *out_count = 0;
+  for (int i = 0; i < count; ++i) {
+    if (numbers[i] != 0) {
+      (*out_places)[(*out_count)++] = i;
+    }
+  }
+  return count;
+}
+
+/* Slices along an axis, or elements, where the condition is true. */
+void hr__onnx_map_compress(hr__onnx_node *node) {
+  hr_value x = hr__onnx_input(node, 0);
+  const hr__onnx_attribute *axis = hr__onnx_find_attribute(node, "axis");
+  int64_t *places = NULL, all = -1;
+  int count = 0;
+  if (find_nonzero(node, hr__onnx_input(node, 1), "condition", &places, &count) < 0) {
+    return;
+  }
+  x = axis == NULL ? hr__onnx_reshape(node, x, 1, &all) : x;
+  int64_t at = axis == NULL ? 0 : hr__onnx_axis(node, axis->i, hr__onnx_rank(node, x));
+  hr__onnx_set(node, 0, ADD(node, TAKE, IN(x, hr__onnx_vector(node, count, places)), WITH(hr__with_int("axis", at))));
+}
+
+/* The coordinates [rank, count] of elements that are not 0. */
+void hr__onnx_map_nonzero(hr__onnx_node *node) {
+  hr_value x = hr__onnx_input(node, 0);
+  int rank = hr__onnx_rank(node, x), count = 0;
+  int64_t *places = NULL;
+  if (find_nonzero(node, x, "input", &places, &count) < 0) {
+    return;
+  }
+  int64_t *all = HR_ARENA_ARRAY(node->arena, int64_t, (size_t)count * (size_t)rank + 1), dims[2] = {rank, count};
+  for (int i = 0; all != NULL && i < count; ++i) {
+    for (int d = rank - 1; d >= 0; --d) {
+      int64_t size = hr__onnx_known_dim(node, x, d);
+      all[d * count + i] = places[i] % size;
+      places[i] /= size;
+    }
+  }
+  if (all != NULL) {
+    hr__onnx_set(node, 0, hr__onnx_reshape(node, hr__onnx_vector(node, rank * count, all), 2, dims));
+  }
+}
+
+/* A cache with new elements along an axis, from an index of each example on; circular: modulo the axis. */
+void hr__onnx_map_tensor_scatter(hr__onnx_node *node) {
+  static const char *const words[] = {"linear", "circular"};
+  hr_value cache = hr__onnx_input(node, 0), update = hr__onnx_input(node, 1), begin = hr__onnx_input(node, 2);
+  int rank = hr__onnx_rank(node, cache), axis = axis_of(node, cache, -2);
+  hr__integer size = hr__integer_dim(node, cache, axis), steps = hr__integer_dim(node, update, axis);
+  hr_graph_attribute with[2] = {hr__with_real("stop", (double)steps.number), hr__with_dtype("dtype", HR_DTYPE_I64)};
+  with[0].values = steps.value != 0 ? &steps.value : NULL;
+  hr_value place = hr__onnx_along(node, ADD(node, ARANGE, 0, NULL, 2, with), axis, rank);
+  if (begin != 0) {
+    place = CALL(node, ADD, place, hr__onnx_along(node, hr__onnx_cast(node, begin, HR_DTYPE_I64), 0, rank));
+  }
+  if (hr__onnx_word(node, "mode", 2, words) == 1) {
+    place = CALL(node, REMAINDER, place, size.value != 0 ? size.value : hr__onnx_whole(node, size.number));
+  }
+  hr_value all = ADD(node, BROADCAST_TO, IN(place), WITH(hr__with_list("shape", hr_graph_shape(node->graph, update))));
+  hr__onnx_set(node, 0, ADD(node, PUT_ALONG_AXIS, IN(cache, all, update), WITH(hr__with_int("axis", axis))));
+}
+
+/* ---- operators of ai.onnx.ml ---- */
+
+/* Elements of the last dim. */
+void hr__onnx_map_array_features(hr__onnx_node *node) {
+  hr_value x = hr__onnx_input(node, 0);
+  int64_t all = -1;
+  hr_value places = hr__onnx_reshape(node, hr__onnx_input(node, 1), 1, &all);
+  x = hr__onnx_rank(node, x) == 1 ? hr__onnx_expand_dim(node, x, 0) : x;
+  hr__onnx_set(node, 0, ADD(node, TAKE, IN(x, places), WITH(hr__with_int("axis", hr__onnx_rank(node, x) - 1))));
+}
+
+void hr__onnx_map_binarizer(hr__onnx_node *node) {
+  hr_value x = hr__onnx_input(node, 0);
+  hr_value is_above = CALL(node, GREATER, x, hr__onnx_number(node, hr__onnx_real(node, "threshold", 0)));
+  hr__onnx_set(node, 0, hr__onnx_cast(node, is_above, hr__onnx_dtype_of(node, x)));
+}

@@ -247,15 +247,20 @@ static int64_t element_count(const hr__fact *fact) {
   return count;
 }
 
-/* The constant that a value is, also under casts and other dims. */
-static const hr__node *constant_behind(const hr__onnx_node *node, hr_value value) {
-  const hr__node *from = hr__graph_node_of(node->graph, value);
-  while (from->kind == HR__NODE_CALL &&
-         (from->function == HR_FUNCTIONAL_RESHAPE || from->function == HR_FUNCTIONAL_POSITIVE ||
-          from->function == HR_FUNCTIONAL_EXPAND_DIMS || from->function == HR_FUNCTIONAL_SQUEEZE)) {
-    from = hr__graph_node_of(node->graph, from->inputs[0]);
+/* The value that has the same numbers without functions that only arrange or widen them. */
+static hr_value numbers_behind(const hr__onnx_node *node, hr_value value) {
+  for (;;) {
+    const hr__node *from = hr__graph_node_of(node->graph, value);
+    bool is_call = from->kind == HR__NODE_CALL;
+    bool arranges = is_call && (from->function == HR_FUNCTIONAL_RESHAPE || from->function == HR_FUNCTIONAL_POSITIVE ||
+                                from->function == HR_FUNCTIONAL_EXPAND_DIMS || from->function == HR_FUNCTIONAL_SQUEEZE);
+    bool widens = is_call && from->function == HR_FUNCTIONAL_ASTYPE &&
+                  fact_of(node, from->inputs[0])->numbers != NULL && hr__onnx_is_float(fact_of(node, value)->dtype);
+    if (!arranges && !widens) {
+      return value;
+    }
+    value = from->inputs[0];
   }
-  return from->kind == HR__NODE_CONSTANT ? from : NULL;
 }
 
 static double number_at(hr_dtype dtype, const char *bytes, int64_t i) {
@@ -285,9 +290,11 @@ int hr__onnx_numbers(hr__onnx_node *node, hr_value value, const char *what, int 
   if (value == 0 || hr__onnx_failed(node)) {
     return -1;
   }
-  const hr__fact *fact = fact_of(node, value);
-  const hr__graph_value *v = hr__graph_value_of(node->graph, value);
-  const hr__node *constant = constant_behind(node, value);
+  hr_value behind = numbers_behind(node, value);
+  const hr__fact *fact = fact_of(node, behind);
+  const hr__graph_value *v = hr__graph_value_of(node->graph, behind);
+  const hr__node *from = hr__graph_node_of(node->graph, behind);
+  const hr__node *constant = from->kind == HR__NODE_CONSTANT ? from : NULL;
   int64_t count = element_count(fact);
   if (v->varies || count > room || (fact->numbers == NULL && constant == NULL)) {
     want_host(node, value, what);

@@ -1,11 +1,13 @@
 /* onnx_resize.c: Resize and Upsample as interpolate, which has ONNX's names. */
+#include <math.h>
+
 #include "importers/onnx/onnx_integer.h"
 
 static const char *const modes[] = {"nearest", "linear", "cubic"};
 static const char *const coordinates[] = {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
                                           "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"};
 static const char *const roundings[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"};
-enum { TF_CROP = 6, ASYMMETRIC = 4, FLOOR = 2 };
+enum { ALIGN_CORNERS = 3, ASYMMETRIC = 4, TF_CROP = 6, FLOOR = 2 };
 
 typedef struct resize {
   hr_value x;
@@ -93,6 +95,18 @@ static void interpolate(hr__onnx_node *node, const resize *r, int mode, int plac
   hr__onnx_set(node, 0, ADD(node, INTERPOLATE, IN(r->x), count, with));
 }
 
+/* ONNX's last place for align_corners is scale * size - 1, which may be between two elements. */
+static bool align_scales(hr__onnx_node *node, resize *r) {
+  bool is_between = false;
+  for (int i = 0; i < r->axis_count; ++i) {
+    double own = (double)hr__onnx_known_dim(node, r->x, (int)r->axes[i]), last = own * r->scales[i] - 1;
+    double count = floor(own * r->scales[i]);
+    is_between |= count != own * r->scales[i];
+    r->region[i] = 0, r->region[r->axis_count + i] = count > 1 && last > 0 ? (count - 1) / last : 0;
+  }
+  return is_between;
+}
+
 void hr__onnx_map_resize(hr__onnx_node *node) {
   resize r = {.x = hr__onnx_input(node, 0)};
   bool is_first = node->since < 11;
@@ -106,7 +120,10 @@ void hr__onnx_map_resize(hr__onnx_node *node) {
   } else {
     read_scales(node, scales, &r);
   }
-  if (place == TF_CROP && hr__onnx_numbers(node, hr__onnx_input(node, 1), "roi", 2 * HR_RANK_MAX, r.region) < 0) {
+  if (place == ALIGN_CORNERS && r.has_scales && !hr__onnx_failed(node) && align_scales(node, &r)) {
+    place = TF_CROP;
+  } else if (place == TF_CROP &&
+             hr__onnx_numbers(node, hr__onnx_input(node, 1), "roi", 2 * HR_RANK_MAX, r.region) < 0) {
     return;
   }
   if (!hr__onnx_failed(node)) {

@@ -285,3 +285,83 @@ void hr__onnx_map_lp_pool(hr__onnx_node *node) {
   hr_value sum = CALL(node, MULTIPLY, mean, hr__onnx_number(node, size));
   hr__onnx_set(node, 0, CALL(node, POW, sum, hr__onnx_number(node, 1 / p)));
 }
+
+/* ---- the inverse of windows ---- */
+
+/* x [N, C * K, L], of K elements of a window at L places, added up in planes: a transposed convolution with ones. */
+void hr__onnx_map_col2im(hr__onnx_node *node) {
+  hr_value x = hr__onnx_input(node, 0);
+  windows w = {0};
+  int64_t sizes[HR_RANK_MAX], places = 1, elements = 1, before[HR_RANK_MAX], after[HR_RANK_MAX], dims[HR_RANK_MAX];
+  w.planes = hr__onnx_integers(node, hr__onnx_input(node, 1), "image_shape", HR_RANK_MAX / 2, sizes);
+  if (w.planes < 1 || hr__onnx_integers(node, hr__onnx_input(node, 2), "block_shape", w.planes, w.window) != w.planes) {
+    return;
+  }
+  int n = w.planes;
+  read_list(node, "strides", n, 1, w.stride);
+  read_list(node, "dilations", n, 1, w.dilation);
+  (void)read_pads(node, x, &w);
+  hr__integer shape[HR_RANK_MAX];
+  for (int d = 0; d < n && !hr__onnx_failed(node); ++d) {
+    if (w.stride[d] < 1 || w.dilation[d] < 1 || w.window[d] < 1 || w.dilation[d] > INT32_MAX ||
+        w.window[d] > INT16_MAX) {
+      HR__ONNX_WRONG(node, "stride, dilation and window of plane %d have to be positive", d);
+      return;
+    }
+    int64_t reach = (w.window[d] - 1) * w.dilation[d] + 1, padded = sizes[d] + w.before[d].number + w.after[d].number;
+    int64_t count = (padded - reach) / w.stride[d] + 1;
+    before[d] = w.before[d].number, after[d] = (count - 1) * w.stride[d] + reach - before[d] - sizes[d];
+    places *= count, elements *= w.window[d], shape[d + 2] = hr__integer_of(count), dims[d + 2] = w.window[d];
+  }
+  int64_t channels = hr__onnx_known_dim(node, x, 1);
+  if (hr__onnx_failed(node) || elements < 1 || channels % elements != 0) {
+    HR__ONNX_WRONG(node, "%lld channels of windows of %lld elements", (long long)channels, (long long)elements);
+    return;
+  }
+  shape[0] = hr__integer_dim(node, x, 0), shape[1] = hr__integer_of(channels);
+  hr_value unit = ADD(node, EYE, 0, NULL,
+                      WITH(hr__with_int("rows", elements), hr__with_dtype("dtype", hr__onnx_dtype_of(node, x))));
+  int64_t times[2] = {channels / elements, 1};
+  dims[0] = channels, dims[1] = 1;
+  hr_value weight =
+      hr__onnx_reshape(node, ADD(node, TILE, IN(unit), WITH(hr__with_ints("repetitions", 2, times))), n + 2, dims);
+  hr__onnx_set(node, 0,
+               ADD(node, CONV_TRANSPOSE, IN(hr__integer_reshape(node, x, n + 2, shape), weight),
+                   WITH(hr__with_ints("stride", n, w.stride), hr__with_ints("dilation", n, w.dilation),
+                        hr__with_ints("before", n, before), hr__with_ints("after", n, after),
+                        hr__with_int("groups", channels / elements))));
+}
+
+/* Elements at indices of the whole result, which is 0 elsewhere. */
+void hr__onnx_map_max_unpool(hr__onnx_node *node) {
+  hr_value x = hr__onnx_input(node, 0), places = hr__onnx_input(node, 1), given = hr__onnx_input(node, 2);
+  windows w;
+  int64_t dims[HR_RANK_MAX], wanted[HR_RANK_MAX], count = 1, one = -1, none[HR_RANK_MAX] = {0};
+  if (!read_windows(node, x, 0, &w)) {
+    return;
+  }
+  for (int d = 0; d < w.planes + 2; ++d) {
+    dims[d] = hr__onnx_known_dim(node, x, d);
+    if (d > 1) {
+      dims[d] = (dims[d] - 1) * w.stride[d - 2] + w.window[d - 2] - w.before[d - 2].number - w.after[d - 2].number;
+    }
+    count *= dims[d];
+  }
+  if (given != 0 && hr__onnx_integers(node, given, "output_shape", HR_RANK_MAX, wanted) != w.planes + 2) {
+    return;
+  }
+  hr_value zeros = ADD(node, FULL, IN(hr__onnx_whole(node, 0)),
+                       WITH(hr__with_ints("shape", 1, &count), hr__with_dtype("dtype", hr__onnx_dtype_of(node, x))));
+  hr_value flat =
+      ADD(node, PUT_ALONG_AXIS, IN(zeros, hr__onnx_reshape(node, places, 1, &one), hr__onnx_reshape(node, x, 1, &one)),
+          WITH(hr__with_int("axis", 0)));
+  hr_value y = hr__onnx_reshape(node, flat, w.planes + 2, dims);
+  for (int d = 0; given != 0 && d < w.planes + 2; ++d) {
+    wanted[d] -= dims[d];
+  }
+  hr__onnx_set(node, 0,
+               given == 0 ? y
+                          : ADD(node, PAD, IN(y),
+                                WITH(hr__with_ints("before", w.planes + 2, none),
+                                     hr__with_ints("after", w.planes + 2, wanted))));
+}
