@@ -805,7 +805,8 @@ typedef enum hr_functional {
   /* pad_symmetric(x, before, after): elements mirrored behind the first and the last one, which occur twice; sides
    * as of pad_reflect */
   HR_FUNCTIONAL_PAD_SYMMETRIC,
-  /* pad_wrap(x, before, after): x repeated in both directions; sides as of pad_reflect */
+  /* pad_wrap(x, before, after, alternate=false): x repeated in both directions; alternate: every second repetition
+   * negated; sides as of pad_reflect */
   HR_FUNCTIONAL_PAD_WRAP,
   /* tile(x, repetitions): x repeated so often along each dim; dims are added in front on either side */
   HR_FUNCTIONAL_TILE,

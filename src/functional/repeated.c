@@ -137,17 +137,40 @@ static hr_status read_border(const hr__function_call *c, border *b) {
   return HR_OK;
 }
 
-static hr_status pad_border(const hr__function_call *c, int kind) {
+/* Every second repetition of x, whose dims are `sizes`, negated. */
+static const hr_tensor *alternated(hr__formula *f, const border *b, const int64_t *sizes, const hr_tensor *x) {
+  const hr_tensor *is_odd = NULL;
+  for (int d = 0; d < b->rank && !hr__formula_failed(f); ++d) {
+    if (b->before[d] > 0 || b->after[d] > 0) {
+      const hr_tensor *at =
+          hr__binary(f, HR_OP_SUB, hr__counted(f, x->dims[d], b->rank, d), hr__integer(f, b->before[d]));
+      const hr_tensor *number = hr__binary(f, HR_OP_DIV_FLOOR, at, hr__integer(f, sizes[d]));
+      const hr_tensor *bit = hr__binary(f, HR_OP_BIT_AND, number, hr__integer(f, 1));
+      is_odd = is_odd == NULL ? bit : hr__binary(f, HR_OP_BIT_XOR, is_odd, bit);
+    }
+  }
+  if (is_odd == NULL) {
+    return x;
+  }
+  is_odd = hr__binary(f, HR_OP_NE, is_odd, hr__integer(f, 0));
+  return hr__ternary(f, HR_OP_WHERE, is_odd, hr__unary(f, HR_OP_NEG, x), x);
+}
+
+static hr_status pad_border(const hr__function_call *c, int kind, bool alternates) {
   border b = {.kind = kind, .rank = c->inputs[0]->rank};
   HR_RETURN_IF_ERROR(read_border(c, &b));
   hr__formula f;
   hr__formula_begin(&f, c);
   const hr_tensor *x = cropped(&f, &b, c->inputs[0]);
   uint32_t single, all = border_dims(&f, &b, x, &single);
+  border whole = b;
+  int64_t sizes[HR_RANK_MAX];
+  hr__copy_dims(b.rank, x->dims, sizes);
   b.kind = REPLICATE; /* of one element all kinds are the same */
   x = bordered(&f, &b, x, single);
   b.kind = kind;
   x = bordered(&f, &b, x, all & ~single);
+  x = alternates ? alternated(&f, &whole, sizes, x) : x;
   if (x == c->inputs[0] && !hr__formula_failed(&f)) {
     x = hr__copied(&f, x, x->dtype, x->rank, x->dims);
   }
@@ -155,19 +178,20 @@ static hr_status pad_border(const hr__function_call *c, int kind) {
 }
 
 hr_status hr__emit_pad_reflect(const hr__function_call *c) {
-  return pad_border(c, REFLECT);
+  return pad_border(c, REFLECT, false);
 }
 
 hr_status hr__emit_pad_edge(const hr__function_call *c) {
-  return pad_border(c, REPLICATE);
+  return pad_border(c, REPLICATE, false);
 }
 
 hr_status hr__emit_pad_symmetric(const hr__function_call *c) {
-  return pad_border(c, SYMMETRIC);
+  return pad_border(c, SYMMETRIC, false);
 }
 
 hr_status hr__emit_pad_wrap(const hr__function_call *c) {
-  return pad_border(c, WRAP);
+  enum { ALTERNATE = 2 };
+  return pad_border(c, WRAP, hr__int_attribute(c, ALTERNATE) != 0);
 }
 
 /* ---- repetitions ---- */

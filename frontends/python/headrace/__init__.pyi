@@ -1224,8 +1224,8 @@ def pad_edge(x: _Like, before: _Axes, after: _Axes) -> Array:
 def pad_symmetric(x: _Like, before: _Axes, after: _Axes) -> Array:
     """elements mirrored behind the first and the last one, which occur twice; sides as of pad_reflect."""
 
-def pad_wrap(x: _Like, before: _Axes, after: _Axes) -> Array:
-    """x repeated in both directions; sides as of pad_reflect."""
+def pad_wrap(x: _Like, before: _Axes, after: _Axes, alternate: _b.bool = False) -> Array:
+    """x repeated in both directions; alternate: every second repetition negated; sides as of pad_reflect."""
 
 def tile(x: _Like, repetitions: _Axes) -> Array:
     """x repeated so often along each dim; dims are added in front on either side."""

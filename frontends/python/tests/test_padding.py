@@ -173,3 +173,17 @@ def test_gradient_of_parts():
     x = rng.standard_normal(7)
     gradient = hr.grad(lambda x: sum((k + 1) * p.sum() for k, p in enumerate(hr.split(x, [2, 3]))))(hr.array(x))
     np.testing.assert_allclose(np.asarray(gradient), [1, 1, 2, 3, 3, 3, 3])
+
+
+@pytest.mark.parametrize("sides", [([2], [5]), ([9], [0]), ([0], [1]), ([-1], [6])])
+def test_repetitions_that_alternate(sides):
+    x = sample("float64", 4)
+    (before,), (after,) = sides
+    whole = x[max(-before, 0) :]
+    places = np.arange(-max(before, 0), len(whole) + after)
+    same(hr.pad_wrap(hr.array(x), *sides, alternate=True),
+         whole[places % len(whole)] * (-1.0) ** (places // len(whole)))  # fmt: skip
+    y = hr.pad_wrap(hr.array([[1, 2]]), [1, 0], [0, 3], alternate=True)
+    assert y.tolist() == [[-1, -2, 1, 2, -1], [1, 2, -1, -2, 1]]
+    gradient = hr.grad(lambda x: (hr.pad_wrap(x, *sides, alternate=True) ** 2).sum())(hr.array(x))
+    same(gradient, hr.grad(lambda x: (hr.pad_wrap(x, *sides) ** 2).sum())(hr.array(x)))

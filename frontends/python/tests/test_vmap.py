@@ -238,7 +238,7 @@ CASES |= {
     "pad, interior": (lambda x: hr._arrays.pad(x, [1, -1], [0, 2], 3.5, [2, 1]), signed(3, 4)),
     "pad_edge": (lambda x: hr.pad_edge(x, [1, 0], [0, 2]), signed(3, 4)),
     "pad_symmetric": (lambda x: hr.pad_symmetric(x, [4, 0], [0, 9]), signed(3, 4)),
-    "pad_wrap": (lambda x: hr.pad_wrap(x, [4, 0], [0, 9]), signed(3, 4)),
+    "pad_wrap": (lambda x: [hr.pad_wrap(x, [4, 0], [0, 9], a) for a in (False, True)], signed(3, 4)),
     "array_split": (
         lambda x: hr._arrays.array_split(x, 1, indices=[1, -1]) + hr._arrays.array_split(x, 0, 2),
         signed(3, 4),
