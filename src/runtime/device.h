@@ -161,6 +161,7 @@ struct hr_device {
   atomic_bool is_deterministic;       /* programs are compiled without the tuning cache */
   atomic_int_least64_t program_bytes; /* of the host: the programs that streams keep */
   atomic_int_least64_t lane_bytes;    /* the lanes' blocks of temporaries */
+  atomic_int_least64_t total_bytes;   /* of the device's memory; 0: not read yet */
   hr_mutex streams_mutex;             /* guards the list of streams; before the locks of the streams */
   hr_stream *streams;                 /* linked by the engine; captures are none of them */
   atomic_int stream_count;            /* of that list */
