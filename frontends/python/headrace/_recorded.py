@@ -34,7 +34,7 @@ def _combined(place, value, mode):
 def _put(place, key, arrays, value, mode):
     """The value at arrays of integers."""
     if any(array is not None and array.dtype == _arrays.bool for array in arrays):
-        raise TypeError("a write at a mask beside other indices, or of several elements, can't be exported: use where()")
+        raise TypeError("a write at a mask beside other indices, or of several elements, has no graph: use where()")
     given = [i for i, array in enumerate(arrays) if array is not None]
     between = key[given[0] : given[-1] + 1]
     is_first = any(array is None and not isinstance(entry, int) for array, entry in zip(arrays[given[0] :], between))

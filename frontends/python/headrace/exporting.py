@@ -30,7 +30,7 @@ def _take_inputs(name, args, kwargs):
         positional, named = args if len(args) == 2 and not kwargs else (None, None)
     is_right = isinstance(positional, (tuple, list)) and isinstance(named, dict)
     if not is_right or not _are_arrays(positional) or not _are_arrays(named.values()):
-        raise ValueError(f"{name}: inputs are arrays by position and by name, or one list of arrays and one dict of them")
+        raise ValueError(f"{name}: inputs are arrays by position and by name, or one list and one dict of arrays")
     return list(positional), dict(named)
 
 
@@ -94,7 +94,7 @@ def _record(graph, fun, args, kwargs):
 def _candidates(dims, name, axis):
     """The places that may have one symbol: this one, those of the same axis and size, and all of the same size."""
     size = dims[name][axis]
-    same = [(other, d) for other in dims for d, one in enumerate(dims[other]) if one == size and not isinstance(one, str)]
+    same = [(other, d) for other in dims for d, one in enumerate(dims[other]) if one == size]
     yield [(name, axis)]
     yield [(other, d) for other, d in same if d == axis]
     yield [(other, d) for other, d in same if d - len(dims[other]) == axis - len(dims[name])]

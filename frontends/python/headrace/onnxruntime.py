@@ -18,8 +18,8 @@ from headrace import _arrays
 from headrace._arrays import Graph, Session
 
 __all__ = [
-    "ExecutionMode", "ExecutionOrder", "GraphOptimizationLevel", "IOBinding", "InferenceSession", "ModelMetadata", "NodeArg",
-    "OrtDevice", "OrtValue", "RunOptions", "SessionIOBinding", "SessionOptions", "disable_telemetry_events",
+    "ExecutionMode", "ExecutionOrder", "GraphOptimizationLevel", "IOBinding", "InferenceSession", "ModelMetadata",
+    "NodeArg", "OrtDevice", "OrtValue", "RunOptions", "SessionIOBinding", "SessionOptions", "disable_telemetry_events",
     "enable_telemetry_events", "get_all_providers", "get_available_providers", "get_build_info", "get_device",
     "get_version_string", "set_default_logger_severity", "set_default_logger_verbosity", "set_seed",
 ]  # fmt: skip
@@ -291,15 +291,15 @@ def _device_name(providers, provider_options):
 # ---- values
 
 _TYPES = {
-    "float16": "tensor(float16)", "bfloat16": "tensor(bfloat16)", "float32": "tensor(float)", "float64": "tensor(double)",
-    "bool": "tensor(bool)", "complex64": "tensor(complex64)", "complex128": "tensor(complex128)",
+    "float16": "tensor(float16)", "bfloat16": "tensor(bfloat16)", "float32": "tensor(float)",
+    "float64": "tensor(double)", "bool": "tensor(bool)", "complex64": "tensor(complex64)", "complex128": "tensor(complex128)",
     "float8_e4m3fn": "tensor(float8e4m3fn)", "float8_e4m3fnuz": "tensor(float8e4m3fnuz)",
     "float8_e5m2": "tensor(float8e5m2)", "float8_e5m2fnuz": "tensor(float8e5m2fnuz)",
     **{name: f"tensor({name})" for name in "int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()},
 }  # fmt: skip
 _ELEMENTS = dict(
-    bool=9, float32=1, uint8=2, int8=3, uint16=4, int16=5, int32=6, int64=7, float16=10, float64=11, uint32=12, uint64=13,
-    complex64=14, complex128=15, bfloat16=16, float8_e4m3fn=17, float8_e4m3fnuz=18, float8_e5m2=19, float8_e5m2fnuz=20,
+    bool=9, float32=1, uint8=2, int8=3, uint16=4, int16=5, int32=6, int64=7, float16=10, float64=11, uint32=12,
+    uint64=13, complex64=14, complex128=15, bfloat16=16, float8_e4m3fn=17, float8_e4m3fnuz=18, float8_e5m2=19, float8_e5m2fnuz=20,
 )  # fmt: skip
 
 
@@ -348,7 +348,7 @@ class OrtValue:
         """A copy of a NumPy array whose elements are those of an ONNX type."""
         name = next((name for name, number in _ELEMENTS.items() if number == onnx_element_type), None)
         if name is None or getattr(hr, name).itemsize != data.dtype.itemsize:
-            raise ValueError(f"ortvalue_from_numpy_with_onnx_type: type {onnx_element_type} for elements of {data.dtype}")
+            raise ValueError(f"OrtValue: type {onnx_element_type} for elements of {data.dtype}, expected its size")
         array = _arrays.array(data)
         if array.dtype.name != name:
             _refuse("ortvalue_from_numpy_with_onnx_type", f"elements of {data.dtype} as {name}")
@@ -588,7 +588,8 @@ class InferenceSession:
         """A tensor of zeros on the session's device."""
         device = self._session.device.split(":")
         number = int(device[1]) if len(device) > 1 and device[0] == "cuda" else 0
-        return OrtValue.ortvalue_from_shape_and_type(shape, element_type, "cuda" if device[0] == "cuda" else "cpu", number)
+        kind = "cuda" if device[0] == "cuda" else "cpu"
+        return OrtValue.ortvalue_from_shape_and_type(shape, element_type, kind, number)
 
     def get_tuning_results(self):
         """None: results of tuning are in Headrace's cache."""
