@@ -1,5 +1,6 @@
-"""A sample of the tests of the package onnx, on imported models; `make onnx` runs all of them."""
+"""Samples of the tests of the package onnx, on imported models; `make onnx` runs all of them."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,12 +8,22 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-LIBRARY = ROOT / "build/release/libheadrace.so"
+LIBRARIES = sorted(ROOT.glob("build/*/libheadrace.so"), key=os.path.getmtime)
+ONEDNN = Path(sys.prefix) / "lib/libdnnl.so.3"
+pytestmark = pytest.mark.skipif(not LIBRARIES, reason="the core is not built")
 
 
-@pytest.mark.skipif(not LIBRARY.exists(), reason="the core is not built in build/release")
-def test_a_sample_of_the_node_tests():
+def run(script, count):
     pytest.importorskip("onnx")
-    command = [sys.executable, str(ROOT / "tests/onnx/run.py"), "--library", str(LIBRARY), "--sample", "200"]
-    result = subprocess.run(command, capture_output=True, text=True)
+    environment = os.environ | ({"HEADRACE_ONEDNN": str(ONEDNN)} if ONEDNN.exists() else {})
+    command = [sys.executable, str(ROOT / "tests/onnx" / script), "--library", str(LIBRARIES[-1]), "--sample", str(count)]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_a_sample_of_the_node_tests():
+    run("run.py", 200)
+
+
+def test_a_sample_of_the_node_tests_with_symbols():
+    run("symbols.py", 200)

@@ -112,21 +112,29 @@ def read_bounds(folder: Path) -> tuple[float, float]:
     return data.get("rtol", 1e-3), data.get("atol", 1e-7)
 
 
+def find_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """Inputs that are no initializers, too."""
+    initializers = {x.name for x in model.graph.initializer}
+    return [x for x in model.graph.input if x.name not in initializers or len(initializers) == 0]
+
+
+def load_inputs(data: Path, infos: list) -> dict[str, np.ndarray]:
+    files = [(info, data / f"input_{i}.pb") for i, info in enumerate(infos)]
+    return named({info.name: load(path, info) for info, path in files if path.exists()})
+
+
+def load_outputs(data: Path, model: onnx.ModelProto) -> dict:
+    return {x.name: load(data / f"output_{i}.pb", x) for i, x in enumerate(model.graph.output)}
+
+
 def run_test(library: Library, folder: Path, bounds: tuple[float, float]) -> None:
     model = onnx.load(folder / "model.onnx", load_external_data=False)
-    initializers = {x.name for x in model.graph.initializer}
+    infos = find_inputs(model)
     for data in sorted(folder.glob("test_data*")):
-        infos = [x for x in model.graph.input if x.name not in initializers or len(initializers) == 0]
-        inputs = {}
-        for i, info in enumerate(infos):
-            path = data / f"input_{i}.pb"
-            if path.exists():
-                inputs[info.name] = load(path, info)
-        wanted = {x.name: load(data / f"output_{i}.pb", x) for i, x in enumerate(model.graph.output)}
-        flat = named(inputs)
-        graph = open_model(library, folder / "model.onnx", flat, find_sizes(infos, inputs))
+        inputs, wanted = load_inputs(data, infos), load_outputs(data, model)
+        graph = open_model(library, folder / "model.onnx", inputs, find_sizes(infos, inputs))
         try:
-            actual = library.run(graph, flat)
+            actual = library.run(graph, inputs)
         finally:
             library.c.hr_graph_release(graph)
         wanted = named(wanted)

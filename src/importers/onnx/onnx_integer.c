@@ -1,12 +1,20 @@
 #include "importers/onnx/onnx_integer.h"
 
+/* An element of a value of one dim. */
+static hr_value element(hr__onnx_node *node, hr_value vector, int64_t index) {
+  const hr_type place = {.dtype = HR_DTYPE_I64};
+  return CALL(node, TAKE, vector, hr_graph_constant(node->graph, &place, &index));
+}
+
 hr__integer hr__integer_dim(hr__onnx_node *node, hr_value x, int dim) {
+  hr_type type;
   int64_t size = hr__onnx_dim(node, x, dim);
   if (size >= 0 || hr__onnx_failed(node)) {
     return hr__integer_of(size);
   }
-  hr_value shape = hr_graph_shape(node->graph, x);
-  return (hr__integer){0, CALL(node, TAKE, shape, hr__onnx_whole(node, dim))};
+  hr_status_ignore(hr_graph_type(node->graph, x, &type));
+  return (hr__integer){0, hr__is_word(type.symbols[dim]) ? hr_graph_symbol(node->graph, type.symbols[dim])
+                                                         : element(node, hr_graph_shape(node->graph, x), dim)};
 }
 
 /* The number of a value that is the same for all symbols. */
@@ -25,7 +33,7 @@ hr__integer hr__integer_element(hr__onnx_node *node, hr_value value, int index) 
     return result;
   }
   hr_value wide = hr__onnx_cast(node, value, HR_DTYPE_I64);
-  result.value = hr__onnx_rank(node, value) == 0 ? wide : CALL(node, TAKE, wide, hr__onnx_whole(node, index));
+  result.value = hr__onnx_rank(node, value) == 0 ? wide : element(node, wide, index);
   return result;
 }
 

@@ -45,8 +45,8 @@ void hr__onnx_map_reshape(hr__onnx_node *node) {
 
 /* The product of the dims begin ... end - 1. */
 static hr__integer product(hr__onnx_node *node, hr_value x, int begin, int end) {
-  hr__integer result = hr__integer_of(1);
-  for (int d = begin; d < end; ++d) {
+  hr__integer result = begin < end ? hr__integer_dim(node, x, begin) : hr__integer_of(1);
+  for (int d = begin + 1; d < end; ++d) {
     result = INTEGER(node, MULTIPLY, result, hr__integer_dim(node, x, d));
   }
   return result;
