@@ -84,6 +84,12 @@ static hr_status infer_unique(const hr__frame *frame, const hr__node *node, hr__
   return hr__frame_set_fact(frame, "unique", HR_DTYPE_I64, 1, &count, &out[3]);
 }
 
+/* [count, 3]: batch, class and box. */
+static hr_status infer_suppression(const hr__frame *frame, const hr__node *node, hr__fact *out) {
+  const int64_t dims[2] = {hr__frame_unknown(frame, node->inputs[1]), 3};
+  return hr__frame_set_fact(frame, "non_max_suppression", HR_DTYPE_I64, 2, dims, out);
+}
+
 hr_status hr__frame_infer_unknown(const hr__frame *frame, const hr__node *node, const hr_attribute *attributes,
                                   hr__fact *out, bool *out_is_one) {
   *out_is_one = hr__node_is_unknown(node);
@@ -94,6 +100,8 @@ hr_status hr__frame_infer_unknown(const hr__frame *frame, const hr__node *node, 
       return infer_compress(frame, node, attributes, out);
     case HR_FUNCTIONAL_UNIQUE:
       return infer_unique(frame, node, out);
+    case HR_FUNCTIONAL_NON_MAX_SUPPRESSION:
+      return infer_suppression(frame, node, out);
     default:
       return HR_OK;
   }

@@ -131,7 +131,7 @@ static inline bool hr__node_is_control(const hr__node *node) {
 static inline bool hr__node_is_unknown(const hr__node *node) {
   return node->kind == HR__NODE_CALL &&
          (node->function == HR_FUNCTIONAL_NONZERO || node->function == HR_FUNCTIONAL_COMPRESS ||
-          node->function == HR_FUNCTIONAL_UNIQUE);
+          node->function == HR_FUNCTIONAL_UNIQUE || node->function == HR_FUNCTIONAL_NON_MAX_SUPPRESSION);
 }
 /* Constants and variables have elements. */
 static inline bool hr__node_has_elements(const hr__node *node) {

@@ -313,6 +313,20 @@ HR_TEST(counts_of_the_device_are_dims) {
   hr_tensor_release(&x);
 }
 
+HR_TEST(counts_of_boxes_are_dims) {
+  open_stream();
+  static const char text[] = "graph 2\ninput %b f32[1, n, 4]\ninput %s f32[1, 1, n]\n%i = non_max_suppression(%b, %s)\n"
+                             "%j = multiply(%i, 2)\noutput i = %i\noutput j = %j\n";
+  hr_graph *g = graph_of(text);
+  expect_graph_type(g, hr_graph_output_value(g, 1), "i64[?,3]");
+  hr_graph_release(g);
+  hr_tensor inputs[2] = {tensor_of(HR_DTYPE_F32, DIMS(1, 3, 4), F32(0, 0, 1, 1, 0, 0, 1, 2, 5, 5, 6, 6)),
+                         tensor_of(HR_DTYPE_F32, DIMS(1, 1, 3), F32(1, 2, 3))};
+  HR_ASSERT_EQ(
+      check(text, 2, inputs, 2, (answer[]){{2, {2, 3}, F32(0, 0, 2, 0, 0, 1)}, {2, {2, 3}, F32(0, 0, 4, 0, 0, 2)}}), 1);
+  release_each(2, inputs);
+}
+
 HR_TEST(numbers_that_are_read_are_attributes) {
   open_stream();
   static const char text[] = "graph 2\ninput %k i64[]\ninput %x f32[n]\n%r = read(%k)\n%a = arange(stop=%r)\n"
