@@ -790,6 +790,9 @@ typedef enum hr_functional {
   /* astype(x, dtype=none, copy=true): converted by C's rules; bool: x != 0; without copy x itself, if it has the
    * dtype */
   HR_FUNCTIONAL_ASTYPE,
+  /* bitcast(x, dtype=none): the bytes of x's elements as elements of a dtype, which is needed; the last dim changes
+   * with their size; no gradient */
+  HR_FUNCTIONAL_BITCAST,
   /* concat(x..., axis=0): one after the other along an axis */
   HR_FUNCTIONAL_CONCAT,
   /* stack(x..., axis=0): one after the other along a new axis */

@@ -1,6 +1,6 @@
-/* bit_counts.c: numbers of bits in integers. Integers are computed as unsigned ones of 32 or 64 bits, of which the
- * upper bits are 0. The sums of bits in fields of 2, 4 and 8 bits are those of "Hacker's Delight", H. S. Warren,
- * chapter 5. */
+/* bit_counts.c: numbers of bits in integers, and elements as bits of another dtype. Integers are computed as unsigned
+ * ones of 32 or 64 bits, of which the upper bits are 0. The sums of bits in fields of 2, 4 and 8 bits are those of
+ * "Hacker's Delight", H. S. Warren, chapter 5. */
 #include "functional/formula.h"
 
 /* An integer as an unsigned one of 32 or 64 bits; a failure for other dtypes. */
@@ -76,4 +76,67 @@ hr_status hr__emit_hamming_distance(const hr__function_call *c) {
   uint32_t last = 1u << (counts->rank - 1);
   dtype = dtype != HR_DTYPE_NONE ? dtype : HR_DTYPE_U32;
   return hr__formula_end(&f, hr__without(&f, hr__along_as(&f, HR_OP_SUM, counts, last, dtype), last));
+}
+
+/* ---- bits as another dtype ---- */
+
+/* The dims of x's bytes as elements of this size; the last one changes. */
+static hr_status resized_dims(const hr__function_call *c, size_t size, int64_t *dims) {
+  const hr_tensor *x = c->inputs[0];
+  int64_t from = (int64_t)hr_dtype_size(x->dtype), to = (int64_t)size, bytes;
+  hr__copy_dims(x->rank, x->dims, dims);
+  if (from == to) {
+    return HR_OK;
+  }
+  if (x->rank == 0 || __builtin_mul_overflow(x->dims[x->rank - 1], from, &bytes) || bytes % to != 0) {
+    char text[HR__SHAPE_TEXT];
+    return HR__CALL_FAIL(c, "%s %s, expected a last dim that is a multiple of %lld bytes", hr_dtype_name(x->dtype),
+                         hr__shape_text(x->rank, x->dims, text), (long long)to);
+  }
+  dims[x->rank - 1] = bytes / to;
+  return HR_OK;
+}
+
+/* x's buffer, row-major from its offset on, as elements of this dtype. */
+static const hr_tensor *as_elements(hr__formula *f, const hr_tensor *x, hr_dtype dtype, const int64_t *dims) {
+  hr_tensor *view = hr__view(f, x);
+  if (view == NULL) {
+    return x;
+  }
+  view->offset = view->offset * (int64_t)hr_dtype_size(x->dtype) / (int64_t)hr_dtype_size(dtype);
+  view->dtype = dtype;
+  int64_t stride = 1;
+  for (int d = view->rank - 1; d >= 0; --d) {
+    view->dims[d] = dims[d], view->strides[d] = stride;
+    stride *= dims[d] > 0 ? dims[d] : 1;
+  }
+  return view;
+}
+
+/* A copy of integers, so that no gradient passes; of the size of the smaller elements, which every place suits. */
+hr_status hr__emit_bitcast(const hr__function_call *c) {
+  static const hr_dtype integers[] = {[1] = HR_DTYPE_U8, [2] = HR_DTYPE_U16, [4] = HR_DTYPE_U32, [8] = HR_DTYPE_U64};
+  const hr_tensor *x = c->inputs[0];
+  hr_dtype dtype = hr__dtype_attribute(c, 0);
+  if (dtype == HR_DTYPE_NONE || (dtype == HR_DTYPE_BOOL && x->dtype != dtype) || x->number.dtype != HR_DTYPE_NONE) {
+    return HR__CALL_FAIL(c, "%s as %s, expected a tensor and a dtype other than bool", hr_dtype_name(x->dtype),
+                         hr_dtype_name(dtype));
+  }
+  size_t from = hr_dtype_size(x->dtype), to = hr_dtype_size(dtype), least = from < to ? from : to;
+  least = least < 8 ? least : 8;
+  int64_t dims[HR_RANK_MAX], parts[HR_RANK_MAX + 1];
+  HR_RETURN_IF_ERROR(resized_dims(c, to, dims));
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *whole = hr__dense(&f, x);
+  hr__copy_dims(x->rank, x->dims, parts);
+  if (x->rank > 0) {
+    parts[x->rank - 1] *= (int64_t)(from / least);
+  } else if (from > least) { /* two halves of a complex number */
+    whole = hr__with_dim(&f, whole, 0), parts[0] = (int64_t)(from / least);
+  }
+  const hr_tensor *bits = as_elements(&f, whole, integers[least], parts);
+  bits = hr__formula_failed(&f) ? bits : hr__copied(&f, bits, bits->dtype, bits->rank, bits->dims);
+  const hr_tensor *y = as_elements(&f, x->rank == bits->rank ? bits : hr__without(&f, bits, 1), dtype, dims);
+  return hr__formula_end(&f, y);
 }

@@ -1212,6 +1212,9 @@ def unstack(x: _Like, axis: int = 0) -> tuple[Array, ...]:
 def as_strided(x: _Like, shape: _Axes, strides: _Axes, offset: int = 0) -> Array:
     """element (i0, i1, ...) is element offset + i0 strides[0] + i1 strides[1] + ... of x in row-major order."""
 
+def bitcast(x: _Like, dtype: _DType | None = None) -> Array:
+    """the bytes of x's elements as elements of a dtype, which is needed; the last dim changes with their size; no gradient."""
+
 def stack(arrays: Sequence[_Like], axis: int = 0) -> Array:
     """one after the other along a new axis."""
 

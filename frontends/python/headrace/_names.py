@@ -7,7 +7,7 @@ adadelta_update adagrad_update adam_update adamax_update add addcdiv addcmul air
 any append apply_along_axis apply_over_axes arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax
 argmin argpartition argsort argwhere around array array_equal array_equiv array_split as_strided asanyarray asarray
 asarray_chkfinite ascontiguousarray asin asinh astype atan atan2 atanh atleast_1d atleast_2d atleast_3d attention
-average avg_pool band_part bartlett batch_norm batch_norm_training bfloat16 binary_cross_entropy bincount
+average avg_pool band_part bartlett batch_norm batch_norm_training bfloat16 binary_cross_entropy bincount bitcast
 bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor
 blackman block bool bool_ broadcast_arrays broadcast_shapes broadcast_to byte c_ can_cast cbrt cdouble ceil celu
 chebyshev_t chebyshev_u chebyshev_v chebyshev_w checkpoint choose clip col2im column_stack common_type compile

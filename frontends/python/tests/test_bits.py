@@ -113,6 +113,33 @@ def test_roundings_are_constant():
     assert hr.grad(lambda x: hr.round(x, ties="away").sum())(hr.array([0.2, 0.7])).tolist() == [0, 0]
 
 
+# ---- bits as another dtype
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, "float16", "float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("other", [*INTEGERS, "float16", "float32", "float64", "complex64"])
+def test_bits_as_another_dtype(dtype, other):
+    x = rng.integers(0, 2**32, (3, 16), np.uint32).view(dtype)
+    half = x.shape[1] // 2
+    for given, whole in ((hr.array(x), x), (hr.array(x)[1:, half:], x[1:, half:]), (hr.array(x)[::-1], x[::-1])):
+        y = hr.bitcast(given, other)
+        assert str(y.dtype) == other
+        np.testing.assert_array_equal(np.asarray(y).view(np.uint8), np.ascontiguousarray(whole).view(other).view(np.uint8))
+
+
+def test_other_bitcasts():
+    assert hr.bitcast(hr.array([1.5]).astype("bfloat16"), "uint16").tolist() == [0x3FC0]
+    assert hr.bitcast(hr.array([True, False]), hr.uint8).tolist() == [1, 0]
+    assert hr.bitcast(hr.array(1.0), hr.int32).item() == 0x3F800000
+    assert hr.bitcast(hr.zeros((2, 0)), hr.int8).shape == (2, 0)
+    assert hr.grad(lambda x: (hr.bitcast(hr.bitcast(x, "int32"), "float32") + x).sum())(hr.array([2.0])).tolist() == [1]
+    for call in (lambda: hr.bitcast(hr.ones(3), hr.float64), lambda: hr.bitcast(hr.array(1.0), hr.int8)):
+        with pytest.raises(ValueError, match="expected a last dim that is a multiple"):
+            call()
+    with pytest.raises(ValueError, match="other than bool"):
+        hr.bitcast(hr.array([2], dtype=hr.uint8), hr.bool)
+
+
 # ---- roots
 
 

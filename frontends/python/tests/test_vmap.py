@@ -112,6 +112,8 @@ CASES |= {
     "addcmul": (lambda x, y, z: hr.addcmul(x, y, z, value=0.5), signed(3, 4), signed(4), signed(3, 1)),
     "addcdiv": (lambda x, y, z: hr.addcdiv(x, y, z, value=0.5), signed(3, 4), signed(4), real(3, 1)),
     "round": (lambda x: [hr.round(x), hr.round(x, 1), hr.round(x, ties="away")], signed(4)),
+    "bitcast": (lambda x: [hr.bitcast(x, hr.int64), hr.bitcast(x, hr.uint16), hr.bitcast(hr.bitcast(x, "uint8"), "int32")],
+                signed(3, 4)),
     "popcount": (lambda x: [hr.popcount(x), hr.leading_zeros(x)], whole(4, low=-9, high=99)),
     "leading_zeros": (hr.leading_zeros, whole(2, 3, high=2**40)),
     "hamming_distance": (hr.hamming_distance, whole(3, 4, high=255), whole(4, high=255)),
@@ -350,9 +352,9 @@ def test_functions_agree_with_a_loop(name):
 
 
 # These have no arrays, results whose dims depend on values, or are no functions of arrays.
-OTHERS = """eval device stats compile from_dlpack load save save_gguf save_safetensors savez Array dtype array asarray zeros ones empty
-ones_like empty_like zeros_like full_like arange linspace eye compress unique non_max_suppression pi e inf nan newaxis stack diag triu repeat
-roll""".split()
+OTHERS = """eval device stats compile from_dlpack load save save_gguf save_safetensors savez Array dtype array asarray zeros ones
+empty ones_like empty_like zeros_like full_like arange linspace eye compress unique non_max_suppression Graph Package
+Session Value open_model open_package pi e inf nan newaxis stack diag triu repeat roll""".split()
 
 
 def test_all_functions_have_a_case():
