@@ -41,9 +41,9 @@ NUMBERS = {"pointwise", "floor_divide", "remainder", "clip", "parametric", "divm
 NUMBERS |= {f"{name}_update" for name in "sgd adam adamax lion rmsprop adagrad adadelta".split()}
 VALUES = {"false": "False", "true": "True"}
 CONSTANTS = {"pi": "3.141592653589793", "e": "2.718281828459045", "inf": "inf", "nan": "nan", "newaxis": "None"}
-OTHERS = ["eval", "device", "stats", "from_dlpack", "load", "save", "save_gguf", "save_safetensors", "savez", "Array", "dtype",
-          "Graph", "Package", "Session", "Value", "open_model", "open_package"]
-WRITTEN = ["compiling", "exporting", "files", "standard", "transforms"]  # modules in Python whose names are headrace's, too
+OTHERS = ["eval", "device", "stats", "from_dlpack", "load", "save", "save_gguf", "save_safetensors", "savez", "Array",
+          "dtype", "Graph", "Package", "Session", "Value", "open_model", "open_package"]
+WRITTEN = ["compiling", "exporting", "files", "standard", "transforms"]  # in Python; their names are headrace's, too
 DISTRIBUTIONS = ["_counts", "_distributions"]  # modules in Python whose names are headrace.random's, too
 FAMILIES = "frontends/python/headrace/_numpy"  # and a folder of them, which replace functions of the table
 

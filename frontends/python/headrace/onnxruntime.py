@@ -292,14 +292,16 @@ def _device_name(providers, provider_options):
 
 _TYPES = {
     "float16": "tensor(float16)", "bfloat16": "tensor(bfloat16)", "float32": "tensor(float)",
-    "float64": "tensor(double)", "bool": "tensor(bool)", "complex64": "tensor(complex64)", "complex128": "tensor(complex128)",
+    "float64": "tensor(double)", "bool": "tensor(bool)", "complex64": "tensor(complex64)",
+    "complex128": "tensor(complex128)",
     "float8_e4m3fn": "tensor(float8e4m3fn)", "float8_e4m3fnuz": "tensor(float8e4m3fnuz)",
     "float8_e5m2": "tensor(float8e5m2)", "float8_e5m2fnuz": "tensor(float8e5m2fnuz)",
     **{name: f"tensor({name})" for name in "int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()},
 }  # fmt: skip
 _ELEMENTS = dict(
     bool=9, float32=1, uint8=2, int8=3, uint16=4, int16=5, int32=6, int64=7, float16=10, float64=11, uint32=12,
-    uint64=13, complex64=14, complex128=15, bfloat16=16, float8_e4m3fn=17, float8_e4m3fnuz=18, float8_e5m2=19, float8_e5m2fnuz=20,
+    uint64=13, complex64=14, complex128=15, bfloat16=16, float8_e4m3fn=17, float8_e4m3fnuz=18, float8_e5m2=19,
+    float8_e5m2fnuz=20,
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import os
 
 import headrace as hr
+import headrace._arrays
 import numpy as np
 import pytest
 
@@ -93,6 +94,105 @@ def test_functions_are_those_of_arrays(build):
     wanted = np.asarray(wanted)
     assert got.dtype == wanted.dtype
     np.testing.assert_array_equal(got, wanted)
+
+
+CREATE = "array asarray zeros ones empty full zeros_like ones_like empty_like full_like arange linspace eye".split()
+OF_THE_PROCESS = "eval device stats from_dlpack load open_model open_package save savez save_gguf save_safetensors".split()
+SIZED_BY_DATA = {"nonzero", "unique", "compress", "non_max_suppression"}  # docs/graphs.md
+WITHOUT_A_ROW = {"stop_gradient", *CREATE, *OF_THE_PROCESS}
+
+
+def row_names():
+    members = vars(hr._arrays).items()
+    names = {name for name, value in members if type(value).__name__ == "builtin_function_or_method"}
+    return sorted(name for name in names - WITHOUT_A_ROW if not name.startswith("_"))
+
+
+def sample_arguments(name, count):
+    """Arrays that most rows take: positive, of a dtype and dims that the row expects."""
+    rng = np.random.default_rng(len(name))
+    for dtype, shape in (("float32", (4, 4)), ("int32", (4, 4)), ("float32", (2, 4, 4)), ("float32", (2, 4, 4, 4))):
+        yield [np.asarray(rng.uniform(0.1, 0.9, shape) * (1 if dtype == "float32" else 9), dtype) for _ in range(count)]
+
+
+def answers(function, arguments):
+    result = function(*arguments)
+    results = result if isinstance(result, (tuple, list)) else [result]
+    return [np.asarray(x.astype("float32") if x.dtype == hr.bfloat16 else x) for x in results]
+
+
+def answers_of_graph(function, arguments):
+    graph = hr.Graph()
+    result = function(*[graph.input(f"x{i}", x.dtype, x.shape) for i, x in enumerate(arguments)])
+    for i, value in enumerate(result if isinstance(result, (tuple, list)) else [result]):
+        graph.output(f"y{i}", value)
+    inputs = {f"x{i}": x for i, x in enumerate(arguments)}
+    again = graph if "#" in str(graph) else hr.Graph.parse(str(graph))
+    return [np.asarray(x) for x in hr.Session(again).run(None, inputs)]
+
+
+def test_every_row_takes_values():
+    """Each function of the table with its required arguments alone: the bits are those of arrays."""
+    compared = []
+    for name in row_names():
+        function = getattr(hr._arrays, name)
+        parameters = (function.__text_signature__ or "").strip("()").split(", ")
+        if parameters[0] == "arrays":
+            function = lambda *arrays, many=function: many(list(arrays))  # noqa: E731
+        count = sum("=" not in parameter and parameter not in ("*", "") for parameter in parameters)
+        for arguments in sample_arguments(name, count):
+            try:
+                wanted = answers(function, [hr.array(x) for x in arguments])
+            except (TypeError, ValueError, IndexError, RuntimeError):
+                continue  # these arguments are none of the row's
+            if name in SIZED_BY_DATA:
+                with pytest.raises((TypeError, ValueError)):
+                    answers_of_graph(function, arguments)
+                break
+            for got, expected in zip(answers_of_graph(function, arguments), wanted, strict=True):
+                assert got.dtype == expected.dtype or expected.dtype == np.float32, name
+                np.testing.assert_array_equal(got, expected, err_msg=name)
+            compared.append(name)
+            break
+    assert len(compared) > 270, len(compared)
+
+
+WITH_ATTRIBUTES = [
+    lambda x: hr.pad(x, [(1, 2), (0, 1)]),
+    lambda x: hr.conv(x[None, None], hr.ones((2, 1, 2, 2)), stride=[2, 1], before=[1, 0], after=[0, 1], dilation=[1, 1]),
+    lambda x: hr.max_pool(x[None, None], [2, 2], stride=[1, 1], padding=[0, 0]),
+    lambda x: hr.tile(x, (2, 1)),
+    lambda x: hr.split(x, 2, axis=1),
+    lambda x: hr.take(x, hr.array([1, 0, 1]), axis=1),
+    lambda x: hr.take_along_axis(x, hr.argsort(x, axis=0), axis=0),
+    lambda x: hr.einsum("ij,kj->ik", x, x),
+    lambda x: hr.broadcast_to(x, (2, 4, 4)),
+    lambda x: hr.cumulative_sum(x, axis=1),
+    lambda x: hr.expand_dims(x, axis=[0, 2]),
+    lambda x: hr.reshape(x, (2, -1), copy=True),
+    lambda x: x.sum(axis=(0, 1), keepdims=True, dtype=hr.float64),
+    lambda x: hr.index_put([x, hr.array([5.0]), hr.array([1])], [0], "add"),
+    lambda x: hr.moveaxis(x, 0, 1),
+    lambda x: hr.std(x, axis=0, correction=1),
+    lambda x: hr.clip(x, min=-0.5, max=0.5),
+    lambda x: hr.searchsorted(hr.sort(x.reshape(16)), x),
+    lambda x: hr.diff(x, axis=0),
+    lambda x: hr.roll(x, 1, axis=1),
+    lambda x: hr.repeat(x, 2, axis=0),
+    lambda x: hr.tensordot(x, x, axes=1),
+    lambda x: hr.vstack([x, x]),
+    lambda x: hr.linalg.solve(x + hr.eye(4) * 9, x),
+    lambda x: x + hr.random.uniform(shape=(4, 4), key=hr.random.key(3)),
+]
+
+
+@pytest.mark.parametrize("build", WITH_ATTRIBUTES)
+def test_functions_with_attributes(build):
+    x = np.random.default_rng(5).standard_normal((4, 4)).astype(np.float32)
+    wanted, got = answers(build, [hr.array(x)]), answers_of_graph(build, [x])
+    for one, other in zip(got, wanted, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
 
 
 KEYS = [

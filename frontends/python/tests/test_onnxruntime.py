@@ -1,4 +1,4 @@
-"""headrace.onnxruntime: runs, bindings, options, values and names of ONNX Runtime; models are made by the package onnx."""
+"""headrace.onnxruntime: runs, bindings, options, values and names of ONNX Runtime. The package onnx makes models."""
 
 import threading
 
@@ -205,7 +205,8 @@ def test_names_are_those_of_onnx_runtime():
         (ort.SessionOptions(), other.SessionOptions()), (ort.RunOptions(), other.RunOptions()),
         (ort.InferenceSession, other.InferenceSession), (ort.OrtValue, other.OrtValue),
         (ort.IOBinding, other.IOBinding), (ort.NodeArg("x", hr.Graph().input("x", "float32", [])), other.NodeArg),
-        (ort.ModelMetadata({}), other.ModelMetadata), (ort.GraphOptimizationLevel, other.GraphOptimizationLevel.__members__),
+        (ort.ModelMetadata({}), other.ModelMetadata),
+        (ort.GraphOptimizationLevel, other.GraphOptimizationLevel.__members__),
     ):  # fmt: skip
         names = [name for name in (theirs if isinstance(theirs, dict) else dir(theirs)) if not name.startswith("_")]
         assert not [name for name in names if not hasattr(mine, name)]
