@@ -111,6 +111,7 @@ static const trial trials[] = {
     {HR_OP_FFT_REAL, NO_INTS, REALS(1), "f34", "=", 0, 1e-5},
     {HR_OP_ARGMAX, INTS(2), NO_REALS, "f34", "=", 0, 0},
     {HR_OP_IM2COL, INTS(2, 2, 1, 1, 0, 0, 1, 1), NO_REALS, "f2344", "=", 0, 0},
+    {HR_OP_COL2IM, INTS(2, 1, 0, 1), NO_REALS, "f2324", "f235", 0, 1e-5},
     {HR_OP_SEGMENTS, INTS(1, -1), REALS(0), "f43 i2 i2", "=", 4, 0},
 };
 
