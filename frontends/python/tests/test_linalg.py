@@ -234,6 +234,36 @@ def test_products_of_many():
     close(hr.linalg.matrix_transpose(hr.array(matrices[0])), matrices[0].T)
 
 
+@pytest.mark.parametrize("dtype", [*DTYPES, "float16", "int32", "uint8", "bool"])
+def test_one_matrix_for_a_batch(dtype):
+    rng = np.random.default_rng(0)
+    w, x = (rng.integers(0, 2 if dtype == "bool" else 4, shape).astype(dtype) for shape in ((5, 8), (2, 3, 8, 6)))
+    a, b = hr.array(w), hr.array(x)
+    wt, xt = hr.array(np.ascontiguousarray(w.T)).T, hr.array(np.ascontiguousarray(x.swapaxes(0, 1))).swapaxes(0, 1)
+    for left, right, numbers in [
+        (a, b, (w, x)),
+        (wt, xt, (w, x)),
+        (a[::-2, 1:], b[:, 1:, 1:, ::-1], (w[::-2, 1:], x[:, 1:, 1:, ::-1])),
+        (b.mT, a.mT, (x.swapaxes(-1, -2), w.T)),
+        (a, hr.broadcast_to(b[0, 0], (4, 8, 6)), (w, np.broadcast_to(x[0, 0], (4, 8, 6)))),
+        (hr.expand_dims(b[:, 0], 1).mT, b[0], (x[:, :1].swapaxes(-1, -2), x[0])),
+        (a, b[:0], (w, x[:0])),
+    ]:
+        np.testing.assert_array_equal(np.asarray(left @ right), numbers[0] @ numbers[1])
+
+
+def test_gradients_of_one_matrix_for_a_batch():
+    w, x = hr.array(sample("float64", (4, 5))), hr.array(sample("float64", (3, 5, 2), 1))
+    loss = lambda w, x: hr.tanh(w @ x).sum()
+    gradients = hr.grad(loss, (0, 1))(w, x)
+    single = hr.grad(lambda w, x: sum(hr.tanh(w @ x[i]).sum() for i in range(3)), (0, 1))(w, x)
+    mapped = hr.vmap(hr.grad(loss, (0, 1)), (None, 0))(w, x)
+    close(gradients[0], single[0])
+    close(gradients[1], single[1])
+    close(mapped[0].sum(axis=0), single[0])
+    close(mapped[1], single[1])
+
+
 def test_ranks():
     x = np.diag([1.0, 1e-3, 0])
     assert hr.linalg.matrix_rank(hr.array(x)).item() == 2

@@ -248,6 +248,19 @@ static hr_status lower_with_epilogues(hr_builder *b, const hr_node *node) {
   return HR_OK;
 }
 
+/* The factors of a product in the rank of its result, as libraries expect them. `factors`: the node's. */
+static void spread_factors(hr_builder *b, const hr_node *product, hr_operand factors[2]) {
+  const hr_operand *out = &product->outputs[0];
+  int64_t dims[HR_RANK_MAX];
+  for (int i = 0; i < 2; ++i) {
+    if (factors[i].rank < out->rank) {
+      memcpy(dims, out->dims, (size_t)out->rank * sizeof *dims);
+      memcpy(dims + out->rank - 2, factors[i].dims + factors[i].rank - 2, 2 * sizeof *dims);
+      factors[i] = hr_view_broadcast(b, factors[i], out->rank, dims);
+    }
+  }
+}
+
 static void expand_lowered(expander *e, const hr_node *node) {
   hr_builder *b = &e->builder;
   const hr_op_row *row = hr_op_table(node->op);
@@ -257,6 +270,9 @@ static void expand_lowered(expander *e, const hr_node *node) {
     return;
   }
   hr_node safe = without_hazards(b, node, inputs);
+  if (node->op == HR_OP_MATMUL) {
+    spread_factors(b, node, inputs);
+  }
   if (b->status != HR_OK) {
     return;
   }

@@ -176,6 +176,20 @@ HR_TEST(gradients_that_skip_elements_become_those_of_a_stride_of_one) {
                takes_close, (shown){1, 1, 0});
 }
 
+static bool takes_equal_ranks(void *ctx, const hr_program *program, const hr_node *node) {
+  (void)ctx, (void)program;
+  return node->inputs[0].rank == node->outputs[0].rank && node->inputs[1].rank == node->outputs[0].rank;
+}
+
+HR_TEST(factors_get_the_rank_of_their_product) {
+  check_counts("%3:f32[3,4,6]{24,6,1}+0 = matmul(%0:f32[4,5]{5,1}+0, %1:f32[3,5,6]{30,6,1}+0)", takes_equal_ranks,
+               (shown){1, 0, 0});
+  check_counts("%3:f32[3,4,6]{24,6,1}+0 = matmul(%0:f32[3,4,5]{20,1,4}+0, %1:f32[5,6]{6,1}+2, %2:f32[6]{1}+0)",
+               takes_equal_ranks, (shown){1, 0, 0});
+  check_counts("%3:f32[2,3,4,6]{72,24,6,1}+0 = matmul(%0:f32[2,1,4,5]{20,7,5,1}+0, %1:f32[3,5,6]{30,6,1}+0)",
+               takes_equal_ranks, (shown){1, 0, 0});
+}
+
 HR_TEST(operands_that_are_written_are_copied_first) {
   check("%3:f32[4,4]{4,1}+0 = matmul(%3:f32[4,4]{4,1}+0, %1:f32[4,4]{1,4}+0, %3:f32[4]{1}+4)", takes_dense);
   check("%3:f32[4,4]{4,1}+2 = matmul(%3:f32[4,4]{4,1}+0, %3:f32[4,4]{1,4}+5)", takes_dense);
