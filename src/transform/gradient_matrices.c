@@ -22,12 +22,17 @@ static const hr_tensor *matrix_g(hr__formula *f, const hr__backward *b, int i) {
   return g != NULL ? hr__transposed(f, g) : NULL;
 }
 
+/* Adds to the gradient of input i. */
+static void give_value(hr__formula *f, const hr__backward *b, int i, const hr_tensor *gradient) {
+  if (hr__wants(b, i) && !hr__formula_failed(f)) {
+    hr__formula_fail(f, hr__adjoint_add(b->adjoints, &b->call, hr__taped_input(b, i), gradient));
+  }
+}
+
 /* Adds to the gradient of the matrix that input i is. */
 static void give(hr__formula *f, const hr__backward *b, int i, const hr_tensor *gradient) {
   if (hr__wants(b, i) && !hr__formula_failed(f)) {
-    const hr_tensor *columns = hr__transposed(f, gradient);
-    hr__formula_fail(f, hr__formula_failed(f) ? HR_OK
-                                              : hr__adjoint_add(b->adjoints, &b->call, hr__taped_input(b, i), columns));
+    give_value(f, b, i, hr__transposed(f, gradient));
   }
 }
 
@@ -303,6 +308,107 @@ hr_status hr__gradient_cholesky_inverse(hr__backward *b) {
   const hr_tensor *y = adjoint(&f, matrix(&f, hr__taped_output(b, 0)));
   const hr_tensor *of_a = hr__unary(&f, HR_OP_NEG, times(&f, y, times(&f, matrix_g(&f, b, 0), y)));
   give(&f, b, 0, gradient_of_root(&f, matrix(&f, hr__taped_input(b, 0)), of_a, is_upper));
+  return finish(&f);
+}
+
+/* ---- LDL ---- */
+
+/* X = A^-1 B for a symmetric or Hermitian A. The factors have no gradient. */
+hr_status hr__gradient_ldl_solve(hr__backward *b) {
+  hr_tensor number;
+  hr__formula f;
+  if (hr__wants(b, 0)) {
+    return hr__refuse_gradient(b, 0, "factors depend on the choice of pivots");
+  }
+  hr__formula_begin(&f, &b->call);
+  bool is_hermitian = b->record->attrs.ints[0] != 0;
+  const hr_tensor *g = matrix_g(&f, b, 0), *factors = matrix(&f, hr__taped_input(b, 0));
+  g = is_hermitian ? g : conjugate(&f, g);
+  const hr_tensor *inputs[3] = {hr__columns(&f, factors), hr__value(hr__taped_input(b, 1), &number),
+                                hr__columns(&f, g)};
+  const hr_tensor *x = hr__step(&f, HR_OP_LDL_SOLVE, &b->record->attrs, 3, inputs, HR_DTYPE_NONE);
+  give_value(&f, b, 2, is_hermitian ? x : conjugate(&f, x));
+  return finish(&f);
+}
+
+/* ---- products of reflectors ---- */
+
+/* Q, the first N columns of H1 H2 ... HK, in its compact form (R. Schreiber, C. Van Loan, A storage-efficient WY
+ * representation for products of Householder transformations, 1989): E - V T Y, where E has the first N columns of the
+ * identity, V ones on its diagonal, and Y = V^H E. T = (I + D U)^-1 D, where D has the factors on its diagonal and U is
+ * V^H V above its diagonal. */
+typedef struct reflectors {
+  int64_t rows, columns;              /* of Q */
+  const hr_tensor *v, *y, *d, *u, *s; /* d: as a column; s: D U */
+  const hr_tensor *t;
+} reflectors;
+
+static void read_reflectors(hr__formula *f, const hr__backward *b, reflectors *q) {
+  static const triangular by_s = {true, PLAIN, true, true};
+  hr_tensor number;
+  const hr_tensor *all = matrix(f, hr__taped_input(b, 0)), *factors = hr__value(hr__taped_input(b, 1), &number);
+  int64_t count = hr__formula_failed(f) ? 0 : factors->dims[factors->rank - 1];
+  q->rows = hr__row_count(f, all), q->columns = hr__column_count(f, all);
+  q->v = plus(f, lower(f, part(f, all, 1, 0, count), -1), hr__identities(f, all, q->rows, count));
+  q->y = adjoint(f, part(f, q->v, 2, 0, q->columns));
+  q->d = as_column(f, factors);
+  q->u = upper(f, times(f, adjoint(f, q->v), q->v), 1);
+  q->s = hr__binary(f, HR_OP_MUL, q->d, q->u);
+  const hr_tensor *diagonal = hr__binary(f, HR_OP_MUL, q->d, hr__identities(f, all, count, count));
+  q->t = solve_triangle(f, q->s, diagonal, by_s);
+}
+
+static const hr_tensor *extended(hr__formula *f, const hr_tensor *x, int from_end, int64_t size) {
+  bool is_same = hr__formula_failed(f) || x->dims[x->rank - from_end] == size;
+  return is_same ? x : hr__extended(f, x, x->rank - from_end, size);
+}
+
+hr_status hr__gradient_reflectors(hr__backward *b) {
+  static const triangular by_adjoint = {true, ADJOINT, true, true};
+  hr__formula f;
+  hr__formula_begin(&f, &b->call);
+  reflectors q;
+  read_reflectors(&f, b, &q);
+  const hr_tensor *g = hr__unary(&f, HR_OP_NEG, matrix_g(&f, b, 0)), *vg = times(&f, adjoint(&f, q.v), g);
+  const hr_tensor *of_y = times(&f, adjoint(&f, q.t), vg), *of_t = times(&f, vg, adjoint(&f, q.y));
+  of_t = solve_triangle(&f, q.s, of_t, by_adjoint);
+  const hr_tensor *of_s = hr__unary(&f, HR_OP_NEG, times(&f, of_t, adjoint(&f, q.t)));
+  const hr_tensor *of_d = plus(&f, of_t, times(&f, of_s, adjoint(&f, q.u)));
+  give_value(&f, b, 1, diagonal_of(&f, of_d));
+  const hr_tensor *of_u = upper(&f, hr__binary(&f, HR_OP_MUL, conjugate(&f, q.d), of_s), 1);
+  const hr_tensor *of_v = times(&f, q.v, plus(&f, of_u, adjoint(&f, of_u)));
+  of_v = plus(&f, of_v, times(&f, g, adjoint(&f, times(&f, q.t, q.y))));
+  of_v = plus(&f, of_v, extended(&f, adjoint(&f, of_y), 2, q.rows));
+  give(&f, b, 0, extended(&f, lower(&f, of_v, -1), 1, q.columns));
+  return finish(&f);
+}
+
+/* ---- least squares ---- */
+
+/* With P, the pseudoinverse of A, and G_B = P^H G_X: G_A = R (P G_B)^H + P^H X (G_X - A^H G_B)^H - G_B X^H, where R is
+ * B - A X, for matrices A whose rank does not change (G. H. Golub, V. Pereyra, The differentiation of pseudo-inverses,
+ * 1973). P is the solution of A P = I. X is the first N rows of the output; other rows have no gradient. */
+hr_status hr__gradient_least_squares(hr__backward *b) {
+  hr__formula f;
+  if (hr__g(b, 2) != NULL) {
+    return hr__refuse_gradient(b, 0, "singular values; hr.linalg.svd has their gradient");
+  }
+  hr__formula_begin(&f, &b->call);
+  const hr_tensor *a = matrix(&f, hr__taped_input(b, 0));
+  int64_t rows = hr__row_count(&f, a), columns = hr__column_count(&f, a);
+  const hr_tensor *inputs[2] = {hr__columns(&f, a), hr__columns(&f, hr__identities(&f, a, rows, rows))};
+  const hr_tensor *inverse = hr__step(&f, HR_OP_LEAST_SQUARES, &b->record->attrs, 2, inputs, HR_DTYPE_NONE);
+  inverse = part(&f, hr__transposed(&f, inverse), 2, 0, columns);
+  const hr_tensor *g = part(&f, matrix_g(&f, b, 0), 2, 0, columns), *of_b = times(&f, adjoint(&f, inverse), g);
+  give(&f, b, 1, of_b);
+  if (hr__wants(b, 0)) {
+    const hr_tensor *x = part(&f, matrix(&f, hr__taped_output(b, 0)), 2, 0, columns);
+    const hr_tensor *rest = minus(&f, matrix(&f, hr__taped_input(b, 1)), times(&f, a, x));
+    const hr_tensor *outside_a = minus(&f, g, times(&f, adjoint(&f, a), of_b));
+    const hr_tensor *sum = times(&f, rest, adjoint(&f, times(&f, inverse, of_b)));
+    sum = plus(&f, sum, times(&f, times(&f, adjoint(&f, inverse), x), adjoint(&f, outside_a)));
+    give(&f, b, 0, minus(&f, sum, times(&f, of_b, adjoint(&f, x))));
+  }
   return finish(&f);
 }
 

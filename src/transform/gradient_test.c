@@ -51,6 +51,7 @@ typedef struct trial {
   int64_t output_dims[5];
   uint32_t extra; /* bits of further outputs that are recorded */
   double tolerance;
+  int64_t kept, of; /* of each `of` elements of output 0 the first `kept` count; 0: all */
   double seeds[OPERANDS][MOST];
 } trial;
 
@@ -169,6 +170,9 @@ static void draw_values(trial *t) {
     for (int k = 0; k < MOST; ++k) {
       t->seeds[o][k] = uniform(-1, 1);
     }
+  }
+  for (int k = 0; t->of > 0 && k < MOST; ++k) {
+    t->seeds[0][k] *= k % t->of < t->kept;
   }
 }
 
@@ -815,6 +819,46 @@ HR_TEST(systems_of_factors) {
           .inputs = {F64(3, 2, 2, 3), FACTOR(F64)}, .tolerance = 1e-6);
     CHECK(.op = HR_OP_CHOLESKY_INVERSE, INTS(is_upper), .input_count = 1, .output_count = 2, .extra = 2,
           .inputs = {FACTOR(F64)}, .tolerance = 1e-5);
+  }
+}
+
+/* Blocks of one row and of two; of complex Hermitian matrices, whose blocks of two need real diagonals, of one. */
+HR_TEST(systems_of_symmetric_factors) {
+  need_lapack();
+  const operand pivots = {.dtype = HR_DTYPE_I32, .rank = 2, .dims = {2, 3}, .values = {1, -3, -3, 2, 2, 3}};
+  const operand single = {.dtype = HR_DTYPE_I32, .rank = 2, .dims = {2, 3}, .values = {1, 3, 3, 2, 2, 3}};
+  operand real = FACTOR(F64), complex = FACTOR(C128);
+  real.is_constant = complex.is_constant = true;
+  for (int64_t is_hermitian = 0; is_hermitian < 2; ++is_hermitian) {
+    CHECK(.op = HR_OP_LDL_SOLVE, INTS(is_hermitian), .input_count = 3, .output_count = 1,
+          .inputs = {real, pivots, F64(3, 2, 2, 3)}, .tolerance = 1e-6);
+    CHECK(.op = HR_OP_LDL_SOLVE, INTS(is_hermitian), .input_count = 3, .output_count = 1,
+          .inputs = {complex, is_hermitian ? single : pivots, C128(3, 2, 2, 3)}, .tolerance = 1e-6);
+  }
+}
+
+/* As many reflectors as columns and rows, and fewer; only with the factors of LAPACK's are they orthogonal. */
+HR_TEST(products_of_reflectors) {
+  need_lapack();
+  CHECK(.op = HR_OP_REFLECTORS, .input_count = 2, .output_count = 1, .inputs = {F64(3, 2, 3, 4), F64(2, 2, 3)});
+  CHECK(.op = HR_OP_REFLECTORS, .input_count = 2, .output_count = 1, .inputs = {F64(3, 2, 3, 4), F64(2, 2, 1)});
+  CHECK(.op = HR_OP_REFLECTORS, .input_count = 2, .output_count = 1, .inputs = {F64(2, 3, 3), F64(1, 2)});
+  CHECK(.op = HR_OP_REFLECTORS, .input_count = 2, .output_count = 1, .inputs = {C128(2, 3, 4), C128(1, 3)});
+}
+
+/* More equations than unknowns, as many, and fewer; by each of LAPACK's methods. */
+HR_TEST(least_squares) {
+  need_lapack();
+  for (int64_t method = 0; method < 4; ++method) {
+    const hr_scalar bound = hr_scalar_f64(1e-12);
+    CHECK_WITH(bound, .op = HR_OP_LEAST_SQUARES, INTS(method), .input_count = 2, .output_count = 1,
+               .inputs = {F64(3, 2, 2, 4), F64(3, 2, 2, 4)}, .kept = 2, .of = 4, .tolerance = 1e-5);
+    CHECK_WITH(bound, .op = HR_OP_LEAST_SQUARES, INTS(method), .input_count = 2, .output_count = 1,
+               .inputs = {FACTOR(F64), F64(3, 2, 2, 3)}, .tolerance = 1e-4);
+    CHECK_WITH(bound, .op = HR_OP_LEAST_SQUARES, INTS(method), .input_count = 2, .output_count = 1,
+               .inputs = {F64(3, 2, 4, 2), F64(3, 2, 2, 2)}, .tolerance = 1e-5);
+    CHECK_WITH(bound, .op = HR_OP_LEAST_SQUARES, INTS(method), .input_count = 2, .output_count = 1,
+               .inputs = {C128(2, 2, 3), C128(2, 1, 3)}, .kept = 4, .of = 6, .tolerance = 1e-5);
   }
 }
 
