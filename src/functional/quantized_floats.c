@@ -111,7 +111,8 @@ void hr__quantize_floats(hr__formula *f, hr__packing p, const hr_tensor *values,
   *out_scales = hr__without_groups(f, bytes);
 }
 
-const hr_tensor *hr__dequantize_floats(hr__formula *f, const hr__packed *w, hr_dtype dtype) {
+/* In f32 for f16, beyond which scales reach. */
+static const hr_tensor *dequantize_floats(hr__formula *f, const hr__packed *w, hr_dtype dtype) {
   bool is_nv = w->packing.mode == HR__MODE_NVFP4;
   const hr_tensor *scale = floats_of(f, w->scales, is_nv ? HR_DTYPE_F8E4M3FN : HR_DTYPE_F8E8M0FNU, dtype);
   if (w->global != NULL) {
@@ -123,4 +124,9 @@ const hr_tensor *hr__dequantize_floats(hr__formula *f, const hr__packed *w, hr_d
                                             : floats_of(f, hr__reinterpreted(f, hr__dense(f, w->words), HR_DTYPE_U8),
                                                         HR_DTYPE_F8E4M3FN, dtype);
   return hr__binary(f, HR_OP_MUL, hr__in_groups(f, x, w->packing.group), hr__with_dim(f, scale, scale->rank));
+}
+
+const hr_tensor *hr__dequantize_floats(hr__formula *f, const hr__packed *w, hr_dtype dtype) {
+  const hr_tensor *x = dequantize_floats(f, w, dtype == HR_DTYPE_F16 ? HR_DTYPE_F32 : dtype);
+  return dtype == HR_DTYPE_F16 ? hr__as_dtype(f, x, dtype) : x;
 }

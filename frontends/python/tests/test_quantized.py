@@ -311,6 +311,36 @@ def test_products_of_halves(dtype, tolerance, case):
     close(y, np.float64(numpy_of(x)) @ dense.T, tolerance / 4)
 
 
+@pytest.mark.parametrize("transpose", [True, False])
+@pytest.mark.parametrize("case", MODES)
+def test_products_of_infinities(case, transpose):
+    w = rng.standard_normal((64, 128)).astype(np.float32)
+    result, options, dense = quantized(hr.array(w), *case)
+    dense = dense.T if transpose else dense
+    x = rng.standard_normal((6, len(dense))).astype(np.float32)
+    x[1, 3], x[2, 5], x[3, [1, 60]], x[4, 7], x[5, [0, 33]] = np.inf, -np.inf, np.inf, np.nan, [np.inf, np.nan]
+    y = np.asarray(hr.quantized_matmul(hr.array(x), *result, transpose=transpose, **options))
+    with np.errstate(invalid="ignore"):
+        expected = np.float64(x) @ dense
+    np.testing.assert_array_equal(np.isnan(y), np.isnan(expected))
+    np.testing.assert_array_equal(y[np.isinf(expected)], expected[np.isinf(expected)])
+    close(hr.array(y[0]), expected[0])
+
+
+@pytest.mark.parametrize("mode", ["mxfp4", "mxfp8"])
+@pytest.mark.parametrize("rows", [3, 100])
+def test_products_of_halves_with_scales_beyond_them(rows, mode):
+    w = rng.standard_normal((8, 64)) * 2.0 ** np.array([-23, -21, -18, -10, 0, 5, 9, 12])[:, None]
+    result = hr.quantize(hr.array(w.astype(np.float32)), mode=mode)
+    dense = np.asarray(hr.dequantize(*result, mode=mode, dtype=hr.float16))
+    wide = np.asarray(hr.dequantize(*result, mode=mode, dtype=hr.float32))
+    np.testing.assert_array_equal(dense, wide.astype(np.float16))
+    assert np.count_nonzero(dense[0]) > 32
+    x = np.eye(rows, 64, dtype=np.float16)
+    y = np.asarray(hr.quantized_matmul(hr.array(x), *result, mode=mode))
+    np.testing.assert_array_equal(y[: min(rows, 64)], dense.T[:rows])
+
+
 def test_products_are_promoted():
     w = hr.quantize(in_dtype(rng.standard_normal((8, 64)), "float16"))
     assert hr.quantized_matmul(hr.ones((2, 64)), *w).dtype == hr.float32

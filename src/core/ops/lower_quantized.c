@@ -86,12 +86,15 @@ static hr_operand of_groups(hr_builder *b, hr_operand x, hr_dtype dtype) {
   return hr_view_insert(b, x, x.rank, 1);
 }
 
-/* The matrices, with the rows of the words, in this dtype. */
+/* The matrices, with the rows of the words, in this dtype. Scales of one byte reach beyond f16: products with them are
+ * rounded once. */
 static hr_operand unpacked(hr_builder *b, const hr_node *node, const hr_packing *p, hr_dtype dtype) {
-  hr_operand words = hr_node_input(node, 1), biases = hr_node_input(node, 3);
+  hr_operand words = hr_node_input(node, 1), scales = hr_node_input(node, 2), biases = hr_node_input(node, 3);
+  hr_dtype wide = hr_dtype_is_float8(scales.dtype) && dtype == HR_DTYPE_F16 ? HR_DTYPE_F32 : dtype;
   int last = words.rank - 1;
-  hr_operand w = hr_view_split(b, numbers_of(b, words, p, dtype), last, p->group);
-  w = hr_make2(b, HR_OP_MUL, dtype, w, of_groups(b, hr_node_input(node, 2), dtype));
+  hr_operand w = hr_view_split(b, numbers_of(b, words, p, wide), last, p->group);
+  w = hr_make2(b, HR_OP_MUL, wide, w, of_groups(b, scales, wide));
+  w = wide == dtype ? w : hr_make1(b, HR_OP_COPY, dtype, w);
   w = hr_is_present(biases) ? hr_make2(b, HR_OP_ADD, dtype, w, of_groups(b, biases, dtype)) : w;
   return hr_view_merge(b, w, last, 2);
 }

@@ -326,6 +326,62 @@ static void run_blocks(void *arg, int64_t begin, int64_t end, int worker) {
   }
 }
 
+/* ---- rows of x with infinities ---- */
+
+/* The loops above multiply a group's numbers and bias one by one, and an infinity times a number of 0 is NaN. */
+
+/* True if there is an infinity and no NaN. */
+static bool is_infinite(const float *x, int64_t count) {
+  bool has_infinity = false, has_nan = false;
+  for (int64_t i = 0; i < count; ++i) {
+    has_infinity |= x[i] - x[i] != 0;
+    has_nan |= x[i] != x[i];
+  }
+  return has_infinity && !has_nan;
+}
+
+/* scale * number + bias: number i of a row of words. */
+static float weight_at(const call *c, int64_t matrix, int64_t row, int64_t i) {
+  const product *p = c->p;
+  int64_t span = span_of(p->kind), first = i / span * span, group = i / p->group;
+  int at = place_in_span(p->kind, (int)(i - first));
+  const uint32_t *words = c->w + first_of(&p->w, matrix, row) + first * bits_of(p->kind) / 32;
+  vector numbers = decode(p->kind, words, load_words(p->kind, words), at / LANES);
+  float scale, bias = 0;
+  load_floats(c->scales, p->scales.dtype, first_of(&p->scales, matrix, row) + group * p->scales.column, 0, 1, &scale);
+  if (p->has_biases) {
+    load_floats(c->biases, p->biases.dtype, first_of(&p->biases, matrix, row) + group * p->biases.column, 0, 1, &bias);
+  }
+  return scale * numbers[at % LANES] + bias;
+}
+
+static float plain_product(const call *c, int64_t matrix, const float *x, int64_t n) {
+  const product *p = c->p;
+  int64_t span = p->has_columns ? 1 : span_of(p->kind);
+  float sum = 0;
+  for (int64_t k = 0; k < p->inner; ++k) {
+    int64_t at = p->has_columns ? k : k / span * span + place_in_span(p->kind, (int)(k % span));
+    sum += x[at] * (p->has_columns ? weight_at(c, matrix, k, n) : weight_at(c, matrix, n, k));
+  }
+  return sum;
+}
+
+/* Results that are NaN, again. */
+static void multiply_infinities(const call *c) {
+  const product *p = c->p;
+  for (int64_t row = 0; row < p->matrices * p->rows; ++row) {
+    const float *x = c->ordered + row * p->inner;
+    int64_t matrix = row / p->rows, to = first_of(&p->y, matrix, row % p->rows);
+    for (int64_t n = is_infinite(x, p->inner) ? 0 : p->columns; n < p->columns; ++n) {
+      float before;
+      load_floats(c->y, p->y.dtype, to + n * p->y.column, 0, 1, &before);
+      if (isnan(before)) {
+        store_float(c->y, p->y.dtype, to + n * p->y.column, plain_product(c, matrix, x, n));
+      }
+    }
+  }
+}
+
 static hr_status run(hr_prepared *prepared, void *const *args, void *workspace, void *queue) {
   (void)queue;
   const product *p = &prepared->product;
@@ -337,6 +393,7 @@ static hr_status run(hr_prepared *prepared, void *const *args, void *workspace, 
   bool is_serial = !needs_team(prepared);
   hr_parallel_for(rows, rows * p->inner > SERIAL_NUMBERS ? 1 : rows, order_rows, &c);
   hr_parallel_for(blocks, is_serial ? blocks : 1, p->has_columns ? hr__packed_run_columns : run_blocks, &c);
+  multiply_infinities(&c);
   return HR_OK;
 }
 
