@@ -74,6 +74,9 @@ HR_TEST(hooks_see_records_of_new_outputs) {
   hr_hook_add(stream, &hook.hook);
   HR_ASSERT_OK(hr_stream_record_new(stream, HR_OP_NEG, NULL, 1, &from, &to));
   HR_ASSERT(hook.seen == 1 && hook.last == HR_OP_NEG);
+  hr_view alike = from;
+  HR_ASSERT_OK(hr_stream_record_alike(stream, HR_OP_NEG, 1, &from, &alike));
+  HR_ASSERT(hook.seen == 1 && alike.buffer == NULL); /* it would be left out */
   hr_hook_remove(stream, &hook.hook);
   HR_ASSERT_OK(hr_stream_read(stream, &to, values));
   HR_ASSERT(values[0] == -1 && values[1] == -2);

@@ -183,6 +183,36 @@ hr_status hr_stream_record_new(hr_stream *stream, hr_op op, const hr_attrs *attr
                                                    : stream->hook->record(stream->hook, stream, &r);
 }
 
+/* The record of hr_stream_record_alike, with a new buffer. */
+static hr_status record_alike(hr_stream *stream, hr_op op, int input_count, const hr_view *inputs, const hr_view *out) {
+  hr_mutex_lock(&stream->mutex);
+  hr_status status = hr__trace_record_alike(&stream->pending, op, input_count, inputs, out);
+  if (__builtin_expect(status == HR_OK, 1)) {
+    return hr__stream_settle(stream, 1);
+  }
+  hr_mutex_unlock(&stream->mutex);
+  return status;
+}
+
+hr_status hr_stream_record_alike(hr_stream *stream, hr_op op, int input_count, const hr_view *inputs, hr_view *out) {
+  hr__alike result;
+  out->buffer = NULL;
+  if (stream->hook != NULL || hr__stream_has_others(stream) || has_suspect(stream, input_count, inputs) ||
+      !hr__infer_alike(op, input_count, inputs, &result)) {
+    return HR_OK;
+  }
+  const hr_view *like = result.like;
+  *out = (hr_view){.dtype = result.dtype, .rank = like->rank, .dims = like->dims, .strides = like->strides};
+  size_t bytes = (size_t)result.count * hr_dtype_size(result.dtype);
+  HR_RETURN_IF_ERROR(hr_buffer_create(stream->device, bytes, &out->buffer));
+  hr_status status = record_alike(stream, op, input_count, inputs, out);
+  if (status != HR_OK) {
+    hr_buffer_release(out->buffer);
+    out->buffer = NULL;
+  }
+  return status;
+}
+
 /* ---- hooks ---- */
 
 void hr_hook_add(hr_stream *stream, hr_hook *hook) {

@@ -129,6 +129,80 @@ HR_TEST(new_outputs_keep_the_references_of_their_handles) {
   close_fixture(&f);
 }
 
+/* x and y are ramps of one shape, and y begins behind its buffer's first row. */
+HR_TEST(operations_on_tensors_alike_are_one_call) {
+  fixture f = open_fixture("cpu");
+  const hr_scalar two = hr_scalar_i64(2), zero = hr_scalar_f64(0);
+  const int64_t two_rows[2] = {2, COLUMNS};
+  hr_buffer *x = make_ramp(&f, 1, 1), *y = make_ramp(&f, 0, 10);
+  hr_view inputs[2] = {view_of(x), view_of(y)}, sum, product, is_more;
+  inputs[0].dims = inputs[1].dims = two_rows, inputs[1].offset = COLUMNS;
+  HR_ASSERT_OK(hr_stream_record_alike(f.stream, HR_OP_ADD, 2, inputs, &sum));
+  HR_ASSERT(sum.buffer != NULL && sum.dtype == HR_DTYPE_F32 && sum.rank == 2 && sum.dims == two_rows);
+  HR_ASSERT_EQ(hr_buffer_bytes(sum.buffer), 2 * COLUMNS * sizeof(float));
+  HR_ASSERT_EQ(hr__buffer_holders(sum.buffer), 2);
+  HR_ASSERT_OK(hr_stream_record_alike(f.stream, HR_OP_MUL, 2, (hr_view[]){sum, number(&two)}, &product));
+  HR_ASSERT_OK(hr_stream_record_alike(f.stream, HR_OP_GT, 2, (hr_view[]){number(&zero), product}, &is_more));
+  hr_buffer_release(sum.buffer); /* dead: it gets no memory */
+  float values[2 * COLUMNS];
+  bool truth[2 * COLUMNS];
+  HR_ASSERT_OK(hr_stream_read(f.stream, &product, values));
+  HR_ASSERT_NEAR(values[3], 2 * (4 + 10 * (COLUMNS + 3)), 0);
+  HR_ASSERT_EQ(stats_of(&f).temporaries_elided, 1);
+  HR_ASSERT_EQ(is_more.dtype, HR_DTYPE_BOOL);
+  HR_ASSERT_OK(hr_stream_read(f.stream, &is_more, truth));
+  HR_ASSERT(!truth[3]);
+  hr_buffer_release(is_more.buffer);
+  hr_buffer_release(product.buffer);
+  hr_buffer_release(x);
+  hr_buffer_release(y);
+  close_fixture(&f);
+}
+
+static void expect_other(const fixture *f, hr_op op, int count, const hr_view *inputs) {
+  hr_view out = inputs[0];
+  HR_ASSERT_OK(hr_stream_record_alike(f->stream, op, count, inputs, &out));
+  HR_ASSERT(out.buffer == NULL);
+}
+
+HR_TEST(operations_on_other_tensors_are_left_to_the_general_call) {
+  fixture f = open_fixture("cpu");
+  const hr_scalar complex = {HR_DTYPE_C128, {.f = {1, 1}}}, whole = hr_scalar_i64(2), single = {HR_DTYPE_F32, {0}};
+  const int64_t none[2] = {0, COLUMNS}, one_row[2] = {1, COLUMNS}, turned[2] = {1, ROWS},
+                wide[2] = {INT64_C(1) << 40, 1};
+  hr_buffer *buffer = make_ramp(&f, 1, 1);
+  hr_view x = view_of(buffer), other = x;
+  expect_other(&f, HR_OP_ADD, 1, &x);
+  expect_other(&f, HR_OP_COUNT, 2, (hr_view[]){x, x});
+  expect_other(&f, HR_OP_SUM, 1, &x);
+  expect_other(&f, HR_OP_MUL, 2, (hr_view[]){x, number(&complex)});
+  expect_other(&f, HR_OP_MUL, 2, (hr_view[]){x, number(&single)});
+  expect_other(&f, HR_OP_MUL, 2, (hr_view[]){number(&whole), number(&whole)});
+  expect_other(&f, HR_OP_MUL, 2, (hr_view[]){x, {0}});
+  expect_other(&f, HR_OP_WHERE, 3, (hr_view[]){x, x, x});
+  expect_other(&f, HR_OP_BIT_AND, 2, (hr_view[]){x, x});
+  const int64_t *const dims_of[4] = {none, one_row, wide, dims};
+  for (int i = 0; i < 4; ++i) {
+    other = x, other.dims = dims_of[i], other.offset = i == 3 ? COLUMNS : 0; /* the last one is too long */
+    expect_other(&f, HR_OP_ADD, 2, (hr_view[]){x, other});
+    expect_other(&f, HR_OP_ADD, 2, (hr_view[]){other, x});
+  }
+  other = x, other.strides = turned;
+  expect_other(&f, HR_OP_ADD, 2, (hr_view[]){x, other});
+  expect_other(&f, HR_OP_NEG, 1, &other);
+  other = x, other.dtype = HR_DTYPE_I32;
+  expect_other(&f, HR_OP_ADD, 2, (hr_view[]){x, other});
+  expect_other(&f, HR_OP_ADD, 2, (hr_view[]){other, number(&whole)});
+  other.dtype = (hr_dtype)1000;
+  expect_other(&f, HR_OP_NEG, 1, &other);
+  other = x, other.offset = -COLUMNS;
+  expect_other(&f, HR_OP_NEG, 1, &other);
+  expect_other(&f, HR_OP_ADD, 2, (hr_view[]){x, other});
+  HR_ASSERT_EQ(stats_of(&f).operations, 0);
+  hr_buffer_release(buffer);
+  close_fixture(&f);
+}
+
 HR_TEST(new_outputs_are_recorded_like_others) {
   fixture f = open_fixture("cpu");
   hr_buffer *x = make_ramp(&f, 1, 1), *t, *y, *z;

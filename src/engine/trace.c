@@ -245,6 +245,43 @@ hr_status hr__trace_record_new(hr_trace *trace, hr_op op, const hr_attrs *attrs,
   return HR_OK;
 }
 
+/* encode_view for a row-major view of these dims. */
+static inline uint64_t *encode_row_major(hr_trace *trace, const hr_view *view, const hr_view *like, uint32_t local,
+                                         uint64_t *word) {
+  if (view->offset != 0) {
+    return encode_view(trace, view, local, word);
+  }
+  trace->locals.data[trace->locals.count++] = local;
+  *word++ = KIND_VALUE | IS_CONTIGUOUS | (uint64_t)like->rank << 8 | (uint64_t)view->dtype << 16;
+  for (int d = 0; d < like->rank; ++d) {
+    *word++ = (uint64_t)like->dims[d];
+  }
+  return word;
+}
+
+hr_status hr__trace_record_alike(hr_trace *trace, hr_op op, int input_count, const hr_view *inputs,
+                                 const hr_view *output) {
+  if (!reserve(trace, &no_attrs, (size_t)input_count + 1)) {
+    return no_memory(trace);
+  }
+  uint64_t *word = trace->words.data + trace->words.count;
+  word[0] = (uint64_t)op, word[1] = (uint64_t)(uint32_t)input_count | (uint64_t)1 << 32, word[2] = 0;
+  word += 3;
+  for (int i = 0; i < input_count; ++i) {
+    const hr_view *x = &inputs[i];
+    if (x->buffer != NULL) {
+      word = encode_row_major(trace, x, output, number_buffer(trace, x->buffer), word);
+    } else {
+      *word++ = KIND_SCALAR | (uint64_t)x->scalar->dtype << 16;
+      trace->scalars.data[trace->scalars.count++] = *x->scalar;
+    }
+  }
+  hr__buffer_retain(output->buffer);
+  word = encode_row_major(trace, output, output, adopt_buffer(trace, output->buffer), word);
+  end_record(trace, word);
+  return HR_OK;
+}
+
 /* ---- appending ---- */
 
 static bool reserve_part(hr_trace *trace, const hr_trace *part, size_t buffer_count) {

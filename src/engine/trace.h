@@ -109,6 +109,9 @@ HR_MUST_USE hr_status hr__trace_record(hr_trace *trace, hr_op op, const hr_attrs
 /* The same with one output, in a buffer that nothing has used yet, and that only the caller refers to. */
 HR_MUST_USE hr_status hr__trace_record_new(hr_trace *trace, hr_op op, const hr_attrs *attrs, int input_count,
                                            const hr_view *inputs, const hr_view *output);
+/* The same for row-major tensors with the dims of the first one, and numbers, without attributes. */
+HR_MUST_USE hr_status hr__trace_record_alike(hr_trace *trace, hr_op op, int input_count, const hr_view *inputs,
+                                             const hr_view *output);
 /* Appends all records of `part`, with `buffers[i]` in the place of its buffer i. If is_given[i], the buffer is new,
  * without memory, and the trace takes over the caller's reference. On failure nothing has changed, and no reference is
  * taken. */

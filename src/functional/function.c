@@ -219,9 +219,11 @@ static hr_status emit_many(hr__function_call *c, hr_tensor *out_results) {
   return status;
 }
 
-hr_status hr_functional_apply(hr_stream *stream, hr_functional function, int input_count,
-                              const hr_tensor *const *inputs, int attribute_count, const hr_attribute *attributes,
-                              int result_count, hr_tensor *out_results) {
+/* Any other call, or one that hr__record_alike does not take. */
+__attribute__((noinline)) static hr_status apply(hr_stream *stream, hr_functional function, int input_count,
+                                                 const hr_tensor *const *inputs, int attribute_count,
+                                                 const hr_attribute *attributes, int result_count,
+                                                 hr_tensor *out_results) {
   hr_tensor few[FEW_RESULTS];
   hr__function_call call = {.row = hr__function_row_of(function),
                             .stream = stream,
@@ -242,6 +244,18 @@ hr_status hr_functional_apply(hr_stream *stream, hr_functional function, int inp
     return hook->apply(hook, stream, &applied);
   }
   return result_count <= FEW_RESULTS ? emit(&call, few, out_results) : emit_many(&call, out_results);
+}
+
+hr_status hr_functional_apply(hr_stream *stream, hr_functional function, int input_count,
+                              const hr_tensor *const *inputs, int attribute_count, const hr_attribute *attributes,
+                              int result_count, hr_tensor *out_results) {
+  const hr__function_row *row = hr__function_row_of(function);
+  hr_status status;
+  if (row->emit == hr__emit_pointwise && stream != NULL && input_count == row->input_count && attribute_count == 0 &&
+      result_count == 1 && hr__record_alike(stream, row->op, input_count, inputs, out_results, &status)) {
+    return status;
+  }
+  return apply(stream, function, input_count, inputs, attribute_count, attributes, result_count, out_results);
 }
 
 /* ---- lists ---- */

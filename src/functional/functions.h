@@ -127,6 +127,10 @@ hr_status hr__write_row(const hr__function_call *call, hr_op op, const hr_attrs 
 /* hr__record_row for one output without dims. dtype: NONE, or the output's. */
 hr_status hr__record_one(const hr__function_call *call, hr_op op, const hr_attrs *attrs, int input_count,
                          const hr_tensor *const *inputs, hr_dtype dtype, hr_tensor *out);
+/* hr__record_one for an element-wise row by hr_stream_record_alike; out may be an input. False: nothing is recorded,
+ * and hr__record_one decides. */
+bool hr__record_alike(hr_stream *stream, hr_op op, int input_count, const hr_tensor *const *inputs, hr_tensor *out,
+                      hr_status *out_status);
 /* Records into a new row-major tensor of this type. */
 hr_status hr__record_new(const hr__function_call *call, hr_op op, const hr_attrs *attrs, int input_count,
                          const hr_tensor *const *inputs, hr_dtype dtype, int rank, const int64_t *dims, hr_tensor *out);

@@ -232,6 +232,33 @@ hr_status hr__record_row(const hr__function_call *c, hr_op op, const hr_attrs *a
   return record_row(c, op, attrs, count, inputs, output_count, outputs, true);
 }
 
+/* A new tensor that a record has made; its dims and strides may be x's. */
+static inline void set_view(hr_tensor *x, const hr_view *view) {
+  x->buffer = view->buffer, x->number = (hr_scalar){0}, x->offset = 0;
+  x->dtype = view->dtype, x->rank = view->rank;
+  hr__copy_dims(view->rank, view->dims, x->dims);
+  hr__copy_dims(view->rank, view->strides, x->strides);
+}
+
+bool hr__record_alike(hr_stream *stream, hr_op op, int input_count, const hr_tensor *const *inputs, hr_tensor *out,
+                      hr_status *out_status) {
+  hr_view views[FEW], *made = &views[input_count];
+  if (input_count >= FEW) {
+    return false;
+  }
+  for (int i = 0; i < input_count; ++i) {
+    if (inputs[i] == NULL) {
+      return false;
+    }
+    views[i] = hr_tensor_view(inputs[i]);
+  }
+  *out_status = hr_stream_record_alike(stream, op, input_count, views, made);
+  if (*out_status == HR_OK && made->buffer != NULL) {
+    set_view(out, made);
+  }
+  return *out_status != HR_OK || made->buffer != NULL;
+}
+
 /* hr__record_one for few inputs: most records of small arrays, whose time is the host's. */
 static hr_status record_few(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
                             const hr_tensor *const *inputs, hr_dtype dtype, hr_tensor *out) {
@@ -255,6 +282,10 @@ static hr_status record_few(const hr__function_call *c, hr_op op, const hr_attrs
 hr_status hr__record_one(const hr__function_call *c, hr_op op, const hr_attrs *attrs, int count,
                          const hr_tensor *const *inputs, hr_dtype dtype, hr_tensor *out) {
   if (c->stream != NULL && count < FEW) {
+    hr_status status;
+    if (attrs == NULL && dtype == HR_DTYPE_NONE && hr__record_alike(c->stream, op, count, inputs, out, &status)) {
+      return status;
+    }
     return record_few(c, op, attrs, count, inputs, dtype, out);
   }
   out->dtype = dtype, out->rank = 0, out->number.dtype = HR_DTYPE_NONE;

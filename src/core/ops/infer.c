@@ -217,7 +217,7 @@ static hr_dtype dtype_of_promoted(const hr_op_row *row, hr_dtype dtype) {
 
 /* Infers an element-wise output whose tensors have one dtype and one shape, the first of them row-major. The rules
  * above give the same; this is a quarter of their time. False: another case. */
-static bool infer_alike(const hr_op_row *row, int input_count, const hr_view *inputs, hr_tensor_type *type) {
+static bool infer_like_first(const hr_op_row *row, int input_count, const hr_view *inputs, hr_tensor_type *type) {
   const hr_view *like = NULL;
   hr_dtype numbers = HR_DTYPE_NONE;
   uint8_t seen = 0;
@@ -248,6 +248,79 @@ static bool infer_alike(const hr_op_row *row, int input_count, const hr_view *in
     type->dims[d] = like->dims[d], type->strides[d] = like->strides[d];
   }
   return true;
+}
+
+/* ---- the common case, checked as well ---- */
+
+enum { PLACE_BITS = 29 }; /* of a place in a buffer: bytes fit 32 bits more */
+
+/* The number of elements of a row-major tensor inside its buffer; 0: another one. */
+static inline int64_t count_row_major(const hr_view *x) {
+  uint64_t count = 1, differences = 0, bits = (uint64_t)x->offset;
+  if (x->buffer == NULL || !is_valid(x)) {
+    return 0;
+  }
+  for (int d = x->rank - 1; d >= 0; --d) {
+    differences |= (uint64_t)x->strides[d] ^ count;
+    bits |= (uint64_t)x->dims[d] - 1; /* 0 becomes large */
+    count *= (uint64_t)x->dims[d];
+    bits |= count;
+  }
+  bool is_small = (bits >> PLACE_BITS | differences) == 0;
+  bool is_inside = is_small && ((uint64_t)x->offset + count) * hr_dtype_size(x->dtype) <= hr_buffer_bytes(x->buffer);
+  return is_inside ? (int64_t)count : 0;
+}
+
+/* True if x has the dtype, dims and strides of another tensor of `count` elements, and is inside its buffer. */
+static inline bool is_alike(const hr_view *x, const hr_view *like, int64_t count) {
+  if (x->buffer == NULL || x->dtype != like->dtype || x->rank != like->rank) {
+    return false;
+  }
+  int64_t differences = x->offset >> PLACE_BITS;
+  for (int d = 0; d < x->rank; ++d) {
+    differences |= (x->dims[d] ^ like->dims[d]) | (x->strides[d] ^ like->strides[d]);
+  }
+  return differences == 0 && (size_t)(x->offset + count) * hr_dtype_size(x->dtype) <= hr_buffer_bytes(x->buffer);
+}
+
+/* The dtype of a row's result for tensors of this dtype and numbers that do not change it; NONE: another case. */
+static hr_dtype dtype_of_alike(const hr_op_row *row, hr_dtype dtype) {
+  uint8_t category = hr__category_of[dtype];
+  bool is_case = row->family == HR_FAMILY_POINTWISE && category != HR__STORED;
+  hr_dtype result = is_case ? dtype_of_promoted(row, dtype) : HR_DTYPE_NONE;
+  return result != HR_DTYPE_NONE && hr__is_typed(row, category, result) ? result : HR_DTYPE_NONE;
+}
+
+/* The category of a number; one above all others if it has no dtype of numbers. */
+static inline uint8_t category_of_number(const hr_scalar *number) {
+  bool has = number->dtype == HR_DTYPE_F64 || number->dtype == HR_DTYPE_I64 || number->dtype == HR_DTYPE_BOOL ||
+             number->dtype == HR_DTYPE_C128 || number->dtype == HR_DTYPE_U64;
+  return has ? hr__category_of[number->dtype] : UINT8_MAX;
+}
+
+bool hr__infer_alike(hr_op op, int input_count, const hr_view *inputs, hr__alike *out) {
+  const hr_view *like = NULL;
+  int64_t count = 0;
+  uint8_t numbers = 0;
+  for (int i = 0; i < input_count; ++i) {
+    const hr_view *x = &inputs[i];
+    if (hr__view_is_number(x)) {
+      uint8_t category = category_of_number(x->scalar);
+      numbers = category > numbers ? category : numbers;
+    } else if (like == NULL ? (count = count_row_major(like = x)) == 0 : !is_alike(x, like, count)) {
+      return false;
+    }
+  }
+  const hr_op_row *row = hr_op_table(op);
+  if (like == NULL || input_count != row->arity) {
+    return false;
+  }
+  uint8_t category = hr__category_of[like->dtype];
+  if (numbers > category || (numbers != 0 && category == HR__INTEGER)) {
+    return false;
+  }
+  *out = (hr__alike){dtype_of_alike(row, like->dtype), count, like};
+  return out->dtype != HR_DTYPE_NONE;
 }
 
 /* ---- one operation ---- */
@@ -347,7 +420,7 @@ hr_status hr__infer_views(hr_op op, const hr_attrs *attrs, int input_count, cons
   static const hr_attrs none;
   const hr_op_row *row = hr_op_table(op);
   bool is_plain = row->family == HR_FAMILY_POINTWISE && output_count == 1 && attrs == NULL;
-  if (is_plain && infer_alike(row, input_count, inputs, outputs)) {
+  if (is_plain && infer_like_first(row, input_count, inputs, outputs)) {
     return HR_OK;
   }
   attrs = attrs != NULL ? attrs : &none;

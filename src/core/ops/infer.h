@@ -153,6 +153,15 @@ hr_status hr__broadcast_inputs(const hr__checked *c, int first, int step, int *o
 HR_MUST_USE hr_status hr__infer_views(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
                                       int output_count, hr_tensor_type *outputs);
 hr_buffer *hr__present_buffer(void);
+/* The result of an element-wise operation on tensors of one dtype and of the same dims and row-major strides. */
+typedef struct hr__alike {
+  hr_dtype dtype;
+  int64_t count;       /* of elements */
+  const hr_view *like; /* a tensor, whose dims and strides are the result's */
+} hr__alike;
+/* hr_op_infer and hr_op_check for the common case of small arrays: tensors alike that have elements and are inside
+ * their buffers, and numbers that do not change their dtype. False: another case. */
+bool hr__infer_alike(hr_op op, int input_count, const hr_view *inputs, hr__alike *out);
 /* hr_op_check for one output whose type is hr_op_infer's for these operands, in a buffer of its size: of an
  * element-wise operation only the inputs' places are checked. */
 HR_MUST_USE hr_status hr__op_check_inferred(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
