@@ -30,17 +30,27 @@ static int by_count(const void *a, const void *b) {
   return x->count != y->count ? y->count - x->count : (int)x->function - (int)y->function;
 }
 
-/* How often the graph calls each function, most often first. */
-static void print_functions(const hr_graph *graph) {
-  use uses[HR_FUNCTIONAL_COUNT] = {{0}};
-  for (int i = 0; i < HR_FUNCTIONAL_COUNT; ++i) {
-    uses[i].function = (hr_functional)i;
-  }
+static void count_uses(const hr_graph *graph, use *uses) {
   for (size_t n = 0; n < graph->nodes.count; ++n) {
     uses[graph->nodes.data[n].function].count += graph->nodes.data[n].kind == HR__NODE_CALL;
   }
+}
+
+/* How often the graph and its inner graphs call each function, most often first. */
+static void print_functions(const hr_graph *graph) {
+  use uses[HR_FUNCTIONAL_COUNT] = {{0}};
+  int operations = hr_graph_operation_count(graph), inner = hr_graph_inner_count(graph);
+  for (int i = 0; i < HR_FUNCTIONAL_COUNT; ++i) {
+    uses[i].function = (hr_functional)i;
+  }
+  count_uses(graph, uses);
+  for (int i = 0; i < inner; ++i) {
+    count_uses(hr_graph_inner(graph, i), uses);
+    operations += hr_graph_operation_count(hr_graph_inner(graph, i));
+  }
   qsort(uses, HR_FUNCTIONAL_COUNT, sizeof *uses, by_count);
-  printf("operations %d\n", hr_graph_operation_count(graph));
+  printf("operations %d", operations);
+  printf(inner > 0 ? ", also of %d graphs inside\n" : "\n", inner);
   for (int i = 0; i < HR_FUNCTIONAL_COUNT && uses[i].count > 0; ++i) {
     printf("  %-24s %d\n", hr_functional_name(uses[i].function), uses[i].count);
   }
@@ -80,6 +90,11 @@ static void describe(const hr_graph *graph) {
   printf("outputs\n");
   for (int i = 0; i < hr_graph_output_count(graph); ++i) {
     print_type(graph, hr_graph_output_name(graph, i), hr_graph_output_value(graph, i));
+  }
+  for (int i = 0; i < hr_graph_variable_count(graph); ++i) {
+    hr_value value = hr_graph_variable_value(graph, i);
+    printf(i == 0 ? "variables\n" : "");
+    print_type(graph, hr_graph_value_name(graph, value), value);
   }
   printf("symbols");
   for (int i = 0; i < hr_graph_symbol_count(graph); ++i) {

@@ -6,8 +6,8 @@
  *
  * An instance is a part (part.h): the records of the graph for one set of dims. Running it appends these records to the
  * stream, where they are fused with their neighbours, cached, and fail like all others. Nothing is waited for, unless
- * the graph reads what the device computes: the condition of a loop, or the dims of nonzero. Such a graph is recorded
- * on the stream at each run; its inner graphs have instances. The session keeps the instances that were used last;
+ * the graph reads what the device computes: the condition of a loop, or the dims of nonzero. Then inner graphs, and the
+ * operations between two waits, have instances of their own. The session keeps the instances that were used last;
  * constants are shared by all of them.
  *
  * Threads: a session belongs to one thread at a time.

@@ -373,8 +373,10 @@ static hr_status check_assigned(const hr__evaluation *e) {
 }
 
 hr_status hr__graph_evaluate(const hr_graph *graph, hr_stream *stream, const hr_tensor *const *inputs,
-                             const hr_tensor *const *variables, hr__runner *runner, hr_tensor *out_results) {
-  hr__evaluation e = {.stream = stream, .inputs = inputs, .variables = variables, .runner = runner};
+                             const hr__fact *const *facts, const hr_tensor *const *variables, hr__runner *runner,
+                             hr_tensor *out_results) {
+  hr__evaluation e = {
+      .stream = stream, .inputs = inputs, .input_facts = facts, .variables = variables, .runner = runner};
   e.frame.graph = graph;
   HR_RETURN_IF_ERROR(hr_graph_status(graph));
   e.constants = runner->constants != NULL ? runner->constants(runner->arg, graph) : NULL;
@@ -392,5 +394,5 @@ hr_status hr_graph_apply(const hr_graph *graph, hr_stream *stream, int input_cou
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "graph: %d inputs and %d results, expected %zu and %zu",
                           input_count, result_count, graph->inputs.count, graph->outputs.count);
   }
-  return hr__graph_evaluate(graph, stream, inputs, NULL, &runner, out_results);
+  return hr__graph_evaluate(graph, stream, inputs, NULL, NULL, &runner, out_results);
 }

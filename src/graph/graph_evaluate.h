@@ -14,10 +14,10 @@ typedef struct hr__runner {
   void *arg;
   /* (optional) The graph's constants by value, with a buffer for each that has one; NULL: none. */
   const hr_tensor *(*constants)(void *arg, const hr_graph *graph);
-  /* (optional) Runs an inner graph. Sets false, and does nothing, if it can't. The inputs have buffers. Results have
-   * references of the caller's. */
-  hr_status (*run)(void *arg, const hr_graph *inner, const hr_tensor *const *inputs, hr_tensor *out_results,
-                   bool *out_is_done);
+  /* (optional) Runs an inner graph. Sets false, and does nothing, if it can't. The inputs have buffers. facts: NULL, or
+   * those of the inputs, whose numbers it needs. Results have references of the caller's. */
+  hr_status (*run)(void *arg, const hr_graph *inner, const hr_tensor *const *inputs, const hr__fact *const *facts,
+                   hr_tensor *out_results, bool *out_is_done);
   int64_t operations_left; /* after so many operations the evaluation fails */
   int64_t waits;
   int tapes;         /* that record now */
@@ -40,10 +40,12 @@ typedef struct hr__evaluation {
   int64_t symbols[HR_GRAPH_SYMBOLS_MAX];
 } hr__evaluation;
 
-/* hr_graph_apply with a runner. variables: NULL, or tensors in their order; then out_results has the assigned values
- * behind the outputs: those of variables that are not assigned are the variables. */
+/* hr_graph_apply with a runner. facts: NULL, or of the inputs, for their numbers. variables: NULL, or tensors in their
+ * order; then out_results has the assigned values behind the outputs: those of variables that are not assigned are the
+ * variables. */
 HR_MUST_USE hr_status hr__graph_evaluate(const hr_graph *graph, hr_stream *stream, const hr_tensor *const *inputs,
-                                         const hr_tensor *const *variables, hr__runner *runner, hr_tensor *out_results);
+                                         const hr__fact *const *facts, const hr_tensor *const *variables,
+                                         hr__runner *runner, hr_tensor *out_results);
 /* Evaluates all nodes of a graph for the inputs of `e`. hr__evaluation_finish frees it in any case. */
 HR_MUST_USE hr_status hr__evaluation_run(hr__evaluation *e, const hr_graph *graph);
 void hr__evaluation_finish(hr__evaluation *e);

@@ -192,40 +192,52 @@ static hr_status evaluate_nodes(hr__evaluation *e, hr_stream *stream, const hr_g
   return status;
 }
 
-/* Runs an instance of the inner graph, if there may be one: numbers of the host are written to the device. */
-static hr_status run_instance(hr__evaluation *e, const hr_graph *inner, item *inputs, const hr_tensor *const *places,
-                              item *outputs, bool *out_is_done) {
-  hr__runner *runner = e->runner;
-  int count = (int)inner->inputs.count, results = (int)inner->outputs.count;
-  *out_is_done = false;
-  if (runner->run == NULL || e->stream == NULL || runner->tapes > 0) {
-    return HR_OK;
-  }
-  for (int i = 0; inner->needs_numbers && i < count; ++i) {
+/* True if what the inner graph records depends on numbers that the host knows. */
+static bool depends_on_numbers(const hr_graph *inner, const item *inputs) {
+  for (size_t i = 0; inner->needs_numbers && i < inner->inputs.count; ++i) {
     if (inputs[i].fact.numbers != NULL) {
-      return HR_OK;
+      return true;
     }
   }
-  hr_tensor *tensors = HR_ARENA_ARRAY(&e->scratch, hr_tensor, (size_t)results);
-  if (tensors == NULL) {
-    return no_memory();
-  }
+  return false;
+}
+
+static hr_status keep_tensors(hr__evaluation *e, int count, const hr_tensor *tensors, item *outputs) {
   for (int i = 0; i < count; ++i) {
-    HR_RETURN_IF_ERROR(write_item(e, &inputs[i]));
-  }
-  HR_RETURN_IF_ERROR(runner->run(runner->arg, inner, places, tensors, out_is_done));
-  for (int i = 0; *out_is_done && i < results; ++i) {
     outputs[i].tensor = tensors[i];
   }
-  for (int i = 0; *out_is_done && i < results; ++i) {
+  for (int i = 0; i < count; ++i) {
     HR_RETURN_IF_ERROR(note_type(e, &outputs[i]));
   }
   return HR_OK;
 }
 
+/* Runs an instance of the inner graph, if there may be one: numbers of the host are written to the device. In a loop
+ * they are others in each iteration, of which there is none. */
+static hr_status run_instance(hr__evaluation *e, const hr__node *node, const hr_graph *inner, item *inputs,
+                              const hr_tensor *const *places, const hr__fact *const *facts, item *outputs,
+                              bool *out_is_done) {
+  hr__runner *runner = e->runner;
+  int results = (int)inner->outputs.count;
+  bool has_numbers = depends_on_numbers(inner, inputs), is_loop = node->carried_count + node->sequence_count > 0;
+  *out_is_done = false;
+  if (runner->run == NULL || e->stream == NULL || runner->tapes > 0 || (has_numbers && is_loop)) {
+    return HR_OK;
+  }
+  hr_tensor *tensors = HR_ARENA_ARRAY(&e->scratch, hr_tensor, (size_t)results);
+  if (tensors == NULL) {
+    return no_memory();
+  }
+  for (size_t i = 0; i < inner->inputs.count; ++i) {
+    HR_RETURN_IF_ERROR(write_item(e, &inputs[i]));
+  }
+  HR_RETURN_IF_ERROR(runner->run(runner->arg, inner, places, has_numbers ? facts : NULL, tensors, out_is_done));
+  return *out_is_done ? keep_tensors(e, results, tensors, outputs) : HR_OK;
+}
+
 /* outputs: zeroed; released by the caller after a failure, too. stream: the evaluation's, or NULL. */
-static hr_status evaluate_inner(hr__evaluation *e, hr_stream *stream, const hr_graph *inner, item *inputs,
-                                item *outputs) {
+static hr_status evaluate_inner(hr__evaluation *e, hr_stream *stream, const hr__node *node, const hr_graph *inner,
+                                item *inputs, item *outputs) {
   size_t count = inner->inputs.count;
   const hr_tensor **places = HR_ARENA_ARRAY(&e->scratch, const hr_tensor *, count + 1);
   const hr__fact **facts = HR_ARENA_ARRAY(&e->scratch, const hr__fact *, count + 1);
@@ -237,7 +249,7 @@ static hr_status evaluate_inner(hr__evaluation *e, hr_stream *stream, const hr_g
     places[i] = &inputs[i].tensor, facts[i] = &inputs[i].fact;
   }
   if (stream != NULL) {
-    HR_RETURN_IF_ERROR(run_instance(e, inner, inputs, places, outputs, &is_done));
+    HR_RETURN_IF_ERROR(run_instance(e, node, inner, inputs, places, facts, outputs, &is_done));
   }
   return is_done ? HR_OK : evaluate_nodes(e, stream, inner, places, facts, outputs);
 }
@@ -265,7 +277,7 @@ static hr_status evaluate_call(hr__evaluation *e, const hr__node *node, item *re
   }
   hr_status status = get_arguments(e, node, 0, &arguments);
   if (status == HR_OK) {
-    status = evaluate_inner(e, e->stream, node->inner[is_true == 0], arguments, results);
+    status = evaluate_inner(e, e->stream, node, node->inner[is_true == 0], arguments, results);
   }
   release_items(node->input_count - hr__node_first_argument(node), arguments);
   return status;
@@ -393,7 +405,7 @@ static hr_status pass_on(loop *l) {
 
 static hr_status check_condition(loop *l, int64_t *out_is_true) {
   item condition = {0};
-  hr_status status = evaluate_inner(l->e, l->e->stream, l->node->inner[1], l->inputs, &condition);
+  hr_status status = evaluate_inner(l->e, l->e->stream, l->node, l->node->inner[1], l->inputs, &condition);
   status = status == HR_OK ? read_one(l->e, &condition, "condition", out_is_true) : status;
   hr_buffer_release(condition.tensor.buffer);
   return status;
@@ -422,7 +434,7 @@ static hr_status iterate(loop *l) {
       break;
     }
     HR_RETURN_IF_ERROR(set_iteration(l, l->iterations, false));
-    HR_RETURN_IF_ERROR(evaluate_inner(l->e, l->e->stream, l->node->inner[0], l->inputs, l->outputs));
+    HR_RETURN_IF_ERROR(evaluate_inner(l->e, l->e->stream, l->node, l->node->inner[0], l->inputs, l->outputs));
     HR_RETURN_IF_ERROR(pass_on(l));
   }
   return HR_OK;
@@ -431,7 +443,7 @@ static hr_status iterate(loop *l) {
 /* The elements of no iteration: the types of the body's outputs say their dims. */
 static hr_status stack_none(loop *l, item *results) {
   HR_RETURN_IF_ERROR(set_iteration(l, 0, true));
-  HR_RETURN_IF_ERROR(evaluate_inner(l->e, NULL, l->node->inner[0], l->inputs, l->outputs));
+  HR_RETURN_IF_ERROR(evaluate_inner(l->e, NULL, l->node, l->node->inner[0], l->inputs, l->outputs));
   for (int i = l->node->carried_count; i < l->node->result_count; ++i) {
     const hr_tensor *type = &l->outputs[i].tensor;
     hr_tensor *to = &results[i].tensor;

@@ -158,6 +158,12 @@ size_t hr__graph_bytes(const hr__node *constant);
 bool hr__graph_is_inline(const hr__node *constant);
 /* A graph with the same nodes and values, in the same order; constants share their elements. The caller owns it. */
 HR_MUST_USE hr_status hr__graph_copy(const hr_graph *graph, hr_graph **out_graph);
+/* A copy of a node in another graph, whose values for the node's inputs are in `map`. Sets its first result. */
+HR_MUST_USE hr_status hr__node_copy(const hr_graph *from, hr_graph *to, hr_value *map, hr_arena *arena,
+                                    const hr__node *node, hr_value *out_first);
+/* The same graph with functions in place of the operations between those that wait; graph_cut.c has an example. It may
+ * be the graph itself. The caller owns one reference. */
+HR_MUST_USE hr_status hr__graph_cut(hr_graph *graph, hr_graph **out_graph);
 /* A constant with the elements of another one, which may belong to another graph. */
 hr_value hr__graph_share_constant(hr_graph *graph, const hr__node *constant);
 /* The number of a symbol, which is added; -1 after a failure. */

@@ -351,6 +351,14 @@ static hr_status copy_node(rewrite *r, const hr__node *node, hr_value *out_first
   return hr_graph_status(r->to);
 }
 
+hr_status hr__node_copy(const hr_graph *from, hr_graph *to, hr_value *map, hr_arena *arena, const hr__node *node,
+                        hr_value *out_first) {
+  rewrite r = {.from = from, .to = to, .map = map, .arena = *arena};
+  hr_status status = copy_node(&r, node, out_first);
+  *arena = r.arena;
+  return status;
+}
+
 /* Moves an input of the call to its own graph. */
 static hr_value copy_operand(hr_graph *alone, const hr__node *input) {
   return input->kind == HR__NODE_NUMBER ? hr_graph_number(alone, input->number)

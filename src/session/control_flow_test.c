@@ -327,6 +327,46 @@ HR_TEST(counts_of_boxes_are_dims) {
   release_each(2, inputs);
 }
 
+HR_TEST(operations_between_waits_have_instances) {
+  open_stream();
+  static const char text[] =
+      "graph 2\ninput %x f32[n, 3]\nconstant %w f32[3, 2] = [1.0, 0.0, 0.0, 1.0, 1.0, 1.0]\n%p = matmul(%x, %w)\n"
+      "%q = relu(%p)\n%s = sum(%q, axis=[1])\n%m = greater(%s, 3)\n%y = compress(%m, %q)\n%e = add(%y, 1)\n"
+      "%d = shape(%q)\nconstant %one i64[] = [1]\n%k = take(%d, %one)\n%f = reshape(%e, shape=[%k, -1])\n%r = sum(%f, "
+      "axis=[1])\n"
+      "%c = sum(%m)\n%t = read(%c)\n%a = arange(stop=%t)\n%b = multiply(%a, 2)\n%z = add(%b, 1)\noutput r = %r\n"
+      "output z = %z\noutput k = %k\n";
+  hr_graph *g = graph_of(text);
+  hr_session *session = session_of(g, NULL);
+  static const float rows[4][3] = {{1, 2, 0}, {1, 1, 2}, {0, 1, 3}, {5, 0, 0}};
+  static const int chosen[4] = {2, 3, 2, 3}, instances[4] = {4, 6, 6, 6}; /* the graph, and three pieces */
+  static const float sums[4][2] = {{8, 9}, {12, 12}, {8, 9}, {12, 12}};
+  for (int i = 0; i < 4; ++i) {
+    float elements[4][3];
+    memcpy(elements, rows, sizeof rows);
+    elements[3][0] = chosen[i] == 3 ? 5 : 0;
+    hr_tensor x = tensor_of(HR_DTYPE_F32, DIMS(4, 3), elements), out[3];
+    const hr_tensor *places[1] = {&x};
+    HR_ASSERT_OK(hr_session_run(session, 1, places, 3, out));
+    HR_ASSERT_EQ(out[1].dims[0], chosen[i]);
+    expect_values(&out[1], chosen[i], F32(1, 3, 5));
+    EXPECT(&out[2], 2);
+    float got[2];
+    read(&out[0], got);
+    if (got[0] != sums[i][0] || got[1] != sums[i][1]) {
+      HR_FAIL("sums %g and %g in run %d", (double)got[0], (double)got[1], i);
+    }
+    HR_ASSERT_EQ(stats_of(session).instances, instances[i]);
+    release_each(3, out);
+    hr_tensor_release(&x);
+  }
+  hr_session_release(session);
+  hr_tensor x = tensor_of(HR_DTYPE_F32, DIMS(4, 3), rows);
+  HR_ASSERT_EQ(check(text, 1, &x, 3, (answer[]){{1, {2}, F32(12, 12)}, {1, {3}, F32(1, 3, 5)}, {0, {0}, F32(2)}}), 2);
+  hr_tensor_release(&x);
+  hr_graph_release(g);
+}
+
 HR_TEST(numbers_that_are_read_are_attributes) {
   open_stream();
   static const char text[] = "graph 2\ninput %k i64[]\ninput %x f32[n]\n%r = read(%k)\n%a = arange(stop=%r)\n"

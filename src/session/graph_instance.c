@@ -9,7 +9,7 @@ static hr_status no_memory(const char *what) {
 
 void hr__graph_instance_free(hr__graph_instance *i) {
   hr_part_release(i->part);
-  hr_free(i->symbols);
+  hr_free(i->key);
   hr_free(i->results);
   hr_free(i->bytes);
   hr_free(i->params);
@@ -23,10 +23,11 @@ typedef struct making {
   const hr_graph *graph;
   hr_stream *capture;
   int param_count, output_count, result_count;
-  hr_tensor *params, *results; /* in the capture, with references */
-  const hr_tensor **places;    /* of the parameters */
-  hr_buffer **buffers;         /* those of the parameters, then those of the results that are none */
-  int own_count;               /* results that are none */
+  hr_tensor *params, *results;  /* in the capture, with references */
+  const hr_tensor **places;     /* of the parameters */
+  hr_buffer **buffers;          /* those of the parameters, then those of the results that are none */
+  int own_count;                /* results that are none */
+  const hr__fact *const *facts; /* of the inputs, or NULL */
   hr__graph_instance *made;
 } making;
 
@@ -98,7 +99,7 @@ static hr_status record(making *m, const hr_tensor *const *like, hr__runner *run
   bool is_whole = m->graph == m->session->graph;
   const hr_tensor *const *variables = is_whole ? m->places + m->graph->inputs.count : NULL;
   HR_RETURN_IF_ERROR(create_params(m, like));
-  HR_RETURN_IF_ERROR(hr__graph_evaluate(m->graph, m->capture, m->places, variables, runner, m->results));
+  HR_RETURN_IF_ERROR(hr__graph_evaluate(m->graph, m->capture, m->places, m->facts, variables, runner, m->results));
   HR_RETURN_IF_ERROR(keep_results(m));
   const hr_part_spec spec = {.param_count = m->param_count,
                              .result_count = m->own_count,
@@ -113,12 +114,12 @@ static bool allocate(making *m) {
   m->results = hr_calloc(results + 1, sizeof *m->results);
   m->places = hr_calloc(params + 1, sizeof(hr_tensor *));
   m->buffers = hr_calloc(params + results + 1, sizeof *m->buffers);
-  m->made->symbols = hr_calloc(m->graph->symbols.count + 1, sizeof *m->made->symbols);
+  m->made->key = hr_calloc(m->made->key_count + 1, sizeof *m->made->key);
   m->made->results = hr_calloc(results + 1, sizeof *m->made->results);
   m->made->bytes = hr_calloc(results + 1, sizeof *m->made->bytes);
   m->made->params = hr_calloc(results + 1, sizeof *m->made->params);
-  return m->params != NULL && m->results != NULL && m->places != NULL && m->buffers != NULL &&
-         m->made->symbols != NULL && m->made->results != NULL && m->made->bytes != NULL && m->made->params != NULL;
+  return m->params != NULL && m->results != NULL && m->places != NULL && m->buffers != NULL && m->made->key != NULL &&
+         m->made->results != NULL && m->made->bytes != NULL && m->made->params != NULL;
 }
 
 static void free_making(making *m) {
@@ -147,26 +148,28 @@ static hr_status make_part(making *m, const hr_tensor *const *params) {
   return status;
 }
 
-static hr_status make_instance(hr_session *session, const hr_graph *graph, const int64_t *symbols,
-                               const hr_tensor *const *params, hr__graph_instance **out_instance) {
+static hr_status make_instance(hr_session *session, const hr_graph *graph, const hr_tensor *const *params,
+                               const hr__fact *const *facts, const int64_t *key, size_t key_count,
+                               hr__graph_instance **out_instance) {
   int variables = (int)graph->variables.count;
   making m = {.session = session,
               .graph = graph,
               .param_count = (int)graph->inputs.count + variables,
               .output_count = (int)graph->outputs.count,
               .result_count = (int)graph->outputs.count + variables,
+              .facts = facts,
               .made = hr_calloc(1, sizeof *m.made)};
   if (m.made == NULL) {
     return no_memory("an instance");
   }
-  m.made->graph = graph;
+  m.made->graph = graph, m.made->key_count = key_count;
   hr_status status = allocate(&m) ? make_part(&m, params) : no_memory("an instance");
   free_making(&m);
   if (status != HR_OK) {
     hr__graph_instance_free(m.made);
     return status;
   }
-  memcpy(m.made->symbols, symbols, graph->symbols.count * sizeof *symbols);
+  memcpy(m.made->key, key, key_count * sizeof *key);
   ++session->stats.instances;
   *out_instance = m.made;
   return HR_OK;
@@ -174,12 +177,12 @@ static hr_status make_instance(hr_session *session, const hr_graph *graph, const
 
 /* ---- instances ---- */
 
-/* The instance for these symbols, moved to the front; NULL: there is none. */
-static hr__graph_instance *find_instance(hr_session *session, const hr_graph *graph, const int64_t *symbols) {
-  size_t bytes = graph->symbols.count * sizeof *symbols;
+/* The instance for this key, moved to the front; NULL: there is none. */
+static hr__graph_instance *find_instance(hr_session *session, const hr_graph *graph, const int64_t *key, size_t count) {
   for (hr__graph_instance **link = &session->first; *link != NULL; link = &(*link)->next) {
     hr__graph_instance *found = *link;
-    if (found->graph == graph && (bytes == 0 || memcmp(found->symbols, symbols, bytes) == 0)) {
+    if (found->graph == graph && found->key_count == count &&
+        (count == 0 || memcmp(found->key, key, count * sizeof *key) == 0)) {
       *link = found->next;
       found->next = session->first;
       session->first = found;
@@ -187,6 +190,24 @@ static hr__graph_instance *find_instance(hr_session *session, const hr_graph *gr
     }
   }
   return NULL;
+}
+
+/* Numbers of inputs behind those of the symbols: for each input how many, then they. False: there is no room. */
+static bool add_numbers(const hr_graph *graph, const hr__fact *const *facts, int64_t *key, size_t room, size_t *count) {
+  for (size_t i = 0; i < graph->inputs.count; ++i) {
+    size_t elements = facts[i]->numbers != NULL ? 1 : 0;
+    for (int d = 0; d < facts[i]->rank; ++d) {
+      elements *= (size_t)facts[i]->dims[d];
+    }
+    if (*count + 1 + elements > room) {
+      return false;
+    }
+    key[(*count)++] = facts[i]->numbers != NULL ? (int64_t)elements : -1;
+    for (size_t e = 0; e < elements; ++e) {
+      key[(*count)++] = facts[i]->numbers[e];
+    }
+  }
+  return true;
 }
 
 static void add_instance(hr_session *session, hr__graph_instance *made) {
@@ -206,12 +227,18 @@ static void add_instance(hr_session *session, hr__graph_instance *made) {
 }
 
 hr_status hr__session_instance(hr_session *session, const hr_graph *graph, const hr_tensor *const *params,
-                               hr__graph_instance **out_instance) {
-  int64_t symbols[HR_GRAPH_SYMBOLS_MAX] = {0};
-  HR_RETURN_IF_ERROR(hr__graph_bind(graph, (int)graph->inputs.count, params, symbols));
-  *out_instance = find_instance(session, graph, symbols);
+                               const hr__fact *const *facts, hr__graph_instance **out_instance) {
+  enum { ROOM = 2 * HR_GRAPH_SYMBOLS_MAX };
+  int64_t key[ROOM] = {0};
+  size_t count = graph->symbols.count;
+  HR_RETURN_IF_ERROR(hr__graph_bind(graph, (int)graph->inputs.count, params, key));
+  *out_instance = NULL;
+  if (facts != NULL && !add_numbers(graph, facts, key, ROOM, &count)) {
+    return HR_OK;
+  }
+  *out_instance = find_instance(session, graph, key, count);
   if (*out_instance == NULL) {
-    HR_RETURN_IF_ERROR(make_instance(session, graph, symbols, params, out_instance));
+    HR_RETURN_IF_ERROR(make_instance(session, graph, params, facts, key, count, out_instance));
     add_instance(session, *out_instance);
   }
   session->stats.records = (*out_instance)->part != NULL ? hr_part_record_count((*out_instance)->part) : 0;

@@ -18,7 +18,8 @@ typedef struct hr__graph_instance {
   struct hr__graph_instance *next; /* used before this one */
   const hr_graph *graph;           /* the session's, or an inner one of it */
   hr_part *part;                   /* NULL: live */
-  int64_t *symbols;
+  int64_t *key;                    /* the numbers of its symbols, then those of inputs that it was made for */
+  size_t key_count;
   hr_tensor *results; /* types */
   size_t *bytes;      /* of the results' buffers */
   int *params;        /* by result: the parameter that it is, or -1 */
@@ -45,9 +46,9 @@ static inline void hr__tensor_share(const hr_tensor *x, hr_tensor *out) {
 /* The constants of a graph of the session; see hr__runner. */
 const hr_tensor *hr__session_constants(void *session, const hr_graph *graph);
 /* The instance of a graph of the session for these parameters, which is made if there is none. It is valid until the
- * next call. */
+ * next call. facts: NULL, or of inputs, whose numbers the instance may depend on; sets NULL if these are too many. */
 HR_MUST_USE hr_status hr__session_instance(hr_session *session, const hr_graph *graph, const hr_tensor *const *params,
-                                           hr__graph_instance **out_instance);
+                                           const hr__fact *const *facts, hr__graph_instance **out_instance);
 /* Appends an instance that is not live to the stream. out_results: with references of the caller's. */
 HR_MUST_USE hr_status hr__graph_instance_run(hr_session *session, const hr__graph_instance *of,
                                              const hr_tensor *const *params, hr_tensor *out_results);

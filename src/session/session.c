@@ -156,10 +156,23 @@ void hr_session_release(hr_session *session) {
   hr_free(session);
 }
 
-/* A copy of the graph that nobody changes. */
+/* A copy of the graph that nobody changes, with functions between what waits. */
 static hr_status own_graph(hr_session *session, const hr_graph *graph, const hr_session_options *options) {
   bool is_copy = options != NULL && options->keeps_operations;
-  return is_copy ? hr__graph_copy(graph, &session->graph) : hr_graph_simplify(graph, session->stream, &session->graph);
+  hr_graph *own = NULL;
+  HR_RETURN_IF_ERROR(is_copy ? hr__graph_copy(graph, &own) : hr_graph_simplify(graph, session->stream, &own));
+  hr_status status = is_copy ? HR_OK : hr__graph_cut(own, &session->graph);
+  if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
+    hr_graph_release(own);
+    return status;
+  }
+  if (is_copy || status != HR_OK) { /* as it is, it can't be cut: for example, functions would be too many */
+    hr_status_free(status);
+    session->graph = own;
+  } else {
+    hr_graph_release(own);
+  }
+  return HR_OK;
 }
 
 hr_status hr_session_create(hr_stream *stream, const hr_graph *graph, const hr_session_options *options,
@@ -220,12 +233,12 @@ static hr_status list_params(const hr_session *session, const hr_tensor *const *
 }
 
 /* Runs an inner graph of a live instance. */
-static hr_status run_inner(void *arg, const hr_graph *inner, const hr_tensor *const *inputs, hr_tensor *out_results,
-                           bool *out_is_done) {
+static hr_status run_inner(void *arg, const hr_graph *inner, const hr_tensor *const *inputs,
+                           const hr__fact *const *facts, hr_tensor *out_results, bool *out_is_done) {
   hr_session *session = arg;
   hr__graph_instance *found = NULL;
-  HR_RETURN_IF_ERROR(hr__session_instance(session, inner, inputs, &found));
-  *out_is_done = found->part != NULL;
+  HR_RETURN_IF_ERROR(hr__session_instance(session, inner, inputs, facts, &found));
+  *out_is_done = found != NULL && found->part != NULL;
   return *out_is_done ? hr__graph_instance_run(session, found, inputs, out_results) : HR_OK;
 }
 
@@ -272,8 +285,8 @@ static void release_results(const hr_session *session, hr_tensor *results) {
 static hr_status run_live(hr_session *session, const hr_tensor *const *params, hr_tensor *results) {
   hr__runner runner = {
       .arg = session, .constants = hr__session_constants, .run = run_inner, .operations_left = INT64_MAX};
-  HR_RETURN_IF_ERROR(hr__graph_evaluate(session->graph, session->stream, params, params + session->graph->inputs.count,
-                                        &runner, results));
+  HR_RETURN_IF_ERROR(hr__graph_evaluate(session->graph, session->stream, params, NULL,
+                                        params + session->graph->inputs.count, &runner, results));
   session->stats.waits += runner.waits;
   hr_status status = own_outputs(session, params, results);
   if (status != HR_OK) {
@@ -285,7 +298,7 @@ static hr_status run_live(hr_session *session, const hr_tensor *const *params, h
 /* All results: outputs, then values of variables. */
 static hr_status run(hr_session *session, const hr_tensor *const *params, hr_tensor *results) {
   hr__graph_instance *found = NULL;
-  HR_RETURN_IF_ERROR(hr__session_instance(session, session->graph, params, &found));
+  HR_RETURN_IF_ERROR(hr__session_instance(session, session->graph, params, NULL, &found));
   return found->part != NULL ? hr__graph_instance_run(session, found, params, results)
                              : run_live(session, params, results);
 }
@@ -307,7 +320,7 @@ hr_status hr_session_warm(hr_session *session, int input_count, const hr_tensor 
   const hr_tensor **params = NULL;
   HR_RETURN_IF_ERROR(check_counts(session, input_count, hr_graph_output_count(session->graph)));
   HR_RETURN_IF_ERROR(list_params(session, inputs, &params));
-  hr_status status = hr__session_instance(session, session->graph, params, &found);
+  hr_status status = hr__session_instance(session, session->graph, params, NULL, &found);
   hr_free(params);
   return status;
 }

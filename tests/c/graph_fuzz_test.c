@@ -1,9 +1,10 @@
 /* Graphs with every function, on random inputs and attributes, as a file of unknown origin may have them: each
  * operation is added or refused. HEADRACE_TEST_CASES sets the number of cases for each function, HEADRACE_TEST_SEED the
- * first. */
+ * first. So is text of control flow, of which tokens are changed: what is read prints as it was read. */
+#include <ctype.h>
+
 #include "functional/functions.h"
-#include "headrace/graph.h"
-#include "hr_test.h"
+#include "graph/graph_test.h"
 
 static uint64_t state;
 
@@ -156,4 +157,85 @@ HR_TEST(functions_on_any_arguments_are_added_or_refused) {
     }
   }
   HR_ASSERT(accepted > 0);
+}
+
+/* ---- control flow as text ---- */
+
+static const char *const seeds[] = {
+    "graph 2\nfunction @0 {\ninput %a f32[n]\ninput %i i64[]\n%0 = multiply(%a, 2)\n%1 = add(%i, 1)\noutput y = %0\n"
+    "output i = %1\n}\nfunction @1 {\ninput %a f32[n]\ninput %i i64[]\n%0 = less(%i, 3)\noutput c = %0\n}\n"
+    "input %x f32[n]\nconstant %z i64[] = [0]\n%0, %1 = while(@0, @1, %x, %z, carried=2)\n"
+    "%2, %3 = if(@0, @0, %1, %x, %z)\n%4, %5 = call(@0, %2, %3)\noutput y = %4\noutput i = %5\n",
+    "graph 2\nfunction @0 {\ninput %i i64[]\ninput %a f32[n]\ninput %b f32[m]\n%r = read(%i)\n%0 = concat(%a, %b)\n"
+    "%s = sum(%0)\noutput y = %0\noutput s = %s\n}\nfunction @1 {\ninput %a f32[n]\ninput %b f32[n]\n"
+    "%0, %1 = for(@0, 2, %a, %b, carried=1)\noutput y = %a\noutput s = %1\n}\ninput %k i64[]\ninput %x f32[n, 3]\n"
+    "constant %z f32[3] = [1.0, 2.0, 3.0]\n%0, %1 = scan(@1, %z, %x, carried=1, sequences=1)\n"
+    "%2, %3 = for(@0, %k, %z, %0, carried=1)\n%g = gradient(%1, %x)\noutput y = %2\noutput s = %3\noutput g = %g\n",
+    "graph 2\nvariable %w f32[2] = [1.0, 2.0]\nvariable %v i64[] = [3]\ninput %x f32[n]\n%0 = nonzero(%x)\n"
+    "%1 = greater(%x, 1)\n%2 = compress(%1, %x)\n%3, %4, %5, %6 = unique(%2)\n%7 = read(%v)\n%8 = arange(stop=%7)\n"
+    "%9 = add(%w, 1)\nassign %w = %9\nassign %v = %v\noutput a = %0\noutput b = %8\noutput c = %6\n"};
+
+static const char *const tokens[] = {
+    "%x",   "%z",    "%a",   "%0",    "%1",       "%2",         "@0",   "@1",       "@2",      "n",
+    "m",    "f32[",  "i64[", "bool[", "carried=", "sequences=", "1",    "0",        "-1",      "3",
+    "2",    "65536", "}",    "{",     ", ",       ")",          "]",    "_",        "if(",     "while(",
+    "for(", "scan(", "call", "read(", "gradient", "\n",         "add(", "function", "assign ", "variable "};
+
+/* Where a token begins: at a change between kinds of characters. */
+static size_t find_token(const char *text, size_t length, size_t from) {
+  while (from > 0 && from < length && isalnum((unsigned char)text[from]) != 0 &&
+         isalnum((unsigned char)text[from - 1]) != 0) {
+    ++from;
+  }
+  return from;
+}
+
+/* Replaces, removes or inserts tokens, or repeats a part of the text. */
+static size_t change_text(char *text, size_t length, size_t room) {
+  for (int64_t change = draw(4); change >= 0; --change) {
+    size_t at = find_token(text, length, (size_t)draw((int64_t)length)), end = at;
+    size_t removed = draw(3) == 0 ? 0 : find_token(text, length, at + 1 < length ? at + 1 : length) - at;
+    const char *with = draw(4) == 0 ? "" : tokens[draw((int64_t)(sizeof tokens / sizeof *tokens))];
+    size_t added = strlen(with);
+    end = at + removed;
+    if (length - removed + added < room) {
+      memmove(text + at + added, text + end, length - end);
+      memcpy(text + at, with, added);
+      length += added - removed;
+    }
+  }
+  return length;
+}
+
+/* True if the text is a graph: then its own text is the same when it is read again, and so is that of a simpler one. */
+static bool try_text(const char *text, size_t length) {
+  hr_graph *graph = NULL, *simple = NULL;
+  hr_status status = hr_graph_parse(text, length, NULL, &graph);
+  if (status != HR_OK) {
+    hr_status_ignore(status);
+    return false;
+  }
+  hr_graph_release(read_back(graph));
+  HR_ASSERT_OK(hr_graph_simplify(graph, NULL, &simple));
+  hr_graph_release(read_back(simple));
+  hr_graph_release(simple);
+  hr_graph_release(graph);
+  return true;
+}
+
+HR_TEST(texts_of_control_flow_are_read_or_refused) {
+  enum { ROOM = 4096, SEEDS = sizeof seeds / sizeof *seeds };
+  const char *cases = getenv("HEADRACE_TEST_CASES"), *first = getenv("HEADRACE_TEST_SEED");
+  int64_t count = (cases != NULL ? atoll(cases) : hr_test_count(400)) * 50, accepted = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    char text[ROOM];
+    state = (uint64_t)i + (first != NULL ? (uint64_t)atoll(first) : 0) * 1000003u;
+    (void)draw(2);
+    const char *from = seeds[i % SEEDS];
+    size_t length = strlen(from);
+    memcpy(text, from, length);
+    HR_ASSERT(i >= SEEDS || try_text(text, length));
+    accepted += try_text(text, change_text(text, length, ROOM));
+  }
+  HR_ASSERT(accepted > count / 100 && accepted < count);
 }
