@@ -23,7 +23,8 @@ static bool read_borders(hr__onnx_node *node, hr_value x, borders *b) {
   }
   if (given == 0) {
     known = hr__onnx_ints(node, node->since < 2 ? "paddings" : "pads", pads);
-  } else if (hr__onnx_needs_host(node, given, "pads")) {
+  } else {
+    given = hr__onnx_on_host(node, given, "pads");
     known = (int)hr__onnx_known_dim(node, given, 0);
   }
   if (hr__onnx_failed(node) || known != 2 * count) {
@@ -95,36 +96,15 @@ void hr__onnx_map_center_crop_pad(hr__onnx_node *node) {
 
 /* ---- blocks ---- */
 
-void hr__onnx_map_depth_to_space(hr__onnx_node *node) {
-  static const char *const words[] = {"DCR", "CRD"};
-  static const int64_t orders[2][6] = {{0, 3, 4, 1, 5, 2}, {0, 1, 4, 2, 5, 3}};
-  hr_value x = hr__onnx_input(node, 0);
-  int64_t block = hr__onnx_int(node, "blocksize", 1), channels = hr__onnx_known_dim(node, x, 1);
-  int word = hr__onnx_word(node, "mode", 2, words);
-  if (hr__onnx_failed(node) || block < 1 || block > INT32_MAX) {
-    return;
-  }
-  hr__integer b = hr__integer_of(block), c = hr__integer_of(channels / (block * block));
-  hr__integer n = hr__integer_dim(node, x, 0), h = hr__integer_dim(node, x, 2), w = hr__integer_dim(node, x, 3);
-  const hr__integer first[2][6] = {{n, b, b, c, h, w}, {n, c, b, b, h, w}};
-  const hr__integer last[4] = {n, c, INTEGER(node, MULTIPLY, h, b), INTEGER(node, MULTIPLY, w, b)};
-  hr_value parts = hr__integer_reshape(node, x, 6, first[word]);
-  hr__onnx_set(node, 0, hr__integer_reshape(node, hr__onnx_permute(node, parts, 6, orders[word]), 4, last));
+static void map_blocks(hr__onnx_node *node, bool is_crd) {
+  int64_t block = hr__onnx_int(node, "blocksize", 1), blocks[2] = {block, block};
+  hr__onnx_set(node, 0,
+               hr__onnx_add(node, node->function, IN(hr__onnx_input(node, 0)),
+                            WITH(hr__with_ints("blocks", 2, blocks), hr__with_text("order", is_crd ? "crd" : "dcr"))));
 }
 
-void hr__onnx_map_space_to_depth(hr__onnx_node *node) {
-  static const int64_t order[6] = {0, 3, 5, 1, 2, 4};
-  hr_value x = hr__onnx_input(node, 0);
-  int64_t block = hr__onnx_int(node, "blocksize", 1);
-  if (block < 1 || block > INT32_MAX) {
-    HR__ONNX_WRONG(node, "blocksize is %lld, expected at least 1", (long long)block);
-    return;
-  }
-  hr__integer b = hr__integer_of(block), n = hr__integer_dim(node, x, 0), c = hr__integer_dim(node, x, 1);
-  hr__integer h = INTEGER(node, FLOOR_DIVIDE, hr__integer_dim(node, x, 2), b);
-  hr__integer w = INTEGER(node, FLOOR_DIVIDE, hr__integer_dim(node, x, 3), b);
-  const hr__integer first[6] = {n, c, h, b, w, b};
-  const hr__integer last[4] = {n, INTEGER(node, MULTIPLY, c, hr__integer_of(block * block)), h, w};
-  hr_value parts = hr__integer_reshape(node, x, 6, first);
-  hr__onnx_set(node, 0, hr__integer_reshape(node, hr__onnx_permute(node, parts, 6, order), 4, last));
+/* The function of the row. */
+void hr__onnx_map_blocks(hr__onnx_node *node) {
+  static const char *const words[] = {"DCR", "CRD"};
+  map_blocks(node, hr__onnx_word(node, "mode", 2, words) == 1);
 }

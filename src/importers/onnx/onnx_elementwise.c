@@ -353,3 +353,17 @@ int64_t hr__onnx_data_type_of(const hr__onnx_node *node, const hr__onnx_value *x
 void hr__onnx_map_cast_like(hr__onnx_node *node) {
   node->outputs[0] = hr__onnx_convert(node, &node->inputs[0], hr__onnx_data_type_of(node, &node->inputs[1]));
 }
+
+/* The bits of x as elements of a data type of the same size. */
+void hr__onnx_map_bit_cast(hr__onnx_node *node) {
+  hr_value x = hr__onnx_input(node, 0);
+  int64_t data_type = hr__onnx_int(node, "to", 0);
+  hr_dtype dtype = hr__onnx_dtype(data_type);
+  bool is_narrow = hr__onnx_narrow_bits(data_type) > 0 || (node->input_count > 0 && node->inputs[0].data_type != 0);
+  if (is_narrow || dtype == HR_DTYPE_NONE || hr_dtype_size(dtype) != hr_dtype_size(hr__onnx_dtype_of(node, x))) {
+    HR__ONNX_REFUSE(node, "the bits as data type %lld (%s), which has another size, or less than eight bits",
+                    (long long)data_type, hr__onnx_data_type_name(data_type));
+    return;
+  }
+  hr__onnx_set(node, 0, ADD(node, BITCAST, IN(x), WITH(hr__with_dtype("dtype", dtype))));
+}

@@ -158,9 +158,10 @@ int64_t hr__onnx_known_dim(hr__onnx_node *node, hr_value value, int dim);
 int hr__onnx_axis(hr__onnx_node *node, int64_t axis, int rank);
 bool hr__onnx_is_float(hr_dtype dtype);
 
-/* True if the host knows the elements for all sizes of symbols. Else an input of the model on which they depend becomes
- * a constant, if the options have one, and the import begins again; or the node fails. what: the input's role. */
-bool hr__onnx_needs_host(hr__onnx_node *node, hr_value value, const char *what);
+/* A value whose elements the host knows when the graph is instantiated, so that attributes may depend on it. If they
+ * are computed from an input of the model for which the options have a constant, that takes its place, and the import
+ * begins again; of others a run reads up to 16 integers. 0 after a failure. what: the input's role. */
+hr_value hr__onnx_on_host(hr__onnx_node *node, hr_value value, const char *what);
 /* The numbers of a constant of at most `room` elements; -1 after a failure, as above. */
 int hr__onnx_numbers(hr__onnx_node *node, hr_value value, const char *what, int room, double *out_numbers);
 /* The same for integers. */

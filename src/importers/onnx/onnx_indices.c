@@ -31,55 +31,18 @@ void hr__onnx_map_scatter_elements(hr__onnx_node *node) {
                    WITH(hr__with_int("axis", axis_of(node, x, 0)), mode_of(node))));
 }
 
-/* ---- indices of several axes, in the last dim of one tensor ---- */
-
-typedef struct nd_places {
-  int count; /* of axes */
-  int64_t axes[HR_RANK_MAX];
-  hr_value values[HR_RANK_MAX + 2]; /* from number 2 on the indices */
-} nd_places;
-
-/* The first `batch` axes have their own places as indices. */
-static bool find_places(hr__onnx_node *node, hr_value x, hr_value indices, int batch, nd_places *p) {
-  int rank = hr__onnx_rank(node, indices), last = rank - 1;
-  int64_t depth = hr__onnx_known_dim(node, indices, last);
-  if (hr__onnx_failed(node) || depth < 0 || batch < 0 || batch + depth > hr__onnx_rank(node, x) || batch > last) {
-    HR__ONNX_WRONG(node, "indices of %lld axes behind %d do not suit the input", (long long)depth, batch);
-    return false;
-  }
-  for (int d = 0; d < batch; ++d) {
-    hr__integer size = hr__integer_dim(node, x, d);
-    hr_graph_attribute with[2] = {hr__with_real("stop", (double)size.number), hr__with_dtype("dtype", HR_DTYPE_I64)};
-    with[0].values = size.value != 0 ? &size.value : NULL;
-    p->values[2 + p->count] = hr__onnx_along(node, ADD(node, ARANGE, 0, NULL, 2, with), d, last);
-    p->axes[p->count++] = d;
-  }
-  for (int64_t k = 0; k < depth; ++k) {
-    hr_value part = hr__onnx_narrow(node, indices, last, k, 1);
-    p->values[2 + p->count] = hr__onnx_squeeze_dim(node, part, last);
-    p->axes[p->count++] = batch + k;
-  }
-  return true;
-}
-
 void hr__onnx_map_gather_nd(hr__onnx_node *node) {
-  hr_value x = hr__onnx_input(node, 0), indices = hr__onnx_cast(node, hr__onnx_input(node, 1), HR_DTYPE_I64);
-  nd_places p = {0};
-  if (find_places(node, x, indices, (int)hr__onnx_int(node, "batch_dims", 0), &p)) {
-    p.values[1] = x;
-    hr__onnx_set(node, 0, ADD(node, INDEX, p.count + 1, p.values + 1, WITH(hr__with_ints("axes", p.count, p.axes))));
-  }
+  hr_value indices = hr__onnx_cast(node, hr__onnx_input(node, 1), HR_DTYPE_I64);
+  hr__onnx_set(node, 0,
+               ADD(node, GATHER_ND, IN(hr__onnx_input(node, 0), indices),
+                   WITH(hr__with_int("batch_dims", hr__onnx_int(node, "batch_dims", 0)))));
 }
 
 void hr__onnx_map_scatter_nd(hr__onnx_node *node) {
-  hr_value x = hr__onnx_input(node, 0), indices = hr__onnx_cast(node, hr__onnx_input(node, 1), HR_DTYPE_I64);
-  nd_places p = {0};
-  if (find_places(node, x, indices, 0, &p)) {
-    p.values[0] = x, p.values[1] = hr__onnx_input(node, 2);
-    hr__onnx_set(
-        node, 0,
-        ADD(node, INDEX_PUT, p.count + 2, p.values, WITH(hr__with_ints("axes", p.count, p.axes), mode_of(node))));
-  }
+  hr_value indices = hr__onnx_cast(node, hr__onnx_input(node, 1), HR_DTYPE_I64);
+  hr__onnx_set(
+      node, 0,
+      ADD(node, SCATTER_ND, IN(hr__onnx_input(node, 0), indices, hr__onnx_input(node, 2)), WITH(mode_of(node))));
 }
 
 /* ---- in order ---- */
@@ -90,9 +53,7 @@ void hr__onnx_map_top_k(hr__onnx_node *node) {
                                 hr__with_int("axis", axis_of(node, x, -1)),
                                 hr__with_flag("largest", hr__onnx_int(node, "largest", 1) != 0)};
   hr_value one = k != 0 && hr__onnx_rank(node, k) == 1 ? hr__onnx_squeeze_dim(node, k, 0) : k;
-  if (one != 0 && !hr__onnx_needs_host(node, one, "k")) {
-    return;
-  }
+  one = hr__onnx_on_host(node, one, "k");
   with[0].values = one != 0 ? &one : NULL;
   hr_value values = ADD(node, TOPK, IN(x), 3, with);
   if (values != 0) {
@@ -156,57 +117,57 @@ void hr__onnx_map_reverse_sequence(hr__onnx_node *node) {
   hr__onnx_set(node, 0, ADD(node, TAKE_ALONG_AXIS, IN(x, all), WITH(hr__with_int("axis", time))));
 }
 
-/* ---- parts that constants select ---- */
-
-enum { SELECTED_MAX = 1 << 16 };
-
-/* The places of elements that are not 0 in a constant; -1 after a failure. */
-static int find_nonzero(hr__onnx_node *node, hr_value x, const char *what, int64_t **out_places, int *out_count) {
-  double *numbers = HR_ARENA_ARRAY(node->arena, double, SELECTED_MAX);
-  *out_places = HR_ARENA_ARRAY(node->arena, int64_t, SELECTED_MAX);
-  int count = numbers != NULL && *out_places != NULL ? hr__onnx_numbers(node, x, what, SELECTED_MAX, numbers) : -1;
-  *out_count = 0;
-  for (int i = 0; i < count; ++i) {
-    if (numbers[i] != 0) {
-      (*out_places)[(*out_count)++] = i;
-    }
-  }
-  return count;
-}
+/* ---- results whose dims depend on data ---- */
 
 /* Slices along an axis, or elements, where the condition is true. */
 void hr__onnx_map_compress(hr__onnx_node *node) {
-  hr_value x = hr__onnx_input(node, 0);
+  hr_value x = hr__onnx_input(node, 0), condition = hr__onnx_input(node, 1);
   const hr__onnx_attribute *axis = hr__onnx_find_attribute(node, "axis");
-  int64_t *places = NULL, all = -1;
-  int count = 0;
-  if (find_nonzero(node, hr__onnx_input(node, 1), "condition", &places, &count) < 0) {
-    return;
-  }
+  int64_t all = -1, at = axis == NULL ? 0 : hr__onnx_axis(node, axis->i, hr__onnx_rank(node, x));
   x = axis == NULL ? hr__onnx_reshape(node, x, 1, &all) : x;
-  int64_t at = axis == NULL ? 0 : hr__onnx_axis(node, axis->i, hr__onnx_rank(node, x));
-  hr__onnx_set(node, 0, ADD(node, TAKE, IN(x, hr__onnx_vector(node, count, places)), WITH(hr__with_int("axis", at))));
+  hr__integer count = hr__integer_dim(node, condition, 0), size = hr__integer_dim(node, x, (int)at);
+  x = hr__integer_slice(node, x, (int)at, hr__integer_of(0), INTEGER(node, MINIMUM, count, size), 1);
+  hr__onnx_set(node, 0, ADD(node, COMPRESS, IN(condition, x), WITH(hr__with_int("axis", at))));
 }
 
-/* The coordinates [rank, count] of elements that are not 0. */
-void hr__onnx_map_nonzero(hr__onnx_node *node) {
+/* The distinct elements; unsorted: in the order of their first places. */
+void hr__onnx_map_unique(hr__onnx_node *node) {
   hr_value x = hr__onnx_input(node, 0);
-  int rank = hr__onnx_rank(node, x), count = 0;
-  int64_t *places = NULL;
-  if (find_nonzero(node, x, "input", &places, &count) < 0) {
+  int64_t all = -1;
+  if (hr__onnx_find_attribute(node, "axis") != NULL && hr__onnx_rank(node, x) != 1) {
+    HR__ONNX_REFUSE(node, "slices along an axis");
     return;
   }
-  int64_t *all = HR_ARENA_ARRAY(node->arena, int64_t, (size_t)count * (size_t)rank + 1), dims[2] = {rank, count};
-  for (int i = 0; all != NULL && i < count; ++i) {
-    for (int d = rank - 1; d >= 0; --d) {
-      int64_t size = hr__onnx_known_dim(node, x, d);
-      all[d * count + i] = places[i] % size;
-      places[i] /= size;
+  hr_value values = CALL(node, UNIQUE, hr__onnx_reshape(node, x, 1, &all));
+  hr_value results[4] = {values, values + 1, values + 2, values + 3};
+  if (values != 0 && hr__onnx_int(node, "sorted", 1) == 0) {
+    hr_value order = ADD(node, ARGSORT, IN(results[1]), WITH(hr__with_int("axis", 0)));
+    hr_value place = ADD(node, ARGSORT, IN(order), WITH(hr__with_int("axis", 0)));
+    results[2] = CALL(node, TAKE, place, results[2]);
+    for (int i = 0; i < 4; i += i == 1 ? 2 : 1) {
+      results[i] = CALL(node, TAKE, results[i], order);
     }
   }
-  if (all != NULL) {
-    hr__onnx_set(node, 0, hr__onnx_reshape(node, hr__onnx_vector(node, rank * count, all), 2, dims));
+  for (int i = 0; values != 0 && i < 4; ++i) {
+    hr__onnx_set(node, i, i == 0 ? results[0] : hr__onnx_cast(node, results[i], HR_DTYPE_I64));
   }
+}
+
+void hr__onnx_map_non_max_suppression(hr__onnx_node *node) {
+  hr_value most = hr__onnx_on_host(node, hr__onnx_input(node, 2), "max_output_boxes_per_class");
+  hr_value least = hr__onnx_input(node, 4), overlap = hr__onnx_input(node, 3);
+  double numbers[2] = {0};
+  hr_graph_attribute with[4] = {hr__with_int("most", 0),
+                                hr__with_flag("center", hr__onnx_int(node, "center_point_box", 0) != 0)};
+  if ((overlap != 0 && hr__onnx_numbers(node, overlap, "iou_threshold", 1, &numbers[0]) < 0) ||
+      (least != 0 && hr__onnx_numbers(node, least, "score_threshold", 1, &numbers[1]) < 0)) {
+    return;
+  }
+  with[0].values = most != 0 ? &most : NULL;
+  with[2] = hr__with_real("overlap", numbers[0]), with[3] = hr__with_real("least", numbers[1]);
+  hr__onnx_set(
+      node, 0,
+      ADD(node, NON_MAX_SUPPRESSION, IN(hr__onnx_input(node, 0), hr__onnx_input(node, 1)), least != 0 ? 4 : 3, with));
 }
 
 /* A cache with new elements along an axis, from an index of each example on; circular: modulo the axis. */

@@ -229,22 +229,30 @@ static void want_host(hr__onnx_node *node, hr_value value, const char *what) {
                   is_fixed ? "" : ": it must follow from shapes and constants; give the input it depends on a value");
 }
 
-bool hr__onnx_needs_host(hr__onnx_node *node, hr_value value, const char *what) {
-  if (value == 0 || hr__onnx_failed(node)) {
-    return false;
-  }
-  if (!host_knows(node, value)) {
-    want_host(node, value, what);
-  }
-  return !hr__onnx_failed(node);
-}
-
 static int64_t element_count(const hr__fact *fact) {
   int64_t count = 1;
   for (int d = 0; d < fact->rank; ++d) {
     count *= fact->dims[d];
   }
   return count;
+}
+
+hr_value hr__onnx_on_host(hr__onnx_node *node, hr_value value, const char *what) {
+  enum { READ_MAX = 16 };
+  if (value == 0 || hr__onnx_failed(node) || host_knows(node, value)) {
+    return value;
+  }
+  bool varies = false;
+  for (int d = 0; d < hr__onnx_rank(node, value); ++d) {
+    varies |= hr__onnx_dim(node, value, d) < 0;
+  }
+  bool can_read =
+      !varies && hr__is_host_dtype(hr__onnx_dtype_of(node, value)) && element_count(fact_of(node, value)) <= READ_MAX;
+  if (!can_read || fix_ancestors(node, value)) {
+    want_host(node, value, what);
+    return 0;
+  }
+  return hr_graph_read(node->graph, value);
 }
 
 /* The value that has the same numbers without functions that only arrange or widen them. */
@@ -271,7 +279,11 @@ static double number_at(hr_dtype dtype, const char *bytes, int64_t i) {
 }
 
 int hr__onnx_integers(hr__onnx_node *node, hr_value value, const char *what, int room, int64_t *out_numbers) {
-  if (!hr__onnx_needs_host(node, value, what)) {
+  if (value == 0 || hr__onnx_failed(node)) {
+    return -1;
+  }
+  if (!host_knows(node, value)) {
+    want_host(node, value, what);
     return -1;
   }
   const hr__graph_value *v = hr__graph_value_of(node->graph, value);

@@ -52,11 +52,8 @@ static void read_sizes(hr__onnx_node *node, hr_value sizes, resize *r) {
   static const char *const words[] = {"stretch", "not_larger", "not_smaller"};
   int policy = hr__onnx_word(node, "keep_aspect_ratio_policy", 3, words);
   r->has_sizes = true;
-  if (!hr__onnx_needs_host(node, sizes, "sizes")) {
-    return;
-  }
   if (policy <= 0) {
-    r->size_list = sizes;
+    r->size_list = hr__onnx_on_host(node, sizes, "sizes");
     return;
   }
   if (hr__onnx_integers(node, sizes, "sizes", HR_RANK_MAX, r->sizes) == r->axis_count) {

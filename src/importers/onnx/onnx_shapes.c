@@ -7,7 +7,8 @@
 static int read_dims(hr__onnx_node *node, hr_value x, hr_value shape, hr__integer *out_dims) {
   bool allows_zero = hr__onnx_int(node, "allowzero", 0) != 0;
   int64_t count = hr__onnx_known_dim(node, shape, 0);
-  if (!hr__onnx_needs_host(node, shape, "shape") || count < 0 || count > HR_RANK_MAX) {
+  shape = hr__onnx_on_host(node, shape, "shape");
+  if (hr__onnx_failed(node) || count < 0 || count > HR_RANK_MAX) {
     return count > HR_RANK_MAX && !hr__onnx_failed(node)
                ? (int)HR__ONNX_REFUSE(node, "%lld dims, expected at most %d", (long long)count, HR_RANK_MAX)
                : 0;
@@ -94,8 +95,8 @@ void hr__onnx_map_size(hr__onnx_node *node) {
 
 /* x is repeated along dims of size 1 of either. */
 void hr__onnx_map_expand(hr__onnx_node *node) {
-  hr_value x = hr__onnx_input(node, 0), shape = hr__onnx_input(node, 1);
-  if (!hr__onnx_needs_host(node, shape, "shape")) {
+  hr_value x = hr__onnx_input(node, 0), shape = hr__onnx_on_host(node, hr__onnx_input(node, 1), "shape");
+  if (hr__onnx_failed(node)) {
     return;
   }
   int rank = hr__onnx_rank(node, x), count = (int)hr__onnx_known_dim(node, shape, 0), all = rank > count ? rank : count;
@@ -170,7 +171,8 @@ void hr__onnx_map_slice(hr__onnx_node *node) {
   if (node->since < 10) {
     count = hr__onnx_ints(node, "starts", given[0]);
     (void)hr__onnx_ints(node, "ends", given[1]);
-  } else if (hr__onnx_needs_host(node, begins, "starts") && hr__onnx_needs_host(node, ends, "ends")) {
+  } else {
+    begins = hr__onnx_on_host(node, begins, "starts"), ends = hr__onnx_on_host(node, ends, "ends");
     count = (int)hr__onnx_known_dim(node, begins, 0);
     step_count = hr__onnx_input(node, 4) != 0
                      ? hr__onnx_integers(node, hr__onnx_input(node, 4), "steps", HR_RANK_MAX, steps)
@@ -245,7 +247,8 @@ void hr__onnx_map_tile(hr__onnx_node *node) {
     repetitions[hr__onnx_axis(node, axis, hr__onnx_rank(node, x))] = count;
     hr__onnx_set(node, 0,
                  ADD(node, TILE, IN(x), WITH(hr__with_ints("repetitions", hr__onnx_rank(node, x), repetitions))));
-  } else if (hr__onnx_needs_host(node, times, "repeats")) {
+  } else {
+    times = hr__onnx_on_host(node, times, "repeats");
     hr__onnx_set(node, 0, ADD(node, TILE, IN(x), WITH(hr__with_list("repetitions", times))));
   }
 }
@@ -254,9 +257,7 @@ void hr__onnx_map_trilu(hr__onnx_node *node) {
   hr_value x = hr__onnx_input(node, 0), k = hr__onnx_input(node, 1);
   hr_functional function = hr__onnx_int(node, "upper", 1) != 0 ? HR_FUNCTIONAL_TRIU : HR_FUNCTIONAL_TRIL;
   hr_graph_attribute with = hr__with_int("k", 0);
-  if (k != 0 && !hr__onnx_needs_host(node, k, "k")) {
-    return;
-  }
+  k = hr__onnx_on_host(node, k, "k");
   with.values = k != 0 ? &k : NULL;
   hr__onnx_set(node, 0, hr__onnx_add(node, function, IN(x), 1, &with));
 }
@@ -288,7 +289,7 @@ void hr__onnx_map_range(hr__onnx_node *node) {
       (void)hr__onnx_numbers(node, values[i], names[i], 1, &number);
       with[i] = hr__with_real(names[i], number);
     } else {
-      (void)hr__onnx_needs_host(node, values[i], names[i]);
+      values[i] = hr__onnx_on_host(node, values[i], names[i]);
       with[i] = hr__with_real(names[i], 0);
       with[i].values = &values[i];
     }
@@ -311,9 +312,7 @@ void hr__onnx_map_constant_of_shape(hr__onnx_node *node) {
     dtype = hr__onnx_dtype_of(node, constant.value);
     value = ADD(node, RESHAPE, IN(constant.value), WITH(hr__with_ints("shape", 0, NULL)));
   }
-  if (!hr__onnx_needs_host(node, shape, "shape")) {
-    return;
-  }
+  shape = hr__onnx_on_host(node, shape, "shape");
   hr_value filled = ADD(node, FULL, IN(value), WITH(hr__with_list("shape", shape), hr__with_dtype("dtype", dtype)));
   node->outputs[0] = (hr__onnx_value){.value = filled, .data_type = constant.data_type};
 }

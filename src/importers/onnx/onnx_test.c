@@ -210,17 +210,172 @@ static void put_reshape(hr_text *text) {
   put_node(text, 1, "", "Reshape", "x k", "y");
 }
 
-HR_TEST(an_input_on_which_dims_depend_needs_a_value) {
+HR_TEST(a_value_takes_the_place_of_an_input_on_which_dims_depend) {
   const int64_t shape[2] = {3, -1};
   const hr_onnx_constant constants[2] = {
       {"v", {.dtype = HR_DTYPE_F32, .rank = 1, .dims = {3}, .address = (const float[]){1, 2, 3}}},
       {"k", {.dtype = HR_DTYPE_I64, .rank = 1, .dims = {2}, .address = shape}}};
   const hr_onnx_options options = {.constant_count = 2, .constants = constants};
   hr_graph *graph = NULL;
-  refuse(put_reshape, 21, HR_STATUS_UNIMPLEMENTED, "shape \"k\" is computed by the model");
   HR_ASSERT_OK(open_nodes(put_reshape, 21, &options, &graph));
   HR_ASSERT_EQ(hr_graph_input_count(graph), 2); /* x and v, which is needed by no dim */
   hr_graph_release(graph);
+}
+
+/* A run waits for the shape, which is an input. */
+HR_TEST(without_a_value_a_run_reads_the_input) {
+  hr_graph *graph = NULL;
+  hr_type type;
+  HR_ASSERT_OK(open_nodes(put_reshape, 21, NULL, &graph));
+  HR_ASSERT_EQ(hr_graph_input_count(graph), 3);
+  HR_ASSERT_OK(hr_graph_type(graph, hr_graph_output_value(graph, 0), &type));
+  HR_ASSERT_EQ(type.rank, 2);
+  hr_graph_release(graph);
+}
+
+/* ---- sizes that depend on symbols ---- */
+
+static void put_flatten(hr_text *text) {
+  size_t node = begin_node(text, 1, "", "Flatten", "x", "y");
+  put_int(text, "axis", 2);
+  hr_protobuf_end(text, node);
+}
+
+/* Rows 1, 3, ... of x, all but the last. */
+static void put_slice(hr_text *text) {
+  static const int64_t numbers[4] = {1, -1, 0, 2}, one[1] = {1};
+  static const char *const names[4] = {"begin", "end", "axes", "steps"};
+  for (int i = 0; i < 4; ++i) {
+    put_tensor(text, 5, names[i], INT64, 1, one, &numbers[i], sizeof numbers[i]);
+  }
+  put_node(text, 1, "", "Slice", "x begin end axes steps", "y");
+}
+
+/* The dims of y for 7 rows of x. */
+static void check_dims(void (*put)(hr_text *text), const char *symbol, int64_t first, int64_t second) {
+  hr_graph *graph = NULL;
+  hr_type type;
+  HR_ASSERT_OK(open_nodes(put, 21, NULL, &graph));
+  HR_ASSERT_OK(hr_graph_type(graph, hr_graph_output_value(graph, 0), &type));
+  HR_ASSERT_STR_EQ(type.symbols[0], symbol);
+  const hr_tensor x = {.dtype = HR_DTYPE_F32, .rank = 2, .dims = {7, 3}, .strides = {3, 1}};
+  const hr_tensor v = {.dtype = HR_DTYPE_F32, .rank = 1, .dims = {3}, .strides = {1}};
+  const hr_tensor k = {.dtype = HR_DTYPE_I64, .rank = 1, .dims = {2}, .strides = {1}};
+  const hr_tensor *inputs[3] = {&x, &v, &k};
+  hr_tensor y;
+  HR_ASSERT_OK(hr_graph_apply(graph, NULL, 3, inputs, 1, &y));
+  HR_ASSERT_EQ(y.dims[0], first);
+  HR_ASSERT_EQ(y.dims[1], second);
+  hr_graph_release(graph);
+}
+
+HR_TEST(sizes_follow_symbols) {
+  check_dims(put_flatten, "3*n", 21, 1);
+  check_dims(put_slice, "?", 3, 3);
+}
+
+/* ---- subgraphs ---- */
+
+/* A graph as an attribute, with one node and one output. */
+static void put_body(hr_text *text, const char *name, const char *op, const char *inputs, const char *output) {
+  size_t attribute = hr_protobuf_begin(text, 5);
+  hr_protobuf_string(text, 1, name);
+  size_t graph = hr_protobuf_begin(text, 6);
+  put_node(text, 1, "", op, inputs, output);
+  put_value_info(text, 12, output, FLOAT, 2, rows);
+  hr_protobuf_end(text, graph);
+  hr_protobuf_int(text, 20, 5);
+  hr_protobuf_end(text, attribute);
+}
+
+static void put_condition(hr_text *text, bool is_true) {
+  const int64_t none[1] = {0};
+  const uint8_t byte = is_true;
+  put_tensor(text, 5, "c", 9, 0, none, &byte, 1);
+}
+
+/* y = c ? x + v : relu(x) */
+static void put_if(hr_text *text) {
+  size_t node = begin_node(text, 1, "", "If", "c", "y");
+  put_body(text, "then_branch", "Add", "x v", "a");
+  put_body(text, "else_branch", "Relu", "x", "b");
+  hr_protobuf_end(text, node);
+}
+static void put_true_if(hr_text *text) {
+  put_condition(text, true);
+  put_if(text);
+}
+static void put_false_if(hr_text *text) {
+  put_condition(text, false);
+  put_if(text);
+}
+static void put_open_if(hr_text *text) {
+  put_node(text, 1, "", "ReduceSum", "v", "s");
+  put_node(text, 1, "", "IsNaN", "s", "c");
+  put_if(text);
+}
+
+static hr_status append_text(void *arg, const void *bytes, size_t count) {
+  hr_text_append_bytes(arg, bytes, count);
+  return hr_text_status(arg);
+}
+
+static bool has_function(const hr_graph *graph, const char *name) {
+  hr_text text = {0};
+  HR_ASSERT_OK(hr_graph_print(graph, append_text, &text));
+  bool is_there = strstr(hr_text_chars(&text), name) != NULL;
+  hr_text_fini(&text);
+  return is_there;
+}
+
+static void check_if(void (*put)(hr_text *text), bool has_sum, bool has_relu) {
+  hr_graph *graph = NULL;
+  const hr_onnx_dim n = {"n", 4};
+  const hr_onnx_options options = {.dim_count = 1, .dims = &n};
+  HR_ASSERT_OK(open_nodes(put, 21, &options, &graph));
+  HR_ASSERT_EQ(has_function(graph, "add("), has_sum);
+  HR_ASSERT_EQ(has_function(graph, "relu("), has_relu);
+  hr_graph_release(graph);
+}
+
+HR_TEST(a_known_branch_takes_the_place_of_its_node) {
+  check_if(put_true_if, true, false);
+  check_if(put_false_if, false, true);
+  check_if(put_open_if, true, true);
+}
+
+/* y = relu(...(x)), three times or as often as `x` has rows. */
+static void put_loop(hr_text *text, int64_t count) {
+  const int64_t none[1] = {0};
+  put_tensor(text, 5, "m", INT64, 0, none, &count, sizeof count);
+  size_t node = begin_node(text, 1, "", "Loop", "m  x", "y");
+  size_t attribute = hr_protobuf_begin(text, 5);
+  hr_protobuf_string(text, 1, "body");
+  size_t graph = hr_protobuf_begin(text, 6);
+  put_node(text, 1, "", "Relu", "state", "next");
+  put_node(text, 1, "", "Identity", "go", "still");
+  put_value_info(text, 11, "i", INT64, 0, none);
+  put_value_info(text, 11, "go", 9, 0, none);
+  put_value_info(text, 11, "state", FLOAT, 2, rows);
+  put_value_info(text, 12, "still", 9, 0, none);
+  put_value_info(text, 12, "next", FLOAT, 2, rows);
+  hr_protobuf_end(text, graph);
+  hr_protobuf_end(text, attribute);
+  hr_protobuf_end(text, node);
+}
+static void put_three(hr_text *text) {
+  put_loop(text, 3);
+}
+static void put_many(hr_text *text) {
+  put_loop(text, INT64_MAX);
+}
+
+HR_TEST(a_loop_of_a_known_count_is_repeated) {
+  hr_graph *graph = NULL;
+  HR_ASSERT_OK(open_nodes(put_three, 21, NULL, &graph));
+  HR_ASSERT_EQ(hr_graph_operation_count(graph), 3);
+  hr_graph_release(graph);
+  refuse(put_many, 21, HR_STATUS_UNIMPLEMENTED, "a loop runs more than 65536 times");
 }
 
 /* ---- external data ---- */

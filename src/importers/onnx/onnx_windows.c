@@ -157,7 +157,9 @@ static hr_value pool(hr__onnx_node *node, hr_functional function, hr_value x, co
                                 hr__with_integers("padding", n, w->before, rooms.numbers[0], rooms.values[0]),
                                 hr__with_integers("after", n, w->after, rooms.numbers[1], rooms.values[1]),
                                 hr__with_flag("ceil", hr__onnx_int(node, "ceil_mode", 0) != 0)};
-  if (function == HR_FUNCTIONAL_AVG_POOL) {
+  if (function == HR_FUNCTIONAL_LP_POOL) {
+    with[count++] = hr__with_real("p", (double)hr__onnx_int(node, "p", 2));
+  } else if (function == HR_FUNCTIONAL_AVG_POOL) {
     with[count++] = hr__with_flag("count_padding", hr__onnx_int(node, "count_include_pad", 0) != 0);
   }
   return hr__onnx_add(node, function, IN(x), count, with);
@@ -247,6 +249,14 @@ void hr__onnx_map_average_pool(hr__onnx_node *node) {
   hr__onnx_set(node, 0, is_cut ? cut_average(node, x, &w) : pool(node, HR_FUNCTIONAL_AVG_POOL, x, &w));
 }
 
+void hr__onnx_map_lp_pool(hr__onnx_node *node) {
+  hr_value x = hr__onnx_input(node, 0);
+  windows w;
+  if (read_windows(node, x, 0, &w)) {
+    hr__onnx_set(node, 0, pool(node, HR_FUNCTIONAL_LP_POOL, x, &w));
+  }
+}
+
 /* Over whole planes; the function of the row. */
 void hr__onnx_map_global_pool(hr__onnx_node *node) {
   hr_value x = hr__onnx_input(node, 0);
@@ -259,31 +269,6 @@ void hr__onnx_map_global_pool(hr__onnx_node *node) {
                                 hr__with_real("ord", (double)hr__onnx_int(node, "p", 2))};
   hr__onnx_set(node, 0,
                hr__onnx_add(node, node->function, IN(x), node->function == HR_FUNCTIONAL_VECTOR_NORM ? 3 : 2, with));
-}
-
-/* (sum of |x|^p)^(1 / p) of each window. */
-void hr__onnx_map_lp_pool(hr__onnx_node *node) {
-  hr_value x = hr__onnx_input(node, 0);
-  double p = (double)hr__onnx_int(node, "p", 2), size = 1;
-  windows w;
-  if (!read_windows(node, x, 0, &w)) {
-    return;
-  }
-  for (int d = 0; d < w.planes; ++d) {
-    size *= (double)w.window[d];
-  }
-  hr_value powers = CALL(node, POW, CALL(node, ABS, x), hr__onnx_number(node, p));
-  window_rooms rooms;
-  int n = w.planes;
-  hr_value mean =
-      ADD(node, AVG_POOL, IN(powers),
-          WITH(hr__with_ints("window", n, w.window), hr__with_ints("stride", n, w.stride),
-               hr__with_ints("dilation", n, w.dilation),
-               hr__with_integers("padding", n, w.before, rooms.numbers[0], rooms.values[0]),
-               hr__with_integers("after", n, w.after, rooms.numbers[1], rooms.values[1]),
-               hr__with_flag("ceil", hr__onnx_int(node, "ceil_mode", 0) != 0), hr__with_flag("count_padding", true)));
-  hr_value sum = CALL(node, MULTIPLY, mean, hr__onnx_number(node, size));
-  hr__onnx_set(node, 0, CALL(node, POW, sum, hr__onnx_number(node, 1 / p)));
 }
 
 /* ---- the inverse of windows ---- */
