@@ -292,6 +292,7 @@ PyObject *new_graph(hr_graph *graph);
 PyObject *new_value(graph_object *owner, hr_value value);
 /* An array's elements as host memory, which is also *owned for free(). -1 with an exception. */
 int describe_elements(array_object *x, hr_graph_elements *out, void **owned);
+void free_elements(void *owned);
 /* Raises the graph's failure, which it forgets; returns NULL. */
 PyObject *raise_of_graph(graph_object *owner);
 /* What may stand for a value: one of the graph, numbers if takes_numbers, and arrays as constants. 0 with an exception;
@@ -314,6 +315,10 @@ int graph_integers_from(graph_object *owner, PyObject *object, const char *name,
 /* The first result of a call, or NULL with an exception. */
 PyObject *add_call(graph_object *owner, hr_functional function, int input_count, const hr_value *inputs,
                    int attribute_count, const hr_graph_attribute *attributes);
+
+/* ---- graph_control.c ---- */
+
+extern PyMethodDef graph_control_methods[];
 
 /* ---- graph_indexing.c ---- */
 

@@ -373,6 +373,10 @@ int describe_elements(array_object *x, hr_graph_elements *out, void **owned) {
   return PyErr_Occurred() ? -1 : 0;
 }
 
+void free_elements(void *owned) {
+  free(owned);
+}
+
 static PyObject *parse_with(const char *characters, Py_ssize_t length, PyObject *list, hr_graph_elements *data,
                             void **owned) {
   Py_ssize_t count = PyList_Size(list);
@@ -876,7 +880,8 @@ static PyType_Spec value_spec = {"headrace.Value", sizeof(value_object), 0,
 int add_graphs(PyObject *module) {
   graph_type = (PyTypeObject *)PyType_FromSpec(&graph_spec);
   value_type = (PyTypeObject *)PyType_FromSpec(&value_spec);
-  if (graph_type == NULL || value_type == NULL || add_methods(value_type, array_function_methods) < 0) {
+  if (graph_type == NULL || value_type == NULL || add_methods(value_type, array_function_methods) < 0 ||
+      add_methods(graph_type, graph_control_methods) < 0) {
     return -1;
   }
   /* numpy's operators leave values to ours */

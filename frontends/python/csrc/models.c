@@ -1,6 +1,5 @@
 /* models.c: open_model(): graphs of packages and of ONNX models, by the file's contents. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "extension.h"
@@ -81,7 +80,7 @@ static int take_replacements(PyObject *dims, PyObject *constants, replacements *
 
 static void drop_replacements(replacements *r) {
   for (int i = 0; r->elements != NULL && i < r->options.constant_count; ++i) {
-    free(r->elements[i]);
+    free_elements(r->elements[i]);
   }
   PyMem_Free(r->dims);
   PyMem_Free(r->constants);

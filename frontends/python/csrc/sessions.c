@@ -184,7 +184,12 @@ static hr_status run_on_stream(session_object *self, feeds *f) {
   if (__builtin_expect(stream == self->stream && !has_hooks(stream), 1)) {
     return hr_session_run(self->session, f->count, f->tensors, self->output_count, f->results);
   }
-  return hr_graph_apply(hr_session_graph(self->session), stream, f->count, f->tensors, self->output_count, f->results);
+  const hr_graph *graph = hr_session_graph(self->session);
+  return hr_graph_variable_count(graph) == 0
+             ? hr_graph_apply(graph, stream, f->count, f->tensors, self->output_count, f->results)
+             : hr_status_make(
+                   HR_STATUS_INVALID_ARGUMENT,
+                   "session: a graph with variables can't be a part of a gradient, vmap or compiled function");
 }
 
 /* Inputs of the device's stream become constants of a trace. */
@@ -373,15 +378,58 @@ static PyObject *warm_session(PyObject *object, PyObject *args, PyObject *named)
   return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
+/* ---- variables ---- */
+
+static const char *name_from(PyObject *name) {
+  const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+  if (text == NULL && !PyErr_Occurred()) {
+    PyErr_Format(PyExc_TypeError, "session: %R is no name of a variable", name);
+  }
+  return text;
+}
+
+static PyObject *read_variable(PyObject *object, PyObject *name) {
+  session_object *self = (session_object *)object;
+  const char *text = name_from(name);
+  array_object *x = text != NULL ? new_array(self->stream) : NULL;
+  hr_status status = x != NULL ? hr_session_variable(self->session, text, &x->tensor) : HR_OK;
+  if (hr_status_code_of(status) == HR_STATUS_NOT_FOUND) {
+    PyErr_SetString(PyExc_KeyError, hr_status_message(status));
+    hr_status_free(status);
+    Py_DECREF((PyObject *)x);
+    return NULL;
+  }
+  return (PyObject *)array_or_raise(x, status);
+}
+
+/* set_variable(name, value) */
+static PyObject *set_variable(PyObject *object, PyObject *args) {
+  session_object *self = (session_object *)object;
+  PyObject *name, *value;
+  if (!PyArg_ParseTuple(args, "OO:set_variable", &name, &value)) {
+    return NULL;
+  }
+  const char *text = name_from(name);
+  array_object *x = text != NULL ? array_from(value, HR_DTYPE_NONE, self->stream, 1) : NULL;
+  if (x == NULL) {
+    return NULL;
+  }
+  hr_status status = x->stream == self->stream
+                         ? hr_session_set_variable(self->session, text, &x->tensor)
+                         : hr_status_make(HR_STATUS_INVALID_ARGUMENT, "session: a value of another device or a trace");
+  Py_DECREF((PyObject *)x);
+  return status == HR_OK ? Py_NewRef(Py_None) : raise_status(status);
+}
+
 /* ---- attributes ---- */
 
 static PyObject *read_stats(PyObject *object, PyObject *unused) {
   (void)unused;
   hr_session_stats s;
   hr_session_stats_read(((session_object *)object)->session, sizeof s, &s);
-  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L}", "runs", (long long)s.runs, "instances", (long long)s.instances, "kept",
-                       (long long)s.kept, "records", (long long)s.records, "constant_bytes_copied",
-                       (long long)s.constant_bytes_copied);
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L}", "runs", (long long)s.runs, "instances", (long long)s.instances,
+                       "kept", (long long)s.kept, "records", (long long)s.records, "constant_bytes_copied",
+                       (long long)s.constant_bytes_copied, "waits", (long long)s.waits);
 }
 
 static PyObject *get_graph(PyObject *object, void *unused) {
@@ -486,7 +534,10 @@ static PyMethodDef session_methods[] = {
      "the memory of inputs is read later, without a copy."},
     {"warm", (PyCFunction)(void (*)(void))warm_session, METH_VARARGS | METH_KEYWORDS,
      "warm($self, **inputs)\n--\n\nRecords the graph for inputs like these: arrays, or tuples of dims."},
-    {"stats", read_stats, METH_NOARGS, "stats($self, /)\n--\n\nCounters: runs, instances, kept, records, ..."},
+    {"variable", read_variable, METH_O, "variable($self, name, /)\n--\n\nThe value of a variable of the graph."},
+    {"set_variable", set_variable, METH_VARARGS,
+     "set_variable($self, name, value, /)\n--\n\nSets a variable of the graph."},
+    {"stats", read_stats, METH_NOARGS, "stats($self, /)\n--\n\nCounters: runs, instances, kept, records, waits, ..."},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef session_attributes[] = {{"graph", get_graph, NULL, "the graph, as it was given", NULL},

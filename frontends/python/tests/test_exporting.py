@@ -58,6 +58,8 @@ FUNCTIONS = [
     lambda x: x,
     lambda x: (x, x),
     lambda x: hr.sort(x, axis=1),
+    lambda x: hr.compress(x[:, 0] > 0, x, axis=0),  # data decides the size
+    lambda x: hr.unique(x)[0],
     write_row,
     write_slice,
     write_at_arrays,
@@ -178,9 +180,9 @@ def test_layers_and_their_weights(tmp_path):
     hr.export_function(path, model, array(4, 3), shapeless=True)
     for size in (4, 9):
         x = array(size, 3, seed=size)
-        np.testing.assert_allclose(np.asarray(hr.import_function(path)(x)[0]), np.asarray(model(x)), rtol=1e-6)
+        np.testing.assert_allclose(np.asarray(hr.import_function(path)(x)[0]), np.asarray(model(x)), rtol=1e-5, atol=1e-6)
     answer = hr.Session(path)(array(1, 3))
-    np.testing.assert_allclose(np.asarray(answer["y"]), np.asarray(model(array(1, 3))), rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(answer["y"]), np.asarray(model(array(1, 3))), rtol=1e-5, atol=1e-6)
 
 
 def test_metadata(tmp_path):
@@ -202,8 +204,6 @@ def test_functions_that_can_not_be_exported(tmp_path):
             hr.export_function(path, result, array(2))
     with pytest.raises(TypeError, match="not a function"):
         hr.export_function(path, 3, array(2))
-    with pytest.raises(TypeError):  # data decides the size
-        hr.export_function(path, lambda x: hr.unique(x)[0] + hr.nonzero(x)[0], array(2))
     with pytest.raises((TypeError, ValueError)):  # gradients are recorded by other means than functions
         hr.export_function(path, hr.grad(lambda x: (x**2).sum()), array(2))
     with pytest.raises(ZeroDivisionError):

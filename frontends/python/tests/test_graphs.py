@@ -98,7 +98,6 @@ def test_functions_are_those_of_arrays(build):
 
 CREATE = "array asarray zeros ones empty full zeros_like ones_like empty_like full_like arange linspace eye".split()
 OF_THE_PROCESS = "eval device stats from_dlpack load open_model open_package save savez save_gguf save_safetensors".split()
-SIZED_BY_DATA = {"nonzero", "unique", "compress", "non_max_suppression"}  # docs/graphs.md
 WITHOUT_A_ROW = {"stop_gradient", *CREATE, *OF_THE_PROCESS}
 
 
@@ -145,10 +144,6 @@ def test_every_row_takes_values():
                 wanted = answers(function, [hr.array(x) for x in arguments])
             except (TypeError, ValueError, IndexError, RuntimeError):
                 continue  # these arguments are none of the row's
-            if name in SIZED_BY_DATA:
-                with pytest.raises((TypeError, ValueError)):
-                    answers_of_graph(function, arguments)
-                break
             for got, expected in zip(answers_of_graph(function, arguments), wanted, strict=True):
                 assert got.dtype == expected.dtype or expected.dtype == np.float32, name
                 np.testing.assert_array_equal(got, expected, err_msg=name)
@@ -355,7 +350,7 @@ def test_layers_of_nn_build_graphs():
     graph = hr.Graph()
     graph.output("y", model(graph.input("x", "float32", ["n", 3])))
     given = np.ones((2, 3), np.float32)
-    np.testing.assert_allclose(run(graph, x=given)["y"], np.asarray(model(hr.array(given))), rtol=1e-6)
+    np.testing.assert_allclose(run(graph, x=given)["y"], np.asarray(model(hr.array(given))), rtol=1e-5, atol=1e-6)
 
 
 def test_simplify_folds_constants_and_drops_the_rest():
@@ -419,3 +414,106 @@ def test_files_that_are_no_packages(tmp_path):
     path.write_bytes(data)
     with pytest.raises(ValueError, match="model.hrpkg"):
         hr.open_package(path).verify()
+
+
+# ---- control flow and variables
+
+
+def test_choices():
+    graph = hr.Graph()
+    x = graph.input("x", "float32", ["n"])
+    (y,) = graph.cond(x.sum() > 0, lambda a: a + 1, lambda a: a * 2, x)
+    graph.output("y", y)
+    session = hr.Session(graph)
+    for given in (np.float32([1, 2]), np.float32([-1, -2, -3])):
+        np.testing.assert_array_equal(np.asarray(session(x=given)["y"]), given + 1 if given.sum() > 0 else given * 2)
+
+
+def test_loops():
+    graph = hr.Graph()
+    x, n = graph.input("x", "float32", [2]), graph.input("n", "int64", [])
+    end, steps = graph.for_loop(n, lambda i, a, b: (a * 2 + b, a + i.astype("float32")), [x], [graph.constant([1.0, 0.0])])
+    graph.output("end", end)
+    graph.output("steps", steps)
+    (doubled,) = graph.while_loop(lambda a: a.max() < 100, lambda a: a * 2, [x])
+    graph.output("doubled", doubled)
+    session = hr.Session(graph)
+    for count in (0, 3):
+        a, rows = np.float32([1, 2]), []
+        for i in range(count):
+            rows.append(a + i)
+            a = a * 2 + np.float32([1, 0])
+        got = session(x=np.float32([1, 2]), n=count)
+        np.testing.assert_array_equal(np.asarray(got["end"]), a)
+        np.testing.assert_array_equal(np.asarray(got["steps"]), np.reshape(rows, (count, 2)))
+        np.testing.assert_array_equal(np.asarray(got["doubled"]), [64, 128])
+
+
+def test_scans_and_calls():
+    inner = hr.Graph()
+    inner.output("square", inner.input("a", "float32", ["k"]) ** 2.0)
+    graph = hr.Graph()
+    start, xs = graph.input("start", "float32", ["m"]), graph.input("xs", "float32", ["n", "m"])
+    end, sums = graph.scan(lambda total, row: (total + row, total + row), [start], [xs])
+    (squared,) = graph.call(inner, end)
+    graph.output("sums", sums)
+    graph.output("squared", squared)
+    graph.output("gradient", graph.gradient(squared.sum(), start))
+    x = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
+    got = hr.Session(hr.Graph.parse(str(graph)))(start=np.zeros(3, np.float32), xs=x)
+    np.testing.assert_allclose(np.asarray(got["sums"]), np.cumsum(x, axis=0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(np.asarray(got["squared"]), x.sum(axis=0) ** 2, rtol=1e-4)
+    np.testing.assert_allclose(np.asarray(got["gradient"]), 2 * x.sum(axis=0), rtol=1e-4, atol=1e-5)
+
+
+def test_variables_are_kept_between_runs(tmp_path):
+    graph = hr.Graph()
+    w = graph.variable("w", np.float32([1, 2]))
+    x = graph.input("x", "float32", [2])
+    loss = ((w - x) ** 2.0).sum()
+    graph.assign(w, w - 0.25 * graph.gradient(loss, w))
+    graph.output("loss", loss)
+    graph.save(tmp_path / "step.hrpkg")
+    session = hr.Session(tmp_path / "step.hrpkg")
+    value, target = np.float32([1, 2]), np.float32([3, -1])
+    for _ in range(3):
+        np.testing.assert_allclose(np.asarray(session(x=target)["loss"]), ((value - target) ** 2).sum(), rtol=1e-6)
+        value = value - 0.5 * (value - target)
+        np.testing.assert_allclose(np.asarray(session.variable("w")), value, rtol=1e-6)
+    session.set_variable("w", np.float32([5, 5]))
+    assert np.asarray(session.variable("w")).tolist() == [5, 5]
+    with pytest.raises(KeyError, match="u"):
+        session.variable("u")
+    with pytest.raises(ValueError):
+        session.set_variable("w", np.zeros(3, np.float32))
+    with pytest.raises(ValueError, match="variables"):
+        hr.grad(lambda x: session(x=x)["loss"])(hr.array(target))
+    assert np.asarray(session.variable("w")).tolist() == [5, 5]
+
+
+def test_numbers_that_are_read():
+    graph = hr.Graph()
+    x, n = graph.input("x", "float32", ["n"]), graph.input("k", "int64", [])
+    graph.output("y", x.reshape(graph.read(n), -1))
+    assert np.asarray(hr.Session(graph)(x=np.zeros(6, np.float32), k=2)["y"]).shape == (2, 3)
+
+
+def test_wrong_control_flow():
+    graph = hr.Graph()
+    x = graph.input("x", "float32", ["n"])
+    with pytest.raises(TypeError, match="cond"):
+        graph.cond(x)
+    with pytest.raises(TypeError, match="neither a Graph nor a function"):
+        graph.call(3, x)
+    with pytest.raises(ValueError, match="another graph"):
+        graph.call(lambda a: a + x, x)
+    with pytest.raises((TypeError, ValueError)):
+        graph.cond(x.sum() > 0, lambda a: a, lambda a: (a, a), x)
+    with pytest.raises((TypeError, ValueError)):
+        graph.while_loop(lambda a: a.sum() > 0, lambda a: a.astype("int32"), [x])
+    with pytest.raises(TypeError):
+        graph.scan(lambda a, b: a, [x], None)
+    with pytest.raises(ValueError):
+        graph.assign(x, x + 1)
+    graph.output("y", x + 1)  # the graph goes on
+    np.testing.assert_array_equal(run(graph, x=np.float32([1]))["y"], [2])
