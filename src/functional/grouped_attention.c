@@ -83,6 +83,17 @@ static const hr_tensor *with_causal(hr__formula *f, const hr_tensor *mask, const
                                       : hr__ternary(f, HR_OP_WHERE, causal, mask, hr__real(f, -(double)INFINITY));
 }
 
+/* The softmax of masked scores; 0 for queries without a visible key. */
+static const hr_tensor *weights_of(hr__formula *f, const hr_tensor *scores, bool has_mask) {
+  if (!has_mask || hr__formula_failed(f)) {
+    return hr__along(f, HR_OP_SOFTMAX, scores, 3);
+  }
+  const hr_tensor *zero = hr__integer(f, 0), *best = hr__along(f, HR_OP_AMAX, scores, 1 << 3);
+  const hr_tensor *is_none = hr__binary(f, HR_OP_EQ, best, hr__real(f, -(double)INFINITY));
+  const hr_tensor *weights = hr__along(f, HR_OP_SOFTMAX, hr__ternary(f, HR_OP_WHERE, is_none, zero, scores), 3);
+  return hr__ternary(f, HR_OP_WHERE, is_none, zero, weights);
+}
+
 /* softmax(cap tanh(scale q k^T / cap) + mask) v, in f32 for narrow floats. */
 static const hr_tensor *capped(hr__formula *f, const hr_tensor *const inputs[INPUTS], double scale, double cap) {
   if (hr__formula_failed(f)) {
@@ -98,7 +109,7 @@ static const hr_tensor *capped(hr__formula *f, const hr_tensor *const inputs[INP
     scores = mask->dtype == HR_DTYPE_BOOL ? hr__ternary(f, HR_OP_WHERE, mask, scores, hr__real(f, -(double)INFINITY))
                                           : hr__plus(f, scores, mask);
   }
-  const hr_tensor *weighted[2] = {hr__along(f, HR_OP_SOFTMAX, scores, 3), hr__as_dtype(f, inputs[V], wide)};
+  const hr_tensor *weighted[2] = {weights_of(f, scores, mask != NULL), hr__as_dtype(f, inputs[V], wide)};
   return hr__as_dtype(f, hr__function(f, HR_FUNCTIONAL_MATMUL, 2, weighted, 0, NULL), dtype);
 }
 

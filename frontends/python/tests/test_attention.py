@@ -91,6 +91,21 @@ def test_gradients_of_attention(groups, option):
         difference(f, arrays[i])
 
 
+def test_queries_without_keys():
+    q, k = sample(1, 4, 3, 2), sample(1, 2, 5, 2)
+    mask = np.ones((3, 5), bool)
+    mask[1] = False
+    for cap in (0.0, 1.0):
+        for given in (mask, np.where(mask, 0, -np.inf)):
+            def f(x):
+                return hr.attention(x, hr.array(k), hr.array(k), hr.array(given), soft_cap=cap)
+
+            y = np.asarray(f(hr.array(q)))
+            assert (y[:, :, 1] == 0).all()
+            np.testing.assert_allclose(y[:, :, 0], attention(q, k, k, soft_cap=cap)[:, :, 0], 1e-9)
+            assert np.isfinite(np.asarray(hr.grad(lambda x: (f(x) ** 2).sum())(hr.array(q)))).all()
+
+
 def test_nothing_and_bad_heads():
     assert hr.attention(hr.zeros((0, 4, 3, 2)), hr.zeros((0, 2, 5, 2)), hr.zeros((0, 2, 5, 2))).shape == (0, 4, 3, 2)
     q, k = hr.ones((1, 4, 3, 2)), hr.ones((1, 3, 5, 2))
