@@ -630,6 +630,27 @@ HR_TEST(packages_keep_functions_and_variables) {
   hr_session_release(session);
 }
 
+HR_TEST(a_package_with_functions_opens_for_ever) {
+  open_stream();
+  hr_package *package = NULL;
+  hr_graph *g = NULL;
+  HR_ASSERT_OK(hr_package_open("tests/data/loop_v1.hrpkg", &package));
+  HR_ASSERT_OK(hr_package_graph(package, &g));
+  hr_package_close(package);
+  hr_session *session = session_of(g, NULL);
+  hr_graph_release(g);
+  hr_tensor conditions[2] = {bool_of(true), bool_of(false)}, out[2];
+  for (int i = 0; i < 2; ++i) { /* 1, 2 plus 0, 1 and 2, doubled; then the same, negated */
+    const hr_tensor *places[1] = {&conditions[i]};
+    HR_ASSERT_OK(hr_session_run(session, 1, places, 2, out));
+    expect_values(&out[0], 2, i == 0 ? F32(8, 10) : F32(-11, -13));
+    expect_values(&out[1], 6, i == 0 ? F32(1, 2, 1, 2, 2, 3) : F32(8, 10, 8, 10, 9, 11));
+    release_each(2, out);
+  }
+  hr_session_release(session);
+  release_each(2, conditions);
+}
+
 static hr_status open_and_instantiate(void) {
   static const char text[] =
       "graph 2\nfunction @0 {\ninput %i i64[]\ninput %a f32[n]\n%b = add(%a, 1.5)\noutput b = %b\noutput a = %a\n}\n"
