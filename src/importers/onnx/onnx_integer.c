@@ -8,6 +8,10 @@ static hr_value element(hr__onnx_node *node, hr_value vector, int64_t index) {
 
 hr__integer hr__integer_dim(hr__onnx_node *node, hr_value x, int dim) {
   hr_type type;
+  if (dim < 0 || dim >= hr__onnx_rank(node, x)) {
+    HR__ONNX_WRONG(node, "an input has %d dims, dim %d is needed", hr__onnx_rank(node, x), dim);
+    return hr__integer_of(-1);
+  }
   int64_t size = hr__onnx_dim(node, x, dim);
   if (size >= 0 || hr__onnx_failed(node)) {
     return hr__integer_of(size);

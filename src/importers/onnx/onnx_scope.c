@@ -312,7 +312,8 @@ static hr_status map_operator(hr__onnx_node *node) {
 }
 
 static hr_status map_node(hr__onnx_node *node) {
-  size_t inputs = (size_t)node->call->input_count + 1, outputs = (size_t)node->call->output_count + 1;
+  enum { ABSENT = 8 }; /* inputs and outputs that a map function may look at without a check */
+  size_t inputs = (size_t)node->call->input_count + ABSENT, outputs = (size_t)node->call->output_count + ABSENT;
   node->input_count = node->call->input_count, node->output_count = node->call->output_count;
   node->attribute_count = node->call->attribute_count, node->attributes = node->call->attributes;
   node->inputs = HR_ARENA_ARRAY(node->arena, hr__onnx_value, inputs);

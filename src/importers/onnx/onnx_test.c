@@ -344,6 +344,15 @@ HR_TEST(a_known_branch_takes_the_place_of_its_node) {
   check_if(put_open_if, true, true);
 }
 
+static void put_compress(hr_text *text) {
+  put_condition(text, true);
+  put_node(text, 1, "", "Compress", "x c", "y");
+}
+
+HR_TEST(a_dim_that_an_input_lacks_is_an_error) {
+  refuse(put_compress, 21, HR_STATUS_INVALID_ARGUMENT, "an input has 0 dims, dim 0 is needed");
+}
+
 /* y = relu(...(x)), three times or as often as `x` has rows. */
 static void put_loop(hr_text *text, int64_t count) {
   const int64_t none[1] = {0};
