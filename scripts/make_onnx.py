@@ -22,8 +22,10 @@ versions, the one of the model's set.
 
 - Nodes become functions ([functional.md](functional.md)). Functions of the model and subgraphs are mapped in their
   place. A dim that the model leaves open is a symbol.
-- Sizes that follow from shapes and constants are computed on the host. An input on which dims depend, such as the
-  shape of a Reshape, has to be a constant: an initializer, or a value in the options of `hr_onnx_open`.
+- Sizes that follow from shapes and constants are computed on the host. Of other integers on which dims depend, such as
+  a shape that is an input, a run reads up to 16, for which it waits. A value in the options of `hr_onnx_open` makes such
+  an input a constant.
+- Loops whose count is known are mapped as often as they run. Of an unknown condition both branches are computed.
 - Integers of 2 and 4 bits are stored in bytes, and FLOAT4E2M1 in f32.
 - Constants stay in the mapped file if their place suits their dtype. External data is read from the model's folder
   alone; links are not followed.
