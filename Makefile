@@ -30,7 +30,7 @@ CTEST = $(VENV_BIN)/ctest --output-on-failure --no-tests=ignore -j 2 --test-dir
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help build test onnx fuzz fuzz-files fuzz-torch demo gallery tools bench bench-c bench-ops check conformance sanitize
+.PHONY: help build test onnx fuzz fuzz-files fuzz-torch demo demo-graph gallery tools bench bench-c bench-ops check conformance sanitize
 .PHONY: array-api-tests bench-arrays mlx-tests fuzz-gradients conformance-tools sanitize-sample format test-levels
 .PHONY: wheels test-wheels clean venv python-package
 
@@ -85,6 +85,9 @@ fuzz-gradients: python-package ## gradients of 2,000 random compositions of view
 
 demo: python-package ## the demonstration
 	$(VENV)/bin/python examples/demo.py
+
+demo-graph: python-package ## the demonstration's network as a file: answers and training without torch
+	$(LIBRARIES) $(VENV_BIN)/python examples/graph_demo.py
 
 gallery: build python-package ## networks people know on both devices, compared; pictures in build/gallery
 	cd examples && $(VENV_BIN)/python -m gallery $(GALLERY)

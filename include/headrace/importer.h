@@ -40,6 +40,7 @@ typedef struct hr_onnx_options {
   /* Elements for inputs on which dims of other values depend, such as a shape: the graph has a constant in place of
    * such an input. Inputs on which no dim depends stay inputs. The elements are copied. */
   const hr_onnx_constant *constants;
+  bool has_variables; /* floating initializers are variables of the graph, with their names, instead of constants */
 } hr_onnx_options;
 
 /* Reads a model. The caller owns one reference of the graph. options: NULL: the defaults.

@@ -253,6 +253,22 @@ typedef struct running {
   hr_buffer **buffers; /* of the parameters, then of the results that are none; the latter with references */
 } running;
 
+/* A copy without gaps, whatever the order of x's strides. */
+static hr_status copy_row_major(hr_stream *stream, const hr_tensor *x, hr_tensor *out) {
+  *out = *x;
+  out->offset = 0;
+  for (int64_t d = x->rank - 1, stride = 1; d >= 0; stride *= x->dims[d--]) {
+    out->strides[d] = stride;
+  }
+  HR_RETURN_IF_ERROR(hr_buffer_create(hr_stream_device(stream), hr__tensor_bytes(x), &out->buffer));
+  const hr_view from = hr_tensor_view(x), to = hr_tensor_view(out);
+  hr_status status = hr_stream_record(stream, HR_OP_COPY, NULL, 1, &from, 1, &to);
+  if (status != HR_OK) {
+    hr_tensor_release(out);
+  }
+  return status;
+}
+
 /* The buffer of a parameter, or of a row-major copy. */
 static hr_status find_buffer(hr_session *session, running *r, const hr__graph_instance *of, int i, const hr_tensor *x) {
   if (x->buffer == NULL) {
@@ -262,7 +278,7 @@ static hr_status find_buffer(hr_session *session, running *r, const hr__graph_in
   r->buffers[i] = x->buffer;
   bool is_used = hr_part_param_use(of->part, i) != 0;
   if (is_used && (x->offset != 0 || !hr_tensor_is_row_major(x) || hr_buffer_bytes(x->buffer) < hr__tensor_bytes(x))) {
-    HR_RETURN_IF_ERROR(hr_functional_apply(session->stream, HR_FUNCTIONAL_ASTYPE, 1, &x, 0, NULL, 1, &r->copies[i]));
+    HR_RETURN_IF_ERROR(copy_row_major(session->stream, x, &r->copies[i]));
     r->buffers[i] = r->copies[i].buffer;
   }
   return HR_OK;

@@ -71,6 +71,26 @@ HR_TEST(inputs_of_any_layout_are_accepted) {
   hr_graph_release(g);
 }
 
+/* Its copy must have another order of strides, too. */
+HR_TEST(an_input_without_gaps_may_be_in_another_order) {
+  hr_graph *g = new_graph();
+  hr_value x = input_of(g, "x", HR_DTYPE_F32, "n 3");
+  hr_graph_output(g, "y", ADD(g, NEGATIVE, VALUES(x), 0, NULL));
+  hr_session *session = session_of(g, NULL);
+  hr_tensor whole = counted(DIMS(3, 2)), turned, y;
+  const hr_tensor *of = &whole;
+  HR_ASSERT_OK(hr_functional_apply(stream, HR_FUNCTIONAL_PERMUTE_DIMS, 1, &of, 0, NULL, 1, &turned));
+  of = &turned;
+  HR_ASSERT_OK(hr_session_run(session, 1, &of, 1, &y));
+  expect_type(&y, HR_DTYPE_F32, DIMS(2, 3));
+  EXPECT(&y, -0.0, -2, -4, -1, -3, -5);
+  hr_tensor_release(&y);
+  hr_tensor_release(&turned);
+  hr_tensor_release(&whole);
+  hr_session_release(session);
+  hr_graph_release(g);
+}
+
 HR_TEST(a_graph_may_grow_after_its_sessions_are_made) {
   hr_graph *g = layer();
   hr_session *sessions[2] = {session_of(g, NULL), session_of(g, &(hr_session_options){.keeps_operations = true})};

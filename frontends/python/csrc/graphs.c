@@ -607,6 +607,19 @@ static PyObject *get_outputs(PyObject *self, void *unused) {
   return dict;
 }
 
+static PyObject *get_variables(PyObject *self, void *unused) {
+  (void)unused;
+  const hr_graph *graph = as_graph(self)->graph;
+  PyObject *dict = PyDict_New();
+  for (int i = 0; dict != NULL && i < hr_graph_variable_count(graph); ++i) {
+    hr_value value = hr_graph_variable_value(graph, i);
+    if (add_entry(dict, as_graph(self), hr_graph_value_name(graph, value), value) < 0) {
+      Py_CLEAR(dict);
+    }
+  }
+  return dict;
+}
+
 static PyObject *get_symbols(PyObject *self, void *unused) {
   (void)unused;
   const hr_graph *graph = as_graph(self)->graph;
@@ -810,6 +823,7 @@ static PyMethodDef graph_methods[] = {
 static PyGetSetDef graph_attributes[] = {
     {"inputs", get_inputs, NULL, "inputs by name, in their order", NULL},
     {"outputs", get_outputs, NULL, "outputs by name, in their order", NULL},
+    {"variables", get_variables, NULL, "variables by name, in their order", NULL},
     {"symbols", get_symbols, NULL, "names of symbols, in the order of their first use", NULL},
     {"operations", get_operation_count, NULL, "number of operations", NULL},
     {"constant_bytes", get_constant_bytes, NULL, "bytes of all constants", NULL},

@@ -90,10 +90,10 @@ static void drop_replacements(replacements *r) {
 /* ---- files ---- */
 
 static hr_status graph_of_package(hr_package *package, const replacements *r, hr_graph **out) {
-  return r->options.dim_count == 0 && r->options.constant_count == 0
+  return r->options.dim_count == 0 && r->options.constant_count == 0 && !r->options.has_variables
              ? hr_package_graph(package, out)
              : hr_status_make(HR_STATUS_INVALID_ARGUMENT,
-                              "a package has no dims or constants that can be replaced: use Graph.derive");
+                              "a package has no dims, constants or weights that can be replaced: use Graph.derive");
 }
 
 static bool is_package_file(const char *path) {
@@ -161,15 +161,17 @@ PyObject *graph_of_file(PyObject *source) {
   return open_with(source, &none);
 }
 
-/* open_model(source, dims=None, constants=None) */
+/* open_model(source, dims=None, constants=None, variables=False) */
 static PyObject *open_model(PyObject *module, PyObject *args, PyObject *names) {
   (void)module;
-  static char *keywords[] = {"", "dims", "constants", NULL};
+  static char *keywords[] = {"", "dims", "constants", "variables", NULL};
   PyObject *source, *dims = Py_None, *constants = Py_None, *result = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, names, "O|OO:open_model", keywords, &source, &dims, &constants)) {
+  int has_variables = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, names, "O|OOp:open_model", keywords, &source, &dims, &constants,
+                                   &has_variables)) {
     return NULL;
   }
-  replacements r = {0};
+  replacements r = {.options = {.has_variables = has_variables != 0}};
   if (take_replacements(dims, constants, &r) == 0) {
     result = open_with(source, &r);
   }
@@ -178,7 +180,8 @@ static PyObject *open_model(PyObject *module, PyObject *args, PyObject *names) {
 }
 
 PyMethodDef model_methods[] = {{"open_model", (PyCFunction)(void (*)(void))open_model, METH_VARARGS | METH_KEYWORDS,
-                                "open_model(source, /, dims=None, constants=None)\n--\n\nThe graph of a package or an "
-                                "ONNX model: a path, or bytes. "
-                                "dims: sizes for symbols of a model, constants: arrays for its inputs, by name."},
+                                "open_model(source, /, dims=None, constants=None, variables=False)\n--\n\nThe graph of "
+                                "a package or an ONNX model: a path, or bytes. dims: sizes for symbols of a model, "
+                                "constants: arrays for its inputs, by name; variables: its floating weights become "
+                                "variables, which a graph can train."},
                                {NULL, NULL, 0, NULL}};

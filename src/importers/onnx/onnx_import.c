@@ -221,11 +221,25 @@ static hr_status read_input(hr__onnx_importer *importer, hr__onnx_scope *scope, 
   return hr__onnx_scope_bind(importer, scope, info.name, value);
 }
 
+/* A variable with the elements of a constant, which nothing reads then. */
+static hr_status add_variable(hr__onnx_importer *importer, hr__span text, hr_value *value) {
+  char name[HR_GRAPH_NAME_MAX + 1];
+  const hr__node *constant = hr__graph_node_of(importer->graph, *value);
+  bool is_floating = constant->kind == HR__NODE_CONSTANT && hr__onnx_is_float(constant->dtype);
+  if (is_floating && text.size <= HR_GRAPH_NAME_MAX) {
+    *value = hr__graph_share_variable(importer->graph, text_of(text, name), constant);
+  }
+  return hr_graph_status(importer->graph);
+}
+
 static hr_status read_initializer(hr__onnx_importer *importer, hr__onnx_scope *scope, hr__span message) {
   hr__onnx_tensor tensor;
   hr__onnx_value value;
   HR_RETURN_IF_ERROR(hr__onnx_read_tensor(message, &tensor));
   hr_status status = hr__onnx_constant(importer, message, &value);
+  if (status == HR_OK && value.value != 0 && importer->options != NULL && importer->options->has_variables) {
+    status = add_variable(importer, tensor.name, &value.value);
+  }
   bool is_text = hr__span_is_text(tensor.name);
   HR_RETURN_IF_ERROR(hr_status_annotate(status, "initializer \"%.*s\"", is_text ? (int)tensor.name.size : 0,
                                         (const char *)tensor.name.data));
