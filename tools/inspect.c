@@ -36,7 +36,7 @@ static void count_uses(const hr_graph *graph, use *uses) {
   }
 }
 
-/* How often the graph and its inner graphs call each function, most often first. */
+/* Counts of calls by function, in the graph and its inner graphs, most often first. */
 static void print_functions(const hr_graph *graph) {
   use uses[HR_FUNCTIONAL_COUNT] = {{0}};
   int operations = hr_graph_operation_count(graph), inner = hr_graph_inner_count(graph);

@@ -35,7 +35,7 @@ static void sink_from_top(layout *l) {
   }
 }
 
-/* What boxes know of the arrows behind them. */
+/* A box's knowledge of the arrows behind it. */
 typedef struct outlook {
   int arrows, layer; /* layer: of the nearest target */
 } outlook;

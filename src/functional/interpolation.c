@@ -218,7 +218,7 @@ static const hr_tensor *resampled(hr__formula *f, const line *l, const hr_tensor
   return out;
 }
 
-/* How often each element follows itself, if that is all; else 0. */
+/* The number of copies of each element that follow it, if that is all; else 0. */
 static int64_t copies_of(const line *l) {
   bool is_plain = (l->kind == ASYMMETRIC && l->rounding == FLOORS) ||
                   (l->kind == HALF_PIXEL && (l->rounding == PREFER_FLOOR || l->rounding == PREFER_CEIL));

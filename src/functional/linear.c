@@ -160,7 +160,7 @@ static const hr_tensor *solved(hr__formula *f, const hr_tensor *a, const hr_tens
   return hr__transposed(f, hr__step(f, HR_OP_LU_SOLVE, &attrs, 3, inputs, HR_DTYPE_NONE));
 }
 
-/* How an equation is solved whose solution has elements. */
+/* The way to solve an equation whose solution has elements. */
 typedef const hr_tensor *(*solver)(hr__formula *f, equation *e);
 
 static hr_status emit_equation(const hr__function_call *c, solver solve) {

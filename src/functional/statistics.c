@@ -72,7 +72,7 @@ hr_status hr__emit_nan_best(const hr__function_call *c) {
   return finish(&f, best, mask);
 }
 
-/* How many are numbers, in i64. */
+/* The count of numbers, in i64. */
 static const hr_tensor *counted(hr__formula *f, const hr_tensor *are, uint32_t mask) {
   return hr__along(f, HR_OP_SUM, hr__unary(f, HR_OP_LOGICAL_NOT, are), mask);
 }

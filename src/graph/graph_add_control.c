@@ -72,7 +72,7 @@ static bool use_inner(hr_graph *graph, hr_graph *inner) {
   return add_inner(graph, inner);
 }
 
-/* What the types of the node, and a run, cost. */
+/* The cost of the node's types, and of a run. */
 static int64_t count_operations(const hr__node *node) {
   enum { ROUNDS = 4 };
   int64_t count = 0;

@@ -1,8 +1,8 @@
 /* graph_evaluate_control.c: control flow as evaluations of inner graphs, and numbers that are read.
  *
- * A loop evaluates its body once for each iteration: on a capture, all iterations become records of one part. What the
- * host knows, such as a counter, passes from one iteration to the next without the device. A condition that the device
- * computes is waited for; on a capture this fails, and a session then evaluates on its stream.
+ * A loop evaluates its body once for each iteration: on a capture, all iterations become records of one part. Numbers
+ * that the host knows, such as a counter, pass from one iteration to the next without the device. A condition that the
+ * device computes is waited for; on a capture this fails, and a session then evaluates on its stream.
  */
 #include "functional/functions.h"
 #include "graph/graph_evaluate.h"

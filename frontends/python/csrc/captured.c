@@ -161,7 +161,7 @@ PyObject *run_captured(const stateful_function *f, captured *c, array_object *co
 
 /* ---- traces ---- */
 
-/* What one trace of the function needs, and makes. */
+/* The needs of one trace of the function, and its results. */
 typedef struct tracing {
   const stateful_function *f;
   const signature *signature;
@@ -285,7 +285,7 @@ typedef struct interface {
   int param_count, result_count;
 } interface;
 
-/* Where a replay finds an array's memory. Memory that exists already is a constant. */
+/* The memory of an array in a replay. Memory that exists already is a constant. */
 static int place_output(tracing *t, const array_object *x, output *out) {
   const trace *own = &t->trace;
   hr_buffer *buffer = x->tensor.buffer;

@@ -295,8 +295,8 @@ int describe_elements(array_object *x, hr_graph_elements *out, void **owned);
 void free_elements(void *owned);
 /* Raises the graph's failure, which it forgets; returns NULL. */
 PyObject *raise_of_graph(graph_object *owner);
-/* What may stand for a value: one of the graph, numbers if takes_numbers, and arrays as constants. 0 with an exception;
- * -1 without one if the object is nothing of these. */
+/* An object in place of a value: one of the graph, numbers if takes_numbers, and arrays as constants. 0 with an
+ * exception; -1 without one if the object is nothing of these. */
 hr_value value_from(graph_object *owner, PyObject *object, bool takes_numbers);
 
 /* ---- graph_calls.c ---- */

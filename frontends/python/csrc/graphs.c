@@ -582,43 +582,30 @@ static int add_entry(PyObject *dict, graph_object *owner, const char *name, hr_v
   return result;
 }
 
-static PyObject *get_inputs(PyObject *self, void *unused) {
-  (void)unused;
+/* Values of the graph by name, in their order. */
+typedef struct listing {
+  int (*count)(const hr_graph *graph);
+  hr_value (*value)(const hr_graph *graph, int index);
+  const char *(*name)(const hr_graph *graph, int index); /* NULL: the value's */
+} listing;
+
+static PyObject *dict_of(PyObject *self, void *closure) {
+  const listing *l = closure;
   const hr_graph *graph = as_graph(self)->graph;
   PyObject *dict = PyDict_New();
-  for (int i = 0; dict != NULL && i < hr_graph_input_count(graph); ++i) {
-    hr_value value = hr_graph_input_value(graph, i);
-    if (add_entry(dict, as_graph(self), hr_graph_value_name(graph, value), value) < 0) {
+  for (int i = 0; dict != NULL && i < l->count(graph); ++i) {
+    hr_value value = l->value(graph, i);
+    const char *name = l->name != NULL ? l->name(graph, i) : hr_graph_value_name(graph, value);
+    if (add_entry(dict, as_graph(self), name, value) < 0) {
       Py_CLEAR(dict);
     }
   }
   return dict;
 }
 
-static PyObject *get_outputs(PyObject *self, void *unused) {
-  (void)unused;
-  const hr_graph *graph = as_graph(self)->graph;
-  PyObject *dict = PyDict_New();
-  for (int i = 0; dict != NULL && i < hr_graph_output_count(graph); ++i) {
-    if (add_entry(dict, as_graph(self), hr_graph_output_name(graph, i), hr_graph_output_value(graph, i)) < 0) {
-      Py_CLEAR(dict);
-    }
-  }
-  return dict;
-}
-
-static PyObject *get_variables(PyObject *self, void *unused) {
-  (void)unused;
-  const hr_graph *graph = as_graph(self)->graph;
-  PyObject *dict = PyDict_New();
-  for (int i = 0; dict != NULL && i < hr_graph_variable_count(graph); ++i) {
-    hr_value value = hr_graph_variable_value(graph, i);
-    if (add_entry(dict, as_graph(self), hr_graph_value_name(graph, value), value) < 0) {
-      Py_CLEAR(dict);
-    }
-  }
-  return dict;
-}
+static const listing inputs = {hr_graph_input_count, hr_graph_input_value, NULL};
+static const listing outputs = {hr_graph_output_count, hr_graph_output_value, hr_graph_output_name};
+static const listing variables = {hr_graph_variable_count, hr_graph_variable_value, NULL};
 
 static PyObject *get_symbols(PyObject *self, void *unused) {
   (void)unused;
@@ -821,9 +808,9 @@ static PyMethodDef graph_methods[] = {
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef graph_attributes[] = {
-    {"inputs", get_inputs, NULL, "inputs by name, in their order", NULL},
-    {"outputs", get_outputs, NULL, "outputs by name, in their order", NULL},
-    {"variables", get_variables, NULL, "variables by name, in their order", NULL},
+    {"inputs", dict_of, NULL, "inputs by name, in their order", (void *)&inputs},
+    {"outputs", dict_of, NULL, "outputs by name, in their order", (void *)&outputs},
+    {"variables", dict_of, NULL, "variables by name, in their order", (void *)&variables},
     {"symbols", get_symbols, NULL, "names of symbols, in the order of their first use", NULL},
     {"operations", get_operation_count, NULL, "number of operations", NULL},
     {"constant_bytes", get_constant_bytes, NULL, "bytes of all constants", NULL},

@@ -7,7 +7,7 @@
 #include "headrace/importer.h"
 #include "headrace/package.h"
 
-/* What replaces symbols and inputs of an ONNX model; names are borrowed from dicts. */
+/* Replacements of symbols and inputs of an ONNX model; names are borrowed from dicts. */
 typedef struct replacements {
   hr_onnx_options options;
   hr_onnx_dim *dims;

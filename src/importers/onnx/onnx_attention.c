@@ -78,7 +78,7 @@ static hr_value as_bias(hr__onnx_node *node, hr_value is_seen, hr_dtype dtype) {
       node, CALL(node, WHERE, is_seen, hr__onnx_number(node, 0), hr__onnx_number(node, -(double)INFINITY)), dtype);
 }
 
-/* What is added to the scores: the mask, the past of each query, the keys that are no padding. */
+/* The terms of the scores: the mask, the past of each query, the keys that are no padding. */
 static hr_value find_bias(hr__onnx_node *node, const attention *a, hr_value past, hr_value used) {
   hr__integer keys = hr__integer_dim(node, a->k, 2);
   hr_value bias = a->mask != 0 ? bias_of(node, a->mask, keys, a->dtype) : 0, place = 0;
