@@ -1,6 +1,7 @@
 """Python numbers that a tensor's dtype does not have, dtypes that torch refuses, and other rules of torch's CPU
 device."""
 
+import itertools
 import math
 
 import pytest
@@ -204,6 +205,33 @@ def test_strides_of_results_are_those_of_torch(name):
         theirs, mine = (LIKE_TORCH[name](x) for x in transposed(sizes, strides))
         assert mine.stride() == theirs.stride(), strides
         assert_same(mine, theirs)
+
+
+def views_with_ones(ones):
+    return [
+        ones[:6].view(1, 1, 6),
+        ones[:1].view(1, 1, 1),
+        ones[:6].view(6),
+        ones[:6].view(6, 1, 1),
+        ones[:6].view(1, 6, 1),
+        ones[:36].view(6, 1, 6),
+        ones[:6].view(1, 1, 6).transpose(0, 1),
+        ones[:6].view(1, 6, 1).transpose(1, 2),
+        ones[:36].view(6, 1, 6).transpose(0, 1),
+        ones.as_strided((6, 1, 6), (6, 1, 1)),
+        ones.as_strided((1, 6, 1), (1, 1, 9)),
+        ones[0],
+    ]
+
+
+def test_strides_of_results_with_dims_of_one_element():
+    def strides_of(a, b):
+        return [result.stride() for result in (a * b, a + 1, a * 2 - b)]
+
+    ones = torch.ones(60)
+    pairs = list(zip(views_with_ones(ones), views_with_ones(ones.to(DEVICE))))
+    for (a, x), (b, y) in itertools.product(pairs, pairs):
+        assert strides_of(x, y) == strides_of(a, b), (a.shape, a.stride(), b.shape, b.stride())
 
 
 def test_strides_of_a_complex_angle():

@@ -239,6 +239,25 @@ int compare_dims(const Call &call, size_t a, size_t b) {
   return 0;
 }
 
+bool is_row_major(const Tensor &tensor) {
+  IntArrayRef sizes = tensor.sizes(), strides = tensor.strides();
+  int64_t stride = 1, differences = 0;
+  for (size_t d = sizes.size(); d-- > 0;) {
+    differences |= strides[d] ^ stride;
+    stride *= sizes[d];
+  }
+  return differences == 0 && stride != 0;
+}
+
+// True if the strides of all operands, those of one-element dims included, are those of row-major order: so is then the
+// result's order.
+bool are_row_major(const Call &call) {
+  bool are = true;
+  for (int i = 0; i < call.count && are; ++i)
+    are = call.tensors[i] == nullptr || is_row_major(*call.tensors[i]);
+  return are;
+}
+
 // True if strides of one-element dims, which don't affect memory, may decide the order of contiguous operands: torch
 // uses them unless all operands are tensors of one shape.
 bool has_order_in_ones(const Call &call) {
@@ -252,7 +271,7 @@ bool has_order_in_ones(const Call &call) {
 }
 
 Tensor new_result(const Call &call) {
-  if (C10_LIKELY(call.contiguous && (call.sizes.size() < 2 || !has_order_in_ones(call))))
+  if (C10_LIKELY(call.contiguous && (call.sizes.size() < 2 || are_row_major(call) || !has_order_in_ones(call))))
     return new_tensor(call.sizes, call.wanted);
   size_t rank = call.sizes.size();
   c10::SmallVector<size_t, 8> order(rank); // fastest first
