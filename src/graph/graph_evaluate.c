@@ -353,20 +353,26 @@ static hr_status give_results(hr__evaluation *e, hr_tensor *out_results) {
   return HR_OK;
 }
 
+static bool has_type_of(const hr__node *variable, const hr__fact *fact) {
+  bool is_same = fact->dtype == variable->dtype && fact->rank == variable->rank;
+  for (int d = 0; is_same && d < fact->rank; ++d) {
+    is_same = fact->dims[d] == variable->dims[d];
+  }
+  return is_same;
+}
+
 /* Dims that no type foretold may be those of another run. */
 static hr_status check_assigned(const hr__evaluation *e) {
   const hr_graph *graph = e->frame.graph;
   for (size_t i = 0; i < graph->variables.count; ++i) {
     const hr__node *variable = hr__graph_node_of(graph, graph->variables.data[i]);
     const hr__fact *fact = graph->assigned.data[i] != 0 ? hr__frame_fact(&e->frame, graph->assigned.data[i]) : NULL;
-    for (int d = 0; fact != NULL && d < fact->rank; ++d) {
-      if (fact->dims[d] != variable->dims[d]) {
-        char text[HR__SHAPE_TEXT], wanted[HR__SHAPE_TEXT];
-        return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "variable \"%s\" is assigned dims %s, expected %s",
-                              hr_graph_value_name(graph, graph->variables.data[i]),
-                              hr__shape_text(fact->rank, fact->dims, text),
-                              hr__shape_text(variable->rank, variable->dims, wanted));
-      }
+    if (fact != NULL && !has_type_of(variable, fact)) {
+      char text[HR__SHAPE_TEXT], wanted[HR__SHAPE_TEXT];
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "variable \"%s\" is assigned %s%s, expected %s%s",
+                            hr_graph_value_name(graph, graph->variables.data[i]), hr_dtype_name(fact->dtype),
+                            hr__shape_text(fact->rank, fact->dims, text), hr_dtype_name(variable->dtype),
+                            hr__shape_text(variable->rank, variable->dims, wanted));
     }
   }
   return HR_OK;

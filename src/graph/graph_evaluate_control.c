@@ -28,9 +28,19 @@ static int64_t count_of(const hr__fact *fact) {
 
 /* ---- items ---- */
 
+/* A number as a tensor of the item alone: as an operand it stays a number, whose dtype is weak. */
+static hr_status write_number(hr__evaluation *e, const hr__node *node, item *out) {
+  out->fact = *hr__frame_fact(&e->frame, node->first);
+  return hr__evaluate_write(e, node->number.dtype, 0, NULL, &node->number.value, &out->tensor);
+}
+
 static hr_status get_item(hr__evaluation *e, hr_value value, item *out) {
+  const hr__node *node = hr__graph_node_of(e->frame.graph, value);
   const hr__fact *fact = hr__frame_fact(&e->frame, value);
   hr_tensor *x = &e->tensors[value];
+  if (node->kind == HR__NODE_NUMBER && fact->numbers == NULL) {
+    return write_number(e, node, out);
+  }
   if (fact->numbers == NULL && x->buffer == NULL) {
     HR_RETURN_IF_ERROR(hr__evaluate_tensor(e, value, true));
   }

@@ -492,6 +492,35 @@ HR_TEST(variables_and_conditions_train_together) {
   hr_graph_release(g);
 }
 
+HR_TEST(a_number_that_is_an_argument_stays_a_number) {
+  open_stream();
+  hr_graph *g =
+      graph_of("graph 2\nfunction @0 {\ninput %a f64[]\ninput %x f32[n]\n%y = multiply(%x, %a)\noutput y = %x\n"
+               "output a = %a\noutput p = %y\n}\nvariable %w f32[2] = [1.0, 2.0]\ninput %x f32[n]\n"
+               "%0, %1, %2 = call(@0, 0.5, %x)\n%3 = multiply(%w, 0.5)\n%4, %5, %6 = call(@0, 0.5, %x)\n"
+               "assign %w = %3\noutput y = %0\noutput a = %5\noutput p = %2\noutput w = %3\n");
+  hr_tensor x = counted(DIMS(3)), out[4];
+  const hr_tensor *places[1] = {&x};
+  for (int i = 0; i < 2; ++i) {
+    hr_session *session = session_of(g, &(hr_session_options){.keeps_operations = i == 0});
+    for (int run = 0; run < 2; ++run) {
+      double half;
+      HR_ASSERT_OK(hr_session_run(session, 1, places, 4, out));
+      EXPECT(&out[0], 0, 1, 2);
+      expect_type(&out[1], HR_DTYPE_F64, 0, NULL);
+      read_doubles(&out[1], &half);
+      HR_ASSERT(half == 0.5);
+      expect_type(&out[2], HR_DTYPE_F64, DIMS(3)); /* an f64 inside the function */
+      expect_type(&out[3], HR_DTYPE_F32, DIMS(2));
+      expect_values(&out[3], 2, run == 0 ? F32(0.5F, 1) : F32(0.25F, 0.5F));
+      release_each(4, out);
+    }
+    hr_session_release(session);
+  }
+  hr_tensor_release(&x);
+  hr_graph_release(g);
+}
+
 /* ---- gradients ---- */
 
 /* The gradient of output 0 by input 0 against differences, in f64. The text's outputs: a number, its gradient. */
