@@ -214,18 +214,37 @@ static hr_status begin_tapes(hr__evaluation *e) {
   return HR_OK;
 }
 
-/* True if an input or another value up to this one's node has the same buffer. */
-static bool shares_buffer(const hr__evaluation *e, hr_value value) {
-  const hr__node *node = hr__graph_node_of(e->frame.graph, value);
-  const hr_buffer *buffer = e->tensors[value].buffer;
-  int own = node->kind == HR__NODE_INPUT ? e->input_count - 1 : -1;
-  for (int i = 0; i < (int)e->frame.graph->inputs.count; ++i) {
-    if (i != own && e->inputs[i]->buffer == buffer) {
-      return true;
-    }
+/* True for a value whose buffer others may have that this evaluation doesn't know: an argument of an inner graph, or a
+ * result that inner graphs, or a tape, passed on. */
+static bool is_foreign(const hr__evaluation *e, const hr__node *node) {
+  return hr__node_is_control(node) || node->kind == HR__NODE_GRADIENT ||
+         (node->kind == HR__NODE_INPUT && e->input_facts != NULL);
+}
+
+/* The number of tensors, up to this node, that the evaluation was given. */
+static int count_shared(int count, const hr_tensor *const *tensors, const hr_buffer *buffer) {
+  int shared = 0;
+  for (int i = 0; tensors != NULL && i < count; ++i) {
+    shared += tensors[i]->buffer == buffer;
   }
-  for (hr_value v = 1; v < node->first + node->result_count; ++v) {
-    if (v != value && e->tensors[v].buffer == buffer) {
+  return shared;
+}
+
+/* True if an input, a variable, a constant, or another value up to this one's node may have the same buffer. */
+static bool shares_buffer(const hr__evaluation *e, hr_value value) {
+  const hr_graph *graph = e->frame.graph;
+  const hr__node *node = hr__graph_node_of(graph, value);
+  const hr_buffer *buffer = e->tensors[value].buffer;
+  int shared = count_shared((int)graph->inputs.count, e->inputs, buffer) +
+               count_shared((int)graph->variables.count, e->variables, buffer);
+  bool is_own = node->kind == HR__NODE_INPUT || (node->kind == HR__NODE_VARIABLE && e->variables != NULL);
+  if (is_foreign(e, node) || shared > is_own) {
+    return true;
+  }
+  for (hr_value v = 1; v < (hr_value)graph->values.count; ++v) {
+    bool is_constant = e->constants != NULL && e->constants[v].buffer == buffer;
+    bool is_value = v < node->first + node->result_count && e->tensors[v].buffer == buffer;
+    if (v != value && (is_constant || is_value)) {
       return true;
     }
   }

@@ -613,6 +613,49 @@ HR_TEST(a_body_may_have_gradients_of_its_own) {
   hr_graph_release(g);
 }
 
+HR_TEST(gradients_do_not_count_other_values_in_the_same_memory) {
+  open_stream();
+  static const char constants[] =
+      "graph 2\nfunction @0 {\ninput %x f32[2]\nconstant %c f32[2] = [3.0, 5.0]\n%y = multiply(%x, %c)\n"
+      "output c = %c\noutput y = %y\n}\ninput %x f32[2]\n%0, %1 = call(@0, %x)\n%2, %3 = call(@0, %x)\n"
+      "%4 = multiply(%0, %2)\n%5 = gradient(%4, %0)\noutput g = %5\n";
+  hr_tensor x = tensor_of(HR_DTYPE_F32, DIMS(2), F32(1, 2));
+  HR_ASSERT_EQ(check(constants, 1, &x, 1, (answer[]){{1, {2}, F32(3, 5)}}), 0);
+  static const char body[] =
+      "graph 2\nfunction @0 {\ninput %i i64[]\ninput %a f32[2]\nconstant %c f32[2] = [3.0, 5.0]\n"
+      "%0 = multiply(%a, %c)\n%1 = gradient(%0, %a)\noutput a = %c\noutput g = %1\n}\ninput %x f32[2]\n"
+      "input %k i64[]\n%0, %1 = for(@0, %k, %x, carried=1)\noutput g = %1\n";
+  hr_tensor inputs[2] = {x, i64_of(3)};
+  HR_ASSERT_EQ(check(body, 2, inputs, 1, (answer[]){{2, {3, 2}, F32(3, 5, 3, 5, 3, 5)}}), 1);
+  release_each(2, inputs);
+}
+
+/* Live runs, for the count is read: variables with one value, and a variable that is an input. */
+HR_TEST(gradients_by_variables_in_the_same_memory) {
+  open_stream();
+  hr_graph *g = graph_of("graph 2\ninput %x f32[2]\ninput %k i64[]\nvariable %a f32[2] = [1.0, 2.0]\n"
+                         "variable %b f32[2] = [3.0, 4.0]\n%s = add(%a, %b)\n%r = read(%k)\n%t = add(%s, %r)\n"
+                         "%p = multiply(%a, %b)\n%q = multiply(%p, %x)\n%g = gradient(%q, %a)\n"
+                         "%h = gradient(%q, %x)\nassign %a = %t\nassign %b = %t\noutput g = %g\noutput h = %h\n");
+  hr_session *session = session_of(g, NULL);
+  hr_graph_release(g);
+  hr_tensor x = tensor_of(HR_DTYPE_F32, DIMS(2), F32(1, 1)), k = i64_of(1), out[2], a;
+  const hr_tensor *places[2] = {&x, &k};
+  HR_ASSERT_OK(hr_session_run(session, 2, places, 2, out)); /* a and b become 5, 7 */
+  EXPECT(&out[0], 3, 4);
+  EXPECT(&out[1], 3, 8);
+  release_each(2, out);
+  HR_ASSERT_OK(hr_session_variable(session, "a", &a));
+  EXPECT(&a, 5, 7);
+  places[0] = &a;
+  HR_ASSERT_OK(hr_session_run(session, 2, places, 2, out));
+  EXPECT(&out[0], 25, 49);
+  EXPECT(&out[1], 25, 49);
+  release_each(2, out);
+  RELEASE(&a, &x, &k);
+  hr_session_release(session);
+}
+
 /* ---- packages and memory ---- */
 
 HR_TEST(packages_keep_functions_and_variables) {
