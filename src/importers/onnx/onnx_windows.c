@@ -277,7 +277,7 @@ void hr__onnx_map_global_pool(hr__onnx_node *node) {
 void hr__onnx_map_col2im(hr__onnx_node *node) {
   hr_value x = hr__onnx_input(node, 0);
   windows w = {0};
-  int64_t sizes[HR_RANK_MAX], places = 1, elements = 1, before[HR_RANK_MAX], after[HR_RANK_MAX], dims[HR_RANK_MAX];
+  int64_t sizes[HR_RANK_MAX], elements = 1, before[HR_RANK_MAX], after[HR_RANK_MAX], dims[HR_RANK_MAX];
   w.planes = hr__onnx_integers(node, hr__onnx_input(node, 1), "image_shape", HR_RANK_MAX / 2, sizes);
   if (w.planes < 1 || hr__onnx_integers(node, hr__onnx_input(node, 2), "block_shape", w.planes, w.window) != w.planes) {
     return;
@@ -296,7 +296,7 @@ void hr__onnx_map_col2im(hr__onnx_node *node) {
     int64_t reach = (w.window[d] - 1) * w.dilation[d] + 1, padded = sizes[d] + w.before[d].number + w.after[d].number;
     int64_t count = (padded - reach) / w.stride[d] + 1;
     before[d] = w.before[d].number, after[d] = (count - 1) * w.stride[d] + reach - before[d] - sizes[d];
-    places *= count, elements *= w.window[d], shape[d + 2] = hr__integer_of(count), dims[d + 2] = w.window[d];
+    elements *= w.window[d], shape[d + 2] = hr__integer_of(count), dims[d + 2] = w.window[d];
   }
   int64_t channels = hr__onnx_known_dim(node, x, 1);
   if (hr__onnx_failed(node) || elements < 1 || channels % elements != 0) {
