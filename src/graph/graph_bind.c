@@ -29,13 +29,13 @@ static hr_status bind_input(const hr_graph *graph, int index, const hr_tensor *x
   }
   for (int d = 0; d < x->rank; ++d) {
     if (node->dims[d] >= 0) {
-      if (x->dims[d] != node->dims[d]) {
+      if (x->dims[d] != node->dims[d] && !graph->is_piece) {
         return refuse_input(graph, index, x);
       }
       continue;
     }
     int symbol = (int)(-1 - node->dims[d]);
-    if (setters[symbol] >= 0 && symbols[symbol] != x->dims[d]) {
+    if (!graph->is_piece && setters[symbol] >= 0 && symbols[symbol] != x->dims[d]) {
       return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
                             "input \"%s\": dim %d (%s) is %lld, but input \"%s\" has %s = %lld",
                             hr_graph_value_name(graph, graph->inputs.data[index]), d, graph->symbols.data[symbol],

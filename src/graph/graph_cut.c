@@ -8,9 +8,10 @@
  *   %2 = nonzero(%1)                %1 = nonzero(%0)
  *   ...                             ...
  *
- * Numbers that the host knows, and constants, are copied to each place that needs them. Dims of a piece's inputs are
- * symbols; a piece that is not valid for all their sizes, such as a sum of two values whose dims data decides, stays as
- * it is.
+ * Numbers that the host knows, and constants, are copied to each place that needs them. Dims of a piece's inputs have
+ * symbols for their descriptions, which may be wrong: they serve to type the function alone (hr_graph, is_piece). In
+ * place of a symbol's number, the function has the dim of an input of the whole graph. A piece that is not valid for
+ * all sizes of its symbols, such as a sum of two values whose dims data decides, stays as it is.
  */
 #include <stdio.h>
 
@@ -191,6 +192,38 @@ static hr_status add_input(cut *c, hr_value value) {
   return hr_vector_push(&c->arguments, value) ? HR_OK : no_memory();
 }
 
+/* An input of the graph that has the symbol among its dims, and which; 0: there is none. */
+static hr_value find_dim(const hr_graph *graph, int symbol, int64_t *out_dim) {
+  for (size_t i = 0; i < graph->inputs.count; ++i) {
+    const hr__node *node = hr__graph_node_of(graph, graph->inputs.data[i]);
+    for (int d = 0; d < node->rank; ++d) {
+      if (node->dims[d] == -1 - (int64_t)symbol) {
+        *out_dim = d;
+        return node->first;
+      }
+    }
+  }
+  return 0;
+}
+
+/* A symbol's number in the function: symbols of the function itself may have other numbers. */
+static hr_status add_dim(need *n, const hr__node *symbol) {
+  cut *c = n->c;
+  int64_t dim = 0;
+  const hr_type scalar = {.dtype = HR_DTYPE_I64};
+  const hr_value input = find_dim(c->from, symbol->symbol, &dim);
+  if (input == 0) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "graph: no input has a dim \"%s\"",
+                          c->from->symbols.data[symbol->symbol]);
+  }
+  need_value(n, &input);
+  HR_RETURN_IF_ERROR(n->status);
+  const hr_value inputs[2] = {hr_graph_shape(c->function, c->inside[input]),
+                              hr_graph_constant(c->function, &scalar, &dim)};
+  c->inside[symbol->first] = hr_graph_add(c->function, HR_FUNCTIONAL_TAKE, 2, inputs, 0, NULL);
+  return hr_graph_status(c->function);
+}
+
 static void need_value(void *arg, const hr_value *value) {
   need *n = arg;
   cut *c = n->c;
@@ -199,6 +232,10 @@ static void need_value(void *arg, const hr_value *value) {
   }
   const hr__node *node = hr__graph_node_of(c->from, *value);
   bool is_free = c->places[hr__graph_value_of(c->from, *value)->node] == FREE;
+  if (n->is_inside && node->kind == HR__NODE_SYMBOL) {
+    n->status = add_dim(n, node);
+    return;
+  }
   n->status = is_free ? copy(n, node) : n->is_inside ? add_input(c, *value) : no_memory();
 }
 
@@ -251,23 +288,6 @@ static hr_status write_function(cut *c) {
   return hr_graph_status(c->function);
 }
 
-/* True if each symbol is a dim of an input. */
-static bool binds_symbols(const hr_graph *function) {
-  for (size_t s = 0; s < function->symbols.count; ++s) {
-    bool is_bound = false;
-    for (size_t i = 0; i < function->inputs.count; ++i) {
-      const hr__node *node = hr__graph_node_of(function, function->inputs.data[i]);
-      for (int d = 0; d < node->rank; ++d) {
-        is_bound |= node->dims[d] == -1 - (int64_t)s;
-      }
-    }
-    if (!is_bound) {
-      return false;
-    }
-  }
-  return true;
-}
-
 static hr_status call_function(cut *c) {
   size_t count = c->arguments.count;
   hr_value *arguments = HR_ARENA_ARRAY(&c->arena, hr_value, count + 1), result;
@@ -297,8 +317,9 @@ static hr_status make_function(cut *c, bool *out_is_made) {
   hr_vector_clear(&c->arguments);
   memset(c->inside, 0, c->from->values.count * sizeof *c->inside);
   HR_RETURN_IF_ERROR(hr_graph_create(&c->function));
+  c->function->is_piece = true;
   hr_status status = write_function(c);
-  bool is_valid = status == HR_OK && binds_symbols(c->function) && c->function->outputs.count > 0;
+  bool is_valid = status == HR_OK && c->function->outputs.count > 0;
   if (hr_status_code_of(status) != HR_STATUS_RESOURCE_EXHAUSTED) {
     hr_status_free(status);
     status = HR_OK;

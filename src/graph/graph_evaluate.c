@@ -173,11 +173,13 @@ static void bind_tensor(hr__evaluation *e, const hr__node *node) {
   }
 }
 
-/* The facts of a source; an input of an inner graph may have numbers. */
-static void bind_numbers(hr__evaluation *e, const hr__node *node) {
-  if (node->kind == HR__NODE_INPUT && e->input_facts != NULL) {
+/* The fact of an input, which is its tensor's; that of an inner graph may have numbers. */
+static hr_status bind_fact(hr__evaluation *e, const hr__node *node) {
+  HR_RETURN_IF_ERROR(hr__evaluate_types(e, node));
+  if (e->input_facts != NULL) {
     e->frame.facts[node->first].numbers = e->input_facts[e->input_count - 1]->numbers;
   }
+  return HR_OK;
 }
 
 static hr_status evaluate_node(hr__evaluation *e, const hr__node *node) {
@@ -193,8 +195,10 @@ static hr_status evaluate_node(hr__evaluation *e, const hr__node *node) {
     return hr__evaluate_read(e, node);
   }
   bind_tensor(e, node);
+  if (node->kind == HR__NODE_INPUT) {
+    return bind_fact(e, node);
+  }
   HR_RETURN_IF_ERROR(compute_on_host(e, node, &is_done));
-  bind_numbers(e, node);
   if (is_done) {
     return HR_OK;
   }

@@ -116,6 +116,7 @@ struct hr_graph {
   hr_table inner_table;         /* by address: the place in `inner`, from 1 on */
   bool needs_numbers;           /* of inputs on the host: for attributes, conditions and counts */
   bool is_inner;                /* of another graph: it does not change any more */
+  bool is_piece;                /* made by hr__graph_cut: dims of inputs are descriptions, and no run relies on them */
   int depth;                    /* of the graphs inside; 0: none */
   int64_t inner_operations;     /* see HR_GRAPH_INNER_MAX */
   HR_VECTOR(int) data;          /* nodes of constants beside the text */
@@ -255,7 +256,8 @@ bool hr__is_host_dtype(hr_dtype dtype);
 void hr__integers_load(hr_dtype dtype, int64_t count, const void *elements, int64_t *out_numbers);
 void hr__integers_store(hr_dtype dtype, int64_t count, const int64_t *numbers, void *out_elements);
 
-/* Checks inputs against the graph's, and gives the numbers of its symbols. */
+/* Checks inputs against the graph's, and gives the numbers of its symbols. Dims of a piece's inputs are not checked,
+ * nor are its symbols' numbers those of all dims. */
 HR_MUST_USE hr_status hr__graph_bind(const hr_graph *graph, int input_count, const hr_tensor *const *inputs,
                                      int64_t *out_symbols);
 

@@ -367,6 +367,52 @@ HR_TEST(operations_between_waits_have_instances) {
   hr_graph_release(g);
 }
 
+/* Types come from a few numbers in place of n, of which none shows that %c has at most 7000 elements. */
+HR_TEST(runs_do_not_rely_on_descriptions_of_dims) {
+  open_stream();
+  static const char text[] =
+      "graph 2\ninput %x f32[n]\n%nz = nonzero(%x)\nconstant %l i64[] = [7000]\nconstant %h i64[] = [1]\n"
+      "%m = minimum(n, %l)\n%o = minimum(n, %h)\n%c = slice(%x, begin=[0], count=[%m], step=[1])\n"
+      "%d = slice(%x, begin=[0], count=[%o], step=[1])\n%q = nonzero(%c)\n%0 = sum(%c)\n%1 = divide(%0, n)\n"
+      "%2 = sum(%x)\n%3 = add(%1, %2)\n%s = shape(%c)\n%4 = divide(%3, %s)\n%5 = sum(%d)\n%6 = arange(stop=n)\n"
+      "%7 = multiply(%6, %5)\n%8 = sum(%7)\n%9 = max(%nz)\n%10 = max(%q)\n%11 = add(%9, %10)\noutput a = %1\noutput b "
+      "= %4\noutput c = %8\noutput d = %11\n";
+  static float ones[20000];
+  hr_graph *g = graph_of(text);
+  for (int i = 0; i < 20000; ++i) {
+    ones[i] = 1;
+  }
+  hr_session *session = session_of(g, NULL);
+  HR_ASSERT(hr_graph_inner_count(hr_session_graph(session)) > 0);
+  hr_session_release(session);
+  hr_graph_release(g);
+  hr_tensor x = tensor_of(HR_DTYPE_F32, DIMS(20000), ones);
+  HR_ASSERT_EQ(
+      check(text, 1, &x, 4,
+            (answer[]){
+                {0, {0}, F32(0.35F)}, {1, {1}, F32(20000.35F / 7000)}, {0, {0}, F32(199990000)}, {0, {0}, F32(26998)}}),
+      2);
+  hr_tensor_release(&x);
+  x = tensor_of(HR_DTYPE_F32, DIMS(2), ones);
+  HR_ASSERT_EQ(
+      check(text, 1, &x, 4, (answer[]){{0, {0}, F32(1)}, {1, {1}, F32(1.5F)}, {0, {0}, F32(1)}, {0, {0}, F32(2)}}), 2);
+  hr_tensor_release(&x);
+}
+
+/* A dim that is 1 at all of these numbers, but not for n = 0. */
+HR_TEST(runs_do_not_rely_on_constant_dims) {
+  open_stream();
+  static const char text[] =
+      "graph 2\ninput %x f32[n]\nconstant %h i64[] = [1]\n%o = minimum(n, %h)\n"
+      "%d = slice(%x, begin=[0], count=[%o], step=[1])\n%q = nonzero(%d)\n%0 = multiply(%d, 2)\n%1 = add(%0, 1)\n"
+      "output y = %1\noutput q = %q\n";
+  for (int64_t n = 0; n < 3; ++n) {
+    hr_tensor x = tensor_of(HR_DTYPE_F32, DIMS(n), F32(4, 5, 6));
+    HR_ASSERT_EQ(check(text, 1, &x, 2, (answer[]){{1, {n > 0}, F32(9)}, {2, {1, n > 0}, F32(0)}}), n > 0);
+    hr_tensor_release(&x);
+  }
+}
+
 HR_TEST(numbers_that_are_read_are_attributes) {
   open_stream();
   static const char text[] = "graph 2\ninput %k i64[]\ninput %x f32[n]\n%r = read(%k)\n%a = arange(stop=%r)\n"

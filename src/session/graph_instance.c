@@ -210,6 +210,19 @@ static bool add_numbers(const hr_graph *graph, const hr__fact *const *facts, int
   return true;
 }
 
+/* What the parameters' dims are: the numbers of the symbols, but all dims for a piece. */
+static bool add_dims(const hr_graph *graph, const hr_tensor *const *params, int64_t *key, size_t room, size_t *count) {
+  *count = graph->is_piece ? 0 : graph->symbols.count;
+  for (size_t i = 0; graph->is_piece && i < graph->inputs.count; ++i) {
+    if (*count + (size_t)params[i]->rank > room) {
+      return false;
+    }
+    memcpy(key + *count, params[i]->dims, (size_t)params[i]->rank * sizeof *key);
+    *count += (size_t)params[i]->rank;
+  }
+  return true;
+}
+
 static void add_instance(hr_session *session, hr__graph_instance *made) {
   made->next = session->first;
   session->first = made;
@@ -230,9 +243,12 @@ hr_status hr__session_instance(hr_session *session, const hr_graph *graph, const
                                const hr__fact *const *facts, hr__graph_instance **out_instance) {
   enum { ROOM = 2 * HR_GRAPH_SYMBOLS_MAX };
   int64_t key[ROOM] = {0};
-  size_t count = graph->symbols.count;
+  size_t count = 0;
   HR_RETURN_IF_ERROR(hr__graph_bind(graph, (int)graph->inputs.count, params, key));
   *out_instance = NULL;
+  if (!add_dims(graph, params, key, ROOM, &count)) {
+    return HR_OK;
+  }
   if (facts != NULL && !add_numbers(graph, facts, key, ROOM, &count)) {
     return HR_OK;
   }
