@@ -47,9 +47,13 @@ static bool has_room(hr_graph *graph, const hr__node *node) {
     HR__GRAPH_REFUSE(graph, "graph: %s: it has no results", node_name(node));
     return false;
   }
-  if (graph->nodes.count < HR_GRAPH_NODES_MAX && node->result_count <= HR__GRAPH_OPERANDS_MAX &&
-      graph->values.count + (size_t)node->result_count <= INT32_MAX / 2) {
-    return true;
+  if (graph->nodes.count < HR_GRAPH_NODES_MAX && node->result_count <= HR__GRAPH_OPERANDS_MAX) {
+    if (hr__graph_extra_results(graph) + node->result_count - 1 <= HR_GRAPH_RESULTS_MAX) {
+      return true;
+    }
+    HR__GRAPH_REFUSE(graph, "graph: %s: operations have more than %d results beyond the first of each", node_name(node),
+                     HR_GRAPH_RESULTS_MAX);
+    return false;
   }
   HR__GRAPH_REFUSE(graph, "graph: %s: more than %d operations, or %d results expected at most %d", node_name(node),
                    HR_GRAPH_NODES_MAX, node->result_count, HR__GRAPH_OPERANDS_MAX);

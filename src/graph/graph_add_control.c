@@ -63,7 +63,9 @@ static bool use_inner(hr_graph *graph, hr_graph *inner) {
   if (!check_inner(graph, inner)) {
     return false;
   }
-  inner->is_inner = true;
+  if (!inner->is_inner) { /* other threads may use it, too */
+    inner->is_inner = true;
+  }
   for (size_t i = 0; i < inner->inner.count; ++i) {
     if (!add_inner(graph, inner->inner.data[i])) {
       return false;
@@ -72,12 +74,13 @@ static bool use_inner(hr_graph *graph, hr_graph *inner) {
   return add_inner(graph, inner);
 }
 
-/* The cost of the node's types, and of a run. */
-static int64_t count_operations(const hr__node *node) {
+/* The cost of the node's types, and of a run: each value of the inner graphs is inferred, each output is copied. */
+static int64_t count_values(const hr__node *node) {
   enum { ROUNDS = 4 };
   int64_t count = 0;
   for (int i = 0; i < 2 && node->inner[i] != NULL; ++i) {
-    count += (int64_t)node->inner[i]->nodes.count + node->inner[i]->inner_operations;
+    const hr_graph *inner = node->inner[i];
+    count += (int64_t)inner->values.count - 1 + (int64_t)inner->outputs.count + inner->inner_values;
   }
   return count * (node->kind == HR__NODE_INNER || node->kind == HR__NODE_IF ? 1 : ROUNDS);
 }
@@ -126,9 +129,9 @@ static hr_value add_with_inner(hr_graph *graph, hr__node *node) {
   for (int i = 0; is_right && i < 2 && node->inner[i] != NULL; ++i) {
     is_right = use_inner(graph, node->inner[i]);
   }
-  int64_t operations = is_right ? count_operations(node) : 0;
-  if (graph->inner_operations + operations > HR_GRAPH_INNER_MAX) {
-    HR__GRAPH_REFUSE(graph, "graph: more than %d operations of inner graphs", HR_GRAPH_INNER_MAX);
+  int64_t values = is_right ? count_values(node) : 0;
+  if (graph->inner_values + values > HR_GRAPH_INNER_MAX) {
+    HR__GRAPH_REFUSE(graph, "graph: more than %d values of inner graphs", HR_GRAPH_INNER_MAX);
   }
   hr_value first = graph->failure == HR_OK ? hr__graph_add_node(graph, node) : 0;
   if (first == 0) {
@@ -138,7 +141,7 @@ static hr_value add_with_inner(hr_graph *graph, hr__node *node) {
   for (int i = 0; i < 2 && node->inner[i] != NULL; ++i) {
     graph->depth = graph->depth > node->inner[i]->depth + 1 ? graph->depth : node->inner[i]->depth + 1;
   }
-  graph->inner_operations += operations;
+  graph->inner_values += values;
   return first;
 }
 

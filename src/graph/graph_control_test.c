@@ -181,10 +181,34 @@ HR_TEST(functions_are_bounded_in_depth_and_operations) {
   char *wide = write_chain(20, 2);
   hr_graph_release(graph_of(deep));
   expect_refusal(deeper, "expected no variables, an output, and depth at most 31");
-  expect_refusal(wide, "more than 65536 operations");
+  expect_refusal(wide, "more than 65536 values");
   free(deep);
   free(deeper);
   free(wide);
+}
+
+/* Each is short, with many results: refused before they take memory and seconds. */
+HR_TEST(results_are_bounded) {
+  char text[4096] = "graph 2\n", *at = text + strlen(text);
+  hr_graph *many = new_graph(), *g = new_graph();
+  hr_value x = input_of(many, "x", HR_DTYPE_F32, "30000"), y = input_of(g, "y", HR_DTYPE_F32, "30000");
+  hr_graph_output(many, "y", ADD(many, UNSTACK, VALUES(x), 0, NULL));
+  hr_graph_call(g, many, 1, &y);
+  hr_graph_call(g, many, 1, &y);
+  HR_ASSERT_OK(hr_graph_status(g));
+  HR_ASSERT_EQ(hr_graph_call(g, many, 1, &y), 0);
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "more than 65536 values of inner graphs");
+  while (hr_graph_status(g) == HR_OK && hr_graph_operation_count(g) < 20) {
+    ADD(g, UNSTACK, VALUES(y), 0, NULL);
+  }
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "unstack: operations have more than 262144");
+  HR_ASSERT_EQ(hr_graph_operation_count(g), 10);
+  for (int i = 0; i < 10; ++i) {
+    at += sprintf(at, "function @%d {\ninput %%x f32[30000]\n%%0 = unstack(%%x)\noutput y = %%0\n}\n", i);
+  }
+  expect_refusal(text, "line 46");
+  hr_graph_release(many);
+  hr_graph_release(g);
 }
 
 HR_TEST(simplify_rewrites_functions) {

@@ -118,7 +118,7 @@ struct hr_graph {
   bool is_inner;                /* of another graph: it does not change any more */
   bool is_piece;                /* made by hr__graph_cut: dims of inputs are descriptions, and no run relies on them */
   int depth;                    /* of the graphs inside; 0: none */
-  int64_t inner_operations;     /* see HR_GRAPH_INNER_MAX */
+  int64_t inner_values;         /* see HR_GRAPH_INNER_MAX */
   HR_VECTOR(int) data;          /* nodes of constants beside the text */
   hr_table names;               /* values by the hash of their name; see hr_graph_find */
   int operation_count, constant_count;
@@ -179,6 +179,10 @@ hr_value hr__graph_no_memory(hr_graph *graph, const char *what);
 bool hr__graph_check_name(hr_graph *graph, const char *name);
 /* True for a text that can be a name. */
 bool hr__graph_is_name(const char *name);
+/* The results beyond the first of each operation. */
+static inline int64_t hr__graph_extra_results(const hr_graph *graph) {
+  return (int64_t)graph->values.count - (int64_t)graph->nodes.count - 1;
+}
 /* Adds a node whose parts are in the arena; its results are inferred. Returns the first. */
 hr_value hr__graph_add_node(hr_graph *graph, hr__node *node);
 /* True if the graph has all values that the node reads. */

@@ -17,7 +17,8 @@ typedef struct hr__parser {
   hr_graph *graph;                 /* of the current lines */
   hr_graph *whole;                 /* NULL outside of functions, else the graph around them */
   HR_VECTOR(hr_graph *) functions; /* with references */
-  int64_t inner_operations;        /* of functions: bounded, as those of a graph are */
+  int64_t inner_values;            /* of functions: bounded, as those of a graph are */
+  int64_t extra_results;           /* of functions, also */
   hr_status status;
   HR_VECTOR(hr_value) labels, operands, elements; /* numbered values; of a line; of its attributes */
   HR_VECTOR(int64_t) ints;

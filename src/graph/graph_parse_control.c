@@ -47,14 +47,16 @@ bool hr__parse_end(hr__parser *p) {
   if (p->whole == NULL) {
     return hr__lex_fail(p, "a function before this");
   }
-  p->inner_operations += p->graph->inner_operations;
+  p->inner_values += p->graph->inner_values;
+  p->extra_results += hr__graph_extra_results(p->graph);
   p->functions.data[p->functions.count++] = p->graph;
   begin_lines(p, p->whole);
   p->whole = NULL;
-  if (p->inner_operations > HR_GRAPH_INNER_MAX) {
+  if (p->inner_values > HR_GRAPH_INNER_MAX || p->extra_results > HR_GRAPH_RESULTS_MAX) {
     return hr__lex_fail_with(p, hr_status_make(HR_STATUS_INVALID_ARGUMENT,
-                                               "functions use more than %d operations of functions in all",
-                                               HR_GRAPH_INNER_MAX));
+                                               "functions use more than %d values of functions in all, or have more "
+                                               "than %d results beyond the first of each operation",
+                                               HR_GRAPH_INNER_MAX, HR_GRAPH_RESULTS_MAX));
   }
   return true;
 }
