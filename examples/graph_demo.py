@@ -87,11 +87,10 @@ def write_files(model: ConvNet, data: Images, folder: Path) -> Path:
     """cnn.onnx, whose path is the result, and cnn.hrpkg."""
     path = folder / "cnn.onnx"
     names = {"input_names": ["images"], "output_names": ["scores"]}
+    names["dynamic_axes"] = {"images": {0: "n"}, "scores": {0: "n"}}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch says that this exporter is not the newest, which needs more packages
-        torch.onnx.export(
-            model, (data.test[:1],), str(path), dynamo=False, dynamic_axes={"images": {0: "n"}, "scores": {0: "n"}}, **names
-        )
+        torch.onnx.export(model, (data.test[:1],), str(path), dynamo=False, **names)
     graph = hr.open_model(path)
     graph.simplify().save(folder / "cnn.hrpkg", notes={"source": path.name})
     size = (folder / "cnn.hrpkg").stat().st_size
@@ -160,7 +159,11 @@ def training_graph(path: Path, rate: float) -> hr.Graph:
 def train_graph(side: Side, path: Path, data: Images, steps: int, arguments) -> None:
     graph = training_graph(path, arguments.lr)
     session = hr.Session(graph)
-    train(side, lambda images, classes: float(session(images=images.numpy(), classes=classes.numpy())["loss"]), data, steps, arguments)
+
+    def step(images, classes) -> float:
+        return float(session(images=images.numpy(), classes=classes.numpy())["loss"])
+
+    train(side, step, data, steps, arguments)
     trained = hr.Session(hr.open_model(path, variables=True))  # of the scores alone: it assigns nothing
     for name in graph.variables:
         trained.set_variable(name, session.variable(name))

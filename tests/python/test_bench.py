@@ -195,6 +195,17 @@ def test_operators_speed(tmp_path):
     assert page.read_text() != text
 
 
+def test_models_of_files_answer_as_torch_does(tmp_path):
+    pytest.importorskip("onnx")
+    command = [sys.executable, ROOT / "bench" / "models.py", "--folder", tmp_path, "--json", tmp_path / "x.json"]
+    options = ["--cases", "cnn-1", "--sides", "headrace,headrace onnx,torch cpu", "--rounds", "1", "--seconds", "0.01"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "x.json").read_text())["cnn-1"]
+    assert list(rows) == ["headrace", "headrace onnx", "torch cpu"] and "| CNN b1 | headrace |" in done.stdout
+    assert all(row["difference"] < 1e-4 and 0 < row["wall"] and 0 < row["open"] < row["first"] for row in rows.values())
+
+
 def test_profilers_are_compared():
     script = ROOT / "bench" / "profiled.py"
     command = [sys.executable, str(script), "--rounds", "1", "--steps", "2", "--batch", "4"]

@@ -4,8 +4,6 @@ A file is a package (docs/graphs.md) with one graph, which holds the operations 
 lists the inputs and outputs of each example; the note `metadata` is a text of the caller's.
 """
 
-import inspect
-import json
 import os
 
 from headrace import _arrays
@@ -47,6 +45,8 @@ def _outputs(result):
 
 def _parameter_names(fun, count):
     """The function's names of its first arguments."""
+    import inspect  # here and below: they take longer than all of `import headrace`
+
     try:
         parameters = inspect.signature(fun).parameters.values()
     except (TypeError, ValueError):
@@ -160,6 +160,8 @@ class FunctionExporter:
         if self._graph is None:
             return
         graph, self._graph = self._graph, None
+        import json
+
         notes = {"function": json.dumps({"version": 1, "traces": self._traces})}
         if self._metadata:
             notes["metadata"] = json.dumps(self._metadata)
@@ -265,5 +267,7 @@ def import_function(file, return_metadata=False):
         notes, graph = package.notes, package.graph
     if "function" not in notes:
         raise ValueError(f"{file}: the package has no function, which export_function writes: open it by Session()")
+    import json
+
     function = ImportedFunction(os.fspath(file), graph, json.loads(notes["function"])["traces"])
     return (function, json.loads(notes.get("metadata", '""'))) if return_metadata else function
