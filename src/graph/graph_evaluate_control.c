@@ -450,17 +450,82 @@ static hr_status iterate(loop *l) {
   return HR_OK;
 }
 
-/* The elements of no iteration: the types of the body's outputs say their dims. */
+/* ---- no iteration ---- */
+
+/* Dims without numbers of the first iteration, from facts at the points; -1: they are not the same at all of them. */
+typedef struct empty {
+  int count; /* of points */
+  int64_t dims[HR_RANK_MAX];
+} empty;
+
+static void add_point(empty *x, int rank, const int64_t *dims) {
+  for (int d = 0; d < rank; ++d) {
+    x->dims[d] = x->count == 0 || x->dims[d] == dims[d] ? dims[d] : -1;
+  }
+  ++x->count;
+}
+
+/* Types of the body's outputs, with other numbers at each point for those that only the device has. */
+static hr_status infer_body(loop *l, hr__fact *inputs, hr__fact *outputs, empty *results) {
+  int count = l->node->result_count;
+  hr__frame frame = l->e->frame;
+  frame.is_typing = true;
+  for (int i = 0; i < l->input_count; ++i) {
+    inputs[i] = l->inputs[i].fact;
+  }
+  for (frame.point = 0; frame.point < HR__GRAPH_POINTS; ++frame.point) {
+    hr_status status = hr__frame_infer_inner(&frame, l->node->inner[0], inputs, outputs);
+    if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
+      return status;
+    }
+    for (int i = 0; status == HR_OK && i < count; ++i) {
+      add_point(&results[i], outputs[i].rank, outputs[i].dims);
+    }
+    hr_status_free(status);
+  }
+  return HR_OK;
+}
+
+/* The same from the types of the graph. */
+static void use_types(const hr__graph_value *value, empty *result) {
+  for (int p = 0; p < HR__GRAPH_POINTS; ++p) {
+    const hr__fact *fact = &value->facts[p * value->stride];
+    if (fact->is_set) {
+      add_point(result, fact->rank - 1, fact->dims + 1);
+    }
+  }
+}
+
+static hr_status write_empty(loop *l, int i, empty *type, item *result) {
+  const hr__graph_value *value = hr__graph_value_of(l->e->frame.graph, l->node->first + i);
+  const hr__fact *fact = value->facts;
+  int64_t dims[HR_RANK_MAX] = {0};
+  while (!fact->is_set) {
+    fact += value->stride; /* it is at one of the points */
+  }
+  if (type->count == 0) { /* the body is valid at no point */
+    use_types(value, type);
+  }
+  for (int d = 1; d < fact->rank; ++d) {
+    dims[d] = type->dims[d - 1] > 0 ? type->dims[d - 1] : 0;
+  }
+  HR_RETURN_IF_ERROR(hr__evaluate_write(l->e, fact->dtype, fact->rank, dims, "", &result->tensor));
+  return note_type(l->e, result);
+}
+
+/* The elements of no iteration. Dims that the device would decide are 0: nothing can fail. */
 static hr_status stack_none(loop *l, item *results) {
+  int count = l->node->result_count;
+  hr__fact *inputs = HR_ARENA_ARRAY(&l->e->scratch, hr__fact, (size_t)l->input_count + 1);
+  hr__fact *outputs = HR_ARENA_ARRAY(&l->e->scratch, hr__fact, (size_t)count);
+  empty *types = HR_ARENA_ARRAY(&l->e->scratch, empty, (size_t)count);
+  if (inputs == NULL || outputs == NULL || types == NULL) {
+    return no_memory();
+  }
   HR_RETURN_IF_ERROR(set_iteration(l, 0, true));
-  HR_RETURN_IF_ERROR(evaluate_inner(l->e, NULL, l->node, l->node->inner[0], l->inputs, l->outputs));
-  for (int i = l->node->carried_count; i < l->node->result_count; ++i) {
-    const hr_tensor *type = &l->outputs[i].tensor;
-    hr_tensor *to = &results[i].tensor;
-    int64_t dims[HR_RANK_MAX + 1] = {0};
-    memcpy(dims + 1, type->dims, (size_t)type->rank * sizeof *dims);
-    HR_RETURN_IF_ERROR(hr__evaluate_write(l->e, type->dtype, type->rank + 1, dims, "", to));
-    HR_RETURN_IF_ERROR(note_type(l->e, &results[i]));
+  HR_RETURN_IF_ERROR(infer_body(l, inputs, outputs, types));
+  for (int i = l->node->carried_count; i < count; ++i) {
+    HR_RETURN_IF_ERROR(write_empty(l, i, &types[i], &results[i]));
   }
   return HR_OK;
 }

@@ -161,8 +161,7 @@ static hr_status copy_fact(const hr__frame *frame, const hr__fact *from, hr__fac
   return HR_OK;
 }
 
-/* The facts of the outputs of `graph` for inputs of these facts. */
-static hr_status infer_inner(const hr__frame *frame, const hr_graph *graph, const hr__fact *inputs, hr__fact *out) {
+hr_status hr__frame_infer_inner(const hr__frame *frame, const hr_graph *graph, const hr__fact *inputs, hr__fact *out) {
   inference *i = hr_calloc(1, sizeof *i);
   if (i == NULL) {
     return no_memory();
@@ -204,7 +203,7 @@ static hr_status check_number(const char *name, const char *what, const hr__fact
 
 static hr_status infer_call(const hr__frame *frame, const hr__node *node, hr__fact *out) {
   const hr__fact *arguments = arguments_of(frame, node, 0);
-  return arguments != NULL ? infer_inner(frame, node->inner[0], arguments, out) : no_memory();
+  return arguments != NULL ? hr__frame_infer_inner(frame, node->inner[0], arguments, out) : no_memory();
 }
 
 /* Result i of both branches as one fact, in `out`, which is the first one's. */
@@ -230,8 +229,8 @@ static hr_status infer_if(const hr__frame *frame, const hr__node *node, hr__fact
     return no_memory();
   }
   HR_RETURN_IF_ERROR(check_number("if", "condition", condition));
-  HR_RETURN_IF_ERROR(infer_inner(frame, node->inner[0], arguments, out));
-  HR_RETURN_IF_ERROR(infer_inner(frame, node->inner[1], arguments, other));
+  HR_RETURN_IF_ERROR(hr__frame_infer_inner(frame, node->inner[0], arguments, out));
+  HR_RETURN_IF_ERROR(hr__frame_infer_inner(frame, node->inner[1], arguments, other));
   for (int i = 0; i < node->result_count; ++i) {
     hr__fact one = condition->numbers == NULL || condition->numbers[0] != 0 ? out[i] : other[i];
     HR_RETURN_IF_ERROR(unite(frame, node, i, &other[i], &out[i]));
@@ -310,7 +309,7 @@ static hr_status infer_body(const hr__frame *frame, const hr__node *node, hr__fa
   bool has_changed = true;
   for (int round = 0; has_changed && round < ROUNDS; ++round) {
     has_changed = false;
-    HR_RETURN_IF_ERROR(infer_inner(frame, node->inner[0], inputs, out));
+    HR_RETURN_IF_ERROR(hr__frame_infer_inner(frame, node->inner[0], inputs, out));
     for (int i = 0; i < node->carried_count; ++i) {
       HR_RETURN_IF_ERROR(widen(frame, node, i, &out[i], &carried[i], &has_changed));
     }
@@ -322,7 +321,7 @@ static hr_status infer_body(const hr__frame *frame, const hr__node *node, hr__fa
 
 static hr_status infer_condition(const hr__frame *frame, const hr__node *node, const hr__fact *inputs) {
   hr__fact condition = {0};
-  HR_RETURN_IF_ERROR(infer_inner(frame, node->inner[1], inputs, &condition));
+  HR_RETURN_IF_ERROR(hr__frame_infer_inner(frame, node->inner[1], inputs, &condition));
   return check_number("while", "condition", &condition);
 }
 

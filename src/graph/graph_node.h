@@ -235,6 +235,9 @@ static inline const hr__fact *hr__frame_fact(const hr__frame *frame, hr_value va
 HR_MUST_USE hr_status hr__frame_infer(const hr__frame *frame, const hr__node *node, hr__fact *out_facts);
 /* The same for control flow and reads, when the graph is built. */
 HR_MUST_USE hr_status hr__frame_infer_control(const hr__frame *frame, const hr__node *node, hr__fact *out_facts);
+/* The facts of the outputs of an inner graph for inputs of these facts. */
+HR_MUST_USE hr_status hr__frame_infer_inner(const hr__frame *frame, const hr_graph *graph, const hr__fact *inputs,
+                                            hr__fact *out_facts);
 HR_MUST_USE hr_status hr__frame_infer_read(const hr__frame *frame, const hr__node *node, hr__fact *out_fact);
 /* Facts of a call whose dims depend on data, when the graph is built; sets false if it is none. */
 HR_MUST_USE hr_status hr__frame_infer_unknown(const hr__frame *frame, const hr__node *node,

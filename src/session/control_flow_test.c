@@ -166,6 +166,35 @@ HR_TEST(no_iteration_leaves_the_start_and_stacks_nothing) {
   release_each(2, inputs);
 }
 
+/* Bodies that are not valid without an iteration, or whose dims only the device has. */
+HR_TEST(no_iteration_fails) {
+  open_stream();
+  static const char branches[] =
+      "graph 2\nfunction @0 {\ninput %a f32[]\n%0 = stack(%a, %a)\noutput r = %0\n}\nfunction @1 {\n"
+      "input %a f32[]\n%0 = stack(%a, %a, %a)\noutput r = %0\n}\nfunction @2 {\ninput %a f32[]\ninput %x f32[m]\n"
+      "%c = greater(%a, 1)\n%0 = if(@0, @1, %c, %a)\n%1 = if(@0, @0, %c, %a)\n%2 = nonzero(%x)\n%3 = add(%x, 1)\n"
+      "output u = %0\noutput v = %1\noutput w = %2\noutput z = %3\n}\ninput %xs f32[n]\ninput %x f32[m]\n"
+      "%0, %1, %2, %3 = scan(@2, %xs, %x, carried=0, sequences=1)\noutput u = %0\noutput v = %1\noutput w = %2\n"
+      "output z = %3\n";
+  hr_tensor inputs[2] = {counted(DIMS(0)), counted(DIMS(3))};
+  check(branches, 2, inputs, 4,
+        (answer[]){{2, {0, 0}, NULL}, {2, {0, 2}, NULL}, {3, {0, 1, 0}, NULL}, {2, {0, 3}, NULL}});
+  release_each(2, inputs);
+  inputs[0] = counted(DIMS(1)), inputs[1] = tensor_of(HR_DTYPE_F32, DIMS(2), F32(0, 2));
+  check(branches, 2, inputs, 4,
+        (answer[]){{2, {1, 3}, F32(0, 0, 0)}, {2, {1, 2}, F32(0, 0)}, {3, {1, 1, 1}, F32(1)}, {2, {1, 2}, F32(1, 3)}});
+  release_each(2, inputs);
+  static const char rows[] =
+      "graph 2\nfunction @0 {\ninput %i i64[]\ninput %s f32[2]\ninput %a f32[n, 2]\n%r = read(%i)\n"
+      "%p = slice(%a, begin=[%r, 0], count=[1, 2], step=[1, 1])\n%q = reshape(%p, shape=[2])\n%t = add(%s, %q)\n"
+      "output s = %t\noutput q = %q\n}\ninput %x f32[n, 2]\nconstant %z f32[2] = [1.0, 2.0]\n"
+      "%0, %1 = for(@0, n, %z, %x, carried=1)\noutput s = %0\noutput q = %1\n";
+  inputs[0] = counted(DIMS(0, 2)), inputs[1] = counted(DIMS(1, 2));
+  HR_ASSERT_EQ(check(rows, 1, inputs, 2, (answer[]){{1, {2}, F32(1, 2)}, {2, {0, 2}, NULL}}), 0);
+  HR_ASSERT_EQ(check(rows, 1, inputs + 1, 2, (answer[]){{1, {2}, F32(1, 3)}, {2, {1, 2}, F32(0, 1)}}), 0);
+  release_each(2, inputs);
+}
+
 HR_TEST(a_loop_with_a_counter_does_not_wait) {
   open_stream();
   static const char text[] =
