@@ -567,6 +567,41 @@ HR_TEST(variables_and_conditions_train_together) {
   hr_graph_release(g);
 }
 
+/* In a part, and with a count of the device. */
+HR_TEST(variables_have_memory_of_their_own) {
+  open_stream();
+  static const char *const waits[2] = {"", "%nz = nonzero(%x)\n%k = max(%nz)\noutput k = %k\n"};
+  for (int i = 0; i < 2; ++i) {
+    char text[1024];
+    snprintf(text, sizeof text,
+             "graph 2\ninput %%x f32[n]\nvariable %%w f32[2] = [1.0, 2.0]\nvariable %%v f32[2] = [0.0, 0.0]\n"
+             "variable %%u f32[2] = [5.0, 6.0]\nvariable %%c f32[2] = [0.0, 0.0]\nconstant %%d f32[2] = [8.0, 9.0]\n"
+             "%%s = slice(%%x, begin=[0], count=[2], step=[1])\n%%0 = add(%%w, %%s)\nassign %%w = %%0\n"
+             "assign %%v = %%s\nassign %%c = %%d\noutput y = %%0\noutput z = %%u\n%s",
+             waits[i]);
+    hr_graph *g = graph_of(text);
+    hr_session *session = session_of(g, NULL);
+    hr_graph_release(g);
+    hr_tensor x = tensor_of(HR_DTYPE_F32, DIMS(2), F32(10, 20)), out[3], all[4], u;
+    const hr_tensor *places[1] = {&x};
+    static const char *const names[4] = {"w", "v", "c", "u"};
+    HR_ASSERT_OK(hr_session_variable(session, "u", &u));
+    HR_ASSERT_OK(hr_session_run(session, 1, places, 2 + i, out));
+    for (int v = 0; v < 4; ++v) {
+      HR_ASSERT_OK(hr_session_variable(session, names[v], &all[v]));
+      HR_ASSERT(all[v].buffer != out[0].buffer && all[v].buffer != out[1].buffer && all[v].buffer != x.buffer);
+    }
+    HR_ASSERT(all[3].buffer == u.buffer); /* not assigned: not copied */
+    EXPECT(&all[0], 11, 22);
+    EXPECT(&all[1], 10, 20);
+    EXPECT(&all[2], 8, 9);
+    release_each(4, all);
+    release_each(2 + i, out);
+    RELEASE(&x, &u);
+    hr_session_release(session);
+  }
+}
+
 HR_TEST(a_number_that_is_an_argument_stays_a_number) {
   open_stream();
   hr_graph *g =

@@ -55,11 +55,13 @@ static bool has_layout_of(const hr_tensor *x, const hr_tensor *y) {
   return is_same;
 }
 
-/* The parameter that a result is, or -1. Outputs of the session's graph are none. */
+/* The parameter that a result is, or -1. Outputs of the session's graph are none; values of its variables may be those
+ * of variables, but no inputs, which are the caller's. */
 static int find_param(const making *m, int result) {
   const hr_tensor *x = &m->results[result];
-  bool may_be_one = m->graph != m->session->graph || result >= m->output_count;
-  for (int i = 0; may_be_one && i < m->param_count; ++i) {
+  bool is_whole = m->graph == m->session->graph;
+  int first = !is_whole ? 0 : result >= m->output_count ? (int)m->graph->inputs.count : m->param_count;
+  for (int i = first; i < m->param_count; ++i) {
     if (x->buffer == m->params[i].buffer && has_layout_of(x, &m->params[i])) {
       return i;
     }

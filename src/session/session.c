@@ -242,29 +242,47 @@ static hr_status run_inner(void *arg, const hr_graph *inner, const hr_tensor *co
   return *out_is_done ? hr__graph_instance_run(session, found, inputs, out_results) : HR_OK;
 }
 
-/* True if a result of a live run has memory that is not its own. */
-static bool shares_memory(const hr_session *session, const hr_tensor *const *params, const hr_tensor *results, int at) {
-  const hr_graph *graph = session->graph;
-  size_t count = graph->inputs.count + graph->variables.count;
-  const hr_buffer *buffer = results[at].buffer;
-  bool is_shared = false;
+static bool has_buffer(size_t count, const hr_tensor *const *tensors, const hr_buffer *buffer) {
   for (size_t i = 0; i < count; ++i) {
-    is_shared |= params[i]->buffer == buffer;
-  }
-  for (int i = 0; i < at; ++i) {
-    is_shared |= results[i].buffer == buffer;
-  }
-  for (size_t g = 0; g <= graph->inner.count; ++g) {
-    const hr_graph *of = g == 0 ? graph : graph->inner.data[g - 1];
-    for (size_t v = 0; !is_shared && v < of->values.count; ++v) {
-      is_shared = session->constants[g][v].buffer == buffer;
+    if (tensors[i]->buffer == buffer) {
+      return true;
     }
   }
-  return is_shared;
+  return false;
 }
 
-static hr_status own_outputs(hr_session *session, const hr_tensor *const *params, hr_tensor *results) {
-  for (int i = 0; i < hr_graph_output_count(session->graph); ++i) {
+static bool is_constant(const hr_session *session, const hr_buffer *buffer) {
+  const hr_graph *graph = session->graph;
+  for (size_t g = 0; g <= graph->inner.count; ++g) {
+    const hr_graph *of = g == 0 ? graph : graph->inner.data[g - 1];
+    for (size_t v = 0; v < of->values.count; ++v) {
+      if (session->constants[g][v].buffer == buffer) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+/* True if a result of a live run has memory that is not its own. The new value of a variable may be an old one. */
+static bool shares_memory(const hr_session *session, const hr_tensor *const *params, const hr_tensor *results,
+                          size_t at) {
+  const hr_graph *graph = session->graph;
+  const hr_buffer *buffer = results[at].buffer;
+  if (has_buffer(graph->variables.count, params + graph->inputs.count, buffer)) {
+    return at < graph->outputs.count;
+  }
+  for (size_t i = 0; i < at; ++i) {
+    if (results[i].buffer == buffer) {
+      return true;
+    }
+  }
+  return has_buffer(graph->inputs.count, params, buffer) || is_constant(session, buffer);
+}
+
+/* Copies results that share memory: callers may write to outputs and inputs. */
+static hr_status own_results(hr_session *session, const hr_tensor *const *params, hr_tensor *results) {
+  for (size_t i = 0; i < session->graph->outputs.count + session->graph->variables.count; ++i) {
     const hr_tensor *from = &results[i];
     hr_tensor copy = {0};
     if (shares_memory(session, params, results, i)) {
@@ -288,7 +306,7 @@ static hr_status run_live(hr_session *session, const hr_tensor *const *params, h
   HR_RETURN_IF_ERROR(hr__graph_evaluate(session->graph, session->stream, params, NULL,
                                         params + session->graph->inputs.count, &runner, results));
   session->stats.waits += runner.waits;
-  hr_status status = own_outputs(session, params, results);
+  hr_status status = own_results(session, params, results);
   if (status != HR_OK) {
     release_results(session, results);
   }
