@@ -67,8 +67,12 @@ void hr__onnx_map_if(hr__onnx_node *node) {
     return;
   }
   if (is_known(node, condition)) {
-    bool is_true = hr__graph_value_of(node->graph, condition)->facts->numbers[0] != 0;
-    (void)run_body(node, is_true ? then_body : else_body, 0, NULL, count, node->outputs);
+    int64_t number = 0;
+    if (hr__onnx_integers(node, condition, "condition", 1, &number) != 1) {
+      HR__ONNX_WRONG(node, "a condition without an element");
+      return;
+    }
+    (void)run_body(node, number != 0 ? then_body : else_body, 0, NULL, count, node->outputs);
     return;
   }
   condition = hr__onnx_reshape(node, condition, 0, NULL);

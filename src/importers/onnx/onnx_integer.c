@@ -31,9 +31,22 @@ static bool find_number(const hr__onnx_node *node, hr_value value, int index, in
   return true;
 }
 
+/* False after a failure: a value of more dims, or with fewer elements. */
+static bool has_element(hr__onnx_node *node, hr_value value, int index) {
+  int rank = hr__onnx_rank(node, value);
+  int64_t count = rank == 1 ? hr__onnx_dim(node, value, 0) : 1; /* -1: a run checks it */
+  if (rank > 1) {
+    HR__ONNX_WRONG(node, "integers with %d dims, expected 1", rank);
+  } else if (count >= 0 && index >= count) {
+    HR__ONNX_WRONG(node, "%lld integers, element %d is needed", (long long)count, index);
+  }
+  return !hr__onnx_failed(node);
+}
+
 hr__integer hr__integer_element(hr__onnx_node *node, hr_value value, int index) {
   hr__integer result = {0};
-  if (hr__onnx_failed(node) || value == 0 || find_number(node, value, index, &result.number)) {
+  if (hr__onnx_failed(node) || value == 0 || !has_element(node, value, index) ||
+      find_number(node, value, index, &result.number)) {
     return result;
   }
   hr_value wide = hr__onnx_cast(node, value, HR_DTYPE_I64);

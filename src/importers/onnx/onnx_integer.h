@@ -14,7 +14,7 @@ static inline hr__integer hr__integer_of(int64_t number) {
 }
 /* The size of a dim. */
 hr__integer hr__integer_dim(hr__onnx_node *node, hr_value x, int dim);
-/* Element `index` of a value of one dim, or the value itself, if it has none. */
+/* Element `index` of a value of one dim, or the value itself, if it has none. Fails if there is no such element. */
 hr__integer hr__integer_element(hr__onnx_node *node, hr_value value, int index);
 
 /* function: ADD, SUBTRACT, MULTIPLY, FLOOR_DIVIDE, MINIMUM, MAXIMUM. */

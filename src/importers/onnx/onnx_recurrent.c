@@ -33,9 +33,10 @@ static hr_value reorder(hr__onnx_node *node, hr_value x, int count, const int *o
 typedef struct activation_name {
   const char *onnx, *own;
 } activation_name;
+/* Not HardSigmoid, whose slope is 0.2 in ONNX, but 1 / 6 in a layer. */
 static const activation_name names[] = {
-    {"Tanh", "tanh"},         {"Sigmoid", "sigmoid"},   {"Relu", "relu"}, {"HardSigmoid", "hard_sigmoid"},
-    {"Softsign", "softsign"}, {"Softplus", "softplus"}, {"Elu", "elu"},   {"Affine", "linear"},
+    {"Tanh", "tanh"},         {"Sigmoid", "sigmoid"}, {"Relu", "relu"},     {"Softsign", "softsign"},
+    {"Softplus", "softplus"}, {"Elu", "elu"},         {"Affine", "linear"},
 };
 
 static const char *activation(hr__onnx_node *node, hr__span text) {

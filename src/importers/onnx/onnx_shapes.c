@@ -103,7 +103,11 @@ void hr__onnx_map_expand(hr__onnx_node *node) {
   hr__integer dims[HR_RANK_MAX];
   int64_t numbers[HR_RANK_MAX];
   hr_value values[HR_RANK_MAX];
-  for (int d = 0; d < all && d < HR_RANK_MAX; ++d) {
+  if (hr__onnx_failed(node) || all > HR_RANK_MAX) {
+    HR__ONNX_REFUSE(node, "%d dims, expected at most %d", all, HR_RANK_MAX);
+    return;
+  }
+  for (int d = 0; d < all; ++d) {
     int own = d - (all - rank), other = d - (all - count);
     hr__integer size = own >= 0 ? hr__integer_dim(node, x, own) : hr__integer_of(1);
     hr__integer wanted = other >= 0 ? hr__integer_element(node, shape, other) : hr__integer_of(1);
@@ -164,23 +168,31 @@ static hr_value slice_axis(hr__onnx_node *node, hr_value x, int axis, hr__intege
   return hr__integer_slice(node, x, axis, begin, count, step);
 }
 
+/* The number of slices; -1 after a failure. Ends, and axes and steps that are given, are as many as begins. */
+static int check_slices(hr__onnx_node *node, int rank, int begins, int ends, int axes, int steps) {
+  if (begins > rank || ends != begins || (axes >= 0 && axes != begins) || (steps >= 0 && steps != begins)) {
+    HR__ONNX_WRONG(node, "%d starts, %d ends, %d axes and %d steps (-1: none) for %d dims", begins, ends, axes, steps,
+                   rank);
+  }
+  return hr__onnx_failed(node) ? -1 : begins;
+}
+
 void hr__onnx_map_slice(hr__onnx_node *node) {
   hr_value x = hr__onnx_input(node, 0), begins = hr__onnx_input(node, 1), ends = hr__onnx_input(node, 2);
   int64_t axes[HR_RANK_MAX], steps[HR_RANK_MAX], given[2][HR_RANK_MAX] = {{0}};
-  int rank = hr__onnx_rank(node, x), axis_count = hr__onnx_ints_of(node, 3, "axes", axes), count = 0, step_count = -1;
+  int rank = hr__onnx_rank(node, x), axis_count = hr__onnx_ints_of(node, 3, "axes", axes), count = 0, ends_count = 0,
+      step_count = -1;
   if (node->since < 10) {
     count = hr__onnx_ints(node, "starts", given[0]);
-    (void)hr__onnx_ints(node, "ends", given[1]);
+    ends_count = hr__onnx_ints(node, "ends", given[1]);
   } else {
     begins = hr__onnx_on_host(node, begins, "starts"), ends = hr__onnx_on_host(node, ends, "ends");
-    count = (int)hr__onnx_known_dim(node, begins, 0);
+    count = (int)hr__onnx_known_dim(node, begins, 0), ends_count = (int)hr__onnx_known_dim(node, ends, 0);
     step_count = hr__onnx_input(node, 4) != 0
                      ? hr__onnx_integers(node, hr__onnx_input(node, 4), "steps", HR_RANK_MAX, steps)
                      : -1;
   }
-  if (hr__onnx_failed(node) || count < 0 || count > rank) {
-    return;
-  }
+  count = check_slices(node, rank, count, ends_count, axis_count, step_count);
   for (int i = 0; i < count; ++i) {
     hr__integer begin = node->since < 10 ? hr__integer_of(given[0][i]) : hr__integer_element(node, begins, i);
     hr__integer end = node->since < 10 ? hr__integer_of(given[1][i]) : hr__integer_element(node, ends, i);

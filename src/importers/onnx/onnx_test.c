@@ -387,6 +387,111 @@ HR_TEST(a_loop_of_a_known_count_is_repeated) {
   refuse(put_many, 21, HR_STATUS_UNIMPLEMENTED, "a loop runs more than 65536 times");
 }
 
+/* ---- lists of another length ---- */
+
+/* A tensor as an initializer: integers, or elements that are 1. */
+static void put_integers(hr_text *text, const char *name, int count, const int64_t *numbers) {
+  put_tensor(text, 5, name, INT64, 1, (const int64_t[]){count}, numbers, (size_t)count * sizeof *numbers);
+}
+static void put_ones(hr_text *text, const char *name, int rank, const int64_t *dims) {
+  float ones[64];
+  size_t count = 1;
+  for (int d = 0; d < rank; ++d) {
+    count *= (size_t)dims[d];
+  }
+  HR_ASSERT(count <= 64);
+  for (size_t i = 0; i < count; ++i) {
+    ones[i] = 1;
+  }
+  put_tensor(text, 5, name, FLOAT, rank, dims, ones, count * sizeof *ones);
+}
+
+static void put_expand(hr_text *text) {
+  int64_t shape[64];
+  for (int i = 0; i < 64; ++i) {
+    shape[i] = 1;
+  }
+  put_integers(text, "s", 64, shape);
+  put_node(text, 1, "", "Expand", "x s", "y");
+}
+static void put_few_ends(hr_text *text) {
+  put_integers(text, "b", 2, (const int64_t[]){0, 0});
+  put_integers(text, "e", 1, (const int64_t[]){1});
+  put_node(text, 1, "", "Slice", "x b e", "y");
+}
+static void put_many_slices(hr_text *text) {
+  put_integers(text, "b", 3, (const int64_t[]){0, 0, 0});
+  put_node(text, 1, "", "Slice", "x b b", "y");
+}
+static void put_few_axes(hr_text *text) {
+  put_integers(text, "b", 2, (const int64_t[]){0, 0});
+  put_integers(text, "a", 1, (const int64_t[]){1});
+  put_node(text, 1, "", "Slice", "x b b a", "y");
+}
+static void put_empty_matrix(hr_text *text) {
+  put_tensor(text, 5, "s", INT64, 2, (const int64_t[]){3, 0}, NULL, 0);
+}
+static void put_matrix_shape(hr_text *text) {
+  put_empty_matrix(text);
+  put_node(text, 1, "", "Reshape", "x s", "y");
+}
+static void put_matrix_expand(hr_text *text) {
+  put_empty_matrix(text);
+  put_node(text, 1, "", "Expand", "x s", "y");
+}
+static void put_matrix_pads(hr_text *text) {
+  put_tensor(text, 5, "s", INT64, 2, (const int64_t[]){4, 0}, NULL, 0);
+  put_node(text, 1, "", "Pad", "x s", "y");
+}
+static void put_transposed(hr_text *text, int count) {
+  put_ones(text, "w", 4, (const int64_t[]){1, 1, 2, 2});
+  size_t node = begin_node(text, 1, "", "ConvTranspose", "w w", "y");
+  put_ints(text, "output_shape", count, (const int64_t[]){1, 1, 3, 3});
+  hr_protobuf_end(text, node);
+}
+static void put_one_size(hr_text *text) {
+  put_transposed(text, 1);
+}
+static void put_three_sizes(hr_text *text) {
+  put_transposed(text, 3);
+}
+static void put_empty_condition(hr_text *text) {
+  put_tensor(text, 5, "c", 9, 1, (const int64_t[]){0}, NULL, 0);
+  put_if(text);
+}
+
+HR_TEST(lists_of_another_length_are_refused) {
+  refuse(put_expand, 21, HR_STATUS_UNIMPLEMENTED, "64 dims, expected at most 16");
+  refuse(put_few_ends, 21, HR_STATUS_INVALID_ARGUMENT, "2 starts, 1 ends");
+  refuse(put_many_slices, 21, HR_STATUS_INVALID_ARGUMENT, "3 starts, 3 ends, -1 axes and -1 steps (-1: none) for 2");
+  refuse(put_few_axes, 21, HR_STATUS_INVALID_ARGUMENT, "2 starts, 2 ends, 1 axes");
+  refuse(put_matrix_shape, 21, HR_STATUS_INVALID_ARGUMENT, "integers with 2 dims, expected 1");
+  refuse(put_matrix_expand, 21, HR_STATUS_INVALID_ARGUMENT, "integers with 2 dims, expected 1");
+  refuse(put_matrix_pads, 21, HR_STATUS_INVALID_ARGUMENT, "integers with 2 dims, expected 1");
+  refuse(put_one_size, 21, HR_STATUS_INVALID_ARGUMENT, "output_shape has 1 integers, expected 2 or 4");
+  refuse(put_three_sizes, 21, HR_STATUS_INVALID_ARGUMENT, "output_shape has 3 integers, expected 2 or 4");
+  refuse(put_empty_condition, 21, HR_STATUS_INVALID_ARGUMENT, "a condition without an element");
+}
+
+/* ---- activations of recurrent layers ---- */
+
+static void put_hard_sigmoid(hr_text *text) {
+  put_ones(text, "w", 3, (const int64_t[]){1, 1, 1});
+  size_t node = begin_node(text, 1, "", "RNN", "w w w", "y");
+  put_int(text, "hidden_size", 1);
+  size_t attribute = hr_protobuf_begin(text, 5);
+  hr_protobuf_string(text, 1, "activations");
+  hr_protobuf_string(text, 9, "HardSigmoid");
+  hr_protobuf_int(text, 20, 8);
+  hr_protobuf_end(text, attribute);
+  hr_protobuf_end(text, node);
+}
+
+/* The layer's slope is another one. */
+HR_TEST(a_recurrent_layer_with_hard_sigmoid_is_refused) {
+  refuse(put_hard_sigmoid, 21, HR_STATUS_UNIMPLEMENTED, "activation \"HardSigmoid\"");
+}
+
 /* ---- external data ---- */
 
 static void put_external(hr_text *text, const char *location, const char *offset) {

@@ -79,6 +79,16 @@ static inline void put_int(hr_text *text, const char *name, int64_t number) {
   hr_protobuf_end(text, attribute);
 }
 
+static inline void put_ints(hr_text *text, const char *name, int count, const int64_t *numbers) {
+  size_t attribute = hr_protobuf_begin(text, 5);
+  hr_protobuf_string(text, 1, name);
+  for (int i = 0; i < count; ++i) {
+    hr_protobuf_int(text, 8, (uint64_t)numbers[i]);
+  }
+  hr_protobuf_int(text, 20, 7);
+  hr_protobuf_end(text, attribute);
+}
+
 static inline void put_opset(hr_text *text, unsigned field, const char *domain, int64_t version) {
   size_t opset = hr_protobuf_begin(text, field);
   hr_protobuf_string(text, 1, domain);

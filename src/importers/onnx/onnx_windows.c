@@ -110,6 +110,10 @@ static void pad_transposed(hr__onnx_node *node, hr_value x, const int64_t *more,
   if (count < 0 && word != PAD_SAME_UPPER && word != PAD_SAME_LOWER) {
     return;
   }
+  if (count >= 0 && count != w->planes && count != w->planes + 2) {
+    HR__ONNX_WRONG(node, "attribute output_shape has %d integers, expected %d or %d", count, w->planes, w->planes + 2);
+    return;
+  }
   for (int d = 0; d < w->planes; ++d) {
     hr__integer size = hr__integer_dim(node, x, d + 2), stride = hr__integer_of(w->stride[d]);
     hr__integer steps = INTEGER(node, MULTIPLY, INTEGER(node, SUBTRACT, size, hr__integer_of(1)), stride);
