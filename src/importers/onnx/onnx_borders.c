@@ -72,7 +72,7 @@ void hr__onnx_map_pad(hr__onnx_node *node) {
   if (word == 0) {
     with[2] = pad_value(node, x);
   }
-  hr__onnx_set(node, 0, hr__onnx_add(node, functions[word], IN(x), word == 0 ? 3 : 2, with));
+  hr__onnx_set_like(node, 0, hr__onnx_add(node, functions[word], IN(x), word == 0 ? 3 : 2, with));
 }
 
 /* The middle of each axis, or zeros on both sides of it; the odd element is behind. */
@@ -90,17 +90,18 @@ void hr__onnx_map_center_crop_pad(hr__onnx_node *node) {
     int64_t more = sizes[i] - hr__onnx_known_dim(node, x, axis);
     before[axis] = more / 2, after[axis] = more - more / 2; /* negative ones crop */
   }
-  hr__onnx_set(node, 0,
-               ADD(node, PAD, IN(x), WITH(hr__with_ints("before", rank, before), hr__with_ints("after", rank, after))));
+  hr__onnx_set_like(
+      node, 0, ADD(node, PAD, IN(x), WITH(hr__with_ints("before", rank, before), hr__with_ints("after", rank, after))));
 }
 
 /* ---- blocks ---- */
 
 static void map_blocks(hr__onnx_node *node, bool is_crd) {
   int64_t block = hr__onnx_int(node, "blocksize", 1), blocks[2] = {block, block};
-  hr__onnx_set(node, 0,
-               hr__onnx_add(node, node->function, IN(hr__onnx_input(node, 0)),
-                            WITH(hr__with_ints("blocks", 2, blocks), hr__with_text("order", is_crd ? "crd" : "dcr"))));
+  hr__onnx_set_like(
+      node, 0,
+      hr__onnx_add(node, node->function, IN(hr__onnx_input(node, 0)),
+                   WITH(hr__with_ints("blocks", 2, blocks), hr__with_text("order", is_crd ? "crd" : "dcr"))));
 }
 
 /* The function of the row. */

@@ -89,6 +89,7 @@ typedef struct repetition {
   int state_count, scan_count; /* scan: results of which each run adds an element */
   hr__onnx_value *inputs, *results;
   hr_value *elements[HR__GRAPH_ATTRIBUTES_MAX]; /* of scans */
+  int data_types[HR__GRAPH_ATTRIBUTES_MAX];
   int run_count;
 } repetition;
 
@@ -111,7 +112,7 @@ static bool add_elements(hr__onnx_node *node, repetition *r, const hr__onnx_valu
     return false;
   }
   for (int i = 0; i < r->scan_count; ++i) {
-    r->elements[i][r->run_count] = results[i].value;
+    r->elements[i][r->run_count] = results[i].value, r->data_types[i] = results[i].data_type;
   }
   ++r->run_count;
   return true;
@@ -165,6 +166,7 @@ void hr__onnx_map_loop(hr__onnx_node *node) {
     node->outputs[i] = i < states ? r.inputs[i + 2] : (hr__onnx_value){.value = 0};
     if (i >= states && hr__onnx_wants(node, i)) {
       node->outputs[i].value = stack(node, &r, i - states, 0, false);
+      node->outputs[i].data_type = r.data_types[i - states];
     }
   }
 }
@@ -192,7 +194,8 @@ static void run_scan(hr__onnx_node *node, const hr__onnx_attribute *body, const 
     for (int i = 0; i < inputs; ++i) {
       hr_value x = hr__onnx_input(node, states + i);
       r->inputs[states + i] =
-          (hr__onnx_value){.value = scanned(node, x, s->in_axes[i], s->in_reverse[i] != 0, step, count)};
+          (hr__onnx_value){.value = scanned(node, x, s->in_axes[i], s->in_reverse[i] != 0, step, count),
+                           .data_type = node->inputs[states + i].data_type};
     }
     if (!run_body(node, body, states + inputs, r->inputs, node->output_count, r->results) ||
         !add_elements(node, r, r->results + states)) {
@@ -226,6 +229,7 @@ void hr__onnx_map_scan(hr__onnx_node *node) {
     if (!is_state && hr__onnx_wants(node, i)) {
       int k = i - states;
       node->outputs[i].value = stack(node, &r, k, s.out_axes[k], s.out_reverse[k] != 0);
+      node->outputs[i].data_type = r.data_types[k];
     }
   }
 }

@@ -13,8 +13,8 @@ void hr__onnx_map_row(hr__onnx_node *node) {
   hr__onnx_set(node, 0, hr__onnx_add(node, node->function, count, inputs, PLAIN));
 }
 
-/* Before version 7, y's dims are those of x from `axis` on. */
-void hr__onnx_map_binary(hr__onnx_node *node) {
+/* Input 1 for an operator of two inputs: before version 7, its dims are those of x from `axis` on. */
+static hr_value second_operand(hr__onnx_node *node) {
   hr_value x = hr__onnx_input(node, 0), y = hr__onnx_input(node, 1);
   int rank = hr__onnx_rank(node, x), begin = (int)hr__onnx_int(node, "axis", -1), own = hr__onnx_rank(node, y);
   if (node->since < 7 && hr__onnx_int(node, "broadcast", 0) != 0 && begin >= 0 && own >= 0 && begin + own < rank) {
@@ -24,7 +24,11 @@ void hr__onnx_map_binary(hr__onnx_node *node) {
     }
     y = ADD(node, EXPAND_DIMS, IN(y), WITH(hr__with_ints("axis", rank - begin - own, axes)));
   }
-  hr__onnx_set(node, 0, hr__onnx_add(node, node->function, IN(x, y), PLAIN));
+  return y;
+}
+
+void hr__onnx_map_binary(hr__onnx_node *node) {
+  hr__onnx_set(node, 0, hr__onnx_add(node, node->function, IN(hr__onnx_input(node, 0), second_operand(node)), PLAIN));
 }
 
 /* The function of the row, of the first two inputs, then of the result and the third ... */
@@ -59,7 +63,7 @@ void hr__onnx_map_div(hr__onnx_node *node) {
     hr__onnx_map_binary(node);
     return;
   }
-  hr_value x = hr__onnx_input(node, 0), y = hr__onnx_input(node, 1), zero = hr__onnx_whole(node, 0);
+  hr_value x = hr__onnx_input(node, 0), y = second_operand(node), zero = hr__onnx_whole(node, 0);
   hr_value floor = CALL(node, FLOOR_DIVIDE, x, y), rest = CALL(node, REMAINDER, x, y);
   hr_value is_negative = CALL(node, LESS, floor, zero), has_rest = CALL(node, NOT_EQUAL, rest, zero);
   hr_value is_below = CALL(node, LOGICAL_AND, is_negative, has_rest);
@@ -69,11 +73,10 @@ void hr__onnx_map_div(hr__onnx_node *node) {
 
 /* The result has x's dtype. An integer to a real power is computed in f64. */
 void hr__onnx_map_power(hr__onnx_node *node) {
-  node->function = HR_FUNCTIONAL_POW;
-  hr_value x = hr__onnx_input(node, 0), y = hr__onnx_input(node, 1);
+  hr_value x = hr__onnx_input(node, 0), y = second_operand(node);
   hr_dtype own = hr__onnx_dtype_of(node, x), other = hr__onnx_dtype_of(node, y);
   if (own == other) {
-    hr__onnx_map_binary(node);
+    hr__onnx_set(node, 0, CALL(node, POW, x, y));
     return;
   }
   bool is_integer = !hr__onnx_is_float(own);

@@ -143,6 +143,8 @@ const char *hr__onnx_string(hr__onnx_node *node, hr__span text);
 /* An input; 0: absent, or no tensor. */
 hr_value hr__onnx_input(const hr__onnx_node *node, int index);
 void hr__onnx_set(hr__onnx_node *node, int index, hr_value value);
+/* The same for elements of input 0: the output has its data type. */
+void hr__onnx_set_like(hr__onnx_node *node, int index, hr_value value);
 /* True if the node's output is used. */
 bool hr__onnx_wants(const hr__onnx_node *node, int index);
 

@@ -7,13 +7,14 @@ static int axis_of(hr__onnx_node *node, hr_value x, int64_t otherwise) {
 
 void hr__onnx_map_gather(hr__onnx_node *node) {
   hr_value x = hr__onnx_input(node, 0);
-  hr__onnx_set(node, 0,
-               ADD(node, TAKE, IN(x, hr__onnx_input(node, 1)), WITH(hr__with_int("axis", axis_of(node, x, 0)))));
+  hr__onnx_set_like(node, 0,
+                    ADD(node, TAKE, IN(x, hr__onnx_input(node, 1)), WITH(hr__with_int("axis", axis_of(node, x, 0)))));
 }
 
 void hr__onnx_map_gather_elements(hr__onnx_node *node) {
   hr_value x = hr__onnx_input(node, 0), indices = hr__onnx_cast(node, hr__onnx_input(node, 1), HR_DTYPE_I64);
-  hr__onnx_set(node, 0, ADD(node, TAKE_ALONG_AXIS, IN(x, indices), WITH(hr__with_int("axis", axis_of(node, x, 0)))));
+  hr__onnx_set_like(node, 0,
+                    ADD(node, TAKE_ALONG_AXIS, IN(x, indices), WITH(hr__with_int("axis", axis_of(node, x, 0)))));
 }
 
 static const char *const reductions[] = {"none", "add", "mul", "max", "min"};
@@ -26,21 +27,21 @@ static hr_graph_attribute mode_of(hr__onnx_node *node) {
 
 void hr__onnx_map_scatter_elements(hr__onnx_node *node) {
   hr_value x = hr__onnx_input(node, 0), indices = hr__onnx_cast(node, hr__onnx_input(node, 1), HR_DTYPE_I64);
-  hr__onnx_set(node, 0,
-               ADD(node, PUT_ALONG_AXIS, IN(x, indices, hr__onnx_input(node, 2)),
-                   WITH(hr__with_int("axis", axis_of(node, x, 0)), mode_of(node))));
+  hr__onnx_set_like(node, 0,
+                    ADD(node, PUT_ALONG_AXIS, IN(x, indices, hr__onnx_input(node, 2)),
+                        WITH(hr__with_int("axis", axis_of(node, x, 0)), mode_of(node))));
 }
 
 void hr__onnx_map_gather_nd(hr__onnx_node *node) {
   hr_value indices = hr__onnx_cast(node, hr__onnx_input(node, 1), HR_DTYPE_I64);
-  hr__onnx_set(node, 0,
-               ADD(node, GATHER_ND, IN(hr__onnx_input(node, 0), indices),
-                   WITH(hr__with_int("batch_dims", hr__onnx_int(node, "batch_dims", 0)))));
+  hr__onnx_set_like(node, 0,
+                    ADD(node, GATHER_ND, IN(hr__onnx_input(node, 0), indices),
+                        WITH(hr__with_int("batch_dims", hr__onnx_int(node, "batch_dims", 0)))));
 }
 
 void hr__onnx_map_scatter_nd(hr__onnx_node *node) {
   hr_value indices = hr__onnx_cast(node, hr__onnx_input(node, 1), HR_DTYPE_I64);
-  hr__onnx_set(
+  hr__onnx_set_like(
       node, 0,
       ADD(node, SCATTER_ND, IN(hr__onnx_input(node, 0), indices, hr__onnx_input(node, 2)), WITH(mode_of(node))));
 }
@@ -114,7 +115,7 @@ void hr__onnx_map_reverse_sequence(hr__onnx_node *node) {
   hr_value last = CALL(node, SUBTRACT, length, hr__onnx_whole(node, 1));
   hr_value place = CALL(node, WHERE, CALL(node, LESS, step, length), CALL(node, SUBTRACT, last, step), step);
   hr_value all = ADD(node, BROADCAST_TO, IN(place), WITH(hr__with_list("shape", hr_graph_shape(node->graph, x))));
-  hr__onnx_set(node, 0, ADD(node, TAKE_ALONG_AXIS, IN(x, all), WITH(hr__with_int("axis", time))));
+  hr__onnx_set_like(node, 0, ADD(node, TAKE_ALONG_AXIS, IN(x, all), WITH(hr__with_int("axis", time))));
 }
 
 /* ---- results whose dims depend on data ---- */
@@ -127,7 +128,7 @@ void hr__onnx_map_compress(hr__onnx_node *node) {
   x = axis == NULL ? hr__onnx_reshape(node, x, 1, &all) : x;
   hr__integer count = hr__integer_dim(node, condition, 0), size = hr__integer_dim(node, x, (int)at);
   x = hr__integer_slice(node, x, (int)at, hr__integer_of(0), INTEGER(node, MINIMUM, count, size), 1);
-  hr__onnx_set(node, 0, ADD(node, COMPRESS, IN(condition, x), WITH(hr__with_int("axis", at))));
+  hr__onnx_set_like(node, 0, ADD(node, COMPRESS, IN(condition, x), WITH(hr__with_int("axis", at))));
 }
 
 /* The distinct elements; unsorted: in the order of their first places. */
@@ -186,7 +187,7 @@ void hr__onnx_map_tensor_scatter(hr__onnx_node *node) {
     place = CALL(node, REMAINDER, place, size.value != 0 ? size.value : hr__onnx_whole(node, size.number));
   }
   hr_value all = ADD(node, BROADCAST_TO, IN(place), WITH(hr__with_list("shape", hr_graph_shape(node->graph, update))));
-  hr__onnx_set(node, 0, ADD(node, PUT_ALONG_AXIS, IN(cache, all, update), WITH(hr__with_int("axis", axis))));
+  hr__onnx_set_like(node, 0, ADD(node, PUT_ALONG_AXIS, IN(cache, all, update), WITH(hr__with_int("axis", axis))));
 }
 
 /* ---- operators of ai.onnx.ml ---- */
@@ -197,7 +198,7 @@ void hr__onnx_map_array_features(hr__onnx_node *node) {
   int64_t all = -1;
   hr_value places = hr__onnx_reshape(node, hr__onnx_input(node, 1), 1, &all);
   x = hr__onnx_rank(node, x) == 1 ? hr__onnx_expand_dim(node, x, 0) : x;
-  hr__onnx_set(node, 0, ADD(node, TAKE, IN(x, places), WITH(hr__with_int("axis", hr__onnx_rank(node, x) - 1))));
+  hr__onnx_set_like(node, 0, ADD(node, TAKE, IN(x, places), WITH(hr__with_int("axis", hr__onnx_rank(node, x) - 1))));
 }
 
 void hr__onnx_map_binarizer(hr__onnx_node *node) {

@@ -116,6 +116,12 @@ void hr__onnx_set(hr__onnx_node *node, int index, hr_value value) {
   }
 }
 
+void hr__onnx_set_like(hr__onnx_node *node, int index, hr_value value) {
+  if (index < node->output_count) {
+    node->outputs[index] = (hr__onnx_value){.value = value, .data_type = node->inputs[0].data_type};
+  }
+}
+
 bool hr__onnx_wants(const hr__onnx_node *node, int index) {
   return index < node->output_count && node->call->outputs[index].size > 0;
 }

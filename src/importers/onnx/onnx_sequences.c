@@ -116,6 +116,7 @@ void hr__onnx_map_concat_from_sequence(hr__onnx_node *node) {
     hr__onnx_set(node, 0,
                  hr__onnx_add(node, is_stack ? HR_FUNCTIONAL_STACK : HR_FUNCTIONAL_CONCAT, list->count, values,
                               WITH(hr__with_int("axis", hr__onnx_int(node, "axis", 0)))));
+    node->outputs[0].data_type = list->count > 0 ? list->values[0].data_type : 0;
   }
 }
 
@@ -153,7 +154,8 @@ void hr__onnx_map_split_to_sequence(hr__onnx_node *node) {
   hr__onnx_value *values = count >= 0 ? new_list(node, count, &list) : NULL;
   for (int i = 0; values != NULL && i < count; begin += sizes[i++]) {
     hr_value part = hr__onnx_narrow(node, x, axis, begin, sizes[i]);
-    values[i].value = drops ? hr__onnx_squeeze_dim(node, part, axis) : part;
+    part = drops ? hr__onnx_squeeze_dim(node, part, axis) : part;
+    values[i] = (hr__onnx_value){.value = part, .data_type = node->inputs[0].data_type};
   }
   set_list(node, 0, list);
 }

@@ -40,8 +40,7 @@ void hr__onnx_map_reshape(hr__onnx_node *node) {
   } else {
     rank = read_dims(node, x, hr__onnx_input(node, 1), dims);
   }
-  node->outputs[0] =
-      (hr__onnx_value){.value = hr__integer_reshape(node, x, rank, dims), .data_type = node->inputs[0].data_type};
+  hr__onnx_set_like(node, 0, hr__integer_reshape(node, x, rank, dims));
 }
 
 /* The product of the dims begin ... end - 1. */
@@ -59,22 +58,22 @@ void hr__onnx_map_flatten(hr__onnx_node *node) {
   int64_t axis = hr__onnx_int(node, "axis", 1);
   int at = axis == rank ? rank : hr__onnx_axis(node, axis, rank);
   hr__integer dims[2] = {product(node, x, 0, at), product(node, x, at, rank)};
-  hr__onnx_set(node, 0, hr__integer_reshape(node, x, 2, dims));
+  hr__onnx_set_like(node, 0, hr__integer_reshape(node, x, 2, dims));
 }
 
 void hr__onnx_map_squeeze(hr__onnx_node *node) {
   hr_value x = hr__onnx_input(node, 0);
   int64_t axes[HR_RANK_MAX];
   int count = hr__onnx_ints_of(node, 1, "axes", axes);
-  hr__onnx_set(node, 0,
-               count < 0 ? CALL(node, SQUEEZE, x)
-                         : ADD(node, SQUEEZE, IN(x), WITH(hr__with_ints("axis", count, axes))));
+  hr__onnx_set_like(node, 0,
+                    count < 0 ? CALL(node, SQUEEZE, x)
+                              : ADD(node, SQUEEZE, IN(x), WITH(hr__with_ints("axis", count, axes))));
 }
 
 void hr__onnx_map_unsqueeze(hr__onnx_node *node) {
   int64_t axes[HR_RANK_MAX];
   int count = hr__onnx_ints_of(node, 1, "axes", axes);
-  hr__onnx_set(
+  hr__onnx_set_like(
       node, 0,
       ADD(node, EXPAND_DIMS, IN(hr__onnx_input(node, 0)), WITH(hr__with_ints("axis", count > 0 ? count : 0, axes))));
 }
@@ -117,14 +116,15 @@ void hr__onnx_map_expand(hr__onnx_node *node) {
       dims[d] = size;
     }
   }
-  hr__onnx_set(node, 0, ADD(node, BROADCAST_TO, IN(x), WITH(hr__with_integers("shape", all, dims, numbers, values))));
+  hr__onnx_set_like(node, 0,
+                    ADD(node, BROADCAST_TO, IN(x), WITH(hr__with_integers("shape", all, dims, numbers, values))));
 }
 
 void hr__onnx_map_transpose(hr__onnx_node *node) {
   hr_value x = hr__onnx_input(node, 0);
   int64_t axes[HR_RANK_MAX];
   int count = hr__onnx_ints(node, "perm", axes);
-  hr__onnx_set(node, 0, count < 0 ? CALL(node, PERMUTE_DIMS, x) : hr__onnx_permute(node, x, count, axes));
+  hr__onnx_set_like(node, 0, count < 0 ? CALL(node, PERMUTE_DIMS, x) : hr__onnx_permute(node, x, count, axes));
 }
 
 /* ---- parts ---- */
@@ -136,7 +136,7 @@ void hr__onnx_map_concat(hr__onnx_node *node) {
   }
   int rank = hr__onnx_rank(node, hr__onnx_input(node, 0));
   int axis = hr__onnx_axis(node, hr__onnx_int(node, "axis", 1), rank);
-  hr__onnx_set(node, 0, ADD(node, CONCAT, node->input_count, inputs, WITH(hr__with_int("axis", axis))));
+  hr__onnx_set_like(node, 0, ADD(node, CONCAT, node->input_count, inputs, WITH(hr__with_int("axis", axis))));
 }
 
 /* A begin or end of a slice: from the end if negative, and bounded. */
@@ -204,7 +204,7 @@ void hr__onnx_map_slice(hr__onnx_node *node) {
     }
     x = slice_axis(node, x, axis, begin, end, step);
   }
-  hr__onnx_set(node, 0, count == 0 ? CALL(node, POSITIVE, x) : x);
+  hr__onnx_set_like(node, 0, count == 0 ? CALL(node, POSITIVE, x) : x);
 }
 
 /* Sizes of the parts; false after a failure. */
@@ -241,7 +241,7 @@ void hr__onnx_map_split(hr__onnx_node *node) {
     return;
   }
   for (int i = 0; i < node->output_count; begin += sizes[i++]) {
-    hr__onnx_set(node, i, hr__onnx_narrow(node, x, axis, begin, sizes[i]));
+    hr__onnx_set_like(node, i, hr__onnx_narrow(node, x, axis, begin, sizes[i]));
   }
 }
 
@@ -257,11 +257,11 @@ void hr__onnx_map_tile(hr__onnx_node *node) {
     (void)hr__onnx_integers(node, times, "tiles", 1, &count);
     (void)hr__onnx_integers(node, hr__onnx_input(node, 2), "axis", 1, &axis);
     repetitions[hr__onnx_axis(node, axis, hr__onnx_rank(node, x))] = count;
-    hr__onnx_set(node, 0,
-                 ADD(node, TILE, IN(x), WITH(hr__with_ints("repetitions", hr__onnx_rank(node, x), repetitions))));
+    hr__onnx_set_like(node, 0,
+                      ADD(node, TILE, IN(x), WITH(hr__with_ints("repetitions", hr__onnx_rank(node, x), repetitions))));
   } else {
     times = hr__onnx_on_host(node, times, "repeats");
-    hr__onnx_set(node, 0, ADD(node, TILE, IN(x), WITH(hr__with_list("repetitions", times))));
+    hr__onnx_set_like(node, 0, ADD(node, TILE, IN(x), WITH(hr__with_list("repetitions", times))));
   }
 }
 
@@ -271,7 +271,7 @@ void hr__onnx_map_trilu(hr__onnx_node *node) {
   hr_graph_attribute with = hr__with_int("k", 0);
   k = hr__onnx_on_host(node, k, "k");
   with.values = k != 0 ? &k : NULL;
-  hr__onnx_set(node, 0, hr__onnx_add(node, function, IN(x), 1, &with));
+  hr__onnx_set_like(node, 0, hr__onnx_add(node, function, IN(x), 1, &with));
 }
 
 void hr__onnx_map_eye_like(hr__onnx_node *node) {

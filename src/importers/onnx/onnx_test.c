@@ -1,4 +1,5 @@
 /* Models of a few nodes, and such models damaged. */
+#include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -66,30 +67,56 @@ static void refuse(void (*put)(hr_text *text), int64_t opset, hr_status_code cod
   HR_ASSERT_ERROR(open_nodes(put, opset, NULL, &graph), code, part);
 }
 
-static void run_layer(const hr_graph *graph) {
-  hr_device *device = NULL;
-  hr_stream *stream = NULL;
+/* Runs a graph with inputs of the open kind and compares all elements of its one output, which are f32. */
+static void run_graph(const hr_graph *graph, int input_count, const hr_tensor *const *inputs, hr_stream *stream,
+                      int count, const float *wanted) {
   hr_session *session = NULL;
-  hr_tensor x = {0}, y;
-  const hr_tensor *inputs[1] = {&x};
-  const int64_t dims[2] = {2, 3};
-  const float numbers[6] = {1, 2, 3, -4, 10, -6}, wanted[6] = {1.5f, 0, 0, 0, 2, 6};
-  float actual[6];
-  HR_ASSERT_OK(hr_device_open("cpu", &device));
-  HR_ASSERT_OK(hr_stream_create(device, &stream));
+  hr_tensor y;
+  float actual[64];
+  int64_t elements = 1;
   HR_ASSERT_OK(hr_session_create(stream, graph, NULL, &session));
-  HR_ASSERT_OK(hr_array_from_host(stream, HR_DTYPE_F32, 2, dims, numbers, &x));
-  HR_ASSERT_OK(hr_session_run(session, 1, inputs, 1, &y));
-  HR_ASSERT_OK(hr_array_read(stream, &y, actual));
-  HR_ASSERT_EQ(y.rank, 1);
-  for (int i = 0; i < 6; ++i) {
-    HR_ASSERT_NEAR(actual[i], wanted[i], 0);
+  HR_ASSERT_OK(hr_session_run(session, input_count, inputs, 1, &y));
+  for (int d = 0; d < y.rank; ++d) {
+    elements *= y.dims[d];
   }
-  hr_tensor_release(&x);
+  HR_ASSERT_EQ(y.dtype, HR_DTYPE_F32);
+  HR_ASSERT_EQ(elements, count);
+  HR_ASSERT(count <= 64);
+  HR_ASSERT_OK(hr_array_read(stream, &y, actual));
+  for (int i = 0; i < count; ++i) {
+    HR_ASSERT(actual[i] == wanted[i] || fabsf(actual[i] - wanted[i]) <= 1e-6f);
+  }
   hr_tensor_release(&y);
   hr_session_release(session);
+}
+
+/* Runs it for the rows (1 2 3) and (-4 10 -6) of x, or for none, and for v = (1 2 3) and k = (3 2), if it has them. */
+static void run_rows(const hr_graph *graph, int64_t row_count, int count, const float *wanted) {
+  hr_device *device = NULL;
+  hr_stream *stream = NULL;
+  hr_tensor all[3] = {{0}};
+  const hr_tensor *inputs[3] = {&all[0], &all[1], &all[2]};
+  const int64_t dims[2] = {row_count, 3}, sizes[2] = {3, 2};
+  const float numbers[6] = {1, 2, 3, -4, 10, -6};
+  HR_ASSERT_OK(hr_device_open("cpu", &device));
+  HR_ASSERT_OK(hr_stream_create(device, &stream));
+  HR_ASSERT_OK(hr_array_from_host(stream, HR_DTYPE_F32, 2, dims, numbers, &all[0]));
+  HR_ASSERT_OK(hr_array_from_host(stream, HR_DTYPE_F32, 1, vector, numbers, &all[1]));
+  HR_ASSERT_OK(hr_array_from_host(stream, HR_DTYPE_I64, 1, two, sizes, &all[2]));
+  run_graph(graph, hr_graph_input_count(graph), inputs, stream, count, wanted);
+  for (int i = 0; i < 3; ++i) {
+    hr_tensor_release(&all[i]);
+  }
   hr_stream_release(stream);
   hr_device_release(device);
+}
+
+static void check_numbers(void (*put)(hr_text *text), int64_t opset, int64_t row_count, int count,
+                          const float *wanted) {
+  hr_graph *graph = NULL;
+  HR_ASSERT_OK(open_nodes(put, opset, NULL, &graph));
+  run_rows(graph, row_count, count, wanted);
+  hr_graph_release(graph);
 }
 
 HR_TEST(a_model_answers) {
@@ -100,7 +127,7 @@ HR_TEST(a_model_answers) {
   HR_ASSERT_OK(hr_onnx_open_bytes("model.onnx", text.data, text.length, NULL, &graph));
   HR_ASSERT_OK(hr_graph_type(graph, hr_graph_output_value(graph, 0), &type));
   HR_ASSERT_STR_EQ(type.symbols[0], "3*n");
-  run_layer(graph);
+  run_rows(graph, 2, 6, (const float[]){1.5f, 0, 0, 0, 2, 6});
   hr_graph_release(graph);
   const hr_onnx_dim n = {"n", 4};
   const hr_onnx_options options = {.dim_count = 1, .dims = &n};
@@ -389,6 +416,12 @@ HR_TEST(a_loop_of_a_known_count_is_repeated) {
 
 /* ---- lists of another length ---- */
 
+static void put_cast(hr_text *text, const char *from, const char *to, int data_type) {
+  size_t node = begin_node(text, 1, "", "Cast", from, to);
+  put_int(text, "to", data_type);
+  hr_protobuf_end(text, node);
+}
+
 /* A tensor as an initializer: integers, or elements that are 1. */
 static void put_integers(hr_text *text, const char *name, int count, const int64_t *numbers) {
   put_tensor(text, 5, name, INT64, 1, (const int64_t[]){count}, numbers, (size_t)count * sizeof *numbers);
@@ -471,6 +504,68 @@ HR_TEST(lists_of_another_length_are_refused) {
   refuse(put_one_size, 21, HR_STATUS_INVALID_ARGUMENT, "output_shape has 1 integers, expected 2 or 4");
   refuse(put_three_sizes, 21, HR_STATUS_INVALID_ARGUMENT, "output_shape has 3 integers, expected 2 or 4");
   refuse(put_empty_condition, 21, HR_STATUS_INVALID_ARGUMENT, "a condition without an element");
+}
+
+/* ---- results ---- */
+
+/* The places of the largest elements of rows, in the whole tensor. */
+static void put_places(hr_text *text) {
+  put_integers(text, "a", 2, (const int64_t[]){1, 2});
+  put_node(text, 1, "", "Unsqueeze", "x a", "u");
+  size_t node = begin_node(text, 1, "", "MaxPool", "u", "m i");
+  put_ints(text, "kernel_shape", 2, (const int64_t[]){1, 3});
+  hr_protobuf_end(text, node);
+  put_cast(text, "i", "y", FLOAT);
+}
+
+HR_TEST(places_of_pools_follow_symbols) {
+  check_numbers(put_places, 21, 2, 2, (const float[]){2, 4});
+}
+
+static void put_old_division(hr_text *text) {
+  static const int32_t a[4] = {7, 7, -7, -7}, b[2] = {1, 2};
+  put_tensor(text, 5, "a", INT32, 2, (const int64_t[]){2, 2}, a, sizeof a);
+  put_tensor(text, 5, "b", INT32, 1, two, b, sizeof b);
+  size_t node = begin_node(text, 1, "", "Div", "a b", "q");
+  put_int(text, "axis", 0);
+  put_int(text, "broadcast", 1);
+  hr_protobuf_end(text, node);
+  put_cast(text, "q", "y", FLOAT);
+}
+
+HR_TEST(old_integer_division_has_an_axis) {
+  check_numbers(put_old_division, 6, 1, 4, (const float[]){7, 7, -3, -3});
+}
+
+/* Integers as the data type of an initializer that all of these operators have arranged. */
+static void put_narrow(hr_text *text) {
+  static const int32_t numbers[4] = {9, 17, 3, -20};
+  static const uint8_t two_numbers = 0x21;
+  put_tensor(text, 5, "q", INT4, 2, (const int64_t[]){1, 2}, &two_numbers, 1);
+  put_tensor(text, 5, "w", INT32, 1, (const int64_t[]){4}, numbers, sizeof numbers);
+  put_integers(text, "zero", 1, (const int64_t[]){0});
+  put_integers(text, "one", 1, (const int64_t[]){1});
+  put_integers(text, "two", 2, (const int64_t[]){2, 2});
+  put_integers(text, "four", 4, (const int64_t[]){0, 0, 0, 0});
+  put_node(text, 1, "", "Transpose", "q", "a");
+  put_node(text, 1, "", "Flatten", "a", "b");
+  put_node(text, 1, "", "Squeeze", "b one", "c");
+  put_node(text, 1, "", "Unsqueeze", "c one", "d");
+  put_node(text, 1, "", "Slice", "d zero one", "e");
+  size_t node = begin_node(text, 1, "", "Concat", "e e", "f");
+  put_int(text, "axis", 0);
+  hr_protobuf_end(text, node);
+  put_node(text, 1, "", "Split", "f", "g");
+  put_node(text, 1, "", "Expand", "g two", "h");
+  put_node(text, 1, "", "Tile", "h two", "i");
+  put_node(text, 1, "", "Gather", "i zero", "j");
+  put_node(text, 1, "", "Pad", "j four", "l");
+  put_node(text, 1, "", "CastLike", "w l", "m");
+  put_cast(text, "m", "y", FLOAT);
+}
+
+HR_TEST(narrow_integers_stay_narrow) {
+  check_numbers(put_narrow, 21, 1, 4, (const float[]){-7, 1, 3, -4});
 }
 
 /* ---- activations of recurrent layers ---- */

@@ -165,35 +165,11 @@ static hr_value pool(hr__onnx_node *node, hr_functional function, hr_value x, co
     with[count++] = hr__with_real("p", (double)hr__onnx_int(node, "p", 2));
   } else if (function == HR_FUNCTIONAL_AVG_POOL) {
     with[count++] = hr__with_flag("count_padding", hr__onnx_int(node, "count_include_pad", 0) != 0);
+  } else if (function == HR_FUNCTIONAL_MAX_POOL_PLACES) {
+    bool is_column_major = n == 2 && hr__onnx_int(node, "storage_order", 0) != 0;
+    with[count++] = hr__with_text("places", is_column_major ? "column_major" : "tensor");
   }
   return hr__onnx_add(node, function, IN(x), count, with);
-}
-
-/* Indices in a plane as indices in the whole tensor; with storage_order planes are column-major. */
-static hr_value whole_indices(hr__onnx_node *node, hr_value x, hr_value places, int planes) {
-  int64_t size = 1, rows = hr__onnx_known_dim(node, x, 2), batch = hr__onnx_known_dim(node, x, 0);
-  int64_t channels = hr__onnx_known_dim(node, x, 1);
-  for (int d = 0; d < planes; ++d) {
-    size *= hr__onnx_known_dim(node, x, d + 2);
-  }
-  if (hr__onnx_failed(node)) {
-    return 0;
-  }
-  places = hr__onnx_cast(node, places, HR_DTYPE_I64);
-  if (hr__onnx_int(node, "storage_order", 0) != 0 && planes == 2 && rows > 0) {
-    hr_value columns = hr__onnx_whole(node, size / rows);
-    hr_value row = CALL(node, FLOOR_DIVIDE, places, columns), column = CALL(node, REMAINDER, places, columns);
-    places = CALL(node, ADD, CALL(node, MULTIPLY, column, hr__onnx_whole(node, rows)), row);
-  }
-  int64_t *begins = HR_ARENA_ARRAY(node->arena, int64_t, (size_t)(batch * channels) + 1), dims[HR_RANK_MAX];
-  for (int64_t i = 0; begins != NULL && i < batch * channels; ++i) {
-    begins[i] = i * size;
-  }
-  for (int d = 0; d < planes + 2; ++d) {
-    dims[d] = d == 0 ? batch : d == 1 ? channels : 1;
-  }
-  hr_value begin = begins != NULL ? hr__onnx_vector(node, (int)(batch * channels), begins) : 0;
-  return CALL(node, ADD, places, hr__onnx_reshape(node, begin, planes + 2, dims));
 }
 
 void hr__onnx_map_max_pool(hr__onnx_node *node) {
@@ -208,7 +184,7 @@ void hr__onnx_map_max_pool(hr__onnx_node *node) {
   }
   hr_value values = pool(node, HR_FUNCTIONAL_MAX_POOL_PLACES, x, &w);
   hr__onnx_set(node, 0, values);
-  hr__onnx_set(node, 1, values != 0 ? whole_indices(node, x, values + 1, w.planes) : 0);
+  hr__onnx_set(node, 1, values != 0 ? hr__onnx_cast(node, values + 1, HR_DTYPE_I64) : 0);
 }
 
 /* x with its padding as elements, which are `value`. */
