@@ -159,6 +159,27 @@ HR_TEST(errors_of_functions_have_a_place) {
   expect_refusal("graph 2\ninput %x f32[1]\nassign %x = %x\n", "expected a variable");
 }
 
+/* Of so many symbols, each dim that depends on data could be one. */
+HR_TEST(unknown_dims_are_no_symbols) {
+  hr_graph *g = new_graph();
+  hr_value x = input_of(g, "x", HR_DTYPE_F32, "n"), y[100];
+  for (int i = 0; i < HR_GRAPH_SYMBOLS_MAX - 1; ++i) {
+    char name[16];
+    snprintf(name, sizeof name, "s%d", i);
+    input_of(g, name, HR_DTYPE_F32, name);
+  }
+  for (int i = 0; i < 100; ++i) {
+    y[i] = ADD(g, NONZERO, VALUES(x), 0, NULL);
+    expect_graph_type(g, y[i], "i64[1,?]");
+    x = ADD(g, ASTYPE, VALUES(x), ATTRIBUTES_OF({"dtype", {.kind = HR_ATTRIBUTE_DTYPE, .value.dtype = HR_DTYPE_F32}}));
+  }
+  for (int i = 1; i < 100; ++i) { /* nor are they one another */
+    HR_ASSERT_EQ(ADD(g, ADD, VALUES(y[0], y[i]), 0, NULL), 0);
+    HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "add: ");
+  }
+  hr_graph_release(g);
+}
+
 /* ---- bounds ---- */
 
 /* Functions that call the one before them so often, `depth` of them; then a call of the last. */

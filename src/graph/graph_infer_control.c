@@ -11,9 +11,15 @@ static hr_status no_memory(void) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "graph: no host memory for control flow");
 }
 
-int64_t hr__frame_unknown(const hr__frame *frame, int64_t key) {
-  enum { FIRST = 64, COUNT = 64 }; /* numbers that few symbols have */
-  return hr__graph_point(frame->point, FIRST + (int)((uint64_t)key % COUNT));
+/* The numbers of one value that may be unknown; behind these, dims of results or elements that are read. */
+enum { SLOT_COUNT = 0, SLOT_UNIQUE, SLOT_ITERATIONS, SLOT_FIRST };
+
+/* A number in place of one that is not known before a run; the same for the same value and slot. No symbol has it, and
+ * in small graphs no other value and slot: products of four of them are still sizes. */
+static int64_t unknown_of(const hr__frame *frame, hr_value value, int slot) {
+  enum { COUNT = 768, SLOT_STEP = 89 };
+  uint64_t index = ((uint64_t)value + (uint64_t)slot * SLOT_STEP) % COUNT;
+  return hr__graph_unknown(frame->point, (int)index);
 }
 
 static bool is_one_element(const hr__fact *fact) {
@@ -28,9 +34,9 @@ static bool is_one_element(const hr__fact *fact) {
 /* ---- numbers and dims that depend on data ---- */
 
 /* A number in place of one that is read: small ones, too, of which more operations accept some. */
-static int64_t unknown_number(const hr__frame *frame, int64_t key) {
+static int64_t unknown_number(const hr__frame *frame, hr_value value, int slot) {
   enum { ONES = 2, ZEROS = 3 };
-  return frame->point == ONES ? 1 : frame->point == ZEROS ? 0 : hr__frame_unknown(frame, key);
+  return frame->point == ONES ? 1 : frame->point == ZEROS ? 0 : unknown_of(frame, value, slot);
 }
 
 hr_status hr__frame_infer_read(const hr__frame *frame, const hr__node *node, hr__fact *out) {
@@ -50,7 +56,7 @@ hr_status hr__frame_infer_read(const hr__frame *frame, const hr__node *node, hr_
     return no_memory();
   }
   for (int64_t i = 0; i < count; ++i) {
-    int64_t number = unknown_number(frame, (int64_t)node->inputs[0] * HR__GRAPH_HOST_FEW + i);
+    int64_t number = unknown_number(frame, node->inputs[0], SLOT_FIRST + (int)i);
     numbers[i] = x->numbers != NULL ? x->numbers[i] : x->dtype == HR_DTYPE_BOOL ? number != 0 : number;
   }
   out->numbers = numbers;
@@ -60,7 +66,7 @@ hr_status hr__frame_infer_read(const hr__frame *frame, const hr__node *node, hr_
 /* [rank, count]: of the places of one mask, all counts are the same. */
 static hr_status infer_nonzero(const hr__frame *frame, const hr__node *node, hr__fact *out) {
   const hr__fact *x = hr__frame_fact(frame, node->inputs[0]);
-  const int64_t dims[2] = {x->rank, hr__frame_unknown(frame, node->inputs[0])};
+  const int64_t dims[2] = {x->rank, unknown_of(frame, node->inputs[0], SLOT_COUNT)};
   return hr__frame_set_fact(frame, "nonzero", HR_DTYPE_I64, 2, dims, out);
 }
 
@@ -71,13 +77,13 @@ static hr_status infer_compress(const hr__frame *frame, const hr__node *node, co
   bool is_given = node->attribute_count > 0 && attributes[0].kind != HR_ATTRIBUTE_NONE;
   int64_t axis = is_given ? attributes[0].value.integer : 0; /* the function has checked it */
   memcpy(dims, x->dims, (size_t)x->rank * sizeof *dims);
-  dims[axis < 0 ? axis + x->rank : axis] = hr__frame_unknown(frame, node->inputs[0]);
+  dims[axis < 0 ? axis + x->rank : axis] = unknown_of(frame, node->inputs[0], SLOT_COUNT);
   return hr__frame_set_fact(frame, "compress", x->dtype, x->rank, dims, out);
 }
 
 static hr_status infer_unique(const hr__frame *frame, const hr__node *node, hr__fact *out) {
   const hr__fact *x = hr__frame_fact(frame, node->inputs[0]);
-  const int64_t count = hr__frame_unknown(frame, (int64_t)node->inputs[0] + 1);
+  const int64_t count = unknown_of(frame, node->inputs[0], SLOT_UNIQUE);
   HR_RETURN_IF_ERROR(hr__frame_set_fact(frame, "unique", x->dtype, 1, &count, &out[0]));
   HR_RETURN_IF_ERROR(hr__frame_set_fact(frame, "unique", HR_DTYPE_I64, 1, &count, &out[1]));
   HR_RETURN_IF_ERROR(hr__frame_set_fact(frame, "unique", HR_DTYPE_I64, x->rank, x->dims, &out[2]));
@@ -86,7 +92,7 @@ static hr_status infer_unique(const hr__frame *frame, const hr__node *node, hr__
 
 /* [count, 3]: batch, class and box. */
 static hr_status infer_suppression(const hr__frame *frame, const hr__node *node, hr__fact *out) {
-  const int64_t dims[2] = {hr__frame_unknown(frame, node->inputs[1]), 3};
+  const int64_t dims[2] = {unknown_of(frame, node->inputs[1], SLOT_COUNT), 3};
   return hr__frame_set_fact(frame, "non_max_suppression", HR_DTYPE_I64, 2, dims, out);
 }
 
@@ -217,7 +223,7 @@ static hr_status unite(const hr__frame *frame, const hr__node *node, int i, cons
   }
   for (int d = 0; d < out->rank; ++d) {
     bool is_same = out->dims[d] == other->dims[d];
-    dims[d] = is_same ? out->dims[d] : hr__frame_unknown(frame, (int64_t)(node->first + i) * HR_RANK_MAX + d);
+    dims[d] = is_same ? out->dims[d] : unknown_of(frame, node->first + i, SLOT_FIRST + d);
   }
   return hr__frame_set_fact(frame, "if", out->dtype, out->rank, dims, out);
 }
@@ -294,7 +300,7 @@ static hr_status widen(const hr__frame *frame, const hr__node *node, int i, cons
   int64_t dims[HR_RANK_MAX];
   HR_RETURN_IF_ERROR(check_carried(node, i, fact, after));
   for (int d = 0; d < fact->rank; ++d) {
-    int64_t unknown = hr__frame_unknown(frame, (int64_t)(node->first + i) * HR_RANK_MAX + d);
+    int64_t unknown = unknown_of(frame, node->first + i, SLOT_FIRST + d);
     bool is_same = after->dims[d] == fact->dims[d] || fact->dims[d] == unknown;
     dims[d] = is_same ? fact->dims[d] : unknown;
     *out_has_changed |= !is_same;
@@ -327,7 +333,7 @@ static hr_status infer_condition(const hr__frame *frame, const hr__node *node, c
 
 static hr_status count_iterations(const hr__frame *frame, const hr__node *node, const hr__fact *inputs,
                                   int64_t *out_count) {
-  *out_count = hr__frame_unknown(frame, (int64_t)node->first * HR_RANK_MAX - 1);
+  *out_count = unknown_of(frame, node->first, SLOT_ITERATIONS);
   if (node->kind == HR__NODE_SCAN) {
     *out_count = inputs[node->carried_count].dims[0];
   } else if (node->kind == HR__NODE_FOR) {

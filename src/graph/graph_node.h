@@ -207,6 +207,8 @@ void hr__node_each_input(const hr__node *node, void (*visit)(void *arg, const hr
 
 /* The number of a symbol at a point. */
 int64_t hr__graph_point(int point, int symbol);
+/* One of the numbers that no symbol has at the point, but for that of ones, in place of a number that no graph has. */
+int64_t hr__graph_unknown(int point, int index);
 /* Infers facts and texts of a node's results in the arenas of the graph. */
 HR_MUST_USE hr_status hr__graph_infer(hr_graph *graph, const hr__node *node, hr__graph_value *out_results);
 /* The number of results that a call has. */
@@ -242,8 +244,6 @@ HR_MUST_USE hr_status hr__frame_infer_read(const hr__frame *frame, const hr__nod
 /* Facts of a call whose dims depend on data, when the graph is built; sets false if it is none. */
 HR_MUST_USE hr_status hr__frame_infer_unknown(const hr__frame *frame, const hr__node *node,
                                               const hr_attribute *attributes, hr__fact *out_facts, bool *out_is_one);
-/* A number in place of one that is not known before a run; the same for the same key. */
-int64_t hr__frame_unknown(const hr__frame *frame, int64_t key);
 /* A fact without numbers; fails if the elements exceed the address space. */
 HR_MUST_USE hr_status hr__frame_set_fact(const hr__frame *frame, const char *name, hr_dtype dtype, int rank,
                                          const int64_t *dims, hr__fact *out);

@@ -23,8 +23,15 @@ static int64_t next_prime(int64_t n) {
   return n;
 }
 
+static const int64_t point_factors[HR__GRAPH_SMALL] = {1, 12, 24, 60};
+
+int64_t hr__graph_unknown(int point, int index) {
+  enum { FIRST = 1824 }; /* the primes of HR_GRAPH_SYMBOLS_MAX symbols are smaller */
+  return point == HR__GRAPH_SMALL ? 1 : point_factors[point] * (FIRST + index);
+}
+
 int64_t hr__graph_point(int point, int symbol) {
-  static const int64_t factors[HR__GRAPH_SMALL] = {1, 12, 24, 60}, first[HR__GRAPH_SMALL] = {4, 6, 30, 90};
+  static const int64_t first[HR__GRAPH_SMALL] = {4, 6, 30, 90};
   if (point == HR__GRAPH_SMALL) {
     return 1;
   }
@@ -32,7 +39,7 @@ int64_t hr__graph_point(int point, int symbol) {
   for (int i = 0; i <= symbol; ++i) {
     prime = next_prime(prime);
   }
-  return factors[point] * prime;
+  return point_factors[point] * prime;
 }
 
 /* ---- dims as text ---- */
