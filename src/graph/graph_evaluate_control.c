@@ -202,14 +202,18 @@ static hr_status evaluate_nodes(hr__evaluation *e, hr_stream *stream, const hr_g
   return status;
 }
 
-/* True if what the inner graph records depends on numbers that the host knows. */
-static bool depends_on_numbers(const hr_graph *inner, const item *inputs) {
-  for (size_t i = 0; inner->needs_numbers && i < inner->inputs.count; ++i) {
+static bool has_numbers_of_host(const hr_graph *inner, const item *inputs) {
+  for (size_t i = 0; i < inner->inputs.count; ++i) {
     if (inputs[i].fact.numbers != NULL) {
       return true;
     }
   }
   return false;
+}
+
+/* True if what the inner graph records depends on numbers that the host knows. */
+static bool depends_on_numbers(const hr_graph *inner, const item *inputs) {
+  return inner->needs_numbers && has_numbers_of_host(inner, inputs);
 }
 
 static hr_status keep_tensors(hr__evaluation *e, int count, const hr_tensor *tensors, item *outputs) {
@@ -220,6 +224,67 @@ static hr_status keep_tensors(hr__evaluation *e, int count, const hr_tensor *ten
     HR_RETURN_IF_ERROR(note_type(e, &outputs[i]));
   }
   return HR_OK;
+}
+
+/* Facts of values of an inner graph, those that the host can compute. */
+typedef struct known {
+  hr__frame frame;
+  bool is_known; /* each value that a node reads is */
+} known;
+
+static void note_known(void *arg, const hr_value *value) {
+  known *k = arg;
+  k->is_known &= hr__frame_fact(&k->frame, *value)->numbers != NULL;
+}
+
+static bool can_infer(known *k, const hr__node *node) {
+  k->is_known = node->result_count == 1;
+  if (node->kind == HR__NODE_SHAPE) {
+    return hr__frame_fact(&k->frame, node->inputs[0])->is_set;
+  }
+  hr__node_each_input(node, note_known, k);
+  return k->is_known && (node->kind == HR__NODE_CALL || node->kind == HR__NODE_CONSTANT ||
+                         node->kind == HR__NODE_NUMBER || node->kind == HR__NODE_SYMBOL);
+}
+
+static hr_status infer_known(known *k, const item *inputs) {
+  const hr_graph *inner = k->frame.graph;
+  for (size_t n = 0; n < inner->nodes.count; ++n) {
+    const hr__node *node = &inner->nodes.data[n];
+    if (node->kind == HR__NODE_INPUT) {
+      k->frame.facts[node->first] = (inputs++)->fact;
+    } else if (can_infer(k, node)) {
+      hr_status status = hr__frame_infer(&k->frame, node, &k->frame.facts[node->first]);
+      if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
+        return status;
+      }
+      hr_status_free(status); /* the instance has run: such a number is just not known */
+    }
+  }
+  return HR_OK;
+}
+
+/* The numbers of an instance's outputs that follow from numbers of the host: a counter stays known. */
+static hr_status keep_numbers(hr__evaluation *e, const hr_graph *inner, const item *inputs,
+                              const hr_tensor *const *places, item *outputs) {
+  int64_t symbols[HR_GRAPH_SYMBOLS_MAX], host_bytes = 0;
+  hr_arena arena = {0};
+  known k = {.frame = {.graph = inner, .symbols = symbols, .arena = &arena, .scratch = &arena}};
+  k.frame.host_bytes = &host_bytes;
+  k.frame.facts = hr_calloc(inner->values.count, sizeof *k.frame.facts);
+  hr_status status =
+      k.frame.facts != NULL ? hr__graph_bind(inner, (int)inner->inputs.count, places, symbols) : no_memory();
+  status = status == HR_OK ? infer_known(&k, inputs) : status;
+  for (size_t i = 0; status == HR_OK && i < inner->outputs.count; ++i) {
+    const hr__fact *fact = &k.frame.facts[inner->outputs.data[i].value];
+    if (fact->numbers != NULL) {
+      outputs[i].fact.numbers = hr_arena_dup_words(&e->arena, fact->numbers, (int)count_of(fact));
+      status = outputs[i].fact.numbers != NULL ? HR_OK : no_memory();
+    }
+  }
+  hr_free(k.frame.facts);
+  hr_arena_fini(&arena);
+  return status;
 }
 
 /* Runs an instance of the inner graph, if there may be one: numbers of the host are written to the device. In a loop
@@ -242,7 +307,11 @@ static hr_status run_instance(hr__evaluation *e, const hr__node *node, const hr_
     HR_RETURN_IF_ERROR(write_item(e, &inputs[i]));
   }
   HR_RETURN_IF_ERROR(runner->run(runner->arg, inner, places, has_numbers ? facts : NULL, tensors, out_is_done));
-  return *out_is_done ? keep_tensors(e, results, tensors, outputs) : HR_OK;
+  if (!*out_is_done) {
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(keep_tensors(e, results, tensors, outputs));
+  return has_numbers_of_host(inner, inputs) ? keep_numbers(e, inner, inputs, places, outputs) : HR_OK;
 }
 
 /* outputs: zeroed; released by the caller after a failure, too. stream: the evaluation's, or NULL. */

@@ -313,6 +313,22 @@ HR_TEST(long_loops_become_several_parts) {
   hr_graph_release(g);
 }
 
+HR_TEST(long_loops_with_a_counter_do_not_wait) {
+  open_stream();
+  static const char text[] =
+      "graph 2\nfunction @0 {\ninput %i i64[]\ninput %a f32[2]\n%j = add(%i, 1)\n%b = subtract(%i, %a)\n%s = "
+      "shape(%a)\n"
+      "%k = multiply(%s, %i)\n%e = exp(%a)\noutput j = %j\noutput b = %b\noutput k = %k\n}\n"
+      "function @1 {\ninput %i i64[]\ninput %a f32[2]\n%c = less(%i, 20000)\noutput c = %c\n}\ninput %x f32[2]\n"
+      "constant %z i64[] = [0]\n%0, %1, %2 = while(@0, @1, %z, %x, carried=2)\n%3 = sum(%2)\noutput i = %0\n"
+      "output x = %1\noutput k = %3\n";
+  const hr_tensor x = counted(DIMS(2));
+  HR_ASSERT_EQ(
+      check(text, 1, &x, 3, (answer[]){{0, {0}, F32(20000)}, {1, {2}, F32(10000, 10001)}, {0, {0}, F32(399980000)}}),
+      0);
+  hr_tensor_release((hr_tensor *)&x);
+}
+
 /* ---- dims that depend on data ---- */
 
 HR_TEST(counts_of_the_device_are_dims) {
