@@ -196,7 +196,7 @@ void hr__onnx_map_is_inf(hr__onnx_node *node) {
 
 /* ---- along an axis ---- */
 
-/* Before version 13, all dims from the axis on are one. */
+/* Before version 13, all dims from the axis on are one. The last axis is one already. */
 static hr_value begin_rows(hr__onnx_node *node, hr_value x, int *out_axis) {
   int rank = hr__onnx_rank(node, x);
   if (node->since >= 13) {
@@ -206,6 +206,10 @@ static hr_value begin_rows(hr__onnx_node *node, hr_value x, int *out_axis) {
   int64_t given = hr__onnx_int(node, "axis", 1);
   int axis = given == rank ? rank : hr__onnx_axis(node, given, rank);
   int64_t dims[HR_RANK_MAX + 1] = {0}, size = 1;
+  if (axis == rank - 1) {
+    *out_axis = axis;
+    return x;
+  }
   for (int d = axis; d < rank; ++d) {
     size *= hr__onnx_known_dim(node, x, d);
   }
@@ -217,8 +221,8 @@ static hr_value begin_rows(hr__onnx_node *node, hr_value x, int *out_axis) {
   return hr__onnx_reshape(node, x, axis + 1, dims);
 }
 
-static void end_rows(hr__onnx_node *node, hr_value x, hr_value result) {
-  if (node->since < 13) {
+static void end_rows(hr__onnx_node *node, hr_value x, hr_value rows, hr_value result) {
+  if (rows != x) {
     result = ADD(node, RESHAPE, IN(result), WITH(hr__with_list("shape", hr_graph_shape(node->graph, x))));
   }
   hr__onnx_set(node, 0, result);
@@ -227,7 +231,7 @@ static void end_rows(hr__onnx_node *node, hr_value x, hr_value result) {
 void hr__onnx_map_softmax(hr__onnx_node *node) {
   int axis = 0;
   hr_value x = hr__onnx_input(node, 0), rows = begin_rows(node, x, &axis);
-  end_rows(node, x, hr__onnx_add(node, node->function, IN(rows), WITH(hr__with_int("axis", axis))));
+  end_rows(node, x, rows, hr__onnx_add(node, node->function, IN(rows), WITH(hr__with_int("axis", axis))));
 }
 
 void hr__onnx_map_hardmax(hr__onnx_node *node) {
@@ -239,7 +243,7 @@ void hr__onnx_map_hardmax(hr__onnx_node *node) {
       ADD(node, ARANGE, 0, NULL, WITH(hr__with_real("stop", (double)size), hr__with_dtype("dtype", HR_DTYPE_I64)));
   hr_value along = hr__onnx_along(node, places, axis, hr__onnx_rank(node, rows));
   hr_value is_best = CALL(node, EQUAL, best, along);
-  end_rows(node, x, hr__onnx_cast(node, is_best, hr__onnx_dtype_of(node, x)));
+  end_rows(node, x, rows, hr__onnx_cast(node, is_best, hr__onnx_dtype_of(node, x)));
 }
 
 /* ---- conversion ---- */
@@ -340,8 +344,12 @@ hr__onnx_value hr__onnx_convert(hr__onnx_node *node, const hr__onnx_value *x, in
   return (hr__onnx_value){.value = value, .data_type = is_narrow ? (int)data_type : 0};
 }
 
+/* Before version 6, the data type is a text. */
 void hr__onnx_map_cast(hr__onnx_node *node) {
-  node->outputs[0] = hr__onnx_convert(node, &node->inputs[0], hr__onnx_int(node, "to", 0));
+  const hr__onnx_attribute *to = hr__onnx_find_attribute(node, "to");
+  bool is_text = to != NULL && node->since < 6;
+  int64_t data_type = is_text ? hr__onnx_data_type_named(to->bytes) : hr__onnx_int(node, "to", 0);
+  node->outputs[0] = hr__onnx_convert(node, &node->inputs[0], data_type);
 }
 
 int64_t hr__onnx_data_type_of(const hr__onnx_node *node, const hr__onnx_value *x) {

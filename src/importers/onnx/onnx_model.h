@@ -31,6 +31,8 @@ hr_dtype hr__onnx_dtype(int64_t data_type);
 int hr__onnx_narrow_bits(int64_t data_type);
 /* "FLOAT", ... as in onnx.proto; "unknown". */
 const char *hr__onnx_data_type_name(int64_t data_type);
+/* The data type of such a name; 0: there is none. */
+int64_t hr__onnx_data_type_named(hr__span name);
 
 /* Numbers of AttributeProto.AttributeType. */
 typedef enum hr__onnx_attribute_type {

@@ -39,7 +39,9 @@ const hr__onnx_attribute *hr__onnx_find_attribute(const hr__onnx_node *node, con
 
 int64_t hr__onnx_int(const hr__onnx_node *node, const char *name, int64_t otherwise) {
   const hr__onnx_attribute *attribute = hr__onnx_find_attribute(node, name);
-  return attribute != NULL ? attribute->i : otherwise;
+  bool is_real = attribute != NULL && attribute->type == HR__ONNX_FLOAT && attribute->f > -0x1p31f &&
+                 attribute->f < 0x1p31f; /* of version 1: p of LpPool */
+  return attribute == NULL ? otherwise : is_real ? (int64_t)attribute->f : attribute->i;
 }
 
 double hr__onnx_real(const hr__onnx_node *node, const char *name, double otherwise) {

@@ -44,8 +44,9 @@ static void keep_ratio(hr__onnx_node *node, resize *r, bool is_larger) {
     scale = i == 0 || (is_larger ? own > scale : own < scale) ? own : scale;
   }
   for (int i = 0; i < r->axis_count; ++i) {
-    r->sizes[i] = (int64_t)(scale * (double)dims[i] + 0.5);
+    r->sizes[i] = (int64_t)(scale * (double)dims[i] + 0.5), r->scales[i] = scale;
   }
+  r->has_scales = true;
 }
 
 static void read_sizes(hr__onnx_node *node, hr_value sizes, resize *r) {
@@ -56,8 +57,11 @@ static void read_sizes(hr__onnx_node *node, hr_value sizes, resize *r) {
     r->size_list = hr__onnx_on_host(node, sizes, "sizes");
     return;
   }
-  if (hr__onnx_integers(node, sizes, "sizes", HR_RANK_MAX, r->sizes) == r->axis_count) {
+  int count = hr__onnx_integers(node, sizes, "sizes", HR_RANK_MAX, r->sizes);
+  if (count == r->axis_count) {
     keep_ratio(node, r, policy == 2);
+  } else {
+    HR__ONNX_WRONG(node, "%d sizes for %d axes", count, r->axis_count);
   }
 }
 
@@ -76,7 +80,8 @@ static void interpolate(hr__onnx_node *node, const resize *r, int mode, int plac
   if (r->has_sizes) {
     with[count++] =
         r->size_list != 0 ? hr__with_list("sizes", r->size_list) : hr__with_ints("sizes", r->axis_count, r->sizes);
-  } else {
+  }
+  if (r->has_scales) { /* with sizes, too: those are rounded */
     with[count++] = hr__with_reals("scales", r->axis_count, r->scales);
   }
   with[count++] = hr__with_text("mode", modes[mode]);
@@ -117,6 +122,7 @@ void hr__onnx_map_resize(hr__onnx_node *node) {
   } else {
     read_scales(node, scales, &r);
   }
+  r.has_scales &= place != ALIGN_CORNERS || !r.has_sizes; /* corners of sizes are where they are */
   if (place == ALIGN_CORNERS && r.has_scales && !hr__onnx_failed(node) && align_scales(node, &r)) {
     place = TF_CROP;
   } else if (place == TF_CROP &&

@@ -30,16 +30,17 @@ static const hr__onnx_list *list_of(hr__onnx_node *node, int index) {
   return list;
 }
 
-/* A place in a list of `count` elements, from the end if negative. */
-static int place_of(hr__onnx_node *node, int input, int count, int otherwise) {
+/* A place in a list of `count` elements, from the end if negative; ends: or the one behind the last. */
+static int place_of(hr__onnx_node *node, int input, int count, bool ends, int otherwise) {
   hr_value value = hr__onnx_input(node, input);
   int64_t place = otherwise;
   if (value != 0 && hr__onnx_integers(node, value, "position", 1, &place) < 0) {
     return -1;
   }
   place += place < 0 ? count : 0;
-  if (place < 0 || place >= count) {
-    HR__ONNX_WRONG(node, "position %lld in a sequence with %d places", (long long)place, count);
+  if (place < 0 || place >= count + ends) {
+    HR__ONNX_WRONG(node, "position %lld in a sequence of %d elements", (long long)(place < 0 ? place - count : place),
+                   count);
     return -1;
   }
   return (int)place;
@@ -62,7 +63,7 @@ void hr__onnx_map_sequence_empty(hr__onnx_node *node) {
 
 void hr__onnx_map_sequence_at(hr__onnx_node *node) {
   const hr__onnx_list *list = list_of(node, 0);
-  int place = list != NULL ? place_of(node, 1, list->count, 0) : -1;
+  int place = list != NULL ? place_of(node, 1, list->count, false, 0) : -1;
   if (place >= 0) {
     node->outputs[0] = list->values[place];
   }
@@ -78,12 +79,7 @@ void hr__onnx_map_sequence_length(hr__onnx_node *node) {
 void hr__onnx_map_sequence_insert(hr__onnx_node *node) {
   const hr__onnx_list *from = list_of(node, 0);
   hr__onnx_list *list = NULL;
-  int place = from != NULL ? place_of(node, 2, from->count + 1, from->count) : -1;
-  hr_value given = hr__onnx_input(node, 2);
-  int64_t position = 0;
-  if (place >= 0 && given != 0 && hr__onnx_integers(node, given, "position", 1, &position) > 0 && position < 0) {
-    --place; /* -1 is in front of the last element */
-  }
+  int place = from != NULL ? place_of(node, 2, from->count, true, from->count) : -1;
   hr__onnx_value *values = place >= 0 ? new_list(node, from->count + 1, &list) : NULL;
   if (values != NULL) {
     memcpy(values, from->values, (size_t)place * sizeof *values);
@@ -96,7 +92,7 @@ void hr__onnx_map_sequence_insert(hr__onnx_node *node) {
 void hr__onnx_map_sequence_erase(hr__onnx_node *node) {
   const hr__onnx_list *from = list_of(node, 0);
   hr__onnx_list *list = NULL;
-  int place = from != NULL ? place_of(node, 1, from->count, from->count - 1) : -1;
+  int place = from != NULL ? place_of(node, 1, from->count, false, from->count - 1) : -1;
   hr__onnx_value *values = place >= 0 ? new_list(node, from->count - 1, &list) : NULL;
   if (values != NULL) {
     memcpy(values, from->values, (size_t)place * sizeof *values);
@@ -131,7 +127,7 @@ static int part_sizes(hr__onnx_node *node, int64_t size, int64_t **out_sizes) {
   if (given != 0 && !is_list && hr__onnx_integers(node, given, "split", 1, &each) < 0) {
     return -1;
   }
-  count = is_list ? count : each > 0 ? (size + each - 1) / each : -1;
+  count = is_list ? count : each > 0 ? size / each + (size % each != 0) : -1;
   *out_sizes =
       count >= 0 && count <= HR__ONNX_LIST_MAX ? HR_ARENA_ARRAY(node->arena, int64_t, (size_t)count + 1) : NULL;
   if (*out_sizes == NULL) {

@@ -207,15 +207,28 @@ void hr__onnx_map_slice(hr__onnx_node *node) {
   hr__onnx_set_like(node, 0, count == 0 ? CALL(node, POSITIVE, x) : x);
 }
 
+/* The number of sizes that the node gives, of which `room` are read; -1: none, or a failure. */
+static int64_t given_sizes(hr__onnx_node *node, int room, int64_t *sizes) {
+  enum { INTS = 8 };
+  hr_value given = hr__onnx_input(node, 1);
+  const hr__onnx_attribute *attribute = hr__onnx_find_attribute(node, "split");
+  int64_t count = -1;
+  if (given != 0) {
+    return hr__onnx_integers(node, given, "split", room, sizes);
+  }
+  hr_status status = attribute != NULL ? hr__onnx_read_ints(attribute->message, INTS, room, sizes, &count) : HR_OK;
+  if (status != HR_OK) {
+    hr__graph_fail(node->graph, status);
+  }
+  return count;
+}
+
 /* Sizes of the parts; false after a failure. */
 static bool split_sizes(hr__onnx_node *node, hr_value x, int axis, int64_t *sizes) {
   int count = node->output_count;
-  hr_value given = hr__onnx_input(node, 1);
-  int64_t numbers[HR_RANK_MAX];
-  int known =
-      given != 0 ? hr__onnx_integers(node, given, "split", count, sizes) : hr__onnx_ints(node, "split", numbers);
-  if (given == 0 && known > 0 && known <= count) {
-    memcpy(sizes, numbers, (size_t)known * sizeof *sizes);
+  int64_t known = given_sizes(node, count, sizes);
+  if (known >= 0 && known != count) {
+    HR__ONNX_WRONG(node, "%lld sizes for %d outputs", (long long)known, count);
   }
   if (hr__onnx_failed(node) || known == count) {
     return !hr__onnx_failed(node);

@@ -58,6 +58,13 @@ int hr__onnx_narrow_bits(int64_t number) {
 const char *hr__onnx_data_type_name(int64_t number) {
   return row_of(number)->name;
 }
+int64_t hr__onnx_data_type_named(hr__span name) {
+  int64_t number = (int64_t)(sizeof data_types / sizeof *data_types) - 1;
+  while (number > 0 && !hr__span_is(name, data_types[number].name)) {
+    --number;
+  }
+  return number;
+}
 
 /* ---- types and dims ---- */
 

@@ -568,6 +568,108 @@ HR_TEST(narrow_integers_stay_narrow) {
   check_numbers(put_narrow, 21, 1, 4, (const float[]){-7, 1, 3, -4});
 }
 
+/* Both axes have the smaller scale, 1.5, and sizes 3 and 5. */
+static void put_ratio(hr_text *text) {
+  static const float numbers[6] = {0, 1, 2, 3, 4, 5};
+  put_tensor(text, 5, "c", FLOAT, 2, (const int64_t[]){2, 3}, numbers, sizeof numbers);
+  put_integers(text, "s", 2, (const int64_t[]){3, 6});
+  size_t node = begin_node(text, 1, "", "Resize", "c   s", "y");
+  put_text(text, "mode", "linear");
+  put_text(text, "keep_aspect_ratio_policy", "not_larger");
+  hr_protobuf_end(text, node);
+}
+
+HR_TEST(a_kept_ratio_is_the_scale_of_all_axes) {
+  const float at[3] = {0, 0.5f, 1}, columns[5] = {0, 0.5f, 7.0f / 6, 11.0f / 6, 2};
+  float wanted[15];
+  for (int i = 0; i < 15; ++i) {
+    wanted[i] = 3 * at[i / 5] + columns[i % 5];
+  }
+  check_numbers(put_ratio, 21, 1, 15, wanted);
+}
+
+static void put_softmax(hr_text *text) {
+  size_t node = begin_node(text, 1, "", "Softmax", "x", "y");
+  put_int(text, "axis", 1);
+  hr_protobuf_end(text, node);
+}
+
+HR_TEST(old_softmax_of_the_last_axis_has_symbols) {
+  const float small = expf(-1) / (1 + expf(-1) + expf(-2)), less = small * expf(-1);
+  check_numbers(put_softmax, 11, 1, 3, (const float[]){less, small, small * expf(1)});
+}
+
+/* The last of 17 parts of one or two elements. */
+static void put_split(hr_text *text, int size_count) {
+  int64_t sizes[18];
+  for (int i = 0; i < 18; ++i) {
+    sizes[i] = i < 16 ? 1 : 2;
+  }
+  put_ones(text, "c", 1, (const int64_t[]){18});
+  size_t node = begin_node(text, 1, "", "Split", "c", "a b c0 d e f g h i j l m n o p q y");
+  put_ints(text, "split", size_count, sizes);
+  hr_protobuf_end(text, node);
+}
+static void put_wide_split(hr_text *text) {
+  put_split(text, 17);
+}
+static void put_wrong_split(hr_text *text) {
+  put_split(text, 18);
+}
+
+HR_TEST(a_split_has_as_many_sizes_as_outputs) {
+  check_numbers(put_wide_split, 11, 1, 2, (const float[]){1, 1});
+  refuse(put_wrong_split, 11, HR_STATUS_INVALID_ARGUMENT, "18 sizes for 17 outputs");
+}
+
+/* The first part of (1 2 3): all of it, if parts have at most this many elements. */
+static void put_sequence(hr_text *text, int64_t each) {
+  static const int64_t none[1] = {0}, zero = 0;
+  put_tensor(text, 5, "each", INT64, 0, none, &each, sizeof each);
+  put_tensor(text, 5, "zero", INT64, 0, none, &zero, sizeof zero);
+  put_node(text, 1, "", "SplitToSequence", "v each", "s");
+}
+static void put_large_parts(hr_text *text) {
+  put_sequence(text, INT64_MAX);
+  put_node(text, 1, "", "SequenceAt", "s zero", "y");
+}
+/* x, in front of all three parts, or at a place before that. */
+static void put_insert(hr_text *text, int64_t place) {
+  put_sequence(text, 1);
+  put_tensor(text, 5, "place", INT64, 0, NULL, &place, sizeof place);
+  put_node(text, 1, "", "SequenceInsert", "s x place", "t");
+  put_node(text, 1, "", "SequenceAt", "t zero", "y");
+}
+static void put_first(hr_text *text) {
+  put_insert(text, -3);
+}
+static void put_before_first(hr_text *text) {
+  put_insert(text, -4);
+}
+
+HR_TEST(places_in_sequences_are_bounded) {
+  check_numbers(put_large_parts, 21, 1, 3, (const float[]){1, 2, 3});
+  check_numbers(put_first, 21, 1, 3, (const float[]){1, 2, 3});
+  refuse(put_before_first, 21, HR_STATUS_INVALID_ARGUMENT, "position -4 in a sequence of 3 elements");
+}
+
+/* The sum of the absolute numbers of x: p is 1, as a float. The data type is a text. */
+static void put_first_versions(hr_text *text) {
+  static const float numbers[4] = {1, -2, 3, -4};
+  put_tensor(text, 5, "c", FLOAT, 4, (const int64_t[]){1, 1, 2, 2}, numbers, sizeof numbers);
+  size_t node = begin_node(text, 1, "", "LpPool", "c", "p");
+  put_ints(text, "kernel_shape", 2, (const int64_t[]){2, 2});
+  put_real(text, "p", 1);
+  hr_protobuf_end(text, node);
+  node = begin_node(text, 1, "", "Cast", "p", "y");
+  put_text(text, "to", "FLOAT");
+  hr_protobuf_end(text, node);
+}
+
+HR_TEST(attributes_of_the_first_versions_are_read) {
+  check_numbers(put_first_versions, 1, 1, 1, (const float[]){10});
+}
+
 /* ---- activations of recurrent layers ---- */
 
 static void put_hard_sigmoid(hr_text *text) {

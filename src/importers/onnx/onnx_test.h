@@ -89,6 +89,23 @@ static inline void put_ints(hr_text *text, const char *name, int count, const in
   hr_protobuf_end(text, attribute);
 }
 
+static inline void put_text(hr_text *text, const char *name, const char *word) {
+  size_t attribute = hr_protobuf_begin(text, 5);
+  hr_protobuf_string(text, 1, name);
+  hr_protobuf_string(text, 4, word);
+  hr_protobuf_int(text, 20, 3);
+  hr_protobuf_end(text, attribute);
+}
+
+static inline void put_real(hr_text *text, const char *name, float number) {
+  size_t attribute = hr_protobuf_begin(text, 5);
+  hr_protobuf_string(text, 1, name);
+  hr_text_append_bytes(text, "\x15", 1); /* field 2, of four bytes */
+  hr_text_append_bytes(text, (const char *)(const void *)&number, sizeof number);
+  hr_protobuf_int(text, 20, 1);
+  hr_protobuf_end(text, attribute);
+}
+
 static inline void put_opset(hr_text *text, unsigned field, const char *domain, int64_t version) {
   size_t opset = hr_protobuf_begin(text, field);
   hr_protobuf_string(text, 1, domain);
