@@ -182,6 +182,24 @@ HR_TEST(unknown_dims_are_no_symbols) {
 
 /* ---- bounds ---- */
 
+/* Numbers inside of functions are freed: they do not count. */
+HR_TEST(many_calls_leave_room_for_numbers) {
+  static const char text[] = "graph 2\nfunction @0 {\ninput %x f32[]\n%a = arange(stop=1000)\n%m = sum(%a)\n"
+                             "%y = add(%x, %m)\noutput y = %y\n}\ninput %x f32[]\n%0 = call(@0, %x)\n";
+  hr_graph *g = graph_of(text), *function = (hr_graph *)(uintptr_t)hr_graph_inner(g, 0);
+  hr_value x = hr_graph_find(g, "x");
+  for (int i = 0; i < 600; ++i) {
+    HR_ASSERT(hr_graph_call(g, function, 1, &x) != 0);
+  }
+  const hr_attribute stop = {.kind = HR_ATTRIBUTE_REAL, .value.number = hr_scalar_i64(1000)};
+  const hr_graph_attribute attribute = {.name = "stop", .value = stop};
+  hr_value numbers = hr_graph_add(g, HR_FUNCTIONAL_ARANGE, 0, NULL, 1, &attribute);
+  hr_value most = ADD(g, MAX, VALUES(numbers), 0, NULL);
+  const hr_graph_attribute computed = {.name = "stop", .value = stop, .values = &most};
+  expect_graph_type(g, hr_graph_add(g, HR_FUNCTIONAL_ARANGE, 0, NULL, 1, &computed), "i64[999]");
+  hr_graph_release(g);
+}
+
 /* Functions that call the one before them so often, `depth` of them; then a call of the last. */
 static char *write_chain(int depth, int calls) {
   char *text = malloc((size_t)(depth + 2) * (size_t)(calls + 4) * 64), *at = text;

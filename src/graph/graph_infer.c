@@ -98,9 +98,7 @@ hr_status hr__frame_attributes(const hr__frame *frame, const hr__node *node, hr_
 
 /* ---- types ---- */
 
-/* True if elements of a value may be known on the host; counts their bytes. A value beyond the limit is computed by the
- * stream, as any other. */
-static bool add_host_elements(const hr__frame *frame, hr_dtype dtype, int64_t count) {
+bool hr__frame_may_know(const hr__frame *frame, hr_dtype dtype, int64_t count) {
   int64_t bytes = count * (int64_t)sizeof(int64_t);
   if (!hr__is_host_dtype(dtype) || count > HR__GRAPH_HOST_MAX) {
     return false;
@@ -168,7 +166,7 @@ static hr_status infer_input(const hr__frame *frame, const hr__node *node, hr__f
 static hr_status infer_constant(const hr__frame *frame, const hr__node *node, hr__fact *out) {
   HR_RETURN_IF_ERROR(hr__frame_set_fact(frame, "constant", node->dtype, node->rank, node->dims, out));
   int64_t count = count_of(out);
-  if (node->kind == HR__NODE_VARIABLE || !add_host_elements(frame, node->dtype, count)) {
+  if (node->kind == HR__NODE_VARIABLE || !hr__frame_may_know(frame, node->dtype, count)) {
     return HR_OK;
   }
   int64_t *numbers = HR_ARENA_ARRAY(frame->arena, int64_t, (size_t)count + 1);
@@ -247,7 +245,7 @@ static hr_status infer_call(const hr__frame *frame, const hr__node *node, hr__fa
     }
   }
   HR_RETURN_IF_ERROR(status);
-  if (of.are_known && node->result_count == 1 && add_host_elements(frame, out->dtype, count_of(out))) {
+  if (of.are_known && node->result_count == 1 && hr__frame_may_know(frame, out->dtype, count_of(out))) {
     return hr__integers_compute(node, attributes, of.facts, results, frame->arena, &out->numbers);
   }
   return HR_OK;

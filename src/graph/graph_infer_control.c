@@ -119,6 +119,7 @@ hr_status hr__frame_infer_unknown(const hr__frame *frame, const hr__node *node, 
 typedef struct inference {
   hr__frame frame;
   hr_arena arena, scratch;
+  int64_t host_bytes; /* with those of the frame: freed with the inference */
   int64_t symbols[HR_GRAPH_SYMBOLS_MAX];
 } inference;
 
@@ -160,7 +161,7 @@ static hr_status copy_fact(const hr__frame *frame, const hr__fact *from, hr__fac
   for (int d = 0; d < from->rank; ++d) {
     count *= from->dims[d];
   }
-  if (from->numbers != NULL) {
+  if (from->numbers != NULL && hr__frame_may_know(frame, from->dtype, count)) {
     to->numbers = hr_arena_dup_words(frame->arena, from->numbers, (int)count);
     return to->numbers != NULL ? HR_OK : no_memory();
   }
@@ -174,6 +175,7 @@ hr_status hr__frame_infer_inner(const hr__frame *frame, const hr_graph *graph, c
   }
   i->frame = *frame;
   i->frame.graph = graph, i->frame.symbols = i->symbols, i->frame.arena = &i->arena, i->frame.scratch = &i->scratch;
+  i->host_bytes = *frame->host_bytes, i->frame.host_bytes = &i->host_bytes;
   i->frame.facts = hr_calloc(graph->values.count, sizeof *i->frame.facts);
   hr_status status = i->frame.facts != NULL ? bind_facts(i, (int)graph->inputs.count, inputs) : no_memory();
   status = status == HR_OK ? infer_nodes(i, inputs) : status;

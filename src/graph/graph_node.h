@@ -247,6 +247,9 @@ HR_MUST_USE hr_status hr__frame_infer_unknown(const hr__frame *frame, const hr__
 /* A fact without numbers; fails if the elements exceed the address space. */
 HR_MUST_USE hr_status hr__frame_set_fact(const hr__frame *frame, const char *name, hr_dtype dtype, int rank,
                                          const int64_t *dims, hr__fact *out);
+/* True if elements of a value may be known on the host; counts their bytes. A value beyond the limit is computed by the
+ * stream, as any other. */
+bool hr__frame_may_know(const hr__frame *frame, hr_dtype dtype, int64_t count);
 /* The attributes of a call with the elements that are computed; in the frame's scratch. */
 HR_MUST_USE hr_status hr__frame_attributes(const hr__frame *frame, const hr__node *node, hr_attribute **out_attributes);
 /* A row-major tensor without a buffer, or a number. */
