@@ -327,7 +327,7 @@ static void discard_graph(hr__onnx_importer *importer) {
   hr_graph_release(importer->graph);
   hr_table_clear(&importer->constants);
   hr_arena_reset(&importer->arena);
-  importer->graph = NULL, importer->node_count = 0;
+  importer->graph = NULL, importer->node_count = 0, importer->work = 0;
 }
 
 /* Imports until all inputs that have to be constants are. */

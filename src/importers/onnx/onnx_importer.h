@@ -18,7 +18,8 @@
 enum {
   HR__ONNX_DEPTH_MAX = 32,      /* of subgraphs and functions in each other */
   HR__ONNX_NODES_MAX = 1 << 18, /* that are mapped, with repetitions */
-  HR__ONNX_LIST_MAX = 1 << 16   /* elements of a sequence */
+  HR__ONNX_LIST_MAX = 1 << 16,  /* elements of a sequence */
+  HR__ONNX_WORK_MAX = 1 << 23   /* names, elements of sequences and compared attributes, with repetitions */
 };
 
 typedef struct hr__onnx_list hr__onnx_list;
@@ -46,6 +47,7 @@ typedef struct hr__onnx_binding {
 typedef struct hr__onnx_scope {
   struct hr__onnx_scope *outer; /* names of which are visible; NULL: none */
   hr_table names;               /* hr__onnx_binding by hash */
+  hr_arena arena;               /* of them */
   const hr__onnx_opsets *opsets;
   int attribute_count; /* of the call of a function */
   const hr__onnx_attribute *attributes;
@@ -59,7 +61,7 @@ typedef struct hr__onnx_function {
 
 typedef struct hr__onnx_importer {
   hr_graph *graph;
-  hr_arena arena; /* bindings and lists */
+  hr_arena arena; /* lists */
   const char *path;
   hr__onnx_file *file; /* the first of those that are open */
   const hr_onnx_options *options;
@@ -69,6 +71,7 @@ typedef struct hr__onnx_importer {
   HR_VECTOR(hr__onnx_function) functions;
   hr_table constants; /* values by the place of the message in the file */
   int node_count;     /* mapped so far */
+  int64_t work;       /* done so far, at most WORK_MAX */
 } hr__onnx_importer;
 
 typedef struct hr__onnx_node {
@@ -116,6 +119,8 @@ const hr__onnx_value *hr__onnx_scope_find(const hr__onnx_scope *scope, hr__span 
 /* Binds a name. DATA_LOSS if the scope has it already, or it is no text. */
 HR_MUST_USE hr_status hr__onnx_scope_bind(hr__onnx_importer *importer, hr__onnx_scope *scope, hr__span name,
                                           hr__onnx_value value);
+/* Counts work that is not by nodes. INVALID_ARGUMENT beyond WORK_MAX. */
+HR_MUST_USE hr_status hr__onnx_charge(hr__onnx_importer *importer, int64_t work);
 void hr__onnx_scope_fini(hr__onnx_scope *scope);
 /* A tensor as a constant; the same message has one. */
 HR_MUST_USE hr_status hr__onnx_constant(hr__onnx_importer *importer, hr__span message, hr__onnx_value *out_value);

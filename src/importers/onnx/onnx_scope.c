@@ -38,7 +38,8 @@ hr_status hr__onnx_scope_bind(hr__onnx_importer *importer, hr__onnx_scope *scope
   if (binding != NULL) {
     return DAMAGED("two values have the name \"%.*s\"", (int)name.size, (const char *)name.data);
   }
-  binding = HR_ARENA_NEW(&importer->arena, hr__onnx_binding);
+  HR_RETURN_IF_ERROR(hr__onnx_charge(importer, 1));
+  binding = HR_ARENA_NEW(&scope->arena, hr__onnx_binding);
   if (binding == NULL || !hr_table_put(&scope->names, key, binding)) {
     return no_memory();
   }
@@ -48,6 +49,17 @@ hr_status hr__onnx_scope_bind(hr__onnx_importer *importer, hr__onnx_scope *scope
 
 void hr__onnx_scope_fini(hr__onnx_scope *scope) {
   hr_table_fini(&scope->names);
+  hr_arena_fini(&scope->arena);
+}
+
+hr_status hr__onnx_charge(hr__onnx_importer *importer, int64_t work) {
+  importer->work += work;
+  return importer->work <= HR__ONNX_WORK_MAX
+             ? HR_OK
+             : hr_status_make(HR_STATUS_INVALID_ARGUMENT,
+                              "more than %d names, elements of sequences and attributes, with those of functions and "
+                              "loops",
+                              HR__ONNX_WORK_MAX);
 }
 
 /* ---- constants ---- */
@@ -126,11 +138,12 @@ hr_status hr__onnx_constant(hr__onnx_importer *importer, hr__span message, hr__o
 /* ---- nodes ---- */
 
 /* Attributes of the call of a function take the place of references to them. */
-static hr_status resolve_references(const hr__onnx_scope *scope, hr__onnx_call *call) {
+static hr_status resolve_references(hr__onnx_importer *importer, const hr__onnx_scope *scope, hr__onnx_call *call) {
   int kept = 0;
   for (int i = 0; i < call->attribute_count; ++i) {
     hr__onnx_attribute *attribute = &call->attributes[i];
     bool exists = attribute->reference.size == 0;
+    HR_RETURN_IF_ERROR(hr__onnx_charge(importer, exists ? 1 : scope->attribute_count));
     for (int k = 0; !exists && k < scope->attribute_count; ++k) {
       if (hr__span_equal(scope->attributes[k].name, attribute->reference)) {
         hr__span name = attribute->name;
@@ -349,7 +362,7 @@ static hr_status run_node(hr__onnx_importer *importer, hr__onnx_scope *scope, hr
   hr_arena arena = {0};
   hr__onnx_call call = {.name = {0}};
   hr_status status = hr__onnx_read_call(message, &arena, &call);
-  status = status == HR_OK ? resolve_references(scope, &call) : status;
+  status = status == HR_OK ? resolve_references(importer, scope, &call) : status;
   hr__onnx_node node = {.importer = importer, .graph = importer->graph, .scope = scope, .arena = &arena, .call = &call};
   status = status == HR_OK ? map_node(&node) : status;
   status = annotate(status, index, &call);

@@ -4,6 +4,11 @@
 /* A list with room for `count` values; NULL after a failure. */
 static hr__onnx_value *new_list(hr__onnx_node *node, int count, hr__onnx_list **out_list) {
   hr_arena *arena = &node->importer->arena;
+  hr_status status = hr__onnx_charge(node->importer, count);
+  if (status != HR_OK) {
+    hr__graph_fail(node->graph, status);
+    return NULL;
+  }
   hr__onnx_list *list = count <= HR__ONNX_LIST_MAX ? HR_ARENA_NEW(arena, hr__onnx_list) : NULL;
   hr__onnx_value *values = list != NULL ? HR_ARENA_ARRAY(arena, hr__onnx_value, (size_t)count + 1) : NULL;
   if (values == NULL) {

@@ -414,6 +414,33 @@ HR_TEST(a_loop_of_a_known_count_is_repeated) {
   refuse(put_many, 21, HR_STATUS_UNIMPLEMENTED, "a loop runs more than 65536 times");
 }
 
+/* y = x, after 60,000 runs of a body with 400 initializers. */
+static void put_names(hr_text *text) {
+  const int64_t none[1] = {0}, count = 60000;
+  const float number = 1;
+  char name[16];
+  put_tensor(text, 5, "m", INT64, 0, none, &count, sizeof count);
+  size_t node = begin_node(text, 1, "", "Loop", "m  x", "y"), attribute = hr_protobuf_begin(text, 5);
+  hr_protobuf_string(text, 1, "body");
+  size_t graph = hr_protobuf_begin(text, 6);
+  for (int i = 0; i < 400; ++i) {
+    snprintf(name, sizeof name, "w%d", i);
+    put_tensor(text, 5, name, FLOAT, 0, none, &number, sizeof number);
+  }
+  put_value_info(text, 11, "i", INT64, 0, none);
+  put_value_info(text, 11, "go", 9, 0, none);
+  put_value_info(text, 11, "state", FLOAT, 2, rows);
+  put_value_info(text, 12, "go", 9, 0, none);
+  put_value_info(text, 12, "state", FLOAT, 2, rows);
+  hr_protobuf_end(text, graph);
+  hr_protobuf_end(text, attribute);
+  hr_protobuf_end(text, node);
+}
+
+HR_TEST(names_of_a_loop_are_counted) {
+  refuse(put_names, 21, HR_STATUS_INVALID_ARGUMENT, "more than 8388608 names, elements of sequences");
+}
+
 /* ---- lists of another length ---- */
 
 static void put_cast(hr_text *text, const char *from, const char *to, int data_type) {
