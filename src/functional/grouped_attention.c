@@ -144,12 +144,13 @@ hr_status hr__emit_attention(const hr__function_call *c) {
   int64_t offset = is_causal ? hr__int_attribute(c, OFFSET) : 0;
   hr_scalar given = hr__real_attribute(c, SOFT_CAP);
   double cap = hr_scalar_as_f64(&given), scale = scale_of(c);
+  bool is_row = !(cap > 0) && offset == 0 && !has_groups;
+  HR_RETURN_IF_ERROR(is_row ? HR_OK : check_heads(c));
   hr__formula f;
   hr__formula_begin(&f, c);
-  if (!(cap > 0) && offset == 0 && !has_groups) {
+  if (is_row) {
     return hr__formula_end(&f, by_row(&f, in, is_causal, scale));
   }
-  HR_RETURN_IF_ERROR(check_heads(c));
   bool is_masked = is_causal && (offset != 0 || cap > 0);
   folded_inputs(&f, with_causal(&f, in[MASK], is_masked ? visible(&f, offset) : NULL), inputs);
   const hr_tensor *y = cap > 0 ? capped(&f, inputs, scale, cap) : by_row(&f, inputs, is_causal && !is_masked, scale);

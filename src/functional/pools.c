@@ -155,6 +155,15 @@ hr_status hr__emit_pool(const hr__function_call *c) {
 }
 
 /* (sum of |x|^p)^(1 / p) */
+/* Sums of powers to the power of 1 / n. The gradient of windows without another element than 0 is 0. */
+static const hr_tensor *root_of(hr__formula *f, const hr_tensor *sums, double n, bool is_square) {
+  const hr_tensor *is_zero = hr__binary(f, HR_OP_EQ, sums, hr__integer(f, 0));
+  const hr_tensor *safe = hr__ternary(f, HR_OP_WHERE, is_zero, hr__integer(f, 1), sums);
+  const hr_tensor *root =
+      is_square ? hr__unary(f, HR_OP_SQRT, safe) : hr__binary(f, HR_OP_POW, safe, hr__real(f, 1 / n));
+  return hr__ternary(f, HR_OP_WHERE, is_zero, hr__integer(f, 0), root);
+}
+
 hr_status hr__emit_lp_pool(const hr__function_call *c) {
   enum { POWER = 3 };
   pool p = {0};
@@ -175,10 +184,7 @@ hr_status hr__emit_lp_pool(const hr__function_call *c) {
                             : is_best ? size
                                       : hr__binary(&f, HR_OP_POW, size, hr__real(&f, n));
   const hr_tensor *sums = reduced(&f, powers, &w, is_best ? HR_OP_AMAX : HR_OP_SUM, hr_scalar_i64(0));
-  const hr_tensor *y = is_square ? hr__unary(&f, HR_OP_SQRT, sums)
-                       : is_best ? sums
-                                 : hr__binary(&f, HR_OP_POW, sums, hr__real(&f, 1 / n));
-  return hr__formula_end(&f, hr__as_dtype(&f, y, dtype));
+  return hr__formula_end(&f, hr__as_dtype(&f, is_best ? sums : root_of(&f, sums, n, is_square), dtype));
 }
 
 /* ---- places of largest elements ---- */

@@ -5,7 +5,18 @@
 
 hr_status hr__read_update_mode(const hr__function_call *c, int index, int *out_mode) {
   static const char *const words[HR__UPDATE_MODES] = {"set", "add", "multiply", "max", "min", "subtract", "divide"};
-  return hr__word_attribute(c, index, HR__UPDATE_MODES, words, out_mode);
+  HR_RETURN_IF_ERROR(hr__word_attribute(c, index, HR__UPDATE_MODES, words, out_mode));
+  return *out_mode == HR__UPDATE_SUBTRACT && c->inputs[0]->dtype == HR_DTYPE_BOOL
+             ? HR__CALL_FAIL(c, "mode subtract of bool: expected numbers")
+             : HR_OK;
+}
+
+/* The dtype of a product of several divisors of one element, which has a wider range. */
+static hr_dtype product_dtype(hr_dtype dtype) {
+  if (dtype == HR_DTYPE_F64 || dtype == HR_DTYPE_U64 || dtype == HR_DTYPE_BOOL || hr_dtype_is_complex(dtype)) {
+    return dtype;
+  }
+  return hr_dtype_is_integer(dtype) ? HR_DTYPE_I64 : HR_DTYPE_F64;
 }
 
 hr_status hr__read_bounds(const hr__function_call *c, int index, bool *out_drops) {
@@ -22,15 +33,20 @@ hr__update hr__update_begin(hr__formula *f, int mode, const hr_tensor *x, const 
     update.mode = HR__UPDATE_ADD;
     update.values = hr__binary(f, HR_OP_SUB, hr__integer(f, 0), update.values);
   } else if (mode == HR__UPDATE_DIVIDE) {
+    hr_dtype dtype = product_dtype(x->dtype);
     update.mode = HR__UPDATE_MULTIPLY, update.divides = true;
-    update.base = hr__copied(f, hr__integer(f, 1), x->dtype, x->rank, x->dims);
+    update.base = hr__copied(f, hr__integer(f, 1), dtype, x->rank, x->dims);
+    update.values = hr__as_dtype(f, update.values, dtype);
   }
   return update;
 }
 
 const hr_tensor *hr__update_end(hr__formula *f, const hr__update *update, const hr_tensor *y) {
   hr_op op = hr_dtype_is_integer(update->x->dtype) ? HR_OP_DIV_TRUNC : HR_OP_DIV;
-  return update->divides ? hr__binary(f, op, update->x, y) : y;
+  if (!update->divides) {
+    return y;
+  }
+  return hr__as_dtype(f, hr__binary(f, op, hr__as_dtype(f, update->x, y->dtype), y), update->x->dtype);
 }
 
 /* Places out of range become `size`, that of one more element. */

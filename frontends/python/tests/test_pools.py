@@ -186,3 +186,11 @@ def test_unpooling_checks_its_indices():
         hr.max_unpool(x, hr.array([[0]]), [4])
     y = hr.max_unpool(hr.array([[3, 4]], dtype=hr.uint8), hr.array([[2, 0]], dtype=hr.int32), [3])
     assert y.tolist() == [[4, 0, 3]] and str(y.dtype) == "uint8"
+
+
+@pytest.mark.parametrize("power", [1, 2, 3])
+def test_the_gradient_of_a_window_of_zeros_is_zero(power):
+    x = hr.asarray(np.array([[[0, 0, 3, -4.0]]]))
+    gradient = np.asarray(hr.grad(lambda x: hr.sum(hr.lp_pool(x, [2], [2], [0], p=power)))(x))
+    total = (3.0**power + 4.0**power) ** (1 / power - 1)
+    np.testing.assert_allclose(gradient, [[[0, 0, total * 3.0 ** (power - 1), -total * 4.0 ** (power - 1)]]])

@@ -191,3 +191,19 @@ def test_gradients_of_scatters(name, mode):
 
         difference(lambda x: f(x, hr.array(values)), x)
         difference(lambda v: f(hr.array(x), v), values)
+
+
+def test_products_of_divisors_may_be_large():
+    for dtype, x, by, expected in (("u1", 255, 20, 0), ("f2", 60000, 300, 60000 / 300 / 300), ("f4", 1e-30, 1e-25, 1e20)):
+        values = hr.asarray(np.array([by, by], dtype))
+        once = hr.scatter_nd(hr.asarray(np.array([x], dtype)), hr.asarray([[0], [0]]), values, 0, "divide")
+        along = hr.put_along_axis(hr.asarray(np.array([x], dtype)), hr.asarray([0, 0]), values, 0, "divide")
+        for y in (once, along):
+            assert np.asarray(y).dtype == np.dtype(dtype)
+            np.testing.assert_allclose(np.asarray(y, np.float64), [expected], rtol=1e-3)
+
+
+def test_bools_are_not_subtracted():
+    x = hr.asarray([True, False])
+    with pytest.raises(ValueError, match="mode subtract of bool"):
+        hr.put_along_axis(x, hr.asarray([0]), hr.asarray([True]), 0, "subtract")
