@@ -1,6 +1,7 @@
 /* onnx_import.c: a model as a graph: its functions, inputs, initializers, nodes and outputs, in this order. */
 #include <stdio.h>
 
+#include "base/hash.h"
 #include "base/text.h"
 #include "importers/onnx/onnx_importer.h"
 
@@ -78,6 +79,33 @@ static void symbol_name(const hr__onnx_value_info *info, int dim, char *out, siz
   }
 }
 
+/* The name of a symbol that no other one has: a number is appended. */
+static hr_status name_symbol(hr__onnx_importer *importer, const hr__onnx_value_info *info, int dim, char *out,
+                             size_t room) {
+  enum { ALIKE_MAX = 1000 };
+  bool is_named = info->symbols[dim].size > 0;
+  hr__onnx_symbol symbol = {is_named ? info->symbols[dim] : info->name, is_named ? -1 : dim};
+  symbol_name(info, dim, out, room);
+  size_t length = strlen(out);
+  for (int i = 2; i < ALIKE_MAX; ++i) {
+    uint64_t key = hr_hash_bytes(HR_HASH_SEED, out, strlen(out));
+    const hr__onnx_symbol *holder = hr_table_get(&importer->symbols, key);
+    if (holder == NULL) {
+      hr__onnx_symbol *kept = HR_ARENA_NEW(&importer->arena, hr__onnx_symbol);
+      if (kept == NULL || !hr_table_put(&importer->symbols, key, kept)) {
+        return no_memory();
+      }
+      *kept = symbol;
+      return HR_OK;
+    }
+    if (holder->dim == symbol.dim && hr__span_equal(holder->raw, symbol.raw)) {
+      return HR_OK;
+    }
+    snprintf(out + length, room - length, "_%d", i);
+  }
+  return REFUSED("%d symbols have the letters of \"%.*s\"", ALIKE_MAX, (int)length, out);
+}
+
 static int64_t dim_of(const hr__onnx_importer *importer, const char *symbol) {
   const hr_onnx_options *options = importer->options;
   for (int i = 0; options != NULL && i < options->dim_count; ++i) {
@@ -90,7 +118,7 @@ static int64_t dim_of(const hr__onnx_importer *importer, const char *symbol) {
 
 enum { SYMBOL_ROOM = 256 };
 
-static hr_status input_type(const hr__onnx_importer *importer, const hr__onnx_value_info *info, hr_type *out,
+static hr_status input_type(hr__onnx_importer *importer, const hr__onnx_value_info *info, hr_type *out,
                             char symbols[][SYMBOL_ROOM]) {
   *out = (hr_type){.dtype = hr__onnx_dtype(info->data_type), .rank = info->rank};
   if (!info->is_tensor) {
@@ -107,7 +135,7 @@ static hr_status input_type(const hr__onnx_importer *importer, const hr__onnx_va
   for (int d = 0; d < info->rank; ++d) {
     out->dims[d] = info->dims[d];
     if (info->dims[d] < 0) {
-      symbol_name(info, d, symbols[d], SYMBOL_ROOM);
+      HR_RETURN_IF_ERROR(name_symbol(importer, info, d, symbols[d], SYMBOL_ROOM));
       out->dims[d] = dim_of(importer, symbols[d]);
       out->symbols[d] = out->dims[d] < 0 ? symbols[d] : NULL;
       out->dims[d] = out->dims[d] < 0 ? -1 : out->dims[d];
@@ -326,6 +354,7 @@ static hr_status import_graph(hr__onnx_importer *importer) {
 static void discard_graph(hr__onnx_importer *importer) {
   hr_graph_release(importer->graph);
   hr_table_clear(&importer->constants);
+  hr_table_clear(&importer->symbols);
   hr_arena_reset(&importer->arena);
   importer->graph = NULL, importer->node_count = 0, importer->work = 0;
 }
@@ -354,6 +383,7 @@ static void fini_importer(hr__onnx_importer *importer) {
   }
   hr_vector_fini(&importer->functions);
   hr_table_fini(&importer->constants);
+  hr_table_fini(&importer->symbols);
   hr_arena_fini(&importer->arena);
   hr_free(importer->is_fixed);
 }

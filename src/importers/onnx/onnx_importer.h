@@ -59,6 +59,12 @@ typedef struct hr__onnx_function {
   hr__span message;
 } hr__onnx_function;
 
+/* Of an input's dim: its name in the file, or that of the input and the number of the dim. */
+typedef struct hr__onnx_symbol {
+  hr__span raw;
+  int dim; /* -1: raw is the symbol's */
+} hr__onnx_symbol;
+
 typedef struct hr__onnx_importer {
   hr_graph *graph;
   hr_arena arena; /* lists */
@@ -70,6 +76,7 @@ typedef struct hr__onnx_importer {
   hr__onnx_model model;
   HR_VECTOR(hr__onnx_function) functions;
   hr_table constants; /* values by the place of the message in the file */
+  hr_table symbols;   /* hr__onnx_symbol by its name in the graph */
   int node_count;     /* mapped so far */
   int64_t work;       /* done so far, at most WORK_MAX */
 } hr__onnx_importer;

@@ -301,6 +301,23 @@ HR_TEST(sizes_follow_symbols) {
   check_dims(put_slice, "?", 3, 3);
 }
 
+/* Names in the file that differ only in characters that a symbol has not. */
+static void put_symbols(hr_text *text) {
+  put_value_info(text, 11, "z", FLOAT, 3, (const int64_t[]){-2, -3, -2});
+  put_node(text, 1, "", "Relu", "z", "y");
+}
+
+HR_TEST(symbols_of_other_names_are_others) {
+  hr_graph *graph = NULL;
+  hr_type type;
+  HR_ASSERT_OK(open_nodes(put_symbols, 21, NULL, &graph));
+  HR_ASSERT_OK(hr_graph_type(graph, hr_graph_output_value(graph, 0), &type));
+  HR_ASSERT_STR_EQ(type.symbols[0], "n_1");
+  HR_ASSERT_STR_EQ(type.symbols[1], "n_1_2");
+  HR_ASSERT_STR_EQ(type.symbols[2], "n_1");
+  hr_graph_release(graph);
+}
+
 /* ---- subgraphs ---- */
 
 /* A graph as an attribute, with one node and one output. */

@@ -7,9 +7,10 @@
 
 enum { FLOAT = 1, INT32 = 6, INT64 = 7, INT4 = 22 }; /* data types */
 
-/* A type of dims; -1: the symbol "n". */
+/* A type of dims; -1, -2, -3: the symbols "n", "n+1" and "n-1". */
 static inline void put_value_info(hr_text *text, unsigned field, const char *name, int data_type, int rank,
                                   const int64_t *dims) {
+  static const char *const symbols[3] = {"n", "n+1", "n-1"};
   size_t info = hr_protobuf_begin(text, field);
   hr_protobuf_string(text, 1, name);
   size_t type = hr_protobuf_begin(text, 2), tensor = hr_protobuf_begin(text, 1);
@@ -20,7 +21,7 @@ static inline void put_value_info(hr_text *text, unsigned field, const char *nam
     if (dims[d] >= 0) {
       hr_protobuf_int(text, 1, (uint64_t)dims[d]);
     } else {
-      hr_protobuf_string(text, 2, "n");
+      hr_protobuf_string(text, 2, symbols[-1 - dims[d]]);
     }
     hr_protobuf_end(text, dim);
   }
