@@ -56,6 +56,7 @@ class Options(ctypes.Structure):
         ("dims", ctypes.POINTER(Dim)),
         ("constant_count", ctypes.c_int),
         ("constants", ctypes.POINTER(Constant)),
+        ("has_variables", ctypes.c_bool),
     ]
 
 
