@@ -955,7 +955,7 @@ typedef enum hr_functional {
   /* from_fp8(x, dtype=none): the numbers of such bytes; bf16 without dtype */
   HR_FUNCTIONAL_FROM_FP8,
 
-  /* ---- sparse matrices; coo: rows and columns of values; csr, csc: of rows or columns the first values, and their end ---- */
+  /* ---- sparse matrices; coo: rows and columns of values; csr, csc: the first values of rows or columns ---- */
 
   /* sparse_matmul(values, rows, columns, y, format="coo", count=-1): a sparse matrix with count rows (needed but for
    * csr) times y [K] or [K, N]; values of one place are added */

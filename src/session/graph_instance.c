@@ -212,7 +212,7 @@ static bool add_numbers(const hr_graph *graph, const hr__fact *const *facts, int
   return true;
 }
 
-/* What the parameters' dims are: the numbers of the symbols, but all dims for a piece. */
+/* The parameters' dims as numbers: those of the symbols, but all dims for a piece. */
 static bool add_dims(const hr_graph *graph, const hr_tensor *const *params, int64_t *key, size_t room, size_t *count) {
   *count = graph->is_piece ? 0 : graph->symbols.count;
   for (size_t i = 0; graph->is_piece && i < graph->inputs.count; ++i) {

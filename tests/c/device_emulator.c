@@ -8,8 +8,8 @@
 
 #include "base/allocator.h"
 
-/* The compiler's built-in longjmp switches in a tenth of the time of the C library's, and the address sanitizer's own
- * one looks through the whole stack at each switch, which takes minutes. A function has one of the built-in two, and
+/* The compiler's built-in longjmp switches faster than the C library's, and the address sanitizer's own one looks
+ * through the whole stack at each switch, which takes minutes. A function has one of the built-in two, and
  * its callers keep nothing in registers. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__x86_64__)
 #if defined(__clang__)

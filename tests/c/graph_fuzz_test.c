@@ -181,7 +181,7 @@ static const char *const tokens[] = {
     "2",    "65536", "}",    "{",     ", ",       ")",          "]",    "_",        "if(",     "while(",
     "for(", "scan(", "call", "read(", "gradient", "\n",         "add(", "function", "assign ", "variable "};
 
-/* Where a token begins: at a change between kinds of characters. */
+/* True at the begin of a token: at a change between kinds of characters. */
 static size_t find_token(const char *text, size_t length, size_t from) {
   while (from > 0 && from < length && isalnum((unsigned char)text[from]) != 0 &&
          isalnum((unsigned char)text[from - 1]) != 0) {

@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(onnx.__file__).parent / "backend/test/data"
 SUITES = ("node", "simple", "pytorch-operator", "pytorch-converted")
 EXPECTED = Path(__file__).with_name("expected.txt")
+LIBRARY = os.environ.get("HEADRACE_LIBRARY", ROOT / "build/release/libheadrace.so")
 # Integers and floats of less than eight bits, and the dtype in which Headrace has them.
 NARROW = {21: np.uint8, 22: np.int8, 23: np.float32, 25: np.uint8, 26: np.int8}
 
@@ -174,7 +175,7 @@ def outcome(library: Library, folder: Path) -> tuple[str, str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--library", default=os.environ.get("HEADRACE_LIBRARY", ROOT / "build/release/libheadrace.so"))
+    parser.add_argument("--library", default=LIBRARY)
     parser.add_argument("--only", default="")
     parser.add_argument("--sample", type=int, default=0)
     parser.add_argument("--report", action="store_true")
@@ -198,7 +199,7 @@ def main() -> int:
             print(f"{suite}: {kinds.get('pass', 0)} of {sum(kinds.values())} pass", kinds)
     if options.report:
         for why, rows in sorted(reasons.items(), key=lambda x: -len(x[1])):
-            print(len(rows), why, *[f"\n    {name[-60:]}: {text[-150:]}" for name, text in rows[: 6 if len(rows) > 6 else 40]])
+            print(len(rows), why, *[f"\n    {name[-60:]}: {text[-150:]}" for name, text in rows[:6]])
     else:
         print(*errors, sep="\n")
     return 1 if errors else 0

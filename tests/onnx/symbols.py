@@ -9,7 +9,6 @@ other failure is one.
 
 import argparse
 import collections
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -61,7 +60,7 @@ def outcome(library: Library, folder: Path, path: Path) -> tuple[str, str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--library", default=os.environ.get("HEADRACE_LIBRARY", run.ROOT / "build/release/libheadrace.so"))
+    parser.add_argument("--library", default=run.LIBRARY)
     parser.add_argument("--only", default="")
     parser.add_argument("--sample", type=int, default=0)
     parser.add_argument("--report", action="store_true", help="lists what is refused")
