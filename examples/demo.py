@@ -292,7 +292,14 @@ def draw(runs: list[Run], data: Images, path: str) -> str:
     ratio = f": {runs[0].median / runs[1].median:.2f} times as fast" if len(runs) > 1 else ""
     right.set(ylabel="milliseconds a step, median", title=f"training step{ratio}")
     right.margins(y=0.15)
-    for axes in (left, right):
+    return save(figure, path)
+
+
+def save(figure, path: str) -> str:
+    """Writes a figure without the frames above and right of its axes."""
+    import matplotlib.pyplot as plt
+
+    for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
     plt.close(figure)

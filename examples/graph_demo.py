@@ -22,7 +22,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from datasets import DataError, Images, load
-from demo import Progress, batches, positive
+from demo import Progress, batches, positive, save
 from networks import ConvNet
 
 
@@ -213,11 +213,7 @@ def draw(torch_side: Side, graph_side: Side, data: Images, path: str) -> str:
     right.set(ylabel="milliseconds, median", title="from the file")
     right.legend(frameon=False)
     right.margins(y=0.15)
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-    return path
+    return save(figure, path)
 
 
 if __name__ == "__main__":

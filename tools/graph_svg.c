@@ -46,22 +46,11 @@ static void add_row(card *c, const char *chars) {
   snprintf(c->rows[c->count++], sizeof c->rows[0], length > CHARS_MAX ? "%.*s..." : "%.*s", CHARS_MAX, chars);
 }
 
-static void put_type(const hr_graph *graph, hr_value value, hr_text *out) {
-  hr_type type;
-  hr_status_ignore(hr_graph_type(graph, value, &type));
-  hr_text_printf(out, "%s[", hr_dtype_name(type.dtype));
-  for (int d = 0; d < type.rank; ++d) {
-    hr_text_append(out, d > 0 ? ", " : "");
-    type.symbols[d] != NULL ? hr_text_append(out, type.symbols[d]) : hr_text_int(out, type.dims[d]);
-  }
-  hr_text_char(out, ']');
-}
-
 static void add_typed_row(const drawing *d, card *c, const char *name, hr_value value) {
   hr_text row = {0};
   hr_text_append(&row, name);
   hr_text_char(&row, ' ');
-  put_type(d->graph, value, &row);
+  hr__graph_print_type(d->graph, value, &row);
   add_row(c, hr_text_chars(&row));
   hr_text_fini(&row);
 }

@@ -10,14 +10,10 @@
 #include "model.h"
 
 static void print_type(const hr_graph *graph, const char *name, hr_value value) {
-  hr_type type;
-  hr_status_ignore(hr_graph_type(graph, value, &type));
-  printf("  %-24s %s[", name, hr_dtype_name(type.dtype));
-  for (int d = 0; d < type.rank; ++d) {
-    printf(d > 0 ? ", " : "");
-    type.symbols[d] != NULL ? printf("%s", type.symbols[d]) : printf("%lld", (long long)type.dims[d]);
-  }
-  printf("]\n");
+  hr_text type = {0};
+  hr__graph_print_type(graph, value, &type);
+  printf("  %-24s %s\n", name, hr_text_chars(&type));
+  hr_text_fini(&type);
 }
 
 typedef struct use {

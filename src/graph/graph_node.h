@@ -197,6 +197,8 @@ hr_value hr__graph_adopt_variable(hr_graph *graph, const char *name, const hr_ty
                                   void (*release)(void *arg), void *arg);
 /* A variable with the elements of another one. */
 hr_value hr__graph_share_variable(hr_graph *graph, const char *name, const hr__node *variable);
+/* Appends a value's dtype and dims, as in the graph's text: f32[n, 3]. */
+void hr__graph_print_type(const hr_graph *graph, hr_value value, hr_text *out);
 /* Appends the attributes of a call that are given, as in the graph's text, but values without a name have their own
  * numbers. */
 bool hr__graph_print_attributes(const hr_graph *graph, const hr__node *node, hr_text *out);

@@ -114,15 +114,19 @@ static void print_operand(printer *p, hr_value value) {
   }
 }
 
-static void print_type(printer *p, hr_value value) {
+void hr__graph_print_type(const hr_graph *graph, hr_value value, hr_text *out) {
   hr_type type;
-  hr_status_ignore(hr_graph_type(p->graph, value, &type));
-  hr_text_printf(&p->text, "%s[", hr_dtype_name(type.dtype));
+  hr_status_ignore(hr_graph_type(graph, value, &type));
+  hr_text_printf(out, "%s[", hr_dtype_name(type.dtype));
   for (int d = 0; d < type.rank; ++d) {
-    hr_text_append(&p->text, d > 0 ? ", " : "");
-    type.symbols[d] != NULL ? hr_text_append(&p->text, type.symbols[d]) : hr_text_int(&p->text, type.dims[d]);
+    hr_text_append(out, d > 0 ? ", " : "");
+    type.symbols[d] != NULL ? hr_text_append(out, type.symbols[d]) : hr_text_int(out, type.dims[d]);
   }
-  hr_text_char(&p->text, ']');
+  hr_text_char(out, ']');
+}
+
+static void print_type(printer *p, hr_value value) {
+  hr__graph_print_type(p->graph, value, &p->text);
 }
 
 /* ---- attributes ---- */

@@ -360,21 +360,7 @@ static PyGetSetDef attributes[] = {
   static PyObject *name(PyObject *x) {               \
     return apply_unary(HR_FUNCTIONAL_##FUNCTION, x); \
   }
-BINARY(add, ADD)
-BINARY(subtract, SUBTRACT)
-BINARY(multiply, MULTIPLY)
-BINARY(divide, DIVIDE)
-BINARY(floor_divide, FLOOR_DIVIDE)
-BINARY(remainder_of, REMAINDER)
-BINARY(matmul, MATMUL)
-BINARY(bitwise_and, BITWISE_AND)
-BINARY(bitwise_or, BITWISE_OR)
-BINARY(bitwise_xor, BITWISE_XOR)
-BINARY(shift_left, BITWISE_LEFT_SHIFT)
-BINARY(shift_right, BITWISE_RIGHT_SHIFT)
-UNARY(negative, NEGATIVE)
-UNARY(absolute, ABS)
-UNARY(invert, BITWISE_INVERT)
+#include "operators.def"
 
 static PyObject *power(PyObject *x, PyObject *y, PyObject *modulus) {
   if (modulus != Py_None) {

@@ -751,22 +751,8 @@ static PyObject *refuse_iteration(PyObject *self) {
   static PyObject *name(PyObject *x) {               \
     return graph_unary(HR_FUNCTIONAL_##FUNCTION, x); \
   }
-BINARY(add, ADD)
-BINARY(subtract, SUBTRACT)
-BINARY(multiply, MULTIPLY)
-BINARY(divide, DIVIDE)
-BINARY(floor_divide, FLOOR_DIVIDE)
-BINARY(remainder_of, REMAINDER)
-BINARY(matmul, MATMUL)
-BINARY(bitwise_and, BITWISE_AND)
-BINARY(bitwise_or, BITWISE_OR)
-BINARY(bitwise_xor, BITWISE_XOR)
-BINARY(shift_left, BITWISE_LEFT_SHIFT)
-BINARY(shift_right, BITWISE_RIGHT_SHIFT)
-UNARY(negative, NEGATIVE)
+#include "operators.def"
 UNARY(positive, POSITIVE)
-UNARY(absolute, ABS)
-UNARY(invert, BITWISE_INVERT)
 
 static PyObject *power(PyObject *x, PyObject *y, PyObject *modulus) {
   if (modulus != Py_None) {
