@@ -73,7 +73,8 @@ static void add_constant(void *arg, const hr_value *value) {
 static const char *title_of(const hr__node *node) {
   static const char *const titles[] = {
       [HR__NODE_SHAPE] = "shape", [HR__NODE_GRADIENT] = "gradient", [HR__NODE_READ] = "read", [HR__NODE_INNER] = "call",
-      [HR__NODE_IF] = "if",       [HR__NODE_WHILE] = "while",       [HR__NODE_FOR] = "for",   [HR__NODE_SCAN] = "scan"};
+      [HR__NODE_IF] = "if",       [HR__NODE_WHILE] = "while",       [HR__NODE_FOR] = "for",   [HR__NODE_SCAN] = "scan",
+      [HR__NODE_VMAP] = "vmap"};
   return node->kind == HR__NODE_CALL ? hr_functional_name(node->function) : titles[node->kind];
 }
 

@@ -143,6 +143,16 @@ HR_API hr_value hr_graph_for(hr_graph *graph, hr_value count, hr_graph *body, in
 HR_API hr_value hr_graph_scan(hr_graph *graph, hr_graph *body, int carried_count, int sequence_count,
                               int argument_count, const hr_value *arguments);
 
+/* The callee's outputs for each slice of some arguments, recorded once for all slices (transform.h, hr_vmap). in_axes:
+ * for each argument the dim along which it is sliced, or -1: it is the same in all calls. At least one is sliced, and
+ * all sizes are one. The callee's inputs have the dims of slices. out_axes: for each output the new dim that has all
+ * slices, or -1 for one that is the same in all calls. Results have the bits of a loop but for products and
+ * convolutions.
+ *
+ * Refused: control flow, reads and dims that depend on slices (INVALID_ARGUMENT from a run). */
+HR_API hr_value hr_graph_vmap(hr_graph *graph, hr_graph *callee, int argument_count, const hr_value *arguments,
+                              const int *in_axes, const int *out_axes);
+
 /* Integers, or bools, that attributes may be computed from: at most 16 elements. A run waits for those that the host
  * does not compute. Types are inferred for any numbers: dims that depend on them are "?". */
 HR_API hr_value hr_graph_read(hr_graph *graph, hr_value x);

@@ -82,13 +82,13 @@ static int64_t count_values(const hr__node *node) {
     const hr_graph *inner = node->inner[i];
     count += (int64_t)inner->values.count - 1 + (int64_t)inner->outputs.count + inner->inner_values;
   }
-  return count * (node->kind == HR__NODE_INNER || node->kind == HR__NODE_IF ? 1 : ROUNDS);
+  return count * (hr__node_is_loop(node) ? ROUNDS : 1);
 }
 
 /* ---- control flow ---- */
 
 static const char *control_name(const hr__node *node) {
-  static const char *const names[] = {"call", "if", "while", "for", "scan"};
+  static const char *const names[] = {"call", "if", "while", "for", "scan", "vmap"};
   return names[node->kind - HR__NODE_INNER];
 }
 
@@ -201,7 +201,30 @@ hr_value hr_graph_scan(hr_graph *graph, hr_graph *body, int carried_count, int s
   return add_control(graph, &node, NULL, count, arguments);
 }
 
+hr_value hr_graph_vmap(hr_graph *graph, hr_graph *callee, int count, const hr_value *arguments, const int *in_axes,
+                       const int *out_axes) {
+  hr__node node = {.kind = HR__NODE_VMAP, .inner = {callee}};
+  size_t results = callee->outputs.count;
+  if (graph->failure != HR_OK) {
+    return 0;
+  }
+  if (count < 1 || count > HR__GRAPH_OPERANDS_MAX - 1) {
+    return HR__GRAPH_REFUSE(graph, "vmap: %d arguments, expected 1 to %d", count, HR__GRAPH_OPERANDS_MAX - 1);
+  }
+  int *axes = HR_ARENA_ARRAY(&graph->arena, int, (size_t)count + results + 1);
+  if (axes == NULL) {
+    return hr__graph_no_memory(graph, "a vmap");
+  }
+  memcpy(axes, in_axes, (size_t)count * sizeof *axes);
+  memcpy(axes + count, out_axes, results * sizeof *axes);
+  node.axes = axes;
+  return add_control(graph, &node, NULL, count, arguments);
+}
+
 hr_value hr__graph_add_control(hr_graph *graph, const hr__node *like, hr_graph *const *inner, const hr_value *inputs) {
+  if (like->kind == HR__NODE_VMAP) {
+    return hr_graph_vmap(graph, inner[0], like->input_count, inputs, like->axes, like->axes + like->input_count);
+  }
   hr__node node = {.kind = like->kind,
                    .inner = {inner[0], inner[1]},
                    .carried_count = like->carried_count,

@@ -43,6 +43,25 @@ HR_TEST(types_of_control_flow_follow_their_arguments) {
   hr_graph_release(g);
 }
 
+HR_TEST(a_vmap_has_a_dim_of_slices) {
+  hr_graph *g = new_graph(), *sum = sum_graph();
+  hr_value xs = input_of(g, "xs", HR_DTYPE_F32, "m 3"), y = input_of(g, "y", HR_DTYPE_F32, "3");
+  hr_value first = hr_graph_vmap(g, sum, VALUES(xs, y), (const int[]){0, -1}, (const int[]){1, 0});
+  expect_graph_type(g, first, "f32[3,m]");
+  expect_graph_type(g, first + 1, "f32[m,3]");
+  HR_ASSERT_EQ(hr_graph_vmap(g, sum, VALUES(xs, xs), (const int[]){0, 1}, (const int[]){0, 0}), 0);
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "vmap: argument 1 has 3 slices, expected");
+  HR_ASSERT_EQ(hr_graph_vmap(g, sum, VALUES(y, y), (const int[]){-1, -1}, (const int[]){0, 0}), 0);
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "vmap: no argument is sliced");
+  HR_ASSERT_EQ(hr_graph_vmap(g, sum, VALUES(xs, xs), (const int[]){2, 2}, (const int[]){0, 0}), 0);
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "but is sliced along axis 2");
+  HR_ASSERT_EQ(hr_graph_vmap(g, sum, VALUES(xs, xs), (const int[]){0, 0}, (const int[]){0, 2}), 0);
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "a result of 1 dims gets a new dim 2");
+  hr_graph_release(sum);
+  hr_graph_release(read_back(g));
+  hr_graph_release(g);
+}
+
 HR_TEST(text_has_functions_first) {
   static const char text[] =
       "graph 2\nfunction @0 {\ninput %a f32[]\ninput %limit f32[]\n%0 = multiply(%a, 2)  ; f32[]\noutput next = %0\n"

@@ -154,7 +154,7 @@ static hr_status apply_gradient(hr__evaluation *e, const hr__node *node) {
   HR_RETURN_IF_ERROR(hr_tape_gradient(*tape, 1, &of, seed != NULL ? &seed : NULL, count, by, &e->tensors[node->first]));
   hr_tape_destroy(*tape);
   *tape = NULL;
-  --e->runner->tapes;
+  --e->runner->transforms;
   return hr__evaluate_types(e, node);
 }
 
@@ -212,7 +212,7 @@ static hr_status begin_tapes(hr__evaluation *e) {
   for (size_t n = graph->nodes.count; n-- > 0 && e->stream != NULL;) {
     if (graph->nodes.data[n].kind == HR__NODE_GRADIENT) {
       HR_RETURN_IF_ERROR(hr_tape_begin(e->stream, &e->tapes[n]));
-      ++e->runner->tapes;
+      ++e->runner->transforms;
     }
   }
   return HR_OK;
@@ -338,7 +338,7 @@ static bool allocate(hr__evaluation *e) {
 void hr__evaluation_finish(hr__evaluation *e) {
   const hr_graph *graph = e->frame.graph;
   for (size_t n = 0; e->tapes != NULL && n < graph->nodes.count; ++n) {
-    e->runner->tapes -= e->tapes[n] != NULL;
+    e->runner->transforms -= e->tapes[n] != NULL;
     hr_tape_destroy(e->tapes[n]);
   }
   for (size_t v = 0; e->tensors != NULL && v < graph->values.count; ++v) {

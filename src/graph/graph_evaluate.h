@@ -20,7 +20,7 @@ typedef struct hr__runner {
                    hr_tensor *out_results, bool *out_is_done);
   int64_t operations_left; /* after so many operations the evaluation fails */
   int64_t waits;
-  int tapes;         /* that record now */
+  int transforms;    /* tapes and vmaps that see the records now: inner graphs have no instances */
   bool needs_stream; /* set: a failure that a stream in place of a capture would not have */
 } hr__runner;
 
@@ -57,6 +57,28 @@ HR_MUST_USE hr_status hr__evaluate_write(hr__evaluation *e, hr_dtype dtype, int 
                                          const void *elements, hr_tensor *out);
 /* Sets the facts of the tensors of a node's results. */
 HR_MUST_USE hr_status hr__evaluate_types(hr__evaluation *e, const hr__node *node);
+
+/* ---- inner graphs ---- */
+
+/* An input or an output of an inner graph: a tensor with a reference, or numbers of the host without a buffer. */
+typedef struct hr__item {
+  hr_tensor tensor;
+  hr__fact fact; /* in the evaluation's arena */
+} hr__item;
+
+void hr__items_release(int count, hr__item *items);
+/* Sets the fact of a tensor. */
+HR_MUST_USE hr_status hr__item_note_type(hr__evaluation *e, hr__item *x);
+/* The numbers of an item in memory of the device, which is what an instance reads. */
+HR_MUST_USE hr_status hr__item_write(hr__evaluation *e, hr__item *x);
+/* The arguments of a node, behind `before` zeroed items; in the evaluation's scratch. */
+HR_MUST_USE hr_status hr__evaluate_arguments(hr__evaluation *e, const hr__node *node, int before, hr__item **out_items);
+/* outputs: zeroed; released by the caller after a failure, too. stream: the evaluation's, or NULL. */
+HR_MUST_USE hr_status hr__evaluate_inner(hr__evaluation *e, hr_stream *stream, const hr__node *node,
+                                         const hr_graph *inner, hr__item *inputs, hr__item *outputs);
+/* results: zeroed; released by the caller after a failure. */
+HR_MUST_USE hr_status hr__evaluate_vmap(hr__evaluation *e, const hr__node *node, hr__item *results);
+
 /* Nodes of control flow, and reads. */
 HR_MUST_USE hr_status hr__evaluate_control(hr__evaluation *e, const hr__node *node);
 HR_MUST_USE hr_status hr__evaluate_read(hr__evaluation *e, const hr__node *node);

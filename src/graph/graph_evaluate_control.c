@@ -8,12 +8,6 @@
 #include "graph/graph_evaluate.h"
 #include "headrace/array.h"
 
-/* An input or an output of an inner graph: a tensor with a reference, or numbers of the host without a buffer. */
-typedef struct item {
-  hr_tensor tensor;
-  hr__fact fact; /* in the evaluation's arena */
-} item;
-
 static hr_status no_memory(void) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "graph: no host memory for control flow");
 }
@@ -29,12 +23,12 @@ static int64_t count_of(const hr__fact *fact) {
 /* ---- items ---- */
 
 /* A number as a tensor of the item alone: as an operand it stays a number, whose dtype is weak. */
-static hr_status write_number(hr__evaluation *e, const hr__node *node, item *out) {
+static hr_status write_number(hr__evaluation *e, const hr__node *node, hr__item *out) {
   out->fact = *hr__frame_fact(&e->frame, node->first);
   return hr__evaluate_write(e, node->number.dtype, 0, NULL, &node->number.value, &out->tensor);
 }
 
-static hr_status get_item(hr__evaluation *e, hr_value value, item *out) {
+static hr_status hr__item_get(hr__evaluation *e, hr_value value, hr__item *out) {
   const hr__node *node = hr__graph_node_of(e->frame.graph, value);
   const hr__fact *fact = hr__frame_fact(&e->frame, value);
   hr_tensor *x = &e->tensors[value];
@@ -54,15 +48,13 @@ static hr_status get_item(hr__evaluation *e, hr_value value, item *out) {
   return HR_OK;
 }
 
-/* Sets the fact of a tensor. */
-static hr_status note_type(hr__evaluation *e, item *x) {
+hr_status hr__item_note_type(hr__evaluation *e, hr__item *x) {
   int64_t *dims = hr_arena_dup_words(&e->arena, x->tensor.dims, x->tensor.rank);
   x->fact = (hr__fact){.is_set = true, .dtype = x->tensor.dtype, .rank = x->tensor.rank, .dims = dims};
   return dims != NULL ? HR_OK : no_memory();
 }
 
-/* The numbers of an item in memory of the device, which is what an instance reads. */
-static hr_status write_item(hr__evaluation *e, item *x) {
+hr_status hr__item_write(hr__evaluation *e, hr__item *x) {
   if (x->tensor.buffer != NULL || x->fact.numbers == NULL || e->stream == NULL) {
     return HR_OK;
   }
@@ -75,25 +67,25 @@ static hr_status write_item(hr__evaluation *e, item *x) {
   return hr__evaluate_write(e, x->fact.dtype, x->fact.rank, x->fact.dims, elements, &x->tensor);
 }
 
-static void release_items(int count, item *items) {
+void hr__items_release(int count, hr__item *items) {
   for (int i = 0; items != NULL && i < count; ++i) {
     hr_buffer_release(items[i].tensor.buffer);
-    items[i] = (item){0};
+    items[i] = (hr__item){0};
   }
 }
 
 /* The items are the node's results. */
-static void set_results(hr__evaluation *e, const hr__node *node, item *items) {
+static void set_results(hr__evaluation *e, const hr__node *node, hr__item *items) {
   for (int i = 0; i < node->result_count; ++i) {
     e->tensors[node->first + i] = items[i].tensor;
     e->frame.facts[node->first + i] = items[i].fact;
-    items[i] = (item){0};
+    items[i] = (hr__item){0};
   }
 }
 
 /* ---- numbers ---- */
 
-static hr_status read_elements(hr__evaluation *e, const item *x, const char *what, void *out_elements) {
+static hr_status read_elements(hr__evaluation *e, const hr__item *x, const char *what, void *out_elements) {
   if (e->stream == NULL) {
     return hr_status_make(HR_STATUS_UNIMPLEMENTED, "the %s is computed by the device: an inference can't read it",
                           what);
@@ -110,7 +102,7 @@ static hr_status read_elements(hr__evaluation *e, const item *x, const char *wha
 }
 
 /* The elements of an item as numbers, in the evaluation's arena. */
-static hr_status read_item(hr__evaluation *e, const item *x, const char *what, const int64_t **out_numbers) {
+static hr_status read_item(hr__evaluation *e, const hr__item *x, const char *what, const int64_t **out_numbers) {
   char elements[HR__GRAPH_HOST_FEW * sizeof(int64_t)];
   int64_t count = count_of(&x->fact);
   if (x->fact.numbers != NULL) {
@@ -133,7 +125,7 @@ static hr_status read_item(hr__evaluation *e, const item *x, const char *what, c
   return HR_OK;
 }
 
-static hr_status read_one(hr__evaluation *e, const item *x, const char *what, int64_t *out_number) {
+static hr_status read_one(hr__evaluation *e, const hr__item *x, const char *what, int64_t *out_number) {
   const int64_t *numbers = NULL;
   if (count_of(&x->fact) != 1) {
     char text[HR__SHAPE_TEXT];
@@ -146,18 +138,18 @@ static hr_status read_one(hr__evaluation *e, const item *x, const char *what, in
 }
 
 static hr_status read_value(hr__evaluation *e, hr_value value, const char *what, int64_t *out_number) {
-  item x = {0};
+  hr__item x = {0};
   char text[HR__GRAPH_NAME_TEXT];
-  HR_RETURN_IF_ERROR(get_item(e, value, &x));
+  HR_RETURN_IF_ERROR(hr__item_get(e, value, &x));
   hr_status status = read_one(e, &x, what, out_number);
   hr_buffer_release(x.tensor.buffer);
   return hr_status_annotate(status, "\"%s\"", hr__graph_label(e->frame.graph, value, text));
 }
 
 hr_status hr__evaluate_read(hr__evaluation *e, const hr__node *node) {
-  item x = {0};
+  hr__item x = {0};
   char text[HR__GRAPH_NAME_TEXT];
-  HR_RETURN_IF_ERROR(get_item(e, node->inputs[0], &x));
+  HR_RETURN_IF_ERROR(hr__item_get(e, node->inputs[0], &x));
   hr_status status = read_item(e, &x, "number", &x.fact.numbers);
   if (status != HR_OK) {
     hr_buffer_release(x.tensor.buffer);
@@ -170,8 +162,8 @@ hr_status hr__evaluate_read(hr__evaluation *e, const hr__node *node) {
 /* ---- inner graphs ---- */
 
 /* An output of an inner evaluation as one of `e`. */
-static hr_status take_output(hr__evaluation *e, hr__evaluation *inner, hr_value value, item *out) {
-  HR_RETURN_IF_ERROR(get_item(inner, value, out));
+static hr_status take_output(hr__evaluation *e, hr__evaluation *inner, hr_value value, hr__item *out) {
+  HR_RETURN_IF_ERROR(hr__item_get(inner, value, out));
   hr__fact *fact = &out->fact;
   int64_t *numbers = NULL, *dims = hr_arena_dup_words(&e->arena, fact->dims, fact->rank);
   if (fact->numbers != NULL) {
@@ -185,7 +177,7 @@ static hr_status take_output(hr__evaluation *e, hr__evaluation *inner, hr_value 
 }
 
 static hr_status evaluate_nodes(hr__evaluation *e, hr_stream *stream, const hr_graph *inner,
-                                const hr_tensor *const *inputs, const hr__fact *const *facts, item *outputs) {
+                                const hr_tensor *const *inputs, const hr__fact *const *facts, hr__item *outputs) {
   hr__evaluation *other = hr_calloc(1, sizeof *other);
   if (other == NULL) {
     return no_memory();
@@ -202,7 +194,7 @@ static hr_status evaluate_nodes(hr__evaluation *e, hr_stream *stream, const hr_g
   return status;
 }
 
-static bool has_numbers_of_host(const hr_graph *inner, const item *inputs) {
+static bool has_numbers_of_host(const hr_graph *inner, const hr__item *inputs) {
   for (size_t i = 0; i < inner->inputs.count; ++i) {
     if (inputs[i].fact.numbers != NULL) {
       return true;
@@ -212,16 +204,16 @@ static bool has_numbers_of_host(const hr_graph *inner, const item *inputs) {
 }
 
 /* True if what the inner graph records depends on numbers that the host knows. */
-static bool depends_on_numbers(const hr_graph *inner, const item *inputs) {
+static bool depends_on_numbers(const hr_graph *inner, const hr__item *inputs) {
   return inner->needs_numbers && has_numbers_of_host(inner, inputs);
 }
 
-static hr_status keep_tensors(hr__evaluation *e, int count, const hr_tensor *tensors, item *outputs) {
+static hr_status keep_tensors(hr__evaluation *e, int count, const hr_tensor *tensors, hr__item *outputs) {
   for (int i = 0; i < count; ++i) {
     outputs[i].tensor = tensors[i];
   }
   for (int i = 0; i < count; ++i) {
-    HR_RETURN_IF_ERROR(note_type(e, &outputs[i]));
+    HR_RETURN_IF_ERROR(hr__item_note_type(e, &outputs[i]));
   }
   return HR_OK;
 }
@@ -247,7 +239,7 @@ static bool can_infer(known *k, const hr__node *node) {
                          node->kind == HR__NODE_NUMBER || node->kind == HR__NODE_SYMBOL);
 }
 
-static hr_status infer_known(known *k, const item *inputs) {
+static hr_status infer_known(known *k, const hr__item *inputs) {
   const hr_graph *inner = k->frame.graph;
   for (size_t n = 0; n < inner->nodes.count; ++n) {
     const hr__node *node = &inner->nodes.data[n];
@@ -265,8 +257,8 @@ static hr_status infer_known(known *k, const item *inputs) {
 }
 
 /* The numbers of an instance's outputs that follow from numbers of the host: a counter stays known. */
-static hr_status keep_numbers(hr__evaluation *e, const hr_graph *inner, const item *inputs,
-                              const hr_tensor *const *places, item *outputs) {
+static hr_status keep_numbers(hr__evaluation *e, const hr_graph *inner, const hr__item *inputs,
+                              const hr_tensor *const *places, hr__item *outputs) {
   int64_t symbols[HR_GRAPH_SYMBOLS_MAX], host_bytes = 0;
   hr_arena arena = {0};
   known k = {.frame = {.graph = inner, .symbols = symbols, .arena = &arena, .scratch = &arena}};
@@ -289,14 +281,14 @@ static hr_status keep_numbers(hr__evaluation *e, const hr_graph *inner, const it
 
 /* Runs an instance of the inner graph, if there may be one: numbers of the host are written to the device. In a loop
  * they are others in each iteration, of which there is none. */
-static hr_status run_instance(hr__evaluation *e, const hr__node *node, const hr_graph *inner, item *inputs,
-                              const hr_tensor *const *places, const hr__fact *const *facts, item *outputs,
+static hr_status run_instance(hr__evaluation *e, const hr__node *node, const hr_graph *inner, hr__item *inputs,
+                              const hr_tensor *const *places, const hr__fact *const *facts, hr__item *outputs,
                               bool *out_is_done) {
   hr__runner *runner = e->runner;
   int results = (int)inner->outputs.count;
-  bool has_numbers = depends_on_numbers(inner, inputs), is_loop = node->carried_count + node->sequence_count > 0;
+  bool has_numbers = depends_on_numbers(inner, inputs), is_loop = hr__node_is_loop(node);
   *out_is_done = false;
-  if (runner->run == NULL || e->stream == NULL || runner->tapes > 0 || (has_numbers && is_loop)) {
+  if (runner->run == NULL || e->stream == NULL || runner->transforms > 0 || (has_numbers && is_loop)) {
     return HR_OK;
   }
   hr_tensor *tensors = HR_ARENA_ARRAY(&e->scratch, hr_tensor, (size_t)results);
@@ -304,7 +296,7 @@ static hr_status run_instance(hr__evaluation *e, const hr__node *node, const hr_
     return no_memory();
   }
   for (size_t i = 0; i < inner->inputs.count; ++i) {
-    HR_RETURN_IF_ERROR(write_item(e, &inputs[i]));
+    HR_RETURN_IF_ERROR(hr__item_write(e, &inputs[i]));
   }
   HR_RETURN_IF_ERROR(runner->run(runner->arg, inner, places, has_numbers ? facts : NULL, tensors, out_is_done));
   if (!*out_is_done) {
@@ -314,9 +306,8 @@ static hr_status run_instance(hr__evaluation *e, const hr__node *node, const hr_
   return has_numbers_of_host(inner, inputs) ? keep_numbers(e, inner, inputs, places, outputs) : HR_OK;
 }
 
-/* outputs: zeroed; released by the caller after a failure, too. stream: the evaluation's, or NULL. */
-static hr_status evaluate_inner(hr__evaluation *e, hr_stream *stream, const hr__node *node, const hr_graph *inner,
-                                item *inputs, item *outputs) {
+hr_status hr__evaluate_inner(hr__evaluation *e, hr_stream *stream, const hr__node *node, const hr_graph *inner,
+                             hr__item *inputs, hr__item *outputs) {
   size_t count = inner->inputs.count;
   const hr_tensor **places = HR_ARENA_ARRAY(&e->scratch, const hr_tensor *, count + 1);
   const hr__fact **facts = HR_ARENA_ARRAY(&e->scratch, const hr__fact *, count + 1);
@@ -335,30 +326,29 @@ static hr_status evaluate_inner(hr__evaluation *e, hr_stream *stream, const hr__
 
 /* ---- calls and conditions ---- */
 
-/* The arguments of a node, behind `before` zeroed items; in the evaluation's scratch. */
-static hr_status get_arguments(hr__evaluation *e, const hr__node *node, int before, item **out_items) {
+hr_status hr__evaluate_arguments(hr__evaluation *e, const hr__node *node, int before, hr__item **out_items) {
   int first = hr__node_first_argument(node), count = node->input_count - first;
-  *out_items = HR_ARENA_ARRAY(&e->scratch, item, (size_t)(before + count) + 1);
+  *out_items = HR_ARENA_ARRAY(&e->scratch, hr__item, (size_t)(before + count) + 1);
   if (*out_items == NULL) {
     return no_memory();
   }
   for (int i = 0; i < count; ++i) {
-    HR_RETURN_IF_ERROR(get_item(e, node->inputs[first + i], &(*out_items)[before + i]));
+    HR_RETURN_IF_ERROR(hr__item_get(e, node->inputs[first + i], &(*out_items)[before + i]));
   }
   return HR_OK;
 }
 
-static hr_status evaluate_call(hr__evaluation *e, const hr__node *node, item *results) {
+static hr_status evaluate_call(hr__evaluation *e, const hr__node *node, hr__item *results) {
   int64_t is_true = 1;
-  item *arguments = NULL;
+  hr__item *arguments = NULL;
   if (node->kind == HR__NODE_IF) {
     HR_RETURN_IF_ERROR(read_value(e, node->inputs[0], "condition", &is_true));
   }
-  hr_status status = get_arguments(e, node, 0, &arguments);
+  hr_status status = hr__evaluate_arguments(e, node, 0, &arguments);
   if (status == HR_OK) {
-    status = evaluate_inner(e, e->stream, node, node->inner[is_true == 0], arguments, results);
+    status = hr__evaluate_inner(e, e->stream, node, node->inner[is_true == 0], arguments, results);
   }
-  release_items(node->input_count - hr__node_first_argument(node), arguments);
+  hr__items_release(node->input_count - hr__node_first_argument(node), arguments);
   return status;
 }
 
@@ -368,9 +358,9 @@ typedef struct loop {
   hr__evaluation *e;
   const hr__node *node;
   int before, input_count, stack_count; /* before: 1 for a number of the iteration among the inputs */
-  item *inputs;                         /* of the body */
-  item *outputs;                        /* of the body */
-  item *sequences;                      /* those of the arguments */
+  hr__item *inputs;                     /* of the body */
+  hr__item *outputs;                    /* of the body */
+  hr__item *sequences;                  /* those of the arguments */
   hr_tensor *stacked;                   /* stack_count of each iteration, with references */
   int64_t iterations, capacity;
 } loop;
@@ -380,23 +370,23 @@ static hr_status create_loop(hr__evaluation *e, const hr__node *node, loop *l) {
   *l = (loop){.e = e, .node = node, .before = node->kind == HR__NODE_FOR};
   l->input_count = l->before + node->input_count - first;
   l->stack_count = node->result_count - node->carried_count;
-  l->outputs = HR_ARENA_ARRAY(&e->scratch, item, (size_t)node->result_count);
-  l->sequences = HR_ARENA_ARRAY(&e->scratch, item, (size_t)node->sequence_count + 1);
+  l->outputs = HR_ARENA_ARRAY(&e->scratch, hr__item, (size_t)node->result_count);
+  l->sequences = HR_ARENA_ARRAY(&e->scratch, hr__item, (size_t)node->sequence_count + 1);
   if (l->outputs == NULL || l->sequences == NULL) {
     return no_memory();
   }
-  HR_RETURN_IF_ERROR(get_arguments(e, node, l->before, &l->inputs));
+  HR_RETURN_IF_ERROR(hr__evaluate_arguments(e, node, l->before, &l->inputs));
   for (int i = 0; i < node->sequence_count; ++i) {
     l->sequences[i] = l->inputs[node->carried_count + i];
-    l->inputs[node->carried_count + i] = (item){0};
+    l->inputs[node->carried_count + i] = (hr__item){0};
   }
   return HR_OK;
 }
 
 static void free_loop(loop *l) {
-  release_items(l->inputs != NULL ? l->input_count : 0, l->inputs);
-  release_items(l->outputs != NULL ? l->node->result_count : 0, l->outputs);
-  release_items(l->sequences != NULL ? l->node->sequence_count : 0, l->sequences);
+  hr__items_release(l->inputs != NULL ? l->input_count : 0, l->inputs);
+  hr__items_release(l->outputs != NULL ? l->node->result_count : 0, l->outputs);
+  hr__items_release(l->sequences != NULL ? l->node->sequence_count : 0, l->sequences);
   for (int64_t i = 0; i < l->iterations * l->stack_count; ++i) {
     hr_buffer_release(l->stacked[i].buffer);
   }
@@ -404,7 +394,7 @@ static void free_loop(loop *l) {
 }
 
 /* Slice `index` of a sequence: a view. */
-static hr_status slice(loop *l, const item *sequence, int64_t index, item *out) {
+static hr_status slice(loop *l, const hr__item *sequence, int64_t index, hr__item *out) {
   const hr_tensor *x = &sequence->tensor, *middle;
   int64_t begin[HR_RANK_MAX] = {index}, count[HR_RANK_MAX] = {1}, step[HR_RANK_MAX] = {1}, axis[1] = {0};
   hr_tensor row = {0};
@@ -418,34 +408,34 @@ static hr_status slice(loop *l, const item *sequence, int64_t index, item *out) 
   HR_RETURN_IF_ERROR(hr_functional_apply(l->e->stream, HR_FUNCTIONAL_SLICE, 1, &x, 3, part, 1, &row));
   middle = &row;
   hr_buffer_release(out->tensor.buffer);
-  *out = (item){0};
+  *out = (hr__item){0};
   hr_status status = hr_functional_apply(l->e->stream, HR_FUNCTIONAL_SQUEEZE, 1, &middle, 1, &first, 1, &out->tensor);
   hr_buffer_release(row.buffer);
-  return status == HR_OK ? note_type(l->e, out) : status;
+  return status == HR_OK ? hr__item_note_type(l->e, out) : status;
 }
 
 /* The slices of an iteration, or for none their types. */
 static hr_status set_slices(loop *l, int64_t index, bool is_none) {
   for (int i = 0; i < l->node->sequence_count; ++i) {
-    item *sequence = &l->sequences[i], *to = &l->inputs[l->node->carried_count + i];
+    hr__item *sequence = &l->sequences[i], *to = &l->inputs[l->node->carried_count + i];
     if (!is_none) {
-      HR_RETURN_IF_ERROR(write_item(l->e, sequence));
+      HR_RETURN_IF_ERROR(hr__item_write(l->e, sequence));
       HR_RETURN_IF_ERROR(slice(l, sequence, index, to));
       continue;
     }
     to->tensor = (hr_tensor){.dtype = sequence->tensor.dtype, .rank = sequence->tensor.rank - 1};
     memcpy(to->tensor.dims, sequence->tensor.dims + 1, (size_t)to->tensor.rank * sizeof *to->tensor.dims);
-    HR_RETURN_IF_ERROR(note_type(l->e, to));
+    HR_RETURN_IF_ERROR(hr__item_note_type(l->e, to));
   }
   return HR_OK;
 }
 
 static hr_status set_iteration(loop *l, int64_t index, bool is_none) {
   if (l->before > 0) {
-    item *number = &l->inputs[0];
+    hr__item *number = &l->inputs[0];
     hr_buffer_release(number->tensor.buffer);
-    *number = (item){.tensor = {.dtype = HR_DTYPE_I64}};
-    HR_RETURN_IF_ERROR(note_type(l->e, number));
+    *number = (hr__item){.tensor = {.dtype = HR_DTYPE_I64}};
+    HR_RETURN_IF_ERROR(hr__item_note_type(l->e, number));
     number->fact.numbers = hr_arena_dup_words(&l->e->arena, &index, 1);
     if (number->fact.numbers == NULL) {
       return no_memory();
@@ -466,25 +456,25 @@ static hr_status pass_on(loop *l) {
     l->stacked = larger, l->capacity = capacity;
   }
   for (int i = 0; i < l->stack_count; ++i) {
-    HR_RETURN_IF_ERROR(write_item(l->e, &l->outputs[carried + i]));
+    HR_RETURN_IF_ERROR(hr__item_write(l->e, &l->outputs[carried + i]));
   }
   for (int i = 0; i < l->stack_count; ++i) {
     l->stacked[l->iterations * l->stack_count + i] = l->outputs[carried + i].tensor;
-    l->outputs[carried + i] = (item){0};
+    l->outputs[carried + i] = (hr__item){0};
   }
   ++l->iterations;
   for (int i = 0; i < carried; ++i) {
-    item *to = &l->inputs[l->before + i];
+    hr__item *to = &l->inputs[l->before + i];
     hr_buffer_release(to->tensor.buffer);
     *to = l->outputs[i];
-    l->outputs[i] = (item){0};
+    l->outputs[i] = (hr__item){0};
   }
   return HR_OK;
 }
 
 static hr_status check_condition(loop *l, int64_t *out_is_true) {
-  item condition = {0};
-  hr_status status = evaluate_inner(l->e, l->e->stream, l->node, l->node->inner[1], l->inputs, &condition);
+  hr__item condition = {0};
+  hr_status status = hr__evaluate_inner(l->e, l->e->stream, l->node, l->node->inner[1], l->inputs, &condition);
   status = status == HR_OK ? read_one(l->e, &condition, "condition", out_is_true) : status;
   hr_buffer_release(condition.tensor.buffer);
   return status;
@@ -513,7 +503,7 @@ static hr_status iterate(loop *l) {
       break;
     }
     HR_RETURN_IF_ERROR(set_iteration(l, l->iterations, false));
-    HR_RETURN_IF_ERROR(evaluate_inner(l->e, l->e->stream, l->node, l->node->inner[0], l->inputs, l->outputs));
+    HR_RETURN_IF_ERROR(hr__evaluate_inner(l->e, l->e->stream, l->node, l->node->inner[0], l->inputs, l->outputs));
     HR_RETURN_IF_ERROR(pass_on(l));
   }
   return HR_OK;
@@ -565,7 +555,7 @@ static void use_types(const hr__graph_value *value, empty *result) {
   }
 }
 
-static hr_status write_empty(loop *l, int i, empty *type, item *result) {
+static hr_status write_empty(loop *l, int i, empty *type, hr__item *result) {
   const hr__graph_value *value = hr__graph_value_of(l->e->frame.graph, l->node->first + i);
   const hr__fact *fact = value->facts;
   int64_t dims[HR_RANK_MAX] = {0};
@@ -579,11 +569,11 @@ static hr_status write_empty(loop *l, int i, empty *type, item *result) {
     dims[d] = type->dims[d - 1] > 0 ? type->dims[d - 1] : 0;
   }
   HR_RETURN_IF_ERROR(hr__evaluate_write(l->e, fact->dtype, fact->rank, dims, "", &result->tensor));
-  return note_type(l->e, result);
+  return hr__item_note_type(l->e, result);
 }
 
 /* The elements of no iteration. Dims that the device would decide are 0: nothing can fail. */
-static hr_status stack_none(loop *l, item *results) {
+static hr_status stack_none(loop *l, hr__item *results) {
   int count = l->node->result_count;
   hr__fact *inputs = HR_ARENA_ARRAY(&l->e->scratch, hr__fact, (size_t)l->input_count + 1);
   hr__fact *outputs = HR_ARENA_ARRAY(&l->e->scratch, hr__fact, (size_t)count);
@@ -599,7 +589,7 @@ static hr_status stack_none(loop *l, item *results) {
   return HR_OK;
 }
 
-static hr_status stack(loop *l, int output, item *result) {
+static hr_status stack(loop *l, int output, hr__item *result) {
   const hr_tensor **parts = HR_ARENA_ARRAY(&l->e->scratch, const hr_tensor *, (size_t)l->iterations);
   if (parts == NULL || l->iterations > INT32_MAX) {
     return no_memory();
@@ -609,10 +599,10 @@ static hr_status stack(loop *l, int output, item *result) {
   }
   HR_RETURN_IF_ERROR(
       hr_functional_apply(l->e->stream, HR_FUNCTIONAL_STACK, (int)l->iterations, parts, 0, NULL, 1, &result->tensor));
-  return note_type(l->e, result);
+  return hr__item_note_type(l->e, result);
 }
 
-static hr_status give_results(loop *l, item *results) {
+static hr_status give_results(loop *l, hr__item *results) {
   int carried = l->node->carried_count;
   for (int i = 0; l->iterations > 0 && i < l->stack_count; ++i) {
     HR_RETURN_IF_ERROR(stack(l, i, &results[carried + i]));
@@ -622,12 +612,12 @@ static hr_status give_results(loop *l, item *results) {
   }
   for (int i = 0; i < carried; ++i) {
     results[i] = l->inputs[l->before + i];
-    l->inputs[l->before + i] = (item){0};
+    l->inputs[l->before + i] = (hr__item){0};
   }
   return HR_OK;
 }
 
-static hr_status evaluate_loop(hr__evaluation *e, const hr__node *node, item *results) {
+static hr_status evaluate_loop(hr__evaluation *e, const hr__node *node, hr__item *results) {
   loop l;
   hr_status status = create_loop(e, node, &l);
   status = status == HR_OK ? iterate(&l) : status;
@@ -637,14 +627,15 @@ static hr_status evaluate_loop(hr__evaluation *e, const hr__node *node, item *re
 }
 
 hr_status hr__evaluate_control(hr__evaluation *e, const hr__node *node) {
-  item *results = HR_ARENA_ARRAY(&e->scratch, item, (size_t)node->result_count);
+  hr__item *results = HR_ARENA_ARRAY(&e->scratch, hr__item, (size_t)node->result_count);
   if (results == NULL) {
     return no_memory();
   }
-  bool is_loop = node->kind != HR__NODE_INNER && node->kind != HR__NODE_IF;
-  hr_status status = is_loop ? evaluate_loop(e, node, results) : evaluate_call(e, node, results);
+  hr_status status = node->kind == HR__NODE_VMAP ? hr__evaluate_vmap(e, node, results)
+                     : hr__node_is_loop(node)    ? evaluate_loop(e, node, results)
+                                                 : evaluate_call(e, node, results);
   if (status != HR_OK) {
-    release_items(node->result_count, results);
+    hr__items_release(node->result_count, results);
     return status;
   }
   set_results(e, node, results);

@@ -372,12 +372,75 @@ static hr_status infer_loop(const hr__frame *frame, const hr__node *node, hr__fa
   return HR_OK;
 }
 
+/* ---- vmaps ---- */
+
+/* A slice of an argument; size: -1, or that of slices before. */
+static hr_status slice_fact(const hr__node *node, int i, hr_arena *arena, int64_t *size, hr__fact *fact) {
+  char text[HR__SHAPE_TEXT];
+  int axis = node->axes[i];
+  if (axis >= fact->rank) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "vmap: argument %d has dims %s, but is sliced along axis %d", i,
+                          hr__shape_text(fact->rank, fact->dims, text), axis);
+  }
+  if (*size >= 0 && fact->dims[axis] != *size) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "vmap: argument %d has %lld slices, expected %lld", i,
+                          (long long)fact->dims[axis], (long long)*size);
+  }
+  int64_t *dims = hr_arena_dup_words(arena, fact->dims, fact->rank);
+  if (dims == NULL) {
+    return no_memory();
+  }
+  *size = dims[axis];
+  memmove(dims + axis, dims + axis + 1, (size_t)(fact->rank - 1 - axis) * sizeof *dims);
+  *fact = (hr__fact){.is_set = true, .dtype = fact->dtype, .rank = fact->rank - 1, .dims = dims};
+  return HR_OK;
+}
+
+hr_status hr__vmap_slice_facts(const hr__node *node, hr_arena *arena, hr__fact *arguments, int64_t *out_size) {
+  int64_t size = -1;
+  for (int i = 0; i < node->input_count; ++i) {
+    HR_RETURN_IF_ERROR(node->axes[i] >= 0 ? slice_fact(node, i, arena, &size, &arguments[i]) : HR_OK);
+  }
+  *out_size = size;
+  return size >= 0 ? HR_OK : hr_status_make(HR_STATUS_INVALID_ARGUMENT, "vmap: no argument is sliced, expected one");
+}
+
+hr_status hr__frame_insert_dim(const hr__frame *frame, int axis, int64_t size, hr__fact *fact) {
+  int64_t dims[HR_RANK_MAX];
+  if (axis > fact->rank || fact->rank == HR_RANK_MAX) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
+                          "vmap: a result of %d dims gets a new dim %d, expected at most %d dims and 0 to %d",
+                          fact->rank, axis, HR_RANK_MAX - 1, fact->rank);
+  }
+  memcpy(dims, fact->dims, (size_t)axis * sizeof *dims);
+  memcpy(dims + axis + 1, fact->dims + axis, (size_t)(fact->rank - axis) * sizeof *dims);
+  dims[axis] = size;
+  return hr__frame_set_fact(frame, "vmap", fact->dtype, fact->rank + 1, dims, fact);
+}
+
+static hr_status infer_vmap(const hr__frame *frame, const hr__node *node, hr__fact *out) {
+  int64_t size = 0;
+  hr__fact *arguments = arguments_of(frame, node, 0);
+  if (arguments == NULL) {
+    return no_memory();
+  }
+  HR_RETURN_IF_ERROR(hr__vmap_slice_facts(node, frame->scratch, arguments, &size));
+  HR_RETURN_IF_ERROR(hr__frame_infer_inner(frame, node->inner[0], arguments, out));
+  for (int i = 0; i < node->result_count; ++i) {
+    int axis = node->axes[node->input_count + i];
+    HR_RETURN_IF_ERROR(axis >= 0 ? hr__frame_insert_dim(frame, axis, size, &out[i]) : HR_OK);
+  }
+  return HR_OK;
+}
+
 hr_status hr__frame_infer_control(const hr__frame *frame, const hr__node *node, hr__fact *out) {
   switch (node->kind) {
     case HR__NODE_INNER:
       return infer_call(frame, node, out);
     case HR__NODE_IF:
       return infer_if(frame, node, out);
+    case HR__NODE_VMAP:
+      return infer_vmap(frame, node, out);
     default:
       return infer_loop(frame, node, out);
   }

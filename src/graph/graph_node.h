@@ -43,6 +43,7 @@ typedef enum hr__node_kind {
   HR__NODE_WHILE,    /* inner: body, condition; inputs: arguments ... */
   HR__NODE_FOR,      /* inner: body; inputs: count, arguments ... */
   HR__NODE_SCAN,     /* inner: body; inputs: arguments ... */
+  HR__NODE_VMAP,     /* of inner[0]; inputs: arguments ... */
   HR__NODE_VARIABLE  /* a constant that runs assign */
 } hr__node_kind;
 
@@ -75,6 +76,7 @@ typedef struct hr__node {
   int symbol;
   hr_graph *inner[2];                /* of control flow; the graph's `inner` has references */
   int carried_count, sequence_count; /* of loops */
+  const int *axes;                   /* of VMAP: of the arguments, then of the results; -1: none */
 } hr__node;
 
 typedef struct hr__fact {
@@ -126,7 +128,7 @@ struct hr_graph {
 };
 
 static inline bool hr__node_is_control(const hr__node *node) {
-  return node->kind >= HR__NODE_INNER && node->kind <= HR__NODE_SCAN;
+  return node->kind >= HR__NODE_INNER && node->kind <= HR__NODE_VMAP;
 }
 /* True for calls whose dims depend on data. */
 static inline bool hr__node_is_unknown(const hr__node *node) {
@@ -137,6 +139,9 @@ static inline bool hr__node_is_unknown(const hr__node *node) {
 /* Constants and variables have elements. */
 static inline bool hr__node_has_elements(const hr__node *node) {
   return node->kind == HR__NODE_CONSTANT || node->kind == HR__NODE_VARIABLE;
+}
+static inline bool hr__node_is_loop(const hr__node *node) {
+  return node->kind == HR__NODE_WHILE || node->kind == HR__NODE_FOR || node->kind == HR__NODE_SCAN;
 }
 /* The arguments of control flow begin behind the condition or the count. */
 static inline int hr__node_first_argument(const hr__node *node) {
@@ -242,6 +247,11 @@ HR_MUST_USE hr_status hr__frame_infer_control(const hr__frame *frame, const hr__
 /* The facts of the outputs of an inner graph for inputs of these facts. */
 HR_MUST_USE hr_status hr__frame_infer_inner(const hr__frame *frame, const hr_graph *graph, const hr__fact *inputs,
                                             hr__fact *out_facts);
+/* The slices of arguments that a vmap maps, in the place of these; sets their number. */
+HR_MUST_USE hr_status hr__vmap_slice_facts(const hr__node *node, hr_arena *arena, hr__fact *arguments,
+                                           int64_t *out_size);
+/* A fact with one more dim, of `size`, in front of dim `axis`. */
+HR_MUST_USE hr_status hr__frame_insert_dim(const hr__frame *frame, int axis, int64_t size, hr__fact *fact);
 HR_MUST_USE hr_status hr__frame_infer_read(const hr__frame *frame, const hr__node *node, hr__fact *out_fact);
 /* Facts of a call whose dims depend on data, when the graph is built; sets false if it is none. */
 HR_MUST_USE hr_status hr__frame_infer_unknown(const hr__frame *frame, const hr__node *node,

@@ -85,7 +85,7 @@ static hr__node_kind find_kind(const char *name) {
   } all[] = {{"shape", HR__NODE_SHAPE}, {"read", HR__NODE_READ},   {"symbol", HR__NODE_SYMBOL},
              {"call", HR__NODE_INNER},  {"if", HR__NODE_IF},       {"gradient", HR__NODE_GRADIENT},
              {"for", HR__NODE_FOR},     {"while", HR__NODE_WHILE}, {"number", HR__NODE_NUMBER},
-             {"scan", HR__NODE_SCAN}};
+             {"scan", HR__NODE_SCAN},   {"vmap", HR__NODE_VMAP}};
   for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
     if (strcmp(name, all[i].name) == 0) {
       return all[i].kind;

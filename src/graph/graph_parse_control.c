@@ -75,10 +75,56 @@ static bool parse_inner(hr__parser *p, hr_graph **out) {
   return true;
 }
 
+/* "[0, _]", to p->ints: -1 for "_". */
+static bool parse_axes(hr__parser *p, size_t *out_count) {
+  size_t before = p->ints.count;
+  if (!hr__lex_expect(p, '[', "'['")) {
+    return false;
+  }
+  while (!hr__lex_take(p, ']')) {
+    int64_t axis = -1;
+    if (p->ints.count > before && !hr__lex_expect(p, ',', "',' or ']'")) {
+      return false;
+    }
+    if (!hr__lex_take(p, '_') && (!hr__lex_i64(p, &axis) || axis < 0 || axis >= HR_RANK_MAX)) {
+      return hr__lex_fail(p, "an axis or _ before this");
+    }
+    if (!hr_vector_push(&p->ints, axis)) {
+      return hr__lex_fail_memory(p);
+    }
+  }
+  *out_count = p->ints.count - before;
+  return true;
+}
+
+/* The axes of arguments and results of a vmap, behind "in", in the arena of the graph. */
+static bool parse_all_axes(hr__parser *p, hr__node *like) {
+  size_t count = 0, results = 0;
+  hr_vector_clear(&p->ints);
+  if (like->axes != NULL || strcmp(p->word, "in") != 0 || !parse_axes(p, &count)) {
+    return hr__lex_fail(p, "in=[..], out=[..] before this");
+  }
+  if (!hr__lex_expect(p, ',', "','") || !hr__lex_attribute_name(p) || strcmp(p->word, "out") != 0) {
+    return hr__lex_fail(p, "out=[..]");
+  }
+  if (!parse_axes(p, &results)) {
+    return false;
+  }
+  if (count != p->operands.count || results != like->inner[0]->outputs.count) {
+    return hr__lex_fail(p, "an axis or _ for each argument and each output before this");
+  }
+  int *axes = HR_ARENA_ARRAY(&p->graph->arena, int, count + results);
+  for (size_t i = 0; axes != NULL && i < count + results; ++i) {
+    axes[i] = (int)p->ints.data[i];
+  }
+  like->axes = axes;
+  return axes != NULL || hr__lex_fail_memory(p);
+}
+
 /* "carried=1", "sequences=1" */
 static bool parse_count(hr__parser *p, hr__node *like) {
   int64_t number = 0;
-  bool is_loop = like->kind != HR__NODE_INNER && like->kind != HR__NODE_IF;
+  bool is_loop = hr__node_is_loop(like);
   bool is_carried = strcmp(p->word, "carried") == 0 && is_loop;
   if (!is_carried && (strcmp(p->word, "sequences") != 0 || like->kind != HR__NODE_SCAN)) {
     return hr__lex_fail(p, is_loop ? "carried= or sequences= before this" : "an operand before this");
@@ -105,11 +151,15 @@ bool hr__parse_control(hr__parser *p, hr__node_kind kind, hr_value *out) {
     if (!hr__lex_expect(p, ',', "',' or ')'")) {
       return false;
     }
-    if (!(hr__lex_attribute_name(p) ? parse_count(p, &like) : hr__parse_push_operand(p))) {
+    bool is_named = hr__lex_attribute_name(p), is_vmap = kind == HR__NODE_VMAP;
+    if (!(!is_named ? hr__parse_push_operand(p) : is_vmap ? parse_all_axes(p, &like) : parse_count(p, &like))) {
       return false;
     }
   }
   like.input_count = (int)p->operands.count;
+  if (kind == HR__NODE_VMAP && like.axes == NULL) {
+    return hr__lex_fail(p, "in=[..], out=[..] before this");
+  }
   if (p->operands.count < (size_t)hr__node_first_argument(&like) || p->operands.count > HR__GRAPH_OPERANDS_MAX) {
     return hr__lex_fail(p, "a condition or a count, and fewer arguments before this");
   }

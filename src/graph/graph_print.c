@@ -239,10 +239,23 @@ static void print_inner(printer *p, const hr_graph *inner) {
   hr_text_printf(&p->text, "@%zu, ", i);
 }
 
+/* ", in=[0, _]" */
+static void print_axes(printer *p, const char *start, int count, const int *axes) {
+  hr_text_append(&p->text, start);
+  for (int i = 0; i < count; ++i) {
+    hr_text_append(&p->text, i > 0 ? ", " : "");
+    if (axes[i] < 0) {
+      hr_text_char(&p->text, '_');
+    } else {
+      hr_text_int(&p->text, axes[i]);
+    }
+  }
+  hr_text_char(&p->text, ']');
+}
+
 /* "name(@0, @1, operands, carried=1, sequences=1)" */
 static void print_control(printer *p, const hr__node *node) {
-  static const char *const names[] = {"call", "if", "while", "for", "scan"};
-  bool is_loop = node->kind != HR__NODE_INNER && node->kind != HR__NODE_IF;
+  static const char *const names[] = {"call", "if", "while", "for", "scan", "vmap"};
   hr_text_printf(&p->text, "%s(", names[node->kind - HR__NODE_INNER]);
   for (int i = 0; i < 2 && node->inner[i] != NULL; ++i) {
     print_inner(p, node->inner[i]);
@@ -252,11 +265,14 @@ static void print_control(printer *p, const hr__node *node) {
     hr_text_append(&p->text, ", ");
   }
   hr_text_cut(&p->text, p->text.length - 2);
-  if (is_loop) {
+  if (hr__node_is_loop(node)) {
     hr_text_printf(&p->text, ", carried=%d", node->carried_count);
   }
   if (node->kind == HR__NODE_SCAN) {
     hr_text_printf(&p->text, ", sequences=%d", node->sequence_count);
+  } else if (node->kind == HR__NODE_VMAP) {
+    print_axes(p, ", in=[", node->input_count, node->axes);
+    print_axes(p, ", out=[", node->result_count, node->axes + node->input_count);
   }
   hr_text_char(&p->text, ')');
 }

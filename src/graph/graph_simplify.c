@@ -145,6 +145,9 @@ static void make_key(rewrite *r, const hr__node *node) {
   for (int i = 0; i < node->input_count; ++i) {
     key_word(r, r->map[node->inputs[i]]);
   }
+  for (int i = 0; node->axes != NULL && i < node->input_count + node->result_count; ++i) {
+    key_word(r, node->axes[i]);
+  }
   for (int i = 0; i < node->attribute_count; ++i) {
     key_attribute(r, &node->attributes[i]);
   }

@@ -216,6 +216,70 @@ static PyObject *add_scan(PyObject *self, PyObject *args, PyObject *names) {
   return list;
 }
 
+/* ---- vmaps ---- */
+
+/* Axes of a list of integers; the count, or -1 with an exception. */
+static int take_axes(PyObject *list, int room, int *out_axes) {
+  Py_ssize_t count = PyList_Check(list) ? PyList_Size(list) : -1;
+  for (Py_ssize_t i = 0; count <= room && i < count; ++i) {
+    out_axes[i] = (int)PyLong_AsLong(PyList_GetItem(list, i));
+    if (PyErr_Occurred()) {
+      return -1;
+    }
+  }
+  if (count < 0 || count > room) {
+    PyErr_Format(PyExc_ValueError, "vmap() expects lists of at most %d axes", room);
+    return -1;
+  }
+  return (int)count;
+}
+
+/* _vmap(callee, args, in_axes, out_axes): axes are lists of integers, -1 for none. _inner.py calls it. */
+static PyObject *add_vmap(PyObject *self, PyObject *args) {
+  PyObject *callee, *sequence, *into, *outward;
+  arguments given = {.count = 0};
+  int in_axes[HR_GRAPH_OUTPUTS_MAX], out_axes[HR_GRAPH_OUTPUTS_MAX];
+  if (!PyArg_ParseTuple(args, "O!OOO:_vmap", graph_type, &callee, &sequence, &into, &outward) ||
+      add_sequence(as_graph(self), sequence, &given) < 0) {
+    return NULL;
+  }
+  int in_count = take_axes(into, HR_GRAPH_OUTPUTS_MAX, in_axes);
+  int out_count = in_count >= 0 ? take_axes(outward, HR_GRAPH_OUTPUTS_MAX, out_axes) : -1;
+  if (out_count < 0) {
+    return NULL;
+  }
+  if (in_count != given.count || out_count != hr_graph_output_count(as_graph(callee)->graph)) {
+    return PyErr_Format(PyExc_ValueError, "vmap() expects an axis for each argument and each output");
+  }
+  return results(as_graph(self), hr_graph_vmap(as_graph(self)->graph, as_graph(callee)->graph, given.count,
+                                               given.values, in_axes, out_axes));
+}
+
+/* vmap(callee, *args, in_axes=0, out_axes=0) */
+static PyObject *map_callee(PyObject *self, PyObject *args, PyObject *names) {
+  static char *keywords[] = {"in_axes", "out_axes", NULL};
+  PyObject *into = NULL, *outward = NULL, *zero = PyLong_FromLong(0), *none = PyTuple_New(0), *made = NULL;
+  arguments given = {.count = 0};
+  if (PyTuple_Size(args) < 2) {
+    refuse_few("vmap", "a graph or a function, and its arguments");
+  } else if (none != NULL && PyArg_ParseTupleAndKeywords(none, names, "|OO:vmap", keywords, &into, &outward) &&
+             take_rest(as_graph(self), args, 1, &given) == 0) {
+    PyObject *module = PyImport_ImportModule("headrace._inner");
+    PyObject *list = module != NULL ? list_of(as_graph(self), &given) : NULL;
+    if (list != NULL) {
+      made = PyObject_CallMethod(module, "vmap", "OOOOO", self, PyTuple_GetItem(args, 0), list,
+                                 into != NULL ? into : zero, outward != NULL ? outward : zero);
+    }
+    Py_XDECREF(list);
+    Py_XDECREF(module);
+  }
+  Py_XDECREF(none);
+  Py_XDECREF(zero);
+  return made;
+}
+
+/* ---- numbers ---- */
+
 static PyObject *read_numbers(PyObject *self, PyObject *x) {
   hr_value value = is_value(x) ? value_from(as_graph(self), x, false) : -1;
   if (value <= 0) {
@@ -278,6 +342,10 @@ PyMethodDef graph_control_methods[] = {
     {"scan", (PyCFunction)(void (*)(void))add_scan, METH_VARARGS | METH_KEYWORDS,
      "scan($self, body, carried, sequences, args=())\n--\n\nAs while_loop, with a slice of each sequence in an "
      "iteration."},
+    {"vmap", (PyCFunction)(void (*)(void))map_callee, METH_VARARGS | METH_KEYWORDS,
+     "vmap($self, callee, *args, in_axes=0, out_axes=0)\n--\n\nThe outputs of a graph or function for all slices of "
+     "its arguments, a list."},
+    {"_vmap", add_vmap, METH_VARARGS, NULL},
     {"read", read_numbers, METH_O,
      "read($self, x, /)\n--\n\nIntegers that attributes may be computed from; a run waits."},
     {"variable", (PyCFunction)(void (*)(void))add_variable, METH_VARARGS | METH_KEYWORDS,

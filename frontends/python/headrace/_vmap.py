@@ -5,7 +5,7 @@ import operator
 import threading
 
 from headrace import _arrays
-from headrace._arrays import Array
+from headrace._arrays import Array, Value
 from headrace.utils import tree_flatten, tree_map
 
 
@@ -55,7 +55,7 @@ def _spread(what, axes, tree):
 
 def _outline(tree):
     """The tree with shapes in place of arrays."""
-    return tree_map(lambda x: x.shape if isinstance(x, Array) else x, tree)
+    return tree_map(lambda x: x.shape if isinstance(x, (Array, Value)) else x, tree)
 
 
 def _integer(what, axis):
@@ -84,7 +84,7 @@ def _mapped_leaves(trees, axes):
     for (path, x), (_, axis) in zip(tree_flatten(trees), tree_flatten(axes)):
         if axis is None or x is None:
             continue
-        if not isinstance(x, Array):
+        if not isinstance(x, (Array, Value)):
             raise ValueError(f"vmap: {_named(path)} is {x!r}, expected an array; in_axes None passes others on")
         yield _named(path), x, _checked(f"in_axes of {_named(path)}", axis, x.ndim, f"shape {x.shape}")
 
@@ -128,6 +128,37 @@ def _argument_axes(in_axes, args, kwargs):
     return trees, {key: _spread("in_axes", axes.get(key, 0), tree) for key, tree in trees.items()}
 
 
+# ---- values of a graph
+
+
+def _map_values(graph, fun, position_count, trees, axes, out_axes):
+    """The same for values of a graph: fun is a graph, of which one operation computes all examples."""
+    from headrace import _inner  # imports this package
+
+    leaves = [(x, axis) for (_, x), (_, axis) in zip(tree_flatten(trees), tree_flatten(axes))]
+    given = [(x, axis) for x, axis in leaves if _is_given(x, axis)]
+    found = []
+
+    def inner(*inputs):
+        rest = iter(inputs)
+        examples = tree_map(lambda x, axis: next(rest) if _is_given(x, axis) else x, trees, axes)
+        named = {name: examples[name] for name in examples if isinstance(name, str)}
+        found.append(fun(*(examples[i] for i in range(position_count)), **named))
+        return [y for _, y in tree_flatten(found[0]) if y is not None]
+
+    arguments = [x for x, _ in given]
+    into = [None if axis is None else axis % x.ndim for x, axis in given]
+    callee = _inner.build_mapped(inner, arguments, into)
+    outward = tree_flatten(_spread("out_axes", out_axes, found[0]))
+    outward = [axis for (_, y), (_, axis) in zip(tree_flatten(found[0]), outward) if y is not None]
+    results = iter(_inner.vmap(graph, callee, arguments, into, outward))
+    return tree_map(lambda y: None if y is None else next(results), found[0])
+
+
+def _is_given(x, axis):
+    return isinstance(x, Value) or (isinstance(x, Array) and axis is not None)
+
+
 def vmap(fun, in_axes=0, out_axes=0):
     """A function that applies fun to each slice of its arguments along an axis, and joins the results along another.
 
@@ -145,6 +176,9 @@ def vmap(fun, in_axes=0, out_axes=0):
     def mapped(*args, **kwargs):
         trees, axes = _argument_axes(in_axes, args, kwargs)
         leaves = list(_mapped_leaves(trees, axes))
+        values = [x for _, x in tree_flatten(trees) if isinstance(x, Value)]
+        if values:
+            return _map_values(values[0].graph, fun, len(args), trees, axes, out_axes)
         size = _common_size(leaves)
         with _Batch(leaves[0][1], size) as vmap:
             examples = tree_map(functools.partial(_example, vmap), trees, axes)
