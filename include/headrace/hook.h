@@ -26,6 +26,7 @@ typedef struct hr_hook_record {
   const hr_attrs *attrs; /* may be NULL */
   int input_count, output_count;
   const hr_view *inputs, *outputs;
+  bool is_new; /* of hr_stream_record_new: the output is new, and has the inferred type */
 } hr_hook_record;
 
 /* The arguments of hr_functional_apply (functional.h), which has checked them. */

@@ -175,7 +175,7 @@ HR_API HR_MUST_USE hr_status hr_stream_record_new(hr_stream *stream, hr_op op, c
  * case of an element-wise operation without attributes:
  *   - its tensors have one dtype, the same dims without a 0, and row-major strides without gaps;
  *   - its numbers do not change the dtype;
- *   - the stream has no hook.
+ *   - the stream has no hook that gets functions (hook.h). Other hooks get the record.
  * out: the result has out's dtype, buffer, dims and strides, of which the last two are a tensor's and borrowed. The
  * caller owns the buffer. In any other case, errors among them, out->buffer is NULL and nothing is recorded. */
 HR_API HR_MUST_USE hr_status hr_stream_record_alike(hr_stream *stream, hr_op op, int input_count, const hr_view *inputs,

@@ -11,13 +11,19 @@ typedef struct counting {
   hr_hook hook; /* first */
   int seen;
   hr_op last;
+  bool is_new;
   bool is_stopper; /* passes nothing on */
 } counting;
 
 static hr_status count_record(hr_hook *hook, hr_stream *of, const hr_hook_record *record) {
   counting *c = (counting *)hook;
-  ++c->seen, c->last = record->op;
+  ++c->seen, c->last = record->op, c->is_new = record->is_new;
   return c->is_stopper ? hr_status_make(HR_STATUS_CANCELLED, "stopped") : hr_hook_pass(hook, of, record);
+}
+
+static hr_status refuse_function(hr_hook *hook, hr_stream *of, const hr_hook_function *function) {
+  (void)hook, (void)of, (void)function;
+  return hr_status_make(HR_STATUS_CANCELLED, "no function");
 }
 
 static const int64_t dims[1] = {2}, strides[1] = {1};
@@ -73,10 +79,22 @@ HR_TEST(hooks_see_records_of_new_outputs) {
   HR_ASSERT_OK(hr_stream_write(stream, &from, two));
   hr_hook_add(stream, &hook.hook);
   HR_ASSERT_OK(hr_stream_record_new(stream, HR_OP_NEG, NULL, 1, &from, &to));
-  HR_ASSERT(hook.seen == 1 && hook.last == HR_OP_NEG);
+  HR_ASSERT(hook.seen == 1 && hook.last == HR_OP_NEG && hook.is_new);
   hr_view alike = from;
   HR_ASSERT_OK(hr_stream_record_alike(stream, HR_OP_NEG, 1, &from, &alike));
-  HR_ASSERT(hook.seen == 1 && alike.buffer == NULL); /* it would be left out */
+  HR_ASSERT(hook.seen == 2 && alike.buffer != NULL && hook.is_new);
+  HR_ASSERT_OK(hr_stream_read(stream, &alike, values));
+  HR_ASSERT(values[0] == -1 && values[1] == -2);
+  hr_buffer_release(alike.buffer);
+  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_NEG, NULL, 1, &from, 1, &to));
+  HR_ASSERT(hook.seen == 3 && !hook.is_new);
+  hook.is_stopper = true;
+  HR_ASSERT_ERROR(hr_stream_record_alike(stream, HR_OP_NEG, 1, &from, &alike), HR_STATUS_CANCELLED, "stopped");
+  HR_ASSERT(hook.seen == 4 && alike.buffer == NULL);
+  hook.is_stopper = false;
+  hook.hook.apply = refuse_function;
+  HR_ASSERT_OK(hr_stream_record_alike(stream, HR_OP_NEG, 1, &from, &alike));
+  HR_ASSERT(hook.seen == 4 && alike.buffer == NULL); /* it gets the function */
   hr_hook_remove(stream, &hook.hook);
   HR_ASSERT_OK(hr_stream_read(stream, &to, values));
   HR_ASSERT(values[0] == -1 && values[1] == -2);

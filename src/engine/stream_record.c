@@ -137,7 +137,7 @@ __attribute__((noinline)) static hr_status check_suspects(hr_stream *stream, con
   return status == HR_OK ? HR_OK : hr__stream_report(stream, status);
 }
 
-/* is_new: there is one output, of hr_stream_record_new. */
+/* is_new: r->is_new, as a constant where it is known. */
 static inline hr_status record(hr_stream *stream, const hr_hook_record *r, bool is_new) {
   HR_RETURN_IF_ERROR(is_new ? hr__op_check_inferred(r->op, r->attrs, r->input_count, r->inputs, r->outputs)
                             : hr_op_check(r->op, r->attrs, r->input_count, r->inputs, r->output_count, r->outputs));
@@ -171,20 +171,24 @@ static inline hr_status record(hr_stream *stream, const hr_hook_record *r, bool 
 
 hr_status hr_stream_record(hr_stream *stream, hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
                            int output_count, const hr_view *outputs) {
-  const hr_hook_record r = {op, attrs, input_count, output_count, inputs, outputs};
+  const hr_hook_record r = {op, attrs, input_count, output_count, inputs, outputs, false};
   return __builtin_expect(stream->hook == NULL, 1) ? record(stream, &r, false)
                                                    : stream->hook->record(stream->hook, stream, &r);
 }
 
 hr_status hr_stream_record_new(hr_stream *stream, hr_op op, const hr_attrs *attrs, int input_count,
                                const hr_view *inputs, const hr_view *output) {
-  const hr_hook_record r = {op, attrs, input_count, 1, inputs, output};
+  const hr_hook_record r = {op, attrs, input_count, 1, inputs, output, true};
   return __builtin_expect(stream->hook == NULL, 1) ? record(stream, &r, true)
                                                    : stream->hook->record(stream->hook, stream, &r);
 }
 
 /* The record of hr_stream_record_alike, with a new buffer. */
 static hr_status record_alike(hr_stream *stream, hr_op op, int input_count, const hr_view *inputs, const hr_view *out) {
+  if (__builtin_expect(stream->hook != NULL, 0)) {
+    const hr_hook_record r = {op, NULL, input_count, 1, inputs, out, true};
+    return stream->hook->record(stream->hook, stream, &r);
+  }
   hr_mutex_lock(&stream->mutex);
   hr_status status = hr__trace_record_alike(&stream->pending, op, input_count, inputs, out);
   if (__builtin_expect(status == HR_OK, 1)) {
@@ -197,8 +201,8 @@ static hr_status record_alike(hr_stream *stream, hr_op op, int input_count, cons
 hr_status hr_stream_record_alike(hr_stream *stream, hr_op op, int input_count, const hr_view *inputs, hr_view *out) {
   hr__alike result;
   out->buffer = NULL;
-  if (stream->hook != NULL || hr__stream_has_others(stream) || has_suspect(stream, input_count, inputs) ||
-      !hr__infer_alike(op, input_count, inputs, &result)) {
+  if (hr_hook_of_functions(stream) != NULL || hr__stream_has_others(stream) ||
+      has_suspect(stream, input_count, inputs) || !hr__infer_alike(op, input_count, inputs, &result)) {
     return HR_OK;
   }
   const hr_view *like = result.like;
@@ -247,7 +251,7 @@ hr_status hr_hook_pass(const hr_hook *hook, hr_stream *stream, const hr_hook_rec
   if (hook->below != NULL) {
     return hook->below->record(hook->below, stream, passed);
   }
-  return record(stream, passed, false);
+  return record(stream, passed, passed->is_new);
 }
 
 void hr_hook_claim_buffer(hr_buffer *buffer, hr_status failure) {

@@ -156,7 +156,7 @@ static hr_status keep(const hr_custom *custom, hr__custom *kept, int input_count
   for (int i = 0; i < output_count; ++i) {
     views[input_count + i] = hr_tensor_view(outputs[i]);
   }
-  const hr_hook_record record = {HR_OP_CALL, NULL, input_count, output_count, views, views + input_count};
+  const hr_hook_record record = {HR_OP_CALL, NULL, input_count, output_count, views, views + input_count, false};
   hr_hook *top = hr_hook_set_top(custom->stream, NULL);
   (void)hr_hook_set_top(custom->stream, top);
   hr_status status = hr__custom_keep(top, custom->thread, kept, &record);

@@ -228,6 +228,19 @@ static hr_status take_gradients(walk *w, const hr__function_call *call, const hr
   return HR_OK;
 }
 
+/* Gives the gradients of a record by rules of the table. The tape, which is on pause, is left out if it is the first
+ * that would see their records: none of them overwrites a value that it keeps. */
+static hr_status give_by_table(hr__backward *b, hr_tape *tape) {
+  hr_hook *top = hr_hook_set_top(tape->stream, tape->hook.below);
+  if (top != &tape->hook) {
+    (void)hr_hook_set_top(tape->stream, top);
+    return hr__give_all(b);
+  }
+  hr_status status = hr__give_all(b);
+  (void)hr_hook_set_top(tape->stream, top);
+  return status;
+}
+
 static hr_status go_through(walk *w, const hr__taped *record) {
   const hr__function_row row = {.name = hr__taped_name(record)};
   hr__backward b = {.call = call_of(w, &row), .adjoints = &w->adjoints, .record = record};
@@ -238,7 +251,7 @@ static hr_status go_through(walk *w, const hr__taped *record) {
   hr_status status = take_gradients(w, &b.call, record, g);
   b.g = g;
   if (status == HR_OK && (has_active_input(record) || hr__updates(record))) {
-    status = hr__give_all(&b);
+    status = record->custom != NULL ? hr__give_all(&b) : give_by_table(&b, w->tape);
   }
   for (int i = 0; i < record->output_count; ++i) {
     hr_tensor_release(&g[i]);

@@ -11,13 +11,13 @@
  * f64 and are rounded when the gradient is added. Other rows get the record's attributes and the dims of the input.
  */
 #include <ctype.h>
-#include <stdio.h>
 
 #include "base/context.h"
 #include "base/text.h"
 #include "transform/gradients.h"
 
-enum { ARGUMENTS_MAX = 8, LOCALS_MAX = 6, NAME_MAX_BYTES = 32 };
+enum { ARGUMENTS_MAX = 8, LOCALS_MAX = 6, NAMES_MAX = 1024 };
+_Static_assert(NAMES_MAX >= 2 * HR_OP_COUNT, "the index of names is sparse");
 
 /* A number, or a tensor with a reference. */
 typedef hr_tensor value;
@@ -36,6 +36,15 @@ typedef struct rule {
   value locals[LOCALS_MAX];
 } rule;
 
+/* What every record of a tape and every rule needs of all rows: found once. */
+typedef struct rule_index {
+  struct {
+    hr__letters rules[HR__RULES_MAX], all;
+  } rows[HR_OP_COUNT];
+  uint16_t names[NAMES_MAX]; /* rows from the hash of their names on; NONE: the end */
+} rule_index;
+
+static const rule_index *index_of_rules(void);
 static hr_status evaluate_choice(rule *r, value *out);
 
 static hr_status fail(const rule *r, const char *wanted) {
@@ -74,6 +83,14 @@ static name take_name(rule *r) {
 
 static bool is_name(name a, const char *b) {
   return strlen(b) == a.length && memcmp(a.text, b, a.length) == 0;
+}
+
+static uint32_t hash_of(name a) {
+  uint32_t hash = 0;
+  for (size_t i = 0; i < a.length; ++i) {
+    hash = hash * 31 + (unsigned char)a.text[i];
+  }
+  return hash;
 }
 
 /* The number of a letter: 0 of "x" and "x0", 2 of "x2"; -1 if the name is another one. */
@@ -213,14 +230,23 @@ static bool apply_word(rule *r, name word, int count, value *arguments, hr_statu
   return true;
 }
 
+/* The row of a name; NONE: there is none. */
+static hr_op find_row(name word) {
+  const rule_index *index = index_of_rules();
+  for (uint32_t at = hash_of(word);; ++at) {
+    hr_op op = (hr_op)index->names[at % NAMES_MAX];
+    if (op == HR_OP_NONE || is_name(word, hr_op_table(op)->name)) {
+      return op;
+    }
+  }
+}
+
 static hr_status apply(rule *r, name word, int count, value *arguments, value *out) {
-  char text[NAME_MAX_BYTES + 1];
   hr_status status = HR_OK;
   if (apply_word(r, word, count, arguments, &status, out)) {
     return status;
   }
-  snprintf(text, sizeof text, "%.*s", (int)word.length, word.text);
-  hr_op op = hr_op_parse(text);
+  hr_op op = find_row(word);
   if (op == HR_OP_NONE) {
     return fail(r, "row of that name before");
   }
@@ -235,9 +261,9 @@ static void release_all(int count, value *values) {
 }
 
 /* Releases the operands; the result replaces the first one. */
-static hr_status apply_row(rule *r, const char *row, int count, value *operands) {
+static hr_status apply_operator(rule *r, hr_op op, int count, value *operands) {
   value result;
-  hr_status status = apply(r, (name){row, strlen(row)}, count, operands, &result);
+  hr_status status = apply_pointwise(r, op, count, operands, &result);
   release_all(count, operands);
   if (status == HR_OK) {
     hr__copy_tensor(&result, &operands[0]);
@@ -337,7 +363,7 @@ static hr_status evaluate_factor(rule *r, value *out) {
       return HR_OK;
     }
     HR_RETURN_IF_ERROR(evaluate_factor(r, out));
-    return apply_row(r, "neg", 1, out);
+    return apply_operator(r, HR_OP_NEG, 1, out);
   }
   if (take(r, "(")) {
     HR_RETURN_IF_ERROR(evaluate_choice(r, out));
@@ -352,7 +378,8 @@ static hr_status evaluate_factor(rule *r, value *out) {
 
 typedef hr_status (*part)(rule *r, value *out);
 typedef struct operator_row {
-  const char *token, *row;
+  const char *token;
+  hr_op op;
 } operator_row;
 
 /* Parts joined by operators of one level, from the left. at_most: operators. */
@@ -372,25 +399,25 @@ static hr_status evaluate_level(rule *r, part next, const operator_row *operator
       hr_tensor_release(&both[0]);
       return status;
     }
-    HR_RETURN_IF_ERROR(apply_row(r, found->row, 2, both));
+    HR_RETURN_IF_ERROR(apply_operator(r, found->op, 2, both));
   }
   hr__copy_tensor(&both[0], out);
   return HR_OK;
 }
 
 static hr_status evaluate_product(rule *r, value *out) {
-  static const operator_row operators[] = {{"*", "mul"}, {"/", "div"}, {NULL, NULL}};
+  static const operator_row operators[] = {{"*", HR_OP_MUL}, {"/", HR_OP_DIV}, {NULL, HR_OP_NONE}};
   return evaluate_level(r, evaluate_factor, operators, 64, out);
 }
 
 static hr_status evaluate_sum(rule *r, value *out) {
-  static const operator_row operators[] = {{"+", "add"}, {"-", "sub"}, {NULL, NULL}};
+  static const operator_row operators[] = {{"+", HR_OP_ADD}, {"-", HR_OP_SUB}, {NULL, HR_OP_NONE}};
   return evaluate_level(r, evaluate_product, operators, 64, out);
 }
 
 static hr_status evaluate_comparison(rule *r, value *out) {
-  static const operator_row operators[] = {{"==", "eq"}, {"!=", "ne"}, {"<=", "le"}, {">=", "ge"},
-                                           {"<", "lt"},  {">", "gt"},  {NULL, NULL}};
+  static const operator_row operators[] = {{"==", HR_OP_EQ}, {"!=", HR_OP_NE}, {"<=", HR_OP_LE},  {">=", HR_OP_GE},
+                                           {"<", HR_OP_LT},  {">", HR_OP_GT},  {NULL, HR_OP_NONE}};
   return evaluate_level(r, evaluate_sum, operators, 1, out);
 }
 
@@ -415,7 +442,7 @@ static hr_status evaluate_choice(rule *r, value *out) {
     release_all(count, three);
     return status;
   }
-  HR_RETURN_IF_ERROR(apply_row(r, "where", 3, three));
+  HR_RETURN_IF_ERROR(apply_operator(r, HR_OP_WHERE, 3, three));
   hr__copy_tensor(&three[0], out);
   return HR_OK;
 }
@@ -481,13 +508,6 @@ static void add_letters(const char *text, hr__letters *letters) {
   }
 }
 
-/* The letters of all rules of the table, which every record of a tape needs: found once. */
-typedef struct letter_table {
-  struct {
-    hr__letters rules[HR__RULES_MAX], all;
-  } rows[HR_OP_COUNT];
-} letter_table;
-
 static void merge_letters(hr__letters *into, const hr__letters *letters) {
   into->inputs |= letters->inputs;
   into->outputs |= letters->outputs;
@@ -495,24 +515,34 @@ static void merge_letters(hr__letters *into, const hr__letters *letters) {
   into->before |= letters->before;
 }
 
-static void init_letters(void *memory) {
-  letter_table *table = memory;
-  for (int op = 0; op < HR_OP_COUNT; ++op) {
+static void add_name(rule_index *index, hr_op op) {
+  const char *text = hr_op_table(op)->name;
+  uint32_t at = hash_of((name){text, strlen(text)});
+  while (index->names[at % NAMES_MAX] != HR_OP_NONE) {
+    ++at;
+  }
+  index->names[at % NAMES_MAX] = (uint16_t)op;
+}
+
+static void init_index(void *memory) {
+  rule_index *index = memory;
+  for (int op = HR_OP_NONE + 1; op < HR_OP_COUNT; ++op) {
     const hr__gradient *row = hr__gradient_of((hr_op)op);
     for (int i = 0; i < HR__RULES_MAX && row->rules[i] != NULL; ++i) {
-      add_letters(row->rules[i], &table->rows[op].rules[i]);
-      merge_letters(&table->rows[op].all, &table->rows[op].rules[i]);
+      add_letters(row->rules[i], &index->rows[op].rules[i]);
+      merge_letters(&index->rows[op].all, &index->rows[op].rules[i]);
     }
+    add_name(index, (hr_op)op);
   }
 }
 
-static const letter_table *letters_of_rows(void) {
-  static const hr_context_part kind = {.bytes = sizeof(letter_table), .init = init_letters};
+static const rule_index *index_of_rules(void) {
+  static const hr_context_part kind = {.bytes = sizeof(rule_index), .init = init_index};
   return hr__context_part(&hr__context_first, HR_CONTEXT_LETTERS, &kind);
 }
 
 hr__letters hr__row_letters(hr_op op) {
-  return (unsigned)op < HR_OP_COUNT ? letters_of_rows()->rows[op].all : (hr__letters){0};
+  return (unsigned)op < HR_OP_COUNT ? index_of_rules()->rows[op].all : (hr__letters){0};
 }
 
 hr__letters hr__gradient_letters(const hr__taped *record) {
@@ -523,7 +553,7 @@ hr__letters hr__gradient_letters(const hr__taped *record) {
     return is_linear ? (hr__letters){.inputs = 1} : hr__row_letters(record->op);
   }
   bool is_row = hr__gradient_of(record->op)->kind == HR__GRADIENT_ROW;
-  const hr__letters *rules = letters_of_rows()->rows[record->op].rules;
+  const hr__letters *rules = index_of_rules()->rows[record->op].rules;
   for (int i = 0; i < record->input_count && (is_row || i < HR__RULES_MAX); ++i) {
     if (record->inputs[i].is_active) {
       merge_letters(&letters, &rules[is_row ? 0 : i]);

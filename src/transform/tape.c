@@ -12,6 +12,7 @@
 #include "transform/tape.h"
 
 #include "base/allocator.h"
+#include "core/ops/infer.h"
 #include "transform/gradients.h"
 #include "transform/loops.h"
 
@@ -79,7 +80,7 @@ static hr_status copy_value(hr_tape *tape, const hr_view *view, hr_tensor *out) 
   }
   HR_RETURN_IF_ERROR(hr_buffer_create(hr_stream_device(tape->stream), bytes, &copy.buffer));
   hr_view target = hr_tensor_view(&copy);
-  const hr_hook_record record = {HR_OP_COPY, NULL, 1, 1, view, &target};
+  const hr_hook_record record = {HR_OP_COPY, NULL, 1, 1, view, &target, false};
   /* The copy is none of the functions' records. */
   hr__tapes_add_constants(tape->hook.below, tape->thread, -tape->constants);
   hr_status status = hr_hook_pass(&tape->hook, tape->stream, &record);
@@ -422,7 +423,7 @@ static hr_status record_with_outputs(hr_tape *tape, const hr_hook_record *record
   hr_tensor_type types[OUTPUTS_MAX];
   hr_view views[OUTPUTS_MAX] = {0};
   hr_hook_record longer = *record;
-  longer.outputs = views, longer.output_count = outputs_wanted(record);
+  longer.outputs = views, longer.output_count = outputs_wanted(record), longer.is_new = false;
   HR_RETURN_IF_ERROR(infer(record, longer.output_count, types));
   hr_status status = HR_OK;
   uint32_t made = 0;
@@ -488,7 +489,7 @@ static hr_status record_list(hr_tape *tape, const hr_hook_record *record) {
     for (int k = 0; k < arity; ++k) {
       inputs[k] = record->inputs[k * count + i];
     }
-    const hr_hook_record single = {record->op, record->attrs, arity, 1, inputs, &record->outputs[i]};
+    const hr_hook_record single = {record->op, record->attrs, arity, 1, inputs, &record->outputs[i], false};
     HR_RETURN_IF_ERROR(i > 0 ? protect(tape, &single) : HR_OK);
     HR_RETURN_IF_ERROR(record_single(tape, &single));
   }
@@ -499,9 +500,14 @@ static hr_status record_list(hr_tape *tape, const hr_hook_record *record) {
 
 static hr_status see_record(hr_hook *hook, hr_stream *stream, const hr_hook_record *record) {
   hr_tape *tape = (hr_tape *)hook;
-  HR_RETURN_IF_ERROR(hr_op_check(record->op, record->attrs, record->input_count, record->inputs, record->output_count,
-                                 record->outputs));
-  HR_RETURN_IF_ERROR(protect(tape, record));
+  if (record->is_new) { /* no value that is kept is in its output */
+    HR_RETURN_IF_ERROR(
+        hr__op_check_inferred(record->op, record->attrs, record->input_count, record->inputs, record->outputs));
+  } else {
+    HR_RETURN_IF_ERROR(hr_op_check(record->op, record->attrs, record->input_count, record->inputs, record->output_count,
+                                   record->outputs));
+    HR_RETURN_IF_ERROR(protect(tape, record));
+  }
   if (tape->is_ended || tape->is_paused || !concerns(tape, record)) {
     return hr_hook_pass(hook, stream, record);
   }
@@ -580,7 +586,7 @@ static hr_status watch(hr_tape *tape, int i, const hr_tensor *tensor) {
                                                    : hr_dtype_name(tensor->dtype));
   }
   hr_view view = hr_tensor_view(tensor);
-  const hr_hook_record record = {HR_OP_NONE, NULL, 0, 1, NULL, &view};
+  const hr_hook_record record = {HR_OP_NONE, NULL, 0, 1, NULL, &view, false};
   hr__taped *taped = create_taped(&record);
   if (taped == NULL) {
     return no_memory();

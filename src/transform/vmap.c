@@ -92,7 +92,7 @@ static hr_status copy_examples(const hr_vmap *vmap, const hr__mapped *from, bool
   const int64_t source_strides[2] = {is_same ? 0 : from->pitch / size, 1}, target_strides[2] = {to->pitch / size, 1};
   const hr_view source = {from->all, NULL, dtype, 2, from->base / size, dims, source_strides};
   const hr_view target = {to->all, NULL, dtype, 2, 0, dims, target_strides};
-  const hr_hook_record record = {HR_OP_COPY, NULL, 1, 1, &source, &target};
+  const hr_hook_record record = {HR_OP_COPY, NULL, 1, 1, &source, &target, false};
   return vmap->size > 0 && count > 0 ? hr_hook_pass(&vmap->hook, vmap->stream, &record) : HR_OK;
 }
 

@@ -188,7 +188,7 @@ static hr_status keep_joined(hr_vmap *vmap, const void *thread, hr__custom *cust
     status = join_operand(vmap, i < inputs ? &record->inputs[i] : &record->outputs[i - inputs], &joined[i]);
     views[i] = hr_tensor_view(&joined[i]);
   }
-  const hr_hook_record lifted = {record->op, NULL, inputs, record->output_count, views, views + inputs};
+  const hr_hook_record lifted = {record->op, NULL, inputs, record->output_count, views, views + inputs, false};
   status = status == HR_OK ? hr__custom_keep(vmap->hook.below, thread, all, &lifted) : status;
   hr__custom_release(all);
   return status;

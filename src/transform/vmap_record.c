@@ -34,7 +34,7 @@ void hr__move_examples(hr__lifted *lifted, int count) {
 
 hr_status hr__pass(const hr__record_of_all *r, hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
                    int output_count, const hr_view *outputs) {
-  const hr_hook_record record = {op, attrs, input_count, output_count, inputs, outputs};
+  const hr_hook_record record = {op, attrs, input_count, output_count, inputs, outputs, false};
   return hr_hook_pass(&r->vmap->hook, r->vmap->stream, &record);
 }
 

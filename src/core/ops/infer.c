@@ -190,8 +190,8 @@ static bool is_row_major(const hr_view *x) {
   return true;
 }
 
-static bool is_like(const hr_view *x, const hr_view *like) {
-  bool is_same = x->dtype == like->dtype && x->rank == like->rank;
+static bool has_dims_of(const hr_view *x, const hr_view *like) {
+  bool is_same = x->rank == like->rank;
   for (int d = 0; is_same && d < x->rank; ++d) {
     is_same = x->dims[d] == like->dims[d];
   }
@@ -215,24 +215,34 @@ static hr_dtype dtype_of_promoted(const hr_op_row *row, hr_dtype dtype) {
   }
 }
 
-/* Infers an element-wise output whose tensors have one dtype and one shape, the first of them row-major. The rules
- * above give the same; this is a quarter of their time. False: another case. */
-static bool infer_like_first(const hr_op_row *row, int input_count, const hr_view *inputs, hr_tensor_type *type) {
+/* Adds a tensor to those before it: the result is like the first one that has dims. False: another case. */
+static inline bool add_like(const hr_view *x, const hr_view **like) {
+  if (!is_valid(x) || x->buffer == NULL || (*like != NULL && x->dtype != (*like)->dtype)) {
+    return false;
+  }
+  if (*like == NULL || ((*like)->rank == 0 && x->rank > 0)) {
+    *like = x;
+    return is_row_major(x);
+  }
+  return x->rank == 0 || has_dims_of(x, *like);
+}
+
+/* Infers an element-wise output whose tensors have one dtype, and one shape or no dims, the first with dims row-major.
+ * The rules above give the same; this is a quarter of their time. The inputs are `step` apart. False: another case. */
+static bool infer_like_first(const hr_op_row *row, int step, const hr_view *inputs, hr_tensor_type *type) {
   const hr_view *like = NULL;
   hr_dtype numbers = HR_DTYPE_NONE;
   uint8_t seen = 0;
-  if (input_count != row->arity || type->dtype != HR_DTYPE_NONE) {
+  if (type->dtype != HR_DTYPE_NONE) {
     return false;
   }
-  for (int i = 0; i < input_count; ++i) {
-    const hr_view *x = &inputs[i];
+  for (int i = 0; i < row->arity; ++i) {
+    const hr_view *x = &inputs[i * step];
     if (hr__view_is_number(x)) {
       numbers = hr_dtype_promote(numbers, hr__dtype_of(x));
       seen |= hr__category_of[hr__dtype_of(x)];
-    } else if (!is_valid(x) || x->buffer == NULL || !(like == NULL ? is_row_major(x) : is_like(x, like))) {
+    } else if (!add_like(x, &like)) {
       return false;
-    } else {
-      like = like == NULL ? x : like;
     }
   }
   if (like == NULL || hr__category_of[like->dtype] == HR__STORED) {
@@ -246,6 +256,19 @@ static bool infer_like_first(const hr_op_row *row, int input_count, const hr_vie
   type->dtype = dtype, type->rank = like->rank;
   for (int d = 0; d < like->rank; ++d) {
     type->dims[d] = like->dims[d], type->strides[d] = like->strides[d];
+  }
+  return true;
+}
+
+/* The same for each output of a record over lists. False: another case, and the types are as before. */
+static bool infer_all_like_first(const hr_op_row *row, int count, const hr_view *inputs, hr_tensor_type *types) {
+  for (int i = 0; i < count; ++i) {
+    if (!infer_like_first(row, count, &inputs[i], &types[i])) {
+      while (i > 0) {
+        types[--i].dtype = HR_DTYPE_NONE, types[i].rank = 0;
+      }
+      return false;
+    }
   }
   return true;
 }
@@ -419,8 +442,9 @@ hr_status hr__infer_views(hr_op op, const hr_attrs *attrs, int input_count, cons
                           hr_tensor_type *outputs) {
   static const hr_attrs none;
   const hr_op_row *row = hr_op_table(op);
-  bool is_plain = row->family == HR_FAMILY_POINTWISE && output_count == 1 && attrs == NULL;
-  if (is_plain && infer_like_first(row, input_count, inputs, outputs)) {
+  bool is_plain = row->family == HR_FAMILY_POINTWISE && attrs == NULL && output_count > 0 &&
+                  (int64_t)output_count * row->arity == input_count;
+  if (is_plain && infer_all_like_first(row, output_count, inputs, outputs)) {
     return HR_OK;
   }
   attrs = attrs != NULL ? attrs : &none;
