@@ -20,12 +20,15 @@ HEAD = """\
 [importer.h](../include/headrace/importer.h). Models of operator sets 1 to 27 are read; of an operator of several
 versions, the one of the model's set.
 
-- Nodes become functions ([functional.md](functional.md)). Functions of the model and subgraphs are mapped in their
-  place. A dim that the model leaves open is a symbol.
+- Nodes become functions ([functional.md](functional.md)). Functions of the model are mapped in their place. A dim that
+  the model leaves open is a symbol.
 - Sizes that follow from shapes and constants are computed on the host. Of other integers on which dims depend, such as
   a shape that is an input, a run reads up to 16, for which it waits. A value in the options of `hr_onnx_open` makes such
   an input a constant.
-- Loops whose count is known are mapped as often as they run. Of an unknown condition both branches are computed.
+- If, Loop and Scan become [control flow](graphs.md#control-flow), and their subgraphs functions. A branch whose condition
+  is known takes the place of its node. A body is mapped as often as it runs if a state or a result is a sequence, a state
+  changes its dtype or rank, or dims differ in the iterations of a count of at most 1,024. Both branches are computed if
+  their dims follow from sizes around them in a way that a function can't express.
 - Integers of 2 and 4 bits are stored in bytes, and FLOAT4E2M1 in f32.
 - Constants stay in the mapped file if their place suits their dtype. External data is read from the model's folder
   alone; links are not followed.

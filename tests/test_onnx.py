@@ -21,20 +21,24 @@ def find_library() -> str:
     return next(name for name in mapped if "/libheadrace.so" in name)
 
 
-def run(script, count):
+def run(script, *options):
     pytest.importorskip("onnx")
     environment = os.environ | ({"HEADRACE_ONEDNN": str(ONEDNN)} if ONEDNN.exists() else {})
-    command = [sys.executable, str(ROOT / "tests/onnx" / script), "--library", find_library(), "--sample", str(count)]
+    command = [sys.executable, str(ROOT / "tests/onnx" / script), "--library", find_library(), *options]
     result = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_a_sample_of_the_node_tests():
-    run("run.py", 200)
+    run("run.py", "--sample", "200")
 
 
 def test_a_sample_of_the_node_tests_with_symbols():
-    run("symbols.py", 200)
+    run("symbols.py", "--sample", "200")
+
+
+def test_control_flow():
+    run("control.py")
 
 
 def run_command(*arguments):

@@ -237,7 +237,9 @@ hr_value hr_graph_read(hr_graph *graph, hr_value x) {
   if (graph->failure != HR_OK) {
     return 0;
   }
-  hr__node node = {.kind = HR__NODE_READ, .result_count = 1, .input_count = 1};
+  const hr__node *last = graph->nodes.count > 0 ? &hr_vector_last(&graph->nodes) : NULL;
+  bool is_second = last != NULL && last->kind == HR__NODE_READ && last->symbol == 0;
+  hr__node node = {.kind = HR__NODE_READ, .result_count = 1, .input_count = 1, .symbol = is_second};
   node.inputs = hr__graph_copy_values(graph, 1, &x);
   if (node.inputs == NULL) {
     return hr__graph_no_memory(graph, "a read");

@@ -284,3 +284,20 @@ HR_TEST(simplify_rewrites_functions) {
   hr_graph_release(simple);
   hr_graph_release(g);
 }
+
+HR_TEST(a_slice_of_two_reads_has_an_unknown_size) {
+  static const char *const sizes[2] = {"4", "n"};
+  for (int i = 0; i < 2; ++i) {
+    char text[512];
+    hr_type type;
+    snprintf(text, sizeof text,
+             "graph 2\ninput %%x f32[%s]\ninput %%b i64[]\ninput %%e i64[]\n%%n = shape(%%x)\n%%s = squeeze(%%n)\n"
+             "%%0 = read(%%b)\n%%1 = read(%%e)\n%%2 = minimum(%%0, %%s)\n%%3 = minimum(%%1, %%s)\n"
+             "%%4 = subtract(%%3, %%2)\n%%5 = maximum(%%4, 0)\n%%y = slice(%%x, begin=[%%2], count=[%%5], step=[1])\n",
+             sizes[i]);
+    hr_graph *g = graph_of(text);
+    HR_ASSERT_OK(hr_graph_type(g, hr_graph_find(g, "y"), &type));
+    HR_ASSERT_STR_EQ(type.symbols[0], "?");
+    hr_graph_release(g);
+  }
+}

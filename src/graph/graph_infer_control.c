@@ -33,10 +33,14 @@ static bool is_one_element(const hr__fact *fact) {
 
 /* ---- numbers and dims that depend on data ---- */
 
-/* A number in place of one that is read: small ones, too, of which more operations accept some. */
-static int64_t unknown_number(const hr__frame *frame, hr_value value, int slot) {
+/* A number in place of one that is read: small ones, too, of which more operations accept some. Of two reads in a row,
+ * such as begin and end of a slice, the second is larger at one of the points: not all such slices are empty. */
+static int64_t unknown_number(const hr__frame *frame, const hr__node *read, int slot) {
   enum { ONES = 2, ZEROS = 3 };
-  return frame->point == ONES ? 1 : frame->point == ZEROS ? 0 : unknown_of(frame, value, slot);
+  return frame->point == HR__GRAPH_SMALL ? read->symbol
+         : frame->point == ONES          ? 1
+         : frame->point == ZEROS         ? 0
+                                         : unknown_of(frame, read->inputs[0], slot);
 }
 
 hr_status hr__frame_infer_read(const hr__frame *frame, const hr__node *node, hr__fact *out) {
@@ -56,7 +60,7 @@ hr_status hr__frame_infer_read(const hr__frame *frame, const hr__node *node, hr_
     return no_memory();
   }
   for (int64_t i = 0; i < count; ++i) {
-    int64_t number = unknown_number(frame, node->inputs[0], SLOT_FIRST + (int)i);
+    int64_t number = unknown_number(frame, node, SLOT_FIRST + (int)i);
     numbers[i] = x->numbers != NULL ? x->numbers[i] : x->dtype == HR_DTYPE_BOOL ? number != 0 : number;
   }
   out->numbers = numbers;

@@ -73,7 +73,7 @@ typedef struct hr__node {
   const int64_t *dims; /* -1 - s: symbol number s */
   hr__blob *blob;      /* of CONSTANT and VARIABLE */
   hr_scalar number;
-  int symbol;
+  int symbol;                        /* of a read: its number at the point of ones */
   hr_graph *inner[2];                /* of control flow; the graph's `inner` has references */
   int carried_count, sequence_count; /* of loops */
   const int *axes;                   /* of VMAP: of the arguments, then of the results; -1: none */

@@ -135,7 +135,7 @@ static void make_key(rewrite *r, const hr__node *node) {
   hr_text_clear(&r->key);
   key_word(r, node->kind);
   key_word(r, node->function);
-  key_word(r, node->symbol);
+  key_word(r, node->kind == HR__NODE_SYMBOL ? node->symbol : 0);
   key_word(r, (int64_t)(intptr_t)node->inner[0]);
   key_word(r, (int64_t)(intptr_t)node->inner[1]);
   key_word(r, node->carried_count);

@@ -293,7 +293,7 @@ static hr_value modify(hr__onnx_node *node, const char *name, hr_value x) {
   hr__onnx_value result = input;
   int count = 0;
   if (body != NULL && !hr__onnx_failed(node)) {
-    hr_status status = hr__onnx_run_subgraph(node, body->bytes, 1, &input, 1, &result, &count);
+    hr_status status = hr__onnx_run_subgraph(node, body->bytes, NULL, 1, &input, 1, &result, &count);
     if (status != HR_OK) {
       hr__graph_fail(node->graph, status);
     }

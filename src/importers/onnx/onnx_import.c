@@ -238,7 +238,7 @@ static hr_status read_input(hr__onnx_importer *importer, hr__onnx_scope *scope, 
   hr__onnx_value_info info;
   hr__onnx_value value = {0};
   HR_RETURN_IF_ERROR(hr__onnx_read_value_info(message, &info));
-  if (hr__onnx_scope_find(scope, info.name) != NULL) {
+  if (hr__onnx_scope_find(importer, scope, info.name, &value)) {
     return HR_OK; /* an initializer */
   }
   if (info.name.size > HR_GRAPH_NAME_MAX || !hr__span_is_text(info.name)) {
@@ -326,12 +326,12 @@ static hr_status read_outputs(hr__onnx_importer *importer, const hr__onnx_scope 
       continue;
     }
     HR_RETURN_IF_ERROR(hr__onnx_read_value_info(f.bytes, &info));
-    const hr__onnx_value *value = hr__onnx_scope_find(scope, info.name);
-    if (value == NULL || info.name.size > HR_GRAPH_NAME_MAX) {
+    hr__onnx_value value;
+    if (!hr__onnx_scope_find(importer, scope, info.name, &value) || info.name.size > HR_GRAPH_NAME_MAX) {
       return DAMAGED("output %d is no value of the graph", index);
     }
-    if (!value->is_empty) {
-      HR_RETURN_IF_ERROR(add_output(importer->graph, value, text_of(info.name, name)));
+    if (!value.is_empty) {
+      HR_RETURN_IF_ERROR(add_output(importer->graph, &value, text_of(info.name, name)));
     }
     ++index;
   }

@@ -4,8 +4,8 @@
  * node's outputs. Failures are kept by the graph: a function that adds returns 0 from then on, so that map functions
  * need few checks. The caller puts the node's name in front.
  *
- * Sequences and optionals are lists of the host, known when the model is imported. Subgraphs and functions are mapped
- * in place: a loop whose count is known is mapped so often.
+ * Sequences and optionals are lists of the host, known when the model is imported. Functions are mapped in place, and
+ * so is a branch that is known. Other branches, and bodies of loops, become inner graphs (onnx_inner.h).
  */
 #ifndef HEADRACE_IMPORTERS_ONNX_ONNX_IMPORTER_H_
 #define HEADRACE_IMPORTERS_ONNX_ONNX_IMPORTER_H_
@@ -23,6 +23,7 @@ enum {
 };
 
 typedef struct hr__onnx_list hr__onnx_list;
+typedef struct hr__onnx_inner hr__onnx_inner; /* onnx_inner.h */
 
 /* A tensor, a sequence or an optional. */
 typedef struct hr__onnx_value {
@@ -46,6 +47,7 @@ typedef struct hr__onnx_binding {
 /* The names of a graph or a function. */
 typedef struct hr__onnx_scope {
   struct hr__onnx_scope *outer; /* names of which are visible; NULL: none */
+  hr__onnx_inner *inner;        /* of a subgraph that becomes an inner graph: it captures values of `outer` */
   hr_table names;               /* hr__onnx_binding by hash */
   hr_arena arena;               /* of them */
   const hr__onnx_opsets *opsets;
@@ -66,7 +68,9 @@ typedef struct hr__onnx_symbol {
 } hr__onnx_symbol;
 
 typedef struct hr__onnx_importer {
-  hr_graph *graph;
+  hr_graph *graph;       /* to which nodes are added: the model's, or an inner one */
+  hr__onnx_inner *inner; /* of which it is; NULL: none */
+  uint64_t graph_number, graph_count;
   hr_arena arena; /* lists */
   const char *path;
   hr__onnx_file *file; /* the first of those that are open */
@@ -75,7 +79,7 @@ typedef struct hr__onnx_importer {
   bool wants_fixed; /* another one has to, and the import begins again */
   hr__onnx_model model;
   HR_VECTOR(hr__onnx_function) functions;
-  hr_table constants; /* values by the place of the message in the file */
+  hr_table constants; /* values by the place of the message in the file, and the number of the graph */
   hr_table symbols;   /* hr__onnx_symbol by its name in the graph */
   int node_count;     /* mapped so far */
   int64_t work;       /* done so far, at most WORK_MAX */
@@ -121,8 +125,9 @@ int hr__onnx_operator_since(const hr__onnx_operator_row *row, int64_t opset);
 
 /* ---- scopes ---- */
 
-/* Finds a name in a scope and those around it; NULL: there is none. */
-const hr__onnx_value *hr__onnx_scope_find(const hr__onnx_scope *scope, hr__span name);
+/* Finds a name in a scope and those around it: the value of the graph to which the importer adds. */
+bool hr__onnx_scope_find(hr__onnx_importer *importer, const hr__onnx_scope *scope, hr__span name,
+                         hr__onnx_value *out_value);
 /* Binds a name. DATA_LOSS if the scope has it already, or it is no text. */
 HR_MUST_USE hr_status hr__onnx_scope_bind(hr__onnx_importer *importer, hr__onnx_scope *scope, hr__span name,
                                           hr__onnx_value value);
@@ -134,8 +139,9 @@ HR_MUST_USE hr_status hr__onnx_constant(hr__onnx_importer *importer, hr__span me
 /* Maps all nodes of a graph or a function. field: that of its nodes. */
 HR_MUST_USE hr_status hr__onnx_run_nodes(hr__onnx_importer *importer, hr__onnx_scope *scope, hr__span message,
                                          uint32_t field);
-/* Maps a subgraph of a node for these inputs. outputs: room for the graph's outputs, which are counted. */
-HR_MUST_USE hr_status hr__onnx_run_subgraph(hr__onnx_node *node, hr__span graph, int input_count,
+/* Maps a subgraph of a node for these inputs. outputs: room for the graph's outputs, which are counted. inner: NULL, or
+ * that to which the importer adds. */
+HR_MUST_USE hr_status hr__onnx_run_subgraph(hr__onnx_node *node, hr__span graph, hr__onnx_inner *inner, int input_count,
                                             const hr__onnx_value *inputs, int room, hr__onnx_value *out_values,
                                             int *out_count);
 
@@ -172,6 +178,10 @@ int64_t hr__onnx_known_dim(hr__onnx_node *node, hr_value value, int dim);
 int hr__onnx_axis(hr__onnx_node *node, int64_t axis, int rank);
 bool hr__onnx_is_float(hr_dtype dtype);
 
+/* True if the host knows the elements of a value for all symbols. */
+bool hr__onnx_host_knows(const hr_graph *graph, hr_value value);
+/* The same, and they are the same for all symbols. */
+bool hr__onnx_is_known(const hr_graph *graph, hr_value value);
 /* A value whose elements the host knows when the graph is instantiated, so that attributes may depend on it. If they
  * are computed from an input of the model for which the options have a constant, that takes its place, and the import
  * begins again; of others a run reads up to 16 integers. 0 after a failure. what: the input's role. */

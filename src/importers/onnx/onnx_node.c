@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "headrace/array.h"
+#include "importers/onnx/onnx_inner.h"
 #include "importers/onnx/onnx_integer.h"
 
 /* ---- failures ---- */
@@ -178,8 +179,8 @@ bool hr__onnx_is_float(hr_dtype dtype) {
 
 /* ---- what the host knows ---- */
 
-static bool host_knows(const hr__onnx_node *node, hr_value value) {
-  const hr__graph_value *v = hr__graph_value_of(node->graph, value);
+bool hr__onnx_host_knows(const hr_graph *graph, hr_value value) {
+  const hr__graph_value *v = hr__graph_value_of(graph, value);
   for (int p = 0; p < (v->varies ? HR__GRAPH_POINTS : 1); ++p) {
     const hr__fact *fact = &v->facts[p * v->stride];
     if (fact->is_set && fact->numbers == NULL) {
@@ -189,9 +190,13 @@ static bool host_knows(const hr__onnx_node *node, hr_value value) {
   return true;
 }
 
-static bool fix_input(hr__onnx_importer *importer, hr_value value) {
-  const char *name = hr_graph_value_name(importer->graph, value);
-  for (int i = 0; importer->options != NULL && name != NULL && i < importer->options->constant_count; ++i) {
+bool hr__onnx_is_known(const hr_graph *graph, hr_value value) {
+  const hr__graph_value *v = hr__graph_value_of(graph, value);
+  return value != 0 && !v->varies && v->facts->numbers != NULL;
+}
+
+static bool fix_input(hr__onnx_importer *importer, const char *name) {
+  for (int i = 0; name != NULL && i < importer->options->constant_count; ++i) {
     if (strcmp(importer->options->constants[i].name, name) == 0 && !importer->is_fixed[i]) {
       importer->is_fixed[i] = importer->wants_fixed = true;
       return true;
@@ -208,23 +213,42 @@ static void need(void *arg, const hr_value *value) {
   ((ancestry *)arg)->is_needed[*value] = true;
 }
 
+static bool fix_needed(hr__onnx_importer *importer, const hr_graph *graph, const hr__onnx_inner *inner, ancestry *a);
+
+/* Goes on in the graph around an inner one. Carried values have other numbers in each iteration. */
+static bool fix_around(hr__onnx_importer *importer, const hr__onnx_inner *inner, const bool *is_needed) {
+  ancestry a = {hr_calloc(inner->outer->values.count, sizeof(bool))};
+  for (size_t i = 0; a.is_needed != NULL && i < inner->captured.count; ++i) {
+    hr_value input = inner->graph->inputs.data[(size_t)inner->given_count + i];
+    a.is_needed[is_needed[input] ? inner->captured.data[i] : 0] = true;
+  }
+  bool any = a.is_needed != NULL && fix_needed(importer, inner->outer, inner->around, &a);
+  hr_free(a.is_needed);
+  return any;
+}
+
+/* inner: of the graph; NULL: it is the model's. */
+static bool fix_needed(hr__onnx_importer *importer, const hr_graph *graph, const hr__onnx_inner *inner, ancestry *a) {
+  bool any = false;
+  for (hr_value v = (hr_value)graph->values.count - 1; v > 0; --v) {
+    const hr__node *from = hr__graph_node_of(graph, v);
+    if (a->is_needed[v] && from->kind == HR__NODE_INPUT && inner == NULL) {
+      any |= fix_input(importer, hr_graph_value_name(graph, v));
+    } else if (a->is_needed[v] && from->kind != HR__NODE_SHAPE) {
+      hr__node_each_input(from, need, a);
+    }
+  }
+  return inner != NULL ? fix_around(importer, inner, a->is_needed) : any;
+}
+
 /* Has the options' constants take the place of all inputs on which a value depends. True if there is one. */
 static bool fix_ancestors(hr__onnx_node *node, hr_value value) {
-  hr_graph *graph = node->graph;
-  ancestry a = {hr_calloc(graph->values.count, sizeof(bool))};
+  hr__onnx_importer *importer = node->importer;
+  ancestry a = {hr_calloc(node->graph->values.count, sizeof(bool))};
   bool any = false;
-  if (a.is_needed == NULL || node->importer->options == NULL || node->importer->options->constant_count == 0) {
-    hr_free(a.is_needed);
-    return false;
-  }
-  a.is_needed[value] = true;
-  for (hr_value v = value; v > 0; --v) {
-    const hr__node *from = hr__graph_node_of(graph, v);
-    if (a.is_needed[v] && from->kind == HR__NODE_INPUT) {
-      any |= fix_input(node->importer, v);
-    } else if (a.is_needed[v] && from->kind != HR__NODE_SHAPE) {
-      hr__node_each_input(from, need, &a);
-    }
+  if (a.is_needed != NULL && importer->options != NULL && importer->options->constant_count > 0) {
+    a.is_needed[value] = true;
+    any = fix_needed(importer, node->graph, importer->inner, &a);
   }
   hr_free(a.is_needed);
   return any;
@@ -247,7 +271,7 @@ static int64_t element_count(const hr__fact *fact) {
 
 hr_value hr__onnx_on_host(hr__onnx_node *node, hr_value value, const char *what) {
   enum { READ_MAX = 16 };
-  if (value == 0 || hr__onnx_failed(node) || host_knows(node, value)) {
+  if (value == 0 || hr__onnx_failed(node) || hr__onnx_host_knows(node->graph, value)) {
     return value;
   }
   bool varies = false;
@@ -290,7 +314,7 @@ int hr__onnx_integers(hr__onnx_node *node, hr_value value, const char *what, int
   if (value == 0 || hr__onnx_failed(node)) {
     return -1;
   }
-  if (!host_knows(node, value)) {
+  if (!hr__onnx_host_knows(node->graph, value)) {
     want_host(node, value, what);
     return -1;
   }

@@ -1,6 +1,6 @@
 /* onnx_scope.c: names of a graph, constants, and the nodes that are mapped under these names. */
 #include "base/hash.h"
-#include "importers/onnx/onnx_importer.h"
+#include "importers/onnx/onnx_inner.h"
 
 #define DAMAGED(...) hr_status_make(HR_STATUS_DATA_LOSS, __VA_ARGS__)
 
@@ -21,12 +21,21 @@ static uint64_t find_key(const hr__onnx_scope *scope, hr__span name, hr__onnx_bi
   }
 }
 
-const hr__onnx_value *hr__onnx_scope_find(const hr__onnx_scope *scope, hr__span name) {
+/* Scopes are at most HR__ONNX_DEPTH_MAX deep. */
+bool hr__onnx_scope_find(hr__onnx_importer *importer, const hr__onnx_scope *scope, hr__span name,
+                         hr__onnx_value *out_value) {
   hr__onnx_binding *binding = NULL;
-  for (; scope != NULL && binding == NULL; scope = scope->outer) {
-    (void)find_key(scope, name, &binding);
+  hr__onnx_value outer;
+  (void)find_key(scope, name, &binding);
+  if (binding != NULL) {
+    *out_value = binding->value;
+    return true;
   }
-  return binding != NULL ? &binding->value : NULL;
+  if (scope->outer == NULL || !hr__onnx_scope_find(importer, scope->outer, name, &outer)) {
+    return false;
+  }
+  *out_value = scope->inner != NULL ? hr__onnx_inner_capture(scope->inner, &outer) : outer;
+  return true;
 }
 
 hr_status hr__onnx_scope_bind(hr__onnx_importer *importer, hr__onnx_scope *scope, hr__span name, hr__onnx_value value) {
@@ -121,7 +130,7 @@ static hr_status add_constant(hr__onnx_importer *importer, const hr__onnx_tensor
 
 hr_status hr__onnx_constant(hr__onnx_importer *importer, hr__span message, hr__onnx_value *out_value) {
   hr__onnx_tensor tensor;
-  uint64_t key = (uint64_t)(uintptr_t)message.data;
+  uint64_t key = hr_hash_mix(importer->graph_number, (uint64_t)(uintptr_t)message.data);
   HR_RETURN_IF_ERROR(hr__onnx_read_tensor(message, &tensor));
   hr_value value = (hr_value)(intptr_t)hr_table_get(&importer->constants, key);
   if (value == 0) {
@@ -166,17 +175,15 @@ static hr_status find_inputs(hr__onnx_node *node) {
     if (name.size == 0) {
       continue;
     }
-    const hr__onnx_value *value = hr__onnx_scope_find(node->scope, name);
-    if (value == NULL) {
+    if (!hr__onnx_scope_find(node->importer, node->scope, name, &node->inputs[i])) {
       return DAMAGED("input %d \"%.*s\" is no value before it", i, (int)(name.size < 64 ? name.size : 64),
                      hr__span_is_text(name) ? (const char *)name.data : "");
     }
-    node->inputs[i] = *value;
   }
   while (node->input_count > 0 && node->call->inputs[node->input_count - 1].size == 0) {
     --node->input_count;
   }
-  return HR_OK;
+  return hr_graph_status(node->graph);
 }
 
 static void name_value(hr_graph *graph, hr_value value, hr__span name) {
@@ -290,9 +297,8 @@ static hr_status run_function(hr__onnx_node *node, const hr__onnx_function *func
   hr_status status = bind_parameters(node, &body, &scope);
   status = status == HR_OK ? hr__onnx_run_nodes(node->importer, &scope, function->message, 7) : status;
   for (int i = 0; status == HR_OK && i < node->output_count; ++i) {
-    const hr__onnx_value *value = i < body.output_count ? hr__onnx_scope_find(&scope, body.outputs[i]) : NULL;
-    if (value != NULL) {
-      node->outputs[i] = *value;
+    if (i < body.output_count) {
+      (void)hr__onnx_scope_find(node->importer, &scope, body.outputs[i], &node->outputs[i]);
     }
   }
   hr__onnx_scope_fini(&scope);
@@ -416,8 +422,8 @@ static hr_status bind_subgraph(hr__onnx_node *node, hr__onnx_scope *scope, hr__s
   return hr__wire_status(&wire);
 }
 
-static hr_status read_results(const hr__onnx_scope *scope, hr__span graph, int room, hr__onnx_value *out_values,
-                              int *out_count) {
+static hr_status read_results(hr__onnx_importer *importer, const hr__onnx_scope *scope, hr__span graph, int room,
+                              hr__onnx_value *out_values, int *out_count) {
   hr__wire wire = hr__wire_of(graph);
   *out_count = 0;
   for (hr__field f; hr__wire_next(&wire, &f);) {
@@ -426,26 +432,29 @@ static hr_status read_results(const hr__onnx_scope *scope, hr__span graph, int r
     }
     hr__onnx_value_info info;
     HR_RETURN_IF_ERROR(hr__onnx_read_value_info(f.bytes, &info));
-    const hr__onnx_value *value = hr__onnx_scope_find(scope, info.name);
-    if (value == NULL || *out_count == room) {
-      return DAMAGED(value == NULL ? "output %d of a subgraph is no value" : "a subgraph has more than %d outputs",
+    hr__onnx_value value;
+    bool is_found = hr__onnx_scope_find(importer, scope, info.name, &value);
+    if (!is_found || *out_count == room) {
+      return DAMAGED(!is_found ? "output %d of a subgraph is no value" : "a subgraph has more than %d outputs",
                      *out_count);
     }
-    out_values[(*out_count)++] = *value;
+    out_values[(*out_count)++] = value;
   }
-  return hr__wire_status(&wire);
+  HR_RETURN_IF_ERROR(hr__wire_status(&wire));
+  return hr_graph_status(importer->graph);
 }
 
-hr_status hr__onnx_run_subgraph(hr__onnx_node *node, hr__span graph, int input_count, const hr__onnx_value *inputs,
-                                int room, hr__onnx_value *out_values, int *out_count) {
+hr_status hr__onnx_run_subgraph(hr__onnx_node *node, hr__span graph, hr__onnx_inner *inner, int input_count,
+                                const hr__onnx_value *inputs, int room, hr__onnx_value *out_values, int *out_count) {
   hr__onnx_scope scope = {.outer = node->scope,
+                          .inner = inner,
                           .opsets = node->scope->opsets,
                           .attribute_count = node->scope->attribute_count,
                           .attributes = node->scope->attributes,
                           .depth = node->scope->depth + 1};
   hr_status status = bind_subgraph(node, &scope, graph, input_count, inputs);
   status = status == HR_OK ? hr__onnx_run_nodes(node->importer, &scope, graph, GRAPH_NODES) : status;
-  status = status == HR_OK ? read_results(&scope, graph, room, out_values, out_count) : status;
+  status = status == HR_OK ? read_results(node->importer, &scope, graph, room, out_values, out_count) : status;
   hr__onnx_scope_fini(&scope);
   return status;
 }

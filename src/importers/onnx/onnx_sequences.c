@@ -180,7 +180,7 @@ static bool run_element(hr__onnx_node *node, hr__span body, element_map *m, int 
     m->inputs[i] = list != NULL ? list->values[index] : node->inputs[i];
   }
   hr_status status =
-      hr__onnx_run_subgraph(node, body, node->input_count, m->inputs, node->output_count, m->results, &count);
+      hr__onnx_run_subgraph(node, body, NULL, node->input_count, m->inputs, node->output_count, m->results, &count);
   if (status != HR_OK) {
     hr__graph_fail(node->graph, status);
     return false;

@@ -397,11 +397,11 @@ HR_TEST(a_dim_that_an_input_lacks_is_an_error) {
   refuse(put_compress, 21, HR_STATUS_INVALID_ARGUMENT, "an input has 0 dims, dim 0 is needed");
 }
 
-/* y = relu(...(x)), three times or as often as `x` has rows. */
-static void put_loop(hr_text *text, int64_t count) {
+/* y = relu(...(x)), `count` times or without an end. */
+static void put_loop(hr_text *text, int64_t count, const char *inputs) {
   const int64_t none[1] = {0};
   put_tensor(text, 5, "m", INT64, 0, none, &count, sizeof count);
-  size_t node = begin_node(text, 1, "", "Loop", "m  x", "y");
+  size_t node = begin_node(text, 1, "", "Loop", inputs, "y");
   size_t attribute = hr_protobuf_begin(text, 5);
   hr_protobuf_string(text, 1, "body");
   size_t graph = hr_protobuf_begin(text, 6);
@@ -417,27 +417,35 @@ static void put_loop(hr_text *text, int64_t count) {
   hr_protobuf_end(text, node);
 }
 static void put_three(hr_text *text) {
-  put_loop(text, 3);
+  put_loop(text, 3, "m  x");
 }
 static void put_many(hr_text *text) {
-  put_loop(text, INT64_MAX);
+  put_loop(text, INT64_MAX, "m  x");
+}
+static void put_endless(hr_text *text) {
+  put_loop(text, 0, "  x");
 }
 
-HR_TEST(a_loop_of_a_known_count_is_repeated) {
+HR_TEST(a_body_is_mapped_once) {
   hr_graph *graph = NULL;
   HR_ASSERT_OK(open_nodes(put_three, 21, NULL, &graph));
-  HR_ASSERT_EQ(hr_graph_operation_count(graph), 3);
+  HR_ASSERT_EQ(hr_graph_operation_count(graph), 1);
+  HR_ASSERT(has_function(graph, " = for(@0, "));
+  run_rows(graph, 2, 6, (const float[]){1, 2, 3, 0, 10, 0});
   hr_graph_release(graph);
-  refuse(put_many, 21, HR_STATUS_UNIMPLEMENTED, "a loop runs more than 65536 times");
+  HR_ASSERT_OK(open_nodes(put_many, 21, NULL, &graph));
+  hr_graph_release(graph);
+  refuse(put_endless, 21, HR_STATUS_INVALID_ARGUMENT, "a loop without an end");
 }
 
-/* y = x, after 60,000 runs of a body with 400 initializers. */
+/* y = a sequence of x, after 60,000 runs of a body with 400 initializers. */
 static void put_names(hr_text *text) {
   const int64_t none[1] = {0}, count = 60000;
   const float number = 1;
   char name[16];
   put_tensor(text, 5, "m", INT64, 0, none, &count, sizeof count);
-  size_t node = begin_node(text, 1, "", "Loop", "m  x", "y"), attribute = hr_protobuf_begin(text, 5);
+  put_node(text, 1, "", "SequenceConstruct", "x", "list");
+  size_t node = begin_node(text, 1, "", "Loop", "m  list", "y"), attribute = hr_protobuf_begin(text, 5);
   hr_protobuf_string(text, 1, "body");
   size_t graph = hr_protobuf_begin(text, 6);
   for (int i = 0; i < 400; ++i) {
