@@ -117,8 +117,9 @@ void hr__onnx_map_if(hr__onnx_node *node) {
 typedef struct loop {
   hr__onnx_node *node;
   hr__span body;
-  bool is_loop, is_while;                        /* else Scan; else for */
-  bool is_strict;                                /* dims that change are refused */
+  bool is_loop, is_while; /* else Scan; else for */
+  bool is_strict;         /* dims that change are refused */
+  bool is_endless;
   hr_value limit;                                /* of Loop; 0: none */
   hr_value condition;                            /* of Loop; 0: always true */
   int state_count, sequence_count, output_count; /* output: scanned ones */
@@ -297,6 +298,7 @@ static bool always_goes_on(const loop *l) {
 static hr_status add_for(loop *l) {
   int count = 0;
   if (l->limit == 0) {
+    l->is_endless = true;
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
                           "a loop without an end: no trip count, and a condition that stays "
                           "true");
@@ -401,7 +403,9 @@ void hr__onnx_map_loop(hr__onnx_node *node) {
   }
   hr_status status = map_loop(&l);
   hr__onnx_inner_fini(&l.inner);
-  if (!is_settled(node, status)) {
+  if (l.is_endless) {
+    hr__graph_fail(node->graph, status);
+  } else if (!is_settled(node, status)) {
     hr__onnx_unroll_loop(node, l.body);
   }
 }
