@@ -67,6 +67,8 @@ HR_API void hr_part_retain(hr_part *part);
 HR_API void hr_part_release(hr_part *part);
 /* The number of captured records. */
 HR_API int64_t hr_part_record_count(const hr_part *part);
+/* The host memory of the records; buffers are not counted. */
+HR_API int64_t hr_part_host_bytes(const hr_part *part);
 /* The use of parameter `param` by a run: a sum of HR_PART_READS and HR_PART_WRITES, or 0. A run accepts NULL for an
  * unused parameter. */
 HR_API int hr_part_param_use(const hr_part *part, int param);

@@ -10,7 +10,9 @@
  * operations between two waits, have instances of their own. The session keeps the instances that were used last;
  * constants are shared by all of them.
  *
- * Threads: a session belongs to one thread at a time.
+ * Threads: any number of threads may use a session at the same time. Their runs are appended to its stream one after
+ * the other, in any order. Runs of a graph with variables wait for each other, and so do threads that need an instance
+ * which is being made.
  */
 #ifndef HEADRACE_SESSION_H_
 #define HEADRACE_SESSION_H_
@@ -27,8 +29,9 @@ typedef struct hr_session hr_session;
 typedef struct hr_session_options {
   int instances_max;     /* instances that are kept; 0: HR_SESSION_INSTANCES */
   bool keeps_operations; /* instantiates the graph as it is, without hr_graph_simplify */
+  int64_t bytes_max;     /* host memory of the instances that are kept; 0: HR_SESSION_BYTES. One is always kept */
 } hr_session_options;
-enum { HR_SESSION_INSTANCES = 64 };
+enum { HR_SESSION_INSTANCES = 64, HR_SESSION_BYTES = 64 << 20 };
 
 /* A session of a graph on a stream, which it retains. The graph is simplified (hr_graph_simplify), for which the stream
  * is waited for, and may be released. options: NULL: the defaults. The caller owns the session. */
@@ -53,22 +56,29 @@ HR_API HR_MUST_USE hr_status hr_session_warm(hr_session *session, int input_coun
 HR_API HR_MUST_USE hr_status hr_session_run(hr_session *session, int input_count, const hr_tensor *const *inputs,
                                             int result_count, hr_tensor *out_results);
 
-/* The value of a variable of the graph; the caller owns a reference of its buffer. NOT_FOUND if there is none. */
-HR_API HR_MUST_USE hr_status hr_session_variable(const hr_session *session, const char *name, hr_tensor *out_value);
-/* Sets it to a tensor of the stream's device, of the variable's dtype and dims, which is not copied. */
+/* The value of a variable of the graph; the caller owns a reference of its buffer, which the session shares: it must
+ * not be written. NOT_FOUND if there is none. */
+HR_API HR_MUST_USE hr_status hr_session_variable(hr_session *session, const char *name, hr_tensor *out_value);
+/* Sets it to a copy of a tensor of the stream's device, of the variable's dtype and dims. */
 HR_API HR_MUST_USE hr_status hr_session_set_variable(hr_session *session, const char *name, const hr_tensor *value);
+/* The simplified graph with the current values of its variables as their initial ones, for which the stream is waited:
+ * hr_package_write keeps what was trained. The caller owns one reference. */
+HR_API HR_MUST_USE hr_status hr_session_snapshot(hr_session *session, hr_graph **out_graph);
 
 typedef struct hr_session_stats {
   int64_t runs;
-  int64_t instances;             /* that were made; runs less these found one */
+  int64_t instances;             /* that were made, as there was none */
   int64_t kept;                  /* instances now */
   int64_t records;               /* of the instance that was used last */
   int64_t constant_bytes_copied; /* of constants that the device does not share with the graph */
   int64_t waits;                 /* for numbers that decide dims, branches or iterations */
+  int64_t hits;                  /* times that an instance was there, also of functions and of pieces between waits */
+  int64_t waits_for_instances;   /* of these, it was there after a wait for another thread that made one */
+  int64_t kept_bytes;            /* host memory of the instances now */
 } hr_session_stats;
 
 /* The first `bytes` bytes of the counters. One that this library lacks is 0. */
-HR_API void hr_session_stats_read(const hr_session *session, size_t bytes, hr_session_stats *out_stats);
+HR_API void hr_session_stats_read(hr_session *session, size_t bytes, hr_session_stats *out_stats);
 
 #ifdef __cplusplus
 }

@@ -217,6 +217,9 @@ enum { HR_INTERRUPT_CHECK_MS = 50 };
  * Long programs then run on the device's thread instead of the waiting one. Default: NULL, none. Set it before the
  * first record. */
 HR_API void hr_stream_set_interrupt_check(hr_stream *stream, bool (*wants_interrupt)(void *arg), void *arg);
+/* CANCELLED if that function returns true now: for callers that record for a long time without a wait. Work that was
+ * submitted, or recorded, goes on. */
+HR_API HR_MUST_USE hr_status hr_stream_check_interrupt(hr_stream *stream);
 
 /* Copies row-major host elements to a staging buffer now and records a copy of it to `view`; commits nothing. */
 HR_API HR_MUST_USE hr_status hr_stream_write(hr_stream *stream, const hr_view *view, const void *bytes);

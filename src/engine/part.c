@@ -205,6 +205,10 @@ static void take_records(hr_part *part, hr_trace *trace) {
   hr_vector_fini(&part->part.shapes);
   hr_vector_fini(&part->part.layouts);
   hr_vector_fini(&part->part.marks);
+  hr_vector_trim(&part->part.words);
+  hr_vector_trim(&part->part.locals);
+  hr_vector_trim(&part->part.scalars);
+  hr_vector_trim(&part->part.records);
 }
 
 static void destroy(hr_part *part) {
@@ -273,6 +277,16 @@ void hr_part_release(hr_part *part) {
 
 int64_t hr_part_record_count(const hr_part *part) {
   return (int64_t)part->part.records.count;
+}
+
+int64_t hr_part_host_bytes(const hr_part *part) {
+  const hr_trace *trace = &part->part;
+  size_t bytes = sizeof *part + (size_t)part->buffer_count * (sizeof *part->buffers + sizeof *part->is_temporary) +
+                 (size_t)part->argument_count * sizeof *part->arguments;
+  bytes += trace->words.capacity * sizeof *trace->words.data + trace->locals.capacity * sizeof *trace->locals.data +
+           trace->scalars.capacity * sizeof *trace->scalars.data +
+           trace->records.capacity * sizeof *trace->records.data;
+  return (int64_t)bytes;
 }
 
 int hr_part_param_use(const hr_part *part, int param) {

@@ -108,6 +108,11 @@ void hr_stream_set_interrupt_check(hr_stream *stream, bool (*wants_interrupt)(vo
   hr_mutex_unlock(&stream->mutex);
 }
 
+hr_status hr_stream_check_interrupt(hr_stream *stream) {
+  bool is_interrupted = stream->wants_interrupt != NULL && stream->wants_interrupt(stream->wants_interrupt_arg);
+  return is_interrupted ? hr_status_make(HR_STATUS_CANCELLED, "interrupted") : HR_OK;
+}
+
 /* Waits for all work that the lane was given; true if an interrupt was requested meanwhile. The stream is not locked.
  */
 static bool wait_for_lane(hr_stream *stream) {

@@ -21,7 +21,7 @@ hr_value hr__graph_no_memory(hr_graph *graph, const char *what) {
 }
 
 bool hr__graph_can_change(hr_graph *graph) {
-  if (graph->failure == HR_OK && graph->is_inner) {
+  if (graph->failure == HR_OK && atomic_load_explicit(&graph->is_inner, memory_order_relaxed)) {
     hr__graph_fail(graph,
                    hr_status_make(HR_STATUS_FAILED_PRECONDITION, "graph: another graph uses it: it can't change"));
   }

@@ -76,18 +76,73 @@ static void note_following(void *arg, const hr_value *value) {
   f->follows |= hr__graph_value_of(f->graph, *value)->has_input_numbers;
 }
 
-/* Notes if numbers of inputs must be known on the host. */
-static void note_numbers(hr_graph *graph, const hr__node *node, hr__graph_value *results) {
-  following f = {graph, node->kind == HR__NODE_INPUT}, computed = {graph, false};
-  hr__node_each_input(node, note_following, &f);
-  hr__node alone = *node;
-  alone.input_count = 0;
-  hr__node_each_input(&alone, note_following, &computed);
-  bool is_inside = node->kind == HR__NODE_WHILE || node->kind == HR__NODE_IF || node->kind == HR__NODE_FOR;
-  for (int i = 0; i < 2 && node->inner[i] != NULL; ++i) {
-    is_inside |= node->inner[i]->needs_numbers;
+/* ---- numbers that decide what is recorded ---- */
+
+typedef struct needs {
+  hr_graph *graph;
+  HR_VECTOR(hr_value) open; /* values whose inputs have not been noted */
+  bool has_room;
+} needs;
+
+static void need(void *arg, const hr_value *value) {
+  needs *n = arg;
+  hr__graph_value *v = &n->graph->values.data[*value];
+  if (v->has_input_numbers && !v->needs_numbers) {
+    v->needs_numbers = true;
+    n->has_room &= hr_vector_push(&n->open, *value);
   }
-  graph->needs_numbers |= computed.follows || (f.follows && (node->kind == HR__NODE_READ || is_inside));
+}
+
+/* True if the graph records something else for other numbers of this input. */
+static bool input_needs(const hr_graph *inner, int input) {
+  return inner != NULL && hr__graph_value_of(inner, inner->inputs.data[input])->needs_numbers;
+}
+
+static bool any_input_needs(const hr_graph *inner) {
+  bool needs_any = false;
+  for (size_t i = 0; inner != NULL && i < inner->inputs.count; ++i) {
+    needs_any |= input_needs(inner, (int)i);
+  }
+  return needs_any;
+}
+
+/* Of control flow: a condition or a count, and arguments that decide something inside. In a loop each carried value may
+ * become any other one. */
+static void need_arguments(needs *n, const hr__node *node) {
+  int first = hr__node_first_argument(node);
+  bool is_loop = hr__node_is_loop(node);
+  bool needs_all = node->kind == HR__NODE_WHILE || (is_loop && any_input_needs(node->inner[0]));
+  for (int i = 0; i < node->input_count; ++i) {
+    bool is_needed = needs_all || i < first;
+    for (int k = 0; k < 2 && !is_loop && i >= first; ++k) {
+      is_needed |= input_needs(node->inner[k], i - first);
+    }
+    if (is_needed) {
+      need(n, &node->inputs[i]);
+    }
+  }
+}
+
+/* Notes which numbers decide what this node records, and of which values these are computed. */
+static bool note_needs(hr_graph *graph, const hr__node *node) {
+  needs n = {.graph = graph, .has_room = true};
+  hr__node alone = *node;
+  alone.input_count = node->kind == HR__NODE_READ ? node->input_count : 0; /* then those of attributes are left */
+  hr__node_each_input(&alone, need, &n);
+  if (hr__node_is_control(node)) {
+    need_arguments(&n, node);
+  }
+  while (n.open.count > 0) {
+    hr__node_each_input(hr__graph_node_of(graph, hr_vector_pop(&n.open)), need, &n);
+  }
+  hr_vector_fini(&n.open);
+  return n.has_room;
+}
+
+/* Notes if results are computed from inputs, whose numbers the host may know. */
+static void note_numbers(const hr_graph *graph, const hr__node *node, hr__graph_value *results) {
+  following f = {graph, node->kind == HR__NODE_INPUT};
+  hr__node_each_input(node, note_following, &f);
   for (int i = 0; i < node->result_count; ++i) {
     results[i].has_input_numbers = f.follows && node->kind != HR__NODE_SHAPE;
   }
@@ -120,6 +175,9 @@ hr_value hr__graph_add_node(hr_graph *graph, hr__node *node) {
   }
   for (int i = 0; i < node->result_count; ++i) {
     results[i].node = (int)graph->nodes.count, results[i].result = i;
+  }
+  if (!note_needs(graph, node)) {
+    return hr__graph_no_memory(graph, "an operation");
   }
   note_numbers(graph, node, results);
   graph->nodes.data[graph->nodes.count++] = *node;

@@ -13,8 +13,12 @@ static uint64_t inner_key(const hr_graph *inner) {
   return hr_hash_mix(HR_HASH_SEED, (uint64_t)(uintptr_t)inner);
 }
 
+size_t hr__graph_inner_place(const hr_graph *graph, const hr_graph *inner) {
+  return (size_t)(uintptr_t)hr_table_get(&graph->inner_table, inner_key(inner));
+}
+
 static bool add_inner(hr_graph *graph, hr_graph *inner) {
-  if (hr_table_get(&graph->inner_table, inner_key(inner)) != NULL) {
+  if (hr__graph_inner_place(graph, inner) > 0) {
     return true;
   }
   if (!hr_vector_push(&graph->inner, inner)) {
@@ -63,9 +67,7 @@ static bool use_inner(hr_graph *graph, hr_graph *inner) {
   if (!check_inner(graph, inner)) {
     return false;
   }
-  if (!inner->is_inner) { /* other threads may use it, too */
-    inner->is_inner = true;
-  }
+  atomic_store_explicit(&inner->is_inner, true, memory_order_relaxed); /* other threads may use it, too */
   for (size_t i = 0; i < inner->inner.count; ++i) {
     if (!add_inner(graph, inner->inner.data[i])) {
       return false;

@@ -15,13 +15,14 @@ typedef struct hr__runner {
   /* (optional) The graph's constants by value, with a buffer for each that has one; NULL: none. */
   const hr_tensor *(*constants)(void *arg, const hr_graph *graph);
   /* (optional) Runs an inner graph. Sets false, and does nothing, if it can't. The inputs have buffers. facts: NULL, or
-   * those of the inputs, whose numbers it needs. Results have references of the caller's. */
+   * those of the inputs, with the numbers that decide what is recorded. Results have references of the caller's. */
   hr_status (*run)(void *arg, const hr_graph *inner, const hr_tensor *const *inputs, const hr__fact *const *facts,
                    hr_tensor *out_results, bool *out_is_done);
   int64_t operations_left; /* after so many operations the evaluation fails */
   int64_t waits;
-  int transforms;    /* tapes and vmaps that see the records now: inner graphs have no instances */
-  bool needs_stream; /* set: a failure that a stream in place of a capture would not have */
+  int64_t checked_ns; /* when a loop looked for an interrupt */
+  int transforms;     /* tapes and vmaps that see the records now: inner graphs have no instances */
+  bool needs_stream;  /* set: a failure that a stream in place of a capture would not have */
 } hr__runner;
 
 typedef struct hr__evaluation {

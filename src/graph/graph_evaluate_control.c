@@ -3,7 +3,11 @@
  * A loop evaluates its body once for each iteration: on a capture, all iterations become records of one part. Numbers
  * that the host knows, such as a counter, pass from one iteration to the next without the device. A condition that the
  * device computes is waited for; on a capture this fails, and a session then evaluates on its stream.
+ *
+ * Host memory does not depend on the number of iterations: facts of an iteration live until the end of the next one,
+ * and outputs that are stacked become one tensor for each BLOCK iterations.
  */
+#include "base/thread.h"
 #include "functional/functions.h"
 #include "graph/graph_evaluate.h"
 #include "headrace/array.h"
@@ -45,6 +49,19 @@ static hr_status hr__item_get(hr__evaluation *e, hr_value value, hr__item *out) 
     hr__frame_type(&e->frame, value, &out->tensor);
     out->tensor.number = (hr_scalar){0}, out->tensor.dtype = out->fact.dtype;
   }
+  return HR_OK;
+}
+
+/* Copies what a fact refers to into the evaluation's arena. */
+static hr_status keep_fact(hr__evaluation *e, hr__fact *fact) {
+  int64_t *numbers = NULL, *dims = hr_arena_dup_words(&e->arena, fact->dims, fact->rank);
+  if (fact->numbers != NULL) {
+    numbers = hr_arena_dup_words(&e->arena, fact->numbers, (int)count_of(fact));
+  }
+  if (dims == NULL || (fact->numbers != NULL && numbers == NULL)) {
+    return no_memory();
+  }
+  fact->dims = dims, fact->numbers = numbers;
   return HR_OK;
 }
 
@@ -164,16 +181,7 @@ hr_status hr__evaluate_read(hr__evaluation *e, const hr__node *node) {
 /* An output of an inner evaluation as one of `e`. */
 static hr_status take_output(hr__evaluation *e, hr__evaluation *inner, hr_value value, hr__item *out) {
   HR_RETURN_IF_ERROR(hr__item_get(inner, value, out));
-  hr__fact *fact = &out->fact;
-  int64_t *numbers = NULL, *dims = hr_arena_dup_words(&e->arena, fact->dims, fact->rank);
-  if (fact->numbers != NULL) {
-    numbers = hr_arena_dup_words(&e->arena, fact->numbers, (int)count_of(fact));
-  }
-  if (dims == NULL || (fact->numbers != NULL && numbers == NULL)) {
-    return no_memory();
-  }
-  fact->dims = dims, fact->numbers = numbers;
-  return HR_OK;
+  return keep_fact(e, &out->fact);
 }
 
 static hr_status evaluate_nodes(hr__evaluation *e, hr_stream *stream, const hr_graph *inner,
@@ -203,9 +211,26 @@ static bool has_numbers_of_host(const hr_graph *inner, const hr__item *inputs) {
   return false;
 }
 
-/* True if what the inner graph records depends on numbers that the host knows. */
-static bool depends_on_numbers(const hr_graph *inner, const hr__item *inputs) {
-  return inner->needs_numbers && has_numbers_of_host(inner, inputs);
+/* The facts of inputs with those numbers alone that decide what the inner graph records. Sets NULL if there are none.
+ */
+static hr_status needed_facts(hr__evaluation *e, const hr_graph *inner, const hr__item *inputs,
+                              const hr__fact ***out_facts) {
+  size_t count = inner->inputs.count;
+  bool needs_any = false;
+  hr__fact *facts = HR_ARENA_ARRAY(&e->scratch, hr__fact, count + 1);
+  const hr__fact **places = HR_ARENA_ARRAY(&e->scratch, const hr__fact *, count + 1);
+  if (facts == NULL || places == NULL) {
+    return no_memory();
+  }
+  for (size_t i = 0; i < count; ++i) {
+    facts[i] = inputs[i].fact, places[i] = &facts[i];
+    if (!hr__graph_value_of(inner, inner->inputs.data[i])->needs_numbers) {
+      facts[i].numbers = NULL;
+    }
+    needs_any |= facts[i].numbers != NULL;
+  }
+  *out_facts = needs_any ? places : NULL;
+  return HR_OK;
 }
 
 static hr_status keep_tensors(hr__evaluation *e, int count, const hr_tensor *tensors, hr__item *outputs) {
@@ -280,15 +305,19 @@ static hr_status keep_numbers(hr__evaluation *e, const hr_graph *inner, const hr
 }
 
 /* Runs an instance of the inner graph, if there may be one: numbers of the host are written to the device. In a loop
- * they are others in each iteration, of which there is none. */
+ * those that decide what is recorded are others in each iteration, of which there is none. */
 static hr_status run_instance(hr__evaluation *e, const hr__node *node, const hr_graph *inner, hr__item *inputs,
-                              const hr_tensor *const *places, const hr__fact *const *facts, hr__item *outputs,
-                              bool *out_is_done) {
+                              const hr_tensor *const *places, hr__item *outputs, bool *out_is_done) {
   hr__runner *runner = e->runner;
   int results = (int)inner->outputs.count;
-  bool has_numbers = depends_on_numbers(inner, inputs), is_loop = hr__node_is_loop(node);
+  bool is_loop = hr__node_is_loop(node);
+  const hr__fact **facts = NULL;
   *out_is_done = false;
-  if (runner->run == NULL || e->stream == NULL || runner->transforms > 0 || (has_numbers && is_loop)) {
+  if (runner->run == NULL || e->stream == NULL || runner->transforms > 0) {
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(needed_facts(e, inner, inputs, &facts));
+  if (facts != NULL && is_loop) {
     return HR_OK;
   }
   hr_tensor *tensors = HR_ARENA_ARRAY(&e->scratch, hr_tensor, (size_t)results);
@@ -298,7 +327,7 @@ static hr_status run_instance(hr__evaluation *e, const hr__node *node, const hr_
   for (size_t i = 0; i < inner->inputs.count; ++i) {
     HR_RETURN_IF_ERROR(hr__item_write(e, &inputs[i]));
   }
-  HR_RETURN_IF_ERROR(runner->run(runner->arg, inner, places, has_numbers ? facts : NULL, tensors, out_is_done));
+  HR_RETURN_IF_ERROR(runner->run(runner->arg, inner, places, facts, tensors, out_is_done));
   if (!*out_is_done) {
     return HR_OK;
   }
@@ -319,7 +348,7 @@ hr_status hr__evaluate_inner(hr__evaluation *e, hr_stream *stream, const hr__nod
     places[i] = &inputs[i].tensor, facts[i] = &inputs[i].fact;
   }
   if (stream != NULL) {
-    HR_RETURN_IF_ERROR(run_instance(e, node, inner, inputs, places, facts, outputs, &is_done));
+    HR_RETURN_IF_ERROR(run_instance(e, node, inner, inputs, places, outputs, &is_done));
   }
   return is_done ? HR_OK : evaluate_nodes(e, stream, inner, places, facts, outputs);
 }
@@ -354,6 +383,10 @@ static hr_status evaluate_call(hr__evaluation *e, const hr__node *node, hr__item
 
 /* ---- loops ---- */
 
+enum { BLOCK = 1024 }; /* iterations whose outputs are stacked at once */
+
+typedef HR_VECTOR(hr_tensor) tensors;
+
 typedef struct loop {
   hr__evaluation *e;
   const hr__node *node;
@@ -361,8 +394,11 @@ typedef struct loop {
   hr__item *inputs;                     /* of the body */
   hr__item *outputs;                    /* of the body */
   hr__item *sequences;                  /* those of the arguments */
-  hr_tensor *stacked;                   /* stack_count of each iteration, with references */
-  int64_t iterations, capacity;
+  tensors *stacked; /* of each output that is stacked: those of the iterations since the last block, with references */
+  tensors *blocks;  /* the same, stacked: with a dim for the iterations */
+  int64_t iterations;
+  hr_arena facts[2], scratch; /* facts: of the items of this iteration, and of the one before */
+  int turn;
 } loop;
 
 static hr_status create_loop(hr__evaluation *e, const hr__node *node, loop *l) {
@@ -372,7 +408,9 @@ static hr_status create_loop(hr__evaluation *e, const hr__node *node, loop *l) {
   l->stack_count = node->result_count - node->carried_count;
   l->outputs = HR_ARENA_ARRAY(&e->scratch, hr__item, (size_t)node->result_count);
   l->sequences = HR_ARENA_ARRAY(&e->scratch, hr__item, (size_t)node->sequence_count + 1);
-  if (l->outputs == NULL || l->sequences == NULL) {
+  l->stacked = HR_ARENA_ARRAY(&e->scratch, tensors, (size_t)l->stack_count + 1);
+  l->blocks = HR_ARENA_ARRAY(&e->scratch, tensors, (size_t)l->stack_count + 1);
+  if (l->outputs == NULL || l->sequences == NULL || l->stacked == NULL || l->blocks == NULL) {
     return no_memory();
   }
   HR_RETURN_IF_ERROR(hr__evaluate_arguments(e, node, l->before, &l->inputs));
@@ -383,14 +421,27 @@ static hr_status create_loop(hr__evaluation *e, const hr__node *node, loop *l) {
   return HR_OK;
 }
 
+static void release_tensors(tensors *list) {
+  for (size_t i = 0; i < list->count; ++i) {
+    hr_buffer_release(list->data[i].buffer);
+  }
+  hr_vector_clear(list);
+}
+
 static void free_loop(loop *l) {
   hr__items_release(l->inputs != NULL ? l->input_count : 0, l->inputs);
   hr__items_release(l->outputs != NULL ? l->node->result_count : 0, l->outputs);
   hr__items_release(l->sequences != NULL ? l->node->sequence_count : 0, l->sequences);
-  for (int64_t i = 0; i < l->iterations * l->stack_count; ++i) {
-    hr_buffer_release(l->stacked[i].buffer);
+  for (int i = 0; l->blocks != NULL && i < l->stack_count; ++i) {
+    release_tensors(&l->stacked[i]);
+    release_tensors(&l->blocks[i]);
+    hr_vector_fini(&l->stacked[i]);
+    hr_vector_fini(&l->blocks[i]);
   }
-  hr_free(l->stacked);
+  for (int i = 0; i < 2; ++i) {
+    hr_arena_fini(&l->facts[i]);
+  }
+  hr_arena_fini(&l->scratch);
 }
 
 /* Slice `index` of a sequence: a view. */
@@ -444,26 +495,52 @@ static hr_status set_iteration(loop *l, int64_t index, bool is_none) {
   return set_slices(l, index, is_none);
 }
 
-/* Keeps the outputs of an iteration: carried ones as inputs of the next. */
-static hr_status pass_on(loop *l) {
-  int carried = l->node->carried_count;
-  if (l->iterations == l->capacity && l->stack_count > 0) {
-    int64_t capacity = l->capacity > 0 ? l->capacity * 2 : 8;
-    hr_tensor *larger = hr_realloc(l->stacked, (size_t)(capacity * l->stack_count) * sizeof *larger);
-    if (larger == NULL) {
+/* Joins tensors along dim 0, which for STACK is a new one; they are released. */
+static hr_status join(loop *l, hr_functional function, tensors *parts, hr_tensor *out) {
+  const hr_tensor **places = HR_ARENA_ARRAY(&l->e->scratch, const hr_tensor *, parts->count);
+  hr_tensor joined = {0};
+  if (places == NULL) {
+    return no_memory();
+  }
+  for (size_t i = 0; i < parts->count; ++i) {
+    places[i] = &parts->data[i];
+  }
+  HR_RETURN_IF_ERROR(hr_functional_apply(l->e->stream, function, (int)parts->count, places, 0, NULL, 1, &joined));
+  release_tensors(parts);
+  *out = joined;
+  return HR_OK;
+}
+
+/* Makes one tensor of each output's tensors since the last block. */
+static hr_status end_block(loop *l) {
+  for (int i = 0; i < l->stack_count; ++i) {
+    hr_tensor block = {0};
+    HR_RETURN_IF_ERROR(join(l, HR_FUNCTIONAL_STACK, &l->stacked[i], &block));
+    if (!hr_vector_push(&l->blocks[i], block)) {
+      hr_buffer_release(block.buffer);
       return no_memory();
     }
-    l->stacked = larger, l->capacity = capacity;
   }
+  return HR_OK;
+}
+
+static hr_status keep_outputs(loop *l) {
+  hr__item *outputs = l->outputs + l->node->carried_count;
   for (int i = 0; i < l->stack_count; ++i) {
-    HR_RETURN_IF_ERROR(hr__item_write(l->e, &l->outputs[carried + i]));
+    HR_RETURN_IF_ERROR(hr__item_write(l->e, &outputs[i]));
+    if (!hr_vector_push(&l->stacked[i], outputs[i].tensor)) {
+      return no_memory();
+    }
+    outputs[i] = (hr__item){0};
   }
-  for (int i = 0; i < l->stack_count; ++i) {
-    l->stacked[l->iterations * l->stack_count + i] = l->outputs[carried + i].tensor;
-    l->outputs[carried + i] = (hr__item){0};
-  }
+  return l->stack_count > 0 && (l->iterations + 1) % BLOCK == 0 ? end_block(l) : HR_OK;
+}
+
+/* Keeps the outputs of an iteration: carried ones as inputs of the next. */
+static hr_status pass_on(loop *l) {
+  HR_RETURN_IF_ERROR(keep_outputs(l));
   ++l->iterations;
-  for (int i = 0; i < carried; ++i) {
+  for (int i = 0; i < l->node->carried_count; ++i) {
     hr__item *to = &l->inputs[l->before + i];
     hr_buffer_release(to->tensor.buffer);
     *to = l->outputs[i];
@@ -494,17 +571,52 @@ static hr_status count_iterations(loop *l, int64_t *out_count) {
   return HR_OK;
 }
 
+static hr_status evaluate_iteration(loop *l, int64_t *out_is_true) {
+  HR_RETURN_IF_ERROR(l->node->kind == HR__NODE_WHILE ? check_condition(l, out_is_true) : HR_OK);
+  if (*out_is_true == 0) {
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(set_iteration(l, l->iterations, false));
+  HR_RETURN_IF_ERROR(hr__evaluate_inner(l->e, l->e->stream, l->node, l->node->inner[0], l->inputs, l->outputs));
+  return pass_on(l);
+}
+
+static void swap_arenas(hr_arena *x, hr_arena *y) {
+  const hr_arena kept = *x;
+  *x = *y, *y = kept;
+}
+
+/* An iteration whose facts, and scratch memory, are the loop's. */
+static hr_status iterate_once(loop *l, int64_t *out_is_true) {
+  hr__evaluation *e = l->e;
+  l->turn ^= 1;
+  hr_arena_reset(&l->facts[l->turn]);
+  hr_arena_reset(&l->scratch);
+  swap_arenas(&e->arena, &l->facts[l->turn]);
+  swap_arenas(&e->scratch, &l->scratch);
+  hr_status status = evaluate_iteration(l, out_is_true);
+  swap_arenas(&e->scratch, &l->scratch);
+  swap_arenas(&e->arena, &l->facts[l->turn]);
+  return status;
+}
+
+/* CANCELLED if the stream's owner wants an end. Waits check that, too, but not every loop waits. */
+static hr_status check_interrupt(hr__evaluation *e) {
+  enum { NS_PER_MS = 1000000 };
+  int64_t now = e->stream != NULL ? hr_clock_ns() : 0;
+  if (now - e->runner->checked_ns < (int64_t)HR_INTERRUPT_CHECK_MS * NS_PER_MS) {
+    return HR_OK;
+  }
+  e->runner->checked_ns = now;
+  return hr_stream_check_interrupt(e->stream);
+}
+
 static hr_status iterate(loop *l) {
   int64_t count = 0, is_true = 1;
   HR_RETURN_IF_ERROR(count_iterations(l, &count));
-  while (l->iterations < count) {
-    HR_RETURN_IF_ERROR(l->node->kind == HR__NODE_WHILE ? check_condition(l, &is_true) : HR_OK);
-    if (is_true == 0) {
-      break;
-    }
-    HR_RETURN_IF_ERROR(set_iteration(l, l->iterations, false));
-    HR_RETURN_IF_ERROR(hr__evaluate_inner(l->e, l->e->stream, l->node, l->node->inner[0], l->inputs, l->outputs));
-    HR_RETURN_IF_ERROR(pass_on(l));
+  while (is_true != 0 && l->iterations < count) {
+    HR_RETURN_IF_ERROR(check_interrupt(l->e));
+    HR_RETURN_IF_ERROR(iterate_once(l, &is_true));
   }
   return HR_OK;
 }
@@ -590,29 +702,32 @@ static hr_status stack_none(loop *l, hr__item *results) {
 }
 
 static hr_status stack(loop *l, int output, hr__item *result) {
-  const hr_tensor **parts = HR_ARENA_ARRAY(&l->e->scratch, const hr_tensor *, (size_t)l->iterations);
-  if (parts == NULL || l->iterations > INT32_MAX) {
-    return no_memory();
+  tensors *blocks = &l->blocks[output];
+  if (blocks->count == 1) {
+    result->tensor = hr_vector_pop(blocks);
+  } else {
+    HR_RETURN_IF_ERROR(join(l, HR_FUNCTIONAL_CONCAT, blocks, &result->tensor));
   }
-  for (int64_t i = 0; i < l->iterations; ++i) {
-    parts[i] = &l->stacked[i * l->stack_count + output];
-  }
-  HR_RETURN_IF_ERROR(
-      hr_functional_apply(l->e->stream, HR_FUNCTIONAL_STACK, (int)l->iterations, parts, 0, NULL, 1, &result->tensor));
   return hr__item_note_type(l->e, result);
 }
 
+static hr_status stack_all(loop *l, hr__item *results) {
+  if (l->iterations == 0) {
+    return stack_none(l, results);
+  }
+  HR_RETURN_IF_ERROR(l->iterations % BLOCK != 0 ? end_block(l) : HR_OK);
+  for (int i = 0; i < l->stack_count; ++i) {
+    HR_RETURN_IF_ERROR(stack(l, i, &results[l->node->carried_count + i]));
+  }
+  return HR_OK;
+}
+
 static hr_status give_results(loop *l, hr__item *results) {
-  int carried = l->node->carried_count;
-  for (int i = 0; l->iterations > 0 && i < l->stack_count; ++i) {
-    HR_RETURN_IF_ERROR(stack(l, i, &results[carried + i]));
-  }
-  if (l->iterations == 0 && l->stack_count > 0) {
-    HR_RETURN_IF_ERROR(stack_none(l, results));
-  }
-  for (int i = 0; i < carried; ++i) {
+  HR_RETURN_IF_ERROR(l->stack_count > 0 ? stack_all(l, results) : HR_OK);
+  for (int i = 0; i < l->node->carried_count; ++i) {
     results[i] = l->inputs[l->before + i];
     l->inputs[l->before + i] = (hr__item){0};
+    HR_RETURN_IF_ERROR(keep_fact(l->e, &results[i].fact));
   }
   return HR_OK;
 }

@@ -11,6 +11,8 @@
 #ifndef HEADRACE_GRAPH_GRAPH_NODE_H_
 #define HEADRACE_GRAPH_GRAPH_NODE_H_
 
+#include <stdatomic.h>
+
 #include "base/arena.h"
 #include "base/refcount.h"
 #include "base/table.h"
@@ -93,6 +95,7 @@ typedef struct hr__graph_value {
   bool varies;            /* there is a fact for each point */
   bool is_watched;        /* by a gradient */
   bool has_input_numbers; /* it is computed from inputs, whose numbers the host may know */
+  bool needs_numbers;     /* if the host knows its numbers, they decide what is recorded */
   const hr__fact *facts;  /* of point p: facts[p * stride] */
   int stride;
   const char *const *texts; /* of a value that varies: hr_type's symbols */
@@ -116,8 +119,7 @@ struct hr_graph {
   HR_VECTOR(hr_value) variables;
   HR_VECTOR(hr_value) assigned; /* by variable; 0: nothing */
   hr_table inner_table;         /* by address: the place in `inner`, from 1 on */
-  bool needs_numbers;           /* of inputs on the host: for attributes, conditions and counts */
-  bool is_inner;                /* of another graph: it does not change any more */
+  atomic_bool is_inner;         /* of another graph: it does not change any more */
   bool is_piece;                /* made by hr__graph_cut: dims of inputs are descriptions, and no run relies on them */
   int depth;                    /* of the graphs inside; 0: none */
   int64_t inner_values;         /* see HR_GRAPH_INNER_MAX */
@@ -162,8 +164,11 @@ bool hr__is_word(const char *name);
 size_t hr__graph_bytes(const hr__node *constant);
 /* True for the small constants that are a part of the text. */
 bool hr__graph_is_inline(const hr__node *constant);
-/* A graph with the same nodes and values, in the same order; constants share their elements. The caller owns it. */
-HR_MUST_USE hr_status hr__graph_copy(const hr_graph *graph, hr_graph **out_graph);
+/* A graph with the same nodes and values, in the same order; constants share their elements. variables: NULL, or for
+ * each variable, in their order, the elements that are its initial value in the copy. The caller owns it. */
+HR_MUST_USE hr_status hr__graph_copy(const hr_graph *graph, const void *const *variables, hr_graph **out_graph);
+/* The place of an inner graph in `inner`, from 1 on; 0: it is none. */
+size_t hr__graph_inner_place(const hr_graph *graph, const hr_graph *inner);
 /* A copy of a node in another graph, whose values for the node's inputs are in `map`. Sets its first result. */
 HR_MUST_USE hr_status hr__node_copy(const hr_graph *from, hr_graph *to, hr_value *map, hr_arena *arena,
                                     const hr__node *node, hr_value *out_first);

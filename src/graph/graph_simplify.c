@@ -41,6 +41,7 @@ typedef struct rewrite {
   hr_text key;                   /* of the current node */
   const hr_graph_change *change; /* NULL, or what a copy of live nodes changes */
   int input_count;               /* that were copied or left out */
+  const void *const *variables;  /* NULL, or elements of the next variables */
   bool keeps_all;                /* copies each node */
   bool has_folded;
 } rewrite;
@@ -301,16 +302,24 @@ static hr_status copy_input(rewrite *r, const hr__node *node, hr_value *out_firs
 }
 
 static hr_graph *inner_of(const rewrite *r, hr_graph *inner) {
-  size_t i = 0;
-  while (r->inner != NULL && inner != NULL && r->inner->whole->inner.data[i] != inner) {
-    ++i;
-  }
-  return r->inner != NULL && inner != NULL ? r->inner->copies[i] : inner;
+  return r->inner != NULL && inner != NULL ? r->inner->copies[hr__graph_inner_place(r->inner->whole, inner) - 1]
+                                           : inner;
 }
 
 static hr_value copy_control(rewrite *r, const hr__node *node, const hr_value *inputs) {
   hr_graph *const inner[2] = {inner_of(r, node->inner[0]), inner_of(r, node->inner[1])};
   return hr__graph_add_control(r->to, node, inner, inputs);
+}
+
+/* A variable with the same elements, or with new ones. */
+static hr_value copy_variable(rewrite *r, const hr__node *node) {
+  hr_type type;
+  const char *name = hr_graph_value_name(r->from, node->first);
+  if (r->variables == NULL) {
+    return hr__graph_share_variable(r->to, name, node);
+  }
+  hr_status status = hr_graph_type(r->from, node->first, &type);
+  return status == HR_OK ? hr_graph_variable(r->to, name, &type, *r->variables++) : hr__graph_fail(r->to, status);
 }
 
 /* A copy of a node with inputs of the new graph. */
@@ -346,7 +355,7 @@ static hr_status copy_node(rewrite *r, const hr__node *node, hr_value *out_first
       *out_first = hr_graph_read(r->to, inputs[0]);
       break;
     case HR__NODE_VARIABLE:
-      *out_first = hr__graph_share_variable(r->to, hr_graph_value_name(r->from, node->first), node);
+      *out_first = copy_variable(r, node);
       break;
     default:
       *out_first = copy_control(r, node, inputs);
@@ -560,8 +569,8 @@ static hr_status simplify(const hr_graph *graph, hr_stream *stream, bool *out_ha
   return status;
 }
 
-hr_status hr__graph_copy(const hr_graph *graph, hr_graph **out_graph) {
-  rewrite r = {.from = graph, .keeps_all = true};
+hr_status hr__graph_copy(const hr_graph *graph, const void *const *variables, hr_graph **out_graph) {
+  rewrite r = {.from = graph, .keeps_all = true, .variables = variables};
   HR_RETURN_IF_ERROR(hr_graph_status(graph));
   return finish(&r, out_graph);
 }

@@ -1,10 +1,13 @@
 /* Control flow and variables: graphs as text, applied to a stream and run by sessions, with the same answers. */
+#include <stdio.h>
+#include <sys/resource.h>
+
 #include "graph/graph_test.h"
 #include "headrace/package.h"
 #include "headrace/part.h"
 #include "headrace/session.h"
 
-static hr_session_stats stats_of(const hr_session *session) {
+static hr_session_stats stats_of(hr_session *session) {
   hr_session_stats stats;
   hr_session_stats_read(session, sizeof stats, &stats);
   return stats;
@@ -331,6 +334,110 @@ HR_TEST(long_loops_with_a_counter_do_not_wait) {
 
 /* ---- dims that depend on data ---- */
 
+/* KiB that the process had at most. */
+static int64_t peak_kib(void) {
+  struct rusage usage;
+  HR_ASSERT_EQ(getrusage(RUSAGE_SELF, &usage), 0);
+  return usage.ru_maxrss;
+}
+
+static void run_loop(hr_session *session, int64_t count, int results, const double *expected) {
+  const double limit = (double)count;
+  hr_tensor inputs[2] = {i64_of(count), tensor_of(HR_DTYPE_F64, 0, NULL, &limit)}, out[2];
+  const hr_tensor *places[2] = {&inputs[0], &inputs[1]};
+  double got[2];
+  HR_ASSERT_OK(hr_session_run(session, 2, places, results, out));
+  for (int i = 0; i < results; ++i) {
+    read_doubles(&out[i], &got[i]);
+    HR_ASSERT(got[i] == expected[i]);
+  }
+  release_each(results, out);
+  release_each(2, inputs);
+}
+
+/* A condition of the device, a counter of the host, and outputs that are stacked. */
+HR_TEST(memory_does_not_depend_on_iterations) {
+  enum { FEW = 50000, MANY = 150000, KIB_MOST = 12000 }; /* 400 bytes an iteration were 39,000 */
+  static const char *const texts[2] = {
+      "graph 2\nfunction @0 {\ninput %a f64[]\ninput %l f64[]\n%s = add(%a, 1)\noutput s = %s\n}\n"
+      "function @1 {\ninput %a f64[]\ninput %l f64[]\n%c = less(%a, %l)\noutput c = %c\n}\ninput %n i64[]\n"
+      "input %l f64[]\nconstant %z f64[] = [0.0]\n%0 = while(@0, @1, %z, %l, carried=1)\noutput a = %0\n",
+      "graph 2\nfunction @0 {\ninput %i i64[]\ninput %a f64[]\n%s = add(%a, 1)\n%t = multiply(%i, %a)\n"
+      "output s = %s\noutput t = %t\n}\ninput %n i64[]\ninput %l f64[]\nconstant %z f64[] = [0.0]\n"
+      "%0, %1 = for(@0, %n, %z, carried=1)\n%2 = sum(%1)\noutput a = %0\noutput t = %2\n"};
+  for (int t = 0; t < 2; ++t) {
+    hr_graph *g = graph_of(texts[t]);
+    hr_session *session = session_of(g, NULL);
+    int64_t count = FEW, before = 0;
+    for (int i = 0; i < 2; ++i, count = MANY) {
+      double squares = (double)(count - 1) * (double)count * (double)(2 * count - 1) / 6;
+      run_loop(session, count, 1 + t, (double[]){(double)count, squares});
+      before = i == 0 ? peak_kib() : before;
+    }
+    HR_ASSERT(peak_kib() - before < KIB_MOST);
+    hr_session_release(session);
+    hr_graph_release(g);
+  }
+}
+
+static bool wants_end(void *arg) {
+  return ++*(int *)arg > 1;
+}
+
+HR_TEST(a_loop_without_end_is_interrupted) {
+  int checks = 0;
+  open_stream();
+  hr_graph *g = graph_of(
+      "graph 2\nfunction @0 {\ninput %a f32[]\ninput %d f32[]\n%s = add(%a, %d)\noutput s = %s\n}\n"
+      "function @1 {\ninput %a f32[]\ninput %d f32[]\n%c = less(%a, 3)\noutput c = %c\n}\nvariable %v f32[] = [0.0]\n"
+      "input %d f32[]\n%0 = while(@0, @1, %v, %d, carried=1)\nassign %v = %0\noutput a = %0\n");
+  hr_session *session = session_of(g, NULL);
+  hr_tensor steps[2] = {tensor_of(HR_DTYPE_F32, 0, NULL, F32(0)), tensor_of(HR_DTYPE_F32, 0, NULL, F32(2))}, out;
+  const hr_tensor *places[2] = {&steps[0], &steps[1]};
+  hr_stream_set_interrupt_check(stream, wants_end, &checks);
+  HR_ASSERT_STATUS(hr_session_run(session, 1, &places[0], 1, &out), HR_STATUS_CANCELLED);
+  hr_stream_set_interrupt_check(stream, NULL, NULL);
+  HR_ASSERT_OK(hr_session_run(session, 1, &places[1], 1, &out)); /* from the value before */
+  EXPECT(&out, 4);
+  hr_tensor_release(&out);
+  release_each(2, steps);
+  hr_session_release(session);
+  hr_graph_release(g);
+}
+
+/* %n of the first function is an operand, in the second one it is also a size. */
+HR_TEST(instances_have_the_numbers_that_matter) {
+  open_stream();
+  static const char *const results[2] = {"%1 = multiply(%0, 2)", "%k = read(%n)\n%1 = tile(%0, repetitions=[%k])"};
+  for (int f = 0; f < 2; ++f) {
+    char text[1024];
+    snprintf(
+        text, sizeof text,
+        "graph 2\nfunction @0 {\ninput %%z f32[m]\ninput %%n i64[]\n%%0 = multiply(%%z, %%n)\n%s\noutput y = %%1\n}\n"
+        "input %%x f32[n]\ninput %%z f32[2]\n%%c = nonzero(%%x)\n%%0 = call(@0, %%z, n)\noutput c = %%c\n"
+        "output y = %%0\n",
+        results[f]);
+    hr_graph *g = graph_of(text);
+    hr_session *session = session_of(g, NULL);
+    for (int64_t n = 2; n < 5; ++n) {
+      hr_tensor inputs[2] = {counted(DIMS(n)), tensor_of(HR_DTYPE_F32, DIMS(2), F32(1, 10))}, out[2];
+      const hr_tensor *places[2] = {&inputs[0], &inputs[1]};
+      float got[8];
+      HR_ASSERT_OK(hr_session_run(session, 2, places, 2, out));
+      read(&out[1], got);
+      HR_ASSERT_EQ(out[1].dims[0], f == 0 ? 2 : 2 * n);
+      for (int64_t i = 0; i < out[1].dims[0]; ++i) {
+        HR_ASSERT(got[i] == (float)(n * (2 - f) * (i % 2 == 0 ? 1 : 10)));
+      }
+      release_each(2, out);
+      release_each(2, inputs);
+    }
+    HR_ASSERT_EQ(stats_of(session).instances, f == 0 ? 3 + 1 : 3 + 3); /* live ones of the graph, then the function's */
+    hr_session_release(session);
+    hr_graph_release(g);
+  }
+}
+
 HR_TEST(counts_of_the_device_are_dims) {
   open_stream();
   hr_graph *g = graph_of("graph 2\ninput %x f32[n]\n%m = greater(%x, 1)\n%y = compress(%m, %x)\n%u, %v, %w, %t = "
@@ -615,6 +722,68 @@ HR_TEST(variables_have_memory_of_their_own) {
     release_each(2 + i, out);
     RELEASE(&x, &u);
     hr_session_release(session);
+  }
+}
+
+HR_TEST(a_variable_is_set_to_a_copy) {
+  open_stream();
+  hr_graph *g = graph_of("graph 2\nvariable %w f32[2] = [1.0, 2.0]\n%0 = multiply(%w, 2)\noutput y = %0\n");
+  hr_session *session = session_of(g, NULL);
+  hr_tensor x = tensor_of(HR_DTYPE_F32, DIMS(2), F32(3, 4)), w, y;
+  HR_ASSERT_OK(hr_session_set_variable(session, "w", &x));
+  const hr_view view = hr_tensor_view(&x);
+  HR_ASSERT_OK(hr_stream_write(stream, &view, F32(9, 9))); /* into the same buffer */
+  HR_ASSERT_OK(hr_session_run(session, 0, NULL, 1, &y));
+  EXPECT(&y, 6, 8);
+  HR_ASSERT_OK(hr_session_variable(session, "w", &w));
+  HR_ASSERT(w.buffer != x.buffer);
+  EXPECT(&w, 3, 4);
+  RELEASE(&w, &x);
+  hr_tensor_release(&y);
+  hr_session_release(session);
+  hr_graph_release(g);
+}
+
+/* Of a graph that waits, too, which the session cuts into functions: the package has none of these. */
+HR_TEST(a_snapshot_has_the_values_of_variables) {
+  open_stream();
+  static const char *const waits[2] = {"", "%nz = nonzero(%x)\n%k = max(%nz)\n%l = add(%k, 1)\noutput l = %l\n"};
+  for (int i = 0; i < 2; ++i) {
+    char text[512], path[] = "/tmp/snapshot.XXXXXX";
+    snprintf(text, sizeof text,
+             "graph 2\ninput %%x f32[n]\nvariable %%w f32[2] = [1.0, 2.0]\nvariable %%v i64[] = [7]\n"
+             "%%0 = multiply(%%w, 2)\nassign %%w = %%0\n%%1 = add(%%x, 1)\noutput y = %%1\noutput v = %%v\n%s",
+             waits[i]);
+    hr_graph *g = graph_of(text), *snapshot = NULL, *read = NULL;
+    hr_session *session = session_of(g, NULL), *again = NULL;
+    hr_tensor x = counted(DIMS(3)), out[3], w;
+    const hr_tensor *places[1] = {&x};
+    for (int run = 0; run < 2; ++run) {
+      HR_ASSERT_OK(hr_session_run(session, 1, places, 2 + i, out));
+      release_each(2 + i, out);
+    }
+    HR_ASSERT_OK(hr_session_snapshot(session, &snapshot));
+    HR_ASSERT_EQ(hr_graph_inner_count(snapshot), 0);
+    HR_ASSERT(mkstemp(path) >= 0);
+    HR_ASSERT_OK(hr_package_write(snapshot, path, 0, NULL));
+    hr_package *package = NULL;
+    HR_ASSERT_OK(hr_package_open(path, &package));
+    HR_ASSERT_OK(hr_package_graph(package, &read));
+    hr_package_close(package);
+    again = session_of(read, NULL);
+    HR_ASSERT_OK(hr_session_variable(again, "w", &w));
+    EXPECT(&w, 4, 8);
+    hr_tensor_release(&w);
+    HR_ASSERT_OK(hr_session_run(again, 1, places, 2 + i, out));
+    EXPECT(&out[0], 1, 2, 3);
+    release_each(2 + i, out);
+    hr_tensor_release(&x);
+    hr_session_release(session);
+    hr_session_release(again);
+    hr_graph_release(read);
+    hr_graph_release(snapshot);
+    hr_graph_release(g);
+    remove(path);
   }
 }
 

@@ -1,4 +1,4 @@
-/* graph_instance.c: makes, keeps and runs instances. See graph_instance.h. */
+/* graph_instance.c: makes and runs instances. See graph_instance.h. */
 #include "session/graph_instance.h"
 
 enum { PART_OPERATIONS_MAX = 1 << 16 }; /* evaluated for one part */
@@ -7,12 +7,16 @@ static hr_status no_memory(const char *what) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "session: no host memory for %s", what);
 }
 
-void hr__graph_instance_free(hr__graph_instance *i) {
+void hr__graph_instance_release(hr__graph_instance *i) {
+  if (i == NULL || !hr_refcount_release(&i->refcount)) {
+    return;
+  }
   hr_part_release(i->part);
   hr_free(i->key);
   hr_free(i->results);
   hr_free(i->bytes);
   hr_free(i->params);
+  hr_free(i->uses);
   hr_free(i);
 }
 
@@ -116,12 +120,12 @@ static bool allocate(making *m) {
   m->results = hr_calloc(results + 1, sizeof *m->results);
   m->places = hr_calloc(params + 1, sizeof(hr_tensor *));
   m->buffers = hr_calloc(params + results + 1, sizeof *m->buffers);
-  m->made->key = hr_calloc(m->made->key_count + 1, sizeof *m->made->key);
   m->made->results = hr_calloc(results + 1, sizeof *m->made->results);
   m->made->bytes = hr_calloc(results + 1, sizeof *m->made->bytes);
   m->made->params = hr_calloc(results + 1, sizeof *m->made->params);
-  return m->params != NULL && m->results != NULL && m->places != NULL && m->buffers != NULL && m->made->key != NULL &&
-         m->made->results != NULL && m->made->bytes != NULL && m->made->params != NULL;
+  m->made->uses = hr_calloc(params + 1, sizeof *m->made->uses);
+  return m->params != NULL && m->results != NULL && m->places != NULL && m->buffers != NULL &&
+         m->made->results != NULL && m->made->bytes != NULL && m->made->params != NULL && m->made->uses != NULL;
 }
 
 static void free_making(making *m) {
@@ -150,9 +154,18 @@ static hr_status make_part(making *m, const hr_tensor *const *params) {
   return status;
 }
 
-static hr_status make_instance(hr_session *session, const hr_graph *graph, const hr_tensor *const *params,
-                               const hr__fact *const *facts, const int64_t *key, size_t key_count,
-                               hr__graph_instance **out_instance) {
+/* What a run needs to know of the part. */
+static void describe_part(const making *m) {
+  hr__graph_instance *made = m->made;
+  made->host_bytes = sizeof *made + (size_t)m->result_count * (sizeof *made->results + sizeof *made->bytes);
+  for (int i = 0; made->part != NULL && i < m->param_count; ++i) {
+    made->uses[i] = hr_part_param_use(made->part, i) != 0;
+  }
+  made->host_bytes += made->part != NULL ? (size_t)hr_part_host_bytes(made->part) : 0;
+}
+
+hr_status hr__graph_instance_make(hr_session *session, const hr_graph *graph, const hr_tensor *const *params,
+                                  const hr__fact *const *facts, hr__graph_instance **out_instance) {
   int variables = (int)graph->variables.count;
   making m = {.session = session,
               .graph = graph,
@@ -164,103 +177,17 @@ static hr_status make_instance(hr_session *session, const hr_graph *graph, const
   if (m.made == NULL) {
     return no_memory("an instance");
   }
-  m.made->graph = graph, m.made->key_count = key_count;
+  hr_refcount_init(&m.made->refcount);
+  m.made->graph = graph;
   hr_status status = allocate(&m) ? make_part(&m, params) : no_memory("an instance");
+  if (status == HR_OK) {
+    describe_part(&m);
+    *out_instance = m.made;
+  } else {
+    hr__graph_instance_release(m.made);
+  }
   free_making(&m);
-  if (status != HR_OK) {
-    hr__graph_instance_free(m.made);
-    return status;
-  }
-  memcpy(m.made->key, key, key_count * sizeof *key);
-  ++session->stats.instances;
-  *out_instance = m.made;
-  return HR_OK;
-}
-
-/* ---- instances ---- */
-
-/* The instance for this key, moved to the front; NULL: there is none. */
-static hr__graph_instance *find_instance(hr_session *session, const hr_graph *graph, const int64_t *key, size_t count) {
-  for (hr__graph_instance **link = &session->first; *link != NULL; link = &(*link)->next) {
-    hr__graph_instance *found = *link;
-    if (found->graph == graph && found->key_count == count &&
-        (count == 0 || memcmp(found->key, key, count * sizeof *key) == 0)) {
-      *link = found->next;
-      found->next = session->first;
-      session->first = found;
-      return found;
-    }
-  }
-  return NULL;
-}
-
-/* Numbers of inputs behind those of the symbols: for each input how many, then they. False: there is no room. */
-static bool add_numbers(const hr_graph *graph, const hr__fact *const *facts, int64_t *key, size_t room, size_t *count) {
-  for (size_t i = 0; i < graph->inputs.count; ++i) {
-    size_t elements = facts[i]->numbers != NULL ? 1 : 0;
-    for (int d = 0; d < facts[i]->rank; ++d) {
-      elements *= (size_t)facts[i]->dims[d];
-    }
-    if (*count + 1 + elements > room) {
-      return false;
-    }
-    key[(*count)++] = facts[i]->numbers != NULL ? (int64_t)elements : -1;
-    for (size_t e = 0; e < elements; ++e) {
-      key[(*count)++] = facts[i]->numbers[e];
-    }
-  }
-  return true;
-}
-
-/* The parameters' dims as numbers: those of the symbols, but all dims for a piece. */
-static bool add_dims(const hr_graph *graph, const hr_tensor *const *params, int64_t *key, size_t room, size_t *count) {
-  *count = graph->is_piece ? 0 : graph->symbols.count;
-  for (size_t i = 0; graph->is_piece && i < graph->inputs.count; ++i) {
-    if (*count + (size_t)params[i]->rank > room) {
-      return false;
-    }
-    memcpy(key + *count, params[i]->dims, (size_t)params[i]->rank * sizeof *key);
-    *count += (size_t)params[i]->rank;
-  }
-  return true;
-}
-
-static void add_instance(hr_session *session, hr__graph_instance *made) {
-  made->next = session->first;
-  session->first = made;
-  session->stats.kept = 0;
-  for (hr__graph_instance **link = &session->first; *link != NULL;) {
-    if (session->stats.kept < session->instances_max) {
-      ++session->stats.kept;
-      link = &(*link)->next;
-      continue;
-    }
-    hr__graph_instance *oldest = *link;
-    *link = oldest->next;
-    hr__graph_instance_free(oldest);
-  }
-}
-
-hr_status hr__session_instance(hr_session *session, const hr_graph *graph, const hr_tensor *const *params,
-                               const hr__fact *const *facts, hr__graph_instance **out_instance) {
-  enum { ROOM = 2 * HR_GRAPH_SYMBOLS_MAX };
-  int64_t key[ROOM] = {0};
-  size_t count = 0;
-  HR_RETURN_IF_ERROR(hr__graph_bind(graph, (int)graph->inputs.count, params, key));
-  *out_instance = NULL;
-  if (!add_dims(graph, params, key, ROOM, &count)) {
-    return HR_OK;
-  }
-  if (facts != NULL && !add_numbers(graph, facts, key, ROOM, &count)) {
-    return HR_OK;
-  }
-  *out_instance = find_instance(session, graph, key, count);
-  if (*out_instance == NULL) {
-    HR_RETURN_IF_ERROR(make_instance(session, graph, params, facts, key, count, out_instance));
-    add_instance(session, *out_instance);
-  }
-  session->stats.records = (*out_instance)->part != NULL ? hr_part_record_count((*out_instance)->part) : 0;
-  return HR_OK;
+  return status;
 }
 
 /* ---- running ---- */
@@ -288,32 +215,32 @@ static hr_status copy_row_major(hr_stream *stream, const hr_tensor *x, hr_tensor
 }
 
 /* The buffer of a parameter, or of a row-major copy. */
-static hr_status find_buffer(hr_session *session, running *r, const hr__graph_instance *of, int i, const hr_tensor *x) {
+static hr_status find_buffer(hr_stream *stream, running *r, const hr__graph_instance *of, int i, const hr_tensor *x) {
   if (x->buffer == NULL) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "input \"%s\" has no buffer",
                           hr_graph_value_name(of->graph, hr_graph_input_value(of->graph, i)));
   }
   r->buffers[i] = x->buffer;
-  bool is_used = hr_part_param_use(of->part, i) != 0;
-  if (is_used && (x->offset != 0 || !hr_tensor_is_row_major(x) || hr_buffer_bytes(x->buffer) < hr__tensor_bytes(x))) {
-    HR_RETURN_IF_ERROR(copy_row_major(session->stream, x, &r->copies[i]));
+  if (of->uses[i] &&
+      (x->offset != 0 || !hr_tensor_is_row_major(x) || hr_buffer_bytes(x->buffer) < hr__tensor_bytes(x))) {
+    HR_RETURN_IF_ERROR(copy_row_major(stream, x, &r->copies[i]));
     r->buffers[i] = r->copies[i].buffer;
   }
   return HR_OK;
 }
 
-static hr_status append(hr_session *session, running *r, const hr__graph_instance *of, const hr_tensor *const *params) {
+static hr_status append(hr_stream *stream, running *r, const hr__graph_instance *of, const hr_tensor *const *params) {
   for (int i = 0; i < r->param_count; ++i) {
-    HR_RETURN_IF_ERROR(find_buffer(session, r, of, i, params[i]));
+    HR_RETURN_IF_ERROR(find_buffer(stream, r, of, i, params[i]));
   }
   for (int i = 0; i < r->result_count; ++i) {
     if (of->params[i] < 0) {
-      HR_RETURN_IF_ERROR(hr_buffer_create(hr_stream_device(session->stream), of->bytes[i],
-                                          &r->buffers[r->param_count + r->own_count]));
+      HR_RETURN_IF_ERROR(
+          hr_buffer_create(hr_stream_device(stream), of->bytes[i], &r->buffers[r->param_count + r->own_count]));
       ++r->own_count;
     }
   }
-  return hr_part_run(session->stream, of->part, r->buffers, r->buffers + r->param_count, NULL);
+  return hr_part_run(stream, of->part, r->buffers, r->buffers + r->param_count, NULL);
 }
 
 static void give_results(const running *r, const hr__graph_instance *of, const hr_tensor *const *params,
@@ -328,14 +255,14 @@ static void give_results(const running *r, const hr__graph_instance *of, const h
   }
 }
 
-hr_status hr__graph_instance_run(hr_session *session, const hr__graph_instance *of, const hr_tensor *const *params,
+hr_status hr__graph_instance_run(hr_stream *stream, const hr__graph_instance *of, const hr_tensor *const *params,
                                  hr_tensor *out_results) {
   int variables = (int)of->graph->variables.count;
   running r = {.param_count = (int)of->graph->inputs.count + variables,
                .result_count = (int)of->graph->outputs.count + variables};
   r.copies = hr_calloc((size_t)r.param_count + 1, sizeof *r.copies);
   r.buffers = hr_calloc((size_t)(r.param_count + r.result_count) + 1, sizeof *r.buffers);
-  hr_status status = r.copies != NULL && r.buffers != NULL ? append(session, &r, of, params) : no_memory("a run");
+  hr_status status = r.copies != NULL && r.buffers != NULL ? append(stream, &r, of, params) : no_memory("a run");
   if (status == HR_OK) {
     give_results(&r, of, params, out_results);
   }

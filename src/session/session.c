@@ -1,5 +1,5 @@
-/* session.c: sessions, their constants and variables, and runs. See headrace/session.h; graph_instance.h has the
- * instances.
+/* session.c: sessions, their constants and variables. See headrace/session.h; session_run.c has the runs, and
+ * graph_instance.h the instances.
  */
 #include "headrace/session.h"
 
@@ -46,8 +46,12 @@ static hr_status share_elements(hr_session *session, const hr_graph *graph, bool
   }
   for (size_t n = 0; n < graph->nodes.count; ++n) {
     const hr__node *node = &graph->nodes.data[n];
+    hr_tensor *to = &(*out_constants)[node->first];
     if (hr__node_has_elements(node)) {
-      HR_RETURN_IF_ERROR(share_constant(session, node, is_host, &(*out_constants)[node->first]));
+      HR_RETURN_IF_ERROR(share_constant(session, node, is_host, to));
+      if (!hr_table_put(&session->constant_table, hr_buffer_serial(to->buffer), to->buffer)) {
+        return no_memory("constants");
+      }
     }
   }
   return HR_OK;
@@ -74,11 +78,7 @@ static hr_status share_constants(hr_session *session) {
 
 const hr_tensor *hr__session_constants(void *arg, const hr_graph *graph) {
   const hr_session *session = arg;
-  size_t i = 0;
-  while (graph != session->graph && session->graph->inner.data[i] != graph) {
-    ++i;
-  }
-  return session->constants[graph == session->graph ? 0 : i + 1];
+  return session->constants[hr__graph_inner_place(session->graph, graph)];
 }
 
 static void release_constants(hr_session *session, size_t index, const hr_graph *graph) {
@@ -102,17 +102,17 @@ static hr_status find_variable(const hr_session *session, const char *name, int 
   return hr_status_make(HR_STATUS_NOT_FOUND, "session: there is no variable \"%.64s\"", name);
 }
 
-hr_status hr_session_variable(const hr_session *session, const char *name, hr_tensor *out_value) {
+hr_status hr_session_variable(hr_session *session, const char *name, hr_tensor *out_value) {
   int index = 0;
   HR_RETURN_IF_ERROR(find_variable(session, name, &index));
+  hr_mutex_lock(&session->instances.mutex);
   hr__tensor_share(&session->variables[index], out_value);
+  hr_mutex_unlock(&session->instances.mutex);
   return HR_OK;
 }
 
-hr_status hr_session_set_variable(hr_session *session, const char *name, const hr_tensor *value) {
-  int index = 0;
-  HR_RETURN_IF_ERROR(find_variable(session, name, &index));
-  hr_tensor *x = &session->variables[index];
+/* Fails if a tensor has another type than a variable, whose dtype and dims never change. */
+static hr_status check_value(const char *name, const hr_tensor *x, const hr_tensor *value) {
   bool is_right = value->buffer != NULL && value->dtype == x->dtype && value->rank == x->rank;
   for (int d = 0; is_right && d < x->rank; ++d) {
     is_right = value->dims[d] == x->dims[d];
@@ -125,11 +125,56 @@ hr_status hr_session_set_variable(hr_session *session, const char *name, const h
                           value->buffer == NULL ? " without a buffer" : "", hr_dtype_name(x->dtype),
                           hr__view_dims(&old, wanted));
   }
-  hr_tensor copy;
-  hr__tensor_share(value, &copy);
+  return HR_OK;
+}
+
+hr_status hr_session_set_variable(hr_session *session, const char *name, const hr_tensor *value) {
+  int index = 0;
+  hr_tensor copy = {0};
+  HR_RETURN_IF_ERROR(find_variable(session, name, &index));
+  hr_tensor *x = &session->variables[index];
+  HR_RETURN_IF_ERROR(check_value(name, x, value));
+  HR_RETURN_IF_ERROR(
+      hr_functional_apply(session->stream, HR_FUNCTIONAL_ASTYPE, 1, &value, 0, NULL, 1, &copy)); /* a new buffer */
+  hr_mutex_lock(&session->running);
+  hr_mutex_lock(&session->instances.mutex);
   hr_tensor_release(x);
   *x = copy;
+  hr_mutex_unlock(&session->instances.mutex);
+  hr_mutex_unlock(&session->running);
   return HR_OK;
+}
+
+/* The elements of all variables on the host, one behind the other at multiples of 64 bytes; the caller frees them. */
+static hr_status read_variables(hr_session *session, char **out_bytes, const void ***out_places) {
+  size_t count = session->graph->variables.count, bytes = 0;
+  for (size_t i = 0; i < count; ++i) {
+    bytes += hr_align_up(hr__tensor_bytes(&session->variables[i]), ADOPTED_ALIGNMENT);
+  }
+  *out_bytes = hr_malloc(bytes + 1);
+  *out_places = hr_calloc(count + 1, sizeof **out_places);
+  if (*out_bytes == NULL || *out_places == NULL) {
+    return no_memory("variables");
+  }
+  char *at = *out_bytes;
+  for (size_t i = 0; i < count; ++i) {
+    (*out_places)[i] = at;
+    HR_RETURN_IF_ERROR(hr_array_read(session->stream, &session->variables[i], at));
+    at += hr_align_up(hr__tensor_bytes(&session->variables[i]), ADOPTED_ALIGNMENT);
+  }
+  return HR_OK;
+}
+
+hr_status hr_session_snapshot(hr_session *session, hr_graph **out_graph) {
+  char *bytes = NULL;
+  const void **places = NULL;
+  hr_mutex_lock(&session->running); /* all values are those after one run */
+  hr_status status = read_variables(session, &bytes, &places);
+  hr_mutex_unlock(&session->running);
+  status = status == HR_OK ? hr__graph_copy(session->whole, places, out_graph) : status;
+  hr_free(bytes);
+  hr_free(places);
+  return status;
 }
 
 /* ---- sessions ---- */
@@ -138,11 +183,7 @@ void hr_session_release(hr_session *session) {
   if (session == NULL) {
     return;
   }
-  while (session->first != NULL) {
-    hr__graph_instance *next = session->first->next;
-    hr__graph_instance_free(session->first);
-    session->first = next;
-  }
+  hr__instance_cache_fini(&session->instances);
   for (size_t i = 0; session->variables != NULL && i < session->graph->variables.count; ++i) {
     hr_tensor_release(&session->variables[i]);
   }
@@ -151,40 +192,44 @@ void hr_session_release(hr_session *session) {
   }
   hr_free(session->variables);
   hr_free(session->constants);
+  hr_table_fini(&session->constant_table);
+  hr_mutex_fini(&session->running);
+  hr_graph_release(session->whole);
   hr_graph_release(session->graph);
   hr_stream_release(session->stream);
   hr_free(session);
 }
 
-/* A copy of the graph that nobody changes, with functions between what waits. */
+/* A copy of the graph that nobody changes, and the same with functions between what waits. */
 static hr_status own_graph(hr_session *session, const hr_graph *graph, const hr_session_options *options) {
-  bool is_copy = options != NULL && options->keeps_operations;
-  hr_graph *own = NULL;
-  HR_RETURN_IF_ERROR(is_copy ? hr__graph_copy(graph, &own) : hr_graph_simplify(graph, session->stream, &own));
-  hr_status status = is_copy ? HR_OK : hr__graph_cut(own, &session->graph);
+  HR_RETURN_IF_ERROR(options->keeps_operations ? hr__graph_copy(graph, NULL, &session->whole)
+                                               : hr_graph_simplify(graph, session->stream, &session->whole));
+  hr_status status = options->keeps_operations ? HR_OK : hr__graph_cut(session->whole, &session->graph);
   if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
-    hr_graph_release(own);
     return status;
   }
-  if (is_copy || status != HR_OK) { /* as it is, it can't be cut: for example, functions would be too many */
+  if (session->graph == NULL) { /* as it is, or it can't be cut: for example, functions would be too many */
     hr_status_free(status);
-    session->graph = own;
-  } else {
-    hr_graph_release(own);
+    hr_graph_retain(session->whole);
+    session->graph = session->whole;
   }
   return HR_OK;
 }
 
 hr_status hr_session_create(hr_stream *stream, const hr_graph *graph, const hr_session_options *options,
                             hr_session **out_session) {
+  static const hr_session_options defaults = {0};
   hr_session *session = hr_calloc(1, sizeof *session);
   if (session == NULL) {
     return no_memory("the head");
   }
+  options = options != NULL ? options : &defaults;
   hr_stream_retain(stream);
   session->stream = stream;
-  session->instances_max =
-      options != NULL && options->instances_max > 0 ? options->instances_max : HR_SESSION_INSTANCES;
+  hr_mutex_init(&session->running);
+  hr__instance_cache_init(&session->instances);
+  session->instances.count_max = options->instances_max > 0 ? options->instances_max : HR_SESSION_INSTANCES;
+  session->instances.bytes_max = options->bytes_max > 0 ? options->bytes_max : HR_SESSION_BYTES;
   hr_status status = own_graph(session, graph, options);
   status = status == HR_OK ? share_constants(session) : status;
   if (status != HR_OK) {
@@ -199,181 +244,11 @@ const hr_graph *hr_session_graph(const hr_session *session) {
   return session->graph;
 }
 
-void hr_session_stats_read(const hr_session *session, size_t bytes, hr_session_stats *out_stats) {
+void hr_session_stats_read(hr_session *session, size_t bytes, hr_session_stats *out_stats) {
+  hr_mutex_lock(&session->instances.mutex);
+  hr_session_stats stats = session->stats;
+  stats.kept = session->instances.count, stats.kept_bytes = session->instances.bytes;
+  hr_mutex_unlock(&session->instances.mutex);
   memset(out_stats, 0, bytes);
-  memcpy(out_stats, &session->stats, bytes < sizeof session->stats ? bytes : sizeof session->stats);
-}
-
-/* ---- running ---- */
-
-static hr_status check_counts(const hr_session *session, int input_count, int result_count) {
-  if (input_count != hr_graph_input_count(session->graph)) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "graph: %d inputs, expected %d", input_count,
-                          hr_graph_input_count(session->graph));
-  }
-  if (result_count != hr_graph_output_count(session->graph)) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "session: %d results, expected %d", result_count,
-                          hr_graph_output_count(session->graph));
-  }
-  return HR_OK;
-}
-
-/* The inputs, then the variables. The caller frees them. */
-static hr_status list_params(const hr_session *session, const hr_tensor *const *inputs, const hr_tensor ***out_params) {
-  size_t count = session->graph->inputs.count, variables = session->graph->variables.count;
-  const hr_tensor **params = hr_calloc(count + variables + 1, sizeof(hr_tensor *));
-  if (params == NULL) {
-    return no_memory("a run");
-  }
-  for (size_t i = 0; i < count + variables; ++i) {
-    params[i] = i < count ? inputs[i] : &session->variables[i - count];
-  }
-  *out_params = params;
-  return HR_OK;
-}
-
-/* Runs an inner graph of a live instance. */
-static hr_status run_inner(void *arg, const hr_graph *inner, const hr_tensor *const *inputs,
-                           const hr__fact *const *facts, hr_tensor *out_results, bool *out_is_done) {
-  hr_session *session = arg;
-  hr__graph_instance *found = NULL;
-  HR_RETURN_IF_ERROR(hr__session_instance(session, inner, inputs, facts, &found));
-  *out_is_done = found != NULL && found->part != NULL;
-  return *out_is_done ? hr__graph_instance_run(session, found, inputs, out_results) : HR_OK;
-}
-
-static bool has_buffer(size_t count, const hr_tensor *const *tensors, const hr_buffer *buffer) {
-  for (size_t i = 0; i < count; ++i) {
-    if (tensors[i]->buffer == buffer) {
-      return true;
-    }
-  }
-  return false;
-}
-
-static bool is_constant(const hr_session *session, const hr_buffer *buffer) {
-  const hr_graph *graph = session->graph;
-  for (size_t g = 0; g <= graph->inner.count; ++g) {
-    const hr_graph *of = g == 0 ? graph : graph->inner.data[g - 1];
-    for (size_t v = 0; v < of->values.count; ++v) {
-      if (session->constants[g][v].buffer == buffer) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
-/* True if a result of a live run has memory that is not its own. The new value of a variable may be an old one. */
-static bool shares_memory(const hr_session *session, const hr_tensor *const *params, const hr_tensor *results,
-                          size_t at) {
-  const hr_graph *graph = session->graph;
-  const hr_buffer *buffer = results[at].buffer;
-  if (has_buffer(graph->variables.count, params + graph->inputs.count, buffer)) {
-    return at < graph->outputs.count;
-  }
-  for (size_t i = 0; i < at; ++i) {
-    if (results[i].buffer == buffer) {
-      return true;
-    }
-  }
-  return has_buffer(graph->inputs.count, params, buffer) || is_constant(session, buffer);
-}
-
-/* Copies results that share memory: callers may write to outputs and inputs. */
-static hr_status own_results(hr_session *session, const hr_tensor *const *params, hr_tensor *results) {
-  for (size_t i = 0; i < session->graph->outputs.count + session->graph->variables.count; ++i) {
-    const hr_tensor *from = &results[i];
-    hr_tensor copy = {0};
-    if (shares_memory(session, params, results, i)) {
-      HR_RETURN_IF_ERROR(hr_functional_apply(session->stream, HR_FUNCTIONAL_ASTYPE, 1, &from, 0, NULL, 1, &copy));
-      hr_tensor_release(&results[i]);
-      results[i] = copy;
-    }
-  }
-  return HR_OK;
-}
-
-static void release_results(const hr_session *session, hr_tensor *results) {
-  for (size_t i = 0; i < session->graph->outputs.count + session->graph->variables.count; ++i) {
-    hr_tensor_release(&results[i]);
-  }
-}
-
-static hr_status run_live(hr_session *session, const hr_tensor *const *params, hr_tensor *results) {
-  hr__runner runner = {
-      .arg = session, .constants = hr__session_constants, .run = run_inner, .operations_left = INT64_MAX};
-  HR_RETURN_IF_ERROR(hr__graph_evaluate(session->graph, session->stream, params, NULL,
-                                        params + session->graph->inputs.count, &runner, results));
-  session->stats.waits += runner.waits;
-  hr_status status = own_results(session, params, results);
-  if (status != HR_OK) {
-    release_results(session, results);
-  }
-  return status;
-}
-
-/* All results: outputs, then values of variables. */
-static hr_status run(hr_session *session, const hr_tensor *const *params, hr_tensor *results) {
-  hr__graph_instance *found = NULL;
-  HR_RETURN_IF_ERROR(hr__session_instance(session, session->graph, params, NULL, &found));
-  return found->part != NULL ? hr__graph_instance_run(session, found, params, results)
-                             : run_live(session, params, results);
-}
-
-static void keep_results(hr_session *session, const hr_tensor *results, hr_tensor *out_results) {
-  size_t outputs = session->graph->outputs.count;
-  for (size_t i = 0; i < outputs; ++i) {
-    out_results[i] = results[i];
-  }
-  for (size_t i = 0; i < session->graph->variables.count; ++i) {
-    hr_tensor_release(&session->variables[i]);
-    session->variables[i] = results[outputs + i];
-  }
-  ++session->stats.runs;
-}
-
-hr_status hr_session_warm(hr_session *session, int input_count, const hr_tensor *const *inputs) {
-  hr__graph_instance *found = NULL;
-  const hr_tensor **params = NULL;
-  HR_RETURN_IF_ERROR(check_counts(session, input_count, hr_graph_output_count(session->graph)));
-  HR_RETURN_IF_ERROR(list_params(session, inputs, &params));
-  hr_status status = hr__session_instance(session, session->graph, params, NULL, &found);
-  hr_free(params);
-  return status;
-}
-
-/* A graph without variables, mostly: nothing is listed. Sets false, and does nothing, if the instance is live. */
-static hr_status run_part(hr_session *session, const hr_tensor *const *inputs, hr_tensor *out_results,
-                          bool *out_is_done) {
-  hr__graph_instance *found = NULL;
-  HR_RETURN_IF_ERROR(hr__session_instance(session, session->graph, inputs, NULL, &found));
-  *out_is_done = found->part != NULL;
-  if (*out_is_done) {
-    HR_RETURN_IF_ERROR(hr__graph_instance_run(session, found, inputs, out_results));
-    ++session->stats.runs;
-  }
-  return HR_OK;
-}
-
-hr_status hr_session_run(hr_session *session, int input_count, const hr_tensor *const *inputs, int result_count,
-                         hr_tensor *out_results) {
-  const hr_tensor **params = NULL;
-  bool is_done = false;
-  HR_RETURN_IF_ERROR(check_counts(session, input_count, result_count));
-  if (session->graph->variables.count == 0) {
-    HR_RETURN_IF_ERROR(run_part(session, inputs, out_results, &is_done));
-  }
-  if (is_done) {
-    return HR_OK;
-  }
-  HR_RETURN_IF_ERROR(list_params(session, inputs, &params));
-  hr_tensor *results = hr_calloc((size_t)result_count + session->graph->variables.count + 1, sizeof *results);
-  hr_status status = results != NULL ? run(session, params, results) : no_memory("a run");
-  if (status == HR_OK) {
-    keep_results(session, results, out_results);
-  }
-  hr_free(results);
-  hr_free(params);
-  return status;
+  memcpy(out_stats, &stats, bytes < sizeof stats ? bytes : sizeof stats);
 }

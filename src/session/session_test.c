@@ -6,7 +6,7 @@
 
 static const float weights[12] = {1, -2, 3, 4, -5, 6, 7, 8, -9, 10, 11, -12};
 
-static hr_session_stats stats_of(const hr_session *session) {
+static hr_session_stats stats_of(hr_session *session) {
   hr_session_stats stats;
   hr_session_stats_read(session, sizeof stats, &stats);
   return stats;
@@ -51,6 +51,27 @@ HR_TEST(a_session_keeps_an_instance_for_each_set_of_dims) {
   HR_ASSERT_EQ(stats_of(session).records, 2);
   HR_ASSERT_EQ(stats_of(session).constant_bytes_copied, 0); /* the graph's memory is the device's */
   hr_session_release(session);
+}
+
+HR_TEST(instances_have_a_limit_of_bytes) {
+  hr_graph *g = layer();
+  hr_session *session = session_of(g, &(hr_session_options){.bytes_max = 1});
+  for (int64_t n = 1; n < 4; ++n) {
+    hr_tensor x = counted(DIMS(n, 3)), y;
+    const hr_tensor *inputs[1] = {&x};
+    for (int run = 0; run < 2; ++run) {
+      HR_ASSERT_OK(hr_session_run(session, 1, inputs, 1, &y));
+      hr_tensor_release(&y);
+    }
+    hr_tensor_release(&x);
+    const hr_session_stats stats = stats_of(session);
+    HR_ASSERT_EQ(stats.kept, 1);
+    HR_ASSERT_EQ(stats.instances, n);
+    HR_ASSERT_EQ(stats.hits, n);
+    HR_ASSERT(stats.kept_bytes > 100 && stats.kept_bytes < 10000);
+  }
+  hr_session_release(session);
+  hr_graph_release(g);
 }
 
 HR_TEST(inputs_of_any_layout_are_accepted) {

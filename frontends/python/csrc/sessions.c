@@ -182,7 +182,11 @@ static int add_arguments_of(session_object *self, feeds *f, PyObject *const *arg
 static hr_status run_on_stream(session_object *self, feeds *f) {
   hr_stream *stream = traced_stream(f->stream);
   if (__builtin_expect(stream == self->stream && !has_hooks(stream), 1)) {
-    return hr_session_run(self->session, f->count, f->tensors, self->output_count, f->results);
+    hr_status status;
+    Py_BEGIN_ALLOW_THREADS; /* it may wait for numbers, or for another thread's run */
+    status = hr_session_run(self->session, f->count, f->tensors, self->output_count, f->results);
+    Py_END_ALLOW_THREADS;
+    return status;
   }
   const hr_graph *graph = hr_session_graph(self->session);
   return hr_graph_variable_count(graph) == 0
@@ -368,7 +372,9 @@ static PyObject *warm_session(PyObject *object, PyObject *args, PyObject *named)
   if (types == NULL || places == NULL) {
     PyErr_NoMemory();
   } else if (take_types(self, named, types, places) == 0) {
+    Py_BEGIN_ALLOW_THREADS;
     status = hr_session_warm(self->session, self->input_count, places);
+    Py_END_ALLOW_THREADS;
   }
   PyMem_Free(types);
   PyMem_Free(places);
@@ -414,11 +420,27 @@ static PyObject *set_variable(PyObject *object, PyObject *args) {
   if (x == NULL) {
     return NULL;
   }
-  hr_status status = x->stream == self->stream
-                         ? hr_session_set_variable(self->session, text, &x->tensor)
-                         : hr_status_make(HR_STATUS_INVALID_ARGUMENT, "session: a value of another device or a trace");
+  hr_status status;
+  if (x->stream == self->stream) {
+    Py_BEGIN_ALLOW_THREADS;
+    status = hr_session_set_variable(self->session, text, &x->tensor);
+    Py_END_ALLOW_THREADS;
+  } else {
+    status = hr_status_make(HR_STATUS_INVALID_ARGUMENT, "session: a value of another device or a trace");
+  }
   Py_DECREF((PyObject *)x);
   return status == HR_OK ? Py_NewRef(Py_None) : raise_status(status);
+}
+
+/* snapshot(): a graph */
+static PyObject *take_snapshot(PyObject *object, PyObject *unused) {
+  (void)unused;
+  hr_graph *graph = NULL;
+  hr_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = hr_session_snapshot(((session_object *)object)->session, &graph);
+  Py_END_ALLOW_THREADS;
+  return status == HR_OK ? new_graph(graph) : raise_status(status);
 }
 
 /* ---- attributes ---- */
@@ -427,9 +449,11 @@ static PyObject *read_stats(PyObject *object, PyObject *unused) {
   (void)unused;
   hr_session_stats s;
   hr_session_stats_read(((session_object *)object)->session, sizeof s, &s);
-  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L}", "runs", (long long)s.runs, "instances", (long long)s.instances,
-                       "kept", (long long)s.kept, "records", (long long)s.records, "constant_bytes_copied",
-                       (long long)s.constant_bytes_copied, "waits", (long long)s.waits);
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "runs", (long long)s.runs, "instances",
+                       (long long)s.instances, "kept", (long long)s.kept, "records", (long long)s.records,
+                       "constant_bytes_copied", (long long)s.constant_bytes_copied, "waits", (long long)s.waits, "hits",
+                       (long long)s.hits, "waits_for_instances", (long long)s.waits_for_instances, "kept_bytes",
+                       (long long)s.kept_bytes);
 }
 
 static PyObject *get_graph(PyObject *object, void *unused) {
@@ -504,17 +528,22 @@ static PyObject *session_of(graph_object *graph, hr_stream *stream, const hr_ses
   return (PyObject *)self;
 }
 
-/* Session(source, device=None, instances=64, simplify=True) */
+/* Session(source, device=None, instances=64, simplify=True, instance_bytes=64 << 20) */
 static PyObject *create_session(PyTypeObject *type, PyObject *args, PyObject *names) {
   (void)type;
-  static char *keywords[] = {"source", "device", "instances", "simplify", NULL};
+  static char *keywords[] = {"source", "device", "instances", "simplify", "instance_bytes", NULL};
   PyObject *source, *device = Py_None;
   int instances = HR_SESSION_INSTANCES, simplify = 1;
-  if (!PyArg_ParseTupleAndKeywords(args, names, "O|Oip:Session", keywords, &source, &device, &instances, &simplify)) {
+  long long bytes = HR_SESSION_BYTES;
+  if (!PyArg_ParseTupleAndKeywords(args, names, "O|OipL:Session", keywords, &source, &device, &instances, &simplify,
+                                   &bytes)) {
     return NULL;
   }
   if (instances < 1) {
     return PyErr_Format(PyExc_ValueError, "session: instances is %d, expected at least 1", instances);
+  }
+  if (bytes < 1) {
+    return PyErr_Format(PyExc_ValueError, "session: instance_bytes is %lld, expected at least 1", bytes);
   }
   if (is_tracing()) {
     PyErr_SetString(PyExc_ValueError, "session: a session can't be made while compile() traces a function");
@@ -522,7 +551,7 @@ static PyObject *create_session(PyTypeObject *type, PyObject *args, PyObject *na
   }
   hr_stream *stream = stream_of_device(device);
   PyObject *graph = stream == NULL ? NULL : Py_TYPE(source) == graph_type ? Py_NewRef(source) : graph_of_file(source);
-  const hr_session_options options = {.instances_max = instances, .keeps_operations = !simplify};
+  const hr_session_options options = {.instances_max = instances, .keeps_operations = !simplify, .bytes_max = bytes};
   PyObject *result = graph != NULL ? session_of((graph_object *)graph, stream, &options) : NULL;
   Py_XDECREF(graph);
   return result;
@@ -537,6 +566,8 @@ static PyMethodDef session_methods[] = {
     {"variable", read_variable, METH_O, "variable($self, name, /)\n--\n\nThe value of a variable of the graph."},
     {"set_variable", set_variable, METH_VARARGS,
      "set_variable($self, name, value, /)\n--\n\nSets a variable of the graph."},
+    {"snapshot", take_snapshot, METH_NOARGS,
+     "snapshot($self, /)\n--\n\nThe graph with the current values of its variables, which save() keeps in a package."},
     {"stats", read_stats, METH_NOARGS, "stats($self, /)\n--\n\nCounters: runs, instances, kept, records, waits, ..."},
     {NULL, NULL, 0, NULL}};
 

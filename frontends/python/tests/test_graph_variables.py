@@ -44,6 +44,24 @@ def test_variables_are_set(tmp_path):
     np.testing.assert_array_equal(np.asarray(session()["y"]), np.arange(6).reshape(3, 2).T)
 
 
+def test_values_outside_of_a_session_are_copies():
+    session = hr.Session(make_step())
+    w = session.variable("w")
+    w[0] = 9
+    w += 1
+    assert session.variable("w").tolist() == [4, 1]
+
+
+def test_a_snapshot_keeps_what_was_trained(tmp_path):
+    session = hr.Session(make_step())
+    for _ in range(2):
+        session(t=[2, 1])
+    session.snapshot().save(tmp_path / "trained.hrpkg")
+    again = hr.Session(tmp_path / "trained.hrpkg")
+    assert again.variable("w").tolist() == session.variable("w").tolist() == [2.5, 1]
+    assert float(again(t=[2, 1])["loss"]) == float(session(t=[2, 1])["loss"]) == 0.25
+
+
 def test_wrong_variables_are_refused():
     graph = make_step()
     with pytest.raises(ValueError, match="w"):

@@ -1,5 +1,7 @@
 """headrace.Session: inputs of all kinds, instances, traces and gradients through a session, and wrong inputs."""
 
+import subprocess
+import sys
 import threading
 
 import headrace as hr
@@ -199,3 +201,36 @@ def test_threads_share_a_session():
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_limits_and_counters():
+    session = hr.Session(make_graph(), instances=2, instance_bytes=1 << 20)
+    for n in (1, 2, 3, 3, 1):
+        session(x=np.zeros((n, 3), np.float32), t=np.zeros(n, np.int64))
+    stats = session.stats()
+    assert (stats["runs"], stats["instances"], stats["hits"], stats["kept"]) == (5, 4, 1, 2)
+    assert 0 < stats["kept_bytes"] < 1 << 20
+    with pytest.raises(ValueError, match="instance_bytes is 0"):
+        hr.Session(make_graph(), instance_bytes=0)
+
+
+ENDLESS = """
+import os, signal, threading
+import headrace as hr
+graph = hr.Graph()
+x, step = graph.input("x", "float32", []), graph.input("step", "float32", [])
+(y,) = graph.while_loop(lambda x, step: x < 10, lambda x, step: x + step, [x], [step])
+graph.output("y", y)
+session = hr.Session(graph)
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    session(x=0, step=0)
+    print("no end")
+except KeyboardInterrupt:
+    print(float(session(x=0, step=4)["y"]))
+"""
+
+
+def test_an_interrupt_ends_a_loop():
+    done = subprocess.run([sys.executable, "-c", ENDLESS], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "12.0\n", done.stderr
