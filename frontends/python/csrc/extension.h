@@ -258,6 +258,10 @@ extern PyMethodDef vmap_methods[];
 
 extern PyMethodDef list_methods[];
 
+/* ---- places.c: for headrace/nn and headrace/optimizers ---- */
+
+extern PyMethodDef place_methods[];
+
 /* ---- files.c ---- */
 
 extern PyMethodDef file_methods[];

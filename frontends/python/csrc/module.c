@@ -302,8 +302,9 @@ static int fill_module(PyObject *module) {
       PyModule_AddFunctions(module, file_methods) < 0 || PyModule_AddFunctions(module, compile_methods) < 0 ||
       PyModule_AddFunctions(module, vmap_methods) < 0 || PyModule_AddFunctions(module, pickle_methods) < 0 ||
       PyModule_AddFunctions(module, mlx_methods) < 0 || PyModule_AddFunctions(module, list_methods) < 0 ||
-      PyModule_AddFunctions(module, recorder_methods) < 0 || PyModule_AddFunctions(module, model_methods) < 0 ||
-      add_compiled(module) < 0 || add_graphs(module) < 0 || add_sessions(module) < 0 || add_packages(module) < 0 ||
+      PyModule_AddFunctions(module, place_methods) < 0 || PyModule_AddFunctions(module, recorder_methods) < 0 ||
+      PyModule_AddFunctions(module, model_methods) < 0 || add_compiled(module) < 0 || add_graphs(module) < 0 ||
+      add_sessions(module) < 0 || add_packages(module) < 0 ||
       PyModule_AddObjectRef(module, "Array", (PyObject *)array_type) < 0 || add_late_methods() < 0) {
     return -1;
   }

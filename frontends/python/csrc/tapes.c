@@ -397,6 +397,18 @@ static PyObject *end_custom(PyObject *module, PyObject *args) {
 
 /* ---- copies ---- */
 
+/* The copy of a row-major tensor, which is most of them. *out_is_made false: another one. */
+static hr_status copy_alike(hr_stream *stream, const hr_tensor *x, hr_tensor *out, bool *out_is_made) {
+  hr_view from = hr_tensor_view(x), made;
+  HR_RETURN_IF_ERROR(hr_stream_record_alike(stream, HR_OP_COPY, 1, &from, &made));
+  *out_is_made = made.buffer != NULL;
+  if (*out_is_made) {
+    *out = *x;
+    out->buffer = made.buffer, out->offset = 0;
+  }
+  return HR_OK;
+}
+
 /* A trace copies arrays of the device's stream, too: a tape on its capture sees them. */
 static PyObject *copy_of(array_object *x) {
   const hr_tensor *value = &x->tensor;
@@ -405,8 +417,12 @@ static PyObject *copy_of(array_object *x) {
   if (copy == NULL) {
     return NULL;
   }
-  const hr_attribute shape = {.kind = HR_ATTRIBUTE_INTS, .count = x->tensor.rank, .value = {.ints = x->tensor.dims}};
-  hr_status status = hr_functional_apply(stream, HR_FUNCTIONAL_FULL, 1, &value, 1, &shape, 1, &copy->tensor);
+  bool is_made;
+  hr_status status = copy_alike(stream, value, &copy->tensor, &is_made);
+  if (status == HR_OK && !is_made) {
+    const hr_attribute shape = {.kind = HR_ATTRIBUTE_INTS, .count = value->rank, .value = {.ints = value->dims}};
+    status = hr_functional_apply(stream, HR_FUNCTIONAL_FULL, 1, &value, 1, &shape, 1, &copy->tensor);
+  }
   return (PyObject *)array_or_raise(copy, status);
 }
 
@@ -414,6 +430,25 @@ static PyObject *copy_of(array_object *x) {
 static PyObject *copy(PyObject *module, PyObject *x) {
   (void)module;
   return is_array(x) ? copy_of(as_array(x)) : PyErr_Format(PyExc_TypeError, "expected an array, not %R", x);
+}
+
+/* _tape_copies(arrays): the list of their copies, and one of further arrays on these. */
+static PyObject *copies(PyObject *module, PyObject *arrays) {
+  (void)module;
+  Py_ssize_t count = PyList_Size(arrays);
+  PyObject *made = count >= 0 ? PyList_New(count) : NULL, *shared = count >= 0 ? PyList_New(count) : NULL;
+  int failed = made == NULL || shared == NULL;
+  for (Py_ssize_t i = 0; !failed && i < count; ++i) {
+    PyObject *copied = copy(NULL, PyList_GetItem(arrays, i));
+    PyObject *again = copied != NULL ? (PyObject *)share_array(as_array(copied)) : NULL;
+    failed = again == NULL;
+    (void)PyList_SetItem(made, i, copied);
+    (void)PyList_SetItem(shared, i, again);
+  }
+  PyObject *both = !failed ? PyTuple_Pack(2, made, shared) : NULL;
+  Py_XDECREF(made);
+  Py_XDECREF(shared);
+  return both;
 }
 
 /* stop_gradient(x): a copy that no tape sees. */
@@ -437,6 +472,7 @@ PyMethodDef tape_methods[] = {
     {"_tape_gradient", gradient, METH_VARARGS, NULL},
     {"_tape_product", product, METH_VARARGS, NULL},
     {"_tape_copy", copy, METH_O, NULL},
+    {"_tape_copies", copies, METH_O, NULL},
     {"_custom_begin", begin_custom, METH_O, NULL},
     {"_custom_end", end_custom, METH_VARARGS, NULL},
     {"_custom_cancel", cancel, METH_O, NULL},

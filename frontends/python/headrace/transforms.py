@@ -187,8 +187,7 @@ def _gradients_of(who, call, loss_of, chosen):
 
 def _value_and_gradients(who, call, arrays):
     """The result of call(copies of the arrays), and the list of gradients of it, or of its first part."""
-    copies = [_arrays._tape_copy(x) for x in arrays]
-    leaves = [x.copy() for x in copies]  # the function may write to its own
+    copies, leaves = _arrays._tape_copies(arrays)  # the function may write to its own
     with _Tape(leaves) as tape:
         value = call(copies)
         _arrays._tape_end(tape)

@@ -13,6 +13,7 @@ import numpy as np
 from test_vmap import CASES
 
 import headrace as hr
+from headrace import nn, optimizers
 
 REPEATS = 24
 WATCHED = [None, True, False, (), hr.Array, hr.float32, hr.int64, hr.float64, float, int, np.ndarray, NotImplemented]
@@ -63,6 +64,8 @@ def right_calls():
     first = {name: [hr.array(np.array(a[0])) for a in arrays] for name, (_, *arrays) in CASES.items()}
     calls = {name: (lambda f=fun, a=first[name]: f(*a)) for name, (fun, *_) in CASES.items()}
     compiled = hr.compile(lambda y: hr.tanh(y).sum(axis=0))
+    model, optimizer = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)), optimizers.Adam(1e-3)
+    step = nn.value_and_grad(model, lambda x: model(x).sum())
     calls |= {
         "operators": lambda: (x + 1, 2 - x, x * x, x / 3, x**2, -x, abs(x), x > 1, x == x, x // 2, x % 3, x @ x.T),
         "numbers": lambda: (x[0, 0].item(), float(x[1, 1]), int(x[1, 2]), bool(x[1, 1]), x.tolist(), repr(x), len(x)),
@@ -72,6 +75,7 @@ def right_calls():
         "grad": lambda: hr.value_and_grad(lambda y: (hr.sin(y) * y).sum())(x),
         "second order": lambda: hr.grad(lambda y: (hr.grad(lambda z: (z**3).sum())(y)).sum())(x),
         "jvp, vjp": lambda: (hr.jvp(hr.sin, [x], [x]), hr.vjp(hr.sin, [x], [x])),
+        "training step": lambda: optimizer.update(model, step(hr.ones((1, 2)))[1]),
         "vmap": lambda: hr.vmap(lambda y: hr.sin(y) + y[0])(x),
         "checkpoint": lambda: hr.grad(lambda y: hr.checkpoint(hr.tanh)(y).sum())(x),
         "compile": lambda: compiled(x),

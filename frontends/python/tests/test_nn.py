@@ -9,6 +9,7 @@ import torch
 import headrace as hr
 import headrace.nn as nn
 import headrace.optimizers as optim
+from headrace import _arrays
 
 utils = hr.utils
 
@@ -884,6 +885,56 @@ def test_value_and_grad_of_trainable_parameters():
     above = 3 * (model(x) ** 2).mean()
     model.first.bias = before["first"]["bias"] - hr.array([step, 0, 0])
     close(gradients["first"]["bias"][0], (above - 3 * (model(x) ** 2).mean()) / (2 * step), 1e-3)
+
+
+class Odd(nn.Module):
+    """Entries of all kinds: nested lists and dicts, frozen, private, constant, and an attribute that is none."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = [nn.Linear(2, 2), [hr.ones(2), "text", {"deep": hr.ones(3), 7: hr.ones(1)}], (hr.ones(4),), None, 3]
+        self.named = {"a": hr.ones(2), "b": {"c": nn.Linear(1, 1), "d": None}, "_e": hr.ones(5)}
+        self._hidden = hr.ones(6)
+        self.sizes = (1, 2)
+        self.integers = {"n": 1.5}
+        self["7"] = hr.ones(7)
+
+
+@pytest.mark.parametrize(
+    "freeze",
+    [
+        lambda m: None,
+        lambda m: m.freeze(),
+        lambda m: m.parts[0].freeze(keys="bias"),
+        lambda m: m._no_grad.update({"parts.1", "named.a", "7"}),
+        lambda m: m._no_grad.add("parts.1.2.deep"),
+        lambda m: m._no_grad.add("parts"),
+    ],
+)
+def test_trainable_parameters_are_found_in_one_walk(freeze):
+    model = Odd()
+    freeze(model)
+    expected = utils.tree_flatten(model.trainable_parameters())
+    found = _arrays._parameters(model, nn.Module)
+    if not expected:
+        assert found is None
+        return
+    tree, owners, keys, arrays, targets, target_keys = found
+    assert [x is owner[key] for owner, key, x in zip(owners, keys, arrays)] == [True] * len(arrays)
+    _arrays._store(targets, target_keys, arrays)
+    assert repr(tree) == repr(model.trainable_parameters()) and len(expected) == len(arrays)
+
+
+def test_a_walk_of_parameters_refuses_what_it_can_not_do():
+    model = nn.Linear(2, 2)
+    assert _arrays._parameters(nn.Tanh(), nn.Module) is None
+    model.weight = hr.ones((2, 2), hr.int32)
+    assert _arrays._parameters(model, nn.Module) is None
+    with pytest.raises(TypeError, match="expects a module, not 3"):
+        _arrays._parameters(3, nn.Module)
+    model.inner = model
+    with pytest.raises(RecursionError):
+        nn.value_and_grad(model, lambda: model(hr.ones((1, 2))).sum())()
 
 
 def test_a_failing_loss_leaves_the_parameters():

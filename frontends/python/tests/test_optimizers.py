@@ -348,6 +348,18 @@ def test_updates_replace_the_parameters_of_a_model():
     np.testing.assert_array_equal(np.asarray(expected["weight"]), np.asarray(model.layers[1].weight))
 
 
+def test_updates_of_nested_parameters():
+    """Dicts, lists and tuples, of which the last can't be changed in place."""
+    parameters = {"a": [hr.ones(2), {"b": hr.ones(3)}], "c": (hr.ones(1), hr.ones(4))}
+    gradients = {"c": (hr.ones(1) * 2, hr.ones(4)), "a": [hr.ones(2) * 3, {"b": hr.ones(3)}]}
+    updated = optim.SGD(1.0).apply_gradients(gradients, parameters)
+    assert [x.tolist() for x in updated["c"]] == [[-1], [0] * 4] and updated["a"][0].tolist() == [-2, -2]
+    model = nn.Linear(2, 2)
+    model.tuple = (hr.ones(2),)
+    with pytest.raises(ValueError, match="can't replace parameter 'tuple'"):
+        optim.SGD(1.0).update(model, {"weight": hr.zeros((2, 2)), "tuple": (hr.ones(2),)})
+
+
 def test_bad_gradients_of_a_model():
     model = nn.Linear(2, 2)
     with pytest.raises(KeyError):

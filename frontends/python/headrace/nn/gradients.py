@@ -3,8 +3,7 @@
 import contextlib
 import functools
 
-from headrace import transforms
-from headrace._arrays import Array
+from headrace import _arrays, transforms
 from headrace.nn.module import Module
 
 __all__ = ["checkpoint", "value_and_grad"]
@@ -24,32 +23,9 @@ def _parameters_of(module, parameters):
 # ---- places of parameters: what filter_and_map, update and tree_map do, in one walk
 
 
-def _add_places(module, path, entries, tree, places):
-    """Puts the trainable parameters of entries, those of a module or of a dict or list in it, into an empty tree, with
-    None for arrays, whose places in both are appended: (entries, key, array, tree, key)."""
-    for key, value in entries.items() if isinstance(entries, dict) else enumerate(entries):
-        name = key if path is None else f"{path}.{key}"
-        is_trainable = isinstance(value, (Array, dict, list)) and name not in module._no_grad and name[0:1] != "_"
-        if type(value) is Array and is_trainable:
-            child = None
-            places.append((entries, key, value, tree, key))
-        elif is_trainable:
-            child = [] if isinstance(value, list) else {}
-            owner, inner = (value, None) if isinstance(value, Module) else (module, name)
-            _add_places(owner, inner, value, child, places)
-        elif path is None:
-            continue
-        else:
-            child = {}
-        if isinstance(tree, dict):
-            tree[key] = child
-        else:
-            tree.append(child)
-
-
 def _places(model):
-    """The tree of trainable parameters, with None for arrays, and their places; None if the model's class has another
-    idea of them, or hr.value_and_grad is to refuse them."""
+    """The tree of trainable parameters, with None for arrays, and lists: owners, keys and arrays of these, and owners and
+    keys in the tree. None if the model's class has another idea of them, or hr.value_and_grad is to refuse them."""
     kind = type(model)
     is_usual = (
         isinstance(model, Module)
@@ -58,28 +34,18 @@ def _places(model):
         and kind.trainable_parameter_filter is Module.trainable_parameter_filter
         and kind.update is Module.update
     )
-    if not is_usual:
-        return None
-    tree, places = {}, []
-    _add_places(model, None, model, tree, places)
-    is_usual = bool(places) and all(transforms._is_floating(x) for _, _, x, _, _ in places)
-    return (tree, places) if is_usual else None
+    return _arrays._parameters(model, Module) if is_usual else None
 
 
-def _set(places, arrays):
-    for (entries, key, _, _, _), x in zip(places, arrays):
-        entries[key] = x
-
-
-def _call_with(places, fn, args, kwargs):
-    """A function that calls fn while the model has the given parameters."""
+def _call_with(owners, keys, old, fn, args, kwargs):
+    """A function that calls fn while these places have the given arrays."""
 
     def call(arrays):
-        _set(places, arrays)
+        _arrays._store(owners, keys, arrays)
         try:
             return fn(*args, **kwargs)
         finally:
-            _set(places, [x for _, _, x, _, _ in places])
+            _arrays._store(owners, keys, old)
 
     return call
 
@@ -103,12 +69,10 @@ def value_and_grad(model, fn):
         found = _places(model)
         if found is None:
             return transformed(model.trainable_parameters(), args, kwargs)
-        tree, places = found
-        value, gradients = transforms._value_and_gradients(
-            "value_and_grad", _call_with(places, fn, args, kwargs), [x for _, _, x, _, _ in places]
-        )
-        for (_, _, _, target, key), gradient in zip(places, gradients):
-            target[key] = gradient
+        tree, owners, keys, arrays, targets, target_keys = found
+        call_with = _call_with(owners, keys, arrays, fn, args, kwargs)
+        value, gradients = transforms._value_and_gradients("value_and_grad", call_with, arrays)
+        _arrays._store(targets, target_keys, gradients)
         return value, tree
 
     return wrapped

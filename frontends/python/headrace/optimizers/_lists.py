@@ -51,9 +51,12 @@ class All:
 
 def map_each(make, like):
     """make(dtype) for the dtype of each array: one array if all have the same."""
+    common = _arrays._common_dtype(like.arrays)
+    if common is not None:
+        return make(common)
     dtypes = [x.dtype for x in like.arrays]
     made = {dtype.name: make(dtype) for dtype in {dtype.name: dtype for dtype in dtypes}.values()}
-    return next(iter(made.values())) if len(made) == 1 else All([made[dtype.name] for dtype in dtypes])
+    return All([made[dtype.name] for dtype in dtypes])
 
 
 def sqrt(x):

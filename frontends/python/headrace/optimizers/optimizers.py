@@ -5,7 +5,7 @@ of the parameter. A learning rate may be a function of the step (headrace.optimi
 """
 
 from headrace import _arrays
-from headrace._arrays import Array, zeros_like
+from headrace._arrays import zeros_like
 from headrace.nn.module import Module, _is_floating
 from headrace.optimizers._lists import All, maximum, sign, sqrt, square
 from headrace.optimizers._lists import map_each as _map_each
@@ -26,19 +26,6 @@ def _of_all(apply_single):
     """Marks an apply_single whose gradient, parameter and state may be those of all parameters at once (All)."""
     apply_single.is_of_all = True
     return apply_single
-
-
-def _collect(gradients, parameters, states, found):
-    """Appends (gradient, its dict or list of parameters, the key in it, state) for each gradient of a tree. False if
-    there is another leaf than an array."""
-    for key, gradient in gradients.items() if isinstance(gradients, dict) else enumerate(gradients):
-        if type(gradient) is Array:
-            found.append((gradient, parameters, key, states[key]))
-        elif not isinstance(gradient, (dict, list, tuple)) or not _collect(
-            gradient, parameters[key], states[key], found
-        ):
-            return False
-    return True
 
 
 class Optimizer:
@@ -114,12 +101,12 @@ class Optimizer:
         """Replaces the model's parameters by updated ones; gradients: a tree as nn.value_and_grad returns."""
         is_plain = type(self).apply_gradients is Optimizer.apply_gradients and isinstance(model, Module)
         found = self._found(gradients, model) if is_plain and type(model).update is Module.update else None
-        if found is None or not all(isinstance(place, (dict, list)) for _, place, _, _ in found):
+        can_store, _, owners, keys, *_ = found or (False, None, None, None)
+        if can_store:
+            self._count_step(gradients)
+            _arrays._store(owners, keys, self._apply_all(found))
+        else:
             model.update(self.apply_gradients(gradients, model))
-            return
-        self._count_step(gradients)
-        for (_, place, key, _), updated in zip(found, self._apply_all(found)):
-            place[key] = updated
 
     def apply_gradients(self, gradients, parameters):
         """The tree of updated parameters. The tree of gradients may have only some of the parameters."""
@@ -139,24 +126,20 @@ class Optimizer:
         self._begin()
 
     def _found(self, gradients, parameters):
-        """The list of _collect; None if parameters are updated one by one."""
+        """The tuple of _arrays._updates; None if parameters are updated one by one."""
         if not getattr(type(self).apply_single, "is_of_all", False) or not isinstance(gradients, (dict, list, tuple)):
             return None
         if not self._initialized:
             self.init(gradients)
-        found = []
-        is_usual = _collect(gradients, parameters, self.state, found) and found
-        return found if is_usual and all(type(place[key]) is Array for _, place, key, _ in found) else None
+        return _arrays._updates(gradients, parameters, self.state)
 
     def _apply_all(self, found):
         """The updated parameters: apply_single of all at once."""
-        states = [state for _, _, _, state in found]
-        state = {name: All([own[name] for own in states]) for name in self._SLOTS}
-        gradients, parameters = All([x[0] for x in found]), All([place[key] for _, place, key, _ in found])
-        updated = self.apply_single(gradients, parameters, state)
+        _, gradients, _, _, parameters, states = found
+        state = {name: All(_arrays._load(states, name)) for name in self._SLOTS}
+        updated = self.apply_single(All(gradients), All(parameters), state)
         for name in self._SLOTS:
-            for own, x in zip(states, state[name].arrays):
-                own[name] = x
+            _arrays._store(states, name, state[name].arrays)
         return updated.arrays
 
     def _begin(self):
