@@ -5,6 +5,7 @@
 #include "base/thread.h"
 #include "core/math/vmath.h"
 #include "interp/interp.h"
+#include "interp/interp_loops.h"
 #include "interp/interp_testing.h"
 
 enum { GUARD = 64 };
@@ -704,6 +705,49 @@ HR_TEST(argmax_takes_the_first) {
   check_argmax(1, 100000, 1);
   check_argmax(4, 9, 30);
   check_argmax(1, 30000, 5);
+}
+
+/* A row at once and its elements one by one: the same index, with few values, NaNs and zeros of both signs among them.
+ */
+static void check_rows_of_class(hr_class cls, const void *keys, size_t size) {
+  int64_t indices[200];
+  for (int i = 0; i < 200; ++i) {
+    indices[i] = (i * 37 + 11) % 200;
+  }
+  for (int op = 0; op < HR__ARGREDUCES; ++op) {
+    hr__argreduce_fn better = hr__class_loops_of(cls)->argreduce[op];
+    for (int64_t count = 1; count <= 200; ++count) {
+      for (int64_t first = 0; first + count <= 200; first += 7) {
+        const char *row = (const char *)keys + (size_t)first * size;
+        char best[sizeof(hr_c128)], one_best[sizeof(hr_c128)];
+        int64_t at = INT64_MAX, one_at = INT64_MAX;
+        better(best, &at, row, indices + first, count, 1, 1, 1);
+        for (int64_t i = 0; i < count; ++i) {
+          better(one_best, &one_at, row + (size_t)i * size, indices + first + i, 1, 1, 0, 0);
+        }
+        HR_ASSERT_EQ(at, one_at);
+      }
+    }
+  }
+}
+
+HR_TEST(a_row_has_the_best_of_its_elements) {
+  float f32[200], hardly[200];
+  double f64[200];
+  int64_t i64[200];
+  int32_t i32[200];
+  for (int i = 0; i < 200; ++i) {
+    double few = uniform();
+    i64[i] = (int64_t)(few * 4e18), i32[i] = (int32_t)(few * 20);
+    f32[i] = i % 61 == 60 ? NAN : i % 3 == 0 ? -0.0f : (float)(i32[i] / 2);
+    f64[i] = i % 5 == 0 ? -INFINITY : few;
+    hardly[i] = i % 90 == 77 ? -INFINITY : NAN;
+  }
+  check_rows_of_class(HR_CLASS_F32, f32, sizeof *f32);
+  check_rows_of_class(HR_CLASS_F32, hardly, sizeof *hardly);
+  check_rows_of_class(HR_CLASS_F64, f64, sizeof *f64);
+  check_rows_of_class(HR_CLASS_I64, i64, sizeof *i64);
+  check_rows_of_class(HR_CLASS_I32, i32, sizeof *i32);
 }
 
 /* ---- windows, gather, scatter ---- */
