@@ -25,16 +25,30 @@ extern "C" {
 
 typedef struct hr_session hr_session;
 
+/* Sizes to which the dims of a symbol are rounded up. A run pads inputs behind their last slice by copies of it, and
+ * cuts results, so that all sizes in between share an instance. The graph must keep the slices apart: each one of a
+ * result follows from the same ones of the inputs, as with the images of a batch. Then results are those of the dims as
+ * they are, but for the order in which products and convolutions of another size add. Empty dims, and those beyond the
+ * largest size, are not rounded. */
+typedef struct hr_session_bucket {
+  const char *symbol;
+  int count;
+  const int64_t *sizes; /* positive, in ascending order */
+} hr_session_bucket;
+
 /* Zeroed: the defaults. */
 typedef struct hr_session_options {
   int instances_max;     /* instances that are kept; 0: HR_SESSION_INSTANCES */
   bool keeps_operations; /* instantiates the graph as it is, without hr_graph_simplify */
   int64_t bytes_max;     /* host memory of the instances that are kept; 0: HR_SESSION_BYTES. One is always kept */
+  int bucket_count;
+  const hr_session_bucket *buckets; /* each symbol once */
 } hr_session_options;
 enum { HR_SESSION_INSTANCES = 64, HR_SESSION_BYTES = 64 << 20 };
 
 /* A session of a graph on a stream, which it retains. The graph is simplified (hr_graph_simplify), for which the stream
- * is waited for, and may be released. options: NULL: the defaults. The caller owns the session. */
+ * is waited for, and may be released. options: NULL: the defaults. The caller owns the session. INVALID_ARGUMENT names
+ * the operation that does not keep the slices of a bucket's symbol apart. */
 HR_API HR_MUST_USE hr_status hr_session_create(hr_stream *stream, const hr_graph *graph,
                                                const hr_session_options *options, hr_session **out_session);
 /* Frees a session; NULL is fine. Runs that are pending on the stream are not concerned. */
@@ -75,6 +89,7 @@ typedef struct hr_session_stats {
   int64_t hits;                  /* times that an instance was there, also of functions and of pieces between waits */
   int64_t waits_for_instances;   /* of these, it was there after a wait for another thread that made one */
   int64_t kept_bytes;            /* host memory of the instances now */
+  int64_t padded;                /* runs whose inputs were padded */
 } hr_session_stats;
 
 /* The first `bytes` bytes of the counters. One that this library lacks is 0. */

@@ -175,6 +175,9 @@ HR_MUST_USE hr_status hr__node_copy(const hr_graph *from, hr_graph *to, hr_value
 /* The same graph with functions in place of the operations between those that wait; graph_cut.c has an example. It may
  * be the graph itself. The caller owns one reference. */
 HR_MUST_USE hr_status hr__graph_cut(hr_graph *graph, hr_graph **out_graph);
+/* The axes of inputs and outputs along which the graph keeps the slices of a symbol apart (graph_rows.c); -1: none.
+ * INVALID_ARGUMENT names the operation that does not. */
+HR_MUST_USE hr_status hr__graph_find_rows(const hr_graph *graph, const char *symbol, int *out_inputs, int *out_outputs);
 /* A constant with the elements of another one, which may belong to another graph. */
 hr_value hr__graph_share_constant(hr_graph *graph, const hr__node *constant);
 /* The number of a symbol, which is added; -1 after a failure. */

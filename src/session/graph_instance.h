@@ -41,6 +41,13 @@ typedef struct hr__instance_cache {
   int64_t bytes, bytes_max;
 } hr__instance_cache;
 
+/* Sizes of a symbol (hr_session_bucket), and the axes of inputs and outputs that have it; -1: none. */
+typedef struct hr__session_bucket {
+  int symbol, count;
+  int64_t *sizes;
+  int *inputs, *outputs;
+} hr__session_bucket;
+
 struct hr_session {
   hr_stream *stream;
   hr_graph *whole;       /* what it was made of, simplified */
@@ -51,6 +58,8 @@ struct hr_session {
   hr_tensor *variables;    /* their values; changed with instances.mutex, too */
   hr__instance_cache instances;
   hr_session_stats stats; /* with instances.mutex */
+  int bucket_count;
+  hr__session_bucket *buckets;
 };
 
 static inline size_t hr__tensor_bytes(const hr_tensor *x) {
@@ -78,5 +87,13 @@ HR_MUST_USE hr_status hr__graph_instance_make(hr_session *session, const hr_grap
 HR_MUST_USE hr_status hr__graph_instance_run(hr_stream *stream, const hr__graph_instance *of,
                                              const hr_tensor *const *params, hr_tensor *out_results);
 void hr__graph_instance_release(hr__graph_instance *instance);
+
+/* Buckets of a session: sets them, frees them, and runs with inputs that are padded to them by `run`. */
+HR_MUST_USE hr_status hr__session_buckets_set(hr_session *session, const hr_session_options *options);
+void hr__session_buckets_free(hr_session *session);
+HR_MUST_USE hr_status hr__session_run_padded(hr_session *session, const hr_tensor *const *inputs,
+                                             hr_status (*run)(hr_session *session, const hr_tensor *const *inputs,
+                                                              hr_tensor *out_results),
+                                             hr_tensor *out_results);
 
 #endif

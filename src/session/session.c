@@ -193,6 +193,7 @@ void hr_session_release(hr_session *session) {
   hr_free(session->variables);
   hr_free(session->constants);
   hr_table_fini(&session->constant_table);
+  hr__session_buckets_free(session);
   hr_mutex_fini(&session->running);
   hr_graph_release(session->whole);
   hr_graph_release(session->graph);
@@ -231,6 +232,7 @@ hr_status hr_session_create(hr_stream *stream, const hr_graph *graph, const hr_s
   session->instances.count_max = options->instances_max > 0 ? options->instances_max : HR_SESSION_INSTANCES;
   session->instances.bytes_max = options->bytes_max > 0 ? options->bytes_max : HR_SESSION_BYTES;
   hr_status status = own_graph(session, graph, options);
+  status = status == HR_OK ? hr__session_buckets_set(session, options) : status;
   status = status == HR_OK ? share_constants(session) : status;
   if (status != HR_OK) {
     hr_session_release(session);

@@ -160,9 +160,7 @@ static hr_status run_without_variables(hr_session *session, const hr_tensor *con
   return HR_OK;
 }
 
-hr_status hr_session_run(hr_session *session, int input_count, const hr_tensor *const *inputs, int result_count,
-                         hr_tensor *out_results) {
-  HR_RETURN_IF_ERROR(check_counts(session, input_count, result_count));
+static hr_status run_any(hr_session *session, const hr_tensor *const *inputs, hr_tensor *out_results) {
   if (session->graph->variables.count == 0) {
     return run_without_variables(session, inputs, out_results);
   }
@@ -170,6 +168,13 @@ hr_status hr_session_run(hr_session *session, int input_count, const hr_tensor *
   hr_status status = run_with_variables(session, inputs, out_results);
   hr_mutex_unlock(&session->running);
   return status;
+}
+
+hr_status hr_session_run(hr_session *session, int input_count, const hr_tensor *const *inputs, int result_count,
+                         hr_tensor *out_results) {
+  HR_RETURN_IF_ERROR(check_counts(session, input_count, result_count));
+  return session->bucket_count > 0 ? hr__session_run_padded(session, inputs, run_any, out_results)
+                                   : run_any(session, inputs, out_results);
 }
 
 /* ---- warm ---- */

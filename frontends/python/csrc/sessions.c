@@ -449,11 +449,11 @@ static PyObject *read_stats(PyObject *object, PyObject *unused) {
   (void)unused;
   hr_session_stats s;
   hr_session_stats_read(((session_object *)object)->session, sizeof s, &s);
-  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "runs", (long long)s.runs, "instances",
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "runs", (long long)s.runs, "instances",
                        (long long)s.instances, "kept", (long long)s.kept, "records", (long long)s.records,
                        "constant_bytes_copied", (long long)s.constant_bytes_copied, "waits", (long long)s.waits, "hits",
                        (long long)s.hits, "waits_for_instances", (long long)s.waits_for_instances, "kept_bytes",
-                       (long long)s.kept_bytes);
+                       (long long)s.kept_bytes, "padded", (long long)s.padded);
 }
 
 static PyObject *get_graph(PyObject *object, void *unused) {
@@ -528,22 +528,74 @@ static PyObject *session_of(graph_object *graph, hr_stream *stream, const hr_ses
   return (PyObject *)self;
 }
 
-/* Session(source, device=None, instances=64, simplify=True, instance_bytes=64 << 20) */
-static PyObject *create_session(PyTypeObject *type, PyObject *args, PyObject *names) {
-  (void)type;
-  static char *keywords[] = {"source", "device", "instances", "simplify", "instance_bytes", NULL};
-  PyObject *source, *device = Py_None;
-  int instances = HR_SESSION_INSTANCES, simplify = 1;
-  long long bytes = HR_SESSION_BYTES;
-  if (!PyArg_ParseTupleAndKeywords(args, names, "O|OipL:Session", keywords, &source, &device, &instances, &simplify,
-                                   &bytes)) {
-    return NULL;
+/* ---- options ---- */
+
+typedef struct given_options {
+  hr_session_options options;
+  hr_session_bucket *buckets;
+  int64_t **sizes; /* of each bucket; owned */
+} given_options;
+
+static void drop_options(given_options *o) {
+  for (int i = 0; o->sizes != NULL && i < o->options.bucket_count; ++i) {
+    PyMem_Free(o->sizes[i]);
   }
-  if (instances < 1) {
-    return PyErr_Format(PyExc_ValueError, "session: instances is %d, expected at least 1", instances);
+  PyMem_Free(o->buckets);
+  PyMem_Free(o->sizes);
+}
+
+/* A list of sizes, in ascending order. */
+static int take_bucket(given_options *o, PyObject *name, PyObject *sizes) {
+  int i = o->options.bucket_count++;
+  PyObject *list = PySequence_List(sizes);
+  Py_ssize_t count = list != NULL && PyList_Sort(list) == 0 ? PyList_Size(list) : -1;
+  o->buckets[i].symbol = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+  o->sizes[i] = count >= 0 ? PyMem_Calloc((size_t)count + 1, sizeof *o->sizes[i]) : NULL;
+  for (Py_ssize_t k = 0; o->sizes[i] != NULL && k < count && !PyErr_Occurred(); ++k) {
+    o->sizes[i][k] = integer_from(PyList_GetItem(list, k));
   }
-  if (bytes < 1) {
-    return PyErr_Format(PyExc_ValueError, "session: instance_bytes is %lld, expected at least 1", bytes);
+  Py_XDECREF(list);
+  o->buckets[i].count = (int)count, o->buckets[i].sizes = o->sizes[i];
+  if (o->buckets[i].symbol == NULL && !PyErr_Occurred()) {
+    PyErr_Format(PyExc_TypeError, "session: buckets: %R is no symbol", name);
+  }
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+/* {"n": [1, 8, 64]} */
+static int take_buckets(given_options *o, PyObject *dict) {
+  PyObject *name, *sizes;
+  Py_ssize_t at = 0;
+  if (dict == Py_None) {
+    return 0;
+  }
+  if (!PyDict_Check(dict)) {
+    PyErr_SetString(PyExc_TypeError, "session: buckets is a dict of lists of sizes by symbol");
+    return -1;
+  }
+  size_t count = (size_t)PyDict_Size(dict) + 1;
+  o->buckets = PyMem_Calloc(count, sizeof *o->buckets);
+  o->sizes = PyMem_Calloc(count, sizeof *o->sizes);
+  if (o->buckets == NULL || o->sizes == NULL) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  o->options.buckets = o->buckets;
+  while (PyDict_Next(dict, &at, &name, &sizes)) {
+    if (take_bucket(o, name, sizes) < 0) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
+static PyObject *session_from(PyObject *source, PyObject *device, const hr_session_options *options) {
+  if (options->instances_max < 1) {
+    return PyErr_Format(PyExc_ValueError, "session: instances is %d, expected at least 1", options->instances_max);
+  }
+  if (options->bytes_max < 1) {
+    return PyErr_Format(PyExc_ValueError, "session: instance_bytes is %lld, expected at least 1",
+                        (long long)options->bytes_max);
   }
   if (is_tracing()) {
     PyErr_SetString(PyExc_ValueError, "session: a session can't be made while compile() traces a function");
@@ -551,9 +603,27 @@ static PyObject *create_session(PyTypeObject *type, PyObject *args, PyObject *na
   }
   hr_stream *stream = stream_of_device(device);
   PyObject *graph = stream == NULL ? NULL : Py_TYPE(source) == graph_type ? Py_NewRef(source) : graph_of_file(source);
-  const hr_session_options options = {.instances_max = instances, .keeps_operations = !simplify, .bytes_max = bytes};
-  PyObject *result = graph != NULL ? session_of((graph_object *)graph, stream, &options) : NULL;
+  PyObject *result = graph != NULL ? session_of((graph_object *)graph, stream, options) : NULL;
   Py_XDECREF(graph);
+  return result;
+}
+
+/* Session(source, device=None, instances=64, simplify=True, instance_bytes=64 << 20, buckets=None) */
+static PyObject *create_session(PyTypeObject *type, PyObject *args, PyObject *names) {
+  (void)type;
+  static char *keywords[] = {"source", "device", "instances", "simplify", "instance_bytes", "buckets", NULL};
+  PyObject *source, *device = Py_None, *buckets = Py_None, *result = NULL;
+  int instances = HR_SESSION_INSTANCES, simplify = 1;
+  long long bytes = HR_SESSION_BYTES;
+  if (!PyArg_ParseTupleAndKeywords(args, names, "O|OipLO:Session", keywords, &source, &device, &instances, &simplify,
+                                   &bytes, &buckets)) {
+    return NULL;
+  }
+  given_options o = {.options = {.instances_max = instances, .keeps_operations = !simplify, .bytes_max = bytes}};
+  if (take_buckets(&o, buckets) == 0) {
+    result = session_from(source, device, &o.options);
+  }
+  drop_options(&o);
   return result;
 }
 

@@ -214,6 +214,25 @@ def test_limits_and_counters():
         hr.Session(make_graph(), instance_bytes=0)
 
 
+def test_buckets_share_instances():
+    session = hr.Session(make_graph(), buckets={"n": (8, 2)})
+    for n in (0, 1, 2, 3, 5, 8, 9):
+        x, t = np.arange(3 * n, dtype=np.float32).reshape(n, 3), np.arange(n)
+        got = session(x=x, t=t)
+        np.testing.assert_array_equal(np.asarray(got["y"]), x * 2)
+        np.testing.assert_array_equal(np.asarray(got["z"]), x.sum(axis=1) + t.astype(np.float32))
+        np.testing.assert_array_equal(np.asarray(got["y"] + 1)[:, ::-1], (x * 2 + 1)[:, ::-1])
+    stats = session.stats()
+    assert (stats["instances"], stats["padded"]) == (4, 3)
+    graph = make_graph()
+    graph.output("mean", hr.mean(graph.inputs["x"], axis=0))
+    with pytest.raises(ValueError, match=r'buckets of "n": .*\(mean\) does not keep the rows of "n" apart'):
+        hr.Session(graph, buckets={"n": [8]})
+    for wrong, error in (({"n": 8}, TypeError), ({"n": [0]}, ValueError), ({"m": [8]}, ValueError), ([8], TypeError)):
+        with pytest.raises(error):
+            hr.Session(make_graph(), buckets=wrong)
+
+
 ENDLESS = """
 import os, signal, threading
 import headrace as hr
