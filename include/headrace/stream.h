@@ -89,6 +89,9 @@ HR_API HR_MUST_USE hr_status hr_buffer_create(hr_device *device, size_t bytes, h
  * limit. */
 HR_API HR_MUST_USE hr_status hr_buffer_adopt(hr_device *device, size_t bytes, void *address, void (*release)(void *arg),
                                              void *arg, hr_buffer **out_buffer);
+/* Promises that nobody writes to adopted memory while the buffer lives, so that results made from its contents, such as
+ * packed weights, may be kept. Call it before the buffer's first use. */
+HR_API void hr_buffer_set_constant(hr_buffer *buffer);
 /* Adds a reference; NULL is fine. */
 HR_API void hr_buffer_retain(hr_buffer *buffer);
 /* Drops a reference; NULL is fine. At the next commit a buffer that only the stream still holds is dead: its stores may

@@ -153,5 +153,6 @@ bool hr_buffer_is_unique(hr_stream *stream, const hr_buffer *buffer) {
   bool is_pending_here = hr__trace_find(&stream->pending, buffer) != UINT32_MAX;
   int64_t others = hr__buffer_holders((hr_buffer *)buffer) - is_pending_here;
   hr_mutex_unlock(&stream->mutex);
-  return others <= 1 && atomic_load_explicit(&((hr_buffer *)buffer)->stamp, memory_order_relaxed) != 0;
+  return others <= 1 && !buffer->is_constant &&
+         atomic_load_explicit(&((hr_buffer *)buffer)->stamp, memory_order_relaxed) != 0;
 }

@@ -159,6 +159,7 @@ static inline void init_buffer(hr_buffer *buffer, hr_device *device, size_t byte
   atomic_store_explicit(&buffer->layout, 0, memory_order_relaxed);
   atomic_store_explicit(&buffer->capacity, 0, memory_order_relaxed);
   atomic_store_explicit(&buffer->growth, 0, memory_order_relaxed);
+  buffer->is_constant = false;
   buffer->serial = stamp;
   atomic_store_explicit(&buffer->stamp, buffer->serial, memory_order_relaxed);
   atomic_store_explicit(&buffer->count, 1, memory_order_release);
@@ -202,6 +203,11 @@ hr_status hr__buffer_adopt(hr_device *device, size_t bytes, void *address, void 
   atomic_store_explicit(&buffer->stamp, 0, memory_order_relaxed); /* the memory's owner may write to it */
   *out_buffer = buffer;
   return HR_OK;
+}
+
+void hr_buffer_set_constant(hr_buffer *buffer) {
+  buffer->is_constant = true;
+  atomic_store_explicit(&buffer->stamp, take_stamps(1), memory_order_relaxed);
 }
 
 hr_status hr__buffers_create(hr_device *device, size_t count, const size_t *bytes, hr_buffer **out_buffers) {

@@ -49,6 +49,7 @@ struct hr_buffer {
    * Changes with the address. */
   atomic_size_t capacity;
   atomic_bool is_claimed;   /* invalid for later uses only: runs may use the buffer (hr_hook_claim_buffer) */
+  bool is_constant;         /* hr_buffer_set_constant */
   atomic_bool is_undefined; /* was invalid, and nothing has been written since, even if a write was announced */
   struct hr_buffer *next;   /* in the pool */
 };

@@ -29,8 +29,10 @@ static hr_status share_constant(hr_session *session, const hr__node *node, bool 
                                       (void *)(uintptr_t)bytes, release_graph, session->graph, out);
     if (status != HR_OK) {
       hr_graph_release(session->graph);
+      return status;
     }
-    return status;
+    hr_buffer_set_constant(out->buffer);
+    return HR_OK;
   }
   session->stats.constant_bytes_copied += (int64_t)count;
   HR_RETURN_IF_ERROR(hr_array_from_host(session->stream, node->dtype, node->rank, node->dims, bytes, out));

@@ -2,6 +2,7 @@
 #include "headrace/session.h"
 
 #include "graph/graph_test.h"
+#include "headrace/array.h"
 #include "headrace/transform.h"
 
 static const float weights[12] = {1, -2, 3, 4, -5, 6, 7, 8, -9, 10, 11, -12};
@@ -171,6 +172,42 @@ HR_TEST(outputs_are_buffers_of_their_own) {
   }
   hr_session_release(session);
   hr_graph_release(g);
+}
+
+static int64_t cached_bytes(void) {
+  hr_stats stats;
+  hr_stream_stats(stream, &stats);
+  return (int64_t)stats.cached_weights_bytes;
+}
+
+/* x [n, 300] times w [300, 80] of 16 bits: the conversion of w runs in the first two runs. */
+HR_TEST(results_made_from_constants_are_kept) {
+  static int16_t w[300 * 80];
+  for (int i = 0; i < 300 * 80; ++i) {
+    w[i] = (int16_t)(i % 5 - 2);
+  }
+  hr_graph *g = new_graph();
+  hr_value x = input_of(g, "x", HR_DTYPE_F32, "n 300"), c = constant_of(g, HR_DTYPE_I16, "300 80", w);
+  hr_value wide =
+      ADD(g, ASTYPE, VALUES(c), ATTRIBUTES_OF({"dtype", {.kind = HR_ATTRIBUTE_DTYPE, .value.dtype = HR_DTYPE_F32}}));
+  hr_graph_output(g, "y", ADD(g, MATMUL, VALUES(x, wide), 0, NULL));
+  hr_session *session = session_of(g, NULL);
+  hr_graph_release(g);
+  hr_tensor in = counted(DIMS(1, 300));
+  const hr_tensor *inputs[1] = {&in};
+  float first[80], again[80];
+  HR_ASSERT_EQ(cached_bytes(), 0);
+  for (int i = 0; i < 4; ++i) {
+    hr_tensor y = {0};
+    HR_ASSERT_OK(hr_session_run(session, 1, inputs, 1, &y));
+    HR_ASSERT_OK(hr_array_read(stream, &y, i == 0 ? first : again));
+    HR_ASSERT(i == 0 || memcmp(first, again, sizeof first) == 0);
+    hr_tensor_release(&y);
+  }
+  HR_ASSERT(cached_bytes() >= (int64_t)(300 * 80 * sizeof(float)));
+  hr_tensor_release(&in);
+  hr_session_release(session);
+  HR_ASSERT_EQ(cached_bytes(), 0);
 }
 
 HR_TEST(a_run_that_fails_names_the_value_and_the_session_goes_on) {
