@@ -100,6 +100,7 @@ typedef struct hr__dnnl_library {
   dnnl_engine engine;
   bool has_dtype[HR_DTYPE_COUNT];    /* it is fast in them */
   atomic_bool has_made[HR_OP_COUNT]; /* primitives of such an operation */
+  atomic_bool has_sgemm;             /* its code exists */
   char version[32];
   hr__dnnl_answers answers;
 } hr__dnnl_library;
@@ -120,6 +121,8 @@ static inline dnnl_engine hr__dnnl_engine(void) {
 
 /* Loads the library and makes the engine. Called once. */
 HR_MUST_USE hr_status hr__dnnl_open(void);
+/* Once, before a call of sgemm. */
+void hr__dnnl_generate_sgemm(void);
 
 /* A dnnl_status_t as a status that names the failed action. */
 HR_MUST_USE hr_status hr__dnnl_status(int code, const char *what);

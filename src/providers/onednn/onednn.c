@@ -30,14 +30,23 @@ static bool probe(hr_dtype dtype) {
   return is_fast;
 }
 
-/* sgemm's code is generated at the first call. At exit it is freed before all handlers registered earlier, including
- * the devices' close, which waits for running products. So the first call is made here, before that close is
- * registered.
+/* sgemm's code is generated at the first call, which takes 25 ms. At exit it is freed before all handlers registered
+ * earlier, including the devices' close, which waits for running products. So that close is registered again.
  */
-static void generate_sgemm(void) {
+void hr__dnnl_generate_sgemm(void) {
+  hr__dnnl_library *library = hr__dnnl_opened();
+  if (atomic_load_explicit(&library->has_sgemm, memory_order_acquire)) {
+    return;
+  }
   const float ones[4] = {1, 1, 1, 1};
   float product[4];
-  (void)hr__dnnl()->sgemm('N', 'N', 2, 2, 2, 1, ones, 2, ones, 2, 0, product, 2);
+  hr_mutex_lock(&library->vendor.mutex);
+  if (!atomic_load_explicit(&library->has_sgemm, memory_order_relaxed)) {
+    (void)library->table.sgemm('N', 'N', 2, 2, 2, 1, ones, 2, ones, 2, 0, product, 2);
+    hr__contexts_stop_at_exit();
+    atomic_store_explicit(&library->has_sgemm, true, memory_order_release);
+  }
+  hr_mutex_unlock(&library->vendor.mutex);
 }
 
 /* The library keeps 1,024 primitives of 30 KB beside those that our programs hold. Shapes that come once would fill
@@ -55,7 +64,6 @@ static hr_status open_library(void) {
   for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; ++i) {
     hr__dnnl_opened()->has_dtype[dtypes[i]] = probe(dtypes[i]);
   }
-  generate_sgemm();
   bound_primitives();
   hr__dnnl_library *library = hr__dnnl_opened();
   const dnnl_version *v = hr__dnnl()->version();

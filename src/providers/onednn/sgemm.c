@@ -256,6 +256,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
   }
   memcpy(*out_prepared, &p, footprint(&p));
+  hr__dnnl_generate_sgemm();
   return HR_OK;
 }
 
