@@ -108,13 +108,14 @@ def open_torch(name: str, backend: str | None, threads: int):
     import torch
 
     torch.set_num_threads(threads)
-    model = make_model(name)
+    device = "cpu" if backend is None else "headrace"
+    model = make_model(name).to(device)
     if backend is not None:
         model = torch.compile(model, backend=backend)
 
     def run(x):
         with torch.no_grad():
-            return model(torch.from_numpy(x)).numpy()
+            return model(torch.from_numpy(x).to(device)).cpu().numpy()
 
     return run
 
