@@ -447,6 +447,36 @@ static int take_number_or(PyObject *object, int64_t otherwise, hr_attribute *out
   return found < 0 ? -1 : 0;
 }
 
+/* arange of which a value of a graph decides the elements: in that graph. */
+static PyObject *arange_on_graph(PyObject *const *bounds, PyObject *dtype) {
+  static const char *const names[3] = {"start", "stop", "step"};
+  hr_graph_attribute attributes[4];
+  hr_value values[3] = {0, 0, 0};
+  graph_object *owner = NULL;
+  for (int i = 0; i < 3 && owner == NULL; ++i) {
+    owner = is_value(bounds[i]) ? ((value_object *)bounds[i])->owner : NULL;
+  }
+  for (int i = 0; i < 3; ++i) {
+    attributes[i] = (hr_graph_attribute){.name = names[i]};
+    if (!is_value(bounds[i])) {
+      if (take_number_or(bounds[i], i == 2, &attributes[i].value) < 0) {
+        return NULL;
+      }
+      continue;
+    }
+    values[i] = value_from(owner, bounds[i], false);
+    if (values[i] <= 0) {
+      return NULL;
+    }
+    attributes[i].value = (hr_attribute){.kind = HR_ATTRIBUTE_REAL, .value = {.number = hr_scalar_i64(0)}};
+    attributes[i].values = &values[i];
+  }
+  hr_dtype given = dtype_from(dtype);
+  attributes[3] =
+      (hr_graph_attribute){.name = "dtype", .value = {.kind = HR_ATTRIBUTE_DTYPE, .value = {.dtype = given}}};
+  return PyErr_Occurred() ? NULL : add_call(owner, HR_FUNCTIONAL_ARANGE, 0, NULL, dtype != Py_None ? 4 : 3, attributes);
+}
+
 static PyObject *arange(PyObject *module, PyObject *args, PyObject *names) {
   static char *keywords[] = {"start", "stop", "step", "dtype", "device", NULL};
   PyObject *start, *stop = Py_None, *step = Py_None, *dtype = Py_None, *device = Py_None;
@@ -456,6 +486,10 @@ static PyObject *arange(PyObject *module, PyObject *args, PyObject *names) {
   }
   bool has_stop = stop != Py_None;
   hr_attribute attributes[4];
+  if (is_value(start) || is_value(stop) || is_value(step)) {
+    PyObject *const bounds[3] = {has_stop ? start : Py_None, has_stop ? stop : start, step};
+    return arange_on_graph(bounds, dtype);
+  }
   if (take_number_or(has_stop ? start : Py_None, 0, &attributes[0]) < 0 ||
       take_number_or(has_stop ? stop : start, 0, &attributes[1]) < 0 || take_number_or(step, 1, &attributes[2]) < 0) {
     return NULL;

@@ -47,9 +47,19 @@ static hr_value size_of(value_slice *s) {
   return hr_graph_add(graph, HR_FUNCTIONAL_SQUEEZE, 1, &element, 1, attributes);
 }
 
-/* A bound of a slice by Python's rules: 0 to the size for an upward step, -1 to the size - 1 for a downward one. */
-static hr_value bound(value_slice *s, hr_value size, int64_t at, bool is_upward) {
-  hr_value value = at >= 0 ? number(s, at) : combine(s, HR_FUNCTIONAL_ADD, size, number(s, at));
+/* A place from the front: negative ones count from the end. */
+static hr_value from_front(value_slice *s, hr_value size, hr_value at) {
+  const hr_value is_negative = combine(s, HR_FUNCTIONAL_LESS, at, number(s, 0));
+  const hr_value choice[3] = {is_negative, combine(s, HR_FUNCTIONAL_ADD, at, size), at};
+  return hr_graph_add(s->owner->graph, HR_FUNCTIONAL_WHERE, 3, choice, 0, NULL);
+}
+
+/* A bound of a slice by Python's rules: 0 to the size for an upward step, -1 to the size - 1 for a downward one.
+ * computed: 0, or a value in place of `at`. */
+static hr_value bound(value_slice *s, hr_value size, hr_value computed, int64_t at, bool is_upward) {
+  hr_value value = computed != 0 ? from_front(s, size, computed)
+                   : at >= 0     ? number(s, at)
+                                 : combine(s, HR_FUNCTIONAL_ADD, size, number(s, at));
   value = combine(s, HR_FUNCTIONAL_MAXIMUM, value, number(s, is_upward ? 0 : -1));
   return combine(s, HR_FUNCTIONAL_MINIMUM, value,
                  is_upward ? size : combine(s, HR_FUNCTIONAL_SUBTRACT, size, number(s, 1)));
@@ -74,13 +84,14 @@ static void cut_known(value_slice *s, const hr_index *index) {
   s->begin[s->dim] = length > 0 ? begin : 0;
 }
 
-static void cut_symbolic(value_slice *s, const hr_index *index) {
+/* bounds: 0, or values in place of begin and end. */
+static void cut_symbolic(value_slice *s, const hr_index *index, const hr_value *bounds) {
   bool is_upward = index->step > 0;
   hr_value size = size_of(s), zero = number(s, 0);
-  hr_value begin = index->has_begin ? bound(s, size, index->begin, is_upward)
+  hr_value begin = index->has_begin ? bound(s, size, bounds[0], index->begin, is_upward)
                    : is_upward      ? zero
                                     : combine(s, HR_FUNCTIONAL_SUBTRACT, size, number(s, 1));
-  hr_value end = index->has_end ? bound(s, size, index->end, is_upward) : is_upward ? size : number(s, -1);
+  hr_value end = index->has_end ? bound(s, size, bounds[1], index->end, is_upward) : is_upward ? size : number(s, -1);
   hr_value length =
       is_upward ? combine(s, HR_FUNCTIONAL_SUBTRACT, end, begin) : combine(s, HR_FUNCTIONAL_SUBTRACT, begin, end);
   int64_t stride = is_upward ? index->step : -index->step;
@@ -88,17 +99,62 @@ static void cut_symbolic(value_slice *s, const hr_index *index) {
     length = combine(s, HR_FUNCTIONAL_ADD, length, number(s, stride - 1));
     length = combine(s, HR_FUNCTIONAL_FLOOR_DIVIDE, length, number(s, stride));
   }
-  s->begins[s->dim] = begin, s->count[s->dim] = 0;
-  s->counts[s->dim] = combine(s, HR_FUNCTIONAL_MAXIMUM, length, zero);
+  hr_value count = combine(s, HR_FUNCTIONAL_MAXIMUM, length, zero);
+  if (!is_upward) { /* a place of the dim, also for no elements */
+    begin = combine(s, HR_FUNCTIONAL_MULTIPLY, begin, combine(s, HR_FUNCTIONAL_MINIMUM, count, number(s, 1)));
+  }
+  s->begins[s->dim] = begin, s->count[s->dim] = 0, s->counts[s->dim] = count;
 }
 
 static bool is_known(const value_slice *s) {
   return s->type.symbols[s->dim] == NULL && !s->is_any;
 }
 
+/* An integer without dims as a value of the graph; 0 with an exception. */
+static hr_value take_place(value_slice *s, PyObject *object) {
+  hr_type type;
+  hr_value value = value_from(s->owner, object, false);
+  hr_status status = value > 0 ? hr_graph_type(s->owner->graph, value, &type) : HR_OK;
+  if (status != HR_OK) {
+    raise_status(status);
+    return 0;
+  }
+
+  if (value > 0 && (type.rank > 0 || type.dtype < HR_DTYPE_U8 || type.dtype > HR_DTYPE_I64)) {
+    PyErr_Format(PyExc_TypeError, "%R is no integer without dims: use headrace.take for arrays of indices", object);
+    return 0;
+  }
+  return value > 0 ? value : 0;
+}
+
+/* The numbers of a slice; values in place of begin and end are in `bounds`. */
+static int take_bounds(value_slice *s, PyObject *slice, hr_index *index, hr_value *bounds) {
+  static const char *const names[2] = {"start", "stop"};
+  PyObject *parts[2] = {NULL, NULL}, *step = PyObject_GetAttrString(slice, "step"), *numbers = NULL;
+  bool is_right = step != NULL;
+  for (int i = 0; is_right && i < 2; ++i) {
+    parts[i] = PyObject_GetAttrString(slice, names[i]);
+    if (parts[i] != NULL && is_value(parts[i])) {
+      bounds[i] = take_place(s, parts[i]);
+      Py_DECREF(parts[i]);
+      parts[i] = bounds[i] != 0 ? Py_NewRef(Py_None) : NULL;
+    }
+    is_right = parts[i] != NULL;
+  }
+  numbers = is_right ? PySlice_New(parts[0], parts[1], step) : NULL;
+  int result = numbers != NULL ? take_slice(numbers, index) : -1;
+  index->has_begin |= bounds[0] != 0, index->has_end |= bounds[1] != 0;
+  Py_XDECREF(parts[0]);
+  Py_XDECREF(parts[1]);
+  Py_XDECREF(step);
+  Py_XDECREF(numbers);
+  return result;
+}
+
 static int take_range(value_slice *s, PyObject *slice) {
-  hr_index index;
-  if (take_slice(slice, &index) < 0) {
+  hr_index index = {0};
+  hr_value bounds[2] = {0, 0};
+  if (take_bounds(s, slice, &index, bounds) < 0) {
     return -1;
   }
   if (index.step == 0 || index.step < -INT32_MAX || index.step > INT32_MAX) {
@@ -109,7 +165,8 @@ static int take_range(value_slice *s, PyObject *slice) {
   s->step[s->dim] = index.step;
   if (index.step != 1 || index.has_begin || index.has_end) {
     s->is_whole = false;
-    is_known(s) ? cut_known(s, &index) : cut_symbolic(s, &index);
+    bool has_values = bounds[0] != 0 || bounds[1] != 0;
+    is_known(s) && !has_values ? cut_known(s, &index) : cut_symbolic(s, &index, bounds);
   }
   ++s->dim, ++s->place;
   return 0;
@@ -135,6 +192,19 @@ static int take_at(value_slice *s, PyObject *entry) {
   return 0;
 }
 
+/* The place of a value. */
+static int take_at_value(value_slice *s, PyObject *entry) {
+  hr_value at = take_place(s, entry);
+  if (at == 0) {
+    return -1;
+  }
+  s->is_whole = false;
+  s->count[s->dim] = 1, s->begin[s->dim] = 0;
+  s->begins[s->dim] = from_front(s, size_of(s), at);
+  s->dropped[s->drop_count++] = s->dim++;
+  return 0;
+}
+
 /* ---- keys ---- */
 
 static int refuse_key(PyObject *entry) {
@@ -153,6 +223,9 @@ static int take_entry(value_slice *s, PyObject *entry, int rest) {
   if (entry == Py_Ellipsis) {
     s->dim += rest, s->place += rest;
     return 0;
+  }
+  if (is_value(entry)) {
+    return take_at_value(s, entry);
   }
   if (!PySlice_Check(entry) && (PyBool_Check(entry) || !PyIndex_Check(entry))) {
     return refuse_key(entry);

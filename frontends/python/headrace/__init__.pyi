@@ -457,6 +457,14 @@ def import_function(file, return_metadata=False) -> Any:
     """The function of a file that export_function wrote. It returns a tuple of arrays. With return_metadata a tuple of
 the function and the text that was written with it."""
 
+def import_program(program, *, variables=False, symbols=None, outputs=None) -> Any:
+    """The graph of a program that torch.export.export returned.
+
+Inputs have the program's names; dims that may change are symbols. Parameters and buffers are constants, or with
+variables=True parameters are variables, by their names. Buffers that the program changes are variables in any case,
+which runs assign. symbols: other names of symbols, as {"s77": "batch"}. outputs: names of the results; without them
+they are "output", or "output_0", "output_1", ... ValueError names operators that have no translation."""
+
 def array(object, /, dtype=None, copy=True, device=None) -> Array: ...
 def asarray(object, /, dtype=None, copy=None, device=None) -> Array: ...
 def zeros(shape, dtype=None, device=None) -> Array: ...

@@ -23,22 +23,22 @@ floor_divide fmax fmin fmod frac frexp from_dlpack from_fp8 frombuffer fromfunct
 gammaincc gather_mm gather_nd gather_qmm gaussian_nll_loss gcd gelu geomspace glu grad gradient greater
 greater_equal grid_sample group_norm gru gru_cell half hamming hamming_distance hanning hard_shrink hard_sigmoid
 hard_tanh hardswish heaviside hermite_h hermite_he hinge_loss histogram histogram2d histogram_bin_edges histogramdd
-hsplit hstack huber_loss hypot i0 i0e i1 i1e identity iinfo im2col imag import_function index index_add index_exp
-index_put indices inf inner insert int16 int32 int64 int8 int_ intc interp interpolate intersect1d intp invert
-isclose iscomplex iscomplexobj isdtype isfinite isin isinf isnan isneginf isposinf isreal isrealobj isscalar
-iterable ix_ j0 j1 jvp k0 k0e k1 k1e kaiser kl_div_loss kron l1_loss laguerre layer_norm lcm ldexp leading_zeros
-leaky_relu left_shift legendre lerp less less_equal lexsort lgamma linspace lion_update load local_response_norm log
-log10 log1p log2 log_cosh_loss log_ndtr log_sigmoid log_softmax logaddexp logaddexp2 logcumsumexp logical_and
-logical_not logical_or logical_xor logit logspace logsumexp long longlong lp_pool lstm lstm_cell margin_ranking_loss
-mask_indices masked_fill masked_scatter matmul matmul_integer matrix_transpose matvec max max_pool max_pool_places
-max_unpool maximum may_share_memory mean median meshgrid mgrid min minimum mish mod modf moveaxis mse_loss multiply
-nan nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod
-nanquantile nanstd nansum nanvar ndenumerate ndim ndindex ndtr ndtri negative newaxis nextafter nll_loss
-non_max_suppression nonzero normalize not_equal ogrid ones ones_like open_model open_package outer packbits pad
-pad_edge pad_reflect pad_symmetric pad_wrap partition percentile permute_dims pi piecewise polar poly polyadd
-polyder polydiv polyfit polygamma polyint polymul polysub polyval popcount positive pow power prelu prod
-promote_types ptp put_along_axis qqmm quantile quantize quantize_linear quantized_matmul r_ rad2deg radians ravel
-ravel_multi_index real real_if_close reciprocal reduce_window relu relu2 relu6 remainder repeat reshape resize
+hsplit hstack huber_loss hypot i0 i0e i1 i1e identity iinfo im2col imag import_function import_program index
+index_add index_exp index_put indices inf inner insert int16 int32 int64 int8 int_ intc interp interpolate
+intersect1d intp invert isclose iscomplex iscomplexobj isdtype isfinite isin isinf isnan isneginf isposinf isreal
+isrealobj isscalar iterable ix_ j0 j1 jvp k0 k0e k1 k1e kaiser kl_div_loss kron l1_loss laguerre layer_norm lcm
+ldexp leading_zeros leaky_relu left_shift legendre lerp less less_equal lexsort lgamma linspace lion_update load
+local_response_norm log log10 log1p log2 log_cosh_loss log_ndtr log_sigmoid log_softmax logaddexp logaddexp2
+logcumsumexp logical_and logical_not logical_or logical_xor logit logspace logsumexp long longlong lp_pool lstm
+lstm_cell margin_ranking_loss mask_indices masked_fill masked_scatter matmul matmul_integer matrix_transpose matvec
+max max_pool max_pool_places max_unpool maximum may_share_memory mean median meshgrid mgrid min minimum mish mod
+modf moveaxis mse_loss multiply nan nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian
+nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar ndenumerate ndim ndindex ndtr ndtri negative newaxis
+nextafter nll_loss non_max_suppression nonzero normalize not_equal ogrid ones ones_like open_model open_package
+outer packbits pad pad_edge pad_reflect pad_symmetric pad_wrap partition percentile permute_dims pi piecewise polar
+poly polyadd polyder polydiv polyfit polygamma polyint polymul polysub polyval popcount positive pow power prelu
+prod promote_types ptp put_along_axis qqmm quantile quantize quantize_linear quantized_matmul r_ rad2deg radians
+ravel ravel_multi_index real real_if_close reciprocal reduce_window relu relu2 relu6 remainder repeat reshape resize
 result_type right_shift rint rms_norm rmsprop_update rnn rnn_cell roll rollaxis roots rot90 rotary round row_stack
 rsqrt s_ save save_gguf save_safetensors savez savez_compressed scatter_nd searchsorted select selu setdiff1d
 setxor1d sgd_update shape shares_memory shifted_chebyshev_t shifted_chebyshev_u shifted_chebyshev_v

@@ -1,4 +1,4 @@
-"""export_function, import_function and exporter: functions of arrays in files. docs/graphs.md describes them.
+"""export_function, import_function, exporter: functions of arrays in files; import_program. docs/graphs.md has them.
 
 A file is a package (docs/graphs.md) with one graph, which holds the operations of all examples. Its note `function`
 lists the inputs and outputs of each example; the note `metadata` is a text of the caller's.
@@ -9,7 +9,7 @@ import os
 from headrace import _arrays
 from headrace._arrays import Array, Graph, Session
 
-__all__ = ["export_function", "exporter", "import_function"]
+__all__ = ["export_function", "exporter", "import_function", "import_program"]
 
 # ---- arguments: arrays, or one list of arrays and one dict of arrays by name
 
@@ -271,3 +271,19 @@ def import_function(file, return_metadata=False):
 
     function = ImportedFunction(os.fspath(file), graph, json.loads(notes["function"])["traces"])
     return (function, json.loads(notes.get("metadata", '""'))) if return_metadata else function
+
+
+# ---- programs of torch.export
+
+
+def import_program(program, *, variables=False, symbols=None, outputs=None):
+    """The graph of a program that torch.export.export returned.
+
+    Inputs have the program's names; dims that may change are symbols. Parameters and buffers are constants, or with
+    variables=True parameters are variables, by their names. Buffers that the program changes are variables in any case,
+    which runs assign. symbols: other names of symbols, as {"s77": "batch"}. outputs: names of the results; without them
+    they are "output", or "output_0", "output_1", ... ValueError names operators that have no translation.
+    """
+    from headrace import programs
+
+    return programs.read(program, variables, symbols or {}, outputs)

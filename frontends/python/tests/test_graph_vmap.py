@@ -82,10 +82,14 @@ def test_in_control_flow_and_in_itself():
     np.testing.assert_array_equal(all_of[-1], last)
 
     def outer(g, x, y):
-        return g.vmap(lambda a, b: a.graph.vmap(lambda c, d: hr.sum(c * d), a, b, in_axes=(None, 0)), x, y, in_axes=(0, None))
+        return g.vmap(
+            lambda a, b: a.graph.vmap(lambda c, d: hr.sum(c * d), a, b, in_axes=(None, 0)), x, y, in_axes=(0, None)
+        )
 
     (table,) = run(outer, X, X)
-    np.testing.assert_array_equal(table, np.array([[np.asarray(hr.sum(hr.asarray(a) * hr.asarray(b))) for b in X] for a in X]))
+    np.testing.assert_array_equal(
+        table, np.array([[np.asarray(hr.sum(hr.asarray(a) * hr.asarray(b))) for b in X] for a in X])
+    )
 
 
 def test_axes():

@@ -217,6 +217,47 @@ def test_a_slice_follows_the_size():
         np.testing.assert_array_equal(got["last"], given[-1])
 
 
+@pytest.mark.parametrize("step", [1, 2, -1, -3])
+@pytest.mark.parametrize("dims", [[7], ["n"]])
+def test_values_are_bounds_of_slices_and_of_arange(dims, step):
+    """Bounds of the host, by Python's rules for all of them."""
+    graph = hr.Graph()
+    x, begin, end = graph.input("x", "int64", dims), graph.input("begin", "int64", ["b"]), graph.input("end", "int64", ["e"])
+    first, last = graph.shape(begin)[0] - 12, graph.shape(end)[0] - 12
+    graph.output("both", x[first:last:step])
+    graph.output("begin", x[first::step])
+    graph.output("end", x[:last:step])
+    graph.output("numbers", hr.arange(first, last, step))
+    graph.output("count", hr.arange(graph.shape(end)[0], dtype="float32"))
+    session, elements = hr.Session(graph), np.arange(7) * 10
+    for b in range(-12, 12, 3):
+        for e in range(-12, 12, 2):
+            got = session(x=elements, begin=np.zeros(b + 12, np.int64), end=np.zeros(e + 12, np.int64))
+            np.testing.assert_array_equal(np.asarray(got["both"]), elements[b:e:step])
+            np.testing.assert_array_equal(np.asarray(got["begin"]), elements[b::step])
+            np.testing.assert_array_equal(np.asarray(got["end"]), elements[:e:step])
+            np.testing.assert_array_equal(np.asarray(got["numbers"]), np.arange(b, e, step))
+            assert np.asarray(got["count"]).tolist() == [float(i) for i in range(e + 12)]
+
+
+def test_a_value_is_an_index():
+    graph = hr.Graph()
+    x, n = graph.input("x", "float32", ["n", 3]), graph.input("k", "int64", ["k"])
+    at = graph.shape(n)[0] - 4
+    graph.output("row", x[at])
+    graph.output("element", x[..., at, 1])
+    session, elements = hr.Session(graph), np.arange(12, dtype=np.float32).reshape(4, 3)
+    for k in range(-4, 4):
+        got = session(x=elements, k=np.zeros(k + 4, np.int64))
+        np.testing.assert_array_equal(np.asarray(got["row"]), elements[k])
+        assert np.asarray(got["element"]) == elements[k, 1]
+    for bad in (n, x[0, 0]):
+        with pytest.raises(TypeError, match="no integer without dims"):
+            x[bad]
+        with pytest.raises(TypeError, match="no integer without dims"):
+            x[:bad]
+
+
 def test_wrong_indices():
     graph = hr.Graph()
     x = graph.input("x", "float32", ["n", 3])
