@@ -170,7 +170,8 @@ int headrace_inspect(int argc, char **argv) {
   if (!parse_arguments(&n, argc, argv)) {
     return 2;
   }
-  hr_status status = is_onnx(n.path) ? open_model(n.path, NULL, &n.graph) : hr_package_open(n.path, &n.package);
+  bool is_package = hr_package_is_file(n.path) || !is_model(n.path);
+  hr_status status = is_package ? hr_package_open(n.path, &n.package) : open_model(n.path, NULL, &n.graph);
   status = status == HR_OK && n.package != NULL ? hr_package_graph(n.package, &n.graph) : status;
   status = status == HR_OK ? inspect(&n) : status;
   hr_graph_release(n.graph);

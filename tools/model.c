@@ -9,45 +9,20 @@
 #include "headrace/importer.h"
 #include "headrace/package.h"
 
-static bool is_package(const char *path) {
-  char bytes[8];
-  FILE *file = fopen(path, "rb");
-  size_t count = file != NULL ? fread(bytes, 1, sizeof bytes, file) : 0;
-  if (file != NULL) {
-    fclose(file);
-  }
-  return hr_package_is_one(bytes, count);
-}
-
-bool is_onnx(const char *path) {
-  size_t length = strlen(path);
-  return length > 5 && strcmp(path + length - 5, ".onnx") == 0;
-}
-
 bool is_model(const char *path) {
-  return is_onnx(path) || is_package(path);
+  size_t length = strlen(path);
+  return hr_package_is_file(path) || (length > 5 && strcmp(path + length - 5, ".onnx") == 0);
 }
 
-static hr_status open_onnx(const char *path, const named_values *fixed, hr_graph **out_graph) {
+hr_status open_model(const char *path, const named_values *fixed, hr_graph **out_graph) {
   hr_onnx_dim dims[NAMED_VALUES_MAX];
-  int count = fixed != NULL ? fixed->count : 0;
+  int count = fixed != NULL && !hr_package_is_file(path) ? fixed->count : 0;
   for (int i = 0; i < count; ++i) {
     dims[i].name = fixed->data[i].name;
     parse_size(fixed->data[i].value, &dims[i].size);
   }
   const hr_onnx_options options = {.dim_count = count, .dims = dims};
-  return hr_onnx_open(path, &options, out_graph);
-}
-
-hr_status open_model(const char *path, const named_values *fixed, hr_graph **out_graph) {
-  if (is_onnx(path)) {
-    return open_onnx(path, fixed, out_graph);
-  }
-  hr_package *package = NULL;
-  HR_RETURN_IF_ERROR(hr_package_open(path, &package));
-  hr_status status = hr_package_graph(package, out_graph);
-  hr_package_close(package);
-  return status;
+  return hr_model_open(path, &options, out_graph);
 }
 
 /* ---- names with values ---- */

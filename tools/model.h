@@ -27,8 +27,7 @@ const char *find_named_value(const named_values *values, const char *name);
 /* A size of 0 or more, and nothing behind it. */
 bool parse_size(const char *text, int64_t *out_size);
 
-/* True for the name of an ONNX file, and for a file that is a package or such a model. */
-bool is_onnx(const char *path);
+/* True for a package, and for the name of an ONNX model. */
 bool is_model(const char *path);
 /* The graph of a package or an ONNX model; the caller owns one reference. fixed: NULL, or the sizes of symbols of an
  * ONNX model that become numbers. */

@@ -53,6 +53,15 @@ HR_API HR_MUST_USE hr_status hr_onnx_open(const char *path, const hr_onnx_option
 HR_API HR_MUST_USE hr_status hr_onnx_open_bytes(const char *name, const void *bytes, size_t size,
                                                 const hr_onnx_options *options, hr_graph **out_graph);
 
+/* Opens a model of any format by its contents: a package (package.h), or else an ONNX model. A name that ends with
+ * .hrpkg is a package's. The caller owns one reference of the graph. options: NULL, or those of an ONNX model; a
+ * package refuses options other than the defaults (INVALID_ARGUMENT). Other errors are those of hr_package_open,
+ * hr_package_graph and hr_onnx_open. */
+HR_API HR_MUST_USE hr_status hr_model_open(const char *path, const hr_onnx_options *options, hr_graph **out_graph);
+/* The same for bytes in memory, which are copied; `name` stands for the path in messages. */
+HR_API HR_MUST_USE hr_status hr_model_open_bytes(const char *name, const void *bytes, size_t size,
+                                                 const hr_onnx_options *options, hr_graph **out_graph);
+
 #ifdef __cplusplus
 }
 #endif

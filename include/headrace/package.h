@@ -59,6 +59,8 @@ HR_API int64_t hr_package_bytes(const hr_package *package);
 HR_API int64_t hr_package_text_bytes(const hr_package *package);
 /* True if the bytes are those of a package's first 8. */
 HR_API bool hr_package_is_one(const void *bytes, size_t size);
+/* The same for the first bytes of a file; false if it can't be read. */
+HR_API bool hr_package_is_file(const char *path);
 
 #ifdef __cplusplus
 }

@@ -2,6 +2,8 @@
  * with the file before it is used. */
 #include "headrace/package.h"
 
+#include <stdio.h>
+
 #include "base/allocator.h"
 #include "base/disk_file.h"
 #include "base/refcount.h"
@@ -51,6 +53,16 @@ static hr_status no_memory(void) {
 
 bool hr_package_is_one(const void *bytes, size_t size) {
   return size >= 8 && memcmp(bytes, HR__PACKAGE_MAGIC, 8) == 0;
+}
+
+bool hr_package_is_file(const char *path) {
+  char bytes[8];
+  FILE *file = fopen(path, "rb");
+  size_t count = file != NULL ? fread(bytes, 1, sizeof bytes, file) : 0;
+  if (file != NULL) {
+    fclose(file);
+  }
+  return hr_package_is_one(bytes, count);
 }
 
 /* Copies header and table. */

@@ -179,15 +179,57 @@ hr_status hr_session_run(hr_session *session, int input_count, const hr_tensor *
 
 /* ---- warm ---- */
 
-hr_status hr_session_warm(hr_session *session, int input_count, const hr_tensor *const *inputs) {
+/* Zeros in the types of inputs, with references; variables are the session's. */
+static hr_status make_zeros(hr_session *session, const hr_tensor *const *params, hr_tensor *zeros) {
+  const hr_tensor number = hr_tensor_number(hr_scalar_i64(0)), *value = &number;
+  for (size_t i = 0; i < session->graph->inputs.count; ++i) {
+    const hr_attribute like[2] = {
+        {.kind = HR_ATTRIBUTE_INTS, .count = params[i]->rank, .value = {.ints = params[i]->dims}},
+        {.kind = HR_ATTRIBUTE_DTYPE, .value = {.dtype = params[i]->dtype}}};
+    HR_RETURN_IF_ERROR(hr_functional_apply(session->stream, HR_FUNCTIONAL_FULL, 1, &value, 2, like, 1, &zeros[i]));
+  }
+  for (size_t i = 0; i < session->graph->variables.count; ++i) {
+    hr__tensor_share(&session->variables[i], &zeros[session->graph->inputs.count + i]);
+  }
+  return hr_stream_synchronize(session->stream);
+}
+
+/* Runs the part once, so that its program is compiled, and drops the results. */
+static hr_status run_on_zeros(hr_session *session, const hr__graph_instance *of, const hr_tensor **params) {
+  const hr_graph *graph = session->graph;
+  size_t count = graph->inputs.count + graph->variables.count, results = graph->outputs.count + graph->variables.count;
+  hr_tensor *zeros = hr_calloc(count + results + 1, sizeof *zeros);
+  if (zeros == NULL) {
+    return no_memory();
+  }
+  hr_status status = make_zeros(session, params, zeros);
+  for (size_t i = 0; i < count; ++i) {
+    params[i] = &zeros[i];
+  }
+  status = status == HR_OK ? hr__graph_instance_run(session->stream, of, params, zeros + count) : status;
+  status = status == HR_OK ? hr_stream_synchronize(session->stream) : status;
+  for (size_t i = 0; i < count + results; ++i) {
+    hr_tensor_release(&zeros[i]);
+  }
+  hr_free(zeros);
+  return status;
+}
+
+static hr_status warm(hr_session *session, const hr_tensor **params) {
   hr__graph_instance *found = NULL;
+  HR_RETURN_IF_ERROR(hr__session_instance(session, session->graph, params, NULL, &found));
+  hr_status status = found->part != NULL ? run_on_zeros(session, found, params) : HR_OK;
+  hr__graph_instance_release(found);
+  return status;
+}
+
+hr_status hr_session_warm(hr_session *session, int input_count, const hr_tensor *const *inputs) {
   const hr_tensor **params = NULL;
   HR_RETURN_IF_ERROR(check_counts(session, input_count, hr_graph_output_count(session->graph)));
   hr_mutex_lock(&session->running);
   hr_status status = list_params(session, inputs, &params);
-  status = status == HR_OK ? hr__session_instance(session, session->graph, params, NULL, &found) : status;
+  status = status == HR_OK ? warm(session, params) : status;
   hr_mutex_unlock(&session->running);
-  hr__graph_instance_release(found);
   hr_free(params);
   return status;
 }

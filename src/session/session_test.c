@@ -75,6 +75,32 @@ HR_TEST(instances_have_a_limit_of_bytes) {
   hr_graph_release(g);
 }
 
+HR_TEST(a_warm_instance_is_compiled) {
+  hr_graph *g = graph_of("graph 2\ninput %x f32[n, 3]\nvariable %w f32[3] = [1.0, 2.0, 3.0]\n%0 = multiply(%x, %w)\n"
+                         "%1 = sum(%0, axis=[1])\n%2 = add(%w, 1)\nassign %w = %2\noutput y = %1\n");
+  hr_session *session = session_of(g, NULL);
+  hr_tensor like = {.dtype = HR_DTYPE_F32, .rank = 2, .dims = {2, 3}, .strides = {3, 1}}, x = counted(DIMS(2, 3)), y, w;
+  const hr_tensor *types[1] = {&like}, *inputs[1] = {&x};
+  hr_stats before, after;
+  HR_ASSERT_OK(hr_stream_synchronize(stream));
+  HR_ASSERT_OK(hr_session_warm(session, 1, types));
+  HR_ASSERT_EQ(stats_of(session).runs, 0);
+  HR_ASSERT_OK(hr_session_variable(session, "w", &w));
+  EXPECT(&w, 1, 2, 3);
+  hr_tensor_release(&w);
+  hr_stream_stats(stream, &before);
+  HR_ASSERT_OK(hr_session_run(session, 1, inputs, 1, &y));
+  HR_ASSERT_OK(hr_stream_synchronize(stream));
+  hr_stream_stats(stream, &after);
+  HR_ASSERT_EQ(stats_of(session).instances, 1);
+  HR_ASSERT_EQ(after.compiles, before.compiles);
+  EXPECT(&y, 8, 26);
+  hr_tensor_release(&y);
+  hr_tensor_release(&x);
+  hr_session_release(session);
+  hr_graph_release(g);
+}
+
 HR_TEST(inputs_of_any_layout_are_accepted) {
   hr_graph *g = layer();
   hr_session *session = session_of(g, NULL);

@@ -1,11 +1,9 @@
 /* models.c: open_model(): graphs of packages and of ONNX models, by the file's contents. */
-#include <stdio.h>
 #include <string.h>
 
 #include "extension.h"
 
 #include "headrace/importer.h"
-#include "headrace/package.h"
 
 /* Replacements of symbols and inputs of an ONNX model; names are borrowed from dicts. */
 typedef struct replacements {
@@ -89,47 +87,6 @@ static void drop_replacements(replacements *r) {
 
 /* ---- files ---- */
 
-static hr_status graph_of_package(hr_package *package, const replacements *r, hr_graph **out) {
-  return r->options.dim_count == 0 && r->options.constant_count == 0 && !r->options.has_variables
-             ? hr_package_graph(package, out)
-             : hr_status_make(HR_STATUS_INVALID_ARGUMENT,
-                              "a package has no dims, constants or weights that can be replaced: use Graph.derive");
-}
-
-static bool is_package_file(const char *path) {
-  char bytes[8];
-  size_t length = strlen(path);
-  FILE *file = fopen(path, "rb");
-  size_t count = file != NULL ? fread(bytes, 1, sizeof bytes, file) : 0;
-  if (file != NULL) {
-    fclose(file);
-  }
-  return hr_package_is_one(bytes, count) || (length > 6 && strcmp(path + length - 6, ".hrpkg") == 0);
-}
-
-static hr_status open_path(const char *path, const replacements *r, hr_graph **out) {
-  hr_package *package = NULL;
-  if (!is_package_file(path)) {
-    return hr_onnx_open(path, &r->options, out);
-  }
-  HR_RETURN_IF_ERROR(hr_package_open(path, &package));
-  hr_status status = graph_of_package(package, r, out);
-  hr_package_close(package);
-  return status;
-}
-
-static hr_status open_bytes(const Py_buffer *bytes, const replacements *r, hr_graph **out) {
-  hr_package *package = NULL;
-  size_t size = (size_t)bytes->len;
-  if (!hr_package_is_one(bytes->buf, size)) {
-    return hr_onnx_open_bytes("bytes", bytes->buf, size, &r->options, out);
-  }
-  HR_RETURN_IF_ERROR(hr_package_open_bytes("bytes", bytes->buf, size, &package));
-  hr_status status = graph_of_package(package, r, out);
-  hr_package_close(package);
-  return status;
-}
-
 static PyObject *open_with(PyObject *source, const replacements *r) {
   hr_graph *graph = NULL;
   hr_status status;
@@ -140,7 +97,7 @@ static PyObject *open_with(PyObject *source, const replacements *r) {
       return NULL;
     }
     Py_BEGIN_ALLOW_THREADS;
-    status = open_bytes(&bytes, r, &graph);
+    status = hr_model_open_bytes("bytes", bytes.buf, (size_t)bytes.len, &r->options, &graph);
     Py_END_ALLOW_THREADS;
     PyBuffer_Release(&bytes);
   } else {
@@ -149,7 +106,7 @@ static PyObject *open_with(PyObject *source, const replacements *r) {
     }
     const char *name = PyBytes_AsString(path);
     Py_BEGIN_ALLOW_THREADS;
-    status = open_path(name, r, &graph);
+    status = hr_model_open(name, &r->options, &graph);
     Py_END_ALLOW_THREADS;
     Py_DECREF(path);
   }

@@ -225,8 +225,16 @@ static PyObject *read_stats(PyObject *module, PyObject *unused) {
   }
   hr_stats stats;
   hr_stream_stats(stream, &stats);
-  return Py_BuildValue("{s:L,s:L,s:L}", "operations", (long long)stats.operations, "commits", (long long)stats.commits,
-                       "kernels", (long long)stats.kernels);
+  PyObject *dict = PyDict_New();
+  const int64_t *counters = (const int64_t *)&stats; /* all are of one type, in the order of their names */
+  for (int i = 0; dict != NULL && hr_stream_stat_name(i) != NULL; ++i) {
+    PyObject *number = PyLong_FromLongLong(counters[i]);
+    if (number == NULL || PyDict_SetItemString(dict, hr_stream_stat_name(i), number) < 0) {
+      Py_CLEAR(dict);
+    }
+    Py_XDECREF(number);
+  }
+  return dict;
 }
 
 /* Counters of the default device's memory, in bytes; the action changes it before. */
