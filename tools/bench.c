@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "against.h"
 #include "commands.h"
 #include "headrace/profile.h"
 #include "headrace/session.h"
@@ -14,6 +15,8 @@ enum { BATCHES_MAX = 64, RUNS_MIN = 3, RUNS_MAX = 1 << 20, BAR_CELLS = 20 };
 
 typedef struct bench {
   const char *path, *device_name, *batch_name; /* batch_name: the first dim of the first input; NULL: no symbol */
+  const char *engines;                         /* NULL: no others */
+  against against;
   int batch_count;
   int64_t batches[BATCHES_MAX];
   double seconds; /* for each batch */
@@ -61,6 +64,10 @@ static bool parse_option(bench *b, const char *option, char *value) {
   if (strcmp(option, "--seconds") == 0) {
     b->seconds = strtod(value, &end);
     return b->seconds > 0 && b->seconds <= 3600 && *end == '\0';
+  }
+  if (strcmp(option, "--against") == 0) {
+    b->engines = value;
+    return true;
   }
   if (strcmp(option, "--device") == 0) {
     b->device_name = value;
@@ -208,8 +215,9 @@ static hr_status run(bench *b) {
     HR_RETURN_IF_ERROR(make_inputs(b, b->batches[i]));
     HR_RETURN_IF_ERROR(measure(b, b->batches[i], &row));
     print_row(b->batches[i], &row);
+    HR_RETURN_IF_ERROR(against_add(&b->against, b->batches[i], b->graph, b->tensors.input_count, b->tensors.inputs));
   }
-  return HR_OK;
+  return b->engines != NULL ? against_run(&b->against, b->engines, b->path, b->seconds) : HR_OK;
 }
 
 int headrace_bench(int argc, char **argv) {
@@ -225,5 +233,6 @@ int headrace_bench(int argc, char **argv) {
   hr_stream_release(b.stream);
   hr_device_release(b.device);
   free(b.times);
+  against_free(&b.against);
   return failed;
 }

@@ -32,13 +32,16 @@ static const command commands[] = {
      "  --graph         prints the graph's text instead\n"
      "  --svg PICTURE   draws the graph into a file instead, for a browser\n"
      "  --verify        compares all constants of a package with their hashes before"},
-    {"bench", headrace_bench, "bench FILE [--batch 1,8,64] [--dim NAME=SIZE] [--device NAME] [--seconds S]",
+    {"bench", headrace_bench,
+     "bench FILE [--batch 1,8,64] [--dim NAME=SIZE] [--device NAME] [--seconds S] [--against ENGINES]",
      "Times the answers of a package or an ONNX model on random inputs: the first one, the median and the shortest\n"
      "of the others, and the process's peak of memory so far.\n"
      "  --batch SIZES   sizes of the symbol that is the first dim of the first input; default 1\n"
      "  --dim NAME=SIZE the size of another symbol; default 1\n"
      "  --device NAME   cpu (the default), cuda, ...\n"
-     "  --seconds S     how long each size is repeated; default 1"},
+     "  --seconds S     how long each size is repeated; default 1\n"
+     "  --against NAMES onnxruntime, openvino (in f32) or both with a comma: their times of an ONNX model, where they "
+     "are installed"},
     {"explain", headrace_explain, "explain FILE [--svg PICTURE] [--time N] [--device NAME] [--mode fuse|eager|strict]",
      "Lists the steps of a program file of HEADRACE_DUMP: the operations that share a kernel, the reads and writes of\n"
      "each kernel and library call, the temporaries that never get memory. Runs it once, on random contents.\n"

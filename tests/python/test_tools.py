@@ -292,6 +292,37 @@ def test_bench_times_each_batch():
     assert "no package" in run("bench", STEP, code=1).stderr
 
 
+ENGINE = """
+__version__ = "9.9"
+class InferenceSession:
+    def __init__(self, path, providers):
+        assert providers == ["CPUExecutionProvider"]
+    def run(self, outputs, inputs):
+        assert outputs is None and [(x.dtype.name, x.shape[1:]) for x in inputs.values()] == [("float32", (2,))]
+        print("size", inputs["x"].size)
+"""
+
+
+def test_bench_runs_other_engines_on_the_same_sizes(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 2]) for name in "xy"]
+    nodes = [onnx.helper.make_node("Sin", ["x"], ["y"])]
+    graph = onnx.helper.make_graph(nodes, "sine", ends[:1], ends[1:])
+    opset = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "sine.onnx")
+    (tmp_path / "onnxruntime.py").write_text(ENGINE)
+    path = os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))
+    options = ["bench", tmp_path / "sine.onnx", "--batch", "1,8", "--seconds", "0.001", "--against"]
+    lines = run(*options, "onnxruntime,openvino", PYTHONPATH=path).stdout.splitlines()
+    assert len(lines[2:4]) == 2 and lines[4].startswith("onnxruntime 9.9: opened in ")
+    rows = [line.split() for line in lines[5:] if "size" not in line]
+    assert [len(row) for row in rows[:2]] == [6, 6] and [row[0] for row in rows[:2]] == ["1", "8"]
+    assert {line for line in lines if "size" in line} == {"size 2", "size 16"}
+    assert rows[2][0].startswith("openvino")
+    assert "expected onnxruntime or openvino" in run(*options, "onyx", PYTHONPATH=path, code=1).stderr
+    assert "is no ONNX model" in run("bench", PACKAGE, "--seconds", "0.001", "--against", "openvino", code=1).stderr
+
+
 def test_run_of_a_package_reads_and_writes_files(tmp_path):
     numpy = pytest.importorskip("numpy")
     x = numpy.random.default_rng(1).integers(-9, 9, (5, 20)).astype(numpy.float32)
