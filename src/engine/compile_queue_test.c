@@ -252,6 +252,36 @@ HR_TEST(lengths_share_code) {
   end();
 }
 
+/* One length repeats until its kernel is compiled; meanwhile others run, by their general plan. */
+HR_TEST(lengths_change_while_one_is_compiled) {
+  enum { LENGTH = 500000, ROUNDS_MAX = 400 };
+  begin("auto", NULL);
+  fixture f = open_fixture();
+  hr_stats stats;
+  int changes = 0;
+  for (int64_t n = LENGTH + 1; n < LENGTH + 7; ++n) {
+    check_length(&f, n);
+  }
+  for (int k = 0; k < ROUNDS_MAX && has_compiler() && waiting() == 0; ++k) {
+    check_length(&f, LENGTH);
+  }
+  for (; waiting() > 0 && changes < ROUNDS_MAX; ++changes) {
+    check_length(&f, LENGTH - 1 - changes % 50);
+    check_length(&f, changes % 3 == 0 ? LENGTH : LENGTH / 2 + changes);
+  }
+  hr__compile_queue_wait();
+  hr_stream_stats(f.stream, &stats);
+  int64_t interpreted = stats.kernels_interpreted, general = stats.general_plans;
+  check_length(&f, LENGTH);
+  check_length(&f, LENGTH - 100);
+  hr_stream_stats(f.stream, &stats);
+  HR_ASSERT(changes > 0 || !has_compiler());
+  HR_ASSERT(general > 0 && stats.general_plans > general);
+  HR_ASSERT_EQ(stats.kernels_interpreted, interpreted + (has_compiler() ? 1 : 2));
+  close_fixture(&f);
+  end();
+}
+
 HR_TEST(code_on_disk_is_loaded_before_the_first_use_of_large_kernels) {
   begin("wait", NULL);
   const char *exp_of_3m = "buffer %0 12000000 live\nbuffer %1 12000000 live fresh\n%1:f32[3000000]{1}+0 = exp(%0:f32["

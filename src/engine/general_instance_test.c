@@ -3,6 +3,10 @@
 
 #include "hr_test.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include "base/context.h"
 #include "engine/stream.h"
 
@@ -202,6 +206,16 @@ HR_TEST(memory_that_runs_out_costs_nothing_but_the_call) {
   close_user(&u);
 }
 
+/* Of the process; 0: unknown, as with another malloc. */
+static size_t heap_bytes(void) {
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+  struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+#else
+  return 0;
+#endif
+}
+
 static int64_t program_bytes_of(const user *u) {
   hr_memory_stats stats;
   hr_device_memory_stats(u->device, &stats);
@@ -257,6 +271,68 @@ HR_TEST(kernels_count_as_those_of_the_programs_that_keep_them) {
   expect(&u, 131);
   for (int i = 0; i < own->step_count; ++i) {
     HR_ASSERT(own->steps[i].cached == NULL || hr__kernel_footprint(own->steps[i].cached) == before[i]);
+  }
+  close_user(&u);
+}
+
+/* ---- many structures ---- */
+
+enum { CHAIN = 11, STRUCTURES = 1000, STRUCTURE_SIZES = 6 };
+
+static hr_view rows_of(hr_buffer *buffer, int64_t dims[2], const int64_t strides[2]) {
+  return (hr_view){.buffer = buffer, .dtype = HR_DTYPE_F32, .rank = 2, .dims = dims, .strides = strides};
+}
+
+/* Each bit of the number is an operation: twice the value, or one more. */
+static void expect_chain(user *u, int structure, int64_t rows) {
+  int64_t dims[2] = {rows, COLUMNS}, strides[2] = {COLUMNS, 1};
+  float values[60 * COLUMNS], expected = 1;
+  hr_scalar numbers[2] = {hr_scalar_f64(1), hr_scalar_f64(2)};
+  hr_buffer *x, *y;
+  for (int64_t i = 0; i < rows * COLUMNS; ++i) {
+    values[i] = 1;
+  }
+  HR_ASSERT_OK(hr_buffer_create(u->device, (size_t)rows * COLUMNS * sizeof(float), &x));
+  hr_view in = rows_of(x, dims, strides);
+  HR_ASSERT_OK(hr_stream_write(u->stream, &in, values));
+  for (int k = 0; k < CHAIN; ++k) {
+    int doubles = structure >> k & 1;
+    HR_ASSERT_OK(hr_buffer_create(u->device, (size_t)rows * COLUMNS * sizeof(float), &y));
+    hr_view out = rows_of(y, dims, strides);
+    hr_view operands[2] = {in, {.scalar = &numbers[doubles], .dtype = HR_DTYPE_F64}};
+    HR_ASSERT_OK(hr_stream_record(u->stream, doubles ? HR_OP_MUL : HR_OP_ADD, NULL, 2, operands, 1, &out));
+    hr_buffer_release(x);
+    x = y, in = out;
+    expected = doubles ? 2 * expected : expected + 1;
+  }
+  HR_ASSERT_OK(hr_stream_read(u->stream, &in, values));
+  hr_buffer_release(x);
+  for (int64_t i = 0; i < rows * COLUMNS; ++i) {
+    HR_ASSERT_EQ(values[i], expected);
+  }
+}
+
+/* More structures than there is room for, in turn: some are forgotten, and host memory stays. */
+HR_TEST(a_thousand_structures_at_once_are_bounded) {
+  user u;
+  open_user(&u);
+  size_t early = 0;
+  int64_t program_bytes = 0;
+  for (int structure = 0; structure < STRUCTURES; ++structure) {
+    for (int64_t rows = 50; rows > 50 - STRUCTURE_SIZES; --rows) {
+      expect_chain(&u, structure, rows);
+    }
+    if (structure == STRUCTURES / 2) {
+      early = heap_bytes(), program_bytes = program_bytes_of(&u);
+    }
+  }
+  HR_ASSERT(u.stream->cache.general.count <= HR_GENERAL_INSTANCES_MAX);
+  HR_ASSERT(program_bytes_of(&u) <= program_bytes + program_bytes / 10);
+  HR_ASSERT(heap_bytes() <= early + early / 10);
+  int64_t general = stats_of(&u).general_plans;
+  HR_ASSERT(general >= STRUCTURES);
+  for (int structure = 0; structure < STRUCTURES; structure += 37) { /* forgotten ones are compiled again */
+    expect_chain(&u, structure, 33);
   }
   close_user(&u);
 }
