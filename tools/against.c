@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "headrace/package.h"
 #include "model.h"
 
 enum { TEXT_MAX = 1024, PATH_SIZE = 4096, OWN_WORDS = 6 };
@@ -80,7 +81,7 @@ static const char *find_python(char *path) {
   }
   const char *environment = getenv("VIRTUAL_ENV");
   snprintf(path, PATH_SIZE, "%s/bin/python3", environment != NULL ? environment : "");
-  return access(path, X_OK) == 0 ? path : "python3";
+  return environment != NULL && access(path, X_OK) == 0 ? path : "python3";
 }
 
 static hr_status run_engine(const against *runs, char *engine, char *path, double seconds) {
@@ -106,7 +107,7 @@ static hr_status run_engine(const against *runs, char *engine, char *path, doubl
 }
 
 hr_status against_run(const against *runs, const char *engines, const char *path, double seconds) {
-  if (!is_onnx(path)) {
+  if (hr_package_is_file(path)) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
                           "--against: %s is no ONNX model; other engines read the file from which a package was made",
                           path);
