@@ -3,19 +3,37 @@
 #include <string.h>
 
 #include "commands.h"
-#include "headrace/importer.h"
 #include "headrace/package.h"
 #include "model.h"
+#include "target.h"
 
-static bool parse_arguments(int argc, char **argv, const char **out_path, const char **out_target, named_values *dims) {
+typedef struct conversion {
+  const char *path, *output, *target; /* target: NULL: no kernels */
+  int64_t minimum;                    /* the version that must read it; 0: any */
+  named_values dims, sizes;
+} conversion;
+
+static bool take_value(conversion *c, const char *name, char *value) {
+  if (strcmp(name, "-o") == 0 || strcmp(name, "--output") == 0) {
+    c->output = value;
+  } else if (strcmp(name, "--target") == 0) {
+    c->target = value;
+  } else if (strcmp(name, "--dim") == 0) {
+    return add_named_size(&c->dims, value);
+  } else if (strcmp(name, "--size") == 0) {
+    return add_named_size(&c->sizes, value);
+  } else {
+    return strcmp(name, "--minimum") == 0 && parse_size(value, &c->minimum) && c->minimum >= 1 && c->minimum <= 2;
+  }
+  return true;
+}
+
+static bool parse_arguments(int argc, char **argv, conversion *c) {
   for (int i = 0; i < argc; ++i) {
-    bool has_value = i + 1 < argc;
-    if (has_value && (strcmp(argv[i], "-o") == 0 || strcmp(argv[i], "--output") == 0)) {
-      *out_target = argv[++i];
-    } else if (has_value && strcmp(argv[i], "--dim") == 0 && add_named_size(dims, argv[i + 1])) {
+    if (argv[i][0] != '-' && c->path == NULL) {
+      c->path = argv[i];
+    } else if (i + 1 < argc && take_value(c, argv[i], argv[i + 1])) {
       ++i;
-    } else if (argv[i][0] != '-' && *out_path == NULL) {
-      *out_path = argv[i];
     } else {
       fprintf(stderr,
               "headrace convert: argument \"%s\" is unknown, or has no right value; see `headrace convert --help`\n",
@@ -23,22 +41,35 @@ static bool parse_arguments(int argc, char **argv, const char **out_path, const 
       return false;
     }
   }
-  if (*out_path == NULL || *out_target == NULL) {
+  if (c->path == NULL || c->output == NULL) {
     fprintf(stderr, "headrace convert: a model and -o PACKAGE expected; see `headrace convert --help`\n");
     return false;
   }
   return true;
 }
 
-static hr_status convert(const char *path, const char *target, const named_values *dims) {
+static hr_status write_package(const conversion *c, const hr_graph *graph) {
+  const char *name = strrchr(c->path, '/') != NULL ? strrchr(c->path, '/') + 1 : c->path;
+  const hr_package_note notes[2] = {{"source", name}, {"target", c->target}};
+  hr_package_options options = {.note_count = 1 + (c->target != NULL),
+                                .notes = notes,
+                                .has_kernels = c->target != NULL,
+                                .text_version_max = (int)c->minimum};
+  if (c->target != NULL) {
+    HR_RETURN_IF_ERROR(check_symbols(graph, &c->sizes));
+    HR_RETURN_IF_ERROR(make_kernels(graph, c->target, &c->sizes, &options.kernels_since_ns));
+  }
+  return hr_package_write_with(graph, c->output, &options);
+}
+
+static hr_status convert(const conversion *c) {
   hr_graph *graph = NULL, *simple = NULL;
-  const char *name = strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
-  const hr_package_note notes[1] = {{"source", name}};
-  HR_RETURN_IF_ERROR(open_model(path, dims, &graph));
+  HR_RETURN_IF_ERROR(c->target != NULL ? begin_target(c->target) : HR_OK);
+  HR_RETURN_IF_ERROR(open_model(c->path, &c->dims, &graph));
   hr_status status = hr_graph_simplify(graph, NULL, &simple);
-  status = status == HR_OK ? hr_package_write(simple, target, 1, notes) : status;
+  status = status == HR_OK ? write_package(c, simple) : status;
   if (status == HR_OK) {
-    printf("%s: %d operations, %d constants of %lld bytes\n", target, hr_graph_operation_count(simple),
+    printf("%s: %d operations, %d constants of %lld bytes\n", c->output, hr_graph_operation_count(simple),
            hr_graph_constant_count(simple), (long long)hr_graph_constant_bytes(simple));
   }
   hr_graph_release(graph);
@@ -47,7 +78,6 @@ static hr_status convert(const char *path, const char *target, const named_value
 }
 
 int headrace_convert(int argc, char **argv) {
-  const char *path = NULL, *target = NULL;
-  named_values dims = {.count = 0};
-  return parse_arguments(argc, argv, &path, &target, &dims) ? headrace_fail(convert(path, target, &dims)) : 2;
+  static conversion c;
+  return parse_arguments(argc, argv, &c) ? headrace_fail(convert(&c)) : 2;
 }

@@ -23,10 +23,16 @@ static const command commands[] = {
      "(f32), or zeros.\n"
      "  --input NAME=FILE, --output NAME=FILE   npy, or another file of one array; outputs are npy\n"
      "  --dim NAME=SIZE   the size of a symbol in inputs without a file; default 1\n"
+     "  --trust           uses the package's kernels: native code that its author made\n"
      "  --device, --repeat, --print   as above"},
-    {"convert", headrace_convert, "convert MODEL -o PACKAGE [--dim NAME=SIZE]",
+    {"convert", headrace_convert, "convert MODEL -o PACKAGE [--dim NAME=SIZE] [--target TARGET] [--minimum VERSION]",
      "Writes an ONNX model (.onnx) as a package (.hrpkg). docs/onnx.md lists the operators.\n"
-     "  --dim NAME=SIZE   a size in place of a symbol, such as a batch; more than once for several"},
+     "  --dim NAME=SIZE   a size in place of a symbol, such as a batch; more than once for several\n"
+     "  --target TARGET   runs the model, and adds its kernels for v2, v3, v4 (levels of x86-64) or a GPU such as "
+     "sm_90: "
+     "they are used with --trust alone\n"
+     "  --size NAME=SIZE  the size of a symbol in these runs; default 1\n"
+     "  --minimum VERSION fails if version 1, or 2, of the text can't describe the graph"},
     {"inspect", headrace_inspect, "inspect FILE [--graph | --svg PICTURE] [--verify]",
      "Lists notes, inputs, outputs, symbols, constants and operations of a package (.hrpkg) or an ONNX model.\n"
      "  --graph         prints the graph's text instead\n"

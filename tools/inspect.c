@@ -65,8 +65,12 @@ static void print_printable(const char *text, int width) {
 }
 
 static void describe_package(const char *path, const hr_package *package) {
+  long long kernels = (long long)hr_package_kernel_bytes(package);
   printf("%s: %lld bytes, %lld of text\n", path, (long long)hr_package_bytes(package),
          (long long)hr_package_text_bytes(package));
+  if (kernels > 0) {
+    printf("  %lld bytes of kernels, which are used with --trust alone\n", kernels);
+  }
   for (int i = 0; i < hr_package_note_count(package); ++i) {
     const hr_package_note note = hr_package_note_at(package, i);
     printf("  ");

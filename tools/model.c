@@ -25,6 +25,15 @@ hr_status open_model(const char *path, const named_values *fixed, hr_graph **out
   return hr_model_open(path, &options, out_graph);
 }
 
+hr_status trust_model(const char *path) {
+  hr_package *package = NULL;
+  int count = 0;
+  HR_RETURN_IF_ERROR(hr_package_open(path, &package));
+  hr_status status = hr_package_trust(package, &count);
+  hr_package_close(package);
+  return status;
+}
+
 /* ---- names with values ---- */
 
 bool add_named_value(named_values *values, char *text) {

@@ -32,6 +32,8 @@ bool is_model(const char *path);
 /* The graph of a package or an ONNX model; the caller owns one reference. fixed: NULL, or the sizes of symbols of an
  * ONNX model that become numbers. */
 hr_status open_model(const char *path, const named_values *fixed, hr_graph **out_graph);
+/* Uses the kernels of a package (hr_package_trust). */
+hr_status trust_model(const char *path);
 /* `headrace run` of such a file. */
 int run_model(int argc, char **argv);
 

@@ -4,7 +4,8 @@
  * checks the header, the table, the index of the constants and the text; constants stay in the mapping, which lives as
  * long as the graphs that use it. hr_package_verify checks the constants, too. docs/graphs.md has the format.
  *
- * Files of unknown origin are safe to open: nothing of a file is executed, and all places and sizes are checked against
+ * Files of unknown origin are safe to open: nothing of a file is executed, unless the user trusts it
+ * (hr_package_trust), and all places and sizes are checked against
  * the file before they are used. Damaged files fail with DATA_LOSS, and a message that names the file, the field and
  * its value. Files of a later version are UNIMPLEMENTED.
  *
@@ -37,6 +38,17 @@ typedef struct hr_package_note {
 HR_API HR_MUST_USE hr_status hr_package_write(const hr_graph *graph, const char *path, int note_count,
                                               const hr_package_note *notes);
 
+/* Zeroed: the defaults. */
+typedef struct hr_package_options {
+  int note_count;
+  const hr_package_note *notes;
+  bool has_kernels;         /* with files of the user's cache of kernels (kernel_cache.h): see hr_package_trust */
+  int64_t kernels_since_ns; /* those that were used since this time of the system's clock; 0: all */
+  int text_version_max;     /* INVALID_ARGUMENT if the text of the graph needs a later version; 0: any */
+} hr_package_options;
+HR_API HR_MUST_USE hr_status hr_package_write_with(const hr_graph *graph, const char *path,
+                                                   const hr_package_options *options);
+
 /* Opens a package; the caller owns it. NOT_FOUND, PERMISSION_DENIED or UNAVAILABLE if the system can't open or map the
  * file. */
 HR_API HR_MUST_USE hr_status hr_package_open(const char *path, hr_package **out_package);
@@ -50,6 +62,13 @@ HR_API void hr_package_close(hr_package *package);
 HR_API HR_MUST_USE hr_status hr_package_graph(hr_package *package, hr_graph **out_graph);
 /* Compares all constants with their hashes. */
 HR_API HR_MUST_USE hr_status hr_package_verify(const hr_package *package);
+
+/* Adds the kernels and tuning results of a package to the user's cache, so that the first runs use them; sets their
+ * number. They are native code: this runs what the file's author wrote. Nothing else reads them. PERMISSION_DENIED if
+ * others may write the file, DATA_LOSS if they are damaged; FAILED_PRECONDITION if there is no cache. */
+HR_API HR_MUST_USE hr_status hr_package_trust(hr_package *package, int *out_count);
+/* The bytes of the kernels and tuning results; 0: there are none. */
+HR_API int64_t hr_package_kernel_bytes(const hr_package *package);
 
 /* The number of notes, and one of them, which lives as long as the package. */
 HR_API int hr_package_note_count(const hr_package *package);

@@ -445,3 +445,49 @@ void hr__disk_cache_measure(const hr_disk_cache *cache, int64_t *out_files, int6
   *out_files = (int64_t)files.count;
   hr_vector_fini(&files);
 }
+
+/* ---- files as bytes ---- */
+
+static hr_status visit_file(const hr_disk_cache *cache, const char *name,
+                            hr_status (*visit)(void *arg, const hr_kernel_file *file), void *arg) {
+  footer end;
+  char *bytes = read_file(cache, name, &end, NULL);
+  if (bytes == NULL) {
+    return HR_OK;
+  }
+  const hr_kernel_file file = {name, bytes, (size_t)end.length, (size_t)end.name_length};
+  hr_status status = visit(arg, &file);
+  hr_free(bytes);
+  return status;
+}
+
+hr_status hr__disk_cache_each(const hr_disk_cache *cache, int64_t since_ns,
+                              hr_status (*visit)(void *arg, const hr_kernel_file *file), void *arg) {
+  enum { NS_PER_S = 1000000000 };
+  kept_files files = {0};
+  hr_status status = HR_OK;
+  (void)list_files(folder_of(cache), &files);
+  for (size_t i = 0; status == HR_OK && i < files.count; ++i) {
+    const struct timespec *used = &files.data[i].used;
+    bool is_recent = (int64_t)used->tv_sec * NS_PER_S + used->tv_nsec >= since_ns;
+    status = is_recent ? visit_file(cache, files.data[i].name, visit, arg) : HR_OK;
+  }
+  hr_vector_fini(&files);
+  return status;
+}
+
+hr_status hr__disk_cache_add_file(const hr_disk_cache *cache, const hr_kernel_file *file) {
+  footer end;
+  bool is_draft = true;
+  if (strlen(file->name) >= NAME_BYTES || !is_ours(file->name, &is_draft) || is_draft || file->text_size > file->size ||
+      file->size > FILE_MOST - sizeof end) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "\"%.64s\" of %zu bytes is no file of a cache of kernels",
+                          file->name, file->size);
+  }
+  char *bytes = read_file(cache, file->name, &end, NULL);
+  if (bytes != NULL) {
+    hr_free(bytes);
+    return HR_OK;
+  }
+  return write_file(cache, file->name, file->bytes, file->size, file->text_size);
+}

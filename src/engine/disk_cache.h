@@ -24,6 +24,7 @@
 #include <sys/types.h>
 
 #include "base/text.h"
+#include "headrace/kernel_files.h"
 #include "headrace/status.h"
 
 typedef struct hr_disk_cache {
@@ -59,6 +60,10 @@ HR_MUST_USE hr_status hr__disk_cache_add_image(const hr_disk_cache *cache, const
 bool hr__disk_cache_find_tuning(const hr_disk_cache *cache, const char *key, size_t length, hr_text *out_value);
 HR_MUST_USE hr_status hr__disk_cache_add_tuning(const hr_disk_cache *cache, const char *key, size_t length,
                                                 const char *value, size_t value_length);
+/* hr_kernel_files_each and hr_kernel_files_add, in this folder. */
+HR_MUST_USE hr_status hr__disk_cache_each(const hr_disk_cache *cache, int64_t since_ns,
+                                          hr_status (*visit)(void *arg, const hr_kernel_file *file), void *arg);
+HR_MUST_USE hr_status hr__disk_cache_add_file(const hr_disk_cache *cache, const hr_kernel_file *file);
 /* If the folder holds more than the limit according to SIZE: removes old files until less is left, and corrects
  * SIZE. */
 void hr__disk_cache_trim(const hr_disk_cache *cache);

@@ -3,10 +3,14 @@
 #include "headrace/package.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/allocator.h"
 #include "base/disk_file.h"
+#include "base/integer.h"
 #include "base/refcount.h"
+#include "headrace/kernel_files.h"
 #include "session/package_format.h"
 
 typedef struct section {
@@ -108,7 +112,7 @@ static hr_status read_entry(hr_package *p, int index, const char *entry) {
     return DAMAGED("section %d: a second one of kind %u", index, kind);
   }
   *to = (section){p->bytes + place, (size_t)bytes, u64_at(entry + 24)};
-  if (kind != HR__PACKAGE_DATA && hr__package_hash(0, to->bytes, to->size) != to->hash) {
+  if (kind != HR__PACKAGE_DATA && kind != HR__PACKAGE_WARM && hr__package_hash(0, to->bytes, to->size) != to->hash) {
     return DAMAGED("section %d of kind %u is damaged: another hash", index, kind);
   }
   return HR_OK;
@@ -344,6 +348,61 @@ hr_status hr_package_verify(const hr_package *package) {
   }
   return HR_OK;
 }
+
+/* ---- kernels ---- */
+
+/* A file that only its owner may write, who is this user or the system's. */
+static bool is_private(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 && (info.st_uid == geteuid() || info.st_uid == 0) &&
+         (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+/* The next file at *at, which moves behind it. */
+static hr_status read_kernel(const hr_package *p, size_t *at, hr_kernel_file *out) {
+  const section *warm = &p->sections[HR__PACKAGE_WARM];
+  size_t left = warm->size - *at;
+  const char *entry = warm->bytes + *at;
+  uint64_t name = left >= HR__PACKAGE_KERNEL ? u32_at(entry) : 0, bytes = 0, text = 0;
+  if (name > 0) {
+    bytes = u64_at(entry + 8), text = u64_at(entry + 16);
+  }
+  uint64_t room = left - HR__PACKAGE_KERNEL;
+  if (name == 0 || name > HR__PACKAGE_KERNEL_NAME || hr_align_up(name, 8) > room ||
+      bytes > room - hr_align_up(name, 8) || text > bytes || entry[HR__PACKAGE_KERNEL + name - 1] != '\0') {
+    return DAMAGED("%s: the kernel at byte %zu of %zu is damaged", p->name, *at, warm->size);
+  }
+  const char *contents = entry + HR__PACKAGE_KERNEL + hr_align_up(name, 8);
+  *out = (hr_kernel_file){entry + HR__PACKAGE_KERNEL, contents, (size_t)bytes, (size_t)text};
+  size_t all = HR__PACKAGE_KERNEL + hr_align_up(name, 8) + hr_align_up((size_t)bytes, 8);
+  *at += all < left ? all : left;
+  return HR_OK;
+}
+
+int64_t hr_package_kernel_bytes(const hr_package *package) {
+  return (int64_t)package->sections[HR__PACKAGE_WARM].size;
+}
+
+hr_status hr_package_trust(hr_package *package, int *out_count) {
+  const section *warm = &package->sections[HR__PACKAGE_WARM];
+  int count = 0;
+  if (package->is_mapped && !is_private(package->name)) {
+    return hr_status_make(HR_STATUS_PERMISSION_DENIED, "%s: others may write the file: its kernels can't be trusted",
+                          package->name);
+  }
+  if (warm->size > 0 && hr__package_hash(0, warm->bytes, warm->size) != warm->hash) {
+    return DAMAGED("%s: its kernels are damaged: another hash", package->name);
+  }
+  for (size_t at = 0; at < warm->size; ++count) {
+    hr_kernel_file file;
+    HR_RETURN_IF_ERROR(read_kernel(package, &at, &file));
+    HR_RETURN_IF_ERROR(hr_kernel_files_add(&file));
+  }
+  *out_count = count;
+  return HR_OK;
+}
+
+/* ---- descriptions ---- */
 
 int hr_package_note_count(const hr_package *package) {
   return package->note_count;

@@ -8,6 +8,8 @@
  *
  * Sections: GRAPH (text), INDEX (for each constant {u32 dtype, u32 rank, i64 dims[rank], u64 place in DATA, u64 bytes,
  * u64 hash}, in the order of the text), DATA (elements at multiples of 64; its hash is 0), META ("key=value" lines).
+ * WARM (files of a cache of kernels: {u32 bytes of the name, u32 0, u64 bytes, u64 bytes of the text, name, contents},
+ * name and contents filled up to multiples of 8; read only if the user trusts the file, and then its hash is compared).
  * Sections of other kinds are skipped.
  *
  * The numbers of a dtype in INDEX are those of hr_dtype: dtypes are added behind the others.
@@ -24,9 +26,18 @@ enum {
   HR__PACKAGE_SECTIONS_MAX = 64,
   HR__PACKAGE_ALIGNMENT = 64,
   HR__PACKAGE_TEXT_MAX = 64 << 20,
-  HR__PACKAGE_CONSTANTS_MAX = 1 << 18
+  HR__PACKAGE_CONSTANTS_MAX = 1 << 18,
+  HR__PACKAGE_KERNEL = 24, /* bytes in front of a kernel's name */
+  HR__PACKAGE_KERNEL_NAME = 128
 };
-enum { HR__PACKAGE_GRAPH = 1, HR__PACKAGE_INDEX, HR__PACKAGE_DATA, HR__PACKAGE_META, HR__PACKAGE_KINDS };
+enum {
+  HR__PACKAGE_GRAPH = 1,
+  HR__PACKAGE_INDEX,
+  HR__PACKAGE_DATA,
+  HR__PACKAGE_META,
+  HR__PACKAGE_WARM,
+  HR__PACKAGE_KINDS
+};
 
 #define HR__PACKAGE_MAGIC "\x89HRPKG\n\x1a"
 

@@ -1,11 +1,12 @@
 /* package_write.c: graphs as packages. package_format.h has the format. */
 #include "base/disk_file.h"
+#include "headrace/kernel_files.h"
 #include "headrace/package.h"
 #include "session/package_format.h"
 
 typedef struct writer {
   hr__replacement to;
-  hr_text graph, index, notes, header, table;
+  hr_text graph, index, notes, kernels, header, table;
   uint64_t at; /* bytes written */
 } writer;
 
@@ -50,6 +51,24 @@ static hr_status write_notes(int count, const hr_package_note *notes, hr_text *o
   return hr_text_status(out);
 }
 
+static void pad_to_words(hr_text *text) {
+  static const char zeros[8];
+  hr_text_append_bytes(text, zeros, (8 - text->length % 8) % 8);
+}
+
+static hr_status write_kernel(void *arg, const hr_kernel_file *file) {
+  hr_text *out = arg;
+  put_u32(out, (uint32_t)strlen(file->name) + 1);
+  put_u32(out, 0);
+  put_u64(out, file->size);
+  put_u64(out, file->text_size);
+  hr_text_append_bytes(out, file->name, strlen(file->name) + 1);
+  pad_to_words(out);
+  hr_text_append_bytes(out, file->bytes, file->size);
+  pad_to_words(out);
+  return hr_text_status(out);
+}
+
 /* The index, and the bytes of all constants. */
 static hr_status write_index(const hr_graph *graph, hr_text *out, uint64_t *out_bytes) {
   uint64_t place = 0;
@@ -88,15 +107,18 @@ static uint64_t put_text(writer *w, uint32_t kind, uint64_t place, const hr_text
 
 /* The table, and the header in front of it. */
 static hr_status write_header(writer *w, uint64_t data_bytes) {
-  enum { SECTIONS = 4 };
-  uint64_t place = aligned(HR__PACKAGE_HEADER + SECTIONS * HR__PACKAGE_ENTRY);
+  uint32_t sections = HR__PACKAGE_META + (w->kernels.length > 0);
+  uint64_t place = aligned(HR__PACKAGE_HEADER + sections * HR__PACKAGE_ENTRY);
   place = put_text(w, HR__PACKAGE_GRAPH, place, &w->graph);
   place = put_text(w, HR__PACKAGE_INDEX, place, &w->index);
   place = put_text(w, HR__PACKAGE_META, place, &w->notes);
+  if (w->kernels.length > 0) {
+    place = put_text(w, HR__PACKAGE_WARM, place, &w->kernels);
+  }
   put_entry(w, HR__PACKAGE_DATA, place, data_bytes, 0);
   hr_text_append_bytes(&w->header, HR__PACKAGE_MAGIC, 8);
   put_u32(&w->header, HR_PACKAGE_VERSION);
-  put_u32(&w->header, SECTIONS);
+  put_u32(&w->header, sections);
   put_u64(&w->header, HR__PACKAGE_HEADER);
   put_u64(&w->header, 0);
   put_u64(&w->header, place + data_bytes);
@@ -122,7 +144,18 @@ static hr_status write_section(writer *w, const hr_text *text) {
   return write_bytes(w, hr_text_chars(text), text->length);
 }
 
-static hr_status write_file(writer *w, const hr_graph *graph, int note_count, const hr_package_note *notes) {
+/* Fails if the text is of a later version than may be. */
+static hr_status check_version(const writer *w, int version_max) {
+  static const char later[] = "graph 2";
+  bool is_later = w->graph.length > strlen(later) && memcmp(w->graph.data, later, strlen(later)) == 0;
+  return version_max != 1 || !is_later
+             ? HR_OK
+             : hr_status_make(
+                   HR_STATUS_INVALID_ARGUMENT,
+                   "the graph has functions, variables or dims that depend on data: version 1 can't read it");
+}
+
+static hr_status write_file(writer *w, const hr_graph *graph, const hr_package_options *options) {
   uint64_t data_bytes = 0;
   if (hr_graph_data_count(graph) > HR__PACKAGE_CONSTANTS_MAX) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%d constants beside the text, expected at most %d",
@@ -134,13 +167,18 @@ static hr_status write_file(writer *w, const hr_graph *graph, int note_count, co
                           HR__PACKAGE_TEXT_MAX);
   }
   HR_RETURN_IF_ERROR(write_index(graph, &w->index, &data_bytes));
-  HR_RETURN_IF_ERROR(write_notes(note_count, notes, &w->notes));
+  HR_RETURN_IF_ERROR(check_version(w, options->text_version_max));
+  HR_RETURN_IF_ERROR(write_notes(options->note_count, options->notes, &w->notes));
+  if (options->has_kernels) {
+    HR_RETURN_IF_ERROR(hr_kernel_files_each(options->kernels_since_ns, write_kernel, &w->kernels));
+  }
   HR_RETURN_IF_ERROR(write_header(w, data_bytes));
   HR_RETURN_IF_ERROR(write_bytes(w, w->header.data, w->header.length));
   HR_RETURN_IF_ERROR(write_bytes(w, w->table.data, w->table.length));
   HR_RETURN_IF_ERROR(write_section(w, &w->graph));
   HR_RETURN_IF_ERROR(write_section(w, &w->index));
   HR_RETURN_IF_ERROR(write_section(w, &w->notes));
+  HR_RETURN_IF_ERROR(write_section(w, &w->kernels));
   HR_RETURN_IF_ERROR(write_padding(w));
   for (int i = 0; i < hr_graph_data_count(graph); ++i) {
     const hr_graph_elements elements = hr_graph_data(graph, i);
@@ -150,14 +188,18 @@ static hr_status write_file(writer *w, const hr_graph *graph, int note_count, co
   return HR_OK;
 }
 
-hr_status hr_package_write(const hr_graph *graph, const char *path, int note_count, const hr_package_note *notes) {
+hr_status hr_package_write_with(const hr_graph *graph, const char *path, const hr_package_options *options) {
   writer w = {0};
   hr_status status = hr__replacement_begin(path, &w.to);
-  status = status == HR_OK ? write_file(&w, graph, note_count, notes) : status;
+  status = status == HR_OK ? write_file(&w, graph, options) : status;
   status = hr__replacement_end(&w.to, status);
-  hr_text *texts[] = {&w.graph, &w.index, &w.notes, &w.header, &w.table};
+  hr_text *texts[] = {&w.graph, &w.index, &w.notes, &w.kernels, &w.header, &w.table};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; ++i) {
     hr_text_fini(texts[i]);
   }
   return hr_status_annotate(status, "%s", path);
+}
+
+hr_status hr_package_write(const hr_graph *graph, const char *path, int note_count, const hr_package_note *notes) {
+  return hr_package_write_with(graph, path, &(hr_package_options){.note_count = note_count, .notes = notes});
 }

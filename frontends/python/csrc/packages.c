@@ -91,6 +91,17 @@ static PyObject *verify(PyObject *self, PyObject *unused) {
   return package != NULL ? Py_NewRef(Py_None) : NULL;
 }
 
+static PyObject *trust(PyObject *self, PyObject *unused) {
+  (void)unused;
+  hr_package *package = package_of(self);
+  int count = 0;
+  hr_status status = package != NULL ? hr_package_trust(package, &count) : HR_OK;
+  if (status != HR_OK) {
+    return raise_file_status(status);
+  }
+  return package != NULL ? PyLong_FromLong(count) : NULL;
+}
+
 static PyObject *close_package(PyObject *self, PyObject *unused) {
   (void)unused;
   hr_package_close(((package_object *)self)->package);
@@ -125,6 +136,9 @@ static void drop_package(PyObject *self) {
 
 static PyMethodDef package_methods_of[] = {
     {"verify", verify, METH_NOARGS, "verify($self, /)\n--\n\nCompares all constants with their hashes."},
+    {"trust", trust, METH_NOARGS,
+     "trust($self, /)\n--\n\nAdds the package's kernels, which are native code, to the user's cache; returns their "
+     "number."},
     {"close", close_package, METH_NOARGS, "close($self, /)\n--\n\nCloses the package; its graphs stay valid."},
     {"__enter__", enter_package, METH_NOARGS, NULL},
     {"__exit__", exit_package, METH_VARARGS, NULL},

@@ -217,6 +217,18 @@ def test_limits_and_counters():
         hr.Session(make_graph(), instance_bytes=0)
 
 
+def test_packages_without_kernels_are_trusted(tmp_path):
+    path = tmp_path / "model.hrpkg"
+    make_graph().save(path)
+    with hr.open_package(path) as package:
+        assert package.trust() == 0
+        path.chmod(0o666)
+        with pytest.raises(OSError, match="others may write"):
+            package.trust()
+    with pytest.raises(ValueError, match="closed"):
+        package.trust()
+
+
 def test_buckets_share_instances():
     session = hr.Session(make_graph(), buckets={"n": (8, 2)})
     for n in (0, 1, 2, 3, 5, 8, 9):
