@@ -21,6 +21,7 @@ typedef struct bench {
   int64_t batches[BATCHES_MAX];
   double seconds; /* for each batch */
   bool trusts;
+  hr_dtype products; /* hr_session_options */
   named_values sizes;
   hr_device *device;
   hr_stream *stream;
@@ -69,6 +70,10 @@ static bool parse_option(bench *b, const char *option, char *value) {
   if (strcmp(option, "--against") == 0) {
     b->engines = value;
     return true;
+  }
+  if (strcmp(option, "--precision") == 0) {
+    b->products = strcmp(value, "f32") == 0 ? HR_DTYPE_NONE : hr_dtype_parse(value);
+    return strcmp(value, "f32") == 0 || b->products == HR_DTYPE_BF16 || b->products == HR_DTYPE_F16;
   }
   if (strcmp(option, "--device") == 0) {
     b->device_name = value;
@@ -200,13 +205,14 @@ static void print_row(int64_t batch, const bench_row *row) {
 
 static hr_status run(bench *b) {
   HR_RETURN_IF_ERROR(b->trusts ? trust_model(b->path) : HR_OK);
+  const hr_session_options options = {.products = b->products};
   int64_t begin = hr_profile_clock_ns();
   HR_RETURN_IF_ERROR(open_model(b->path, NULL, &b->graph));
   HR_RETURN_IF_ERROR(check_symbols(b->graph, &b->sizes));
   HR_RETURN_IF_ERROR(find_batch(b));
   HR_RETURN_IF_ERROR(hr_device_open(b->device_name, &b->device));
   HR_RETURN_IF_ERROR(hr_stream_create(b->device, &b->stream));
-  HR_RETURN_IF_ERROR(hr_session_create(b->stream, b->graph, NULL, &b->session));
+  HR_RETURN_IF_ERROR(hr_session_create(b->stream, b->graph, &options, &b->session));
   b->open_ns = hr_profile_clock_ns() - begin;
   b->times = malloc(RUNS_MAX * sizeof *b->times);
   if (b->times == NULL) {

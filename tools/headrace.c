@@ -39,13 +39,15 @@ static const command commands[] = {
      "  --svg PICTURE   draws the graph into a file instead, for a browser\n"
      "  --verify        compares all constants of a package with their hashes before"},
     {"bench", headrace_bench,
-     "bench FILE [--batch 1,8,64] [--dim NAME=SIZE] [--device NAME] [--seconds S] [--against ENGINES]",
+     "bench FILE [--batch 1,8,64] [--dim NAME=SIZE] [--device NAME] [--seconds S] [--precision bf16]\n"
+     "      [--against ENGINES]",
      "Times the answers of a package or an ONNX model on random inputs: the first one, the median and the shortest\n"
      "of the others, and the process's peak of memory so far.\n"
      "  --batch SIZES   sizes of the symbol that is the first dim of the first input; default 1\n"
      "  --dim NAME=SIZE the size of another symbol; default 1\n"
      "  --device NAME   cpu (the default), cuda, ...\n"
      "  --seconds S     how long each size is repeated; default 1\n"
+     "  --precision P   f32 (the default), or bf16 or f16 for the factors of f32 products and convolutions\n"
      "  --against NAMES onnxruntime, openvino (in f32) or both with a comma: their times of an ONNX model, where they "
      "are installed"},
     {"explain", headrace_explain, "explain FILE [--svg PICTURE] [--time N] [--device NAME] [--mode fuse|eager|strict]",

@@ -43,6 +43,7 @@ typedef struct hr_session_options {
   int64_t bytes_max;     /* host memory of the instances that are kept; 0: HR_SESSION_BYTES. One is always kept */
   int bucket_count;
   const hr_session_bucket *buckets; /* each symbol once */
+  hr_dtype products;                /* NONE, or BF16 or F16: hr_graph_round_products */
 } hr_session_options;
 enum { HR_SESSION_INSTANCES = 64, HR_SESSION_BYTES = 64 << 20 };
 

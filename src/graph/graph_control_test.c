@@ -301,3 +301,20 @@ HR_TEST(a_slice_of_two_reads_has_an_unknown_size) {
     hr_graph_release(g);
   }
 }
+
+HR_TEST(products_get_rounded_factors) {
+  hr_graph *g = graph_of(
+      "graph 2\nfunction @0 {\ninput %a f32[n, 3]\nconstant %w f32[3, 1] = [1.0, 2.0, 3.0]\n%0 = matmul(%a, %w)\n"
+      "output y = %0\n}\ninput %x f32[n, 3]\n%y = call(@0, %x)\n%0 = add(%y, 1)\noutput y = %0\n");
+  hr_graph *rounded = NULL;
+  HR_ASSERT_OK(hr_graph_round_products(g, HR_DTYPE_BF16, &rounded));
+  expect_text(rounded,
+              "graph 2\nfunction @0 {\ninput %a f32[n, 3]\nconstant %w f32[3, 1] = [1.0, 2.0, 3.0]\n"
+              "%0 = astype(%a, dtype=bf16)  ; bf16[n, 3]\n%1 = astype(%w, dtype=bf16)  ; bf16[3, 1]\n"
+              "%2 = matmul(%0, %1)  ; bf16[n, 1]\n%3 = astype(%2, dtype=f32)  ; f32[n, 1]\noutput y = %3\n}\n"
+              "input %x f32[n, 3]\n%y = call(@0, %x)  ; f32[n, 1]\n%0 = add(%y, 1)  ; f32[n, 1]\noutput y = %0\n");
+  hr_graph_release(rounded);
+  HR_ASSERT_ERROR(hr_graph_round_products(g, HR_DTYPE_F64, &rounded), HR_STATUS_INVALID_ARGUMENT,
+                  "factors of products in f64, expected bf16 or f16");
+  hr_graph_release(g);
+}

@@ -43,6 +43,7 @@ typedef struct rewrite {
   int input_count;               /* that were copied or left out */
   const void *const *variables;  /* NULL, or elements of the next variables */
   bool keeps_all;                /* copies each node */
+  hr_dtype products;             /* NONE, or the dtype of factors of products; see hr_graph_round_products */
   bool has_folded;
 } rewrite;
 
@@ -291,6 +292,47 @@ static hr_status copy_call(rewrite *r, hr_graph *to, const hr__node *node, const
   return hr_graph_status(to);
 }
 
+/* ---- products of rounded factors ---- */
+
+static bool is_product(const hr__node *node) {
+  static const hr_functional products[] = {
+      HR_FUNCTIONAL_MATMUL,       HR_FUNCTIONAL_EINSUM,         HR_FUNCTIONAL_TENSORDOT, HR_FUNCTIONAL_CONV,
+      HR_FUNCTIONAL_CONV_GENERAL, HR_FUNCTIONAL_CONV_TRANSPOSE, HR_FUNCTIONAL_INNER,     HR_FUNCTIONAL_ATTENTION};
+  for (size_t i = 0; i < sizeof products / sizeof *products; ++i) {
+    if (node->kind == HR__NODE_CALL && node->function == products[i]) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* True for a product of f32; a mask of bools may stand beside the factors. */
+static bool is_rounded(const rewrite *r, const hr__node *node) {
+  bool is_right = r->products != HR_DTYPE_NONE && is_product(node);
+  for (int i = 0; is_right && i < node->input_count; ++i) {
+    hr_dtype dtype = node->inputs[i] != 0 ? hr__graph_value_of(r->from, node->inputs[i])->facts->dtype : HR_DTYPE_F32;
+    is_right = dtype == HR_DTYPE_F32 || (dtype == HR_DTYPE_BOOL && i == node->input_count - 1);
+  }
+  return is_right;
+}
+
+static hr_value convert(rewrite *r, hr_value x, hr_dtype dtype) {
+  const hr_graph_attribute to = {.name = "dtype", .value = {.kind = HR_ATTRIBUTE_DTYPE, .value = {.dtype = dtype}}};
+  return hr_graph_add(r->to, HR_FUNCTIONAL_ASTYPE, 1, &x, 1, &to);
+}
+
+static hr_status copy_rounded(rewrite *r, const hr__node *node, hr_value *inputs, hr_value *out_first) {
+  for (int i = 0; i < node->input_count; ++i) {
+    bool is_mask = inputs[i] != 0 && hr__graph_value_of(r->from, node->inputs[i])->facts->dtype == HR_DTYPE_BOOL;
+    inputs[i] = inputs[i] != 0 && !is_mask ? convert(r, inputs[i], r->products) : inputs[i];
+  }
+  HR_RETURN_IF_ERROR(copy_call(r, r->to, node, inputs, out_first));
+  *out_first = convert(r, *out_first, HR_DTYPE_F32);
+  return hr_graph_status(r->to);
+}
+
+/* ---- copies of nodes ---- */
+
 static hr_status copy_input(rewrite *r, const hr__node *node, hr_value *out_first) {
   hr_type type;
   HR_RETURN_IF_ERROR(hr_graph_type(r->from, node->first, &type));
@@ -347,7 +389,8 @@ static hr_status copy_node(rewrite *r, const hr__node *node, hr_value *out_first
       *out_first = hr_graph_shape(r->to, inputs[0]);
       break;
     case HR__NODE_CALL:
-      return copy_call(r, r->to, node, inputs, out_first);
+      return is_rounded(r, node) ? copy_rounded(r, node, inputs, out_first)
+                                 : copy_call(r, r->to, node, inputs, out_first);
     case HR__NODE_GRADIENT:
       *out_first = hr_graph_gradient(r->to, inputs[0], inputs[1], node->result_count, inputs + 2);
       break;
@@ -545,23 +588,24 @@ static hr_status finish(rewrite *r, hr_graph **out_graph) {
   return status;
 }
 
-static hr_status simplify_one(const inner_map *inner, const hr_graph *graph, hr_stream *stream, bool *out_has_folded,
-                              hr_graph **out_graph) {
-  rewrite r = {.inner = inner, .from = graph, .stream = stream};
+static hr_status rewrite_one(const rewrite *like, const inner_map *inner, const hr_graph *graph, bool *out_has_folded,
+                             hr_graph **out_graph) {
+  rewrite r = *like;
+  r.inner = inner, r.from = graph;
   hr_status status = finish(&r, out_graph);
   *out_has_folded |= r.has_folded;
   return status;
 }
 
-/* Inner graphs stand behind those that they use. */
-static hr_status simplify(const hr_graph *graph, hr_stream *stream, bool *out_has_folded, hr_graph **out_graph) {
+/* The graph and its inner ones, which stand behind those that they use. */
+static hr_status rewrite_each(const rewrite *like, const hr_graph *graph, bool *out_has_folded, hr_graph **out_graph) {
   size_t count = graph->inner.count;
   inner_map inner = {graph, hr_calloc(count + 1, sizeof(hr_graph *))};
   hr_status status = inner.copies != NULL ? HR_OK : no_memory();
   for (size_t i = 0; status == HR_OK && i < count; ++i) {
-    status = simplify_one(&inner, graph->inner.data[i], stream, out_has_folded, &inner.copies[i]);
+    status = rewrite_one(like, &inner, graph->inner.data[i], out_has_folded, &inner.copies[i]);
   }
-  status = status == HR_OK ? simplify_one(&inner, graph, stream, out_has_folded, out_graph) : status;
+  status = status == HR_OK ? rewrite_one(like, &inner, graph, out_has_folded, out_graph) : status;
   for (size_t i = 0; inner.copies != NULL && i < count; ++i) {
     hr_graph_release(inner.copies[i]);
   }
@@ -579,14 +623,26 @@ hr_status hr_graph_simplify(const hr_graph *graph, hr_stream *stream, hr_graph *
   bool has_folded = false;
   hr_graph *folded = NULL;
   HR_RETURN_IF_ERROR(hr_graph_status(graph));
-  HR_RETURN_IF_ERROR(simplify(graph, stream, &has_folded, &folded));
+  const rewrite folding = {.stream = stream}, plain = {0};
+  HR_RETURN_IF_ERROR(rewrite_each(&folding, graph, &has_folded, &folded));
   if (!has_folded) {
     *out_graph = folded;
     return HR_OK;
   }
-  hr_status status = simplify(folded, NULL, &has_folded, out_graph); /* without constants that were read alone */
+  hr_status status = rewrite_each(&plain, folded, &has_folded, out_graph); /* without constants that were read alone */
   hr_graph_release(folded);
   return status;
+}
+
+hr_status hr_graph_round_products(const hr_graph *graph, hr_dtype dtype, hr_graph **out_graph) {
+  const rewrite rounding = {.keeps_all = true, .products = dtype};
+  bool has_folded = false;
+  HR_RETURN_IF_ERROR(hr_graph_status(graph));
+  if (dtype != HR_DTYPE_BF16 && dtype != HR_DTYPE_F16) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "graph: factors of products in %s, expected bf16 or f16",
+                          hr_dtype_name(dtype));
+  }
+  return rewrite_each(&rounding, graph, &has_folded, out_graph);
 }
 
 hr_status hr_graph_derive(const hr_graph *graph, const hr_graph_change *change, hr_graph **out_graph) {

@@ -204,9 +204,16 @@ void hr_session_release(hr_session *session) {
 }
 
 /* A copy of the graph that nobody changes, and the same with functions between what waits. */
-static hr_status own_graph(hr_session *session, const hr_graph *graph, const hr_session_options *options) {
-  HR_RETURN_IF_ERROR(options->keeps_operations ? hr__graph_copy(graph, NULL, &session->whole)
-                                               : hr_graph_simplify(graph, session->stream, &session->whole));
+static hr_status own_graph(hr_session *session, const hr_graph *given, const hr_session_options *options) {
+  hr_graph *rounded = NULL;
+  if (options->products != HR_DTYPE_NONE) {
+    HR_RETURN_IF_ERROR(hr_graph_round_products(given, options->products, &rounded));
+  }
+  const hr_graph *graph = rounded != NULL ? rounded : given;
+  hr_status made = options->keeps_operations ? hr__graph_copy(graph, NULL, &session->whole)
+                                             : hr_graph_simplify(graph, session->stream, &session->whole);
+  hr_graph_release(rounded);
+  HR_RETURN_IF_ERROR(made);
   hr_status status = options->keeps_operations ? HR_OK : hr__graph_cut(session->whole, &session->graph);
   if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
     return status;

@@ -589,6 +589,24 @@ static int take_buckets(given_options *o, PyObject *dict) {
   return 0;
 }
 
+static int take_precision(given_options *o, const char *name) {
+  static const struct {
+    const char *name;
+    hr_dtype products;
+  } all[] = {{"f32", HR_DTYPE_NONE},      {"float32", HR_DTYPE_NONE}, {"bf16", HR_DTYPE_BF16},
+             {"bfloat16", HR_DTYPE_BF16}, {"f16", HR_DTYPE_F16},      {"float16", HR_DTYPE_F16}};
+  for (size_t i = 0; name != NULL && i < sizeof all / sizeof *all; ++i) {
+    if (strcmp(name, all[i].name) == 0) {
+      o->options.products = all[i].products;
+      return 0;
+    }
+  }
+  if (name != NULL) {
+    PyErr_Format(PyExc_ValueError, "session: precision is \"%s\", expected f32, bf16 or f16", name);
+  }
+  return name == NULL ? 0 : -1;
+}
+
 static PyObject *session_from(PyObject *source, PyObject *device, const hr_session_options *options) {
   if (options->instances_max < 1) {
     return PyErr_Format(PyExc_ValueError, "session: instances is %d, expected at least 1", options->instances_max);
@@ -608,19 +626,21 @@ static PyObject *session_from(PyObject *source, PyObject *device, const hr_sessi
   return result;
 }
 
-/* Session(source, device=None, instances=64, simplify=True, instance_bytes=64 << 20, buckets=None) */
+/* Session(source, device=None, instances=64, simplify=True, instance_bytes=64 << 20, buckets=None, precision=None) */
 static PyObject *create_session(PyTypeObject *type, PyObject *args, PyObject *names) {
   (void)type;
-  static char *keywords[] = {"source", "device", "instances", "simplify", "instance_bytes", "buckets", NULL};
+  static char *keywords[] = {"source",         "device",  "instances", "simplify",
+                             "instance_bytes", "buckets", "precision", NULL};
   PyObject *source, *device = Py_None, *buckets = Py_None, *result = NULL;
   int instances = HR_SESSION_INSTANCES, simplify = 1;
   long long bytes = HR_SESSION_BYTES;
-  if (!PyArg_ParseTupleAndKeywords(args, names, "O|OipLO:Session", keywords, &source, &device, &instances, &simplify,
-                                   &bytes, &buckets)) {
+  const char *precision = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, names, "O|OipLOz:Session", keywords, &source, &device, &instances, &simplify,
+                                   &bytes, &buckets, &precision)) {
     return NULL;
   }
   given_options o = {.options = {.instances_max = instances, .keeps_operations = !simplify, .bytes_max = bytes}};
-  if (take_buckets(&o, buckets) == 0) {
+  if (take_buckets(&o, buckets) == 0 && take_precision(&o, precision) == 0) {
     result = session_from(source, device, &o.options);
   }
   drop_options(&o);
