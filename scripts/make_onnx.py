@@ -55,6 +55,10 @@ the {failures} tests that fail:
 | reason | tests |
 |---|---|
 {reasons}
+
+`tests/onnx/networks.py` exports the benchmarks' and the gallery's networks with torch, in small, and compares their
+answers with those of ONNX Runtime, where it is installed, or of torch. The root mean square of the differences is at
+most 1e-5 of the answers' standard deviation. With 1 and 2 threads the bits are the same.
 """
 
 

@@ -37,6 +37,11 @@ def test_a_sample_of_the_node_tests_with_symbols():
     run("symbols.py", "--sample", "200")
 
 
+def test_networks_that_torch_exports():
+    pytest.importorskip("torch")
+    run("networks.py", "--only", "lstm")
+
+
 def test_control_flow():
     run("control.py")
 
