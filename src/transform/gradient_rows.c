@@ -57,62 +57,159 @@ static hr_status make_adjoint(const hr__backward *b, const hr_tensor *x, hr_tens
   return hr__record_one(&b->call, HR_OP_CONJ, NULL, 1, inputs, HR_DTYPE_NONE, out);
 }
 
-/* [.., M, N] as [rows, N], with a reference. */
-static hr_status flatten(const hr__backward *b, const hr_tensor *x, hr_tensor *out) {
-  int64_t dims[2] = {1, x->dims[x->rank - 1]};
-  for (int d = 0; d < x->rank - 1; ++d) {
-    dims[0] *= x->dims[d];
+/* x with leading dims of size 1 up to this rank, a view without a reference. */
+static void widen(const hr_tensor *x, int rank, hr_tensor *out) {
+  int added = rank - x->rank;
+  hr__copy_tensor(x, out);
+  out->rank = rank;
+  for (int d = rank - 1; d >= 0; --d) {
+    out->dims[d] = d >= added ? x->dims[d - added] : 1;
+    out->strides[d] = d >= added ? x->strides[d - added] : 0;
   }
-  return hr__reshape(&b->call, x, 2, dims, out);
 }
 
-/* True if x [.., M, K] has the batch dims of g, and the matrix none: then all rows are one product, instead of one for
- * each batch and a sum of them. */
-static bool shares_matrix(const hr_tensor *g, const hr_view *x, const hr_view *matrix) {
-  bool shares = matrix->rank == 2 && g->rank > 2 && x->rank == g->rank;
-  for (int d = 0; shares && d < g->rank - 2; ++d) {
-    shares = x->dims[d] == g->dims[d];
+/* Batch dims of g in which the matrix is the same, and the other factor x is not: bits. */
+static uint32_t find_shared(const hr_tensor *g, const hr_tensor *x, const hr_view *matrix) {
+  uint32_t shared = 0;
+  for (int d = 0; d < g->rank - 2; ++d) {
+    int own = d - (g->rank - matrix->rank);
+    bool is_same = own < 0 || matrix->dims[own] == 1 || matrix->strides[own] == 0;
+    shared |= is_same && g->dims[d] > 1 && x->dims[d] == g->dims[d] ? 1u << d : 0;
   }
-  return shares;
+  return shared;
 }
 
-static hr_status gradient_of_left(const hr__backward *b, const hr_tensor *g, hr_tensor *out) {
-  hr_tensor number, adjoint;
-  HR_RETURN_IF_ERROR(make_adjoint(b, hr__value(hr__taped_input(b, 1), &number), &adjoint));
-  hr_status status = multiply_like(b, g, &adjoint, &hr__taped_input(b, 0)->view, out);
+/* True if these dims of x and its rows are one dim of a view. */
+static bool is_one_dim(const hr_tensor *x, uint32_t mask) {
+  int64_t expected = 0;
+  for (int d = x->rank - 2; d >= 0; --d) {
+    bool is_in = d == x->rank - 2 || (mask >> d & 1u) != 0;
+    if (!is_in || x->dims[d] == 1) {
+      continue;
+    }
+    if (expected != 0 && x->strides[d] != expected) {
+      return false;
+    }
+    expected = x->strides[d] * x->dims[d];
+  }
+  return true;
+}
+
+/* x [.., R, C] with these batch dims among its rows: [.., D * R, C], with a reference. */
+static hr_status join_rows(const hr__backward *b, const hr_tensor *x, uint32_t mask, hr_tensor *out) {
+  hr_tensor moved;
+  int rank = x->rank, kept = 0;
+  int64_t dims[HR_RANK_MAX] = {0}, rows = x->dims[rank - 2];
+  if (mask == 0) {
+    hr__view_like(x, out);
+    return HR_OK;
+  }
+  hr__copy_tensor(x, &moved);
+  for (int d = 0, to = rank - 3; d < rank - 2; ++d) {
+    if ((mask >> d & 1u) != 0) {
+      rows *= x->dims[d];
+      hr__move_dim(&moved, kept, to); /* behind the ones before it */
+    } else {
+      dims[kept++] = x->dims[d];
+    }
+  }
+  dims[kept] = rows, dims[kept + 1] = x->dims[rank - 1];
+  return hr__reshape(&b->call, &moved, kept + 2, dims, out);
+}
+
+/* A matrix that a batch shares is the factor of one product of all rows. Else its gradient would be a product for each
+ * batch, and a sum of them.
+ *
+ *   left [.., R, M], right [.., R, K]     the sum of left' * right over rows and shared dims
+ *
+ * Rows that are no one dim are copied. That is not worth it if there are many: the products are small beside them. */
+static bool is_worth_joining(const hr_tensor *left, const hr_tensor *right, uint32_t shared) {
+  int last = left->rank - 1;
+  double rows = (double)left->dims[last - 1], m = (double)left->dims[last], k = (double)right->dims[last];
+  return shared != 0 && ((is_one_dim(left, shared) && is_one_dim(right, shared)) || rows * (m + k) <= m * k);
+}
+
+/* left' * right in the layout of `like`, where left is transposed. Takes both references. */
+static hr_status multiply_rows(const hr__backward *b, hr_tensor *left, hr_tensor *right, const hr_view *like,
+                               hr_tensor *out) {
+  transpose(left);
+  hr_status status = multiply_like(b, left, right, like, out);
+  hr_tensor_release(left);
+  hr_tensor_release(right);
+  return status;
+}
+
+/* The shared dims of the product again, with size 1. */
+static void restore_dims(hr_tensor *x, int rank, uint32_t shared) {
+  hr_tensor narrow;
+  hr__copy_tensor(x, &narrow);
+  x->rank = rank;
+  for (int d = 0, from = 0; d < rank; ++d) {
+    bool is_shared = d < rank - 2 && (shared >> d & 1u) != 0;
+    x->dims[d] = is_shared ? 1 : narrow.dims[from];
+    x->strides[d] = is_shared ? 0 : narrow.strides[from];
+    from += !is_shared;
+  }
+}
+
+/* Gives the matrix its gradient, which has one for all that share it. Takes the gradient's reference. */
+static hr_status give_shared(const hr__backward *b, int i, uint32_t shared, hr_tensor *gradient) {
+  hr__operand at = *hr__taped_input(b, i);
+  int64_t dims[HR_RANK_MAX];
+  int added = gradient->rank - at.view.rank;
+  for (int d = 0; d < at.view.rank; ++d) {
+    dims[d] = (shared >> (d + added) & 1u) != 0 ? 1 : at.view.dims[d];
+  }
+  at.view.dims = dims;
+  hr_status status = hr__adjoint_add(b->adjoints, &b->call, &at, gradient);
+  hr_tensor_release(gradient);
+  return status;
+}
+
+/* left [.., R, M] and right [.., R, K]: gives input i the sum of left' * right over the batches that share it. */
+static hr_status give_product(const hr__backward *b, int i, const hr_tensor *left, const hr_tensor *right,
+                              uint32_t shared) {
+  const hr_view *matrix = &hr__taped_input(b, i)->view;
+  hr_tensor both[2], gradient;
+  shared = is_worth_joining(left, right, shared) ? shared : 0;
+  HR_RETURN_IF_ERROR(join_rows(b, left, shared, &both[0]));
+  hr_status status = join_rows(b, right, shared, &both[1]);
+  if (status != HR_OK) {
+    hr_tensor_release(&both[0]);
+    return status;
+  }
+  HR_RETURN_IF_ERROR(multiply_rows(b, &both[0], &both[1], matrix, &gradient));
+  restore_dims(&gradient, left->rank, shared);
+  return give_shared(b, i, shared, &gradient);
+}
+
+/* g [.., M, N] of x [.., M, K] @ y [.., K, N]. */
+static hr_status give_left(const hr__backward *b, const hr_tensor *g) {
+  hr_tensor number, turned, adjoint, wide;
+  HR_RETURN_IF_ERROR(make_adjoint(b, hr__value(hr__taped_input(b, 1), &number), &adjoint)); /* [.., N, K] */
+  hr__copy_tensor(g, &turned);
+  transpose(&turned); /* [.., N, M] */
+  widen(&adjoint, g->rank, &wide);
+  hr_status status = give_product(b, 0, &turned, &wide, find_shared(g, &wide, &hr__taped_input(b, 0)->view));
   hr_tensor_release(&adjoint);
   return status;
 }
 
-static hr_status gradient_of_right(const hr__backward *b, const hr_tensor *g, hr_tensor *out) {
-  hr_tensor number, rows = {0}, left = {0}, adjoint = {0};
-  const hr_tensor *x = hr__value(hr__taped_input(b, 0), &number);
-  hr_status status;
-  if (shares_matrix(g, &hr__taped_input(b, 0)->view, &hr__taped_input(b, 1)->view)) {
-    status = flatten(b, g, &rows);
-    status = status == HR_OK ? flatten(b, x, &left) : status;
-  } else {
-    hr__view_like(g, &rows);
-    hr__view_like(x, &left);
-    status = HR_OK;
-  }
-  status = status == HR_OK ? make_adjoint(b, &left, &adjoint) : status;
-  status = status == HR_OK ? multiply_like(b, &adjoint, &rows, &hr__taped_input(b, 1)->view, out) : status;
-  hr_tensor_release(&rows);
-  hr_tensor_release(&left);
-  hr_tensor_release(&adjoint);
+/* The gradient of the other factor. */
+static hr_status give_right(const hr__backward *b, const hr_tensor *g) {
+  hr_tensor number, conjugate, wide;
+  HR_RETURN_IF_ERROR(make_adjoint(b, hr__value(hr__taped_input(b, 0), &number), &conjugate));
+  widen(&conjugate, g->rank, &wide);
+  transpose(&wide); /* [.., M, K] */
+  hr_status status = give_product(b, 1, &wide, g, find_shared(g, &wide, &hr__taped_input(b, 1)->view));
+  hr_tensor_release(&conjugate);
   return status;
 }
 
 hr_status hr__gradient_matmul(hr__backward *b) {
   const hr_tensor *g = hr__g(b, 0);
-  hr_tensor gradient;
-  if (hr__wants(b, 0)) {
-    HR_RETURN_IF_ERROR(hr__give_gradient(b, 0, gradient_of_left(b, g, &gradient), &gradient));
-  }
-  if (hr__wants(b, 1)) {
-    HR_RETURN_IF_ERROR(hr__give_gradient(b, 1, gradient_of_right(b, g, &gradient), &gradient));
-  }
+  HR_RETURN_IF_ERROR(hr__wants(b, 0) ? give_left(b, g) : HR_OK);
+  HR_RETURN_IF_ERROR(hr__wants(b, 1) ? give_right(b, g) : HR_OK);
   return hr__wants(b, 2) ? hr__give_text(b, 2, "g") : HR_OK;
 }
 

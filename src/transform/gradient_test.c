@@ -426,6 +426,24 @@ HR_TEST(products) {
   CHECK(.op = HR_OP_MATMUL, .input_count = 2, .output_count = 1, .inputs = {C128(2, 2, 3), C128(2, 3, 2)});
 }
 
+/* Rank and dims of both: batches that share one of them, in some dims or in all. */
+HR_TEST(products_of_shared_matrices) {
+#define PRODUCT(...) CHECK(.op = HR_OP_MATMUL, .input_count = 2, .output_count = 1, .inputs = {__VA_ARGS__})
+  PRODUCT(F64(2, 3, 4), F64(3, 2, 4, 1)); /* rows that are one dim */
+  PRODUCT(F64(2, 5, 6), F64(3, 3, 6, 2)); /* copied */
+  PRODUCT(F64(2, 5, 6), F64(4, 2, 3, 6, 2));
+  PRODUCT(F64(3, 1, 5, 6), F64(4, 2, 3, 6, 2));
+  PRODUCT(F64(4, 2, 1, 5, 6), F64(4, 2, 3, 6, 2));
+  PRODUCT(F64(4, 1, 3, 5, 6), F64(4, 2, 3, 6, 2));
+  PRODUCT(F64(3, 3, 5, 6), F64(4, 2, 1, 6, 2)); /* each shares the other's dim */
+  PRODUCT(F64(4, 2, 3, 2, 5), F64(4, 2, 1, 5, 6));
+  PRODUCT(F64(4, 2, 3, 2, 5), F64(4, 1, 3, 5, 6));
+  PRODUCT(F64(2, 1, 4), F64(3, 2, 4, 3));
+  PRODUCT(C128(2, 2, 3), C128(3, 2, 3, 1));
+  PRODUCT(C128(3, 2, 2, 3), C128(3, 1, 3, 2));
+#undef PRODUCT
+}
+
 HR_TEST(convolutions) {
   /* x [1, 2, 5], w [2, 1, 3], stride 2, padding 1, groups 2 */
   CHECK(.op = HR_OP_CONV, INTS(1, 2, 1, 1, 2), .input_count = 3, .output_count = 1,

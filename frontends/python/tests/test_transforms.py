@@ -695,3 +695,49 @@ def test_gradients_of_products_by_transposed_matrices():
         swapped = hr.array(np.swapaxes(x, -1, -2).copy())
         _, found = operations(lambda x, w: real((hr.swapaxes(x, -1, -2) @ w) * hr.conj(c)).sum(), swapped, b)
         np.testing.assert_allclose(np.swapaxes(np.asarray(found[0]), -1, -2), np.asarray(expected[0]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "complex64"])
+@pytest.mark.parametrize("batch, n", [((7,), 1), ((7,), 2), ((2, 5), 2), ((3,), 40)])
+def test_gradients_of_a_matrix_that_a_batch_shares(dtype, batch, n):
+    """One product of all columns, unless they are many: then they would be copied."""
+    rng = np.random.default_rng(4)
+    make = lambda *shape: rng.integers(-3, 4, shape) + (1j * rng.integers(-3, 4, shape) if "complex" in dtype else 0)  # noqa: E731
+    w, x, g = (hr.array(make(*shape)).astype(dtype) for shape in ((9, 8), (*batch, 8, n), (*batch, 9, n)))
+    wide = [np.asarray(a.astype("complex128" if "complex" in dtype else "float64")) for a in (x, g)]
+    expected = np.einsum("bmn,bkn->mk", wide[1].reshape(-1, 9, n), wide[0].reshape(-1, 8, n).conj())
+
+    def loss(w):
+        return hr.real(hr.sum((w @ x) * hr.conj(g))) if "complex" in dtype else ((w @ x) * g).sum()
+
+    for view in (lambda w: w, lambda w: hr.broadcast_to(w, (*batch, 9, 8)), lambda w: w[None]):
+        gradient = hr.grad(lambda w, view=view: loss(view(w)))(w)
+        assert gradient.shape == (9, 8) and gradient.dtype == w.dtype
+        found = np.asarray(gradient.astype("complex128" if "complex" in dtype else "float64"))
+        np.testing.assert_allclose(found, expected, rtol=2**-7 if dtype == "bfloat16" else 1e-6)
+    turned = hr.grad(lambda v: loss(v.T))(w.T)
+    np.testing.assert_allclose(np.asarray(turned.astype("complex128")).T, expected, rtol=2**-7 if dtype == "bfloat16" else 1e-6)
+
+
+def test_a_shared_matrix_has_no_gradient_for_each_of_the_batch():
+    """The bytes of the largest intermediate result would be those of 512 matrices."""
+    w, x = hr.ones((64, 64)), hr.ones((512, 64, 1))
+    step = hr.grad(lambda w: (w @ x).sum())
+    hr.eval(step(w))
+    headrace._arrays._memory("reset_peak")
+    active = headrace._arrays._memory()["active"]
+    hr.eval(step(w))
+    assert headrace._arrays._memory()["peak"] - active < 64 * 64 * 4 * 64
+
+
+def test_vmap_shares_a_matrix():
+    rng = np.random.default_rng(5)
+    w, x = hr.array(rng.normal(size=(4, 3))), hr.array(rng.normal(size=(6, 3)))
+    together = hr.grad(lambda w: (hr.vmap(lambda v: w @ v)(x) ** 2).sum())(w)
+    each = sum(np.asarray(hr.grad(lambda w, v=v: ((w @ v) ** 2).sum())(w)) for v in x)
+    np.testing.assert_allclose(np.asarray(together), each, rtol=1e-12)
+    second = hr.grad(lambda w: (hr.grad(lambda w: ((w @ x[:, :, None]) ** 3).sum())(w) ** 2).sum())(w)
+    a, v = np.asarray(w), np.asarray(x)
+    y = a @ v.T
+    first = 3 * y**2 @ v
+    np.testing.assert_allclose(np.asarray(second), 12 * (y * (first @ v.T)) @ v, rtol=1e-10)
