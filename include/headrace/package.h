@@ -65,7 +65,8 @@ HR_API HR_MUST_USE hr_status hr_package_verify(const hr_package *package);
 
 /* Adds the kernels and tuning results of a package to the user's cache, so that the first runs use them; sets their
  * number. They are native code: this runs what the file's author wrote. Nothing else reads them. PERMISSION_DENIED if
- * others may write the file, DATA_LOSS if they are damaged; FAILED_PRECONDITION if there is no cache. */
+ * others could write the file when it was opened, DATA_LOSS if they are damaged; FAILED_PRECONDITION if there is no
+ * cache. */
 HR_API HR_MUST_USE hr_status hr_package_trust(hr_package *package, int *out_count);
 /* The bytes of the kernels and tuning results; 0: there are none. */
 HR_API int64_t hr_package_kernel_bytes(const hr_package *package);

@@ -37,14 +37,26 @@ static hr_status map_descriptor(int descriptor, void **out_bytes, size_t *out_si
   return HR_OK;
 }
 
-hr_status hr__disk_map(const char *path, void **out_bytes, size_t *out_size) {
+static bool is_private(int descriptor) {
+  struct stat info;
+  return fstat(descriptor, &info) == 0 && (info.st_uid == geteuid() || info.st_uid == 0) &&
+         (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+hr_status hr__disk_map_owned(const char *path, void **out_bytes, size_t *out_size, bool *out_is_private) {
   int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {
     return hr__disk_failure("open");
   }
+  *out_is_private = is_private(descriptor);
   hr_status status = map_descriptor(descriptor, out_bytes, out_size);
   (void)close(descriptor);
   return status;
+}
+
+hr_status hr__disk_map(const char *path, void **out_bytes, size_t *out_size) {
+  bool is_private = false;
+  return hr__disk_map_owned(path, out_bytes, out_size, &is_private);
 }
 
 /* Opens one name of a location, below `folder`, which is closed. */

@@ -5,6 +5,7 @@
 #ifndef HEADRACE_BASE_DISK_FILE_H_
 #define HEADRACE_BASE_DISK_FILE_H_
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/text.h"
@@ -19,6 +20,8 @@ HR_MUST_USE hr_status hr__disk_map(const char *path, void **out_bytes, size_t *o
 /* Maps a file in the folder of another file, or below it. location: names with "/" between them. INVALID_ARGUMENT if a
  * name is "..", "." or empty; a name that is a link is not followed, and fails. */
 HR_MUST_USE hr_status hr__disk_map_beside(const char *path, const char *location, void **out_bytes, size_t *out_size);
+/* hr__disk_map, and true if nobody but this user and the system's may write the file. */
+HR_MUST_USE hr_status hr__disk_map_owned(const char *path, void **out_bytes, size_t *out_size, bool *out_is_private);
 void hr__disk_unmap(void *bytes, size_t size);
 
 /* A new file beside a target, which it replaces at the end. */

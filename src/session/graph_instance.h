@@ -91,6 +91,9 @@ void hr__graph_instance_release(hr__graph_instance *instance);
 /* Buckets of a session: sets them, frees them, and runs with inputs that are padded to them by `run`. */
 HR_MUST_USE hr_status hr__session_buckets_set(hr_session *session, const hr_session_options *options);
 void hr__session_buckets_free(hr_session *session);
+/* Copies types of inputs, without buffers, with dims that are rounded up. */
+HR_MUST_USE hr_status hr__session_round(const hr_session *session, const hr_tensor *const *inputs,
+                                        hr_tensor *out_types);
 HR_MUST_USE hr_status hr__session_run_padded(hr_session *session, const hr_tensor *const *inputs,
                                              hr_status (*run)(hr_session *session, const hr_tensor *const *inputs,
                                                               hr_tensor *out_results),

@@ -3,8 +3,6 @@
 #include "headrace/package.h"
 
 #include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/allocator.h"
 #include "base/disk_file.h"
@@ -24,7 +22,7 @@ struct hr_package {
   char *name;
   const char *bytes;
   size_t size;
-  bool is_mapped;
+  bool is_mapped, is_private;      /* is_private: when it was mapped, nobody else could write the file */
   char header[HR__PACKAGE_HEADER]; /* copies, read once: another program may write to a file that is mapped */
   char table[HR__PACKAGE_SECTIONS_MAX * HR__PACKAGE_ENTRY];
   section sections[HR__PACKAGE_KINDS];
@@ -312,7 +310,7 @@ hr_status hr_package_open(const char *path, hr_package **out_package) {
   hr_package *p = NULL;
   void *bytes = NULL;
   HR_RETURN_IF_ERROR(create_package(path, &p));
-  hr_status status = hr__disk_map(path, &bytes, &p->size);
+  hr_status status = hr__disk_map_owned(path, &bytes, &p->size, &p->is_private);
   p->bytes = bytes, p->is_mapped = bytes != NULL;
   return finish_open(p, status, out_package);
 }
@@ -351,13 +349,6 @@ hr_status hr_package_verify(const hr_package *package) {
 
 /* ---- kernels ---- */
 
-/* A file that only its owner may write, who is this user or the system's. */
-static bool is_private(const char *path) {
-  struct stat info;
-  return stat(path, &info) == 0 && (info.st_uid == geteuid() || info.st_uid == 0) &&
-         (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
-}
-
 /* The next file at *at, which moves behind it. */
 static hr_status read_kernel(const hr_package *p, size_t *at, hr_kernel_file *out) {
   const section *warm = &p->sections[HR__PACKAGE_WARM];
@@ -386,7 +377,7 @@ int64_t hr_package_kernel_bytes(const hr_package *package) {
 hr_status hr_package_trust(hr_package *package, int *out_count) {
   const section *warm = &package->sections[HR__PACKAGE_WARM];
   int count = 0;
-  if (package->is_mapped && !is_private(package->name)) {
+  if (package->is_mapped && !package->is_private) {
     return hr_status_make(HR_STATUS_PERMISSION_DENIED, "%s: others may write the file: its kernels can't be trusted",
                           package->name);
   }

@@ -115,6 +115,23 @@ static hr_status pad(hr_stream *stream, int axis, int64_t size, hr_tensor *x) {
   return HR_OK;
 }
 
+hr_status hr__session_round(const hr_session *session, const hr_tensor *const *inputs, hr_tensor *out_types) {
+  int64_t symbols[HR_GRAPH_SYMBOLS_MAX];
+  const hr_graph *graph = session->whole;
+  HR_RETURN_IF_ERROR(hr__graph_bind(graph, (int)graph->inputs.count, inputs, symbols));
+  for (size_t i = 0; i < graph->inputs.count; ++i) {
+    out_types[i] = *inputs[i];
+    out_types[i].buffer = NULL;
+    for (int b = 0; b < session->bucket_count; ++b) {
+      const hr__session_bucket *bucket = &session->buckets[b];
+      if (bucket->inputs[i] >= 0) {
+        out_types[i].dims[bucket->inputs[i]] = round_up(bucket, symbols[bucket->symbol]);
+      }
+    }
+  }
+  return HR_OK;
+}
+
 typedef struct padding {
   hr_tensor *inputs; /* with references */
   const hr_tensor **places;

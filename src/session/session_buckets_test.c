@@ -157,3 +157,17 @@ HR_TEST(several_symbols_have_buckets) {
   RELEASE(&whole, &e);
   hr_session_release(session);
 }
+
+HR_TEST(warm_makes_the_instance_of_the_bucket) {
+  hr_session *session = NULL;
+  HR_ASSERT_OK(create("graph 1\ninput %x f32[n, 2]\n%y = negative(%x)\noutput y = %y\n", 1, &rows, &session));
+  hr_tensor like = {.dtype = HR_DTYPE_F32, .rank = 2, .dims = {3, 2}, .strides = {2, 1}}, x = counted(DIMS(2, 2)), y;
+  const hr_tensor *types[1] = {&like}, *inputs[1] = {&x};
+  HR_ASSERT_OK(hr_session_warm(session, 1, types));
+  HR_ASSERT_OK(hr_session_run(session, 1, inputs, 1, &y));
+  expect_type(&y, HR_DTYPE_F32, DIMS(2, 2));
+  HR_ASSERT_EQ(stats_of(session).instances, 1);
+  hr_tensor_release(&y);
+  hr_tensor_release(&x);
+  hr_session_release(session);
+}

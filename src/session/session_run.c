@@ -215,21 +215,29 @@ static hr_status run_on_zeros(hr_session *session, const hr__graph_instance *of,
   return status;
 }
 
-static hr_status warm(hr_session *session, const hr_tensor **params) {
+static hr_status warm(hr_session *session, const hr_tensor *const *inputs) {
   hr__graph_instance *found = NULL;
-  HR_RETURN_IF_ERROR(hr__session_instance(session, session->graph, params, NULL, &found));
-  hr_status status = found->part != NULL ? run_on_zeros(session, found, params) : HR_OK;
+  const hr_tensor **params = NULL;
+  HR_RETURN_IF_ERROR(list_params(session, inputs, &params));
+  hr_status status = hr__session_instance(session, session->graph, params, NULL, &found);
+  status = status == HR_OK && found->part != NULL ? run_on_zeros(session, found, params) : status;
   hr__graph_instance_release(found);
+  hr_free(params);
   return status;
 }
 
 hr_status hr_session_warm(hr_session *session, int input_count, const hr_tensor *const *inputs) {
-  const hr_tensor **params = NULL;
   HR_RETURN_IF_ERROR(check_counts(session, input_count, hr_graph_output_count(session->graph)));
+  hr_tensor *types = hr_calloc((size_t)input_count + 1, sizeof *types);
+  const hr_tensor **places = hr_calloc((size_t)input_count + 1, sizeof(hr_tensor *));
+  hr_status status = types != NULL && places != NULL ? hr__session_round(session, inputs, types) : no_memory();
+  for (int i = 0; status == HR_OK && i < input_count; ++i) {
+    places[i] = &types[i];
+  }
   hr_mutex_lock(&session->running);
-  hr_status status = list_params(session, inputs, &params);
-  status = status == HR_OK ? warm(session, params) : status;
+  status = status == HR_OK ? warm(session, places) : status;
   hr_mutex_unlock(&session->running);
-  hr_free(params);
+  hr_free(types);
+  hr_free(places);
   return status;
 }

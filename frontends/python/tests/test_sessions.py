@@ -222,10 +222,10 @@ def test_packages_without_kernels_are_trusted(tmp_path):
     make_graph().save(path)
     with hr.open_package(path) as package:
         assert package.trust() == 0
-        path.chmod(0o666)
-        with pytest.raises(OSError, match="others may write"):
-            package.trust()
     with pytest.raises(ValueError, match="closed"):
+        package.trust()
+    path.chmod(0o666)
+    with pytest.raises(OSError, match="others may write"), hr.open_package(path) as package:
         package.trust()
 
 
