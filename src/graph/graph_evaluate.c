@@ -5,6 +5,7 @@
  * earlier ones. Control flow evaluates inner graphs (graph_evaluate_control.c).
  */
 #include "graph/graph_evaluate.h"
+#include "base/log.h"
 #include "functional/functions.h"
 
 static hr_status no_memory(void) {
@@ -309,15 +310,40 @@ static hr_status check_buffers(const hr__evaluation *e) {
   return HR_OK;
 }
 
+/* The number of operations that the stream has recorded; 0 if nobody wants to see it. */
+static int64_t count_records(const hr__evaluation *e) {
+  hr_stats stats = {0};
+  if (e->stream != NULL && hr_log_is_on(HR_LOG_SCHEDULE)) {
+    hr_stream_stats(e->stream, &stats);
+  }
+  return stats.operations;
+}
+
+/* Prints the operations that a node has recorded, numbered as in the stream: those of programs refer to them. */
+static void log_records(const hr__evaluation *e, const hr__node *node, int64_t before) {
+  char text[HR__GRAPH_NAME_TEXT];
+  int64_t after = count_records(e);
+  if (after > before) {
+    hr_log(HR_LOG_SCHEDULE, "graph: \"%s\" (%s): operations %lld to %lld",
+           hr__graph_label(e->frame.graph, node->first, text),
+           node->kind == HR__NODE_CALL       ? hr_functional_name(node->function)
+           : node->kind == HR__NODE_GRADIENT ? "gradient"
+                                             : "control flow",
+           (long long)before, (long long)after - 1);
+  }
+}
+
 static hr_status evaluate(hr__evaluation *e) {
   const hr_graph *graph = e->frame.graph;
   HR_RETURN_IF_ERROR(check_buffers(e));
   HR_RETURN_IF_ERROR(begin_tapes(e));
   for (size_t n = 0; n < graph->nodes.count; ++n) {
     const hr__node *node = &graph->nodes.data[n];
+    int64_t recorded = count_records(e);
     hr_status status = evaluate_node(e, node);
     status = status == HR_OK ? watch_results(e, node) : status;
     hr_arena_reset(&e->scratch);
+    log_records(e, node, recorded);
     if (status != HR_OK) {
       char text[HR__GRAPH_NAME_TEXT];
       return hr_status_annotate(status, "\"%s\"", hr__graph_label(graph, node->first, text));

@@ -1,6 +1,8 @@
 /* Sessions: instances by dims, and random graphs against the same calls on a stream. */
 #include "headrace/session.h"
 
+#include "base/env.h"
+#include "base/log.h"
 #include "graph/graph_test.h"
 #include "headrace/array.h"
 #include "headrace/transform.h"
@@ -95,6 +97,36 @@ HR_TEST(a_warm_instance_is_compiled) {
   HR_ASSERT_EQ(stats_of(session).instances, 1);
   HR_ASSERT_EQ(after.compiles, before.compiles);
   EXPECT(&y, 8, 26);
+  hr_tensor_release(&y);
+  hr_tensor_release(&x);
+  hr_session_release(session);
+  hr_graph_release(g);
+}
+
+HR_TEST(the_log_names_operations) {
+  char path[] = "/tmp/session_log.XXXXXX", text[8192];
+  hr_graph *g = layer();
+  hr_graph_name(g, hr_graph_output_value(g, 0), "scores");
+  hr_session *session = session_of(g, NULL);
+  hr_tensor x = counted(DIMS(2, 3)), y;
+  const hr_tensor *inputs[1] = {&x};
+  HR_ASSERT(mkstemp(path) >= 0);
+  setenv("HEADRACE_DEBUG", "3", 1);
+  setenv("HEADRACE_LOG", path, 1);
+  hr__env_reload();
+  hr__log_reload();
+  HR_ASSERT_OK(hr_session_run(session, 1, inputs, 1, &y));
+  unsetenv("HEADRACE_DEBUG");
+  unsetenv("HEADRACE_LOG");
+  hr__env_reload();
+  hr__log_reload();
+  FILE *file = fopen(path, "rb");
+  size_t count = fread(text, 1, sizeof text - 1, file);
+  fclose(file);
+  text[count] = '\0';
+  HR_ASSERT_CONTAINS(text, "graph: \"scores\" (relu): operations 1 to 1");
+  HR_ASSERT_CONTAINS(text, "instance of 2 operations for f32[2,3]: 2 records");
+  remove(path);
   hr_tensor_release(&y);
   hr_tensor_release(&x);
   hr_session_release(session);
