@@ -27,8 +27,9 @@ hr_status hr__evaluate_write(hr__evaluation *e, hr_dtype dtype, int rank, const 
   }
   size_t bytes = (size_t)hr_tensor_count(out) * hr_dtype_size(dtype);
   HR_RETURN_IF_ERROR(hr_buffer_create(hr_stream_device(e->stream), bytes > 0 ? bytes : 1, &out->buffer));
-  hr_view view = hr_tensor_view(out);
-  return hr_stream_write(e->stream, &view, elements);
+  const hr_view view = hr_tensor_view(out), byte = {.buffer = out->buffer, .dtype = HR_DTYPE_U8};
+  return bytes > 0 ? hr_stream_write(e->stream, &view, elements)
+                   : hr_stream_write(e->stream, &byte, ""); /* a part reads no buffer without contents */
 }
 
 /* A value with elements of the host as a tensor. */
