@@ -135,7 +135,8 @@ hr_status hr_session_set_variable(hr_session *session, const char *name, const h
   hr_tensor copy = {0};
   HR_RETURN_IF_ERROR(find_variable(session, name, &index));
   hr_tensor *x = &session->variables[index];
-  HR_RETURN_IF_ERROR(check_value(name, x, value));
+  const hr_tensor *initial = &session->constants[0][session->graph->variables.data[index]]; /* other threads set x */
+  HR_RETURN_IF_ERROR(check_value(name, initial, value));
   HR_RETURN_IF_ERROR(
       hr_functional_apply(session->stream, HR_FUNCTIONAL_ASTYPE, 1, &value, 0, NULL, 1, &copy)); /* a new buffer */
   hr_mutex_lock(&session->running);
