@@ -82,7 +82,7 @@ static bool is_floating(const array_object *x) {
 
 /* The name of an entry: "layers.0" inside of a list. */
 static PyObject *name_of(const position *at, PyObject *key) {
-  return at->path == NULL ? Py_NewRef(key) : PyUnicode_FromFormat("%U.%S", at->path, key);
+  return at->path == NULL ? PyObject_Str(key) : PyUnicode_FromFormat("%U.%S", at->path, key);
 }
 
 /* 1: the entry is among the frozen ones. */

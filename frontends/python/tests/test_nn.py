@@ -937,6 +937,15 @@ def test_a_walk_of_parameters_refuses_what_it_can_not_do():
         nn.value_and_grad(model, lambda: model(hr.ones((1, 2))).sum())()
 
 
+def test_keys_of_parameters_may_be_numbers():
+    model = nn.Linear(2, 2)
+    model[0] = {"a": hr.ones((2,)), "b": [hr.ones((2,))]}
+    model.freeze(keys="bias", recurse=False)
+    _, gradients = nn.value_and_grad(model, lambda: (model[0]["a"] * 3).sum() + model(hr.ones((1, 2))).sum())()
+    assert set(gradients) == {"weight", 0} and gradients[0]["a"].tolist() == [3.0, 3.0]
+    assert gradients[0]["b"][0].tolist() == [0.0, 0.0]
+
+
 def test_a_failing_loss_leaves_the_parameters():
     model = nn.Linear(2, 2)
     weight = model.weight
