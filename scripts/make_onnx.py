@@ -30,8 +30,8 @@ versions, the one of the model's set.
   changes its dtype or rank, or dims differ in the iterations of a count of at most 1,024. Both branches are computed if
   their dims follow from sizes around them in a way that a function can't express.
 - Integers of 2 and 4 bits are stored in bytes, and FLOAT4E2M1 in f32.
-- Constants stay in the mapped file if their place suits their dtype. External data is read from the model's folder
-  alone; links are not followed.
+- Constants of 64 KB and more stay in the mapped file, wherever they are in it. External data is read from the model's
+  folder alone; links are not followed.
 
 ## Operators
 

@@ -73,8 +73,9 @@ HR_API HR_MUST_USE hr_status hr_graph_take_failure(hr_graph *graph);
 HR_API hr_value hr_graph_input(hr_graph *graph, const char *name, const hr_type *type);
 /* A constant: a copy of row-major elements in the host's memory. The type has no symbols. */
 HR_API hr_value hr_graph_constant(hr_graph *graph, const hr_type *type, const void *elements);
-/* The same without a copy. Elements at a multiple of 64 bytes are not copied for devices of the host, either. They must
- * not change before release(arg), which is called once, from any thread: also after a failure. */
+/* The same without a copy, for elements at any address. Devices of the host use them in place, too, if the address is a
+ * multiple of 64, or there are at least 64 KB (a multiple of the dtype's size on other processors than x86-64). They
+ * must not change before release(arg), which is called once, from any thread: also after a failure. */
 HR_API hr_value hr_graph_constant_adopt(hr_graph *graph, const hr_type *type, const void *elements,
                                         void (*release)(void *arg), void *arg);
 /* A number as an input of element-wise functions; its dtype is weak in promotion (hr_tensor_number). */

@@ -1,9 +1,9 @@
 /* importer.h: files of other formats as graphs (graph.h).
  *
  * ONNX: models of operator sets 1 to 27; docs/onnx.md lists the operators, and what is refused with its reason. The
- * file is mapped. Constants at an address that suits their dtype stay in the mapping, which lives as long as the graphs
- * that use it; others are copied. Data outside of the file is read from the model's folder or below it alone, and links
- * are not followed.
+ * file is mapped. Constants of at least 64 KB stay in the mapping, which lives as long as the graphs that use it;
+ * others are copied. Data outside of the file is read from the model's folder or below it alone, and links are not
+ * followed.
  *
  * Files of unknown origin are safe to open: nothing of a file is executed, and all places and sizes are checked against
  * the file before they are used. Damaged files fail with DATA_LOSS, others with INVALID_ARGUMENT or UNIMPLEMENTED. The

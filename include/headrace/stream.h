@@ -89,6 +89,10 @@ HR_API HR_MUST_USE hr_status hr_buffer_create(hr_device *device, size_t bytes, h
  * limit. */
 HR_API HR_MUST_USE hr_status hr_buffer_adopt(hr_device *device, size_t bytes, void *address, void (*release)(void *arg),
                                              void *arg, hr_buffer **out_buffer);
+/* The same for `count` > 0 elements that are only read, at a multiple of the dtype's size; on processors of x86-64 at
+ * any address (else FAILED_PRECONDITION). */
+HR_API HR_MUST_USE hr_status hr_buffer_adopt_elements(hr_device *device, hr_dtype dtype, int64_t count, void *address,
+                                                      void (*release)(void *arg), void *arg, hr_buffer **out_buffer);
 /* Promises that nobody writes to adopted memory while the buffer lives, so that results made from its contents, such as
  * packed weights, may be kept. Call it before the buffer's first use. */
 HR_API void hr_buffer_set_constant(hr_buffer *buffer);

@@ -36,6 +36,7 @@ typedef struct rewrite {
   hr_stream *stream; /* NULL: folds integers alone */
   hr_value *map;     /* by old value: the new one */
   bool *is_live;     /* by old node */
+  uint8_t *uses;     /* by old value: IS_FIXED, IS_FACTOR and IS_READ */
   hr_table table;
   hr_arena arena;
   hr_text key;                   /* of the current node */
@@ -77,6 +78,55 @@ static void find_live(rewrite *r) {
       hr__node_each_input(node, mark_live, r);
     }
   }
+}
+
+/* ---- uses ---- */
+
+/* A value follows from constants; a product with one that does not reads it; another operation, or an output does. */
+enum { IS_FIXED = 1, IS_FACTOR = 2, IS_READ = 4 };
+
+typedef struct use {
+  rewrite *r;
+  bool is_fixed;
+  uint8_t kind;
+} use;
+
+static void note_fixed(void *arg, const hr_value *value) {
+  use *reader = arg;
+  reader->is_fixed &= (reader->r->uses[*value] & IS_FIXED) != 0;
+}
+
+static void note_use(void *arg, const hr_value *value) {
+  use *reader = arg;
+  reader->r->uses[*value] |= reader->kind;
+}
+
+static void find_uses(rewrite *r) {
+  for (size_t n = 0; n < r->from->nodes.count; ++n) {
+    const hr__node *node = &r->from->nodes.data[n];
+    use reader = {r, node->kind == HR__NODE_CONSTANT || node->kind == HR__NODE_NUMBER || node->kind == HR__NODE_CALL,
+                  IS_READ};
+    hr__node_each_input(node, note_fixed, &reader);
+    bool is_product = node->kind == HR__NODE_CALL && node->function == HR_FUNCTIONAL_MATMUL;
+    reader.kind = is_product && !reader.is_fixed ? IS_FACTOR : IS_READ;
+    if (r->is_live[n]) {
+      hr__node_each_input(node, note_use, &reader);
+    }
+    for (int i = 0; i < node->result_count; ++i) {
+      r->uses[node->first + i] |= reader.is_fixed ? IS_FIXED : 0;
+    }
+  }
+  for (size_t i = 0; i < r->from->outputs.count; ++i) {
+    r->uses[r->from->outputs.data[i].value] |= IS_READ;
+  }
+}
+
+/* True for a large constant that is turned for products alone, which read it in any order. */
+static bool is_turned_factor(const rewrite *r, const hr__node *node) {
+  enum { LARGE = 1 << 16 };
+  return node->kind == HR__NODE_CALL && node->function == HR_FUNCTIONAL_PERMUTE_DIMS &&
+         (r->uses[node->first] & (IS_FACTOR | IS_READ)) == IS_FACTOR &&
+         hr__graph_bytes(hr__graph_node_of(r->to, r->map[node->inputs[0]])) >= LARGE;
 }
 
 static bool is_watched(const rewrite *r, const hr__node *node) {
@@ -213,7 +263,7 @@ static bool can_fold(const rewrite *r, const hr__node *node) {
     }
     bytes -= (int64_t)hr__graph_bytes(&result); /* each fits 63 bits */
   }
-  return constants > 0 && bytes >= 0;
+  return constants > 0 && bytes >= 0 && !is_turned_factor(r, node);
 }
 
 static hr_type type_of(const hr_tensor *x) {
@@ -560,6 +610,7 @@ static hr_status copy_outputs(rewrite *r) {
 static hr_status rewrite_all(rewrite *r) {
   HR_RETURN_IF_ERROR(copy_symbols(r));
   find_live(r);
+  find_uses(r);
   for (size_t n = 0; n < r->from->nodes.count; ++n) {
     if (r->is_live[n]) {
       HR_RETURN_IF_ERROR(rewrite_node(r, &r->from->nodes.data[n]));
@@ -574,8 +625,10 @@ static hr_status finish(rewrite *r, hr_graph **out_graph) {
   HR_RETURN_IF_ERROR(hr_graph_create(&r->to));
   r->map = hr_calloc(r->from->values.count, sizeof *r->map);
   r->is_live = hr_calloc(r->from->nodes.count + 1, sizeof *r->is_live);
-  hr_status status = r->map != NULL && r->is_live != NULL ? rewrite_all(r) : no_memory();
+  r->uses = hr_calloc(r->from->values.count, sizeof *r->uses);
+  hr_status status = r->map != NULL && r->is_live != NULL && r->uses != NULL ? rewrite_all(r) : no_memory();
   hr_free(r->map);
+  hr_free(r->uses);
   hr_free(r->is_live);
   hr_table_fini(&r->table);
   hr_arena_fini(&r->arena);

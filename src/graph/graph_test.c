@@ -511,6 +511,24 @@ HR_TEST(simplify_joins_no_lists_of_different_lengths) {
   hr_graph_release(g);
 }
 
+HR_TEST(a_large_factor_is_not_turned) {
+  static float large[128 * 128];
+  hr_graph *g = new_graph(), *simple = NULL;
+  hr_value x = input_of(g, "x", HR_DTYPE_F32, "n 128"), w = constant_of(g, HR_DTYPE_F32, "128 128", large);
+  hr_value v = constant_of(g, HR_DTYPE_F32, "128 128", large);
+  hr_value turned = ADD(g, PERMUTE_DIMS, VALUES(w), 0, NULL), other = ADD(g, PERMUTE_DIMS, VALUES(v), 0, NULL);
+  hr_value product = ADD(g, MATMUL, VALUES(x, turned), 0, NULL);
+  hr_graph_output(g, "y", product);
+  hr_graph_output(g, "z", other);
+  open_stream();
+  HR_ASSERT_OK(hr_graph_simplify(g, stream, &simple));
+  expect_text(simple, "graph 1\ninput %x f32[n, 128]\nconstant %0 f32[128, 128] = #0\n"
+                      "%1 = permute_dims(%0)  ; f32[128, 128]\nconstant %2 f32[128, 128] = #1\n"
+                      "%3 = matmul(%x, %1)  ; f32[n, 128]\noutput y = %3\noutput z = %2\n");
+  hr_graph_release(simple);
+  hr_graph_release(g);
+}
+
 HR_TEST(folding_adds_no_sizes_beyond_64_bits) {
   static int16_t zeros[1 << 15];
   hr_graph *g = new_graph(), *simple = NULL;

@@ -174,20 +174,41 @@ hr_status hr_buffer_create(hr_device *device, size_t bytes, hr_buffer **out_buff
 /* As malloc aligns: kernels read vectors at any address of a whole element. */
 enum { HR__ADOPTED_ALIGNMENT = 16 };
 
-hr_status hr_buffer_adopt(hr_device *device, size_t bytes, void *address, void (*release)(void *arg), void *arg,
-                          hr_buffer **out_buffer) {
-  if (bytes == 0 || (uintptr_t)address % HR__ADOPTED_ALIGNMENT != 0) {
-    return hr_status_make(HR_STATUS_FAILED_PRECONDITION,
-                          "%s: %zu bytes of memory at %p can't be a buffer: expected some bytes at an address aligned "
-                          "to %d",
-                          device->name, bytes, address, (int)HR__ADOPTED_ALIGNMENT);
-  }
+static hr_status adopt_for_kernels(hr_device *device, size_t bytes, void *address, void (*release)(void *arg),
+                                   void *arg, hr_buffer **out_buffer) {
   HR_RETURN_IF_ERROR(hr__buffer_adopt(device, bytes, address, release, arg, out_buffer));
   if (hr__device_runs_later(device)) { /* earlier work in the device's own queue may write to the memory */
     uint64_t ticket = hr__lane_begin_use(&device->lanes[0], true, (*out_buffer)->block);
     hr__lane_end_use(&device->lanes[0], ticket);
   }
   return HR_OK;
+}
+
+static hr_status refuse_address(const hr_device *device, size_t bytes, const void *address, int alignment) {
+  return hr_status_make(HR_STATUS_FAILED_PRECONDITION,
+                        "%s: %zu bytes of memory at %p can't be a buffer: expected some bytes at an address aligned "
+                        "to %d",
+                        device->name, bytes, address, alignment);
+}
+
+hr_status hr_buffer_adopt(hr_device *device, size_t bytes, void *address, void (*release)(void *arg), void *arg,
+                          hr_buffer **out_buffer) {
+  return bytes > 0 && (uintptr_t)address % HR__ADOPTED_ALIGNMENT == 0
+             ? adopt_for_kernels(device, bytes, address, release, arg, out_buffer)
+             : refuse_address(device, bytes, address, HR__ADOPTED_ALIGNMENT);
+}
+
+hr_status hr_buffer_adopt_elements(hr_device *device, hr_dtype dtype, int64_t count, void *address,
+                                   void (*release)(void *arg), void *arg, hr_buffer **out_buffer) {
+#if defined(__x86_64__) && !defined(HR_SANITIZED) /* sanitizers report such reads */
+  const size_t alignment = 1;
+#else
+  const size_t alignment = hr_dtype_size(dtype);
+#endif
+  size_t bytes = (size_t)count * hr_dtype_size(dtype);
+  return bytes > 0 && (uintptr_t)address % alignment == 0
+             ? adopt_for_kernels(device, bytes, address, release, arg, out_buffer)
+             : refuse_address(device, bytes, address, (int)alignment);
 }
 
 hr_status hr__buffer_adopt(hr_device *device, size_t bytes, void *address, void (*release)(void *arg), void *arg,

@@ -7,7 +7,10 @@
 #include "headrace/array.h"
 #include "session/graph_instance.h"
 
-enum { ADOPTED_ALIGNMENT = 64 };
+enum {
+  ADOPTED_ALIGNMENT = 64,
+  ADOPTED_BYTES = 1 << 16 /* of constants that stay at other addresses, too: copies of small ones cost nothing */
+};
 
 static hr_status no_memory(const char *what) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "session: no host memory for %s", what);
@@ -19,19 +22,41 @@ static void release_graph(void *arg) {
   hr_graph_release(arg);
 }
 
+/* The constant in the graph's memory; sets false if the device can't read it there. */
+static hr_status adopt_constant(hr_session *session, const hr__node *node, hr_tensor *out, bool *out_is_done) {
+  hr_tensor x = {.dtype = node->dtype, .rank = node->rank};
+  int64_t stride = 1;
+  for (int d = node->rank - 1; d >= 0; --d) {
+    x.dims[d] = node->dims[d], x.strides[d] = stride;
+    stride *= node->dims[d];
+  }
+  hr_graph_retain(session->graph);
+  hr_status status =
+      hr_buffer_adopt_elements(hr_stream_device(session->stream), node->dtype, stride,
+                               (void *)(uintptr_t)node->blob->bytes, release_graph, session->graph, &x.buffer);
+  *out_is_done = status == HR_OK;
+  if (status != HR_OK) {
+    hr_graph_release(session->graph);
+    bool is_elsewhere = hr_status_code_of(status) == HR_STATUS_FAILED_PRECONDITION;
+    if (is_elsewhere) {
+      hr_status_free(status);
+    }
+    return is_elsewhere ? HR_OK : status;
+  }
+  hr_buffer_set_constant(x.buffer);
+  *out = x;
+  return HR_OK;
+}
+
 /* The constant on the session's device: in the graph's memory if that is the device's. */
 static hr_status share_constant(hr_session *session, const hr__node *node, bool is_host, hr_tensor *out) {
   const void *bytes = node->blob->bytes;
   size_t count = hr__graph_bytes(node);
-  if (is_host && count > 0 && (uintptr_t)bytes % ADOPTED_ALIGNMENT == 0) {
-    hr_graph_retain(session->graph);
-    hr_status status = hr_array_adopt(session->stream, node->dtype, node->rank, node->dims, NULL,
-                                      (void *)(uintptr_t)bytes, release_graph, session->graph, out);
-    if (status != HR_OK) {
-      hr_graph_release(session->graph);
-      return status;
-    }
-    hr_buffer_set_constant(out->buffer);
+  bool can_stay = count > 0 && ((uintptr_t)bytes % ADOPTED_ALIGNMENT == 0 || count >= ADOPTED_BYTES), is_done = false;
+  if (is_host && can_stay) {
+    HR_RETURN_IF_ERROR(adopt_constant(session, node, out, &is_done));
+  }
+  if (is_done) {
     return HR_OK;
   }
   session->stats.constant_bytes_copied += (int64_t)count;

@@ -93,16 +93,18 @@ static hr_status find_bytes(hr__onnx_importer *importer, const hr__onnx_tensor *
   return HR_OK;
 }
 
-/* True if the elements can be used where they are. Small ones are copied, so that they do not keep the file. */
-static bool can_adopt(const hr__onnx_tensor *t, hr__span bytes) {
-  enum { LARGE = 4096 };
-  bool is_plain = (t->has_raw || t->is_external) && hr__onnx_narrow_bits(t->data_type) == 0;
-  return is_plain && t->dtype != HR_DTYPE_BOOL && bytes.size >= LARGE &&
-         (uintptr_t)bytes.data % hr_dtype_size(t->dtype) == 0;
+/* True if the file has the elements as a graph has them. */
+static bool is_plain(const hr__onnx_tensor *t) {
+  bool has_bytes = (t->has_raw || t->is_external) && hr__onnx_narrow_bits(t->data_type) == 0;
+  return has_bytes && t->dtype != HR_DTYPE_BOOL;
 }
 
 static hr_status copy_elements(hr__onnx_importer *importer, const hr__onnx_tensor *t, const hr_type *type,
                                hr__span bytes, hr_value *out_value) {
+  if (is_plain(t)) {
+    *out_value = hr_graph_constant(importer->graph, type, bytes.data);
+    return hr_graph_status(importer->graph);
+  }
   void *elements = hr_malloc((size_t)t->count * hr_dtype_size(t->dtype) + 8);
   if (elements == NULL) {
     return no_memory();
@@ -113,14 +115,17 @@ static hr_status copy_elements(hr__onnx_importer *importer, const hr__onnx_tenso
   return status != HR_OK ? status : hr_graph_status(importer->graph);
 }
 
+/* Large elements stay where they are, at any address: a session copies them if its device has to. Small ones are
+ * copied, so that they do not keep the file. */
 static hr_status add_constant(hr__onnx_importer *importer, const hr__onnx_tensor *t, hr_value *out_value) {
+  enum { LARGE = 1 << 16 };
   hr__onnx_file *file = NULL;
   hr__span bytes = {0};
   hr_type type = {.dtype = t->dtype, .rank = t->rank};
   memcpy(type.dims, t->dims, sizeof type.dims);
   HR_RETURN_IF_ERROR(find_bytes(importer, t, &file, &bytes));
   HR_RETURN_IF_ERROR(hr__onnx_check_tensor(t, bytes));
-  if (!can_adopt(t, bytes)) {
+  if (!is_plain(t) || bytes.size < LARGE) {
     return copy_elements(importer, t, &type, bytes, out_value);
   }
   hr__onnx_file_retain(file);

@@ -815,6 +815,70 @@ HR_TEST(external_data_is_read_from_the_models_folder_alone) {
 
 /* ---- texts ---- */
 
+/* ---- constants ---- */
+
+enum { WIDE = 8192 };
+
+/* y = the sum of x @ w; w: 1, 2 and 3 in the last column, at an address that depends on the length of `name`. */
+static void put_wide(hr_text *text, const char *name) {
+  static float w[3 * WIDE];
+  const int64_t dims[2] = {3, WIDE};
+  char inputs[16];
+  for (int i = 0; i < 3; ++i) {
+    w[i * WIDE + WIDE - 1] = (float)(i + 1);
+  }
+  snprintf(inputs, sizeof inputs, "x %s", name);
+  put_node(text, 1, name, "MatMul", inputs, "p");
+  size_t node = begin_node(text, 1, "", "ReduceSum", "p", "y");
+  put_int(text, "keepdims", 0);
+  hr_protobuf_end(text, node);
+  put_tensor(text, 5, name, FLOAT, 2, dims, w, sizeof w);
+}
+static void put_wide_1(hr_text *text) {
+  put_wide(text, "w");
+}
+static void put_wide_2(hr_text *text) {
+  put_wide(text, "ww");
+}
+static void put_wide_3(hr_text *text) {
+  put_wide(text, "www");
+}
+static void put_wide_4(hr_text *text) {
+  put_wide(text, "wwww");
+}
+
+/* Bytes of constants that a session of the graph copies. */
+static int64_t copied_bytes(const hr_graph *graph) {
+  hr_device *device = NULL;
+  hr_stream *stream = NULL;
+  hr_session *session = NULL;
+  hr_session_stats stats;
+  HR_ASSERT_OK(hr_device_open("cpu", &device));
+  HR_ASSERT_OK(hr_stream_create(device, &stream));
+  HR_ASSERT_OK(hr_session_create(stream, graph, NULL, &session));
+  hr_session_stats_read(session, sizeof stats, &stats);
+  hr_session_release(session);
+  hr_stream_release(stream);
+  hr_device_release(device);
+  return stats.constant_bytes_copied;
+}
+
+HR_TEST(large_constants_stay_at_any_address) {
+  void (*const puts[4])(hr_text * text) = {put_wide_1, put_wide_2, put_wide_3, put_wide_4};
+  unsigned addresses = 0;
+  for (int i = 0; i < 4; ++i) {
+    hr_graph *graph = NULL;
+    HR_ASSERT_OK(open_nodes(puts[i], 21, NULL, &graph));
+    run_rows(graph, 2, 1, (const float[]){12});
+    addresses |= 1u << ((uintptr_t)hr_graph_data(graph, 0).address & 3);
+#if defined(__x86_64__) && !defined(HR_SANITIZED)
+    HR_ASSERT_EQ(copied_bytes(graph), 0);
+#endif
+    hr_graph_release(graph);
+  }
+  HR_ASSERT_EQ(addresses, 15); /* multiples of 4, and three others */
+}
+
 HR_TEST(names_are_utf8_without_control_characters) {
   static const char *const right[] = {"", "a", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
   static const char *const wrong[] = {"\x01",     "a\x7f", "\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80",
