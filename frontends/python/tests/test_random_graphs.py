@@ -39,7 +39,9 @@ def binary(draw, x, y):
 def number(draw, x):
     if x.dtype.name == "bool":
         return hr.logical_xor(x, True)
-    return draw.choice([lambda x: x + 2, lambda x: 3 - x, lambda x: x * 2, lambda x: x > 1, lambda x: hr.maximum(x, 1)])(x)
+    return draw.choice(
+        [lambda x: x + 2, lambda x: 3 - x, lambda x: x * 2, lambda x: x > 1, lambda x: hr.maximum(x, 1)]
+    )(x)
 
 
 def convert(draw, x):
@@ -69,7 +71,11 @@ def scan_along(draw, x):
 
 
 def reshape(draw, x):
-    kinds = [lambda x: x.reshape(-1), lambda x: hr.expand_dims(x, draw.randrange(x.ndim + 1)), lambda x: hr.reshape(x, (1, -1))]
+    kinds = [
+        lambda x: x.reshape(-1),
+        lambda x: hr.expand_dims(x, draw.randrange(x.ndim + 1)),
+        lambda x: hr.reshape(x, (1, -1)),
+    ]
     if x.ndim > 1:
         order = draw.sample(range(x.ndim), x.ndim)
         kinds += [lambda x: hr.permute_dims(x, order), lambda x: hr.swapaxes(x, 0, -1)]
@@ -207,7 +213,9 @@ def build(inputs, steps):
 def run_arrays(arrays, kept):
     values = list(arrays)
     for one in kept:
-        values.append(values[one[1]] if one[0] == "same" else one[0](random.Random(one[1]), *[values[k] for k in one[2]]))
+        values.append(
+            values[one[1]] if one[0] == "same" else one[0](random.Random(one[1]), *[values[k] for k in one[2]])
+        )
     return values
 
 
@@ -247,8 +255,8 @@ def check(seed):
         for session in sessions:
             try:
                 got = session.run(None, {f"x{i}": x for i, x in enumerate(arrays)})
-            except ValueError as error:  # x[-1:] has no element then: a type that descriptions don't foresee
-                assert sizes["n"] == 0 and "expected" in str(error) and "function @" in str(graph)
+            except ValueError:  # types are those of sizes from 1 on: x[-1:] has no element then
+                assert sizes["n"] == 0
                 continue
             for i, (y, z) in enumerate(zip(got, wanted)):
                 expect_same(y, z, f"seed {seed}, {sizes}, y{i} of\n{graph}", has_products)
