@@ -99,27 +99,52 @@ static void walk_node(walker *w, hr_node *node) {
   }
 }
 
-/* Whole constants may be counts, such as the divisor of a mean. */
-static void walk_scalar(walker *w, hr_program_scalar *scalar) {
+/* Constants that may follow from counts: whole ones, as the divisor of a mean, and 2 / n, as the factor of its
+ * gradient. 1 / n is 2 / 2 n, with the same bits. */
+typedef enum constant_form { ANY_CONSTANT, WHOLE, FRACTION } constant_form;
+
+static constant_form form_of(double x, int64_t *out_number) {
   const double WHOLE_MAX = 9007199254740992.0; /* 2^53 */
+  if (fabs(x) < WHOLE_MAX && x == floor(x) && !(x == 0 && signbit(x))) {
+    *out_number = (int64_t)x;
+    return WHOLE;
+  }
+  double n = nearbyint(2 / x);
+  if (fabs(n) < WHOLE_MAX && n != 0 && 2 / n == x) { /* never of NaN, zeros or infinities */
+    *out_number = (int64_t)n;
+    return FRACTION;
+  }
+  return ANY_CONSTANT;
+}
+
+static void walk_real(walker *w, double *x) {
+  int64_t n = 0;
+  constant_form form = form_of(*x, &n);
+  fixed(w, (uint64_t)form);
+  if (form == ANY_CONSTANT) {
+    uint64_t bits;
+    memcpy(&bits, x, sizeof bits);
+    fixed(w, bits);
+    return;
+  }
+  number(w, &n);
+  *x = form == WHOLE ? (double)n : 2 / (double)n;
+}
+
+static void walk_scalar(walker *w, hr_program_scalar *scalar) {
   fixed(w, (uint64_t)scalar->dtype << 32 | (uint64_t)scalar->is_constant << 31 | scalar->argument);
   if (!scalar->is_constant) {
     return;
   }
   double *f = scalar->value.value.f;
-  bool is_real = scalar->value.dtype == HR_DTYPE_F64;
-  bool is_whole = is_real && fabs(f[0]) < WHOLE_MAX && f[0] == floor(f[0]) && !(f[0] == 0 && signbit(f[0]));
-  fixed(w, (uint64_t)scalar->value.dtype << 1 | (uint64_t)is_whole);
-  if (is_whole) {
-    int64_t whole = (int64_t)f[0];
-    number(w, &whole);
-    f[0] = (double)whole;
-  } else if (is_real || scalar->value.dtype == HR_DTYPE_C128) {
-    for (int i = 0; i < (is_real ? 1 : 2); ++i) {
-      uint64_t bits;
-      memcpy(&bits, &f[i], sizeof bits);
-      fixed(w, bits);
-    }
+  fixed(w, (uint64_t)scalar->value.dtype);
+  if (scalar->value.dtype == HR_DTYPE_F64) {
+    walk_real(w, f);
+  } else if (scalar->value.dtype == HR_DTYPE_C128) {
+    uint64_t bits[2];
+    memcpy(bits, f, sizeof bits);
+    fixed(w, bits[0]);
+    fixed(w, bits[1]);
   } else {
     number(w, &scalar->value.value.i);
   }

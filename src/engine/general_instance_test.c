@@ -337,6 +337,90 @@ HR_TEST(a_thousand_structures_at_once_are_bounded) {
   close_user(&u);
 }
 
+/* The gradient of a mean squared error, 2 (x - target) / n for x = 3 and target = 1. */
+static void expect_mean_gradient(user *u, int64_t rows) {
+  int64_t dims[2] = {rows, COLUMNS}, strides[2] = {COLUMNS, 1}, mean[1] = {1};
+  float x[LENGTH_MAX * COLUMNS], target[LENGTH_MAX * COLUMNS], found[LENGTH_MAX * COLUMNS];
+  hr_scalar one = hr_scalar_f64(1);
+  hr_attrs attrs = {.ints = mean, .int_count = 1};
+  hr_view views[3];
+  for (int i = 0; i < 3; ++i) {
+    hr_buffer *buffer;
+    HR_ASSERT_OK(hr_buffer_create(u->device, (size_t)rows * COLUMNS * sizeof(float), &buffer));
+    views[i] = rows_of(buffer, dims, strides);
+  }
+  for (int64_t i = 0; i < rows * COLUMNS; ++i) {
+    x[i] = 3, target[i] = 1;
+  }
+  HR_ASSERT_OK(hr_stream_write(u->stream, &views[0], x));
+  HR_ASSERT_OK(hr_stream_write(u->stream, &views[1], target));
+  hr_view inputs[3] = {{.scalar = &one, .dtype = HR_DTYPE_F64}, views[0], views[1]};
+  HR_ASSERT_OK(hr_stream_record(u->stream, HR_OP_MSE_LOSS_BACKWARD, &attrs, 3, inputs, 1, &views[2]));
+  HR_ASSERT_OK(hr_stream_read(u->stream, &views[2], found));
+  for (int64_t i = 0; i < rows * COLUMNS; ++i) {
+    HR_ASSERT_EQ(found[i], 2 * (float)(2.0 / (double)(rows * COLUMNS)));
+  }
+  for (int i = 0; i < 3; ++i) {
+    hr_buffer_release(views[i].buffer);
+  }
+}
+
+HR_TEST(factors_by_counts_are_numbers) {
+  user u;
+  open_user(&u);
+  for (int64_t rows = LENGTH_MAX; rows > 0; rows -= 3) {
+    expect_mean_gradient(&u, rows);
+  }
+  HR_ASSERT(stats_of(&u).general_plans > 30);
+  close_user(&u);
+}
+
+/* A buffer that is written once and read by many records in views of two kinds: x + 1 + 2 + .. */
+static void expect_many_reads(user *u, int64_t rows) {
+  enum { READS = 50 };
+  int64_t dims[2] = {rows, COLUMNS}, strides[2] = {COLUMNS, 1}, turned_dims[2] = {COLUMNS, rows};
+  int64_t turned[2] = {1, COLUMNS};
+  float values[LENGTH_MAX * COLUMNS] = {0};
+  hr_buffer *x, *table, *sums[2];
+  size_t bytes = (size_t)rows * COLUMNS * sizeof(float);
+  hr_scalar two = hr_scalar_f64(2);
+  HR_ASSERT_OK(hr_buffer_create(u->device, bytes, &x));
+  HR_ASSERT_OK(hr_buffer_create(u->device, bytes, &table));
+  for (int64_t i = 0; i < rows * COLUMNS; ++i) {
+    values[i] = (float)(i % 7);
+  }
+  hr_view in = rows_of(x, dims, strides), out = rows_of(table, dims, strides);
+  HR_ASSERT_OK(hr_stream_write(u->stream, &in, values));
+  hr_view operands[2] = {in, {.scalar = &two, .dtype = HR_DTYPE_F64}};
+  HR_ASSERT_OK(hr_stream_record(u->stream, HR_OP_MUL, NULL, 2, operands, 1, &out));
+  for (int i = 0; i < 2; ++i) {
+    HR_ASSERT_OK(hr_buffer_create(u->device, bytes, &sums[i]));
+  }
+  for (int k = 0; k < READS; ++k) { /* rows and columns in turn */
+    int way = k % 2;
+    hr_view read = rows_of(table, way ? turned_dims : dims, way ? turned : strides);
+    hr_view sum = rows_of(sums[way], way ? turned_dims : dims, way ? turned : strides), both[2] = {sum, read};
+    hr_op op = k < 2 ? HR_OP_COPY : HR_OP_ADD;
+    HR_ASSERT_OK(hr_stream_record(u->stream, op, NULL, k < 2 ? 1 : 2, k < 2 ? &read : both, 1, &sum));
+  }
+  hr_view all = rows_of(sums[1], dims, strides);
+  HR_ASSERT_OK(hr_stream_read(u->stream, &all, values));
+  for (int64_t i = 0; i < rows * COLUMNS; ++i) {
+    HR_ASSERT_EQ(values[i], (float)(i % 7 * 2 * (READS / 2)));
+  }
+  hr_buffer_release(x), hr_buffer_release(table), hr_buffer_release(sums[0]), hr_buffer_release(sums[1]);
+}
+
+HR_TEST(a_buffer_that_many_records_read_has_a_general_plan) {
+  user u;
+  open_user(&u);
+  for (int64_t rows = LENGTH_MAX; rows > LENGTH_MAX - 20; --rows) {
+    expect_many_reads(&u, rows);
+  }
+  HR_ASSERT(stats_of(&u).general_plans > 10);
+  close_user(&u);
+}
+
 HR_TEST(guards_that_refuse_are_counted) {
   user u;
   open_user(&u);

@@ -738,19 +738,19 @@ void hr__trace_each_cat(const hr_trace *trace, void (*fn)(void *arg, const hr_ca
 
 /* ---- views of one buffer ---- */
 
-/* An operand of the key, with the one before it on the same buffer. */
+/* An operand of the key, with those before it on the same buffer; -1: none. */
 typedef struct use {
   uint64_t kind;
   const uint64_t *word; /* behind the kind */
   bool is_output;
-  int before; /* -1: none */
+  int before, output_before;
 } use;
 
 /* A buffer's uses. */
 typedef struct used {
   uint64_t view;
-  int last; /* and 1; 0: none */
-  bool is_written, differs;
+  int last, last_output; /* and 1; 0: none */
+  bool differs;
 } used;
 
 enum { USES_MAX = 32, STACK_USES = 1024, STACK_BUFFERS = 512 };
@@ -784,21 +784,20 @@ static hr_operand read_view(const use *u, int64_t strides[HR_RANK_MAX]) {
                       .strides = strides};
 }
 
-/* Which earlier uses of the buffer the last one overlaps, if one of the two is a write. Of many uses the views count.
- */
+/* Which earlier uses of the buffer the last one overlaps: a read the writes, a write all. Beyond many of them its view
+ * counts. */
 static uint64_t hash_overlaps_of(const use *uses, int last, uint64_t hash) {
   int64_t strides[2][HR_RANK_MAX];
   hr_operand own = read_view(&uses[last], strides[0]);
   int count = 0;
-  for (int i = uses[last].before; i >= 0; i = uses[i].before) {
+  bool is_output = uses[last].is_output;
+  for (int i = last; (i = is_output ? uses[i].before : uses[i].output_before) >= 0;) {
     if (++count > USES_MAX) {
       return hr_hash_mix(hash, hash_view(uses[last].kind, uses[last].word));
     }
-    if (uses[i].is_output || uses[last].is_output) {
-      bool are_contiguous = (uses[i].kind & uses[last].kind & IS_CONTIGUOUS) != 0; /* they begin at one place */
-      hr_operand other = are_contiguous ? own : read_view(&uses[i], strides[1]);
-      hash = hr_hash_mix(hash, are_contiguous || hr_operands_may_overlap(&own, &other));
-    }
+    bool are_contiguous = (uses[i].kind & uses[last].kind & IS_CONTIGUOUS) != 0; /* they begin at one place */
+    hr_operand other = are_contiguous ? own : read_view(&uses[i], strides[1]);
+    hash = hr_hash_mix(hash, are_contiguous || hr_operands_may_overlap(&own, &other));
   }
   return hash;
 }
@@ -815,11 +814,11 @@ static void add_use(void *arg, uint64_t kind, const uint64_t *word, bool is_outp
   use_list *list = arg;
   used *b = &list->buffers[list->key->locals[list->count]];
   uint64_t view = hash_view(kind, word);
-  list->uses[list->count] = (use){kind, word, is_output, b->last - 1};
+  list->uses[list->count] = (use){kind, word, is_output, b->last - 1, b->last_output - 1};
   b->differs |= b->last != 0 && view != b->view;
   b->view = view;
   b->last = (int)++list->count;
-  b->is_written |= is_output;
+  b->last_output = is_output ? b->last : b->last_output;
 }
 
 /* Which views of written buffers overlap. The compiler orders their accesses by that. */
@@ -839,7 +838,7 @@ static uint64_t hash_overlaps(const hr_key *key, uint64_t hash) {
     each_value(key, add_use, &(use_list){key, 0, uses, buffers});
     for (size_t i = 0; i < key->local_count; ++i) {
       const used *b = &buffers[key->locals[i]];
-      hash = b->differs && b->is_written ? hash_overlaps_of(uses, (int)i, hash) : hash;
+      hash = b->differs && b->last_output > 0 ? hash_overlaps_of(uses, (int)i, hash) : hash;
     }
   }
   if (!fits) {
@@ -903,10 +902,12 @@ bool hr__key_find_uses(const hr_key *key, size_t varying_count, const size_t *va
 static bool read_uses(const hr_key *key, const hr_key_use *from, size_t count, use *out) {
   bool differ = false;
   uint64_t last = 0;
+  int last_output = -1;
   for (size_t i = 0; i < count; ++i) {
     const uint64_t *word = key->words + from[i].word;
     uint64_t view = hash_view(word[0], word + 1);
-    out[i] = (use){word[0], word + 1, from[i].is_output, (int)i - 1};
+    out[i] = (use){word[0], word + 1, from[i].is_output, (int)i - 1, last_output};
+    last_output = from[i].is_output ? (int)i : last_output;
     differ |= i > 0 && view != last;
     last = view;
   }
