@@ -334,3 +334,25 @@ HR_TEST(other_shapes_are_not_supported) {
     free_operands(m);
   }
 }
+
+/* All 256 scales of a byte, in vectors and at the ends: the bits of the scalar conversions. */
+HR_TEST(scales_of_a_byte_are_loaded_bit_for_bit) {
+  uint8_t codes[256];
+  float loaded[256];
+  for (int i = 0; i < 256; ++i) {
+    codes[i] = (uint8_t)i;
+  }
+  for (int first = 0; first < 9; ++first) {
+    int64_t count = 256 - first;
+    load_floats(codes, HR_DTYPE_F8E8M0FNU, first, 1, count, loaded);
+    for (int64_t i = 0; i < count; ++i) {
+      float expected = HR__LOAD_F8E8M0FNU(codes[first + i]);
+      HR_ASSERT(memcmp(&loaded[i], &expected, sizeof expected) == 0);
+    }
+    load_floats(codes, HR_DTYPE_F8E4M3FN, first, 1, count, loaded);
+    for (int64_t i = 0; i < count; ++i) {
+      float expected = HR__LOAD_F8E4M3FN(codes[first + i]);
+      HR_ASSERT(memcmp(&loaded[i], &expected, sizeof expected) == 0);
+    }
+  }
+}

@@ -7,7 +7,7 @@
 #include "base/integer.h"
 #include "providers/packed/numbers.h"
 
-enum { ROWS = 4, STEPS = 4, BLOCK = 512, GROUPS = BLOCK / 16 };
+enum { ROWS = 4, STEPS = 4, BLOCK = 512, GROUPS = BLOCK / 16, GROUPS_ROOM = GROUPS + LANES };
 /* ROWS: of x at a time; STEPS: rows of w at a time; BLOCK: columns */
 
 /* Columns [first, first + count) of rows of x. */
@@ -30,10 +30,12 @@ int64_t hr__packed_column_blocks(const product *p) {
 }
 
 /* `steps` rows of w from row k on, times as many columns of `rows` rows of x. scales: [steps][groups] of the block. */
-PACKED_INLINE void add_rows(block *b, int64_t k, int rows, int steps, number_kind kind, const float (*scales)[GROUPS]) {
+PACKED_INLINE void add_rows(block *b, int64_t k, int rows, int steps, number_kind kind,
+                            const float (*scales)[GROUPS_ROOM]) {
   const product *p = b->c->p;
   const int span = span_of(kind), bits = bits_of(kind), pieces = span > p->group ? span / p->group : 1;
   const int64_t same = hr_max(span, p->group);
+  const words8 of_lanes = lane_groups(pieces);
   const uint32_t *words[STEPS];
   for (int s = 0; s < steps; ++s) {
     words[s] = b->c->w + first_of(&p->w, b->matrix, k + s) + b->first * bits / 32;
@@ -42,7 +44,7 @@ PACKED_INLINE void add_rows(block *b, int64_t k, int rows, int steps, number_kin
   for (int64_t n = 0, g = 0; n < b->count; n += same, g += pieces) {
     vector factors[ROWS][STEPS];
     for (int s = 0; s < steps; ++s) {
-      vector scale = lane_scales(&scales[s][g], pieces);
+      vector scale = lane_scales(&scales[s][g], of_lanes);
       for (int r = 0; r < rows; ++r) {
         factors[r][s] = scale * b->x[r][k + s];
       }
@@ -91,7 +93,7 @@ PACKED_INLINE void add_rows(block *b, int64_t k, int rows, int steps, number_kin
       OF_KIND(ROW_COUNT, STEP_COUNT, FLOAT8); \
   }
 
-static void add_to_block(block *b, int64_t k, int rows, int steps, const float (*scales)[GROUPS]) {
+static void add_to_block(block *b, int64_t k, int rows, int steps, const float (*scales)[GROUPS_ROOM]) {
   if (rows == 1 && steps == 1) {
     OF_EACH_KIND(1, 1);
   } else if (rows == 1) {
@@ -141,7 +143,7 @@ static void multiply_block(block *b, int64_t row, int rows) {
     memset(b->sums[r], 0, (size_t)b->count * sizeof(float));
   }
   for (int64_t k = 0, steps = STEPS; k < p->inner; k += steps) {
-    float scales[STEPS][GROUPS];
+    float scales[STEPS][GROUPS_ROOM];
     steps = p->inner - k < STEPS ? 1 : STEPS;
     for (int s = 0; s < steps; ++s) {
       load_groups(b, &p->scales, b->c->scales, k + s, scales[s]);
@@ -149,7 +151,7 @@ static void multiply_block(block *b, int64_t row, int rows) {
         add_biases(b, k + s, rows);
       }
     }
-    add_to_block(b, k, rows, (int)steps, (const float(*)[GROUPS])scales);
+    add_to_block(b, k, rows, (int)steps, (const float(*)[GROUPS_ROOM])scales);
   }
   store_block(b, row, rows);
 }

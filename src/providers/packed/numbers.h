@@ -138,13 +138,23 @@ PACKED_INLINE vector multiply_add(vector x, vector w, vector sum) {
 #endif
 }
 
-/* The scales of `pieces` groups, each for as many of the lanes. */
-PACKED_INLINE vector lane_scales(const float *scales, int pieces) {
-  float s = scales[0];
-  vector all = {s, s, s, s, s, s, s, s};
-  for (int i = 0; pieces > 1 && i < LANES; ++i) {
-    all[i] = scales[i * pieces / LANES];
+/* For each lane its group, of `pieces` that share the lanes. */
+PACKED_INLINE words8 lane_groups(int pieces) {
+  const words8 lanes = {0, 1, 2, 3, 4, 5, 6, 7};
+  return lanes * (uint32_t)pieces / LANES;
+}
+
+/* The scales of the lanes' groups. There are LANES floats at `scales`, of which those of the groups count. */
+PACKED_INLINE vector lane_scales(const float *scales, words8 groups) {
+  vector all;
+#if defined(__AVX2__)
+  memcpy(&all, scales, sizeof all);
+  all = (vector)_mm256_permutevar8x32_ps((__m256)all, (__m256i)groups);
+#else
+  for (int i = 0; i < LANES; ++i) {
+    all[i] = scales[groups[i]];
   }
+#endif
   return all;
 }
 
@@ -157,9 +167,43 @@ PACKED_INLINE vector lane_scales(const float *scales, int pieces) {
     }                                                                   \
     break
 
+PACKED_INLINE words8 load_bytes(const uint8_t *from) {
+  typedef uint8_t bytes8 __attribute__((vector_size(8)));
+  bytes8 bytes;
+  memcpy(&bytes, from, sizeof bytes);
+  return __builtin_convertvector(bytes, words8);
+}
+
+/* What HR__LOAD_F8E8M0FNU gives: a power of two, of which the lowest is subnormal, or NaN. */
+PACKED_INLINE words8 bits_of_e8m0(words8 codes) {
+  return codes << 23 | (((words8)(codes == 0) | (words8)(codes == 0xffu)) & 0x00400000u);
+}
+
+/* The same of HR__LOAD_F8E4M3FN. */
+PACKED_INLINE words8 bits_of_e4m3(words8 codes) {
+  words8 size = codes & 0x7fu, is_small = (words8)(size < 8u), is_nan = (words8)(size == 0x7fu);
+  words8 small = (words8)(floats_of(size) * 0x1p-9f), normal = (size << 20) + (120u << 23);
+  words8 value = (small & is_small) | (normal & ~is_small);
+  return (codes & 0x80u) << 24 | (is_nan & 0x7fc00000u) | (value & ~is_nan);
+}
+
+/* The first numbers, in whole vectors; returns how many. */
+static inline int64_t load_scales(const uint8_t *from, hr_dtype dtype, int64_t count, float *restrict to) {
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES) {
+    words8 codes = load_bytes(from + i), bits = dtype == HR_DTYPE_F8E8M0FNU ? bits_of_e8m0(codes) : bits_of_e4m3(codes);
+    memcpy(to + i, &bits, sizeof bits);
+  }
+  return i;
+}
+
 /* `count` numbers from element `first` on, `step` apart, in f32. */
 static inline void load_floats(const void *from, hr_dtype dtype, int64_t first, int64_t step, int64_t count,
                                float *restrict to) {
+  if ((dtype == HR_DTYPE_F8E8M0FNU || dtype == HR_DTYPE_F8E4M3FN) && step == 1) {
+    int64_t done = load_scales((const uint8_t *)from + first, dtype, count, to);
+    first += done, count -= done, to += done;
+  }
   switch (dtype) {
     PACKED_LOAD(F16, uint16_t);
     PACKED_LOAD(BF16, uint16_t);

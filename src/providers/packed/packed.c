@@ -192,12 +192,13 @@ PACKED_INLINE void add_products(const uint32_t *words, const float *scales, cons
   const int span = span_of(kind), step = span * bits_of(kind) / 32, pieces = span > group ? span / group : 1;
   const int64_t same = span > group ? span : group; /* numbers for which the scales are the same */
   const int parts = rows <= 2 ? 4 : rows <= 4 ? 2 : 0;
+  const words8 of_lanes = lane_groups(pieces);
   vector all[TILE];
   for (int r = 0; r < rows; ++r) {
     all[r] = sums[r];
   }
   for (int64_t first = 0; first < inner; first += same, scales += pieces) {
-    vector scale = lane_scales(scales, pieces), part[8] = {{0}};
+    vector scale = lane_scales(scales, of_lanes), part[8] = {{0}};
     for (int64_t k = first; k < first + same; k += span, words += step) {
       words8 loaded = load_words(kind, words);
       for (int j = 0; j < span / LANES; ++j) {
@@ -294,7 +295,7 @@ static void multiply_block(const call *c, int64_t matrix, int64_t row, int rows,
       x[r] = c->ordered + (above + r) * p->inner + k;
     }
     for (int64_t n = 0; n < count; ++n) {
-      float scales[GROUPS];
+      float scales[GROUPS + LANES]; /* read in vectors */
       load_floats(c->scales, p->scales.dtype, first_of(&p->scales, matrix, first + n) + k / p->group * p->scales.column,
                   p->scales.column, inner / p->group, scales);
       const uint32_t *words = c->w + first_of(&p->w, matrix, first + n) + k * bits_of(p->kind) / 32;
