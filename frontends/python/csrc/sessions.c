@@ -5,6 +5,7 @@
  * then they belong to the gradient or the trace.
  */
 #include <string.h>
+#include <time.h>
 
 #include "extension.h"
 
@@ -177,15 +178,54 @@ static int add_arguments_of(session_object *self, feeds *f, PyObject *const *arg
   return count + named == self->input_count ? 0 : refuse_names(self, names, count);
 }
 
+/* ---- threads ---- */
+
+/* A stream with hooks belongs to one thread (hook.h): no hook opens while a session records without Python's lock,
+ * which guards these counts. */
+static int open_runs, waiting_hooks;
+
+static void let_others_run(void) {
+  const struct timespec pause = {.tv_nsec = 20000};
+  Py_BEGIN_ALLOW_THREADS;
+  (void)nanosleep(&pause, NULL);
+  Py_END_ALLOW_THREADS;
+}
+
+void wait_for_sessions(void) {
+  ++waiting_hooks;
+  while (open_runs > 0) {
+    let_others_run();
+  }
+  --waiting_hooks;
+}
+
+/* Gives up Python's lock during a use of the stream; NULL: it has hooks, and the lock is kept. */
+static PyThreadState *unlock(hr_stream *stream) {
+  while (waiting_hooks > 0) {
+    let_others_run();
+  }
+  if (has_hooks(stream)) {
+    return NULL;
+  }
+  ++open_runs;
+  return PyEval_SaveThread();
+}
+
+static void lock_again(PyThreadState *state) {
+  if (state != NULL) {
+    PyEval_RestoreThread(state);
+    --open_runs;
+  }
+}
+
 /* ---- runs ---- */
 
 static hr_status run_on_stream(session_object *self, feeds *f) {
   hr_stream *stream = traced_stream(f->stream);
-  if (__builtin_expect(stream == self->stream && !has_hooks(stream), 1)) {
-    hr_status status;
-    Py_BEGIN_ALLOW_THREADS; /* it may wait for numbers, or for another thread's run */
-    status = hr_session_run(self->session, f->count, f->tensors, self->output_count, f->results);
-    Py_END_ALLOW_THREADS;
+  PyThreadState *state = stream == self->stream ? unlock(stream) : NULL;
+  if (__builtin_expect(state != NULL, 1)) { /* it may wait for numbers, or for another thread's run */
+    hr_status status = hr_session_run(self->session, f->count, f->tensors, self->output_count, f->results);
+    lock_again(state);
     return status;
   }
   const hr_graph *graph = hr_session_graph(self->session);
@@ -372,9 +412,9 @@ static PyObject *warm_session(PyObject *object, PyObject *args, PyObject *named)
   if (types == NULL || places == NULL) {
     PyErr_NoMemory();
   } else if (take_types(self, named, types, places) == 0) {
-    Py_BEGIN_ALLOW_THREADS;
+    PyThreadState *state = unlock(self->stream);
     status = hr_session_warm(self->session, self->input_count, places);
-    Py_END_ALLOW_THREADS;
+    lock_again(state);
   }
   PyMem_Free(types);
   PyMem_Free(places);
@@ -422,9 +462,9 @@ static PyObject *set_variable(PyObject *object, PyObject *args) {
   }
   hr_status status;
   if (x->stream == self->stream) {
-    Py_BEGIN_ALLOW_THREADS;
+    PyThreadState *state = unlock(self->stream);
     status = hr_session_set_variable(self->session, text, &x->tensor);
-    Py_END_ALLOW_THREADS;
+    lock_again(state);
   } else {
     status = hr_status_make(HR_STATUS_INVALID_ARGUMENT, "session: a value of another device or a trace");
   }
@@ -436,10 +476,10 @@ static PyObject *set_variable(PyObject *object, PyObject *args) {
 static PyObject *take_snapshot(PyObject *object, PyObject *unused) {
   (void)unused;
   hr_graph *graph = NULL;
-  hr_status status;
-  Py_BEGIN_ALLOW_THREADS;
-  status = hr_session_snapshot(((session_object *)object)->session, &graph);
-  Py_END_ALLOW_THREADS;
+  session_object *self = (session_object *)object;
+  PyThreadState *state = unlock(self->stream);
+  hr_status status = hr_session_snapshot(self->session, &graph);
+  lock_again(state);
   return status == HR_OK ? new_graph(graph) : raise_status(status);
 }
 

@@ -92,6 +92,7 @@ static PyObject *new_tape(hr_stream *stream) {
     return PyErr_NoMemory();
   }
   open->stream = stream;
+  wait_for_sessions();
   hr_status status = hr_tape_begin(stream, &open->tape);
   PyObject *capsule = status == HR_OK ? PyCapsule_New(open, CAPSULE, drop_tape) : raise_status(status);
   if (capsule == NULL) {

@@ -61,6 +61,7 @@ static PyObject *begin(PyObject *module, PyObject *args) {
     return PyErr_NoMemory();
   }
   open->stream = traced_stream(as_array(x)->stream);
+  wait_for_sessions();
   hr_status status = hr_vmap_begin(open->stream, size, &open->vmap);
   PyObject *capsule = status == HR_OK ? PyCapsule_New(open, CAPSULE, drop_vmap) : raise_status(status);
   if (capsule == NULL) {

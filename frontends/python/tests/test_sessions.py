@@ -187,6 +187,37 @@ def test_vmap_of_a_session():
     np.testing.assert_array_equal(np.asarray(got), X * [1, 2, 3])
 
 
+def test_gradients_of_other_threads_see_no_run():
+    graph = hr.Graph()
+    x = graph.input("x", "float32", ["n"])
+    w = graph.variable("w", np.zeros(1, np.float32))
+    graph.output("y", x * 2)
+    graph.assign(w, w + 1)
+    session, failures, interval = hr.Session(graph), [], sys.getswitchinterval()
+
+    def work():
+        for k in range(600):
+            try:
+                np.asarray(session(x=np.ones(1 + k % 5, np.float32))["y"])
+            except Exception as failure:  # a thread without gradients meets no tape while it records
+                if "can't be a part of a gradient" not in str(failure):
+                    failures.append(failure)
+
+    def differentiate():
+        for i in range(400):
+            (got,) = {*np.asarray(hr.grad(lambda x: (x * x).sum())(hr.full((3,), float(i)))).tolist()}
+            failures.extend([got] if got != 2 * i else [])
+
+    sys.setswitchinterval(1e-6)
+    threads = [threading.Thread(target=of) for of in (work, work, work, work, differentiate)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    sys.setswitchinterval(interval)
+    assert failures == []
+
+
 def test_threads_share_a_session():
     session, failures = hr.Session(make_graph()), []
 
