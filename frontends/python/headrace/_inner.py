@@ -27,8 +27,8 @@ def _graph(function, arguments, axes, is_counted):
 
 
 def build(function, arguments, sliced, sliced_count, is_counted):
-    """A graph of function(*inputs), with inputs like the arguments; those of the numbers sliced and following lack their
-    first dim. is_counted: the first input is a number of type int64."""
+    """A graph of function(*inputs), with inputs like the arguments; those of the numbers sliced and following lack
+    their first dim. is_counted: the first input is a number of type int64."""
     axes = [0 if sliced <= k < sliced + sliced_count else None for k in range(len(arguments))]
     return _graph(function, arguments, axes, is_counted)
 

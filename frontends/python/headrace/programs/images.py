@@ -178,8 +178,9 @@ def upsample(c, input=None, output_size=None, align_corners=False, scale_factors
         places, sized["rounding"] = "asymmetric", "floor"
     elif mode == "nearest":
         sized["rounding"] = "round_prefer_ceil"
-    return A.interpolate(x, list(range(2, 2 + count)), mode=mode, coordinates=places, antialias=name.endswith("aa"), exclude_outside=name.endswith("aa"),
-                         cubic=-0.5 if name.endswith("aa") else -0.75, **sized)  # fmt: skip
+    if name.endswith("aa"):
+        sized.update(antialias=True, exclude_outside=True, cubic=-0.5)
+    return A.interpolate(x, list(range(2, 2 + count)), mode=mode, coordinates=places, **sized)
 
 
 @of("grid_sampler_2d", "grid_sampler_3d", "grid_sampler")
