@@ -415,6 +415,28 @@ HR_TEST(memory_of_the_host_becomes_a_buffer) {
   hr_aligned_free(memory);
 }
 
+HR_TEST(elements_that_are_read_are_adopted_at_their_address) {
+  fixture f = open_fixture("cpu");
+  float *memory = hr_aligned_malloc((COUNT + 1) * sizeof *memory, 64);
+  for (int i = 0; i < COUNT; ++i) {
+    memory[i + 1] = (float)i;
+  }
+  int released = 0;
+  hr_buffer *adopted = NULL, *x = make_ramp(&f, 1, 0), *y = make(&f);
+  HR_ASSERT_ERROR(hr_buffer_adopt_elements(f.device, HR_DTYPE_F32, 0, memory, count_release, &released, &adopted),
+                  HR_STATUS_FAILED_PRECONDITION, "0 bytes");
+  HR_ASSERT_OK(hr_buffer_adopt_elements(f.device, HR_DTYPE_F32, COUNT, memory + 1, count_release, &released, &adopted));
+  HR_ASSERT_OK(binary(&f, HR_OP_ADD, adopted, x, y));
+  HR_ASSERT_NEAR(read_at(&f, y, 3), 4, 0);
+  hr_buffer_release(adopted);
+  HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+  HR_ASSERT_EQ(released, 1);
+  hr_buffer_release(x);
+  hr_buffer_release(y);
+  close_fixture(&f);
+  hr_aligned_free(memory);
+}
+
 HR_TEST(work_above_the_grain_runs_on_the_executor) {
   fixture f = open_fixture("cpu");
   enum { LARGE = 1 << 20 };

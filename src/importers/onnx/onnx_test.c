@@ -879,6 +879,46 @@ HR_TEST(large_constants_stay_at_any_address) {
   HR_ASSERT_EQ(addresses, 15); /* multiples of 4, and three others */
 }
 
+static void put_maximum(hr_text *text) {
+  size_t node = begin_node(text, 1, "", "ReduceMax", "x", "y");
+  put_ints(text, "axes", 1, (const int64_t[]){0});
+  hr_protobuf_end(text, node);
+}
+static void put_place(hr_text *text) {
+  put_node(text, 1, "", "ArgMax", "x", "y");
+}
+
+/* n is a symbol, which is 0 in this run. */
+static void check_no_rows(void (*put)(hr_text *text), const char *part) {
+  hr_graph *graph = NULL;
+  hr_device *device = NULL;
+  hr_stream *stream = NULL;
+  hr_session *session = NULL;
+  hr_tensor all[3] = {{0}}, y;
+  const hr_tensor *inputs[3] = {&all[0], &all[1], &all[2]};
+  const int64_t none[2] = {0, 3}, numbers[3] = {0};
+  HR_ASSERT_OK(open_nodes(put, 11, NULL, &graph));
+  HR_ASSERT_OK(hr_device_open("cpu", &device));
+  HR_ASSERT_OK(hr_stream_create(device, &stream));
+  HR_ASSERT_OK(hr_array_from_host(stream, HR_DTYPE_F32, 2, none, NULL, &all[0]));
+  HR_ASSERT_OK(hr_array_from_host(stream, HR_DTYPE_F32, 1, vector, numbers, &all[1]));
+  HR_ASSERT_OK(hr_array_from_host(stream, HR_DTYPE_I64, 1, two, numbers, &all[2]));
+  HR_ASSERT_OK(hr_session_create(stream, graph, NULL, &session));
+  HR_ASSERT_ERROR(hr_session_run(session, 3, inputs, 1, &y), HR_STATUS_INVALID_ARGUMENT, part);
+  for (int i = 0; i < 3; ++i) {
+    hr_tensor_release(&all[i]);
+  }
+  hr_session_release(session);
+  hr_stream_release(stream);
+  hr_device_release(device);
+  hr_graph_release(graph);
+}
+
+HR_TEST(a_maximum_of_no_rows_is_an_error_of_the_run) {
+  check_no_rows(put_maximum, "amax: no elements to reduce in dims [0,3]");
+  check_no_rows(put_place, "argmax: no elements to reduce in dims [0,3]");
+}
+
 HR_TEST(names_are_utf8_without_control_characters) {
   static const char *const right[] = {"", "a", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
   static const char *const wrong[] = {"\x01",     "a\x7f", "\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80",
