@@ -34,6 +34,9 @@ __attribute__((format(printf, 2, 3))) static hr_status add(against *runs, const 
     runs->data = data, runs->capacity = capacity;
   }
   runs->data[runs->count] = strdup(text);
+  if (runs->data[runs->count] == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "--against: no memory for arguments");
+  }
   runs->data[++runs->count] = NULL;
   return HR_OK;
 }
@@ -112,9 +115,12 @@ hr_status against_run(const against *runs, const char *engines, const char *path
                           "--against: %s is no ONNX model; other engines read the file from which a package was made",
                           path);
   }
-  hr_status status = HR_OK;
   char *rest = NULL, *names = strdup(engines), *file = strdup(path);
-  for (char *name = strtok_r(names, ",", &rest); status == HR_OK && name != NULL; name = strtok_r(NULL, ",", &rest)) {
+  bool has_memory = names != NULL && file != NULL;
+  hr_status status =
+      has_memory ? HR_OK : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "--against: no memory for arguments");
+  for (char *name = has_memory ? strtok_r(names, ",", &rest) : NULL; status == HR_OK && name != NULL;
+       name = strtok_r(NULL, ",", &rest)) {
     status = run_engine(runs, name, file, seconds);
   }
   free(names);

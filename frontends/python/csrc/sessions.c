@@ -374,7 +374,10 @@ static int type_from(session_object *self, PyObject *object, int i, hr_tensor *o
       return -1;
     }
     out->strides[d] = stride;
-    stride *= out->dims[d];
+    if (__builtin_mul_overflow(stride, out->dims[d], &stride)) {
+      PyErr_Format(PyExc_ValueError, "session: input %R has more elements than 64 bits count", input_name(self, i));
+      return -1;
+    }
   }
   return out->rank < 0 ? -1 : 0;
 }
