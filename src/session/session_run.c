@@ -194,7 +194,14 @@ static hr_status make_zeros(hr_session *session, const hr_tensor *const *params,
   return hr_stream_synchronize(session->stream);
 }
 
-/* Runs the part once, so that its program is compiled, and drops the results. */
+static void release_all(hr_tensor *tensors, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    hr_tensor_release(&tensors[i]);
+  }
+}
+
+/* Runs the part, so that its programs are compiled, and drops the results. Inputs that the caller keeps make another
+ * program than those that die with the run, so it runs twice. */
 static hr_status run_on_zeros(hr_session *session, const hr__graph_instance *of, const hr_tensor **params) {
   const hr_graph *graph = session->graph;
   size_t count = graph->inputs.count + graph->variables.count, results = graph->outputs.count + graph->variables.count;
@@ -206,11 +213,13 @@ static hr_status run_on_zeros(hr_session *session, const hr__graph_instance *of,
   for (size_t i = 0; i < count; ++i) {
     params[i] = &zeros[i];
   }
-  status = status == HR_OK ? hr__graph_instance_run(session->stream, of, params, zeros + count) : status;
-  status = status == HR_OK ? hr_stream_synchronize(session->stream) : status;
-  for (size_t i = 0; i < count + results; ++i) {
-    hr_tensor_release(&zeros[i]);
+  for (int kept = 1; status == HR_OK && kept >= 0; --kept) {
+    status = hr__graph_instance_run(session->stream, of, params, zeros + count);
+    release_all(zeros, kept == 1 ? 0 : graph->inputs.count);
+    status = status == HR_OK ? hr_stream_synchronize(session->stream) : status;
+    release_all(zeros + count, results);
   }
+  release_all(zeros, count);
   hr_free(zeros);
   return status;
 }
