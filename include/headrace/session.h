@@ -59,7 +59,7 @@ HR_API void hr_session_release(hr_session *session);
 HR_API const hr_graph *hr_session_graph(const hr_session *session);
 
 /* Makes the instance for these inputs, of which the types alone are used, and compiles it, so that a run with such dims
- * does neither. For that it runs once on zeros, with the variables' values, and is waited for; results are dropped, and
+ * does neither. For that it runs on zeros, with the variables' values, and is waited for; results are dropped, and
  * variables stay. An instance that reads what the device computes does not run. Errors are those of hr_session_run. */
 HR_API HR_MUST_USE hr_status hr_session_warm(hr_session *session, int input_count, const hr_tensor *const *inputs);
 

@@ -164,21 +164,47 @@ static bool describe_buffer(const Py_buffer *view, memory *m) {
   return true;
 }
 
+/* NumPy's arrays of ml_dtypes' types have no format, but integers of the same bits do. Gives the type of the elements;
+ * or NONE, with the exception that was raised for the object itself. */
+static hr_dtype get_bits(PyObject *object, Py_buffer *out) {
+  PyObject *kind, *value, *traceback;
+  PyErr_Fetch(&kind, &value, &traceback);
+  PyObject *its = PyObject_GetAttrString(object, "dtype"), *bits = NULL;
+  hr_dtype dtype = its != NULL ? dtype_from(its) : HR_DTYPE_NONE;
+  if (dtype != HR_DTYPE_NONE) {
+    bits = PyObject_CallMethod(object, "view", "s", hr_dtype_size(dtype) == 1 ? "u1" : "u2");
+  }
+  if (bits == NULL || PyObject_GetBuffer(bits, out, PyBUF_STRIDES | PyBUF_FORMAT) < 0) {
+    PyErr_Restore(kind, value, traceback);
+    dtype = HR_DTYPE_NONE;
+  } else {
+    Py_XDECREF(kind), Py_XDECREF(value), Py_XDECREF(traceback);
+  }
+  Py_XDECREF(bits);
+  Py_XDECREF(its);
+  return dtype;
+}
+
 array_object *array_from_buffer(PyObject *object, hr_stream *stream, int copy) {
   buffer_owner *mine = stream != NULL ? malloc(sizeof *mine) : NULL;
+  hr_dtype dtype = HR_DTYPE_NONE;
   memory m;
   if (mine == NULL) {
     return stream != NULL ? (array_object *)PyErr_NoMemory() : NULL;
   }
   mine->base.drop = drop_buffer;
   if (PyObject_GetBuffer(object, &mine->view, PyBUF_STRIDES | PyBUF_FORMAT) < 0) {
-    free(mine);
-    return NULL;
+    dtype = PyErr_ExceptionMatches(PyExc_ValueError) ? get_bits(object, &mine->view) : HR_DTYPE_NONE;
+    if (dtype == HR_DTYPE_NONE) {
+      free(mine);
+      return NULL;
+    }
   }
   if (!describe_buffer(&mine->view, &m)) {
     drop_buffer(&mine->base);
     return NULL;
   }
+  m.dtype = dtype != HR_DTYPE_NONE ? dtype : m.dtype;
   return array_of_memory(&m, &mine->base, stream, copy);
 }
 

@@ -607,6 +607,19 @@ def test_writes_alone_are_in_place():
 
 
 @pytest.mark.skipif(os.environ.get("HEADRACE_DEVICE", "cpu") != "cpu", reason="other devices copy")
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"])
+def test_numpy_arrays_of_ml_dtypes(name):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    whole = np.array([[1, 2, 4], [0.5, 16, 8]], getattr(ml_dtypes, name))
+    for x in (whole, whole.T, whole[:, ::2], whole[:0], np.array(whole[0, 1])):
+        made = hr.array(x)
+        assert made.dtype == getattr(hr, name) and made.shape == x.shape
+        np.testing.assert_array_equal(np.asarray(made.astype("float32")), x.astype("float32"))
+        assert hr.asarray(x, dtype="float32").tolist() == x.astype("float32").tolist()
+    with pytest.raises(ValueError, match="int4|dtype 'a'"):
+        hr.array(whole.astype("float32").astype(ml_dtypes.int4))
+
+
 def test_numpy_memory_is_shared():
     a = np.arange(64, dtype=np.float32)[::-2]  # no whole allocation, backwards
     base = np.zeros(1 << 18, np.float32)
