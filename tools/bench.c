@@ -10,8 +10,9 @@
 #include "headrace/profile.h"
 #include "headrace/session.h"
 #include "model.h"
+#include "progress.h"
 
-enum { BATCHES_MAX = 64, RUNS_MIN = 3, RUNS_MAX = 1 << 20, BAR_CELLS = 20 };
+enum { BATCHES_MAX = 64, RUNS_MIN = 3, RUNS_MAX = 1 << 20 };
 
 typedef struct bench {
   const char *path, *device_name, *batch_name; /* batch_name: the first dim of the first input; NULL: no symbol */
@@ -144,31 +145,19 @@ static int by_time(const void *x, const void *y) {
   return (a > b) - (a < b);
 }
 
-/* A bar on a terminal, of the share of time that has gone by. */
-static void show_progress(int64_t batch, double share) {
-  if (isatty(STDERR_FILENO)) {
-    int cells = share < 1 ? (int)(share * BAR_CELLS) : BAR_CELLS;
-    fprintf(stderr, "\r  batch %lld [%.*s%*s]", (long long)batch, cells, "####################", BAR_CELLS - cells, "");
-  }
-}
-
-static void clear_progress(void) {
-  if (isatty(STDERR_FILENO)) {
-    fprintf(stderr, "\r\033[K");
-  }
-}
-
 /* Runs for the time that was asked for, after the first answer. */
 static hr_status measure(bench *b, int64_t batch, bench_row *out) {
   HR_RETURN_IF_ERROR(run_once(b, &out->first_ns));
+  char what[32];
+  snprintf(what, sizeof what, "batch %lld", (long long)batch);
   const int64_t begin = hr_profile_clock_ns(), limit = (int64_t)(b->seconds * 1e9);
   int64_t passed = 0, shown = 0;
   for (out->runs = 0; out->runs < RUNS_MIN || (passed < limit && out->runs < RUNS_MAX); ++out->runs) {
     HR_RETURN_IF_ERROR(run_once(b, &b->times[out->runs]));
     passed = hr_profile_clock_ns() - begin;
     if (passed >= shown) {
-      show_progress(batch, (double)passed / (double)limit);
-      shown = passed + limit / BAR_CELLS;
+      show_progress(what, (double)passed / (double)limit);
+      shown = passed + limit / 20;
     }
   }
   clear_progress();

@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "headrace/package.h"
 #include "model.h"
+#include "progress.h"
 #include "target.h"
 
 typedef struct conversion {
@@ -48,18 +49,26 @@ static bool parse_arguments(int argc, char **argv, conversion *c) {
   return true;
 }
 
+static void show_written(void *arg, int64_t done, int64_t all) {
+  show_progress(arg, all > 0 ? (double)done / (double)all : 1);
+}
+
 static hr_status write_package(const conversion *c, const hr_graph *graph) {
   const char *name = strrchr(c->path, '/') != NULL ? strrchr(c->path, '/') + 1 : c->path;
   const hr_package_note notes[2] = {{"source", name}, {"target", c->target}};
   hr_package_options options = {.note_count = 1 + (c->target != NULL),
                                 .notes = notes,
                                 .has_kernels = c->target != NULL,
-                                .text_version_max = (int)c->minimum};
+                                .text_version_max = (int)c->minimum,
+                                .progress = show_written,
+                                .progress_arg = (void *)(uintptr_t)c->output};
   if (c->target != NULL) {
     HR_RETURN_IF_ERROR(check_symbols(graph, &c->sizes));
     HR_RETURN_IF_ERROR(make_kernels(graph, c->target, &c->sizes, &options.kernels_since_ns));
   }
-  return hr_package_write_with(graph, c->output, &options);
+  hr_status status = hr_package_write_with(graph, c->output, &options);
+  clear_progress();
+  return status;
 }
 
 static hr_status convert(const conversion *c) {

@@ -45,6 +45,8 @@ typedef struct hr_package_options {
   bool has_kernels;         /* with files of the user's cache of kernels (kernel_cache.h): see hr_package_trust */
   int64_t kernels_since_ns; /* those that were used since this time of the system's clock; 0: all */
   int text_version_max;     /* INVALID_ARGUMENT if the text of the graph needs a later version; 0: any */
+  void (*progress)(void *arg, int64_t done, int64_t all); /* NULL, or told how many bytes are hashed and written */
+  void *progress_arg;
 } hr_package_options;
 HR_API HR_MUST_USE hr_status hr_package_write_with(const hr_graph *graph, const char *path,
                                                    const hr_package_options *options);

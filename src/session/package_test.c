@@ -203,6 +203,34 @@ HR_TEST(a_failed_write_leaves_the_target) {
   hr_graph_release(g);
 }
 
+static int told;
+static int64_t told_done, told_all;
+
+static void note_told(void *arg, int64_t done, int64_t all) {
+  HR_ASSERT_EQ(*(const int *)arg, 7);
+  HR_ASSERT(told == 0 || (done >= told_done && all == told_all));
+  ++told, told_done = done, told_all = all;
+}
+
+/* A constant of 40 MB and one of 4 KB are hashed (2 calls), and written in pieces of 16 MB (4 calls). */
+HR_TEST(progress_of_a_write_is_told) {
+  enum { LARGE = 10 << 20, SMALL = 1 << 10 };
+  float *elements = calloc(LARGE, sizeof *elements);
+  hr_graph *g = new_graph();
+  hr_graph_output(g, "y", constant_of(g, HR_DTYPE_F32, "10485760", elements));
+  hr_graph_output(g, "z", constant_of(g, HR_DTYPE_F32, "1024", elements));
+  HR_ASSERT_OK(hr_graph_status(g));
+  temporary();
+  int arg = 7;
+  HR_ASSERT_OK(hr_package_write_with(g, path, &(hr_package_options){.progress = note_told, .progress_arg = &arg}));
+  HR_ASSERT_EQ(told, 6);
+  HR_ASSERT_EQ(told_done, (int64_t)(2 * (LARGE + SMALL) * sizeof(float)));
+  HR_ASSERT_EQ(told_all, told_done);
+  remove(path);
+  hr_graph_release(g);
+  free(elements);
+}
+
 HR_TEST(notes_are_lines_of_text) {
   static const hr_package_note wrong[] = {{NULL, "x"}, {"key", NULL}, {"", "x"}, {"key", "two\nlines"}};
   hr_graph *g = layer();

@@ -1,5 +1,6 @@
 /* package_write.c: graphs as packages. package_format.h has the format. */
 #include "base/disk_file.h"
+#include "base/integer.h"
 #include "headrace/kernel_files.h"
 #include "headrace/package.h"
 #include "session/package_format.h"
@@ -8,6 +9,8 @@ typedef struct writer {
   hr__replacement to;
   hr_text graph, index, notes, kernels, header, table;
   uint64_t at; /* bytes written */
+  const hr_package_options *options;
+  int64_t done, all; /* bytes of constants: each is hashed, then written */
 } writer;
 
 static void put_u32(hr_text *text, uint32_t number) {
@@ -28,6 +31,20 @@ static size_t bytes_of(const hr_graph_elements *elements) {
     bytes *= (size_t)elements->dims[d];
   }
   return bytes;
+}
+
+static void note_progress(writer *w, size_t bytes) {
+  w->done += (int64_t)bytes;
+  if (w->options->progress != NULL) {
+    w->options->progress(w->options->progress_arg, w->done, w->all);
+  }
+}
+
+static void count_bytes(writer *w, const hr_graph *graph) {
+  for (int i = 0; i < hr_graph_data_count(graph); ++i) {
+    const hr_graph_elements elements = hr_graph_data(graph, i);
+    w->all += 2 * (int64_t)bytes_of(&elements);
+  }
 }
 
 /* ---- sections ---- */
@@ -70,8 +87,9 @@ static hr_status write_kernel(void *arg, const hr_kernel_file *file) {
 }
 
 /* The index, and the bytes of all constants. */
-static hr_status write_index(const hr_graph *graph, hr_text *out, uint64_t *out_bytes) {
+static hr_status write_index(writer *w, const hr_graph *graph, uint64_t *out_bytes) {
   uint64_t place = 0;
+  hr_text *out = &w->index;
   for (int i = 0; i < hr_graph_data_count(graph); ++i) {
     const hr_graph_elements elements = hr_graph_data(graph, i);
     size_t bytes = bytes_of(&elements);
@@ -85,6 +103,7 @@ static hr_status write_index(const hr_graph *graph, hr_text *out, uint64_t *out_
     put_u64(out, bytes);
     put_u64(out, hr__package_hash(0, elements.address, bytes));
     place += bytes;
+    note_progress(w, bytes);
   }
   *out_bytes = place;
   return hr_text_status(out);
@@ -155,7 +174,21 @@ static hr_status check_version(const writer *w, int version_max) {
                    "the graph has functions, variables or dims that depend on data: version 1 can't read it");
 }
 
-static hr_status write_file(writer *w, const hr_graph *graph, const hr_package_options *options) {
+/* In pieces, between which progress is told. */
+static hr_status write_constant(writer *w, const hr_graph_elements *elements) {
+  enum { PIECE = 1 << 24 };
+  size_t bytes = bytes_of(elements);
+  HR_RETURN_IF_ERROR(write_padding(w));
+  for (size_t at = 0; at < bytes; at += PIECE) {
+    size_t count = hr_min(bytes - at, (size_t)PIECE);
+    HR_RETURN_IF_ERROR(write_bytes(w, (const char *)elements->address + at, count));
+    note_progress(w, count);
+  }
+  return HR_OK;
+}
+
+static hr_status write_file(writer *w, const hr_graph *graph) {
+  const hr_package_options *options = w->options;
   uint64_t data_bytes = 0;
   if (hr_graph_data_count(graph) > HR__PACKAGE_CONSTANTS_MAX) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%d constants beside the text, expected at most %d",
@@ -166,7 +199,8 @@ static hr_status write_file(writer *w, const hr_graph *graph, const hr_package_o
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "the text has %zu bytes, expected at most %d", w->graph.length,
                           HR__PACKAGE_TEXT_MAX);
   }
-  HR_RETURN_IF_ERROR(write_index(graph, &w->index, &data_bytes));
+  count_bytes(w, graph);
+  HR_RETURN_IF_ERROR(write_index(w, graph, &data_bytes));
   HR_RETURN_IF_ERROR(check_version(w, options->text_version_max));
   HR_RETURN_IF_ERROR(write_notes(options->note_count, options->notes, &w->notes));
   if (options->has_kernels) {
@@ -182,16 +216,15 @@ static hr_status write_file(writer *w, const hr_graph *graph, const hr_package_o
   HR_RETURN_IF_ERROR(write_padding(w));
   for (int i = 0; i < hr_graph_data_count(graph); ++i) {
     const hr_graph_elements elements = hr_graph_data(graph, i);
-    HR_RETURN_IF_ERROR(write_padding(w));
-    HR_RETURN_IF_ERROR(write_bytes(w, elements.address, bytes_of(&elements)));
+    HR_RETURN_IF_ERROR(write_constant(w, &elements));
   }
   return HR_OK;
 }
 
 hr_status hr_package_write_with(const hr_graph *graph, const char *path, const hr_package_options *options) {
-  writer w = {0};
+  writer w = {.options = options};
   hr_status status = hr__replacement_begin(path, &w.to);
-  status = status == HR_OK ? write_file(&w, graph, options) : status;
+  status = status == HR_OK ? write_file(&w, graph) : status;
   status = hr__replacement_end(&w.to, status);
   hr_text *texts[] = {&w.graph, &w.index, &w.notes, &w.kernels, &w.header, &w.table};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; ++i) {
