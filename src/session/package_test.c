@@ -333,7 +333,7 @@ HR_TEST(mutated_packages_open_or_are_refused) {
   remove(path);
   int right = 0;
   const char *wanted = getenv("HEADRACE_TEST_FILES"), *first = getenv("HEADRACE_TEST_SEED");
-  int64_t count = wanted != NULL ? atoll(wanted) : hr_test_count(20000);
+  int64_t count = wanted != NULL ? atoll(wanted) : hr_test_count(100000);
   for (int64_t i = 0; i < count; ++i) {
     state = (uint64_t)i + (first != NULL ? (uint64_t)atoll(first) : 0);
     memcpy(changed, bytes, size);

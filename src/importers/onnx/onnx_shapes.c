@@ -227,7 +227,7 @@ static int64_t given_sizes(hr__onnx_node *node, int room, int64_t *sizes) {
 static bool split_sizes(hr__onnx_node *node, hr_value x, int axis, int64_t *sizes) {
   int count = node->output_count;
   int64_t known = given_sizes(node, count, sizes);
-  if (known >= 0 && known != count) {
+  if (count == 0 || (known >= 0 && known != count)) {
     HR__ONNX_WRONG(node, "%lld sizes for %d outputs", (long long)known, count);
   }
   if (hr__onnx_failed(node) || known == count) {
