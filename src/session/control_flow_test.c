@@ -374,7 +374,11 @@ HR_TEST(memory_does_not_depend_on_iterations) {
       run_loop(session, count, 1 + t, (double[]){(double)count, squares});
       before = i == 0 ? peak_kib() : before;
     }
+#ifndef __SANITIZE_ADDRESS__ /* it keeps freed memory */
     HR_ASSERT(peak_kib() - before < KIB_MOST);
+#else
+    (void)before;
+#endif
     hr_session_release(session);
     hr_graph_release(g);
   }
