@@ -76,6 +76,7 @@ fuzz-files: build ## 10,000,000 mutated files of arrays and of models; HEADRACE_
 onnx: build ## the tests of the package onnx on imported models; OPTIONS='--only Resize'
 	$(LIBRARIES) $(VENV_BIN)/python tests/onnx/run.py --library $(BUILD)/libheadrace.so $(OPTIONS)
 	$(LIBRARIES) $(VENV_BIN)/python tests/onnx/symbols.py --library $(BUILD)/libheadrace.so
+	$(LIBRARIES) $(VENV_BIN)/python tests/onnx/goldens.py --library $(BUILD)/libheadrace.so
 	$(LIBRARIES) $(VENV_BIN)/python tests/onnx/networks.py --library $(BUILD)/libheadrace.so
 
 fuzz-torch: build python-package ## 1,000 random PyTorch programs against torch's CPU device; OPTIONS='--programs 50000'

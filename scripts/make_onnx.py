@@ -56,7 +56,8 @@ the {failures} tests that fail:
 |---|---|
 {reasons}
 
-`tests/onnx/networks.py` exports the benchmarks' and the gallery's networks with torch, in small, and compares their
+`tests/onnx/goldens.py` compares small models (recurrent layers, quantised products, resizing, loops, branches) with
+kept answers of ONNX Runtime 1.32, and `--write` makes these anew. `tests/onnx/networks.py` exports the benchmarks' and the gallery's networks with torch, in small, and compares their
 answers with those of ONNX Runtime, where it is installed, or of torch. The root mean square of the differences is at
 most 1e-5 of the answers' standard deviation. With 1 and 2 threads the bits are the same.
 """

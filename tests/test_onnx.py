@@ -37,6 +37,10 @@ def test_a_sample_of_the_node_tests_with_symbols():
     run("symbols.py", "--sample", "200")
 
 
+def test_answers_of_onnxruntime():
+    run("goldens.py")
+
+
 def test_networks_that_torch_exports():
     pytest.importorskip("torch")
     run("networks.py", "--only", "lstm")
