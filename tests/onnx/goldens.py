@@ -31,7 +31,8 @@ MODELS = {
     "lstm": """g (float[6,2,3] x, float[2,20,3] w, float[2,20,5] r, float[2,40] b, float[2,2,5] h, float[2,2,5] c,
         float[2,15] p) => (float[6,2,2,5] y, float[2,2,5] yh, float[2,2,5] yc) {
         y, yh, yc = LSTM<hidden_size=5, direction="bidirectional">(x, w, r, b, , h, c, p) }""",
-    "gru": """g (float[6,2,3] x, float[1,15,3] w, float[1,15,5] r, float[1,30] b) => (float[6,1,2,5] y, float[1,2,5] h) {
+    "gru": """g (float[6,2,3] x, float[1,15,3] w, float[1,15,5] r, float[1,30] b)
+        => (float[6,1,2,5] y, float[1,2,5] h) {
         y, h = GRU<hidden_size=5, direction="reverse", linear_before_reset=1>(x, w, r, b) }""",
     "rnn": """g (float[4,3,2] x, float[1,6,2] w, float[1,6,6] r) => (float[4,1,3,6] y) {
         y, h = RNN<hidden_size=6, activations=["Relu"], clip=2.0>(x, w, r) }""",
@@ -72,7 +73,8 @@ MODELS = {
         o = Constant<value_float=0.3>()
         t = Constant<value_float=0.1>()
         y = NonMaxSuppression<center_point_box=1>(x, s, m, o, t) }""",
-    "scatter": """g (float[4,5] x, int64[3,2] i, float[3] u, int64[4,3] j) => (float[4,5] y, float[4,3] z, int64[4,2] p) {
+    "scatter": """g (float[4,5] x, int64[3,2] i, float[3] u, int64[4,3] j)
+        => (float[4,5] y, float[4,3] z, int64[4,2] p) {
         y = ScatterND<reduction="max">(x, i, u)
         z = GatherElements<axis=1>(x, j)
         k = Constant<value_ints=[2]>()
@@ -106,7 +108,9 @@ MODELS = {
         s = ReduceSum<keepdims=0>(x)
         zero = Constant<value_float=0.0>()
         c = Greater(s, zero)
-        y = If (c) <then_branch = t () => (float[4] a) { a = Exp(x) }, else_branch = e () => (float[4] d) { d = Neg(x) }> }""",
+        y = If (c) <
+            then_branch = t () => (float[4] a) { a = Exp(x) },
+            else_branch = e () => (float[4] d) { d = Neg(x) }> }""",
     "pools": """g (float[1,2,7,8] x) => (float[1,2,4,4] a, float[1,2,3,4] m, float[1,2,1,1] g) {
         a = AveragePool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1], count_include_pad=1>(x)
         m = MaxPool<kernel_shape=[2,2], strides=[2,2], dilations=[2,1]>(x)
