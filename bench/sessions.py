@@ -9,10 +9,11 @@ shortest chain and the longest one, `a run` the rest. Then the time of an answer
 by headrace.onnxruntime and, if the packages onnxruntime and onnx are installed, by ONNX Runtime in turn. Best and
 median of the rounds, because neighbours on the machine only add time.
 
-dynamic: one session and many sizes. A small transformer answers for 300 lengths and 3 batches, in random order, again and
-again: memory of the process, and CPU time of a run. Small convolutional networks answer for batches: kernels that are
-compiled, in a process with HEADRACE_JIT=wait and no cache. With a model, such as GPT-2, whose last symbol of the first input is a length: the CPU time that a new length
-adds to a run, which is the first run less the better one of the next two.
+dynamic: one session and many sizes. A small transformer answers for 300 lengths and 3 batches, in random order, again
+and again: memory of the process, and CPU time of a run. Small convolutional networks answer for batches: kernels that
+are compiled, in a process with HEADRACE_JIT=wait and no cache. With a model, such as GPT-2, whose last symbol of the
+first input is a length: the CPU time that a new length adds to a run, which is the first run less the better one of the
+next two.
 """
 
 import os

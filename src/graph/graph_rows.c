@@ -127,7 +127,7 @@ static bool is_among(const hr__node *node, const char *name, int axis, int rank)
   return !is_fixed || is_found;
 }
 
-/* How many axes of the attribute stand before this one. */
+/* The number of axes of the attribute before this one. */
 static int count_before(const hr__node *node, const char *name, int axis, int rank) {
   const hr__node_attribute *a = find_attribute(node, name);
   bool is_fixed = true;

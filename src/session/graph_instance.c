@@ -175,7 +175,7 @@ static hr_status make_part(making *m, const hr_tensor *const *params) {
   return status;
 }
 
-/* What a run needs to know of the part. */
+/* Facts of the part that a run needs. */
 static void describe_part(const making *m) {
   hr__graph_instance *made = m->made;
   made->host_bytes = sizeof *made + (size_t)m->result_count * (sizeof *made->results + sizeof *made->bytes);

@@ -36,7 +36,7 @@ typedef struct rule {
   value locals[LOCALS_MAX];
 } rule;
 
-/* What every record of a tape and every rule needs of all rows: found once. */
+/* Facts of all rows that every record of a tape and every rule needs: found once. */
 typedef struct rule_index {
   struct {
     hr__letters rules[HR__RULES_MAX], all;

@@ -61,7 +61,8 @@ typedef struct parameter_walk {
   bool all_floating;
 } parameter_walk;
 
-/* Where a walk is: a module, the names of its frozen entries, and the path of a dict or list in it; NULL: itself. */
+/* The place of a walk: a module, the names of its frozen entries, and the path of a dict or list in it; NULL: itself.
+ */
 typedef struct position {
   PyObject *module, *frozen, *path;
 } position;
@@ -139,7 +140,7 @@ static PyObject *walk_value(parameter_walk *w, const position *at, PyObject *key
   return tree;
 }
 
-/* What stands in the tree for an entry, a new reference: None for an array. *out NULL: nothing. */
+/* The object that stands in the tree for an entry, a new reference: None for an array. *out NULL: nothing. */
 static int walk_entry(parameter_walk *w, const position *at, PyObject *entries, PyObject *key, PyObject *value,
                       PyObject *tree, PyObject **out) {
   int trains = is_trainable(at, key, value);

@@ -174,7 +174,7 @@ PACKED_INLINE words8 load_bytes(const uint8_t *from) {
   return __builtin_convertvector(bytes, words8);
 }
 
-/* What HR__LOAD_F8E8M0FNU gives: a power of two, of which the lowest is subnormal, or NaN. */
+/* As HR__LOAD_F8E8M0FNU: a power of two, of which the lowest is subnormal, or NaN. */
 PACKED_INLINE words8 bits_of_e8m0(words8 codes) {
   return codes << 23 | (((words8)(codes == 0) | (words8)(codes == 0xffu)) & 0x00400000u);
 }
