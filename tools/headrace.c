@@ -48,6 +48,7 @@ static const command commands[] = {
      "  --device NAME   cpu (the default), cuda, ...\n"
      "  --seconds S     how long each size is repeated; default 1\n"
      "  --precision P   f32 (the default), or bf16 or f16 for the factors of f32 products and convolutions\n"
+     "  --trust         uses the package's kernels: native code that its author made\n"
      "  --against NAMES onnxruntime, openvino (in f32) or both with a comma: their times of an ONNX model, where they "
      "are installed"},
     {"explain", headrace_explain, "explain FILE [--svg PICTURE] [--time N] [--device NAME] [--mode fuse|eager|strict]",

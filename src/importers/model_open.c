@@ -12,16 +12,26 @@ static hr_status graph_of(hr_package *package, const hr_onnx_options *options, h
                   : hr_package_graph(package, out_graph);
 }
 
+static bool ends_with(const char *path, const char *end) {
+  size_t length = strlen(path), tail = strlen(end);
+  return length > tail && strcmp(path + length - tail, end) == 0;
+}
+
 /* A damaged package, too, which its name describes. */
 static bool is_package(const char *path) {
-  size_t length = strlen(path);
-  return hr_package_is_file(path) || (length > 6 && strcmp(path + length - 6, ".hrpkg") == 0);
+  return hr_package_is_file(path) || ends_with(path, ".hrpkg");
+}
+
+/* Files of any other kind can't be read as the format without a mark. */
+static hr_status describe_failure(const char *path, hr_status status) {
+  bool may_be_other = hr_status_code_of(status) == HR_STATUS_DATA_LOSS && !ends_with(path, ".onnx");
+  return may_be_other ? hr_status_annotate(status, "no package, and no ONNX model") : status;
 }
 
 hr_status hr_model_open(const char *path, const hr_onnx_options *options, hr_graph **out_graph) {
   hr_package *package = NULL;
   if (!is_package(path)) {
-    return hr_onnx_open(path, options, out_graph);
+    return describe_failure(path, hr_onnx_open(path, options, out_graph));
   }
   HR_RETURN_IF_ERROR(hr_package_open(path, &package));
   hr_status status = graph_of(package, options, out_graph);

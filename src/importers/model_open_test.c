@@ -74,6 +74,15 @@ HR_TEST(packages_in_memory_and_their_options) {
   remove(path);
 }
 
+HR_TEST(a_file_of_another_kind_is_neither) {
+  char path[] = "/tmp/model_open_test.XXXXXX";
+  HR_ASSERT(mkstemp(path) >= 0);
+  hr_graph *g = NULL;
+  write_bytes(path, "words", 5);
+  HR_ASSERT_ERROR(hr_model_open(path, NULL, &g), HR_STATUS_DATA_LOSS, "no package, and no ONNX model: /tmp/");
+  remove(path);
+}
+
 HR_TEST(a_damaged_file_of_a_package_is_none) {
   char path[] = "/tmp/model_open_test.XXXXXX.hrpkg";
   HR_ASSERT(mkstemps(path, 6) >= 0);

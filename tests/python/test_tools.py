@@ -292,6 +292,26 @@ def test_bench_times_each_batch():
     assert "no package" in run("bench", STEP, code=1).stderr
 
 
+def test_a_package_with_kernels(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 2]) for name in "xy"]
+    nodes = [onnx.helper.make_node("Sin", ["x"], ["z"]), onnx.helper.make_node("Add", ["z", "x"], ["y"])]
+    opset = [onnx.helper.make_opsetid("", 17)]
+    graph = onnx.helper.make_graph(nodes, "sines", ends[:1], ends[1:])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "x.onnx")
+    package, kept = tmp_path / "x.hrpkg", {"HEADRACE_CACHE": str(tmp_path / "cache")}
+    run("convert", tmp_path / "x.onnx", "-o", package, "--target", "v2", "--size", "n=300000", "--minimum", "1", **kept)
+    assert "bytes of kernels, which are used with --trust alone" in run("inspect", package).stdout
+    for command in (("run", package, "--trust", "--dim", "n=300000"), ("bench", package, "--trust", "--seconds", "0.01")):
+        run(*command, HEADRACE_CACHE=str(tmp_path / "other"))
+    lines = run("bench", package, "--precision", "bf16", "--seconds", "0.01", **kept).stdout.splitlines()
+    assert lines[-1].split()[0] == "1"
+    assert "expected v2, v3, v4" in run("convert", package, "-o", package, "--target", "v9", code=1).stderr
+    for wrong in (("--minimum", "3"), ("--target",), ("--size", "n")):
+        run("convert", tmp_path / "x.onnx", "-o", package, *wrong, code=2)
+    run("bench", package, "--precision", "f8", code=2)
+
+
 ENGINE = """
 __version__ = "9.9"
 class InferenceSession:
