@@ -24,8 +24,8 @@ typedef struct hr_kernel_file {
 } hr_kernel_file;
 
 /* Passes each intact file that was used since a time, in nanoseconds of the system's clock (0: each file), to `visit`,
- * whose failure ends the call and is its result. What is passed is borrowed for the call. FAILED_PRECONDITION if there
- * is no cache. */
+ * whose failure ends the call and is its result. The file is borrowed for the call. FAILED_PRECONDITION if there is no
+ * cache. */
 HR_API HR_MUST_USE hr_status hr_kernel_files_each(int64_t since_ns,
                                                   hr_status (*visit)(void *arg, const hr_kernel_file *file), void *arg);
 /* Adds a file, unless the cache has an intact one of this name. INVALID_ARGUMENT for names that no cache has. */

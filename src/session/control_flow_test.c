@@ -2,23 +2,9 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
-#include "graph/graph_test.h"
 #include "headrace/package.h"
 #include "headrace/part.h"
-#include "headrace/session.h"
-
-static hr_session_stats stats_of(hr_session *session) {
-  hr_session_stats stats;
-  hr_session_stats_read(session, sizeof stats, &stats);
-  return stats;
-}
-
-static hr_session *session_of(const hr_graph *graph, const hr_session_options *options) {
-  hr_session *session = NULL;
-  open_stream();
-  HR_ASSERT_OK(hr_session_create(stream, graph, options, &session));
-  return session;
-}
+#include "session/session_test.h"
 
 enum { OUTPUTS_MAX = 4 };
 

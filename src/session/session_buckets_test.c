@@ -1,6 +1,5 @@
 /* Buckets: results are those of the dims as they are; graphs that mix slices are refused with the operation's name. */
-#include "graph/graph_test.h"
-#include "headrace/session.h"
+#include "session/session_test.h"
 
 static hr_status create(const char *text, int count, const hr_session_bucket *buckets, hr_session **out) {
   open_stream();
@@ -12,12 +11,6 @@ static hr_status create(const char *text, int count, const hr_session_bucket *bu
 }
 
 static const hr_session_bucket rows = {.symbol = "n", .count = 2, .sizes = (const int64_t[]){4, 8}};
-
-static hr_session_stats stats_of(hr_session *session) {
-  hr_session_stats stats;
-  hr_session_stats_read(session, sizeof stats, &stats);
-  return stats;
-}
 
 /* The text's outputs for inputs x [n, 3, 2, 2] and t [n] of i64 are those of a session without buckets. */
 static void check(const char *text, int outputs) {

@@ -1,26 +1,12 @@
 /* Sessions: instances by dims, and random graphs against the same calls on a stream. */
-#include "headrace/session.h"
+#include "session/session_test.h"
 
 #include "base/env.h"
 #include "base/log.h"
-#include "graph/graph_test.h"
 #include "headrace/array.h"
 #include "headrace/transform.h"
 
 static const float weights[12] = {1, -2, 3, 4, -5, 6, 7, 8, -9, 10, 11, -12};
-
-static hr_session_stats stats_of(hr_session *session) {
-  hr_session_stats stats;
-  hr_session_stats_read(session, sizeof stats, &stats);
-  return stats;
-}
-
-static hr_session *session_of(const hr_graph *graph, const hr_session_options *options) {
-  hr_session *session = NULL;
-  open_stream();
-  HR_ASSERT_OK(hr_session_create(stream, graph, options, &session));
-  return session;
-}
 
 /* x [n, 3] times w [3, 4], of which the negative elements are 0 */
 static hr_graph *layer(void) {

@@ -2,23 +2,10 @@
 #include <stdatomic.h>
 
 #include "base/thread.h"
-#include "graph/graph_test.h"
 #include "headrace/array.h"
-#include "headrace/session.h"
+#include "session/session_test.h"
 
 enum { THREADS = 4, RUNS = 60 };
-
-static hr_session_stats stats_of(hr_session *session) {
-  hr_session_stats stats;
-  hr_session_stats_read(session, sizeof stats, &stats);
-  return stats;
-}
-
-static hr_session *session_of(const hr_graph *graph, const hr_session_options *options) {
-  hr_session *session = NULL;
-  HR_ASSERT_OK(hr_session_create(stream, graph, options, &session));
-  return session;
-}
 
 typedef struct worker {
   hr_session *session;

@@ -122,7 +122,7 @@ static hr_status join_rows(const hr__backward *b, const hr_tensor *x, uint32_t m
  *
  *   left [.., R, M], right [.., R, K]     the sum of left' * right over rows and shared dims
  *
- * Rows that are no one dim are copied. That is not worth it if there are many: the products are small beside them. */
+ * Rows that are no one dim are copied, unless there are many: beside such copies the products are small. */
 static bool is_worth_joining(const hr_tensor *left, const hr_tensor *right, uint32_t shared) {
   int last = left->rank - 1;
   double rows = (double)left->dims[last - 1], m = (double)left->dims[last], k = (double)right->dims[last];

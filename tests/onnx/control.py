@@ -7,7 +7,6 @@ Each model runs for several inputs: other branches, other counts, other sizes of
 """
 
 import argparse
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -17,10 +16,8 @@ import onnx
 import onnx.parser
 
 sys.path.insert(0, str(Path(__file__).parent))
-from library import Failure, Library  # noqa: E402
+from library import LIBRARY, Failure, Library  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[2]
-LIBRARY = os.environ.get("HEADRACE_LIBRARY", ROOT / "build/release/libheadrace.so")
 HEAD = '<ir_version: 10, opset_import: ["" : 21]>\n'
 RNG = np.random.default_rng(7)
 
@@ -134,8 +131,9 @@ CASES = {
         """agraph (float[n] x, bool c) => (float[m] y) {
              s = Constant <value_ints = [2, -1]> ()
              f = Constant <value_ints = [-1]> ()
-             y = If (c) <then_branch = g1 () => (float[m] a) { t = Reshape (x, s) u = Transpose (t) a = Reshape (u, f) },
-                         else_branch = g2 () => (float[m] b) { b = Neg (x) }>
+             y = If (c) <
+               then_branch = g1 () => (float[m] a) { t = Reshape (x, s) u = Transpose (t) a = Reshape (u, f) },
+               else_branch = g2 () => (float[m] b) { b = Neg (x) }>
            }""",
         [{"x": floats(6), "c": flag(True)}, {"x": floats(5), "c": flag(False)}, {"x": floats(0), "c": flag(True)}],
         lambda x, c: [x.reshape(2, -1).T.reshape(-1) if c else -x],
@@ -279,7 +277,8 @@ CASES = {
              one = Constant <value_ints = [1]> ()
              top = Slice (x, zero, one)
              y = Loop (m, t, top) <body = g1 (int64 i, bool c, float[k, n] s) => (bool o, float[k, n] r) {
-               o = Identity (c) b = Unsqueeze (i, zero) e = Add (b, one) p = Slice (x, b, e) r = Concat <axis = 0> (s, p) }>
+               o = Identity (c) b = Unsqueeze (i, zero) e = Add (b, one) p = Slice (x, b, e)
+               r = Concat <axis = 0> (s, p) }>
            }""",
         [{"x": floats(4, n)} for n in (1, 3)],
         lambda x: [x[[0, 0, 1, 2]]],
@@ -319,7 +318,8 @@ CASES = {
     ),
     "scan_without_states": (
         """agraph (float[n, 3] u) => (float[n] s) {
-             s = Scan <num_scan_inputs = 1, body = g1 (float[3] a) => (float b) { b = ReduceMax <keepdims = 0> (a) }> (u)
+             s = Scan <num_scan_inputs = 1,
+               body = g1 (float[3] a) => (float b) { b = ReduceMax <keepdims = 0> (a) }> (u)
            }""",
         [{"u": floats(n, 3)} for n in (1, 3)],
         lambda u: [u.max(1)],

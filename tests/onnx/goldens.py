@@ -9,7 +9,6 @@ integers are the same.
 """
 
 import argparse
-import os
 import sys
 import tempfile
 import zlib
@@ -20,10 +19,8 @@ import onnx
 import onnx.parser
 
 sys.path.insert(0, str(Path(__file__).parent))
-from library import Library  # noqa: E402
+from library import LIBRARY, ROOT, Library  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[2]
-LIBRARY = os.environ.get("HEADRACE_LIBRARY", ROOT / "build/release/libheadrace.so")
 FILE = ROOT / "tests/data/onnx_goldens.npz"
 HEAD = '<ir_version: 9, opset_import: ["" : 20]>\n'
 # Name: the model's text. Floats are normally distributed, bytes any, int64 inputs between 0 and 3.
@@ -179,7 +176,7 @@ def check(library: str, only: str) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", default=str(LIBRARY), help="default: %(default)s")
+    parser.add_argument("--library", default=LIBRARY, help="default: %(default)s")
     parser.add_argument("--only", default="", help="models with this word in their name")
     parser.add_argument("--write", action="store_true", help="makes the kept answers anew")
     options = parser.parse_args()

@@ -7,6 +7,8 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = str(os.environ.get("HEADRACE_LIBRARY", ROOT / "build/release/libheadrace.so"))
 RANK_MAX = 16
 DTYPES = {
     1: np.bool_, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.uint32, 7: np.int32, 8: np.uint64,

@@ -18,9 +18,8 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from library import LIBRARY, ROOT, Library
 
-ROOT = Path(__file__).resolve().parents[2]
-LIBRARY = os.environ.get("HEADRACE_LIBRARY", ROOT / "build/release/libheadrace.so")
 BOUND = 1e-5
 SETTINGS = [("fuse", 1), ("fuse", 2), ("eager", 2), ("strict", 2)]
 # torch's exporter by tracing fails at aten::full of a bool, and loses the sums of index_add.
@@ -95,8 +94,6 @@ def answer_of_onnxruntime(path: Path, inputs: dict) -> dict | None:
 
 def serve(library: str, folder: Path, ending: str) -> None:
     """Answers of all models of the folder, into files with this ending."""
-    from library import Library
-
     device = Library(library)
     for path in sorted(folder.glob("*.onnx")):
         graph = device.open(path, {})
@@ -147,7 +144,7 @@ def compare(path: Path, has_engine: bool) -> list[str]:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", default=str(LIBRARY), help="default: %(default)s")
+    parser.add_argument("--library", default=LIBRARY, help="default: %(default)s")
     parser.add_argument("--only", default="", help="networks with this word in their name")
     parser.add_argument("--serve", nargs=2, metavar=("FOLDER", "ENDING"), help=argparse.SUPPRESS)
     return parser.parse_args()

@@ -13,7 +13,6 @@ it that passes, are errors. Inputs on which dims of other values depend, such as
 import argparse
 import collections
 import json
-import os
 import re
 import sys
 from pathlib import Path
@@ -23,13 +22,11 @@ import onnx
 from onnx import numpy_helper
 
 sys.path.insert(0, str(Path(__file__).parent))
-from library import NUMBERS, Failure, Library  # noqa: E402
+from library import LIBRARY, NUMBERS, Failure, Library  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(onnx.__file__).parent / "backend/test/data"
 SUITES = ("node", "simple", "pytorch-operator", "pytorch-converted")
 EXPECTED = Path(__file__).with_name("expected.txt")
-LIBRARY = os.environ.get("HEADRACE_LIBRARY", ROOT / "build/release/libheadrace.so")
 # Integers and floats of less than eight bits, and the dtype in which Headrace has them.
 NARROW = {21: np.uint8, 22: np.int8, 23: np.float32, 25: np.uint8, 26: np.int8}
 

@@ -17,7 +17,7 @@ import onnx
 
 sys.path.insert(0, str(Path(__file__).parent))
 import run  # noqa: E402
-from library import Failure, Library  # noqa: E402
+from library import LIBRARY, Failure, Library  # noqa: E402
 
 
 def is_tensor(info: onnx.ValueInfoProto) -> bool:
@@ -60,7 +60,7 @@ def outcome(library: Library, folder: Path, path: Path) -> tuple[str, str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--library", default=run.LIBRARY)
+    parser.add_argument("--library", default=LIBRARY)
     parser.add_argument("--only", default="")
     parser.add_argument("--sample", type=int, default=0)
     parser.add_argument("--report", action="store_true", help="lists what is refused")

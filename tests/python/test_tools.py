@@ -302,8 +302,8 @@ def test_a_package_with_kernels(tmp_path):
     package, kept = tmp_path / "x.hrpkg", {"HEADRACE_CACHE": str(tmp_path / "cache")}
     run("convert", tmp_path / "x.onnx", "-o", package, "--target", "v2", "--size", "n=300000", "--minimum", "1", **kept)
     assert "bytes of kernels, which are used with --trust alone" in run("inspect", package).stdout
-    for command in (("run", package, "--trust", "--dim", "n=300000"), ("bench", package, "--trust", "--seconds", "0.01")):
-        run(*command, HEADRACE_CACHE=str(tmp_path / "other"))
+    for command, *options in (("run", "--dim", "n=300000"), ("bench", "--seconds", "0.01")):
+        run(command, package, "--trust", *options, HEADRACE_CACHE=str(tmp_path / "other"))
     lines = run("bench", package, "--precision", "bf16", "--seconds", "0.01", **kept).stdout.splitlines()
     assert lines[-1].split()[0] == "1"
     assert "expected v2, v3, v4" in run("convert", package, "-o", package, "--target", "v9", code=1).stderr

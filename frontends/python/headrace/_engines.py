@@ -12,7 +12,8 @@ import sys
 import time
 
 RUNS_MIN, RUNS_MAX, BAR_CELLS = 3, 1 << 20, 20
-DTYPES = {"bool": "bool", "f16": "float16", "f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128"}
+DTYPES = {"bool": "bool", "c64": "complex64", "c128": "complex128"}
+DTYPES |= {f"f{bits}": f"float{bits}" for bits in (16, 32, 64)}
 DTYPES |= {f"{kind}{bits}": f"{word}int{bits}" for kind, word in (("i", ""), ("u", "u")) for bits in (8, 16, 32, 64)}
 
 

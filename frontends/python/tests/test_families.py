@@ -1,4 +1,4 @@
-"""Pools, windows, samples of images and integer products of strided, empty and special inputs, beside torch or a loop."""
+"""Pools, windows, image samples and integer products of strided, empty and special inputs, beside torch or a loop."""
 
 import headrace as hr
 import numpy as np

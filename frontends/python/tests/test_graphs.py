@@ -222,7 +222,8 @@ def test_a_slice_follows_the_size():
 def test_values_are_bounds_of_slices_and_of_arange(dims, step):
     """Bounds of the host, by Python's rules for all of them."""
     graph = hr.Graph()
-    x, begin, end = graph.input("x", "int64", dims), graph.input("begin", "int64", ["b"]), graph.input("end", "int64", ["e"])
+    x = graph.input("x", "int64", dims)
+    begin, end = graph.input("begin", "int64", ["b"]), graph.input("end", "int64", ["e"])
     first, last = graph.shape(begin)[0] - 12, graph.shape(end)[0] - 12
     graph.output("both", x[first:last:step])
     graph.output("begin", x[first::step])

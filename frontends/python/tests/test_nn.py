@@ -892,7 +892,8 @@ class Odd(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.parts = [nn.Linear(2, 2), [hr.ones(2), "text", {"deep": hr.ones(3), 7: hr.ones(1)}], (hr.ones(4),), None, 3]
+        inner = [hr.ones(2), "text", {"deep": hr.ones(3), 7: hr.ones(1)}]
+        self.parts = [nn.Linear(2, 2), inner, (hr.ones(4),), None, 3]
         self.named = {"a": hr.ones(2), "b": {"c": nn.Linear(1, 1), "d": None}, "_e": hr.ones(5)}
         self._hidden = hr.ones(6)
         self.sizes = (1, 2)

@@ -28,7 +28,8 @@ PRODUCTS = {
     "einsum": (lambda x, y: hr.einsum("ij,kj->ik", x, y), normal(5, 16), normal(7, 16)),
     "conv": (lambda x, w: hr.conv(x, w, None, stride=[1, 1], before=[1, 1], after=[1, 1], dilation=[1, 1]),
              normal(2, 4, 6, 6), normal(3, 4, 3, 3)),
-    "conv_transpose": (lambda x, w: hr.conv_transpose(x, w, [2, 2], [0, 0], [0, 0], [1, 1]), normal(2, 4, 5, 5), normal(4, 3, 2, 2)),
+    "conv_transpose": (lambda x, w: hr.conv_transpose(x, w, [2, 2], [0, 0], [0, 0], [1, 1]), normal(2, 4, 5, 5),
+        normal(4, 3, 2, 2)),
 }  # fmt: skip
 EPS = {"bf16": 2.0**-8, "f16": 2.0**-11}
 
@@ -62,7 +63,8 @@ def test_attention_with_masks():
 
 def test_other_operations_and_dtypes_stay():
     x = normal(4, 4)
-    for build in (lambda x: hr.exp(x) + x.sum(), lambda x: hr.softmax(x, 1), lambda x: x.astype("float64") @ x.astype("float64"),
+    for build in (lambda x: hr.exp(x) + x.sum(), lambda x: hr.softmax(x, 1),
+        lambda x: x.astype("float64") @ x.astype("float64"),
                   lambda x: (x * 100).astype("int32") @ (x * 100).astype("int32")):  # fmt: skip
         np.testing.assert_array_equal(answers(build, [x], precision="bf16"), answers(build, [x]))
 

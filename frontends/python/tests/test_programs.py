@@ -84,7 +84,8 @@ CASES = {
     # arithmetic and dtypes
     "add_alpha": (lambda x, y: torch.add(x, y, alpha=3) - torch.sub(x, y, alpha=0.5), X, Y),
     "mixed_dtypes": (lambda x, i, b: (x * i, i + 0.5, i / 3, b + i, i * 2, b * 2.5, x.half() + i, i // 2), X, I, B),
-    "of_f64_and_bf16": (lambda x, y: ((x.double() * 2 + y).float(), (x.bfloat16() + 1).float(), x.to(torch.int32)), X, Y),
+    "of_f64_and_bf16": (lambda x, y: ((x.double() * 2 + y).float(), (x.bfloat16() + 1).float(), x.to(torch.int32)), X,
+        Y),
     "division": (
         lambda i, j, x, y: (
             torch.div(i, j, rounding_mode="floor"), torch.div(i, j, rounding_mode="trunc"), i % j, torch.fmod(i, j),
@@ -109,11 +110,14 @@ CASES = {
         X,
     ),
     "of_integers": (lambda i: (i.float().exp(), torch.exp(i), torch.sigmoid(i), i.abs(), -i, i.sign(), i.square()), I),
-    "atan2_and_others": (lambda x, y: (torch.atan2(x, y), torch.hypot(x, y), torch.lerp(x, y, 0.3), x.copysign(y)), X, Y),
-    "addcmul": (lambda x, y: (torch.addcmul(x, x, y, value=0.5), torch.addcdiv(x, x, y), torch.rsub(x, y, alpha=2)), X, Y),
+    "atan2_and_others": (lambda x, y: (torch.atan2(x, y), torch.hypot(x, y), torch.lerp(x, y, 0.3), x.copysign(y)), X,
+        Y),
+    "addcmul": (lambda x, y: (torch.addcmul(x, x, y, value=0.5), torch.addcdiv(x, x, y), torch.rsub(x, y, alpha=2)), X,
+        Y),
     # activations
     "activations": (
-        lambda x: (F.relu(x), F.gelu(x), F.gelu(x, approximate="tanh"), F.silu(x), F.elu(x), F.elu(x, 0.7), F.celu(x, 1.3),
+        lambda x: (F.relu(x), F.gelu(x), F.gelu(x, approximate="tanh"), F.silu(x), F.elu(x), F.elu(x, 0.7),
+            F.celu(x, 1.3),
                    F.selu(x), F.leaky_relu(x, 0.2), F.hardtanh(x), F.hardswish(x), F.hardsigmoid(x), F.softplus(x),
                    F.mish(x), F.relu6(x), F.softshrink(x), F.hardshrink(x), F.threshold(x, 0.1, 2.0), F.logsigmoid(x),
                    F.glu(x), F.softsign(x), F.tanhshrink(x), F.softmax(x, 1), F.log_softmax(x, 0), F.softmin(x, 1)),
@@ -122,7 +126,8 @@ CASES = {
     "prelu": (nn.PReLU(4), X),
     # reductions
     "sums": (
-        lambda x, i: (x.sum(), x.sum(0), x.sum((0, 1), keepdim=True), x.mean(1), x.mean(), i.sum(1), x.prod(), x.prod(1),
+        lambda x, i: (x.sum(), x.sum(0), x.sum((0, 1), keepdim=True), x.mean(1), x.mean(), i.sum(1), x.prod(),
+            x.prod(1),
                       i.float().mean(), x.sum(0, dtype=torch.float64), x.logsumexp(1), x.norm(), x.norm(dim=1)),
         X, I,
     ),
@@ -132,16 +137,21 @@ CASES = {
         X, I,
     ),
     "any_all": (lambda b: (b.any(), b.all(), b.any(0), b.all(1, keepdim=True)), B),
-    "variances": (lambda x: (x.var(), x.var(1), x.std(0, correction=0), *torch.var_mean(x, 1), x.std(1, keepdim=True)), X),
-    "running": (lambda x, i, b: (x.cumsum(1), x.cumprod(0), i.cumsum(0), b.cumsum(1), torch.logcumsumexp(x, 1)), X, I, B),
-    "order": (lambda x: (*x.topk(2, 1), *x.topk(2, 0, largest=False), *x.sort(1), *x.sort(0, descending=True), x.argsort(1)), X),
+    "variances": (lambda x: (x.var(), x.var(1), x.std(0, correction=0), *torch.var_mean(x, 1), x.std(1, keepdim=True)),
+        X),
+    "running": (lambda x, i, b: (x.cumsum(1), x.cumprod(0), i.cumsum(0), b.cumsum(1), torch.logcumsumexp(x, 1)), X, I,
+        B),
+    "order": (lambda x: (*x.topk(2, 1), *x.topk(2, 0, largest=False), *x.sort(1), *x.sort(0, descending=True),
+        x.argsort(1)), X),
     # products
     "products": (
-        lambda x, y: (x @ y.T, x.mv(y[0]), x[0].dot(y[0]), torch.addmm(y[:, :3], x, y.T, beta=0.5, alpha=2), torch.einsum("ij,kj->ik", x, y),
-                      torch.bmm(x[None], y.T[None]), torch.baddbmm(y[None, :, :3], x[None], y.T[None]), torch.outer(x[0], y[0])),
+        lambda x, y: (x @ y.T, x.mv(y[0]), x[0].dot(y[0]), torch.addmm(y[:, :3], x, y.T, beta=0.5, alpha=2),
+            torch.einsum("ij,kj->ik", x, y),
+                      torch.bmm(x[None], y.T[None]), torch.baddbmm(y[None, :, :3], x[None], y.T[None]),
+                          torch.outer(x[0], y[0])),
         X, Y,
     ),
-    "linear": (nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 2, bias=False), nn.Bilinear(2, 2, 3) if False else nn.ReLU()), X),
+    "linear": (nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 2, bias=False), nn.ReLU()), X),
     "attention": (
         lambda q, k, v, m, b: (
             F.scaled_dot_product_attention(q, k, v), F.scaled_dot_product_attention(q, k, v, is_causal=True),
@@ -149,59 +159,73 @@ CASES = {
             F.scaled_dot_product_attention(q, k, v, scale=0.3), F.scaled_dot_product_attention(q[0], k[0], v[0]),
             F.scaled_dot_product_attention(q, k[:, :1], v[:, :1], enable_gqa=True),
         ),
-        normal(2, 2, 5, 4), normal(2, 2, 6, 4, seed=1), normal(2, 2, 6, 3, seed=2), normal(5, 6), normal(2, 1, 5, 6) > -1,
+        normal(2, 2, 5, 4), normal(2, 2, 6, 4, seed=1), normal(2, 2, 6, 3, seed=2), normal(5, 6),
+            normal(2, 1, 5, 6) > -1,
     ),
     "multihead": (lambda m, x: m(x, x, x)[0], nn.MultiheadAttention(8, 2, batch_first=True).eval(), normal(2, 5, 8)),
     "transformer": (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval(), normal(2, 5, 8)),
     # convolutions and images
     "conv1d": (nn.Conv1d(4, 6, 3, stride=2, padding=1, groups=2), SOUND),
-    "conv2d": (nn.Sequential(nn.Conv2d(4, 6, (3, 2), dilation=(1, 2), padding="same"), nn.Conv2d(6, 3, 3, bias=False)), IMAGES),
+    "conv2d": (nn.Sequential(nn.Conv2d(4, 6, (3, 2), dilation=(1, 2), padding="same"), nn.Conv2d(6, 3, 3, bias=False)),
+        IMAGES),
     "conv3d": (nn.Conv3d(2, 3, 2, padding=(1, 0, 1)), VOLUME),
     "conv_of_one_example": (nn.Conv2d(4, 6, 3), IMAGES[0]),
     "conv_transpose": (
-        nn.Sequential(nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1), nn.ConvTranspose2d(6, 4, 2, groups=2)),
+        nn.Sequential(nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1),
+            nn.ConvTranspose2d(6, 4, 2, groups=2)),
         IMAGES,
     ),
     "conv_transpose1d": (nn.ConvTranspose1d(4, 6, 3, stride=3, dilation=2), SOUND),
     "max_pools": (
-        lambda x, s, v: (F.max_pool2d(x, 2), F.max_pool2d(x, 3, 2, 1), F.max_pool2d(x, (3, 2), ceil_mode=True), F.max_pool1d(s, 3),
-                         F.max_pool2d(x, 2, dilation=2), F.max_pool3d(v, 2), *F.max_pool2d(x, 2, return_indices=True), F.max_pool2d(x[0], 2)),
+        lambda x, s, v: (F.max_pool2d(x, 2), F.max_pool2d(x, 3, 2, 1), F.max_pool2d(x, (3, 2), ceil_mode=True),
+            F.max_pool1d(s, 3),
+                         F.max_pool2d(x, 2, dilation=2), F.max_pool3d(v, 2), *F.max_pool2d(x, 2, return_indices=True),
+                             F.max_pool2d(x[0], 2)),
         IMAGES, SOUND, VOLUME,
     ),
     "avg_pools": (
-        lambda x, s, v: (F.avg_pool2d(x, 2), F.avg_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
-                         F.avg_pool2d(x, 3, 2, ceil_mode=True), F.avg_pool1d(s, 4), F.avg_pool3d(v, 2), F.avg_pool2d(x, 2, divisor_override=3)),
+        lambda x, s, v: (F.avg_pool2d(x, 2), F.avg_pool2d(x, 3, 2, 1),
+            F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+                         F.avg_pool2d(x, 3, 2, ceil_mode=True), F.avg_pool1d(s, 4), F.avg_pool3d(v, 2),
+                             F.avg_pool2d(x, 2, divisor_override=3)),
         IMAGES, SOUND, VOLUME,
     ),
     "adaptive_pools": (
         lambda x, s: (F.adaptive_avg_pool2d(x, 1), F.adaptive_avg_pool2d(x, (3, 4)), F.adaptive_avg_pool2d(x, 5),
-                      F.adaptive_avg_pool1d(s, 4), F.adaptive_avg_pool2d(x, (None, 3)), F.adaptive_max_pool2d(x, (3, 2))),
+                      F.adaptive_avg_pool1d(s, 4), F.adaptive_avg_pool2d(x, (None, 3)),
+                          F.adaptive_max_pool2d(x, (3, 2))),
         IMAGES, SOUND,
     ),
     "upsample": (
         lambda x, s: (F.interpolate(x, scale_factor=2), F.interpolate(x, (5, 13)), F.interpolate(x, scale_factor=1.5),
                       F.interpolate(x, scale_factor=2, mode="bilinear"), F.interpolate(x, (5, 13), mode="bilinear"),
-                      F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True), F.interpolate(s, 17, mode="linear"),
+                      F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True),
+                          F.interpolate(s, 17, mode="linear"),
                       F.interpolate(x, (12, 4), mode="bicubic"), F.interpolate(x, (5, 13), mode="nearest-exact"),
                       F.interpolate(x, scale_factor=1.3, mode="bilinear")),
         IMAGES, SOUND,
     ),
-    "antialias": (lambda x: (F.interpolate(x, (4, 5), mode="bilinear", antialias=True), F.interpolate(x, (4, 5), mode="bicubic", antialias=True)), IMAGES),
+    "antialias": (lambda x: (F.interpolate(x, (4, 5), mode="bilinear", antialias=True),
+        F.interpolate(x, (4, 5), mode="bicubic", antialias=True)), IMAGES),
     "grid_sample": (
-        lambda x, g: (F.grid_sample(x, g, align_corners=False), F.grid_sample(x, g, mode="nearest", padding_mode="border", align_corners=True),
+        lambda x, g: (F.grid_sample(x, g, align_corners=False),
+            F.grid_sample(x, g, mode="nearest", padding_mode="border", align_corners=True),
                       F.grid_sample(x, g, mode="bicubic", padding_mode="reflection", align_corners=False)),
         IMAGES, normal(2, 3, 5, 2),
     ),
     "pads": (
-        lambda x: (F.pad(x, (1, 2)), F.pad(x, (1, -2, 0, 3), value=2.5), F.pad(x, (2, 1, 1, 1), mode="reflect"), F.pad(x, (2, 1, 1, 1), mode="replicate"),
+        lambda x: (F.pad(x, (1, 2)), F.pad(x, (1, -2, 0, 3), value=2.5), F.pad(x, (2, 1, 1, 1), mode="reflect"),
+            F.pad(x, (2, 1, 1, 1), mode="replicate"),
                    F.pad(x, (1, 1, 2, 0), mode="circular")),
         IMAGES,
     ),
-    "pixel_shuffle": (lambda x: (F.pixel_shuffle(x, 2), F.pixel_unshuffle(x[..., :8, :], 2), F.unfold(x, 3, padding=1)), IMAGES),
+    "pixel_shuffle": (lambda x: (F.pixel_shuffle(x, 2), F.pixel_unshuffle(x[..., :8, :], 2),
+        F.unfold(x, 3, padding=1)), IMAGES),
     # norms and recurrent layers
     "layer_norm": (nn.Sequential(nn.LayerNorm(8), nn.LayerNorm((9, 8), elementwise_affine=False)), IMAGES),
     "rms_norm": (nn.Sequential(nn.RMSNorm(8), nn.RMSNorm(8, eps=1e-2)), IMAGES),
-    "group_norms": (nn.Sequential(nn.GroupNorm(2, 4), nn.InstanceNorm2d(4, affine=True), nn.InstanceNorm2d(4)).eval(), IMAGES),
+    "group_norms": (nn.Sequential(nn.GroupNorm(2, 4), nn.InstanceNorm2d(4, affine=True), nn.InstanceNorm2d(4)).eval(),
+        IMAGES),
     "batch_norm": (nn.Sequential(nn.BatchNorm2d(4), nn.BatchNorm2d(4, affine=False)).eval(), IMAGES),
     "local_response_norm": (nn.LocalResponseNorm(3), IMAGES),
     "lstm": (lambda m, x: (m(x)[0], *m(x)[1]), nn.LSTM(3, 5, 2, bidirectional=True, batch_first=True), normal(2, 6, 3)),
@@ -211,19 +235,25 @@ CASES = {
     "cells": (lambda m, x: m(x), nn.LSTMCell(4, 5), X),
     # shapes
     "views": (
-        lambda x: (x.view(2, 36, 8), x.reshape(-1), x.flatten(1), x.permute(0, 2, 3, 1), x.transpose(1, 3), x.unsqueeze(1), x[:, :1].squeeze(1),
-                   x.expand(3, 2, 4, 9, 8), x[:1].expand(5, -1, -1, -1), x.unflatten(1, (2, 2)), x.movedim(1, -1), x.T.shape and x.mT, x.contiguous(),
+        lambda x: (x.view(2, 36, 8), x.reshape(-1), x.flatten(1), x.permute(0, 2, 3, 1), x.transpose(1, 3),
+            x.unsqueeze(1), x[:, :1].squeeze(1),
+                   x.expand(3, 2, 4, 9, 8), x[:1].expand(5, -1, -1, -1), x.unflatten(1, (2, 2)), x.movedim(1, -1),
+                       x.T.shape and x.mT, x.contiguous(),
                    x.swapaxes(0, 1), x[:, 0].t().T if False else x[0, 0].t()),
         IMAGES,
     ),
     "parts": (
-        lambda x: (x[1], x[:, 1:3], x[..., -1], x[..., ::2], x[:, None], x.narrow(2, 1, 3), *x.split(3, 2), *x.chunk(3, 3), *x.unbind(1),
+        lambda x: (x[1], x[:, 1:3], x[..., -1], x[..., ::2], x[:, None], x.narrow(2, 1, 3), *x.split(3, 2),
+            *x.chunk(3, 3), *x.unbind(1),
                    *x.split([1, 3], 1), x.select(1, -1), x[-1, 2:, :-1]),
         IMAGES,
     ),
-    "joins": (lambda x, y, i: (torch.cat([x, y]), torch.cat([x, i], 1), torch.stack([x, y], 1), torch.hstack([x, y]), x.repeat(2, 1, 2),
-                               torch.tile(x, (2,)), x.repeat_interleave(2, 1), torch.cat([torch.zeros(0), x[0]])), X, Y, I),
-    "turns": (lambda x: (x.flip(0), x.flip((0, 1)), x.roll(1, 0), x.roll((1, -2), (0, 1)), x.roll(2), x.rot90(), x.tril(), x.triu(1),
+    "joins": (lambda x, y, i: (torch.cat([x, y]), torch.cat([x, i], 1), torch.stack([x, y], 1), torch.hstack([x, y]),
+        x.repeat(2, 1, 2),
+                               torch.tile(x, (2,)), x.repeat_interleave(2, 1), torch.cat([torch.zeros(0), x[0]])), X,
+                                   Y, I),
+    "turns": (lambda x: (x.flip(0), x.flip((0, 1)), x.roll(1, 0), x.roll((1, -2), (0, 1)), x.roll(2), x.rot90(),
+        x.tril(), x.triu(1),
                          x.diagonal(), x.diagonal(1), torch.diag(x[0]), x.diff(dim=1)), X),
     "strided": (lambda x: (x.as_strided((2, 3), (4, 1), 1), x.unfold(1, 2, 1)), X),
     "writes": (
@@ -232,28 +262,38 @@ CASES = {
     ),
     # indices
     "embedding": (nn.Embedding(7, 3), torch.tensor([[1, 6, 0], [3, 3, 2]])),
-    "takes": (lambda x, a: (x[a], x[:, a], x[a[0], a[1]], x[:, None, a][..., 0], x.index_select(1, a[0]), x[[0, 2]], x[a[:, :1], a],
-                            torch.gather(x, 0, a), torch.gather(x, 1, a[:, :2]), torch.take_along_dim(x, a[:1], 0), x.take(a)), X, AT),
+    "takes": (lambda x, a: (x[a], x[:, a], x[a[0], a[1]], x[:, None, a][..., 0], x.index_select(1, a[0]), x[[0, 2]],
+        x[a[:, :1], a],
+                            torch.gather(x, 0, a), torch.gather(x, 1, a[:, :2]), torch.take_along_dim(x, a[:1], 0),
+                                x.take(a)), X, AT),
     "index_apart": (lambda x, a: (x[a[0], :, a[1]], x[:, a[0], :, a[1]]), IMAGES, AT % 2),
     "puts": (
-        lambda x, a, y: (x.index_put((a[0], a[1]), y[0]), x.index_put((a[0],), y[:1], accumulate=True), x.index_add(0, a[0], y[[0, 1, 2, 0]], alpha=2),
-                         x.scatter(0, a, y), x.scatter(1, a[:, :2], 0.5), x.scatter_add(0, a, y), x.scatter_reduce(0, a, y, "amax"),
+        lambda x, a, y: (x.index_put((a[0], a[1]), y[0]), x.index_put((a[0],), y[:1], accumulate=True),
+            x.index_add(0, a[0], y[[0, 1, 2, 0]], alpha=2),
+                         x.scatter(0, a, y), x.scatter(1, a[:, :2], 0.5), x.scatter_add(0, a, y),
+                             x.scatter_reduce(0, a, y, "amax"),
                          x.scatter_reduce(0, a, y, "prod", include_self=False), x.scatter_reduce(0, a, y, "mean"),
-                         x.scatter_reduce(0, a, y, "amin", include_self=False), x.index_copy(0, a[0, :2], y[:2]), x.index_fill(0, a[0], 2.0)),
+                         x.scatter_reduce(0, a, y, "amin", include_self=False), x.index_copy(0, a[0, :2], y[:2]),
+                             x.index_fill(0, a[0], 2.0)),
         X, AT, Y,
     ),
     "masks": (lambda x, b: (x[b], x[b].sum(), b.nonzero(), x[b.any(1)]), X, B),
-    "searchsorted": (lambda x, y: (torch.searchsorted(x[0].sort()[0], y), torch.bucketize(y, x[0].sort()[0], right=True)), X, Y),
+    "searchsorted": (lambda x, y: (torch.searchsorted(x[0].sort()[0], y),
+        torch.bucketize(y, x[0].sort()[0], right=True)), X, Y),
     "one_hot": (lambda a: (F.one_hot(a, 4), F.cross_entropy(F.one_hot(a[0], 4).float(), a[0])), AT),
     # new tensors
     "new": (
-        lambda x: (torch.zeros(2, 3), torch.ones_like(x), x.new_full((2,), 3.5), torch.full((2, 2), 7), torch.arange(5), torch.arange(1, 6, 2),
-                   torch.arange(0, 1, 0.25), torch.eye(3), torch.linspace(0, 1, 5), torch.tensor([1, 2]), torch.tril(torch.ones(3, 3)), x.new_zeros(2),
+        lambda x: (torch.zeros(2, 3), torch.ones_like(x), x.new_full((2,), 3.5), torch.full((2, 2), 7),
+            torch.arange(5), torch.arange(1, 6, 2),
+                   torch.arange(0, 1, 0.25), torch.eye(3), torch.linspace(0, 1, 5), torch.tensor([1, 2]),
+                       torch.tril(torch.ones(3, 3)), x.new_zeros(2),
                    torch.zeros_like(x, dtype=torch.int32), torch.triu_indices(3, 3)),
         X,
     ),
-    "losses": (lambda x, y: (F.mse_loss(x, y), F.l1_loss(x, y), F.smooth_l1_loss(x, y), F.binary_cross_entropy_with_logits(x, y.sigmoid()),
-                             F.kl_div(x.log_softmax(1), y.softmax(1), reduction="batchmean"), F.cosine_similarity(x, y), torch.cdist(x, y)), X, Y),
+    "losses": (lambda x, y: (F.mse_loss(x, y), F.l1_loss(x, y), F.smooth_l1_loss(x, y),
+        F.binary_cross_entropy_with_logits(x, y.sigmoid()),
+                             F.kl_div(x.log_softmax(1), y.softmax(1), reduction="batchmean"),
+                                 F.cosine_similarity(x, y), torch.cdist(x, y)), X, Y),
     "dropout": (nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 4)).eval(), X),
 }  # fmt: skip
 
@@ -367,7 +407,8 @@ def test_symbols_in_shapes_slices_and_sizes():
         )
 
     rows, columns = Dim("rows", min=3, max=50), Dim("columns", min=3, max=50)
-    graph = imported(function, (normal(4, 5), normal(4, 5)), dynamic_shapes=({0: rows, 1: columns}, {0: rows, 1: columns}))
+    graph = imported(function, (normal(4, 5), normal(4, 5)),
+        dynamic_shapes=({0: rows, 1: columns}, {0: rows, 1: columns}))
     session = hr.Session(graph)
     for size in ((4, 5), (3, 3), (7, 4), (6, 50)):
         expect_results(session, function, (normal(*size), normal(*size, seed=1)))
@@ -430,7 +471,8 @@ def test_buffers_that_the_program_changes():
     for seed in range(3):
         x = normal(2, 4, 9, 8, seed=seed)
         y = model(x).detach().numpy()
-        np.testing.assert_allclose(np.asarray(session.run(None, dict(zip(session.inputs, [x.numpy()])))[0]), y, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(np.asarray(session.run(None, dict(zip(session.inputs, [x.numpy()])))[0]), y,
+            rtol=1e-4, atol=1e-5)
     for name, buffer in model.named_buffers():
         np.testing.assert_allclose(np.asarray(session.variable(name)), buffer.numpy(), rtol=1e-5, atol=1e-6)
 

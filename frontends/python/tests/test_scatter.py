@@ -194,7 +194,8 @@ def test_gradients_of_scatters(name, mode):
 
 
 def test_products_of_divisors_may_be_large():
-    for dtype, x, by, expected in (("u1", 255, 20, 0), ("f2", 60000, 300, 60000 / 300 / 300), ("f4", 1e-30, 1e-25, 1e20)):
+    cases = ("u1", 255, 20, 0), ("f2", 60000, 300, 60000 / 300 / 300), ("f4", 1e-30, 1e-25, 1e20)
+    for dtype, x, by, expected in cases:
         values = hr.asarray(np.array([by, by], dtype))
         once = hr.scatter_nd(hr.asarray(np.array([x], dtype)), hr.asarray([[0], [0]]), values, 0, "divide")
         along = hr.put_along_axis(hr.asarray(np.array([x], dtype)), hr.asarray([0, 0]), values, 0, "divide")

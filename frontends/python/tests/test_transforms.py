@@ -702,7 +702,11 @@ def test_gradients_of_products_by_transposed_matrices():
 def test_gradients_of_a_matrix_that_a_batch_shares(dtype, batch, n):
     """One product of all columns, unless they are many: then they would be copied."""
     rng = np.random.default_rng(4)
-    make = lambda *shape: rng.integers(-3, 4, shape) + (1j * rng.integers(-3, 4, shape) if "complex" in dtype else 0)  # noqa: E731
+
+    def make(*shape):
+        return rng.integers(-3, 4, shape) + (1j * rng.integers(-3, 4, shape) if "complex" in dtype else 0)
+
+    bound = 2**-7 if dtype == "bfloat16" else 1e-6
     w, x, g = (hr.array(make(*shape)).astype(dtype) for shape in ((9, 8), (*batch, 8, n), (*batch, 9, n)))
     wide = [np.asarray(a.astype("complex128" if "complex" in dtype else "float64")) for a in (x, g)]
     expected = np.einsum("bmn,bkn->mk", wide[1].reshape(-1, 9, n), wide[0].reshape(-1, 8, n).conj())
@@ -714,9 +718,9 @@ def test_gradients_of_a_matrix_that_a_batch_shares(dtype, batch, n):
         gradient = hr.grad(lambda w, view=view: loss(view(w)))(w)
         assert gradient.shape == (9, 8) and gradient.dtype == w.dtype
         found = np.asarray(gradient.astype("complex128" if "complex" in dtype else "float64"))
-        np.testing.assert_allclose(found, expected, rtol=2**-7 if dtype == "bfloat16" else 1e-6)
+        np.testing.assert_allclose(found, expected, rtol=bound)
     turned = hr.grad(lambda v: loss(v.T))(w.T)
-    np.testing.assert_allclose(np.asarray(turned.astype("complex128")).T, expected, rtol=2**-7 if dtype == "bfloat16" else 1e-6)
+    np.testing.assert_allclose(np.asarray(turned.astype("complex128")).T, expected, rtol=bound)
 
 
 def test_a_shared_matrix_has_no_gradient_for_each_of_the_batch():

@@ -24,8 +24,8 @@ def _parameters_of(module, parameters):
 
 
 def _places(model):
-    """The tree of trainable parameters, with None for arrays, and lists: owners, keys and arrays of these, and owners and
-    keys in the tree. None if the model's class has another idea of them, or hr.value_and_grad is to refuse them."""
+    """The tree of trainable parameters, with None for arrays, and lists: owners, keys and arrays of these, and owners
+    and keys in the tree. None if the model's class has another idea of them, or hr.value_and_grad is to refuse them."""
     kind = type(model)
     is_usual = (
         isinstance(model, Module)

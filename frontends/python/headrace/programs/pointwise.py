@@ -45,8 +45,8 @@ def _comparison(names):
 
 _unary(
     "abs neg=negative sign sgn=sign square reciprocal sqrt rsqrt floor ceil trunc frac exp exp2 expm1 log log2 log10"
-    " log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma sigmoid relu silu"
-    " mish hardswish relu6 positive"
+    " log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma sigmoid relu"
+    " silu mish hardswish relu6 positive"
 )
 _binary(
     "mul=multiply maximum minimum fmax fmin atan2 hypot copysign nextafter heaviside logaddexp logaddexp2 remainder"
