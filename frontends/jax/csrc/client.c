@@ -1,0 +1,216 @@
+/* client.c: clients: the devices of one driver. HEADRACE_DEVICE selects them as elsewhere: "cpu", the default, "cuda"
+ * for all of a driver, or "cuda:1" for one of them. A client is also the description of its topology. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "headrace/version.h"
+#include "plugin.h"
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+static const char platform[] = HRJ_PLATFORM;
+static const char version[] =
+    HRJ_PLATFORM " " TEXT(HR_VERSION_MAJOR) "." TEXT(HR_VERSION_MINOR) "." TEXT(HR_VERSION_PATCH);
+
+const char *hrj_platform_version(void) {
+  return version;
+}
+
+static hr_status open_device(pjrt_device *device, pjrt_client *client, const char *name, int number) {
+  device->client = client, device->number = number, device->self[0] = device;
+  device->memories[0] = &device->memory;
+  const char *nop = getenv("HEADRACE_JAX_NOP");
+  device->is_null = nop != NULL && strcmp(nop, "1") == 0;
+  HR_RETURN_IF_ERROR(hr_device_open(name, &device->device));
+  HR_RETURN_IF_ERROR(hr_stream_create(device->device, &device->stream));
+  hr_device_info info;
+  hr_device_describe(device->device, &info);
+  device->is_host = info.is_host;
+  snprintf(device->name, sizeof device->name, "%s:%d", platform, number);
+  snprintf(device->kind, sizeof device->kind, "%s", info.description);
+  snprintf(device->text, sizeof device->text, "%s:%d (%s)", platform, number, hr_device_name(device->device));
+  return hrj_memory_init(&device->memory, device);
+}
+
+static void destroy(pjrt_client *client) {
+  for (int i = 0; client->devices != NULL && i < client->device_count; ++i) {
+    hr_stream_release(client->devices[i].stream);
+    hr_device_release(client->devices[i].device);
+    hrj_memory_fini(&client->devices[i].memory);
+  }
+  free(client->devices);
+  free(client->device_list);
+  free(client->memory_list);
+  free(client);
+}
+
+void hrj_client_retain(pjrt_client *client) {
+  atomic_fetch_add(&client->references, 1);
+}
+
+void hrj_client_release(pjrt_client *client) {
+  if (client != NULL && atomic_fetch_sub(&client->references, 1) == 1) {
+    destroy(client);
+  }
+}
+
+static hr_status open_devices(pjrt_client *client, const char *driver, bool is_one) {
+  int count = 1;
+  if (!is_one) {
+    HR_RETURN_IF_ERROR(hr_device_count(driver, &count));
+  }
+  client->devices = calloc((size_t)count + 1, sizeof *client->devices);
+  client->device_list = calloc((size_t)count + 1, sizeof(pjrt_device *));
+  client->memory_list = calloc((size_t)count + 1, sizeof(pjrt_memory *));
+  if (client->devices == NULL || client->device_list == NULL || client->memory_list == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for %d devices", count);
+  }
+  client->device_count = count;
+  for (int i = 0; i < count; ++i) {
+    char name[64];
+    snprintf(name, sizeof name, is_one || count == 1 ? "%s" : "%s:%d", driver, i);
+    HR_RETURN_IF_ERROR(open_device(&client->devices[i], client, name, i));
+    client->device_list[i] = &client->devices[i];
+    client->memory_list[i] = &client->devices[i].memory;
+  }
+  return count > 0 ? HR_OK : hr_status_make(HR_STATUS_NOT_FOUND, HRJ_PLATFORM ": there is no device of \"%s\"", driver);
+}
+
+pjrt_error *hrj_Client_Create(pjrt_args_client_create *args) {
+  if (args->option_count > 0) {
+    return hrj_error_make(HR_STATUS_INVALID_ARGUMENT, HRJ_PLATFORM ": unknown option \"%.*s\", expected none",
+                          (int)args->options[0].name_size, args->options[0].name);
+  }
+  const char *chosen = getenv("HEADRACE_DEVICE");
+  if (chosen == NULL || chosen[0] == '\0') {
+    chosen = "cpu";
+  }
+  pjrt_client *client = calloc(1, sizeof *client);
+  if (client == NULL) {
+    return hrj_error_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a client");
+  }
+  atomic_init(&client->references, 1);
+  hr_status status = open_devices(client, chosen, strchr(chosen, ':') != NULL);
+  if (status != HR_OK) {
+    destroy(client);
+    return hrj_error(status);
+  }
+  args->client = client;
+  return NULL;
+}
+
+pjrt_error *hrj_Client_Destroy(pjrt_args_self *args) {
+  hrj_client_release(args->self);
+  return NULL;
+}
+
+pjrt_device *hrj_device_of(pjrt_client *client, pjrt_device *device, pjrt_memory *memory) {
+  return device != NULL ? device : memory != NULL ? memory->device : &client->devices[0];
+}
+
+pjrt_error *hrj_Client_PlatformName(pjrt_args_text *args) {
+  args->text = platform, args->text_size = sizeof platform - 1;
+  return NULL;
+}
+
+pjrt_error *hrj_Client_PlatformVersion(pjrt_args_text *args) {
+  args->text = version, args->text_size = sizeof version - 1;
+  return NULL;
+}
+
+pjrt_error *hrj_Client_ProcessIndex(pjrt_args_int *args) {
+  args->number = 0;
+  return NULL;
+}
+
+/* Of other processes, of which there are none. */
+pjrt_error *hrj_Client_UpdateGlobalProcessInfo(pjrt_args *args) {
+  (void)args;
+  return NULL;
+}
+
+pjrt_error *hrj_Client_Devices(pjrt_args_list *args) {
+  pjrt_client *client = args->self;
+  args->list = client->device_list, args->count = (size_t)client->device_count;
+  return NULL;
+}
+
+pjrt_error *hrj_Client_AddressableDevices(pjrt_args_list *args) {
+  return hrj_Client_Devices(args);
+}
+
+pjrt_error *hrj_Client_AddressableMemories(pjrt_args_list *args) {
+  pjrt_client *client = args->self;
+  args->list = client->memory_list, args->count = (size_t)client->device_count;
+  return NULL;
+}
+
+pjrt_error *hrj_Client_LookupDevice(pjrt_args_lookup *args) {
+  if (args->id < 0 || args->id >= args->client->device_count) {
+    return hrj_error_make(HR_STATUS_INVALID_ARGUMENT, HRJ_PLATFORM ": there is no device %d; expected less than %d",
+                          args->id, args->client->device_count);
+  }
+  args->device = &args->client->devices[args->id];
+  return NULL;
+}
+
+pjrt_error *hrj_Client_LookupAddressableDevice(pjrt_args_lookup *args) {
+  return hrj_Client_LookupDevice(args);
+}
+
+/* Replicas and partitions, replica after replica, one a device. */
+pjrt_error *hrj_Client_DefaultDeviceAssignment(pjrt_args_assignment *args) {
+  int64_t wanted = (int64_t)args->replicas * args->partitions;
+  if (wanted < 1 || wanted > args->client->device_count || (int64_t)args->count < wanted) {
+    return hrj_error_make(HR_STATUS_INVALID_ARGUMENT, HRJ_PLATFORM ": %d x %d devices are wanted, there are %d",
+                          args->replicas, args->partitions, args->client->device_count);
+  }
+  for (int i = 0; i < (int)wanted; ++i) {
+    args->devices[i] = i;
+  }
+  return NULL;
+}
+
+/* ---- topology ---- */
+
+pjrt_error *hrj_Client_TopologyDescription(pjrt_args_pointer *args) {
+  args->pointer = args->self;
+  return NULL;
+}
+
+/* The client owns it. */
+pjrt_error *hrj_TopologyDescription_Destroy(pjrt_args_self *args) {
+  (void)args;
+  return NULL;
+}
+
+pjrt_error *hrj_TopologyDescription_PlatformName(pjrt_args_text *args) {
+  return hrj_Client_PlatformName(args);
+}
+
+pjrt_error *hrj_TopologyDescription_PlatformVersion(pjrt_args_text *args) {
+  return hrj_Client_PlatformVersion(args);
+}
+
+pjrt_error *hrj_TopologyDescription_GetDeviceDescriptions(pjrt_args_list *args) {
+  return hrj_Client_Devices(args);
+}
+
+pjrt_error *hrj_TopologyDescription_Attributes(pjrt_args_list *args) {
+  args->list = NULL, args->count = 0;
+  return NULL;
+}
+
+/* Of the version, and the number and the first description of the devices: FNV-1a. */
+pjrt_error *hrj_TopologyDescription_Fingerprint(pjrt_args_size *args) {
+  const pjrt_client *client = args->self;
+  char text[160];
+  snprintf(text, sizeof text, "%s %d %s", version, client->device_count, client->devices[0].kind);
+  uint64_t hash = 14695981039346656037u;
+  for (const char *at = text; *at != '\0'; ++at) {
+    hash = (hash ^ (unsigned char)*at) * 1099511628211u;
+  }
+  args->size = (int64_t)hash;
+  return NULL;
+}

@@ -1,0 +1,106 @@
+/* device.c: devices as clients see them; a device is its own description. */
+#include <string.h>
+
+#include "headrace/memory.h"
+#include "plugin.h"
+
+static pjrt_error *give_text(pjrt_args_text *args, const char *text) {
+  args->text = text, args->text_size = strlen(text);
+  return NULL;
+}
+
+pjrt_error *hrj_DeviceDescription_Id(pjrt_args_int *args) {
+  args->number = ((pjrt_device *)args->self)->number;
+  return NULL;
+}
+
+pjrt_error *hrj_DeviceDescription_ProcessIndex(pjrt_args_int *args) {
+  args->number = 0;
+  return NULL;
+}
+
+pjrt_error *hrj_DeviceDescription_Attributes(pjrt_args_description_attributes *args) {
+  args->list = NULL, args->count = 0;
+  return NULL;
+}
+
+pjrt_error *hrj_DeviceDescription_Kind(pjrt_args_text *args) {
+  return give_text(args, ((const pjrt_device *)args->self)->kind);
+}
+
+pjrt_error *hrj_DeviceDescription_ToString(pjrt_args_text *args) {
+  return give_text(args, ((const pjrt_device *)args->self)->name);
+}
+
+pjrt_error *hrj_DeviceDescription_DebugString(pjrt_args_text *args) {
+  return give_text(args, ((const pjrt_device *)args->self)->text);
+}
+
+pjrt_error *hrj_Device_GetDescription(pjrt_args_pointer *args) {
+  args->pointer = args->self;
+  return NULL;
+}
+
+pjrt_error *hrj_Device_IsAddressable(pjrt_args_flag *args) {
+  args->flag = true;
+  return NULL;
+}
+
+pjrt_error *hrj_Device_LocalHardwareId(pjrt_args_int *args) {
+  args->number = ((pjrt_device *)args->self)->number;
+  return NULL;
+}
+
+pjrt_error *hrj_Device_AddressableMemories(pjrt_args_list *args) {
+  args->list = ((pjrt_device *)args->self)->memories, args->count = 1;
+  return NULL;
+}
+
+pjrt_error *hrj_Device_DefaultMemory(pjrt_args_pointer *args) {
+  args->pointer = &((pjrt_device *)args->self)->memory;
+  return NULL;
+}
+
+static void free_nothing(void *owned) {
+  (void)owned;
+}
+
+pjrt_error *hrj_Device_GetAttributes(pjrt_args_device_attributes *args) {
+  args->list = NULL, args->count = 0, args->owned = NULL, args->free = free_nothing;
+  return NULL;
+}
+
+static pjrt_optional_size given(int64_t size) {
+  return (pjrt_optional_size){.size = size, .is_set = true};
+}
+
+/* The caller does not clear the struct. The core does not count copies from the host, so that the peak is the sum of
+ * two peaks: an upper bound. */
+pjrt_error *hrj_Device_MemoryStats(pjrt_args_memory_stats *args) {
+  pjrt_device *device = args->device;
+  size_t head = offsetof(pjrt_args_memory_stats, bytes_in_use);
+  size_t size = args->struct_size < sizeof *args ? args->struct_size : sizeof *args;
+  pjrt_args_memory_stats stats = {0};
+  hr_memory_stats counted;
+  hr_device_memory_stats(device->device, &counted);
+  int64_t copies = atomic_load(&device->host_bytes), copies_peak = atomic_load(&device->host_bytes_peak);
+  stats.bytes_in_use = counted.allocated_bytes + copies;
+  stats.peak_bytes_in_use = given(counted.allocated_bytes_peak + copies_peak);
+  stats.allocation_count = given(counted.allocation_count);
+  stats.limit = given(counted.limit_bytes > 0 ? counted.limit_bytes : counted.device_total_bytes);
+  stats.reserved = given(counted.reserved_bytes);
+  stats.peak_reserved = given(counted.reserved_bytes_peak);
+  stats.pool_bytes = given(counted.reserved_bytes);
+  stats.peak_pool_bytes = given(counted.reserved_bytes_peak);
+  if (size > head) {
+    memcpy((char *)args + head, (const char *)&stats + head, size - head);
+  }
+  return NULL;
+}
+
+pjrt_error *hrj_Device_ClearMemoryStats(pjrt_args_self *args) {
+  pjrt_device *device = args->self;
+  hr_device_memory_reset_peak(device->device);
+  atomic_store(&device->host_bytes_peak, atomic_load(&device->host_bytes));
+  return NULL;
+}

@@ -1,0 +1,170 @@
+/* plugin.h: the objects behind the handles of the PJRT table, and what its files share.
+ *
+ * A client has the devices of one driver. Each device has one stream, to which all programs, copies and reads of its
+ * buffers are appended; it has one memory, which shows the same bytes. An executable is a session on the stream of its
+ * device. Recording waits for nothing, so that calls fuse with their neighbours.
+ *
+ * Completion: the event of a call is ready when the call has been recorded, since the stream keeps what the work needs.
+ * Events of buffers tell when the contents are there (event.c).
+ *
+ * Errors: every function returns NULL or an error that the caller destroys. A call with a wrong argument fails at
+ * once; deferred work that fails makes its results invalid, and their events report the failure.
+ *
+ * Threads: any. No function of the caller is called while a lock is held, neither one of these files nor the core's.
+ */
+#ifndef HEADRACE_JAX_PLUGIN_H_
+#define HEADRACE_JAX_PLUGIN_H_
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "headrace/functional.h"
+#include "headrace/mark.h"
+#include "headrace/session.h"
+#include "pjrt.h"
+
+#define ARRAY_SIZE(array) (sizeof(array) / sizeof *(array))
+
+/* Functions of the table: hrj_Buffer_Delete and so on. */
+#define DONE(name, args) pjrt_error *hrj_##name(args *);
+#define NONE(name)
+#include "entries.def"
+#undef DONE
+#undef NONE
+
+/* ---- errors ---- */
+
+/* The error of a status, which it takes over; NULL for OK. Never fails. */
+pjrt_error *hrj_error(hr_status status);
+/* The same of a code and a printf format. */
+pjrt_error *hrj_error_make(hr_status_code code, const char *format, ...) HR_PRINTF(2, 3);
+/* Leaves the enclosing function with the error of a status unless it is OK. */
+#define HRJ_RETURN_IF_ERROR(expr)    \
+  do {                               \
+    hr_status hrj_status_ = (expr);  \
+    if (hrj_status_ != HR_OK) {      \
+      return hrj_error(hrj_status_); \
+    }                                \
+  } while (0)
+
+/* ---- dtypes ---- */
+
+/* A type of the ABI as it is stored: HR_DTYPE_NONE if it can't be. Types of less than a byte, and formats of one byte
+ * that the core lacks, are bytes. */
+hr_dtype hrj_dtype_of(pjrt_type type);
+/* The type that stands for a dtype; INVALID if there is none. */
+pjrt_type hrj_type_of(hr_dtype dtype);
+/* "s32", "bf16", ... */
+const char *hrj_type_name(pjrt_type type);
+
+/* ---- clients and devices ---- */
+
+typedef struct hrj_user_data hrj_user_data;
+
+struct pjrt_memory {
+  const pjrt_memory_table *table; /* first, as the ABI demands */
+  pjrt_device *device;
+  pthread_mutex_t lock;
+  hrj_user_data *user_data;
+  char text[48];
+};
+
+struct pjrt_device {
+  pjrt_client *client;
+  int number;
+  hr_device *device;
+  hr_stream *stream;
+  bool is_host;
+  bool is_null; /* HEADRACE_JAX_NOP: programs do nothing */
+  char name[48], kind[96], text[64];
+  pjrt_memory memory;
+  pjrt_memory *memories[1];
+  pjrt_device *self[1];                     /* lists of one */
+  atomic_llong host_bytes, host_bytes_peak; /* of copies from the host that the core does not count */
+  atomic_uint failures;                     /* that were reported to the stream (event.c) */
+};
+
+struct pjrt_client {
+  atomic_int references; /* of the handle, and of each copy that its devices count */
+  int device_count;
+  pjrt_device *devices;
+  pjrt_device **device_list;
+  pjrt_memory **memory_list;
+};
+
+/* The platform's name and version, for messages and for JAX. */
+#define HRJ_PLATFORM "headrace"
+const char *hrj_platform_version(void);
+/* Sets up and ends a device's memory. */
+hr_status hrj_memory_init(pjrt_memory *memory, pjrt_device *device);
+void hrj_memory_fini(pjrt_memory *memory);
+/* Adds and drops a reference. */
+void hrj_client_retain(pjrt_client *client);
+void hrj_client_release(pjrt_client *client);
+/* The device that a call names by itself or by its memory; the client's first if both are NULL. */
+pjrt_device *hrj_device_of(pjrt_client *client, pjrt_device *device, pjrt_memory *memory);
+
+/* ---- buffers ---- */
+
+/* `holds` keeps the tensor: 1 until the buffer is deleted, and one for each call that uses it, for each event, and for
+ * each external reference. The tensor's buffer is released with the last. */
+struct pjrt_buffer {
+  pjrt_device *device;
+  hr_tensor tensor;
+  pjrt_type type;
+  atomic_int holds;
+  atomic_bool is_deleted;
+};
+
+/* A buffer of a tensor, whose reference it takes over on success; NULL: no memory. */
+pjrt_buffer *hrj_buffer_create(pjrt_device *device, pjrt_type type, const hr_tensor *tensor);
+/* Keeps the tensor until hrj_buffer_drop. False if the buffer is deleted. */
+bool hrj_buffer_hold(pjrt_buffer *buffer);
+void hrj_buffer_drop(pjrt_buffer *buffer);
+/* Deletes a buffer: its memory is freed when nothing holds it. False if that was done before. */
+bool hrj_buffer_delete(pjrt_buffer *buffer);
+/* The failure of a call with a deleted buffer. */
+hr_status hrj_buffer_deleted(const pjrt_buffer *buffer, const char *call);
+/* The bytes of all elements. */
+size_t hrj_buffer_bytes(const pjrt_buffer *buffer);
+/* A row-major tensor without a buffer; INVALID_ARGUMENT or UNIMPLEMENTED for a type or dims that can't be. */
+hr_status hrj_tensor_make(pjrt_type type, const int64_t *dims, size_t rank, hr_tensor *out_tensor);
+/* The address of the elements in row-major order, for which the stream is waited; valid while the buffer is held. */
+hr_status hrj_buffer_address(pjrt_buffer *buffer, void **out_address);
+
+/* ---- events ---- */
+
+/* An event that is ready; never destroyed, and never NULL. */
+pjrt_event *hrj_event_done(void);
+/* An event that hrj_event_set makes ready. The caller owns one reference; NULL: no memory. */
+pjrt_event *hrj_event_create(void);
+/* Makes an event ready, takes over the status, and calls what waits for it. */
+void hrj_event_set(pjrt_event *event, hr_status status);
+/* Adds and drops a reference. */
+void hrj_event_retain(pjrt_event *event);
+void hrj_event_release(pjrt_event *event);
+/* An event that is ready when the buffer's contents are there; NULL: no memory. */
+pjrt_event *hrj_event_of_buffer(pjrt_buffer *buffer);
+
+/* An event that hrj_event_called makes ready, from the release function of a hr_stream_call that reads the buffer:
+ * without a failure if the function has run, else with the buffer's. The caller owns one reference, and
+ * hrj_event_called drops another one. NULL: no memory. */
+pjrt_event *hrj_event_of_call(pjrt_buffer *buffer);
+void hrj_event_called(pjrt_event *event, bool has_run);
+
+/* ---- host memory ---- */
+
+/* Copies elements between host memory of any strides (in bytes) and dense ones. */
+void hrj_strided_pack(void *target, const void *source, const hr_tensor *tensor, const int64_t *byte_strides);
+void hrj_strided_unpack(void *target, const int64_t *byte_strides, const void *source, const hr_tensor *tensor);
+
+/* ---- compile options ---- */
+
+typedef struct hrj_compile_options {
+  int64_t replicas, partitions;
+  int64_t device; /* the first of the device assignment; -1: none is given */
+} hrj_compile_options;
+/* Reads the serialised options of a compile; any bytes are safe. */
+hrj_compile_options hrj_compile_options_read(const char *bytes, size_t size);
+
+#endif

@@ -1,0 +1,169 @@
+/* to_host.c: copies of buffers in memory of the host.
+ *
+ * Contents that are there are copied at once. Otherwise a call of the stream copies them, while the client goes on;
+ * a device whose memory is not the host's is waited for.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "plugin.h"
+
+/* Bytes from `offset` on, or all elements with strides. */
+typedef struct copy_job {
+  hr_tensor tensor;
+  int64_t byte_strides[HR_RANK_MAX];
+  bool is_raw;
+  size_t offset, bytes;
+  void *target;
+  pjrt_event *event;
+  bool has_run;
+} copy_job;
+
+static pjrt_error *no_memory(void) {
+  return hrj_error_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a copy");
+}
+
+static void copy(const copy_job *job, const void *source) {
+  if (job->is_raw) {
+    memcpy(job->target, (const char *)source + job->offset, job->bytes);
+  } else {
+    hrj_strided_unpack(job->target, job->byte_strides, source, &job->tensor);
+  }
+}
+
+static hr_status run(void *arg, int input_count, void *const *inputs, int output_count, void *const *outputs) {
+  copy_job *job = arg;
+  (void)input_count, (void)output_count, (void)outputs;
+  copy(job, inputs[0]);
+  job->has_run = true;
+  return HR_OK;
+}
+
+static void finish(void *arg) {
+  copy_job *job = arg;
+  hrj_event_called(job->event, job->has_run);
+  free(job);
+}
+
+static pjrt_error *copy_later(pjrt_buffer *buffer, const copy_job *wanted, pjrt_event **out_event) {
+  copy_job *job = malloc(sizeof *job);
+  pjrt_event *event = hrj_event_of_call(buffer);
+  if (job == NULL || event == NULL) {
+    free(job);
+    hrj_event_release(event);
+    return no_memory();
+  }
+  *job = *wanted;
+  job->event = event;
+  hrj_event_retain(event);
+  hr_status status = hr_stream_call(buffer->device->stream, run, job, finish, 1, &buffer->tensor.buffer, 0, NULL);
+  if (status != HR_OK) {
+    free(job);
+    hrj_event_release(event);
+    hrj_event_release(event);
+    return hrj_error(status);
+  }
+  *out_event = event;
+  return NULL;
+}
+
+static pjrt_error *copy_from_device(pjrt_buffer *buffer, const copy_job *job) {
+  void *staging = malloc(hrj_buffer_bytes(buffer));
+  if (staging == NULL) {
+    return no_memory();
+  }
+  hr_view view = hr_tensor_view(&buffer->tensor);
+  hr_status status = hr_stream_read(buffer->device->stream, &view, staging);
+  if (status == HR_OK) {
+    copy(job, staging);
+  }
+  free(staging);
+  return hrj_error(status);
+}
+
+/* The buffer is held. */
+static pjrt_error *copy_now_or_later(pjrt_buffer *buffer, const copy_job *job, pjrt_event **out_event) {
+  *out_event = hrj_event_done();
+  if (job->bytes == 0) {
+    return NULL;
+  }
+  if (!buffer->device->is_host) {
+    return copy_from_device(buffer, job);
+  }
+  pjrt_event *ready = hrj_event_of_buffer(buffer);
+  if (ready == NULL) {
+    return no_memory();
+  }
+  if (ready != hrj_event_done()) {
+    hrj_event_release(ready);
+    return copy_later(buffer, job, out_event);
+  }
+  void *address;
+  HRJ_RETURN_IF_ERROR(hrj_buffer_address(buffer, &address));
+  copy(job, address);
+  return NULL;
+}
+
+static pjrt_error *start(pjrt_buffer *buffer, const copy_job *job, pjrt_event **out_event) {
+  if (!hrj_buffer_hold(buffer)) {
+    return hrj_error(hrj_buffer_deleted(buffer, "copy to the host"));
+  }
+  pjrt_error *error = copy_now_or_later(buffer, job, out_event);
+  hrj_buffer_drop(buffer);
+  return error;
+}
+
+/* Byte strides of a layout for the tensor's elements; false if it has tiles or other dims. */
+static bool layout_strides(const pjrt_layout *layout, const hr_tensor *tensor, int64_t *out_strides) {
+  int64_t stride = (int64_t)hr_dtype_size(tensor->dtype);
+  size_t rank = (size_t)tensor->rank;
+  if (layout != NULL && layout->kind == PJRT_LAYOUT_STRIDES) {
+    for (size_t d = 0; d < rank && layout->of.strides.rank == rank; ++d) {
+      out_strides[d] = layout->of.strides.byte_strides[d];
+    }
+    return layout->of.strides.rank == rank;
+  }
+  if (layout != NULL && (layout->of.tiled.rank != rank || layout->of.tiled.tile_count > 0)) {
+    return false;
+  }
+  unsigned seen = 0;
+  for (size_t i = 0; i < rank; ++i) {
+    int64_t d = layout != NULL ? layout->of.tiled.minor_to_major[i] : (int64_t)(rank - 1 - i);
+    if (d < 0 || d >= (int64_t)rank || (seen >> d & 1) != 0) {
+      return false;
+    }
+    seen |= 1u << d;
+    out_strides[d] = stride;
+    stride *= tensor->dims[d];
+  }
+  return true;
+}
+
+pjrt_error *hrj_Buffer_ToHostBuffer(pjrt_args_to_host *args) {
+  pjrt_buffer *buffer = args->buffer;
+  size_t bytes = hrj_buffer_bytes(buffer);
+  if (args->data == NULL) {
+    args->data_size = bytes;
+    return NULL;
+  }
+  if (args->data_size < bytes) {
+    return hrj_error_make(HR_STATUS_INVALID_ARGUMENT, HRJ_PLATFORM ": %zu bytes of host memory for a buffer of %zu",
+                          args->data_size, bytes);
+  }
+  copy_job job = {.tensor = buffer->tensor, .bytes = bytes, .target = args->data};
+  if (!layout_strides(args->layout, &buffer->tensor, job.byte_strides)) {
+    return hrj_error_make(HR_STATUS_UNIMPLEMENTED, HRJ_PLATFORM ": a host layout with tiles, or of other dims");
+  }
+  return start(buffer, &job, &args->event);
+}
+
+pjrt_error *hrj_Buffer_CopyRawToHost(pjrt_args_raw_to_host *args) {
+  pjrt_buffer *buffer = args->buffer;
+  int64_t bytes = (int64_t)hrj_buffer_bytes(buffer);
+  if (args->offset < 0 || args->size < 0 || args->offset > bytes || args->size > bytes - args->offset) {
+    return hrj_error_make(HR_STATUS_INVALID_ARGUMENT, HRJ_PLATFORM ": bytes %lld to %lld of a buffer of %lld bytes",
+                          (long long)args->offset, (long long)args->offset + (long long)args->size, (long long)bytes);
+  }
+  copy_job job = {.is_raw = true, .offset = (size_t)args->offset, .bytes = (size_t)args->size, .target = args->data};
+  return start(buffer, &job, &args->event);
+}
