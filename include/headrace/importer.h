@@ -5,6 +5,9 @@
  * others are copied. Data outside of the file is read from the model's folder or below it alone, and links are not
  * followed.
  *
+ * StableHLO: portable artifacts, as of JAX's exports: bytecode of versions 0 to 6. The file is read, and constants are
+ * copied.
+ *
  * Files of unknown origin are safe to open: nothing of a file is executed, and all places and sizes are checked against
  * the file before they are used. Damaged files fail with DATA_LOSS, others with INVALID_ARGUMENT or UNIMPLEMENTED. The
  * message names the file, the node and the expected value: model.onnx: node 17 "conv_3" (Conv): ...
@@ -53,10 +56,31 @@ HR_API HR_MUST_USE hr_status hr_onnx_open(const char *path, const hr_onnx_option
 HR_API HR_MUST_USE hr_status hr_onnx_open_bytes(const char *name, const void *bytes, size_t size,
                                                 const hr_onnx_options *options, hr_graph **out_graph);
 
-/* Opens a model of any format by its contents: a package (package.h), or else an ONNX model. A name that ends with
- * .hrpkg is a package's. The caller owns one reference of the graph. options: NULL, or those of an ONNX model; a
- * package refuses options other than the defaults (INVALID_ARGUMENT). Other errors are those of hr_package_open,
- * hr_package_graph and hr_onnx_open. */
+/* Reads a StableHLO portable artifact: function main as a graph, whose inputs are arg0, arg1, ..., and whose outputs
+ * are result0, result1, ... Tokens are left out. The caller owns one reference of the graph.
+ *
+ * Integer division by 0, shifts by more than the width, and conversions of numbers that are too large have XLA's
+ * results. UNIMPLEMENTED names the operation and its place in the program. */
+HR_API HR_MUST_USE hr_status hr_stablehlo_open(const char *path, hr_graph **out_graph);
+/* The same for bytes in memory, which are borrowed for the call; `name` stands for the path in messages. */
+HR_API HR_MUST_USE hr_status hr_stablehlo_open_bytes(const char *name, const void *bytes, size_t size,
+                                                     hr_graph **out_graph);
+/* True for the first bytes of such an artifact. */
+HR_API bool hr_stablehlo_is_one(const void *bytes, size_t size);
+
+enum {
+  HR_STABLEHLO_KEPT = -1, /* the caller keeps the input */
+  HR_STABLEHLO_ANY = -2   /* its memory may become any output's */
+};
+/* For each of the first inputs of main, tokens counted: the number of the output that may have its memory, or one of
+ * the above. */
+HR_API HR_MUST_USE hr_status hr_stablehlo_donations(const void *bytes, size_t size, int input_count, int *out_outputs);
+
+/* Opens a model of any format by its contents: a package (package.h), a StableHLO artifact, or else
+ * an ONNX model. A name that ends with
+ * .hrpkg is a package's. The caller owns one reference of the graph. options: NULL, or those of an ONNX model; other
+ * formats refuse options other than the defaults (INVALID_ARGUMENT). Other errors are those of hr_package_open,
+ * hr_package_graph, hr_stablehlo_open and hr_onnx_open. */
 HR_API HR_MUST_USE hr_status hr_model_open(const char *path, const hr_onnx_options *options, hr_graph **out_graph);
 /* The same for bytes in memory, which are copied; `name` stands for the path in messages. */
 HR_API HR_MUST_USE hr_status hr_model_open_bytes(const char *name, const void *bytes, size_t size,

@@ -79,7 +79,8 @@ HR_TEST(a_file_of_another_kind_is_neither) {
   HR_ASSERT(mkstemp(path) >= 0);
   hr_graph *g = NULL;
   write_bytes(path, "words", 5);
-  HR_ASSERT_ERROR(hr_model_open(path, NULL, &g), HR_STATUS_DATA_LOSS, "no package, and no ONNX model: /tmp/");
+  HR_ASSERT_ERROR(hr_model_open(path, NULL, &g), HR_STATUS_DATA_LOSS,
+                  "no package, no StableHLO artifact, and no ONNX model: /tmp/");
   remove(path);
 }
 

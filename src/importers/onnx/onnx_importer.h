@@ -12,6 +12,7 @@
 
 #include "graph/graph_node.h"
 #include "headrace/importer.h"
+#include "importers/arguments.h"
 #include "importers/onnx/onnx_file.h"
 #include "importers/onnx/onnx_model.h"
 
@@ -203,45 +204,10 @@ bool hr__onnx_failed(const hr__onnx_node *node);
 /* hr__onnx_add(node, HR_FUNCTIONAL_MAX, IN(x), WITH(ints("axis", 1, &axis))) */
 hr_value hr__onnx_add(hr__onnx_node *node, hr_functional function, int input_count, const hr_value *inputs,
                       int attribute_count, const hr_graph_attribute *attributes);
-#define HR__ONNX_COUNT(type, ...)                                 \
-  (int)(sizeof((type[]){__VA_ARGS__}) / sizeof(type)), (type[]) { \
-    __VA_ARGS__                                                   \
-  }
-#define IN(...) HR__ONNX_COUNT(hr_value, __VA_ARGS__)
-#define WITH(...) HR__ONNX_COUNT(hr_graph_attribute, __VA_ARGS__)
 #define PLAIN 0, NULL
 #define ADD(node, NAME, ...) hr__onnx_add(node, HR_FUNCTIONAL_##NAME, __VA_ARGS__)
 /* A function without attributes. */
 #define CALL(node, NAME, ...) hr__onnx_add(node, HR_FUNCTIONAL_##NAME, IN(__VA_ARGS__), PLAIN)
-
-static inline hr_graph_attribute hr__with_int(const char *name, int64_t number) {
-  return (hr_graph_attribute){.name = name, .value = {.kind = HR_ATTRIBUTE_INT, .value = {.integer = number}}};
-}
-static inline hr_graph_attribute hr__with_flag(const char *name, bool flag) {
-  return (hr_graph_attribute){.name = name, .value = {.kind = HR_ATTRIBUTE_FLAG, .value = {.integer = flag}}};
-}
-static inline hr_graph_attribute hr__with_real(const char *name, double number) {
-  return (hr_graph_attribute){.name = name,
-                              .value = {.kind = HR_ATTRIBUTE_REAL, .value = {.number = hr_scalar_f64(number)}}};
-}
-static inline hr_graph_attribute hr__with_ints(const char *name, int count, const int64_t *numbers) {
-  return (hr_graph_attribute){.name = name,
-                              .value = {.kind = HR_ATTRIBUTE_INTS, .count = count, .value = {.ints = numbers}}};
-}
-static inline hr_graph_attribute hr__with_reals(const char *name, int count, const double *numbers) {
-  return (hr_graph_attribute){.name = name,
-                              .value = {.kind = HR_ATTRIBUTE_REALS, .count = count, .value = {.reals = numbers}}};
-}
-static inline hr_graph_attribute hr__with_dtype(const char *name, hr_dtype dtype) {
-  return (hr_graph_attribute){.name = name, .value = {.kind = HR_ATTRIBUTE_DTYPE, .value = {.dtype = dtype}}};
-}
-static inline hr_graph_attribute hr__with_text(const char *name, const char *text) {
-  return (hr_graph_attribute){.name = name, .value = {.kind = HR_ATTRIBUTE_TEXT, .value = {.text = text}}};
-}
-/* All integers of a value. */
-static inline hr_graph_attribute hr__with_list(const char *name, hr_value list) {
-  return (hr_graph_attribute){.name = name, .value = {.kind = HR_ATTRIBUTE_INTS}, .list = list};
-}
 
 /* x as another data type, as operator Cast does it, and the data type of a tensor. */
 hr__onnx_value hr__onnx_convert(hr__onnx_node *node, const hr__onnx_value *x, int64_t data_type);

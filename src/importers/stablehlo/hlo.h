@@ -1,0 +1,114 @@
+/* hlo.h: from the operations of a StableHLO module to functions of a graph (graph.h).
+ *
+ * A lowering (operations.def) reads the operands and attributes of an operation, adds functions to the graph, and sets
+ * the operation's results, whose dtypes and dims the caller checks against the file. Failures are kept by the graph: a
+ * function that adds returns 0 from then on, so that lowerings need few checks. The caller puts the operation's name
+ * and place in front.
+ *
+ * Functions of the module are lowered in place, at each call. Bodies of loops and branches become inner graphs
+ * (hlo_control.c).
+ */
+#ifndef HEADRACE_IMPORTERS_STABLEHLO_HLO_H_
+#define HEADRACE_IMPORTERS_STABLEHLO_HLO_H_
+
+#include "headrace/importer.h"
+#include "importers/arguments.h"
+#include "importers/stablehlo/vhlo.h"
+
+enum {
+  HR__HLO_CALLS_MAX = 64,         /* of functions in each other */
+  HR__HLO_OPS_MAX = 1 << 16,      /* that are lowered, with repetitions, and one more for each 4 bytes of the file */
+  HR__HLO_UNPACKED_MAX = 16 << 20 /* bytes of constants of less than 8 bits, which get bytes */
+};
+
+typedef struct hr__hlo_import {
+  hr__vhlo_module module;
+  hr_graph *graph;         /* to which operations are added now */
+  hr__vhlo_op **functions; /* by the number of the string that is their name; NULL: none */
+  int64_t ops_left, unpacked_left;
+  int depth; /* of regions and calls that are open */
+} hr__hlo_import;
+
+/* An operation that is lowered. */
+typedef struct hr__hlo {
+  hr__hlo_import *import;
+  hr_graph *graph;
+  const hr__vhlo_op *op;
+  hr_functional function; /* of the row */
+} hr__hlo;
+
+/* ---- operations ---- */
+
+typedef struct hr__hlo_row {
+  const char *name; /* without the version */
+  void (*lower)(hr__hlo *hlo);
+  hr_functional function;
+} hr__hlo_row;
+
+/* The row of a name; NULL: there is none. */
+const hr__hlo_row *hr__hlo_find(const char *name, size_t length);
+
+#define HR_HLO(name, lower, FUNCTION) void hr__hlo_lower_##lower(hr__hlo *hlo);
+#include "importers/stablehlo/operations.def"
+#undef HR_HLO
+
+/* ---- an operation's operands, results and attributes ---- */
+
+/* 0 after a failure; also, of tokens, without one. */
+hr_value hr__hlo_input(const hr__hlo *hlo, int index);
+/* Types in the file; zeroed if there is no such one. */
+hr__vhlo_type hr__hlo_input_type(const hr__hlo *hlo, int index);
+hr__vhlo_type hr__hlo_result_type(const hr__hlo *hlo, int index);
+/* False, with a failure, for other numbers of operands, results and regions. -1: any. */
+bool hr__hlo_expect(hr__hlo *hlo, int operands, int results, int regions);
+void hr__hlo_set(hr__hlo *hlo, int index, hr_value value);
+
+/* An attribute; INVALID_ARGUMENT if it has another kind. `otherwise` if it is missing. */
+int64_t hr__hlo_int(hr__hlo *hlo, const char *name, int64_t otherwise);
+/* Integers in place, at most HR__VHLO_PLACES_MAX; their number, -1: it is missing. */
+int hr__hlo_ints(hr__hlo *hlo, const char *name, int64_t *out_numbers);
+/* As many integers as `count`; each is `otherwise` if it is missing. False after a failure. */
+bool hr__hlo_int_list(hr__hlo *hlo, const char *name, int count, int64_t otherwise, int64_t *out_numbers);
+/* The same for dims in 0 .. rank - 1, each once. Their number; -1 after a failure. */
+int hr__hlo_axes(hr__hlo *hlo, const char *name, int rank, int64_t *out_axes);
+const char *hr__hlo_text(hr__hlo *hlo, const char *name);
+
+hr_value hr__hlo_fail(hr__hlo *hlo, hr_status_code code, const char *format, ...) HR_PRINTF(3, 4);
+#define HR__HLO_REFUSE(hlo, ...) hr__hlo_fail(hlo, HR_STATUS_UNIMPLEMENTED, __VA_ARGS__)
+#define HR__HLO_WRONG(hlo, ...) hr__hlo_fail(hlo, HR_STATUS_INVALID_ARGUMENT, __VA_ARGS__)
+bool hr__hlo_failed(const hr__hlo *hlo);
+
+/* ---- adding functions ---- */
+
+#define ADD(hlo, NAME, ...) hr_graph_add((hlo)->graph, HR_FUNCTIONAL_##NAME, __VA_ARGS__)
+/* A function without attributes. */
+#define PLAIN 0, NULL
+#define CALL(hlo, NAME, ...) hr_graph_add((hlo)->graph, HR_FUNCTIONAL_##NAME, IN(__VA_ARGS__), PLAIN)
+
+hr_value hr__hlo_number(hr__hlo *hlo, double number);
+hr_value hr__hlo_whole(hr__hlo *hlo, int64_t number);
+hr_value hr__hlo_cast(hr__hlo *hlo, hr_value x, hr_dtype dtype);
+hr_value hr__hlo_reshape(hr__hlo *hlo, hr_value x, int rank, const int64_t *dims);
+hr_value hr__hlo_permute(hr__hlo *hlo, hr_value x, int rank, const int64_t *axes);
+hr_value hr__hlo_broadcast(hr__hlo *hlo, hr_value x, int rank, const int64_t *dims);
+/* A number everywhere. */
+hr_value hr__hlo_full(hr__hlo *hlo, hr_scalar number, hr_dtype dtype, int rank, const int64_t *dims);
+/* A constant of a tensor attribute (hlo_constant.c). */
+hr_value hr__hlo_constant(hr__hlo *hlo, int attribute);
+
+/* ---- regions ---- */
+
+/* Adds a region's operations to the graph, for these arguments; sets as many results as its return has, at most
+ * `room`. Their number; -1 after a failure. Types of arguments are the caller's to check: those of the file may be of
+ * one element each, of which the arguments have many. */
+int hr__hlo_inline(hr__hlo *hlo, const hr__vhlo_region *region, int argument_count, const hr_value *arguments, int room,
+                   hr_value *out_results, bool checks_types);
+/* The same with the operation's operands and results. */
+void hr__hlo_return(hr__hlo *hlo, const hr__vhlo_region *region);
+/* The same with the function that an attribute names. */
+void hr__hlo_call(hr__hlo *hlo, const char *attribute);
+/* Lowers all operations of a region in the import's graph; *out_return is its last one. */
+HR_MUST_USE hr_status hr__hlo_run(hr__hlo_import *import, const hr__vhlo_region *region, bool checks_types,
+                                  const hr__vhlo_op **out_return);
+
+#endif

@@ -1,0 +1,88 @@
+/* hlo_constant.c: constants. Those with one element for all become numbers, which kernels have as arguments. */
+#include "base/allocator.h"
+#include "graph/graph_node.h"
+#include "headrace/array.h"
+#include "importers/stablehlo/hlo.h"
+
+static int64_t count_of(const hr__vhlo_type *type) {
+  int64_t count = 1;
+  for (int d = 0; d < type->rank; ++d) {
+    count *= type->dims[d];
+  }
+  return count;
+}
+
+static hr_value add_elements(hr__hlo *hlo, const hr__vhlo_type *type, const void *elements) {
+  hr_type wanted = {.dtype = type->dtype, .rank = type->rank};
+  memcpy(wanted.dims, type->dims, sizeof wanted.dims);
+  return hr_graph_constant(hlo->graph, &wanted, elements);
+}
+
+/* One bit for each element, the first in the lowest one. */
+static hr_value add_flags(hr__hlo *hlo, const hr__vhlo_type *type, hr__span bytes, int64_t count) {
+  if (bytes.size != ((size_t)count + 7) / 8) {
+    return HR__HLO_WRONG(hlo, "a constant of %lld flags has %zu bytes", (long long)count, bytes.size);
+  }
+  if (count > hlo->import->unpacked_left) {
+    return hr__hlo_fail(hlo, HR_STATUS_RESOURCE_EXHAUSTED, "constants have more than %d flags", HR__HLO_UNPACKED_MAX);
+  }
+  hlo->import->unpacked_left -= count;
+  bool *flags = hr_malloc((size_t)count + 1);
+  if (flags == NULL) {
+    return hr__hlo_fail(hlo, HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a constant");
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    flags[i] = (bytes.data[i / 8] >> (i % 8)) & 1;
+  }
+  hr_value value = add_elements(hlo, type, flags);
+  hr_free(flags);
+  return value;
+}
+
+static hr_value add_constant(hr__hlo *hlo, int attribute) {
+  hr__vhlo_type type;
+  hr__span bytes;
+  if (!hr__vhlo_tensor(&hlo->import->module, attribute, &type, &bytes)) {
+    return HR__HLO_REFUSE(hlo, "the elements of a constant are no tensor");
+  }
+  int64_t count = count_of(&type);
+  size_t size = hr_dtype_size(type.dtype);
+  bool is_flag = type.dtype == HR_DTYPE_BOOL;
+  if (size == 0 || count < 0) {
+    return HR__HLO_REFUSE(hlo, "a constant of type %d", type.code);
+  }
+  bool is_splat = bytes.size == size && (!is_flag || count == 1 || bytes.data[0] == 0 || bytes.data[0] == 0xff);
+  if (is_splat) {
+    bool flag = bytes.data[0] != 0;
+    hr_scalar number = hr_scalar_of(type.dtype, is_flag ? (const void *)&flag : bytes.data);
+    return hr__hlo_full(hlo, number, type.dtype, type.rank, type.dims);
+  }
+  if (is_flag) {
+    return add_flags(hlo, &type, bytes, count);
+  }
+  if ((uint64_t)count > bytes.size || bytes.size != (uint64_t)count * size) {
+    return HR__HLO_WRONG(hlo, "a constant of %lld elements has %zu bytes", (long long)count, bytes.size);
+  }
+  return add_elements(hlo, &type, bytes.data);
+}
+
+/* Elements are there once for each graph. */
+hr_value hr__hlo_constant(hr__hlo *hlo, int attribute) {
+  if (attribute < 0) {
+    return HR__HLO_WRONG(hlo, "a constant without elements");
+  }
+  hr__vhlo_entry *entry = &hlo->import->module.attributes[attribute];
+  if (entry->graph != hlo->graph || entry->value == 0) {
+    bool is_shared = entry->value != 0 && hr__graph_node_of(entry->graph, entry->value)->kind == HR__NODE_CONSTANT;
+    entry->value = is_shared ? hr__graph_share_constant(hlo->graph, hr__graph_node_of(entry->graph, entry->value))
+                             : add_constant(hlo, attribute);
+    entry->graph = hlo->graph;
+  }
+  return entry->value;
+}
+
+void hr__hlo_lower_constant(hr__hlo *hlo) {
+  if (hr__hlo_expect(hlo, 0, 1, -1)) {
+    hr__hlo_set(hlo, 0, hr__hlo_constant(hlo, hr__vhlo_find(&hlo->import->module, hlo->op, "value")));
+  }
+}

@@ -1,0 +1,155 @@
+/* hlo_import.c: a module's main function as a graph. */
+#include "base/allocator.h"
+#include "base/disk_file.h"
+#include "importers/stablehlo/hlo.h"
+
+#define WRONG(...) hr_status_make(HR_STATUS_INVALID_ARGUMENT, __VA_ARGS__)
+
+static bool is_function(const hr__vhlo_op *op) {
+  return strcmp(op->name->dialect, "vhlo") == 0 && strcmp(op->name->name, "func_v1") == 0;
+}
+
+/* The region of the module. */
+static const hr__vhlo_region *body_of(const hr__vhlo_module *module) {
+  const hr__vhlo_region *top = &module->top;
+  return top->op_count == 1 && top->ops[0].region_count == 1 ? &top->ops[0].regions[0] : NULL;
+}
+
+/* Function main, or the only one. */
+static hr_status find_main(const hr__vhlo_module *module, hr__vhlo_op **functions, hr__vhlo_op **out_main) {
+  const hr__vhlo_region *body = body_of(module);
+  int count = 0;
+  for (int i = 0; body != NULL && i < body->op_count; ++i) {
+    hr__vhlo_op *op = &body->ops[i];
+    int name = is_function(op) ? hr__vhlo_string(module, hr__vhlo_find(module, op, "sym_name")) : -1;
+    if (name < 0 || op->region_count != 1) {
+      continue;
+    }
+    if (functions != NULL) {
+      functions[name] = op;
+    }
+    bool is_main = strcmp(module->strings[name], "main") == 0;
+    *out_main = is_main || count == 0 ? op : *out_main;
+    count = is_main ? INT32_MIN : count + 1;
+  }
+  return count == 1 || count < 0 ? HR_OK : WRONG("%d functions, and none of them is main", count);
+}
+
+static hr_status add_input(hr__hlo_import *import, int index, hr__vhlo_value *argument) {
+  hr__vhlo_type type;
+  char name[32];
+  bool is_known = hr__vhlo_type_of(&import->module, argument->type, &type);
+  if (!is_known || (!type.is_token && type.dtype == HR_DTYPE_NONE)) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "input %d has a type (%d) that is not supported", index, type.code);
+  }
+  if (type.is_token) {
+    return HR_OK;
+  }
+  hr_type wanted = {.dtype = type.dtype, .rank = type.rank};
+  for (int d = 0; d < type.rank; ++d) {
+    if (type.dims[d] < 0) {
+      return hr_status_make(HR_STATUS_UNIMPLEMENTED, "dim %d of input %d has no size: export the program for some", d,
+                            index);
+    }
+    wanted.dims[d] = type.dims[d];
+  }
+  snprintf(name, sizeof name, "arg%d", index);
+  argument->value = hr_graph_input(import->graph, name, &wanted);
+  return hr_graph_status(import->graph);
+}
+
+static hr_status add_outputs(hr__hlo_import *import, const hr__vhlo_op *end) {
+  for (int i = 0; i < end->operand_count; ++i) {
+    char name[32];
+    hr__vhlo_type type;
+    bool is_token = hr__vhlo_type_of(&import->module, end->operands[i]->type, &type) && type.is_token;
+    if (!is_token) {
+      snprintf(name, sizeof name, "result%d", i);
+      hr_graph_output(import->graph, name, end->operands[i]->value);
+    }
+  }
+  return hr_graph_status(import->graph);
+}
+
+static hr_status import_main(hr__hlo_import *import, hr__vhlo_op *function) {
+  const hr__vhlo_region *region = &function->regions[0];
+  const hr__vhlo_op *end = NULL;
+  function->is_open = true;
+  for (int i = 0; i < region->argument_count; ++i) {
+    HR_RETURN_IF_ERROR(add_input(import, i, &region->arguments[i]));
+  }
+  HR_RETURN_IF_ERROR(hr__hlo_run(import, region, true, &end));
+  return add_outputs(import, end);
+}
+
+static hr_status import_module(hr__hlo_import *import) {
+  hr__vhlo_module *module = &import->module;
+  hr__vhlo_op *function = NULL;
+  import->functions = hr__vhlo_array(module, (size_t)module->string_count, sizeof *import->functions);
+  if (import->functions == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for its functions");
+  }
+  HR_RETURN_IF_ERROR(find_main(module, import->functions, &function));
+  HR_RETURN_IF_ERROR(hr_graph_create(&import->graph));
+  return import_main(import, function);
+}
+
+hr_status hr_stablehlo_open_bytes(const char *name, const void *bytes, size_t size, hr_graph **out_graph) {
+  hr__hlo_import import = {.ops_left = HR__HLO_OPS_MAX + (int64_t)(size / 4), .unpacked_left = HR__HLO_UNPACKED_MAX};
+  hr_status status = hr__vhlo_read((hr__span){bytes, size}, &import.module);
+  status = status == HR_OK ? import_module(&import) : status;
+  hr__vhlo_fini(&import.module);
+  if (status == HR_OK) {
+    *out_graph = import.graph;
+  } else {
+    hr_graph_release(import.graph);
+  }
+  return hr_status_annotate(status, "%s", name);
+}
+
+hr_status hr_stablehlo_open(const char *path, hr_graph **out_graph) {
+  void *bytes = NULL;
+  size_t size = 0;
+  HR_RETURN_IF_ERROR(hr_status_annotate(hr__disk_map(path, &bytes, &size), "%s", path));
+  hr_status status = hr_stablehlo_open_bytes(path, bytes, size, out_graph);
+  hr__disk_unmap(bytes, size);
+  return status;
+}
+
+bool hr_stablehlo_is_one(const void *bytes, size_t size) {
+  return hr__vhlo_is_file((hr__span){bytes, size});
+}
+
+/* ---- donated inputs ---- */
+
+static int donation_of(const hr__vhlo_module *module, int dictionary) {
+  int64_t number;
+  if (hr__vhlo_int(module, hr__vhlo_dictionary(module, dictionary, "tf.aliasing_output"), &number)) {
+    return number >= 0 && number < HR_GRAPH_OUTPUTS_MAX ? (int)number : HR_STABLEHLO_KEPT;
+  }
+  bool is_donor = hr__vhlo_int(module, hr__vhlo_dictionary(module, dictionary, "jax.buffer_donor"), &number);
+  return is_donor && number != 0 ? HR_STABLEHLO_ANY : HR_STABLEHLO_KEPT;
+}
+
+static hr_status read_donations(const hr__vhlo_module *module, int input_count, int *out_outputs) {
+  hr__vhlo_op *function = NULL;
+  HR_RETURN_IF_ERROR(find_main(module, NULL, &function));
+  int *dictionaries = hr_calloc((size_t)input_count + 1, sizeof *dictionaries);
+  if (dictionaries == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %d inputs", input_count);
+  }
+  int count = hr__vhlo_list(module, hr__vhlo_find(module, function, "arg_attrs"), input_count, dictionaries);
+  for (int i = 0; i < input_count; ++i) {
+    out_outputs[i] = i < count ? donation_of(module, dictionaries[i]) : HR_STABLEHLO_KEPT;
+  }
+  hr_free(dictionaries);
+  return HR_OK;
+}
+
+hr_status hr_stablehlo_donations(const void *bytes, size_t size, int input_count, int *out_outputs) {
+  hr__vhlo_module module;
+  hr_status status = hr__vhlo_read((hr__span){bytes, size}, &module);
+  status = status == HR_OK ? read_donations(&module, input_count, out_outputs) : status;
+  hr__vhlo_fini(&module);
+  return status;
+}

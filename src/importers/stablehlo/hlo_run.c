@@ -1,0 +1,224 @@
+/* hlo_run.c: lowers the operations of regions and functions, and checks their results. */
+#include "base/allocator.h"
+#include "graph/graph_node.h"
+#include "importers/stablehlo/hlo.h"
+
+static bool is_named(const hr__vhlo_op *op, const char *dialect, const char *name) {
+  return strcmp(op->name->dialect, dialect) == 0 && strcmp(op->name->name, name) == 0;
+}
+
+/* "add" of "add_v1". */
+static size_t length_of(const char *name) {
+  const char *end = strrchr(name, '_');
+  return end != NULL && end[1] == 'v' ? (size_t)(end - name) : strlen(name);
+}
+
+/* ---- results ---- */
+
+static void describe(hr_text *text, hr_dtype dtype, int rank, const int64_t *dims) {
+  hr_text_printf(text, "%s[", hr_dtype_name(dtype));
+  for (int d = 0; d < rank; ++d) {
+    hr_text_printf(text, "%s%lld", d > 0 ? "," : "", (long long)dims[d]);
+  }
+  hr_text_append(text, "]");
+}
+
+static hr_status wrong_result(int index, const hr_type *got, const hr__vhlo_type *wanted) {
+  hr_text text = {0};
+  describe(&text, got->dtype, got->rank, got->dims);
+  hr_text_append(&text, ", the file has ");
+  describe(&text, wanted->dtype, wanted->rank, wanted->dims);
+  hr_status status = hr_status_make(HR_STATUS_INVALID_ARGUMENT, "result %d is %s", index, hr_text_chars(&text));
+  hr_text_fini(&text);
+  return status;
+}
+
+/* Dims that the file or the graph does not have as numbers fit all others. */
+static bool fits(const hr_type *got, const hr__vhlo_type *wanted) {
+  if (got->dtype != wanted->dtype || got->rank != wanted->rank) {
+    return false;
+  }
+  for (int d = 0; d < got->rank; ++d) {
+    if (got->dims[d] != wanted->dims[d] && got->dims[d] >= 0 && wanted->dims[d] >= 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static hr_status check_results(const hr__hlo *hlo) {
+  for (int i = 0; i < hlo->op->result_count; ++i) {
+    hr__vhlo_type wanted;
+    hr_type got;
+    const hr__vhlo_value *result = &hlo->op->results[i];
+    bool is_known = hr__vhlo_type_of(&hlo->import->module, result->type, &wanted);
+    if (!is_known || wanted.is_token) {
+      continue;
+    }
+    if (result->value == 0) {
+      return hr_status_make(HR_STATUS_UNIMPLEMENTED, "result %d has no value", i);
+    }
+    HR_RETURN_IF_ERROR(hr_graph_type(hlo->graph, result->value, &got));
+    if (!fits(&got, &wanted)) {
+      return wrong_result(i, &got, &wanted);
+    }
+  }
+  return HR_OK;
+}
+
+/* ---- operations ---- */
+
+/* The results are the operands. */
+static void pass(hr__hlo *hlo) {
+  if (hr__hlo_expect(hlo, hlo->op->result_count, -1, -1)) {
+    for (int i = 0; i < hlo->op->result_count; ++i) {
+      hr__hlo_set(hlo, i, hr__hlo_input(hlo, i));
+    }
+  }
+}
+
+/* One device has all of each tensor. */
+static void lower_sharding(hr__hlo *hlo) {
+  if (is_named(hlo->op, "sdy", "mesh")) {
+    return;
+  }
+  if (is_named(hlo->op, "sdy", "manual_computation") && hlo->op->region_count == 1) {
+    hr__hlo_return(hlo, &hlo->op->regions[0]);
+    return;
+  }
+  pass(hlo);
+}
+
+static void lower(hr__hlo *hlo) {
+  const hr__vhlo_name *name = hlo->op->name;
+  if (strcmp(name->dialect, "sdy") == 0) {
+    lower_sharding(hlo);
+    return;
+  }
+  if (is_named(hlo->op, "builtin", "unrealized_conversion_cast")) {
+    pass(hlo);
+    return;
+  }
+  bool is_ours = strcmp(name->dialect, "vhlo") == 0;
+  const hr__hlo_row *row = is_ours ? hr__hlo_find(name->name, length_of(name->name)) : NULL;
+  if (row == NULL) {
+    HR__HLO_REFUSE(hlo, "this operation is not supported");
+    return;
+  }
+  hlo->function = row->function;
+  row->lower(hlo);
+}
+
+/* add ("jit(f)/add" f.py:3) */
+static hr_status annotate(const hr__hlo *hlo, hr_status status) {
+  hr_text text = {0};
+  const char *name = hlo->op->name->name;
+  hr__vhlo_locate(&hlo->import->module, hlo->op->location, &text);
+  status = text.length > 0 ? hr_status_annotate(status, "%.*s (%s)", (int)length_of(name), name, hr_text_chars(&text))
+                           : hr_status_annotate(status, "%.*s", (int)length_of(name), name);
+  hr_text_fini(&text);
+  return status;
+}
+
+static hr_status lower_op(hr__hlo_import *import, const hr__vhlo_op *op, bool checks_types) {
+  hr__hlo hlo = {.import = import, .graph = import->graph, .op = op};
+  if (--import->ops_left < 0) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "the program has more than %d operations, with those of calls",
+                          HR__HLO_OPS_MAX);
+  }
+  lower(&hlo);
+  hr_status status = hr__hlo_failed(&hlo) ? hr_graph_status(import->graph) : HR_OK;
+  status = status == HR_OK && checks_types ? check_results(&hlo) : status;
+  return status == HR_OK ? HR_OK : annotate(&hlo, status);
+}
+
+static bool is_return(const hr__vhlo_op *op) {
+  return is_named(op, "vhlo", "return_v1") || is_named(op, "sdy", "return");
+}
+
+hr_status hr__hlo_run(hr__hlo_import *import, const hr__vhlo_region *region, bool checks_types,
+                      const hr__vhlo_op **out_return) {
+  if (import->depth >= HR__HLO_CALLS_MAX) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "more than %d calls and regions in each other",
+                          HR__HLO_CALLS_MAX);
+  }
+  ++import->depth;
+  hr_status status = HR_OK;
+  *out_return = NULL;
+  for (int i = 0; i < region->op_count && *out_return == NULL && status == HR_OK; ++i) {
+    if (is_return(&region->ops[i])) {
+      *out_return = &region->ops[i];
+    } else {
+      status = lower_op(import, &region->ops[i], checks_types);
+    }
+  }
+  --import->depth;
+  return status == HR_OK && *out_return == NULL
+             ? hr_status_make(HR_STATUS_INVALID_ARGUMENT, "a region without a return")
+             : status;
+}
+
+int hr__hlo_inline(hr__hlo *hlo, const hr__vhlo_region *region, int argument_count, const hr_value *arguments, int room,
+                   hr_value *out_results, bool checks_types) {
+  const hr__vhlo_op *end = NULL;
+  if (region->argument_count != argument_count) {
+    HR__HLO_WRONG(hlo, "%d arguments for a region that has %d", argument_count, region->argument_count);
+    return -1;
+  }
+  for (int i = 0; i < argument_count; ++i) {
+    region->arguments[i].value = arguments[i];
+  }
+  hr_status status = hr__hlo_run(hlo->import, region, checks_types, &end);
+  if (status != HR_OK) {
+    if (hr__hlo_failed(hlo)) { /* the graph has it, without the place inside of the region */
+      hr_status_ignore(hr_graph_take_failure(hlo->graph));
+    }
+    hr__graph_fail(hlo->graph, status);
+    return -1;
+  }
+  for (int i = 0; i < end->operand_count && i < room; ++i) {
+    out_results[i] = end->operands[i]->value;
+  }
+  return end->operand_count;
+}
+
+void hr__hlo_return(hr__hlo *hlo, const hr__vhlo_region *region) {
+  const hr__vhlo_op *op = hlo->op;
+  hr_value *values = hr_calloc((size_t)op->operand_count + (size_t)op->result_count + 1, sizeof *values);
+  if (values == NULL) {
+    hr__hlo_fail(hlo, HR_STATUS_RESOURCE_EXHAUSTED, "no memory for its values");
+    return;
+  }
+  hr_value *results = values + op->operand_count;
+  for (int i = 0; i < op->operand_count; ++i) {
+    values[i] = hr__hlo_input(hlo, i);
+  }
+  int count = hr__hlo_inline(hlo, region, op->operand_count, values, op->result_count, results, true);
+  if (count >= 0 && count != op->result_count) {
+    HR__HLO_WRONG(hlo, "%d results, expected %d", count, op->result_count);
+  }
+  for (int i = 0; i < op->result_count && count == op->result_count; ++i) {
+    hr__hlo_set(hlo, i, results[i]);
+  }
+  hr_free(values);
+}
+
+/* ---- calls ---- */
+
+void hr__hlo_call(hr__hlo *hlo, const char *attribute) {
+  hr__hlo_import *import = hlo->import;
+  int name = hr__vhlo_string(&import->module, hr__vhlo_find(&import->module, hlo->op, attribute));
+  hr__vhlo_op *function = name >= 0 ? import->functions[name] : NULL;
+  if (function == NULL || function->region_count != 1 || function->is_open) {
+    HR__HLO_WRONG(hlo, "%s %.100s", function != NULL && function->is_open ? "a call of itself by" : "no function",
+                  name >= 0 ? import->module.strings[name] : "");
+    return;
+  }
+  function->is_open = true;
+  hr__hlo_return(hlo, &function->regions[0]);
+  function->is_open = false;
+}
+
+void hr__hlo_lower_call(hr__hlo *hlo) {
+  hr__hlo_call(hlo, "callee");
+}

@@ -1,0 +1,140 @@
+/* vhlo.h: a StableHLO portable artifact: MLIR bytecode of versions 0 to 6 with VHLO's operations, types and attributes.
+ *
+ * A module borrows from the file's bytes, which outlive it. Reading checks all numbers of strings, types, attributes
+ * and values, and all sizes; whether an attribute is of the right kind is checked when it is read. Memory is at most
+ * HR__VHLO_BYTES_MAX and the size of the file. Types and attributes of other dialects are skipped.
+ *
+ * Values of a region that is not isolated get their numbers behind those reserved by the regions around it.
+ *
+ * Threads: one at a time.
+ */
+#ifndef HEADRACE_IMPORTERS_STABLEHLO_VHLO_H_
+#define HEADRACE_IMPORTERS_STABLEHLO_VHLO_H_
+
+#include "base/arena.h"
+#include "base/text.h"
+#include "headrace/graph.h"
+#include "importers/stablehlo/bytecode.h"
+
+enum {
+  HR__VHLO_BYTES_MAX = 40 << 20,
+  HR__VHLO_DEPTH_MAX = 64,      /* of regions, types, attributes and locations in each other */
+  HR__VHLO_ITEMS_MAX = 1 << 20, /* strings, types, attributes, operations, values: of each */
+  HR__VHLO_PLACES_MAX = 64      /* integers of an attribute that is read */
+};
+
+/* Codes of types in the file. */
+typedef enum hr__vhlo_code {
+  HR__VHLO_BOOL = 0,
+  HR__VHLO_COMPLEX = 1,
+  HR__VHLO_FUNCTION = 8,
+  HR__VHLO_INDEX = 9,
+  HR__VHLO_SI4 = 10,
+  HR__VHLO_UI4 = 15,
+  HR__VHLO_TENSOR = 20,
+  HR__VHLO_TENSOR_ENCODED = 21,
+  HR__VHLO_TOKEN = 22,
+  HR__VHLO_TUPLE = 23,
+  HR__VHLO_SI2 = 31,
+  HR__VHLO_UI2 = 32
+} hr__vhlo_code;
+
+/* A type: that of a tensor, a token, or an element alone (rank 0). */
+typedef struct hr__vhlo_type {
+  bool is_token;
+  int code;       /* of an element */
+  hr_dtype dtype; /* of an element; NONE: it has none. Those of 2 and 4 bits have one of 8 bits */
+  int rank;
+  int64_t dims[HR_RANK_MAX]; /* -1: not known */
+} hr__vhlo_type;
+
+typedef struct hr__vhlo_name {
+  const char *dialect, *name; /* "vhlo", "add_v1" */
+  const char *properties;     /* NULL: none (vhlo.def) */
+} hr__vhlo_name;
+
+typedef struct hr__vhlo_entry {
+  hr__span bytes;
+  const char *dialect;
+  bool is_custom;        /* else text */
+  hr_value value;        /* of a constant's elements in `graph` */
+  const hr_graph *graph; /* NULL: none */
+} hr__vhlo_entry;
+
+typedef struct hr__vhlo_op hr__vhlo_op;
+
+typedef struct hr__vhlo_value {
+  int type;              /* its number */
+  int region;            /* the number of the region that has it */
+  const hr__vhlo_op *op; /* that has it as its result; NULL: an argument */
+  hr_value value;        /* in the graph to which its region is lowered now; 0: none */
+} hr__vhlo_value;
+
+/* A region of at most one block. Regions inside have the numbers from `number` + 1 to `end` - 1. */
+typedef struct hr__vhlo_region {
+  int number, end;
+  int argument_count, op_count;
+  hr__vhlo_value *arguments;
+  hr__vhlo_op *ops;
+} hr__vhlo_region;
+
+struct hr__vhlo_op {
+  const hr__vhlo_name *name;
+  int location, dictionary; /* attributes; dictionary -1: none */
+  int operand_count, result_count, region_count;
+  hr__span properties;
+  hr__vhlo_value **operands, *results;
+  hr__vhlo_region *regions;
+  bool is_open; /* a function that is being lowered */
+};
+
+typedef struct hr__vhlo_module {
+  hr_arena arena;
+  size_t room; /* bytes that the arena may still get */
+  int version;
+  const char *producer;
+  int string_count, dialect_count, name_count, attribute_count, type_count, property_count;
+  const char **strings;
+  size_t *lengths; /* of strings, without the zero at the end */
+  const char **dialects;
+  hr__vhlo_name *names;
+  hr__vhlo_entry *attributes, *types;
+  hr__span *properties;
+  int op_count, value_count, region_count;
+  hr__vhlo_region top;
+} hr__vhlo_module;
+
+/* True for the first bytes of such a file. */
+bool hr__vhlo_is_file(hr__span bytes);
+/* Reads a module. DATA_LOSS, UNIMPLEMENTED or RESOURCE_EXHAUSTED on failure. Call hr__vhlo_fini in any case. */
+HR_MUST_USE hr_status hr__vhlo_read(hr__span bytes, hr__vhlo_module *out_module);
+void hr__vhlo_fini(hr__vhlo_module *module);
+/* A zeroed array of the module, or NULL. */
+void *hr__vhlo_array(hr__vhlo_module *module, size_t count, size_t size);
+/* Reads the module's operations (vhlo_operations.c). */
+HR_MUST_USE hr_status hr__vhlo_read_operations(hr__vhlo_module *module, hr__span section);
+
+/* ---- types and attributes; numbers may be out of range, and then nothing is found ---- */
+
+bool hr__vhlo_type_of(const hr__vhlo_module *module, int type, hr__vhlo_type *out_type);
+/* The attribute of a name; -1: there is none. */
+int hr__vhlo_find(const hr__vhlo_module *module, const hr__vhlo_op *op, const char *name);
+/* The attribute of a name in a dictionary; -1: there is none. */
+int hr__vhlo_dictionary(const hr__vhlo_module *module, int dictionary, const char *name);
+/* An integer, a flag or the number of an enumerator. */
+bool hr__vhlo_int(const hr__vhlo_module *module, int attribute, int64_t *out_number);
+bool hr__vhlo_real(const hr__vhlo_module *module, int attribute, double *out_number);
+/* A text, without zeros inside; NULL: it is none. */
+const char *hr__vhlo_text(const hr__vhlo_module *module, int attribute);
+/* The number of a text among the module's strings; -1: it is none. */
+int hr__vhlo_string(const hr__vhlo_module *module, int attribute);
+/* The attributes of an array: their number, of which `room` are set; -1: it is no array. */
+int hr__vhlo_list(const hr__vhlo_module *module, int attribute, int room, int *out_attributes);
+/* The integers of an array or a tensor, at most PLACES_MAX; -1: it is none, or has more. */
+int hr__vhlo_ints(const hr__vhlo_module *module, int attribute, int64_t *out_numbers);
+/* A tensor's type and bytes: of all elements, or of one for all. */
+bool hr__vhlo_tensor(const hr__vhlo_module *module, int attribute, hr__vhlo_type *out_type, hr__span *out_bytes);
+/* Appends "name" (file.py:12:3), or as much of it as the file has. */
+void hr__vhlo_locate(const hr__vhlo_module *module, int location, hr_text *text);
+
+#endif
