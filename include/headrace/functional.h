@@ -510,10 +510,11 @@ typedef enum hr_functional {
    * with weight [C, O / groups, ..]; before, after: elements of the result that are removed at each side, negative
    * numbers: zeros that are added */
   HR_FUNCTIONAL_CONV_TRANSPOSE,
-  /* attention(q, k, v, mask?, causal=false, scale=0, offset=0, soft_cap=0): softmax(scale q k^T + mask) v of q [B,
-   * H, L, E], k [B, G, S, E], v [B, G, S, V], H a multiple of G: head h has the keys of h / (H / G); a bool mask
-   * selects; without scale 1 / sqrt(E); causal: keys up to the query's number plus offset, the number of keys of
-   * earlier calls; soft_cap above 0: scores are soft_cap * tanh(scores / soft_cap) */
+  /* attention(q, k, v, mask?, causal=false, scale=0, offset=0, soft_cap=0, hidden=0): softmax(scale q k^T + mask) v
+   * of q [B, H, L, E], k [B, G, S, E], v [B, G, S, V], H a multiple of G: head h has the keys of h / (H / G); a bool
+   * mask selects; without scale 1 / sqrt(E); causal: keys up to the query's number plus offset, the number of keys
+   * of earlier calls; soft_cap above 0: scores are soft_cap * tanh(scores / soft_cap); hidden: the score that a bool
+   * mask gives, and queries without a visible key give NaN, without it 0 */
   HR_FUNCTIONAL_ATTENTION,
 
   /* ---- Fourier transforms: sums of x[n] exp(-2 pi i n k / N); norm: which direction has 1 / N ---- */

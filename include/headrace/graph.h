@@ -208,15 +208,16 @@ HR_API const char *hr_graph_symbol_name(const hr_graph *graph, int index);
  * - without operations that no output needs,
  * - with one operation in place of several equal ones,
  * - with constants in place of what a stream can compute of constants (stream NULL: of small integers alone). It waits
- *   for the stream.
+ *   for the stream,
+ * - with one attention in place of its products, scale, mask and softmax, which changes last bits.
  *
  * Values keep their names. Values of gradients stay as they are. The caller owns one reference. Fails with the graph's
  * own failure. */
 HR_API HR_MUST_USE hr_status hr_graph_simplify(const hr_graph *graph, hr_stream *stream, hr_graph **out_graph);
 
-/* A graph whose products, convolutions and attention of f32 have factors, masks and results that are rounded to bf16 or
- * f16; sums are f32. Inputs, outputs and all other operations stay as they are. Of inner graphs, too. The caller owns
- * one reference. */
+/* A graph whose products, convolutions and attention of f32 have factors and results that are rounded to bf16 or f16;
+ * sums are f32. Attention is joined first, as by hr_graph_simplify. Inputs, outputs and all other operations stay as
+ * they are. Of inner graphs, too. The caller owns one reference. */
 HR_API HR_MUST_USE hr_status hr_graph_round_products(const hr_graph *graph, hr_dtype dtype, hr_graph **out_graph);
 
 /* Another graph with the same operations: with some of the outputs and the inputs that they need, or for other types of

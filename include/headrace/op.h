@@ -321,7 +321,8 @@ typedef enum hr_op {
                                          */
   HR_OP_ATTENTION,                      /* in: q [B, H, L, E], k [B, H, S, E], v [B, H, S, V], mask? (bool or added;
                                          * broadcast to [B, H, L, S]); ints: causal; scalars: scale, and with dropout p,
-                                         * seed, offset; out: y, log-sum-exp? [B, H, L] */
+                                         * seed, offset, or the score of what a bool mask hides (then rows of -inf give
+                                         * NaN, else 0); out: y, log-sum-exp? [B, H, L] */
   HR_OP_ATTENTION_BACKWARD,             /* in: dy, q, k, v, mask?, y, log-sum-exp; ints: causal; scalars: as attention;
                                          * out: dq?, dk?, dv?, dmask? */
   HR_OP_ADAM,                           /* in: n gradients, n steps (f32, already advanced), lr? tensor, gradient

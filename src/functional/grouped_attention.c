@@ -9,7 +9,7 @@
 #include "functional/formula.h"
 
 enum { Q, K, V, MASK, INPUTS };
-enum { CAUSAL, SCALE, OFFSET, SOFT_CAP };
+enum { CAUSAL, SCALE, OFFSET, SOFT_CAP, HIDDEN };
 
 typedef struct heads {
   int64_t groups, shared; /* heads of k; heads of q for each */
@@ -120,10 +120,16 @@ static double scale_of(const hr__function_call *c) {
   return hr__given_attribute(c, SCALE) != NULL ? hr_scalar_as_f64(&given) : 1 / sqrt((double)width);
 }
 
+static bool has_hidden(const hr__function_call *c) {
+  return hr__given_attribute(c, HIDDEN) != NULL;
+}
+
 static const hr_tensor *by_row(hr__formula *f, const hr_tensor *const inputs[INPUTS], bool is_causal, double scale) {
   const int64_t ints[1] = {is_causal};
-  hr_scalar number = hr_scalar_f64(scale);
-  hr_attrs attrs = {.int_count = 1, .scalar_count = 1, .ints = ints, .scalars = &number};
+  bool is_exact = has_hidden(f->call);
+  const hr_scalar numbers[2] = {hr_scalar_f64(scale),
+                                is_exact ? hr__real_attribute(f->call, HIDDEN) : hr_scalar_f64(0)};
+  hr_attrs attrs = {.int_count = 1, .scalar_count = is_exact ? 2 : 1, .ints = ints, .scalars = numbers};
   return hr__step(f, HR_OP_ATTENTION, &attrs, inputs[MASK] != NULL ? 4 : 3, inputs, HR_DTYPE_NONE);
 }
 
@@ -146,6 +152,9 @@ hr_status hr__emit_attention(const hr__function_call *c) {
   double cap = hr_scalar_as_f64(&given), scale = scale_of(c);
   bool is_row = !(cap > 0) && offset == 0 && !has_groups;
   HR_RETURN_IF_ERROR(is_row ? HR_OK : check_heads(c));
+  if (has_hidden(c) && (cap > 0 || offset != 0)) {
+    return HR__CALL_FAIL(c, "hidden beside %s, expected it alone", cap > 0 ? "soft_cap" : "offset");
+  }
   hr__formula f;
   hr__formula_begin(&f, c);
   if (is_row) {

@@ -3,11 +3,13 @@
  * The new graph is made node by node, from the old one's. A value by which a gradient differentiates stays as it is: it
  * is neither joined with an equal one, whose uses would count, nor folded.
  */
+#include <limits.h>
 #include <stdio.h>
 
 #include "base/hash.h"
 #include "base/text.h"
 #include "functional/functions.h"
+#include "graph/graph_attention.h"
 #include "graph/graph_node.h"
 #include "headrace/array.h"
 
@@ -37,6 +39,8 @@ typedef struct rewrite {
   hr_value *map;     /* by old value: the new one */
   bool *is_live;     /* by old node */
   uint8_t *uses;     /* by old value: IS_FIXED, IS_FACTOR and IS_READ */
+  int *joined;       /* by old node: 0, or the place in `attentions` of what stands for it, from 1 on */
+  HR_VECTOR(hr__attention) attentions;
   hr_table table;
   hr_arena arena;
   hr_text key;                   /* of the current node */
@@ -44,12 +48,32 @@ typedef struct rewrite {
   int input_count;               /* that were copied or left out */
   const void *const *variables;  /* NULL, or elements of the next variables */
   bool keeps_all;                /* copies each node */
+  bool joins;                    /* attention */
   hr_dtype products;             /* NONE, or the dtype of factors of products; see hr_graph_round_products */
   bool has_folded;
 } rewrite;
 
 static hr_status no_memory(void) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "graph: no host memory to simplify it");
+}
+
+/* ---- joined nodes ---- */
+
+static const hr__attention *joined_at(const rewrite *r, size_t node) {
+  return r->joined[node] != 0 ? &r->attentions.data[r->joined[node] - 1] : NULL;
+}
+
+/* Calls visit for each value that a node reads, or what stands for it. */
+static void each_input(const rewrite *r, size_t node, void (*visit)(void *arg, const hr_value *value), void *arg) {
+  const hr__attention *a = joined_at(r, node);
+  if (a == NULL) {
+    hr__node_each_input(&r->from->nodes.data[node], visit, arg);
+    return;
+  }
+  visit(arg, &a->q), visit(arg, &a->keys), visit(arg, &a->v);
+  if (a->mask != 0) {
+    visit(arg, &a->mask);
+  }
 }
 
 /* ---- live nodes ---- */
@@ -75,9 +99,41 @@ static void find_live(rewrite *r) {
     bool is_source = node->kind == HR__NODE_INPUT || node->kind == HR__NODE_VARIABLE;
     r->is_live[n] |= r->keeps_all || (chosen == NULL && is_source);
     if (r->is_live[n]) {
-      hr__node_each_input(node, mark_live, r);
+      each_input(r, n, mark_live, r);
     }
   }
+}
+
+static void count_read(void *arg, const hr_value *value) {
+  int *reads = arg;
+  reads[*value] += reads[*value] < INT_MAX;
+}
+
+/* Attention among live nodes; then its parts do not live any more. */
+static hr_status find_joined(rewrite *r) {
+  int *reads = r->joins ? hr_calloc(r->from->values.count, sizeof *reads) : NULL;
+  hr__known search = {.graph = r->from, .steps = HR__KNOWN_STEPS};
+  bool is_right = reads != NULL || !r->joins;
+  for (size_t n = 0; reads != NULL && n < r->from->nodes.count; ++n) {
+    if (r->is_live[n]) {
+      hr__node_each_input(&r->from->nodes.data[n], count_read, reads);
+    }
+  }
+  for (size_t i = 0; reads != NULL && i < r->from->outputs.count; ++i) {
+    count_read(reads, &r->from->outputs.data[i].value);
+  }
+  for (size_t i = 0; reads != NULL && i < r->from->assigned.count; ++i) {
+    count_read(reads, &r->from->assigned.data[i]);
+  }
+  for (size_t n = 0; is_right && reads != NULL && n < r->from->nodes.count; ++n) {
+    hr__attention found;
+    if (r->is_live[n] && hr__graph_find_attention(&search, reads, &r->from->nodes.data[n], &found)) {
+      is_right = hr_vector_push(&r->attentions, found);
+      r->joined[n] = (int)r->attentions.count;
+    }
+  }
+  hr_free(reads);
+  return is_right ? HR_OK : no_memory();
 }
 
 /* ---- uses ---- */
@@ -106,11 +162,11 @@ static void find_uses(rewrite *r) {
     const hr__node *node = &r->from->nodes.data[n];
     use reader = {r, node->kind == HR__NODE_CONSTANT || node->kind == HR__NODE_NUMBER || node->kind == HR__NODE_CALL,
                   IS_READ};
-    hr__node_each_input(node, note_fixed, &reader);
-    bool is_product = node->kind == HR__NODE_CALL && node->function == HR_FUNCTIONAL_MATMUL;
+    each_input(r, n, note_fixed, &reader);
+    bool is_product = node->kind == HR__NODE_CALL && node->function == HR_FUNCTIONAL_MATMUL && r->joined[n] == 0;
     reader.kind = is_product && !reader.is_fixed ? IS_FACTOR : IS_READ;
     if (r->is_live[n]) {
-      hr__node_each_input(node, note_use, &reader);
+      each_input(r, n, note_use, &reader);
     }
     for (int i = 0; i < node->result_count; ++i) {
       r->uses[node->first + i] |= reader.is_fixed ? IS_FIXED : 0;
@@ -373,11 +429,27 @@ static hr_value convert(rewrite *r, hr_value x, hr_dtype dtype) {
 
 static hr_status copy_rounded(rewrite *r, const hr__node *node, hr_value *inputs, hr_value *out_first) {
   for (int i = 0; i < node->input_count; ++i) {
-    bool is_mask = inputs[i] != 0 && hr__graph_value_of(r->from, node->inputs[i])->facts->dtype == HR_DTYPE_BOOL;
+    bool is_mask = i == 3 && node->function == HR_FUNCTIONAL_ATTENTION;
     inputs[i] = inputs[i] != 0 && !is_mask ? convert(r, inputs[i], r->products) : inputs[i];
   }
   HR_RETURN_IF_ERROR(copy_call(r, r->to, node, inputs, out_first));
   *out_first = convert(r, *out_first, HR_DTYPE_F32);
+  return hr_graph_status(r->to);
+}
+
+/* ---- attention ---- */
+
+/* The operation in place of a node, with rounded factors if the rewrite rounds products. */
+static hr_status add_attention(rewrite *r, const hr__attention *old, hr_value *out_first) {
+  bool is_f32 = hr__graph_value_of(r->from, old->q)->facts->dtype == HR_DTYPE_F32;
+  bool rounds = r->products != HR_DTYPE_NONE && is_f32;
+  hr__attention a = *old;
+  a.q = r->map[a.q], a.keys = r->map[a.keys], a.v = r->map[a.v], a.mask = r->map[a.mask];
+  if (rounds) {
+    a.q = convert(r, a.q, r->products), a.keys = convert(r, a.keys, r->products), a.v = convert(r, a.v, r->products);
+  }
+  *out_first = hr__graph_add_attention(r->to, &a);
+  *out_first = rounds ? convert(r, *out_first, HR_DTYPE_F32) : *out_first;
   return hr_graph_status(r->to);
 }
 
@@ -571,6 +643,11 @@ static hr_status join_or_copy(rewrite *r, const hr__node *node) {
 }
 
 static hr_status rewrite_node(rewrite *r, const hr__node *node) {
+  const hr__attention *attention = joined_at(r, (size_t)(node - r->from->nodes.data));
+  if (attention != NULL) {
+    HR_RETURN_IF_ERROR(add_attention(r, attention, &r->map[node->first]));
+    return name_results(r, node);
+  }
   bool is_fixed = r->keeps_all || r->change != NULL || is_watched(r, node);
   if (!is_fixed && is_known_number(r, node)) {
     HR_RETURN_IF_ERROR(fold_numbers(r, node));
@@ -610,6 +687,11 @@ static hr_status copy_outputs(rewrite *r) {
 static hr_status rewrite_all(rewrite *r) {
   HR_RETURN_IF_ERROR(copy_symbols(r));
   find_live(r);
+  HR_RETURN_IF_ERROR(find_joined(r));
+  if (r->attentions.count > 0) {
+    memset(r->is_live, 0, r->from->nodes.count * sizeof *r->is_live);
+    find_live(r);
+  }
   find_uses(r);
   for (size_t n = 0; n < r->from->nodes.count; ++n) {
     if (r->is_live[n]) {
@@ -626,10 +708,14 @@ static hr_status finish(rewrite *r, hr_graph **out_graph) {
   r->map = hr_calloc(r->from->values.count, sizeof *r->map);
   r->is_live = hr_calloc(r->from->nodes.count + 1, sizeof *r->is_live);
   r->uses = hr_calloc(r->from->values.count, sizeof *r->uses);
-  hr_status status = r->map != NULL && r->is_live != NULL && r->uses != NULL ? rewrite_all(r) : no_memory();
+  r->joined = hr_calloc(r->from->nodes.count + 1, sizeof *r->joined);
+  bool has_all = r->map != NULL && r->is_live != NULL && r->uses != NULL && r->joined != NULL;
+  hr_status status = has_all ? rewrite_all(r) : no_memory();
   hr_free(r->map);
   hr_free(r->uses);
   hr_free(r->is_live);
+  hr_free(r->joined);
+  hr_vector_fini(&r->attentions);
   hr_table_fini(&r->table);
   hr_arena_fini(&r->arena);
   hr_text_fini(&r->key);
@@ -676,7 +762,7 @@ hr_status hr_graph_simplify(const hr_graph *graph, hr_stream *stream, hr_graph *
   bool has_folded = false;
   hr_graph *folded = NULL;
   HR_RETURN_IF_ERROR(hr_graph_status(graph));
-  const rewrite folding = {.stream = stream}, plain = {0};
+  const rewrite folding = {.stream = stream, .joins = true}, plain = {.joins = true};
   HR_RETURN_IF_ERROR(rewrite_each(&folding, graph, &has_folded, &folded));
   if (!has_folded) {
     *out_graph = folded;
@@ -688,7 +774,7 @@ hr_status hr_graph_simplify(const hr_graph *graph, hr_stream *stream, hr_graph *
 }
 
 hr_status hr_graph_round_products(const hr_graph *graph, hr_dtype dtype, hr_graph **out_graph) {
-  const rewrite rounding = {.keeps_all = true, .products = dtype};
+  const rewrite rounding = {.keeps_all = true, .products = dtype, .joins = true};
   bool has_folded = false;
   HR_RETURN_IF_ERROR(hr_graph_status(graph));
   if (dtype != HR_DTYPE_BF16 && dtype != HR_DTYPE_F16) {

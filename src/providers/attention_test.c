@@ -98,6 +98,27 @@ HR_TEST(attention_on_views) {
   }
 }
 
+/* A row of the flags hides all keys: NaN with -infinity, and as likely as each other with a number. */
+HR_TEST(attention_with_a_score_for_what_flags_hide) {
+  static const double hidden[] = {-(double)INFINITY, -0.5, -3.4028234663852886e38};
+  for (int i = 0; i < 3; ++i) {
+    for (int mask = FLAGS; mask <= ADDED_OF_ALL; ++mask) {
+      const problem p = {2, 2, 40, 70, 3, 2, mask % 2, (mask_kind)mask, DENSE, 0, 0.5, hidden[i]};
+      op_case t = make_case(&p, HR_DTYPE_F32);
+      call c;
+      evaluate(&t, HR_DTYPE_F64);
+      make_call(&t, false, &c);
+      run_call(&c);
+      check_result(&t, Y, 3e-6);
+      check_result(&t, LSE, 3e-6);
+      make_call(&t, true, &c);
+      HR_ASSERT(!hr__attention_provider.supports(&c.program, &c.program.nodes[0]));
+      hr_program_fini(&c.program);
+      free_case(&t);
+    }
+  }
+}
+
 /* Element i of the probabilities uses the same random number as in the lowering. */
 HR_TEST(attention_drops_what_its_lowering_drops) {
   for (int64_t keys = 64; keys < 68; ++keys) {

@@ -152,7 +152,7 @@ static hr_status record_on(const hr__record_of_all *r, const char *inputs, const
 
 /* Numbers of random rows count elements from the first one of a record. */
 static bool is_random(const hr__record_of_all *r) {
-  return (r->op == HR_OP_ATTENTION || r->op == HR_OP_ATTENTION_BACKWARD) && r->attrs->scalar_count > 1;
+  return (r->op == HR_OP_ATTENTION || r->op == HR_OP_ATTENTION_BACKWARD) && r->attrs->scalar_count > 3;
 }
 
 hr_status hr__record_folded(const hr__record_of_all *r, const char *inputs, const char *outputs, bool *out_is_done) {

@@ -36,7 +36,7 @@ typedef struct problem {
   int causal;
   mask_kind mask;
   layout_kind layout;
-  double dropout, scale;
+  double dropout, scale, hidden; /* hidden: 0: none */
 } problem;
 
 typedef struct tensor {
@@ -210,11 +210,12 @@ static hr_operand reference_tensor(bench *b, hr_dtype dtype, const tensor *t) {
 }
 
 static hr_scalar scalars_of(const problem *p, int i) {
-  return i == 0 ? F64(p->scale) : i == 1 ? F64(p->dropout) : i == 2 ? I64(77) : I64(5);
+  double second = p->hidden != 0 ? p->hidden : p->dropout;
+  return i == 0 ? F64(p->scale) : i == 1 ? F64(second) : i == 2 ? I64(77) : I64(5);
 }
 
 static int scalar_count(const problem *p) {
-  return p->dropout > 0 ? 4 : 1;
+  return p->dropout > 0 ? 4 : p->hidden != 0 ? 2 : 1;
 }
 
 static void take_result(const bench *b, hr_operand x, tensor *t) {

@@ -1078,8 +1078,8 @@ def conv_general(x: _Like, weight: _Like, bias: _Like | None = None, stride: _Ax
 def conv_transpose(x: _Like, weight: _Like, stride: _Axes, before: _Axes, after: _Axes, dilation: _Axes, groups: int = 1) -> Array:
     """transposed convolution of x [N, C, ..] with weight [C, O / groups, ..]; before, after: elements of the result that are removed at each side, negative numbers: zeros that are added."""
 
-def attention(q: _Like, k: _Like, v: _Like, mask: _Like | None = None, causal: _b.bool = False, scale: float = 0, offset: int = 0, soft_cap: float = 0) -> Array:
-    """softmax(scale q k^T + mask) v of q [B, H, L, E], k [B, G, S, E], v [B, G, S, V], H a multiple of G: head h has the keys of h / (H / G); a bool mask selects; without scale 1 / sqrt(E); causal: keys up to the query's number plus offset, the number of keys of earlier calls; soft_cap above 0: scores are soft_cap * tanh(scores / soft_cap)."""
+def attention(q: _Like, k: _Like, v: _Like, mask: _Like | None = None, causal: _b.bool = False, scale: float = 0, offset: int = 0, soft_cap: float = 0, hidden: float = 0) -> Array:
+    """softmax(scale q k^T + mask) v of q [B, H, L, E], k [B, G, S, E], v [B, G, S, V], H a multiple of G: head h has the keys of h / (H / G); a bool mask selects; without scale 1 / sqrt(E); causal: keys up to the query's number plus offset, the number of keys of earlier calls; soft_cap above 0: scores are soft_cap * tanh(scores / soft_cap); hidden: the score that a bool mask gives, and queries without a visible key give NaN, without it 0."""
 
 def layer_norm(x: _Like, weight: _Like | None = None, bias: _Like | None = None, dims: int = 1, eps: float = 1e-5) -> Array:
     """(x - mean) / sqrt(variance + eps) * weight + bias over the last dims."""

@@ -343,7 +343,7 @@ HR_TEST(random_fills_cells_attention_optimizers) {
   PASS(ATTENTION, "f32[1,2,4,8] f32[1,2,5,8] f32[1,2,5,6] bool[4,5]", "f32[1,2,4,6] f32[1,2,4]", "0", 1);
   REFUSE(ATTENTION, "f32[1,2,4,8] f32[1,2,5,7] f32[1,2,5,6]", "f32[1,2,4,6]", "0", 1,
          "k has dims [1,2,5,7], expected [1,2,5,8]");
-  REFUSE(ATTENTION, "f32[1,2,4,8] f32[1,2,5,8] f32[1,2,5,6]", "f32[1,2,4,6]", "0", 2, "2 scalars, expected 1 or 4");
+  REFUSE(ATTENTION, "f32[1,2,4,8] f32[1,2,5,8] f32[1,2,5,6]", "f32[1,2,4,6]", "0", 3, "3 scalars, expected 1, 2 or 4");
   PASS(ADAM, "f32[2] f32[3] f32 f32", "f32[2] f32[3] f32[2] f32[3] f32[2] f32[3]", "0,0,0", 5);
   REFUSE(ADAM, "f32[2] f32[3] f32 f32", "f32[2] f32[3] f32[2] f32[3] f32[2] f32[4]", "0,0,0", 5,
          "a state has dims [4], expected [3]");

@@ -480,7 +480,8 @@ static hr_status check_heads(const checked *c, const hr_view *q, const hr_view *
   dims[rank - 2] = q->dims[rank - 2], dims[rank - 1] = k->dims[rank - 2];
   HR_RETURN_IF_ERROR(hr__want_spread(c, "the mask", mask, rank, dims));
   dims[rank - 1] = v->dims[rank - 1];
-  return c->scalar_count == 1 || c->scalar_count == 4 ? HR_OK : FAIL(c, "%d scalars, expected 1 or 4", c->scalar_count);
+  bool is_right = c->scalar_count == 1 || c->scalar_count == 2 || c->scalar_count == 4;
+  return is_right ? HR_OK : FAIL(c, "%d scalars, expected 1, 2 or 4", c->scalar_count);
 }
 
 hr_status hr__infer_attention(const checked *c) {

@@ -7,6 +7,9 @@
  * causal mask row l sees columns 0 .. l. Dropout is applied if its scalars (p, seed, offset) follow the scale; element
  * i of the probabilities, in row-major order, has its own random number.
  *
+ * If one scalar alone follows the scale, the row is exactly the softmax of masked scores: this number is the score
+ * where a mask of bools forbids, and rows of -inf give NaN.
+ *
  * This defines attention, and short sequences run in this form; longer ones stay one node if a provider supports them
  * (providers/attention). The products are contraction nodes, for a provider or the loops of lower_contraction.c. Their
  * operands have q's dtype; scores stay f32 for f16 and bf16.
@@ -18,7 +21,7 @@
 typedef struct attention {
   const hr_node *node;
   hr_operand q, k, v, mask;
-  bool is_causal, has_dropout;
+  bool is_causal, has_dropout, has_hidden;
   hr_dtype dtype; /* of scores */
   int rank;
   int64_t dims[HR_RANK_MAX]; /* [.., L, S] of the scores */
@@ -28,7 +31,7 @@ static attention attention_of(const hr_node *node, int first) {
   attention a = {.node = node};
   a.q = hr_node_input(node, first), a.k = hr_node_input(node, first + 1), a.v = hr_node_input(node, first + 2);
   a.mask = hr_node_input(node, first + 3);
-  a.is_causal = node->ints[0] != 0, a.has_dropout = node->scalar_count > 3;
+  a.is_causal = node->ints[0] != 0, a.has_dropout = node->scalar_count > 3, a.has_hidden = node->scalar_count == 2;
   a.dtype = hr__wide(a.q.dtype);
   a.rank = a.q.rank;
   for (int d = 0; d < a.rank; ++d) {
@@ -57,19 +60,29 @@ static hr_operand build_score(hr_builder *b, const attention *a, hr_dtype dtype)
   return hr_build_temp(b, dtype, a->rank, a->dims);
 }
 
+static bool selects(const attention *a) {
+  return hr_is_present(a->mask) && a->mask.dtype == HR_DTYPE_BOOL;
+}
+
+/* True if rows without a visible column are 0. */
+static bool guards_rows(const attention *a) {
+  return hr_is_present(a->mask) && !a->has_hidden;
+}
+
 /* Scaled and masked scores. */
 static hr_operand make_scores(hr_builder *b, const attention *a) {
   hr_operand product = build_score(b, a, a->dtype), scores = build_score(b, a, a->dtype);
   hr_operand scale = hr_build_attr(b, a->node, 0), minus_infinity = hr_build_f64(b, -INFINITY);
-  bool adds_mask = hr_is_present(a->mask) && a->mask.dtype != HR_DTYPE_BOOL;
+  bool adds_mask = hr_is_present(a->mask) && !selects(a);
   emit_matmul(b, product, a->q, transposed(b, a->k));
   if (adds_mask) {
     hr_emit3(b, HR_OP_ADD_SCALED, scores, a->mask, product, scale);
   } else {
     hr_emit2(b, HR_OP_MUL, scores, product, scale);
   }
-  if (hr_is_present(a->mask) && !adds_mask) {
-    scores = hr_make3(b, HR_OP_WHERE, a->dtype, a->mask, scores, minus_infinity);
+  if (selects(a)) {
+    hr_operand hidden = a->has_hidden ? hr_build_attr(b, a->node, 1) : minus_infinity;
+    scores = hr_make3(b, HR_OP_WHERE, a->dtype, a->mask, scores, hidden);
   }
   if (!a->is_causal) {
     return scores;
@@ -127,12 +140,12 @@ hr_status hr__lower_attention(hr_builder *b, const hr_node *node) {
   }
   hr_operand scores = make_scores(b, &a);
   hr_operand shift = hr_make_reduce(b, HR_OP_AMAX, a.dtype, scores, mask);
-  if (hr_is_present(a.mask)) {
+  if (guards_rows(&a)) {
     shift = make_guard(b, shift, -INFINITY, shift, 0, a.dtype);
   }
   hr_operand power = hr_make1(b, HR_OP_EXP, a.dtype, hr_make2(b, HR_OP_SUB, a.dtype, scores, shift));
   hr_operand sum = hr_make_reduce(b, HR_OP_SUM, a.dtype, power, mask), divisor = sum;
-  if (hr_is_present(a.mask)) {
+  if (guards_rows(&a)) {
     divisor = make_guard(b, sum, 0, sum, 1, a.dtype);
   }
   if (hr_is_present(lse_out)) {
@@ -178,7 +191,9 @@ static hr_operand make_score_gradient(hr_builder *b, const attention *a, const d
   }
   hr_operand product = hr_make2(b, HR_OP_MUL, a->dtype, dy, y);
   hr_operand row = hr_make_reduce(b, HR_OP_SUM, a->dtype, product, UINT32_C(1) << (a->rank - 1));
-  return hr_make2(b, HR_OP_MUL, a->dtype, probability, hr_make2(b, HR_OP_SUB, a->dtype, gradient, row));
+  gradient = hr_make2(b, HR_OP_MUL, a->dtype, probability, hr_make2(b, HR_OP_SUB, a->dtype, gradient, row));
+  bool is_constant = a->has_hidden && selects(a); /* hidden scores may have a probability */
+  return is_constant ? hr_make3(b, HR_OP_WHERE, a->dtype, a->mask, gradient, hr_build_f64(b, 0)) : gradient;
 }
 
 /* With P the probabilities after dropout and D(..) dropout's gradient: dv = P^T dy, dt = p * (D(dy v^T) - sum(dy * y)),
@@ -199,7 +214,7 @@ hr_status hr__lower_attention_backward(hr_builder *b, const hr_node *node) {
     return HR_OK;
   }
   hr_operand scores = make_scores(b, &a);
-  if (hr_is_present(a.mask)) {
+  if (guards_rows(&a)) {
     lse = make_guard(b, lse, -INFINITY, lse, 0, a.dtype);
   }
   hr_operand probability = hr_make1(b, HR_OP_EXP, a.dtype, hr_make2(b, HR_OP_SUB, a.dtype, scores, lse));

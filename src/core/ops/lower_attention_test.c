@@ -10,6 +10,7 @@ typedef struct problem {
   uint8_t flags[L * S];
   mask_kind mask;
   int causal;
+  const double *hidden; /* the score where the mask forbids; NULL: none, and 0 for rows without a score */
 } problem;
 
 static const double scale = 0.75, step = 1e-5;
@@ -43,13 +44,14 @@ static void attend(const problem *p, double *y, double *lse) {
       for (int e = 0; e < E; ++e) {
         score += scale * p->q[row * E + e] * p->k[(h * S + s) * E + e];
       }
-      powers[s] = is_seen(p, l, s) ? exp(score) : 0;
+      bool is_hidden = !is_seen(p, l, s);
+      powers[s] = !is_hidden ? exp(score) : p->hidden != NULL && !(p->causal && s > l) ? exp(*p->hidden) : 0;
       sum += powers[s];
     }
     lse[row] = log(sum);
     for (int i = 0; i < V; ++i) {
       y[row * V + i] = 0;
-      for (int s = 0; s < S && sum > 0; ++s) {
+      for (int s = 0; s < S && (sum > 0 || p->hidden != NULL); ++s) {
         y[row * V + i] += powers[s] / sum * p->v[(h * S + s) * V + i];
       }
     }
@@ -83,8 +85,11 @@ static hr_operand mask_operand(bench *t, problem *p) {
                             : ABSENT;
 }
 
-static void check(mask_kind mask, int causal) {
+static void check_hidden(mask_kind mask, int causal, const double *hidden) {
   problem p = make_problem(mask, causal);
+  int scalars = hidden != NULL ? 2 : 1;
+  const hr_scalar numbers[2] = {F64(scale), F64(hidden != NULL ? *hidden : 0)};
+  p.hidden = hidden;
   double y[H * L * V], lse[H * L], y_expected[H * L * V], lse_expected[H * L], dy[H * L * V];
   double dq[H * L * E], dk[H * S * E], dv[H * S * V], dmask[L * S];
   fill(dy, H * L * V, 13);
@@ -93,11 +98,11 @@ static void check(mask_kind mask, int causal) {
   hr_operand q = TENSOR(&t, F64, p.q, 1, H, L, E), k = TENSOR(&t, F64, p.k, 1, H, S, E),
              v = TENSOR(&t, F64, p.v, 1, H, S, V);
   hr_operand out = TENSOR(&t, F64, y, 1, H, L, V), sums = TENSOR(&t, F64, lse, 1, H, L), m = mask_operand(&t, &p);
-  bench_record(&t, HR_OP_ATTENTION, INPUTS(q, k, v, m), OUTPUTS(out, sums), INTS(causal), SCALARS(F64(scale)));
+  bench_record(&t, HR_OP_ATTENTION, INPUTS(q, k, v, m), OUTPUTS(out, sums), INTS(causal), scalars, numbers);
   bench_record(&t, HR_OP_ATTENTION_BACKWARD, INPUTS(TENSOR(&t, F64, dy, 1, H, L, V), q, k, v, m, out, sums),
                OUTPUTS(TENSOR(&t, F64, dq, 1, H, L, E), TENSOR(&t, F64, dk, 1, H, S, E),
                        TENSOR(&t, F64, dv, 1, H, S, V), mask == ADDED ? TENSOR(&t, F64, dmask, L, S) : ABSENT),
-               INTS(causal), SCALARS(F64(scale)));
+               INTS(causal), scalars, numbers);
   HR_ASSERT_OK(bench_run(&t));
   ASSERT_ALL_NEAR(y, y_expected, H * L * V, 1e-12);
   ASSERT_ALL_NEAR(lse, lse_expected, H * L, 1e-12);
@@ -107,6 +112,10 @@ static void check(mask_kind mask, int causal) {
   if (mask == ADDED) {
     expect_gradient(&p, dy, p.added, L * S, dmask);
   }
+}
+
+static void check(mask_kind mask, int causal) {
+  check_hidden(mask, causal, NULL);
 }
 
 HR_TEST(attention_without_a_mask) {
@@ -151,4 +160,23 @@ HR_TEST(attention_drops_the_same_elements_in_both_passes) {
   }
   HR_ASSERT_NEAR(forward, backward, 1e-4);
   HR_ASSERT_NEAR(forward / ROWS, 1, 0.25);
+}
+/* Row 1 of the flags has hidden scores alone, all of the same probability. */
+HR_TEST(attention_with_a_score_for_what_flags_hide) {
+  static const double hidden = -0.75;
+  check_hidden(FLAGS, 0, &hidden);
+  check_hidden(FLAGS, 1, &hidden);
+  check_hidden(ADDED, 0, &hidden);
+}
+HR_TEST(rows_of_minus_infinity_are_nan_as_in_a_softmax) {
+  problem p = make_problem(FLAGS, 0);
+  double y[H * L * V];
+  bench t = bench_begin();
+  hr_operand q = TENSOR(&t, F64, p.q, 1, H, L, E), k = TENSOR(&t, F64, p.k, 1, H, S, E);
+  bench_record(&t, HR_OP_ATTENTION, INPUTS(q, k, TENSOR(&t, F64, p.v, 1, H, S, V), TENSOR(&t, BOOL, p.flags, L, S)),
+               OUTPUTS(TENSOR(&t, F64, y, 1, H, L, V)), INTS(0), SCALARS(F64(scale), F64(-(double)INFINITY)));
+  HR_ASSERT_OK(bench_run(&t));
+  for (int i = 0; i < H * L * V; ++i) {
+    HR_ASSERT_EQ(isnan(y[i]) != 0, i / V % L == 1);
+  }
 }

@@ -4,8 +4,8 @@
  * dropout. Memory beyond the operands: a few blocks for each thread, packed rows of k and v if they need packing, and
  * gradients of q.
  *
- * Rejects: f64, gradients of a mask (they are as large as the scores), and few queries, for which the products and
- * loops of lower_attention.c are better.
+ * Rejects: f64, gradients of a mask (they are as large as the scores) or of hidden scores with a probability, and few
+ * queries, for which the products and loops of lower_attention.c are better.
  *
  * Numbers: the error is within that of a product by another library. NaN and infinities come out as from those loops,
  * with one exception. Keys that a causal mask hides from a whole group of STEP queries are not read for it, so a NaN in
@@ -13,6 +13,8 @@
  * on the shape alone: not on strides, threads or the rest of the recorded program.
  */
 #include "providers/attention/attention.h"
+
+#include <math.h>
 
 #include "base/allocator.h"
 #include "base/integer.h"
@@ -70,8 +72,9 @@ static bool supports(const hr_program *program, const hr_node *node) {
   find_places(node, &p);
   const hr__place *places[] = {&p.k, &p.v, &p.y, &p.dy, &p.dq, &p.dk, &p.dv};
   hr_dtype dtype = p.q.x->dtype;
-  if (p.q.x->kind != HR_OPERAND_VALUE || !is_narrow_or_f32(dtype) || !is_absent_or(p.lse.x, HR_DTYPE_F32) ||
-      !is_mask(p.mask.x) || (dtype == HR_DTYPE_F32 && p.q.x->dims[p.q.x->rank - 2] < QUERIES_MIN)) {
+  if ((p.is_backward && node->scalar_count == 2) || p.q.x->kind != HR_OPERAND_VALUE || !is_narrow_or_f32(dtype) ||
+      !is_absent_or(p.lse.x, HR_DTYPE_F32) || !is_mask(p.mask.x) ||
+      (dtype == HR_DTYPE_F32 && p.q.x->dims[p.q.x->rank - 2] < QUERIES_MIN)) {
     return false;
   }
   for (size_t i = 0; i < sizeof places / sizeof *places; ++i) {
@@ -95,7 +98,7 @@ static void find_sizes(const hr_node *node, hr_prepared *p) {
   int rank = q->rank;
   p->is_causal = node->ints[0] != 0;
   p->has_mask = p->mask.x->kind != HR_OPERAND_NONE;
-  p->has_dropout = node->scalar_count > 3;
+  p->has_dropout = node->scalar_count > 3, p->has_hidden = node->scalar_count == 2;
   p->packs_k = !is_dense(p->k.x), p->packs_v = !is_dense(p->v.x);
   p->heads = 1;
   for (int d = 0; d < rank - 2; ++d) {
@@ -210,6 +213,7 @@ static hr_status run_prepared(hr_prepared *p, void *const *args, void *workspace
   (void)queue;
   hr__run run = {.p = p, .args = args, .workspace = workspace};
   run.scale = (float)number_of(&run, 0);
+  run.hidden = p->has_hidden ? (float)number_of(&run, 1) : -INFINITY;
   if (p->has_dropout) {
     run.keep = 1.0f - (float)number_of(&run, 1);
     run.keep_scale = 1.0f / run.keep;

@@ -27,7 +27,7 @@ typedef struct hr__place {
 struct hr_prepared {
   hr__place q, k, v, mask, y, lse, dy, dq, dk, dv;
   int scalar_arg; /* index of the first attribute scalar among the arguments */
-  bool is_backward, is_causal, has_mask, has_dropout;
+  bool is_backward, is_causal, has_mask, has_dropout, has_hidden;
   bool packs_k, packs_v; /* k or v is first packed to dense rows of floats, once for each head */
   int64_t heads, queries, keys, width, v_width;
   int64_t blocks; /* of queries */
@@ -42,7 +42,8 @@ typedef struct hr__run {
   const hr_prepared *p;
   void *const *args;
   float *workspace;
-  float scale, keep, keep_scale; /* keep: the probability to stay */
+  float scale, hidden, keep, keep_scale; /* hidden: the score where a mask of bools forbids; keep: the probability to
+                                          * stay */
   uint64_t seed, offset;
 } hr__run;
 

@@ -81,7 +81,7 @@ static void store_queries(const hr__run *run, hr__slot *slot, const hr__block *b
   float lse[HR__QUERIES];
   for (int64_t q = 0; q < block->columns; ++q) {
     bool is_blind = slot->top[q] == -HR__F32_INFINITY; /* no visible key: valid only if a mask hides them all */
-    float total = is_blind && !p->has_mask ? HR__F32_NAN : slot->total[q];
+    float total = is_blind && (!p->has_mask || p->has_hidden) ? HR__F32_NAN : slot->total[q];
     lse[q] = hr_f32_log(total) + (is_blind ? 0 : slot->top[q]);
     slot->shrink[q] = total == 0 ? 1 : 1 / total;
   }

@@ -81,9 +81,10 @@ static void scale_and_add_row(float *restrict score, const float *restrict mask,
   }
 }
 
-static void scale_and_select_row(float *restrict score, const float *restrict mask, float scale, int64_t columns) {
+static void scale_and_select_row(float *restrict score, const float *restrict mask, float scale, float hidden,
+                                 int64_t columns) {
   for (int64_t q = 0; q < columns; ++q) {
-    score[q] = mask[q] != 0 ? score[q] * scale : -HR__F32_INFINITY;
+    score[q] = mask[q] != 0 ? score[q] * scale : hidden;
   }
 }
 
@@ -106,7 +107,7 @@ void hr__make_scores(const hr__run *run, hr__slot *slot, const hr__block *block)
     if (!p->has_mask) {
       scale_row(score, run->scale, columns);
     } else if (p->mask.x->dtype == HR_DTYPE_BOOL) {
-      scale_and_select_row(score, slot->extra + at, run->scale, columns);
+      scale_and_select_row(score, slot->extra + at, run->scale, run->hidden, columns);
     } else {
       scale_and_add_row(score, slot->extra + at, run->scale, columns);
     }

@@ -136,7 +136,8 @@ static void choose_rows(attention *a) {
 
 static bool is_attention(const hr_node *node, attention *a) {
   *a = (attention){.node = NULL};
-  if ((node->op != HR_OP_ATTENTION && node->op != HR_OP_ATTENTION_BACKWARD) || node->epilogue_count > 0) {
+  bool has_hidden = node->scalar_count == 2;
+  if ((node->op != HR_OP_ATTENTION && node->op != HR_OP_ATTENTION_BACKWARD) || node->epilogue_count > 0 || has_hidden) {
     return false;
   }
   find_operands(node, a);
