@@ -168,6 +168,17 @@ HR_TEST(sgemm_multiplies_in_every_layout) {
   HR_ASSERT(taken > 20);
 }
 
+/* Its code takes longer to generate than a first answer may. */
+HR_TEST(sgemm_leaves_products_of_one_row) {
+  static const product rows[] = {{0, {0}, 1, 70, 530}, {1, {1}, 1, 70, 530}, {0, {0}, 2, 70, 530}};
+  cases_begin(&hr__sgemm_provider);
+  for (int i = 0; i < 3; ++i) {
+    op_case t = product_case(&hr__sgemm_provider, &rows[i], HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE,
+                             BIAS_VECTOR);
+    HR_ASSERT_EQ(op_case_check(&t), rows[i].rows > 1);
+  }
+}
+
 HR_TEST(onednn_writes_products_into_every_layout) {
   cases_begin(&hr__onednn_provider);
   for (int p = 0; p < PRODUCTS; ++p) {

@@ -11,6 +11,8 @@
  * them. Its own threads would need a second parallel loop for the epilogues, and split the columns of a transposed
  * right operand less well.
  *
+ * Products of one row are left to gemv, which is faster: sgemm's code is not generated for them (25 ms).
+ *
  * A right operand with long columns (the weight of a linear layer) is read faster transposed. The transposed copy of a
  * weight is cached while its contents stay the same, for products of any number of rows from 16 on: from there on sgemm
  * adds in the same order for both, so the bits don't depend on what is cached.
@@ -201,7 +203,7 @@ static bool has_product(const hr_node *node, hr_prepared *p) {
   const hr_operand *a = &node->inputs[0], *b = &node->inputs[1], *c = &node->outputs[0];
   return node->op == HR_OP_MATMUL && is_f32(a) && is_f32(b) && is_f32(c) && c->rank >= 2 && a->rank == c->rank &&
          b->rank == c->rank && tall_matrix(a, &p->a) && right_matrix(b, &p->b) && tall_matrix(c, &p->c) &&
-         !p->c.is_transposed && p->a.rows == p->c.rows && p->a.columns > 0 && p->c.rows > 0 && p->c.columns > 0 &&
+         !p->c.is_transposed && p->a.rows == p->c.rows && p->a.columns > 0 && p->c.rows > 1 && p->c.columns > 0 &&
          flops_of(p) <= FLOPS_MAX;
 }
 
