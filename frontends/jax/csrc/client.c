@@ -29,7 +29,6 @@ static hr_status open_device(pjrt_device *device, pjrt_client *client, const cha
   device->is_host = info.is_host;
   snprintf(device->name, sizeof device->name, "%s:%d", platform, number);
   snprintf(device->kind, sizeof device->kind, "%s", info.description);
-  snprintf(device->text, sizeof device->text, "%s:%d (%s)", platform, number, hr_device_name(device->device));
   return hrj_memory_init(&device->memory, device);
 }
 

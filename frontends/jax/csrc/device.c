@@ -33,7 +33,7 @@ pjrt_error *hrj_DeviceDescription_ToString(pjrt_args_text *args) {
 }
 
 pjrt_error *hrj_DeviceDescription_DebugString(pjrt_args_text *args) {
-  return give_text(args, ((const pjrt_device *)args->self)->text);
+  return hrj_DeviceDescription_ToString(args);
 }
 
 pjrt_error *hrj_Device_GetDescription(pjrt_args_pointer *args) {

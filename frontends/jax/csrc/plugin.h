@@ -76,7 +76,7 @@ struct pjrt_device {
   hr_stream *stream;
   bool is_host;
   bool is_null; /* HEADRACE_JAX_NOP: programs do nothing */
-  char name[48], kind[96], text[64];
+  char name[48], kind[96];
   pjrt_memory memory;
   pjrt_memory *memories[1];
   pjrt_device *self[1];                     /* lists of one */

@@ -1,0 +1,307 @@
+/* executable.c: programs: a graph, read from StableHLO's portable format, and its session on a device.
+ *
+ * One object is the executable and the loaded one: each handle has a reference. A program runs on one device; one
+ * over several devices is refused when it is compiled.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "executable.h"
+#include "headrace/importer.h"
+
+static pjrt_error *no_memory(void) {
+  return hrj_error_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a program");
+}
+
+void hrj_executable_release(pjrt_executable *executable) {
+  if (executable == NULL || atomic_fetch_sub(&executable->references, 1) != 1) {
+    return;
+  }
+  hr_session_release(executable->session);
+  free(executable->outputs);
+  free(executable->types);
+  free(executable->dims);
+  free(executable->ranks);
+  free(executable->kinds);
+  free(executable->kind_sizes);
+  free(executable->donated);
+  free(executable);
+}
+
+/* ---- compile ---- */
+
+static hr_status add_output(pjrt_executable *executable, const hr_type *type, int index, size_t *dim_count) {
+  pjrt_type of = hrj_type_of(type->dtype);
+  for (int d = 0; d < type->rank; ++d) {
+    if (type->dims[d] < 0) {
+      return hr_status_make(HR_STATUS_UNIMPLEMENTED, HRJ_PLATFORM ": dim %d of output %d is no number", d, index);
+    }
+    executable->dims[(*dim_count)++] = type->dims[d];
+  }
+  executable->types[index] = of;
+  executable->ranks[index] = (size_t)type->rank;
+  HR_RETURN_IF_ERROR(hrj_tensor_make(of, type->dims, (size_t)type->rank, &executable->outputs[index]));
+  executable->output_bytes +=
+      hr_tensor_count(&executable->outputs[index]) * (int64_t)hr_dtype_size(executable->outputs[index].dtype);
+  return HR_OK;
+}
+
+static hr_status list_outputs(pjrt_executable *executable, const hr_graph *graph) {
+  size_t dim_count = 0;
+  for (int i = 0; i < executable->output_count; ++i) {
+    hr_type type;
+    HR_RETURN_IF_ERROR(hr_graph_type(graph, hr_graph_output_value(graph, i), &type));
+    HR_RETURN_IF_ERROR(add_output(executable, &type, i, &dim_count));
+  }
+  return HR_OK;
+}
+
+static int64_t bytes_of(const hr_type *type) {
+  int64_t bytes = (int64_t)hr_dtype_size(type->dtype);
+  for (int d = 0; d < type->rank; ++d) {
+    bytes *= type->dims[d];
+  }
+  return bytes;
+}
+
+static hr_status list_inputs(pjrt_executable *executable, const hr_graph *graph, const int *donations) {
+  for (int i = 0; i < executable->input_count; ++i) {
+    hr_type type;
+    HR_RETURN_IF_ERROR(hr_graph_type(graph, hr_graph_input_value(graph, i), &type));
+    executable->input_bytes += bytes_of(&type);
+    if (donations[i] != HR_STABLEHLO_KEPT) {
+      executable->donated[executable->donated_count++] = i;
+      executable->donated_bytes += bytes_of(&type);
+    }
+  }
+  return HR_OK;
+}
+
+/* Which inputs are donated, and all inputs and outputs. */
+static hr_status list_operands(pjrt_executable *executable, const hr_graph *graph, const pjrt_program *program) {
+  int *donations = calloc((size_t)executable->input_count + 1, sizeof *donations);
+  if (donations == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a program");
+  }
+  hr_status status = hr_stablehlo_donations(program->code, program->code_size, executable->input_count, donations);
+  if (status == HR_OK) {
+    status = list_inputs(executable, graph, donations);
+  }
+  free(donations);
+  return status == HR_OK ? list_outputs(executable, graph) : status;
+}
+
+static bool reserve(pjrt_executable *executable) {
+  size_t outputs = (size_t)executable->output_count + 1, inputs = (size_t)executable->input_count + 1;
+  size_t kinds = inputs > outputs ? inputs : outputs;
+  executable->outputs = calloc(outputs, sizeof *executable->outputs);
+  executable->types = calloc(outputs, sizeof *executable->types);
+  executable->dims = calloc(outputs * HR_RANK_MAX, sizeof *executable->dims);
+  executable->ranks = calloc(outputs, sizeof *executable->ranks);
+  executable->kinds = calloc(kinds, sizeof *executable->kinds);
+  executable->kind_sizes = calloc(kinds, sizeof *executable->kind_sizes);
+  executable->donated = calloc(inputs, sizeof *executable->donated);
+  for (size_t i = 0; i < kinds && executable->kinds != NULL && executable->kind_sizes != NULL; ++i) {
+    executable->kinds[i] = "device", executable->kind_sizes[i] = strlen("device");
+  }
+  return executable->outputs != NULL && executable->types != NULL && executable->dims != NULL &&
+         executable->ranks != NULL && executable->kinds != NULL && executable->kind_sizes != NULL &&
+         executable->donated != NULL;
+}
+
+/* FNV-1a of the program and its options. */
+static uint64_t hash_bytes(uint64_t hash, const char *bytes, size_t size) {
+  for (size_t i = 0; i < size; ++i) {
+    hash = (hash ^ (unsigned char)bytes[i]) * 1099511628211u;
+  }
+  return hash;
+}
+
+static void describe(pjrt_executable *executable, const pjrt_args_compile *args) {
+  uint64_t hash = hash_bytes(14695981039346656037u, args->program->code, args->program->code_size);
+  snprintf(executable->fingerprint, sizeof executable->fingerprint, "hr%016llx",
+           (unsigned long long)hash_bytes(hash, args->options, args->options_size));
+  /* DeviceAssignmentProto: one replica, one computation, its device. */
+  unsigned char number = (unsigned char)executable->device->number;
+  unsigned char assignment[] = {0x08, 1, 0x10, 1, 0x1a, 3, 0x0a, 1, number};
+  memcpy(executable->assignment, assignment, sizeof assignment);
+}
+
+static pjrt_error *compile(const pjrt_args_compile *args, pjrt_device *device, pjrt_executable *executable) {
+  atomic_init(&executable->references, 1);
+  executable->device = device;
+  describe(executable, args);
+  hr_graph *graph;
+  HRJ_RETURN_IF_ERROR(hr_stablehlo_open_bytes(HRJ_PLATFORM, args->program->code, args->program->code_size, &graph));
+  executable->input_count = hr_graph_input_count(graph), executable->output_count = hr_graph_output_count(graph);
+  hr_status status = HR_OK;
+  if (!reserve(executable)) {
+    status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a program");
+  }
+  if (status == HR_OK) {
+    status = list_operands(executable, graph, args->program);
+  }
+  if (status == HR_OK && !device->is_null) {
+    status = hr_session_create(device->stream, graph, NULL, &executable->session);
+  }
+  hr_graph_release(graph);
+  return hrj_error(status);
+}
+
+pjrt_error *hrj_Client_Compile(pjrt_args_compile *args) {
+  const pjrt_program *program = args->program;
+  static const char format[] = "mlir";
+  if (program->format_size != sizeof format - 1 || memcmp(program->format, format, sizeof format - 1) != 0) {
+    return hrj_error_make(HR_STATUS_UNIMPLEMENTED, HRJ_PLATFORM ": programs of format \"%.*s\", expected \"mlir\"",
+                          (int)program->format_size, program->format);
+  }
+  hrj_compile_options options = hrj_compile_options_read(args->options, args->options_size);
+  if (options.replicas != 1 || options.partitions != 1) {
+    return hrj_error_make(HR_STATUS_UNIMPLEMENTED,
+                          HRJ_PLATFORM ": a program over %lld replicas x %lld partitions, expected one device",
+                          (long long)options.replicas, (long long)options.partitions);
+  }
+  if (options.device >= args->client->device_count) {
+    return hrj_error_make(HR_STATUS_INVALID_ARGUMENT, HRJ_PLATFORM ": device %lld of %d", (long long)options.device,
+                          args->client->device_count);
+  }
+  pjrt_executable *executable = calloc(1, sizeof *executable);
+  if (executable == NULL) {
+    return no_memory();
+  }
+  pjrt_error *error = compile(args, &args->client->devices[options.device < 0 ? 0 : options.device], executable);
+  if (error != NULL) {
+    hrj_executable_release(executable);
+    return error;
+  }
+  args->executable = executable;
+  return NULL;
+}
+
+/* ---- handles ---- */
+
+pjrt_error *hrj_Executable_Destroy(pjrt_args_self *args) {
+  hrj_executable_release(args->self);
+  return NULL;
+}
+
+pjrt_error *hrj_LoadedExecutable_Destroy(pjrt_args_self *args) {
+  hrj_executable_release(args->self);
+  return NULL;
+}
+
+pjrt_error *hrj_LoadedExecutable_GetExecutable(pjrt_args_pointer *args) {
+  atomic_fetch_add(&((pjrt_executable *)args->self)->references, 1);
+  args->pointer = args->self;
+  return NULL;
+}
+
+pjrt_error *hrj_LoadedExecutable_Delete(pjrt_args_self *args) {
+  atomic_store(&((pjrt_executable *)args->self)->is_deleted, true);
+  return NULL;
+}
+
+pjrt_error *hrj_LoadedExecutable_IsDeleted(pjrt_args_flag *args) {
+  args->flag = atomic_load(&((pjrt_executable *)args->self)->is_deleted);
+  return NULL;
+}
+
+/* ---- what a program is ---- */
+
+pjrt_error *hrj_Executable_Name(pjrt_args_text *args) {
+  args->text = HRJ_PLATFORM, args->text_size = strlen(HRJ_PLATFORM);
+  return NULL;
+}
+
+pjrt_error *hrj_Executable_NumReplicas(pjrt_args_size *args) {
+  args->size = 1;
+  return NULL;
+}
+
+pjrt_error *hrj_Executable_NumPartitions(pjrt_args_size *args) {
+  args->size = 1;
+  return NULL;
+}
+
+pjrt_error *hrj_Executable_NumOutputs(pjrt_args_size *args) {
+  args->size = ((pjrt_executable *)args->self)->output_count;
+  return NULL;
+}
+
+/* Code belongs to the process's cache, not to a program. */
+pjrt_error *hrj_Executable_SizeOfGeneratedCodeInBytes(pjrt_args_size *args) {
+  args->size = 0;
+  return NULL;
+}
+
+pjrt_error *hrj_Executable_Fingerprint(pjrt_args_text *args) {
+  const pjrt_executable *executable = args->self;
+  args->text = executable->fingerprint, args->text_size = strlen(executable->fingerprint);
+  return NULL;
+}
+
+pjrt_error *hrj_LoadedExecutable_Fingerprint(pjrt_args_text *args) {
+  return hrj_Executable_Fingerprint(args);
+}
+
+pjrt_error *hrj_Executable_OutputElementTypes(pjrt_args_list *args) {
+  pjrt_executable *executable = args->self;
+  args->list = executable->types, args->count = (size_t)executable->output_count;
+  return NULL;
+}
+
+pjrt_error *hrj_Executable_OutputDimensions(pjrt_args_dims *args) {
+  args->count = (size_t)args->executable->output_count;
+  args->dims = args->executable->dims, args->ranks = args->executable->ranks;
+  return NULL;
+}
+
+pjrt_error *hrj_Executable_OutputMemoryKinds(pjrt_args_kinds *args) {
+  args->count = (size_t)args->executable->output_count;
+  args->kinds = args->executable->kinds, args->kind_sizes = args->executable->kind_sizes;
+  return NULL;
+}
+
+pjrt_error *hrj_Executable_ParameterMemoryKinds(pjrt_args_kinds *args) {
+  args->count = (size_t)args->executable->input_count;
+  args->kinds = args->executable->kinds, args->kind_sizes = args->executable->kind_sizes;
+  return NULL;
+}
+
+/* Temporaries share memory with those of other programs and are known when a program runs: they are not counted. */
+pjrt_error *hrj_Executable_GetCompiledMemoryStats(pjrt_args_program_memory *args) {
+  const pjrt_executable *executable = args->executable;
+  size_t head = offsetof(pjrt_args_program_memory, code);
+  size_t size = args->struct_size < sizeof *args ? args->struct_size : sizeof *args;
+  pjrt_args_program_memory stats = {
+      .arguments = executable->input_bytes, .outputs = executable->output_bytes, .aliases = executable->donated_bytes};
+  stats.peak = stats.arguments + stats.outputs - stats.aliases;
+  stats.total = stats.total_allocations = stats.peak_unpadded = stats.peak;
+  if (size > head) {
+    memcpy((char *)args + head, (const char *)&stats + head, size - head);
+  }
+  return NULL;
+}
+
+pjrt_error *hrj_LoadedExecutable_AddressableDevices(pjrt_args_list *args) {
+  args->list = ((pjrt_executable *)args->self)->device->self, args->count = 1;
+  return NULL;
+}
+
+pjrt_error *hrj_LoadedExecutable_AddressableDeviceLogicalIds(pjrt_args_list *args) {
+  static const pjrt_logical_id first = {0, 0};
+  args->list = &first, args->count = 1;
+  return NULL;
+}
+
+static void free_nothing(void *owned) {
+  (void)owned;
+}
+
+pjrt_error *hrj_LoadedExecutable_GetDeviceAssignment(pjrt_args_bytes *args) {
+  const pjrt_executable *executable = args->self;
+  args->bytes = (const char *)executable->assignment, args->bytes_size = sizeof executable->assignment;
+  args->owned = NULL, args->free = free_nothing;
+  return NULL;
+}

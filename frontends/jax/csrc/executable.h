@@ -1,0 +1,30 @@
+/* executable.h: a compiled program, as executable.c makes it and execute.c runs it. */
+#ifndef HEADRACE_JAX_EXECUTABLE_H_
+#define HEADRACE_JAX_EXECUTABLE_H_
+
+#include "plugin.h"
+
+/* Immutable after the compile, but for is_deleted. */
+struct pjrt_executable {
+  atomic_int references;
+  atomic_bool is_deleted;
+  pjrt_device *device;
+  hr_session *session; /* NULL: a program that does nothing (HEADRACE_JAX_NOP) */
+  int input_count, output_count;
+  hr_tensor *outputs; /* without buffers */
+  pjrt_type *types;
+  int64_t *dims; /* of all outputs, one after another */
+  size_t *ranks;
+  const char **kinds; /* of the memories of inputs and outputs, which are the same */
+  size_t *kind_sizes;
+  int donated_count;
+  int *donated; /* numbers of inputs */
+  int64_t input_bytes, output_bytes, donated_bytes;
+  char fingerprint[24];
+  unsigned char assignment[9];
+};
+
+/* Drops a reference; NULL is fine. */
+void hrj_executable_release(pjrt_executable *executable);
+
+#endif

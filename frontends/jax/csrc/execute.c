@@ -1,0 +1,203 @@
+/* execute.c: calls of programs. A call records the program and returns its results at once.
+ *
+ * Donated inputs are deleted when the program has been recorded: the stream then holds the last reference of their
+ * memory, which it may use for results. If the call fails they are as before.
+ */
+#include <stdlib.h>
+
+#include "executable.h"
+
+/* Programs of so many inputs and outputs have their lists on the stack. */
+enum { SHORT = 16 };
+
+typedef struct call {
+  pjrt_executable *executable;
+  pjrt_buffer *const *arguments;
+  const pjrt_execute_options *options;
+  const hr_tensor **inputs;
+  hr_tensor *results;
+  pjrt_buffer **outputs;
+} call;
+
+static bool is_kept(const call *c, int input) {
+  for (size_t i = 0; c->options != NULL && i < c->options->kept_input_count; ++i) {
+    if (c->options->kept_inputs[i] == input) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static void drop_inputs(const call *c, int count) {
+  for (int i = 0; i < count; ++i) {
+    hrj_buffer_drop(c->arguments[i]);
+  }
+}
+
+static hr_status hold_inputs(const call *c) {
+  for (int i = 0; i < c->executable->input_count; ++i) {
+    if (!hrj_buffer_hold(c->arguments[i])) {
+      drop_inputs(c, i);
+      return hr_status_annotate(hrj_buffer_deleted(c->arguments[i], "execute"), "input %d", i);
+    }
+    c->inputs[i] = &c->arguments[i]->tensor;
+  }
+  return HR_OK;
+}
+
+/* Marks the first `count` donated inputs as they were. */
+static void restore_donated(const call *c, int count) {
+  for (int i = 0; i < count; ++i) {
+    if (!is_kept(c, c->executable->donated[i])) {
+      atomic_store(&c->arguments[c->executable->donated[i]]->is_deleted, false);
+    }
+  }
+}
+
+/* Marks donated inputs as deleted; they are held. */
+static hr_status mark_donated(const call *c) {
+  for (int i = 0; i < c->executable->donated_count; ++i) {
+    int input = c->executable->donated[i];
+    if (!is_kept(c, input) && atomic_exchange(&c->arguments[input]->is_deleted, true)) {
+      restore_donated(c, i);
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "execute: input %d is donated twice", input);
+    }
+  }
+  return HR_OK;
+}
+
+static void drop_donated(const call *c) {
+  for (int i = 0; i < c->executable->donated_count; ++i) {
+    if (!is_kept(c, c->executable->donated[i])) {
+      hrj_buffer_drop(c->arguments[c->executable->donated[i]]);
+    }
+  }
+}
+
+/* Replaces a result that is a number, a view, or a part of a buffer by a tensor that fills its own. */
+static hr_status settle_result(pjrt_executable *executable, int index, hr_tensor *result) {
+  hr_tensor wanted = executable->outputs[index];
+  size_t bytes = (size_t)hr_tensor_count(&wanted) * hr_dtype_size(wanted.dtype);
+  if (result->buffer != NULL && result->dtype == wanted.dtype && result->offset == 0 &&
+      hr_tensor_is_row_major(result) && hr_buffer_bytes(result->buffer) == bytes) {
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(hr_buffer_create(executable->device->device, bytes, &wanted.buffer));
+  hr_view from = hr_tensor_view(result), to = hr_tensor_view(&wanted);
+  hr_status status =
+      bytes > 0 ? hr_stream_record(executable->device->stream, HR_OP_COPY, NULL, 1, &from, 1, &to) : HR_OK;
+  hr_buffer *unused = status == HR_OK ? result->buffer : wanted.buffer;
+  if (status == HR_OK) {
+    *result = wanted;
+  }
+  hr_buffer_release(unused);
+  return status;
+}
+
+static hr_status run(const call *c) {
+  pjrt_executable *executable = c->executable;
+  if (executable->session != NULL) {
+    return hr_session_run(executable->session, executable->input_count, c->inputs, executable->output_count,
+                          c->results);
+  }
+  for (int i = 0; i < executable->output_count; ++i) {
+    c->results[i] = executable->outputs[i];
+    size_t bytes = (size_t)hr_tensor_count(&c->results[i]) * hr_dtype_size(c->results[i].dtype);
+    HR_RETURN_IF_ERROR(hr_buffer_create(executable->device->device, bytes, &c->results[i].buffer));
+  }
+  return HR_OK;
+}
+
+static hr_status wrap_results(const call *c) {
+  pjrt_executable *executable = c->executable;
+  hr_status status = HR_OK;
+  int made = 0;
+  for (; made < executable->output_count && status == HR_OK; ++made) {
+    status = settle_result(executable, made, &c->results[made]);
+    if (status == HR_OK) {
+      c->outputs[made] = hrj_buffer_create(executable->device, executable->types[made], &c->results[made]);
+      if (c->outputs[made] == NULL) {
+        status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "execute: no host memory for a buffer");
+      }
+    }
+    if (status != HR_OK) {
+      break;
+    }
+  }
+  if (status != HR_OK) {
+    for (int i = 0; i < executable->output_count; ++i) {
+      if (i < made) {
+        hrj_Buffer_Destroy(&(pjrt_args_self){.self = c->outputs[i]});
+      } else {
+        hr_buffer_release(c->results[i].buffer);
+      }
+    }
+  }
+  return status;
+}
+
+static hr_status execute(const call *c) {
+  HR_RETURN_IF_ERROR(hold_inputs(c));
+  hr_status status = mark_donated(c);
+  if (status == HR_OK) {
+    status = run(c);
+    if (status == HR_OK) {
+      status = wrap_results(c);
+    }
+    if (status == HR_OK) {
+      drop_donated(c);
+    } else {
+      restore_donated(c, c->executable->donated_count);
+    }
+  }
+  drop_inputs(c, c->executable->input_count);
+  return status;
+}
+
+static hr_status check(const pjrt_args_execute *args) {
+  const pjrt_executable *executable = args->executable;
+  if (atomic_load(&executable->is_deleted)) {
+    return hr_status_make(HR_STATUS_FAILED_PRECONDITION, "execute: the program has been deleted");
+  }
+  if (args->device_count != 1 || (args->device != NULL && args->device != executable->device)) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "execute: %zu devices, expected %s alone", args->device_count,
+                          executable->device->name);
+  }
+  if (args->argument_count != (size_t)executable->input_count) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "execute: %zu inputs, expected %d", args->argument_count,
+                          executable->input_count);
+  }
+  if (args->options != NULL && (args->options->send_count > 0 || args->options->receive_count > 0)) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "execute: there are no transfers to callbacks of the host");
+  }
+  return HR_OK;
+}
+
+pjrt_error *hrj_LoadedExecutable_Execute(pjrt_args_execute *args) {
+  HRJ_RETURN_IF_ERROR(check(args));
+  pjrt_executable *executable = args->executable;
+  const hr_tensor *short_inputs[SHORT];
+  hr_tensor short_results[SHORT];
+  bool is_long = executable->input_count > SHORT || executable->output_count > SHORT;
+  call c = {.executable = executable,
+            .arguments = args->argument_lists[0],
+            .options = args->options,
+            .inputs = short_inputs,
+            .results = short_results,
+            .outputs = args->output_lists[0]};
+  if (is_long) {
+    c.inputs = malloc(((size_t)executable->input_count + 1) * sizeof *c.inputs);
+    c.results = malloc(((size_t)executable->output_count + 1) * sizeof *c.results);
+  }
+  hr_status status = c.inputs != NULL && c.results != NULL
+                         ? execute(&c)
+                         : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "execute: no host memory for a call");
+  if (is_long) {
+    free(c.inputs);
+    free(c.results);
+  }
+  if (status == HR_OK && args->complete_events != NULL) {
+    args->complete_events[0] = hrj_event_done();
+  }
+  return hrj_error(status);
+}

@@ -1,0 +1,92 @@
+"""Arrays on the device and back: dtypes, strides, memory that is shared, deletion."""
+
+import gc
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+NUMPY = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+NUMPY += ["float16", "float32", "float64", "complex64", "complex128"]
+STORED = ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e4m3b11fnuz"]
+STORED += ["float8_e4m3", "float8_e3m4", "float8_e8m0fnu", "float4_e2m1fn", "int4", "uint4", "int2", "uint2"]
+DTYPES = [np.dtype(name) for name in NUMPY] + [np.dtype(getattr(ml_dtypes, name)) for name in STORED]
+
+
+def views(x):
+    return [x, x.T, x[:, ::-1], x[..., :1], x[1:, 1:], x[:0], np.broadcast_to(x[:1], (5, 3, 4)), x[1, 2, 3]]
+
+
+def test_the_device_is_listed():
+    (device,) = jax.devices()[:1]
+    assert (device.platform, str(device)) == ("headrace", "headrace:0")
+    assert device.memory_stats()["bytes_limit"] > 0
+    assert [memory.kind for memory in device.addressable_memories()] == ["device"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_elements_of_every_dtype_come_back(dtype):
+    x = np.arange(24).reshape(2, 3, 4).astype(dtype)
+    for view in map(np.asarray, views(x)):
+        back = np.asarray(jax.device_put(view))
+        assert back.dtype == view.dtype and back.shape == view.shape
+        assert back.tobytes() == view.tobytes()
+
+
+def test_large_strided_arrays_come_back():
+    x = np.random.default_rng(0).normal(size=(300, 70, 11)).astype(np.float32)
+    for axes in [(0, 1, 2), (2, 1, 0), (1, 0, 2), (0, 2, 1)]:
+        np.testing.assert_array_equal(np.asarray(jax.device_put(x.transpose(axes))), x.transpose(axes))
+
+
+def aligned(count, dtype=np.float32):
+    raw = np.zeros(count * np.dtype(dtype).itemsize + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + count * np.dtype(dtype).itemsize].view(dtype)
+
+
+def test_aligned_memory_is_shared_both_ways():
+    x = aligned(4096)
+    x[:] = np.arange(4096)
+    on_device = jax.device_put(x)
+    assert on_device.unsafe_buffer_pointer() == x.ctypes.data
+    back = np.asarray(on_device)
+    assert back.ctypes.data == x.ctypes.data
+    assert not back.flags.writeable
+
+
+def test_an_array_of_numpy_outlives_the_array_of_jax():
+    on_device = jax.device_put(np.arange(1000.0))
+    back = np.asarray(on_device)
+    on_device.delete()
+    del on_device
+    gc.collect()
+    np.testing.assert_array_equal(back, np.arange(1000.0))
+
+
+def test_a_copy_does_not_see_later_writes():
+    x = np.arange(10000, dtype=np.float32)
+    copied = jnp.array(x)
+    x[:] = 0
+    np.testing.assert_array_equal(np.asarray(copied), np.arange(10000, dtype=np.float32))
+
+
+def test_deleted_arrays_are_refused():
+    x = jax.device_put(np.ones(3))
+    x.delete()
+    assert x.is_deleted()
+    with pytest.raises(RuntimeError, match="deleted"):
+        np.asarray(x)
+    with pytest.raises((RuntimeError, ValueError), match="deleted"):
+        jax.block_until_ready(x)
+
+
+def test_memory_is_counted():
+    device = jax.devices()[0]
+    before = device.memory_stats()["bytes_in_use"]
+    x = jax.device_put(np.ones(1 << 18, np.float32)[1:])  # not aligned: a copy
+    assert device.memory_stats()["bytes_in_use"] - before == 4 * ((1 << 18) - 1)
+    x.delete()
+    assert device.memory_stats()["bytes_in_use"] == before

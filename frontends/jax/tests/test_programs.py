@@ -1,0 +1,133 @@
+"""Programs on the device: calls, donation, deleted arguments, threads, errors. Expected values are NumPy's."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+
+def test_a_program_runs():
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    np.testing.assert_array_equal(np.asarray(jax.jit(lambda x: x + 1)(x)), x + 1)
+    np.testing.assert_array_equal(np.asarray(jax.jit(lambda x: (x * 2).T)(x)), (x * 2).T)
+
+
+def test_results_that_are_inputs_or_views_are_whole_arrays():
+    x = np.arange(12, dtype=np.int32).reshape(3, 4)
+    same, turned, number = jax.jit(lambda x: (x, x.T, jnp.int32(7)))(x)
+    for got, expected in ((same, x), (turned, x.T), (number, np.int32(7))):
+        np.testing.assert_array_equal(np.asarray(got), expected)
+    same.delete()
+    np.testing.assert_array_equal(np.asarray(turned), x.T)
+
+
+def test_many_arguments_and_results():
+    arguments = {f"a{i}": np.full((2, 3), i, np.float32) for i in range(100)}
+    results = jax.jit(lambda tree: {name: x + 1 for name, x in tree.items()})(arguments)
+    for i in range(100):
+        np.testing.assert_array_equal(np.asarray(results[f"a{i}"]), np.full((2, 3), i + 1, np.float32))
+
+
+def test_donated_arguments_are_deleted():
+    step = jax.jit(lambda state, x: state * 2 + x, donate_argnums=0)
+    state, x = jax.device_put(np.ones(1000, np.float32)), jax.device_put(np.ones(1000, np.float32))
+    for _ in range(5):
+        former = state
+        state = step(state, x)
+        assert former.is_deleted() and not x.is_deleted()
+    np.testing.assert_array_equal(np.asarray(state), np.full(1000, 63, np.float32))
+    with pytest.raises((RuntimeError, ValueError), match="deleted"):
+        step(former, x)
+
+
+def test_donated_steps_need_no_more_memory_than_their_state():
+    device = jax.devices()[0]
+    step = jax.jit(lambda state: state + 1, donate_argnums=0)
+    state = step(jax.device_put(np.zeros(1 << 18, np.float32)))
+    used = []
+    for _ in range(50):
+        state = step(state)
+        jax.block_until_ready(state)
+        used.append(device.memory_stats()["bytes_in_use"])
+    assert used[-1] == used[5]
+    np.testing.assert_array_equal(np.asarray(state), np.full(1 << 18, 51, np.float32))
+
+
+def test_readiness_and_asynchronous_copies():
+    x = jax.device_put(np.ones((300, 300), np.float32))
+    y = jax.jit(lambda x: x @ x + 1)(x)
+    y.copy_to_host_async()
+    jax.block_until_ready([y, x])
+    assert y.is_ready()
+    np.testing.assert_allclose(np.asarray(y), np.full((300, 300), 301), rtol=1e-6)
+
+
+def test_an_array_becomes_ready_while_it_is_polled():
+    y = jax.jit(lambda x: x * 3)(np.ones(1 << 20, np.float32))
+    while not y.is_ready():
+        pass
+    np.testing.assert_array_equal(np.asarray(y), np.full(1 << 20, 3, np.float32))
+
+
+def test_eight_threads_share_a_function():
+    function = jax.jit(lambda x, k: x * k + 1)
+    failures = []
+
+    def work(k):
+        x = np.full(100, k, np.float32)
+        for _ in range(100):
+            got = np.asarray(function(x, np.float32(k)))
+            if not np.array_equal(got, x * k + 1):
+                failures.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_an_operation_that_is_missing_is_named():
+    with pytest.raises(jax.errors.JaxRuntimeError, match="UNIMPLEMENTED.*qr|UNIMPLEMENTED.*Qr"):
+        jax.block_until_ready(jnp.linalg.qr(jax.device_put(np.eye(3, dtype=np.float32))))
+
+
+def run(program, **variables):
+    environment = os.environ | variables
+    return subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+HEAD = "import jax, numpy as np, headrace_jax; headrace_jax.initialize(); f = jax.jit(lambda x: x + 1);"
+
+
+def test_exit_with_pending_work():
+    done = run(HEAD + "y = np.ones(1 << 20, np.float32)\nfor _ in range(20): y = f(y)")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_library_works_without_the_package():
+    program = "import jax, numpy as np; print(np.asarray(jax.jit(lambda x: x + 1)(np.float32(2))), jax.devices())"
+    done = run(program, PJRT_NAMES_AND_LIBRARY_PATHS=f"headrace:{os.environ['HEADRACE_JAX_LIBRARY']}")
+    assert done.stdout.split() == ["3.0", "[headrace:0]"], done.stderr
+
+
+def test_several_devices():
+    program = HEAD + (
+        "a, b = jax.devices(); x = jax.device_put(np.ones(3, np.float32), b); y = f(x); print(y.devices() == {b});"
+        "print(np.asarray(jax.device_put(y, a)))"
+    )
+    done = run(program, HEADRACE_CPU_DEVICES="2")
+    assert done.stdout.split("\n")[:2] == ["True", "[2. 2. 2.]"], done.stderr
+
+
+def test_a_plug_in_that_does_nothing_has_the_right_shapes():
+    done = run(HEAD + "print(f(np.ones((3, 4), np.float32)).shape)", HEADRACE_JAX_NOP="1")
+    assert done.stdout.strip() == "(3, 4)", done.stderr
