@@ -33,6 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help build test onnx fuzz fuzz-files fuzz-torch demo demo-graph gallery tools bench bench-c bench-ops check
 .PHONY: conformance sanitize
 .PHONY: array-api-tests bench-arrays mlx-tests fuzz-gradients conformance-tools sanitize-sample format test-levels
+.PHONY: test-jax jax-tests
 .PHONY: wheels test-wheels clean venv python-package
 
 help: ## this list
@@ -62,6 +63,22 @@ test: build python-package ## the C tests, then the Python tests
 	$(LIBRARIES) $(CTEST) $(BUILD)
 	$(LIBRARIES) $(PYTEST) frontends/python/tests
 	$(PYTEST) tests
+
+JAX_VENV = build/jax-venv
+
+$(JAX_VENV)/.stamp: requirements-jax.txt
+	@test -x $(JAX_VENV)/bin/python || $(PROGRESS) "making $(JAX_VENV)" $(PYTHON) -m venv $(JAX_VENV)
+	@$(PROGRESS) "packages of requirements-jax.txt into $(JAX_VENV)" \
+	  $(JAX_VENV)/bin/python -m pip install --no-compile -r requirements-jax.txt
+	@touch $@
+
+test-jax: build $(JAX_VENV)/.stamp ## the tests of the plug-in for JAX, with a JAX in a virtual environment of its own
+	$(LIBRARIES) HEADRACE_JAX_LIBRARY=$(abspath $(BUILD))/frontends/jax/libheadrace_jax.so PYTHONPATH=frontends/jax \
+	  $(JAX_VENV)/bin/python -m pytest -q frontends/jax/tests
+
+jax-tests: build $(JAX_VENV)/.stamp ## JAX's own tests, of the checkout HEADRACE_JAX_SOURCE; OPTIONS='--cpu lax_test.py'
+	$(LIBRARIES) HEADRACE_JAX_LIBRARY=$(abspath $(BUILD))/frontends/jax/libheadrace_jax.so \
+	  $(JAX_VENV)/bin/python tests/jax_suite/run.py $(OPTIONS)
 
 fuzz: build ## 10,000 random programs, 2,000 of them compiled; HEADRACE_TEST_SEED selects them
 	HEADRACE_TEST_PROGRAMS=$${HEADRACE_TEST_PROGRAMS:-10000} $(BUILD)/tests/random_program_test
