@@ -4,7 +4,7 @@
 
 The checkout is that of the installed JAX's tag. Without names, all files of its tests run but those of devices that are
 not here. --cpu runs JAX's CPU backend, too, and compares: the rate is then the share of the cases that pass there.
-Otherwise it is passed / (collected - skipped). A file that ends early or takes too long counts as it got.
+Otherwise it is passed / (collected - skipped). A file that ends early or takes too long has no cases, and a note.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def describe(path, here, end, cpu):
     passed, failed = len(here["passed"]), len(here["failed"])
     line = f"{path.name:36s} {passed:6d} passed {failed:6d} failed {len(here['skipped']):6d} skipped"
     wanted = cpu["passed"] if cpu else here["passed"] | here["failed"]
-    share = len(wanted & here["passed"]) / len(wanted) if wanted else 1
+    share = len(wanted & here["passed"]) / len(wanted) if wanted else 0
     return f"{line} {share:8.2%}{' of the CPU backend' if cpu else ''} {end}".rstrip()
 
 
