@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 import networks  # noqa: E402
+from gallery import graph as graphs  # noqa: E402
 
 VOCABULARY = 512
 Call = Callable[[], Tensor]
@@ -186,6 +187,94 @@ def transformers_generation(name: str, layers: int, width: int, static: bool) ->
     return prepare
 
 
+# ---- parts of a batch that change: boxes, edges, lengths of sequences
+
+
+def steps(build: Callable[[], nn.Module], loss: Callable) -> Callable:
+    """Training steps with Adam on a tuple of tensors that are drawn on the host."""
+
+    def prepare(device):
+        torch.manual_seed(0)
+        model = build().to(device)
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+
+        def train(batch):
+            batch = tuple(part.to(device) for part in batch)
+            optimizer.zero_grad()
+            found = loss(model, *batch)
+            found.backward()
+            optimizer.step()
+            return found.detach()
+
+        return train
+
+    return prepare
+
+
+class BoxedDetector(nn.Module):
+    """The second stage of a detector: features of an image at 7 x 7 points of each box, its class and its border."""
+
+    def __init__(self, classes: int = 4):
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(3, 16, 3, 2, 1), nn.ReLU(), nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU(), nn.Conv2d(32, 32, 3, 1, 1)
+        )
+        self.hidden = nn.Sequential(nn.Linear(32 * 49, 128), nn.ReLU())
+        self.kind, self.border = nn.Linear(128, classes), nn.Linear(128, 4)
+
+    def forward(self, image: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.features(image)[0]
+        along = torch.linspace(0, 1, 7, device=boxes.device)
+        low, high = boxes[:, :2, None], boxes[:, 2:, None]
+        x, y = ((low + (high - low) * along) * (features.shape[1] - 1)).long().unbind(1)
+        picked = features[:, y[:, :, None], x[:, None, :]]
+        hidden = self.hidden(picked.transpose(0, 1).flatten(1))
+        return self.kind(hidden), self.border(hidden)
+
+
+def image_with_boxes(count: int) -> tuple[Tensor, ...]:
+    generator = torch.Generator().manual_seed(count)
+    corners = torch.rand(count, 2, 2, generator=generator)
+    boxes = torch.cat((corners.amin(1), corners.amax(1)), 1)
+    return torch.rand(1, 3, 96, 96, generator=generator), boxes, torch.randint(4, (count,), generator=generator)
+
+
+def box_loss(model: nn.Module, image: Tensor, boxes: Tensor, kinds: Tensor) -> Tensor:
+    kind, border = model(image, boxes)
+    return F.cross_entropy(kind, kinds) + F.smooth_l1_loss(border, boxes)
+
+
+def graph_with_edges(count: int) -> tuple[Tensor, ...]:
+    """The edges of 300 nodes, as many as wanted."""
+    features, edges, community = graphs.make_graph(torch.Generator().manual_seed(1), 300, 12)
+    return features, edges[:, -count:].contiguous(), community
+
+
+def lengths_of_four(number: int) -> tuple[int, ...]:
+    return tuple(sorted(random.Random(number).sample(range(1, 61), 4), reverse=True))
+
+
+def sequences(lengths: tuple[int, ...]) -> list[Tensor]:
+    return [floats_of((length, 64)) for length in lengths]
+
+
+def packed_recurrent(device: torch.device) -> Callable:
+    """Training steps of an LSTM on packed sequences."""
+    torch.manual_seed(0)
+    lstm = nn.LSTM(64, 64).to(device)
+    optimizer = torch.optim.Adam(lstm.parameters(), lr=1e-4)
+
+    def train(batch):
+        packed = nn.utils.rnn.pack_sequence([part.to(device) for part in batch])
+        optimizer.zero_grad()
+        found = lstm(packed)[0].data.square().mean()
+        found.backward()
+        optimizer.step()
+        return found.detach()
+
+    return train
+
+
 # ---- the table
 
 
@@ -257,4 +346,30 @@ CASES += [
         ("llama", "Llama", 2, 64, False),
         ("llama", "Llama", 2, 64, True),
     )
+]
+CASES += [
+    ShapeCase(
+        "boxes-train",
+        "detector, 1 to 150 boxes in an image, train",
+        steps(BoxedDetector, box_loss),
+        drawn(range(1, 151), 60),
+        151,
+        draw=image_with_boxes,
+    ),
+    ShapeCase(
+        "edges-train",
+        "graph attention network, 300 nodes, 600 to 3,900 edges, train",
+        steps(graphs.build, graphs.loss),
+        drawn(range(600, 3900), 40),
+        3900,
+        draw=graph_with_edges,
+    ),
+    ShapeCase(
+        "packed-train",
+        "LSTM 64, four packed sequences of 1 to 60, train",
+        packed_recurrent,
+        [lengths_of_four(number) for number in range(40)],
+        lengths_of_four(99),
+        draw=sequences,
+    ),
 ]

@@ -1,12 +1,16 @@
 /* general_plan_test.c: programs of one structure with many dims give the same bits with general plans and without.
  *
- * Each random program is generated with a dozen base shapes, one or two of whose dims vary. Two contexts run all of
- * them: in one each program is compiled. HEADRACE_TEST_PROGRAMS sets the number of structures (default 60),
- * HEADRACE_TEST_SEED the first seed, HEADRACE_TEST_DEVICE the device (default "cpu").
+ * Each random program is generated with a dozen base shapes, one or two of whose dims vary: from a list, or drawn for
+ * each program. Two contexts run all of them: in one each program is compiled. A third one runs those with drawn dims
+ * operation by operation; products may have other bits there, and programs with products are left out.
+ *
+ * HEADRACE_TEST_PROGRAMS sets the number of structures (default 60), HEADRACE_TEST_SEED the first seed,
+ * HEADRACE_TEST_DEVICE the device (default "cpu").
  */
 #include "hr_test.h"
 
 #include "base/context.h"
+#include "base/hash.h"
 #include "program_runner.h"
 #include "program_stream.h"
 
@@ -17,7 +21,7 @@ typedef struct world {
   hr__side side;
 } world;
 
-static world open_world(const char *general) {
+static world open_world(const char *general, hr_mode mode) {
   world w = {0};
   setenv("HEADRACE_GENERAL_PLANS", general, 1);
   HR_ASSERT_OK(hr__context_create(&w.context));
@@ -25,7 +29,7 @@ static world open_world(const char *general) {
   const char *device = getenv("HEADRACE_TEST_DEVICE");
   HR_ASSERT_OK(hr_device_open(device != NULL ? device : "cpu", &w.side.device));
   HR_ASSERT_OK(hr_stream_create(w.side.device, &w.side.stream));
-  hr_stream_set_mode(w.side.stream, HR_MODE_FUSE);
+  hr_stream_set_mode(w.side.stream, mode);
   (void)hr__context_enter(before);
   return w;
 }
@@ -47,6 +51,19 @@ static void choose_base(uint64_t seed, int shape, int64_t base[3]) {
   base[seed % 3] = sizes[shape];
   if (seed % 4 == 3) {
     base[(seed + 1) % 3] = others[shape];
+  }
+}
+
+/* Shapes without any order: one size of eight is 0 or 1, which is another structure. */
+static void draw_base(uint64_t seed, int shape, int64_t base[3]) {
+  uint64_t state = hr_hash_mix(HR_HASH_SEED, seed * SHAPES + (uint64_t)shape);
+  choose_base(seed, 0, base);
+  for (int d = 0; d < 2; ++d) {
+    int64_t size = (state >> (16 * d)) % 8 == 0 ? (int64_t)(state >> (16 * d + 3)) % 2
+                                                : 2 + (int64_t)((state >> (16 * d + 3)) % 70);
+    if (d == 0 || seed % 4 == 3) {
+      base[(seed + (uint64_t)d) % 3] = size;
+    }
   }
 }
 
@@ -109,30 +126,40 @@ static bool is_same(world *a, world *b, const generated *g, int buffer) {
   return is;
 }
 
-static void check_shape(world *general, world *compiled, uint64_t seed, const int64_t base[3]) {
-  generated g;
-  hr_status made = hr__generate_sized(seed, 2 + (int)(seed % 9), base, &g);
-  HR_ASSERT_OK(made);
-  hr_status a = run(general, &g), b = run(compiled, &g);
+/* Compares the program in both worlds; `other` names the second one. */
+static void check_program(world *general, world *compiled, const char *other, uint64_t seed, const int64_t base[3],
+                          const generated *g) {
+  hr_status a = run(general, g), b = run(compiled, g);
   if (hr_status_code_of(a) != hr_status_code_of(b)) {
-    fprintf(stderr, "%s; compiled: %s\n", hr_status_message(a), hr_status_message(b));
+    fprintf(stderr, "%s; %s: %s\n", hr_status_message(a), other, hr_status_message(b));
     HR_FAIL("seed %llu, base %lld x %lld x %lld: another status", (unsigned long long)seed, (long long)base[0],
             (long long)base[1], (long long)base[2]);
   }
-  for (int i = 0; i < g.buffer_count && a == HR_OK; ++i) { /* steps before and after a library's failure may differ */
-    if (!is_same(general, compiled, &g, i)) {
+  for (int i = 0; i < g->buffer_count && a == HR_OK; ++i) { /* steps before and after a library's failure may differ */
+    if (!is_same(general, compiled, g, i)) {
       hr_text text = {0};
-      hr_status_ignore(hr_program_print(&g.program, &text));
+      hr_status_ignore(hr_program_print(&g->program, &text));
       fprintf(stderr, "%s\n", hr_text_chars(&text));
       hr_text_fini(&text);
-      HR_FAIL("seed %llu, base %lld x %lld x %lld: buffer %%%d differs", (unsigned long long)seed, (long long)base[0],
-              (long long)base[1], (long long)base[2], i);
+      HR_FAIL("seed %llu, base %lld x %lld x %lld: buffer %%%d differs from %s", (unsigned long long)seed,
+              (long long)base[0], (long long)base[1], (long long)base[2], i, other);
     }
   }
   hr_status_free(a);
   hr_status_free(b);
-  hr__side_drop(&general->side, &g);
-  hr__side_drop(&compiled->side, &g);
+  hr__side_drop(&general->side, g);
+  hr__side_drop(&compiled->side, g);
+}
+
+static void make_program(uint64_t seed, const int64_t base[3], generated *out_program) {
+  hr_status made = hr__generate_sized(seed, 2 + (int)(seed % 9), base, out_program);
+  HR_ASSERT_OK(made);
+}
+
+static void check_shape(world *general, world *compiled, uint64_t seed, const int64_t base[3]) {
+  generated g;
+  make_program(seed, base, &g);
+  check_program(general, compiled, "compiled", seed, base, &g);
   hr__generated_fini(&g);
 }
 
@@ -155,7 +182,7 @@ static void check_structures(world *general, world *compiled, uint64_t first, ui
 HR_TEST(programs_of_one_structure_have_the_same_bits) {
   long count = hr__setting("HEADRACE_TEST_PROGRAMS", 60);
   uint64_t first = (uint64_t)hr__setting("HEADRACE_TEST_SEED", 1);
-  world general = open_world("on"), compiled = open_world("off");
+  world general = open_world("on", HR_MODE_FUSE), compiled = open_world("off", HR_MODE_FUSE);
   unsetenv("HEADRACE_GENERAL_PLANS");
   check_structures(&general, &compiled, first, (uint64_t)count);
   fprintf(stderr, "%lld of %lld programs were copies of others\n", (long long)general_plans_of(&general),
@@ -166,10 +193,39 @@ HR_TEST(programs_of_one_structure_have_the_same_bits) {
   close_world(&compiled);
 }
 
+HR_TEST(programs_of_drawn_dims_have_the_same_bits_in_all_modes) {
+  long count = hr__setting("HEADRACE_TEST_PROGRAMS", 60), strict_count = 0;
+  uint64_t first = (uint64_t)hr__setting("HEADRACE_TEST_SEED", 1);
+  world general = open_world("on", HR_MODE_FUSE), compiled = open_world("off", HR_MODE_FUSE);
+  world strict = open_world("off", HR_MODE_STRICT);
+  unsetenv("HEADRACE_GENERAL_PLANS");
+  for (uint64_t seed = first; seed < first + (uint64_t)count; ++seed) {
+    for (int shape = 0; shape < SHAPES; ++shape) {
+      int64_t base[3];
+      generated g;
+      draw_base(seed, shape, base);
+      make_program(seed, base, &g);
+      check_program(&general, &compiled, "compiled", seed, base, &g);
+      if (!hr__has_products(&g.program)) {
+        check_program(&general, &strict, "strict", seed, base, &g);
+        ++strict_count;
+      }
+      hr__generated_fini(&g);
+    }
+  }
+  fprintf(stderr, "%lld of %lld programs were copies of others, %ld ran strictly\n",
+          (long long)general_plans_of(&general), (long long)count * SHAPES, strict_count);
+  HR_ASSERT(general_plans_of(&general) > count * SHAPES / 8 && strict_count > count);
+  HR_ASSERT_EQ(general_plans_of(&compiled) + general_plans_of(&strict), 0);
+  close_world(&general);
+  close_world(&compiled);
+  close_world(&strict);
+}
+
 /* Seeds that failed: the borders of a reflected gradient meet in small planes; windows leave another rest. */
 HR_TEST(sizes_by_steps_are_other_structures) {
   static const uint64_t seeds[] = {90215, 90350};
-  world general = open_world("on"), compiled = open_world("off");
+  world general = open_world("on", HR_MODE_FUSE), compiled = open_world("off", HR_MODE_FUSE);
   unsetenv("HEADRACE_GENERAL_PLANS");
   for (int i = 0; i < 2; ++i) {
     check_structures(&general, &compiled, seeds[i], 1);
