@@ -13,7 +13,6 @@
 
 enum { LISTED_SIZES = 4 };                         /* in the message of a refusal */
 enum { SLAB_WORDS = HR_ALLOCATOR_SLAB / 64 / 64 }; /* the smallest blocks have 64 bytes */
-static const int64_t FREE_BYTES_MIN = 128 << 20;
 _Static_assert(SLAB_WORDS == 64, "a word says which words have bits");
 
 struct hr_slab {
@@ -356,10 +355,17 @@ static bool is_shared_with_others(const hr_caching_allocator *allocator) {
   return allocator->driver->capture_begin == NULL;
 }
 
-/* Returns the blocks that were freed first, until little is free compared to the peak in use. */
+/* True if other processes could use the free large blocks, and these exceed their limit divided by `divisor`. */
+static bool has_much_free(const hr_caching_allocator *allocator, int64_t divisor) {
+  const hr_memory_gauges *gauges = &allocator->gauges;
+  int64_t most = hr_max(2 * gauges->bytes[HR_MEMORY_LARGE].peak, HR_ALLOCATOR_FREE_MIN);
+  int64_t free_bytes = gauges->reserved[HR_MEMORY_LARGE].current - gauges->bytes[HR_MEMORY_LARGE].current;
+  return is_shared_with_others(allocator) && free_bytes > most / divisor;
+}
+
+/* Returns the blocks that were freed first, until little is free. */
 static void release_old(hr_caching_allocator *allocator) {
-  int64_t most = hr_max(2 * allocator->gauges.bytes[HR_MEMORY_ALL].peak, FREE_BYTES_MIN);
-  while (allocator->free_blocks.count > 0 && reserved_bytes(allocator) - allocated_bytes(allocator) > most) {
+  while (allocator->free_blocks.count > 0 && has_much_free(allocator, 1)) {
     size_t oldest = 0;
     for (size_t i = 1; i < allocator->free_blocks.count; ++i) {
       oldest = allocator->free_blocks.data[i]->age < allocator->free_blocks.data[oldest]->age ? i : oldest;
@@ -389,7 +395,8 @@ static void unlink_used(hr_caching_allocator *allocator, hr_block *block) {
 
 static hr_status alloc_large(hr_caching_allocator *allocator, size_t wanted, hr_block **out_block) {
   size_t bytes = hr__caching_allocator_round(wanted), at = find_large(allocator, bytes, NULL);
-  if (at < allocator->free_blocks.count && allocator->free_blocks.data[at]->bytes - bytes <= bytes / 8) {
+  size_t waste = has_much_free(allocator, 2) ? bytes : bytes / 8;
+  if (at < allocator->free_blocks.count && allocator->free_blocks.data[at]->bytes - bytes <= waste) {
     *out_block = allocator->free_blocks.data[at];
     take_large(allocator, at);
     link_used(allocator, *out_block);
@@ -399,9 +406,7 @@ static hr_status alloc_large(hr_caching_allocator *allocator, size_t wanted, hr_
   if (block == NULL) {
     return refuse(allocator, wanted, "no host memory");
   }
-  if (is_shared_with_others(allocator)) {
-    release_old(allocator);
-  }
+  release_old(allocator);
   hr_status status = driver_alloc(allocator, bytes, wanted, false, &block->address);
   if (status != HR_OK) {
     hr_free(block);

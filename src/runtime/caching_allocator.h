@@ -12,8 +12,9 @@
  * Memory returns to the driver on `trim`, and if the driver or the limit refuses a request. In the second case cached
  * blocks are returned, largest first, cached weights (cached_weights.h) are dropped, and the request is retried.
  *
- * Drivers without graphs allocate host memory, which other processes share. If their sizes change all the time, free
- * memory is limited to 128 MB or twice the peak in use (the larger of both): the blocks freed first are returned.
+ * Drivers without graphs allocate host memory, which other processes share. If their sizes change all the time, the
+ * free memory of large blocks is limited to 16 MB or twice the peak in use (the larger of both): the blocks freed first
+ * are returned. From half of it on, a request gets a block of up to twice its size.
  *
  * Of several suitable blocks a request gets the one at the lowest address. So a repeated program gets the same
  * addresses again, in any order of its releases (engine/replay.h). Exception: for the larger blocks of a driver without
@@ -48,7 +49,12 @@ typedef struct hr_block {
   hr_block_uses uses;             /* last ones, those before the block was freed too */
 } hr_block;
 
-enum { HR_ALLOCATOR_SMALL_MAX = 32768, HR_ALLOCATOR_CLASSES = 8 + 6 * 8, HR_ALLOCATOR_SLAB = 262144 };
+enum {
+  HR_ALLOCATOR_SMALL_MAX = 32768,
+  HR_ALLOCATOR_CLASSES = 8 + 6 * 8,
+  HR_ALLOCATOR_SLAB = 262144,
+  HR_ALLOCATOR_FREE_MIN = 16 << 20
+};
 
 typedef struct hr_caching_allocator {
   const struct hr_driver *driver;

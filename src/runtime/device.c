@@ -1,5 +1,6 @@
 #include "runtime/device.h"
 
+#include "base/allocator.h"
 #include "runtime/counters.h"
 
 const char *hr_device_name(const hr_device *device) {
@@ -72,6 +73,9 @@ void hr_device_memory_trim(hr_device *device) {
     hr__device_release_shared(device);
   }
   hr_caching_allocator_trim(&device->allocator);
+  if (device->properties.is_host) { /* small blocks are the heap's */
+    hr_heap_trim();
+  }
 }
 
 void hr__device_drain(hr_device *device) {

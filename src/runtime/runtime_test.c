@@ -2,6 +2,7 @@
 #include "hr_test.h"
 
 #include "base/env.h"
+#include "base/integer.h"
 #include "runtime/buffer.h"
 #include "runtime/cached_weights.h"
 #include "runtime/registry.h"
@@ -613,7 +614,7 @@ HR_TEST(what_a_host_does_not_use_again_goes_back) {
       hr_caching_allocator_free(&allocator, blocks[i]);
     }
     const hr_memory_stats stats = stats_of(&allocator);
-    int64_t most = 2 * stats.allocated_bytes_peak > 128 << 20 ? 2 * stats.allocated_bytes_peak : 128 << 20;
+    int64_t most = hr_max(2 * stats.allocated_bytes_peak, HR_ALLOCATOR_FREE_MIN);
     HR_ASSERT(stats.reserved_bytes <= most + stats.allocated_bytes_peak);
   }
   HR_ASSERT(stats_of(&allocator).reserved_bytes < asked / 4);
@@ -623,6 +624,29 @@ HR_TEST(what_a_host_does_not_use_again_goes_back) {
   HR_ASSERT_EQ(stats_of(&allocator).driver_allocation_count, count);
   hr_caching_allocator_free(&allocator, last);
   hr_caching_allocator_free(&allocator, held);
+  hr_caching_allocator_trim(&allocator);
+  HR_ASSERT_EQ(stats_of(&allocator).reserved_bytes, 0);
+}
+
+/* Blocks of other sizes each time, at most 5 MB in use: the driver is not asked again once much is free. */
+HR_TEST(much_free_memory_serves_smaller_requests) {
+  enum { SIZES = 300, UNIT = 16384 };
+  budget b = {.left = SIZE_MAX};
+  hr_caching_allocator allocator;
+  hr_caching_allocator_init(&allocator, &budget_driver, &b, "budget", 0);
+  int64_t counts[2] = {0};
+  for (int pass = 0; pass < 2; ++pass) {
+    for (size_t i = 1; i <= SIZES; ++i) {
+      hr_block *block;
+      HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, (3 + i * 77 % SIZES % 211) * UNIT, &block));
+      HR_ASSERT(block->bytes <= 2 * hr__caching_allocator_round((3 + i * 77 % SIZES % 211) * UNIT));
+      hr_caching_allocator_free(&allocator, block);
+      HR_ASSERT(stats_of(&allocator).reserved_bytes <= HR_ALLOCATOR_FREE_MIN + 2 * (SIZES + 3) * UNIT);
+    }
+    counts[pass] = stats_of(&allocator).driver_allocation_count;
+  }
+  HR_ASSERT(counts[1] - counts[0] < SIZES / 20);
+  HR_ASSERT(stats_of(&allocator).reserved_bytes > HR_ALLOCATOR_FREE_MIN / 2);
   hr_caching_allocator_trim(&allocator);
   HR_ASSERT_EQ(stats_of(&allocator).reserved_bytes, 0);
 }

@@ -1,7 +1,8 @@
 /* The CPU driver: host memory and the shared thread team.
  *
- * Blocks of 2 MB and more are mapped on their own, aligned to 2 MB; data written by the host gets huge pages. All work
- * is done during the call, so there is nothing to submit or flush.
+ * Blocks of 2 MB and more are mapped on their own, aligned to 2 MB; data written by the host gets huge pages. So are
+ * those of 128 KB and more, aligned to pages: between the heap's blocks they would leave holes when they are freed. All
+ * work is done during the call, so there is nothing to submit or flush.
  *
  * Each worker of a parallel loop has its own scratch, which grows to the largest kernel seen and is kept.
  */
@@ -20,6 +21,11 @@
 #include "base/thread.h"
 
 enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20, DEVICES_MAX = 64, LANES = 2 };
+#ifdef __SANITIZE_ADDRESS__ /* it checks the bounds of the heap's blocks */
+enum { MAPPED_MIN = HUGE_PAGE };
+#else
+enum { MAPPED_MIN = 128 << 10 };
+#endif
 
 /* An opening: the memory is the process's. */
 typedef struct cpu_device {
@@ -142,6 +148,11 @@ static void *map_aligned(size_t bytes) {
   return aligned;
 }
 
+static void *map_pages(size_t bytes) {
+  void *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return start == MAP_FAILED ? NULL : start;
+}
+
 /* The host writes weights and batches, which are read in each step: huge pages save TLB misses. Results of kernels get
  * small pages, because the first touch of a huge page costs several times as much a byte on some virtual machines. */
 static void advise_huge(char *address, size_t bytes) {
@@ -158,7 +169,9 @@ static void advise_huge(char *address, size_t bytes) {
 
 static hr_status cpu_allocate(void *impl, size_t bytes, void **out_address) {
   (void)impl;
-  void *address = bytes >= HUGE_PAGE ? map_aligned(bytes) : aligned_alloc(ALIGNMENT, hr_align_up(bytes, ALIGNMENT));
+  void *address = bytes >= HUGE_PAGE    ? map_aligned(bytes)
+                  : bytes >= MAPPED_MIN ? map_pages(bytes)
+                                        : aligned_alloc(ALIGNMENT, hr_align_up(bytes, ALIGNMENT));
   if (address == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "the system has no %zu bytes: %s", bytes, strerror(errno));
   }
@@ -170,6 +183,8 @@ static void cpu_free(void *impl, void *address, size_t bytes) {
   (void)impl;
   if (bytes >= HUGE_PAGE) {
     munmap(address, hr_align_up(bytes, HUGE_PAGE));
+  } else if (bytes >= MAPPED_MIN) {
+    munmap(address, bytes);
   } else {
     free(address);
   }
