@@ -44,6 +44,7 @@ typedef struct hr_session_options {
   int bucket_count;
   const hr_session_bucket *buckets; /* each symbol once */
   hr_dtype products;                /* NONE, or BF16 or F16: hr_graph_round_products */
+  int threads; /* of the host that its runs use at most: hr_stream_begin_threads; 0: all of the process */
 } hr_session_options;
 enum { HR_SESSION_INSTANCES = 64, HR_SESSION_BYTES = 64 << 20 };
 

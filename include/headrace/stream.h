@@ -191,6 +191,13 @@ HR_API HR_MUST_USE hr_status hr_stream_record_alike(hr_stream *stream, hr_op op,
 /* Submits everything pending to the device. Errors of the work itself are reported by the call that waits for it, or by
  * a record that uses an invalid buffer. Between a failure and its report all work is dropped, as after an exception. */
 HR_API HR_MUST_USE hr_status hr_stream_commit(hr_stream *stream);
+/* Work recorded between the two calls runs on at most `count` threads of the host, and on no more than
+ * HEADRACE_THREADS. Each call commits what is pending, so that the work is programs of its own; its results have the
+ * same bits. Another thread's work in between has the limit, too. A thread that begins waits for the end of another
+ * one's limit; begun limits don't nest. INVALID_ARGUMENT for a count below 1 or above 1,024, or a capture. After a
+ * failure of `begin` there is nothing to end. */
+HR_API HR_MUST_USE hr_status hr_stream_begin_threads(hr_stream *stream, int count);
+HR_API HR_MUST_USE hr_status hr_stream_end_threads(hr_stream *stream);
 /* Work recorded in `stream` from now on runs after everything recorded in `other` until now, which is committed. Waits
  * for nothing. INVALID_ARGUMENT for streams of two devices. */
 HR_API HR_MUST_USE hr_status hr_stream_wait_for(hr_stream *stream, hr_stream *other);

@@ -114,14 +114,17 @@ static bool inside_loop(void) {
 
 static void run_openmp(int64_t units, int workers, hr_range_fn fn, void *arg) {
   hold_while_crowded();
-  int threads = hr_thread_count();
+  int threads = hr_thread_count(), limit = hr_thread_limit_set(0);
 #pragma omp parallel num_threads(threads)
   {
     /* The runtime may grant fewer threads than requested: a thread then runs several shares. */
+    (void)hr_thread_limit_set(limit);
     for (int worker = omp_get_thread_num(); worker < workers; worker += omp_get_num_threads()) {
       hr__run_share(units, workers, worker, fn, arg);
     }
+    (void)hr_thread_limit_set(0);
   }
+  (void)hr_thread_limit_set(limit);
 }
 
 static void run_team(int64_t units, int workers, hr_range_fn fn, void *arg) {

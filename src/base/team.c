@@ -46,6 +46,7 @@ typedef struct team {
   void (*early)(void *arg);
   void *early_arg;
   hr_context *early_context;
+  int limit;        /* of threads, which the loop's caller has set */
   int wanted;       /* threads requested, one less than workers */
   int thread_count; /* threads there are */
   bool watches;     /* threads have cores of their own to spin on */
@@ -68,6 +69,7 @@ static team own = {.library_ns = INT64_MIN / 2, .lost_ns = INT64_MIN / 2};
 static _Thread_local struct {
   bool is_inside, runs_early, is_alone;
   int worker;                    /* of the team; 0: none of its threads */
+  int limit;                     /* of threads for its loops; 0: none */
   int64_t looked_ns, process_ns; /* the time, and the process's on all cores, at the last check */
   long switches;                 /* involuntary context switches at the last check */
 } thread;
@@ -97,7 +99,9 @@ static bool is_early(uint64_t job) {
 static void take_share(int worker, uint64_t job) {
   place *p = &own.places[worker];
   if (worker < workers_of(job) && take(p, job)) {
+    int before = hr_thread_limit_set(own.limit);
     hr__run_share(own.units, workers_of(job), worker, own.fn, own.arg);
+    (void)hr_thread_limit_set(before);
     atomic_store_explicit(&p->done, job, memory_order_release);
   }
 }
@@ -236,13 +240,25 @@ static void run_worker(void *opaque) {
 
 /* ---- their number ---- */
 
-int hr_thread_count(void) {
+/* Those of the process. */
+static int count_workers(void) {
   int count = atomic_load_explicit(&own.worker_count, memory_order_relaxed);
   if (__builtin_expect(count == 0, 0)) {
     hr_thread_count_set(0);
     count = atomic_load_explicit(&own.worker_count, memory_order_relaxed);
   }
   return count;
+}
+
+int hr_thread_count(void) {
+  int count = count_workers(), limit = thread.limit;
+  return limit == 0 || limit > count ? count : limit;
+}
+
+int hr_thread_limit_set(int limit) {
+  int before = thread.limit;
+  thread.limit = limit;
+  return before;
 }
 
 /* The cores that this process may use belong to it alone if its launcher has more of them. */
@@ -363,7 +379,7 @@ static void wait_for(const place *p, uint64_t job) {
 /* The calling thread is worker `self` and claims its share before other threads can see the loop. */
 static void run_loop(int64_t units, int workers, int self, hr_range_fn fn, void *arg) {
   uint64_t job = next_job(workers);
-  own.units = units, own.fn = fn, own.arg = arg;
+  own.units = units, own.fn = fn, own.arg = arg, own.limit = thread.limit;
   atomic_store_explicit(&own.places[self].taken, job, memory_order_relaxed);
   announce(job);
   hr__run_share(units, workers, self, fn, arg);
@@ -423,7 +439,7 @@ bool hr__team_run(int64_t units, int workers, hr_range_fn fn, void *arg) {
     if (!take_team()) {
       return false;
     }
-    resize(hr_thread_count() - 1);
+    resize(count_workers() - 1);
   }
   thread.is_inside = true;
   run_loop(units, workers <= own.thread_count + 1 ? workers : own.thread_count + 1, thread.worker, fn, arg);
@@ -440,7 +456,7 @@ bool hr__team_submit_early(void (*fn)(void *arg), void *arg, uint64_t *out_early
   if (thread.is_inside || thread.runs_early || !take_team()) {
     return false;
   }
-  bool is_awake = own.thread_count >= EARLY_WORKER && own.wanted == hr_thread_count() - 1 &&
+  bool is_awake = own.thread_count >= EARLY_WORKER && own.wanted == count_workers() - 1 &&
                   !atomic_load_explicit(&own.rests, memory_order_relaxed) && atomic_load(&own.sleepers) == 0;
   if (!is_awake) {
     atomic_store_explicit(&own.is_taken, false, memory_order_release);

@@ -114,6 +114,8 @@ bool hr_parallel_set_alone(bool is_alone);
 int hr_thread_count(void);
 /* Changes it for later loops; 0 or less restores the default. */
 void hr_thread_count_set(int count);
+/* Bounds hr_thread_count on the calling thread, and in its loops; 0: no bound. Returns the previous one. */
+int hr_thread_limit_set(int limit);
 /* Sets the number of threads that a library with OpenMP regions uses when this thread calls it; returns the previous
  * number. Without OpenMP it does nothing and returns `count`. */
 int hr_library_threads_set(int count);

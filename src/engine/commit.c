@@ -54,6 +54,7 @@ struct hr_job {
   void *shared;
   uint64_t number; /* in its stream */
   uint64_t ticket; /* in its lane */
+  int threads;     /* at most; 0: all of the process */
   bool is_sent;    /* its references are counted as in-flight */
   bool is_move;    /* of default_layout.c: the first buffer's contents are older than any failure */
   hr_run run;
@@ -310,9 +311,11 @@ static hr_status run_in_lane(hr_job *job) {
   if (!job->instance->needs_team) {
     return run_instance_of(job, &job->run);
   }
+  int limit = hr_thread_limit_set(job->threads);
   bool has_team = hr__lane_take_team(lane), before = hr_parallel_set_alone(!has_team);
   hr_status status = run_instance_of(job, &job->run);
   (void)hr_parallel_set_alone(before);
+  (void)hr_thread_limit_set(limit);
   hr__lane_return_team(lane, has_team);
   return status;
 }
@@ -350,7 +353,7 @@ static bool is_long(const hr_stream *stream, const hr_instance *instance) {
 /* False for devices other than hosts, which run beside the host anyway, and for lanes other than the first one. */
 static bool can_submit_early(const hr_stream *stream, const hr_instance *instance) {
   return stream->device->properties.is_host && stream->lane->number == 0 && stream->watch == NULL &&
-         !is_long(stream, instance) && hr__instance_can_submit_early(instance);
+         stream->pending.threads == 0 && !is_long(stream, instance) && hr__instance_can_submit_early(instance);
 }
 
 /* False: nothing has begun. */
@@ -547,6 +550,7 @@ static void fill_job(hr_stream *stream, const work *w, hr_instance *instance, hr
     job->stamps.data[i] = instance->plan->last_write[i] >= 0 ? 0 : job->buffers.data[i]->stamp;
   }
   job->is_move = w->moves != 0;
+  job->threads = trace->threads;
   job->first_operation = stream->first_operation;
   hr_vector_clear(&job->marks);
   if (__builtin_expect(trace->has_marks, 0)) {
@@ -747,7 +751,9 @@ static hr_status run_work(hr_stream *stream, const work *w, caller_does next) {
 
 static hr_status run_in_context(hr_stream *stream, const work *w, caller_does next) {
   hr_context *before = hr__context_enter(stream->device->context);
+  int limit = hr_thread_limit_set(w->trace->threads); /* libraries prepare their objects for it */
   hr_status status = run_work(stream, w, next);
+  (void)hr_thread_limit_set(limit);
   (void)hr__context_enter(before);
   return status;
 }

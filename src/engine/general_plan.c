@@ -35,6 +35,7 @@ typedef struct general {
   HR_VECTOR(term) words, numbers;                            /* those that vary */
   size_t key_words, record_count, buffer_count, local_count; /* of the model's key */
   bool has_layouts;
+  int threads; /* of the key */
   uint32_t *locals;
   hr_key_uses uses;  /* of buffers whose overlaps may vary */
   uint64_t overlaps; /* the model's; 0: unknown */
@@ -125,7 +126,7 @@ static void keep_structure(general *g, const hr_key *key) {
   size_t *varying = hr_malloc((g->words.count + 1) * sizeof *varying);
   g->key_words = key->word_count, g->record_count = key->record_count;
   g->buffer_count = key->buffer_count, g->local_count = key->local_count;
-  g->has_layouts = key->layouts != NULL;
+  g->has_layouts = key->layouts != NULL, g->threads = key->threads;
   g->locals = hr_malloc(key->local_count * sizeof *g->locals + 1);
   for (size_t i = 0; varying != NULL && i < g->words.count; ++i) {
     varying[i] = g->words.data[i].at;
@@ -194,7 +195,7 @@ static bool has_words(const general *g, const word_lists *lists, const int64_t *
 
 /* True if the key has as many words as the model's, in lists of the same lengths. */
 static bool has_counts(const general *g, const hr_key *key) {
-  return g->key_words == key->word_count && g->buffer_count == key->buffer_count &&
+  return g->key_words == key->word_count && g->buffer_count == key->buffer_count && g->threads == key->threads &&
          g->has_layouts == (key->layouts != NULL);
 }
 

@@ -499,6 +499,7 @@ bool hr__plan_fits(const hr_plan *plan, const hr_key *key) {
   const hr_key *own = &plan->key;
   return (plan->key_changes.all != NULL ? hr__key_changes_fit(&plan->model->key, &plan->key_changes, key)
                                         : has_records_of(own, key)) &&
+         own->threads == key->threads &&
          memcmp(own->shapes, key->shapes, key->buffer_count * sizeof *key->shapes) == 0 &&
          (own->layouts == NULL) == (key->layouts == NULL) &&
          (key->layouts == NULL ||

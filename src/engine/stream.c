@@ -56,6 +56,7 @@ static hr_status create_stream(hr_device *device, bool is_capture, hr_stream **o
   }
   uint32_t number = take_numbers(device->context);
   hr_refcount_init(&stream->refcount);
+  hr_mutex_init(&stream->threads_mutex);
   hr_mutex_init(&stream->mutex);
   hr_mutex_init(&stream->job_mutex);
   hr_device_retain(device);
@@ -146,6 +147,7 @@ void hr_stream_release(hr_stream *stream) {
   hr__stream_free_jobs(stream);
   hr_mutex_fini(&stream->job_mutex);
   hr_mutex_fini(&stream->mutex);
+  hr_mutex_fini(&stream->threads_mutex);
   hr_device_release(stream->device);
   hr_free(stream);
 }

@@ -22,9 +22,10 @@ typedef struct hr_job hr_job;
 struct hr_stream {
   hr_refcount refcount;
   hr_device *device;
-  hr_lane *lane;   /* of the device's, that runs its jobs */
-  hr_stream *next; /* of the device's list */
-  uint32_t number; /* its traces', for threads without its lock */
+  hr_lane *lane;          /* of the device's, that runs its jobs */
+  hr_stream *next;        /* of the device's list */
+  uint32_t number;        /* its traces', for threads without its lock */
+  hr_mutex threads_mutex; /* held from hr_stream_begin_threads to hr_stream_end_threads; before the other one */
   hr_mutex mutex;
   atomic_int mode;
   hr_hook *hook;      /* NULL, or gets each record first (headrace/hook.h) */

@@ -253,6 +253,37 @@ hr_status hr_stream_commit(hr_stream *stream) {
   return status;
 }
 
+/* Commits what was recorded for the number of threads until now. */
+static hr_status set_threads(hr_stream *stream, int count) {
+  hr_mutex_lock(&stream->mutex);
+  hr_status status = commit(stream);
+  stream->pending.threads = stream->rest.threads = stream->move.threads = count;
+  hr_mutex_unlock(&stream->mutex);
+  return status;
+}
+
+hr_status hr_stream_begin_threads(hr_stream *stream, int count) {
+  if (stream->is_capture) {
+    return refuse_capture();
+  }
+  if (count < 1 || count > HR_THREADS_MAX) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "threads is %d, expected 1 to %d", count, HR_THREADS_MAX);
+  }
+  hr_mutex_lock(&stream->threads_mutex);
+  hr_status status = set_threads(stream, count);
+  if (status != HR_OK) {
+    hr_status_ignore(set_threads(stream, 0));
+    hr_mutex_unlock(&stream->threads_mutex);
+  }
+  return status;
+}
+
+hr_status hr_stream_end_threads(hr_stream *stream) {
+  hr_status status = set_threads(stream, 0);
+  hr_mutex_unlock(&stream->threads_mutex);
+  return status;
+}
+
 hr_status hr__stream_commit_ahead(hr_stream *stream) {
   stream->goes_ahead = true;
   hr_status status = commit(stream);

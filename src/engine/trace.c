@@ -561,6 +561,7 @@ hr_status hr__trace_key(hr_trace *trace, bool frees, hr_key *out_key) {
       .word_count = trace->words.count,
       .local_count = trace->locals.count,
       .buffer_count = count,
+      .threads = trace->threads,
       .words = trace->words.data,
       .locals = trace->locals.data,
       .shapes = trace->shapes.data,
@@ -575,6 +576,7 @@ uint64_t hr__key_hash(hr_key *key) {
     hash = hash_locals(hash, key->locals, key->local_count);
     hash = key->layouts != NULL ? hr_hash_words(hash, key->layouts, 2 * key->buffer_count) : hash;
     hash = hr_hash_words(hash, key->shapes, key->buffer_count);
+    hash = key->threads != 0 ? hr_hash_mix(hash, (uint64_t)key->threads) : hash;
     key->hash = hash != 0 ? hash : 1;
   }
   return key->hash;
@@ -943,6 +945,7 @@ uint64_t hr__key_structure(hr_key *key) {
   for (size_t i = 0; i < key->buffer_count; ++i) {
     hash = hr_hash_mix(hash, hr__key_buffer_class(key->shapes[i], key->layouts != NULL ? key->layouts[i] : 0));
   }
+  hash = key->threads != 0 ? hr_hash_mix(hash, (uint64_t)key->threads) : hash;
   key->structure = hash != 0 ? hash : 1;
   return key->structure;
 }

@@ -15,7 +15,8 @@
  *   - flags for dead and fresh,
  *   - a flag that allows the compiler to choose its layout,
  *   - its present layout, and the rows that it has room for if they are more than it has,
- *   - permission to grow (growth.h).
+ *   - permission to grow (growth.h),
+ * and the number of threads, for which libraries prepare their objects.
  * Nothing is freed before the trace ends, and its arrays are kept: a loop records without malloc.
  *
  * The trace holds one reference of each of its buffers. Threads: the stream's lock.
@@ -47,6 +48,7 @@ typedef struct hr_operation_mark {
 typedef struct hr_trace {
   uint32_t stream; /* number of the stream, not 0: half of a buffer's tag */
   bool is_plain;   /* its records see memory in its physical layout */
+  int threads;     /* that its programs use at most; 0: all of the process */
   HR_VECTOR(uint64_t) words;
   HR_VECTOR(uint32_t) locals;
   HR_VECTOR(hr_scalar) scalars;
@@ -69,6 +71,7 @@ typedef struct hr_trace {
 typedef struct hr_key {
   uint64_t hash, structure; /* 0: not computed yet (hr__key_hash, hr__key_structure) */
   size_t record_count, word_count, local_count, buffer_count;
+  int threads; /* at most; 0: all of the process */
   const uint64_t *words;
   const uint32_t *locals;
   const uint64_t *shapes; /* hr_shape_word of each buffer */

@@ -58,6 +58,7 @@ struct hr_session {
   hr_tensor *variables;    /* their values; changed with instances.mutex, too */
   hr__instance_cache instances;
   hr_session_stats stats; /* with instances.mutex */
+  int threads;            /* that runs use at most; 0: all of the process */
   int bucket_count;
   hr__session_bucket *buckets;
 };

@@ -252,6 +252,15 @@ static hr_status own_graph(hr_session *session, const hr_graph *given, const hr_
   return HR_OK;
 }
 
+static hr_status set_threads(hr_session *session, int threads) {
+  if (threads < 0 || threads > HR_THREADS_MAX) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "session: threads is %d, expected 1 to %d, or 0 for all", threads,
+                          HR_THREADS_MAX);
+  }
+  session->threads = threads;
+  return HR_OK;
+}
+
 hr_status hr_session_create(hr_stream *stream, const hr_graph *graph, const hr_session_options *options,
                             hr_session **out_session) {
   static const hr_session_options defaults = {0};
@@ -266,7 +275,8 @@ hr_status hr_session_create(hr_stream *stream, const hr_graph *graph, const hr_s
   hr__instance_cache_init(&session->instances);
   session->instances.count_max = options->instances_max > 0 ? options->instances_max : HR_SESSION_INSTANCES;
   session->instances.bytes_max = options->bytes_max > 0 ? options->bytes_max : HR_SESSION_BYTES;
-  hr_status status = own_graph(session, graph, options);
+  hr_status status = set_threads(session, options->threads);
+  status = status == HR_OK ? own_graph(session, graph, options) : status;
   status = status == HR_OK ? hr__session_buckets_set(session, options) : status;
   status = status == HR_OK ? share_constants(session) : status;
   if (status != HR_OK) {

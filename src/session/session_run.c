@@ -170,11 +170,36 @@ static hr_status run_any(hr_session *session, const hr_tensor *const *inputs, hr
   return status;
 }
 
+static hr_status begin_threads(const hr_session *session) {
+  return session->threads > 0 ? hr_stream_begin_threads(session->stream, session->threads) : HR_OK;
+}
+
+/* After work that ended with `status`; returns it, or else the failure of its commit. */
+static hr_status end_threads(const hr_session *session, hr_status status) {
+  hr_status ended = session->threads > 0 ? hr_stream_end_threads(session->stream) : HR_OK;
+  if (status != HR_OK) {
+    hr_status_ignore(ended);
+  }
+  return status != HR_OK ? status : ended;
+}
+
+static void release_all(hr_tensor *tensors, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    hr_tensor_release(&tensors[i]);
+  }
+}
+
 hr_status hr_session_run(hr_session *session, int input_count, const hr_tensor *const *inputs, int result_count,
                          hr_tensor *out_results) {
   HR_RETURN_IF_ERROR(check_counts(session, input_count, result_count));
-  return session->bucket_count > 0 ? hr__session_run_padded(session, inputs, run_any, out_results)
-                                   : run_any(session, inputs, out_results);
+  HR_RETURN_IF_ERROR(begin_threads(session));
+  hr_status status = session->bucket_count > 0 ? hr__session_run_padded(session, inputs, run_any, out_results)
+                                               : run_any(session, inputs, out_results);
+  hr_status ended = end_threads(session, status);
+  if (status == HR_OK && ended != HR_OK) {
+    release_all(out_results, (size_t)result_count);
+  }
+  return ended;
 }
 
 /* ---- warm ---- */
@@ -192,12 +217,6 @@ static hr_status make_zeros(hr_session *session, const hr_tensor *const *params,
     hr__tensor_share(&session->variables[i], &zeros[session->graph->inputs.count + i]);
   }
   return hr_stream_synchronize(session->stream);
-}
-
-static void release_all(hr_tensor *tensors, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    hr_tensor_release(&tensors[i]);
-  }
 }
 
 /* Runs the part, so that its programs are compiled, and drops the results. Inputs that the caller keeps make another
@@ -224,7 +243,7 @@ static hr_status run_on_zeros(hr_session *session, const hr__graph_instance *of,
   return status;
 }
 
-static hr_status warm(hr_session *session, const hr_tensor *const *inputs) {
+static hr_status warm_instance(hr_session *session, const hr_tensor *const *inputs) {
   hr__graph_instance *found = NULL;
   const hr_tensor **params = NULL;
   HR_RETURN_IF_ERROR(list_params(session, inputs, &params));
@@ -235,6 +254,14 @@ static hr_status warm(hr_session *session, const hr_tensor *const *inputs) {
   return status;
 }
 
+static hr_status warm(hr_session *session, const hr_tensor *const *inputs) {
+  HR_RETURN_IF_ERROR(begin_threads(session)); /* first, as in a run */
+  hr_mutex_lock(&session->running);
+  hr_status status = warm_instance(session, inputs);
+  hr_mutex_unlock(&session->running);
+  return end_threads(session, status);
+}
+
 hr_status hr_session_warm(hr_session *session, int input_count, const hr_tensor *const *inputs) {
   HR_RETURN_IF_ERROR(check_counts(session, input_count, hr_graph_output_count(session->graph)));
   hr_tensor *types = hr_calloc((size_t)input_count + 1, sizeof *types);
@@ -243,9 +270,7 @@ hr_status hr_session_warm(hr_session *session, int input_count, const hr_tensor 
   for (int i = 0; status == HR_OK && i < input_count; ++i) {
     places[i] = &types[i];
   }
-  hr_mutex_lock(&session->running);
   status = status == HR_OK ? warm(session, places) : status;
-  hr_mutex_unlock(&session->running);
   hr_free(types);
   hr_free(places);
   return status;

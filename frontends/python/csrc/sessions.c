@@ -669,20 +669,22 @@ static PyObject *session_from(PyObject *source, PyObject *device, const hr_sessi
   return result;
 }
 
-/* Session(source, device=None, instances=64, simplify=True, instance_bytes=64 << 20, buckets=None, precision=None) */
+/* Session(source, device=None, instances=64, simplify=True, instance_bytes=64 << 20, buckets=None, precision=None,
+ * threads=0) */
 static PyObject *create_session(PyTypeObject *type, PyObject *args, PyObject *names) {
   (void)type;
-  static char *keywords[] = {"source",         "device",  "instances", "simplify",
-                             "instance_bytes", "buckets", "precision", NULL};
+  static char *keywords[] = {"source",  "device",    "instances", "simplify", "instance_bytes",
+                             "buckets", "precision", "threads",   NULL};
   PyObject *source, *device = Py_None, *buckets = Py_None, *result = NULL;
-  int instances = HR_SESSION_INSTANCES, simplify = 1;
+  int instances = HR_SESSION_INSTANCES, simplify = 1, threads = 0;
   long long bytes = HR_SESSION_BYTES;
   const char *precision = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, names, "O|OipLOz:Session", keywords, &source, &device, &instances, &simplify,
-                                   &bytes, &buckets, &precision)) {
+  if (!PyArg_ParseTupleAndKeywords(args, names, "O|OipLOzi:Session", keywords, &source, &device, &instances, &simplify,
+                                   &bytes, &buckets, &precision, &threads)) {
     return NULL;
   }
-  given_options o = {.options = {.instances_max = instances, .keeps_operations = !simplify, .bytes_max = bytes}};
+  given_options o = {
+      .options = {.instances_max = instances, .keeps_operations = !simplify, .bytes_max = bytes, .threads = threads}};
   if (take_buckets(&o, buckets) == 0 && take_precision(&o, precision) == 0) {
     result = session_from(source, device, &o.options);
   }

@@ -95,8 +95,8 @@ class _Entries:
 
 
 class SessionOptions(_Entries):
-    """The options of ONNX Runtime 1.32. Free dims that are overridden, initializers, and the optimization level
-    ORT_DISABLE_ALL have an effect; the others are stored."""
+    """The options of ONNX Runtime 1.32. Free dims that are overridden, initializers, intra_op_num_threads and the
+    optimization level ORT_DISABLE_ALL have an effect; the others are stored."""
 
     _NAMES = frozenset(
         """enable_cpu_mem_arena enable_mem_pattern enable_mem_reuse enable_profiling execution_mode execution_order
@@ -494,7 +494,8 @@ class InferenceSession:
         """Makes the session again, for the device of the first provider that this machine has."""
         device, self._providers = _device_name(providers or ["CPUExecutionProvider"], provider_options)
         keeps = self._options.graph_optimization_level == GraphOptimizationLevel.ORT_DISABLE_ALL
-        self._session = Session(self._graph, device=device, simplify=not keeps)
+        threads = max(0, self._options.intra_op_num_threads)
+        self._session = Session(self._graph, device=device, simplify=not keeps, threads=threads)
         self._inputs = [NodeArg(name, value) for name, value in self._graph.inputs.items()]
         self._outputs = [NodeArg(name, value) for name, value in self._graph.outputs.items()]
 

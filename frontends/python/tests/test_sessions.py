@@ -148,6 +148,8 @@ def test_wrong_dims_and_dtypes():
 def test_wrong_sessions(tmp_path):
     graph = hr.Graph()
     graph.input("x", "float32", [2])
+    with pytest.raises(ValueError, match="threads is -1, expected 1 to 1024, or 0 for all"):
+        hr.Session(graph, threads=-1)
     with pytest.raises(ValueError, match="instances is 0"):
         hr.Session(graph, instances=0)
     with pytest.raises(TypeError):
