@@ -1,6 +1,7 @@
 /* Element-wise kernels: a unit is a tile of at most 1,024 elements, dense in the innermost dims.
  *
  *   domain [64, 28, 28]   tile [1, 28, 28]      domain [5000000]   tile [1024], the last one shorter
+ *                                               domain [7]         tile [1024], shorter: as for any other length
  *
  * If an indirect access would not be a line in such a tile, tiles are pieces of the innermost dim alone: tables of rows
  * and columns become one row and a line of columns.
@@ -47,8 +48,9 @@ static tile choose_tile(const hr_dims *kept, int64_t most, bool is_line) {
   }
   if (t.first == 0) { /* everything is one tile: cut the first dim into one piece */
     if (kept->rank > 0) {
-      t.piece = kept->dims[0];
-      t.inner /= t.piece;
+      bool is_any = kept->rank == 1 && kept->dims[0] > 0; /* one text for all lengths */
+      t.piece = is_any ? most : kept->dims[0];
+      t.inner = is_any ? 1 : t.inner / t.piece;
     }
     return t;
   }
@@ -72,7 +74,7 @@ static int64_t unit_count(const tile *t, const hr_dims *kept, int d) {
 /* The number of elements of a tile whose first dim ends at `end`. */
 static void emit_count(hr__emitter *e, const tile *t, const char *end) {
   int64_t dim = e->kept.dims[t->first];
-  if (t->pieces == 1 || dim % t->piece == 0) {
+  if (dim == t->piece || dim % t->piece == 0) {
     HR__EMIT(e, "const int64_t n = %lld;\n", (long long)(t->piece * t->inner));
   } else {
     HR__EMIT(e, "const int64_t n = (%s - c%d < %lld ? %s - c%d : %lld) * %lld;\n", end, t->first, (long long)t->piece,
@@ -234,7 +236,7 @@ static bool see_accesses(hr__emitter *e, const tile *t) {
           .lie = HR__LIE_DIRECT, .rank = 1, .coords = 1, .dims = {t->piece * t->inner}, .strides = {{1}}};
     } else {
       hr__emit_see(kernel, &kernel->accesses[a], rank, e->kept.dims + from, e->kept.source + from,
-                   from == t->first && t->pieces > 1, &e->axes[a]);
+                   rank > 0 && from == t->first && e->kept.dims[from] != t->piece, &e->axes[a]);
     }
     are_lines &= kernel->accesses[a].term_count == 0 || e->axes[a].lie != HR__LIE_RAGGED;
   }
@@ -310,7 +312,8 @@ hr_status hr__emit_points(hr__emitter *e, const char *name, hr_emission *out_emi
   HR_RETURN_IF_ERROR(hr__emit_worth(e, 0));
   hr__emit_find_uniform(e);
   snprintf(t.all.text, sizeof t.all.text, "%lld", e->kept.rank == 0 ? 1 : (long long)e->kept.dims[t.first]);
-  if (t.first == 0 && t.along < 0 && t.pieces > 1 && e->kept.dims[0] % t.piece != 0) {
+  bool is_cut = t.first == 0 && e->kept.rank > 0 && e->kept.dims[0] != t.piece && e->kept.dims[0] % t.piece != 0;
+  if (t.along < 0 && is_cut) {
     t.all = hr__emit_runtime(e, e->kept.dims[0]);
   }
   hr__emit_head(e, name, 0);

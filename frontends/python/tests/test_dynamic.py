@@ -36,3 +36,11 @@ def test_a_new_batch_compiles_no_kernel(folder):
     rows = run("sessions.count_kernels(batches=(64, 100, 33, 7, 200))", folder, HEADRACE_JIT="wait")
     assert sum(kernels for _, kernels, _ in rows[:2]) > 0
     assert [kernels for _, kernels, _ in rows[2:]] == [0, 0, 0]
+
+
+def test_a_new_batch_of_a_classifier_compiles_no_kernel(folder):
+    """A softmax of few classes is an element-wise kernel over the batch alone."""
+    new = (7, 33, 3, 256, 16, 5, 9, 11, 60, 70, 80, 2, 4, 6, 12, 20, 24, 31, 90, 128)
+    rows = run(f"sessions.count_kernels(batches=(64, 100, *{new}), has_classes=True)", folder, HEADRACE_JIT="wait")
+    assert sum(kernels for _, kernels, _ in rows[:2]) > 0
+    assert [kernels for _, kernels, _ in rows[2:]] == [0] * len(new)
