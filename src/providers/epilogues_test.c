@@ -342,22 +342,28 @@ HR_TEST(sgemm_gives_the_same_bits_with_any_number_of_threads) {
 
 #define ROW_FORMAT                                                                                       \
   "buffer %%0 160 live\nbuffer %%1 8000 live\nbuffer %%2 400 live\nbuffer %%3 200 live\nscalar $0 f64\n" \
-  "scalar $1 f64\n%%2:f32[1,50]{100,2}+0 = matmul(%%0:f32[1,40]{40,1}+0, %%1:f32[40,50]%s+0, "           \
-  "%%3:f32[1,50]{0,1}+0%s) %s\n"
+  "scalar $1 f64\n%%2:%s[1,50]{100,2}+0 = matmul(%%0:%s[1,40]{40,1}+0, %%1:%s[40,50]%s+0, "              \
+  "%%3:%s[1,50]{0,1}+0%s) %s\n"
 #define ROW_NUMBER(s) ", $" #s "[1,50]"
 
-static void check_row(const char *inputs_and_epilogues[2], bool is_expected) {
+static void check_row_of(const char *dtype, const char *inputs_and_epilogues[2], bool is_expected) {
   static const char *const strides[2] = {"{1,40}", "{50,1}"};
-  provider = &hr__gemv_provider;
   for (int i = 0; i < 2; ++i) {
     char text[1024];
-    snprintf(text, sizeof text, ROW_FORMAT, strides[i], inputs_and_epilogues[0], inputs_and_epilogues[1]);
+    snprintf(text, sizeof text, ROW_FORMAT, dtype, dtype, dtype, strides[i], dtype, inputs_and_epilogues[0],
+             inputs_and_epilogues[1]);
     if (is_expected) {
       expect_same(text);
     } else {
       expect_refused(text);
     }
   }
+}
+
+static void check_row(const char *inputs_and_epilogues[2], bool is_expected) {
+  provider = &hr__gemv_provider;
+  check_row_of("f32", inputs_and_epilogues, is_expected);
+  check_row_of("bf16", inputs_and_epilogues, is_expected);
   provider = &hr__onednn_provider;
 }
 
@@ -404,6 +410,9 @@ HR_TEST(rows_with_activations) {
 HR_TEST(rows_refuse_other_epilogues) {
   check_row((const char *[]){"", "then(tanh,^)"}, false);
   check_row((const char *[]){ROW_NUMBER(0), "then(softshrink,3,^)"}, false);
-  check_row((const char *[]){", %3:f32[1,50]{0,1}+0", "then(softshrink,^,3)"}, false);
-  check_row((const char *[]){", %3:f32[1,50]{0,1}+0", "then(add,^,3)"}, false);
+  provider = &hr__gemv_provider;
+  check_row_of("f32", (const char *[]){", %3:f32[1,50]{0,1}+0", "then(softshrink,^,3)"}, false);
+  check_row_of("bf16", (const char *[]){", %3:bf16[1,50]{0,1}+0", "then(softshrink,^,3)"}, false);
+  check_row_of("f32", (const char *[]){", %3:f32[1,50]{0,1}+0", "then(add,^,3)"}, false);
+  provider = &hr__onednn_provider;
 }

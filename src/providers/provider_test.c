@@ -3,14 +3,14 @@
 #include "provider_cases.h"
 #include "runtime/cached_weights.h"
 
-HR_TEST(rows_multiplies_single_rows_in_every_layout) {
+static void check_rows_in_every_layout(hr_dtype dtype) {
   cases_begin(&hr__gemv_provider);
   int taken = 0;
   for (int p = 0; p < PRODUCTS; ++p) {
     const product *q = &products[p];
     for (int a = 0; a < MATRIX_LAYOUTS; ++a) {
       for (int b = 0; b < MATRIX_LAYOUTS; ++b) {
-        op_case t = product_case(&hr__gemv_provider, q, HR_DTYPE_F32, (matrix_layout)a, (matrix_layout)b,
+        op_case t = product_case(&hr__gemv_provider, q, dtype, (matrix_layout)a, (matrix_layout)b,
                                  (matrix_layout)random_below(MATRIX_OUTPUTS), (bias_layout)random_below(BIAS_LAYOUTS));
         bool is_taken = op_case_check(&t);
         HR_ASSERT(!is_taken || q->rows == 1 || q->columns == 1);
@@ -19,6 +19,14 @@ HR_TEST(rows_multiplies_single_rows_in_every_layout) {
     }
   }
   HR_ASSERT(taken > 400);
+}
+
+HR_TEST(rows_multiplies_single_rows_in_every_layout) {
+  check_rows_in_every_layout(HR_DTYPE_F32);
+}
+
+HR_TEST(rows_multiplies_single_rows_of_bf16) {
+  check_rows_in_every_layout(HR_DTYPE_BF16);
 }
 
 HR_TEST(rows_takes_what_models_multiply) {
@@ -69,7 +77,7 @@ HR_TEST(rows_leaves_other_products_to_others) {
   op_case refused[] = {
       product_case(&hr__gemv_provider, &rows, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT),
       product_case(&hr__gemv_provider, &batches, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT),
-      product_case(&hr__gemv_provider, &row, HR_DTYPE_BF16, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT),
+      product_case(&hr__gemv_provider, &row, HR_DTYPE_F16, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT),
       product_case(&hr__gemv_provider, &row, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_STEPS, MATRIX_DENSE, BIAS_ABSENT),
       product_case(&hr__gemv_provider, &row, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_NUMBER),
   };
@@ -79,15 +87,15 @@ HR_TEST(rows_leaves_other_products_to_others) {
 }
 
 /* Large enough for the team. */
-static void check_bits_across_threads(matrix_layout b, const product *q) {
-  op_case t = product_case(&hr__gemv_provider, q, HR_DTYPE_F32, MATRIX_DENSE, b, MATRIX_DENSE, BIAS_VECTOR);
+static void check_bits_across_threads(matrix_layout b, const product *q, hr_dtype dtype) {
+  op_case t = product_case(&hr__gemv_provider, q, dtype, MATRIX_DENSE, b, MATRIX_DENSE, BIAS_VECTOR);
   tensor *out = op_case_output(&t);
   op_case_node(&t);
   HR_ASSERT(op_case_is_supported(&t));
   op_case_prepare(&t);
   HR_ASSERT(t.provider->needs_team(t.prepared));
   op_case_allocate(&t);
-  size_t bytes = (size_t)out->length * sizeof(float);
+  size_t bytes = (size_t)out->length * hr_dtype_size(dtype);
   unsigned char *alone = malloc(bytes);
   HR_ASSERT_NOT_NULL(alone);
   for (int threads = 1; threads <= 9; threads += threads < 3 ? 1 : 6) { /* 1, 2, 3, and more than some have blocks */
@@ -111,10 +119,10 @@ HR_TEST(rows_gives_the_same_bits_whatever_the_number_of_threads) {
   const product wide = {0, {0}, 1, 333, 1531}, batch = {1, {5}, 1, 129, 517};
   const product kept = {0, {0}, 1, 251, 517}, kept_batch = {1, {3}, 1, 200, 100}; /* by the cores' own caches */
   for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
-    check_bits_across_threads((matrix_layout)b, &wide);
-    check_bits_across_threads((matrix_layout)b, &batch);
-    check_bits_across_threads((matrix_layout)b, &kept);
-    check_bits_across_threads((matrix_layout)b, &kept_batch);
+    check_bits_across_threads((matrix_layout)b, &wide, b % 2 ? HR_DTYPE_BF16 : HR_DTYPE_F32);
+    check_bits_across_threads((matrix_layout)b, &batch, b % 2 ? HR_DTYPE_BF16 : HR_DTYPE_F32);
+    check_bits_across_threads((matrix_layout)b, &kept, b % 2 ? HR_DTYPE_BF16 : HR_DTYPE_F32);
+    check_bits_across_threads((matrix_layout)b, &kept_batch, b % 2 ? HR_DTYPE_BF16 : HR_DTYPE_F32);
   }
 }
 
@@ -124,7 +132,8 @@ HR_TEST(rows_cuts_long_sums_of_few_columns) {
   const product sums[] = {{0, {0}, 1, 70007, 1}, {0, {0}, 1, 50001, 5}, {0, {0}, 1, 40013, 19}, {1, {3}, 1, 33333, 2}};
   for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
     for (size_t i = 0; i < sizeof sums / sizeof *sums; ++i) {
-      check_bits_across_threads((matrix_layout)b, &sums[i]);
+      check_bits_across_threads((matrix_layout)b, &sums[i], HR_DTYPE_F32);
+      check_bits_across_threads((matrix_layout)b, &sums[i], HR_DTYPE_BF16);
     }
     op_case t = product_case(&hr__gemv_provider, &sums[1], HR_DTYPE_F32, MATRIX_STEPS, (matrix_layout)b, MATRIX_STEPS,
                              BIAS_EXPANDED);

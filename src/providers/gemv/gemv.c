@@ -8,23 +8,20 @@
  *   N contiguous                                y is a sum of rows of W, a block of N at a time
  *
  * If columns are few and sums are long, as in a dot product, sums are cut into parts. The order of additions depends on
- * the shape alone, so the number of threads doesn't change bits. f32; everything else is left to the next provider.
- * Epilogues: cheap activations with at most one number are applied before the result is stored.
+ * the shape alone, so the number of threads doesn't change bits. All operands in f32, or all in bf16 with sums in f32;
+ * everything else is left to the next provider. Epilogues: cheap activations with at most one number are applied before
+ * the result is stored.
  */
 #include <stdatomic.h>
 #include <string.h>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 #include "base/allocator.h"
 #include "base/integer.h"
 #include "base/thread.h"
-#include "core/ir/dtype.h"
+#include "providers/gemv/sums.h"
 #include "providers/provider.h"
 
-enum { LANES = 32, BLOCK = 256, DOT_BLOCK = 16, DOTS = 4 }; /* blocks: columns that a thread processes at a time */
+enum { BLOCK = 256, DOT_BLOCK = 16 };          /* columns that a thread processes at a time */
 static const int64_t SERIAL_WEIGHTS = 1 << 15; /* 128 KB: two cores read more than that faster, each from its own L2 */
 static const int64_t KEPT_WEIGHTS = 1 << 18;   /* 1 MB: a core's own cache may hold its share until the next run */
 static const int64_t MET_BLOCK =
@@ -33,6 +30,8 @@ static const int64_t PART_INNER = 1 << 14; /* 64 KB: the minimum of a column in 
 static const int64_t PART_UNITS = 64;      /* more threads than that don't read faster */
 
 struct hr_prepared {
+  hr_dtype dtype;                /* of all operands: f32 or bf16 */
+  bool copies_x;                 /* into the workspace: x is not dense, or not f32 */
   int64_t batch, inner, columns; /* y [batch, 1, columns] = x [batch, 1, inner] W [batch, inner, columns] */
   int64_t part, parts;           /* of the inner dim: all of it and 1, unless columns are few */
   int64_t x_offset, w_offset, bias_offset, y_offset; /* elements */
@@ -50,8 +49,10 @@ struct hr_prepared {
 typedef struct call {
   const hr_prepared *p;
   float numbers[HR_EPILOGUES_MAX]; /* of the epilogues */
-  const float *x, *w, *bias;
-  float *y;
+  const char *x, *w, *bias;        /* the first elements */
+  char *y;
+  const float *row; /* x in f32: in place, or the copy */
+  int64_t row_batch;
   float *partial; /* [parts, batch, columns] sums of parts, if there are several */
   int64_t shares;
   atomic_int_least64_t begun; /* blocks */
@@ -78,8 +79,8 @@ static roles roles_of(const hr_node *node) {
                  .columns = is_column ? other : last};
 }
 
-static bool is_f32(const hr_operand *operand) {
-  return operand->kind == HR_OPERAND_VALUE && operand->dtype == HR_DTYPE_F32;
+static bool is_of(const hr_operand *operand, hr_dtype dtype) {
+  return operand->kind == HR_OPERAND_VALUE && operand->dtype == dtype;
 }
 
 /* The one batch dim that is not 1, as (count, dim); false if there are several. */
@@ -110,8 +111,8 @@ static bool is_activation(const hr_node *node, const hr_epilogue *epilogue) {
 }
 
 /* True if a bias has one number for each column, along its dim `along` (negative: from the end), and no other dims. */
-static bool is_bias(const hr_operand *bias, int64_t columns, int along) {
-  if (!is_f32(bias) || bias->rank + along < 0 || bias->dims[bias->rank + along] != columns) {
+static bool is_bias(const hr_operand *bias, hr_dtype dtype, int64_t columns, int along) {
+  if (!is_of(bias, dtype) || bias->rank + along < 0 || bias->dims[bias->rank + along] != columns) {
     return false;
   }
   for (int d = 0; d < bias->rank; ++d) {
@@ -124,8 +125,9 @@ static bool is_bias(const hr_operand *bias, int64_t columns, int along) {
 
 static bool supports(const hr_program *program, const hr_node *node) {
   (void)program;
-  if (node->op != HR_OP_MATMUL || !is_f32(&node->inputs[0]) || !is_f32(&node->inputs[1]) ||
-      !is_f32(&node->outputs[0])) {
+  hr_dtype dtype = node->outputs[0].dtype;
+  if (node->op != HR_OP_MATMUL || (dtype != HR_DTYPE_F32 && dtype != HR_DTYPE_BF16) ||
+      !is_of(&node->inputs[0], dtype) || !is_of(&node->inputs[1], dtype)) {
     return false;
   }
   int rank = node->outputs[0].rank, batch_dim;
@@ -143,15 +145,14 @@ static bool supports(const hr_program *program, const hr_node *node) {
     return false;
   }
   if (node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE &&
-      !is_bias(&node->inputs[2], r.y->dims[r.columns], r.columns - rank)) {
+      !is_bias(&node->inputs[2], dtype, r.y->dims[r.columns], r.columns - rank)) {
     return false;
   }
   int64_t inner = r.x->dims[r.x_inner];
   if (r.x_arg != 0 && (inner < 2 * LANES || inner * r.y->dims[r.columns] <= SERIAL_WEIGHTS)) {
     return false; /* of one column: short sums and small matrices are left to a library */
   }
-  bool dense_x = r.x->strides[r.x_inner] == 1 || r.x->dims[r.x_inner] == 1 || batch_dim < 0;
-  return dense_x && (r.w->strides[r.w_inner] == 1 || r.w->strides[r.columns] == 1);
+  return r.w->strides[r.w_inner] == 1 || r.w->strides[r.columns] == 1;
 }
 
 static bool uses_dots(const hr_prepared *p) {
@@ -176,7 +177,7 @@ static size_t plan(const hr_node *node, hr_prepared *p) {
   roles r = roles_of(node);
   const hr_operand *x = r.x, *w = r.w, *y = r.y;
   int batch_dim;
-  *p = (hr_prepared){0};
+  *p = (hr_prepared){.dtype = y->dtype};
   (void)find_batch(y, &batch_dim);
   p->batch = batch_dim >= 0 ? y->dims[batch_dim] : 1;
   p->x_batch = batch_dim >= 0 && x->dims[batch_dim] != 1 ? x->strides[batch_dim] : 0;
@@ -198,9 +199,10 @@ static size_t plan(const hr_node *node, hr_prepared *p) {
     p->epilogues[i].op = epilogue->op;
     p->epilogues[i].arg = epilogue->op == HR_OP_RELU ? -1 : epilogue->inputs[1];
   }
+  p->copies_x = p->dtype != HR_DTYPE_F32 || (p->x_stride != 1 && p->inner > 1);
   cut_sums(p);
   int64_t partial = p->parts > 1 ? p->parts * p->batch * p->columns : 0;
-  return (size_t)(p->inner + partial) * sizeof(float);
+  return (size_t)((p->copies_x ? p->batch * p->inner : 0) + partial) * sizeof(float);
 }
 
 static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
@@ -254,150 +256,49 @@ static inline void activate(hr_op op, float b, float *restrict values, int64_t c
   }
 }
 
-/* Turns the sums of columns [first, first + count) into results. */
-static inline void give(const call *c, float *y, int64_t first, float *restrict sums, int64_t count) {
-  const hr_prepared *p = c->p;
-  for (int64_t i = 0; p->has_bias && i < count; ++i) {
-    sums[i] += c->bias[(first + i) * p->bias_stride];
+SUMS_INLINE void round_all(float *restrict values, int64_t count, hr_dtype dtype) {
+  for (int64_t i = 0; dtype == HR_DTYPE_BF16 && i < count; ++i) {
+    values[i] = hr__f32_round_bfloat(values[i]);
   }
+}
+
+/* Turns the sums of columns [first, first + count) of a batch into results. Each operation rounds to the dtype. */
+SUMS_INLINE void store_block(const call *c, int64_t batch, int64_t first, float *restrict sums, int64_t count,
+                             hr_dtype dtype) {
+  const hr_prepared *p = c->p;
+  int64_t bytes = weight_bytes(dtype);
+  for (int64_t i = 0; p->has_bias && i < count; ++i) {
+    sums[i] += load_weight(c->bias + (first + i) * p->bias_stride * bytes, dtype);
+  }
+  round_all(sums, count, dtype);
   for (int i = 0; i < p->epilogue_count; ++i) {
     activate(p->epilogues[i].op, c->numbers[i], sums, count);
+    round_all(sums, count, dtype);
   }
+  char *y = c->y + (batch * p->y_batch + first * p->y_stride) * bytes;
   for (int64_t i = 0; i < count; ++i) {
-    y[(first + i) * p->y_stride] = sums[i];
+    uint16_t half = hr__bfloat_from_f32(sums[i]);
+    memcpy(y + i * p->y_stride * bytes, dtype == HR_DTYPE_BF16 ? (const void *)&half : &sums[i], (size_t)bytes);
   }
 }
 
-/* ---- K contiguous ---- */
-
-/* A dot product is 32 sums, each of every 32nd product, added by a binary tree. Vectors are GNU C's, in the machine's
- * width. */
-typedef float vector16 __attribute__((vector_size(64)));
-typedef float vector8 __attribute__((vector_size(32)));
-typedef float vector4 __attribute__((vector_size(16)));
-
-#if defined(__AVX512F__)
-enum { WIDTH = 16 };
-typedef vector16 vector;
-
-static inline vector multiply_add(vector x, vector w, vector sum) {
-  return _mm512_fmadd_ps(x, w, sum);
-}
-#else
-enum { WIDTH = 8 };
-typedef vector8 vector;
-
-static inline vector multiply_add(vector x, vector w, vector sum) {
-#if defined(__FMA__)
-  return _mm256_fmadd_ps(x, w, sum);
-#else
-  for (int l = 0; l < WIDTH; ++l) {
-    sum[l] = __builtin_fmaf(x[l], w[l], sum[l]);
-  }
-  return sum;
-#endif
-}
-#endif
-
-typedef struct lanes {
-  vector parts[LANES / WIDTH];
-} lanes;
-
-/* The first `parts` vectors of lanes: sum += x w. */
-static inline void add_products(lanes *sum, const float *restrict x, const float *restrict w, int parts) {
-  for (int i = 0; i < parts; ++i) {
-    vector a, b;
-    memcpy(&a, x + i * WIDTH, sizeof a);
-    memcpy(&b, w + i * WIDTH, sizeof b);
-    sum->parts[i] = multiply_add(a, b, sum->parts[i]);
+static void give(const call *c, int64_t batch, int64_t first, float *sums, int64_t count) {
+  if (c->p->dtype == HR_DTYPE_BF16) {
+    store_block(c, batch, first, sums, count, HR_DTYPE_BF16);
+  } else {
+    store_block(c, batch, first, sums, count, HR_DTYPE_F32);
   }
 }
 
-/* The rest after the last whole set of lanes. */
-static inline void add_rest(lanes *sum, const float *restrict x, const float *restrict w, int64_t count) {
-  int64_t whole = count / WIDTH * WIDTH;
-  add_products(sum, x, w, (int)(count / WIDTH));
-  if (whole < count) {
-    float values[LANES];
-    memcpy(values, sum, sizeof values);
-    for (int64_t l = whole; l < count; ++l) {
-      values[l] = __builtin_fmaf(x[l], w[l], values[l]);
-    }
-    memcpy(sum, values, sizeof values);
-  }
-}
+/* ---- sums ---- */
 
-static inline vector4 sum_to_four(const lanes *sum) {
-#if defined(__AVX512F__)
-  vector16 a = sum->parts[0] + sum->parts[1];
-  vector8 b = __builtin_shufflevector(a, a, 0, 1, 2, 3, 4, 5, 6, 7) +
-              __builtin_shufflevector(a, a, 8, 9, 10, 11, 12, 13, 14, 15);
-#else
-  vector8 b = (sum->parts[0] + sum->parts[2]) + (sum->parts[1] + sum->parts[3]);
-#endif
-  return __builtin_shufflevector(b, b, 0, 1, 2, 3) + __builtin_shufflevector(b, b, 4, 5, 6, 7);
-}
-
-/* The sums of four rows, each already reduced to four lanes. */
-static inline void sum_lanes(vector4 a, vector4 b, vector4 c, vector4 d, float *out) {
-  vector4 ab = __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
-  vector4 cd = __builtin_shufflevector(c, d, 0, 1, 4, 5) + __builtin_shufflevector(c, d, 2, 3, 6, 7);
-  vector4 sums = __builtin_shufflevector(ab, cd, 0, 2, 4, 6) + __builtin_shufflevector(ab, cd, 1, 3, 5, 7);
-  memcpy(out, &sums, sizeof sums);
-}
-
-static inline float sum_four(vector4 a) {
-  return (a[0] + a[2]) + (a[1] + a[3]);
-}
-
-static inline vector4 dot_row(const float *restrict x, const float *restrict w, int64_t count) {
-  lanes sum = {0};
-  int64_t k = 0;
-  for (; k + LANES <= count; k += LANES) {
-    add_products(&sum, x + k, w + k, LANES / WIDTH);
-  }
-  if (k < count) {
-    add_rest(&sum, x + k, w + k, count - k);
-  }
-  return sum_to_four(&sum);
-}
-
-/* out[d] = dot(x, w[d]), one row after the other: from memory and other cores' caches this is twice as fast as four at
- * once. */
-static void dot_rows(const float *restrict x, const float *const *w, int64_t count, float *out) {
-  vector4 a = dot_row(x, w[0], count), b = dot_row(x, w[1], count);
-  vector4 c = dot_row(x, w[2], count), d = dot_row(x, w[3], count);
-  sum_lanes(a, b, c, d, out);
-}
-
-/* One block at most. */
-static void dot_columns(const hr_prepared *p, const float *x, const float *w, int64_t inner, int64_t count,
-                        float *restrict sums) {
-  int64_t n = 0;
-  for (; n + DOTS <= count; n += DOTS) {
-    const float *rows[DOTS];
-    for (int d = 0; d < DOTS; ++d) {
-      rows[d] = w + (n + d) * p->w_columns;
-    }
-    dot_rows(x, rows, inner, &sums[n]);
-  }
-  for (; n < count; ++n) {
-    sums[n] = sum_four(dot_row(x, w + n * p->w_columns, inner));
-  }
-}
-
-/* ---- N contiguous ---- */
-
-/* One block at most. */
-static void add_rows(const hr_prepared *p, const float *x, const float *w, int64_t inner, int64_t count,
-                     float *restrict sums) {
-  memset(sums, 0, (size_t)count * sizeof *sums);
-  for (int64_t k = 0; k < inner; ++k) {
-    const float *restrict row = w + k * p->w_inner;
-    float factor = x[k];
-    for (int64_t i = 0; i < count; ++i) {
-      sums[i] = __builtin_fmaf(factor, row[i], sums[i]);
-    }
+/* Sums of a block of columns over `inner` elements of x. */
+SUMS_INLINE void sum_block(const hr_prepared *p, const float *x, const char *w, int64_t inner, int64_t count,
+                           float *restrict sums, hr_dtype dtype) {
+  if (uses_dots(p)) {
+    sum_dots(x, w, p->w_columns, inner, count, sums, dtype);
+  } else {
+    sum_rows(x, w, p->w_inner, inner, count, sums, dtype);
   }
 }
 
@@ -411,18 +312,18 @@ static void run_units(void *arg, int64_t begin, int64_t end, int worker) {
     int64_t group = unit / blocks, part = group / p->batch, batch = group % p->batch, first = unit % blocks * block;
     int64_t count = p->columns - first < block ? p->columns - first : block;
     int64_t k = part * p->part, inner = p->inner - k < p->part ? p->inner - k : p->part;
-    const float *x = c->x + batch * p->x_batch + k;
-    const float *w = c->w + batch * p->w_batch + first * p->w_columns + k * p->w_inner;
+    const float *x = c->row + batch * c->row_batch + k;
+    int64_t place = batch * p->w_batch + first * p->w_columns + k * p->w_inner;
     float sums[BLOCK];
-    if (uses_dots(p)) {
-      dot_columns(p, x, w, inner, count, sums);
+    if (p->dtype == HR_DTYPE_BF16) {
+      sum_block(p, x, c->w + 2 * place, inner, count, sums, HR_DTYPE_BF16);
     } else {
-      add_rows(p, x, w, inner, count, sums);
+      sum_block(p, x, c->w + 4 * place, inner, count, sums, HR_DTYPE_F32);
     }
     if (p->parts > 1) {
       memcpy(c->partial + group * p->columns + first, sums, (size_t)count * sizeof *sums);
     } else {
-      give(c, c->y + batch * p->y_batch, first, sums, count);
+      give(c, batch, first, sums, count);
     }
   }
 }
@@ -438,7 +339,7 @@ static void add_parts(const call *c) {
     }
   }
   for (int64_t batch = 0; batch < p->batch; ++batch) {
-    give(c, c->y + batch * p->y_batch, 0, sums + batch * p->columns, p->columns);
+    give(c, batch, 0, sums + batch * p->columns, p->columns);
   }
 }
 
@@ -469,25 +370,43 @@ static void run_ends(void *arg, int64_t begin, int64_t end, int worker) {
   }
 }
 
-static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *queue) {
-  (void)queue;
+/* x, dense and in f32, into the workspace. */
+static void copy_x(call *c, float *rows) {
+  const hr_prepared *p = c->p;
+  int64_t bytes = weight_bytes(p->dtype), batches = p->x_batch != 0 ? p->batch : 1;
+  for (int64_t batch = 0; batch < batches; ++batch) {
+    const char *x = c->x + batch * p->x_batch * bytes;
+    for (int64_t k = 0; k < p->inner; ++k) {
+      rows[batch * p->inner + k] = load_weight(x + k * p->x_stride * bytes, p->dtype);
+    }
+  }
+  c->row = rows;
+  c->row_batch = p->x_batch != 0 ? p->inner : 0;
+}
+
+static call begin_call(const hr_prepared *p, void *const *args, float *workspace) {
+  int64_t bytes = weight_bytes(p->dtype);
   call c = {.p = p,
-            .x = (const float *)args[p->x_arg] + p->x_offset,
-            .w = (const float *)args[p->w_arg] + p->w_offset,
-            .bias = p->has_bias ? (const float *)args[2] + p->bias_offset : NULL};
-  c.y = (float *)args[p->y_arg] + p->y_offset;
+            .x = (const char *)args[p->x_arg] + p->x_offset * bytes,
+            .w = (const char *)args[p->w_arg] + p->w_offset * bytes,
+            .bias = p->has_bias ? (const char *)args[2] + p->bias_offset * bytes : NULL,
+            .y = (char *)args[p->y_arg] + p->y_offset * bytes,
+            .row_batch = p->x_batch,
+            .partial = workspace + (p->copies_x ? p->batch * p->inner : 0)};
   for (int i = 0; i < p->epilogue_count; ++i) {
     c.numbers[i] = p->epilogues[i].arg >= 0 ? number_of(args[p->epilogues[i].arg]) : 0;
   }
-  int64_t units = p->parts * p->batch * count_blocks(p);
-  c.partial = (float *)workspace + p->inner;
-  if (p->x_stride != 1 && p->batch == 1) { /* dense x, once */
-    float *dense = workspace;
-    for (int64_t k = 0; k < p->inner; ++k) {
-      dense[k] = c.x[k * p->x_stride];
-    }
-    c.x = dense;
+  c.row = (const float *)(const void *)c.x;
+  if (p->copies_x) {
+    copy_x(&c, workspace);
   }
+  return c;
+}
+
+static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *queue) {
+  (void)queue;
+  call c = begin_call(p, args, workspace);
+  int64_t units = p->parts * p->batch * count_blocks(p);
   if (needs_team(p) && p->parts == 1 && p->batch * p->inner * p->columns <= KEPT_WEIGHTS) {
     bool is_met = hr_thread_count() == 2 && p->inner * DOT_BLOCK >= MET_BLOCK && uses_dots(p);
     c.shares = hr_thread_count();

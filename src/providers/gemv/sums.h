@@ -1,0 +1,179 @@
+/* sums.h (gemv): sums of products of a row x [inner], in f32, with a block of the columns of weights in f32 or bf16.
+ *
+ * Weights are read in their stored layout, and widened to f32 in registers. Products are added in f32, each by one
+ * fused operation. The order of additions depends on the sizes alone. `dtype` is a constant at each call, so that the
+ * loops of each dtype are compiled by themselves. Pointers to weights are in bytes, strides in elements.
+ */
+#ifndef HEADRACE_PROVIDERS_GEMV_SUMS_H_
+#define HEADRACE_PROVIDERS_GEMV_SUMS_H_
+
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "core/ir/dtype.h"
+#include "core/math/convert.h"
+
+enum { LANES = 32, DOTS = 4 };
+
+#define SUMS_INLINE static inline __attribute__((always_inline))
+
+SUMS_INLINE int64_t weight_bytes(hr_dtype dtype) {
+  return dtype == HR_DTYPE_BF16 ? 2 : 4;
+}
+
+/* ---- K contiguous ---- */
+
+/* A dot product is 32 sums, each of every 32nd product, added by a binary tree. Vectors are GNU C's, in the machine's
+ * width. */
+typedef float vector16 __attribute__((vector_size(64)));
+typedef float vector8 __attribute__((vector_size(32)));
+typedef float vector4 __attribute__((vector_size(16)));
+
+#if defined(__AVX512F__)
+enum { WIDTH = 16 };
+typedef vector16 vector;
+
+static inline vector multiply_add(vector x, vector w, vector sum) {
+  return _mm512_fmadd_ps(x, w, sum);
+}
+#else
+enum { WIDTH = 8 };
+typedef vector8 vector;
+
+static inline vector multiply_add(vector x, vector w, vector sum) {
+#if defined(__FMA__)
+  return _mm256_fmadd_ps(x, w, sum);
+#else
+  for (int l = 0; l < WIDTH; ++l) {
+    sum[l] = __builtin_fmaf(x[l], w[l], sum[l]);
+  }
+  return sum;
+#endif
+}
+#endif
+
+typedef uint16_t halves __attribute__((vector_size(WIDTH * 2)));
+typedef uint32_t words __attribute__((vector_size(WIDTH * 4)));
+
+typedef struct lanes {
+  vector parts[LANES / WIDTH];
+} lanes;
+
+/* The weights from `w` on, as f32. */
+SUMS_INLINE vector load_weights(const char *w, hr_dtype dtype) {
+  vector out;
+  if (dtype == HR_DTYPE_BF16) {
+    halves half;
+    memcpy(&half, w, sizeof half);
+    words wide = __builtin_convertvector(half, words) << 16;
+    memcpy(&out, &wide, sizeof out);
+  } else {
+    memcpy(&out, w, sizeof out);
+  }
+  return out;
+}
+
+SUMS_INLINE float load_weight(const char *w, hr_dtype dtype) {
+  if (dtype == HR_DTYPE_BF16) {
+    uint16_t half;
+    memcpy(&half, w, sizeof half);
+    return hr__f32_from_bfloat(half);
+  }
+  float value;
+  memcpy(&value, w, sizeof value);
+  return value;
+}
+
+/* The first `parts` vectors of lanes: sum += x w. */
+SUMS_INLINE void add_products(lanes *sum, const float *restrict x, const char *restrict w, int parts, hr_dtype dtype) {
+  for (int i = 0; i < parts; ++i) {
+    vector a;
+    memcpy(&a, x + i * WIDTH, sizeof a);
+    sum->parts[i] = multiply_add(a, load_weights(w + i * WIDTH * weight_bytes(dtype), dtype), sum->parts[i]);
+  }
+}
+
+/* The rest after the last whole set of lanes. */
+SUMS_INLINE void add_rest(lanes *sum, const float *restrict x, const char *restrict w, int64_t count, hr_dtype dtype) {
+  int64_t whole = count / WIDTH * WIDTH;
+  add_products(sum, x, w, (int)(count / WIDTH), dtype);
+  if (whole < count) {
+    float values[LANES];
+    memcpy(values, sum, sizeof values);
+    for (int64_t l = whole; l < count; ++l) {
+      values[l] = __builtin_fmaf(x[l], load_weight(w + l * weight_bytes(dtype), dtype), values[l]);
+    }
+    memcpy(sum, values, sizeof values);
+  }
+}
+
+static inline vector4 sum_to_four(const lanes *sum) {
+#if defined(__AVX512F__)
+  vector16 a = sum->parts[0] + sum->parts[1];
+  vector8 b = __builtin_shufflevector(a, a, 0, 1, 2, 3, 4, 5, 6, 7) +
+              __builtin_shufflevector(a, a, 8, 9, 10, 11, 12, 13, 14, 15);
+#else
+  vector8 b = (sum->parts[0] + sum->parts[2]) + (sum->parts[1] + sum->parts[3]);
+#endif
+  return __builtin_shufflevector(b, b, 0, 1, 2, 3) + __builtin_shufflevector(b, b, 4, 5, 6, 7);
+}
+
+/* The sums of four rows, each already reduced to four lanes. */
+static inline void sum_lanes(vector4 a, vector4 b, vector4 c, vector4 d, float *out) {
+  vector4 ab = __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
+  vector4 cd = __builtin_shufflevector(c, d, 0, 1, 4, 5) + __builtin_shufflevector(c, d, 2, 3, 6, 7);
+  vector4 sums = __builtin_shufflevector(ab, cd, 0, 2, 4, 6) + __builtin_shufflevector(ab, cd, 1, 3, 5, 7);
+  memcpy(out, &sums, sizeof sums);
+}
+
+static inline float sum_four(vector4 a) {
+  return (a[0] + a[2]) + (a[1] + a[3]);
+}
+
+SUMS_INLINE vector4 dot_row(const float *restrict x, const char *restrict w, int64_t count, hr_dtype dtype) {
+  lanes sum = {0};
+  int64_t k = 0;
+  for (; k + LANES <= count; k += LANES) {
+    add_products(&sum, x + k, w + k * weight_bytes(dtype), LANES / WIDTH, dtype);
+  }
+  if (k < count) {
+    add_rest(&sum, x + k, w + k * weight_bytes(dtype), count - k, dtype);
+  }
+  return sum_to_four(&sum);
+}
+
+/* out[n] = dot(x, column n of w) for `count` columns that are `step` elements apart, one after the other: from memory
+ * and other cores' caches this is twice as fast as four at once. */
+SUMS_INLINE void sum_dots(const float *x, const char *w, int64_t step, int64_t inner, int64_t count,
+                          float *restrict out, hr_dtype dtype) {
+  int64_t n = 0, bytes = step * weight_bytes(dtype);
+  for (; n + DOTS <= count; n += DOTS) {
+    const char *column = w + n * bytes;
+    vector4 a = dot_row(x, column, inner, dtype), b = dot_row(x, column + bytes, inner, dtype);
+    vector4 c = dot_row(x, column + 2 * bytes, inner, dtype), d = dot_row(x, column + 3 * bytes, inner, dtype);
+    sum_lanes(a, b, c, d, &out[n]);
+  }
+  for (; n < count; ++n) {
+    out[n] = sum_four(dot_row(x, w + n * bytes, inner, dtype));
+  }
+}
+
+/* ---- N contiguous ---- */
+
+/* sums[i] = the sum over k of x[k] times element i of row k; rows are `step` elements apart. */
+SUMS_INLINE void sum_rows(const float *x, const char *w, int64_t step, int64_t inner, int64_t count,
+                          float *restrict sums, hr_dtype dtype) {
+  memset(sums, 0, (size_t)count * sizeof *sums);
+  for (int64_t k = 0; k < inner; ++k) {
+    const char *restrict row = w + k * step * weight_bytes(dtype);
+    float factor = x[k];
+    for (int64_t i = 0; i < count; ++i) {
+      sums[i] = __builtin_fmaf(factor, load_weight(row + i * weight_bytes(dtype), dtype), sums[i]);
+    }
+  }
+}
+
+#endif
