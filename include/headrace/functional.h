@@ -866,6 +866,15 @@ typedef enum hr_functional {
   /* scatter_nd(x, indices, values, batch_dims=0, mode="set", bounds="error"): x with values at the places that
    * gather_nd reads; mode and bounds as of put_along_axis */
   HR_FUNCTIONAL_SCATTER_ND,
+  /* gather_slices(x, indices, sizes, map=none, window=none, collapsed=none, x_batch=none, index_batch=none,
+   * vector_dim=-1): slices of these sizes that begin at indices, moved into x: component i, along vector_dim, is the
+   * index of x's dim map[i]; dims `window` of the result are x's dims but those that are collapsed or x_batch, the
+   * others are the indices' dims, of which index_batch are x_batch. XLA's gather */
+  HR_FUNCTIONAL_GATHER_SLICES,
+  /* scatter_slices(x, indices, values, map=none, window=none, collapsed=none, x_batch=none, index_batch=none,
+   * vector_dim=-1, mode="set"): x with values at the slices that gather_slices reads; a slice that is not inside of
+   * x writes nothing; mode: as of put_along_axis. XLA's scatter */
+  HR_FUNCTIONAL_SCATTER_SLICES,
   /* index_add(x, indices, values, axis=0, alpha=1): x with alpha * values added at the places that take reads */
   HR_FUNCTIONAL_INDEX_ADD,
   /* slice_update(x, values, begin, count, step, mode="set"): x with values in a slice; mode: as of put_along_axis */
@@ -988,6 +997,10 @@ typedef enum hr_functional {
   HR_FUNCTIONAL_FOLD_IN,
   /* random_bits(key, shape, dtype=none): integers of 8, 16 or 32 random bits; u32 without dtype */
   HR_FUNCTIONAL_RANDOM_BITS,
+  /* generator_bits(state, shape, dtype=none, algorithm="philox") -> state, bits: random integers, u32 without dtype,
+   * of a generator with a key and a counter, u64[2] or [3], and its next state; algorithm: philox (4x32) or threefry
+   * (2x32). XLA's rng_bit_generator */
+  HR_FUNCTIONAL_GENERATOR_BITS,
   /* uniform(key, shape, low=0, high=1, dtype=none): uniform in [low, high); f32 without dtype */
   HR_FUNCTIONAL_UNIFORM,
   /* normal(key, shape, loc=0, scale=1, dtype=none): normal distribution; f32 without dtype */

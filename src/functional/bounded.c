@@ -1,4 +1,4 @@
-/* bounded.c: indices that may be out of range: clipped or dropped; slices that are moved into their tensor. */
+/* bounded.c: indices along an axis that may be out of range: clipped or dropped. */
 #include "functional/formula.h"
 
 enum { ERROR, CLIP, DROP, MODES };
@@ -97,66 +97,4 @@ hr_status hr__emit_read_along(const hr__function_call *c) {
   }
   const hr_tensor *inputs[2] = {x, clipped(&f, hr__places(&f, c->inputs[1]), x->dims[axis])};
   return hr__formula_end(&f, hr__along_pair(&f, c->row->op, inputs, axis));
-}
-
-/* ---- slices whose start is a tensor ---- */
-
-/* Indices of a slice of these dims, one tensor for each dim of x, broadcast to each other by INDEX. */
-static void slice_places(hr__formula *f, const hr_tensor *start, const int64_t *sizes, const hr_tensor **out) {
-  const hr__function_call *c = f->call;
-  const hr_tensor *x = c->inputs[0], *from = hr__places(f, start);
-  for (int d = 0; d < x->rank && !hr__formula_failed(f); ++d) {
-    const hr_tensor *first = clipped(f, hr__part(f, from, 0, d, 1), x->dims[d] - sizes[d] + 1);
-    out[d] = hr__plus(f, hr__counted(f, sizes[d], x->rank, d), first);
-  }
-}
-
-static hr_status check_slice(const hr__function_call *c, const hr_tensor *start, int count, const int64_t *sizes) {
-  const hr_tensor *x = c->inputs[0];
-  if (start->rank != 1 || start->dims[0] != x->rank || count != x->rank) {
-    char text[HR__SHAPE_TEXT];
-    return HR__CALL_FAIL(c, "start of dims %s and %d sizes for %d dims", hr__shape_text(start->rank, start->dims, text),
-                         count, x->rank);
-  }
-  for (int d = 0; d < count; ++d) {
-    if (sizes[d] < 0 || sizes[d] > x->dims[d]) {
-      return HR__CALL_FAIL(c, "size %lld of dim %d, expected 0 to %lld", (long long)sizes[d], d, (long long)x->dims[d]);
-    }
-  }
-  return HR_OK;
-}
-
-hr_status hr__emit_dynamic_slice(const hr__function_call *c) {
-  const hr_tensor *x = c->inputs[0], *start = c->inputs[1];
-  const hr_attribute *sizes = &c->attributes[0];
-  HR_RETURN_IF_ERROR(check_slice(c, start, sizes->count, sizes->value.ints));
-  hr__formula f;
-  hr__formula_begin(&f, c);
-  if (x->rank == 0) {
-    return hr__formula_end(&f, x);
-  }
-  const hr_tensor *inputs[HR_RANK_MAX + 1] = {x};
-  slice_places(&f, start, sizes->value.ints, inputs + 1);
-  const int64_t ints[2] = {(INT64_C(1) << x->rank) - 1, 0};
-  hr_attrs attrs = {.int_count = 2, .ints = ints};
-  return hr__formula_end(&f, hr__step(&f, HR_OP_INDEX, &attrs, 1 + x->rank, inputs, HR_DTYPE_NONE));
-}
-
-hr_status hr__emit_dynamic_slice_update(const hr__function_call *c) {
-  const hr_tensor *x = c->inputs[0], *values = c->inputs[1], *start = c->inputs[2];
-  HR_RETURN_IF_ERROR(check_slice(c, start, values->rank, values->dims));
-  hr__formula f;
-  hr__formula_begin(&f, c);
-  const hr_tensor *inputs[HR_RANK_MAX + 1] = {hr__as_dtype(&f, values, x->dtype)};
-  if (x->rank == 0) {
-    return hr__formula_end(&f, inputs[0]);
-  }
-  const hr_tensor *y = hr__copied(&f, x, x->dtype, x->rank, x->dims);
-  slice_places(&f, start, values->dims, inputs + 1);
-  const int64_t ints[3] = {(INT64_C(1) << x->rank) - 1, 0, 0};
-  hr_attrs attrs = {.int_count = 3, .ints = ints};
-  if (!hr__formula_failed(&f)) {
-    hr__formula_fail(&f, hr__write_row(c, HR_OP_INDEX_PUT, &attrs, 1 + x->rank, inputs, y));
-  }
-  return hr__formula_end(&f, y);
 }

@@ -1301,6 +1301,12 @@ def gather_nd(x: _Like, indices: _Like, batch_dims: int = 0, mode: str = "error"
 def scatter_nd(x: _Like, indices: _Like, values: _Like, batch_dims: int = 0, mode: str = "set", bounds: str = "error") -> Array:
     """x with values at the places that gather_nd reads; mode and bounds as of put_along_axis."""
 
+def gather_slices(x: _Like, indices: _Like, sizes: _Axes, map: _Axes = None, window: _Axes = None, collapsed: _Axes = None, x_batch: _Axes = None, index_batch: _Axes = None, vector_dim: int = -1) -> Array:
+    """slices of these sizes that begin at indices, moved into x: component i, along vector_dim, is the index of x's dim map[i]; dims `window` of the result are x's dims but those that are collapsed or x_batch, the others are the indices' dims, of which index_batch are x_batch. XLA's gather."""
+
+def scatter_slices(x: _Like, indices: _Like, values: _Like, map: _Axes = None, window: _Axes = None, collapsed: _Axes = None, x_batch: _Axes = None, index_batch: _Axes = None, vector_dim: int = -1, mode: str = "set") -> Array:
+    """x with values at the slices that gather_slices reads; a slice that is not inside of x writes nothing; mode: as of put_along_axis. XLA's scatter."""
+
 def index_add(x: _Like, indices: _Like, values: _Like, axis: int = 0, alpha: float = 1) -> Array:
     """x with alpha * values added at the places that take reads."""
 
@@ -1366,6 +1372,9 @@ def sparse_matmul(values: _Like, rows: _Like, columns: _Like, y: _Like, format: 
 
 def sparse_to_dense(values: _Like, rows: _Like, columns: _Like, shape: _Axes, format: str = "coo") -> Array:
     """a sparse matrix of this shape with its zeros."""
+
+def generator_bits(state: _Like, shape: _Axes, dtype: _DType | None = None, algorithm: str = "philox") -> tuple[Array, Array]:
+    """random integers, u32 without dtype, of a generator with a key and a counter, u64[2] or [3], and its next state; algorithm: philox (4x32) or threefry (2x32). XLA's rng_bit_generator."""
 
 absolute = abs
 amax = max

@@ -20,11 +20,11 @@ dynamic_slice dynamic_slice_update e ediff1d einsum elu empty empty_like entr eq
 exp2 expand_dims expm1 export_function exporter extract eye fabs finfo fix flatnonzero flip fliplr flipud float16
 float32 float64 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float_power floor
 floor_divide fmax fmin fmod frac frexp from_dlpack from_fp8 frombuffer fromfunction fromiter full full_like gammainc
-gammaincc gather_mm gather_nd gather_qmm gaussian_nll_loss gcd gelu geomspace glu grad gradient greater
-greater_equal grid_sample group_norm gru gru_cell half hamming hamming_distance hanning hard_shrink hard_sigmoid
-hard_tanh hardswish heaviside hermite_h hermite_he hinge_loss histogram histogram2d histogram_bin_edges histogramdd
-hsplit hstack huber_loss hypot i0 i0e i1 i1e identity iinfo im2col imag import_function import_program index
-index_add index_exp index_put indices inf inner insert int16 int32 int64 int8 int_ intc interp interpolate
+gammaincc gather_mm gather_nd gather_qmm gather_slices gaussian_nll_loss gcd gelu generator_bits geomspace glu grad
+gradient greater greater_equal grid_sample group_norm gru gru_cell half hamming hamming_distance hanning hard_shrink
+hard_sigmoid hard_tanh hardswish heaviside hermite_h hermite_he hinge_loss histogram histogram2d histogram_bin_edges
+histogramdd hsplit hstack huber_loss hypot i0 i0e i1 i1e identity iinfo im2col imag import_function import_program
+index index_add index_exp index_put indices inf inner insert int16 int32 int64 int8 int_ intc interp interpolate
 intersect1d intp invert isclose iscomplex iscomplexobj isdtype isfinite isin isinf isnan isneginf isposinf isreal
 isrealobj isscalar iterable ix_ j0 j1 jvp k0 k0e k1 k1e kaiser kl_div_loss kron l1_loss laguerre layer_norm lcm
 ldexp leading_zeros leaky_relu left_shift legendre lerp less less_equal lexsort lgamma linspace lion_update load
@@ -40,8 +40,8 @@ poly polyadd polyder polydiv polyfit polygamma polyint polymul polysub polyval p
 prod promote_types ptp put_along_axis qqmm quantile quantize quantize_linear quantized_matmul r_ rad2deg radians
 ravel ravel_multi_index real real_if_close reciprocal reduce_window relu relu2 relu6 remainder repeat reshape resize
 result_type right_shift rint rms_norm rmsprop_update rnn rnn_cell roll rollaxis roots rot90 rotary round row_stack
-rsqrt s_ save save_gguf save_safetensors savez savez_compressed scatter_nd searchsorted select selu setdiff1d
-setxor1d sgd_update shape shares_memory shifted_chebyshev_t shifted_chebyshev_u shifted_chebyshev_v
+rsqrt s_ save save_gguf save_safetensors savez savez_compressed scatter_nd scatter_slices searchsorted select selu
+setdiff1d setxor1d sgd_update shape shares_memory shifted_chebyshev_t shifted_chebyshev_u shifted_chebyshev_v
 shifted_chebyshev_w short sigmoid sign signbit silu sin sinc single sinh size slice_update smooth_l1_loss softmax
 softmin softplus softshrink softsign sort sort_complex space_to_depth spacing sparse_matmul sparse_to_dense
 spherical_j0 split sqrt square squeeze stack stats std stencil step stop_gradient subtract sum swapaxes take
