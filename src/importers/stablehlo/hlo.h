@@ -51,6 +51,9 @@ const hr__hlo_row *hr__hlo_find(const char *name, size_t length);
 #define HR_HLO(name, lower, FUNCTION) void hr__hlo_lower_##lower(hr__hlo *hlo);
 #include "importers/stablehlo/operations.def"
 #undef HR_HLO
+#define HR_HLO_NAMED(name, lower, FUNCTION) void hr__hlo_lower_##lower(hr__hlo *hlo);
+#include "importers/stablehlo/names.def"
+#undef HR_HLO_NAMED
 
 /* ---- an operation's operands, results and attributes ---- */
 
@@ -76,6 +79,8 @@ const char *hr__hlo_text(hr__hlo *hlo, const char *name);
 hr_value hr__hlo_fail(hr__hlo *hlo, hr_status_code code, const char *format, ...) HR_PRINTF(3, 4);
 #define HR__HLO_REFUSE(hlo, ...) hr__hlo_fail(hlo, HR_STATUS_UNIMPLEMENTED, __VA_ARGS__)
 #define HR__HLO_WRONG(hlo, ...) hr__hlo_fail(hlo, HR_STATUS_INVALID_ARGUMENT, __VA_ARGS__)
+/* Keeps a failure that is not the graph's own, such as one of an inner graph, in place of any other. */
+void hr__hlo_fail_with(hr__hlo *hlo, hr_status status);
 bool hr__hlo_failed(const hr__hlo *hlo);
 
 /* ---- adding functions ---- */
@@ -93,6 +98,10 @@ hr_value hr__hlo_permute(hr__hlo *hlo, hr_value x, int rank, const int64_t *axes
 hr_value hr__hlo_broadcast(hr__hlo *hlo, hr_value x, int rank, const int64_t *dims);
 /* A number everywhere. */
 hr_value hr__hlo_full(hr__hlo *hlo, hr_scalar number, hr_dtype dtype, int rank, const int64_t *dims);
+/* True if an operand is known to be zeros (-0 is none). */
+bool hr__hlo_is_zero(hr__hlo *hlo, int index);
+/* x converted as XLA does it (hlo_elementwise.c). */
+hr_value hr__hlo_convert(hr__hlo *hlo, hr_value x, hr_dtype from, hr_dtype to);
 /* A constant of a tensor attribute (hlo_constant.c). */
 hr_value hr__hlo_constant(hr__hlo *hlo, int attribute);
 
@@ -105,6 +114,8 @@ int hr__hlo_inline(hr__hlo *hlo, const hr__vhlo_region *region, int argument_cou
                    hr_value *out_results, bool checks_types);
 /* The same with the operation's operands and results. */
 void hr__hlo_return(hr__hlo *hlo, const hr__vhlo_region *region);
+/* The same with the first operands alone. */
+void hr__hlo_return_of(hr__hlo *hlo, const hr__vhlo_region *region, int operand_count);
 /* The same with the function that an attribute names. */
 void hr__hlo_call(hr__hlo *hlo, const char *attribute);
 /* Lowers all operations of a region in the import's graph; *out_return is its last one. */

@@ -86,3 +86,18 @@ void hr__hlo_lower_constant(hr__hlo *hlo) {
     hr__hlo_set(hlo, 0, hr__hlo_constant(hlo, hr__vhlo_find(&hlo->import->module, hlo->op, "value")));
   }
 }
+
+bool hr__hlo_is_zero(hr__hlo *hlo, int index) {
+  const hr__vhlo_op *op = index < hlo->op->operand_count ? hlo->op->operands[index]->op : NULL;
+  hr__vhlo_type type;
+  hr__span bytes;
+  if (op == NULL || strcmp(op->name->name, "constant_v1") != 0 ||
+      !hr__vhlo_tensor(&hlo->import->module, hr__vhlo_find(&hlo->import->module, op, "value"), &type, &bytes)) {
+    return false;
+  }
+  size_t used = 0;
+  while (used < bytes.size && bytes.data[used] == 0) {
+    ++used;
+  }
+  return used == bytes.size;
+}

@@ -1,4 +1,6 @@
 /* hlo_import.c: a module's main function as a graph. */
+#include <stdio.h>
+
 #include "base/allocator.h"
 #include "base/disk_file.h"
 #include "importers/stablehlo/hlo.h"

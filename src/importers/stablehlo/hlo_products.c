@@ -1,4 +1,6 @@
-/* hlo_products.c: dot_general: matrix products over any dims. */
+/* hlo_products.c: matrix products over any dims, and convolutions. */
+#include <stdio.h>
+
 #include "importers/stablehlo/hlo.h"
 
 /* The dims of an operand: batch, then free, then contracted ones, or the last two the other way round. */
@@ -78,4 +80,88 @@ void hr__hlo_lower_dot_general(hr__hlo *hlo) {
   }
   hr_value a = matrices(hlo, &x, true, result.dtype), b = matrices(hlo, &y, false, result.dtype);
   hr__hlo_set(hlo, 0, hr__hlo_reshape(hlo, CALL(hlo, MATMUL, a, b), result.rank, result.dims));
+}
+
+/* ---- convolution ---- */
+
+/* "b01f": the places of the batch, the features and the planes of x or the result; "01io" of the weight. */
+static bool write_layout(hr__hlo *hlo, int rank, const char *const *names, const char *letters, char *out) {
+  int64_t planes[HR_RANK_MAX];
+  memset(out, 0, (size_t)rank + 1);
+  int64_t first = hr__hlo_int(hlo, names[0], 0), second = hr__hlo_int(hlo, names[1], 1);
+  if (hr__hlo_axes(hlo, names[2], rank, planes) != rank - 2 || first < 0 || first >= rank || second < 0 ||
+      second >= rank) {
+    HR__HLO_WRONG(hlo, "%s, %s or %s", names[0], names[1], names[2]);
+    return false;
+  }
+  out[first] = letters[0], out[second] = letters[1];
+  for (int d = 0; d < rank - 2; ++d) {
+    out[planes[d]] = (char)('0' + d);
+  }
+  if ((int)strlen(out) != rank) {
+    HR__HLO_WRONG(hlo, "%s, %s or %s", names[0], names[1], names[2]);
+    return false;
+  }
+  return true;
+}
+
+static bool read_layout(hr__hlo *hlo, int rank, char *out) {
+  static const char *const names[3][3] = {
+      {"input_batch_dimension", "input_feature_dimension", "input_spatial_dimensions"},
+      {"kernel_output_feature_dimension", "kernel_input_feature_dimension", "kernel_spatial_dimensions"},
+      {"output_batch_dimension", "output_feature_dimension", "output_spatial_dimensions"}};
+  char parts[3][HR_RANK_MAX + 1];
+  if (!write_layout(hlo, rank, names[0], "bf", parts[0]) || !write_layout(hlo, rank, names[1], "oi", parts[1]) ||
+      !write_layout(hlo, rank, names[2], "bf", parts[2])) {
+    return false;
+  }
+  snprintf(out, 64, "%s,%s->%s", parts[0], parts[1], parts[2]);
+  return true;
+}
+
+/* The weight with some of its planes reversed. */
+static hr_value with_reversal(hr__hlo *hlo, hr_value weight, int planes) {
+  int64_t flags[HR_RANK_MAX], places[HR_RANK_MAX], axes[HR_RANK_MAX];
+  int count = 0;
+  if (!hr__hlo_int_list(hlo, "window_reversal", planes, 0, flags) ||
+      hr__hlo_axes(hlo, "kernel_spatial_dimensions", planes + 2, places) != planes) {
+    return 0;
+  }
+  for (int d = 0; d < planes; ++d) {
+    if (flags[d] != 0) {
+      axes[count++] = places[d];
+    }
+  }
+  return count == 0 ? weight : ADD(hlo, FLIP, IN(weight), WITH(hr__with_ints("axis", count, axes)));
+}
+
+void hr__hlo_lower_convolution(hr__hlo *hlo) {
+  enum { PLANES_MAX = 3 };
+  hr__vhlo_type x = hr__hlo_input_type(hlo, 0), result = hr__hlo_result_type(hlo, 0);
+  int n = x.rank - 2;
+  int64_t sides[2 * PLANES_MAX], before[PLANES_MAX], after[PLANES_MAX];
+  int64_t stride[PLANES_MAX], dilation[PLANES_MAX], spread[PLANES_MAX];
+  char layout[64];
+  if (n < 1 || n > PLANES_MAX || hr__hlo_input_type(hlo, 1).rank != x.rank) {
+    HR__HLO_REFUSE(hlo, "%d planes, expected 1 to %d", n, PLANES_MAX);
+    return;
+  }
+  if (!hr__hlo_expect(hlo, 2, 1, 0) || !read_layout(hlo, x.rank, layout) ||
+      !hr__hlo_int_list(hlo, "padding", 2 * n, 0, sides) || !hr__hlo_int_list(hlo, "window_strides", n, 1, stride) ||
+      !hr__hlo_int_list(hlo, "rhs_dilation", n, 1, dilation) || !hr__hlo_int_list(hlo, "lhs_dilation", n, 1, spread)) {
+    return;
+  }
+  for (int d = 0; d < n; ++d) {
+    before[d] = sides[2 * d], after[d] = sides[2 * d + 1];
+  }
+  hr_value image = hr__hlo_cast(hlo, hr__hlo_input(hlo, 0), result.dtype);
+  hr_value weight = hr__hlo_cast(hlo, with_reversal(hlo, hr__hlo_input(hlo, 1), n), result.dtype);
+  hr__hlo_set(
+      hlo, 0,
+      ADD(hlo, CONV_GENERAL, IN(image, weight, 0),
+          WITH(hr__with_ints("stride", n, stride), hr__with_ints("before", n, before), hr__with_ints("after", n, after),
+               hr__with_ints("dilation", n, dilation), hr__with_ints("input_dilation", n, spread),
+               hr__with_int("groups", hr__hlo_int(hlo, "feature_group_count", 1)),
+               hr__with_int("batch_groups", hr__hlo_int(hlo, "batch_group_count", 1)),
+               hr__with_text("layout", layout))));
 }

@@ -69,12 +69,17 @@ static hr_status check_results(const hr__hlo *hlo) {
 /* ---- operations ---- */
 
 /* The results are the operands. */
-static void pass(hr__hlo *hlo) {
+void hr__hlo_lower_pass(hr__hlo *hlo) {
   if (hr__hlo_expect(hlo, hlo->op->result_count, -1, -1)) {
     for (int i = 0; i < hlo->op->result_count; ++i) {
       hr__hlo_set(hlo, i, hr__hlo_input(hlo, i));
     }
   }
+}
+
+/* Tokens order nothing here: effects keep the program's order. */
+void hr__hlo_lower_token(hr__hlo *hlo) {
+  hr__hlo_expect(hlo, -1, 1, 0);
 }
 
 /* One device has all of each tensor. */
@@ -86,7 +91,7 @@ static void lower_sharding(hr__hlo *hlo) {
     hr__hlo_return(hlo, &hlo->op->regions[0]);
     return;
   }
-  pass(hlo);
+  hr__hlo_lower_pass(hlo);
 }
 
 static void lower(hr__hlo *hlo) {
@@ -96,7 +101,7 @@ static void lower(hr__hlo *hlo) {
     return;
   }
   if (is_named(hlo->op, "builtin", "unrealized_conversion_cast")) {
-    pass(hlo);
+    hr__hlo_lower_pass(hlo);
     return;
   }
   bool is_ours = strcmp(name->dialect, "vhlo") == 0;
@@ -158,6 +163,13 @@ hr_status hr__hlo_run(hr__hlo_import *import, const hr__vhlo_region *region, boo
              : status;
 }
 
+void hr__hlo_fail_with(hr__hlo *hlo, hr_status status) {
+  if (hr__hlo_failed(hlo)) {
+    hr_status_ignore(hr_graph_take_failure(hlo->graph));
+  }
+  hr__graph_fail(hlo->graph, status);
+}
+
 int hr__hlo_inline(hr__hlo *hlo, const hr__vhlo_region *region, int argument_count, const hr_value *arguments, int room,
                    hr_value *out_results, bool checks_types) {
   const hr__vhlo_op *end = NULL;
@@ -170,10 +182,7 @@ int hr__hlo_inline(hr__hlo *hlo, const hr__vhlo_region *region, int argument_cou
   }
   hr_status status = hr__hlo_run(hlo->import, region, checks_types, &end);
   if (status != HR_OK) {
-    if (hr__hlo_failed(hlo)) { /* the graph has it, without the place inside of the region */
-      hr_status_ignore(hr_graph_take_failure(hlo->graph));
-    }
-    hr__graph_fail(hlo->graph, status);
+    hr__hlo_fail_with(hlo, status);
     return -1;
   }
   for (int i = 0; i < end->operand_count && i < room; ++i) {
@@ -182,18 +191,18 @@ int hr__hlo_inline(hr__hlo *hlo, const hr__vhlo_region *region, int argument_cou
   return end->operand_count;
 }
 
-void hr__hlo_return(hr__hlo *hlo, const hr__vhlo_region *region) {
+void hr__hlo_return_of(hr__hlo *hlo, const hr__vhlo_region *region, int operand_count) {
   const hr__vhlo_op *op = hlo->op;
-  hr_value *values = hr_calloc((size_t)op->operand_count + (size_t)op->result_count + 1, sizeof *values);
+  hr_value *values = hr_calloc((size_t)operand_count + (size_t)op->result_count + 1, sizeof *values);
   if (values == NULL) {
     hr__hlo_fail(hlo, HR_STATUS_RESOURCE_EXHAUSTED, "no memory for its values");
     return;
   }
-  hr_value *results = values + op->operand_count;
-  for (int i = 0; i < op->operand_count; ++i) {
+  hr_value *results = values + operand_count;
+  for (int i = 0; i < operand_count; ++i) {
     values[i] = hr__hlo_input(hlo, i);
   }
-  int count = hr__hlo_inline(hlo, region, op->operand_count, values, op->result_count, results, true);
+  int count = hr__hlo_inline(hlo, region, operand_count, values, op->result_count, results, true);
   if (count >= 0 && count != op->result_count) {
     HR__HLO_WRONG(hlo, "%d results, expected %d", count, op->result_count);
   }
@@ -201,6 +210,10 @@ void hr__hlo_return(hr__hlo *hlo, const hr__vhlo_region *region) {
     hr__hlo_set(hlo, i, results[i]);
   }
   hr_free(values);
+}
+
+void hr__hlo_return(hr__hlo *hlo, const hr__vhlo_region *region) {
+  hr__hlo_return_of(hlo, region, hlo->op->operand_count);
 }
 
 /* ---- calls ---- */
@@ -221,4 +234,49 @@ void hr__hlo_call(hr__hlo *hlo, const char *attribute) {
 
 void hr__hlo_lower_call(hr__hlo *hlo) {
   hr__hlo_call(hlo, "callee");
+}
+
+/* ---- composites and custom calls, by name ---- */
+
+typedef struct named {
+  const char *name;
+  void (*lower)(hr__hlo *hlo);
+  hr_functional function;
+} named;
+
+static const named names[] = {
+#define HR_HLO_NAMED(name, lower, FUNCTION) {name, hr__hlo_lower_##lower, HR_FUNCTIONAL_##FUNCTION},
+#include "importers/stablehlo/names.def"
+#undef HR_HLO_NAMED
+};
+
+static const named *find_name(const char *name) {
+  for (size_t i = 0; name != NULL && i < sizeof names / sizeof *names; ++i) {
+    if (strcmp(names[i].name, name) == 0) {
+      return &names[i];
+    }
+  }
+  return NULL;
+}
+
+/* A composite without a row is its decomposition. */
+void hr__hlo_lower_composite(hr__hlo *hlo) {
+  const named *row = find_name(hr__hlo_text(hlo, "name"));
+  if (row == NULL) {
+    hr__hlo_call(hlo, "decomposition");
+    return;
+  }
+  hlo->function = row->function;
+  row->lower(hlo);
+}
+
+void hr__hlo_lower_custom_call(hr__hlo *hlo) {
+  const char *name = hr__hlo_text(hlo, "call_target_name");
+  const named *row = find_name(name);
+  if (row == NULL) {
+    HR__HLO_REFUSE(hlo, "custom call \"%.100s\" is not supported", name != NULL ? name : "");
+    return;
+  }
+  hlo->function = row->function;
+  row->lower(hlo);
 }

@@ -47,3 +47,90 @@ void hr__hlo_lower_broadcast_in_dim(hr__hlo *hlo) {
   moved = hr__hlo_reshape(hlo, moved, result.rank, dims);
   hr__hlo_set(hlo, 0, hr__hlo_broadcast(hlo, moved, result.rank, result.dims));
 }
+
+void hr__hlo_lower_iota(hr__hlo *hlo) {
+  hr__vhlo_type result = hr__hlo_result_type(hlo, 0);
+  int64_t axis = hr__hlo_int(hlo, "iota_dimension", 0), dims[HR_RANK_MAX];
+  if (!hr__hlo_expect(hlo, 0, 1, 0)) {
+    return;
+  }
+  if (axis < 0 || axis >= result.rank) {
+    HR__HLO_WRONG(hlo, "dim %lld of %d", (long long)axis, result.rank);
+    return;
+  }
+  for (int d = 0; d < result.rank; ++d) {
+    dims[d] = d == axis ? result.dims[d] : 1;
+  }
+  bool is_narrow = hr_dtype_size(result.dtype) == 1 || result.dtype >= HR_DTYPE_F16;
+  hr_dtype dtype = !is_narrow ? result.dtype : result.dtype == HR_DTYPE_F64 ? HR_DTYPE_F64 : HR_DTYPE_F32;
+  hr_value numbers = ADD(hlo, ARANGE, 0, NULL,
+                         WITH(hr__with_real("start", 0), hr__with_real("stop", (double)result.dims[axis]),
+                              hr__with_real("step", 1), hr__with_dtype("dtype", dtype)));
+  numbers = hr__hlo_reshape(hlo, hr__hlo_cast(hlo, numbers, result.dtype), result.rank, dims);
+  hr__hlo_set(hlo, 0, hr__hlo_broadcast(hlo, numbers, result.rank, result.dims));
+}
+
+void hr__hlo_lower_slice(hr__hlo *hlo) {
+  hr__vhlo_type x = hr__hlo_input_type(hlo, 0), result = hr__hlo_result_type(hlo, 0);
+  int64_t begin[HR_RANK_MAX], step[HR_RANK_MAX];
+  if (!hr__hlo_expect(hlo, 1, 1, 0) || !hr__hlo_int_list(hlo, "start_indices", x.rank, 0, begin) ||
+      !hr__hlo_int_list(hlo, "strides", x.rank, 1, step)) {
+    return;
+  }
+  hr__hlo_set(hlo, 0,
+              ADD(hlo, SLICE, IN(hr__hlo_input(hlo, 0)),
+                  WITH(hr__with_ints("begin", x.rank, begin), hr__with_ints("count", x.rank, result.dims),
+                       hr__with_ints("step", x.rank, step))));
+}
+
+void hr__hlo_lower_reverse(hr__hlo *hlo) {
+  int64_t axes[HR_RANK_MAX];
+  hr_value x = hr__hlo_input(hlo, 0);
+  int count = hr__hlo_axes(hlo, "dimensions", hr__hlo_input_type(hlo, 0).rank, axes);
+  if (hr__hlo_expect(hlo, 1, 1, 0)) {
+    hr__hlo_set(hlo, 0, count == 0 ? x : ADD(hlo, FLIP, IN(x), WITH(hr__with_ints("axis", count, axes))));
+  }
+}
+
+void hr__hlo_lower_concatenate(hr__hlo *hlo) {
+  enum { INPUTS_MAX = 4096 };
+  hr_value inputs[INPUTS_MAX];
+  int count = hlo->op->operand_count;
+  if (!hr__hlo_expect(hlo, -1, 1, 0) || count < 1 || count > INPUTS_MAX) {
+    HR__HLO_REFUSE(hlo, "%d operands, expected 1 to %d", count, INPUTS_MAX);
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
+    inputs[i] = hr__hlo_input(hlo, i);
+  }
+  hr_value all = hr_graph_add(hlo->graph, HR_FUNCTIONAL_CONCAT, count, inputs,
+                              WITH(hr__with_int("axis", hr__hlo_int(hlo, "dimension", 0))));
+  hr__hlo_set(hlo, 0, all);
+}
+
+static hr_value padded(hr__hlo *hlo, hr_value x, int rank, int64_t sides[3][HR_RANK_MAX]) {
+  return ADD(hlo, PAD, IN(x),
+             WITH(hr__with_ints("before", rank, sides[0]), hr__with_ints("after", rank, sides[1]),
+                  hr__with_ints("interior", rank, sides[2])));
+}
+
+/* With the value at the places that a padded mask does not have. */
+void hr__hlo_lower_pad(hr__hlo *hlo) {
+  hr__vhlo_type x = hr__hlo_input_type(hlo, 0);
+  int64_t sides[3][HR_RANK_MAX];
+  if (!hr__hlo_expect(hlo, 2, 1, 0) || !hr__hlo_int_list(hlo, "edge_padding_low", x.rank, 0, sides[0]) ||
+      !hr__hlo_int_list(hlo, "edge_padding_high", x.rank, 0, sides[1]) ||
+      !hr__hlo_int_list(hlo, "interior_padding", x.rank, 0, sides[2])) {
+    return;
+  }
+  if (x.rank == 0) {
+    hr__hlo_set(hlo, 0, hr__hlo_input(hlo, 0));
+    return;
+  }
+  hr_value value = padded(hlo, hr__hlo_input(hlo, 0), x.rank, sides);
+  if (!hr__hlo_is_zero(hlo, 1)) {
+    hr_value mask = hr__hlo_full(hlo, hr_scalar_bool(true), HR_DTYPE_BOOL, x.rank, x.dims);
+    value = CALL(hlo, WHERE, padded(hlo, mask, x.rank, sides), value, hr__hlo_input(hlo, 1));
+  }
+  hr__hlo_set(hlo, 0, value);
+}
