@@ -72,12 +72,12 @@ static hr_status add_if(hr__onnx_node *node, hr__onnx_inner *then, hr__onnx_inne
     (void)hr__onnx_inner_argument(then, otherwise->captured.data[i]);
   }
   HR_RETURN_IF_ERROR(hr_graph_status(then->graph));
+  for (int i = 0; i < node->output_count; ++i) {
+    HR_RETURN_IF_ERROR(hr__onnx_check_branches(i, then->graph, &node->outputs[i], otherwise->graph, &others[i]));
+  }
   hr_value first = hr_graph_if(node->graph, hr__onnx_input(node, 0), then->graph, otherwise->graph,
                                (int)otherwise->captured.count, otherwise->captured.data);
   for (int i = 0; first != 0 && i < node->output_count; ++i) {
-    if (node->outputs[i].data_type != others[i].data_type) {
-      return hr_status_make(HR_STATUS_UNIMPLEMENTED, "branches with other data types");
-    }
     node->outputs[i].value = first + i;
   }
   return HR_OK;

@@ -352,8 +352,8 @@ void hr__onnx_map_cast(hr__onnx_node *node) {
   node->outputs[0] = hr__onnx_convert(node, &node->inputs[0], data_type);
 }
 
-int64_t hr__onnx_data_type_of(const hr__onnx_node *node, const hr__onnx_value *x) {
-  hr_dtype dtype = hr__onnx_dtype_of(node, x->value);
+int64_t hr__onnx_data_type_of(const hr_graph *graph, const hr__onnx_value *x) {
+  hr_dtype dtype = hr__onnx_dtype_in(graph, x->value);
   int64_t number = x->data_type != 0 ? x->data_type : 1;
   while (x->data_type == 0 && number < 32 && (hr__onnx_dtype(number) != dtype || hr__onnx_narrow_bits(number) > 0)) {
     ++number;
@@ -362,7 +362,7 @@ int64_t hr__onnx_data_type_of(const hr__onnx_node *node, const hr__onnx_value *x
 }
 
 void hr__onnx_map_cast_like(hr__onnx_node *node) {
-  node->outputs[0] = hr__onnx_convert(node, &node->inputs[0], hr__onnx_data_type_of(node, &node->inputs[1]));
+  node->outputs[0] = hr__onnx_convert(node, &node->inputs[0], hr__onnx_data_type_of(node->graph, &node->inputs[1]));
 }
 
 /* The bits of x as elements of a data type of the same size. */

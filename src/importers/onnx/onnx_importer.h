@@ -171,6 +171,7 @@ bool hr__onnx_wants(const hr__onnx_node *node, int index);
 
 int hr__onnx_rank(const hr__onnx_node *node, hr_value value);
 hr_dtype hr__onnx_dtype_of(const hr__onnx_node *node, hr_value value);
+hr_dtype hr__onnx_dtype_in(const hr_graph *graph, hr_value value);
 /* The size of a dim if it is the same for all symbols; else -1. */
 int64_t hr__onnx_dim(const hr__onnx_node *node, hr_value value, int dim);
 /* The same, or a failure. */
@@ -209,9 +210,9 @@ hr_value hr__onnx_add(hr__onnx_node *node, hr_functional function, int input_cou
 /* A function without attributes. */
 #define CALL(node, NAME, ...) hr__onnx_add(node, HR_FUNCTIONAL_##NAME, IN(__VA_ARGS__), PLAIN)
 
-/* x as another data type, as operator Cast does it, and the data type of a tensor. */
+/* x as another data type, as operator Cast does it, and the data type of a tensor of a graph. */
 hr__onnx_value hr__onnx_convert(hr__onnx_node *node, const hr__onnx_value *x, int64_t data_type);
-int64_t hr__onnx_data_type_of(const hr__onnx_node *node, const hr__onnx_value *x);
+int64_t hr__onnx_data_type_of(const hr_graph *graph, const hr__onnx_value *x);
 /* A convolution with the node's attributes. */
 hr_value hr__onnx_convolve(hr__onnx_node *node, hr_value x, hr_value weight);
 

@@ -132,8 +132,8 @@ bool hr__onnx_wants(const hr__onnx_node *node, int index) {
 /* ---- facts ---- */
 
 /* The fact at the first point where there is one. */
-static const hr__fact *fact_of(const hr__onnx_node *node, hr_value value) {
-  const hr__graph_value *v = hr__graph_value_of(node->graph, value);
+static const hr__fact *fact_of(const hr_graph *graph, hr_value value) {
+  const hr__graph_value *v = hr__graph_value_of(graph, value);
   const hr__fact *fact = v->facts;
   for (int p = 0; v->varies && p < HR__GRAPH_POINTS && !fact->is_set; ++p) {
     fact = &v->facts[p * v->stride];
@@ -142,11 +142,15 @@ static const hr__fact *fact_of(const hr__onnx_node *node, hr_value value) {
 }
 
 int hr__onnx_rank(const hr__onnx_node *node, hr_value value) {
-  return value != 0 && !hr__onnx_failed(node) ? fact_of(node, value)->rank : -1;
+  return value != 0 && !hr__onnx_failed(node) ? fact_of(node->graph, value)->rank : -1;
 }
 
 hr_dtype hr__onnx_dtype_of(const hr__onnx_node *node, hr_value value) {
-  return value != 0 && !hr__onnx_failed(node) ? fact_of(node, value)->dtype : HR_DTYPE_NONE;
+  return hr__onnx_dtype_in(node->graph, value);
+}
+
+hr_dtype hr__onnx_dtype_in(const hr_graph *graph, hr_value value) {
+  return value != 0 && graph->failure == HR_OK ? fact_of(graph, value)->dtype : HR_DTYPE_NONE;
 }
 
 int64_t hr__onnx_dim(const hr__onnx_node *node, hr_value value, int dim) {
@@ -154,7 +158,7 @@ int64_t hr__onnx_dim(const hr__onnx_node *node, hr_value value, int dim) {
     return -1;
   }
   const hr__graph_value *v = hr__graph_value_of(node->graph, value);
-  return v->texts != NULL && v->texts[dim] != NULL ? -1 : fact_of(node, value)->dims[dim];
+  return v->texts != NULL && v->texts[dim] != NULL ? -1 : fact_of(node->graph, value)->dims[dim];
 }
 
 int64_t hr__onnx_known_dim(hr__onnx_node *node, hr_value value, int dim) {
@@ -278,8 +282,8 @@ hr_value hr__onnx_on_host(hr__onnx_node *node, hr_value value, const char *what)
   for (int d = 0; d < hr__onnx_rank(node, value); ++d) {
     varies |= hr__onnx_dim(node, value, d) < 0;
   }
-  bool can_read =
-      !varies && hr__is_host_dtype(hr__onnx_dtype_of(node, value)) && element_count(fact_of(node, value)) <= READ_MAX;
+  bool can_read = !varies && hr__is_host_dtype(hr__onnx_dtype_of(node, value)) &&
+                  element_count(fact_of(node->graph, value)) <= READ_MAX;
   if (!can_read || fix_ancestors(node, value)) {
     want_host(node, value, what);
     return 0;
@@ -295,7 +299,8 @@ static hr_value numbers_behind(const hr__onnx_node *node, hr_value value) {
     bool arranges = is_call && (from->function == HR_FUNCTIONAL_RESHAPE || from->function == HR_FUNCTIONAL_POSITIVE ||
                                 from->function == HR_FUNCTIONAL_EXPAND_DIMS || from->function == HR_FUNCTIONAL_SQUEEZE);
     bool widens = is_call && from->function == HR_FUNCTIONAL_ASTYPE &&
-                  fact_of(node, from->inputs[0])->numbers != NULL && hr__onnx_is_float(fact_of(node, value)->dtype);
+                  fact_of(node->graph, from->inputs[0])->numbers != NULL &&
+                  hr__onnx_is_float(fact_of(node->graph, value)->dtype);
     if (!arranges && !widens) {
       return value;
     }
@@ -319,7 +324,7 @@ int hr__onnx_integers(hr__onnx_node *node, hr_value value, const char *what, int
     return -1;
   }
   const hr__graph_value *v = hr__graph_value_of(node->graph, value);
-  const hr__fact *fact = fact_of(node, value);
+  const hr__fact *fact = fact_of(node->graph, value);
   int64_t count = element_count(fact);
   if (v->varies || count > room) {
     HR__ONNX_REFUSE(node, v->varies ? "%s depends on a symbol; give the symbol a size" : "%s has more than %d elements",
@@ -335,7 +340,7 @@ int hr__onnx_numbers(hr__onnx_node *node, hr_value value, const char *what, int 
     return -1;
   }
   hr_value behind = numbers_behind(node, value);
-  const hr__fact *fact = fact_of(node, behind);
+  const hr__fact *fact = fact_of(node->graph, behind);
   const hr__graph_value *v = hr__graph_value_of(node->graph, behind);
   const hr__node *from = hr__graph_node_of(node->graph, behind);
   const hr__node *constant = from->kind == HR__NODE_CONSTANT ? from : NULL;

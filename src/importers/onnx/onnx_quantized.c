@@ -47,7 +47,7 @@ static int64_t target_of(hr__onnx_node *node) {
   enum { UINT8 = 2 };
   hr_value zero = hr__onnx_input(node, 2);
   int64_t wanted = hr__onnx_int(node, "output_dtype", 0);
-  return wanted != 0 ? wanted : zero == 0 ? UINT8 : hr__onnx_data_type_of(node, &node->inputs[2]);
+  return wanted != 0 ? wanted : zero == 0 ? UINT8 : hr__onnx_data_type_of(node->graph, &node->inputs[2]);
 }
 
 void hr__onnx_map_quantize(hr__onnx_node *node) {

@@ -393,6 +393,69 @@ HR_TEST(a_known_branch_takes_the_place_of_its_node) {
   check_if(put_open_if, true, true);
 }
 
+/* y = c ? x as one data type : x as another, as f32. */
+static void put_cast_body(hr_text *text, const char *name, int data_type, const char *output) {
+  size_t attribute = hr_protobuf_begin(text, 5);
+  hr_protobuf_string(text, 1, name);
+  size_t graph = hr_protobuf_begin(text, 6), node = begin_node(text, 1, "", "Cast", "x", output);
+  put_int(text, "to", data_type);
+  hr_protobuf_end(text, node);
+  put_value_info(text, 12, output, data_type, 2, rows);
+  hr_protobuf_end(text, graph);
+  hr_protobuf_int(text, 20, 5);
+  hr_protobuf_end(text, attribute);
+}
+static void put_casts(hr_text *text, const char *condition, int first, int second) {
+  size_t node = begin_node(text, 1, "", "If", condition, "z");
+  put_cast_body(text, "then_branch", first, "a");
+  put_cast_body(text, "else_branch", second, "b");
+  hr_protobuf_end(text, node);
+  node = begin_node(text, 1, "", "Cast", "z", "y");
+  put_int(text, "to", FLOAT);
+  hr_protobuf_end(text, node);
+}
+static void put_open_casts(hr_text *text, int first, int second) {
+  put_node(text, 1, "", "ReduceSum", "v", "s");
+  put_node(text, 1, "", "IsNaN", "s", "c");
+  put_casts(text, "c", first, second);
+}
+static void put_float_or_integer(hr_text *text) {
+  put_open_casts(text, FLOAT, INT64);
+}
+static void put_uint4_or_uint8(hr_text *text) {
+  put_open_casts(text, UINT4, UINT8);
+}
+static void put_uint8_or_uint4(hr_text *text) {
+  put_open_casts(text, UINT8, UINT4);
+}
+static void put_uint4s(hr_text *text) {
+  put_open_casts(text, UINT4, UINT4);
+}
+static void put_known_casts(hr_text *text) {
+  put_condition(text, true);
+  put_casts(text, "c", UINT4, UINT8);
+}
+
+HR_TEST(branches_of_an_unknown_condition_have_one_data_type) {
+  refuse(put_float_or_integer, 21, HR_STATUS_UNIMPLEMENTED,
+         "result 0 is FLOAT in the then branch and INT64 in the else branch, expected one data type");
+  refuse(put_uint4_or_uint8, 21, HR_STATUS_UNIMPLEMENTED,
+         "result 0 is UINT4 in the then branch and UINT8 in the else branch, expected one data type");
+  refuse(put_uint8_or_uint4, 21, HR_STATUS_UNIMPLEMENTED,
+         "result 0 is UINT8 in the then branch and UINT4 in the else branch, expected one data type");
+}
+
+HR_TEST(a_narrow_type_of_both_branches_or_the_known_one_passes) {
+  hr_graph *graph = NULL;
+  HR_ASSERT_OK(open_nodes(put_uint4s, 21, NULL, &graph));
+  HR_ASSERT(has_function(graph, " = if("));
+  run_rows(graph, 1, 3, (const float[]){1, 2, 3});
+  hr_graph_release(graph);
+  HR_ASSERT_OK(open_nodes(put_known_casts, 21, NULL, &graph));
+  run_rows(graph, 1, 3, (const float[]){1, 2, 3});
+  hr_graph_release(graph);
+}
+
 static void put_compress(hr_text *text) {
   put_condition(text, true);
   put_node(text, 1, "", "Compress", "x c", "y");

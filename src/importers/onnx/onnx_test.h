@@ -5,7 +5,7 @@
 #include "base/protobuf.h"
 #include "headrace/importer.h"
 
-enum { FLOAT = 1, INT32 = 6, INT64 = 7, INT4 = 22 }; /* data types */
+enum { FLOAT = 1, UINT8 = 2, INT32 = 6, INT64 = 7, UINT4 = 21, INT4 = 22 }; /* data types */
 
 /* A type of dims; -1, -2, -3: the symbols "n", "n+1" and "n-1". */
 static inline void put_value_info(hr_text *text, unsigned field, const char *name, int data_type, int rank,

@@ -30,12 +30,24 @@ bool hr__onnx_run_branch(hr__onnx_node *node, hr__span branch, hr__onnx_value *o
   return run_body(node, branch, 0, NULL, node->output_count, out_results);
 }
 
-/* x if the condition is true, else y: both are computed. */
+hr_status hr__onnx_check_branches(int index, const hr_graph *then_graph, const hr__onnx_value *x,
+                                  const hr_graph *else_graph, const hr__onnx_value *y) {
+  if (x->value == 0 || y->value == 0) {
+    return HR_OK;
+  }
+  int64_t first = hr__onnx_data_type_of(then_graph, x), second = hr__onnx_data_type_of(else_graph, y);
+  return first == second
+             ? HR_OK
+             : hr_status_make(HR_STATUS_UNIMPLEMENTED,
+                              "result %d is %s in the then branch and %s in the else branch, expected one data type",
+                              index, hr__onnx_data_type_name(first), hr__onnx_data_type_name(second));
+}
+
+/* x if the condition is true, else y, of the same data type: both are computed. */
 static hr__onnx_value select_value(hr__onnx_node *node, hr_value condition, const hr__onnx_value *x,
                                    const hr__onnx_value *y) {
   int rank = hr__onnx_rank(node, x->value);
-  bool is_same = x->value != 0 && y->value != 0 && rank == hr__onnx_rank(node, y->value) &&
-                 hr__onnx_dtype_of(node, x->value) == hr__onnx_dtype_of(node, y->value);
+  bool is_same = x->value != 0 && y->value != 0 && rank == hr__onnx_rank(node, y->value);
   for (int d = 0; is_same && d < rank; ++d) {
     is_same =
         hr__onnx_dim(node, x->value, d) == hr__onnx_dim(node, y->value, d) && hr__onnx_dim(node, x->value, d) >= 0;
@@ -55,6 +67,13 @@ void hr__onnx_select_branches(hr__onnx_node *node, hr__span then_branch, hr__spa
   hr_value condition = hr__onnx_reshape(node, hr__onnx_input(node, 0), 0, NULL);
   bool is_run = others != NULL && hr__onnx_run_branch(node, then_branch, node->outputs) &&
                 hr__onnx_run_branch(node, else_branch, others);
+  for (int i = 0; is_run && i < count; ++i) {
+    hr_status status = hr__onnx_check_branches(i, node->graph, &node->outputs[i], node->graph, &others[i]);
+    is_run = status == HR_OK;
+    if (!is_run) {
+      hr__graph_fail(node->graph, status);
+    }
+  }
   for (int i = 0; is_run && i < count; ++i) {
     node->outputs[i] = select_value(node, condition, &node->outputs[i], &others[i]);
   }
