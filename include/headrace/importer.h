@@ -57,7 +57,8 @@ HR_API HR_MUST_USE hr_status hr_onnx_open_bytes(const char *name, const void *by
                                                 const hr_onnx_options *options, hr_graph **out_graph);
 
 /* Reads a StableHLO portable artifact: function main as a graph, whose inputs are arg0, arg1, ..., and whose outputs
- * are result0, result1, ... Tokens are left out. The caller owns one reference of the graph.
+ * are result0, result1, ... Their numbers are those of the file, whose tokens have none here. The caller owns one
+ * reference of the graph.
  *
  * Integer division by 0, shifts by more than the width, and conversions of numbers that are too large have XLA's
  * results. UNIMPLEMENTED names the operation and its place in the program. */
@@ -70,11 +71,19 @@ HR_API bool hr_stablehlo_is_one(const void *bytes, size_t size);
 
 enum {
   HR_STABLEHLO_KEPT = -1, /* the caller keeps the input */
-  HR_STABLEHLO_ANY = -2   /* its memory may become any output's */
+  HR_STABLEHLO_ANY = -2,  /* its memory may become any output's */
+  HR_STABLEHLO_TOKEN = -3 /* a token, which the graph lacks */
 };
-/* For each of the first inputs of main, tokens counted: the number of the output that may have its memory, or one of
- * the above. */
-HR_API HR_MUST_USE hr_status hr_stablehlo_donations(const void *bytes, size_t size, int input_count, int *out_outputs);
+/* The inputs and outputs of main in the file's order, tokens among them. The file's calls have all of these. */
+typedef struct hr_stablehlo_main {
+  int input_count, output_count;
+  int *inputs, *outputs; /* for each: its number in the graph, or HR_STABLEHLO_TOKEN */
+  int *donations;        /* for each input: the number of the output here that may have its memory, KEPT or ANY */
+} hr_stablehlo_main;
+/* Reads them. hr_stablehlo_main_fini frees the lists. */
+HR_API HR_MUST_USE hr_status hr_stablehlo_read_main(const void *bytes, size_t size, hr_stablehlo_main *out_main);
+/* Frees the lists; zeroed is fine. */
+HR_API void hr_stablehlo_main_fini(hr_stablehlo_main *lists);
 
 /* Opens a model of any format by its contents: a package (package.h), a StableHLO artifact, or else
  * an ONNX model. A name that ends with

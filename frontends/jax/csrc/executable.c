@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "executable.h"
-#include "headrace/importer.h"
 
 static pjrt_error *no_memory(void) {
   return hrj_error_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a program");
@@ -19,6 +18,7 @@ void hrj_executable_release(pjrt_executable *executable) {
     return;
   }
   hr_session_release(executable->session);
+  hr_stablehlo_main_fini(&executable->main);
   free(executable->outputs);
   free(executable->types);
   free(executable->dims);
@@ -47,11 +47,17 @@ static hr_status add_output(pjrt_executable *executable, const hr_type *type, in
   return HR_OK;
 }
 
+/* A token has no elements: its call orders effects. JAX passes tokens as arrays of this type. */
+static const hr_type token_type = {.dtype = HR_DTYPE_BOOL, .rank = 1};
+
 static hr_status list_outputs(pjrt_executable *executable, const hr_graph *graph) {
   size_t dim_count = 0;
-  for (int i = 0; i < executable->output_count; ++i) {
-    hr_type type;
-    HR_RETURN_IF_ERROR(hr_graph_type(graph, hr_graph_output_value(graph, i), &type));
+  for (int i = 0; i < executable->main.output_count; ++i) {
+    int number = executable->main.outputs[i];
+    hr_type type = token_type;
+    if (number != HR_STABLEHLO_TOKEN) {
+      HR_RETURN_IF_ERROR(hr_graph_type(graph, hr_graph_output_value(graph, number), &type));
+    }
     HR_RETURN_IF_ERROR(add_output(executable, &type, i, &dim_count));
   }
   return HR_OK;
@@ -65,12 +71,16 @@ static int64_t bytes_of(const hr_type *type) {
   return bytes;
 }
 
-static hr_status list_inputs(pjrt_executable *executable, const hr_graph *graph, const int *donations) {
-  for (int i = 0; i < executable->input_count; ++i) {
+static hr_status list_inputs(pjrt_executable *executable, const hr_graph *graph) {
+  const hr_stablehlo_main *main = &executable->main;
+  for (int i = 0; i < main->input_count; ++i) {
+    if (main->inputs[i] == HR_STABLEHLO_TOKEN) {
+      continue;
+    }
     hr_type type;
-    HR_RETURN_IF_ERROR(hr_graph_type(graph, hr_graph_input_value(graph, i), &type));
+    HR_RETURN_IF_ERROR(hr_graph_type(graph, hr_graph_input_value(graph, main->inputs[i]), &type));
     executable->input_bytes += bytes_of(&type);
-    if (donations[i] != HR_STABLEHLO_KEPT) {
+    if (main->donations[i] != HR_STABLEHLO_KEPT) {
       executable->donated[executable->donated_count++] = i;
       executable->donated_bytes += bytes_of(&type);
     }
@@ -78,22 +88,8 @@ static hr_status list_inputs(pjrt_executable *executable, const hr_graph *graph,
   return HR_OK;
 }
 
-/* Which inputs are donated, and all inputs and outputs. */
-static hr_status list_operands(pjrt_executable *executable, const hr_graph *graph, const pjrt_program *program) {
-  int *donations = calloc((size_t)executable->input_count + 1, sizeof *donations);
-  if (donations == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a program");
-  }
-  hr_status status = hr_stablehlo_donations(program->code, program->code_size, executable->input_count, donations);
-  if (status == HR_OK) {
-    status = list_inputs(executable, graph, donations);
-  }
-  free(donations);
-  return status == HR_OK ? list_outputs(executable, graph) : status;
-}
-
 static bool reserve(pjrt_executable *executable) {
-  size_t outputs = (size_t)executable->output_count + 1, inputs = (size_t)executable->input_count + 1;
+  size_t outputs = (size_t)executable->main.output_count + 1, inputs = (size_t)executable->main.input_count + 1;
   size_t kinds = inputs > outputs ? inputs : outputs;
   executable->outputs = calloc(outputs, sizeof *executable->outputs);
   executable->types = calloc(outputs, sizeof *executable->types);
@@ -128,20 +124,24 @@ static void describe(pjrt_executable *executable, const pjrt_args_compile *args)
   memcpy(executable->assignment, assignment, sizeof assignment);
 }
 
+static hr_status list_operands(pjrt_executable *executable, const hr_graph *graph, const pjrt_program *program) {
+  HR_RETURN_IF_ERROR(hr_stablehlo_read_main(program->code, program->code_size, &executable->main));
+  executable->graph_input_count = hr_graph_input_count(graph);
+  executable->graph_output_count = hr_graph_output_count(graph);
+  if (!reserve(executable)) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a program");
+  }
+  HR_RETURN_IF_ERROR(list_inputs(executable, graph));
+  return list_outputs(executable, graph);
+}
+
 static pjrt_error *compile(const pjrt_args_compile *args, pjrt_device *device, pjrt_executable *executable) {
   atomic_init(&executable->references, 1);
   executable->device = device;
   describe(executable, args);
   hr_graph *graph;
   HRJ_RETURN_IF_ERROR(hr_stablehlo_open_bytes(HRJ_PLATFORM, args->program->code, args->program->code_size, &graph));
-  executable->input_count = hr_graph_input_count(graph), executable->output_count = hr_graph_output_count(graph);
-  hr_status status = HR_OK;
-  if (!reserve(executable)) {
-    status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a program");
-  }
-  if (status == HR_OK) {
-    status = list_operands(executable, graph, args->program);
-  }
+  hr_status status = list_operands(executable, graph, args->program);
   if (status == HR_OK && !device->is_null) {
     status = hr_session_create(device->stream, graph, NULL, &executable->session);
   }
@@ -225,7 +225,7 @@ pjrt_error *hrj_Executable_NumPartitions(pjrt_args_size *args) {
 }
 
 pjrt_error *hrj_Executable_NumOutputs(pjrt_args_size *args) {
-  args->size = ((pjrt_executable *)args->self)->output_count;
+  args->size = ((pjrt_executable *)args->self)->main.output_count;
   return NULL;
 }
 
@@ -247,24 +247,24 @@ pjrt_error *hrj_LoadedExecutable_Fingerprint(pjrt_args_text *args) {
 
 pjrt_error *hrj_Executable_OutputElementTypes(pjrt_args_list *args) {
   pjrt_executable *executable = args->self;
-  args->list = executable->types, args->count = (size_t)executable->output_count;
+  args->list = executable->types, args->count = (size_t)executable->main.output_count;
   return NULL;
 }
 
 pjrt_error *hrj_Executable_OutputDimensions(pjrt_args_dims *args) {
-  args->count = (size_t)args->executable->output_count;
+  args->count = (size_t)args->executable->main.output_count;
   args->dims = args->executable->dims, args->ranks = args->executable->ranks;
   return NULL;
 }
 
 pjrt_error *hrj_Executable_OutputMemoryKinds(pjrt_args_kinds *args) {
-  args->count = (size_t)args->executable->output_count;
+  args->count = (size_t)args->executable->main.output_count;
   args->kinds = args->executable->kinds, args->kind_sizes = args->executable->kind_sizes;
   return NULL;
 }
 
 pjrt_error *hrj_Executable_ParameterMemoryKinds(pjrt_args_kinds *args) {
-  args->count = (size_t)args->executable->input_count;
+  args->count = (size_t)args->executable->main.input_count;
   args->kinds = args->executable->kinds, args->kind_sizes = args->executable->kind_sizes;
   return NULL;
 }

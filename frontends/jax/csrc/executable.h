@@ -2,6 +2,7 @@
 #ifndef HEADRACE_JAX_EXECUTABLE_H_
 #define HEADRACE_JAX_EXECUTABLE_H_
 
+#include "headrace/importer.h"
 #include "plugin.h"
 
 /* Immutable after the compile, but for is_deleted. */
@@ -9,16 +10,17 @@ struct pjrt_executable {
   atomic_int references;
   atomic_bool is_deleted;
   pjrt_device *device;
-  hr_session *session; /* NULL: a program that does nothing (HEADRACE_JAX_NOP) */
-  int input_count, output_count;
-  hr_tensor *outputs; /* without buffers */
+  hr_session *session;    /* NULL: a program that does nothing (HEADRACE_JAX_NOP) */
+  hr_stablehlo_main main; /* what a call passes and gets: tokens, too, which are bool[0] */
+  int graph_input_count, graph_output_count;
+  hr_tensor *outputs; /* of main, without buffers */
   pjrt_type *types;
   int64_t *dims; /* of all outputs, one after another */
   size_t *ranks;
   const char **kinds; /* of the memories of inputs and outputs, which are the same */
   size_t *kind_sizes;
   int donated_count;
-  int *donated; /* numbers of inputs */
+  int *donated; /* numbers of inputs of main */
   int64_t input_bytes, output_bytes, donated_bytes;
   char fingerprint[24];
   unsigned char assignment[9];

@@ -14,8 +14,8 @@ typedef struct call {
   pjrt_executable *executable;
   pjrt_buffer *const *arguments;
   const pjrt_execute_options *options;
-  const hr_tensor **inputs;
-  hr_tensor *results;
+  const hr_tensor **inputs; /* of the graph */
+  hr_tensor *results;       /* of main; those of the graph come first, until spread_results */
   pjrt_buffer **outputs;
 } call;
 
@@ -35,12 +35,15 @@ static void drop_inputs(const call *c, int count) {
 }
 
 static hr_status hold_inputs(const call *c) {
-  for (int i = 0; i < c->executable->input_count; ++i) {
+  for (int i = 0; i < c->executable->main.input_count; ++i) {
     if (!hrj_buffer_hold(c->arguments[i])) {
       drop_inputs(c, i);
       return hr_status_annotate(hrj_buffer_deleted(c->arguments[i], "execute"), "input %d", i);
     }
-    c->inputs[i] = &c->arguments[i]->tensor;
+    int number = c->executable->main.inputs[i];
+    if (number != HR_STABLEHLO_TOKEN) {
+      c->inputs[number] = &c->arguments[i]->tensor;
+    }
   }
   return HR_OK;
 }
@@ -94,16 +97,50 @@ static hr_status settle_result(pjrt_executable *executable, int index, hr_tensor
   return status;
 }
 
-static hr_status run(const call *c) {
-  pjrt_executable *executable = c->executable;
-  if (executable->session != NULL) {
-    return hr_session_run(executable->session, executable->input_count, c->inputs, executable->output_count,
-                          c->results);
+static hr_status create_result(const call *c, int index) {
+  c->results[index] = c->executable->outputs[index];
+  size_t bytes = (size_t)hr_tensor_count(&c->results[index]) * hr_dtype_size(c->results[index].dtype);
+  return hr_buffer_create(c->executable->device->device, bytes, &c->results[index].buffer);
+}
+
+static void release_results(const call *c, int begin, int end) {
+  for (int i = begin; i < end; ++i) {
+    hr_buffer_release(c->results[i].buffer);
   }
-  for (int i = 0; i < executable->output_count; ++i) {
-    c->results[i] = executable->outputs[i];
-    size_t bytes = (size_t)hr_tensor_count(&c->results[i]) * hr_dtype_size(c->results[i].dtype);
-    HR_RETURN_IF_ERROR(hr_buffer_create(executable->device->device, bytes, &c->results[i].buffer));
+}
+
+/* Moves the graph's results to the numbers that they have in main, from the last one, and makes those of tokens. */
+static hr_status spread_results(const call *c) {
+  const pjrt_executable *executable = c->executable;
+  int held = executable->graph_output_count;
+  for (int i = executable->main.output_count - 1; i >= held; --i) {
+    if (executable->main.outputs[i] != HR_STABLEHLO_TOKEN) {
+      c->results[i] = c->results[--held];
+      continue;
+    }
+    hr_status status = create_result(c, i);
+    if (status != HR_OK) {
+      release_results(c, 0, held);
+      release_results(c, i + 1, executable->main.output_count);
+      return status;
+    }
+  }
+  return HR_OK;
+}
+
+static hr_status run(const call *c) {
+  const pjrt_executable *executable = c->executable;
+  if (executable->session != NULL) {
+    HR_RETURN_IF_ERROR(hr_session_run(executable->session, executable->graph_input_count, c->inputs,
+                                      executable->graph_output_count, c->results));
+    return spread_results(c);
+  }
+  for (int i = 0; i < executable->main.output_count; ++i) {
+    hr_status status = create_result(c, i);
+    if (status != HR_OK) {
+      release_results(c, 0, i);
+      return status;
+    }
   }
   return HR_OK;
 }
@@ -112,7 +149,7 @@ static hr_status wrap_results(const call *c) {
   pjrt_executable *executable = c->executable;
   hr_status status = HR_OK;
   int made = 0;
-  for (; made < executable->output_count && status == HR_OK; ++made) {
+  for (; made < executable->main.output_count && status == HR_OK; ++made) {
     status = settle_result(executable, made, &c->results[made]);
     if (status == HR_OK) {
       c->outputs[made] = hrj_buffer_create(executable->device, executable->types[made], &c->results[made]);
@@ -125,7 +162,7 @@ static hr_status wrap_results(const call *c) {
     }
   }
   if (status != HR_OK) {
-    for (int i = 0; i < executable->output_count; ++i) {
+    for (int i = 0; i < executable->main.output_count; ++i) {
       if (i < made) {
         hrj_Buffer_Destroy(&(pjrt_args_self){.self = c->outputs[i]});
       } else {
@@ -150,7 +187,7 @@ static hr_status execute(const call *c) {
       restore_donated(c, c->executable->donated_count);
     }
   }
-  drop_inputs(c, c->executable->input_count);
+  drop_inputs(c, c->executable->main.input_count);
   return status;
 }
 
@@ -163,9 +200,9 @@ static hr_status check(const pjrt_args_execute *args) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "execute: %zu devices, expected %s alone", args->device_count,
                           executable->device->name);
   }
-  if (args->argument_count != (size_t)executable->input_count) {
+  if (args->argument_count != (size_t)executable->main.input_count) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "execute: %zu inputs, expected %d", args->argument_count,
-                          executable->input_count);
+                          executable->main.input_count);
   }
   if (args->options != NULL && (args->options->send_count > 0 || args->options->receive_count > 0)) {
     return hr_status_make(HR_STATUS_UNIMPLEMENTED, "execute: there are no transfers to callbacks of the host");
@@ -178,7 +215,7 @@ pjrt_error *hrj_LoadedExecutable_Execute(pjrt_args_execute *args) {
   pjrt_executable *executable = args->executable;
   const hr_tensor *short_inputs[SHORT];
   hr_tensor short_results[SHORT];
-  bool is_long = executable->input_count > SHORT || executable->output_count > SHORT;
+  bool is_long = executable->main.input_count > SHORT || executable->main.output_count > SHORT;
   call c = {.executable = executable,
             .arguments = args->argument_lists[0],
             .options = args->options,
@@ -186,8 +223,8 @@ pjrt_error *hrj_LoadedExecutable_Execute(pjrt_args_execute *args) {
             .results = short_results,
             .outputs = args->output_lists[0]};
   if (is_long) {
-    c.inputs = malloc(((size_t)executable->input_count + 1) * sizeof *c.inputs);
-    c.results = malloc(((size_t)executable->output_count + 1) * sizeof *c.results);
+    c.inputs = malloc(((size_t)executable->main.input_count + 1) * sizeof *c.inputs);
+    c.results = malloc(((size_t)executable->main.output_count + 1) * sizeof *c.results);
   }
   hr_status status = c.inputs != NULL && c.results != NULL
                          ? execute(&c)

@@ -121,5 +121,11 @@ void hr__hlo_call(hr__hlo *hlo, const char *attribute);
 /* Lowers all operations of a region in the import's graph; *out_return is its last one. */
 HR_MUST_USE hr_status hr__hlo_run(hr__hlo_import *import, const hr__vhlo_region *region, bool checks_types,
                                   const hr__vhlo_op **out_return);
+bool hr__hlo_is_return(const hr__vhlo_op *op);
+
+/* ---- functions ---- */
+
+/* Function main, or the only one. `functions`, if not NULL, gets all of them, by the numbers of their names. */
+HR_MUST_USE hr_status hr__hlo_find_main(const hr__vhlo_module *module, hr__vhlo_op **functions, hr__vhlo_op **out_main);
 
 #endif

@@ -1,7 +1,6 @@
 /* hlo_import.c: a module's main function as a graph. */
 #include <stdio.h>
 
-#include "base/allocator.h"
 #include "base/disk_file.h"
 #include "importers/stablehlo/hlo.h"
 
@@ -17,8 +16,7 @@ static const hr__vhlo_region *body_of(const hr__vhlo_module *module) {
   return top->op_count == 1 && top->ops[0].region_count == 1 ? &top->ops[0].regions[0] : NULL;
 }
 
-/* Function main, or the only one. */
-static hr_status find_main(const hr__vhlo_module *module, hr__vhlo_op **functions, hr__vhlo_op **out_main) {
+hr_status hr__hlo_find_main(const hr__vhlo_module *module, hr__vhlo_op **functions, hr__vhlo_op **out_main) {
   const hr__vhlo_region *body = body_of(module);
   int count = 0;
   for (int i = 0; body != NULL && i < body->op_count; ++i) {
@@ -91,7 +89,7 @@ static hr_status import_module(hr__hlo_import *import) {
   if (import->functions == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for its functions");
   }
-  HR_RETURN_IF_ERROR(find_main(module, import->functions, &function));
+  HR_RETURN_IF_ERROR(hr__hlo_find_main(module, import->functions, &function));
   HR_RETURN_IF_ERROR(hr_graph_create(&import->graph));
   return import_main(import, function);
 }
@@ -120,38 +118,4 @@ hr_status hr_stablehlo_open(const char *path, hr_graph **out_graph) {
 
 bool hr_stablehlo_is_one(const void *bytes, size_t size) {
   return hr__vhlo_is_file((hr__span){bytes, size});
-}
-
-/* ---- donated inputs ---- */
-
-static int donation_of(const hr__vhlo_module *module, int dictionary) {
-  int64_t number;
-  if (hr__vhlo_int(module, hr__vhlo_dictionary(module, dictionary, "tf.aliasing_output"), &number)) {
-    return number >= 0 && number < HR_GRAPH_OUTPUTS_MAX ? (int)number : HR_STABLEHLO_KEPT;
-  }
-  bool is_donor = hr__vhlo_int(module, hr__vhlo_dictionary(module, dictionary, "jax.buffer_donor"), &number);
-  return is_donor && number != 0 ? HR_STABLEHLO_ANY : HR_STABLEHLO_KEPT;
-}
-
-static hr_status read_donations(const hr__vhlo_module *module, int input_count, int *out_outputs) {
-  hr__vhlo_op *function = NULL;
-  HR_RETURN_IF_ERROR(find_main(module, NULL, &function));
-  int *dictionaries = hr_calloc((size_t)input_count + 1, sizeof *dictionaries);
-  if (dictionaries == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %d inputs", input_count);
-  }
-  int count = hr__vhlo_list(module, hr__vhlo_find(module, function, "arg_attrs"), input_count, dictionaries);
-  for (int i = 0; i < input_count; ++i) {
-    out_outputs[i] = i < count ? donation_of(module, dictionaries[i]) : HR_STABLEHLO_KEPT;
-  }
-  hr_free(dictionaries);
-  return HR_OK;
-}
-
-hr_status hr_stablehlo_donations(const void *bytes, size_t size, int input_count, int *out_outputs) {
-  hr__vhlo_module module;
-  hr_status status = hr__vhlo_read((hr__span){bytes, size}, &module);
-  status = status == HR_OK ? read_donations(&module, input_count, out_outputs) : status;
-  hr__vhlo_fini(&module);
-  return status;
 }

@@ -137,7 +137,7 @@ static hr_status lower_op(hr__hlo_import *import, const hr__vhlo_op *op, bool ch
   return status == HR_OK ? HR_OK : annotate(&hlo, status);
 }
 
-static bool is_return(const hr__vhlo_op *op) {
+bool hr__hlo_is_return(const hr__vhlo_op *op) {
   return is_named(op, "vhlo", "return_v1") || is_named(op, "sdy", "return");
 }
 
@@ -151,7 +151,7 @@ hr_status hr__hlo_run(hr__hlo_import *import, const hr__vhlo_region *region, boo
   hr_status status = HR_OK;
   *out_return = NULL;
   for (int i = 0; i < region->op_count && *out_return == NULL && status == HR_OK; ++i) {
-    if (is_return(&region->ops[i])) {
+    if (hr__hlo_is_return(&region->ops[i])) {
       *out_return = &region->ops[i];
     } else {
       status = lower_op(import, &region->ops[i], checks_types);

@@ -1,0 +1,95 @@
+/* hlo_main.c: the inputs and outputs of a module's main function, tokens among them, and which inputs are donated.
+ *
+ * A graph has no tokens, so that its inputs and outputs have other numbers. Callers that call main as the file has it
+ * need both.
+ */
+#include "base/allocator.h"
+#include "importers/stablehlo/hlo.h"
+
+static int donation_of(const hr__vhlo_module *module, int dictionary, int output_count) {
+  int64_t number;
+  if (hr__vhlo_int(module, hr__vhlo_dictionary(module, dictionary, "tf.aliasing_output"), &number)) {
+    return number >= 0 && number < output_count ? (int)number : HR_STABLEHLO_KEPT;
+  }
+  bool is_donor = hr__vhlo_int(module, hr__vhlo_dictionary(module, dictionary, "jax.buffer_donor"), &number);
+  return is_donor && number != 0 ? HR_STABLEHLO_ANY : HR_STABLEHLO_KEPT;
+}
+
+/* The number of a value in the graph, of which *count have numbers. */
+static int number_of(const hr__vhlo_module *module, const hr__vhlo_value *value, int *count) {
+  hr__vhlo_type type;
+  bool is_token = hr__vhlo_type_of(module, value->type, &type) && type.is_token;
+  return is_token ? HR_STABLEHLO_TOKEN : (*count)++;
+}
+
+static const hr__vhlo_op *return_of(const hr__vhlo_region *region) {
+  for (int i = 0; i < region->op_count; ++i) {
+    if (hr__hlo_is_return(&region->ops[i])) {
+      return &region->ops[i];
+    }
+  }
+  return NULL;
+}
+
+static void list_donations(const hr__vhlo_module *module, const hr__vhlo_op *function, int *dictionaries,
+                           hr_stablehlo_main *lists) {
+  int attributes = hr__vhlo_find(module, function, "arg_attrs");
+  int count = hr__vhlo_list(module, attributes, lists->input_count, dictionaries);
+  for (int i = 0; i < lists->input_count; ++i) {
+    lists->donations[i] = i < count ? donation_of(module, dictionaries[i], lists->output_count) : HR_STABLEHLO_KEPT;
+  }
+}
+
+static hr_status list_values(const hr__vhlo_module *module, const hr__vhlo_op *function, hr_stablehlo_main *lists) {
+  const hr__vhlo_region *region = &function->regions[0];
+  const hr__vhlo_op *end = return_of(region);
+  if (end == NULL) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "a region without a return");
+  }
+  lists->input_count = region->argument_count, lists->output_count = end->operand_count;
+  lists->inputs = hr_calloc((size_t)lists->input_count + 1, sizeof *lists->inputs);
+  lists->outputs = hr_calloc((size_t)lists->output_count + 1, sizeof *lists->outputs);
+  lists->donations = hr_calloc((size_t)lists->input_count + 1, sizeof *lists->donations);
+  int *dictionaries = hr_calloc((size_t)lists->input_count + 1, sizeof *dictionaries);
+  if (lists->inputs == NULL || lists->outputs == NULL || lists->donations == NULL || dictionaries == NULL) {
+    hr_free(dictionaries);
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %d inputs and %d outputs", lists->input_count,
+                          lists->output_count);
+  }
+  for (int i = 0, count = 0; i < lists->input_count; ++i) {
+    lists->inputs[i] = number_of(module, &region->arguments[i], &count);
+  }
+  for (int i = 0, count = 0; i < lists->output_count; ++i) {
+    lists->outputs[i] = number_of(module, end->operands[i], &count);
+  }
+  list_donations(module, function, dictionaries, lists);
+  hr_free(dictionaries);
+  return HR_OK;
+}
+
+static hr_status read_main(const hr__vhlo_module *module, hr_stablehlo_main *lists) {
+  hr__vhlo_op *function = NULL;
+  HR_RETURN_IF_ERROR(hr__hlo_find_main(module, NULL, &function));
+  return list_values(module, function, lists);
+}
+
+hr_status hr_stablehlo_read_main(const void *bytes, size_t size, hr_stablehlo_main *out_main) {
+  hr__vhlo_module module;
+  hr_stablehlo_main lists = {0};
+  hr_status status = hr__vhlo_read((hr__span){bytes, size}, &module);
+  status = status == HR_OK ? read_main(&module, &lists) : status;
+  hr__vhlo_fini(&module);
+  if (status == HR_OK) {
+    *out_main = lists;
+  } else {
+    hr_stablehlo_main_fini(&lists);
+  }
+  return status;
+}
+
+void hr_stablehlo_main_fini(hr_stablehlo_main *lists) {
+  hr_free(lists->inputs);
+  hr_free(lists->outputs);
+  hr_free(lists->donations);
+  *lists = (hr_stablehlo_main){0};
+}
