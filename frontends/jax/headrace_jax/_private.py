@@ -7,6 +7,8 @@ import warnings
 NAMES = (
     ("jax._src.xla_bridge", "register_plugin", None),
     ("jax._src.interpreters.mlir", "_platforms_with_donation", list),
+    ("jax._src.interpreters.mlir", "_platform_specific_lowerings", dict),
+    ("jax._src.interpreters.mlir", "_lowerings", dict),
 )
 
 
@@ -28,3 +30,24 @@ def allow_donation(platform):
         return
     if platform not in platforms:
         platforms.append(platform)
+
+
+def copy_rules(source, platform, names):
+    """Gives a platform the lowering rules that another one has for primitives of these names."""
+    try:
+        rules = _find("jax._src.interpreters.mlir", "_platform_specific_lowerings")
+    except AttributeError:
+        warnings.warn(f"headrace_jax: this JAX has no rules to copy: {', '.join(names)}", stacklevel=3)
+        return
+    for primitive, rule in list(rules[source].items()):
+        if primitive.name in names:
+            rules[platform].setdefault(primitive, rule)
+
+
+def default_rule(primitive):
+    """The lowering rule of platforms that have no own one; None: there is none."""
+    try:
+        entry = _find("jax._src.interpreters.mlir", "_lowerings").get(primitive)
+    except AttributeError:
+        return None
+    return getattr(entry, "rule", None)

@@ -1,0 +1,95 @@
+"""The lowering rules of the package: cumulative operations against NumPy, and the custom calls of matrices."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+CUMULATIVE = {
+    "sum": (lax.cumsum, np.add),
+    "prod": (lax.cumprod, np.multiply),
+    "max": (lax.cummax, np.maximum),
+    "min": (lax.cummin, np.minimum),
+    "logsumexp": (lax.cumlogsumexp, np.logaddexp),
+}
+DTYPES = [np.float16, np.float32, np.float64, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint32, np.complex64]
+
+
+def accumulate(function, x, axis, reverse):
+    x = np.flip(x, axis) if reverse else x
+    y = function.accumulate(x, axis, dtype=x.dtype)
+    return np.flip(y, axis) if reverse else y
+
+
+def numbers(dtype, shape):
+    values = np.random.default_rng(3).integers(1, 4, shape)
+    return (values * (1 + 0.5j) if dtype == np.complex64 else values).astype(dtype)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", CUMULATIVE)
+def test_cumulative_operations(name, dtype, reverse):
+    function, reference = CUMULATIVE[name]
+    if (name == "logsumexp" and np.dtype(dtype).kind != "f") or (name in ("max", "min") and dtype == np.complex64):
+        pytest.skip("NumPy has no such function")
+    x = numbers(dtype, (3, 5, 4))
+    for axis in range(3):
+        got = jax.jit(lambda x, axis=axis: function(x, axis=axis, reverse=reverse))(x)
+        assert got.dtype == x.dtype
+        tolerance = 0 if np.dtype(dtype).kind in "iu" else 2e-3 if dtype == np.float16 else 1e-5
+        np.testing.assert_allclose(np.asarray(got), accumulate(reference, x, axis, reverse), rtol=tolerance)
+
+
+def test_cumulative_operations_of_nan_infinity_and_nothing():
+    x = np.array([1, np.inf, 2, np.nan, 3], np.float32)
+    for name, (function, reference) in CUMULATIVE.items():
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(np.asarray(jax.jit(function)(x)), reference.accumulate(x), err_msg=name)
+        assert jax.jit(function)(x[:0]).shape == (0,)
+    turned = np.arange(12, dtype=np.float32).reshape(3, 4).T
+    np.testing.assert_array_equal(np.asarray(jax.jit(jnp.cumsum)(turned)), np.cumsum(turned))
+
+
+def test_cumulative_operations_have_gradients():
+    x = np.random.default_rng(1).normal(size=6).astype(np.float32)
+    weights = np.arange(1, 7, dtype=np.float32)
+    got = jax.jit(jax.grad(lambda x: (lax.cumsum(x) * weights).sum()))(x)
+    np.testing.assert_allclose(np.asarray(got), np.cumsum(weights[::-1])[::-1], rtol=1e-6)
+
+
+def text_of(function, *arguments):
+    return jax.jit(function).trace(*arguments).lower(lowering_platforms=("headrace",)).as_text()
+
+
+def test_cumulative_operations_have_no_window():
+    text = text_of(jnp.cumsum, np.ones(1000, np.float32))
+    assert "headrace.cumulative_sum" in text and "reduce_window" not in text
+
+
+SQUARE = np.eye(4, dtype=np.float32)
+CALLS = [
+    (jnp.linalg.eigh, {"lapack_ssyevd_ffi"}),
+    (jnp.linalg.eig, {"lapack_sgeev_ffi"}),
+    (jnp.linalg.svd, {"lapack_sgesdd_ffi"}),
+    (jnp.linalg.qr, {"lapack_sgeqrf_ffi", "lapack_sorgqr_ffi"}),
+    (jax.scipy.linalg.lu, {"lapack_sgetrf_ffi"}),
+    (jax.scipy.linalg.schur, {"lapack_sgees_ffi"}),
+    (jax.scipy.linalg.hessenberg, {"lapack_sgehrd_ffi"}),
+    (lambda x: lax.linalg.tridiagonal(x, lower=True), {"lapack_ssytrd_ffi"}),
+]
+
+
+@pytest.mark.parametrize(("function", "names"), CALLS, ids=lambda value: getattr(value, "__name__", ""))
+def test_matrices_are_decomposed_by_lapack(function, names):
+    found = set(re.findall(r"custom_call @(\w+)", text_of(function, SQUARE)))
+    assert names <= found
+    assert all(name.startswith("lapack_") for name in found)
+
+
+def test_the_rules_of_other_platforms_stay():
+    text = jax.jit(jnp.cumsum).trace(np.ones(5, np.float32)).lower(lowering_platforms=("cpu",)).as_text()
+    assert "reduce_window" in text and "composite" not in text
