@@ -4,55 +4,78 @@
 
 The checkout is that of the installed JAX's tag. Without names, all files of its tests run but those of devices that are
 not here. --cpu runs JAX's CPU backend, too, and compares: the rate is then the share of the cases that pass there.
-Otherwise it is passed / (collected - skipped). A file that ends early or takes too long has no cases, and a note.
+Otherwise it is passed / (collected - skipped). A process that ends early or takes too long has the cases until then,
+and a note with the case that was running. --errors counts the first lines of failures, --cases lists failed cases.
 """
 
 import argparse
+import collections
+import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
-from xml.etree import ElementTree
 
 LEFT_OUT = ("pallas", "mosaic", "multiprocess", "gpu", "tpu", "x64_context", "documentation_coverage")
 START = "import headrace_jax, pytest, sys; headrace_jax.initialize(); sys.exit(pytest.main(sys.argv[1:]))"
+FOLDER = pathlib.Path(__file__).resolve().parent
 
 
-def run_file(path, platform, seconds):
-    """Names of the cases by outcome: passed, failed, skipped. One more line for a file that did not end."""
+class Outcomes:
+    """Cases of one run: sets of names by outcome, errors by name, and how the process ended if it ended early."""
+
+    def __init__(self, report, end):
+        self.passed, self.failed, self.skipped = set(), {}, set()
+        last = None
+        for line in report.read_text().splitlines() if report.exists() else ():
+            found = json.loads(line)
+            last = found
+            if found["outcome"] == "failed":
+                self.failed[found["case"]] = found["error"]
+            elif found["outcome"] != "began":
+                getattr(self, found["outcome"]).add(found["case"])
+        running = f", in {last['case']}" if last and last["outcome"] == "began" else ""
+        self.end = f"{end}{running}" if end else ""
+
+
+def run_file(path, platform, options):
+    """The outcomes of the cases of a file on a platform."""
     with tempfile.TemporaryDirectory() as folder:
-        report = pathlib.Path(folder, "report.xml")
-        package = pathlib.Path(__file__).resolve().parents[2] / "frontends/jax"
-        paths = os.pathsep.join(filter(None, (str(package), os.environ.get("PYTHONPATH"))))
-        environment = os.environ | {"JAX_PLATFORMS": platform, "PYTHONPATH": paths}
-        command = [sys.executable, "-c", START, "-q", "-p", "no:cacheprovider", f"--junitxml={report}", str(path)]
+        report = pathlib.Path(folder, "report.jsonl")
+        package = FOLDER.parents[1] / "frontends/jax"
+        paths = os.pathsep.join(filter(None, (str(package), str(FOLDER), os.environ.get("PYTHONPATH"))))
+        environment = os.environ | {
+            "JAX_PLATFORMS": platform, "PYTHONPATH": paths, "HEADRACE_JAX_REPORT": str(report)
+        }
+        command = [sys.executable, "-c", START, "-q", "-p", "no:cacheprovider", "-p", "report", str(path)]
+        command += ["-k", options.select] if options.select else []
         try:
             done = subprocess.run(
-                command, env=environment, cwd=path.parent.parent, capture_output=True, timeout=seconds, check=False
+                command,
+                env=environment,
+                cwd=path.parent.parent,
+                capture_output=True,
+                timeout=options.seconds,
+                check=False,
             )
             end = f"ended by signal {-done.returncode}" if done.returncode < 0 else ""
         except subprocess.TimeoutExpired:
-            end = f"took more than {seconds} s"
-        return outcomes(report), end
+            end = f"took more than {options.seconds} s"
+        return Outcomes(report, end)
 
 
-def outcomes(report):
-    found = {"passed": set(), "failed": set(), "skipped": set()}
-    if report.exists():
-        for case in ElementTree.parse(report).iter("testcase"):
-            kinds = {child.tag for child in case}
-            kind = "skipped" if "skipped" in kinds else "failed" if kinds & {"failure", "error"} else "passed"
-            found[kind].add(f"{case.get('classname')}.{case.get('name')}")
-    return found
+def describe(path, here, cpu):
+    line = f"{path.name:36s} {len(here.passed):6d} passed {len(here.failed):6d} failed {len(here.skipped):6d} skipped"
+    wanted = cpu.passed if cpu else here.passed | here.failed.keys()
+    share = len(wanted & here.passed) / len(wanted) if wanted else 0
+    return f"{line} {share:8.2%}{' of the CPU backend' if cpu else ''} {here.end}".rstrip()
 
 
-def describe(path, here, end, cpu):
-    passed, failed = len(here["passed"]), len(here["failed"])
-    line = f"{path.name:36s} {passed:6d} passed {failed:6d} failed {len(here['skipped']):6d} skipped"
-    wanted = cpu["passed"] if cpu else here["passed"] | here["failed"]
-    share = len(wanted & here["passed"]) / len(wanted) if wanted else 0
-    return f"{line} {share:8.2%}{' of the CPU backend' if cpu else ''} {end}".rstrip()
+def kind_of(error):
+    """An error without numbers and places, so that equal reasons count together."""
+    return re.sub(r"\d+", "N", re.sub(r"\(\"[^)]*\)+", "()", error))[:110]
 
 
 def main():
@@ -60,6 +83,9 @@ def main():
     parser.add_argument("files", nargs="*")
     parser.add_argument("--seconds", type=int, default=1800, help="of a file")
     parser.add_argument("--cpu", action="store_true", help="compare with JAX's CPU backend")
+    parser.add_argument("--errors", action="store_true", help="count the first lines of failures")
+    parser.add_argument("--cases", action="store_true", help="list the failed cases with their errors")
+    parser.add_argument("--select", help="cases, as pytest -k selects them")
     options = parser.parse_args()
     source = os.environ.get("HEADRACE_JAX_SOURCE")
     if not source:
@@ -68,8 +94,14 @@ def main():
     folder = pathlib.Path(source) / "tests"
     names = options.files or [path.name for path in sorted(folder.glob("*_test.py"))]
     for path in (folder / name for name in names if not any(word in name for word in LEFT_OUT)):
-        cpu = run_file(path, "cpu", options.seconds)[0] if options.cpu else None
-        print(describe(path, *run_file(path, "headrace", options.seconds), cpu), flush=True)
+        cpu = run_file(path, "cpu", options) if options.cpu else None
+        here = run_file(path, "headrace", options)
+        print(describe(path, here, cpu), flush=True)
+        for case, error in sorted(here.failed.items()) if options.cases else ():
+            print(f"    {case}: {error[:200]}", flush=True)
+        counts = collections.Counter(kind_of(error) for error in here.failed.values())
+        for kind, count in counts.most_common() if options.errors else ():
+            print(f"    {count:5d} {kind}", flush=True)
     return 0
 
 
