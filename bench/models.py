@@ -6,7 +6,8 @@
 Each side is a process of its own, so that threads that spin disturb nobody. Sides work in turn, a burst each, and the
 table has the median of the bursts' medians. `first` is the CPU time from the package or model file to the first
 answer, with libraries imported and the files in the system's cache; `memory` what the process then has beyond the
-mapped files. Results are compared with torch's. OpenVINO computes in f32 here (its own default is bfloat16).
+mapped files. Results are compared with torch's. OpenVINO computes in f32 here (its own default is bfloat16). Sides
+whose names end with bf16 may round factors of products to bfloat16.
 """
 
 import argparse
@@ -23,6 +24,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 SIDES = ("headrace", "headrace onnx", "onnxruntime", "openvino", "torch headrace", "torch cpu")
+BF16_SIDES = ("headrace bf16", "openvino bf16")
 # Name: network, dims of its input, largest integer + 1 of it (0: floats).
 CASES = {
     "cnn-1": ("cnn", (1, 1, 28, 28), 0),
@@ -80,10 +82,10 @@ def export(case: str, folder: Path) -> None:
 # ---- sides: each gives a function from an array to an array
 
 
-def open_headrace(path: Path, threads: int):
+def open_headrace(path: Path, threads: int, precision: str | None = None):
     import headrace as hr
 
-    session = hr.Session(path)
+    session = hr.Session(path, precision=precision)
     return lambda x: np.asarray(session(x=x)["y"])
 
 
@@ -96,10 +98,10 @@ def open_onnxruntime(path: Path, threads: int):
     return lambda x: session.run(None, {"x": x})[0]
 
 
-def open_openvino(path: Path, threads: int):
+def open_openvino(path: Path, threads: int, precision: str = "f32"):
     import openvino as engine
 
-    settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+    settings = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
     request = engine.Core().compile_model(engine.Core().read_model(path), "CPU", settings).create_infer_request()
     return lambda x: request.infer([x], share_inputs=True)[0]
 
@@ -124,6 +126,10 @@ def open_side(side: str, case: str, folder: Path, threads: int):
     name = CASES[case][0]
     if side == "headrace":
         return open_headrace(folder / f"{name}.hrpkg", threads)
+    if side == "headrace bf16":
+        return open_headrace(folder / f"{name}.hrpkg", threads, "bf16")
+    if side == "openvino bf16":
+        return open_openvino(folder / f"{name}.onnx", threads, "bf16")
     if side == "headrace onnx":
         return open_headrace(folder / f"{name}.onnx", threads)
     if side.startswith("torch"):
@@ -205,7 +211,8 @@ class Side:
 def is_installed(side: str) -> bool:
     import importlib.util
 
-    return side not in ("onnxruntime", "openvino") or importlib.util.find_spec(side) is not None
+    engine = side.split()[0]
+    return engine not in ("onnxruntime", "openvino") or importlib.util.find_spec(engine) is not None
 
 
 def run_case(case: str, sides: list[str], folder: Path, arguments) -> dict[str, dict]:
@@ -237,7 +244,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--cases", default=",".join(CASES), help="default: %(default)s")
-    add("--sides", default=",".join(SIDES), help="default: those that are installed of %(default)s")
+    add("--sides", default=",".join(SIDES), help=f"default: those that are installed of %(default)s; also {', '.join(BF16_SIDES)}")
     add("--rounds", type=int, default=7, help="default %(default)s")
     add("--seconds", type=float, default=1.0, help="of a burst (default %(default)s)")
     add("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each side (default: all cores)")
@@ -254,8 +261,8 @@ def main() -> int:
         serve(arguments.serve, arguments.cases, folder, arguments.threads)
         return 0
     cases, sides = arguments.cases.split(","), list(filter(is_installed, arguments.sides.split(",")))
-    if unknown := [x for x in cases if x not in CASES] + [x for x in sides if x not in SIDES]:
-        known = f"cases: {', '.join(CASES)}; sides: {', '.join(SIDES)}"
+    if unknown := [x for x in cases if x not in CASES] + [x for x in sides if x not in SIDES + BF16_SIDES]:
+        known = f"cases: {', '.join(CASES)}; sides: {', '.join(SIDES + BF16_SIDES)}"
         print(f"models: {unknown[0]!r} is unknown; {known}", file=sys.stderr)
         return 2
     folder.mkdir(parents=True, exist_ok=True)
