@@ -206,3 +206,65 @@ def test_control_flow(tmp_path, name):
 def test_random_bits_are_those_of_jax(tmp_path):
     key = np.array([7, 9], np.uint32)
     check(tmp_path, lambda k: jax.random.bits(jax.random.wrap_key_data(k), (3, 5)), key)
+
+
+A = np.arange(60, dtype=np.float32).reshape(3, 4, 5) - 20
+ROWS = np.array([2, 0, 9, -1, 2, -9, 3], np.int32)
+
+READS = {
+    "take": lambda a, i: a[i],
+    "take clamped": lambda a, i: jnp.take(a, i, axis=1, mode="clip"),
+    "two axes": lambda a, i: a[i[:, None], :, i],
+    "behind": lambda a, i: a[:, i, i],
+    "batches": lambda a, i: jax.vmap(lambda x, k: x[k])(a, i[:3]),
+    "windows": lambda a, i: jax.vmap(lambda k: lax.dynamic_slice(a, (0, k, k), (2, 3, 2)))(i),
+    "slice": lambda a, i: lax.dynamic_slice(a, (i[0], i[1], i[3]), (2, 3, 1)),
+    "bounded slice": lambda a, i: lax.dynamic_slice(a, (i[5], i[2], i[2]), (1, 2, 5)),
+    "row": lambda a, i: lax.dynamic_index_in_dim(a, i[0], 1),
+    "unsigned": lambda a, i: a[i.astype(np.uint8)],
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_slices_are_read(tmp_path, name):
+    check(tmp_path, READS[name], A, ROWS)
+
+
+WRITES = {
+    "set": lambda a, i: a.at[i[:2]].set(7),
+    "add": lambda a, i: a.at[i].add(a[i] * 2),
+    "multiply": lambda a, i: a.at[:, i].multiply(3),
+    "min": lambda a, i: a.at[i, i].min(-5),
+    "max": lambda a, i: a.at[:, :, i].max(0),
+    "dropped": lambda a, i: a.at[i].add(1, mode="drop"),
+    "clamped": lambda a, i: a.at[i].add(1, mode="clip"),
+    "batches": lambda a, i: jax.vmap(lambda x, k: x.at[k].add(1))(a, i[:3]),
+    "update": lambda a, i: lax.dynamic_update_slice(a, a[:2, :2, :3] * 0, (i[0], i[1], i[3])),
+    "row": lambda a, i: lax.dynamic_update_index_in_dim(a, a[0] * 2, i[2], 0),
+    "any region": lambda a, i: a.at[i[:2]].apply(lambda x: x * x + 1, unique_indices=True),
+    "windows": lambda a, i: jax.grad(lambda x: (jax.vmap(lambda k: lax.dynamic_slice(x, (0, k, k), (2, 3, 2)))(i)
+                                               * jnp.arange(7.0)[:, None, None, None]).sum())(a),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.uint32])
+@pytest.mark.parametrize("name", WRITES)
+def test_slices_are_written(tmp_path, name, dtype):
+    if name in ("gradient", "windows") and dtype is not np.float32:
+        pytest.skip("no gradient")
+    check(tmp_path, WRITES[name], A.astype(dtype), ROWS)
+
+
+@pytest.mark.parametrize("mode", ["set", "min", "max"])
+def test_flags_are_written(tmp_path, mode):
+    check(tmp_path, lambda a, i: getattr(a.at[i], mode)(a[:1] == 0), A > 4, ROWS)
+
+
+@pytest.mark.parametrize("mode", ["set", "add", "multiply"])
+def test_complex_numbers_are_written(tmp_path, mode):
+    check(tmp_path, lambda a, i: getattr(a.at[i], mode)(2 + 1j), A * np.complex64(1 + 1j), ROWS, tolerance=1e-6)
+
+
+def test_empty_slices(tmp_path):
+    none = np.zeros(0, np.int32)
+    check(tmp_path, lambda a, i: (a[i], a.at[i].add(1), a[:, i], lax.dynamic_slice(a, (1, 0, 2), (0, 4, 5))), A, none)

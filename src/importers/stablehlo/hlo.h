@@ -35,6 +35,7 @@ typedef struct hr__hlo {
   hr_graph *graph;
   const hr__vhlo_op *op;
   hr_functional function; /* of the row */
+  bool checks_types;      /* results have the file's types */
 } hr__hlo;
 
 /* ---- operations ---- */
@@ -118,6 +119,28 @@ void hr__hlo_return(hr__hlo *hlo, const hr__vhlo_region *region);
 void hr__hlo_return_of(hr__hlo *hlo, const hr__vhlo_region *region, int operand_count);
 /* The same with the function that an attribute names. */
 void hr__hlo_call(hr__hlo *hlo, const char *attribute);
+/* How a region combines pairs of elements. */
+typedef enum hr__hlo_combiner {
+  HR__HLO_OTHER = 0,
+  HR__HLO_SECOND, /* the second one stays */
+  HR__HLO_ADD,
+  HR__HLO_MULTIPLY,
+  HR__HLO_MAX,
+  HR__HLO_MIN,
+  HR__HLO_AND, /* of flags */
+  HR__HLO_OR,
+  HR__HLO_COMBINERS
+} hr__hlo_combiner;
+
+/* That of result `index` of a region with as many pairs of arguments as results: all first ones, then all second ones
+ * (hlo_regions.c). Of flags AND and OR are all that there is. */
+hr__hlo_combiner hr__hlo_combiner_of(const hr__hlo *hlo, const hr__vhlo_region *region, int index);
+/* Both combined by a combiner that is not OTHER. */
+hr_value hr__hlo_combine(hr__hlo *hlo, hr__hlo_combiner combiner, hr_value x, hr_value y);
+/* `count` pairs of tensors combined by a region; results have the dims that x's and y's have together. False after a
+ * failure. */
+bool hr__hlo_combine_all(hr__hlo *hlo, const hr__vhlo_region *region, int count, const hr_value *x, const hr_value *y,
+                         hr_value *out);
 /* Lowers all operations of a region in the import's graph; *out_return is its last one. */
 HR_MUST_USE hr_status hr__hlo_run(hr__hlo_import *import, const hr__vhlo_region *region, bool checks_types,
                                   const hr__vhlo_op **out_return);

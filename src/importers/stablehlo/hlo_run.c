@@ -126,7 +126,7 @@ static hr_status annotate(const hr__hlo *hlo, hr_status status) {
 }
 
 static hr_status lower_op(hr__hlo_import *import, const hr__vhlo_op *op, bool checks_types) {
-  hr__hlo hlo = {.import = import, .graph = import->graph, .op = op};
+  hr__hlo hlo = {.import = import, .graph = import->graph, .op = op, .checks_types = checks_types};
   if (--import->ops_left < 0) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "the program has more than %d operations, with those of calls",
                           HR__HLO_OPS_MAX);
@@ -202,7 +202,7 @@ void hr__hlo_return_of(hr__hlo *hlo, const hr__vhlo_region *region, int operand_
   for (int i = 0; i < operand_count; ++i) {
     values[i] = hr__hlo_input(hlo, i);
   }
-  int count = hr__hlo_inline(hlo, region, operand_count, values, op->result_count, results, true);
+  int count = hr__hlo_inline(hlo, region, operand_count, values, op->result_count, results, hlo->checks_types);
   if (count >= 0 && count != op->result_count) {
     HR__HLO_WRONG(hlo, "%d results, expected %d", count, op->result_count);
   }

@@ -1,0 +1,154 @@
+/* hlo_slices.c: slices at indices, read and written. */
+#include "importers/stablehlo/hlo.h"
+
+/* ---- gather and scatter ---- */
+
+/* Attributes of gather_slices and scatter_slices but for their own ones. */
+typedef struct places {
+  int counts[5];
+  int64_t dims[5][HR_RANK_MAX];
+  int64_t vector;
+} places;
+
+enum { MAP, WINDOW, COLLAPSED, X_BATCH, INDEX_BATCH, LISTS };
+
+/* Of the names in the file. Dims of windows are those of the slices. */
+static bool read_places(hr__hlo *hlo, const char *const names[LISTS], int index, int slice_rank, places *out) {
+  int rank = hr__hlo_input_type(hlo, 0).rank, index_rank = hr__hlo_input_type(hlo, index).rank;
+  const int ranks[LISTS] = {rank, slice_rank, rank, rank, index_rank};
+  for (int i = 0; i < LISTS; ++i) {
+    out->counts[i] = hr__hlo_axes(hlo, names[i], ranks[i], out->dims[i]);
+    if (out->counts[i] < 0) {
+      return false;
+    }
+  }
+  out->vector = hr__hlo_int(hlo, "index_vector_dim", index_rank);
+  for (int i = 0; i < out->counts[INDEX_BATCH]; ++i) { /* the functions do not count the dim of components */
+    out->dims[INDEX_BATCH][i] -= out->dims[INDEX_BATCH][i] > out->vector;
+  }
+  return !hr__hlo_failed(hlo);
+}
+
+#define PLACES(p)                                                                     \
+  hr__with_ints("map", (p)->counts[MAP], (p)->dims[MAP]),                             \
+      hr__with_ints("window", (p)->counts[WINDOW], (p)->dims[WINDOW]),                \
+      hr__with_ints("collapsed", (p)->counts[COLLAPSED], (p)->dims[COLLAPSED]),       \
+      hr__with_ints("x_batch", (p)->counts[X_BATCH], (p)->dims[X_BATCH]),             \
+      hr__with_ints("index_batch", (p)->counts[INDEX_BATCH], (p)->dims[INDEX_BATCH]), \
+      hr__with_int("vector_dim", (p)->vector)
+
+static hr_value gathered(hr__hlo *hlo, const places *p, hr_value x, hr_value indices, int rank, const int64_t *sizes) {
+  return ADD(hlo, GATHER_SLICES, IN(x, indices), WITH(hr__with_ints("sizes", rank, sizes), PLACES(p)));
+}
+
+void hr__hlo_lower_gather(hr__hlo *hlo) {
+  static const char *const names[LISTS] = {"start_index_map", "offset_dims", "collapsed_slice_dims",
+                                           "operand_batching_dims", "start_indices_batching_dims"};
+  int rank = hr__hlo_input_type(hlo, 0).rank;
+  int64_t sizes[HR_RANK_MAX];
+  places p;
+  if (hr__hlo_expect(hlo, 2, 1, 0) && hr__hlo_int_list(hlo, "slice_sizes", rank, 1, sizes) &&
+      read_places(hlo, names, 1, hr__hlo_result_type(hlo, 0).rank, &p)) {
+    hr__hlo_set(hlo, 0, gathered(hlo, &p, hr__hlo_input(hlo, 0), hr__hlo_input(hlo, 1), rank, sizes));
+  }
+}
+
+static hr_value scattered(hr__hlo *hlo, const places *p, hr_value x, hr_value indices, hr_value values,
+                          const char *mode) {
+  return ADD(hlo, SCATTER_SLICES, IN(x, indices, values), WITH(PLACES(p), hr__with_text("mode", mode)));
+}
+
+/* The dims of slices in x's order. */
+static void slice_sizes(const places *p, int rank, const hr__vhlo_type *values, int64_t *out) {
+  uint32_t gone = 0;
+  for (int i = 0; i < p->counts[COLLAPSED]; ++i) {
+    gone |= 1u << p->dims[COLLAPSED][i];
+  }
+  for (int i = 0; i < p->counts[X_BATCH]; ++i) {
+    gone |= 1u << p->dims[X_BATCH][i];
+  }
+  for (int d = 0, window = 0; d < rank; ++d) {
+    bool is_window = (gone >> d & 1u) == 0 && window < p->counts[WINDOW];
+    out[d] = is_window ? values->dims[p->dims[WINDOW][window++]] : 1;
+  }
+}
+
+/* Any region: what it makes of the elements that are there and the values, if each element gets one value. */
+static void scatter_by_region(hr__hlo *hlo, const places *p, int count) {
+  enum { OPERANDS_MAX = 64 };
+  hr_value old[OPERANDS_MAX], values[OPERANDS_MAX], results[OPERANDS_MAX];
+  int64_t sizes[HR_RANK_MAX];
+  hr_value indices = hr__hlo_input(hlo, count);
+  if (hr__hlo_int(hlo, "unique_indices", 0) == 0 || count > OPERANDS_MAX) {
+    HR__HLO_REFUSE(hlo, "a region of its own for indices that may be there twice");
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
+    hr__vhlo_type x = hr__hlo_input_type(hlo, i), type = hr__hlo_input_type(hlo, count + 1 + i);
+    slice_sizes(p, x.rank, &type, sizes);
+    old[i] = gathered(hlo, p, hr__hlo_input(hlo, i), indices, x.rank, sizes);
+    values[i] = hr__hlo_input(hlo, count + 1 + i);
+  }
+  bool is_done = hr__hlo_combine_all(hlo, &hlo->op->regions[0], count, old, values, results);
+  for (int i = 0; i < count && is_done; ++i) {
+    hr__hlo_set(hlo, i, scattered(hlo, p, hr__hlo_input(hlo, i), indices, results[i], "set"));
+  }
+}
+
+void hr__hlo_lower_scatter(hr__hlo *hlo) {
+  static const char *const names[LISTS] = {"scatter_dims_to_operand_dims", "update_window_dims", "inserted_window_dims",
+                                           "input_batching_dims", "scatter_indices_batching_dims"};
+  static const char *const modes[HR__HLO_COMBINERS] = {NULL, "set", "add", "multiply", "max", "min", "min", "max"};
+  int count = hlo->op->result_count;
+  places p;
+  if (!hr__hlo_expect(hlo, 2 * count + 1, -1, 1) ||
+      !read_places(hlo, names, count, hr__hlo_input_type(hlo, count + 1).rank, &p)) {
+    return;
+  }
+  hr_value indices = hr__hlo_input(hlo, count);
+  for (int i = 0; i < count; ++i) {
+    hr__hlo_combiner combiner = hr__hlo_combiner_of(hlo, &hlo->op->regions[0], i);
+    if (combiner == HR__HLO_OTHER) {
+      scatter_by_region(hlo, &p, count);
+      return;
+    }
+    bool is_flag = hr__hlo_input_type(hlo, i).dtype == HR_DTYPE_BOOL;
+    hr_value x = hr__hlo_input(hlo, i), values = hr__hlo_input(hlo, count + 1 + i);
+    if (is_flag) {
+      x = hr__hlo_cast(hlo, x, HR_DTYPE_U8), values = hr__hlo_cast(hlo, values, HR_DTYPE_U8);
+    }
+    hr_value y = scattered(hlo, &p, x, indices, values, modes[combiner]);
+    hr__hlo_set(hlo, i, is_flag ? hr__hlo_cast(hlo, y, HR_DTYPE_BOOL) : y);
+  }
+}
+
+/* ---- one slice ---- */
+
+/* The indices from operand `first` on as one tensor. */
+static hr_value start_of(hr__hlo *hlo, int first, int rank) {
+  hr_value parts[HR_RANK_MAX];
+  for (int d = 0; d < rank; ++d) {
+    parts[d] = hr__hlo_reshape(hlo, hr__hlo_input(hlo, first + d), 1, (int64_t[]){1});
+  }
+  return hr_graph_add(hlo->graph, HR_FUNCTIONAL_CONCAT, rank, parts, WITH(hr__with_int("axis", 0)));
+}
+
+void hr__hlo_lower_dynamic_slice(hr__hlo *hlo) {
+  int rank = hr__hlo_input_type(hlo, 0).rank;
+  int64_t sizes[HR_RANK_MAX];
+  if (hr__hlo_expect(hlo, 1 + rank, 1, 0) && hr__hlo_int_list(hlo, "slice_sizes", rank, 1, sizes)) {
+    hr_value x = hr__hlo_input(hlo, 0);
+    hr__hlo_set(
+        hlo, 0,
+        rank == 0 ? x
+                  : ADD(hlo, DYNAMIC_SLICE, IN(x, start_of(hlo, 1, rank)), WITH(hr__with_ints("sizes", rank, sizes))));
+  }
+}
+
+void hr__hlo_lower_dynamic_update_slice(hr__hlo *hlo) {
+  int rank = hr__hlo_input_type(hlo, 0).rank;
+  if (hr__hlo_expect(hlo, 2 + rank, 1, 0)) {
+    hr_value x = hr__hlo_input(hlo, 0), values = hr__hlo_input(hlo, 1);
+    hr__hlo_set(hlo, 0, rank == 0 ? values : CALL(hlo, DYNAMIC_SLICE_UPDATE, x, values, start_of(hlo, 2, rank)));
+  }
+}
