@@ -18,7 +18,7 @@ ROW = re.compile(
 MODULES = {
     "fft": set("fft ifft rfft irfft hfft ihfft fftn ifftn rfftn irfftn".split()),
     "linalg": set(
-        "cholesky solve solve_triangular inv det slogdet lu qr svd svdvals eigh eigvalsh eig eigvals".split()
+        "cholesky cholesky_ex solve solve_triangular inv det slogdet lu qr svd svdvals eigh eigvalsh eig eigvals".split()
     ),
 }
 BY_HAND = {"full", "arange", "eye", "linspace"}  # frontends/python/csrc/creation.c

@@ -545,10 +545,14 @@ typedef enum hr_functional {
   /* cholesky(x, upper=false): lower L with L L^H = x, or its adjoint, of the lower triangle of x; a failure if x is
    * not positive-definite */
   HR_FUNCTIONAL_CHOLESKY,
+  /* cholesky_ex(x, upper=false) -> factor, info: lower L with L L^H = x of the lower triangle of x, or upper U with
+   * U^H U = x of the upper one; info (i32): 0, or the order of the leading minor that is not positive */
+  HR_FUNCTIONAL_CHOLESKY_EX,
   /* solve(x, y): z with x z = y; y with one dim is a vector; a failure if x is singular */
   HR_FUNCTIONAL_SOLVE,
-  /* solve_triangular(x, y, upper=false, unit_diagonal=false): z with x z = y, of the lower or upper triangle of x; y
-   * with one dim is a vector */
+  /* solve_triangular(x, y, upper=false, unit_diagonal=false, left=true, transpose="none"): z with x z = y, or
+   * without left z x = y, of the lower or upper triangle of x; transpose: none, transpose or adjoint of x; y with
+   * one dim is a vector */
   HR_FUNCTIONAL_SOLVE_TRIANGULAR,
   /* inv(x): inverse; a failure if x is singular */
   HR_FUNCTIONAL_INV,

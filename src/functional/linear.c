@@ -26,6 +26,26 @@ hr_status hr__emit_cholesky(const hr__function_call *c) {
   return hr__formula_end(&f, hr__unary(&f, HR_OP_CONJ, hr__transposed(&f, factor)));
 }
 
+/* The row's matrices are column-major: its upper triangle is the upper one of x. */
+hr_status hr__emit_cholesky_ex(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const int64_t is_upper = hr__int_attribute(c, 0) != 0;
+  const hr_tensor *a = hr__square_matrices(&f, 0), *x = hr__columns(&f, a), *results[2] = {x, x};
+  if (hr__formula_failed(&f)) {
+    return hr__formula_finish(&f, 2, results);
+  }
+  if (hr_tensor_count(x) == 0) {
+    results[1] = hr__filled(&f, 0, HR_DTYPE_I32, a->rank - 2, a->dims);
+    return hr__formula_finish(&f, 2, results);
+  }
+  hr_attrs attrs = {.int_count = 1, .ints = &is_upper};
+  hr_tensor *outputs[2] = {hr__output(&f, HR_DTYPE_NONE, 0, NULL), hr__output(&f, HR_DTYPE_NONE, 0, NULL)};
+  hr__record_to(&f, HR_OP_CHOLESKY, &attrs, 1, &x, 2, outputs);
+  results[0] = hr__transposed(&f, outputs[0]), results[1] = outputs[1];
+  return hr__formula_finish(&f, 2, results);
+}
+
 /* ---- LU ---- */
 
 typedef struct factors {
@@ -106,19 +126,20 @@ static const hr_tensor *in_batch(hr__formula *f, const hr_tensor *x, int own, in
 }
 
 typedef struct equation {
-  const hr_tensor *a, *b; /* of one dtype; b: matrices, whose columns are the right sides */
-  bool is_vector;
+  const hr_tensor *a, *b; /* of one dtype; b: matrices, whose columns are the right sides, or its rows */
+  bool is_vector, by_rows;
   int rank; /* of the batch */
   int64_t dims[HR_RANK_MAX];
 } equation;
 
 static void read_equation(hr__formula *f, equation *e) {
   const hr_tensor *y = f->call->inputs[1], *given[2] = {f->call->inputs[0], y};
+  int own = e->by_rows ? y->rank - 1 : y->rank - 2; /* the dim of one right side */
   e->is_vector = y->rank == 1;
   e->a = hr__square_matrices(f, 0);
   hr_dtype dtype = hr__promoted(f, 2, given);
   dtype = hr_dtype_is_integer(dtype) ? HR_DTYPE_F32 : dtype;
-  if (!hr__formula_failed(f) && (y->rank == 0 || y->dims[e->is_vector ? 0 : y->rank - 2] != hr__row_count(f, e->a))) {
+  if (!hr__formula_failed(f) && (y->rank == 0 || y->dims[e->is_vector ? 0 : own] != hr__row_count(f, e->a))) {
     char left[HR__SHAPE_TEXT], right[HR__SHAPE_TEXT];
     hr__formula_fail(f, HR__CALL_FAIL(f->call, "right sides of dims %s don't fit matrices of dims %s",
                                       hr__shape_text(y->rank, y->dims, right),
@@ -131,7 +152,7 @@ static void read_equation(hr__formula *f, equation *e) {
     return;
   }
   e->a = hr__as_dtype(f, e->a, dtype);
-  e->b = hr__as_dtype(f, e->is_vector ? hr__with_dim(f, y, 1) : y, dtype);
+  e->b = hr__as_dtype(f, e->is_vector ? hr__with_dim(f, y, e->by_rows ? 0 : 1) : y, dtype);
   e->rank = hr__formula_failed(f) ? 0 : batch_of(f, e->a, e->b, e->dims);
 }
 
@@ -148,7 +169,8 @@ static bool is_empty(hr__formula *f, const equation *e, const hr_tensor **out_em
 }
 
 static hr_status end_equation(hr__formula *f, const equation *e, const hr_tensor *z) {
-  return hr__formula_end(f, e->is_vector && !hr__formula_failed(f) ? hr__without(f, z, 1u << (z->rank - 1)) : z);
+  bool is_vector = e->is_vector && !hr__formula_failed(f);
+  return hr__formula_end(f, is_vector ? hr__without(f, z, 1u << (z->rank - (e->by_rows ? 2 : 1))) : z);
 }
 
 static const hr_tensor *solved(hr__formula *f, const hr_tensor *a, const hr_tensor *columns, int rank, int64_t *dims) {
@@ -163,10 +185,10 @@ static const hr_tensor *solved(hr__formula *f, const hr_tensor *a, const hr_tens
 /* The way to solve an equation whose solution has elements. */
 typedef const hr_tensor *(*solver)(hr__formula *f, equation *e);
 
-static hr_status emit_equation(const hr__function_call *c, solver solve) {
+static hr_status emit_equation(const hr__function_call *c, bool by_rows, solver solve) {
   hr__formula f;
   hr__formula_begin(&f, c);
-  equation e = {0};
+  equation e = {.by_rows = by_rows};
   read_equation(&f, &e);
   const hr_tensor *z = NULL;
   if (!hr__formula_failed(&f) && !is_empty(&f, &e, &z)) {
@@ -183,17 +205,20 @@ static const hr_tensor *solve_triangle(hr__formula *f, equation *e) {
   const hr__function_call *c = f->call;
   const hr_tensor *inputs[2] = {in_batch(f, hr__transposed(f, e->a), 2, e->rank, e->dims),
                                 in_batch(f, hr__transposed(f, e->b), 2, e->rank, e->dims)};
-  const int64_t ints[4] = {hr__int_attribute(c, 0) != 0, 0, hr__int_attribute(c, 1) != 0, 1};
+  static const char *const words[] = {"none", "transpose", "adjoint"};
+  int word = 0;
+  hr__formula_fail(f, hr__word_attribute(c, 3, 3, words, &word));
+  const int64_t ints[4] = {hr__int_attribute(c, 0) != 0, word, hr__int_attribute(c, 1) != 0, !e->by_rows};
   hr_attrs attrs = {.int_count = 4, .ints = ints};
   return hr__transposed(f, hr__step(f, HR_OP_TRIANGULAR_SOLVE, &attrs, 2, inputs, HR_DTYPE_NONE));
 }
 
 hr_status hr__emit_solve(const hr__function_call *c) {
-  return emit_equation(c, solve_any);
+  return emit_equation(c, false, solve_any);
 }
 
 hr_status hr__emit_solve_triangular(const hr__function_call *c) {
-  return emit_equation(c, solve_triangle);
+  return emit_equation(c, hr__int_attribute(c, 2) == 0, solve_triangle);
 }
 
 hr_status hr__emit_inv(const hr__function_call *c) {

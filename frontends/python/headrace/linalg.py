@@ -11,6 +11,7 @@ from collections import namedtuple
 import headrace._arrays as _hr
 from headrace._arrays import (
     cholesky,
+    cholesky_ex,
     cross,
     det,
     diagonal,
@@ -32,6 +33,7 @@ from headrace.transforms import custom_function
 
 __all__ = [
     "cholesky",
+    "cholesky_ex",
     "cond",
     "cross",
     "det",

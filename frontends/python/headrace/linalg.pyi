@@ -9,11 +9,14 @@ from headrace import Array, _Axes, _DType, _Like
 def cholesky(x: _Like, upper: _b.bool = False) -> Array:
     """lower L with L L^H = x, or its adjoint, of the lower triangle of x; a failure if x is not positive-definite."""
 
+def cholesky_ex(x: _Like, upper: _b.bool = False) -> tuple[Array, Array]:
+    """lower L with L L^H = x of the lower triangle of x, or upper U with U^H U = x of the upper one; info (i32): 0, or the order of the leading minor that is not positive."""
+
 def solve(x: _Like, y: _Like) -> Array:
     """z with x z = y; y with one dim is a vector; a failure if x is singular."""
 
-def solve_triangular(x: _Like, y: _Like, upper: _b.bool = False, unit_diagonal: _b.bool = False) -> Array:
-    """z with x z = y, of the lower or upper triangle of x; y with one dim is a vector."""
+def solve_triangular(x: _Like, y: _Like, upper: _b.bool = False, unit_diagonal: _b.bool = False, left: _b.bool = True, transpose: str = "none") -> Array:
+    """z with x z = y, or without left z x = y, of the lower or upper triangle of x; transpose: none, transpose or adjoint of x; y with one dim is a vector."""
 
 def inv(x: _Like) -> Array:
     """inverse; a failure if x is singular."""

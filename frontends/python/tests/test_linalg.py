@@ -193,6 +193,28 @@ def test_systems(dtype):
     close(actual, np.linalg.solve(unit, x).astype(dtype), 5)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_triangular_systems_on_the_right_and_transposed(dtype):
+    x = regular(dtype, (2, 4, 4))
+    lower = np.tril(x)
+    turned = {"none": lower, "transpose": np.swapaxes(lower, 1, 2), "adjoint": adjoint(lower)}
+    for transpose, matrix in turned.items():
+        rows, vector = sample(dtype, (2, 3, 4), 1), sample(dtype, (4,), 2)
+        z = hr.linalg.solve_triangular(hr.array(x), hr.array(rows), left=False, transpose=transpose)
+        close(z, rows @ np.linalg.inv(matrix), 50)
+        z = hr.linalg.solve_triangular(hr.array(x), hr.array(vector), left=False, transpose=transpose)
+        close(z, vector @ np.linalg.inv(matrix), 50)
+
+
+def test_a_failed_cholesky_factorisation_is_reported():
+    x = np.array([[[4.0, 2], [2, 5]], [[1, 0], [0, -1]]], np.float32)
+    for upper in (False, True):
+        factor, info = hr.linalg.cholesky_ex(hr.array(x), upper)
+        assert np.asarray(info).tolist() == [0, 2]
+        close(np.asarray(factor)[0], np.linalg.cholesky(x[0]).T if upper else np.linalg.cholesky(x[0]))
+    assert hr.linalg.cholesky_ex(hr.zeros((3, 0, 0)))[1].shape == (3,)
+
+
 def test_views_of_matrices():
     x = regular("float64", (8, 8))
     y = hr.array(x)

@@ -90,3 +90,121 @@ def test_rng_of_integers(tmp_path, dtype):
     text = RNG.replace("TYPE", f"i{8 * np.dtype(dtype).itemsize}").replace("KIND", "UNIFORM")
     ((numbers,),) = run_text(tmp_path, 1, text, dtype(-2), dtype(4))
     assert np.bincount(numbers + 2, minlength=6).min() > 500 and numbers.max() == 3
+
+
+
+# ---- Fourier transforms ----
+
+COMPLEX = [np.complex64, np.complex128]
+
+
+def draw(shape, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(shape)
+    return (x + 1j * rng.standard_normal(shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
+
+
+def tolerance_of(dtype):
+    return 1e-10 if np.dtype(dtype).name in ("float64", "complex128") else 2e-5
+
+
+def compare(tmp_path, function, *arguments):
+    with jax.enable_x64(True):
+        check(tmp_path, function, *arguments, tolerance=tolerance_of(arguments[0].dtype))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("dtype", COMPLEX)
+@pytest.mark.parametrize("inverse", [False, True])
+def test_fft(tmp_path, count, dtype, inverse):
+    kind = lax.FftType.IFFT if inverse else lax.FftType.FFT
+    for shape in [(2, 3, 4, 5), (1, 7, 6, 8), (0, 3, 4, 5)]:
+        compare(tmp_path, lambda x, s=shape: lax.fft(x, kind, s[-count:]), draw(shape, dtype))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("last", [1, 6, 7])
+def test_fft_of_real_numbers(tmp_path, count, dtype, last):
+    for shape in [(2, 3, 4, last), (0, 3, 4, last)]:
+        x = draw(shape, dtype)
+        compare(tmp_path, lambda x, s=shape: lax.fft(x, lax.FftType.RFFT, s[-count:]), x)
+        half = draw(shape[:-1] + (last // 2 + 1,), np.complex128).astype(np.result_type(dtype, np.complex64))
+        compare(tmp_path, lambda x, s=shape: lax.fft(x, lax.FftType.IRFFT, s[-count:]), half)
+
+
+# ---- matrices ----
+
+FACTORED = [np.float32, np.float64, np.complex64, np.complex128]
+
+
+def adjoint(x):
+    return np.conj(np.swapaxes(x, -1, -2))
+
+
+def positive(shape, dtype):
+    x = draw(shape, dtype)
+    return x @ adjoint(x) + shape[-1] * np.eye(shape[-1], dtype=dtype)
+
+
+def type_of(x):
+    names = {"float32": "f32", "float64": "f64", "complex64": "complex<f32>", "complex128": "complex<f64>",
+             "float16": "f16", "int32": "i32", "bool": "i1"}
+    return "tensor<" + "".join(f"{n}x" for n in x.shape) + names[np.dtype(x.dtype).name] + ">"
+
+
+def call(tmp_path, operation, results, *arguments):
+    """The results of one operation, as generic text, on arguments; `results` have their dtypes and dims."""
+    types = [type_of(x) for x in arguments]
+    outs = [type_of(np.empty(shape, dtype)) for dtype, shape in results]
+    names = [f"%arg{i}" for i in range(len(types))]
+    out = f"%0:{len(outs)}" if len(outs) > 1 else "%0"
+    values = ", ".join([f"%0#{i}" for i in range(len(outs))] if len(outs) > 1 else ["%0"])
+    parameters = ", ".join(f"{n}: {t}" for n, t in zip(names, types))
+    text = f"""module {{
+  func.func public @main({parameters}) -> ({", ".join(outs)}) {{
+    {out} = {operation.replace("ARGS", ", ".join(names))} : ({", ".join(types)}) -> ({", ".join(outs)})
+    return {values} : {", ".join(outs)}
+  }}
+}}"""
+    return run_text(tmp_path, 1, text, *arguments)[0]
+
+
+@pytest.mark.parametrize("dtype", FACTORED)
+@pytest.mark.parametrize("lower", [True, False])
+def test_the_cholesky_operation(tmp_path, dtype, lower):
+    x = positive((3, 4, 4), dtype)
+    x[1] = -x[1]
+    x[2, 0, 0] = np.nan
+    triangle = (np.tril if lower else np.triu)(x)
+    (y,) = call(tmp_path, f'"stablehlo.cholesky"(ARGS) {{lower = {str(lower).lower()}}}', [(dtype, x.shape)], triangle)
+    assert y.dtype == dtype and np.isnan(y[1]).all() and np.isnan(y[2, 0, 0])
+    expected = np.linalg.cholesky(x[0])
+    np.testing.assert_allclose(y[0], expected if lower else adjoint(expected), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", FACTORED)
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("transpose", ["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
+@pytest.mark.parametrize("unit", [True, False])
+def test_triangular_systems(tmp_path, dtype, left, lower, transpose, unit):
+    for batch, columns in (((), 3), ((2,), 1), ((0,), 2), ((2,), 0)):
+        a = draw((*batch, 4, 4), dtype) + 3 * np.eye(4, dtype=dtype)
+        b = draw((*batch, 4, columns) if left else (*batch, columns, 4), dtype, 1)
+        text = f'''"stablehlo.triangular_solve"(ARGS) {{left_side = {str(left).lower()}, lower = {str(lower).lower()},
+            unit_diagonal = {str(unit).lower()}, transpose_a = #stablehlo<transpose {transpose}>}}'''
+        (x,) = call(tmp_path, text, [(dtype, b.shape)], a, b)
+        t = (np.tril if lower else np.triu)(a)
+        if unit:
+            t[..., range(4), range(4)] = 1
+        t = {"NO_TRANSPOSE": t, "TRANSPOSE": np.swapaxes(t, -1, -2), "ADJOINT": adjoint(t)}[transpose]
+        np.testing.assert_allclose(t @ x if left else x @ t, b, rtol=1e-4, atol=1e-4)
+
+
+def test_a_triangular_system_of_half_precision(tmp_path):
+    a, b = np.array([[2, 0], [1, 4]], np.float16), np.array([[1], [2]], np.float16)
+    text = '''"stablehlo.triangular_solve"(ARGS) {left_side = true, lower = true, unit_diagonal = false,
+        transpose_a = #stablehlo<transpose NO_TRANSPOSE>}'''
+    (x,) = call(tmp_path, text, [(np.float16, b.shape)], a, b)
+    np.testing.assert_array_equal(x, np.array([[0.5], [0.375]], np.float16))

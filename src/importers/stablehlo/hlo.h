@@ -106,6 +106,17 @@ hr_value hr__hlo_convert(hr__hlo *hlo, hr_value x, hr_dtype from, hr_dtype to);
 /* A constant of a tensor attribute (hlo_constant.c). */
 hr_value hr__hlo_constant(hr__hlo *hlo, int attribute);
 
+/* ---- matrices (hlo_linear.c) ---- */
+
+/* NaN, of complex numbers in both parts, without dims. */
+hr_value hr__hlo_nan(hr__hlo *hlo, hr_dtype dtype);
+/* A triangular system. */
+typedef struct hr__hlo_triangle {
+  bool is_upper, has_ones, is_left;
+  int transposition; /* 0: none, 1: transposed, 2: the adjoint */
+} hr__hlo_triangle;
+hr_value hr__hlo_triangular(hr__hlo *hlo, hr_value a, hr_value b, hr_dtype dtype, const hr__hlo_triangle *t);
+
 /* ---- regions ---- */
 
 /* Adds a region's operations to the graph, for these arguments; sets as many results as its return has, at most
