@@ -103,7 +103,8 @@ int hr_library_threads_set(int count) {
   return before;
 }
 
-void hr_library_enters(void) {
+void hr_library_enters(int threads) {
+  hr__team_note_threads(threads);
   hr__team_leave_to_library();
   hold_while_crowded();
 }
@@ -139,7 +140,9 @@ int hr_library_threads_set(int count) {
   return count;
 }
 
-void hr_library_enters(void) {}
+void hr_library_enters(int threads) {
+  hr__team_note_threads(threads);
+}
 
 static bool inside_loop(void) {
   return hr__team_is_inside();
@@ -162,6 +165,7 @@ void hr_parallel_for(int64_t units, int64_t grain, hr_range_fn fn, void *arg) {
   if (workers == 1) {
     fn(arg, 0, units, 0);
   } else {
+    hr__team_note_threads(workers);
     run_team(units, workers, fn, arg);
   }
 }

@@ -58,6 +58,7 @@ typedef struct team {
   _Alignas(LINE) atomic_int sleepers;
   atomic_bool rests, stops;
   atomic_int worker_count;         /* of parallel loops; 0: not set yet */
+  atomic_int peak;                 /* most threads of a loop or a library's call; 0: none of several */
   atomic_int_least64_t library_ns; /* when a library with a team of its own was called last */
   atomic_bool is_fork_prepared;
   atomic_int_least64_t lost_ns, crowded_until_ns; /* when a thread lost its core; see hr__team_note_loss */
@@ -259,6 +260,17 @@ int hr_thread_limit_set(int limit) {
   int before = thread.limit;
   thread.limit = limit;
   return before;
+}
+
+void hr__team_note_threads(int count) {
+  int before = atomic_load_explicit(&own.peak, memory_order_relaxed);
+  while (__builtin_expect(before < count, 0) && !atomic_compare_exchange_weak(&own.peak, &before, count)) {
+  }
+}
+
+int hr_parallel_peak_take(void) {
+  int count = atomic_exchange(&own.peak, 0);
+  return count > 0 ? count : 1;
 }
 
 /* The cores that this process may use belong to it alone if its launcher has more of them. */

@@ -41,6 +41,9 @@ void hr__team_note_loss(int64_t now_ns);
 void hr__team_look_for_losses(int64_t now_ns);
 bool hr__team_is_crowded(int64_t now_ns);
 
+/* Counts a loop or a library's call of several threads (hr_parallel_peak_take). */
+void hr__team_note_threads(int count);
+
 /* Runs the share of `worker` of `workers` shares, which differ by at most one unit. */
 void hr__run_share(int64_t units, int workers, int worker, hr_range_fn fn, void *arg);
 

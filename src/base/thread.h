@@ -119,8 +119,11 @@ int hr_thread_limit_set(int limit);
 /* Sets the number of threads that a library with OpenMP regions uses when this thread calls it; returns the previous
  * number. Without OpenMP it does nothing and returns `count`. */
 int hr_library_threads_set(int count);
-/* Call this before a library that opens OpenMP regions of several threads. */
-void hr_library_enters(void);
+/* Call this before a library that opens OpenMP regions of `threads` threads. */
+void hr_library_enters(int threads);
+/* The most threads of a parallel loop or of a library's call since the last call of this function; 1 if there was none
+ * of several threads. It counts all threads of the process. */
+int hr_parallel_peak_take(void);
 /* Cores that this process may run on. */
 int hr_core_count(void);
 /* Processes of one job that torchrun has started on this machine, or another launcher that sets LOCAL_WORLD_SIZE; at

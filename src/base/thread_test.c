@@ -160,7 +160,7 @@ HR_TEST(loops_read_the_writes_of_earlier_loops) {
         usleep((useconds_t)pauses_us[i / 50 % 5]);
       }
       if (i == 1000) {
-        hr_library_enters();
+        hr_library_enters(2);
       }
     }
   }
@@ -228,6 +228,28 @@ HR_TEST(early_jobs_run_once_and_their_loops_are_the_teams) {
   hr_thread_count_set(0);
 }
 
+static void skip_units(void *arg, int64_t begin, int64_t end, int worker) {
+  (void)arg, (void)begin, (void)end, (void)worker;
+}
+
+HR_TEST(the_most_threads_of_loops_and_library_calls_are_counted) {
+  hr_thread_count_set(3);
+  (void)hr_parallel_peak_take();
+  HR_ASSERT_EQ(hr_parallel_peak_take(), 1);
+  hr_parallel_for(2, 1, skip_units, NULL);
+  HR_ASSERT_EQ(hr_parallel_peak_take(), 2);
+  int before = hr_thread_limit_set(1);
+  hr_parallel_for(3, 1, skip_units, NULL);
+  (void)hr_thread_limit_set(before);
+  HR_ASSERT_EQ(hr_parallel_peak_take(), 1);
+  hr_parallel_for(3, 1, skip_units, NULL);
+  hr_library_enters(2);
+  HR_ASSERT_EQ(hr_parallel_peak_take(), 3);
+  hr_library_enters(2);
+  HR_ASSERT_EQ(hr_parallel_peak_take(), 2);
+  hr_thread_count_set(0);
+}
+
 /* A team that sleeps, or that another thread uses, starts no early job. */
 HR_TEST(early_jobs_are_refused_while_all_threads_sleep) {
   uint64_t early;
@@ -236,7 +258,7 @@ HR_TEST(early_jobs_are_refused_while_all_threads_sleep) {
   HR_ASSERT(!hr__team_submit_early(run_early_work, &l, &early));
   hr_thread_count_set(2);
   hr_parallel_for(2, 1, pass_on, &l.values);
-  hr_library_enters();
+  hr_library_enters(2);
 #ifdef HR_USE_OPENMP
   HR_ASSERT(!hr__team_submit_early(run_early_work, &l, &early));
 #endif

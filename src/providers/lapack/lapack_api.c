@@ -128,9 +128,9 @@ hr_status hr__lapack_open(void) {
 }
 
 /* The library's own threads would stay beside our team's; OpenMP loops would add a third set to the same cores. */
-static void leave_cores(void) {
+static void leave_cores(int threads) {
   if (opened()->has_openmp) {
-    hr_library_enters();
+    hr_library_enters(threads);
   } else {
     hr__team_rest();
   }
@@ -140,7 +140,7 @@ void hr__lapack_threads_begin(int count) {
   hr__lapack_library *library = opened();
   hr_mutex_lock(&library->threads_mutex);
   if (library->set_threads != NULL) {
-    leave_cores();
+    leave_cores(count);
     library->set_threads(count);
   }
 }

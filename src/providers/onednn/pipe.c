@@ -478,7 +478,7 @@ hr_status hr__pipe_run(hr_prepared *pipe, void *const *args, void *workspace, vo
   pipe_keeping keeping = hr__pipe_cached_begin(pipe, &weight);
   bind(pipe, args, workspace, weight);
   if (pipe->thread_count > 1) {
-    hr_library_enters();
+    hr_library_enters(pipe->thread_count);
   }
   int threads = hr_library_threads_set(pipe->thread_count), code = DNNL_SUCCESS;
   for (int i = 0; i < pipe->step_count && code == DNNL_SUCCESS; ++i) {
