@@ -2,6 +2,7 @@
 # .venv.
 #
 #   VENV=path      another virtual environment      BUILD=path   another build folder
+#   JAX_VENV=path  another one with JAX, for `make test-jax`
 #   PYTHON=python  the interpreter that makes it    CMAKE_ARGS   more options for cmake
 #   GALLERY=words  options of `make gallery`: "--only vit,llama"
 #   TORCHES=words  minor versions of torch for `make wheels` (default: all that the device supports), as 2.13,2.15
@@ -33,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help build test onnx fuzz fuzz-files fuzz-torch demo demo-graph gallery tools bench bench-c bench-ops check
 .PHONY: conformance sanitize
 .PHONY: array-api-tests bench-arrays mlx-tests fuzz-gradients conformance-tools sanitize-sample format test-levels
-.PHONY: test-jax jax-tests
+.PHONY: test-jax jax-tests jax-venv
 .PHONY: wheels test-wheels clean venv python-package
 
 help: ## this list
@@ -59,26 +60,34 @@ python-package: $(STAMP) ## the Python package, installed in place into the virt
 	  $(PROGRESS) "the core and the PyTorch frontend into $(BUILD)" \
 	  $(VENV)/bin/python -m pip install --verbose --no-build-isolation --no-deps -e .
 
-test: build python-package ## the C tests, then the Python tests
-	$(LIBRARIES) $(CTEST) $(BUILD)
-	$(LIBRARIES) $(PYTEST) frontends/python/tests
-	$(PYTEST) tests
+JAX_VENV ?= build/jax-venv
+JAX_STAMP = $(JAX_VENV)/.stamp
+JAX_PYTHON = $(LIBRARIES) HEADRACE_JAX_LIBRARY=$(abspath $(BUILD))/frontends/jax/libheadrace_jax.so \
+  PYTHONPATH=frontends/jax $(JAX_VENV)/bin/python
+define TEST_JAX
+$(JAX_PYTHON) -m pytest -q frontends/jax/tests
+$(JAX_PYTHON) tests/jax_suite/run.py --sample
+endef
 
-JAX_VENV = build/jax-venv
+jax-venv: $(JAX_STAMP)
 
-$(JAX_VENV)/.stamp: requirements-jax.txt
+$(JAX_STAMP): requirements-jax.txt
 	@test -x $(JAX_VENV)/bin/python || $(PROGRESS) "making $(JAX_VENV)" $(PYTHON) -m venv $(JAX_VENV)
 	@$(PROGRESS) "packages of requirements-jax.txt into $(JAX_VENV)" \
 	  $(JAX_VENV)/bin/python -m pip install --no-compile -r requirements-jax.txt
 	@touch $@
 
-test-jax: build $(JAX_VENV)/.stamp ## the tests of the plug-in for JAX, with a JAX in a virtual environment of its own
-	$(LIBRARIES) HEADRACE_JAX_LIBRARY=$(abspath $(BUILD))/frontends/jax/libheadrace_jax.so PYTHONPATH=frontends/jax \
-	  $(JAX_VENV)/bin/python -m pytest -q frontends/jax/tests
+test: build python-package $(JAX_STAMP) ## the C tests, then the Python tests, JAX's among them
+	$(LIBRARIES) $(CTEST) $(BUILD)
+	$(LIBRARIES) $(PYTEST) frontends/python/tests
+	$(TEST_JAX)
+	$(PYTEST) tests
 
-jax-tests: build $(JAX_VENV)/.stamp ## JAX's own tests, of the checkout HEADRACE_JAX_SOURCE; OPTIONS='--cpu lax_test.py'
-	$(LIBRARIES) HEADRACE_JAX_LIBRARY=$(abspath $(BUILD))/frontends/jax/libheadrace_jax.so \
-	  $(JAX_VENV)/bin/python tests/jax_suite/run.py $(OPTIONS)
+test-jax: build $(JAX_STAMP) ## the tests of the plug-in for JAX, and a sample of JAX's own, of HEADRACE_JAX_SOURCE
+	$(TEST_JAX)
+
+jax-tests: build $(JAX_STAMP) ## JAX's own tests, of the checkout HEADRACE_JAX_SOURCE; OPTIONS='--cpu lax_test.py'
+	$(JAX_PYTHON) tests/jax_suite/run.py $(OPTIONS)
 
 fuzz: build ## 10,000 random programs, 2,000 of them compiled; HEADRACE_TEST_SEED selects them
 	HEADRACE_TEST_PROGRAMS=$${HEADRACE_TEST_PROGRAMS:-10000} $(BUILD)/tests/random_program_test
