@@ -18,7 +18,11 @@ ROW = re.compile(
 MODULES = {
     "fft": set("fft ifft rfft irfft hfft ihfft fftn ifftn rfftn irfftn".split()),
     "linalg": set(
-        "cholesky cholesky_ex solve solve_triangular inv det slogdet lu qr svd svdvals eigh eigvalsh eig eigvals".split()
+        (
+            "cholesky cholesky_ex solve solve_triangular inv det slogdet lu lu_factor lu_permutation qr geqrf geqp3 "
+            "householder_product ormqr svd svd_ex svdvals eigh eigh_ex eigvalsh eig eig_ex eigvals schur hessenberg tridiagonal "
+            "tridiagonal_solve"
+        ).split()
     ),
 }
 BY_HAND = {"full", "arange", "eye", "linspace"}  # frontends/python/csrc/creation.c

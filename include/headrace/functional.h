@@ -564,19 +564,56 @@ typedef enum hr_functional {
   /* lu(x) -> permutation, lower, upper: the rows of x in the order `permutation` (i64) are lower @ upper; partial
    * pivoting */
   HR_FUNCTIONAL_LU,
+  /* lu_factor(x) -> lu, pivots, info: LAPACK's getrf: U, and L below its diagonal; row i was exchanged with row
+   * pivots[i] (i32, from 1); info: 0, or the first zero on the diagonal of U */
+  HR_FUNCTIONAL_LU_FACTOR,
+  /* lu_permutation(pivots, rows=-1): the order of so many rows (i64) that the exchanges of lu_factor make; without
+   * rows as many as pivots */
+  HR_FUNCTIONAL_LU_PERMUTATION,
+  /* geqrf(x) -> reflectors, tau: LAPACK's geqrf: R above the Householder reflectors of Q, and their factors */
+  HR_FUNCTIONAL_GEQRF,
+  /* geqp3(x, pivots) -> reflectors, pivots, tau: LAPACK's geqp3: geqrf of x with its columns in another order,
+   * pivots (i32, from 1); columns whose pivots are not 0 come first */
+  HR_FUNCTIONAL_GEQP3,
+  /* householder_product(x, tau): the first columns of the product of the reflectors of geqrf, as many as x has */
+  HR_FUNCTIONAL_HOUSEHOLDER_PRODUCT,
+  /* ormqr(x, tau, y, left=true, transpose=false): Q y, or without left y Q, with the square Q of the reflectors of
+   * geqrf, or with transpose its adjoint */
+  HR_FUNCTIONAL_ORMQR,
   /* qr(x, mode="reduced") -> q, r: orthonormal q and upper r with q r = x; mode: reduced, complete */
   HR_FUNCTIONAL_QR,
   /* svd(x, full_matrices=true) -> u, s, vh: u diag(s) vh = x with orthonormal u and vh, s decreasing */
   HR_FUNCTIONAL_SVD,
+  /* svd_ex(x, full_matrices=true) -> u, s, vh, info: svd; matrices that do not converge are NaN, and their info
+   * (i32) is not 0 */
+  HR_FUNCTIONAL_SVD_EX,
   /* svdvals(x): singular values, decreasing */
   HR_FUNCTIONAL_SVDVALS,
   /* eigh(x, UPLO="L") -> eigenvalues, eigenvectors: increasing eigenvalues and vectors (columns) of the Hermitian
    * matrix with x's lower (L) or upper (U) triangle */
   HR_FUNCTIONAL_EIGH,
+  /* eigh_ex(x, UPLO="L") -> eigenvalues, eigenvectors, info: eigh, with info as of svd_ex */
+  HR_FUNCTIONAL_EIGH_EX,
   /* eigvalsh(x, UPLO="L"): increasing eigenvalues of the Hermitian matrix with x's lower (L) or upper (U) triangle */
   HR_FUNCTIONAL_EIGVALSH,
   /* eig(x) -> eigenvalues, eigenvectors: complex eigenvalues and right vectors (columns) */
   HR_FUNCTIONAL_EIG,
+  /* eig_ex(x) -> eigenvalues, right, left, info: eig with the left vectors w, w^H x = value w^H, and with info as of
+   * svd_ex */
+  HR_FUNCTIONAL_EIG_EX,
+  /* schur(x) -> form, vectors, eigenvalues, info: x = vectors form vectors^H with unitary vectors and an upper
+   * triangular form, of real x with blocks of 2 x 2 for conjugate eigenvalues; info as of svd_ex */
+  HR_FUNCTIONAL_SCHUR,
+  /* hessenberg(x, low=1, high=0) -> reflectors, tau: LAPACK's gehrd: the Hessenberg form above its reflectors; x is
+   * upper triangular outside of rows low to high, from 1; high 0 is the last one */
+  HR_FUNCTIONAL_HESSENBERG,
+  /* tridiagonal(x, UPLO="L") -> reflectors, diagonal, beside, tau: LAPACK's sytrd and hetrd: the tridiagonal form of
+   * the Hermitian matrix with x's lower (L) or upper (U) triangle, and its reflectors */
+  HR_FUNCTIONAL_TRIDIAGONAL,
+  /* tridiagonal_solve(below, main, above, y) -> solution, below, main, above, info: LAPACK's gtsv: z with x z = y
+   * for matrices with these diagonals, of as many elements each: the first of `below` and the last of `above` do not
+   * count; the diagonals of the factors; info: 0, or the first pivot that is zero, and z is NaN */
+  HR_FUNCTIONAL_TRIDIAGONAL_SOLVE,
   /* eigvals(x): complex eigenvalues */
   HR_FUNCTIONAL_EIGVALS,
 

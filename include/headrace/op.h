@@ -360,17 +360,28 @@ typedef enum hr_op {
   HR_OP_LDL,                            /* factors of the lower triangle, pivots, info; ints: Hermitian (0/1) */
   HR_OP_LDL_SOLVE,                      /* in: factors, pivots, B; ints: Hermitian (0/1) */
   HR_OP_QR,                             /* R above reflectors, their factors; K = min(M, N) */
+  HR_OP_QR_PIVOTED,                     /* in: A, 0 for its free columns, others come first; R above reflectors, the
+                                         * numbers of columns from 1, their factors */
   HR_OP_REFLECTORS,                     /* the first N columns of the product of K reflectors */
   HR_OP_REFLECT,                        /* in: reflectors, their factors, C; the product of the reflectors' matrix and
                                          * C; ints: from the left (0/1), adjoint (0/1) */
   HR_OP_TRIANGULAR_SOLVE,               /* in: A, B; ints: upper (0/1), solves with A (0), its transpose (1), its
                                          * adjoint (2), ones on the diagonal (0/1), A on the left (0/1) */
+  HR_OP_TRIDIAGONAL_SOLVE,              /* in: diagonal below (the first element does not count), main diagonal,
+                                         * diagonal above (the last does not), B; solution, the factors in the
+                                         * diagonals' place, info */
   HR_OP_LEAST_SQUARES,                  /* in: A, B; solution in the first N rows of L = max(M, N), rank, singular
                                          * values; ints: LAPACK's gels (0), gelsy (1), gelsd (2), gelss (3); scalars:
                                          * rcond */
-  HR_OP_SVD,                            /* U, singular values, V adjoint; ints: full (0/1) */
-  HR_OP_EIGH,                           /* eigenvalues and vectors of a Hermitian matrix; ints: upper (0/1) */
-  HR_OP_EIG,                            /* eigenvalues and right vectors */
+  HR_OP_SVD,                            /* U, singular values, V adjoint, info; ints: full (0/1) */
+  HR_OP_EIGH,                           /* eigenvalues and vectors of a Hermitian matrix, info; ints: upper (0/1) */
+  HR_OP_EIG,                            /* eigenvalues, right and left vectors, info */
+  HR_OP_SCHUR,                          /* Schur form, of real matrices with blocks of 2 x 2, its vectors, eigenvalues,
+                                         * info */
+  HR_OP_HESSENBERG,                     /* H above reflectors, their factors; ints: the first and the last row, from 1,
+                                         * outside of which A is upper triangular */
+  HR_OP_TRIDIAGONAL,                    /* reflectors beside the tridiagonal form of a Hermitian matrix, its diagonal,
+                                         * the one beside it, factors; ints: upper (0/1) */
   HR_OP_MATRIX_EXP,                     /* exponential */
   HR_OP_RESAMPLE,                       /* in: x; ints: dim, kind (0 nearest, 1 nearest exact, 2 linear, 3 cubic,
                                          * antialiased 4 linear, 5 cubic, 6 Lanczos), align corners, taps (of

@@ -67,6 +67,39 @@ static const hr_tensor *triangle(hr__formula *f, hr_functional function, const h
   return hr__function(f, function, 1, &x, 1, &diagonal);
 }
 
+static const hr_tensor *permutation(hr__formula *f, const hr_tensor *pivots, int64_t rows) {
+  if (hr__formula_failed(f)) {
+    return pivots;
+  }
+  int64_t dims[HR_RANK_MAX];
+  hr__copy_dims(pivots->rank, pivots->dims, dims);
+  dims[pivots->rank - 1] = rows;
+  hr_tensor *order = hr__output(f, HR_DTYPE_NONE, pivots->rank, dims);
+  hr__record_to(f, HR_OP_LU_PERMUTATION, NULL, 1, &pivots, 1, &order);
+  return order;
+}
+
+hr_status hr__emit_lu_permutation(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *x = hr__dense(&f, hr__as_dtype(&f, c->inputs[0], HR_DTYPE_I32));
+  int64_t rows = hr__int_attribute(c, 0);
+  if (x->rank == 0) {
+    hr__formula_fail(&f, HR__CALL_FAIL(c, "pivots without dims"));
+    return hr__formula_end(&f, x);
+  }
+  int64_t count = x->dims[x->rank - 1], dims[HR_RANK_MAX];
+  rows = rows == -1 ? count : rows;
+  if (rows < count) {
+    hr__formula_fail(&f, HR__CALL_FAIL(c, "%lld rows for %lld pivots", (long long)rows, (long long)count));
+  } else if (!hr__formula_failed(&f) && hr_tensor_count(x) == 0) {
+    hr__copy_dims(x->rank, x->dims, dims);
+    dims[x->rank - 1] = rows;
+    return hr__formula_end(&f, hr__spread(&f, hr__counted(&f, rows, x->rank, x->rank - 1), x->rank, dims));
+  }
+  return hr__formula_end(&f, permutation(&f, x, rows));
+}
+
 hr_status hr__emit_lu(const hr__function_call *c) {
   hr__formula f;
   hr__formula_begin(&f, c);
@@ -80,11 +113,7 @@ hr_status hr__emit_lu(const hr__function_call *c) {
     return hr__formula_end(&f, a);
   }
   factors lu = factored(&f, a);
-  int64_t dims[HR_RANK_MAX];
-  hr__copy_dims(a->rank, a->dims, dims);
-  dims[a->rank - 2] = rows;
-  hr_tensor *order = hr__output(&f, HR_DTYPE_NONE, a->rank - 1, dims);
-  hr__record_to(&f, HR_OP_LU_PERMUTATION, NULL, 1, &lu.pivots, 1, &order);
+  const hr_tensor *order = permutation(&f, lu.pivots, rows);
   const hr_tensor *both = hr__transposed(&f, lu.lu), *lower, *upper;
   if (hr__formula_failed(&f)) {
     return hr__formula_end(&f, both);
@@ -93,6 +122,23 @@ hr_status hr__emit_lu(const hr__function_call *c) {
   lower = hr__binary(&f, HR_OP_ADD, lower, hr__identities(&f, a, rows, least));
   upper = triangle(&f, HR_FUNCTIONAL_TRIU, hr__part(&f, both, a->rank - 2, 0, least), 0);
   const hr_tensor *results[3] = {order, lower, upper};
+  return hr__formula_finish(&f, 3, results);
+}
+
+hr_status hr__emit_lu_factor(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *a = hr__matrices(&f, 0), *results[3] = {a, a, a};
+  if (!hr__formula_failed(&f) && hr_tensor_count(a) == 0) {
+    int64_t rows = hr__row_count(&f, a), columns = hr__column_count(&f, a), dims[HR_RANK_MAX];
+    hr__copy_dims(a->rank, a->dims, dims);
+    dims[a->rank - 2] = rows < columns ? rows : columns;
+    results[1] = hr__filled(&f, 0, HR_DTYPE_I32, a->rank - 1, dims);
+    results[2] = hr__filled(&f, 0, HR_DTYPE_I32, a->rank - 2, dims);
+  } else if (!hr__formula_failed(&f)) {
+    factors lu = factored(&f, a);
+    results[0] = hr__transposed(&f, lu.lu), results[1] = lu.pivots, results[2] = lu.info;
+  }
   return hr__formula_finish(&f, 3, results);
 }
 
@@ -219,6 +265,31 @@ hr_status hr__emit_solve(const hr__function_call *c) {
 
 hr_status hr__emit_solve_triangular(const hr__function_call *c) {
   return emit_equation(c, hr__int_attribute(c, 2) == 0, solve_triangle);
+}
+
+hr_status hr__emit_tridiagonal_solve(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *y = hr__matrices(&f, 3), *results[5] = {y, c->inputs[0], c->inputs[1], c->inputs[2], y};
+  if (hr__formula_failed(&f)) {
+    return hr__formula_finish(&f, 5, results);
+  }
+  if (hr_tensor_count(y) == 0) {
+    results[4] = hr__filled(&f, 0, HR_DTYPE_I32, y->rank - 2, y->dims);
+    return hr__formula_finish(&f, 5, results);
+  }
+  const hr_tensor *inputs[4] = {NULL, NULL, NULL, hr__columns(&f, y)};
+  hr_tensor *outputs[5];
+  for (int i = 0; i < 3; ++i) {
+    inputs[i] = hr__dense(&f, hr__as_dtype(&f, c->inputs[i], y->dtype));
+  }
+  for (int i = 0; i < 5; ++i) {
+    outputs[i] = hr__output(&f, HR_DTYPE_NONE, 0, NULL);
+    results[i] = outputs[i];
+  }
+  hr__record_to(&f, HR_OP_TRIDIAGONAL_SOLVE, NULL, 4, inputs, 5, outputs);
+  results[0] = hr__transposed(&f, outputs[0]);
+  return hr__formula_finish(&f, 5, results);
 }
 
 hr_status hr__emit_inv(const hr__function_call *c) {

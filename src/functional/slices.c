@@ -90,7 +90,8 @@ static hr_status read_slices(const hr__function_call *c, int first, hr__slices *
 /* The sizes of slices fit x, and x's dims of the batch those of the indices. */
 static hr_status check_sizes(const hr__function_call *c, const hr__slices *s, int vector) {
   for (int d = 0; d < s->rank; ++d) {
-    if (s->size[d] < 0 || s->size[d] > s->dims[d] || (s->place[d] < 0 && s->size[d] != 1)) {
+    bool has_none = s->batch[d] >= 0 && s->dims[d] == 0; /* then there are no slices */
+    if (s->size[d] < 0 || (s->size[d] > s->dims[d] && !has_none) || (s->place[d] < 0 && s->size[d] != 1)) {
       return HR__CALL_FAIL(c, "size %lld of slices along dim %d of %lld elements%s", (long long)s->size[d], d,
                            (long long)s->dims[d], s->place[d] < 0 ? ", expected 1" : "");
     }

@@ -1,6 +1,8 @@
 """Lowering rules for operations that JAX has none for on a platform that it does not know.
 
 - Decompositions of matrices are the custom calls of JAX's CPU backend, whose LAPACK functions the core has, too.
+- The rows' order after the exchanges of an LU factorisation is the composite "headrace.lu_permutation" with the attribute
+  `rows`. JAX's own rule is a loop over the exchanges.
 - Cumulative operations are composites: "headrace.cumulative_sum" and so on, with the attributes `axis` and `reverse`.
   A reader that lacks such a name runs the decomposition, which is JAX's associative scan. JAX's own rule is a window as
   long as the axis at each element.
@@ -13,7 +15,7 @@ from headrace_jax import _private
 
 # Rules of the CPU backend that lead to custom calls named lapack_*. Its other rules are for its own compiler.
 FROM_CPU = ("eig", "eigh", "geqp3", "geqrf", "hessenberg", "householder_product", "lu", "ormqr", "schur", "svd")
-FROM_CPU += ("tridiagonal",)
+FROM_CPU += ("approx_top_k", "tridiagonal")
 
 
 def _cumulative_rules():
@@ -52,6 +54,40 @@ def _cumulative_rule(primitive, name, combine):
     return rule
 
 
+def _permutation(pivots, *, permutation_size):
+    import jax
+    from jax import lax
+    from jax import numpy as jnp
+
+    def order(pivots, *, rows):
+        def swap(i, order):
+            pair = jnp.stack([i.astype(pivots.dtype), pivots[i]])
+            return order.at[pair].set(order[pair[::-1]])
+
+        return lax.fori_loop(0, pivots.shape[0], swap, jnp.arange(rows, dtype=pivots.dtype))
+
+    def of_all(pivots, *, rows):
+        each = jax.vmap(functools.partial(order, rows=int(rows)))
+        return each(pivots.reshape(-1, pivots.shape[-1])).reshape(*pivots.shape[:-1], int(rows))
+
+    return lax.composite(of_all, "headrace.lu_permutation")(pivots, rows=np.int64(permutation_size))
+
+
+def _permutation_rule(primitive):
+    """JAX's own rule stays for dims without a number."""
+    from jax.interpreters import mlir
+
+    composite = mlir.lower_fun(_permutation, multiple_results=False)
+    default = _private.default_rule(primitive)
+
+    def rule(context, pivots, *, permutation_size):
+        sizes = (*context.avals_in[0].shape, permutation_size)
+        has_numbers = default is None or all(isinstance(size, int) and size > 0 for size in sizes)
+        return (composite if has_numbers else default)(context, pivots, permutation_size=permutation_size)
+
+    return rule
+
+
 def register(platform):
     """Registers the rules for a platform that JAX knows by name."""
     import jax.lax.linalg  # noqa: F401 (its import registers the CPU's rules)
@@ -61,4 +97,6 @@ def register(platform):
         mlir.register_lowering(
             primitive, _cumulative_rule(primitive, name, combine), platform=platform, inline=False
         )
+    primitive = jax.lax.linalg.lu_pivots_to_permutation_p
+    mlir.register_lowering(primitive, _permutation_rule(primitive), platform=platform, inline=False)
     _private.copy_rules("cpu", platform, FROM_CPU)

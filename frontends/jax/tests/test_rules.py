@@ -90,6 +90,19 @@ def test_matrices_are_decomposed_by_lapack(function, names):
     assert all(name.startswith("lapack_") for name in found)
 
 
+@pytest.mark.parametrize(("shape", "rows"), [((3,), 5), ((2, 3), 3), ((2, 2, 4), 4)])
+def test_the_permutation_of_pivots(shape, rows):
+    pivots = np.random.default_rng(5).integers(0, rows, shape)
+    pivots = np.maximum(pivots, np.arange(shape[-1])).astype(np.int32)
+    assert "headrace.lu_permutation" in text_of(lambda p: lax.linalg.lu_pivots_to_permutation(p, rows), pivots)
+    got = np.asarray(jax.jit(lambda p: lax.linalg.lu_pivots_to_permutation(p, rows))(pivots)).reshape(-1, rows)
+    for order, exchanges in zip(got, pivots.reshape(-1, shape[-1])):
+        expected = np.arange(rows)
+        for i, k in enumerate(exchanges):
+            expected[[i, k]] = expected[[k, i]]
+        np.testing.assert_array_equal(order, expected)
+
+
 def test_the_rules_of_other_platforms_stay():
     text = jax.jit(jnp.cumsum).trace(np.ones(5, np.float32)).lower(lowering_platforms=("cpu",)).as_text()
     assert "reduce_window" in text and "composite" not in text

@@ -30,11 +30,32 @@ def slogdet(x: _Like) -> tuple[Array, Array]:
 def lu(x: _Like) -> tuple[Array, Array, Array]:
     """the rows of x in the order `permutation` (i64) are lower @ upper; partial pivoting."""
 
+def lu_factor(x: _Like) -> tuple[Array, Array, Array]:
+    """LAPACK's getrf: U, and L below its diagonal; row i was exchanged with row pivots[i] (i32, from 1); info: 0, or the first zero on the diagonal of U."""
+
+def lu_permutation(pivots: _Like, rows: int = -1) -> Array:
+    """the order of so many rows (i64) that the exchanges of lu_factor make; without rows as many as pivots."""
+
+def geqrf(x: _Like) -> tuple[Array, Array]:
+    """LAPACK's geqrf: R above the Householder reflectors of Q, and their factors."""
+
+def geqp3(x: _Like, pivots: _Like) -> tuple[Array, Array, Array]:
+    """LAPACK's geqp3: geqrf of x with its columns in another order, pivots (i32, from 1); columns whose pivots are not 0 come first."""
+
+def householder_product(x: _Like, tau: _Like) -> Array:
+    """the first columns of the product of the reflectors of geqrf, as many as x has."""
+
+def ormqr(x: _Like, tau: _Like, y: _Like, left: _b.bool = True, transpose: _b.bool = False) -> Array:
+    """Q y, or without left y Q, with the square Q of the reflectors of geqrf, or with transpose its adjoint."""
+
 def qr(x: _Like, mode: str = "reduced") -> tuple[Array, Array]:
     """orthonormal q and upper r with q r = x; mode: reduced, complete."""
 
 def svd(x: _Like, full_matrices: _b.bool = True) -> tuple[Array, Array, Array]:
     """u diag(s) vh = x with orthonormal u and vh, s decreasing."""
+
+def svd_ex(x: _Like, full_matrices: _b.bool = True) -> tuple[Array, Array, Array, Array]:
+    """svd; matrices that do not converge are NaN, and their info (i32) is not 0."""
 
 def svdvals(x: _Like) -> Array:
     """singular values, decreasing."""
@@ -42,11 +63,29 @@ def svdvals(x: _Like) -> Array:
 def eigh(x: _Like, UPLO: str = "L") -> tuple[Array, Array]:
     """increasing eigenvalues and vectors (columns) of the Hermitian matrix with x's lower (L) or upper (U) triangle."""
 
+def eigh_ex(x: _Like, UPLO: str = "L") -> tuple[Array, Array, Array]:
+    """eigh, with info as of svd_ex."""
+
 def eigvalsh(x: _Like, UPLO: str = "L") -> Array:
     """increasing eigenvalues of the Hermitian matrix with x's lower (L) or upper (U) triangle."""
 
 def eig(x: _Like) -> tuple[Array, Array]:
     """complex eigenvalues and right vectors (columns)."""
+
+def eig_ex(x: _Like) -> tuple[Array, Array, Array, Array]:
+    """eig with the left vectors w, w^H x = value w^H, and with info as of svd_ex."""
+
+def schur(x: _Like) -> tuple[Array, Array, Array, Array]:
+    """x = vectors form vectors^H with unitary vectors and an upper triangular form, of real x with blocks of 2 x 2 for conjugate eigenvalues; info as of svd_ex."""
+
+def hessenberg(x: _Like, low: int = 1, high: int = 0) -> tuple[Array, Array]:
+    """LAPACK's gehrd: the Hessenberg form above its reflectors; x is upper triangular outside of rows low to high, from 1; high 0 is the last one."""
+
+def tridiagonal(x: _Like, UPLO: str = "L") -> tuple[Array, Array, Array, Array]:
+    """LAPACK's sytrd and hetrd: the tridiagonal form of the Hermitian matrix with x's lower (L) or upper (U) triangle, and its reflectors."""
+
+def tridiagonal_solve(below: _Like, main: _Like, above: _Like, y: _Like) -> tuple[Array, Array, Array, Array, Array]:
+    """LAPACK's gtsv: z with x z = y for matrices with these diagonals, of as many elements each: the first of `below` and the last of `above` do not count; the diagonals of the factors; info: 0, or the first pivot that is zero, and z is NaN."""
 
 def eigvals(x: _Like) -> Array:
     """complex eigenvalues."""

@@ -8,7 +8,14 @@ import headrace as hr
 jax = pytest.importorskip("jax", reason="jax is not installed")
 jnp, lax = jax.numpy, jax.lax
 
-from test_stablehlo import check  # noqa: E402
+import jax.scipy.linalg as jsp  # noqa: E402
+from test_stablehlo import check, run as run_once  # noqa: E402
+
+
+def run(tmp_path, function, *arguments, x64=False):
+    with jax.enable_x64(x64):
+        return run_once(tmp_path, function, *arguments)
+
 
 # ---- random numbers ----
 
@@ -208,3 +215,115 @@ def test_a_triangular_system_of_half_precision(tmp_path):
         transpose_a = #stablehlo<transpose NO_TRANSPOSE>}'''
     (x,) = call(tmp_path, text, [(np.float16, b.shape)], a, b)
     np.testing.assert_array_equal(x, np.array([[0.5], [0.375]], np.float16))
+
+
+# ---- the custom calls of JAX's CPU backend ----
+
+
+@pytest.mark.parametrize("dtype", FACTORED)
+@pytest.mark.parametrize("shape", [(1, 1), (4, 4), (2, 3, 5, 5), (0, 3, 3), (2, 0, 0)])
+def test_factors_of_square_matrices(tmp_path, shape, dtype):
+    x = draw(shape, dtype)
+    compare(tmp_path, lambda x: lax.linalg.cholesky(x, symmetrize_input=False), positive(shape, dtype))
+    for function in (lax.linalg.lu, jsp.lu_factor, jnp.linalg.inv):
+        compare(tmp_path, function, x + 3 * np.eye(shape[-1], dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", FACTORED)
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 4, 4), (0, 3, 2), (1, 1)])
+def test_factors_of_any_matrices(tmp_path, shape, dtype):
+    x = draw(shape, dtype)
+    k = min(shape[-2:])
+    compare(tmp_path, lambda x: jax.lax.linalg.lu(x), x)
+    compare(tmp_path, lambda x: jax._src.lax.linalg.geqrf(x), x)
+    compare(tmp_path, lambda x: lax.linalg.qr(x, full_matrices=False), x)
+    compare(tmp_path, lambda x: lax.linalg.qr(x, pivoting=True, full_matrices=False), x)
+    compare(tmp_path, lambda x: lax.linalg.svd(x, compute_uv=False), x)
+    for full in (False, True):
+        u, s, vh = run(tmp_path, lambda x, full=full: lax.linalg.svd(x, full_matrices=full), x, x64=True)
+        np.testing.assert_allclose(u[..., :k] * s[..., None, :] @ vh[..., :k, :], x, atol=1e-4)
+    reflectors, tau = jax._src.lax.linalg.geqrf(x[..., :k])
+    for left, transpose in ((True, False), (True, True), (False, False), (False, True)):
+        y = draw(shape[:-1] + (2,) if left else shape[:-2] + (2, shape[-2]), dtype, 4)
+
+        def apply(y, a, t, left=left, transpose=transpose):
+            return jax._src.lax.linalg.ormqr(a, t, y, left=left, transpose=transpose)
+
+        compare(tmp_path, apply, y, np.asarray(reflectors).astype(dtype), np.asarray(tau).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", FACTORED)
+@pytest.mark.parametrize("shape", [(1, 1), (4, 4), (2, 3, 3), (0, 3, 3)])
+def test_eigenvalues(tmp_path, shape, dtype):
+    x = draw(shape, dtype)
+    hermitian = x + adjoint(x)
+    eye = np.eye(shape[-1])
+    for lower in (True, False):
+        compare(tmp_path, lambda x, b=lower: lax.linalg.eigh(x, lower=b, symmetrize_input=False)[1], hermitian)
+        v, w = run(tmp_path, lambda x, b=lower: lax.linalg.eigh(x, lower=b, symmetrize_input=False), hermitian, x64=True)
+        np.testing.assert_allclose(hermitian @ v, v * w[..., None, :], atol=1e-4)
+    w, left, right = run(tmp_path, lambda x: lax.linalg.eig(x), x, x64=True)
+    np.testing.assert_allclose(x @ right, right * w[..., None, :], atol=1e-4)
+    np.testing.assert_allclose(adjoint(left) @ x, w[..., :, None] * adjoint(left), atol=1e-4)
+    form, vectors = run(tmp_path, lambda x: lax.linalg.schur(x), x, x64=True)
+    np.testing.assert_allclose(vectors @ form @ adjoint(vectors), x, atol=1e-4)
+    np.testing.assert_allclose(vectors @ adjoint(vectors), np.broadcast_to(eye, shape), atol=1e-4)
+    compare(tmp_path, lambda x: lax.linalg.hessenberg(x), x)
+    for lower in (True, False):
+        compare(tmp_path, lambda x, b=lower: lax.linalg.tridiagonal(x, lower=b), hermitian)
+
+
+@pytest.mark.parametrize("dtype", FACTORED)
+@pytest.mark.parametrize("shape", [(4, 4), (2, 3, 3)])
+def test_matrices_with_nan_have_nan_results(tmp_path, shape, dtype):
+    x = draw(shape, dtype)
+    x = x + adjoint(x)
+    x[..., 0, 0] = np.nan
+    for function in (lax.linalg.eigh, lax.linalg.eig, lax.linalg.svd, lax.linalg.schur):
+        for result in run(tmp_path, function, x, x64=True):
+            assert np.isnan(result).all()
+    y = np.stack([np.eye(3, dtype=dtype), np.full((3, 3), np.inf, dtype)])
+    for result in run(tmp_path, lax.linalg.eigh, y, x64=True):
+        assert np.isfinite(result[0]).all() and np.isnan(result[1]).all()
+
+
+@pytest.mark.parametrize("dtype", FACTORED)
+def test_tridiagonal_systems(tmp_path, dtype):
+    for n, columns in ((1, 2), (2, 1), (5, 3)):
+        below, above, main, b = draw((2, n), dtype), draw((2, n), dtype, 1), draw((2, n), dtype, 2), draw((2, n, columns), dtype, 3)
+        compare(tmp_path, lambda l, d, u, b: lax.linalg.tridiagonal_solve(l, d, u, b), below, main + 4, above, b)
+    zero = np.zeros((2, 3), dtype)
+    (x,) = run(tmp_path, lambda d, b: lax.linalg.tridiagonal_solve(d, d, d, b), zero, zero[..., None] + 1, x64=True)
+    assert np.isnan(x).all()
+
+
+@pytest.mark.parametrize("dtype", FACTORED)
+def test_triangular_systems_of_lapack(tmp_path, dtype):
+    a, b = draw((2, 4, 4), dtype) + 3 * np.eye(4, dtype=dtype), draw((2, 4, 3), dtype, 1)
+    for lower in (True, False):
+        for transpose, conjugate in ((False, False), (True, False), (True, True), (False, True)):
+            for unit in (True, False):
+                options = dict(lower=lower, transpose_a=transpose, conjugate_a=conjugate, unit_diagonal=unit)
+                compare(tmp_path, lambda a, b, o=options: lax.linalg.triangular_solve(a, b, left_side=True, **o), a, b)
+                turned = np.ascontiguousarray(np.swapaxes(b, 1, 2))
+                compare(tmp_path, lambda a, b, o=options: lax.linalg.triangular_solve(a, b, **o), a, turned)
+
+
+@pytest.mark.parametrize("dtype", FACTORED)
+def test_matrices_by_the_names_of_xla(tmp_path, dtype):
+    x = draw((2, 4, 3), dtype)
+    call_of = '"stablehlo.custom_call"(ARGS) {{call_target_name = "{}"}}'.format
+    reflectors, tau = call(tmp_path, call_of("Qr"), [(dtype, (2, 4, 3)), (dtype, (2, 3))], x)
+    (q,) = call(tmp_path, call_of("ProductOfElementaryHouseholderReflectors"), [(dtype, x.shape)], reflectors, tau)
+    np.testing.assert_allclose(q @ np.triu(reflectors[:, :3]), x, atol=1e-5)
+    results = [(dtype, x.shape), (np.int32, (2, 3)), (np.int32, (2, 4))]
+    lu, pivots, order = call(tmp_path, call_of("LuDecomposition"), results, x)
+    np.testing.assert_allclose((np.tril(lu, -1) + np.eye(4, 3)) @ np.triu(lu[:, :3]),
+                               np.take_along_axis(x, order[..., None], 1), atol=1e-5)
+    assert (pivots >= np.arange(3)).all() and (np.sort(order) == np.arange(4)).all()
+
+
+def test_an_unknown_custom_call_fails_with_its_name(tmp_path):
+    with pytest.raises(ValueError, match='custom call "nobody_knows" is not supported'):
+        call(tmp_path, '"stablehlo.custom_call"(ARGS) {call_target_name = "nobody_knows"}', [(np.float32, (2,))],
+             np.zeros(2, np.float32))

@@ -180,6 +180,9 @@ static int64_t value_of(const walk *w, const char *name, int64_t a, int64_t b) {
   if (strncmp(name, "half", 4) == 0) {
     return a / 2 + 1;
   }
+  if (strncmp(name, "less", 4) == 0) {
+    return a > 0 ? a - 1 : 0;
+  }
   return a > 0 ? 2 * a - 2 : 0; /* whole */
 }
 

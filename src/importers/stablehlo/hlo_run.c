@@ -250,9 +250,16 @@ static const named names[] = {
 #undef HR_HLO_NAMED
 };
 
+static bool is_like(const char *pattern, const char *name) {
+  while (*pattern != '\0' && (*pattern == *name || (*pattern == '?' && *name != '\0'))) {
+    ++pattern, ++name;
+  }
+  return *pattern == '\0' && *name == '\0';
+}
+
 static const named *find_name(const char *name) {
   for (size_t i = 0; name != NULL && i < sizeof names / sizeof *names; ++i) {
-    if (strcmp(names[i].name, name) == 0) {
+    if (is_like(names[i].name, name)) {
       return &names[i];
     }
   }

@@ -10,8 +10,7 @@ static int64_t real_size(int kind) {
   return (kind & 1) != 0 ? 8 : 4;
 }
 
-/* Some of these algorithms loop endlessly on numbers that are not finite. */
-static bool is_finite(const void *data, int kind, int64_t count) {
+bool hr__lapack_is_finite(const void *data, int kind, int64_t count) {
   count *= kind >= 2 ? 2 : 1;
   for (int64_t i = 0; i < count; ++i) {
     if (!((kind & 1) != 0 ? isfinite(((const double *)data)[i]) : isfinite(((const float *)data)[i]))) {
@@ -35,6 +34,32 @@ static hr_status not_converged(const char *name, int64_t items, int64_t item, in
                       HR_STATUS_ABORTED,
                       "%s: %sThe algorithm failed to converge because the input matrix contained non-finite values.",
                       name, batch);
+}
+
+/* ---- reports ---- */
+
+static void fill_nan(const hr__tensor *x, int64_t item, int64_t items) {
+  int64_t count = x->count / items * (hr_dtype_is_complex(x->dtype) ? 2 : 1);
+  for (int64_t i = item * count; i < (item + 1) * count; ++i) {
+    if ((hr__lapack_kind(x->dtype) & 1) != 0) {
+      ((double *)x->data)[i] = (double)NAN;
+    } else {
+      ((float *)x->data)[i] = NAN;
+    }
+  }
+}
+
+bool hr__lapack_reports(const hr__library_call *call, int place, int64_t item, int info) {
+  if (call->node->output_count <= place || call->outputs[place].data == NULL) {
+    return false;
+  }
+  ((int32_t *)call->outputs[place].data)[item] = info;
+  for (int i = 0; i < place && info > 0; ++i) {
+    if (call->outputs[i].data != NULL) {
+      fill_nan(&call->outputs[i], item, hr__items(&call->inputs[0], 2));
+    }
+  }
+  return true;
 }
 
 /* ---- singular values ---- */
@@ -91,14 +116,15 @@ static hr_status svd(const hr__library_call *call, int64_t begin, int64_t end, v
   hr_status status = HR_OK;
   for (int64_t item = begin; item < end && status == HR_OK; ++item) {
     const void *from = hr__item(&call->inputs[0], item, s.m.count);
-    bool finite = is_finite(from, s.m.kind, s.m.count);
+    bool finite = hr__lapack_is_finite(from, s.m.kind, s.m.count);
     memcpy(a, from, copy);
     int info = !finite ? 1
                        : svd_one(&s, a, hr__item(&call->outputs[1], item, least),
                                  hr__item(&call->outputs[0], item, (int64_t)s.m.rows * s.u_columns),
                                  hr__item(&call->outputs[2], item, (int64_t)s.v_rows * s.m.columns), memory, length);
-    status = info > 0 ? not_converged("linalg.svd", hr__items(&call->inputs[0], 2), item, info, finite)
-                      : hr__info_check("gesdd", info);
+    status = info >= 0 && hr__lapack_reports(call, 3, item, info) ? HR_OK
+             : info > 0 ? not_converged("linalg.svd", hr__items(&call->inputs[0], 2), item, info, finite)
+                        : hr__info_check("gesdd", info);
   }
   hr__work_end(&work);
   return status;
@@ -162,11 +188,12 @@ static hr_status eigh(const hr__library_call *call, int64_t begin, int64_t end, 
   for (int64_t item = begin; item < end && status == HR_OK; ++item) {
     const void *from = hr__item(&call->inputs[0], item, e.m.count);
     void *a = has_vectors ? hr__item(&call->outputs[1], item, e.m.count) : spare;
-    bool finite = is_finite(from, e.m.kind, e.m.count);
+    bool finite = hr__lapack_is_finite(from, e.m.kind, e.m.count);
     memcpy(a, from, (size_t)(e.m.count * e.m.size));
     int info = finite ? eigh_one(&e, a, hr__item(&call->outputs[0], item, e.m.rows), memory, length) : 1;
-    status = info > 0 ? not_converged("linalg.eigh", hr__items(&call->inputs[0], 2), item, info, finite)
-                      : hr__info_check("syevd", info);
+    status = info >= 0 && hr__lapack_reports(call, 2, item, info) ? HR_OK
+             : info > 0 ? not_converged("linalg.eigh", hr__items(&call->inputs[0], 2), item, info, finite)
+                        : hr__info_check("syevd", info);
   }
   hr__work_end(&work);
   return status;
@@ -204,56 +231,69 @@ JOIN(double, hr_c128)
 
 typedef struct eig_call {
   hr__matrices m;
-  const char *job;
+  const char *left, *right;
   int ld;
-  void *wr, *wi, *columns, *rwork; /* columns and parts of values of real matrices */
+  void *wr, *wi, *columns[2], *rwork; /* columns (right, left) and parts of values of real matrices */
 } eig_call;
 
-static int eig_one(const eig_call *e, void *a, void *values, void *vectors, void *work, int length) {
+static int eig_one(const eig_call *e, void *a, void *values, void *const vectors[2], void *work, int length) {
   int info = 0;
   const hr__matrices *m = &e->m;
   if (m->kind >= 2) {
-    hr__lapack()->COMPLEX_geev[m->kind - 2]("N", e->job, &m->rows, a, &e->ld, values, NULL, &e->ld, vectors, &e->ld,
-                                            work, &length, e->rwork, &info, 1, 1);
+    hr__lapack()->COMPLEX_geev[m->kind - 2](e->left, e->right, &m->rows, a, &e->ld, values, vectors[1], &e->ld,
+                                            vectors[0], &e->ld, work, &length, e->rwork, &info, 1, 1);
     return info;
   }
-  hr__lapack()->REAL_geev[m->kind]("N", e->job, &m->rows, a, &e->ld, e->wr, e->wi, NULL, &e->ld, e->columns, &e->ld,
-                                   work, &length, &info, 1, 1);
-  if (length >= 0 && info == 0 && m->kind == 0) {
-    join_float(m->rows, e->wr, e->wi, e->columns, values, vectors);
-  } else if (length >= 0 && info == 0) {
-    join_double(m->rows, e->wr, e->wi, e->columns, values, vectors);
+  hr__lapack()->REAL_geev[m->kind](e->left, e->right, &m->rows, a, &e->ld, e->wr, e->wi, e->columns[1], &e->ld,
+                                   e->columns[0], &e->ld, work, &length, &info, 1, 1);
+  for (int i = 0; i < 2 && length >= 0 && info == 0; ++i) {
+    if (m->kind == 0) {
+      join_float(m->rows, e->wr, e->wi, e->columns[i], values, vectors[i]);
+    } else {
+      join_double(m->rows, e->wr, e->wi, e->columns[i], values, vectors[i]);
+    }
   }
   return info;
 }
 
+static hr_status eig_item(const hr__library_call *call, const eig_call *e, int64_t item, void *a, void *work,
+                          int length) {
+  enum { VALUES, RIGHT, LEFT, INFO };
+  const void *from = hr__item(&call->inputs[0], item, e->m.count);
+  bool has_left = call->node->output_count > LEFT;
+  void *const vectors[2] = {hr__item(&call->outputs[RIGHT], item, e->m.count),
+                            has_left ? hr__item(&call->outputs[LEFT], item, e->m.count) : NULL};
+  memcpy(a, from, (size_t)(e->m.count * e->m.size));
+  bool finite = hr__lapack_is_finite(from, e->m.kind, e->m.count);
+  int info = finite ? eig_one(e, a, hr__item(&call->outputs[VALUES], item, e->m.rows), vectors, work, length) : 1;
+  if (info >= 0 && hr__lapack_reports(call, INFO, item, info)) {
+    return HR_OK;
+  }
+  return !finite    ? hr_status_make(HR_STATUS_INVALID_ARGUMENT,
+                                     "torch.linalg.eig: input tensor should not contain infs or NaNs.")
+         : info > 0 ? not_converged("linalg.eig", hr__items(&call->inputs[0], 2), item, info, true)
+                    : hr__info_check("geev", info);
+}
+
 static hr_status eig(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
   (void)scratch;
-  eig_call e = {.m = hr__matrices_of(&call->inputs[0]), .job = call->outputs[1].data != NULL ? "V" : "N"};
+  bool has_left = call->node->output_count > 2 && call->outputs[2].data != NULL;
+  eig_call e = {.m = hr__matrices_of(&call->inputs[0]), .left = has_left ? "V" : "N"};
+  e.right = call->outputs[1].data != NULL ? "V" : "N";
   double queried[2] = {0}, queried_reals[2] = {0};
   e.ld = hr__leading(e.m.rows);
   e.rwork = queried_reals;
-  (void)eig_one(&e, NULL, NULL, NULL, queried, -1);
+  (void)eig_one(&e, NULL, NULL, (void *const[2]){NULL, NULL}, queried, -1);
   int length = hr__lapack_length(e.m.kind, queried);
   size_t copy = (size_t)(e.m.count * e.m.size), row = (size_t)(2 * e.m.rows + 1) * 8;
   hr__work work;
-  HR_RETURN_IF_ERROR(hr__work_begin(&work, 2 * copy + 3 * row + (size_t)length * (size_t)e.m.size));
+  HR_RETURN_IF_ERROR(hr__work_begin(&work, 3 * copy + 3 * row + (size_t)length * (size_t)e.m.size));
   void *memory = hr__work_take(&work, (size_t)length * (size_t)e.m.size), *a = hr__work_take(&work, copy);
-  e.columns = hr__work_take(&work, copy);
+  e.columns[0] = hr__work_take(&work, copy), e.columns[1] = hr__work_take(&work, copy);
   e.wr = hr__work_take(&work, row), e.wi = hr__work_take(&work, row), e.rwork = hr__work_take(&work, row);
   hr_status status = HR_OK;
   for (int64_t item = begin; item < end && status == HR_OK; ++item) {
-    const void *from = hr__item(&call->inputs[0], item, e.m.count);
-    memcpy(a, from, copy);
-    if (!is_finite(from, e.m.kind, e.m.count)) {
-      status =
-          hr_status_make(HR_STATUS_INVALID_ARGUMENT, "torch.linalg.eig: input tensor should not contain infs or NaNs.");
-      break;
-    }
-    int info = eig_one(&e, a, hr__item(&call->outputs[0], item, e.m.rows), hr__item(&call->outputs[1], item, e.m.count),
-                       memory, length);
-    status = info > 0 ? not_converged("linalg.eig", hr__items(&call->inputs[0], 2), item, info, true)
-                      : hr__info_check("geev", info);
+    status = eig_item(call, &e, item, a, memory, length);
   }
   hr__work_end(&work);
   return status;

@@ -186,6 +186,44 @@ hr_status hr__lapack_qr(const hr__library_call *call) {
   return hr__lapack_each(call, hr__items(&call->inputs[0], 2), hr__cube(&m) * 2, qr);
 }
 
+static int qr_pivoted_one(const hr__matrices *m, void *a, int *pivots, void *tau, void *work, int length, void *reals) {
+  int ld = hr__leading(m->rows), info = 0;
+  if (m->kind >= 2) {
+    hr__lapack()->COMPLEX_geqp3[m->kind - 2](&m->rows, &m->columns, a, &ld, pivots, tau, work, &length, reals, &info);
+  } else {
+    hr__lapack()->REAL_geqp3[m->kind](&m->rows, &m->columns, a, &ld, pivots, tau, work, &length, &info);
+  }
+  return info;
+}
+
+static hr_status qr_pivoted(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
+  (void)scratch;
+  hr__matrices m = hr__matrices_of(&call->inputs[0]);
+  int least = m.rows < m.columns ? m.rows : m.columns;
+  double queried[2] = {0};
+  (void)qr_pivoted_one(&m, NULL, NULL, NULL, queried, -1, NULL);
+  int length = hr__lapack_length(m.kind, queried);
+  size_t bytes = (size_t)length * (size_t)m.size, reals = (size_t)(2 * m.columns + 1) * sizeof(double);
+  hr__work work;
+  HR_RETURN_IF_ERROR(hr__work_begin(&work, bytes + reals));
+  void *memory = hr__work_take(&work, bytes), *rwork = hr__work_take(&work, reals);
+  hr_status status = HR_OK;
+  for (int64_t item = begin; item < end && status == HR_OK; ++item) {
+    int *pivots = hr__item(&call->outputs[1], item, m.columns);
+    memcpy(pivots, hr__item(&call->inputs[1], item, m.columns), (size_t)m.columns * sizeof *pivots);
+    void *a = hr__matrix_copy(&call->inputs[0], &call->outputs[0], item, &m);
+    int info = qr_pivoted_one(&m, a, pivots, hr__item(&call->outputs[2], item, least), memory, length, rwork);
+    status = hr__info_check("geqp3", info);
+  }
+  hr__work_end(&work);
+  return status;
+}
+
+hr_status hr__lapack_qr_pivoted(const hr__library_call *call) {
+  hr__matrices m = hr__matrices_of(&call->inputs[0]);
+  return hr__lapack_each(call, hr__items(&call->inputs[0], 2), hr__cube(&m) * 4, qr_pivoted);
+}
+
 static void reflectors_one(const hr__matrices *m, int count, void *a, int ld, const void *tau, void *work, int length,
                            int *info) {
   if (m->kind >= 2) {

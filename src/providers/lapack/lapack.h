@@ -59,6 +59,12 @@ static inline hr_status hr__info_check(const char *what, int info) {
   return info >= 0 ? HR_OK : hr_status_make(HR_STATUS_INTERNAL, "%s: argument %d is wrong", what, -info);
 }
 
+/* Some algorithms loop endlessly on numbers that are not finite (eigen.c). */
+bool hr__lapack_is_finite(const void *data, int kind, int64_t count);
+/* True if the call has an output for LAPACK's info, its last one at `place`. Then a matrix whose info is above 0 has
+ * NaN in the other outputs (eigen.c). */
+bool hr__lapack_reports(const hr__library_call *call, int place, int64_t item, int info);
+
 /* Runs fn over matrices: many are divided among the workers; for few the library's threads work on each. `flops`: of
  * one matrix. Small matrices of single precision are passed to fn in double precision, as operands of another call. */
 HR_MUST_USE hr_status hr__lapack_each(const hr__library_call *call, int64_t items, double flops, hr__items_fn fn);
@@ -94,6 +100,7 @@ hr_status hr__lapack_cholesky_inverse(const hr__library_call *call);
 hr_status hr__lapack_lu(const hr__library_call *call);
 hr_status hr__lapack_ldl(const hr__library_call *call);
 hr_status hr__lapack_qr(const hr__library_call *call);
+hr_status hr__lapack_qr_pivoted(const hr__library_call *call);
 hr_status hr__lapack_reflectors(const hr__library_call *call);
 hr_status hr__lapack_reflect(const hr__library_call *call);
 /* solve.c */
@@ -101,11 +108,16 @@ hr_status hr__lapack_cholesky_solve(const hr__library_call *call);
 hr_status hr__lapack_lu_solve(const hr__library_call *call);
 hr_status hr__lapack_ldl_solve(const hr__library_call *call);
 hr_status hr__lapack_triangular_solve(const hr__library_call *call);
+hr_status hr__lapack_tridiagonal_solve(const hr__library_call *call);
 hr_status hr__lapack_least_squares(const hr__library_call *call);
 /* eigen.c */
 hr_status hr__lapack_svd(const hr__library_call *call);
 hr_status hr__lapack_eigh(const hr__library_call *call);
 hr_status hr__lapack_eig(const hr__library_call *call);
+/* condensed.c */
+hr_status hr__lapack_schur(const hr__library_call *call);
+hr_status hr__lapack_hessenberg(const hr__library_call *call);
+hr_status hr__lapack_tridiagonal(const hr__library_call *call);
 /* exponential.c */
 hr_status hr__lapack_matrix_exp(const hr__library_call *call);
 

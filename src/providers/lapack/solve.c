@@ -142,6 +142,53 @@ hr_status hr__lapack_triangular_solve(const hr__library_call *call) {
   return hr__lapack_each_part(call, &call->inputs[1], call->node->ints[3] == 0, solve_flops(&b, n) / 2, triangular);
 }
 
+/* ---- tridiagonal matrices ---- */
+
+enum { BELOW, MAIN, ABOVE, RIGHT };
+
+/* The diagonals as LAPACK has them, in `diagonals`; the first one lacks its first element, the last one its last. */
+static hr_status solve_tridiagonal(const hr__library_call *call, int64_t item, char *diagonals) {
+  hr__matrices b = hr__matrices_of(&call->inputs[RIGHT]);
+  int n = b.rows, ld = hr__leading(n), info = 0;
+  size_t row = (size_t)(n * b.size);
+  for (int i = BELOW; i <= ABOVE; ++i) {
+    memcpy(diagonals + (size_t)i * row, hr__item(&call->inputs[i], item, n), row);
+  }
+  hr__lapack()->ALL_gtsv[b.kind](&n, &b.columns, diagonals + b.size, diagonals + row, diagonals + 2 * row,
+                                 hr__matrix_copy(&call->inputs[RIGHT], &call->outputs[0], item, &b), &ld, &info);
+  HR_RETURN_IF_ERROR(hr__info_check("gtsv", info));
+  for (int i = BELOW; i <= ABOVE && call->node->output_count > 1 + i; ++i) {
+    if (call->outputs[1 + i].data != NULL) {
+      memcpy(hr__item(&call->outputs[1 + i], item, n), diagonals + (size_t)i * row, row);
+    }
+  }
+  return hr__lapack_reports(call, 4, item, info) || info == 0
+             ? HR_OK
+             : hr_status_make(HR_STATUS_INVALID_ARGUMENT, "tridiagonal_solve: matrix %lld is singular: pivot %d",
+                              (long long)item, info);
+}
+
+static hr_status solve_tridiagonals(const hr__library_call *call, int64_t begin, int64_t end, void *scratch) {
+  (void)scratch;
+  hr__matrices b = hr__matrices_of(&call->inputs[RIGHT]);
+  size_t bytes = (size_t)(3 * b.rows * b.size);
+  hr__work work;
+  HR_RETURN_IF_ERROR(hr__work_begin(&work, bytes));
+  void *diagonals = hr__work_take(&work, bytes);
+  hr_status status = HR_OK;
+  for (int64_t item = begin; item < end && status == HR_OK; ++item) {
+    status = solve_tridiagonal(call, item, diagonals);
+  }
+  hr__work_end(&work);
+  return status;
+}
+
+hr_status hr__lapack_tridiagonal_solve(const hr__library_call *call) {
+  hr__matrices b = hr__matrices_of(&call->inputs[RIGHT]);
+  double flops = 10.0 * (double)b.count * (b.kind >= 2 ? 4 : 1);
+  return hr__library_spread(call, hr__items(&call->inputs[RIGHT], 2), (int64_t)(flops / 2) + 500, solve_tridiagonals);
+}
+
 /* ---- least squares ---- */
 
 enum { GELS, GELSY, GELSD, GELSS };
