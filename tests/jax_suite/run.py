@@ -23,8 +23,16 @@ import tempfile
 
 LEFT_OUT = ("pallas", "mosaic", "multiprocess", "gpu", "tpu", "x64_context", "documentation_coverage")
 # The installed JAX, not the checkout's, whose compiled part is missing.
-START = "import sys; sys.path[:] = filter(None, sys.path); import headrace_jax, pytest; headrace_jax.initialize()"
-START += "; sys.exit(pytest.main(sys.argv[1:]))"
+START = """
+import os, sys
+sys.path[:] = filter(None, sys.path)
+import headrace_jax, pytest
+headrace_jax.initialize()
+if os.environ.get("HEADRACE_JAX_NAMED"):
+    from jax._src import test_util
+    test_util._TEST_DUT._set(os.environ["HEADRACE_JAX_NAMED"])
+sys.exit(pytest.main(sys.argv[1:]))
+"""
 FOLDER = pathlib.Path(__file__).resolve().parent
 EXPECTED = FOLDER / "expected_failures.txt"
 SAMPLE = ("api_test", "fft_test", "lax_autodiff_test", "lax_control_flow_test", "lax_numpy_operators_test")
@@ -65,14 +73,17 @@ def run_file(path, platform, options):
         package = FOLDER.parents[1] / "frontends/jax"
         paths = os.pathsep.join(filter(None, (str(package), str(FOLDER), os.environ.get("PYTHONPATH"))))
         environment = os.environ | {
-            "JAX_PLATFORMS": platform,
-            "PYTHONPATH": paths,
-            "HEADRACE_JAX_REPORT": str(report),
-            "HEADRACE_JAX_EVERY": str(options.every),
-        }
-        if options.sample:
-            environment["JAX_NUM_GENERATED_CASES"] = "1"
-        command = [sys.executable, "-c", START, "-q", "-p", "no:cacheprovider", "-p", "report", str(path)]
+# The installed JAX, not the checkout's, whose compiled part is missing.
+START = """
+import os, sys
+sys.path[:] = filter(None, sys.path)
+import headrace_jax, pytest
+headrace_jax.initialize()
+if os.environ.get("HEADRACE_JAX_NAMED"):
+    from jax._src import test_util
+    test_util._TEST_DUT._set(os.environ["HEADRACE_JAX_NAMED"])
+sys.exit(pytest.main(sys.argv[1:]))
+"""
         command += ["-k", options.select] if options.select else []
         try:
             done = subprocess.run(
@@ -131,6 +142,7 @@ def main():
     parser.add_argument("--errors", action="store_true", help="count the first lines of failures")
     parser.add_argument("--cases", action="store_true", help="list the failed cases with their errors")
     parser.add_argument("--every", type=int, default=1, help="one case of so many; names select them")
+    parser.add_argument("--named", help="the platform's name for the tests, many of which skip those they don't know")
     parser.add_argument("--select", help="cases, as pytest -k selects them")
     parser.add_argument("--sample", action="store_true", help="a fixed sample, held against expected_failures.txt")
     parser.add_argument("--write", action="store_true", help="the sample's failures into expected_failures.txt")
