@@ -25,6 +25,7 @@
 #ifndef HEADRACE_GRAPH_H_
 #define HEADRACE_GRAPH_H_
 
+#include "headrace/function.h"
 #include "headrace/functional.h"
 
 #ifdef __cplusplus
@@ -157,6 +158,16 @@ HR_API hr_value hr_graph_vmap(hr_graph *graph, hr_graph *callee, int argument_co
 /* Integers, or bools, that attributes may be computed from: at most 16 elements. A run waits for those that the host
  * does not compute. Types are inferred for any numbers: dims that depend on them are "?". */
 HR_API hr_value hr_graph_read(hr_graph *graph, hr_value x);
+
+/* A function of the host (function.h) as an operation, whose results have these types, without symbols. It runs in each
+ * run of the graph if an output needs one of its results; such functions are not joined. For functions with effects
+ * beside their results, each one gets a value from the former one and passes it on, and the last is an output: then all
+ * of them run, in this order.
+ *
+ * The spec's `arg` is released once, when neither a graph nor pending work needs it any more; after a failure, too. The
+ * spec has no updated outputs, and is not late. Graphs with such functions have no text that can be read. */
+HR_API hr_value hr_graph_host(hr_graph *graph, const hr_function_spec *spec, int input_count, const hr_value *inputs,
+                              int result_count, const hr_type *types);
 
 /* ---- variables ---- */
 

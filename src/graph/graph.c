@@ -62,6 +62,7 @@ void hr_graph_release(hr_graph *graph) {
   }
   for (size_t i = 0; i < graph->nodes.count; ++i) {
     hr__blob_release(graph->nodes.data[i].blob);
+    hr__host_release(graph->nodes.data[i].host);
   }
   for (size_t i = graph->inner.count; i-- > 0;) {
     hr_graph_release(graph->inner.data[i]);

@@ -38,7 +38,7 @@ static void check_value(void *arg, const hr_value *value) {
 
 static const char *node_name(const hr__node *node) {
   static const char *const names[] = {"input", "constant", "number", "symbol", "shape", "",     "gradient", "read",
-                                      "call",  "if",       "while",  "for",    "scan",  "vmap", "variable"};
+                                      "call",  "if",       "while",  "for",    "scan",  "vmap", "variable", "host"};
   return node->kind == HR__NODE_CALL ? hr_functional_name(node->function) : names[node->kind];
 }
 

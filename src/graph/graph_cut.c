@@ -71,7 +71,8 @@ static int place_of(const hr_graph *graph, const hr__node *node, int piece) {
       node->kind == HR__NODE_SHAPE) {
     return FREE;
   }
-  if (node->kind != HR__NODE_CALL || is_cut(node)) {
+  bool is_operation = node->kind == HR__NODE_CALL || node->kind == HR__NODE_HOST;
+  if (!is_operation || is_cut(node)) {
     return TOP;
   }
   return is_known(graph, node) ? FREE : piece;

@@ -160,6 +160,50 @@ static hr_status apply_gradient(hr__evaluation *e, const hr__node *node) {
   return hr__evaluate_types(e, node);
 }
 
+/* ---- functions of the host ---- */
+
+static hr_status run_host(const hr_function_call *call) {
+  const hr__host *host = call->arg;
+  hr_function_call own = *call;
+  own.arg = host->spec.arg;
+  return host->spec.run(&own);
+}
+
+static void release_host(void *arg) {
+  hr__host_release(arg);
+}
+
+/* A new row-major tensor of the type in the node's facts. */
+static hr_status create_result(hr__evaluation *e, hr_value value) {
+  hr_tensor *x = &e->tensors[value];
+  hr__frame_type(&e->frame, value, x);
+  size_t bytes = (size_t)hr_tensor_count(x) * hr_dtype_size(x->dtype);
+  return hr_buffer_create(hr_stream_device(e->stream), bytes > 0 ? bytes : 1, &x->buffer);
+}
+
+static hr_status apply_host(hr__evaluation *e, const hr__node *node) {
+  hr_view *views = HR_ARENA_ARRAY(&e->scratch, hr_view, (size_t)(node->input_count + node->result_count) + 1);
+  HR_RETURN_IF_ERROR(hr__frame_infer(&e->frame, node, &e->frame.facts[node->first]));
+  if (e->stream == NULL) {
+    return HR_OK;
+  }
+  if (views == NULL) {
+    return no_memory();
+  }
+  for (int i = 0; i < node->input_count; ++i) {
+    HR_RETURN_IF_ERROR(hr__evaluate_tensor(e, node->inputs[i], true));
+    views[i] = hr_tensor_view(&e->tensors[node->inputs[i]]);
+  }
+  for (int i = 0; i < node->result_count; ++i) {
+    HR_RETURN_IF_ERROR(create_result(e, node->first + i));
+    views[node->input_count + i] = hr_tensor_view(&e->tensors[node->first + i]);
+  }
+  hr_refcount_retain(&node->host->refcount);
+  const hr_function_spec spec = {
+      .name = node->host->spec.name, .run = run_host, .arg = node->host, .release = release_host};
+  return hr_function_record(e->stream, &spec, node->input_count, views, node->result_count, views + node->input_count);
+}
+
 /* An input with the caller's buffer, or a constant or variable that the caller has. */
 static void bind_tensor(hr__evaluation *e, const hr__node *node) {
   const hr_tensor *from = NULL;
@@ -195,6 +239,9 @@ static hr_status evaluate_node(hr__evaluation *e, const hr__node *node) {
   }
   if (node->kind == HR__NODE_READ) {
     return hr__evaluate_read(e, node);
+  }
+  if (node->kind == HR__NODE_HOST) {
+    return apply_host(e, node);
   }
   bind_tensor(e, node);
   if (node->kind == HR__NODE_INPUT) {
@@ -329,6 +376,7 @@ static void log_records(const hr__evaluation *e, const hr__node *node, int64_t b
            hr__graph_label(e->frame.graph, node->first, text),
            node->kind == HR__NODE_CALL       ? hr_functional_name(node->function)
            : node->kind == HR__NODE_GRADIENT ? "gradient"
+           : node->kind == HR__NODE_HOST     ? "host"
                                              : "control flow",
            (long long)before, (long long)after - 1);
   }

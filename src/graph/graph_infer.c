@@ -280,6 +280,14 @@ static void find_unset(void *arg, const hr_value *value) {
   }
 }
 
+static hr_status infer_host(const hr__frame *frame, const hr__node *node, hr__fact *out) {
+  for (int i = 0; i < node->result_count; ++i) {
+    const hr_type *type = &node->host->types[i];
+    HR_RETURN_IF_ERROR(hr__frame_set_fact(frame, "host", type->dtype, type->rank, type->dims, &out[i]));
+  }
+  return HR_OK;
+}
+
 hr_status hr__frame_infer(const hr__frame *frame, const hr__node *node, hr__fact *out) {
   unset u = {frame, 0};
   hr__node_each_input(node, find_unset, &u);
@@ -308,6 +316,8 @@ hr_status hr__frame_infer(const hr__frame *frame, const hr__node *node, hr__fact
       return infer_gradient(frame, node, out);
     case HR__NODE_READ:
       return hr__frame_infer_read(frame, node, out);
+    case HR__NODE_HOST:
+      return infer_host(frame, node, out);
     default:
       return hr__frame_infer_control(frame, node, out);
   }

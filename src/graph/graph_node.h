@@ -46,7 +46,8 @@ typedef enum hr__node_kind {
   HR__NODE_FOR,      /* inner: body; inputs: count, arguments ... */
   HR__NODE_SCAN,     /* inner: body; inputs: arguments ... */
   HR__NODE_VMAP,     /* of inner[0]; inputs: arguments ... */
-  HR__NODE_VARIABLE  /* a constant that runs assign */
+  HR__NODE_VARIABLE, /* a constant that runs assign */
+  HR__NODE_HOST      /* a call of a function of the host */
 } hr__node_kind;
 
 /* Elements of constants, shared by graphs. */
@@ -56,6 +57,14 @@ typedef struct hr__blob {
   void (*release)(void *arg); /* NULL: the bytes are a part of this block */
   void *arg;
 } hr__blob;
+
+/* A function of the host, shared by graphs and pending work. */
+typedef struct hr__host {
+  hr_refcount refcount;
+  hr_function_spec spec;
+  int result_count;
+  hr_type *types; /* of results */
+} hr__host;
 
 typedef struct hr__node_attribute {
   hr_attribute value; /* kind NONE: the default */
@@ -74,6 +83,7 @@ typedef struct hr__node {
   int rank;
   const int64_t *dims; /* -1 - s: symbol number s */
   hr__blob *blob;      /* of CONSTANT and VARIABLE */
+  hr__host *host;      /* of HOST */
   hr_scalar number;
   int symbol;                        /* of a read: its number at the point of ones */
   hr_graph *inner[2];                /* of control flow; the graph's `inner` has references */
@@ -203,6 +213,9 @@ bool hr__graph_has_inputs(const hr_graph *graph, const hr__node *node);
 /* A copy in the graph's arena; NULL: no memory. */
 const hr_value *hr__graph_copy_values(hr_graph *graph, int count, const hr_value *values);
 void hr__blob_release(hr__blob *blob);
+void hr__host_release(hr__host *host);
+/* A call of the same function. */
+hr_value hr__graph_share_host(hr_graph *graph, hr__host *host, int input_count, const hr_value *inputs);
 /* Adds a node of control flow with the inner graphs, counts and inputs of `like`, whose inputs are other values. */
 hr_value hr__graph_add_control(hr_graph *graph, const hr__node *like, hr_graph *const *inner, const hr_value *inputs);
 /* hr_graph_variable without a copy, as hr_graph_constant_adopt. */

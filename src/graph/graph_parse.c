@@ -85,7 +85,7 @@ static hr__node_kind find_kind(const char *name) {
   } all[] = {{"shape", HR__NODE_SHAPE}, {"read", HR__NODE_READ},   {"symbol", HR__NODE_SYMBOL},
              {"call", HR__NODE_INNER},  {"if", HR__NODE_IF},       {"gradient", HR__NODE_GRADIENT},
              {"for", HR__NODE_FOR},     {"while", HR__NODE_WHILE}, {"number", HR__NODE_NUMBER},
-             {"scan", HR__NODE_SCAN},   {"vmap", HR__NODE_VMAP}};
+             {"scan", HR__NODE_SCAN},   {"vmap", HR__NODE_VMAP},   {"host", HR__NODE_HOST}};
   for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
     if (strcmp(name, all[i].name) == 0) {
       return all[i].kind;
@@ -98,6 +98,9 @@ static hr__node_kind find_kind(const char *name) {
 static bool parse_operation(hr__parser *p, hr_value *out) {
   hr_functional function = hr_functional_find(p->word);
   hr__node_kind kind = find_kind(p->word);
+  if (kind == HR__NODE_HOST) {
+    return hr__lex_fail_with(p, hr_status_make(HR_STATUS_UNIMPLEMENTED, "a function of the host can't be read"));
+  }
   if (function == HR_FUNCTIONAL_NONE && kind == HR__NODE_CALL) {
     return hr__lex_fail_with(p, hr_status_make(HR_STATUS_INVALID_ARGUMENT, "there is no function \"%.64s\"", p->word));
   }

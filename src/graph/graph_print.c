@@ -338,6 +338,16 @@ static void print_source(printer *p, const hr__node *node) {
   hr_text_char(&p->text, '\n');
 }
 
+/* host(name, x, y): text that is not read back. */
+static void print_host(printer *p, const hr__node *node) {
+  hr_text_printf(&p->text, "host(%s", node->host->spec.name != NULL ? node->host->spec.name : "call");
+  for (int i = 0; i < node->input_count; ++i) {
+    hr_text_append(&p->text, ", ");
+    print_operand(p, node->inputs[i]);
+  }
+  hr_text_char(&p->text, ')');
+}
+
 static void print_operation(printer *p, const hr__node *node) {
   for (int i = 0; i < node->result_count; ++i) {
     hr_text_append(&p->text, i > 0 ? ", " : "");
@@ -354,6 +364,8 @@ static void print_operation(printer *p, const hr__node *node) {
     hr_text_append(&p->text, node->kind == HR__NODE_SHAPE ? "shape(" : "read(");
     print_operand(p, node->inputs[0]);
     hr_text_char(&p->text, ')');
+  } else if (node->kind == HR__NODE_HOST) {
+    print_host(p, node);
   } else if (node->kind == HR__NODE_SYMBOL) {
     hr_text_printf(&p->text, "symbol(%s)", p->graph->symbols.data[node->symbol]);
   } else {

@@ -519,6 +519,9 @@ static hr_status copy_node(rewrite *r, const hr__node *node, hr_value *out_first
     case HR__NODE_READ:
       *out_first = hr_graph_read(r->to, inputs[0]);
       break;
+    case HR__NODE_HOST:
+      *out_first = hr__graph_share_host(r->to, node->host, node->input_count, inputs);
+      break;
     case HR__NODE_VARIABLE:
       *out_first = copy_variable(r, node);
       break;
@@ -621,7 +624,7 @@ static hr_status name_results(rewrite *r, const hr__node *node) {
 /* Copies a node, or finds an equal one. */
 static hr_status join_or_copy(rewrite *r, const hr__node *node) {
   bool is_large = node->kind == HR__NODE_CONSTANT && hr__graph_bytes(node) > JOINED_BYTES;
-  bool is_source = node->kind == HR__NODE_INPUT || node->kind == HR__NODE_VARIABLE;
+  bool is_source = node->kind == HR__NODE_INPUT || node->kind == HR__NODE_VARIABLE || node->kind == HR__NODE_HOST;
   bool can_join = !r->keeps_all && r->change == NULL && !is_source && !is_large && !is_watched(r, node);
   uint64_t hash = 0;
   known *same = NULL;
