@@ -66,6 +66,20 @@ HR_API HR_MUST_USE hr_status hr_stablehlo_open(const char *path, hr_graph **out_
 /* The same for bytes in memory, which are borrowed for the call; `name` stands for the path in messages. */
 HR_API HR_MUST_USE hr_status hr_stablehlo_open_bytes(const char *name, const void *bytes, size_t size,
                                                      hr_graph **out_graph);
+
+/* Zeroed: the defaults. */
+typedef struct hr_stablehlo_options {
+  /* (optional) The function of the host (hr_graph_host) that a custom call of this name is, if the importer has no
+   * meaning for it: it gets the operands, without tokens, and the results. Its failure is that of the program;
+   * NOT_FOUND: there is none. */
+  hr_status (*find_function)(void *arg, const char *name, hr_function_spec *out_spec);
+  void *arg;
+} hr_stablehlo_options;
+/* The same with options. Custom calls of functions that have a side effect have one more input and one more result, at
+ * their ends, bool[1], by which they run in the program's order. If there are any, the graph has one more output at its
+ * end, "effects". */
+HR_API HR_MUST_USE hr_status hr_stablehlo_open_program(const char *name, const void *bytes, size_t size,
+                                                       const hr_stablehlo_options *options, hr_graph **out_graph);
 /* True for the first bytes of such an artifact. */
 HR_API bool hr_stablehlo_is_one(const void *bytes, size_t size);
 

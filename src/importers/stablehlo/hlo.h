@@ -26,7 +26,9 @@ typedef struct hr__hlo_import {
   hr_graph *graph;         /* to which operations are added now */
   hr__vhlo_op **functions; /* by the number of the string that is their name; NULL: none */
   int64_t ops_left, unpacked_left;
-  int depth; /* of regions and calls that are open */
+  int depth;       /* of regions and calls that are open */
+  hr_value effect; /* of the last function with an effect, in `graph`; 0: none yet */
+  const hr_stablehlo_options *options;
 } hr__hlo_import;
 
 /* An operation that is lowered. */
@@ -156,6 +158,17 @@ bool hr__hlo_combine_all(hr__hlo *hlo, const hr__vhlo_region *region, int count,
 HR_MUST_USE hr_status hr__hlo_run(hr__hlo_import *import, const hr__vhlo_region *region, bool checks_types,
                                   const hr__vhlo_op **out_return);
 bool hr__hlo_is_return(const hr__vhlo_op *op);
+
+/* ---- functions of the host (hlo_host.c) ---- */
+
+/* True if a region runs a function that has an effect beside its results. */
+bool hr__hlo_has_effects(const hr__hlo_import *import, const hr__vhlo_region *region);
+/* The value by which the next effect comes after all former ones. */
+hr_value hr__hlo_effect(hr__hlo_import *import);
+/* Lowers a custom call that the importer has no row for. */
+void hr__hlo_lower_host(hr__hlo *hlo, const char *name);
+/* True if there is a row of the name (names.def). */
+bool hr__hlo_is_named(const char *name);
 
 /* ---- functions ---- */
 

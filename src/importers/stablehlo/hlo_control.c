@@ -1,7 +1,8 @@
 /* hlo_control.c: loops and branches, whose regions become inner graphs.
  *
  * An inner graph has an input for each argument of its region, and one for each value outside of the region that it
- * reads. Constants are there again. Tokens have no inputs.
+ * reads. Constants are there again. Tokens have no inputs. If a region has effects, behind the region's arguments there
+ * is an input for the flag that orders them (hlo_host.c), and behind its results an output.
  */
 #include <stdio.h>
 
@@ -20,6 +21,7 @@ typedef struct inner {
   captures captured;
   hr_value index; /* of a branch: the first argument, which regions do not have; 0: none */
   HR_VECTOR(hr_value) arguments;
+  bool has_effects;
 } inner;
 
 static bool is_token(const hr__hlo_import *import, const hr__vhlo_value *value) {
@@ -73,9 +75,13 @@ static bool begin(inner *in, hr__hlo *hlo, hr_value index) {
   bool has_room = index == 0 || hr_vector_push(&in->arguments, index);
   for (int i = 0; i < op->region_count && has_room; ++i) {
     has_room = collect(&in->captured, &op->regions[i], &op->regions[i]);
+    in->has_effects |= hr__hlo_has_effects(hlo->import, &op->regions[i]);
   }
   for (int i = 0; i < op->operand_count && has_room && index == 0; ++i) {
     has_room = is_token(hlo->import, op->operands[i]) || hr_vector_push(&in->arguments, op->operands[i]->value);
+  }
+  if (in->has_effects) {
+    has_room = has_room && hr_vector_push(&in->arguments, hr__hlo_effect(hlo->import));
   }
   for (size_t i = 0; i < in->captured.values.count && has_room; ++i) {
     const hr__vhlo_value *value = in->captured.values.data[i];
@@ -115,6 +121,12 @@ static void enter(const inner *in, hr__hlo *hlo, int number) {
   }
 }
 
+/* The only output of a condition with effects follows from their flag, too, which is never set. */
+static void add_condition(hr__hlo *hlo, hr_value condition) {
+  hr_value flag = hr__hlo_reshape(hlo, hlo->import->effect, 0, NULL);
+  hr_graph_output(hlo->graph, "condition", CALL(hlo, LOGICAL_OR, condition, flag));
+}
+
 static void add_outputs(hr__hlo *hlo, const hr__vhlo_op *end) {
   for (int i = 0; i < end->operand_count; ++i) {
     char name[32];
@@ -135,9 +147,20 @@ static hr_status fill(const inner *in, hr__hlo *hlo, const hr__vhlo_region *regi
     hr__vhlo_value *argument = &region->arguments[i];
     argument->value = is_token(hlo->import, argument) ? 0 : add_input(hlo, argument, number++);
   }
+  if (in->has_effects) {
+    hlo->import->effect = hr_graph_input(hlo->graph, "effects", &(hr_type){HR_DTYPE_BOOL, 1, {1}, {NULL}});
+  }
   enter(in, hlo, number);
   HR_RETURN_IF_ERROR(hr__hlo_run(hlo->import, region, true, &end));
+  bool is_condition = region == hlo->op->regions && strcmp(hlo->op->name->name, "while_v1") == 0;
+  if (is_condition && in->has_effects && end->operand_count == 1) {
+    add_condition(hlo, end->operands[0]->value);
+    return hr_graph_status(hlo->graph);
+  }
   add_outputs(hlo, end);
+  if (in->has_effects) {
+    hr_graph_output(hlo->graph, "effects", hlo->import->effect);
+  }
   return hr_graph_status(hlo->graph);
 }
 
@@ -154,9 +177,10 @@ static hr_graph *graph_of(const inner *in, const hr__vhlo_region *region) {
   }
   if (status == HR_OK) {
     hr__hlo hlo = {.import = import, .graph = graph, .op = in->hlo->op};
-    import->graph = graph;
+    hr_value effect = import->effect;
+    import->graph = graph, import->effect = 0;
     status = fill(in, &hlo, region);
-    import->graph = outer;
+    import->graph = outer, import->effect = effect;
     for (size_t i = 0; i < count; ++i) {
       in->captured.values.data[i]->value = saved[i];
     }
@@ -170,12 +194,17 @@ static hr_graph *graph_of(const inner *in, const hr__vhlo_region *region) {
   return graph;
 }
 
-/* Results without tokens stand one after the other. */
-static void set_results(hr__hlo *hlo, hr_value first) {
+/* Results without tokens stand one after the other, then the flag of effects. */
+static void set_results(const inner *in, hr_value first) {
+  hr__hlo *hlo = in->hlo;
+  hr_value next = first;
   for (int i = 0; i < hlo->op->result_count && first != 0; ++i) {
     if (!is_token(hlo->import, &hlo->op->results[i])) {
-      hr__hlo_set(hlo, i, first++);
+      hr__hlo_set(hlo, i, next++);
     }
+  }
+  if (in->has_effects) {
+    hlo->import->effect = first != 0 ? next : 0;
   }
 }
 
@@ -189,8 +218,10 @@ static bool has_arguments(hr__hlo *hlo, int count) {
   return true;
 }
 
-static int results_of(const hr__hlo *hlo) {
-  int count = 0;
+/* Results without tokens, and the flag of effects. */
+static int results_of(const inner *in) {
+  const hr__hlo *hlo = in->hlo;
+  int count = in->has_effects;
   for (int i = 0; i < hlo->op->result_count; ++i) {
     count += !is_token(hlo->import, &hlo->op->results[i]);
   }
@@ -200,12 +231,12 @@ static int results_of(const hr__hlo *hlo) {
 /* ---- loops ---- */
 
 static void add_loop(hr__hlo *hlo, const inner *in, hr_graph *condition, hr_graph *body) {
-  int carried = results_of(hlo);
+  int carried = results_of(in);
   if (hr_graph_output_count(body) != carried || hr_graph_output_count(condition) != 1 || carried == 0) {
     HR__HLO_WRONG(hlo, "its body has %d results, expected %d, at least 1", hr_graph_output_count(body), carried);
     return;
   }
-  set_results(hlo, hr_graph_while(hlo->graph, condition, body, carried, (int)in->arguments.count, in->arguments.data));
+  set_results(in, hr_graph_while(hlo->graph, condition, body, carried, (int)in->arguments.count, in->arguments.data));
 }
 
 void hr__hlo_lower_while(hr__hlo *hlo) {
@@ -249,7 +280,7 @@ static hr_graph *graph_of_branches(const inner *in, int begin, int end) {
     inputs[i] = status == HR_OK ? hr_graph_input(graph, name, &type) : 0;
   }
   hr_value first = status == HR_OK ? add_choice(in, graph, inputs, begin, end) : 0;
-  for (int i = 0, n = first != 0 ? results_of(in->hlo) : 0; i < n; ++i) {
+  for (int i = 0, n = first != 0 ? results_of(in) : 0; i < n; ++i) {
     char name[32];
     snprintf(name, sizeof name, "o%d", i);
     hr_graph_output(graph, name, first + i);
@@ -268,7 +299,7 @@ static hr_graph *graph_of_branches(const inner *in, int begin, int end) {
 
 /* Half of the branches, or the other half, by the index; the first result, or 0. */
 static hr_value add_choice(const inner *in, hr_graph *graph, const hr_value *arguments, int begin, int end) {
-  int middle = begin + (end - begin) / 2, wanted = results_of(in->hlo);
+  int middle = begin + (end - begin) / 2, wanted = results_of(in);
   hr_graph *first = graph_of_branches(in, begin, middle);
   hr_graph *second = first != NULL ? graph_of_branches(in, middle, end) : NULL;
   hr_value result = 0;
@@ -287,12 +318,8 @@ static hr_value add_choice(const inner *in, hr_graph *graph, const hr_value *arg
 
 static void lower_branches(hr__hlo *hlo, hr_value index) {
   inner in;
-  if (results_of(hlo) == 0) {
-    HR__HLO_REFUSE(hlo, "branches without results");
-    return;
-  }
-  if (begin(&in, hlo, index)) {
-    set_results(hlo, add_choice(&in, hlo->graph, in.arguments.data, 0, hlo->op->region_count));
+  if (begin(&in, hlo, index) && results_of(&in) > 0) {
+    set_results(&in, add_choice(&in, hlo->graph, in.arguments.data, 0, hlo->op->region_count));
   }
   fini(&in);
 }

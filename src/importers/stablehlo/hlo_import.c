@@ -68,6 +68,9 @@ static hr_status add_outputs(hr__hlo_import *import, const hr__vhlo_op *end) {
       hr_graph_output(import->graph, name, end->operands[i]->value);
     }
   }
+  if (import->effect != 0) {
+    hr_graph_output(import->graph, "effects", import->effect);
+  }
   return hr_graph_status(import->graph);
 }
 
@@ -94,8 +97,10 @@ static hr_status import_module(hr__hlo_import *import) {
   return import_main(import, function);
 }
 
-hr_status hr_stablehlo_open_bytes(const char *name, const void *bytes, size_t size, hr_graph **out_graph) {
-  hr__hlo_import import = {.ops_left = HR__HLO_OPS_MAX + (int64_t)(size / 4), .unpacked_left = HR__HLO_UNPACKED_MAX};
+hr_status hr_stablehlo_open_program(const char *name, const void *bytes, size_t size,
+                                    const hr_stablehlo_options *options, hr_graph **out_graph) {
+  hr__hlo_import import = {
+      .ops_left = HR__HLO_OPS_MAX + (int64_t)(size / 4), .unpacked_left = HR__HLO_UNPACKED_MAX, .options = options};
   hr_status status = hr__vhlo_read((hr__span){bytes, size}, &import.module);
   status = status == HR_OK ? import_module(&import) : status;
   hr__vhlo_fini(&import.module);
@@ -105,6 +110,10 @@ hr_status hr_stablehlo_open_bytes(const char *name, const void *bytes, size_t si
     hr_graph_release(import.graph);
   }
   return hr_status_annotate(status, "%s", name);
+}
+
+hr_status hr_stablehlo_open_bytes(const char *name, const void *bytes, size_t size, hr_graph **out_graph) {
+  return hr_stablehlo_open_program(name, bytes, size, NULL, out_graph);
 }
 
 hr_status hr_stablehlo_open(const char *path, hr_graph **out_graph) {

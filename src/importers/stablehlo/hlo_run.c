@@ -77,6 +77,13 @@ void hr__hlo_lower_pass(hr__hlo *hlo) {
   }
 }
 
+/* There is one device. */
+void hr__hlo_lower_device_number(hr__hlo *hlo) {
+  if (hr__hlo_expect(hlo, 0, 1, 0)) {
+    hr__hlo_set(hlo, 0, hr__hlo_full(hlo, hr_scalar_i64(0), hr__hlo_result_type(hlo, 0).dtype, 0, NULL));
+  }
+}
+
 /* Tokens order nothing here: effects keep the program's order. */
 void hr__hlo_lower_token(hr__hlo *hlo) {
   hr__hlo_expect(hlo, -1, 1, 0);
@@ -266,6 +273,10 @@ static const named *find_name(const char *name) {
   return NULL;
 }
 
+bool hr__hlo_is_named(const char *name) {
+  return find_name(name) != NULL;
+}
+
 /* A composite without a row is its decomposition. */
 void hr__hlo_lower_composite(hr__hlo *hlo) {
   const named *row = find_name(hr__hlo_text(hlo, "name"));
@@ -281,7 +292,7 @@ void hr__hlo_lower_custom_call(hr__hlo *hlo) {
   const char *name = hr__hlo_text(hlo, "call_target_name");
   const named *row = find_name(name);
   if (row == NULL) {
-    HR__HLO_REFUSE(hlo, "custom call \"%.100s\" is not supported", name != NULL ? name : "");
+    hr__hlo_lower_host(hlo, name);
     return;
   }
   hlo->function = row->function;

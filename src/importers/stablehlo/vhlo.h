@@ -86,6 +86,7 @@ struct hr__vhlo_op {
   hr__vhlo_value **operands, *results;
   hr__vhlo_region *regions;
   bool is_open; /* a function that is being lowered */
+  enum { HR__VHLO_EFFECTS_UNKNOWN, HR__VHLO_NO_EFFECTS, HR__VHLO_HAS_EFFECTS } effects; /* of a function */
 };
 
 typedef struct hr__vhlo_module {
