@@ -122,14 +122,14 @@ static bool settle(pjrt_event *event) {
   return true;
 }
 
-pjrt_event *hrj_event_of_buffer(pjrt_buffer *buffer) {
-  hr_stream *stream = buffer->device->stream;
-  unsigned failures = atomic_load(&buffer->device->failures); /* before the state, which may change meanwhile */
+pjrt_event *hrj_event_of(pjrt_device *device, hr_buffer *buffer) {
+  hr_stream *stream = device->stream;
+  unsigned failures = atomic_load(&device->failures); /* before the state, which may change meanwhile */
   hr_status failure = HR_OK;
-  hr_buffer_state state = hr_buffer_status(stream, buffer->tensor.buffer, &failure);
+  hr_buffer_state state = hr_buffer_status(stream, buffer, &failure);
   if (state == HR_BUFFER_PENDING && hr_stream_finish_short(stream)) {
     hr_status_free(failure);
-    state = hr_buffer_status(stream, buffer->tensor.buffer, &failure);
+    state = hr_buffer_status(stream, buffer, &failure);
   }
   if (state == HR_BUFFER_DONE && failure == HR_OK) {
     return &done;
@@ -139,12 +139,21 @@ pjrt_event *hrj_event_of_buffer(pjrt_buffer *buffer) {
     hr_status_free(failure);
     return NULL;
   }
-  event->device = buffer->device, event->buffer = buffer->tensor.buffer;
+  event->device = device, event->buffer = buffer;
   hr_buffer_retain(event->buffer);
   event->failures = failures;
   event->is_ready = state != HR_BUFFER_PENDING;
   event->failure = failure;
   return event;
+}
+
+pjrt_event *hrj_event_of_buffer(pjrt_buffer *buffer) {
+  return hrj_event_of(buffer->device, buffer->tensor.buffer);
+}
+
+void hrj_device_settle(pjrt_device *device) {
+  atomic_fetch_add(&device->failures, 1);
+  hr_status_ignore(hr_stream_synchronize(device->stream));
 }
 
 /* ---- marks ---- */

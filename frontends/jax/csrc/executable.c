@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "executable.h"
+#include "python_calls.h"
 
 static pjrt_error *no_memory(void) {
   return hrj_error_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a program");
@@ -124,10 +125,21 @@ static void describe(pjrt_executable *executable, const pjrt_args_compile *args)
   memcpy(executable->assignment, assignment, sizeof assignment);
 }
 
+/* The outputs of main that are no tokens. */
+static int count_results(const hr_stablehlo_main *main) {
+  int count = 0;
+  for (int i = 0; i < main->output_count; ++i) {
+    count += main->outputs[i] != HR_STABLEHLO_TOKEN;
+  }
+  return count;
+}
+
 static hr_status list_operands(pjrt_executable *executable, const hr_graph *graph, const pjrt_program *program) {
   HR_RETURN_IF_ERROR(hr_stablehlo_read_main(program->code, program->code_size, &executable->main));
   executable->graph_input_count = hr_graph_input_count(graph);
   executable->graph_output_count = hr_graph_output_count(graph);
+  atomic_init(&executable->waits, hr_graph_inner_count(graph) > 0);
+  executable->has_effects = executable->graph_output_count > count_results(&executable->main);
   if (!reserve(executable)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a program");
   }
@@ -135,12 +147,21 @@ static hr_status list_operands(pjrt_executable *executable, const hr_graph *grap
   return list_outputs(executable, graph);
 }
 
+static hr_status find_function(void *arg, const char *name, hr_function_spec *out_spec) {
+  pjrt_device *device = arg;
+  HR_RETURN_IF_ERROR(hrj_python_find(name, out_spec));
+  atomic_store(&device->has_callbacks, true);
+  return HR_OK;
+}
+
 static pjrt_error *compile(const pjrt_args_compile *args, pjrt_device *device, pjrt_executable *executable) {
   atomic_init(&executable->references, 1);
   executable->device = device;
   describe(executable, args);
   hr_graph *graph;
-  HRJ_RETURN_IF_ERROR(hr_stablehlo_open_bytes(HRJ_PLATFORM, args->program->code, args->program->code_size, &graph));
+  const hr_stablehlo_options options = {.find_function = find_function, .arg = device};
+  HRJ_RETURN_IF_ERROR(
+      hr_stablehlo_open_program(HRJ_PLATFORM, args->program->code, args->program->code_size, &options, &graph));
   hr_status status = list_operands(executable, graph, args->program);
   if (status == HR_OK && !device->is_null) {
     status = hr_session_create(device->stream, graph, NULL, &executable->session);

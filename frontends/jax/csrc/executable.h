@@ -5,14 +5,16 @@
 #include "headrace/importer.h"
 #include "plugin.h"
 
-/* Immutable after the compile, but for is_deleted. */
+/* Immutable after the compile, but for is_deleted and waits. */
 struct pjrt_executable {
   atomic_int references;
   atomic_bool is_deleted;
+  atomic_bool waits; /* runs read what the device computes; until the first run is done, they may */
   pjrt_device *device;
   hr_session *session;    /* NULL: a program that does nothing (HEADRACE_JAX_NOP) */
   hr_stablehlo_main main; /* what a call passes and gets: tokens, too, which are bool[0] */
   int graph_input_count, graph_output_count;
+  bool has_effects;   /* the graph has one more output: it is there when all functions with effects have run */
   hr_tensor *outputs; /* of main, without buffers */
   pjrt_type *types;
   int64_t *dims; /* of all outputs, one after another */

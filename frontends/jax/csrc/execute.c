@@ -2,6 +2,8 @@
  *
  * Donated inputs are deleted when the program has been recorded: the stream then holds the last reference of their
  * memory, which it may use for results. If the call fails they are as before.
+ *
+ * The completion event of a program with effects is ready when these have run. That of others is ready at once.
  */
 #include <stdlib.h>
 
@@ -17,6 +19,7 @@ typedef struct call {
   const hr_tensor **inputs; /* of the graph */
   hr_tensor *results;       /* of main; those of the graph come first, until spread_results */
   pjrt_buffer **outputs;
+  hr_buffer *effects; /* NULL: the program has none */
 } call;
 
 static bool is_kept(const call *c, int input) {
@@ -72,6 +75,7 @@ static hr_status mark_donated(const call *c) {
 static void drop_donated(const call *c) {
   for (int i = 0; i < c->executable->donated_count; ++i) {
     if (!is_kept(c, c->executable->donated[i])) {
+      hrj_buffer_return(c->arguments[c->executable->donated[i]]);
       hrj_buffer_drop(c->arguments[c->executable->donated[i]]);
     }
   }
@@ -110,9 +114,10 @@ static void release_results(const call *c, int begin, int end) {
 }
 
 /* Moves the graph's results to the numbers that they have in main, from the last one, and makes those of tokens. */
-static hr_status spread_results(const call *c) {
+static hr_status spread_results(call *c) {
   const pjrt_executable *executable = c->executable;
-  int held = executable->graph_output_count;
+  int held = executable->graph_output_count - executable->has_effects;
+  c->effects = executable->has_effects ? c->results[held].buffer : NULL;
   for (int i = executable->main.output_count - 1; i >= held; --i) {
     if (executable->main.outputs[i] != HR_STABLEHLO_TOKEN) {
       c->results[i] = c->results[--held];
@@ -128,12 +133,27 @@ static hr_status spread_results(const call *c) {
   return HR_OK;
 }
 
-static hr_status run(const call *c) {
+/* A run that waits reports the failures of earlier work, which are not its own: those are settled before. */
+static hr_status run_session(call *c) {
+  pjrt_executable *executable = c->executable;
+  bool may_wait = atomic_load_explicit(&executable->waits, memory_order_relaxed);
+  if (may_wait) {
+    hrj_device_settle(executable->device);
+  }
+  HR_RETURN_IF_ERROR(hr_session_run(executable->session, executable->graph_input_count, c->inputs,
+                                    executable->graph_output_count, c->results));
+  if (may_wait) {
+    hr_session_stats stats;
+    hr_session_stats_read(executable->session, sizeof stats, &stats);
+    atomic_store(&executable->waits, stats.waits > 0);
+  }
+  return spread_results(c);
+}
+
+static hr_status run(call *c) {
   const pjrt_executable *executable = c->executable;
   if (executable->session != NULL) {
-    HR_RETURN_IF_ERROR(hr_session_run(executable->session, executable->graph_input_count, c->inputs,
-                                      executable->graph_output_count, c->results));
-    return spread_results(c);
+    return run_session(c);
   }
   for (int i = 0; i < executable->main.output_count; ++i) {
     hr_status status = create_result(c, i);
@@ -145,7 +165,7 @@ static hr_status run(const call *c) {
   return HR_OK;
 }
 
-static hr_status wrap_results(const call *c) {
+static hr_status wrap_results(call *c) {
   pjrt_executable *executable = c->executable;
   hr_status status = HR_OK;
   int made = 0;
@@ -173,7 +193,7 @@ static hr_status wrap_results(const call *c) {
   return status;
 }
 
-static hr_status execute(const call *c) {
+static hr_status execute(call *c) {
   HR_RETURN_IF_ERROR(hold_inputs(c));
   hr_status status = mark_donated(c);
   if (status == HR_OK) {
@@ -210,12 +230,18 @@ static hr_status check(const pjrt_args_execute *args) {
   return HR_OK;
 }
 
+/* Effects tell when they have run, and whether they failed. */
+static pjrt_event *completion_of(const call *c) {
+  pjrt_event *event = c->effects != NULL ? hrj_event_of(c->executable->device, c->effects) : NULL;
+  return event != NULL ? event : hrj_event_done();
+}
+
 pjrt_error *hrj_LoadedExecutable_Execute(pjrt_args_execute *args) {
   HRJ_RETURN_IF_ERROR(check(args));
   pjrt_executable *executable = args->executable;
   const hr_tensor *short_inputs[SHORT];
   hr_tensor short_results[SHORT];
-  bool is_long = executable->main.input_count > SHORT || executable->main.output_count > SHORT;
+  bool is_long = executable->main.input_count > SHORT || executable->main.output_count >= SHORT;
   call c = {.executable = executable,
             .arguments = args->argument_lists[0],
             .options = args->options,
@@ -234,7 +260,8 @@ pjrt_error *hrj_LoadedExecutable_Execute(pjrt_args_execute *args) {
     free(c.results);
   }
   if (status == HR_OK && args->complete_events != NULL) {
-    args->complete_events[0] = hrj_event_done();
+    args->complete_events[0] = completion_of(&c);
   }
+  hr_buffer_release(c.effects);
   return hrj_error(status);
 }

@@ -4,7 +4,8 @@
  * buffers are appended; it has one memory, which shows the same bytes. An executable is a session on the stream of its
  * device. Recording waits for nothing, so that calls fuse with their neighbours.
  *
- * Completion: the event of a call is ready when the call has been recorded, since the stream keeps what the work needs.
+ * Completion: the event of a call is ready when the call has been recorded, since the stream keeps what the work needs,
+ * or when its callbacks have run, if they have effects.
  * Events of buffers tell when the contents are there (event.c).
  *
  * Errors: every function returns NULL or an error that the caller destroys. A call with a wrong argument fails at
@@ -82,6 +83,7 @@ struct pjrt_device {
   pjrt_device *self[1];                     /* lists of one */
   atomic_llong host_bytes, host_bytes_peak; /* of copies from the host that the core does not count */
   atomic_uint failures;                     /* that were reported to the stream (event.c) */
+  atomic_bool has_callbacks;                /* a program was compiled that calls functions of the caller */
 };
 
 struct pjrt_client {
@@ -114,6 +116,7 @@ struct pjrt_buffer {
   pjrt_type type;
   atomic_int holds;
   atomic_bool is_deleted;
+  bool is_borrowed; /* its memory is the caller's, who may write it when the buffer is deleted */
 };
 
 /* A buffer of a tensor, whose reference it takes over on success; NULL: no memory. */
@@ -121,6 +124,9 @@ pjrt_buffer *hrj_buffer_create(pjrt_device *device, pjrt_type type, const hr_ten
 /* Keeps the tensor until hrj_buffer_drop. False if the buffer is deleted. */
 bool hrj_buffer_hold(pjrt_buffer *buffer);
 void hrj_buffer_drop(pjrt_buffer *buffer);
+/* Waits for the work with a borrowed buffer, unless callbacks may be a part of it: the caller may hold a lock that they
+ * need. */
+void hrj_buffer_return(pjrt_buffer *buffer);
 /* Deletes a buffer: its memory is freed when nothing holds it. False if that was done before. */
 bool hrj_buffer_delete(pjrt_buffer *buffer);
 /* The failure of a call with a deleted buffer. */
@@ -144,7 +150,11 @@ void hrj_event_set(pjrt_event *event, hr_status status);
 void hrj_event_retain(pjrt_event *event);
 void hrj_event_release(pjrt_event *event);
 /* An event that is ready when the buffer's contents are there; NULL: no memory. */
+pjrt_event *hrj_event_of(pjrt_device *device, hr_buffer *buffer);
 pjrt_event *hrj_event_of_buffer(pjrt_buffer *buffer);
+
+/* Waits for the device's work. Failures stay with the buffers that they belong to: no later work reports them. */
+void hrj_device_settle(pjrt_device *device);
 
 /* An event that hrj_event_called makes ready, from the release function of a hr_stream_call that reads the buffer:
  * without a failure if the function has run, else with the buffer's. The caller owns one reference, and

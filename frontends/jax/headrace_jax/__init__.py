@@ -4,7 +4,7 @@ JAX finds this package by its entry point `jax_plugins` and calls `initialize`. 
 platform; without it JAX's own default stays. HEADRACE_DEVICE=cpu or cuda selects the devices behind it.
 
 Without this package `PJRT_NAMES_AND_LIBRARY_PATHS=headrace:/path/libheadrace_jax.so` loads the plug-in as well, but
-JAX then donates no buffers, and lacks the rules of _rules.py.
+JAX then donates no buffers, and lacks the rules of _rules.py and callbacks.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ import os
 import pathlib
 import warnings
 
-from headrace_jax import _private, _rules
+from headrace_jax import _callbacks, _private, _rules
 
 __all__ = ["initialize", "library_path"]
 PLATFORM = "headrace"
@@ -64,3 +64,4 @@ def initialize():
         _private.register_plugin(PLATFORM, str(library_path()), _PRIORITY)
     _private.allow_donation(PLATFORM)
     _rules.register(PLATFORM)
+    _callbacks.register(PLATFORM, str(library_path()))

@@ -1,0 +1,158 @@
+"""Callbacks of Python in programs: jax.pure_callback, jax.experimental.io_callback, jax.debug.print and others.
+
+A callback is a custom call of a name that the plug-in gives. The plug-in runs it as a step of the program, on the
+thread that runs the device's work: it calls `_run` here, with the callback's number and the addresses of its operands.
+"""
+
+import atexit
+import ctypes
+import traceback
+
+import numpy as np
+from headrace_jax import _private
+
+_Caller = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_int64, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int,
+    ctypes.POINTER(ctypes.c_void_p),
+)
+TYPED_FFI = 4  # StableHLO's version of custom calls whose backend_config is a dictionary
+_callbacks = {}  # by number: function, avals of the operands, avals of the results
+_library = None
+
+
+class _Reference:
+    """The creator's reference of a callback, which the executable keeps."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __del__(self):
+        _library.headrace_jax_release_callback(self.number)
+
+
+def _view(address, aval):
+    """The elements at an address."""
+    dtype, shape = np.dtype(aval.dtype), tuple(aval.shape)
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if size == 0:
+        return np.zeros(shape, dtype)
+    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address)).view(dtype).reshape(shape)
+
+
+def _call(number, input_count, inputs, output_count, outputs):
+    function, operands, results = _callbacks[number]
+    given = [_view(inputs[i], aval).copy() for i, aval in enumerate(operands)]
+    values = function(*given)
+    for i, (value, aval) in enumerate(zip(values, results)):
+        _view(outputs[i], aval)[...] = value
+    if output_count > len(results):  # the flag that orders effects
+        ctypes.memset(outputs[len(results)], 0, 1)
+
+
+@_Caller
+def _run(*arguments):
+    try:
+        _call(*arguments)
+        return 0
+    except BaseException as error:
+        text = "".join(traceback.format_exception(error))
+        _library.headrace_jax_set_failure(text.encode(errors="replace").replace(b"\0", b"?"))
+        return 1
+
+
+def _create(function, operands, results):
+    """The name of a new callback's custom calls, and its reference."""
+    dead = (ctypes.c_int64 * 64)()
+    while count := _library.headrace_jax_dead_callbacks(dead, len(dead)):
+        for number in dead[:count]:
+            _callbacks.pop(number, None)
+    name = ctypes.create_string_buffer(64)
+    number = _library.headrace_jax_create_callback(name, len(name))
+    if number < 0:
+        raise MemoryError("headrace_jax: no memory for a callback")
+    _callbacks[number] = function, operands, results
+    return name.value.decode(), _Reference(number)
+
+
+def _checked(callback, results):
+    """The callback's values as arrays of the results' shapes and dtypes."""
+    import jax
+
+    def checked(*arguments):
+        values = callback(*arguments)
+        if len(values) != len(results):
+            raise RuntimeError(
+                "Mismatched number of outputs from callback. "
+                f"Expected: {len(results)}, Actual: {len(values)}"
+            )
+        values = [np.asarray(value) for value in values]
+        values = [value.astype(jax.dtypes.canonicalize_dtype(value.dtype), copy=False) for value in values]
+        for i, (value, aval) in enumerate(zip(values, results)):
+            for what, actual, expected in (("shape", value.shape, aval.shape), ("dtype", value.dtype, aval.dtype)):
+                if actual != expected:
+                    raise RuntimeError(
+                        f"Incorrect output {what} for return value #{i}: Expected: {expected}, Actual: {actual}"
+                    )
+        return values
+
+    return checked
+
+
+def _emit(
+    context, callback, token, operands, operand_avals, result_avals, *, has_side_effect, returns_token=True,
+    partitioned=False, sharding=None,
+):
+    """What JAX's emit_python_callback does: the operation; its results, the new token, and what must be kept."""
+    from jax.extend.mlir import ir
+    from jax.extend.mlir.dialects import stablehlo
+    from jax.interpreters import mlir
+
+    _private.open_cpu()
+    name, reference = _create(_checked(callback, result_avals), tuple(operand_avals), tuple(result_avals))
+    context.module_context.add_keepalive(reference)
+    tokens = [token] if token else []
+    call = stablehlo.CustomCallOp(
+        [value.type for value in tokens] + [mlir.aval_to_ir_type(context.module_context, aval) for aval in result_avals],
+        tokens + list(operands),
+        call_target_name=ir.StringAttr.get(name),
+        has_side_effect=ir.BoolAttr.get(has_side_effect),
+        api_version=ir.IntegerAttr.get(ir.IntegerType.get_signless(32), TYPED_FFI),
+        backend_config=ir.DictAttr.get({}),
+    )
+    values = list(call.results)
+    token = values.pop(0) if token else None
+    return values, token, reference
+
+
+def _end():
+    """At exit: work that is pending runs no Python any more once the effects have been waited for."""
+    import jax
+
+    jax.effects_barrier()
+    _library.headrace_jax_set_caller(_Caller())
+
+
+def _load(path):
+    global _library
+    library = ctypes.PyDLL(path)  # its functions take no time
+    library.headrace_jax_set_caller.argtypes = [_Caller]
+    library.headrace_jax_set_caller.restype = None
+    library.headrace_jax_set_failure.argtypes = [ctypes.c_char_p]
+    library.headrace_jax_set_failure.restype = None
+    library.headrace_jax_create_callback.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    library.headrace_jax_create_callback.restype = ctypes.c_int64
+    library.headrace_jax_release_callback.argtypes = [ctypes.c_int64]
+    library.headrace_jax_release_callback.restype = None
+    library.headrace_jax_dead_callbacks.argtypes = [ctypes.POINTER(ctypes.c_int64), ctypes.c_int]
+    library.headrace_jax_dead_callbacks.restype = ctypes.c_int
+    library.headrace_jax_set_caller(_run)
+    atexit.register(_end)
+    _library = library
+
+
+def register(platform, path):
+    """Lets programs for a platform have callbacks; path: the plug-in's library, which JAX loads, too."""
+    if _library is None:
+        _load(path)
+    _private.replace_callbacks(platform, _emit)
+    _private.copy_rules("cpu", platform, ("debug_callback", "debug_print"))
