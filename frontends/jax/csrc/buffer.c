@@ -13,6 +13,7 @@ pjrt_buffer *hrj_buffer_create(pjrt_device *device, pjrt_type type, const hr_ten
     buffer->device = device, buffer->type = type, buffer->tensor = *tensor;
     atomic_init(&buffer->holds, 1);
     atomic_init(&buffer->is_deleted, false);
+    buffer->is_borrowed = false;
   }
   return buffer;
 }
@@ -33,10 +34,19 @@ void hrj_buffer_drop(pjrt_buffer *buffer) {
   }
 }
 
+void hrj_buffer_return(pjrt_buffer *buffer) {
+  pjrt_device *device = buffer->device;
+  if (buffer->is_borrowed && !atomic_load(&device->has_callbacks) &&
+      hr_buffer_status(device->stream, buffer->tensor.buffer, NULL) == HR_BUFFER_PENDING) {
+    hrj_device_settle(device);
+  }
+}
+
 bool hrj_buffer_delete(pjrt_buffer *buffer) {
   if (atomic_exchange(&buffer->is_deleted, true)) {
     return false;
   }
+  hrj_buffer_return(buffer);
   hrj_buffer_drop(buffer);
   return true;
 }

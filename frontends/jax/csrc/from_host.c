@@ -1,14 +1,17 @@
 /* from_host.c: buffers from memory of the host.
  *
- * If the device's memory is the host's, dense elements are used in place when the caller allows it, and copied once
- * otherwise; nothing is recorded, and the buffer is ready at once. Other devices get them by a recorded copy.
+ * If the device's memory is the host's, many dense elements are used in place when the caller allows it, and others are
+ * copied once; nothing is recorded, and the buffer is ready at once. Other devices get them by a recorded copy.
+ *
+ * JAX passes arrays of NumPy to programs in this way, too, and its programs write to them after the call. So the end of
+ * such a buffer, which comes with the call's, waits for its work (hrj_buffer_return).
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "plugin.h"
 
-enum { ALIGNMENT = 64, SMALL_BYTES = 512 }; /* a copy of fewer bytes costs less than the event of memory in place */
+enum { ALIGNMENT = 64, SMALL_BYTES = 1 << 16 }; /* a copy of fewer bytes costs less than a wait */
 
 static pjrt_error *no_memory(size_t bytes) {
   return hrj_error_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a buffer of %zu bytes", bytes);
@@ -102,7 +105,7 @@ static void set_event(void *arg) {
 /* Uses the caller's memory until the buffer is gone. False: it has to be copied. */
 static bool use_in_place(pjrt_device *device, void *data, hr_tensor *tensor, pjrt_event **out_done) {
   size_t bytes = (size_t)hr_tensor_count(tensor) * hr_dtype_size(tensor->dtype);
-  if (bytes < SMALL_BYTES || (uintptr_t)data % ALIGNMENT != 0) {
+  if (bytes < SMALL_BYTES || (uintptr_t)data % ALIGNMENT != 0 || atomic_load(&device->has_callbacks)) {
     return false;
   }
   pjrt_event *event = hrj_event_create();
@@ -169,6 +172,7 @@ pjrt_error *hrj_Client_BufferFromHostBuffer(pjrt_args_from_host *args) {
     hrj_event_release(done);
     return no_memory(sizeof *buffer);
   }
+  buffer->is_borrowed = done != hrj_event_done();
   args->buffer = buffer, args->done = done;
   return NULL;
 }

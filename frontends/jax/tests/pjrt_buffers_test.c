@@ -160,12 +160,12 @@ static void count_ready(pjrt_error *error, void *arg) {
 
 HR_TEST(aligned_memory_of_the_host_is_used_in_place) {
   open_client();
-  static _Alignas(64) float data[1024];
+  static _Alignas(64) float data[1 << 14];
   ready_calls = 0;
   pjrt_args_from_host args = {.client = client,
                               .data = data,
                               .type = PJRT_TYPE_F32,
-                              .dims = (int64_t[]){1024},
+                              .dims = (int64_t[]){1 << 14},
                               .rank = 1,
                               .semantics = PJRT_HOST_ZERO_COPY};
   ASSERT_CALL(Client_BufferFromHostBuffer, &args);

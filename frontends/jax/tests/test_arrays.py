@@ -41,6 +41,16 @@ def test_large_strided_arrays_come_back():
         np.testing.assert_array_equal(np.asarray(jax.device_put(x.transpose(axes))), x.transpose(axes))
 
 
+@pytest.mark.parametrize("count", [16, 10000, 1 << 20])
+def test_programs_see_arguments_as_they_were_at_the_call(count):
+    x = aligned(count)
+    for donates in (False, True):
+        x[:] = 3
+        y = jax.jit(lambda x: x * 2, donate_argnums=(0,) if donates else ())(x)
+        x[:] = 0
+        np.testing.assert_array_equal(np.asarray(y), np.full(count, 6, np.float32))
+
+
 def aligned(count, dtype=np.float32):
     raw = np.zeros(count * np.dtype(dtype).itemsize + 64, np.uint8)
     start = -raw.ctypes.data % 64
@@ -48,8 +58,8 @@ def aligned(count, dtype=np.float32):
 
 
 def test_aligned_memory_is_shared_both_ways():
-    x = aligned(4096)
-    x[:] = np.arange(4096)
+    x = aligned(1 << 16)
+    x[:] = np.arange(1 << 16)
     on_device = jax.device_put(x)
     assert on_device.unsafe_buffer_pointer() == x.ctypes.data
     back = np.asarray(on_device)
