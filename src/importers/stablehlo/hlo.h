@@ -99,12 +99,19 @@ hr_value hr__hlo_cast(hr__hlo *hlo, hr_value x, hr_dtype dtype);
 hr_value hr__hlo_reshape(hr__hlo *hlo, hr_value x, int rank, const int64_t *dims);
 hr_value hr__hlo_permute(hr__hlo *hlo, hr_value x, int rank, const int64_t *axes);
 hr_value hr__hlo_broadcast(hr__hlo *hlo, hr_value x, int rank, const int64_t *dims);
+/* Elements around x and between its neighbours: `value`, or 0 of value 0. dims: those of x (hlo_shapes.c). */
+hr_value hr__hlo_pad(hr__hlo *hlo, hr_value x, int rank, const int64_t *dims, const int64_t *before,
+                     const int64_t *after, const int64_t *interior, hr_value value);
 /* A number everywhere. */
 hr_value hr__hlo_full(hr__hlo *hlo, hr_scalar number, hr_dtype dtype, int rank, const int64_t *dims);
 /* True if an operand is known to be zeros (-0 is none). */
 bool hr__hlo_is_zero(hr__hlo *hlo, int index);
+/* The number that a value is everywhere, if it is known. */
+bool hr__hlo_number_of(const hr__hlo *hlo, const hr__vhlo_value *value, hr_scalar *out_number);
 /* x converted as XLA does it (hlo_elementwise.c). */
 hr_value hr__hlo_convert(hr__hlo *hlo, hr_value x, hr_dtype from, hr_dtype to);
+/* Integers in the total order of floats (hlo_elementwise.c). */
+hr_value hr__hlo_order_of(hr__hlo *hlo, hr_value x, hr_dtype dtype);
 /* A constant of a tensor attribute (hlo_constant.c). */
 hr_value hr__hlo_constant(hr__hlo *hlo, int attribute);
 
@@ -154,6 +161,13 @@ hr_value hr__hlo_combine(hr__hlo *hlo, hr__hlo_combiner combiner, hr_value x, hr
  * failure. */
 bool hr__hlo_combine_all(hr__hlo *hlo, const hr__vhlo_region *region, int count, const hr_value *x, const hr_value *y,
                          hr_value *out);
+/* The expression of a region's value, as in "select(gt(a0,a1),a0,a1)": equal texts are equal values. Arguments have
+ * their numbers by `stride`, and out_sides gets a bit for each remainder: with stride 2 those of a sort's pairs. False:
+ * it is too long. */
+bool hr__hlo_spell(const hr__hlo *hlo, const hr__vhlo_region *region, const hr__vhlo_value *value, int stride,
+                   hr_text *text, unsigned *out_sides);
+/* The region's return; NULL: it has none. */
+const hr__vhlo_op *hr__hlo_return_op(const hr__vhlo_region *region);
 /* Lowers all operations of a region in the import's graph; *out_return is its last one. */
 HR_MUST_USE hr_status hr__hlo_run(hr__hlo_import *import, const hr__vhlo_region *region, bool checks_types,
                                   const hr__vhlo_op **out_return);
@@ -169,6 +183,38 @@ hr_value hr__hlo_effect(hr__hlo_import *import);
 void hr__hlo_lower_host(hr__hlo *hlo, const char *name);
 /* True if there is a row of the name (names.def). */
 bool hr__hlo_is_named(const char *name);
+
+/* ---- folds: elements along dims combined in their order ---- */
+
+enum { HR__HLO_OPERANDS_MAX = 64 };
+
+/* `count` pairs of tensors become one of each: x's elements stand before y's. False after a failure. */
+typedef struct hr__hlo_folder {
+  bool (*combine)(hr__hlo *hlo, const struct hr__hlo_folder *folder, const hr_value *x, const hr_value *y,
+                  hr_value *out);
+  const hr__vhlo_region *region;
+  int count;
+} hr__hlo_folder;
+
+/* One that combines by a region. */
+hr__hlo_folder hr__hlo_folder_of(const hr__vhlo_region *region, int count);
+/* `count` elements of a dim from `begin` on. dims: those of x. */
+hr_value hr__hlo_part(hr__hlo *hlo, hr_value x, int rank, const int64_t *dims, int axis, int64_t begin, int64_t count,
+                      int64_t step);
+/* The elements along an axis, at least one, as one; in place. */
+void hr__hlo_fold(hr__hlo *hlo, const hr__hlo_folder *folder, hr_value *values, int rank, int64_t *dims, int axis);
+/* The same of each window of `size` elements, `dilation` apart, whose firsts are `stride` apart; in place. */
+void hr__hlo_fold_windows(hr__hlo *hlo, const hr__hlo_folder *folder, hr_value *values, int rank, int64_t *dims,
+                          int axis, int64_t size, int64_t stride, int64_t dilation);
+/* True if a number as the first one leaves what it is combined with. */
+bool hr__hlo_is_identity(hr__hlo_combiner combiner, hr_dtype dtype, const hr_scalar *number);
+/* Operand `index`, a value to begin with, combined with a result of known region, unless that changes nothing. */
+hr_value hr__hlo_begin_with(hr__hlo *hlo, hr__hlo_combiner combiner, int index, hr_dtype dtype, hr_value x);
+
+/* x[at] of flat tensors with a region's results for it and `updates`, for each element of `at`, which is flat, one
+ * after the other; negative ones write nothing. In place (hlo_updates.c). */
+void hr__hlo_update(hr__hlo *hlo, const hr__vhlo_region *region, int count, hr_value *x, int64_t size, hr_value at,
+                    int64_t places, const hr_value *updates);
 
 /* ---- functions ---- */
 

@@ -87,6 +87,29 @@ void hr__hlo_lower_constant(hr__hlo *hlo) {
   }
 }
 
+/* A value that is a constant with one element for all, as it stands or broadcast. */
+static bool number_of(const hr__vhlo_module *module, const hr__vhlo_value *value, hr__vhlo_type *out_type,
+                      hr__span *out_bytes) {
+  const hr__vhlo_op *op = value->op;
+  while (op != NULL && strcmp(op->name->name, "broadcast_in_dim_v1") == 0 && op->operand_count == 1) {
+    op = op->operands[0]->op;
+  }
+  return op != NULL && strcmp(op->name->name, "constant_v1") == 0 &&
+         hr__vhlo_tensor(module, hr__vhlo_find(module, op, "value"), out_type, out_bytes) &&
+         out_bytes->size == hr_dtype_size(out_type->dtype) && out_bytes->size > 0;
+}
+
+bool hr__hlo_number_of(const hr__hlo *hlo, const hr__vhlo_value *value, hr_scalar *out_number) {
+  hr__vhlo_type type;
+  hr__span bytes;
+  if (!number_of(&hlo->import->module, value, &type, &bytes)) {
+    return false;
+  }
+  bool flag = bytes.data[0] != 0;
+  *out_number = hr_scalar_of(type.dtype, type.dtype == HR_DTYPE_BOOL ? (const void *)&flag : bytes.data);
+  return true;
+}
+
 bool hr__hlo_is_zero(hr__hlo *hlo, int index) {
   const hr__vhlo_op *op = index < hlo->op->operand_count ? hlo->op->operands[index]->op : NULL;
   hr__vhlo_type type;

@@ -135,7 +135,7 @@ void hr__hlo_lower_shift_logical(hr__hlo *hlo) {
 /* ---- comparison ---- */
 
 /* Integers in the total order of floats: -NaN < -inf < ... < -0 < 0 < ... < inf < NaN. */
-static hr_value order_of(hr__hlo *hlo, hr_value x, hr_dtype dtype) {
+hr_value hr__hlo_order_of(hr__hlo *hlo, hr_value x, hr_dtype dtype) {
   static const hr_dtype integers[] = {[1] = HR_DTYPE_I8, [2] = HR_DTYPE_I16, [4] = HR_DTYPE_I32, [8] = HR_DTYPE_I64};
   hr_dtype integer = integers[hr_dtype_size(dtype)];
   int bits = bits_of(dtype);
@@ -161,7 +161,7 @@ void hr__hlo_lower_compare(hr__hlo *hlo) {
     return;
   }
   if (is_float(dtype) && hr__hlo_int(hlo, "compare_type", 0) == TOTAL_ORDER) {
-    x = order_of(hlo, x, dtype), y = order_of(hlo, y, dtype);
+    x = hr__hlo_order_of(hlo, x, dtype), y = hr__hlo_order_of(hlo, y, dtype);
   } else if (dtype == HR_DTYPE_BOOL) {
     x = hr__hlo_cast(hlo, x, HR_DTYPE_U8), y = hr__hlo_cast(hlo, y, HR_DTYPE_U8);
   }

@@ -10,12 +10,13 @@ static const struct {
              {"maximum_v1", HR__HLO_MAX, HR__HLO_OR}, {"minimum_v1", HR__HLO_MIN, HR__HLO_AND},
              {"and_v1", HR__HLO_OTHER, HR__HLO_AND},  {"or_v1", HR__HLO_OTHER, HR__HLO_OR}};
 
-static const hr__vhlo_op *return_of(const hr__vhlo_region *region) {
-  return region->op_count > 0 ? &region->ops[region->op_count - 1] : NULL;
+const hr__vhlo_op *hr__hlo_return_op(const hr__vhlo_region *region) {
+  const hr__vhlo_op *last = region->op_count > 0 ? &region->ops[region->op_count - 1] : NULL;
+  return last != NULL && hr__hlo_is_return(last) ? last : NULL;
 }
 
 hr__hlo_combiner hr__hlo_combiner_of(const hr__hlo *hlo, const hr__vhlo_region *region, int index) {
-  const hr__vhlo_op *end = return_of(region);
+  const hr__vhlo_op *end = hr__hlo_return_op(region);
   int count = region->argument_count / 2;
   hr__vhlo_type type;
   if (end == NULL || region->argument_count % 2 != 0 || index >= end->operand_count || index >= count) {
@@ -81,4 +82,89 @@ bool hr__hlo_combine_all(hr__hlo *hlo, const hr__vhlo_region *region, int count,
   }
   hr_free(arguments);
   return !hr__hlo_failed(hlo);
+}
+
+/* ---- expressions ---- */
+
+typedef struct speller {
+  const hr__hlo *hlo;
+  const hr__vhlo_region *region;
+  int stride;
+  unsigned sides;
+  hr_text *text;
+} speller;
+
+enum { SPELLED_MAX = 2000 };
+
+/* Operations whose results depend on nothing but their operands. */
+static bool is_without_attributes(const char *name) {
+  static const char *const names[] = {"add_v1",     "and_v1",    "abs_v1",  "imag_v1",     "maximum_v1",
+                                      "minimum_v1", "negate_v1", "not_v1",  "multiply_v1", "or_v1",
+                                      "real_v1",    "select_v1", "sign_v1", "subtract_v1", "xor_v1"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
+    if (strcmp(names[i], name) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static void spell_name(speller *s, const hr__vhlo_op *op, const hr__vhlo_value *value) {
+  static const char *const directions[] = {"eq", "ne", "ge", "gt", "le", "lt"};
+  enum { TOTAL_ORDER = 2 };
+  const hr__vhlo_module *module = &s->hlo->import->module;
+  int64_t direction = -1, type = 0;
+  const char *name = op->name->name;
+  if (strcmp(name, "compare_v1") == 0) {
+    hr__vhlo_int(module, hr__vhlo_find(module, op, "comparison_direction"), &direction);
+    hr__vhlo_int(module, hr__vhlo_find(module, op, "compare_type"), &type);
+  }
+  if (direction >= 0 && direction < (int64_t)(sizeof directions / sizeof *directions)) {
+    hr_text_printf(s->text, "%s%s", directions[direction], type == TOTAL_ORDER ? "_total" : "");
+  } else if (is_without_attributes(name)) {
+    hr_text_printf(s->text, "%.*s", (int)strlen(name) - 3, name);
+  } else { /* equal attributes are the same bytes of the file */
+    hr_text_printf(s->text, "%s<%d>{%p}", name, value->type, (const void *)op->properties.data);
+  }
+}
+
+static bool spell(speller *s, const hr__vhlo_value *value) {
+  const hr__vhlo_op *op = value->op;
+  const hr__vhlo_region *region = s->region;
+  const hr__vhlo_module *module = &s->hlo->import->module;
+  if (s->text->length > SPELLED_MAX) {
+    return false;
+  }
+  if (value >= region->arguments && value < region->arguments + region->argument_count) {
+    int number = (int)(value - region->arguments);
+    s->sides |= 1u << number % s->stride;
+    hr_text_printf(s->text, "a%d", number / s->stride);
+    return true;
+  }
+  if (op != NULL && strcmp(op->name->name, "constant_v1") == 0) {
+    hr_text_printf(s->text, "c%d", hr__vhlo_find(module, op, "value"));
+    return true;
+  }
+  bool is_outside = value->region < region->number || value->region >= region->end;
+  if (op == NULL || is_outside || op->result_count != 1 || op->region_count != 0) {
+    hr_text_printf(s->text, "v%p", (const void *)value);
+    return is_outside;
+  }
+  spell_name(s, op, value);
+  for (int i = 0; i < op->operand_count; ++i) {
+    hr_text_append(s->text, i == 0 ? "(" : ",");
+    if (!spell(s, op->operands[i])) {
+      return false;
+    }
+  }
+  hr_text_append(s->text, ")");
+  return true;
+}
+
+bool hr__hlo_spell(const hr__hlo *hlo, const hr__vhlo_region *region, const hr__vhlo_value *value, int stride,
+                   hr_text *text, unsigned *out_sides) {
+  speller s = {.hlo = hlo, .region = region, .stride = stride, .text = text};
+  bool is_done = spell(&s, value);
+  *out_sides = s.sides;
+  return is_done;
 }

@@ -108,29 +108,31 @@ void hr__hlo_lower_concatenate(hr__hlo *hlo) {
   hr__hlo_set(hlo, 0, all);
 }
 
-static hr_value padded(hr__hlo *hlo, hr_value x, int rank, int64_t sides[3][HR_RANK_MAX]) {
+static hr_value padded(hr__hlo *hlo, hr_value x, int rank, const int64_t *before, const int64_t *after,
+                       const int64_t *interior) {
   return ADD(hlo, PAD, IN(x),
-             WITH(hr__with_ints("before", rank, sides[0]), hr__with_ints("after", rank, sides[1]),
-                  hr__with_ints("interior", rank, sides[2])));
+             WITH(hr__with_ints("before", rank, before), hr__with_ints("after", rank, after),
+                  hr__with_ints("interior", rank, interior)));
 }
 
-/* With the value at the places that a padded mask does not have. */
+hr_value hr__hlo_pad(hr__hlo *hlo, hr_value x, int rank, const int64_t *dims, const int64_t *before,
+                     const int64_t *after, const int64_t *interior, hr_value value) {
+  hr_value wide = padded(hlo, x, rank, before, after, interior);
+  if (value == 0) {
+    return wide;
+  }
+  hr_value mask = hr__hlo_full(hlo, hr_scalar_bool(true), HR_DTYPE_BOOL, rank, dims);
+  return CALL(hlo, WHERE, padded(hlo, mask, rank, before, after, interior), wide, value);
+}
+
 void hr__hlo_lower_pad(hr__hlo *hlo) {
   hr__vhlo_type x = hr__hlo_input_type(hlo, 0);
-  int64_t sides[3][HR_RANK_MAX];
-  if (!hr__hlo_expect(hlo, 2, 1, 0) || !hr__hlo_int_list(hlo, "edge_padding_low", x.rank, 0, sides[0]) ||
-      !hr__hlo_int_list(hlo, "edge_padding_high", x.rank, 0, sides[1]) ||
-      !hr__hlo_int_list(hlo, "interior_padding", x.rank, 0, sides[2])) {
+  int64_t before[HR_RANK_MAX], after[HR_RANK_MAX], interior[HR_RANK_MAX];
+  if (!hr__hlo_expect(hlo, 2, 1, 0) || !hr__hlo_int_list(hlo, "edge_padding_low", x.rank, 0, before) ||
+      !hr__hlo_int_list(hlo, "edge_padding_high", x.rank, 0, after) ||
+      !hr__hlo_int_list(hlo, "interior_padding", x.rank, 0, interior)) {
     return;
   }
-  if (x.rank == 0) {
-    hr__hlo_set(hlo, 0, hr__hlo_input(hlo, 0));
-    return;
-  }
-  hr_value value = padded(hlo, hr__hlo_input(hlo, 0), x.rank, sides);
-  if (!hr__hlo_is_zero(hlo, 1)) {
-    hr_value mask = hr__hlo_full(hlo, hr_scalar_bool(true), HR_DTYPE_BOOL, x.rank, x.dims);
-    value = CALL(hlo, WHERE, padded(hlo, mask, x.rank, sides), value, hr__hlo_input(hlo, 1));
-  }
-  hr__hlo_set(hlo, 0, value);
+  hr_value value = hr__hlo_is_zero(hlo, 1) ? 0 : hr__hlo_input(hlo, 1), in = hr__hlo_input(hlo, 0);
+  hr__hlo_set(hlo, 0, x.rank == 0 ? in : hr__hlo_pad(hlo, in, x.rank, x.dims, before, after, interior, value));
 }

@@ -73,16 +73,11 @@ static void slice_sizes(const places *p, int rank, const hr__vhlo_type *values, 
   }
 }
 
-/* Any region: what it makes of the elements that are there and the values, if each element gets one value. */
-static void scatter_by_region(hr__hlo *hlo, const places *p, int count) {
-  enum { OPERANDS_MAX = 64 };
-  hr_value old[OPERANDS_MAX], values[OPERANDS_MAX], results[OPERANDS_MAX];
+/* Any region, if each element gets at most one value. */
+static void scatter_at_once(hr__hlo *hlo, const places *p, int count) {
+  hr_value old[HR__HLO_OPERANDS_MAX], values[HR__HLO_OPERANDS_MAX], results[HR__HLO_OPERANDS_MAX];
   int64_t sizes[HR_RANK_MAX];
   hr_value indices = hr__hlo_input(hlo, count);
-  if (hr__hlo_int(hlo, "unique_indices", 0) == 0 || count > OPERANDS_MAX) {
-    HR__HLO_REFUSE(hlo, "a region of its own for indices that may be there twice");
-    return;
-  }
   for (int i = 0; i < count; ++i) {
     hr__vhlo_type x = hr__hlo_input_type(hlo, i), type = hr__hlo_input_type(hlo, count + 1 + i);
     slice_sizes(p, x.rank, &type, sizes);
@@ -95,6 +90,73 @@ static void scatter_by_region(hr__hlo *hlo, const places *p, int count) {
   }
 }
 
+/* True for slices inside of x, in the dims of the values. */
+static hr_value inside_of(hr__hlo *hlo, const places *p, int count, const int64_t *sizes) {
+  hr__vhlo_type x = hr__hlo_input_type(hlo, 0), type = hr__hlo_input_type(hlo, count);
+  hr__vhlo_type values = hr__hlo_input_type(hlo, count + 1);
+  int64_t ends[HR_RANK_MAX], dims[HR_RANK_MAX];
+  for (int i = 0; i < p->counts[MAP]; ++i) {
+    ends[i] = x.dims[p->dims[MAP][i]] - sizes[p->dims[MAP][i]];
+  }
+  for (int d = 0; d < type.rank; ++d) {
+    dims[d] = d == p->vector ? p->counts[MAP] : 1;
+  }
+  hr_value last =
+      hr_graph_constant(hlo->graph, &(hr_type){.dtype = HR_DTYPE_I64, .rank = 1, .dims = {p->counts[MAP]}}, ends);
+  hr_value index = hr__hlo_cast(hlo, hr__hlo_input(hlo, count), HR_DTYPE_I64);
+  last = hr__hlo_reshape(hlo, last, p->vector < type.rank ? type.rank : 0, dims);
+  hr_value flag = CALL(hlo, LOGICAL_AND, CALL(hlo, GREATER_EQUAL, index, hr__hlo_whole(hlo, 0)),
+                       CALL(hlo, LESS_EQUAL, index, last));
+  if (p->vector < type.rank) {
+    flag = ADD(hlo, ALL, IN(flag), WITH(hr__with_ints("axis", 1, &p->vector)));
+  }
+  for (int i = 0; i < p->counts[WINDOW]; ++i) {
+    values.dims[p->dims[WINDOW][i]] = 1;
+  }
+  return hr__hlo_reshape(hlo, flag, values.rank, values.dims);
+}
+
+static int64_t count_of(const hr__vhlo_type *type) {
+  int64_t count = 1;
+  for (int d = 0; d < type->rank; ++d) {
+    count *= type->dims[d];
+  }
+  return count;
+}
+
+/* Any region, one element after the other. Operands have the same dims, and so have their values. */
+static void scatter_in_order(hr__hlo *hlo, const places *p, int count) {
+  hr__vhlo_type x = hr__hlo_input_type(hlo, 0), type = hr__hlo_input_type(hlo, count + 1);
+  int64_t sizes[HR_RANK_MAX], size = count_of(&x), updates = count_of(&type);
+  hr_value all[HR__HLO_OPERANDS_MAX], values[HR__HLO_OPERANDS_MAX];
+  slice_sizes(p, x.rank, &type, sizes);
+  for (int i = 0; i < count; ++i) {
+    all[i] = hr__hlo_reshape(hlo, hr__hlo_input(hlo, i), 1, &size);
+    values[i] = hr__hlo_reshape(hlo, hr__hlo_input(hlo, count + 1 + i), 1, &updates);
+  }
+  if (size > 0 && updates > 0) {
+    hr_value numbers =
+        ADD(hlo, ARANGE, 0, NULL, WITH(hr__with_real("stop", (double)size), hr__with_dtype("dtype", HR_DTYPE_I64)));
+    hr_value at =
+        gathered(hlo, p, hr__hlo_reshape(hlo, numbers, x.rank, x.dims), hr__hlo_input(hlo, count), x.rank, sizes);
+    hr_value none = hr__hlo_full(hlo, hr_scalar_i64(-1), HR_DTYPE_I64, 0, NULL);
+    at = CALL(hlo, WHERE, inside_of(hlo, p, count, sizes), at, none);
+    hr__hlo_update(hlo, &hlo->op->regions[0], count, all, size, hr__hlo_reshape(hlo, at, 1, &updates), updates, values);
+  }
+  for (int i = 0; i < count; ++i) {
+    hr__hlo_set(hlo, i, hr__hlo_reshape(hlo, all[i], x.rank, x.dims));
+  }
+}
+
+static bool has_rows(const hr__hlo *hlo, int count) {
+  for (int i = 0; i < count; ++i) {
+    if (hr__hlo_combiner_of(hlo, &hlo->op->regions[0], i) == HR__HLO_OTHER) {
+      return false;
+    }
+  }
+  return true;
+}
+
 void hr__hlo_lower_scatter(hr__hlo *hlo) {
   static const char *const names[LISTS] = {"scatter_dims_to_operand_dims", "update_window_dims", "inserted_window_dims",
                                            "input_batching_dims", "scatter_indices_batching_dims"};
@@ -105,13 +167,18 @@ void hr__hlo_lower_scatter(hr__hlo *hlo) {
       !read_places(hlo, names, count, hr__hlo_input_type(hlo, count + 1).rank, &p)) {
     return;
   }
+  if (count > HR__HLO_OPERANDS_MAX) {
+    HR__HLO_REFUSE(hlo, "%d operands, expected at most %d", count, HR__HLO_OPERANDS_MAX);
+    return;
+  }
+  if (!has_rows(hlo, count)) {
+    bool is_unique = hr__hlo_int(hlo, "unique_indices", 0) != 0;
+    (is_unique ? scatter_at_once : scatter_in_order)(hlo, &p, count);
+    return;
+  }
   hr_value indices = hr__hlo_input(hlo, count);
   for (int i = 0; i < count; ++i) {
     hr__hlo_combiner combiner = hr__hlo_combiner_of(hlo, &hlo->op->regions[0], i);
-    if (combiner == HR__HLO_OTHER) {
-      scatter_by_region(hlo, &p, count);
-      return;
-    }
     bool is_flag = hr__hlo_input_type(hlo, i).dtype == HR_DTYPE_BOOL;
     hr_value x = hr__hlo_input(hlo, i), values = hr__hlo_input(hlo, count + 1 + i);
     if (is_flag) {
