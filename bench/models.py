@@ -244,7 +244,8 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--cases", default=",".join(CASES), help="default: %(default)s")
-    add("--sides", default=",".join(SIDES), help=f"default: those that are installed of %(default)s; also {', '.join(BF16_SIDES)}")
+    sides = f"default: those that are installed of %(default)s; also {', '.join(BF16_SIDES)}"
+    add("--sides", default=",".join(SIDES), help=sides)
     add("--rounds", type=int, default=7, help="default %(default)s")
     add("--seconds", type=float, default=1.0, help="of a burst (default %(default)s)")
     add("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each side (default: all cores)")
