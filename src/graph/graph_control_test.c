@@ -321,3 +321,24 @@ HR_TEST(products_get_rounded_factors) {
                   "factors of products in f64, expected bf16 or f16");
   hr_graph_release(g);
 }
+
+HR_TEST(rounded_factors_with_long_rows_are_stored_by_columns) {
+  enum { INNER = 256, WIDTH = 4096 };
+  static float large[INNER * WIDTH];
+  hr_graph *g = new_graph(), *rounded = NULL;
+  hr_value x = input_of(g, "x", HR_DTYPE_F32, "n 256");
+  hr_value wide = constant_of(g, HR_DTYPE_F32, "256 4096", large);
+  hr_value long_ = constant_of(g, HR_DTYPE_F32, "4096 256", large);
+  hr_value y = ADD(g, MATMUL, VALUES(x, wide), 0, NULL);
+  hr_graph_output(g, "y", ADD(g, MATMUL, VALUES(y, long_), 0, NULL));
+  HR_ASSERT_OK(hr_graph_round_products(g, HR_DTYPE_BF16, &rounded));
+  expect_text(rounded, "graph 1\ninput %x f32[n, 256]\nconstant %0 f32[256, 4096] = #0\n"
+                       "constant %1 f32[4096, 256] = #1\n%2 = astype(%x, dtype=bf16)  ; bf16[n, 256]\n"
+                       "%3 = permute_dims(%0)  ; f32[4096, 256]\n%4 = astype(%3, dtype=bf16)  ; bf16[4096, 256]\n"
+                       "%5 = permute_dims(%4)  ; bf16[256, 4096]\n%6 = matmul(%2, %5)  ; bf16[n, 4096]\n"
+                       "%7 = astype(%6, dtype=f32)  ; f32[n, 4096]\n%8 = astype(%7, dtype=bf16)  ; bf16[n, 4096]\n"
+                       "%9 = astype(%1, dtype=bf16)  ; bf16[4096, 256]\n%10 = matmul(%8, %9)  ; bf16[n, 256]\n"
+                       "%11 = astype(%10, dtype=f32)  ; f32[n, 256]\noutput y = %11\n");
+  hr_graph_release(rounded);
+  hr_graph_release(g);
+}

@@ -427,10 +427,29 @@ static hr_value convert(rewrite *r, hr_value x, hr_dtype dtype) {
   return hr_graph_add(r->to, HR_FUNCTIONAL_ASTYPE, 1, &x, 1, &to);
 }
 
+/* True for the right matrix of a product, a large constant whose rows are so long that a column block of them lies in
+ * as many pages as there are rows. */
+static bool has_long_rows(const rewrite *r, const hr__node *node, hr_value x) {
+  enum { LARGE = 1 << 20, LONG = 8 };
+  const hr__fact *fact = hr__graph_value_of(r->to, x)->facts;
+  return node->function == HR_FUNCTIONAL_MATMUL && hr__graph_node_of(r->to, x)->kind == HR__NODE_CONSTANT &&
+         fact->rank == 2 && fact->dims[1] >= LONG * fact->dims[0] && fact->dims[0] * fact->dims[1] >= LARGE;
+}
+
+/* The rounded factor; one with long rows is stored by columns, which a product with one row reads in order. */
+static hr_value round_factor(rewrite *r, const hr__node *node, int place, hr_value x) {
+  if (place != 1 || !has_long_rows(r, node, x)) {
+    return convert(r, x, r->products);
+  }
+  hr_value turned = hr_graph_add(r->to, HR_FUNCTIONAL_PERMUTE_DIMS, 1, &x, 0, NULL);
+  turned = convert(r, turned, r->products);
+  return hr_graph_add(r->to, HR_FUNCTIONAL_PERMUTE_DIMS, 1, &turned, 0, NULL);
+}
+
 static hr_status copy_rounded(rewrite *r, const hr__node *node, hr_value *inputs, hr_value *out_first) {
   for (int i = 0; i < node->input_count; ++i) {
     bool is_mask = i == 3 && node->function == HR_FUNCTIONAL_ATTENTION;
-    inputs[i] = inputs[i] != 0 && !is_mask ? convert(r, inputs[i], r->products) : inputs[i];
+    inputs[i] = inputs[i] != 0 && !is_mask ? round_factor(r, node, i, inputs[i]) : inputs[i];
   }
   HR_RETURN_IF_ERROR(copy_call(r, r->to, node, inputs, out_first));
   *out_first = convert(r, *out_first, HR_DTYPE_F32);

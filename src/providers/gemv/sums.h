@@ -16,7 +16,7 @@
 #include "core/ir/dtype.h"
 #include "core/math/convert.h"
 
-enum { LANES = 32, DOTS = 4 };
+enum { LANES = 32, DOTS = 4, LINE_BYTES = 64 };
 
 #define SUMS_INLINE static inline __attribute__((always_inline))
 
@@ -39,6 +39,10 @@ typedef vector16 vector;
 static inline vector multiply_add(vector x, vector w, vector sum) {
   return _mm512_fmadd_ps(x, w, sum);
 }
+
+static inline vector widen_bfloats(const char *w) {
+  return (vector)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)w)), 16);
+}
 #else
 enum { WIDTH = 8 };
 typedef vector8 vector;
@@ -53,10 +57,21 @@ static inline vector multiply_add(vector x, vector w, vector sum) {
   return sum;
 #endif
 }
-#endif
 
-typedef uint16_t halves __attribute__((vector_size(WIDTH * 2)));
-typedef uint32_t words __attribute__((vector_size(WIDTH * 4)));
+static inline vector widen_bfloats(const char *w) {
+#if defined(__AVX2__)
+  return (vector)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)w)), 16);
+#else
+  vector out;
+  uint16_t half[WIDTH];
+  memcpy(half, w, sizeof half);
+  for (int l = 0; l < WIDTH; ++l) {
+    out[l] = hr__f32_from_bfloat(half[l]);
+  }
+  return out;
+#endif
+}
+#endif
 
 typedef struct lanes {
   vector parts[LANES / WIDTH];
@@ -64,15 +79,11 @@ typedef struct lanes {
 
 /* The weights from `w` on, as f32. */
 SUMS_INLINE vector load_weights(const char *w, hr_dtype dtype) {
-  vector out;
   if (dtype == HR_DTYPE_BF16) {
-    halves half;
-    memcpy(&half, w, sizeof half);
-    words wide = __builtin_convertvector(half, words) << 16;
-    memcpy(&out, &wide, sizeof out);
-  } else {
-    memcpy(&out, w, sizeof out);
+    return widen_bfloats(w);
   }
+  vector out;
+  memcpy(&out, w, sizeof out);
   return out;
 }
 
@@ -145,6 +156,16 @@ SUMS_INLINE vector4 dot_row(const float *restrict x, const char *restrict w, int
   return sum_to_four(&sum);
 }
 
+/* Asks for `count` elements of bf16 before they are read: the processor's own prefetching is too slow for them. f32
+ * gains nothing from it. Asking for what lies behind the weights is harmless. */
+SUMS_INLINE void fetch_weights(const char *w, int64_t count, hr_dtype dtype) {
+  if (dtype == HR_DTYPE_BF16) {
+    for (int64_t b = 0; b < count * weight_bytes(dtype); b += LINE_BYTES) {
+      __builtin_prefetch(w + b);
+    }
+  }
+}
+
 /* out[n] = dot(x, column n of w) for `count` columns that are `step` elements apart, one after the other: from memory
  * and other cores' caches this is twice as fast as four at once. */
 SUMS_INLINE void sum_dots(const float *x, const char *w, int64_t step, int64_t inner, int64_t count,
@@ -152,6 +173,9 @@ SUMS_INLINE void sum_dots(const float *x, const char *w, int64_t step, int64_t i
   int64_t n = 0, bytes = step * weight_bytes(dtype);
   for (; n + DOTS <= count; n += DOTS) {
     const char *column = w + n * bytes;
+    for (int ahead = DOTS; ahead < 2 * DOTS; ++ahead) {
+      fetch_weights(column + ahead * bytes, inner, dtype);
+    }
     vector4 a = dot_row(x, column, inner, dtype), b = dot_row(x, column + bytes, inner, dtype);
     vector4 c = dot_row(x, column + 2 * bytes, inner, dtype), d = dot_row(x, column + 3 * bytes, inner, dtype);
     sum_lanes(a, b, c, d, &out[n]);
@@ -163,17 +187,7 @@ SUMS_INLINE void sum_dots(const float *x, const char *w, int64_t step, int64_t i
 
 /* ---- N contiguous ---- */
 
-enum { ROWS = 4, ROWS_AHEAD = 8, LINE_BYTES = 64 };
-
-/* Asks for a row of bf16 before it is read: such rows are short, and the processor's own prefetching begins anew in
- * each. Rows of f32 gain nothing from it. */
-SUMS_INLINE void fetch_row(const char *row, int64_t count, hr_dtype dtype) {
-  if (dtype == HR_DTYPE_BF16) {
-    for (int64_t b = 0; b < count * weight_bytes(dtype); b += LINE_BYTES) {
-      __builtin_prefetch(row + b);
-    }
-  }
-}
+enum { ROWS = 4, ROWS_AHEAD = 8 };
 
 /* sums[i] += x[r] times element i of row r, for each of `rows` rows in turn; rows are `bytes` apart. */
 SUMS_INLINE void add_rows(const float *x, const char *restrict w, int64_t bytes, int rows, int64_t count,
@@ -194,7 +208,7 @@ SUMS_INLINE void sum_rows(const float *x, const char *w, int64_t step, int64_t i
   memset(sums, 0, (size_t)count * sizeof *sums);
   for (; k + ROWS <= inner; k += ROWS) {
     for (int64_t next = k + ROWS_AHEAD; next < k + ROWS_AHEAD + ROWS && next < inner; ++next) {
-      fetch_row(w + next * bytes, count, dtype);
+      fetch_weights(w + next * bytes, count, dtype);
     }
     add_rows(x + k, w + k * bytes, bytes, ROWS, count, sums, dtype);
   }
