@@ -327,3 +327,145 @@ def test_an_unknown_custom_call_fails_with_its_name(tmp_path):
     with pytest.raises(ValueError, match='custom call "nobody_knows" is not supported'):
         call(tmp_path, '"stablehlo.custom_call"(ARGS) {call_target_name = "nobody_knows"}', [(np.float32, (2,))],
              np.zeros(2, np.float32))
+
+
+# ---- norms of batches ----
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(("shape", "axis"), [((4, 3), 1), ((2, 3, 4, 5), 1), ((2, 3, 4), 0), ((3,), 0)])
+def test_norms_of_batches(tmp_path, shape, axis, dtype):
+    x, g = draw(shape, np.float64), draw(shape, np.float64, 1)
+    n = shape[axis]
+    scale, offset, mean, variance = (draw((n,), np.float64, k) for k in range(2, 6))
+    variance = np.abs(variance)
+    others = tuple(d for d in range(len(shape)) if d != axis)
+    wide = [n if d == axis else 1 for d in range(len(shape))]
+
+    def along(v):
+        return v.reshape(wide)
+
+    def norm(m, v):
+        return along(scale) * (x - along(m)) / np.sqrt(along(v) + 0.125) + along(offset)
+
+    attributes = f"{{epsilon = 0.125 : f32, feature_index = {axis} : i64}}"
+    tolerance = 2e-2 if dtype is np.float16 else 2e-5
+
+    def compute(name, results, *arguments):
+        return call(tmp_path, f'"stablehlo.batch_norm_{name}"(ARGS) {attributes}', results,
+                    *(a.astype(dtype) for a in arguments))
+
+    (y,) = compute("inference", [(dtype, shape)], x, scale, offset, mean, variance)
+    np.testing.assert_allclose(y, norm(mean, variance), tolerance, tolerance)
+    y, m, v = compute("training", [(dtype, shape), (dtype, (n,)), (dtype, (n,))], x, scale, offset)
+    np.testing.assert_allclose(m, x.mean(others), tolerance, tolerance)
+    np.testing.assert_allclose(v, x.var(others), tolerance, tolerance)
+    np.testing.assert_allclose(y, norm(x.mean(others), x.var(others)), tolerance, tolerance)
+    gradients = [(dtype, shape), (dtype, (n,)), (dtype, (n,))]
+    dx, ds, do = compute("grad", gradients, x, scale, x.mean(others), x.var(others), g)
+
+    def of(x, s, o):
+        m, v = x.mean(others), x.var(others)
+        return along(s) * (x - along(m)) / jnp.sqrt(along(v) + 0.125) + along(o)
+
+    with jax.enable_x64(True):
+        for got, wanted in zip((dx, ds, do), jax.vjp(of, x, scale, offset)[1](g)):
+            np.testing.assert_allclose(got, np.asarray(wanted), tolerance, tolerance)
+
+
+# ---- sizes as operands, and operations that one device has nothing to do for ----
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def program(tmp_path, body, result, *arguments):
+    parameters = ", ".join(f"%arg{i}: {type_of(x)}" for i, x in enumerate(arguments))
+    text = f"func.func @main({parameters}) -> {result} {{\n{body}\n  return %r : {result}\n}}"
+    return run_text(tmp_path, 1, text, *arguments)[0][0]
+
+
+def constant(name, numbers, dtype="i32"):
+    return f"%{name} = stablehlo.constant dense<{numbers}> : tensor<{len(numbers)}x{dtype}>\n"
+
+
+def test_sizes_that_are_operands(tmp_path):
+    body = constant("s", [3, 2]) + "%r = stablehlo.dynamic_reshape %arg0, %s : (tensor<2x3xf32>, tensor<2xi32>) -> tensor<3x2xf32>"
+    np.testing.assert_array_equal(program(tmp_path, body, "tensor<3x2xf32>", X), X.reshape(3, 2))
+    body = constant("s", [2, 4]) + "%r = stablehlo.dynamic_iota %s, dim = 1 : (tensor<2xi32>) -> tensor<2x4xi32>"
+    np.testing.assert_array_equal(program(tmp_path, body, "tensor<2x4xi32>"), np.broadcast_to(np.arange(4), (2, 4)))
+    body = constant("s", [2, 4, 3]) + ("%r = stablehlo.dynamic_broadcast_in_dim %arg0, %s, dims = [0, 2] : "
+                                       "(tensor<2x3xf32>, tensor<3xi32>) -> tensor<2x4x3xf32>")
+    np.testing.assert_array_equal(program(tmp_path, body, "tensor<2x4x3xf32>", X), np.broadcast_to(X[:, None], (2, 4, 3)))
+    body = constant("l", [1, -1]) + constant("h", [0, 2]) + constant("i", [1, 0]) + (
+        '%v = stablehlo.constant dense<7.0> : tensor<f32>\n%r = "stablehlo.dynamic_pad"(%arg0, %v, %l, %h, %i) : '
+        "(tensor<2x3xf32>, tensor<f32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>) -> tensor<4x4xf32>")
+    wanted = np.asarray(lax.pad(X, np.float32(7), ((1, 0, 1), (-1, 2, 0))))
+    np.testing.assert_array_equal(program(tmp_path, body, "tensor<4x4xf32>", X), wanted)
+    body = '%r = "stablehlo.get_dimension_size"(%arg0) {dimension = 1 : i64} : (tensor<2x3xf32>) -> tensor<i32>'
+    assert program(tmp_path, body, "tensor<i32>", X) == 3
+
+
+@pytest.mark.parametrize("strides", [[1, 1], [1, 2]])
+def test_slices_whose_places_are_operands(tmp_path, strides):
+    kind = "(tensor<2x3xf32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>) -> tensor<1x2xf32>"
+    limit = [2, 3]
+    begin = [1, 1] if strides == [1, 1] else [1, 0]
+    body = constant("b", begin) + constant("l", limit) + constant("s", strides)
+    body += f'%r = "stablehlo.real_dynamic_slice"(%arg0, %b, %l, %s) : {kind}'
+    wanted = X[1:2, begin[1] : 3 : strides[1]]
+    np.testing.assert_array_equal(program(tmp_path, body, "tensor<1x2xf32>", X), wanted)
+
+
+def test_old_products(tmp_path):
+    x, y, v = draw((2, 3), np.float32), draw((3, 4), np.float32, 1), draw((3,), np.float32, 2)
+    for a, b in ((x, y), (x, v), (v, y), (v, v)):
+        (z,) = call(tmp_path, '"stablehlo.dot"(ARGS)', [(np.float32, np.dot(a, b).shape)], a, b)
+        np.testing.assert_allclose(z, np.dot(a, b), 1e-5, 1e-5)
+    (z,) = call(tmp_path, '"stablehlo.einsum"(ARGS) {einsum_config = "ab,bc->ca"}', [(np.float32, (4, 2))], x, y)
+    np.testing.assert_allclose(z, (x @ y).T, 1e-5, 1e-5)
+    (z,) = call(tmp_path, '"stablehlo.unary_einsum"(ARGS) {einsum_config = "ab->b"}', [(np.float32, (3,))], x)
+    np.testing.assert_allclose(z, x.sum(0), 1e-5, 1e-5)
+    (z,) = call(tmp_path, '"stablehlo.broadcast"(ARGS) {broadcast_sizes = array<i64: 2, 1>}', [(np.float32, (2, 1, 3))], v)
+    np.testing.assert_array_equal(z, np.broadcast_to(v, (2, 1, 3)))
+
+
+@pytest.mark.parametrize(("dim", "batch"), [(0, 0), (1, 0), (2, 0), (1, 1), (2, 1), (2, 2)])
+def test_torch_index_select(tmp_path, dim, batch):
+    x = draw((2, 3, 4), np.float32)
+    for more in ((2,), (1, 2), ()):
+        index = np.random.default_rng(1).integers(0, x.shape[dim], x.shape[:batch] + more).astype(np.int32)
+        if batch == 0:
+            wanted = np.take(x, index, dim)
+        else:
+            flat = [np.take(part, i, dim - batch) for part, i in zip(x.reshape(-1, *x.shape[batch:]), index.reshape(-1, *more))]
+            wanted = np.stack(flat).reshape(*x.shape[:batch], *flat[0].shape)
+        text = f'"stablehlo.torch_index_select"(ARGS) {{dim = {dim} : i64, batch_dims = {batch} : i64}}'
+        (y,) = call(tmp_path, text, [(np.float32, wanted.shape)], x, index)
+        np.testing.assert_array_equal(y, wanted)
+
+
+COLLECTIVES = {
+    "all_gather": "all_gather_dim = 0 : i64, ",
+    "all_to_all": "split_dimension = 0 : i64, concat_dimension = 0 : i64, split_count = 1 : i64, ",
+    "collective_broadcast": "",
+}
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_collectives_of_one_device(tmp_path, name):
+    text = f'"stablehlo.{name}"(ARGS) {{{COLLECTIVES[name]}replica_groups = dense<GROUPS> : tensor<1xCOUNTxi64>}}'
+    (y,) = call(tmp_path, text.replace("GROUPS", "0").replace("COUNT", "1"), [(np.float32, X.shape)], X)
+    np.testing.assert_array_equal(y, X)
+    with pytest.raises(ValueError, match="groups of 2 devices"):
+        shape = (4, 3) if name == "all_gather" else X.shape
+        count = text.replace("split_count = 1", "split_count = 2").replace("concat_dimension = 0", "concat_dimension = 1")
+        shape = (1, 6) if name == "all_to_all" else shape
+        call(tmp_path, count.replace("GROUPS", "[[0, 1]]").replace("COUNT", "2"), [(np.float32, shape)], X)
+
+
+def test_devices_have_numbers_and_tuples_have_elements(tmp_path):
+    assert program(tmp_path, "%r = stablehlo.replica_id : tensor<ui32>", "tensor<ui32>") == 0
+    assert program(tmp_path, "%r = stablehlo.partition_id : tensor<ui32>", "tensor<ui32>") == 0
+    body = ("%t = stablehlo.tuple %arg0, %arg1 : tuple<tensor<2x3xf32>, tensor<2x3xf32>>\n"
+            "%r = stablehlo.get_tuple_element %t[1] : (tuple<tensor<2x3xf32>, tensor<2x3xf32>>) -> tensor<2x3xf32>")
+    np.testing.assert_array_equal(program(tmp_path, body, "tensor<2x3xf32>", X, 2 * X), 2 * X)

@@ -78,6 +78,11 @@ bool hr__hlo_int_list(hr__hlo *hlo, const char *name, int count, int64_t otherwi
 /* The same for dims in 0 .. rank - 1, each once. Their number; -1 after a failure. */
 int hr__hlo_axes(hr__hlo *hlo, const char *name, int rank, int64_t *out_axes);
 const char *hr__hlo_text(hr__hlo *hlo, const char *name);
+/* The integers of an operand that is a constant; false, with a failure, if it is none, or has another number of them
+ * (hlo_constant.c). */
+bool hr__hlo_constant_ints(hr__hlo *hlo, int index, int count, int64_t *out_numbers);
+/* True if all dims of result 0 have numbers; else a failure. */
+bool hr__hlo_has_sizes(hr__hlo *hlo);
 
 hr_value hr__hlo_fail(hr__hlo *hlo, hr_status_code code, const char *format, ...) HR_PRINTF(3, 4);
 #define HR__HLO_REFUSE(hlo, ...) hr__hlo_fail(hlo, HR_STATUS_UNIMPLEMENTED, __VA_ARGS__)

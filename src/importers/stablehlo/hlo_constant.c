@@ -110,6 +110,29 @@ bool hr__hlo_number_of(const hr__hlo *hlo, const hr__vhlo_value *value, hr_scala
   return true;
 }
 
+bool hr__hlo_constant_ints(hr__hlo *hlo, int index, int count, int64_t *out_numbers) {
+  const hr__vhlo_module *module = &hlo->import->module;
+  const hr__vhlo_op *op = index < hlo->op->operand_count ? hlo->op->operands[index]->op : NULL;
+  hr__vhlo_type type;
+  hr__span bytes;
+  bool is_constant = op != NULL && strcmp(op->name->name, "constant_v1") == 0;
+  if (!is_constant || !hr__vhlo_tensor(module, hr__vhlo_find(module, op, "value"), &type, &bytes)) {
+    HR__HLO_REFUSE(hlo, "operand %d is no constant", index);
+    return false;
+  }
+  size_t size = hr_dtype_size(type.dtype);
+  bool is_integer = type.dtype >= HR_DTYPE_U8 && type.dtype <= HR_DTYPE_I64;
+  if (!is_integer || count_of(&type) != count || (bytes.size != size && bytes.size != size * (size_t)count)) {
+    HR__HLO_WRONG(hlo, "operand %d has not %d integers", index, count);
+    return false;
+  }
+  for (int i = 0; i < count; ++i) {
+    hr_scalar number = hr_scalar_of(type.dtype, bytes.data + (bytes.size == size ? 0 : (size_t)i * size));
+    out_numbers[i] = number.value.i;
+  }
+  return true;
+}
+
 bool hr__hlo_is_zero(hr__hlo *hlo, int index) {
   const hr__vhlo_op *op = index < hlo->op->operand_count ? hlo->op->operands[index]->op : NULL;
   hr__vhlo_type type;

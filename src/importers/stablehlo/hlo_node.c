@@ -131,6 +131,17 @@ const char *hr__hlo_text(hr__hlo *hlo, const char *name) {
   return hr__vhlo_text(&hlo->import->module, hr__vhlo_find(&hlo->import->module, hlo->op, name));
 }
 
+bool hr__hlo_has_sizes(hr__hlo *hlo) {
+  hr__vhlo_type type = hr__hlo_result_type(hlo, 0);
+  for (int d = 0; d < type.rank; ++d) {
+    if (type.dims[d] < 0) {
+      HR__HLO_REFUSE(hlo, "dim %d of the result has no size: export the program for some", d);
+      return false;
+    }
+  }
+  return !hr__hlo_failed(hlo);
+}
+
 /* ---- usual functions ---- */
 
 hr_value hr__hlo_number(hr__hlo *hlo, double number) {

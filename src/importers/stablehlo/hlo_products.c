@@ -82,6 +82,40 @@ void hr__hlo_lower_dot_general(hr__hlo *hlo) {
   hr__hlo_set(hlo, 0, hr__hlo_reshape(hlo, CALL(hlo, MATMUL, a, b), result.rank, result.dims));
 }
 
+/* The last dim of one times the first of the other. */
+void hr__hlo_lower_dot(hr__hlo *hlo) {
+  hr__vhlo_type x = hr__hlo_input_type(hlo, 0), result = hr__hlo_result_type(hlo, 0);
+  if (hr__hlo_expect(hlo, 2, 1, 0)) {
+    const int64_t last = x.rank - 1, first = 0;
+    hr_value a = hr__hlo_cast(hlo, hr__hlo_input(hlo, 0), result.dtype);
+    hr_value b = hr__hlo_cast(hlo, hr__hlo_input(hlo, 1), result.dtype);
+    hr__hlo_set(
+        hlo, 0,
+        ADD(hlo, TENSORDOT, IN(a, b), WITH(hr__with_ints("x_axes", 1, &last), hr__with_ints("y_axes", 1, &first))));
+  }
+}
+
+/* Of one operand or two, which become the result's dtype. */
+void hr__hlo_lower_einsum(hr__hlo *hlo) {
+  hr_value operands[2] = {0, 0};
+  int count = hlo->op->operand_count;
+  const char *equation = hr__hlo_text(hlo, "einsum_config");
+  hr_dtype dtype = hr__hlo_result_type(hlo, 0).dtype;
+  if (!hr__hlo_expect(hlo, -1, 1, 0)) {
+    return;
+  }
+  if (count < 1 || count > 2 || equation == NULL) {
+    HR__HLO_WRONG(hlo, "%d operands, or no equation", count);
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
+    operands[i] = hr__hlo_cast(hlo, hr__hlo_input(hlo, i), dtype);
+  }
+  hr_value y =
+      hr_graph_add(hlo->graph, HR_FUNCTIONAL_EINSUM, count, operands, WITH(hr__with_text("equation", equation)));
+  hr__hlo_set(hlo, 0, y);
+}
+
 /* ---- convolution ---- */
 
 /* "b01f": the places of the batch, the features and the planes of x or the result; "01io" of the weight. */
@@ -146,8 +180,10 @@ void hr__hlo_lower_convolution(hr__hlo *hlo) {
     HR__HLO_REFUSE(hlo, "%d planes, expected 1 to %d", n, PLANES_MAX);
     return;
   }
-  if (!hr__hlo_expect(hlo, 2, 1, 0) || !read_layout(hlo, x.rank, layout) ||
-      !hr__hlo_int_list(hlo, "padding", 2 * n, 0, sides) || !hr__hlo_int_list(hlo, "window_strides", n, 1, stride) ||
+  bool is_dynamic = hlo->op->operand_count == 3; /* dynamic_conv, whose padding is an operand */
+  if (!hr__hlo_expect(hlo, 2 + is_dynamic, 1, 0) || !read_layout(hlo, x.rank, layout) ||
+      !(is_dynamic ? hr__hlo_constant_ints(hlo, 2, 2 * n, sides) : hr__hlo_int_list(hlo, "padding", 2 * n, 0, sides)) ||
+      !hr__hlo_int_list(hlo, "window_strides", n, 1, stride) ||
       !hr__hlo_int_list(hlo, "rhs_dilation", n, 1, dilation) || !hr__hlo_int_list(hlo, "lhs_dilation", n, 1, spread)) {
     return;
   }

@@ -52,7 +52,7 @@ static hr_status check_results(const hr__hlo *hlo) {
     hr_type got;
     const hr__vhlo_value *result = &hlo->op->results[i];
     bool is_known = hr__vhlo_type_of(&hlo->import->module, result->type, &wanted);
-    if (!is_known || wanted.is_token) {
+    if (!is_known || wanted.is_token || wanted.code == HR__VHLO_TUPLE) {
       continue;
     }
     if (result->value == 0) {
@@ -81,6 +81,26 @@ void hr__hlo_lower_pass(hr__hlo *hlo) {
 void hr__hlo_lower_device_number(hr__hlo *hlo) {
   if (hr__hlo_expect(hlo, 0, 1, 0)) {
     hr__hlo_set(hlo, 0, hr__hlo_full(hlo, hr_scalar_i64(0), hr__hlo_result_type(hlo, 0).dtype, 0, NULL));
+  }
+}
+
+/* A tuple is its operands, which its elements find. */
+void hr__hlo_lower_tuple(hr__hlo *hlo) {
+  hr__hlo_expect(hlo, -1, 1, 0);
+}
+
+void hr__hlo_lower_tuple_element(hr__hlo *hlo) {
+  int64_t index = hr__hlo_int(hlo, "index", 0);
+  if (!hr__hlo_expect(hlo, 1, 1, 0)) {
+    return;
+  }
+  const hr__vhlo_op *tuple = hlo->op->operands[0]->op;
+  if (tuple == NULL || !is_named(tuple, "vhlo", "tuple_v1")) {
+    HR__HLO_REFUSE(hlo, "a tuple that is no result of an operation tuple");
+  } else if (index < 0 || index >= tuple->operand_count) {
+    HR__HLO_WRONG(hlo, "element %lld of %d", (long long)index, tuple->operand_count);
+  } else {
+    hr__hlo_set(hlo, 0, tuple->operands[index]->value);
   }
 }
 

@@ -47,10 +47,39 @@ void hr__hlo_lower_gather(hr__hlo *hlo) {
   int rank = hr__hlo_input_type(hlo, 0).rank;
   int64_t sizes[HR_RANK_MAX];
   places p;
-  if (hr__hlo_expect(hlo, 2, 1, 0) && hr__hlo_int_list(hlo, "slice_sizes", rank, 1, sizes) &&
+  bool is_dynamic = hlo->op->operand_count == 3; /* dynamic_gather, whose sizes are an operand */
+  if (hr__hlo_expect(hlo, 2 + is_dynamic, 1, 0) &&
+      (is_dynamic ? hr__hlo_constant_ints(hlo, 2, rank, sizes)
+                  : hr__hlo_int_list(hlo, "slice_sizes", rank, 1, sizes)) &&
       read_places(hlo, names, 1, hr__hlo_result_type(hlo, 0).rank, &p)) {
     hr__hlo_set(hlo, 0, gathered(hlo, &p, hr__hlo_input(hlo, 0), hr__hlo_input(hlo, 1), rank, sizes));
   }
+}
+
+/* The slices of one dim, of the operand's examples in the first dims that the indices have, too. */
+void hr__hlo_lower_index_select(hr__hlo *hlo) {
+  hr__vhlo_type x = hr__hlo_input_type(hlo, 0), indices = hr__hlo_input_type(hlo, 1);
+  int64_t axis = hr__hlo_int(hlo, "dim", 0), batch = hr__hlo_int(hlo, "batch_dims", 0), sizes[HR_RANK_MAX];
+  axis += axis < 0 ? x.rank : 0;
+  batch += batch < 0 ? indices.rank : 0;
+  places p = {.vector = indices.rank};
+  if (!hr__hlo_expect(hlo, 2, 1, 0)) {
+    return;
+  }
+  if (axis < 0 || axis >= x.rank || batch < 0 || batch > axis || batch > indices.rank) {
+    HR__HLO_WRONG(hlo, "dim %lld of %d behind %lld of examples", (long long)axis, x.rank, (long long)batch);
+    return;
+  }
+  for (int d = 0; d < x.rank; ++d) {
+    sizes[d] = d < batch || d == axis ? 1 : x.dims[d];
+    if (d < batch) {
+      p.dims[X_BATCH][p.counts[X_BATCH]++] = d, p.dims[INDEX_BATCH][p.counts[INDEX_BATCH]++] = d;
+    } else if (d != axis) {
+      p.dims[WINDOW][p.counts[WINDOW]++] = d < axis ? d : d - 1 + indices.rank - batch;
+    }
+  }
+  p.dims[MAP][p.counts[MAP]++] = axis, p.dims[COLLAPSED][p.counts[COLLAPSED]++] = axis;
+  hr__hlo_set(hlo, 0, gathered(hlo, &p, hr__hlo_input(hlo, 0), hr__hlo_input(hlo, 1), x.rank, sizes));
 }
 
 static hr_value scattered(hr__hlo *hlo, const places *p, hr_value x, hr_value indices, hr_value values,
