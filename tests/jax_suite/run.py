@@ -73,17 +73,15 @@ def run_file(path, platform, options):
         package = FOLDER.parents[1] / "frontends/jax"
         paths = os.pathsep.join(filter(None, (str(package), str(FOLDER), os.environ.get("PYTHONPATH"))))
         environment = os.environ | {
-# The installed JAX, not the checkout's, whose compiled part is missing.
-START = """
-import os, sys
-sys.path[:] = filter(None, sys.path)
-import headrace_jax, pytest
-headrace_jax.initialize()
-if os.environ.get("HEADRACE_JAX_NAMED"):
-    from jax._src import test_util
-    test_util._TEST_DUT._set(os.environ["HEADRACE_JAX_NAMED"])
-sys.exit(pytest.main(sys.argv[1:]))
-"""
+            "JAX_PLATFORMS": platform if platform == "cpu" else f"{platform},cpu",
+            "PYTHONPATH": paths,
+            "HEADRACE_JAX_REPORT": str(report),
+            "HEADRACE_JAX_NAMED": options.named or "",
+            "HEADRACE_JAX_EVERY": str(options.every),
+        }
+        if options.sample:
+            environment["JAX_NUM_GENERATED_CASES"] = "1"
+        command = [sys.executable, "-c", START, "-q", "-p", "no:cacheprovider", "-p", "report", str(path)]
         command += ["-k", options.select] if options.select else []
         try:
             done = subprocess.run(
