@@ -208,6 +208,12 @@ HR_API const hr_graph *hr_graph_inner(const hr_graph *graph, int index);
 /* The number of constants and variables, also of inner graphs, and the bytes of their elements. */
 HR_API int hr_graph_constant_count(const hr_graph *graph);
 HR_API int64_t hr_graph_constant_bytes(const hr_graph *graph);
+/* The arithmetic of a graph as it stands, with symbols as 1: two operations for each factor of a product or a
+ * convolution, one for each element of others. Bodies of loops count once, and so does each branch. */
+typedef struct hr_graph_cost {
+  double operations, transcendentals;
+} hr_graph_cost;
+HR_API void hr_graph_cost_of(const hr_graph *graph, hr_graph_cost *out_cost);
 /* Symbols, in the order of their first use. */
 HR_API int hr_graph_symbol_count(const hr_graph *graph);
 HR_API const char *hr_graph_symbol_name(const hr_graph *graph, int index);

@@ -438,6 +438,18 @@ HR_TEST(results_whose_rank_depends_on_symbols_are_refused) {
 
 /* ---- rewriting ---- */
 
+HR_TEST(costs_follow_from_dims) {
+  hr_graph *g = new_graph();
+  hr_value x = input_of(g, "x", HR_DTYPE_F32, "8 3"), w = input_of(g, "w", HR_DTYPE_F32, "3 4");
+  hr_value y = ADD(g, EXP, VALUES(ADD(g, MATMUL, VALUES(x, w), 0, NULL)), 0, NULL);
+  hr_graph_output(g, "y", ADD(g, SUM, VALUES(ADD(g, ADD, VALUES(y, y), 0, NULL)), 0, NULL));
+  HR_ASSERT_OK(hr_graph_status(g));
+  hr_graph_cost cost;
+  hr_graph_cost_of(g, &cost);
+  HR_ASSERT(cost.operations == 2 * 8 * 4 * 3 + 32 + 32 && cost.transcendentals == 32);
+  hr_graph_release(g);
+}
+
 HR_TEST(simplify_removes_joins_and_folds) {
   hr_graph *g = new_graph(), *simple = NULL;
   hr_value x = input_of(g, "x", HR_DTYPE_F32, "n 4"), unused = input_of(g, "unused", HR_DTYPE_F32, "n");
