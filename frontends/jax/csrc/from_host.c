@@ -225,6 +225,7 @@ pjrt_error *hrj_Client_CreateViewOfDeviceBuffer(pjrt_args_view *args) {
   if (count == 0) {
     release_foreign(memory);
   }
+  buffer->is_borrowed = device->is_host && count > 0;
   args->buffer = buffer;
   return NULL;
 }

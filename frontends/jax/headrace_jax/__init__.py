@@ -12,7 +12,7 @@ import os
 import pathlib
 import warnings
 
-from headrace_jax import _callbacks, _private, _rules
+from headrace_jax import _callbacks, _dlpack, _private, _rules
 
 __all__ = ["initialize", "library_path"]
 PLATFORM = "headrace"
@@ -65,3 +65,4 @@ def initialize():
     _private.allow_donation(PLATFORM)
     _rules.register(PLATFORM)
     _callbacks.register(PLATFORM, str(library_path()))
+    _dlpack.register(PLATFORM)

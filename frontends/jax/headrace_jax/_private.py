@@ -1,5 +1,6 @@
 """Every name of JAX that is not public, in one place. tests/test_private.py holds them against the installed JAX."""
 
+import functools
 import importlib
 import warnings
 
@@ -12,6 +13,9 @@ NAMES = (
     ("jax._src.callback", "emit_python_callback", None),
     ("jax._src.xla_bridge", "_init_backend", None),
     ("jax._src.xla_bridge", "_backends", dict),
+    ("jax._src.array", "ArrayImpl", None),
+    ("jax._src.dlpack", "DLDeviceType", None),
+    ("jax._src.dlpack", "_DL_DEVICE_TO_PLATFORM", dict),
 )
 
 
@@ -80,3 +84,34 @@ def open_cpu():
     backends = _find("jax._src.xla_bridge", "_backends")
     if backends and "cpu" not in backends:
         backends["cpu"] = _find("jax._src.xla_bridge", "_init_backend")("cpu")
+
+
+def wrap_array_method(name, function):
+    """Makes x.name(...) of arrays function(original, x, ...)."""
+    kind = _find("jax._src.array", "ArrayImpl")
+    original = getattr(kind, name)
+    if getattr(original, "is_wrapped", False):
+        return
+
+    @functools.wraps(original)
+    def method(self, *arguments, **options):
+        return function(original, self, *arguments, **options)
+
+    method.is_wrapped = True
+    setattr(kind, name, method)
+
+
+def dlpack_cpu():
+    """DLPack's type of the host's memory."""
+    return _find("jax._src.dlpack", "DLDeviceType").kDLCPU
+
+
+def import_dlpack(choose):
+    """Lets choose() name the platform on which JAX imports memory of the host."""
+
+    class Platforms(dict):
+        def __getitem__(self, kind):
+            return choose() if kind == dlpack_cpu() else super().__getitem__(kind)
+
+    platforms = _find("jax._src.dlpack", "_DL_DEVICE_TO_PLATFORM")
+    importlib.import_module("jax._src.dlpack")._DL_DEVICE_TO_PLATFORM = Platforms(platforms)

@@ -1,0 +1,101 @@
+"""DLPack: arrays of a device whose memory is the host's, for NumPy, PyTorch and others, and theirs as JAX's.
+
+JAX's own functions know CPU and GPU by the names of its platforms. Arrays are exported by a capsule that is made here,
+and memory of the host is imported on this platform if that is JAX's default. Nothing is copied.
+"""
+
+import ctypes
+
+import numpy as np
+from headrace_jax import _private
+
+CPU = 1  # DLDeviceType
+CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+BFLOAT = 4
+
+
+class _Tensor(ctypes.Structure):
+    """DLManagedTensor, whose first fields are those of DLTensor."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+    )
+
+
+_exported = {}  # by address: the structure, its shape, and the array whose memory it shows
+_Release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.argtypes, _new_capsule.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p], ctypes.py_object
+_is_capsule = ctypes.pythonapi.PyCapsule_IsValid
+_is_capsule.argtypes, _is_capsule.restype = [ctypes.c_void_p, ctypes.c_char_p], ctypes.c_int
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.argtypes, _pointer_of.restype = [ctypes.c_void_p, ctypes.c_char_p], ctypes.c_void_p
+
+
+@_Release
+def _release(address):
+    """The consumer needs the memory no longer."""
+    _exported.pop(address, None)
+
+
+@_Release
+def _destroy(capsule):
+    """A capsule ends; one that was consumed has another name."""
+    if _is_capsule(capsule, b"dltensor"):
+        _exported.pop(_pointer_of(capsule, b"dltensor"), None)
+
+
+def _code_of(dtype):
+    code = BFLOAT if dtype.name == "bfloat16" else CODES.get(dtype.kind)
+    if code is None:
+        raise BufferError(f"headrace_jax: DLPack has no arrays of dtype {dtype}")
+    return code
+
+
+def _export(x):
+    """A capsule with the memory of an array."""
+    shown = np.asarray(x)  # shares the memory, and holds it even if the array is deleted
+    shape = (ctypes.c_int64 * max(shown.ndim, 1))(*shown.shape)
+    tensor = _Tensor(
+        data=shown.ctypes.data, device_type=CPU, ndim=shown.ndim, code=_code_of(shown.dtype),
+        bits=8 * shown.dtype.itemsize, lanes=1, shape=ctypes.addressof(shape),
+        deleter=ctypes.cast(_release, ctypes.c_void_p).value,
+    )
+    address = ctypes.addressof(tensor)
+    _exported[address] = tensor, shape, shown
+    return _new_capsule(address, b"dltensor", ctypes.cast(_destroy, ctypes.c_void_p))
+
+
+def _is_ours(x, platform):
+    return x.is_fully_addressable and len(x.devices()) == 1 and next(iter(x.devices())).platform == platform
+
+
+def register(platform):
+    """Lets arrays of a platform be exported and imported."""
+    import jax
+
+    def export(original, x, **options):
+        if not _is_ours(x, platform):
+            return original(x, **options)
+        wanted = options.get("dl_device")
+        if wanted is not None and int(wanted[0]) != CPU:
+            raise BufferError(f"headrace_jax: an array of the host for a device of DLPack's type {int(wanted[0])}")
+        return _export(jax.numpy.array(x, copy=True) if options.get("copy") else x)
+
+    def describe(original, x):
+        return (_private.dlpack_cpu(), 0) if _is_ours(x, platform) else original(x)
+
+    _private.wrap_array_method("__dlpack__", export)
+    _private.wrap_array_method("__dlpack_device__", describe)
+    _private.import_dlpack(lambda: platform if jax.default_backend() == platform else "cpu")

@@ -1,0 +1,84 @@
+"""DLPack: arrays with other libraries, without a copy."""
+
+import gc
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+DTYPES += ["float16", "float32", "float64", "complex64", "complex128"]
+
+
+def made(dtype, shape):
+    """An array that a program has made."""
+    x = np.arange(int(np.prod(shape))).reshape(shape).astype(dtype)
+    return x, jax.jit(lambda x: jnp.where(x == x, x, x))(x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0), (2, 3, 4)], ids=str)
+def test_numpy_reads_arrays_in_place(dtype, shape):
+    expected, x = made(dtype, shape)
+    got = np.from_dlpack(x)
+    assert got.dtype == expected.dtype and got.shape == expected.shape
+    np.testing.assert_array_equal(got, expected)
+    if got.size:
+        assert got.ctypes.data == x.unsafe_buffer_pointer()
+    x.delete()
+    del x
+    gc.collect()
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_memory_of_numpy_is_used_in_place(dtype):
+    x = np.arange(12).reshape(3, 4).astype(dtype)
+    got = jnp.from_dlpack(x)
+    assert got.devices() == {jax.devices()[0]} and got.unsafe_buffer_pointer() == x.ctypes.data
+    np.testing.assert_array_equal(np.asarray(jax.jit(lambda x: x.T)(got)), x.T)
+
+
+def test_copies_are_made_if_they_are_wanted():
+    x = np.arange(4, dtype=np.float32)
+    got = jnp.asarray(jnp.from_dlpack(x), copy=True)
+    jax.block_until_ready(got)
+    x[:] = 0
+    np.testing.assert_array_equal(np.asarray(got), [0, 1, 2, 3])
+    assert np.from_dlpack(got, copy=True).ctypes.data != got.unsafe_buffer_pointer()
+
+
+def test_capsules_that_nobody_consumes_are_freed():
+    from headrace_jax import _dlpack
+
+    _, x = made(np.float32, (8,))
+    gc.collect()
+    before = len(_dlpack._exported)
+    capsules = [x.__dlpack__() for _ in range(5)]
+    assert len(_dlpack._exported) == before + 5
+    assert x.__dlpack_device__() == (1, 0)
+    del capsules
+    gc.collect()
+    assert len(_dlpack._exported) == before
+    with pytest.raises(BufferError, match="type 2"):
+        x.__dlpack__(dl_device=(2, 0))
+
+
+def test_arrays_of_pytorch():
+    torch = pytest.importorskip("torch")
+    expected, x = made(np.float32, (2, 3))
+    tensor = torch.from_dlpack(x)
+    np.testing.assert_array_equal(tensor.numpy(), expected)
+    assert tensor.data_ptr() == x.unsafe_buffer_pointer()
+    back = jnp.from_dlpack(torch.arange(6, dtype=torch.bfloat16))
+    np.testing.assert_array_equal(np.asarray(back, np.float32), np.arange(6))
+    half = made(jnp.bfloat16, (4,))[1]
+    assert torch.from_dlpack(half).dtype == torch.bfloat16
+
+
+def test_arrays_of_headrace():
+    hr = pytest.importorskip("headrace.arrays")
+    expected, x = made(np.float32, (2, 3))
+    np.testing.assert_array_equal(np.asarray(hr.from_dlpack(x)), expected)
+    np.testing.assert_array_equal(np.asarray(jnp.from_dlpack(hr.asarray(expected))), expected)
