@@ -18,6 +18,7 @@ import headrace.torch  # noqa: F401  (torch finds it by itself, except where tor
 import torch
 import torch.nn.functional as F
 from datasets import DataError, Images, load
+from demo_output import Progress, draw, positive
 from networks import ConvNet
 
 
@@ -52,7 +53,7 @@ def main() -> int:
             print()
             print_stats(run)
     if arguments.output:
-        print(f"\nwrote {draw(runs, data, arguments.output)}")
+        print(f"\nwrote {draw(runs, data.name, arguments.output)}")
     return 0
 
 
@@ -74,13 +75,6 @@ def parse() -> argparse.Namespace:
     add("--threads", type=positive, help="threads of both devices (default: all cores)")
     add("--output", default="demo.png", metavar="FILE", help="the picture; '' for none (default %(default)s)")
     return parser.parse_args()
-
-
-def positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a positive number, not {text}")
-    return value
 
 
 # ---- devices
@@ -133,33 +127,6 @@ def reset_peak() -> None:
             file.write("5")
     except OSError:
         pass  # then the peak is that of the whole process
-
-
-# ---- the progress bar
-
-
-class Progress:
-    """A bar that redraws itself in a terminal, and about ten lines anywhere else."""
-
-    def __init__(self, name: str, total: int, stream=sys.stdout):
-        self.name, self.total, self.stream = name, total, stream
-        self.started = time.perf_counter()
-        self.last_drawn = 0.0
-        self.alive = stream.isatty()
-
-    def show(self, done: int, loss: float, milliseconds: float) -> None:
-        now = time.perf_counter()
-        left = (now - self.started) / done * (self.total - done)
-        text = f"{done:4}/{self.total} steps  loss {loss:6.4f}  {milliseconds:7.1f} ms/step  {left:4.0f} s left"
-        if not self.alive:
-            if done == self.total or done * 10 // self.total > (done - 1) * 10 // self.total:
-                print(f"{self.name:9} {text}", file=self.stream, flush=True)
-        elif done == self.total or now - self.last_drawn > 0.1:
-            full = done * 24 // self.total
-            bar = "█" * full + "░" * (24 - full)
-            self.stream.write(f"\r{self.name:9} {bar} {text}\x1b[K" + ("\n" if done == self.total else ""))
-            self.stream.flush()
-            self.last_drawn = now
 
 
 # ---- training
@@ -270,40 +237,6 @@ def print_stats(run: Run) -> None:
             name, value = name[:-3] + " milliseconds", round(value / 1e6)
         if isinstance(value, int | float) and value:
             print(f"  {name.replace('_', ' '):26}{value:>16,}")
-
-
-def draw(runs: list[Run], data: Images, path: str) -> str:
-    """Left the losses, right the time of a step."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), width_ratios=(3, 2), layout="constrained")
-    colors = ["#8a8f98", "#1f77b4", "#2ca02c", "#d62728"]
-    for run, color in zip(runs, colors):
-        label = f"{run.name}: {100 * run.accuracy:.1f} % of the test right"
-        left.plot(range(1, len(run.losses) + 1), run.losses, color=color, lw=1.4, alpha=0.85, label=label)
-    left.set(xlabel="step", ylabel="loss", title=f"{data.name}: same weights, same batches")
-    left.set_ylim(0, 1.05 * max(max(run.losses) for run in runs))
-    left.legend(frameon=False)
-    bars = right.bar([run.name for run in runs], [run.median for run in runs], color=colors[: len(runs)], width=0.55)
-    right.bar_label(bars, [f"{run.median:.3g} ms" for run in runs], padding=3)
-    ratio = f": {runs[0].median / runs[1].median:.2f} times as fast" if len(runs) > 1 else ""
-    right.set(ylabel="milliseconds a step, median", title=f"training step{ratio}")
-    right.margins(y=0.15)
-    return save(figure, path)
-
-
-def save(figure, path: str) -> str:
-    """Writes a figure without the frames above and right of its axes."""
-    import matplotlib.pyplot as plt
-
-    for axes in figure.axes:
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-    return path
 
 
 if __name__ == "__main__":

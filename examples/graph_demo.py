@@ -22,7 +22,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from datasets import DataError, Images, load
-from demo import Progress, batches, positive, save
+from demo import batches
+from demo_output import Progress, positive, save
 from networks import ConvNet
 
 
