@@ -43,6 +43,12 @@ def _load_core():
             return
 
 
+def _is_selected():
+    import jax
+
+    return PLATFORM in (jax.config.jax_platforms or "").split(",")
+
+
 def _is_named_in_environment():
     pairs = os.environ.get("PJRT_NAMES_AND_LIBRARY_PATHS", "").split(",")
     return any(pair.partition(":")[0] == PLATFORM for pair in pairs)
@@ -51,7 +57,7 @@ def _is_named_in_environment():
 def _check_version():
     import jax
 
-    if jax.__version__ not in TESTED_VERSIONS and os.environ.get("JAX_PLATFORMS", "").startswith(PLATFORM):
+    if jax.__version__ not in TESTED_VERSIONS and _is_selected():
         tested = ", ".join(TESTED_VERSIONS)
         warnings.warn(f"headrace_jax was tested with jax {tested}; this is {jax.__version__}", stacklevel=3)
 
@@ -62,6 +68,8 @@ def initialize():
     if not _is_named_in_environment():
         _load_core()
         _private.register_plugin(PLATFORM, str(library_path()), _PRIORITY)
+        if not _is_selected():
+            _private.be_quiet(PLATFORM)
     _private.allow_donation(PLATFORM)
     _rules.register(PLATFORM)
     _callbacks.register(PLATFORM, str(library_path()))

@@ -1,5 +1,6 @@
 """Every name of JAX that is not public, in one place. tests/test_private.py holds them against the installed JAX."""
 
+import dataclasses
 import functools
 import importlib
 import warnings
@@ -7,6 +8,7 @@ import warnings
 # Module, name, and the type that is expected; None: something to call.
 NAMES = (
     ("jax._src.xla_bridge", "register_plugin", None),
+    ("jax._src.xla_bridge", "_backend_factories", dict),
     ("jax._src.interpreters.mlir", "_platforms_with_donation", list),
     ("jax._src.interpreters.mlir", "_platform_specific_lowerings", dict),
     ("jax._src.interpreters.mlir", "_lowerings", dict),
@@ -26,6 +28,15 @@ def _find(module, name):
 def register_plugin(platform, library, priority):
     """Makes the shared library at a path a platform."""
     _find("jax._src.xla_bridge", "register_plugin")(platform, priority=priority, library_path=library)
+
+
+def be_quiet(platform):
+    """Programs that do not name the platform get no warning of it, and run if its device does not open."""
+    try:
+        factories = _find("jax._src.xla_bridge", "_backend_factories")
+        factories[platform] = dataclasses.replace(factories[platform], fail_quietly=True, experimental=False)
+    except (AttributeError, KeyError, TypeError):
+        pass  # then JAX is as loud as for other plug-ins
 
 
 def allow_donation(platform):

@@ -106,6 +106,20 @@ def run(program, **variables):
     )
 
 
+def test_programs_that_do_not_select_the_platform_stay_on_the_cpu():
+    program = "import headrace_jax, jax; headrace_jax.initialize(); print(jax.devices(), jax.devices('headrace'))"
+    done = run(program, JAX_PLATFORMS="")
+    assert (done.stdout, done.stderr) == ("[CpuDevice(id=0)] [headrace:0]\n", "")
+
+
+def test_a_device_that_does_not_open_fails_for_programs_that_select_it_alone():
+    program = "import headrace_jax, jax; headrace_jax.initialize(); print(jax.devices())"
+    done = run(program, JAX_PLATFORMS="", HEADRACE_DEVICE="tape")
+    assert (done.stdout, done.returncode) == ("[CpuDevice(id=0)]\n", 0), done.stderr
+    done = run(program, HEADRACE_DEVICE="tape")
+    assert done.returncode != 0 and 'device "tape": no such driver; this build has cpu' in done.stderr
+
+
 HEAD = "import jax, numpy as np, headrace_jax; headrace_jax.initialize(); f = jax.jit(lambda x: x + 1);"
 
 
