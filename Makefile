@@ -34,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help build test onnx fuzz fuzz-files fuzz-torch demo demo-graph gallery tools bench bench-c bench-ops check
 .PHONY: conformance sanitize
 .PHONY: array-api-tests bench-arrays mlx-tests fuzz-gradients conformance-tools sanitize-sample format test-levels
-.PHONY: test-jax jax-tests jax-venv
+.PHONY: test-jax jax-tests jax-venv demo-jax
 .PHONY: wheels test-wheels clean venv python-package
 
 help: ## this list
@@ -114,6 +114,16 @@ fuzz-gradients: python-package ## gradients of 2,000 random compositions of view
 
 demo: python-package ## the demonstration
 	$(VENV)/bin/python examples/demo.py
+
+JAX_DEMO_STAMP = $(JAX_VENV)/.demo-stamp
+
+$(JAX_DEMO_STAMP): requirements-jax-demo.txt $(JAX_STAMP)
+	@$(PROGRESS) "packages of requirements-jax-demo.txt into $(JAX_VENV)" \
+	  $(JAX_VENV)/bin/python -m pip install --no-compile -r requirements-jax-demo.txt
+	@touch $@
+
+demo-jax: build $(JAX_DEMO_STAMP) ## the demonstration on JAX: its CPU backend and Headrace; OPTIONS='--epochs 8'
+	$(JAX_PYTHON) examples/demo_jax.py $(OPTIONS)
 
 demo-graph: python-package ## the demonstration's network as a file: answers and training without torch
 	$(LIBRARIES) $(VENV_BIN)/python examples/graph_demo.py
