@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""Writes docs/jax.md from the tables of src/importers/stablehlo; --check fails if it is stale."""
+
+import pathlib
+import re
+import sys
+import textwrap
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DOC = ROOT / "docs/jax.md"
+TABLES = ROOT / "src/importers/stablehlo"
+ROW = re.compile(r"^HR_HLO\((\w+),", re.MULTILINE)
+NAMED = re.compile(r'^HR_HLO_NAMED\("([^"]+)",', re.MULTILINE)
+# Operations of StableHLO 1.17 that programs of JAX may have; the table adds older ones.
+OPERATIONS = """
+abs add after_all all_gather all_reduce all_to_all and async_done async_start atan2 batch_norm_grad batch_norm_inference
+batch_norm_training bitcast_convert broadcast_in_dim case cbrt ceil cholesky clamp collective_broadcast
+collective_permute collective_reduce compare complex composite concatenate constant convert convolution cosine
+count_leading_zeros custom_call divide dot_general dynamic_broadcast_in_dim dynamic_conv dynamic_gather dynamic_iota dynamic_pad
+dynamic_reshape dynamic_slice dynamic_update_slice exponential exponential_minus_one fft floor gather get_dimension_size
+get_tuple_element if imag infeed iota is_finite log log_plus_one logistic map maximum minimum multiply negate not
+optimization_barrier or outfeed pad partition_id popcnt power real recv reduce reduce_precision reduce_scatter
+reduce_window remainder replica_id reshape reverse rng rng_bit_generator round_nearest_afz round_nearest_even rsqrt
+scatter select select_and_scatter send shift_left shift_right_arithmetic shift_right_logical sign sine slice sort sqrt
+subtract tan tanh transpose triangular_solve tuple uniform_dequantize uniform_quantize while xor
+""".split()
+HEAD = """\
+<!-- Generated from src/importers/stablehlo/operations.def and names.def by scripts/make_jax.py; do not edit. -->
+# JAX
+
+Headrace is a platform of JAX: `jit`, `grad`, `vmap` and `scan` compile to StableHLO, which the plug-in reads and runs.
+Programs need no change.
+
+## Install
+
+```
+make wheels                                        # dist/headrace-*.whl and dist/headrace_jax-*.whl
+pip install dist/headrace-*.whl dist/headrace_jax-*.whl
+JAX_PLATFORMS=headrace python -c "import jax; print(jax.devices())"      # [headrace:0]
+```
+
+From a checkout, with gcc: `pip install .`, then `pip install ./frontends/jax`. Both packages must have the same version.
+If an index has both, `pip install headrace[jax]` installs them. The plug-in is tested with jax 0.10.2 on CPython 3.11;
+other versions of jax 0.10 and 0.11 may work, and a warning names the tested ones.
+
+## Use
+
+`JAX_PLATFORMS=headrace` makes Headrace the default platform. Without the variable JAX keeps its own default, and
+`jax.devices("headrace")` selects Headrace.
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def step(weights, x, y):
+    loss, gradient = jax.value_and_grad(lambda w: jnp.mean((x @ w - y) ** 2))(weights)
+    return weights - 0.1 * gradient, loss
+
+key = jax.random.key(0)
+x, weights = jax.random.normal(key, (64, 3)), jnp.zeros((3, 1))
+for _ in range(100):
+    weights, loss = step(weights, x, x @ jnp.array([[1.0], [-2.0], [3.0]]))
+print(weights.ravel().round(2), loss)
+```
+
+`JAX_PLATFORMS=headrace,cpu` has JAX's CPU backend as well: `jax.device_put(x, jax.devices("cpu")[0])` moves an array
+there. Two programs show more:
+
+- `make demo-jax` trains a convolutional network on both platforms and draws their losses and times
+  ([demo_jax.py](../examples/demo_jax.py)).
+- [gpt2_flax.py](../examples/gpt2_flax.py) trains a small GPT-2 with flax and optax.
+
+## Semantics
+
+- **A call returns at once.** Its operations join the stream's trace, and run when a value is needed: `print`,
+  `np.asarray`, `block_until_ready`. Consecutive calls are fused with each other: eager `jnp.exp(g(f(x)))` with two
+  jitted functions is one kernel ([architecture.md](architecture.md)).
+- **Time is measured after `block_until_ready`**, as on every platform of JAX.
+- **Random numbers** are JAX's: the same key gives the same bits as on its CPU backend.
+- **Integers**: division by 0, shifts by more than the width and conversions of numbers that are too large have XLA's
+  results.
+- **Floats** differ from XLA's in the last digits, because sums have another order. With 1 and 2 threads Headrace's bits
+  are the same.
+- **Precision**: products of f32 are computed in f32 for each value of `jax.default_matmul_precision`.
+- **Dtypes**: all of JAX, with `JAX_ENABLE_X64=1` also f64, i64 and c128. Narrow floats and integers of 2 and 4 bits are
+  stored in bytes.
+- **Donation** works: `donate_argnums` deletes the arguments, and results may use their memory.
+- **Memory** of NumPy arrays from 64 KB is used in place by `device_put` if it is aligned to 64 bytes; `jnp.array(x)`
+  copies. `np.asarray` and DLPack of a device array on the CPU copy nothing.
+- **Errors** come from the `jit` call: `UNIMPLEMENTED` names the operation and its line in your program.
+- **Decompositions of matrices** are LAPACK's, as on JAX's CPU backend.
+- **Callbacks**: `jax.debug.print`, `jax.pure_callback` and `io_callback` call Python from a running program.
+
+## Limits
+
+- A program runs on one device. `jax.pmap`, collectives and meshes over several devices are refused.
+- Dims must be numbers when a program is compiled; `jax.export` with symbolic dims needs them refined.
+- Compiled programs are not serialized: `jax_compilation_cache_dir` has no effect. Kernels are kept on disk by Headrace
+  itself (`HEADRACE_CACHE`).
+- Pallas, and the text and cost analysis of compiled programs are missing.
+
+## Environment
+
+| variable | what it does |
+|---|---|
+| `JAX_PLATFORMS` | `headrace` selects the platform, `headrace,cpu` has both |
+| `HEADRACE_DEVICE` | `cpu` (default), `cuda` for all GPUs, `cuda:1` for one |
+| `HEADRACE_THREADS` | threads; the default is the number of cores |
+| `HEADRACE_JAX_LIBRARY` | path of `libheadrace_jax.so`, if it is not beside the package: that of a build folder |
+| `HEADRACE_ONEDNN`, `HEADRACE_LAPACK` | paths of the libraries, if they are not those of the virtual environment |
+
+[environment.md](environment.md) lists all variables of Headrace. `HEADRACE_DEBUG=2` prints each kernel,
+`HEADRACE_PROFILE=ops` a table at the end ([watching.md](watching.md)).
+
+## Troubleshooting
+
+| what you see | why, and what to do |
+|---|---|
+| `Backend 'headrace' is not in the list of known backends` | `headrace-jax` is not installed in this environment: `pip list` |
+| `Platform 'headrace' is experimental` | JAX prints this for each plug-in that it does not know |
+| `there is no ...libheadrace_jax.so` | a checkout without a build: `make build`, and set `HEADRACE_JAX_LIBRARY` |
+| `oneDNN could not be loaded` | products and convolutions are slow: `pip install onednn-cpu-gomp` |
+| `UNIMPLEMENTED: headrace: ...` | an operation below is missing; run this part on the CPU platform |
+| `jax.devices()` has the CPU | `JAX_PLATFORMS` is not set, or was set after the first import of jax |
+| the first call is slow | new kernels are compiled in the background; the second process finds them on disk |
+
+## Speed
+
+{speed}
+
+## Operations
+
+{count} of StableHLO's {total} operations are read:
+
+```
+{supported}
+```
+
+These are not; a program with one of them fails when it is compiled:
+
+```
+{missing}
+```
+
+Custom calls and composites with these names are known. Other composites are their decomposition:
+
+```
+{named}
+```
+
+## Tests
+
+`make test-jax` runs the tests of the plug-in, and a fixed sample of JAX's own tests if `HEADRACE_JAX_SOURCE` names a
+checkout of JAX. `make jax-tests` runs all of them: `OPTIONS='--cpu lax_test.py'` compares a file with JAX's CPU backend.
+"""
+SPEED = """\
+`bench/jax_cases.py` runs both platforms in turn: training and answers of three networks, chains, loops, first calls."""
+
+
+def wrapped(names):
+    return "\n".join(textwrap.wrap(" ".join(sorted(names)), 118, break_on_hyphens=False))
+
+
+def build():
+    supported = set(ROW.findall((TABLES / "operations.def").read_text())) - {"call"}  # of the dialect func
+    operations = set(OPERATIONS) | supported
+    return HEAD.format(
+        speed=SPEED,
+        count=len(supported),
+        total=len(operations),
+        supported=wrapped(supported),
+        missing=wrapped(operations - supported),
+        named=wrapped(NAMED.findall((TABLES / "names.def").read_text())),
+    )
+
+
+def main():
+    text = build()
+    if sys.argv[1:] == ["--check"]:
+        if not DOC.exists() or DOC.read_text() != text:
+            sys.exit("docs/jax.md is stale: run scripts/make_jax.py")
+        return
+    DOC.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
