@@ -29,6 +29,21 @@ HR_TEST(copies_of_whole_buffers) {
   HR_ASSERT_EQ(check(FIVE COPY("3", "0") "%1:f32[4]{1}+0 = neg(%3:f32[4]{2}+1)\n"), 1); /* a view of it */
 }
 
+#define SLICE(of, from) "%" of ":f32[1]{1}+2 = neg(%" from ":f32[1]{1}+0)\n"
+
+HR_TEST(temporaries_that_end_with_a_copy) {
+  HR_ASSERT_EQ(check(FIVE NEG("3", "0") COPY("4", "3") SLICE("4", "1") NEG("2", "4")), 1);
+  HR_ASSERT_EQ(check("buffer %0 32 live\nbuffer %1 32 live\nbuffer %2 32 live fresh\nbuffer %3 32 dead fresh\n"
+                     "buffer %4 32 dead fresh\nscalar $0 f64\n" NEG("3", "0") COPY("4", "3") SLICE("4", "1")
+                         COPY("2", "4") SLICE("2", "0")),
+               2); /* one after the other, into a visible one */
+  HR_ASSERT_EQ(check(FIVE NEG("3", "0") COPY("4", "3") SLICE("4", "1") NEG("2", "4") NEG("1", "3")),
+               0); /* read later */
+  HR_ASSERT_EQ(check(FIVE NEG("3", "0") COPY("4", "3") SLICE("4", "3") NEG("2", "4")), 0);
+  HR_ASSERT_EQ(check(FIVE NEG("3", "0") COPY("2", "3") SLICE("2", "1")), 0); /* older contents were there */
+  HR_ASSERT_EQ(check(FIVE SLICE("3", "1") SLICE("4", "1") COPY("4", "3") SLICE("4", "0") NEG("2", "4")), 0);
+}
+
 HR_TEST(copies_that_are_needed) {
   HR_ASSERT_EQ(check(FIVE COPY("3", "0") NEG("0", "1") NEG("1", "3")), 0); /* the copied buffer changes */
   HR_ASSERT_EQ(check(FIVE COPY("3", "0") COPY("4", "3") NEG("0", "1") NEG("1", "4")), 0 + 1); /* one of the two */

@@ -57,8 +57,8 @@ void hr_versions_add(hr_program *program, hr_node *node);
 /* Numbers versions and finds touches in one walk; false when memory is out. */
 bool hr_versions_and_touches(hr_program *program, hr_touches *out_touches);
 
-/* Makes readers of temporaries that are copies of whole buffers read these. The copies stay: hr_simplify removes them.
- */
+/* Makes readers of temporaries that are copies of whole buffers read these; the copies stay, until hr_simplify removes
+ * them. Temporaries that end with a copy become the copy. */
 hr_status hr_forward(hr_program *program);
 
 /* True if a store through this view writes every byte of its buffer. */
