@@ -304,4 +304,8 @@ void hr__integers_store(hr_dtype dtype, int64_t count, const int64_t *numbers, v
 HR_MUST_USE hr_status hr__graph_bind(const hr_graph *graph, int input_count, const hr_tensor *const *inputs,
                                      int64_t *out_symbols);
 
+/* Replaces an operand of an element-wise function that is one number everywhere by the number (graph_numbers.c). The
+ * result is the same. False: there is none. */
+bool hr__graph_use_numbers(const hr_graph *graph, hr_functional function, int count, hr_value *inputs);
+
 #endif

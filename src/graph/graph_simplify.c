@@ -505,6 +505,16 @@ static hr_value copy_variable(rewrite *r, const hr__node *node) {
   return status == HR_OK ? hr_graph_variable(r->to, name, &type, *r->variables++) : hr__graph_fail(r->to, status);
 }
 
+/* True if a gradient is by one of the node's operands. */
+static bool reads_watched(const rewrite *r, const hr__node *node) {
+  for (int i = 0; i < node->input_count; ++i) {
+    if (node->inputs[i] != 0 && hr__graph_value_of(r->from, node->inputs[i])->is_watched) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /* A copy of a node with inputs of the new graph. */
 static hr_status copy_node(rewrite *r, const hr__node *node, hr_value *out_first) {
   hr_value *inputs = HR_ARENA_ARRAY(&r->arena, hr_value, (size_t)node->input_count + 1);
@@ -530,6 +540,9 @@ static hr_status copy_node(rewrite *r, const hr__node *node, hr_value *out_first
       *out_first = hr_graph_shape(r->to, inputs[0]);
       break;
     case HR__NODE_CALL:
+      if (r->stream != NULL && !reads_watched(r, node)) {
+        r->has_folded |= hr__graph_use_numbers(r->to, node->function, node->input_count, inputs);
+      }
       return is_rounded(r, node) ? copy_rounded(r, node, inputs, out_first)
                                  : copy_call(r, r->to, node, inputs, out_first);
     case HR__NODE_GRADIENT:

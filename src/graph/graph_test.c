@@ -505,6 +505,31 @@ HR_TEST(simplify_keeps_what_gradients_are_taken_by) {
   hr_graph_release(g);
 }
 
+/* Operands that are one number everywhere, and those that must stay: they give the result its dims or dtype, their
+ * number is rounded, or a gradient is by them. */
+HR_TEST(simplify_reads_numbers_in_place_of_tensors) {
+  static const char text[] =
+      "graph 1\ninput %x f32[2, 3]\ninput %k f32[n]\n%h = full(0.5, shape=[2, 3], dtype=f32)\n"
+      "%s = full(-0.0, shape=[], dtype=f32)\n%w = full(7.0, shape=[], dtype=f32)\n"
+      "%a = multiply(%h, %x)\n%b = where(%x, %a, %s)\n%c = add(%k, %w)\noutput b = %b\noutput c = %c\n";
+  static const char stays[] =
+      "graph 1\ninput %x f32[3]\n%h = full(0.1, shape=[3], dtype=f32)\n%r = full(2.0, shape=[2, 1], "
+      "dtype=f32)\n%d = full(2.0, shape=[], dtype=f64)\n%a = add(%x, %h)\n%b = add(%a, %r)\n"
+      "%c = pow(%b, %d)\n%e = multiply(%h, %r)\noutput c = %c\noutput e = %e\n";
+  hr_graph *g = graph_of(text), *other = graph_of(stays), *simple = NULL;
+  open_stream();
+  HR_ASSERT_OK(hr_graph_simplify(g, stream, &simple));
+  expect_text(simple, "graph 1\ninput %x f32[2, 3]\ninput %k f32[n]\n%a = multiply(0.5, %x)  ; f32[2, 3]\n"
+                      "%b = where(%x, %a, -0.0)  ; f32[2, 3]\n%c = add(%k, 7.0)  ; f32[n]\noutput b = %b\n"
+                      "output c = %c\n");
+  hr_graph_release(simple);
+  HR_ASSERT_OK(hr_graph_simplify(other, stream, &simple));
+  HR_ASSERT_EQ(hr_graph_operation_count(simple), hr_graph_operation_count(other));
+  hr_graph_release(simple);
+  hr_graph_release(other);
+  hr_graph_release(g);
+}
+
 /* Sizes that are values and sizes that are numbers in one list. With 14 inputs, "shape=[%s]" once had the key of
  * "shape=[8, 0]". */
 HR_TEST(simplify_joins_no_lists_of_different_lengths) {
