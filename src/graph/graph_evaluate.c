@@ -115,21 +115,77 @@ static hr_status compute_on_host(hr__evaluation *e, const hr__node *node, bool *
   return HR_OK;
 }
 
-static hr_status apply_call(hr__evaluation *e, const hr__node *node) {
-  hr_attribute *attributes = NULL;
-  const hr_tensor **inputs = HR_ARENA_ARRAY(&e->scratch, const hr_tensor *, (size_t)node->input_count + 1);
-  if (inputs == NULL) {
+/* A call of a function with these operands. */
+typedef struct call {
+  hr_functional function;
+  int input_count, attribute_count;
+  const hr_tensor **inputs;
+  hr_attribute *attributes;
+} call;
+
+/* The operand of a slice's start whose numbers the host knows; -1: there is none. */
+static int known_start(const hr__evaluation *e, const hr__node *node) {
+  bool is_slice = node->function == HR_FUNCTIONAL_DYNAMIC_SLICE || node->function == HR_FUNCTIONAL_DYNAMIC_SLICE_UPDATE;
+  int last = node->input_count - 1;
+  return is_slice && hr__frame_fact(&e->frame, node->inputs[last])->numbers != NULL ? last : -1;
+}
+
+/* The begins of a slice of these sizes, bounded so that it is inside of x. False: that is impossible. */
+static bool bound_starts(const hr_tensor *x, const hr__fact *start, int count, const int64_t *sizes, int64_t *begin) {
+  bool is_right = start->rank == 1 && start->dims[0] == x->rank && count == x->rank;
+  for (int d = 0; is_right && d < count; ++d) {
+    int64_t last = x->dims[d] - sizes[d], at = start->numbers[d];
+    is_right = sizes[d] >= 0 && last >= 0;
+    begin[d] = at < 0 ? 0 : at > last ? last : at;
+  }
+  return is_right;
+}
+
+/* A slice at a start that the host knows, as the number of an iteration, is one at constants: no index is read and
+ * checked, and the slice itself is a view. */
+static hr_status slice_at(hr__evaluation *e, const hr__node *node, int start, call *c) {
+  bool is_update = node->function == HR_FUNCTIONAL_DYNAMIC_SLICE_UPDATE;
+  int count = is_update ? c->inputs[1]->rank : c->attributes[0].count;
+  const int64_t *sizes = is_update ? c->inputs[1]->dims : c->attributes[0].value.ints;
+  int64_t *begin = HR_ARENA_ARRAY(&e->scratch, int64_t, 2 * HR_RANK_MAX);
+  hr_attribute *attributes = HR_ARENA_ARRAY(&e->scratch, hr_attribute, 4);
+  if (begin == NULL || attributes == NULL) {
     return no_memory();
   }
+  if (!bound_starts(c->inputs[0], hr__frame_fact(&e->frame, node->inputs[start]), count, sizes, begin)) {
+    c->inputs[start] = &e->tensors[node->inputs[start]]; /* which the function refuses */
+    return hr__evaluate_tensor(e, node->inputs[start], false);
+  }
+  const int64_t *lists[3] = {begin, sizes, begin + HR_RANK_MAX};
+  for (int i = 0; i < HR_RANK_MAX; ++i) {
+    begin[HR_RANK_MAX + i] = 1;
+  }
+  for (int i = 0; i < 3; ++i) {
+    attributes[i] = (hr_attribute){.kind = HR_ATTRIBUTE_INTS, .count = count, .value = {.ints = lists[i]}};
+  }
+  attributes[3] = (hr_attribute){.kind = HR_ATTRIBUTE_TEXT, .value = {.text = "set"}};
+  c->function = is_update ? HR_FUNCTIONAL_SLICE_UPDATE : HR_FUNCTIONAL_SLICE;
+  c->input_count = start, c->attribute_count = is_update ? 4 : 3, c->attributes = attributes;
+  return HR_OK;
+}
+
+static hr_status apply_call(hr__evaluation *e, const hr__node *node) {
+  call c = {node->function, node->input_count, node->attribute_count, NULL, NULL};
+  c.inputs = HR_ARENA_ARRAY(&e->scratch, const hr_tensor *, (size_t)node->input_count + 1);
+  if (c.inputs == NULL) {
+    return no_memory();
+  }
+  int start = known_start(e, node);
   for (int i = 0; i < node->input_count; ++i) {
-    if (node->inputs[i] != 0) {
+    if (node->inputs[i] != 0 && i != start) {
       HR_RETURN_IF_ERROR(hr__evaluate_tensor(e, node->inputs[i], false));
-      inputs[i] = &e->tensors[node->inputs[i]];
+      c.inputs[i] = &e->tensors[node->inputs[i]];
     }
   }
-  HR_RETURN_IF_ERROR(hr__frame_attributes(&e->frame, node, &attributes));
-  hr_status status = hr_functional_apply(e->stream, node->function, node->input_count, inputs, node->attribute_count,
-                                         attributes, node->result_count, &e->tensors[node->first]);
+  HR_RETURN_IF_ERROR(hr__frame_attributes(&e->frame, node, &c.attributes));
+  HR_RETURN_IF_ERROR(start >= 0 ? slice_at(e, node, start, &c) : HR_OK);
+  hr_status status = hr_functional_apply(e->stream, c.function, c.input_count, c.inputs, c.attribute_count,
+                                         c.attributes, node->result_count, &e->tensors[node->first]);
   if (hr_status_code_of(status) == HR_STATUS_FAILED_PRECONDITION) {
     e->runner->needs_stream = true; /* a capture waits for no number */
   }

@@ -270,6 +270,28 @@ HR_TEST(slices_of_turned_sequences) {
   hr_tensor_release(&x);
 }
 
+/* Slices at the number of an iteration are views. Starts are bounded: -1 is 0, 4 is 3. */
+HR_TEST(slices_at_the_number_of_an_iteration) {
+  open_stream();
+  static const char text[] =
+      "graph 2\nfunction @0 {\ninput %i i64[]\ninput %ys f32[4]\ninput %xs f32[4]\n%j = subtract(%i, 1)\n"
+      "%at = reshape(%j, shape=[1])\n%x = dynamic_slice(%xs, %at, sizes=[1])\n%f = astype(%i, dtype=f32)\n"
+      "%t = multiply(%x, 10.0)\n%y = add(%t, %f)\n%new = dynamic_slice_update(%ys, %y, %at)\noutput ys = %new\n"
+      "output x = %x\n}\ninput %xs f32[4]\ninput %ys f32[4]\ninput %k f32[m]\n"
+      "%0, %1 = for(@0, m, %ys, %xs, carried=1)\noutput ys = %0\noutput xs = %1\n";
+  hr_tensor inputs[3] = {counted(DIMS(4)), counted(DIMS(4)), counted(DIMS(6))};
+  const answer expected[2] = {{1, {4}, F32(1, 12, 23, 35)}, {2, {6, 1}, F32(0, 0, 1, 2, 3, 3)}};
+  HR_ASSERT_EQ(check(text, 3, inputs, 2, expected), 0);
+  hr_graph *g = graph_of(text);
+  hr_session *session = session_of(g, NULL);
+  const hr_tensor *places[3] = {&inputs[0], &inputs[1], &inputs[2]};
+  HR_ASSERT_OK(hr_session_warm(session, 3, places));
+  HR_ASSERT(stats_of(session).records < 6 * 7); /* an index would be checked, and the slice copied */
+  hr_session_release(session);
+  hr_graph_release(g);
+  release_each(3, inputs);
+}
+
 HR_TEST(loops_inside_of_loops) {
   open_stream();
   static const char text[] =
