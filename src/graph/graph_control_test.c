@@ -322,6 +322,29 @@ HR_TEST(products_get_rounded_factors) {
   hr_graph_release(g);
 }
 
+HR_TEST(operations_that_keep_elements_stay_rounded_between_products) {
+  open_stream();
+  hr_graph *g = graph_of("graph 1\ninput %x f32[n, 3, 4]\ninput %w f32[2, 2]\n%0 = reshape(%x, shape=[6, n, 2])\n"
+                         "%1 = matmul(%0, %w)\n%2 = relu(%1)\n%3 = permute_dims(%2, axes=[1, 0, 2])\n"
+                         "%4 = matmul(%3, %w)\n%5 = add(%4, %3)\n%6 = matmul(%5, %w)\noutput y = %6\n");
+  hr_graph *rounded = NULL, *simple = NULL;
+  HR_ASSERT_OK(hr_graph_round_products(g, HR_DTYPE_BF16, &rounded));
+  HR_ASSERT_OK(hr_graph_simplify(rounded, stream, &simple));
+  expect_text(simple, "graph 1\ninput %x f32[n, 3, 4]\ninput %w f32[2, 2]\n"
+                      "%0 = reshape(%x, shape=[6, n, 2])  ; f32[6, n, 2]\n"
+                      "%1 = astype(%0, dtype=bf16)  ; bf16[6, n, 2]\n%2 = astype(%w, dtype=bf16)  ; bf16[2, 2]\n"
+                      "%3 = matmul(%1, %2)  ; bf16[6, n, 2]\n%4 = astype(%3, dtype=f32)  ; f32[6, n, 2]\n"
+                      "%5 = relu(%4)  ; f32[6, n, 2]\n%6 = permute_dims(%5, axes=[1, 0, 2])  ; f32[n, 6, 2]\n"
+                      "%7 = relu(%3)  ; bf16[6, n, 2]\n%8 = permute_dims(%7, axes=[1, 0, 2])  ; bf16[n, 6, 2]\n"
+                      "%9 = matmul(%8, %2)  ; bf16[n, 6, 2]\n%10 = astype(%9, dtype=f32)  ; f32[n, 6, 2]\n"
+                      "%11 = add(%10, %6)  ; f32[n, 6, 2]\n%12 = astype(%11, dtype=bf16)  ; bf16[n, 6, 2]\n"
+                      "%13 = matmul(%12, %2)  ; bf16[n, 6, 2]\n%14 = astype(%13, dtype=f32)  ; f32[n, 6, 2]\n"
+                      "output y = %14\n");
+  hr_graph_release(simple);
+  hr_graph_release(rounded);
+  hr_graph_release(g);
+}
+
 HR_TEST(rounded_factors_with_long_rows_are_stored_by_columns) {
   enum { INNER = 256, WIDTH = 4096 };
   static float large[INNER * WIDTH];
@@ -336,9 +359,9 @@ HR_TEST(rounded_factors_with_long_rows_are_stored_by_columns) {
                        "constant %1 f32[4096, 256] = #1\n%2 = astype(%x, dtype=bf16)  ; bf16[n, 256]\n"
                        "%3 = permute_dims(%0)  ; f32[4096, 256]\n%4 = astype(%3, dtype=bf16)  ; bf16[4096, 256]\n"
                        "%5 = permute_dims(%4)  ; bf16[256, 4096]\n%6 = matmul(%2, %5)  ; bf16[n, 4096]\n"
-                       "%7 = astype(%6, dtype=f32)  ; f32[n, 4096]\n%8 = astype(%7, dtype=bf16)  ; bf16[n, 4096]\n"
-                       "%9 = astype(%1, dtype=bf16)  ; bf16[4096, 256]\n%10 = matmul(%8, %9)  ; bf16[n, 256]\n"
-                       "%11 = astype(%10, dtype=f32)  ; f32[n, 256]\noutput y = %11\n");
+                       "%7 = astype(%6, dtype=f32)  ; f32[n, 4096]\n%8 = astype(%1, dtype=bf16)  ; bf16[4096, 256]\n"
+                       "%9 = matmul(%6, %8)  ; bf16[n, 256]\n%10 = astype(%9, dtype=f32)  ; f32[n, 256]\n"
+                       "output y = %10\n");
   hr_graph_release(rounded);
   hr_graph_release(g);
 }

@@ -436,11 +436,43 @@ static bool has_long_rows(const rewrite *r, const hr__node *node, hr_value x) {
          fact->rank == 2 && fact->dims[1] >= LONG * fact->dims[0] && fact->dims[0] * fact->dims[1] >= LARGE;
 }
 
-/* The rounded factor; one with long rows is stored by columns, which a product with one row reads in order. */
-static hr_value round_factor(rewrite *r, const hr__node *node, int place, hr_value x) {
-  if (place != 1 || !has_long_rows(r, node, x)) {
-    return convert(r, x, r->products);
+/* True for operations with one operand, whose results are elements of it or zero: rounded elements need no rounding. */
+static bool keeps_elements(const hr__node *node) {
+  static const hr_functional all[] = {HR_FUNCTIONAL_RELU,         HR_FUNCTIONAL_MAX_POOL,    HR_FUNCTIONAL_RESHAPE,
+                                      HR_FUNCTIONAL_PERMUTE_DIMS, HR_FUNCTIONAL_EXPAND_DIMS, HR_FUNCTIONAL_SQUEEZE};
+  for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
+    if (node->kind == HR__NODE_CALL && node->function == all[i]) {
+      return node->result_count == 1 && node->input_count == 1;
+    }
   }
+  return false;
+}
+
+/* A value of the old graph in the products' dtype, if a rounded product made it, and up to `left` operations that keep
+ * its elements: they are repeated on the product as it is. Otherwise 0. */
+static hr_status narrow(rewrite *r, hr_value x, int left, hr_value *out_narrow) {
+  const hr__node *node = hr__graph_node_of(r->from, x), *made = hr__graph_node_of(r->to, r->map[x]);
+  bool is_widened = made->kind == HR__NODE_CALL && made->function == HR_FUNCTIONAL_ASTYPE &&
+                    hr__graph_value_of(r->to, made->inputs[0])->facts->dtype == r->products;
+  *out_narrow = is_widened ? made->inputs[0] : 0;
+  if (is_widened || left == 0 || !keeps_elements(node)) {
+    return HR_OK;
+  }
+  hr_value inner = 0;
+  HR_RETURN_IF_ERROR(narrow(r, node->inputs[0], left - 1, &inner));
+  return inner != 0 ? copy_call(r, r->to, node, &inner, out_narrow) : HR_OK;
+}
+
+/* A factor that is a value of the old graph. */
+static hr_status round_factor(rewrite *r, hr_value x, hr_value *out_factor) {
+  enum { MOST_REPEATED = 8 };
+  HR_RETURN_IF_ERROR(narrow(r, x, MOST_REPEATED, out_factor));
+  *out_factor = *out_factor != 0 ? *out_factor : convert(r, r->map[x], r->products);
+  return hr_graph_status(r->to);
+}
+
+/* A matrix, stored by columns, which a product with one row reads in order. */
+static hr_value turn_factor(rewrite *r, hr_value x) {
   hr_value turned = hr_graph_add(r->to, HR_FUNCTIONAL_PERMUTE_DIMS, 1, &x, 0, NULL);
   turned = convert(r, turned, r->products);
   return hr_graph_add(r->to, HR_FUNCTIONAL_PERMUTE_DIMS, 1, &turned, 0, NULL);
@@ -449,7 +481,11 @@ static hr_value round_factor(rewrite *r, const hr__node *node, int place, hr_val
 static hr_status copy_rounded(rewrite *r, const hr__node *node, hr_value *inputs, hr_value *out_first) {
   for (int i = 0; i < node->input_count; ++i) {
     bool is_mask = i == 3 && node->function == HR_FUNCTIONAL_ATTENTION;
-    inputs[i] = inputs[i] != 0 && !is_mask ? round_factor(r, node, i, inputs[i]) : inputs[i];
+    if (inputs[i] != 0 && i == 1 && has_long_rows(r, node, inputs[i])) {
+      inputs[i] = turn_factor(r, inputs[i]);
+    } else if (inputs[i] != 0 && !is_mask) {
+      HR_RETURN_IF_ERROR(round_factor(r, node->inputs[i], &inputs[i]));
+    }
   }
   HR_RETURN_IF_ERROR(copy_call(r, r->to, node, inputs, out_first));
   *out_first = convert(r, *out_first, HR_DTYPE_F32);
@@ -465,7 +501,9 @@ static hr_status add_attention(rewrite *r, const hr__attention *old, hr_value *o
   hr__attention a = *old;
   a.q = r->map[a.q], a.keys = r->map[a.keys], a.v = r->map[a.v], a.mask = r->map[a.mask];
   if (rounds) {
-    a.q = convert(r, a.q, r->products), a.keys = convert(r, a.keys, r->products), a.v = convert(r, a.v, r->products);
+    HR_RETURN_IF_ERROR(round_factor(r, old->q, &a.q));
+    HR_RETURN_IF_ERROR(round_factor(r, old->keys, &a.keys));
+    HR_RETURN_IF_ERROR(round_factor(r, old->v, &a.v));
   }
   *out_first = hr__graph_add_attention(r->to, &a);
   *out_first = rounds ? convert(r, *out_first, HR_DTYPE_F32) : *out_first;
