@@ -146,7 +146,7 @@ def write(folder: Path) -> None:
 def compile_all(arguments: argparse.Namespace) -> dict:
     """By file: the records, and the best and the median microseconds of a compilation of all rounds."""
     files = [str(path) for path in sorted(arguments.folder.glob("*.hr"))]
-    environment = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "1024", "HEADRACE_THREADS": "1"} | os.environ
+    environment = {"HEADRACE_THREADS": "1"} | os.environ
     found = {}
     for _ in range(arguments.rounds):
         command = [arguments.compile_bench, "--repeat", str(arguments.repeat), *files]

@@ -4,8 +4,7 @@
  *   compile_bench [--repeat N] FILE...
  *
  * Prints microseconds a record: of the first compilation in this process, and of the best and the median of the
- * repetitions, which find the compiler's code and memory warm. ONEDNN_PRIMITIVE_CACHE_CAPACITY=0 in the environment
- * makes the library create its primitives anew each time.
+ * repetitions, which find the compiler's code and memory warm.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,6 +5,7 @@
 
 #include "base/allocator.h"
 #include "base/hash.h"
+#include "providers/onednn/shared_primitives.h"
 
 enum { SET = 4 };
 
@@ -13,7 +14,7 @@ typedef enum keeping { KEEPING_UNKNOWN, KEEPING_NO, KEEPING_YES } keeping;
 typedef struct hr__dnnl_answer {
   uint64_t hash, used; /* the time of the latest use */
   keeping epilogues;
-  dnnl_primitive_desc descs[HR__DNNL_WHICH_COUNT];
+  hr__dnnl_primitive *primitives[HR__DNNL_WHICH_COUNT];
   int word_count;
   uint64_t words[];
 } answer;
@@ -94,9 +95,7 @@ static answer *find(hr__dnnl_answers *table, const hr__dnnl_key *key) {
 
 static void answer_free(answer *a) {
   for (int i = 0; a != NULL && i < HR__DNNL_WHICH_COUNT; ++i) {
-    if (a->descs[i] != NULL) {
-      hr__dnnl()->primitive_desc_destroy(a->descs[i]);
-    }
+    hr__dnnl_primitive_release(a->primitives[i]);
   }
   hr_free(a);
 }
@@ -126,9 +125,8 @@ dnnl_primitive_desc hr__dnnl_known_descriptor(const hr__dnnl_key *key, hr__dnnl_
   dnnl_primitive_desc desc = NULL;
   hr_mutex_lock(&answers()->mutex);
   const answer *a = find(answers(), key);
-  if (a != NULL && a->descs[which] != NULL &&
-      hr__dnnl()->primitive_desc_clone(&desc, a->descs[which]) != DNNL_SUCCESS) {
-    desc = NULL;
+  if (a != NULL && a->primitives[which] != NULL) {
+    desc = hr__dnnl_primitive_desc(a->primitives[which]);
   }
   hr_mutex_unlock(&answers()->mutex);
   return desc;
@@ -137,9 +135,9 @@ dnnl_primitive_desc hr__dnnl_known_descriptor(const hr__dnnl_key *key, hr__dnnl_
 void hr__dnnl_note_descriptor(const hr__dnnl_key *key, hr__dnnl_which which, dnnl_const_primitive_desc desc) {
   hr_mutex_lock(&answers()->mutex);
   answer *a = find_or_add(answers(), key);
-  if (a != NULL && a->descs[which] == NULL &&
-      hr__dnnl()->primitive_desc_clone(&a->descs[which], desc) != DNNL_SUCCESS) {
-    a->descs[which] = NULL;
+  dnnl_primitive_desc copy = NULL;
+  if (a != NULL && a->primitives[which] == NULL && hr__dnnl()->primitive_desc_clone(&copy, desc) == DNNL_SUCCESS) {
+    a->primitives[which] = hr__dnnl_primitive_of(copy);
   }
   hr_mutex_unlock(&answers()->mutex);
 }
@@ -169,4 +167,5 @@ void hr__dnnl_forget(void) {
     answers()->entries[i] = NULL;
   }
   hr_mutex_unlock(&answers()->mutex);
+  hr__dnnl_forget_reorders();
 }

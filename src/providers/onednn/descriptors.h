@@ -1,5 +1,5 @@
-/* descriptors.h: what the library answered for a node of the same numbers: its descriptors, and whether epilogues keep
- * its implementation.
+/* descriptors.h: what the library answered for a node of the same numbers: its descriptors, with their primitives, and
+ * whether epilogues keep its implementation.
  *
  * The library takes 5 to 50 us to choose an implementation. A compilation asks several times about one node, and
  * repeated layers and cells ask for the same numbers. Bounded: some of the latest nodes of the process.
@@ -35,7 +35,7 @@ void hr__dnnl_key_make(const hr_node *node, int how_count, const int64_t *how, h
 
 /* A descriptor that the caller owns, or NULL. */
 dnnl_primitive_desc hr__dnnl_known_descriptor(const hr__dnnl_key *key, hr__dnnl_which which);
-/* Remembers a copy of a descriptor; does nothing without memory. */
+/* Remembers a copy of a descriptor, and its primitive; does nothing without memory. */
 void hr__dnnl_note_descriptor(const hr__dnnl_key *key, hr__dnnl_which which, dnnl_const_primitive_desc desc);
 
 /* True if it is known whether the node's epilogues keep the implementation of the node without them. */

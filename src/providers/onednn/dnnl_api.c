@@ -11,6 +11,7 @@ static void init_library(void *part) {
   hr__dnnl_library *library = part;
   hr__vendor_init(&library->vendor);
   hr_mutex_init(&library->answers.mutex);
+  hr_mutex_init(&library->primitives.mutex);
 }
 
 const hr_context_part hr__dnnl_library_kind = {.bytes = sizeof(hr__dnnl_library), .init = init_library};

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/context.h"
+#include "base/table.h"
 #include "base/thread.h"
 #include "base/vendor.h"
 #include "headrace/dtype.h"
@@ -26,6 +27,7 @@ typedef struct dnnl_primitive *dnnl_primitive;
 typedef struct dnnl_primitive_desc *dnnl_primitive_desc;
 typedef const struct dnnl_primitive_desc *dnnl_const_primitive_desc;
 typedef struct dnnl_primitive_attr *dnnl_primitive_attr;
+typedef const struct dnnl_primitive_attr *dnnl_const_primitive_attr;
 typedef struct dnnl_post_ops *dnnl_post_ops;
 typedef const struct dnnl_post_ops *dnnl_const_post_ops;
 
@@ -84,7 +86,7 @@ typedef struct hr__dnnl_table {
 #undef DNNL_SYMBOL
 } hr__dnnl_table;
 
-enum { HR__DNNL_ANSWERS = 128 };
+enum { HR__DNNL_ANSWERS = 128, HR__DNNL_REORDERS = 32 };
 
 /* The library's latest answers about nodes (descriptors.c). */
 typedef struct hr__dnnl_answers {
@@ -92,6 +94,19 @@ typedef struct hr__dnnl_answers {
   uint64_t clock;
   struct hr__dnnl_answer *entries[HR__DNNL_ANSWERS];
 } hr__dnnl_answers;
+
+typedef struct hr__dnnl_reorder {
+  struct hr__dnnl_primitive *primitive; /* NULL: none yet */
+  int threads;
+} hr__dnnl_reorder;
+
+/* Its primitives that are in use, and the latest reorders (shared_primitives.c). */
+typedef struct hr__dnnl_primitives {
+  hr_mutex mutex;
+  hr_table table; /* by descriptor */
+  uint64_t noted; /* reorders so far */
+  hr__dnnl_reorder reorders[HR__DNNL_REORDERS];
+} hr__dnnl_primitives;
 
 /* The library, once per process. */
 typedef struct hr__dnnl_library {
@@ -103,6 +118,7 @@ typedef struct hr__dnnl_library {
   atomic_bool has_sgemm;             /* its code exists */
   char version[32];
   hr__dnnl_answers answers;
+  hr__dnnl_primitives primitives;
 } hr__dnnl_library;
 
 extern const hr_context_part hr__dnnl_library_kind;

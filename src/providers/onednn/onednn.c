@@ -49,22 +49,13 @@ void hr__dnnl_generate_sgemm(void) {
   hr_mutex_unlock(&library->vendor.mutex);
 }
 
-/* The library keeps 1,024 primitives of 30 KB beside those that our programs hold. Shapes that come once would fill
- * that. */
-static void bound_primitives(void) {
-  enum { PRIMITIVES = 128 };
-  if (getenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY") == NULL) {
-    (void)hr__dnnl()->set_primitive_cache_capacity(PRIMITIVES);
-  }
-}
-
 static hr_status open_library(void) {
   HR_RETURN_IF_ERROR(hr__dnnl_open());
   static const hr_dtype dtypes[] = {HR_DTYPE_F32, HR_DTYPE_BF16, HR_DTYPE_F16};
   for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; ++i) {
     hr__dnnl_opened()->has_dtype[dtypes[i]] = probe(dtypes[i]);
   }
-  bound_primitives();
+  (void)hr__dnnl()->set_primitive_cache_capacity(0); /* shared_primitives.h has the reason */
   hr__dnnl_library *library = hr__dnnl_opened();
   const dnnl_version *v = hr__dnnl()->version();
   snprintf(library->version, sizeof library->version, "%d.%d.%d", v->major, v->minor, v->patch);

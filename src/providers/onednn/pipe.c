@@ -53,12 +53,7 @@ void hr__pipe_release(hr_prepared *pipe) {
   }
   hr__late_claim(&pipe->late);
   for (int i = 0; i < pipe->step_count; ++i) {
-    if (pipe->steps[i].primitive != NULL) {
-      hr__dnnl()->primitive_destroy(pipe->steps[i].primitive);
-    }
-    if (pipe->steps[i].desc != NULL) {
-      hr__dnnl()->primitive_desc_destroy(pipe->steps[i].desc);
-    }
+    hr__dnnl_primitive_release(pipe->steps[i].shared);
   }
   for (int i = 0; i < pipe->memory_count; ++i) {
     hr__dnnl()->memory_destroy(pipe->memories[i].memory);
@@ -244,24 +239,38 @@ void hr__pipe_primitive(hr_prepared *pipe, dnnl_primitive_desc desc, int count, 
     step.args[step.arg_count++].memory = hr__pipe_workspace(pipe, scratchpad);
     hr__pipe_check(pipe, hr__dnnl()->primitive_desc_query(desc, DNNL_QUERY_IMPL_INFO_STR, 0, &pipe->kernel), "name");
   }
-  step.desc = pipe->is_probe ? NULL : desc;
-  hr__pipe_step(pipe, &step);
-  if (desc != NULL && (pipe->is_probe || pipe->status != HR_OK)) {
+  if (pipe->status == HR_OK && !pipe->is_probe) {
+    step.shared = hr__dnnl_primitive_of(desc);
+    hr__pipe_check(pipe, step.shared != NULL ? DNNL_SUCCESS : DNNL_OUT_OF_MEMORY, "primitive");
+  } else if (desc != NULL) {
     hr__dnnl()->primitive_desc_destroy(desc);
+  }
+  hr__pipe_step(pipe, &step);
+  if (pipe->status != HR_OK) {
+    hr__dnnl_primitive_release(step.shared);
   }
 }
 
-void hr__pipe_reorder(hr_prepared *pipe, int memory_from, dnnl_const_memory_desc from, int memory_to,
-                      dnnl_const_memory_desc to) {
+static dnnl_primitive_desc reorder_desc(hr_prepared *pipe, dnnl_const_memory_desc from, dnnl_const_memory_desc to) {
   dnnl_primitive_desc desc = NULL;
-  if (pipe->status != HR_OK) {
-    return;
-  }
   dnnl_primitive_attr attr = hr__pipe_attr(pipe, NULL);
   hr__pipe_check(pipe,
                  hr__dnnl()->reorder_primitive_desc_create(&desc, from, hr__dnnl_engine(), to, hr__dnnl_engine(), attr),
                  "reorder");
   hr__dnnl()->primitive_attr_destroy(attr);
+  if (pipe->status == HR_OK) {
+    hr__dnnl_note_reorder(desc, pipe->thread_count);
+  }
+  return desc;
+}
+
+void hr__pipe_reorder(hr_prepared *pipe, int memory_from, dnnl_const_memory_desc from, int memory_to,
+                      dnnl_const_memory_desc to) {
+  if (pipe->status != HR_OK) {
+    return;
+  }
+  dnnl_primitive_desc desc = hr__dnnl_known_reorder(from, to, pipe->thread_count);
+  desc = desc != NULL ? desc : reorder_desc(pipe, from, to);
   const int args[2][2] = {{DNNL_ARG_SRC, memory_from}, {DNNL_ARG_DST, memory_to}};
   hr__pipe_primitive(pipe, desc, 2, args);
 }
@@ -374,24 +383,20 @@ static float number_of(const hr_scalar *scalar) {
   return hr_scalar_as_f32(scalar);
 }
 
-/* Generates the code of a step's primitive, which takes a tenth of a millisecond to several of them. The library sizes
- * its loops by this thread's number of threads. */
+/* Generates the code of a step's primitive, which takes a tenth of a millisecond to several of them. */
 static int make_primitive(const hr_prepared *pipe, pipe_step *step) {
-  int threads = hr_library_threads_set(pipe->thread_count);
-  int code = hr__dnnl()->primitive_create(&step->primitive, step->desc);
-  (void)hr_library_threads_set(threads);
-  if (code == DNNL_SUCCESS) {
-    hr__dnnl()->primitive_desc_destroy(step->desc);
-    step->desc = NULL;
-  }
-  return code;
+  return hr__dnnl_primitive_make(step->shared, pipe->thread_count, &step->primitive);
+}
+
+static bool is_missing(const pipe_step *step) {
+  return step->shared != NULL && step->primitive == NULL;
 }
 
 static void make_steps(hr_prepared *pipe, bool all) {
   for (int i = 0; i < pipe->step_count; ++i) {
     pipe_step *step = &pipe->steps[i];
     bool is_first = step->when == PIPE_ALWAYS || step->when == PIPE_UNLESS_CACHED;
-    if (step->desc != NULL && (all || is_first)) {
+    if (is_missing(step) && (all || is_first)) {
       (void)make_primitive(pipe, step);
     }
   }
@@ -408,7 +413,7 @@ void hr__pipe_make_all(hr_prepared *pipe) {
 
 int hr__pipe_execute(const hr_prepared *pipe, pipe_step *step) {
   dnnl_exec_arg exec[PIPE_ARGS_MAX];
-  if (step->desc != NULL) {
+  if (is_missing(step)) {
     int64_t begin = hr_clock_ns();
     int code = make_primitive(pipe, step);
     hr__late_note(hr_clock_ns() - begin);

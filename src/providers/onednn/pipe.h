@@ -12,6 +12,7 @@
 #include "base/late.h"
 #include "providers/onednn/descriptors.h"
 #include "providers/onednn/onednn.h"
+#include "providers/onednn/shared_primitives.h"
 #include "providers/provider.h"
 #include "runtime/cached_weights.h"
 
@@ -53,8 +54,8 @@ typedef struct pipe_copy {
 typedef struct pipe_step {
   pipe_step_kind kind;
   pipe_when when;
-  dnnl_primitive primitive; /* NULL: to be made from `desc` */
-  dnnl_primitive_desc desc;
+  dnnl_primitive primitive; /* that of `shared`; NULL: to be made */
+  hr__dnnl_primitive *shared;
   int arg_count;
   struct {
     int arg, memory;
