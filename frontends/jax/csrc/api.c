@@ -18,20 +18,20 @@
 #undef DONE
 #undef NONE
 
-static const pjrt_table table = {
-    .struct_size = sizeof table,
-    .version = {.struct_size = sizeof table.version, .major = PJRT_MAJOR, .minor = PJRT_MINOR},
-    .entries = {
+static pjrt_table table = {.struct_size = sizeof table,
+                           .version = {.struct_size = sizeof table.version, .major = PJRT_MAJOR, .minor = PJRT_MINOR},
+                           .entries = {
 #define DONE(name, args) [PJRT_ENTRY_##name] = (pjrt_function)hrj_##name,
 #define NONE(name) [PJRT_ENTRY_##name] = (pjrt_function)absent_##name,
 #include "entries.def"
 #undef DONE
 #undef NONE
-    }};
+                           }};
 
 /* The symbol by which clients find a plug-in. The table lives as long as the process. */
 HR_API const pjrt_table *GetPjrtApi(void);
 const pjrt_table *GetPjrtApi(void) {
+  table.extensions = hrj_extensions();
   return &table;
 }
 

@@ -9,6 +9,7 @@
 
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
+enum { TOPOLOGY_TEXT = 192 };
 static const char platform[] = HRJ_PLATFORM;
 static const char version[] =
     HRJ_PLATFORM " " TEXT(HR_VERSION_MAJOR) "." TEXT(HR_VERSION_MINOR) "." TEXT(HR_VERSION_PATCH);
@@ -76,10 +77,10 @@ static hr_status open_devices(pjrt_client *client, const char *driver, bool is_o
   return count > 0 ? HR_OK : hr_status_make(HR_STATUS_NOT_FOUND, HRJ_PLATFORM ": there is no device of \"%s\"", driver);
 }
 
-pjrt_error *hrj_Client_Create(pjrt_args_client_create *args) {
-  if (args->option_count > 0) {
+static pjrt_error *create(size_t option_count, const pjrt_named_value *options, pjrt_client **out_client) {
+  if (option_count > 0) {
     return hrj_error_make(HR_STATUS_INVALID_ARGUMENT, HRJ_PLATFORM ": unknown option \"%.*s\", expected none",
-                          (int)args->options[0].name_size, args->options[0].name);
+                          (int)options[0].name_size, options[0].name);
   }
   const char *chosen = getenv("HEADRACE_DEVICE");
   if (chosen == NULL || chosen[0] == '\0') {
@@ -95,8 +96,12 @@ pjrt_error *hrj_Client_Create(pjrt_args_client_create *args) {
     destroy(client);
     return hrj_error(status);
   }
-  args->client = client;
+  *out_client = client;
   return NULL;
+}
+
+pjrt_error *hrj_Client_Create(pjrt_args_client_create *args) {
+  return create(args->option_count, args->options, &args->client);
 }
 
 pjrt_error *hrj_Client_Destroy(pjrt_args_self *args) {
@@ -178,9 +183,58 @@ pjrt_error *hrj_Client_TopologyDescription(pjrt_args_pointer *args) {
   return NULL;
 }
 
-/* The client owns it. */
+/* Without a client: a topology is that of the devices that are here. */
+pjrt_error *hrj_TopologyDescription_Create(pjrt_args_topology *args) {
+  pjrt_error *error = create(args->option_count, args->options, &args->topology);
+  if (error == NULL) {
+    args->topology->is_topology = true;
+  }
+  return error;
+}
+
+/* That of a client is the client's. */
 pjrt_error *hrj_TopologyDescription_Destroy(pjrt_args_self *args) {
-  (void)args;
+  pjrt_client *client = args->self;
+  if (client != NULL && client->is_topology) {
+    hrj_client_release(client);
+  }
+  return NULL;
+}
+
+static void describe(const pjrt_client *client, char *text, size_t room) {
+  snprintf(text, room, "%s %d %s", version, client->device_count, client->devices[0].kind);
+}
+
+static void free_text(void *owned) {
+  free(owned);
+}
+
+pjrt_error *hrj_TopologyDescription_Serialize(pjrt_args_bytes *args) {
+  char *text = malloc(TOPOLOGY_TEXT);
+  if (text == NULL) {
+    return hrj_error_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a topology");
+  }
+  describe(args->self, text, TOPOLOGY_TEXT);
+  args->bytes = text, args->bytes_size = strlen(text);
+  args->owned = text, args->free = free_text;
+  return NULL;
+}
+
+pjrt_error *hrj_TopologyDescription_Deserialize(pjrt_args_topology_bytes *args) {
+  char text[TOPOLOGY_TEXT];
+  pjrt_client *client = NULL;
+  pjrt_error *error = create(0, NULL, &client);
+  if (error != NULL) {
+    return error;
+  }
+  describe(client, text, sizeof text);
+  if (args->bytes_size != strlen(text) || memcmp(args->bytes, text, args->bytes_size) != 0) {
+    hrj_client_release(client);
+    return hrj_error_make(HR_STATUS_FAILED_PRECONDITION, HRJ_PLATFORM ": the topology \"%.*s\", this is \"%s\"",
+                          (int)args->bytes_size, args->bytes, text);
+  }
+  client->is_topology = true;
+  args->topology = client;
   return NULL;
 }
 
@@ -203,9 +257,8 @@ pjrt_error *hrj_TopologyDescription_Attributes(pjrt_args_list *args) {
 
 /* Of the version, and the number and the first description of the devices: FNV-1a. */
 pjrt_error *hrj_TopologyDescription_Fingerprint(pjrt_args_size *args) {
-  const pjrt_client *client = args->self;
-  char text[160];
-  snprintf(text, sizeof text, "%s %d %s", version, client->device_count, client->devices[0].kind);
+  char text[TOPOLOGY_TEXT];
+  describe(args->self, text, sizeof text);
   uint64_t hash = 14695981039346656037u;
   for (const char *at = text; *at != '\0'; ++at) {
     hash = (hash ^ (unsigned char)*at) * 1099511628211u;

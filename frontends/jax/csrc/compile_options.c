@@ -4,6 +4,9 @@
  * 8 bytes (1), a length and its bytes (2), 4 bytes (5). Unknown fields are skipped; a message that is damaged ends at
  * the damage.
  */
+#include <stdio.h>
+#include <string.h>
+
 #include "plugin.h"
 
 typedef struct message {
@@ -93,7 +96,29 @@ static void read_build_options(message in, hrj_compile_options *options) {
   }
 }
 
-/* CompileOptionsProto {executable_build_options = 3}. */
+static bool has_text(message text, const char *expected) {
+  size_t size = strlen(expected);
+  return (size_t)(text.end - text.at) >= size && memcmp(text.at, expected, size) == 0;
+}
+
+/* An entry of a map {key = 1, value = 2}. Options of XLA are for other compilers, and ignored. */
+static void read_override(message in, hrj_compile_options *options) {
+  static const char *const known[] = {"xla_", "exec_time_optimization_effort", "memory_fitting_effort",
+                                      "optimization_level", "memory_fitting_level"};
+  field f;
+  while (read_field(&in, &f)) {
+    bool is_known = f.number != 1 || f.kind != 2;
+    for (size_t i = 0; i < ARRAY_SIZE(known); ++i) {
+      is_known = is_known || has_text(f.bytes, known[i]);
+    }
+    if (!is_known) {
+      snprintf(options->unknown, sizeof options->unknown, "%.*s", (int)(f.bytes.end - f.bytes.at),
+               (const char *)f.bytes.at);
+    }
+  }
+}
+
+/* CompileOptionsProto {executable_build_options = 3, env_option_overrides = 7}. */
 hrj_compile_options hrj_compile_options_read(const char *bytes, size_t size) {
   hrj_compile_options options = {.replicas = 1, .partitions = 1, .device = -1};
   message in = {(const unsigned char *)bytes, (const unsigned char *)bytes + size};
@@ -101,6 +126,8 @@ hrj_compile_options hrj_compile_options_read(const char *bytes, size_t size) {
   while (read_field(&in, &f)) {
     if (f.number == 3 && f.kind == 2) {
       read_build_options(f.bytes, &options);
+    } else if (f.number == 7 && f.kind == 2) {
+      read_override(f.bytes, &options);
     }
   }
   return options;

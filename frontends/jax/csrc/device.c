@@ -104,3 +104,39 @@ pjrt_error *hrj_Device_ClearMemoryStats(pjrt_args_self *args) {
   atomic_store(&device->host_bytes_peak, atomic_load(&device->host_bytes));
   return NULL;
 }
+
+/* ---- what has no effect here ---- */
+
+/* An event that is passed to nothing but its destructor. */
+pjrt_error *hrj_Device_CreateAsyncTrackingEvent(pjrt_args_tracking *args) {
+  args->event = args->device;
+  return NULL;
+}
+
+pjrt_error *hrj_AsyncTrackingEvent_Destroy(pjrt_args_self *args) {
+  (void)args;
+  return NULL;
+}
+
+/* Extensions of execute contexts, which are not there, would fill one. */
+pjrt_error *hrj_ExecuteContext_Create(pjrt_args_self *args) {
+  static char context;
+  args->self = &context;
+  return NULL;
+}
+
+pjrt_error *hrj_ExecuteContext_Destroy(pjrt_args_self *args) {
+  (void)args;
+  return NULL;
+}
+
+/* Devices read memory of the host without a mapping. */
+pjrt_error *hrj_Client_DmaMap(pjrt_args_dma *args) {
+  (void)args;
+  return NULL;
+}
+
+pjrt_error *hrj_Client_DmaUnmap(pjrt_args_dma *args) {
+  (void)args;
+  return NULL;
+}

@@ -26,7 +26,11 @@ void hrj_executable_release(pjrt_executable *executable) {
   free(executable->ranks);
   free(executable->kinds);
   free(executable->kind_sizes);
+  free(executable->input_layouts);
+  free(executable->output_layouts);
   free(executable->donated);
+  free(executable->code);
+  free(executable->options);
   free(executable);
 }
 
@@ -42,6 +46,7 @@ static hr_status add_output(pjrt_executable *executable, const hr_type *type, in
   }
   executable->types[index] = of;
   executable->ranks[index] = (size_t)type->rank;
+  executable->output_layouts[index] = hrj_row_major(type->rank);
   HR_RETURN_IF_ERROR(hrj_tensor_make(of, type->dims, (size_t)type->rank, &executable->outputs[index]));
   executable->output_bytes +=
       hr_tensor_count(&executable->outputs[index]) * (int64_t)hr_dtype_size(executable->outputs[index].dtype);
@@ -75,11 +80,13 @@ static int64_t bytes_of(const hr_type *type) {
 static hr_status list_inputs(pjrt_executable *executable, const hr_graph *graph) {
   const hr_stablehlo_main *main = &executable->main;
   for (int i = 0; i < main->input_count; ++i) {
+    executable->input_layouts[i] = hrj_row_major(token_type.rank);
     if (main->inputs[i] == HR_STABLEHLO_TOKEN) {
       continue;
     }
     hr_type type;
     HR_RETURN_IF_ERROR(hr_graph_type(graph, hr_graph_input_value(graph, main->inputs[i]), &type));
+    executable->input_layouts[i] = hrj_row_major(type.rank);
     executable->input_bytes += bytes_of(&type);
     if (main->donations[i] != HR_STABLEHLO_KEPT) {
       executable->donated[executable->donated_count++] = i;
@@ -99,12 +106,14 @@ static bool reserve(pjrt_executable *executable) {
   executable->kinds = calloc(kinds, sizeof *executable->kinds);
   executable->kind_sizes = calloc(kinds, sizeof *executable->kind_sizes);
   executable->donated = calloc(inputs, sizeof *executable->donated);
+  executable->input_layouts = calloc(inputs, sizeof(pjrt_row_major *));
+  executable->output_layouts = calloc(outputs, sizeof(pjrt_row_major *));
   for (size_t i = 0; i < kinds && executable->kinds != NULL && executable->kind_sizes != NULL; ++i) {
     executable->kinds[i] = "device", executable->kind_sizes[i] = strlen("device");
   }
   return executable->outputs != NULL && executable->types != NULL && executable->dims != NULL &&
          executable->ranks != NULL && executable->kinds != NULL && executable->kind_sizes != NULL &&
-         executable->donated != NULL;
+         executable->donated != NULL && executable->input_layouts != NULL && executable->output_layouts != NULL;
 }
 
 /* FNV-1a of the program and its options. */
@@ -115,14 +124,32 @@ static uint64_t hash_bytes(uint64_t hash, const char *bytes, size_t size) {
   return hash;
 }
 
-static void describe(pjrt_executable *executable, const pjrt_args_compile *args) {
-  uint64_t hash = hash_bytes(14695981039346656037u, args->program->code, args->program->code_size);
+static void describe(pjrt_executable *executable) {
+  uint64_t hash = hash_bytes(14695981039346656037u, executable->code, executable->code_size);
   snprintf(executable->fingerprint, sizeof executable->fingerprint, "hr%016llx",
-           (unsigned long long)hash_bytes(hash, args->options, args->options_size));
+           (unsigned long long)hash_bytes(hash, executable->options, executable->options_size));
   /* DeviceAssignmentProto: one replica, one computation, its device. */
   unsigned char number = (unsigned char)executable->device->number;
   unsigned char assignment[] = {0x08, 1, 0x10, 1, 0x1a, 3, 0x0a, 1, number};
   memcpy(executable->assignment, assignment, sizeof assignment);
+}
+
+static pjrt_named_value cost_of(const char *name, double value) {
+  return (pjrt_named_value){.struct_size = sizeof(pjrt_named_value),
+                            .name = name,
+                            .name_size = strlen(name),
+                            .kind = PJRT_VALUE_FLOAT,
+                            .value.real = (float)value,
+                            .value_size = 1};
+}
+
+/* As JAX names them. Bytes are those of inputs and outputs, which a run that fuses everything reads and writes. */
+static void list_costs(pjrt_executable *executable, const hr_graph *graph) {
+  hr_graph_cost cost;
+  hr_graph_cost_of(graph, &cost);
+  executable->costs[0] = cost_of("flops", cost.operations);
+  executable->costs[1] = cost_of("transcendentals", cost.transcendentals);
+  executable->costs[2] = cost_of("bytes accessed", (double)(executable->input_bytes + executable->output_bytes));
 }
 
 /* The outputs of main that are no tokens. */
@@ -134,8 +161,8 @@ static int count_results(const hr_stablehlo_main *main) {
   return count;
 }
 
-static hr_status list_operands(pjrt_executable *executable, const hr_graph *graph, const pjrt_program *program) {
-  HR_RETURN_IF_ERROR(hr_stablehlo_read_main(program->code, program->code_size, &executable->main));
+static hr_status list_operands(pjrt_executable *executable, const hr_graph *graph) {
+  HR_RETURN_IF_ERROR(hr_stablehlo_read_main(executable->code, executable->code_size, &executable->main));
   executable->graph_input_count = hr_graph_input_count(graph);
   executable->graph_output_count = hr_graph_output_count(graph);
   atomic_init(&executable->waits, hr_graph_inner_count(graph) > 0);
@@ -144,7 +171,9 @@ static hr_status list_operands(pjrt_executable *executable, const hr_graph *grap
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a program");
   }
   HR_RETURN_IF_ERROR(list_inputs(executable, graph));
-  return list_outputs(executable, graph);
+  HR_RETURN_IF_ERROR(list_outputs(executable, graph));
+  list_costs(executable, graph);
+  return HR_OK;
 }
 
 static hr_status find_function(void *arg, const char *name, hr_function_spec *out_spec) {
@@ -154,50 +183,94 @@ static hr_status find_function(void *arg, const char *name, hr_function_spec *ou
   return HR_OK;
 }
 
-static pjrt_error *compile(const pjrt_args_compile *args, pjrt_device *device, pjrt_executable *executable) {
-  atomic_init(&executable->references, 1);
-  executable->device = device;
-  describe(executable, args);
+static hr_status load(pjrt_executable *executable) {
   hr_graph *graph;
+  pjrt_device *device = executable->device;
   const hr_stablehlo_options options = {.find_function = find_function, .arg = device};
-  HRJ_RETURN_IF_ERROR(
-      hr_stablehlo_open_program(HRJ_PLATFORM, args->program->code, args->program->code_size, &options, &graph));
-  hr_status status = list_operands(executable, graph, args->program);
+  HR_RETURN_IF_ERROR(
+      hr_stablehlo_open_program(HRJ_PLATFORM, executable->code, executable->code_size, &options, &graph));
+  hr_status status = list_operands(executable, graph);
   if (status == HR_OK && !device->is_null) {
     status = hr_session_create(device->stream, graph, NULL, &executable->session);
   }
   hr_graph_release(graph);
-  return hrj_error(status);
+  return status;
 }
 
-pjrt_error *hrj_Client_Compile(pjrt_args_compile *args) {
-  const pjrt_program *program = args->program;
+static char *copy_bytes(const char *bytes, size_t size) {
+  char *copy = malloc(size + 1);
+  return copy != NULL ? memcpy(copy, bytes, size) : NULL;
+}
+
+static hr_status find_device(pjrt_client *client, const hrj_compile_options *options, pjrt_device **out_device) {
+  if (options->unknown[0] != '\0') {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "No such compile option: '%s'", options->unknown);
+  }
+  if (options->replicas != 1 || options->partitions != 1) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED,
+                          HRJ_PLATFORM ": a program over %lld replicas x %lld partitions, expected one device",
+                          (long long)options->replicas, (long long)options->partitions);
+  }
+  if (options->device >= client->device_count) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, HRJ_PLATFORM ": device %lld of %d", (long long)options->device,
+                          client->device_count);
+  }
+  *out_device = &client->devices[options->device < 0 ? 0 : options->device];
+  return HR_OK;
+}
+
+pjrt_error *hrj_compile(pjrt_client *client, const char *code, size_t code_size, const char *options,
+                        size_t options_size, pjrt_executable **out_executable) {
+  pjrt_device *device = NULL;
+  const hrj_compile_options read = hrj_compile_options_read(options, options_size);
+  HRJ_RETURN_IF_ERROR(find_device(client, &read, &device));
+  pjrt_executable *executable = calloc(1, sizeof *executable);
+  if (executable == NULL) {
+    return no_memory();
+  }
+  atomic_init(&executable->references, 1);
+  executable->device = device;
+  executable->code = copy_bytes(code, code_size), executable->code_size = code_size;
+  executable->options = copy_bytes(options, options_size), executable->options_size = options_size;
+  hr_status status = executable->code != NULL && executable->options != NULL
+                         ? HR_OK
+                         : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a program");
+  if (status == HR_OK) {
+    describe(executable);
+    status = load(executable);
+  }
+  if (status != HR_OK) {
+    hrj_executable_release(executable);
+    return hrj_error(status);
+  }
+  *out_executable = executable;
+  return NULL;
+}
+
+static pjrt_error *check_format(const pjrt_program *program) {
   static const char format[] = "mlir";
   if (program->format_size != sizeof format - 1 || memcmp(program->format, format, sizeof format - 1) != 0) {
     return hrj_error_make(HR_STATUS_UNIMPLEMENTED, HRJ_PLATFORM ": programs of format \"%.*s\", expected \"mlir\"",
                           (int)program->format_size, program->format);
   }
-  hrj_compile_options options = hrj_compile_options_read(args->options, args->options_size);
-  if (options.replicas != 1 || options.partitions != 1) {
-    return hrj_error_make(HR_STATUS_UNIMPLEMENTED,
-                          HRJ_PLATFORM ": a program over %lld replicas x %lld partitions, expected one device",
-                          (long long)options.replicas, (long long)options.partitions);
-  }
-  if (options.device >= args->client->device_count) {
-    return hrj_error_make(HR_STATUS_INVALID_ARGUMENT, HRJ_PLATFORM ": device %lld of %d", (long long)options.device,
-                          args->client->device_count);
-  }
-  pjrt_executable *executable = calloc(1, sizeof *executable);
-  if (executable == NULL) {
-    return no_memory();
-  }
-  pjrt_error *error = compile(args, &args->client->devices[options.device < 0 ? 0 : options.device], executable);
-  if (error != NULL) {
-    hrj_executable_release(executable);
-    return error;
-  }
-  args->executable = executable;
   return NULL;
+}
+
+pjrt_error *hrj_Client_Compile(pjrt_args_compile *args) {
+  const pjrt_program *program = args->program;
+  pjrt_error *error = check_format(program);
+  return error != NULL ? error
+                       : hrj_compile(args->client, program->code, program->code_size, args->options, args->options_size,
+                                     &args->executable);
+}
+
+/* A topology is a client: the program is for the devices that are here. */
+pjrt_error *hrj_Compile(pjrt_args_compile_for *args) {
+  const pjrt_program *program = args->program;
+  pjrt_error *error = check_format(program);
+  return error != NULL ? error
+                       : hrj_compile(args->client != NULL ? args->client : args->topology, program->code,
+                                     program->code_size, args->options, args->options_size, &args->executable);
 }
 
 /* ---- handles ---- */
@@ -302,6 +375,11 @@ pjrt_error *hrj_Executable_GetCompiledMemoryStats(pjrt_args_program_memory *args
   if (size > head) {
     memcpy((char *)args + head, (const char *)&stats + head, size - head);
   }
+  return NULL;
+}
+
+pjrt_error *hrj_Executable_GetCostAnalysis(pjrt_args_costs *args) {
+  args->list = args->executable->costs, args->count = ARRAY_SIZE(args->executable->costs);
   return NULL;
 }
 

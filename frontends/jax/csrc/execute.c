@@ -66,7 +66,18 @@ static hr_status mark_donated(const call *c) {
     int input = c->executable->donated[i];
     if (!is_kept(c, input) && atomic_exchange(&c->arguments[input]->is_deleted, true)) {
       restore_donated(c, i);
-      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "execute: input %d is donated twice", input);
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
+                            "Attempt to donate the same buffer twice in Execute(): it is input %d, too", input);
+    }
+  }
+  for (int i = 0, next = 0, count = c->executable->donated_count; count > 0 && i < c->executable->main.input_count;
+       ++i) {
+    bool is_donor = next < count && c->executable->donated[next] == i;
+    next += is_donor;
+    if ((!is_donor || is_kept(c, i)) && atomic_load(&c->arguments[i]->is_deleted)) {
+      restore_donated(c, count);
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
+                            "Attempt to donate a buffer which is also used by the same call to Execute(): input %d", i);
     }
   }
   return HR_OK;

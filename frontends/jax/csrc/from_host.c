@@ -244,3 +244,40 @@ pjrt_error *hrj_Client_CreateUninitializedBuffer(pjrt_args_uninitialized *args) 
   args->buffer = buffer;
   return NULL;
 }
+
+/* ---- buffers that have failed ---- */
+
+static hr_status fail(const hr_function_call *call) {
+  return hr_status_clone(call->arg);
+}
+
+static void free_status(void *arg) {
+  hr_status_free(arg);
+}
+
+/* A step that fails should have made its contents. */
+pjrt_error *hrj_Client_CreateErrorBuffer(pjrt_args_error_buffer *args) {
+  pjrt_args_uninitialized made = {.client = args->client,
+                                  .dims = args->dims,
+                                  .rank = args->rank,
+                                  .type = args->type,
+                                  .layout = args->layout,
+                                  .memory = args->memory};
+  pjrt_error *error = hrj_Client_CreateUninitializedBuffer(&made);
+  if (error != NULL) {
+    return error;
+  }
+  const hr_function_spec spec = {
+      .name = "error buffer",
+      .run = fail,
+      .arg = hr_status_make((hr_status_code)args->code, "%.*s", (int)args->message_size, args->message),
+      .release = free_status};
+  const hr_view view = hr_tensor_view(&made.buffer->tensor);
+  hr_status status = hr_function_record(made.buffer->device->stream, &spec, 0, NULL, 1, &view);
+  if (status != HR_OK) {
+    hrj_Buffer_Destroy(&(pjrt_args_self){.self = made.buffer});
+    return hrj_error(status);
+  }
+  args->buffer = made.buffer;
+  return NULL;
+}

@@ -264,6 +264,43 @@ typedef struct pjrt_args_bytes {
   void *owned;
   void (*free)(void *owned);
 } pjrt_args_bytes;
+typedef struct pjrt_args_optimized {
+  PJRT_HEAD;
+  const pjrt_executable *executable;
+  pjrt_program *program; /* code NULL: its size is wanted; else it is filled in */
+} pjrt_args_optimized;
+typedef struct pjrt_args_deserialize {
+  PJRT_HEAD;
+  pjrt_client *client;
+  const char *bytes;
+  size_t bytes_size;
+  pjrt_executable *executable; /* out */
+  const char *options;         /* NULL: those that were serialized */
+  size_t options_size;
+} pjrt_args_deserialize;
+typedef struct pjrt_args_compile_for {
+  PJRT_HEAD;
+  pjrt_client *topology;
+  const pjrt_program *program;
+  const char *options;
+  size_t options_size;
+  pjrt_client *client; /* or NULL */
+  pjrt_executable *executable;
+} pjrt_args_compile_for;
+typedef struct pjrt_args_topology {
+  PJRT_HEAD;
+  const char *name;
+  size_t name_size;
+  const pjrt_named_value *options;
+  size_t option_count;
+  pjrt_client *topology;
+} pjrt_args_topology;
+typedef struct pjrt_args_topology_bytes {
+  PJRT_HEAD;
+  const char *bytes;
+  size_t bytes_size;
+  pjrt_client *topology;
+} pjrt_args_topology_bytes;
 typedef struct pjrt_logical_id {
   int replica, partition;
 } pjrt_logical_id;
@@ -281,6 +318,21 @@ typedef struct pjrt_args_kinds {
   const char *const *kinds;
   const size_t *kind_sizes;
 } pjrt_args_kinds;
+typedef struct pjrt_row_major pjrt_row_major; /* a layout */
+typedef struct pjrt_args_default_layout {
+  PJRT_HEAD;
+  void *client; /* or a topology */
+  pjrt_type type;
+  const int64_t *dims;
+  size_t rank;
+  const pjrt_row_major *layout;
+} pjrt_args_default_layout;
+typedef struct pjrt_args_counted {
+  PJRT_HEAD;
+  pjrt_executable *executable;
+  size_t count;
+  const pjrt_row_major *const *list;
+} pjrt_args_counted;
 typedef struct pjrt_args_costs {
   PJRT_HEAD;
   pjrt_executable *executable;
@@ -384,6 +436,48 @@ typedef struct pjrt_args_view {
   pjrt_buffer *buffer;
   pjrt_memory *memory;
 } pjrt_args_view;
+typedef struct pjrt_args_error_buffer {
+  PJRT_HEAD;
+  pjrt_client *client;
+  pjrt_error_code code;
+  const char *message;
+  size_t message_size;
+  const int64_t *dims;
+  size_t rank;
+  pjrt_type type;
+  const pjrt_layout *layout;
+  pjrt_memory *memory;
+  pjrt_buffer *buffer;
+} pjrt_args_error_buffer;
+typedef struct pjrt_args_dma {
+  PJRT_HEAD;
+  pjrt_client *client;
+  void *data;
+  size_t size; /* of a map */
+} pjrt_args_dma;
+typedef struct pjrt_args_tracking {
+  PJRT_HEAD;
+  pjrt_device *device;
+  const char *description;
+  size_t description_size;
+  void *event;
+} pjrt_args_tracking;
+typedef struct pjrt_args_future {
+  size_t struct_size;
+  void *data;
+  pjrt_error_code code;
+  const char *message;
+  size_t message_size;
+  void *target;
+} pjrt_args_future;
+typedef struct pjrt_args_raw_future {
+  PJRT_HEAD;
+  pjrt_buffer *buffer;
+  int64_t offset, size;
+  pjrt_event *event;
+  void *data; /* to pass to the function */
+  void (*ready)(pjrt_args_future *args);
+} pjrt_args_raw_future;
 typedef struct pjrt_args_uninitialized {
   PJRT_HEAD;
   pjrt_client *client;

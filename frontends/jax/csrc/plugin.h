@@ -33,6 +33,9 @@
 #undef DONE
 #undef NONE
 
+/* The list of extensions of the table. */
+void *hrj_extensions(void);
+
 /* ---- errors ---- */
 
 /* The error of a status, which it takes over; NULL for OK. Never fails. */
@@ -88,6 +91,7 @@ struct pjrt_device {
 
 struct pjrt_client {
   atomic_int references; /* of the handle, and of each copy that its devices count */
+  bool is_topology;
   int device_count;
   pjrt_device *devices;
   pjrt_device **device_list;
@@ -172,7 +176,8 @@ void hrj_strided_unpack(void *target, const int64_t *byte_strides, const void *s
 
 typedef struct hrj_compile_options {
   int64_t replicas, partitions;
-  int64_t device; /* the first of the device assignment; -1: none is given */
+  int64_t device;   /* the first of the device assignment; -1: none is given */
+  char unknown[64]; /* an option of the caller that no compiler has; "": none */
 } hrj_compile_options;
 /* Reads the serialised options of a compile; any bytes are safe. */
 hrj_compile_options hrj_compile_options_read(const char *bytes, size_t size);

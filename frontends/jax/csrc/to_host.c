@@ -157,13 +157,92 @@ pjrt_error *hrj_Buffer_ToHostBuffer(pjrt_args_to_host *args) {
   return start(buffer, &job, &args->event);
 }
 
+static pjrt_error *check_range(const pjrt_buffer *buffer, int64_t offset, int64_t size) {
+  int64_t bytes = (int64_t)hrj_buffer_bytes(buffer);
+  if (offset < 0 || size < 0 || offset > bytes || size > bytes - offset) {
+    return hrj_error_make(HR_STATUS_INVALID_ARGUMENT, HRJ_PLATFORM ": bytes %lld to %lld of a buffer of %lld bytes",
+                          (long long)offset, (long long)offset + (long long)size, (long long)bytes);
+  }
+  return NULL;
+}
+
 pjrt_error *hrj_Buffer_CopyRawToHost(pjrt_args_raw_to_host *args) {
   pjrt_buffer *buffer = args->buffer;
-  int64_t bytes = (int64_t)hrj_buffer_bytes(buffer);
-  if (args->offset < 0 || args->size < 0 || args->offset > bytes || args->size > bytes - args->offset) {
-    return hrj_error_make(HR_STATUS_INVALID_ARGUMENT, HRJ_PLATFORM ": bytes %lld to %lld of a buffer of %lld bytes",
-                          (long long)args->offset, (long long)args->offset + (long long)args->size, (long long)bytes);
+  pjrt_error *error = check_range(buffer, args->offset, args->size);
+  if (error != NULL) {
+    return error;
   }
   copy_job job = {.is_raw = true, .offset = (size_t)args->offset, .bytes = (size_t)args->size, .target = args->data};
   return start(buffer, &job, &args->event);
+}
+
+/* ---- copies whose target comes later ---- */
+
+typedef struct raw_future {
+  pjrt_buffer *buffer; /* held */
+  copy_job job;
+  pjrt_event *event; /* of the whole, with a reference */
+} raw_future;
+
+static void finish_future(raw_future *future, hr_status status) {
+  hrj_event_set(future->event, status);
+  hrj_event_release(future->event);
+  hrj_buffer_drop(future->buffer);
+  free(future);
+}
+
+static hr_status status_of(pjrt_error *error) {
+  if (error == NULL) {
+    return HR_OK;
+  }
+  pjrt_args_text text = {.self = error};
+  pjrt_args_int code = {.self = error};
+  hrj_Error_Message(&text);
+  hrj_Error_GetCode(&code);
+  hr_status status = hr_status_make((hr_status_code)code.number, "%.*s", (int)text.text_size, text.text);
+  hrj_Error_Destroy(&(pjrt_args_self){.self = error});
+  return status;
+}
+
+static void copied(pjrt_error *error, void *arg) {
+  finish_future(arg, status_of(error));
+}
+
+/* The target, or a failure to have one. */
+static void target_is_ready(pjrt_args_future *args) {
+  raw_future *future = args->data;
+  pjrt_event *event = NULL;
+  if (args->code != HR_STATUS_OK) {
+    finish_future(future, hr_status_make((hr_status_code)args->code, "%.*s", (int)args->message_size, args->message));
+    return;
+  }
+  future->job.target = args->target;
+  pjrt_error *error = copy_now_or_later(future->buffer, &future->job, &event);
+  pjrt_args_on_ready on_ready = {.event = event, .callback = copied, .arg = future};
+  error = error == NULL ? hrj_Event_OnReady(&on_ready) : error;
+  hrj_event_release(event);
+  if (error != NULL) {
+    finish_future(future, status_of(error));
+  }
+}
+
+pjrt_error *hrj_Buffer_CopyRawToHostFuture(pjrt_args_raw_future *args) {
+  pjrt_buffer *buffer = args->buffer;
+  pjrt_error *error = check_range(buffer, args->offset, args->size);
+  if (error != NULL) {
+    return error;
+  }
+  raw_future *future = calloc(1, sizeof *future);
+  pjrt_event *event = hrj_event_create();
+  if (future == NULL || event == NULL || !hrj_buffer_hold(buffer)) {
+    bool has_room = future != NULL && event != NULL;
+    free(future);
+    hrj_event_release(event);
+    return has_room ? hrj_error(hrj_buffer_deleted(buffer, "copy to the host")) : no_memory();
+  }
+  hrj_event_retain(event);
+  future->buffer = buffer, future->event = event;
+  future->job = (copy_job){.is_raw = true, .offset = (size_t)args->offset, .bytes = (size_t)args->size};
+  args->event = event, args->data = future, args->ready = target_is_ready;
+  return NULL;
 }

@@ -14,7 +14,7 @@ HR_TEST(table_is_complete) {
 
 HR_TEST(entries_without_a_function_fail_with_their_name) {
   open_client();
-  ASSERT_CODE(Client_DmaMap, (&(pjrt_args){0}), HR_STATUS_UNIMPLEMENTED, "PJRT_Client_DmaMap");
+  ASSERT_CODE(Client_CreateAliasBuffer, (&(pjrt_args){0}), HR_STATUS_UNIMPLEMENTED, "PJRT_Client_CreateAliasBuffer");
   ASSERT_CODE(Executable_Serialize, (&(pjrt_args){0}), HR_STATUS_UNIMPLEMENTED, "PJRT_Executable_Serialize");
 }
 
@@ -357,4 +357,35 @@ HR_TEST(data_of_clients_live_as_long_as_the_memory) {
   HR_ASSERT_EQ(freed, 1);
   close_client();
   HR_ASSERT_EQ(freed, 2);
+}
+
+HR_TEST(an_error_buffer_has_its_failure) {
+  open_client();
+  pjrt_args_error_buffer args = {.client = client,
+                                 .code = HR_STATUS_ABORTED,
+                                 .message = "no such thing",
+                                 .message_size = 13,
+                                 .dims = (int64_t[]){3},
+                                 .rank = 1,
+                                 .type = PJRT_TYPE_F32};
+  ASSERT_CALL(Client_CreateErrorBuffer, &args);
+  pjrt_args_pointer ready = {.self = args.buffer};
+  ASSERT_CALL(Buffer_ReadyEvent, &ready);
+  ASSERT_CODE(Event_Await, (&(pjrt_args_self){.self = ready.pointer}), HR_STATUS_ABORTED, "no such thing");
+  ASSERT_CALL(Event_Destroy, &(pjrt_args_self){.self = ready.pointer});
+  destroy(args.buffer);
+}
+
+HR_TEST(a_copy_gets_its_target_later) {
+  open_client();
+  static const float data[4] = {1, 2, 3, 4};
+  pjrt_buffer *buffer = put(PJRT_TYPE_F32, 1, (int64_t[]){4}, data);
+  pjrt_args_raw_future args = {.buffer = buffer, .offset = 4, .size = 8};
+  float target[2] = {0};
+  ASSERT_CALL(Buffer_CopyRawToHostFuture, &args);
+  args.ready(&(pjrt_args_future){.data = args.data, .target = target});
+  ASSERT_CALL(Event_Await, &(pjrt_args_self){.self = args.event});
+  HR_ASSERT(target[0] == 2 && target[1] == 3);
+  ASSERT_CALL(Event_Destroy, &(pjrt_args_self){.self = args.event});
+  destroy(buffer);
 }

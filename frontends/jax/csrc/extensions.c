@@ -1,0 +1,112 @@
+/* extensions.c: the lists of functions beside the table: layouts, which are all row-major, and shardings.
+ *
+ * Clients that find none of these read the optimized program in their place, for each program that they compile.
+ */
+#include <string.h>
+
+#include "executable.h"
+
+/* ---- layouts ---- */
+
+struct pjrt_row_major {
+  const char *text; /* as XLA prints it: minor to major */
+};
+
+static const pjrt_row_major layouts[HR_RANK_MAX + 1] = {{"{}"},
+                                                        {"{0}"},
+                                                        {"{1,0}"},
+                                                        {"{2,1,0}"},
+                                                        {"{3,2,1,0}"},
+                                                        {"{4,3,2,1,0}"},
+                                                        {"{5,4,3,2,1,0}"},
+                                                        {"{6,5,4,3,2,1,0}"},
+                                                        {"{7,6,5,4,3,2,1,0}"},
+                                                        {"{8,7,6,5,4,3,2,1,0}"},
+                                                        {"{9,8,7,6,5,4,3,2,1,0}"},
+                                                        {"{10,9,8,7,6,5,4,3,2,1,0}"},
+                                                        {"{11,10,9,8,7,6,5,4,3,2,1,0}"},
+                                                        {"{12,11,10,9,8,7,6,5,4,3,2,1,0}"},
+                                                        {"{13,12,11,10,9,8,7,6,5,4,3,2,1,0}"},
+                                                        {"{14,13,12,11,10,9,8,7,6,5,4,3,2,1,0}"},
+                                                        {"{15,14,13,12,11,10,9,8,7,6,5,4,3,2,1,0}"}};
+
+const pjrt_row_major *hrj_row_major(int rank) {
+  return &layouts[rank >= 0 && rank <= HR_RANK_MAX ? rank : 0];
+}
+
+static pjrt_error *destroy_layout(pjrt_args_self *args) {
+  (void)args;
+  return NULL;
+}
+
+static void free_nothing(void *owned) {
+  (void)owned;
+}
+
+static pjrt_error *serialize_layout(pjrt_args_bytes *args) {
+  const pjrt_row_major *layout = args->self;
+  args->bytes = layout->text, args->bytes_size = strlen(layout->text);
+  args->owned = NULL, args->free = free_nothing;
+  return NULL;
+}
+
+static pjrt_error *default_layout(pjrt_args_default_layout *args) {
+  args->layout = hrj_row_major((int)args->rank);
+  return NULL;
+}
+
+static pjrt_error *buffer_layout(pjrt_args_pointer *args) {
+  args->pointer = (void *)(uintptr_t)hrj_row_major(((pjrt_buffer *)args->self)->tensor.rank);
+  return NULL;
+}
+
+static pjrt_error *output_layouts(pjrt_args_counted *args) {
+  args->count = (size_t)args->executable->main.output_count, args->list = args->executable->output_layouts;
+  return NULL;
+}
+
+static pjrt_error *input_layouts(pjrt_args_counted *args) {
+  args->count = (size_t)args->executable->main.input_count, args->list = args->executable->input_layouts;
+  return NULL;
+}
+
+/* ---- shardings ---- */
+
+static pjrt_error *input_shardings(pjrt_args_kinds *args) {
+  args->count = (size_t)args->executable->main.input_count;
+  args->kinds = NULL, args->kind_sizes = NULL; /* a program has one device */
+  return NULL;
+}
+
+static pjrt_error *output_shardings(pjrt_args_kinds *args) {
+  args->count = (size_t)args->executable->main.output_count;
+  args->kinds = NULL, args->kind_sizes = NULL;
+  return NULL;
+}
+
+/* ---- the lists ---- */
+
+typedef struct extension {
+  size_t struct_size;
+  int type;
+  void *next;
+  pjrt_function functions[7];
+} extension;
+
+enum { LAYOUTS = 4, SHARDINGS = 19 };
+#define SIZE_OF(count) (offsetof(extension, functions) + (count) * sizeof(pjrt_function))
+
+static extension shardings = {.struct_size = SIZE_OF(2),
+                              .type = SHARDINGS,
+                              .functions = {(pjrt_function)input_shardings, (pjrt_function)output_shardings}};
+static extension row_major = {.struct_size = SIZE_OF(7),
+                              .type = LAYOUTS,
+                              .next = &shardings,
+                              .functions = {(pjrt_function)destroy_layout, (pjrt_function)serialize_layout,
+                                            (pjrt_function)default_layout, (pjrt_function)buffer_layout,
+                                            (pjrt_function)default_layout, (pjrt_function)output_layouts,
+                                            (pjrt_function)input_layouts}};
+
+void *hrj_extensions(void) {
+  return &row_major;
+}
