@@ -15,7 +15,7 @@ HR_TEST(table_is_complete) {
 HR_TEST(entries_without_a_function_fail_with_their_name) {
   open_client();
   ASSERT_CODE(Client_CreateAliasBuffer, (&(pjrt_args){0}), HR_STATUS_UNIMPLEMENTED, "PJRT_Client_CreateAliasBuffer");
-  ASSERT_CODE(Executable_Serialize, (&(pjrt_args){0}), HR_STATUS_UNIMPLEMENTED, "PJRT_Executable_Serialize");
+  ASSERT_CODE(Device_PoisonExecution, (&(pjrt_args){0}), HR_STATUS_UNIMPLEMENTED, "PJRT_Device_PoisonExecution");
 }
 
 HR_TEST(client_starts_as_jax_starts_one) {
