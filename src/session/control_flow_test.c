@@ -1055,5 +1055,6 @@ static hr_status open_and_instantiate(void) {
 
 HR_TEST(control_flow_survives_failing_allocations) {
   open_stream();
+  wait_for_kernels();
   HR_TEST_OOM(open_and_instantiate);
 }

@@ -373,6 +373,7 @@ static hr_status write_sample(void) {
 HR_TEST(packages_survive_failing_allocations) {
   write_layer();
   sample_size = read_file(sample);
+  wait_for_kernels();
   HR_TEST_OOM(open_sample);
   written_graph = layer();
   HR_TEST_OOM(write_sample);

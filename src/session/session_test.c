@@ -512,6 +512,7 @@ static hr_status open_and_instantiate(void) {
 HR_TEST(sessions_survive_failing_allocations) {
   open_stream();
   failing_graph = layer();
+  wait_for_kernels();
   HR_TEST_OOM(open_and_instantiate);
   hr_graph_release(failing_graph);
 }

@@ -4,6 +4,7 @@
 
 #include "hr_test.h"
 
+#include "engine/compile_queue.h"
 #include "headrace/functional.h"
 
 static hr_device *device;
@@ -14,6 +15,11 @@ static inline void open_stream(void) {
     HR_ASSERT_OK(hr_device_open("cpu", &device));
     HR_ASSERT_OK(hr_stream_create(device, &stream));
   }
+}
+
+/* Waits until the kernels of earlier tests are compiled, which allocates, too: before HR_TEST_OOM. */
+static inline void wait_for_kernels(void) {
+  hr__compile_queue_wait();
 }
 
 #define DIMS(...)                                                           \
