@@ -9,7 +9,7 @@ jax = pytest.importorskip("jax", reason="jax is not installed")
 jnp, lax = jax.numpy, jax.lax
 
 import jax.scipy.linalg as jsp  # noqa: E402
-from test_stablehlo import check, run as run_once  # noqa: E402
+from test_stablehlo import check, edges, run as run_once  # noqa: E402
 
 
 def run(tmp_path, function, *arguments, x64=False):
@@ -469,3 +469,140 @@ def test_devices_have_numbers_and_tuples_have_elements(tmp_path):
     body = ("%t = stablehlo.tuple %arg0, %arg1 : tuple<tensor<2x3xf32>, tensor<2x3xf32>>\n"
             "%r = stablehlo.get_tuple_element %t[1] : (tuple<tensor<2x3xf32>, tensor<2x3xf32>>) -> tensor<2x3xf32>")
     np.testing.assert_array_equal(program(tmp_path, body, "tensor<2x3xf32>", X, 2 * X), 2 * X)
+
+
+# ---- convolutions of every dtype, without planes, with groups of examples; bits; narrow integers ----
+
+
+def convolve(x, w, **options):
+    return lax.conv_general_dilated(x, w, **options)
+
+
+CONVOLUTION_DTYPES = [np.int8, np.int32, np.uint8, np.float16, np.float32, np.float64, np.complex64, np.complex128]
+MORE_CONVOLUTIONS = {
+    "no planes": ((4, 6), (3, 6), dict(window_strides=(), padding=())),
+    "no planes, groups": ((4, 6), (4, 3), dict(window_strides=(), padding=(), feature_group_count=2)),
+    "no planes, groups of examples": ((4, 6), (4, 6), dict(window_strides=(), padding=(), batch_group_count=2)),
+    "one": ((2, 4, 9), (6, 2, 3), dict(window_strides=(2,), padding=((1, 2),), feature_group_count=2)),
+    "spread groups": ((2, 4, 9), (6, 2, 3), dict(window_strides=(1,), padding=((2, 1),), lhs_dilation=(2,), feature_group_count=2)),
+    "groups of examples": ((4, 3, 7), (6, 3, 3), dict(window_strides=(2,), padding=((1, 1),), batch_group_count=2)),
+    "groups of examples, spread": ((4, 3, 7, 5), (4, 3, 3, 2), dict(window_strides=(2, 1), padding=((1, 0), (0, 1)),
+                                   batch_group_count=2, lhs_dilation=(1, 2), rhs_dilation=(2, 1))),
+    "three": ((1, 2, 4, 5, 3), (2, 2, 2, 3, 1), dict(window_strides=(1, 2, 1), padding="SAME")),
+    "nothing": ((0, 2, 4), (3, 2, 3), dict(window_strides=(1,), padding=((0, 0),))),
+}
+
+
+@pytest.mark.parametrize("dtype", CONVOLUTION_DTYPES)
+@pytest.mark.parametrize("name", MORE_CONVOLUTIONS)
+def test_convolutions_of_every_dtype(tmp_path, name, dtype):
+    left, right, options = MORE_CONVOLUTIONS[name]
+    x, w = (draw(shape, np.complex128, k) * 3 for k, shape in enumerate((left, right)))
+    x, w = ((a if np.dtype(dtype).kind == "c" else np.abs(a.real) if np.dtype(dtype).kind == "u" else a.real).astype(dtype)
+            for a in (x, w))
+    tolerance = 2e-2 if dtype is np.float16 else 1e-4 if np.dtype(dtype).kind in "fc" else 0
+    with jax.enable_x64(True):
+        check(tmp_path, lambda x, w: convolve(x, w, **options), x, w, tolerance=tolerance)
+
+
+def test_a_convolution_with_a_wider_result(tmp_path):
+    x, w = (draw(shape, np.float64, k).astype(np.float32) * 50 for k, shape in enumerate(((2, 3, 6), (4, 3, 2))))
+    x, w = x.astype(np.int8), w.astype(np.int8)
+    check(tmp_path, lambda x, w: convolve(x, w, window_strides=(1,), padding="VALID", preferred_element_type=np.int32), x, w)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16, np.float32, np.float64])
+@pytest.mark.parametrize(("exponent", "mantissa"), [(5, 10), (8, 7), (8, 23), (5, 2), (4, 3), (3, 1), (2, 0), (11, 52), (6, 30)])
+def test_floats_of_fewer_bits(tmp_path, exponent, mantissa, dtype):
+    x = np.array([0.0, -0.0, 1.0, -1.5, 3.14159, 65504, 65520, 1e30, -1e30, 6e-5, 6e-8, np.inf, -np.inf, np.nan, 0.25,
+                  1.9999999, 448, 464, 2.0**-14, 2.0**-15, 2.0**-126])
+    with np.errstate(over="ignore"), jax.enable_x64(True):
+        x = np.asarray(jnp.asarray(x, dtype))
+        check(tmp_path, lambda x: lax.reduce_precision(x, exponent, mantissa).astype(np.float64), x)
+
+
+@pytest.mark.parametrize("name", ["int4", "uint4", "int2", "uint2"])
+def test_integers_of_less_than_a_byte(tmp_path, name):
+    bits, is_signed = int(name[-1]), name[0] == "i"
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
+    x, y = (a.ravel() for a in np.meshgrid(np.arange(low, high + 1), np.arange(low, high + 1)))
+    x, y = x.astype(np.int8 if is_signed else np.uint8), y.astype(np.int8 if is_signed else np.uint8)
+    dtype, wide = getattr(jnp, name), x.dtype
+
+    def wrapped(a):
+        a = a.astype(np.int64) & ((1 << bits) - 1)
+        return (np.where(a > high, a - (1 << bits), a) if is_signed else a).astype(wide)
+
+    def compute(function, *arguments):
+        (result,) = run(tmp_path, lambda *a: function(*(v.astype(dtype) for v in a)).astype(wide), *arguments)
+        return result
+
+    a, b = x.astype(np.int64), y.astype(np.int64)
+    for function, wanted in ((lax.add, a + b), (lax.sub, a - b), (lax.mul, a * b), (lax.max, np.maximum(a, b)), (lax.min, np.minimum(a, b)),
+                             (lax.bitwise_xor, a ^ b), (lax.bitwise_and, a & b), (lax.bitwise_or, a | b)):
+        np.testing.assert_array_equal(compute(function, x, y), wrapped(wanted), err_msg=str(function))
+    shifts = y.astype(np.int64) & ((1 << bits) - 1)
+    unsigned = a & ((1 << bits) - 1)
+    np.testing.assert_array_equal(compute(lax.shift_left, x, y), wrapped(np.where(shifts < bits, a << shifts, 0)))
+    np.testing.assert_array_equal(compute(lax.shift_right_logical, x, y), wrapped(np.where(shifts < bits, unsigned >> shifts, 0)))
+    np.testing.assert_array_equal(compute(lax.bitwise_not, x), wrapped(~a))
+    np.testing.assert_array_equal(compute(lax.neg, x), wrapped(-a))
+    np.testing.assert_array_equal(compute(lax.population_count, x), wrapped(np.array([bin(v).count("1") for v in unsigned])))
+    np.testing.assert_array_equal(compute(lax.clz, x), wrapped(np.array([bits - int(v).bit_length() for v in unsigned])))
+    floats = np.array([0.4, -0.6, 1.5, 7.9, 8.1, -8.9, 100, -100, np.inf, -np.inf, np.nan], np.float32)
+    (got,) = run(tmp_path, lambda v: v.astype(dtype).astype(wide), floats)
+    np.testing.assert_array_equal(got, np.nan_to_num(np.clip(np.trunc(floats), low, high)).astype(wide))
+
+
+@pytest.mark.parametrize("name", ["int4", "uint4", "int2", "uint2", "bool"])
+def test_bits_of_less_than_a_byte(tmp_path, name):
+    dtype, count = getattr(jnp, name if name != "bool" else "bool_"), {"4": 2, "2": 4, "l": 8}[name[-1]]
+    x = np.array([[0x12, 0xEF, 0x80], [1, 0x7F, 0xFF]], np.uint8)
+    width = 8 // count
+    parts = np.stack([(x >> (width * i)) & ((1 << width) - 1) for i in range(count)], -1)
+    wanted = parts.astype(np.int8)
+    if name.startswith("i"):
+        wanted = np.where(wanted >= 1 << (width - 1), wanted - (1 << width), wanted)
+    kind = {"int4": "i4", "uint4": "ui4", "int2": "i2", "uint2": "ui2", "bool": "i1"}[name]
+    wide = "i8" if name[0] != "u" else "ui8"
+    text = f"""func.func @main(%arg0: tensor<2x3xui8>) -> (tensor<2x3x{count}x{wide}>, tensor<2x3xui8>, tensor<2xui32>) {{
+      %0 = stablehlo.bitcast_convert %arg0 : (tensor<2x3xui8>) -> tensor<2x3x{count}x{kind}>
+      %1 = stablehlo.convert %0 : (tensor<2x3x{count}x{kind}>) -> tensor<2x3x{count}x{wide}>
+      %2 = stablehlo.bitcast_convert %0 : (tensor<2x3x{count}x{kind}>) -> tensor<2x3xui8>
+      %3 = stablehlo.concatenate %0, %0, %0, %0, dim = 1 : (tensor<2x3x{count}x{kind}>, tensor<2x3x{count}x{kind}>, tensor<2x3x{count}x{kind}>, tensor<2x3x{count}x{kind}>) -> tensor<2x12x{count}x{kind}>
+      %4 = stablehlo.slice %3 [0:2, 0:4, 0:{count}] : (tensor<2x12x{count}x{kind}>) -> tensor<2x4x{count}x{kind}>
+      %5 = stablehlo.reshape %4 : (tensor<2x4x{count}x{kind}>) -> tensor<2x{4 * count}x{kind}>
+      %6 = stablehlo.bitcast_convert %5 : (tensor<2x{4 * count}x{kind}>) -> tensor<2xui32>
+      return %1, %2, %6 : tensor<2x3x{count}x{wide}>, tensor<2x3xui8>, tensor<2xui32>
+    }}"""
+    got, back, words = run_text(tmp_path, 1, text, x)[0]
+    np.testing.assert_array_equal(got.astype(np.int8), wanted)
+    np.testing.assert_array_equal(back, x)
+    np.testing.assert_array_equal(words, np.ascontiguousarray(np.concatenate([x, x], 1)[:, :4]).view(np.uint32)[:, 0])
+    del dtype
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+@pytest.mark.parametrize("name", ["div", "rem", "shift_left", "shift_right_logical", "shift_right_arithmetic", "max"])
+def test_wide_integers_at_their_edges(tmp_path, name, dtype):
+    with jax.enable_x64(True):
+        check(tmp_path, getattr(lax, name), *edges(dtype))
+
+
+@pytest.mark.parametrize("to", [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64, np.bool_, np.float16])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex64, np.complex128])
+def test_wide_floats_saturate(tmp_path, dtype, to):
+    x = np.array([0, -0.0, 0.5, -0.5, 127.9, 128, -129, 255.5, 256, 2.0**31, -(2.0**31) - 1, 2.0**32, 2.0**63, -(2.0**63), 2.0**64, 1e30,
+                  -1e30, np.inf, -np.inf, np.nan]).astype(dtype)
+    with jax.enable_x64(True):
+        check(tmp_path, lambda a: lax.convert_element_type(a, to), x)
+
+
+@pytest.mark.parametrize("function", [lax.max, lax.min, lax.cbrt, lax.sign, lax.round, lax.is_finite])
+def test_the_rest(tmp_path, function):
+    x = np.array([0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.49999997, 8388609.0, np.inf, -np.inf, np.nan], np.float32)
+    if function in (lax.max, lax.min):
+        z = np.array([1 + 2j, 1 + 3j, -1, 2, 2 - 1j, 2], np.complex64)
+        check(tmp_path, function, z, z[::-1].copy())
+    else:
+        check(tmp_path, function, x, tolerance=1e-6 if function is lax.cbrt else 0)

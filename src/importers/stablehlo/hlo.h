@@ -113,6 +113,13 @@ hr_value hr__hlo_full(hr__hlo *hlo, hr_scalar number, hr_dtype dtype, int rank, 
 bool hr__hlo_is_zero(hr__hlo *hlo, int index);
 /* The number that a value is everywhere, if it is known. */
 bool hr__hlo_number_of(const hr__hlo *hlo, const hr__vhlo_value *value, hr_scalar *out_number);
+/* The bits of x's elements as elements of a dtype, and an integer of these bits without dims (hlo_bits.c). */
+hr_value hr__hlo_bitcast(hr__hlo *hlo, hr_value x, hr_dtype dtype);
+hr_value hr__hlo_bits(hr__hlo *hlo, hr_dtype dtype, uint64_t bits);
+/* 2 or 4 for integers of so many bits, else 0; x with the bits above them cleared, or as those of the sign. */
+int hr__hlo_narrow(const hr__vhlo_type *type);
+hr_value hr__hlo_low_bits(hr__hlo *hlo, hr_value x, hr_dtype dtype, int bits);
+hr_value hr__hlo_wrapped(hr__hlo *hlo, hr_value x, const hr__vhlo_type *type);
 /* x converted as XLA does it (hlo_elementwise.c). */
 hr_value hr__hlo_convert(hr__hlo *hlo, hr_value x, hr_dtype from, hr_dtype to);
 /* Integers in the total order of floats (hlo_elementwise.c). */

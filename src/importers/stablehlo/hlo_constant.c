@@ -12,10 +12,11 @@ static int64_t count_of(const hr__vhlo_type *type) {
   return count;
 }
 
+/* Integers of less than 8 bits stand in the lower bits of bytes. */
 static hr_value add_elements(hr__hlo *hlo, const hr__vhlo_type *type, const void *elements) {
   hr_type wanted = {.dtype = type->dtype, .rank = type->rank};
   memcpy(wanted.dims, type->dims, sizeof wanted.dims);
-  return hr_graph_constant(hlo->graph, &wanted, elements);
+  return hr__hlo_wrapped(hlo, hr_graph_constant(hlo->graph, &wanted, elements), type);
 }
 
 /* One bit for each element, the first in the lowest one. */
@@ -55,7 +56,7 @@ static hr_value add_constant(hr__hlo *hlo, int attribute) {
   if (is_splat) {
     bool flag = bytes.data[0] != 0;
     hr_scalar number = hr_scalar_of(type.dtype, is_flag ? (const void *)&flag : bytes.data);
-    return hr__hlo_full(hlo, number, type.dtype, type.rank, type.dims);
+    return hr__hlo_wrapped(hlo, hr__hlo_full(hlo, number, type.dtype, type.rank, type.dims), &type);
   }
   if (is_flag) {
     return add_flags(hlo, &type, bytes, count);

@@ -21,11 +21,6 @@ static uint64_t ones(int bits) {
   return bits >= 64 ? UINT64_MAX : ((uint64_t)1 << bits) - 1;
 }
 
-/* An integer of a dtype, without dims. Its bits: all that the dtype has. */
-static hr_value whole(hr__hlo *hlo, hr_dtype dtype, uint64_t bits) {
-  hr_scalar number = is_signed(dtype) || bits <= INT64_MAX ? hr_scalar_i64((int64_t)bits) : hr_scalar_u64(bits);
-  return hr__hlo_full(hlo, number, dtype, 0, NULL);
-}
 static uint64_t least_of(hr_dtype dtype) {
   return is_signed(dtype) ? (uint64_t)(-1 - (int64_t)ones(bits_of(dtype) - 1)) : 0;
 }
@@ -46,13 +41,38 @@ void hr__hlo_lower_binary(hr__hlo *hlo) {
   }
 }
 
+/* The larger or smaller one by the real, then by the imaginary part. */
+static hr_value best_complex(hr__hlo *hlo, hr_value x, hr_value y) {
+  hr_value re[2] = {CALL(hlo, REAL, x), CALL(hlo, REAL, y)}, im[2] = {CALL(hlo, IMAG, x), CALL(hlo, IMAG, y)};
+  bool is_max = hlo->function == HR_FUNCTIONAL_MAXIMUM;
+  hr_functional better = is_max ? HR_FUNCTIONAL_GREATER : HR_FUNCTIONAL_LESS;
+  hr_value is_better = hr_graph_add(hlo->graph, better, IN(re[0], re[1]), PLAIN);
+  hr_value is_second = hr_graph_add(hlo->graph, better, IN(im[0], im[1]), PLAIN);
+  is_second = CALL(hlo, LOGICAL_AND, CALL(hlo, EQUAL, re[0], re[1]), is_second);
+  return CALL(hlo, WHERE, CALL(hlo, LOGICAL_OR, is_better, is_second), x, y);
+}
+
 /* Of flags the function is another one. */
 void hr__hlo_lower_arithmetic(hr__hlo *hlo) {
+  bool is_extreme = hlo->function == HR_FUNCTIONAL_MAXIMUM || hlo->function == HR_FUNCTIONAL_MINIMUM;
+  if (is_extreme && is_complex(hr__hlo_result_type(hlo, 0).dtype) && hr__hlo_expect(hlo, 2, 1, 0)) {
+    hr__hlo_set(hlo, 0, best_complex(hlo, hr__hlo_input(hlo, 0), hr__hlo_input(hlo, 1)));
+    return;
+  }
   if (hr__hlo_result_type(hlo, 0).dtype == HR_DTYPE_BOOL) {
     bool is_and = hlo->function == HR_FUNCTIONAL_MULTIPLY || hlo->function == HR_FUNCTIONAL_MINIMUM;
     hlo->function = is_and ? HR_FUNCTIONAL_LOGICAL_AND : HR_FUNCTIONAL_LOGICAL_OR;
   }
   hr__hlo_lower_binary(hlo);
+}
+
+void hr__hlo_lower_cbrt(hr__hlo *hlo) {
+  if (hr__hlo_expect(hlo, 1, 1, 0)) {
+    hr_value x = hr__hlo_input(hlo, 0);
+    hr__hlo_set(hlo, 0,
+                is_complex(hr__hlo_result_type(hlo, 0).dtype) ? CALL(hlo, POW, x, hr__hlo_number(hlo, 1.0 / 3))
+                                                              : CALL(hlo, CBRT, x));
+  }
 }
 
 void hr__hlo_lower_round_away(hr__hlo *hlo) {
@@ -72,7 +92,8 @@ void hr__hlo_lower_divide(hr__hlo *hlo) {
   } else if (hr__hlo_expect(hlo, 2, 1, 0)) {
     hr_value whole_part = CALL(hlo, SUBTRACT, x, CALL(hlo, FMOD, x, y)); /* what y divides */
     hr_value quotient = CALL(hlo, FLOOR_DIVIDE, whole_part, y);
-    hr_value otherwise = is_signed(dtype) ? whole(hlo, dtype, UINT64_MAX) : whole(hlo, dtype, most_of(dtype));
+    hr_value otherwise =
+        is_signed(dtype) ? hr__hlo_bits(hlo, dtype, UINT64_MAX) : hr__hlo_bits(hlo, dtype, most_of(dtype));
     hr__hlo_set(hlo, 0, CALL(hlo, WHERE, CALL(hlo, EQUAL, y, hr__hlo_whole(hlo, 0)), otherwise, quotient));
   }
 }
@@ -102,10 +123,6 @@ static hr_dtype as_signed(hr_dtype dtype, bool wanted) {
   return dtype;
 }
 
-static hr_value bitcast(hr__hlo *hlo, hr_value x, hr_dtype dtype) {
-  return ADD(hlo, BITCAST, IN(x), WITH(hr__with_dtype("dtype", dtype)));
-}
-
 static void lower_shift(hr__hlo *hlo, hr_functional function, bool is_arithmetic) {
   hr_dtype dtype = hr__hlo_result_type(hlo, 0).dtype, other = as_signed(dtype, is_arithmetic);
   if (!hr__hlo_expect(hlo, 2, 1, 0)) {
@@ -113,11 +130,19 @@ static void lower_shift(hr__hlo *hlo, hr_functional function, bool is_arithmetic
   }
   bool turns = function == HR_FUNCTIONAL_BITWISE_RIGHT_SHIFT && other != dtype;
   hr_value x = hr__hlo_input(hlo, 0), y = hr__hlo_input(hlo, 1);
+  hr__vhlo_type type = hr__hlo_input_type(hlo, 0);
+  int narrow = hr__hlo_narrow(&type);
+  if (narrow > 0 && function == HR_FUNCTIONAL_BITWISE_RIGHT_SHIFT && !is_arithmetic) {
+    x = hr__hlo_low_bits(hlo, x, dtype, narrow);
+  } else if (narrow > 0 && is_arithmetic) { /* of unsigned ones the highest bit is the sign's */
+    type.dtype = HR_DTYPE_I8;
+    x = hr__hlo_bitcast(hlo, hr__hlo_wrapped(hlo, hr__hlo_bitcast(hlo, x, HR_DTYPE_I8), &type), dtype);
+  }
   if (turns) {
-    x = bitcast(hlo, x, other), y = bitcast(hlo, y, other);
+    x = hr__hlo_bitcast(hlo, x, other), y = hr__hlo_bitcast(hlo, y, other);
   }
   hr_value shifted = hr_graph_add(hlo->graph, function, IN(x, y), PLAIN);
-  hr__hlo_set(hlo, 0, turns ? bitcast(hlo, shifted, dtype) : shifted);
+  hr__hlo_set(hlo, 0, turns ? hr__hlo_bitcast(hlo, shifted, dtype) : shifted);
 }
 
 void hr__hlo_lower_shift_left(hr__hlo *hlo) {
@@ -139,9 +164,9 @@ hr_value hr__hlo_order_of(hr__hlo *hlo, hr_value x, hr_dtype dtype) {
   static const hr_dtype integers[] = {[1] = HR_DTYPE_I8, [2] = HR_DTYPE_I16, [4] = HR_DTYPE_I32, [8] = HR_DTYPE_I64};
   hr_dtype integer = integers[hr_dtype_size(dtype)];
   int bits = bits_of(dtype);
-  hr_value number = bitcast(hlo, x, integer);
-  hr_value sign = CALL(hlo, BITWISE_RIGHT_SHIFT, number, whole(hlo, integer, (uint64_t)bits - 1));
-  hr_value mask = CALL(hlo, BITWISE_AND, sign, whole(hlo, integer, ones(bits - 1)));
+  hr_value number = hr__hlo_bitcast(hlo, x, integer);
+  hr_value sign = CALL(hlo, BITWISE_RIGHT_SHIFT, number, hr__hlo_bits(hlo, integer, (uint64_t)bits - 1));
+  hr_value mask = CALL(hlo, BITWISE_AND, sign, hr__hlo_bits(hlo, integer, ones(bits - 1)));
   return CALL(hlo, BITWISE_XOR, number, mask);
 }
 
@@ -195,8 +220,8 @@ static hr_value to_integer(hr__hlo *hlo, hr_value x, hr_dtype from, hr_dtype to)
   hr_value is_less = CALL(hlo, LESS, x, first), is_more = CALL(hlo, GREATER_EQUAL, x, behind);
   hr_value is_inside = CALL(hlo, LOGICAL_AND, CALL(hlo, GREATER_EQUAL, x, first), CALL(hlo, LESS, x, behind));
   hr_value inside = hr__hlo_cast(hlo, CALL(hlo, WHERE, is_inside, x, hr__hlo_number(hlo, 0)), to);
-  inside = CALL(hlo, WHERE, is_more, whole(hlo, to, most_of(to)), inside);
-  return CALL(hlo, WHERE, is_less, whole(hlo, to, least_of(to)), inside);
+  inside = CALL(hlo, WHERE, is_more, hr__hlo_bits(hlo, to, most_of(to)), inside);
+  return CALL(hlo, WHERE, is_less, hr__hlo_bits(hlo, to, least_of(to)), inside);
 }
 
 hr_value hr__hlo_convert(hr__hlo *hlo, hr_value x, hr_dtype from, hr_dtype to) {
@@ -208,45 +233,16 @@ hr_value hr__hlo_convert(hr__hlo *hlo, hr_value x, hr_dtype from, hr_dtype to) {
 }
 
 void hr__hlo_lower_convert(hr__hlo *hlo) {
-  if (hr__hlo_expect(hlo, 1, 1, 0)) {
-    hr__hlo_set(hlo, 0,
-                hr__hlo_convert(hlo, hr__hlo_input(hlo, 0), hr__hlo_input_type(hlo, 0).dtype,
-                                hr__hlo_result_type(hlo, 0).dtype));
-  }
-}
-
-/* To a dtype of another size the dims have one more, or one less, at the end. */
-void hr__hlo_lower_bitcast_convert(hr__hlo *hlo) {
-  hr__vhlo_type x = hr__hlo_input_type(hlo, 0), result = hr__hlo_result_type(hlo, 0);
-  size_t from = hr_dtype_size(x.dtype), to = hr_dtype_size(result.dtype);
+  hr__vhlo_type from = hr__hlo_input_type(hlo, 0), to = hr__hlo_result_type(hlo, 0);
   if (!hr__hlo_expect(hlo, 1, 1, 0)) {
     return;
   }
-  hr_value value = hr__hlo_input(hlo, 0);
-  if (from > to && x.rank < HR_RANK_MAX) {
-    x.dims[x.rank] = 1;
-    value = hr__hlo_reshape(hlo, value, x.rank + 1, x.dims);
+  hr_value y = hr__hlo_convert(hlo, hr__hlo_input(hlo, 0), from.dtype, to.dtype);
+  int narrow = hr__hlo_narrow(&to);
+  if (narrow > 0 && (is_float(from.dtype) || is_complex(from.dtype))) { /* the nearest one, not the lower bits */
+    int64_t most = ((int64_t)1 << (narrow - is_signed(to.dtype))) - 1;
+    y = CALL(hlo, MINIMUM, y, hr__hlo_whole(hlo, most));
+    y = CALL(hlo, MAXIMUM, y, hr__hlo_whole(hlo, is_signed(to.dtype) ? -most - 1 : 0));
   }
-  value = bitcast(hlo, value, result.dtype);
-  hr__hlo_set(hlo, 0, from < to ? hr__hlo_reshape(hlo, value, result.rank, result.dims) : value);
-}
-
-/* Formats that a dtype of the core has. */
-void hr__hlo_lower_reduce_precision(hr__hlo *hlo) {
-  static const struct {
-    int exponent, mantissa;
-    hr_dtype dtype;
-  } formats[] = {{5, 10, HR_DTYPE_F16}, {8, 7, HR_DTYPE_BF16}, {8, 23, HR_DTYPE_F32}, {11, 52, HR_DTYPE_F64}};
-  int64_t exponent = hr__hlo_int(hlo, "exponent_bits", 0), mantissa = hr__hlo_int(hlo, "mantissa_bits", 0);
-  hr_dtype dtype = hr__hlo_result_type(hlo, 0).dtype;
-  if (!hr__hlo_expect(hlo, 1, 1, 0)) {
-    return;
-  }
-  for (size_t i = 0; i < sizeof formats / sizeof *formats; ++i) {
-    if (formats[i].exponent == exponent && formats[i].mantissa == mantissa) {
-      hr__hlo_set(hlo, 0, hr__hlo_cast(hlo, hr__hlo_cast(hlo, hr__hlo_input(hlo, 0), formats[i].dtype), dtype));
-      return;
-    }
-  }
-  HR__HLO_REFUSE(hlo, "%lld bits of the exponent and %lld of the mantissa", (long long)exponent, (long long)mantissa);
+  hr__hlo_set(hlo, 0, y);
 }

@@ -42,7 +42,8 @@ void hr__hlo_lower_fft(hr__hlo *hlo) {
 /* ---- matrices ---- */
 
 hr_value hr__hlo_nan(hr__hlo *hlo, hr_dtype dtype) {
-  hr_value nan = hr__hlo_full(hlo, hr_scalar_f64(NAN), hr__dtype_real(dtype), 0, NULL);
+  hr_dtype real = dtype == HR_DTYPE_C128 ? HR_DTYPE_F64 : dtype == HR_DTYPE_C64 ? HR_DTYPE_F32 : dtype;
+  hr_value nan = hr__hlo_full(hlo, hr_scalar_f64(NAN), real, 0, NULL);
   return hr_dtype_is_complex(dtype) ? CALL(hlo, COMPLEX, nan, nan) : nan;
 }
 

@@ -149,7 +149,8 @@ static bool read_layout(hr__hlo *hlo, int rank, char *out) {
       !write_layout(hlo, rank, names[2], "bf", parts[2])) {
     return false;
   }
-  snprintf(out, 64, "%s,%s->%s", parts[0], parts[1], parts[2]);
+  const char *plane = rank == 2 ? "0" : ""; /* without planes: one of size 1 */
+  snprintf(out, 64, "%s%s,%s%s->%s%s", parts[0], plane, parts[1], plane, parts[2], plane);
   return true;
 }
 
@@ -169,35 +170,62 @@ static hr_value with_reversal(hr__hlo *hlo, hr_value weight, int planes) {
   return count == 0 ? weight : ADD(hlo, FLIP, IN(weight), WITH(hr__with_ints("axis", count, axes)));
 }
 
-void hr__hlo_lower_convolution(hr__hlo *hlo) {
-  enum { PLANES_MAX = 3 };
-  hr__vhlo_type x = hr__hlo_input_type(hlo, 0), result = hr__hlo_result_type(hlo, 0);
-  int n = x.rank - 2;
-  int64_t sides[2 * PLANES_MAX], before[PLANES_MAX], after[PLANES_MAX];
-  int64_t stride[PLANES_MAX], dilation[PLANES_MAX], spread[PLANES_MAX];
+enum { PLANES_MAX = 3 };
+
+typedef struct window {
+  int planes; /* at least 1 */
+  int64_t before[PLANES_MAX], after[PLANES_MAX], stride[PLANES_MAX], dilation[PLANES_MAX], spread[PLANES_MAX];
   char layout[64];
-  if (n < 1 || n > PLANES_MAX || hr__hlo_input_type(hlo, 1).rank != x.rank) {
-    HR__HLO_REFUSE(hlo, "%d planes, expected 1 to %d", n, PLANES_MAX);
-    return;
+} window;
+
+static bool read_window(hr__hlo *hlo, window *out) {
+  int rank = hr__hlo_input_type(hlo, 0).rank, n = rank - 2;
+  int64_t sides[2 * PLANES_MAX];
+  *out = (window){.planes = n > 0 ? n : 1, .stride = {1}, .dilation = {1}, .spread = {1}};
+  if (n < 0 || n > PLANES_MAX || hr__hlo_input_type(hlo, 1).rank != rank) {
+    HR__HLO_REFUSE(hlo, "%d planes, expected 0 to %d", n, PLANES_MAX);
+    return false;
   }
   bool is_dynamic = hlo->op->operand_count == 3; /* dynamic_conv, whose padding is an operand */
-  if (!hr__hlo_expect(hlo, 2 + is_dynamic, 1, 0) || !read_layout(hlo, x.rank, layout) ||
+  if (!hr__hlo_expect(hlo, 2 + is_dynamic, 1, 0) || !read_layout(hlo, rank, out->layout) ||
       !(is_dynamic ? hr__hlo_constant_ints(hlo, 2, 2 * n, sides) : hr__hlo_int_list(hlo, "padding", 2 * n, 0, sides)) ||
-      !hr__hlo_int_list(hlo, "window_strides", n, 1, stride) ||
-      !hr__hlo_int_list(hlo, "rhs_dilation", n, 1, dilation) || !hr__hlo_int_list(hlo, "lhs_dilation", n, 1, spread)) {
-    return;
+      !hr__hlo_int_list(hlo, "window_strides", n, 1, out->stride) ||
+      !hr__hlo_int_list(hlo, "rhs_dilation", n, 1, out->dilation) ||
+      !hr__hlo_int_list(hlo, "lhs_dilation", n, 1, out->spread)) {
+    return false;
   }
   for (int d = 0; d < n; ++d) {
-    before[d] = sides[2 * d], after[d] = sides[2 * d + 1];
+    out->before[d] = sides[2 * d], out->after[d] = sides[2 * d + 1];
   }
+  return true;
+}
+
+/* Without planes: a plane of size 1. */
+static hr_value with_plane(hr__hlo *hlo, hr_value x, hr__vhlo_type type) {
+  if (type.rank > 2) {
+    return x;
+  }
+  type.dims[type.rank] = 1;
+  return hr__hlo_reshape(hlo, x, type.rank + 1, type.dims);
+}
+
+void hr__hlo_lower_convolution(hr__hlo *hlo) {
+  hr__vhlo_type result = hr__hlo_result_type(hlo, 0);
+  window w;
+  if (!read_window(hlo, &w)) {
+    return;
+  }
+  int n = w.planes;
   hr_value image = hr__hlo_cast(hlo, hr__hlo_input(hlo, 0), result.dtype);
-  hr_value weight = hr__hlo_cast(hlo, with_reversal(hlo, hr__hlo_input(hlo, 1), n), result.dtype);
-  hr__hlo_set(
-      hlo, 0,
-      ADD(hlo, CONV_GENERAL, IN(image, weight, 0),
-          WITH(hr__with_ints("stride", n, stride), hr__with_ints("before", n, before), hr__with_ints("after", n, after),
-               hr__with_ints("dilation", n, dilation), hr__with_ints("input_dilation", n, spread),
-               hr__with_int("groups", hr__hlo_int(hlo, "feature_group_count", 1)),
-               hr__with_int("batch_groups", hr__hlo_int(hlo, "batch_group_count", 1)),
-               hr__with_text("layout", layout))));
+  hr_value weight = with_reversal(hlo, hr__hlo_input(hlo, 1), hr__hlo_input_type(hlo, 1).rank - 2);
+  image = with_plane(hlo, image, hr__hlo_input_type(hlo, 0));
+  weight = with_plane(hlo, hr__hlo_cast(hlo, weight, result.dtype), hr__hlo_input_type(hlo, 1));
+  hr_value y = ADD(hlo, CONV_GENERAL, IN(image, weight, 0),
+                   WITH(hr__with_ints("stride", n, w.stride), hr__with_ints("before", n, w.before),
+                        hr__with_ints("after", n, w.after), hr__with_ints("dilation", n, w.dilation),
+                        hr__with_ints("input_dilation", n, w.spread),
+                        hr__with_int("groups", hr__hlo_int(hlo, "feature_group_count", 1)),
+                        hr__with_int("batch_groups", hr__hlo_int(hlo, "batch_group_count", 1)),
+                        hr__with_text("layout", w.layout)));
+  hr__hlo_set(hlo, 0, result.rank > 2 ? y : hr__hlo_reshape(hlo, y, result.rank, result.dims));
 }

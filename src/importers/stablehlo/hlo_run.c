@@ -152,6 +152,16 @@ static hr_status annotate(const hr__hlo *hlo, hr_status status) {
   return status;
 }
 
+/* Integers of 2 and 4 bits, which have 8 here. */
+static void wrap_results(hr__hlo *hlo) {
+  for (int i = 0; i < hlo->op->result_count && !hr__hlo_failed(hlo); ++i) {
+    hr__vhlo_type type = hr__hlo_result_type(hlo, i);
+    if (hr__hlo_narrow(&type) > 0) {
+      hr__hlo_set(hlo, i, hr__hlo_wrapped(hlo, hlo->op->results[i].value, &type));
+    }
+  }
+}
+
 static hr_status lower_op(hr__hlo_import *import, const hr__vhlo_op *op, bool checks_types) {
   hr__hlo hlo = {.import = import, .graph = import->graph, .op = op, .checks_types = checks_types};
   if (--import->ops_left < 0) {
@@ -159,6 +169,7 @@ static hr_status lower_op(hr__hlo_import *import, const hr__vhlo_op *op, bool ch
                           HR__HLO_OPS_MAX);
   }
   lower(&hlo);
+  wrap_results(&hlo);
   hr_status status = hr__hlo_failed(&hlo) ? hr_graph_status(import->graph) : HR_OK;
   status = status == HR_OK && checks_types ? check_results(&hlo) : status;
   return status == HR_OK ? HR_OK : annotate(&hlo, status);

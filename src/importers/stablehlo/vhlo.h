@@ -31,6 +31,7 @@ typedef enum hr__vhlo_code {
   HR__VHLO_INDEX = 9,
   HR__VHLO_SI4 = 10,
   HR__VHLO_UI4 = 15,
+  HR__VHLO_UI8 = 16,
   HR__VHLO_TENSOR = 20,
   HR__VHLO_TENSOR_ENCODED = 21,
   HR__VHLO_TOKEN = 22,
