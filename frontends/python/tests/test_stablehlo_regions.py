@@ -133,6 +133,11 @@ def test_the_largest_elements(tmp_path, dtype):
     check(tmp_path, lambda a: (lax.top_k(a, 3), lax.top_k(a, 7), lax.top_k(a, 0)), with_edges((4, 7), dtype))
 
 
+def test_the_largest_elements_approximately(tmp_path):
+    x = numbers((3, 40), np.float32)
+    check(tmp_path, lambda a: (lax.approx_max_k(a, 4), lax.approx_min_k(a, 2, reduction_dimension=0)), x)
+
+
 COMPARATORS = {
     # |x| < |y| and x != y: no key after the other, so that a network compares
     "network": ("""%p = stablehlo.abs %x : tensor<i32> %q = stablehlo.abs %y : tensor<i32>
@@ -274,3 +279,8 @@ def test_scatters_by_any_region_are_in_order(tmp_path, indices):
     found = run_text(tmp_path, scatter_text(rows), x, n, places, u, v)
     np.testing.assert_allclose(found[0], first, rtol=1e-6)
     np.testing.assert_array_equal(found[1], second)
+
+
+def test_scatters_of_empty_arrays(tmp_path):
+    none, places = np.zeros((0, 3), np.float32), np.zeros((0, 1), np.int32)
+    check(tmp_path, lambda a, i: (a.at[i[:, 0]].add(1), a[i[:, 0]], jax.grad(lambda x: jnp.sort(x, 0).sum())(a)), none, places)

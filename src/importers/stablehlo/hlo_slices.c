@@ -41,17 +41,29 @@ static hr_value gathered(hr__hlo *hlo, const places *p, hr_value x, hr_value ind
   return ADD(hlo, GATHER_SLICES, IN(x, indices), WITH(hr__with_ints("sizes", rank, sizes), PLACES(p)));
 }
 
+static int64_t count_of(const hr__vhlo_type *type) {
+  int64_t count = 1;
+  for (int d = 0; d < type->rank; ++d) {
+    count *= type->dims[d];
+  }
+  return count;
+}
+
+/* Slices of no elements may have sizes that x does not have. */
 void hr__hlo_lower_gather(hr__hlo *hlo) {
   static const char *const names[LISTS] = {"start_index_map", "offset_dims", "collapsed_slice_dims",
                                            "operand_batching_dims", "start_indices_batching_dims"};
   int rank = hr__hlo_input_type(hlo, 0).rank;
   int64_t sizes[HR_RANK_MAX];
+  hr__vhlo_type result = hr__hlo_result_type(hlo, 0);
   places p;
   bool is_dynamic = hlo->op->operand_count == 3; /* dynamic_gather, whose sizes are an operand */
-  if (hr__hlo_expect(hlo, 2 + is_dynamic, 1, 0) &&
-      (is_dynamic ? hr__hlo_constant_ints(hlo, 2, rank, sizes)
-                  : hr__hlo_int_list(hlo, "slice_sizes", rank, 1, sizes)) &&
-      read_places(hlo, names, 1, hr__hlo_result_type(hlo, 0).rank, &p)) {
+  if (count_of(&result) == 0) {
+    hr__hlo_set(hlo, 0, hr__hlo_full(hlo, hr_scalar_i64(0), result.dtype, result.rank, result.dims));
+  } else if (hr__hlo_expect(hlo, 2 + is_dynamic, 1, 0) &&
+             (is_dynamic ? hr__hlo_constant_ints(hlo, 2, rank, sizes)
+                         : hr__hlo_int_list(hlo, "slice_sizes", rank, 1, sizes)) &&
+             read_places(hlo, names, 1, result.rank, &p)) {
     hr__hlo_set(hlo, 0, gathered(hlo, &p, hr__hlo_input(hlo, 0), hr__hlo_input(hlo, 1), rank, sizes));
   }
 }
@@ -145,14 +157,6 @@ static hr_value inside_of(hr__hlo *hlo, const places *p, int count, const int64_
   return hr__hlo_reshape(hlo, flag, values.rank, values.dims);
 }
 
-static int64_t count_of(const hr__vhlo_type *type) {
-  int64_t count = 1;
-  for (int d = 0; d < type->rank; ++d) {
-    count *= type->dims[d];
-  }
-  return count;
-}
-
 /* Any region, one element after the other. Operands have the same dims, and so have their values. */
 static void scatter_in_order(hr__hlo *hlo, const places *p, int count) {
   hr__vhlo_type x = hr__hlo_input_type(hlo, 0), type = hr__hlo_input_type(hlo, count + 1);
@@ -163,15 +167,13 @@ static void scatter_in_order(hr__hlo *hlo, const places *p, int count) {
     all[i] = hr__hlo_reshape(hlo, hr__hlo_input(hlo, i), 1, &size);
     values[i] = hr__hlo_reshape(hlo, hr__hlo_input(hlo, count + 1 + i), 1, &updates);
   }
-  if (size > 0 && updates > 0) {
-    hr_value numbers =
-        ADD(hlo, ARANGE, 0, NULL, WITH(hr__with_real("stop", (double)size), hr__with_dtype("dtype", HR_DTYPE_I64)));
-    hr_value at =
-        gathered(hlo, p, hr__hlo_reshape(hlo, numbers, x.rank, x.dims), hr__hlo_input(hlo, count), x.rank, sizes);
-    hr_value none = hr__hlo_full(hlo, hr_scalar_i64(-1), HR_DTYPE_I64, 0, NULL);
-    at = CALL(hlo, WHERE, inside_of(hlo, p, count, sizes), at, none);
-    hr__hlo_update(hlo, &hlo->op->regions[0], count, all, size, hr__hlo_reshape(hlo, at, 1, &updates), updates, values);
-  }
+  hr_value numbers =
+      ADD(hlo, ARANGE, 0, NULL, WITH(hr__with_real("stop", (double)size), hr__with_dtype("dtype", HR_DTYPE_I64)));
+  hr_value at =
+      gathered(hlo, p, hr__hlo_reshape(hlo, numbers, x.rank, x.dims), hr__hlo_input(hlo, count), x.rank, sizes);
+  hr_value none = hr__hlo_full(hlo, hr_scalar_i64(-1), HR_DTYPE_I64, 0, NULL);
+  at = CALL(hlo, WHERE, inside_of(hlo, p, count, sizes), at, none);
+  hr__hlo_update(hlo, &hlo->op->regions[0], count, all, size, hr__hlo_reshape(hlo, at, 1, &updates), updates, values);
   for (int i = 0; i < count; ++i) {
     hr__hlo_set(hlo, i, hr__hlo_reshape(hlo, all[i], x.rank, x.dims));
   }
@@ -198,6 +200,13 @@ void hr__hlo_lower_scatter(hr__hlo *hlo) {
   }
   if (count > HR__HLO_OPERANDS_MAX) {
     HR__HLO_REFUSE(hlo, "%d operands, expected at most %d", count, HR__HLO_OPERANDS_MAX);
+    return;
+  }
+  hr__vhlo_type all = hr__hlo_input_type(hlo, 0), updates = hr__hlo_input_type(hlo, count + 1);
+  if (count_of(&all) == 0 || count_of(&updates) == 0) {
+    for (int i = 0; i < count; ++i) {
+      hr__hlo_set(hlo, i, hr__hlo_input(hlo, i));
+    }
     return;
   }
   if (!has_rows(hlo, count)) {

@@ -11,14 +11,20 @@ typedef struct windows {
   int64_t dilation[HR_RANK_MAX], distance[HR_RANK_MAX]; /* of a window's elements, of x's elements */
 } windows;
 
+static bool is_between(int64_t number, int64_t least) {
+  return number >= least && number <= INT32_MAX;
+}
+
 static bool check_windows(hr__hlo *hlo, const windows *w) {
   for (int d = 0; d < w->rank; ++d) {
-    int64_t least = w->size[d] < w->stride[d] ? w->size[d] : w->stride[d];
-    least = w->dilation[d] < least ? w->dilation[d] : least;
-    if (least < 1 || w->distance[d] < 1) {
-      HR__HLO_WRONG(hlo, "windows of %lld elements, %lld apart, with strides %lld and %lld along dim %d",
-                    (long long)w->size[d], (long long)w->dilation[d], (long long)w->stride[d],
-                    (long long)w->distance[d], d);
+    if (!is_between(w->size[d], 1) || !is_between(w->stride[d], 1) || !is_between(w->dilation[d], 1) ||
+        !is_between(w->distance[d], 1) || !is_between(w->before[d], -INT32_MAX) ||
+        !is_between(w->after[d], -INT32_MAX)) {
+      HR__HLO_WRONG(hlo,
+                    "dim %d: windows of %lld elements, stride %lld, dilation %lld, padding %lld and %lld, and %lld of "
+                    "the operand, expected 1 to %d, padding also below",
+                    d, (long long)w->size[d], (long long)w->stride[d], (long long)w->dilation[d],
+                    (long long)w->before[d], (long long)w->after[d], (long long)w->distance[d], INT32_MAX);
       return false;
     }
   }
