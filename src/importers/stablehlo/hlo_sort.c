@@ -1,4 +1,4 @@
-/* hlo_sort.c: sorts of one or several operands along a dim by any comparator.
+/* hlo_sort.c: sorts of one or several operands along a dim by any comparator, and the first elements of such an order.
  *
  * A comparator that compares one key after the other becomes stable sorts by row, the last key first. A key is the same
  * expression of the first and of the second element, such as JAX's floats with one zero and one NaN. Any other
@@ -9,16 +9,16 @@
 
 enum { KEYS_MAX = 64, TOTAL_ORDER = 2 };
 
-typedef struct key {
+typedef struct sort_key {
   const hr__vhlo_value *value; /* of the first element */
   bool is_descending, is_total;
-} key;
+} sort_key;
 
 typedef struct keys {
   const hr__hlo *hlo;
   const hr__vhlo_region *region;
   int count;
-  key list[KEYS_MAX];
+  sort_key list[KEYS_MAX];
 } keys;
 
 /* ---- comparators that compare keys ---- */
@@ -68,7 +68,7 @@ static bool add_key(keys *k, const comparison *c) {
   if (k->count >= KEYS_MAX || (c->direction != LT && c->direction != GT)) {
     return false;
   }
-  k->list[k->count++] = (key){c->sides[0], c->direction == GT, c->is_total};
+  k->list[k->count++] = (sort_key){c->sides[0], c->direction == GT, c->is_total};
   return true;
 }
 
@@ -156,7 +156,7 @@ static const hr__vhlo_value *canonical(const hr__hlo *hlo, const hr__vhlo_value 
 }
 
 /* After the region is inlined over whole tensors. */
-static hr_value key_of(hr__hlo *hlo, key *k) {
+static hr_value key_of(hr__hlo *hlo, sort_key *k) {
   hr__vhlo_type type;
   const hr__vhlo_value *plain = k->is_total ? canonical(hlo, k->value) : NULL;
   k->value = plain != NULL ? plain : k->value;
@@ -182,23 +182,22 @@ static hr_value sorted(hr__hlo *hlo, hr_value x, int64_t axis, bool is_descendin
   return ADD(hlo, SORT, IN(x), WITH(hr__with_int("axis", axis), hr__with_flag("descending", is_descending)));
 }
 
-static void sort_by_keys(hr__hlo *hlo, keys *k, int64_t axis) {
-  int operands = hlo->op->operand_count, last = k->count - 1;
+static void sort_by_keys(hr__hlo *hlo, keys *k, int64_t axis, int count, hr_value *x) {
+  int last = k->count - 1;
   hr_value values[KEYS_MAX], places = 0, first = 0;
   for (int i = 0; i < k->count; ++i) {
     values[i] = key_of(hlo, &k->list[i]);
   }
   for (int i = last; i >= 0; --i) {
-    hr_value x = i == last ? values[i] : along(hlo, values[i], places, axis);
-    first = sorted(hlo, x, axis, k->list[i].is_descending);
+    hr_value key = i == last ? values[i] : along(hlo, values[i], places, axis);
+    first = sorted(hlo, key, axis, k->list[i].is_descending);
     if (first == 0) {
       return;
     }
     places = i == last ? first + 1 : along(hlo, places, first + 1, axis);
   }
-  for (int i = 0; i < operands; ++i) {
-    hr_value x = hr__hlo_input(hlo, i);
-    hr__hlo_set(hlo, i, x == values[0] ? first : along(hlo, x, places, axis));
+  for (int i = 0; i < count; ++i) {
+    x[i] = x[i] == values[0] ? first : along(hlo, x[i], places, axis);
   }
 }
 
@@ -206,6 +205,7 @@ static void sort_by_keys(hr__hlo *hlo, keys *k, int64_t axis) {
 
 typedef struct network {
   hr__hlo *hlo;
+  const hr__vhlo_region *region;
   int count; /* of values: those of the operands, then their places before */
   int64_t rows, size;
   hr_value values[HR__HLO_OPERANDS_MAX + 1];
@@ -216,7 +216,7 @@ static hr_value compare(const network *n, const hr_value *x, const hr_value *y) 
   for (int i = 0; i < n->count - 1; ++i) {
     arguments[2 * i] = x[i], arguments[2 * i + 1] = y[i];
   }
-  hr__hlo_inline(n->hlo, &n->hlo->op->regions[0], 2 * (n->count - 1), arguments, 1, &result, false);
+  hr__hlo_inline(n->hlo, n->region, 2 * (n->count - 1), arguments, 1, &result, false);
   return result;
 }
 
@@ -276,9 +276,14 @@ static hr_value as_operand(const network *n, hr_value x, const hr__vhlo_type *ty
   return ADD(n->hlo, MOVEAXIS, IN(x), WITH(hr__with_int("source", type->rank - 1), hr__with_int("destination", axis)));
 }
 
-static void sort_by_network(hr__hlo *hlo, int axis) {
+static void sort_by_network(hr__hlo *hlo, const hr__vhlo_region *region, int axis, int count, hr_value *x) {
+  enum { SIZE_MAX_LOG = 40 };
   hr__vhlo_type type = hr__hlo_input_type(hlo, 0);
-  network n = {.hlo = hlo, .count = hlo->op->operand_count + 1, .rows = 1, .size = type.dims[axis]};
+  if (type.dims[axis] >> SIZE_MAX_LOG != 0) {
+    HR__HLO_REFUSE(hlo, "a comparator of its own for %lld elements", (long long)type.dims[axis]);
+    return;
+  }
+  network n = {.hlo = hlo, .region = region, .count = count + 1, .rows = 1, .size = type.dims[axis]};
   int64_t length = 1;
   for (int d = 0; d < type.rank; ++d) {
     n.rows *= d == axis ? 1 : type.dims[d];
@@ -286,39 +291,33 @@ static void sort_by_network(hr__hlo *hlo, int axis) {
   while (length < n.size) {
     length *= 2;
   }
-  for (int i = 0; i < n.count - 1; ++i) {
-    n.values[i] = as_rows(&n, hr__hlo_input(hlo, i), type.rank, axis, length);
+  for (int i = 0; i < count; ++i) {
+    n.values[i] = as_rows(&n, x[i], type.rank, axis, length);
   }
   hr_value places =
       ADD(hlo, ARANGE, 0, NULL, WITH(hr__with_real("stop", (double)length), hr__with_dtype("dtype", HR_DTYPE_I64)));
-  n.values[n.count - 1] = hr__hlo_broadcast(hlo, places, 2, (int64_t[]){n.rows, length});
+  n.values[count] = hr__hlo_broadcast(hlo, places, 2, (int64_t[]){n.rows, length});
   for (int64_t size = 1; size < length && !hr__hlo_failed(hlo); size *= 2) {
     for (int64_t distance = size; distance > 0; distance /= 2) {
       exchange(&n, length, distance, distance == size);
     }
   }
-  for (int i = 0; i < n.count - 1; ++i) {
-    hr__vhlo_type own = hr__hlo_input_type(hlo, i);
-    hr__hlo_set(hlo, i, as_operand(&n, n.values[i], &own, axis, length));
+  for (int i = 0; i < count; ++i) {
+    x[i] = as_operand(&n, n.values[i], &type, axis, length);
   }
 }
 
-/* ---- the operation ---- */
+/* ---- operations ---- */
 
-static bool check_sort(hr__hlo *hlo, int64_t *out_axis) {
+/* The first `count` operands have the same dims, of which `axis` is one. */
+static bool check_operands(hr__hlo *hlo, int count, int64_t axis) {
   hr__vhlo_type x = hr__hlo_input_type(hlo, 0);
-  int count = hlo->op->operand_count;
-  *out_axis = hr__hlo_int(hlo, "dimension", -1);
-  *out_axis += *out_axis < 0 ? x.rank : 0;
-  if (!hr__hlo_expect(hlo, hlo->op->result_count, -1, 1)) {
-    return false;
-  }
   if (count < 1 || count > HR__HLO_OPERANDS_MAX) {
     HR__HLO_REFUSE(hlo, "%d operands, expected 1 to %d", count, HR__HLO_OPERANDS_MAX);
     return false;
   }
-  if (*out_axis < 0 || *out_axis >= x.rank) {
-    HR__HLO_WRONG(hlo, "dim %lld of %d", (long long)*out_axis, x.rank);
+  if (axis < 0 || axis >= x.rank) {
+    HR__HLO_WRONG(hlo, "dim %lld of %d", (long long)axis, x.rank);
     return false;
   }
   for (int i = 1; i < count; ++i) {
@@ -341,33 +340,103 @@ static bool has_elements(const hr__vhlo_type *type) {
 }
 
 /* Keys are the region's values for x and y that are the operands. */
-static bool find_keys(hr__hlo *hlo, keys *k) {
-  const hr__vhlo_region *region = &hlo->op->regions[0];
+static bool find_keys(hr__hlo *hlo, const hr__vhlo_region *region, int count, const hr_value *x, keys *k) {
   const hr__vhlo_op *end = hr__hlo_return_op(region);
   hr_value arguments[2 * HR__HLO_OPERANDS_MAX], result;
-  int count = hlo->op->operand_count;
   *k = (keys){.hlo = hlo, .region = region};
   if (end == NULL || end->operand_count != 1 || !read_keys(k, end->operands[0])) {
     return false;
   }
   for (int i = 0; i < 2 * count; ++i) {
-    arguments[i] = hr__hlo_input(hlo, i / 2);
+    arguments[i] = x[i / 2];
   }
   return hr__hlo_inline(hlo, region, 2 * count, arguments, 1, &result, false) == 1;
 }
 
-void hr__hlo_lower_sort(hr__hlo *hlo) {
+/* The first `count` operands in order; in place. */
+static void sort_values(hr__hlo *hlo, const hr__vhlo_region *region, int64_t axis, int count, hr_value *x) {
   hr__vhlo_type type = hr__hlo_input_type(hlo, 0);
   keys k;
-  int64_t axis;
-  if (!check_sort(hlo, &axis)) {
+  if (!has_elements(&type) || type.dims[axis] == 1) {
     return;
   }
-  if (!has_elements(&type) || type.dims[axis] == 1) {
-    hr__hlo_lower_pass(hlo);
-  } else if (find_keys(hlo, &k)) {
-    sort_by_keys(hlo, &k, axis);
+  if (find_keys(hlo, region, count, x, &k)) {
+    sort_by_keys(hlo, &k, axis, count, x);
   } else if (!hr__hlo_failed(hlo)) {
-    sort_by_network(hlo, (int)axis);
+    sort_by_network(hlo, region, (int)axis, count, x);
   }
+}
+
+static void set_all(hr__hlo *hlo, int count, const hr_value *x) {
+  for (int i = 0; i < count && !hr__hlo_failed(hlo); ++i) {
+    hr__hlo_set(hlo, i, x[i]);
+  }
+}
+
+static void read_operands(const hr__hlo *hlo, int count, hr_value *out) {
+  for (int i = 0; i < count; ++i) {
+    out[i] = hr__hlo_input(hlo, i);
+  }
+}
+
+void hr__hlo_lower_sort(hr__hlo *hlo) {
+  hr_value x[HR__HLO_OPERANDS_MAX];
+  int count = hlo->op->operand_count;
+  int64_t axis = hr__hlo_int(hlo, "dimension", -1);
+  axis += axis < 0 ? hr__hlo_input_type(hlo, 0).rank : 0;
+  if (hr__hlo_expect(hlo, hlo->op->result_count, -1, 1) && check_operands(hlo, count, axis)) {
+    read_operands(hlo, count, x);
+    sort_values(hlo, &hlo->op->regions[0], axis, count, x);
+    set_all(hlo, count, x);
+  }
+}
+
+/* The composite chlo.top_k: floats in their total order, the lower index of equal ones first. */
+void hr__hlo_lower_top_k(hr__hlo *hlo) {
+  hr__vhlo_type type = hr__hlo_input_type(hlo, 0), result = hr__hlo_result_type(hlo, 0);
+  int64_t axis = type.rank - 1;
+  if (!hr__hlo_expect(hlo, 1, 2, 0) || !check_operands(hlo, 1, axis)) {
+    return;
+  }
+  hr_value x = hr__hlo_input(hlo, 0);
+  bool is_float = type.dtype >= HR_DTYPE_F16 && !hr_dtype_is_complex(type.dtype);
+  hr_value key = is_float                      ? hr__hlo_order_of(hlo, x, type.dtype)
+                 : type.dtype == HR_DTYPE_BOOL ? hr__hlo_cast(hlo, x, HR_DTYPE_U8)
+                                               : x;
+  hr_value first = ADD(hlo, TOPK, IN(key), WITH(hr__with_int("k", result.dims[axis]), hr__with_int("axis", axis)));
+  if (first != 0) {
+    hr__hlo_set(hlo, 0, key == x ? first : along(hlo, x, first + 1, axis));
+    hr__hlo_set(hlo, 1, hr__hlo_cast(hlo, first + 1, hr__hlo_result_type(hlo, 1).dtype));
+  }
+}
+
+/* The custom call ApproxTopK: all elements are in order, so that the first ones are exact. Its comparator is a
+ * function, and behind the operands are values to begin with. */
+void hr__hlo_lower_approx_top_k(hr__hlo *hlo) {
+  const hr__vhlo_module *module = &hlo->import->module;
+  hr__vhlo_type type = hr__hlo_input_type(hlo, 0), result = hr__hlo_result_type(hlo, 0);
+  int count = hlo->op->result_count, callee = -1;
+  int64_t axis = -1;
+  hr_value x[HR__HLO_OPERANDS_MAX];
+  int config = hr__vhlo_dictionary(module, hlo->op->dictionary, "mhlo.backend_config");
+  if (!hr__hlo_expect(hlo, 2 * count, -1, 0) ||
+      !hr__vhlo_int(module, hr__vhlo_dictionary(module, config, "reduction_dim"), &axis) ||
+      !check_operands(hlo, count, axis)) {
+    HR__HLO_REFUSE(hlo, "ApproxTopK without a dim");
+    return;
+  }
+  int found = hr__vhlo_list(module, hr__vhlo_find(module, hlo->op, "called_computations"), 1, &callee);
+  int name = found == 1 ? hr__vhlo_string(module, callee) : -1;
+  const hr__vhlo_op *function = name >= 0 ? hlo->import->functions[name] : NULL;
+  if (function == NULL || function->region_count != 1 || result.rank != type.rank ||
+      result.dims[axis] > type.dims[axis]) {
+    HR__HLO_WRONG(hlo, "no comparator, or more results than elements");
+    return;
+  }
+  read_operands(hlo, count, x);
+  sort_values(hlo, &function->regions[0], axis, count, x);
+  for (int i = 0; i < count; ++i) {
+    x[i] = hr__hlo_part(hlo, x[i], type.rank, type.dims, (int)axis, 0, result.dims[axis], 1);
+  }
+  set_all(hlo, count, x);
 }
