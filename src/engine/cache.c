@@ -3,18 +3,27 @@
 #include "base/allocator.h"
 #include "engine/instantiate.h"
 
-void hr__cache_init(hr_cache *cache, size_t count_max, size_t bytes_max, size_t once_bytes_max,
-                    atomic_int_least64_t *total) {
-  *cache = (hr_cache){.count_max = count_max,
-                      .bytes_max = bytes_max,
-                      .once_bytes_max = once_bytes_max,
-                      .total = total,
-                      .general = {.total = total}};
+void hr__cache_init(hr_cache *cache, const hr_cache_limits *limits, atomic_int_least64_t *total) {
+  *cache = (hr_cache){.limits = *limits, .total = total, .general = {.total = total}};
 }
 
 static void count_bytes(hr_cache *cache, int64_t bytes) {
   cache->bytes += (size_t)bytes;
   atomic_fetch_add_explicit(cache->total, bytes, memory_order_relaxed);
+}
+
+/* True if the entry is one of those that general_instance.h bounds. */
+static bool is_copy(const hr_instance *instance) {
+  return instance->plan->is_general && instance->plan->device_kind.properties.is_host;
+}
+
+/* Adds an entry to the counts, or removes it if `by` is -1. */
+static void count_entry(hr_cache *cache, const hr_instance *instance, int by) {
+  size_t bytes = instance->footprint;
+  cache->count += (size_t)by;
+  count_bytes(cache, by * (int64_t)bytes);
+  cache->copies += is_copy(instance) ? (size_t)by : 0;
+  cache->copy_bytes += is_copy(instance) ? (size_t)by * bytes : 0;
 }
 
 static void unlink_use(hr_cache *cache, hr_instance *instance) {
@@ -40,8 +49,7 @@ static void drop(hr_cache *cache, hr_instance *instance) {
   hr_table_unlink(&cache->table, instance->plan->key.hash, instance, offsetof(hr_instance, next_same));
   unlink_use(cache, instance);
   unlink_followed(cache, instance);
-  --cache->count;
-  count_bytes(cache, -(int64_t)instance->footprint);
+  count_entry(cache, instance, -1);
   cache->once_bytes -= instance->is_repeated ? 0 : instance->footprint;
   hr__instance_release(instance);
 }
@@ -69,7 +77,7 @@ static void set_repeated(hr_cache *cache, hr_instance *instance) {
 /* Evicts the least recently used of them beyond their bound, but not the new one. */
 static void evict_once(hr_cache *cache, const hr_instance *new_one) {
   hr_instance *instance = cache->oldest;
-  while (cache->once_bytes > cache->once_bytes_max && instance != new_one) {
+  while (cache->once_bytes > cache->limits.once_bytes && instance != new_one) {
     hr_instance *newer = instance->newer;
     if (!instance->is_repeated) {
       note_evicted(cache, instance->plan->key.hash);
@@ -77,6 +85,29 @@ static void evict_once(hr_cache *cache, const hr_instance *new_one) {
     }
     instance = newer;
   }
+}
+
+/* ---- copies of general plans ---- */
+
+static bool has_room_for_copies(const hr_cache *cache) {
+  return cache->copies <= HR_CACHE_COPIES_MIN || cache->copy_bytes <= cache->limits.copy_bytes;
+}
+
+/* Evicts the least recently used of them beyond their bound, but not the new entry. */
+static void evict_copies(hr_cache *cache, const hr_instance *new_one) {
+  hr_instance *instance = cache->oldest;
+  while (!has_room_for_copies(cache) && instance != new_one) {
+    hr_instance *newer = instance->newer;
+    if (is_copy(instance)) {
+      drop(cache, instance);
+    }
+    instance = newer;
+  }
+}
+
+hr_instance *hr__cache_find_general(hr_cache *cache, hr_key *key, hr_device *device) {
+  bool has_room = cache->copies < HR_CACHE_COPIES_MIN || cache->copy_bytes < cache->limits.copy_bytes;
+  return hr__general_instance_find(&cache->general, key, device, has_room);
 }
 
 void hr__cache_fini(hr_cache *cache) {
@@ -91,8 +122,9 @@ void hr__cache_fini(hr_cache *cache) {
 
 void hr__cache_clear(hr_cache *cache) {
   uint32_t trims = cache->trims;
+  const hr_cache_limits limits = cache->limits;
   hr__cache_fini(cache);
-  hr__cache_init(cache, cache->count_max, cache->bytes_max, cache->once_bytes_max, cache->total);
+  hr__cache_init(cache, &limits, cache->total);
   cache->trims = trims;
 }
 
@@ -146,14 +178,14 @@ hr_status hr__cache_add(hr_cache *cache, hr_instance *instance) {
     cache->newest->successor = instance;
   }
   link_use(cache, instance);
-  ++cache->count;
-  count_bytes(cache, (int64_t)instance->footprint);
+  count_entry(cache, instance, 1);
   cache->once_bytes += instance->footprint;
   if (was_evicted(cache, instance->plan->key.hash)) {
     set_repeated(cache, instance);
   }
   evict_once(cache, instance);
-  while (cache->oldest != instance && (cache->count > cache->count_max || cache->bytes > cache->bytes_max)) {
+  evict_copies(cache, instance);
+  while (cache->oldest != instance && (cache->count > cache->limits.count || cache->bytes > cache->limits.bytes)) {
     drop(cache, cache->oldest);
   }
   return HR_OK;

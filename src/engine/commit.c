@@ -660,7 +660,7 @@ static void count_compile(hr_stream *stream, const hr_instance *instance, int64_
 static hr_status compile_instance(hr_stream *stream, const work *w, hr_key *key, hr_instance **out_instance,
                                   bool *out_owned) {
   int64_t begin = hr_clock_ns();
-  *out_instance = hr__general_instance_find(&stream->cache.general, key, stream->device);
+  *out_instance = hr__cache_find_general(&stream->cache, key, stream->device);
   if (*out_instance != NULL) {
     ++stream->stats.compiles;
     ++stream->stats.general_plans;

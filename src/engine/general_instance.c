@@ -6,7 +6,8 @@
 #include "engine/run_description.h"
 #include "engine/weights.h"
 
-enum { SIGHTINGS = 4096, COUNT_MASK = 3, OWN_FROM = 2, OWN_FROM_BESIDE = 1 };
+enum { SIGHTINGS = 4096, COUNT_MASK = 7, OWN_FROM = 2, OWN_FROM_BESIDE = 1, OWN_FROM_FULL = 7 };
+_Static_assert(OWN_FROM_FULL <= COUNT_MASK, "the count has room");
 
 static void count_bytes(const hr_general_instances *instances, hr_general_instance *g, int64_t bytes) {
   atomic_fetch_add_explicit(instances->total, bytes - g->bytes, memory_order_relaxed);
@@ -32,23 +33,25 @@ void hr__general_instances_fini(hr_general_instances *instances) {
   *instances = (hr_general_instances){.total = instances->total};
 }
 
-/* How often the key was met before, at most OWN_FROM. A key may be forgotten for another one. */
-static uint64_t sight(hr_general_instances *instances, uint64_t hash) {
+/* True if the key was met at least `least` times before. Then it begins anew. A key may be forgotten for another one.
+ */
+static bool sight(hr_general_instances *instances, uint64_t hash, uint64_t least) {
   if (instances->sightings == NULL) {
     instances->sightings = hr_calloc(SIGHTINGS, sizeof *instances->sightings);
   }
   if (instances->sightings == NULL) {
-    return 0;
+    return false;
   }
   uint64_t *known = &instances->sightings[hash / (COUNT_MASK + 1) % SIGHTINGS], name = hash & ~(uint64_t)COUNT_MASK;
   uint64_t times = (*known & ~(uint64_t)COUNT_MASK) == name ? *known & COUNT_MASK : 0;
-  *known = name | (times < OWN_FROM ? times + 1 : times);
-  return times;
+  bool is_often = times >= least;
+  *known = name | (is_often ? least == OWN_FROM_FULL ? 0 : times : times + 1);
+  return is_often;
 }
 
 /* A device beside the host gains more from an instance of the key's own: graphs, and kernels for these dims. */
-static uint64_t own_from(const hr_device *device) {
-  return device->properties.is_host ? OWN_FROM : OWN_FROM_BESIDE;
+static uint64_t own_from(const hr_device *device, bool has_room) {
+  return !device->properties.is_host ? OWN_FROM_BESIDE : has_room ? OWN_FROM : OWN_FROM_FULL;
 }
 
 /* ---- making one ---- */
@@ -144,10 +147,10 @@ static hr_general_instance *find_idle(hr_general_instances *instances, const hr_
   return found;
 }
 
-hr_instance *hr__general_instance_find(hr_general_instances *instances, hr_key *key, hr_device *device) {
+hr_instance *hr__general_instance_find(hr_general_instances *instances, hr_key *key, hr_device *device, bool has_room) {
   hr_numbers numbers = {0};
   hr_plan *model = NULL;
-  if (sight(instances, key->hash) >= own_from(device) ||
+  if (sight(instances, key->hash, own_from(device, has_room)) ||
       hr__plan_find_model(key, device, &numbers, &model) != HR_GENERAL_FOUND) {
     hr_vector_fini(&numbers);
     return NULL;

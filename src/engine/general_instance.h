@@ -4,7 +4,8 @@
  * instance of the structure's general plan (general_plan.h) gets the numbers of each new key, and only steps whose
  * numbers differ from the last key's are prepared again. A key that is met for the third time gets an instance of its
  * own, with all that pays for repeated programs; on a device beside the host, for the second time, or at once if
- * nearly all steps change with the dims.
+ * nearly all steps change with the dims. On a host those instances have a bound (cache.h). Once it is reached, a key
+ * gets one after every 7 uses of the shared ones: keys of long cycles do without, and frequent ones come to have it.
  *
  * An instance that a queued run still holds is left alone; the key gets another one. Once a run is launched, a device
  * needs its code alone, and waits before it is unloaded. Threads: the stream's lock.
@@ -41,7 +42,7 @@ void hr__general_instances_fini(hr_general_instances *instances);
 /* Releases those that were not used since the last trim. */
 void hr__general_instances_trim(hr_general_instances *instances);
 /* The instance of a hashed key of a known structure, borrowed until the next call. NULL: the key needs an instance of
- * its own. */
-hr_instance *hr__general_instance_find(hr_general_instances *instances, hr_key *key, hr_device *device);
+ * its own. has_room: there are few of those. */
+hr_instance *hr__general_instance_find(hr_general_instances *instances, hr_key *key, hr_device *device, bool has_room);
 
 #endif

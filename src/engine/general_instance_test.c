@@ -150,6 +150,27 @@ static const hr_cached_kernel *first_kernel(const user *u) {
   return instance->steps[i].cached;
 }
 
+/* Beyond their bound, keys of a long cycle share an instance, and a frequent one gets its own. */
+HR_TEST(instances_of_their_own_are_bounded) {
+  user u;
+  open_user(&u);
+  teach(&u);
+  u.stream->cache.limits.copy_bytes = 1;
+  for (int pass = 0; pass < 4; ++pass) {
+    for (int64_t rows = 101; rows <= 101 + HR_CACHE_COPIES_MIN + 20; ++rows) {
+      expect(&u, rows);
+    }
+  }
+  int64_t hits = stats_of(&u).cache_hits;
+  HR_ASSERT_EQ(u.stream->cache.copies, HR_CACHE_COPIES_MIN);
+  for (int i = 0; i < 12; ++i) {
+    expect(&u, 100);
+  }
+  HR_ASSERT_EQ(u.stream->cache.copies, HR_CACHE_COPIES_MIN);
+  HR_ASSERT_EQ(stats_of(&u).cache_hits, hits + 4); /* its own from the eighth time on */
+  close_user(&u);
+}
+
 HR_TEST(kernels_of_new_dims_are_private_until_the_dims_stay) {
   user u;
   open_user(&u);

@@ -91,6 +91,8 @@ static void settle(hr_instance *instance) {
   hr__plan_settle(instance->plan);
   hr_vector_trim(&instance->args);
   hr_vector_trim(&instance->scalars);
+  hr_vector_trim(&instance->sources);
+  hr_vector_trim(&instance->weights);
   for (int i = 0, number = 0; instance->plan->packed != NULL && i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
     if (step->call != NULL && step->call->like == NULL) {

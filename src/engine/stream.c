@@ -15,6 +15,7 @@
 
 #define CACHE_BYTES_MAX ((size_t)256 << 20)
 #define CACHE_ONCE_BYTES_MAX ((size_t)16 << 20)
+#define CACHE_COPY_BYTES_MAX ((size_t)4 << 20)
 
 enum { FIRST_OPS_BESIDE_HOST = 32, LARGE_BYTES = 16 << 20 };
 /* Work that takes some tenths of a second on a small machine. */
@@ -77,8 +78,11 @@ static hr_status create_stream(hr_device *device, bool is_capture, hr_stream **o
   stream->move.is_plain = true;
   stream->pending.single_max = stream->rest.single_max = stream->policy.bytes_max;
   stream->frees_live = hr_env_choice(HR_ENV_LAYOUTS) == HR_ENV_LAYOUTS_ALL;
-  hr__cache_init(&stream->cache, (size_t)hr_env_int(HR_ENV_CACHE_ENTRIES), CACHE_BYTES_MAX, CACHE_ONCE_BYTES_MAX,
-                 &device->program_bytes);
+  const hr_cache_limits limits = {.count = (size_t)hr_env_int(HR_ENV_CACHE_ENTRIES),
+                                  .bytes = CACHE_BYTES_MAX,
+                                  .once_bytes = CACHE_ONCE_BYTES_MAX,
+                                  .copy_bytes = CACHE_COPY_BYTES_MAX};
+  hr__cache_init(&stream->cache, &limits, &device->program_bytes);
   hr__records_join(device);
   hr__report_begin(device);
   stream->is_capture = is_capture;

@@ -861,7 +861,7 @@ HR_TEST(loops_that_never_synchronise_hit_the_cache) {
 
 HR_TEST(the_cache_evicts_the_least_recently_used) {
   fixture f = open_fixture("null");
-  f.stream->cache.count_max = 2;
+  f.stream->cache.limits.count = 2;
   hr_buffer *x = make_ramp(&f, 1, 0);
   static const hr_op ops[] = {HR_OP_ADD, HR_OP_MUL, HR_OP_ADD, HR_OP_SUB, HR_OP_ADD, HR_OP_MUL};
   static const int compiles[] = {1, 2, 2, 3, 3, 4};
@@ -880,7 +880,7 @@ HR_TEST(the_cache_evicts_the_least_recently_used) {
 /* ADD comes back after it was evicted, and stays from then on; so does MUL. */
 HR_TEST(programs_that_come_once_evict_each_other_and_none_that_repeats) {
   fixture f = open_fixture("null");
-  f.stream->cache.once_bytes_max = 1;
+  f.stream->cache.limits.once_bytes = 1;
   hr_buffer *x = make_ramp(&f, 1, 0);
   static const hr_op ops[] = {HR_OP_ADD, HR_OP_MUL, HR_OP_ADD, HR_OP_SUB, HR_OP_ADD, HR_OP_MUL, HR_OP_ADD, HR_OP_MUL};
   static const int compiles[] = {1, 2, 3, 4, 4, 5, 5, 5}, entries[] = {1, 1, 1, 2, 2, 2, 2, 2};
@@ -900,7 +900,7 @@ HR_TEST(programs_come_in_an_order_or_in_any) {
   static const float expected[] = {8, 2, 15, 5};
   for (size_t entries = 1; entries <= 4; ++entries) {
     fixture f = open_fixture("cpu");
-    f.stream->cache.count_max = entries;
+    f.stream->cache.limits.count = entries;
     hr_buffer *a = make_ramp(&f, 5, 0), *b = make_ramp(&f, 3, 0), *y = make_ramp(&f, 0, 0);
     uint32_t random = 1;
     for (int i = 0; i < 200; ++i) {
