@@ -41,7 +41,7 @@ class Training:
 
         self.parameters = jax.device_put(parameters)
         self.state = networks.adam_start(self.parameters)
-        self.step = networks.training_step(loss)
+        self.step = networks.training_step(loss, rate=1e-4)
         self.key, self.batch, self.losses = jax.random.key(0), jax.device_put(batch), []
 
     def __call__(self):

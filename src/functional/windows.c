@@ -307,6 +307,48 @@ static const hr_tensor *convolved(hr__formula *f, const hr__windows *w, const hr
   return hr__step(f, HR_OP_CONV, &attrs, inputs[2] != NULL ? 3 : 2, inputs, HR_DTYPE_NONE);
 }
 
+/* ---- gradients of weights ---- */
+
+/* True if the row of such gradients is the better one. Every convolution is also the gradient of a weight, with
+ * examples and features in each other's place; the gradients that JAX writes have a kernel as large as the forward
+ * result. */
+static bool is_weight_gradient(const hr__windows *w, const hr_tensor *x, const hr_tensor *weight) {
+  enum { LARGE = 64 };
+  bool is_float =
+      x->dtype == HR_DTYPE_F32 || x->dtype == HR_DTYPE_F64 || x->dtype == HR_DTYPE_BF16 || x->dtype == HR_DTYPE_F16;
+  double kernel = 1, result = 1;
+  for (int d = 0; d < w->count; ++d) {
+    int64_t size = x->dims[2 + d] + w->before[d] + w->after[d];
+    int64_t rest = hr__window_count(w, d, size) > 0 ? hr__window_room(w, d, size) % w->stride[d] : -1;
+    if (rest < 0 || rest >= w->dilation[d]) { /* such a gradient has fewer elements than its row gives */
+      return false;
+    }
+    kernel *= (double)w->size[d], result *= (double)hr__window_count(w, d, size);
+  }
+  return is_float && x->dtype == weight->dtype && kernel > result && (result > 1 || kernel >= LARGE) &&
+         x->dims[0] > 0 && x->dims[1] > 0 && weight->dims[0] > 0;
+}
+
+/* Examples are features, the kernel is the gradient of the forward result, strides and dilations change places. */
+static const hr_tensor *weight_gradient(hr__formula *f, const hr__windows *w, const hr_tensor *x,
+                                        const hr_tensor *weight) {
+  static const int turned[HR_RANK_MAX] = {1, 0, 2, 3, 4, 5, 6, 7};
+  int n = w->count;
+  int64_t ints[3 * HR_RANK_MAX + 2] = {n};
+  bool is_row = hr__windows_are_even(w);
+  for (int d = 0; d < n; ++d) {
+    is_row &= w->before[d] >= 0;
+  }
+  for (int d = 0; d < n; ++d) {
+    ints[1 + d] = w->dilation[d], ints[1 + n + d] = is_row ? w->before[d] : 0, ints[1 + 2 * n + d] = w->stride[d];
+  }
+  ints[3 * n + 1] = 1;
+  const hr_tensor *image = is_row ? x : hr__window_sides(f, x, w, hr_scalar_i64(0));
+  const hr_tensor *inputs[2] = {ordered(f, image, turned, false), ordered(f, weight, turned, false)};
+  hr_attrs attrs = {.int_count = 3 * n + 2, .ints = ints};
+  return ordered(f, hr__step(f, HR_OP_CONV_BACKWARD_WEIGHT, &attrs, 2, inputs, HR_DTYPE_NONE), turned, false);
+}
+
 hr_status hr__emit_conv_general(const hr__function_call *c) {
   enum { STRIDE, GROUPS = STRIDE + 5, BATCH_GROUPS, PADDING, LAYOUT, FLIP };
   const hr_tensor *x = c->inputs[0], *weight = c->inputs[1];
@@ -330,6 +372,9 @@ hr_status hr__emit_conv_general(const hr__function_call *c) {
   x = with_spaces(&f, with_grouped_batch(&f, x, batch_groups), &w, hr_scalar_i64(0));
   weight = hr__int_attribute(c, FLIP) != 0 ? flipped(&f, weight) : weight;
   const hr_tensor *operands[3] = {x, weight, c->inputs[2]};
-  const hr_tensor *y = convolved(&f, &w, operands, groups * batch_groups);
+  bool is_gradient = !hr__formula_failed(&f) && groups * batch_groups == 1 && c->inputs[2] == NULL &&
+                     is_weight_gradient(&w, x, weight);
+  const hr_tensor *y =
+      is_gradient ? weight_gradient(&f, &w, x, weight) : convolved(&f, &w, operands, groups * batch_groups);
   return hr__formula_end(&f, ordered(&f, y, l.place[2], true));
 }

@@ -49,6 +49,41 @@ HR_TEST(convolutions_have_layouts) {
   RELEASE(&x, &w);
 }
 
+/* A kernel that is larger than the result is computed as the gradient of a weight, unless there is a bias: the sums of
+ * small integers are the same. */
+HR_TEST(convolutions_with_large_kernels) {
+  hr_tensor w = counted(DIMS(5, 4, 3, 2)), zeros = tensor_of(HR_DTYPE_F32, DIMS(2), F32(0, 0)), y[2];
+  int count = 0;
+  for (int i = 0; i < 2 * 2 * 2 * 3 * 3; ++i) {
+    int stride = 1 + i % 2, dilation = 1 + i / 2 % 2, longer = i / 4 % 2, before = i / 8 % 3 - 1,
+        after = i / 24 % 3 - 1;
+    hr_tensor x = counted(DIMS(2, 8 + longer, 3, 8));
+    const hr_attribute attributes[] = {INTS_OF(stride, 1),
+                                       INTS_OF(before, 0),
+                                       INTS_OF(after, 1),
+                                       INTS_OF(dilation, 2),
+                                       DEFAULT,
+                                       DEFAULT,
+                                       DEFAULT,
+                                       DEFAULT,
+                                       TEXT_OF("b0f1,01io->0fb1")};
+    const int64_t room = 8 + longer + before + after - 4 * dilation - 1;
+    for (int k = 0; k < 2 && room >= 0; ++k) {
+      y[k] = apply(HR_FUNCTIONAL_CONV_GENERAL, ON(&x, &w, k == 0 ? NULL : &zeros), 9, attributes);
+    }
+    if (room >= 0) {
+      float expected[MOST];
+      read(&y[1], expected);
+      expect_values(&y[0], hr_tensor_count(&y[1]), expected);
+      RELEASE(&y[0], &y[1]);
+      ++count;
+    }
+    hr_tensor_release(&x);
+  }
+  HR_ASSERT(count > 40);
+  RELEASE(&w, &zeros);
+}
+
 HR_TEST(dims_are_resized) {
   hr_tensor x = counted(DIMS(3));
   GIVES(apply(HR_FUNCTIONAL_INTERPOLATE, ON(&x), WITH(DEFAULT, INTS_OF(6))), 0, 0, 1, 1, 2, 2);
