@@ -139,6 +139,32 @@ HR_TEST(a_number_separates_no_two_loops) {
   HR_ASSERT(y[0] == 3 && y[2] == 5 && y[3] == 1);
 }
 
+/* As in an optimizer's step: the factor of a step depends on its number alone. Not if that is written before. */
+HR_TEST(a_factor_separates_no_two_loops) {
+  HR_ASSERT_EQ(count_kernels("buffer %0 4096 live\n"
+                             "buffer %1 4096 live fresh\n"
+                             "buffer %2 4 live\n"
+                             "buffer %3 4 dead fresh\n"
+                             "buffer %4 4 live fresh\n"
+                             "buffer %5 4096 live fresh\n"
+                             "%1:f32[1024]{1}+0 = square(%0:f32[1024]{1}+0)\n"
+                             "%3:f32[]{}+0 = exp(%2:f32[]{}+0)\n"
+                             "%4:f32[]{}+0 = neg(%3:f32[]{}+0)\n"
+                             "%5:f32[1024]{1}+0 = mul(%1:f32[1024]{1}+0, %4:f32[1024]{0}+0)\n"),
+               2);
+  float x[4] = {1, 2, 3, -1}, step = 5, y[4], factor;
+  HR_ASSERT_OK(run("buffer %0 16 live\n"
+                   "buffer %1 4 live\n"
+                   "buffer %2 16 live fresh\n"
+                   "buffer %3 4 live fresh\n"
+                   "%1:f32[1]{1}+0 = neg(%0:f32[1]{1}+2)\n"
+                   "%3:f32[]{}+0 = neg(%1:f32[]{}+0)\n"
+                   "%1:f32[]{}+0 = square(%3:f32[]{}+0)\n"
+                   "%2:f32[4]{1}+0 = add(%0:f32[4]{1}+0, %3:f32[4]{0}+0)\n",
+                   (void *[]){x, &step, y, &factor}, NULL));
+  HR_ASSERT(step == 9 && factor == 3 && y[0] == 4 && y[3] == 2);
+}
+
 HR_TEST(softmax_is_one_kernel_of_three_phases) {
   compiled c = compile("buffer %0 32768 live\n"
                        "buffer %1 32768 live fresh\n"

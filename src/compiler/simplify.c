@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "compiler/passes.h"
+#include "core/ops/op.h"
 
 bool hr_covers_buffer(const hr_program *program, const hr_operand *output, uint32_t reduce_mask) {
   if (output->offset != 0 || output->term_count != 0 || output->bound_count != 0) {
@@ -66,22 +67,35 @@ static bool end_wants(const hr_program *program, const hr_node *node, bool *want
   return has_live;
 }
 
-/* True if the node makes all of a temporary of one element from a number, and nobody has written it before. */
-static bool is_number(const hr_program *program, const hr_node *node) {
-  if (node->op != HR_OP_COPY || !node->is_loop || node->store_mode != HR_STORE_SET || node->output_count != 1 ||
-      node->input_count != 1 || node->inputs[0].kind != HR_OPERAND_SCALAR) {
+/* True if the operand is there before the program, or a node in front has made it: `in_front`, by buffer. */
+static bool is_early(const hr_program *program, const hr_operand *x, const bool *in_front) {
+  return x->kind == HR_OPERAND_SCALAR ||
+         (x->kind == HR_OPERAND_VALUE && x->term_count == 0 && x->bound_count == 0 && hr_operand_count(*x) == 1 &&
+          (program->buffers[x->index].versions == 0 || in_front[x->index]));
+}
+
+/* True if the node makes all of a fresh buffer of one element, which nobody has written before, from numbers and such
+ * elements: a number, or the factor of an optimizer's step. */
+static bool is_number(const hr_program *program, const hr_node *node, const bool *in_front) {
+  if (!node->is_loop || node->store_mode != HR_STORE_SET || node->output_count != 1 || node->reduce_mask != 0 ||
+      node->ordered_mask != 0 || hr_op_table(node->op)->family != HR_FAMILY_POINTWISE) {
     return false;
   }
   const hr_operand *output = &node->outputs[0];
   const hr_program_buffer *buffer = &program->buffers[output->index];
-  return output->kind == HR_OPERAND_VALUE && buffer->versions == 0 && hr_operand_count(*output) == 1 &&
-         buffer->is_dead && buffer->is_fresh && hr_covers_buffer(program, output, 0);
+  bool is = output->kind == HR_OPERAND_VALUE && buffer->versions == 0 && hr_operand_count(*output) == 1 &&
+            buffer->is_fresh && buffer->takes == 0 && buffer->room == 0 && hr_covers_buffer(program, output, 0);
+  for (int i = 0; i < node->input_count && is; ++i) {
+    is = is_early(program, &node->inputs[i], in_front);
+  }
+  return is;
 }
 
-static void count_writes(hr_program *program, const hr_node *node) {
+static void count_writes(hr_program *program, const hr_node *node, bool is_first, bool *in_front) {
   for (int i = 0; i < node->output_count; ++i) {
     if (node->outputs[i].kind == HR_OPERAND_VALUE) {
       ++program->buffers[node->outputs[i].index].versions;
+      in_front[node->outputs[i].index] = is_first;
     }
   }
 }
@@ -91,7 +105,8 @@ static bool compact(hr_program *program, const bool *keep) {
   size_t count = 0, number_count = 0;
   hr_node *nodes = program->nodes;
   hr_node *numbers = hr_arena_alloc(&program->arena, (size_t)program->node_count * sizeof *numbers);
-  if (numbers == NULL) {
+  bool *in_front = HR_ARENA_ARRAY(&program->arena, bool, (size_t)program->buffer_count);
+  if (numbers == NULL || in_front == NULL) {
     return false;
   }
   hr_versions_begin(program);
@@ -99,8 +114,8 @@ static bool compact(hr_program *program, const bool *keep) {
     if (!keep[n]) {
       continue;
     }
-    bool is_first = is_number(program, &nodes[n]);
-    count_writes(program, &nodes[n]);
+    bool is_first = is_number(program, &nodes[n], in_front);
+    count_writes(program, &nodes[n], is_first, in_front);
     if (is_first) {
       numbers[number_count++] = nodes[n];
     } else if ((int)count++ != n) {
