@@ -1,10 +1,11 @@
 /* The cost of compiling programs: files that HEADRACE_DUMP wrote, recorded once and compiled again and again, without
  * running.
  *
- *   compile_bench [--repeat N] FILE...
+ *   compile_bench [--repeat N] [--evict MB] FILE...
  *
  * Prints microseconds a record: of the first compilation in this process, and of the best and the median of the
- * repetitions, which find the compiler's code and memory warm.
+ * repetitions, which find the compiler's code and memory warm. `--evict 64` reads so much other memory before each of
+ * them, as a training step would: the caches are cold.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,12 +45,22 @@ static void discard_pending(hr_stream *stream) {
   hr_mutex_unlock(&stream->mutex);
 }
 
-static void bench(const char *path, int repeats) {
+/* Fills the caches with `bytes` of other data. */
+static void evict(size_t bytes) {
+  static char *data;
+  data = data != NULL ? data : malloc(bytes + 1);
+  for (size_t i = 0; data != NULL && i < bytes; i += 64) {
+    ++*(volatile char *)&data[i];
+  }
+}
+
+static void bench(const char *path, int repeats, size_t evicted) {
   replay r = {.path = path, .device_name = "cpu", .mode = -1};
   static int64_t ns[REPEATS_MAX];
   check(replay_open(&r));
   check(replay_record(&r));
   for (int i = 0; i < repeats; ++i) {
+    evict(evicted);
     ns[i] = compile_pending(r.stream);
   }
   double records = (double)r.program.node_count * 1e3, first = (double)ns[0];
@@ -62,14 +73,17 @@ static void bench(const char *path, int repeats) {
 
 int main(int argc, char **argv) {
   int repeats = REPEATS;
+  size_t evicted = 0;
   setenv("HEADRACE_GENERAL_PLANS", "off", 1); /* plans of earlier compilations are not used */
   setenv("HEADRACE_JIT", "off", 0);
   for (int i = 1; i < argc; ++i) {
     if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc) {
       repeats = atoi(argv[++i]);
       repeats = repeats < 1 ? 1 : repeats > REPEATS_MAX ? REPEATS_MAX : repeats;
+    } else if (strcmp(argv[i], "--evict") == 0 && i + 1 < argc) {
+      evicted = (size_t)strtoull(argv[++i], NULL, 10) << 20;
     } else {
-      bench(argv[i], repeats);
+      bench(argv[i], repeats, evicted);
     }
   }
   return 0;

@@ -23,26 +23,33 @@ typedef struct provider_lists {
   bool is_known[HR_OP_COUNT];                              /* a library has prepared such an operation */
   hr_thread opener;                                        /* opens the host's before they are needed */
   bool is_fork_prepared;
+  hr_thread generator; /* makes code of libraries before it is needed */
+  hr_mutex generating; /* held meanwhile */
+  bool has_generated, is_stopped;
 } provider_lists;
 
 static void init_lists(void *part) {
   provider_lists *lists = part;
   hr_mutex_init(&lists->mutex);
+  hr_mutex_init(&lists->generating);
 }
 
-/* Two may wait: only one of them takes the thread. */
+/* Two may wait: only one of them takes the threads. */
 static void stop_lists(void *part) {
   provider_lists *lists = part;
   hr_mutex_lock(&lists->mutex);
-  hr_thread opener = lists->opener;
-  lists->opener = (hr_thread){0};
+  hr_thread opener = lists->opener, generator = lists->generator;
+  lists->opener = lists->generator = (hr_thread){0};
+  lists->is_stopped = true;
   hr_mutex_unlock(&lists->mutex);
   hr_thread_join(&opener);
+  hr_thread_join(&generator);
 }
 
 static void fini_lists(void *part) {
   provider_lists *lists = part;
   hr_mutex_fini(&lists->mutex);
+  hr_mutex_fini(&lists->generating);
 }
 
 static provider_lists *lists_of(hr_context *context) {
@@ -85,17 +92,20 @@ const hr_provider *const *hr__algorithms_providers(hr_dialect dialect) {
 
 /* ---- opening them early ---- */
 
-/* A child of fork gets no half-opened library, and has no such thread. */
+/* A child of fork gets no half-opened library and no half-made code, and has no such thread. */
 static void begin_fork(void) {
   hr_mutex_lock(&lists_of(&hr__context_first)->mutex);
+  hr_mutex_lock(&lists_of(&hr__context_first)->generating);
 }
 
 static void end_fork(void) {
+  hr_mutex_unlock(&lists_of(&hr__context_first)->generating);
   hr_mutex_unlock(&lists_of(&hr__context_first)->mutex);
 }
 
 static void end_fork_in_child(void) {
-  lists_of(&hr__context_first)->opener = (hr_thread){0};
+  provider_lists *lists = lists_of(&hr__context_first);
+  lists->opener = lists->generator = (hr_thread){0};
   end_fork();
 }
 
@@ -117,6 +127,46 @@ void hr__algorithms_open_early(const hr_device *device) {
     hr_status_ignore(hr_thread_start("headrace-open", open_host_providers, NULL, &lists->opener));
     hr_mutex_unlock(&lists->mutex);
   }
+}
+
+/* ---- code that libraries generate once ---- */
+
+static void generate(void *arg) {
+  const hr_provider *provider = arg;
+  const hr_provider *const *open = hr__algorithms_providers(HR_DIALECT_HOST);
+  while (*open != NULL && *open != provider) {
+    ++open;
+  }
+  if (*open != NULL) {
+    hr_mutex_lock(&own_lists()->generating);
+    provider->generate();
+    hr_mutex_unlock(&own_lists()->generating);
+  }
+}
+
+/* The code takes tens of milliseconds. The thread needs a core of its own, and a caller that waits for it before exit:
+ * those that open libraries early. */
+static void begin_generating(const hr_provider *provider) {
+  provider_lists *lists = own_lists();
+  hr_mutex_lock(&lists->mutex);
+  if (!lists->has_generated && !lists->is_stopped && lists->is_fork_prepared && hr_core_count() > 1) {
+    lists->has_generated = true;
+    hr_status_ignore(hr_thread_start("headrace-code", generate, (void *)provider, &lists->generator));
+  }
+  hr_mutex_unlock(&lists->mutex);
+}
+
+bool hr__algorithms_expect(const hr_device *device, hr_op op, const hr_view *inputs, const hr_view *output) {
+  if (!device->properties.is_host || !device->properties.has_contents || hr__context() != &hr__context_first) {
+    return true;
+  }
+  for (const hr_provider *const *p = hr_providers(); *p != NULL; ++p) {
+    if ((*p)->expects != NULL && (*p)->expects(op, inputs, output)) {
+      begin_generating(*p);
+      return true;
+    }
+  }
+  return false;
 }
 
 void hr__algorithms_wait(void) {

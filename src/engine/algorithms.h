@@ -36,7 +36,10 @@ const hr_provider *const *hr__algorithms_providers(hr_dialect dialect);
 /* Opens a host's providers on a thread of its own; done once, in the default context. A failure is met again, and
  * reported, where they are needed. */
 void hr__algorithms_open_early(const hr_device *device);
-/* Waits for that thread. */
+/* A contraction is recorded: if a library will generate code for all such calls, a thread begins with it. True: later
+ * records need not be shown. */
+bool hr__algorithms_expect(const hr_device *device, hr_op op, const hr_view *inputs, const hr_view *output);
+/* Waits for those threads. */
 void hr__algorithms_wait(void);
 /* Prepares the algorithm of this name; false if there is none, or the node can't use it. */
 bool hr__algorithms_prepare_called(hr_device *device, const hr_provider *const *providers, const hr_program *program,

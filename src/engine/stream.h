@@ -33,9 +33,10 @@ struct hr_stream {
   bool notes_indices; /* what the host writes and reads is scanned for ranges of indices, on devices that are slow to
                          read */
   bool frees_live;    /* buffers that outlive a commit may have a layout of the compiler's */
-  bool is_tight;      /* memory is short: no result gets room (growth.h) */
-  bool defers_copies; /* of the present commit (deferred_copies.h) */
-  bool goes_ahead;    /* a mark or a call follows: its limit is HR_QUEUE_AHEAD */
+  atomic_bool is_expected; /* no record has to be shown to hr__algorithms_expect any more */
+  bool is_tight;           /* memory is short: no result gets room (growth.h) */
+  bool defers_copies;      /* of the present commit (deferred_copies.h) */
+  bool goes_ahead;         /* a mark or a call follows: its limit is HR_QUEUE_AHEAD */
   hr_trace pending, rest;
   uint32_t epoch; /* of the pending trace, for stream_order.h: a commit of all of it begins the next one */
   hr_trace move;  /* scratch of default_layout.c: the copy of a move */

@@ -137,12 +137,21 @@ __attribute__((noinline)) static hr_status check_suspects(hr_stream *stream, con
   return status == HR_OK ? HR_OK : hr__stream_report(stream, status);
 }
 
+__attribute__((noinline)) static void expect(hr_stream *stream, const hr_hook_record *r) {
+  if (hr__algorithms_expect(stream->device, r->op, r->inputs, r->outputs)) {
+    atomic_store_explicit(&stream->is_expected, true, memory_order_relaxed);
+  }
+}
+
 /* is_new: r->is_new, as a constant where it is known. */
 static inline hr_status record(hr_stream *stream, const hr_hook_record *r, bool is_new) {
   HR_RETURN_IF_ERROR(is_new ? hr__op_check_inferred(r->op, r->attrs, r->input_count, r->inputs, r->outputs)
                             : hr_op_check(r->op, r->attrs, r->input_count, r->inputs, r->output_count, r->outputs));
   if (__builtin_expect(hr_op_table(r->op)->family == HR_FAMILY_LIBRARY, 0)) {
     HR_RETURN_IF_ERROR(hr__library_check(stream->device, r->op));
+  }
+  if (__builtin_expect(r->op == HR_OP_MATMUL, 0) && !atomic_load_explicit(&stream->is_expected, memory_order_relaxed)) {
+    expect(stream, r);
   }
   if (hr__stream_has_others(stream)) {
     hr__stream_follow(stream, r->input_count, r->inputs, r->output_count, r->outputs);

@@ -62,6 +62,11 @@ struct hr_provider {
    * structure (compiler/numbers.h), as if prepared for it; nothing runs it meanwhile. False: the provider doesn't
    * support the node, or has to prepare it, and the call may only be released. Lifetimes are those of prepare. */
   bool (*renumber)(hr_prepared *prepared, const hr_program *program, const hr_node *node, size_t *out_workspace_bytes);
+  /* (optional) True if a record will probably run by code that all calls of the provider share, and that the first
+   * prepare makes if `generate` has not. The library may not be open. */
+  bool (*expects)(hr_op op, const hr_view *inputs, const hr_view *output);
+  /* (optional) Makes that code. Any thread calls it, after open. */
+  void (*generate)(void);
   /* (optional) Makes now what prepare left to a thread or to the first run. A failure is left to that run. */
   void (*make)(hr_prepared *prepared);
   /* (optional) Names of alternative algorithms, NULL-terminated: the engine times them if a program repeats

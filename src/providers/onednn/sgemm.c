@@ -230,6 +230,24 @@ static bool supports(const hr_program *program, const hr_node *node) {
   return plan(program, node, &p);
 }
 
+/* The record's product has more than one row, one right factor, and not too many operations. */
+static bool expects(hr_op op, const hr_view *inputs, const hr_view *output) {
+  if (op != HR_OP_MATMUL || output->dtype != HR_DTYPE_F32 || inputs[0].dtype != HR_DTYPE_F32) {
+    return false;
+  }
+  const hr_view *b = &inputs[1];
+  int64_t columns = output->dims[output->rank - 1], matrices = 1;
+  double count = 1;
+  for (int d = 0; d < output->rank; ++d) {
+    count *= (double)output->dims[d];
+  }
+  for (int d = 0; d < b->rank - 2; ++d) {
+    matrices *= b->strides[d] != 0 ? b->dims[d] : 1;
+  }
+  double flops = 2 * count * (double)inputs[0].dims[inputs[0].rank - 1];
+  return matrices == 1 && count > (double)columns && flops <= (double)FLOPS_MAX;
+}
+
 static size_t footprint(const hr_prepared *p) {
   return offsetof(hr_prepared, finishes) + (size_t)p->finish_count * sizeof *p->finishes;
 }
@@ -477,6 +495,8 @@ const hr_provider HR_CPU_NAME(hr__sgemm_provider) = {
     .supports = supports,
     .prepare = prepare,
     .renumber = renumber,
+    .expects = expects,
+    .generate = hr__dnnl_generate_sgemm,
     .version = hr__onednn_version,
     .needs_team = needs_team,
     .stamp = stamp,

@@ -1,0 +1,74 @@
+/* Code that a library generates once: a thread begins with it when a record will need it. */
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "hr_test.h"
+
+#include "base/thread.h"
+#include "engine/algorithms.h"
+#include "engine/stream.h"
+#include "headrace/part.h"
+#include "providers/onednn/dnnl_api.h"
+
+static bool is_open(const char *name) {
+  const hr_provider *const *p = hr__algorithms_providers(HR_DIALECT_HOST);
+  while (*p != NULL && strcmp((*p)->name, name) != 0) {
+    ++p;
+  }
+  return *p != NULL;
+}
+
+static bool has_sgemm(void) {
+  return atomic_load(&hr__dnnl_opened()->has_sgemm);
+}
+
+/* Records [rows, 8] * [8, 8], without running it. */
+static void record_product(hr_stream *stream, int64_t rows, hr_dtype dtype) {
+  const int64_t dims[2][2] = {{rows, 8}, {8, 8}}, strides[] = {8, 1};
+  hr_buffer *buffers[3];
+  hr_view views[3];
+  for (int i = 0; i < 3; ++i) {
+    const int64_t *of = dims[i == 1];
+    HR_ASSERT_OK(hr_buffer_create(hr_stream_device(stream), (size_t)(of[0] * of[1]) * 8, &buffers[i]));
+    views[i] = (hr_view){.buffer = buffers[i], .dtype = dtype, .rank = 2, .dims = of, .strides = strides};
+  }
+  HR_ASSERT_OK(hr_stream_record(stream, HR_OP_MATMUL, NULL, 2, views, 1, &views[2]));
+  for (int i = 0; i < 3; ++i) {
+    hr_buffer_release(buffers[i]);
+  }
+}
+
+HR_TEST(a_recorded_product_of_rows_lets_a_thread_generate_sgemm) {
+#ifdef __SANITIZE_THREAD__
+  HR_SKIP("the sanitizer lets no child of a process with threads start its own");
+#endif
+  hr_device *device;
+  hr_stream *stream;
+  HR_ASSERT_OK(hr_device_open("cpu", &device));
+  HR_ASSERT_OK(hr_capture_create(device, &stream));
+  hr_stream_open_libraries(stream);
+  if (!is_open("sgemm") || hr_core_count() == 1) {
+    hr_stream_release(stream);
+    hr_device_release(device);
+    HR_SKIP("no oneDNN, or no second core");
+  }
+  record_product(stream, 1, HR_DTYPE_F32); /* gemv's */
+  record_product(stream, 8, HR_DTYPE_F64);
+  HR_ASSERT(!atomic_load(&stream->is_expected));
+  record_product(stream, 8, HR_DTYPE_F32);
+  HR_ASSERT(atomic_load(&stream->is_expected));
+  pid_t child = fork(); /* while the thread generates */
+  if (child == 0) {
+    alarm(20);
+    hr__dnnl_generate_sgemm();
+    _exit(has_sgemm() ? 0 : 1);
+  }
+  int result = 0;
+  HR_ASSERT(waitpid(child, &result, 0) == child);
+  HR_ASSERT_EQ(result, 0);
+  hr_libraries_wait();
+  HR_ASSERT(has_sgemm());
+  hr_stream_release(stream);
+  hr_device_release(device);
+}
