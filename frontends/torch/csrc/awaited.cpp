@@ -14,7 +14,7 @@ constexpr std::chrono::milliseconds kPause{100};
 // The last collective that was recorded.
 struct Awaited {
   std::mutex mutex;
-  std::condition_variable noted;
+  Condition noted;
   hr_stream *stream = nullptr;      // nullptr: there is none that others need to know of
   std::shared_ptr<Outcome> outcome; // nullptr: it has begun
   int pass = -1;                    // autograd's number
@@ -70,7 +70,7 @@ void note_awaited(hr_stream *stream, std::shared_ptr<Outcome> outcome) {
   if (!last.has_thread)
     std::thread(watch).detach();
   last.has_thread = true;
-  last.noted.notify_one();
+  last.noted.notify_all();
 }
 
 void commit_awaited() {

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -14,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "condition.h"
 #include "headrace/function.h"
 #include "record.h"
 #include "transport.h"
@@ -32,7 +32,7 @@ using Step = std::function<hr_status(Transport &, const Addresses &, Outcome &)>
 // The end of a job, or its error; shared with its Works.
 struct Outcome {
   std::mutex mutex;
-  std::condition_variable ended;
+  Condition ended;
   std::atomic<bool> has_begun{false};
   bool is_ended = false;
   std::string error; // empty: none
