@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -46,6 +47,18 @@ def test_losses_are_those_of_the_cpu_backend(name):
     expected = json.loads(done.stdout)
     assert len(expected) == STEPS and expected[-1] < expected[0]
     np.testing.assert_allclose(losses(name), expected, atol=1e-4)
+
+
+def test_the_program_of_the_page():
+    """docs/jax.md fits a line to weights that are known."""
+    import jax
+
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/jax.md").read_text(), re.DOTALL)
+    names = {}
+    with jax.enable_x64(False):
+        exec(program, names)
+    np.testing.assert_allclose(np.asarray(names["weights"]).ravel(), [1, -2, 3], atol=1e-4)
+    assert float(names["loss"]) < 1e-6
 
 
 if __name__ == "__main__":
