@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Builds the wheel for x86-64 Linux: one library of the core for every CPU, and one of the device for each torch.
+"""Builds the wheels for x86-64 Linux.
+
+    headrace        one library of the core for every CPU, and one of the device for each torch
+    headrace-jax    the plug-in for JAX, which finds the core in the package headrace
 
 usage: build_wheel.py [--torches 2.13,2.15] [--out dist]       in an environment with requirements-wheels.txt
 
@@ -82,17 +85,9 @@ def zig():
     return pathlib.Path(ziglang.__file__).parent / "zig"
 
 
-def build(torches, out):
-    defines = {
-        "HEADRACE_NATIVE": "OFF",
-        "HEADRACE_GLIBC": GLIBC,
-        "HEADRACE_ZIG": zig(),
-        "HEADRACE_TORCHES": ";".join(str(unpack(minor)) for minor in torches),
-    }
-    os.environ["PATH"] = (
-        f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"  # this environment's cmake and ninja
-    )
-    made = BUILD / "made"
+def wheel_from(folder, defines):
+    """The wheel of the project in a folder. All projects share one build folder, so that the core is compiled once."""
+    made = BUILD / "made" / folder.name
     shutil.rmtree(made, ignore_errors=True)
     settings = [f"-Ccmake.define.{name}={value}" for name, value in defines.items()]
     run(
@@ -106,19 +101,34 @@ def build(torches, out):
         *settings,
         "--wheel-dir",
         made,
-        ".",
-        cwd=ROOT,
+        folder,
         env={**os.environ, "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count())},
     )
-    (wheel,) = made.glob("headrace-*.whl")
+    (wheel,) = made.glob("headrace*.whl")
     platform = f"manylinux_{GLIBC.replace('.', '_')}_x86_64"
     run(sys.executable, "-m", "wheel", "tags", "--remove", "--platform-tag", platform, wheel)
-    (wheel,) = made.glob("headrace-*.whl")
-    run(sys.executable, ROOT / "scripts/check_isa.py", BUILD / "cmake")
+    (wheel,) = made.glob("headrace*.whl")
     run(sys.executable, ROOT / "scripts/check_wheel.py", wheel)
+    return wheel
+
+
+def build(torches, out):
+    defines = {
+        "HEADRACE_NATIVE": "OFF",
+        "HEADRACE_GLIBC": GLIBC,
+        "HEADRACE_ZIG": zig(),
+        "HEADRACE_TORCHES": ";".join(str(unpack(minor)) for minor in torches),
+    }
+    os.environ["PATH"] = (
+        f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"  # this environment's cmake and ninja
+    )
+    wheels = [wheel_from(folder, defines) for folder in (ROOT, ROOT / "frontends/jax")]
+    run(sys.executable, ROOT / "scripts/check_isa.py", BUILD / "cmake")
     out.mkdir(parents=True, exist_ok=True)
-    shutil.copy(wheel, out)
-    print(f"{out / wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB, torch {', '.join(torches)}")
+    for wheel in wheels:
+        shutil.copy(wheel, out)
+        print(f"{out / wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB")
+    print(f"torch {', '.join(torches)}")
 
 
 def main():

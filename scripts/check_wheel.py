@@ -3,20 +3,23 @@
 
 usage: check_wheel.py WHEEL
 
-    tag         the name and the file WHEEL have cp310-abi3-manylinux_2_28_x86_64
+    tag         the name and the file WHEEL have cp310-abi3-manylinux_2_28_x86_64; headrace_jax, whose library calls no
+                Python, py3-none-manylinux_2_28_x86_64
     symbols     no library or command needs a symbol version beyond NEWEST: glibc's by the tag, the C++ runtime's by the
-                needs of torch's own wheels
+                needs of torch's own wheels; nor a symbol of glibc that the tag's lacks, which has no version
     libraries   only those of ALLOWED are needed, and they are searched for beside the library alone ($ORIGIN)
     python      only functions of CPython's stable ABI of 3.10 are called: one library serves every CPython
     torch       each folder headrace/lib/torch-X.Y has a library, and of the core there is one
-    processor   the libraries for torch have no instruction beyond x86-64-v2 (check_isa.py looks at the core's objects)
+    jax         headrace_jax has the plug-in and no core, is an entry point of JAX, and needs this version of headrace
+    processor   the libraries for torch and JAX have no instruction beyond x86-64-v2 (check_isa.py looks at the core's
+                objects)
 
 Prints one line for each offence and exits 1 if there is any. Reads what readelf and objdump print.
 """
 
+import configparser
 import pathlib
 import re
-import stat
 import subprocess
 import sys
 import tempfile
@@ -24,7 +27,8 @@ import zipfile
 
 import check_isa
 
-TAG = "cp310-abi3-manylinux_2_28_x86_64"
+PLATFORM = "manylinux_2_28_x86_64"
+TAGS = {"headrace": f"cp310-abi3-{PLATFORM}", "headrace_jax": f"py3-none-{PLATFORM}"}
 NEWEST = {"GLIBC": "2.28", "GLIBCXX": "3.4.22", "CXXABI": "1.3.11", "GCC": "4.8", "GOMP": "4.5", "OMP": "4.5"}
 ALLOWED = set(
     "libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1 ld-linux-x86-64.so.2 libgcc_s.so.1 libstdc++.so.6 "
@@ -45,10 +49,12 @@ PYTHON = set(
     PyLong_FromSize_t PyLong_FromUnsignedLongLong PyLong_FromVoidPtr PyLong_Type PyModule_AddFunctions PyModule_Create2
     PyObject_CallObject PyObject_GetAttrString PyObject_IsInstance PyObject_Str PyTuple_GetItem PyTuple_New
     PyTuple_SetItem PyTuple_Size PyType_IsSubtype PyUnicode_AsEncodedString PyUnicode_AsUTF8AndSize
-    PyUnicode_CompareWithASCIIString PyUnicode_FromString PyUnicode_FromStringAndSize Py_BuildValue Py_IsInitialized
+    PyUnicode_CompareWithASCIIString PyUnicode_FromString PyUnicode_FromStringAndSize Py_AtExit Py_BuildValue
+    Py_IsInitialized
     _Py_Dealloc _Py_FalseStruct _Py_NoneStruct _Py_TrueStruct
     """.split()
 )
+OWN = re.compile(r"hr_|_?Py|_Z|THP|ParameterClass|GOMP_|omp_")  # symbols without a version: of the core, Python, torch, OpenMP
 VERSION = re.compile(r"Name: ([A-Z]+)_(\d[\d.]*)")
 
 
@@ -66,6 +72,10 @@ def check_library(path):
         if name not in NEWEST or numbers(version) > numbers(NEWEST[name]):
             asks = re.findall(rf"\b(\w+)@{name}_{re.escape(version)}\b", read("readelf", "--dyn-syms", "--wide", path))
             yield f"asks for {name}_{version} ({', '.join(asks)}); {NEWEST.get(name, 'none')} is the newest allowed"
+    symbols = read("readelf", "--dyn-syms", "--wide", path)
+    names = re.findall(r" GLOBAL DEFAULT +UND (\w+)$", symbols, re.MULTILINE)
+    if unknown := [name for name in names if not OWN.match(name)]:
+        yield f"needs symbols that glibc {NEWEST['GLIBC']} lacks: {' '.join(unknown)}"
     dynamic = read("readelf", "--dynamic", "--wide", path)
     for name in re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic):
         if name not in ALLOWED:
@@ -86,12 +96,19 @@ def check_extension(path):
         yield "has instructions beyond x86-64-v2"
 
 
-def check_names(wheel, folder):
-    if not wheel.name.endswith(f"-{TAG}.whl"):
-        yield f"the tag is not {TAG}"
-    (notes,) = folder.glob("headrace-*.dist-info/WHEEL")
-    if f"Tag: {TAG}" not in notes.read_text().splitlines():
-        yield f"{notes.name} does not say {TAG}"
+def check_tag(wheel, folder):
+    package = wheel.name.partition("-")[0]
+    if package not in TAGS:
+        yield f"the name is none of {', '.join(TAGS)}"
+        return
+    if not wheel.name.endswith(f"-{TAGS[package]}.whl"):
+        yield f"the tag is not {TAGS[package]}"
+    (notes,) = folder.glob(f"{package}-*.dist-info/WHEEL")
+    if f"Tag: {TAGS[package]}" not in notes.read_text().splitlines():
+        yield f"{notes.name} has no tag {TAGS[package]}"
+
+
+def check_torches(folder):
     if len(list(folder.rglob("libheadrace.so*"))) != 1:
         yield "there is not one libheadrace.so"
     torches = sorted((folder / "headrace/lib").glob("torch-*"))
@@ -102,10 +119,37 @@ def check_names(wheel, folder):
             yield f"{torch.name} has not the library alone"
     if not (folder / "headrace/include/headrace/torch.h").exists():
         yield "the headers of extensions are not there"
+
+
+def check_jax(wheel, folder):
+    if [path.name for path in folder.rglob("*.so*")] != ["libheadrace_jax.so"]:
+        yield "libheadrace_jax.so is not the only library"
+    (information,) = folder.glob("headrace_jax-*.dist-info")
+    points = configparser.ConfigParser()
+    points.read(information / "entry_points.txt")
+    if points.get("jax_plugins", "headrace", fallback="") != "headrace_jax":
+        yield "JAX does not find it: there is no entry point jax_plugins"
+    version = wheel.name.split("-")[1]
+    if f"Requires-Dist: headrace=={version}" not in (information / "METADATA").read_text().splitlines():
+        yield f"it does not need headrace=={version}"
+
+
+def check_files(folder):
     for path in folder.rglob("*"):
         is_header = path.suffix == ".h" and path.is_relative_to(folder / "headrace/include/headrace")
-        if path.suffix in (".cpp", ".h", ".pyc", ".a") and not is_header:
+        if path.suffix in (".cpp", ".c", ".h", ".pyc", ".a") and not is_header:
             yield f"{path.relative_to(folder)} does not belong there"
+
+
+def check_plugin(path):
+    """Yields the faults of the library for JAX."""
+    symbols = read("readelf", "--dyn-syms", "--wide", path)
+    if asked := re.findall(r" UND (_?Py\w+)", symbols):
+        yield f"calls Python: {' '.join(sorted(set(asked)))}"
+    if " GetPjrtApi" not in symbols:
+        yield "has no GetPjrtApi"
+    if check_isa.check(path, 2):
+        yield "has instructions beyond x86-64-v2"
 
 
 def main():
@@ -114,12 +158,16 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         zipfile.ZipFile(wheel).extractall(folder)
-        offences += check_names(wheel, folder)
+        offences += check_tag(wheel, folder)
+        offences += check_files(folder)
+        offences += check_jax(wheel, folder) if wheel.name.startswith("headrace_jax-") else check_torches(folder)
         binaries = [path for path in folder.rglob("*") if path.is_file() and path.open("rb").read(4) == b"\x7fELF"]
         for path in binaries:
             found = list(check_library(path))
             if path.name == "libheadrace_torch.so":
                 found += check_extension(path)
+            if path.name == "libheadrace_jax.so":
+                found += check_plugin(path)
             offences += [f"{path.relative_to(folder)} {offence}" for offence in found]
     for offence in offences:
         print(f"{wheel.name}: {offence}")

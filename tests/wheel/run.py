@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Installs the wheel into fresh environments and tests it there, as for a user without a compiler.
+"""Installs the wheels into fresh environments and tests them there, as for a user without a compiler.
 
-usage: run.py WHEEL [--torch-wheels FOLDER] [--only 'cp31* 2.15'] [--keep FOLDER]
+usage: run.py WHEEL [--torch-wheels FOLDER] [--only 'cp31* 2.15' jax] [--keep FOLDER]
 
 An environment is made for each wheel of torch in FOLDER (default: $TORCH_WHEELS and build/wheels/torches) whose
 CPython is found (python3.X in PATH, or pyenv's). Wheels with CUDA need NVIDIA's libraries: a folder `nvidia` beside
@@ -14,6 +14,11 @@ Each environment must
     compile kernels once ziglang is installed
     warn once, and leave `import torch` intact, if the library for this torch is removed
 and one of them, without torch: `import headrace` works and `import headrace.torch` names the package to install.
+
+With headrace_jax beside WHEEL, an environment for each CPython that JAX supports gets both wheels and JAX, and must
+    have the platform with JAX_PLATFORMS=headrace, and JAX's CPU backend without it
+    find oneDNN and LAPACK without variables
+    work without oneDNN, and say so once
 
 Prints a line for each check, exits 1 if any failed.
 """
@@ -41,6 +46,13 @@ KERNELS = """if True:
         y = (x * 3 - 1).sigmoid() + x
         torch.headrace.synchronize()
     print(torch.headrace.stats()["kernels_compiled"] > 0)
+"""
+JAX = "jax==0.10.2"
+JAX_DEVICES = "import jax; print(jax.devices())"
+JAX_PRODUCT = """if True:
+    import jax, jax.numpy as jnp
+    x = jnp.full((300, 300), 2.0)
+    print(float(jax.jit(lambda x: x @ x)(x)[0, 0]), float(jax.jit(jnp.linalg.cholesky)(4 * jnp.eye(3))[2, 2]))
 """
 TORCH_ALONE = "import torch; print(torch.ones(3).sum().item())"
 WITHOUT_TORCH = """if True:
@@ -76,6 +88,9 @@ class Environment:
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(f"run.py: pip could not install {' '.join(map(str, packages))}:\n{done.stderr}")
+
+    def uninstall(self, package):
+        subprocess.run([self.python, "-m", "pip", "uninstall", "--quiet", "--yes", package], check=True)
 
     def run(self, *command, **more):
         """Without a compiler in PATH, and with a cache folder of its own."""
@@ -154,6 +169,27 @@ def try_without_torch(environment, name, trials):
     )
 
 
+def try_jax(environment, name, trials):
+    status, out, err = environment.python_says(JAX_DEVICES, JAX_PLATFORMS="headrace")
+    trials.check(f"{name}: JAX_PLATFORMS=headrace", (status, out) == (0, "[headrace:0]\n"), out + err)
+    status, out, err = environment.python_says(JAX_DEVICES)
+    trials.check(f"{name}: JAX's CPU backend without it", (status, out) == (0, "[CpuDevice(id=0)]\n"), out + err)
+    status, out, err = environment.python_says(JAX_PRODUCT, JAX_PLATFORMS="headrace", HEADRACE_DEBUG="1")
+    libraries = re.findall(rf"(?:oneDNN|LAPACK): {re.escape(str(environment.folder.resolve()))}.*\.so", err)
+    trials.check(
+        f"{name}: oneDNN and LAPACK of the environment",
+        (status, out, len(libraries)) == (0, "1200.0 2.0\n", 2),
+        out + err,
+    )
+    environment.uninstall("onednn-cpu-gomp")
+    status, out, err = environment.python_says(JAX_PRODUCT, JAX_PLATFORMS="headrace")
+    trials.check(
+        f"{name}: works without oneDNN, and says so once",
+        (status, out, err.count("oneDNN could not be loaded")) == (0, "1200.0 2.0\n", 1),
+        out + err,
+    )
+
+
 def torch_wheels(folders, only):
     """(minor, cpXY, path) of the wheels that the options leave."""
     for folder in folders:
@@ -184,7 +220,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("wheel", type=pathlib.Path)
     parser.add_argument("--torch-wheels", type=pathlib.Path, default=os.environ.get("TORCH_WHEELS"))
-    parser.add_argument("--only", nargs="*", default=["*"], help="patterns of 'cp311 2.15'")
+    parser.add_argument("--only", nargs="*", default=["*"], help="patterns of 'cp311 2.15', or jax")
     parser.add_argument("--keep", type=pathlib.Path, help="leave the environments in this folder")
     options = parser.parse_args()
     wheel = options.wheel.resolve()
@@ -200,6 +236,12 @@ def main():
                 environment = Environment(place / f"{name}-without", python)
                 environment.install(wheel)
                 try_without_torch(environment, f"{name} without torch", trials)
+        jax_wheels = sorted(wheel.parent.glob(wheel.name.split("-cp")[0].replace("headrace", "headrace_jax") + "-*.whl"))
+        for name, python in found.items() if jax_wheels and {"*", "jax"} & set(options.only) else ():
+            if name != "cp310":
+                environment = Environment(place / f"{name}-jax", python)
+                environment.install(wheel, *jax_wheels, JAX)
+                try_jax(environment, f"{name} {JAX}", trials)
         for minor, name, path in torch_wheels(folders, options.only):
             if name not in found:
                 print(f"skip {name} torch {minor}: no such CPython here")
