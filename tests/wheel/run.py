@@ -236,7 +236,8 @@ def main():
                 environment = Environment(place / f"{name}-without", python)
                 environment.install(wheel)
                 try_without_torch(environment, f"{name} without torch", trials)
-        jax_wheels = sorted(wheel.parent.glob(wheel.name.split("-cp")[0].replace("headrace", "headrace_jax") + "-*.whl"))
+        version = wheel.name.split("-")[1]
+        jax_wheels = sorted(wheel.parent.glob(f"headrace_jax-{version}-*.whl"))
         for name, python in found.items() if jax_wheels and {"*", "jax"} & set(options.only) else ():
             if name != "cp310":
                 environment = Environment(place / f"{name}-jax", python)

@@ -104,6 +104,10 @@ hr_value hr__hlo_cast(hr__hlo *hlo, hr_value x, hr_dtype dtype);
 hr_value hr__hlo_reshape(hr__hlo *hlo, hr_value x, int rank, const int64_t *dims);
 hr_value hr__hlo_permute(hr__hlo *hlo, hr_value x, int rank, const int64_t *axes);
 hr_value hr__hlo_broadcast(hr__hlo *hlo, hr_value x, int rank, const int64_t *dims);
+/* Operand 0 with its dims in another order, if it is a dot_general that nothing else reads, and its operands' free dims
+ * change places: the product of the operands in the other order, which needs no copy. 0: it is none
+ * (hlo_products.c). */
+hr_value hr__hlo_swapped_product(const hr__hlo *hlo, int rank, const int64_t *axes);
 /* Elements around x and between its neighbours: `value`, or 0 of value 0. dims: those of x (hlo_shapes.c). */
 hr_value hr__hlo_pad(hr__hlo *hlo, hr_value x, int rank, const int64_t *dims, const int64_t *before,
                      const int64_t *after, const int64_t *interior, hr_value value);

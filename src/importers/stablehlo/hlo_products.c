@@ -66,20 +66,57 @@ static hr_value matrices(hr__hlo *hlo, const side *s, bool contracts_last, hr_dt
   return hr__hlo_reshape(hlo, hr__hlo_permute(hlo, x, s->rank, axes), rank, dims);
 }
 
-void hr__hlo_lower_dot_general(hr__hlo *hlo) {
+/* With `swaps` the second operand's free dims come first in the result. */
+static hr_value dot_general(hr__hlo *hlo, bool swaps) {
   side x, y;
+  int64_t dims[HR_RANK_MAX];
   hr__vhlo_type result = hr__hlo_result_type(hlo, 0);
   if (!hr__hlo_expect(hlo, 2, 1, 0) ||
       !read_side(hlo, 0, "lhs_batching_dimensions", "lhs_contracting_dimensions", &x) ||
       !read_side(hlo, 1, "rhs_batching_dimensions", "rhs_contracting_dimensions", &y)) {
-    return;
+    return 0;
   }
   if (x.batch_count > HR_RANK_MAX - 2 || result.rank != x.batch_count + x.free_count + y.free_count) {
-    HR__HLO_WRONG(hlo, "%d dims, expected %d", result.rank, x.batch_count + x.free_count + y.free_count);
-    return;
+    return HR__HLO_WRONG(hlo, "%d dims, expected %d", result.rank, x.batch_count + x.free_count + y.free_count);
   }
-  hr_value a = matrices(hlo, &x, true, result.dtype), b = matrices(hlo, &y, false, result.dtype);
-  hr__hlo_set(hlo, 0, hr__hlo_reshape(hlo, CALL(hlo, MATMUL, a, b), result.rank, result.dims));
+  const side *first = swaps ? &y : &x, *second = swaps ? &x : &y;
+  memcpy(dims, result.dims, sizeof dims);
+  for (int i = 0; swaps && i < x.free_count + y.free_count; ++i) {
+    dims[x.batch_count + i] = result.dims[x.batch_count + (i + x.free_count) % (x.free_count + y.free_count)];
+  }
+  hr_value a = matrices(hlo, first, true, result.dtype), b = matrices(hlo, second, false, result.dtype);
+  return hr__hlo_reshape(hlo, CALL(hlo, MATMUL, a, b), result.rank, dims);
+}
+
+void hr__hlo_lower_dot_general(hr__hlo *hlo) {
+  hr__hlo_set(hlo, 0, dot_general(hlo, false));
+}
+
+static bool is_dot_general(const hr__vhlo_op *op) {
+  static const char name[] = "dot_general_v";
+  return op != NULL && strcmp(op->name->dialect, "vhlo") == 0 && strncmp(op->name->name, name, sizeof name - 1) == 0;
+}
+
+/* JAX writes the gradient of a weight as a product and its transpose, which would be read with other strides. */
+hr_value hr__hlo_swapped_product(const hr__hlo *hlo, int rank, const int64_t *axes) {
+  const hr__vhlo_value *product = hlo->op->operands[0];
+  if (!is_dot_general(product->op) || product->use_count != 1 || product->region != hlo->op->results[0].region) {
+    return 0;
+  }
+  side x, y;
+  hr__hlo dot = *hlo;
+  dot.op = product->op;
+  if (!read_side(&dot, 0, "lhs_batching_dimensions", "lhs_contracting_dimensions", &x) ||
+      !read_side(&dot, 1, "rhs_batching_dimensions", "rhs_contracting_dimensions", &y)) {
+    return 0;
+  }
+  int free_count = x.free_count + y.free_count;
+  bool is_swap = rank == x.batch_count + free_count && free_count > 0;
+  for (int d = 0; is_swap && d < rank; ++d) {
+    int from = d - x.batch_count;
+    is_swap = axes[d] == (from < 0 ? d : x.batch_count + (from + x.free_count) % free_count);
+  }
+  return is_swap ? dot_general(&dot, true) : 0;
 }
 
 /* The last dim of one times the first of the other. */

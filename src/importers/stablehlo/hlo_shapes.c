@@ -51,7 +51,8 @@ void hr__hlo_lower_transpose(hr__hlo *hlo) {
   }
   int count = hr__hlo_axes(hlo, "permutation", rank, axes);
   if (count == rank) {
-    hr__hlo_set(hlo, 0, hr__hlo_permute(hlo, hr__hlo_input(hlo, 0), rank, axes));
+    hr_value swapped = hr__hlo_swapped_product(hlo, rank, axes);
+    hr__hlo_set(hlo, 0, swapped != 0 ? swapped : hr__hlo_permute(hlo, hr__hlo_input(hlo, 0), rank, axes));
   } else if (count >= 0) {
     HR__HLO_WRONG(hlo, "%d dims, expected %d", count, rank);
   }

@@ -68,6 +68,7 @@ typedef struct hr__vhlo_value {
   int type;              /* its number */
   int region;            /* the number of the region that has it */
   const hr__vhlo_op *op; /* that has it as its result; NULL: an argument */
+  int use_count;         /* operands that it is */
   hr_value value;        /* in the graph to which its region is lowered now; 0: none */
 } hr__vhlo_value;
 

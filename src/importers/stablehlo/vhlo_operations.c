@@ -105,6 +105,7 @@ static hr_status read_operands(place *at, hr__vhlo_op *op) {
       return DAMAGED("operand %d of %s is no earlier value", i, op->name->name);
     }
     op->operands[i] = value;
+    ++value->use_count;
   }
   return HR_OK;
 }

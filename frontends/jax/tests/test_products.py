@@ -1,0 +1,80 @@
+"""Products whose dims are put in another order afterwards, as gradients of weights have them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+DTYPES = ["float32", "float64", "bfloat16", "float16", "int8", "int32", "complex64"]
+# Dims of both operands, contracted dims, batch dims, the order afterwards.
+CASES = {
+    "weight": ((5, 3), (5, 4), ((0,), (0,)), ((), ()), (1, 0)),
+    "weight of a sequence": ((2, 5, 3), (2, 5, 4), ((0, 1), (0, 1)), ((), ()), (1, 0)),
+    "two free dims": ((5, 2, 3), (4, 5), ((0,), (1,)), ((), ()), (2, 0, 1)),
+    "not the free dims": ((5, 2, 3), (4, 5), ((0,), (1,)), ((), ()), (1, 0, 2)),
+    "batch": ((6, 5, 3), (6, 5, 4), ((1,), (1,)), ((0,), (0,)), (0, 2, 1)),
+    "batch moves": ((6, 5, 3), (6, 5, 4), ((1,), (1,)), ((0,), (0,)), (2, 1, 0)),
+    "two batch dims": ((2, 6, 5, 3), (2, 6, 4, 5), ((2,), (3,)), ((0, 1), (0, 1)), (0, 1, 3, 2)),
+    "no free dim": ((5,), (5, 4), ((0,), (0,)), ((), ()), (0,)),
+    "no dims": ((5,), (5,), ((0,), (0,)), ((), ()), ()),
+    "outer": ((3,), (4,), ((), ()), ((), ()), (1, 0)),
+    "empty": ((0, 3), (0, 4), ((0,), (0,)), ((), ()), (1, 0)),
+    "no rows": ((5, 0), (5, 4), ((0,), (0,)), ((), ()), (1, 0)),
+}
+
+
+def numbers(dims, dtype, seed):
+    return jnp.asarray(np.random.default_rng(seed).integers(-3, 4, dims)).astype(dtype)
+
+
+def expected(x, y, contract, batch, order):
+    """By einsum, in f64 or in integers: small integers are exact in every dtype."""
+    letters = iter("abcdefghij")
+    left, right = [None] * x.ndim, [None] * y.ndim
+    for i, j in zip(batch[0] + contract[0], batch[1] + contract[1]):
+        left[i] = right[j] = next(letters)
+    left, right = [a or next(letters) for a in left], [a or next(letters) for a in right]
+    shared = [left[i] for i in batch[0]]
+    result = shared + [a for a in left + right if (a in left) != (a in right)]
+    wide = np.complex128 if np.iscomplexobj(x) else np.float64
+    z = np.einsum(f"{''.join(left)},{''.join(right)}->{''.join(result)}", x.astype(wide), y.astype(wide))
+    return z.transpose(order)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", CASES)
+def test_a_product_in_another_order(case, dtype):
+    x_dims, y_dims, contract, batch, order = CASES[case]
+    x, y = numbers(x_dims, dtype, 0), numbers(y_dims, dtype, 1)
+    z = jax.jit(lambda x, y: lax.dot_general(x, y, (contract, batch)).transpose(order))(x, y)
+    wanted = expected(np.asarray(x), np.asarray(y), contract, batch, order)
+    np.testing.assert_array_equal(np.asarray(z.astype(x.dtype)), wanted)
+
+
+def test_a_product_that_others_read_too():
+    x, y = numbers((5, 3), "float32", 0), numbers((5, 4), "float32", 1)
+
+    def function(x, y):
+        z = lax.dot_general(x, y, (((0,), (0,)), ((), ())))
+        return z, z.T, z.T * 2
+
+    z = np.asarray(x).T @ np.asarray(y)
+    for got, wanted in zip(jax.jit(function)(x, y), (z, z.T, z.T * 2)):
+        np.testing.assert_array_equal(np.asarray(got), wanted)
+
+
+def test_a_product_in_a_loop_whose_body_turns_it():
+    x = numbers((4, 4), "float32", 0)
+    turn = jax.jit(lambda x: lax.fori_loop(0, 3, lambda i, z: lax.dot_general(z, x, (((0,), (0,)), ((), ()))).T, x))
+    z = np.asarray(x)
+    for _ in range(3):
+        z = (z.T @ np.asarray(x)).T
+    np.testing.assert_array_equal(np.asarray(turn(x)), z)
+
+
+def test_nan_and_infinity_stay_where_they_are():
+    x = np.array([[np.nan, 1, -0.0], [2, np.inf, 0]], np.float32)
+    y = np.eye(2, dtype=np.float32)
+    z = jax.jit(lambda x, y: lax.dot_general(x, y, (((0,), (0,)), ((), ()))).T)(x, y)
+    np.testing.assert_array_equal(np.asarray(z), np.einsum("ka,kb->ba", x, y))
