@@ -239,36 +239,80 @@ static int64_t product(int rank, const int64_t *dims) {
   return count;
 }
 
-/* The places in x, as numbers of its elements, that windows select; dims become those of windows. */
-static hr_value selected(hr__hlo *hlo, const windows *w, int64_t *dims) {
+/* Numbers of x's elements. */
+static hr_value numbers_of(hr__hlo *hlo, int64_t size) {
+  hr_dtype dtype = size <= INT32_MAX ? HR_DTYPE_I32 : HR_DTYPE_I64;
+  return ADD(hlo, ARANGE, 0, NULL, WITH(hr__with_real("stop", (double)size), hr__with_dtype("dtype", dtype)));
+}
+
+/* The numbers that windows select; dims become those of windows. */
+static hr_value selected(hr__hlo *hlo, const windows *w, int64_t size, int64_t *dims) {
   hr__hlo_folder folder = {.combine = select_better, .region = &hlo->op->regions[0], .count = 2};
-  double size = (double)product(w->rank, w->dims);
-  hr_value places = ADD(hlo, ARANGE, 0, NULL, WITH(hr__with_real("stop", size), hr__with_dtype("dtype", HR_DTYPE_I64)));
-  hr_value outside = hr__hlo_full(hlo, hr_scalar_i64(-1), HR_DTYPE_I64, 0, NULL);
-  hr_value values[2] = {hr__hlo_input(hlo, 0), hr__hlo_reshape(hlo, places, w->rank, w->dims)};
+  hr_dtype dtype = size <= INT32_MAX ? HR_DTYPE_I32 : HR_DTYPE_I64;
+  hr_value outside = hr__hlo_full(hlo, hr_scalar_i64(-1), dtype, 0, NULL);
+  hr_value values[2] = {hr__hlo_input(hlo, 0), hr__hlo_reshape(hlo, numbers_of(hlo, size), w->rank, w->dims)};
   surround(hlo, w, 2, values, (hr_value[]){0, outside}, dims);
   fold_all(hlo, w, &folder, values, dims);
   return values[1];
 }
 
+/* Windows that are side by side and cover x: each element is in one window. */
+static bool are_tiles(const windows *w) {
+  int rank = w->rank;
+  for (int d = 0; d < w->rank; ++d) {
+    rank += w->size[d] > 1;
+    if (w->before[d] != 0 || w->after[d] != 0 || w->stride[d] != w->size[d] || w->dims[d] % w->size[d] != 0) {
+      return false;
+    }
+  }
+  return rank <= HR_RANK_MAX;
+}
+
+/* Without a scatter: the result where an element's number is that of its window, else the value to begin with. */
+static hr_value update_tiles(hr__hlo *hlo, const windows *w, int64_t size, hr_value places) {
+  int64_t inside[HR_RANK_MAX], across[HR_RANK_MAX]; /* of elements, of windows */
+  int rank = 0;
+  for (int d = 0; d < w->rank; ++d) {
+    inside[rank] = across[rank] = w->dims[d] / w->size[d], ++rank;
+    if (w->size[d] > 1) {
+      inside[rank] = w->size[d], across[rank++] = 1;
+    }
+  }
+  hr__hlo_folder folder = hr__hlo_folder_of(&hlo->op->regions[1], 1);
+  hr_value start = hr__hlo_input(hlo, 2), updated = 0;
+  if (!folder.combine(hlo, &folder, &start, &(hr_value){hr__hlo_input(hlo, 1)}, &updated)) {
+    return 0;
+  }
+  hr_value numbers = hr__hlo_reshape(hlo, numbers_of(hlo, size), rank, inside);
+  hr_value is_selected = CALL(hlo, EQUAL, numbers, hr__hlo_reshape(hlo, places, rank, across));
+  hr_value all = CALL(hlo, WHERE, is_selected, hr__hlo_reshape(hlo, updated, rank, across), start);
+  return hr__hlo_reshape(hlo, all, w->rank, w->dims);
+}
+
 void hr__hlo_lower_select_and_scatter(hr__hlo *hlo) {
-  hr__vhlo_type source = hr__hlo_input_type(hlo, 1), result = hr__hlo_result_type(hlo, 0);
+  hr__vhlo_type source = hr__hlo_input_type(hlo, 1);
   int64_t dims[HR_RANK_MAX];
   windows w;
   if (!hr__hlo_expect(hlo, 3, 1, 2) || !read_windows(hlo, 1, &w)) {
     return;
   }
   int64_t size = product(w.rank, w.dims), count = product(source.rank, source.dims);
-  hr_value all = hr__hlo_broadcast(hlo, hr__hlo_input(hlo, 2), 1, &size);
-  if (size > 0 && count > 0) {
-    hr_value places = selected(hlo, &w, dims);
-    if (source.rank != w.rank || memcmp(dims, source.dims, (size_t)w.rank * sizeof *dims) != 0) {
-      HR__HLO_WRONG(hlo, "the source has other dims than the windows of its operand");
-      return;
-    }
-    hr_value values = hr__hlo_reshape(hlo, hr__hlo_input(hlo, 1), 1, &count);
-    places = hr__hlo_reshape(hlo, places, 1, &count);
-    hr__hlo_update(hlo, &hlo->op->regions[1], 1, &all, size, places, count, &values);
+  if (size == 0 || count == 0) {
+    hr__hlo_set(hlo, 0, hr__hlo_broadcast(hlo, hr__hlo_input(hlo, 2), w.rank, w.dims));
+    return;
   }
-  hr__hlo_set(hlo, 0, hr__hlo_reshape(hlo, all, result.rank, result.dims));
+  hr_value places = selected(hlo, &w, size, dims);
+  if (source.rank != w.rank || memcmp(dims, source.dims, (size_t)w.rank * sizeof *dims) != 0) {
+    HR__HLO_WRONG(hlo, "the source has other dims than the windows of its operand");
+    return;
+  }
+  if (are_tiles(&w)) {
+    hr__hlo_set(hlo, 0, update_tiles(hlo, &w, size, places));
+    return;
+  }
+  hr_value all = hr__hlo_broadcast(hlo, hr__hlo_input(hlo, 2), 1, &size);
+  hr_value values = hr__hlo_reshape(hlo, hr__hlo_input(hlo, 1), 1, &count);
+  places = hr__hlo_cast(hlo, hr__hlo_reshape(hlo, places, 1, &count), HR_DTYPE_I64);
+  hr__hlo_update(hlo, &hlo->op->regions[1], 1, &all, size, places, count, &values);
+  hr__hlo_set(hlo, 0, hr__hlo_reshape(hlo, all, w.rank, w.dims));
 }
