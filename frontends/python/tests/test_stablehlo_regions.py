@@ -8,7 +8,7 @@ import headrace as hr
 jax = pytest.importorskip("jax", reason="jax is not installed")
 jnp, lax = jax.numpy, jax.lax
 
-from test_stablehlo import check  # noqa: E402
+from test_stablehlo import check, run  # noqa: E402
 
 INTEGERS = [np.int8, np.uint8, np.int16, np.uint32, np.int32]
 FLOATS = [np.float16, np.float32]
@@ -191,7 +191,7 @@ WINDOWS = {
 }
 
 
-@pytest.mark.parametrize("dtype", INTEGERS + FLOATS)
+@pytest.mark.parametrize("dtype", [np.int8, np.uint32] + FLOATS)
 @pytest.mark.parametrize("name", WINDOWS)
 def test_windows(tmp_path, name, dtype):
     options, x = WINDOWS[name], numbers((2, 7, 5), dtype)
@@ -226,6 +226,23 @@ def test_gradients_of_pools(tmp_path, stride, padding):
 
         check(tmp_path, lambda a: jax.vjp(pool, a)[1](pool(a) * 2 + 1), x, tolerance=1e-5)
         check(tmp_path, lambda a: jax.jvp(pool, (a,), (a * 2,)), x, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("window", [(1, 1, 2, 2), (2, 7, 6, 3), (1, 7, 1, 1), (1, 1, 4, 1)])
+def test_gradients_of_pools_side_by_side(tmp_path, window):
+    x = numbers((2, 7, 6, 3), np.float32).round(1)
+
+    def pool(a):
+        return lax.reduce_window(a, -np.inf, lax.max, window, window, "VALID")
+
+    check(tmp_path, lambda a: jax.vjp(pool, a)[1](pool(a) * 2 + 1), x, tolerance=1e-6)
+
+
+def test_sums_of_negative_zeros_begin_with_zero(tmp_path):
+    x = np.full((2, 3), -0.0, np.float32)
+    for found in run(tmp_path, lambda a: (jnp.sum(a, 0), lax.cumsum(a, 1),
+                                          lax.reduce_window(a, 0.0, lax.add, (1, 2), (1, 1), "SAME")), x):
+        assert not np.signbit(found).any()
 
 
 SELECTIONS = {

@@ -17,8 +17,11 @@ static bool has_dtype(const hr__hlo *hlo) {
 
 static hr_value add_cumulative(hr__hlo *hlo, hr_value x, int64_t axis, hr_dtype dtype) {
   hr_graph_attribute along = hr__with_int("axis", axis);
-  return has_dtype(hlo) ? hr_graph_add(hlo->graph, hlo->function, IN(x), WITH(along, hr__with_dtype("dtype", dtype)))
-                        : hr_graph_add(hlo->graph, hlo->function, IN(x), WITH(along));
+  hr_value y = has_dtype(hlo)
+                   ? hr_graph_add(hlo->graph, hlo->function, IN(x), WITH(along, hr__with_dtype("dtype", dtype)))
+                   : hr_graph_add(hlo->graph, hlo->function, IN(x), WITH(along));
+  bool is_sum = hlo->function == HR_FUNCTIONAL_CUMULATIVE_SUM && dtype >= HR_DTYPE_F16;
+  return is_sum ? CALL(hlo, ADD, hr__hlo_number(hlo, 0), y) : y; /* sums begin with 0, not with -0 */
 }
 
 /* Complex numbers have no order here: their maxima are the decomposition's, as are logarithms of their sums. */

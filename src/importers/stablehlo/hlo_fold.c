@@ -3,6 +3,8 @@
  * Along an axis neighbours become one, again and again: log2(n) steps over whole tensors. Windows have the elements of
  * spans of 1, 2, 4, ... elements, which are combined once for all windows.
  */
+#include <math.h>
+
 #include "functional/windows.h"
 #include "importers/stablehlo/hlo.h"
 
@@ -127,13 +129,18 @@ bool hr__hlo_is_identity(hr__hlo_combiner combiner, hr_dtype dtype, const hr_sca
     hr_scalar least = hr__extreme(dtype, combiner == HR__HLO_MIN);
     return least.dtype == number->dtype && memcmp(&least.value, &number->value, sizeof least.value.i) == 0;
   }
+  bool is_float = number->dtype == HR_DTYPE_F64 || number->dtype == HR_DTYPE_C128;
+  if (combiner == HR__HLO_SECOND || (number->dtype == HR_DTYPE_C128 && number->value.f[1] != 0)) {
+    return false;
+  }
+  if (combiner == HR__HLO_ADD && is_float) { /* 0 + -0 is 0 */
+    return number->value.f[0] == 0 && signbit(number->value.f[0]) &&
+           (number->dtype == HR_DTYPE_F64 || signbit(number->value.f[1]));
+  }
   bool is_one = combiner == HR__HLO_MULTIPLY || combiner == HR__HLO_AND;
-  bool is_real = number->dtype == HR_DTYPE_F64 || (number->dtype == HR_DTYPE_C128 && number->value.f[1] == 0);
-  return combiner != HR__HLO_SECOND &&
-         (is_real ? number->value.f[0] == is_one : number->dtype != HR_DTYPE_C128 && number->value.i == is_one);
+  return is_float ? number->value.f[0] == is_one : number->value.i == is_one;
 }
 
-/* A sum of -0s alone stays -0: with 0 it would be 0. */
 hr_value hr__hlo_begin_with(hr__hlo *hlo, hr__hlo_combiner combiner, int index, hr_dtype dtype, hr_value x) {
   hr_scalar number;
   bool is_known = hr__hlo_number_of(hlo, hlo->op->operands[index], &number);
