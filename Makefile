@@ -102,6 +102,7 @@ fuzz-files: build ## 10,000,000 mutated files of arrays and of models; HEADRACE_
 onnx: build ## the tests of the package onnx on imported models; OPTIONS='--only Resize'
 	$(LIBRARIES) $(VENV_BIN)/python tests/onnx/run.py --library $(BUILD)/libheadrace.so $(OPTIONS)
 	$(LIBRARIES) $(VENV_BIN)/python tests/onnx/symbols.py --library $(BUILD)/libheadrace.so
+	$(LIBRARIES) $(VENV_BIN)/python tests/onnx/regions.py --library $(BUILD)/libheadrace.so
 	$(LIBRARIES) $(VENV_BIN)/python tests/onnx/goldens.py --library $(BUILD)/libheadrace.so
 	$(LIBRARIES) $(VENV_BIN)/python tests/onnx/networks.py --library $(BUILD)/libheadrace.so
 

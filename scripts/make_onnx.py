@@ -24,7 +24,7 @@ versions, the one of the model's set.
   the model leaves open is a symbol.
 - Sizes that follow from shapes and constants are computed on the host. Of other integers on which dims depend, such as
   a shape that is an input, a run reads up to 16, for which it waits. A value in the options of `hr_onnx_open` makes such
-  an input a constant.
+  an input a constant. RoiAlign without `sampling_ratio` waits for the largest number of samples.
 - If, Loop and Scan become [control flow](graphs.md#control-flow), and their subgraphs functions. A branch whose condition
   is known takes the place of its node. A body is mapped as often as it runs if a state or a result is a sequence, a state
   changes its dtype or rank, or dims differ in the iterations of a count of at most 1,024. Both branches are computed if

@@ -1,7 +1,7 @@
 /* onnx_elementwise.c: operators that work element by element. */
 #include <math.h>
 
-#include "importers/onnx/onnx_importer.h"
+#include "importers/onnx/onnx_integer.h"
 
 /* The function of the row, of all inputs. */
 void hr__onnx_map_row(hr__onnx_node *node) {
@@ -237,11 +237,10 @@ void hr__onnx_map_softmax(hr__onnx_node *node) {
 void hr__onnx_map_hardmax(hr__onnx_node *node) {
   int axis = 0;
   hr_value x = hr__onnx_input(node, 0), rows = begin_rows(node, x, &axis);
-  int64_t size = hr__onnx_known_dim(node, rows, axis), axes[1] = {axis};
+  int64_t axes[1] = {axis};
   hr_value best = ADD(node, ARGMAX, IN(rows), WITH(hr__with_ints("axis", 1, axes), hr__with_flag("keepdims", true)));
-  hr_value places =
-      ADD(node, ARANGE, 0, NULL, WITH(hr__with_real("stop", (double)size), hr__with_dtype("dtype", HR_DTYPE_I64)));
-  hr_value along = hr__onnx_along(node, places, axis, hr__onnx_rank(node, rows));
+  hr_value along =
+      hr__integer_steps(node, hr__integer_dim(node, rows, axis), HR_DTYPE_I64, axis, hr__onnx_rank(node, rows));
   hr_value is_best = CALL(node, EQUAL, best, along);
   end_rows(node, x, rows, hr__onnx_cast(node, is_best, hr__onnx_dtype_of(node, x)));
 }

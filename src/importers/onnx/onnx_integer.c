@@ -102,6 +102,12 @@ hr_graph_attribute hr__with_integers(const char *name, int count, const hr__inte
   return attribute;
 }
 
+hr_value hr__integer_steps(hr__onnx_node *node, hr__integer count, hr_dtype dtype, int axis, int rank) {
+  hr_graph_attribute with[2] = {hr__with_real("stop", (double)count.number), hr__with_dtype("dtype", dtype)};
+  with[0].values = count.value != 0 ? &count.value : NULL;
+  return hr__onnx_along(node, ADD(node, ARANGE, 0, NULL, 2, with), axis, rank);
+}
+
 hr_value hr__integer_reshape(hr__onnx_node *node, hr_value x, int rank, const hr__integer *dims) {
   int64_t numbers[HR_RANK_MAX];
   hr_value values[HR_RANK_MAX];

@@ -26,6 +26,8 @@ hr__integer hr__integer_if_negative(hr__onnx_node *node, hr__integer x, hr__inte
 /* An attribute of integers. values and numbers: room for `count` elements, which live as long as the attribute. */
 hr_graph_attribute hr__with_integers(const char *name, int count, const hr__integer *integers, int64_t *numbers,
                                      hr_value *values);
+/* 0, 1, ... count - 1 along an axis of a value with `rank` dims. */
+hr_value hr__integer_steps(hr__onnx_node *node, hr__integer count, hr_dtype dtype, int axis, int rank);
 /* x with these dims. */
 hr_value hr__integer_reshape(hr__onnx_node *node, hr_value x, int rank, const hr__integer *dims);
 /* Elements begin, begin + step, ... of an axis, `count` of them. */

@@ -1,7 +1,7 @@
 /* onnx_reductions.c: operators over axes. */
 #include <math.h>
 
-#include "importers/onnx/onnx_importer.h"
+#include "importers/onnx/onnx_integer.h"
 
 typedef struct reduction {
   hr_value x;
@@ -109,8 +109,8 @@ void hr__onnx_map_best(hr__onnx_node *node) {
       node, node->function, IN(from),
       WITH(hr__with_ints("axis", 1, axis), hr__with_flag("keepdims", hr__onnx_int(node, "keepdims", 1) != 0)));
   if (is_last) {
-    int64_t size = hr__onnx_known_dim(node, x, (int)axis[0]);
-    place = CALL(node, SUBTRACT, hr__onnx_whole(node, size - 1), place);
+    hr__integer last = INTEGER(node, SUBTRACT, hr__integer_dim(node, x, (int)axis[0]), hr__integer_of(1));
+    place = CALL(node, SUBTRACT, last.value != 0 ? last.value : hr__onnx_whole(node, last.number), place);
   }
   hr__onnx_set(node, 0, hr__onnx_cast(node, place, HR_DTYPE_I64));
 }
