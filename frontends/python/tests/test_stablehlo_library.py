@@ -156,7 +156,8 @@ def positive(shape, dtype):
 
 def type_of(x):
     names = {"float32": "f32", "float64": "f64", "complex64": "complex<f32>", "complex128": "complex<f64>",
-             "float16": "f16", "int32": "i32", "bool": "i1"}
+             "float16": "f16", "int8": "i8", "int32": "i32",
+             "uint32": "ui32", "bool": "i1"}
     return "tensor<" + "".join(f"{n}x" for n in x.shape) + names[np.dtype(x.dtype).name] + ">"
 
 
@@ -606,3 +607,61 @@ def test_the_rest(tmp_path, function):
         check(tmp_path, function, z, z[::-1].copy())
     else:
         check(tmp_path, function, x, tolerance=1e-6 if function is lax.cbrt else 0)
+
+
+FLOAT8 = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("name", FLOAT8)
+def test_floats_of_a_byte_round_as_in_xla(tmp_path, name, dtype):
+    x = np.array([0.0, -0.0, 1, -1.5, 0.001, 447, 448, 463, 464, 465, 480, 1000, -1000, 57344, 61439, 61440, 65536, 1e30, 240, 247,
+                  248, 249, np.inf, -np.inf, np.nan, 2.0**-9, 2.0**-10, 1.5 * 2.0**-10, 3.0, 2.0**-17, 2.0**-18])
+    with np.errstate(over="ignore"), jax.enable_x64(True):
+        x = x.astype(dtype)
+        check(tmp_path, lambda a: a.astype(getattr(jnp, name)).astype(np.float32), x)
+        integers = np.array([0, 1, 2, 3, 448, 460, 470, 100000, -1, -7, -100000], np.int32)
+        check(tmp_path, lambda a: a.astype(getattr(jnp, name)).astype(np.float32), integers)
+        check(tmp_path, lambda a: a.astype(getattr(jnp, name)).astype(np.int32), x[:5])
+
+
+@pytest.mark.parametrize("name", FLOAT8)
+def test_floats_of_a_byte_compute(tmp_path, name):
+    x, y = np.linspace(-3, 4, 16).astype(np.float32), np.linspace(4, -2, 16).astype(np.float32)
+    if name == "float8_e8m0fnu":  # powers of two
+        x, y = np.exp2(np.arange(-3, 5, 0.5)), np.exp2(np.arange(5, -3, -0.5))
+        x, y = x[::2].astype(np.float32), y[::2].astype(np.float32)
+    dtype = getattr(jnp, name)
+    functions = [lambda a, b: a * b, jnp.maximum, lambda a, b: a < b, lambda a, b: jnp.where(a < b, a, b), lambda a, b: jnp.sort(a),
+                 lambda a, b: jnp.isfinite(a), lambda a, b: a[::-1].reshape(-1, 2).T, lambda a, b: jnp.concatenate([a, b]),
+                 lambda a, b: a[jnp.array([2, 0])], lambda a, b: lax.dynamic_update_slice(a, b[:2], (1,)), lambda a, b: a.max()]
+    if name != "float8_e8m0fnu":
+        functions += [lambda a, b: a + b, lambda a, b: -a, lambda a, b: a.reshape(4, -1) @ b.reshape(4, -1).T]
+
+    def of(function):
+        def compute(a, b):
+            result = function(a.astype(dtype), b.astype(dtype))
+            return result if result.dtype == bool else result.astype(jnp.float32)
+
+        return compute
+
+    for function in functions:
+        check(tmp_path, of(function), x, y)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int8, np.uint32, np.bool_])
+def test_the_largest_elements(tmp_path, dtype):
+    x = np.random.default_rng(2).integers(0, 9, (3, 40)).astype(dtype)
+    if np.dtype(dtype).kind == "f":
+        x[:, 3:9] = [np.nan, -np.inf, np.inf, -0.0, 0.0, -np.nan]
+    text = f"""func.func @main(%arg0: {type_of(x)}) -> (tensor<3x7xT>, tensor<3x7xi32>) {{
+      %0:2 = stablehlo.custom_call @mhlo.topk(%arg0) {{mhlo.attributes = {{k = 7 : i64, largest = true}}}} :
+        ({type_of(x)}) -> (tensor<3x7xT>, tensor<3x7xi32>)
+      return %0#0, %0#1 : tensor<3x7xT>, tensor<3x7xi32>
+    }}""".replace("xT>", type_of(x).removeprefix("tensor<3x40"))
+    values, places = run_text(tmp_path, 1, text, x)[0]
+    wanted = [np.asarray(v) for v in jax.jit(lambda a: lax.top_k(a, 7))(x)]
+    np.testing.assert_array_equal(values, wanted[0])
+    np.testing.assert_array_equal(places, wanted[1])
+    check(tmp_path, lambda a: lax.top_k(a, 40), x)
+    check(tmp_path, lambda a: lax.top_k(a, 0), x)

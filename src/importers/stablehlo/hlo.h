@@ -38,6 +38,7 @@ typedef struct hr__hlo {
   const hr__vhlo_op *op;
   hr_functional function; /* of the row */
   bool checks_types;      /* results have the file's types */
+  bool widens;            /* floats of 8 bits, which are stored alone, are f32 in operands and results */
 } hr__hlo;
 
 /* ---- operations ---- */
@@ -100,7 +101,7 @@ bool hr__hlo_failed(const hr__hlo *hlo);
 
 hr_value hr__hlo_number(hr__hlo *hlo, double number);
 hr_value hr__hlo_whole(hr__hlo *hlo, int64_t number);
-hr_value hr__hlo_cast(hr__hlo *hlo, hr_value x, hr_dtype dtype);
+hr_value hr__hlo_cast(const hr__hlo *hlo, hr_value x, hr_dtype dtype);
 hr_value hr__hlo_reshape(hr__hlo *hlo, hr_value x, int rank, const int64_t *dims);
 hr_value hr__hlo_permute(hr__hlo *hlo, hr_value x, int rank, const int64_t *axes);
 hr_value hr__hlo_broadcast(hr__hlo *hlo, hr_value x, int rank, const int64_t *dims);
@@ -124,6 +125,9 @@ hr_value hr__hlo_bits(hr__hlo *hlo, hr_dtype dtype, uint64_t bits);
 int hr__hlo_narrow(const hr__vhlo_type *type);
 hr_value hr__hlo_low_bits(hr__hlo *hlo, hr_value x, hr_dtype dtype, int bits);
 hr_value hr__hlo_wrapped(hr__hlo *hlo, hr_value x, const hr__vhlo_type *type);
+/* True for floats of 8 bits. x in one of them, as XLA rounds. */
+bool hr__hlo_is_float8(hr_dtype dtype);
+hr_value hr__hlo_to_float8(hr__hlo *hlo, hr_value x, hr_dtype from, hr_dtype to);
 /* x converted as XLA does it (hlo_elementwise.c). */
 hr_value hr__hlo_convert(hr__hlo *hlo, hr_value x, hr_dtype from, hr_dtype to);
 /* Integers in the total order of floats (hlo_elementwise.c). */

@@ -1,4 +1,6 @@
 /* hlo_elementwise.c: element-wise operations, with XLA's results for all numbers. */
+#include <math.h>
+
 #include "headrace/dtype.h"
 #include "importers/stablehlo/hlo.h"
 
@@ -162,6 +164,9 @@ void hr__hlo_lower_shift_logical(hr__hlo *hlo) {
 /* Integers in the total order of floats: -NaN < -inf < ... < -0 < 0 < ... < inf < NaN. */
 hr_value hr__hlo_order_of(hr__hlo *hlo, hr_value x, hr_dtype dtype) {
   static const hr_dtype integers[] = {[1] = HR_DTYPE_I8, [2] = HR_DTYPE_I16, [4] = HR_DTYPE_I32, [8] = HR_DTYPE_I64};
+  if (hr__hlo_is_float8(dtype)) { /* of which one has no sign */
+    x = hr__hlo_cast(hlo, x, HR_DTYPE_F32), dtype = HR_DTYPE_F32;
+  }
   hr_dtype integer = integers[hr_dtype_size(dtype)];
   int bits = bits_of(dtype);
   hr_value number = hr__hlo_bitcast(hlo, x, integer);
@@ -224,12 +229,38 @@ static hr_value to_integer(hr__hlo *hlo, hr_value x, hr_dtype from, hr_dtype to)
   return CALL(hlo, WHERE, is_less, hr__hlo_bits(hlo, to, least_of(to)), inside);
 }
 
+bool hr__hlo_is_float8(hr_dtype dtype) {
+  return dtype >= HR_DTYPE_F8E4M3FN && dtype <= HR_DTYPE_F8E8M0FNU;
+}
+
+/* A cast, but for numbers that the format lacks: NaN in XLA, where the cast has the nearest one. */
+hr_value hr__hlo_to_float8(hr__hlo *hlo, hr_value x, hr_dtype from, hr_dtype to) {
+  const double behind = 464; /* of f8e4m3fn: larger numbers round to more than 448 */
+  hr_value is_outside = 0;
+  if (from == HR_DTYPE_F16 || from == HR_DTYPE_BF16 || !is_float(from)) {
+    x = hr__hlo_cast(hlo, x, HR_DTYPE_F32);
+  }
+  if (to == HR_DTYPE_F8E4M3FN) {
+    is_outside = CALL(hlo, GREATER, CALL(hlo, ABS, x), hr__hlo_number(hlo, behind));
+  } else if (to == HR_DTYPE_F8E8M0FNU) {
+    is_outside = CALL(hlo, LESS_EQUAL, x, hr__hlo_number(hlo, 0));
+  }
+  x = is_outside != 0 ? CALL(hlo, WHERE, is_outside, hr__hlo_number(hlo, NAN), x) : x;
+  return hr__hlo_cast(hlo, x, to);
+}
+
 hr_value hr__hlo_convert(hr__hlo *hlo, hr_value x, hr_dtype from, hr_dtype to) {
   if (is_complex(from) && !is_complex(to)) {
     x = CALL(hlo, REAL, x);
     from = from == HR_DTYPE_C128 ? HR_DTYPE_F64 : HR_DTYPE_F32;
   }
-  return is_float(from) && is_integer(to) ? to_integer(hlo, x, from, to) : hr__hlo_cast(hlo, x, to);
+  if (hr__hlo_is_float8(from) && !hr__hlo_is_float8(to)) {
+    x = hr__hlo_cast(hlo, x, HR_DTYPE_F32);
+    from = HR_DTYPE_F32;
+  }
+  return hr__hlo_is_float8(to)              ? hr__hlo_to_float8(hlo, x, from, to)
+         : is_float(from) && is_integer(to) ? to_integer(hlo, x, from, to)
+                                            : hr__hlo_cast(hlo, x, to);
 }
 
 void hr__hlo_lower_convert(hr__hlo *hlo) {

@@ -46,13 +46,24 @@ bool hr__hlo_failed(const hr__hlo *hlo) {
 
 /* ---- operands and results ---- */
 
-hr_value hr__hlo_input(const hr__hlo *hlo, int index) {
-  return index < hlo->op->operand_count ? hlo->op->operands[index]->value : 0;
-}
-
 static hr__vhlo_type type_of(const hr__hlo *hlo, const hr__vhlo_value *value) {
   hr__vhlo_type type;
-  return hr__vhlo_type_of(&hlo->import->module, value->type, &type) ? type : (hr__vhlo_type){0};
+  bool is_known = hr__vhlo_type_of(&hlo->import->module, value->type, &type);
+  if (is_known && hlo->widens && hr__hlo_is_float8(type.dtype)) {
+    type.dtype = HR_DTYPE_F32;
+  }
+  return is_known ? type : (hr__vhlo_type){0};
+}
+
+hr_value hr__hlo_input(const hr__hlo *hlo, int index) {
+  hr__vhlo_type type;
+  if (index >= hlo->op->operand_count) {
+    return 0;
+  }
+  const hr__vhlo_value *value = hlo->op->operands[index];
+  bool is_float8 = hlo->widens && hr__vhlo_type_of(&hlo->import->module, value->type, &type) &&
+                   hr__hlo_is_float8(type.dtype) && value->value != 0;
+  return is_float8 ? hr__hlo_cast(hlo, value->value, HR_DTYPE_F32) : value->value;
 }
 
 hr__vhlo_type hr__hlo_input_type(const hr__hlo *hlo, int index) {
@@ -152,7 +163,7 @@ hr_value hr__hlo_whole(hr__hlo *hlo, int64_t number) {
   return hr_graph_number(hlo->graph, hr_scalar_i64(number));
 }
 
-hr_value hr__hlo_cast(hr__hlo *hlo, hr_value x, hr_dtype dtype) {
+hr_value hr__hlo_cast(const hr__hlo *hlo, hr_value x, hr_dtype dtype) {
   return ADD(hlo, ASTYPE, IN(x), WITH(hr__with_dtype("dtype", dtype), hr__with_flag("copy", false)));
 }
 

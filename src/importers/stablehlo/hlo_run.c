@@ -121,6 +121,38 @@ static void lower_sharding(hr__hlo *hlo) {
   hr__hlo_lower_pass(hlo);
 }
 
+/* The lowerings that take floats of 8 bits as they are: those that move elements or convert them, and regions. */
+static bool moves(void (*lower)(hr__hlo *hlo)) {
+  static void (*const all[])(hr__hlo * hlo) = {hr__hlo_lower_bitcast_convert,
+                                               hr__hlo_lower_broadcast,
+                                               hr__hlo_lower_broadcast_in_dim,
+                                               hr__hlo_lower_call,
+                                               hr__hlo_lower_case,
+                                               hr__hlo_lower_collective,
+                                               hr__hlo_lower_composite,
+                                               hr__hlo_lower_concatenate,
+                                               hr__hlo_lower_constant,
+                                               hr__hlo_lower_convert,
+                                               hr__hlo_lower_custom_call,
+                                               hr__hlo_lower_dynamic_reshape,
+                                               hr__hlo_lower_if,
+                                               hr__hlo_lower_pass,
+                                               hr__hlo_lower_reshape,
+                                               hr__hlo_lower_reverse,
+                                               hr__hlo_lower_slice,
+                                               hr__hlo_lower_token,
+                                               hr__hlo_lower_transpose,
+                                               hr__hlo_lower_tuple,
+                                               hr__hlo_lower_tuple_element,
+                                               hr__hlo_lower_while};
+  for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
+    if (all[i] == lower) {
+      return true;
+    }
+  }
+  return false;
+}
+
 static void lower(hr__hlo *hlo) {
   const hr__vhlo_name *name = hlo->op->name;
   if (strcmp(name->dialect, "sdy") == 0) {
@@ -138,6 +170,7 @@ static void lower(hr__hlo *hlo) {
     return;
   }
   hlo->function = row->function;
+  hlo->widens = !moves(row->lower);
   row->lower(hlo);
 }
 
@@ -152,12 +185,17 @@ static hr_status annotate(const hr__hlo *hlo, hr_status status) {
   return status;
 }
 
-/* Integers of 2 and 4 bits, which have 8 here. */
+/* Integers of 2 and 4 bits, which have 8 here, and floats of 8 bits, which were computed in f32. */
 static void wrap_results(hr__hlo *hlo) {
+  bool widens = hlo->widens;
+  hlo->widens = false;
   for (int i = 0; i < hlo->op->result_count && !hr__hlo_failed(hlo); ++i) {
     hr__vhlo_type type = hr__hlo_result_type(hlo, i);
+    hr_value value = hlo->op->results[i].value;
     if (hr__hlo_narrow(&type) > 0) {
-      hr__hlo_set(hlo, i, hr__hlo_wrapped(hlo, hlo->op->results[i].value, &type));
+      hr__hlo_set(hlo, i, hr__hlo_wrapped(hlo, value, &type));
+    } else if (widens && hr__hlo_is_float8(type.dtype) && value != 0) {
+      hr__hlo_set(hlo, i, hr__hlo_to_float8(hlo, value, HR_DTYPE_F32, type.dtype));
     }
   }
 }
@@ -308,10 +346,10 @@ bool hr__hlo_is_named(const char *name) {
   return find_name(name) != NULL;
 }
 
-/* A composite without a row is its decomposition. */
+/* A composite without a row is its decomposition, as are those of floats of 8 bits, which no function computes with. */
 void hr__hlo_lower_composite(hr__hlo *hlo) {
   const named *row = find_name(hr__hlo_text(hlo, "name"));
-  if (row == NULL) {
+  if (row == NULL || hr__hlo_is_float8(hr__hlo_input_type(hlo, 0).dtype)) {
     hr__hlo_call(hlo, "decomposition");
     return;
   }
