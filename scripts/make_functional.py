@@ -81,14 +81,22 @@ static inline int64_t hr_tensor_count(const hr_tensor *tensor) {
   }
   return count;
 }
-/* True if the elements stand in row-major order without gaps. */
+/* Sets the strides of row-major order without gaps; dims of size 0 count as 1. */
+static inline void hr_tensor_set_row_major(hr_tensor *tensor) {
+  int64_t stride = 1;
+  for (int d = tensor->rank - 1; d >= 0; --d) {
+    tensor->strides[d] = stride;
+    stride *= tensor->dims[d] > 1 ? tensor->dims[d] : 1;
+  }
+}
+/* True if the elements stand in that order. */
 static inline bool hr_tensor_is_row_major(const hr_tensor *tensor) {
   int64_t stride = 1;
   for (int d = tensor->rank - 1; d >= 0; --d) {
     if (tensor->dims[d] != 1 && tensor->strides[d] != stride) {
       return false;
     }
-    stride *= tensor->dims[d];
+    stride *= tensor->dims[d] > 1 ? tensor->dims[d] : 1;
   }
   return true;
 }

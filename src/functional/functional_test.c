@@ -593,3 +593,19 @@ HR_TEST(results_of_more_dims_than_tensors_have_are_refused) {
   expect_failure("17 dims, expected at most 16", HR_FUNCTIONAL_QUANTILE, ON(&x), 1, &no_axes);
   hr_tensor_release(&x);
 }
+
+HR_TEST(row_major_strides_count_sizes_of_0_as_1) {
+  static const struct {
+    int rank;
+    int64_t dims[3], strides[3];
+  } cases[] = {{0, {0}, {0}}, {3, {2, 3, 4}, {12, 4, 1}}, {3, {2, 0, 4}, {4, 4, 1}}, {2, {0, 5}, {5, 1}}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    hr_tensor x = {.rank = cases[i].rank};
+    memcpy(x.dims, cases[i].dims, sizeof cases[i].dims);
+    hr_tensor_set_row_major(&x);
+    for (int d = 0; d < x.rank; ++d) {
+      HR_ASSERT_EQ(x.strides[d], cases[i].strides[d]);
+    }
+    HR_ASSERT(hr_tensor_is_row_major(&x));
+  }
+}

@@ -92,12 +92,9 @@ static hr_status create_buffer(const hr__function_call *c, hr_tensor *x) {
 }
 
 static void set_dims(hr_tensor *x, int rank, const int64_t *dims) {
-  int64_t stride = 1;
   x->rank = rank;
-  for (int d = rank - 1; d >= 0; --d) {
-    x->dims[d] = dims[d], x->strides[d] = stride;
-    stride *= dims[d] > 1 ? dims[d] : 1;
-  }
+  memmove(x->dims, dims, (size_t)rank * sizeof *x->dims);
+  hr_tensor_set_row_major(x);
 }
 
 static hr_status check_rank(const hr__function_call *c, int rank) {

@@ -16,12 +16,11 @@ static hr_status no_memory(void) {
 
 hr_status hr__evaluate_write(hr__evaluation *e, hr_dtype dtype, int rank, const int64_t *dims, const void *elements,
                              hr_tensor *out) {
-  int64_t stride = 1;
   *out = (hr_tensor){.dtype = dtype, .rank = rank};
-  for (int d = rank - 1; d >= 0; --d) {
-    out->dims[d] = dims[d], out->strides[d] = stride;
-    stride *= dims[d] > 0 ? dims[d] : 1;
+  for (int d = 0; d < rank; ++d) {
+    out->dims[d] = dims[d];
   }
+  hr_tensor_set_row_major(out);
   if (e->stream == NULL) {
     return HR_OK;
   }

@@ -120,11 +120,10 @@ void hr__frame_type(const hr__frame *frame, hr_value value, hr_tensor *out) {
     return;
   }
   *out = (hr_tensor){.dtype = fact->dtype, .rank = fact->rank};
-  int64_t stride = 1;
-  for (int d = fact->rank - 1; d >= 0; --d) {
-    out->dims[d] = fact->dims[d], out->strides[d] = stride;
-    stride *= fact->dims[d] > 0 ? fact->dims[d] : 1;
+  for (int d = 0; d < fact->rank; ++d) {
+    out->dims[d] = fact->dims[d];
   }
+  hr_tensor_set_row_major(out);
 }
 
 hr_status hr__frame_set_fact(const hr__frame *frame, const char *name, hr_dtype dtype, int rank, const int64_t *dims,

@@ -42,12 +42,9 @@ typedef struct making {
 static hr_status create_params(making *m, const hr_tensor *const *like) {
   for (int i = 0; i < m->param_count; ++i) {
     hr_tensor *x = &m->params[i];
-    int64_t stride = 1;
     x->dtype = like[i]->dtype, x->rank = like[i]->rank;
-    for (int d = x->rank - 1; d >= 0; --d) {
-      x->dims[d] = like[i]->dims[d], x->strides[d] = stride;
-      stride *= x->dims[d] > 0 ? x->dims[d] : 1;
-    }
+    memcpy(x->dims, like[i]->dims, (size_t)x->rank * sizeof *x->dims);
+    hr_tensor_set_row_major(x);
     HR_RETURN_IF_ERROR(hr_buffer_create(hr_stream_device(m->capture), hr__tensor_bytes(x), &x->buffer));
     m->places[i] = x, m->buffers[i] = x->buffer;
   }
@@ -225,9 +222,7 @@ typedef struct running {
 static hr_status copy_row_major(hr_stream *stream, const hr_tensor *x, hr_tensor *out) {
   *out = *x;
   out->offset = 0;
-  for (int64_t d = x->rank - 1, stride = 1; d >= 0; stride *= x->dims[d--]) {
-    out->strides[d] = stride;
-  }
+  hr_tensor_set_row_major(out);
   HR_RETURN_IF_ERROR(hr_buffer_create(hr_stream_device(stream), hr__tensor_bytes(x), &out->buffer));
   const hr_view from = hr_tensor_view(x), to = hr_tensor_view(out);
   hr_status status = hr_stream_record(stream, HR_OP_COPY, NULL, 1, &from, 1, &to);

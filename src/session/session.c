@@ -25,14 +25,11 @@ static void release_graph(void *arg) {
 /* The constant in the graph's memory; sets false if the device can't read it there. */
 static hr_status adopt_constant(hr_session *session, const hr__node *node, hr_tensor *out, bool *out_is_done) {
   hr_tensor x = {.dtype = node->dtype, .rank = node->rank};
-  int64_t stride = 1;
-  for (int d = node->rank - 1; d >= 0; --d) {
-    x.dims[d] = node->dims[d], x.strides[d] = stride;
-    stride *= node->dims[d];
-  }
+  memcpy(x.dims, node->dims, (size_t)node->rank * sizeof *x.dims);
+  hr_tensor_set_row_major(&x);
   hr_graph_retain(session->graph);
   hr_status status =
-      hr_buffer_adopt_elements(hr_stream_device(session->stream), node->dtype, stride,
+      hr_buffer_adopt_elements(hr_stream_device(session->stream), node->dtype, hr_tensor_count(&x),
                                (void *)(uintptr_t)node->blob->bytes, release_graph, session->graph, &x.buffer);
   *out_is_done = status == HR_OK;
   if (status != HR_OK) {

@@ -100,9 +100,7 @@ static hr_status pad(hr_stream *stream, int axis, int64_t size, hr_tensor *x) {
   int64_t count = x->dims[axis];
   hr_tensor padded = *x;
   padded.offset = 0, padded.dims[axis] = size;
-  for (int64_t d = x->rank - 1, stride = 1; d >= 0; stride *= padded.dims[d--]) {
-    padded.strides[d] = stride;
-  }
+  hr_tensor_set_row_major(&padded);
   HR_RETURN_IF_ERROR(hr_buffer_create(hr_stream_device(stream), hr__tensor_bytes(&padded), &padded.buffer));
   hr_status status = copy_slices(stream, x, axis, 0, 1, &padded, 0, count);
   status = status == HR_OK ? copy_slices(stream, x, axis, count - 1, 0, &padded, count, size - count) : status;

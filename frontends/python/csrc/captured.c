@@ -183,12 +183,9 @@ static array_object *make_place(hr_stream *capture, const hr_tensor *like) {
   hr_tensor *x = &place->tensor;
   *x = *like;
   x->buffer = NULL, x->offset = 0;
-  int64_t stride = 1;
-  for (int d = x->rank - 1; d >= 0; --d) {
-    x->strides[d] = stride;
-    stride *= x->dims[d];
-  }
-  hr_status status = hr_buffer_create(hr_stream_device(capture), (size_t)stride * hr_dtype_size(x->dtype), &x->buffer);
+  hr_tensor_set_row_major(x);
+  size_t bytes = (size_t)hr_tensor_count(x) * hr_dtype_size(x->dtype);
+  hr_status status = hr_buffer_create(hr_stream_device(capture), bytes, &x->buffer);
   return array_or_raise(place, status);
 }
 

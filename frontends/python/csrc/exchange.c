@@ -244,11 +244,7 @@ static hr_status lend_copy(hr_stream *stream, lent *out) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "array: no memory for a copy of %zu bytes on the host", bytes);
   }
   hr_status status = hr_array_read(stream, &out->tensor, out->copy);
-  int64_t stride = 1;
-  for (int d = out->tensor.rank - 1; d >= 0; --d) {
-    out->tensor.strides[d] = stride;
-    stride *= out->tensor.dims[d];
-  }
+  hr_tensor_set_row_major(&out->tensor);
   return status;
 }
 

@@ -366,19 +366,19 @@ static int type_from(session_object *self, PyObject *object, int i, hr_tensor *o
     return 0;
   }
   out->rank = integers_from(object, out->dims);
-  int64_t stride = 1;
+  int64_t count = 1;
   for (int d = out->rank - 1; d >= 0; --d) {
     if (out->dims[d] < 0) {
       PyErr_Format(PyExc_ValueError, "session: dim %d of input %R is %lld, expected a size", d, input_name(self, i),
                    (long long)out->dims[d]);
       return -1;
     }
-    out->strides[d] = stride;
-    if (__builtin_mul_overflow(stride, out->dims[d], &stride)) {
+    if (__builtin_mul_overflow(count, out->dims[d], &count)) {
       PyErr_Format(PyExc_ValueError, "session: input %R has more elements than 64 bits count", input_name(self, i));
       return -1;
     }
   }
+  hr_tensor_set_row_major(out);
   return out->rank < 0 ? -1 : 0;
 }
 
