@@ -66,19 +66,19 @@ static const hr_tensor *with_last(hr__formula *f, const hr_tensor *x, int from, 
     return x;
   }
   hr__copy_dims(x->rank, x->dims, dims);
-  hr__copy_dims(count, last, dims + x->rank - from);
+  memcpy(dims + x->rank - from, last, (size_t)count * sizeof *dims);
   return hr__as_dims(f, x, rank, dims);
 }
 
 /* The last dim as `count` of each, in order. */
 static const hr_tensor *divided(hr__formula *f, const hr_tensor *x, int64_t count) {
-  const int64_t last[4] = {x->rank > 0 ? x->dims[x->rank - 1] / count : 0, count};
+  const int64_t last[] = {x->rank > 0 ? x->dims[x->rank - 1] / count : 0, count};
   return with_last(f, x, 1, 2, last);
 }
 
 /* The last two dims as one. */
 static const hr_tensor *joined(hr__formula *f, const hr_tensor *x) {
-  const int64_t last[4] = {x->rank > 1 ? x->dims[x->rank - 2] * x->dims[x->rank - 1] : 0};
+  const int64_t last[] = {x->rank > 1 ? x->dims[x->rank - 2] * x->dims[x->rank - 1] : 0};
   return with_last(f, x, 2, 1, last);
 }
 
@@ -552,7 +552,7 @@ static hr_tensor taken_dims(const hr_tensor *x, const hr_tensor *at) {
   hr_tensor y = *x;
   if (at != NULL && at->rank + 2 <= HR_RANK_MAX) {
     hr__copy_dims(at->rank, at->dims, y.dims);
-    hr__copy_dims(2, x->dims + x->rank - 2, y.dims + at->rank);
+    memcpy(y.dims + at->rank, x->dims + x->rank - 2, 2 * sizeof *y.dims);
     y.rank = at->rank + 2;
   }
   return y;

@@ -142,8 +142,8 @@ static hr_scalar scalar_of(const loops *l, uint32_t index) {
 /* The view of an operand without its terms and bounds; the buffer is borrowed. */
 static void plain_view(const loops *l, const hr_operand *x, hr_tensor *out) {
   *out = (hr_tensor){.buffer = l->buffers[x->index], .dtype = x->dtype, .rank = x->rank, .offset = x->offset};
-  hr__copy_dims(x->rank, x->dims, out->dims);
-  hr__copy_dims(x->rank, x->strides, out->strides);
+  memcpy(out->dims, x->dims, (size_t)x->rank * sizeof *out->dims); /* the program's lists have as many elements */
+  memcpy(out->strides, x->strides, (size_t)x->rank * sizeof *out->strides);
 }
 
 static hr_status apply(const loops *l, hr_op op, const hr_tensor *a, const hr_tensor *b, hr_tensor *out) {
