@@ -113,6 +113,24 @@ def test_a_map_is_its_region(tmp_path):
     np.testing.assert_array_equal(run_text(tmp_path, text, a, b)[0], a * 2 - b)
 
 
+def test_a_region_may_reshape_its_elements(tmp_path):
+    text = """module { func.func public @main(%a: tensor<2x5xf32>) -> tensor<2xf32> {
+      %c = stablehlo.constant dense<0.0> : tensor<f32>
+      %0 = stablehlo.reduce(%a init: %c) across dimensions = [1] : (tensor<2x5xf32>, tensor<f32>) -> tensor<2xf32>
+        reducer(%x: tensor<f32>, %y: tensor<f32>) {
+          %1 = stablehlo.reshape %x : (tensor<f32>) -> tensor<f32>
+          %2 = stablehlo.broadcast_in_dim %y, dims = [] : (tensor<f32>) -> tensor<f32>
+          %3 = stablehlo.transpose %2, dims = [] : (tensor<f32>) -> tensor<f32>
+          %4 = func.call @add(%1, %3) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+          stablehlo.return %4 : tensor<f32> }
+      return %0 : tensor<2xf32> }
+    func.func private @add(%x: tensor<f32>, %y: tensor<f32>) -> tensor<f32> {
+      %0 = stablehlo.add %x, %y : tensor<f32>
+      return %0 : tensor<f32> } }"""
+    a = numbers((2, 5), np.float32)
+    np.testing.assert_allclose(run_text(tmp_path, text, a)[0], a.sum(1), rtol=1e-6)
+
+
 # ---- sorts ----
 
 SHAPES = [((3, 9), 1), ((17, 3), 0), ((2, 7, 3), 1), ((0, 3), 0), ((3, 0), 0), ((3, 1), 1)]

@@ -1,9 +1,16 @@
 /* hlo_shapes.c: operations that move elements. */
 #include "importers/stablehlo/hlo.h"
 
+/* True for one element that stays one, as in regions, which are lowered over whole tensors. */
+static bool is_one_element(const hr__hlo *hlo) {
+  return hlo->op->operand_count == 1 && hr__hlo_input_type(hlo, 0).rank == 0 && hr__hlo_result_type(hlo, 0).rank == 0;
+}
+
 void hr__hlo_lower_reshape(hr__hlo *hlo) {
   hr__vhlo_type result = hr__hlo_result_type(hlo, 0);
-  if (hr__hlo_expect(hlo, 1, 1, 0)) {
+  if (is_one_element(hlo)) {
+    hr__hlo_lower_pass(hlo);
+  } else if (hr__hlo_expect(hlo, 1, 1, 0)) {
     hr__hlo_set(hlo, 0, hr__hlo_reshape(hlo, hr__hlo_input(hlo, 0), result.rank, result.dims));
   }
 }
@@ -72,6 +79,10 @@ void hr__hlo_lower_broadcast_in_dim(hr__hlo *hlo) {
   hr__vhlo_type x = hr__hlo_input_type(hlo, 0), result = hr__hlo_result_type(hlo, 0);
   int64_t places[HR_RANK_MAX], axes[HR_RANK_MAX], dims[HR_RANK_MAX];
   bool is_dynamic = hlo->op->operand_count == 2;
+  if (is_one_element(hlo)) {
+    hr__hlo_lower_pass(hlo);
+    return;
+  }
   if (!hr__hlo_expect(hlo, 1 + is_dynamic, 1, 0) || !hr__hlo_has_sizes(hlo)) {
     return;
   }
