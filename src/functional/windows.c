@@ -349,6 +349,55 @@ static const hr_tensor *weight_gradient(hr__formula *f, const hr__windows *w, co
   return ordered(f, hr__step(f, HR_OP_CONV_BACKWARD_WEIGHT, &attrs, 2, inputs, HR_DTYPE_NONE), turned, false);
 }
 
+/* ---- gradients of images ---- */
+
+/* True for a convolution of spaced elements by the row of such gradients, which does not multiply the zeros. */
+static bool is_image_gradient(const hr__windows *w, const hr_tensor *x, const hr_tensor *weight, int64_t groups) {
+  bool is_float =
+      x->dtype == HR_DTYPE_F32 || x->dtype == HR_DTYPE_F64 || x->dtype == HR_DTYPE_BF16 || x->dtype == HR_DTYPE_F16;
+  bool is_spaced = false, is_plain = is_float && x->dtype == weight->dtype && hr_tensor_count(x) > 0 &&
+                                     hr_tensor_count(weight) > 0 && x->dims[1] % groups == 0 &&
+                                     weight->dims[0] % groups == 0 && weight->dims[1] * groups == x->dims[1];
+  for (int d = 0; d < w->count; ++d) {
+    int64_t spaced = (x->dims[2 + d] - 1) * w->input_dilation[d] + 1;
+    is_spaced |= w->input_dilation[d] > 1;
+    is_plain &= w->stride[d] == 1 && hr__window_count(w, d, spaced + w->before[d] + w->after[d]) > 0;
+  }
+  return is_spaced && is_plain;
+}
+
+/* [g O, C, ..] as [g C, O, ..]. */
+static const hr_tensor *turned_groups(hr__formula *f, const hr_tensor *weight, int64_t groups) {
+  if (hr__formula_failed(f) || groups == 1) {
+    return hr__moved(f, weight, 0, 1);
+  }
+  int64_t dims[HR_RANK_MAX + 1], merged[HR_RANK_MAX];
+  hr__copy_dims(weight->rank, weight->dims, merged);
+  dims[0] = groups, dims[1] = merged[0] / groups;
+  hr__copy_dims(weight->rank - 1, merged + 1, dims + 2);
+  const hr_tensor *parts = hr__moved(f, hr__as_dims(f, weight, weight->rank + 1, dims), 1, 2);
+  merged[0] = groups * dims[2], merged[1] = dims[1];
+  return hr__as_dims(f, parts, weight->rank, merged);
+}
+
+/* The spaces are the strides of the forward convolution, whose kernel is reversed; its sides are what the kernel
+ * reaches beyond the elements. */
+static const hr_tensor *image_gradient(hr__formula *f, const hr__windows *w, const hr_tensor *x,
+                                       const hr_tensor *weight, int64_t groups) {
+  int64_t before[HR_RANK_MAX], after[HR_RANK_MAX];
+  for (int d = 0; d < w->count; ++d) {
+    int64_t reach = w->dilation[d] * (w->size[d] - 1);
+    before[d] = reach - w->before[d], after[d] = reach - w->after[d];
+  }
+  const int64_t *lists[4] = {w->input_dilation, before, after, w->dilation};
+  hr_attribute attributes[5] = {[4] = {.kind = HR_ATTRIBUTE_INT, .value = {.integer = groups}}};
+  for (int i = 0; i < 4; ++i) {
+    attributes[i] = (hr_attribute){.kind = HR_ATTRIBUTE_INTS, .count = w->count, .value = {.ints = lists[i]}};
+  }
+  const hr_tensor *inputs[2] = {x, turned_groups(f, flipped(f, weight), groups)};
+  return hr__function(f, HR_FUNCTIONAL_CONV_TRANSPOSE, 2, inputs, 5, attributes);
+}
+
 hr_status hr__emit_conv_general(const hr__function_call *c) {
   enum { STRIDE, GROUPS = STRIDE + 5, BATCH_GROUPS, PADDING, LAYOUT, FLIP };
   const hr_tensor *x = c->inputs[0], *weight = c->inputs[1];
@@ -369,8 +418,12 @@ hr_status hr__emit_conv_general(const hr__function_call *c) {
   int64_t groups = hr__int_attribute(c, GROUPS), batch_groups = hr__int_attribute(c, BATCH_GROUPS);
   hr__formula_fail(&f, check_groups(c, x, groups, batch_groups));
   hr__formula_fail(&f, finish_windows(c, PADDING, x, &w));
-  x = with_spaces(&f, with_grouped_batch(&f, x, batch_groups), &w, hr_scalar_i64(0));
   weight = hr__int_attribute(c, FLIP) != 0 ? flipped(&f, weight) : weight;
+  if (!hr__formula_failed(&f) && batch_groups == 1 && c->inputs[2] == NULL &&
+      is_image_gradient(&w, x, weight, groups)) {
+    return hr__formula_end(&f, ordered(&f, image_gradient(&f, &w, x, weight, groups), l.place[2], true));
+  }
+  x = with_spaces(&f, with_grouped_batch(&f, x, batch_groups), &w, hr_scalar_i64(0));
   const hr_tensor *operands[3] = {x, weight, c->inputs[2]};
   bool is_gradient = !hr__formula_failed(&f) && groups * batch_groups == 1 && c->inputs[2] == NULL &&
                      is_weight_gradient(&w, x, weight);

@@ -665,3 +665,40 @@ def test_the_largest_elements(tmp_path, dtype):
     np.testing.assert_array_equal(places, wanted[1])
     check(tmp_path, lambda a: lax.top_k(a, 40), x)
     check(tmp_path, lambda a: lax.top_k(a, 0), x)
+
+
+GRADIENTS = {
+    "stride": dict(window_strides=(2, 2), padding="SAME"),
+    "stride without sides": dict(window_strides=(3, 2), padding="VALID"),
+    "wide sides": dict(window_strides=(2, 1), padding=((3, 4), (2, 0))),
+    "dilation": dict(window_strides=(2, 2), padding=((1, 2), (0, 1)), rhs_dilation=(2, 3)),
+    "groups": dict(window_strides=(2, 3), padding="SAME", feature_group_count=2),
+    "spaces": dict(window_strides=(1, 1), padding=((2, 1), (1, 2)), lhs_dilation=(2, 3)),
+    "cut": dict(window_strides=(1, 1), padding=((-1, 2), (0, -2)), lhs_dilation=(3, 2)),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("layout", [("NCHW", "OIHW", "NCHW"), ("NHWC", "HWIO", "NHWC")])
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_of_convolutions_with_strides(tmp_path, name, layout, dtype):
+    options = GRADIENTS[name]
+    groups = options.get("feature_group_count", 1)
+    sizes = [dict(N=2, C=4, H=11, W=9), dict(O=6, I=4 // groups, H=3, W=2)]
+    x, w = (draw([s[c] for c in part], dtype, k) for k, (s, part) in enumerate(zip(sizes, layout)))
+    if name == "cut":  # JAX's CPU backend reads wrong elements for negative sides
+        (y,) = run(tmp_path, lambda x, w: convolve(x, w, dimension_numbers=layout, **options), x, w, x64=True)
+        spaces = [(0, 0, 0 if c in "NC" else options["lhs_dilation"]["HW".index(c)] - 1) for c in layout[0]]
+        sides = [(0, 0, 0) if c in "NC" else (*options["padding"]["HW".index(c)], 0) for c in layout[0]]
+        with jax.enable_x64(True):
+            spaced = lax.pad(lax.pad(x, dtype(0), spaces), dtype(0), sides)
+            wanted = convolve(spaced, w, window_strides=(1, 1), padding="VALID", dimension_numbers=layout)
+            np.testing.assert_allclose(y, np.asarray(wanted), 1e-4, 1e-4)
+        return
+
+    def of(x, w):
+        return convolve(x, w, dimension_numbers=layout, **options)
+
+    with jax.enable_x64(True):
+        g = draw(jax.eval_shape(of, x, w).shape, dtype, 5)
+        check(tmp_path, lambda x, w, g: (of(x, w), *jax.vjp(of, x, w)[1](g)), x, w, g, tolerance=1e-4)
