@@ -74,6 +74,12 @@ typedef struct hr_stablehlo_options {
    * NOT_FOUND: there is none. */
   hr_status (*find_function)(void *arg, const char *name, hr_function_spec *out_spec);
   void *arg;
+  /* Of a program over several devices: the graph is that of one of them, whose inputs and outputs are its own shards.
+   * Fewer than 2: there is one device. */
+  int device_count, device_number;
+  /* The function that gathers a tensor of `bytes` bytes from these devices: of input x and a flag it makes
+   * [count, x's dims], and the flag. All of these devices call it, in the same order as all others. */
+  hr_status (*find_gather)(void *arg, int count, const int *devices, size_t bytes, hr_function_spec *out_spec);
 } hr_stablehlo_options;
 /* The same with options. Custom calls of functions that have a side effect have one more input and one more result, at
  * their ends, bool[1], by which they run in the program's order. If there are any, the graph has one more output at its
@@ -88,11 +94,20 @@ enum {
   HR_STABLEHLO_ANY = -2,  /* its memory may become any output's */
   HR_STABLEHLO_TOKEN = -3 /* a token, which the graph lacks */
 };
+enum { HR_STABLEHLO_DEVICES_MAX = 64 };
+/* The shards of a tensor: `parts` of each dim, and the devices that have them, shard after shard in row-major order,
+ * with all devices that have the same one together. No devices: each has the whole tensor. */
+typedef struct hr_stablehlo_shards {
+  int rank, device_count;
+  int64_t parts[HR_RANK_MAX];
+  int devices[HR_STABLEHLO_DEVICES_MAX];
+} hr_stablehlo_shards;
 /* The inputs and outputs of main in the file's order, tokens among them. The file's calls have all of these. */
 typedef struct hr_stablehlo_main {
   int input_count, output_count;
   int *inputs, *outputs; /* for each: its number in the graph, or HR_STABLEHLO_TOKEN */
   int *donations;        /* for each input: the number of the output here that may have its memory, KEPT or ANY */
+  hr_stablehlo_shards *input_shards, *output_shards; /* for each, as hr_stablehlo_open_program divides them */
 } hr_stablehlo_main;
 /* Reads them. hr_stablehlo_main_fini frees the lists. */
 HR_API HR_MUST_USE hr_status hr_stablehlo_read_main(const void *bytes, size_t size, hr_stablehlo_main *out_main);

@@ -16,10 +16,13 @@
 #include "importers/stablehlo/vhlo.h"
 
 enum {
-  HR__HLO_CALLS_MAX = 64,         /* of functions in each other */
-  HR__HLO_OPS_MAX = 1 << 16,      /* that are lowered, with repetitions, and one more for each 4 bytes of the file */
+  HR__HLO_CALLS_MAX = 64,    /* of functions in each other */
+  HR__HLO_OPS_MAX = 1 << 16, /* that are lowered, with repetitions, and one more for each 4 bytes of the file */
+  HR__HLO_DEVICES_MAX = 64,
   HR__HLO_UNPACKED_MAX = 16 << 20 /* bytes of constants of less than 8 bits, which get bytes */
 };
+
+typedef struct hr__hlo_shards hr__hlo_shards;
 
 typedef struct hr__hlo_import {
   hr__vhlo_module module;
@@ -235,6 +238,44 @@ hr_value hr__hlo_begin_with(hr__hlo *hlo, hr__hlo_combiner combiner, int index, 
  * after the other; negative ones write nothing. In place (hlo_updates.c). */
 void hr__hlo_update(hr__hlo *hlo, const hr__vhlo_region *region, int count, hr_value *x, int64_t size, hr_value at,
                     int64_t places, const hr_value *updates);
+
+/* ---- several devices (hlo_devices.c) ---- */
+
+int hr__hlo_device_count(const hr__hlo_import *import);
+int hr__hlo_device(const hr__hlo_import *import);
+/* Devices that take part in an operation, and the place of this one. */
+typedef struct hr__hlo_group {
+  int count, place;
+  int devices[HR__HLO_DEVICES_MAX];
+} hr__hlo_group;
+/* A tensor of each device of a group along a new first dim, and the one at a place of these. */
+hr_value hr__hlo_gather(hr__hlo *hlo, const hr__hlo_group *group, hr_value x);
+hr_value hr__hlo_gathered(hr__hlo *hlo, hr_value all, int place);
+/* One of `count` equal parts of x along an axis, and the parts joined. */
+hr_value hr__hlo_share(hr__hlo *hlo, hr_value x, int axis, int count, int index);
+hr_value hr__hlo_join(hr__hlo *hlo, int count, const hr_value *parts, int axis);
+
+/* ---- shards (hlo_shards.c) ---- */
+
+/* A value as a whole tensor. */
+hr_value hr__hlo_value(const hr__hlo *hlo, hr__vhlo_value *value);
+/* This device's shard of a value; and sets it as all that there is of one. */
+hr_value hr__hlo_local(hr__hlo *hlo, hr__vhlo_value *value, const hr__vhlo_sharding *s);
+void hr__hlo_set_shard(hr__hlo_import *import, hr__vhlo_value *value, hr_value local, const hr__vhlo_sharding *s);
+/* A result that is the operand with its number. */
+void hr__hlo_set_same(hr__hlo *hlo, int index);
+/* sdy.manual_computation over several devices. */
+void hr__hlo_lower_manual(hr__hlo *hlo);
+/* The attributes of all arguments ("arg_attrs") or results ("res_attrs") of main; -1: none. The caller frees them;
+ * NULL: no memory. */
+int *hr__hlo_dictionaries(const hr__vhlo_module *module, const hr__vhlo_op *function, const char *list, int count);
+/* The sharding among the attributes of one; false: it has none. */
+bool hr__hlo_main_sharding(const hr__vhlo_module *module, int dictionary, hr__vhlo_sharding *out);
+/* That of a result, or of the manual computation that makes it. */
+bool hr__hlo_result_sharding(const hr__vhlo_module *module, int dictionary, const hr__vhlo_value *value,
+                             hr__vhlo_sharding *out);
+/* The type of a shard. */
+HR_MUST_USE hr_status hr__hlo_shard_type(const hr__vhlo_sharding *s, hr_type *type);
 
 /* ---- functions ---- */
 

@@ -78,15 +78,16 @@ static bool begin(inner *in, hr__hlo *hlo, hr_value index) {
     in->has_effects |= hr__hlo_has_effects(hlo->import, &op->regions[i]);
   }
   for (int i = 0; i < op->operand_count && has_room && index == 0; ++i) {
-    has_room = is_token(hlo->import, op->operands[i]) || hr_vector_push(&in->arguments, op->operands[i]->value);
+    has_room =
+        is_token(hlo->import, op->operands[i]) || hr_vector_push(&in->arguments, hr__hlo_value(hlo, op->operands[i]));
   }
   if (in->has_effects) {
     has_room = has_room && hr_vector_push(&in->arguments, hr__hlo_effect(hlo->import));
   }
   for (size_t i = 0; i < in->captured.values.count && has_room; ++i) {
-    const hr__vhlo_value *value = in->captured.values.data[i];
+    hr__vhlo_value *value = in->captured.values.data[i];
     bool is_left_out = is_constant(value) || is_token(hlo->import, value);
-    has_room = is_left_out || hr_vector_push(&in->arguments, value->value);
+    has_room = is_left_out || hr_vector_push(&in->arguments, hr__hlo_value(hlo, value));
   }
   if (!has_room) {
     hr__hlo_fail(hlo, HR_STATUS_RESOURCE_EXHAUSTED, "no memory for the values of its regions");
@@ -132,7 +133,7 @@ static void add_outputs(hr__hlo *hlo, const hr__vhlo_op *end) {
     char name[32];
     snprintf(name, sizeof name, "o%d", i);
     if (!is_token(hlo->import, end->operands[i])) {
-      hr_graph_output(hlo->graph, name, end->operands[i]->value);
+      hr_graph_output(hlo->graph, name, hr__hlo_value(hlo, end->operands[i]));
     }
   }
 }
@@ -154,7 +155,7 @@ static hr_status fill(const inner *in, hr__hlo *hlo, const hr__vhlo_region *regi
   HR_RETURN_IF_ERROR(hr__hlo_run(hlo->import, region, true, &end));
   bool is_condition = region == hlo->op->regions && strcmp(hlo->op->name->name, "while_v1") == 0;
   if (is_condition && in->has_effects && end->operand_count == 1) {
-    add_condition(hlo, end->operands[0]->value);
+    add_condition(hlo, hr__hlo_value(hlo, end->operands[0]));
     return hr_graph_status(hlo->graph);
   }
   add_outputs(hlo, end);

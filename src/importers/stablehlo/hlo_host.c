@@ -30,9 +30,22 @@ static bool function_has_effects(const hr__hlo_import *import, int name) {
   return function->effects == HR__VHLO_HAS_EFFECTS;
 }
 
+static bool is_between_devices(const hr__vhlo_name *name) {
+  static const char *const starts[] = {"all_gather_v", "all_reduce_v", "all_to_all_v", "collective_",
+                                       "reduce_scatter_v"};
+  bool is_one = strcmp(name->dialect, "sdy") == 0 && strcmp(name->name, "manual_computation") == 0;
+  for (size_t i = 0; i < sizeof starts / sizeof *starts; ++i) {
+    is_one = is_one || strncmp(name->name, starts[i], strlen(starts[i])) == 0;
+  }
+  return is_one;
+}
+
 static bool op_has_effects(const hr__hlo_import *import, const hr__vhlo_op *op) {
   const hr__vhlo_module *module = &import->module;
   int64_t has_effect = 0;
+  if (hr__hlo_device_count(import) > 1 && is_between_devices(op->name)) {
+    return true;
+  }
   if (strncmp(op->name->name, "call_v", 6) == 0) {
     return function_has_effects(import, hr__vhlo_string(module, hr__vhlo_find(module, op, "callee")));
   }

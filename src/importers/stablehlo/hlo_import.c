@@ -1,6 +1,7 @@
 /* hlo_import.c: a module's main function as a graph. */
 #include <stdio.h>
 
+#include "base/allocator.h"
 #include "base/disk_file.h"
 #include "importers/stablehlo/hlo.h"
 
@@ -35,8 +36,9 @@ hr_status hr__hlo_find_main(const hr__vhlo_module *module, hr__vhlo_op **functio
   return count == 1 || count < 0 ? HR_OK : WRONG("%d functions, and none of them is main", count);
 }
 
-static hr_status add_input(hr__hlo_import *import, int index, hr__vhlo_value *argument) {
+static hr_status add_input(hr__hlo_import *import, int dictionary, int index, hr__vhlo_value *argument) {
   hr__vhlo_type type;
+  hr__vhlo_sharding sharding;
   char name[32];
   bool is_known = hr__vhlo_type_of(&import->module, argument->type, &type);
   if (!is_known || (!type.is_token && type.dtype == HR_DTYPE_NONE)) {
@@ -54,18 +56,31 @@ static hr_status add_input(hr__hlo_import *import, int index, hr__vhlo_value *ar
     wanted.dims[d] = type.dims[d];
   }
   snprintf(name, sizeof name, "arg%d", index);
+  bool is_shard = hr__hlo_device_count(import) > 1 && hr__hlo_main_sharding(&import->module, dictionary, &sharding);
+  HR_RETURN_IF_ERROR(is_shard ? hr__hlo_shard_type(&sharding, &wanted) : HR_OK);
   argument->value = hr_graph_input(import->graph, name, &wanted);
+  if (is_shard && argument->value != 0) {
+    hr__hlo_set_shard(import, argument, argument->value, &sharding);
+  }
   return hr_graph_status(import->graph);
 }
 
-static hr_status add_outputs(hr__hlo_import *import, const hr__vhlo_op *end) {
+static hr_value output_of(hr__hlo_import *import, int dictionary, const hr__vhlo_op *end, int index) {
+  hr__hlo hlo = {.import = import, .graph = import->graph, .op = end};
+  hr__vhlo_sharding sharding;
+  bool is_shard = hr__hlo_device_count(import) > 1 &&
+                  hr__hlo_result_sharding(&import->module, dictionary, end->operands[index], &sharding);
+  return is_shard ? hr__hlo_local(&hlo, end->operands[index], &sharding) : hr__hlo_value(&hlo, end->operands[index]);
+}
+
+static hr_status add_outputs(hr__hlo_import *import, const int *dictionaries, const hr__vhlo_op *end) {
   for (int i = 0; i < end->operand_count; ++i) {
     char name[32];
     hr__vhlo_type type;
     bool is_token = hr__vhlo_type_of(&import->module, end->operands[i]->type, &type) && type.is_token;
     if (!is_token) {
       snprintf(name, sizeof name, "result%d", i);
-      hr_graph_output(import->graph, name, end->operands[i]->value);
+      hr_graph_output(import->graph, name, output_of(import, dictionaries[i], end, i));
     }
   }
   if (import->effect != 0) {
@@ -74,15 +89,30 @@ static hr_status add_outputs(hr__hlo_import *import, const hr__vhlo_op *end) {
   return hr_graph_status(import->graph);
 }
 
-static hr_status import_main(hr__hlo_import *import, hr__vhlo_op *function) {
+static hr_status no_memory(void) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for its inputs and outputs");
+}
+
+static hr_status add_inputs(hr__hlo_import *import, const hr__vhlo_op *function) {
   const hr__vhlo_region *region = &function->regions[0];
+  int *dictionaries = hr__hlo_dictionaries(&import->module, function, "arg_attrs", region->argument_count);
+  hr_status status = dictionaries != NULL ? HR_OK : no_memory();
+  for (int i = 0; status == HR_OK && i < region->argument_count; ++i) {
+    status = add_input(import, dictionaries[i], i, &region->arguments[i]);
+  }
+  hr_free(dictionaries);
+  return status;
+}
+
+static hr_status import_main(hr__hlo_import *import, hr__vhlo_op *function) {
   const hr__vhlo_op *end = NULL;
   function->is_open = true;
-  for (int i = 0; i < region->argument_count; ++i) {
-    HR_RETURN_IF_ERROR(add_input(import, i, &region->arguments[i]));
-  }
-  HR_RETURN_IF_ERROR(hr__hlo_run(import, region, true, &end));
-  return add_outputs(import, end);
+  HR_RETURN_IF_ERROR(add_inputs(import, function));
+  HR_RETURN_IF_ERROR(hr__hlo_run(import, &function->regions[0], true, &end));
+  int *dictionaries = hr__hlo_dictionaries(&import->module, function, "res_attrs", end->operand_count);
+  hr_status status = dictionaries != NULL ? add_outputs(import, dictionaries, end) : no_memory();
+  hr_free(dictionaries);
+  return status;
 }
 
 static hr_status import_module(hr__hlo_import *import) {

@@ -31,12 +31,46 @@ static const hr__vhlo_op *return_of(const hr__vhlo_region *region) {
   return NULL;
 }
 
-static void list_donations(const hr__vhlo_module *module, const hr__vhlo_op *function, int *dictionaries,
-                           hr_stablehlo_main *lists) {
-  int attributes = hr__vhlo_find(module, function, "arg_attrs");
-  int count = hr__vhlo_list(module, attributes, lists->input_count, dictionaries);
+static void list_donations(const hr__vhlo_module *module, const int *dictionaries, hr_stablehlo_main *lists) {
   for (int i = 0; i < lists->input_count; ++i) {
-    lists->donations[i] = i < count ? donation_of(module, dictionaries[i], lists->output_count) : HR_STABLEHLO_KEPT;
+    lists->donations[i] =
+        dictionaries[i] >= 0 ? donation_of(module, dictionaries[i], lists->output_count) : HR_STABLEHLO_KEPT;
+  }
+}
+
+/* The devices by their shards. */
+static void list_shards(const hr__vhlo_sharding *s, hr_stablehlo_shards *out) {
+  int64_t shards = 1;
+  out->rank = s->rank;
+  for (int d = 0; d < s->rank; ++d) {
+    out->parts[d] = hr__vhlo_shards(s, d);
+    shards *= out->parts[d];
+  }
+  for (int64_t shard = 0; shard < shards && shards > 1; ++shard) {
+    for (int i = 0; i < s->mesh.device_count; ++i) {
+      int64_t number = 0;
+      for (int d = 0; d < s->rank; ++d) {
+        number = number * out->parts[d] + hr__vhlo_shard(s, s->mesh.devices[i], d);
+      }
+      if (number == shard && out->device_count < HR_STABLEHLO_DEVICES_MAX) {
+        out->devices[out->device_count++] = s->mesh.devices[i];
+      }
+    }
+  }
+}
+
+static void list_all_shards(const hr__vhlo_module *module, const int *arguments, const int *results,
+                            const hr__vhlo_op *end, hr_stablehlo_main *lists) {
+  hr__vhlo_sharding s;
+  for (int i = 0; i < lists->input_count; ++i) {
+    if (hr__hlo_main_sharding(module, arguments[i], &s)) {
+      list_shards(&s, &lists->input_shards[i]);
+    }
+  }
+  for (int i = 0; i < lists->output_count; ++i) {
+    if (hr__hlo_result_sharding(module, results[i], end->operands[i], &s)) {
+      list_shards(&s, &lists->output_shards[i]);
+    }
   }
 }
 
@@ -50,9 +84,14 @@ static hr_status list_values(const hr__vhlo_module *module, const hr__vhlo_op *f
   lists->inputs = hr_calloc((size_t)lists->input_count + 1, sizeof *lists->inputs);
   lists->outputs = hr_calloc((size_t)lists->output_count + 1, sizeof *lists->outputs);
   lists->donations = hr_calloc((size_t)lists->input_count + 1, sizeof *lists->donations);
-  int *dictionaries = hr_calloc((size_t)lists->input_count + 1, sizeof *dictionaries);
-  if (lists->inputs == NULL || lists->outputs == NULL || lists->donations == NULL || dictionaries == NULL) {
-    hr_free(dictionaries);
+  lists->input_shards = hr_calloc((size_t)lists->input_count + 1, sizeof *lists->input_shards);
+  lists->output_shards = hr_calloc((size_t)lists->output_count + 1, sizeof *lists->output_shards);
+  int *arguments = hr__hlo_dictionaries(module, function, "arg_attrs", lists->input_count);
+  int *results = hr__hlo_dictionaries(module, function, "res_attrs", lists->output_count);
+  if (lists->inputs == NULL || lists->outputs == NULL || lists->donations == NULL || arguments == NULL ||
+      results == NULL || lists->input_shards == NULL || lists->output_shards == NULL) {
+    hr_free(arguments);
+    hr_free(results);
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %d inputs and %d outputs", lists->input_count,
                           lists->output_count);
   }
@@ -62,8 +101,10 @@ static hr_status list_values(const hr__vhlo_module *module, const hr__vhlo_op *f
   for (int i = 0, count = 0; i < lists->output_count; ++i) {
     lists->outputs[i] = number_of(module, end->operands[i], &count);
   }
-  list_donations(module, function, dictionaries, lists);
-  hr_free(dictionaries);
+  list_donations(module, arguments, lists);
+  list_all_shards(module, arguments, results, end, lists);
+  hr_free(arguments);
+  hr_free(results);
   return HR_OK;
 }
 
@@ -91,5 +132,7 @@ void hr_stablehlo_main_fini(hr_stablehlo_main *lists) {
   hr_free(lists->inputs);
   hr_free(lists->outputs);
   hr_free(lists->donations);
+  hr_free(lists->input_shards);
+  hr_free(lists->output_shards);
   *lists = (hr_stablehlo_main){0};
 }

@@ -61,9 +61,10 @@ hr_value hr__hlo_input(const hr__hlo *hlo, int index) {
     return 0;
   }
   const hr__vhlo_value *value = hlo->op->operands[index];
+  hr_value x = hr__hlo_value(hlo, hlo->op->operands[index]);
   bool is_float8 = hlo->widens && hr__vhlo_type_of(&hlo->import->module, value->type, &type) &&
-                   hr__hlo_is_float8(type.dtype) && value->value != 0;
-  return is_float8 ? hr__hlo_cast(hlo, value->value, HR_DTYPE_F32) : value->value;
+                   hr__hlo_is_float8(type.dtype) && x != 0;
+  return is_float8 ? hr__hlo_cast(hlo, x, HR_DTYPE_F32) : x;
 }
 
 hr__vhlo_type hr__hlo_input_type(const hr__hlo *hlo, int index) {
@@ -88,6 +89,7 @@ bool hr__hlo_expect(hr__hlo *hlo, int operands, int results, int regions) {
 void hr__hlo_set(hr__hlo *hlo, int index, hr_value value) {
   if (index < hlo->op->result_count) {
     hlo->op->results[index].value = value;
+    hlo->op->results[index].shards = NULL;
   }
 }
 

@@ -55,6 +55,9 @@ static hr_status check_results(const hr__hlo *hlo) {
     if (!is_known || wanted.is_token || wanted.code == HR__VHLO_TUPLE) {
       continue;
     }
+    if (result->value == 0 && result->shards != NULL) {
+      continue;
+    }
     if (result->value == 0) {
       return hr_status_make(HR_STATUS_UNIMPLEMENTED, "result %d has no value", i);
     }
@@ -72,15 +75,8 @@ static hr_status check_results(const hr__hlo *hlo) {
 void hr__hlo_lower_pass(hr__hlo *hlo) {
   if (hr__hlo_expect(hlo, hlo->op->result_count, -1, -1)) {
     for (int i = 0; i < hlo->op->result_count; ++i) {
-      hr__hlo_set(hlo, i, hr__hlo_input(hlo, i));
+      hr__hlo_set_same(hlo, i);
     }
-  }
-}
-
-/* There is one device. */
-void hr__hlo_lower_device_number(hr__hlo *hlo) {
-  if (hr__hlo_expect(hlo, 0, 1, 0)) {
-    hr__hlo_set(hlo, 0, hr__hlo_full(hlo, hr_scalar_i64(0), hr__hlo_result_type(hlo, 0).dtype, 0, NULL));
   }
 }
 
@@ -100,7 +96,7 @@ void hr__hlo_lower_tuple_element(hr__hlo *hlo) {
   } else if (index < 0 || index >= tuple->operand_count) {
     HR__HLO_WRONG(hlo, "element %lld of %d", (long long)index, tuple->operand_count);
   } else {
-    hr__hlo_set(hlo, 0, tuple->operands[index]->value);
+    hr__hlo_set(hlo, 0, hr__hlo_value(hlo, tuple->operands[index]));
   }
 }
 
@@ -114,7 +110,12 @@ static void lower_sharding(hr__hlo *hlo) {
   if (is_named(hlo->op, "sdy", "mesh")) {
     return;
   }
-  if (is_named(hlo->op, "sdy", "manual_computation") && hlo->op->region_count == 1) {
+  bool is_manual = is_named(hlo->op, "sdy", "manual_computation") && hlo->op->region_count == 1;
+  if (is_manual && hr__hlo_device_count(hlo->import) > 1) {
+    hr__hlo_lower_manual(hlo);
+    return;
+  }
+  if (is_manual) {
     hr__hlo_return(hlo, &hlo->op->regions[0]);
     return;
   }
@@ -254,7 +255,7 @@ int hr__hlo_inline(hr__hlo *hlo, const hr__vhlo_region *region, int argument_cou
     return -1;
   }
   for (int i = 0; i < argument_count; ++i) {
-    region->arguments[i].value = arguments[i];
+    region->arguments[i].value = arguments[i], region->arguments[i].shards = NULL;
   }
   hr_status status = hr__hlo_run(hlo->import, region, checks_types, &end);
   if (status != HR_OK) {
@@ -262,7 +263,7 @@ int hr__hlo_inline(hr__hlo *hlo, const hr__vhlo_region *region, int argument_cou
     return -1;
   }
   for (int i = 0; i < end->operand_count && i < room; ++i) {
-    out_results[i] = end->operands[i]->value;
+    out_results[i] = hr__hlo_value(hlo, end->operands[i]);
   }
   return end->operand_count;
 }

@@ -70,6 +70,7 @@ typedef struct hr__vhlo_value {
   const hr__vhlo_op *op; /* that has it as its result; NULL: an argument */
   int use_count;         /* operands that it is */
   hr_value value;        /* in the graph to which its region is lowered now; 0: none */
+  const struct hr__hlo_shards *shards; /* NULL, or what there is in place of `value` (hlo_shards.c) */
 } hr__vhlo_value;
 
 /* A region of at most one block. Regions inside have the numbers from `number` + 1 to `end` - 1. */
@@ -139,5 +140,40 @@ int hr__vhlo_ints(const hr__vhlo_module *module, int attribute, int64_t *out_num
 bool hr__vhlo_tensor(const hr__vhlo_module *module, int attribute, hr__vhlo_type *out_type, hr__span *out_bytes);
 /* Appends "name" (file.py:12:3), or as much of it as the file has. */
 void hr__vhlo_locate(const hr__vhlo_module *module, int location, hr_text *text);
+
+/* ---- shardings (vhlo_sharding.c) ---- */
+
+enum { HR__VHLO_AXES_MAX = 32, HR__VHLO_DEVICES_MAX = 64 };
+
+typedef struct hr__vhlo_mesh {
+  int axis_count, device_count;
+  const char *names[HR__VHLO_AXES_MAX];
+  int sizes[HR__VHLO_AXES_MAX];
+  int devices[HR__VHLO_DEVICES_MAX]; /* by place, row-major */
+} hr__vhlo_mesh;
+
+/* A dim that an axis divides, or a part of one: `size` places behind `before` major ones. */
+typedef struct hr__vhlo_split {
+  int dim, axis, before, size;
+} hr__vhlo_split;
+
+typedef struct hr__vhlo_sharding {
+  hr__vhlo_mesh mesh;
+  int rank, split_count;
+  hr__vhlo_split splits[HR__VHLO_AXES_MAX]; /* of each dim, major first */
+} hr__vhlo_sharding;
+
+/* Reads an attribute that is a sharding; false for others. */
+bool hr__vhlo_sharding_of(const hr__vhlo_module *module, int attribute, hr__vhlo_sharding *out);
+/* That of an operand or a result of a manual computation. */
+bool hr__vhlo_sharding_at(const hr__vhlo_module *module, const hr__vhlo_op *op, bool is_result, int index,
+                          hr__vhlo_sharding *out);
+/* True if a manual computation has an axis of this name as its own. */
+bool hr__vhlo_is_manual(const hr__vhlo_module *module, const hr__vhlo_op *op, const char *axis);
+/* The shards of a dim, and the one that a device has. */
+int hr__vhlo_shards(const hr__vhlo_sharding *sharding, int dim);
+int hr__vhlo_shard(const hr__vhlo_sharding *sharding, int device, int dim);
+/* True if two devices have the same places on all axes that divide nothing. */
+bool hr__vhlo_is_replica(const hr__vhlo_sharding *sharding, int device, int other);
 
 #endif

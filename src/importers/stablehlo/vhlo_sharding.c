@@ -1,0 +1,292 @@
+/* vhlo_sharding.c: Shardy's attributes: meshes of devices, and how tensors are divided among them.
+ *
+ *   mesh      <["x"=2, "y"=4]>                    devices in row-major order, unless the mesh lists them
+ *   sharding  <@mesh, [{"x"}, {"y":(1)2}]>        for each dim its axes, major first, or parts of them
+ */
+#include "importers/stablehlo/vhlo.h"
+
+enum {
+  MANUAL_AXES = 0,
+  MESH_AXIS = 1,
+  MESH = 2,
+  SUB_AXIS = 3,
+  AXIS_REFERENCE = 4,
+  DIMENSION = 5,
+  SHARDING = 6,
+  SHARDINGS = 7,
+  SHARDING_2 = 15,
+  SHARDINGS_2 = 16,
+  SHARDING_3 = 17,
+  SYMBOL = 4 /* builtin: a reference to a mesh */
+};
+
+/* A reader behind the code of one of Shardy's attributes; false for others. */
+static bool open_one(const hr__vhlo_module *module, int attribute, hr__reader *out_reader, int *out_code) {
+  if (attribute < 0 || attribute >= module->attribute_count) {
+    return false;
+  }
+  const hr__vhlo_entry *entry = &module->attributes[attribute];
+  *out_reader = hr__reader_of(entry->bytes);
+  *out_code = hr__read_count(out_reader, INT16_MAX);
+  return entry->is_custom && strcmp(entry->dialect, "sdy") == 0 && !out_reader->has_failed;
+}
+
+static int read_attribute(const hr__vhlo_module *module, hr__reader *reader) {
+  return hr__read_count(reader, module->attribute_count - 1);
+}
+
+static const char *read_string(const hr__vhlo_module *module, hr__reader *reader) {
+  int index = hr__read_count(reader, module->string_count - 1);
+  return reader->has_failed ? "" : module->strings[index];
+}
+
+static int read_length(hr__reader *reader) {
+  return hr__read_count(reader, (int)hr__reader_left(reader));
+}
+
+/* ---- meshes ---- */
+
+static bool read_axis(const hr__vhlo_module *module, int attribute, hr__vhlo_mesh *out) {
+  hr__reader reader;
+  int code;
+  if (!open_one(module, attribute, &reader, &code) || code != MESH_AXIS || out->axis_count == HR__VHLO_AXES_MAX) {
+    return false;
+  }
+  out->names[out->axis_count] = read_string(module, &reader);
+  int64_t size = hr__read_signed(&reader);
+  out->sizes[out->axis_count++] = (int)size;
+  return !reader.has_failed && size > 0 && size <= HR__VHLO_DEVICES_MAX;
+}
+
+static bool read_devices(hr__reader *reader, hr__vhlo_mesh *out) {
+  int count = read_length(reader);
+  out->device_count = 1;
+  for (int i = 0; i < out->axis_count; ++i) {
+    out->device_count *= out->sizes[i];
+    if (out->device_count > HR__VHLO_DEVICES_MAX) {
+      return false;
+    }
+  }
+  for (int i = 0; i < out->device_count; ++i) {
+    int64_t device = i < count ? hr__read_signed(reader) : i;
+    if (device < 0 || device >= HR__VHLO_DEVICES_MAX) {
+      return false;
+    }
+    out->devices[i] = (int)device;
+  }
+  return !reader->has_failed && (count == 0 || count == out->device_count);
+}
+
+static bool read_mesh(const hr__vhlo_module *module, int attribute, hr__vhlo_mesh *out) {
+  hr__reader reader;
+  int code;
+  *out = (hr__vhlo_mesh){0};
+  if (!open_one(module, attribute, &reader, &code) || code != MESH) {
+    return false;
+  }
+  int count = read_length(&reader);
+  for (int i = 0; i < count; ++i) {
+    if (!read_axis(module, read_attribute(module, &reader), out)) {
+      return false;
+    }
+  }
+  return !reader.has_failed && read_devices(&reader, out);
+}
+
+/* The attribute of a code in the properties of an operation, from the `skip`-th on; -1: there is none. */
+static int find_property(const hr__vhlo_module *module, const hr__vhlo_op *op, int first, int second, int skip) {
+  hr__reader reader = hr__reader_of(op->properties), inside;
+  int code;
+  while (hr__reader_left(&reader) > 0 && !reader.has_failed) {
+    int attribute = read_attribute(module, &reader);
+    bool is_one = open_one(module, attribute, &inside, &code) && (code == first || code == second);
+    if (is_one && skip-- == 0) {
+      return attribute;
+    }
+  }
+  return -1;
+}
+
+/* The text of a builtin attribute with this code, which is a string's number. */
+static const char *symbol_of(const hr__vhlo_module *module, int attribute) {
+  if (attribute < 0 || attribute >= module->attribute_count) {
+    return NULL;
+  }
+  const hr__vhlo_entry *entry = &module->attributes[attribute];
+  hr__reader reader = hr__reader_of(entry->bytes);
+  bool is_one = entry->is_custom && strcmp(entry->dialect, "builtin") == 0 && hr__read_count(&reader, 99) == SYMBOL;
+  int name = is_one ? read_attribute(module, &reader) : -1;
+  return is_one && !reader.has_failed ? hr__vhlo_text(module, name) : NULL;
+}
+
+/* A mesh by its name, from the module's operations; the name is the only string among a mesh's properties. */
+static bool find_mesh(const hr__vhlo_module *module, const char *name, hr__vhlo_mesh *out) {
+  const hr__vhlo_region *top = &module->top;
+  const hr__vhlo_region *body = top->op_count == 1 && top->ops[0].region_count == 1 ? &top->ops[0].regions[0] : NULL;
+  for (int i = 0; body != NULL && i < body->op_count; ++i) {
+    const hr__vhlo_op *op = &body->ops[i];
+    hr__reader reader = hr__reader_of(op->properties);
+    bool is_named = false, is_mesh = strcmp(op->name->dialect, "sdy") == 0 && strcmp(op->name->name, "mesh") == 0;
+    while (is_mesh && hr__reader_left(&reader) > 0 && !reader.has_failed) {
+      const char *text = hr__vhlo_text(module, read_attribute(module, &reader));
+      is_named = is_named || (text != NULL && strcmp(text, name) == 0);
+    }
+    if (is_named) {
+      return read_mesh(module, find_property(module, op, MESH, MESH, 0), out);
+    }
+  }
+  return false;
+}
+
+/* ---- shardings ---- */
+
+static int axis_of(const hr__vhlo_mesh *mesh, const char *name) {
+  for (int i = 0; i < mesh->axis_count; ++i) {
+    if (strcmp(mesh->names[i], name) == 0) {
+      return i;
+    }
+  }
+  return -1;
+}
+
+static bool read_reference(const hr__vhlo_module *module, int attribute, int dim, hr__vhlo_sharding *out) {
+  hr__reader reader, inside;
+  int code;
+  if (!open_one(module, attribute, &reader, &code) || code != AXIS_REFERENCE || out->split_count == HR__VHLO_AXES_MAX) {
+    return false;
+  }
+  hr__vhlo_split split = {.dim = dim, .axis = axis_of(&out->mesh, read_string(module, &reader))};
+  uint64_t sub = hr__read_number(&reader); /* its number and a flag */
+  if (reader.has_failed || split.axis < 0) {
+    return false;
+  }
+  split.before = 1, split.size = out->mesh.sizes[split.axis];
+  if ((sub & 1) != 0) {
+    if (sub >> 1 > INT32_MAX || !open_one(module, (int)(sub >> 1), &inside, &code) || code != SUB_AXIS) {
+      return false;
+    }
+    split.before = (int)hr__read_signed(&inside), split.size = (int)hr__read_signed(&inside);
+    if (inside.has_failed || split.before < 1 || split.size < 1 ||
+        out->mesh.sizes[split.axis] % (split.before * split.size) != 0) {
+      return false;
+    }
+  }
+  out->splits[out->split_count++] = split;
+  return true;
+}
+
+static bool read_dimension(const hr__vhlo_module *module, int attribute, int dim, hr__vhlo_sharding *out) {
+  hr__reader reader;
+  int code;
+  if (!open_one(module, attribute, &reader, &code) || code != DIMENSION) {
+    return false;
+  }
+  int count = read_length(&reader);
+  for (int i = 0; i < count; ++i) {
+    if (!read_reference(module, read_attribute(module, &reader), dim, out)) {
+      return false;
+    }
+  }
+  return !reader.has_failed;
+}
+
+bool hr__vhlo_sharding_of(const hr__vhlo_module *module, int attribute, hr__vhlo_sharding *out) {
+  hr__reader reader;
+  int code;
+  *out = (hr__vhlo_sharding){0};
+  if (!open_one(module, attribute, &reader, &code) || (code != SHARDING && code != SHARDING_2 && code != SHARDING_3)) {
+    return false;
+  }
+  int mesh = read_attribute(module, &reader);
+  const char *name = symbol_of(module, mesh);
+  if (reader.has_failed ||
+      !(name != NULL ? find_mesh(module, name, &out->mesh) : read_mesh(module, mesh, &out->mesh))) {
+    return false;
+  }
+  out->rank = read_length(&reader);
+  for (int d = 0; d < out->rank && d < HR_RANK_MAX; ++d) {
+    if (!read_dimension(module, read_attribute(module, &reader), d, out)) {
+      return false;
+    }
+  }
+  return !reader.has_failed && out->rank <= HR_RANK_MAX;
+}
+
+bool hr__vhlo_sharding_at(const hr__vhlo_module *module, const hr__vhlo_op *op, bool is_result, int index,
+                          hr__vhlo_sharding *out) {
+  hr__reader reader;
+  int code, attribute = -1;
+  if (!open_one(module, find_property(module, op, SHARDINGS, SHARDINGS_2, is_result), &reader, &code)) {
+    return false;
+  }
+  int count = read_length(&reader);
+  for (int i = 0; i <= index && i < count; ++i) {
+    attribute = read_attribute(module, &reader);
+  }
+  return index < count && !reader.has_failed && hr__vhlo_sharding_of(module, attribute, out);
+}
+
+bool hr__vhlo_is_manual(const hr__vhlo_module *module, const hr__vhlo_op *op, const char *axis) {
+  hr__reader reader;
+  int code;
+  if (!open_one(module, find_property(module, op, MANUAL_AXES, MANUAL_AXES, 0), &reader, &code)) {
+    return false;
+  }
+  int count = read_length(&reader);
+  for (int i = 0; i < count; ++i) {
+    const char *text = hr__vhlo_text(module, read_attribute(module, &reader));
+    if (text != NULL && strcmp(text, axis) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* ---- places of devices ---- */
+
+int hr__vhlo_shards(const hr__vhlo_sharding *sharding, int dim) {
+  int count = 1;
+  for (int i = 0; i < sharding->split_count; ++i) {
+    count *= sharding->splits[i].dim == dim ? sharding->splits[i].size : 1;
+  }
+  return count;
+}
+
+/* The place of a device on an axis of the mesh; -1: it is none of the mesh. */
+static int coordinate(const hr__vhlo_mesh *mesh, int device, int axis) {
+  int place = 0, inner = 1;
+  while (place < mesh->device_count && mesh->devices[place] != device) {
+    ++place;
+  }
+  for (int i = axis + 1; i < mesh->axis_count; ++i) {
+    inner *= mesh->sizes[i];
+  }
+  return place == mesh->device_count ? -1 : place / inner % mesh->sizes[axis];
+}
+
+int hr__vhlo_shard(const hr__vhlo_sharding *sharding, int device, int dim) {
+  int index = 0;
+  for (int i = 0; i < sharding->split_count; ++i) {
+    const hr__vhlo_split *split = &sharding->splits[i];
+    if (split->dim == dim) {
+      int at = coordinate(&sharding->mesh, device, split->axis);
+      int after = sharding->mesh.sizes[split->axis] / (split->before * split->size);
+      index = index * split->size + (at < 0 ? 0 : at / after % split->size);
+    }
+  }
+  return index;
+}
+
+bool hr__vhlo_is_replica(const hr__vhlo_sharding *sharding, int device, int other) {
+  const hr__vhlo_mesh *mesh = &sharding->mesh;
+  for (int axis = 0; axis < mesh->axis_count; ++axis) {
+    bool is_split = false;
+    for (int i = 0; i < sharding->split_count; ++i) {
+      is_split = is_split || sharding->splits[i].axis == axis;
+    }
+    if (!is_split && coordinate(mesh, device, axis) != coordinate(mesh, other, axis)) {
+      return false;
+    }
+  }
+  return true;
+}
