@@ -42,6 +42,7 @@ static void destroy(pjrt_client *client) {
   free(client->devices);
   free(client->device_list);
   free(client->memory_list);
+  pthread_mutex_destroy(&client->launching);
   free(client);
 }
 
@@ -91,6 +92,7 @@ static pjrt_error *create(size_t option_count, const pjrt_named_value *options, 
     return hrj_error_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a client");
   }
   atomic_init(&client->references, 1);
+  pthread_mutex_init(&client->launching, NULL);
   hr_status status = open_devices(client, chosen, strchr(chosen, ':') != NULL);
   if (status != HR_OK) {
     destroy(client);

@@ -64,10 +64,11 @@ static bool read_field(message *in, field *out) {
 /* ComputationDevice {replica_device_ids = 1, packed or not}: the first one. */
 static void read_computation(message in, hrj_compile_options *options) {
   field f;
-  while (options->device < 0 && read_field(&in, &f)) {
+  while (options->device_count < HR_STABLEHLO_DEVICES_MAX && read_field(&in, &f)) {
     uint64_t id;
     if (f.number == 1 && (f.kind == 0 || (f.kind == 2 && read_varint(&f.bytes, &id)))) {
-      options->device = (int64_t)(f.kind == 0 ? f.value : id);
+      options->devices[options->device_count++] = (int64_t)(f.kind == 0 ? f.value : id);
+      return;
     }
   }
 }
@@ -120,7 +121,7 @@ static void read_override(message in, hrj_compile_options *options) {
 
 /* CompileOptionsProto {executable_build_options = 3, env_option_overrides = 7}. */
 hrj_compile_options hrj_compile_options_read(const char *bytes, size_t size) {
-  hrj_compile_options options = {.replicas = 1, .partitions = 1, .device = -1};
+  hrj_compile_options options = {.replicas = 1, .partitions = 1};
   message in = {(const unsigned char *)bytes, (const unsigned char *)bytes + size};
   field f;
   while (read_field(&in, &f)) {

@@ -1,7 +1,7 @@
 /* executable.c: programs: a graph, read from StableHLO's portable format, and its session on a device.
  *
- * One object is the executable and the loaded one: each handle has a reference. A program runs on one device; one
- * over several devices is refused when it is compiled.
+ * One object is the executable and the loaded one: each handle has a reference. A program over several devices is
+ * imported once for each, as the program of that device (headrace/importer.h), with functions between them (gather.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,24 @@ void hrj_executable_release(pjrt_executable *executable) {
   if (executable == NULL || atomic_fetch_sub(&executable->references, 1) != 1) {
     return;
   }
-  hr_session_release(executable->session);
+  for (int i = 0; executable->sessions != NULL && i < executable->device_count; ++i) {
+    hr_session_release(executable->sessions[i]);
+  }
+  for (int i = 0; executable->input_shardings != NULL && i < executable->main.input_count; ++i) {
+    free(executable->input_shardings[i]);
+  }
+  for (int i = 0; executable->output_shardings != NULL && i < executable->main.output_count; ++i) {
+    free(executable->output_shardings[i]);
+  }
+  free(executable->input_shardings);
+  free(executable->output_shardings);
+  free(executable->input_sharding_sizes);
+  free(executable->output_sharding_sizes);
+  hrj_meetings_release(executable->meetings);
+  free(executable->sessions);
+  free(executable->devices);
+  free(executable->logical_ids);
+  free(executable->assignment);
   hr_stablehlo_main_fini(&executable->main);
   free(executable->outputs);
   free(executable->types);
@@ -128,10 +145,24 @@ static void describe(pjrt_executable *executable) {
   uint64_t hash = hash_bytes(14695981039346656037u, executable->code, executable->code_size);
   snprintf(executable->fingerprint, sizeof executable->fingerprint, "hr%016llx",
            (unsigned long long)hash_bytes(hash, executable->options, executable->options_size));
-  /* DeviceAssignmentProto: one replica, one computation, its device. */
-  unsigned char number = (unsigned char)executable->device->number;
-  unsigned char assignment[] = {0x08, 1, 0x10, 1, 0x1a, 3, 0x0a, 1, number};
-  memcpy(executable->assignment, assignment, sizeof assignment);
+}
+
+/* DeviceAssignmentProto: one replica, a computation for each partition, their devices; all numbers are below 128. */
+static bool assign_devices(pjrt_executable *executable) {
+  size_t count = (size_t)executable->device_count;
+  executable->assignment_size = 4 + 5 * count;
+  executable->assignment = malloc(executable->assignment_size);
+  executable->logical_ids = calloc(count + 1, sizeof *executable->logical_ids);
+  if (executable->assignment == NULL || executable->logical_ids == NULL) {
+    return false;
+  }
+  memcpy(executable->assignment, (unsigned char[]){0x08, 1, 0x10, (unsigned char)count}, 4);
+  for (size_t i = 0; i < count; ++i) {
+    unsigned char number = (unsigned char)executable->devices[i]->number;
+    memcpy(executable->assignment + 4 + 5 * i, (unsigned char[]){0x1a, 3, 0x0a, 1, number}, 5);
+    executable->logical_ids[i] = (pjrt_logical_id){0, (int)i};
+  }
+  return true;
 }
 
 static pjrt_named_value cost_of(const char *name, double value) {
@@ -176,25 +207,48 @@ static hr_status list_operands(pjrt_executable *executable, const hr_graph *grap
   return HR_OK;
 }
 
+/* A partition that is compiled. */
+typedef struct partition {
+  pjrt_executable *executable;
+  int number;
+} partition;
+
 static hr_status find_function(void *arg, const char *name, hr_function_spec *out_spec) {
-  pjrt_device *device = arg;
+  const partition *p = arg;
   HR_RETURN_IF_ERROR(hrj_python_find(name, out_spec));
-  atomic_store(&device->has_callbacks, true);
+  atomic_store(&p->executable->devices[p->number]->has_callbacks, true);
   return HR_OK;
 }
 
-static hr_status load(pjrt_executable *executable) {
+static hr_status find_gather(void *arg, int count, const int *devices, size_t bytes, hr_function_spec *out_spec) {
+  const partition *p = arg;
+  return hrj_gather(p->executable->meetings, p->number, count, devices, bytes, out_spec);
+}
+
+static hr_status load_partition(pjrt_executable *executable, int number) {
   hr_graph *graph;
-  pjrt_device *device = executable->device;
-  const hr_stablehlo_options options = {.find_function = find_function, .arg = device};
+  pjrt_device *device = executable->devices[number];
+  partition p = {executable, number};
+  const hr_stablehlo_options options = {.find_function = find_function,
+                                        .arg = &p,
+                                        .device_count = executable->device_count,
+                                        .device_number = number,
+                                        .find_gather = find_gather};
   HR_RETURN_IF_ERROR(
       hr_stablehlo_open_program(HRJ_PLATFORM, executable->code, executable->code_size, &options, &graph));
-  hr_status status = list_operands(executable, graph);
+  hr_status status = number == 0 ? list_operands(executable, graph) : HR_OK;
   if (status == HR_OK && !device->is_null) {
-    status = hr_session_create(device->stream, graph, NULL, &executable->session);
+    status = hr_session_create(device->stream, graph, NULL, &executable->sessions[number]);
   }
   hr_graph_release(graph);
   return status;
+}
+
+static hr_status load(pjrt_executable *executable) {
+  for (int i = 0; i < executable->device_count; ++i) {
+    HR_RETURN_IF_ERROR(load_partition(executable, i));
+  }
+  return executable->device_count > 1 ? hrj_list_shardings(executable) : HR_OK;
 }
 
 static char *copy_bytes(const char *bytes, size_t size) {
@@ -202,43 +256,71 @@ static char *copy_bytes(const char *bytes, size_t size) {
   return copy != NULL ? memcpy(copy, bytes, size) : NULL;
 }
 
-static hr_status find_device(pjrt_client *client, const hrj_compile_options *options, pjrt_device **out_device) {
+static hr_status check_options(const pjrt_client *client, const hrj_compile_options *options) {
   if (options->unknown[0] != '\0') {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "No such compile option: '%s'", options->unknown);
   }
-  if (options->replicas != 1 || options->partitions != 1) {
+  if (options->replicas != 1) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, HRJ_PLATFORM ": a program of %lld replicas, expected one",
+                          (long long)options->replicas);
+  }
+  if (options->partitions < 1 || options->partitions > client->device_count ||
+      options->partitions > HR_STABLEHLO_DEVICES_MAX) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, HRJ_PLATFORM ": a program over %lld devices, there are %d",
+                          (long long)options->partitions, client->device_count);
+  }
+  for (int i = 0; i < options->device_count; ++i) {
+    if (options->devices[i] < 0 || options->devices[i] >= client->device_count) {
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, HRJ_PLATFORM ": device %lld of %d",
+                            (long long)options->devices[i], client->device_count);
+    }
+  }
+  if (options->partitions > 1 && !client->devices[0].is_host) {
     return hr_status_make(HR_STATUS_UNIMPLEMENTED,
-                          HRJ_PLATFORM ": a program over %lld replicas x %lld partitions, expected one device",
-                          (long long)options->replicas, (long long)options->partitions);
+                          HRJ_PLATFORM ": a program over several devices whose memory is not the host's");
   }
-  if (options->device >= client->device_count) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, HRJ_PLATFORM ": device %lld of %d", (long long)options->device,
-                          client->device_count);
-  }
-  *out_device = &client->devices[options->device < 0 ? 0 : options->device];
   return HR_OK;
+}
+
+static hr_status no_room(void) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a program");
+}
+
+static hr_status find_devices(pjrt_client *client, const hrj_compile_options *options, pjrt_executable *executable) {
+  size_t count = (size_t)options->partitions;
+  executable->device_count = (int)count;
+  executable->devices = calloc(count + 1, sizeof(pjrt_device *));
+  executable->sessions = calloc(count + 1, sizeof(hr_session *));
+  executable->meetings = count > 1 ? hrj_meetings_create() : NULL;
+  if (executable->devices == NULL || executable->sessions == NULL || (count > 1 && executable->meetings == NULL)) {
+    return no_room();
+  }
+  for (int i = 0; i < (int)count; ++i) {
+    executable->devices[i] = &client->devices[i < options->device_count ? options->devices[i] : i];
+  }
+  executable->device = executable->devices[0];
+  return assign_devices(executable) ? HR_OK : no_room();
+}
+
+static hr_status build(pjrt_client *client, pjrt_executable *executable) {
+  const hrj_compile_options options = hrj_compile_options_read(executable->options, executable->options_size);
+  HR_RETURN_IF_ERROR(check_options(client, &options));
+  HR_RETURN_IF_ERROR(find_devices(client, &options, executable));
+  describe(executable);
+  return load(executable);
 }
 
 pjrt_error *hrj_compile(pjrt_client *client, const char *code, size_t code_size, const char *options,
                         size_t options_size, pjrt_executable **out_executable) {
-  pjrt_device *device = NULL;
-  const hrj_compile_options read = hrj_compile_options_read(options, options_size);
-  HRJ_RETURN_IF_ERROR(find_device(client, &read, &device));
   pjrt_executable *executable = calloc(1, sizeof *executable);
   if (executable == NULL) {
     return no_memory();
   }
   atomic_init(&executable->references, 1);
-  executable->device = device;
   executable->code = copy_bytes(code, code_size), executable->code_size = code_size;
   executable->options = copy_bytes(options, options_size), executable->options_size = options_size;
-  hr_status status = executable->code != NULL && executable->options != NULL
-                         ? HR_OK
-                         : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a program");
-  if (status == HR_OK) {
-    describe(executable);
-    status = load(executable);
-  }
+  bool has_room = executable->code != NULL && executable->options != NULL;
+  hr_status status = has_room ? build(client, executable) : no_room();
   if (status != HR_OK) {
     hrj_executable_release(executable);
     return hrj_error(status);
@@ -314,7 +396,7 @@ pjrt_error *hrj_Executable_NumReplicas(pjrt_args_size *args) {
 }
 
 pjrt_error *hrj_Executable_NumPartitions(pjrt_args_size *args) {
-  args->size = 1;
+  args->size = ((pjrt_executable *)args->self)->device_count;
   return NULL;
 }
 
@@ -384,13 +466,14 @@ pjrt_error *hrj_Executable_GetCostAnalysis(pjrt_args_costs *args) {
 }
 
 pjrt_error *hrj_LoadedExecutable_AddressableDevices(pjrt_args_list *args) {
-  args->list = ((pjrt_executable *)args->self)->device->self, args->count = 1;
+  pjrt_executable *executable = args->self;
+  args->list = executable->devices, args->count = (size_t)executable->device_count;
   return NULL;
 }
 
 pjrt_error *hrj_LoadedExecutable_AddressableDeviceLogicalIds(pjrt_args_list *args) {
-  static const pjrt_logical_id first = {0, 0};
-  args->list = &first, args->count = 1;
+  pjrt_executable *executable = args->self;
+  args->list = executable->logical_ids, args->count = (size_t)executable->device_count;
   return NULL;
 }
 
@@ -400,7 +483,7 @@ static void free_nothing(void *owned) {
 
 pjrt_error *hrj_LoadedExecutable_GetDeviceAssignment(pjrt_args_bytes *args) {
   const pjrt_executable *executable = args->self;
-  args->bytes = (const char *)executable->assignment, args->bytes_size = sizeof executable->assignment;
+  args->bytes = (const char *)executable->assignment, args->bytes_size = executable->assignment_size;
   args->owned = NULL, args->free = free_nothing;
   return NULL;
 }

@@ -2,16 +2,19 @@
 #ifndef HEADRACE_JAX_EXECUTABLE_H_
 #define HEADRACE_JAX_EXECUTABLE_H_
 
-#include "headrace/importer.h"
+#include "gather.h"
 #include "plugin.h"
 
 /* Immutable after the compile, but for is_deleted and waits. */
 struct pjrt_executable {
   atomic_int references;
   atomic_bool is_deleted;
-  atomic_bool waits; /* runs read what the device computes; until the first run is done, they may */
-  pjrt_device *device;
-  hr_session *session;    /* NULL: a program that does nothing (HEADRACE_JAX_NOP) */
+  atomic_bool waits;   /* runs read what the device computes; until the first run is done, they may */
+  pjrt_device *device; /* the first */
+  int device_count;
+  pjrt_device **devices;  /* by partition */
+  hr_session **sessions;  /* of each; NULL: a program that does nothing (HEADRACE_JAX_NOP) */
+  hrj_meetings *meetings; /* NULL: there is one device */
   hr_stablehlo_main main; /* what a call passes and gets: tokens, too, which are bool[0] */
   int graph_input_count, graph_output_count;
   bool has_effects;   /* the graph has one more output: it is there when all functions with effects have run */
@@ -29,9 +32,15 @@ struct pjrt_executable {
   char *code, *options; /* of the compile */
   size_t code_size, options_size;
   pjrt_named_value costs[3];
-  unsigned char assignment[9];
+  unsigned char *assignment; /* DeviceAssignmentProto */
+  size_t assignment_size;
+  pjrt_logical_id *logical_ids;
+  char **input_shardings, **output_shardings; /* OpSharding of each, of a program over several devices */
+  size_t *input_sharding_sizes, *output_sharding_sizes;
 };
 
+/* Sets the shardings of a program over several devices. */
+hr_status hrj_list_shardings(pjrt_executable *executable);
 /* Compiles a program for a client's devices. */
 pjrt_error *hrj_compile(pjrt_client *client, const char *code, size_t code_size, const char *options,
                         size_t options_size, pjrt_executable **out_executable);

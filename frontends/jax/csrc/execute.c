@@ -14,6 +14,8 @@ enum { SHORT = 16 };
 
 typedef struct call {
   pjrt_executable *executable;
+  pjrt_device *device;
+  hr_session *session;
   pjrt_buffer *const *arguments;
   const pjrt_execute_options *options;
   const hr_tensor **inputs; /* of the graph */
@@ -93,17 +95,16 @@ static void drop_donated(const call *c) {
 }
 
 /* Replaces a result that is a number, a view, or a part of a buffer by a tensor that fills its own. */
-static hr_status settle_result(pjrt_executable *executable, int index, hr_tensor *result) {
-  hr_tensor wanted = executable->outputs[index];
+static hr_status settle_result(const call *c, int index, hr_tensor *result) {
+  hr_tensor wanted = c->executable->outputs[index];
   size_t bytes = (size_t)hr_tensor_count(&wanted) * hr_dtype_size(wanted.dtype);
   if (result->buffer != NULL && result->dtype == wanted.dtype && result->offset == 0 &&
       hr_tensor_is_row_major(result) && hr_buffer_bytes(result->buffer) == bytes) {
     return HR_OK;
   }
-  HR_RETURN_IF_ERROR(hr_buffer_create(executable->device->device, bytes, &wanted.buffer));
+  HR_RETURN_IF_ERROR(hr_buffer_create(c->device->device, bytes, &wanted.buffer));
   hr_view from = hr_tensor_view(result), to = hr_tensor_view(&wanted);
-  hr_status status =
-      bytes > 0 ? hr_stream_record(executable->device->stream, HR_OP_COPY, NULL, 1, &from, 1, &to) : HR_OK;
+  hr_status status = bytes > 0 ? hr_stream_record(c->device->stream, HR_OP_COPY, NULL, 1, &from, 1, &to) : HR_OK;
   hr_buffer *unused = status == HR_OK ? result->buffer : wanted.buffer;
   if (status == HR_OK) {
     *result = wanted;
@@ -115,7 +116,7 @@ static hr_status settle_result(pjrt_executable *executable, int index, hr_tensor
 static hr_status create_result(const call *c, int index) {
   c->results[index] = c->executable->outputs[index];
   size_t bytes = (size_t)hr_tensor_count(&c->results[index]) * hr_dtype_size(c->results[index].dtype);
-  return hr_buffer_create(c->executable->device->device, bytes, &c->results[index].buffer);
+  return hr_buffer_create(c->device->device, bytes, &c->results[index].buffer);
 }
 
 static void release_results(const call *c, int begin, int end) {
@@ -149,13 +150,13 @@ static hr_status run_session(call *c) {
   pjrt_executable *executable = c->executable;
   bool may_wait = atomic_load_explicit(&executable->waits, memory_order_relaxed);
   if (may_wait) {
-    hrj_device_settle(executable->device);
+    hrj_device_settle(c->device);
   }
-  HR_RETURN_IF_ERROR(hr_session_run(executable->session, executable->graph_input_count, c->inputs,
-                                    executable->graph_output_count, c->results));
+  HR_RETURN_IF_ERROR(
+      hr_session_run(c->session, executable->graph_input_count, c->inputs, executable->graph_output_count, c->results));
   if (may_wait) {
     hr_session_stats stats;
-    hr_session_stats_read(executable->session, sizeof stats, &stats);
+    hr_session_stats_read(c->session, sizeof stats, &stats);
     atomic_store(&executable->waits, stats.waits > 0);
   }
   return spread_results(c);
@@ -163,7 +164,7 @@ static hr_status run_session(call *c) {
 
 static hr_status run(call *c) {
   const pjrt_executable *executable = c->executable;
-  if (executable->session != NULL) {
+  if (c->session != NULL) {
     return run_session(c);
   }
   for (int i = 0; i < executable->main.output_count; ++i) {
@@ -181,9 +182,9 @@ static hr_status wrap_results(call *c) {
   hr_status status = HR_OK;
   int made = 0;
   for (; made < executable->main.output_count && status == HR_OK; ++made) {
-    status = settle_result(executable, made, &c->results[made]);
+    status = settle_result(c, made, &c->results[made]);
     if (status == HR_OK) {
-      c->outputs[made] = hrj_buffer_create(executable->device, executable->types[made], &c->results[made]);
+      c->outputs[made] = hrj_buffer_create(c->device, executable->types[made], &c->results[made]);
       if (c->outputs[made] == NULL) {
         status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "execute: no host memory for a buffer");
       }
@@ -227,9 +228,10 @@ static hr_status check(const pjrt_args_execute *args) {
   if (atomic_load(&executable->is_deleted)) {
     return hr_status_make(HR_STATUS_FAILED_PRECONDITION, "execute: the program has been deleted");
   }
-  if (args->device_count != 1 || (args->device != NULL && args->device != executable->device)) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "execute: %zu devices, expected %s alone", args->device_count,
-                          executable->device->name);
+  bool is_elsewhere = args->device != NULL && (executable->device_count > 1 || args->device != executable->device);
+  if (args->device_count != (size_t)executable->device_count || is_elsewhere) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "execute: %zu devices, expected %d, from %s on",
+                          args->device_count, executable->device_count, executable->device->name);
   }
   if (args->argument_count != (size_t)executable->main.input_count) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "execute: %zu inputs, expected %d", args->argument_count,
@@ -243,36 +245,145 @@ static hr_status check(const pjrt_args_execute *args) {
 
 /* Effects tell when they have run, and whether they failed. */
 static pjrt_event *completion_of(const call *c) {
-  pjrt_event *event = c->effects != NULL ? hrj_event_of(c->executable->device, c->effects) : NULL;
+  pjrt_event *event = c->effects != NULL ? hrj_event_of(c->device, c->effects) : NULL;
   return event != NULL ? event : hrj_event_done();
 }
 
-pjrt_error *hrj_LoadedExecutable_Execute(pjrt_args_execute *args) {
-  HRJ_RETURN_IF_ERROR(check(args));
+/* One device's call. */
+static hr_status launch(const pjrt_args_execute *args, int number, call *c) {
   pjrt_executable *executable = args->executable;
   const hr_tensor *short_inputs[SHORT];
   hr_tensor short_results[SHORT];
   bool is_long = executable->main.input_count > SHORT || executable->main.output_count >= SHORT;
-  call c = {.executable = executable,
-            .arguments = args->argument_lists[0],
-            .options = args->options,
-            .inputs = short_inputs,
-            .results = short_results,
-            .outputs = args->output_lists[0]};
+  *c = (call){.executable = executable,
+              .device = executable->devices[number],
+              .session = executable->sessions[number],
+              .arguments = args->argument_lists[number],
+              .options = args->options,
+              .inputs = short_inputs,
+              .results = short_results,
+              .outputs = args->output_lists[number]};
   if (is_long) {
-    c.inputs = malloc(((size_t)executable->main.input_count + 1) * sizeof *c.inputs);
-    c.results = malloc(((size_t)executable->main.output_count + 1) * sizeof *c.results);
+    c->inputs = malloc(((size_t)executable->main.input_count + 1) * sizeof *c->inputs);
+    c->results = malloc(((size_t)executable->main.output_count + 1) * sizeof *c->results);
   }
-  hr_status status = c.inputs != NULL && c.results != NULL
-                         ? execute(&c)
+  hr_status status = c->inputs != NULL && c->results != NULL
+                         ? execute(c)
                          : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "execute: no host memory for a call");
   if (is_long) {
-    free(c.inputs);
-    free(c.results);
+    free(c->inputs);
+    free(c->results);
   }
-  if (status == HR_OK && args->complete_events != NULL) {
-    args->complete_events[0] = completion_of(&c);
+  return status;
+}
+
+static void complete(const pjrt_args_execute *args, int number, const call *c) {
+  if (args->complete_events != NULL) {
+    args->complete_events[number] = completion_of(c);
   }
-  hr_buffer_release(c.effects);
-  return hrj_error(status);
+  hr_buffer_release(c->effects);
+}
+
+/* ---- several devices ---- */
+
+typedef struct launched {
+  const pjrt_args_execute *args;
+  int number;
+  pthread_t thread;
+  bool has_thread;
+  call c;
+  hr_status status;
+} launched;
+
+/* Collectives wait for work of the other devices, so that the work begins at once. */
+static void *launch_one(void *arg) {
+  launched *l = arg;
+  pjrt_executable *executable = l->args->executable;
+  l->status = launch(l->args, l->number, &l->c);
+  hr_status watched = hrj_meetings_watch(executable->meetings, executable->devices[l->number]->stream);
+  if (l->status != HR_OK || watched != HR_OK) {
+    hrj_meetings_break(executable->meetings);
+  }
+  hr_status_ignore(watched); /* the results have that failure */
+  return NULL;
+}
+
+/* Drops what the devices have made whose calls went well. */
+static hr_status give_up(const pjrt_args_execute *args, launched *all) {
+  hr_status first = HR_OK;
+  for (int i = 0; i < args->executable->device_count; ++i) {
+    for (int k = 0; all[i].status == HR_OK && k < args->executable->main.output_count; ++k) {
+      hrj_Buffer_Destroy(&(pjrt_args_self){.self = all[i].c.outputs[k]});
+    }
+    if (all[i].status == HR_OK) {
+      hr_buffer_release(all[i].c.effects);
+    } else if (first == HR_OK) {
+      first = all[i].status;
+    } else {
+      hr_status_ignore(all[i].status);
+    }
+  }
+  return first;
+}
+
+/* A program that waits does so on each device's thread. */
+static hr_status launch_threads(const pjrt_args_execute *args, launched *all) {
+  int count = args->executable->device_count, failed = 0;
+  for (int i = 1; i < count; ++i) {
+    all[i] = (launched){.args = args, .number = i};
+    all[i].has_thread = pthread_create(&all[i].thread, NULL, launch_one, &all[i]) == 0;
+    if (!all[i].has_thread) {
+      all[i].status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "execute: no thread for device %d", i);
+      hrj_meetings_break(args->executable->meetings);
+    }
+  }
+  all[0] = (launched){.args = args};
+  launch_one(&all[0]);
+  for (int i = 1; i < count; ++i) {
+    if (all[i].has_thread) {
+      pthread_join(all[i].thread, NULL);
+    }
+  }
+  for (int i = 0; i < count; ++i) {
+    failed += all[i].status != HR_OK;
+  }
+  return failed > 0 ? give_up(args, all) : HR_OK;
+}
+
+/* After a failure, work that waited for others has ended before devices meet again. */
+static void mend_meetings(const pjrt_executable *executable) {
+  if (hrj_meetings_are_broken(executable->meetings)) {
+    for (int i = 0; i < executable->device_count; ++i) {
+      hrj_device_settle(executable->devices[i]);
+    }
+    hrj_meetings_mend(executable->meetings);
+  }
+}
+
+static hr_status launch_all(const pjrt_args_execute *args) {
+  pjrt_executable *executable = args->executable;
+  launched *all = calloc((size_t)executable->device_count, sizeof *all);
+  if (all == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "execute: no host memory for a call");
+  }
+  pthread_mutex_lock(&executable->device->client->launching);
+  mend_meetings(executable);
+  hr_status status = launch_threads(args, all);
+  pthread_mutex_unlock(&executable->device->client->launching);
+  for (int i = 0; i < executable->device_count && status == HR_OK; ++i) {
+    complete(args, i, &all[i].c);
+  }
+  free(all);
+  return status;
+}
+
+pjrt_error *hrj_LoadedExecutable_Execute(pjrt_args_execute *args) {
+  HRJ_RETURN_IF_ERROR(check(args));
+  if (args->executable->device_count > 1) {
+    return hrj_error(launch_all(args));
+  }
+  call c;
+  HRJ_RETURN_IF_ERROR(launch(args, 0, &c));
+  complete(args, 0, &c);
+  return NULL;
 }

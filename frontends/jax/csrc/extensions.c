@@ -74,13 +74,15 @@ static pjrt_error *input_layouts(pjrt_args_counted *args) {
 
 static pjrt_error *input_shardings(pjrt_args_kinds *args) {
   args->count = (size_t)args->executable->main.input_count;
-  args->kinds = NULL, args->kind_sizes = NULL; /* a program has one device */
+  args->kinds = (const char *const *)args->executable->input_shardings; /* NULL: there is one device */
+  args->kind_sizes = args->executable->input_sharding_sizes;
   return NULL;
 }
 
 static pjrt_error *output_shardings(pjrt_args_kinds *args) {
   args->count = (size_t)args->executable->main.output_count;
-  args->kinds = NULL, args->kind_sizes = NULL;
+  args->kinds = (const char *const *)args->executable->output_shardings;
+  args->kind_sizes = args->executable->output_sharding_sizes;
   return NULL;
 }
 

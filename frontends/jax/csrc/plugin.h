@@ -20,6 +20,7 @@
 #include <stdatomic.h>
 
 #include "headrace/functional.h"
+#include "headrace/importer.h"
 #include "headrace/mark.h"
 #include "headrace/session.h"
 #include "pjrt.h"
@@ -92,6 +93,7 @@ struct pjrt_device {
 struct pjrt_client {
   atomic_int references; /* of the handle, and of each copy that its devices count */
   bool is_topology;
+  pthread_mutex_t launching; /* of a program over several devices, which all get its calls in one order */
   int device_count;
   pjrt_device *devices;
   pjrt_device **device_list;
@@ -176,7 +178,8 @@ void hrj_strided_unpack(void *target, const int64_t *byte_strides, const void *s
 
 typedef struct hrj_compile_options {
   int64_t replicas, partitions;
-  int64_t device;   /* the first of the device assignment; -1: none is given */
+  int device_count; /* of the device assignment, partition after partition; 0: none is given */
+  int64_t devices[HR_STABLEHLO_DEVICES_MAX];
   char unknown[64]; /* an option of the caller that no compiler has; "": none */
 } hrj_compile_options;
 /* Reads the serialised options of a compile; any bytes are safe. */

@@ -1,0 +1,167 @@
+/* gather.c: meetings of devices. One lock serves all meetings of a program: they are short. */
+#include "gather.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct meeting {
+  int count, arrived;
+  unsigned phase; /* of both waits of each gather */
+  int devices[HR_STABLEHLO_DEVICES_MAX];
+  const void *inputs[HR_STABLEHLO_DEVICES_MAX];
+  struct meeting *next;
+} meeting;
+
+struct hrj_meetings {
+  atomic_int references;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  bool is_broken;
+  meeting *first;
+};
+
+typedef struct gather {
+  hrj_meetings *meetings;
+  meeting *of;
+  int place;
+  size_t bytes;
+} gather;
+
+hrj_meetings *hrj_meetings_create(void) {
+  hrj_meetings *meetings = calloc(1, sizeof *meetings);
+  if (meetings != NULL) {
+    atomic_init(&meetings->references, 1);
+    pthread_mutex_init(&meetings->lock, NULL);
+    pthread_cond_init(&meetings->changed, NULL);
+  }
+  return meetings;
+}
+
+void hrj_meetings_release(hrj_meetings *meetings) {
+  if (meetings == NULL || atomic_fetch_sub(&meetings->references, 1) != 1) {
+    return;
+  }
+  while (meetings->first != NULL) {
+    meeting *next = meetings->first->next;
+    free(meetings->first);
+    meetings->first = next;
+  }
+  pthread_cond_destroy(&meetings->changed);
+  pthread_mutex_destroy(&meetings->lock);
+  free(meetings);
+}
+
+void hrj_meetings_break(hrj_meetings *meetings) {
+  pthread_mutex_lock(&meetings->lock);
+  meetings->is_broken = true;
+  pthread_cond_broadcast(&meetings->changed);
+  pthread_mutex_unlock(&meetings->lock);
+}
+
+static void work_has_ended(void *arg, hr_status status) {
+  hrj_meetings *meetings = arg;
+  if (status != HR_OK) {
+    hrj_meetings_break(meetings);
+  }
+  hrj_meetings_release(meetings);
+}
+
+hr_status hrj_meetings_watch(hrj_meetings *meetings, hr_stream *stream) {
+  atomic_fetch_add(&meetings->references, 1);
+  hr_status status = hr_stream_mark(stream, work_has_ended, meetings);
+  if (status != HR_OK) {
+    hrj_meetings_release(meetings);
+  }
+  return status;
+}
+
+void hrj_meetings_mend(hrj_meetings *meetings) {
+  pthread_mutex_lock(&meetings->lock);
+  meetings->is_broken = false;
+  for (meeting *m = meetings->first; m != NULL; m = m->next) {
+    m->arrived = 0;
+  }
+  pthread_mutex_unlock(&meetings->lock);
+}
+
+bool hrj_meetings_are_broken(hrj_meetings *meetings) {
+  pthread_mutex_lock(&meetings->lock);
+  bool is_broken = meetings->is_broken;
+  pthread_mutex_unlock(&meetings->lock);
+  return is_broken;
+}
+
+/* ---- functions ---- */
+
+/* Waits until all have come, with the lock. */
+static bool meet(hrj_meetings *meetings, meeting *m) {
+  unsigned phase = m->phase;
+  if (++m->arrived == m->count) {
+    m->arrived = 0, ++m->phase;
+    pthread_cond_broadcast(&meetings->changed);
+  }
+  while (m->phase == phase && !meetings->is_broken) {
+    pthread_cond_wait(&meetings->changed, &meetings->lock);
+  }
+  return m->phase != phase;
+}
+
+static bool wait_for_others(const gather *g, const void *input) {
+  pthread_mutex_lock(&g->meetings->lock);
+  if (input != NULL) {
+    g->of->inputs[g->place] = input;
+  }
+  bool have_come = meet(g->meetings, g->of);
+  pthread_mutex_unlock(&g->meetings->lock);
+  return have_come;
+}
+
+static hr_status run(const hr_function_call *call) {
+  const gather *g = call->arg;
+  bool is_whole = wait_for_others(g, call->inputs[0]);
+  for (int i = 0; i < g->of->count && is_whole; ++i) {
+    memcpy((char *)call->outputs[0] + (size_t)i * g->bytes, g->of->inputs[i], g->bytes);
+  }
+  is_whole = is_whole && wait_for_others(g, NULL);
+  *(bool *)call->outputs[1] = false;
+  return is_whole ? HR_OK : hr_status_make(HR_STATUS_ABORTED, "another device of the program has failed");
+}
+
+static void release(void *arg) {
+  gather *g = arg;
+  hrj_meetings_release(g->meetings);
+  free(g);
+}
+
+/* The meeting of these devices, with the lock; NULL: no memory. */
+static meeting *find(hrj_meetings *meetings, int count, const int *devices) {
+  meeting *m = meetings->first;
+  while (m != NULL && (m->count != count || memcmp(m->devices, devices, (size_t)count * sizeof *devices) != 0)) {
+    m = m->next;
+  }
+  if (m == NULL && (m = calloc(1, sizeof *m)) != NULL) {
+    m->count = count, m->next = meetings->first;
+    memcpy(m->devices, devices, (size_t)count * sizeof *devices);
+    meetings->first = m;
+  }
+  return m;
+}
+
+hr_status hrj_gather(hrj_meetings *meetings, int device, int count, const int *devices, size_t bytes,
+                     hr_function_spec *out_spec) {
+  gather *g = calloc(1, sizeof *g);
+  pthread_mutex_lock(&meetings->lock);
+  meeting *m = g != NULL && count <= HR_STABLEHLO_DEVICES_MAX ? find(meetings, count, devices) : NULL;
+  pthread_mutex_unlock(&meetings->lock);
+  if (m == NULL) {
+    free(g);
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a gather");
+  }
+  atomic_fetch_add(&meetings->references, 1);
+  *g = (gather){.meetings = meetings, .of = m, .bytes = bytes};
+  while (g->place < count - 1 && devices[g->place] != device) {
+    ++g->place;
+  }
+  *out_spec = (hr_function_spec){.name = "gather", .run = run, .arg = g, .release = release};
+  return HR_OK;
+}

@@ -1,0 +1,27 @@
+/* gather.h: tensors of several devices at one place, for the collectives of programs over several devices.
+ *
+ * All devices of a group call the function of a gather in the same order. It waits for the others, copies the tensors
+ * of all, and waits again, so that none changes before. The devices' memory is the host's.
+ */
+#ifndef HEADRACE_JAX_GATHER_H_
+#define HEADRACE_JAX_GATHER_H_
+
+#include "plugin.h"
+
+typedef struct hrj_meetings hrj_meetings;
+
+/* The meetings of a program's devices; NULL: no memory. The caller owns one reference. */
+hrj_meetings *hrj_meetings_create(void);
+void hrj_meetings_release(hrj_meetings *meetings);
+/* The function of device `device` that gathers `bytes` bytes of each of these devices. */
+hr_status hrj_gather(hrj_meetings *meetings, int device, int count, const int *devices, size_t bytes,
+                     hr_function_spec *out_spec);
+/* Ends all waits with a failure: a device will not come. */
+void hrj_meetings_break(hrj_meetings *meetings);
+/* Breaks them if the work of a stream fails that was recorded until now; commits it. */
+hr_status hrj_meetings_watch(hrj_meetings *meetings, hr_stream *stream);
+/* Lets devices meet again, if none waits any more. */
+void hrj_meetings_mend(hrj_meetings *meetings);
+bool hrj_meetings_are_broken(hrj_meetings *meetings);
+
+#endif

@@ -1,0 +1,176 @@
+"""Programs over four devices of the host; test_devices.py runs these cases in a process that has them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.experimental import io_callback
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+LINE = jax.make_mesh((4,), ("x",), axis_types=(AxisType.Auto,))
+GRID = jax.make_mesh((2, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+X = np.arange(32, dtype=np.float32).reshape(8, 4)
+
+
+def put(x, mesh, *spec):
+    return jax.device_put(x, NamedSharding(mesh, P(*spec)))
+
+
+def check(got, expected, **options):
+    np.testing.assert_allclose(np.asarray(got), expected, rtol=1e-6, **options)
+
+
+def mapped(function, mesh, in_specs, out_specs):
+    return jax.jit(jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False))
+
+
+def test_there_are_four_devices():
+    assert [device.id for device in jax.devices()] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("spec", [("x",), (None, "y"), ("x", "y"), ("y", "x"), (("x", "y"),), (None, ("y", "x")), ()])
+def test_jit_of_sharded_arrays(spec):
+    x = put(X, GRID, *spec)
+    check(jax.jit(lambda x: jnp.sin(x) * 2 + x.T.sum())(x), np.sin(X) * 2 + X.sum())
+    check(jax.jit(lambda x: x @ x.T, out_shardings=NamedSharding(GRID, P("y")))(x), X @ X.T)
+    constrained = jax.jit(lambda x: lax.with_sharding_constraint(x + 1, NamedSharding(GRID, P("y", "x"))))(x)
+    check(constrained, X + 1)
+
+
+def test_results_are_where_they_should_be():
+    x = put(X, GRID, "x", "y")
+    same = jax.jit(lambda x: x + 1, out_shardings=x.sharding)(x)
+    assert same.sharding.is_equivalent_to(x.sharding, 2)
+    for shard in same.addressable_shards:
+        check(shard.data, X[shard.index] + 1)
+    local = mapped(lambda x: x * 2, GRID, P("x", "y"), P("x", "y"))(x)
+    for shard in local.addressable_shards:
+        assert shard.data.shape == (4, 2)
+        check(shard.data, X[shard.index] * 2)
+
+
+def test_collectives():
+    x = put(X, LINE, "x")
+    parts = X.reshape(4, 2, 4)
+    check(mapped(lambda x: lax.psum(x, "x"), LINE, P("x"), P())(x), parts.sum(0))
+    check(mapped(lambda x: lax.pmax(x, "x"), LINE, P("x"), P())(x), parts.max(0))
+    check(mapped(lambda x: lax.pmean(x, "x"), LINE, P("x"), P())(x), parts.mean(0))
+    check(mapped(lambda x: lax.all_gather(x, "x", tiled=True), LINE, P("x"), P())(x), X)
+    check(mapped(lambda x: lax.all_gather(x, "x"), LINE, P("x"), P())(x), parts)
+    turned = [(i, (i + 1) % 4) for i in range(4)]
+    check(mapped(lambda x: lax.ppermute(x, "x", turned), LINE, P("x"), P("x"))(x), np.roll(X, 2, 0))
+    check(mapped(lambda x: lax.ppermute(x, "x", [(0, 3)]), LINE, P("x"), P("x"))(x), np.r_[X[:6] * 0, X[:2]])
+    check(mapped(lambda x: x + lax.axis_index("x"), LINE, P("x"), P("x"))(x), X + np.repeat(np.arange(4), 2)[:, None])
+    got = mapped(lambda x: lax.all_to_all(x, "x", 1, 0, tiled=True), LINE, P("x"), P("x"))(x)
+    check(got, np.concatenate([X[:, i : i + 1] for i in range(4)]))
+    got = mapped(lambda x: lax.psum_scatter(x, "x", scatter_dimension=1, tiled=True), LINE, P("x"), P(None, "x"))(x)
+    check(got, parts.sum(0))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.float16, np.float64, np.complex64, np.bool_])
+def test_collectives_of_dtypes(dtype):
+    x = put((X % 3).astype(dtype), LINE, "x")
+    got = mapped(lambda x: lax.all_gather(x, "x", tiled=True), LINE, P("x"), P())(x)
+    assert got.dtype == dtype
+    np.testing.assert_array_equal(np.asarray(got), (X % 3).astype(dtype))
+
+
+def test_groups_of_a_mesh():
+    x = put(X, GRID, "x", "y")
+    blocks = X.reshape(2, 4, 2, 2)
+    check(mapped(lambda x: lax.psum(x, "x"), GRID, P("x", "y"), P(None, "y"))(x), blocks.sum(0).reshape(4, 4))
+    check(mapped(lambda x: lax.psum(x, "y"), GRID, P("x", "y"), P("x"))(x), blocks.sum(2).reshape(8, 2))
+    check(mapped(lambda x: lax.psum(x, ("x", "y")), GRID, P("x", "y"), P())(x), blocks.sum((0, 2)))
+
+
+def test_a_sum_has_the_same_bits_on_all_devices():
+    x = np.random.default_rng(0).normal(size=(4, 1000)).astype(np.float32)
+    got = jax.pmap(lambda x: lax.psum(x, "i"), axis_name="i")(x)
+    assert len({np.asarray(shard.data).tobytes() for shard in got.addressable_shards}) == 1
+
+
+def test_pmap():
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    check(jax.pmap(lambda x: x / lax.psum(x, "i"), axis_name="i")(x + 1), (x + 1) / (x + 1).sum(0))
+    check(jax.pmap(lambda x, y: x * y, in_axes=(0, None))(x, 2.0), x * 2)
+
+
+def test_loops_with_collectives():
+    def step(x):
+        return lax.fori_loop(0, 3, lambda i, x: lax.psum(x, "x") / 4 + i, x)
+
+    def search(x):
+        return lax.while_loop(lambda x: lax.psum(x.sum(), "x") < 1e4, lambda x: x * 2, x)
+
+    expected = X.reshape(4, 2, 4)
+    mean = expected.mean(0) + 3
+    check(mapped(step, LINE, P("x"), P("x"))(put(X, LINE, "x")), np.tile(mean, (4, 1)))
+    scale = 1
+    while X.sum() * scale < 1e4:
+        scale *= 2
+    check(mapped(search, LINE, P("x"), P("x"))(put(X, LINE, "x")), X * scale)
+
+
+def test_a_training_step_over_the_devices_is_that_of_one():
+    rng = np.random.default_rng(1)
+    w, x, y = (rng.normal(size=s).astype(np.float32) for s in ((4, 3), (16, 4), (16, 3)))
+
+    def loss(w, x, y):
+        return ((jnp.tanh(x @ w) - y) ** 2).mean()
+
+    def parallel(w, x, y):
+        return jax.tree.map(lambda g: lax.pmean(g, "x"), jax.grad(loss)(w, x, y))
+
+    got = mapped(parallel, LINE, (P(), P("x"), P("x")), P())(w, put(x, LINE, "x"), put(y, LINE, "x"))
+    check(got, np.asarray(jax.grad(loss)(w, x, y)), atol=1e-6)
+    auto = jax.jit(jax.grad(loss))(put(w, LINE), put(x, LINE, "x"), put(y, LINE, "x"))
+    check(auto, np.asarray(jax.grad(loss)(w, x, y)), atol=1e-6)
+
+
+def test_donation_and_many_calls():
+    x = put(X, LINE, "x")
+    step = jax.jit(jax.shard_map(lambda x: x + lax.pmax(x, "x") * 0 + 1, mesh=LINE, in_specs=P("x"), out_specs=P("x")),
+                   donate_argnums=0)
+    for _ in range(50):
+        former, x = x, step(x)
+        assert former.is_deleted()
+    check(x, X + 50)
+
+
+def test_a_failure_on_one_device_ends_the_program():
+    def fail(x):
+        if x[0, 0] >= 4:
+            raise ValueError("not on this device")
+        return x
+
+    def program(x):
+        like = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return lax.psum(jax.pure_callback(fail, like, x), "x")
+
+    x = put(X, LINE, "x")
+    with pytest.raises(jax.errors.JaxRuntimeError, match="not on this device|another device"):
+        jax.block_until_ready(mapped(program, LINE, P("x"), P())(x))
+    check(jax.jit(lambda x: x + 1)(x), X + 1)
+
+
+def test_callbacks_of_each_device():
+    seen = []
+
+    def program(x):
+        io_callback(lambda i: seen.append(int(i)), None, lax.axis_index("x"))
+        return x
+
+    jax.block_until_ready(mapped(program, LINE, P("x"), P("x"))(put(X, LINE, "x")))
+    jax.effects_barrier()
+    assert sorted(seen) == [0, 1, 2, 3]
+
+
+def test_copies_between_devices():
+    for source in jax.devices():
+        x = jax.device_put(X, source)
+        for target in jax.devices():
+            y = jax.device_put(jax.jit(lambda x: x + 1)(x), target)
+            assert y.devices() == {target}
+            check(y, X + 1)
