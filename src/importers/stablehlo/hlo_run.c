@@ -124,12 +124,15 @@ static void lower_sharding(hr__hlo *hlo) {
 
 /* The lowerings that take floats of 8 bits as they are: those that move elements or convert them, and regions. */
 static bool moves(void (*lower)(hr__hlo *hlo)) {
-  static void (*const all[])(hr__hlo * hlo) = {hr__hlo_lower_bitcast_convert,
+  static void (*const all[])(hr__hlo * hlo) = {hr__hlo_lower_all_gather,
+                                               hr__hlo_lower_all_to_all,
+                                               hr__hlo_lower_bitcast_convert,
                                                hr__hlo_lower_broadcast,
                                                hr__hlo_lower_broadcast_in_dim,
                                                hr__hlo_lower_call,
                                                hr__hlo_lower_case,
-                                               hr__hlo_lower_collective,
+                                               hr__hlo_lower_collective_broadcast,
+                                               hr__hlo_lower_collective_permute,
                                                hr__hlo_lower_composite,
                                                hr__hlo_lower_concatenate,
                                                hr__hlo_lower_constant,

@@ -65,11 +65,11 @@ typedef struct hr__vhlo_entry {
 typedef struct hr__vhlo_op hr__vhlo_op;
 
 typedef struct hr__vhlo_value {
-  int type;              /* its number */
-  int region;            /* the number of the region that has it */
-  const hr__vhlo_op *op; /* that has it as its result; NULL: an argument */
-  int use_count;         /* operands that it is */
-  hr_value value;        /* in the graph to which its region is lowered now; 0: none */
+  int type;                            /* its number */
+  int region;                          /* the number of the region that has it */
+  const hr__vhlo_op *op;               /* that has it as its result; NULL: an argument */
+  int use_count;                       /* operands that it is */
+  hr_value value;                      /* in the graph to which its region is lowered now; 0: none */
   const struct hr__hlo_shards *shards; /* NULL, or what there is in place of `value` (hlo_shards.c) */
 } hr__vhlo_value;
 
