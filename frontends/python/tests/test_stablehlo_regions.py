@@ -131,6 +131,27 @@ def test_a_region_may_reshape_its_elements(tmp_path):
     np.testing.assert_allclose(run_text(tmp_path, text, a)[0], a.sum(1), rtol=1e-6)
 
 
+NARROW = {
+    "sort": lambda a: jnp.sort(a, 1),
+    "sum": lambda a: lax.reduce(a, np.zeros((), a.dtype), lambda x, y: x + y, (1,)),
+    "any region": lambda a: lax.reduce(a, np.zeros((), a.dtype), lambda x, y: jnp.where(x > y, x, y), (1,)),
+    "windows": lambda a: lax.reduce_window(a, np.zeros((), a.dtype), lambda x, y: jnp.where(x > y, x, y), (1, 2), (1, 1), "SAME"),
+    "index": lambda a: jnp.argmax(a, 1),
+    "top_k": lambda a: lax.top_k(a, 3),
+    "any scatter": lambda a: a.at[np.array([2, 1, 2])].apply(lambda x: x + x),
+}
+
+
+@pytest.mark.parametrize("dtype", [jnp.float8_e4m3fn, jnp.float8_e5m2, jnp.bfloat16, jnp.int4])
+@pytest.mark.parametrize("name", NARROW)
+def test_regions_of_narrow_elements(tmp_path, name, dtype):
+    if dtype is jnp.int4 and name == "top_k":
+        pytest.skip("JAX's CPU backend refuses it")
+    wide = np.int8 if dtype is jnp.int4 else np.float32
+    x = np.random.default_rng(0).integers(-4, 4, (3, 7)).astype(wide)
+    check(tmp_path, lambda a: jax.tree_util.tree_map(lambda v: v.astype(wide), NARROW[name](a.astype(dtype))), x)
+
+
 # ---- sorts ----
 
 SHAPES = [((3, 9), 1), ((17, 3), 0), ((2, 7, 3), 1), ((0, 3), 0), ((3, 0), 0), ((3, 1), 1)]

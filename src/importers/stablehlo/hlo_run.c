@@ -189,6 +189,13 @@ static hr_status annotate(const hr__hlo *hlo, hr_status status) {
   return status;
 }
 
+/* Results of regions have 8 bits. */
+static bool is_wide(const hr__hlo *hlo, hr_value value) {
+  hr_type type = {0};
+  hr_status_ignore(hr_graph_type(hlo->graph, value, &type));
+  return value != 0 && !hr__hlo_is_float8(type.dtype);
+}
+
 /* Integers of 2 and 4 bits, which have 8 here, and floats of 8 bits, which were computed in f32. */
 static void wrap_results(hr__hlo *hlo) {
   bool widens = hlo->widens;
@@ -198,7 +205,7 @@ static void wrap_results(hr__hlo *hlo) {
     hr_value value = hlo->op->results[i].value;
     if (hr__hlo_narrow(&type) > 0) {
       hr__hlo_set(hlo, i, hr__hlo_wrapped(hlo, value, &type));
-    } else if (widens && hr__hlo_is_float8(type.dtype) && value != 0) {
+    } else if (widens && hr__hlo_is_float8(type.dtype) && is_wide(hlo, value)) {
       hr__hlo_set(hlo, i, hr__hlo_to_float8(hlo, value, HR_DTYPE_F32, type.dtype));
     }
   }

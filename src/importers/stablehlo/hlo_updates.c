@@ -118,7 +118,9 @@ static hr_status fill_body(const rounds *r, const hr_value *arguments, hr_graph 
     for (int i = 0; i < r->count; ++i) {
       char name[32];
       snprintf(name, sizeof name, "o%d", 1 + i);
-      hr_graph_output(graph, name, put(&inner, x[i], at, now[i], "set"));
+      hr_type type = {0};
+      hr_status_ignore(hr_graph_type(graph, x[i], &type)); /* f32 for a region's floats of 8 bits */
+      hr_graph_output(graph, name, put(&inner, x[i], at, hr__hlo_cast(&inner, now[i], type.dtype), "set"));
     }
   }
   return hr_graph_status(graph);
