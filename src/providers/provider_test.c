@@ -1,6 +1,7 @@
 /* The host providers against plain loops in double precision (provider_cases.h). */
 #include "base/thread.h"
 #include "provider_cases.h"
+#include "providers/onednn/dnnl_api.h"
 #include "runtime/cached_weights.h"
 
 static void check_rows_in_every_layout(hr_dtype dtype) {
@@ -525,6 +526,35 @@ HR_TEST(onednn_keeps_one_packed_weight_for_products_of_all_heights) {
   hr__cached_weights_forget(hr__context(), 900001);
   HR_ASSERT_EQ(hr__cached_weights_bytes(), 0);
   hr_thread_count_set(0);
+}
+
+static int executed;
+static int (*execute)(dnnl_primitive, dnnl_stream, int, const dnnl_exec_arg *);
+
+static int count_executions(dnnl_primitive primitive, dnnl_stream s, int arg_count, const dnnl_exec_arg *args) {
+  ++executed;
+  return execute(primitive, s, arg_count, args);
+}
+
+/* A product runs twice when its packed weight is new or found: products of the same dims prove the bits twice. */
+HR_TEST(onednn_compares_packed_weights_for_two_products_of_the_same_dims) {
+  cases_begin(&hr__onednn_provider);
+  hr__cached_weights_forget_all();
+  hr__dnnl_table *table = &hr__dnnl_opened()->table;
+  execute = table->primitive_execute;
+  table->primitive_execute = count_executions;
+  const product q = {0, {0}, 41, 256, 512};
+  int counts[4];
+  for (int i = 0; i < 4; ++i) {
+    const uint64_t stamp[] = {920001 + (uint64_t)i, 920001 + (uint64_t)i, 920001 + (uint64_t)i};
+    executed = 0;
+    run_product(&hr__onednn_provider, &q, 3, stamp, (size_t)(i + 1) * 256 * 512 * 4);
+    counts[i] = executed;
+  }
+  table->primitive_execute = execute;
+  HR_ASSERT(counts[0] == counts[1] && counts[2] == counts[3]);
+  HR_ASSERT_EQ(counts[1] - counts[2], 1);
+  hr__cached_weights_forget_all();
 }
 
 HR_TEST(sgemm_keeps_one_transposed_weight_for_products_of_all_heights) {

@@ -4,12 +4,15 @@
 
 #include "base/allocator.h"
 
+enum { PROOFS_MIN = 2 };
+
 struct hr__dnnl_primitive {
   int reference_count; /* with the list's mutex */
   uint64_t key;
   dnnl_primitive_desc desc;
   hr_mutex mutex;
   dnnl_primitive made; /* NULL: not yet */
+  atomic_int proofs;   /* -1: it gave other bits than another primitive; else how often the same */
 };
 
 static hr__dnnl_primitives *primitives(void) {
@@ -89,6 +92,18 @@ int hr__dnnl_primitive_make(hr__dnnl_primitive *p, int threads, dnnl_primitive *
   *out_made = p->made;
   hr_mutex_unlock(&p->mutex);
   return code;
+}
+
+hr__dnnl_proof hr__dnnl_primitive_proof(const hr__dnnl_primitive *p) {
+  int proofs = atomic_load_explicit(&p->proofs, memory_order_relaxed);
+  return proofs < 0 ? HR__DNNL_OTHER_BITS : proofs < PROOFS_MIN ? HR__DNNL_UNPROVED : HR__DNNL_SAME_BITS;
+}
+
+void hr__dnnl_primitive_prove(hr__dnnl_primitive *p, bool has_same_bits) {
+  int before = atomic_load_explicit(&p->proofs, memory_order_relaxed);
+  while (before >= 0 && before < PROOFS_MIN &&
+         !atomic_compare_exchange_weak(&p->proofs, &before, has_same_bits ? before + 1 : -1)) {
+  }
 }
 
 /* ---- reorders ---- */

@@ -25,6 +25,12 @@ dnnl_primitive_desc hr__dnnl_primitive_desc(const hr__dnnl_primitive *primitive)
 /* The primitive for `threads` threads, which is made now if it is not there. */
 int hr__dnnl_primitive_make(hr__dnnl_primitive *primitive, int threads, dnnl_primitive *out_made);
 
+/* Whether a primitive on packed weights gives the bits of the one on stored weights (packed_weights.c): other bits
+ * once, or the same ones twice, of different products. */
+typedef enum hr__dnnl_proof { HR__DNNL_UNPROVED = 0, HR__DNNL_SAME_BITS, HR__DNNL_OTHER_BITS } hr__dnnl_proof;
+hr__dnnl_proof hr__dnnl_primitive_proof(const hr__dnnl_primitive *primitive);
+void hr__dnnl_primitive_prove(hr__dnnl_primitive *primitive, bool has_same_bits);
+
 /* One of the latest reorders, for as many threads: a descriptor that the caller owns, or NULL. */
 dnnl_primitive_desc hr__dnnl_known_reorder(dnnl_const_memory_desc from, dnnl_const_memory_desc to, int threads);
 /* Remembers a copy of a reorder's descriptor; does nothing without memory. */
