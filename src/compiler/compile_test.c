@@ -6,7 +6,7 @@
 #include "compiler/compile.h"
 #include "program_runner.h"
 
-enum { BUFFERS_MAX = 8, KERNELS_MAX = 8 };
+enum { BUFFERS_MAX = 8, KERNELS_MAX = 64 };
 
 typedef struct compiled {
   hr_program program;
@@ -797,6 +797,56 @@ HR_TEST(an_average_does_not_move_past_a_check) {
   hr_status_free(status);
   HR_ASSERT_EQ(m[5], 1);
   HR_ASSERT_EQ(p[0], 1);
+}
+
+enum { PARAMETERS = 12, OF_EACH = 16 };
+
+static void add_adam_line(hr_text *text, int i, const char *result, const char *line) {
+  static const char names[OF_EACH + 1] = "pmvxgMVPabcdefhk";
+  for (const char *at = result; *at != '\0'; ++at) { /* one letter */
+    hr_text_printf(text, "%%%d:f32[4,%d]{%d,1}+0 = ", OF_EACH * i + (int)(strchr(names, *at) - names), 4 + i, 4 + i);
+  }
+  for (const char *at = line; *at != '\0'; ++at) {
+    const char *name = at[0] == '%' ? strchr(names, *++at) : NULL;
+    if (name != NULL) {
+      hr_text_printf(text, "%%%d:f32[4,%d]{%d,1}+0", OF_EACH * i + (int)(name - names), 4 + i, 4 + i);
+    } else {
+      hr_text_append_bytes(text, at, 1);
+    }
+  }
+  hr_text_append(text, "\n");
+}
+
+/* The averages of all parameters, then those of all squares, then all steps, as JAX maps them over a tree; of different
+ * dims, so that they are no chain. The product with a decayed average comes before the square that is added to it. */
+HR_TEST(a_step_of_adam_is_one_kernel_of_each_of_many_parameters) {
+  static const char *const lines[][2] = {
+      {"a", "mul(%m, $0)"}, {"b", "mul(%g, $1)"}, {"M", "add(%a, %b)"}, {NULL, NULL}, {"c", "mul(%v, $0)"},
+      {"d", "mul(%g, $1)"}, {"e", "mul(%d, %g)"}, {"V", "add(%c, %e)"}, {NULL, NULL}, {"f", "mul(%M, $1)"},
+      {"h", "sqrt(%V)"},    {"k", "div(%f, %h)"}, {"P", "sub(%p, %k)"}, {NULL, NULL}};
+  hr_text text = {0};
+  for (int k = 0; k < PARAMETERS * OF_EACH; ++k) {
+    int of = k % OF_EACH;
+    hr_text_printf(&text, "buffer %%%d %d %s\n", k, 16 * (4 + k / OF_EACH),
+                   of < 4              ? "live"
+                   : of == 4 || of > 7 ? "dead fresh"
+                                       : "live fresh");
+  }
+  hr_text_append(&text, "scalar $0 f64 = 0.9\nscalar $1 f64 = 0.1\n");
+  for (int i = 0; i < PARAMETERS; ++i) { /* gradients, which no kernel that reads them can make */
+    hr_text_printf(&text, "%%%d:f32[4,%d]{1,4}+0 = neg(%%%d:f32[4,%d]{%d,1}+0)\n", OF_EACH * i + 4, 4 + i,
+                   OF_EACH * i + 3, 4 + i, 4 + i);
+  }
+  for (size_t first = 0, l = 0; l < sizeof lines / sizeof *lines; ++l) {
+    for (int i = 0; lines[l][0] == NULL && i < PARAMETERS; ++i) {
+      for (size_t k = first; k < l; ++k) {
+        add_adam_line(&text, i, lines[k][0], lines[k][1]);
+      }
+    }
+    first = lines[l][0] == NULL ? l + 1 : first;
+  }
+  HR_ASSERT_EQ(count_kernels(hr_text_chars(&text)), 2 * PARAMETERS);
+  hr_text_fini(&text);
 }
 
 /* Waiting must not keep memory: the temporary that the average reads would live until the end. */

@@ -21,7 +21,7 @@
 #include "compiler/passes.h"
 #include "core/ops/op.h"
 
-enum { NEAR_GROUPS = 8, CANDIDATES_MAX = 16 };
+enum { NEAR_GROUPS = 8, CANDIDATES_MAX = 16, LATER_NODES = 6 };
 static const int64_t RESIDENT_ROW_BYTES = 256 * 1024;
 
 /* A touch in a group, under the number of the touch. */
@@ -256,19 +256,27 @@ static bool domains_agree(const open_group *group, const joiner *j, hr_domain *o
   return own->reduce_mask == 0 || row_count == hr_domain_row_count(own);
 }
 
-/* True if the first reader of the node's result could join group g, too. */
-static bool reader_can_join(const fuser *f, int g, int n) {
-  int reader = f->first_reader[n];
-  if (reader < 0) {
-    return true;
-  }
-  for (int k = f->touches.first[reader]; k < f->touches.first[reader + 1] && !f->touches.all[k].is_write; ++k) {
+/* True if all inputs of a node exist in group g once node n is part of it. Loops that come after n, as many as `depth`
+ * one after the other, can be part of it, too: in a step of Adam the average of squares is such one for the decayed
+ * average before. */
+static bool inputs_exist(const fuser *f, int g, int n, int node, int depth) {
+  for (int k = f->touches.first[node]; k < f->touches.first[node + 1] && !f->touches.all[k].is_write; ++k) {
     int writer = f->input_writer[k];
-    if (writer > n || (writer >= 0 && writer != n && f->node_group[writer] > g)) {
+    bool is_later = writer > n;
+    if (is_later && (depth == 0 || !f->program->nodes[writer].is_loop || !inputs_exist(f, g, n, writer, depth - 1))) {
+      return false;
+    }
+    if (!is_later && writer >= 0 && writer != n && f->node_group[writer] > g) {
       return false;
     }
   }
-  return f->program->nodes[reader].is_loop;
+  return true;
+}
+
+/* True if the first reader of the node's result could join group g, too. */
+static bool reader_can_join(const fuser *f, int g, int n) {
+  int reader = f->first_reader[n];
+  return reader < 0 || (inputs_exist(f, g, n, reader, LATER_NODES) && f->program->nodes[reader].is_loop);
 }
 
 /* False if the move would keep a temporary in memory from the earlier group to its reader. An x - mean of a backward
@@ -305,31 +313,57 @@ static bool try_join(fuser *f, int g, const joiner *j) {
   return true;
 }
 
+/* True if a later node can join group g and shares data with it, and j's node has joined, which its reader can, too. */
+static bool join_for(fuser *f, int g, const joiner *j, int later) {
+  hr_domain domain, with_later;
+  joiner next;
+  int phase, later_phase;
+  bool benefits = false;
+  if (!reader_can_join(f, g, j->n)) {
+    return false;
+  }
+  make_joiner(f, later, &next);
+  if (!may_join(f, g, &next, &with_later, &later_phase, &benefits) || !benefits ||
+      !may_join(f, g, j, &domain, &phase, &benefits)) {
+    return false;
+  }
+  hr_domain_copy(&f->groups.data[g].domain, &domain);
+  f->node_phase[j->n] = phase;
+  return true;
+}
+
+/* The same for the groups that use what a loop after j's node reads. */
+static int find_group_of_later(fuser *f, const joiner *j, int later, int floor) {
+  for (int k = f->touches.first[later]; k < f->touches.first[later + 1] && !f->touches.all[k].is_write; ++k) {
+    const latest *buffer = &f->buffers[f->touches.all[k].buffer];
+    int g = max_int(buffer->read_group, buffer->write_group);
+    if (g >= floor && join_for(f, g, j, later)) {
+      return g;
+    }
+  }
+  return -1;
+}
+
 /* x - mean of a backward pass shares nothing with the group that made the gradient it is multiplied with. It joins that
- * group all the same if the product can join, too, which would otherwise read the gradient from memory. */
+ * group all the same if the product can join, too, which would otherwise read the gradient from memory. So does a
+ * decayed average, which is added to the square of a gradient that another group reads. */
 static int find_group_of_reader(fuser *f, const joiner *j, int floor) {
   const int n = j->n, reader = f->first_reader[n];
   if (reader < 0 || !f->program->nodes[reader].is_loop) {
     return -1;
   }
-  for (int k = f->touches.first[reader]; k < f->touches.first[reader + 1] && !f->touches.all[k].is_write; ++k) {
-    int writer = f->input_writer[k], g = writer < 0 || writer >= n ? -1 : f->node_group[writer];
-    hr_domain domain, with_reader;
-    joiner next;
-    int phase, reader_phase;
-    bool benefits = false;
-    if (g < floor || !reader_can_join(f, g, n)) {
-      continue;
-    }
-    make_joiner(f, reader, &next);
-    if (may_join(f, g, &next, &with_reader, &reader_phase, &benefits) && benefits &&
-        may_join(f, g, j, &domain, &phase, &benefits)) {
-      hr_domain_copy(&f->groups.data[g].domain, &domain);
-      f->node_phase[j->n] = phase;
-      return g;
+  int g = -1;
+  for (int k = f->touches.first[reader]; g < 0 && k < f->touches.first[reader + 1] && !f->touches.all[k].is_write;
+       ++k) {
+    int writer = f->input_writer[k];
+    if (writer > n && f->program->nodes[writer].is_loop) {
+      g = find_group_of_later(f, j, writer, floor);
+    } else if (writer >= 0 && writer < n && f->node_group[writer] >= floor &&
+               join_for(f, f->node_group[writer], j, reader)) {
+      g = f->node_group[writer];
     }
   }
-  return -1;
+  return g;
 }
 
 /* The latest group of the node's home, which it was in before, even if it shares no data with it now. */
