@@ -112,6 +112,9 @@ void hrj_client_release(pjrt_client *client);
 /* The device that a call names by itself or by its memory; the client's first if both are NULL. */
 pjrt_device *hrj_device_of(pjrt_client *client, pjrt_device *device, pjrt_memory *memory);
 
+/* True if a signal should end what the thread waits for (interrupt.c). */
+bool hrj_wants_interrupt(void *arg);
+
 /* ---- buffers ---- */
 
 /* `holds` keeps the tensor: 1 until the buffer is deleted, and one for each call that uses it, for each event, and for

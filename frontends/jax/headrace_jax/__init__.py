@@ -62,14 +62,19 @@ def _check_version():
         warnings.warn(f"headrace_jax was tested with jax {tested}; this is {jax.__version__}", stacklevel=3)
 
 
+_is_registered = False
+
+
 def initialize():
-    """Registers the platform; JAX calls this once when it looks for plug-ins."""
+    """Registers the platform; JAX calls this when it looks for plug-ins, and programs may."""
+    global _is_registered
     _check_version()
-    if not _is_named_in_environment():
+    if not _is_registered and not _is_named_in_environment():
         _load_core()
         _private.register_plugin(PLATFORM, str(library_path()), _PRIORITY)
         if not _is_selected():
             _private.be_quiet(PLATFORM)
+    _is_registered = True
     _private.allow_donation(PLATFORM)
     _rules.register(PLATFORM)
     _callbacks.register(PLATFORM, str(library_path()))

@@ -1,0 +1,105 @@
+"""Failures and ends of processes: Ctrl-C, memory that is short, forks, pending work. Each in a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+HEAD = """
+import os, jax, jax.numpy as jnp, numpy as np, headrace_jax
+headrace_jax.initialize()
+"""
+
+
+def run(program, **variables):
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + program],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.split()
+
+
+def test_an_interrupt_ends_a_loop_and_work_goes_on():
+    program = """
+loop = jax.jit(lambda x: jax.lax.while_loop(lambda x: (x > -1).all(), lambda x: x * 1.0, x))
+print("begins", flush=True)
+try:
+    loop(np.ones(4, np.float32)).block_until_ready()
+except KeyboardInterrupt:
+    print("interrupted", np.asarray(jax.jit(lambda x: x + 1)(np.float32(1))), flush=True)
+"""
+    child = subprocess.Popen([sys.executable, "-c", HEAD + program], stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline().split() == ["begins"]
+    time.sleep(2)
+    child.send_signal(signal.SIGINT)
+    begin = time.monotonic()
+    out, _ = child.communicate(timeout=60)
+    assert out.split() == ["interrupted", "2.0"] and time.monotonic() - begin < 30
+
+
+def test_a_smaller_step_works_after_memory_was_short():
+    program = """
+grow = jax.jit(lambda x: (jnp.broadcast_to(x[:, None], (x.shape[0], 1 << 14)) * jnp.sin(x)[:, None]).T.copy())
+kept = jax.device_put(np.ones((4, 4), np.float32))
+try:
+    grow(jnp.zeros(1 << 28, jnp.int8).astype(jnp.float32)).block_until_ready()
+except jax.errors.JaxRuntimeError as error:
+    print("RESOURCE_EXHAUSTED" in str(error) or str(error))
+print(np.asarray(jax.jit(lambda x: x @ x)(kept))[0, 0], np.asarray(grow(np.ones(4, np.float32))).size)
+"""
+    assert run(program) == ["True", "4.0", "65536"]
+
+
+def test_a_forked_child_ends_and_the_parent_goes_on():
+    program = """
+f = jax.jit(lambda x: x + 1)
+print(np.asarray(f(np.float32(1))), flush=True)
+child = os.fork()
+if child == 0:
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), np.asarray(f(np.float32(2))))
+"""
+    assert run(program) == ["2.0", "7", "3.0"]
+
+
+def test_a_failure_names_the_operation():
+    program = """
+x = jax.device_put(np.ones(3, np.float32))
+missing = jax.ffi.ffi_call("no_such_function", jax.ShapeDtypeStruct((3,), np.float32))
+try:
+    jax.jit(lambda x: missing(x))(x)
+except jax.errors.JaxRuntimeError as error:
+    print("no_such_function" in str(error), "ffi_call" in str(error))
+print(np.asarray(x)[0])
+"""
+    assert run(program) == ["True", "True", "1.0"]
+
+
+def test_exit_with_a_pending_callback_and_a_pending_program():
+    program = """
+y = np.ones(1 << 20, np.float32)
+for _ in range(20):
+    y = jax.jit(lambda x: x + 1)(y)
+z = jax.jit(lambda x: jax.pure_callback(lambda x: np.asarray(x), jax.ShapeDtypeStruct((), np.float32), x))(np.float32(1))
+print("end")
+"""
+    assert run(program) == ["end"]
+
+
+def test_another_version_of_jax_is_noted_and_works():
+    program = """
+import warnings, jax.version
+jax.__version__ = "0.99.0"
+os.environ["JAX_PLATFORMS"] = "headrace"
+with warnings.catch_warnings(record=True) as found:
+    warnings.simplefilter("always")
+    headrace_jax.initialize()
+print(any("0.99.0" in str(warning.message) for warning in found), np.asarray(jnp.ones(2) + 1)[0])
+"""
+    assert run(program) == ["True", "2.0"]
