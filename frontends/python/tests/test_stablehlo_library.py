@@ -702,3 +702,12 @@ def test_gradients_of_convolutions_with_strides(tmp_path, name, layout, dtype):
     with jax.enable_x64(True):
         g = draw(jax.eval_shape(of, x, w).shape, dtype, 5)
         check(tmp_path, lambda x, w, g: (of(x, w), *jax.vjp(of, x, w)[1](g)), x, w, g, tolerance=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("element", "name"), [("f8E4M3", "f8E4M3"), ("f4E2M1FN", "f4E2M1FN"), ("!quant.uniform<i8:f32, 0.5>", "quantized")]
+)
+def test_types_that_are_missing_are_named(tmp_path, element, name):
+    text = f"func.func @main(%arg0: tensor<2x{element}>) -> tensor<2x{element}> {{ return %arg0 : tensor<2x{element}> }}"
+    with pytest.raises(ValueError, match=f"input 0 has type {name} "):
+        run_text(tmp_path, 1, text, np.zeros(2, np.int8))

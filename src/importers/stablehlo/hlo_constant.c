@@ -50,7 +50,7 @@ static hr_value add_constant(hr__hlo *hlo, int attribute) {
   size_t size = hr_dtype_size(type.dtype);
   bool is_flag = type.dtype == HR_DTYPE_BOOL;
   if (size == 0 || count < 0) {
-    return HR__HLO_REFUSE(hlo, "a constant of type %d", type.code);
+    return HR__HLO_REFUSE(hlo, "a constant of type %s (%d)", hr__vhlo_type_name(type.code), type.code);
   }
   bool is_splat = bytes.size == size && (!is_flag || count == 1 || bytes.data[0] == 0 || bytes.data[0] == 0xff);
   if (is_splat) {

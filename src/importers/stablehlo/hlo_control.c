@@ -101,7 +101,7 @@ static hr_value add_input(hr__hlo *hlo, const hr__vhlo_value *value, int number)
   hr__vhlo_type type;
   char name[32];
   if (!hr__vhlo_type_of(&hlo->import->module, value->type, &type) || type.dtype == HR_DTYPE_NONE) {
-    return HR__HLO_REFUSE(hlo, "a value of a type (%d) that is not supported", type.code);
+    return HR__HLO_REFUSE(hlo, "a value of type %s (%d)", hr__vhlo_type_name(type.code), type.code);
   }
   hr_type wanted = {.dtype = type.dtype, .rank = type.rank};
   memcpy(wanted.dims, type.dims, sizeof wanted.dims);

@@ -42,7 +42,8 @@ static hr_status add_input(hr__hlo_import *import, int dictionary, int index, hr
   char name[32];
   bool is_known = hr__vhlo_type_of(&import->module, argument->type, &type);
   if (!is_known || (!type.is_token && type.dtype == HR_DTYPE_NONE)) {
-    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "input %d has a type (%d) that is not supported", index, type.code);
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "input %d has type %s (%d), which is not supported", index,
+                          hr__vhlo_type_name(type.code), type.code);
   }
   if (type.is_token) {
     return HR_OK;

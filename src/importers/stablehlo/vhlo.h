@@ -121,6 +121,8 @@ HR_MUST_USE hr_status hr__vhlo_read_operations(hr__vhlo_module *module, hr__span
 /* ---- types and attributes; numbers may be out of range, and then nothing is found ---- */
 
 bool hr__vhlo_type_of(const hr__vhlo_module *module, int type, hr__vhlo_type *out_type);
+/* The name of an element type without a dtype, as of its code: "f8E3M4", "quantized", ...; "unknown" for others. */
+const char *hr__vhlo_type_name(int code);
 /* The attribute of a name; -1: there is none. */
 int hr__vhlo_find(const hr__vhlo_module *module, const hr__vhlo_op *op, const char *name);
 /* The attribute of a name in a dictionary; -1: there is none. */

@@ -49,6 +49,27 @@ static const hr_dtype dtypes[] = {
     [40] = HR_DTYPE_F8E8M0FNU,
 };
 
+const char *hr__vhlo_type_name(int code) {
+  static const char *const names[] = {[HR__VHLO_COMPLEX] = "complex",
+                                      [HR__VHLO_FUNCTION] = "function",
+                                      [HR__VHLO_INDEX] = "index",
+                                      [HR__VHLO_TUPLE] = "tuple",
+                                      [24] = "quantized",
+                                      [25] = "unranked tensor",
+                                      [29] = "f8E4M3B11FNUZ",
+                                      [30] = "quantized per axis",
+                                      [34] = "tf32",
+                                      [35] = "f8E4M3",
+                                      [36] = "f8E3M4",
+                                      [37] = "f4E2M1FN",
+                                      [38] = "f6E2M3FN",
+                                      [39] = "f6E3M2FN",
+                                      [41] = "buffer",
+                                      [42] = "future"};
+  bool is_known = code >= 0 && (size_t)code < sizeof names / sizeof *names && names[code] != NULL;
+  return is_known ? names[code] : "unknown";
+}
+
 /* A reader behind the code of a type; false if it has none of VHLO. */
 static bool open_type(const hr__vhlo_module *module, int64_t type, hr__reader *out_reader, int *out_code) {
   if (type < 0 || type >= module->type_count) {
