@@ -34,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help build test onnx fuzz fuzz-files fuzz-torch demo demo-graph gallery tools bench bench-c bench-ops check
 .PHONY: conformance sanitize
 .PHONY: array-api-tests bench-arrays mlx-tests fuzz-gradients conformance-tools sanitize-sample format test-levels
-.PHONY: test-jax jax-tests jax-venv demo-jax
+.PHONY: test-jax jax-tests jax-venv demo-jax fuzz-jax
 .PHONY: wheels test-wheels clean venv python-package
 
 help: ## this list
@@ -108,6 +108,9 @@ onnx: build ## the tests of the package onnx on imported models; OPTIONS='--only
 
 fuzz-torch: build python-package ## 1,000 random PyTorch programs against torch's CPU device; OPTIONS='--programs 50000'
 	$(LIBRARIES) $(VENV_BIN)/python tests/fuzz/torch_fuzz.py $(OPTIONS)
+
+fuzz-jax: build $(JAX_STAMP) ## 1,000 random JAX programs against its CPU backend; OPTIONS='--programs 5000 --seed 1'
+	$(JAX_PYTHON) tests/fuzz/jax_fuzz.py $(OPTIONS)
 
 fuzz-gradients: python-package ## gradients of 2,000 random compositions of views and writes against torch's
 	$(LIBRARIES) HEADRACE_TEST_COMPOSITIONS=$${HEADRACE_TEST_COMPOSITIONS:-2000} \
