@@ -19,8 +19,11 @@ typedef struct plans {
   hr_mutex mutex;
   hr_table table; /* by hash; plans with equal hashes are chained */
   hr_generals generals;
+  hr_table lengths; /* of keys (hash_lengths): the first plan, which waits to be learned from, or &is_learned */
   bool keeps_nodes;
 } plans;
+
+static const char is_learned;
 
 static void retain_locked(void *plan);
 static void release_locked(void *plan);
@@ -35,6 +38,7 @@ static void init_plans(void *part) {
 static void fini_plans(void *part) {
   plans *own = part;
   hr__generals_fini(&own->generals);
+  hr_table_fini(&own->lengths);
   hr_table_fini(&own->table);
   hr_mutex_fini(&own->mutex);
 }
@@ -553,9 +557,24 @@ static void retain_locked(void *plan) {
   ++((hr_plan *)plan)->reference_count;
 }
 
+/* Nothing is learned from a plan that ends before a second one of its lengths. The list is locked. */
+static void stop_waiting(hr_plan *plan) {
+  hr_table *lengths = &plan->owner->lengths;
+  if (plan->is_waiting && hr_table_get(lengths, plan->lengths) == plan) {
+    hr_table_remove(lengths, plan->lengths);
+    if (lengths->count == 0) {
+      hr_table_fini(lengths);
+    }
+  }
+  plan->is_waiting = false;
+}
+
 /* Drops a reference; true if it was the last. The list is locked. */
 static bool drop(hr_plan *plan) {
   bool is_last = --plan->reference_count == 0;
+  if (is_last) {
+    stop_waiting(plan);
+  }
   if (is_last && plan->is_shared) {
     withdraw(plan->owner, plan);
   }
@@ -568,6 +587,18 @@ static void release_locked(void *plan) {
   }
 }
 
+/* Keys of one structure have lists of the same lengths. */
+static uint64_t hash_lengths(const hr_key *key, uint64_t kind) {
+  const uint64_t words[] = {kind,
+                            key->word_count,
+                            key->record_count,
+                            key->buffer_count,
+                            key->local_count,
+                            (uint64_t)(key->layouts != NULL),
+                            (uint64_t)key->threads};
+  return hr_hash_words(HR_HASH_SEED, words, sizeof words / sizeof *words);
+}
+
 hr_general_find hr__plan_find_model(hr_key *key, hr_device *device, hr_numbers *out_numbers, hr_plan **out_model) {
   plans *own = own_plans();
   void *model = NULL;
@@ -575,8 +606,11 @@ hr_general_find hr__plan_find_model(hr_key *key, hr_device *device, hr_numbers *
       hr_log_is_on(HR_LOG_PROGRAM) || hr__dump_is_on()) { /* the latter show what is compiled */
     return HR_GENERAL_UNKNOWN;
   }
+  uint64_t kind = hash_kind(device);
   hr_mutex_lock(&own->mutex);
-  hr_general_find found = hr__generals_find(&own->generals, key, hash_kind(device), out_numbers, &model);
+  bool may_be = hr_table_get(&own->lengths, hash_lengths(key, kind)) == &is_learned;
+  hr_general_find found =
+      may_be ? hr__generals_find(&own->generals, key, kind, out_numbers, &model) : HR_GENERAL_UNKNOWN;
   if (found == HR_GENERAL_FOUND) {
     retain_locked(model);
   }
@@ -600,18 +634,43 @@ static hr_plan *find_general(hr_key *key, hr_device *device, bool *out_refused) 
 }
 
 /* The list is locked. */
-static void learn(plans *own, hr_plan *plan, const hr_device *device) {
+static void learn_now(plans *own, hr_plan *plan, uint64_t kind) {
   size_t steps = (size_t)plan->schedule.step_count;
   int64_t *counts = hr_malloc((steps + 1) * sizeof *counts);
   for (size_t i = 0; counts != NULL && i < steps; ++i) {
     counts[i] = plan->indices[i].count;
   }
-  bool may_vary = !plan->schedule.is_refused && !plan->schedule.program.has_rounds;
-  if (counts != NULL && !own->keeps_nodes && may_vary &&
-      hr_env_choice(HR_ENV_GENERAL_PLANS) != HR_ENV_GENERAL_PLANS_OFF) {
-    hr__generals_learn(&own->generals, &plan->key, hash_kind(device), &plan->schedule, steps, counts, plan);
+  if (counts != NULL) {
+    hr__generals_learn(&own->generals, &plan->key, kind, &plan->schedule, steps, counts, plan);
   }
   hr_free(counts);
+}
+
+/* Most programs keep their dims, and nothing has to be learned from them: the first plan waits for a second one whose
+ * key has the same lengths. The list is locked. */
+static void learn(plans *own, hr_plan *plan, const hr_device *device) {
+  enum { LENGTHS_MAX = 1024 };
+  bool may_vary = !plan->schedule.is_refused && !plan->schedule.program.has_rounds;
+  if (own->keeps_nodes || !may_vary || hr_env_choice(HR_ENV_GENERAL_PLANS) == HR_ENV_GENERAL_PLANS_OFF) {
+    return;
+  }
+  uint64_t kind = hash_kind(device);
+  plan->lengths = hash_lengths(&plan->key, kind);
+  void *first = hr_table_get(&own->lengths, plan->lengths);
+  if (first == NULL) {
+    if (own->lengths.count >= LENGTHS_MAX) {
+      hr_table_clear(&own->lengths);
+    }
+    plan->is_waiting = hr_table_put(&own->lengths, plan->lengths, plan);
+    return;
+  }
+  if (first != &is_learned) {
+    hr_plan *waiting = first;
+    waiting->is_waiting = false;
+    (void)!hr_table_put(&own->lengths, plan->lengths, (void *)&is_learned); /* in its slot */
+    learn_now(own, waiting, kind);
+  }
+  learn_now(own, plan, kind);
 }
 
 hr_status hr__plan_acquire(const hr_key *key, hr_device *device, const hr_scalar *arguments, hr_plan **out_plan,

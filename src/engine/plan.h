@@ -53,6 +53,8 @@ struct hr_plan {
   struct plans *owner;
   int reference_count;
   bool is_shared;
+  bool is_waiting; /* to be learned from */
+  uint64_t lengths;
   hr_plan *next_same;
   bool is_compact; /* the schedule was made so: cells repeat in it */
 };

@@ -136,3 +136,46 @@ HR_TEST(threads_share_plans) {
     close_user(&users[i]);
   }
 }
+
+/* y = op(x, x) of the first `count` elements, read; true if that was a copy of another plan. */
+static bool runs_copy(user *u, hr_op op, int64_t count) {
+  float values[COUNT];
+  hr_stats before, after;
+  const int64_t one = 1;
+  hr_view views[3] = {view_of(u->x), view_of(u->x), view_of(u->y)};
+  for (int i = 0; i < 3; ++i) {
+    views[i].rank = 1, views[i].dims = &count, views[i].strides = &one;
+  }
+  hr_stream_stats(u->stream, &before);
+  HR_ASSERT_OK(hr_stream_record(u->stream, op, NULL, 2, views, 1, &views[2]));
+  HR_ASSERT_OK(hr_stream_read(u->stream, &views[2], values));
+  hr_stream_stats(u->stream, &after);
+  HR_ASSERT_EQ(after.compiles - before.compiles, 1);
+  return after.general_plans > before.general_plans;
+}
+
+HR_TEST(plans_are_learned_from_once_a_second_one_has_keys_of_the_same_lengths) {
+  user a = {0};
+  open_user(&a, "cpu");
+  HR_ASSERT(!runs_copy(&a, HR_OP_MUL, 10)); /* waits */
+  HR_ASSERT(!runs_copy(&a, HR_OP_MUL, 14));
+  HR_ASSERT(!runs_copy(&a, HR_OP_MUL, 22));
+  HR_ASSERT(runs_copy(&a, HR_OP_MUL, 18));
+  HR_ASSERT(!runs_copy(&a, HR_OP_SUB, 10)); /* another structure of these lengths */
+  HR_ASSERT(!runs_copy(&a, HR_OP_SUB, 14));
+  HR_ASSERT(!runs_copy(&a, HR_OP_SUB, 22));
+  HR_ASSERT(runs_copy(&a, HR_OP_SUB, 18));
+  close_user(&a);
+}
+
+HR_TEST(a_plan_that_ends_while_it_waits_is_forgotten) {
+  user a = {0};
+  open_user(&a, "null");
+  HR_ASSERT(!runs_copy(&a, HR_OP_MUL, 10));
+  hr__cache_clear(&a.stream->cache);
+  HR_ASSERT(!runs_copy(&a, HR_OP_MUL, 12)); /* waits in its place */
+  HR_ASSERT(!runs_copy(&a, HR_OP_MUL, 14));
+  HR_ASSERT(!runs_copy(&a, HR_OP_MUL, 22));
+  HR_ASSERT(runs_copy(&a, HR_OP_MUL, 18));
+  close_user(&a);
+}
