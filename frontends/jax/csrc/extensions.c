@@ -81,7 +81,7 @@ static pjrt_error *input_shardings(pjrt_args_kinds *args) {
 
 static pjrt_error *output_shardings(pjrt_args_kinds *args) {
   args->count = (size_t)args->executable->main.output_count;
-  args->kinds = (const char *const *)args->executable->output_shardings;
+  args->kinds = args->count > 0 ? (const char *const *)args->executable->output_shardings : NULL;
   args->kind_sizes = args->executable->output_sharding_sizes;
   return NULL;
 }

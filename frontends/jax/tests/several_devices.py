@@ -174,3 +174,11 @@ def test_copies_between_devices():
             y = jax.device_put(jax.jit(lambda x: x + 1)(x), target)
             assert y.devices() == {target}
             check(y, X + 1)
+
+
+def test_shards_that_are_terms_of_a_sum_are_refused():
+    mesh = jax.make_mesh((4,), ("x",), axis_types=(AxisType.Explicit,))
+    x = jax.device_put(X, NamedSharding(mesh, P("x")))
+    unreduced = NamedSharding(mesh, P(unreduced={"x"}))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="UNIMPLEMENTED.*unreduced axes"):
+        jax.jit(lambda x, y: jnp.einsum("ab,ac->bc", x, y, out_sharding=unreduced))(x, x)

@@ -71,6 +71,9 @@ static hr_value output_of(hr__hlo_import *import, int dictionary, const hr__vhlo
   hr__vhlo_sharding sharding;
   bool is_shard = hr__hlo_device_count(import) > 1 &&
                   hr__hlo_result_sharding(&import->module, dictionary, end->operands[index], &sharding);
+  if (is_shard && sharding.is_unreduced) {
+    return HR__HLO_REFUSE(&hlo, "result %d is a term of a sum (unreduced axes)", index);
+  }
   return is_shard ? hr__hlo_local(&hlo, end->operands[index], &sharding) : hr__hlo_value(&hlo, end->operands[index]);
 }
 

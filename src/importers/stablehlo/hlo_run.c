@@ -119,6 +119,10 @@ static void lower_sharding(hr__hlo *hlo) {
     hr__hlo_return(hlo, &hlo->op->regions[0]);
     return;
   }
+  if (hr__hlo_device_count(hlo->import) > 1 && hr__vhlo_has_unreduced(&hlo->import->module, hlo->op)) {
+    HR__HLO_REFUSE(hlo, "unreduced axes are not supported");
+    return;
+  }
   hr__hlo_lower_pass(hlo);
 }
 

@@ -142,8 +142,9 @@ void hr__hlo_lower_manual(hr__hlo *hlo) {
     return;
   }
   for (int i = 0; i < op->operand_count; ++i) {
-    if (!find_sharding(&hlo->import->module, op, false, i, &s)) {
-      HR__HLO_REFUSE(hlo, "operand %d has a sharding that can't be read", i);
+    if (!find_sharding(&hlo->import->module, op, false, i, &s) || s.is_unreduced) {
+      HR__HLO_REFUSE(hlo, "operand %d has a sharding that is not supported%s", i,
+                     s.is_unreduced ? ": unreduced axes" : "");
       return;
     }
     values[i] = hr__hlo_local(hlo, op->operands[i], &s);
@@ -152,8 +153,9 @@ void hr__hlo_lower_manual(hr__hlo *hlo) {
   int count =
       hr__hlo_inline(hlo, &op->regions[0], op->operand_count, values, op->result_count, results, hlo->checks_types);
   for (int i = 0; i < op->result_count && count == op->result_count; ++i) {
-    if (!find_sharding(&hlo->import->module, op, true, i, &s)) {
-      HR__HLO_REFUSE(hlo, "result %d has a sharding that can't be read", i);
+    if (!find_sharding(&hlo->import->module, op, true, i, &s) || s.is_unreduced) {
+      HR__HLO_REFUSE(hlo, "result %d has a sharding that is not supported%s", i,
+                     s.is_unreduced ? ": unreduced axes" : "");
       return;
     }
     hr__hlo_set_shard(hlo->import, &op->results[i], results[i], &s);
@@ -192,6 +194,9 @@ bool hr__hlo_result_sharding(const hr__vhlo_module *module, int dictionary, cons
 }
 
 hr_status hr__hlo_shard_type(const hr__vhlo_sharding *s, hr_type *type) {
+  if (s->is_unreduced) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "shards that are terms of a sum (unreduced axes)");
+  }
   for (int d = 0; d < s->rank && d < type->rank; ++d) {
     int count = hr__vhlo_shards(s, d);
     if (type->dims[d] % count != 0) {

@@ -162,6 +162,7 @@ typedef struct hr__vhlo_split {
 typedef struct hr__vhlo_sharding {
   hr__vhlo_mesh mesh;
   int rank, split_count;
+  bool is_unreduced;                        /* shards are terms of a sum */
   hr__vhlo_split splits[HR__VHLO_AXES_MAX]; /* of each dim, major first */
 } hr__vhlo_sharding;
 
@@ -172,6 +173,8 @@ bool hr__vhlo_sharding_at(const hr__vhlo_module *module, const hr__vhlo_op *op, 
                           hr__vhlo_sharding *out);
 /* True if a manual computation has an axis of this name as its own. */
 bool hr__vhlo_is_manual(const hr__vhlo_module *module, const hr__vhlo_op *op, const char *axis);
+/* True if an operation has a sharding whose shards are terms of a sum. */
+bool hr__vhlo_has_unreduced(const hr__vhlo_module *module, const hr__vhlo_op *op);
 /* The shards of a dim, and the one that a device has. */
 int hr__vhlo_shards(const hr__vhlo_sharding *sharding, int dim);
 int hr__vhlo_shard(const hr__vhlo_sharding *sharding, int device, int dim);

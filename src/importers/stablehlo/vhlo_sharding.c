@@ -190,6 +190,15 @@ static bool read_dimension(const hr__vhlo_module *module, int attribute, int dim
   return !reader.has_failed;
 }
 
+/* The number of attributes in a list. */
+static int skip_attributes(const hr__vhlo_module *module, hr__reader *reader) {
+  int count = read_length(reader);
+  for (int i = 0; i < count; ++i) {
+    read_attribute(module, reader);
+  }
+  return count;
+}
+
 bool hr__vhlo_sharding_of(const hr__vhlo_module *module, int attribute, hr__vhlo_sharding *out) {
   hr__reader reader;
   int code;
@@ -209,6 +218,8 @@ bool hr__vhlo_sharding_of(const hr__vhlo_module *module, int attribute, hr__vhlo
       return false;
     }
   }
+  skip_attributes(module, &reader); /* axes along which tensors are whole */
+  out->is_unreduced = code != SHARDING && skip_attributes(module, &reader) > 0;
   return !reader.has_failed && out->rank <= HR_RANK_MAX;
 }
 
@@ -289,4 +300,10 @@ bool hr__vhlo_is_replica(const hr__vhlo_sharding *sharding, int device, int othe
     }
   }
   return true;
+}
+
+bool hr__vhlo_has_unreduced(const hr__vhlo_module *module, const hr__vhlo_op *op) {
+  hr__vhlo_sharding s;
+  int attribute = find_property(module, op, SHARDING_2, SHARDING_3, 0);
+  return attribute >= 0 && (!hr__vhlo_sharding_of(module, attribute, &s) || s.is_unreduced);
 }
