@@ -6,6 +6,7 @@
  * stream. A tape (transform.h) is a hook. So is the recorder of a graph (graph.h), which also gets functions.
  *
  * A stream with hooks rejects what is not a record: parts (hr_part_run), and functions with outputs (hr_stream_call).
+ * Sessions then record the operations of their graph one by one.
  *
  * Threads: while a stream has hooks, it belongs to one thread at a time. Hooks are called with no lock held.
  */
@@ -54,6 +55,8 @@ HR_API void hr_hook_remove(hr_stream *stream, hr_hook *hook);
 /* Lets records enter the stack at this hook, which is in it, and returns the former top. A hook that records other
  * operations in place of one sets itself as the top, and the former one afterwards: hooks above have seen the one. */
 HR_API hr_hook *hr_hook_set_top(hr_stream *stream, hr_hook *hook);
+/* True if the stream has hooks. */
+HR_API bool hr_hook_is_open(const hr_stream *stream);
 /* The uppermost hook that gets functions; NULL: there is none. */
 HR_API hr_hook *hr_hook_of_functions(const hr_stream *stream);
 /* Passes a record on to the hook below, or records it. */

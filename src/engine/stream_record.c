@@ -248,6 +248,10 @@ hr_hook *hr_hook_set_top(hr_stream *stream, hr_hook *hook) {
   return before;
 }
 
+bool hr_hook_is_open(const hr_stream *stream) {
+  return stream->hook != NULL;
+}
+
 hr_hook *hr_hook_of_functions(const hr_stream *stream) {
   hr_hook *hook = stream->hook;
   while (hook != NULL && hook->apply == NULL) {

@@ -1,4 +1,6 @@
-/* session_run.c: runs of sessions: of a part, or live: evaluated on the stream. */
+/* session_run.c: runs of sessions: of a part, or live: evaluated on the stream. Hooks of the stream (gradients, vmap)
+ * see records alone: then a run is live, and its inner graphs are evaluated, too. */
+#include "headrace/hook.h"
 #include "session/graph_instance.h"
 
 static hr_status no_memory(void) {
@@ -97,8 +99,11 @@ static void release_results(const hr_session *session, hr_tensor *results) {
 }
 
 static hr_status run_live(hr_session *session, const hr_tensor *const *params, hr_tensor *results) {
-  hr__runner runner = {
-      .arg = session, .constants = hr__session_constants, .run = run_inner, .operations_left = INT64_MAX};
+  hr__runner runner = {.arg = session,
+                       .constants = hr__session_constants,
+                       .run = run_inner,
+                       .operations_left = INT64_MAX,
+                       .transforms = hr_hook_is_open(session->stream)};
   HR_RETURN_IF_ERROR(hr__graph_evaluate(session->graph, session->stream, params, NULL,
                                         params + session->graph->inputs.count, &runner, results));
   hr_mutex_lock(&session->instances.mutex);
@@ -114,6 +119,9 @@ static hr_status run_live(hr_session *session, const hr_tensor *const *params, h
 /* All results: outputs, then values of variables. */
 static hr_status run(hr_session *session, const hr_tensor *const *params, hr_tensor *results) {
   hr__graph_instance *found = NULL;
+  if (hr_hook_is_open(session->stream)) {
+    return run_live(session, params, results);
+  }
   HR_RETURN_IF_ERROR(hr__session_instance(session, session->graph, params, NULL, &found));
   hr_status status = found->part != NULL ? hr__graph_instance_run(session->stream, found, params, results)
                                          : run_live(session, params, results);

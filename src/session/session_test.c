@@ -279,6 +279,38 @@ HR_TEST(a_run_that_fails_names_the_value_and_the_session_goes_on) {
   hr_graph_release(g);
 }
 
+HR_TEST(a_tape_sees_the_run_of_a_session) {
+  hr_graph *g = graph_of("graph 2\ninput %x f32[n]\nvariable %w f32[1] = [2.0]\n%0 = multiply(%x, %w)\n"
+                         "%1 = square(%0)\n%2 = add(%w, 1)\nassign %w = %2\noutput y = %1\n");
+  hr_session *session = session_of(g, NULL);
+  hr_tensor x = tensor_of(HR_DTYPE_F32, DIMS(3), F32(1, 2, 3)), y, gradient, w;
+  const hr_tensor *inputs[1] = {&x}, *outputs[1] = {&y};
+  for (int run = 0; run < 2; ++run) {
+    hr_tape *tape = NULL;
+    HR_ASSERT_OK(hr_tape_begin(stream, &tape));
+    HR_ASSERT_OK(hr_tape_watch(tape, 1, inputs));
+    HR_ASSERT_OK(hr_session_run(session, 1, inputs, 1, &y));
+    hr_tape_end(tape);
+    HR_ASSERT_OK(hr_tape_gradient(tape, 1, outputs, NULL, 1, inputs, &gradient));
+    hr_tape_destroy(tape);
+    if (run == 0) {
+      EXPECT(&y, 4, 16, 36);
+      EXPECT(&gradient, 8, 16, 24);
+    } else {
+      EXPECT(&y, 9, 36, 81);
+      EXPECT(&gradient, 18, 36, 54);
+    }
+    RELEASE(&y, &gradient);
+  }
+  HR_ASSERT_OK(hr_session_run(session, 1, inputs, 1, &y));
+  EXPECT(&y, 16, 64, 144);
+  HR_ASSERT_OK(hr_session_variable(session, "w", &w));
+  EXPECT(&w, 5);
+  RELEASE(&x, &y, &w);
+  hr_session_release(session);
+  hr_graph_release(g);
+}
+
 HR_TEST(a_training_step_follows_its_gradient) {
   hr_graph *g = new_graph();
   hr_value x = input_of(g, "x", HR_DTYPE_F32, "n 3"), t = input_of(g, "t", HR_DTYPE_F32, "n 4");

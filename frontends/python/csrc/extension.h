@@ -86,8 +86,15 @@ int move_to_trace(array_object *x, hr_stream *stream);
 /* -1 with an exception if the array has no value that can be read. */
 int refuse_traced(const array_object *x);
 bool has_hooks(hr_stream *stream);
-/* Waits until no thread runs a session without Python's lock: call it before a hook of a stream is opened. */
-void wait_for_sessions(void);
+/* A hook that a thread has opened: part of its owner's memory. */
+typedef struct thread_hook {
+  unsigned long thread;
+  struct thread_hook *next;
+} thread_hook;
+/* Waits until no thread runs a session without Python's lock, and notes that this one opens a hook of a stream. */
+void begin_hook(thread_hook *hook);
+/* On any thread; one that has ended is fine. */
+void end_hook(thread_hook *hook);
 /* A constant that a trace must not write gets a reference more, which the caller releases; else NULL. */
 hr_buffer *keep_from_writes(const array_object *x);
 

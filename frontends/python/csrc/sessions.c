@@ -191,12 +191,33 @@ static void let_others_run(void) {
   Py_END_ALLOW_THREADS;
 }
 
-void wait_for_sessions(void) {
+static thread_hook *open_hooks;
+
+void begin_hook(thread_hook *hook) {
   ++waiting_hooks;
   while (open_runs > 0) {
     let_others_run();
   }
   --waiting_hooks;
+  *hook = (thread_hook){PyThread_get_thread_ident(), open_hooks};
+  open_hooks = hook;
+}
+
+void end_hook(thread_hook *hook) {
+  for (thread_hook **at = &open_hooks; *at != NULL; at = &(*at)->next) {
+    if (*at == hook) {
+      *at = hook->next;
+      return;
+    }
+  }
+}
+
+static bool has_own_hooks(void) {
+  const thread_hook *hook = open_hooks;
+  while (hook != NULL && hook->thread != PyThread_get_thread_ident()) {
+    hook = hook->next;
+  }
+  return hook != NULL;
 }
 
 /* Gives up Python's lock during a use of the stream; NULL: it has hooks, and the lock is kept. */
@@ -229,11 +250,14 @@ static hr_status run_on_stream(session_object *self, feeds *f) {
     return status;
   }
   const hr_graph *graph = hr_session_graph(self->session);
-  return hr_graph_variable_count(graph) == 0
-             ? hr_graph_apply(graph, stream, f->count, f->tensors, self->output_count, f->results)
-             : hr_status_make(
-                   HR_STATUS_INVALID_ARGUMENT,
-                   "session: a graph with variables can't be a part of a gradient, vmap or compiled function");
+  if (hr_graph_variable_count(graph) == 0) {
+    return hr_graph_apply(graph, stream, f->count, f->tensors, self->output_count, f->results);
+  }
+  if (stream != self->stream || has_own_hooks()) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
+                          "session: a graph with variables can't be a part of a gradient, vmap or compiled function");
+  }
+  return hr_session_run(self->session, f->count, f->tensors, self->output_count, f->results);
 }
 
 /* Inputs of the device's stream become constants of a trace. */

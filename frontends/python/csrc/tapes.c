@@ -14,6 +14,7 @@
 typedef struct open_tape {
   hr_tape *tape; /* NULL: closed */
   hr_stream *stream;
+  thread_hook hook;
 } open_tape;
 
 /* ---- lists of arrays ---- */
@@ -67,6 +68,7 @@ static int take_tensors(PyObject *list, hr_stream *stream, tensors *out) {
 static void close_tape(open_tape *open) {
   hr_tape_destroy(open->tape);
   open->tape = NULL;
+  end_hook(&open->hook);
 }
 
 static void drop_tape(PyObject *capsule) {
@@ -92,7 +94,7 @@ static PyObject *new_tape(hr_stream *stream) {
     return PyErr_NoMemory();
   }
   open->stream = stream;
-  wait_for_sessions();
+  begin_hook(&open->hook);
   hr_status status = hr_tape_begin(stream, &open->tape);
   PyObject *capsule = status == HR_OK ? PyCapsule_New(open, CAPSULE, drop_tape) : raise_status(status);
   if (capsule == NULL) {

@@ -70,9 +70,7 @@ PyObject *call_outside(PyObject *function, PyObject *argument) {
 }
 
 bool has_hooks(hr_stream *stream) {
-  hr_hook *top = hr_hook_set_top(stream, NULL);
-  (void)hr_hook_set_top(stream, top);
-  return top != NULL;
+  return hr_hook_is_open(stream);
 }
 
 static trace *trace_of(const hr_stream *capture) {

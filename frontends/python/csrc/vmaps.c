@@ -11,12 +11,14 @@
 typedef struct open_vmap {
   hr_vmap *vmap; /* NULL: it has ended */
   hr_stream *stream;
+  thread_hook hook;
 } open_vmap;
 
 static void drop_vmap(PyObject *capsule) {
   open_vmap *open = PyCapsule_GetPointer(capsule, CAPSULE);
   if (open != NULL) {
     hr_vmap_end(open->vmap);
+    end_hook(&open->hook);
     PyMem_Free(open);
   }
 }
@@ -61,11 +63,12 @@ static PyObject *begin(PyObject *module, PyObject *args) {
     return PyErr_NoMemory();
   }
   open->stream = traced_stream(as_array(x)->stream);
-  wait_for_sessions();
+  begin_hook(&open->hook);
   hr_status status = hr_vmap_begin(open->stream, size, &open->vmap);
   PyObject *capsule = status == HR_OK ? PyCapsule_New(open, CAPSULE, drop_vmap) : raise_status(status);
   if (capsule == NULL) {
     hr_vmap_end(open->vmap);
+    end_hook(&open->hook);
     PyMem_Free(open);
   }
   return capsule;
@@ -79,6 +82,7 @@ static PyObject *end(PyObject *module, PyObject *capsule) {
   }
   hr_vmap_end(open->vmap);
   open->vmap = NULL;
+  end_hook(&open->hook);
   Py_RETURN_NONE;
 }
 

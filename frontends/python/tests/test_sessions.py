@@ -1,5 +1,6 @@
 """headrace.Session: inputs of all kinds, instances, traces and gradients through a session, and wrong inputs."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -202,9 +203,8 @@ def test_gradients_of_other_threads_see_no_run():
         for k in range(600):
             try:
                 np.asarray(session(x=np.ones(1 + k % 5, np.float32))["y"])
-            except Exception as failure:  # a thread without gradients meets no tape while it records
-                if "can't be a part of a gradient" not in str(failure):
-                    failures.append(failure)
+            except Exception as failure:
+                failures.append(failure)
 
     def differentiate():
         for i in range(400):
@@ -219,6 +219,59 @@ def test_gradients_of_other_threads_see_no_run():
         thread.join()
     sys.setswitchinterval(interval)
     assert failures == []
+    assert session.variable("w").tolist() == [4 * 600]
+
+
+def test_a_graph_with_variables_runs_while_another_thread_differentiates():
+    graph = hr.Graph()
+    x, w = graph.input("x", "float32", ["n"]), graph.variable("w", np.zeros(1, np.float32))
+    graph.output("y", x * 2 + w)
+    graph.assign(w, w + 1)
+    session, results = hr.Session(graph), []
+
+    def work():
+        results.extend(np.asarray(session(x=np.ones(2, np.float32))["y"]).tolist() for _ in range(3))
+
+    def loss(x):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        with pytest.raises(ValueError, match="can't be a part of a gradient"):
+            session(x=x)
+        return (x * x).sum()
+
+    assert np.asarray(hr.grad(loss)(hr.full((2,), 3.0))).tolist() == [6, 6]
+    assert results == [[2, 2], [3, 3], [4, 4]]
+    assert session(x=np.ones(1, np.float32))["y"].tolist() == [5]
+
+
+DEVICES = """
+import headrace as hr, numpy as np
+graph = hr.Graph()
+x, w = graph.input("x", "float32", ["n", 3]), graph.variable("w", np.zeros(1, np.float32))
+graph.output("y", hr.tanh(x @ graph.constant(np.arange(6, dtype=np.float32).reshape(3, 2))) + w)
+graph.assign(w, w + 1)
+a = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+first, second = (hr.Session(graph, device=name, buckets={"n": [8]}) for name in ("cpu", "cpu:1"))
+before = [first(x=a)["y"] for _ in range(2)]
+after = [second(x=hr.array(a, device="cpu:1"))["y"] for _ in range(2)]
+print([y.device for y in before + after], first.device, second.device)
+print(all(np.array_equal(x, y) for x, y in zip(map(np.asarray, before), map(np.asarray, after))))
+print(first.variable("w").tolist(), second.variable("w").tolist())
+for session, device in ((first, "cpu:1"), (second, "cpu")):
+    try:
+        session(x=hr.array(a, device=device))
+    except ValueError as failure:
+        print(failure)
+"""
+
+
+def test_sessions_of_two_devices_have_states_of_their_own():
+    environment = {**os.environ, "HEADRACE_CPU_DEVICES": "2", "HEADRACE_DEVICE": "cpu"}
+    command = [sys.executable, "-c", DEVICES]
+    lines = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert lines[:3] == ["['cpu', 'cpu', 'cpu:1', 'cpu:1'] cpu cpu:1", "True", "[2.0] [2.0]"]
+    assert lines[3:] == ["arrays of two devices in one operation"] * 2
 
 
 def test_threads_share_a_session():
