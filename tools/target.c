@@ -82,9 +82,16 @@ static hr_status run_often(maker *m) {
   return run_once(m);
 }
 
+/* A GPU's kernels are those that a run on it needs: its properties decide about their tiles. */
+static hr_status open_gpu(const char *target, hr_device **out_device) {
+  hr_status status = hr_device_open("cuda:0", out_device);
+  return status == HR_OK
+             ? check_gpu(*out_device, target)
+             : hr_status_annotate(status, "target %s: the model runs on such a GPU to make its kernels", target);
+}
+
 static hr_status make(maker *m, const hr_graph *graph, const char *target, const named_values *sizes) {
-  HR_RETURN_IF_ERROR(hr_device_open(is_gpu(target) ? "cuda:0" : "cpu", &m->device));
-  HR_RETURN_IF_ERROR(is_gpu(target) ? check_gpu(m->device, target) : HR_OK);
+  HR_RETURN_IF_ERROR(is_gpu(target) ? open_gpu(target, &m->device) : hr_device_open("cpu", &m->device));
   HR_RETURN_IF_ERROR(hr_stream_create(m->device, &m->stream));
   HR_RETURN_IF_ERROR(hr_session_create(m->stream, graph, NULL, &m->session));
   HR_RETURN_IF_ERROR(allocate_tensors(graph, &m->tensors));
