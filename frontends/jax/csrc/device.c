@@ -88,6 +88,7 @@ pjrt_error *hrj_Device_MemoryStats(pjrt_args_memory_stats *args) {
   stats.peak_bytes_in_use = given(counted.allocated_bytes_peak + copies_peak);
   stats.allocation_count = given(counted.allocation_count);
   stats.limit = given(counted.limit_bytes > 0 ? counted.limit_bytes : counted.device_total_bytes);
+  stats.reservable_limit = stats.limit;
   stats.reserved = given(counted.reserved_bytes);
   stats.peak_reserved = given(counted.reserved_bytes_peak);
   stats.pool_bytes = given(counted.reserved_bytes);

@@ -182,3 +182,13 @@ def test_shards_that_are_terms_of_a_sum_are_refused():
     unreduced = NamedSharding(mesh, P(unreduced={"x"}))
     with pytest.raises(jax.errors.JaxRuntimeError, match="UNIMPLEMENTED.*unreduced axes"):
         jax.jit(lambda x, y: jnp.einsum("ab,ac->bc", x, y, out_sharding=unreduced))(x, x)
+
+
+def test_results_that_are_left_open_are_divided_as_their_arguments():
+    x = put(X, GRID, "x", "y")
+    for function in (lambda x: x * 2 + 1, lambda x: jnp.where(x > 3, x, 0), lambda x: 1 - x):
+        got = jax.jit(function)(x)
+        assert got.sharding.is_equivalent_to(x.sharding, 2)
+        check(got, np.asarray(function(X)))
+        for shard in got.addressable_shards:
+            check(shard.data, np.asarray(function(X))[shard.index])

@@ -271,9 +271,9 @@ void hr__hlo_lower_manual(hr__hlo *hlo);
 int *hr__hlo_dictionaries(const hr__vhlo_module *module, const hr__vhlo_op *function, const char *list, int count);
 /* The sharding among the attributes of one; false: it has none. */
 bool hr__hlo_main_sharding(const hr__vhlo_module *module, int dictionary, hr__vhlo_sharding *out);
-/* That of a result, or of the manual computation that makes it. */
-bool hr__hlo_result_sharding(const hr__vhlo_module *module, int dictionary, const hr__vhlo_value *value,
-                             hr__vhlo_sharding *out);
+/* That of a result; if the program leaves it open, one of a tensor of the same dims that it is computed from. */
+bool hr__hlo_result_sharding(const hr__vhlo_module *module, const hr__vhlo_op *function, const int *arguments,
+                             int dictionary, const hr__vhlo_value *value, hr__vhlo_sharding *out);
 /* The type of a shard. */
 HR_MUST_USE hr_status hr__hlo_shard_type(const hr__vhlo_sharding *s, hr_type *type);
 

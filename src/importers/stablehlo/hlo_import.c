@@ -66,25 +66,33 @@ static hr_status add_input(hr__hlo_import *import, int dictionary, int index, hr
   return hr_graph_status(import->graph);
 }
 
-static hr_value output_of(hr__hlo_import *import, int dictionary, const hr__vhlo_op *end, int index) {
+/* The attributes of main's inputs and outputs. */
+typedef struct dictionaries {
+  int *inputs, *outputs;
+} dictionaries;
+
+static hr_value output_of(hr__hlo_import *import, const hr__vhlo_op *function, const dictionaries *of,
+                          const hr__vhlo_op *end, int index) {
   hr__hlo hlo = {.import = import, .graph = import->graph, .op = end};
+  hr__vhlo_value *value = end->operands[index];
   hr__vhlo_sharding sharding;
   bool is_shard = hr__hlo_device_count(import) > 1 &&
-                  hr__hlo_result_sharding(&import->module, dictionary, end->operands[index], &sharding);
+                  hr__hlo_result_sharding(&import->module, function, of->inputs, of->outputs[index], value, &sharding);
   if (is_shard && sharding.is_unreduced) {
     return HR__HLO_REFUSE(&hlo, "result %d is a term of a sum (unreduced axes)", index);
   }
-  return is_shard ? hr__hlo_local(&hlo, end->operands[index], &sharding) : hr__hlo_value(&hlo, end->operands[index]);
+  return is_shard ? hr__hlo_local(&hlo, value, &sharding) : hr__hlo_value(&hlo, value);
 }
 
-static hr_status add_outputs(hr__hlo_import *import, const int *dictionaries, const hr__vhlo_op *end) {
+static hr_status add_outputs(hr__hlo_import *import, const hr__vhlo_op *function, const dictionaries *of,
+                             const hr__vhlo_op *end) {
   for (int i = 0; i < end->operand_count; ++i) {
     char name[32];
     hr__vhlo_type type;
     bool is_token = hr__vhlo_type_of(&import->module, end->operands[i]->type, &type) && type.is_token;
     if (!is_token) {
       snprintf(name, sizeof name, "result%d", i);
-      hr_graph_output(import->graph, name, output_of(import, dictionaries[i], end, i));
+      hr_graph_output(import->graph, name, output_of(import, function, of, end, i));
     }
   }
   if (import->effect != 0) {
@@ -97,25 +105,27 @@ static hr_status no_memory(void) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for its inputs and outputs");
 }
 
-static hr_status add_inputs(hr__hlo_import *import, const hr__vhlo_op *function) {
+static hr_status fill_main(hr__hlo_import *import, hr__vhlo_op *function, dictionaries *of) {
   const hr__vhlo_region *region = &function->regions[0];
-  int *dictionaries = hr__hlo_dictionaries(&import->module, function, "arg_attrs", region->argument_count);
-  hr_status status = dictionaries != NULL ? HR_OK : no_memory();
-  for (int i = 0; status == HR_OK && i < region->argument_count; ++i) {
-    status = add_input(import, dictionaries[i], i, &region->arguments[i]);
+  const hr__vhlo_op *end = NULL;
+  of->inputs = hr__hlo_dictionaries(&import->module, function, "arg_attrs", region->argument_count);
+  if (of->inputs == NULL) {
+    return no_memory();
   }
-  hr_free(dictionaries);
-  return status;
+  for (int i = 0; i < region->argument_count; ++i) {
+    HR_RETURN_IF_ERROR(add_input(import, of->inputs[i], i, &region->arguments[i]));
+  }
+  HR_RETURN_IF_ERROR(hr__hlo_run(import, region, true, &end));
+  of->outputs = hr__hlo_dictionaries(&import->module, function, "res_attrs", end->operand_count);
+  return of->outputs != NULL ? add_outputs(import, function, of, end) : no_memory();
 }
 
 static hr_status import_main(hr__hlo_import *import, hr__vhlo_op *function) {
-  const hr__vhlo_op *end = NULL;
+  dictionaries of = {NULL, NULL};
   function->is_open = true;
-  HR_RETURN_IF_ERROR(add_inputs(import, function));
-  HR_RETURN_IF_ERROR(hr__hlo_run(import, &function->regions[0], true, &end));
-  int *dictionaries = hr__hlo_dictionaries(&import->module, function, "res_attrs", end->operand_count);
-  hr_status status = dictionaries != NULL ? add_outputs(import, dictionaries, end) : no_memory();
-  hr_free(dictionaries);
+  hr_status status = fill_main(import, function, &of);
+  hr_free(of.inputs);
+  hr_free(of.outputs);
   return status;
 }
 

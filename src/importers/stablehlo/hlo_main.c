@@ -59,8 +59,8 @@ static void list_shards(const hr__vhlo_sharding *s, hr_stablehlo_shards *out) {
   }
 }
 
-static void list_all_shards(const hr__vhlo_module *module, const int *arguments, const int *results,
-                            const hr__vhlo_op *end, hr_stablehlo_main *lists) {
+static void list_all_shards(const hr__vhlo_module *module, const hr__vhlo_op *function, const int *arguments,
+                            const int *results, const hr__vhlo_op *end, hr_stablehlo_main *lists) {
   hr__vhlo_sharding s;
   for (int i = 0; i < lists->input_count; ++i) {
     if (hr__hlo_main_sharding(module, arguments[i], &s)) {
@@ -68,7 +68,7 @@ static void list_all_shards(const hr__vhlo_module *module, const int *arguments,
     }
   }
   for (int i = 0; i < lists->output_count; ++i) {
-    if (hr__hlo_result_sharding(module, results[i], end->operands[i], &s)) {
+    if (hr__hlo_result_sharding(module, function, arguments, results[i], end->operands[i], &s)) {
       list_shards(&s, &lists->output_shards[i]);
     }
   }
@@ -102,7 +102,7 @@ static hr_status list_values(const hr__vhlo_module *module, const hr__vhlo_op *f
     lists->outputs[i] = number_of(module, end->operands[i], &count);
   }
   list_donations(module, arguments, lists);
-  list_all_shards(module, arguments, results, end, lists);
+  list_all_shards(module, function, arguments, results, end, lists);
   hr_free(arguments);
   hr_free(results);
   return HR_OK;

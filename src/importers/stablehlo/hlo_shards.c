@@ -178,19 +178,55 @@ bool hr__hlo_main_sharding(const hr__vhlo_module *module, int dictionary, hr__vh
   return hr__vhlo_sharding_of(module, hr__vhlo_dictionary(module, dictionary, "sdy.sharding"), out);
 }
 
-bool hr__hlo_result_sharding(const hr__vhlo_module *module, int dictionary, const hr__vhlo_value *value,
-                             hr__vhlo_sharding *out) {
+/* The first sharding of a tensor of the same dims that a value is computed from. */
+typedef struct search {
+  const hr__vhlo_module *module;
+  const hr__vhlo_region *main;
+  const int *arguments; /* dictionaries */
+  int steps_left;
+} search;
+
+static bool has_dims_of(const hr__vhlo_module *module, const hr__vhlo_value *x, const hr__vhlo_value *y) {
+  hr__vhlo_type a, b;
+  return hr__vhlo_type_of(module, x->type, &a) && hr__vhlo_type_of(module, y->type, &b) && a.rank == b.rank &&
+         a.rank > 0 && memcmp(a.dims, b.dims, (size_t)a.rank * sizeof *a.dims) == 0;
+}
+
+static bool find_origin(search *s, const hr__vhlo_value *value, hr__vhlo_sharding *out) {
+  const hr__vhlo_op *op = value->op;
+  ptrdiff_t argument = value - s->main->arguments;
+  if (--s->steps_left < 0) {
+    return false;
+  }
+  if (op == NULL) {
+    bool is_input = argument >= 0 && argument < s->main->argument_count;
+    return is_input && hr__hlo_main_sharding(s->module, s->arguments[argument], out);
+  }
+  if (strcmp(op->name->dialect, "sdy") == 0 && strcmp(op->name->name, "manual_computation") == 0) {
+    return find_sharding(s->module, op, true, (int)(value - op->results), out);
+  }
+  if (hr__vhlo_constraint(s->module, op, out)) {
+    return true;
+  }
+  if (strcmp(op->name->dialect, "builtin") == 0 && op->operand_count == op->result_count) {
+    return find_origin(s, op->operands[value - op->results], out); /* a cast between the dialects' types */
+  }
+  for (int i = 0; i < op->operand_count; ++i) {
+    if (has_dims_of(s->module, op->operands[i], value) && find_origin(s, op->operands[i], out)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool hr__hlo_result_sharding(const hr__vhlo_module *module, const hr__vhlo_op *function, const int *arguments,
+                             int dictionary, const hr__vhlo_value *value, hr__vhlo_sharding *out) {
+  enum { STEPS = 256 };
+  search s = {module, &function->regions[0], arguments, STEPS};
   if (hr__hlo_main_sharding(module, dictionary, out)) {
     return true;
   }
-  while (value->op != NULL && strcmp(value->op->name->dialect, "builtin") == 0 &&
-         value->op->operand_count == value->op->result_count) {
-    value = value->op->operands[value - value->op->results]; /* a cast between the dialects' types */
-  }
-  const hr__vhlo_op *op = value->op;
-  bool is_manual =
-      op != NULL && strcmp(op->name->dialect, "sdy") == 0 && strcmp(op->name->name, "manual_computation") == 0;
-  return is_manual && find_sharding(module, op, true, (int)(value - op->results), out);
+  return find_origin(&s, value, out) && !out->is_unreduced;
 }
 
 hr_status hr__hlo_shard_type(const hr__vhlo_sharding *s, hr_type *type) {

@@ -173,6 +173,8 @@ bool hr__vhlo_sharding_at(const hr__vhlo_module *module, const hr__vhlo_op *op, 
                           hr__vhlo_sharding *out);
 /* True if a manual computation has an axis of this name as its own. */
 bool hr__vhlo_is_manual(const hr__vhlo_module *module, const hr__vhlo_op *op, const char *axis);
+/* The sharding that an operation has as its property; false: there is none. */
+bool hr__vhlo_constraint(const hr__vhlo_module *module, const hr__vhlo_op *op, hr__vhlo_sharding *out);
 /* True if an operation has a sharding whose shards are terms of a sum. */
 bool hr__vhlo_has_unreduced(const hr__vhlo_module *module, const hr__vhlo_op *op);
 /* The shards of a dim, and the one that a device has. */

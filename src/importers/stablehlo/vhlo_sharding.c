@@ -307,3 +307,8 @@ bool hr__vhlo_has_unreduced(const hr__vhlo_module *module, const hr__vhlo_op *op
   int attribute = find_property(module, op, SHARDING_2, SHARDING_3, 0);
   return attribute >= 0 && (!hr__vhlo_sharding_of(module, attribute, &s) || s.is_unreduced);
 }
+
+bool hr__vhlo_constraint(const hr__vhlo_module *module, const hr__vhlo_op *op, hr__vhlo_sharding *out) {
+  bool is_one = strcmp(op->name->dialect, "sdy") == 0 && strcmp(op->name->name, "sharding_constraint") == 0;
+  return is_one && hr__vhlo_sharding_of(module, find_property(module, op, SHARDING, SHARDING_2, 0), out);
+}
