@@ -307,7 +307,7 @@ def test_a_package_with_kernels(tmp_path):
     lines = run("bench", package, "--precision", "bf16", "--seconds", "0.01", **kept).stdout.splitlines()
     assert lines[-1].split()[0] == "1"
     assert "expected v2, v3, v4" in run("convert", package, "-o", package, "--target", "v9", code=1).stderr
-    if not Path("/dev/nvidiactl").exists():
+    if not pathlib.Path("/dev/nvidiactl").exists():
         failure = run("convert", package, "-o", package, "--target", "sm_90", code=1).stderr
         assert "target sm_90: the model runs on such a GPU to make its kernels" in failure
     for wrong in (("--minimum", "3"), ("--target",), ("--size", "n")):
