@@ -385,11 +385,17 @@ static hr_status check_values(const hr__function_call *c, hr__slices *s, int vec
 hr_status hr__emit_scatter_slices(const hr__function_call *c) {
   enum { MODE = LISTS + 1 };
   hr__slices s;
+  const hr_tensor *x = c->inputs[0];
   int mode, vector = vector_of(c, 0);
   HR_RETURN_IF_ERROR(read_slices(c, 0, &s));
-  HR_RETURN_IF_ERROR(check_values(c, &s, vector));
   HR_RETURN_IF_ERROR(hr__read_update_mode(c, MODE, &mode));
   hr__formula f;
+  int64_t elements;
+  if (hr__count_elements(x->rank, x->dims, &elements) && elements == 0) { /* all slices are out of range */
+    hr__formula_begin(&f, c);
+    return hr__formula_end(&f, hr__copied(&f, x, x->dtype, x->rank, x->dims));
+  }
+  HR_RETURN_IF_ERROR(check_values(c, &s, vector));
   hr__formula_begin(&f, c);
   set_indices(&f, vector, &s);
   return hr__formula_end(&f, with_slices(&f, &s, mode));

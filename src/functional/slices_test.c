@@ -34,6 +34,14 @@ HR_TEST(slices_are_written) {
   RELEASE(&x, &at, &values);
 }
 
+HR_TEST(no_slice_is_written_to_a_tensor_without_elements) {
+  hr_tensor x = counted(DIMS(0, 3)), at = tensor_of(HR_DTYPE_I64, DIMS(2, 1), I64(0, 1)), values = counted(DIMS(2, 3));
+  hr_tensor y = apply(HR_FUNCTIONAL_SCATTER_SLICES, ON(&x, &at, &values),
+                      WITH(INTS_OF(1), INTS_OF(0), INTS_OF(1), DEFAULT, DEFAULT, DEFAULT, TEXT_OF("add")));
+  expect_type(&y, HR_DTYPE_F32, DIMS(0, 3));
+  RELEASE(&x, &at, &values, &y);
+}
+
 HR_TEST(generators_have_known_bits) {
   const uint64_t numbers[2] = {UINT64_C(0x9abcdef012345678), UINT64_C(0xfffffffffffffffe)};
   hr_tensor state = tensor_of(HR_DTYPE_U64, DIMS(2), numbers), results[2];

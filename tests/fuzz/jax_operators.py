@@ -278,20 +278,30 @@ def reduction(d):
     return f"reduce.{name}", kind, f"jnp.{name}({a.name}, axis={axes}{keep}{initial})"
 
 
+def identity(d, a, name):
+    """The initial value of a reduction. With others StableHLO leaves the result undefined."""
+    if name in ("max", "min"):
+        number = f"jnp.iinfo(jnp.{a.dtype}).{'min' if name == 'max' else 'max'}"
+        number = {"max": "-jnp.inf", "min": "jnp.inf"}[name] if a.dtype in FLOATS else number
+    else:
+        number = {"add": "0", "mul": "1", "bitwise_and": "-1"}.get(name, "0")
+    if a.dtype == "bool":
+        return f"np.array({name in ('mul', 'min', 'bitwise_and')})"
+    return f"jnp.array({number}).astype(jnp.{a.dtype})" if number == "-1" else f"jnp.array({number}, jnp.{a.dtype})"
+
+
 def lax_reduction(d):
-    a = d.pick("iufc", rank_min=1)  # the CPU backend forgets the initial value of reductions of one bool
+    a = d.pick(ANY, rank_min=1)
     r = len(a.shape)
     axes = tuple(sorted(d.random.sample(range(r), d.random.randint(1, r))))
-    init = d.scalar(a.dtype)
     name = d.random.choice(["add", "mul", "max", "min", "bitwise_and", "bitwise_or", "bitwise_xor"])
     kind = {"add": "sum", "mul": "loose"}.get(name, "exact")
     if d.random.random() < 0.25:
         b = d.data("int32", a.shape)
-        pick = "lambda p, q: (lax.max(p[0], q[0]), lax.add(p[1], q[1]))"
-        return "lax.reduce.2", "exact", (
-            f"lax.reduce(({a.name}, {b.name}), ({init.name}, jnp.int32(3)), {pick}, {axes})"
-        )
-    return f"lax.reduce.{name}", kind, f"lax.reduce({a.name}, {init.name}, lax.{name}, {axes})"
+        both = "lambda p, q: (lax.max(p[0], q[0]), lax.add(p[1], q[1]))"
+        starts = f"({identity(d, a, 'max')}, jnp.int32(0))"
+        return "lax.reduce.2", "exact", f"lax.reduce(({a.name}, {b.name}), {starts}, {both}, {axes})"
+    return f"lax.reduce.{name}", kind, f"lax.reduce({a.name}, {identity(d, a, name)}, lax.{name}, {axes})"
 
 
 def ordered(d):
@@ -403,11 +413,7 @@ def window(d):
     kind = {"add": "sum", "mul": "loose"}.get(name, "exact")
     more = f"{draw([1, 2, 3])}, {draw([1, 1, 2, 3])}, {padding}"
     dilations = f", {draw([1, 1, 2])}, {draw([1, 1, 2])}" if padding != "'SAME'" else ""
-    init = d.scalar(a.dtype).name if d.random.random() < 0.4 else {"add": "0", "mul": "1"}.get(name)
-    if init is None:
-        init = ("-np.inf" if name == "max" else "np.inf") if a.dtype in FLOATS else d.scalar(a.dtype).name
-    if not init.startswith("v"):
-        init = f"np.array({init}, jnp.{a.dtype}{'_' * (a.dtype == 'bool')})"
+    init = identity(d, a, name)
     return f"reduce_window.{name}", kind, f"lax.reduce_window({a.name}, {init}, lax.{name}, {more}{dilations})"
 
 
