@@ -152,7 +152,9 @@ def _load(path):
 
 def register(platform, path):
     """Lets programs for a platform have callbacks; path: the plug-in's library, which JAX loads, too."""
+    import jax.experimental.checkify  # noqa: F401 (its import registers the CPU's rules)
+
     if _library is None:
         _load(path)
     _private.replace_callbacks(platform, _emit)
-    _private.copy_rules("cpu", platform, ("debug_callback", "debug_print"))
+    _private.copy_rules("cpu", platform, ("check", "debug_callback", "debug_print"))

@@ -221,3 +221,17 @@ def test_callbacks_without_jaxs_cpu_backend_and_at_exit():
     done = subprocess.run([sys.executable, "-c", head + program], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:3] == ["x is 0.0", "x is 1.0", "x is 2.0"]
+
+
+def test_checks_are_callbacks():
+    from jax.experimental import checkify
+
+    def program(x):
+        checkify.debug_check(x > 0, "it is not positive")
+        return x + 1
+
+    error, got = jax.jit(checkify.checkify(program))(np.float32(1))
+    assert error.get() is None and float(got) == 2
+    error, _ = jax.jit(checkify.checkify(program))(np.float32(-1))
+    assert "not positive" in error.get()
+    assert float(jax.jit(program)(np.float32(1))) == 2
