@@ -94,11 +94,12 @@ there. Two programs show more:
 
 ## Limits
 
-- A program runs on one device. `jax.pmap`, collectives and meshes over several devices are refused.
+- Programs over several devices (`pmap`, `shard_map`, sharded arrays, collectives) run on devices of the host alone
+  (`HEADRACE_CPU_DEVICES=4`), which are for tests: outside of manual computations each device computes all of a tensor.
 - Dims must be numbers when a program is compiled; `jax.export` with symbolic dims needs them refined.
-- Compiled programs are not serialized: `jax_compilation_cache_dir` has no effect. Kernels are kept on disk by Headrace
-  itself (`HEADRACE_CACHE`).
-- Pallas, and the text and cost analysis of compiled programs are missing.
+- JAX's cache of compiled programs (`jax_compilation_cache_dir`) has no effect, because JAX uses it on its own platforms
+  alone. Headrace keeps kernels on disk (`HEADRACE_CACHE`).
+- Pallas is missing.
 
 ## Environment
 
@@ -106,6 +107,7 @@ there. Two programs show more:
 |---|---|
 | `JAX_PLATFORMS` | `headrace` selects the platform, `headrace,cpu` has both |
 | `HEADRACE_DEVICE` | `cpu` (default), `cuda` for all GPUs, `cuda:1` for one |
+| `HEADRACE_CPU_DEVICES` | number of devices of the host; the default is 1 |
 | `HEADRACE_THREADS` | threads; the default is the number of cores |
 | `HEADRACE_JAX_LIBRARY` | path of `libheadrace_jax.so`, if it is not beside the package: that of a build folder |
 | `HEADRACE_ONEDNN`, `HEADRACE_LAPACK` | paths of the libraries, if they are not those of the virtual environment |
