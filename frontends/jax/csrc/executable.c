@@ -216,6 +216,7 @@ typedef struct partition {
 static hr_status find_function(void *arg, const char *name, hr_function_spec *out_spec) {
   const partition *p = arg;
   HR_RETURN_IF_ERROR(hrj_python_find(name, out_spec));
+  p->executable->has_callbacks = true;
   atomic_store(&p->executable->devices[p->number]->has_callbacks, true);
   return HR_OK;
 }

@@ -17,6 +17,7 @@ struct pjrt_executable {
   hrj_meetings *meetings; /* NULL: there is one device */
   hr_stablehlo_main main; /* what a call passes and gets: tokens, too, which are bool[0] */
   int graph_input_count, graph_output_count;
+  bool has_callbacks;
   bool has_effects;   /* the graph has one more output: it is there when all functions with effects have run */
   hr_tensor *outputs; /* of main, without buffers */
   pjrt_type *types;

@@ -144,11 +144,10 @@ def test_a_failure_is_that_of_its_results():
     x = np.arange(3, dtype=np.float32)
     good = jax.jit(lambda x: x + 1)
     bad = jax.jit(program)(x)
-    later, other = good(bad), good(x)
-    np.testing.assert_array_equal(np.asarray(other), x + 1)
-    for result in (bad, later):
+    np.testing.assert_array_equal(np.asarray(good(x)), x + 1)
+    for use in (np.asarray, good):
         with pytest.raises(jax.errors.JaxRuntimeError, match="no more of this"):
-            np.asarray(result)
+            jax.block_until_ready(use(bad))
     np.testing.assert_array_equal(np.asarray(good(x)), x + 1)
 
 
@@ -235,3 +234,17 @@ def test_checks_are_callbacks():
     error, _ = jax.jit(checkify.checkify(program))(np.float32(-1))
     assert "not positive" in error.get()
     assert float(jax.jit(program)(np.float32(1))) == 2
+
+
+def test_a_failure_that_nobody_waits_for_reaches_no_other_program():
+    def fail(x):
+        raise ValueError("no more of this")
+
+    x = np.arange(3, dtype=np.float32)
+    bad = jax.jit(lambda x: jax.pure_callback(fail, F32, x))
+    good = jax.jit(lambda x: io_callback(lambda x: np.asarray(x) + 1, F32, x, ordered=True))
+    for _ in range(20):
+        bad(x)
+        result = good(x)
+        jax.effects_barrier()
+        np.testing.assert_array_equal(np.asarray(result), x + 1)
