@@ -16,9 +16,9 @@ OPERATIONS = """
 abs add after_all all_gather all_reduce all_to_all and async_done async_start atan2 batch_norm_grad batch_norm_inference
 batch_norm_training bitcast_convert broadcast_in_dim case cbrt ceil cholesky clamp collective_broadcast
 collective_permute collective_reduce compare complex composite concatenate constant convert convolution cosine
-count_leading_zeros custom_call divide dot_general dynamic_broadcast_in_dim dynamic_conv dynamic_gather dynamic_iota dynamic_pad
-dynamic_reshape dynamic_slice dynamic_update_slice exponential exponential_minus_one fft floor gather get_dimension_size
-get_tuple_element if imag infeed iota is_finite log log_plus_one logistic map maximum minimum multiply negate not
+count_leading_zeros custom_call divide dot_general dynamic_broadcast_in_dim dynamic_conv dynamic_gather dynamic_iota
+dynamic_pad dynamic_reshape dynamic_slice dynamic_update_slice exponential exponential_minus_one fft floor gather
+get_dimension_size get_tuple_element if imag infeed iota is_finite log log_plus_one logistic map maximum minimum multiply negate not
 optimization_barrier or outfeed pad partition_id popcnt power real recv reduce reduce_precision reduce_scatter
 reduce_window remainder replica_id reshape reverse rng rng_bit_generator round_nearest_afz round_nearest_even rsqrt
 scatter select select_and_scatter send shift_left shift_right_arithmetic shift_right_logical sign sine slice sort sqrt
@@ -39,9 +39,9 @@ pip install dist/headrace-*.whl dist/headrace_jax-*.whl
 JAX_PLATFORMS=headrace python -c "import jax; print(jax.devices())"      # [headrace:0]
 ```
 
-From a checkout, with gcc: `pip install .`, then `pip install ./frontends/jax`. Both packages must have the same version.
-If an index has both, `pip install headrace[jax]` installs them. The plug-in is tested with jax 0.10.2 on CPython 3.11;
-other versions of jax 0.10 and 0.11 may work, and a warning names the tested ones.
+From a checkout, with gcc: `pip install .`, then `pip install ./frontends/jax`. Both packages must have the same
+version. If an index has both, `pip install headrace[jax]` installs them. The wheels are tested with jax 0.10.2 on
+CPython 3.11 to 3.13; other versions of jax 0.10 and 0.11 may work, and a warning names the tested ones.
 
 ## Use
 
@@ -154,13 +154,14 @@ Custom calls and composites with these names are known. Other composites are the
 ## Tests
 
 `make test-jax` runs the tests of the plug-in, and a fixed sample of JAX's own tests if `HEADRACE_JAX_SOURCE` names a
-checkout of JAX. `make jax-tests` runs all of them: `OPTIONS='--cpu lax_test.py'` compares a file with JAX's CPU backend.
+checkout of JAX. `make jax-tests` runs all of them: `OPTIONS='--cpu lax_test.py'` compares a file with JAX's CPU
+backend. `make fuzz-jax` compares random programs with it.
 """
 SPEED = """\
 2026-11-29, AMD EPYC (family 26 model 2) with AVX-512, jax 0.10.2, one thread: the time of JAX's CPU backend divided by
 Headrace's (`bench/jax_cases.py --threads 1`). Of a call it is CPU time, because the machine had other work; the first
-call, with compilation and a cold disk cache, is by the clock. Results differ by at most 2e-5 of their standard deviation, losses of the first 12 training
-steps by 3e-6.
+call, with compilation and a cold disk cache, is by the clock. Results differ by at most 2e-5 of their standard
+deviation, losses of the first 12 training steps by 3e-6.
 
 | case | a call | the first call |
 |---|---:|---:|
@@ -177,8 +178,8 @@ steps by 3e-6.
 | `scan` of 1,000 LSTM cells of 64 | 0.2x | 2.9x |
 | `while_loop` of 1,000 steps on scalars | 0.1x | 2.7x |
 
-- Loops are slower: each iteration is recorded anew, which takes 0.1 us for two scalars and 6 us for the cell of an LSTM.
-  XLA compiles the whole loop.
+- Loops are slower: each iteration is recorded anew, which takes 0.1 us for two scalars and 6 us for the cell of an
+  LSTM. XLA compiles the whole loop.
 - GPT-2 infers at the speed of its products: 95 % of the time, at 205 GFLOP/s of one core."""
 
 
