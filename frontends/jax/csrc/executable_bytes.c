@@ -82,6 +82,9 @@ pjrt_error *hrj_Executable_GetCompileOptions(pjrt_args_bytes *args) {
 pjrt_error *hrj_Executable_OptimizedProgram(pjrt_args_optimized *args) {
   const pjrt_executable *executable = args->executable;
   pjrt_program *program = args->program;
+  if (executable->device_count > 1) { /* XLA can't show the operations of its partitioner */
+    return hrj_error_make(HR_STATUS_UNIMPLEMENTED, HRJ_PLATFORM ": programs over several devices have no text");
+  }
   program->format = "mlir", program->format_size = strlen("mlir");
   if (program->code == NULL) {
     program->code_size = executable->code_size;

@@ -192,3 +192,8 @@ def test_results_that_are_left_open_are_divided_as_their_arguments():
         check(got, np.asarray(function(X)))
         for shard in got.addressable_shards:
             check(shard.data, np.asarray(function(X))[shard.index])
+
+
+def test_programs_over_several_devices_have_no_text():
+    compiled = jax.jit(lambda x: x + 1).lower(put(X, LINE, "x")).compile()
+    assert compiled.as_text() is None and compiled.memory_analysis().argument_size_in_bytes == X.nbytes // 4
