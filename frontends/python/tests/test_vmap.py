@@ -275,6 +275,18 @@ CASES |= {
     ),
     "index_add": (lambda x, i, v: hr.index_add(x, i, v, axis=1, alpha=0.5), signed(3, 4), whole(5), signed(3, 5)),
     "slice_update": (lambda x, v: hr.slice_update(x, v, [1, 0], [2, 2], [1, 2], mode="add"), signed(3, 4), signed(2, 2)),
+    "gather_slices": (
+        lambda x, i: hr.gather_slices(x, i, sizes=[2, 2], map=[0, 1], window=[1, 2]),
+        signed(3, 4),
+        whole(5, 2, low=-1, high=4),
+    ),
+    "scatter_slices": (
+        lambda x, i, v: [hr.scatter_slices(x, i, v, mode=m, map=[0, 1], window=[1, 2]) for m in ("add", "max")],
+        signed(3, 4),
+        whole(5, 2, low=-1, high=4),
+        signed(5, 2, 2),
+    ),
+    "generator_bits": (lambda x: hr.generator_bits(x, shape=[3, 5]), whole(3).astype(np.uint64)),
     "dynamic_slice": (lambda x, i: hr.dynamic_slice(x, i, [2, 2]), signed(3, 4), whole(2, low=-1, high=5)),
     "dynamic_slice_update": (hr.dynamic_slice_update, signed(3, 4), signed(2, 2), whole(2, low=-1, high=5)),
     "broadcast_arrays": (lambda x, y: hr.broadcast_arrays(x, y), signed(3, 4), signed(3, 1)),
