@@ -217,9 +217,9 @@ static hr_status apply_gradient(hr__evaluation *e, const hr__node *node) {
 
 /* ---- functions of the host ---- */
 
-static hr_status run_host(const hr_function_call *call) {
-  const hr__host *host = call->arg;
-  hr_function_call own = *call;
+static hr_status run_host(const hr_function_call *given) {
+  const hr__host *host = given->arg;
+  hr_function_call own = *given;
   own.arg = host->spec.arg;
   return host->spec.run(&own);
 }
