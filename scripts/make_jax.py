@@ -99,6 +99,7 @@ there. Two programs show more:
 - Dims must be numbers when a program is compiled; `jax.export` with symbolic dims needs them refined.
 - JAX's cache of compiled programs (`jax_compilation_cache_dir`) has no effect, because JAX uses it on its own platforms
   alone. Headrace keeps kernels on disk (`HEADRACE_CACHE`).
+- Callbacks of Python run on the CPU alone; on CUDA their results are an error.
 - Pallas is missing.
 
 ## Environment

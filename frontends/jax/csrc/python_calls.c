@@ -92,6 +92,11 @@ static hr_status run(const hr_function_call *call) {
   if (function == NULL) {
     return hr_status_make(HR_STATUS_CANCELLED, "Python has ended, or has set no function for callbacks");
   }
+  if (call->queue != NULL) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED,
+                          "callbacks of Python on a device whose memory the host can't read: select the CPU with "
+                          "HEADRACE_DEVICE=cpu");
+  }
   int64_t id = (int64_t)(intptr_t)call->arg;
   if (function(id, call->input_count, call->inputs, call->output_count, call->outputs) == 0) {
     return HR_OK;
