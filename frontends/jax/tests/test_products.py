@@ -78,3 +78,14 @@ def test_nan_and_infinity_stay_where_they_are():
     y = np.eye(2, dtype=np.float32)
     z = jax.jit(lambda x, y: lax.dot_general(x, y, (((0,), (0,)), ((), ()))).T)(x, y)
     np.testing.assert_array_equal(np.asarray(z), np.einsum("ka,kb->ba", x, y))
+
+
+@pytest.mark.parametrize(
+    "dtype, preferred",
+    [("float32", "int32"), ("float64", "int64"), ("complex64", "float32"), ("float64", "float32"), ("int8", "int32")],
+)
+def test_products_are_converted_to_the_preferred_dtype_at_the_end(dtype, preferred):
+    x = (np.arange(1, 7).reshape(2, 3) * (0.75 + 0.5j if dtype[0] == "c" else 0.75)).astype(dtype)
+    expected = (x @ x.T).astype(jnp.dtype(preferred))
+    product = jax.jit(lambda x: jnp.matmul(x, x.T, preferred_element_type=preferred))(x)
+    np.testing.assert_array_equal(np.asarray(product), expected)

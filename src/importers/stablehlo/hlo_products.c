@@ -1,6 +1,7 @@
 /* hlo_products.c: matrix products over any dims, and convolutions. */
 #include <stdio.h>
 
+#include "core/ir/dtype.h"
 #include "importers/stablehlo/hlo.h"
 
 /* The dims of an operand: batch, then free, then contracted ones, or the last two the other way round. */
@@ -46,6 +47,23 @@ static int64_t product(const side *s, int count, const int64_t *axes) {
   return size;
 }
 
+/* Complex numbers are wider than reals, these than integers; otherwise more bytes are. */
+static int width_of(hr_dtype dtype) {
+  enum { REAL = 100, COMPLEX = 200 };
+  int kind = hr_dtype_is_complex(dtype) ? COMPLEX : hr_dtype_is_integer(dtype) ? 0 : REAL;
+  return kind + (int)hr_dtype_size(dtype);
+}
+
+/* The dtype of the factors: the result's, or the widest of an operand, whose sums are converted at the end. */
+static hr_dtype dtype_of_factors(const hr__hlo *hlo) {
+  hr_dtype dtype = hr__hlo_result_type(hlo, 0).dtype;
+  for (int i = 0; i < hlo->op->operand_count; ++i) {
+    hr_dtype other = hr__hlo_input_type(hlo, i).dtype;
+    dtype = width_of(other) > width_of(dtype) ? other : dtype;
+  }
+  return dtype;
+}
+
 /* A stack of matrices. */
 static hr_value matrices(hr__hlo *hlo, const side *s, bool contracts_last, hr_dtype dtype) {
   int64_t axes[HR_RANK_MAX], dims[HR_RANK_MAX + 2];
@@ -84,8 +102,10 @@ static hr_value dot_general(hr__hlo *hlo, bool swaps) {
   for (int i = 0; swaps && i < x.free_count + y.free_count; ++i) {
     dims[x.batch_count + i] = result.dims[x.batch_count + (i + x.free_count) % (x.free_count + y.free_count)];
   }
-  hr_value a = matrices(hlo, first, true, result.dtype), b = matrices(hlo, second, false, result.dtype);
-  return hr__hlo_reshape(hlo, CALL(hlo, MATMUL, a, b), result.rank, dims);
+  hr_dtype dtype = dtype_of_factors(hlo);
+  hr_value a = matrices(hlo, first, true, dtype), b = matrices(hlo, second, false, dtype);
+  hr_value sums = hr__hlo_convert(hlo, CALL(hlo, MATMUL, a, b), dtype, result.dtype);
+  return hr__hlo_reshape(hlo, sums, result.rank, dims);
 }
 
 void hr__hlo_lower_dot_general(hr__hlo *hlo) {
@@ -124,20 +144,19 @@ void hr__hlo_lower_dot(hr__hlo *hlo) {
   hr__vhlo_type x = hr__hlo_input_type(hlo, 0), result = hr__hlo_result_type(hlo, 0);
   if (hr__hlo_expect(hlo, 2, 1, 0)) {
     const int64_t last = x.rank - 1, first = 0;
-    hr_value a = hr__hlo_cast(hlo, hr__hlo_input(hlo, 0), result.dtype);
-    hr_value b = hr__hlo_cast(hlo, hr__hlo_input(hlo, 1), result.dtype);
-    hr__hlo_set(
-        hlo, 0,
-        ADD(hlo, TENSORDOT, IN(a, b), WITH(hr__with_ints("x_axes", 1, &last), hr__with_ints("y_axes", 1, &first))));
+    hr_dtype dtype = dtype_of_factors(hlo);
+    hr_value a = hr__hlo_cast(hlo, hr__hlo_input(hlo, 0), dtype), b = hr__hlo_cast(hlo, hr__hlo_input(hlo, 1), dtype);
+    hr_value sums =
+        ADD(hlo, TENSORDOT, IN(a, b), WITH(hr__with_ints("x_axes", 1, &last), hr__with_ints("y_axes", 1, &first)));
+    hr__hlo_set(hlo, 0, hr__hlo_convert(hlo, sums, dtype, result.dtype));
   }
 }
 
-/* Of one operand or two, which become the result's dtype. */
+/* Of one operand or two. */
 void hr__hlo_lower_einsum(hr__hlo *hlo) {
   hr_value operands[2] = {0, 0};
   int count = hlo->op->operand_count;
   const char *equation = hr__hlo_text(hlo, "einsum_config");
-  hr_dtype dtype = hr__hlo_result_type(hlo, 0).dtype;
   if (!hr__hlo_expect(hlo, -1, 1, 0)) {
     return;
   }
@@ -145,12 +164,13 @@ void hr__hlo_lower_einsum(hr__hlo *hlo) {
     HR__HLO_WRONG(hlo, "%d operands, or no equation", count);
     return;
   }
+  hr_dtype dtype = dtype_of_factors(hlo);
   for (int i = 0; i < count; ++i) {
     operands[i] = hr__hlo_cast(hlo, hr__hlo_input(hlo, i), dtype);
   }
   hr_value y =
       hr_graph_add(hlo->graph, HR_FUNCTIONAL_EINSUM, count, operands, WITH(hr__with_text("equation", equation)));
-  hr__hlo_set(hlo, 0, y);
+  hr__hlo_set(hlo, 0, hr__hlo_convert(hlo, y, dtype, hr__hlo_result_type(hlo, 0).dtype));
 }
 
 /* ---- convolution ---- */
@@ -253,10 +273,11 @@ void hr__hlo_lower_convolution(hr__hlo *hlo) {
     return;
   }
   int n = w.planes;
-  hr_value image = hr__hlo_cast(hlo, hr__hlo_input(hlo, 0), result.dtype);
+  hr_dtype dtype = dtype_of_factors(hlo);
+  hr_value image = hr__hlo_cast(hlo, hr__hlo_input(hlo, 0), dtype);
   hr_value weight = with_reversal(hlo, hr__hlo_input(hlo, 1), hr__hlo_input_type(hlo, 1).rank - 2);
   image = with_plane(hlo, image, hr__hlo_input_type(hlo, 0));
-  weight = with_plane(hlo, hr__hlo_cast(hlo, weight, result.dtype), hr__hlo_input_type(hlo, 1));
+  weight = with_plane(hlo, hr__hlo_cast(hlo, weight, dtype), hr__hlo_input_type(hlo, 1));
   hr_value y = ADD(hlo, CONV_GENERAL, IN(image, weight, 0),
                    WITH(hr__with_ints("stride", n, w.stride), hr__with_ints("before", n, w.before),
                         hr__with_ints("after", n, w.after), hr__with_ints("dilation", n, w.dilation),
@@ -264,5 +285,6 @@ void hr__hlo_lower_convolution(hr__hlo *hlo) {
                         hr__with_int("groups", hr__hlo_int(hlo, "feature_group_count", 1)),
                         hr__with_int("batch_groups", hr__hlo_int(hlo, "batch_group_count", 1)),
                         hr__with_text("layout", w.layout)));
+  y = hr__hlo_convert(hlo, y, dtype, result.dtype);
   hr__hlo_set(hlo, 0, result.rank > 2 ? y : hr__hlo_reshape(hlo, y, result.rank, result.dims));
 }
