@@ -146,3 +146,11 @@ def test_several_devices():
 def test_a_plug_in_that_does_nothing_has_the_right_shapes():
     done = run(HEAD + "print(f(np.ones((3, 4), np.float32)).shape)", HEADRACE_JAX_NOP="1")
     assert done.stdout.strip() == "(3, 4)", done.stderr
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_signs_of_zeros_and_nan_stay(dtype):
+    x = jnp.array([-0.0, 0.0, -3, 2, np.nan, -np.inf], dtype)
+    y = np.asarray(jax.jit(jnp.sign)(x)).astype(np.float32)
+    np.testing.assert_array_equal(y, np.float32([-0.0, 0.0, -1, 1, np.nan, -1]))
+    np.testing.assert_array_equal(np.signbit(y[:2]), [True, False])

@@ -77,6 +77,17 @@ void hr__hlo_lower_cbrt(hr__hlo *hlo) {
   }
 }
 
+/* Zeros and NaN stay as they are. */
+void hr__hlo_lower_sign(hr__hlo *hlo) {
+  if (hr__hlo_expect(hlo, 1, 1, 0)) {
+    hr_value x = hr__hlo_input(hlo, 0), sign = CALL(hlo, SIGN, x);
+    if (is_float(hr__hlo_result_type(hlo, 0).dtype)) {
+      sign = CALL(hlo, WHERE, CALL(hlo, GREATER, CALL(hlo, ABS, x), hr__hlo_number(hlo, 0)), sign, x);
+    }
+    hr__hlo_set(hlo, 0, sign);
+  }
+}
+
 void hr__hlo_lower_round_away(hr__hlo *hlo) {
   if (hr__hlo_expect(hlo, 1, 1, 0)) {
     hr__hlo_set(hlo, 0, ADD(hlo, ROUND, IN(hr__hlo_input(hlo, 0)), WITH(hr__with_text("ties", "away"))));
