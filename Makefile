@@ -65,7 +65,7 @@ JAX_STAMP = $(JAX_VENV)/.stamp
 JAX_PYTHON = $(LIBRARIES) HEADRACE_JAX_LIBRARY=$(abspath $(BUILD))/frontends/jax/libheadrace_jax.so \
   PYTHONPATH=frontends/jax $(JAX_VENV)/bin/python
 define TEST_JAX
-$(JAX_PYTHON) -m pytest -q frontends/jax/tests
+$(JAX_PYTHON) -m pytest -q -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true frontends/jax/tests
 $(JAX_PYTHON) tests/jax_suite/run.py --sample
 endef
 
