@@ -130,7 +130,7 @@ static int reals_from(PyObject *object, double *out) {
   return PyErr_Occurred() ? -1 : (int)count;
 }
 
-/* Integers of any number; the count, or -1 with an exception. */
+/* Integers of any number, which become the first of the call's lists; the count, or -1 with an exception. */
 static int take_long_list(call *c, PyObject *value) {
   Py_ssize_t count = PySequence_Size(value);
   if (count > INT32_MAX) {
@@ -139,17 +139,25 @@ static int take_long_list(call *c, PyObject *value) {
   if (PyErr_Occurred()) {
     return -1;
   }
-  c->long_list = PyMem_Malloc(((size_t)count + 1) * sizeof *c->long_list);
-  if (c->long_list == NULL) {
+  long_list *list = PyMem_Malloc(sizeof *list + ((size_t)count + 1) * sizeof *list->integers);
+  if (list == NULL) {
     PyErr_NoMemory();
     return -1;
   }
+  list->next = c->long_lists, c->long_lists = list;
   for (Py_ssize_t i = 0; i < count && !PyErr_Occurred(); ++i) {
     PyObject *entry = PySequence_GetItem(value, i);
-    c->long_list[i] = entry != NULL ? integer_from(entry) : 0;
+    list->integers[i] = entry != NULL ? integer_from(entry) : 0;
     Py_XDECREF(entry);
   }
   return PyErr_Occurred() ? -1 : (int)count;
+}
+
+static void free_long_lists(call *c) {
+  for (long_list *list = c->long_lists; list != NULL; list = c->long_lists) {
+    c->long_lists = list->next;
+    PyMem_Free(list);
+  }
 }
 
 int take_attribute(call *c, parameter_kind kind, PyObject *value, hr_attribute *to) {
@@ -187,7 +195,7 @@ int take_attribute(call *c, parameter_kind kind, PyObject *value, hr_attribute *
     case PARAMETER_LIST:
       to->kind = HR_ATTRIBUTE_INTS;
       to->count = take_long_list(c, value);
-      to->value.ints = c->long_list;
+      to->value.ints = c->long_lists != NULL ? c->long_lists->integers : NULL;
       break;
     default:
       to->kind = HR_ATTRIBUTE_INTS, to->value.ints = c->lists[c->list_count].integers;
@@ -362,7 +370,7 @@ static PyObject *call_any(const function_row *row, PyObject *self, PyObject *con
   call c;
   c.row = row, c.stream = NULL;
   c.input_count = c.attribute_count = c.number_count = c.list_count = 0;
-  c.long_list = NULL;
+  c.long_lists = NULL;
   if (place_arguments(&c, self, args, count, names) < 0) {
     return NULL;
   }
@@ -375,7 +383,7 @@ static PyObject *call_any(const function_row *row, PyObject *self, PyObject *con
   for (int i = 0; i < c.input_count; ++i) {
     Py_XDECREF(c.owned[i]);
   }
-  PyMem_Free(c.long_list);
+  free_long_lists(&c);
   return result;
 }
 

@@ -35,6 +35,11 @@ typedef struct function_row {
 
 enum { PARAMETERS_MAX = 16, INPUTS_MAX = 64, FEW_RESULTS = 4 };
 
+typedef struct long_list {
+  struct long_list *next;
+  int64_t integers[];
+} long_list;
+
 typedef struct call {
   const function_row *row;
   PyObject *values[PARAMETERS_MAX]; /* by parameter; NULL: not given */
@@ -49,7 +54,7 @@ typedef struct call {
     int64_t integers[HR_RANK_MAX];
     double reals[HR_RANK_MAX];
   } lists[PARAMETERS_MAX];
-  int64_t *long_list; /* of PARAMETER_LIST; owned */
+  long_list *long_lists; /* of each PARAMETER_LIST; owned */
 } call;
 
 /* An argument as an attribute, in the call's memory; None and NULL: the default. -1 with an exception. */

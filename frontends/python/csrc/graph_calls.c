@@ -226,8 +226,6 @@ PyObject *call_on_graph(call *c) {
   graph_call g = {.of = c, .owner = owner_of_call(c)};
   PyErr_Clear();
   c->list_count = c->attribute_count = 0;
-  PyMem_Free(c->long_list);
-  c->long_list = NULL;
   if (take_graph_values(&g, c) < 0) {
     return NULL;
   }

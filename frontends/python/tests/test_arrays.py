@@ -218,6 +218,14 @@ BY_ARGUMENTS = {  # the call, and what numpy says
     "dynamic_slice": (lambda f: f(MATRIX, np.array([5, -1]), (2, 3)), MATRIX[1:, :3]),
     "dynamic_slice_update": (lambda f: f(VECTOR, np.ones(2), np.array([9])), updated(VECTOR, slice(4, 6), 1)),
     "einsum": (lambda f: f([MATRIX, MATRIX], "ij,kj->ik"), MATRIX @ MATRIX.T),
+    "gather_slices": (
+        lambda f: f(MATRIX, np.array([[0], [9]]), sizes=[2, 4], map=[0], window=[1, 2]),
+        np.stack([MATRIX[:2], MATRIX[1:]]),
+    ),
+    "generator_bits": (
+        lambda f: f(np.array([0x9ABCDEF012345678, 2**64 - 2], np.uint64), shape=[2])[1],
+        np.uint32([0x78E50B5C, 0xD13F68CB]),
+    ),
     "histogram": (lambda f: f(VECTOR, bins=4, low=-3, high=3), np.histogram(VECTOR, 4, (-3, 3))[0]),
     "index": (lambda f: f([MATRIX, np.array([2, 0])], [1]), MATRIX[:, [2, 0]]),
     "index_put": (lambda f: f([VECTOR, np.array([1.0, 2]), np.array([2, 0])], [0]), updated(VECTOR, [2, 0], [1, 2])),
@@ -228,6 +236,10 @@ BY_ARGUMENTS = {  # the call, and what numpy says
     "put_along_axis": (lambda f: f(MATRIX, PLACES, np.full((2, 4), 5.0), axis=0), put_along(MATRIX, PLACES, 5.0)),
     "quantile": (lambda f: f(MATRIX, axis=1, q=0.3), np.quantile(MATRIX, 0.3, 1)),
     "repeat": (lambda f: f(MATRIX, 2, 1), np.repeat(MATRIX, 2, 1)),
+    "scatter_slices": (
+        lambda f: f(VECTOR, np.array([[1], [9]]), np.ones((2, 2)), map=[0], window=[1]),
+        updated(VECTOR, slice(1, 3), 1),
+    ),
     "searchsorted": (lambda f: f(np.array([-1.0, 0, 1]), VECTOR), np.searchsorted([-1, 0, 1], VECTOR)),
     "slice_update": (lambda f: f(VECTOR, np.ones(2), [1], [2], [3]), updated(VECTOR, slice(1, 5, 3), 1)),
     "swapaxes": (lambda f: f(MATRIX, 0, 1), MATRIX.T),
