@@ -143,7 +143,9 @@ def count_while(steps=1000):
     import jax
 
     def function(x):
-        return jax.lax.while_loop(lambda state: state[0] < steps, lambda state: (state[0] + 1, state[1] * 0.5 + 1), (0, x))
+        return jax.lax.while_loop(
+            lambda state: state[0] < steps, lambda state: (state[0] + 1, state[1] * 0.5 + 1), (0, x)
+        )
 
     return calls(function, np.float32(3))
 

@@ -76,7 +76,10 @@ def cnn_parameters(in_channels=1, dim=28, classes=10, channels=(20, 50, 100), se
         convolutions.append({"weight": weight, "bias": numbers.uniform(-bound, bound, outputs).astype(np.float32)})
     n = (dim // 8) ** 2 * channels[-1]
     sizes = (n, n // 2, n // 4, classes)
-    return {"features": convolutions, "classifier": [dense_parameters(numbers, *pair) for pair in zip(sizes, sizes[1:])]}
+    return {
+        "features": convolutions,
+        "classifier": [dense_parameters(numbers, *pair) for pair in zip(sizes, sizes[1:])],
+    }
 
 
 def max_pool(x):
@@ -154,7 +157,12 @@ def gpt_parameters(config=GPTConfig(), seed=0):
 
     def block():
         parts = {"qkv": layer(width, 3 * width), "projection": layer(width, width)}
-        return parts | {"up": layer(width, 4 * width), "down": layer(4 * width, width), "norm1": norm(), "norm2": norm()}
+        return parts | {
+            "up": layer(width, 4 * width),
+            "down": layer(4 * width, width),
+            "norm1": norm(),
+            "norm2": norm(),
+        }
 
     return {
         "tokens": matrix(config.vocabulary, width),

@@ -38,9 +38,11 @@ def split_types(text):
 def programs(text):
     """(name, program, checks) of a file: each function with checks as main; a check has a kind and a type."""
     for part in text.split("// -----"):
-        for match in re.finditer(r"func\.func (?:public )?@(\w+)\(\)(?: attributes [^{]*)?(?: -> \(?.*?\)?)? \{\n", part):
+        for match in re.finditer(
+            r"func\.func (?:public )?@(\w+)\(\)(?: attributes [^{]*)?(?: -> \(?.*?\)?)? \{\n", part
+        ):
             end = part.find("\n  }\n", match.end()) if "module" in part else part.find("\n}", match.end())
-            body = part[match.end():end]
+            body = part[match.end() : end]
             kinds, values, types = [], [], []
 
             def take(found):
@@ -63,7 +65,7 @@ def programs(text):
             changed = re.sub(r"\n *(func\.)?return\b[^\n]*(?=\s*$)", "", changed)
             returned = f"\n    return {', '.join(values)} : {', '.join(types)}"
             head = f"func.func public @main() -> ({', '.join(types)}) {{\n"
-            yield match[1], part[:match.start()] + head + changed + returned + part[end:], kinds
+            yield match[1], part[: match.start()] + head + changed + returned + part[end:], kinds
 
 
 def tolerance_of(kind, type_text):

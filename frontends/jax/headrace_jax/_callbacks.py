@@ -12,7 +12,11 @@ import numpy as np
 from headrace_jax import _private
 
 _Caller = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_int64, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int64,
+    ctypes.c_int,
+    ctypes.POINTER(ctypes.c_void_p),
+    ctypes.c_int,
     ctypes.POINTER(ctypes.c_void_p),
 )
 TYPED_FFI = 4  # StableHLO's version of custom calls whose backend_config is a dictionary
@@ -82,8 +86,7 @@ def _checked(callback, results):
         values = callback(*arguments)
         if len(values) != len(results):
             raise RuntimeError(
-                "Mismatched number of outputs from callback. "
-                f"Expected: {len(results)}, Actual: {len(values)}"
+                "Mismatched number of outputs from callback. " f"Expected: {len(results)}, Actual: {len(values)}"
             )
         values = [np.asarray(value) for value in values]
         values = [value.astype(jax.dtypes.canonicalize_dtype(value.dtype), copy=False) for value in values]
@@ -99,8 +102,17 @@ def _checked(callback, results):
 
 
 def _emit(
-    context, callback, token, operands, operand_avals, result_avals, *, has_side_effect, returns_token=True,
-    partitioned=False, sharding=None,
+    context,
+    callback,
+    token,
+    operands,
+    operand_avals,
+    result_avals,
+    *,
+    has_side_effect,
+    returns_token=True,
+    partitioned=False,
+    sharding=None,
 ):
     """What JAX's emit_python_callback does: the operation; its results, the new token, and what must be kept."""
     from jax.extend.mlir import ir
@@ -112,7 +124,8 @@ def _emit(
     context.module_context.add_keepalive(reference)
     tokens = [token] if token else []
     call = stablehlo.CustomCallOp(
-        [value.type for value in tokens] + [mlir.aval_to_ir_type(context.module_context, aval) for aval in result_avals],
+        [value.type for value in tokens]
+        + [mlir.aval_to_ir_type(context.module_context, aval) for aval in result_avals],
         tokens + list(operands),
         call_target_name=ir.StringAttr.get(name),
         has_side_effect=ir.BoolAttr.get(has_side_effect),

@@ -97,7 +97,9 @@ def test_effects_in_loops_and_branches():
         return jax.lax.cond(x < 5, small, lambda x: x * 2, x), jax.lax.switch(x, [small, lambda x: -x, small], x)
 
     def scan(note, x):
-        return jax.lax.scan(lambda x, y: (jax.debug.callback(note, x + y), (x + y, y))[1], x, np.arange(4, dtype=np.int32))
+        return jax.lax.scan(
+            lambda x, y: (jax.debug.callback(note, x + y), (x + y, y))[1], x, np.arange(4, dtype=np.int32)
+        )
 
     assert collect(loop, np.int32(3)) == [3, 6, 12]
     assert collect(search, np.int32(8)) == [-8, 8, -16, 16, -32]
@@ -181,7 +183,9 @@ def test_gradients_and_vmap_pass_callbacks():
 
 def test_callbacks_are_freed():
     def make():
-        jax.jit(lambda x: jax.pure_callback(lambda x: np.asarray(x), F32, x))(np.ones(3, np.float32)).block_until_ready()
+        jax.jit(lambda x: jax.pure_callback(lambda x: np.asarray(x), F32, x))(
+            np.ones(3, np.float32)
+        ).block_until_ready()
 
     for _ in range(10):
         make()

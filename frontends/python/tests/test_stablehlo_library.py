@@ -99,7 +99,6 @@ def test_rng_of_integers(tmp_path, dtype):
     assert np.bincount(numbers + 2, minlength=6).min() > 500 and numbers.max() == 3
 
 
-
 # ---- Fourier transforms ----
 
 COMPLEX = [np.complex64, np.complex128]
@@ -155,9 +154,17 @@ def positive(shape, dtype):
 
 
 def type_of(x):
-    names = {"float32": "f32", "float64": "f64", "complex64": "complex<f32>", "complex128": "complex<f64>",
-             "float16": "f16", "int8": "i8", "int32": "i32",
-             "uint32": "ui32", "bool": "i1"}
+    names = {
+        "float32": "f32",
+        "float64": "f64",
+        "complex64": "complex<f32>",
+        "complex128": "complex<f64>",
+        "float16": "f16",
+        "int8": "i8",
+        "int32": "i32",
+        "uint32": "ui32",
+        "bool": "i1",
+    }
     return "tensor<" + "".join(f"{n}x" for n in x.shape) + names[np.dtype(x.dtype).name] + ">"
 
 
@@ -200,8 +207,8 @@ def test_triangular_systems(tmp_path, dtype, left, lower, transpose, unit):
     for batch, columns in (((), 3), ((2,), 1), ((0,), 2), ((2,), 0)):
         a = draw((*batch, 4, 4), dtype) + 3 * np.eye(4, dtype=dtype)
         b = draw((*batch, 4, columns) if left else (*batch, columns, 4), dtype, 1)
-        text = f'''"stablehlo.triangular_solve"(ARGS) {{left_side = {str(left).lower()}, lower = {str(lower).lower()},
-            unit_diagonal = {str(unit).lower()}, transpose_a = #stablehlo<transpose {transpose}>}}'''
+        text = f""""stablehlo.triangular_solve"(ARGS) {{left_side = {str(left).lower()}, lower = {str(lower).lower()},
+            unit_diagonal = {str(unit).lower()}, transpose_a = #stablehlo<transpose {transpose}>}}"""
         (x,) = call(tmp_path, text, [(dtype, b.shape)], a, b)
         t = (np.tril if lower else np.triu)(a)
         if unit:
@@ -212,8 +219,8 @@ def test_triangular_systems(tmp_path, dtype, left, lower, transpose, unit):
 
 def test_a_triangular_system_of_half_precision(tmp_path):
     a, b = np.array([[2, 0], [1, 4]], np.float16), np.array([[1], [2]], np.float16)
-    text = '''"stablehlo.triangular_solve"(ARGS) {left_side = true, lower = true, unit_diagonal = false,
-        transpose_a = #stablehlo<transpose NO_TRANSPOSE>}'''
+    text = """"stablehlo.triangular_solve"(ARGS) {left_side = true, lower = true, unit_diagonal = false,
+        transpose_a = #stablehlo<transpose NO_TRANSPOSE>}"""
     (x,) = call(tmp_path, text, [(np.float16, b.shape)], a, b)
     np.testing.assert_array_equal(x, np.array([[0.5], [0.375]], np.float16))
 
@@ -261,7 +268,9 @@ def test_eigenvalues(tmp_path, shape, dtype):
     eye = np.eye(shape[-1])
     for lower in (True, False):
         compare(tmp_path, lambda x, b=lower: lax.linalg.eigh(x, lower=b, symmetrize_input=False)[1], hermitian)
-        v, w = run(tmp_path, lambda x, b=lower: lax.linalg.eigh(x, lower=b, symmetrize_input=False), hermitian, x64=True)
+        v, w = run(
+            tmp_path, lambda x, b=lower: lax.linalg.eigh(x, lower=b, symmetrize_input=False), hermitian, x64=True
+        )
         np.testing.assert_allclose(hermitian @ v, v * w[..., None, :], atol=1e-4)
     w, left, right = run(tmp_path, lambda x: lax.linalg.eig(x), x, x64=True)
     np.testing.assert_allclose(x @ right, right * w[..., None, :], atol=1e-4)
@@ -291,7 +300,12 @@ def test_matrices_with_nan_have_nan_results(tmp_path, shape, dtype):
 @pytest.mark.parametrize("dtype", FACTORED)
 def test_tridiagonal_systems(tmp_path, dtype):
     for n, columns in ((1, 2), (2, 1), (5, 3)):
-        below, above, main, b = draw((2, n), dtype), draw((2, n), dtype, 1), draw((2, n), dtype, 2), draw((2, n, columns), dtype, 3)
+        below, above, main, b = (
+            draw((2, n), dtype),
+            draw((2, n), dtype, 1),
+            draw((2, n), dtype, 2),
+            draw((2, n, columns), dtype, 3),
+        )
         compare(tmp_path, lambda l, d, u, b: lax.linalg.tridiagonal_solve(l, d, u, b), below, main + 4, above, b)
     zero = np.zeros((2, 3), dtype)
     (x,) = run(tmp_path, lambda d, b: lax.linalg.tridiagonal_solve(d, d, d, b), zero, zero[..., None] + 1, x64=True)
@@ -319,15 +333,20 @@ def test_matrices_by_the_names_of_xla(tmp_path, dtype):
     np.testing.assert_allclose(q @ np.triu(reflectors[:, :3]), x, atol=1e-5)
     results = [(dtype, x.shape), (np.int32, (2, 3)), (np.int32, (2, 4))]
     lu, pivots, order = call(tmp_path, call_of("LuDecomposition"), results, x)
-    np.testing.assert_allclose((np.tril(lu, -1) + np.eye(4, 3)) @ np.triu(lu[:, :3]),
-                               np.take_along_axis(x, order[..., None], 1), atol=1e-5)
+    np.testing.assert_allclose(
+        (np.tril(lu, -1) + np.eye(4, 3)) @ np.triu(lu[:, :3]), np.take_along_axis(x, order[..., None], 1), atol=1e-5
+    )
     assert (pivots >= np.arange(3)).all() and (np.sort(order) == np.arange(4)).all()
 
 
 def test_an_unknown_custom_call_fails_with_its_name(tmp_path):
     with pytest.raises(ValueError, match='custom call "nobody_knows" is not supported'):
-        call(tmp_path, '"stablehlo.custom_call"(ARGS) {call_target_name = "nobody_knows"}', [(np.float32, (2,))],
-             np.zeros(2, np.float32))
+        call(
+            tmp_path,
+            '"stablehlo.custom_call"(ARGS) {call_target_name = "nobody_knows"}',
+            [(np.float32, (2,))],
+            np.zeros(2, np.float32),
+        )
 
 
 # ---- norms of batches ----
@@ -353,8 +372,12 @@ def test_norms_of_batches(tmp_path, shape, axis, dtype):
     tolerance = 2e-2 if dtype is np.float16 else 2e-5
 
     def compute(name, results, *arguments):
-        return call(tmp_path, f'"stablehlo.batch_norm_{name}"(ARGS) {attributes}', results,
-                    *(a.astype(dtype) for a in arguments))
+        return call(
+            tmp_path,
+            f'"stablehlo.batch_norm_{name}"(ARGS) {attributes}',
+            results,
+            *(a.astype(dtype) for a in arguments),
+        )
 
     (y,) = compute("inference", [(dtype, shape)], x, scale, offset, mean, variance)
     np.testing.assert_allclose(y, norm(mean, variance), tolerance, tolerance)
@@ -390,16 +413,29 @@ def constant(name, numbers, dtype="i32"):
 
 
 def test_sizes_that_are_operands(tmp_path):
-    body = constant("s", [3, 2]) + "%r = stablehlo.dynamic_reshape %arg0, %s : (tensor<2x3xf32>, tensor<2xi32>) -> tensor<3x2xf32>"
+    body = (
+        constant("s", [3, 2])
+        + "%r = stablehlo.dynamic_reshape %arg0, %s : (tensor<2x3xf32>, tensor<2xi32>) -> tensor<3x2xf32>"
+    )
     np.testing.assert_array_equal(program(tmp_path, body, "tensor<3x2xf32>", X), X.reshape(3, 2))
     body = constant("s", [2, 4]) + "%r = stablehlo.dynamic_iota %s, dim = 1 : (tensor<2xi32>) -> tensor<2x4xi32>"
     np.testing.assert_array_equal(program(tmp_path, body, "tensor<2x4xi32>"), np.broadcast_to(np.arange(4), (2, 4)))
-    body = constant("s", [2, 4, 3]) + ("%r = stablehlo.dynamic_broadcast_in_dim %arg0, %s, dims = [0, 2] : "
-                                       "(tensor<2x3xf32>, tensor<3xi32>) -> tensor<2x4x3xf32>")
-    np.testing.assert_array_equal(program(tmp_path, body, "tensor<2x4x3xf32>", X), np.broadcast_to(X[:, None], (2, 4, 3)))
-    body = constant("l", [1, -1]) + constant("h", [0, 2]) + constant("i", [1, 0]) + (
-        '%v = stablehlo.constant dense<7.0> : tensor<f32>\n%r = "stablehlo.dynamic_pad"(%arg0, %v, %l, %h, %i) : '
-        "(tensor<2x3xf32>, tensor<f32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>) -> tensor<4x4xf32>")
+    body = constant("s", [2, 4, 3]) + (
+        "%r = stablehlo.dynamic_broadcast_in_dim %arg0, %s, dims = [0, 2] : "
+        "(tensor<2x3xf32>, tensor<3xi32>) -> tensor<2x4x3xf32>"
+    )
+    np.testing.assert_array_equal(
+        program(tmp_path, body, "tensor<2x4x3xf32>", X), np.broadcast_to(X[:, None], (2, 4, 3))
+    )
+    body = (
+        constant("l", [1, -1])
+        + constant("h", [0, 2])
+        + constant("i", [1, 0])
+        + (
+            '%v = stablehlo.constant dense<7.0> : tensor<f32>\n%r = "stablehlo.dynamic_pad"(%arg0, %v, %l, %h, %i) : '
+            "(tensor<2x3xf32>, tensor<f32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>) -> tensor<4x4xf32>"
+        )
+    )
     wanted = np.asarray(lax.pad(X, np.float32(7), ((1, 0, 1), (-1, 2, 0))))
     np.testing.assert_array_equal(program(tmp_path, body, "tensor<4x4xf32>", X), wanted)
     body = '%r = "stablehlo.get_dimension_size"(%arg0) {dimension = 1 : i64} : (tensor<2x3xf32>) -> tensor<i32>'
@@ -426,7 +462,9 @@ def test_old_products(tmp_path):
     np.testing.assert_allclose(z, (x @ y).T, 1e-5, 1e-5)
     (z,) = call(tmp_path, '"stablehlo.unary_einsum"(ARGS) {einsum_config = "ab->b"}', [(np.float32, (3,))], x)
     np.testing.assert_allclose(z, x.sum(0), 1e-5, 1e-5)
-    (z,) = call(tmp_path, '"stablehlo.broadcast"(ARGS) {broadcast_sizes = array<i64: 2, 1>}', [(np.float32, (2, 1, 3))], v)
+    (z,) = call(
+        tmp_path, '"stablehlo.broadcast"(ARGS) {broadcast_sizes = array<i64: 2, 1>}', [(np.float32, (2, 1, 3))], v
+    )
     np.testing.assert_array_equal(z, np.broadcast_to(v, (2, 1, 3)))
 
 
@@ -438,7 +476,10 @@ def test_torch_index_select(tmp_path, dim, batch):
         if batch == 0:
             wanted = np.take(x, index, dim)
         else:
-            flat = [np.take(part, i, dim - batch) for part, i in zip(x.reshape(-1, *x.shape[batch:]), index.reshape(-1, *more))]
+            flat = [
+                np.take(part, i, dim - batch)
+                for part, i in zip(x.reshape(-1, *x.shape[batch:]), index.reshape(-1, *more))
+            ]
             wanted = np.stack(flat).reshape(*x.shape[:batch], *flat[0].shape)
         text = f'"stablehlo.torch_index_select"(ARGS) {{dim = {dim} : i64, batch_dims = {batch} : i64}}'
         (y,) = call(tmp_path, text, [(np.float32, wanted.shape)], x, index)
@@ -459,7 +500,9 @@ def test_collectives_of_one_device(tmp_path, name):
     np.testing.assert_array_equal(y, X)
     with pytest.raises(ValueError, match="groups of 2 devices"):
         shape = (4, 3) if name == "all_gather" else X.shape
-        count = text.replace("split_count = 1", "split_count = 2").replace("concat_dimension = 0", "concat_dimension = 1")
+        count = text.replace("split_count = 1", "split_count = 2").replace(
+            "concat_dimension = 0", "concat_dimension = 1"
+        )
         shape = (1, 6) if name == "all_to_all" else shape
         call(tmp_path, count.replace("GROUPS", "[[0, 1]]").replace("COUNT", "2"), [(np.float32, shape)], X)
 
@@ -467,8 +510,10 @@ def test_collectives_of_one_device(tmp_path, name):
 def test_devices_have_numbers_and_tuples_have_elements(tmp_path):
     assert program(tmp_path, "%r = stablehlo.replica_id : tensor<ui32>", "tensor<ui32>") == 0
     assert program(tmp_path, "%r = stablehlo.partition_id : tensor<ui32>", "tensor<ui32>") == 0
-    body = ("%t = stablehlo.tuple %arg0, %arg1 : tuple<tensor<2x3xf32>, tensor<2x3xf32>>\n"
-            "%r = stablehlo.get_tuple_element %t[1] : (tuple<tensor<2x3xf32>, tensor<2x3xf32>>) -> tensor<2x3xf32>")
+    body = (
+        "%t = stablehlo.tuple %arg0, %arg1 : tuple<tensor<2x3xf32>, tensor<2x3xf32>>\n"
+        "%r = stablehlo.get_tuple_element %t[1] : (tuple<tensor<2x3xf32>, tensor<2x3xf32>>) -> tensor<2x3xf32>"
+    )
     np.testing.assert_array_equal(program(tmp_path, body, "tensor<2x3xf32>", X, 2 * X), 2 * X)
 
 
@@ -485,10 +530,23 @@ MORE_CONVOLUTIONS = {
     "no planes, groups": ((4, 6), (4, 3), dict(window_strides=(), padding=(), feature_group_count=2)),
     "no planes, groups of examples": ((4, 6), (4, 6), dict(window_strides=(), padding=(), batch_group_count=2)),
     "one": ((2, 4, 9), (6, 2, 3), dict(window_strides=(2,), padding=((1, 2),), feature_group_count=2)),
-    "spread groups": ((2, 4, 9), (6, 2, 3), dict(window_strides=(1,), padding=((2, 1),), lhs_dilation=(2,), feature_group_count=2)),
+    "spread groups": (
+        (2, 4, 9),
+        (6, 2, 3),
+        dict(window_strides=(1,), padding=((2, 1),), lhs_dilation=(2,), feature_group_count=2),
+    ),
     "groups of examples": ((4, 3, 7), (6, 3, 3), dict(window_strides=(2,), padding=((1, 1),), batch_group_count=2)),
-    "groups of examples, spread": ((4, 3, 7, 5), (4, 3, 3, 2), dict(window_strides=(2, 1), padding=((1, 0), (0, 1)),
-                                   batch_group_count=2, lhs_dilation=(1, 2), rhs_dilation=(2, 1))),
+    "groups of examples, spread": (
+        (4, 3, 7, 5),
+        (4, 3, 3, 2),
+        dict(
+            window_strides=(2, 1),
+            padding=((1, 0), (0, 1)),
+            batch_group_count=2,
+            lhs_dilation=(1, 2),
+            rhs_dilation=(2, 1),
+        ),
+    ),
     "three": ((1, 2, 4, 5, 3), (2, 2, 2, 3, 1), dict(window_strides=(1, 2, 1), padding="SAME")),
     "nothing": ((0, 2, 4), (3, 2, 3), dict(window_strides=(1,), padding=((0, 0),))),
 }
@@ -499,8 +557,10 @@ MORE_CONVOLUTIONS = {
 def test_convolutions_of_every_dtype(tmp_path, name, dtype):
     left, right, options = MORE_CONVOLUTIONS[name]
     x, w = (draw(shape, np.complex128, k) * 3 for k, shape in enumerate((left, right)))
-    x, w = ((a if np.dtype(dtype).kind == "c" else np.abs(a.real) if np.dtype(dtype).kind == "u" else a.real).astype(dtype)
-            for a in (x, w))
+    x, w = (
+        (a if np.dtype(dtype).kind == "c" else np.abs(a.real) if np.dtype(dtype).kind == "u" else a.real).astype(dtype)
+        for a in (x, w)
+    )
     tolerance = 2e-2 if dtype is np.float16 else 1e-4 if np.dtype(dtype).kind in "fc" else 0
     with jax.enable_x64(True):
         check(tmp_path, lambda x, w: convolve(x, w, **options), x, w, tolerance=tolerance)
@@ -509,14 +569,44 @@ def test_convolutions_of_every_dtype(tmp_path, name, dtype):
 def test_a_convolution_with_a_wider_result(tmp_path):
     x, w = (draw(shape, np.float64, k).astype(np.float32) * 50 for k, shape in enumerate(((2, 3, 6), (4, 3, 2))))
     x, w = x.astype(np.int8), w.astype(np.int8)
-    check(tmp_path, lambda x, w: convolve(x, w, window_strides=(1,), padding="VALID", preferred_element_type=np.int32), x, w)
+    check(
+        tmp_path,
+        lambda x, w: convolve(x, w, window_strides=(1,), padding="VALID", preferred_element_type=np.int32),
+        x,
+        w,
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16, np.float32, np.float64])
-@pytest.mark.parametrize(("exponent", "mantissa"), [(5, 10), (8, 7), (8, 23), (5, 2), (4, 3), (3, 1), (2, 0), (11, 52), (6, 30)])
+@pytest.mark.parametrize(
+    ("exponent", "mantissa"), [(5, 10), (8, 7), (8, 23), (5, 2), (4, 3), (3, 1), (2, 0), (11, 52), (6, 30)]
+)
 def test_floats_of_fewer_bits(tmp_path, exponent, mantissa, dtype):
-    x = np.array([0.0, -0.0, 1.0, -1.5, 3.14159, 65504, 65520, 1e30, -1e30, 6e-5, 6e-8, np.inf, -np.inf, np.nan, 0.25,
-                  1.9999999, 448, 464, 2.0**-14, 2.0**-15, 2.0**-126])
+    x = np.array(
+        [
+            0.0,
+            -0.0,
+            1.0,
+            -1.5,
+            3.14159,
+            65504,
+            65520,
+            1e30,
+            -1e30,
+            6e-5,
+            6e-8,
+            np.inf,
+            -np.inf,
+            np.nan,
+            0.25,
+            1.9999999,
+            448,
+            464,
+            2.0**-14,
+            2.0**-15,
+            2.0**-126,
+        ]
+    )
     with np.errstate(over="ignore"), jax.enable_x64(True):
         x = np.asarray(jnp.asarray(x, dtype))
         check(tmp_path, lambda x: lax.reduce_precision(x, exponent, mantissa).astype(np.float64), x)
@@ -539,17 +629,31 @@ def test_integers_of_less_than_a_byte(tmp_path, name):
         return result
 
     a, b = x.astype(np.int64), y.astype(np.int64)
-    for function, wanted in ((lax.add, a + b), (lax.sub, a - b), (lax.mul, a * b), (lax.max, np.maximum(a, b)), (lax.min, np.minimum(a, b)),
-                             (lax.bitwise_xor, a ^ b), (lax.bitwise_and, a & b), (lax.bitwise_or, a | b)):
+    for function, wanted in (
+        (lax.add, a + b),
+        (lax.sub, a - b),
+        (lax.mul, a * b),
+        (lax.max, np.maximum(a, b)),
+        (lax.min, np.minimum(a, b)),
+        (lax.bitwise_xor, a ^ b),
+        (lax.bitwise_and, a & b),
+        (lax.bitwise_or, a | b),
+    ):
         np.testing.assert_array_equal(compute(function, x, y), wrapped(wanted), err_msg=str(function))
     shifts = y.astype(np.int64) & ((1 << bits) - 1)
     unsigned = a & ((1 << bits) - 1)
     np.testing.assert_array_equal(compute(lax.shift_left, x, y), wrapped(np.where(shifts < bits, a << shifts, 0)))
-    np.testing.assert_array_equal(compute(lax.shift_right_logical, x, y), wrapped(np.where(shifts < bits, unsigned >> shifts, 0)))
+    np.testing.assert_array_equal(
+        compute(lax.shift_right_logical, x, y), wrapped(np.where(shifts < bits, unsigned >> shifts, 0))
+    )
     np.testing.assert_array_equal(compute(lax.bitwise_not, x), wrapped(~a))
     np.testing.assert_array_equal(compute(lax.neg, x), wrapped(-a))
-    np.testing.assert_array_equal(compute(lax.population_count, x), wrapped(np.array([bin(v).count("1") for v in unsigned])))
-    np.testing.assert_array_equal(compute(lax.clz, x), wrapped(np.array([bits - int(v).bit_length() for v in unsigned])))
+    np.testing.assert_array_equal(
+        compute(lax.population_count, x), wrapped(np.array([bin(v).count("1") for v in unsigned]))
+    )
+    np.testing.assert_array_equal(
+        compute(lax.clz, x), wrapped(np.array([bits - int(v).bit_length() for v in unsigned]))
+    )
     floats = np.array([0.4, -0.6, 1.5, 7.9, 8.1, -8.9, 100, -100, np.inf, -np.inf, np.nan], np.float32)
     (got,) = run(tmp_path, lambda v: v.astype(dtype).astype(wide), floats)
     np.testing.assert_array_equal(got, np.nan_to_num(np.clip(np.trunc(floats), low, high)).astype(wide))
@@ -593,8 +697,30 @@ def test_wide_integers_at_their_edges(tmp_path, name, dtype):
 @pytest.mark.parametrize("to", [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64, np.bool_, np.float16])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex64, np.complex128])
 def test_wide_floats_saturate(tmp_path, dtype, to):
-    x = np.array([0, -0.0, 0.5, -0.5, 127.9, 128, -129, 255.5, 256, 2.0**31, -(2.0**31) - 1, 2.0**32, 2.0**63, -(2.0**63), 2.0**64, 1e30,
-                  -1e30, np.inf, -np.inf, np.nan]).astype(dtype)
+    x = np.array(
+        [
+            0,
+            -0.0,
+            0.5,
+            -0.5,
+            127.9,
+            128,
+            -129,
+            255.5,
+            256,
+            2.0**31,
+            -(2.0**31) - 1,
+            2.0**32,
+            2.0**63,
+            -(2.0**63),
+            2.0**64,
+            1e30,
+            -1e30,
+            np.inf,
+            -np.inf,
+            np.nan,
+        ]
+    ).astype(dtype)
     with jax.enable_x64(True):
         check(tmp_path, lambda a: lax.convert_element_type(a, to), x)
 
@@ -615,8 +741,41 @@ FLOAT8 = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("name", FLOAT8)
 def test_floats_of_a_byte_round_as_in_xla(tmp_path, name, dtype):
-    x = np.array([0.0, -0.0, 1, -1.5, 0.001, 447, 448, 463, 464, 465, 480, 1000, -1000, 57344, 61439, 61440, 65536, 1e30, 240, 247,
-                  248, 249, np.inf, -np.inf, np.nan, 2.0**-9, 2.0**-10, 1.5 * 2.0**-10, 3.0, 2.0**-17, 2.0**-18])
+    x = np.array(
+        [
+            0.0,
+            -0.0,
+            1,
+            -1.5,
+            0.001,
+            447,
+            448,
+            463,
+            464,
+            465,
+            480,
+            1000,
+            -1000,
+            57344,
+            61439,
+            61440,
+            65536,
+            1e30,
+            240,
+            247,
+            248,
+            249,
+            np.inf,
+            -np.inf,
+            np.nan,
+            2.0**-9,
+            2.0**-10,
+            1.5 * 2.0**-10,
+            3.0,
+            2.0**-17,
+            2.0**-18,
+        ]
+    )
     with np.errstate(over="ignore"), jax.enable_x64(True):
         x = x.astype(dtype)
         check(tmp_path, lambda a: a.astype(getattr(jnp, name)).astype(np.float32), x)
@@ -632,9 +791,19 @@ def test_floats_of_a_byte_compute(tmp_path, name):
         x, y = np.exp2(np.arange(-3, 5, 0.5)), np.exp2(np.arange(5, -3, -0.5))
         x, y = x[::2].astype(np.float32), y[::2].astype(np.float32)
     dtype = getattr(jnp, name)
-    functions = [lambda a, b: a * b, jnp.maximum, lambda a, b: a < b, lambda a, b: jnp.where(a < b, a, b), lambda a, b: jnp.sort(a),
-                 lambda a, b: jnp.isfinite(a), lambda a, b: a[::-1].reshape(-1, 2).T, lambda a, b: jnp.concatenate([a, b]),
-                 lambda a, b: a[jnp.array([2, 0])], lambda a, b: lax.dynamic_update_slice(a, b[:2], (1,)), lambda a, b: a.max()]
+    functions = [
+        lambda a, b: a * b,
+        jnp.maximum,
+        lambda a, b: a < b,
+        lambda a, b: jnp.where(a < b, a, b),
+        lambda a, b: jnp.sort(a),
+        lambda a, b: jnp.isfinite(a),
+        lambda a, b: a[::-1].reshape(-1, 2).T,
+        lambda a, b: jnp.concatenate([a, b]),
+        lambda a, b: a[jnp.array([2, 0])],
+        lambda a, b: lax.dynamic_update_slice(a, b[:2], (1,)),
+        lambda a, b: a.max(),
+    ]
     if name != "float8_e8m0fnu":
         functions += [lambda a, b: a + b, lambda a, b: -a, lambda a, b: a.reshape(4, -1) @ b.reshape(4, -1).T]
 
@@ -708,6 +877,8 @@ def test_gradients_of_convolutions_with_strides(tmp_path, name, layout, dtype):
     ("element", "name"), [("f8E4M3", "f8E4M3"), ("f4E2M1FN", "f4E2M1FN"), ("!quant.uniform<i8:f32, 0.5>", "quantized")]
 )
 def test_types_that_are_missing_are_named(tmp_path, element, name):
-    text = f"func.func @main(%arg0: tensor<2x{element}>) -> tensor<2x{element}> {{ return %arg0 : tensor<2x{element}> }}"
+    text = (
+        f"func.func @main(%arg0: tensor<2x{element}>) -> tensor<2x{element}> {{ return %arg0 : tensor<2x{element}> }}"
+    )
     with pytest.raises(ValueError, match=f"input 0 has type {name} "):
         run_text(tmp_path, 1, text, np.zeros(2, np.int8))

@@ -53,27 +53,50 @@ def run_text(tmp_path, text, *arguments):
 
 # ---- reductions ----
 
-COMBINE = {"add": lax.add, "mul": lax.mul, "max": lax.max, "min": lax.min, "and": lax.bitwise_and,
-           "or": lax.bitwise_or, "xor": lax.bitwise_xor}
+COMBINE = {
+    "add": lax.add,
+    "mul": lax.mul,
+    "max": lax.max,
+    "min": lax.min,
+    "and": lax.bitwise_and,
+    "or": lax.bitwise_or,
+    "xor": lax.bitwise_xor,
+}
 
 
 @pytest.mark.parametrize("dtype", [np.bool_, np.complex64] + INTEGERS + FLOATS)
 @pytest.mark.parametrize("name", COMBINE)
 def test_reductions_by_one_operation(tmp_path, name, dtype):
     kind = np.dtype(dtype).kind
-    if (kind == "b" and name in ("add", "mul")) or (kind in "fc" and name in ("and", "or", "xor")) or \
-            (kind == "c" and name in ("max", "min")):
+    if (
+        (kind == "b" and name in ("add", "mul"))
+        or (kind in "fc" and name in ("and", "or", "xor"))
+        or (kind == "c" and name in ("max", "min"))
+    ):
         pytest.skip("no such operation")
-    for shape, axes in (((3, 4, 5), (1,)), ((3, 4, 5), (0, 2)), ((7,), (0,)), ((3, 0, 2), (1,)), ((0, 3), (1,)), ((2,), ())):
+    for shape, axes in (
+        ((3, 4, 5), (1,)),
+        ((3, 4, 5), (0, 2)),
+        ((7,), (0,)),
+        ((3, 0, 2), (1,)),
+        ((0, 3), (1,)),
+        ((2,), ()),
+    ):
         for first in (0, 1):
-            check(tmp_path, lambda a: lax.reduce(a, np.asarray(first, dtype), lambda x, y: COMBINE[name](x, y), axes),
-                  numbers(shape, dtype), tolerance=tolerance_of(dtype))
+            check(
+                tmp_path,
+                lambda a: lax.reduce(a, np.asarray(first, dtype), lambda x, y: COMBINE[name](x, y), axes),
+                numbers(shape, dtype),
+                tolerance=tolerance_of(dtype),
+            )
 
 
 @pytest.mark.parametrize("dtype", INTEGERS + FLOATS)
 def test_the_index_of_an_extreme(tmp_path, dtype):
     for shape, axis in (((3, 8, 5), 1), ((17,), 0), ((2, 1), 1)):
-        check(tmp_path, lambda a: (jnp.argmax(a, axis), jnp.argmin(a, axis), jnp.max(a, axis)), with_edges(shape, dtype))
+        check(
+            tmp_path, lambda a: (jnp.argmax(a, axis), jnp.argmin(a, axis), jnp.max(a, axis)), with_edges(shape, dtype)
+        )
     worst = np.full(5, -np.inf if np.dtype(dtype).kind == "f" else np.iinfo(dtype).min, dtype)
     check(tmp_path, lambda a: (jnp.argmax(a), jnp.argmin(a)), worst)
 
@@ -84,7 +107,9 @@ def larger_pair(x, y):
 
 
 @pytest.mark.parametrize("dtype", INTEGERS + FLOATS)
-@pytest.mark.parametrize("shape, axes", [((3, 7, 5), (1,)), ((3, 6, 5), (0, 2)), ((1,), (0,)), ((3, 0), (1,)), ((0, 3), (1,))])
+@pytest.mark.parametrize(
+    "shape, axes", [((3, 7, 5), (1,)), ((3, 6, 5), (0, 2)), ((1,), (0,)), ((3, 0), (1,)), ((0, 3), (1,))]
+)
 def test_reductions_by_any_region(tmp_path, shape, axes, dtype):
     x, places = numbers(shape, dtype), np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
     start = (np.asarray(0, dtype), np.int32(-1))
@@ -93,12 +118,15 @@ def test_reductions_by_any_region(tmp_path, shape, axes, dtype):
 
 def test_reductions_keep_the_order_of_elements(tmp_path):
     """Linear functions, whose composition does not commute."""
+
     def then(f, g):
         return f[0] * g[0], f[1] * g[0] + g[1]
 
     for count in (1, 2, 3, 8, 13):
         a, b = numbers((count, 2), np.float32), numbers((count, 2), np.float32, 1)
-        check(tmp_path, lambda a, b: lax.reduce((a, b), (np.float32(1), np.float32(0)), then, (0,)), a, b, tolerance=1e-5)
+        check(
+            tmp_path, lambda a, b: lax.reduce((a, b), (np.float32(1), np.float32(0)), then, (0,)), a, b, tolerance=1e-5
+        )
 
 
 def test_a_map_is_its_region(tmp_path):
@@ -135,7 +163,9 @@ NARROW = {
     "sort": lambda a: jnp.sort(a, 1),
     "sum": lambda a: lax.reduce(a, np.zeros((), a.dtype), lambda x, y: x + y, (1,)),
     "any region": lambda a: lax.reduce(a, np.zeros((), a.dtype), lambda x, y: jnp.where(x > y, x, y), (1,)),
-    "windows": lambda a: lax.reduce_window(a, np.zeros((), a.dtype), lambda x, y: jnp.where(x > y, x, y), (1, 2), (1, 1), "SAME"),
+    "windows": lambda a: lax.reduce_window(
+        a, np.zeros((), a.dtype), lambda x, y: jnp.where(x > y, x, y), (1, 2), (1, 1), "SAME"
+    ),
     "index": lambda a: jnp.argmax(a, 1),
     "top_k": lambda a: lax.top_k(a, 3),
     "any scatter": lambda a: a.at[np.array([2, 1, 2])].apply(lambda x: x + x),
@@ -160,8 +190,11 @@ SHAPES = [((3, 9), 1), ((17, 3), 0), ((2, 7, 3), 1), ((0, 3), 0), ((3, 0), 0), (
 @pytest.mark.parametrize("dtype", [np.bool_, np.complex64] + INTEGERS + FLOATS)
 def test_sorts(tmp_path, dtype):
     for shape, axis in SHAPES:
-        x = with_edges(shape, dtype) if dtype is not np.complex64 else \
-            with_edges(shape, np.float32) + with_edges(shape, np.float32, 1) * np.complex64(1j)
+        x = (
+            with_edges(shape, dtype)
+            if dtype is not np.complex64
+            else with_edges(shape, np.float32) + with_edges(shape, np.float32, 1) * np.complex64(1j)
+        )
         number = np.arange(x.size, dtype=np.int32).reshape(shape)
         check(tmp_path, lambda a: (jnp.sort(a, axis), jnp.argsort(a, axis), jnp.argsort(a, axis, descending=True)), x)
         check(tmp_path, lambda i, a, n: lax.sort((i, a, n), dimension=axis, num_keys=2), number % 3, x, number)
@@ -179,18 +212,23 @@ def test_the_largest_elements_approximately(tmp_path):
 
 COMPARATORS = {
     # |x| < |y| and x != y: no key after the other, so that a network compares
-    "network": ("""%p = stablehlo.abs %x : tensor<i32> %q = stablehlo.abs %y : tensor<i32>
+    "network": (
+        """%p = stablehlo.abs %x : tensor<i32> %q = stablehlo.abs %y : tensor<i32>
                    %l = stablehlo.compare LT, %p, %q : (tensor<i32>, tensor<i32>) -> tensor<i1>
                    %n = stablehlo.compare NE, %x, %y : (tensor<i32>, tensor<i32>) -> tensor<i1>
-                   %r = stablehlo.and %l, %n : tensor<i1>""", lambda x: np.abs(x)),
+                   %r = stablehlo.and %l, %n : tensor<i1>""",
+        lambda x: np.abs(x),
+    ),
     # the larger remainder first, then the smaller number, the second element in front
-    "keys": ("""%c = stablehlo.constant dense<3> : tensor<i32>
+    "keys": (
+        """%c = stablehlo.constant dense<3> : tensor<i32>
                 %p = stablehlo.remainder %x, %c : tensor<i32> %q = stablehlo.remainder %y, %c : tensor<i32>
                 %e = stablehlo.compare NE, %q, %p : (tensor<i32>, tensor<i32>) -> tensor<i1>
                 %l = stablehlo.compare LT, %q, %p : (tensor<i32>, tensor<i32>) -> tensor<i1>
                 %m = stablehlo.compare GT, %y, %x : (tensor<i32>, tensor<i32>) -> tensor<i1>
                 %r = stablehlo.select %e, %l, %m : tensor<i1>, tensor<i1>""",
-             lambda x: -np.fmod(x, 3) * 1000 + x),
+        lambda x: -np.fmod(x, 3) * 1000 + x,
+    ),
 }
 
 
@@ -208,7 +246,9 @@ def test_sorts_by_any_comparator(tmp_path, name, count, axis):
         stablehlo.return %r : tensor<i1> }}) : (tensor<{of}xi32>, tensor<{of}xi32>) -> (tensor<{of}xi32>, tensor<{of}xi32>)
       return %0#0, %0#1 : tensor<{of}xi32>, tensor<{of}xi32> }} }}"""
     rng = np.random.default_rng(count)
-    x, number = rng.integers(-9, 9, shape).astype(np.int32), np.arange(count * 6, dtype=np.int32)[: np.prod(shape)].reshape(shape)
+    x, number = rng.integers(-9, 9, shape).astype(np.int32), np.arange(count * 6, dtype=np.int32)[
+        : np.prod(shape)
+    ].reshape(shape)
     places = np.argsort(order(x), axis, kind="stable")
     first, second = run_text(tmp_path, text, x, number)
     np.testing.assert_array_equal(first, np.take_along_axis(x, places, axis))
@@ -220,8 +260,13 @@ def test_sorts_by_any_comparator(tmp_path, name, count, axis):
 WINDOWS = {
     "same": dict(window_dimensions=(1, 3, 2), window_strides=(1, 2, 1), padding="SAME"),
     "valid": dict(window_dimensions=(1, 3, 2), window_strides=(1, 1, 1), padding="VALID"),
-    "spread": dict(window_dimensions=(2, 2, 2), window_strides=(1, 1, 2), padding=((0, 1), (-1, 2), (3, 0)),
-                   window_dilation=(1, 2, 1), base_dilation=(1, 1, 2)),
+    "spread": dict(
+        window_dimensions=(2, 2, 2),
+        window_strides=(1, 1, 2),
+        padding=((0, 1), (-1, 2), (3, 0)),
+        window_dilation=(1, 2, 1),
+        base_dilation=(1, 1, 2),
+    ),
     "running": dict(window_dimensions=(1, 7, 1), window_strides=(1, 1, 1), padding=((0, 0), (6, 0), (0, 0))),
     "running back": dict(window_dimensions=(1, 7, 1), window_strides=(1, 1, 1), padding=((0, 0), (0, 6), (0, 0))),
     "long": dict(window_dimensions=(1, 1, 90), window_strides=(1, 1, 1), padding=((0, 0), (0, 0), (89, 88))),
@@ -236,13 +281,23 @@ def test_windows(tmp_path, name, dtype):
     options, x = WINDOWS[name], numbers((2, 7, 5), dtype)
     is_float = np.dtype(dtype).kind == "f"
     least, most = (-np.inf, np.inf) if is_float else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    regions = [(COMBINE["add"], 0), (COMBINE["mul"], 1), (COMBINE["max"], least), (COMBINE["max"], 1),
-               (COMBINE["min"], most), (lambda x, y: jnp.where(x > y, x, y), least)]
+    regions = [
+        (COMBINE["add"], 0),
+        (COMBINE["mul"], 1),
+        (COMBINE["max"], least),
+        (COMBINE["max"], 1),
+        (COMBINE["min"], most),
+        (lambda x, y: jnp.where(x > y, x, y), least),
+    ]
     if name != "long" or not is_float:
         regions.append((lambda x, y: x + y + 0 * x, 0))
     for region, first in regions:
-        check(tmp_path, lambda a: lax.reduce_window(a, np.asarray(first, dtype), lambda x, y: region(x, y), **options), x,
-              tolerance=tolerance_of(dtype))
+        check(
+            tmp_path,
+            lambda a: lax.reduce_window(a, np.asarray(first, dtype), lambda x, y: region(x, y), **options),
+            x,
+            tolerance=tolerance_of(dtype),
+        )
 
 
 @pytest.mark.parametrize("name", WINDOWS)
@@ -251,8 +306,12 @@ def test_windows_of_flags_and_pairs(tmp_path, name):
     for combine, first in ((lax.bitwise_or, False), (lax.bitwise_and, True)):
         check(tmp_path, lambda a: lax.reduce_window(a, first, lambda x, y: combine(x, y), **options), flags)
     start = (np.float32(-np.inf), np.int32(-1))
-    check(tmp_path, lambda a, b: lax.reduce_window((a, b), start, larger_pair, **options),
-          numbers((2, 7, 5), np.float32), np.arange(70, dtype=np.int32).reshape(2, 7, 5))
+    check(
+        tmp_path,
+        lambda a, b: lax.reduce_window((a, b), start, larger_pair, **options),
+        numbers((2, 7, 5), np.float32),
+        np.arange(70, dtype=np.int32).reshape(2, 7, 5),
+    )
 
 
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
@@ -260,6 +319,7 @@ def test_windows_of_flags_and_pairs(tmp_path, name):
 def test_gradients_of_pools(tmp_path, stride, padding):
     x = numbers((2, 7, 6, 3), np.float32)
     for combine, first in ((lax.max, -np.inf), (lax.min, np.inf), (lax.add, 0.0)):
+
         def pool(a):
             return lax.reduce_window(a, first, combine, (1, 3, 2, 1), stride, padding)
 
@@ -279,8 +339,11 @@ def test_gradients_of_pools_side_by_side(tmp_path, window):
 
 def test_sums_of_negative_zeros_begin_with_zero(tmp_path):
     x = np.full((2, 3), -0.0, np.float32)
-    for found in run(tmp_path, lambda a: (jnp.sum(a, 0), lax.cumsum(a, 1),
-                                          lax.reduce_window(a, 0.0, lax.add, (1, 2), (1, 1), "SAME")), x):
+    for found in run(
+        tmp_path,
+        lambda a: (jnp.sum(a, 0), lax.cumsum(a, 1), lax.reduce_window(a, 0.0, lax.add, (1, 2), (1, 1), "SAME")),
+        x,
+    ):
         assert not np.signbit(found).any()
 
 
@@ -297,8 +360,13 @@ def test_selected_elements_are_updated(tmp_path, name):
 
     select, scatter, first = SELECTIONS[name]
     sides = ((0, 0), (1, 1), (0, 0), (0, 0))
-    check(tmp_path, lambda a, s: _select_and_scatter(a, select, (1, 3, 2, 1), (1, 2, 2, 1), sides, s, np.float32(first), scatter),
-          numbers((2, 7, 6, 3), np.float32), numbers((2, 4, 3, 3), np.float32, 1), tolerance=1e-5)
+    check(
+        tmp_path,
+        lambda a, s: _select_and_scatter(a, select, (1, 3, 2, 1), (1, 2, 2, 1), sides, s, np.float32(first), scatter),
+        numbers((2, 7, 6, 3), np.float32),
+        numbers((2, 4, 3, 3), np.float32, 1),
+        tolerance=1e-5,
+    )
 
 
 # ---- scatters ----
@@ -339,4 +407,9 @@ def test_scatters_by_any_region_are_in_order(tmp_path, indices):
 
 def test_scatters_of_empty_arrays(tmp_path):
     none, places = np.zeros((0, 3), np.float32), np.zeros((0, 1), np.int32)
-    check(tmp_path, lambda a, i: (a.at[i[:, 0]].add(1), a[i[:, 0]], jax.grad(lambda x: jnp.sort(x, 0).sum())(a)), none, places)
+    check(
+        tmp_path,
+        lambda a, i: (a.at[i[:, 0]].add(1), a[i[:, 0]], jax.grad(lambda x: jnp.sort(x, 0).sum())(a)),
+        none,
+        places,
+    )
