@@ -289,21 +289,28 @@ static hr_status check_groups(const hr__function_call *c, const hr_tensor *x, in
              : HR__CALL_FAIL(c, "%lld batch_groups of %lld examples", (long long)batch_groups, (long long)x->dims[0]);
 }
 
-static const hr_tensor *convolved(hr__formula *f, const hr__windows *w, const hr_tensor *const operands[3],
-                                  int64_t groups) {
+/* Writes the integers of a convolution's row, at most 3 HR_RANK_MAX + 2: stride and dilation for each plane. The
+ * result is x, with the padding that the row lacks. */
+static const hr_tensor *row_of(hr__formula *f, const hr__windows *w, const hr_tensor *x, const int64_t *stride,
+                               const int64_t *dilation, int64_t groups, int64_t *ints) {
   int n = w->count;
-  int64_t ints[3 * HR_RANK_MAX + 2] = {n};
   bool is_row = hr__windows_are_even(w);
   for (int d = 0; d < n; ++d) {
     is_row &= w->before[d] >= 0;
   }
+  ints[0] = n, ints[3 * n + 1] = groups;
   for (int d = 0; d < n; ++d) {
-    ints[1 + d] = w->stride[d], ints[1 + n + d] = is_row ? w->before[d] : 0, ints[1 + 2 * n + d] = w->dilation[d];
+    ints[1 + d] = stride[d], ints[1 + n + d] = is_row ? w->before[d] : 0, ints[1 + 2 * n + d] = dilation[d];
   }
-  ints[3 * n + 1] = groups;
-  const hr_tensor *inputs[3] = {is_row ? operands[0] : hr__window_sides(f, operands[0], w, hr_scalar_i64(0)),
-                                operands[1], operands[2]};
-  hr_attrs attrs = {.int_count = 3 * n + 2, .ints = ints};
+  return is_row ? x : hr__window_sides(f, x, w, hr_scalar_i64(0));
+}
+
+static const hr_tensor *convolved(hr__formula *f, const hr__windows *w, const hr_tensor *const operands[3],
+                                  int64_t groups) {
+  int64_t ints[3 * HR_RANK_MAX + 2];
+  const hr_tensor *x = row_of(f, w, operands[0], w->stride, w->dilation, groups, ints);
+  const hr_tensor *inputs[3] = {x, operands[1], operands[2]};
+  hr_attrs attrs = {.int_count = 3 * w->count + 2, .ints = ints};
   return hr__step(f, HR_OP_CONV, &attrs, inputs[2] != NULL ? 3 : 2, inputs, HR_DTYPE_NONE);
 }
 
@@ -333,19 +340,10 @@ static bool is_weight_gradient(const hr__windows *w, const hr_tensor *x, const h
 static const hr_tensor *weight_gradient(hr__formula *f, const hr__windows *w, const hr_tensor *x,
                                         const hr_tensor *weight) {
   static const int turned[HR_RANK_MAX] = {1, 0, 2, 3, 4, 5, 6, 7};
-  int n = w->count;
-  int64_t ints[3 * HR_RANK_MAX + 2] = {n};
-  bool is_row = hr__windows_are_even(w);
-  for (int d = 0; d < n; ++d) {
-    is_row &= w->before[d] >= 0;
-  }
-  for (int d = 0; d < n; ++d) {
-    ints[1 + d] = w->dilation[d], ints[1 + n + d] = is_row ? w->before[d] : 0, ints[1 + 2 * n + d] = w->stride[d];
-  }
-  ints[3 * n + 1] = 1;
-  const hr_tensor *image = is_row ? x : hr__window_sides(f, x, w, hr_scalar_i64(0));
+  int64_t ints[3 * HR_RANK_MAX + 2];
+  const hr_tensor *image = row_of(f, w, x, w->dilation, w->stride, 1, ints);
   const hr_tensor *inputs[2] = {ordered(f, image, turned, false), ordered(f, weight, turned, false)};
-  hr_attrs attrs = {.int_count = 3 * n + 2, .ints = ints};
+  hr_attrs attrs = {.int_count = 3 * w->count + 2, .ints = ints};
   return ordered(f, hr__step(f, HR_OP_CONV_BACKWARD_WEIGHT, &attrs, 2, inputs, HR_DTYPE_NONE), turned, false);
 }
 
