@@ -129,7 +129,6 @@ int hr__hlo_narrow(const hr__vhlo_type *type);
 hr_value hr__hlo_low_bits(hr__hlo *hlo, hr_value x, hr_dtype dtype, int bits);
 hr_value hr__hlo_wrapped(hr__hlo *hlo, hr_value x, const hr__vhlo_type *type);
 /* True for floats of 8 bits. x in one of them, as XLA rounds. */
-bool hr__hlo_is_float8(hr_dtype dtype);
 hr_value hr__hlo_to_float8(hr__hlo *hlo, hr_value x, hr_dtype from, hr_dtype to);
 /* x converted as XLA does it (hlo_elementwise.c). */
 hr_value hr__hlo_convert(hr__hlo *hlo, hr_value x, hr_dtype from, hr_dtype to);
@@ -271,7 +270,8 @@ void hr__hlo_lower_manual(hr__hlo *hlo);
 int *hr__hlo_dictionaries(const hr__vhlo_module *module, const hr__vhlo_op *function, const char *list, int count);
 /* The sharding among the attributes of one; false: it has none. */
 bool hr__hlo_main_sharding(const hr__vhlo_module *module, int dictionary, hr__vhlo_sharding *out);
-/* That of a result; if the program leaves it open, one of a tensor of the same dims that it is computed from. */
+/* The sharding of a result; if the program leaves it open, one of a tensor of the same dims that it is computed from.
+ */
 bool hr__hlo_result_sharding(const hr__vhlo_module *module, const hr__vhlo_op *function, const int *arguments,
                              int dictionary, const hr__vhlo_value *value, hr__vhlo_sharding *out);
 /* The type of a shard. */

@@ -1,15 +1,10 @@
 /* hlo_elementwise.c: element-wise operations, with XLA's results for all numbers. */
 #include <math.h>
 
+#include "core/ir/dtype.h"
 #include "headrace/dtype.h"
 #include "importers/stablehlo/hlo.h"
 
-static bool is_float(hr_dtype dtype) {
-  return dtype >= HR_DTYPE_F16 && dtype != HR_DTYPE_C64 && dtype != HR_DTYPE_C128 && dtype != HR_DTYPE_C32;
-}
-static bool is_complex(hr_dtype dtype) {
-  return dtype == HR_DTYPE_C64 || dtype == HR_DTYPE_C128 || dtype == HR_DTYPE_C32;
-}
 static bool is_signed(hr_dtype dtype) {
   return dtype == HR_DTYPE_I8 || dtype == HR_DTYPE_I16 || dtype == HR_DTYPE_I32 || dtype == HR_DTYPE_I64;
 }
@@ -57,7 +52,7 @@ static hr_value best_complex(hr__hlo *hlo, hr_value x, hr_value y) {
 /* Of flags the function is another one. */
 void hr__hlo_lower_arithmetic(hr__hlo *hlo) {
   bool is_extreme = hlo->function == HR_FUNCTIONAL_MAXIMUM || hlo->function == HR_FUNCTIONAL_MINIMUM;
-  if (is_extreme && is_complex(hr__hlo_result_type(hlo, 0).dtype) && hr__hlo_expect(hlo, 2, 1, 0)) {
+  if (is_extreme && hr_dtype_is_complex(hr__hlo_result_type(hlo, 0).dtype) && hr__hlo_expect(hlo, 2, 1, 0)) {
     hr__hlo_set(hlo, 0, best_complex(hlo, hr__hlo_input(hlo, 0), hr__hlo_input(hlo, 1)));
     return;
   }
@@ -72,8 +67,8 @@ void hr__hlo_lower_cbrt(hr__hlo *hlo) {
   if (hr__hlo_expect(hlo, 1, 1, 0)) {
     hr_value x = hr__hlo_input(hlo, 0);
     hr__hlo_set(hlo, 0,
-                is_complex(hr__hlo_result_type(hlo, 0).dtype) ? CALL(hlo, POW, x, hr__hlo_number(hlo, 1.0 / 3))
-                                                              : CALL(hlo, CBRT, x));
+                hr_dtype_is_complex(hr__hlo_result_type(hlo, 0).dtype) ? CALL(hlo, POW, x, hr__hlo_number(hlo, 1.0 / 3))
+                                                                       : CALL(hlo, CBRT, x));
   }
 }
 
@@ -81,7 +76,7 @@ void hr__hlo_lower_cbrt(hr__hlo *hlo) {
 void hr__hlo_lower_sign(hr__hlo *hlo) {
   if (hr__hlo_expect(hlo, 1, 1, 0)) {
     hr_value x = hr__hlo_input(hlo, 0), sign = CALL(hlo, SIGN, x);
-    if (is_float(hr__hlo_result_type(hlo, 0).dtype)) {
+    if (hr_dtype_is_real(hr__hlo_result_type(hlo, 0).dtype)) {
       sign = CALL(hlo, WHERE, CALL(hlo, GREATER, CALL(hlo, ABS, x), hr__hlo_number(hlo, 0)), sign, x);
     }
     hr__hlo_set(hlo, 0, sign);
@@ -175,7 +170,7 @@ void hr__hlo_lower_shift_logical(hr__hlo *hlo) {
 /* Integers in the total order of floats: -NaN < -inf < ... < -0 < 0 < ... < inf < NaN. */
 hr_value hr__hlo_order_of(hr__hlo *hlo, hr_value x, hr_dtype dtype) {
   static const hr_dtype integers[] = {[1] = HR_DTYPE_I8, [2] = HR_DTYPE_I16, [4] = HR_DTYPE_I32, [8] = HR_DTYPE_I64};
-  if (hr__hlo_is_float8(dtype)) { /* of which one has no sign */
+  if (hr_dtype_is_float8(dtype)) { /* of which one has no sign */
     x = hr__hlo_cast(hlo, x, HR_DTYPE_F32), dtype = HR_DTYPE_F32;
   }
   hr_dtype integer = integers[hr_dtype_size(dtype)];
@@ -201,7 +196,7 @@ void hr__hlo_lower_compare(hr__hlo *hlo) {
   if (!hr__hlo_expect(hlo, 2, 1, 0)) {
     return;
   }
-  if (is_float(dtype) && hr__hlo_int(hlo, "compare_type", 0) == TOTAL_ORDER) {
+  if (hr_dtype_is_real(dtype) && hr__hlo_int(hlo, "compare_type", 0) == TOTAL_ORDER) {
     x = hr__hlo_order_of(hlo, x, dtype), y = hr__hlo_order_of(hlo, y, dtype);
   } else if (dtype == HR_DTYPE_BOOL) {
     x = hr__hlo_cast(hlo, x, HR_DTYPE_U8), y = hr__hlo_cast(hlo, y, HR_DTYPE_U8);
@@ -240,15 +235,11 @@ static hr_value to_integer(hr__hlo *hlo, hr_value x, hr_dtype from, hr_dtype to)
   return CALL(hlo, WHERE, is_less, hr__hlo_bits(hlo, to, least_of(to)), inside);
 }
 
-bool hr__hlo_is_float8(hr_dtype dtype) {
-  return dtype >= HR_DTYPE_F8E4M3FN && dtype <= HR_DTYPE_F8E8M0FNU;
-}
-
 /* A cast, but for numbers that the format lacks: NaN in XLA, where the cast has the nearest one. */
 hr_value hr__hlo_to_float8(hr__hlo *hlo, hr_value x, hr_dtype from, hr_dtype to) {
   const double behind = 464; /* of f8e4m3fn: larger numbers round to more than 448 */
   hr_value is_outside = 0;
-  if (from == HR_DTYPE_F16 || from == HR_DTYPE_BF16 || !is_float(from)) {
+  if (from == HR_DTYPE_F16 || from == HR_DTYPE_BF16 || !hr_dtype_is_real(from)) {
     x = hr__hlo_cast(hlo, x, HR_DTYPE_F32);
   }
   if (to == HR_DTYPE_F8E4M3FN) {
@@ -261,17 +252,17 @@ hr_value hr__hlo_to_float8(hr__hlo *hlo, hr_value x, hr_dtype from, hr_dtype to)
 }
 
 hr_value hr__hlo_convert(hr__hlo *hlo, hr_value x, hr_dtype from, hr_dtype to) {
-  if (is_complex(from) && !is_complex(to)) {
+  if (hr_dtype_is_complex(from) && !hr_dtype_is_complex(to)) {
     x = CALL(hlo, REAL, x);
     from = from == HR_DTYPE_C128 ? HR_DTYPE_F64 : HR_DTYPE_F32;
   }
-  if (hr__hlo_is_float8(from) && !hr__hlo_is_float8(to)) {
+  if (hr_dtype_is_float8(from) && !hr_dtype_is_float8(to)) {
     x = hr__hlo_cast(hlo, x, HR_DTYPE_F32);
     from = HR_DTYPE_F32;
   }
-  return hr__hlo_is_float8(to)              ? hr__hlo_to_float8(hlo, x, from, to)
-         : is_float(from) && is_integer(to) ? to_integer(hlo, x, from, to)
-                                            : hr__hlo_cast(hlo, x, to);
+  return hr_dtype_is_float8(to)                     ? hr__hlo_to_float8(hlo, x, from, to)
+         : hr_dtype_is_real(from) && is_integer(to) ? to_integer(hlo, x, from, to)
+                                                    : hr__hlo_cast(hlo, x, to);
 }
 
 void hr__hlo_lower_convert(hr__hlo *hlo) {
@@ -281,7 +272,8 @@ void hr__hlo_lower_convert(hr__hlo *hlo) {
   }
   hr_value y = hr__hlo_convert(hlo, hr__hlo_input(hlo, 0), from.dtype, to.dtype);
   int narrow = hr__hlo_narrow(&to);
-  if (narrow > 0 && (is_float(from.dtype) || is_complex(from.dtype))) { /* the nearest one, not the lower bits */
+  if (narrow > 0 &&
+      (hr_dtype_is_real(from.dtype) || hr_dtype_is_complex(from.dtype))) { /* the nearest one, not the lower bits */
     int64_t most = ((int64_t)1 << (narrow - is_signed(to.dtype))) - 1;
     y = CALL(hlo, MINIMUM, y, hr__hlo_whole(hlo, most));
     y = CALL(hlo, MAXIMUM, y, hr__hlo_whole(hlo, is_signed(to.dtype) ? -most - 1 : 0));

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+#include "core/ir/dtype.h"
 #include "graph/graph_node.h"
 #include "importers/stablehlo/hlo.h"
 
@@ -49,7 +50,7 @@ bool hr__hlo_failed(const hr__hlo *hlo) {
 static hr__vhlo_type type_of(const hr__hlo *hlo, const hr__vhlo_value *value) {
   hr__vhlo_type type;
   bool is_known = hr__vhlo_type_of(&hlo->import->module, value->type, &type);
-  if (is_known && hlo->widens && hr__hlo_is_float8(type.dtype)) {
+  if (is_known && hlo->widens && hr_dtype_is_float8(type.dtype)) {
     type.dtype = HR_DTYPE_F32;
   }
   return is_known ? type : (hr__vhlo_type){0};
@@ -63,7 +64,7 @@ hr_value hr__hlo_input(const hr__hlo *hlo, int index) {
   const hr__vhlo_value *value = hlo->op->operands[index];
   hr_value x = hr__hlo_value(hlo, hlo->op->operands[index]);
   bool is_float8 = hlo->widens && hr__vhlo_type_of(&hlo->import->module, value->type, &type) &&
-                   hr__hlo_is_float8(type.dtype) && x != 0;
+                   hr_dtype_is_float8(type.dtype) && x != 0;
   return is_float8 ? hr__hlo_cast(hlo, x, HR_DTYPE_F32) : x;
 }
 

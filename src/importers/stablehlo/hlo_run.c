@@ -1,5 +1,6 @@
 /* hlo_run.c: lowers the operations of regions and functions, and checks their results. */
 #include "base/allocator.h"
+#include "core/ir/dtype.h"
 #include "graph/graph_node.h"
 #include "importers/stablehlo/hlo.h"
 
@@ -197,7 +198,7 @@ static hr_status annotate(const hr__hlo *hlo, hr_status status) {
 static bool is_wide(const hr__hlo *hlo, hr_value value) {
   hr_type type = {0};
   hr_status_ignore(hr_graph_type(hlo->graph, value, &type));
-  return value != 0 && !hr__hlo_is_float8(type.dtype);
+  return value != 0 && !hr_dtype_is_float8(type.dtype);
 }
 
 /* Integers of 2 and 4 bits, which have 8 here, and floats of 8 bits, which were computed in f32. */
@@ -209,7 +210,7 @@ static void wrap_results(hr__hlo *hlo) {
     hr_value value = hlo->op->results[i].value;
     if (hr__hlo_narrow(&type) > 0) {
       hr__hlo_set(hlo, i, hr__hlo_wrapped(hlo, value, &type));
-    } else if (widens && hr__hlo_is_float8(type.dtype) && is_wide(hlo, value)) {
+    } else if (widens && hr_dtype_is_float8(type.dtype) && is_wide(hlo, value)) {
       hr__hlo_set(hlo, i, hr__hlo_to_float8(hlo, value, HR_DTYPE_F32, type.dtype));
     }
   }
@@ -364,7 +365,7 @@ bool hr__hlo_is_named(const char *name) {
 /* A composite without a row is its decomposition, as are those of floats of 8 bits, which no function computes with. */
 void hr__hlo_lower_composite(hr__hlo *hlo) {
   const named *row = find_name(hr__hlo_text(hlo, "name"));
-  if (row == NULL || hr__hlo_is_float8(hr__hlo_input_type(hlo, 0).dtype)) {
+  if (row == NULL || hr_dtype_is_float8(hr__hlo_input_type(hlo, 0).dtype)) {
     hr__hlo_call(hlo, "decomposition");
     return;
   }

@@ -168,7 +168,7 @@ typedef struct hr__vhlo_sharding {
 
 /* Reads an attribute that is a sharding; false for others. */
 bool hr__vhlo_sharding_of(const hr__vhlo_module *module, int attribute, hr__vhlo_sharding *out);
-/* That of an operand or a result of a manual computation. */
+/* The sharding of an operand or a result of a manual computation. */
 bool hr__vhlo_sharding_at(const hr__vhlo_module *module, const hr__vhlo_op *op, bool is_result, int index,
                           hr__vhlo_sharding *out);
 /* True if a manual computation has an axis of this name as its own. */
