@@ -195,7 +195,7 @@ pjrt_error *hrj_TopologyDescription_Create(pjrt_args_topology *args) {
   return error;
 }
 
-/* That of a client is the client's. */
+/* A client's topology is the client's. */
 pjrt_error *hrj_TopologyDescription_Destroy(pjrt_args_self *args) {
   pjrt_client *client = args->self;
   if (client != NULL && client->is_topology) {

@@ -3,7 +3,7 @@
  * Donated inputs are deleted when the program has been recorded: the stream then holds the last reference of their
  * memory, which it may use for results. If the call fails they are as before.
  *
- * The completion event of a program with effects is ready when these have run. That of others is ready at once.
+ * The completion event of a program with effects is ready when these have run, of other programs at once.
  */
 #include <stdlib.h>
 

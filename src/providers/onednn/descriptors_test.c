@@ -75,7 +75,7 @@ static dnnl_primitive_desc square_product(dnnl_const_memory_desc square) {
 }
 
 /* The library's own cache returns the descriptor of a cached primitive, which refers to the descriptor that this was
- * made of. That one may be gone, and the primitive evicted, before another is made of the first: so it is off. */
+ * made of. The latter may be gone, and the primitive evicted, before another is made of the first: so it is off. */
 HR_TEST(the_library_returns_no_descriptors_of_cached_primitives) {
   cases_begin(&hr__onednn_provider);
   const int64_t dims[2] = {64, 64}, strides[2] = {64, 1};

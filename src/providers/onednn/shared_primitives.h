@@ -16,8 +16,8 @@
 
 typedef struct hr__dnnl_primitive hr__dnnl_primitive;
 
-/* That of a descriptor, which is consumed, or of one that it is a clone of, with a reference of the caller's. NULL: no
- * memory. */
+/* The primitive of a descriptor, which is consumed, or of one that it is a clone of, with a reference of the caller's.
+ * NULL: no memory. */
 hr__dnnl_primitive *hr__dnnl_primitive_of(dnnl_primitive_desc desc);
 void hr__dnnl_primitive_release(hr__dnnl_primitive *primitive); /* NULL: nothing */
 /* A clone of its descriptor that the caller owns; NULL: no memory. */
@@ -25,7 +25,7 @@ dnnl_primitive_desc hr__dnnl_primitive_desc(const hr__dnnl_primitive *primitive)
 /* The primitive for `threads` threads, which is made now if it is not there. */
 int hr__dnnl_primitive_make(hr__dnnl_primitive *primitive, int threads, dnnl_primitive *out_made);
 
-/* Whether a primitive on packed weights gives the bits of the one on stored weights (packed_weights.c): other bits
+/* Tells if a primitive on packed weights gives the bits of the one on stored weights (packed_weights.c): other bits
  * once, or the same ones twice, of different products. */
 typedef enum hr__dnnl_proof { HR__DNNL_UNPROVED = 0, HR__DNNL_SAME_BITS, HR__DNNL_OTHER_BITS } hr__dnnl_proof;
 hr__dnnl_proof hr__dnnl_primitive_proof(const hr__dnnl_primitive *primitive);
