@@ -4,11 +4,11 @@
  * temporaries share one block of the lane. A job holds its buffers until it has run. Blocks that are freed later are
  * reused by commits that run later, because a lane runs its jobs in order, and follows other lanes' uses of a block.
  *
- * A run that fails leaves older buffers as they were (the compiler puts checks in front of their stores). New buffers
- * that it did not finish are invalid. From then until the failure has been reported, the stream discards all new work:
- * had the operations run one by one, an exception would have ended the program there. So no older buffer is ever half a
- * step ahead. A run that meets a buffer which another stream's failure invalidated is discarded as a whole, and that is
- * this stream's failure.
+ * A run that fails has stored to older buffers the results recorded before its failure, and none of those behind (the
+ * compiler moves no such store across a check). New buffers that it did not finish are invalid. From then until the
+ * failure has been reported, the stream discards all new work: had the operations run one by one, an exception would
+ * have ended the program there. So no older buffer is ever half a step ahead. A run that meets a buffer which another
+ * stream's failure invalidated is discarded as a whole, and that is this stream's failure.
  *
  * If memory is short, the longest prefix of the records that can have memory runs as a program of its own (prefix.c);
  * the rest fails.

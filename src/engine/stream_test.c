@@ -559,6 +559,40 @@ HR_TEST(an_index_out_of_range_invalidates_its_results) {
   close_fixture(&f);
 }
 
+/* Rows of x summed over one segment, whose limits are the last numbers of `begin` and `end`. */
+static hr_status record_segment(const fixture *f, hr_buffer *x, hr_buffer *begin, hr_buffer *end, hr_buffer *y) {
+  const int64_t one[1] = {1}, line[2] = {1, COLUMNS}, ints[2] = {1, -1}; /* a sum; no row is skipped */
+  hr_view limit = {.dtype = HR_DTYPE_I64, .rank = 1, .dims = one, .strides = one, .offset = ROWS - 1};
+  hr_view inputs[3] = {view_of(x), limit, limit}, out = view_of(y);
+  inputs[1].buffer = begin, inputs[2].buffer = end, out.dims = line;
+  hr_scalar start = hr_scalar_f64(0);
+  hr_attrs attrs = {.ints = ints, .int_count = 2, .scalars = &start, .scalar_count = 1};
+  return hr_stream_record(f->stream, HR_OP_SEGMENTS, &attrs, 3, inputs, 1, &out);
+}
+
+HR_TEST(nothing_behind_segments_outside_of_their_rows_is_stored) {
+  fixture f = open_fixture("cpu");
+  hr_buffer *x = make_ramp(&f, 1, 0), *before = make_ramp(&f, 2, 0), *after = make_ramp(&f, 3, 0), *sums = make(&f);
+  hr_buffer *first = make_index(&f, 0), *last = make_index(&f, ROWS);
+  hr_buffer *bad[2] = {make_index(&f, ROWS + 1), make_index(&f, -1)};
+  HR_ASSERT_OK(record_segment(&f, x, first, last, sums));
+  HR_ASSERT_NEAR(read_at(&f, sums, 0), ROWS, 0);
+  for (int i = 0; i < 2; ++i) {
+    HR_ASSERT_OK(binary(&f, HR_OP_ADD, before, x, before));
+    HR_ASSERT_OK(record_segment(&f, x, first, bad[i], sums));
+    HR_ASSERT_OK(binary(&f, HR_OP_ADD, after, x, after));
+    HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_OUT_OF_RANGE, i == 0 ? "index 7 " : "index -1 ");
+    HR_ASSERT_NEAR(read_at(&f, before, 5), 3 + i, 0);
+    HR_ASSERT_NEAR(read_at(&f, after, 5), 3, 0);
+    HR_ASSERT_NEAR(read_at(&f, sums, 0), ROWS, 0);
+  }
+  hr_buffer *all[] = {x, before, after, sums, first, last, bad[0], bad[1]};
+  for (int i = 0; i < 8; ++i) {
+    hr_buffer_release(all[i]);
+  }
+  close_fixture(&f);
+}
+
 /* Writes a number that the host has not seen after the last index: row 7 of eight, of which six may be chosen. */
 static void spoil(hr_buffer *index) {
   ((int64_t *)hr__buffer_address(index))[ROWS - 1] = ROWS + 1;

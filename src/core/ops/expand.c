@@ -6,8 +6,9 @@
  *                 loop %2:f32[4,8]{8,1} = add(%1:f32[4,8]{8,1}, %3:f32[4,8]{0,1})
  *
  * Element-wise rows broadcast their inputs to the output's dims, reductions their output to the input's. Composites,
- * and contractions that no provider serves with any packing (pack_operands.c), are lowered. Library rows stay, with
- * dense operands. Buffers and scalars keep their numbers.
+ * and contractions that no provider serves with any packing (pack_operands.c), are lowered. A composite that a provider
+ * serves gets the checks of its indices in front. Library rows stay, with dense operands. Buffers and scalars keep
+ * their numbers.
  *
  * Order: a recorded operation reads all its inputs before it writes. In a loop this holds only if an input visits the
  * same elements in the same order as the output, or none of them. Otherwise a temporary replaces the output of an
@@ -277,6 +278,9 @@ static void expand_lowered(expander *e, const hr_node *node) {
     return;
   }
   if (e->keeps != NULL && has_elements(&safe) && e->keeps(e->ctx, b->program, &safe)) {
+    if (safe.op == HR_OP_SEGMENTS) {
+      hr__check_segments(b, &safe);
+    }
     append(b, safe);
     return;
   }

@@ -98,4 +98,8 @@ hr_operand hr__make_cubic(hr_builder *b, hr_dtype dtype, hr_operand x, double a,
  * bias added afterwards (pack_operands.c). False, emitting nothing, if no provider supports it. */
 bool hr__pack_contraction(hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node);
 
+/* Emits the checks of a SEGMENTS row's limits and indices: a run that fails then stores nothing behind the row, whoever
+ * computes it. */
+void hr__check_segments(hr_builder *b, const hr_node *node);
+
 #endif

@@ -473,14 +473,20 @@ static hr_operand segment_numbers(hr_builder *b, hr_operand begin, hr_operand en
   return b->status == HR_OK ? hr_view_slice(b, owner, 0, 0, count, 1) : absent;
 }
 
+void hr__check_segments(hr_builder *b, const hr_node *node) {
+  hr_operand x = hr_node_input(node, 0), index = hr_node_input(node, 3);
+  int64_t count = hr_is_present(index) ? index.dims[0] : x.dims[0];
+  check_range(b, hr_node_input(node, 1), count + 1, false, MESSAGE_INDEX);
+  check_range(b, hr_node_input(node, 2), count + 1, false, MESSAGE_INDEX);
+  check_range(b, index, x.dims[0], false, MESSAGE_INDEX);
+}
+
 hr_status hr__lower_segments(hr_builder *b, const hr_node *node) {
   hr_operand x = hr_node_input(node, 0), begin = hr_node_input(node, 1), end = hr_node_input(node, 2);
   hr_operand index = hr_node_input(node, 3), factor = hr_node_input(node, 4), y = hr_node_output(node, 0);
   hr_operand start = hr_build_attr(b, node, 0);
   int64_t count = hr_is_present(index) ? index.dims[0] : x.dims[0], columns = x.dims[1];
-  check_range(b, begin, count + 1, false, MESSAGE_INDEX);
-  check_range(b, end, count + 1, false, MESSAGE_INDEX);
-  check_range(b, index, x.dims[0], false, MESSAGE_INDEX);
+  hr__check_segments(b, node);
   if (count == 0 || hr_operand_count(y) == 0 || x.dims[0] == 0 || b->status != HR_OK) {
     emit_fill(b, y, start);
     return HR_OK;

@@ -1,9 +1,10 @@
 /* segments.c: rows combined over segments: bags of embeddings, reductions of runs of neighbours.
  *
  * The row is a composite: unsupported cases, and every other device, run its loops, which compute the segment of each
- * row and scatter. Here a segment is an item. Its rows are read in order, a block of columns after the other, which
- * stays in registers; floats of 16 bits are widened. One dense column uses LANES lanes, element i in lane i mod LANES,
- * that are folded by halves: this order depends only on the segment's length.
+ * row and scatter. Expansion puts checks of the limits and indices in front of either. Here a segment is an item. Its
+ * rows are read in order, a block of columns after the other, which stays in registers; floats of 16 bits are widened.
+ * One dense column uses LANES lanes, element i in lane i mod LANES, that are folded by halves: this order depends only
+ * on the segment's length.
  */
 #include <string.h>
 
@@ -51,7 +52,7 @@ bool hr__segments_supports(const hr_node *node) {
 /* The parameters of each segment. */
 typedef struct job {
   const hr__library_call *call;
-  int64_t rows, listed, columns, step; /* of x; of the list; between rows */
+  int64_t columns, step; /* of x; between its rows */
   const int64_t *begin, *end;
   int64_t skipped;
   double start;
@@ -59,34 +60,11 @@ typedef struct job {
   bool is_line; /* one dense column without packing */
 } job;
 
-static hr_status out_of_bounds(int64_t index, int64_t size) {
-  return hr_status_make(HR_STATUS_OUT_OF_RANGE, "index %lld is out of bounds for dimension with size %lld",
-                        (long long)index, (long long)size);
-}
-
 static int64_t row_at(const job *j, int64_t i) {
   const hr__tensor *index = &j->call->inputs[3];
   return index->data == NULL            ? i
          : index->dtype == HR_DTYPE_I64 ? ((const int64_t *)index->data)[i]
                                         : ((const int32_t *)index->data)[i];
-}
-
-/* Checks that all rows of a segment exist. */
-static hr_status check_segment(const job *j, int64_t segment) {
-  int64_t begin = j->begin[segment], end = j->end[segment];
-  if (begin < 0 || begin > j->listed) {
-    return out_of_bounds(begin, j->listed + 1);
-  }
-  if (end < 0 || end > j->listed) {
-    return out_of_bounds(end, j->listed + 1);
-  }
-  for (int64_t i = begin; i < end && j->call->inputs[3].data != NULL; ++i) {
-    int64_t row = row_at(j, i);
-    if (row < 0 || row >= j->rows) {
-      return out_of_bounds(row, j->rows);
-    }
-  }
-  return HR_OK;
 }
 
 static inline __attribute__((always_inline)) float fold_float(int kind, float a, float b) {
@@ -200,8 +178,6 @@ static hr_status run_segments(const hr__library_call *call, int64_t begin, int64
   (void)scratch;
   const hr_operand *x = &call->node->inputs[0];
   job j = {.call = call,
-           .rows = x->dims[0],
-           .listed = call->inputs[3].data != NULL ? call->inputs[3].dims[0] : x->dims[0],
            .columns = x->dims[1],
            .step = x->strides[0],
            .begin = call->inputs[1].data,
@@ -216,7 +192,6 @@ static hr_status run_segments(const hr__library_call *call, int64_t begin, int64
     run_##D(&j, segment); \
     break;
   for (int64_t segment = begin; segment < end; ++segment) {
-    HR_RETURN_IF_ERROR(check_segment(&j, segment));
     switch (x->dtype) {
       REALS(RUN_CASE)
       default:
