@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""JAX on Headrace beside JAX's CPU backend: the same programs, the same numbers.
+"""JAX on Headrace beside one of JAX's own backends: the same programs, the same numbers.
 
     python bench/jax_cases.py [--cases cnn-train,scan] [--threads 1] [--rounds 7] [--json FILE]
+    HEADRACE_DEVICE=cuda python bench/jax_cases.py --reference cuda
 
 Each side is a process of its own with as many cores as threads. Sides work in turn, a burst each, and the table has the
 median of the bursts' medians; calls end when their results exist. `first` is the time of the first call, compilation
-included, with a cold disk cache. `difference` compares results with those of JAX's CPU backend: the largest difference,
+included, with a cold disk cache. `difference` compares results with those of JAX's own backend: the largest difference,
 divided by the standard deviation; of training the largest difference of the losses of the first 12 steps.
 
 Needs jax, and the plug-in: an installed headrace-jax, or HEADRACE_JAX_LIBRARY with frontends/jax in PYTHONPATH.
@@ -24,7 +25,8 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-SIDES = ("cpu", "headrace")
+HEADRACE = "headrace"
+PLATFORMS = {"cpu": "cpu", "cuda": "gpu", HEADRACE: HEADRACE}  # the names of devices of each backend
 STEPS = 12
 
 
@@ -171,16 +173,16 @@ CASES = {
 
 
 def open_platform(side):
-    """JAX with its own CPU backend or with Headrace, if that is not installed from the tree."""
+    """JAX with a backend of its own or with Headrace, if that is not installed from the tree."""
     import jax
 
-    if side == "headrace" and os.environ.get("HEADRACE_JAX_LIBRARY"):
+    if side == HEADRACE and os.environ.get("HEADRACE_JAX_LIBRARY"):
         import headrace_jax
 
         headrace_jax.initialize()
     platform = jax.devices()[0].platform
-    if platform != side:
-        raise RuntimeError(f"JAX's platform is {platform}, expected {side}")
+    if platform != PLATFORMS[side]:
+        raise RuntimeError(f"JAX's platform is {platform}, expected {PLATFORMS[side]}")
 
 
 def compared(run, result):
@@ -233,6 +235,7 @@ class Side:
         self.cache = tempfile.TemporaryDirectory()
         paths = os.pathsep.join(filter(None, (str(ROOT / "examples"), os.environ.get("PYTHONPATH"))))
         environment = os.environ | {"JAX_PLATFORMS": side, "HEADRACE_CACHE": self.cache.name, "PYTHONPATH": paths}
+        environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # both sides share the device's memory
         environment |= {name: str(arguments.threads) for name in ("HEADRACE_THREADS", "OMP_NUM_THREADS")}
         cores = sorted(os.sched_getaffinity(0))[: arguments.threads]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -263,40 +266,42 @@ class Side:
 # ---- the run
 
 
-def difference(case, folder):
-    cpu, here = (np.load(folder / f"{case}-{side}.npy").astype(np.float64) for side in SIDES)
-    spread = 1 if "train" in case else cpu.std()
-    return float(np.abs(cpu - here).max() / spread)
+def difference(case, folder, reference):
+    theirs, here = (np.load(folder / f"{case}-{side}.npy").astype(np.float64) for side in (reference, HEADRACE))
+    spread = 1 if "train" in case else theirs.std()
+    return float(np.abs(theirs - here).max() / spread)
 
 
 def run_case(case, folder, arguments):
     sides = []
-    for side in SIDES:
+    for side in (arguments.reference, HEADRACE):
         print(f"{case}: {side} opens", file=sys.stderr)
         sides.append(Side(side, case, folder, arguments))
     for round_number in range(arguments.rounds):
         print(f"{case}: round {round_number + 1} of {arguments.rounds}", file=sys.stderr)
         for side in sides:
             side.run(arguments.seconds)
-    return {side.name: side.close() for side in sides} | {"difference": difference(case, folder)}
+    return {side.name: side.close() for side in sides} | {"difference": difference(case, folder, arguments.reference)}
 
 
-def print_table(results, threads):
+def print_table(results, threads, reference):
+    name = f"JAX {reference.upper()}"
     print(f"\n{threads} thread{'s' if threads > 1 else ''}; ms\n")
-    print("| case | JAX CPU | Headrace | ratio | CPU time, ratio | first: JAX CPU | Headrace | ratio | difference |")
+    print(f"| case | {name} | Headrace | ratio | CPU time, ratio | first: {name} | Headrace | ratio | difference |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     for case, found in results.items():
         cells = [CASES[case][0]]
-        cpu, here = found["cpu"], found["headrace"]
-        cells += [f"{1e3 * cpu['wall']:.3f}", f"{1e3 * here['wall']:.3f}", f"{cpu['wall'] / here['wall']:.2f}"]
-        cells += [f"{cpu['cpu'] / here['cpu']:.2f}", f"{1e3 * cpu['first']:.0f}", f"{1e3 * here['first']:.0f}"]
-        print("| " + " | ".join([*cells, f"{cpu['first'] / here['first']:.1f}", f"{found['difference']:.0e}"]) + " |")
+        own, here = found[reference], found[HEADRACE]
+        cells += [f"{1e3 * own['wall']:.3f}", f"{1e3 * here['wall']:.3f}", f"{own['wall'] / here['wall']:.2f}"]
+        cells += [f"{own['cpu'] / here['cpu']:.2f}", f"{1e3 * own['first']:.0f}", f"{1e3 * here['first']:.0f}"]
+        print("| " + " | ".join([*cells, f"{own['first'] / here['first']:.1f}", f"{found['difference']:.0e}"]) + " |")
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--cases", default=",".join(CASES), help="default: %(default)s")
+    add("--reference", default="cpu", choices=["cpu", "cuda"], help="JAX's own backend (default %(default)s)")
     add("--rounds", type=int, default=7, help="default %(default)s")
     add("--seconds", type=float, default=1.0, help="of a burst (default %(default)s)")
     add("--warm-up", type=float, default=4.0, help="seconds before the first burst (default %(default)s)")
@@ -325,7 +330,7 @@ def main():
                 results[case] = run_case(case, folder, arguments)
             except RuntimeError as error:
                 print(f"jax_cases: {case}: {error}", file=sys.stderr)
-    print_table(results, arguments.threads)
+    print_table(results, arguments.threads, arguments.reference)
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(results, indent=1))
     return int(len(results) < len(cases))
