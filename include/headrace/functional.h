@@ -726,6 +726,10 @@ typedef enum hr_functional {
   /* max_unpool(x, indices, shape, places="plane", mode="set"): planes of this shape with x's elements at indices in
    * their plane, or in the whole tensor, and zeros; mode: set, add */
   HR_FUNCTIONAL_MAX_UNPOOL,
+  /* max_pool_gradient(gradients, indices, shape, window, stride, padding, dilation=none): planes of this shape: for
+   * each element the sum of the gradients of windows whose largest element it is; indices in the plane as of
+   * max_pool_places */
+  HR_FUNCTIONAL_MAX_POOL_GRADIENT,
   /* lp_pool(x, window, stride, padding, p=2, after=none, dilation=none, ceil=false): (sum of |x|^p)^(1 / p) of each
    * window; windows as of max_pool */
   HR_FUNCTIONAL_LP_POOL,

@@ -296,6 +296,29 @@ hr_status hr__emit_max_pool_places(const hr__function_call *c) {
   return hr__formula_finish(&f, 2, out);
 }
 
+hr_status hr__emit_max_pool_gradient(const hr__function_call *c) {
+  enum { SHAPE, WINDOW, STRIDE, PADDING, DILATION, PLANE_DIMS_MAX = 3 };
+  const hr_tensor *gradients = c->inputs[0], *const inputs[2] = {gradients, c->inputs[1]};
+  int n = c->attributes[SHAPE].count, lead = gradients->rank - n;
+  int64_t ints[4 * PLANE_DIMS_MAX], dims[HR_RANK_MAX];
+  if (n < 1 || n > PLANE_DIMS_MAX || lead < 1 || lead > 2) {
+    return HR__CALL_FAIL(c, "%d integers of shape for %d dims of gradients, expected 1 to %d and 1 or 2 dims in front",
+                         n, gradients->rank, PLANE_DIMS_MAX);
+  }
+  hr__copy_dims(gradients->rank, gradients->dims, dims);
+  HR_RETURN_IF_ERROR(hr__window_list(c, SHAPE, n, 0, 0, dims + lead));
+  HR_RETURN_IF_ERROR(hr__window_list(c, WINDOW, n, 1, 1, ints));
+  HR_RETURN_IF_ERROR(hr__window_list(c, STRIDE, n, 1, 1, ints + n));
+  HR_RETURN_IF_ERROR(hr__window_list(c, PADDING, n, 0, 0, ints + 2 * n));
+  HR_RETURN_IF_ERROR(hr__window_list(c, DILATION, n, 1, 1, ints + 3 * n));
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  hr_attrs attrs = {.int_count = 4 * n, .ints = ints};
+  hr_tensor *out = hr__output(&f, HR_DTYPE_NONE, gradients->rank, dims);
+  hr__record_to(&f, HR_OP_MAX_POOL_BACKWARD, &attrs, 2, inputs, 1, &out);
+  return hr__formula_end(&f, out);
+}
+
 /* The elements at their places of planes of zeros. */
 hr_status hr__emit_max_unpool(const hr__function_call *c) {
   enum { SHAPE, KIND, MODE };

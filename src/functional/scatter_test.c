@@ -67,6 +67,17 @@ HR_TEST(pools_of_any_dims) {
   RELEASE(&x, &y[0], &y[1]);
 }
 
+HR_TEST(gradients_of_pools_are_at_their_places) {
+  hr_tensor x = counted(DIMS(1, 2, 4)), y[2];
+  apply_all(HR_FUNCTIONAL_MAX_POOL_PLACES, ON(&x), WITH(INTS_OF(2, 2), INTS_OF(1, 1), INTS_OF(0, 0)), 2, y);
+  GIVES(apply(HR_FUNCTIONAL_MAX_POOL_GRADIENT, ON(&y[0], &y[1]),
+              WITH(INTS_OF(2, 4), INTS_OF(2, 2), INTS_OF(1, 1), INTS_OF(0, 0))),
+        0, 0, 0, 0, 0, 5, 6, 7);
+  expect_failure("take 3 to 2, not 3", HR_FUNCTIONAL_MAX_POOL_GRADIENT, ON(&y[0], &y[1]),
+                 WITH(INTS_OF(2, 3), INTS_OF(2, 2), INTS_OF(1, 1), INTS_OF(0, 0)));
+  RELEASE(&x, &y[0], &y[1]);
+}
+
 HR_TEST(integers_have_scales) {
   hr_tensor x = tensor_of(HR_DTYPE_F32, DIMS(4), F32(-1, 0.25F, 1.25F, 200)),
             scale = hr_tensor_number(hr_scalar_f64(0.5)),

@@ -1181,6 +1181,9 @@ def max_pool_places(x: _Like, window: _Axes, stride: _Axes, padding: _Axes, afte
 def max_unpool(x: _Like, indices: _Like, shape: _Axes, places: str = "plane", mode: str = "set") -> Array:
     """planes of this shape with x's elements at indices in their plane, or in the whole tensor, and zeros; mode: set, add."""
 
+def max_pool_gradient(gradients: _Like, indices: _Like, shape: _Axes, window: _Axes, stride: _Axes, padding: _Axes, dilation: _Axes = None) -> Array:
+    """planes of this shape: for each element the sum of the gradients of windows whose largest element it is; indices in the plane as of max_pool_places."""
+
 def lp_pool(x: _Like, window: _Axes, stride: _Axes, padding: _Axes, p: float = 2, after: _Axes = None, dilation: _Axes = None, ceil: _b.bool = False) -> Array:
     """(sum of |x|^p)^(1 / p) of each window; windows as of max_pool."""
 

@@ -31,25 +31,25 @@ ldexp leading_zeros leaky_relu left_shift legendre lerp less less_equal lexsort 
 local_response_norm log log10 log1p log2 log_cosh_loss log_ndtr log_sigmoid log_softmax logaddexp logaddexp2
 logcumsumexp logical_and logical_not logical_or logical_xor logit logspace logsumexp long longlong lp_pool lstm
 lstm_cell margin_ranking_loss mask_indices masked_fill masked_scatter matmul matmul_integer matrix_transpose matvec
-max max_pool max_pool_places max_unpool maximum may_share_memory mean median meshgrid mgrid min minimum mish mod
-modf moveaxis mse_loss multiply nan nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian
-nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar ndenumerate ndim ndindex ndtr ndtri negative newaxis
-nextafter nll_loss non_max_suppression nonzero normalize not_equal ogrid ones ones_like open_model open_package
-outer packbits pad pad_edge pad_reflect pad_symmetric pad_wrap partition percentile permute_dims pi piecewise polar
-poly polyadd polyder polydiv polyfit polygamma polyint polymul polysub polyval popcount positive pow power prelu
-prod promote_types ptp put_along_axis qqmm quantile quantize quantize_linear quantized_matmul r_ rad2deg radians
-ravel ravel_multi_index real real_if_close reciprocal reduce_window relu relu2 relu6 remainder repeat reshape resize
-result_type right_shift rint rms_norm rmsprop_update rnn rnn_cell roll rollaxis roots rot90 rotary round row_stack
-rsqrt s_ save save_gguf save_safetensors savez savez_compressed scatter_nd scatter_slices searchsorted select selu
-setdiff1d setxor1d sgd_update shape shares_memory shifted_chebyshev_t shifted_chebyshev_u shifted_chebyshev_v
-shifted_chebyshev_w short sigmoid sign signbit silu sin sinc single sinh size slice_update smooth_l1_loss softmax
-softmin softplus softshrink softsign sort sort_complex space_to_depth spacing sparse_matmul sparse_to_dense
-spherical_j0 split sqrt square squeeze stack stats std stencil step stop_gradient subtract sum swapaxes take
-take_along_axis tan tanh tensordot threshold tile to_fp8 topk trace transpose trapezoid tri trigamma tril
-tril_indices tril_indices_from trim_zeros triplet_loss triu triu_indices triu_indices_from true_divide trunc ubyte
-uint uint16 uint32 uint64 uint8 uintc uintp ulong ulonglong union1d unique unique_all unique_counts unique_inverse
-unique_values unpackbits unravel_index unstack unwrap ushort value_and_grad vander var vdot vecdot vecmat
-vector_norm vjp vmap vsplit vstack where xlog1py xlogy y0 y1 zeros zeros_like zeta
+max max_pool max_pool_gradient max_pool_places max_unpool maximum may_share_memory mean median meshgrid mgrid min
+minimum mish mod modf moveaxis mse_loss multiply nan nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax
+nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar ndenumerate ndim ndindex ndtr ndtri
+negative newaxis nextafter nll_loss non_max_suppression nonzero normalize not_equal ogrid ones ones_like open_model
+open_package outer packbits pad pad_edge pad_reflect pad_symmetric pad_wrap partition percentile permute_dims pi
+piecewise polar poly polyadd polyder polydiv polyfit polygamma polyint polymul polysub polyval popcount positive pow
+power prelu prod promote_types ptp put_along_axis qqmm quantile quantize quantize_linear quantized_matmul r_ rad2deg
+radians ravel ravel_multi_index real real_if_close reciprocal reduce_window relu relu2 relu6 remainder repeat
+reshape resize result_type right_shift rint rms_norm rmsprop_update rnn rnn_cell roll rollaxis roots rot90 rotary
+round row_stack rsqrt s_ save save_gguf save_safetensors savez savez_compressed scatter_nd scatter_slices
+searchsorted select selu setdiff1d setxor1d sgd_update shape shares_memory shifted_chebyshev_t shifted_chebyshev_u
+shifted_chebyshev_v shifted_chebyshev_w short sigmoid sign signbit silu sin sinc single sinh size slice_update
+smooth_l1_loss softmax softmin softplus softshrink softsign sort sort_complex space_to_depth spacing sparse_matmul
+sparse_to_dense spherical_j0 split sqrt square squeeze stack stats std stencil step stop_gradient subtract sum
+swapaxes take take_along_axis tan tanh tensordot threshold tile to_fp8 topk trace transpose trapezoid tri trigamma
+tril tril_indices tril_indices_from trim_zeros triplet_loss triu triu_indices triu_indices_from true_divide trunc
+ubyte uint uint16 uint32 uint64 uint8 uintc uintp ulong ulonglong union1d unique unique_all unique_counts
+unique_inverse unique_values unpackbits unravel_index unstack unwrap ushort value_and_grad vander var vdot vecdot
+vecmat vector_norm vjp vmap vsplit vstack where xlog1py xlogy y0 y1 zeros zeros_like zeta
 """.split()
 )
 

@@ -114,6 +114,30 @@ def test_places_of_largest_elements(name, kind):
     close(values, pooled(x, n, lambda o, v, p, *_: max(v[q] for q in p), **options).astype(float))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("name", ["plain", "ceil", "dilation, ceil", "dilation", "space"])
+def test_gradients_at_largest_elements(name, dtype):
+    shape, n, options = POOLS[name]
+    x = rng.integers(0, 4, shape)  # with equal elements
+    values, places = hr.max_pool_places(hr.array(x).astype(dtype), **options)
+    gradients, found = rng.integers(-4, 4, values.shape), np.zeros(shape)
+    lead, plane = shape[: len(shape) - n], shape[len(shape) - n :]
+    for at in np.ndindex(*values.shape):
+        found[at[: len(lead)] + np.unravel_index(int(np.asarray(places)[at]), plane)] += gradients[at]
+    rest = {name: value for name, value in options.items() if name != "ceil"}
+    y = hr.max_pool_gradient(hr.array(gradients).astype(dtype), places, shape=plane, **rest)
+    assert str(y.dtype) == dtype
+    np.testing.assert_array_equal(np.asarray(y.astype(hr.float64)), found)
+
+
+def test_gradients_of_other_windows_are_refused():
+    gradients, places = hr.zeros((1, 2, 2)), hr.zeros((1, 2, 2), dtype=hr.int64)
+    with pytest.raises(ValueError, match="take 5 to 4, not 2"):
+        hr.max_pool_gradient(gradients, places, shape=(5, 4), window=(2, 2), stride=(1, 2), padding=(0, 0))
+    with pytest.raises(ValueError, match="4 integers of shape for 3 dims"):
+        hr.max_pool_gradient(gradients, places, shape=(5, 4, 1, 1), window=(2,) * 4, stride=(1,) * 4, padding=(0,) * 4)
+
+
 @pytest.mark.parametrize("name", ["plain", "sides", "four"])
 def test_places_of_windows_without_a_largest_one(name):
     """Elements that are not larger than the padding's are found inside of x."""

@@ -337,6 +337,37 @@ def test_gradients_of_pools_side_by_side(tmp_path, window):
     check(tmp_path, lambda a: jax.vjp(pool, a)[1](pool(a) * 2 + 1), x, tolerance=1e-6)
 
 
+PLANES = {
+    "tiles": ((2, 8, 6, 3), (1, 2, 2, 1), (1, 2, 2, 1), "VALID"),
+    "cut tiles": ((2, 7, 9, 3), (1, 2, 2, 1), (1, 3, 2, 1), "VALID"),
+    "padded": ((2, 8, 9, 3), (1, 3, 3, 1), (1, 2, 2, 1), "SAME"),
+    "one side": ((2, 3, 8, 7), (1, 1, 2, 3), (1, 1, 1, 1), "SAME"),
+    "front": ((8, 8, 2), (2, 2, 1), (1, 1, 1), ((1, 0), (0, 1), (0, 0))),
+    "all padding": ((2, 1, 2), (1, 3, 1), (1, 2, 1), ((0, 0), (0, 2), (0, 0))),
+    "space": ((2, 5, 6, 7, 2), (1, 2, 2, 2, 1), (1, 2, 1, 2, 1), "SAME"),
+    "two leads": ((2, 2, 7, 6, 3), (1, 1, 2, 2, 1), (1, 1, 2, 2, 1), "SAME"),
+    "no lead": ((6, 6), (2, 2), (2, 2), "VALID"),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", PLANES)
+def test_gradients_of_planes(tmp_path, name, dtype):
+    """Of equal elements the first one has the gradient; the pool and its gradient find it once."""
+    shape, window, stride, padding = PLANES[name]
+    x = numbers(shape, np.float32).round()
+    if padding == "VALID":
+        x = np.where(x < 0, np.float32(-np.inf), x)
+
+    def program(a):
+        a = a.astype(dtype)
+        pooled, pull = jax.vjp(lambda a: lax.reduce_window(a, -np.inf, lax.max, window, stride, padding), a)
+        gradients = pull(jnp.arange(pooled.size, dtype=dtype).reshape(pooled.shape) % 8 - 4)[0]
+        return pooled.astype(np.float32), gradients.astype(np.float32)
+
+    check(tmp_path, program, x)
+
+
 def test_sums_of_negative_zeros_begin_with_zero(tmp_path):
     x = np.full((2, 3), -0.0, np.float32)
     for found in run(

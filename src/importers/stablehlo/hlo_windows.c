@@ -2,14 +2,11 @@
  *
  * Windows of a known region are a row, or, if they reach back to the first element of a dim, running sums and the like.
  * All others are folds along one dim after the other (hlo_fold.c). Elements outside of x have the value to begin with.
+ * The largest elements of windows on planes, and the updates of these, are those of pools (hlo_pools.c).
  */
-#include "importers/stablehlo/hlo.h"
+#include "importers/stablehlo/hlo_windows.h"
 
-typedef struct windows {
-  int count, rank; /* operands; their dims */
-  int64_t dims[HR_RANK_MAX], size[HR_RANK_MAX], stride[HR_RANK_MAX], before[HR_RANK_MAX], after[HR_RANK_MAX];
-  int64_t dilation[HR_RANK_MAX], distance[HR_RANK_MAX]; /* of a window's elements, of x's elements */
-} windows;
+typedef hr__hlo_windows windows;
 
 static bool is_between(int64_t number, int64_t least) {
   return number >= least && number <= INT32_MAX;
@@ -100,8 +97,7 @@ static hr_value running(hr__hlo *hlo, hr__hlo_combiner combiner, hr_value x, hr_
   return is_flag ? hr__hlo_cast(hlo, out, HR_DTYPE_BOOL) : out;
 }
 
-/* True if windows have few elements in common: the row reads each window as a whole. */
-static bool is_for_row(const windows *w) {
+bool hr__hlo_windows_have_row(const windows *w) {
   enum { READS_MAX = 64 };
   int64_t reads = 1;
   for (int d = 0; d < w->rank && reads <= READS_MAX; ++d) {
@@ -115,6 +111,10 @@ static hr_value by_row(hr__hlo *hlo, const windows *w, hr__hlo_combiner combiner
   static const char *const modes[HR__HLO_COMBINERS] = {
       [HR__HLO_ADD] = "sum", [HR__HLO_MULTIPLY] = "prod", [HR__HLO_MAX] = "max",
       [HR__HLO_MIN] = "min", [HR__HLO_AND] = "all",       [HR__HLO_OR] = "any"};
+  hr_value pooled = combiner == HR__HLO_MAX ? hr__hlo_max_pool(hlo, w, x) : 0;
+  if (pooled != 0 || hr__hlo_failed(hlo)) {
+    return pooled;
+  }
   return ADD(hlo, REDUCE_WINDOW, IN(x),
              WITH(hr__with_ints("window", w->rank, w->size), hr__with_ints("stride", w->rank, w->stride),
                   hr__with_ints("before", w->rank, w->before), hr__with_ints("after", w->rank, w->after),
@@ -134,7 +134,7 @@ static bool reduce_by_rows(hr__hlo *hlo, const windows *w) {
       return false;
     }
   }
-  if (axis < 0 && !is_for_row(w)) {
+  if (axis < 0 && !hr__hlo_windows_have_row(w)) {
     return false;
   }
   for (int i = 0; i < w->count; ++i) {
@@ -299,6 +299,11 @@ void hr__hlo_lower_select_and_scatter(hr__hlo *hlo) {
   int64_t size = product(w.rank, w.dims), count = product(source.rank, source.dims);
   if (size == 0 || count == 0) {
     hr__hlo_set(hlo, 0, hr__hlo_broadcast(hlo, hr__hlo_input(hlo, 2), w.rank, w.dims));
+    return;
+  }
+  hr_value gradient = hr__hlo_max_pool_gradient(hlo, &w);
+  if (gradient != 0 || hr__hlo_failed(hlo)) {
+    hr__hlo_set(hlo, 0, gradient);
     return;
   }
   hr_value places = selected(hlo, &w, size, dims);
