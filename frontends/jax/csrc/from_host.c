@@ -29,6 +29,22 @@ static bool list_strides(const pjrt_args_from_host *args, const hr_tensor *tenso
   return is_dense || hr_tensor_count(tensor) == 0;
 }
 
+/* The bits of integers that fill their byte in part, else 0. */
+static int narrow_bits(pjrt_type type) {
+  return type == PJRT_TYPE_S4 || type == PJRT_TYPE_U4 ? 4 : type == PJRT_TYPE_S2 || type == PJRT_TYPE_U2 ? 2 : 0;
+}
+
+/* Dense, row-major elements. Integers of 2 and 4 bits become whole bytes: the host's other bits have no meaning. */
+static void pack(const pjrt_args_from_host *args, const hr_tensor *tensor, const int64_t *strides, void *target) {
+  int bits = narrow_bits(args->type);
+  hrj_strided_pack(target, args->data, tensor, strides);
+  int64_t count = bits > 0 ? hr_tensor_count(tensor) : 0;
+  unsigned mask = (1u << bits) - 1, sign = tensor->dtype == HR_DTYPE_I8 ? 1u << bits >> 1 : 0;
+  for (uint8_t *at = target, *end = at + count; at < end; ++at) {
+    *at = (uint8_t)(((*at & mask) ^ sign) - sign);
+  }
+}
+
 /* A copy that a buffer owns, counted in the device's statistics. */
 typedef struct host_copy {
   pjrt_device *device;
@@ -58,14 +74,14 @@ static host_copy *make_copy(pjrt_device *device, size_t bytes) {
   return copy;
 }
 
-static pjrt_error *copy_to_host_device(pjrt_device *device, const void *data, const int64_t *strides,
+static pjrt_error *copy_to_host_device(const pjrt_args_from_host *args, pjrt_device *device, const int64_t *strides,
                                        hr_tensor *tensor) {
   size_t bytes = (size_t)hr_tensor_count(tensor) * hr_dtype_size(tensor->dtype);
   host_copy *copy = make_copy(device, bytes);
   if (copy == NULL) {
     return no_memory(bytes);
   }
-  hrj_strided_pack(copy->elements, data, tensor, strides);
+  pack(args, tensor, strides, copy->elements);
   hr_status status = hr_buffer_adopt(device->device, bytes, copy->elements, free_copy, copy, &tensor->buffer);
   if (status != HR_OK) {
     free_copy(copy);
@@ -75,20 +91,20 @@ static pjrt_error *copy_to_host_device(pjrt_device *device, const void *data, co
   return NULL;
 }
 
-static pjrt_error *write_to_device(pjrt_device *device, const void *data, const int64_t *strides, bool is_dense,
-                                   hr_tensor *tensor) {
+static pjrt_error *write_to_device(const pjrt_args_from_host *args, pjrt_device *device, const int64_t *strides,
+                                   bool is_dense, hr_tensor *tensor) {
   size_t bytes = (size_t)hr_tensor_count(tensor) * hr_dtype_size(tensor->dtype);
   void *packed = is_dense ? NULL : malloc(bytes);
   if (!is_dense && packed == NULL) {
     return no_memory(bytes);
   }
   if (!is_dense) {
-    hrj_strided_pack(packed, data, tensor, strides);
+    pack(args, tensor, strides, packed);
   }
   hr_status status = hr_buffer_create(device->device, bytes, &tensor->buffer);
   if (status == HR_OK) {
     hr_view view = hr_tensor_view(tensor);
-    status = hr_stream_write(device->stream, &view, is_dense ? data : packed);
+    status = hr_stream_write(device->stream, &view, is_dense ? args->data : packed);
     if (status != HR_OK) {
       hr_buffer_release(tensor->buffer);
     }
@@ -128,18 +144,18 @@ static bool use_in_place(pjrt_device *device, void *data, hr_tensor *tensor, pjr
 static pjrt_error *make_buffer(pjrt_args_from_host *args, pjrt_device *device, hr_tensor *tensor,
                                pjrt_event **out_done) {
   int64_t strides[HR_RANK_MAX];
-  bool is_dense = list_strides(args, tensor, strides);
+  bool is_dense = list_strides(args, tensor, strides) && narrow_bits(args->type) == 0;
   if (hr_tensor_count(tensor) == 0) {
     return hrj_error(hr_buffer_create(device->device, 0, &tensor->buffer));
   }
   if (!device->is_host) {
-    return write_to_device(device, args->data, strides, is_dense, tensor);
+    return write_to_device(args, device, strides, is_dense, tensor);
   }
   bool may_use = args->semantics == PJRT_HOST_ZERO_COPY || args->semantics == PJRT_HOST_MUTABLE_ZERO_COPY;
   if (may_use && is_dense && use_in_place(device, (void *)args->data, tensor, out_done)) {
     return NULL;
   }
-  return copy_to_host_device(device, args->data, strides, tensor);
+  return copy_to_host_device(args, device, strides, tensor);
 }
 
 /* Row-major, or no layout. */

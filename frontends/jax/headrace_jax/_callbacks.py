@@ -48,7 +48,10 @@ def _call(number, input_count, inputs, output_count, outputs):
     given = [_view(inputs[i], aval).copy() for i, aval in enumerate(operands)]
     values = function(*given)
     for i, (value, aval) in enumerate(zip(values, results)):
-        _view(outputs[i], aval)[...] = value
+        view = _view(outputs[i], aval)
+        view[...] = value
+        if view.dtype.name in ("int2", "int4", "uint2", "uint4"):  # whole bytes on the device
+            view.view(np.uint8)[...] = view.astype(np.int8).view(np.uint8)
     if output_count > len(results):  # the flag that orders effects
         ctypes.memset(outputs[len(results)], 0, 1)
 

@@ -44,6 +44,14 @@ def test_operands_of_every_dtype(dtype, shape):
         np.testing.assert_array_equal(np.asarray(value), x)
 
 
+@pytest.mark.parametrize("name", ["int4", "uint4", "int2", "uint2"])
+def test_results_of_few_bits(name):
+    x = np.arange(-8, 8).astype(getattr(ml_dtypes, name))
+    like = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    got = jax.jit(lambda x: jax.pure_callback(lambda x: np.asarray(x), like, x).astype(np.int8) * 3)(x)
+    np.testing.assert_array_equal(np.asarray(got), x.astype(np.int8) * 3)
+
+
 def test_views_are_passed_as_dense_arrays():
     x = np.arange(12, dtype=np.int32).reshape(3, 4)
     like = jax.ShapeDtypeStruct((4, 2), np.int32)
