@@ -147,10 +147,14 @@ static void grow(int folder, size_t bytes) {
 
 /* ---- files ---- */
 
+uint64_t hr__disk_cache_hash(const hr_disk_cache *cache, const char *key, size_t length) {
+  return hr_hash_bytes(HR_HASH_SEED ^ cache->identity, key, length);
+}
+
 /* The name of a text: two hashes, so that collisions are practically impossible. */
 static void name_of(const hr_disk_cache *cache, const char *text, size_t length, const char *suffix,
                     char out_name[NAME_BYTES]) {
-  uint64_t a = hr_hash_bytes(HR_HASH_SEED ^ cache->identity, text, length);
+  uint64_t a = hr__disk_cache_hash(cache, text, length);
   uint64_t b = hr_hash_bytes(a ^ HR_HASH_MULTIPLIER, text, length);
   snprintf(out_name, NAME_BYTES, "%016llx-%016llx%016llx.%s", (unsigned long long)cache->identity,
            (unsigned long long)a, (unsigned long long)b, suffix);
@@ -378,10 +382,46 @@ static bool is_ours(const char *name, bool *is_draft) {
   return false;
 }
 
+/* The names in a folder, or NULL; closedir ends them. */
+static DIR *open_names(int folder) {
+  int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *names = copy >= 0 ? fdopendir(copy) : NULL;
+  if (names == NULL && copy >= 0) {
+    close(copy);
+  }
+  return names;
+}
+
+/* The hash in a name of a tuning-cache entry; false for other names. */
+static bool read_hash(const hr_disk_cache *cache, const char *name, uint64_t *out_hash) {
+  bool is_draft;
+  if (!is_ours(name, &is_draft) || is_draft || strcmp(name + 50, "choice") != 0 ||
+      strtoull(name, NULL, 16) != cache->identity) {
+    return false;
+  }
+  char digits[17] = {0};
+  memcpy(digits, name + 17, 16);
+  *out_hash = strtoull(digits, NULL, 16);
+  return true;
+}
+
+bool hr__disk_cache_list_tunings(const hr_disk_cache *cache, size_t most, hr_table *out_hashes) {
+  DIR *names = open_names(folder_of(cache));
+  bool ok = names != NULL;
+  for (struct dirent *entry; ok && (entry = readdir(names)) != NULL;) {
+    uint64_t hash;
+    ok = !read_hash(cache, entry->d_name, &hash) ||
+         (out_hashes->count < most && hr_table_put(out_hashes, hash, out_hashes));
+  }
+  if (names != NULL) {
+    closedir(names);
+  }
+  return ok;
+}
+
 /* Lists our files; removes drafts that are too old to be in progress. */
 static int64_t list_files(int folder, kept_files *out_files) {
-  int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *entries = copy >= 0 ? fdopendir(copy) : NULL;
+  DIR *entries = open_names(folder);
   int64_t total = 0;
   for (struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;) {
     kept_file file;
@@ -407,8 +447,6 @@ static int64_t list_files(int folder, kept_files *out_files) {
   }
   if (entries != NULL) {
     closedir(entries);
-  } else if (copy >= 0) {
-    close(copy);
   }
   return total;
 }

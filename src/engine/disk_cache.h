@@ -23,6 +23,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/table.h"
 #include "base/text.h"
 #include "headrace/kernel_files.h"
 #include "headrace/status.h"
@@ -60,6 +61,11 @@ HR_MUST_USE hr_status hr__disk_cache_add_image(const hr_disk_cache *cache, const
 bool hr__disk_cache_find_tuning(const hr_disk_cache *cache, const char *key, size_t length, hr_text *out_value);
 HR_MUST_USE hr_status hr__disk_cache_add_tuning(const hr_disk_cache *cache, const char *key, size_t length,
                                                 const char *value, size_t value_length);
+/* Puts the hashes of all tuning-cache entries of this identity into a table, with any value but NULL. False: no memory,
+ * or there are more than `most`. */
+bool hr__disk_cache_list_tunings(const hr_disk_cache *cache, size_t most, hr_table *out_hashes);
+/* The hash of a key in that table. */
+uint64_t hr__disk_cache_hash(const hr_disk_cache *cache, const char *key, size_t length);
 /* hr_kernel_files_each and hr_kernel_files_add, in this folder. */
 HR_MUST_USE hr_status hr__disk_cache_each(const hr_disk_cache *cache, int64_t since_ns,
                                           hr_status (*visit)(void *arg, const hr_kernel_file *file), void *arg);

@@ -12,7 +12,7 @@
 #include "base/thread.h"
 #include "engine/disk_cache.h"
 
-enum { CHOICES_MAX = 4096, ALGORITHM_MAX = 64 };
+enum { CHOICES_MAX = 4096, ALGORITHM_MAX = 64, MISSES_MIN = 8, LISTED_MAX = 1 << 15 };
 /* The version of keys and values: entries of another version are not found. */
 static const uint64_t FORM = UINT64_C(0x31736563696f6863); /* "choices1" */
 
@@ -23,6 +23,9 @@ typedef struct tuning_cache {
   hr_table named; /* by callers' hashes; at most CHOICES_MAX */
   hr_disk_cache disk;
   bool is_tried, is_there;
+  hr_table on_disk; /* the entries of the folder, by hr__disk_cache_hash, if is_listed */
+  int misses;       /* keys that were not on disk */
+  bool is_listed;
 } tuning_cache;
 
 struct hr_tuning_entry {
@@ -53,10 +56,27 @@ static tuning_cache *own(void) {
   return hr__context_part(hr__context(), HR_CONTEXT_TUNING, &kind);
 }
 
+/* New dims mostly have no entry, and opening a file that does not exist takes longer than the rest of the search: after
+ * a few misses the folder's names are read once. Entries that other processes add later are not seen. */
+static bool may_be_on_disk(tuning_cache *cache, const char *key, size_t length) {
+  if (cache->misses == MISSES_MIN) {
+    ++cache->misses;
+    cache->is_listed = hr__disk_cache_list_tunings(&cache->disk, LISTED_MAX, &cache->on_disk);
+  }
+  return !cache->is_listed || hr_table_get(&cache->on_disk, hr__disk_cache_hash(&cache->disk, key, length)) != NULL;
+}
+
+static bool read_value(tuning_cache *cache, const char *key, size_t length, hr_text *out_value) {
+  bool is_found =
+      may_be_on_disk(cache, key, length) && hr__disk_cache_find_tuning(&cache->disk, key, length, out_value);
+  cache->misses += !is_found && cache->misses < MISSES_MIN;
+  return is_found;
+}
+
 /* A value is the name of the algorithm in a line, and a note for people. */
 static void read_algorithm(const char *key, size_t length, hr_tuning_entry *tuning_entry) {
   hr_text value = {0};
-  if (hr__disk_cache_find_tuning(&tuning_entry->owner->disk, key, length, &value)) {
+  if (read_value(tuning_entry->owner, key, length, &value)) {
     size_t end = strcspn(hr_text_chars(&value), "\n");
     tuning_entry->is_open = end >= ALGORITHM_MAX;
     memcpy(tuning_entry->algorithm, hr_text_chars(&value), tuning_entry->is_open ? 0 : end);
@@ -208,6 +228,9 @@ static void forget(tuning_cache *cache) {
   }
   hr_table_fini(&cache->table);
   hr_table_fini(&cache->named);
+  hr_table_fini(&cache->on_disk);
+  cache->misses = 0;
+  cache->is_listed = false;
   if (cache->is_there) {
     hr__disk_cache_fini(&cache->disk);
   }

@@ -59,6 +59,24 @@ HR_TEST(a_choice_is_for_the_processes_that_come_later) {
   end();
 }
 
+HR_TEST(choices_are_found_after_many_keys_without_one) {
+  begin("measure");
+  for (int turn = 0; turn < 2; ++turn) { /* as two processes: the second finds what the first wrote */
+    for (int i = 0; i < 40; ++i) {
+      char key[32];
+      snprintf(key, sizeof key, "product of %d and %d", turn, i);
+      HR_ASSERT_STR_EQ(hr__tuning_entry_algorithm(find(key)), "");
+    }
+    hr_tuning_entry *entry = find("product of 3 and 4");
+    HR_ASSERT_STR_EQ(hr__tuning_entry_algorithm(entry), turn == 0 ? "" : "quick one");
+    if (turn == 0) {
+      hr__tuning_entry_close(entry, "quick one", "quick one 3 us\n");
+    }
+    hr__tuning_cache_forget();
+  }
+  end();
+}
+
 HR_TEST(processes_share_choices) {
   begin("measure");
   pid_t child = fork();
