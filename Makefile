@@ -86,7 +86,7 @@ test: build python-package $(JAX_STAMP) ## the C tests, then the Python tests, J
 test-jax: build $(JAX_STAMP) ## the tests of the plug-in for JAX, and a sample of JAX's own, of HEADRACE_JAX_SOURCE
 	$(TEST_JAX)
 
-jax-tests: build $(JAX_STAMP) ## JAX's own tests, of the checkout HEADRACE_JAX_SOURCE; OPTIONS='--cpu lax_test.py'
+jax-tests: build $(JAX_STAMP) ## JAX's own tests, of the checkout HEADRACE_JAX_SOURCE; OPTIONS='--files lax_test'
 	$(JAX_PYTHON) tests/jax_suite/run.py $(OPTIONS)
 
 fuzz: build ## 10,000 random programs, 2,000 of them compiled; HEADRACE_TEST_SEED selects them

@@ -1,17 +1,30 @@
 """A plug-in of pytest: writes the outcome of each case to the file HEADRACE_JAX_REPORT as soon as it is known, one JSON
 object a line, so that a process that ends early leaves what it has done. A case that began and has no outcome was
-running at the end. With HEADRACE_JAX_EVERY=n one case of n runs; its name selects it, so that it is the same one each
-time."""
+running at the end. Cases that the file has already do not run: a second process goes on where the first one ended.
+
+With HEADRACE_JAX_EVERY=n one case of n runs; its name selects it, so that it is the same one each time. With
+HEADRACE_JAX_ONLY=file the cases run that the file names, one a line."""
 
 import json
 import os
+import pathlib
 import zlib
 
 OUTCOMES = {}
+REPORT = pathlib.Path(os.environ["HEADRACE_JAX_REPORT"])
+DONE = {json.loads(line)["case"] for line in REPORT.read_text().splitlines()} if REPORT.exists() else set()
+ONLY = os.environ.get("HEADRACE_JAX_ONLY")
+NAMED = set(pathlib.Path(ONLY).read_text().splitlines()) if ONLY else None
+
+
+def name_of(nodeid):
+    """file.py::Class::case, without the folder."""
+    path, colons, rest = nodeid.partition("::")
+    return path.rpartition("/")[2] + colons + rest
 
 
 def write(**line):
-    with open(os.environ["HEADRACE_JAX_REPORT"], "a") as file:
+    with open(REPORT, "a") as file:
         file.write(json.dumps(line) + "\n")
 
 
@@ -22,7 +35,8 @@ def first_error(report):
 
 def is_selected(item):
     every = int(os.environ.get("HEADRACE_JAX_EVERY", "1"))
-    return zlib.crc32(item.name.encode()) % every == 0
+    is_named = NAMED is None or name_of(item.nodeid) in NAMED
+    return is_named and name_of(item.nodeid) not in DONE and zlib.crc32(item.name.encode()) % every == 0
 
 
 def pytest_collection_modifyitems(config, items):
@@ -31,7 +45,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_runtest_logstart(nodeid):
-    write(case=nodeid, outcome="began")
+    write(case=name_of(nodeid), outcome="began")
 
 
 def pytest_runtest_logreport(report):
@@ -43,4 +57,4 @@ def pytest_runtest_logreport(report):
         OUTCOMES.setdefault(report.nodeid, ("passed", ""))
     if report.when == "teardown":
         outcome, error = OUTCOMES.pop(report.nodeid, ("passed", ""))
-        write(case=report.nodeid, outcome=outcome, error=error)
+        write(case=name_of(report.nodeid), outcome=outcome, error=error)

@@ -1,14 +1,16 @@
-"""Runs JAX's own tests on the platform "headrace", each file in a process of its own.
+"""Runs JAX's own tests on the platform "headrace" and on JAX's CPU backend, each file in a process of its own.
 
-    HEADRACE_JAX_SOURCE=checkout HEADRACE_JAX_LIBRARY=libheadrace_jax.so python tests/jax_suite/run.py lax_test.py ...
+    HEADRACE_JAX_SOURCE=checkout HEADRACE_JAX_LIBRARY=libheadrace_jax.so python tests/jax_suite/run.py --files lax_test
 
-The checkout is that of the installed JAX's tag. Without names, all files of its tests run but those of devices that are
-not here. --cpu runs JAX's CPU backend, too, and compares: the rate is then the share of the cases that pass there.
-Otherwise it is passed / (collected - skipped). A process that ends early or takes too long has the cases until then,
-and a note with the case that was running. --errors counts the first lines of failures, --cases lists failed cases.
+The checkout is that of the installed JAX's tag. Without --files all files of its tests run but those of devices that
+are not here. Results are kept in --results, a JSON file for each file and platform; those that are there do not run
+again, so that an interrupted run goes on. The rate is the share of the cases that pass on the CPU backend.
 
---sample runs a fixed part of some files, and fails if a case fails that expected_failures.txt does not have. --write
-writes that file.
+--again runs files on Headrace that have results, --failed their failed cases alone. --errors counts the first lines of
+failures, --cases lists failed cases. --table writes docs/jax-tests.md from all results.
+
+The exit status is 1 if a case fails that passes on the CPU backend and that expected_failures.txt does not have, or if
+one of these passes. --write writes that file. --sample runs a fixed part of some files, without the CPU backend.
 """
 
 import argparse
@@ -16,153 +18,190 @@ import collections
 import json
 import os
 import pathlib
-import re
-import subprocess
 import sys
-import tempfile
+
+import one_file
+import table
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "scripts"))
+import progress  # noqa: E402
 
 LEFT_OUT = ("pallas", "mosaic", "multiprocess", "gpu", "tpu", "x64_context", "documentation_coverage")
-# The installed JAX, not the checkout's, whose compiled part is missing.
-START = """
-import os, sys
-sys.path[:] = filter(None, sys.path)
-import headrace_jax, pytest
-headrace_jax.initialize()
-if os.environ.get("HEADRACE_JAX_NAMED"):
-    from jax._src import test_util
-    test_util._TEST_DUT._set(os.environ["HEADRACE_JAX_NAMED"])
-sys.exit(pytest.main(sys.argv[1:]))
-"""
-FOLDER = pathlib.Path(__file__).resolve().parent
-EXPECTED = FOLDER / "expected_failures.txt"
+EXPECTED = pathlib.Path(__file__).with_name("expected_failures.txt")
 SAMPLE = ("api_test", "fft_test", "lax_autodiff_test", "lax_control_flow_test", "lax_numpy_operators_test")
 SAMPLE += ("lax_numpy_test", "lax_test", "linalg_test", "nn_test", "random_lax_test")
 SAMPLE_EVERY, SAMPLE_SECONDS = 16, 120
 
 
-class Outcomes:
-    """Cases of one run: sets of names by outcome, errors by name, and how the process ended if it ended early."""
+class Store:
+    """The results of files and platforms in a folder."""
 
-    def __init__(self, report, end):
-        self.passed, self.failed, self.skipped = set(), {}, set()
-        last = None
-        for line in report.read_text().splitlines() if report.exists() else ():
-            found = json.loads(line)
-            last = found
-            if found["outcome"] == "failed":
-                self.failed[found["case"]] = found["error"]
-            elif found["outcome"] != "began":
-                getattr(self, found["outcome"]).add(found["case"])
-        running = f", in {last['case']}" if last and last["outcome"] == "began" else ""
-        self.end = f"{end}{running}" if end else ""
+    def __init__(self, folder):
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
 
+    def path(self, file, platform):
+        return self.folder / f"{pathlib.Path(file).stem}.{platform}.json"
 
-def describe_end(done):
-    """How a process ended, if it has not run all cases. Without any pytest's status is 5."""
-    if done.returncode < 0:
-        return f"ended by signal {-done.returncode}"
-    if done.returncode == 5 or re.search(r"\d+ (passed|failed|skipped)", done.stdout):
-        return ""
-    return f"ended with {done.returncode}: {(done.stdout + done.stderr).strip()[-600:]}"
+    def read(self, file, platform):
+        path = self.path(file, platform)
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def write(self, result):
+        path = self.path(result["file"], result["platform"])
+        path.with_suffix(".new").write_text(json.dumps(result, indent=0))
+        path.with_suffix(".new").replace(path)
+
+    def files(self):
+        return sorted({f"{path.name.split('.')[0]}.py" for path in self.folder.glob("*.json")})
 
 
-def run_file(path, platform, options):
-    """The outcomes of the cases of a file on a platform."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = pathlib.Path(folder, "report.jsonl")
-        package = FOLDER.parents[1] / "frontends/jax"
-        paths = os.pathsep.join(filter(None, (str(package), str(FOLDER), os.environ.get("PYTHONPATH"))))
-        environment = os.environ | {
-            "JAX_PLATFORMS": platform if platform == "cpu" else f"{platform},cpu",
-            "PYTHONPATH": paths,
-            "HEADRACE_JAX_REPORT": str(report),
-            "HEADRACE_JAX_NAMED": options.named or "",
-            "HEADRACE_JAX_EVERY": str(options.every),
-        }
-        if options.sample:
-            environment["JAX_NUM_GENERATED_CASES"] = "1"
-        command = [sys.executable, "-c", START, "-q", "-p", "no:cacheprovider", "-p", "report", str(path)]
-        command += ["-k", options.select] if options.select else []
-        try:
-            done = subprocess.run(
-                command,
-                env=environment,
-                cwd=path.parent.parent,
-                capture_output=True,
-                text=True,
-                timeout=options.seconds,
-                check=False,
-            )
-            end = describe_end(done)
-        except subprocess.TimeoutExpired:
-            end = f"took more than {options.seconds} s"
-        return Outcomes(report, end)
+def has_case(result, outcome):
+    return [case for case, (found, _) in result["cases"].items() if found == outcome]
 
 
-def describe(path, here, cpu):
-    line = f"{path.name:36s} {len(here.passed):6d} passed {len(here.failed):6d} failed {len(here.skipped):6d} skipped"
-    wanted = cpu.passed if cpu else here.passed | here.failed.keys()
-    share = len(wanted & here.passed) / len(wanted) if wanted else 0
-    return f"{line} {share:8.2%}{' of the CPU backend' if cpu else ''} {here.end}".rstrip()
+def run_named(path, here, cpu, options, store, line):
+    """Cases that skip platforms whose names they do not know run under the name of the CPU backend, if they pass on it.
+    A case that is skipped then, too, stays skipped."""
+    skipped = [case for case in has_case(here, "skipped") if cpu["cases"].get(case, [""])[0] == "passed"]
+    if not skipped or here.get("is_named") or options.named:
+        return
+    line.status = f"{path.stem} named cpu, {len(skipped)} cases"
+    again = one_file.run_file(path, "headrace", argparse.Namespace(**vars(options) | {"named": "cpu"}), skipped)
+    here["cases"] |= again["cases"]
+    here["seconds"] = round(here["seconds"] + again["seconds"], 1)
+    here["peak_megabytes"] = max(here["peak_megabytes"], again["peak_megabytes"])
+    here["end"], here["is_named"] = here["end"] or again["end"], True
+    if not options.select and options.every == 1:
+        store.write(here)
 
 
-def kind_of(error):
-    """An error without numbers and places, so that equal reasons count together."""
-    return re.sub(r"\d+", "N", re.sub(r"\(\"[^)]*\)+", "()", error))[:110]
+def run_or_read(path, platform, options, store, line):
+    """The result of a file on a platform: the one that is kept, or a new one."""
+    kept = store.read(path.name, platform)
+    is_here = platform != "cpu"
+    only = has_case(kept, "failed") if kept and is_here and options.failed else None
+    if kept and not only and not (is_here and options.again):
+        return kept
+    line.status = f"{path.stem} on {platform}"
+
+    def show(cases):
+        line.status = f"{path.stem} on {platform}, {cases} cases"
+
+    found = one_file.run_file(path, platform, options, only, show)
+    if only:
+        found["cases"] = kept["cases"] | found["cases"]
+        found["is_named"] = kept.get("is_named", False)
+    if not options.select and options.every == 1:
+        store.write(found)
+    return found
 
 
-def run_sample(folder, options):
-    """1 if a case fails that is not expected to, or a file ends early."""
-    expected, found, status = set(EXPECTED.read_text().split()), [], 0
-    options.every, options.seconds = SAMPLE_EVERY, SAMPLE_SECONDS
-    for path in (folder / f"{name}.py" for name in SAMPLE):
-        here = run_file(path, "headrace", options)
-        print(describe(path, here, None), flush=True)
-        names = {case: case.rpartition("/")[2] for case in here.passed | here.failed.keys()}
-        found += [names[case] for case in here.failed]
-        new = [case for case in here.failed if names[case] not in expected]
-        for case in new:
-            print(f"    {names[case]}: {here.failed[case][:300]}")
-        fixed = [names[case] for case in here.passed if names[case] in expected]
-        if fixed:
-            print(f"    pass, and are in {EXPECTED.name}: {' '.join(sorted(fixed))}")
-        status |= bool(new or here.end)
+def read_expected():
+    """{case: reason}"""
+    lines = (line.split("\t") for line in EXPECTED.read_text().splitlines())
+    return {case: reason for case, reason in lines}
+
+
+def write_expected(expected, results):
+    """The failures of these results take the place of those that the list has of their cases."""
+    found = dict(expected)
+    for here, cpu in results:
+        failed = table.failures(here, cpu)
+        for case in here["cases"]:
+            found.pop(case, None)
+        found |= {case: expected.get(case) or table.kind_of(error) for case, error in failed.items()}
+    EXPECTED.write_text("".join(f"{case}\t{reason}\n" for case, reason in sorted(found.items())))
+
+
+def print_unexpected(here, cpu, expected):
+    """True if there is such a result."""
+    failed = table.failures(here, cpu)
+    new = [case for case in failed if case not in expected]
+    fixed = [case for case in has_case(here, "passed") if case in expected]
+    for case in new:
+        print(f"    unexpected: {case}: {failed[case][:300]}")
+    if fixed:
+        print(f"    pass, and are in {EXPECTED.name}: {' '.join(sorted(fixed))}")
+    return bool(new or fixed or here["end"])
+
+
+def print_failures(here, cpu, options):
+    failed = table.failures(here, cpu)
+    for case, error in sorted(failed.items()) if options.cases else ():
+        print(f"    {case}: {error[:200]}", flush=True)
+    counts = collections.Counter(map(table.kind_of, failed.values()))
+    for kind, count in counts.most_common() if options.errors else ():
+        print(f"    {count:5d} {kind}", flush=True)
+
+
+def run_all(paths, options):
+    """1 if a result is unexpected."""
+    store, expected, status, results = Store(options.results), read_expected(), 0, []
+    line = progress.Line(f"JAX's tests, {len(paths)} files", sys.stderr)
+    for path in paths:
+        runs = {platform: run_or_read(path, platform, options, store, line) for platform in options.platforms}
+        here, cpu = runs.get("headrace"), runs.get("cpu")
+        if here is None:
+            continue
+        if cpu is not None:
+            run_named(path, here, cpu, options, store, line)
+        print(table.describe(here, cpu), flush=True)
+        print_failures(here, cpu, options)
+        status |= print_unexpected(here, cpu, expected)
+        results.append((here, cpu))
+    line.finish("done")
     if options.write:
-        EXPECTED.write_text("".join(f"{name}\n" for name in sorted(found)))
-    return 0 if options.write else status
+        write_expected(expected, results)
+    if options.table:
+        pairs = ((store.read(file, "headrace"), store.read(file, "cpu")) for file in store.files())
+        table.write_page([(here, cpu) for here, cpu in pairs if here and cpu], read_expected())
+    return 0 if options.write else int(status)
 
 
-def main():
+def as_sample(options):
+    options.every, options.seconds, options.platforms = SAMPLE_EVERY, SAMPLE_SECONDS, ["headrace"]
+    options.count, options.files = 1, SAMPLE
+
+
+def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="*")
-    parser.add_argument("--seconds", type=int, default=1800, help="of a file")
-    parser.add_argument("--cpu", action="store_true", help="compare with JAX's CPU backend")
+    parser.add_argument("--files", nargs="*", help="names of test files, with or without .py")
+    parser.add_argument("--platforms", nargs="+", default=["cpu", "headrace"], choices=["cpu", "headrace"])
+    parser.add_argument("--count", type=int, help="generated cases of a test; JAX's default is 10")
+    parser.add_argument("--results", type=pathlib.Path, default=ROOT / "build/jax-suite", help="folder of the results")
+    parser.add_argument("--seconds", type=int, default=3600, help="of a file")
+    parser.add_argument("--megabytes", type=int, default=8192, help="of memory for a process")
+    parser.add_argument("--again", action="store_true", help="also files that have results of Headrace")
+    parser.add_argument("--failed", action="store_true", help="of files that have results, the failed cases again")
     parser.add_argument("--errors", action="store_true", help="count the first lines of failures")
     parser.add_argument("--cases", action="store_true", help="list the failed cases with their errors")
     parser.add_argument("--every", type=int, default=1, help="one case of so many; names select them")
     parser.add_argument("--named", help="the platform's name for the tests, many of which skip those they don't know")
     parser.add_argument("--select", help="cases, as pytest -k selects them")
+    parser.add_argument("--table", action="store_true", help="write docs/jax-tests.md")
+    parser.add_argument("--write", action="store_true", help="write the failures into expected_failures.txt")
     parser.add_argument("--sample", action="store_true", help="a fixed sample, held against expected_failures.txt")
-    parser.add_argument("--write", action="store_true", help="the sample's failures into expected_failures.txt")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    if options.sample:
+        as_sample(options)
     source = os.environ.get("HEADRACE_JAX_SOURCE")
     if not source:
         print("JAX's own tests did not run: HEADRACE_JAX_SOURCE names no checkout of JAX")
         return 0
     folder = pathlib.Path(source).resolve() / "tests"
-    if options.sample:
-        return run_sample(folder, options)
-    names = options.files or [path.name for path in sorted(folder.glob("*_test.py"))]
-    for path in (folder / name for name in names if not any(word in name for word in LEFT_OUT)):
-        cpu = run_file(path, "cpu", options) if options.cpu else None
-        here = run_file(path, "headrace", options)
-        print(describe(path, here, cpu), flush=True)
-        for case, error in sorted(here.failed.items()) if options.cases else ():
-            print(f"    {case}: {error[:200]}", flush=True)
-        counts = collections.Counter(kind_of(error) for error in here.failed.values())
-        for kind, count in counts.most_common() if options.errors else ():
-            print(f"    {count:5d} {kind}", flush=True)
-    return 0
+    every = [path.stem for path in sorted(folder.glob("*_test.py")) if not any(word in path.name for word in LEFT_OUT)]
+    names = every if options.files is None else [name.removesuffix(".py") for name in options.files]
+    paths = [folder / f"{name}.py" for name in names]
+    absent = [path.stem for path in paths if not path.exists()]
+    if absent:
+        sys.exit(f"{folder} has no {', '.join(absent)}")
+    return run_all(paths, options)
 
 
 if __name__ == "__main__":
