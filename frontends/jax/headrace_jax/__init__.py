@@ -76,6 +76,7 @@ def initialize():
             _private.be_quiet(PLATFORM)
     _is_registered = True
     _private.allow_donation(PLATFORM)
+    _private.allow_cache(PLATFORM)
     _rules.register(PLATFORM)
     _callbacks.register(PLATFORM, str(library_path()))
     _dlpack.register(PLATFORM)

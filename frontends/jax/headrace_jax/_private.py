@@ -18,6 +18,7 @@ NAMES = (
     ("jax._src.array", "ArrayImpl", None),
     ("jax._src.dlpack", "DLDeviceType", None),
     ("jax._src.dlpack", "_DL_DEVICE_TO_PLATFORM", dict),
+    ("jax._src.compilation_cache", "is_cache_used", None),
 )
 
 
@@ -88,6 +89,25 @@ def replace_callbacks(platform, emit):
 
     choose.platform = platform
     importlib.import_module("jax._src.callback").emit_python_callback = choose
+
+
+def allow_cache(platform):
+    """Lets JAX keep compiled programs of a platform in its cache (jax_compilation_cache_dir)."""
+    try:
+        original = _find("jax._src.compilation_cache", "is_cache_used")
+    except AttributeError:
+        return  # then programs are not kept
+    if getattr(original, "platform", None) == platform:
+        return
+
+    class Known:
+        platform, supports_executable_serialization = "cpu", True
+
+    def is_used(backend):
+        return original(Known if backend.platform == platform else backend)
+
+    is_used.platform = platform
+    importlib.import_module("jax._src.compilation_cache").is_cache_used = is_used
 
 
 def open_cpu():
