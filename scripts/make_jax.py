@@ -85,6 +85,8 @@ there. Two programs show more:
 - **Precision**: products of f32 are computed in f32 for each value of `jax.default_matmul_precision`.
 - **Dtypes**: all of JAX, with `JAX_ENABLE_X64=1` also f64, i64 and c128. Narrow floats and integers of 2 and 4 bits are
   stored in bytes.
+- **JAX's cache** of compiled programs (`jax_compilation_cache_dir`) keeps programs as they came. Headrace keeps kernels
+  on disk by itself (`HEADRACE_CACHE`).
 - **Donation** works: `donate_argnums` deletes the arguments, and results may use their memory.
 - **Memory** of NumPy arrays from 64 KB is used in place by `device_put` if it is aligned to 64 bytes; `jnp.array(x)`
   copies. `np.asarray` and DLPack of a device array on the CPU copy nothing.
@@ -96,9 +98,8 @@ there. Two programs show more:
 
 - Programs over several devices (`pmap`, `shard_map`, sharded arrays, collectives) run on devices of the host alone
   (`HEADRACE_CPU_DEVICES=4`), which are for tests: outside of manual computations each device computes all of a tensor.
+  Of tensors with unreduced axes that are computed there, the first device has all, and the others have zeros.
 - Dims must be numbers when a program is compiled; `jax.export` with symbolic dims needs them refined.
-- JAX's cache of compiled programs (`jax_compilation_cache_dir`) has no effect, because JAX uses it on its own platforms
-  alone. Headrace keeps kernels on disk (`HEADRACE_CACHE`).
 - Callbacks of Python run on the CPU alone; on CUDA their results are an error.
 - Pallas is missing.
 
@@ -155,8 +156,8 @@ Custom calls and composites with these names are known. Other composites are the
 ## Tests
 
 `make test-jax` runs the tests of the plug-in, and a fixed sample of JAX's own tests if `HEADRACE_JAX_SOURCE` names a
-checkout of JAX. `make jax-tests` runs all of them: `OPTIONS='--cpu lax_test.py'` compares a file with JAX's CPU
-backend. `make fuzz-jax` compares random programs with it.
+checkout of JAX. `make jax-tests` runs all of them on Headrace and on JAX's CPU backend, and keeps the results of each
+file: `OPTIONS='--files lax_test --again'` runs a file again. `make fuzz-jax` compares random programs with that backend.
 """
 SPEED = """\
 2026-11-29, AMD EPYC (family 26 model 2) with AVX-512, jax 0.10.2, one thread: the time of JAX's CPU backend divided by

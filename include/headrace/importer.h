@@ -96,9 +96,10 @@ enum {
 };
 enum { HR_STABLEHLO_DEVICES_MAX = 64 };
 /* The shards of a tensor: `parts` of each dim, and the devices that have them, shard after shard in row-major order,
- * with all devices that have the same one together. No devices: each has the whole tensor. */
+ * with all devices that have the same one together. Each shard is the sum of `terms` tensors: its devices are in their
+ * order. No devices: each has the whole tensor. */
 typedef struct hr_stablehlo_shards {
-  int rank, device_count;
+  int rank, device_count, terms;
   int64_t parts[HR_RANK_MAX];
   int devices[HR_STABLEHLO_DEVICES_MAX];
 } hr_stablehlo_shards;

@@ -1,14 +1,14 @@
 /* shardings.c: how a program's inputs and outputs are divided among its devices, as XLA's OpSharding:
  *
- *   type 1 (0: replicated, 3: other), tile_assignment_dimensions 3, tile_assignment_devices 4,
- *   replicate_on_last_tile_dim 6; lists are packed
+ *   type 1 (0: replicated, 3: other, 6: terms of a sum), tile_assignment_dimensions 3, tile_assignment_devices 4,
+ *   last_tile_dims 8 (types of dims that divide nothing); lists are packed
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "executable.h"
 
-enum { REPLICATED = 0, OTHER = 3, ROOM = 1024 };
+enum { REPLICATED = 0, OTHER = 3, TERMS = 6, ROOM = 1024 };
 
 typedef struct writer {
   unsigned char bytes[ROOM];
@@ -37,30 +37,40 @@ static void put_list(writer *w, int field, int count, const int64_t *numbers) {
   }
 }
 
-static void write_sharding(writer *w, const hr_stablehlo_shards *shards) {
-  int64_t dims[HR_RANK_MAX + 1], devices[HR_STABLEHLO_DEVICES_MAX], parts = 1;
-  int rank = shards->rank;
-  put_varint(w, 1 << 3);
-  put_varint(w, shards->device_count > 0 ? OTHER : REPLICATED);
-  if (shards->device_count == 0) {
-    return;
-  }
-  for (int d = 0; d < rank; ++d) {
+/* Dims behind those of the tensor, for its terms and its copies, and their types. */
+static int add_dims(const hr_stablehlo_shards *shards, int64_t *dims, int64_t *types) {
+  int64_t parts = 1;
+  int count = 0;
+  for (int d = 0; d < shards->rank; ++d) {
     dims[d] = shards->parts[d];
     parts *= dims[d];
   }
-  int64_t copies = shards->device_count / parts;
-  if (copies > 1) {
-    dims[rank++] = copies;
+  int64_t copies = shards->device_count / (parts * shards->terms);
+  if (shards->terms > 1) {
+    dims[shards->rank + count] = shards->terms, types[count++] = TERMS;
   }
+  if (copies > 1) {
+    dims[shards->rank + count] = copies, types[count++] = REPLICATED;
+  }
+  return count;
+}
+
+static void write_sharding(writer *w, const hr_stablehlo_shards *shards) {
+  int64_t dims[HR_RANK_MAX + 2], devices[HR_STABLEHLO_DEVICES_MAX], types[2];
+  bool has_terms_alone = shards->device_count > 0 && shards->terms == shards->device_count;
+  put_varint(w, 1 << 3);
+  put_varint(w, shards->device_count == 0 ? REPLICATED : has_terms_alone ? TERMS : OTHER);
+  if (shards->device_count == 0 || has_terms_alone) {
+    return;
+  }
+  int more = add_dims(shards, dims, types);
   for (int i = 0; i < shards->device_count; ++i) {
     devices[i] = shards->devices[i];
   }
-  put_list(w, 3, rank, dims);
+  put_list(w, 3, shards->rank + more, dims);
   put_list(w, 4, shards->device_count, devices);
-  if (copies > 1) {
-    put_varint(w, 6 << 3);
-    put_varint(w, 1);
+  if (more > 0) {
+    put_list(w, 8, more, types);
   }
 }
 

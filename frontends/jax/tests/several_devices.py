@@ -176,12 +176,76 @@ def test_copies_between_devices():
             check(y, X + 1)
 
 
-def test_shards_that_are_terms_of_a_sum_are_refused():
+SUMS = jax.make_mesh((2, 2), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.complex64])
+def test_shards_that_are_terms_of_a_sum(dtype):
+    a, b = X.astype(dtype), (X.T + 1).astype(dtype)
+    x, y = put(a, SUMS, "x", "y"), put(b, SUMS, "y")
+    product = jax.shard_map(
+        lambda x, y: x @ y, mesh=SUMS, in_specs=(P("x", "y"), P("y")), out_specs=P("x", None, unreduced={"y"})
+    )
+    terms = jax.jit(product)(x, y)
+    assert terms.sharding.spec == P("x", None, unreduced={"y"})
+    for shard in terms.addressable_shards:
+        row, column = divmod(shard.device.id, 2)
+        half = slice(2 * column, 2 * column + 2)
+        check(shard.data, (a[:, half] @ b[half])[4 * row : 4 * row + 4])
+    check(jax.sharding.reshard(terms, NamedSharding(SUMS, P("x"))), a @ b)
+    check(jax.sharding.reshard(jax.jit(lambda x: x + x)(terms), NamedSharding(SUMS, P(None, "y"))), 2 * (a @ b))
+
+
+def test_whole_tensors_become_terms_of_a_sum():
+    for dims, axes in ((None, None), {"x"}), ((None, None), {"x", "y"}), (("y", None), {"x"}):
+        spec = P(*dims, unreduced=axes)
+        terms = jax.sharding.reshard(put(X, SUMS), NamedSharding(SUMS, spec))
+        assert terms.sharding.spec == spec
+        check(jax.sharding.reshard(terms, NamedSharding(SUMS, P())), X)
+    x = put(X, SUMS, "x")
+    sharding = NamedSharding(SUMS, P(unreduced={"x"}))
+    terms = jax.jit(lambda x, y: jnp.einsum("ab,ac->bc", x, y, out_sharding=sharding))(x, x)
+    check(jax.sharding.reshard(terms, NamedSharding(SUMS, P())), X.T @ X)
+
+
+def test_terms_of_a_sum_in_a_loop():
+    def program(x):
+        def body(total, row):
+            return total + jnp.einsum("ab,ac->bc", row, row, out_sharding=P(unreduced={"x"})), None
+
+        zero = jax.sharding.reshard(jnp.zeros((4, 4)), P(unreduced={"x"}))
+        return jax.sharding.reshard(lax.scan(body, zero, x)[0], P())
+
+    with jax.set_mesh(SUMS):
+        check(jax.jit(program)(put(X.reshape(2, 4, 4), SUMS, None, "x")), X.T @ X)
+
+
+def test_loops_read_sharded_values_from_outside():
+    with jax.set_mesh(SUMS):
+        got = jax.jit(lambda x: lax.map(lambda row: row * 2 + x[0], x))(put(X, SUMS, None, "y"))
+    check(got, X * 2 + X[0])
+
+
+def test_collectives_that_end_later():
+    from jax._src.lax import parallel
+
+    def program(x):
+        start = parallel.psum_start(x, "x")
+        return x * 2 + start.done()
+
     mesh = jax.make_mesh((4,), ("x",), axis_types=(AxisType.Explicit,))
-    x = jax.device_put(X, NamedSharding(mesh, P("x")))
-    unreduced = NamedSharding(mesh, P(unreduced={"x"}))
-    with pytest.raises(jax.errors.JaxRuntimeError, match="UNIMPLEMENTED.*unreduced axes"):
-        jax.jit(lambda x, y: jnp.einsum("ab,ac->bc", x, y, out_sharding=unreduced))(x, x)
+    parts = X.reshape(4, 2, 4)
+    with jax.set_mesh(mesh):
+        got = jax.jit(jax.shard_map(program, out_specs=P("x")))(put(X, mesh, "x"))
+    check(got, (parts * 2 + parts.sum(0)).reshape(8, 4))
+
+
+def test_shards_that_are_alike():
+    from jax.experimental.shard_alike import shard_alike
+
+    x, y = put(X, GRID, "x", "y"), X + 1
+    for got, expected in zip(jax.jit(lambda x, y: shard_alike(x * 2, y))(x, y), (X * 2, y), strict=True):
+        check(got, expected)
 
 
 def test_results_that_are_left_open_are_divided_as_their_arguments():

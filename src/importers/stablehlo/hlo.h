@@ -26,7 +26,8 @@ typedef struct hr__hlo_shards hr__hlo_shards;
 
 typedef struct hr__hlo_import {
   hr__vhlo_module module;
-  hr_graph *graph;         /* to which operations are added now */
+  hr_graph *main;
+  hr_graph *graph;         /* to which operations are added now: main, or that of a loop or a branch in it */
   hr__vhlo_op **functions; /* by the number of the string that is their name; NULL: none */
   int64_t ops_left, unpacked_left;
   int depth;       /* of regions and calls that are open */
@@ -261,6 +262,8 @@ hr_value hr__hlo_value(const hr__hlo *hlo, hr__vhlo_value *value);
 /* This device's shard of a value; and sets it as all that there is of one. */
 hr_value hr__hlo_local(hr__hlo *hlo, hr__vhlo_value *value, const hr__vhlo_sharding *s);
 void hr__hlo_set_shard(hr__hlo_import *import, hr__vhlo_value *value, hr_value local, const hr__vhlo_sharding *s);
+/* A constraint of main to shards that are the terms of a sum; false for others. */
+bool hr__hlo_lower_terms(hr__hlo *hlo);
 /* A result that is the operand with its number. */
 void hr__hlo_set_same(hr__hlo *hlo, int index);
 /* sdy.manual_computation over several devices. */

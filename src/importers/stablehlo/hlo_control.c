@@ -109,15 +109,32 @@ static hr_value add_input(hr__hlo *hlo, const hr__vhlo_value *value, int number)
   return hr_graph_input(hlo->graph, name, &wanted);
 }
 
-/* Values outside of the region as those of the inner graph. */
+/* An input for a value outside of the region. Its type may be of another dialect (sdy works on builtin tensors), so
+ * that it is the type that the value has in the outer graph. */
+static hr_value add_captured(const inner *in, hr__hlo *hlo, hr_value outer, int number) {
+  hr_type type;
+  char name[32];
+  if (hr_graph_type(in->hlo->graph, outer, &type) != HR_OK) {
+    return 0;
+  }
+  snprintf(name, sizeof name, "v%d", number);
+  return hr_graph_input(hlo->graph, name, &type);
+}
+
+/* Values outside of the region as those of the inner graph. The last arguments are theirs. */
 static void enter(const inner *in, hr__hlo *hlo, int number) {
+  size_t outer = in->arguments.count;
+  for (size_t i = in->captured.values.count; i-- > 0;) {
+    const hr__vhlo_value *value = in->captured.values.data[i];
+    outer -= !is_constant(value) && !is_token(hlo->import, value);
+  }
   for (size_t i = 0; i < in->captured.values.count; ++i) {
     hr__vhlo_value *value = in->captured.values.data[i];
     if (is_constant(value)) {
       int attribute = hr__vhlo_find(&hlo->import->module, value->op, "value");
       value->value = hr__hlo_constant(hlo, attribute);
     } else if (!is_token(hlo->import, value)) {
-      value->value = add_input(hlo, value, number++);
+      value->value = add_captured(in, hlo, in->arguments.data[outer++], number++);
     }
   }
 }

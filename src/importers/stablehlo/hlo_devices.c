@@ -246,6 +246,34 @@ void hr__hlo_lower_collective_permute(hr__hlo *hlo) {
   hr__hlo_set(hlo, 0, result != 0 ? result : hr__hlo_full(hlo, hr_scalar_i64(0), type.dtype, type.rank, type.dims));
 }
 
+/* ---- collectives that end later ---- */
+
+/* The collective runs at the operation that waits for it. */
+void hr__hlo_lower_async_start(hr__hlo *hlo) {
+  hr__hlo_expect(hlo, -1, 1, 1);
+}
+
+void hr__hlo_lower_async_done(hr__hlo *hlo) {
+  const hr__vhlo_op *start = hlo->op->operand_count == 1 ? hlo->op->operands[0]->op : NULL;
+  if (start == NULL || strcmp(start->name->name, "async_start_v1") != 0 || start->region_count != 1) {
+    HR__HLO_REFUSE(hlo, "its operand is no result of async_start");
+    return;
+  }
+  int inputs = start->operand_count, outputs = hlo->op->result_count;
+  hr_value *values = hr__vhlo_array(&hlo->import->module, (size_t)(inputs + outputs) + 1, sizeof *values);
+  if (values == NULL) {
+    hr__hlo_fail(hlo, HR_STATUS_RESOURCE_EXHAUSTED, "no memory for its operands");
+    return;
+  }
+  for (int i = 0; i < inputs; ++i) {
+    values[i] = hr__hlo_value(hlo, start->operands[i]);
+  }
+  int count = hr__hlo_inline(hlo, &start->regions[0], inputs, values, outputs, values + inputs, hlo->checks_types);
+  for (int i = 0; i < outputs && count == outputs; ++i) {
+    hr__hlo_set(hlo, i, values[inputs + i]);
+  }
+}
+
 /* ---- the device ---- */
 
 static void set_number(hr__hlo *hlo, int number) {

@@ -78,9 +78,6 @@ static hr_value output_of(hr__hlo_import *import, const hr__vhlo_op *function, c
   hr__vhlo_sharding sharding;
   bool is_shard = hr__hlo_device_count(import) > 1 &&
                   hr__hlo_result_sharding(&import->module, function, of->inputs, of->outputs[index], value, &sharding);
-  if (is_shard && sharding.is_unreduced) {
-    return HR__HLO_REFUSE(&hlo, "result %d is a term of a sum (unreduced axes)", index);
-  }
   return is_shard ? hr__hlo_local(&hlo, value, &sharding) : hr__hlo_value(&hlo, value);
 }
 
@@ -138,6 +135,7 @@ static hr_status import_module(hr__hlo_import *import) {
   }
   HR_RETURN_IF_ERROR(hr__hlo_find_main(module, import->functions, &function));
   HR_RETURN_IF_ERROR(hr_graph_create(&import->graph));
+  import->main = import->graph;
   return import_main(import, function);
 }
 

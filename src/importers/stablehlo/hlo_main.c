@@ -40,8 +40,8 @@ static void list_donations(const hr__vhlo_module *module, const int *dictionarie
 
 /* The devices by their shards. */
 static void list_shards(const hr__vhlo_sharding *s, hr_stablehlo_shards *out) {
-  int64_t shards = 1;
-  out->rank = s->rank;
+  out->rank = s->rank, out->terms = hr__vhlo_shards(s, HR__VHLO_TERMS);
+  int64_t shards = out->terms;
   for (int d = 0; d < s->rank; ++d) {
     out->parts[d] = hr__vhlo_shards(s, d);
     shards *= out->parts[d];
@@ -52,6 +52,7 @@ static void list_shards(const hr__vhlo_sharding *s, hr_stablehlo_shards *out) {
       for (int d = 0; d < s->rank; ++d) {
         number = number * out->parts[d] + hr__vhlo_shard(s, s->mesh.devices[i], d);
       }
+      number = number * out->terms + hr__vhlo_shard(s, s->mesh.devices[i], HR__VHLO_TERMS);
       if (number == shard && out->device_count < HR_STABLEHLO_DEVICES_MAX) {
         out->devices[out->device_count++] = s->mesh.devices[i];
       }

@@ -53,7 +53,7 @@ static hr_status check_results(const hr__hlo *hlo) {
     hr_type got;
     const hr__vhlo_value *result = &hlo->op->results[i];
     bool is_known = hr__vhlo_type_of(&hlo->import->module, result->type, &wanted);
-    if (!is_known || wanted.is_token || wanted.code == HR__VHLO_TUPLE) {
+    if (!is_known || wanted.is_token || wanted.code == HR__VHLO_TUPLE || wanted.code == HR__VHLO_FUTURE) {
       continue;
     }
     if (result->value == 0 && result->shards != NULL) {
@@ -108,7 +108,7 @@ void hr__hlo_lower_token(hr__hlo *hlo) {
 
 /* One device has all of each tensor. */
 static void lower_sharding(hr__hlo *hlo) {
-  if (is_named(hlo->op, "sdy", "mesh")) {
+  if (is_named(hlo->op, "sdy", "mesh") || is_named(hlo->op, "sdy", "sharding_group")) {
     return;
   }
   bool is_manual = is_named(hlo->op, "sdy", "manual_computation") && hlo->op->region_count == 1;
@@ -120,17 +120,17 @@ static void lower_sharding(hr__hlo *hlo) {
     hr__hlo_return(hlo, &hlo->op->regions[0]);
     return;
   }
-  if (hr__hlo_device_count(hlo->import) > 1 && hr__vhlo_has_unreduced(&hlo->import->module, hlo->op)) {
-    HR__HLO_REFUSE(hlo, "unreduced axes are not supported");
-    return;
+  if (hr__hlo_device_count(hlo->import) < 2 || !hr__hlo_lower_terms(hlo)) {
+    hr__hlo_lower_pass(hlo);
   }
-  hr__hlo_lower_pass(hlo);
 }
 
 /* The lowerings that take floats of 8 bits as they are: those that move elements or convert them, and regions. */
 static bool moves(void (*lower)(hr__hlo *hlo)) {
   static void (*const all[])(hr__hlo * hlo) = {hr__hlo_lower_all_gather,
                                                hr__hlo_lower_all_to_all,
+                                               hr__hlo_lower_async_done,
+                                               hr__hlo_lower_async_start,
                                                hr__hlo_lower_bitcast_convert,
                                                hr__hlo_lower_broadcast,
                                                hr__hlo_lower_broadcast_in_dim,

@@ -3,6 +3,10 @@
  * Inputs, outputs and the operands of manual computations are shards. All other operations work on whole tensors, which
  * each device has: a shard is gathered when something else than a manual computation with the same sharding reads it.
  * So a program without manual computations computes the same on all devices.
+ *
+ * Shards may be the terms of a sum (unreduced axes): the tensor is their sum in the order of the devices, so that all
+ * devices have the same bits. Of a whole tensor the first device has all, and the others have zeros. In loops and
+ * branches tensors stay whole, so that these need no gathers.
  */
 #include "base/allocator.h"
 #include "graph/graph_node.h"
@@ -44,10 +48,11 @@ void hr__hlo_set_shard(hr__hlo_import *import, hr__vhlo_value *value, hr_value l
 /* ---- whole tensors ---- */
 
 /* The device whose shard is at these places, with this one's places on the axes that divide nothing. */
-static int find_device(const hr__hlo *hlo, const hr__vhlo_sharding *s, const int *at) {
+static int find_device(const hr__hlo *hlo, const hr__vhlo_sharding *s, const int *at, int term) {
   for (int i = 0; i < s->mesh.device_count; ++i) {
     int device = s->mesh.devices[i];
-    bool is_there = hr__vhlo_is_replica(s, hr__hlo_device(hlo->import), device);
+    bool is_there = hr__vhlo_is_replica(s, hr__hlo_device(hlo->import), device) &&
+                    hr__vhlo_shard(s, device, HR__VHLO_TERMS) == term;
     for (int d = 0; d < s->rank && is_there; ++d) {
       is_there = hr__vhlo_shard(s, device, d) == at[d];
     }
@@ -58,13 +63,25 @@ static int find_device(const hr__hlo *hlo, const hr__vhlo_sharding *s, const int
   return -1;
 }
 
+static hr_value term_of(hr__hlo *hlo, const hr__vhlo_sharding *s, hr_value all, const int *at, int term) {
+  int device = find_device(hlo, s, at, term);
+  return device >= 0 && device < hr__hlo_device_count(hlo->import)
+             ? hr__hlo_gathered(hlo, all, device)
+             : HR__HLO_WRONG(hlo, "a mesh of other devices than the program's");
+}
+
+static hr_value sum_terms(hr__hlo *hlo, const hr__vhlo_sharding *s, hr_value all, const int *at) {
+  hr_value sum = term_of(hlo, s, all, at, 0);
+  for (int term = 1; term < hr__vhlo_shards(s, HR__VHLO_TERMS) && !hr__hlo_failed(hlo); ++term) {
+    sum = CALL(hlo, ADD, sum, term_of(hlo, s, all, at, term));
+  }
+  return sum;
+}
+
 static hr_value join(hr__hlo *hlo, const hr__vhlo_sharding *s, hr_value all, int dim, int *at) {
   hr_value parts[HR__HLO_DEVICES_MAX];
   if (dim == s->rank) {
-    int device = find_device(hlo, s, at);
-    return device >= 0 && device < hr__hlo_device_count(hlo->import)
-               ? hr__hlo_gathered(hlo, all, device)
-               : HR__HLO_WRONG(hlo, "a mesh of other devices than the program's");
+    return sum_terms(hlo, s, all, at);
   }
   int count = hr__vhlo_shards(s, dim);
   for (at[dim] = 0; at[dim] < count && !hr__hlo_failed(hlo); ++at[dim]) {
@@ -92,7 +109,12 @@ static hr_value shard_of(hr__hlo *hlo, hr_value whole, const hr__vhlo_sharding *
       whole = hr__hlo_share(hlo, whole, d, count, hr__vhlo_shard(s, hr__hlo_device(hlo->import), d));
     }
   }
-  return whole;
+  hr_type type;
+  bool is_first = hr__vhlo_shard(s, hr__hlo_device(hlo->import), HR__VHLO_TERMS) == 0;
+  if (is_first || hr__hlo_failed(hlo) || hr_graph_type(hlo->graph, whole, &type) != HR_OK) {
+    return whole;
+  }
+  return hr__hlo_full(hlo, hr_scalar_i64(0), type.dtype, type.rank, type.dims);
 }
 
 hr_value hr__hlo_value(const hr__hlo *hlo, hr__vhlo_value *value) {
@@ -112,6 +134,18 @@ hr_value hr__hlo_local(hr__hlo *hlo, hr__vhlo_value *value, const hr__vhlo_shard
   const hr__hlo_shards *shards = value->shards;
   bool is_there = shards != NULL && shards->graph == hlo->graph && is_same(&shards->sharding, s);
   return is_there ? shards->local : shard_of(hlo, hr__hlo_value(hlo, value), s);
+}
+
+bool hr__hlo_lower_terms(hr__hlo *hlo) {
+  hr__vhlo_sharding s;
+  if (hlo->graph != hlo->import->main || !hr__vhlo_constraint(&hlo->import->module, hlo->op, &s) ||
+      hr__vhlo_shards(&s, HR__VHLO_TERMS) < 2) {
+    return false;
+  }
+  if (hr__hlo_expect(hlo, 1, 1, 0)) {
+    hr__hlo_set_shard(hlo->import, &hlo->op->results[0], hr__hlo_local(hlo, hlo->op->operands[0], &s), &s);
+  }
+  return true;
 }
 
 /* ---- manual computations ---- */
@@ -142,9 +176,8 @@ void hr__hlo_lower_manual(hr__hlo *hlo) {
     return;
   }
   for (int i = 0; i < op->operand_count; ++i) {
-    if (!find_sharding(&hlo->import->module, op, false, i, &s) || s.is_unreduced) {
-      HR__HLO_REFUSE(hlo, "operand %d has a sharding that is not supported%s", i,
-                     s.is_unreduced ? ": unreduced axes" : "");
+    if (!find_sharding(&hlo->import->module, op, false, i, &s)) {
+      HR__HLO_REFUSE(hlo, "operand %d has a sharding that is not supported", i);
       return;
     }
     values[i] = hr__hlo_local(hlo, op->operands[i], &s);
@@ -153,9 +186,8 @@ void hr__hlo_lower_manual(hr__hlo *hlo) {
   int count =
       hr__hlo_inline(hlo, &op->regions[0], op->operand_count, values, op->result_count, results, hlo->checks_types);
   for (int i = 0; i < op->result_count && count == op->result_count; ++i) {
-    if (!find_sharding(&hlo->import->module, op, true, i, &s) || s.is_unreduced) {
-      HR__HLO_REFUSE(hlo, "result %d has a sharding that is not supported%s", i,
-                     s.is_unreduced ? ": unreduced axes" : "");
+    if (!find_sharding(&hlo->import->module, op, true, i, &s)) {
+      HR__HLO_REFUSE(hlo, "result %d has a sharding that is not supported", i);
       return;
     }
     hr__hlo_set_shard(hlo->import, &op->results[i], results[i], &s);
@@ -226,13 +258,10 @@ bool hr__hlo_result_sharding(const hr__vhlo_module *module, const hr__vhlo_op *f
   if (hr__hlo_main_sharding(module, dictionary, out)) {
     return true;
   }
-  return find_origin(&s, value, out) && !out->is_unreduced;
+  return find_origin(&s, value, out);
 }
 
 hr_status hr__hlo_shard_type(const hr__vhlo_sharding *s, hr_type *type) {
-  if (s->is_unreduced) {
-    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "shards that are terms of a sum (unreduced axes)");
-  }
   for (int d = 0; d < s->rank && d < type->rank; ++d) {
     int count = hr__vhlo_shards(s, d);
     if (type->dims[d] % count != 0) {

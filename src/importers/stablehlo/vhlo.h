@@ -37,7 +37,8 @@ typedef enum hr__vhlo_code {
   HR__VHLO_TOKEN = 22,
   HR__VHLO_TUPLE = 23,
   HR__VHLO_SI2 = 31,
-  HR__VHLO_UI2 = 32
+  HR__VHLO_UI2 = 32,
+  HR__VHLO_FUTURE = 42
 } hr__vhlo_code;
 
 /* A type: that of a tensor, a token, or an element alone (rank 0). */
@@ -154,6 +155,9 @@ typedef struct hr__vhlo_mesh {
   int devices[HR__VHLO_DEVICES_MAX]; /* by place, row-major */
 } hr__vhlo_mesh;
 
+/* The place of a dim in a split along which shards are the terms of a sum. */
+enum { HR__VHLO_TERMS = -1 };
+
 /* A dim that an axis divides, or a part of one: `size` places behind `before` major ones. */
 typedef struct hr__vhlo_split {
   int dim, axis, before, size;
@@ -162,8 +166,7 @@ typedef struct hr__vhlo_split {
 typedef struct hr__vhlo_sharding {
   hr__vhlo_mesh mesh;
   int rank, split_count;
-  bool is_unreduced;                        /* shards are terms of a sum */
-  hr__vhlo_split splits[HR__VHLO_AXES_MAX]; /* of each dim, major first */
+  hr__vhlo_split splits[HR__VHLO_AXES_MAX]; /* of each dim, major first, then of terms */
 } hr__vhlo_sharding;
 
 /* Reads an attribute that is a sharding; false for others. */
@@ -175,9 +178,7 @@ bool hr__vhlo_sharding_at(const hr__vhlo_module *module, const hr__vhlo_op *op, 
 bool hr__vhlo_is_manual(const hr__vhlo_module *module, const hr__vhlo_op *op, const char *axis);
 /* The sharding that an operation has as its property; false: there is none. */
 bool hr__vhlo_constraint(const hr__vhlo_module *module, const hr__vhlo_op *op, hr__vhlo_sharding *out);
-/* True if an operation has a sharding whose shards are terms of a sum. */
-bool hr__vhlo_has_unreduced(const hr__vhlo_module *module, const hr__vhlo_op *op);
-/* The shards of a dim, and the one that a device has. */
+/* The shards of a dim or the terms, and the one that a device has. */
 int hr__vhlo_shards(const hr__vhlo_sharding *sharding, int dim);
 int hr__vhlo_shard(const hr__vhlo_sharding *sharding, int device, int dim);
 /* True if two devices have the same places on all axes that divide nothing. */

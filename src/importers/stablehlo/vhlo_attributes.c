@@ -65,7 +65,7 @@ const char *hr__vhlo_type_name(int code) {
                                       [38] = "f6E2M3FN",
                                       [39] = "f6E3M2FN",
                                       [41] = "buffer",
-                                      [42] = "future"};
+                                      [HR__VHLO_FUTURE] = "future"};
   bool is_known = code >= 0 && (size_t)code < sizeof names / sizeof *names && names[code] != NULL;
   return is_known ? names[code] : "unknown";
 }

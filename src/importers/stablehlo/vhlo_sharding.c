@@ -2,6 +2,7 @@
  *
  *   mesh      <["x"=2, "y"=4]>                    devices in row-major order, unless the mesh lists them
  *   sharding  <@mesh, [{"x"}, {"y":(1)2}]>        for each dim its axes, major first, or parts of them
+ *             unreduced={"z"}                     axes along which shards are the terms of a sum
  */
 #include "importers/stablehlo/vhlo.h"
 
@@ -190,13 +191,21 @@ static bool read_dimension(const hr__vhlo_module *module, int attribute, int dim
   return !reader.has_failed;
 }
 
-/* The number of attributes in a list. */
-static int skip_attributes(const hr__vhlo_module *module, hr__reader *reader) {
+static void skip_attributes(const hr__vhlo_module *module, hr__reader *reader) {
   int count = read_length(reader);
   for (int i = 0; i < count; ++i) {
     read_attribute(module, reader);
   }
-  return count;
+}
+
+static bool read_terms(const hr__vhlo_module *module, hr__reader *reader, hr__vhlo_sharding *out) {
+  int count = read_length(reader);
+  for (int i = 0; i < count; ++i) {
+    if (!read_reference(module, read_attribute(module, reader), HR__VHLO_TERMS, out)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 bool hr__vhlo_sharding_of(const hr__vhlo_module *module, int attribute, hr__vhlo_sharding *out) {
@@ -219,8 +228,8 @@ bool hr__vhlo_sharding_of(const hr__vhlo_module *module, int attribute, hr__vhlo
     }
   }
   skip_attributes(module, &reader); /* axes along which tensors are whole */
-  out->is_unreduced = code != SHARDING && skip_attributes(module, &reader) > 0;
-  return !reader.has_failed && out->rank <= HR_RANK_MAX;
+  bool is_whole = code == SHARDING || read_terms(module, &reader, out);
+  return is_whole && !reader.has_failed && out->rank <= HR_RANK_MAX;
 }
 
 bool hr__vhlo_sharding_at(const hr__vhlo_module *module, const hr__vhlo_op *op, bool is_result, int index,
@@ -302,13 +311,9 @@ bool hr__vhlo_is_replica(const hr__vhlo_sharding *sharding, int device, int othe
   return true;
 }
 
-bool hr__vhlo_has_unreduced(const hr__vhlo_module *module, const hr__vhlo_op *op) {
-  hr__vhlo_sharding s;
-  int attribute = find_property(module, op, SHARDING_2, SHARDING_3, 0);
-  return attribute >= 0 && (!hr__vhlo_sharding_of(module, attribute, &s) || s.is_unreduced);
-}
-
 bool hr__vhlo_constraint(const hr__vhlo_module *module, const hr__vhlo_op *op, hr__vhlo_sharding *out) {
   bool is_one = strcmp(op->name->dialect, "sdy") == 0 && strcmp(op->name->name, "sharding_constraint") == 0;
-  return is_one && hr__vhlo_sharding_of(module, find_property(module, op, SHARDING, SHARDING_2, 0), out);
+  int attribute = is_one ? find_property(module, op, SHARDING, SHARDING_2, 0) : -1;
+  attribute = is_one && attribute < 0 ? find_property(module, op, SHARDING_3, SHARDING_3, 0) : attribute;
+  return attribute >= 0 && hr__vhlo_sharding_of(module, attribute, out);
 }
