@@ -2,6 +2,7 @@
  * gather and scatter of XLA. Dims of which slices are a part get an index; the others are copied as a whole, behind the
  * indexed ones. A slice that is read is moved into x; one that is written and leaves x writes nothing at all. */
 #include "functional/slices.h"
+#include "core/ops/index_row.h"
 
 /* ---- attributes: map, window, collapsed, x_batch, index_batch, vector_dim ---- */
 
@@ -244,7 +245,7 @@ const hr_tensor *hr__read_slices(hr__formula *f, const hr_tensor *x, const hr__s
     hr__copy_dims(x->rank, x->dims, dims + rank);
     return in_order(f, hr__spread(f, x, rank + x->rank, dims), s);
   }
-  const int64_t ints[2] = {mask, 0};
+  const int64_t ints[2] = {mask | HR_INDEX_BOUNDED, 0};
   hr_attrs attrs = {.int_count = 2, .ints = ints};
   const hr_tensor *y = hr__step(f, HR_OP_INDEX, &attrs, count, inputs, HR_DTYPE_NONE);
   return hr__formula_failed(f) ? y : in_order(f, y, s);
@@ -453,7 +454,7 @@ hr_status hr__emit_dynamic_slice_update(const hr__function_call *c) {
   }
   const hr_tensor *y = hr__copied(&f, x, x->dtype, x->rank, x->dims);
   inputs[0] = places_first(&f, inputs[0], &s);
-  const int64_t ints[3] = {mask, 0, 0};
+  const int64_t ints[3] = {mask | HR_INDEX_BOUNDED, 0, 0};
   hr_attrs attrs = {.int_count = 3, .ints = ints};
   if (!hr__formula_failed(&f)) {
     hr__formula_fail(&f, hr__write_row(c, HR_OP_INDEX_PUT, &attrs, count, inputs, y));

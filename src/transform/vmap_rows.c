@@ -1,4 +1,5 @@
 /* vmap_rows.c: rules of rows whose operands need more than a leading dim. */
+#include "core/ops/index_row.h"
 #include "transform/vmap_record.h"
 
 #include <string.h>
@@ -177,7 +178,7 @@ static hr_status pass_indexed(const indexing *x) {
   hr_attrs attrs = *r->attrs;
   attrs.ints = ints;
   if (x->is_x_mapped) {
-    ints[0] = ints[0] << 1 | x->is_index_mapped;
+    ints[0] = (ints[0] & HR_INDEX_BOUNDED) | hr__index_mask(ints[0]) << 1 | x->is_index_mapped;
     ints[1] += !x->is_index_mapped;
   }
   return hr__pass(r, r->op, &attrs, 1 + x->count, x->views, 1, &x->views[1 + x->count]);

@@ -2,6 +2,7 @@
  * (infer.h). */
 #include <string.h>
 
+#include "core/ops/index_row.h"
 #include "core/ops/infer.h"
 
 typedef hr__checked checked;
@@ -171,7 +172,7 @@ hr_status hr__infer_scatter(const checked *c) {
 
 /* The dims that indices select from x. */
 static hr_status selected_dims(const checked *c, const hr_view *x, int *out_rank, int64_t *dims) {
-  int64_t mask = c->ints[0], position = c->ints[1];
+  int64_t mask = hr__index_mask(c->ints[0]), position = c->ints[1];
   int count = c->input_count - 1, index_rank = count > 0 ? c->inputs[1].rank : 0;
   if (count < 1 || mask < 0 || mask >> x->rank != 0 || __builtin_popcountll((unsigned long long)mask) != count) {
     return FAIL(c, "mask 0x%llx of %d dims for %d indices", (unsigned long long)mask, x->rank, count);

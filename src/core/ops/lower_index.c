@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "core/ir/dtype.h"
+#include "core/ops/index_row.h"
 #include "core/ops/lower.h"
 
 enum { MESSAGE_INDEX = 0, MESSAGE_GATHER = 2 };
@@ -226,13 +227,16 @@ static hr_operand select_operand(hr_builder *b, hr_operand x, uint32_t mask, con
 }
 
 /* Range checks of the indices, and the indices over the selection's dims. */
-static void select_indices(hr_builder *b, hr_operand x, uint32_t mask, const selection *s, const hr_operand *index,
+static void select_indices(hr_builder *b, hr_operand x, int64_t word, const selection *s, const hr_operand *index,
                            hr_operand *out_index) {
+  uint32_t mask = (uint32_t)word;
   for (int d = 0, i = 0; d < x.rank; ++d) {
     if ((mask >> d & 1) == 0) {
       continue;
     }
-    check_range(b, index[i], x.dims[d], true, MESSAGE_INDEX);
+    if (!hr__index_is_bounded(word)) {
+      check_range(b, index[i], x.dims[d], true, MESSAGE_INDEX);
+    }
     hr_operand view = hr_view_broadcast(b, index[i], s->index_rank, s->dims + s->position);
     view = insert_dims(b, view, 0, s->position, s->dims);
     int end = s->position + s->index_rank;
@@ -245,7 +249,7 @@ hr_status hr__lower_index(hr_builder *b, const hr_node *node) {
   uint32_t mask = (uint32_t)node->ints[0];
   int count = node->input_count - 1;
   selection s = select_dims(x, mask, (int)node->ints[1], count, node->inputs + 1);
-  select_indices(b, x, mask, &s, node->inputs + 1, inputs + 1);
+  select_indices(b, x, node->ints[0], &s, node->inputs + 1, inputs + 1);
   if (!s.is_empty && !s.is_wrong) {
     inputs[0] = select_operand(b, x, mask, &s);
     hr_emit_gather(b, y, count + 1, inputs);
@@ -258,7 +262,7 @@ hr_status hr__lower_index_put(hr_builder *b, const hr_node *node) {
   uint32_t mask = (uint32_t)node->ints[0];
   int count = node->input_count - 1;
   selection s = select_dims(y, mask, (int)node->ints[1], count, node->inputs + 1);
-  select_indices(b, y, mask, &s, node->inputs + 1, inputs + 1);
+  select_indices(b, y, node->ints[0], &s, node->inputs + 1, inputs + 1);
   if (s.is_empty || s.is_wrong) {
     return HR_OK;
   }
