@@ -73,7 +73,18 @@ static _Thread_local struct {
   int limit;                     /* of threads for its loops; 0: none */
   int64_t looked_ns, process_ns; /* the time, and the process's on all cores, at the last check */
   long switches;                 /* involuntary context switches at the last check */
+  hr_thread_interrupt interrupt;
 } thread;
+
+hr_thread_interrupt hr_thread_interrupt_set(hr_thread_interrupt interrupt) {
+  const hr_thread_interrupt before = thread.interrupt;
+  thread.interrupt = interrupt;
+  return before;
+}
+
+hr_thread_interrupt hr_thread_interrupt_get(void) {
+  return thread.interrupt;
+}
 
 void hr__run_share(int64_t units, int workers, int worker, hr_range_fn fn, void *arg) {
   int64_t each = units / workers, left = units % workers;

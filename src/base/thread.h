@@ -8,6 +8,7 @@
 #define HEADRACE_BASE_THREAD_H_
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -108,6 +109,19 @@ void hr_parallel_for(int64_t units, int64_t grain, hr_range_fn fn, void *arg);
 
 /* While true, loops of the calling thread run on it alone. Returns the previous value. */
 bool hr_parallel_set_alone(bool is_alone);
+
+/* Work of the calling thread that repeats for long ends early when the number at `until` has reached `number`; NULL: it
+ * does not. Returns the previous one. */
+typedef struct hr_thread_interrupt {
+  const atomic_uint_least64_t *until;
+  uint64_t number;
+} hr_thread_interrupt;
+hr_thread_interrupt hr_thread_interrupt_set(hr_thread_interrupt interrupt);
+hr_thread_interrupt hr_thread_interrupt_get(void);
+static inline bool hr_thread_interrupt_has_come(const hr_thread_interrupt *interrupt) {
+  return interrupt->until != NULL &&
+         __builtin_expect(atomic_load_explicit(interrupt->until, memory_order_relaxed) >= interrupt->number, 0);
+}
 
 /* Workers of a parallel loop: HEADRACE_THREADS, or this process's share of the cores that it may use. At most
  * HR_THREADS_MAX. */

@@ -346,8 +346,8 @@ static void end_early(hr_queue_job *entry) {
 
 /* True if an interrupt may come before the program has run: the waiting thread must then be free to poll for it. */
 static bool is_long(const hr_stream *stream, const hr_instance *instance) {
-  return stream->wants_interrupt != NULL &&
-         (instance->plan->bytes >= stream->long_bytes || instance->plan->flops >= stream->long_flops);
+  return stream->wants_interrupt != NULL && (instance->may_be_endless || instance->plan->bytes >= stream->long_bytes ||
+                                             instance->plan->flops >= stream->long_flops);
 }
 
 /* False for devices other than hosts, which run beside the host anyway, and for lanes other than the first one. */

@@ -98,6 +98,7 @@ struct hr_instance {
   size_t shared_bytes;             /* arena, and after it the largest workspace */
   bool has_tunings;                /* some steps have a tuning */
   bool needs_team;                 /* some step is worth more than one thread */
+  bool may_be_endless;             /* some step is a function of the caller's, such as a loop */
   int kernel_count, library_count; /* launches, and library calls */
   int batch_most;                  /* steps of the longest batch */
   hr_replay *replay;               /* NULL: each step is launched by itself */

@@ -15,6 +15,7 @@
 #include "engine/device_code.h"
 #include "engine/profile.h"
 #include "engine/shared_calls.h"
+#include "runtime/function_table.h"
 
 /* Operations below a microsecond are not tuned: thresholds for the host, and for other devices. */
 static const int64_t CHOICE_FLOPS_MIN = 100000, CHOICE_FLOPS_MIN_DEVICE = 1000000;
@@ -244,8 +245,15 @@ static bool note_library(hr_instance *instance, const hr_exec_step *step, bool *
          hr_vector_push(&instance->sources, node->inputs[source].index);
 }
 
+/* A function that others wait for (headrace/function.h, is_late) ends with them. */
+static bool is_function(const hr_instance *instance, const hr_exec_step *step) {
+  const hr_node *node = step->kind == HR_STEP_LIBRARY ? hr__step_source(instance, step)->node : NULL;
+  return node != NULL && node->op == HR_OP_CALL && node->ints[HR__CALL_NUMBER] <= 0 &&
+         node->ints[HR__CALL_HAS_EFFECTS] == 1;
+}
+
 static hr_status finish_steps(hr_instance *instance, const hr_device *device) {
-  instance->needs_team = instance->has_tunings = false;
+  instance->needs_team = instance->has_tunings = instance->may_be_endless = false;
   hr_vector_clear(&instance->sources);
   for (int i = 0; i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
@@ -254,6 +262,7 @@ static hr_status finish_steps(hr_instance *instance, const hr_device *device) {
       return no_memory("sources");
     }
     instance->needs_team |= needs;
+    instance->may_be_endless |= is_function(instance, step);
     instance->has_tunings |= step->call != NULL && step->call->tuning != NULL && device->properties.is_host;
   }
   size_t arena = hr_align_up(instance->plan->schedule.arena_bytes, HR_WORKSPACE_ALIGNMENT);

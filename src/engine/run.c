@@ -37,10 +37,8 @@ static void bind_all(const hr_instance *instance, const hr_run *run, hr_run_scra
   }
 }
 
-/* Fills the flat lists of addresses and scalars; true if the run makes cached weights. */
-static bool bind(const hr_instance *instance, const hr_run *run, hr_run_scratch *scratch) {
-  bind_all(instance, run, scratch);
-  bool makes_weights = hr__weights_bind(instance, run, scratch);
+/* Fills the flat lists from those of all addresses and scalars. */
+static void fill_lists(const hr_instance *instance, hr_run_scratch *scratch) {
   for (size_t i = 0; i < instance->args.count; ++i) {
     uint32_t arg = instance->args.data[i];
     scratch->args.data[i] = arg == HR_ABSENT_ARG         ? NULL
@@ -50,6 +48,21 @@ static bool bind(const hr_instance *instance, const hr_run *run, hr_run_scratch 
   for (size_t i = 0; i < instance->scalars.count; ++i) {
     scratch->scalars.data[i] = scratch->values.data[instance->scalars.data[i]];
   }
+}
+
+void hr__instance_bind(const hr_instance *instance, const hr_run *run, hr_run_scratch *scratch) {
+  bind_all(instance, run, scratch);
+  for (size_t i = 0; i < instance->weights.count; ++i) {
+    scratch->weights.data[i] = (hr_run_weight){0};
+  }
+  fill_lists(instance, scratch);
+}
+
+/* Binds with cached weights; true if the run makes some. */
+static bool bind(const hr_instance *instance, const hr_run *run, hr_run_scratch *scratch) {
+  bind_all(instance, run, scratch);
+  bool makes_weights = hr__weights_bind(instance, run, scratch);
+  fill_lists(instance, scratch);
   return makes_weights;
 }
 
@@ -58,9 +71,11 @@ hr_status hr__instance_run(const hr_instance *instance, hr_run *run, hr_run_scra
   bool is_timed = run->step_ns != NULL || run->times != NULL || hr_log_is_on(HR_LOG_KERNEL);
   int64_t begin = instance->has_tunings ? hr_clock_ns() : 0;
   bool makes_weights = bind(instance, run, scratch);
+  hr_thread_interrupt before = hr_thread_interrupt_set((hr_thread_interrupt){run->interrupted, run->number});
   hr_status status = instance->replay != NULL && !is_timed && !makes_weights
                          ? hr__replay_run(instance, run, scratch)
                          : hr__run_steps(instance, 0, instance->step_count, run, scratch, NULL);
+  (void)hr_thread_interrupt_set(before);
   hr__weights_unbind(instance, scratch, status == HR_OK);
   HR_RETURN_IF_ERROR(status);
   run->failed_step = instance->step_count;

@@ -707,6 +707,35 @@ bool hr__trace_is_whole_copy(const hr_trace *trace, size_t i) {
              trace->buffers.data[trace->locals.data[begin.local_end + 1]]->bytes;
 }
 
+bool hr__trace_is_same_copy(const hr_trace *trace, size_t i) {
+  const hr_record begin = begin_of(trace, i);
+  const uint64_t *word = trace->words.data + begin.word_end;
+  const uint32_t *locals = trace->locals.data + begin.local_end;
+  return hr__trace_is_whole_copy(trace, i) && (word[3 + (word[2] + 7) / 8 + (word[0] >> 32)] & IS_CONTIGUOUS) != 0 &&
+         trace->buffers.data[locals[0]]->bytes == trace->buffers.data[locals[1]]->bytes;
+}
+
+void hr__trace_remove(hr_trace *trace, size_t i) {
+  const hr_record begin = begin_of(trace, i), end = trace->records.data[i];
+  size_t words = end.word_end - begin.word_end, locals = end.local_end - begin.local_end;
+  size_t scalars = end.scalar_end - begin.scalar_end, after = trace->records.count - i - 1;
+  memmove(trace->words.data + begin.word_end, trace->words.data + end.word_end,
+          (trace->words.count - end.word_end) * sizeof *trace->words.data);
+  memmove(trace->locals.data + begin.local_end, trace->locals.data + end.local_end,
+          (trace->locals.count - end.local_end) * sizeof *trace->locals.data);
+  if (scalars > 0) {
+    memmove(trace->scalars.data + begin.scalar_end, trace->scalars.data + end.scalar_end,
+            (trace->scalars.count - end.scalar_end) * sizeof *trace->scalars.data);
+  }
+  hr_record *record = &trace->records.data[i];
+  memmove(record, record + 1, after * sizeof *record);
+  for (size_t k = 0; k < after; ++k, ++record) {
+    record->word_end -= words, record->local_end -= locals, record->scalar_end -= scalars;
+  }
+  trace->words.count -= words, trace->locals.count -= locals, trace->scalars.count -= scalars;
+  --trace->records.count;
+}
+
 /* ---- cats ---- */
 
 /* Reads a record of `cat` whose words begin at `word`; false if a view is another. */

@@ -158,8 +158,12 @@ void hr__trace_each_cat(const hr_trace *trace, void (*fn)(void *arg, const hr_ca
 
 /* The operation of record i. */
 hr_op hr__trace_op(const hr_trace *trace, size_t i);
+/* Drops record i. Its buffers stay, and keep their numbers. */
+void hr__trace_remove(hr_trace *trace, size_t i);
 /* True if record i is a copy from a buffer to all of another one, without a change of dtype. Its locals are the two. */
 bool hr__trace_is_whole_copy(const hr_trace *trace, size_t i);
+/* True if it also copies all of the first one, in its order: both have the same bytes afterwards. */
+bool hr__trace_is_same_copy(const hr_trace *trace, size_t i);
 
 /* The hash of the whole key, not 0; kept in the key. */
 uint64_t hr__key_hash(hr_key *key);

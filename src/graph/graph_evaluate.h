@@ -20,9 +20,12 @@ typedef struct hr__runner {
                    hr_tensor *out_results, bool *out_is_done);
   int64_t operations_left; /* after so many operations the evaluation fails */
   int64_t waits;
-  int64_t checked_ns; /* when a loop looked for an interrupt */
-  int transforms;     /* tapes and vmaps that see the records now: inner graphs have no instances */
-  bool needs_stream;  /* set: a failure that a stream in place of a capture would not have */
+  int64_t checked_ns;  /* when a loop looked for an interrupt */
+  bool compiles_loops; /* the stream is a capture: a loop may be one record (graph_evaluate_loop.c) */
+  bool is_in_loop;     /* in the body of one, whose branches are records, too */
+  int endless_loops;   /* so many of these have conditions */
+  int transforms;      /* tapes and vmaps that see the records now: inner graphs have no instances */
+  bool needs_stream;   /* set: a failure that a stream in place of a capture would not have */
 } hr__runner;
 
 typedef struct hr__evaluation {
@@ -77,6 +80,24 @@ HR_MUST_USE hr_status hr__evaluate_arguments(hr__evaluation *e, const hr__node *
 /* outputs: zeroed; released by the caller after a failure, too. stream: the evaluation's, or NULL. */
 HR_MUST_USE hr_status hr__evaluate_inner(hr__evaluation *e, hr_stream *stream, const hr__node *node,
                                          const hr_graph *inner, hr__item *inputs, hr__item *outputs);
+/* The same without instances. */
+HR_MUST_USE hr_status hr__evaluate_nodes(hr__evaluation *e, hr_stream *stream, const hr_graph *inner,
+                                         const hr_tensor *const *inputs, const hr__fact *const *facts,
+                                         hr__item *outputs);
+/* A loop whose arguments are there. */
+typedef struct hr__loop_arguments {
+  const hr__node *node;
+  int before, input_count; /* before: 1 for a number of the iteration among the inputs */
+  hr__item *inputs;        /* of the body; those of slices are empty */
+  hr__item *sequences;
+  int64_t count; /* of iterations; INT64_MAX: a condition ends them */
+} hr__loop_arguments;
+/* Records the loop as one operation, if that is possible. results: zeroed; released by the caller after a failure. */
+HR_MUST_USE hr_status hr__evaluate_loop_at_once(hr__evaluation *e, const hr__loop_arguments *arguments,
+                                                hr__item *results, bool *out_is_done);
+/* The same for a branch in the body of such a loop. */
+HR_MUST_USE hr_status hr__evaluate_choice_at_once(hr__evaluation *e, const hr__node *node, const hr__item *condition,
+                                                  hr__item *arguments, hr__item *results, bool *out_is_done);
 /* results: zeroed; released by the caller after a failure. */
 HR_MUST_USE hr_status hr__evaluate_vmap(hr__evaluation *e, const hr__node *node, hr__item *results);
 

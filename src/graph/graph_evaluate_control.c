@@ -184,8 +184,8 @@ static hr_status take_output(hr__evaluation *e, hr__evaluation *inner, hr_value 
   return keep_fact(e, &out->fact);
 }
 
-static hr_status evaluate_nodes(hr__evaluation *e, hr_stream *stream, const hr_graph *inner,
-                                const hr_tensor *const *inputs, const hr__fact *const *facts, hr__item *outputs) {
+hr_status hr__evaluate_nodes(hr__evaluation *e, hr_stream *stream, const hr_graph *inner,
+                             const hr_tensor *const *inputs, const hr__fact *const *facts, hr__item *outputs) {
   hr__evaluation *other = hr_calloc(1, sizeof *other);
   if (other == NULL) {
     return no_memory();
@@ -350,7 +350,7 @@ hr_status hr__evaluate_inner(hr__evaluation *e, hr_stream *stream, const hr__nod
   if (stream != NULL) {
     HR_RETURN_IF_ERROR(run_instance(e, node, inner, inputs, places, outputs, &is_done));
   }
-  return is_done ? HR_OK : evaluate_nodes(e, stream, inner, places, facts, outputs);
+  return is_done ? HR_OK : hr__evaluate_nodes(e, stream, inner, places, facts, outputs);
 }
 
 /* ---- calls and conditions ---- */
@@ -367,14 +367,27 @@ hr_status hr__evaluate_arguments(hr__evaluation *e, const hr__node *node, int be
   return HR_OK;
 }
 
+/* Records the branch as one operation, if that is possible, or reads its condition. */
+static hr_status choose(hr__evaluation *e, const hr__node *node, hr__item *arguments, hr__item *results,
+                        int64_t *out_is_true, bool *out_is_done) {
+  hr__item condition = {0};
+  HR_RETURN_IF_ERROR(hr__item_get(e, node->inputs[0], &condition));
+  hr_status status = condition.fact.numbers == NULL
+                         ? hr__evaluate_choice_at_once(e, node, &condition, arguments, results, out_is_done)
+                         : HR_OK;
+  hr_buffer_release(condition.tensor.buffer);
+  return status == HR_OK && !*out_is_done ? read_value(e, node->inputs[0], "condition", out_is_true) : status;
+}
+
 static hr_status evaluate_call(hr__evaluation *e, const hr__node *node, hr__item *results) {
   int64_t is_true = 1;
+  bool is_done = false;
   hr__item *arguments = NULL;
-  if (node->kind == HR__NODE_IF) {
-    HR_RETURN_IF_ERROR(read_value(e, node->inputs[0], "condition", &is_true));
-  }
   hr_status status = hr__evaluate_arguments(e, node, 0, &arguments);
-  if (status == HR_OK) {
+  if (status == HR_OK && node->kind == HR__NODE_IF) {
+    status = choose(e, node, arguments, results, &is_true, &is_done);
+  }
+  if (status == HR_OK && !is_done) {
     status = hr__evaluate_inner(e, e->stream, node, node->inner[is_true == 0], arguments, results);
   }
   hr__items_release(node->input_count - hr__node_first_argument(node), arguments);
@@ -611,9 +624,8 @@ static hr_status check_interrupt(hr__evaluation *e) {
   return hr_stream_check_interrupt(e->stream);
 }
 
-static hr_status iterate(loop *l) {
-  int64_t count = 0, is_true = 1;
-  HR_RETURN_IF_ERROR(count_iterations(l, &count));
+static hr_status iterate(loop *l, int64_t count) {
+  int64_t is_true = 1;
   while (is_true != 0 && l->iterations < count) {
     HR_RETURN_IF_ERROR(check_interrupt(l->e));
     HR_RETURN_IF_ERROR(iterate_once(l, &is_true));
@@ -732,11 +744,23 @@ static hr_status give_results(loop *l, hr__item *results) {
   return HR_OK;
 }
 
+static hr_status run_loop(loop *l, hr__item *results) {
+  int64_t count = 0;
+  bool is_done = false;
+  HR_RETURN_IF_ERROR(count_iterations(l, &count));
+  const hr__loop_arguments whole = {l->node, l->before, l->input_count, l->inputs, l->sequences, count};
+  HR_RETURN_IF_ERROR(hr__evaluate_loop_at_once(l->e, &whole, results, &is_done));
+  if (is_done) {
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(iterate(l, count));
+  return give_results(l, results);
+}
+
 static hr_status evaluate_loop(hr__evaluation *e, const hr__node *node, hr__item *results) {
   loop l;
   hr_status status = create_loop(e, node, &l);
-  status = status == HR_OK ? iterate(&l) : status;
-  status = status == HR_OK ? give_results(&l, results) : status;
+  status = status == HR_OK ? run_loop(&l, results) : status;
   free_loop(&l);
   return status;
 }

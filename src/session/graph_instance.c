@@ -1,6 +1,7 @@
 /* graph_instance.c: makes and runs instances. See graph_instance.h. */
 #include "session/graph_instance.h"
 
+#include "base/env.h"
 #include "base/log.h"
 #include "core/ops/infer.h"
 
@@ -162,9 +163,13 @@ static void log_instance(const making *m, int64_t ns) {
 
 /* Records a part, or finds that the instance is live. */
 static hr_status make_part(making *m, const hr_tensor *const *params) {
-  hr__runner runner = {.arg = m->session, .constants = hr__session_constants, .operations_left = PART_OPERATIONS_MAX};
+  hr__runner runner = {.arg = m->session,
+                       .constants = hr__session_constants,
+                       .operations_left = PART_OPERATIONS_MAX,
+                       .compiles_loops = hr_env_choice(HR_ENV_LOOPS) == HR_ENV_LOOPS_ON};
   HR_RETURN_IF_ERROR(hr_capture_create(hr_stream_device(m->session->stream), &m->capture));
   hr_status status = record(m, params, &runner);
+  m->made->may_not_end = runner.endless_loops > 0;
   if (runner.needs_stream && hr_status_code_of(status) != HR_STATUS_RESOURCE_EXHAUSTED) {
     hr_status_free(status);
     return HR_OK;

@@ -29,6 +29,7 @@ typedef struct hr__graph_instance {
   size_t *bytes;      /* of the results' buffers */
   int *params;        /* by result: the parameter that it is, or -1 */
   bool *uses;         /* by parameter: some record uses it */
+  bool may_not_end;   /* the part has loops whose conditions read the inputs: it is not run on zeros */
 } hr__graph_instance;
 
 /* The instances of a session. Threads: any; one makes an instance at a time, and those that find theirs do not wait. */

@@ -256,7 +256,8 @@ static hr_status warm_instance(hr_session *session, const hr_tensor *const *inpu
   const hr_tensor **params = NULL;
   HR_RETURN_IF_ERROR(list_params(session, inputs, &params));
   hr_status status = hr__session_instance(session, session->graph, params, NULL, &found);
-  status = status == HR_OK && found->part != NULL ? run_on_zeros(session, found, params) : status;
+  bool can_run = status == HR_OK && found->part != NULL && !found->may_not_end;
+  status = can_run ? run_on_zeros(session, found, params) : status;
   hr__graph_instance_release(found);
   hr_free(params);
   return status;
