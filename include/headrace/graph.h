@@ -44,7 +44,7 @@ enum {
   HR_GRAPH_NODES_MAX = 1 << 20,
   HR_GRAPH_RESULTS_MAX = 1 << 18, /* results beyond the first of each operation: of a graph, of a text's functions */
   HR_GRAPH_DEPTH_MAX = 32,        /* graphs inside of graphs */
-  HR_GRAPH_INNER_MAX = 1 << 16    /* values of inner graphs and their outputs, at each use; in a loop 4 times */
+  HR_GRAPH_INNER_MAX = 1 << 20    /* values of inner graphs and their outputs, at each use; in a loop 4 times */
 };
 
 /* dims: -1 for a dim that is not a number. symbols: for such a dim, of an input, the name of its symbol, which begins

@@ -236,10 +236,10 @@ static char *write_chain(int depth, int calls) {
 
 HR_TEST(functions_are_bounded_in_depth_and_operations) {
   char *deep = write_chain(HR_GRAPH_DEPTH_MAX, 1), *deeper = write_chain(HR_GRAPH_DEPTH_MAX + 1, 1);
-  char *wide = write_chain(20, 2);
+  char *wide = write_chain(24, 2);
   hr_graph_release(graph_of(deep));
   expect_refusal(deeper, "expected no variables, an output, and depth at most 31");
-  expect_refusal(wide, "more than 65536 values");
+  expect_refusal(wide, "more than 1048576 values");
   free(deep);
   free(deeper);
   free(wide);
@@ -251,19 +251,21 @@ HR_TEST(results_are_bounded) {
   hr_graph *many = new_graph(), *g = new_graph();
   hr_value x = input_of(many, "x", HR_DTYPE_F32, "30000"), y = input_of(g, "y", HR_DTYPE_F32, "30000");
   hr_graph_output(many, "y", ADD(many, UNSTACK, VALUES(x), 0, NULL));
-  hr_graph_call(g, many, 1, &y);
-  hr_graph_call(g, many, 1, &y);
+  const int calls = HR_GRAPH_INNER_MAX / 30004; /* of 30,002 values and outputs each */
+  for (int i = 0; i < calls; ++i) {
+    hr_graph_call(g, many, 1, &y);
+  }
   HR_ASSERT_OK(hr_graph_status(g));
   HR_ASSERT_EQ(hr_graph_call(g, many, 1, &y), 0);
-  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "more than 65536 values of inner graphs");
-  for (hr_status_code code = HR_STATUS_OK; code == HR_STATUS_OK && hr_graph_operation_count(g) < 20;) {
+  HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "more than 1048576 values of inner graphs");
+  for (hr_status_code code = HR_STATUS_OK; code == HR_STATUS_OK && hr_graph_operation_count(g) < calls + 18;) {
     ADD(g, UNSTACK, VALUES(y), 0, NULL);
     hr_status status = hr_graph_status(g);
     code = hr_status_code_of(status);
     hr_status_ignore(status);
   }
   HR_ASSERT_ERROR(hr_graph_take_failure(g), HR_STATUS_INVALID_ARGUMENT, "unstack: operations have more than 262144");
-  HR_ASSERT_EQ(hr_graph_operation_count(g), 10);
+  HR_ASSERT_EQ(hr_graph_operation_count(g), calls + 8);
   for (int i = 0; i < 10; ++i) {
     at += sprintf(at, "function @%d {\ninput %%x f32[30000]\n%%0 = unstack(%%x)\noutput y = %%0\n}\n", i);
   }
