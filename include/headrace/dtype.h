@@ -34,11 +34,15 @@ typedef enum hr_dtype {
   HR_DTYPE_C128, /* two F64: real, imaginary */
   HR_DTYPE_C32,  /* two F16: real, imaginary */
   /* Formats of one byte, in which numbers are stored: converted, compared and moved, never computed with. */
-  HR_DTYPE_F8E4M3FN,   /* exponent bias 7; no infinity: larger numbers become 448 */
-  HR_DTYPE_F8E5M2,     /* the upper half of F16: bias 15, with infinities */
-  HR_DTYPE_F8E4M3FNUZ, /* bias 8; neither infinity nor -0; 0x80 is NaN, and too large numbers become NaN */
-  HR_DTYPE_F8E5M2FNUZ, /* bias 16; otherwise the same */
-  HR_DTYPE_F8E8M0FNU,  /* 2^(byte - 127), 0xff is NaN; no sign, which is lost, and no zero, which becomes 2^-127 */
+  HR_DTYPE_F8E4M3FN,      /* exponent bias 7; no infinity: larger numbers become 448 */
+  HR_DTYPE_F8E5M2,        /* the upper half of F16: bias 15, with infinities */
+  HR_DTYPE_F8E4M3FNUZ,    /* bias 8; neither infinity nor -0; 0x80 is NaN, and too large numbers become NaN */
+  HR_DTYPE_F8E5M2FNUZ,    /* bias 16; otherwise the same */
+  HR_DTYPE_F8E8M0FNU,     /* 2^(byte - 127), 0xff is NaN; no sign, which is lost, and no zero, which becomes 2^-127 */
+  HR_DTYPE_F8E4M3,        /* bias 7, with infinities: 240 is the largest number */
+  HR_DTYPE_F8E3M4,        /* bias 3, with infinities: 15.5 is the largest number */
+  HR_DTYPE_F8E4M3B11FNUZ, /* bias 11; otherwise as F8E4M3FNUZ */
+  HR_DTYPE_F4E2M1FN,      /* the low 4 bits; bias 1, neither infinity nor NaN: larger numbers become 6, NaN -0 */
   HR_DTYPE_COUNT
 } hr_dtype;
 

@@ -43,7 +43,11 @@ const char *hr__emit_dtype(hr_dtype dtype) {
                                                     [HR_DTYPE_F8E5M2] = "F8E5M2",
                                                     [HR_DTYPE_F8E4M3FNUZ] = "F8E4M3FNUZ",
                                                     [HR_DTYPE_F8E5M2FNUZ] = "F8E5M2FNUZ",
-                                                    [HR_DTYPE_F8E8M0FNU] = "F8E8M0FNU"};
+                                                    [HR_DTYPE_F8E8M0FNU] = "F8E8M0FNU",
+                                                    [HR_DTYPE_F8E4M3] = "F8E4M3",
+                                                    [HR_DTYPE_F8E3M4] = "F8E3M4",
+                                                    [HR_DTYPE_F8E4M3B11FNUZ] = "F8E4M3B11FNUZ",
+                                                    [HR_DTYPE_F4E2M1FN] = "F4E2M1FN"};
   return (unsigned)dtype < HR_DTYPE_COUNT && names[dtype] != NULL ? names[dtype] : "F32";
 }
 

@@ -37,6 +37,14 @@
 #define HR__STORE_F8E5M2FNUZ_DENSE(to, from, count) DENSE(HR__STORE_F8E5M2FNUZ, to, from, count)
 #define HR__LOAD_F8E8M0FNU_DENSE(to, from, count) DENSE(HR__LOAD_F8E8M0FNU, to, from, count)
 #define HR__STORE_F8E8M0FNU_DENSE(to, from, count) DENSE(HR__STORE_F8E8M0FNU, to, from, count)
+#define HR__LOAD_F8E4M3_DENSE(to, from, count) DENSE(HR__LOAD_F8E4M3, to, from, count)
+#define HR__STORE_F8E4M3_DENSE(to, from, count) DENSE(HR__STORE_F8E4M3, to, from, count)
+#define HR__LOAD_F8E3M4_DENSE(to, from, count) DENSE(HR__LOAD_F8E3M4, to, from, count)
+#define HR__STORE_F8E3M4_DENSE(to, from, count) DENSE(HR__STORE_F8E3M4, to, from, count)
+#define HR__LOAD_F8E4M3B11FNUZ_DENSE(to, from, count) DENSE(HR__LOAD_F8E4M3B11FNUZ, to, from, count)
+#define HR__STORE_F8E4M3B11FNUZ_DENSE(to, from, count) DENSE(HR__STORE_F8E4M3B11FNUZ, to, from, count)
+#define HR__LOAD_F4E2M1FN_DENSE(to, from, count) DENSE(HR__LOAD_F4E2M1FN, to, from, count)
+#define HR__STORE_F4E2M1FN_DENSE(to, from, count) DENSE(HR__STORE_F4E2M1FN, to, from, count)
 #define HR__LOAD_F16_DENSE(to, from, count) hr__f32_from_half_row(to, from, count);
 #define HR__STORE_F16_DENSE(to, from, count) hr__half_from_f32_row(to, from, count);
 #define HR__LOAD_C32_DENSE(to, from, count) hr__f32_from_half_row((void *)(to), (const void *)(from), 2 * (count));
@@ -200,6 +208,8 @@ EACH_CONVERTED(DEFINE_SCATTER_CONVERTED)
     [HR_DTYPE_C32] = prefix_converted##_C32, [HR_DTYPE_F8E4M3FN] = prefix_converted##_F8E4M3FN,                        \
     [HR_DTYPE_F8E5M2] = prefix_converted##_F8E5M2, [HR_DTYPE_F8E4M3FNUZ] = prefix_converted##_F8E4M3FNUZ,              \
     [HR_DTYPE_F8E5M2FNUZ] = prefix_converted##_F8E5M2FNUZ, [HR_DTYPE_F8E8M0FNU] = prefix_converted##_F8E8M0FNU,        \
+    [HR_DTYPE_F8E4M3] = prefix_converted##_F8E4M3, [HR_DTYPE_F8E3M4] = prefix_converted##_F8E3M4,                      \
+    [HR_DTYPE_F8E4M3B11FNUZ] = prefix_converted##_F8E4M3B11FNUZ, [HR_DTYPE_F4E2M1FN] = prefix_converted##_F4E2M1FN,    \
   }
 
 const hr__copy_fn hr__loads[HR_DTYPE_COUNT] = TABLE(move, load);

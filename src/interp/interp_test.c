@@ -227,7 +227,7 @@ HR_TEST(conversions_between_all_dtypes) {
       bool is_bool = from == HR_DTYPE_BOOL || to == HR_DTYPE_BOOL;
       bool is_byte = hr_dtype_is_float8((hr_dtype)from) || hr_dtype_is_float8((hr_dtype)to);
       for (int64_t i = 0; i < n; ++i) {
-        in[i] = is_byte ? ldexp(1, (int)(i % 7)) : (double)(i % 100);
+        in[i] = is_byte ? ldexp(1, (int)(i % 3)) : (double)(i % 100);
       }
       run_all(&m, (void *[]){in, middle, out}, NULL, 1, bytes);
       check_guards(middle, bytes);
@@ -328,7 +328,7 @@ HR_TEST(every_half_widens_like_the_core) {
 
 HR_TEST(bytes_widen_and_round_like_the_core) {
   int64_t n = 1 << 16, one[] = {1};
-  for (hr_dtype dtype = HR_DTYPE_F8E4M3FN; dtype <= HR_DTYPE_F8E8M0FNU; ++dtype) {
+  for (hr_dtype dtype = HR_DTYPE_F8E4M3FN; dtype <= HR_DTYPE_F4E2M1FN; ++dtype) {
     kernel_maker m;
     make_begin(&m, 1, &n, 0, 0);
     int x = make_arg(&m), bytes = make_arg(&m), y = make_arg(&m), z = make_arg(&m), w = make_arg(&m);

@@ -580,7 +580,9 @@ HR_TEST(compiled_rows_have_the_bits_of_interpreted_ones) {
   const uint32_t all_dtypes = UINT32_MAX;
   const uint32_t usual = 1u << HR_DTYPE_F32 | 1u << HR_DTYPE_F16 | 1u << HR_DTYPE_BF16 | 1u << HR_DTYPE_I32 |
                          1u << HR_DTYPE_I64 | 1u << HR_DTYPE_F8E4M3FN | 1u << HR_DTYPE_F8E5M2 |
-                         1u << HR_DTYPE_F8E4M3FNUZ | 1u << HR_DTYPE_F8E5M2FNUZ | 1u << HR_DTYPE_F8E8M0FNU;
+                         1u << HR_DTYPE_F8E4M3FNUZ | 1u << HR_DTYPE_F8E5M2FNUZ | 1u << HR_DTYPE_F8E8M0FNU |
+                         1u << HR_DTYPE_F8E4M3 | 1u << HR_DTYPE_F8E3M4 | 1u << HR_DTYPE_F8E4M3B11FNUZ |
+                         1u << HR_DTYPE_F4E2M1FN;
   const char *const *const variants[] = {plain, narrow, old, w128, w256, w512};
   bool is_sample = HR_TEST_SHARE > 1; /* whose time compilers take */
   fill_memory();

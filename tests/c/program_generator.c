@@ -141,6 +141,10 @@ static void store_element(hr_dtype dtype, void *to, double value) {
     case HR_DTYPE_F8E4M3FNUZ:
     case HR_DTYPE_F8E5M2FNUZ:
     case HR_DTYPE_F8E8M0FNU:
+    case HR_DTYPE_F8E4M3:
+    case HR_DTYPE_F8E3M4:
+    case HR_DTYPE_F8E4M3B11FNUZ:
+    case HR_DTYPE_F4E2M1FN:
       *(uint8_t *)to = hr_f32_to_f8(dtype, (float)value);
       break;
     case HR_DTYPE_F32:

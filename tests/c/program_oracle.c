@@ -179,6 +179,10 @@ static double read_real(hr_dtype dtype, const char *at) {
     case HR_DTYPE_F8E4M3FNUZ:
     case HR_DTYPE_F8E5M2FNUZ:
     case HR_DTYPE_F8E8M0FNU:
+    case HR_DTYPE_F8E4M3:
+    case HR_DTYPE_F8E3M4:
+    case HR_DTYPE_F8E4M3B11FNUZ:
+    case HR_DTYPE_F4E2M1FN:
       return (double)hr_f8_to_f32(dtype, *(const uint8_t *)at);
     case HR_DTYPE_F32:
       memcpy(&single, at, sizeof single);

@@ -207,8 +207,9 @@ static void add_shifted(hr__maker *m) {
 }
 
 static hr_operand bytes_like(hr__maker *m, const hr_operand *x) {
-  static const hr_dtype formats[] = {HR_DTYPE_F8E4M3FN, HR_DTYPE_F8E5M2, HR_DTYPE_F8E4M3FNUZ, HR_DTYPE_F8E5M2FNUZ,
-                                     HR_DTYPE_F8E8M0FNU};
+  static const hr_dtype formats[] = {HR_DTYPE_F8E4M3FN,   HR_DTYPE_F8E5M2,        HR_DTYPE_F8E4M3FNUZ,
+                                     HR_DTYPE_F8E5M2FNUZ, HR_DTYPE_F8E8M0FNU,     HR_DTYPE_F8E4M3,
+                                     HR_DTYPE_F8E3M4,     HR_DTYPE_F8E4M3B11FNUZ, HR_DTYPE_F4E2M1FN};
   return hr__apart(m, HR__PICK_FROM(m, formats), x->rank, x->dims, hr__chance(m, 2), true);
 }
 

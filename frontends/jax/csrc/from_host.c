@@ -31,7 +31,9 @@ static bool list_strides(const pjrt_args_from_host *args, const hr_tensor *tenso
 
 /* The bits of integers that fill their byte in part, else 0. */
 static int narrow_bits(pjrt_type type) {
-  return type == PJRT_TYPE_S4 || type == PJRT_TYPE_U4 ? 4 : type == PJRT_TYPE_S2 || type == PJRT_TYPE_U2 ? 2 : 0;
+  return type == PJRT_TYPE_S4 || type == PJRT_TYPE_U4 || type == PJRT_TYPE_F4E2M1FN ? 4
+         : type == PJRT_TYPE_S2 || type == PJRT_TYPE_U2                             ? 2
+                                                                                    : 0;
 }
 
 /* Dense, row-major elements. Integers of 2 and 4 bits become whole bytes: the host's other bits have no meaning. */

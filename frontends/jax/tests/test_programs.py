@@ -1,5 +1,6 @@
 """Programs on the device: calls, donation, deleted arguments, threads, errors. Expected values are NumPy's."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import threading
 
 import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -154,3 +156,36 @@ def test_signs_of_zeros_and_nan_stay(dtype):
     y = np.asarray(jax.jit(jnp.sign)(x)).astype(np.float32)
     np.testing.assert_array_equal(y, np.float32([-0.0, 0.0, -1, 1, np.nan, -1]))
     np.testing.assert_array_equal(np.signbit(y[:2]), [True, False])
+
+
+def test_loops_in_loops_in_loops():
+    """As in ODE solvers: each loop's body is counted again for each loop around it."""
+
+    def nested(depth, x):
+        if depth == 0:
+            for k in range(40):
+                x = jnp.sin(x) + k
+            return x
+        return jax.lax.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, nested(depth - 1, s[1])), (0, x))[1]
+
+    expected = np.float64(0.5)
+    for _ in range(2**5):
+        for k in range(40):
+            expected = np.sin(expected) + k
+    np.testing.assert_allclose(np.asarray(jax.jit(functools.partial(nested, 5))(jnp.float64(0.5))), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3", "float8_e3m4", "float8_e4m3b11fnuz", "float4_e2m1fn"])
+def test_narrow_floats_compute(name):
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    x = np.arange(16 if "float4" in name else 256, dtype=np.uint8).view(dtype)
+    wide = x.astype(np.float32)
+    constant = np.array([0.5, 1, -2, 3], np.float32).astype(dtype)
+    found = jax.jit(lambda x: (x.astype(np.float32), x * x, x[:4] + jnp.asarray(constant), jnp.zeros(3, dtype)))(x)
+    np.testing.assert_array_equal(np.asarray(found[0]), wide)
+    with np.errstate(over="ignore", invalid="ignore"):
+        square = np.where(np.isnan(wide), -np.float32(0), wide * wide) if "float4" in name else wide * wide
+        np.testing.assert_array_equal(np.asarray(found[1]).astype(np.float32), square.astype(dtype).astype(np.float32))
+    total = (wide[:4] + constant.astype(np.float32)).astype(dtype)
+    np.testing.assert_array_equal(np.asarray(found[2]).astype(np.float32), total.astype(np.float32))
+    assert found[3].dtype == dtype and not np.asarray(found[3]).astype(np.float32).any()

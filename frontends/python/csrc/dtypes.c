@@ -27,6 +27,10 @@ static const struct {
     [HR_DTYPE_F8E4M3FNUZ] = {"float8_e4m3fnuz", NULL},
     [HR_DTYPE_F8E5M2FNUZ] = {"float8_e5m2fnuz", NULL},
     [HR_DTYPE_F8E8M0FNU] = {"float8_e8m0fnu", NULL},
+    [HR_DTYPE_F8E4M3] = {"float8_e4m3", NULL},
+    [HR_DTYPE_F8E3M4] = {"float8_e3m4", NULL},
+    [HR_DTYPE_F8E4M3B11FNUZ] = {"float8_e4m3b11fnuz", NULL},
+    [HR_DTYPE_F4E2M1FN] = {"float4_e2m1fn", NULL},
 };
 
 static PyObject *objects[HR_DTYPE_COUNT];

@@ -315,6 +315,10 @@ float8_e5m2: dtype
 float8_e4m3fnuz: dtype
 float8_e5m2fnuz: dtype
 float8_e8m0fnu: dtype
+float8_e4m3: dtype
+float8_e3m4: dtype
+float8_e4m3b11fnuz: dtype
+float4_e2m1fn: dtype
 pi: float
 e: float
 inf: float

@@ -18,38 +18,39 @@ deg2rad degrees delete depth_to_space dequantize dequantize_linear device diag d
 diagflat diagonal diff digamma digitize divide divmod dot double dsplit dstack dtype dynamic_quantize_linear
 dynamic_slice dynamic_slice_update e ediff1d einsum elu empty empty_like entr equal erf erfc erfcx erfinv eval exp
 exp2 expand_dims expm1 export_function exporter extract eye fabs finfo fix flatnonzero flip fliplr flipud float16
-float32 float64 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float_power floor
-floor_divide fmax fmin fmod frac frexp from_dlpack from_fp8 frombuffer fromfunction fromiter full full_like gammainc
-gammaincc gather_mm gather_nd gather_qmm gather_slices gaussian_nll_loss gcd gelu generator_bits geomspace glu grad
-gradient greater greater_equal grid_sample group_norm gru gru_cell half hamming hamming_distance hanning hard_shrink
-hard_sigmoid hard_tanh hardswish heaviside hermite_h hermite_he hinge_loss histogram histogram2d histogram_bin_edges
-histogramdd hsplit hstack huber_loss hypot i0 i0e i1 i1e identity iinfo im2col imag import_function import_program
-index index_add index_exp index_put indices inf inner insert int16 int32 int64 int8 int_ intc interp interpolate
-intersect1d intp invert isclose iscomplex iscomplexobj isdtype isfinite isin isinf isnan isneginf isposinf isreal
-isrealobj isscalar iterable ix_ j0 j1 jvp k0 k0e k1 k1e kaiser kl_div_loss kron l1_loss laguerre layer_norm lcm
-ldexp leading_zeros leaky_relu left_shift legendre lerp less less_equal lexsort lgamma linspace lion_update load
-local_response_norm log log10 log1p log2 log_cosh_loss log_ndtr log_sigmoid log_softmax logaddexp logaddexp2
-logcumsumexp logical_and logical_not logical_or logical_xor logit logspace logsumexp long longlong lp_pool lstm
-lstm_cell margin_ranking_loss mask_indices masked_fill masked_scatter matmul matmul_integer matrix_transpose matvec
-max max_pool max_pool_gradient max_pool_places max_unpool maximum may_share_memory mean median meshgrid mgrid min
-minimum mish mod modf moveaxis mse_loss multiply nan nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax
-nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar ndenumerate ndim ndindex ndtr ndtri
-negative newaxis nextafter nll_loss non_max_suppression nonzero normalize not_equal ogrid ones ones_like open_model
-open_package outer packbits pad pad_edge pad_reflect pad_symmetric pad_wrap partition percentile permute_dims pi
-piecewise polar poly polyadd polyder polydiv polyfit polygamma polyint polymul polysub polyval popcount positive pow
-power prelu prod promote_types ptp put_along_axis qqmm quantile quantize quantize_linear quantized_matmul r_ rad2deg
-radians ravel ravel_multi_index real real_if_close reciprocal reduce_window relu relu2 relu6 remainder repeat
-reshape resize result_type right_shift rint rms_norm rmsprop_update rnn rnn_cell roll rollaxis roots rot90 rotary
-round row_stack rsqrt s_ save save_gguf save_safetensors savez savez_compressed scatter_nd scatter_slices
-searchsorted select selu setdiff1d setxor1d sgd_update shape shares_memory shifted_chebyshev_t shifted_chebyshev_u
-shifted_chebyshev_v shifted_chebyshev_w short sigmoid sign signbit silu sin sinc single sinh size slice_update
-smooth_l1_loss softmax softmin softplus softshrink softsign sort sort_complex space_to_depth spacing sparse_matmul
-sparse_to_dense spherical_j0 split sqrt square squeeze stack stats std stencil step stop_gradient subtract sum
-swapaxes take take_along_axis tan tanh tensordot threshold tile to_fp8 topk trace transpose trapezoid tri trigamma
-tril tril_indices tril_indices_from trim_zeros triplet_loss triu triu_indices triu_indices_from true_divide trunc
-ubyte uint uint16 uint32 uint64 uint8 uintc uintp ulong ulonglong union1d unique unique_all unique_counts
-unique_inverse unique_values unpackbits unravel_index unstack unwrap ushort value_and_grad vander var vdot vecdot
-vecmat vector_norm vjp vmap vsplit vstack where xlog1py xlogy y0 y1 zeros zeros_like zeta
+float32 float4_e2m1fn float64 float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2
+float8_e5m2fnuz float8_e8m0fnu float_power floor floor_divide fmax fmin fmod frac frexp from_dlpack from_fp8
+frombuffer fromfunction fromiter full full_like gammainc gammaincc gather_mm gather_nd gather_qmm gather_slices
+gaussian_nll_loss gcd gelu generator_bits geomspace glu grad gradient greater greater_equal grid_sample group_norm
+gru gru_cell half hamming hamming_distance hanning hard_shrink hard_sigmoid hard_tanh hardswish heaviside hermite_h
+hermite_he hinge_loss histogram histogram2d histogram_bin_edges histogramdd hsplit hstack huber_loss hypot i0 i0e i1
+i1e identity iinfo im2col imag import_function import_program index index_add index_exp index_put indices inf inner
+insert int16 int32 int64 int8 int_ intc interp interpolate intersect1d intp invert isclose iscomplex iscomplexobj
+isdtype isfinite isin isinf isnan isneginf isposinf isreal isrealobj isscalar iterable ix_ j0 j1 jvp k0 k0e k1 k1e
+kaiser kl_div_loss kron l1_loss laguerre layer_norm lcm ldexp leading_zeros leaky_relu left_shift legendre lerp less
+less_equal lexsort lgamma linspace lion_update load local_response_norm log log10 log1p log2 log_cosh_loss log_ndtr
+log_sigmoid log_softmax logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor logit
+logspace logsumexp long longlong lp_pool lstm lstm_cell margin_ranking_loss mask_indices masked_fill masked_scatter
+matmul matmul_integer matrix_transpose matvec max max_pool max_pool_gradient max_pool_places max_unpool maximum
+may_share_memory mean median meshgrid mgrid min minimum mish mod modf moveaxis mse_loss multiply nan nan_to_num
+nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd
+nansum nanvar ndenumerate ndim ndindex ndtr ndtri negative newaxis nextafter nll_loss non_max_suppression nonzero
+normalize not_equal ogrid ones ones_like open_model open_package outer packbits pad pad_edge pad_reflect
+pad_symmetric pad_wrap partition percentile permute_dims pi piecewise polar poly polyadd polyder polydiv polyfit
+polygamma polyint polymul polysub polyval popcount positive pow power prelu prod promote_types ptp put_along_axis
+qqmm quantile quantize quantize_linear quantized_matmul r_ rad2deg radians ravel ravel_multi_index real
+real_if_close reciprocal reduce_window relu relu2 relu6 remainder repeat reshape resize result_type right_shift rint
+rms_norm rmsprop_update rnn rnn_cell roll rollaxis roots rot90 rotary round row_stack rsqrt s_ save save_gguf
+save_safetensors savez savez_compressed scatter_nd scatter_slices searchsorted select selu setdiff1d setxor1d
+sgd_update shape shares_memory shifted_chebyshev_t shifted_chebyshev_u shifted_chebyshev_v shifted_chebyshev_w short
+sigmoid sign signbit silu sin sinc single sinh size slice_update smooth_l1_loss softmax softmin softplus softshrink
+softsign sort sort_complex space_to_depth spacing sparse_matmul sparse_to_dense spherical_j0 split sqrt square
+squeeze stack stats std stencil step stop_gradient subtract sum swapaxes take take_along_axis tan tanh tensordot
+threshold tile to_fp8 topk trace transpose trapezoid tri trigamma tril tril_indices tril_indices_from trim_zeros
+triplet_loss triu triu_indices triu_indices_from true_divide trunc ubyte uint uint16 uint32 uint64 uint8 uintc uintp
+ulong ulonglong union1d unique unique_all unique_counts unique_inverse unique_values unpackbits unravel_index
+unstack unwrap ushort value_and_grad vander var vdot vecdot vecmat vector_norm vjp vmap vsplit vstack where xlog1py
+xlogy y0 y1 zeros zeros_like zeta
 """.split()
 )
 

@@ -734,7 +734,8 @@ def test_the_rest(tmp_path, function):
         check(tmp_path, function, x, tolerance=1e-6 if function is lax.cbrt else 0)
 
 
-FLOAT8 = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"]
+FLOAT8 = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "float8_e4m3"]
+FLOAT8 += ["float8_e3m4", "float8_e4m3b11fnuz", "float4_e2m1fn"]
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])

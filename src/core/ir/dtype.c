@@ -37,6 +37,10 @@ static const dtype_row rows[HR_DTYPE_COUNT] = {
     [HR_DTYPE_F8E4M3FNUZ] = {"f8e4m3fnuz", 1, HR_CLASS_F32, CATEGORY_REAL, true},
     [HR_DTYPE_F8E5M2FNUZ] = {"f8e5m2fnuz", 1, HR_CLASS_F32, CATEGORY_REAL, true},
     [HR_DTYPE_F8E8M0FNU] = {"f8e8m0fnu", 1, HR_CLASS_F32, CATEGORY_REAL, true},
+    [HR_DTYPE_F8E4M3] = {"f8e4m3", 1, HR_CLASS_F32, CATEGORY_REAL, true},
+    [HR_DTYPE_F8E3M4] = {"f8e3m4", 1, HR_CLASS_F32, CATEGORY_REAL, true},
+    [HR_DTYPE_F8E4M3B11FNUZ] = {"f8e4m3b11fnuz", 1, HR_CLASS_F32, CATEGORY_REAL, true},
+    [HR_DTYPE_F4E2M1FN] = {"f4e2m1fn", 1, HR_CLASS_F32, CATEGORY_REAL, true},
 };
 
 static const dtype_row *row_of(hr_dtype dtype) {
@@ -230,24 +234,49 @@ uint16_t hr_f32_to_bf16(float value) {
 typedef struct f8_format {
   int mantissa, bias;        /* bits, exponent of 2^0 */
   uint8_t largest, overflow; /* without sign: the largest finite number, and the code of larger ones */
-  bool has_negative_zero;    /* if not, 0x80 is NaN */
+  uint8_t nan;               /* without sign; 0x80: there is no -0, whose code it has */
 } f8_format;
 
 static const f8_format *f8_format_of(hr_dtype dtype) {
-  static const f8_format formats[] = {
-      {3, 7, 0x7e, 0x7e, true}, {2, 15, 0x7b, 0x7c, true}, {3, 8, 0x7f, 0x80, false}, {2, 16, 0x7f, 0x80, false}};
-  bool is_one = dtype >= HR_DTYPE_F8E4M3FN && dtype <= HR_DTYPE_F8E5M2FNUZ;
-  return is_one ? &formats[dtype - HR_DTYPE_F8E4M3FN] : NULL;
+  static const f8_format formats[HR_DTYPE_COUNT] = {
+      [HR_DTYPE_F8E4M3FN] = {3, 7, 0x7e, 0x7e, 0x7f},      [HR_DTYPE_F8E5M2] = {2, 15, 0x7b, 0x7c, 0x7f},
+      [HR_DTYPE_F8E4M3FNUZ] = {3, 8, 0x7f, 0x80, 0x80},    [HR_DTYPE_F8E5M2FNUZ] = {2, 16, 0x7f, 0x80, 0x80},
+      [HR_DTYPE_F8E4M3] = {3, 7, 0x77, 0x78, 0x7c},        [HR_DTYPE_F8E3M4] = {4, 3, 0x6f, 0x70, 0x78},
+      [HR_DTYPE_F8E4M3B11FNUZ] = {3, 11, 0x7f, 0x80, 0x80}};
+  bool is_one = (unsigned)dtype < HR_DTYPE_COUNT && formats[dtype].mantissa > 0;
+  return is_one ? &formats[dtype] : NULL;
+}
+
+/* The numbers of F4E2M1FN, of which bit 3 is the sign. */
+static const float f4_numbers[8] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+
+static float f4_to_f32(uint8_t bits) {
+  return (bits & 8) != 0 ? -f4_numbers[bits & 7] : f4_numbers[bits & 7];
+}
+
+static uint8_t f32_to_f4(float value) {
+  uint8_t low = 0;
+  float magnitude = fabsf(value);
+  if (isnan(value)) {
+    return 8;
+  }
+  while (low < 7 && f4_numbers[low + 1] <= magnitude) {
+    ++low;
+  }
+  float middle = low < 7 ? (f4_numbers[low] + f4_numbers[low + 1]) / 2 : INFINITY;
+  bool is_up = low < 7 && (magnitude > middle || (magnitude >= middle && low % 2 == 1));
+  return (uint8_t)((signbit(value) ? 8 : 0) | (low + is_up));
 }
 
 float hr_f8_to_f32(hr_dtype dtype, uint8_t byte) {
   const f8_format *format = f8_format_of(dtype);
   if (format == NULL) {
-    return dtype != HR_DTYPE_F8E8M0FNU ? 0 : byte == 0xff ? NAN : ldexpf(1, byte - 127);
+    bool is_power = dtype == HR_DTYPE_F8E8M0FNU;
+    return dtype == HR_DTYPE_F4E2M1FN ? f4_to_f32(byte) : !is_power ? 0 : byte == 0xff ? NAN : ldexpf(1, byte - 127);
   }
   int magnitude = byte & 0x7f, exponent = magnitude >> format->mantissa, one = 1 << format->mantissa;
   bool is_negative = byte >= 0x80;
-  if (format->has_negative_zero ? magnitude > format->largest : byte == 0x80) {
+  if (format->nan != 0x80 ? magnitude > format->largest : byte == 0x80) {
     bool is_infinity = format->overflow == magnitude && format->overflow > format->largest;
     return copysignf(is_infinity ? INFINITY : NAN, is_negative ? -1.0f : 1.0f);
   }
@@ -268,11 +297,11 @@ static uint8_t f32_to_power(float value) {
 uint8_t hr_f32_to_f8(hr_dtype dtype, float value) {
   const f8_format *format = f8_format_of(dtype);
   if (format == NULL) {
-    return dtype == HR_DTYPE_F8E8M0FNU ? f32_to_power(value) : 0;
+    return dtype == HR_DTYPE_F8E8M0FNU ? f32_to_power(value) : dtype == HR_DTYPE_F4E2M1FN ? f32_to_f4(value) : 0;
   }
   uint8_t sign = signbit(value) ? 0x80 : 0;
   if (isnan(value)) {
-    return format->has_negative_zero ? sign | 0x7f : 0x80;
+    return sign | format->nan;
   }
   float magnitude = fabsf(value);
   if (magnitude >= 0x1p17f) { /* larger than every format's range, or infinity */
@@ -284,7 +313,7 @@ uint8_t hr_f32_to_f8(hr_dtype dtype, float value) {
   int place = is_subnormal ? 1 : exponent - 1 + format->bias; /* the exponent field, but 1 for the lowest two */
   int units = (int)rintf(ldexpf(magnitude, format->mantissa + format->bias - place));
   int code = units + ((place - 1) << format->mantissa); /* a carry increments the exponent */
-  if (code == 0 && !format->has_negative_zero) {
+  if (code == 0 && format->nan == 0x80) {
     return 0;
   }
   return sign | (uint8_t)(code > format->largest ? format->overflow : code);

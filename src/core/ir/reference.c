@@ -306,6 +306,10 @@ static value load(hr_dtype dtype, const void *at) {
     case HR_DTYPE_F8E4M3FNUZ:
     case HR_DTYPE_F8E5M2FNUZ:
     case HR_DTYPE_F8E8M0FNU:
+    case HR_DTYPE_F8E4M3:
+    case HR_DTYPE_F8E3M4:
+    case HR_DTYPE_F8E4M3B11FNUZ:
+    case HR_DTYPE_F4E2M1FN:
       v.f32 = hr_f8_to_f32(dtype, *(const uint8_t *)at);
       break;
     default:
@@ -343,6 +347,10 @@ static void store(hr_dtype dtype, void *at, value v, hr_class cls) {
     case HR_DTYPE_F8E4M3FNUZ:
     case HR_DTYPE_F8E5M2FNUZ:
     case HR_DTYPE_F8E8M0FNU:
+    case HR_DTYPE_F8E4M3:
+    case HR_DTYPE_F8E3M4:
+    case HR_DTYPE_F8E4M3B11FNUZ:
+    case HR_DTYPE_F4E2M1FN:
       *(uint8_t *)at = hr_f32_to_f8(dtype, v.f32);
       break;
     default:

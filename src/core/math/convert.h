@@ -14,7 +14,8 @@
 #include "core/math/vmath_complex.h"
 
 /* X(D) for each dtype, and for each but F16 and pairs of it. */
-#define HR__EACH_FLOAT8(X) X(F8E4M3FN) X(F8E5M2) X(F8E4M3FNUZ) X(F8E5M2FNUZ) X(F8E8M0FNU)
+#define HR__EACH_FLOAT8(X) X(F8E4M3FN) X(F8E5M2) X(F8E4M3FNUZ) X(F8E5M2FNUZ) X(F8E8M0FNU) HR__EACH_OTHER_FLOAT8(X)
+#define HR__EACH_OTHER_FLOAT8(X) X(F8E4M3) X(F8E3M4) X(F8E4M3B11FNUZ) X(F4E2M1FN)
 #define HR__EACH_INTEGER(X) X(BOOL) X(U8) X(I8) X(U16) X(I16) X(U32) X(I32) X(U64) X(I64)
 #define HR__EACH_DTYPE_BUT_HALVES(X) HR__EACH_INTEGER(X) X(BF16) X(F32) X(F64) X(C64) X(C128) HR__EACH_FLOAT8(X)
 #define HR__EACH_DTYPE(X) X(F16) X(C32) HR__EACH_DTYPE_BUT_HALVES(X)
@@ -41,6 +42,10 @@
 #define HR__TYPE_F8E4M3FNUZ float
 #define HR__TYPE_F8E5M2FNUZ float
 #define HR__TYPE_F8E8M0FNU float
+#define HR__TYPE_F8E4M3 float
+#define HR__TYPE_F8E3M4 float
+#define HR__TYPE_F8E4M3B11FNUZ float
+#define HR__TYPE_F4E2M1FN float
 #define HR__MEMORY_BOOL uint8_t
 #define HR__MEMORY_U8 uint8_t
 #define HR__MEMORY_I8 int8_t
@@ -62,6 +67,10 @@
 #define HR__MEMORY_F8E4M3FNUZ uint8_t
 #define HR__MEMORY_F8E5M2FNUZ uint8_t
 #define HR__MEMORY_F8E8M0FNU uint8_t
+#define HR__MEMORY_F8E4M3 uint8_t
+#define HR__MEMORY_F8E3M4 uint8_t
+#define HR__MEMORY_F8E4M3B11FNUZ uint8_t
+#define HR__MEMORY_F4E2M1FN uint8_t
 
 /* ---- f16 and bf16: the same bits as hr_f32_to_f16 and its family ---- */
 
@@ -180,6 +189,44 @@ HR_VMATH_FN uint8_t hr__f8e8m0fnu_from_f32(float x) {
   uint32_t rounded = (magnitude + (exponent > 0 ? 0x400000u : 0x3fffffu)) >> 23;
   return (uint8_t)(exponent == 0xffu ? 0xffu : rounded);
 }
+HR_VMATH_FN float hr__f32_from_f8_ieee(uint8_t x, int mantissa, int bias) {
+  uint32_t magnitude = x & 0x7fu, infinity = 0x80u - ((uint32_t)1 << mantissa);
+  uint32_t bits = hr__f32_from_f8_bits(magnitude, mantissa, bias);
+  bits = magnitude == infinity ? 0x7f800000u : bits;
+  return hr__u32_to_f32((uint32_t)(x & 0x80u) << 24 | (magnitude > infinity ? 0x7fc00000u : bits));
+}
+HR_VMATH_FN uint8_t hr__f8_ieee_from_f32(float x, int mantissa, int bias) {
+  uint32_t bits = hr__f32_to_u32(x), magnitude = bits & 0x7fffffffu, infinity = 0x80u - ((uint32_t)1 << mantissa);
+  uint32_t byte = hr__f8_bits_from_f32(magnitude, mantissa, bias), quiet = (uint32_t)1 << (mantissa - 1);
+  byte = byte > infinity ? infinity : byte;
+  return (uint8_t)((bits >> 24 & 0x80u) | (magnitude > 0x7f800000u ? infinity | quiet : byte));
+}
+HR_VMATH_FN float hr__f32_from_f8e4m3(uint8_t x) {
+  return hr__f32_from_f8_ieee(x, 3, 7);
+}
+HR_VMATH_FN uint8_t hr__f8e4m3_from_f32(float x) {
+  return hr__f8_ieee_from_f32(x, 3, 7);
+}
+HR_VMATH_FN float hr__f32_from_f8e3m4(uint8_t x) {
+  return hr__f32_from_f8_ieee(x, 4, 3);
+}
+HR_VMATH_FN uint8_t hr__f8e3m4_from_f32(float x) {
+  return hr__f8_ieee_from_f32(x, 4, 3);
+}
+HR_VMATH_FN float hr__f32_from_f8e4m3b11fnuz(uint8_t x) {
+  return hr__f32_from_f8_fnuz(x, 3, 11);
+}
+HR_VMATH_FN uint8_t hr__f8e4m3b11fnuz_from_f32(float x) {
+  return hr__f8_fnuz_from_f32(x, 3, 11);
+}
+HR_VMATH_FN float hr__f32_from_f4e2m1fn(uint8_t x) {
+  return hr__u32_to_f32((uint32_t)(x & 8u) << 28 | hr__f32_from_f8_bits(x & 7u, 1, 1));
+}
+HR_VMATH_FN uint8_t hr__f4e2m1fn_from_f32(float x) {
+  uint32_t bits = hr__f32_to_u32(x), magnitude = bits & 0x7fffffffu, number = hr__f8_bits_from_f32(magnitude, 1, 1);
+  number = number > 7u ? 7u : number;
+  return (uint8_t)(magnitude > 0x7f800000u ? 8u : (bits >> 28 & 8u) | number);
+}
 
 HR_VMATH_FN float hr__f32_round_f8e4m3fn(float x) {
   return hr__f32_from_f8e4m3fn(hr__f8e4m3fn_from_f32(x));
@@ -195,6 +242,18 @@ HR_VMATH_FN float hr__f32_round_f8e5m2fnuz(float x) {
 }
 HR_VMATH_FN float hr__f32_round_f8e8m0fnu(float x) {
   return hr__f32_from_f8e8m0fnu(hr__f8e8m0fnu_from_f32(x));
+}
+HR_VMATH_FN float hr__f32_round_f8e4m3(float x) {
+  return hr__f32_from_f8e4m3(hr__f8e4m3_from_f32(x));
+}
+HR_VMATH_FN float hr__f32_round_f8e3m4(float x) {
+  return hr__f32_from_f8e3m4(hr__f8e3m4_from_f32(x));
+}
+HR_VMATH_FN float hr__f32_round_f8e4m3b11fnuz(float x) {
+  return hr__f32_from_f8e4m3b11fnuz(hr__f8e4m3b11fnuz_from_f32(x));
+}
+HR_VMATH_FN float hr__f32_round_f4e2m1fn(float x) {
+  return hr__f32_from_f4e2m1fn(hr__f4e2m1fn_from_f32(x));
 }
 
 /* ---- floating point to integers ---- */
@@ -268,6 +327,10 @@ HR_VMATH_FN double hr__f64_from_b8(uint8_t x) {
 #define HR__INT_TO_F8E4M3FNUZ(cls, a) hr__f32_round_f8e4m3fnuz(hr__f32_from_##cls(a))
 #define HR__INT_TO_F8E5M2FNUZ(cls, a) hr__f32_round_f8e5m2fnuz(hr__f32_from_##cls(a))
 #define HR__INT_TO_F8E8M0FNU(cls, a) hr__f32_round_f8e8m0fnu(hr__f32_from_##cls(a))
+#define HR__INT_TO_F8E4M3(cls, a) hr__f32_round_f8e4m3(hr__f32_from_##cls(a))
+#define HR__INT_TO_F8E3M4(cls, a) hr__f32_round_f8e3m4(hr__f32_from_##cls(a))
+#define HR__INT_TO_F8E4M3B11FNUZ(cls, a) hr__f32_round_f8e4m3b11fnuz(hr__f32_from_##cls(a))
+#define HR__INT_TO_F4E2M1FN(cls, a) hr__f32_round_f4e2m1fn(hr__f32_from_##cls(a))
 
 #define HR__REAL_TO_BOOL(cls, a) (uint8_t)((a) != 0)
 #define HR__REAL_TO_U8(cls, a) (int32_t)(uint8_t) hr__i64_from_##cls(a)
@@ -290,6 +353,10 @@ HR_VMATH_FN double hr__f64_from_b8(uint8_t x) {
 #define HR__REAL_TO_F8E4M3FNUZ(cls, a) hr__f32_round_f8e4m3fnuz((float)(a))
 #define HR__REAL_TO_F8E5M2FNUZ(cls, a) hr__f32_round_f8e5m2fnuz((float)(a))
 #define HR__REAL_TO_F8E8M0FNU(cls, a) hr__f32_round_f8e8m0fnu((float)(a))
+#define HR__REAL_TO_F8E4M3(cls, a) hr__f32_round_f8e4m3((float)(a))
+#define HR__REAL_TO_F8E3M4(cls, a) hr__f32_round_f8e3m4((float)(a))
+#define HR__REAL_TO_F8E4M3B11FNUZ(cls, a) hr__f32_round_f8e4m3b11fnuz((float)(a))
+#define HR__REAL_TO_F4E2M1FN(cls, a) hr__f32_round_f4e2m1fn((float)(a))
 
 #define HR__COMPLEX_TO_BOOL(cls, a) (uint8_t)(((a).re != 0) | ((a).im != 0))
 #define HR__COMPLEX_TO_U8(cls, a) HR__REAL_TO_U8(cls, (a).re)
@@ -312,6 +379,10 @@ HR_VMATH_FN double hr__f64_from_b8(uint8_t x) {
 #define HR__COMPLEX_TO_F8E4M3FNUZ(cls, a) HR__REAL_TO_F8E4M3FNUZ(cls, (a).re)
 #define HR__COMPLEX_TO_F8E5M2FNUZ(cls, a) HR__REAL_TO_F8E5M2FNUZ(cls, (a).re)
 #define HR__COMPLEX_TO_F8E8M0FNU(cls, a) HR__REAL_TO_F8E8M0FNU(cls, (a).re)
+#define HR__COMPLEX_TO_F8E4M3(cls, a) HR__REAL_TO_F8E4M3(cls, (a).re)
+#define HR__COMPLEX_TO_F8E3M4(cls, a) HR__REAL_TO_F8E3M4(cls, (a).re)
+#define HR__COMPLEX_TO_F8E4M3B11FNUZ(cls, a) HR__REAL_TO_F8E4M3B11FNUZ(cls, (a).re)
+#define HR__COMPLEX_TO_F4E2M1FN(cls, a) HR__REAL_TO_F4E2M1FN(cls, (a).re)
 
 #define HR__FROM_b8_TO(D, a) HR__INT_TO_##D(b8, a)
 #define HR__FROM_i32_TO(D, a) HR__INT_TO_##D(i32, a)
@@ -341,6 +412,10 @@ HR_VMATH_FN double hr__f64_from_b8(uint8_t x) {
 #define HR__LOAD_F8E4M3FNUZ(x) hr__f32_from_f8e4m3fnuz(x)
 #define HR__LOAD_F8E5M2FNUZ(x) hr__f32_from_f8e5m2fnuz(x)
 #define HR__LOAD_F8E8M0FNU(x) hr__f32_from_f8e8m0fnu(x)
+#define HR__LOAD_F8E4M3(x) hr__f32_from_f8e4m3(x)
+#define HR__LOAD_F8E3M4(x) hr__f32_from_f8e3m4(x)
+#define HR__LOAD_F8E4M3B11FNUZ(x) hr__f32_from_f8e4m3b11fnuz(x)
+#define HR__LOAD_F4E2M1FN(x) hr__f32_from_f4e2m1fn(x)
 #define HR__STORE_U8(x) (uint8_t)(x)
 #define HR__STORE_I8(x) (int8_t)(x)
 #define HR__STORE_U16(x) (uint16_t)(x)
@@ -367,6 +442,10 @@ HR_VMATH_FN double hr__f64_from_b8(uint8_t x) {
 #define HR__STORE_F8E4M3FNUZ(x) hr__f8e4m3fnuz_from_f32(x)
 #define HR__STORE_F8E5M2FNUZ(x) hr__f8e5m2fnuz_from_f32(x)
 #define HR__STORE_F8E8M0FNU(x) hr__f8e8m0fnu_from_f32(x)
+#define HR__STORE_F8E4M3(x) hr__f8e4m3_from_f32(x)
+#define HR__STORE_F8E3M4(x) hr__f8e3m4_from_f32(x)
+#define HR__STORE_F8E4M3B11FNUZ(x) hr__f8e4m3b11fnuz_from_f32(x)
+#define HR__STORE_F4E2M1FN(x) hr__f4e2m1fn_from_f32(x)
 
 /* ---- bounds ---- */
 

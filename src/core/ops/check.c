@@ -16,6 +16,8 @@ const uint8_t hr__category_of[HR_DTYPE_COUNT] = {
     [HR_DTYPE_F64] = REAL,          [HR_DTYPE_C64] = COMPLEX,       [HR_DTYPE_C128] = COMPLEX,
     [HR_DTYPE_C32] = COMPLEX,       [HR_DTYPE_F8E4M3FN] = STORED,   [HR_DTYPE_F8E5M2] = STORED,
     [HR_DTYPE_F8E4M3FNUZ] = STORED, [HR_DTYPE_F8E5M2FNUZ] = STORED, [HR_DTYPE_F8E8M0FNU] = STORED,
+    [HR_DTYPE_F8E4M3] = STORED,     [HR_DTYPE_F8E3M4] = STORED,     [HR_DTYPE_F8E4M3B11FNUZ] = STORED,
+    [HR_DTYPE_F4E2M1FN] = STORED,
 };
 
 static const uint8_t size_of[HR_DTYPE_COUNT] = {
@@ -24,7 +26,8 @@ static const uint8_t size_of[HR_DTYPE_COUNT] = {
     [HR_DTYPE_I64] = 8,       [HR_DTYPE_F16] = 2,    [HR_DTYPE_BF16] = 2,       [HR_DTYPE_F32] = 4,
     [HR_DTYPE_F64] = 8,       [HR_DTYPE_C64] = 8,    [HR_DTYPE_C128] = 16,      [HR_DTYPE_C32] = 4,
     [HR_DTYPE_F8E4M3FN] = 1,  [HR_DTYPE_F8E5M2] = 1, [HR_DTYPE_F8E4M3FNUZ] = 1, [HR_DTYPE_F8E5M2FNUZ] = 1,
-    [HR_DTYPE_F8E8M0FNU] = 1,
+    [HR_DTYPE_F8E8M0FNU] = 1, [HR_DTYPE_F8E4M3] = 1, [HR_DTYPE_F8E3M4] = 1,     [HR_DTYPE_F8E4M3B11FNUZ] = 1,
+    [HR_DTYPE_F4E2M1FN] = 1,
 };
 
 static inline bool is_dtype(hr_dtype dtype) {

@@ -46,6 +46,10 @@ static const hr_dtype dtypes[] = {
     [28] = HR_DTYPE_F8E5M2FNUZ,
     [HR__VHLO_SI2] = HR_DTYPE_I8,
     [HR__VHLO_UI2] = HR_DTYPE_U8,
+    [29] = HR_DTYPE_F8E4M3B11FNUZ,
+    [35] = HR_DTYPE_F8E4M3,
+    [36] = HR_DTYPE_F8E3M4,
+    [37] = HR_DTYPE_F4E2M1FN,
     [40] = HR_DTYPE_F8E8M0FNU,
 };
 
@@ -56,12 +60,8 @@ const char *hr__vhlo_type_name(int code) {
                                       [HR__VHLO_TUPLE] = "tuple",
                                       [24] = "quantized",
                                       [25] = "unranked tensor",
-                                      [29] = "f8E4M3B11FNUZ",
                                       [30] = "quantized per axis",
                                       [34] = "tf32",
-                                      [35] = "f8E4M3",
-                                      [36] = "f8E3M4",
-                                      [37] = "f4E2M1FN",
                                       [38] = "f6E2M3FN",
                                       [39] = "f6E3M2FN",
                                       [41] = "buffer",
