@@ -1,10 +1,11 @@
 /* graph_rows.c: the rows of a symbol: dims along which a graph computes each slice from the same slices of its inputs.
  *
  * A value *has rows* along an axis if this dim is the symbol, no other dim depends on it, and slice i depends on slice
- * i of the inputs alone. Then more slices behind the last one change no slice before: a batch may be padded. Each
- * function has a rule for the axis of its results; functions without a rule have no rows. Sizes that the host computes
- * from the symbol may be attributes, but no operands: a mean that divides by the size of a batch does not keep rows
- * apart.
+ * i of the inputs alone, or on those up to i: causal attention. Then more slices behind the last one change no slice
+ * before: a batch or a sequence may be padded. Each function has a rule for the axis of its results; functions without
+ * a rule have no rows. Sizes that the host computes from the symbol may be attributes, but no operands: a mean that
+ * divides by the size of a batch does not keep rows apart. An arange up to the symbol has rows: its first elements are
+ * those of a shorter one.
  */
 #include "functional/functions.h"
 #include "graph/graph_node.h"
@@ -218,8 +219,23 @@ static int batch_norm(const rows *r, const hr__node *node) {
   return channels >= 0 && channels != axis ? axis : MIXED;
 }
 
+/* True for q, k and v with the axis of queries and keys, each query of which sees no later key. */
+static bool is_causal(const rows *r, const hr__node *node) {
+  enum { SEQUENCE = 2 };
+  bool is_fixed = true;
+  bool is_right = integer_of(node, "causal", 0, &is_fixed) != 0 && integer_of(node, "offset", 0, &is_fixed) <= 0;
+  for (int i = 0; i < node->input_count; ++i) {
+    hr_value x = node->inputs[i];
+    is_right &= i < 3 ? r->axes[x] == SEQUENCE : x == 0;
+  }
+  return is_right && is_fixed;
+}
+
 static int attention(const rows *r, const hr__node *node) {
   int axis = 0;
+  if (is_causal(r, node)) {
+    return r->axes[node->inputs[0]];
+  }
   for (int i = 0; i < node->input_count; ++i) {
     hr_value x = node->inputs[i];
     bool is_right = x == 0 || r->axes[x] == 0 || (i == 3 && r->axes[x] == APART && is_broadcast(r, x, 3));
@@ -318,6 +334,13 @@ static int permute(const rows *r, const hr__node *node) {
     to = (from < 0 ? from + rank : from) == axis ? i : to;
   }
   return is_fixed ? to : MIXED;
+}
+
+static int swap_axes(const rows *r, const hr__node *node) {
+  int axis = first_alone(r, node), rank = rank_of(r, node->inputs[0]);
+  int a = axis_of(node, "axis1", -2, rank), b = axis_of(node, "axis2", -1, rank);
+  int place = axis == a ? b : axis == b ? a : axis;
+  return axis >= 0 && a >= 0 && b >= 0 ? place : MIXED;
 }
 
 static int expand(const rows *r, const hr__node *node) {
@@ -422,6 +445,7 @@ static const struct {
     {hr__emit_broadcast_to, broadcast},
     {hr__emit_full, broadcast},
     {hr__emit_permute_dims, permute},
+    {hr__emit_swapaxes, swap_axes},
     {hr__emit_expand_dims, expand},
     {hr__emit_squeeze, squeeze},
     {hr__emit_flip, flip},
@@ -429,10 +453,25 @@ static const struct {
     {hr__emit_pad, pad},
 };
 
+/* start, start + step, ... for each slice, if neither number depends on the symbol. */
+static int arange(const rows *r, const hr__node *node) {
+  static const char *const fixed[] = {"start", "step"};
+  for (int i = 0; i < 2; ++i) {
+    const hr__node_attribute *a = find_attribute(node, fixed[i]);
+    if (a != NULL && a->values != NULL && a->values[0] != 0 && r->axes[a->values[0]] != APART) {
+      return MIXED;
+    }
+  }
+  return find_axis(r, node->first);
+}
+
 /* Functions that record as another one does, but mean something else by it. */
 static int apply_rule(const rows *r, const hr__node *node) {
   if (node->function == HR_FUNCTIONAL_TAKE) {
     return take(r, node);
+  }
+  if (node->function == HR_FUNCTIONAL_ARANGE) {
+    return arange(r, node);
   }
   if (node->function == HR_FUNCTIONAL_RMS_NORM) {
     return leading(r, node, 1);
@@ -464,7 +503,8 @@ static bool has_mixed_attribute(const rows *r, const hr__node *node) {
   alone.input_count = 0;
   hr__node_each_input(&alone, note_input, &n);
   bool may_have = node->function == HR_FUNCTIONAL_RESHAPE || node->function == HR_FUNCTIONAL_BROADCAST_TO ||
-                  node->function == HR_FUNCTIONAL_FULL || node->function == HR_FUNCTIONAL_SLICE;
+                  node->function == HR_FUNCTIONAL_FULL || node->function == HR_FUNCTIONAL_SLICE ||
+                  node->function == HR_FUNCTIONAL_ARANGE;
   return !n.are_apart && !may_have;
 }
 
@@ -490,10 +530,9 @@ static int of_node(const rows *r, const hr__node *node) {
   if (n.are_apart) {
     return APART;
   }
-  if (node->result_count == 1 && is_known(r, node->first)) {
-    return NUMBERS;
-  }
-  return node->kind == HR__NODE_CALL ? find_rows(r, node) : MIXED;
+  int axis = node->kind == HR__NODE_CALL ? find_rows(r, node) : MIXED;
+  bool is_number = axis < 0 && node->result_count == 1 && is_known(r, node->first);
+  return is_number ? NUMBERS : axis;
 }
 
 static hr_status refuse(const rows *r, const hr__node *node) {

@@ -68,6 +68,19 @@ HR_TEST(rows_are_dims_at_any_place) {
         4);
 }
 
+#define ROWS_OF_TWO_HEADS                                                                             \
+  "%f = reshape(%x, shape=[n, 12])\n%i = arange(stop=n, dtype=f32)\n%j = expand_dims(%i, axis=[1])\n" \
+  "%g = add(%f, %j)\n%h = reshape(%g, shape=[n, 2, 6])\n%k = permute_dims(%h, axes=[1, 0, 2])\n"      \
+  "%l = expand_dims(%k, axis=[0])\n"
+
+HR_TEST(causal_sequences_are_padded) {
+  check(INPUTS_OF ROWS_OF_TWO_HEADS
+        "%a = attention(%l, %l, %l, _, causal=true, scale=0.01)\n%s = swapaxes(%l)\n%t2 = swapaxes(%s, axis1=2, "
+        "axis2=3)\n%b = attention(%l, %t2, %l, _, causal=true, scale=0.01, "
+        "offset=-1)\noutput a = %a\noutput b = %b\noutput g = %g\noutput i = %i\n",
+        4);
+}
+
 static void refuse(const char *text, const hr_session_bucket *bucket, const char *message) {
   hr_session *session = NULL;
   HR_ASSERT_ERROR(create(text, 1, bucket, &session), HR_STATUS_INVALID_ARGUMENT, message);
@@ -92,6 +105,10 @@ HR_TEST(graphs_that_mix_rows_are_refused) {
       {"%f = reshape(%x, shape=[n, 48])\n%g = permute_dims(%f, axes=[1, 0])\n%y = matmul(%g, %f)\n", "(matmul)"},
       {"%s = shape(%x)\n%y = add(%s, 1)\n", "does not keep"},
       {"%i = nonzero(%t)\n%y = negative(%i)\n", "(nonzero)"},
+      {"%k = permute_dims(%x, axes=[1, 2, 0, 3])\n%y = attention(%k, %k, %k, _)\n", "(attention)"},
+      {"%k = permute_dims(%x, axes=[1, 2, 0, 3])\n%y = attention(%k, %k, %k, _, causal=true, offset=1)\n",
+       "(attention)"},
+      {"%i = subtract(0, n)\n%y = arange(start=%i, stop=4)\n", "(arange)"},
       {"%y = full(1, shape=[n, n])\n", "(full)"}};
   for (size_t i = 0; i < sizeof mixing / sizeof *mixing; ++i) {
     char text[1024];
