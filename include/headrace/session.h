@@ -61,7 +61,8 @@ HR_API const hr_graph *hr_session_graph(const hr_session *session);
 
 /* Makes the instance for these inputs, of which the types alone are used, and compiles it, so that a run with such dims
  * does neither. For that it runs on zeros, with the variables' values, and is waited for; results are dropped, and
- * variables stay. An instance that reads what the device computes does not run. Errors are those of hr_session_run. */
+ * variables stay. An instance that reads what the device computes does not run. Tapes and vmaps that are open do not
+ * see these runs. Errors are those of hr_session_run. */
 HR_API HR_MUST_USE hr_status hr_session_warm(hr_session *session, int input_count, const hr_tensor *const *inputs);
 
 /* Appends the graph to the stream. inputs: tensors of the stream's device in the order of the graph; one that is not

@@ -263,12 +263,18 @@ static hr_status warm_instance(hr_session *session, const hr_tensor *const *inpu
   return status;
 }
 
+/* Within a tape or a vmap, too: neither sees the runs on zeros. */
 static hr_status warm(hr_session *session, const hr_tensor *const *inputs) {
-  HR_RETURN_IF_ERROR(begin_threads(session)); /* first, as in a run */
-  hr_mutex_lock(&session->running);
-  hr_status status = warm_instance(session, inputs);
-  hr_mutex_unlock(&session->running);
-  return end_threads(session, status);
+  hr_hook *hook = hr_hook_set_top(session->stream, NULL);
+  hr_status status = begin_threads(session); /* first, as in a run */
+  if (status == HR_OK) {
+    hr_mutex_lock(&session->running);
+    status = warm_instance(session, inputs);
+    hr_mutex_unlock(&session->running);
+    status = end_threads(session, status);
+  }
+  (void)hr_hook_set_top(session->stream, hook);
+  return status;
 }
 
 hr_status hr_session_warm(hr_session *session, int input_count, const hr_tensor *const *inputs) {
