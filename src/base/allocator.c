@@ -10,6 +10,7 @@
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
+#include <sys/mman.h>
 
 static void *libc_alloc(void *ctx, size_t bytes) {
   (void)ctx;
@@ -117,6 +118,18 @@ void hr_aligned_free(void *block) {
     memcpy(&start, (char *)block - sizeof(void *), sizeof(void *));
     hr_free(start);
   }
+}
+
+void hr_huge_pages_advise(void *block, size_t bytes) {
+#ifdef MADV_HUGEPAGE
+  char *first = (char *)(((uintptr_t)block + HR_HUGE_PAGE - 1) & ~(uintptr_t)(HR_HUGE_PAGE - 1));
+  char *last = (char *)(((uintptr_t)block + bytes) & ~(uintptr_t)(HR_HUGE_PAGE - 1));
+  if (bytes >= HR_HUGE_PAGE && last > first) {
+    madvise(first, (size_t)(last - first), MADV_HUGEPAGE);
+  }
+#else
+  (void)block, (void)bytes;
+#endif
 }
 
 void hr_heap_trim(void) {

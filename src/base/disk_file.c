@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/allocator.h"
+
 hr_status hr__disk_failure(const char *what) {
   hr_status_code code = errno == ENOENT || errno == ENOTDIR ? HR_STATUS_NOT_FOUND
                         : errno == EACCES || errno == EPERM ? HR_STATUS_PERMISSION_DENIED
@@ -33,6 +35,7 @@ static hr_status map_descriptor(int descriptor, void **out_bytes, size_t *out_si
   if (bytes == MAP_FAILED) {
     return hr__disk_failure("map");
   }
+  hr_huge_pages_advise(bytes, (size_t)info.st_size); /* of weights, where the system keeps files in huge pages */
   *out_bytes = bytes, *out_size = (size_t)info.st_size;
   return HR_OK;
 }

@@ -331,15 +331,15 @@ static hr__blob *create_blob(hr_graph *graph, const hr_type *type, bool has_room
       !copy_dims(graph, "constant", type, false, &ignored) || !count_bytes(graph, type, out_bytes)) {
     return NULL;
   }
-  enum { ALIGNMENT = 64 };
-  size_t bytes = has_room_for_bytes ? *out_bytes : 0;
-  hr__blob *blob = bytes < SIZE_MAX - sizeof *blob - ALIGNMENT ? hr_malloc(sizeof *blob + ALIGNMENT + bytes) : NULL;
+  size_t bytes = has_room_for_bytes ? *out_bytes : 0, alignment = bytes >= HR_HUGE_PAGE ? HR_HUGE_PAGE : 64;
+  hr__blob *blob = bytes < SIZE_MAX - sizeof *blob - alignment ? hr_malloc(sizeof *blob + alignment + bytes) : NULL;
   if (blob == NULL) {
     hr__graph_no_memory(graph, "a constant");
     return NULL;
   }
-  char *end = (char *)(blob + 1);
-  *blob = (hr__blob){.bytes = end + (-(uintptr_t)end & (ALIGNMENT - 1))};
+  char *end = (char *)(blob + 1), *first = end + (-(uintptr_t)end & (alignment - 1));
+  *blob = (hr__blob){.bytes = first};
+  hr_huge_pages_advise(first, bytes);
   hr_refcount_init(&blob->refcount);
   return blob;
 }

@@ -1,4 +1,5 @@
 /* package_write.c: graphs as packages. package_format.h has the format. */
+#include "base/allocator.h"
 #include "base/disk_file.h"
 #include "base/integer.h"
 #include "headrace/kernel_files.h"
@@ -8,7 +9,8 @@
 typedef struct writer {
   hr__replacement to;
   hr_text graph, index, notes, kernels, header, table;
-  uint64_t at; /* bytes written */
+  hr_text block; /* bytes of a huge page that is not full yet */
+  uint64_t at;   /* bytes written, with those of the block */
   const hr_package_options *options;
   int64_t done, all; /* bytes of constants: each is hashed, then written */
 } writer;
@@ -148,9 +150,33 @@ static hr_status write_header(writer *w, uint64_t data_bytes) {
   return hr_text_status(&w->header);
 }
 
+static hr_status write_block(writer *w) {
+  hr_status status = hr__replacement_write(&w->to, w->block.data, w->block.length);
+  hr_text_clear(&w->block);
+  return status;
+}
+
+/* Adds as many bytes to the block as it has room for. */
+static hr_status fill_block(writer *w, const char *bytes, size_t count) {
+  hr_text_append_bytes(&w->block, bytes, count);
+  HR_RETURN_IF_ERROR(hr_text_status(&w->block));
+  return w->block.length == HR_HUGE_PAGE ? write_block(w) : HR_OK;
+}
+
+/* In writes that end at multiples of huge pages: systems which keep files in such pages then map them so. */
 static hr_status write_bytes(writer *w, const void *bytes, size_t count) {
   w->at += count;
-  return hr__replacement_write(&w->to, bytes, count);
+  for (const char *at = bytes; count > 0;) {
+    size_t room = HR_HUGE_PAGE - w->block.length, part = hr_min(count, room);
+    if (w->block.length == 0 && count >= HR_HUGE_PAGE) {
+      part = count / HR_HUGE_PAGE * HR_HUGE_PAGE;
+      HR_RETURN_IF_ERROR(hr__replacement_write(&w->to, at, part));
+    } else {
+      HR_RETURN_IF_ERROR(fill_block(w, at, part));
+    }
+    at += part, count -= part;
+  }
+  return HR_OK;
 }
 
 static hr_status write_padding(writer *w) {
@@ -218,7 +244,7 @@ static hr_status write_file(writer *w, const hr_graph *graph) {
     const hr_graph_elements elements = hr_graph_data(graph, i);
     HR_RETURN_IF_ERROR(write_constant(w, &elements));
   }
-  return HR_OK;
+  return write_block(w);
 }
 
 hr_status hr_package_write_with(const hr_graph *graph, const char *path, const hr_package_options *options) {
@@ -226,7 +252,7 @@ hr_status hr_package_write_with(const hr_graph *graph, const char *path, const h
   hr_status status = hr__replacement_begin(path, &w.to);
   status = status == HR_OK ? write_file(&w, graph) : status;
   status = hr__replacement_end(&w.to, status);
-  hr_text *texts[] = {&w.graph, &w.index, &w.notes, &w.kernels, &w.header, &w.table};
+  hr_text *texts[] = {&w.graph, &w.index, &w.notes, &w.kernels, &w.header, &w.table, &w.block};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; ++i) {
     hr_text_fini(texts[i]);
   }

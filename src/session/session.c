@@ -237,6 +237,9 @@ static hr_status own_graph(hr_session *session, const hr_graph *given, const hr_
                                              : hr_graph_simplify(graph, session->stream, &session->whole);
   hr_graph_release(rounded);
   HR_RETURN_IF_ERROR(made);
+  if (rounded != NULL) { /* the stream's copies of weights of another dtype */
+    hr_device_memory_trim(hr_stream_device(session->stream));
+  }
   hr_status status = options->keeps_operations ? HR_OK : hr__graph_cut(session->whole, &session->graph);
   if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
     return status;

@@ -20,9 +20,9 @@
 #include "base/integer.h"
 #include "base/thread.h"
 
-enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20, DEVICES_MAX = 64, LANES = 2 };
+enum { ALIGNMENT = 64, DEVICES_MAX = 64, LANES = 2 };
 #ifdef __SANITIZE_ADDRESS__ /* it checks the bounds of the heap's blocks */
-enum { MAPPED_MIN = HUGE_PAGE };
+enum { MAPPED_MIN = HR_HUGE_PAGE };
 #else
 enum { MAPPED_MIN = 128 << 10 };
 #endif
@@ -133,12 +133,12 @@ static void *map_aligned(size_t bytes) {
     errno = ENOMEM;
     return NULL;
   }
-  size_t rounded = hr_align_up(bytes, HUGE_PAGE), mapped = rounded + HUGE_PAGE;
+  size_t rounded = hr_align_up(bytes, HR_HUGE_PAGE), mapped = rounded + HR_HUGE_PAGE;
   char *start = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (start == MAP_FAILED) {
     return NULL;
   }
-  char *aligned = (char *)(((uintptr_t)start + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1));
+  char *aligned = (char *)(((uintptr_t)start + HR_HUGE_PAGE - 1) & ~(uintptr_t)(HR_HUGE_PAGE - 1));
   if (aligned > start) {
     munmap(start, (size_t)(aligned - start));
   }
@@ -153,23 +153,11 @@ static void *map_pages(size_t bytes) {
   return start == MAP_FAILED ? NULL : start;
 }
 
-/* The host writes weights and batches, which are read in each step: huge pages save TLB misses. Results of kernels get
- * small pages, because the first touch of a huge page costs several times as much a byte on some virtual machines. */
-static void advise_huge(char *address, size_t bytes) {
-#ifdef MADV_HUGEPAGE
-  char *first = (char *)(((uintptr_t)address + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1));
-  char *last = (char *)(((uintptr_t)address + bytes) & ~(uintptr_t)(HUGE_PAGE - 1));
-  if (bytes >= HUGE_PAGE && last > first) {
-    madvise(first, (size_t)(last - first), MADV_HUGEPAGE);
-  }
-#else
-  (void)address, (void)bytes;
-#endif
-}
-
+/* Results of kernels get small pages, because the first touch of a huge page costs several times as much a byte on some
+ * virtual machines. */
 static hr_status cpu_allocate(void *impl, size_t bytes, void **out_address) {
   (void)impl;
-  void *address = bytes >= HUGE_PAGE    ? map_aligned(bytes)
+  void *address = bytes >= HR_HUGE_PAGE ? map_aligned(bytes)
                   : bytes >= MAPPED_MIN ? map_pages(bytes)
                                         : aligned_alloc(ALIGNMENT, hr_align_up(bytes, ALIGNMENT));
   if (address == NULL) {
@@ -181,8 +169,8 @@ static hr_status cpu_allocate(void *impl, size_t bytes, void **out_address) {
 
 static void cpu_free(void *impl, void *address, size_t bytes) {
   (void)impl;
-  if (bytes >= HUGE_PAGE) {
-    munmap(address, hr_align_up(bytes, HUGE_PAGE));
+  if (bytes >= HR_HUGE_PAGE) {
+    munmap(address, hr_align_up(bytes, HR_HUGE_PAGE));
   } else if (bytes >= MAPPED_MIN) {
     munmap(address, bytes);
   } else {
@@ -203,7 +191,7 @@ static void copy_range(void *arg, int64_t begin, int64_t end, int worker) {
 
 static hr_status cpu_copy_in(void *impl, void *to, const void *from, size_t bytes) {
   (void)impl;
-  advise_huge(to, bytes);
+  hr_huge_pages_advise(to, bytes); /* weights and batches, which are read in each step */
   memcpy(to, from, bytes);
   return HR_OK;
 }
