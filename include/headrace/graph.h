@@ -233,8 +233,9 @@ HR_API const char *hr_graph_symbol_name(const hr_graph *graph, int index);
 HR_API HR_MUST_USE hr_status hr_graph_simplify(const hr_graph *graph, hr_stream *stream, hr_graph **out_graph);
 
 /* A graph whose products, convolutions and attention of f32 have factors and results that are rounded to bf16 or f16;
- * sums are f32. Attention is joined first, as by hr_graph_simplify. Inputs, outputs and all other operations stay as
- * they are. Of inner graphs, too. The caller owns one reference. */
+ * sums are f32. Attention is joined first, as by hr_graph_simplify. Between products, relu, max_pool, changes of the
+ * shape and sums of two results (residuals) stay rounded. Inputs, outputs and all other operations stay as they are. Of
+ * inner graphs, too. The caller owns one reference. */
 HR_API HR_MUST_USE hr_status hr_graph_round_products(const hr_graph *graph, hr_dtype dtype, hr_graph **out_graph);
 
 /* Another graph with the same operations: with some of the outputs and the inputs that they need, or for other types of

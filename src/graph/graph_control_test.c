@@ -335,13 +335,11 @@ HR_TEST(operations_that_keep_elements_stay_rounded_between_products) {
   expect_text(simple, "graph 1\ninput %x f32[n, 3, 4]\ninput %w f32[2, 2]\n"
                       "%0 = reshape(%x, shape=[6, n, 2])  ; f32[6, n, 2]\n"
                       "%1 = astype(%0, dtype=bf16)  ; bf16[6, n, 2]\n%2 = astype(%w, dtype=bf16)  ; bf16[2, 2]\n"
-                      "%3 = matmul(%1, %2)  ; bf16[6, n, 2]\n%4 = astype(%3, dtype=f32)  ; f32[6, n, 2]\n"
-                      "%5 = relu(%4)  ; f32[6, n, 2]\n%6 = permute_dims(%5, axes=[1, 0, 2])  ; f32[n, 6, 2]\n"
-                      "%7 = relu(%3)  ; bf16[6, n, 2]\n%8 = permute_dims(%7, axes=[1, 0, 2])  ; bf16[n, 6, 2]\n"
-                      "%9 = matmul(%8, %2)  ; bf16[n, 6, 2]\n%10 = astype(%9, dtype=f32)  ; f32[n, 6, 2]\n"
-                      "%11 = add(%10, %6)  ; f32[n, 6, 2]\n%12 = astype(%11, dtype=bf16)  ; bf16[n, 6, 2]\n"
-                      "%13 = matmul(%12, %2)  ; bf16[n, 6, 2]\n%14 = astype(%13, dtype=f32)  ; f32[n, 6, 2]\n"
-                      "output y = %14\n");
+                      "%3 = matmul(%1, %2)  ; bf16[6, n, 2]\n%4 = relu(%3)  ; bf16[6, n, 2]\n"
+                      "%5 = permute_dims(%4, axes=[1, 0, 2])  ; bf16[n, 6, 2]\n"
+                      "%6 = matmul(%5, %2)  ; bf16[n, 6, 2]\n%7 = add(%6, %5)  ; bf16[n, 6, 2]\n"
+                      "%8 = matmul(%7, %2)  ; bf16[n, 6, 2]\n%9 = astype(%8, dtype=f32)  ; f32[n, 6, 2]\n"
+                      "output y = %9\n");
   hr_graph_release(simple);
   hr_graph_release(rounded);
   hr_graph_release(g);

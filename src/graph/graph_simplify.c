@@ -37,6 +37,7 @@ typedef struct rewrite {
   hr_graph *to;
   hr_stream *stream; /* NULL: folds integers alone */
   hr_value *map;     /* by old value: the new one */
+  hr_value *narrow;  /* by old value: 0, or the new one in the dtype of products */
   bool *is_live;     /* by old node */
   uint8_t *uses;     /* by old value: IS_FIXED, IS_FACTOR and IS_READ */
   int *joined;       /* by old node: 0, or the place in `attentions` of what stands for it, from 1 on */
@@ -436,31 +437,62 @@ static bool has_long_rows(const rewrite *r, const hr__node *node, hr_value x) {
          fact->rank == 2 && fact->dims[1] >= LONG * fact->dims[0] && fact->dims[0] * fact->dims[1] >= LARGE;
 }
 
-/* True for operations with one operand, whose results are elements of it or zero: rounded elements need no rounding. */
-static bool keeps_elements(const hr__node *node) {
-  static const hr_functional all[] = {HR_FUNCTIONAL_RELU,         HR_FUNCTIONAL_MAX_POOL,    HR_FUNCTIONAL_RESHAPE,
-                                      HR_FUNCTIONAL_PERMUTE_DIMS, HR_FUNCTIONAL_EXPAND_DIMS, HR_FUNCTIONAL_SQUEEZE};
-  for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
+static bool is_one_of(const hr__node *node, const hr_functional *all, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
     if (node->kind == HR__NODE_CALL && node->function == all[i]) {
-      return node->result_count == 1 && node->input_count == 1;
+      return node->result_count == 1;
     }
   }
   return false;
 }
 
-/* A value of the old graph in the products' dtype, if a rounded product made it, and up to `left` operations that keep
- * its elements: they are repeated on the product as it is. Otherwise 0. */
+/* True for operations whose results are elements of their operands or zero: rounded elements need no rounding. */
+static bool keeps_elements(const hr__node *node) {
+  static const hr_functional all[] = {HR_FUNCTIONAL_RELU,         HR_FUNCTIONAL_MAX_POOL,    HR_FUNCTIONAL_RESHAPE,
+                                      HR_FUNCTIONAL_PERMUTE_DIMS, HR_FUNCTIONAL_EXPAND_DIMS, HR_FUNCTIONAL_SQUEEZE};
+  return is_one_of(node, all, sizeof all / sizeof *all) && node->input_count == 1;
+}
+
+/* True for a sum of two values, such as that of a convolution and a residual. */
+static bool is_sum(const hr__node *node) {
+  static const hr_functional all[] = {HR_FUNCTIONAL_ADD};
+  return is_one_of(node, all, sizeof all / sizeof *all) && node->input_count == 2;
+}
+
+static hr_status narrow(rewrite *r, hr_value x, int left, hr_value *out_narrow);
+
+/* Repeats the node on its operands in the products' dtype, if all of them have such values. */
+static hr_status repeat_narrow(rewrite *r, const hr__node *node, int left, hr_value *out_narrow) {
+  hr_value inputs[2] = {0};
+  for (int i = 0; i < node->input_count; ++i) {
+    HR_RETURN_IF_ERROR(narrow(r, node->inputs[i], left - 1, &inputs[i]));
+    if (inputs[i] == 0) {
+      return HR_OK;
+    }
+  }
+  return copy_call(r, r->to, node, inputs, out_narrow);
+}
+
+/* A value of the old graph in the products' dtype, if it follows from rounded products by operations that keep elements
+ * and by sums, `left` of them at most beyond those that are known. These are repeated on the products as they are.
+ * Otherwise 0. */
 static hr_status narrow(rewrite *r, hr_value x, int left, hr_value *out_narrow) {
   const hr__node *node = hr__graph_node_of(r->from, x), *made = hr__graph_node_of(r->to, r->map[x]);
-  bool is_widened = made->kind == HR__NODE_CALL && made->function == HR_FUNCTIONAL_ASTYPE &&
-                    hr__graph_value_of(r->to, made->inputs[0])->facts->dtype == r->products;
-  *out_narrow = is_widened ? made->inputs[0] : 0;
-  if (is_widened || left == 0 || !keeps_elements(node)) {
+  *out_narrow = r->narrow[x];
+  if (*out_narrow != 0) {
     return HR_OK;
   }
-  hr_value inner = 0;
-  HR_RETURN_IF_ERROR(narrow(r, node->inputs[0], left - 1, &inner));
-  return inner != 0 ? copy_call(r, r->to, node, &inner, out_narrow) : HR_OK;
+  if (hr__graph_value_of(r->from, x)->facts->dtype != HR_DTYPE_F32) {
+    return HR_OK;
+  }
+  if (made->kind == HR__NODE_CALL && made->function == HR_FUNCTIONAL_ASTYPE &&
+      hr__graph_value_of(r->to, made->inputs[0])->facts->dtype == r->products) {
+    *out_narrow = made->inputs[0];
+  } else if (left > 0 && (keeps_elements(node) || is_sum(node))) {
+    HR_RETURN_IF_ERROR(repeat_narrow(r, node, left, out_narrow));
+  }
+  r->narrow[x] = *out_narrow;
+  return HR_OK;
 }
 
 /* A factor that is a value of the old graph. */
@@ -779,12 +811,14 @@ static hr_status rewrite_all(rewrite *r) {
 static hr_status finish(rewrite *r, hr_graph **out_graph) {
   HR_RETURN_IF_ERROR(hr_graph_create(&r->to));
   r->map = hr_calloc(r->from->values.count, sizeof *r->map);
+  r->narrow = hr_calloc(r->from->values.count, sizeof *r->narrow);
   r->is_live = hr_calloc(r->from->nodes.count + 1, sizeof *r->is_live);
   r->uses = hr_calloc(r->from->values.count, sizeof *r->uses);
   r->joined = hr_calloc(r->from->nodes.count + 1, sizeof *r->joined);
-  bool has_all = r->map != NULL && r->is_live != NULL && r->uses != NULL && r->joined != NULL;
+  bool has_all = r->map != NULL && r->narrow != NULL && r->is_live != NULL && r->uses != NULL && r->joined != NULL;
   hr_status status = has_all ? rewrite_all(r) : no_memory();
   hr_free(r->map);
+  hr_free(r->narrow);
   hr_free(r->uses);
   hr_free(r->is_live);
   hr_free(r->joined);
