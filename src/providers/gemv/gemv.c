@@ -262,6 +262,14 @@ SUMS_INLINE void round_all(float *restrict values, int64_t count, hr_dtype dtype
   }
 }
 
+/* Rounded numbers, `step` bytes apart. */
+SUMS_INLINE void store_numbers(char *y, int64_t step, const float *restrict sums, int64_t count, hr_dtype dtype) {
+  for (int64_t i = 0; i < count; ++i) {
+    uint16_t half = hr__bfloat_from_f32(sums[i]);
+    memcpy(y + i * step, dtype == HR_DTYPE_BF16 ? (const void *)&half : &sums[i], (size_t)weight_bytes(dtype));
+  }
+}
+
 /* Turns the sums of columns [first, first + count) of a batch into results. Each operation rounds to the dtype. */
 SUMS_INLINE void store_block(const call *c, int64_t batch, int64_t first, float *restrict sums, int64_t count,
                              hr_dtype dtype) {
@@ -276,9 +284,10 @@ SUMS_INLINE void store_block(const call *c, int64_t batch, int64_t first, float 
     round_all(sums, count, dtype);
   }
   char *y = c->y + (batch * p->y_batch + first * p->y_stride) * bytes;
-  for (int64_t i = 0; i < count; ++i) {
-    uint16_t half = hr__bfloat_from_f32(sums[i]);
-    memcpy(y + i * p->y_stride * bytes, dtype == HR_DTYPE_BF16 ? (const void *)&half : &sums[i], (size_t)bytes);
+  if (p->y_stride == 1) { /* a constant step: in vectors */
+    store_numbers(y, bytes, sums, count, dtype);
+  } else {
+    store_numbers(y, p->y_stride * bytes, sums, count, dtype);
   }
 }
 
