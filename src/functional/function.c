@@ -70,7 +70,7 @@ const char *hr_functional_name(hr_functional function) {
 
 hr_functional hr_functional_find(const char *name) {
   for (int i = 1; i < HR_FUNCTIONAL_COUNT; ++i) {
-    if (strcmp(rows[i].name, name) == 0) {
+    if (rows[i].name[0] == name[0] && strcmp(rows[i].name, name) == 0) {
       return (hr_functional)i;
     }
   }
