@@ -139,7 +139,9 @@ def open_side(side: str, case: str, folder: Path, threads: int):
 
 
 def import_libraries(side: str) -> None:
-    __import__("torch" if side.startswith("torch") else side.split()[0])
+    library = __import__("torch" if side.startswith("torch") else side.split()[0])
+    if side.startswith("headrace"):
+        _ = library.Session  # the first use of a name of arrays loads their library
     if side == "torch headrace":
         __import__("headrace.torch")
 
