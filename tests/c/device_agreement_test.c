@@ -1,7 +1,8 @@
 /* device_agreement_test.c: random programs give the same bits on the CPU and on every other device that computes.
  *
  * Functions of f64 and complex numbers are the device's own and agree within a few units in the last place; programs
- * with products are left to the tests of providers.
+ * with products are left to the tests of providers. Chebyshev polynomials are left out: of order n they are
+ * cos(n acos(x)), in f64 for all reals, which multiplies that error by n.
  *
  * - HEADRACE_TEST_PROGRAMS: number of programs (default 200)
  * - HEADRACE_TEST_SEED: the first seed
@@ -115,13 +116,21 @@ static bool compare(hr__side *cpu, hr__side *other, const generated *g, uint64_t
   return is_good;
 }
 
+static bool has_polynomials(const hr_program *program) {
+  bool has = false;
+  for (int n = 0; n < program->node_count; ++n) {
+    has |= strstr(hr_op_table(program->nodes[n].op)->name, "chebyshev") != NULL;
+  }
+  return has;
+}
+
 /* True if the devices agree. */
 static bool check_program(hr__side *cpu, hr__side *other, uint64_t seed) {
   generated g;
   long repeats = hr__setting("HEADRACE_TEST_REPEATS", 1);
   HR_ASSERT_OK(hr__generate_program(seed, 4 + (int)(seed % 13), &g));
   bool is_good = true;
-  if (!hr__has_products(&g.program)) {
+  if (!hr__has_products(&g.program) && !has_polynomials(&g.program)) {
     hr__side *sides[2] = {cpu, other};
     hr_status_code codes[2];
     for (int s = 0; s < 2; ++s) {
