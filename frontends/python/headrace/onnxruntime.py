@@ -446,11 +446,13 @@ class OrtValue:
 def _value_device(device_type, device_id):
     if device_type not in ("cpu", "cuda", "gpu"):
         raise ValueError(f"OrtValue: device {device_type!r}, expected 'cpu' or 'cuda'")
-    return None if device_type == "cpu" else f"cuda:{device_id}"
+    return f"{'cpu' if device_type == 'cpu' else 'cuda'}:{device_id}"
 
 
-def _feed(value):
-    return value._array if isinstance(value, OrtValue) else value
+def _feed(value, device):
+    """An input of a session; values on other devices than its own are copied, as ONNX Runtime does."""
+    array = value._array if isinstance(value, OrtValue) else value
+    return array.to_device(device) if isinstance(array, _arrays.Array) and array.device != device else array
 
 
 # ---- inference
@@ -505,7 +507,8 @@ class InferenceSession:
         """The wanted outputs as arrays, which read the memory of NumPy arrays among the inputs when they run."""
         if run_options is not None and run_options.terminate:
             raise RuntimeError("InferenceSession: the run was terminated, as RunOptions.terminate is set")
-        feeds = {name: _feed(value) for name, value in input_feed.items()}
+        device = self._session.device
+        feeds = {name: _feed(value, device) for name, value in input_feed.items()}
         return self._session.run(output_names or None, feeds, True)
 
     def run(self, output_names, input_feed, run_options=None):

@@ -1,5 +1,8 @@
 """headrace.onnxruntime: runs, bindings, options, values and names of ONNX Runtime. The package onnx makes models."""
 
+import os
+import subprocess
+import sys
 import threading
 
 import headrace as hr
@@ -22,6 +25,27 @@ def make_package(path):
 @pytest.fixture
 def session(tmp_path):
     return ort.InferenceSession(make_package(tmp_path / "m.hrpkg"), providers=["CPUExecutionProvider"])
+
+
+VALUES_OF_ANOTHER_DEVICE = """
+import sys
+import headrace as hr, headrace.onnxruntime as ort, numpy as np
+x = np.arange(6, dtype=np.float32).reshape(2, 3)
+session = ort.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+hr.device("cpu:1")
+value = ort.OrtValue.ortvalue_from_numpy(x)
+away = ort.OrtValue(hr.array(x))
+assert value._array.device == "cpu" and away._array.device == "cpu:1"
+for given in (value, away):
+    (z,) = session.run_with_ort_values(["z"], {"x": given})
+    assert z._array.device == "cpu"
+    np.testing.assert_array_equal(z.numpy(), x.sum(axis=1))
+"""
+
+
+def test_values_of_another_device_are_copied(tmp_path):
+    command = [sys.executable, "-c", VALUES_OF_ANOTHER_DEVICE, str(make_package(tmp_path / "m.hrpkg"))]
+    subprocess.run(command, check=True, env=os.environ | {"HEADRACE_CPU_DEVICES": "2"}, timeout=120)
 
 
 def make_onnx(path=None):
