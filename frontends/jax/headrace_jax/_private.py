@@ -19,6 +19,8 @@ NAMES = (
     ("jax._src.dlpack", "DLDeviceType", None),
     ("jax._src.dlpack", "_DL_DEVICE_TO_PLATFORM", dict),
     ("jax._src.compilation_cache", "is_cache_used", None),
+    ("jax._src.lax.linalg", "_generic_lu_pivots_to_permutation", None),
+    ("jax._src.custom_partitioning", "custom_partitioning_p", object),
 )
 
 
@@ -70,6 +72,19 @@ def default_rule(primitive):
     except AttributeError:
         return None
     return getattr(entry, "rule", None)
+
+
+def partitioned_primitive():
+    """The primitive of jax.experimental.custom_partitioning; None: this JAX has another one."""
+    try:
+        return _find("jax._src.custom_partitioning", "custom_partitioning_p")
+    except (AttributeError, ImportError):
+        return None
+
+
+def lu_permutation(pivots, rows):
+    """The order of rows after the exchanges of an LU factorisation, as JAX computes it: a loop."""
+    return _find("jax._src.lax.linalg", "_generic_lu_pivots_to_permutation")(pivots, rows)
 
 
 def replace_callbacks(platform, emit):

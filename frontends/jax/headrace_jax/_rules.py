@@ -3,6 +3,7 @@
 - Decompositions of matrices are the custom calls of JAX's CPU backend, whose LAPACK functions the core has, too.
 - The rows' order after the exchanges of an LU factorisation is the composite "headrace.lu_permutation" with the attribute
   `rows`. JAX's own rule is a loop over the exchanges.
+- Functions with a partitioning of their own (custom_partitioning) are the function itself: each device has whole tensors.
 - Cumulative operations are composites: "headrace.cumulative_sum" and so on, with the attributes `axis` and `reverse`.
   A reader that lacks such a name runs the decomposition, which is JAX's associative scan. JAX's own rule is a window as
   long as the axis at each element.
@@ -55,22 +56,12 @@ def _cumulative_rule(primitive, name, combine):
 
 
 def _permutation(pivots, *, permutation_size):
-    import jax
     from jax import lax
-    from jax import numpy as jnp
 
-    def order(pivots, *, rows):
-        def swap(i, order):
-            pair = jnp.stack([i.astype(pivots.dtype), pivots[i]])
-            return order.at[pair].set(order[pair[::-1]])
+    def decomposition(pivots, *, rows):
+        return _private.lu_permutation(pivots, int(rows))
 
-        return lax.fori_loop(0, pivots.shape[0], swap, jnp.arange(rows, dtype=pivots.dtype))
-
-    def of_all(pivots, *, rows):
-        each = jax.vmap(functools.partial(order, rows=int(rows)))
-        return each(pivots.reshape(-1, pivots.shape[-1])).reshape(*pivots.shape[:-1], int(rows))
-
-    return lax.composite(of_all, "headrace.lu_permutation")(pivots, rows=np.int64(permutation_size))
+    return lax.composite(decomposition, "headrace.lu_permutation")(pivots, rows=np.int64(permutation_size))
 
 
 def _permutation_rule(primitive):
@@ -88,6 +79,13 @@ def _permutation_rule(primitive):
     return rule
 
 
+def _partitioned_rule(context, *values, call, **_):
+    from jax.extend.core import jaxpr_as_fun
+    from jax.interpreters import mlir
+
+    return mlir.lower_fun(jaxpr_as_fun(call), multiple_results=True)(context, *values)
+
+
 def register(platform):
     """Registers the rules for a platform that JAX knows by name."""
     import jax.lax.linalg  # noqa: F401 (its import registers the CPU's rules)
@@ -99,4 +97,7 @@ def register(platform):
         )
     primitive = jax.lax.linalg.lu_pivots_to_permutation_p
     mlir.register_lowering(primitive, _permutation_rule(primitive), platform=platform, inline=False)
+    primitive = _private.partitioned_primitive()
+    if primitive is not None:
+        mlir.register_lowering(primitive, _partitioned_rule, platform=platform)
     _private.copy_rules("cpu", platform, FROM_CPU)

@@ -240,6 +240,28 @@ def test_collectives_that_end_later():
     check(got, (parts * 2 + parts.sum(0)).reshape(8, 4))
 
 
+def test_inverses_of_shards():
+    x = np.random.default_rng(2).normal(size=(8, 3, 3)).astype(np.float32)
+    with jax.set_mesh(jax.make_mesh((4,), ("x",), axis_types=(AxisType.Explicit,))):
+        sharded = jax.device_put(x, P("x"))
+        got = jax.jit(jax.shard_map(lambda x: lax.map(jnp.linalg.inv, x), out_specs=P("x")))(sharded)
+    np.testing.assert_allclose(got, np.linalg.inv(x), rtol=1e-3, atol=1e-4)
+
+
+def test_functions_with_a_partitioning_of_their_own():
+    from jax.experimental.custom_partitioning import custom_partitioning
+
+    @custom_partitioning
+    def function(x):
+        return jnp.sin(x) + x.sum()
+
+    def partition(mesh, arguments, result):
+        return mesh, lambda x: jnp.sin(x), result.sharding, tuple(each.sharding for each in arguments)
+
+    function.def_partition(partition=partition, sharding_rule="i j -> i j")
+    check(jax.jit(function)(put(X, LINE, "x")), np.sin(X) + X.sum())
+
+
 def test_shards_that_are_alike():
     from jax.experimental.shard_alike import shard_alike
 

@@ -103,6 +103,13 @@ def test_the_permutation_of_pivots(shape, rows):
         np.testing.assert_array_equal(order, expected)
 
 
+def test_a_solution_while_tracing():
+    """The decomposition of the permutation then has constants as operands."""
+    with jax.ensure_compile_time_eval():
+        got = jnp.linalg.solve(jnp.array([[0.0, 2.0], [1.0, 1.0]]), jnp.array([2.0, 3.0]))
+    np.testing.assert_allclose(got, [2, 1], rtol=1e-6)
+
+
 def test_the_rules_of_other_platforms_stay():
     text = jax.jit(jnp.cumsum).trace(np.ones(5, np.float32)).lower(lowering_platforms=("cpu",)).as_text()
     assert "reduce_window" in text and "composite" not in text
