@@ -59,6 +59,7 @@ void hr_caching_allocator_init(hr_caching_allocator *allocator, const struct hr_
                                const char *name, int64_t limit_bytes) {
   *allocator = (hr_caching_allocator){.driver = driver, .context = hr__context(), .impl = impl, .name = name};
   allocator->limit_bytes = limit_bytes;
+  hr__recent_init(&allocator->recent);
   hr_mutex_init(&allocator->mutex);
 }
 
@@ -358,7 +359,7 @@ static bool is_shared_with_others(const hr_caching_allocator *allocator) {
 /* True if other processes could use the free large blocks, and these exceed their limit divided by `divisor`. */
 static bool has_much_free(const hr_caching_allocator *allocator, int64_t divisor) {
   const hr_memory_gauges *gauges = &allocator->gauges;
-  int64_t most = hr_max(2 * gauges->bytes[HR_MEMORY_LARGE].peak, HR_ALLOCATOR_FREE_MIN);
+  int64_t most = hr_max(2 * hr__recent_most(&allocator->recent), HR_ALLOCATOR_FREE_MIN);
   int64_t free_bytes = gauges->reserved[HR_MEMORY_LARGE].current - gauges->bytes[HR_MEMORY_LARGE].current;
   return is_shared_with_others(allocator) && free_bytes > most / divisor;
 }
@@ -435,6 +436,14 @@ static void free_large(hr_caching_allocator *allocator, hr_block *block) {
   data[at] = block;
 }
 
+/* Free memory that exceeds its limit because less was in use lately goes back. */
+static void note_recent(hr_caching_allocator *allocator, const hr_block *block) {
+  int64_t in_use = allocator->gauges.bytes[HR_MEMORY_LARGE].current;
+  if (block->slab == NULL && hr__recent_note(&allocator->recent, in_use)) {
+    release_old(allocator);
+  }
+}
+
 /* ---- entry points ---- */
 
 hr_status hr_caching_allocator_alloc(hr_caching_allocator *allocator, size_t bytes, hr_block **out_block) {
@@ -446,6 +455,7 @@ hr_status hr_caching_allocator_alloc(hr_caching_allocator *allocator, size_t byt
     ++allocator->allocation_count;
     block->requested = bytes > 0 ? bytes : 1;
     count_use(allocator, block);
+    note_recent(allocator, block);
     *out_block = block;
   } else {
     ++allocator->gauges.failures;

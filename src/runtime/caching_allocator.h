@@ -13,8 +13,8 @@
  * blocks are returned, largest first, cached weights (cached_weights.h) are dropped, and the request is retried.
  *
  * Drivers without graphs allocate host memory, which other processes share. If their sizes change all the time, the
- * free memory of large blocks is limited to 16 MB or twice the peak in use (the larger of both): the blocks freed first
- * are returned. From half of it on, a request gets a block of up to twice its size.
+ * free memory of large blocks is limited to 16 MB or twice the peak in use of the last 10 to 20 seconds (the larger of
+ * both): the blocks freed first are returned. From half of it on, a request gets a block of up to twice its size.
  *
  * Of several suitable blocks a request gets the one at the lowest address. So a repeated program gets the same
  * addresses again, in any order of its releases (engine/replay.h). Exception: for the larger blocks of a driver without
@@ -31,6 +31,7 @@
 #include "base/vector.h"
 #include "headrace/memory.h"
 #include "runtime/lane.h"
+#include "runtime/recent.h"
 
 struct hr_driver;
 typedef struct hr_slab hr_slab;
@@ -70,6 +71,7 @@ typedef struct hr_caching_allocator {
   int64_t limit_bytes; /* of reserved memory; 0: no limit */
   int64_t allocation_count, driver_allocation_count;
   hr_memory_gauges gauges;
+  hr_recent recent;                                         /* bytes of large blocks in use */
   void (*observe)(void *arg, const hr_memory_event *event); /* NULL: nobody */
   void *observe_arg;
 } hr_caching_allocator;

@@ -9,6 +9,7 @@ void hr__lane_init(hr_lane *lane, hr_device *device, int number) {
   lane->number = number;
   hr_queue_init(&lane->queue);
   hr_mutex_init(&lane->mutex);
+  hr__recent_init(&lane->recent);
 }
 
 static void free_events(hr_lane *lane) {
@@ -136,10 +137,22 @@ static hr_status grow_shared(hr_lane *lane, size_t bytes) {
   return status;
 }
 
+/* Notes the need of a job; true if the block is large, and jobs needed less than half of it lately. */
+static bool is_outsized(hr_lane *lane, size_t bytes) {
+  enum { LARGE = 64 << 20 };
+  bool may_shrink = lane->device->properties.is_host && lane->shared != NULL && lane->shared->bytes > LARGE;
+  return may_shrink && hr__recent_note(&lane->recent, (int64_t)bytes) &&
+         hr__recent_most(&lane->recent) < (int64_t)(lane->shared->bytes / 2);
+}
+
 hr_status hr__lane_shared(hr_lane *lane, size_t bytes, void **out_address) {
   if (bytes > 0 && (lane->shared == NULL || lane->shared->bytes < bytes)) {
     hr_queue_drain(&lane->queue);
     HR_RETURN_IF_ERROR(grow_shared(lane, bytes));
+    hr__recent_note(&lane->recent, (int64_t)bytes);
+  } else if (is_outsized(lane, bytes)) {
+    hr_queue_drain(&lane->queue);
+    HR_RETURN_IF_ERROR(grow_shared(lane, (size_t)hr_max(hr__recent_most(&lane->recent), 1)));
   }
   *out_address = lane->shared != NULL ? lane->shared->address : NULL;
   return HR_OK;

@@ -27,6 +27,7 @@
 #include <stdatomic.h>
 
 #include "runtime/queue.h"
+#include "runtime/recent.h"
 
 enum { HR_LANES_MAX = 4, HR_LANE_EVENTS = 32 };
 
@@ -46,6 +47,7 @@ typedef struct hr_lane {
   hr_queue queue;
   hr_mutex mutex;                /* held from choosing the block of temporaries until the job is in the queue */
   struct hr_block *shared;       /* temporaries and workspace of the running job; NULL until some are needed */
+  hr_recent recent;              /* bytes that jobs needed of a large one */
   int streams;                   /* that have it; guarded by the device's streams_mutex */
   uint64_t handed;               /* the last ticket; guarded by the device's order_mutex */
   atomic_uint_least64_t reached; /* the last ticket whose job has ended */
@@ -76,7 +78,8 @@ hr_lane *hr__lane_choose(struct hr_device *device);
 void hr__lane_leave(hr_lane *lane);
 
 /* Grows the block of temporaries to at least `bytes` and returns its address. The caller holds the lane's mutex.
- * Growing drains the queue first, so that no job loses its temporaries. On failure the old block is gone as well. */
+ * Growing drains the queue first, so that no job loses its temporaries. On failure the old block is gone as well. On a
+ * host a large block of which less than half was needed for 10 seconds shrinks. */
 HR_MUST_USE hr_status hr__lane_shared(hr_lane *lane, size_t bytes, void **out_address);
 /* Drains the queue and frees the block of temporaries. The caller holds the lane's mutex. */
 void hr__lane_free_shared(hr_lane *lane);

@@ -692,6 +692,44 @@ HR_TEST(outgrown_temporaries_go_back_on_a_host) {
   }
 }
 
+/* Memory that one program needed goes back when the next ones need less for two windows of time, here of 0 seconds. */
+HR_TEST(memory_that_was_needed_once_is_not_kept) {
+  budget b = {.left = SIZE_MAX};
+  hr_device device = {.context = &hr__context_first, .driver = &budget_driver, .properties.is_host = true};
+  hr_caching_allocator_init(&device.allocator, &budget_driver, &b, "budget", 0);
+  for (int j = 0; j < HR_LANES_MAX; ++j) {
+    hr__lane_init(&device.lanes[j], &device, j);
+  }
+  hr_lane *lane = &device.lanes[0];
+  void *address = NULL;
+  hr_block *blocks[4];
+  for (int i = 0; i < 4; ++i) {
+    HR_ASSERT_OK(hr_caching_allocator_alloc(&device.allocator, 200 << 20, &blocks[i]));
+  }
+  for (int i = 0; i < 4; ++i) {
+    hr_caching_allocator_free(&device.allocator, blocks[i]);
+  }
+  HR_ASSERT_OK(hr__lane_shared(lane, 900 << 20, &address));
+  HR_ASSERT_EQ(stats_of(&device.allocator).reserved_bytes, 1700 << 20);
+  for (int i = 0; i < 4; ++i) { /* within the window */
+    HR_ASSERT_OK(hr__lane_shared(lane, 2 << 20, &address));
+    HR_ASSERT_OK(hr_caching_allocator_alloc(&device.allocator, 4 << 20, &blocks[0]));
+    hr_caching_allocator_free(&device.allocator, blocks[0]);
+  }
+  HR_ASSERT(stats_of(&device.allocator).reserved_bytes >= 1700 << 20);
+  device.allocator.recent.window_ns = lane->recent.window_ns = 0;
+  for (int i = 0; i < 4; ++i) {
+    HR_ASSERT_OK(hr__lane_shared(lane, 2 << 20, &address));
+    HR_ASSERT_OK(hr_caching_allocator_alloc(&device.allocator, 4 << 20, &blocks[0]));
+    hr_caching_allocator_free(&device.allocator, blocks[0]);
+  }
+  HR_ASSERT(stats_of(&device.allocator).reserved_bytes <= 32 << 20);
+  hr_device_memory_trim(&device);
+  for (int j = 0; j < HR_LANES_MAX; ++j) {
+    hr__lane_fini(&device.lanes[j]);
+  }
+}
+
 HR_TEST(what_is_kept_on_a_device_makes_room_for_what_it_refused) {
   enum { ROOM = 4 << 20, KEPT = 3 << 20 };
   static const int64_t limits[] = {0, ROOM};
