@@ -10,7 +10,7 @@
 #include "core/ir/dtype.h"
 #include "functional/functions.h"
 
-enum { HR__FORMULA_STEPS = 128 };
+enum { HR__FORMULA_STEPS = 256 };
 
 typedef struct hr__formula {
   const hr__function_call *call;

@@ -189,3 +189,14 @@ def test_narrow_floats_compute(name):
     total = (wide[:4] + constant.astype(np.float32)).astype(dtype)
     np.testing.assert_array_equal(np.asarray(found[2]).astype(np.float32), total.astype(np.float32))
     assert found[3].dtype == dtype and not np.asarray(found[3]).astype(np.float32).any()
+
+
+def test_elements_at_indices_of_many_dims():
+    rank, numbers = 9, np.random.default_rng(0)
+    x, values = numbers.integers(0, 9, (2,) * rank, np.int32), numbers.integers(0, 9, 50, np.int32)
+    at = tuple(numbers.integers(-1, 3, 50, np.int32) for _ in range(rank))  # also outside of x
+    expected = x.copy()
+    inside = np.all([(i >= 0) & (i < 2) for i in at], 0)
+    np.add.at(expected, tuple(i[inside] for i in at), values[inside])
+    add = jax.jit(lambda x, at, values: x.at[at].add(values, mode="drop", wrap_negative_indices=False))
+    np.testing.assert_array_equal(np.asarray(add(x, at, values)), expected)
