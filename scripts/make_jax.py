@@ -157,7 +157,8 @@ Custom calls and composites with these names are known. Other composites are the
 
 `make test-jax` runs the tests of the plug-in, and a fixed sample of JAX's own tests if `HEADRACE_JAX_SOURCE` names a
 checkout of JAX. `make jax-tests` runs all of them on Headrace and on JAX's CPU backend, and keeps the results of each
-file: `OPTIONS='--files lax_test --again'` runs a file again. `make fuzz-jax` compares random programs with that backend.
+file: `OPTIONS='--files lax_test --again'` runs a file again. [jax-tests.md](jax-tests.md) has the results.
+`make fuzz-jax` compares random programs with that backend.
 """
 SPEED = """\
 2026-11-29, AMD EPYC (family 26 model 2) with AVX-512, jax 0.10.2, one thread: the time of JAX's CPU backend divided by

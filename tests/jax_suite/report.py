@@ -49,7 +49,8 @@ def pytest_runtest_logstart(nodeid):
 
 
 def pytest_runtest_logreport(report):
-    if report.failed:
+    was_skipped = OUTCOMES.get(report.nodeid, ("", ""))[0] == "skipped"
+    if report.failed and not was_skipped:
         OUTCOMES[report.nodeid] = ("failed", first_error(report))
     elif report.skipped:
         OUTCOMES.setdefault(report.nodeid, ("skipped", ""))
