@@ -262,6 +262,14 @@ SUMS_INLINE void round_all(float *restrict values, int64_t count, hr_dtype dtype
   }
 }
 
+/* sums[i] += element i of the bias, whose elements are `step` bytes apart. */
+SUMS_INLINE void add_bias(float *restrict sums, const char *restrict bias, int64_t step, int64_t count,
+                          hr_dtype dtype) {
+  for (int64_t i = 0; i < count; ++i) {
+    sums[i] += load_weight(bias + i * step, dtype);
+  }
+}
+
 /* Rounded numbers, `step` bytes apart. */
 SUMS_INLINE void store_numbers(char *y, int64_t step, const float *restrict sums, int64_t count, hr_dtype dtype) {
   for (int64_t i = 0; i < count; ++i) {
@@ -275,8 +283,10 @@ SUMS_INLINE void store_block(const call *c, int64_t batch, int64_t first, float 
                              hr_dtype dtype) {
   const hr_prepared *p = c->p;
   int64_t bytes = weight_bytes(dtype);
-  for (int64_t i = 0; p->has_bias && i < count; ++i) {
-    sums[i] += load_weight(c->bias + (first + i) * p->bias_stride * bytes, dtype);
+  if (p->has_bias && p->bias_stride == 1) {
+    add_bias(sums, c->bias + first * bytes, bytes, count, dtype);
+  } else if (p->has_bias) {
+    add_bias(sums, c->bias + first * p->bias_stride * bytes, p->bias_stride * bytes, count, dtype);
   }
   round_all(sums, count, dtype);
   for (int i = 0; i < p->epilogue_count; ++i) {

@@ -166,10 +166,9 @@ SUMS_INLINE void fetch_weights(const char *w, int64_t count, hr_dtype dtype) {
   }
 }
 
-/* out[n] = dot(x, column n of w) for `count` columns that are `step` elements apart, one after the other: from memory
- * and other cores' caches this is twice as fast as four at once. */
-SUMS_INLINE void sum_dots(const float *x, const char *w, int64_t step, int64_t inner, int64_t count,
-                          float *restrict out, hr_dtype dtype) {
+/* sum_dots, inlined for an `inner` that is a constant at the call. */
+SUMS_INLINE void sum_dots_of(const float *x, const char *w, int64_t step, int64_t inner, int64_t count,
+                             float *restrict out, hr_dtype dtype) {
   int64_t n = 0, bytes = step * weight_bytes(dtype);
   for (; n + DOTS <= count; n += DOTS) {
     const char *column = w + n * bytes;
@@ -182,6 +181,19 @@ SUMS_INLINE void sum_dots(const float *x, const char *w, int64_t step, int64_t i
   }
   for (; n < count; ++n) {
     out[n] = sum_four(dot_row(x, w + n * bytes, inner, dtype));
+  }
+}
+
+/* out[n] = dot(x, column n of w) for `count` columns that are `step` elements apart, one after the other: from memory
+ * and other cores' caches this is twice as fast as four at once. Half of a short dot product's time is its loops. */
+SUMS_INLINE void sum_dots(const float *x, const char *w, int64_t step, int64_t inner, int64_t count,
+                          float *restrict out, hr_dtype dtype) {
+  if (dtype == HR_DTYPE_F32 && inner == LANES) {
+    sum_dots_of(x, w, step, LANES, count, out, dtype);
+  } else if (dtype == HR_DTYPE_F32 && inner == 2 * LANES) {
+    sum_dots_of(x, w, step, 2 * LANES, count, out, dtype);
+  } else {
+    sum_dots_of(x, w, step, inner, count, out, dtype);
   }
 }
 
