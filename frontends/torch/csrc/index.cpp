@@ -32,7 +32,7 @@ Dims at_least_1d(const Tensor &tensor) {
 }
 
 // The tensor that an operation "written in place" starts from: self's values in the result's memory.
-Tensor begin_from(Result result, const Tensor &self, at::ArrayRef<Tensor> inputs) {
+Tensor begin_from(Result result, const Tensor &self, const Inputs &inputs) {
   if (result.is_inplace()) {
     at::assert_no_internal_overlap(self);
     return self;

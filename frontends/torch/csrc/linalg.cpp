@@ -61,11 +61,11 @@ Tensor new_columns(IntArrayRef sizes, ScalarType type) {
 }
 
 // The tensor that a result is written to; a new one is column-major.
-Tensor begin_columns(const Result &result, IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> inputs) {
+Tensor begin_columns(const Result &result, IntArrayRef sizes, ScalarType type, const Inputs &inputs) {
   return result.is_fresh() ? new_columns(sizes, type) : result.begin(sizes, type, inputs);
 }
 
-Tensor begin_columns_exact(const Result &result, IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> inputs) {
+Tensor begin_columns_exact(const Result &result, IntArrayRef sizes, ScalarType type, const Inputs &inputs) {
   return result.is_fresh() ? new_columns(sizes, type) : result.begin_exact(sizes, type, inputs);
 }
 

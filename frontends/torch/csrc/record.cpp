@@ -452,7 +452,7 @@ void prepare_out(const Tensor &out, IntArrayRef sizes, ScalarType type) {
   at::assert_no_internal_overlap(out);
 }
 
-Tensor Result::begin(IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> inputs, at::MemoryFormat format) const {
+Tensor Result::begin(IntArrayRef sizes, ScalarType type, const Inputs &inputs, at::MemoryFormat format) const {
   if (tensor_ == nullptr)
     return new_tensor(sizes, type, format);
   if (inplace_) {
@@ -468,13 +468,11 @@ Tensor Result::begin(IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> in
                 tensor_->scalar_type(), " instead");
     prepare_out(*tensor_, sizes, type);
   }
-  bool temporary = tensor_->scalar_type() != type;
-  for (const Tensor &input : inputs)
-    temporary |= input.defined() && input.is_alias_of(*tensor_);
+  bool temporary = tensor_->scalar_type() != type || inputs.has_alias_of(*tensor_);
   return temporary ? new_tensor(sizes, type, format) : *tensor_;
 }
 
-Tensor Result::begin_exact(IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> inputs) const {
+Tensor Result::begin_exact(IntArrayRef sizes, ScalarType type, const Inputs &inputs) const {
   TORCH_CHECK(is_fresh() || tensor().scalar_type() == type, "Expected out tensor to have dtype ", type, ", but got ",
               is_fresh() ? type : tensor().scalar_type(), " instead");
   return begin(sizes, type, inputs);

@@ -15,6 +15,8 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -245,6 +247,22 @@ hr_buffer *buffer_of(const Tensor &tensor, int64_t *out_offset_bytes, bool *out_
 
 // ---- results
 
+// Tensors by reference. A copy of one that Python holds would take the interpreter's lock.
+class Inputs {
+public:
+  Inputs() = default;
+  Inputs(std::initializer_list<std::reference_wrapper<const Tensor>> listed) : listed_(listed) {}
+  bool has_alias_of(const Tensor &tensor) const {
+    for (const Tensor &input : listed_)
+      if (input.defined() && input.is_alias_of(tensor))
+        return true;
+    return false;
+  }
+
+private:
+  std::initializer_list<std::reference_wrapper<const Tensor>> listed_;
+};
+
 class Result {
 public:
   static Result fresh() {
@@ -285,10 +303,10 @@ public:
 
   // The tensor that a kernel writes whole. A user's out= is checked (device, castable dtype) and resized as in torch.
   // If its dtype differs or it shares its storage with an input, a temporary is used instead.
-  Tensor begin(IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> inputs = {},
+  Tensor begin(IntArrayRef sizes, ScalarType type, const Inputs &inputs = {},
                at::MemoryFormat format = at::MemoryFormat::Contiguous) const;
   // The same where torch's out= of a structured operator has the result's type already.
-  Tensor begin_exact(IntArrayRef sizes, ScalarType type, at::ArrayRef<Tensor> inputs = {}) const;
+  Tensor begin_exact(IntArrayRef sizes, ScalarType type, const Inputs &inputs = {}) const;
   // Copies a temporary to its target; returns the result.
   Tensor end(const Tensor &written) const;
   // Values computed elsewhere. Memory of the input is copied: a result is a tensor of its own.

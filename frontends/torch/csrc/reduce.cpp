@@ -108,17 +108,20 @@ ScalarType scan_type(const Result &result, const Tensor &self, std::optional<Sca
   return result.is_inplace() && !dtype.has_value() ? self.scalar_type() : accumulated_type(result, self, dtype);
 }
 
-// The real parts if the result is real.
-static Tensor as_real(const Tensor &self, ScalarType type) {
-  return self.is_complex() && !c10::isComplexType(type) ? to_type(self, c10::toRealValueType(self.scalar_type()))
-                                                        : self;
+// One reduction of the values, or of their real parts if the result is real.
+static Tensor reduce_as_real(Result result, hr_op op, const Tensor &self, OptionalIntArrayRef dims, bool keepdim,
+                             ScalarType type, double empty) {
+  if (self.is_complex() && !c10::isComplexType(type))
+    return reduce(result, op, to_type(self, c10::toRealValueType(self.scalar_type())), Reduction(self, dims, keepdim),
+                  type, empty);
+  return reduce(result, op, self, Reduction(self, dims, keepdim), type, empty);
 }
 
 Tensor sum(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim, std::optional<ScalarType> dtype) {
   ScalarType type = accumulated_type(result, self, dtype);
   if (type == ScalarType::Bool && self.scalar_type() != type) // numbers become bools before they are combined
     return headrace::sum(result, to_type(self, type), dims, keepdim, dtype);
-  return reduce(result, HR_OP_SUM, as_real(self, type), Reduction(self, dims, keepdim), type, 0);
+  return reduce_as_real(result, HR_OP_SUM, self, dims, keepdim, type, 0);
 }
 
 Tensor prod(Result result, const Tensor &self, OptionalIntArrayRef dims, bool keepdim,
@@ -126,7 +129,7 @@ Tensor prod(Result result, const Tensor &self, OptionalIntArrayRef dims, bool ke
   ScalarType type = accumulated_type(result, self, dtype);
   if (type == ScalarType::Bool && self.scalar_type() != type)
     return headrace::prod(result, to_type(self, type), dims, keepdim, dtype);
-  return reduce(result, HR_OP_PROD, as_real(self, type), Reduction(self, dims, keepdim), type, 1);
+  return reduce_as_real(result, HR_OP_PROD, self, dims, keepdim, type, 1);
 }
 
 // Exclusive or of the elements, widened to 64 bits.
