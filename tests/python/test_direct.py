@@ -136,3 +136,108 @@ def test_transforms_and_modes_see_the_calls():
         with Mode():
             (a * b).add_(1)
     assert seen == [torch.ops.aten.mul, torch.ops.aten.add_]
+
+
+VIEWS = {
+    "view": lambda t: t.view(4, 3),
+    "view with a free dim": lambda t: t.view(2, -1),
+    "reshape": lambda t: t.reshape(-1, 2),
+    "reshape of a view": lambda t: t[1:].reshape(4, 2),
+    "expand": lambda t: t.unsqueeze(1).expand(-1, 5, 4),
+    "expand with a new dim": lambda t: t.expand(2, 3, 4),
+    "permute": lambda t: t.permute(1, 0),
+    "transpose": lambda t: t.transpose(0, 1),
+    "select": lambda t: t[1],
+    "slice": lambda t: t[:, 1:3],
+    "unsqueeze": lambda t: t.unsqueeze(-1),
+    "split": lambda t: t.split(2, 1)[1],
+    "of no elements": lambda t: t[3:].view(2, 0),
+}
+
+
+def error_of(function) -> str:
+    try:
+        function()
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("records", [False, True])
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_are_noted_as_torch_notes_them(name, records):
+    mine, host = floats(3, 4), floats(3, 4).cpu()
+    with torch.set_grad_enabled(records):
+        views = [VIEWS[name](t) for t in (mine, host)]
+    for base, view in zip((mine, host), views):
+        assert view._is_view() and view._base is base and view._version == base._version
+        with torch.no_grad():
+            base.add_(1)
+        assert view._version == base._version > 0
+    assert views[0].stride() == views[1].stride() and views[0].storage_offset() == views[1].storage_offset()
+    assert torch.equal(views[0].cpu(), views[1]) and torch.equal(mine.cpu(), host)
+    for base in (mine, host):  # a gradient that is wanted later
+        base.requires_grad_()
+    assert views[0].requires_grad and error_of(lambda: views[0].mul_(2)) == error_of(lambda: views[1].mul_(2)) != ""
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_of_leaves_without_recording(name):
+    """Only the error of a write differs from that of the test before."""
+    leaves = [floats(3, 4).requires_grad_(), floats(3, 4).cpu().requires_grad_()]
+    with torch.no_grad():
+        views = [VIEWS[name](t) for t in leaves]
+    assert [view.requires_grad for view in views] == [True, True]
+    assert error_of(lambda: views[0].mul_(2)) == error_of(lambda: views[1].mul_(2)) != ""
+    with torch.inference_mode():
+        frozen = [VIEWS[name](t) for t in leaves]
+    assert not frozen[0].is_inference() and not frozen[1].is_inference()
+    assert error_of(lambda: frozen[0].mul_(2)) == error_of(lambda: frozen[1].mul_(2)) != ""
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_have_forward_gradients(name):
+    a, tangent = floats(3, 4), floats(3, 4) + 2
+    with torch.no_grad(), forward.dual_level():
+        found = forward.unpack_dual(VIEWS[name](forward.make_dual(a, tangent)) * 2).tangent
+        assert torch.equal(found.cpu(), VIEWS[name](tangent.cpu()) * 2)
+        view = VIEWS[name](a)
+        a.mul_(forward.make_dual(torch.ones_like(a), tangent))  # the base gets a forward gradient after the view
+        assert torch.equal(forward.unpack_dual(view * 1).tangent.cpu(), VIEWS[name](a.cpu() * tangent.cpu()))
+
+
+def test_views_are_seen_by_transforms_modes_and_traces():
+    a = floats(3, 4)
+    with torch.no_grad():
+        found = torch.vmap(lambda t: t.view(2, 2).transpose(0, 1).reshape(-1)[1:].unsqueeze(0).expand(2, 3))(a)
+        expected = torch.vmap(lambda t: t.view(2, 2).transpose(0, 1).reshape(-1)[1:].unsqueeze(0).expand(2, 3))(a.cpu())
+        assert torch.equal(found.cpu(), expected)
+        seen = []
+
+        class Mode(TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, arguments=(), options=None):
+                seen.append(function.overloadpacket)
+                return function(*arguments, **(options or {}))
+
+        with Mode():
+            a.view(4, 3).transpose(0, 1)[1].reshape(2, 2)
+        assert seen == [torch.ops.aten.view, torch.ops.aten.transpose, torch.ops.aten.select, torch.ops.aten.view]
+        traced = torch.jit.trace(lambda t: t.reshape(2, 2).permute(1, 0).split(1)[1], a[0])
+        assert torch.equal(traced(a[1]).cpu(), a[1].cpu().reshape(2, 2).permute(1, 0).split(1)[1])
+
+
+def test_views_that_torch_refuses():
+    a, host = floats(3, 4), floats(3, 4).cpu()
+    for wrong in (
+        lambda t: t.view(5, 3),
+        lambda t: t.t().view(12),
+        lambda t: t.view(-1, -1),
+        lambda t: t.reshape(5, -1),
+        lambda t: t.expand(3, 5),
+        lambda t: t.expand(4),
+        lambda t: t.expand(-1, 3, 4),
+        lambda t: t.permute(0, 0),
+        lambda t: t.permute(0),
+    ):
+        found = error_of(lambda: wrong(a)).replace("headraceFloatType", "torch.FloatTensor")
+        assert found == error_of(lambda: wrong(host)) != ""

@@ -3,8 +3,8 @@
 // If no gradient is recorded, torch's autograd kernel looks for forward gradients, and copies each tensor for that. A
 // copy of a tensor that Python holds counts the Python object, too, which takes the interpreter's lock: a fifth of a
 // small operation's instructions. All other calls go to torch's kernel, which is registered for all keys of autograd.
-// Views are not in the list: torch's kernels note what they are views of. Nor is silu_backward, for which torch has a
-// composite among the other keys of autograd.
+// Views are in direct_views.cpp. silu_backward is not in the list, because torch has a composite for it among the other
+// keys of autograd.
 #include <ATen/ops/_foreach_add_ops.h>
 #include <ATen/ops/_foreach_addcdiv_ops.h>
 #include <ATen/ops/_foreach_addcmul_ops.h>
@@ -88,10 +88,7 @@
 namespace headrace {
 namespace {
 
-// True if autograd has something to do for this argument: record its gradient, or compute a forward gradient.
-bool is_watched(const Tensor &tensor) {
-  return tensor.defined() && (has_tangent(tensor) || (at::GradMode::is_enabled() && tensor.requires_grad()));
-}
+using headrace::is_watched;
 bool is_watched(const OptionalTensor &tensor) {
   return tensor.has_value() && is_watched(*tensor);
 }
@@ -114,11 +111,6 @@ void bump_version(const Tensor &tensor) {
 void bump_version(TensorList tensors) {
   for (const Tensor &tensor : tensors)
     bump_version(tensor);
-}
-
-// The keys that lead to torch's autograd kernel.
-c10::DispatchKeySet of_autograd(c10::DispatchKeySet keys) {
-  return (keys & c10::after_autograd_keyset) | c10::DispatchKeySet(c10::DispatchKey::AutogradOther);
 }
 
 template <class Op, class Schema = typename Op::schema> struct Direct;

@@ -443,6 +443,8 @@ Tensor view_select(const Tensor &self, int64_t dim, int64_t index);
 Tensor view_slice(const Tensor &self, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end,
                   int64_t step);
 Tensor view_unsqueeze(const Tensor &self, int64_t dim);
+Tensor view_expand(const Tensor &self, IntArrayRef size);
+Tensor view_reshape(const Tensor &self, IntArrayRef size); // undefined: the strides allow none
 std::vector<Tensor> view_split(const Tensor &self, int64_t split_size, int64_t dim);
 Tensor view_dtype(const Tensor &self, ScalarType dtype);
 Tensor reshape_alias(const Tensor &self, IntArrayRef size, IntArrayRef stride);

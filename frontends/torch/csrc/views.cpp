@@ -1,6 +1,10 @@
 // views.cpp: the views that programs take most, without torch's way through as_strided (a dispatch, and a check of
 // bounds that hold). Arguments that torch would reject, named dims and unusual cases are left to torch.
+#include <ATen/ExpandUtils.h>
+#include <ATen/InferSize.h>
+#include <ATen/TensorUtils.h>
 #include <ATen/WrapDimUtils.h>
+#include <ATen/ops/expand_native.h>
 #include <ATen/ops/select_native.h>
 #include <ATen/ops/slice_native.h>
 #include <ATen/ops/split_native.h>
@@ -91,6 +95,21 @@ Tensor view_unsqueeze(const Tensor &self, int64_t dim) {
   int64_t d = wrapped(dim, rank), stride = d < self.dim() ? sizes[d] * strides[d] : 1;
   sizes.insert(sizes.begin() + d, 1), strides.insert(strides.begin() + d, stride);
   return alias(self, sizes, strides, self.storage_offset());
+}
+
+Tensor view_expand(const Tensor &self, IntArrayRef size) {
+  if (static_cast<int64_t>(size.size()) < self.dim() || is_named(self))
+    return at::native::expand(self, size);
+  auto wide = at::inferExpandGeometry_dimvector(self.sizes(), self.strides(), size);
+  return alias(self, wide.sizes, wide.strides, self.storage_offset());
+}
+
+Tensor view_reshape(const Tensor &self, IntArrayRef size) {
+  if (is_named(self))
+    return {};
+  at::DimVector sizes = at::infer_size_dv(size, self.numel());
+  std::optional<at::DimVector> strides = at::detail::computeStride(self.sizes(), self.strides(), sizes);
+  return strides.has_value() ? alias(self, sizes, *strides, self.storage_offset()) : Tensor();
 }
 
 std::vector<Tensor> view_split(const Tensor &self, int64_t split_size, int64_t dim) {
