@@ -19,7 +19,8 @@ typedef struct plans {
   hr_mutex mutex;
   hr_table table; /* by hash; plans with equal hashes are chained */
   hr_generals generals;
-  hr_table lengths; /* of keys (hash_lengths): the first plan, which waits to be learned from, or &is_learned */
+  hr_table
+      waiting; /* by hash_lengths, and by structure: the first plan, which waits to be learned from, or &is_learned */
   bool keeps_nodes;
 } plans;
 
@@ -38,7 +39,7 @@ static void init_plans(void *part) {
 static void fini_plans(void *part) {
   plans *own = part;
   hr__generals_fini(&own->generals);
-  hr_table_fini(&own->lengths);
+  hr_table_fini(&own->waiting);
   hr_table_fini(&own->table);
   hr_mutex_fini(&own->mutex);
 }
@@ -557,13 +558,13 @@ static void retain_locked(void *plan) {
   ++((hr_plan *)plan)->reference_count;
 }
 
-/* Nothing is learned from a plan that ends before a second one of its lengths. The list is locked. */
+/* Nothing is learned from a plan that ends before a second one of its name. The list is locked. */
 static void stop_waiting(hr_plan *plan) {
-  hr_table *lengths = &plan->owner->lengths;
-  if (plan->is_waiting && hr_table_get(lengths, plan->lengths) == plan) {
-    hr_table_remove(lengths, plan->lengths);
-    if (lengths->count == 0) {
-      hr_table_fini(lengths);
+  hr_table *waiting = &plan->owner->waiting;
+  if (plan->is_waiting && hr_table_get(waiting, plan->name) == plan) {
+    hr_table_remove(waiting, plan->name);
+    if (waiting->count == 0) {
+      hr_table_fini(waiting);
     }
   }
   plan->is_waiting = false;
@@ -608,7 +609,7 @@ hr_general_find hr__plan_find_model(hr_key *key, hr_device *device, hr_numbers *
   }
   uint64_t kind = hash_kind(device);
   hr_mutex_lock(&own->mutex);
-  bool may_be = hr_table_get(&own->lengths, hash_lengths(key, kind)) == &is_learned;
+  bool may_be = hr_table_get(&own->waiting, hash_lengths(key, kind)) == &is_learned;
   hr_general_find found =
       may_be ? hr__generals_find(&own->generals, key, kind, out_numbers, &model) : HR_GENERAL_UNKNOWN;
   if (found == HR_GENERAL_FOUND) {
@@ -646,31 +647,44 @@ static void learn_now(plans *own, hr_plan *plan, uint64_t kind) {
   hr_free(counts);
 }
 
-/* Most programs keep their dims, and nothing has to be learned from them: the first plan waits for a second one whose
- * key has the same lengths. The list is locked. */
+/* The plan waits under a name for a second one. True if there was one before: then `learn_from` is called with that
+ * one, if it still waits. The list is locked. */
+static bool meet(plans *own, hr_plan *plan, uint64_t name, uint64_t kind,
+                 void (*learn_from)(plans *own, hr_plan *plan, uint64_t kind)) {
+  enum { NAMES_MAX = 1024 };
+  hr_plan *waiting = hr_table_get(&own->waiting, name);
+  if (waiting == NULL) {
+    if (own->waiting.count >= NAMES_MAX) {
+      hr_table_clear(&own->waiting);
+    }
+    plan->name = name;
+    plan->is_waiting = hr_table_put(&own->waiting, name, plan);
+  } else if ((void *)waiting != &is_learned) {
+    waiting->is_waiting = false;
+    (void)!hr_table_put(&own->waiting, name, (void *)&is_learned); /* in its slot */
+    learn_from(own, waiting, kind);
+  }
+  return waiting != NULL;
+}
+
+/* Lists of the same lengths may differ in structure, as packed sequences do. The list is locked. */
+static void learn_structure(plans *own, hr_plan *plan, uint64_t kind) {
+  if (meet(own, plan, hr_hash_mix(hr__key_structure(&plan->key), kind), kind, learn_now)) {
+    learn_now(own, plan, kind);
+  }
+}
+
+/* Most programs keep their dims, and nothing has to be learned from them: the first plan waits for a second one of the
+ * same structure. Structures are compared if lengths are equal. The list is locked. */
 static void learn(plans *own, hr_plan *plan, const hr_device *device) {
-  enum { LENGTHS_MAX = 1024 };
   bool may_vary = !plan->schedule.is_refused && !plan->schedule.program.has_rounds;
   if (own->keeps_nodes || !may_vary || hr_env_choice(HR_ENV_GENERAL_PLANS) == HR_ENV_GENERAL_PLANS_OFF) {
     return;
   }
   uint64_t kind = hash_kind(device);
-  plan->lengths = hash_lengths(&plan->key, kind);
-  void *first = hr_table_get(&own->lengths, plan->lengths);
-  if (first == NULL) {
-    if (own->lengths.count >= LENGTHS_MAX) {
-      hr_table_clear(&own->lengths);
-    }
-    plan->is_waiting = hr_table_put(&own->lengths, plan->lengths, plan);
-    return;
+  if (meet(own, plan, hash_lengths(&plan->key, kind), kind, learn_structure)) {
+    learn_structure(own, plan, kind);
   }
-  if (first != &is_learned) {
-    hr_plan *waiting = first;
-    waiting->is_waiting = false;
-    (void)!hr_table_put(&own->lengths, plan->lengths, (void *)&is_learned); /* in its slot */
-    learn_now(own, waiting, kind);
-  }
-  learn_now(own, plan, kind);
 }
 
 hr_status hr__plan_acquire(const hr_key *key, hr_device *device, const hr_scalar *arguments, hr_plan **out_plan,

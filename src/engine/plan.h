@@ -54,7 +54,7 @@ struct hr_plan {
   int reference_count;
   bool is_shared;
   bool is_waiting; /* to be learned from */
-  uint64_t lengths;
+  uint64_t name;   /* under which it waits */
   hr_plan *next_same;
   bool is_compact; /* the schedule was made so: cells repeat in it */
 };

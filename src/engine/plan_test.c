@@ -154,7 +154,7 @@ static bool runs_copy(user *u, hr_op op, int64_t count) {
   return after.general_plans > before.general_plans;
 }
 
-HR_TEST(plans_are_learned_from_once_a_second_one_has_keys_of_the_same_lengths) {
+HR_TEST(plans_are_learned_from_once_a_second_one_has_the_same_structure) {
   user a = {0};
   open_user(&a, "cpu");
   HR_ASSERT(!runs_copy(&a, HR_OP_MUL, 10)); /* waits */
@@ -165,6 +165,24 @@ HR_TEST(plans_are_learned_from_once_a_second_one_has_keys_of_the_same_lengths) {
   HR_ASSERT(!runs_copy(&a, HR_OP_SUB, 14));
   HR_ASSERT(!runs_copy(&a, HR_OP_SUB, 22));
   HR_ASSERT(runs_copy(&a, HR_OP_SUB, 18));
+  close_user(&a);
+}
+
+HR_TEST(structures_of_the_same_lengths_wait_apart) {
+  user a = {0};
+  const int64_t counts[] = {10, 14, 22};
+  open_user(&a, "cpu");
+  for (int i = 0; i < 3; ++i) {
+    HR_ASSERT(!runs_copy(&a, HR_OP_MAXIMUM, counts[i]));
+    HR_ASSERT(!runs_copy(&a, HR_OP_MINIMUM, counts[i]));
+  }
+  HR_ASSERT(runs_copy(&a, HR_OP_MAXIMUM, 18));
+  HR_ASSERT(runs_copy(&a, HR_OP_MINIMUM, 18));
+  HR_ASSERT(!runs_copy(&a, HR_OP_DIV, 10)); /* waits, by its structure alone */
+  hr__cache_clear(&a.stream->cache);
+  for (int i = 0; i < 3; ++i) {
+    HR_ASSERT(!runs_copy(&a, HR_OP_DIV, counts[i] + 1));
+  }
   close_user(&a);
 }
 
