@@ -65,6 +65,15 @@ def copy_rules(source, platform, names):
             rules[platform].setdefault(primitive, rule)
 
 
+def rule_of(platform, primitive):
+    """A platform's own lowering rule; None: it has none."""
+    try:
+        entry = _find("jax._src.interpreters.mlir", "_platform_specific_lowerings")[platform].get(primitive)
+    except AttributeError:
+        return None
+    return getattr(entry, "rule", None)
+
+
 def default_rule(primitive):
     """The lowering rule of platforms that have no own one; None: there is none."""
     try:

@@ -1,6 +1,8 @@
 """Lowering rules for operations that JAX has none for on a platform that it does not know.
 
-- Decompositions of matrices are the custom calls of JAX's CPU backend, whose LAPACK functions the core has, too.
+- Decompositions of matrices are the custom calls of JAX's CPU backend, whose LAPACK functions the core has, too. LAPACK
+  also has the eigenvalues of programs that name the algorithm of another platform, which the CPU's rule refuses.
+- Tridiagonal systems are LAPACK's gtsv. With perturbed pivots they are a scan over the rows.
 - The rows' order after the exchanges of an LU factorisation is the composite "headrace.lu_permutation" with the attribute
   `rows`. JAX's own rule is a loop over the exchanges.
 - Functions with a partitioning of their own (custom_partitioning) are the function itself: each device has whole tensors.
@@ -15,7 +17,7 @@ import numpy as np
 from headrace_jax import _private
 
 # Rules of the CPU backend that lead to custom calls named lapack_*. Its other rules are for its own compiler.
-FROM_CPU = ("eig", "eigh", "geqp3", "geqrf", "hessenberg", "householder_product", "lu", "ormqr", "schur", "svd")
+FROM_CPU = ("eig", "geqp3", "geqrf", "hessenberg", "householder_product", "lu", "ormqr", "schur", "svd")
 FROM_CPU += ("approx_top_k", "tridiagonal")
 
 
@@ -86,6 +88,70 @@ def _partitioned_rule(context, *values, call, **_):
     return mlir.lower_fun(jaxpr_as_fun(call), multiple_results=True)(context, *values)
 
 
+def _eigh_rule(cpu):
+    def rule(context, x, *, algorithm=None, **parameters):
+        return cpu(context, x, algorithm=None, **parameters)
+
+    return rule
+
+
+def _perturbed_solution(dl, d, du, b):
+    """One system by Gaussian elimination with partial pivoting, in which no pivot is smaller than the precision times
+    the largest element."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    real = jnp.finfo(d.dtype)
+    least = real.eps * jnp.maximum(jnp.max(jnp.abs(jnp.stack([dl, d, du]))), real.tiny / real.eps)
+    zero = jnp.zeros_like(d[0])
+
+    def pivot(row):
+        small = jnp.abs(row[0]) < least
+        return row.at[0].set(jnp.where(small, jnp.where(jnp.real(row[0]) < 0, -least, least).astype(row.dtype), row[0]))
+
+    def eliminate(upper, lower):
+        (row, right), (below, own, beside, b) = upper, lower
+        other = jnp.stack([below, own, beside])
+        swaps = jnp.abs(below) > jnp.abs(row[0])
+        row, other = jnp.where(swaps, other, row), jnp.where(swaps, row, other)
+        right, rest = jnp.where(swaps, b, right), jnp.where(swaps, right, b)
+        row = pivot(row)
+        factor = other[0] / row[0]
+        rest, other = rest - factor * right, other[1:] - factor * row[1:]
+        return (jnp.append(other, zero), rest), (row, right)
+
+    def substitute(solved, upper):
+        (row, right), (next_, second) = upper, solved
+        x = (right - row[1] * next_ - row[2] * second) / row[0]
+        return (x, next_), x
+
+    first = (jnp.stack([d[0], du[0], zero]), b[0])
+    (row, right), rows = lax.scan(eliminate, first, (dl[1:], d[1:], du.at[-1].set(0)[1:], b[1:]))
+    last = right / pivot(row)[0]
+    x = lax.scan(substitute, (last, jnp.zeros_like(last)), rows, reverse=True)[1]
+    return jnp.concatenate([x, last[None]])
+
+
+def _tridiagonal_rule(cpu):
+    import jax
+    from jax.interpreters import mlir
+
+    def perturbed(dl, d, du, b):
+        solve = _perturbed_solution
+        for _ in range(d.ndim - 1):
+            solve = jax.vmap(solve)
+        return solve(dl, d, du, b)
+
+    scan = mlir.lower_fun(perturbed, multiple_results=False)
+
+    def rule(context, *operands, perturb_singular=False):
+        if perturb_singular:
+            return scan(context, *operands)
+        return cpu(context, *operands, perturb_singular=False)
+
+    return rule
+
+
 def register(platform):
     """Registers the rules for a platform that JAX knows by name."""
     import jax.lax.linalg  # noqa: F401 (its import registers the CPU's rules)
@@ -100,4 +166,9 @@ def register(platform):
     primitive = _private.partitioned_primitive()
     if primitive is not None:
         mlir.register_lowering(primitive, _partitioned_rule, platform=platform)
+    own = ((jax.lax.linalg.eigh_p, _eigh_rule), (jax.lax.linalg.tridiagonal_solve_p, _tridiagonal_rule))
+    for primitive, make in own:
+        cpu = _private.rule_of("cpu", primitive)
+        if cpu is not None:
+            mlir.register_lowering(primitive, make(cpu), platform=platform)
     _private.copy_rules("cpu", platform, FROM_CPU)

@@ -113,3 +113,40 @@ def test_a_solution_while_tracing():
 def test_the_rules_of_other_platforms_stay():
     text = jax.jit(jnp.cumsum).trace(np.ones(5, np.float32)).lower(lowering_platforms=("cpu",)).as_text()
     assert "reduce_window" in text and "composite" not in text
+
+
+@pytest.mark.parametrize("name", ["QR", "JACOBI", "QDWH"])
+def test_eigenvalues_by_the_algorithms_of_other_platforms(name):
+    x = np.random.default_rng(0).normal(size=(2, 5, 5))
+    x += x.swapaxes(-1, -2)
+    implementation = lax.linalg.EighImplementation[name]
+    vectors, values = jax.jit(lambda x: lax.linalg.eigh(x, implementation=implementation))(x)
+    np.testing.assert_allclose(np.asarray(values), np.linalg.eigvalsh(x), atol=1e-12)
+    np.testing.assert_allclose(x @ np.asarray(vectors), np.asarray(vectors * values[:, None]), atol=1e-12)
+
+
+def tridiagonal(dl, d, du):
+    return np.stack([np.diag(a[1:], -1) + np.diag(b) + np.diag(c[:-1], 1) for a, b, c in zip(dl, d, du)])
+
+
+@pytest.mark.parametrize("perturbs", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
+@pytest.mark.parametrize("size", [1, 2, 3, 40])
+def test_tridiagonal_systems(size, dtype, perturbs):
+    numbers = np.random.default_rng(size)
+    dl, d, du = (numbers.normal(size=(3, size)).astype(dtype) for _ in range(3))
+    dl[:, 0] = du[:, -1] = 0
+    d[0, 0] = 0 if size > 1 else 2  # the first pivot is in the second row
+    b = numbers.normal(size=(3, size, 4)).astype(dtype)
+    x = jax.jit(lambda *a: lax.linalg.tridiagonal_solve(*a, perturb_singular=perturbs))(dl, d, du, b)
+    tolerance = 1e-3 if dtype == np.float32 else 1e-9
+    np.testing.assert_allclose(tridiagonal(dl, d, du) @ np.asarray(x), b, atol=tolerance, rtol=tolerance)
+
+
+def test_singular_tridiagonal_systems():
+    d, beside = np.array([1.0, 1, 1]), np.array([0.0, 1, 0])  # the first two rows are equal
+    dl, du, b = beside, np.array([1.0, 0, 0]), np.ones((3, 1))
+    solve = jax.jit(lambda *a: lax.linalg.tridiagonal_solve(*a, perturb_singular=True))
+    assert np.isfinite(np.asarray(solve(dl, d, du, b))).all()
+    zeros = np.zeros(3)
+    assert np.isfinite(np.asarray(solve(zeros, zeros, zeros, b))).all()
