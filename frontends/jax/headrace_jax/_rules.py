@@ -43,16 +43,21 @@ def _cumulative(name, combine, x, *, axis, reverse):
     return lax.composite(scan, name)(x, axis=np.int64(axis), reverse=np.int64(reverse)) if x.shape[axis] > 0 else x
 
 
+def _has_symbols(context):
+    """True if a program has dims without numbers: its functions have these as operands, which composites lack."""
+    return bool(context.module_context.shape_poly_state.dim_vars)
+
+
 def _cumulative_rule(primitive, name, combine):
-    """JAX's own rule stays for axes without a number, which a scan can't unroll."""
+    """JAX's own rule stays for programs with dims without numbers."""
     from jax.interpreters import mlir
 
     composite = mlir.lower_fun(functools.partial(_cumulative, name, combine), multiple_results=False)
     default = _private.default_rule(primitive)
 
     def rule(context, x, *, axis, reverse):
-        has_number = default is None or isinstance(context.avals_in[0].shape[axis], int)
-        return (composite if has_number else default)(context, x, axis=axis, reverse=reverse)
+        has_numbers = default is None or not _has_symbols(context)
+        return (composite if has_numbers else default)(context, x, axis=axis, reverse=reverse)
 
     return rule
 
@@ -75,7 +80,7 @@ def _permutation_rule(primitive):
 
     def rule(context, pivots, *, permutation_size):
         sizes = (*context.avals_in[0].shape, permutation_size)
-        has_numbers = default is None or all(isinstance(size, int) and size > 0 for size in sizes)
+        has_numbers = default is None or (not _has_symbols(context) and all(size > 0 for size in sizes))
         return (composite if has_numbers else default)(context, pivots, permutation_size=permutation_size)
 
     return rule

@@ -103,6 +103,15 @@ def test_the_permutation_of_pivots(shape, rows):
         np.testing.assert_array_equal(order, expected)
 
 
+def test_cumulative_operations_with_symbolic_dims():
+    shape = jax.export.symbolic_shape("n, 5")
+    for function in (lax.cumsum, lax.cummax, lax.cumlogsumexp):
+        program = jax.jit(lambda x, function=function: function(x, axis=1))
+        exported = jax.export.export(program)(jax.ShapeDtypeStruct(shape, np.float32))
+        x = np.arange(15, dtype=np.float32).reshape(3, 5)
+        np.testing.assert_allclose(exported.call(x), program(x), rtol=1e-6)
+
+
 def test_a_solution_while_tracing():
     """The decomposition of the permutation then has constants as operands."""
     with jax.ensure_compile_time_eval():
