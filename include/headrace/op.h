@@ -276,7 +276,8 @@ typedef enum hr_op {
   HR_OP_GATHER,                         /* in: x, index; ints: dim; out: like index */
   HR_OP_SCATTER,                        /* in: index, source (tensor or number); ints: dim, mode (0 set, 1 add, 2
                                          * multiply, 3 max, 4 min), error of an index out of range (0: invalid argument,
-                                         * 1: out of range); out: y, written in place */
+                                         * 1: out of range, 2: none, as all are known to be in range); out: y, written
+                                         * in place */
   HR_OP_INDEX,                          /* in: x, index of each indexed dim (equal ranks, broadcast); ints: mask of
                                          * indexed dims, position of the index dims in the output; out: y */
   HR_OP_INDEX_PUT,                      /* in: values (broadcast to the selection), index of each indexed dim; ints:

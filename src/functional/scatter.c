@@ -1,6 +1,8 @@
 /* scatter.c: reading and writing at tuples of indices, and the modes of updates. */
 #include "functional/scatter.h"
 
+#include "core/ops/index_row.h"
+
 /* ---- updates ---- */
 
 hr_status hr__read_update_mode(const hr__function_call *c, int index, int *out_mode) {
@@ -66,7 +68,7 @@ const hr_tensor *hr__scattered(hr__formula *f, const hr__update *update, int axi
   const hr_tensor *y =
       drops ? hr__extended(f, base, axis, size + 1) : hr__copied(f, base, base->dtype, base->rank, base->dims);
   const hr_tensor *inputs[2] = {drops ? or_behind(f, places, size) : places, update->values};
-  const int64_t ints[3] = {axis, update->mode, 1};
+  const int64_t ints[3] = {axis, update->mode, drops ? HR_SCATTER_BOUNDED : 1};
   hr_attrs attrs = {.int_count = 3, .ints = ints};
   if (!hr__formula_failed(f)) {
     hr__formula_fail(f, hr__write_row(f->call, HR_OP_SCATTER, &attrs, 2, inputs, y));

@@ -154,7 +154,9 @@ hr_status hr__lower_scatter(hr_builder *b, const hr_node *node) {
   if (b->status != HR_OK) {
     return HR_OK;
   }
-  check_range(b, index, y.dims[dim], false, node->ints[2] != 0 ? MESSAGE_INDEX : MESSAGE_GATHER);
+  if (node->ints[2] != HR_SCATTER_BOUNDED) {
+    check_range(b, index, y.dims[dim], false, node->ints[2] != 0 ? MESSAGE_INDEX : MESSAGE_GATHER);
+  }
   if (hr_operand_count(index) == 0 || y.dims[dim] == 0) {
     return HR_OK;
   }
