@@ -145,7 +145,7 @@ static hr_status is_better_recorded(const hr__evaluation *e, const hr__loop_argu
   hr_status status = simulate(&s, of->inputs, &count, &is_known);
   hr_arena_fini(&s.e.arena);
   hr_arena_fini(&s.e.scratch);
-  *out_is = status == HR_OK && is_known && (count < COUNT_MIN || is_large);
+  *out_is = status != HR_OK || !is_known || count < COUNT_MIN || is_large; /* a wait sees an interrupt */
   if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
     return status;
   }

@@ -401,17 +401,15 @@ HR_TEST(a_loop_without_end_is_interrupted) {
   open_stream();
   hr_graph *g = graph_of(
       "graph 2\nfunction @0 {\ninput %a f32[]\ninput %d f32[]\n%s = add(%a, %d)\noutput s = %s\n}\n"
-      "function @1 {\ninput %a f32[]\ninput %d f32[]\n%c = less(%a, 3)\noutput c = %c\n}\nconstant %v f32[] = [0.0]\n"
-      "input %d f32[]\n%0 = while(@0, @1, %v, %d, carried=1)\noutput a = %0\n");
+      "function @1 {\ninput %a f32[]\ninput %d f32[]\n%c = less(%a, 3)\noutput c = %c\n}\nvariable %v f32[] = [0.0]\n"
+      "input %d f32[]\n%0 = while(@0, @1, %v, %d, carried=1)\nassign %v = %0\noutput a = %0\n");
   hr_session *session = session_of(g, NULL);
   hr_tensor steps[2] = {tensor_of(HR_DTYPE_F32, 0, NULL, F32(0)), tensor_of(HR_DTYPE_F32, 0, NULL, F32(2))}, out;
   const hr_tensor *places[2] = {&steps[0], &steps[1]};
   hr_stream_set_interrupt_check(stream, wants_end, &checks);
-  HR_ASSERT_OK(hr_session_run(session, 1, &places[0], 1, &out));
-  HR_ASSERT_STATUS(hr_stream_synchronize(stream), HR_STATUS_CANCELLED);
+  HR_ASSERT_STATUS(hr_session_run(session, 1, &places[0], 1, &out), HR_STATUS_CANCELLED);
   hr_stream_set_interrupt_check(stream, NULL, NULL);
-  hr_tensor_release(&out);
-  HR_ASSERT_OK(hr_session_run(session, 1, &places[1], 1, &out));
+  HR_ASSERT_OK(hr_session_run(session, 1, &places[1], 1, &out)); /* from the value before */
   EXPECT(&out, 4);
   hr_tensor_release(&out);
   release_each(2, steps);
