@@ -175,6 +175,12 @@ CASES |= {
     "max_pool_places, four": (
         lambda x: hr.max_pool_places(x, [1, 2, 1, 2], [1] * 4, [0] * 4, places="tensor"), signed(2, 3, 2, 3),
     ),
+    "max_pool_gradient": (
+        lambda x: hr.max_pool_gradient(
+            *hr.max_pool_places(x, [2, 2], [2, 1], [1, 0]), shape=(5, 6), window=(2, 2), stride=(2, 1), padding=(1, 0)
+        ),
+        signed(2, 3, 5, 6),
+    ),
     "max_unpool": (lambda x, i: [hr.max_unpool(x, i, [5]), hr.max_unpool(x, i, [6], mode="add")], signed(2, 3),
                    whole(2, 3, high=5)),
     "lp_pool": (lambda x: [hr.lp_pool(x, [2, 2], [2, 1], [1, 0], p) for p in (1, 2, 3)], signed(2, 3, 5, 6)),
