@@ -196,7 +196,7 @@ Headrace's, by the clock (`HEADRACE_DEVICE=cuda python bench/jax_cases.py --refe
 | softshrink MLP, infer, batch 1 | 0.083 | 0.038 | 2.16x | 1.4x |
 | GPT-2 small, infer, 1 x 128 tokens | 1.287 | 2.017 | 0.64x | 10.8x |
 
-GPT-2's time there is the host's, which records each call anew."""
+A call of GPT-2 takes three times the CPU time of JAX's there."""
 
 
 def wrapped(names):
