@@ -13,6 +13,18 @@ def floats(*dims, requires_grad=False):
     return values.to(DEVICE).requires_grad_(requires_grad)
 
 
+class Seen(TorchDispatchMode):
+    """Lists the operators that are called."""
+
+    def __init__(self):
+        super().__init__()
+        self.operators = []
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        self.operators.append(function.overloadpacket)
+        return function(*arguments, **(options or {}))
+
+
 def direct_operators() -> dict[str, dict[str, str]]:
     """{name: {key: kernel}} of the operators in direct.cpp."""
     torch.zeros(1, device=DEVICE)  # kernels are registered at the first use
@@ -126,16 +138,9 @@ def test_transforms_and_modes_see_the_calls():
         gradient = torch.func.grad(lambda x: (x * b).exp().sum())(a)
         assert torch.allclose(gradient.cpu(), (b * (a * b).exp()).cpu())
 
-        seen = []
-
-        class Mode(TorchDispatchMode):
-            def __torch_dispatch__(self, function, types, arguments=(), options=None):
-                seen.append(function.overloadpacket)
-                return function(*arguments, **(options or {}))
-
-        with Mode():
+        with Seen() as seen:
             (a * b).add_(1)
-    assert seen == [torch.ops.aten.mul, torch.ops.aten.add_]
+    assert seen.operators == [torch.ops.aten.mul, torch.ops.aten.add_]
 
 
 VIEWS = {
@@ -212,16 +217,10 @@ def test_views_are_seen_by_transforms_modes_and_traces():
         found = torch.vmap(lambda t: t.view(2, 2).transpose(0, 1).reshape(-1)[1:].unsqueeze(0).expand(2, 3))(a)
         expected = torch.vmap(lambda t: t.view(2, 2).transpose(0, 1).reshape(-1)[1:].unsqueeze(0).expand(2, 3))(a.cpu())
         assert torch.equal(found.cpu(), expected)
-        seen = []
-
-        class Mode(TorchDispatchMode):
-            def __torch_dispatch__(self, function, types, arguments=(), options=None):
-                seen.append(function.overloadpacket)
-                return function(*arguments, **(options or {}))
-
-        with Mode():
+        with Seen() as seen:
             a.view(4, 3).transpose(0, 1)[1].reshape(2, 2)
-        assert seen == [torch.ops.aten.view, torch.ops.aten.transpose, torch.ops.aten.select, torch.ops.aten.view]
+        ops = torch.ops.aten
+        assert seen.operators == [ops.view, ops.transpose, ops.select, ops.view]
         traced = torch.jit.trace(lambda t: t.reshape(2, 2).permute(1, 0).split(1)[1], a[0])
         assert torch.equal(traced(a[1]).cpu(), a[1].cpu().reshape(2, 2).permute(1, 0).split(1)[1])
 
