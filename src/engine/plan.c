@@ -19,8 +19,8 @@ typedef struct plans {
   hr_mutex mutex;
   hr_table table; /* by hash; plans with equal hashes are chained */
   hr_generals generals;
-  hr_table
-      waiting; /* by hash_lengths, and by structure: the first plan, which waits to be learned from, or &is_learned */
+  /* By hash_lengths, and by structure: the first plan, which waits to be learned from, or &is_learned. */
+  hr_table waiting;
   bool keeps_nodes;
 } plans;
 

@@ -5,9 +5,9 @@
  * Carried values that the body passes on as they are stay the same in all iterations. The function computes the
  * condition of the next iteration with the body; that of the first one is recorded before the loop.
  *
- * Loops of few iterations, or of large ones, are not recorded this way if the host knows their number: iterations that
- * are records fuse with each other. Nor are bodies that need numbers of the iteration on the host, for dims, and those
- * of operands without elements.
+ * Loops of few iterations, or of large ones, are not recorded this way: iterations that are records fuse with each
+ * other. Nor are loops whose conditions the device computes, since a wait for each one sees an interrupt; bodies that
+ * need numbers of the iteration on the host, for dims; and those of operands without elements.
  *
  * A branch in such a body is one record, too: both functions are loops of one iteration, and the condition selects one.
  */
@@ -130,8 +130,8 @@ static hr_status simulate(simulation *s, const hr__item *inputs, int *out_count,
   }
 }
 
-/* True if the host knows the number of iterations, which are few, or large enough to gain from fusion with each other:
- * it computes the conditions of the first ones. */
+/* True for few iterations, for those large enough to gain from fusion with each other, and if the host cannot compute
+ * the conditions of the first ones. */
 static hr_status is_better_recorded(const hr__evaluation *e, const hr__loop_arguments *of, bool *out_is) {
   bool is_large = written_bytes(of) > LARGE_BYTES, is_known = true;
   int count = 0;

@@ -3,9 +3,10 @@
 - Decompositions of matrices are the custom calls of JAX's CPU backend, whose LAPACK functions the core has, too. LAPACK
   also has the eigenvalues of programs that name the algorithm of another platform, which the CPU's rule refuses.
 - Tridiagonal systems are LAPACK's gtsv. With perturbed pivots they are a scan over the rows.
-- The rows' order after the exchanges of an LU factorisation is the composite "headrace.lu_permutation" with the attribute
-  `rows`. JAX's own rule is a loop over the exchanges.
-- Functions with a partitioning of their own (custom_partitioning) are the function itself: each device has whole tensors.
+- The rows' order after the exchanges of an LU factorisation is the composite "headrace.lu_permutation" with the
+  attribute `rows`. JAX's own rule is a loop over the exchanges.
+- Functions with a partitioning of their own (custom_partitioning) are the function itself: each device has whole
+  tensors.
 - Cumulative operations are composites: "headrace.cumulative_sum" and so on, with the attributes `axis` and `reverse`.
   A reader that lacks such a name runs the decomposition, which is JAX's associative scan. JAX's own rule is a window as
   long as the axis at each element.

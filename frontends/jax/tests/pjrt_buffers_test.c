@@ -57,7 +57,7 @@ HR_TEST(unknown_devices_and_options_are_refused) {
   ASSERT_CODE(Client_DefaultDeviceAssignment, &assignment, HR_STATUS_INVALID_ARGUMENT, "64 x 64");
 }
 
-/* What comes back of a byte: numbers of fewer bits fill it with their sign or with zeros. */
+/* The byte that comes back: numbers of fewer bits fill it with their sign or with zeros. */
 static unsigned char returned(pjrt_type type, unsigned char byte) {
   bool is_signed = type == PJRT_TYPE_S4 || type == PJRT_TYPE_S2;
   int bits = type == PJRT_TYPE_S4 || type == PJRT_TYPE_U4 || type == PJRT_TYPE_F4E2M1FN ? 4
