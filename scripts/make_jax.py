@@ -93,6 +93,9 @@ there. Two programs show more:
 - **Errors** come from the `jit` call: `UNIMPLEMENTED` names the operation and its line in your program.
 - **Decompositions of matrices** are LAPACK's, as on JAX's CPU backend.
 - **Callbacks**: `jax.debug.print`, `jax.pure_callback` and `io_callback` call Python from a running program.
+  `jax.experimental.buffer_callback` reads and writes the arrays' memory without copies.
+- **Programs of JAX's CPU platform** run: its lowering rules for primitives that have no other one, its branch of
+  `jax.lax.platform_dependent` if there is no default, and functions that `jax.export` wrote for `cpu`.
 
 ## Limits
 

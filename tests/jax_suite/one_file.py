@@ -25,7 +25,10 @@ import headrace_jax, pytest
 headrace_jax.initialize()
 if os.environ.get("HEADRACE_JAX_NAMED"):
     from jax._src import test_util
-    test_util._TEST_DUT._set(os.environ["HEADRACE_JAX_NAMED"])
+    from jax._src.internal_test_util import export_back_compat_test_util
+    name = os.environ["HEADRACE_JAX_NAMED"]
+    test_util._TEST_DUT._set(name)
+    export_back_compat_test_util.CompatTestBase.default_jax_backend = lambda self: name
 sys.exit(pytest.main(sys.argv[1:]))
 """
 

@@ -12,7 +12,7 @@ import os
 import pathlib
 import warnings
 
-from headrace_jax import _callbacks, _dlpack, _private, _rules
+from headrace_jax import _buffers, _callbacks, _cpu, _dlpack, _private, _rules
 
 __all__ = ["initialize", "library_path"]
 PLATFORM = "headrace"
@@ -79,4 +79,6 @@ def initialize():
     _private.allow_cache(PLATFORM)
     _rules.register(PLATFORM)
     _callbacks.register(PLATFORM, str(library_path()))
+    _buffers.register(PLATFORM)
+    _cpu.register(PLATFORM)
     _dlpack.register(PLATFORM)

@@ -20,7 +20,7 @@ _Caller = ctypes.CFUNCTYPE(
     ctypes.POINTER(ctypes.c_void_p),
 )
 TYPED_FFI = 4  # StableHLO's version of custom calls whose backend_config is a dictionary
-_callbacks = {}  # by number: function, avals of the operands, avals of the results
+_callbacks = {}  # by number: call(addresses of the operands, addresses of the results), and how many results there are
 _library = None
 
 
@@ -34,7 +34,7 @@ class _Reference:
         _library.headrace_jax_release_callback(self.number)
 
 
-def _view(address, aval):
+def view(address, aval):
     """The elements at an address."""
     dtype, shape = np.dtype(aval.dtype), tuple(aval.shape)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -43,17 +43,30 @@ def _view(address, aval):
     return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address)).view(dtype).reshape(shape)
 
 
+def finish(elements):
+    """Makes integers of 2 and 4 bits, whose upper bits a callback may have left, whole bytes as on the device."""
+    if elements.dtype.name in ("int2", "int4", "uint2", "uint4"):
+        elements.view(np.uint8)[...] = elements.astype(np.int8).view(np.uint8)
+
+
+def _with_values(function, operands, results):
+    """A call of a function that has copies of its operands, and returns its results."""
+
+    def call(inputs, outputs):
+        given = [view(inputs[i], aval).copy() for i, aval in enumerate(operands)]
+        for i, (value, aval) in enumerate(zip(function(*given), results)):
+            elements = view(outputs[i], aval)
+            elements[...] = value
+            finish(elements)
+
+    return call
+
+
 def _call(number, input_count, inputs, output_count, outputs):
-    function, operands, results = _callbacks[number]
-    given = [_view(inputs[i], aval).copy() for i, aval in enumerate(operands)]
-    values = function(*given)
-    for i, (value, aval) in enumerate(zip(values, results)):
-        view = _view(outputs[i], aval)
-        view[...] = value
-        if view.dtype.name in ("int2", "int4", "uint2", "uint4"):  # whole bytes on the device
-            view.view(np.uint8)[...] = view.astype(np.int8).view(np.uint8)
-    if output_count > len(results):  # the flag that orders effects
-        ctypes.memset(outputs[len(results)], 0, 1)
+    call, result_count = _callbacks[number]
+    call(inputs, outputs)
+    if output_count > result_count:  # the flag that orders effects
+        ctypes.memset(outputs[result_count], 0, 1)
 
 
 @_Caller
@@ -67,7 +80,7 @@ def _run(*arguments):
         return 1
 
 
-def _create(function, operands, results):
+def _create(call, result_count):
     """The name of a new callback's custom calls, and its reference."""
     dead = (ctypes.c_int64 * 64)()
     while count := _library.headrace_jax_dead_callbacks(dead, len(dead)):
@@ -77,7 +90,7 @@ def _create(function, operands, results):
     number = _library.headrace_jax_create_callback(name, len(name))
     if number < 0:
         raise MemoryError("headrace_jax: no memory for a callback")
-    _callbacks[number] = function, operands, results
+    _callbacks[number] = call, result_count
     return name.value.decode(), _Reference(number)
 
 
@@ -104,6 +117,27 @@ def _checked(callback, results):
     return checked
 
 
+def emit_call(context, call, operands, result_types, has_side_effect):
+    """A custom call of call(addresses of the operands, addresses of the results), both without tokens, and the
+    reference that keeps it."""
+    from jax.extend.mlir import ir
+    from jax.extend.mlir.dialects import stablehlo
+
+    _private.open_cpu()
+    tokens = sum(stablehlo.TokenType.isinstance(type_) for type_ in result_types)
+    name, reference = _create(call, len(result_types) - tokens)
+    context.module_context.add_keepalive(reference)
+    call = stablehlo.CustomCallOp(
+        result_types,
+        operands,
+        call_target_name=ir.StringAttr.get(name),
+        has_side_effect=ir.BoolAttr.get(has_side_effect),
+        api_version=ir.IntegerAttr.get(ir.IntegerType.get_signless(32), TYPED_FFI),
+        backend_config=ir.DictAttr.get({}),
+    )
+    return list(call.results), reference
+
+
 def _emit(
     context,
     callback,
@@ -118,24 +152,13 @@ def _emit(
     sharding=None,
 ):
     """What JAX's emit_python_callback does: the operation; its results, the new token, and what must be kept."""
-    from jax.extend.mlir import ir
-    from jax.extend.mlir.dialects import stablehlo
     from jax.interpreters import mlir
 
-    _private.open_cpu()
-    name, reference = _create(_checked(callback, result_avals), tuple(operand_avals), tuple(result_avals))
-    context.module_context.add_keepalive(reference)
     tokens = [token] if token else []
-    call = stablehlo.CustomCallOp(
-        [value.type for value in tokens]
-        + [mlir.aval_to_ir_type(context.module_context, aval) for aval in result_avals],
-        tokens + list(operands),
-        call_target_name=ir.StringAttr.get(name),
-        has_side_effect=ir.BoolAttr.get(has_side_effect),
-        api_version=ir.IntegerAttr.get(ir.IntegerType.get_signless(32), TYPED_FFI),
-        backend_config=ir.DictAttr.get({}),
-    )
-    values = list(call.results)
+    call = _with_values(_checked(callback, result_avals), tuple(operand_avals), tuple(result_avals))
+    types = [mlir.aval_to_ir_type(context.module_context, aval) for aval in result_avals]
+    types = [value.type for value in tokens] + types
+    values, reference = emit_call(context, call, tokens + list(operands), types, has_side_effect)
     token = values.pop(0) if token else None
     return values, token, reference
 

@@ -21,6 +21,11 @@ NAMES = (
     ("jax._src.compilation_cache", "is_cache_used", None),
     ("jax._src.lax.linalg", "_generic_lu_pivots_to_permutation", None),
     ("jax._src.custom_partitioning", "custom_partitioning_p", object),
+    ("jax._src.lax.control_flow.conditionals", "cond_p", object),
+    ("jax._src.lax.control_flow.conditionals", "platform_index_p", object),
+    ("jax._src.export._export", "call_exported_p", object),
+    ("jax._src.buffer_callback", "buffer_callback_p", object),
+    ("jax._src.buffer_callback", "ExecutionStage", None),
 )
 
 
@@ -65,6 +70,45 @@ def copy_rules(source, platform, names):
             rules[platform].setdefault(primitive, rule)
 
 
+def fall_back_to_rules(platform, source):
+    """Lets a platform have another one's lowering rules for primitives without an own or a default one."""
+    try:
+        rules = _find("jax._src.interpreters.mlir", "_platform_specific_lowerings")
+        defaults = _find("jax._src.interpreters.mlir", "_lowerings")
+    except AttributeError:
+        return  # then such primitives are an error
+    if getattr(rules[platform], "source", None) == source:
+        return
+
+    class Rules(dict):
+        def __contains__(self, primitive):
+            return super().__contains__(primitive) or (primitive not in defaults and primitive in rules[source])
+
+        def __missing__(self, primitive):
+            return rules[source][primitive]
+
+    rules[platform] = Rules(rules[platform])
+    rules[platform].source = source
+
+
+def branch_primitives():
+    """Primitives that choose by the platform, and their parameter with the platforms of each branch."""
+    module = "jax._src.lax.control_flow.conditionals"
+    wanted = (("cond_p", "branches_platforms"), ("platform_index_p", "platforms"))
+    try:
+        return [(_find(module, name), parameter) for name, parameter in wanted]
+    except (AttributeError, ImportError):
+        return []
+
+
+def exported_primitive():
+    """The primitive of calls of exported functions; None: this JAX has another one."""
+    try:
+        return _find("jax._src.export._export", "call_exported_p")
+    except (AttributeError, ImportError):
+        return None
+
+
 def rule_of(platform, primitive):
     """A platform's own lowering rule; None: it has none."""
     try:
@@ -89,6 +133,19 @@ def partitioned_primitive():
         return _find("jax._src.custom_partitioning", "custom_partitioning_p")
     except (AttributeError, ImportError):
         return None
+
+
+def buffer_callback_primitive():
+    """The primitive of jax.experimental.buffer_callback; None: this JAX has another one."""
+    try:
+        return _find("jax._src.buffer_callback", "buffer_callback_p")
+    except (AttributeError, ImportError):
+        return None
+
+
+def execute_stage():
+    """The stage at which callbacks with buffers run."""
+    return _find("jax._src.buffer_callback", "ExecutionStage").EXECUTE
 
 
 def lu_permutation(pivots, rows):
