@@ -3,6 +3,7 @@
 #
 #   VENV=path      another virtual environment      BUILD=path   another build folder
 #   JAX_VENV=path  another one with JAX, for `make test-jax`
+#   TENSORFLOW_VENV=path  another one with TensorFlow, for `make test-tensorflow`
 #   PYTHON=python  the interpreter that makes it    CMAKE_ARGS   more options for cmake
 #   GALLERY=words  options of `make gallery`: "--only vit,llama"
 #   TORCHES=words  minor versions of torch for `make wheels` (default: all that the device supports), as 2.13,2.15
@@ -34,7 +35,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help build test onnx fuzz fuzz-files fuzz-torch demo demo-graph gallery tools bench bench-c bench-ops check
 .PHONY: conformance sanitize
 .PHONY: array-api-tests bench-arrays mlx-tests fuzz-gradients conformance-tools sanitize-sample format test-levels
-.PHONY: test-jax jax-tests jax-venv demo-jax fuzz-jax
+.PHONY: test-jax jax-tests jax-venv demo-jax fuzz-jax test-tensorflow tensorflow-venv
 .PHONY: wheels test-wheels clean venv python-package
 
 help: ## this list
@@ -85,6 +86,25 @@ test: build python-package $(JAX_STAMP) ## the C tests, then the Python tests, J
 
 test-jax: build $(JAX_STAMP) ## the tests of the plug-in for JAX, and a sample of JAX's own, of HEADRACE_JAX_SOURCE
 	$(TEST_JAX)
+
+TENSORFLOW_VENV ?= build/tensorflow-venv
+TENSORFLOW_STAMP = $(TENSORFLOW_VENV)/.stamp
+TENSORFLOW_PYTHON = $(LIBRARIES) PYTHONPATH=frontends/tensorflow \
+  TF_PLUGGABLE_DEVICE_LIBRARY_PATH=$(abspath $(BUILD))/frontends/tensorflow/libheadrace_tensorflow.so \
+  $(TENSORFLOW_VENV)/bin/python
+
+tensorflow-venv: $(TENSORFLOW_STAMP)
+
+$(TENSORFLOW_STAMP): requirements-tensorflow.txt
+	@test -x $(TENSORFLOW_VENV)/bin/python || \
+	  $(PROGRESS) "making $(TENSORFLOW_VENV)" $(PYTHON) -m venv $(TENSORFLOW_VENV)
+	@$(PROGRESS) "packages of requirements-tensorflow.txt into $(TENSORFLOW_VENV)" \
+	  $(TENSORFLOW_VENV)/bin/python -m pip install --no-compile -r requirements-tensorflow.txt
+	@touch $@
+
+test-tensorflow: build $(TENSORFLOW_STAMP) ## the tests of the device for TensorFlow
+	$(TENSORFLOW_PYTHON) -m pytest -q -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true \
+	  frontends/tensorflow/tests
 
 jax-tests: build $(JAX_STAMP) ## JAX's own tests, of the checkout HEADRACE_JAX_SOURCE; OPTIONS='--files lax_test'
 	$(JAX_PYTHON) tests/jax_suite/run.py $(OPTIONS)

@@ -1,0 +1,66 @@
+/* plugin.h: the objects of the device for TensorFlow, and what its files share.
+ *
+ * TensorFlow has four streams a device; behind them is one hr_stream, in which kernels and copies are recorded. So
+ * streams need not wait for one another, and an event is complete at once: a copy to the device takes its bytes when it
+ * is recorded, and a copy to the host waits.
+ *
+ * A tensor's address is the handle of a late-bound buffer, which maps nothing: memory comes when work needs it, and
+ * temporaries of a fused program get none.
+ *
+ * Commits: kernels never wait. When a kernel of another step comes, and the last step recorded several, its work is
+ * handed over to the device. So each call of a function is one program, which the cache has from the second call on.
+ *
+ * Threads: any.
+ */
+#ifndef HEADRACE_TENSORFLOW_PLUGIN_H_
+#define HEADRACE_TENSORFLOW_PLUGIN_H_
+
+#include <stdatomic.h>
+
+#include "headrace/functional.h"
+#include "tf.h"
+
+#define HTF_TYPE "HEADRACE"
+#define HTF_EXPORT __attribute__((visibility("default")))
+
+typedef struct htf_device {
+  hr_device *device;
+  hr_stream *stream;
+  hr_buffer *empty; /* of tensors without elements */
+  char name[96], bus_id[16];
+  atomic_llong step; /* of the last kernel */
+  atomic_int step_kernels;
+} htf_device;
+
+/* The plug-in's part of TensorFlow's streams. */
+struct tf_stream {
+  htf_device *device;
+};
+
+/* True if the process has the TensorFlow that the device needs. The first call prints a line if not. */
+bool htf_is_ready(void);
+
+/* Keeps a device for the calls of Python (stats.c); NULL when it ends. */
+void htf_device_list(int ordinal, htf_device *device);
+
+/* ---- statuses and dtypes ---- */
+
+/* Reports and frees a status; true if it is a failure. */
+bool htf_fails(hr_status status, tf_status *out_status);
+/* A status of TensorFlow's; HR_OK for OK. */
+hr_status htf_status_of(const tf_status *status);
+/* HR_DTYPE_NONE if a dtype has no counterpart. */
+hr_dtype htf_dtype_of(int dtype);
+/* TF_DTYPE_COUNT if it has none. */
+int htf_dtype_from(hr_dtype dtype);
+
+/* ---- memory ---- */
+
+/* Makes the next allocation of this thread take over a buffer (of at least its size) instead of creating one. Called
+ * with NULL afterwards, it drops what was not taken. */
+void htf_offer_buffer(hr_buffer *buffer);
+/* The functions of the executor. */
+void htf_allocate(const tf_device *device, uint64_t bytes, int64_t space, tf_memory *out_memory);
+void htf_deallocate(const tf_device *device, tf_memory *memory);
+
+#endif

@@ -1,0 +1,14 @@
+"""Tests of the device that TF_PLUGGABLE_DEVICE_LIBRARY_PATH names; they are skipped where TensorFlow is not installed."""
+
+import os
+
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow reads it when it is imported
+tf = pytest.importorskip("tensorflow")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_host_fallback():
+    """An operation without a kernel fails instead of running on the host."""
+    tf.config.set_soft_device_placement(False)

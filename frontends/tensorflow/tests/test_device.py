@@ -1,0 +1,72 @@
+"""The device: its name, memory, copies, and what other versions of TensorFlow get."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import headrace_tensorflow
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorflow as tf
+
+DTYPES = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 float32 float64 complex64 complex128".split()
+DEVICE = "/device:HEADRACE:0"
+
+
+def test_is_listed():
+    assert [device.name for device in tf.config.list_physical_devices("HEADRACE")] == ["/physical_device:HEADRACE:0"]
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("dims", [(), (0,), (3, 0, 2), (2, 3), (1000, 7)])
+def test_round_trip(dtype, dims):
+    x = np.arange(np.prod(dims)).reshape(dims).astype(dtype)
+    with tf.device(DEVICE):
+        tensor = tf.constant(x)
+        y = tf.identity(tensor)
+    assert tensor.device.endswith("HEADRACE:0")
+    assert (y.numpy() == x).all()
+    assert y.numpy().dtype == x.dtype
+
+
+def test_special_values_keep_their_bits():
+    x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan], "float32")
+    with tf.device(DEVICE):
+        assert tf.constant(x).numpy().tobytes() == x.tobytes()
+
+
+def test_host_changes_after_the_copy_do_not_count():
+    x = np.ones(100_000, "float32")
+    with tf.device(DEVICE):
+        tensor = tf.constant(x)
+    x[:] = 2
+    assert (tensor.numpy() == 1).all()
+
+
+def test_stats_count():
+    headrace_tensorflow.reset_stats()
+    with tf.device(DEVICE):
+        tf.identity(tf.constant([1.0, 2.0])).numpy()
+    assert headrace_tensorflow.stats()["bytes_copied_in"] == 8
+
+
+def test_memory_stats():
+    with tf.device(DEVICE):
+        x = tf.constant(np.ones(1 << 20, "float32"))
+        x.numpy()
+        assert headrace_tensorflow.memory_stats()["allocated_bytes"] >= 4 << 20
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_another_version_is_refused_in_one_line(tmp_path):
+    library = tmp_path / "version.so"
+    source = 'const char *TF_Version(void) { return "2.18.1"; }'
+    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=source, text=True, check=True)
+    program = "import tensorflow as tf; print(tf.config.list_physical_devices('HEADRACE'), float(tf.constant(1.) + 2))"
+    environment = os.environ | {"LD_PRELOAD": str(library)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[] 3.0"
+    lines = [line for line in done.stderr.splitlines() if line.startswith("headrace:")]
+    assert lines == ["headrace: no device HEADRACE: this is tensorflow 2.18.1; the device needs 2.19.1"]
