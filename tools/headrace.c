@@ -28,9 +28,9 @@ static const command commands[] = {
     {"convert", headrace_convert, "convert MODEL -o PACKAGE [--dim NAME=SIZE] [--target TARGET] [--minimum VERSION]",
      "Writes an ONNX model (.onnx) as a package (.hrpkg). docs/onnx.md lists the operators.\n"
      "  --dim NAME=SIZE   a size in place of a symbol, such as a batch; more than once for several\n"
-     "  --target TARGET   runs the model, and adds its kernels for v2, v3, v4 (levels of x86-64) or a GPU such as "
-     "sm_90: "
-     "they are used with --trust alone\n"
+     "  --target TARGET   runs the model, and adds its kernels for v2, v3, v4 (levels of x86-64) or an NVIDIA GPU, "
+     "which\n                    need not be there: sm_90, or sm_90:114 with multiprocessors. They are used with "
+     "--trust alone\n"
      "  --size NAME=SIZE  the size of a symbol in these runs; default 1\n"
      "  --minimum VERSION fails if version 1, or 2, of the text can't describe the graph"},
     {"inspect", headrace_inspect, "inspect FILE [--graph | --svg PICTURE] [--verify]",

@@ -7,6 +7,9 @@
 #include <time.h>
 
 #include "base/cpu.h"
+#include "base/gpu_model.h"
+#include "drivers/cuda/cuda_api.h"
+#include "drivers/cuda/cuda_driver.h"
 #include "headrace/profile.h"
 #include "headrace/session.h"
 
@@ -16,18 +19,29 @@ static bool is_level(const char *target) {
   return target[0] == 'v' && target[1] >= '2' && target[1] <= '4' && target[2] == '\0';
 }
 
+/* "sm_90", or "sm_90:114" with a number of multiprocessors. */
+static bool read_gpu(const char *target, hr_gpu_model *out_model) {
+  char end = 0;
+  int processors = 0, count = sscanf(target, "sm_%3d%c", &out_model->architecture, &end);
+  if (count == 2 && end == ':') {
+    count = 1 + 2 * (sscanf(strchr(target, ':'), ":%6d%c", &processors, &end) != 1 || processors < 1);
+  }
+  out_model->processors = processors;
+  return count == 1 && out_model->architecture >= 10;
+}
+
 static bool is_gpu(const char *target) {
-  return strncmp(target, "sm_", 3) == 0 && strspn(target + 3, "0123456789") >= 2 &&
-         target[3 + strspn(target + 3, "0123456789")] == '\0';
+  return strncmp(target, "sm_", 3) == 0;
 }
 
 hr_status begin_target(const char *target) {
-  if (is_gpu(target)) {
+  hr_gpu_model model;
+  if (read_gpu(target, &model)) {
     return HR_OK;
   }
   if (!is_level(target)) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "target \"%s\": expected v2, v3, v4, or sm_90 and the like",
-                          target);
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
+                          "target \"%s\": expected v2, v3, v4, or sm_90, sm_90:114 and the like", target);
   }
   setenv("HEADRACE_CPU", target, 1);
   int level = hr_cpu_level();
@@ -37,15 +51,19 @@ hr_status begin_target(const char *target) {
                               target, level);
 }
 
-static hr_status check_gpu(const hr_device *device, const char *target) {
+/* True if the first GPU of this machine is one of the model's kind. */
+static bool has_gpu(const hr_gpu_model *model) {
   char wanted[64];
-  hr_device_info info;
-  size_t digits = strlen(target + 3);
-  hr_device_describe(device, &info);
-  snprintf(wanted, sizeof wanted, "compute capability %.*s.%s", (int)(digits - 1), target + 3, target + 3 + digits - 1);
-  return strstr(info.description, wanted) != NULL
-             ? HR_OK
-             : hr_status_make(HR_STATUS_FAILED_PRECONDITION, "target %s: the device is %s", target, info.description);
+  void *impl = NULL;
+  hr_device_properties found = {.workers = 0};
+  hr_status status = hr_cuda_driver.open(0, &impl);
+  if (status == HR_OK) {
+    hr_cuda_driver.properties(impl, &found);
+    hr_cuda_driver.close(impl);
+  }
+  hr_status_ignore(status);
+  snprintf(wanted, sizeof wanted, "compute capability %d.%d", model->architecture / 10, model->architecture % 10);
+  return strstr(found.description, wanted) != NULL && (model->processors == 0 || model->processors == found.workers);
 }
 
 typedef struct maker {
@@ -82,12 +100,17 @@ static hr_status run_often(maker *m) {
   return run_once(m);
 }
 
-/* A GPU's kernels are those that a run on it needs: its properties decide about their tiles. */
+/* Such a GPU of this machine, which also tunes, or else a model of one. Its numbers decide about tiles of kernels. */
 static hr_status open_gpu(const char *target, hr_device **out_device) {
-  hr_status status = hr_device_open("cuda:0", out_device);
-  return status == HR_OK
-             ? check_gpu(*out_device, target)
-             : hr_status_annotate(status, "target %s: the model runs on such a GPU to make its kernels", target);
+  hr_gpu_model model;
+  (void)read_gpu(target, &model);
+  if (!has_gpu(&model)) {
+    HR_RETURN_IF_ERROR(hr__gpu_model_set(model.architecture, model.processors));
+    hr__cuda_replace(NULL, 0);
+    fprintf(stderr, "headrace convert: no such GPU here: kernels are compiled for sm_%d with %d multiprocessors\n",
+            hr__gpu_model()->architecture, hr__gpu_model()->processors);
+  }
+  return hr_device_open("cuda:0", out_device);
 }
 
 static hr_status make(maker *m, const hr_graph *graph, const char *target, const named_values *sizes) {

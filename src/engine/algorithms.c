@@ -5,6 +5,7 @@
 
 #include "base/context.h"
 #include "base/env.h"
+#include "base/gpu_model.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -428,9 +429,17 @@ static hr_status copy_node(const hr_node *node, hr_node **out_copy) {
   return HR_OK;
 }
 
+/* True for a model of a GPU: nothing will run, and its libraries are not loaded. */
+static bool is_model(const hr_driver *driver) {
+  return driver->dialect != HR_DIALECT_HOST && hr__gpu_model() != NULL;
+}
+
 /* With the device current on this thread. */
 static hr_status prepare(hr_device *device, const hr_program *program, const hr_node *node,
                          const hr_algorithm *algorithm, bool is_own, hr_ready *out_made) {
+  if (is_own && is_model(device->driver)) {
+    return HR_OK;
+  }
   HR_RETURN_IF_ERROR(hr__device_enter(device));
   hr_status status =
       algorithm->provider->prepare(program, node, algorithm->number, is_own ? hr_device_queue(device) : NULL,
@@ -564,6 +573,9 @@ static hr_status call_library(void *arg) {
 
 hr_status hr__ready_run(const hr_driver *driver, void *impl, const hr_ready *ready, void *const *args,
                         const uint64_t *stamps, void *workspace, void *queue) {
+  if (is_model(driver)) {
+    return HR_OK;
+  }
   if (ready->algorithm.provider->stamp != NULL) {
     ready->algorithm.provider->stamp(ready->prepared, stamps);
   }

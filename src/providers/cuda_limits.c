@@ -3,6 +3,7 @@
 #include <stdint.h>
 
 #include "base/dynlib.h"
+#include "base/gpu_model.h"
 #include "base/log.h"
 
 static int least(int a, int b) {
@@ -14,6 +15,11 @@ static int least(int a, int b) {
 enum { PROCESSORS = 16, CAPABILITY_MAJOR = 75, SHARED_BYTES_OPTIN = 97 };
 
 static hr_status ask(const char *provider, hr__cuda_limits *out_limits) {
+  const hr_gpu_model *model = hr__gpu_model();
+  if (model != NULL) {
+    *out_limits = (hr__cuda_limits){model->architecture / 10, model->block_bytes, model->processors};
+    return HR_OK;
+  }
   hr_dynlib driver = {0};
   int (*count_devices)(int *), (*get_device)(int *, int), (*get_attribute)(int *, int, int);
   int count = 0, device = 0, values[3] = {0};

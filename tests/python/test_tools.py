@@ -307,12 +307,24 @@ def test_a_package_with_kernels(tmp_path):
     lines = run("bench", package, "--precision", "bf16", "--seconds", "0.01", **kept).stdout.splitlines()
     assert lines[-1].split()[0] == "1"
     assert "expected v2, v3, v4" in run("convert", package, "-o", package, "--target", "v9", code=1).stderr
-    if not pathlib.Path("/dev/nvidiactl").exists():
-        failure = run("convert", package, "-o", package, "--target", "sm_90", code=1).stderr
-        assert "target sm_90: the model runs on such a GPU to make its kernels" in failure
+    assert "expected v2, v3, v4" in run("convert", package, "-o", package, "--target", "sm_9x", code=1).stderr
     for wrong in (("--minimum", "3"), ("--target",), ("--size", "n")):
         run("convert", tmp_path / "x.onnx", "-o", package, *wrong, code=2)
     run("bench", package, "--precision", "f8", code=2)
+
+
+@pytest.mark.skipif(pathlib.Path("/dev/nvidiactl").exists(), reason="the kernels are those of the GPU")
+def test_a_package_with_kernels_for_a_gpu_that_is_not_there(tmp_path):
+    cache = {"HEADRACE_CACHE": str(tmp_path / "cache")}
+    convert = ("convert", PACKAGE, "-o", tmp_path / "x.hrpkg", "--target")
+    assert "sm_91: expected sm_70" in run(*convert, "sm_91", code=1, **cache).stderr
+    stubs = TOOLS[-1].parent.parent / "stubs"  # in the place of NVRTC
+    if not stubs.is_dir():
+        pytest.skip("the stub is not built")
+    done = run(*convert, "sm_90:114", **cache, HEADRACE_CUDA_LIBS=str(stubs))
+    assert "kernels are compiled for sm_90 with 114 multiprocessors" in done.stderr
+    lines = run("inspect", tmp_path / "x.hrpkg").stdout
+    assert re.search(r"target +sm_90:114", lines) and "bytes of kernels" in lines
 
 
 ENGINE = """

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/dynlib.h"
+#include "base/gpu_model.h"
 
 static void init_library(void *part) {
   hr__cuda_library *library = part;
@@ -82,6 +83,11 @@ bool hr__cuda_has_graphs(void) {
 
 static hr_status open_library(void) {
   int count = 0;
+  if (hr__gpu_model() != NULL) {
+    hr__cuda_opened()->table = hr__cuda_model_table;
+    hr__cuda_opened()->device_count = 1;
+    return HR_OK;
+  }
   HR_RETURN_IF_ERROR(load_library());
   HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda()->cuInit(0), "cuInit"));
   HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda()->cuDeviceGetCount(&count), "cuDeviceGetCount"));

@@ -95,6 +95,7 @@ typedef struct hr__cuda_library {
   hr_mutex openings_mutex;
   struct hr__cuda_device *openings; /* all open devices */
   atomic_uint_least64_t unloads;    /* of modules */
+  atomic_size_t model_bytes;        /* allocated by the model of a GPU */
 } hr__cuda_library;
 
 extern const hr_context_part hr__cuda_library_kind;
@@ -114,7 +115,10 @@ HR_MUST_USE hr_status hr__cuda_open(int *out_count);
 /* True if all functions for graphs are present. */
 bool hr__cuda_has_graphs(void);
 
-/* For tests: another table and its number of devices; NULL searches for the library again. No device may be open. */
+/* The functions of a model of a GPU (base/gpu_model.h). */
+extern const hr__cuda_table hr__cuda_model_table;
+
+/* Another table and its number of devices; NULL searches for the library again. No device may be open. */
 void hr__cuda_replace(const hr__cuda_table *table, int count);
 
 /* A CUresult as a status that names the failed action and CUDA's name and text of the error; OK for CUDA_SUCCESS. */

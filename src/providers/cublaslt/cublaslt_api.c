@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/dynlib.h"
+#include "base/gpu_model.h"
 #include "base/log.h"
 #include "base/places.h"
 #include "base/thread.h"
@@ -63,7 +64,7 @@ static hr_status open_library(void) {
 }
 
 hr_status hr__cublaslt_open(void) {
-  return hr__vendor_open(&hr__cublaslt_opened()->vendor, open_library);
+  return hr__gpu_model() != NULL ? HR_OK : hr__vendor_open(&hr__cublaslt_opened()->vendor, open_library);
 }
 
 hr_status hr__cublaslt_handle(cublaslt_handle *out_handle) {

@@ -16,6 +16,7 @@
 
 #include "base/allocator.h"
 #include "base/env.h"
+#include "base/gpu_model.h"
 #include "core/ir/dtype.h"
 #include "core/ops/op.h"
 #include "providers/cudnn/conv_plan.h"
@@ -234,7 +235,7 @@ static bool has_engine(const hr__conv_shape *shape) {
 static bool supports(const hr_program *program, const hr_node *node) {
   (void)program;
   call c;
-  return call_of(node, &c) && (node->epilogue_count == 0 || has_engine(&c.shape));
+  return call_of(node, &c) && (node->epilogue_count == 0 || hr__gpu_model() != NULL || has_engine(&c.shape));
 }
 
 /* ---- preparing ---- */
