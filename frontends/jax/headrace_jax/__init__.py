@@ -12,7 +12,7 @@ import os
 import pathlib
 import warnings
 
-from headrace_jax import _buffers, _callbacks, _cpu, _dlpack, _private, _rules
+from headrace_jax import _buffers, _callbacks, _cpu, _dlpack, _private, _rules, _shardings
 
 __all__ = ["initialize", "library_path"]
 PLATFORM = "headrace"
@@ -82,3 +82,4 @@ def initialize():
     _buffers.register(PLATFORM)
     _cpu.register(PLATFORM)
     _dlpack.register(PLATFORM)
+    _shardings.register(PLATFORM)

@@ -19,6 +19,10 @@ NAMES = (
     ("jax._src.dlpack", "DLDeviceType", None),
     ("jax._src.dlpack", "_DL_DEVICE_TO_PLATFORM", dict),
     ("jax._src.compilation_cache", "is_cache_used", None),
+    ("jax._src.debugging", "inspect_sharding_p", object),
+    ("jax._src.compiler", "backend_compile_and_load", None),
+    ("jax._src.interpreters.mlir", "module_to_bytecode", None),
+    ("jaxlib.mlir.passmanager", "PassManager", None),
     ("jax._src.lax.linalg", "_generic_lu_pivots_to_permutation", None),
     ("jax._src.custom_partitioning", "custom_partitioning_p", object),
     ("jax._src.lax.control_flow.conditionals", "cond_p", object),
@@ -99,6 +103,14 @@ def branch_primitives():
         return [(_find(module, name), parameter) for name, parameter in wanted]
     except (AttributeError, ImportError):
         return []
+
+
+def inspect_primitive():
+    """The primitive of jax.debug.inspect_array_sharding; None: this JAX has another one."""
+    try:
+        return _find("jax._src.debugging", "inspect_sharding_p")
+    except (AttributeError, ImportError):
+        return None
 
 
 def exported_primitive():
@@ -189,6 +201,35 @@ def allow_cache(platform):
 
     is_used.platform = platform
     importlib.import_module("jax._src.compilation_cache").is_cache_used = is_used
+
+
+def change_programs(platform, change):
+    """Makes programs for a platform change(module, options) before they are compiled."""
+    try:
+        original = _find("jax._src.compiler", "backend_compile_and_load")
+    except AttributeError:
+        return  # then they are compiled as they are
+    if getattr(original, "platform", None) == platform:
+        return
+
+    @functools.wraps(original)
+    def compile_and_load(backend, module, devices, options, *arguments, **named):
+        if backend.platform == platform:
+            module = change(module, options)
+        return original(backend, module, devices, options, *arguments, **named)
+
+    compile_and_load.platform = platform
+    importlib.import_module("jax._src.compiler").backend_compile_and_load = compile_and_load
+
+
+def module_bytes(module):
+    """A program as bytes, from which an equal one can be read."""
+    return _find("jax._src.interpreters.mlir", "module_to_bytecode")(module)
+
+
+def run_passes(module, pipeline):
+    """Runs passes of MLIR over a program, in the present context."""
+    _find("jaxlib.mlir.passmanager", "PassManager").parse(pipeline).run(module.operation)
 
 
 def open_cpu():

@@ -283,3 +283,55 @@ def test_results_that_are_left_open_are_divided_as_their_arguments():
 def test_programs_over_several_devices_have_no_text():
     compiled = jax.jit(lambda x: x + 1).lower(put(X, LINE, "x")).compile()
     assert compiled.as_text() is None and compiled.memory_analysis().argument_size_in_bytes == X.nbytes // 4
+
+
+def spec_of(x):
+    return x.sharding.spec if isinstance(x.sharding, NamedSharding) else x.sharding
+
+
+def test_open_shardings_follow_from_others():
+    x = put(X, GRID, "x", "y")
+    got = jax.jit(lambda x: (jnp.sin(x), x.T, x.sum(0), x.sum(), x @ x.T, jnp.sort(x, axis=1)))(x)
+    assert [spec_of(x) for x in got] == [P("x", "y"), P("y", "x"), P("y"), P(), P("x"), P("x", "y")]
+    for value, expected in zip(got, (np.sin(X), X.T, X.sum(0), X.sum(), X @ X.T, np.sort(X, 1))):
+        check(value, expected)
+        for shard in value.addressable_shards:
+            check(shard.data, expected[shard.index])
+
+
+def test_shardings_of_loops_and_calls():
+    x = put(X, GRID, None, "y")
+    inner = jax.jit(lambda c, row: (jnp.sin(c) + row, c * 2))
+    last, rows = jax.jit(lambda x: lax.scan(inner, x[0], x))(x)
+    expected, c = [], X[0]
+    for row in X:
+        expected.append(c * 2)
+        c = np.sin(c) + row
+    assert spec_of(last) == P("y") and spec_of(rows) == P(None, "y")
+    check(last, c)
+    check(rows, np.stack(expected))
+
+
+def test_dims_that_axes_do_not_divide():
+    x = put(np.ones((8, 3), np.float32), GRID, "x", None)
+    check(jax.jit(lambda x: x[:5].sum(1))(x), np.full(5, 3))
+    check(jax.jit(lambda x: jnp.concatenate([x, x[:1]]))(x), np.ones((9, 3)))
+
+
+def test_shardings_are_inspected():
+    seen = []
+
+    @jax.jit
+    def function(x):
+        jax.debug.inspect_array_sharding(x, callback=seen.append)
+        jax.debug.inspect_array_sharding(jnp.sin(x).T, callback=seen.append)
+        jax.shard_map(inside, mesh=GRID, in_specs=P("x"), out_specs=P("x"))(x)
+        return x + 1
+
+    def inside(x):
+        jax.debug.inspect_array_sharding(x, callback=seen.append)
+        return x
+
+    check(function(put(X, GRID, "x", "y")), X + 1)
+    assert [sharding.spec for sharding in seen] == [P("x", "y"), P("y", "x"), P()]
+    assert all(len(sharding.device_set) == 4 for sharding in seen)
