@@ -115,9 +115,11 @@ fuzz: build ## 10,000 random programs, 2,000 of them compiled; HEADRACE_TEST_SEE
 	  $(BUILD)/tests/emit_program_test
 	HEADRACE_CC_SECONDS=600 HEADRACE_TEST_COMPILERS=1 $(BUILD)/tests/emit_ops_test
 
-fuzz-files: build ## 10,000,000 mutated files of arrays and of models; HEADRACE_TEST_SEED selects them
+fuzz-files: build ## 10,000,000 mutated files of arrays and of each kind of model; HEADRACE_TEST_SEED selects them
 	HEADRACE_TEST_FILES=$${HEADRACE_TEST_FILES:-10000000} $(BUILD)/tests/file_fuzz_test
 	HEADRACE_TEST_FILES=$${HEADRACE_TEST_FILES:-10000000} $(BUILD)/tests/onnx_test damaged
+	HEADRACE_TEST_FILES=$${HEADRACE_TEST_FILES:-10000000} $(BUILD)/tests/package_test mutated
+	HEADRACE_TEST_FILES=$${HEADRACE_TEST_FILES:-10000000} $(BUILD)/tests/stablehlo_test wrong
 
 onnx: build ## the tests of the package onnx on imported models; OPTIONS='--only Resize'
 	$(LIBRARIES) $(VENV_BIN)/python tests/onnx/run.py --library $(BUILD)/libheadrace.so $(OPTIONS)

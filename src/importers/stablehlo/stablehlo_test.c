@@ -1,5 +1,7 @@
 /* StableHLO artifacts: whole, cut short, and with wrong bytes. */
+#include <dirent.h>
 #include <math.h>
+#include <time.h>
 
 #include "graph/graph_test.h"
 #include "headrace/importer.h"
@@ -170,23 +172,80 @@ static uint32_t next_random(uint64_t *state) {
   return (uint32_t)(*state >> 33);
 }
 
-HR_TEST(wrong_bytes_fail_or_make_a_graph) {
-  enum { CASES = 10000, CHANGES = 4 };
-  uint64_t state = 1;
-  int opened = 0;
-  for (int i = 0; i < CASES; ++i) {
-    hr_graph *graph = NULL;
-    size_t size = sizeof program - (next_random(&state) % 8 == 0 ? next_random(&state) % 100 : 0);
-    unsigned char *copy = malloc(size);
-    memcpy(copy, program, size);
-    for (uint32_t k = 0, n = 1 + next_random(&state) % CHANGES; k < n; ++k) {
-      copy[next_random(&state) % size] = (unsigned char)next_random(&state);
+/* An artifact, whose bytes are borrowed or owned. */
+typedef struct artifact {
+  const unsigned char *bytes;
+  size_t size;
+} artifact;
+
+enum { ARTIFACTS = 256, ARTIFACT_BYTES = 1 << 16 };
+
+/* Adds the artifacts of a folder to the list, those of at most ARTIFACT_BYTES. */
+static int add_folder(const char *folder, artifact *list, int count) {
+  char path[1024];
+  DIR *files = opendir(folder);
+  HR_ASSERT_NOT_NULL(files);
+  for (struct dirent *entry; (entry = readdir(files)) != NULL && count < ARTIFACTS;) {
+    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+    FILE *file = strstr(path, ".bc") != NULL ? fopen(path, "rb") : NULL;
+    if (file != NULL) {
+      unsigned char *bytes = malloc(ARTIFACT_BYTES + 1);
+      list[count] = (artifact){bytes, fread(bytes, 1, ARTIFACT_BYTES + 1, file)};
+      count += list[count].size <= ARTIFACT_BYTES;
+      fclose(file);
     }
-    hr_status status = hr_stablehlo_open_bytes("wrong", copy, size, &graph);
-    opened += status == HR_OK;
-    hr_status_ignore(status);
-    hr_graph_release(graph);
-    free(copy);
   }
-  HR_ASSERT(opened > 0 && opened < CASES);
+  closedir(files);
+  return count;
+}
+
+/* Changes some bytes, moves a piece over another one, or cuts the end. */
+static size_t change(unsigned char *bytes, size_t size, uint64_t *random) {
+  for (uint32_t k = 0, n = 1 + next_random(random) % 4; k < n; ++k) {
+    size_t at = next_random(random) % size, from = next_random(random) % size, length = 1 + next_random(random) % 16;
+    uint32_t kind = next_random(random) % 8;
+    if (kind == 0 && at + length <= size && from + length <= size) {
+      memmove(bytes + at, bytes + from, length);
+    } else if (kind == 1) {
+      bytes[at] ^= (unsigned char)(1 << next_random(random) % 8);
+    } else {
+      bytes[at] = (unsigned char)next_random(random);
+    }
+  }
+  return next_random(random) % 16 == 0 ? 1 + next_random(random) % size : size;
+}
+
+/* True if it opens. None may take a second. */
+static bool try_artifact(const artifact *from, uint64_t seed) {
+  hr_graph *graph = NULL;
+  uint64_t random = seed;
+  unsigned char *copy = malloc(from->size);
+  memcpy(copy, from->bytes, from->size);
+  size_t size = change(copy, from->size, &random);
+  unsigned char *exact = realloc(copy, size); /* nothing behind it may be read */
+  clock_t begin = clock();
+  hr_status status = hr_stablehlo_open_bytes("wrong", exact, size, &graph);
+  bool is_open = status == HR_OK;
+  HR_ASSERT(clock() - begin < CLOCKS_PER_SEC);
+  hr_status_ignore(status);
+  hr_graph_release(graph);
+  free(exact);
+  return is_open;
+}
+
+/* HEADRACE_TEST_ARTIFACTS names a folder of more of them, *.bc. */
+HR_TEST(wrong_bytes_fail_or_make_a_graph) {
+  static artifact list[ARTIFACTS] = {{program, sizeof program}, {tokens, sizeof tokens}};
+  const char *files = getenv("HEADRACE_TEST_FILES"), *seed = getenv("HEADRACE_TEST_SEED");
+  const char *folder = getenv("HEADRACE_TEST_ARTIFACTS");
+  int64_t count = files != NULL ? atoll(files) : hr_test_count(20000), opened = 0;
+  uint64_t first = seed != NULL ? strtoull(seed, NULL, 10) : 1;
+  int artifacts = folder != NULL ? add_folder(folder, list, 2) : 2;
+  for (int64_t i = 0; i < count; ++i) {
+    opened += try_artifact(&list[i % artifacts], first + (uint64_t)i);
+  }
+  HR_ASSERT(opened > 0 && opened < count);
+  for (int i = 2; i < artifacts; ++i) {
+    free((void *)(uintptr_t)list[i].bytes);
+  }
 }
