@@ -226,7 +226,9 @@ HR_API const char *hr_graph_symbol_name(const hr_graph *graph, int index);
  * - with one operation in place of several equal ones,
  * - with constants in place of what a stream can compute of constants (stream NULL: of small integers alone). It waits
  *   for the stream,
- * - with one attention in place of its products, scale, mask and softmax, which changes last bits.
+ * - with one attention in place of its products, scale, mask and softmax, which changes last bits,
+ * - with less padding behind convolutions whose last elements no max pool reads, if the stream's device is the host;
+ *   the library may add in another order then.
  *
  * Values keep their names. Values of gradients stay as they are. The caller owns one reference. Fails with the graph's
  * own failure. */

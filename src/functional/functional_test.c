@@ -272,6 +272,9 @@ HR_TEST(layers_against_plain_loops) {
   y = apply(HR_FUNCTIONAL_CONV, ON(&x, &w, NULL), WITH(INTS_OF(1), INTS_OF(1), INTS_OF(1), INTS_OF(3)));
   EXPECT(&y, -4, -6, -7, 2);
   hr_tensor_release(&y);
+  y = apply(HR_FUNCTIONAL_CONV, ON(&x, &w, NULL), WITH(INTS_OF(1), INTS_OF(1), INTS_OF(2), INTS_OF(2)));
+  EXPECT(&y, -2, -4, -5, -6, 3, 4);
+  hr_tensor_release(&y);
   y = apply(HR_FUNCTIONAL_MAX_POOL, ON(&x), WITH(INTS_OF(2), INTS_OF(2), INTS_OF(0)));
   EXPECT(&y, 1, 3);
   hr_tensor_release(&y);

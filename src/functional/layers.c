@@ -32,24 +32,38 @@ static hr_status pad_planes(const hr__function_call *c, const hr_tensor *x, int 
   return hr__record_one(c, HR_OP_PAD, &attrs, 1, &x, HR_DTYPE_NONE, out);
 }
 
-/* The row pads both sides alike; others are padded before. */
+/* True for zeros on both sides that convolutions of the device skip; others are written before. */
+static bool can_skip(const hr__function_call *c, int n, const int64_t *before, const int64_t *after) {
+  hr_device_info device = {.is_host = true};
+  if (c->stream != NULL) {
+    hr_device_describe(hr_stream_device(c->stream), &device);
+  }
+  bool can = device.is_host;
+  for (int d = 0; d < n; ++d) {
+    can &= before[d] >= 0 && after[d] >= 0;
+  }
+  return can;
+}
+
 hr_status hr__emit_conv(const hr__function_call *c) {
   enum { STRIDE, BEFORE, AFTER, DILATION, GROUPS };
   const hr_tensor *inputs[3] = {c->inputs[0], c->inputs[1], c->inputs[2]};
   int n = inputs[0]->rank - 2;
-  int64_t ints[3 * HR_RANK_MAX + 2] = {n}, after[HR_RANK_MAX];
+  int64_t ints[4 * HR_RANK_MAX + 2] = {n}, *before = ints + 1 + n, *after = ints + 3 * n + 2;
   static const int lists[] = {STRIDE, BEFORE, DILATION}, last[] = {AFTER};
-  if (n < 1 || gather_ints(c, 1, n, 3, lists, ints) < 0 || gather_ints(c, 0, n, 1, last, after) < 0) {
+  if (n < 1 || gather_ints(c, 1, n, 3, lists, ints) < 0 || gather_ints(c, 3 * n + 2, n, 1, last, ints) < 0) {
     return HR__CALL_FAIL(c, "%d dims of x, expected 3 to 5, and lists of as many integers less 2", inputs[0]->rank);
   }
   ints[3 * n + 1] = hr__int_attribute(c, GROUPS);
   hr_tensor padded = {0};
-  if (memcmp(ints + 1 + n, after, (size_t)n * sizeof *after) != 0) {
-    HR_RETURN_IF_ERROR(pad_planes(c, inputs[0], n, ints + 1 + n, after, &padded));
+  bool is_even = memcmp(before, after, (size_t)n * sizeof *after) == 0, has_behind = !is_even;
+  if (!is_even && !can_skip(c, n, before, after)) {
+    HR_RETURN_IF_ERROR(pad_planes(c, inputs[0], n, before, after, &padded));
     inputs[0] = &padded;
-    memset(ints + 1 + n, 0, (size_t)n * sizeof *ints);
+    memset(before, 0, (size_t)n * sizeof *before);
+    has_behind = false;
   }
-  hr_attrs attrs = {.int_count = 3 * n + 2, .ints = ints};
+  hr_attrs attrs = {.int_count = has_behind ? 4 * n + 2 : 3 * n + 2, .ints = ints};
   int count = inputs[2] != NULL ? 3 : 2;
   hr_status status = hr__record_one(c, c->row->op, &attrs, count, inputs, HR_DTYPE_NONE, c->output);
   hr_tensor_release(&padded);

@@ -10,10 +10,12 @@
 #include "base/text.h"
 #include "functional/functions.h"
 #include "graph/graph_attention.h"
+#include "graph/graph_crop.h"
 #include "graph/graph_node.h"
 #include "headrace/array.h"
 
 enum {
+  CONV_AFTER = 2, /* of the attributes of conv */
   JOINED_BYTES = 4096
 }; /* of a constant that is compared with others, and by which folding may add to the graph */
 
@@ -42,6 +44,7 @@ typedef struct rewrite {
   uint8_t *uses;     /* by old value: IS_FIXED, IS_FACTOR and IS_READ */
   int *joined;       /* by old node: 0, or the place in `attentions` of what stands for it, from 1 on */
   HR_VECTOR(hr__attention) attentions;
+  const int64_t **afters; /* by old node: NULL, or a convolution's padding behind, which is smaller than before */
   hr_table table;
   hr_arena arena;
   hr_text key;                   /* of the current node */
@@ -50,6 +53,7 @@ typedef struct rewrite {
   const void *const *variables;  /* NULL, or elements of the next variables */
   bool keeps_all;                /* copies each node */
   bool joins;                    /* attention */
+  bool crops;                    /* convolutions before max pools */
   hr_dtype products;             /* NONE, or the dtype of factors of products; see hr_graph_round_products */
   bool has_folded;
 } rewrite;
@@ -110,6 +114,22 @@ static void count_read(void *arg, const hr_value *value) {
   reads[*value] += reads[*value] < INT_MAX;
 }
 
+/* Convolutions with elements that no max pool reads. */
+static hr_status find_crops(rewrite *r, const int *reads) {
+  for (size_t n = 0; n < r->from->nodes.count; ++n) {
+    const hr__node *conv;
+    int64_t after[HR__CROP_DIMS];
+    if (r->is_live[n] && hr__graph_find_crop(r->from, reads, &r->from->nodes.data[n], &conv, after)) {
+      int64_t *kept = hr_arena_dup(&r->arena, after, sizeof after);
+      if (kept == NULL) {
+        return no_memory();
+      }
+      r->afters[conv - r->from->nodes.data] = kept;
+    }
+  }
+  return HR_OK;
+}
+
 /* Attention among live nodes; then its parts do not live any more. */
 static hr_status find_joined(rewrite *r) {
   int *reads = r->joins ? hr_calloc(r->from->values.count, sizeof *reads) : NULL;
@@ -133,8 +153,9 @@ static hr_status find_joined(rewrite *r) {
       r->joined[n] = (int)r->attentions.count;
     }
   }
+  hr_status status = is_right && reads != NULL && r->crops ? find_crops(r, reads) : HR_OK;
   hr_free(reads);
-  return is_right ? HR_OK : no_memory();
+  return is_right ? status : no_memory();
 }
 
 /* ---- uses ---- */
@@ -239,6 +260,11 @@ static void key_attribute(rewrite *r, const hr__node_attribute *attribute) {
   }
 }
 
+/* A convolution's padding behind, if it becomes smaller; else NULL. */
+static const int64_t *after_of(const rewrite *r, const hr__node *node) {
+  return r->crops ? r->afters[node - r->from->nodes.data] : NULL;
+}
+
 /* The contents of a node in r->key. Counts stand before words, so that no two contents have one key. */
 static void make_key(rewrite *r, const hr__node *node) {
   hr_text_clear(&r->key);
@@ -259,6 +285,10 @@ static void make_key(rewrite *r, const hr__node *node) {
   }
   for (int i = 0; i < node->attribute_count; ++i) {
     key_attribute(r, &node->attributes[i]);
+  }
+  const int64_t *after = after_of(r, node);
+  for (int d = 0; after != NULL && d < HR__CROP_DIMS; ++d) {
+    key_word(r, after[d]);
   }
   if (node->kind == HR__NODE_NUMBER) {
     key_scalar(r, &node->number);
@@ -367,6 +397,7 @@ static hr_status apply_alone(rewrite *r, const hr_graph *graph, const hr__node *
 static hr_graph_attribute *copy_attributes(rewrite *r, const hr__node *node, int *out_count) {
   const hr__attribute_row *rows = hr__function_row_of(node->function)->attributes;
   hr_graph_attribute *all = HR_ARENA_ARRAY(&r->arena, hr_graph_attribute, (size_t)node->attribute_count + 1);
+  const int64_t *after = after_of(r, node);
   *out_count = 0;
   for (int i = 0; all != NULL && i < node->attribute_count; ++i) {
     const hr__node_attribute *from = &node->attributes[i];
@@ -375,6 +406,9 @@ static hr_graph_attribute *copy_attributes(rewrite *r, const hr__node *node, int
     }
     hr_graph_attribute *to = &all[(*out_count)++];
     *to = (hr_graph_attribute){.name = rows[i].name, .value = from->value, .list = r->map[from->list]};
+    if (after != NULL && i == CONV_AFTER) {
+      to->value.value.ints = after;
+    }
     int count = from->value.kind == HR_ATTRIBUTE_INTS ? from->value.count : 1;
     hr_value *values = from->values != NULL ? HR_ARENA_ARRAY(&r->arena, hr_value, (size_t)count + 1) : NULL;
     if (from->values != NULL && values == NULL) {
@@ -815,13 +849,16 @@ static hr_status finish(rewrite *r, hr_graph **out_graph) {
   r->is_live = hr_calloc(r->from->nodes.count + 1, sizeof *r->is_live);
   r->uses = hr_calloc(r->from->values.count, sizeof *r->uses);
   r->joined = hr_calloc(r->from->nodes.count + 1, sizeof *r->joined);
-  bool has_all = r->map != NULL && r->narrow != NULL && r->is_live != NULL && r->uses != NULL && r->joined != NULL;
+  r->afters = hr_calloc(r->from->nodes.count + 1, sizeof *r->afters);
+  bool has_all = r->map != NULL && r->narrow != NULL && r->is_live != NULL && r->uses != NULL && r->joined != NULL &&
+                 r->afters != NULL;
   hr_status status = has_all ? rewrite_all(r) : no_memory();
   hr_free(r->map);
   hr_free(r->narrow);
   hr_free(r->uses);
   hr_free(r->is_live);
   hr_free(r->joined);
+  hr_free(r->afters);
   hr_vector_fini(&r->attentions);
   hr_table_fini(&r->table);
   hr_arena_fini(&r->arena);
@@ -869,7 +906,11 @@ hr_status hr_graph_simplify(const hr_graph *graph, hr_stream *stream, hr_graph *
   bool has_folded = false;
   hr_graph *folded = NULL;
   HR_RETURN_IF_ERROR(hr_graph_status(graph));
-  const rewrite folding = {.stream = stream, .joins = true}, plain = {.joins = true};
+  hr_device_info device = {.is_host = false};
+  if (stream != NULL) {
+    hr_device_describe(hr_stream_device(stream), &device);
+  }
+  const rewrite folding = {.stream = stream, .joins = true, .crops = device.is_host}, plain = {.joins = true};
   HR_RETURN_IF_ERROR(rewrite_each(&folding, graph, &has_folded, &folded));
   if (!has_folded) {
     *out_graph = folded;

@@ -488,6 +488,46 @@ HR_TEST(simplify_removes_joins_and_folds) {
   hr_graph_release(g);
 }
 
+/* Also of a second convolution that is alike and read in whole, and of one whose gradient is wanted. */
+HR_TEST(simplify_shortens_convolutions_before_pools) {
+  open_stream();
+  static const char text[] =
+      "graph 1\ninput %x f32[n, 1, 7, 7]\ninput %w f32[2, 1, 5, 5]\ninput %b f32[2]\n"
+      "%0 = conv(%x, %w, %b, stride=[1, 1], before=[2, 2], after=[2, 0], dilation=[1, 1])\n%1 = relu(%0)\n"
+      "%2 = max_pool(%1, window=[2, 2], stride=[2, 2], padding=[0, 0])\n"
+      "%3 = conv(%x, %w, %b, stride=[1, 1], before=[2, 2], after=[2, 0], dilation=[1, 1])\n"
+      "%4 = conv(%x, %w, %b, stride=[1, 1], before=[2, 2], after=[2, 2], dilation=[1, 1])\n"
+      "%5 = max_pool(%4, window=[3, 3], stride=[2, 2], padding=[1, 1])\noutput pooled = %2\noutput whole = %3\n"
+      "output all = %5\n";
+  hr_graph *g = graph_of(text), *simple = NULL;
+  HR_ASSERT_OK(hr_graph_simplify(g, stream, &simple));
+  expect_text(simple,
+              "graph 1\ninput %x f32[n, 1, 7, 7]\ninput %w f32[2, 1, 5, 5]\ninput %b f32[2]\n"
+              "%0 = conv(%x, %w, %b, stride=[1, 1], before=[2, 2], after=[1, 0], dilation=[1, 1])  ; f32[n, 2, 6, 5]\n"
+              "%1 = relu(%0)  ; f32[n, 2, 6, 5]\n"
+              "%2 = max_pool(%1, window=[2, 2], stride=[2, 2], padding=[0, 0])  ; f32[n, 2, 3, 2]\n"
+              "%3 = conv(%x, %w, %b, stride=[1, 1], before=[2, 2], after=[2, 0], dilation=[1, 1])  ; f32[n, 2, 7, 5]\n"
+              "%4 = conv(%x, %w, %b, stride=[1, 1], before=[2, 2], after=[2, 2], dilation=[1, 1])  ; f32[n, 2, 7, 7]\n"
+              "%5 = max_pool(%4, window=[3, 3], stride=[2, 2], padding=[1, 1])  ; f32[n, 2, 4, 4]\n"
+              "output pooled = %2\noutput whole = %3\noutput all = %5\n");
+  hr_tensor x = counted(DIMS(2, 1, 7, 7)), w = counted(DIMS(2, 1, 5, 5)), b = counted(DIMS(2)), out[2][3];
+  const hr_tensor *inputs[3] = {&x, &w, &b};
+  HR_ASSERT_OK(hr_graph_apply(g, stream, 3, inputs, 3, out[0]));
+  HR_ASSERT_OK(hr_graph_apply(simple, stream, 3, inputs, 3, out[1]));
+  for (int i = 0; i < 3; ++i) {
+    float expected[MOST];
+    read(&out[0][i], expected);
+    expect_values(&out[1][i], hr_tensor_count(&out[0][i]), expected);
+    RELEASE(&out[0][i], &out[1][i]);
+  }
+  RELEASE(&x, &w, &b);
+  hr_graph_release(simple);
+  HR_ASSERT_OK(hr_graph_simplify(g, NULL, &simple));
+  expect_graph_type(simple, hr_graph_output_value(simple, 0), "f32[n,2,3,2]");
+  hr_graph_release(simple);
+  hr_graph_release(g);
+}
+
 HR_TEST(simplify_keeps_what_gradients_are_taken_by) {
   hr_graph *g = new_graph(), *simple = NULL;
   hr_value x = input_of(g, "x", HR_DTYPE_F32, "n");

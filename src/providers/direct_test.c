@@ -73,6 +73,9 @@ static void check_shapes(hr_op op) {
   for (int i = 0; i < SHAPES; ++i) {
     check_shape(op, &shapes[i], i);
   }
+  for (int i = 0; i < UNEVEN_WINDOWS; ++i) {
+    check_shape(op, &uneven_windows[i], i);
+  }
 }
 
 HR_TEST(direct_convolves) {

@@ -236,7 +236,8 @@ HR_TEST(onednn_multiplies_narrow_numbers) {
 /* Every window with every layout of each operand in turn, the others random. */
 static void check_windows(hr_op op, hr_dtype dtype) {
   cases_begin(&hr__onednn_provider);
-  for (int i = 0; i < WINDOWS; ++i) {
+  for (int i = 0; i < WINDOWS + UNEVEN_WINDOWS; ++i) {
+    const window *q = i < WINDOWS ? &windows[i] : &uneven_windows[i - WINDOWS];
     for (int turn = 0; turn < 3 * IMAGE_LAYOUTS; ++turn) {
       image_layout layouts[3];
       for (int operand = 0; operand < 3; ++operand) {
@@ -244,7 +245,7 @@ static void check_windows(hr_op op, hr_dtype dtype) {
             (image_layout)(turn / IMAGE_LAYOUTS == operand ? turn % IMAGE_LAYOUTS : random_below(IMAGE_LAYOUTS));
       }
       bool has_bias = op != HR_OP_CONV_BACKWARD_WEIGHT && turn % 2 == 0;
-      op_case t = window_case(op, &windows[i], dtype, layouts[0], layouts[1], layouts[2], has_bias);
+      op_case t = window_case(op, q, dtype, layouts[0], layouts[1], layouts[2], has_bias);
       if (dtype == HR_DTYPE_F32) {
         op_case_must_pass(&t);
       } else {

@@ -450,6 +450,8 @@ HR_TEST(convolutions) {
         .inputs = {F64(3, 1, 2, 6), F64(3, 2, 1, 3), F64(1, 2)});
   CHECK(.op = HR_OP_CONV, INTS(2, 1, 1, 1, 1, 1, 1, 1), .input_count = 3, .output_count = 1,
         .inputs = {F64(4, 2, 2, 3, 4), F64(4, 3, 2, 3, 3), F64(1, 3)});
+  CHECK(.op = HR_OP_CONV, INTS(2, 1, 1, 1, 1, 1, 1, 1, 0, 2), .input_count = 3, .output_count = 1,
+        .inputs = {F64(4, 2, 2, 3, 4), F64(4, 3, 2, 3, 3), F64(1, 3)});
   CHECK(.op = HR_OP_CONV_BACKWARD_DATA, INTS(1, 2, 1, 1, 1), .input_count = 3, .output_count = 1, .output_rank = 3,
         .output_dims = {1, 2, 6}, .inputs = {F64(3, 1, 3, 3), F64(3, 3, 2, 3), F64(1, 2)});
   CHECK(.op = HR_OP_CONV_BACKWARD_WEIGHT, INTS(1, 2, 1, 1, 1), .input_count = 2, .output_count = 1, .output_rank = 3,

@@ -25,6 +25,7 @@ typedef struct trial {
 
 static const trial trials[] = {
     {HR_OP_CONV, INTS(2, 1, 2, 1, 0, 1, 1, 1), NO_REALS, "f2345 f3322 f3", "=", 0, 1e-5},
+    {HR_OP_CONV, INTS(1, 1, 1, 1, 1, 0), NO_REALS, "f147 f443", "=", 0, 1e-5},
     {HR_OP_CONV, INTS(1, 1, 0, 1, 2), NO_REALS, "f147 f422", "=", 0, 1e-5},
     {HR_OP_CONV_BACKWARD_DATA, INTS(2, 1, 1, 0, 0, 1, 1, 1), NO_REALS, "f2344 f3222", "=", 0, 1e-5},
     {HR_OP_CONV_BACKWARD_WEIGHT, INTS(2, 1, 1, 0, 0, 1, 1, 1), NO_REALS, "f2344 f2233", "=", 0, 1e-5},

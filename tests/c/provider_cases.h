@@ -118,7 +118,7 @@ typedef struct op_case {
   int input_count; /* tensors[input_count] is the output */
   tensor tensors[OPERANDS];
   int int_count;
-  int64_t ints[11];
+  int64_t ints[14];
   hr_program program;
   hr_prepared *prepared;
   size_t workspace_bytes;
@@ -614,6 +614,7 @@ typedef struct window {
   int spatial;
   int64_t batch, in, out, groups;
   int64_t dims[3], kernel[3], stride[3], padding[3], dilation[3];
+  int64_t less[3]; /* by which the padding behind is smaller than that in front */
 } window;
 
 /* A gradient of windows of one element with a stride above 1. */
@@ -649,6 +650,17 @@ static const window windows[] = {
 };
 
 enum { WINDOWS = sizeof windows / sizeof *windows };
+
+/* With other padding behind than in front. */
+static const window uneven_windows[] = {
+    {1, 2, 3, 20, 1, {17}, {3}, {1}, {1}, {1}, {1}},
+    {2, 2, 20, 50, 1, {7, 6}, {3, 2}, {1, 1}, {1, 0}, {1, 1}, {0, -2}},
+    {2, 3, 16, 32, 1, {7, 7}, {5, 5}, {1, 1}, {2, 2}, {1, 1}, {1, 1}},
+    {2, 1, 3, 16, 1, {9, 10}, {3, 3}, {2, 2}, {0, 1}, {1, 1}, {-1, 1}},
+    {2, 2, 16, 16, 1, {8, 7}, {1, 1}, {1, 1}, {0, 0}, {1, 1}, {-1, 0}},
+    {3, 2, 3, 20, 1, {5, 6, 4}, {3, 3, 2}, {1, 2, 1}, {1, 1, 0}, {1, 1, 2}, {1, 1, -2}},
+};
+enum { UNEVEN_WINDOWS = sizeof uneven_windows / sizeof *uneven_windows };
 
 typedef enum image_layout {
   IMAGE_DENSE,
@@ -704,7 +716,9 @@ static inline op_case window_case(hr_op op, const window *q, hr_dtype dtype, ima
   t.ints[0] = q->spatial, t.ints[1 + 3 * q->spatial] = q->groups;
   for (int d = 0; d < q->spatial; ++d) {
     xs->dims[2 + d] = q->dims[d], ws->dims[2 + d] = q->kernel[d];
-    int64_t room = q->dims[d] + 2 * q->padding[d] - q->dilation[d] * (q->kernel[d] - 1) - 1;
+    int64_t room = q->dims[d] + 2 * q->padding[d] - q->less[d] - q->dilation[d] * (q->kernel[d] - 1) - 1;
+    t.int_count += q->less[d] != 0 && t.int_count == 2 + 3 * q->spatial ? q->spatial : 0;
+    t.ints[2 + 3 * q->spatial + d] = q->padding[d] - q->less[d];
     ys->dims[2 + d] = room / q->stride[d] + 1;
     t.ints[1 + d] = q->stride[d];
     t.ints[1 + q->spatial + d] = q->padding[d];

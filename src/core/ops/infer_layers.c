@@ -100,17 +100,23 @@ static inline bool is_positive(int64_t value) {
 
 static hr_status check_conv_ints(const checked *c) {
   int64_t n = c->ints[0];
-  return n >= 1 && n <= 3 && c->int_count == 3 * n + 2
+  return n >= 1 && n <= 3 && (c->int_count == 3 * n + 2 || c->int_count == 4 * n + 2)
              ? HR_OK
-             : FAIL(c, "%lld spatial dims and %d ints: expected 1 to 3, and 3 for each and two more", (long long)n,
+             : FAIL(c, "%lld spatial dims and %d ints: expected 1 to 3, and 3 or 4 for each and two more", (long long)n,
                     c->int_count);
+}
+
+/* The padding behind x: that in front, unless it is given. */
+static const int64_t *conv_behind(const checked *c) {
+  int64_t n = c->ints[0];
+  return c->ints + (c->int_count == 4 * n + 2 ? 3 * n + 2 : 1 + n);
 }
 
 /* x [N, C, ..], w [O, C/g, ..], y [N, O, ..] */
 static hr_status check_conv_shapes(const checked *c, const hr_view *x, const hr_view *w, const hr_view *y) {
   HR_RETURN_IF_ERROR(check_conv_ints(c));
   int64_t n = c->ints[0];
-  const int64_t *stride = c->ints + 1, *padding = stride + n, *dilation = padding + n;
+  const int64_t *stride = c->ints + 1, *padding = stride + n, *dilation = padding + n, *behind = conv_behind(c);
   int64_t groups = dilation[n];
   int rank = (int)n + 2;
   HR_RETURN_IF_ERROR(hr__want_rank(c, "x", x, rank, rank));
@@ -129,19 +135,21 @@ static hr_status check_conv_shapes(const checked *c, const hr_view *x, const hr_
                 (long long)x->dims[0], (long long)w->dims[0]);
   }
   for (int i = 0; i < n; ++i) {
-    if (!is_positive(stride[i]) || !is_positive(dilation[i]) || (uint64_t)padding[i] > INT32_MAX) {
+    if (!is_positive(stride[i]) || !is_positive(dilation[i]) || (uint64_t)padding[i] > INT32_MAX ||
+        (uint64_t)behind[i] > INT32_MAX) {
       HR_RETURN_IF_ERROR(hr__want_small(c, c->int_count, c->ints));
-      return FAIL(c, "stride %lld, padding %lld, dilation %lld", (long long)stride[i], (long long)padding[i],
-                  (long long)dilation[i]);
+      return FAIL(c, "stride %lld, padding %lld and %lld, dilation %lld", (long long)stride[i], (long long)padding[i],
+                  (long long)behind[i], (long long)dilation[i]);
     }
-    int64_t room = x->dims[2 + i] + 2 * padding[i] - dilation[i] * (w->dims[2 + i] - 1) - 1;
+    int64_t room = x->dims[2 + i] + padding[i] + behind[i] - dilation[i] * (w->dims[2 + i] - 1) - 1;
     int64_t expected = room < 0 ? 0 : stride[i] == 1 ? room + 1 : room / stride[i] + 1; /* avoid the slow division */
     /* a transposed convolution may leave elements of x that no window reaches */
     if (w->dims[2 + i] < 1 || y->dims[2 + i] != expected) {
       return FAIL(c,
-                  "spatial dim %d: x %lld, kernel %lld, stride %lld, padding %lld, dilation %lld give %lld, y has %lld",
+                  "spatial dim %d: x %lld, kernel %lld, stride %lld, padding %lld and %lld, dilation %lld give %lld, "
+                  "y has %lld",
                   i, (long long)x->dims[2 + i], (long long)w->dims[2 + i], (long long)stride[i], (long long)padding[i],
-                  (long long)dilation[i], (long long)expected, (long long)y->dims[2 + i]);
+                  (long long)behind[i], (long long)dilation[i], (long long)expected, (long long)y->dims[2 + i]);
     }
   }
   return HR_OK;
@@ -151,11 +159,12 @@ static hr_status check_conv_shapes(const checked *c, const hr_view *x, const hr_
  * x and w uniquely: gives the smallest x and the largest w. */
 typedef enum side { SIDE_X, SIDE_W, SIDE_Y } side;
 
+/* padding: of both sides together. */
 static int64_t spatial_dim(side of, int64_t x, int64_t w, int64_t y, int64_t stride, int64_t padding,
                            int64_t dilation) {
-  int64_t room = of == SIDE_W   ? x + 2 * padding - 1 - (y - 1) * stride
-                 : of == SIDE_X ? (y - 1) * stride - 2 * padding + dilation * (w - 1) + 1
-                                : x + 2 * padding - dilation * (w - 1) - 1;
+  int64_t room = of == SIDE_W   ? x + padding - 1 - (y - 1) * stride
+                 : of == SIDE_X ? (y - 1) * stride - padding + dilation * (w - 1) + 1
+                                : x + padding - dilation * (w - 1) - 1;
   return of == SIDE_X ? room : room < 0 ? 0 : of == SIDE_W ? room / dilation + 1 : room / stride + 1;
 }
 
@@ -166,6 +175,7 @@ static hr_status make_conv_operand(const checked *c, side of, const hr_view *x, 
   HR_RETURN_IF_ERROR(hr__want_small(c, c->int_count, c->ints));
   int n = (int)c->ints[0], rank = n + 2;
   const int64_t *stride = c->ints + 1, *padding = stride + n, *dilation = padding + n, groups = dilation[n];
+  const int64_t *behind = conv_behind(c);
   HR_RETURN_IF_ERROR(hr__want_rank(c, "x", of == SIDE_X ? NULL : x, rank, rank));
   HR_RETURN_IF_ERROR(hr__want_rank(c, "the weight", of == SIDE_W ? NULL : w, rank, rank));
   HR_RETURN_IF_ERROR(hr__want_rank(c, "y", of == SIDE_Y ? NULL : y, rank, rank));
@@ -174,12 +184,12 @@ static hr_status make_conv_operand(const checked *c, side of, const hr_view *x, 
   dims[0] = of == SIDE_W ? y->dims[1] : of == SIDE_X ? y->dims[0] : x->dims[0];
   dims[1] = of == SIDE_W ? (groups > 0 ? x->dims[1] / groups : 0) : of == SIDE_X ? w->dims[1] * groups : w->dims[0];
   for (int i = 0; i < n; ++i) {
-    if (stride[i] < 1 || dilation[i] < 1 || padding[i] < 0) {
-      return FAIL(c, "stride %lld, padding %lld, dilation %lld", (long long)stride[i], (long long)padding[i],
-                  (long long)dilation[i]);
+    if (stride[i] < 1 || dilation[i] < 1 || padding[i] < 0 || behind[i] < 0) {
+      return FAIL(c, "stride %lld, padding %lld and %lld, dilation %lld", (long long)stride[i], (long long)padding[i],
+                  (long long)behind[i], (long long)dilation[i]);
     }
     dims[2 + i] = spatial_dim(of, of == SIDE_X ? 0 : x->dims[2 + i], of == SIDE_W ? 0 : w->dims[2 + i],
-                              of == SIDE_Y ? 0 : y->dims[2 + i], stride[i], padding[i], dilation[i]);
+                              of == SIDE_Y ? 0 : y->dims[2 + i], stride[i], padding[i] + behind[i], dilation[i]);
   }
   return HR_OK;
 }

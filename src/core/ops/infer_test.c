@@ -446,11 +446,13 @@ HR_TEST(errors_name_the_actual_and_the_expected_value) {
   REFUSE(MATMUL, "f32[2,4] f32[4,3] f32[2]", "", "", "", 1, "the bias of dims [2] can't be broadcast to [2,3]");
   REFUSE(CONV, "f32[1,5,8,8] f32[6,4,3,3]", "2,1,1,0,0,1,1,1", "", "", 1,
          "conv: x has 5 channels, the weight expects 4");
-  REFUSE(CONV, "f32[1,4,8,8] f32[6,4,3,3]", "2,0,1,0,0,1,1,1", "", "", 1, "conv: stride 0, padding 0, dilation 1");
+  REFUSE(CONV, "f32[1,4,8,8] f32[6,4,3,3]", "2,0,1,0,0,1,1,1", "", "", 1,
+         "conv: stride 0, padding 0 and 0, dilation 1");
   REFUSE(CONV, "f32[1,4,8,8] f32[6,4,3,3]", "2,1,1,0,0,1,1", "", "", 1, "2 spatial dims and 7 ints");
+  REFUSE(CONV, "f32[1,4,8,8] f32[6,4,3,3]", "2,1,1,0,0,1,1,1,2,-1", "", "", 1, "padding 0 and -1, dilation 1");
   REFUSE(CONV, "f32[1,4,8] f32[6,4,3,3]", "2,1,1,0,0,1,1,1", "", "", 1, "conv: x has dims [1,4,8], expected 4 of them");
   REFUSE(CONV_BACKWARD_DATA, "f32[1,16,6,6] f32[16,16,3,3]", "2,2,2,1,1,1,1,1", "", "[1,16,14,12]", 1,
-         "spatial dim 0: x 14, kernel 3, stride 2, padding 1, dilation 1 give 7, y has 6");
+         "spatial dim 0: x 14, kernel 3, stride 2, padding 1 and 1, dilation 1 give 7, y has 6");
   REFUSE(MAX_POOL, "f32[1,2,8,8]", "2,2,2,2,0,0,1,1", "", "[1,2,6,4]", 1, "take 8 to 4, not 6");
   REFUSE(AVG_POOL, "f32[1,2,8,8]", "2,2,2,2,0,0,1,1", "", "", 1,
          "avg_pool: 8 ints, expected four for each dim of the plane and 2 more");

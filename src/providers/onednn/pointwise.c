@@ -51,8 +51,10 @@ static void find_product(const hr_node *node, product *p) {
 /* One element, no padding, one group. */
 static bool is_pointwise(const hr_node *node, const product *p) {
   int spatial = (int)node->ints[0];
+  bool has_behind = node->int_count > 3 * spatial + 2;
   for (int d = 0; d < spatial; ++d) {
-    if (p->w->dims[2 + d] != 1 || node->ints[1 + spatial + d] != 0) {
+    if (p->w->dims[2 + d] != 1 || node->ints[1 + spatial + d] != 0 ||
+        (has_behind && node->ints[2 + 3 * spatial + d] != 0)) {
       return false;
     }
   }
