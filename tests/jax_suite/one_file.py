@@ -21,12 +21,13 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 START = """
 import os, sys
 sys.path[:] = filter(None, sys.path)
-import headrace_jax, pytest
+import headrace_jax, jax, pytest
 headrace_jax.initialize()
 if os.environ.get("HEADRACE_JAX_NAMED"):
     from jax._src import test_util
     from jax._src.internal_test_util import export_back_compat_test_util
     name = os.environ["HEADRACE_JAX_NAMED"]
+    jax.default_backend = lambda: name
     test_util._TEST_DUT._set(name)
     export_back_compat_test_util.CompatTestBase.default_jax_backend = lambda self: name
 sys.exit(pytest.main(sys.argv[1:]))

@@ -215,10 +215,24 @@ typedef struct partition {
 
 static hr_status find_function(void *arg, const char *name, hr_function_spec *out_spec) {
   const partition *p = arg;
-  HR_RETURN_IF_ERROR(hrj_python_find(name, out_spec));
+  int count = p->executable->device_count;
+  hrj_python_place place;
+  hr_function_spec spec;
+  HR_RETURN_IF_ERROR(hrj_python_find(name, &spec));
   p->executable->has_callbacks = true;
   atomic_store(&p->executable->devices[p->number]->has_callbacks, true);
-  return HR_OK;
+  hr_status status = hrj_python_place_of(name, &place);
+  if (status == HR_OK && count > 1 && place.device >= count) {
+    status = hr_status_make(HR_STATUS_INVALID_ARGUMENT, "a call of device %d of %d", place.device, count);
+  }
+  if (status != HR_OK) {
+    spec.release(spec.arg);
+    return status;
+  }
+  *out_spec = spec;
+  return count > 1 && place.device >= 0 ? hrj_once(p->executable->meetings, p->number, count, place.device,
+                                                   place.result_count, place.result_bytes, &spec, out_spec)
+                                        : HR_OK;
 }
 
 static hr_status find_gather(void *arg, int count, const int *devices, size_t bytes, hr_function_spec *out_spec) {

@@ -289,6 +289,23 @@ static void complete(const pjrt_args_execute *args, int number, const call *c) {
   hr_buffer_release(c->effects);
 }
 
+/* Programs whose callbacks have no effects have nothing else that would show their failures: the call fails. */
+static hr_status failure_of(const call *c) {
+  const pjrt_executable *executable = c->executable;
+  hr_status status = HR_OK;
+  bool is_pure = executable->has_callbacks && !executable->has_effects;
+  for (int i = 0; i < executable->main.output_count && is_pure && status == HR_OK; ++i) {
+    hr_buffer *buffer = c->outputs[i]->tensor.buffer;
+    if (hr_buffer_status(c->device->stream, buffer, &status) == HR_BUFFER_FAILED && status == HR_OK) {
+      status = hr_status_make(HR_STATUS_INTERNAL, "execute: a callback has failed");
+    }
+  }
+  for (int i = 0; i < executable->main.output_count && status != HR_OK; ++i) {
+    hrj_Buffer_Destroy(&(pjrt_args_self){.self = c->outputs[i]});
+  }
+  return status;
+}
+
 /* ---- several devices ---- */
 
 typedef struct launched {
@@ -390,5 +407,5 @@ pjrt_error *hrj_LoadedExecutable_Execute(pjrt_args_execute *args) {
   call c;
   HRJ_RETURN_IF_ERROR(launch(args, 0, &c));
   complete(args, 0, &c);
-  return NULL;
+  return hrj_error(failure_of(&c));
 }

@@ -165,3 +165,77 @@ hr_status hrj_gather(hrj_meetings *meetings, int device, int count, const int *d
   *out_spec = (hr_function_spec){.name = "gather", .run = run, .arg = g, .release = release};
   return HR_OK;
 }
+
+/* ---- calls of one device ---- */
+
+typedef struct once {
+  gather meeting; /* of all devices; places are their numbers */
+  int root, result_count;
+  hr_function_spec inner;
+  size_t result_bytes[];
+} once;
+
+static hr_status run_inner(const once *o, const hr_function_call *call) {
+  hr_function_call inner = *call;
+  inner.arg = o->inner.arg;
+  hr_status status = o->inner.run(&inner);
+  if (status != HR_OK) {
+    hrj_meetings_break(o->meeting.meetings);
+  }
+  return status;
+}
+
+/* The root's outputs, when it has run. */
+static bool copy_results(const once *o, const hr_function_call *call) {
+  const gather *g = &o->meeting;
+  bool is_whole = wait_for_others(g, call->outputs);
+  void *const *from = is_whole ? g->of->inputs[o->root] : NULL;
+  for (int i = 0; i < o->result_count && is_whole && g->place != o->root; ++i) {
+    memcpy(call->outputs[i], from[i], o->result_bytes[i]);
+  }
+  return is_whole && wait_for_others(g, NULL);
+}
+
+static hr_status run_once(const hr_function_call *call) {
+  const once *o = call->arg;
+  if (o->meeting.place == o->root) {
+    HR_RETURN_IF_ERROR(run_inner(o, call));
+  }
+  bool is_whole = o->result_count == 0 || copy_results(o, call);
+  if (call->output_count > o->result_count) { /* the flag that orders effects */
+    *(bool *)call->outputs[o->result_count] = false;
+  }
+  return is_whole ? HR_OK : hr_status_make(HR_STATUS_ABORTED, "another device of the program has failed");
+}
+
+static void release_once(void *arg) {
+  once *o = arg;
+  if (o->inner.release != NULL) {
+    o->inner.release(o->inner.arg);
+  }
+  hrj_meetings_release(o->meeting.meetings);
+  free(o);
+}
+
+hr_status hrj_once(hrj_meetings *meetings, int device, int device_count, int root, int result_count,
+                   const size_t *result_bytes, const hr_function_spec *inner, hr_function_spec *out_spec) {
+  int devices[HR_STABLEHLO_DEVICES_MAX];
+  once *o = calloc(1, sizeof *o + (size_t)result_count * sizeof *result_bytes);
+  for (int i = 0; i < device_count; ++i) {
+    devices[i] = i;
+  }
+  pthread_mutex_lock(&meetings->lock);
+  meeting *m = o != NULL ? find(meetings, device_count, devices) : NULL;
+  pthread_mutex_unlock(&meetings->lock);
+  if (m == NULL) {
+    free(o);
+    inner->release(inner->arg);
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a call");
+  }
+  atomic_fetch_add(&meetings->references, 1);
+  o->meeting = (gather){.meetings = meetings, .of = m, .place = device};
+  o->root = root, o->result_count = result_count, o->inner = *inner;
+  memcpy(o->result_bytes, result_bytes, (size_t)result_count * sizeof *result_bytes);
+  *out_spec = (hr_function_spec){.name = inner->name, .run = run_once, .arg = o, .release = release_once};
+  return HR_OK;
+}

@@ -16,6 +16,10 @@ void hrj_meetings_release(hrj_meetings *meetings);
 /* The function of device `device` that gathers `bytes` bytes of each of these devices. */
 hr_status hrj_gather(hrj_meetings *meetings, int device, int count, const int *devices, size_t bytes,
                      hr_function_spec *out_spec);
+/* A call of device `root` alone, as the function of device `device`: the others get its results, of so many bytes each,
+ * and wait for them if there are any. All devices call it in the order of their gathers. Takes over the inner spec. */
+hr_status hrj_once(hrj_meetings *meetings, int device, int device_count, int root, int result_count,
+                   const size_t *result_bytes, const hr_function_spec *inner, hr_function_spec *out_spec);
 /* Ends all waits with a failure: a device will not come. */
 void hrj_meetings_break(hrj_meetings *meetings);
 /* Breaks them if the work of a stream fails that was recorded until now; commits it. */

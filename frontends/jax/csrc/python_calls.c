@@ -116,7 +116,7 @@ hr_status hrj_python_find(const char *name, hr_function_spec *out_spec) {
   long long id = -1;
   char end = 0;
   if (strncmp(name, prefix, sizeof prefix - 1) != 0 ||
-      sscanf(name + sizeof prefix - 1, ":%llx:%lld%c", &of, &id, &end) != 2) {
+      sscanf(name + sizeof prefix - 1, ":%llx:%lld%c", &of, &id, &end) < 2 || (end != '\0' && end != '@')) {
     return hr_status_make(HR_STATUS_NOT_FOUND, "there is no function \"%.100s\"", name);
   }
   pthread_mutex_lock(&lock);
@@ -130,5 +130,24 @@ hr_status hrj_python_find(const char *name, hr_function_spec *out_spec) {
                           "callback %lld is one of another process, or is gone: trace the program again", id);
   }
   *out_spec = (hr_function_spec){.name = "callback", .run = run, .arg = (void *)(intptr_t)id, .release = release};
+  return HR_OK;
+}
+
+hr_status hrj_python_place_of(const char *name, hrj_python_place *out_place) {
+  const char *text = strchr(name, '@');
+  char *rest = NULL;
+  *out_place = (hrj_python_place){.device = -1};
+  if (text == NULL) {
+    return HR_OK;
+  }
+  long long device = strtoll(text + 1, &rest, 10);
+  bool is_right = rest != text + 1 && device >= 0 && device < HR_STABLEHLO_DEVICES_MAX;
+  while (is_right && *rest == ':' && out_place->result_count < HR_FUNCTION_OPERANDS_MAX) {
+    out_place->result_bytes[out_place->result_count++] = (size_t)strtoull(rest + 1, &rest, 10);
+  }
+  if (!is_right || *rest != '\0') {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "the call \"%.100s\" has no device, or too many results", name);
+  }
+  out_place->device = (int)device;
   return HR_OK;
 }

@@ -30,4 +30,14 @@ HR_API int headrace_jax_dead_callbacks(int64_t *out_ids, int room);
 /* The function of a custom call's name; NOT_FOUND if it is none of these. */
 hr_status hrj_python_find(const char *name, hr_function_spec *out_spec);
 
+/* The device that runs a call of this name alone, and the bytes of the results that it has for the others:
+ *
+ *   headrace_python:process:id@device:bytes:bytes */
+typedef struct hrj_python_place {
+  int device; /* -1: all devices run it */
+  int result_count;
+  size_t result_bytes[HR_FUNCTION_OPERANDS_MAX];
+} hrj_python_place;
+hr_status hrj_python_place_of(const char *name, hrj_python_place *out_place);
+
 #endif

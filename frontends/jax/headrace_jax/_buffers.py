@@ -69,7 +69,6 @@ def _with_buffers(function, operands, results, aliases):
 
 def _rule(context, *operands, callback, in_tree, out_tree, has_side_effect, input_output_aliases, **_):
     import jax
-    from jax.interpreters import mlir
 
     def function(execution, *buffers):
         given, results = buffers[: in_tree.num_leaves], buffers[in_tree.num_leaves :]
@@ -78,8 +77,7 @@ def _rule(context, *operands, callback, in_tree, out_tree, has_side_effect, inpu
             raise ValueError("buffer_callback callback must not return any values.")
 
     call = _with_buffers(function, tuple(context.avals_in), tuple(context.avals_out), dict(input_output_aliases))
-    types = [mlir.aval_to_ir_type(context.module_context, aval) for aval in context.avals_out]
-    return _callbacks.emit_call(context, call, operands, types, has_side_effect)[0]
+    return _callbacks.emit_call(context, call, operands, context.avals_out, has_side_effect=has_side_effect)[0]
 
 
 def register(platform):

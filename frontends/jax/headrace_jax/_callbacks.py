@@ -34,10 +34,14 @@ class _Reference:
         _library.headrace_jax_release_callback(self.number)
 
 
+def view_bytes(aval):
+    """The bytes of an array's elements."""
+    return int(np.prod(aval.shape, dtype=np.int64)) * np.dtype(aval.dtype).itemsize
+
+
 def view(address, aval):
     """The elements at an address."""
-    dtype, shape = np.dtype(aval.dtype), tuple(aval.shape)
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    dtype, shape, size = np.dtype(aval.dtype), tuple(aval.shape), view_bytes(aval)
     if size == 0:
         return np.zeros(shape, dtype)
     return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address)).view(dtype).reshape(shape)
@@ -117,24 +121,44 @@ def _checked(callback, results):
     return checked
 
 
-def emit_call(context, call, operands, result_types, has_side_effect):
-    """A custom call of call(addresses of the operands, addresses of the results), both without tokens, and the
-    reference that keeps it."""
+def _device_of(context, sharding):
+    """The number of the one device of several that runs a call; None: all do."""
+    devices = ()
+    if getattr(context.module_context.axis_context, "num_devices", 1) == 1:
+        return None
+    if hasattr(sharding, "shardings"):  # of Shardy, one for each result
+        devices = sharding.shardings[0].logical_device_ids or ()
+    elif sharding is not None:
+        devices = sharding.tile_assignment_devices
+    return devices[0] if len(devices) == 1 else None
+
+
+def emit_call(context, call, operands, results, *, has_side_effect, token=None, sharding=None):
+    """A custom call of call(addresses of the operands, addresses of the results), both without the token; results: their
+    avals. Its values with the token first, if there is one, and the reference that keeps it."""
     from jax.extend.mlir import ir
     from jax.extend.mlir.dialects import stablehlo
+    from jax.interpreters import mlir
 
     _private.open_cpu()
-    tokens = sum(stablehlo.TokenType.isinstance(type_) for type_ in result_types)
-    name, reference = _create(call, len(result_types) - tokens)
+    tokens = [token] if token else []
+    name, reference = _create(call, len(results))
     context.module_context.add_keepalive(reference)
+    device = _device_of(context, sharding)
+    if device is not None:  # the others get its results, of so many bytes
+        sizes = (view_bytes(aval) for aval in results)
+        name = ":".join([f"{name}@{device}", *map(str, sizes)])
+    types = [mlir.aval_to_ir_type(context.module_context, aval) for aval in results]
     call = stablehlo.CustomCallOp(
-        result_types,
-        operands,
+        [value.type for value in tokens] + types,
+        tokens + list(operands),
         call_target_name=ir.StringAttr.get(name),
-        has_side_effect=ir.BoolAttr.get(has_side_effect),
+        has_side_effect=ir.BoolAttr.get(has_side_effect or device is not None),
         api_version=ir.IntegerAttr.get(ir.IntegerType.get_signless(32), TYPED_FFI),
         backend_config=ir.DictAttr.get({}),
     )
+    if sharding is not None:
+        _private.set_sharding(context, call, sharding, len(call.results))
     return list(call.results), reference
 
 
@@ -152,13 +176,10 @@ def _emit(
     sharding=None,
 ):
     """What JAX's emit_python_callback does: the operation; its results, the new token, and what must be kept."""
-    from jax.interpreters import mlir
-
-    tokens = [token] if token else []
     call = _with_values(_checked(callback, result_avals), tuple(operand_avals), tuple(result_avals))
-    types = [mlir.aval_to_ir_type(context.module_context, aval) for aval in result_avals]
-    types = [value.type for value in tokens] + types
-    values, reference = emit_call(context, call, tokens + list(operands), types, has_side_effect)
+    values, reference = emit_call(
+        context, call, operands, result_avals, has_side_effect=has_side_effect, token=token, sharding=sharding
+    )
     token = values.pop(0) if token else None
     return values, token, reference
 

@@ -1,10 +1,12 @@
 """DLPack: arrays of a device whose memory is the host's, for NumPy, PyTorch and others, and theirs as JAX's.
 
 JAX's own functions know CPU and GPU by the names of its platforms. Arrays are exported by a capsule that is made here,
-and memory of the host is imported on this platform if that is JAX's default. Nothing is copied.
+and memory of the host is imported on this platform if that is JAX's default, and unless it is an array of JAX's CPU
+backend. Nothing is copied but what the caller wants to be, and elements that are not row-major.
 """
 
 import ctypes
+import functools
 
 import numpy as np
 from headrace_jax import _private
@@ -77,8 +79,47 @@ def _export(x):
     return _new_capsule(address, b"dltensor", ctypes.cast(_destroy, ctypes.c_void_p))
 
 
+class _Capsule:
+    """A capsule as an array that NumPy reads."""
+
+    def __init__(self, capsule):
+        self.capsule = capsule
+
+    def __dlpack__(self, **_):
+        return self.capsule
+
+    def __dlpack_device__(self):
+        return (CPU, 0)
+
+
+def _import(platform, original, capsule, device, stream, copy, *rest):
+    """JAX's array of a capsule. The C API has no copy into a buffer of its own: NumPy reads what needs one."""
+    import jax
+
+    if device.platform != platform:
+        return original(capsule, device, stream, copy, *rest)
+    if not copy:
+        try:
+            return original(capsule, device, stream, copy, *rest)
+        except jax.errors.JaxRuntimeError as error:
+            if copy is False or "UNIMPLEMENTED" not in str(error) or not _is_capsule(id(capsule), b"dltensor"):
+                raise
+    return jax.device_put(np.array(np.from_dlpack(_Capsule(capsule))), device, may_alias=False)
+
+
+class _Place(int):
+    """DLPack's type of the host's memory, with the platform of JAX that the array is on."""
+
+    platform = "cpu"
+
+
+def _platform_of(x):
+    """The platform of an array on one device; None: it is on several."""
+    return next(iter(x.devices())).platform if x.is_fully_addressable and len(x.devices()) == 1 else None
+
+
 def _is_ours(x, platform):
-    return x.is_fully_addressable and len(x.devices()) == 1 and next(iter(x.devices())).platform == platform
+    return _platform_of(x) == platform
 
 
 def register(platform):
@@ -94,8 +135,14 @@ def register(platform):
         return _export(jax.numpy.array(x, copy=True) if options.get("copy") else x)
 
     def describe(original, x):
-        return (_private.dlpack_cpu(), 0) if _is_ours(x, platform) else original(x)
+        if _is_ours(x, platform):
+            return (_private.dlpack_cpu(), 0)
+        kind, number = original(x)
+        return (_Place(kind) if kind == CPU and _platform_of(x) == "cpu" else kind, number)
+
+    def choose(kind):  # an array of JAX on its CPU backend, or memory of others
+        return getattr(kind, "platform", platform if jax.devices()[0].platform == platform else "cpu")
 
     _private.wrap_array_method("__dlpack__", export)
     _private.wrap_array_method("__dlpack_device__", describe)
-    _private.import_dlpack(lambda: platform if jax.default_backend() == platform else "cpu")
+    _private.import_dlpack(choose, functools.partial(_import, platform))

@@ -12,12 +12,14 @@ NAMES = (
     ("jax._src.interpreters.mlir", "_platforms_with_donation", list),
     ("jax._src.interpreters.mlir", "_platform_specific_lowerings", dict),
     ("jax._src.interpreters.mlir", "_lowerings", dict),
+    ("jax._src.interpreters.mlir", "set_sharding", None),
     ("jax._src.callback", "emit_python_callback", None),
     ("jax._src.xla_bridge", "_init_backend", None),
     ("jax._src.xla_bridge", "_backends", dict),
     ("jax._src.array", "ArrayImpl", None),
     ("jax._src.dlpack", "DLDeviceType", None),
     ("jax._src.dlpack", "_DL_DEVICE_TO_PLATFORM", dict),
+    ("jax._src.dlpack", "_jax", object),
     ("jax._src.compilation_cache", "is_cache_used", None),
     ("jax._src.debugging", "inspect_sharding_p", object),
     ("jax._src.compiler", "backend_compile_and_load", None),
@@ -72,6 +74,17 @@ def copy_rules(source, platform, names):
     for primitive, rule in list(rules[source].items()):
         if primitive.name in names:
             rules[platform].setdefault(primitive, rule)
+
+
+def set_sharding(context, op, sharding, count):
+    """Gives an operation of `count` results the sharding that JAX passes to the emitter of callbacks, which has one for
+    each result but the token."""
+    if hasattr(sharding, "shardings"):
+        first = sharding.shardings[0]
+        missing = max(count, 1) - len(sharding.shardings)
+        token = dataclasses.replace(first, mesh_shape=(), dim_shardings=())
+        sharding = dataclasses.replace(sharding, shardings=(token,) * missing + tuple(sharding.shardings))
+    _find("jax._src.interpreters.mlir", "set_sharding")(context.module_context, op, sharding)
 
 
 def fall_back_to_rules(platform, source):
@@ -259,12 +272,25 @@ def dlpack_cpu():
     return _find("jax._src.dlpack", "DLDeviceType").kDLCPU
 
 
-def import_dlpack(choose):
-    """Lets choose() name the platform on which JAX imports memory of the host."""
+def import_dlpack(choose, read):
+    """Lets choose(type of memory) name the platform on which JAX imports memory of the host, and
+    read(original, capsule, device, ...) make arrays of capsules."""
+    module = importlib.import_module("jax._src.dlpack")
+    if getattr(module._jax, "is_wrapped", False):
+        return
 
     class Platforms(dict):
         def __getitem__(self, kind):
-            return choose() if kind == dlpack_cpu() else super().__getitem__(kind)
+            return choose(kind) if kind == dlpack_cpu() else super().__getitem__(kind)
 
-    platforms = _find("jax._src.dlpack", "_DL_DEVICE_TO_PLATFORM")
-    importlib.import_module("jax._src.dlpack")._DL_DEVICE_TO_PLATFORM = Platforms(platforms)
+    class Library:
+        is_wrapped, library = True, module._jax
+
+        def __getattr__(self, name):
+            return getattr(self.library, name)
+
+        def dlpack_managed_tensor_to_buffer(self, *arguments):
+            return read(self.library.dlpack_managed_tensor_to_buffer, *arguments)
+
+    module._DL_DEVICE_TO_PLATFORM = Platforms(module._DL_DEVICE_TO_PLATFORM)
+    module._jax = Library()

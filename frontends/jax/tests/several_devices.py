@@ -335,3 +335,41 @@ def test_shardings_are_inspected():
     check(function(put(X, GRID, "x", "y")), X + 1)
     assert [sharding.spec for sharding in seen] == [P("x", "y"), P("y", "x"), P()]
     assert all(len(sharding.device_set) == 4 for sharding in seen)
+
+
+@pytest.mark.parametrize("device", [None, 0, 3])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_callbacks_run_on_one_device(device, ordered):
+    seen = []
+
+    def note(x):
+        seen.append(np.asarray(x).copy())
+        return np.asarray(x) * 2, np.asarray(x).sum()
+
+    sharding = None if device is None else jax.sharding.SingleDeviceSharding(jax.devices()[device])
+    likes = jax.ShapeDtypeStruct(X.shape, X.dtype), jax.ShapeDtypeStruct((), X.dtype)
+
+    @jax.jit
+    def function(x):
+        twice, total = io_callback(note, likes, x + 1, sharding=sharding, ordered=ordered)
+        io_callback(lambda x: seen.append(np.asarray(x).copy()), None, total, sharding=sharding, ordered=ordered)
+        return twice + total
+
+    for _ in range(3):
+        check(function(put(X, GRID, "x", "y")), (X + 1) * 2 + (X + 1).sum())
+    jax.effects_barrier()
+    assert len(seen) == 6
+    for value in seen:
+        check(value, X + 1 if value.ndim else (X + 1).sum())
+
+
+def test_a_pure_callback_runs_on_one_device():
+    seen = []
+
+    def turn(x):
+        seen.append(1)
+        return np.asarray(x).T.copy()
+
+    function = jax.jit(lambda x: jax.pure_callback(turn, jax.ShapeDtypeStruct(X.T.shape, X.dtype), x) + 1)
+    check(function(put(X, LINE, "x")), X.T + 1)
+    assert len(seen) == 1

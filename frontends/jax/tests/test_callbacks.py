@@ -149,7 +149,7 @@ def test_a_failure_is_that_of_its_results():
         raise ValueError("no more of this")
 
     def program(x):
-        return jax.pure_callback(fail, F32, x) + 1
+        return io_callback(fail, F32, x) + 1
 
     x = np.arange(3, dtype=np.float32)
     good = jax.jit(lambda x: x + 1)
@@ -161,12 +161,23 @@ def test_a_failure_is_that_of_its_results():
     np.testing.assert_array_equal(np.asarray(good(x)), x + 1)
 
 
+def test_a_failure_of_a_pure_callback_is_that_of_the_call():
+    def fail(x):
+        raise ValueError("no more of this")
+
+    x = np.arange(3, dtype=np.float32)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="no more of this"):
+        jax.jit(lambda x: (x + 1, jax.pure_callback(fail, F32, x)))(x)
+    np.testing.assert_array_equal(np.asarray(jax.jit(lambda x: x + 1)(x)), x + 1)
+
+
 def test_a_failure_does_not_reach_a_later_loop():
     def fail(x):
         raise ValueError("no more of this")
 
     x = np.arange(3, dtype=np.float32)
-    jax.jit(lambda x: jax.pure_callback(fail, F32, x))(x)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="no more of this"):
+        jax.jit(lambda x: jax.pure_callback(fail, F32, x))(x)
     got = jax.jit(lambda n: jax.lax.while_loop(lambda i: i * i < n, lambda i: i + 1, 0))(np.int32(50))
     assert int(got) == 8
 
@@ -253,7 +264,7 @@ def test_a_failure_that_nobody_waits_for_reaches_no_other_program():
         raise ValueError("no more of this")
 
     x = np.arange(3, dtype=np.float32)
-    bad = jax.jit(lambda x: jax.pure_callback(fail, F32, x))
+    bad = jax.jit(lambda x: io_callback(fail, F32, x))
     good = jax.jit(lambda x: io_callback(lambda x: np.asarray(x) + 1, F32, x, ordered=True))
     for _ in range(20):
         bad(x)

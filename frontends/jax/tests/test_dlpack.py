@@ -82,3 +82,20 @@ def test_arrays_of_headrace():
     expected, x = made(np.float32, (2, 3))
     np.testing.assert_array_equal(np.asarray(hr.from_dlpack(x)), expected)
     np.testing.assert_array_equal(np.asarray(jnp.from_dlpack(hr.asarray(expected))), expected)
+
+
+@pytest.mark.parametrize("copy", [None, True, False])
+def test_numpy_arrays_are_imported_and_copied(copy):
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    y = jnp.from_dlpack(x, copy=copy)
+    assert y.devices() == set(jax.devices())
+    x[0, 0] = 9
+    assert (float(y[0, 0]) == 9) == (copy is not True)
+
+
+def test_other_layouts_are_copied():
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for view in (x.T, x[::-1], x[:, ::2]):
+        np.testing.assert_array_equal(np.asarray(jax.dlpack.from_dlpack(view)), view)
+    with pytest.raises(Exception, match="row-major|copy"):
+        jax.dlpack.from_dlpack(x.T, copy=False)

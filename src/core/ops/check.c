@@ -334,7 +334,7 @@ static hr_status check_family(const hr__checked *c) {
     case HR_FAMILY_ARGREDUCE:
       return check_reduction(c);
     default:
-      HR_RETURN_IF_ERROR(check_views(c, (c->row->traits & HR_TRAIT_STORED) != 0));
+      HR_RETURN_IF_ERROR(check_views(c, hr__takes_stored(c->row)));
       HR_RETURN_IF_ERROR(check_scalars(c));
       return c->row->family == HR_FAMILY_LIBRARY ? hr__infer_library(c) : hr__infer_operands(c);
   }

@@ -380,7 +380,7 @@ static hr_status infer(const hr__checked *c) {
 
 /* Floats of one byte are only moved, converted and compared; rows of other families check that with their dtypes. */
 static hr_status check_stored(const hr__checked *c) {
-  bool takes = (c->row->traits & HR_TRAIT_STORED) != 0;
+  bool takes = hr__takes_stored(c->row);
   for (int i = 0; !takes && i < c->input_count; ++i) {
     if (hr_dtype_is_float8(c->inputs[i].dtype)) {
       return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: not for %s, which is converted, compared and moved alone",

@@ -29,6 +29,11 @@ struct hr__checked {
 #define FAIL(c, format, ...) \
   hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s: " format, (c)->name __VA_OPT__(, ) __VA_ARGS__)
 
+/* True if a row takes the floats of one byte: functions of the caller do, whatever their operands are. */
+static inline bool hr__takes_stored(const hr_op_row *row) {
+  return (row->traits & HR_TRAIT_STORED) != 0 || (row->shapes != NULL && row->shapes[0] == '*');
+}
+
 static inline bool hr__view_is_present(const hr_view *view) {
   return view->buffer != NULL || view->scalar != NULL;
 }
