@@ -82,8 +82,8 @@ static bool can_write_early(const delivery *d, int n, int copy) {
   const hr_program *program = d->program;
   uint32_t buffer = program->nodes[copy].outputs[0].index;
   const hr_node *node = &program->nodes[n];
-  for (int k = n + 1; k < copy; ++k) { /* no visible store moves before a check */
-    if (!d->is_gone[k] && program->nodes[k].op == HR_OP_CHECK_INDEX && !program->buffers[buffer].is_dead) {
+  for (int k = n + 1; k < copy; ++k) { /* no visible store moves before a failure */
+    if (!d->is_gone[k] && hr_may_fail(&program->nodes[k]) && !program->buffers[buffer].is_dead) {
       return false;
     }
   }

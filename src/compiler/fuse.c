@@ -13,7 +13,7 @@
  *     only on its own element, or its own row.
  *
  * Rows stay resident through their reductions, within the limits of kernel.h and the target. A node that stores into a
- * buffer older than the program never moves before a CHECK_INDEX.
+ * buffer older than the program never moves before a node that may fail.
  */
 #include <string.h>
 
@@ -65,7 +65,7 @@ typedef struct fuser {
   int *node_group, *node_phase;
   int *first_reader; /* of each node: the first node that reads its result; -1: none */
   int *input_writer; /* of each touch that reads: the node that wrote the buffer; -1: it was written before */
-  int check_floor;   /* groups before this one precede a CHECK_INDEX */
+  int failure_floor; /* groups before this one precede a node that may fail, or hold it */
   int *kept;         /* of each group of the fusion before: the present one of its nodes; -1: none yet */
 } fuser;
 
@@ -389,7 +389,7 @@ static int earliest_group(const fuser *f, int n) {
     floor = max_int(floor, buffer->write_group);
     if (t->is_write) {
       floor = max_int(floor, buffer->read_group);
-      floor = f->program->buffers[t->buffer].is_fresh ? floor : max_int(floor, f->check_floor);
+      floor = f->program->buffers[t->buffer].is_fresh ? floor : max_int(floor, f->failure_floor);
     }
   }
   return floor;
@@ -546,8 +546,8 @@ static bool fuse_nodes(fuser *f) {
       f->kept[node->kept_group - 1] = g;
     }
     add_node(f, g, n, node);
-    if (node->op == HR_OP_CHECK_INDEX) {
-      f->check_floor = g + 1;
+    if (hr_may_fail(node)) {
+      f->failure_floor = g + 1;
     }
   }
   return true;

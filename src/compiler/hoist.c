@@ -8,7 +8,8 @@
  * (engine/batch.c).
  *
  * A group moves before all others if no group that stays writes its inputs or accesses its outputs. Its results must be
- * small, because they occupy memory for longer. A write to a buffer older than the program doesn't pass a CHECK_INDEX.
+ * small, because they occupy memory for longer. No write to memory older than the program passes a node
+ * that may fail.
  */
 #include "compiler/passes.h"
 
@@ -17,7 +18,7 @@ typedef struct hoisting {
   const hr_touches *touches;
   const hr_group *groups;
   bool *is_written, *is_touched; /* of each buffer: by a group that stays */
-  bool has_check;                /* some group that stays is a check */
+  bool has_failure;              /* some group that stays may fail */
 } hoisting;
 
 static bool makes_little(const hoisting *h, const hr_group *group, int64_t bytes_most) {
@@ -36,7 +37,7 @@ static bool makes_little(const hoisting *h, const hr_group *group, int64_t bytes
 static bool is_free(const hoisting *h, int n) {
   for (const hr_touch *t = hr_touches_begin(h->touches, n); t < hr_touches_end(h->touches, n); ++t) {
     if (h->is_written[t->buffer] ||
-        (t->is_write && (h->is_touched[t->buffer] || (h->has_check && !h->program->buffers[t->buffer].is_fresh)))) {
+        (t->is_write && (h->is_touched[t->buffer] || (h->has_failure && !h->program->buffers[t->buffer].is_fresh)))) {
       return false;
     }
   }
@@ -54,7 +55,7 @@ static bool can_hoist(const hoisting *h, const hr_group *group, int64_t bytes_mo
 static void note_staying(hoisting *h, const hr_group *group) {
   for (int k = 0; k < group->node_count; ++k) {
     int n = group->nodes[k];
-    h->has_check |= h->program->nodes[n].op == HR_OP_CHECK_INDEX;
+    h->has_failure |= hr_may_fail(&h->program->nodes[n]);
     for (const hr_touch *t = hr_touches_begin(h->touches, n); t < hr_touches_end(h->touches, n); ++t) {
       h->is_touched[t->buffer] = true;
       h->is_written[t->buffer] |= t->is_write;

@@ -10,13 +10,11 @@
  * calls takes the longest of the sums of what the processes do; a wait for each takes the sum of the longest.
  *
  * Late calls keep their order. All of them run in front of the first node that touches an operand of one, of another
- * call with effects and of a CHECK_INDEX, whose failure would drop them.
+ * call with effects and of a node that may fail, whose failure would drop them.
  */
 #include <string.h>
 
 #include "compiler/passes.h"
-
-enum { EFFECTS = 2, NONE = 0, LATE = 2 }; /* the integer of HR_OP_CALL, and its values */
 
 typedef struct mover {
   const hr_program *program;
@@ -25,10 +23,6 @@ typedef struct mover {
   bool *is_held;  /* of each buffer: a waiting call touches it */
   int node_count, waiting_count;
 } mover;
-
-static int64_t effects_of(const hr_node *node) {
-  return node->op == HR_OP_CALL ? node->ints[EFFECTS] : NONE;
-}
 
 static void set_held(const mover *m, const hr_node *node, bool is_held) {
   for (int i = 0; i < node->input_count + node->output_count; ++i) {
@@ -59,12 +53,13 @@ static void append_waiting(mover *m) {
 
 static void add(mover *m, int n) {
   const hr_node *node = &m->program->nodes[n];
-  if (effects_of(node) == LATE) {
+  if (hr_call_effects_of(node) == HR_CALL_LATE) {
     set_held(m, node, true);
     m->waiting[m->waiting_count++] = n;
     return;
   }
-  if (m->waiting_count > 0 && (effects_of(node) != NONE || node->op == HR_OP_CHECK_INDEX || touches_held(m, node))) {
+  if (m->waiting_count > 0 &&
+      (hr_call_effects_of(node) != HR_CALL_WITHOUT_EFFECTS || hr_may_fail(node) || touches_held(m, node))) {
     append_waiting(m);
   }
   m->nodes[m->node_count++] = *node;
@@ -73,7 +68,7 @@ static void add(mover *m, int n) {
 static int count_late(const hr_program *program) {
   int count = 0;
   for (int n = 0; n < program->node_count; ++n) {
-    count += effects_of(&program->nodes[n]) == LATE;
+    count += hr_call_effects_of(&program->nodes[n]) == HR_CALL_LATE;
   }
   return count;
 }

@@ -133,10 +133,10 @@ static bool find_loop(const matcher *m, int n, pair *out_pair) {
   return program->buffers[out->index].is_dead && next_access(m, at, out->index, &writes_again) == m->count;
 }
 
-static bool has_check_between(const matcher *m, const pair *p) {
+static bool has_failure_between(const matcher *m, const pair *p) {
   bool has = false;
   for (int k = p->first + 1; !has && k < p->last; ++k) {
-    has = !m->is_gone[k] && m->program->nodes[k].op == HR_OP_CHECK_INDEX;
+    has = !m->is_gone[k] && hr_may_fail(&m->program->nodes[k]);
   }
   return has;
 }
@@ -152,11 +152,11 @@ static bool is_written_between(const matcher *m, const pair *p, uint32_t buffer)
   return is_written;
 }
 
-/* True if the contraction can run at the loop's place: its inputs are unchanged, and no check may end the program
+/* True if the contraction can run at the loop's place: its inputs are unchanged, and no failure may end the program
  * between a visible write and the new place. Added rows write only what no other node does. */
 static bool can_move(const matcher *m, const pair *p) {
   bool is_seen = !m->program->buffers[p->node->outputs[0].index].is_dead;
-  bool can = !is_seen || !has_check_between(m, p);
+  bool can = !is_seen || !has_failure_between(m, p);
   for (int i = 0; can && i < p->node->input_count; ++i) {
     const hr_operand *x = &p->node->inputs[i];
     bool is_own = x->kind == HR_OPERAND_VALUE && x->index < m->buffer_count;

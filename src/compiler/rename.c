@@ -10,7 +10,7 @@
  * (engine/deferred_copies.h) are dead.
  *
  * Contents are from a node that writes all of the buffer and reads none of it to the next such node. They stay if a
- * CHECK_INDEX comes in between: after its failure those of a visible buffer are seen.
+ * node that may fail comes in between: after its failure those of a visible buffer are seen.
  */
 #include "compiler/passes.h"
 #include "core/ops/op.h"
@@ -21,7 +21,7 @@ typedef struct renamer {
   hr_program *program;
   uint64_t *replaces, *renames; /* of each node, a bit for each output: it replaces a buffer's contents; these are
                                  * replaced in turn */
-  int *since;                   /* of each buffer: checks behind the node that next replaces its contents; -1: none */
+  int *since;                   /* of each buffer: failures behind the node that next replaces its contents; -1: none */
   int *present;                 /* of each buffer: the buffer that has its present contents; -1: itself */
 } renamer;
 
@@ -54,17 +54,17 @@ static bool does_replace(const hr_program *program, const hr_node *node, int i) 
 static bool find_replaced(const renamer *r) {
   const hr_program *program = r->program;
   bool is_found = false;
-  int checks = 0;
+  int failures = 0;
   for (int n = program->node_count - 1; n >= 0; --n) {
     const hr_node *node = &program->nodes[n];
-    checks += node->op == HR_OP_CHECK_INDEX;
+    failures += hr_may_fail(node);
     for (int i = 0; i < node->output_count && i < OUTPUTS_MAX; ++i) {
       if (does_replace(program, node, i)) {
         int *since = &r->since[node->outputs[i].index];
         r->replaces[n] |= UINT64_C(1) << i;
-        r->renames[n] |= (uint64_t)(*since == checks) << i;
-        is_found |= *since == checks;
-        *since = checks;
+        r->renames[n] |= (uint64_t)(*since == failures) << i;
+        is_found |= *since == failures;
+        *since = failures;
       }
     }
   }

@@ -4,7 +4,7 @@
  * trusts none of them. It reads the steps in the order in which they run and checks that
  *   - every node of the program runs in exactly one step, and a step's nodes run in the order of the program,
  *   - two accesses that may share an element, one of them a write, run in the order of the program,
- *   - no store to memory older than the program passes a CHECK_INDEX,
+ *   - no store to memory older than the program passes a node that may fail,
  *   - a buffer without memory is touched by one kernel alone,
  *   - a buffer in the arena is dead and fresh, and is inside the arena,
  *   - two buffers in use at the same time share no byte of the arena.
@@ -113,7 +113,7 @@ static hr_status verify_access(verifier *v, int n, int i) {
 }
 
 static hr_status verify_order(verifier *v) {
-  int last_check = -1; /* the step of the last check in the program's order */
+  int last_failure = -1; /* the last step of those that may fail, of the nodes so far */
   for (int n = 0; n < v->program->node_count; ++n) {
     const hr_node *node = &v->program->nodes[n];
     for (int i = 0; i < node->input_count + node->output_count; ++i) {
@@ -121,13 +121,13 @@ static hr_status verify_order(verifier *v) {
     }
     for (int i = 0; i < node->output_count; ++i) {
       bool is_old = node->outputs[i].kind == HR_OPERAND_VALUE && !v->program->buffers[node->outputs[i].index].is_fresh;
-      if (is_old && v->node_step[n] < last_check) {
-        return broken(
-            "node %d writes buffer %u, which is older than the program, in step %d, before the check in step %d", n,
-            node->outputs[i].index, v->node_step[n], last_check);
+      if (is_old && v->node_step[n] < last_failure) {
+        return broken("node %d writes buffer %u, which is older than the program, in step %d, before one that may "
+                      "fail, in step %d",
+                      n, node->outputs[i].index, v->node_step[n], last_failure);
       }
     }
-    last_check = node->op == HR_OP_CHECK_INDEX && v->node_step[n] > last_check ? v->node_step[n] : last_check;
+    last_failure = hr_may_fail(node) && v->node_step[n] > last_failure ? v->node_step[n] : last_failure;
   }
   return HR_OK;
 }

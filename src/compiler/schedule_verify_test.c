@@ -100,5 +100,5 @@ HR_TEST(a_store_to_older_memory_does_not_pass_a_check) {
   hr_step first = d.steps[0];
   d.steps[0] = d.steps[1];
   d.steps[1] = first;
-  expect(&d, "before the check in step 1");
+  expect(&d, "before one that may fail, in step 1");
 }

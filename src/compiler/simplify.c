@@ -4,8 +4,8 @@
  *            %3 = mul(%0, %0)     (%3 live)                         %3 = mul(%0, %0)
  *
  * One walk goes from the last node to the first. A buffer is wanted while a later node reads it or, if it is live, from
- * the program's end on. A store that covers a whole buffer ends the want for its older contents. A CHECK_INDEX counts
- * as an end, too: if it fails, live buffers hold the stores of the operations before it.
+ * the program's end on. A store that covers a whole buffer ends the want for its older contents. A node that may
+ * fail counts as an end, too: if it fails, live buffers hold the stores of the operations before it.
  *
  *   before   %2 = is_nan(%0)      (all of %0's size)        after   %3 = copy(0.0)
  *            %3 = copy(0.0)       (one element)                     %2 = is_nan(%0)
@@ -37,7 +37,7 @@ bool hr_covers_buffer(const hr_program *program, const hr_operand *output, uint3
 }
 
 static bool is_wanted(const hr_node *node, const bool *wanted) {
-  if (node->output_count == 0 || node->op == HR_OP_CHECK_INDEX || (node->op == HR_OP_CALL && node->ints[2] != 0)) {
+  if (node->output_count == 0 || hr_call_effects_of(node) != HR_CALL_WITHOUT_EFFECTS) {
     return true; /* it has a side effect */
   }
   for (int i = 0; i < node->output_count; ++i) {
@@ -148,7 +148,7 @@ hr_status hr_simplify(hr_program *program) {
     if (!keep[n]) {
       continue;
     }
-    if (node->op == HR_OP_CHECK_INDEX && !wants_live) {
+    if (hr_may_fail(node) && !wants_live) {
       want_live(program, wanted);
       wants_live = true;
     }

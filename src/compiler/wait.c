@@ -10,7 +10,7 @@
  * first later group that must not run before it, if the two may share a kernel. No group in between depends on it then,
  * and inputs of both are read once.
  *
- * A group doesn't move after a CHECK_INDEX, nor if a temporary that it reads would have to live longer.
+ * A group doesn't move after a node that may fail, nor if a temporary that it reads would have to live longer.
  */
 #include "compiler/passes.h"
 
@@ -26,7 +26,7 @@ typedef struct waiting {
   int group_count;
   hr_group *groups;
   seen *buffers;
-  int check; /* the first group after the present one that is a CHECK_INDEX */
+  int failure; /* the first group after the present one that may fail */
 } waiting;
 
 static const hr_node *node_of(const waiting *w, int g, int k) {
@@ -153,7 +153,7 @@ static bool move_nodes(waiting *w, int h, int g, const hr_domain *domain) {
 static void note(waiting *w, int g) {
   for (int k = 0; k < w->groups[g].node_count; ++k) {
     const hr_touch *end;
-    w->check = node_of(w, g, k)->op == HR_OP_CHECK_INDEX ? g : w->check;
+    w->failure = hr_may_fail(node_of(w, g, k)) ? g : w->failure;
     for (const hr_touch *t = touches_of(w, g, k, &end); t < end; ++t) {
       seen *buffer = &w->buffers[t->buffer];
       int *first = t->is_write ? &buffer->first_writer : &buffer->first_reader;
@@ -179,7 +179,7 @@ static bool move_groups(waiting *w) {
   for (int h = w->group_count - 1; h >= 0; --h) {
     int g = first_waiting(w, h);
     hr_domain domain;
-    bool moves = g < w->check && can_delay(w, h, g, &domain);
+    bool moves = g < w->failure && can_delay(w, h, g, &domain);
     if (moves && !move_nodes(w, h, g, &domain)) {
       return false;
     }
@@ -210,7 +210,7 @@ hr_status hr_wait(hr_program *program, hr_fusion *fusion) {
                .group_count = fusion->group_count,
                .groups = fusion->groups,
                .buffers = (seen *)(void *)hr_program_indices(program, program->buffer_count * MEMBERS),
-               .check = fusion->group_count};
+               .failure = fusion->group_count};
   int *node_group = hr_program_indices(program, program->node_count);
   if (w.buffers == NULL || node_group == NULL || !move_groups(&w)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "wait: no memory for %d groups", fusion->group_count);

@@ -4,6 +4,7 @@ Errors that depend on values (an index out of range) may be detected when the wo
 next synchronisation.
 """
 
+import math
 import os
 import subprocess
 import sys
@@ -606,6 +607,25 @@ def test_index_error_leaves_older_tensors(mode, device):
         with pytest.raises(IndexError):
             rows.cpu()
     assert_same(table.index_select(0, torch.tensor([2], device=device)), torch.tensor([[4.0, 5.0]]))
+    weight.add_(1)
+    assert_same(weight, torch.full((3,), 3.0))
+
+
+@pytest.mark.device_only
+@pytest.mark.parametrize("mode", ["fuse", "strict"])
+@pytest.mark.parametrize("factorize", [torch.linalg.eigh, torch.linalg.eigvals, torch.linalg.svdvals])
+def test_factors_of_nan_leave_older_tensors(factorize, mode, device):
+    """Operations before the factorisation are done, those after it are not, though all could run at once."""
+    torch.headrace.set_mode(mode)
+    weight = torch.ones(3, device=device)
+    bad = torch.full((4, 4), math.nan, device=device)
+    synchronize()
+    weight.mul_(2)
+    with pytest.raises(RuntimeError, match="non-finite|infs or NaNs"):
+        factors = factorize(bad)
+        weight.add_(100)
+        synchronize()
+    assert_same(weight, torch.full((3,), 2.0), "written before the error, not after")
     weight.add_(1)
     assert_same(weight, torch.full((3,), 3.0))
 

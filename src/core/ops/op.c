@@ -40,7 +40,8 @@ enum {
   LARGE = HR_TRAIT_LARGE,
   WEIGHTS = HR_TRAIT_WEIGHTS,
   UNEVEN = HR_TRAIT_UNEVEN,
-  WINDOWS = HR_TRAIT_WINDOWS
+  WINDOWS = HR_TRAIT_WINDOWS,
+  FAILS = HR_TRAIT_FAILS
 };
 
 /* (1, 0, MORE) as hr_op_operands: up to seven operands, then END. */
@@ -116,7 +117,7 @@ enum { MORE = 2, END = 3 };
                     .lower = hr__lower_##op_lower,                                                               \
                     OPERAND_COLUMNS(op_infer, op_inputs, op_outputs, ints, scalars, op_traits),                  \
                     .doc = op_doc},
-#define HR_LIBRARY(NAME, op_name, op_shapes, ints, scalars, op_doc) \
+#define HR_LIBRARY(NAME, op_name, op_shapes, ints, scalars, op_traits, op_doc) \
   [HR_OP_##NAME] = {.name = #op_name,                               \
                     .family = HR_FAMILY_LIBRARY,                    \
                     .arity = -1,                                    \
@@ -124,7 +125,8 @@ enum { MORE = 2, END = 3 };
                     .accuracy = HR_ACCURACY_ABS,                    \
                     .shapes = op_shapes,                            \
                     .int_count = ints,                              \
-                    .scalar_count = scalars,                        \
+                    .scalar_count = scalars, \
+                    .traits = (op_traits),                        \
                     .doc = op_doc},
 #define HR_SPECIAL(NAME, op_name, op_infer, op_inputs, op_outputs, ints, scalars, op_traits, op_doc) \
   [HR_OP_##NAME] = {.name = #op_name,                                                                \

@@ -51,7 +51,8 @@ typedef enum hr_op_trait { /* bits */
                            HR_TRAIT_LARGE = 64,
                            HR_TRAIT_WEIGHTS = 128,
                            HR_TRAIT_UNEVEN = 256,
-                           HR_TRAIT_WINDOWS = 512
+                           HR_TRAIT_WINDOWS = 512,
+                           HR_TRAIT_FAILS = 1024
 } hr_op_trait;
 
 typedef struct hr_builder hr_builder;
