@@ -148,7 +148,8 @@ static void note_numbers(const hr_graph *graph, const hr__node *node, hr__graph_
   }
 }
 
-hr_value hr__graph_add_node(hr_graph *graph, hr__node *node) {
+/* from: NULL, or the graph with `like`, whose results have the same facts. */
+static hr_value add_node(hr_graph *graph, hr__node *node, const hr_graph *from, const hr__node *like) {
   if (!hr__graph_can_change(graph)) {
     return 0;
   }
@@ -168,7 +169,8 @@ hr_value hr__graph_add_node(hr_graph *graph, hr__node *node) {
   }
   hr__graph_value *results = &graph->values.data[node->first];
   memset(results, 0, count * sizeof *results);
-  hr_status status = hr__graph_infer(graph, node, results);
+  hr_status status =
+      from != NULL ? hr__graph_copy_facts(graph, from, like, results) : hr__graph_infer(graph, node, results);
   hr_arena_reset(&graph->scratch);
   if (status != HR_OK) {
     return hr__graph_fail(graph, status);
@@ -184,6 +186,57 @@ hr_value hr__graph_add_node(hr_graph *graph, hr__node *node) {
   graph->values.count += count;
   graph->operation_count += node->kind >= HR__NODE_SHAPE && node->kind != HR__NODE_VARIABLE;
   return node->first;
+}
+
+hr_value hr__graph_add_node(hr_graph *graph, hr__node *node) {
+  return add_node(graph, node, NULL, NULL);
+}
+
+static const hr_value *map_values(hr_graph *graph, int count, const hr_value *values, const hr_value *map) {
+  hr_value *mapped = hr_arena_alloc(&graph->arena, (size_t)count * sizeof *mapped);
+  for (int i = 0; mapped != NULL && i < count; ++i) {
+    mapped[i] = map[values[i]];
+  }
+  return mapped;
+}
+
+/* What an attribute of another graph points to; false: no memory. */
+static bool copy_attribute(hr_graph *graph, const hr_value *map, hr__node_attribute *attribute) {
+  hr_attribute *value = &attribute->value;
+  size_t count = (size_t)value->count;
+  bool is_list = value->kind == HR_ATTRIBUTE_INTS, is_copied = true;
+  if (is_list && attribute->list == 0) {
+    value->value.ints = hr_arena_dup_words(&graph->arena, value->value.ints, value->count);
+    is_copied = value->value.ints != NULL;
+  } else if (value->kind == HR_ATTRIBUTE_REALS) {
+    value->value.reals = hr_arena_dup(&graph->arena, value->value.reals, count * sizeof *value->value.reals);
+    is_copied = value->value.reals != NULL;
+  } else if (value->kind == HR_ATTRIBUTE_TEXT) {
+    value->value.text = hr_arena_strdup(&graph->arena, value->value.text);
+    is_copied = value->value.text != NULL;
+  }
+  if (attribute->values != NULL) {
+    attribute->values = (hr_value *)(uintptr_t)map_values(graph, is_list ? value->count : 1, attribute->values, map);
+    is_copied &= attribute->values != NULL;
+  }
+  attribute->list = map[attribute->list];
+  return is_copied;
+}
+
+hr_value hr__graph_add_copy(hr_graph *graph, const hr_graph *from, const hr__node *node, const hr_value *map) {
+  hr__node copy = *node;
+  size_t count = (size_t)node->attribute_count;
+  if (graph->failure != HR_OK) {
+    return 0;
+  }
+  hr__node_attribute *attributes = hr_arena_dup(&graph->arena, node->attributes, count * sizeof *attributes);
+  copy.inputs = map_values(graph, node->input_count, node->inputs, map);
+  bool is_copied = copy.inputs != NULL && attributes != NULL;
+  for (size_t i = 0; is_copied && i < count; ++i) {
+    is_copied = copy_attribute(graph, map, &attributes[i]);
+  }
+  copy.attributes = attributes;
+  return is_copied ? add_node(graph, &copy, from, node) : hr__graph_no_memory(graph, "an operation");
 }
 
 const hr_value *hr__graph_copy_values(hr_graph *graph, int count, const hr_value *values) {

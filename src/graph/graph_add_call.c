@@ -70,11 +70,7 @@ static bool copy_attribute(hr_graph *graph, const hr_graph_attribute *from, hr__
 /* Sets the attributes of a call in the function's order; false after a failure. */
 static bool set_attributes(hr_graph *graph, const hr__function_row *row, int count, const hr_graph_attribute *given,
                            hr__node *node) {
-  hr__node_attribute *all = HR_ARENA_ARRAY(&graph->arena, hr__node_attribute, HR__GRAPH_ATTRIBUTES_MAX);
-  if (all == NULL) {
-    hr__graph_no_memory(graph, "attributes");
-    return false;
-  }
+  hr__node_attribute all[HR__GRAPH_ATTRIBUTES_MAX] = {{.list = 0}};
   for (int i = 0; i < count; ++i) {
     int at = find_attribute(row, given[i].name);
     if (at < 0 || at >= HR__GRAPH_ATTRIBUTES_MAX || all[at].value.kind != HR_ATTRIBUTE_NONE) {
@@ -92,8 +88,11 @@ static bool set_attributes(hr_graph *graph, const hr__function_row *row, int cou
     node->attribute_count =
         all[at].value.kind != HR_ATTRIBUTE_NONE && at >= node->attribute_count ? at + 1 : node->attribute_count;
   }
-  node->attributes = all;
-  return true;
+  node->attributes = hr_arena_dup(&graph->arena, all, (size_t)node->attribute_count * sizeof *all);
+  if (node->attributes == NULL) {
+    hr__graph_no_memory(graph, "attributes");
+  }
+  return node->attributes != NULL;
 }
 
 /* ---- calls ---- */

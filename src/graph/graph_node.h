@@ -208,6 +208,9 @@ static inline int64_t hr__graph_extra_results(const hr_graph *graph) {
 }
 /* Adds a node whose parts are in the arena; its results are inferred. Returns the first. */
 hr_value hr__graph_add_node(hr_graph *graph, hr__node *node);
+/* Adds the call `node` of another graph, whose values have the numbers in `map` here. The symbols have the same order
+ * in both, and what the node reads has the same facts, so that those of its results are copied. Returns the first. */
+hr_value hr__graph_add_copy(hr_graph *graph, const hr_graph *from, const hr__node *node, const hr_value *map);
 /* True if the graph has all values that the node reads. */
 bool hr__graph_has_inputs(const hr_graph *graph, const hr__node *node);
 /* A copy in the graph's arena; NULL: no memory. */
@@ -239,6 +242,9 @@ int64_t hr__graph_point(int point, int symbol);
 int64_t hr__graph_unknown(int point, int index);
 /* Infers facts and texts of a node's results in the arenas of the graph. */
 HR_MUST_USE hr_status hr__graph_infer(hr_graph *graph, const hr__node *node, hr__graph_value *out_results);
+/* Copies facts and texts of the results of another graph's node. */
+HR_MUST_USE hr_status hr__graph_copy_facts(hr_graph *graph, const hr_graph *from, const hr__node *node,
+                                           hr__graph_value *out_results);
 /* The number of results that a call has. */
 HR_MUST_USE hr_status hr__graph_count_results(hr_graph *graph, const hr__node *node, int *out_count);
 /* Describes how a dim depends on symbols: its sizes at the points where `is_set`; NULL: no memory. */

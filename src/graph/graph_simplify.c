@@ -41,6 +41,7 @@ typedef struct rewrite {
   hr_value *map;     /* by old value: the new one */
   hr_value *narrow;  /* by old value: 0, or the new one in the dtype of products */
   bool *is_live;     /* by old node */
+  bool *is_same;     /* by old value: the new one has its facts */
   uint8_t *uses;     /* by old value: IS_FIXED, IS_FACTOR and IS_READ */
   int *joined;       /* by old node: 0, or the place in `attentions` of what stands for it, from 1 on */
   HR_VECTOR(hr__attention) attentions;
@@ -56,6 +57,7 @@ typedef struct rewrite {
   bool crops;                    /* convolutions before max pools */
   hr_dtype products;             /* NONE, or the dtype of factors of products; see hr_graph_round_products */
   bool has_folded;
+  bool keeps_facts; /* of the current node: its results have the old facts */
 } rewrite;
 
 static hr_status no_memory(void) {
@@ -422,6 +424,18 @@ static hr_graph_attribute *copy_attributes(rewrite *r, const hr__node *node, int
   return all;
 }
 
+static void note_other(void *arg, const hr_value *value) {
+  rewrite *r = arg;
+  r->keeps_facts &= r->is_same[*value];
+}
+
+/* Notes if a copy of the node has the old facts: with these dims of inputs, all that it reads has them. */
+static void note_facts(rewrite *r, const hr__node *node) {
+  bool is_plain = node->kind <= HR__NODE_CALL || node->kind == HR__NODE_VARIABLE;
+  r->keeps_facts = is_plain && r->change == NULL && !r->from->is_piece && after_of(r, node) == NULL;
+  hr__node_each_input(node, note_other, r);
+}
+
 static hr_status copy_call(rewrite *r, hr_graph *to, const hr__node *node, const hr_value *inputs,
                            hr_value *out_first) {
   int count = 0;
@@ -619,6 +633,20 @@ static bool reads_watched(const rewrite *r, const hr__node *node) {
   return false;
 }
 
+/* A copy of a call, which may read numbers in place of constants or rounded factors. */
+static hr_status copy_operation(rewrite *r, const hr__node *node, hr_value *inputs, hr_value *out_first) {
+  bool is_changed = r->stream != NULL && !reads_watched(r, node) &&
+                    hr__graph_use_numbers(r->to, node->function, node->input_count, inputs);
+  bool is_other = is_rounded(r, node);
+  r->has_folded |= is_changed;
+  r->keeps_facts &= !is_changed && !is_other;
+  if (r->keeps_facts) {
+    *out_first = hr__graph_add_copy(r->to, r->from, node, r->map);
+    return hr_graph_status(r->to);
+  }
+  return is_other ? copy_rounded(r, node, inputs, out_first) : copy_call(r, r->to, node, inputs, out_first);
+}
+
 /* A copy of a node with inputs of the new graph. */
 static hr_status copy_node(rewrite *r, const hr__node *node, hr_value *out_first) {
   hr_value *inputs = HR_ARENA_ARRAY(&r->arena, hr_value, (size_t)node->input_count + 1);
@@ -644,11 +672,7 @@ static hr_status copy_node(rewrite *r, const hr__node *node, hr_value *out_first
       *out_first = hr_graph_shape(r->to, inputs[0]);
       break;
     case HR__NODE_CALL:
-      if (r->stream != NULL && !reads_watched(r, node)) {
-        r->has_folded |= hr__graph_use_numbers(r->to, node->function, node->input_count, inputs);
-      }
-      return is_rounded(r, node) ? copy_rounded(r, node, inputs, out_first)
-                                 : copy_call(r, r->to, node, inputs, out_first);
+      return copy_operation(r, node, inputs, out_first);
     case HR__NODE_GRADIENT:
       *out_first = hr_graph_gradient(r->to, inputs[0], inputs[1], node->result_count, inputs + 2);
       break;
@@ -731,6 +755,7 @@ static hr_status fold_numbers(rewrite *r, const hr__node *node) {
   }
   hr__integers_store(fact->dtype, count, fact->numbers, elements);
   r->map[node->first] = hr_graph_constant(r->to, &type, elements);
+  r->is_same[node->first] = true;
   r->has_folded = true;
   return hr_graph_status(r->to);
 }
@@ -764,6 +789,7 @@ static hr_status join_or_copy(rewrite *r, const hr__node *node) {
   bool can_join = !r->keeps_all && r->change == NULL && !is_source && !is_large && !is_watched(r, node);
   uint64_t hash = 0;
   known *same = NULL;
+  note_facts(r, node);
   if (can_join) {
     make_key(r, node);
     HR_RETURN_IF_ERROR(hr_text_status(&r->key));
@@ -777,6 +803,7 @@ static hr_status join_or_copy(rewrite *r, const hr__node *node) {
   }
   for (int i = 0; i < node->result_count; ++i) {
     r->map[node->first + i] = first + i;
+    r->is_same[node->first + i] = r->keeps_facts;
   }
   return HR_OK;
 }
@@ -847,16 +874,18 @@ static hr_status finish(rewrite *r, hr_graph **out_graph) {
   r->map = hr_calloc(r->from->values.count, sizeof *r->map);
   r->narrow = hr_calloc(r->from->values.count, sizeof *r->narrow);
   r->is_live = hr_calloc(r->from->nodes.count + 1, sizeof *r->is_live);
+  r->is_same = hr_calloc(r->from->values.count, sizeof *r->is_same);
   r->uses = hr_calloc(r->from->values.count, sizeof *r->uses);
   r->joined = hr_calloc(r->from->nodes.count + 1, sizeof *r->joined);
   r->afters = hr_calloc(r->from->nodes.count + 1, sizeof *r->afters);
-  bool has_all = r->map != NULL && r->narrow != NULL && r->is_live != NULL && r->uses != NULL && r->joined != NULL &&
-                 r->afters != NULL;
+  bool has_all = r->map != NULL && r->narrow != NULL && r->is_live != NULL && r->is_same != NULL && r->uses != NULL &&
+                 r->joined != NULL && r->afters != NULL;
   hr_status status = has_all ? rewrite_all(r) : no_memory();
   hr_free(r->map);
   hr_free(r->narrow);
   hr_free(r->uses);
   hr_free(r->is_live);
+  hr_free(r->is_same);
   hr_free(r->joined);
   hr_free(r->afters);
   hr_vector_fini(&r->attentions);

@@ -73,10 +73,13 @@ static const char *keep_text(hr_graph *graph, hr_text *text) {
   return copy;
 }
 
-/* "2*n*m+1"; second: NULL, or another factor, or with `is_sum` another term. */
+/* "2*n*m+1"; second: NULL, or another factor, or with `is_sum` another term. A symbol alone is not copied. */
 static const char *write_dim(hr_graph *graph, int64_t scale, const char *first, const char *second, bool is_sum,
                              int64_t offset) {
   hr_text text = {0};
+  if (scale == 1 && second == NULL && offset == 0) {
+    return first;
+  }
   if (scale != 1) {
     hr_text_printf(&text, "%lld*", (long long)scale);
   }
@@ -312,6 +315,74 @@ hr_status hr__graph_infer(hr_graph *graph, const hr__node *node, hr__graph_value
   }
   return HR_OK;
 }
+
+/* ---- facts of copies ---- */
+
+static int64_t elements_of(const hr__fact *fact) {
+  int64_t count = 1;
+  for (int d = 0; d < fact->rank; ++d) {
+    count *= fact->dims[d];
+  }
+  return count;
+}
+
+static bool copy_fact(hr_graph *graph, const hr__fact *fact, hr__fact *out) {
+  *out = *fact;
+  if (!fact->is_set) {
+    return true;
+  }
+  out->dims = hr_arena_dup_words(&graph->arena, fact->dims, fact->rank);
+  if (fact->numbers != NULL) {
+    size_t bytes = (size_t)elements_of(fact) * sizeof *fact->numbers;
+    graph->host_bytes += bytes > HR__GRAPH_HOST_FEW * sizeof *fact->numbers ? (int64_t)bytes : 0;
+    out->numbers = hr_arena_dup(&graph->arena, fact->numbers, bytes);
+  }
+  return out->dims != NULL && (fact->numbers == NULL || out->numbers != NULL);
+}
+
+static const char *copy_text(hr_graph *graph, const hr_graph *from, const char *text) {
+  for (size_t s = 0; s < from->symbols.count; ++s) {
+    if (from->symbols.data[s] == text) {
+      return graph->symbols.data[s];
+    }
+  }
+  return hr_arena_strdup(&graph->arena, text);
+}
+
+static bool copy_texts(hr_graph *graph, const hr_graph *from, const hr__graph_value *value, hr__graph_value *out) {
+  int p = 0;
+  while (!value->facts[p * value->stride].is_set) {
+    ++p;
+  }
+  int rank = value->facts[p * value->stride].rank;
+  const char **texts = HR_ARENA_ARRAY(&graph->arena, const char *, (size_t)rank + 1);
+  bool is_copied = texts != NULL;
+  for (int d = 0; is_copied && d < rank; ++d) {
+    texts[d] = value->texts[d] != NULL ? copy_text(graph, from, value->texts[d]) : NULL;
+    is_copied = value->texts[d] == NULL || texts[d] != NULL;
+  }
+  out->texts = texts;
+  return is_copied;
+}
+
+hr_status hr__graph_copy_facts(hr_graph *graph, const hr_graph *from, const hr__node *node, hr__graph_value *results) {
+  for (int i = 0; i < node->result_count; ++i) {
+    const hr__graph_value *value = &from->values.data[node->first + i];
+    int points = value->varies ? HR__GRAPH_POINTS : 1;
+    hr__fact *facts = hr_arena_alloc(&graph->arena, (size_t)points * sizeof *facts);
+    bool is_copied = facts != NULL;
+    for (int p = 0; is_copied && p < points; ++p) {
+      is_copied = copy_fact(graph, &value->facts[p * value->stride], &facts[p]);
+    }
+    results[i].varies = value->varies, results[i].facts = facts, results[i].stride = 1;
+    if (!is_copied || (value->varies && !copy_texts(graph, from, value, &results[i]))) {
+      return no_memory();
+    }
+  }
+  return HR_OK;
+}
+
+/* ---- numbers of results ---- */
 
 /* The number at one point. */
 static hr_status count_at(hr_graph *graph, const hr__node *node, int point, int *out_count) {

@@ -4,6 +4,7 @@
 #include <ctype.h>
 
 #include "functional/functions.h"
+#include "graph/graph_node.h"
 #include "graph/graph_test.h"
 
 static uint64_t state;
@@ -119,6 +120,55 @@ static int draw_attributes(hr_graph *graph, const hr__function_row *row, drawn *
 
 /* ---- cases ---- */
 
+static void expect_fact(const hr__fact *fact, const hr__fact *expected) {
+  HR_ASSERT_EQ(fact->is_set, expected->is_set);
+  int64_t count = 1;
+  if (!fact->is_set) {
+    return;
+  }
+  HR_ASSERT(fact->dtype == expected->dtype && fact->rank == expected->rank);
+  for (int d = 0; d < fact->rank; ++d) {
+    HR_ASSERT_EQ(fact->dims[d], expected->dims[d]);
+    count *= fact->dims[d];
+  }
+  HR_ASSERT_EQ(fact->numbers != NULL, expected->numbers != NULL);
+  for (int64_t i = 0; fact->numbers != NULL && i < count; ++i) {
+    HR_ASSERT_EQ(fact->numbers[i], expected->numbers[i]);
+  }
+}
+
+/* Infers the facts of a node at a point, and compares them with those of the graph. */
+static void check_node(const hr_graph *graph, const hr__node *node, int point, hr_arena *arena) {
+  int64_t host_bytes = 0;
+  const hr__frame frame = {
+      .graph = graph, .point = point, .arena = arena, .scratch = arena, .host_bytes = &host_bytes, .is_typing = true};
+  hr__fact *facts = hr_arena_calloc(arena, (size_t)node->result_count, sizeof *facts);
+  hr_status_ignore(hr__frame_infer(&frame, node, facts));
+  for (int i = 0; i < node->result_count; ++i) {
+    expect_fact(hr__frame_fact(&frame, node->first + i), &facts[i]);
+  }
+}
+
+/* A graph's copy has the facts that would be inferred, though most are copied. */
+static void check_facts(const hr_graph *graph) {
+  hr_arena arena = {0};
+  for (size_t n = 0; n < graph->nodes.count; ++n) {
+    const hr__node *node = &graph->nodes.data[n];
+    bool varies = hr__graph_value_of(graph, node->first)->varies;
+    for (int p = 0; p < (varies ? HR__GRAPH_POINTS : 1); ++p) {
+      check_node(graph, node, p, &arena);
+    }
+    hr_arena_reset(&arena);
+  }
+  hr_arena_fini(&arena);
+}
+
+/* Its text, which has the types, is that of a graph whose facts are inferred. */
+static void check_copy(const hr_graph *graph) {
+  check_facts(graph);
+  hr_graph_release(read_back(graph));
+}
+
 /* A graph of one function; true if it is accepted. */
 static bool try_function(hr_functional function) {
   const hr__function_row *row = hr__function_row_of(function);
@@ -139,6 +189,7 @@ static bool try_function(hr_functional function) {
   if (result > 0) {
     hr_graph_output(graph, "y", result);
     HR_ASSERT_OK(hr_graph_simplify(graph, NULL, &simple));
+    check_copy(simple);
   }
   hr_graph_release(simple);
   hr_graph_release(graph);
