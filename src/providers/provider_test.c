@@ -332,7 +332,8 @@ static const window lane_windows[] = {
     LANES_WINDOW(65, 4, 1, 5, 4, 3, 2, 1, 0),    LANES_WINDOW(130, 2, 6, 4, 5, 2, 3, 1, 2),
     LANES_WINDOW(20, 7, 11, 9, 8, 7, 7, 6, 3),   LANES_WINDOW(64, 5, 4, 8, 3, 7, 1, 0, 0),
     LANES_WINDOW(17, 3, 5, 2, 19, 1, 7, 0, 5),   LANES_WINDOW(63, 6, 13, 2, 2, 3, 3, 4, 3),
-    LANES_WINDOW(512, 3, 20, 3, 3, 3, 3, 1, 1),
+    LANES_WINDOW(512, 3, 20, 3, 3, 3, 3, 1, 1),  LANES_WINDOW(70, 20, 23, 12, 13, 5, 5, 2, 2),
+    LANES_WINDOW(33, 9, 40, 15, 14, 5, 5, 0, 4), LANES_WINDOW(8, 30, 11, 13, 15, 5, 5, 1, 0),
 };
 
 /* Also small ones, which the provider normally rejects because they don't pay. */
@@ -379,18 +380,17 @@ static float *lane_bits(hr_op op, const window *q, image_layout layout, int thre
   return bits;
 }
 
-HR_TEST(lanes_gives_the_same_bits_with_any_threads_and_layout) {
-  cases_begin(&hr__batch_lanes_provider);
-  const window q = LANES_WINDOW(150, 20, 23, 6, 5, 5, 3, 2, 1);
+static void check_lane_bits(const window *q) {
   for (hr_op op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_DATA; ++op) {
-    size_t bytes = (size_t)(150 * (op == HR_OP_CONV ? 23 : 20) * 6 * 5) * sizeof(float);
-    float *one = lane_bits(op, &q, IMAGE_CHANNELS_LAST, 1, false);
+    op_case t = window_case(op, q, HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, true);
+    size_t bytes = (size_t)tensor_count(&t.tensors[t.input_count]) * sizeof(float);
+    float *one = lane_bits(op, q, IMAGE_CHANNELS_LAST, 1, false);
     for (int threads = 1; threads <= 7; threads += 2) {
       for (int layout = 0; layout < IMAGE_LAYOUTS; ++layout) {
         if (!hr_test_takes(threads / 2 + layout)) {
           continue;
         }
-        float *other = lane_bits(op, &q, (image_layout)layout, threads, false);
+        float *other = lane_bits(op, q, (image_layout)layout, threads, false);
         HR_ASSERT(memcmp(one, other, bytes) == 0);
         free(other);
       }
@@ -399,24 +399,41 @@ HR_TEST(lanes_gives_the_same_bits_with_any_threads_and_layout) {
   }
 }
 
-/* An infinite weight affects only its products, NaN only the windows that contain it. */
-HR_TEST(batch_lanes_skips_elements_outside_of_the_image) {
+HR_TEST(lanes_gives_the_same_bits_with_any_threads_and_layout) {
   cases_begin(&hr__batch_lanes_provider);
-  const window q = LANES_WINDOW(70, 2, 3, 4, 5, 3, 3, 1, 1);
-  float *y = lane_bits(HR_OP_CONV, &q, IMAGE_CHANNELS_LAST, 2, true);
-  for (int64_t i = 0; i < 70 * 3 * 4 * 5; ++i) {
-    int64_t column = i % 5, row = i / 5 % 4, channel = i / 20 % 3, image = i / 60;
-    bool sees_nan = image == 69 && row >= 2 && column >= 3, is_infinite = channel == 0 && row > 0 && column > 0;
+  const window direct = LANES_WINDOW(150, 20, 23, 6, 5, 5, 3, 2, 1),
+               tiles = LANES_WINDOW(70, 20, 23, 12, 13, 5, 5, 2, 2);
+  check_lane_bits(&direct);
+  check_lane_bits(&tiles);
+}
+
+/* An infinite weight affects only its products, NaN only the windows that contain it. */
+static void check_lane_borders(const window *q) {
+  float *y = lane_bits(HR_OP_CONV, q, IMAGE_CHANNELS_LAST, 2, true);
+  int64_t height = q->dims[0], width = q->dims[1], reach = q->padding[0];
+  for (int64_t i = 0; i < q->batch * q->out * height * width; ++i) {
+    int64_t column = i % width, row = i / width % height, channel = i / width / height % q->out;
+    bool is_last = i / width / height / q->out == q->batch - 1;
+    bool sees_nan = is_last && row >= height - 1 - reach && column >= width - 1 - reach;
+    bool is_infinite = channel == 0 && row >= reach && column >= reach;
     HR_ASSERT_EQ(isnan(y[i]) != 0, sees_nan);
     HR_ASSERT(sees_nan || (isinf(y[i]) != 0) == is_infinite);
   }
   free(y);
 }
 
+HR_TEST(batch_lanes_skips_elements_outside_of_the_image) {
+  cases_begin(&hr__batch_lanes_provider);
+  const window direct = LANES_WINDOW(70, 2, 3, 4, 5, 3, 3, 1, 1), tiles = LANES_WINDOW(70, 8, 16, 14, 13, 5, 5, 2, 2);
+  check_lane_borders(&direct);
+  check_lane_borders(&tiles);
+}
+
 HR_TEST(lanes_takes_channels_that_fill_no_vectors) {
   cases_begin(&hr__batch_lanes_provider);
   static const window taken[] = {LANES_WINDOW(512, 20, 50, 14, 14, 5, 5, 2, 2),
                                  LANES_WINDOW(512, 50, 100, 7, 7, 5, 5, 2, 2),
+                                 {2, 512, 50, 100, 1, {7, 7}, {5, 5}, {1, 1}, {2, 2}, {1, 1}, {1, 1}},
                                  LANES_WINDOW(64, 20, 20, 14, 14, 3, 3, 1, 1)};
   static const window left[] = {LANES_WINDOW(64, 64, 64, 56, 56, 3, 3, 1, 1),
                                 LANES_WINDOW(64, 128, 128, 28, 28, 3, 3, 1, 1),
@@ -437,7 +454,7 @@ HR_TEST(lanes_takes_channels_that_fill_no_vectors) {
       HR_ASSERT(may_be || op_case_is_taken(&t) == is_taken);
     }
   }
-  op_case t = window_case(HR_OP_CONV, &taken[2], HR_DTYPE_BF16, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
+  op_case t = window_case(HR_OP_CONV, &taken[3], HR_DTYPE_BF16, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
   t.provider = &hr__batch_lanes_provider;
   HR_ASSERT(!op_case_is_taken(&t));
 }

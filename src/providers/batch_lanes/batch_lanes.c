@@ -14,6 +14,9 @@
  *     for each row, column and input channel of the window:
  *       sums[o][64] += weights[o] * x[64]
  *
+ * 5 x 5 windows are computed in tiles of 2 x 2 results with half of the multiplications (tiles.c), 32 images at a time,
+ * unless the image is so small that most of a window is outside of it.
+ *
  * Elements outside of the image are skipped, not multiplied by zero: an infinite weight at the border does no harm, as
  * in oneDNN. The gradient of data is a convolution of dy with the weights rotated by 180 degrees and their channels
  * exchanged.
@@ -22,12 +25,12 @@
  * float32, steps and dilations of one, one group, on processors with vectors of 16 floats. Other convolutions, and
  * those that the next provider runs as fast (pays), are left to it.
  */
+#include "providers/batch_lanes/batch_lanes.h"
+
 #include "base/allocator.h"
 #include "base/integer.h"
 #include "base/thread.h"
 #include "providers/provider.h"
-#include "providers/wide_images.h"
-#include "providers/wide_vectors.h"
 
 static hr_status open_provider(void) {
   return hr__wide_vectors_check("batch-lanes");
@@ -36,21 +39,16 @@ static hr_status open_provider(void) {
 #if defined(HR_WIDE_VECTORS)
 enum { VECTOR = HR__WIDE, VECTORS = 4, LANES = VECTOR * VECTORS, OUTS_MIN = 4, OUTS_MAX = 6 };
 
-/* A row of an image in memory, as runs of neighbours; *_step: the distance to the next run in the lane layout. */
-typedef struct line {
-  int64_t outer, outer_stride, outer_step;
-  int64_t inner, inner_stride, inner_step;
-  int64_t length, step;
-} line;
-
 struct hr_prepared {
   hr__images x, y; /* input and output of the sums; dy and dx for gradients of data */
-  line x_row, y_row;
+  hr__lane_row x_row, y_row;
   hr__windows w;
   int64_t images;
   int64_t bias_offset, bias_stride;
   bool has_bias;
-  int outs; /* output channels made at a time */
+  int outs;                            /* output channels made at a time */
+  bool has_tiles;                      /* of fewer multiplications */
+  int64_t lanes, ring_rows, unit_rows; /* output rows that are made together */
   int64_t slots, slot_floats, weight_floats;
   int y_arg;
 };
@@ -60,69 +58,6 @@ typedef struct call {
   const float *x, *w, *bias;
   float *y, *weights, *slots;
 } call;
-
-/* ---- transposing images into lanes and back ---- */
-
-/* Transposes count neighbours of each image, `stride` apart, to count groups of LANES, `step` apart; absent images are
- * zeros. */
-WIDE static void to_lanes(const float *x, int64_t stride, int64_t images, int64_t count, float *lanes, int64_t step) {
-  for (int64_t c = 0; c < count; c += VECTOR) {
-    __mmask16 mask = hr__wide_mask(count - c);
-    int64_t outs = hr_min(count - c, VECTOR);
-    for (int64_t l = 0; l < LANES; l += VECTOR) {
-      __m512 r[VECTOR];
-#pragma GCC unroll 16
-      for (int i = 0; i < VECTOR; ++i) {
-        r[i] = l + i < images ? _mm512_maskz_loadu_ps(mask, x + (l + i) * stride + c) : _mm512_setzero_ps();
-      }
-      hr__wide_transpose(r);
-#pragma GCC unroll 16
-      for (int i = 0; i < VECTOR; ++i) {
-        if (i < outs) {
-          _mm512_store_ps(lanes + (c + i) * step + l, r[i]);
-        }
-      }
-    }
-  }
-}
-
-WIDE static void from_lanes(const float *lanes, int64_t step, int64_t count, float *y, int64_t stride, int64_t images) {
-  for (int64_t l = 0; l < images; l += VECTOR) {
-    for (int64_t c = 0; c < count; c += VECTOR) {
-      __m512 r[VECTOR];
-      __mmask16 mask = hr__wide_mask(count - c);
-#pragma GCC unroll 16
-      for (int i = 0; i < VECTOR; ++i) {
-        r[i] = c + i < count ? _mm512_load_ps(lanes + (c + i) * step + l) : _mm512_setzero_ps();
-      }
-      hr__wide_transpose(r);
-#pragma GCC unroll 16
-      for (int i = 0; i < VECTOR; ++i) {
-        if (l + i < images) {
-          _mm512_mask_storeu_ps(y + (l + i) * stride + c, mask, r[i]);
-        }
-      }
-    }
-  }
-}
-
-static void load_row(const hr__images *x, const line *row, const float *from, int64_t images, float *lanes) {
-  for (int64_t i = 0; i < row->outer; ++i) {
-    for (int64_t j = 0; j < row->inner; ++j) {
-      to_lanes(from + i * row->outer_stride + j * row->inner_stride, x->image_stride, images, row->length,
-               lanes + i * row->outer_step + j * row->inner_step, row->step);
-    }
-  }
-}
-
-static void store_row(const hr__images *y, const line *row, const float *lanes, float *to, int64_t images) {
-  for (int64_t i = 0; i < row->outer; ++i) {
-    for (int64_t j = 0; j < row->inner; ++j) {
-      from_lanes(lanes + i * row->outer_step + j * row->inner_step, row->step, row->length,
-                 to + i * row->outer_stride + j * row->inner_stride, y->image_stride, images);
-    }
-  }
-}
 
 /* ---- sums ---- */
 
@@ -194,30 +129,65 @@ WIDE static void sum_row(const hr_prepared *p, int64_t row, const float *ring, c
   }
 }
 
-static int64_t row_floats(const hr__images *x) {
-  return x->width * x->channels * LANES;
+static int64_t row_floats(const hr_prepared *p, const hr__images *x) {
+  return x->width * x->channels * p->lanes;
 }
 
-/* Input rows stay in the ring from one output row to the next. */
+static hr__lane_tiles tiles_of(const hr_prepared *p, const float *weights) {
+  return (hr__lane_tiles){p->x, p->y, p->w, weights, p->outs};
+}
+
+/* The output rows of a unit, from `row` on: row after row [width][channels][lanes]. */
+static void make_rows(const call *c, int64_t row, const float *ring, float *y) {
+  const hr_prepared *p = c->p;
+  if (p->has_tiles) {
+    hr__lane_tiles tiles = tiles_of(p, c->w);
+    const float *bias = p->has_bias ? c->weights + hr__lane_tiles_weight_floats(&tiles) : NULL;
+    hr__lane_tiles_run(&tiles, row, ring, c->weights, bias, y + p->unit_rows * row_floats(p, &p->y), y);
+  } else {
+    sum_row(p, row, ring, c->weights, y);
+  }
+}
+
+/* Input rows stay in the ring from one unit of output rows to the next. */
 static void run_slots(void *arg, int64_t begin, int64_t end, int worker) {
   (void)worker;
   const call *c = arg;
   const hr_prepared *p = c->p;
-  int64_t units = hr_divide_up(p->images, LANES) * p->y.height;
+  int64_t in_image = hr_divide_up(p->y.height, p->unit_rows), units = hr_divide_up(p->images, p->lanes) * in_image;
   for (int64_t slot = begin; slot < end; ++slot) {
-    float *ring = c->slots + slot * p->slot_floats, *y = ring + p->w.kernel[0] * row_floats(&p->x);
+    float *ring = c->slots + slot * p->slot_floats, *y = ring + p->ring_rows * row_floats(p, &p->x);
     int64_t first = units * slot / p->slots, last = units * (slot + 1) / p->slots, next = 0;
     for (int64_t unit = first; unit < last; ++unit) {
-      int64_t image = unit / p->y.height * LANES, row = unit % p->y.height, images = hr_min(p->images - image, LANES);
-      int64_t top = row - p->w.padding[0];
+      int64_t image = unit / in_image * p->lanes, row = unit % in_image * p->unit_rows;
+      int64_t images = hr_min(p->images - image, p->lanes), top = row - p->w.padding[0];
       next = hr_max(unit == first || row == 0 ? 0 : next, top);
-      for (; next < hr_min(p->x.height, top + p->w.kernel[0]); ++next) {
-        load_row(&p->x, &p->x_row, c->x + image * p->x.image_stride + next * p->x.row_stride, images,
-                 ring + next % p->w.kernel[0] * row_floats(&p->x));
+      for (; next < hr_min(p->x.height, top + p->ring_rows); ++next) {
+        hr__lane_row_load(&p->x, &p->x_row, c->x + image * p->x.image_stride + next * p->x.row_stride, images, p->lanes,
+                          ring + next % p->ring_rows * row_floats(p, &p->x));
       }
-      sum_row(p, row, ring, c->weights, y);
-      store_row(&p->y, &p->y_row, y, c->y + image * p->y.image_stride + row * p->y.row_stride, images);
+      make_rows(c, row, ring, y);
+      for (int64_t i = 0; i < hr_min(p->unit_rows, p->y.height - row); ++i) {
+        hr__lane_row_store(&p->y, &p->y_row, y + i * row_floats(p, &p->y), images,
+                           c->y + image * p->y.image_stride + (row + i) * p->y.row_stride);
+      }
     }
+  }
+}
+
+static float bias_of(const call *c, int64_t out) {
+  return c->p->has_bias && out < c->p->y.channels ? c->bias[out * c->p->bias_stride] : 0;
+}
+
+/* Transformed weights of groups of channels; the biases follow them. */
+static void transform_groups(void *arg, int64_t begin, int64_t end, int worker) {
+  (void)worker;
+  const call *c = arg;
+  const hr__lane_tiles tiles = tiles_of(c->p, c->w);
+  float *bias = c->weights + hr__lane_tiles_weight_floats(&tiles);
+  hr__lane_tiles_transform(&tiles, begin, end, c->weights);
+  for (int64_t out = begin * tiles.outs; out < end * tiles.outs; ++out) {
+    bias[out] = bias_of(c, out);
   }
 }
 
@@ -232,7 +202,7 @@ static void pack_groups(void *arg, int64_t begin, int64_t end, int worker) {
     float *to = c->weights + out / p->outs * group_floats + out % p->outs;
     bool is_there = out < p->y.channels;
     const float *w = c->w + (is_there ? out * p->w.out_stride : 0);
-    bias[out] = p->has_bias && is_there ? c->bias[out * p->bias_stride] : 0;
+    bias[out] = bias_of(c, out);
     for (int64_t row = 0; row < p->w.kernel[0]; ++row) {
       for (int64_t column = 0; column < p->w.kernel[1]; ++column) {
         for (int64_t in = 0; in < p->x.channels; ++in, to += p->outs) {
@@ -252,34 +222,12 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
             .y = (float *)args[p->y_arg] + p->y.offset,
             .slots = workspace};
   c.weights = c.slots + p->slots * p->slot_floats;
-  hr_parallel_for(hr_divide_up(p->y.channels, p->outs), 4, pack_groups, &c);
+  hr_parallel_for(hr_divide_up(p->y.channels, p->outs), 4, p->has_tiles ? transform_groups : pack_groups, &c);
   hr_parallel_for(p->slots, 1, run_slots, &c);
   return HR_OK;
 }
 
 /* ---- preparing ---- */
-
-static line make_line(const hr__images *x) {
-  line whole = {.outer = 1, .inner = 1, .length = x->width * x->channels, .step = LANES};
-  bool channels = x->channels == 1 || x->channel_stride == 1;
-  if (channels && (x->width == 1 || x->column_stride == x->channels)) {
-    return whole;
-  }
-  line row = {.outer = x->width,
-              .outer_stride = x->column_stride,
-              .outer_step = x->channels * LANES,
-              .inner = 1,
-              .length = x->channels,
-              .step = LANES};
-  if (!channels) {
-    row.inner = x->channels, row.inner_stride = x->channel_stride, row.inner_step = LANES;
-    row.length = 1;
-    if (x->column_stride == 1) {
-      row.outer = 1, row.length = x->width, row.step = x->channels * LANES;
-    }
-  }
-  return row;
-}
 
 /* The number of output channels at a time that costs the fewest cycles: two for each channel, and about two more. */
 static int choose_outs(int64_t channels) {
@@ -292,22 +240,61 @@ static int choose_outs(int64_t channels) {
   return best;
 }
 
+/* The number of window elements inside of the image, along one dim, summed over all positions. */
+static int64_t count_inside(int64_t positions, int64_t kernel, int64_t padding, int64_t size) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < positions; ++i) {
+    count += hr_max(0, hr_min(kernel, size + padding - i) - hr_max(0, padding - i));
+  }
+  return count;
+}
+
+/* Cycles of 64 images, besides transposition. */
+static int64_t direct_cycles(const hr_prepared *p, int outs) {
+  int64_t rows = count_inside(p->y.height, p->w.kernel[0], p->w.padding[0], p->x.height);
+  int64_t columns = count_inside(p->y.width, p->w.kernel[1], p->w.padding[1], p->x.width);
+  return rows * columns * p->x.channels * hr_round_up(p->y.channels, outs) * 21 / 10;
+}
+
+static int64_t tile_cycles(const hr_prepared *p, int outs) {
+  enum { TAKE = 400, GIVE = 280 }; /* of a channel of a tile */
+  int64_t tiles = hr_divide_up(p->y.height, HR__LANE_TILE) * hr_divide_up(p->y.width, HR__LANE_TILE);
+  int64_t products = HR__LANE_POINTS * p->x.channels * hr_round_up(p->y.channels, outs) * 22 / 10;
+  return tiles * (products + TAKE * p->x.channels + GIVE * p->y.channels);
+}
+
+/* Sets `has_tiles` and the sizes of a slot's memory. */
+static void choose_tiles(hr_prepared *p) {
+  int direct = choose_outs(p->y.channels), tiled = hr__lane_tiles_outs(p->y.channels);
+  p->has_tiles = p->w.kernel[0] == HR__LANE_TAPS && p->w.kernel[1] == HR__LANE_TAPS &&
+                 tile_cycles(p, tiled) < direct_cycles(p, direct);
+  p->outs = p->has_tiles ? tiled : direct;
+  p->lanes = p->has_tiles ? HR__LANE_TILE_LANES : LANES;
+  p->ring_rows = p->has_tiles ? HR__LANE_SIDE : p->w.kernel[0];
+  p->unit_rows = p->has_tiles ? HR__LANE_TILE : 1;
+  p->x_row = hr__lane_row_of(&p->x, p->lanes), p->y_row = hr__lane_row_of(&p->y, p->lanes);
+  p->slot_floats = p->ring_rows * row_floats(p, &p->x) + p->unit_rows * row_floats(p, &p->y);
+  p->weight_floats = hr_round_up(p->y.channels, p->outs) * (p->w.kernel[0] * p->w.kernel[1] * p->x.channels + 1);
+  if (p->has_tiles) {
+    const hr__lane_tiles tiles = tiles_of(p, NULL);
+    p->slot_floats += hr__lane_tiles_floats(&tiles);
+    p->weight_floats = hr__lane_tiles_weight_floats(&tiles) + hr_round_up(p->y.channels, p->outs);
+  }
+}
+
 static bool has_bias(const hr_node *node) {
   return node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE;
 }
 
 static void describe(const hr_node *node, hr_prepared *p) {
   p->x = hr__images_of(&node->inputs[0]), p->y = hr__images_of(&node->outputs[0]), p->w = hr__windows_of(node);
-  p->x_row = make_line(&p->x), p->y_row = make_line(&p->y);
   p->images = node->inputs[0].dims[0];
   p->has_bias = has_bias(node);
   if (p->has_bias) {
     p->bias_offset = node->inputs[2].offset, p->bias_stride = node->inputs[2].strides[0];
   }
   p->y_arg = node->input_count;
-  p->outs = choose_outs(p->y.channels);
-  p->slot_floats = p->w.kernel[0] * row_floats(&p->x) + row_floats(&p->y);
-  p->weight_floats = hr_round_up(p->y.channels, p->outs) * (p->w.kernel[0] * p->w.kernel[1] * p->x.channels + 1);
+  choose_tiles(p);
 }
 
 static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
@@ -318,19 +305,11 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared convolution");
   }
   describe(node, p);
-  p->slots = hr_min(hr_divide_up(p->images, LANES) * p->y.height, hr_thread_count());
+  int64_t units = hr_divide_up(p->images, p->lanes) * hr_divide_up(p->y.height, p->unit_rows);
+  p->slots = hr_min(units, hr_thread_count());
   *out_workspace_bytes = (size_t)(p->slots * p->slot_floats + p->weight_floats) * sizeof(float);
   *out_prepared = p;
   return HR_OK;
-}
-
-/* The number of window elements inside of the image, along one dim, summed over all positions. */
-static int64_t count_inside(int64_t positions, int64_t kernel, int64_t padding, int64_t size) {
-  int64_t count = 0;
-  for (int64_t i = 0; i < positions; ++i) {
-    count += hr_max(0, hr_min(kernel, size + padding - i) - hr_max(0, padding - i));
-  }
-  return count;
 }
 
 /* True if the ring fits the L2 cache and 64 images take 8 % fewer cycles than with oneDNN's channels-last kernels.
@@ -343,12 +322,11 @@ static bool pays(const hr_prepared *p) {
     return false;
   }
   int64_t rows = count_inside(y->height, p->w.kernel[0], p->w.padding[0], x->height);
-  int64_t columns = count_inside(y->width, p->w.kernel[1], p->w.padding[1], x->width);
   int64_t elements = x->height * x->width * x->channels + y->height * y->width * y->channels;
-  int64_t own_channels = hr_round_up(y->channels, p->outs), channels = hr_round_up(y->channels, VECTOR);
-  int64_t own = rows * columns * x->channels * own_channels * 21 / 10 + TURN * elements;
+  int64_t channels = hr_round_up(y->channels, VECTOR);
+  int64_t own = (p->has_tiles ? tile_cycles(p, p->outs) : direct_cycles(p, p->outs)) + TURN * elements;
   int64_t library = rows * p->w.kernel[1] * y->width * x->channels * channels * 2 + TOUCH * elements;
-  int64_t own_images = hr_round_up(p->images, LANES);
+  int64_t own_images = hr_round_up(p->images, p->lanes);
   return (double)own * (double)own_images <= 0.92 * (double)library * (double)p->images;
 }
 

@@ -1,0 +1,56 @@
+/* batch_lanes.h: declarations shared by the files of batch-lane convolutions (batch_lanes.c). */
+#ifndef HEADRACE_PROVIDERS_BATCH_LANES_BATCH_LANES_H_
+#define HEADRACE_PROVIDERS_BATCH_LANES_BATCH_LANES_H_
+
+#include "providers/wide_images.h"
+#include "providers/wide_vectors.h"
+
+/* ---- transposing images into lanes and back (rows.c) ---- */
+
+/* A row of an image in memory, as runs of neighbours; *_step: the distance to the next run in the lane layout. */
+typedef struct hr__lane_row {
+  int64_t outer, outer_stride, outer_step;
+  int64_t inner, inner_stride, inner_step;
+  int64_t length, step;
+} hr__lane_row;
+
+hr__lane_row hr__lane_row_of(const hr__images *x, int64_t lanes);
+/* A row of `images` images, up to `lanes`, to [width][channels][lanes], and back; absent images are zeros. `lanes`: a
+ * multiple of 16. */
+void hr__lane_row_load(const hr__images *x, const hr__lane_row *row, const float *from, int64_t images, int64_t lanes,
+                       float *to);
+void hr__lane_row_store(const hr__images *y, const hr__lane_row *row, const float *from, int64_t images, float *to);
+
+/* ---- tiles of 2 x 2 results with fewer multiplications (tiles.c) ---- */
+
+enum {
+  HR__LANE_TILE = 2,    /* results, in both dims */
+  HR__LANE_SIDE = 6,    /* of the input under them */
+  HR__LANE_TAPS = 5,    /* of a window, in both dims */
+  HR__LANE_LINE = 7,    /* products that replace the 10 of a line */
+  HR__LANE_POINTS = 49, /* of a tile */
+  HR__LANE_VECTORS = 2,
+  HR__LANE_TILE_LANES = HR__LANE_VECTORS * HR__WIDE
+};
+
+/* A convolution of 5 x 5 windows, whose images are lanes. */
+typedef struct hr__lane_tiles {
+  hr__images x, y;
+  hr__windows w;
+  const float *weights; /* as given */
+  int outs;             /* output channels whose products are made together; see hr__lane_tiles_outs */
+} hr__lane_tiles;
+
+/* The number of output channels at a time that wastes least. */
+int hr__lane_tiles_outs(int64_t channels);
+/* Floats of the transformed weights, and of the memory for one row of tiles. */
+int64_t hr__lane_tiles_weight_floats(const hr__lane_tiles *t);
+int64_t hr__lane_tiles_floats(const hr__lane_tiles *t);
+/* Transforms groups [begin, end) of output channels: [group][point][in][outs]. */
+void hr__lane_tiles_transform(const hr__lane_tiles *t, int64_t begin, int64_t end, float *u);
+/* Two output rows from `row` on, [2][width][channels][lanes].
+ * ring: input rows [SIDE][width][channels][lanes], row r at r % SIDE; bias: NULL, or one for each channel. */
+void hr__lane_tiles_run(const hr__lane_tiles *t, int64_t row, const float *ring, const float *u, const float *bias,
+                        float *memory, float *y);
+
+#endif
