@@ -238,7 +238,6 @@ typedef struct tf_optimizer_registration {
 typedef void *(*tf_create_kernel)(tf_construction *);
 typedef void (*tf_compute)(void *, tf_context *);
 typedef void (*tf_copy_tensor)(tf_context *, tf_tensor *source, tf_tensor *target);
-typedef void (*tf_update_tensor)(tf_context *, tf_tensor *tensor, tf_tensor *value, int op);
 
 #define SYMBOL(result, name, arguments) result(*name) arguments;
 typedef struct tf_symbols {

@@ -1,4 +1,4 @@
-"""Tests of the device that TF_PLUGGABLE_DEVICE_LIBRARY_PATH names; they are skipped where TensorFlow is not installed."""
+"""Tests of the device that TF_PLUGGABLE_DEVICE_LIBRARY_PATH names; skipped where TensorFlow is not installed."""
 
 import os
 

@@ -1,0 +1,198 @@
+/* kernels.c: registers a kernel for each row of map.def and each of its types. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "node.h"
+#include "types.h"
+
+static const htf_row rows[] = {
+#define OP(op, type_name, types, host, attributes, rule, function) \
+  {#op, type_name, types, host, attributes, htf_##rule, HR_FUNCTIONAL_##function},
+#include "map.def"
+#undef OP
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+/* ---- attributes ---- */
+
+static void read_list(tf_construction *construction, htf_attribute *attribute, tf_status *status) {
+  int32_t count = 0, bytes = 0;
+  tf.OpKernelConstruction_GetAttrSize(construction, attribute->name, &count, &bytes, status);
+  if (tf.GetCode(status) == 0 && count > HTF_LIST_MAX) {
+    char text[96];
+    snprintf(text, sizeof text, "headrace: %s has %d numbers, at most %d are supported", attribute->name, (int)count,
+             HTF_LIST_MAX);
+    tf.SetStatus(status, HR_STATUS_UNIMPLEMENTED, text);
+  }
+  if (tf.GetCode(status) == 0) {
+    attribute->count = (int)count;
+    tf.OpKernelConstruction_GetAttrInt64List(construction, attribute->name, attribute->list, (int)count, status);
+  }
+}
+
+static void read_text(tf_construction *construction, htf_attribute *attribute, tf_status *status) {
+  int32_t count = 0, bytes = 0;
+  tf.OpKernelConstruction_GetAttrSize(construction, attribute->name, &count, &bytes, status);
+  if (tf.GetCode(status) == 0 && bytes >= 0 && bytes < (int32_t)sizeof attribute->text) {
+    tf.OpKernelConstruction_GetAttrString(construction, attribute->name, attribute->text, sizeof attribute->text - 1,
+                                          status);
+    attribute->text[bytes] = '\0';
+  }
+}
+
+static void read_attribute(tf_construction *construction, htf_attribute *attribute, tf_status *status) {
+  float real = 0;
+  tf_bool flag = 0;
+  int type = 0;
+  switch (attribute->kind) {
+    case 'b':
+      tf.OpKernelConstruction_GetAttrBool(construction, attribute->name, &flag, status);
+      attribute->integer = flag != 0;
+      break;
+    case 'i':
+      tf.OpKernelConstruction_GetAttrInt64(construction, attribute->name, &attribute->integer, status);
+      break;
+    case 'f':
+      tf.OpKernelConstruction_GetAttrFloat(construction, attribute->name, &real, status);
+      attribute->real = (double)real;
+      break;
+    case 't':
+      tf.OpKernelConstruction_GetAttrType(construction, attribute->name, &type, status);
+      attribute->integer = type;
+      break;
+    case 's':
+      read_text(construction, attribute, status);
+      break;
+    default:
+      read_list(construction, attribute, status);
+      break;
+  }
+}
+
+/* The next word of a list with spaces; false at the end. */
+static bool next_word(const char **list, char *word, size_t bytes) {
+  *list += strspn(*list, " ");
+  size_t size = strcspn(*list, " ");
+  if (size == 0) {
+    return false;
+  }
+  snprintf(word, bytes, "%.*s", (int)size, *list);
+  *list += size;
+  return true;
+}
+
+static int count_words(const char *list) {
+  char word[64];
+  int count = 0;
+  while (next_word(&list, word, sizeof word)) {
+    ++count;
+  }
+  return count;
+}
+
+/* TensorFlow's callback has no argument of ours, so a row has a function of its own, which passes the row. */
+static void *create_kernel(const htf_row *row, tf_construction *construction) {
+  int count = count_words(row->attributes);
+  htf_kernel *kernel = calloc(1, sizeof *kernel + (size_t)count * sizeof(htf_attribute));
+  tf_status *status = tf.NewStatus();
+  if (kernel == NULL) {
+    tf.SetStatus(status, HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for a kernel");
+  } else {
+    kernel->row = row, kernel->count = count;
+    const char *list = row->attributes;
+    for (int i = 0; i < count && tf.GetCode(status) == 0; ++i) {
+      htf_attribute *attribute = &kernel->attributes[i];
+      char word[64];
+      (void)next_word(&list, word, sizeof word);
+      char *colon = strchr(word, ':');
+      attribute->kind = colon[1];
+      snprintf(attribute->name, sizeof attribute->name, "%.*s", (int)(colon - word), word);
+      read_attribute(construction, attribute, status);
+    }
+  }
+  if (tf.GetCode(status) != 0) {
+    tf.OpKernelConstruction_Failure(construction, status);
+  }
+  tf.DeleteStatus(status);
+  return kernel;
+}
+
+static void compute(void *self, tf_context *context) {
+  const htf_kernel *kernel = self;
+  htf_node node;
+  htf_node_init(&node, kernel, context);
+  if (!htf_has_failed(&node)) {
+    kernel->row->rule(&node);
+  }
+  htf_node_fini(&node);
+}
+
+enum {
+#define OP(op, type_name, types, host, attributes, rule, function) ROW_##op,
+#include "map.def"
+#undef OP
+};
+#define OP(op, type_name, types, host, attributes, rule, function) \
+  static void *create_##op(tf_construction *construction) {        \
+    return create_kernel(&rows[ROW_##op], construction);           \
+  }
+#include "map.def"
+#undef OP
+static const tf_create_kernel creators[ROWS] = {
+#define OP(op, type_name, types, host, attributes, rule, function) create_##op,
+#include "map.def"
+#undef OP
+};
+
+/* ---- registration ---- */
+
+/* A kernel of a row for the type `dtype` of its first type attribute, and `other` of a second one; -1: none. */
+static void register_kernel(int row, const char *const names[2], int dtype, int other) {
+  tf_status *status = tf.NewStatus();
+  tf_builder *builder = tf.NewKernelBuilder(rows[row].op, HTF_TYPE, creators[row], compute, free);
+  const int dtypes[2] = {dtype, other};
+  for (int i = 0; i < 2; ++i) {
+    if (dtypes[i] >= 0) {
+      tf.KernelBuilder_TypeConstraint(builder, names[i], dtypes[i], status);
+    }
+  }
+  const char *list = rows[row].host;
+  char word[64];
+  while (next_word(&list, word, sizeof word)) {
+    tf.KernelBuilder_HostMemory(builder, word);
+  }
+  if (tf.GetCode(status) == 0) {
+    tf.RegisterKernelBuilder(rows[row].op, builder, status);
+  }
+  if (tf.GetCode(status) != 0) {
+    fprintf(stderr, "headrace: no kernel for %s: %s\n", rows[row].op, tf.Message(status));
+  }
+  tf.DeleteStatus(status);
+}
+
+static void register_row(int row) {
+  char first[32];
+  const char *comma = strchr(rows[row].type_name, ',');
+  snprintf(first, sizeof first, "%.*s", (int)strcspn(rows[row].type_name, ","), rows[row].type_name);
+  const char *const names[2] = {first, comma != NULL ? comma + 1 : ""};
+  if (rows[row].types == 0) {
+    register_kernel(row, names, -1, -1);
+    return;
+  }
+  for (int dtype = 0; dtype < TF_DTYPE_COUNT; ++dtype) {
+    for (int other = comma != NULL ? 0 : TF_DTYPE_COUNT - 1; other < TF_DTYPE_COUNT; ++other) {
+      bool has_both = comma == NULL || (rows[row].types >> other & 1) != 0;
+      if ((rows[row].types >> dtype & 1) != 0 && has_both) {
+        register_kernel(row, names, dtype, comma != NULL ? other : -1);
+      }
+    }
+  }
+}
+
+/* TensorFlow calls this after SE_InitPlugin. */
+HTF_EXPORT void TF_InitKernel(void) {
+  for (int row = 0; row < ROWS && htf_is_ready(); ++row) {
+    register_row(row);
+  }
+}

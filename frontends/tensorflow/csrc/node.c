@@ -1,0 +1,429 @@
+/* node.c: a call of an operation on TensorFlow's kernel context. */
+#include "node.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const hr_tensor nothing;
+
+/* ---- begin and end ---- */
+
+/* Hands over the work of the last step when a kernel of another one comes, if that step recorded several. Eager
+ * operations are steps of their own; they are left to the stream's limits. */
+static hr_status note_step(htf_device *device, int64_t step) {
+  if (atomic_load_explicit(&device->step, memory_order_relaxed) == step) {
+    atomic_fetch_add_explicit(&device->step_kernels, 1, memory_order_relaxed);
+    return HR_OK;
+  }
+  int kernels = atomic_exchange(&device->step_kernels, 1);
+  atomic_store(&device->step, step);
+  return kernels > 1 ? hr_stream_commit(device->stream) : HR_OK;
+}
+
+void htf_node_init(htf_node *node, const htf_kernel *kernel, tf_context *context) {
+  node->kernel = kernel, node->function = kernel->row->function;
+  node->context = context;
+  node->status = tf.NewStatus();
+  node->error = HR_OK;
+  node->chunk = &node->first;
+  node->first.next = NULL, node->first.count = 0;
+  tf_stream *stream = tf.GetStream(context, node->status);
+  node->device = stream != NULL ? stream->device : NULL;
+  if (!htf_keep(node, htf_status_of(node->status))) {
+    (void)htf_keep(node, note_step(node->device, tf.StepId(context)));
+  }
+}
+
+static void release_values(htf_chunk *chunk) {
+  for (int i = 0; i < chunk->count; ++i) {
+    hr_tensor_release(&chunk->values[i]);
+  }
+}
+
+void htf_node_fini(htf_node *node) {
+  for (htf_chunk *chunk = node->chunk; chunk != NULL;) {
+    htf_chunk *next = chunk->next;
+    release_values(chunk);
+    if (chunk != &node->first) {
+      free(chunk);
+    }
+    chunk = next;
+  }
+  if (htf_fails(node->error, node->status)) {
+    tf.OpKernelContext_Failure(node->context, node->status);
+  }
+  tf.DeleteStatus(node->status);
+}
+
+/* ---- errors ---- */
+
+bool htf_keep(htf_node *node, hr_status status) {
+  if (node->error == HR_OK) {
+    node->error = status;
+  } else {
+    hr_status_ignore(status);
+  }
+  return node->error != HR_OK;
+}
+
+void htf_fail(htf_node *node, hr_status_code code, const char *format, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  (void)htf_keep(node, hr_status_make(code, "%s", text));
+}
+
+/* True if the last call of TensorFlow failed. */
+static bool has_refused(htf_node *node) {
+  return tf.GetCode(node->status) != 0 && htf_keep(node, htf_status_of(node->status));
+}
+
+/* ---- values ---- */
+
+static hr_tensor *add_value(htf_node *node) {
+  if (node->chunk->count == HTF_VALUES_INLINE) {
+    htf_chunk *chunk = malloc(sizeof *chunk);
+    if (chunk == NULL) {
+      htf_fail(node, HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for %zu bytes", sizeof *chunk);
+      return NULL;
+    }
+    chunk->next = node->chunk, chunk->count = 0;
+    node->chunk = chunk;
+  }
+  node->chunk->is_foreign[node->chunk->count] = false;
+  hr_tensor *value = &node->chunk->values[node->chunk->count++];
+  value->buffer = NULL, value->number.dtype = HR_DTYPE_NONE, value->rank = 0;
+  return value;
+}
+
+htf_value htf_keep_value(htf_node *node, const hr_tensor *tensor) {
+  hr_tensor *value = add_value(node);
+  if (value == NULL) {
+    hr_buffer_release(tensor->buffer);
+    return &nothing;
+  }
+  *value = *tensor;
+  return value;
+}
+
+/* The dims of a tensor of TensorFlow's, and its strides. */
+static bool describe(htf_node *node, const tf_tensor *tensor, hr_tensor *value) {
+  int rank = tf.NumDims(tensor);
+  value->dtype = htf_dtype_of(tf.TensorType(tensor));
+  if (rank > HR_RANK_MAX || value->dtype == HR_DTYPE_NONE) {
+    htf_fail(node, HR_STATUS_UNIMPLEMENTED,
+             "%s: %d dims of TensorFlow's dtype %d; at most %d dims of numbers are supported", node->kernel->row->op,
+             rank, tf.TensorType(tensor), HR_RANK_MAX);
+    return false;
+  }
+  value->rank = rank;
+  for (int d = 0; d < rank; ++d) {
+    value->dims[d] = tf.Dim(tensor, d);
+  }
+  hr_tensor_set_row_major(value);
+  return true;
+}
+
+/* Gives a described tensor its buffer. */
+static void attach(htf_node *node, const tf_tensor *tensor, hr_tensor *value) {
+  size_t offset = 0;
+  if (hr_tensor_count(value) == 0) {
+    value->buffer = node->device->empty, value->offset = 0;
+    hr_buffer_retain(value->buffer);
+    return;
+  }
+  value->buffer = hr_buffer_from_handle(tf.TensorData(tensor), &offset);
+  value->offset = (int64_t)(offset / hr_dtype_size(value->dtype));
+  if (value->buffer == NULL) {
+    htf_fail(node, HR_STATUS_INTERNAL, "%s: a tensor at %p is not in the device's memory", node->kernel->row->op,
+             tf.TensorData(tensor));
+  }
+}
+
+static void mark_foreign(htf_node *node, htf_value value) {
+  for (htf_chunk *chunk = node->chunk; chunk != NULL; chunk = chunk->next) {
+    if (value >= chunk->values && value < chunk->values + HTF_VALUES_INLINE) {
+      chunk->is_foreign[value - chunk->values] = true;
+    }
+  }
+}
+
+htf_value htf_value_of(htf_node *node, tf_tensor *tensor) {
+  hr_tensor *value = htf_has_failed(node) ? NULL : add_value(node);
+  if (value == NULL || !describe(node, tensor, value)) {
+    return &nothing;
+  }
+  attach(node, tensor, value);
+  mark_foreign(node, value);
+  return value;
+}
+
+htf_value htf_number_of(htf_node *node, hr_scalar number) {
+  hr_tensor value = hr_tensor_number(number);
+  return htf_keep_value(node, &value);
+}
+
+htf_value htf_number(htf_node *node, double number) {
+  return htf_number_of(node, hr_scalar_f64(number));
+}
+
+/* A second value of the same buffer. */
+static hr_tensor *view_of(htf_node *node, htf_value x) {
+  hr_tensor *view = htf_has_failed(node) ? NULL : add_value(node);
+  if (view != NULL) {
+    *view = *x;
+    hr_buffer_retain(view->buffer);
+  }
+  return view;
+}
+
+htf_value htf_reshape(htf_node *node, htf_value x, int rank, const int64_t *dims) {
+  hr_tensor *view = view_of(node, x);
+  if (view == NULL) {
+    return &nothing;
+  }
+  view->rank = rank;
+  for (int d = 0; d < rank; ++d) {
+    view->dims[d] = dims[d];
+  }
+  hr_tensor_set_row_major(view);
+  return view;
+}
+
+htf_value htf_transpose(htf_node *node, htf_value x, const int *order) {
+  hr_tensor *view = view_of(node, x);
+  if (view == NULL) {
+    return &nothing;
+  }
+  for (int d = 0; d < x->rank; ++d) {
+    view->dims[d] = x->dims[order[d]], view->strides[d] = x->strides[order[d]];
+  }
+  return view;
+}
+
+htf_value htf_view(htf_node *node, htf_value x, int rank, const int64_t *dims, const int64_t *strides, int64_t offset) {
+  hr_tensor *view = view_of(node, x);
+  if (view == NULL) {
+    return &nothing;
+  }
+  view->rank = rank, view->offset = offset;
+  for (int d = 0; d < rank; ++d) {
+    view->dims[d] = dims[d], view->strides[d] = strides[d];
+  }
+  return view;
+}
+
+/* ---- functions ---- */
+
+void htf_call_many(htf_node *node, hr_functional function, int input_count, const htf_value *inputs,
+                   int attribute_count, const hr_attribute *attributes, int result_count, htf_value *out_results) {
+  hr_tensor results[8];
+  for (int i = 0; i < result_count; ++i) {
+    out_results[i] = &nothing;
+  }
+  if (htf_has_failed(node) || htf_keep(node, hr_functional_apply(node->device->stream, function, input_count, inputs,
+                                                                 attribute_count, attributes, result_count, results))) {
+    return;
+  }
+  for (int i = 0; i < result_count; ++i) {
+    out_results[i] = htf_keep_value(node, &results[i]);
+  }
+}
+
+htf_value htf_call(htf_node *node, hr_functional function, int input_count, const htf_value *inputs,
+                   int attribute_count, const hr_attribute *attributes) {
+  hr_tensor *value = htf_has_failed(node) ? NULL : add_value(node);
+  if (value == NULL || htf_keep(node, hr_functional_apply(node->device->stream, function, input_count, inputs,
+                                                          attribute_count, attributes, 1, value))) {
+    return &nothing;
+  }
+  return value;
+}
+
+htf_value htf_call1(htf_node *node, hr_functional function, htf_value x) {
+  return htf_call(node, function, 1, &x, NO_ATTRIBUTES);
+}
+
+htf_value htf_call2(htf_node *node, hr_functional function, htf_value x, htf_value y) {
+  return htf_call(node, function, INPUTS(x, y), NO_ATTRIBUTES);
+}
+
+htf_value htf_cast(htf_node *node, htf_value x, hr_dtype dtype) {
+  return x->dtype == dtype ? x : htf_call(node, HR_FUNCTIONAL_ASTYPE, INPUTS(x), ATTRIBUTES(htf_attr_dtype(dtype)));
+}
+
+/* ---- inputs ---- */
+
+int htf_input_count(htf_node *node) {
+  return tf.NumInputs(node->context);
+}
+
+static tf_tensor *get_input(htf_node *node, int index) {
+  tf_tensor *tensor = NULL;
+  if (!htf_has_failed(node)) {
+    tf.GetInput(node->context, index, &tensor, node->status);
+    (void)has_refused(node);
+  }
+  return htf_has_failed(node) ? NULL : tensor;
+}
+
+htf_value htf_input(htf_node *node, int index) {
+  tf_tensor *tensor = get_input(node, index);
+  if (tensor == NULL) {
+    return &nothing;
+  }
+  htf_value value = htf_value_of(node, tensor);
+  tf.DeleteTensor(tensor);
+  return value;
+}
+
+static int64_t int_at(const void *data, int dtype, int64_t index) {
+  switch (dtype) {
+    case TF_INT64:
+      return ((const int64_t *)data)[index];
+    case TF_INT16:
+      return ((const int16_t *)data)[index];
+    case TF_INT8:
+      return ((const int8_t *)data)[index];
+    default:
+      return ((const int32_t *)data)[index];
+  }
+}
+
+int htf_host_ints(htf_node *node, int index, int64_t *out_values, int most) {
+  tf_tensor *tensor = get_input(node, index);
+  if (tensor == NULL) {
+    return 0;
+  }
+  int64_t count = tf.TensorElementCount(tensor);
+  if (count > most) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: input %d has %lld numbers, at most %d are possible",
+             node->kernel->row->op, index, (long long)count, most);
+  }
+  for (int64_t i = 0; i < count && count <= most; ++i) {
+    out_values[i] = int_at(tf.TensorData(tensor), tf.TensorType(tensor), i);
+  }
+  tf.DeleteTensor(tensor);
+  return htf_has_failed(node) ? 0 : (int)count;
+}
+
+int64_t htf_host_int(htf_node *node, int index) {
+  int64_t value = 0;
+  if (htf_host_ints(node, index, &value, 1) != 1) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: input %d must be one number", node->kernel->row->op, index);
+  }
+  return value;
+}
+
+/* ---- attributes ---- */
+
+static const htf_attribute *find_attribute(const htf_node *node, const char *name) {
+  const htf_kernel *kernel = node->kernel;
+  for (int i = 0; i < kernel->count; ++i) {
+    if (strcmp(kernel->attributes[i].name, name) == 0) {
+      return &kernel->attributes[i];
+    }
+  }
+  static const htf_attribute absent;
+  assert(!"an attribute that the row of map.def does not list");
+  return &absent;
+}
+
+bool htf_flag(const htf_node *node, const char *name) {
+  return find_attribute(node, name)->integer != 0;
+}
+
+int64_t htf_integer(const htf_node *node, const char *name) {
+  return find_attribute(node, name)->integer;
+}
+
+double htf_real(const htf_node *node, const char *name) {
+  return find_attribute(node, name)->real;
+}
+
+const char *htf_text(const htf_node *node, const char *name) {
+  return find_attribute(node, name)->text;
+}
+
+hr_dtype htf_dtype(const htf_node *node, const char *name) {
+  return htf_dtype_of((int)find_attribute(node, name)->integer);
+}
+
+const htf_attribute *htf_list(const htf_node *node, const char *name) {
+  return find_attribute(node, name);
+}
+
+/* ---- outputs ---- */
+
+/* True if TensorFlow has a tensor of the buffer: an input, or an output that was set before. */
+static bool is_foreign(const htf_node *node, const hr_buffer *buffer) {
+  for (const htf_chunk *chunk = node->chunk; chunk != NULL; chunk = chunk->next) {
+    for (int i = 0; i < chunk->count; ++i) {
+      if (chunk->is_foreign[i] && chunk->values[i].buffer == buffer) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+/* True if the value can be the tensor: the only use of a buffer that holds its elements in order, and nothing else. */
+static bool may_become(const htf_node *node, htf_value value, hr_dtype dtype) {
+  size_t bytes = (size_t)hr_tensor_count(value) * hr_dtype_size(dtype);
+  return value->buffer != NULL && value->dtype == dtype && value->offset == 0 && bytes > 0 &&
+         hr_buffer_bytes(value->buffer) == bytes && hr_tensor_is_row_major(value) && !is_foreign(node, value->buffer);
+}
+
+void htf_write(htf_node *node, tf_tensor *target, htf_value value) {
+  htf_value place = htf_value_of(node, target);
+  if (htf_has_failed(node) || hr_tensor_count(place) == 0) {
+    return;
+  }
+  hr_tensor from = *value, to = *place;
+  if (value->number.dtype == HR_DTYPE_NONE) {
+    to.rank = value->rank;
+    memcpy(to.dims, value->dims, sizeof to.dims);
+    hr_tensor_set_row_major(&to);
+  }
+  const hr_view source = hr_tensor_view(&from), view = hr_tensor_view(&to);
+  (void)htf_keep(node, hr_stream_record(node->device->stream, HR_OP_COPY, NULL, 1, &source, 1, &view));
+}
+
+void htf_output(htf_node *node, int index, htf_value value) {
+  if (htf_has_failed(node)) {
+    return;
+  }
+  int type = tf.ExpectedOutputDataType(node->context, index);
+  hr_dtype dtype = htf_dtype_of(type);
+  size_t bytes = (size_t)hr_tensor_count(value) * hr_dtype_size(dtype);
+  bool becomes = may_become(node, value, dtype);
+  if (becomes) {
+    hr_buffer_retain(value->buffer);
+    htf_offer_buffer(value->buffer);
+    mark_foreign(node, value);
+  }
+  tf_tensor *tensor = tf.AllocateOutput(node->context, index, type, value->dims, value->rank, bytes, node->status);
+  htf_offer_buffer(NULL);
+  if (has_refused(node)) {
+    return;
+  }
+  if (!becomes || tf.TensorData(tensor) != hr_buffer_handle(value->buffer)) {
+    htf_write(node, tensor, value);
+  }
+  tf.DeleteTensor(tensor);
+}
+
+void htf_output_host(htf_node *node, int index, int32_t number) {
+  if (htf_has_failed(node)) {
+    return;
+  }
+  tf_tensor *tensor = tf.AllocateOutput(node->context, index, TF_INT32, NULL, 0, sizeof number, node->status);
+  if (!has_refused(node)) {
+    *(int32_t *)tf.TensorData(tensor) = number;
+    tf.DeleteTensor(tensor);
+  }
+}

@@ -1,0 +1,171 @@
+/* node.h: one call of an operation of TensorFlow, as a rule of map.def sees it.
+ *
+ * A rule reads inputs as tensors or numbers of the host, applies functions (functional.h), and sets outputs. Errors are
+ * kept: after the first one all calls do nothing and give an empty tensor, so rules need no checks between them.
+ *
+ * Values belong to the node and end with it.
+ */
+#ifndef HEADRACE_TENSORFLOW_NODE_H_
+#define HEADRACE_TENSORFLOW_NODE_H_
+
+#include "plugin.h"
+
+typedef struct htf_node htf_node;
+typedef void (*htf_rule)(htf_node *node);
+typedef const hr_tensor *htf_value;
+
+enum { HTF_VALUES_INLINE = 10, HTF_ATTRIBUTES_MAX = 8, HTF_LIST_MAX = 32 };
+
+/* An attribute of TensorFlow's node, read when the kernel is created. */
+typedef struct htf_attribute {
+  char name[32];
+  char kind; /* b: bool, i: int, f: float, t: type, s: text, l: list of ints */
+  int count;
+  int64_t integer;
+  double real;
+  char text[24];
+  int64_t list[HTF_LIST_MAX];
+} htf_attribute;
+
+/* A row of map.def. */
+typedef struct htf_row {
+  const char *op;
+  const char *type_name; /* the attribute that `types` is about; "": none. Two with a comma: each pair of types */
+  uint32_t types;        /* a bit for each tf_dtype */
+  const char *host;      /* arguments in the host's memory, with spaces between them */
+  const char *attributes;
+  htf_rule rule;
+  hr_functional function;
+} htf_row;
+
+/* TensorFlow's kernel object. */
+typedef struct htf_kernel {
+  const htf_row *row;
+  int count;
+  htf_attribute attributes[];
+} htf_kernel;
+
+typedef struct htf_chunk {
+  struct htf_chunk *next;
+  int count;
+  bool is_foreign[HTF_VALUES_INLINE]; /* TensorFlow has a tensor of the buffer */
+  hr_tensor values[HTF_VALUES_INLINE];
+} htf_chunk;
+
+struct htf_node {
+  const htf_kernel *kernel;
+  hr_functional function;
+  tf_context *context;
+  tf_status *status; /* for calls of TensorFlow */
+  htf_device *device;
+  hr_status error;
+  htf_chunk *chunk;
+  htf_chunk first;
+};
+
+/* Begins and ends a call. The end reports the error. */
+void htf_node_init(htf_node *node, const htf_kernel *kernel, tf_context *context);
+void htf_node_fini(htf_node *node);
+
+/* ---- errors ---- */
+
+void htf_fail(htf_node *node, hr_status_code code, const char *format, ...) HR_PRINTF(3, 4);
+/* Keeps the first error; true if there is one now. */
+bool htf_keep(htf_node *node, hr_status status);
+static inline bool htf_has_failed(const htf_node *node) {
+  return node->error != HR_OK;
+}
+
+/* ---- inputs ---- */
+
+int htf_input_count(htf_node *node);
+htf_value htf_input(htf_node *node, int index);
+/* An input in the host's memory, of i32 or i64: its numbers (at most `most`), and how many they are. */
+int htf_host_ints(htf_node *node, int index, int64_t *out_values, int most);
+/* The same of one number. */
+int64_t htf_host_int(htf_node *node, int index);
+
+/* ---- attributes ---- */
+
+bool htf_flag(const htf_node *node, const char *name);
+int64_t htf_integer(const htf_node *node, const char *name);
+double htf_real(const htf_node *node, const char *name);
+const char *htf_text(const htf_node *node, const char *name);
+hr_dtype htf_dtype(const htf_node *node, const char *name);
+const htf_attribute *htf_list(const htf_node *node, const char *name);
+
+/* ---- values ---- */
+
+/* A number of the host, weak in promotion. */
+htf_value htf_number(htf_node *node, double number);
+htf_value htf_number_of(htf_node *node, hr_scalar number);
+/* The same elements with other dims, without a record; x is row-major. */
+htf_value htf_reshape(htf_node *node, htf_value x, int rank, const int64_t *dims);
+/* A view of x's buffer with other dims, strides and offset, without a record. */
+htf_value htf_view(htf_node *node, htf_value x, int rank, const int64_t *dims, const int64_t *strides, int64_t offset);
+/* x with its dims in another order, without a record. */
+htf_value htf_transpose(htf_node *node, htf_value x, const int *order);
+htf_value htf_cast(htf_node *node, htf_value x, hr_dtype dtype);
+/* Any view, which takes over a reference to its buffer. */
+htf_value htf_keep_value(htf_node *node, const hr_tensor *tensor);
+
+#define HTF_COUNT(type, ...) ((int)(sizeof((type[]){__VA_ARGS__}) / sizeof(type)))
+#define INPUTS(...)                                  \
+  HTF_COUNT(htf_value, __VA_ARGS__), (htf_value[]) { \
+    __VA_ARGS__                                      \
+  }
+#define ATTRIBUTES(...)                                    \
+  HTF_COUNT(hr_attribute, __VA_ARGS__), (hr_attribute[]) { \
+    __VA_ARGS__                                            \
+  }
+#define NO_ATTRIBUTES 0, NULL
+
+/* Applies a function to values; NULL: an absent input. */
+htf_value htf_call(htf_node *node, hr_functional function, int input_count, const htf_value *inputs,
+                   int attribute_count, const hr_attribute *attributes);
+/* The same with several results. */
+void htf_call_many(htf_node *node, hr_functional function, int input_count, const htf_value *inputs,
+                   int attribute_count, const hr_attribute *attributes, int result_count, htf_value *out_results);
+htf_value htf_call1(htf_node *node, hr_functional function, htf_value x);
+htf_value htf_call2(htf_node *node, hr_functional function, htf_value x, htf_value y);
+
+static inline hr_attribute htf_default(void) {
+  return (hr_attribute){.kind = HR_ATTRIBUTE_NONE};
+}
+static inline hr_attribute htf_attr_int(int64_t value) {
+  return (hr_attribute){.kind = HR_ATTRIBUTE_INT, .value.integer = value};
+}
+static inline hr_attribute htf_attr_flag(bool value) {
+  return (hr_attribute){.kind = HR_ATTRIBUTE_FLAG, .value.integer = value};
+}
+static inline hr_attribute htf_attr_real(double value) {
+  return (hr_attribute){.kind = HR_ATTRIBUTE_REAL, .value.number = hr_scalar_f64(value)};
+}
+static inline hr_attribute htf_attr_ints(const int64_t *values, int count) {
+  return (hr_attribute){.kind = HR_ATTRIBUTE_INTS, .count = count, .value.ints = values};
+}
+static inline hr_attribute htf_attr_dtype(hr_dtype dtype) {
+  return (hr_attribute){.kind = HR_ATTRIBUTE_DTYPE, .value.dtype = dtype};
+}
+static inline hr_attribute htf_attr_text(const char *text) {
+  return (hr_attribute){.kind = HR_ATTRIBUTE_TEXT, .value.text = text};
+}
+
+/* ---- outputs ---- */
+
+/* Sets an output to a value, in the dtype that TensorFlow expects. A value that the node has made becomes the output
+ * itself; others are copied. */
+void htf_output(htf_node *node, int index, htf_value value);
+/* Sets an output in the host's memory to one number of i32. */
+void htf_output_host(htf_node *node, int index, int32_t number);
+/* Records a copy of a value to a tensor of TensorFlow's with the same number of elements. */
+void htf_write(htf_node *node, tf_tensor *target, htf_value value);
+/* The value of a tensor of TensorFlow's, which the caller keeps. */
+htf_value htf_value_of(htf_node *node, tf_tensor *tensor);
+
+/* All rules of ops_*.c and variables.c. */
+#define OP(op, type_name, types, host, attributes, rule, function) void htf_##rule(htf_node *node);
+#include "map.def"
+#undef OP
+
+#endif

@@ -1,0 +1,288 @@
+/* ops_elementwise.c: rules of element-wise operations, activations and their gradients. */
+#include "node.h"
+
+void htf_unary(htf_node *node) {
+  htf_output(node, 0, htf_call1(node, node->function, htf_input(node, 0)));
+}
+
+void htf_binary(htf_node *node) {
+  htf_output(node, 0, htf_call2(node, node->function, htf_input(node, 0), htf_input(node, 1)));
+}
+
+static htf_value multiply(htf_node *node, htf_value x, htf_value y) {
+  return htf_call2(node, HR_FUNCTIONAL_MULTIPLY, x, y);
+}
+
+static htf_value subtract(htf_node *node, htf_value x, htf_value y) {
+  return htf_call2(node, HR_FUNCTIONAL_SUBTRACT, x, y);
+}
+
+static htf_value add(htf_node *node, htf_value x, htf_value y) {
+  return htf_call2(node, HR_FUNCTIONAL_ADD, x, y);
+}
+
+static htf_value where(htf_node *node, htf_value condition, htf_value x, htf_value y) {
+  return htf_call(node, HR_FUNCTIONAL_WHERE, INPUTS(condition, x, y), NO_ATTRIBUTES);
+}
+
+static htf_value greater(htf_node *node, htf_value x, double bound) {
+  return htf_call2(node, HR_FUNCTIONAL_GREATER, x, htf_number(node, bound));
+}
+
+static htf_value less(htf_node *node, htf_value x, double bound) {
+  return htf_call2(node, HR_FUNCTIONAL_LESS, x, htf_number(node, bound));
+}
+
+/* The zero of integers must not make floats of them. */
+static htf_value zero(htf_node *node) {
+  return htf_number_of(node, hr_scalar_i64(0));
+}
+
+static htf_value conjugate(htf_node *node, htf_value x) {
+  bool is_complex = x->dtype == HR_DTYPE_C64 || x->dtype == HR_DTYPE_C128;
+  return is_complex ? htf_call1(node, HR_FUNCTIONAL_CONJ, x) : x;
+}
+
+/* ---- arithmetic ---- */
+
+/* 0 if y is 0, else x / y, or x * y. */
+void htf_no_nan(htf_node *node) {
+  htf_value x = htf_input(node, 0), y = htf_input(node, 1);
+  htf_value is_zero = htf_call2(node, HR_FUNCTIONAL_EQUAL, y, zero(node));
+  htf_output(node, 0, where(node, is_zero, zero(node), htf_call2(node, node->function, x, y)));
+}
+
+void htf_xdivy(htf_node *node) {
+  htf_value x = htf_input(node, 0), y = htf_input(node, 1);
+  htf_value is_zero = htf_call2(node, HR_FUNCTIONAL_EQUAL, x, zero(node));
+  htf_output(node, 0, where(node, is_zero, zero(node), htf_call2(node, node->function, x, y)));
+}
+
+void htf_squared_difference(htf_node *node) {
+  htf_value difference = subtract(node, htf_input(node, 0), htf_input(node, 1));
+  htf_output(node, 0, multiply(node, conjugate(node, difference), difference));
+}
+
+static bool has_same_dims(htf_value x, htf_value y) {
+  bool is_same = x->rank == y->rank;
+  for (int d = 0; is_same && d < x->rank; ++d) {
+    is_same = x->dims[d] == y->dims[d];
+  }
+  return is_same;
+}
+
+void htf_add_n(htf_node *node) {
+  htf_value sum = htf_input(node, 0);
+  int count = htf_input_count(node);
+  for (int i = 1; i < count; ++i) {
+    htf_value term = htf_input(node, i);
+    if (!htf_has_failed(node) && !has_same_dims(sum, term)) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "AddN: input %d has other dims than input 0", i);
+    }
+    sum = add(node, sum, term);
+  }
+  htf_output(node, 0, sum);
+}
+
+/* NCHW has the channels as dim 1, otherwise they are the last one. */
+static int channel_of(htf_node *node, htf_value x) {
+  const char *format = htf_text(node, "data_format");
+  return format[0] == 'N' && format[1] == 'C' ? 1 : x->rank - 1;
+}
+
+void htf_bias_add(htf_node *node) {
+  htf_value x = htf_input(node, 0), bias = htf_input(node, 1);
+  int channel = channel_of(node, x);
+  if (htf_has_failed(node)) {
+    return;
+  }
+  if (x->rank < 2 || bias->rank != 1 || bias->dims[0] != x->dims[channel]) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "BiasAdd: the bias must have one dim of %lld elements, the channels of a value of at least 2 dims; it has "
+             "%d dims",
+             (long long)(x->rank > 0 ? x->dims[channel] : 0), bias->rank);
+    return;
+  }
+  int64_t dims[HR_RANK_MAX];
+  for (int d = channel; d < x->rank; ++d) {
+    dims[d - channel] = d == channel ? bias->dims[0] : 1;
+  }
+  htf_output(node, 0, add(node, x, htf_reshape(node, bias, x->rank - channel, dims)));
+}
+
+void htf_bias_add_grad(htf_node *node) {
+  htf_value gradient = htf_input(node, 0);
+  int channel = channel_of(node, gradient);
+  int64_t axes[HR_RANK_MAX];
+  int count = 0;
+  for (int d = 0; d < gradient->rank; ++d) {
+    if (d != channel) {
+      axes[count++] = d;
+    }
+  }
+  if (!htf_has_failed(node) && gradient->rank < 2) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "BiasAddGrad: the gradient must have at least 2 dims, it has %d",
+             gradient->rank);
+  }
+  htf_output(node, 0,
+             htf_call(node, HR_FUNCTIONAL_SUM, INPUTS(gradient),
+                      ATTRIBUTES(htf_attr_ints(axes, count), htf_attr_flag(false), htf_attr_dtype(gradient->dtype))));
+}
+
+/* ---- comparison ---- */
+
+/* Values of dims that do not broadcast are unequal, if the node wants no error. */
+void htf_equality(htf_node *node) {
+  htf_value x = htf_input(node, 0), y = htf_input(node, 1);
+  bool broadcasts = true;
+  for (int d = 1; d <= x->rank && d <= y->rank; ++d) {
+    int64_t a = x->dims[x->rank - d], b = y->dims[y->rank - d];
+    broadcasts = broadcasts && (a == b || a == 1 || b == 1);
+  }
+  if (broadcasts || htf_flag(node, "incompatible_shape_error")) {
+    htf_output(node, 0, htf_call2(node, node->function, x, y));
+    return;
+  }
+  htf_value answer = htf_number_of(node, hr_scalar_bool(node->function == HR_FUNCTIONAL_NOT_EQUAL));
+  htf_output(node, 0,
+             htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(answer),
+                      ATTRIBUTES(htf_attr_ints(NULL, 0), htf_attr_dtype(HR_DTYPE_BOOL))));
+}
+
+void htf_select_v2(htf_node *node) {
+  htf_output(node, 0, where(node, htf_input(node, 0), htf_input(node, 1), htf_input(node, 2)));
+}
+
+/* The condition is a number, of x's dims, or a vector that selects x's first dim. */
+void htf_select(htf_node *node) {
+  htf_value condition = htf_input(node, 0), x = htf_input(node, 1), y = htf_input(node, 2);
+  if (htf_has_failed(node)) {
+    return;
+  }
+  bool is_vector = condition->rank == 1 && x->rank > 1 && condition->dims[0] == x->dims[0];
+  if (!has_same_dims(x, y) || (condition->rank != 0 && !is_vector && !has_same_dims(condition, x))) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "Select: 't' and 'e' must have the same dims, and the condition these, one or none");
+    return;
+  }
+  if (is_vector) {
+    int64_t dims[HR_RANK_MAX] = {condition->dims[0]};
+    for (int d = 1; d < x->rank; ++d) {
+      dims[d] = 1;
+    }
+    condition = htf_reshape(node, condition, x->rank, dims);
+  }
+  htf_output(node, 0, where(node, condition, x, y));
+}
+
+/* ---- activations ---- */
+
+void htf_relu_grad(htf_node *node) {
+  htf_value gradient = htf_input(node, 0), x = htf_input(node, 1);
+  htf_output(node, 0, where(node, htf_call2(node, HR_FUNCTIONAL_GREATER, x, zero(node)), gradient, zero(node)));
+}
+
+void htf_relu6_grad(htf_node *node) {
+  htf_value gradient = htf_input(node, 0), x = htf_input(node, 1);
+  htf_value is_above = htf_call2(node, HR_FUNCTIONAL_GREATER, x, zero(node));
+  htf_value is_below = htf_call2(node, HR_FUNCTIONAL_LESS, x, htf_number_of(node, hr_scalar_i64(6)));
+  htf_value is_inside = htf_call2(node, HR_FUNCTIONAL_LOGICAL_AND, is_above, is_below);
+  htf_output(node, 0, where(node, is_inside, gradient, zero(node)));
+}
+
+void htf_leaky_relu(htf_node *node) {
+  htf_value x = htf_input(node, 0);
+  htf_value scaled = multiply(node, x, htf_number(node, htf_real(node, "alpha")));
+  htf_output(node, 0, where(node, greater(node, x, 0), x, scaled));
+}
+
+void htf_leaky_relu_grad(htf_node *node) {
+  htf_value gradient = htf_input(node, 0), x = htf_input(node, 1);
+  htf_value scaled = multiply(node, gradient, htf_number(node, htf_real(node, "alpha")));
+  htf_output(node, 0, where(node, greater(node, x, 0), gradient, scaled));
+}
+
+void htf_elu_grad(htf_node *node) {
+  htf_value gradient = htf_input(node, 0), y = htf_input(node, 1);
+  htf_value below = multiply(node, add(node, y, htf_number(node, 1)), gradient);
+  htf_output(node, 0, where(node, less(node, y, 0), below, gradient));
+}
+
+void htf_selu_grad(htf_node *node) {
+  static const double scale = 1.0507009873554804934193349852946, alpha = 1.6732632423543772848170429916717;
+  htf_value gradient = htf_input(node, 0), y = htf_input(node, 1);
+  htf_value below = multiply(node, gradient, add(node, y, htf_number(node, scale * alpha)));
+  htf_value above = multiply(node, gradient, htf_number(node, scale));
+  htf_output(node, 0, where(node, less(node, y, 0), below, above));
+}
+
+/* TensorFlow's bound is -log(epsilon) - 2 of the dtype. Above 34 log1p adds nothing, even in f64. */
+void htf_softplus(htf_node *node) {
+  htf_output(node, 0,
+             htf_call(node, HR_FUNCTIONAL_SOFTPLUS, INPUTS(htf_input(node, 0)),
+                      ATTRIBUTES(htf_attr_real(1), htf_attr_real(34))));
+}
+
+void htf_softplus_grad(htf_node *node) {
+  htf_value gradient = htf_input(node, 0), x = htf_input(node, 1);
+  htf_output(node, 0, multiply(node, gradient, htf_call1(node, HR_FUNCTIONAL_SIGMOID, x)));
+}
+
+void htf_softsign_grad(htf_node *node) {
+  htf_value gradient = htf_input(node, 0), x = htf_input(node, 1);
+  htf_value size = add(node, htf_call1(node, HR_FUNCTIONAL_ABS, x), htf_number(node, 1));
+  htf_output(node, 0, htf_call2(node, HR_FUNCTIONAL_DIVIDE, gradient, htf_call1(node, HR_FUNCTIONAL_SQUARE, size)));
+}
+
+/* ---- gradients from results: inputs y and the gradient ---- */
+
+/* TensorFlow conjugates y before these two. */
+void htf_tanh_grad(htf_node *node) {
+  htf_value y = htf_input(node, 0), gradient = htf_input(node, 1);
+  htf_value factor = subtract(node, htf_number(node, 1), htf_call1(node, HR_FUNCTIONAL_SQUARE, y));
+  htf_output(node, 0, multiply(node, gradient, factor));
+}
+
+void htf_sigmoid_grad(htf_node *node) {
+  htf_value y = htf_input(node, 0), gradient = htf_input(node, 1);
+  htf_value factor = subtract(node, htf_number(node, 1), y);
+  htf_output(node, 0, multiply(node, multiply(node, gradient, y), factor));
+}
+
+void htf_sqrt_grad(htf_node *node) {
+  htf_value y = conjugate(node, htf_input(node, 0)), gradient = htf_input(node, 1);
+  htf_output(node, 0, htf_call2(node, HR_FUNCTIONAL_DIVIDE, multiply(node, gradient, htf_number(node, 0.5)), y));
+}
+
+void htf_rsqrt_grad(htf_node *node) {
+  htf_value y = conjugate(node, htf_input(node, 0)), gradient = htf_input(node, 1);
+  htf_value half = multiply(node, multiply(node, gradient, htf_number(node, -0.5)), y);
+  htf_output(node, 0, multiply(node, half, htf_call1(node, HR_FUNCTIONAL_SQUARE, y)));
+}
+
+void htf_reciprocal_grad(htf_node *node) {
+  htf_value y = conjugate(node, htf_input(node, 0)), gradient = htf_input(node, 1);
+  htf_value negative = htf_call1(node, HR_FUNCTIONAL_NEGATIVE, gradient);
+  htf_output(node, 0, multiply(node, negative, htf_call1(node, HR_FUNCTIONAL_SQUARE, y)));
+}
+
+/* ---- conversion and creation ---- */
+
+void htf_copy(htf_node *node) {
+  htf_output(node, 0, htf_input(node, 0));
+}
+
+static void fill_like(htf_node *node, int64_t number) {
+  htf_value x = htf_input(node, 0);
+  htf_output(node, 0,
+             htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(htf_number_of(node, hr_scalar_i64(number))),
+                      ATTRIBUTES(htf_attr_ints(x->dims, x->rank), htf_attr_dtype(x->dtype))));
+}
+
+void htf_zeros_like(htf_node *node) {
+  fill_like(node, 0);
+}
+
+void htf_ones_like(htf_node *node) {
+  fill_like(node, 1);
+}

@@ -1,0 +1,603 @@
+/* ops_shape.c: rules that move elements: conversion, filling, slices, joins, gathers. */
+#include <string.h>
+
+#include "node.h"
+
+/* ---- conversion and filling ---- */
+
+void htf_convert(htf_node *node) {
+  hr_dtype dtype = htf_dtype_of(tf.ExpectedOutputDataType(node->context, 0));
+  htf_output(node, 0, htf_cast(node, htf_input(node, 0), dtype));
+}
+
+/* TensorFlow has the elements of a smaller dtype as a last dim. */
+void htf_bitcast(htf_node *node) {
+  htf_value x = htf_input(node, 0);
+  hr_dtype dtype = htf_dtype_of(tf.ExpectedOutputDataType(node->context, 0));
+  if (htf_has_failed(node)) {
+    return;
+  }
+  size_t from = hr_dtype_size(x->dtype), to = hr_dtype_size(dtype);
+  int64_t dims[HR_RANK_MAX + 1];
+  memcpy(dims, x->dims, sizeof x->dims);
+  int rank = x->rank;
+  if (from > to) {
+    dims[rank++] = (int64_t)(from / to);
+  } else if (from < to && (rank == 0 || dims[--rank] != (int64_t)(to / from))) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Cannot bitcast from %s to %s: the last dim must be %zu",
+             hr_dtype_name(x->dtype), hr_dtype_name(dtype), to / from);
+    return;
+  }
+  int64_t flat[2] = {hr_tensor_count(x), 1};
+  htf_value vector = htf_reshape(node, x, 1, flat);
+  htf_value y = htf_call(node, HR_FUNCTIONAL_BITCAST, INPUTS(vector), ATTRIBUTES(htf_attr_dtype(dtype)));
+  htf_output(node, 0, htf_reshape(node, y, rank, dims));
+}
+
+static htf_value broadcast(htf_node *node, htf_value x, int rank, const int64_t *dims) {
+  return htf_call(node, HR_FUNCTIONAL_BROADCAST_TO, INPUTS(x), ATTRIBUTES(htf_attr_ints(dims, rank)));
+}
+
+/* Dims of a host argument; a negative one is InvalidArgumentError. */
+static int read_dims(htf_node *node, int input, int64_t *out_dims) {
+  int rank = htf_host_ints(node, input, out_dims, HR_RANK_MAX);
+  for (int d = 0; d < rank; ++d) {
+    if (out_dims[d] < 0) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: dim %d is %lld, it must not be negative", node->kernel->row->op,
+               d, (long long)out_dims[d]);
+    }
+  }
+  return rank;
+}
+
+void htf_fill(htf_node *node) {
+  int64_t dims[HR_RANK_MAX];
+  int rank = read_dims(node, 0, dims);
+  htf_value value = htf_input(node, 1);
+  if (!htf_has_failed(node) && value->rank != 0) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Fill: the value must be a scalar, it has %d dims", value->rank);
+  }
+  htf_output(node, 0, broadcast(node, value, rank, dims));
+}
+
+void htf_broadcast_to(htf_node *node) {
+  int64_t dims[HR_RANK_MAX];
+  htf_value x = htf_input(node, 0);
+  int rank = read_dims(node, 1, dims);
+  htf_output(node, 0, broadcast(node, x, rank, dims));
+}
+
+/* ---- order ---- */
+
+void htf_transpose_dims(htf_node *node) {
+  int64_t order[HR_RANK_MAX];
+  htf_value x = htf_input(node, 0);
+  int count = htf_host_ints(node, 1, order, HR_RANK_MAX);
+  htf_output(node, 0, htf_call(node, HR_FUNCTIONAL_PERMUTE_DIMS, INPUTS(x), ATTRIBUTES(htf_attr_ints(order, count))));
+}
+
+void htf_reverse(htf_node *node) {
+  int64_t axes[HR_RANK_MAX];
+  htf_value x = htf_input(node, 0);
+  int count = htf_host_ints(node, 1, axes, HR_RANK_MAX);
+  htf_output(node, 0,
+             count == 0 ? x : htf_call(node, HR_FUNCTIONAL_FLIP, INPUTS(x), ATTRIBUTES(htf_attr_ints(axes, count))));
+}
+
+/* ---- joins ---- */
+
+enum { PIECES_INLINE = 64 };
+
+/* Joins inputs 0 to count - 1. */
+static void join(htf_node *node, int count, int64_t axis) {
+  htf_value pieces[PIECES_INLINE], joined = NULL;
+  int filled = 0;
+  for (int i = 0; i < count; ++i) {
+    pieces[filled++] = htf_input(node, i);
+    bool is_full = filled == PIECES_INLINE || i + 1 == count;
+    if (is_full) { /* the first of the next pieces is what was joined until here */
+      joined = htf_call(node, HR_FUNCTIONAL_CONCAT, filled, pieces, ATTRIBUTES(htf_attr_int(axis)));
+      pieces[0] = joined, filled = 1;
+    }
+  }
+  htf_output(node, 0, joined);
+}
+
+void htf_concat_v2(htf_node *node) {
+  int count = htf_input_count(node) - 1;
+  join(node, count, htf_host_int(node, count));
+}
+
+static htf_value expand(htf_node *node, htf_value x, int64_t axis) {
+  return htf_call(node, HR_FUNCTIONAL_EXPAND_DIMS, INPUTS(x), ATTRIBUTES(htf_attr_ints(&axis, 1)));
+}
+
+void htf_pack(htf_node *node) {
+  int64_t axis = htf_integer(node, "axis");
+  htf_value pieces[PIECES_INLINE], joined = NULL;
+  int count = htf_input_count(node), filled = 0;
+  for (int i = 0; i < count; ++i) {
+    pieces[filled++] = expand(node, htf_input(node, i), axis);
+    if (filled == PIECES_INLINE || i + 1 == count) {
+      joined = htf_call(node, HR_FUNCTIONAL_CONCAT, filled, pieces,
+                        ATTRIBUTES(htf_attr_int(axis < 0 ? axis + pieces[0]->rank : axis)));
+      pieces[0] = joined, filled = 1;
+    }
+  }
+  htf_output(node, 0, joined);
+}
+
+/* ---- slices ---- */
+
+/* An axis from 0 on; InvalidArgumentError if it is none. */
+static int resolve_axis(htf_node *node, htf_value x, int64_t axis) {
+  if (!htf_has_failed(node) && (axis < -x->rank || axis >= x->rank)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: axis %lld is out of range for %d dims", node->kernel->row->op,
+             (long long)axis, x->rank);
+  }
+  return (int)(axis < 0 ? axis + x->rank : axis);
+}
+
+/* `count` elements of an axis from `begin` on. */
+static htf_value part_of(htf_node *node, htf_value x, int axis, int64_t begin, int64_t count) {
+  int64_t dims[HR_RANK_MAX];
+  memcpy(dims, x->dims, sizeof dims);
+  dims[axis] = count;
+  int64_t offset = x->offset + (count > 0 ? begin * x->strides[axis] : 0);
+  return htf_view(node, x, x->rank, dims, x->strides, offset);
+}
+
+void htf_unpack(htf_node *node) {
+  htf_value x = htf_input(node, 0);
+  int axis = resolve_axis(node, x, htf_integer(node, "axis")), count = tf.NumOutputs(node->context);
+  int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX];
+  if (!htf_has_failed(node) && x->dims[axis] != count) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Unpack: dim %d has %lld elements, not %d", axis,
+             (long long)x->dims[axis], count);
+  }
+  for (int d = 0, to = 0; d < x->rank; ++d) {
+    if (d != axis) {
+      dims[to] = x->dims[d], strides[to++] = x->strides[d];
+    }
+  }
+  for (int i = 0; i < count && !htf_has_failed(node); ++i) {
+    htf_output(node, i, htf_view(node, x, x->rank - 1, dims, strides, x->offset + i * x->strides[axis]));
+  }
+}
+
+void htf_split(htf_node *node) {
+  htf_value x = htf_input(node, 1);
+  int axis = resolve_axis(node, x, htf_host_int(node, 0)), count = tf.NumOutputs(node->context);
+  if (!htf_has_failed(node) && x->dims[axis] % count != 0) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Split: dim %d of %lld elements can't be split in %d", axis,
+             (long long)x->dims[axis], count);
+  }
+  for (int i = 0; i < count && !htf_has_failed(node); ++i) {
+    int64_t size = x->dims[axis] / count;
+    htf_output(node, i, part_of(node, x, axis, i * size, size));
+  }
+}
+
+enum { PARTS_MAX = 1024 };
+
+void htf_split_v(htf_node *node) {
+  htf_value x = htf_input(node, 0);
+  int64_t sizes[PARTS_MAX], sum = 0;
+  int count = htf_host_ints(node, 1, sizes, PARTS_MAX), open = -1;
+  int axis = resolve_axis(node, x, htf_host_int(node, 2));
+  for (int i = 0; i < count; ++i) {
+    open = sizes[i] == -1 ? i : open;
+    sum += sizes[i] == -1 ? 0 : sizes[i];
+  }
+  if (htf_has_failed(node)) {
+    return;
+  }
+  if (open >= 0) {
+    sizes[open] = x->dims[axis] - sum, sum = x->dims[axis];
+  }
+  if (sum != x->dims[axis] || (open >= 0 && sizes[open] < 0)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "SplitV: the sizes are %lld elements, dim %d has %lld", (long long)sum,
+             axis, (long long)x->dims[axis]);
+  }
+  int64_t begin = 0;
+  for (int i = 0; i < count && !htf_has_failed(node); ++i) {
+    htf_output(node, i, part_of(node, x, axis, begin, sizes[i]));
+    begin += sizes[i];
+  }
+}
+
+void htf_slice(htf_node *node) {
+  htf_value x = htf_input(node, 0);
+  int64_t begin[HR_RANK_MAX], size[HR_RANK_MAX], offset = x->offset;
+  int count = htf_host_ints(node, 1, begin, HR_RANK_MAX), sizes = htf_host_ints(node, 2, size, HR_RANK_MAX);
+  if (!htf_has_failed(node) && (count != x->rank || sizes != x->rank)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Slice: begin and size must have %d numbers, they have %d and %d",
+             x->rank, count, sizes);
+  }
+  for (int d = 0; d < x->rank && !htf_has_failed(node); ++d) {
+    size[d] = size[d] == -1 ? x->dims[d] - begin[d] : size[d];
+    if (begin[d] < 0 || size[d] < 0 || begin[d] + size[d] > x->dims[d]) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Slice: begin %lld and size %lld leave dim %d of %lld elements",
+               (long long)begin[d], (long long)size[d], d, (long long)x->dims[d]);
+    }
+    offset += begin[d] * x->strides[d];
+  }
+  if (!htf_has_failed(node)) {
+    htf_value y = htf_view(node, x, x->rank, size, x->strides, x->offset);
+    htf_output(node, 0, hr_tensor_count(y) > 0 ? htf_view(node, x, x->rank, size, x->strides, offset) : y);
+  }
+}
+
+/* ---- strided slices ---- */
+
+/* A slice of a tensor: begin, count and step of each of its dims, and the dims of the result, whose source is -1 for a
+ * new one. */
+typedef struct strided {
+  int64_t begin[HR_RANK_MAX], count[HR_RANK_MAX], step[HR_RANK_MAX];
+  bool is_dropped[HR_RANK_MAX];
+  int rank, source[HR_RANK_MAX];
+} strided;
+
+typedef struct slice_spec {
+  int64_t begin[HR_RANK_MAX], end[HR_RANK_MAX], step[HR_RANK_MAX];
+  int count;
+  int64_t begin_mask, end_mask, ellipsis, new_axis, shrink;
+} slice_spec;
+
+static slice_spec read_spec(htf_node *node, int first) {
+  slice_spec spec = {.begin_mask = htf_integer(node, "begin_mask"),
+                     .end_mask = htf_integer(node, "end_mask"),
+                     .ellipsis = htf_integer(node, "ellipsis_mask"),
+                     .new_axis = htf_integer(node, "new_axis_mask"),
+                     .shrink = htf_integer(node, "shrink_axis_mask")};
+  spec.count = htf_host_ints(node, first, spec.begin, HR_RANK_MAX);
+  int ends = htf_host_ints(node, first + 1, spec.end, HR_RANK_MAX);
+  int steps = htf_host_ints(node, first + 2, spec.step, HR_RANK_MAX);
+  if (!htf_has_failed(node) && (ends != spec.count || steps != spec.count)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: begin, end and strides have %d, %d and %d numbers",
+             node->kernel->row->op, spec.count, ends, steps);
+  }
+  return spec;
+}
+
+static int64_t clamp(int64_t x, int64_t low, int64_t high) {
+  return x < low ? low : x > high ? high : x;
+}
+
+/* Entry i of the spec, for dim d of `size` elements. */
+static void slice_dim(htf_node *node, const slice_spec *spec, int i, int64_t size, int d, strided *slice) {
+  int64_t step = spec->step[i], begin = spec->begin[i], end = spec->end[i];
+  begin += begin < 0 ? size : 0, end += end < 0 ? size : 0;
+  if (step == 0) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: strides[%d] must be non-zero", node->kernel->row->op, i);
+    return;
+  }
+  if ((spec->shrink >> i & 1) != 0) {
+    if (begin < 0 || begin >= size) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "slice index %lld of dimension %d out of bounds.",
+               (long long)spec->begin[i], d);
+    }
+    slice->begin[d] = begin, slice->count[d] = 1, slice->step[d] = 1;
+    return;
+  }
+  int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
+  begin = (spec->begin_mask >> i & 1) != 0 ? (step > 0 ? low : high) : clamp(begin, low, high);
+  end = (spec->end_mask >> i & 1) != 0 ? (step > 0 ? high : low) : clamp(end, low, high);
+  int64_t span = step > 0 ? end - begin : begin - end, by = step > 0 ? step : -step;
+  slice->begin[d] = begin, slice->step[d] = step, slice->count[d] = span > 0 ? (span + by - 1) / by : 0;
+}
+
+static void whole_dim(strided *slice, int d, int64_t size) {
+  slice->begin[d] = 0, slice->count[d] = size, slice->step[d] = 1;
+  slice->source[slice->rank++] = d;
+}
+
+static strided resolve_slice(htf_node *node, const slice_spec *spec, int rank, const int64_t *dims) {
+  strided slice = {.rank = 0};
+  int d = 0, used = 0;
+  bool had_ellipsis = false;
+  for (int i = 0; i < spec->count; ++i) {
+    used += (spec->new_axis >> i & 1) == 0 && (spec->ellipsis >> i & 1) == 0;
+  }
+  if (used > rank || rank + spec->count > HR_RANK_MAX) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Index out of range using input dim %d; input has only %d dims", rank,
+             rank);
+  }
+  for (int i = 0; i < spec->count && !htf_has_failed(node); ++i) {
+    if ((spec->ellipsis >> i & 1) != 0) {
+      for (int n = rank - used; n > 0; --n, ++d) {
+        whole_dim(&slice, d, dims[d]);
+      }
+      had_ellipsis = true;
+    } else if ((spec->new_axis >> i & 1) != 0) {
+      slice.source[slice.rank++] = -1;
+    } else {
+      slice_dim(node, spec, i, dims[d], d, &slice);
+      if ((spec->shrink >> i & 1) == 0) {
+        slice.source[slice.rank++] = d;
+      }
+      ++d;
+    }
+  }
+  for (; d < rank && !had_ellipsis && !htf_has_failed(node); ++d) {
+    whole_dim(&slice, d, dims[d]);
+  }
+  return slice;
+}
+
+void htf_strided_slice(htf_node *node) {
+  htf_value x = htf_input(node, 0);
+  slice_spec spec = read_spec(node, 1);
+  strided slice = resolve_slice(node, &spec, x->rank, x->dims);
+  int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX], offset = x->offset, count = 1;
+  for (int d = 0; d < slice.rank; ++d) {
+    int from = slice.source[d];
+    dims[d] = from < 0 ? 1 : slice.count[from], strides[d] = from < 0 ? 1 : x->strides[from] * slice.step[from];
+    count *= dims[d];
+  }
+  for (int d = 0; d < x->rank && count > 0 && !htf_has_failed(node); ++d) {
+    offset += slice.begin[d] * x->strides[d];
+  }
+  htf_output(node, 0, htf_view(node, x, slice.rank, dims, strides, offset));
+}
+
+static htf_value zeros(htf_node *node, int rank, const int64_t *dims, hr_dtype dtype) {
+  return htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(htf_number_of(node, hr_scalar_i64(0))),
+                  ATTRIBUTES(htf_attr_ints(dims, rank), htf_attr_dtype(dtype)));
+}
+
+/* Inputs: the dims of x, the slice, and the gradient of its result. */
+void htf_strided_slice_grad(htf_node *node) {
+  int64_t dims[HR_RANK_MAX];
+  int rank = read_dims(node, 0, dims);
+  slice_spec spec = read_spec(node, 1);
+  htf_value gradient = htf_input(node, 4);
+  strided slice = resolve_slice(node, &spec, rank, dims);
+  if (htf_has_failed(node)) {
+    return;
+  }
+  htf_value x = zeros(node, rank, dims, gradient->dtype);
+  if (hr_tensor_count(gradient) == 0) {
+    htf_output(node, 0, x);
+    return;
+  }
+  htf_value values = htf_reshape(node, gradient, rank, slice.count);
+  if (!htf_has_failed(node) && hr_tensor_count(values) != hr_tensor_count(gradient)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "StridedSliceGrad: the slice has %lld elements, the gradient %lld",
+             (long long)hr_tensor_count(values), (long long)hr_tensor_count(gradient));
+  }
+  htf_output(node, 0,
+             htf_call(node, HR_FUNCTIONAL_SLICE_UPDATE, INPUTS(x, values),
+                      ATTRIBUTES(htf_attr_ints(slice.begin, rank), htf_attr_ints(slice.count, rank),
+                                 htf_attr_ints(slice.step, rank))));
+}
+
+/* ---- repetition and padding ---- */
+
+void htf_tile(htf_node *node) {
+  htf_value x = htf_input(node, 0);
+  int64_t times[HR_RANK_MAX], dims[HR_RANK_MAX];
+  int count = read_dims(node, 1, times);
+  if (!htf_has_failed(node) && count != x->rank) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Tile: there are %d multiples for %d dims", count, x->rank);
+  }
+  if (htf_has_failed(node)) {
+    return;
+  }
+  int64_t elements = 1;
+  for (int d = 0; d < count; ++d) {
+    elements *= dims[d] = x->dims[d] * times[d];
+  }
+  if (count == 0) {
+    htf_output(node, 0, x);
+  } else if (elements == 0) {
+    htf_output(node, 0, zeros(node, count, dims, x->dtype));
+  } else {
+    htf_output(node, 0, htf_call(node, HR_FUNCTIONAL_TILE, INPUTS(x), ATTRIBUTES(htf_attr_ints(times, count))));
+  }
+}
+
+typedef struct padding {
+  int64_t before[HR_RANK_MAX], after[HR_RANK_MAX];
+} padding;
+
+static padding read_padding(htf_node *node, htf_value x) {
+  padding sides = {{0}, {0}};
+  int64_t pairs[2 * HR_RANK_MAX];
+  int count = htf_host_ints(node, 1, pairs, 2 * HR_RANK_MAX);
+  if (!htf_has_failed(node) && count != 2 * x->rank) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: there are %d paddings for %d dims", node->kernel->row->op,
+             count / 2, x->rank);
+  }
+  for (int i = 0; i < count && !htf_has_failed(node); ++i) {
+    if (pairs[i] < 0) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Paddings must be non-negative: %lld", (long long)pairs[i]);
+    }
+    *(i % 2 == 0 ? &sides.before[i / 2] : &sides.after[i / 2]) = pairs[i];
+  }
+  return sides;
+}
+
+static htf_value pad_by(htf_node *node, hr_functional function, htf_value x, const padding *sides) {
+  return htf_call(node, function, INPUTS(x),
+                  ATTRIBUTES(htf_attr_ints(sides->before, x->rank), htf_attr_ints(sides->after, x->rank)));
+}
+
+void htf_pad(htf_node *node) {
+  htf_value x = htf_input(node, 0);
+  padding sides = read_padding(node, x);
+  htf_output(node, 0, x->rank == 0 ? x : pad_by(node, HR_FUNCTIONAL_PAD, x, &sides));
+}
+
+/* The value is a tensor, so x is written into a tensor full of it. */
+void htf_pad_v2(htf_node *node) {
+  htf_value x = htf_input(node, 0);
+  padding sides = read_padding(node, x);
+  htf_value value = htf_input(node, 2);
+  if (htf_has_failed(node)) {
+    return;
+  }
+  int64_t dims[HR_RANK_MAX], step[HR_RANK_MAX];
+  for (int d = 0; d < x->rank; ++d) {
+    dims[d] = sides.before[d] + x->dims[d] + sides.after[d], step[d] = 1;
+  }
+  htf_value full = broadcast(node, value, x->rank, dims);
+  if (hr_tensor_count(x) == 0 || x->rank == 0) {
+    htf_output(node, 0, x->rank == 0 ? x : full);
+    return;
+  }
+  htf_output(node, 0,
+             htf_call(node, HR_FUNCTIONAL_SLICE_UPDATE, INPUTS(full, x),
+                      ATTRIBUTES(htf_attr_ints(sides.before, x->rank), htf_attr_ints(x->dims, x->rank),
+                                 htf_attr_ints(step, x->rank))));
+}
+
+void htf_mirror_pad(htf_node *node) {
+  htf_value x = htf_input(node, 0);
+  padding sides = read_padding(node, x);
+  bool reflects = strcmp(htf_text(node, "mode"), "REFLECT") == 0;
+  for (int d = 0; d < x->rank && !htf_has_failed(node); ++d) {
+    int64_t most = x->dims[d] - reflects;
+    if (sides.before[d] > most || sides.after[d] > most) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "paddings must be no greater than %lld: %lld, %lld", (long long)most,
+               (long long)sides.before[d], (long long)sides.after[d]);
+    }
+  }
+  hr_functional function = reflects ? HR_FUNCTIONAL_PAD_REFLECT : HR_FUNCTIONAL_PAD_SYMMETRIC;
+  htf_output(node, 0, x->rank == 0 ? x : pad_by(node, function, x, &sides));
+}
+
+/* ---- indices ---- */
+
+static htf_value take(htf_node *node, htf_value x, htf_value indices, int64_t axis) {
+  return htf_call(node, HR_FUNCTIONAL_TAKE, INPUTS(x, indices), ATTRIBUTES(htf_attr_int(axis), htf_attr_text("drop")));
+}
+
+/* Flat indices of x's batches, which have `size` elements each; those out of range are -1. */
+static htf_value offset_by_batch(htf_node *node, htf_value indices, int64_t batches, int64_t size) {
+  int64_t dims[2] = {batches, batches > 0 ? hr_tensor_count(indices) / batches : 0}, column[2] = {batches, 1};
+  htf_value flat = htf_cast(node, htf_reshape(node, indices, 2, dims), HR_DTYPE_I64);
+  htf_value starts = htf_call(node, HR_FUNCTIONAL_ARANGE, 0, NULL,
+                              ATTRIBUTES(htf_attr_real(0), htf_attr_real((double)(batches * size)),
+                                         htf_attr_real((double)size), htf_attr_dtype(HR_DTYPE_I64)));
+  htf_value moved = htf_call2(node, HR_FUNCTIONAL_ADD, flat, htf_reshape(node, starts, 2, column));
+  htf_value is_low = htf_call2(node, HR_FUNCTIONAL_LESS, flat, htf_number_of(node, hr_scalar_i64(0)));
+  htf_value is_high = htf_call2(node, HR_FUNCTIONAL_GREATER_EQUAL, flat, htf_number_of(node, hr_scalar_i64(size)));
+  htf_value is_outside = htf_call2(node, HR_FUNCTIONAL_LOGICAL_OR, is_low, is_high);
+  return htf_call(node, HR_FUNCTIONAL_WHERE, INPUTS(is_outside, htf_number_of(node, hr_scalar_i64(-1)), moved),
+                  NO_ATTRIBUTES);
+}
+
+/* Takes from each batch: x [batch.., size, rest..] at indices [batch.., n..]. */
+static void gather_batches(htf_node *node, htf_value x, htf_value indices, int batch_dims) {
+  int64_t dims[HR_RANK_MAX], batches = 1, size = x->dims[batch_dims];
+  int rank = 0;
+  for (int d = 0; d < batch_dims; ++d) {
+    batches *= x->dims[d];
+  }
+  dims[rank++] = batches * size;
+  for (int d = batch_dims + 1; d < x->rank; ++d) {
+    dims[rank++] = x->dims[d];
+  }
+  htf_value flat = htf_reshape(node, x, rank, dims);
+  htf_value taken = take(node, flat, offset_by_batch(node, indices, batches, size), 0);
+  int64_t out[2 * HR_RANK_MAX];
+  rank = 0;
+  for (int d = 0; d < indices->rank; ++d) {
+    out[rank++] = indices->dims[d];
+  }
+  for (int d = batch_dims + 1; d < x->rank; ++d) {
+    out[rank++] = x->dims[d];
+  }
+  htf_output(node, 0, htf_reshape(node, taken, rank, out));
+}
+
+/* An index out of range gives 0, as on TensorFlow's GPU. */
+void htf_gather_v2(htf_node *node) {
+  htf_value x = htf_input(node, 0), indices = htf_input(node, 1);
+  int axis = resolve_axis(node, x, htf_host_int(node, 2));
+  int64_t batch_dims = htf_integer(node, "batch_dims");
+  batch_dims += batch_dims < 0 ? indices->rank : 0;
+  if (htf_has_failed(node)) {
+    return;
+  }
+  if (batch_dims < 0 || batch_dims > indices->rank || batch_dims > axis || x->rank + indices->rank > HR_RANK_MAX + 1) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "GatherV2: batch_dims %lld must be at most the axis %d and %d dims",
+             (long long)batch_dims, axis, indices->rank);
+    return;
+  }
+  for (int d = 0; d < batch_dims; ++d) {
+    if (x->dims[d] != indices->dims[d]) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "GatherV2: dim %d of params and indices are %lld and %lld", d,
+               (long long)x->dims[d], (long long)indices->dims[d]);
+      return;
+    }
+  }
+  if (batch_dims == 0) {
+    htf_output(node, 0, take(node, x, indices, axis));
+  } else if (axis == batch_dims) {
+    gather_batches(node, x, indices, axis);
+  } else {
+    htf_fail(node, HR_STATUS_UNIMPLEMENTED, "GatherV2: axis %d behind batch_dims %lld is not supported", axis,
+             (long long)batch_dims);
+  }
+}
+
+void htf_one_hot(htf_node *node) {
+  htf_value indices = htf_input(node, 0), on = htf_input(node, 2), off = htf_input(node, 3);
+  int64_t depth = htf_host_int(node, 1), axis = htf_integer(node, "axis"), dims[HR_RANK_MAX];
+  if (!htf_has_failed(node) && depth < 0) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "OneHot: depth must be non-negative, it is %lld", (long long)depth);
+  }
+  axis = axis < 0 ? indices->rank : axis;
+  if (!htf_has_failed(node) && (axis > indices->rank || indices->rank == HR_RANK_MAX)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "OneHot: axis %lld is out of range", (long long)axis);
+  }
+  if (htf_has_failed(node)) {
+    return;
+  }
+  for (int d = 0; d <= indices->rank; ++d) {
+    dims[d] = d == axis ? depth : 1;
+  }
+  hr_dtype dtype = indices->dtype == HR_DTYPE_U8 ? HR_DTYPE_I32 : HR_DTYPE_I64; /* a depth may exceed the dtype */
+  htf_value places =
+      htf_call(node, HR_FUNCTIONAL_ARANGE, 0, NULL,
+               ATTRIBUTES(htf_attr_real(0), htf_attr_real((double)depth), htf_attr_real(1), htf_attr_dtype(dtype)));
+  htf_value is_on = htf_call2(node, HR_FUNCTIONAL_EQUAL, expand(node, indices, axis),
+                              htf_reshape(node, places, indices->rank + 1, dims));
+  htf_output(node, 0, htf_call(node, HR_FUNCTIONAL_WHERE, INPUTS(is_on, on, off), NO_ATTRIBUTES));
+}
+
+/* Rows with a negative segment are dropped. */
+void htf_unsorted_segment_sum(htf_node *node) {
+  htf_value data = htf_input(node, 0), segments = htf_input(node, 1);
+  int64_t count = htf_host_int(node, 2), dims[HR_RANK_MAX], rows = 1;
+  bool is_prefix = segments->rank <= data->rank;
+  for (int d = 0; d < segments->rank && is_prefix; ++d) {
+    is_prefix = segments->dims[d] == data->dims[d];
+    rows *= segments->dims[d];
+  }
+  if (!htf_has_failed(node) && (!is_prefix || count < 0)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "UnsortedSegmentSum: the dims of segment_ids must be the first ones of data, and num_segments positive");
+  }
+  if (htf_has_failed(node)) {
+    return;
+  }
+  int rank = 1 + data->rank - segments->rank;
+  for (int d = 1; d < rank; ++d) {
+    dims[d] = data->dims[segments->rank + d - 1];
+  }
+  dims[0] = rows;
+  const int64_t tuples[2] = {rows, 1};
+  htf_value values = htf_reshape(node, data, rank, dims);
+  dims[0] = count;
+  htf_value sums = zeros(node, rank, dims, data->dtype);
+  if (hr_tensor_count(data) == 0 || hr_tensor_count(sums) == 0) {
+    htf_output(node, 0, sums);
+    return;
+  }
+  htf_output(node, 0,
+             htf_call(node, HR_FUNCTIONAL_SCATTER_ND, INPUTS(sums, htf_reshape(node, segments, 2, tuples), values),
+                      ATTRIBUTES(htf_attr_int(0), htf_attr_text("add"), htf_attr_text("drop"))));
+}

@@ -1,0 +1,67 @@
+"""Bad inputs have TensorFlow's exception types, at their line, and the process goes on."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+ONES = np.ones((2, 3), "float32")
+BAD = {
+    "matmul": (lambda: tf.matmul(ONES, ONES), "size-incompatible: the first has 3 columns, the second 2 rows"),
+    "matmul of vectors": (lambda: tf.raw_ops.MatMul(a=ONES[0], b=ONES), "must be matrices"),
+    "add": (lambda: tf.raw_ops.AddV2(x=ONES, y=np.ones((2, 4), "float32")), "is 4, expected 1 or 3"),
+    "bias": (lambda: tf.nn.bias_add(ONES, np.ones(4, "float32")), "one dim of 3 elements"),
+    "axis": (lambda: tf.reduce_sum(tf.constant(ONES), axis=2), "invalid reduction dimension 2"),
+    "axis twice": (lambda: tf.raw_ops.Sum(input=ONES, axis=[0, -2]), "occurs twice"),
+    "argmax": (lambda: tf.raw_ops.ArgMax(input=ONES, dimension=5), "out of range"),
+    "concat": (lambda: tf.concat([ONES, np.ones((2, 4), "float32")], 0), "3.*4|4.*3"),
+    "slice": (lambda: tf.slice(ONES, [1, 0], [2, 3]), "leave dim 0"),
+    "index": (lambda: tf.constant(ONES)[5], "out of bounds"),
+    "fill": (lambda: tf.raw_ops.Fill(dims=[2, -1], value=1.0), "must not be negative"),
+    "paddings": (lambda: tf.raw_ops.Pad(input=ONES, paddings=[[0, -1], [0, 0]]), "non-negative"),
+    "tile": (lambda: tf.raw_ops.Tile(input=ONES, multiples=[2]), "1 multiples for 2 dims"),
+    "broadcast": (lambda: tf.broadcast_to(ONES, [2, 4]), "3.*4"),
+    "split": (lambda: tf.split(tf.constant(ONES), 2, axis=1), "can't be split|divisible"),
+    "select": (lambda: tf.raw_ops.Select(condition=[True], x=ONES, y=ONES), "same dims"),
+    "cross entropy": (
+        lambda: tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=ONES, labels=[0, 1, 2]),
+        "one of the same size",
+    ),
+    "seed": (lambda: tf.raw_ops.StatelessRandomGetKeyCounter(seed=[1, 2, 3]), r"dims \[2\]"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input(name):
+    call, message = BAD[name]
+    with tf.device("HEADRACE"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            call()
+        assert float(tf.reduce_sum(ONES)) == 6
+
+
+def test_bad_input_in_a_function():
+    @tf.function(input_signature=[tf.TensorSpec(None), tf.TensorSpec(None)])
+    def product(x, y):
+        return tf.matmul(x, y)
+
+    with tf.device("HEADRACE"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="size-incompatible"):
+            product(ONES, ONES)
+        assert product(ONES, ONES.T).numpy().tolist() == [[3, 3], [3, 3]]
+
+
+def test_uninitialised_variable():
+    for device in ["CPU", "HEADRACE"]:  # the same types
+        with tf.device(device):
+            handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[2])
+            with pytest.raises(tf.errors.FailedPreconditionError):
+                tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+            with pytest.raises(tf.errors.NotFoundError):
+                tf.raw_ops.AssignAddVariableOp(resource=handle, value=[1.0, 1.0])
+            with pytest.raises(tf.errors.InternalError, match="Invalid variable reference"):
+                tf.raw_ops.ResourceApplyGradientDescent(var=handle, alpha=1.0, delta=[1.0, 1.0])
+
+
+def test_types_without_a_kernel_are_named():
+    with tf.device("HEADRACE"), pytest.raises((tf.errors.InvalidArgumentError, tf.errors.NotFoundError)):
+        tf.raw_ops.StringLength(input=["a"])

@@ -1,0 +1,91 @@
+"""Variables and the optimizers that TensorFlow has kernels for."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from table import rows
+
+DTYPES = {name: dtypes for name, _, dtypes in rows() if name.startswith(("Assign", "Resource"))}
+UPDATES = [
+    pytest.param(name, dtype, id=f"{name}-{dtype.name}")
+    for name in ("AssignAddVariableOp", "AssignSubVariableOp")
+    for dtype in DTYPES[name]
+    if dtype != tf.int32  # TensorFlow's variables of i32 are in the host's memory
+]
+
+
+def variable(device, x):
+    with tf.device(device):
+        return tf.Variable(x)
+
+
+@pytest.mark.parametrize(("name", "dtype"), UPDATES)
+def test_updates(name, dtype):
+    rng = np.random.default_rng(5)
+    start, step = (rng.integers(0, 9, (3, 2)).astype(dtype.as_numpy_dtype) for _ in range(2))
+    results = []
+    for device in ["CPU", "HEADRACE"]:
+        target = variable(device, start)
+        before = target.read_value()
+        for _ in range(2):
+            getattr(tf.raw_ops, name)(resource=target.handle, value=tf.constant(step))
+        assert device in target.device
+        results.append((target.numpy(), before.numpy()))
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    np.testing.assert_array_equal(results[0][1], results[1][1])
+
+
+def test_value_that_was_read_keeps_its_contents():
+    target = variable("HEADRACE", np.zeros(4, "float32"))
+    first = tf.identity(target)
+    target.assign_add(tf.ones(4))
+    second = target.read_value()
+    target.assign(tf.fill([4], 7.0))
+    assert first.numpy().tolist() == [0] * 4
+    assert second.numpy().tolist() == [1] * 4
+    assert target.numpy().tolist() == [7] * 4
+
+
+def test_assignment_shares_no_memory():
+    one, other = variable("HEADRACE", np.zeros(3, "float32")), variable("HEADRACE", np.ones(3, "float32"))
+    one.assign(other)
+    one.assign_add(tf.ones(3))
+    assert other.numpy().tolist() == [1, 1, 1]
+    assert one.numpy().tolist() == [2, 2, 2]
+
+
+def steps(device, name, dtype):
+    """Three steps of an optimizer on the same numbers: all its variables afterwards."""
+    rng = np.random.default_rng(1)
+    slots = {"ResourceApplyGradientDescent": 1, "ResourceApplyAdam": 3}.get(name, 2)
+    with tf.device(device):
+        variables = [tf.Variable(tf.cast(rng.uniform(0.5, 1, (4, 3)), dtype)) for _ in range(slots)]
+        for step in range(3):
+            gradient = tf.cast(rng.uniform(-1, 1, (4, 3)), dtype)
+            number = [tf.cast(x, dtype) for x in (0.9 ** (step + 1), 0.99 ** (step + 1), 0.05, 0.9, 0.99, 1e-3)]
+            handles = [x.handle for x in variables]
+            if name == "ResourceApplyGradientDescent":
+                tf.raw_ops.ResourceApplyGradientDescent(var=handles[0], alpha=number[2], delta=gradient)
+            elif name == "ResourceApplyAdam":
+                tf.raw_ops.ResourceApplyAdam(
+                    var=handles[0], m=handles[1], v=handles[2], beta1_power=number[0], beta2_power=number[1],
+                    lr=number[2], beta1=number[3], beta2=number[4], epsilon=number[5], grad=gradient,
+                    use_nesterov=step == 2, use_locking=step == 1)  # fmt: skip
+            else:
+                getattr(tf.raw_ops, name)(var=handles[0], accum=handles[1], lr=number[2], grad=gradient,
+                                          momentum=number[3], use_nesterov=step == 2)  # fmt: skip
+        return [x.numpy().astype("complex128") for x in variables]
+
+
+@pytest.mark.parametrize("name", [name for name in DTYPES if name.startswith("Resource")])
+def test_optimizers(name):
+    for dtype in DTYPES[name]:
+        bound = {2: 3e-2, 4: 1e-6, 8: 1e-6}.get(dtype.size, 1e-6)
+        for want, have in zip(steps("CPU", name, dtype), steps("HEADRACE", name, dtype), strict=True):
+            np.testing.assert_allclose(have, want, rtol=bound, atol=bound)
+
+
+def test_optimizer_refuses_other_dims():
+    target = variable("HEADRACE", np.zeros((2, 3), "float32"))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="other dims"):
+        tf.raw_ops.ResourceApplyGradientDescent(var=target.handle, alpha=1.0, delta=tf.ones((3, 2)))
