@@ -87,7 +87,8 @@ there. Two programs show more:
   stored in bytes.
 - **JAX's cache** of compiled programs (`jax_compilation_cache_dir`) keeps programs as they came. Headrace keeps kernels
   on disk by itself (`HEADRACE_CACHE`).
-- **Donation** works: `donate_argnums` deletes the arguments, and results may use their memory.
+- **Donation** works: `donate_argnums` deletes the arguments. Results of element-wise operations take over the memory of
+  those from 64 KB, unless it is NumPy's: a training step updates its parameters in place.
 - **Memory** of NumPy arrays from 64 KB is used in place by `device_put` if it is aligned to 64 bytes; `jnp.array(x)`
   copies. `np.asarray` and DLPack of a device array on the CPU copy nothing.
 - **Errors** come from the `jit` call: `UNIMPLEMENTED` names the operation and its line in your program.

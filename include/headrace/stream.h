@@ -96,6 +96,9 @@ HR_API HR_MUST_USE hr_status hr_buffer_adopt_elements(hr_device *device, hr_dtyp
 /* Promises that nobody writes to adopted memory while the buffer lives, so that results made from its contents, such as
  * packed weights, may be kept. Call it before the buffer's first use. */
 HR_API void hr_buffer_set_constant(hr_buffer *buffer);
+/* Allows results of pending work to take over the buffer's memory, if nobody else holds the buffer when that work is
+ * committed. Has no effect on adopted memory, and on devices other than the host. */
+HR_API void hr_buffer_donate(hr_buffer *buffer);
 /* Adds a reference; NULL is fine. */
 HR_API void hr_buffer_retain(hr_buffer *buffer);
 /* Drops a reference; NULL is fine. At the next commit a buffer that only the stream still holds is dead: its stores may
@@ -206,7 +209,9 @@ typedef enum hr_hint {
   HR_HINT_PASS_BEGINS = 0, /* a pass over the program, such as the backward pass, begins or has ended */
   HR_HINT_AWAITED,         /* others, such as another process, wait for the function that was recorded last */
   HR_HINT_DUE,             /* commits everything if others wait for a pending function */
-  HR_HINT_PAUSED           /* the same, if nothing was recorded since the last of these hints: the host may wait, too */
+  HR_HINT_PAUSED,          /* the same, if nothing was recorded since the last of these hints: the host may wait, too */
+  HR_HINT_CALL_BEGINS, /* buffers will be donated and released when the call has been recorded: no commit before, .. */
+  HR_HINT_CALL_ENDS    /* .. unless a value is needed. Each call has both hints; calls may nest */
 } hr_hint;
 /* Reports the frontend's position in its program. The stream may use it to decide when to commit; results do not depend
  * on it. Errors are reported by the call that waits. */

@@ -82,6 +82,10 @@ typedef struct hr_schedule {
  */
 HR_MUST_USE hr_status hr_rooms(hr_program *stream);
 
+/* Lets results take over the memory of donated values (donate.c). *out_takes, in the program's arena: of each buffer
+ * what its `takes` is to be in the schedule; NULL: nothing is donated. RESOURCE_EXHAUSTED. */
+HR_MUST_USE hr_status hr_donate(hr_program *stream, const uint32_t **out_takes);
+
 /* Compiles a program in stream form (not consumed). */
 HR_MUST_USE hr_status hr_compile(const hr_program *stream, const hr_target *target, hr_schedule *out_schedule);
 /* The same for a program in which cells repeat often: a few of each are compiled, and the others are copies of their

@@ -167,16 +167,19 @@ static bool can_extend(const pass *p, int n, const shape *s) {
          p->program->buffers[node->inputs[0].index].rows == word && (word == 0 || s->rows <= from->shape.room);
 }
 
+static bool may_grow(const hr_program_buffer *buffer) {
+  return buffer->growth == HR_GROWTH_NEW || buffer->growth == HR_GROWTH_IN_PLACE;
+}
+
 /* Decides what happens to the cat at node n. */
 static void decide(const pass *p, int n) {
   hr_program *program = p->program;
   const hr_node *node = &program->nodes[n];
   const hr_operand *from = &node->inputs[0], *to = &node->outputs[0];
   const hr_program_buffer *piece = &program->buffers[from->index], *result = &program->buffers[to->index];
-  if (node->op != HR_OP_CAT || node->input_count < 2 || !is_value(from) || piece->growth == HR_GROWTH_NONE ||
-      !piece->is_dead || piece->is_fresh || !result->is_free || p->rooms[to->index].first != n ||
-      from->index == to->index || from->rank != to->rank || from->dtype != to->dtype || !is_whole(program, from) ||
-      !is_whole(program, to)) {
+  if (node->op != HR_OP_CAT || node->input_count < 2 || !is_value(from) || !may_grow(piece) || !piece->is_dead ||
+      piece->is_fresh || !result->is_free || p->rooms[to->index].first != n || from->index == to->index ||
+      from->rank != to->rank || from->dtype != to->dtype || !is_whole(program, from) || !is_whole(program, to)) {
     return;
   }
   room *r = &p->rooms[to->index];
@@ -312,7 +315,7 @@ static bool rewrite(const pass *p) {
 static bool has_work(const hr_program *program) {
   bool has = false;
   for (int b = 0; !has && b < program->buffer_count; ++b) {
-    has = program->buffers[b].rows != 0 || program->buffers[b].growth != HR_GROWTH_NONE;
+    has = program->buffers[b].rows != 0 || may_grow(&program->buffers[b]);
   }
   return has;
 }

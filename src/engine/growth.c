@@ -97,29 +97,29 @@ void hr__growth_find(hr_trace *trace, bool is_tight) {
 
 /* ---- hand-over ---- */
 
-static hr_buffer *taken_by(const hr_trace *trace, const hr_plan *plan, size_t cat) {
-  uint32_t takes = hr__plan_buffer(plan, trace->cats.data[cat].to)->takes;
-  return takes == trace->cats.data[cat].from + 1 ? trace->buffers.data[takes - 1] : NULL;
+static hr_buffer *taken_by(const hr_trace *trace, const hr_plan *plan, size_t to) {
+  uint32_t takes = hr__plan_buffer(plan, to)->takes;
+  return takes != 0 ? trace->buffers.data[takes - 1] : NULL;
 }
 
-static bool take(const hr_trace *trace, const hr_plan *plan, size_t cat, void **bound) {
-  uint32_t to = trace->cats.data[cat].to;
-  hr_buffer *from = taken_by(trace, plan, cat);
-  bool fits = hr__buffer_address(from) == bound[to] && hr__plan_buffer(plan, to)->bytes <= capacity_of(from);
+static bool take(const hr_trace *trace, const hr_plan *plan, size_t to, void **bound) {
+  hr_buffer *from = taken_by(trace, plan, to);
+  size_t capacity = capacity_of(from), room = capacity != 0 ? capacity : from->bytes;
+  bool fits = hr__buffer_address(from) == bound[to] && hr__plan_buffer(plan, to)->bytes <= room;
   return fits && hr__buffer_take(trace->buffers.data[to], from);
 }
 
 bool hr__growth_take(const hr_trace *trace, const hr_plan *plan, void **bound) {
-  size_t count = 0;
+  size_t count = 0, all = plan->takes_memory ? trace->buffers.count : 0;
   bool ok = true;
-  while (ok && count < trace->cats.count) {
+  while (ok && count < all) {
     ok = taken_by(trace, plan, count) == NULL || take(trace, plan, count, bound);
     count += ok;
   }
   while (!ok && count > 0) {
     hr_buffer *from = taken_by(trace, plan, --count);
     if (from != NULL) {
-      (void)hr__buffer_take(from, trace->buffers.data[trace->cats.data[count].to]);
+      (void)hr__buffer_take(from, trace->buffers.data[count]);
     }
   }
   return ok;

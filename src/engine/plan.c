@@ -242,6 +242,18 @@ static hr_status compile_program(hr_plan *plan, const hr_program *program, const
   return is_repeated ? HR_OK : hr_compile(program, target, &plan->schedule);
 }
 
+/* Notes the results that take memory over, donated values' (`donations`, or NULL) among them. With other dims other
+ * values may have equal sizes, so a plan with donations is no model. */
+static void note_takes(hr_plan *plan, const uint32_t *donations) {
+  hr_program *program = &plan->schedule.program;
+  for (int b = 0; b < program->bound_count; ++b) {
+    uint32_t donor = donations != NULL ? donations[b] : 0;
+    program->buffers[b].takes = donor != 0 ? donor : program->buffers[b].takes;
+    program->has_rounds |= donor != 0;
+    plan->takes_memory |= program->buffers[b].takes != 0;
+  }
+}
+
 static hr_status compile(hr_plan *plan, const hr_key *key, hr_device *device, const hr_scalar *arguments) {
   hr_dialect dialect = device->driver->dialect;
   hr_target target = {.keeps = hr__algorithms_providers(dialect)[0] != NULL ? hr__algorithms_keep : NULL,
@@ -253,10 +265,15 @@ static hr_status compile(hr_plan *plan, const hr_key *key, hr_device *device, co
   hr_program program;
   hr__algorithms_layouts(dialect, &target);
   HR_RETURN_IF_ERROR(hr__key_decode(key, &program));
+  const uint32_t *takes = NULL;
   hr_status status = hr_rooms(&program);
+  status = status == HR_OK ? hr_donate(&program, &takes) : status;
   if (status == HR_OK) {
     hr__dump_program(&program, key->hash, device->name, arguments);
     status = compile_program(plan, &program, &target);
+  }
+  if (status == HR_OK) {
+    note_takes(plan, takes);
   }
   hr_program_fini(&program);
   if (status == HR_OK && hr_log_is_on(HR_LOG_PROGRAM)) {
@@ -395,6 +412,7 @@ hr_plan *hr__plan_create_general(const hr_key *key, hr_device *device, hr_plan *
     return NULL;
   }
   plan->is_general = true;
+  plan->takes_memory = model->takes_memory;
   plan->owner = model->owner;
   hr_mutex_lock(&model->owner->mutex);
   retain_locked(model);

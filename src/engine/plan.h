@@ -49,6 +49,7 @@ struct hr_plan {
   bool was_refused;         /* its structure is known, but a guard or a library refused it: it was compiled */
   bool is_general;          /* a copy of another one with other numbers (general_plan.h) */
   bool is_settled;          /* see hr__plan_settle */
+  bool takes_memory;        /* a result takes over the memory of another buffer (growth.h) */
   /* plan.c's own */
   struct plans *owner;
   int reference_count;

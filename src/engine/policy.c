@@ -29,12 +29,21 @@ static hr_decision after_record(const hr_policy *policy, const hr_event *event) 
     return decision;
   }
   bool is_full = event->records >= policy->records_max || event->bytes >= policy->bytes_max;
-  return is_full ? commit(HR_CUT, HR_COMMIT_LIMIT) : keep;
+  return is_full && policy->calls == 0 ? commit(HR_CUT, HR_COMMIT_LIMIT) : keep;
 }
 
 static hr_decision after_part(const hr_policy *policy, const hr_event *event) {
-  bool begins = event->mode == HR_MODE_FUSE && !hr__policy_keeps_part(policy, event->records);
+  bool begins = event->mode == HR_MODE_FUSE && policy->calls == 0 && !hr__policy_keeps_part(policy, event->records);
   return begins ? (hr_decision){.action = HR_BEGIN} : keep;
+}
+
+/* A call that exceeds the limit alone is not cut: its end is as good a place in each iteration of a loop. */
+static hr_decision call_ends(const hr_policy *policy, const hr_event *event) {
+  if (policy->calls == 0 && event->bytes - policy->call_bytes >= policy->bytes_max) {
+    return commit(SIZE_MAX, HR_COMMIT_LIMIT);
+  }
+  hr_decision decision = after_record(policy, event);
+  return decision.action == HR_KEEP ? after_part(policy, event) : decision;
 }
 
 /* Commits early for the first part since a wait, or for a long list: the device may be idle. */
@@ -99,6 +108,8 @@ hr_decision hr__policy_decide(const hr_policy *policy, const hr_event *event) {
       return is_due(policy, event);
     case HR_EVENT_PAUSED:
       return event->operations == policy->paused_at ? is_due(policy, event) : keep;
+    case HR_EVENT_CALL_ENDS:
+      return call_ends(policy, event);
     case HR_EVENT_MODE:
       return commit(SIZE_MAX, HR_COMMIT_MODE);
     case HR_EVENT_REQUEST:
@@ -140,6 +151,14 @@ void hr__policy_awaits(hr_policy *policy, int64_t operations) {
 
 void hr__policy_paused(hr_policy *policy, int64_t operations) {
   policy->paused_at = operations;
+}
+
+void hr__policy_call_begins(hr_policy *policy, int64_t bytes) {
+  policy->call_bytes = policy->calls++ == 0 ? bytes : policy->call_bytes;
+}
+
+void hr__policy_call_ends(hr_policy *policy) {
+  policy->calls -= policy->calls > 0;
 }
 
 void hr__policy_waited(hr_policy *policy) {

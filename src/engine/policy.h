@@ -50,6 +50,8 @@ typedef struct hr_policy {
   size_t large_bytes;  /* a result of this size waits for its readers, so that it may be fused away */
   int64_t awaited_end; /* the operations up to the last function that others wait for; 0: it has been committed */
   int64_t paused_at;   /* the operations recorded up to the last hint of a pause */
+  int calls;           /* begun ones; and the bytes that were pending before the first of them */
+  int64_t call_bytes;
   hr_awaited awaited;
 } hr_policy;
 
@@ -61,6 +63,7 @@ typedef enum hr_event_kind {
   HR_EVENT_PASS_BEGINS,   /* HR_HINT_PASS_BEGINS */
   HR_EVENT_DUE,           /* HR_HINT_DUE */
   HR_EVENT_PAUSED,        /* HR_HINT_PAUSED */
+  HR_EVENT_CALL_ENDS,     /* HR_HINT_CALL_ENDS */
   HR_EVENT_MODE,          /* the mode becomes one in which every operation runs at once */
   HR_EVENT_REQUEST,       /* hr_stream_commit */
   HR_EVENT_MEMORY,        /* a write of the host needs memory that pending records may free */
@@ -96,7 +99,7 @@ hr_decision hr__policy_decide(const hr_policy *policy, const hr_event *event);
 
 /* True if hr__policy_decide keeps everything at HR_EVENT_RECORDED; the common case, inline. */
 static inline bool hr__policy_keeps(const hr_policy *policy, hr_mode mode, size_t records, int64_t bytes) {
-  return mode == HR_MODE_FUSE && records < policy->records_max && bytes < policy->bytes_max;
+  return mode == HR_MODE_FUSE && ((records < policy->records_max && bytes < policy->bytes_max) || policy->calls > 0);
 }
 /* True if it keeps everything at HR_EVENT_RECORD. */
 static inline bool hr__policy_keeps_before(const hr_policy *policy, size_t records) {
@@ -120,6 +123,9 @@ void hr__policy_begun(hr_policy *policy);
 void hr__policy_awaits(hr_policy *policy, int64_t operations);
 /* The host may have paused, and the decision about that has been carried out. */
 void hr__policy_paused(hr_policy *policy, int64_t operations);
+/* A call begins or ends, while so many bytes are pending. */
+void hr__policy_call_begins(hr_policy *policy, int64_t bytes);
+void hr__policy_call_ends(hr_policy *policy);
 /* The host has committed everything in order to wait. */
 void hr__policy_waited(hr_policy *policy);
 

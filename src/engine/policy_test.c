@@ -25,6 +25,10 @@ static const hr_policy begun = {.records_max = MAX,
                                 .next_ops = NEVER,
                                 .awaited = {.hash = 7, .record_count = 10, .times = 8, .wanted = 8, .is_begun = true}};
 
+static const hr_policy calling = {
+    .records_max = MAX, .bytes_max = 1000, .first_ops = NEVER, .next_ops = NEVER, .calls = 1};
+static const hr_policy called = {
+    .records_max = MAX, .bytes_max = 1000, .first_ops = NEVER, .next_ops = NEVER, .call_bytes = 100};
 static const hr_policy awaited = {
     .records_max = MAX, .bytes_max = 1000, .first_ops = NEVER, .next_ops = NEVER, .awaited_end = 20, .paused_at = 30};
 
@@ -82,6 +86,20 @@ static const struct {
     {"another number of records", &awaiting, {.kind = HR_EVENT_PART_APPENDED, .records = 11}, KEEP},
     {"it has been begun", &begun, {.kind = HR_EVENT_PART_APPENDED, .records = 10}, KEEP},
     {"not in eager mode", &awaiting, {HR_EVENT_PART_APPENDED, HR_MODE_EAGER, 10}, KEEP},
+    /* calls */
+    {"a call has not ended", &calling, RECORDED(MAX, 2000), KEEP},
+    {"nor another one", &calling, {.kind = HR_EVENT_CALL_ENDS, .records = MAX, .bytes = 2000}, KEEP},
+    {"a call has ended", &host, {.kind = HR_EVENT_CALL_ENDS, .records = 10, .bytes = 999}, KEEP},
+    {"a call that alone exceeds the limit",
+     &called,
+     {.kind = HR_EVENT_CALL_ENDS, .records = 10, .bytes = 1100},
+     COMMIT(ALL, LIMIT)},
+    {"a call that exceeds it with others",
+     &called,
+     {.kind = HR_EVENT_CALL_ENDS, .records = 10, .bytes = 1099},
+     COMMIT(HR_CUT, LIMIT)},
+    {"a call that was often waited for", &awaiting, {.kind = HR_EVENT_CALL_ENDS, .records = 10}, BEGIN},
+    {"a call in eager mode", &host, {HR_EVENT_CALL_ENDS, HR_MODE_EAGER, 10}, COMMIT(ALL, MODE)},
     {"a part is left on the host", &host, {.kind = HR_EVENT_PART_LEFT, .records = 90}, KEEP},
     {"the first part since a wait",
      &beside,

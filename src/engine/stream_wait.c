@@ -65,6 +65,13 @@ void hr_stream_hint(hr_stream *stream, hr_hint hint) {
       hr__stream_notify_of(stream, HR_EVENT_PAUSED);
       hr__policy_paused(&stream->policy, operations_of(stream));
       break;
+    case HR_HINT_CALL_BEGINS:
+      hr__policy_call_begins(&stream->policy, stream->pending.pending_bytes);
+      break;
+    case HR_HINT_CALL_ENDS:
+      hr__policy_call_ends(&stream->policy);
+      hr__stream_notify_of(stream, HR_EVENT_CALL_ENDS);
+      break;
   }
   hr_mutex_unlock(&stream->mutex);
 }

@@ -548,6 +548,8 @@ hr_status hr__trace_key(hr_trace *trace, bool frees, hr_key *out_key) {
     size_t capacity = trace->is_plain ? atomic_load_explicit(&buffer->capacity, memory_order_relaxed) : 0;
     size_t bytes = capacity > buffer->bytes ? capacity : buffer->bytes;
     trace->shapes.data[i] = hr_shape_word(bytes, is_fresh && (is_dead || frees), is_dead, is_fresh);
+    bool is_given = frees && is_dead && !is_fresh && atomic_load_explicit(&buffer->is_donated, memory_order_relaxed);
+    trace->shapes.data[i] |= is_given ? (uint64_t)HR_GROWTH_DONATED << HR_SHAPE_GROWTH : 0;
     trace->layouts.data[i] = trace->is_plain ? 0 : hr__buffer_layout(buffer);
     trace->layouts.data[count + i] = room_of(buffer, trace->layouts.data[i]);
     any_layout |= trace->layouts.data[i];

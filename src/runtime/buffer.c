@@ -159,7 +159,8 @@ static inline void init_buffer(hr_buffer *buffer, hr_device *device, size_t byte
   atomic_store_explicit(&buffer->layout, 0, memory_order_relaxed);
   atomic_store_explicit(&buffer->capacity, 0, memory_order_relaxed);
   atomic_store_explicit(&buffer->growth, 0, memory_order_relaxed);
-  buffer->is_constant = false;
+  buffer->is_constant = buffer->is_adopted = false;
+  atomic_store_explicit(&buffer->is_donated, false, memory_order_relaxed);
   buffer->serial = stamp;
   atomic_store_explicit(&buffer->stamp, buffer->serial, memory_order_relaxed);
   atomic_store_explicit(&buffer->count, 1, memory_order_release);
@@ -220,6 +221,7 @@ hr_status hr__buffer_adopt(hr_device *device, size_t bytes, void *address, void 
     hr_buffer_release(buffer);
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a buffer");
   }
+  buffer->is_adopted = true;
   atomic_store_explicit(&buffer->address, address, memory_order_release);
   atomic_store_explicit(&buffer->stamp, 0, memory_order_relaxed); /* the memory's owner may write to it */
   *out_buffer = buffer;
@@ -229,6 +231,11 @@ hr_status hr__buffer_adopt(hr_device *device, size_t bytes, void *address, void 
 void hr_buffer_set_constant(hr_buffer *buffer) {
   buffer->is_constant = true;
   atomic_store_explicit(&buffer->stamp, take_stamps(1), memory_order_relaxed);
+}
+
+void hr_buffer_donate(hr_buffer *buffer) {
+  bool is_own = !buffer->is_adopted && buffer->device->properties.is_host;
+  atomic_store_explicit(&buffer->is_donated, is_own, memory_order_relaxed);
 }
 
 hr_status hr__buffers_create(hr_device *device, size_t count, const size_t *bytes, hr_buffer **out_buffers) {

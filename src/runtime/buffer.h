@@ -50,6 +50,8 @@ struct hr_buffer {
   atomic_size_t capacity;
   atomic_bool is_claimed;   /* invalid for later uses only: runs may use the buffer (hr_hook_claim_buffer) */
   bool is_constant;         /* hr_buffer_set_constant */
+  bool is_adopted;          /* hr_buffer_adopt: the memory is somebody else's */
+  atomic_bool is_donated;   /* hr_buffer_donate */
   atomic_bool is_undefined; /* was invalid, and nothing has been written since, even if a write was announced */
   struct hr_buffer *next;   /* in the pool */
 };

@@ -27,7 +27,7 @@ struct pjrt_event {
   bool is_call; /* a call of the stream makes it ready, which comes after the buffer's contents */
   hr_status failure;
   waiter *waiters;
-  pjrt_device *device; /* of an event of a buffer; the buffer is retained */
+  pjrt_device *device; /* of an event of a buffer; the buffer is retained until the event is ready, then NULL */
   hr_buffer *buffer;
   unsigned failures; /* of the device, when the event was made */
 };
@@ -90,9 +90,11 @@ void hrj_event_set(pjrt_event *event, hr_status status) {
   }
   event->is_ready = true, event->failure = status;
   waiter *waiters = event->waiters;
-  event->waiters = NULL;
+  hr_buffer *buffer = event->buffer;
+  event->waiters = NULL, event->buffer = NULL;
   pthread_cond_broadcast(&event->changed);
   pthread_mutex_unlock(&event->lock);
+  hr_buffer_release(buffer); /* arrays keep their events: a donated buffer would stay in use */
   while (waiters != NULL) {
     waiter *next = waiters->next;
     waiters->callback(hrj_error(failure_of(event)), waiters->arg);
@@ -111,10 +113,28 @@ static bool is_ready(pjrt_event *event) {
   return ready;
 }
 
+/* The event's buffer, +1; NULL: it has none, or is ready. */
+static hr_buffer *hold_buffer(pjrt_event *event) {
+  pthread_mutex_lock(&event->lock);
+  hr_buffer *buffer = event->buffer;
+  hr_buffer_retain(buffer);
+  pthread_mutex_unlock(&event->lock);
+  return buffer;
+}
+
+/* The state of the event's buffer, and its failure; DONE if the event is ready. */
+static hr_buffer_state state_of(pjrt_event *event, hr_status *out_failure) {
+  hr_buffer *buffer = hold_buffer(event);
+  hr_buffer_state state =
+      buffer != NULL ? hr_buffer_status(event->device->stream, buffer, out_failure) : HR_BUFFER_DONE;
+  hr_buffer_release(buffer);
+  return state;
+}
+
 /* Makes an event of a buffer ready if its buffer is. */
 static bool settle(pjrt_event *event) {
   hr_status failure = HR_OK;
-  if (hr_buffer_status(event->device->stream, event->buffer, &failure) == HR_BUFFER_PENDING) {
+  if (state_of(event, &failure) == HR_BUFFER_PENDING) {
     hr_status_free(failure);
     return false;
   }
@@ -139,11 +159,12 @@ pjrt_event *hrj_event_of(pjrt_device *device, hr_buffer *buffer) {
     hr_status_free(failure);
     return NULL;
   }
-  event->device = device, event->buffer = buffer;
-  hr_buffer_retain(event->buffer);
+  event->device = device;
   event->failures = failures;
   event->is_ready = state != HR_BUFFER_PENDING;
   event->failure = failure;
+  event->buffer = event->is_ready ? NULL : buffer;
+  hr_buffer_retain(event->buffer);
   return event;
 }
 
@@ -164,11 +185,11 @@ static void *look_after_failure(void *arg) {
   atomic_fetch_add(&event->device->failures, 1);
   hr_stream *stream = event->device->stream;
   hr_status failure = HR_OK, reported = HR_OK;
-  hr_buffer_state state = hr_buffer_status(stream, event->buffer, &failure);
+  hr_buffer_state state = state_of(event, &failure);
   reported = hr_stream_synchronize(stream);
   if (state == HR_BUFFER_PENDING) {
     hr_status_free(failure);
-    hr_buffer_status(stream, event->buffer, &failure);
+    (void)state_of(event, &failure);
   }
   if (event->is_call && failure == HR_OK) { /* the call was dropped because of another buffer */
     failure = reported != HR_OK
@@ -255,7 +276,7 @@ pjrt_error *hrj_Event_Destroy(pjrt_args_self *args) {
 pjrt_error *hrj_Event_IsReady(pjrt_args_flag *args) {
   pjrt_event *event = args->self;
   args->flag = is_ready(event);
-  if (!args->flag && event->buffer != NULL && !event->is_call) {
+  if (!args->flag && event->device != NULL && !event->is_call) {
     args->flag = settle(event);
     if (!args->flag) {
       request(event);

@@ -89,6 +89,7 @@ static void drop_donated(const call *c) {
   for (int i = 0; i < c->executable->donated_count; ++i) {
     if (!is_kept(c, c->executable->donated[i])) {
       hrj_buffer_return(c->arguments[c->executable->donated[i]]);
+      hr_buffer_donate(c->arguments[c->executable->donated[i]]->tensor.buffer);
       hrj_buffer_drop(c->arguments[c->executable->donated[i]]);
     }
   }
@@ -205,21 +206,32 @@ static hr_status wrap_results(call *c) {
   return status;
 }
 
+static hr_status run_marked(call *c) {
+  hr_status status = run(c);
+  if (status == HR_OK) {
+    status = wrap_results(c);
+  }
+  if (status == HR_OK) {
+    drop_donated(c);
+  } else {
+    restore_donated(c, c->executable->donated_count);
+  }
+  drop_inputs(c, c->executable->main.input_count);
+  return status;
+}
+
 static hr_status execute(call *c) {
   HR_RETURN_IF_ERROR(hold_inputs(c));
   hr_status status = mark_donated(c);
-  if (status == HR_OK) {
-    status = run(c);
-    if (status == HR_OK) {
-      status = wrap_results(c);
-    }
-    if (status == HR_OK) {
-      drop_donated(c);
-    } else {
-      restore_donated(c, c->executable->donated_count);
-    }
+  if (status != HR_OK) {
+    drop_inputs(c, c->executable->main.input_count);
+  } else if (c->executable->donated_count == 0) {
+    status = run_marked(c);
+  } else {
+    hr_stream_hint(c->device->stream, HR_HINT_CALL_BEGINS);
+    status = run_marked(c);
+    hr_stream_hint(c->device->stream, HR_HINT_CALL_ENDS);
   }
-  drop_inputs(c, c->executable->main.input_count);
   return status;
 }
 

@@ -60,6 +60,28 @@ def test_donated_steps_need_no_more_memory_than_their_state():
     np.testing.assert_array_equal(np.asarray(state), np.full(1 << 18, 51, np.float32))
 
 
+def test_donated_state_is_updated_in_place():
+    step = jax.jit(lambda state: [x * 0.5 + 1 for x in state], donate_argnums=0)
+    first = [np.full(1 << 16, i, np.float32) for i in range(3)]
+    state, expected = step(jax.device_put(first)), [x * np.float32(0.5) + 1 for x in first]
+    for _ in range(4):
+        places = [x.unsafe_buffer_pointer() for x in state]
+        state = jax.block_until_ready(step(state))
+        assert [x.unsafe_buffer_pointer() for x in state] == places
+        expected = [x * np.float32(0.5) + 1 for x in expected]
+    np.testing.assert_array_equal(np.asarray(state), expected)
+    np.testing.assert_array_equal(first[2], np.full(1 << 16, 2, np.float32))
+
+
+def test_donated_memory_that_numpy_sees_stays():
+    step = jax.jit(lambda x: x * 2, donate_argnums=0)
+    x = step(jnp.ones(1 << 16, jnp.float32))
+    seen = np.asarray(x)
+    y = step(x)
+    np.testing.assert_array_equal(np.asarray(y), np.full(1 << 16, 4, np.float32))
+    np.testing.assert_array_equal(seen, np.full(1 << 16, 2, np.float32))
+
+
 def test_readiness_and_asynchronous_copies():
     x = jax.device_put(np.ones((300, 300), np.float32))
     y = jax.jit(lambda x: x @ x + 1)(x)

@@ -162,8 +162,9 @@ static inline bool hr_layout_is_rows(uint64_t word) {
  * buffer that nothing else sees afterwards. */
 typedef enum hr_growth {
   HR_GROWTH_NONE = 0,
-  HR_GROWTH_NEW,     /* give the result room for more rows */
-  HR_GROWTH_IN_PLACE /* the same, or put the result into the buffer's memory, which has room for it */
+  HR_GROWTH_NEW,      /* give the result room for more rows */
+  HR_GROWTH_IN_PLACE, /* the same, or put the result into the buffer's memory, which has room for it */
+  HR_GROWTH_DONATED   /* of any buffer: its memory may become that of a result (compiler/donate.c) */
 } hr_growth;
 
 typedef struct hr_program_buffer {
@@ -172,7 +173,7 @@ typedef struct hr_program_buffer {
       layout;    /* hr_layout_pack; 0: the default layout. For a free buffer: the compiler's choice, valid afterwards */
   uint64_t rows; /* hr_rows_pack; 0: the default layout. Of a result with room: the compiler's choice */
   size_t room;   /* bytes of its memory if they are more than a view can reach; 0: just its bytes */
-  hr_growth growth;  /* of a cat whose first piece this is */
+  hr_growth growth;  /* of a cat whose first piece this is, or DONATED */
   uint32_t takes;    /* 1 + the buffer whose memory this one takes over; 0: none */
   uint32_t versions; /* value form: versions 1 .. versions are written here; version 0 is the earlier contents */
   bool is_dead;      /* unreachable after the program: its stores may be eliminated */
