@@ -295,6 +295,48 @@ HR_TEST(sgemm_refuses_other_epilogues) {
   check_sgemm(MATMUL(", %2:f32[40,48]{1,40}+0", "then(add,^,3)"), false); /* another view of the output */
 }
 
+/* ---- batched products: a [2,3,50,7], b [2,3,7,70], out [2,3,50,70] in buffer 2 ---- */
+
+#define HEADS(strides, inputs, epilogues)                                                                      \
+  "buffer %0 8400 live\nbuffer %1 11760 live\nbuffer %2 84000 live\nbuffer %3 280 live\nbuffer %4 1200 live\n" \
+  "buffer %5 84000 live\nscalar $0 f64\nscalar $1 f64\n%2:f32[2,3,50,70]" strides                              \
+  "+0 = matmul(%0:f32[2,3,50,7]{1050,350,7,1}+0, %1:f32[2,3,7,70]{1470,490,1,7}+0, _" inputs ") " epilogues "\n"
+#define HEADS_DENSE "{10500,3500,70,1}"
+#define HEADS_INSIDE "{10500,70,210,1}"
+#define HEADS_NUMBER(s) ", $" #s "[2,3,50,70]"
+
+static void check_heads(const char *text, bool is_expected) {
+  provider = &hr__batched_products_provider;
+  if (is_expected) {
+    expect_same(text);
+  } else {
+    expect_refused(text);
+  }
+  provider = &hr__onednn_provider;
+}
+
+HR_TEST(batched_products_with_epilogues) {
+  check_heads(HEADS(HEADS_DENSE, HEADS_NUMBER(0), "then(mul,^,3)"), true);
+  check_heads(HEADS(HEADS_INSIDE, HEADS_NUMBER(0) ", %3:f32[2,3,50,70]{0,0,0,1}+0", "then(div,^,3) then(add,^,4)"),
+              true);
+  check_heads(HEADS(HEADS_DENSE, ", %4:f32[2,3,50,70]{150,50,1,0}+0", "then(add,^,3) then(relu,^)"), true);
+  check_heads(HEADS(HEADS_DENSE, ", %3:f32[2,3,50,70]{0,0,0,1}+0", "then(add,^,3)"), true);
+  check_heads(HEADS(HEADS_INSIDE, ", %5:f32[2,3,50,70]{10500,70,210,1}+0" HEADS_NUMBER(0), "then(add_scaled,3,^,4)"),
+              true);
+  check_heads(HEADS(HEADS_DENSE, ", %5:f32[2,3,50,70]{10500,3500,1,50}+0", "then(sub,^,3)"), true);
+  check_heads(
+      HEADS(HEADS_DENSE, ", %2:f32[2,3,50,70]{10500,3500,70,1}+0" HEADS_NUMBER(0), "then(mul,^,4) then(add,3,^)"),
+      true);
+  check_heads(HEADS(HEADS_DENSE, HEADS_NUMBER(0) HEADS_NUMBER(1), "then(leaky_relu,^,3) then(mul,4,^)"), true);
+}
+
+HR_TEST(batched_products_refuse_other_epilogues) {
+  check_heads(HEADS(HEADS_DENSE, "", "then(tanh,^)"), false);
+  check_heads(HEADS(HEADS_DENSE, "", "then(mul,^,^)"), false);
+  check_heads(HEADS(HEADS_DENSE, HEADS_NUMBER(0), "then(sub,3,^)"), false);
+  check_heads(HEADS(HEADS_DENSE, ", %2:f32[2,3,50,70]{10500,70,210,1}+0", "then(add,^,3)"), false); /* another view */
+}
+
 /* a [64,256], b [256,250], out [64,250]: large enough for several threads. */
 #define LARGE(strides)                                                                                   \
   "buffer %0 65536 live\nbuffer %1 256000 live\nbuffer %2 64000 live\nbuffer %3 1000 live\n"             \
@@ -335,6 +377,19 @@ HR_TEST(sgemm_gives_the_same_bits_with_any_number_of_threads) {
   open_provider();
   check_threads(LARGE("250,1"));
   check_threads(LARGE("1,256"));
+  provider = &hr__onednn_provider;
+}
+
+#define BATCHES(strides)                                                                                          \
+  "buffer %0 98304 live\nbuffer %1 98304 live\nbuffer %2 270000 live\nbuffer %3 600 live\n%2:f32[3,150,150]"      \
+  "{22500,150,1}+0 = matmul(%0:f32[3,150,50]{7500,50,1}+0, %1:f32[3,50,150]{" strides "}+0, _, %3:f32[3,150,150]" \
+  "{0,0,1}+0) then(add,^,3) then(relu,^)\n"
+
+HR_TEST(batched_products_give_the_same_bits_with_any_number_of_threads) {
+  provider = &hr__batched_products_provider;
+  open_provider();
+  check_threads(BATCHES("7500,150,1"));
+  check_threads(BATCHES("7500,1,50"));
   provider = &hr__onednn_provider;
 }
 

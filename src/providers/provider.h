@@ -117,7 +117,8 @@ const hr_provider *const *hr_providers(void);
   X(winograd)               \
   X(winograd_weights)       \
   X(gradients)              \
-  X(direct) X(direct_weights) X(attention) X(recurrent) X(sgemm) X(onednn) X(host) X(lapack) X(integers)
+  X(direct)                 \
+  X(direct_weights) X(attention) X(recurrent) X(sgemm) X(batched_products) X(onednn) X(host) X(lapack) X(integers)
 #define HR_DEVICE_PROVIDERS(X) \
   X(device_closures)           \
   X(functions)                 \

@@ -178,6 +178,54 @@ HR_TEST(sgemm_multiplies_in_every_layout) {
   HR_ASSERT(taken > 20);
 }
 
+/* One and two batch dims, tails of rows and of panels, several panels and strips, and sums longer than a vector. */
+static const product batches[] = {
+    {1, {3}, 5, 7, 4},       {2, {2, 3}, 21, 32, 21}, {2, {3, 2}, 50, 17, 66}, {1, {4}, 100, 3, 33},
+    {2, {1, 3}, 4, 40, 200}, {2, {3, 1}, 16, 16, 16}, {1, {2}, 9, 300, 130},   {2, {2, 2}, 6, 1, 20},
+};
+enum { BATCHES = sizeof batches / sizeof *batches };
+
+HR_TEST(batched_products_multiplies_in_every_layout) {
+  const hr_provider *provider = &hr__batched_products_provider;
+  cases_begin(provider);
+  for (int p = 0; p < BATCHES; ++p) {
+    for (int a = 0; a < MATRIX_LAYOUTS; ++a) {
+      for (int b = 0; b < MATRIX_LAYOUTS; ++b) {
+        if (!hr_test_takes(p + a + b)) {
+          continue;
+        }
+        bias_layout bias = (bias_layout)random_below(BIAS_LAYOUTS);
+        op_case t = product_case(provider, &batches[p], HR_DTYPE_F32, (matrix_layout)a, (matrix_layout)b,
+                                 (matrix_layout)random_below(MATRIX_OUTPUTS), bias);
+        (void)op_case_check(&t);
+      }
+      op_case t = product_case(provider, &batches[p], HR_DTYPE_F32, (matrix_layout)a,
+                               a % 2 == 0 ? MATRIX_BATCH_INSIDE : MATRIX_TRANSPOSED_ROOM,
+                               a % 3 == 0 ? MATRIX_BATCH_INSIDE : MATRIX_ROOM, a % 3 == 0 ? BIAS_VECTOR : BIAS_ABSENT);
+      op_case_must_pass(&t);
+    }
+  }
+}
+
+HR_TEST(batched_products_leaves_other_products_to_others) {
+  static const product other[] = {{0, {0}, 8, 8, 8}, {1, {1}, 8, 8, 8},   {2, {1, 1}, 8, 8, 8},
+                                  {1, {3}, 1, 8, 8}, {1, {3}, 8, 8, 3},   {1, {3}, 8, 0, 8},
+                                  {1, {0}, 8, 8, 8}, {1, {2}, 2, 513, 8}, {1, {2}, 2, 4, 1025}};
+  const hr_provider *provider = &hr__batched_products_provider;
+  cases_begin(provider);
+  for (size_t i = 0; i < sizeof other / sizeof *other; ++i) {
+    op_case t = product_case(provider, &other[i], HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT);
+    op_case_node(&t);
+    HR_ASSERT(!op_case_is_supported(&t));
+    hr_program_fini(&t.program);
+  }
+  op_case wide =
+              product_case(provider, &batches[1], HR_DTYPE_F64, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT),
+          shared = product_case(provider, &batches[0], HR_DTYPE_F32, MATRIX_DENSE, MATRIX_BROADCAST_BATCH, MATRIX_DENSE,
+                                BIAS_ABSENT);
+  HR_ASSERT(!op_case_check(&wide) && !op_case_check(&shared));
+}
+
 /* Its code takes longer to generate than a first answer may. */
 HR_TEST(sgemm_leaves_products_of_one_row) {
   static const product rows[] = {{0, {0}, 1, 70, 530}, {1, {1}, 1, 70, 530}, {0, {0}, 2, 70, 530}};
@@ -654,6 +702,13 @@ HR_TEST(sgemm_gets_new_numbers_in_place) {
   static const product q[] = {{0, {0}, 2, 3, 5}, {0, {0}, 40, 256, 128}, {0, {0}, 130, 33, 70}, {0, {0}, 5, 300, 2}};
   cases_begin(&hr__sgemm_provider);
   check_renumbering(&hr__sgemm_provider, 4, q);
+}
+
+HR_TEST(batched_products_gets_new_numbers_in_place) {
+  static const product q[] = {
+      {1, {2}, 4, 3, 5}, {2, {3, 2}, 40, 33, 70}, {1, {5}, 130, 70, 16}, {2, {1, 2}, 60, 2, 200}};
+  cases_begin(&hr__batched_products_provider);
+  check_renumbering(&hr__batched_products_provider, 4, q);
 }
 
 HR_TEST(calls_refuse_numbers_of_products_that_others_run) {

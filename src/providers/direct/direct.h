@@ -1,4 +1,5 @@
-/* direct.h: declarations shared by the files of direct convolutions (direct.c) and their gradients (weights.c). */
+/* direct.h: declarations shared by the files of direct convolutions (direct.c), their gradients (weights.c), and
+ * batched products (batched_products.c). */
 #ifndef HEADRACE_PROVIDERS_DIRECT_DIRECT_H_
 #define HEADRACE_PROVIDERS_DIRECT_DIRECT_H_
 

@@ -1,4 +1,6 @@
-/* finish.c: bias and epilogues of direct convolutions, with the bits of ops.def's rows, and the store of results. */
+/* finish.c: bias and epilogues of direct convolutions and batched products, with the bits of ops.def's rows, and the
+ * store of results. Rows of a product's matrices are pixels of a column, its columns channels.
+ */
 #include "core/ir/dtype.h"
 #include "core/ops/op.h"
 #include "providers/direct/direct.h"
@@ -6,15 +8,22 @@
 
 #if defined(HR_WIDE_VECTORS)
 
-/* The strides of an operand like the output; one of a single spatial dim has no rows. */
-static void place(const hr_operand *x, hr__direct_operand *out) {
-  const int64_t *dims = x->dims, *strides = x->strides;
+/* The strides of an operand like the output; one of a single spatial dim, or of a single batch dim, has no rows. */
+static void place(const hr_node *node, const hr_operand *x, hr__direct_operand *out) {
   int last = x->rank - 1;
+  bool is_product = node->op == HR_OP_MATMUL;
+  int channel = is_product ? last : 1,
+      row = x->rank < 4  ? -1
+            : is_product ? 1
+                         : 2,
+      column = is_product ? last - 1 : last;
+  const int64_t *dims = x->dims, *strides = x->strides;
   out->offset = x->offset;
+  out->channels = dims[channel];
   out->image = dims[0] == 1 ? 0 : strides[0];
-  out->channel = dims[1] == 1 ? 0 : strides[1];
-  out->row = x->rank < 4 || dims[2] == 1 ? 0 : strides[2];
-  out->column = dims[last] == 1 ? 0 : strides[last];
+  out->channel = dims[channel] == 1 ? 0 : strides[channel];
+  out->row = row < 0 || dims[row] == 1 ? 0 : strides[row];
+  out->column = dims[column] == 1 ? 0 : strides[column];
 }
 
 static bool is_same_view(const hr_operand *x, const hr_operand *y) {
@@ -40,8 +49,7 @@ static bool add_operand(const hr_node *node, int input, hr__direct_epilogue *row
   if (x->kind != HR_OPERAND_VALUE || x->dtype != HR_DTYPE_F32 || x->rank != y->rank) {
     return false;
   }
-  place(x, operand);
-  operand->channels = x->dims[1];
+  place(node, x, operand);
   operand->is_vector = operand->image == 0 && operand->row == 0 && operand->column == 0;
   int64_t reach = operand->channel * (HR__WIDE - 1);
   return reach < INT32_MAX && reach > -INT32_MAX && (!hr_operands_may_overlap(x, y) || is_same_view(x, y));
@@ -68,15 +76,24 @@ static bool add_epilogue(const hr_node *node, const hr_epilogue *from, hr__direc
   }
 }
 
+/* A number for each channel; that of a product may have leading dims. */
 static bool add_bias(const hr_node *node, hr__direct_epilogues *epilogues) {
   const hr_operand *bias = node->input_count > 2 ? &node->inputs[2] : NULL;
   if (bias == NULL || bias->kind == HR_OPERAND_NONE) {
     return true;
   }
+  int last = bias->rank - 1;
+  bool is = last == 0 || (node->op == HR_OP_MATMUL && last > 0);
+  for (int d = 0; is && d < last; ++d) {
+    is = bias->dims[d] == 1 || bias->strides[d] == 0;
+  }
+  if (!is) {
+    return false;
+  }
   hr__direct_operand x = {.arg = 2, .is_vector = true, .offset = bias->offset};
-  x.channels = bias->dims[0], x.channel = bias->dims[0] == 1 ? 0 : bias->strides[0];
+  x.channels = bias->dims[last], x.channel = bias->dims[last] == 1 ? 0 : bias->strides[last];
   epilogues->of[epilogues->count++] = (hr__direct_epilogue){.op = HR_OP_ADD, .count = 1, .operands = {x}};
-  return bias->kind == HR_OPERAND_VALUE && bias->dtype == HR_DTYPE_F32 && bias->rank == 1 &&
+  return bias->kind == HR_OPERAND_VALUE && bias->dtype == HR_DTYPE_F32 &&
          !hr_operands_may_overlap(bias, &node->outputs[0]);
 }
 
