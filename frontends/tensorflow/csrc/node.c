@@ -182,6 +182,9 @@ static hr_tensor *view_of(htf_node *node, htf_value x) {
 }
 
 htf_value htf_reshape(htf_node *node, htf_value x, int rank, const int64_t *dims) {
+  if (!hr_tensor_is_row_major(x)) {
+    return htf_call(node, HR_FUNCTIONAL_RESHAPE, INPUTS(x), ATTRIBUTES(htf_attr_ints(dims, rank)));
+  }
   hr_tensor *view = view_of(node, x);
   if (view == NULL) {
     return &nothing;

@@ -99,7 +99,7 @@ const htf_attribute *htf_list(const htf_node *node, const char *name);
 /* A number of the host, weak in promotion. */
 htf_value htf_number(htf_node *node, double number);
 htf_value htf_number_of(htf_node *node, hr_scalar number);
-/* The same elements with other dims, without a record; x is row-major. */
+/* The same elements with other dims, without a record if x is row-major. */
 htf_value htf_reshape(htf_node *node, htf_value x, int rank, const int64_t *dims);
 /* A view of x's buffer with other dims, strides and offset, without a record. */
 htf_value htf_view(htf_node *node, htf_value x, int rank, const int64_t *dims, const int64_t *strides, int64_t offset);

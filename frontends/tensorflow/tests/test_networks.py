@@ -69,3 +69,27 @@ def test_dropout_has_the_same_bits():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(128, 40)).astype("float32"), rng.integers(0, 10, 128)
     compare(build, OPTIMIZERS["adam"], x, y, False)
+
+
+def cnn():
+    layers = keras.layers
+    return keras.Sequential(
+        [
+            layers.Input((12, 12, 1)),
+            layers.Conv2D(8, 3, activation="relu", padding="same"),
+            layers.BatchNormalization(),
+            layers.MaxPooling2D(),
+            layers.Conv2D(16, 3, activation="relu"),
+            layers.DepthwiseConv2D(3, padding="same"),
+            layers.AveragePooling2D(2),
+            layers.Dropout(0.25),
+            layers.Flatten(),
+            layers.Dense(10, "softmax"),
+        ]
+    )
+
+
+def test_cnn():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(128, 12, 12, 1)).astype("float32"), rng.integers(0, 10, 128)
+    compare(cnn, OPTIMIZERS["adam"], x, y, False)

@@ -1,0 +1,135 @@
+/* ops_norm.c: rules of batch normalisation, in f32 for images of 16 bits. */
+#include <string.h>
+
+#include "node.h"
+
+/* The image's dims but the channels, and the dims by which vectors of channels broadcast. */
+typedef struct channels {
+  int64_t axes[HR_RANK_MAX], dims[HR_RANK_MAX], count; /* elements of a channel */
+  int rank, axis;
+} channels;
+
+static channels read_channels(htf_node *node, htf_value x, htf_value scale) {
+  const char *format = htf_text(node, "data_format");
+  channels c = {.axis = format[1] == 'C' ? 1 : x->rank - 1, .count = 1};
+  if (!htf_has_failed(node) && (x->rank < 4 || x->rank > 5 || scale->rank != 1 || scale->dims[0] != x->dims[c.axis])) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: the image must have 4 or 5 dims, and a scale for each channel",
+             node->kernel->row->op);
+    return c;
+  }
+  for (int d = 0; d < x->rank; ++d) {
+    c.dims[d] = d == c.axis ? x->dims[d] : 1;
+    if (d != c.axis) {
+      c.axes[c.rank++] = d, c.count *= x->dims[d];
+    }
+  }
+  return c;
+}
+
+static htf_value broadcast(htf_node *node, const channels *c, htf_value vector) {
+  return htf_reshape(node, vector, c->rank + 1, c->dims);
+}
+
+static htf_value sum(htf_node *node, const channels *c, htf_value x) {
+  return htf_call(node, HR_FUNCTIONAL_SUM, INPUTS(x),
+                  ATTRIBUTES(htf_attr_ints(c->axes, c->rank), htf_attr_flag(false), htf_attr_dtype(x->dtype)));
+}
+
+static htf_value mean_of(htf_node *node, const channels *c, htf_value x) {
+  return htf_call(node, HR_FUNCTIONAL_MEAN, INPUTS(x), ATTRIBUTES(htf_attr_ints(c->axes, c->rank)));
+}
+
+static htf_value multiply(htf_node *node, htf_value x, htf_value y) {
+  return htf_call2(node, HR_FUNCTIONAL_MULTIPLY, x, y);
+}
+
+static htf_value subtract(htf_node *node, htf_value x, htf_value y) {
+  return htf_call2(node, HR_FUNCTIONAL_SUBTRACT, x, y);
+}
+
+static htf_value add(htf_node *node, htf_value x, htf_value y) {
+  return htf_call2(node, HR_FUNCTIONAL_ADD, x, y);
+}
+
+static htf_value inverse_root(htf_node *node, htf_value variance) {
+  return htf_call1(node, HR_FUNCTIONAL_RSQRT, add(node, variance, htf_number(node, htf_real(node, "epsilon"))));
+}
+
+/* An output that nothing reads: without elements, or a zero without dims. */
+static void output_empty(htf_node *node, int index, int rank) {
+  static const int64_t none = 0;
+  htf_output(node, index,
+             htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(htf_number_of(node, hr_scalar_i64(0))),
+                      ATTRIBUTES(htf_attr_ints(&none, rank), htf_attr_dtype(HR_DTYPE_F32))));
+}
+
+/* The running value that a batch moves by the node's factor. */
+static htf_value moved(htf_node *node, htf_value old, htf_value batch) {
+  double factor = htf_real(node, "exponential_avg_factor");
+  if (factor == 1) {
+    return batch;
+  }
+  return add(node, multiply(node, old, htf_number(node, 1 - factor)), multiply(node, batch, htf_number(node, factor)));
+}
+
+/* Inputs: x, scale, offset, mean, variance. Outputs: y, running mean and variance, and for the gradient mean and
+ * variance of the batch, and nothing. */
+void htf_batch_norm(htf_node *node) {
+  htf_value x = htf_input(node, 0), scale = htf_input(node, 1), offset = htf_input(node, 2);
+  htf_value old_mean = htf_input(node, 3), old_variance = htf_input(node, 4);
+  channels c = read_channels(node, x, scale);
+  if (htf_has_failed(node)) {
+    return;
+  }
+  bool is_training = htf_flag(node, "is_training");
+  htf_value wide = htf_cast(node, x, HR_DTYPE_F32), mean = old_mean, variance = old_variance;
+  if (is_training && c.count > 0) {
+    mean = mean_of(node, &c, wide);
+    htf_value centred = subtract(node, wide, broadcast(node, &c, mean));
+    variance = mean_of(node, &c, htf_call1(node, HR_FUNCTIONAL_SQUARE, centred));
+  }
+  htf_value factor = multiply(node, inverse_root(node, variance), scale);
+  htf_value y = multiply(node, subtract(node, wide, broadcast(node, &c, mean)), broadcast(node, &c, factor));
+  y = add(node, y, broadcast(node, &c, offset));
+  htf_output(node, 0, htf_cast(node, y, x->dtype));
+  if (is_training && c.count > 0) {
+    double correction = (double)c.count / (double)(c.count > 1 ? c.count - 1 : 1);
+    htf_value unbiased = multiply(node, variance, htf_number(node, correction));
+    htf_output(node, 1, moved(node, old_mean, mean));
+    htf_output(node, 2, moved(node, old_variance, unbiased));
+  } else {
+    htf_output(node, 1, mean);
+    htf_output(node, 2, variance);
+  }
+  htf_output(node, 3, mean);
+  htf_output(node, 4, variance);
+  output_empty(node, 5, 1);
+}
+
+/* Inputs: the gradient of y, x, scale, mean, variance. Outputs: the gradients of x, scale and offset, and nothing
+ * twice. */
+void htf_batch_norm_gradient(htf_node *node) {
+  htf_value gradient = htf_input(node, 0), x = htf_input(node, 1), scale = htf_input(node, 2);
+  htf_value mean = htf_input(node, 3), variance = htf_input(node, 4);
+  channels c = read_channels(node, x, scale);
+  if (htf_has_failed(node)) {
+    return;
+  }
+  htf_value wide = htf_cast(node, gradient, HR_DTYPE_F32);
+  htf_value root = inverse_root(node, variance);
+  htf_value centred = subtract(node, htf_cast(node, x, HR_DTYPE_F32), broadcast(node, &c, mean));
+  htf_value normal = multiply(node, centred, broadcast(node, &c, root));
+  htf_value of_offset = sum(node, &c, wide), of_scale = sum(node, &c, multiply(node, wide, normal));
+  htf_value inner = wide;
+  if (htf_flag(node, "is_training") && c.count > 0) {
+    htf_value share = htf_number(node, 1 / (double)c.count);
+    inner = subtract(node, inner, broadcast(node, &c, multiply(node, of_offset, share)));
+    inner = subtract(node, inner, multiply(node, normal, broadcast(node, &c, multiply(node, of_scale, share))));
+  }
+  htf_value of_x = multiply(node, inner, broadcast(node, &c, multiply(node, scale, root)));
+  htf_output(node, 0, htf_cast(node, of_x, x->dtype));
+  htf_output(node, 1, of_scale);
+  htf_output(node, 2, of_offset);
+  output_empty(node, 3, 0);
+  output_empty(node, 4, 0);
+}
