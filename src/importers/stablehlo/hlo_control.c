@@ -348,6 +348,10 @@ void hr__hlo_lower_case(hr__hlo *hlo) {
   if (!hr__hlo_expect(hlo, 1, -1, -1) || !has_arguments(hlo, 0)) {
     return;
   }
+  if (count == 0) {
+    HR__HLO_WRONG(hlo, "it has no branches");
+    return;
+  }
   if (count == 1) {
     hr__hlo_return_of(hlo, &hlo->op->regions[0], 0);
     return;
