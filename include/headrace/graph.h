@@ -151,7 +151,8 @@ HR_API hr_value hr_graph_scan(hr_graph *graph, hr_graph *body, int carried_count
  * slices, or -1 for one that is the same in all calls. Results have the bits of a loop but for products and
  * convolutions.
  *
- * Refused: control flow, reads and dims that depend on slices (INVALID_ARGUMENT from a run). */
+ * Refused, with the operation's name: branches, counts, reads and dims that slices decide, and outputs that differ
+ * between slices, but have no dim for them. */
 HR_API hr_value hr_graph_vmap(hr_graph *graph, hr_graph *callee, int argument_count, const hr_value *arguments,
                               const int *in_axes, const int *out_axes);
 

@@ -220,7 +220,9 @@ hr_value hr_graph_vmap(hr_graph *graph, hr_graph *callee, int count, const hr_va
   memcpy(axes, in_axes, (size_t)count * sizeof *axes);
   memcpy(axes + count, out_axes, results * sizeof *axes);
   node.axes = axes;
-  return add_control(graph, &node, NULL, count, arguments);
+  bool is_right = callee->failure == HR_OK && callee->inputs.count == (size_t)count; /* else refused below */
+  hr_status status = is_right ? hr__graph_check_slices(callee, in_axes, out_axes) : HR_OK;
+  return status == HR_OK ? add_control(graph, &node, NULL, count, arguments) : hr__graph_fail(graph, status);
 }
 
 hr_value hr__graph_add_control(hr_graph *graph, const hr__node *like, hr_graph *const *inner, const hr_value *inputs) {

@@ -43,6 +43,32 @@ HR_TEST(types_of_control_flow_follow_their_arguments) {
   hr_graph_release(g);
 }
 
+static hr_status build_choosing(void) {
+  static const char text[] =
+      "graph 2\nfunction @0 {\ninput %a f32[3]\n%b = negative(%a)\noutput b = %b\n}\n"
+      "function @1 {\ninput %a f32[3]\ninput %c f32[]\n%d = less(%c, 0)\n%r = if(@0, @0, %d, %a)\noutput r = %r\n}\n"
+      "input %xs f32[m,3]\ninput %cs f32[m]\ninput %c f32[]\n"
+      "%y = vmap(@1, %xs, %c, in=[0, _], out=[0])\noutput y = %y\n";
+  hr_graph *graph = NULL;
+  HR_RETURN_IF_ERROR(hr_graph_parse(text, strlen(text), NULL, &graph));
+  hr_value xs = hr_graph_find(graph, "xs"), cs = hr_graph_find(graph, "cs");
+  hr_graph *callee = (hr_graph *)(uintptr_t)hr_graph_inner(graph, 1);
+  HR_ASSERT_EQ(hr_graph_vmap(graph, callee, VALUES(xs, cs), (const int[]){0, 0}, (const int[]){0}), 0);
+  hr_status status = hr_graph_take_failure(graph);
+  hr_graph_release(graph);
+  HR_ASSERT(status != HR_OK);
+  const char *expected = "vmap: the condition of if \"r\" differs between slices, expected one that is the same in all";
+  if (strcmp(hr_status_message(status), expected) == 0) {
+    hr_status_free(status);
+    return HR_OK;
+  }
+  return status;
+}
+
+HR_TEST(slices_may_not_choose_a_branch) {
+  HR_TEST_OOM(build_choosing);
+}
+
 HR_TEST(a_vmap_has_a_dim_of_slices) {
   hr_graph *g = new_graph(), *sum = sum_graph();
   hr_value xs = input_of(g, "xs", HR_DTYPE_F32, "m 3"), y = input_of(g, "y", HR_DTYPE_F32, "3");

@@ -188,6 +188,9 @@ HR_MUST_USE hr_status hr__graph_cut(hr_graph *graph, hr_graph **out_graph);
 /* The axes of inputs and outputs along which the graph keeps the slices of a symbol apart (graph_rows.c); -1: none.
  * INVALID_ARGUMENT names the operation that does not. */
 HR_MUST_USE hr_status hr__graph_find_rows(const hr_graph *graph, const char *symbol, int *out_inputs, int *out_outputs);
+/* INVALID_ARGUMENT names an operation of a vmap's function that slices decide, or a result that differs between them
+ * and has no axis. Axes are those of hr_graph_vmap, one for each input and output (graph_slices.c). */
+HR_MUST_USE hr_status hr__graph_check_slices(const hr_graph *callee, const int *in_axes, const int *out_axes);
 /* A constant with the elements of another one, which may belong to another graph. */
 hr_value hr__graph_share_constant(hr_graph *graph, const hr__node *constant);
 /* The number of a symbol, which is added; -1 after a failure. */

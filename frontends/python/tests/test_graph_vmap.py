@@ -158,20 +158,56 @@ def test_hr_vmap_takes_values():
     np.testing.assert_array_equal(z, X - X[:, :1])
 
 
+def inner_condition(a):
+    """A branch within a loop."""
+    return a.graph.for_loop(2, lambda i, v: v.graph.cond(v[0] > 0, abs, abs, v), [a])
+
+
+def second_iteration(a):
+    """The condition reads what the slice reaches after two iterations."""
+    graph = a.graph
+    zero = hr.sum(graph.constant(np.zeros(2, np.float32)))
+    return graph.while_loop(lambda p, q, v: q < 3, lambda p, q, v: [hr.sum(v), p + 1, v], [zero, zero, a])
+
+
 @pytest.mark.parametrize(
     "function, message",
     [
-        (lambda a: a.graph.while_loop(lambda v: hr.sum(v) < 10, lambda v: v * v + 1, [a]), "differs between examples"),
-        (lambda a: a.graph.cond(hr.sum(a) > 0, lambda v: v, lambda v: -v, a), "differs between examples"),
-        (lambda a: list(hr.nonzero(a)), "differs between examples"),
-        (lambda a: a.graph.for_loop(a[0].astype("int64"), lambda i, v: v, [a]), "differs between examples"),
+        (lambda a: a.graph.while_loop(lambda v: hr.sum(v) < 10, lambda v: v * v + 1, [a]), "the condition of while"),
+        (lambda a: a.graph.cond(hr.sum(a) > 0, lambda v: v, lambda v: -v, a), "the condition of if"),
+        (lambda a: list(hr.nonzero(a)), "the size of nonzero"),
+        (lambda a: a.graph.for_loop(a[0].astype("int64"), lambda i, v: v, [a]), "the count of for"),
+        (lambda a: a + a.graph.read(a[:1].astype("int64"))[0], "the value of read"),
+        (inner_condition, "the condition of if"),
+        (second_iteration, "the condition of while"),
+        (lambda a: a.graph.vmap(lambda b: b.graph.cond(b > 0, lambda v: v, lambda v: -v, b), a), "the condition of if"),
+        (lambda a: a.graph.cond(hr.sum(a.graph.gradient(hr.sum(a * a), [a])[0]) > 0, abs, abs, a), "condition of if"),
     ],
 )
 def test_what_slices_decide_is_refused(function, message):
-    with pytest.raises(ValueError, match=message):
-        run(lambda g, x: g.vmap(function, x), X)
-    x = hr.asarray(X)  # nothing is left open
-    np.testing.assert_array_equal(np.asarray(x + 1), X + 1)
+    graph = hr.Graph()
+    x = graph.input("x", "float32", ["n", 3])
+    with pytest.raises(ValueError, match=f'vmap: .*{message} ".*" differs between slices'):
+        graph.vmap(function, x)
+    y = graph.vmap(lambda a: a + 1, x)  # the graph is as before
+    graph.output("y", y[0])
+    np.testing.assert_array_equal(np.asarray(hr.Session(graph)(x=X)["y"]), X + 1)
+
+
+def test_what_is_the_same_in_all_slices_may_decide():
+    counter = [np.int64(0)]
+    expect_loop(lambda g, a, n: g.while_loop(lambda i, v: i < 3, lambda i, v: [i + 1, v * 2], [*counter, a * n])[1:],
+                X, others=[np.float32(1)])  # fmt: skip
+    expect_loop(lambda g, a, n: g.cond(n > 0, lambda v: v, lambda v: -v, a), X, others=[np.float32(1)])
+    expect_loop(lambda g, a, n: [a * hr.sum(hr.nonzero(n)[0])], X, others=[X[0]])
+    expect_loop(lambda g, a, n: [a[: g.read(n)]], X, others=[np.int64(2)])
+
+    def unused(a):
+        a.graph.cond(hr.sum(a) > 0, lambda v: v, lambda v: -v, a)
+        return a * 2
+
+    (y,) = run(lambda g, x: g.vmap(unused, x), X)
+    np.testing.assert_array_equal(y, X * 2)
 
 
 def test_bad_arguments_are_refused():
@@ -187,7 +223,7 @@ def test_bad_arguments_are_refused():
         with pytest.raises(ValueError, match=message):
             bad()
     with pytest.raises(ValueError, match="result 0 differs between slices, but has no axis"):
-        run(lambda g, x: g.vmap(lambda a: a, x, out_axes=None), X)
+        graph.vmap(lambda a: a, x, out_axes=None)
     with pytest.raises(TypeError, match="expects a graph or a function"):
         graph.vmap(lambda a: a)
 
