@@ -122,7 +122,9 @@ void hr__hlo_lower_bitcast_convert(hr__hlo *hlo) {
   }
   hr_value value = hr__hlo_input(hlo, 0);
   bytes.dtype = HR_DTYPE_U8, bytes.code = HR__VHLO_UI8;
-  if (from == to) {
+  if (from == 0 || to == 0 || (from < 8 && to >= 8 && x.rank == 0)) { /* tokens, for example */
+    HR__HLO_REFUSE(hlo, "%d bits of %d dims as %d bits", from, x.rank, to);
+  } else if (from == to) {
     value = from == 1 ? value : hr__hlo_bitcast(hlo, value, result.dtype);
   } else if (from < 8 && to >= 8) {
     value = packed(hlo, value, &x, from);
