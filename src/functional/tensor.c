@@ -93,7 +93,9 @@ static hr_status create_buffer(const hr__function_call *c, hr_tensor *x) {
 
 static void set_dims(hr_tensor *x, int rank, const int64_t *dims) {
   x->rank = rank;
-  memmove(x->dims, dims, (size_t)rank * sizeof *x->dims);
+  if (rank > 0) { /* else dims may be NULL */
+    memmove(x->dims, dims, (size_t)rank * sizeof *x->dims);
+  }
   hr_tensor_set_row_major(x);
 }
 
