@@ -109,6 +109,7 @@ typedef struct hr_stablehlo_main {
   int *inputs, *outputs; /* for each: its number in the graph, or HR_STABLEHLO_TOKEN */
   int *donations;        /* for each input: the number of the output here that may have its memory, KEPT or ANY */
   hr_stablehlo_shards *input_shards, *output_shards; /* for each, as hr_stablehlo_open_program divides them */
+  char *note; /* main's attribute "headrace.note", a text of who wrote the file; NULL: there is none */
 } hr_stablehlo_main;
 /* Reads them. hr_stablehlo_main_fini frees the lists. */
 HR_API HR_MUST_USE hr_status hr_stablehlo_read_main(const void *bytes, size_t size, hr_stablehlo_main *out_main);

@@ -27,6 +27,7 @@ if os.environ.get("HEADRACE_JAX_NAMED"):
     from jax._src import test_util
     from jax._src.internal_test_util import export_back_compat_test_util
     name = os.environ["HEADRACE_JAX_NAMED"]
+    sys.argv.append("-s")  # test_util, which is imported before, captures the process's own output
     jax.default_backend = lambda: name
     test_util._TEST_DUT._set(name)
     export_back_compat_test_util.CompatTestBase.default_jax_backend = lambda self: name

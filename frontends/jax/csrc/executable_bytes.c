@@ -78,22 +78,26 @@ pjrt_error *hrj_Executable_GetCompileOptions(pjrt_args_bytes *args) {
   return NULL;
 }
 
-/* The program as it came: what runs is chosen when a stream commits it, with its neighbours. */
+/* The program as it came: what runs is chosen when a stream commits it, with its neighbours. Of a program over several
+ * devices that is divided among them, it is the program of one device, which the note has (headrace_jax/_shardings.py).
+ */
 pjrt_error *hrj_Executable_OptimizedProgram(pjrt_args_optimized *args) {
   const pjrt_executable *executable = args->executable;
   pjrt_program *program = args->program;
-  if (executable->device_count > 1) { /* XLA can't show the operations of its partitioner */
-    return hrj_error_make(HR_STATUS_UNIMPLEMENTED, HRJ_PLATFORM ": programs over several devices have no text");
+  const char *code = executable->device_count > 1 ? executable->main.note : executable->code;
+  if (code == NULL) { /* XLA can't show the operations of its partitioner */
+    return hrj_error_make(HR_STATUS_UNIMPLEMENTED, HRJ_PLATFORM ": the program over several devices has no text");
   }
+  size_t size = executable->device_count > 1 ? strlen(code) : executable->code_size;
   program->format = "mlir", program->format_size = strlen("mlir");
   if (program->code == NULL) {
-    program->code_size = executable->code_size;
+    program->code_size = size;
     return NULL;
   }
-  if (program->code_size < executable->code_size) {
+  if (program->code_size < size) {
     return hrj_error_make(HR_STATUS_INVALID_ARGUMENT, HRJ_PLATFORM ": %zu bytes for a program of %zu",
-                          program->code_size, executable->code_size);
+                          program->code_size, size);
   }
-  memcpy(program->code, executable->code, executable->code_size);
+  memcpy(program->code, code, size);
   return NULL;
 }

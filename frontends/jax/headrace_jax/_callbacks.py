@@ -7,6 +7,7 @@ thread that runs the device's work: it calls `_run` here, with the callback's nu
 import atexit
 import ctypes
 import traceback
+import weakref
 
 import numpy as np
 from headrace_jax import _private
@@ -20,6 +21,8 @@ _Caller = ctypes.CFUNCTYPE(
     ctypes.POINTER(ctypes.c_void_p),
 )
 TYPED_FFI = 4  # StableHLO's version of custom calls whose backend_config is a dictionary
+PREFIX = "headrace_python:"
+_partitioned = {}  # by name: function and avals of a callback that each device calls with its parts, and its reference
 _callbacks = {}  # by number: call(addresses of the operands, addresses of the results), and how many results there are
 _library = None
 
@@ -27,10 +30,11 @@ _library = None
 class _Reference:
     """The creator's reference of a callback, which the executable keeps."""
 
-    def __init__(self, number):
-        self.number = number
+    def __init__(self, name, number):
+        self.name, self.number, self.of_parts = name, number, []
 
     def __del__(self):
+        _partitioned.pop(self.name, None)
         _library.headrace_jax_release_callback(self.number)
 
 
@@ -95,7 +99,26 @@ def _create(call, result_count):
     if number < 0:
         raise MemoryError("headrace_jax: no memory for a callback")
     _callbacks[number] = call, result_count
-    return name.value.decode(), _Reference(number)
+    return name.value.decode(), _Reference(name.value.decode(), number)
+
+
+def is_name(name):
+    """True for custom calls of callbacks."""
+    return name.startswith(PREFIX)
+
+
+def is_partitioned(name):
+    """True for callbacks that each device calls with its parts."""
+    return name in _partitioned
+
+
+def create_for_parts(name, shapes):
+    """The name of such a callback's calls with parts of these shapes."""
+    function, avals, reference = _partitioned[name]
+    parts = [aval.update(shape=shape) for aval, shape in zip(avals, shapes)]
+    name, made = _create(_with_values(function, parts, ()), 0)
+    reference().of_parts.append(made)
+    return name
 
 
 def _checked(callback, results):
@@ -134,8 +157,8 @@ def _device_of(context, sharding):
 
 
 def emit_call(context, call, operands, results, *, has_side_effect, token=None, sharding=None):
-    """A custom call of call(addresses of the operands, addresses of the results), both without the token; results: their
-    avals. Its values with the token first, if there is one, and the reference that keeps it."""
+    """A custom call of call(addresses of the operands, addresses of the results), both without the token; `results` are
+    their avals. Its values with the token first, if there is one, and the reference that keeps it."""
     from jax.extend.mlir import ir
     from jax.extend.mlir.dialects import stablehlo
     from jax.interpreters import mlir
@@ -176,10 +199,13 @@ def _emit(
     sharding=None,
 ):
     """What JAX's emit_python_callback does: the operation; its results, the new token, and what must be kept."""
+    sharding = None if partitioned else sharding
     call = _with_values(_checked(callback, result_avals), tuple(operand_avals), tuple(result_avals))
     values, reference = emit_call(
         context, call, operands, result_avals, has_side_effect=has_side_effect, token=token, sharding=sharding
     )
+    if partitioned:
+        _partitioned[reference.name] = callback, tuple(operand_avals), weakref.ref(reference)
     token = values.pop(0) if token else None
     return values, token, reference
 

@@ -1,8 +1,8 @@
 """Shardings that a program over several devices leaves open, by Shardy's propagation.
 
-JAX marks the arguments whose shardings are known, and constraints inside. Shardy's passes, which jaxlib has, follow them
-through the operations of a copy of the program; the shardings that arguments and results of `main` have in the end become
-those of the program that is compiled. Its operations stay as they are.
+JAX marks the arguments whose shardings are known, and constraints inside. Shardy's passes, which jaxlib has, follow
+them through the operations of a copy of the program; the shardings that arguments and results of `main` have in the end
+become those of the program that is compiled. If each device can compute its parts (_partition.py), the program does so.
 
 jax.debug.inspect_array_sharding is a custom call until then: its function gets the sharding that is found.
 """
@@ -10,7 +10,7 @@ jax.debug.inspect_array_sharding is a custom call until then: its function gets 
 import itertools
 
 import numpy as np
-from headrace_jax import _private
+from headrace_jax import _partition, _private
 
 SHARDING = "sdy.sharding"
 INSPECT = "headrace.inspect_sharding"
@@ -91,10 +91,11 @@ def propagate(module):
         if followed is module and not inspected:
             return module
         made = ir.Module.parse(_private.module_bytes(module))
-        for call in _inspections(made):
+        for call in _inspections(made) + (inspected if followed is not module else []):
             call.erase()
         if followed is not module:
             _set_shardings(made, followed)
+            made = _partition.divide(followed, made)
         return made
 
 

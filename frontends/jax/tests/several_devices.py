@@ -280,9 +280,13 @@ def test_results_that_are_left_open_are_divided_as_their_arguments():
             check(shard.data, np.asarray(function(X))[shard.index])
 
 
-def test_programs_over_several_devices_have_no_text():
-    compiled = jax.jit(lambda x: x + 1).lower(put(X, LINE, "x")).compile()
-    assert compiled.as_text() is None and compiled.memory_analysis().argument_size_in_bytes == X.nbytes // 4
+def test_the_text_is_the_program_of_one_device():
+    compiled = jax.jit(lambda x: x.sum(0)).lower(put(X, LINE, "x")).compile()
+    text = compiled.as_text()
+    assert "f32[2,4]" in text and "f32[8,4]" not in text and text.count("all-reduce(") == 1
+    assert compiled.memory_analysis().argument_size_in_bytes == X.nbytes // 4
+    local = mapped(lambda x: lax.ppermute(x, "x", [(0, 1)]), LINE, P("x"), P("x")).lower(put(X, LINE, "x")).compile()
+    assert "collective-permute(" in local.as_text()
 
 
 def spec_of(x):
@@ -373,3 +377,79 @@ def test_a_pure_callback_runs_on_one_device():
     function = jax.jit(lambda x: jax.pure_callback(turn, jax.ShapeDtypeStruct(X.T.shape, X.dtype), x) + 1)
     check(function(put(X, LINE, "x")), X.T + 1)
     assert len(seen) == 1
+
+
+DIVIDED = {
+    "elementwise": lambda x: jnp.where(x > 3, jnp.sin(x), -x) * 2,
+    "sums": lambda x: (x.sum(), x.sum(0), x.sum(1), x.mean(), jnp.cumsum(x, 0)),
+    "extrema": lambda x: (x.max(), x.min(0), x.max(1), jnp.argmax(x, 0), jnp.argmin(x, 1)),
+    "flags": lambda x: ((x > 3).any(0), (x > 3).all(), (x > 100).any(1)),
+    "products": lambda x: (x @ x.T, x.T @ x, jnp.einsum("ab,ac->bc", x, x + 1), (x % 3 + 1).prod(0)),
+    "shapes": lambda x: (x.reshape(4, 8), x.reshape(-1), x.T, x[None], x.reshape(2, 2, 2, 4), x.reshape(16, 2).T),
+    "slices": lambda x: (x[2:6], x[:, 1:3], x[::2], lax.dynamic_slice(x, (3, 0), (2, 4)), x[3], jnp.flip(x, 0)),
+    "updates": lambda x: (x.at[2].set(0), x.at[:, 1].add(5), x.at[jnp.array([1, 1, 6])].add(1), jnp.pad(x, 1)),
+    "sorts": lambda x: (jnp.sort(-x, 0), jnp.sort(-x, 1), jnp.argsort(-x, 0)),
+    "iotas": lambda x: (x + jnp.arange(8.0)[:, None], x * lax.iota(jnp.int32, 4), jnp.eye(8, 4, dtype=x.dtype) + x),
+    "constants": lambda x: (x + np.arange(32.0, dtype=np.float32).reshape(8, 4), jnp.full((8, 4), 2.0) + x),
+    "joins": lambda x: (jnp.concatenate([x, x + 1]), jnp.concatenate([x, x], 1), jnp.stack([x, -x])),
+    "loops": lambda x: lax.fori_loop(0, 3, lambda i, c: c + c.sum(0) * i, x),
+    "scans": lambda x: lax.scan(lambda c, row: (c + row, c), x[0], x),
+    "branches": lambda x: lax.cond(x.sum() > 3, lambda x: x * 2, lambda x: x.T.reshape(8, 4), x),
+    "random": lambda x: jax.random.normal(jax.random.key(3), x.shape) + x,
+    "softmax": lambda x: (jax.nn.softmax(x, 0), jax.nn.logsumexp(x, 1), jax.grad(lambda x: jnp.tanh(x).sum() ** 2)(x)),
+    "segments": lambda x: jax.ops.segment_sum(x, jnp.array([0, 2, 2, 1, 0, 3, 3, 3]), 4),
+    "complex": lambda x: (jnp.abs(x * 1j + 2), jnp.fft.fft(x, axis=0).real),
+}
+
+
+SPECS = [("x",), (None, "y"), ("x", "y"), ("y", "x"), (("x", "y"),), (None, ("y", "x"))]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+@pytest.mark.parametrize("name", DIVIDED)
+def test_devices_compute_their_parts(name, spec):
+    expected = jax.tree.leaves(jax.jit(DIVIDED[name])(X))
+    got = jax.tree.leaves(jax.jit(DIVIDED[name])(put(X, GRID, *spec)))
+    for value, whole in zip(got, expected, strict=True):
+        for shard in value.addressable_shards:
+            np.testing.assert_allclose(np.asarray(shard.data), np.asarray(whole)[shard.index], rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint32, np.int64, np.float16, np.float64, np.bool_])
+def test_parts_of_dtypes(dtype):
+    x = (X % 5 - 1).astype(dtype)
+    functions = (lambda x: x.sum(0), lambda x: x.max(0), lambda x: (x * x).min(), lambda x: x + x[0].max())
+    for function in functions if dtype != np.bool_ else (lambda x: x.any(0), lambda x: x.all(1), lambda x: ~x):
+        np.testing.assert_array_equal(np.asarray(jax.jit(function)(put(x, GRID, "x", "y"))), np.asarray(function(x)))
+
+
+def test_infinities_and_nans_of_parts():
+    x = X.copy()
+    x[1, 2], x[5, 0], x[6, 3] = np.nan, np.inf, -np.inf
+    for function in (jnp.max, jnp.min, jnp.sum, jnp.nanmax, lambda x: jnp.max(x, 0), lambda x: jnp.min(-x, 1)):
+        got = jax.jit(function)(put(x, GRID, "x", "y"))
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(function(x)))
+
+
+def test_terms_of_sums():
+    explicit = jax.make_mesh((2, 2), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)
+    with jax.set_mesh(explicit):
+        x, y = jax.device_put(X, P(None, "x")), jax.device_put(X.T, P("x", None))
+        made = jax.jit(lambda x, y: jnp.einsum("ab,bc->ac", x, y, out_sharding=P(None, None, unreduced={"x"})))(x, y)
+        terms = {tuple(np.asarray(shard.data).ravel()) for shard in made.addressable_shards}
+        assert terms == {tuple((X[:, k : k + 2] @ X.T[k : k + 2]).ravel()) for k in (0, 2)}
+        check(jax.reshard(made, P()), X @ X.T)
+
+
+def test_partitioned_callbacks_have_parts():
+    seen = []
+
+    @jax.jit
+    def function(x):
+        jax.debug.callback(lambda x: seen.append(np.asarray(x).copy()), x * 2, partitioned=True)
+        return x + 1
+
+    check(function(put(X, GRID, "x", "y")), X + 1)
+    jax.effects_barrier()
+    expected = [X[i : i + 4, k : k + 2] * 2 for i in (0, 4) for k in (0, 2)]
+    assert sorted(map(np.ndarray.tolist, seen)) == sorted(map(np.ndarray.tolist, expected))

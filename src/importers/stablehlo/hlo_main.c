@@ -109,9 +109,24 @@ static hr_status list_values(const hr__vhlo_module *module, const hr__vhlo_op *f
   return HR_OK;
 }
 
+/* A text of the caller, which nothing here reads. */
+static hr_status copy_note(const hr__vhlo_module *module, const hr__vhlo_op *function, char **out_note) {
+  const char *note = hr__vhlo_text(module, hr__vhlo_dictionary(module, function->dictionary, "headrace.note"));
+  size_t size = note != NULL ? strlen(note) + 1 : 0;
+  *out_note = note != NULL ? hr_malloc(size) : NULL;
+  if (note != NULL && *out_note == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a text of %zu bytes", size);
+  }
+  if (note != NULL) {
+    memcpy(*out_note, note, size);
+  }
+  return HR_OK;
+}
+
 static hr_status read_main(const hr__vhlo_module *module, hr_stablehlo_main *lists) {
   hr__vhlo_op *function = NULL;
   HR_RETURN_IF_ERROR(hr__hlo_find_main(module, NULL, &function));
+  HR_RETURN_IF_ERROR(copy_note(module, function, &lists->note));
   return list_values(module, function, lists);
 }
 
@@ -135,5 +150,6 @@ void hr_stablehlo_main_fini(hr_stablehlo_main *lists) {
   hr_free(lists->donations);
   hr_free(lists->input_shards);
   hr_free(lists->output_shards);
+  hr_free(lists->note);
   *lists = (hr_stablehlo_main){0};
 }
