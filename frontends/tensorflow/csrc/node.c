@@ -259,6 +259,37 @@ htf_value htf_cast(htf_node *node, htf_value x, hr_dtype dtype) {
   return x->dtype == dtype ? x : htf_call(node, HR_FUNCTIONAL_ASTYPE, INPUTS(x), ATTRIBUTES(htf_attr_dtype(dtype)));
 }
 
+htf_value htf_new(htf_node *node, hr_dtype dtype, int rank, const int64_t *dims) {
+  hr_tensor *value = htf_has_failed(node) ? NULL : add_value(node);
+  if (value == NULL) {
+    return &nothing;
+  }
+  value->dtype = dtype, value->rank = rank, value->offset = 0;
+  for (int d = 0; d < rank; ++d) {
+    value->dims[d] = dims[d];
+  }
+  hr_tensor_set_row_major(value);
+  size_t bytes = (size_t)hr_tensor_count(value) * hr_dtype_size(dtype);
+  (void)htf_keep(node, hr_buffer_create(node->device->device, bytes, &value->buffer));
+  return value;
+}
+
+void htf_record(htf_node *node, hr_op op, int int_count, const int64_t *ints, int input_count, const htf_value *inputs,
+                htf_value output) {
+  enum { INPUTS_MAX = 8 };
+  hr_view views[INPUTS_MAX];
+  assert(input_count <= INPUTS_MAX);
+  if (htf_has_failed(node)) {
+    return;
+  }
+  for (int i = 0; i < input_count; ++i) {
+    views[i] = hr_tensor_view(inputs[i]);
+  }
+  const hr_attrs attrs = {.int_count = int_count, .ints = ints};
+  const hr_view out = hr_tensor_view(output);
+  (void)htf_keep(node, hr_stream_record(node->device->stream, op, &attrs, input_count, views, 1, &out));
+}
+
 /* ---- inputs ---- */
 
 int htf_input_count(htf_node *node) {

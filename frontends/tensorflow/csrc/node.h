@@ -129,9 +129,6 @@ void htf_call_many(htf_node *node, hr_functional function, int input_count, cons
 htf_value htf_call1(htf_node *node, hr_functional function, htf_value x);
 htf_value htf_call2(htf_node *node, hr_functional function, htf_value x, htf_value y);
 
-static inline hr_attribute htf_default(void) {
-  return (hr_attribute){.kind = HR_ATTRIBUTE_NONE};
-}
 static inline hr_attribute htf_attr_int(int64_t value) {
   return (hr_attribute){.kind = HR_ATTRIBUTE_INT, .value.integer = value};
 }
@@ -150,6 +147,12 @@ static inline hr_attribute htf_attr_dtype(hr_dtype dtype) {
 static inline hr_attribute htf_attr_text(const char *text) {
   return (hr_attribute){.kind = HR_ATTRIBUTE_TEXT, .value.text = text};
 }
+
+/* A new tensor without contents. */
+htf_value htf_new(htf_node *node, hr_dtype dtype, int rank, const int64_t *dims);
+/* Records an operation of op.h with integers on values. */
+void htf_record(htf_node *node, hr_op op, int int_count, const int64_t *ints, int input_count, const htf_value *inputs,
+                htf_value output);
 
 /* ---- outputs ---- */
 

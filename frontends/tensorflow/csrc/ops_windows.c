@@ -183,6 +183,38 @@ void htf_conv2d(htf_node *node) {
   }
 }
 
+/* The row of a gradient has one padding for both sides; it gives results in TensorFlow's layout, without a copy. */
+static bool has_row(const geometry *g) {
+  bool is_even = true;
+  for (int p = 0; p < PLANES; ++p) {
+    is_even = is_even && g->before[p] == g->after[p];
+  }
+  return is_even;
+}
+
+static void record_row(htf_node *node, hr_op op, const geometry *g, int64_t groups, htf_value x, htf_value y,
+                       htf_value out) {
+  const int64_t ints[3 * PLANES + 2] = {PLANES,       g->stride[0],   g->stride[1],   g->before[0],
+                                        g->before[1], g->dilation[0], g->dilation[1], groups};
+  htf_record(node, op, 3 * PLANES + 2, ints, INPUTS(x, y), out);
+}
+
+/* Images as [N, C, h, w], kernels as [O, I, h, w]: views of the core's layout. */
+static htf_value planes_last(htf_node *node, const geometry *g, htf_value image) {
+  static const int order[4] = {0, 3, 1, 2};
+  return g->has_channels_first ? image : htf_transpose(node, image, order);
+}
+
+static htf_value planes_back(htf_node *node, const geometry *g, htf_value image) {
+  static const int order[4] = {0, 2, 3, 1};
+  return g->has_channels_first ? image : htf_transpose(node, image, order);
+}
+
+static htf_value kernel_view(htf_node *node, htf_value kernel) {
+  static const int order[4] = {3, 2, 0, 1};
+  return htf_transpose(node, kernel, order);
+}
+
 /* The kernel [h, w, I / groups, O] with inputs and outputs of each group in each other's place. */
 static htf_value turn_groups(htf_node *node, htf_value kernel, int64_t groups) {
   const int64_t *d = kernel->dims;
@@ -209,6 +241,12 @@ static htf_value image_gradient(htf_node *node, const int64_t *image, htf_value 
   }
   if (product(image) == 0 || product(dims) == 0) {
     return zeros(node, image, kernel->dtype);
+  }
+  if (has_row(&g)) {
+    htf_value out = htf_new(node, kernel->dtype, 4, image);
+    record_row(node, HR_OP_CONV_BACKWARD_DATA, &g, groups, planes_last(node, &g, gradient), kernel_view(node, kernel),
+               planes_last(node, &g, out));
+    return out;
   }
   int64_t before[PLANES], after[PLANES];
   for (int p = 0; p < PLANES; ++p) {
@@ -256,6 +294,12 @@ static htf_value kernel_gradient(htf_node *node, htf_value image, const int64_t 
   }
   if (product(kernel) == 0 || hr_tensor_count(gradient) == 0 || hr_tensor_count(image) == 0) {
     return zeros(node, kernel, image->dtype);
+  }
+  if (has_row(&g)) {
+    htf_value out = htf_new(node, image->dtype, 4, kernel);
+    record_row(node, HR_OP_CONV_BACKWARD_WEIGHT, &g, groups, planes_last(node, &g, image),
+               planes_last(node, &g, gradient), kernel_view(node, out));
+    return out;
   }
   int64_t after[PLANES];
   for (int p = 0; p < PLANES; ++p) {
@@ -338,17 +382,18 @@ static geometry read_pool(htf_node *node, const int64_t *image) {
   return g;
 }
 
-/* Planes as the last dims, and back. */
-static htf_value planes_last(htf_node *node, const geometry *g, htf_value image) {
-  static const int order[4] = {0, 3, 1, 2};
-  return g->has_channels_first ? image : htf_transpose(node, image, order);
+/* Records a row of pools with even padding, from and to images. */
+static void record_pool(htf_node *node, hr_op op, const geometry *g, htf_value image, htf_value indices,
+                        htf_value out) {
+  bool is_mean = op == HR_OP_AVG_POOL || op == HR_OP_AVG_POOL_BACKWARD; /* of the elements that the image has */
+  const int64_t ints[4 * PLANES + 2] = {g->size[0],   g->size[1],   g->stride[0],   g->stride[1],
+                                        g->before[0], g->before[1], g->dilation[0], g->dilation[1]};
+  const htf_value inputs[2] = {planes_last(node, g, image), indices};
+  htf_record(node, op, 4 * PLANES + (is_mean ? 2 : 0), ints, indices != NULL ? 2 : 1, inputs,
+             planes_last(node, g, out));
 }
 
-static htf_value planes_back(htf_node *node, const geometry *g, htf_value image) {
-  static const int order[4] = {0, 2, 3, 1};
-  return g->has_channels_first ? image : htf_transpose(node, image, order);
-}
-
+/* A pool whose padding differs on both sides. */
 static htf_value pool(htf_node *node, const geometry *g, htf_value planes) {
   bool is_mean = node->function == HR_FUNCTIONAL_AVG_POOL;
   const hr_attribute before = htf_attr_ints(g->before, PLANES), after = htf_attr_ints(g->after, PLANES);
@@ -368,6 +413,12 @@ void htf_pool(htf_node *node) {
   result_dims(&g, image->dims, image->dims[channel_dim(&g)], dims);
   if (!htf_has_failed(node) && product(dims) == 0) {
     htf_output(node, 0, zeros(node, dims, image->dtype));
+    return;
+  }
+  if (has_row(&g)) {
+    htf_value out = htf_new(node, image->dtype, 4, dims);
+    record_pool(node, node->function == HR_FUNCTIONAL_AVG_POOL ? HR_OP_AVG_POOL : HR_OP_MAX_POOL, &g, image, NULL, out);
+    htf_output(node, 0, out);
     return;
   }
   htf_output(node, 0, planes_back(node, &g, pool(node, &g, planes_last(node, &g, image))));
@@ -395,15 +446,13 @@ void htf_max_pool_gradient(htf_node *node) {
     htf_output(node, 0, zeros(node, image->dims, image->dtype));
     return;
   }
-  htf_value planes = planes_last(node, &g, image), results[2];
-  const hr_attribute size = htf_attr_ints(g.size, PLANES), stride = htf_attr_ints(g.stride, PLANES),
-                     before = htf_attr_ints(g.before, PLANES);
+  htf_value planes = planes_last(node, &g, image), results[2], out = htf_new(node, image->dtype, 4, image->dims);
   htf_call_many(node, HR_FUNCTIONAL_MAX_POOL_PLACES, INPUTS(planes),
-                ATTRIBUTES(size, stride, before, htf_attr_ints(g.after, PLANES)), 2, results);
-  htf_value spread =
-      htf_call(node, HR_FUNCTIONAL_MAX_POOL_GRADIENT, INPUTS(planes_last(node, &g, gradient), results[1]),
-               ATTRIBUTES(htf_attr_ints(planes->dims + 2, PLANES), size, stride, before));
-  htf_output(node, 0, planes_back(node, &g, spread));
+                ATTRIBUTES(htf_attr_ints(g.size, PLANES), htf_attr_ints(g.stride, PLANES),
+                           htf_attr_ints(g.before, PLANES), htf_attr_ints(g.after, PLANES)),
+                2, results);
+  record_pool(node, HR_OP_MAX_POOL_BACKWARD, &g, gradient, results[1], out);
+  htf_output(node, 0, out);
 }
 
 /* The number of elements of an image that each window has, [1, 1, planes]. */
@@ -450,6 +499,12 @@ void htf_avg_pool_gradient(htf_node *node) {
   }
   if (!htf_has_failed(node) && product(dims) == 0) {
     htf_output(node, 0, zeros(node, image, gradient->dtype));
+    return;
+  }
+  if (has_row(&g)) {
+    htf_value out = htf_new(node, gradient->dtype, 4, image);
+    record_pool(node, HR_OP_AVG_POOL_BACKWARD, &g, gradient, NULL, out);
+    htf_output(node, 0, out);
     return;
   }
   const int64_t planes[PLANES] = {image[plane_dim(&g, 0)], image[plane_dim(&g, 1)]};
