@@ -21,7 +21,7 @@
 #include "engine/host_compiler.h"
 #include "engine/record_note.h"
 
-enum { BATCH_MAX = 24, FAILURES_MAX = 3, LOW_PRIORITY = 10, GATHER_NS = 3000000 };
+enum { BATCH_MAX = 24, FAILURES_MAX = 3, LOWER_PRIORITY = 10, GATHER_NS = 3000000 };
 
 /* The thread's own state: the compiler, and the cache of its results. */
 typedef struct compiler_state {
@@ -504,11 +504,19 @@ static int take_batch(hr_cached_kernel **out_kernels) {
   return taken;
 }
 
+/* Gives way to the program, for this thread and its child processes. On one core that would keep the program at the
+ * interpreter's speed: the compiler would get a tenth of the time, or next to none from a program of high priority. */
+static void lower_priority(void) {
+  if (hr_core_count() > 1) {
+    (void)!setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + LOWER_PRIORITY);
+  }
+}
+
 static void run_thread(void *arg) {
   compile_queue *queue = own();
   (void)arg;
   hr_cached_kernel *kernels[BATCH_MAX];
-  (void)!setpriority(PRIO_PROCESS, 0, LOW_PRIORITY); /* of this thread, and of its child processes */
+  lower_priority();
   hr_mutex_lock(&queue->mutex);
   while (!queue->stop) {
     if (queue->loads.count > 0) {
