@@ -45,6 +45,8 @@ typedef struct hr_function_spec {
   bool is_late;               /* it may run later: it waits for others, such as other processes. Late calls keep their
                                * order. All run before the first later record that uses an operand of one of them, may
                                * fail, or calls a function that is not late, and at the end of the program at last. */
+  bool is_short;              /* a run takes some 100 us at most: a thread that waits for it may run it, and cannot be
+                               * interrupted meanwhile. Not for late ones. */
 } hr_function_spec;
 
 /* Records a call of a function. In a capture (part.h) the function is called in each run of the part.

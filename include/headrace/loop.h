@@ -39,6 +39,8 @@ typedef struct hr_loop_spec {
 HR_API HR_MUST_USE hr_status hr_loop_create(hr_stream *capture, const hr_loop_spec *spec, hr_loop **out_loop);
 /* Frees a loop (an hr_loop *); NULL is fine. */
 HR_API void hr_loop_free(void *loop);
+/* True if all its iterations take some 100 us at most: the function may be one that is_short (function.h). */
+HR_API bool hr_loop_is_short(const hr_loop *loop);
 /* The function. Inputs: with a condition a bool, true if there is a first iteration; carried values; sequences; values
  * that stay. Outputs: carried values at the end; stacked results. Its failures are those of the body's records, and
  * CANCELLED after hr_stream_interrupt. */

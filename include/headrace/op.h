@@ -404,8 +404,9 @@ typedef enum hr_op {
   HR_OP_CALL,                           /* a function of the caller; in: its operands; ints: number of the kernel (0 and
                                          * below: the last input is an hr__closure of the host, whose name has this
                                          * number), number U of updated operands (outputs 0 to U - 1 begin as inputs 0
-                                         * to U - 1), runs even if nobody needs its outputs (0/1; 2: so, and late), 3
-                                         * numbers of threads, 3 sizes of a group; scalars: of the kernel */
+                                         * to U - 1), runs even if nobody needs its outputs (0/1; 2: so, and late; 3:
+                                         * so, and short), 3 numbers of threads, 3 sizes of a group; scalars: of the
+                                         * kernel */
   HR_OP_PLACES,                         /* the indices of the mask's first M true elements; -1 if there are fewer */
   HR_OP_SEGMENTS,                       /* in: x [N, C], begin [S], end [S], index? [M], factor? [M]; ints: 1 sum, 2
                                          * product, 3 largest, 4 smallest, index to skip (-1: none); scalars: start;

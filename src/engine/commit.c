@@ -906,7 +906,7 @@ static hr_instance *find_short(hr_stream *stream, hr_key *out_key) {
   hr_instance *instance = status == HR_OK ? hr__cache_find_expected(&stream->cache, out_key) : NULL;
   hr_status_ignore(status);
   bool is_short = instance != NULL && !instance->needs_team && instance->step_count <= INLINE_STEPS_MAX &&
-                  instance->library_count == 0 && !instance->plan->schedule.is_refused;
+                  instance->library_count == instance->short_count && !instance->plan->schedule.is_refused;
   return is_short ? instance : NULL;
 }
 

@@ -15,13 +15,10 @@ struct hr_library {
   hr_dynlib dynlib;
 };
 
-typedef void (*range_fn)(void *const *args, const hr_scalar *scalars, const int64_t *extents, char *workspace,
-                         char *scratch, int64_t begin, int64_t end);
-
 typedef struct compiled_kernel {
   hr_host_kernel base;
   hr_library *library;
-  range_fn functions[HR_HOST_KERNEL_PASS_MAX];
+  hr_compiled_pass functions[HR_HOST_KERNEL_PASS_MAX];
   hr_host_pass passes[HR_HOST_KERNEL_PASS_MAX];
   int64_t extents[HR_EMISSION_EXTENTS];
   char title[];
@@ -72,6 +69,15 @@ static void destroy(hr_host_kernel *kernel) {
 
 bool hr__kernel_is_compiled(const hr_host_kernel *kernel) {
   return kernel->run == run;
+}
+
+hr_compiled_pass hr__compiled_kernel_pass(const hr_host_kernel *kernel, int pass, const int64_t **out_extents) {
+  const compiled_kernel *compiled = (const compiled_kernel *)kernel;
+  if (!hr__kernel_is_compiled(kernel)) {
+    return NULL;
+  }
+  *out_extents = compiled->extents;
+  return compiled->functions[pass];
 }
 
 hr_status hr__compiled_kernel_create(hr_library *library, const char *name, const hr_emission *emission,

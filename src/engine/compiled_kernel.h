@@ -23,4 +23,10 @@ HR_MUST_USE hr_status hr__compiled_kernel_create(hr_library *library, const char
 /* True if a host kernel was made by hr__compiled_kernel_create. */
 bool hr__kernel_is_compiled(const hr_host_kernel *kernel);
 
+/* The code of a pass, for callers to which a call through the kernel is too long. */
+typedef void (*hr_compiled_pass)(void *const *args, const hr_scalar *scalars, const int64_t *extents, char *workspace,
+                                 char *scratch, int64_t begin, int64_t end);
+/* NULL for a kernel that is not compiled. *out_extents: its argument. */
+hr_compiled_pass hr__compiled_kernel_pass(const hr_host_kernel *kernel, int pass, const int64_t **out_extents);
+
 #endif

@@ -99,7 +99,8 @@ struct hr_instance {
   bool has_tunings;                /* some steps have a tuning */
   bool needs_team;                 /* some step is worth more than one thread */
   bool may_be_endless;             /* some step is a function of the caller's, such as a loop */
-  int kernel_count, library_count; /* launches, and library calls */
+  int kernel_count, library_count; /* launches, and library calls; of these .. */
+  int short_count;                 /* .. functions that take a short time */
   int batch_most;                  /* steps of the longest batch */
   hr_replay *replay;               /* NULL: each step is launched by itself */
   atomic_int_least64_t submit_ns;  /* host time of the last run's submission to a device beside the host; INT64_MAX at

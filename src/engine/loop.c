@@ -19,13 +19,16 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "core/ir/dtype.h"
+#include "engine/compiled_kernel.h"
 #include "engine/instantiate.h"
 #include "engine/run.h"
 #include "engine/run_steps.h"
 #include "engine/stream.h"
 
 enum { FIRST = 0, ODD, EVEN, PHASES, ALIGNMENT = 64, NONE = -1 };
-enum { BLOCK = 256 }; /* iterations between looks at the compile queue */
+enum { BLOCK = 256 };                     /* iterations between looks at the compile queue */
+enum { KEPT_BYTES = 1 << 20 };            /* memory of a run that a loop keeps for the next one */
+enum { STEP_NS = 20, SHORT_NS = 100000 }; /* a step's time beside its work; that of a short loop */
 
 struct hr_loop {
   hr_device *device;
@@ -39,8 +42,11 @@ struct hr_loop {
   int64_t count_max;
   hr_buffer **constants; /* of the key's buffers; a reference, or NULL */
   hr_scalar *scalars;
-  size_t scratch_bytes; /* of kernels, for one thread */
+  size_t scratch_bytes;  /* of kernels, for one thread */
+  struct loop_run *kept; /* memory of the last run; NULL: none */
 };
+
+static void free_run(struct loop_run *r);
 
 static hr_status no_memory(void) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a loop");
@@ -203,6 +209,7 @@ void hr_loop_free(void *arg) {
   if (loop == NULL) {
     return;
   }
+  free_run(loop->kept);
   hr__instance_release(loop->instance);
   for (int i = 0; i < loop->buffer_count; ++i) {
     hr_buffer_release(loop->constants[i]);
@@ -253,6 +260,13 @@ hr_status hr_loop_create(hr_stream *capture, const hr_loop_spec *spec, hr_loop *
   return status;
 }
 
+/* About 10 bytes a nanosecond; the time of libraries' calls is not known. */
+bool hr_loop_is_short(const hr_loop *loop) {
+  const hr_instance *instance = loop->instance;
+  double ns = STEP_NS * (double)instance->step_count + (double)instance->plan->bytes / 10;
+  return instance->library_count == 0 && ns * (double)loop->count_max <= SHORT_NS;
+}
+
 /* ---- a run ---- */
 
 /* A pass of a kernel, or a step of another kind. */
@@ -261,6 +275,8 @@ typedef struct turn_call {
   hr_host_call call;
   int64_t units, grain;
   int pass, step;
+  hr_compiled_pass code; /* of a compiled kernel that is not worth a second thread; else NULL */
+  const int64_t *extents;
 } turn_call;
 
 /* The address of a slice, which changes in each iteration. */
@@ -282,7 +298,8 @@ typedef struct loop_run {
   hr_loop *loop;
   const hr_function_call *call;
   phase phases[PHASES];
-  char *block;     /* all memory of the run */
+  char *block; /* all memory of the run, of these .. */
+  size_t bytes;
   char *scratch;   /* of kernels: for each thread */
   char **spare;    /* of each carried value; NULL: it is updated in place */
   int64_t *number; /* of the iteration */
@@ -312,7 +329,11 @@ static hr_status allocate_run(loop_run *r) {
   for (int i = 0; i < loop->carried_count; ++i) {
     take(&at, loop->is_in_place[i] ? 0 : loop->result_bytes[i]);
   }
-  r->block = hr_aligned_malloc(at, ALIGNMENT);
+  if (r->block == NULL || at > r->bytes) {
+    hr_aligned_free(r->block);
+    r->block = hr_aligned_malloc(at, ALIGNMENT);
+    r->bytes = at;
+  }
   if (r->block == NULL) {
     return no_memory();
   }
@@ -334,12 +355,15 @@ static hr_status allocate_run(loop_run *r) {
 }
 
 static void free_run(loop_run *r) {
-  for (int p = 0; p < PHASES; ++p) {
+  for (int p = 0; r != NULL && p < PHASES; ++p) {
     hr__run_scratch_fini(&r->phases[p].scratch);
     hr_vector_fini(&r->phases[p].calls);
     hr_vector_fini(&r->phases[p].moving);
   }
-  hr_aligned_free(r->block);
+  if (r != NULL) {
+    hr_aligned_free(r->block);
+    hr_free(r);
+  }
 }
 
 static void bind_to(void **bound, int buffer, const void *address) {
@@ -382,6 +406,7 @@ static bool add_moving(phase *p, const hr_loop *loop, int buffer, size_t bytes) 
 
 static hr_status list_moving(phase *p, const hr_loop *loop) {
   bool ok = true;
+  hr_vector_clear(&p->moving);
   for (int i = 0; ok && i < loop->sequence_count; ++i) {
     ok = add_moving(p, loop, loop->params[loop->carried_count + i], loop->param_bytes[loop->carried_count + i]);
   }
@@ -391,15 +416,22 @@ static hr_status list_moving(phase *p, const hr_loop *loop) {
   return ok ? HR_OK : no_memory();
 }
 
+static turn_call pass_call(const hr_host_launch *launch, int number, int step) {
+  const hr_host_pass *pass = &launch->kernel->passes[number];
+  turn_call c = {launch->kernel, launch->call, pass->units, pass->grain, number, step, NULL, NULL};
+  if (c.units <= c.grain || c.units == 1) {
+    c.code = hr__compiled_kernel_pass(c.kernel, number, &c.extents);
+  }
+  return c;
+}
+
 /* The passes of a kernel as calls on this thread's scratch. */
 static bool add_passes(phase *p, const loop_run *r, int step) {
   hr_host_launch launch = hr__step_launch(r->loop->instance, &r->loop->instance->steps[step], &p->run, &p->scratch);
   launch.call.scratch = r->scratch;
   bool ok = true;
   for (int i = 0; ok && i < launch.kernel->pass_count; ++i) {
-    const hr_host_pass *pass = &launch.kernel->passes[i];
-    ok = pass->units <= 0 ||
-         hr_vector_push(&p->calls, (turn_call){launch.kernel, launch.call, pass->units, pass->grain, i, step});
+    ok = launch.kernel->passes[i].units <= 0 || hr_vector_push(&p->calls, pass_call(&launch, i, step));
   }
   return ok;
 }
@@ -443,7 +475,9 @@ static hr_status run_step(const loop_run *r, phase *p, int step) {
 
 static hr_status run_calls(const loop_run *r, phase *p) {
   for (const turn_call *c = p->calls.data, *end = c + p->calls.count; c < end; ++c) {
-    if (c->kernel == NULL) {
+    if (c->code != NULL) {
+      c->code(c->call.args, c->call.scalars, c->extents, c->call.workspace, c->call.scratch, 0, c->units);
+    } else if (c->kernel == NULL) {
       HR_RETURN_IF_ERROR(run_step(r, p, c->step));
     } else if (c->units <= c->grain || c->units == 1) {
       c->kernel->run(c->kernel, c->pass, &c->call, 0, c->units);
@@ -539,19 +573,32 @@ static hr_status run_all(loop_run *r) {
   return HR_OK;
 }
 
+/* In the memory of the last run, if it was kept. */
+static hr_status run_locked(hr_loop *loop, const hr_function_call *call) {
+  loop_run *r = loop->kept != NULL ? loop->kept : hr_calloc(1, sizeof *r);
+  loop->kept = r;
+  if (r == NULL) {
+    return no_memory();
+  }
+  r->loop = loop, r->call = call, r->interrupt = hr_thread_interrupt_get(), r->count = loop->count_max;
+  r->writes_spare_first = loop->condition == NONE && (r->count & 1) == 0;
+  hr_status status = allocate_run(r);
+  status = status == HR_OK ? run_all(r) : status;
+  if (r->bytes > KEPT_BYTES) {
+    free_run(r);
+    loop->kept = NULL;
+  }
+  return status;
+}
+
 hr_status hr_loop_run(const hr_function_call *call) {
   hr_loop *loop = call->arg;
-  loop_run r = {.loop = loop, .call = call, .interrupt = hr_thread_interrupt_get(), .count = loop->count_max};
-  bool has_condition = loop->condition != NONE;
-  if (r.count == 0 || (has_condition && *(const char *)call->inputs[0] == 0)) {
-    copy_inputs(&r, true);
+  if (loop->count_max == 0 || (loop->condition != NONE && *(const char *)call->inputs[0] == 0)) {
+    copy_inputs(&(loop_run){.loop = loop, .call = call}, true);
     return HR_OK;
   }
-  r.writes_spare_first = !has_condition && (r.count & 1) == 0;
   hr_mutex_lock(&loop->mutex);
-  hr_status status = allocate_run(&r);
-  status = status == HR_OK ? run_all(&r) : status;
-  free_run(&r);
+  hr_status status = run_locked(loop, call);
   hr_mutex_unlock(&loop->mutex);
   return status;
 }

@@ -246,14 +246,15 @@ static bool note_library(hr_instance *instance, const hr_exec_step *step, bool *
 }
 
 /* A function that others wait for (headrace/function.h, is_late) ends with them. */
-static bool is_function(const hr_instance *instance, const hr_exec_step *step) {
+static bool is_function(const hr_instance *instance, const hr_exec_step *step, int64_t kind) {
   const hr_node *node = step->kind == HR_STEP_LIBRARY ? hr__step_source(instance, step)->node : NULL;
   return node != NULL && node->op == HR_OP_CALL && node->ints[HR__CALL_NUMBER] <= 0 &&
-         node->ints[HR__CALL_HAS_EFFECTS] == 1;
+         node->ints[HR__CALL_HAS_EFFECTS] == kind;
 }
 
 static hr_status finish_steps(hr_instance *instance, const hr_device *device) {
   instance->needs_team = instance->has_tunings = instance->may_be_endless = false;
+  instance->short_count = 0;
   hr_vector_clear(&instance->sources);
   for (int i = 0; i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
@@ -262,7 +263,8 @@ static hr_status finish_steps(hr_instance *instance, const hr_device *device) {
       return no_memory("sources");
     }
     instance->needs_team |= needs;
-    instance->may_be_endless |= is_function(instance, step);
+    instance->may_be_endless |= is_function(instance, step, HR__CALL_ENDLESS);
+    instance->short_count += is_function(instance, step, HR__CALL_SHORT);
     instance->has_tunings |= step->call != NULL && step->call->tuning != NULL && device->properties.is_host;
   }
   size_t arena = hr_align_up(instance->plan->schedule.arena_bytes, HR_WORKSPACE_ALIGNMENT);

@@ -17,6 +17,7 @@
 #include "headrace/part.h"
 
 enum { COUNT_MIN = 16, LARGE_BYTES = 256 << 10 };
+enum { SIMULATED_MAX = 20000 }; /* nodes of bodies that are simulated to the end */
 
 static hr_status no_memory(void) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "graph: no host memory for a loop");
@@ -107,7 +108,23 @@ static hr_status simulate_iteration(simulation *s) {
   return HR_OK;
 }
 
-static hr_status simulate(simulation *s, const hr__item *inputs, int *out_count, bool *out_is_known) {
+/* The nodes of the graph, or SIMULATED_MAX if some have graphs of their own. */
+static int64_t simulated_nodes(const hr_graph *g) {
+  int64_t count = (int64_t)g->nodes.count;
+  for (size_t i = 0; i < g->nodes.count && count < SIMULATED_MAX; ++i) {
+    count = g->nodes.data[i].inner[0] != NULL ? SIMULATED_MAX : count;
+  }
+  return count;
+}
+
+/* Iterations that are simulated at most: to the end if they are few short ones. */
+static int64_t simulated_max(const simulation *s) {
+  int64_t nodes = simulated_nodes(s->node->inner[0]) + simulated_nodes(s->node->inner[1]) + 1;
+  return SIMULATED_MAX / nodes > COUNT_MIN ? SIMULATED_MAX / nodes : COUNT_MIN;
+}
+
+/* *out_count: INT64_MAX if the host knows the condition of the first iterations, but not the last one. */
+static hr_status simulate(simulation *s, const hr__item *inputs, int64_t *out_count, bool *out_is_known) {
   hr_arena *arena = &s->e.arena;
   bool goes_on = true;
   s->items = HR_ARENA_ARRAY(arena, hr__item, (size_t)s->input_count + 1);
@@ -121,9 +138,11 @@ static hr_status simulate(simulation *s, const hr__item *inputs, int *out_count,
     s->items[i].tensor.buffer = NULL; /* borrowed types */
     s->places[i] = &s->items[i].tensor, s->facts[i] = &s->items[i].fact;
   }
-  for (*out_count = 0;; ++*out_count) {
+  for (int64_t count = 0, max = simulated_max(s);; ++count) {
     HR_RETURN_IF_ERROR(simulate_condition(s, out_is_known, &goes_on));
-    if (!goes_on || *out_count >= COUNT_MIN) {
+    if (!goes_on || count >= max) {
+      *out_count = !goes_on && *out_is_known ? count : count < COUNT_MIN ? count : INT64_MAX;
+      *out_is_known = *out_is_known || count >= COUNT_MIN;
       return HR_OK;
     }
     HR_RETURN_IF_ERROR(simulate_iteration(s));
@@ -131,10 +150,10 @@ static hr_status simulate(simulation *s, const hr__item *inputs, int *out_count,
 }
 
 /* True for few iterations, for those large enough to gain from fusion with each other, and if the host cannot compute
- * the conditions of the first ones. */
-static hr_status is_better_recorded(const hr__evaluation *e, const hr__loop_arguments *of, bool *out_is) {
+ * the conditions of the first ones. Sets the count of a while that the host knows. */
+static hr_status is_better_recorded(const hr__evaluation *e, hr__loop_arguments *of, bool *out_is) {
   bool is_large = written_bytes(of) > LARGE_BYTES, is_known = true;
-  int count = 0;
+  int64_t count = 0;
   *out_is = of->count < COUNT_MIN || (of->count != INT64_MAX && is_large);
   if (of->node->kind != HR__NODE_WHILE) {
     return HR_OK;
@@ -149,8 +168,14 @@ static hr_status is_better_recorded(const hr__evaluation *e, const hr__loop_argu
   if (hr_status_code_of(status) == HR_STATUS_RESOURCE_EXHAUSTED) {
     return status;
   }
+  of->count = status == HR_OK ? count : of->count;
   hr_status_free(status); /* the host does not know the condition */
   return HR_OK;
+}
+
+/* True if the device computes when the loop ends. */
+static bool has_condition(const hr__loop_arguments *of) {
+  return of->node->kind == HR__NODE_WHILE && of->count == INT64_MAX;
 }
 
 /* ---- the body ---- */
@@ -306,7 +331,7 @@ static hr_status make(making *m, hr_loop **out_loop) {
   HR_RETURN_IF_ERROR(allocate(m));
   HR_RETURN_IF_ERROR(create_params(m));
   HR_RETURN_IF_ERROR(record_body(m));
-  HR_RETURN_IF_ERROR(of->node->kind == HR__NODE_WHILE ? record_condition(m) : HR_OK);
+  HR_RETURN_IF_ERROR(has_condition(of) ? record_condition(m) : HR_OK);
   order_params(m);
   if (m->param_count + m->result_count + 1 > HR_FUNCTION_OPERANDS_MAX) {
     return refuse("too many operands");
@@ -329,7 +354,7 @@ static hr_status make(making *m, hr_loop **out_loop) {
 static hr_status record_first(const making *m, hr__item *out_condition, bool *out_is_none) {
   hr__evaluation *e = m->e;
   *out_is_none = false;
-  if (m->of->node->kind != HR__NODE_WHILE) {
+  if (!has_condition(m->of)) {
     return HR_OK;
   }
   HR_RETURN_IF_ERROR(
@@ -382,7 +407,11 @@ static hr_status record(const making *m, hr_loop *loop, const hr__item *conditio
       views[inputs + outputs++] = hr_tensor_view(&results[i].tensor);
     }
   }
-  const hr_function_spec spec = {.name = name_of(of->node), .run = hr_loop_run, .arg = loop, .release = hr_loop_free};
+  const hr_function_spec spec = {.name = name_of(of->node),
+                                 .run = hr_loop_run,
+                                 .arg = loop,
+                                 .release = hr_loop_free,
+                                 .is_short = hr_loop_is_short(loop)};
   return hr_function_record(m->e->stream, &spec, inputs, views, outputs, views + inputs);
 }
 
@@ -477,16 +506,17 @@ hr_status hr__evaluate_loop_at_once(hr__evaluation *e, const hr__loop_arguments 
   if (!may_be_loop(e, of)) {
     return HR_OK;
   }
-  HR_RETURN_IF_ERROR(is_better_recorded(e, of, &is_recorded));
+  hr__loop_arguments counted = *of;
+  HR_RETURN_IF_ERROR(is_better_recorded(e, &counted, &is_recorded));
   if (is_recorded) {
     return HR_OK;
   }
-  making m = {.e = e, .of = of};
+  making m = {.e = e, .of = &counted};
   hr_status status = try(&m, results);
   *out_is_done = status == HR_OK;
   if (*out_is_done) {
     count_body(&m);
-    e->runner->endless_loops += of->node->kind == HR__NODE_WHILE;
+    e->runner->endless_loops += has_condition(&counted);
   } else {
     hr__items_release(of->node->result_count, results);
   }
@@ -527,7 +557,11 @@ static bool has_results_of(const making *x, const making *y) {
 static hr_status record_choice(const making *m, choice *c, const hr__item *condition, hr__item *results) {
   hr_view views[HR_FUNCTION_OPERANDS_MAX];
   int inputs = 0, count = m->of->node->result_count;
-  const hr_function_spec spec = {.name = "if", .run = run_choice, .arg = c, .release = free_choice};
+  const hr_function_spec spec = {.name = "if",
+                                 .run = run_choice,
+                                 .arg = c,
+                                 .release = free_choice,
+                                 .is_short = hr_loop_is_short(c->loops[0]) && hr_loop_is_short(c->loops[1])};
   views[inputs++] = hr_tensor_view(&condition->tensor);
   for (int i = 0; i < m->param_count; ++i) {
     views[inputs++] = hr_tensor_view(&m->of->inputs[m->order[i]].tensor);

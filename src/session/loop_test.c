@@ -211,3 +211,35 @@ HR_TEST(random_bodies_have_the_bits_of_their_iterations) {
     check_graph(seed, 16 + (int)(seed % 7));
   }
 }
+
+/* The thread that waits runs loops of few iterations itself, and leaves longer ones to another. */
+HR_TEST(short_loops_run_in_the_call_that_waits) {
+  open_stream();
+  for (int count = 50; count <= 5000000; count *= 100000) {
+    char text[512];
+    snprintf(
+        text, sizeof text,
+        "graph 2\nfunction @0 {\ninput %%i i64[]\ninput %%x f32[2, 3]\n%%y = multiply(%%x, 0.5)\n%%z = add(%%y, 1)\n"
+        "output x = %%z\n}\ninput %%x f32[2, 3]\n%%0 = for(@0, %d, %%x, carried=1)\noutput x = %%0\n",
+        count);
+    body b = {.seed = 3};
+    hr_tensor x = random_of(&b, DIMS(2, 3));
+    const hr_tensor *places[1] = {&x};
+    hr_graph *g = graph_of(text);
+    hr_session *session = session_of(g, NULL);
+    bool is_short = false;
+    for (int run = 0; run < 4; ++run) {
+      hr_tensor out;
+      float values[6];
+      HR_ASSERT_OK(hr_session_run(session, 1, places, 1, &out));
+      is_short = hr_stream_finish_short(stream);
+      HR_ASSERT_OK(hr_array_read(stream, &out, values));
+      HR_ASSERT_NEAR(values[5], 2, 1e-6);
+      hr_tensor_release(&out);
+    }
+    HR_ASSERT_EQ(is_short, count == 50);
+    hr_tensor_release(&x);
+    hr_session_release(session);
+    hr_graph_release(g);
+  }
+}

@@ -97,9 +97,9 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   return HR_OK;
 }
 
-/* A closure takes as long as it takes: it runs beside the recording thread, as large kernels do. */
+/* Most closures take as long as they take: they run beside the recording thread, as large kernels do. */
 static bool needs_team(const hr_prepared *p) {
-  return p->kernel == NULL || p->bytes > SHARE_BYTES;
+  return p->kernel == NULL ? p->node->ints[HR__CALL_HAS_EFFECTS] != HR__CALL_SHORT : p->bytes > SHARE_BYTES;
 }
 
 static void release(hr_prepared *p) {
