@@ -93,3 +93,15 @@ def test_cnn():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(128, 12, 12, 1)).astype("float32"), rng.integers(0, 10, 128)
     compare(cnn, OPTIMIZERS["adam"], x, y, False)
+
+
+def test_default_of_keras_asks_for_xla():
+    """The mark is removed, so that `fit` runs; TensorFlow has no XLA for the device."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(64, 40)).astype("float32"), rng.integers(0, 10, 64)
+    model = mlp()
+    model.compile("adam", "sparse_categorical_crossentropy")
+    assert model.jit_compile
+    losses = model.fit(x, y, epochs=2, verbose=0).history["loss"]
+    assert np.isfinite(losses).all()
+    assert model.predict(x, verbose=0).shape == (64, 10)
