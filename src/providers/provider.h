@@ -116,6 +116,7 @@ const hr_provider *const *hr_providers(void);
   X(batch_lanes)            \
   X(winograd)               \
   X(winograd_weights)       \
+  X(pixels)                 \
   X(gradients)              \
   X(direct)                 \
   X(direct_weights) X(attention) X(recurrent) X(sgemm) X(batched_products) X(onednn) X(host) X(lapack) X(integers)
