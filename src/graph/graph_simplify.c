@@ -429,10 +429,12 @@ static void note_other(void *arg, const hr_value *value) {
   r->keeps_facts &= r->is_same[*value];
 }
 
-/* Notes if a copy of the node has the old facts: with these dims of inputs, all that it reads has them. */
+/* Notes if a copy of the node has the old facts: with these dims of inputs, all that it reads has them. Numbers in
+ * place of unknown ones depend on the numbers of values, which are others. */
 static void note_facts(rewrite *r, const hr__node *node) {
   bool is_plain = node->kind <= HR__NODE_CALL || node->kind == HR__NODE_VARIABLE;
-  r->keeps_facts = is_plain && r->change == NULL && !r->from->is_piece && after_of(r, node) == NULL;
+  r->keeps_facts =
+      is_plain && !hr__node_is_unknown(node) && r->change == NULL && !r->from->is_piece && after_of(r, node) == NULL;
   hr__node_each_input(node, note_other, r);
 }
 

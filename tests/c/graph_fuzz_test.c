@@ -224,13 +224,21 @@ static const char *const seeds[] = {
     "%2, %3 = for(@0, %k, %z, %0, carried=1)\n%g = gradient(%1, %x)\noutput y = %2\noutput s = %3\noutput g = %g\n",
     "graph 2\nvariable %w f32[2] = [1.0, 2.0]\nvariable %v i64[] = [3]\ninput %x f32[n]\n%0 = nonzero(%x)\n"
     "%1 = greater(%x, 1)\n%2 = compress(%1, %x)\n%3, %4, %5, %6 = unique(%2)\n%7 = read(%v)\n%8 = arange(stop=%7)\n"
-    "%9 = add(%w, 1)\nassign %w = %9\nassign %v = %v\noutput a = %0\noutput b = %8\noutput c = %6\n"};
+    "%9 = add(%w, 1)\nassign %w = %9\nassign %v = %v\noutput a = %0\noutput b = %8\noutput c = %6\n",
+    "graph 2\nfunction @0 {\ninput %a f32[n]\n%b = negative(%a)\noutput b = %b\n}\n"
+    "function @1 {\ninput %i i64[]\ninput %x f32[n]\ninput %c f32[]\n%0 = add(%x, %c)\noutput x = %0\n}\n"
+    "function @2 {\ninput %x f32[n]\ninput %k i64[]\ninput %c f32[]\n%0 = less(%c, 0)\n%1 = if(@0, @0, %0, %x)\n"
+    "%2 = for(@1, %k, %1, %c, carried=1)\n%3 = negative(%x)\n%4 = read(%k)\n%5 = sum(%2)\noutput y = %2\n"
+    "output z = %5\noutput w = %4\n}\n"
+    "input %xs f32[m,n]\ninput %k i64[]\ninput %c f32[]\n"
+    "%0, %1, %2 = vmap(@2, %xs, %k, %c, in=[0, _, _], out=[0, 0, _])\noutput y = %0\noutput z = %1\n"};
 
 static const char *const tokens[] = {
-    "%x",   "%z",    "%a",   "%0",    "%1",       "%2",         "@0",   "@1",       "@2",      "n",
-    "m",    "f32[",  "i64[", "bool[", "carried=", "sequences=", "1",    "0",        "-1",      "3",
-    "2",    "65536", "}",    "{",     ", ",       ")",          "]",    "_",        "if(",     "while(",
-    "for(", "scan(", "call", "read(", "gradient", "\n",         "add(", "function", "assign ", "variable "};
+    "%x",   "%z",       "%a",      "%0",        "%1",    "%2",       "@0",         "@1",       "@2",
+    "n",    "m",        "f32[",    "i64[",      "bool[", "carried=", "sequences=", "1",        "0",
+    "-1",   "3",        "2",       "65536",     "}",     "{",        ", ",         ")",        "]",
+    "_",    "if(",      "while(",  "for(",      "scan(", "call",     "read(",      "gradient", "\n",
+    "add(", "function", "assign ", "variable ", "vmap(", "in=[",     "out=[",      "nonzero("};
 
 /* True at the begin of a token: at a change between kinds of characters. */
 static size_t find_token(const char *text, size_t length, size_t from) {
@@ -268,7 +276,7 @@ static bool try_text(const char *text, size_t length) {
   }
   hr_graph_release(read_back(graph));
   HR_ASSERT_OK(hr_graph_simplify(graph, NULL, &simple));
-  hr_graph_release(read_back(simple));
+  check_copy(simple);
   hr_graph_release(simple);
   hr_graph_release(graph);
   return true;
