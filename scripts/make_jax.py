@@ -95,6 +95,8 @@ there. Two programs show more:
 - **Decompositions of matrices** are LAPACK's, as on JAX's CPU backend.
 - **Callbacks**: `jax.debug.print`, `jax.pure_callback` and `io_callback` call Python from a running program.
   `jax.experimental.buffer_callback` reads and writes the arrays' memory without copies.
+- **Functions of XLA's FFI** (`jax.ffi`) that are registered for `headrace` or `cpu` are called on the host's devices,
+  with their attributes, states and errors.
 - **Programs of JAX's CPU platform** run: its lowering rules for primitives that have no other one, its branch of
   `jax.lax.platform_dependent` if there is no default, and functions that `jax.export` wrote for `cpu`.
 

@@ -12,7 +12,7 @@ import os
 import pathlib
 import warnings
 
-from headrace_jax import _buffers, _callbacks, _cpu, _dlpack, _private, _rules, _shardings
+from headrace_jax import _buffers, _callbacks, _cpu, _dlpack, _ffi, _private, _rules, _shardings
 
 __all__ = ["initialize", "library_path"]
 PLATFORM = "headrace"
@@ -81,5 +81,6 @@ def initialize():
     _callbacks.register(PLATFORM, str(library_path()))
     _buffers.register(PLATFORM)
     _cpu.register(PLATFORM)
+    _ffi.register(PLATFORM)
     _dlpack.register(PLATFORM)
     _shardings.register(PLATFORM)

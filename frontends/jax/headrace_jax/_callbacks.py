@@ -31,10 +31,12 @@ class _Reference:
     """The creator's reference of a callback, which the executable keeps."""
 
     def __init__(self, name, number):
-        self.name, self.number, self.of_parts = name, number, []
+        self.name, self.number, self.of_parts, self.at_end = name, number, [], None
 
     def __del__(self):
         _partitioned.pop(self.name, None)
+        if self.at_end is not None:
+            self.at_end()
         _library.headrace_jax_release_callback(self.number)
 
 

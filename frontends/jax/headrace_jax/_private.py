@@ -30,6 +30,10 @@ NAMES = (
     ("jax._src.lax.control_flow.conditionals", "cond_p", object),
     ("jax._src.lax.control_flow.conditionals", "platform_index_p", object),
     ("jax._src.export._export", "call_exported_p", object),
+    ("jax._src.ffi", "ffi_call_p", object),
+    ("jax._src.ffi", "_unwrap_kwargs_hashable", None),
+    ("jax._src.core", "ShapedArray", None),
+    ("jax._src.lib", "xla_client", object),
     ("jax._src.buffer_callback", "buffer_callback_p", object),
     ("jax._src.buffer_callback", "ExecutionStage", None),
 )
@@ -171,6 +175,42 @@ def buffer_callback_primitive():
 def execute_stage():
     """The stage at which callbacks with buffers run."""
     return _find("jax._src.buffer_callback", "ExecutionStage").EXECUTE
+
+
+def ffi_primitive():
+    """The primitive of jax.ffi.ffi_call; None: this JAX has another one."""
+    try:
+        return _find("jax._src.ffi", "ffi_call_p")
+    except (AttributeError, ImportError):
+        return None
+
+
+def ffi_attributes(attributes):
+    """The attributes of a call by name, as the caller wrote them."""
+    return dict(_find("jax._src.ffi", "_unwrap_kwargs_hashable")(attributes))
+
+
+def are_arrays(avals):
+    """True if all are arrays of dtypes that NumPy has, no tokens and no keys."""
+    kind = _find("jax._src.core", "ShapedArray")
+    return all(type(aval) is kind and hasattr(aval.dtype, "itemsize") for aval in avals)
+
+
+def on_ffi_targets(platform, add_target, add_type):
+    """Calls add_target(name, function, platform, api_version, traits) for each target of a platform, and
+    add_type(name, registration) for each type, those that are registered already among them."""
+    client = _find("jax._src.lib", "xla_client")
+    client.register_custom_call_handler(platform, add_target)
+    client.register_custom_type_handler(platform, add_type)
+
+
+def cpu_targets(name):
+    """Targets of JAX's CPU platform, the wanted one among them if there is one: (name, function, api_version)."""
+    client = _find("jax._src.lib", "xla_client")
+    waiting = client._custom_callback.get(client.xla_platform_names.get("cpu", "cpu"), [])
+    found = [(of, function, version) for of, function, version, *_ in waiting]
+    functions = client.custom_call_targets("cpu").get(name)
+    return found + ([(name, functions, 1)] if isinstance(functions, dict) else [])
 
 
 def lu_permutation(pivots, rows):
