@@ -70,11 +70,23 @@ static void record_event(const tf_device *device, tf_stream *stream, tf_event *e
   (void)device, (void)stream, (void)event, (void)status;
 }
 
+/* TensorFlow synchronizes before each copy to the host, and reports a failure without its code and message. So it is
+ * kept for the copy. */
 static void synchronize(const tf_device *device, tf_status *status) {
+  (void)status;
   htf_device *self = device->handle;
   if (!hr_stream_finish_short(self->stream)) {
-    (void)htf_fails(hr_stream_synchronize(self->stream), status);
+    hr_status failure = hr_stream_synchronize(self->stream);
+    if (failure != HR_OK) {
+      hr_status_free(atomic_exchange(&self->failure, failure));
+    }
   }
+}
+
+/* True if work has failed, which is reported. */
+static bool has_failed(htf_device *device, tf_status *status) {
+  bool may_fail = atomic_load_explicit(&device->failure, memory_order_relaxed) != HR_OK;
+  return may_fail && htf_fails(atomic_exchange(&device->failure, HR_OK), status);
 }
 
 static void wait_event(const tf_device *device, tf_event *event, tf_status *status) {
@@ -136,7 +148,7 @@ static void copy_out_now(const tf_device *device, void *target, const tf_memory 
   htf_device *self = device->handle;
   int64_t count = (int64_t)bytes;
   hr_view view;
-  if (bytes == 0 || htf_fails(view_bytes(source, &count, &view), status)) {
+  if (bytes == 0 || has_failed(self, status) || htf_fails(view_bytes(source, &count, &view), status)) {
     return;
   }
   (void)htf_fails(hr_stream_read(self->stream, &view, target), status);
@@ -279,6 +291,7 @@ static hr_status open_device(htf_device *self, int ordinal) {
 }
 
 static void close_device(htf_device *self) {
+  hr_status_free(atomic_load(&self->failure));
   hr_buffer_release(self->empty);
   hr_stream_release(self->stream);
   hr_device_release(self->device);

@@ -30,6 +30,7 @@ typedef struct htf_device {
   char name[96], bus_id[16];
   atomic_llong step; /* of the last kernel */
   atomic_int step_kernels;
+  _Atomic(hr_status) failure; /* of work, that a synchronization met and the next copy to the host reports */
 } htf_device;
 
 /* The plug-in's part of TensorFlow's streams. */

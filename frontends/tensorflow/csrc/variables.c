@@ -30,14 +30,16 @@ typedef struct slots {
   htf_value values[SLOTS_MAX];
 } slots;
 
-static slots open_slots(htf_node *node, int count, bool locks) {
+/* Sparse updates write elements in place, so readers of the variable get copies from then on. */
+static slots open_slots(htf_node *node, int count, bool locks, bool is_sparse) {
   static const int inputs[SLOTS_MAX] = {0, 1, 2};
   slots opened = {.count = count};
-  tf.MaybeLockVariableInputMutexesInOrder(node->context, locks, false, inputs, (size_t)count, copy_tensor,
+  tf.MaybeLockVariableInputMutexesInOrder(node->context, locks, is_sparse, inputs, (size_t)count, copy_tensor,
                                           &opened.locks, node->status);
   (void)htf_keep(node, htf_status_of(node->status));
   for (int i = 0; i < count && !htf_has_failed(node); ++i) {
-    tf.GetInputTensorFromVariable(node->context, i, locks, false, false, copy_tensor, &opened.tensors[i], node->status);
+    tf.GetInputTensorFromVariable(node->context, i, locks, false, is_sparse, copy_tensor, &opened.tensors[i],
+                                  node->status);
     (void)htf_keep(node, htf_status_of(node->status));
     opened.values[i] = htf_has_failed(node) ? NULL : htf_value_of(node, opened.tensors[i]);
   }
@@ -92,7 +94,7 @@ static void update(htf_node *node, hr_op op) {
   if (htf_has_failed(node)) {
     return;
   }
-  slots opened = open_slots(node, 1, true);
+  slots opened = open_slots(node, 1, true, false);
   htf_value value = htf_input(node, 1);
   check_dims(node, &opened, value);
   if (!htf_has_failed(node) && hr_tensor_count(value) > 0) {
@@ -134,7 +136,7 @@ static htf_value one_minus(htf_node *node, htf_value x) {
 
 /* var -= delta * alpha */
 void htf_apply_gradient_descent(htf_node *node) {
-  slots opened = open_slots(node, 1, htf_flag(node, "use_locking"));
+  slots opened = open_slots(node, 1, htf_flag(node, "use_locking"), false);
   htf_value rate = htf_input(node, 1), gradient = htf_input(node, 2);
   check_dims(node, &opened, gradient);
   if (!htf_has_failed(node)) {
@@ -145,7 +147,7 @@ void htf_apply_gradient_descent(htf_node *node) {
 
 /* accum = accum * momentum + grad; var -= accum * lr, with nesterov var -= grad * lr + accum * momentum * lr */
 void htf_apply_momentum(htf_node *node) {
-  slots opened = open_slots(node, 2, htf_flag(node, "use_locking"));
+  slots opened = open_slots(node, 2, htf_flag(node, "use_locking"), false);
   htf_value rate = htf_input(node, 2), gradient = htf_input(node, 3), momentum = htf_input(node, 4);
   check_dims(node, &opened, gradient);
   if (!htf_has_failed(node)) {
@@ -162,7 +164,7 @@ void htf_apply_momentum(htf_node *node) {
 
 /* accum = accum * momentum - grad * lr; var += accum, with nesterov var += accum * momentum - grad * lr */
 void htf_apply_keras_momentum(htf_node *node) {
-  slots opened = open_slots(node, 2, htf_flag(node, "use_locking"));
+  slots opened = open_slots(node, 2, htf_flag(node, "use_locking"), false);
   htf_value rate = htf_input(node, 2), gradient = htf_input(node, 3), momentum = htf_input(node, 4);
   check_dims(node, &opened, gradient);
   if (!htf_has_failed(node)) {
@@ -180,7 +182,7 @@ void htf_apply_keras_momentum(htf_node *node) {
 
 /* Inputs: var, m, v, beta1_power, beta2_power, lr, beta1, beta2, epsilon, grad. */
 void htf_apply_adam(htf_node *node) {
-  slots opened = open_slots(node, 3, htf_flag(node, "use_locking"));
+  slots opened = open_slots(node, 3, htf_flag(node, "use_locking"), false);
   htf_value inputs[7];
   for (int i = 0; i < 7; ++i) {
     inputs[i] = htf_input(node, 3 + i);
@@ -203,6 +205,108 @@ void htf_apply_adam(htf_node *node) {
     set_slot(node, &opened, 1, mean);
     set_slot(node, &opened, 2, variance);
     set_slot(node, &opened, 0, subtract(node, opened.values[0], divide(node, multiply(node, numerator, alpha), size)));
+  }
+  close_slots(&opened);
+}
+
+/* ---- some rows of a variable ---- */
+
+/* What a sparse update works on: rows [n, ..] of the variable, an index for each of their elements. */
+typedef struct rows {
+  int64_t dims[HR_RANK_MAX];
+  int rank;
+  htf_value indices, updates;
+} rows;
+
+/* Updates have the dims of the indices and of a row, or none. */
+static bool fits(htf_value variable, htf_value indices, htf_value updates) {
+  bool is_fit = updates->rank == indices->rank + variable->rank - 1;
+  for (int d = 0; is_fit && d < updates->rank; ++d) {
+    int64_t want = d < indices->rank ? indices->dims[d] : variable->dims[d - indices->rank + 1];
+    is_fit = updates->dims[d] == want;
+  }
+  return is_fit || updates->rank == 0;
+}
+
+/* Both as tensors of the same dims; strides of 0 repeat an index in its row, and a number everywhere. */
+static rows read_rows(htf_node *node, htf_value variable) {
+  static const int64_t none[HR_RANK_MAX];
+  htf_value indices = htf_input(node, 1), updates = htf_input(node, 2);
+  rows r = {.rank = variable->rank, .indices = indices, .updates = updates};
+  if (!htf_has_failed(node) && (variable->rank < 1 || !fits(variable, indices, updates))) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "%s: updates must have the dims of the indices and of a row of the variable, or none; they have %d dims",
+             node->kernel->row->op, updates->rank);
+  }
+  if (htf_has_failed(node)) {
+    return r;
+  }
+  int64_t strides[HR_RANK_MAX] = {1};
+  r.dims[0] = hr_tensor_count(indices);
+  for (int d = 1; d < r.rank; ++d) {
+    r.dims[d] = variable->dims[d];
+  }
+  htf_value wide = htf_cast(node, indices, HR_DTYPE_I64);
+  r.indices = htf_view(node, wide, r.rank, r.dims, strides, wide->offset);
+  r.updates = updates->rank == 0 ? htf_view(node, updates, r.rank, r.dims, none, updates->offset)
+                                 : htf_reshape(node, updates, r.rank, r.dims);
+  return r;
+}
+
+enum { SCATTER_SET = 0, SCATTER_ADD, SCATTER_MULTIPLY, SCATTER_MAX, SCATTER_MIN };
+
+/* In place: the row of op.h writes the variable. An index out of range is an error of the work, which a wait reports.
+ */
+static void scatter(htf_node *node, int mode, bool is_negative) {
+  slots opened = open_slots(node, 1, true, true);
+  if (!htf_has_failed(node)) {
+    rows r = read_rows(node, opened.values[0]);
+    const int64_t ints[3] = {0, mode, 0};
+    htf_value updates = is_negative ? htf_call1(node, HR_FUNCTIONAL_NEGATIVE, r.updates) : r.updates;
+    if (!htf_has_failed(node) && hr_tensor_count(r.updates) > 0) {
+      htf_record(node, HR_OP_SCATTER, 3, ints, INPUTS(r.indices, updates), opened.values[0]);
+    }
+  }
+  close_slots(&opened);
+}
+
+void htf_scatter_update(htf_node *node) {
+  scatter(node, SCATTER_SET, false);
+}
+
+void htf_scatter_add(htf_node *node) {
+  scatter(node, SCATTER_ADD, false);
+}
+
+void htf_scatter_sub(htf_node *node) {
+  scatter(node, SCATTER_ADD, true);
+}
+
+void htf_scatter_mul(htf_node *node) {
+  scatter(node, SCATTER_MULTIPLY, false);
+}
+
+void htf_scatter_max(htf_node *node) {
+  scatter(node, SCATTER_MAX, false);
+}
+
+void htf_scatter_min(htf_node *node) {
+  scatter(node, SCATTER_MIN, false);
+}
+
+/* An index out of range gives 0, as in GatherV2. */
+void htf_resource_gather(htf_node *node) {
+  slots opened = open_slots(node, 1, true, true);
+  htf_value indices = htf_input(node, 1);
+  if (!htf_has_failed(node) && (htf_integer(node, "batch_dims") != 0 || opened.values[0]->rank < 1)) {
+    htf_fail(node, HR_STATUS_UNIMPLEMENTED,
+             "ResourceGather: batch_dims %lld of a variable of %d dims are not supported",
+             (long long)htf_integer(node, "batch_dims"), opened.values[0]->rank);
+  }
+  if (!htf_has_failed(node)) {
+    htf_output(node, 0,
+               htf_call(node, HR_FUNCTIONAL_TAKE, INPUTS(opened.values[0], indices),
+                        ATTRIBUTES(htf_attr_int(0), htf_attr_text("drop"))));
   }
   close_slots(&opened);
 }

@@ -95,6 +95,19 @@ def test_cnn():
     compare(cnn, OPTIMIZERS["adam"], x, y, False)
 
 
+def embedding():
+    layers = keras.layers
+    return keras.Sequential(
+        [layers.Input((6,)), layers.Embedding(20, 8), layers.LSTM(8), layers.Dense(10, "softmax")]
+    )
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_embedding_and_lstm(name):
+    rng = np.random.default_rng(0)
+    compare(embedding, OPTIMIZERS[name], rng.integers(0, 20, (64, 6)), rng.integers(0, 10, 64), False)
+
+
 def test_default_of_keras_asks_for_xla():
     """The mark is removed, so that `fit` runs; TensorFlow has no XLA for the device."""
     rng = np.random.default_rng(0)

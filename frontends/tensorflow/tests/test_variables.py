@@ -54,6 +54,57 @@ def test_assignment_shares_no_memory():
     assert one.numpy().tolist() == [2, 2, 2]
 
 
+SCATTERS = [
+    pytest.param(name, dtype, id=f"{name}-{dtype.name}")
+    for name in DTYPES
+    if name.startswith("ResourceScatter")
+    for dtype in DTYPES[name]
+    if dtype != tf.int32
+]
+
+
+@pytest.mark.parametrize(("name", "dtype"), SCATTERS)
+def test_scatters(name, dtype):
+    rng = np.random.default_rng(7)
+    start = rng.integers(0, 5, (6, 2)).astype(dtype.as_numpy_dtype)
+    updates = rng.integers(0, 2 if dtype == tf.bool else 4, (2, 2, 2)).astype(dtype.as_numpy_dtype)
+    results = []
+    for device in ["CPU", "HEADRACE"]:
+        target = variable(device, start)
+        before = tf.identity(target)
+        for indices in [np.array([[0, 3], [5, 1]], "int32"), np.array([[4, 3], [2, 0]], "int64")]:
+            getattr(tf.raw_ops, name)(resource=target.handle, indices=indices, updates=tf.constant(updates))
+        one = np.ones((), dtype.as_numpy_dtype)
+        getattr(tf.raw_ops, name)(resource=target.handle, indices=[2], updates=tf.constant(one))
+        getattr(tf.raw_ops, name)(resource=target.handle, indices=np.zeros(0, "int32"), updates=tf.constant(updates[:0, 0]))
+        results.append((target.numpy(), before.numpy(), target.numpy()))
+    for want, have in zip(*results, strict=True):
+        np.testing.assert_array_equal(have, want)
+
+
+def test_indices_that_occur_twice_are_added():
+    target = variable("HEADRACE", np.zeros((4, 2), "float32"))
+    target.scatter_add(tf.IndexedSlices(tf.ones((3, 2)), [1, 1, 3]))
+    assert target.numpy()[:, 0].tolist() == [0, 2, 0, 1]
+
+
+def test_scatter_out_of_range_is_an_error():
+    target = variable("HEADRACE", np.zeros((4, 2), "float32"))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        tf.raw_ops.ResourceScatterAdd(resource=target.handle, indices=[4], updates=tf.ones((1, 2)))
+        target.numpy()
+
+
+@pytest.mark.parametrize("index", ["int32", "int64"])
+def test_gather(index):
+    x = np.arange(10, dtype="float32").reshape(5, 2)
+    target = variable("HEADRACE", x)
+    places = np.array([[4, 0], [1, 1]], index)
+    result = tf.raw_ops.ResourceGather(resource=target.handle, indices=places, dtype=tf.float32)
+    assert result.device.endswith("HEADRACE:0")
+    np.testing.assert_array_equal(result.numpy(), x[places])
+
+
 def steps(device, name, dtype):
     """Three steps of an optimizer on the same numbers: all its variables afterwards."""
     rng = np.random.default_rng(1)
@@ -77,7 +128,7 @@ def steps(device, name, dtype):
         return [x.numpy().astype("complex128") for x in variables]
 
 
-@pytest.mark.parametrize("name", [name for name in DTYPES if name.startswith("Resource")])
+@pytest.mark.parametrize("name", [name for name in DTYPES if name.startswith("ResourceApply")])
 def test_optimizers(name):
     for dtype in DTYPES[name]:
         bound = {2: 3e-2, 4: 1e-6, 8: 1e-6}.get(dtype.size, 1e-6)
