@@ -50,6 +50,9 @@ typedef struct asking {
 
 static bool ask(void *ctx, const hr_program *program, const hr_node *node) {
   asking *a = ctx;
+  if (a->target->may_keep != NULL && !a->target->may_keep(a->target->keeps_ctx, node->op)) {
+    return false; /* whatever its numbers */
+  }
   bool keeps = a->target->keeps(a->target->keeps_ctx, program, node);
   hr_node copy;
   if (!keeps && node->epilogue_count == 0) {

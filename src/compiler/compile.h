@@ -18,9 +18,10 @@
 typedef struct hr_target {
   hr_keep_fn keeps; /* true if a provider runs a contraction with its epilogues, or a composite; NULL: none does */
   void *keeps_ctx;
-  bool channels_last;   /* convolutions run best on channels-last activations */
-  bool one_format;      /* and if all their activations have the same layout */
-  bool folds_scales;    /* scales after convolutions may be folded into their weights */
+  bool (*may_keep)(void *keeps_ctx, hr_op op); /* false: `keeps` is, for any node of this row; NULL: unknown */
+  bool channels_last;                          /* convolutions run best on channels-last activations */
+  bool one_format;                             /* and if all their activations have the same layout */
+  bool folds_scales;                           /* scales after convolutions may be folded into their weights */
   size_t row_alignment; /* bytes: best alignment of rows of 16-bit factors and products; 0: any */
   int64_t depth_work;   /* multiplications of a product from which an odd depth is padded with zeros; 0: the compiler's
                          * choice */

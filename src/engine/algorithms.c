@@ -216,6 +216,16 @@ bool hr__algorithms_keep(void *ctx, const hr_program *program, const hr_node *no
   return false;
 }
 
+bool hr__algorithms_may_keep(void *ctx, hr_op op) {
+  const hr_device *device = ctx;
+  const hr_provider *const *providers = hr__algorithms_providers(device->driver->dialect);
+  bool may = false;
+  for (int i = 0; !may && providers[i] != NULL; ++i) {
+    may = providers[i]->runs == NULL || providers[i]->runs(op);
+  }
+  return may;
+}
+
 hr_status hr__library_check(const hr_device *device, hr_op op) {
   const hr_provider *const *providers = hr__algorithms_providers(device->driver->dialect);
   hr_status why = HR_OK;

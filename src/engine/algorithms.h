@@ -47,6 +47,8 @@ bool hr__algorithms_prepare_called(hr_device *device, const hr_provider *const *
 /* An hr_target's keeps; ctx: the hr_device. Epilogues don't move a contraction away from the provider that is best at
  * it. */
 bool hr__algorithms_keep(void *ctx, const hr_program *program, const hr_node *node);
+/* An hr_target's may_keep. */
+bool hr__algorithms_may_keep(void *ctx, hr_op op);
 /* OK if some library of the device runs a library row; UNIMPLEMENTED with the reason otherwise. */
 HR_MUST_USE hr_status hr__library_check(const hr_device *device, hr_op op);
 /* The layouts that the dialect's providers prefer: sets channels_last, one_format and row_alignment. */

@@ -30,6 +30,7 @@ void hr__general_instances_fini(hr_general_instances *instances) {
     fini(instances, &instances->all[i]);
   }
   hr_free(instances->sightings);
+  hr_vector_fini(&instances->spare);
   *instances = (hr_general_instances){.total = instances->total};
 }
 
@@ -107,6 +108,7 @@ void hr__general_instances_trim(hr_general_instances *instances) {
     }
   }
   instances->uses_at_trim = instances->uses;
+  hr_vector_fini(&instances->spare);
 }
 
 /* ---- new numbers ---- */
@@ -147,33 +149,40 @@ static hr_general_instance *find_idle(hr_general_instances *instances, const hr_
   return found;
 }
 
-hr_instance *hr__general_instance_find(hr_general_instances *instances, hr_key *key, hr_device *device, bool has_room) {
-  hr_numbers numbers = {0};
-  hr_plan *model = NULL;
-  if (sight(instances, key->hash, own_from(device, has_room)) ||
-      hr__plan_find_model(key, device, &numbers, &model) != HR_GENERAL_FOUND) {
-    hr_vector_fini(&numbers);
-    return NULL;
-  }
+/* The idle instance with these numbers, or a new one; NULL: a guard refuses them, or the key is better off with its
+ * own.
+ */
+static hr_general_instance *number_one(hr_general_instances *instances, const hr_key *key, hr_device *device,
+                                       hr_plan *model, hr_numbers *numbers) {
   hr_general_instance *g = find_idle(instances, model);
-  hr_status status;
-  if (g != NULL && g->is_dear) {
-    hr__plan_release(model);
-    hr_vector_fini(&numbers);
-    return NULL;
-  }
   if (g != NULL) {
     hr__plan_release(model);
-    status = renumber(g, key, device, &numbers);
-  } else {
-    g = make_room(instances);
-    status = create(key, device, model, &numbers, g);
+    if (g->is_dear) {
+      return NULL;
+    }
   }
-  hr_vector_fini(&numbers);
-  if (status != HR_OK) {
-    hr_log(HR_LOG_DEVICE, "%s", hr_status_message(status));
-    hr_status_ignore(status);
-    drop(instances, g);
+  bool is_new = g == NULL;
+  g = is_new ? make_room(instances) : g;
+  hr_status status = is_new ? create(key, device, model, numbers, g) : renumber(g, key, device, numbers);
+  if (status == HR_OK) {
+    return g;
+  }
+  hr_log(HR_LOG_DEVICE, "%s", hr_status_message(status));
+  hr_status_ignore(status);
+  drop(instances, g);
+  return NULL;
+}
+
+hr_instance *hr__general_instance_find(hr_general_instances *instances, hr_key *key, hr_device *device, bool has_room) {
+  hr_plan *model = NULL;
+  if (sight(instances, key->hash, own_from(device, has_room))) {
+    return NULL;
+  }
+  hr_vector_clear(&instances->spare);
+  hr_general_find found = hr__plan_find_model(key, device, &instances->spare, &model);
+  hr_general_instance *g =
+      found == HR_GENERAL_FOUND ? number_one(instances, key, device, model, &instances->spare) : NULL;
+  if (g == NULL) {
     return NULL;
   }
   count_bytes(instances, g, (int64_t)(g->instance->footprint + g->numbers.capacity * sizeof *g->numbers.data));

@@ -35,6 +35,7 @@ typedef struct hr_general_instances {
   uint64_t uses, uses_at_trim; /* so far, and at the last trim */
   atomic_int_least64_t *total; /* a count of bytes that others add to as well */
   uint64_t *sightings;         /* hashes of keys, and in the low bits how often each was met; NULL: none yet */
+  hr_numbers spare;            /* memory for the next key's */
   hr_general_instance all[HR_GENERAL_INSTANCES_MAX];
 } hr_general_instances;
 

@@ -258,6 +258,7 @@ static hr_status compile(hr_plan *plan, const hr_key *key, hr_device *device, co
   hr_dialect dialect = device->driver->dialect;
   hr_target target = {.keeps = hr__algorithms_providers(dialect)[0] != NULL ? hr__algorithms_keep : NULL,
                       .keeps_ctx = device,
+                      .may_keep = hr__algorithms_may_keep,
                       .resident_row_bytes = RESIDENT_ROW_BYTES,
                       .hoist_bytes = device->properties.is_host ? HOIST_BYTES : DEVICE_HOIST_BYTES,
                       .explains = own_plans()->keeps_nodes,

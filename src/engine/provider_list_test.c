@@ -79,3 +79,13 @@ HR_TEST(a_list_of_algorithms_has_room_for_a_dialects_providers) {
     HR_ASSERT(count <= HR_ALGORITHMS_MAX);
   }
 }
+
+HR_TEST(composites_that_no_provider_runs_are_not_asked_for) {
+  hr_device *device;
+  HR_ASSERT_OK(hr_device_open("cpu", &device));
+  HR_ASSERT(hr__algorithms_may_keep(device, HR_OP_ATTENTION));
+  HR_ASSERT(hr__algorithms_may_keep(device, HR_OP_MATMUL));
+  HR_ASSERT(hr__algorithms_may_keep(device, HR_OP_SORT) && hr__algorithms_may_keep(device, HR_OP_CALL));
+  HR_ASSERT(!hr__algorithms_may_keep(device, HR_OP_SOFTMAX) && !hr__algorithms_may_keep(device, HR_OP_LAYER_NORM));
+  hr_device_release(device);
+}

@@ -45,6 +45,9 @@ struct hr_provider {
    * are not its own; else an error that names the missing part. Called at each record of such a row: a large library
    * may be loaded here, the first time. */
   hr_status (*has)(hr_op op);
+  /* (optional; NULL: it may run any row) True if it runs some nodes of this row. If no provider of a dialect does,
+   * compilations need not ask about its nodes. */
+  bool (*runs)(hr_op op);
   /* A node with epilogues is supported only if they are applied before the result is stored, at almost no cost. The
    * bits must be those that the rows of ops.def give after the contraction alone (a sum that overflowed to -infinity
    * may count as NaN). */
@@ -98,6 +101,9 @@ struct hr_provider {
 HR_MUST_USE static inline hr_status hr__provider_open(const hr_provider *provider) {
   return provider->open != NULL ? provider->open() : HR_OK;
 }
+
+/* A provider's `runs`: contractions alone. */
+bool hr__provider_runs_contractions(hr_op op);
 
 /* Calls `forget` of all providers. */
 void hr__providers_forget(void);

@@ -1,4 +1,5 @@
 /* providers.c: all providers, in order of preference. */
+#include "core/ops/op.h"
 #include "providers/provider.h"
 
 #define HR__COUNT(name) +1
@@ -29,6 +30,10 @@ const hr_provider *const *hr_providers(void) {
   return providers;
 }
 #endif
+
+bool hr__provider_runs_contractions(hr_op op) {
+  return hr_op_table(op)->family == HR_FAMILY_CONTRACTION;
+}
 
 void hr__providers_forget(void) {
   for (const hr_provider *const *p = hr_providers(); *p != NULL; ++p) {

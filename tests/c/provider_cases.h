@@ -169,7 +169,9 @@ static inline void op_case_node(op_case *t) {
 }
 
 static inline bool op_case_is_supported(const op_case *t) {
-  return t->provider->supports(&t->program, &t->program.nodes[0]);
+  bool is = t->provider->supports(&t->program, &t->program.nodes[0]);
+  HR_ASSERT(!is || t->provider->runs == NULL || t->provider->runs(t->op));
+  return is;
 }
 
 __attribute__((noreturn, format(printf, 2, 3))) static inline void op_case_fail(const op_case *t, const char *format,

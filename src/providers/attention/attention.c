@@ -63,9 +63,13 @@ static void find_places(const hr_node *node, hr_prepared *p) {
   p->scalar_arg = inputs + node->output_count;
 }
 
+static bool runs(hr_op op) {
+  return op == HR_OP_ATTENTION || op == HR_OP_ATTENTION_BACKWARD;
+}
+
 static bool supports(const hr_program *program, const hr_node *node) {
   (void)program;
-  if (node->op != HR_OP_ATTENTION && node->op != HR_OP_ATTENTION_BACKWARD) {
+  if (!runs(node->op)) {
     return false;
   }
   hr_prepared p = {0};
@@ -236,6 +240,7 @@ static void release(hr_prepared *prepared) {
 
 const hr_provider HR_CPU_NAME(hr__attention_provider) = {
     .name = "attention",
+    .runs = runs,
     .supports = supports,
     .prepare = prepare,
     .renumber = renumber,

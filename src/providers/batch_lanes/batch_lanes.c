@@ -360,6 +360,7 @@ const hr_provider HR_CPU_NAME(hr__batch_lanes_provider) = {
     .name = "batch-lanes",
     .is_apart = true,
     .open = open_provider,
+    .runs = hr__provider_runs_contractions,
     .supports = supports,
     .prepare = prepare,
     .needs_team = needs_team,

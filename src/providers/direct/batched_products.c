@@ -305,6 +305,7 @@ const hr_provider HR_CPU_NAME(hr__batched_products_provider) = {
     .name = "batched-products",
     .is_apart = true,
     .open = open_provider,
+    .runs = hr__provider_runs_contractions,
     .supports = supports,
     .prepare = prepare,
     .renumber = renumber,

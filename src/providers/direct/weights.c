@@ -260,6 +260,7 @@ const hr_provider HR_CPU_NAME(hr__direct_weights_provider) = {
     .is_apart = true,
     .channels_last = true,
     .open = open_provider,
+    .runs = hr__provider_runs_contractions,
     .supports = supports,
     .prepare = prepare,
     .needs_team = needs_team,

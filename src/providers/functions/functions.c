@@ -51,6 +51,10 @@ const hr_function *hr__call_kernel(const hr_node *node) {
   return fits ? kernel : NULL;
 }
 
+static bool runs(hr_op op) {
+  return op == HR_OP_CALL;
+}
+
 static bool supports(const hr_program *program, const hr_node *node) {
   (void)program;
   if (!hr__call_is_dense(node)) {
@@ -61,7 +65,7 @@ static bool supports(const hr_program *program, const hr_node *node) {
 }
 
 static hr_status has(hr_op op) {
-  return op == HR_OP_CALL ? HR_OK : hr_status_make(HR_STATUS_NOT_FOUND, "not a row of this provider");
+  return runs(op) ? HR_OK : hr_status_make(HR_STATUS_NOT_FOUND, "not a row of this provider");
 }
 
 /* ---- preparing ---- */
@@ -205,6 +209,7 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
 const hr_provider hr__functions_provider = {
     .name = "functions",
     .has = has,
+    .runs = runs,
     .supports = supports,
     .prepare = prepare,
     .needs_team = needs_team,

@@ -450,6 +450,7 @@ static void release(hr_prepared *prepared) {
 const hr_provider HR_CPU_NAME(hr__gemv_provider) = {
     .name = "gemv",
     .is_apart = true,
+    .runs = hr__provider_runs_contractions,
     .supports = supports,
     .prepare = prepare,
     .renumber = renumber,

@@ -499,6 +499,7 @@ const hr_provider HR_CPU_NAME(hr__gradients_provider) = {
     .name = "gradients",
     .is_apart = true,
     .open = open_provider,
+    .runs = hr__provider_runs_contractions,
     .supports = supports,
     .prepare = prepare,
     .algorithms = algorithms,

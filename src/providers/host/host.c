@@ -28,6 +28,10 @@ static hr_status has(hr_op op) {
   return hr__library_find(rows, op) != NULL ? HR_OK : hr_status_make(HR_STATUS_NOT_FOUND, "not a row of this provider");
 }
 
+static bool runs(hr_op op) {
+  return hr__library_find(rows, op) != NULL;
+}
+
 static bool supports(const hr_program *program, const hr_node *node) {
   (void)program;
   const hr__library_row *row = hr__library_find(rows, node->op);
@@ -43,6 +47,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
 const hr_provider HR_CPU_NAME(hr__host_provider) = {
     .name = "host",
     .has = has,
+    .runs = runs,
     .supports = supports,
     .prepare = prepare,
     .needs_team = hr__library_needs_team,

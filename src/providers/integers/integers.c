@@ -370,6 +370,7 @@ static void release(hr_prepared *prepared) {
 
 const hr_provider HR_CPU_NAME(hr__integers_provider) = {
     .name = "integers",
+    .runs = hr__provider_runs_contractions,
     .supports = supports,
     .prepare = prepare,
     .needs_team = needs_team,

@@ -145,6 +145,10 @@ static hr_status has(hr_op op) {
              : hr_status_make(HR_STATUS_NOT_FOUND, "not a row of this provider");
 }
 
+static bool runs(hr_op op) {
+  return hr__library_find(rows, op) != NULL;
+}
+
 static bool supports(const hr_program *program, const hr_node *node) {
   (void)program;
   const hr__library_row *row = hr__library_find(rows, node->op);
@@ -167,6 +171,7 @@ const hr_provider HR_CPU_NAME(hr__lapack_provider) = {
     .name = "lapack",
     .has_threads = true,
     .has = has,
+    .runs = runs,
     .supports = supports,
     .prepare = prepare,
     .needs_team = hr__library_needs_team,

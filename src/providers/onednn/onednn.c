@@ -211,6 +211,7 @@ const hr_provider HR_CPU_NAME(hr__onednn_provider) = {
     .channels_last = true,
     .has_threads = true,
     .open = hr__onednn_open,
+    .runs = hr__provider_runs_contractions,
     .supports = supports,
     .prepare = prepare,
     .make = hr__pipe_make_all,

@@ -493,6 +493,7 @@ const hr_provider HR_CPU_NAME(hr__sgemm_provider) = {
     .is_apart = true,
     .has_threads = true,
     .open = hr__onednn_open,
+    .runs = hr__provider_runs_contractions,
     .supports = supports,
     .prepare = prepare,
     .renumber = renumber,

@@ -54,9 +54,13 @@ static bool has_biases(const hr_node *node) {
   return node->input_count > 3 && node->inputs[3].kind != HR_OPERAND_NONE;
 }
 
+static bool runs(hr_op op) {
+  return op == HR_OP_QUANTIZED_MATMUL;
+}
+
 static bool supports(const hr_program *program, const hr_node *node) {
   (void)program;
-  if (node->op != HR_OP_QUANTIZED_MATMUL || node->epilogue_count > 0) {
+  if (!runs(node->op) || node->epilogue_count > 0) {
     return false;
   }
   const hr_operand *x = &node->inputs[0], *w = &node->inputs[1];
@@ -409,6 +413,7 @@ static void release(hr_prepared *prepared) {
 const hr_provider HR_CPU_NAME(hr__packed_provider) = {
     .name = "packed",
     .is_apart = true,
+    .runs = runs,
     .supports = supports,
     .prepare = prepare,
     .renumber = renumber,

@@ -82,6 +82,10 @@ static bool find_places(const hr_node *node, hr__place *places) {
   return is;
 }
 
+static bool runs(hr_op op) {
+  return form_of(op) != NULL;
+}
+
 static bool supports(const hr_program *program, const hr_node *node) {
   hr__place places[HR__ROLES];
   (void)program;
@@ -292,6 +296,7 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
 
 const hr_provider HR_CPU_NAME(hr__recurrent_provider) = {
     .name = "recurrent",
+    .runs = runs,
     .supports = supports,
     .prepare = prepare,
     .renumber = renumber,

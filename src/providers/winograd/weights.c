@@ -365,6 +365,7 @@ const hr_provider HR_CPU_NAME(hr__winograd_weights_provider) = {
     .name = "winograd-weights",
     .is_apart = true,
     .open = open_provider,
+    .runs = hr__provider_runs_contractions,
     .supports = supports,
     .prepare = prepare,
     .needs_team = needs_team,
