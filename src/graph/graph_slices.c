@@ -9,13 +9,13 @@
 
 enum { VISITS_MAX = 1 << 20 }; /* of nodes; each loop visits its body until nothing changes */
 
-typedef struct search {
+typedef struct progress {
   int64_t visits;
-} search;
+} progress;
 
 /* A graph with flags by value: it differs between slices. */
 typedef struct slices {
-  search *search;
+  progress *progress;
   const hr_graph *graph;
   bool *differs;
 } slices;
@@ -66,7 +66,7 @@ static bool any_differs(const slices *s, const hr__node *node, int first) {
   return any;
 }
 
-static hr_status visit_graph(search *search, const hr_graph *graph, const bool *inputs, bool *outputs);
+static hr_status visit_graph(progress *made, const hr_graph *graph, const bool *inputs, bool *outputs);
 
 /* ---- control flow ---- */
 
@@ -91,9 +91,9 @@ static bool begin_body(const slices *s, const hr__node *node, body *b) {
 /* Visits the body until what it carries stays the same. */
 static hr_status visit_loop(const slices *s, const hr__node *node, const body *b) {
   int own = node->kind == HR__NODE_FOR;
-  for (bool is_changed = true; is_changed && s->search->visits < VISITS_MAX;) {
+  for (bool is_changed = true; is_changed && s->progress->visits < VISITS_MAX;) {
     is_changed = false;
-    HR_RETURN_IF_ERROR(visit_graph(s->search, node->inner[0], b->inputs, b->outputs));
+    HR_RETURN_IF_ERROR(visit_graph(s->progress, node->inner[0], b->inputs, b->outputs));
     for (int i = 0; i < node->carried_count; ++i) {
       is_changed |= b->outputs[i] && !b->inputs[own + i];
       b->inputs[own + i] |= b->outputs[i];
@@ -102,14 +102,14 @@ static hr_status visit_loop(const slices *s, const hr__node *node, const body *b
   memcpy(b->outputs, b->inputs + own, (size_t)node->carried_count * sizeof *b->outputs);
   bool decides = false;
   if (node->kind == HR__NODE_WHILE) {
-    HR_RETURN_IF_ERROR(visit_graph(s->search, node->inner[1], b->inputs, &decides));
+    HR_RETURN_IF_ERROR(visit_graph(s->progress, node->inner[1], b->inputs, &decides));
   }
   return decides ? refuse(s, node, "condition") : HR_OK;
 }
 
 static hr_status visit_branches(const slices *s, const hr__node *node, const body *b) {
-  HR_RETURN_IF_ERROR(visit_graph(s->search, node->inner[0], b->inputs, b->outputs));
-  HR_RETURN_IF_ERROR(visit_graph(s->search, node->inner[1], b->inputs, b->others));
+  HR_RETURN_IF_ERROR(visit_graph(s->progress, node->inner[0], b->inputs, b->outputs));
+  HR_RETURN_IF_ERROR(visit_graph(s->progress, node->inner[1], b->inputs, b->others));
   for (int i = 0; i < node->result_count; ++i) {
     b->outputs[i] &= b->others[i];
   }
@@ -126,7 +126,7 @@ static hr_status visit_control(const slices *s, const hr__node *node) {
   }
   hr_status status = hr__node_is_loop(node)      ? visit_loop(s, node, &b)
                      : node->kind == HR__NODE_IF ? visit_branches(s, node, &b)
-                                                 : visit_graph(s->search, node->inner[0], b.inputs, b.outputs);
+                                                 : visit_graph(s->progress, node->inner[0], b.inputs, b.outputs);
   memcpy(&s->differs[node->first], b.outputs, (size_t)node->result_count * sizeof *b.outputs);
   hr_free(b.inputs);
   return status;
@@ -156,7 +156,7 @@ static hr_status visit_nodes(const slices *s, const bool *inputs) {
     const hr__node *node = &graph->nodes.data[n];
     if (node->kind == HR__NODE_INPUT) {
       s->differs[node->first] = inputs[input++];
-    } else if (s->differs[node->first] && ++s->search->visits < VISITS_MAX) {
+    } else if (s->differs[node->first] && ++s->progress->visits < VISITS_MAX) {
       status = visit_node(s, node);
     }
   }
@@ -164,13 +164,13 @@ static hr_status visit_nodes(const slices *s, const bool *inputs) {
 }
 
 /* Sets which outputs differ, if these inputs do. */
-static hr_status visit_graph(search *search, const hr_graph *graph, const bool *inputs, bool *outputs) {
-  const slices s = {search, graph, hr_calloc(graph->values.count, sizeof(bool))};
+static hr_status visit_graph(progress *made, const hr_graph *graph, const bool *inputs, bool *outputs) {
+  const slices s = {made, graph, hr_calloc(graph->values.count, sizeof(bool))};
   if (s.differs == NULL) {
     return no_memory();
   }
   hr_status status = visit_nodes(&s, inputs);
-  for (size_t i = 0; i < graph->outputs.count && search->visits < VISITS_MAX; ++i) {
+  for (size_t i = 0; i < graph->outputs.count && made->visits < VISITS_MAX; ++i) {
     outputs[i] = s.differs[graph->outputs.data[i].value];
   }
   hr_free(s.differs);
@@ -178,7 +178,7 @@ static hr_status visit_graph(search *search, const hr_graph *graph, const bool *
 }
 
 hr_status hr__graph_check_slices(const hr_graph *callee, const int *in_axes, const int *out_axes) {
-  search search = {0};
+  progress made = {0};
   size_t inputs = callee->inputs.count, outputs = callee->outputs.count;
   bool *differs = hr_calloc(inputs + outputs + 1, sizeof *differs);
   if (differs == NULL) {
@@ -187,7 +187,7 @@ hr_status hr__graph_check_slices(const hr_graph *callee, const int *in_axes, con
   for (size_t i = 0; i < inputs; ++i) {
     differs[i] = in_axes[i] >= 0;
   }
-  hr_status status = visit_graph(&search, callee, differs, differs + inputs);
+  hr_status status = visit_graph(&made, callee, differs, differs + inputs);
   for (size_t i = 0; i < outputs && status == HR_OK; ++i) {
     if (differs[inputs + i] && out_axes[i] < 0) {
       status = hr_status_make(HR_STATUS_INVALID_ARGUMENT,
