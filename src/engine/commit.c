@@ -905,8 +905,9 @@ static hr_instance *find_short(hr_stream *stream, hr_key *out_key) {
   hr_status status = find_key(stream, &stream->pending, out_key);
   hr_instance *instance = status == HR_OK ? hr__cache_find_expected(&stream->cache, out_key) : NULL;
   hr_status_ignore(status);
-  bool is_short = instance != NULL && !instance->needs_team && instance->step_count <= INLINE_STEPS_MAX &&
-                  instance->library_count == instance->short_count && !instance->plan->schedule.is_refused;
+  bool is_small = instance != NULL && !instance->needs_team && instance->step_count <= INLINE_STEPS_MAX &&
+                  instance->library_count == instance->short_count;
+  bool is_short = instance != NULL && (is_small || instance->is_brief) && !instance->plan->schedule.is_refused;
   return is_short ? instance : NULL;
 }
 

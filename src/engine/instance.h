@@ -98,6 +98,7 @@ struct hr_instance {
   size_t shared_bytes;             /* arena, and after it the largest workspace */
   bool has_tunings;                /* some steps have a tuning */
   bool needs_team;                 /* some step is worth more than one thread */
+  bool is_brief;                   /* a run takes some 40 us on the host, with products */
   bool may_be_endless;             /* some step is a function of the caller's, such as a loop */
   int kernel_count, library_count; /* launches, and library calls; of these .. */
   int short_count;                 /* .. functions that take a short time */

@@ -19,6 +19,8 @@
 
 /* Operations below a microsecond are not tuned: thresholds for the host, and for other devices. */
 static const int64_t CHOICE_FLOPS_MIN = 100000, CHOICE_FLOPS_MIN_DEVICE = 1000000;
+/* Of a brief instance. */
+enum { BRIEF_STEPS_MAX = 16, BRIEF_BYTES_MAX = 1 << 21, BRIEF_FLOPS_MAX = 1 << 22 };
 
 static hr_status no_memory(const char *what) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %s", what);
@@ -252,6 +254,22 @@ static bool is_function(const hr_instance *instance, const hr_exec_step *step, i
          node->ints[HR__CALL_HAS_EFFECTS] == kind;
 }
 
+/* True if it takes some 40 us: few steps with a known amount of work, and none is a kernel worth a second thread. */
+static bool is_brief(const hr_instance *instance) {
+  const hr_plan *plan = instance->plan;
+  bool is = instance->step_count <= BRIEF_STEPS_MAX && plan->bytes <= BRIEF_BYTES_MAX && plan->flops <= BRIEF_FLOPS_MAX;
+  for (int i = 0; is && i < instance->step_count; ++i) {
+    const hr_exec_step *step = &instance->steps[i];
+    if (step->kind == HR_STEP_LIBRARY) {
+      const hr_node *node = hr__step_source(instance, step)->node;
+      is = hr_op_table(node->op)->family == HR_FAMILY_CONTRACTION || is_function(instance, step, HR__CALL_SHORT);
+    } else {
+      is = step->kernel != NULL && !worth_team(step->kernel);
+    }
+  }
+  return is;
+}
+
 static hr_status finish_steps(hr_instance *instance, const hr_device *device) {
   instance->needs_team = instance->has_tunings = instance->may_be_endless = false;
   instance->short_count = 0;
@@ -267,6 +285,7 @@ static hr_status finish_steps(hr_instance *instance, const hr_device *device) {
     instance->short_count += is_function(instance, step, HR__CALL_SHORT);
     instance->has_tunings |= step->call != NULL && step->call->tuning != NULL && device->properties.is_host;
   }
+  instance->is_brief = is_brief(instance);
   size_t arena = hr_align_up(instance->plan->schedule.arena_bytes, HR_WORKSPACE_ALIGNMENT);
   instance->shared_bytes = arena + hr__batch_steps(instance);
   if (hr_env_choice(HR_ENV_JIT) == HR_ENV_JIT_WAIT) {

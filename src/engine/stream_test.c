@@ -279,6 +279,38 @@ HR_TEST(short_programs_that_are_known_are_finished_without_a_wait) {
   close_fixture(&f);
 }
 
+/* A row times a matrix of zeros, n x n, several times; true if the last time was without a wait. */
+static bool finishes_product(const fixture *f, int64_t n) {
+  const int64_t row[2] = {1, n}, square[2] = {n, n}, strides[2] = {n, 1};
+  hr_buffer *x, *w, *y;
+  bool is_short = false;
+  HR_ASSERT_OK(hr_buffer_create(f->device, (size_t)n * sizeof(float), &x));
+  HR_ASSERT_OK(hr_buffer_create(f->device, (size_t)(n * n) * sizeof(float), &w));
+  HR_ASSERT_OK(hr_buffer_create(f->device, (size_t)n * sizeof(float), &y));
+  hr_view inputs[2] = {{.buffer = x, .dtype = HR_DTYPE_F32, .rank = 2, .dims = row, .strides = strides},
+                       {.buffer = w, .dtype = HR_DTYPE_F32, .rank = 2, .dims = square, .strides = strides}};
+  hr_view out = inputs[0], zero = {.scalar = &(hr_scalar){.dtype = HR_DTYPE_F64}};
+  out.buffer = y;
+  for (int i = 0; i < 2; ++i) {
+    HR_ASSERT_OK(hr_stream_record(f->stream, HR_OP_COPY, NULL, 1, &zero, 1, &inputs[i]));
+  }
+  HR_ASSERT_OK(hr_stream_synchronize(f->stream));
+  for (int round = 0; round < 4; ++round) {
+    HR_ASSERT_OK(hr_stream_record(f->stream, HR_OP_MATMUL, NULL, 2, inputs, 1, &out));
+    is_short = hr_stream_finish_short(f->stream);
+    HR_ASSERT_OK(hr_stream_synchronize(f->stream));
+  }
+  hr_buffer_release(x), hr_buffer_release(w), hr_buffer_release(y);
+  return is_short;
+}
+
+HR_TEST(small_products_are_finished_without_a_wait) {
+  fixture f = open_fixture("cpu");
+  HR_ASSERT(finishes_product(&f, 256));
+  HR_ASSERT(!finishes_product(&f, 1024)); /* 4 MB */
+  close_fixture(&f);
+}
+
 HR_TEST(other_work_is_not_finished_without_a_wait) {
   fixture f = open_fixture("cpu");
   hr_buffer *x = make_ramp(&f, 1, 1), *y;
