@@ -166,6 +166,13 @@ void htf_write(htf_node *node, tf_tensor *target, htf_value value);
 /* The value of a tensor of TensorFlow's, which the caller keeps. */
 htf_value htf_value_of(htf_node *node, tf_tensor *tensor);
 
+/* ---- rules that others call ---- */
+
+/* The sum of all inputs. */
+void htf_add_tensors(htf_node *node);
+/* A number in the dims of input 0. */
+void htf_fill_like(htf_node *node, int64_t number);
+
 /* All rules of ops_*.c and variables.c. */
 #define OP(op, type_name, types, host, attributes, rule, function) void htf_##rule(htf_node *node);
 #include "map.def"

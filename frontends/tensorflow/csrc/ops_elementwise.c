@@ -71,7 +71,7 @@ static bool has_same_dims(htf_value x, htf_value y) {
   return is_same;
 }
 
-void htf_add_n(htf_node *node) {
+void htf_add_tensors(htf_node *node) {
   htf_value sum = htf_input(node, 0);
   int count = htf_input_count(node);
   for (int i = 1; i < count; ++i) {
@@ -272,17 +272,13 @@ void htf_copy(htf_node *node) {
   htf_output(node, 0, htf_input(node, 0));
 }
 
-static void fill_like(htf_node *node, int64_t number) {
+void htf_fill_like(htf_node *node, int64_t number) {
   htf_value x = htf_input(node, 0);
   htf_output(node, 0,
              htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(htf_number_of(node, hr_scalar_i64(number))),
                       ATTRIBUTES(htf_attr_ints(x->dims, x->rank), htf_attr_dtype(x->dtype))));
 }
 
-void htf_zeros_like(htf_node *node) {
-  fill_like(node, 0);
-}
-
 void htf_ones_like(htf_node *node) {
-  fill_like(node, 1);
+  htf_fill_like(node, 1);
 }

@@ -17,6 +17,7 @@
 #define T_U32 (1u << TF_UINT32)
 #define T_U64 (1u << TF_UINT64)
 #define T_BOOL (1u << TF_BOOL)
+#define T_VARIANT (1u << TF_VARIANT)
 
 #define FLOATS (T_F16 | T_BF16 | T_F32 | T_F64)
 #define COMPLEX (T_C64 | T_C128)

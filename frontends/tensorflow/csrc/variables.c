@@ -1,14 +1,58 @@
-/* variables.c: rules of variables, which TensorFlow owns: it decides when a value must be copied, and locks. */
+/* variables.c: rules of variables, which TensorFlow owns: it decides when a value must be copied, and locks; and of
+ * lists of tensors (variants), whose elements it walks. Tensors that its callbacks get are the callee's to delete. */
 #include "node.h"
 
-static const htf_kernel of_variables = {.row = &(const htf_row){.op = "variable"}};
+static const htf_kernel of_callbacks = {.row = &(const htf_row){.op = "variable or list"}};
 
-/* TensorFlow calls this if a variable must be copied before it is updated. */
+/* TensorFlow calls this if a variable must be copied before it is updated. Both tensors are the callee's to delete:
+ * while they live, the variable counts as shared, and each update would copy it again. */
 static void copy_tensor(tf_context *context, tf_tensor *source, tf_tensor *target) {
   htf_node node;
-  htf_node_init(&node, &of_variables, context);
+  htf_node_init(&node, &of_callbacks, context);
   htf_write(&node, target, htf_value_of(&node, source));
+  tf.DeleteTensor(source);
+  tf.DeleteTensor(target);
   htf_node_fini(&node);
+}
+
+/* ---- lists ---- */
+
+static void add_elements(tf_context *context, tf_tensor *x, tf_tensor *y, tf_tensor *out) {
+  htf_node node;
+  htf_node_init(&node, &of_callbacks, context);
+  htf_write(&node, out, htf_call2(&node, HR_FUNCTIONAL_ADD, htf_value_of(&node, x), htf_value_of(&node, y)));
+  tf.DeleteTensor(x);
+  tf.DeleteTensor(y);
+  tf.DeleteTensor(out);
+  htf_node_fini(&node);
+}
+
+static void zero_elements(tf_context *context, tf_tensor *x, tf_tensor *out) {
+  htf_node node;
+  htf_node_init(&node, &of_callbacks, context);
+  (void)x;
+  htf_write(&node, out, htf_number_of(&node, hr_scalar_i64(0)));
+  tf.DeleteTensor(x);
+  tf.DeleteTensor(out);
+  htf_node_fini(&node);
+}
+
+void htf_add_n(htf_node *node) {
+  if (tf.InputDatatype(node->context, 0) == TF_VARIANT) {
+    tf.AddNVariant(node->context, add_elements, node->status);
+    (void)htf_keep(node, htf_status_of(node->status));
+  } else {
+    htf_add_tensors(node);
+  }
+}
+
+void htf_zeros_like(htf_node *node) {
+  if (tf.InputDatatype(node->context, 0) == TF_VARIANT) {
+    tf.ZerosLikeVariant(node->context, zero_elements, node->status);
+    (void)htf_keep(node, htf_status_of(node->status));
+  } else {
+    htf_fill_like(node, 0);
+  }
 }
 
 /* ---- assignments ---- */

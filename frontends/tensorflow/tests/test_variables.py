@@ -1,5 +1,8 @@
 """Variables and the optimizers that TensorFlow has kernels for."""
 
+import threading
+
+import headrace_tensorflow
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -54,6 +57,59 @@ def test_assignment_shares_no_memory():
     assert one.numpy().tolist() == [2, 2, 2]
 
 
+def test_updates_copy_once():
+    """A tensor that a copy leaves behind would make the variable shared for ever."""
+    target, one = variable("HEADRACE", np.zeros(1 << 18, "float32")), tf.ones(1 << 18)
+    for _ in range(30):
+        value = target.read_value()
+        target.assign_add(one)
+        assert float(target[0]) == float(value[0]) + 1
+    headrace_tensorflow.reset_stats()
+    for _ in range(20):
+        target.assign_add(one)
+    assert headrace_tensorflow.stats()["operations"] <= 22
+    del value
+    assert headrace_tensorflow.memory_stats()["allocated_bytes"] < 20 << 20
+
+
+def test_functions_of_several_threads():
+    count = variable("HEADRACE", np.zeros(16, "float32"))
+
+    @tf.function
+    def step(x):
+        count.assign_add(tf.ones(16))
+        for _ in range(4):
+            x = tf.nn.relu(tf.matmul(x, x)) * 0.1 + 1.0
+        return tf.reduce_sum(x)
+
+    inputs = [np.full((16, 16), 0.1 * i, "float32") for i in range(8)]
+    wanted = [float(step(tf.constant(x))) for x in inputs]
+    found = [[] for _ in inputs]
+
+    def work(i):
+        found[i].extend(float(step(tf.constant(inputs[i]))) for _ in range(20))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [[want] * 20 for want in wanted]
+    assert count.numpy().tolist() == [168.0] * 16
+
+
+def test_lists_of_tensors():
+    with tf.device("HEADRACE"):
+        x = tf.raw_ops.TensorListFromTensor(tensor=tf.constant([[1.0, 2.0], [3.0, 4.0]]), element_shape=[2])
+        total = tf.raw_ops.AddN(inputs=[x, x, x])
+        zeros = tf.raw_ops.ZerosLike(x=x)
+        stacks = [
+            tf.raw_ops.TensorListStack(input_handle=y, element_shape=[2], element_dtype=tf.float32).numpy().tolist()
+            for y in (total, zeros)
+        ]
+    assert stacks == [[[3, 6], [9, 12]], [[0, 0], [0, 0]]]
+
+
 SCATTERS = [
     pytest.param(name, dtype, id=f"{name}-{dtype.name}")
     for name in DTYPES
@@ -76,7 +132,8 @@ def test_scatters(name, dtype):
             getattr(tf.raw_ops, name)(resource=target.handle, indices=indices, updates=tf.constant(updates))
         one = np.ones((), dtype.as_numpy_dtype)
         getattr(tf.raw_ops, name)(resource=target.handle, indices=[2], updates=tf.constant(one))
-        getattr(tf.raw_ops, name)(resource=target.handle, indices=np.zeros(0, "int32"), updates=tf.constant(updates[:0, 0]))
+        nothing = {"indices": np.zeros(0, "int32"), "updates": tf.constant(updates[:0, 0])}
+        getattr(tf.raw_ops, name)(resource=target.handle, **nothing)
         results.append((target.numpy(), before.numpy(), target.numpy()))
     for want, have in zip(*results, strict=True):
         np.testing.assert_array_equal(have, want)
