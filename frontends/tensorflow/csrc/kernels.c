@@ -16,14 +16,18 @@ enum { ROWS = sizeof rows / sizeof *rows };
 
 /* ---- attributes ---- */
 
+static void fail_size(const htf_attribute *attribute, int size, int most, tf_status *status) {
+  char text[128];
+  snprintf(text, sizeof text, "headrace: the attribute %s has %d elements, at most %d are supported", attribute->name,
+           size, most);
+  tf.SetStatus(status, HR_STATUS_UNIMPLEMENTED, text);
+}
+
 static void read_list(tf_construction *construction, htf_attribute *attribute, tf_status *status) {
   int32_t count = 0, bytes = 0;
   tf.OpKernelConstruction_GetAttrSize(construction, attribute->name, &count, &bytes, status);
   if (tf.GetCode(status) == 0 && count > HTF_LIST_MAX) {
-    char text[96];
-    snprintf(text, sizeof text, "headrace: %s has %d numbers, at most %d are supported", attribute->name, (int)count,
-             HTF_LIST_MAX);
-    tf.SetStatus(status, HR_STATUS_UNIMPLEMENTED, text);
+    fail_size(attribute, (int)count, HTF_LIST_MAX, status);
   }
   if (tf.GetCode(status) == 0) {
     attribute->count = (int)count;
@@ -32,12 +36,14 @@ static void read_list(tf_construction *construction, htf_attribute *attribute, t
 }
 
 static void read_text(tf_construction *construction, htf_attribute *attribute, tf_status *status) {
+  const int most = (int)sizeof attribute->text - 1;
   int32_t count = 0, bytes = 0;
   tf.OpKernelConstruction_GetAttrSize(construction, attribute->name, &count, &bytes, status);
-  if (tf.GetCode(status) == 0 && bytes >= 0 && bytes < (int32_t)sizeof attribute->text) {
-    tf.OpKernelConstruction_GetAttrString(construction, attribute->name, attribute->text, sizeof attribute->text - 1,
-                                          status);
-    attribute->text[bytes] = '\0';
+  if (tf.GetCode(status) == 0 && bytes > most) {
+    fail_size(attribute, (int)bytes, most, status);
+  }
+  if (tf.GetCode(status) == 0) {
+    tf.OpKernelConstruction_GetAttrString(construction, attribute->name, attribute->text, (size_t)most, status);
   }
 }
 

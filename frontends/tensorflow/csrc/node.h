@@ -23,7 +23,7 @@ typedef struct htf_attribute {
   int count;
   int64_t integer;
   double real;
-  char text[24];
+  char text[96];
   int64_t list[HTF_LIST_MAX];
 } htf_attribute;
 

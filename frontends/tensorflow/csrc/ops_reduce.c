@@ -339,3 +339,18 @@ void htf_batch_matmul(htf_node *node) {
   y = htf_flag(node, "adj_y") ? adjoint(node, y, true) : y;
   multiply_matrices(node, x, y);
 }
+
+void htf_einsum(htf_node *node) {
+  enum { TERMS_MAX = 16 };
+  htf_value terms[TERMS_MAX];
+  int count = htf_input_count(node);
+  if (count > TERMS_MAX) {
+    htf_fail(node, HR_STATUS_UNIMPLEMENTED, "Einsum: at most %d inputs are supported, not %d", TERMS_MAX, count);
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
+    terms[i] = htf_input(node, i);
+  }
+  htf_output(node, 0,
+             htf_call(node, HR_FUNCTIONAL_EINSUM, count, terms, ATTRIBUTES(htf_attr_text(htf_text(node, "equation")))));
+}

@@ -26,6 +26,7 @@ BAD = {
         lambda: tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=ONES, labels=[0, 1, 2]),
         "one of the same size",
     ),
+    "einsum": (lambda: tf.raw_ops.Einsum(inputs=[ONES, ONES], equation="ij,jk->ik"), "3.*2|2.*3"),
     "seed": (lambda: tf.raw_ops.StatelessRandomGetKeyCounter(seed=[1, 2, 3]), r"dims \[2\]"),
 }
 

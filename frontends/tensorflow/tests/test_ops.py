@@ -250,6 +250,27 @@ def _(rng, dtype):
                "y": numbers(rng, (2, 5, 4) if b else (2, 4, 5), dtype, -1, 1), "adj_x": a, "adj_y": b}  # fmt: skip
 
 
+EINSUMS = [  # with one or two inputs, as TensorFlow's kernel
+    ("ij,jk->ik", (3, 4), (4, 5)),
+    ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)),
+    ("abc,cde->abde", (2, 3, 4), (4, 2, 3)),
+    ("bthd,bshd->bhts", (2, 3, 4, 5), (2, 6, 4, 5)),
+    ("...ij,jk->...ik", (2, 2, 3, 4), (4, 5)),
+    ("ij->ji", (3, 4)),
+    ("ij->", (3, 4)),
+    ("ii->i", (3, 3)),
+    ("i,j->ij", (3,), (4,)),
+    ("ij,jk->ik", (0, 4), (4, 5)),
+    ("ij,jk->ik", (3, 0), (0, 5)),
+]
+
+
+@case("Einsum", scale=16)
+def _(rng, dtype):
+    for equation, *dims in EINSUMS:
+        yield {"inputs": [numbers(rng, d, dtype, -1, 1) for d in dims], "equation": equation}
+
+
 @case("Cast")
 def _(rng, dtype):
     for target in [row[2] for row in rows() if row[0] == "Cast"][0]:
