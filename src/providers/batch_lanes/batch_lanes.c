@@ -263,22 +263,31 @@ static int64_t tile_cycles(const hr_prepared *p, int outs) {
   return tiles * (products + TAKE * p->x.channels + GIVE * p->y.channels);
 }
 
-/* Sets `has_tiles` and the sizes of a slot's memory. */
-static void choose_tiles(hr_prepared *p) {
-  int direct = choose_outs(p->y.channels), tiled = hr__lane_tiles_outs(p->y.channels);
-  p->has_tiles = p->w.kernel[0] == HR__LANE_TAPS && p->w.kernel[1] == HR__LANE_TAPS &&
-                 tile_cycles(p, tiled) < direct_cycles(p, direct);
-  p->outs = p->has_tiles ? tiled : direct;
-  p->lanes = p->has_tiles ? HR__LANE_TILE_LANES : LANES;
-  p->ring_rows = p->has_tiles ? HR__LANE_SIDE : p->w.kernel[0];
-  p->unit_rows = p->has_tiles ? HR__LANE_TILE : 1;
+/* Sets the sizes of a slot's memory. */
+static void set_sizes(hr_prepared *p, bool has_tiles) {
+  p->has_tiles = has_tiles;
+  p->outs = has_tiles ? hr__lane_tiles_outs(p->y.channels) : choose_outs(p->y.channels);
+  p->lanes = has_tiles ? HR__LANE_TILE_LANES : LANES;
+  p->ring_rows = has_tiles ? HR__LANE_SIDE : p->w.kernel[0];
+  p->unit_rows = has_tiles ? HR__LANE_TILE : 1;
   p->x_row = hr__lane_row_of(&p->x, p->lanes), p->y_row = hr__lane_row_of(&p->y, p->lanes);
   p->slot_floats = p->ring_rows * row_floats(p, &p->x) + p->unit_rows * row_floats(p, &p->y);
   p->weight_floats = hr_round_up(p->y.channels, p->outs) * (p->w.kernel[0] * p->w.kernel[1] * p->x.channels + 1);
-  if (p->has_tiles) {
+  if (has_tiles) {
     const hr__lane_tiles tiles = tiles_of(p, NULL);
     p->slot_floats += hr__lane_tiles_floats(&tiles);
     p->weight_floats = hr__lane_tiles_weight_floats(&tiles) + hr_round_up(p->y.channels, p->outs);
+  }
+}
+
+/* Tiles, if a slot leaves room in the L2 cache for weights that pass through. */
+static void choose_tiles(hr_prepared *p) {
+  enum { SLOT_BYTES_MOST = 988 << 10 }; /* fitted to 12 shapes */
+  bool can = p->w.kernel[0] == HR__LANE_TAPS && p->w.kernel[1] == HR__LANE_TAPS;
+  set_sizes(p, can);
+  bool is_small = p->slot_floats * (int64_t)sizeof(float) <= SLOT_BYTES_MOST;
+  if (can && (!is_small || tile_cycles(p, p->outs) >= direct_cycles(p, choose_outs(p->y.channels)))) {
+    set_sizes(p, false);
   }
 }
 

@@ -36,7 +36,8 @@ enum {
   TAPS = HR__LANE_TAPS,
   LINE = HR__LANE_LINE,
   POINTS = HR__LANE_POINTS,
-  OUTS_MOST = 12
+  OUTS_MOST = 12,
+  SPARE = 16 /* floats between points, so that they don't map to one set of the cache */
 };
 
 int hr__lane_tiles_outs(int64_t channels) {
@@ -56,7 +57,7 @@ int64_t hr__lane_tiles_weight_floats(const hr__lane_tiles *t) {
 
 /* v, m and zeros. */
 int64_t hr__lane_tiles_floats(const hr__lane_tiles *t) {
-  return (POINTS * (t->x.channels + OUTS_MOST) + t->x.channels) * LANES;
+  return (POINTS * (t->x.channels + OUTS_MOST) + t->x.channels) * LANES + 2 * POINTS * SPARE;
 }
 
 /* ---- weights ---- */
@@ -145,7 +146,7 @@ WIDE static void take_tile(const tile *p, float *v) {
       take_line(lines + j * SIDE, all, 1);
 #pragma GCC unroll 7
       for (int i = 0; i < LINE; ++i) {
-        _mm512_store_ps(v + (i * LINE + j) * floats + c, all[i]);
+        _mm512_store_ps(v + (i * LINE + j) * (floats + SPARE) + c, all[i]);
       }
     }
   }
@@ -182,7 +183,8 @@ WIDE_INLINE void multiply_point(const float *v, const float *u, int64_t ins, flo
 
 WIDE_INLINE void multiply_points(const float *v, const float *u, int64_t ins, float *m, int outs) {
   for (int point = 0; point < POINTS; ++point) {
-    multiply_point(v + point * ins * LANES, u + point * ins * outs, ins, m + point * outs * LANES, outs);
+    multiply_point(v + point * (ins * LANES + SPARE), u + point * ins * outs, ins, m + point * (outs * LANES + SPARE),
+                   outs);
   }
 }
 
@@ -249,7 +251,7 @@ WIDE static void give_channels(const tile *p, const float *m, int64_t channel, c
   for (int64_t o = 0; o < t->outs && channel + o < t->y.channels; ++o) {
     for (int k = 0; k < VECTORS; ++k) {
       __m512 all[RESULTS * RESULTS];
-      give_tile(m + o * LANES + k * VECTOR, (int64_t)t->outs * LANES, all);
+      give_tile(m + o * LANES + k * VECTOR, (int64_t)t->outs * LANES + SPARE, all);
       __mmask16 odd = find_odd(_mm512_add_ps(_mm512_add_ps(all[0], all[1]), _mm512_add_ps(all[2], all[3])));
 #pragma GCC unroll 4
       for (int i = 0; i < RESULTS * RESULTS; ++i) {
@@ -270,7 +272,8 @@ WIDE static void give_channels(const tile *p, const float *m, int64_t channel, c
 void hr__lane_tiles_run(const hr__lane_tiles *t, int64_t row, const float *ring, const float *u, const float *bias,
                         float *memory, float *y) {
   const int64_t ins = t->x.channels, group_floats = POINTS * ins * t->outs;
-  float *v = memory, *m = v + POINTS * ins * LANES, *zeros = m + (int64_t)POINTS * OUTS_MOST * LANES;
+  float *v = memory, *m = v + POINTS * (ins * LANES + SPARE),
+        *zeros = m + (int64_t)POINTS * (OUTS_MOST * LANES + SPARE);
   memset(zeros, 0, (size_t)(ins * LANES) * sizeof *zeros);
   for (int64_t column = 0; column < t->y.width; column += RESULTS) {
     tile p = {.t = t, .ring = ring, .top = row - t->w.padding[0], .left = column - t->w.padding[1]};
