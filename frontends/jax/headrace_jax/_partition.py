@@ -123,9 +123,15 @@ class Partitioner(Writer):
 
     def terms_of_operands(self, op, operands, wanted):
         """The terms that each operand must have so that the result has those that are wanted."""
+        from jax.extend.mlir import ir
+
         none, terms = frozenset(), wanted.terms
         if not terms:
             return [none] * len(operands)
+        if op.name == "stablehlo.convert":
+            kinds = [isinstance(x.type.element_type, ir.IntegerType) for x in (op.operands[0], op.results[0])]
+            is_flag = str(op.results[0].type.element_type) == "i1"
+            want(not is_flag and (kinds[0] or not kinds[1]), "terms that are rounded")
         if op.name in LINEAR:
             return [terms] * len(operands)
         want(op.name in ("stablehlo.multiply", "stablehlo.divide", "stablehlo.select"), "terms of a sum")
