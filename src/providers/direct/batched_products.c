@@ -66,17 +66,17 @@ typedef struct call {
 
 /* ---- what is supported ---- */
 
+static int64_t stride_of(const hr_operand *x, int dim) {
+  return x->dims[dim] == 1 ? 0 : x->strides[dim];
+}
+
 static matrices matrices_of(const hr_operand *x) {
   int last = x->rank - 1;
-  int64_t strides[HR_RANK_MAX];
-  for (int d = 0; d < x->rank; ++d) {
-    strides[d] = x->dims[d] == 1 ? 0 : x->strides[d];
-  }
   return (matrices){.offset = x->offset,
-                    .image = strides[0],
-                    .head = x->rank > 3 ? strides[1] : 0,
-                    .row = strides[last - 1],
-                    .column = strides[last]};
+                    .image = stride_of(x, 0),
+                    .head = last > 2 ? stride_of(x, 1) : 0,
+                    .row = stride_of(x, last - 1),
+                    .column = stride_of(x, last)};
 }
 
 static bool is_f32(const hr_operand *x, int rank) {
