@@ -172,8 +172,8 @@ file: `OPTIONS='--files lax_test --again'` runs a file again. [jax-tests.md](jax
 SPEED = """\
 2026-11-29, 2-core AMD EPYC (family 26 model 2) with AVX-512, idle, jax 0.10.2, one thread: the time of JAX's CPU
 backend divided by Headrace's (`bench/jax_cases.py --threads 1 --rounds 3`), CPU time of a call, and the clock's of the
-first call, with compilation and a cold disk cache. The calls of the CNN's and GPT-2's training, the MLP's inference, the
-largest chain and the `while_loop` were measured again, on the same machine while others used it. Results differ by at most 2e-5 of their standard deviation, losses
+first call, with compilation and a cold disk cache. The calls of the CNN's and GPT-2's training, the MLP's inference,
+the largest chain and the `while_loop` were measured again, while others used the machine. Results differ by at most 2e-5 of their standard deviation, losses
 of the first 12 training steps by 3e-6.
 
 | case | a call | the first call |
