@@ -5,6 +5,8 @@
 #include "providers/wide_images.h"
 #include "providers/wide_vectors.h"
 
+#if defined(HR_WIDE_VECTORS)
+
 /* ---- transposing images into lanes and back (rows.c) ---- */
 
 /* A row of an image in memory, as runs of neighbours; *_step: the distance to the next run in the lane layout. */
@@ -52,5 +54,7 @@ void hr__lane_tiles_transform(const hr__lane_tiles *t, int64_t begin, int64_t en
  * ring: input rows [SIDE][width][channels][lanes], row r at r % SIDE; bias: NULL, or one for each channel. */
 void hr__lane_tiles_run(const hr__lane_tiles *t, int64_t row, const float *ring, const float *u, const float *bias,
                         float *memory, float *y);
+
+#endif
 
 #endif
