@@ -104,13 +104,13 @@ hr_status hr__emit_masked_scatter(const hr__function_call *c) {
   if (source->dims[0] == 0) {
     return hr__formula_end(&f, copied(&f, x));
   }
-  while (source->rank < 1 + x->rank - mask->rank) {
+  while (!hr__formula_failed(&f) && source->rank < 1 + x->rank - mask->rank) {
     source = hr__with_dim(&f, source, 1);
   }
   const hr_attribute by[2] = {{.kind = HR_ATTRIBUTE_INT}, {.kind = HR_ATTRIBUTE_TEXT, .value = {.text = "clip"}}};
   const hr_tensor *both[2] = {hr__as_dtype(&f, source, x->dtype), numbers_of_true(&f, mask)};
   const hr_tensor *slices = hr__function(&f, HR_FUNCTIONAL_TAKE, 2, both, 2, by);
-  while (mask->rank < x->rank) {
+  while (!hr__formula_failed(&f) && mask->rank < x->rank) {
     mask = hr__with_dim(&f, mask, mask->rank);
   }
   return hr__formula_end(&f, hr__ternary(&f, HR_OP_WHERE, mask, slices, x));

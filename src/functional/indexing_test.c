@@ -46,6 +46,16 @@ HR_TEST(updates_leave_their_input_alone) {
   RELEASE(&x, &at, &v, &turned, &two, &rows, &more, &mask, &line, &spread, &whole);
 }
 
+HR_TEST(scattered_values_have_at_most_16_dims) {
+  const int64_t ones[HR_RANK_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  hr_tensor x = counted(HR_RANK_MAX, ones), line = tensor_of(HR_DTYPE_F32, DIMS(1), F32(7));
+  hr_tensor all = tensor_of(HR_DTYPE_BOOL, 0, NULL, (const uint8_t[]){1});
+  hr_tensor first = tensor_of(HR_DTYPE_BOOL, DIMS(1), (const uint8_t[]){1});
+  GIVES(apply(HR_FUNCTIONAL_MASKED_SCATTER, ON(&x, &first, &line), PLAIN), 7);
+  expect_failure("masked_scatter: more than 16 dims", HR_FUNCTIONAL_MASKED_SCATTER, ON(&x, &all, &line), PLAIN);
+  RELEASE(&x, &line, &all, &first);
+}
+
 HR_TEST(slices_are_updated) {
   hr_tensor x = counted(DIMS(3, 3)), v = tensor_of(HR_DTYPE_F32, DIMS(2), F32(10, 20));
   hr_attribute slice[4] = {INTS_OF(2, 0), INTS_OF(2, 2), INTS_OF(-2, 2), TEXT_OF("set")};
