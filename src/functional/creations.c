@@ -16,6 +16,17 @@ hr_status hr__emit_full(const hr__function_call *c) {
   return hr__record_new(c, HR_OP_COPY, NULL, 1, &value, dtype, shape->count, shape->value.ints, c->output);
 }
 
+/* The number of steps from start to stop, rounded up, without the rounding of f64; at most UINT64_MAX. */
+static uint64_t count_steps(int64_t start, int64_t stop, int64_t step) {
+  bool is_up = step > 0;
+  if (is_up ? stop <= start : stop >= start) {
+    return 0;
+  }
+  uint64_t way = is_up ? (uint64_t)stop - (uint64_t)start : (uint64_t)start - (uint64_t)stop;
+  uint64_t size = is_up ? (uint64_t)step : 0 - (uint64_t)step;
+  return way / size + (way % size != 0);
+}
+
 hr_status hr__emit_arange(const hr__function_call *c) {
   const hr_scalar all[3] = {hr__real_attribute(c, 0), hr__real_attribute(c, 1), hr__real_attribute(c, 2)};
   double start = hr_scalar_as_f64(&all[0]), stop = hr_scalar_as_f64(&all[1]), step = hr_scalar_as_f64(&all[2]),
@@ -28,7 +39,10 @@ hr_status hr__emit_arange(const hr__function_call *c) {
   dtype = dtype != HR_DTYPE_NONE ? dtype : is_integer ? HR_DTYPE_I64 : HR_DTYPE_F32;
   const hr_scalar scalars[2] = {all[0], all[2]};
   hr_attrs attrs = {.scalar_count = 2, .scalars = scalars};
-  const int64_t dims[1] = {count > 0 ? (int64_t)count : 0};
+  int64_t dims[1] = {count > 0 ? (int64_t)count : 0};
+  if (is_integer) {
+    dims[0] = (int64_t)count_steps(all[0].value.i, all[1].value.i, all[2].value.i);
+  }
   return hr__record_new(c, c->row->op, &attrs, 0, NULL, dtype, 1, dims, c->output);
 }
 

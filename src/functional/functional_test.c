@@ -173,6 +173,16 @@ HR_TEST(tensors_are_made_of_numbers) {
   expect_type(&y, HR_DTYPE_F32, DIMS(3));
   EXPECT(&y, 0, 0.25F, 0.5F);
   hr_tensor_release(&y);
+  const int64_t huge = (1LL << 53) + 1;
+  y = apply(HR_FUNCTIONAL_ARANGE, 0, NULL,
+            WITH(REAL_OF(hr_scalar_i64(huge)), REAL_OF(hr_scalar_i64(huge + 2)), REAL_OF(hr_scalar_i64(1))));
+  expect_type(&y, HR_DTYPE_I64, DIMS(2));
+  hr_tensor_release(&y);
+  y = apply(
+      HR_FUNCTIONAL_ARANGE, 0, NULL,
+      WITH(REAL_OF(hr_scalar_i64(INT64_MAX)), REAL_OF(hr_scalar_i64(INT64_MIN)), REAL_OF(hr_scalar_i64(INT64_MIN))));
+  expect_type(&y, HR_DTYPE_I64, DIMS(2));
+  hr_tensor_release(&y);
   y = apply(HR_FUNCTIONAL_EYE, 0, NULL, WITH(INT_OF(2), INT_OF(3)));
   EXPECT(&y, 1, 0, 0, 0, 1, 0);
   hr_tensor_release(&y);

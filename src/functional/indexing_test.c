@@ -198,6 +198,11 @@ HR_TEST(keys_are_split_and_give_the_same_numbers_again) {
   a = apply(HR_FUNCTIONAL_UNIFORM, ON(&folded), WITH(INTS_OF(6)));
   read(&a, numbers[1]);
   HR_ASSERT(numbers[0][0] != numbers[1][0]);
+  hr_tensor type = key, many; /* the number of elements is none of f64 */
+  type.buffer = NULL;
+  HR_ASSERT_OK(
+      hr_functional_apply(NULL, HR_FUNCTIONAL_UNIFORM, ON(&type), WITH(INTS_OF(603079913, 603079913)), 1, &many));
+  expect_type(&many, HR_DTYPE_F32, DIMS(603079913, 603079913));
   hr_tensor wrong = counted(DIMS(2));
   expect_failure("uniform: the key is f32 [2], expected u32 [2]", HR_FUNCTIONAL_UNIFORM, ON(&wrong), WITH(INTS_OF(2)));
   expect_failure("dim 0 is -1, expected at least 0", HR_FUNCTIONAL_NORMAL, ON(&key), WITH(INTS_OF(-1)));
