@@ -521,6 +521,11 @@ HR_TEST(failures_name_the_actual_and_the_expected_value) {
   EXPECT(&one, 1);
   expect_failure("matmul: an input has no dims", HR_FUNCTIONAL_MATMUL, ON(&x, &one), PLAIN);
   expect_failure("stack: input 1 has dims [], the first one [2,3]", HR_FUNCTIONAL_STACK, ON(&x, &one), PLAIN);
+  const char *too_large = "dims [8589934593,8589934593] are too large";
+  expect_failure(too_large, HR_FUNCTIONAL_BROADCAST_TO, ON(&one), WITH(INTS_OF(8589934593, 8589934593)));
+  expect_failure(too_large, HR_FUNCTIONAL_TILE, ON(&one), WITH(INTS_OF(8589934593, 8589934593)));
+  expect_failure(too_large, HR_FUNCTIONAL_AS_STRIDED, ON(&one),
+                 WITH(INTS_OF(8589934593, 8589934593), INTS_OF(0, 0), INT_OF(0)));
   hr_tensor_release(&one);
   expect_failure("arange: 0 to 1 with step 0 has no number of elements", HR_FUNCTIONAL_ARANGE, 0, NULL,
                  WITH(DEFAULT, REAL_OF(hr_scalar_i64(1)), REAL_OF(hr_scalar_i64(0))));

@@ -90,6 +90,8 @@ hr_status hr__axes_attribute(const hr__function_call *call, int index, int rank,
 
 /* The number of elements; false if it does not fit 64 bits. */
 bool hr__count_elements(int rank, const int64_t *dims, int64_t *out_count);
+/* A failure instead of false: views of too many elements need no memory. */
+hr_status hr__check_count(const hr__function_call *c, int rank, const int64_t *dims, int64_t *out_count);
 /* Copies `rank` dims, or strides, between arrays of HR_RANK_MAX: up to four as one piece, without a call. Both need
  * room for four elements; parts of arrays, and lists of `rank` elements, are copied by memmove. */
 static inline void hr__copy_dims(int rank, const int64_t *from, int64_t *to) {

@@ -64,10 +64,7 @@ static hr_status argreduce_all(const hr__function_call *c) {
   int64_t count;
   const int64_t ints[1] = {1}, ones[HR_RANK_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
   hr_tensor flat, found = {0};
-  if (!hr__count_elements(x->rank, x->dims, &count)) {
-    char text[HR__SHAPE_TEXT];
-    return HR__CALL_FAIL(c, "dims %s are too large", hr__shape_text(x->rank, x->dims, text));
-  }
+  HR_RETURN_IF_ERROR(hr__check_count(c, x->rank, x->dims, &count));
   HR_RETURN_IF_ERROR(hr__reshape(c, x, 1, &count, &flat));
   const hr_tensor *inputs[1] = {&flat};
   hr_attrs attrs = {.int_count = 1, .ints = ints};

@@ -218,7 +218,9 @@ hr_status hr__emit_tile(const hr__function_call *c) {
     pairs.dims[2 * d] = count, pairs.strides[2 * d] = 0;
     pairs.dims[2 * d + 1] = size, pairs.strides[2 * d + 1] = from >= 0 ? x->strides[from] : 1;
   }
-  hr_status status = hr__reshape(c, &pairs, rank, dims, c->output);
+  int64_t all;
+  hr_status status = hr__check_count(c, rank, dims, &all);
+  status = status == HR_OK ? hr__reshape(c, &pairs, rank, dims, c->output) : status;
   hr_tensor_release(&pairs);
   return status;
 }

@@ -165,7 +165,7 @@ hr_status hr__emit_reshape(const hr__function_call *c) {
 /* The elements that the view reaches, from the first to the last one, are x's. */
 static hr_status check_strided(const hr__function_call *c, int64_t count, const hr_attribute *shape,
                                const hr_attribute *strides, int64_t offset) {
-  int64_t ends[2] = {offset, offset};
+  int64_t ends[2] = {offset, offset}, views;
   bool is_empty = false, fits = true;
   for (int d = 0; d < shape->count; ++d) {
     int64_t way, size = shape->value.ints[d], step = strides->value.ints[d];
@@ -177,7 +177,7 @@ static hr_status check_strided(const hr__function_call *c, int64_t count, const 
     fits &= !__builtin_mul_overflow(size - 1, step, &way) && !__builtin_add_overflow(*end, way, end);
   }
   return is_empty || (fits && ends[0] >= 0 && ends[1] < count)
-             ? HR_OK
+             ? hr__check_count(c, shape->count, shape->value.ints, &views)
              : HR__CALL_FAIL(c, "elements %lld to %lld of %lld ones", (long long)ends[0], (long long)ends[1],
                              (long long)count);
 }

@@ -29,6 +29,13 @@ bool hr__count_elements(int rank, const int64_t *dims, int64_t *out_count) {
   return true;
 }
 
+hr_status hr__check_count(const hr__function_call *c, int rank, const int64_t *dims, int64_t *out_count) {
+  char text[HR__SHAPE_TEXT];
+  return hr__count_elements(rank, dims, out_count)
+             ? HR_OK
+             : HR__CALL_FAIL(c, "dims %s are too large", hr__shape_text(rank, dims, text));
+}
+
 void hr__view_like(const hr_tensor *x, hr_tensor *out) {
   hr__copy_tensor(x, out);
   hr_buffer_retain(out->buffer);
@@ -67,6 +74,8 @@ hr_status hr__broadcast(const hr__function_call *c, const hr_tensor *x, int rank
     return HR__CALL_FAIL(c, "dims %s can't be broadcast to %s", hr__shape_text(x->rank, x->dims, from),
                          hr__shape_text(rank, dims, to));
   }
+  int64_t count;
+  HR_RETURN_IF_ERROR(hr__check_count(c, rank, dims, &count));
   hr__view_like(x, out);
   out->rank = rank;
   for (int d = 0; d < rank; ++d) {
