@@ -27,6 +27,12 @@ BAD = {
         "one of the same size",
     ),
     "einsum": (lambda: tf.raw_ops.Einsum(inputs=[ONES, ONES], equation="ij,jk->ik"), "3.*2|2.*3"),
+    "gather": (lambda: tf.gather_nd(tf.constant(ONES), [[0, 0, 0]]), "saw: 3 vs. 2"),
+    "scatter": (lambda: tf.scatter_nd([[0]], np.ones((1, 4), "float32"), [2, 3]), "dims of a slice|of the indices"),
+    "top k": (lambda: tf.math.top_k(tf.constant(ONES), 4), "at least k columns"),
+    "diagonal": (lambda: tf.linalg.diag_part(tf.constant(ONES), k=4), "out of bound"),
+    "resize": (lambda: tf.raw_ops.ResizeBilinear(images=ONES, size=[2, 2]), "4-dimensional"),
+    "blocks": (lambda: tf.space_to_batch(tf.constant(ONES), [2], [[0, 0]]), "not divisible"),
     "seed": (lambda: tf.raw_ops.StatelessRandomGetKeyCounter(seed=[1, 2, 3]), r"dims \[2\]"),
 }
 

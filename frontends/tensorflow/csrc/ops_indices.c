@@ -1,0 +1,421 @@
+/* ops_indices.c: rules of elements at indices: tuples of indices, the largest elements, diagonals of matrices.
+ *
+ * A kernel does not wait to look at indices: those out of range give 0 or write nothing, as on TensorFlow's GPUs.
+ */
+#include <string.h>
+
+#include "node.h"
+
+static htf_value integer(htf_node *node, int64_t number) {
+  return htf_number_of(node, hr_scalar_i64(number));
+}
+
+static htf_value zeros(htf_node *node, int rank, const int64_t *dims, hr_dtype dtype) {
+  return htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(integer(node, 0)),
+                  ATTRIBUTES(htf_attr_ints(dims, rank), htf_attr_dtype(dtype)));
+}
+
+static htf_value where(htf_node *node, htf_value condition, htf_value x, htf_value y) {
+  return htf_call(node, HR_FUNCTIONAL_WHERE, INPUTS(condition, x, y), NO_ATTRIBUTES);
+}
+
+/* ---- tuples of indices, the last dim ---- */
+
+/* The tuples' length; fails unless x has so many dims. */
+static int tuple_length(htf_node *node, htf_value indices, int rank) {
+  if (htf_has_failed(node)) {
+    return 0;
+  }
+  int64_t length = indices->rank > 0 ? indices->dims[indices->rank - 1] : -1;
+  if (length < 0 || length > rank) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "%s: index innermost dimension length must be <= params rank; saw: %lld vs. %d", node->kernel->row->op,
+             (long long)length, rank);
+    return 0;
+  }
+  return (int)length;
+}
+
+/* The dims of the indices but the last, then those of x behind a tuple's; how many they are. */
+static int tuple_dims(htf_node *node, htf_value indices, int length, int rank, const int64_t *dims, int64_t *out_dims) {
+  int count = 0, all = indices->rank - 1 + rank - length;
+  if (all > HR_RANK_MAX) {
+    htf_fail(node, HR_STATUS_UNIMPLEMENTED, "%s: a result of %d dims, at most %d are supported", node->kernel->row->op,
+             all, HR_RANK_MAX);
+    return 0;
+  }
+  for (int d = 0; d + 1 < indices->rank; ++d) {
+    out_dims[count++] = indices->dims[d];
+  }
+  for (int d = length; d < rank; ++d) {
+    out_dims[count++] = dims[d];
+  }
+  return count;
+}
+
+static int64_t count_of(int rank, const int64_t *dims) {
+  int64_t count = 1;
+  for (int d = 0; d < rank; ++d) {
+    count *= dims[d];
+  }
+  return count;
+}
+
+void htf_gather_nd(htf_node *node) {
+  htf_value x = htf_input(node, 0), indices = htf_input(node, 1);
+  int length = tuple_length(node, indices, x->rank);
+  int64_t dims[HR_RANK_MAX];
+  int rank = htf_has_failed(node) ? 0 : tuple_dims(node, indices, length, x->rank, x->dims, dims);
+  if (htf_has_failed(node)) {
+    return;
+  }
+  if (count_of(rank, dims) == 0 || hr_tensor_count(x) == 0) {
+    htf_output(node, 0, zeros(node, rank, dims, x->dtype));
+  } else if (length == 0) {
+    htf_output(node, 0, htf_call(node, HR_FUNCTIONAL_BROADCAST_TO, INPUTS(x), ATTRIBUTES(htf_attr_ints(dims, rank))));
+  } else {
+    htf_output(node, 0,
+               htf_call(node, HR_FUNCTIONAL_GATHER_ND, INPUTS(x, indices),
+                        ATTRIBUTES(htf_attr_int(0), htf_attr_text("drop"))));
+  }
+}
+
+/* x with updates at tuples of indices. */
+static void scatter_tuples(htf_node *node, htf_value x, htf_value indices, htf_value updates, const char *mode) {
+  int length = tuple_length(node, indices, x->rank);
+  int64_t dims[HR_RANK_MAX];
+  int rank = htf_has_failed(node) ? 0 : tuple_dims(node, indices, length, x->rank, x->dims, dims);
+  if (!htf_has_failed(node) &&
+      (updates->rank != rank || memcmp(updates->dims, dims, sizeof *dims * (size_t)rank) != 0)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "%s: updates must have the dims of the indices but the last, and those of a slice: %d, not %d dims",
+             node->kernel->row->op, rank, updates->rank);
+  }
+  if (!htf_has_failed(node) && length == 0) {
+    htf_fail(node, HR_STATUS_UNIMPLEMENTED, "%s: tuples of 0 indices are not supported", node->kernel->row->op);
+  }
+  if (htf_has_failed(node)) {
+    return;
+  }
+  if (hr_tensor_count(updates) == 0 || hr_tensor_count(x) == 0) {
+    htf_output(node, 0, x);
+    return;
+  }
+  htf_output(node, 0,
+             htf_call(node, HR_FUNCTIONAL_SCATTER_ND, INPUTS(x, indices, updates),
+                      ATTRIBUTES(htf_attr_int(0), htf_attr_text(mode), htf_attr_text("drop"))));
+}
+
+void htf_scatter_nd(htf_node *node) {
+  htf_value indices = htf_input(node, 0), updates = htf_input(node, 1);
+  int64_t dims[HR_RANK_MAX];
+  int rank = htf_host_ints(node, 2, dims, HR_RANK_MAX);
+  for (int d = 0; d < rank; ++d) {
+    if (dims[d] < 0) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "ScatterNd: dim %d is %lld, it must not be negative", d,
+               (long long)dims[d]);
+    }
+  }
+  if (!htf_has_failed(node)) {
+    scatter_tuples(node, zeros(node, rank, dims, updates->dtype), indices, updates, "add");
+  }
+}
+
+static void scatter_tensor(htf_node *node, const char *mode) {
+  htf_value x = htf_input(node, 0), indices = htf_input(node, 1), updates = htf_input(node, 2);
+  scatter_tuples(node, x, indices, updates, mode);
+}
+
+void htf_tensor_scatter_set(htf_node *node) {
+  scatter_tensor(node, "set");
+}
+
+void htf_tensor_scatter_add(htf_node *node) {
+  scatter_tensor(node, "add");
+}
+
+void htf_tensor_scatter_sub(htf_node *node) {
+  scatter_tensor(node, "subtract");
+}
+
+void htf_tensor_scatter_max(htf_node *node) {
+  scatter_tensor(node, "max");
+}
+
+void htf_tensor_scatter_min(htf_node *node) {
+  scatter_tensor(node, "min");
+}
+
+/* ---- the largest elements ---- */
+
+void htf_top_k(htf_node *node) {
+  htf_value x = htf_input(node, 0);
+  int64_t k = htf_host_int(node, 1), dims[HR_RANK_MAX];
+  if (!htf_has_failed(node) && (x->rank < 1 || k < 0 || x->dims[x->rank - 1] < k)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "input must have at least k columns: %lld in an input of %d dims",
+             (long long)k, x->rank);
+  }
+  if (htf_has_failed(node)) {
+    return;
+  }
+  memcpy(dims, x->dims, sizeof dims);
+  dims[x->rank - 1] = k;
+  htf_value results[2];
+  if (count_of(x->rank, dims) == 0) {
+    results[0] = results[1] = zeros(node, x->rank, dims, x->dtype);
+  } else {
+    htf_call_many(node, HR_FUNCTIONAL_TOPK, INPUTS(x),
+                  ATTRIBUTES(htf_attr_int(k), htf_attr_int(-1), htf_attr_flag(true)), 2, results);
+  }
+  htf_output(node, 0, results[0]);
+  htf_output(node, 1, results[1]);
+}
+
+/* True if fewer than k numbers of the row are larger than the target's; false if one of the row is not finite. */
+void htf_in_top_k(htf_node *node) {
+  htf_value rows = htf_input(node, 0), targets = htf_input(node, 1), k = htf_input(node, 2);
+  if (!htf_has_failed(node) && (rows->rank != 2 || targets->rank != 1 || targets->dims[0] != rows->dims[0])) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "InTopKV2: predictions must be a matrix with a row for each target");
+  }
+  if (htf_has_failed(node)) {
+    return;
+  }
+  static const int64_t last = 1;
+  const int64_t column[2] = {rows->dims[0], 1};
+  if (rows->dims[0] == 0 || rows->dims[1] == 0) {
+    htf_output(node, 0, zeros(node, 1, rows->dims, HR_DTYPE_BOOL));
+    return;
+  }
+  htf_value places = htf_cast(node, htf_reshape(node, targets, 2, column), HR_DTYPE_I64);
+  htf_value wanted = htf_call(node, HR_FUNCTIONAL_TAKE_ALONG_AXIS, INPUTS(rows, places),
+                              ATTRIBUTES(htf_attr_int(1), htf_attr_text("drop")));
+  htf_value is_class =
+      htf_call2(node, HR_FUNCTIONAL_LOGICAL_AND, htf_call2(node, HR_FUNCTIONAL_GREATER_EQUAL, places, integer(node, 0)),
+                htf_call2(node, HR_FUNCTIONAL_LESS, places, integer(node, rows->dims[1])));
+  htf_value is_finite = htf_call(node, HR_FUNCTIONAL_ALL, INPUTS(htf_call1(node, HR_FUNCTIONAL_ISFINITE, rows)),
+                                 ATTRIBUTES(htf_attr_ints(&last, 1)));
+  htf_value larger = htf_cast(node, htf_call2(node, HR_FUNCTIONAL_GREATER, rows, wanted), HR_DTYPE_I64);
+  htf_value before = htf_call(node, HR_FUNCTIONAL_SUM, INPUTS(larger), ATTRIBUTES(htf_attr_ints(&last, 1)));
+  htf_value is_in = htf_call2(node, HR_FUNCTIONAL_LESS, before, k);
+  is_class = htf_reshape(node, is_class, 1, rows->dims);
+  htf_output(node, 0,
+             htf_call2(node, HR_FUNCTIONAL_LOGICAL_AND, is_in,
+                       htf_call2(node, HR_FUNCTIONAL_LOGICAL_AND, is_class, is_finite)));
+}
+
+/* ---- diagonals: those of a band are rows from the highest to the lowest, aligned to the left or right ---- */
+
+typedef struct band {
+  int64_t low, high, rows, columns, length; /* length: of the longest diagonal */
+  bool aligns_upper_left, aligns_lower_left;
+} band;
+
+/* The range of diagonals, a host argument. */
+static band read_band(htf_node *node, int input) {
+  band b = {.length = 0};
+  int64_t range[2] = {0, 0};
+  int count = htf_host_ints(node, input, range, 2);
+  b.low = range[0], b.high = count == 2 ? range[1] : range[0];
+  const char *align = htf_text(node, "align");
+  b.aligns_upper_left = strncmp(align, "LEFT_", 5) == 0;
+  b.aligns_lower_left = strstr(align, "_LEFT") != NULL;
+  if (!htf_has_failed(node) && (count == 0 || b.low > b.high)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "%s: lower_diag_index must not be larger than upper_diag_index: %lld, %lld", node->kernel->row->op,
+             (long long)b.low, (long long)b.high);
+  }
+  return b;
+}
+
+static int64_t least(int64_t x, int64_t y) {
+  return x < y ? x : y;
+}
+
+/* Sets the matrices' dims. */
+static void set_matrix(htf_node *node, band *b, int64_t rows, int64_t columns) {
+  b->rows = rows, b->columns = columns;
+  b->length = least(rows + least(b->high, 0), columns - (b->low > 0 ? b->low : 0));
+  bool has_low = (-rows < b->low && b->low < columns) || b->low == 0;
+  bool has_high = (-rows < b->high && b->high < columns) || b->high == 0;
+  if (!htf_has_failed(node) && !(has_low && has_high)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "%s: a diagonal of %lld to %lld is out of bound of a matrix of %lld x %lld", node->kernel->row->op,
+             (long long)b->low, (long long)b->high, (long long)rows, (long long)columns);
+  }
+}
+
+/* 0 to count - 1 in i64, as a column or a row. */
+static htf_value count_up(htf_node *node, int64_t count, bool is_column) {
+  const int64_t dims[2] = {is_column ? count : 1, is_column ? 1 : count};
+  htf_value numbers = htf_call(
+      node, HR_FUNCTIONAL_ARANGE, 0, NULL,
+      ATTRIBUTES(htf_attr_real(0), htf_attr_real((double)count), htf_attr_real(1), htf_attr_dtype(HR_DTYPE_I64)));
+  return htf_reshape(node, numbers, 2, dims);
+}
+
+static htf_value add(htf_node *node, htf_value x, htf_value y) {
+  return htf_call2(node, HR_FUNCTIONAL_ADD, x, y);
+}
+
+static htf_value subtract(htf_node *node, htf_value x, htf_value y) {
+  return htf_call2(node, HR_FUNCTIONAL_SUBTRACT, x, y);
+}
+
+static htf_value multiply(htf_node *node, htf_value x, int64_t y) {
+  return htf_call2(node, HR_FUNCTIONAL_MULTIPLY, x, integer(node, y));
+}
+
+static htf_value is_between(htf_node *node, htf_value x, int64_t low, htf_value high) {
+  return htf_call2(node, HR_FUNCTIONAL_LOGICAL_AND, htf_call2(node, HR_FUNCTIONAL_GREATER_EQUAL, x, integer(node, low)),
+                   htf_call2(node, HR_FUNCTIONAL_LESS_EQUAL, x, high));
+}
+
+/* The elements of diagonals by their number. */
+static htf_value lengths_of(htf_node *node, const band *b, htf_value diagonal) {
+  htf_value low = htf_call2(node, HR_FUNCTIONAL_MINIMUM, diagonal, integer(node, 0));
+  htf_value high = htf_call2(node, HR_FUNCTIONAL_MAXIMUM, diagonal, integer(node, 0));
+  return htf_call2(node, HR_FUNCTIONAL_MINIMUM, add(node, low, integer(node, b->rows)),
+                   subtract(node, integer(node, b->columns), high));
+}
+
+/* The empty places in front of a diagonal in its row. */
+static htf_value shifts_of(htf_node *node, const band *b, htf_value diagonal, htf_value lengths) {
+  htf_value room = subtract(node, integer(node, b->length), lengths), none = integer(node, 0);
+  htf_value is_upper = htf_call2(node, HR_FUNCTIONAL_GREATER, diagonal, none);
+  htf_value is_lower = htf_call2(node, HR_FUNCTIONAL_LESS, diagonal, none);
+  htf_value upper = b->aligns_upper_left ? none : room, lower = b->aligns_lower_left ? none : room;
+  bool is_main_left = b->aligns_upper_left || b->aligns_lower_left;
+  return where(node, is_upper, upper, where(node, is_lower, lower, is_main_left ? none : room));
+}
+
+/* x's last dims, from one or two, as one; then elements of it at indices [rows, columns]. */
+static htf_value take_last(htf_node *node, htf_value x, int batch_dims, htf_value indices) {
+  int64_t dims[HR_RANK_MAX];
+  memcpy(dims, x->dims, sizeof dims);
+  dims[batch_dims] = count_of(x->rank - batch_dims, x->dims + batch_dims);
+  htf_value flat = htf_reshape(node, x, batch_dims + 1, dims);
+  return htf_call(node, HR_FUNCTIONAL_TAKE, INPUTS(flat, indices),
+                  ATTRIBUTES(htf_attr_int(batch_dims), htf_attr_text("drop")));
+}
+
+/* Inputs: matrices, the range, the padding. */
+void htf_diagonal_part(htf_node *node) {
+  htf_value x = htf_input(node, 0), padding = htf_input(node, 2);
+  band b = read_band(node, 1);
+  if (!htf_has_failed(node) && x->rank < 2) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "input must be at least 2-dim, received %d dims", x->rank);
+  }
+  if (htf_has_failed(node)) {
+    return;
+  }
+  int batch = x->rank - 2;
+  int64_t dims[HR_RANK_MAX];
+  set_matrix(node, &b, x->dims[batch], x->dims[batch + 1]);
+  memcpy(dims, x->dims, sizeof dims);
+  dims[batch] = b.high - b.low + 1, dims[batch + 1] = b.length;
+  if (!htf_has_failed(node) && b.low == b.high) {
+    dims[batch] = b.length;
+    htf_output(node, 0,
+               count_of(batch + 1, dims) == 0
+                   ? zeros(node, batch + 1, dims, x->dtype)
+                   : htf_call(node, HR_FUNCTIONAL_DIAGONAL, INPUTS(x), ATTRIBUTES(htf_attr_int(b.low))));
+    return;
+  }
+  if (htf_has_failed(node) || count_of(batch + 2, dims) == 0) {
+    htf_output(node, 0, zeros(node, batch + 2, dims, x->dtype));
+    return;
+  }
+  htf_value diagonal = subtract(node, integer(node, b.high), count_up(node, b.high - b.low + 1, true));
+  htf_value lengths = lengths_of(node, &b, diagonal), none = integer(node, 0);
+  htf_value place = subtract(node, count_up(node, b.length, false), shifts_of(node, &b, diagonal, lengths));
+  htf_value is_inside = is_between(node, place, 0, subtract(node, lengths, integer(node, 1)));
+  htf_value column = add(node, place, htf_call2(node, HR_FUNCTIONAL_MAXIMUM, diagonal, none));
+  htf_value row = subtract(node, place, htf_call2(node, HR_FUNCTIONAL_MINIMUM, diagonal, none));
+  htf_value index = add(node, multiply(node, row, b.columns), column);
+  htf_value taken = take_last(node, x, batch, where(node, is_inside, index, integer(node, -1)));
+  htf_output(node, 0, where(node, is_inside, taken, padding));
+}
+
+/* Matrices with these diagonals, [.., diagonals, length] or [.., length], and others' elements elsewhere. */
+static htf_value place_diagonals(htf_node *node, const band *b, htf_value diagonals, int batch_dims, htf_value others) {
+  htf_value column = count_up(node, b->columns, false), row = count_up(node, b->rows, true);
+  htf_value diagonal = subtract(node, column, row);
+  htf_value is_inside = is_between(node, diagonal, b->low, integer(node, b->high));
+  htf_value shift = shifts_of(node, b, diagonal, lengths_of(node, b, diagonal));
+  htf_value place = add(node, htf_call2(node, HR_FUNCTIONAL_MINIMUM, row, column), shift);
+  htf_value index = add(node, multiply(node, subtract(node, integer(node, b->high), diagonal), b->length), place);
+  htf_value taken = take_last(node, diagonals, batch_dims, where(node, is_inside, index, integer(node, -1)));
+  return where(node, is_inside, taken, others);
+}
+
+/* The dims of diagonals that are not batches; fails unless they fit. */
+static int batches_of(htf_node *node, const band *b, htf_value diagonals) {
+  int batch = diagonals->rank - (b->low == b->high ? 1 : 2);
+  bool has_dims = batch >= 0 && (b->low == b->high || diagonals->dims[batch] == b->high - b->low + 1);
+  if (!htf_has_failed(node) && !has_dims) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: the number of diagonals is not that of %lld to %lld",
+             node->kernel->row->op, (long long)b->low, (long long)b->high);
+  }
+  return batch;
+}
+
+/* Inputs: diagonals, the range, rows and columns (-1: as few as there can be), the padding. */
+void htf_diagonal_matrix(htf_node *node) {
+  htf_value x = htf_input(node, 0), padding = htf_input(node, 4);
+  band b = read_band(node, 1);
+  int64_t rows = htf_host_int(node, 2), columns = htf_host_int(node, 3), dims[HR_RANK_MAX];
+  int batch = htf_has_failed(node) ? 0 : batches_of(node, &b, x);
+  if (htf_has_failed(node)) {
+    return;
+  }
+  int64_t length = x->dims[x->rank - 1];
+  int64_t rows_min = length - least(b.high, 0), columns_min = length + (b.low > 0 ? b.low : 0);
+  bool is_square = rows == -1 && columns == -1;
+  rows = is_square ? (rows_min > columns_min ? rows_min : columns_min) : rows == -1 ? rows_min : rows;
+  columns = is_square ? rows : columns == -1 ? columns_min : columns;
+  if (rows < rows_min || columns < columns_min || (rows != rows_min && columns != columns_min) ||
+      batch + 2 > HR_RANK_MAX) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "MatrixDiagV3: the number of rows or columns is not consistent: %lld, %lld", (long long)rows,
+             (long long)columns);
+    return;
+  }
+  b.rows = rows, b.columns = columns, b.length = length; /* diagonals outside of the matrix are left out */
+  memcpy(dims, x->dims, sizeof dims);
+  dims[batch] = rows, dims[batch + 1] = columns;
+  bool is_empty = htf_has_failed(node) || count_of(batch + 2, dims) == 0;
+  htf_output(node, 0, is_empty ? zeros(node, batch + 2, dims, x->dtype) : place_diagonals(node, &b, x, batch, padding));
+}
+
+/* Inputs: matrices, diagonals, the range. */
+void htf_set_diagonals(htf_node *node) {
+  htf_value x = htf_input(node, 0), diagonals = htf_input(node, 1);
+  band b = read_band(node, 2);
+  if (!htf_has_failed(node) && x->rank < 2) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "input must be at least 2-dim, received %d dims", x->rank);
+  }
+  if (htf_has_failed(node)) {
+    return;
+  }
+  set_matrix(node, &b, x->dims[x->rank - 2], x->dims[x->rank - 1]);
+  int batch = batches_of(node, &b, diagonals);
+  if (!htf_has_failed(node) && (batch != x->rank - 2 || diagonals->dims[diagonals->rank - 1] != b.length ||
+                                memcmp(diagonals->dims, x->dims, sizeof *x->dims * (size_t)batch) != 0)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "MatrixSetDiagV3: the diagonals' dims do not fit the matrices");
+  }
+  if (!htf_has_failed(node)) {
+    htf_output(node, 0, hr_tensor_count(x) == 0 ? x : place_diagonals(node, &b, diagonals, batch, x));
+  }
+}
+
+void htf_band_part(htf_node *node) {
+  htf_value x = htf_input(node, 0);
+  int64_t lower = htf_host_int(node, 1), upper = htf_host_int(node, 2);
+  if (!htf_has_failed(node) && (x->rank < 2 || lower > x->dims[x->rank - 2] || upper > x->dims[x->rank - 1])) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "num_lower and num_upper must be negative or at most the numbers of rows and columns: %lld, %lld",
+             (long long)lower, (long long)upper);
+  }
+  htf_output(node, 0,
+             htf_call(node, HR_FUNCTIONAL_BAND_PART, INPUTS(x), ATTRIBUTES(htf_attr_int(lower), htf_attr_int(upper))));
+}
