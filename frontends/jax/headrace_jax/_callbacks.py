@@ -23,7 +23,9 @@ _Caller = ctypes.CFUNCTYPE(
 TYPED_FFI = 4  # StableHLO's version of custom calls whose backend_config is a dictionary
 PREFIX = "headrace_python:"
 _partitioned = {}  # by name: function and avals of a callback that each device calls with its parts, and its reference
-_callbacks = {}  # by number: call(addresses of the operands, addresses of the results), and how many results there are
+# By number: call(addresses of the operands, addresses of the results), how many results there are, and None or a
+# function that is called when no program has the callback and no call of it runs any more.
+_callbacks = {}
 _library = None
 
 
@@ -31,13 +33,12 @@ class _Reference:
     """The creator's reference of a callback, which the executable keeps."""
 
     def __init__(self, name, number):
-        self.name, self.number, self.of_parts, self.at_end = name, number, [], None
+        self.name, self.number, self.of_parts = name, number, []
 
     def __del__(self):
         _partitioned.pop(self.name, None)
-        if self.at_end is not None:
-            self.at_end()
         _library.headrace_jax_release_callback(self.number)
+        _forget_dead()
 
 
 def view_bytes(aval):
@@ -73,7 +74,7 @@ def _with_values(function, operands, results):
 
 
 def _call(number, input_count, inputs, output_count, outputs):
-    call, result_count = _callbacks[number]
+    call, result_count, _ = _callbacks[number]
     call(inputs, outputs)
     if output_count > result_count:  # the flag that orders effects
         ctypes.memset(outputs[result_count], 0, 1)
@@ -90,17 +91,24 @@ def _run(*arguments):
         return 1
 
 
-def _create(call, result_count):
-    """The name of a new callback's custom calls, and its reference."""
+def _forget_dead():
+    """Ends the callbacks that neither programs nor pending calls have any more."""
     dead = (ctypes.c_int64 * 64)()
     while count := _library.headrace_jax_dead_callbacks(dead, len(dead)):
         for number in dead[:count]:
-            _callbacks.pop(number, None)
+            *_, at_end = _callbacks.pop(number)
+            if at_end is not None:
+                at_end()
+
+
+def _create(call, result_count, at_end=None):
+    """The name of a new callback's custom calls, and its reference."""
+    _forget_dead()
     name = ctypes.create_string_buffer(64)
     number = _library.headrace_jax_create_callback(name, len(name))
     if number < 0:
         raise MemoryError("headrace_jax: no memory for a callback")
-    _callbacks[number] = call, result_count
+    _callbacks[number] = call, result_count, at_end
     return name.value.decode(), _Reference(name.value.decode(), number)
 
 
@@ -158,16 +166,18 @@ def _device_of(context, sharding):
     return devices[0] if len(devices) == 1 else None
 
 
-def emit_call(context, call, operands, results, *, has_side_effect, token=None, sharding=None):
+def emit_call(context, call, operands, results, *, has_side_effect, token=None, sharding=None,
+              at_end=None):
     """A custom call of call(addresses of the operands, addresses of the results), both without the token; `results` are
-    their avals. Its values with the token first, if there is one, and the reference that keeps it."""
+    their avals. Its values with the token first, if there is one, and the reference that keeps it. at_end() is called when
+    the callback ends."""
     from jax.extend.mlir import ir
     from jax.extend.mlir.dialects import stablehlo
     from jax.interpreters import mlir
 
     _private.open_cpu()
     tokens = [token] if token else []
-    name, reference = _create(call, len(results))
+    name, reference = _create(call, len(results), at_end)
     context.module_context.add_keepalive(reference)
     device = _device_of(context, sharding)
     if device is not None:  # the others get its results, of so many bytes

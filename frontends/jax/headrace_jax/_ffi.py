@@ -2,8 +2,9 @@
 
 jax.ffi.register_ffi_target gives a function of each stage for this platform or for the CPU; jax.ffi.ffi_call becomes a
 callback (_callbacks.py) that passes them a frame: buffers, attributes, and a table of functions for errors, state and
-others. The structs are those of xla/ffi/api/c_api.h, version 0.3. A state lives as long as its program. Tasks of the
-thread pool run at once, and futures are waited for.
+others. The structs are those of xla/ffi/api/c_api.h, version 0.3. The state of the stage instantiate lives as
+long as its program, those of other stages as long as a call. Tasks of the thread pool run at once, and futures are
+waited for.
 
 Refused: functions of the untyped interface (api_version 0), arrays of arrays as attributes. Of a stream there is none.
 """
@@ -20,7 +21,7 @@ INSTANTIATE, PREPARE, INITIALIZE, EXECUTE = range(4)
 STAGES = ("instantiate", "prepare", "initialize", "execute")
 ARRAY, DICTIONARY, SCALAR, STRING = 1, 2, 3, 4
 BUFFER = 1
-INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, UNIMPLEMENTED = 3, 5, 8, 12
+INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED = 3, 5, 12
 OWN = ("lapack_", "xla_", "dce_sink")  # the core has these
 DTYPES = {"bool": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "uint8": 6, "uint16": 7, "uint32": 8, "uint64": 9}
 DTYPES |= {"float16": 10, "float32": 11, "float64": 12, "complex64": 15, "bfloat16": 16, "complex128": 18, "int4": 21}
@@ -75,7 +76,7 @@ def _made(kind, **fields):
 
 # ---- the table of functions ----
 
-_errors, _sites, _types, _futures = {}, {}, {}, {}  # by address or number
+_errors, _contexts, _types, _futures = {}, {}, {}, {}  # by address or number
 _numbers = itertools.count(1)
 
 
@@ -128,12 +129,12 @@ def _register_type(type_, info):
 
 def _state_set(args):
     made = _State.from_address(args)
-    return _sites[made.context].set_state(made.stage, I64.from_address(made.type).value, made.state)
+    return _contexts[made.context].set_state(made.stage, I64.from_address(made.type).value, made.state)
 
 
 def _state_get(args):
     made = _State.from_address(args)
-    kind, state = _sites[made.context].states.get(made.stage, (None, None))
+    kind, state = _contexts[made.context].state(made.stage) or (None, None)
     if kind != I64.from_address(made.type).value:
         return _error(NOT_FOUND, "headrace: the call has no state of this type")
     made.state = state
@@ -144,12 +145,12 @@ def _allocate(args):
     size, alignment = made.value or 0, max(made.second or 1, 1)
     memory = ctypes.create_string_buffer(size + alignment)
     made.third = -(-ctypes.addressof(memory) // alignment) * alignment
-    _sites[made.context].memory[made.third] = memory
+    _contexts[made.context].memory[made.third] = memory
 
 
 def _free(args):
     made = _Of.from_address(args)  # value: size, second: the address
-    _sites[made.context].memory.pop(made.second, None)
+    _contexts[made.context].memory.pop(made.second, None)
 
 
 def _schedule(args):
@@ -264,35 +265,51 @@ class _Buffers:
         return struct, (made, places)
 
 
+class _Context:
+    """States and memory of a call in a program, or of one run of the call, which has the states of `outer`, too."""
+
+    def __init__(self, outer=None):
+        self.outer, self.states, self.memory = outer, {}, {}
+        self.number = next(_numbers)
+        _contexts[self.number] = self
+
+    def set_state(self, stage, kind, state):
+        if self.state(stage) is not None:
+            return _error(INVALID_ARGUMENT, "headrace: the call has a state already")
+        self.states[stage] = kind, state
+        return None
+
+    def state(self, stage):
+        """(kind, address); None: there is none."""
+        return self.states.get(stage) or (self.outer and self.outer.state(stage))
+
+    def end(self):
+        """Deletes the states."""
+        _contexts.pop(self.number, None)
+        for kind, state in self.states.values():
+            if _types.get(kind):
+                _types[kind](state)
+
+
 class _Site:
     """A call in a program."""
 
     def __init__(self, name, handlers, attributes, operands, results, aliases):
         self.name, self.handlers, self.attributes = name, handlers, _Names(attributes)
         self.operands, self.results, self.aliases = operands, results, aliases
-        self.number, self.states, self.memory = next(_numbers), {}, {}
-        _sites[self.number] = self
-        self.run(INSTANTIATE, (), ())
+        self.context = _Context()
+        try:
+            self.run(self.context, INSTANTIATE, (), ())
+        except BaseException:
+            self.context.end()
+            raise
 
-    def end(self):
-        """The program ends."""
-        _sites.pop(self.number, None)
-        for kind, state in self.states.values():
-            if _types.get(kind):
-                _types[kind](state)
-
-    def set_state(self, stage, kind, state):
-        if stage in self.states:
-            return _error(INVALID_ARGUMENT, "headrace: the call has a state already")
-        self.states[stage] = kind, state
-        return None
-
-    def run(self, stage, inputs, outputs):
+    def run(self, context, stage, inputs, outputs):
         if self.handlers[stage] is None:
             return
         args, kept = self.operands.values(inputs)
         rets, kept_too = self.results.values(outputs)
-        frame = _made(_Frame, api=ctypes.addressof(_api), context=self.number, stage=stage, args=args, rets=rets,
+        frame = _made(_Frame, api=ctypes.addressof(_api), context=context.number, stage=stage, args=args, rets=rets,
                       attributes=self.attributes.struct)
         frame.struct_size = _Frame.future.offset  # as the ABI has it
         failure = self.handlers[stage](ctypes.addressof(frame))
@@ -316,8 +333,12 @@ class _Site:
             ctypes.memmove(made[result][0], given[operand][0], size)
             given[operand] = made[result]
         addresses = [address for address, _ in given], [address for address, _ in made]
-        for stage in (PREPARE, INITIALIZE, EXECUTE):
-            self.run(stage, *addresses)
+        context = _Context(self.context)
+        try:
+            for stage in (PREPARE, INITIALIZE, EXECUTE):
+                self.run(context, stage, *addresses)
+        finally:
+            context.end()
         for i, (_, elements) in enumerate(made):
             if elements is not None:
                 order = np.argsort(self.results.orders[i])
@@ -391,10 +412,8 @@ def _rule(default):
         site = _Site(target_name, handlers, _private.ffi_attributes(attributes),
                      _Buffers(tuple(context.avals_in), input_layouts),
                      _Buffers(tuple(context.avals_out), output_layouts), dict(input_output_aliases))
-        values, reference = _callbacks.emit_call(context, site.call, operands, context.avals_out,
-                                                 has_side_effect=has_side_effect)
-        reference.at_end = site.end
-        return values
+        return _callbacks.emit_call(context, site.call, operands, context.avals_out, has_side_effect=has_side_effect,
+                                    at_end=site.context.end)[0]
 
     return rule
 

@@ -4,16 +4,21 @@ import ctypes
 import gc
 import shutil
 import subprocess
+import threading
+import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from headrace_jax import _ffi
 
 SOURCE = r"""#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "xla/ffi/api/ffi.h"
 
@@ -84,12 +89,43 @@ extern "C" int64_t counters_ended() { return ended; }
 
 static ffi::ErrorOr<std::unique_ptr<Counter>> Begin() { return std::make_unique<Counter>(); }
 XLA_FFI_DEFINE_HANDLER_SYMBOL(begin, Begin, ffi::Ffi::BindInstantiate());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(initialize, Begin, ffi::Ffi::Bind<ffi::ExecutionStage::kInitialize>());
+static ffi::ErrorOr<std::unique_ptr<Counter>> Refuse() { return ffi::Unexpected(ffi::Error::Internal("no state")); }
+XLA_FFI_DEFINE_HANDLER_SYMBOL(refuse, Refuse, ffi::Ffi::BindInstantiate());
 static ffi::Error Count(Counter *counter, ffi::ResultBuffer<ffi::S64> y) {
   y->typed_data()[0] = ++counter->calls;
   return ffi::Error::Success();
 }
 XLA_FFI_DEFINE_HANDLER_SYMBOL(count, Count, ffi::Ffi::Bind().Ctx<ffi::State<Counter>>().Ret<ffi::Buffer<ffi::S64>>());
+
+static ffi::Error One(ffi::ResultBuffer<ffi::S64> y) {
+  y->typed_data()[0] = 1;
+  return ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(one, One, ffi::Ffi::Bind().Ret<ffi::Buffer<ffi::S64>>());
+
+enum { OFF, ARMED, WAITING };
+static std::atomic<int> waiting{OFF};
+extern "C" int waiting_state() { return waiting; }
+extern "C" void set_waiting(int state) { waiting = state; }
+static ffi::Error Wait(Counter *counter, ffi::ResultBuffer<ffi::S64> y) {
+  int64_t before = ended;
+  waiting = waiting == ARMED ? WAITING : OFF;
+  while (waiting == WAITING) {
+    std::this_thread::yield();
+  }
+  y->typed_data()[0] = ended - before;
+  return ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(wait_long, Wait,
+                              ffi::Ffi::Bind().Ctx<ffi::State<Counter>>().Ret<ffi::Buffer<ffi::S64>>());
 """
+STAGES = {
+    "test_count": {"instantiate": "begin", "execute": "count"},
+    "test_wait": {"instantiate": "begin", "execute": "wait_long"},
+    "test_initialize": {"initialize": "initialize", "execute": "one"},
+    "test_refuse": {"instantiate": "refuse", "execute": "count"},
+}
 F32 = jax.ShapeDtypeStruct((2, 3), np.float32)
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -111,8 +147,9 @@ def library(tmp_path_factory):
         getattr(functions, name).restype = ctypes.c_void_p
     kind, info = jax.ffi.pycapsule(functions.counter_type()), jax.ffi.pycapsule(functions.counter_info())
     jax.ffi.register_ffi_type("test_counter", {"type_id": kind, "type_info": info}, platform="headrace")
-    stages = {"instantiate": jax.ffi.pycapsule(functions.begin), "execute": jax.ffi.pycapsule(functions.count)}
-    jax.ffi.register_ffi_target("test_count", stages, platform="headrace")
+    for name, stages in STAGES.items():
+        stages = {stage: jax.ffi.pycapsule(getattr(functions, function)) for stage, function in stages.items()}
+        jax.ffi.register_ffi_target(name, stages, platform="headrace")
     functions.counters_ended.restype = ctypes.c_int64
     return functions
 
@@ -182,3 +219,36 @@ def test_a_state_lives_as_long_as_its_program(library):
     jax.clear_caches()
     gc.collect()
     assert library.counters_ended() == begun + 2
+
+
+def test_a_state_outlives_calls_that_run(library):
+    off, armed, waits = range(3)
+    calls, begun = [], library.counters_ended()
+    function = jax.jit(lambda: jax.ffi.ffi_call("test_wait", jax.ShapeDtypeStruct((1,), np.int64))())
+    assert int(function()[0]) == 0
+    library.set_waiting(armed)
+    thread = threading.Thread(target=lambda: calls.append(int(function()[0])))
+    thread.start()
+    while library.waiting_state() != waits:
+        time.sleep(0.001)
+    jax.clear_caches()
+    gc.collect()
+    library.set_waiting(off)
+    thread.join()
+    assert calls == [0]
+    jax.block_until_ready(scale(jnp.ones(7, np.float32)))  # a new callback ends those that no call has any more
+    assert library.counters_ended() == begun + 1
+
+
+def test_states_of_a_call_end_with_it(library):
+    function = jax.jit(lambda: jax.ffi.ffi_call("test_initialize", jax.ShapeDtypeStruct((1,), np.int64))())
+    begun = library.counters_ended()
+    assert [int(function()[0]) for _ in range(3)] == [1, 1, 1]
+    assert library.counters_ended() == begun + 3
+
+
+def test_a_call_without_its_state_keeps_nothing():
+    before = len(_ffi._contexts)
+    with pytest.raises(RuntimeError, match="test_refuse: no state"):
+        jax.ffi.ffi_call("test_refuse", jax.ShapeDtypeStruct((1,), np.int64))()
+    assert len(_ffi._contexts) == before
