@@ -14,9 +14,9 @@ Refused (Unsupported): custom calls, composites, random numbers of a device's st
 import dataclasses
 import itertools
 import logging
+import math
 import re
 
-import numpy as np
 from headrace_jax import _callbacks, _private
 from headrace_jax._parts import (
     SHARDING,
@@ -272,10 +272,11 @@ class Partitioner(Writer):
         return self.clone(op, operands, values, [Parts(dims)] * len(operands))
 
     def kind_of(self, op):
-        """The operation that a reduction's region is."""
-        inner = [inner.operation for inner in op.regions[0].blocks[0].operations]
-        is_one = len(inner) == 2 and len(inner[0].operands) == 2
-        return inner[0].name if is_one else None
+        """The operation of both arguments that a reduction's region is; None: it is another function."""
+        block = op.regions[0].blocks[0]
+        inner = [inner.operation for inner in block.operations]
+        is_one = len(inner) == 2 and list(inner[0].operands) == list(block.arguments)
+        return inner[0].name if is_one and list(inner[1].operands) == list(inner[0].results) else None
 
     def is_identity(self, kind, value):
         """True if a number changes no result of a reduction."""
@@ -284,19 +285,20 @@ class Partitioner(Writer):
         owner = value.owner
         if isinstance(owner, ir.Block) or owner.name not in ("sdy.constant", "stablehlo.constant"):
             return False
-        try:
-            number = np.array(ir.DenseElementsAttr(owner.attributes["value"])).reshape(-1)[0]
-        except (TypeError, ValueError, RuntimeError, IndexError):
+        element = ir.RankedTensorType(value.type).element_type
+        try:  # Python has no complex numbers here
+            number = ir.DenseElementsAttr(owner.attributes["value"]).get_splat_value().value
+        except (AttributeError, TypeError, ValueError):
             return False
-        is_float = number.dtype.kind == "f"
-        limits = None if number.dtype.kind not in "iu" else np.iinfo(number.dtype)
         numbers = {SUM: 0, "stablehlo.multiply": 1, "stablehlo.or": 0}
-        if is_float or limits is not None:
-            numbers["stablehlo.maximum"] = -np.inf if is_float else limits.min
-            numbers["stablehlo.minimum"] = np.inf if is_float else limits.max
-        if number.dtype == np.bool_:
+        if isinstance(element, ir.FloatType):
+            numbers |= {"stablehlo.maximum": -math.inf, "stablehlo.minimum": math.inf}
+        elif element.width == 1:
             numbers["stablehlo.and"] = True
-        return kind in numbers and bool(number == numbers[kind])
+        else:
+            low, high = (0, 2**element.width) if element.is_unsigned else (-(2**element.width) // 2, 2**element.width // 2)
+            numbers |= {"stablehlo.maximum": low, "stablehlo.minimum": high - 1}
+        return kind in numbers and number == numbers[kind]
 
     def rule_stablehlo_reduce(self, op, values):
         from jax.extend.mlir import ir
@@ -444,7 +446,7 @@ class Partitioner(Writer):
             dims = (*x.parts.dims[:dim], axes, *x.parts.dims[dim + 1 :])
             parts = Parts(dims, x.parts.terms | frozenset(old[len(axes) :]))
             shape, size = self.mesh.local_shape(x.shape, parts), self.mesh.local_shape(x.shape, x.parts)[dim]
-            zeros = self.number(0, with_shape(x.value.type, shape))
+            zeros = self.number(-0.0, with_shape(x.value.type, shape))
             start = self.one("stablehlo.multiply", signed,
                              [self.place(old[len(axes) :]), self.number(size, signed)])
             starts = [start if d == dim else self.number(0, signed) for d in range(len(shape))]

@@ -159,7 +159,7 @@ class Writer:
 
         element = ir.RankedTensorType(type_).element_type
         is_integer = isinstance(element, ir.IntegerType)
-        attribute = ir.IntegerAttr.get(element, value) if is_integer else None
+        attribute = ir.IntegerAttr.get(element, int(value)) if is_integer else None
         if attribute is None:
             want(isinstance(element, ir.FloatType), "terms of this dtype")
             attribute = ir.FloatAttr.get(element, value)
@@ -213,6 +213,8 @@ class Writer:
         dims = (*x.parts.dims[:dim], x.parts.dims[dim][:kept], *x.parts.dims[dim + 1 :])
         parts = dataclasses.replace(x.parts, dims=dims)
         type_ = with_shape(x.value.type, self.mesh.local_shape(x.shape, parts))
+        if 0 in x.shape:  # StableHLO gathers no empty dims
+            return Local(self.number(0, type_), parts, x.shape)
         place = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)
         value = self.one("stablehlo.all_gather", type_, [x.value], all_gather_dim=place, **self.collective(axes))
         return Local(value, parts, x.shape)
@@ -233,7 +235,7 @@ class Writer:
         return Local(value, parts, x.shape)
 
     def first_alone(self, x, axes):
-        """Terms along these axes: the first device has all, the others have zeros."""
+        """Terms along these axes: the first device has all, the others have zeros: -0, which changes no other term."""
         from jax.extend.mlir import ir
 
         axes = self.ordered(axes)
@@ -242,7 +244,7 @@ class Writer:
         direction = ir.Attribute.parse("#stablehlo<comparison_direction EQ>")
         is_first = self.one("stablehlo.compare", bool_, [place, self.number(0, place.type)],
                             comparison_direction=direction)
-        zeros = self.number(0, x.value.type)
+        zeros = self.number(-0.0, x.value.type)
         value = self.one("stablehlo.select", x.value.type, [is_first, x.value, zeros])
         return Local(value, dataclasses.replace(x.parts, terms=x.parts.terms | frozenset(axes)), x.shape)
 

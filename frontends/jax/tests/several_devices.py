@@ -1,5 +1,7 @@
 """Programs over four devices of the host; test_devices.py runs these cases in a process that has them."""
 
+import logging
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -429,6 +431,30 @@ def test_infinities_and_nans_of_parts():
     for function in (jnp.max, jnp.min, jnp.sum, jnp.nanmax, lambda x: jnp.max(x, 0), lambda x: jnp.min(-x, 1)):
         got = jax.jit(function)(put(x, GRID, "x", "y"))
         np.testing.assert_array_equal(np.asarray(got), np.asarray(function(x)))
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float8_e4m3fn, jnp.float8_e5m2])
+def test_parts_of_short_floats(dtype):
+    x = (X % 5 - 2).astype(dtype)
+    for function in (jnp.max, jnp.min, jnp.prod, jnp.sum, lambda x: x.max(0), lambda x: x.sum(1)):
+        got = jax.jit(function)(put(x, GRID, "x", "y"))
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(function(jnp.asarray(x))))
+
+
+@pytest.mark.parametrize("shape", [(8, 0), (0, 8), (0,), (4, 0, 2)])
+def test_parts_without_elements(shape, caplog):
+    caplog.set_level(logging.DEBUG, "headrace_jax._partition")
+    x = np.zeros(shape, np.float32)
+    for function in (jnp.ravel, jnp.sum, lambda x: x.sum(0), lambda x: jnp.concatenate([x, x]), lambda x: jnp.sort(x, 0)):
+        got = jax.jit(function)(put(x, LINE, "x"))
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(function(x)))
+    assert not [record for record in caplog.records if record.name == "headrace_jax._partition"]
+
+
+def test_a_sum_of_updates_keeps_negative_zeros():
+    indices, updates = put(np.arange(8), LINE, "x"), put(-np.zeros(8, np.float32), LINE, "x")
+    got = jax.jit(lambda x, i, u: x.at[i].add(u))(-np.zeros(16, np.float32), indices, updates)
+    assert np.signbit(np.asarray(got)).all()
 
 
 def test_terms_of_sums():
