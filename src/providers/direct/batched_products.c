@@ -269,7 +269,9 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
   (void)program, (void)algorithm, (void)queue;
   hr_prepared p;
-  (void)plan(node, &p);
+  if (!plan(node, &p)) {
+    return hr_status_make(HR_STATUS_INTERNAL, "matmul: batched products do not support what they accepted");
+  }
   divide(&p);
   *out_workspace_bytes = workspace_of(&p);
   *out_prepared = hr_malloc(footprint(&p));
