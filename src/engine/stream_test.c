@@ -281,14 +281,14 @@ HR_TEST(short_programs_that_are_known_are_finished_without_a_wait) {
 
 /* A row times a matrix of zeros, n x n, several times; true if the last time was without a wait. */
 static bool finishes_product(const fixture *f, int64_t n) {
-  const int64_t row[2] = {1, n}, square[2] = {n, n}, strides[2] = {n, 1};
+  const int64_t row[2] = {1, n}, square[2] = {n, n}, rows_first[2] = {n, 1};
   hr_buffer *x, *w, *y;
   bool is_short = false;
   HR_ASSERT_OK(hr_buffer_create(f->device, (size_t)n * sizeof(float), &x));
   HR_ASSERT_OK(hr_buffer_create(f->device, (size_t)(n * n) * sizeof(float), &w));
   HR_ASSERT_OK(hr_buffer_create(f->device, (size_t)n * sizeof(float), &y));
-  hr_view inputs[2] = {{.buffer = x, .dtype = HR_DTYPE_F32, .rank = 2, .dims = row, .strides = strides},
-                       {.buffer = w, .dtype = HR_DTYPE_F32, .rank = 2, .dims = square, .strides = strides}};
+  hr_view inputs[2] = {{.buffer = x, .dtype = HR_DTYPE_F32, .rank = 2, .dims = row, .strides = rows_first},
+                       {.buffer = w, .dtype = HR_DTYPE_F32, .rank = 2, .dims = square, .strides = rows_first}};
   hr_view out = inputs[0], zero = {.scalar = &(hr_scalar){.dtype = HR_DTYPE_F64}};
   out.buffer = y;
   for (int i = 0; i < 2; ++i) {
