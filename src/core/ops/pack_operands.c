@@ -257,17 +257,21 @@ static void emit(hr_builder *b, const hr_node *node, packing how) {
 
 /* ---- windows of one element ---- */
 
+/* True for strides over an image that has all windows: none is in the padding behind it. */
 static bool skips_elements(const hr_node *node) {
-  bool is_gradient = node->op == HR_OP_CONV_BACKWARD_DATA || node->op == HR_OP_CONV_BACKWARD_WEIGHT;
-  if (!is_gradient || node->int_count < 2 + 3 * (int)node->ints[0]) {
+  bool is_data = node->op == HR_OP_CONV_BACKWARD_DATA;
+  if ((!is_data && node->op != HR_OP_CONV_BACKWARD_WEIGHT) || node->int_count < 2 + 3 * (int)node->ints[0]) {
     return false;
   }
   const int spatial = (int)node->ints[0];
-  const hr_operand *w = node->op == HR_OP_CONV_BACKWARD_DATA ? &node->inputs[1] : &node->outputs[0];
+  const hr_operand *w = is_data ? &node->inputs[1] : &node->outputs[0];
+  const hr_operand *x = is_data ? &node->outputs[0] : &node->inputs[0], *dy = &node->inputs[is_data ? 0 : 1];
   bool is_strided = false, is_point = w->rank == spatial + 2;
   for (int d = 0; is_point && d < spatial; ++d) {
-    is_strided |= node->ints[1 + d] > 1;
-    is_point = w->dims[2 + d] == 1 && node->ints[1 + spatial + d] == 0;
+    int64_t stride = node->ints[1 + d];
+    is_strided |= stride > 1;
+    is_point = w->dims[2 + d] == 1 && node->ints[1 + spatial + d] == 0 &&
+               (dy->dims[2 + d] - 1) * stride < x->dims[2 + d];
   }
   return is_point && is_strided;
 }
@@ -305,16 +309,17 @@ static void emit_between_zeros(hr_builder *b, const hr_node *node, hr_operand ou
 
 static bool pack_skipping(hr_builder *b, hr_keep_fn keeps, void *ctx, const hr_node *node) {
   const int spatial = (int)node->ints[0];
+  const int int_count = 2 + 3 * spatial; /* without padding behind */
   int64_t ints[HR_RANK_MAX * 3], dims[HR_RANK_MAX];
   hr_operand inputs[OUT] = {node->inputs[0], node->inputs[1]}, out = node->outputs[0];
   const hr_operand dy = node->op == HR_OP_CONV_BACKWARD_DATA ? inputs[0] : inputs[1];
-  for (int i = 0; i < node->int_count; ++i) {
+  for (int i = 0; i < int_count; ++i) {
     ints[i] = i >= 1 && i <= spatial ? 1 : node->ints[i];
   }
   packing how;
   hr_node close = *node;
-  close.input_count = OUT, close.inputs = inputs, close.outputs = &out;
-  close.ints = hr_arena_dup(&b->program->arena, ints, (size_t)node->int_count * sizeof *ints);
+  close.input_count = OUT, close.inputs = inputs, close.outputs = &out, close.int_count = int_count;
+  close.ints = hr_arena_dup(&b->program->arena, ints, (size_t)int_count * sizeof *ints);
   if (node->op == HR_OP_CONV_BACKWARD_DATA) {
     for (int d = 0; d < out.rank; ++d) {
       dims[d] = d < 2 ? out.dims[d] : dy.dims[d];

@@ -174,6 +174,20 @@ HR_TEST(gradients_that_skip_elements_become_those_of_a_stride_of_one) {
   check_counts("%3:f32[2,3,6,4]{72,24,4,1}+0 = conv_backward_data(%0:f32[2,4,3,2]{1,12,4,2}+0, "
                "%1:f32[4,3,1,1]{3,1,1,1}+0) ints(2, 2, 2, 0, 0, 1, 1, 1)",
                takes_close, (shown){1, 1, 0});
+  check_counts("%3:f32[4,3,1,1]{3,1,1,1}+0 = conv_backward_weight(%0:f32[2,3,7,4]{84,28,4,1}+0, "
+               "%1:f32[2,4,4,2]{32,8,2,1}+0) ints(2, 2, 2, 0, 0, 1, 1, 1, 1, 0)",
+               takes_close, (shown){1, 1, 0});
+}
+
+static void check_loops(const char *node) {
+  HR_ASSERT_EQ(check(node, takes_close).contractions, 0);
+}
+
+HR_TEST(gradients_of_windows_behind_the_image_become_loops) {
+  check_loops("%3:f32[2,3,4,4]{48,16,4,1}+0 = conv_backward_data(%0:f32[2,4,3,3]{36,9,3,1}+0, "
+              "%1:f32[4,3,1,1]{3,1,1,1}+0) ints(2, 2, 2, 0, 0, 1, 1, 1, 1, 1)");
+  check_loops("%3:f32[4,3,1,1]{3,1,1,1}+0 = conv_backward_weight(%0:f32[2,3,4,4]{48,16,4,1}+0, "
+              "%1:f32[2,4,3,3]{36,9,3,1}+0) ints(2, 2, 2, 0, 0, 1, 1, 1, 1, 1)");
 }
 
 static bool takes_equal_ranks(void *ctx, const hr_program *program, const hr_node *node) {
