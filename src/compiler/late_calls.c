@@ -59,7 +59,7 @@ static void add(mover *m, int n) {
     return;
   }
   if (m->waiting_count > 0 &&
-      (hr_call_effects_of(node) != HR_CALL_WITHOUT_EFFECTS || hr_may_fail(node) || touches_held(m, node))) {
+      (hr_call_effects_of(node) != HR_CALL_KERNEL || hr_may_fail(node) || touches_held(m, node))) {
     append_waiting(m);
   }
   m->nodes[m->node_count++] = *node;

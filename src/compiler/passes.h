@@ -5,21 +5,19 @@
 #include "base/vector.h"
 #include "compiler/compile.h"
 #include "compiler/domain.h"
+#include "core/ops/call.h"
 #include "core/ops/op.h"
 
-/* Of a call: it runs even if nobody needs its outputs, EAGER where it stands, LATE where the first result is used. */
-typedef enum hr_call_effects { HR_CALL_WITHOUT_EFFECTS = 0, HR_CALL_EAGER = 1, HR_CALL_LATE = 2 } hr_call_effects;
-
 static inline hr_call_effects hr_call_effects_of(const hr_node *node) {
-  enum { EFFECTS = 2 }; /* the integer of HR_OP_CALL */
-  return node->op == HR_OP_CALL ? (hr_call_effects)node->ints[EFFECTS] : HR_CALL_WITHOUT_EFFECTS;
+  return node->op == HR_OP_CALL ? (hr_call_effects)node->ints[HR__CALL_EFFECTS] : HR_CALL_KERNEL;
 }
 
 /* True if a node's data may end the run. Memory older than the program then holds the stores of the nodes before it,
- * and no others: these stay, and no later store moves before the node. Calls without effects are kernels, which don't
- * fail; late ones wait for other processes, and other work goes on meanwhile. */
+ * and no others: these stay, and no later store moves before the node. Kernels of modules don't fail; late functions
+ * wait for other processes, and other work goes on meanwhile. */
 static inline bool hr_may_fail(const hr_node *node) {
-  return node->op == HR_OP_CALL ? hr_call_effects_of(node) == HR_CALL_EAGER
+  hr_call_effects effects = hr_call_effects_of(node);
+  return node->op == HR_OP_CALL ? effects != HR_CALL_KERNEL && effects != HR_CALL_LATE
                                 : (hr_op_table(node->op)->traits & HR_TRAIT_FAILS) != 0;
 }
 

@@ -37,7 +37,7 @@ bool hr_covers_buffer(const hr_program *program, const hr_operand *output, uint3
 }
 
 static bool is_wanted(const hr_node *node, const bool *wanted) {
-  if (node->output_count == 0 || hr_call_effects_of(node) != HR_CALL_WITHOUT_EFFECTS) {
+  if (node->output_count == 0 || hr_call_effects_of(node) != HR_CALL_KERNEL) {
     return true; /* it has a side effect */
   }
   for (int i = 0; i < node->output_count; ++i) {

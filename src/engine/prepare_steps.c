@@ -11,6 +11,7 @@
 #include "base/team.h"
 #include "base/thread.h"
 #include "core/ir/dtype.h"
+#include "core/ops/call.h"
 #include "engine/compile_queue.h"
 #include "engine/device_code.h"
 #include "engine/profile.h"
@@ -251,7 +252,7 @@ static bool note_library(hr_instance *instance, const hr_exec_step *step, bool *
 static bool is_function(const hr_instance *instance, const hr_exec_step *step, int64_t kind) {
   const hr_node *node = step->kind == HR_STEP_LIBRARY ? hr__step_source(instance, step)->node : NULL;
   return node != NULL && node->op == HR_OP_CALL && node->ints[HR__CALL_NUMBER] <= 0 &&
-         node->ints[HR__CALL_HAS_EFFECTS] == kind;
+         node->ints[HR__CALL_EFFECTS] == kind;
 }
 
 /* True if it takes some 40 us: few steps with a known amount of work, and none is a kernel worth a second thread. */
@@ -262,7 +263,7 @@ static bool is_brief(const hr_instance *instance) {
     const hr_exec_step *step = &instance->steps[i];
     if (step->kind == HR_STEP_LIBRARY) {
       const hr_node *node = hr__step_source(instance, step)->node;
-      is = hr_op_table(node->op)->family == HR_FAMILY_CONTRACTION || is_function(instance, step, HR__CALL_SHORT);
+      is = hr_op_table(node->op)->family == HR_FAMILY_CONTRACTION || is_function(instance, step, HR_CALL_SHORT);
     } else {
       is = step->kernel != NULL && !worth_team(step->kernel);
     }
@@ -281,8 +282,8 @@ static hr_status finish_steps(hr_instance *instance, const hr_device *device) {
       return no_memory("sources");
     }
     instance->needs_team |= needs;
-    instance->may_be_endless |= is_function(instance, step, HR__CALL_ENDLESS);
-    instance->short_count += is_function(instance, step, HR__CALL_SHORT);
+    instance->may_be_endless |= is_function(instance, step, HR_CALL_ENDLESS);
+    instance->short_count += is_function(instance, step, HR_CALL_SHORT);
     instance->has_tunings |= step->call != NULL && step->call->tuning != NULL && device->properties.is_host;
   }
   instance->is_brief = is_brief(instance);

@@ -1,4 +1,5 @@
 #include "engine/profile.h"
+#include "core/ops/call.h"
 
 #include "base/log.h"
 #include "core/ops/op.h"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/allocator.h"
+#include "core/ops/call.h"
 #include "engine/host_view.h"
 #include "engine/stream.h"
 #include "headrace/function.h"
@@ -84,9 +85,9 @@ static hr_status record(hr_stream *stream, const hr_function_spec *spec, hr_buff
                         const hr_view *inputs, int output_count, const hr_view *outputs) {
   static const int64_t bytes[1] = {sizeof(hr__closure)}, one[1] = {1};
   int64_t ints[HR__CALL_INTS] = {[HR__CALL_UPDATED] = spec->updated_count,
-                                 [HR__CALL_HAS_EFFECTS] = spec->is_late    ? HR__CALL_LATE
-                                                          : spec->is_short ? HR__CALL_SHORT
-                                                                           : HR__CALL_ENDLESS};
+                                 [HR__CALL_EFFECTS] = spec->is_late    ? HR_CALL_LATE
+                                                      : spec->is_short ? HR_CALL_SHORT
+                                                                       : HR_CALL_ENDLESS};
   HR_RETURN_IF_ERROR(hr__closure_number(spec->name, &ints[HR__CALL_NUMBER]));
   hr_view views[OPERANDS_MAX + 1];
   int count = 0;

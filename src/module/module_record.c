@@ -4,6 +4,7 @@
 
 #include "core/ir/dtype.h"
 #include "core/ir/program.h"
+#include "core/ops/call.h"
 #include "engine/host_view.h"
 #include "module/module_internal.h"
 

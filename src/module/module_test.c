@@ -412,6 +412,33 @@ HR_TEST(functions_update_and_have_effects) {
   close_fixture(&f);
 }
 
+static hr_status fail(const hr_function_call *call) {
+  (void)call;
+  return hr_status_make(HR_STATUS_ABORTED, "always");
+}
+
+/* Older memory has the stores recorded before the call, and none of those after it, though all could run at once. */
+HR_TEST(functions_that_fail_leave_later_stores_undone) {
+  fixture f = open_fixture();
+  for (int is_short = 0; is_short < 2; ++is_short) {
+    counted c = {0, 0};
+    float values[2] = {1, 5}, out[2];
+    tensor x = make(&f, 1, 2, values);
+    hr_view vx = view_of(&x), inputs[2] = {vx, vx};
+    hr_function_spec spec = spec_of(fail, &c);
+    spec.is_short = is_short != 0;
+    HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+    HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_ADD, NULL, 2, inputs, 1, &vx));
+    HR_ASSERT_OK(hr_function_record(f.stream, &spec, 0, NULL, 0, NULL));
+    HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_MUL, NULL, 2, inputs, 1, &vx));
+    HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_ABORTED, "always");
+    read_back(&f, &x, out);
+    HR_ASSERT(out[0] == 2 && out[1] == 10);
+    hr_buffer_release(x.buffer);
+  }
+  close_fixture(&f);
+}
+
 /* One argument for both: the order of the calls is that of the records. */
 HR_TEST(late_functions_run_in_front_of_their_readers) {
   fixture f = open_fixture();

@@ -38,12 +38,6 @@ typedef struct hr__closure {
   void (*release)(void *arg);
 } hr__closure;
 
-/* The integers of HR_OP_CALL. */
-enum { HR__CALL_NUMBER, HR__CALL_UPDATED, HR__CALL_HAS_EFFECTS, HR__CALL_SIZE, HR__CALL_GROUP = HR__CALL_SIZE + 3 };
-enum { HR__CALL_INTS = HR__CALL_GROUP + 3 };
-/* HAS_EFFECTS: a kernel has none; a function may run forever, late (function.h), or takes a short time. */
-enum { HR__CALL_KERNEL = 0, HR__CALL_ENDLESS = 1, HR__CALL_LATE = 2, HR__CALL_SHORT = 3 };
-
 /* Adds a function of the current context, which lives until the context ends. */
 HR_MUST_USE hr_status hr__function_add(hr_function *function);
 /* The function with this number, or NULL. */

@@ -270,8 +270,8 @@ static bool skips_elements(const hr_node *node) {
   for (int d = 0; is_point && d < spatial; ++d) {
     int64_t stride = node->ints[1 + d];
     is_strided |= stride > 1;
-    is_point = w->dims[2 + d] == 1 && node->ints[1 + spatial + d] == 0 &&
-               (dy->dims[2 + d] - 1) * stride < x->dims[2 + d];
+    is_point =
+        w->dims[2 + d] == 1 && node->ints[1 + spatial + d] == 0 && (dy->dims[2 + d] - 1) * stride < x->dims[2 + d];
   }
   return is_point && is_strided;
 }

@@ -103,7 +103,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
 
 /* Most closures take as long as they take: they run beside the recording thread, as large kernels do. */
 static bool needs_team(const hr_prepared *p) {
-  return p->kernel == NULL ? p->node->ints[HR__CALL_HAS_EFFECTS] != HR__CALL_SHORT : p->bytes > SHARE_BYTES;
+  return p->kernel == NULL ? p->node->ints[HR__CALL_EFFECTS] != HR_CALL_SHORT : p->bytes > SHARE_BYTES;
 }
 
 static void release(hr_prepared *p) {

@@ -2,6 +2,7 @@
 #ifndef HEADRACE_PROVIDERS_FUNCTIONS_H_
 #define HEADRACE_PROVIDERS_FUNCTIONS_H_
 
+#include "core/ops/call.h"
 #include "providers/provider.h"
 #include "runtime/function_table.h"
 
