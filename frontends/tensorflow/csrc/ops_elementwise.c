@@ -52,7 +52,8 @@ void htf_no_nan(htf_node *node) {
   htf_output(node, 0, where(node, is_zero, zero(node), htf_call2(node, node->function, x, y)));
 }
 
-void htf_xdivy(htf_node *node) {
+/* 0 if x is 0, whatever y is, NaN included. */
+void htf_zero_first(htf_node *node) {
   htf_value x = htf_input(node, 0), y = htf_input(node, 1);
   htf_value is_zero = htf_call2(node, HR_FUNCTIONAL_EQUAL, x, zero(node));
   htf_output(node, 0, where(node, is_zero, zero(node), htf_call2(node, node->function, x, y)));
@@ -249,21 +250,28 @@ void htf_sigmoid_grad(htf_node *node) {
   htf_output(node, 0, multiply(node, multiply(node, gradient, y), factor));
 }
 
+/* A gradient of 0 stays 0, also if the factor is infinite: sqrt has an infinite slope at 0. */
+static void output_gradient(htf_node *node, htf_value gradient, htf_value result) {
+  htf_value is_zero = htf_call2(node, HR_FUNCTIONAL_EQUAL, gradient, zero(node));
+  htf_output(node, 0, where(node, is_zero, zero(node), result));
+}
+
 void htf_sqrt_grad(htf_node *node) {
   htf_value y = conjugate(node, htf_input(node, 0)), gradient = htf_input(node, 1);
-  htf_output(node, 0, htf_call2(node, HR_FUNCTIONAL_DIVIDE, multiply(node, gradient, htf_number(node, 0.5)), y));
+  htf_value half = multiply(node, gradient, htf_number(node, 0.5));
+  output_gradient(node, gradient, htf_call2(node, HR_FUNCTIONAL_DIVIDE, half, y));
 }
 
 void htf_rsqrt_grad(htf_node *node) {
   htf_value y = conjugate(node, htf_input(node, 0)), gradient = htf_input(node, 1);
   htf_value half = multiply(node, multiply(node, gradient, htf_number(node, -0.5)), y);
-  htf_output(node, 0, multiply(node, half, htf_call1(node, HR_FUNCTIONAL_SQUARE, y)));
+  output_gradient(node, gradient, multiply(node, half, htf_call1(node, HR_FUNCTIONAL_SQUARE, y)));
 }
 
 void htf_reciprocal_grad(htf_node *node) {
   htf_value y = conjugate(node, htf_input(node, 0)), gradient = htf_input(node, 1);
   htf_value negative = htf_call1(node, HR_FUNCTIONAL_NEGATIVE, gradient);
-  htf_output(node, 0, multiply(node, negative, htf_call1(node, HR_FUNCTIONAL_SQUARE, y)));
+  output_gradient(node, gradient, multiply(node, negative, htf_call1(node, HR_FUNCTIONAL_SQUARE, y)));
 }
 
 /* ---- conversion and creation ---- */

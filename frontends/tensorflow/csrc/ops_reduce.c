@@ -238,14 +238,13 @@ void htf_softmax_cross_entropy(htf_node *node) {
   htf_output(node, 1, htf_call2(node, HR_FUNCTIONAL_SUBTRACT, call_rows(node, HR_FUNCTIONAL_SOFTMAX, logits), labels));
 }
 
-/* 1 where the column is the row's label, else 0. */
-static htf_value one_hot_of(htf_node *node, htf_value labels, int64_t classes, hr_dtype dtype) {
+/* True where the column is the row's label. */
+static htf_value find_labels(htf_node *node, htf_value labels, int64_t classes) {
   int64_t dims[2] = {labels->rank == 1 ? labels->dims[0] : 0, 1};
   htf_value columns = htf_call(
       node, HR_FUNCTIONAL_ARANGE, 0, NULL,
       ATTRIBUTES(htf_attr_real(0), htf_attr_real((double)classes), htf_attr_real(1), htf_attr_dtype(labels->dtype)));
-  htf_value is_label = htf_call2(node, HR_FUNCTIONAL_EQUAL, htf_reshape(node, labels, 2, dims), columns);
-  return htf_cast(node, is_label, dtype);
+  return htf_call2(node, HR_FUNCTIONAL_EQUAL, htf_reshape(node, labels, 2, dims), columns);
 }
 
 /* NaN in rows whose label is no class, as on TensorFlow's GPU; else 0. */
@@ -276,9 +275,11 @@ void htf_sparse_softmax_cross_entropy(htf_node *node) {
     return;
   }
   int64_t classes = logits->dims[1], column[2] = {logits->dims[0], 1};
-  htf_value hot = one_hot_of(node, labels, classes, logits->dtype);
+  htf_value is_label = find_labels(node, labels, classes), hot = htf_cast(node, is_label, logits->dtype);
   htf_value outside = htf_cast(node, nan_outside(node, labels, classes), logits->dtype);
-  htf_value terms = htf_call2(node, HR_FUNCTIONAL_MULTIPLY, hot, call_rows(node, HR_FUNCTIONAL_LOG_SOFTMAX, logits));
+  htf_value terms = htf_call(node, HR_FUNCTIONAL_WHERE, /* a logit of -infinity elsewhere does no harm */
+                             INPUTS(is_label, call_rows(node, HR_FUNCTIONAL_LOG_SOFTMAX, logits), htf_number(node, 0)),
+                             NO_ATTRIBUTES);
   htf_value loss = htf_call2(node, HR_FUNCTIONAL_SUBTRACT, outside, sum_of_rows(node, terms));
   htf_value gradient = htf_call2(node, HR_FUNCTIONAL_SUBTRACT, call_rows(node, HR_FUNCTIONAL_SOFTMAX, logits), hot);
   htf_output(node, 0, loss);

@@ -98,7 +98,7 @@ static geometry read_convolution(htf_node *node, const int64_t *image, const int
 static int64_t groups_of(htf_node *node, const geometry *g, const int64_t *image, const int64_t *kernel) {
   int64_t channels = image[channel_dim(g)];
   if (!htf_has_failed(node) &&
-      (kernel[2] < 1 || channels % kernel[2] != 0 || kernel[3] % (channels / kernel[2]) != 0)) {
+      (channels < 1 || kernel[2] < 1 || channels % kernel[2] != 0 || kernel[3] % (channels / kernel[2]) != 0)) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
              "%s: an image of %lld channels does not fit a kernel of %lld, for %lld results", node->kernel->row->op,
              (long long)channels, (long long)kernel[2], (long long)kernel[3]);

@@ -26,6 +26,15 @@ BAD = {
         lambda: tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=ONES, labels=[0, 1, 2]),
         "one of the same size",
     ),
+    "no channels": (
+        lambda: tf.raw_ops.Conv2D(
+            input=np.ones((1, 4, 4, 0), "float32"),
+            filter=np.ones((1, 1, 1, 2), "float32"),
+            strides=[1, 1, 1, 1],
+            padding="VALID",
+        ),
+        "0 channels does not fit",
+    ),
     "einsum": (lambda: tf.raw_ops.Einsum(inputs=[ONES, ONES], equation="ij,jk->ik"), "3.*2|2.*3"),
     "gather": (lambda: tf.gather_nd(tf.constant(ONES), [[0, 0, 0]]), "saw: 3 vs. 2"),
     "scatter": (lambda: tf.scatter_nd([[0]], np.ones((1, 4), "float32"), [2, 3]), "dims of a slice|of the indices"),

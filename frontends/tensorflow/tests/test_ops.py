@@ -701,3 +701,20 @@ def test_convolution_without_results():
     image, kernel = np.zeros((1, 3, 3, 2), "float32"), np.zeros((4, 4, 2, 5), "float32")
     (result,) = run("HEADRACE", "Conv2D", {"input": image, "filter": kernel, **window(1, "VALID", 1)})
     assert result.shape == (1, 0, 0, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "left", "right"),
+    [("Xlogy", "x", "y"), ("Xlog1py", "x", "y"), ("Xdivy", "x", "y"), ("MulNoNan", "y", "x"), ("DivNoNan", "y", "x"),
+     ("SqrtGrad", "dy", "y"), ("RsqrtGrad", "dy", "y"), ("ReciprocalGrad", "dy", "y")],
+)  # fmt: skip
+def test_zero_absorbs(name, left, right):
+    """A zero on the left gives zero, whatever number the other one is; both are compared with TensorFlow's CPU."""
+    numbers = [0.0, -0.0, np.inf, -np.inf, np.nan, 2.0, -3.0]
+    pairs = np.array(list(itertools.product([0.0, -0.0, 1.0, -2.0], numbers)), np.float32)
+    compare(name, {left: pairs[:, 0].copy(), right: pairs[:, 1].copy()}, tolerance=1e-6)
+
+
+def test_sparse_cross_entropy_of_masked_logits():
+    logits = np.array([[1, -np.inf, 2], [-np.inf, -np.inf, 3], [0, 1, -np.inf]], np.float32)
+    compare("SparseSoftmaxCrossEntropyWithLogits", {"features": logits, "labels": np.array([0, 2, 2])})
