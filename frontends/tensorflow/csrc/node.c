@@ -182,6 +182,10 @@ static hr_tensor *view_of(htf_node *node, htf_value x) {
 }
 
 htf_value htf_reshape(htf_node *node, htf_value x, int rank, const int64_t *dims) {
+  if (!htf_has_failed(node) && rank > HR_RANK_MAX) {
+    htf_fail(node, HR_STATUS_UNIMPLEMENTED, "%s: a result of %d dims, at most %d are supported", node->kernel->row->op,
+             rank, HR_RANK_MAX);
+  }
   if (!hr_tensor_is_row_major(x)) {
     return htf_call(node, HR_FUNCTIONAL_RESHAPE, INPUTS(x), ATTRIBUTES(htf_attr_ints(dims, rank)));
   }

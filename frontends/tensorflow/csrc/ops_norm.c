@@ -26,6 +26,14 @@ static channels read_channels(htf_node *node, htf_value x, htf_value scale) {
   return c;
 }
 
+/* InvalidArgumentError unless there is a number for each channel. */
+static void check_vector(htf_node *node, const channels *c, int input, htf_value vector) {
+  if (!htf_has_failed(node) && (vector->rank != 1 || vector->dims[0] != c->dims[c->axis])) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: input %d must have a number for each of %lld channels",
+             node->kernel->row->op, input, (long long)c->dims[c->axis]);
+  }
+}
+
 static htf_value broadcast(htf_node *node, const channels *c, htf_value vector) {
   return htf_reshape(node, vector, c->rank + 1, c->dims);
 }
@@ -78,10 +86,14 @@ void htf_batch_norm(htf_node *node) {
   htf_value x = htf_input(node, 0), scale = htf_input(node, 1), offset = htf_input(node, 2);
   htf_value old_mean = htf_input(node, 3), old_variance = htf_input(node, 4);
   channels c = read_channels(node, x, scale);
+  bool is_training = htf_flag(node, "is_training");
+  check_vector(node, &c, 2, offset);
+  if (!is_training || c.count == 0 || htf_real(node, "exponential_avg_factor") != 1) {
+    check_vector(node, &c, 3, old_mean), check_vector(node, &c, 4, old_variance);
+  }
   if (htf_has_failed(node)) {
     return;
   }
-  bool is_training = htf_flag(node, "is_training");
   htf_value wide = htf_cast(node, x, HR_DTYPE_F32), mean = old_mean, variance = old_variance;
   if (is_training && c.count > 0) {
     mean = mean_of(node, &c, wide);
@@ -112,6 +124,7 @@ void htf_batch_norm_gradient(htf_node *node) {
   htf_value gradient = htf_input(node, 0), x = htf_input(node, 1), scale = htf_input(node, 2);
   htf_value mean = htf_input(node, 3), variance = htf_input(node, 4);
   channels c = read_channels(node, x, scale);
+  check_vector(node, &c, 3, mean), check_vector(node, &c, 4, variance);
   if (htf_has_failed(node)) {
     return;
   }

@@ -180,26 +180,34 @@ void htf_split(htf_node *node) {
 
 enum { PARTS_MAX = 1024 };
 
+/* The sizes of an axis' parts; one may be -1, which is the rest. */
+static void check_parts(htf_node *node, int64_t *sizes, int count, int axis, int64_t size) {
+  int64_t sum = 0;
+  int open = -1, bad = -1;
+  for (int i = 0; i < count; ++i) {
+    bool is_open = sizes[i] == -1 && open < 0;
+    open = is_open ? i : open;
+    bad = !is_open && (sizes[i] < 0 || sizes[i] > size - sum) ? i : bad;
+    sum += is_open || bad >= 0 ? 0 : sizes[i];
+  }
+  if (open >= 0 && bad < 0) {
+    sizes[open] = size - sum, sum = size;
+  }
+  if (bad >= 0 || sum != size || count != tf.NumOutputs(node->context)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "SplitV: %d sizes (the first is %lld) for %d parts of dim %d, which has %lld", count,
+             (long long)(count > 0 ? sizes[0] : 0), tf.NumOutputs(node->context), axis, (long long)size);
+  }
+}
+
 void htf_split_v(htf_node *node) {
   htf_value x = htf_input(node, 0);
-  int64_t sizes[PARTS_MAX], sum = 0;
-  int count = htf_host_ints(node, 1, sizes, PARTS_MAX), open = -1;
+  int64_t sizes[PARTS_MAX], begin = 0;
+  int count = htf_host_ints(node, 1, sizes, PARTS_MAX);
   int axis = resolve_axis(node, x, htf_host_int(node, 2));
-  for (int i = 0; i < count; ++i) {
-    open = sizes[i] == -1 ? i : open;
-    sum += sizes[i] == -1 ? 0 : sizes[i];
+  if (!htf_has_failed(node)) {
+    check_parts(node, sizes, count, axis, x->dims[axis]);
   }
-  if (htf_has_failed(node)) {
-    return;
-  }
-  if (open >= 0) {
-    sizes[open] = x->dims[axis] - sum, sum = x->dims[axis];
-  }
-  if (sum != x->dims[axis] || (open >= 0 && sizes[open] < 0)) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "SplitV: the sizes are %lld elements, dim %d has %lld", (long long)sum,
-             axis, (long long)x->dims[axis]);
-  }
-  int64_t begin = 0;
   for (int i = 0; i < count && !htf_has_failed(node); ++i) {
     htf_output(node, i, part_of(node, x, axis, begin, sizes[i]));
     begin += sizes[i];
@@ -216,7 +224,7 @@ void htf_slice(htf_node *node) {
   }
   for (int d = 0; d < x->rank && !htf_has_failed(node); ++d) {
     size[d] = size[d] == -1 ? x->dims[d] - begin[d] : size[d];
-    if (begin[d] < 0 || size[d] < 0 || begin[d] + size[d] > x->dims[d]) {
+    if (begin[d] < 0 || size[d] < 0 || size[d] > x->dims[d] - begin[d]) {
       htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Slice: begin %lld and size %lld leave dim %d of %lld elements",
                (long long)begin[d], (long long)size[d], d, (long long)x->dims[d]);
     }
@@ -284,7 +292,7 @@ static void slice_dim(htf_node *node, const slice_spec *spec, int i, int64_t siz
   begin = (spec->begin_mask >> i & 1) != 0 ? (step > 0 ? low : high) : clamp(begin, low, high);
   end = (spec->end_mask >> i & 1) != 0 ? (step > 0 ? high : low) : clamp(end, low, high);
   int64_t span = step > 0 ? end - begin : begin - end, by = step > 0 ? step : -step;
-  slice->begin[d] = begin, slice->step[d] = step, slice->count[d] = span > 0 ? (span + by - 1) / by : 0;
+  slice->begin[d] = begin, slice->step[d] = step, slice->count[d] = span > 0 ? (span - 1) / by + 1 : 0;
 }
 
 static void whole_dim(strided *slice, int d, int64_t size) {
@@ -298,6 +306,9 @@ static strided resolve_slice(htf_node *node, const slice_spec *spec, int rank, c
   bool had_ellipsis = false;
   for (int i = 0; i < spec->count; ++i) {
     used += (spec->new_axis >> i & 1) == 0 && (spec->ellipsis >> i & 1) == 0;
+  }
+  if ((spec->ellipsis & (spec->ellipsis - 1)) != 0) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Multiple ellipses in slice spec not allowed");
   }
   if (used > rank || rank + spec->count > HR_RANK_MAX) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Index out of range using input dim %d; input has only %d dims", rank,

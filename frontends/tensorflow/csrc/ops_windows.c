@@ -68,6 +68,10 @@ static void read_padding(htf_node *node, geometry *g, const int64_t *dims) {
       pad_same(g, p, dims[plane_dim(g, p)]);
     } else if (is_explicit) {
       g->before[p] = sides->list[2 * plane_dim(g, p)], g->after[p] = sides->list[2 * plane_dim(g, p) + 1];
+      if (g->before[p] < 0 || g->after[p] < 0) {
+        htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: explicit_paddings %lld and %lld must not be negative",
+                 node->kernel->row->op, (long long)g->before[p], (long long)g->after[p]);
+      }
     }
   }
 }

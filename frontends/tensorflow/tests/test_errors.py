@@ -26,6 +26,35 @@ BAD = {
         lambda: tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=ONES, labels=[0, 1, 2]),
         "one of the same size",
     ),
+    "negative part": (
+        lambda: tf.raw_ops.SplitV(value=ONES, size_splits=[-2, 5], axis=1, num_split=2),
+        "sizes .the first is -2. for 2 parts of dim 1, which has 3",
+    ),
+    "two open parts": (lambda: tf.raw_ops.SplitV(value=ONES, size_splits=[-1, -1, 3], axis=1, num_split=3), "3 sizes"),
+    "too many parts": (lambda: tf.raw_ops.SplitV(value=ONES, size_splits=[1, 1, 1], axis=1, num_split=2), "for 2 parts"),
+    "too few parts": (lambda: tf.raw_ops.SplitV(value=ONES, size_splits=[3], axis=1, num_split=2), "for 2 parts"),
+    "far slice": (lambda: tf.raw_ops.Slice(input=ONES[:0], begin=[2**62, 0], size=[2**62, 0]), "leave dim 0"),
+    "ellipses": (
+        lambda: tf.raw_ops.StridedSlice(input=ONES, begin=[0, 0], end=[0, 0], strides=[1, 1], ellipsis_mask=3),
+        "Multiple ellipses",
+    ),
+    "running mean": (
+        lambda: tf.raw_ops.FusedBatchNormV3(
+            x=ONES[None, None], scale=ONES[0], offset=ONES[0], mean=np.ones(5, "float32"), variance=ONES[0],
+            is_training=False,
+        ),
+        "input 3 must have a number for each of 3 channels",
+    ),
+    "negative padding": (
+        lambda: tf.raw_ops.Conv2D(
+            input=np.ones((1, 4, 4, 1), "float32"),
+            filter=np.ones((1, 1, 1, 2), "float32"),
+            strides=[1, 1, 1, 1],
+            padding="EXPLICIT",
+            explicit_paddings=[0, 0, -1, 0, 0, 0, 0, 0],
+        ),
+        "-1 and 0 must not be negative",
+    ),
     "no channels": (
         lambda: tf.raw_ops.Conv2D(
             input=np.ones((1, 4, 4, 0), "float32"),
@@ -53,6 +82,11 @@ def test_bad_input(name):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             call()
         assert float(tf.reduce_sum(ONES)) == 6
+
+
+def test_too_many_dims():
+    with tf.device("HEADRACE"), pytest.raises(tf.errors.UnimplementedError, match="17 dims, at most 16"):
+        tf.raw_ops.Bitcast(input=np.zeros([1] * 16), type=tf.float32)
 
 
 def test_bad_input_in_a_function():
