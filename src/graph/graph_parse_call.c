@@ -62,8 +62,10 @@ static bool set_ints(hr__parser *p, read_attribute *to) {
   if (p->ints.count > HR_RANK_MAX) {
     return hr__lex_fail(p, "at most 16 integers before this");
   }
-  memcpy(to->ints, p->ints.data, p->ints.count * sizeof *to->ints);
-  memcpy(to->values, p->elements.data, p->elements.count * sizeof *to->values);
+  if (p->ints.count > 0) { /* else the lists may be NULL */
+    memcpy(to->ints, p->ints.data, p->ints.count * sizeof *to->ints);
+    memcpy(to->values, p->elements.data, p->elements.count * sizeof *to->values);
+  }
   to->attribute.value.count = (int)p->ints.count, to->attribute.value.value.ints = to->ints;
   for (size_t i = 0; i < p->ints.count; ++i) {
     to->attribute.values = to->values[i] != 0 ? to->values : to->attribute.values;
@@ -79,7 +81,9 @@ static bool set_reals(hr__parser *p, read_attribute *to) {
   if (p->reals.count > HR_RANK_MAX) {
     return hr__lex_fail(p, "at most 16 numbers before this");
   }
-  memcpy(to->reals, p->reals.data, p->reals.count * sizeof *to->reals);
+  if (p->reals.count > 0) { /* else the list may be NULL */
+    memcpy(to->reals, p->reals.data, p->reals.count * sizeof *to->reals);
+  }
   to->attribute.value.count = (int)p->reals.count, to->attribute.value.value.reals = to->reals;
   return true;
 }

@@ -230,6 +230,12 @@ HR_TEST(numbers_of_all_kinds_read_back) {
   hr_graph_release(g);
 }
 
+HR_TEST(lists_may_be_empty) {
+  hr_graph *g = graph_of("graph 1\ninput %x f32[]\n%0 = broadcast_to(%x, shape=[])\noutput y = %0\n");
+  hr_graph_release(read_back(g));
+  hr_graph_release(g);
+}
+
 HR_TEST(names_have_one_limit) {
   hr_graph *g = new_graph();
   char name[HR_GRAPH_NAME_MAX + 2];
