@@ -95,6 +95,8 @@ hr_value hr__hlo_fail(hr__hlo *hlo, hr_status_code code, const char *format, ...
 /* Keeps a failure that is not the graph's own, such as one of an inner graph, in place of any other. */
 void hr__hlo_fail_with(hr__hlo *hlo, hr_status status);
 bool hr__hlo_failed(const hr__hlo *hlo);
+/* False for no value, which is what a failure leaves. */
+bool hr__hlo_type(const hr__hlo *hlo, hr_value value, hr_type *out_type);
 
 /* ---- adding functions ---- */
 

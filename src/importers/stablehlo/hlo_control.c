@@ -114,7 +114,7 @@ static hr_value add_input(hr__hlo *hlo, const hr__vhlo_value *value, int number)
 static hr_value add_captured(const inner *in, hr__hlo *hlo, hr_value outer, int number) {
   hr_type type;
   char name[32];
-  if (hr_graph_type(in->hlo->graph, outer, &type) != HR_OK) {
+  if (!hr__hlo_type(in->hlo, outer, &type)) {
     return 0;
   }
   snprintf(name, sizeof name, "v%d", number);

@@ -100,7 +100,7 @@ static hr_value gather(hr__hlo *hlo, const hr__hlo_group *group, hr_value x, con
 
 hr_value hr__hlo_gather(hr__hlo *hlo, const hr__hlo_group *group, hr_value x) {
   hr_type type;
-  if (hr__hlo_failed(hlo) || hr_graph_type(hlo->graph, x, &type) != HR_OK || type.rank == HR_RANK_MAX) {
+  if (hr__hlo_failed(hlo) || !hr__hlo_type(hlo, x, &type) || type.rank == HR_RANK_MAX) {
     return hr__hlo_failed(hlo) ? 0 : HR__HLO_REFUSE(hlo, "a tensor of %d dims", HR_RANK_MAX);
   }
   memmove(type.dims + 1, type.dims, (size_t)type.rank * sizeof *type.dims);
@@ -111,7 +111,7 @@ hr_value hr__hlo_gather(hr__hlo *hlo, const hr__hlo_group *group, hr_value x) {
 hr_value hr__hlo_gathered(hr__hlo *hlo, hr_value all, int place) {
   hr_type type;
   int64_t begin[HR_RANK_MAX] = {place}, step[HR_RANK_MAX];
-  if (hr__hlo_failed(hlo) || hr_graph_type(hlo->graph, all, &type) != HR_OK) {
+  if (hr__hlo_failed(hlo) || !hr__hlo_type(hlo, all, &type)) {
     return 0;
   }
   type.dims[0] = 1;
@@ -127,7 +127,7 @@ hr_value hr__hlo_gathered(hr__hlo *hlo, hr_value all, int place) {
 hr_value hr__hlo_share(hr__hlo *hlo, hr_value x, int axis, int count, int index) {
   hr_type type;
   int64_t begin[HR_RANK_MAX] = {0}, step[HR_RANK_MAX];
-  if (hr__hlo_failed(hlo) || hr_graph_type(hlo->graph, x, &type) != HR_OK) {
+  if (hr__hlo_failed(hlo) || !hr__hlo_type(hlo, x, &type)) {
     return 0;
   }
   if (axis < 0 || axis >= type.rank || count < 1 || type.dims[axis] % count != 0) {

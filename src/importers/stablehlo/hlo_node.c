@@ -45,6 +45,13 @@ bool hr__hlo_failed(const hr__hlo *hlo) {
   return hlo->graph->failure != HR_OK;
 }
 
+bool hr__hlo_type(const hr__hlo *hlo, hr_value value, hr_type *out_type) {
+  hr_status status = hr_graph_type(hlo->graph, value, out_type);
+  bool is_found = status == HR_OK;
+  hr_status_ignore(status);
+  return is_found;
+}
+
 /* ---- operands and results ---- */
 
 static hr__vhlo_type type_of(const hr__hlo *hlo, const hr__vhlo_value *value) {

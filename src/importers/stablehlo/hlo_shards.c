@@ -111,7 +111,7 @@ static hr_value shard_of(hr__hlo *hlo, hr_value whole, const hr__vhlo_sharding *
   }
   hr_type type;
   bool is_first = hr__vhlo_shard(s, hr__hlo_device(hlo->import), HR__VHLO_TERMS) == 0;
-  if (is_first || hr__hlo_failed(hlo) || hr_graph_type(hlo->graph, whole, &type) != HR_OK) {
+  if (is_first || hr__hlo_failed(hlo) || !hr__hlo_type(hlo, whole, &type)) {
     return whole;
   }
   return hr__hlo_full(hlo, hr_scalar_i64(0), type.dtype, type.rank, type.dims);

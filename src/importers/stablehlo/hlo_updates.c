@@ -17,7 +17,7 @@ static hr_value put(hr__hlo *hlo, hr_value x, hr_value at, hr_value values, cons
 static bool update_by_row(hr__hlo *hlo, hr__hlo_combiner combiner, hr_value *x, hr_value at, hr_value values) {
   static const char *const modes[HR__HLO_COMBINERS] = {NULL, "set", "add", "multiply", "max", "min", "min", "max"};
   hr_type type;
-  if (modes[combiner] == NULL || hr_graph_type(hlo->graph, *x, &type) != HR_OK) {
+  if (modes[combiner] == NULL || !hr__hlo_type(hlo, *x, &type)) {
     return false;
   }
   bool is_flag = type.dtype == HR_DTYPE_BOOL;
