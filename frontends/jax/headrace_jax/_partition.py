@@ -49,6 +49,14 @@ reduce_window reverse rng_bit_generator scatter select_and_scatter triangular_so
 WHOLE = {f"stablehlo.{name}" for name in WHOLE.split()}
 
 
+def _integer_bits(value):
+    """The width of a value's integers; 0: it has others."""
+    from jax.extend.mlir import ir
+
+    element = value.type.element_type
+    return ir.IntegerType(element).width if isinstance(element, ir.IntegerType) else 0
+
+
 class Partitioner(Writer):
     """The operations of a program, as those of one device."""
 
@@ -100,7 +108,30 @@ class Partitioner(Writer):
                     self.copy(op.operation, inner)
 
     def copy(self, op, values):
-        """An operation as it is, of whole values."""
+        """An operation as it is, of whole values. Calls are inlined, and asynchronous operations run where they start."""
+        if op.name == "func.call":
+            self.copy_call(op, self.symbols[ir_name(op.attributes["callee"])].regions[0].blocks[0], values)
+        elif op.name == "stablehlo.async_start":
+            self.copy_call(op, op.regions[0].blocks[0], values)
+        elif op.name == "stablehlo.async_done":
+            values[op.results[0]] = values[op.operands[0]]
+        else:
+            self.copy_one(op, values)
+
+    def copy_block(self, block, values):
+        """All operations but the one that returns."""
+        for op in list(block.operations)[:-1]:
+            self.copy(op.operation, values)
+
+    def copy_call(self, op, block, values):
+        inner = dict(values) | dict(zip(block.arguments, (values[x] for x in op.operands)))
+        self.copy_block(block, inner)
+        for old, new in zip(op.results, list(block.operations)[-1].operation.operands):
+            values[old] = inner[new]
+
+    def copy_one(self, op, values):
+        want(op.name.startswith(("stablehlo.", "chlo.", "sdy.constant")), op.name)
+        want(op.name != "stablehlo.composite", "a composite")
         operands = [values[x] for x in op.operands]
         want(all(x.parts is None or not (x.parts.axes() or x.parts.terms) for x in operands), "a part in a region")
         name = "stablehlo.constant" if op.name == "sdy.constant" else op.name
@@ -117,29 +148,29 @@ class Partitioner(Writer):
         parts = [self.wanted(op, i) for i in range(len(op.results))]
         if op.name == "stablehlo.optimization_barrier":
             return self.clone(op, [self.reshard(x, p) for x, p in zip(operands, parts)], values, parts)
-        terms = self.terms_of_operands(op, operands, parts[0])
-        targets = [Parts(parts[0].dims if x.shape else (), terms[i]) for i, x in enumerate(operands)]
-        return self.clone(op, [self.reshard(x, p) for x, p in zip(operands, targets)], values, parts)
+        terms = self.terms_of_operands(op, operands, parts[0].terms)
+        made = dataclasses.replace(parts[0], terms=parts[0].terms if any(terms) else frozenset())
+        targets = [Parts(made.dims if x.shape else (), own) for x, own in zip(operands, terms)]
+        results = self.clone(op, [self.reshard(x, p) for x, p in zip(operands, targets)], values, [made])
+        return [self.reshard(results[0], parts[0])]
 
-    def terms_of_operands(self, op, operands, wanted):
-        """The terms that each operand must have so that the result has those that are wanted."""
-        from jax.extend.mlir import ir
-
-        none, terms = frozenset(), wanted.terms
-        if not terms:
-            return [none] * len(operands)
-        if op.name == "stablehlo.convert":
-            kinds = [isinstance(x.type.element_type, ir.IntegerType) for x in (op.operands[0], op.results[0])]
-            is_flag = str(op.results[0].type.element_type) == "i1"
-            want(not is_flag and (kinds[0] or not kinds[1]), "terms that are rounded")
-        if op.name in LINEAR:
+    def terms_of_operands(self, op, operands, terms):
+        """The terms that each operand must have so that the result has these; none if the operation is not linear."""
+        none = frozenset()
+        if op.name in LINEAR and (op.name != "stablehlo.convert" or self.is_linear_convert(op)):
             return [terms] * len(operands)
-        want(op.name in ("stablehlo.multiply", "stablehlo.divide", "stablehlo.select"), "terms of a sum")
         if op.name == "stablehlo.select":
             return [none, terms, terms]
-        has_terms = [bool(x.parts.terms) for x in operands]
-        second = op.name == "stablehlo.multiply" and has_terms == [False, True]
-        return [none, terms] if second else [terms, none]
+        if op.name == "stablehlo.multiply" or (op.name == "stablehlo.divide" and not _integer_bits(op.results[0])):
+            has_terms = [bool(x.parts.terms) for x in operands]
+            second = op.name == "stablehlo.multiply" and has_terms == [False, True]
+            return [none, terms] if second else [terms, none]
+        return [none] * len(operands)
+
+    def is_linear_convert(self, op):
+        """True if a sum can be converted term by term. A sum of integers may wrap at their width."""
+        before, after = _integer_bits(op.operands[0]), _integer_bits(op.results[0])
+        return before >= after > 1 if before else not after
 
     def rule_sdy_constant(self, op, values):
         from jax.extend.mlir import ir
@@ -466,31 +497,10 @@ class Partitioner(Writer):
         for argument, operand, parts in zip(block.arguments, op.operands, map(read_sharding, given)):
             x = self.reshard(values[operand], parts)
             inner[argument] = Local(x.value, None, None)
-        self.copy_manual(block, inner)
+        self.copy_block(block, inner)
         end = list(block.operations)[-1].operation
         return [Local(inner[value].value, parts, shape_of(result))
                 for value, parts, result in zip(end.operands, map(read_sharding, made), op.results)]
-
-    def copy_manual(self, block, values):
-        """The operations of a device's program; asynchronous ones run where they start."""
-        for op in list(block.operations)[:-1]:
-            op = op.operation
-            if op.name == "func.call":
-                self.copy_call(op, self.symbols[ir_name(op.attributes["callee"])].regions[0].blocks[0], values)
-            elif op.name == "stablehlo.async_start":
-                self.copy_call(op, op.regions[0].blocks[0], values)
-            elif op.name == "stablehlo.async_done":
-                values[op.results[0]] = values[op.operands[0]]
-            else:
-                want(op.name.startswith(("stablehlo.", "chlo.", "sdy.constant")), op.name)
-                want(op.name != "stablehlo.composite", "a composite")
-                self.copy(op, values)
-
-    def copy_call(self, op, block, values):
-        inner = dict(values) | dict(zip(block.arguments, (values[x] for x in op.operands)))
-        self.copy_manual(block, inner)
-        for old, new in zip(op.results, list(block.operations)[-1].operation.operands):
-            values[old] = inner[new]
 
 
 # ---- programs ----

@@ -467,6 +467,25 @@ def test_terms_of_sums():
         check(jax.reshard(made, P()), X @ X.T)
 
 
+@pytest.mark.parametrize("to", [np.int8, np.int32, np.float32])
+def test_terms_of_integers_that_wrap(to):
+    def convert(x, y):
+        product = jnp.einsum("ab,bc->ac", x, y, out_sharding=P(unreduced={"x"}))
+        return jax.reshard(product.astype(to), P())
+
+    x = (X * 5).astype(np.int8)
+    with jax.set_mesh(jax.make_mesh((4,), ("x",), axis_types=(AxisType.Explicit,))):
+        got = jax.jit(convert)(jax.device_put(x, P(None, "x")), jax.device_put(x.T, P("x", None)))
+    np.testing.assert_array_equal(np.asarray(got), (x @ x.T).astype(to))
+
+
+def test_calls_in_loops_of_each_device(caplog):
+    caplog.set_level(logging.DEBUG, "headrace_jax._partition")
+    function = lambda x: lax.fori_loop(0, 3, lambda i, c: jax.jit(jnp.sin)(c) + i, x)  # noqa: E731
+    check(mapped(lambda x: function(x) * 2, LINE, P("x"), P("x"))(put(X, LINE, "x")), function(X) * 2)
+    assert not [record for record in caplog.records if record.name == "headrace_jax._partition"]
+
+
 def test_partitioned_callbacks_have_parts():
     seen = []
 
