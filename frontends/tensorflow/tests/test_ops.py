@@ -620,6 +620,73 @@ def _(rng, dtype, name):
             yield {"orig_input_shape": np.array(dims, "int32"), "grad": gradient, **spec}
 
 
+DEEP_WINDOWS = [  # image, kernel, stride, padding
+    ((2, 5, 6, 4, 2), (3, 3, 3), 1, "SAME"),
+    ((1, 6, 5, 7, 3), (2, 3, 2), 2, "SAME"),
+    ((1, 5, 5, 5, 2), (2, 3, 3), 2, "VALID"),
+    ((2, 3, 3, 3, 1), (1, 1, 1), 1, "SAME"),
+]
+
+
+@case("Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2", scale=64)
+def _(rng, dtype, name):
+    for dims, size, stride, padding in DEEP_WINDOWS:
+        spec = {"strides": [1, stride, stride, stride, 1], "padding": padding}
+        image, kernel = numbers(rng, dims, dtype, -1, 1), numbers(rng, (*size, dims[4], 4), dtype, -1, 1)
+        (result,) = run("CPU", "Conv3D", {"input": image, "filter": kernel, **spec})
+        gradient = numbers(rng, result.shape, dtype, -1, 1)
+        if name == "Conv3DBackpropInputV2":
+            yield {"input_sizes": np.array(dims, "int32"), "filter": kernel, "out_backprop": gradient, **spec}
+        elif name == "Conv3DBackpropFilterV2":
+            sizes = np.array(kernel.shape, "int32")
+            yield {"input": image, "filter_sizes": sizes, "out_backprop": gradient, **spec}
+        else:
+            yield {"input": image, "filter": kernel, **spec}
+
+
+def without_ties(rng, dims, dtype):
+    """Numbers that differ in each window of up to 4 x 4 x 4: the CPU's MaxPool3DGrad serves each of equal elements."""
+    numbers_ = rng.permutation(64).reshape(4, 4, 4)[np.ix_(*(np.arange(size) % 4 for size in dims[1:4]))]
+    return ((numbers_[None, ..., None] + np.arange(dims[4])) % 64 + np.zeros(dims)).astype(dtype.as_numpy_dtype)
+
+
+def deep_pools(rng, dtype, name):
+    for dims, size, stride, padding in DEEP_WINDOWS:
+        spec = {"ksize": [1, *size, 1], "strides": [1, stride, stride, stride, 1], "padding": padding}
+        image = without_ties(rng, dims, dtype)
+        if not name.endswith("Grad"):
+            yield {"input": image, **spec}
+            continue
+        (result,) = run("CPU", name.removesuffix("Grad"), {"input": image, **spec})
+        gradient = numbers(rng, result.shape, dtype, 0, 4)
+        if name == "MaxPool3DGrad":  # raw_ops converts arrays to f32
+            image, result, gradient = map(tf.constant, (image, result, gradient))
+            yield {"orig_input": image, "orig_output": result, "grad": gradient, **spec}
+        else:
+            yield {"orig_input_shape": np.array(dims, "int32"), "grad": gradient, **spec}
+
+
+@case("MaxPool3D", "AvgPool3D", "MaxPool3DGrad", "AvgPool3DGrad", scale=16)
+def _(rng, dtype, name):
+    if dtype != tf.float16:  # the CPU has no kernel of it
+        yield from deep_pools(rng, dtype, name)
+
+
+def is_f32(x):
+    return not isinstance(x, (list, str)) and x.dtype in (np.float32, tf.float32)
+
+
+@pytest.mark.parametrize("name", ["MaxPool3D", "AvgPool3D", "MaxPool3DGrad", "AvgPool3DGrad"])
+def test_deep_pools_in_float16(name):
+    """Against the CPU's in f32, of numbers that f16 has."""
+    for wide in deep_pools(generator(name), tf.float32, name):
+        half = {key: tf.cast(x, tf.float16) if is_f32(x) else x for key, x in wide.items()}
+        wide = {key: tf.cast(half[key], tf.float32) if is_f32(x) else x for key, x in wide.items()}
+        (want,), (have,) = run("CPU", name, wide), run("HEADRACE", name, half)
+        assert have.dtype == np.float16
+        np.testing.assert_allclose(have.astype("float32"), want, rtol=4e-3, atol=4e-3)
+
+
 @case("FusedBatchNormV3", "FusedBatchNormGradV3", scale=16)
 def _(rng, dtype, name):
     for dims, is_training in itertools.product([(2, 4, 5, 3), (4, 1, 1, 2), (8, 16, 16, 4)], [True, False]):
@@ -701,6 +768,11 @@ def test_convolution_without_results():
     image, kernel = np.zeros((1, 3, 3, 2), "float32"), np.zeros((4, 4, 2, 5), "float32")
     (result,) = run("HEADRACE", "Conv2D", {"input": image, "filter": kernel, **window(1, "VALID", 1)})
     assert result.shape == (1, 0, 0, 5)
+    deep = {"input": np.zeros((0, 4, 5, 6, 2), "float32"), "strides": [1, 2, 2, 2, 1], "padding": "SAME"}
+    (result,) = run("HEADRACE", "Conv3D", {**deep, "filter": np.zeros((3, 3, 3, 2, 4), "float32")})
+    assert result.shape == (0, 2, 3, 3, 4)
+    (result,) = run("HEADRACE", "MaxPool3D", {**deep, "ksize": [1, 2, 2, 2, 1]})
+    assert result.shape == (0, 2, 3, 3, 2)
 
 
 @pytest.mark.parametrize(
