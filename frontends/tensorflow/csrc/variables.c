@@ -122,22 +122,8 @@ static void set_slot(htf_node *node, const slots *opened, int slot, htf_value va
   }
 }
 
-/* Fails with the code of TensorFlow's own kernels if a variable has no value; locks have another one. */
-static void check_value(htf_node *node) {
-  tf_tensor *tensor = NULL;
-  tf.GetInputTensorFromVariable(node->context, 0, false, false, false, copy_tensor, &tensor, node->status);
-  (void)htf_keep(node, htf_status_of(node->status));
-  if (tensor != NULL) {
-    tf.DeleteTensor(tensor);
-  }
-}
-
-/* TF_AssignUpdateVariable ends the process if the variable has no value. */
+/* Only with the locks: another thread's update may hold the variable's tensor, and a look at it copies it then. */
 static void update(htf_node *node, hr_op op) {
-  check_value(node);
-  if (htf_has_failed(node)) {
-    return;
-  }
   slots opened = open_slots(node, 1, true, false);
   htf_value value = htf_input(node, 1);
   check_dims(node, &opened, value);

@@ -77,7 +77,8 @@ def test_functions_of_several_threads():
 
     @tf.function
     def step(x):
-        count.assign_add(tf.ones(16))
+        for _ in range(50):
+            count.assign_add(tf.ones(16))
         for _ in range(4):
             x = tf.nn.relu(tf.matmul(x, x)) * 0.1 + 1.0
         return tf.reduce_sum(x)
@@ -95,7 +96,7 @@ def test_functions_of_several_threads():
     for thread in threads:
         thread.join()
     assert found == [[want] * 20 for want in wanted]
-    assert count.numpy().tolist() == [168.0] * 16
+    assert count.numpy().tolist() == [50 * 168.0] * 16
 
 
 def test_lists_of_tensors():
