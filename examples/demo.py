@@ -9,7 +9,6 @@ import argparse
 import copy
 import os
 import resource
-import statistics
 import sys
 import time
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ import headrace.torch  # noqa: F401  (torch finds it by itself, except where tor
 import torch
 import torch.nn.functional as F
 from datasets import DataError, Images, load
-from demo_output import Progress, draw, positive
+from demo_output import Progress, Run, draw, positive, print_table
 from networks import ConvNet
 
 
@@ -47,7 +46,7 @@ def main() -> int:
 
     runs = [train(device, model, data, batch, steps, arguments) for device in devices]
     print()
-    print_table(runs)
+    print_table(runs, MEMORY_ROWS)
     for run in runs:
         if run.stats:
             print()
@@ -133,23 +132,10 @@ def reset_peak() -> None:
 
 
 @dataclass
-class Run:
-    device: torch.device
-    losses: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    accuracy: float = 0.0
+class DeviceRun(Run):
     resident_bytes: int = 0  # growth of the process from before the first step to its peak
     device_bytes: int = 0  # the device's peak of allocated memory
     stats: dict = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return "torch cpu" if self.device.type == "cpu" else str(self.device)
-
-    @property
-    def median(self) -> float:
-        """Milliseconds a step, without the first step if there are others."""
-        return 1e3 * statistics.median(self.seconds[1:] or self.seconds)
 
 
 def batches(count: int, batch: int, steps: int, seed: int):
@@ -163,8 +149,8 @@ def batches(count: int, batch: int, steps: int, seed: int):
         waiting = waiting[batch:]
 
 
-def train(device: torch.device, start: ConvNet, data: Images, batch: int, steps: int, arguments) -> Run:
-    run = Run(device)
+def train(device: torch.device, start: ConvNet, data: Images, batch: int, steps: int, arguments) -> DeviceRun:
+    run = DeviceRun("torch cpu" if device.type == "cpu" else str(device))
     module = getattr(torch, device.type)
     for reset in ("reset_stats", "reset_peak_memory_stats"):
         getattr(module, reset, lambda: None)()
@@ -211,26 +197,13 @@ def mebibytes(count: int) -> str:
     return f"{count / 2**20:,.0f} MiB"
 
 
-def print_table(runs: list[Run]) -> None:
-    rows = [
-        ("median step", lambda r: f"{r.median:.1f} ms"),
-        ("first step", lambda r: f"{1e3 * r.seconds[0]:.1f} ms"),
-        ("all steps", lambda r: f"{sum(r.seconds):.1f} s"),
-        ("first loss", lambda r: f"{r.losses[0]:.5f}"),
-        ("last loss (mean of 10)", lambda r: f"{statistics.fmean(r.losses[-10:]):.5f}"),
-        ("test accuracy", lambda r: f"{100 * r.accuracy:.2f} %"),
-        ("peak memory of the process", lambda r: "+" + mebibytes(r.resident_bytes)),
-        ("peak memory of the device", lambda r: mebibytes(r.device_bytes) if r.device_bytes else "-"),
-    ]
-    print(f"{'':28}" + "".join(f"{run.name:>16}" for run in runs))
-    for title, text in rows:
-        print(f"{title:28}" + "".join(f"{text(run):>16}" for run in runs))
-    for run in runs[1:]:
-        ratio = runs[0].median / run.median
-        print(f"\n{run.name}: {ratio:.2f} times as fast as {runs[0].name}")
+MEMORY_ROWS = [
+    ("peak memory of the process", lambda run: "+" + mebibytes(run.resident_bytes)),
+    ("peak memory of the device", lambda run: mebibytes(run.device_bytes) if run.device_bytes else "-"),
+]
 
 
-def print_stats(run: Run) -> None:
+def print_stats(run: DeviceRun) -> None:
     print(f"what {run.name} did in {len(run.seconds)} steps")
     for name, value in run.stats.items():
         if name.endswith("_ns"):

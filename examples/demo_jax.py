@@ -7,14 +7,13 @@ that of jax_networks.py if optax is not installed. The images are scikit-learn's
 
 import argparse
 import os
-import statistics
 import sys
 import time
-from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-from demo_output import Progress, draw, positive
+from demo_output import Progress, Run, draw, positive, print_table
+from digits import batches, load_digits
 
 os.environ.setdefault("JAX_PLATFORMS", "headrace,cpu")  # JAX reads it at its first import
 import jax  # noqa: E402
@@ -77,43 +76,6 @@ def open_device(platform: str):
         ) from error
 
 
-# ---- images
-
-
-@dataclass
-class Images:
-    train: np.ndarray
-    train_classes: np.ndarray
-    test: np.ndarray
-    test_classes: np.ndarray
-
-
-def load_digits() -> Images:
-    """1,797 real images of 8x8, enlarged to 28x28 and normalised; a fifth of them is kept for the test."""
-    from sklearn.datasets import load_digits as digits
-
-    data = digits()
-    small = data.images.astype(np.float32)[..., None] / 16
-    with jax.default_device(jax.devices("cpu")[0]):
-        images = np.array(jax.image.resize(small, (len(small), 28, 28, 1), "bilinear"))
-    order = np.random.default_rng(0).permutation(len(images))
-    train, test = order[: len(order) * 4 // 5], order[len(order) * 4 // 5 :]
-    images = (images - images[train].mean()) / images[train].std()
-    classes = data.target.astype(np.int32)
-    return Images(images[train], classes[train], images[test], classes[test])
-
-
-def batches(count: int, batch: int, steps: int, seed: int):
-    """Indices of each step's images: shuffled passes one after the other, cut into batches of one size."""
-    random = np.random.default_rng(seed)
-    waiting = np.empty(0, np.int64)
-    for _ in range(steps):
-        while len(waiting) < batch:
-            waiting = np.concatenate([waiting, random.permutation(count)])
-        yield waiting[:batch]
-        waiting = waiting[batch:]
-
-
 # ---- training
 
 
@@ -134,19 +96,6 @@ def make_training(rate: float):
     return "optax's Adam", optimizer.init, step
 
 
-@dataclass
-class Run:
-    name: str
-    losses: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    accuracy: float = 0.0
-
-    @property
-    def median(self) -> float:
-        """Milliseconds a step, without the first step if there are others."""
-        return 1e3 * statistics.median(self.seconds[1:] or self.seconds)
-
-
 def train(device, start, begin, step, data, steps: int, arguments) -> Run:
     """Trains from parameters of NumPy; parameters and the optimizer's state are donated in each step."""
     run = Run(f"JAX {device.platform}")
@@ -164,22 +113,6 @@ def train(device, start, begin, step, data, steps: int, arguments) -> Run:
         answers = np.asarray(jax.jit(cnn)(parameters, data.test)).argmax(1)
         run.accuracy = float((answers == data.test_classes).mean())
     return run
-
-
-def print_table(runs: list[Run]) -> None:
-    rows = [
-        ("median step", lambda r: f"{r.median:.1f} ms"),
-        ("first step", lambda r: f"{1e3 * r.seconds[0]:.1f} ms"),
-        ("all steps", lambda r: f"{sum(r.seconds):.1f} s"),
-        ("first loss", lambda r: f"{r.losses[0]:.5f}"),
-        ("last loss (mean of 10)", lambda r: f"{statistics.fmean(r.losses[-10:]):.5f}"),
-        ("test accuracy", lambda r: f"{100 * r.accuracy:.2f} %"),
-    ]
-    print(f"{'':28}" + "".join(f"{run.name:>16}" for run in runs))
-    for title, text in rows:
-        print(f"{title:28}" + "".join(f"{text(run):>16}" for run in runs))
-    for run in runs[1:]:
-        print(f"\n{run.name}: {runs[0].median / run.median:.2f} times as fast as {runs[0].name}")
 
 
 if __name__ == "__main__":

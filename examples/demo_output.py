@@ -1,8 +1,10 @@
-"""Parts of the demonstrations that need no framework: the progress bar and the picture."""
+"""Parts of the demonstrations that need no framework: the progress bar, the table and the picture of runs."""
 
 import argparse
+import statistics
 import sys
 import time
+from dataclasses import dataclass, field
 
 
 def positive(text: str) -> int:
@@ -39,11 +41,48 @@ class Progress:
             self.last_drawn = now
 
 
+# ---- results
+
+
+@dataclass
+class Run:
+    """The training of a network on one device: the loss and the time of each step."""
+
+    name: str
+    losses: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    accuracy: float = 0.0  # share of the test images that is right
+
+    @property
+    def median(self) -> float:
+        """Milliseconds a step, without the first step if there are others."""
+        return 1e3 * statistics.median(self.seconds[1:] or self.seconds)
+
+
+ROWS = [
+    ("median step", lambda run: f"{run.median:.1f} ms"),
+    ("first step", lambda run: f"{1e3 * run.seconds[0]:.1f} ms"),
+    ("all steps", lambda run: f"{sum(run.seconds):.1f} s"),
+    ("first loss", lambda run: f"{run.losses[0]:.5f}"),
+    ("last loss (mean of 10)", lambda run: f"{statistics.fmean(run.losses[-10:]):.5f}"),
+    ("test accuracy", lambda run: f"{100 * run.accuracy:.2f} %"),
+]
+
+
+def print_table(runs: list[Run], more=()) -> None:
+    """A column for each run, and how fast the others are beside the first. `more` are rows (title, text of a run)."""
+    print(f"{'':28}" + "".join(f"{run.name:>16}" for run in runs))
+    for title, text in (*ROWS, *more):
+        print(f"{title:28}" + "".join(f"{text(run):>16}" for run in runs))
+    for run in runs[1:]:
+        print(f"\n{run.name}: {runs[0].median / run.median:.2f} times as fast as {runs[0].name}")
+
+
 # ---- the picture
 
 
-def draw(runs: list, title: str, path: str) -> str:
-    """Left the losses, right the time of a step. A run has a name, losses, accuracy, and the median time of a step."""
+def draw(runs: list[Run], title: str, path: str) -> str:
+    """Left the losses, right the time of a step."""
     import matplotlib
 
     matplotlib.use("Agg")
