@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Builds the wheels for x86-64 Linux.
 
-    headrace        one library of the core for every CPU, and one of the device for each torch
-    headrace-jax    the plug-in for JAX, which finds the core in the package headrace
+    headrace              one library of the core for every CPU, and one of the device for each torch
+    headrace-jax          the plug-in for JAX, which finds the core in the package headrace
+    headrace-tensorflow   the pluggable device for TensorFlow, likewise
 
 usage: build_wheel.py [--torches 2.13,2.15] [--out dist]       in an environment with requirements-wheels.txt
 
@@ -122,7 +123,7 @@ def build(torches, out):
     os.environ["PATH"] = (
         f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"  # this environment's cmake and ninja
     )
-    wheels = [wheel_from(folder, defines) for folder in (ROOT, ROOT / "frontends/jax")]
+    wheels = [wheel_from(folder, defines) for folder in (ROOT, ROOT / "frontends/jax", ROOT / "frontends/tensorflow")]
     run(sys.executable, ROOT / "scripts/check_isa.py", BUILD / "cmake")
     out.mkdir(parents=True, exist_ok=True)
     for wheel in wheels:

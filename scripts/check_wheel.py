@@ -3,16 +3,17 @@
 
 usage: check_wheel.py WHEEL
 
-    tag         the name and the file WHEEL have cp310-abi3-manylinux_2_28_x86_64; headrace_jax, whose library calls no
-                Python, py3-none-manylinux_2_28_x86_64
+    tag         the name and the file WHEEL have cp310-abi3-manylinux_2_28_x86_64; headrace_jax and headrace_tensorflow,
+                whose libraries call no Python, py3-none-manylinux_2_28_x86_64
     symbols     no library or command needs a symbol version beyond NEWEST: glibc's by the tag, the C++ runtime's by the
                 needs of torch's own wheels; nor a symbol of glibc that the tag's lacks, which has no version
     libraries   only those of ALLOWED are needed, and they are searched for beside the library alone ($ORIGIN)
     python      only functions of CPython's stable ABI of 3.10 are called: one library serves every CPython
     torch       each folder headrace/lib/torch-X.Y has a library, and of the core there is one
-    jax         headrace_jax has the plug-in and no core, is an entry point of JAX, and needs this version of headrace
-    processor   the libraries for torch and JAX have no instruction beyond x86-64-v2 (check_isa.py looks at the core's
-                objects)
+    plug-ins    headrace_jax and headrace_tensorflow have the plug-in where the framework finds it, and no core; they
+                need this version of headrace, and headrace_tensorflow the version of TensorFlow that it is for
+    processor   the libraries for torch, JAX and TensorFlow have no instruction beyond x86-64-v2 (check_isa.py looks at
+                the core's objects)
 
 Prints one line for each offence and exits 1 if there is any. Reads what readelf and objdump print.
 """
@@ -24,11 +25,17 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from dataclasses import dataclass
 
 import check_isa
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 PLATFORM = "manylinux_2_28_x86_64"
-TAGS = {"headrace": f"cp310-abi3-{PLATFORM}", "headrace_jax": f"py3-none-{PLATFORM}"}
+TAGS = {
+    "headrace": f"cp310-abi3-{PLATFORM}",
+    "headrace_jax": f"py3-none-{PLATFORM}",
+    "headrace_tensorflow": f"py3-none-{PLATFORM}",
+}
 NEWEST = {"GLIBC": "2.28", "GLIBCXX": "3.4.22", "CXXABI": "1.3.11", "GCC": "4.8", "GOMP": "4.5", "OMP": "4.5"}
 ALLOWED = set(
     "libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1 ld-linux-x86-64.so.2 libgcc_s.so.1 libstdc++.so.6 "
@@ -56,6 +63,28 @@ PYTHON = set(
 )
 OWN = re.compile(r"hr_|_?Py|_Z|THP|ParameterClass|GOMP_|omp_")  # symbols without a version: of the core, Python, torch, OpenMP
 VERSION = re.compile(r"Name: ([A-Z]+)_(\d[\d.]*)")
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A distribution with one library that a framework loads."""
+
+    library: str  # its path in the wheel
+    functions: tuple[str, ...]  # those by which the framework enters it
+    entry_point: tuple[str, str] | None = None  # group and module by which the framework finds the package
+    tested: tuple[str, str, str] | None = None  # requirement, and the header and macro with the version it must have
+
+
+PLUGINS = {
+    "headrace_jax": Plugin(
+        "headrace_jax/libheadrace_jax.so", ("GetPjrtApi",), entry_point=("jax_plugins", "headrace_jax")
+    ),
+    "headrace_tensorflow": Plugin(
+        "tensorflow-plugins/libheadrace_tensorflow.so",
+        ("SE_InitPlugin", "TF_InitKernel", "TF_InitGraph"),
+        tested=("tensorflow", "frontends/tensorflow/csrc/tf.h", "TF_TESTED_VERSION"),
+    ),
+}
 
 
 def read(*command):
@@ -121,17 +150,31 @@ def check_torches(folder):
         yield "the headers of extensions are not there"
 
 
-def check_jax(wheel, folder):
-    if [path.name for path in folder.rglob("*.so*")] != ["libheadrace_jax.so"]:
-        yield "libheadrace_jax.so is not the only library"
-    (information,) = folder.glob("headrace_jax-*.dist-info")
-    points = configparser.ConfigParser()
-    points.read(information / "entry_points.txt")
-    if points.get("jax_plugins", "headrace", fallback="") != "headrace_jax":
-        yield "JAX does not find it: there is no entry point jax_plugins"
-    version = wheel.name.split("-")[1]
-    if f"Requires-Dist: headrace=={version}" not in (information / "METADATA").read_text().splitlines():
-        yield f"it does not need headrace=={version}"
+def needs_of(plugin, version):
+    """The requirements that a plug-in's distribution must have."""
+    yield f"headrace=={version}"
+    if plugin.tested:
+        package, header, macro = plugin.tested
+        text = (ROOT / header).read_text(encoding="utf-8")
+        tested = re.search(rf'#define {macro} "(.*)"', text)[1]
+        yield f"{package}=={tested}"
+
+
+def check_plugin_package(plugin, wheel, folder):
+    if [str(path.relative_to(folder)) for path in folder.rglob("*.so*")] != [plugin.library]:
+        yield f"{plugin.library} is not the only library"
+    package, version = wheel.name.split("-")[:2]
+    (information,) = folder.glob(f"{package}-*.dist-info")
+    if plugin.entry_point:
+        group, module = plugin.entry_point
+        points = configparser.ConfigParser()
+        points.read(information / "entry_points.txt")
+        if points.get(group, "headrace", fallback="") != module:
+            yield f"the framework does not find it: there is no entry point {group}"
+    metadata = (information / "METADATA").read_text(encoding="utf-8").splitlines()
+    for need in needs_of(plugin, version):
+        if f"Requires-Dist: {need}" not in metadata:
+            yield f"it does not need {need}"
 
 
 def check_files(folder):
@@ -141,13 +184,14 @@ def check_files(folder):
             yield f"{path.relative_to(folder)} does not belong there"
 
 
-def check_plugin(path):
-    """Yields the faults of the library for JAX."""
+def check_plugin(plugin, path):
+    """Yields the faults of the library of a plug-in."""
     symbols = read("readelf", "--dyn-syms", "--wide", path)
     if asked := re.findall(r" UND (_?Py\w+)", symbols):
         yield f"calls Python: {' '.join(sorted(set(asked)))}"
-    if " GetPjrtApi" not in symbols:
-        yield "has no GetPjrtApi"
+    for function in plugin.functions:
+        if not re.search(rf" GLOBAL +DEFAULT +\d+ {function}$", symbols, re.MULTILINE):
+            yield f"has no {function}"
     if check_isa.check(path, 2):
         yield "has instructions beyond x86-64-v2"
 
@@ -160,14 +204,15 @@ def main():
         zipfile.ZipFile(wheel).extractall(folder)
         offences += check_tag(wheel, folder)
         offences += check_files(folder)
-        offences += check_jax(wheel, folder) if wheel.name.startswith("headrace_jax-") else check_torches(folder)
+        plugin = PLUGINS.get(wheel.name.partition("-")[0])
+        offences += check_plugin_package(plugin, wheel, folder) if plugin else check_torches(folder)
         binaries = [path for path in folder.rglob("*") if path.is_file() and path.open("rb").read(4) == b"\x7fELF"]
         for path in binaries:
             found = list(check_library(path))
             if path.name == "libheadrace_torch.so":
                 found += check_extension(path)
-            if path.name == "libheadrace_jax.so":
-                found += check_plugin(path)
+            if plugin and str(path.relative_to(folder)) == plugin.library:
+                found += check_plugin(plugin, path)
             offences += [f"{path.relative_to(folder)} {offence}" for offence in found]
     for offence in offences:
         print(f"{wheel.name}: {offence}")
