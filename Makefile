@@ -35,7 +35,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help build test onnx fuzz fuzz-files fuzz-torch demo demo-graph gallery tools bench bench-c bench-ops check
 .PHONY: conformance sanitize
 .PHONY: array-api-tests bench-arrays mlx-tests fuzz-gradients conformance-tools sanitize-sample format test-levels
-.PHONY: test-jax jax-tests jax-venv demo-jax fuzz-jax test-tensorflow tensorflow-venv
+.PHONY: test-jax jax-tests jax-venv demo-jax fuzz-jax test-tensorflow tensorflow-venv demo-tensorflow
 .PHONY: wheels test-wheels clean venv python-package
 
 help: ## this list
@@ -78,33 +78,39 @@ $(JAX_STAMP): requirements-jax.txt
 	  $(JAX_VENV)/bin/python -m pip install --no-compile -r requirements-jax.txt
 	@touch $@
 
-test: build python-package $(JAX_STAMP) ## the C tests, then the Python tests, JAX's among them
-	$(LIBRARIES) $(CTEST) $(BUILD)
-	$(LIBRARIES) $(PYTEST) frontends/python/tests
-	$(TEST_JAX)
-	$(PYTEST) tests
-
-test-jax: build $(JAX_STAMP) ## the tests of the plug-in for JAX, and a sample of JAX's own, of HEADRACE_JAX_SOURCE
-	$(TEST_JAX)
-
 TENSORFLOW_VENV ?= build/tensorflow-venv
 TENSORFLOW_STAMP = $(TENSORFLOW_VENV)/.stamp
 TENSORFLOW_PYTHON = $(LIBRARIES) PYTHONPATH=frontends/tensorflow \
   TF_PLUGGABLE_DEVICE_LIBRARY_PATH=$(abspath $(BUILD))/frontends/tensorflow/libheadrace_tensorflow.so \
   $(TENSORFLOW_VENV)/bin/python
+TEST_TENSORFLOW = $(TENSORFLOW_PYTHON) -m pytest -q -o faulthandler_timeout=300 \
+  -o faulthandler_exit_on_timeout=true frontends/tensorflow/tests
 
 tensorflow-venv: $(TENSORFLOW_STAMP)
 
+# One line if pip fails: TensorFlow has wheels for a few CPythons only, of 600 MB.
 $(TENSORFLOW_STAMP): requirements-tensorflow.txt
 	@test -x $(TENSORFLOW_VENV)/bin/python || \
 	  $(PROGRESS) "making $(TENSORFLOW_VENV)" $(PYTHON) -m venv $(TENSORFLOW_VENV)
 	@$(PROGRESS) "packages of requirements-tensorflow.txt into $(TENSORFLOW_VENV)" \
-	  $(TENSORFLOW_VENV)/bin/python -m pip install --no-compile -r requirements-tensorflow.txt
+	  $(TENSORFLOW_VENV)/bin/python -m pip install --no-compile --log $(TENSORFLOW_VENV)/pip.log \
+	  -r requirements-tensorflow.txt 2> /dev/null || { \
+	  echo "$$(grep ^tensorflow= $<) could not be installed for $$($(TENSORFLOW_VENV)/bin/python --version), it has" \
+	  "wheels for CPython 3.9 to 3.12: see $(TENSORFLOW_VENV)/pip.log" >&2; false; }
 	@touch $@
 
+test: build python-package $(JAX_STAMP) $(TENSORFLOW_STAMP) ## the C tests, then those in Python
+	$(LIBRARIES) $(CTEST) $(BUILD)
+	$(LIBRARIES) $(PYTEST) frontends/python/tests
+	$(TEST_JAX)
+	$(TEST_TENSORFLOW)
+	$(PYTEST) tests
+
+test-jax: build $(JAX_STAMP) ## the tests of the plug-in for JAX, and a sample of JAX's own, of HEADRACE_JAX_SOURCE
+	$(TEST_JAX)
+
 test-tensorflow: build $(TENSORFLOW_STAMP) ## the tests of the device for TensorFlow
-	$(TENSORFLOW_PYTHON) -m pytest -q -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true \
-	  frontends/tensorflow/tests
+	$(TEST_TENSORFLOW)
 
 jax-tests: build $(JAX_STAMP) ## JAX's own tests, of the checkout HEADRACE_JAX_SOURCE; OPTIONS='--files lax_test'
 	$(JAX_PYTHON) tests/jax_suite/run.py $(OPTIONS)
@@ -150,6 +156,16 @@ $(JAX_DEMO_STAMP): requirements-jax-demo.txt $(JAX_STAMP)
 
 demo-jax: build $(JAX_DEMO_STAMP) ## the demonstration on JAX: its CPU backend and Headrace; OPTIONS='--epochs 8'
 	$(JAX_PYTHON) examples/demo_jax.py $(OPTIONS)
+
+TENSORFLOW_DEMO_STAMP = $(TENSORFLOW_VENV)/.demo-stamp
+
+$(TENSORFLOW_DEMO_STAMP): requirements-tensorflow-demo.txt $(TENSORFLOW_STAMP)
+	@$(PROGRESS) "packages of requirements-tensorflow-demo.txt into $(TENSORFLOW_VENV)" \
+	  $(TENSORFLOW_VENV)/bin/python -m pip install --no-compile -r requirements-tensorflow-demo.txt
+	@touch $@
+
+demo-tensorflow: build $(TENSORFLOW_DEMO_STAMP) ## Keras on TensorFlow's CPU device and Headrace; OPTIONS='--epochs 8'
+	$(TENSORFLOW_PYTHON) examples/demo_tensorflow.py $(OPTIONS)
 
 demo-graph: python-package ## the demonstration's network as a file: answers and training without torch
 	$(LIBRARIES) $(VENV_BIN)/python examples/graph_demo.py
