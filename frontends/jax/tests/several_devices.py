@@ -441,6 +441,16 @@ def test_parts_of_short_floats(dtype):
         np.testing.assert_array_equal(np.asarray(got), np.asarray(function(jnp.asarray(x))))
 
 
+@pytest.mark.parametrize("dtype", [jnp.int2, jnp.uint2, jnp.int4, jnp.uint4])
+def test_parts_of_short_integers(dtype):
+    x = np.asarray(X % 3, np.int8)
+    for function in (lambda x: x.astype(dtype) - 1, lambda x: x.astype(dtype) * x[0].astype(dtype)):
+        expected = np.asarray(function(jnp.asarray(x)))
+        np.testing.assert_array_equal(np.asarray(jax.jit(function)(put(x, LINE, "x"))), expected)
+        manual = mapped(lambda x: x.astype(dtype) - 1, LINE, P("x"), P("x"))(put(x, LINE, "x"))
+        np.testing.assert_array_equal(np.asarray(manual), np.asarray(jnp.asarray(x).astype(dtype) - 1))
+
+
 @pytest.mark.parametrize("shape", [(8, 0), (0, 8), (0,), (4, 0, 2)])
 def test_parts_without_elements(shape, caplog):
     caplog.set_level(logging.DEBUG, "headrace_jax._partition")

@@ -208,7 +208,7 @@ static void wrap_results(hr__hlo *hlo) {
   for (int i = 0; i < hlo->op->result_count && !hr__hlo_failed(hlo); ++i) {
     hr__vhlo_type type = hr__hlo_result_type(hlo, i);
     hr_value value = hlo->op->results[i].value;
-    if (hr__hlo_narrow(&type) > 0) {
+    if (hr__hlo_narrow(&type) > 0 && value != 0) { /* else it has shards, which are wrapped */
       hr__hlo_set(hlo, i, hr__hlo_wrapped(hlo, value, &type));
     } else if (widens && hr_dtype_is_float8(type.dtype) && is_wide(hlo, value)) {
       hr__hlo_set(hlo, i, hr__hlo_to_float8(hlo, value, HR_DTYPE_F32, type.dtype));
