@@ -43,6 +43,14 @@ def _find(module, name):
     return getattr(importlib.import_module(module), name)
 
 
+def _find_optional(module, name):
+    """None: this JAX does not have it."""
+    try:
+        return _find(module, name)
+    except (AttributeError, ImportError):
+        return None
+
+
 def register_plugin(platform, library, priority):
     """Makes the shared library at a path a platform."""
     _find("jax._src.xla_bridge", "register_plugin")(platform, priority=priority, library_path=library)
@@ -124,18 +132,12 @@ def branch_primitives():
 
 def inspect_primitive():
     """The primitive of jax.debug.inspect_array_sharding; None: this JAX has another one."""
-    try:
-        return _find("jax._src.debugging", "inspect_sharding_p")
-    except (AttributeError, ImportError):
-        return None
+    return _find_optional("jax._src.debugging", "inspect_sharding_p")
 
 
 def exported_primitive():
     """The primitive of calls of exported functions; None: this JAX has another one."""
-    try:
-        return _find("jax._src.export._export", "call_exported_p")
-    except (AttributeError, ImportError):
-        return None
+    return _find_optional("jax._src.export._export", "call_exported_p")
 
 
 def rule_of(platform, primitive):
@@ -158,18 +160,12 @@ def default_rule(primitive):
 
 def partitioned_primitive():
     """The primitive of jax.experimental.custom_partitioning; None: this JAX has another one."""
-    try:
-        return _find("jax._src.custom_partitioning", "custom_partitioning_p")
-    except (AttributeError, ImportError):
-        return None
+    return _find_optional("jax._src.custom_partitioning", "custom_partitioning_p")
 
 
 def buffer_callback_primitive():
     """The primitive of jax.experimental.buffer_callback; None: this JAX has another one."""
-    try:
-        return _find("jax._src.buffer_callback", "buffer_callback_p")
-    except (AttributeError, ImportError):
-        return None
+    return _find_optional("jax._src.buffer_callback", "buffer_callback_p")
 
 
 def execute_stage():
@@ -179,10 +175,7 @@ def execute_stage():
 
 def ffi_primitive():
     """The primitive of jax.ffi.ffi_call; None: this JAX has another one."""
-    try:
-        return _find("jax._src.ffi", "ffi_call_p")
-    except (AttributeError, ImportError):
-        return None
+    return _find_optional("jax._src.ffi", "ffi_call_p")
 
 
 def ffi_attributes(attributes):
