@@ -223,7 +223,7 @@ static hr_status find_function(void *arg, const char *name, hr_function_spec *ou
   atomic_store(&p->executable->devices[p->number]->has_callbacks, true);
   hr_status status = hrj_python_place_of(name, &place);
   if (status == HR_OK && count > 1 && place.device >= count) {
-    status = hr_status_make(HR_STATUS_INVALID_ARGUMENT, "a call of device %d of %d", place.device, count);
+    status = hr_status_make(HR_STATUS_INVALID_ARGUMENT, "a call on device %d, expected one of %d", place.device, count);
   }
   if (status != HR_OK) {
     spec.release(spec.arg);

@@ -17,6 +17,7 @@ struct hrj_meetings {
   pthread_mutex_t lock;
   pthread_cond_t changed;
   bool is_broken;
+  hr_status failure; /* the first that broke them, if it is known */
   meeting *first;
 };
 
@@ -46,22 +47,40 @@ void hrj_meetings_release(hrj_meetings *meetings) {
     free(meetings->first);
     meetings->first = next;
   }
+  hr_status_free(meetings->failure);
   pthread_cond_destroy(&meetings->changed);
   pthread_mutex_destroy(&meetings->lock);
   free(meetings);
 }
 
-void hrj_meetings_break(hrj_meetings *meetings) {
+static void break_with(hrj_meetings *meetings, hr_status failure) {
   pthread_mutex_lock(&meetings->lock);
+  if (!meetings->is_broken && failure != HR_OK) {
+    meetings->failure = hr_status_clone(failure);
+  }
   meetings->is_broken = true;
   pthread_cond_broadcast(&meetings->changed);
   pthread_mutex_unlock(&meetings->lock);
 }
 
+void hrj_meetings_break(hrj_meetings *meetings) {
+  break_with(meetings, HR_OK);
+}
+
+/* The failure of a device that waits for one that has failed. */
+static hr_status aborted(hrj_meetings *meetings) {
+  pthread_mutex_lock(&meetings->lock);
+  const char *reason = meetings->failure != HR_OK ? hr_status_message(meetings->failure) : NULL;
+  hr_status status = hr_status_make(HR_STATUS_ABORTED, "another device of the program has failed%s%s",
+                                    reason != NULL ? ": " : "", reason != NULL ? reason : "");
+  pthread_mutex_unlock(&meetings->lock);
+  return status;
+}
+
 static void work_has_ended(void *arg, hr_status status) {
   hrj_meetings *meetings = arg;
   if (status != HR_OK) {
-    hrj_meetings_break(meetings);
+    break_with(meetings, status);
   }
   hrj_meetings_release(meetings);
 }
@@ -78,6 +97,8 @@ hr_status hrj_meetings_watch(hrj_meetings *meetings, hr_stream *stream) {
 void hrj_meetings_mend(hrj_meetings *meetings) {
   pthread_mutex_lock(&meetings->lock);
   meetings->is_broken = false;
+  hr_status_free(meetings->failure);
+  meetings->failure = HR_OK;
   for (meeting *m = meetings->first; m != NULL; m = m->next) {
     m->arrived = 0;
   }
@@ -124,7 +145,7 @@ static hr_status run(const hr_function_call *call) {
   }
   is_whole = is_whole && wait_for_others(g, NULL);
   *(bool *)call->outputs[1] = false;
-  return is_whole ? HR_OK : hr_status_make(HR_STATUS_ABORTED, "another device of the program has failed");
+  return is_whole ? HR_OK : aborted(g->meetings);
 }
 
 static void release(void *arg) {
@@ -180,7 +201,7 @@ static hr_status run_inner(const once *o, const hr_function_call *call) {
   inner.arg = o->inner.arg;
   hr_status status = o->inner.run(&inner);
   if (status != HR_OK) {
-    hrj_meetings_break(o->meeting.meetings);
+    break_with(o->meeting.meetings, status);
   }
   return status;
 }
@@ -205,7 +226,7 @@ static hr_status run_once(const hr_function_call *call) {
   if (call->output_count > o->result_count) { /* the flag that orders effects */
     *(bool *)call->outputs[o->result_count] = false;
   }
-  return is_whole ? HR_OK : hr_status_make(HR_STATUS_ABORTED, "another device of the program has failed");
+  return is_whole ? HR_OK : aborted(o->meeting.meetings);
 }
 
 static void release_once(void *arg) {

@@ -381,6 +381,19 @@ def test_a_pure_callback_runs_on_one_device():
     assert len(seen) == 1
 
 
+@pytest.mark.parametrize("device", [0, 2])
+def test_a_failure_of_one_device_is_that_of_all(device):
+    def fail(x):
+        raise ValueError("no such row")
+
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[device])
+    function = jax.jit(lambda x: io_callback(fail, jax.ShapeDtypeStruct(X.shape, X.dtype), x, sharding=sharding) + 1)
+    for _ in range(2):
+        with pytest.raises(jax.errors.JaxRuntimeError, match="no such row"):
+            jax.block_until_ready(function(put(X, LINE, "x")))
+    check(jax.jit(lambda x: x + 1)(put(X, LINE, "x")), X + 1)
+
+
 DIVIDED = {
     "elementwise": lambda x: jnp.where(x > 3, jnp.sin(x), -x) * 2,
     "sums": lambda x: (x.sum(), x.sum(0), x.sum(1), x.mean(), jnp.cumsum(x, 0)),
