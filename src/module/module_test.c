@@ -439,6 +439,38 @@ HR_TEST(functions_that_fail_leave_later_stores_undone) {
   close_fixture(&f);
 }
 
+static hr_status fail_later(const hr_function_call *call) {
+  return ++((counted *)call->arg)->calls <= 3 ? HR_OK : hr_status_make(HR_STATUS_ABORTED, "the fourth call");
+}
+
+/* A short program that fails on the thread that waits does not run again. */
+HR_TEST(short_functions_that_fail_run_once) {
+  fixture f = open_fixture();
+  counted c = {0, 0};
+  float values[2] = {1, 5}, out[2];
+  tensor x = make(&f, 1, 2, values);
+  hr_view vx = view_of(&x), inputs[2] = {vx, vx};
+  hr_function_spec spec = spec_of(fail_later, &c);
+  spec.is_short = true;
+  HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+  for (int k = 0; k < 4; ++k) {
+    HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_ADD, NULL, 2, inputs, 1, &vx));
+    HR_ASSERT_OK(hr_function_record(f.stream, &spec, 0, NULL, 0, NULL));
+    bool is_finished = hr_stream_finish_short(f.stream);
+    HR_ASSERT(k != 2 || is_finished);
+    if (k < 3) {
+      HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+    } else {
+      HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_ABORTED, "the fourth call");
+    }
+  }
+  HR_ASSERT_EQ(c.calls, 4);
+  read_back(&f, &x, out);
+  HR_ASSERT(out[0] == 16 && out[1] == 80);
+  hr_buffer_release(x.buffer);
+  close_fixture(&f);
+}
+
 /* One argument for both: the order of the calls is that of the records. */
 HR_TEST(late_functions_run_in_front_of_their_readers) {
   fixture f = open_fixture();
