@@ -253,7 +253,8 @@ class Writer:
             return x
         if x.parts.terms - target.terms:
             x = self.all_reduce(x, x.parts.terms - target.terms)
-        want(not x.parts.terms or x.parts.kind == SUM, "terms of another operation than a sum")
+        want({x.parts.kind, target.kind} == {SUM}, "terms of another operation than a sum")
+        want(not target.terms & set(target.axes()), "terms along axes that divide")
         for dim, axes in enumerate(target.dims):
             common = len([1 for pair in itertools.takewhile(lambda p: p[0] == p[1], zip(x.parts.dims[dim], axes))])
             if len(x.parts.dims[dim]) > common:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from headrace_jax import _parts
 from jax import lax
 from jax.experimental import io_callback
 from jax.sharding import AxisType, NamedSharding
@@ -507,6 +508,16 @@ def test_calls_in_loops_of_each_device(caplog):
     function = lambda x: lax.fori_loop(0, 3, lambda i, c: jax.jit(jnp.sin)(c) + i, x)  # noqa: E731
     check(mapped(lambda x: function(x) * 2, LINE, P("x"), P("x"))(put(X, LINE, "x")), function(X) * 2)
     assert not [record for record in caplog.records if record.name == "headrace_jax._partition"]
+
+
+def test_terms_that_no_device_could_have_are_refused():
+    writer, x = _parts.Writer.__new__(_parts.Writer), frozenset("x")
+    value = _parts.Local(None, _parts.Parts(((),)), (8,))
+    with pytest.raises(_parts.Unsupported, match="another operation than a sum"):
+        writer.reshard(value, _parts.Parts(((),), x, "stablehlo.maximum"))
+    value = _parts.Local(None, _parts.Parts(((),), x), (8,))
+    with pytest.raises(_parts.Unsupported, match="along axes that divide"):
+        writer.reshard(value, _parts.Parts((("x",),), x))
 
 
 def test_partitioned_callbacks_have_parts():
