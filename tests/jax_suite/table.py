@@ -16,8 +16,8 @@ HEAD = """\
 The test files of JAX 0.10.2 run on Headrace and on JAX's CPU backend, each file in a process of its own, on one
 machine: `make jax-tests`. A case counts if it passes on the CPU backend. Files whose tests want several devices have as
 many of the host (`HEADRACE_CPU_DEVICES`). Cases that skip platforms whose names they do not know, or fail under this
-name, run under the name of the CPU backend. Tests of Pallas, of several processes, and of GPUs and TPUs are left out; files that are absent below
-have not been compared.
+name, run under the name of the CPU backend. Tests of Pallas, of several processes, and of GPUs and TPUs are left out;
+files that are absent below have not been compared.
 
 """
 
@@ -78,7 +78,8 @@ def write_page(pairs, expected):
     rows = kept_rows() | {
         here["file"].removesuffix(".py"): row(here, cpu, expected) for here, cpu in pairs if wanted(here, cpu)
     }
-    count, passed = map(sum, zip(*map(counts, rows.values())))
+    totals = [counts(line) for line in rows.values()]
+    count, passed = (sum(total[i] for total in totals) for i in range(2))
     lines = [f"{passed:,} of {count:,} cases pass: {passed / max(count, 1):.2%}.", ""]
     lines += ["| file | CPU backend | Headrace | share | fails, with the reason |", "|---|---:|---:|---:|---|"]
     lines += [rows[file] for file in sorted(rows)]
