@@ -200,7 +200,7 @@ static const hr_value *map_values(hr_graph *graph, int count, const hr_value *va
   return mapped;
 }
 
-/* What an attribute of another graph points to; false: no memory. */
+/* Copies the memory of another graph's attribute; false: no memory. */
 static bool copy_attribute(hr_graph *graph, const hr_value *map, hr__node_attribute *attribute) {
   hr_attribute *value = &attribute->value;
   size_t count = (size_t)value->count;

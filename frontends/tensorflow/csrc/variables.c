@@ -241,7 +241,7 @@ void htf_apply_adam(htf_node *node) {
 
 /* ---- some rows of a variable ---- */
 
-/* What a sparse update works on: rows [n, ..] of the variable, an index for each of their elements. */
+/* The operands of a sparse update: rows [n, ..] of the variable, an index for each of their elements. */
 typedef struct rows {
   int64_t dims[HR_RANK_MAX];
   int rank;
