@@ -200,7 +200,7 @@ _api.functions[:] = [ctypes.cast(function, P).value for function in _functions]
 def _dtype_of(dtype):
     number = DTYPES.get(np.dtype(dtype).name)
     if number is None:
-        raise NotImplementedError(f"headrace_jax: functions of XLA's FFI have no arrays of dtype {np.dtype(dtype)}")
+        raise NotImplementedError(f"headrace_jax: functions of XLA's FFI have no numbers of dtype {np.dtype(dtype)}")
     return number
 
 
@@ -230,13 +230,12 @@ class _Names:
         if isinstance(value, (list, tuple)):
             raise NotImplementedError("headrace_jax: an attribute of XLA's FFI that is a list: pass a NumPy array")
         is_array = isinstance(value, np.ndarray)
-        elements = np.ascontiguousarray(value)
-        if isinstance(value, int) and not isinstance(value, bool):
-            elements = elements.astype(np.int64)
-        kind, dtype = (ARRAY, _dtype_of(elements.dtype)) if is_array else (SCALAR, _dtype_of(elements.dtype))
-        address = elements.ctypes.data
-        made = _Array(dtype, elements.size, address) if is_array else _Scalar(dtype, address)
-        return kind, made, elements
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        elements = np.array(value, np.int64) if is_integer else np.ascontiguousarray(value)
+        dtype, address = _dtype_of(elements.dtype), elements.ctypes.data
+        if is_array:
+            return ARRAY, _Array(dtype, elements.size, address), elements
+        return SCALAR, _Scalar(dtype, address), elements
 
 
 # ---- calls ----

@@ -179,6 +179,12 @@ def test_attributes_and_buffers():
     assert np.asarray(got).tolist() == [4, 3, 7, 1, 10, 3, 0, 9]
 
 
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, None, [1]])
+def test_attributes_that_have_no_dtype_are_refused(value):
+    with pytest.raises((OverflowError, NotImplementedError), match="too large|dtype object|a list"):
+        _ffi._Names({"value": value})
+
+
 def test_failures_name_the_function():
     with pytest.raises(jax.errors.JaxRuntimeError, match="test_fail: this fails always"):
         jax.block_until_ready(jax.ffi.ffi_call("test_fail", ())() or jax.ffi.ffi_call("test_fail", F32)())
