@@ -1,6 +1,6 @@
 /* variables.c: rules of variables, which TensorFlow owns: it decides when a value must be copied, and locks; and of
  * lists of tensors (variants), whose elements it walks. Tensors that its callbacks get are the callee's to delete. */
-#include "node.h"
+#include "slots.h"
 
 static const htf_kernel of_callbacks = {.row = &(const htf_row){.op = "variable or list"}};
 
@@ -64,20 +64,9 @@ void htf_assign_variable(htf_node *node) {
 
 /* ---- variables that an operation updates ---- */
 
-enum { SLOTS_MAX = 3 };
-
-/* The variables that an operation updates: its first inputs. */
-typedef struct slots {
-  tf_locks *locks;
-  int count;
-  tf_tensor *tensors[SLOTS_MAX];
-  htf_value values[SLOTS_MAX];
-} slots;
-
-/* Sparse updates write elements in place, so readers of the variable get copies from then on. */
-static slots open_slots(htf_node *node, int count, bool locks, bool is_sparse) {
-  static const int inputs[SLOTS_MAX] = {0, 1, 2};
-  slots opened = {.count = count};
+htf_slots htf_open_slots(htf_node *node, int count, bool locks, bool is_sparse) {
+  static const int inputs[HTF_SLOTS_MAX] = {0, 1, 2, 3};
+  htf_slots opened = {.count = count};
   tf.MaybeLockVariableInputMutexesInOrder(node->context, locks, is_sparse, inputs, (size_t)count, copy_tensor,
                                           &opened.locks, node->status);
   (void)htf_keep(node, htf_status_of(node->status));
@@ -90,7 +79,7 @@ static slots open_slots(htf_node *node, int count, bool locks, bool is_sparse) {
   return opened;
 }
 
-static void close_slots(slots *opened) {
+void htf_close_slots(htf_slots *opened) {
   for (int i = 0; i < opened->count; ++i) {
     if (opened->tensors[i] != NULL) {
       tf.DeleteTensor(opened->tensors[i]);
@@ -101,8 +90,7 @@ static void close_slots(slots *opened) {
   }
 }
 
-/* InvalidArgumentError unless all slots and the gradient have the same dims. */
-static void check_dims(htf_node *node, const slots *opened, htf_value gradient) {
+void htf_check_slots(htf_node *node, const htf_slots *opened, htf_value gradient) {
   for (int i = 0; i <= opened->count && !htf_has_failed(node); ++i) {
     htf_value other = i < opened->count ? opened->values[i] : gradient;
     bool is_same = other->rank == opened->values[0]->rank;
@@ -116,7 +104,7 @@ static void check_dims(htf_node *node, const slots *opened, htf_value gradient) 
   }
 }
 
-static void set_slot(htf_node *node, const slots *opened, int slot, htf_value value) {
+void htf_set_slot(htf_node *node, const htf_slots *opened, int slot, htf_value value) {
   if (!htf_has_failed(node)) {
     htf_write(node, opened->tensors[slot], value);
   }
@@ -124,14 +112,14 @@ static void set_slot(htf_node *node, const slots *opened, int slot, htf_value va
 
 /* Only with the locks: another thread's update may hold the variable's tensor, and a look at it copies it then. */
 static void update(htf_node *node, hr_op op) {
-  slots opened = open_slots(node, 1, true, false);
+  htf_slots opened = htf_open_slots(node, 1, true, false);
   htf_value value = htf_input(node, 1);
-  check_dims(node, &opened, value);
+  htf_check_slots(node, &opened, value);
   if (!htf_has_failed(node) && hr_tensor_count(value) > 0) {
     const hr_view views[2] = {hr_tensor_view(opened.values[0]), hr_tensor_view(value)};
     (void)htf_keep(node, hr_stream_record(node->device->stream, op, NULL, 2, views, 1, &views[0]));
   }
-  close_slots(&opened);
+  htf_close_slots(&opened);
 }
 
 void htf_assign_add_variable(htf_node *node) {
@@ -140,103 +128,6 @@ void htf_assign_add_variable(htf_node *node) {
 
 void htf_assign_sub_variable(htf_node *node) {
   update(node, HR_OP_SUB);
-}
-
-/* ---- steps of optimizers ---- */
-
-static htf_value add(htf_node *node, htf_value x, htf_value y) {
-  return htf_call2(node, HR_FUNCTIONAL_ADD, x, y);
-}
-
-static htf_value subtract(htf_node *node, htf_value x, htf_value y) {
-  return htf_call2(node, HR_FUNCTIONAL_SUBTRACT, x, y);
-}
-
-static htf_value multiply(htf_node *node, htf_value x, htf_value y) {
-  return htf_call2(node, HR_FUNCTIONAL_MULTIPLY, x, y);
-}
-
-static htf_value divide(htf_node *node, htf_value x, htf_value y) {
-  return htf_call2(node, HR_FUNCTIONAL_DIVIDE, x, y);
-}
-
-static htf_value one_minus(htf_node *node, htf_value x) {
-  return subtract(node, htf_number(node, 1), x);
-}
-
-/* var -= delta * alpha */
-void htf_apply_gradient_descent(htf_node *node) {
-  slots opened = open_slots(node, 1, htf_flag(node, "use_locking"), false);
-  htf_value rate = htf_input(node, 1), gradient = htf_input(node, 2);
-  check_dims(node, &opened, gradient);
-  if (!htf_has_failed(node)) {
-    set_slot(node, &opened, 0, subtract(node, opened.values[0], multiply(node, gradient, rate)));
-  }
-  close_slots(&opened);
-}
-
-/* accum = accum * momentum + grad; var -= accum * lr, with nesterov var -= grad * lr + accum * momentum * lr */
-void htf_apply_momentum(htf_node *node) {
-  slots opened = open_slots(node, 2, htf_flag(node, "use_locking"), false);
-  htf_value rate = htf_input(node, 2), gradient = htf_input(node, 3), momentum = htf_input(node, 4);
-  check_dims(node, &opened, gradient);
-  if (!htf_has_failed(node)) {
-    htf_value accumulated = add(node, multiply(node, opened.values[1], momentum), gradient);
-    htf_value step = multiply(node, accumulated, rate);
-    if (htf_flag(node, "use_nesterov")) {
-      step = add(node, multiply(node, gradient, rate), multiply(node, multiply(node, accumulated, momentum), rate));
-    }
-    set_slot(node, &opened, 1, accumulated);
-    set_slot(node, &opened, 0, subtract(node, opened.values[0], step));
-  }
-  close_slots(&opened);
-}
-
-/* accum = accum * momentum - grad * lr; var += accum, with nesterov var += accum * momentum - grad * lr */
-void htf_apply_keras_momentum(htf_node *node) {
-  slots opened = open_slots(node, 2, htf_flag(node, "use_locking"), false);
-  htf_value rate = htf_input(node, 2), gradient = htf_input(node, 3), momentum = htf_input(node, 4);
-  check_dims(node, &opened, gradient);
-  if (!htf_has_failed(node)) {
-    htf_value scaled = multiply(node, gradient, rate);
-    htf_value accumulated = subtract(node, multiply(node, opened.values[1], momentum), scaled);
-    htf_value step = accumulated;
-    if (htf_flag(node, "use_nesterov")) {
-      step = subtract(node, multiply(node, accumulated, momentum), scaled);
-    }
-    set_slot(node, &opened, 1, accumulated);
-    set_slot(node, &opened, 0, add(node, opened.values[0], step));
-  }
-  close_slots(&opened);
-}
-
-/* Inputs: var, m, v, beta1_power, beta2_power, lr, beta1, beta2, epsilon, grad. */
-void htf_apply_adam(htf_node *node) {
-  slots opened = open_slots(node, 3, htf_flag(node, "use_locking"), false);
-  htf_value inputs[7];
-  for (int i = 0; i < 7; ++i) {
-    inputs[i] = htf_input(node, 3 + i);
-  }
-  htf_value beta1 = inputs[3], beta2 = inputs[4], epsilon = inputs[5], gradient = inputs[6];
-  check_dims(node, &opened, gradient);
-  if (!htf_has_failed(node)) {
-    htf_value root = htf_call1(node, HR_FUNCTIONAL_SQRT, one_minus(node, inputs[1]));
-    htf_value alpha = divide(node, multiply(node, inputs[2], root), one_minus(node, inputs[0]));
-    htf_value mean =
-        add(node, opened.values[1], multiply(node, subtract(node, gradient, opened.values[1]), one_minus(node, beta1)));
-    htf_value square = htf_call1(node, HR_FUNCTIONAL_SQUARE, gradient);
-    htf_value variance =
-        add(node, opened.values[2], multiply(node, subtract(node, square, opened.values[2]), one_minus(node, beta2)));
-    htf_value numerator = mean;
-    if (htf_flag(node, "use_nesterov")) {
-      numerator = add(node, multiply(node, gradient, one_minus(node, beta1)), multiply(node, beta1, mean));
-    }
-    htf_value size = add(node, htf_call1(node, HR_FUNCTIONAL_SQRT, variance), epsilon);
-    set_slot(node, &opened, 1, mean);
-    set_slot(node, &opened, 2, variance);
-    set_slot(node, &opened, 0, subtract(node, opened.values[0], divide(node, multiply(node, numerator, alpha), size)));
-  }
-  close_slots(&opened);
 }
 
 /* ---- some rows of a variable ---- */
@@ -288,7 +179,7 @@ enum { SCATTER_SET = 0, SCATTER_ADD, SCATTER_MULTIPLY, SCATTER_MAX, SCATTER_MIN 
 /* In place: the row of op.h writes the variable. An index out of range is an error of the work, which a wait reports.
  */
 static void scatter(htf_node *node, int mode, bool is_negative) {
-  slots opened = open_slots(node, 1, true, true);
+  htf_slots opened = htf_open_slots(node, 1, true, true);
   if (!htf_has_failed(node)) {
     rows r = read_rows(node, opened.values[0]);
     const int64_t ints[3] = {0, mode, 0};
@@ -297,7 +188,7 @@ static void scatter(htf_node *node, int mode, bool is_negative) {
       htf_record(node, HR_OP_SCATTER, 3, ints, INPUTS(r.indices, updates), opened.values[0]);
     }
   }
-  close_slots(&opened);
+  htf_close_slots(&opened);
 }
 
 void htf_scatter_update(htf_node *node) {
@@ -326,7 +217,7 @@ void htf_scatter_min(htf_node *node) {
 
 /* An index out of range gives 0, as in GatherV2. */
 void htf_resource_gather(htf_node *node) {
-  slots opened = open_slots(node, 1, true, true);
+  htf_slots opened = htf_open_slots(node, 1, true, true);
   htf_value indices = htf_input(node, 1);
   if (!htf_has_failed(node) && (htf_integer(node, "batch_dims") != 0 || opened.values[0]->rank < 1)) {
     htf_fail(node, HR_STATUS_UNIMPLEMENTED,
@@ -338,5 +229,5 @@ void htf_resource_gather(htf_node *node) {
                htf_call(node, HR_FUNCTIONAL_TAKE, INPUTS(opened.values[0], indices),
                         ATTRIBUTES(htf_attr_int(0), htf_attr_text("drop"))));
   }
-  close_slots(&opened);
+  htf_close_slots(&opened);
 }
