@@ -146,3 +146,66 @@ void htf_batch_norm_gradient(htf_node *node) {
   output_empty(node, 3, 0);
   output_empty(node, 4, 0);
 }
+
+/* ---- local response ---- */
+
+/* bias + alpha times the sum of squares of depth_radius channels on both sides. */
+static htf_value sum_neighbours(htf_node *node, htf_value x) {
+  int64_t radius = htf_integer(node, "depth_radius");
+  const int64_t size[4] = {1, 1, 1, 2 * radius + 1}, stride[4] = {1, 1, 1, 1}, side[4] = {0, 0, 0, radius};
+  return htf_call(
+      node, HR_FUNCTIONAL_REDUCE_WINDOW, INPUTS(x),
+      ATTRIBUTES(htf_attr_ints(size, 4), htf_attr_ints(stride, 4), htf_attr_ints(side, 4), htf_attr_ints(side, 4)));
+}
+
+static htf_value local_size(htf_node *node, htf_value x) {
+  htf_value sum = sum_neighbours(node, htf_call1(node, HR_FUNCTIONAL_SQUARE, x));
+  htf_value scaled = htf_call2(node, HR_FUNCTIONAL_MULTIPLY, sum, htf_number(node, htf_real(node, "alpha")));
+  return htf_call2(node, HR_FUNCTIONAL_ADD, scaled, htf_number(node, htf_real(node, "bias")));
+}
+
+/* Input 0 of 4 dims, with its elements in f32; fails unless the radius is one. */
+static htf_value read_local(htf_node *node, int input) {
+  htf_value x = htf_input(node, input);
+  int64_t radius = htf_integer(node, "depth_radius");
+  if (!htf_has_failed(node) && (x->rank != 4 || radius < 0 || radius > INT32_MAX)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: inputs must be 4-dimensional, and the radius positive: %d, %lld",
+             node->kernel->row->op, x->rank, (long long)radius);
+  }
+  return htf_cast(node, x, HR_DTYPE_F32);
+}
+
+static htf_value scale_of(htf_node *node, htf_value size) {
+  return htf_call2(node, HR_FUNCTIONAL_POW, size, htf_number(node, -htf_real(node, "beta")));
+}
+
+void htf_local_response(htf_node *node) {
+  htf_value x = read_local(node, 0);
+  if (htf_has_failed(node) || hr_tensor_count(x) == 0) {
+    htf_output(node, 0, x);
+    return;
+  }
+  htf_output(node, 0, htf_call2(node, HR_FUNCTIONAL_MULTIPLY, x, scale_of(node, local_size(node, x))));
+}
+
+/* Inputs: the gradient, the image and the result. Each result depends on its neighbours by its size. */
+void htf_local_response_gradient(htf_node *node) {
+  htf_value gradient = read_local(node, 0), x = read_local(node, 1), y = read_local(node, 2);
+  for (int d = 0; d < 4 && !htf_has_failed(node); ++d) {
+    if (gradient->dims[d] != x->dims[d] || y->dims[d] != x->dims[d]) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "LRNGrad: dim %d of the inputs is %lld, %lld and %lld", d,
+               (long long)gradient->dims[d], (long long)x->dims[d], (long long)y->dims[d]);
+    }
+  }
+  if (htf_has_failed(node) || hr_tensor_count(x) == 0) {
+    htf_output(node, 0, x);
+    return;
+  }
+  htf_value size = local_size(node, x);
+  htf_value share = htf_call2(node, HR_FUNCTIONAL_DIVIDE, htf_call2(node, HR_FUNCTIONAL_MULTIPLY, gradient, y), size);
+  htf_value factor = htf_number(node, 2 * htf_real(node, "alpha") * htf_real(node, "beta"));
+  htf_value loss = htf_call2(node, HR_FUNCTIONAL_MULTIPLY, htf_call2(node, HR_FUNCTIONAL_MULTIPLY, x, factor),
+                             sum_neighbours(node, share));
+  htf_value direct = htf_call2(node, HR_FUNCTIONAL_MULTIPLY, gradient, scale_of(node, size));
+  htf_output(node, 0, htf_call2(node, HR_FUNCTIONAL_SUBTRACT, direct, loss));
+}

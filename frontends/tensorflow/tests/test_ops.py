@@ -701,6 +701,60 @@ def _(rng, dtype, name):
             yield {"x": x, **dict(zip(names, vectors, strict=True)), "exponential_avg_factor": factor, **options}
 
 
+@case("LRN", "LRNGrad", scale=16)
+def _(rng, dtype, name):
+    for dims, options in [((2, 3, 4, 5), {}), ((1, 2, 2, 9), {"depth_radius": 2, "bias": 2.0, "alpha": 0.1, "beta": 0.75}),
+                          ((2, 2, 2, 3), {"depth_radius": 0}), ((0, 2, 2, 3), {})]:  # fmt: skip
+        image = tf.constant(numbers(rng, dims, dtype, -2, 2))  # raw_ops converts arrays to f32
+        if name == "LRN":
+            yield {"input": image, **options}
+            continue
+        (result,) = run("CPU", "LRN", {"input": image, **options})
+        gradient = tf.constant(numbers(rng, dims, dtype, -1, 1))
+        yield {"input_grads": gradient, "input_image": image, "output_image": tf.constant(result), **options}
+
+
+# ---- linear algebra ----------------------------------------------------------------------------------------------------
+
+SQUARES = [(3, 3), (2, 5, 5), (2, 1, 4, 4), (1, 1), (0, 3, 3), (2, 0, 0)]
+
+
+def square_matrices(rng, dims, dtype):
+    return numbers(rng, dims, dtype, -1, 1) + 3 * np.eye(dims[-1], dtype=dtype.as_numpy_dtype)
+
+
+@case("Cholesky", "MatrixDeterminant", "LogMatrixDeterminant", scale=64)
+def _(rng, dtype, name):
+    for dims in SQUARES:
+        x = square_matrices(rng, dims, dtype)
+        yield {"input": x @ np.conj(np.swapaxes(x, -1, -2)) if name == "Cholesky" else x}
+
+
+@case("MatrixInverse", "MatrixSolve", scale=64)
+def _(rng, dtype, name):
+    for dims, adjoint in itertools.product(SQUARES, [False, True]):
+        x = square_matrices(rng, dims, dtype)
+        if name == "MatrixInverse":
+            yield {"input": x, "adjoint": adjoint}
+        else:
+            yield {"matrix": x, "rhs": numbers(rng, (*dims[:-1], 2), dtype), "adjoint": adjoint}
+
+
+@case("MatrixTriangularSolve", scale=64)
+def _(rng, dtype):
+    for lower, adjoint in itertools.product([False, True], repeat=2):
+        for left, right in [((3, 3), (3, 2)), ((2, 4, 4), (2, 4, 1)), ((4, 4), (3, 4, 2)), ((2, 1, 3, 3), (4, 3, 1)),
+                            ((0, 3, 3), (0, 3, 1))]:  # fmt: skip
+            x = square_matrices(rng, left, dtype)
+            yield {"matrix": x, "rhs": numbers(rng, right, dtype), "lower": lower, "adjoint": adjoint}
+
+
+@case("Qr", scale=64)
+def _(rng, dtype):
+    for dims, full in itertools.product([(3, 3), (5, 3), (2, 3, 5), (1, 1)], [False, True]):
+        yield {"input": numbers(rng, dims, dtype), "full_matrices": full}
+
+
 ELSEWHERE = {"StatelessRandomGetAlg"}  # its result is in the host's memory
 EXACT = {"StatelessRandomUniformV2"}
 

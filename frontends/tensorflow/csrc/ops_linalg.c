@@ -1,0 +1,157 @@
+/* ops_linalg.c: rules of linear algebra on the last two dims. A matrix that has no result, such as a singular one, is
+ * an error of the work, which a wait reports. */
+#include <string.h>
+
+#include "node.h"
+
+static bool is_complex(htf_value x) {
+  return x->dtype == HR_DTYPE_C64 || x->dtype == HR_DTYPE_C128;
+}
+
+/* The last two dims in each other's place, conjugated. */
+static htf_value adjoint(htf_node *node, htf_value x) {
+  int order[HR_RANK_MAX];
+  for (int d = 0; d < x->rank; ++d) {
+    order[d] = d < x->rank - 2 ? d : 2 * x->rank - 3 - d;
+  }
+  htf_value y = htf_transpose(node, x, order);
+  return is_complex(x) ? htf_call1(node, HR_FUNCTIONAL_CONJ, y) : y;
+}
+
+/* InvalidArgumentError unless the input has matrices. */
+static htf_value read_matrices(htf_node *node, int input, bool is_square) {
+  htf_value x = htf_input(node, input);
+  if (!htf_has_failed(node) && x->rank < 2) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: input %d must have at least 2 dims, it has %d",
+             node->kernel->row->op, input, x->rank);
+  } else if (!htf_has_failed(node) && is_square && x->dims[x->rank - 1] != x->dims[x->rank - 2]) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Input matrix must be square: %lld != %lld",
+             (long long)x->dims[x->rank - 2], (long long)x->dims[x->rank - 1]);
+  }
+  return x;
+}
+
+static htf_value full(htf_node *node, htf_value x, int rank, const int64_t *dims, int64_t number) {
+  return htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(htf_number_of(node, hr_scalar_i64(number))),
+                  ATTRIBUTES(htf_attr_ints(dims, rank), htf_attr_dtype(x->dtype)));
+}
+
+void htf_cholesky(htf_node *node) {
+  htf_value x = read_matrices(node, 0, true);
+  if (!htf_has_failed(node)) {
+    htf_output(node, 0, hr_tensor_count(x) == 0 ? x : htf_call1(node, HR_FUNCTIONAL_CHOLESKY, x));
+  }
+}
+
+void htf_matrix_inverse(htf_node *node) {
+  htf_value x = read_matrices(node, 0, true);
+  if (htf_has_failed(node) || hr_tensor_count(x) == 0) {
+    htf_output(node, 0, x);
+    return;
+  }
+  htf_output(node, 0, htf_call1(node, HR_FUNCTIONAL_INV, htf_flag(node, "adjoint") ? adjoint(node, x) : x));
+}
+
+static void check_rows(htf_node *node, htf_value x, htf_value y) {
+  if (!htf_has_failed(node) && x->dims[x->rank - 2] != y->dims[y->rank - 2]) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Input matrix and rhs are incompatible: they have %lld and %lld rows",
+             (long long)x->dims[x->rank - 2], (long long)y->dims[y->rank - 2]);
+  }
+}
+
+void htf_matrix_solve(htf_node *node) {
+  htf_value x = read_matrices(node, 0, true), y = read_matrices(node, 1, false);
+  check_rows(node, x, y);
+  if (!htf_has_failed(node) &&
+      (x->rank != y->rank || memcmp(x->dims, y->dims, sizeof *x->dims * (size_t)(x->rank - 2)) != 0)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "All input tensors must have the same outer dimensions.");
+  }
+  if (htf_has_failed(node) || hr_tensor_count(y) == 0) {
+    htf_output(node, 0, y);
+    return;
+  }
+  htf_output(node, 0, htf_call2(node, HR_FUNCTIONAL_SOLVE, htf_flag(node, "adjoint") ? adjoint(node, x) : x, y));
+}
+
+/* The batches are broadcast. */
+static htf_value broadcast_batches(htf_node *node, htf_value x, htf_value other) {
+  int64_t dims[HR_RANK_MAX];
+  int rank = x->rank > other->rank ? x->rank : other->rank;
+  for (int d = 0; d < rank - 2; ++d) {
+    int at = d - (rank - x->rank), there = d - (rank - other->rank);
+    int64_t mine = at < 0 ? 1 : x->dims[at], others = there < 0 ? 1 : other->dims[there];
+    dims[d] = mine == 1 ? others : mine;
+    if (mine != 1 && others != 1 && mine != others) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: batches of %lld and %lld matrices cannot be broadcast",
+               node->kernel->row->op, (long long)mine, (long long)others);
+    }
+  }
+  dims[rank - 2] = x->dims[x->rank - 2], dims[rank - 1] = x->dims[x->rank - 1];
+  return htf_call(node, HR_FUNCTIONAL_BROADCAST_TO, INPUTS(x), ATTRIBUTES(htf_attr_ints(dims, rank)));
+}
+
+void htf_triangular_solve(htf_node *node) {
+  htf_value x = read_matrices(node, 0, true), y = read_matrices(node, 1, false);
+  check_rows(node, x, y);
+  if (htf_has_failed(node)) {
+    return;
+  }
+  htf_value matrices = broadcast_batches(node, x, y), sides = broadcast_batches(node, y, x);
+  if (htf_has_failed(node) || hr_tensor_count(sides) == 0) {
+    htf_output(node, 0, sides);
+    return;
+  }
+  const char *transpose = htf_flag(node, "adjoint") ? "adjoint" : "none";
+  htf_output(node, 0,
+             htf_call(node, HR_FUNCTIONAL_SOLVE_TRIANGULAR, INPUTS(matrices, sides),
+                      ATTRIBUTES(htf_attr_flag(!htf_flag(node, "lower")), htf_attr_flag(false), htf_attr_flag(true),
+                                 htf_attr_text(transpose))));
+}
+
+void htf_qr(htf_node *node) {
+  htf_value x = read_matrices(node, 0, false), results[2];
+  if (htf_has_failed(node)) {
+    return;
+  }
+  bool is_full = htf_flag(node, "full_matrices");
+  int64_t q[HR_RANK_MAX], r[HR_RANK_MAX], rows = x->dims[x->rank - 2], columns = x->dims[x->rank - 1];
+  int64_t inner = is_full || rows < columns ? rows : columns;
+  if (hr_tensor_count(x) == 0) {
+    if (is_full && rows > 0) {
+      htf_fail(node, HR_STATUS_UNIMPLEMENTED, "Qr: full matrices of %lld x %lld are not supported", (long long)rows,
+               (long long)columns);
+      return;
+    }
+    memcpy(q, x->dims, sizeof q);
+    memcpy(r, x->dims, sizeof r);
+    q[x->rank - 1] = inner, r[x->rank - 2] = inner;
+    results[0] = full(node, x, x->rank, q, 0), results[1] = full(node, x, x->rank, r, 0);
+  } else {
+    htf_call_many(node, HR_FUNCTIONAL_QR, INPUTS(x), ATTRIBUTES(htf_attr_text(is_full ? "complete" : "reduced")), 2,
+                  results);
+  }
+  htf_output(node, 0, results[0]);
+  htf_output(node, 1, results[1]);
+}
+
+void htf_determinant(htf_node *node) {
+  htf_value x = read_matrices(node, 0, true);
+  if (!htf_has_failed(node)) {
+    bool is_empty = hr_tensor_count(x) == 0;
+    htf_output(node, 0, is_empty ? full(node, x, x->rank - 2, x->dims, 1) : htf_call1(node, HR_FUNCTIONAL_DET, x));
+  }
+}
+
+void htf_log_determinant(htf_node *node) {
+  htf_value x = read_matrices(node, 0, true), results[2];
+  if (htf_has_failed(node)) {
+    return;
+  }
+  if (hr_tensor_count(x) == 0) {
+    results[0] = full(node, x, x->rank - 2, x->dims, 1), results[1] = full(node, x, x->rank - 2, x->dims, 0);
+  } else {
+    htf_call_many(node, HR_FUNCTIONAL_SLOGDET, INPUTS(x), NO_ATTRIBUTES, 2, results);
+  }
+  htf_output(node, 0, results[0]);
+  htf_output(node, 1, results[1]);
+}
