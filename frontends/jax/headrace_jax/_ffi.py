@@ -391,7 +391,7 @@ def _add_type(name, registration):
 
 
 def _find(name):
-    """The functions of a target of this platform, or of the CPU; NoneType if there are none."""
+    """The functions of a target of this platform, or of the CPU; None: there are none."""
     if name in _targets:
         return _targets[name]
     for found, function, api_version in _private.cpu_targets(name):

@@ -8,7 +8,7 @@ the devices have, until somebody needs the whole.
 Before:  %1 = reduce(%0) add over [0] : tensor<8x4> divided by "x"     After:  %1 = reduce(%0) : tensor<4x4>
          %2 = sdy.all_reduce {"x"} %1                                          %2 = all_reduce(%1), groups of "x"
 
-Refused (Unsupported): custom calls, composites, random numbers of a device's state, and what Shardy divides unevenly.
+Refused (Unsupported): custom calls but callbacks, composites, random numbers of a device's state, and what Shardy divides unevenly.
 """
 
 import dataclasses
