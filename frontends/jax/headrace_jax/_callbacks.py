@@ -169,8 +169,8 @@ def _device_of(context, sharding):
 def emit_call(context, call, operands, results, *, has_side_effect, token=None, sharding=None,
               at_end=None):
     """A custom call of call(addresses of the operands, addresses of the results), both without the token; `results` are
-    their avals. Its values with the token first, if there is one, and the reference that keeps it. at_end() is called when
-    the callback ends."""
+    their avals. Its values with the token first, if there is one, and the reference that keeps it. at_end() is called
+    when the callback ends."""
     from jax.extend.mlir import ir
     from jax.extend.mlir.dialects import stablehlo
     from jax.interpreters import mlir

@@ -8,7 +8,8 @@ the devices have, until somebody needs the whole.
 Before:  %1 = reduce(%0) add over [0] : tensor<8x4> divided by "x"     After:  %1 = reduce(%0) : tensor<4x4>
          %2 = sdy.all_reduce {"x"} %1                                          %2 = all_reduce(%1), groups of "x"
 
-Refused (Unsupported): custom calls but callbacks, composites, random numbers of a device's state, and what Shardy divides unevenly.
+Refused (Unsupported): custom calls but callbacks, composites, random numbers of a device's state, and what Shardy
+divides unevenly.
 """
 
 import dataclasses
@@ -108,7 +109,7 @@ class Partitioner(Writer):
                     self.copy(op.operation, inner)
 
     def copy(self, op, values):
-        """An operation as it is, of whole values. Calls are inlined, and asynchronous operations run where they start."""
+        """An operation as it is, of whole values. Calls are inlined; asynchronous operations run where they start."""
         if op.name == "func.call":
             self.copy_call(op, self.symbols[ir_name(op.attributes["callee"])].regions[0].blocks[0], values)
         elif op.name == "stablehlo.async_start":
@@ -327,8 +328,8 @@ class Partitioner(Writer):
         elif element.width == 1:
             numbers["stablehlo.and"] = True
         else:
-            low, high = (0, 2**element.width) if element.is_unsigned else (-(2**element.width) // 2, 2**element.width // 2)
-            numbers |= {"stablehlo.maximum": low, "stablehlo.minimum": high - 1}
+            low = 0 if element.is_unsigned else -(2 ** (element.width - 1))
+            numbers |= {"stablehlo.maximum": low, "stablehlo.minimum": low + 2**element.width - 1}
         return kind in numbers and number == numbers[kind]
 
     def rule_stablehlo_reduce(self, op, values):

@@ -469,7 +469,8 @@ def test_parts_of_short_integers(dtype):
 def test_parts_without_elements(shape, caplog):
     caplog.set_level(logging.DEBUG, "headrace_jax._partition")
     x = np.zeros(shape, np.float32)
-    for function in (jnp.ravel, jnp.sum, lambda x: x.sum(0), lambda x: jnp.concatenate([x, x]), lambda x: jnp.sort(x, 0)):
+    twice = lambda x: jnp.concatenate([x, x])  # noqa: E731
+    for function in (jnp.ravel, jnp.sum, lambda x: x.sum(0), twice, lambda x: jnp.sort(x, 0)):
         got = jax.jit(function)(put(x, LINE, "x"))
         np.testing.assert_array_equal(np.asarray(got), np.asarray(function(x)))
     assert not [record for record in caplog.records if record.name == "headrace_jax._partition"]
