@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Installs the wheels into fresh environments and tests them there, as for a user without a compiler.
 
-usage: run.py WHEEL [--torch-wheels FOLDER] [--only 'cp31* 2.15' jax] [--keep FOLDER]
+usage: run.py WHEEL [--torch-wheels FOLDER] [--only 'cp31* 2.15' jax tensorflow] [--keep FOLDER]
 
 An environment is made for each wheel of torch in FOLDER (default: $TORCH_WHEELS and build/wheels/torches) whose
 CPython is found (python3.X in PATH, or pyenv's). Wheels with CUDA need NVIDIA's libraries: a folder `nvidia` beside
@@ -19,6 +19,9 @@ With headrace_jax beside WHEEL, an environment for each CPython that JAX support
     have the platform with JAX_PLATFORMS=headrace, and JAX's CPU backend without it
     find oneDNN and LAPACK without variables
     work without oneDNN, and say so once
+
+With headrace_tensorflow beside WHEEL, an environment for each CPython that TensorFlow has wheels for gets
+headrace[tensorflow] from these wheels. TensorFlow must have the device and compute on it.
 
 Prints a line for each check, exits 1 if any failed.
 """
@@ -53,6 +56,11 @@ JAX_PRODUCT = """if True:
     import jax, jax.numpy as jnp
     x = jnp.full((300, 300), 2.0)
     print(float(jax.jit(lambda x: x @ x)(x)[0, 0]), float(jax.jit(jnp.linalg.cholesky)(4 * jnp.eye(3))[2, 2]))
+"""
+TENSORFLOW_PRODUCT = """if True:
+    import tensorflow as tf
+    x = tf.fill((300, 300), 2.0)
+    print(tf.__version__, x.device[-10:], float(tf.matmul(x, x)[0, 0]))
 """
 TORCH_ALONE = "import torch; print(torch.ones(3).sum().item())"
 WITHOUT_TORCH = """if True:
@@ -190,6 +198,13 @@ def try_jax(environment, name, trials):
     )
 
 
+def try_tensorflow(environment, name, trials):
+    status, out, err = environment.python_says(TENSORFLOW_PRODUCT)
+    trials.check(
+        f"{name}: a product on HEADRACE", (status, out) == (0, "2.19.1 HEADRACE:0 1200.0\n"), f"{out}{err[-2000:]}"
+    )
+
+
 def torch_wheels(folders, only):
     """(minor, cpXY, path) of the wheels that the options leave."""
     for folder in folders:
@@ -220,7 +235,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("wheel", type=pathlib.Path)
     parser.add_argument("--torch-wheels", type=pathlib.Path, default=os.environ.get("TORCH_WHEELS"))
-    parser.add_argument("--only", nargs="*", default=["*"], help="patterns of 'cp311 2.15', or jax")
+    parser.add_argument("--only", nargs="*", default=["*"], help="patterns of 'cp311 2.15', or jax, tensorflow")
     parser.add_argument("--keep", type=pathlib.Path, help="leave the environments in this folder")
     options = parser.parse_args()
     wheel = options.wheel.resolve()
@@ -243,6 +258,12 @@ def main():
                 environment = Environment(place / f"{name}-jax", python)
                 environment.install(wheel, *jax_wheels, JAX)
                 try_jax(environment, f"{name} {JAX}", trials)
+        tensorflow_wheels = sorted(wheel.parent.glob(f"headrace_tensorflow-{version}-*.whl"))
+        for name, python in found.items() if tensorflow_wheels and {"*", "tensorflow"} & set(options.only) else ():
+            if name in ("cp311", "cp312"):
+                environment = Environment(place / f"{name}-tensorflow", python)
+                environment.install("--find-links", wheel.parent, f"{wheel}[tensorflow]")
+                try_tensorflow(environment, f"{name} headrace[tensorflow]", trials)
         for minor, name, path in torch_wheels(folders, options.only):
             if name not in found:
                 print(f"skip {name} torch {minor}: no such CPython here")
