@@ -56,7 +56,7 @@ def parse() -> argparse.Namespace:
     add("--lr", type=float, default=3e-4, help="Adam's learning rate (default %(default)s)")
     add("--seed", type=int, default=0, help="of weights, batches and dropout (default %(default)s)")
     add("--threads", type=positive, help="threads of both devices (default: all cores)")
-    add("--xla", action="store_true", help="compile the CPU device's step with XLA; there is none for HEADRACE")
+    add("--xla", action="store_true", help="compile the CPU device's step with XLA, whose dropout differs")
     output = "demo-tensorflow.png"
     add("--output", default=output, metavar="FILE", help="the picture; '' for none (default %(default)s)")
     return parser.parse_args()
