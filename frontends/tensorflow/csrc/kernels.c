@@ -2,6 +2,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#if defined(__APPLE__)
+#include <sys/random.h>
+#endif
 
 #include "node.h"
 #include "types.h"
@@ -97,6 +101,35 @@ static int count_words(const char *list) {
   return count;
 }
 
+static int64_t integer_of(const htf_kernel *kernel, const char *name) {
+  for (int i = 0; i < kernel->count; ++i) {
+    if (strcmp(kernel->attributes[i].name, name) == 0) {
+      return kernel->attributes[i].integer;
+    }
+  }
+  return 0;
+}
+
+/* Without seeds they are random. */
+static void create_generator(htf_kernel *kernel, tf_status *status) {
+  uint64_t seeds[2] = {(uint64_t)integer_of(kernel, "seed"), (uint64_t)integer_of(kernel, "seed2")};
+  kernel->generator = calloc(1, sizeof *kernel->generator);
+  bool has_failed = seeds[0] == 0 && seeds[1] == 0 && getentropy(seeds, sizeof seeds) != 0;
+  if (kernel->generator == NULL || has_failed) {
+    tf.SetStatus(status, HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory or seeds for random numbers");
+    return;
+  }
+  kernel->generator->seed = seeds[0], kernel->generator->seed2 = seeds[1];
+}
+
+static void destroy_kernel(void *self) {
+  htf_kernel *kernel = self;
+  if (kernel != NULL) {
+    free(kernel->generator);
+    free(kernel);
+  }
+}
+
 /* TensorFlow's callback has no argument of ours, so a row has a function of its own, which passes the row. */
 static void *create_kernel(const htf_row *row, tf_construction *construction) {
   int count = count_words(row->attributes);
@@ -115,6 +148,9 @@ static void *create_kernel(const htf_row *row, tf_construction *construction) {
       attribute->kind = colon[1];
       snprintf(attribute->name, sizeof attribute->name, "%.*s", (int)(colon - word), word);
       read_attribute(construction, attribute, status);
+    }
+    if (tf.GetCode(status) == 0 && strstr(row->attributes, "seed2:") != NULL) {
+      create_generator(kernel, status);
     }
   }
   if (tf.GetCode(status) != 0) {
@@ -156,7 +192,7 @@ static const tf_create_kernel creators[ROWS] = {
 /* A kernel of a row for the type `dtype` of its first type attribute, and `other` of a second one; -1: none. */
 static void register_kernel(int row, const char *const names[2], int dtype, int other) {
   tf_status *status = tf.NewStatus();
-  tf_builder *builder = tf.NewKernelBuilder(rows[row].op, HTF_TYPE, creators[row], compute, free);
+  tf_builder *builder = tf.NewKernelBuilder(rows[row].op, HTF_TYPE, creators[row], compute, destroy_kernel);
   const int dtypes[2] = {dtype, other};
   for (int i = 0; i < 2; ++i) {
     if (dtypes[i] >= 0) {

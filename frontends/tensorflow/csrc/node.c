@@ -322,6 +322,7 @@ htf_value htf_input(htf_node *node, int index) {
 static int64_t int_at(const void *data, int dtype, int64_t index) {
   switch (dtype) {
     case TF_INT64:
+    case TF_UINT64:
       return ((const int64_t *)data)[index];
     case TF_INT16:
       return ((const int16_t *)data)[index];

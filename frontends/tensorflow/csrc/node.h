@@ -38,9 +38,16 @@ typedef struct htf_row {
   hr_functional function;
 } htf_row;
 
+/* The state of a kernel that draws random numbers: seeds, and the generator's blocks that its calls have used. */
+typedef struct htf_generator {
+  atomic_ullong blocks;
+  uint64_t seed, seed2;
+} htf_generator;
+
 /* TensorFlow's kernel object. */
 typedef struct htf_kernel {
   const htf_row *row;
+  htf_generator *generator; /* of rows with the attribute seed2 */
   int count;
   htf_attribute attributes[];
 } htf_kernel;

@@ -5,7 +5,7 @@
  */
 #include <math.h>
 
-#include "node.h"
+#include "slots.h"
 
 enum { PHILOX = 1, AUTO_SELECT = 3 };
 
@@ -67,7 +67,7 @@ void htf_random_algorithm(htf_node *node) {
 
 /* ---- numbers ---- */
 
-/* Inputs: dims, key, counter, algorithm. */
+/* What is asked for, and the generator's state: key, counter. */
 typedef struct request {
   int64_t dims[HR_RANK_MAX], count;
   int rank;
@@ -75,9 +75,9 @@ typedef struct request {
   hr_dtype dtype;
 } request;
 
-static request read_request(htf_node *node) {
+static request read_shape(htf_node *node, int input) {
   request asked = {.count = 1, .dtype = htf_dtype_of(tf.ExpectedOutputDataType(node->context, 0))};
-  asked.rank = htf_host_ints(node, 0, asked.dims, HR_RANK_MAX);
+  asked.rank = htf_host_ints(node, input, asked.dims, HR_RANK_MAX);
   for (int d = 0; d < asked.rank; ++d) {
     if (asked.dims[d] < 0) {
       htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: dim %d is %lld, it must not be negative", node->kernel->row->op,
@@ -85,6 +85,12 @@ static request read_request(htf_node *node) {
     }
     asked.count *= asked.dims[d];
   }
+  return asked;
+}
+
+/* Inputs: dims, key, counter, algorithm. */
+static request read_request(htf_node *node) {
+  request asked = read_shape(node, 0);
   check_algorithm(node, 3);
   asked.state = join(node, htf_input(node, 1), htf_input(node, 2));
   return asked;
@@ -142,11 +148,14 @@ static htf_value uniform(htf_node *node, htf_value state, int64_t count, hr_dtyp
   return htf_call2(node, HR_FUNCTIONAL_SUBTRACT, numbers, htf_number(node, 1));
 }
 
-void htf_random_uniform(htf_node *node) {
-  request asked = read_request(node);
+static void output_uniform(htf_node *node, request asked) {
   if (!is_empty(node, &asked)) {
     output_numbers(node, &asked, uniform(node, asked.state, asked.count, asked.dtype));
   }
+}
+
+void htf_random_uniform(htf_node *node) {
+  output_uniform(node, read_request(node));
 }
 
 /* Every second element of a vector of pairs. */
@@ -157,8 +166,7 @@ static htf_value half_of(htf_node *node, htf_value pairs, int which) {
 }
 
 /* Two uniform numbers give two normal ones, by Box and Muller; those of 16 bits are rounded ones of f32. */
-void htf_random_normal(htf_node *node) {
-  request asked = read_request(node);
+static void output_normal(htf_node *node, request asked) {
   if (is_empty(node, &asked)) {
     return;
   }
@@ -175,10 +183,13 @@ void htf_random_normal(htf_node *node) {
   output_numbers(node, &asked, htf_cast(node, both, asked.dtype));
 }
 
-/* Inputs 4 and 5 are the bounds. Signed numbers wrap as unsigned ones do. */
-void htf_random_uniform_int(htf_node *node) {
-  request asked = read_request(node);
-  int64_t low = htf_host_int(node, 4), high = htf_host_int(node, 5);
+void htf_random_normal(htf_node *node) {
+  output_normal(node, read_request(node));
+}
+
+/* Two inputs are the bounds. Signed numbers wrap as unsigned ones do. */
+static void output_integers(htf_node *node, request asked, int bounds) {
+  int64_t low = htf_host_int(node, bounds), high = htf_host_int(node, bounds + 1);
   if (!htf_has_failed(node) && low >= high) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Need minval < maxval, got %lld >= %lld", (long long)low,
              (long long)high);
@@ -192,11 +203,128 @@ void htf_random_uniform_int(htf_node *node) {
   output_numbers(node, &asked, htf_call2(node, HR_FUNCTIONAL_ADD, inside, htf_number_of(node, hr_scalar_i64(low))));
 }
 
+void htf_random_uniform_int(htf_node *node) {
+  output_integers(node, read_request(node), 4);
+}
+
 /* All numbers of the dtype. */
-void htf_random_full_int(htf_node *node) {
-  request asked = read_request(node);
+static void output_full_int(htf_node *node, request asked) {
   if (!is_empty(node, &asked)) {
     htf_value bits = generate(node, asked.state, asked.count, bits_of(asked.dtype));
     output_numbers(node, &asked, htf_cast(node, bits, asked.dtype));
   }
+}
+
+void htf_random_full_int(htf_node *node) {
+  output_full_int(node, read_request(node));
+}
+
+/* ---- numbers of the kernel's own generator: each call uses 256 blocks for an element, as in TensorFlow ---- */
+
+enum { BLOCKS_PER_ELEMENT = 256 };
+
+/* The seeds are the key and the upper half of the counter. */
+static request read_seeded(htf_node *node) {
+  request asked = read_shape(node, 0);
+  htf_generator *generator = node->kernel->generator;
+  uint64_t blocks = htf_has_failed(node) ? 0 : (uint64_t)asked.count * BLOCKS_PER_ELEMENT;
+  uint64_t first = atomic_fetch_add(&generator->blocks, blocks);
+  asked.state = join(node, word(node, generator->seed), join(node, word(node, first), word(node, generator->seed2)));
+  return asked;
+}
+
+void htf_seeded_uniform(htf_node *node) {
+  output_uniform(node, read_seeded(node));
+}
+
+void htf_seeded_normal(htf_node *node) {
+  output_normal(node, read_seeded(node));
+}
+
+void htf_seeded_uniform_int(htf_node *node) {
+  output_integers(node, read_seeded(node), 1);
+}
+
+/* ---- numbers of a variable's generator, i64[3]: the halves of the counter, the key ---- */
+
+static void check_state(htf_node *node, htf_value state) {
+  if (!htf_has_failed(node) && (state->dtype != HR_DTYPE_I64 || state->rank != 1 || state->dims[0] != 3)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: the state of Philox must be a variable of int64 with 3 elements",
+             node->kernel->row->op);
+  }
+}
+
+static htf_value element(htf_node *node, htf_value vector, int index) {
+  static const int64_t one = 1, stride = 1;
+  return htf_view(node, vector, 1, &one, &stride, vector->offset + index);
+}
+
+/* Moves the counter on. */
+static void skip(htf_node *node, const htf_slots *opened, htf_value state, int64_t elements) {
+  htf_value blocks = htf_number_of(node, hr_scalar_u64((uint64_t)elements * BLOCKS_PER_ELEMENT));
+  htf_value low = element(node, state, 0), moved = htf_call2(node, HR_FUNCTIONAL_ADD, low, blocks);
+  htf_value carry = htf_cast(node, htf_call2(node, HR_FUNCTIONAL_LESS, moved, low), HR_DTYPE_U64);
+  htf_value high = htf_call2(node, HR_FUNCTIONAL_ADD, element(node, state, 1), carry);
+  htf_value next = join(node, join(node, moved, high), element(node, state, 2));
+  htf_set_slot(node, opened, 0, htf_cast(node, next, HR_DTYPE_I64));
+}
+
+/* Inputs: the variable, the algorithm, how many elements to skip. */
+static void skip_elements(htf_node *node, bool has_output) {
+  check_algorithm(node, 1);
+  int64_t elements = htf_host_int(node, 2);
+  htf_slots opened = htf_open_slots(node, 1, true, false);
+  if (!htf_has_failed(node)) {
+    check_state(node, opened.values[0]);
+  }
+  if (!htf_has_failed(node)) {
+    htf_value state = htf_cast(node, opened.values[0], HR_DTYPE_U64);
+    if (has_output) {
+      htf_output(node, 0, opened.values[0]);
+    }
+    skip(node, &opened, state, elements);
+  }
+  htf_close_slots(&opened);
+}
+
+void htf_read_and_skip(htf_node *node) {
+  skip_elements(node, true);
+}
+
+void htf_skip(htf_node *node) {
+  skip_elements(node, false);
+}
+
+/* The state of the variable, which moves on. Inputs: the variable, the algorithm, dims. */
+static request read_stateful(htf_node *node) {
+  request asked = read_shape(node, 2);
+  check_algorithm(node, 1);
+  htf_slots opened = htf_open_slots(node, 1, true, false);
+  if (!htf_has_failed(node)) {
+    check_state(node, opened.values[0]);
+  }
+  if (!htf_has_failed(node)) {
+    static const int64_t two = 2, stride = 1;
+    htf_value state = htf_cast(node, opened.values[0], HR_DTYPE_U64);
+    asked.state = join(node, element(node, state, 2), htf_view(node, state, 1, &two, &stride, state->offset));
+    skip(node, &opened, state, asked.count);
+  }
+  htf_close_slots(&opened);
+  return asked;
+}
+
+void htf_stateful_uniform(htf_node *node) {
+  output_uniform(node, read_stateful(node));
+}
+
+void htf_stateful_normal(htf_node *node) {
+  output_normal(node, read_stateful(node));
+}
+
+void htf_stateful_uniform_int(htf_node *node) {
+  output_integers(node, read_stateful(node), 3);
+}
+
+void htf_stateful_full_int(htf_node *node) {
+  output_full_int(node, read_stateful(node));
 }

@@ -759,14 +759,14 @@ ELSEWHERE = {"StatelessRandomGetAlg"}  # its result is in the host's memory
 EXACT = {"StatelessRandomUniformV2"}
 
 
-def is_variable(name):
-    return name.startswith(("Assign", "Resource"))
+def has_state(name):
+    return name.startswith(("Assign", "Resource", "Rng", "Stateful", "Random"))
 
 
 def all_cases():
     for name, _, dtypes in rows():
         for dtype in dtypes or [None]:
-            if not is_variable(name) and name not in ELSEWHERE:
+            if not has_state(name) and name not in ELSEWHERE:
                 yield pytest.param(name, dtype, id=f"{name}-{dtype.name}" if dtype else name)
 
 
@@ -790,6 +790,54 @@ def test_op(name, dtype):
             arguments |= {"minval": bounds[0], "maxval": bounds[1]}
         has_f32_weights = name == "ResizeBilinearGrad" and dtype == tf.float64  # on the CPU
         compare(name, arguments, 0 if name in EXACT else 4e-6 if has_f32_weights else None, scale)
+
+
+SEEDED = {name: dtypes for name, _, dtypes in rows() if name.startswith("Random")}
+STATEFUL = {name: dtypes for name, _, dtypes in rows() if name.startswith("Stateful")}
+
+
+def drawn(device, name, dtype, seeds):
+    """Numbers of several calls: each continues where the last one ended."""
+    bounds = {"minval": tf.constant(-7, dtype), "maxval": tf.constant(1000, dtype)} if name.endswith("UniformInt") else {}
+    kind = bounds or {"dtype": dtype}
+    with tf.device(device):
+        target = tf.Variable(np.array([2**63 - 1, -1, 77], "int64")) if name in STATEFUL else None
+        state = {"resource": target.handle, "algorithm": 1} if target is not None else dict(zip(["seed", "seed2"], seeds, strict=True))
+        found = []
+        for dims in [(5,), (2, 3), (0, 2), (), (101,), (5,)]:
+            result = getattr(tf.raw_ops, name)(shape=np.array(dims, "int32"), **state, **kind)
+            assert device in result.device
+            found.append(result.numpy())
+        return [*found, *([target.numpy()] if target is not None else [])]
+
+
+@pytest.mark.parametrize(("name", "dtype"), [(name, d) for name, ds in (SEEDED | STATEFUL).items() for d in ds])
+def test_stateful_random_numbers(name, dtype):
+    bound = 0 if "Normal" not in name else TOLERANCES[dtype.name] * 16
+    for seeds in [(3, 5), (0, 2**40 + 1)] if name in SEEDED else [None]:
+        for want, have in zip(*(drawn(device, name, dtype, seeds) for device in ["CPU", "HEADRACE"]), strict=True):
+            assert have.dtype == want.dtype
+            wide = np.float64 if dtype in FLOATS and have.dtype.kind != "i" else have.dtype
+            np.testing.assert_allclose(have.astype(wide), want.astype(wide), rtol=bound, atol=bound)
+
+
+def test_numbers_without_seeds_differ():
+    with tf.device("HEADRACE"):
+        first, second = (tf.raw_ops.RandomUniform(shape=[64], dtype=tf.float32).numpy() for _ in range(2))
+    assert (first != second).any()
+    assert 0 <= first.min() < first.max() < 1
+
+
+def test_generator_skips():
+    results = []
+    for device in ["CPU", "HEADRACE"]:
+        with tf.device(device):
+            state = tf.Variable(np.array([-5, 8, 9], "int64"))
+            before = tf.raw_ops.RngReadAndSkip(resource=state.handle, alg=1, delta=np.uint64(3))
+            tf.raw_ops.RngSkip(resource=state.handle, algorithm=1, delta=4)
+            assert device in before.device
+            results.append((before.numpy().tolist(), state.numpy().tolist()))
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("channels", [(6, 4, 2), (4, 4, 4), (4, 8, 4)])
