@@ -55,6 +55,15 @@ HR_TEST(inputs_keep_their_symbols_if_few_sizes_are_valid) {
   hr_graph_release(g);
 }
 
+/* At the only valid sizes, m is 5 and n 7: m + 2 is no n. */
+HR_TEST(a_size_that_one_point_shows_is_no_symbol) {
+  hr_graph *g = graph_of("graph 1\ninput %x bool[m, 268435456, 4]\ninput %z f32[n]\n"
+                         "%y = pad_symmetric(%x, before=[4, 1, 2147483647], after=[-2, -2, 5])\noutput y = %y\n");
+  expect_graph_type(g, hr_graph_find(g, "y"), "bool[?,?,?]");
+  hr_graph_release(read_back(g));
+  hr_graph_release(g);
+}
+
 /* ---- errors ---- */
 
 static void expect_refusal(hr_graph *g, hr_status_code code, const char *part) {

@@ -51,7 +51,7 @@ typedef struct samples {
 } samples;
 
 /* True if all sizes are scale * factors + offset, for numbers that the first two give. Two samples alone show only
- * s + b. */
+ * s + b, and one shows nothing: a sum of one symbol may be another symbol's prime. */
 static bool fit(const samples *s, const int64_t *factors, int64_t *out_scale, int64_t *out_offset) {
   int64_t difference = factors[1] - factors[0], rise = s->sizes[1] - s->sizes[0];
   if (s->count < 2 || difference == 0 || rise == 0 || rise % difference != 0) {
@@ -113,11 +113,10 @@ static const char *find_one(hr_graph *graph, const samples *s, int symbol) {
   for (int i = 0; i < s->count; ++i) {
     factors[i] = hr__graph_point(s->points[i], symbol);
   }
-  if (s->count == 1 ? s->sizes[0] != factors[0] : !fit(s, factors, &scale, &offset)) {
+  if (!fit(s, factors, &scale, &offset)) {
     return NULL;
   }
-  const char *name = graph->symbols.data[symbol];
-  const char *text = s->count == 1 ? name : write_dim(graph, scale, name, NULL, false, offset);
+  const char *text = write_dim(graph, scale, graph->symbols.data[symbol], NULL, false, offset);
   return text != NULL ? text : "";
 }
 
