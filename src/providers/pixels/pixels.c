@@ -487,6 +487,7 @@ const hr_provider HR_CPU_NAME(hr__pixels_provider) = {
     .channels_last = true,
     .is_apart = true,
     .open = open_provider,
+    .runs = hr__provider_runs_contractions,
     .supports = supports,
     .prepare = prepare,
     .needs_team = needs_team,
