@@ -9,7 +9,7 @@ import ctypes
 import functools
 
 import numpy as np
-from headrace_jax import _private
+from headrace_jax import _capsules, _private
 
 CPU = 1  # DLDeviceType
 CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
@@ -37,12 +37,6 @@ class _Tensor(ctypes.Structure):
 
 _exported = {}  # by address: the structure, its shape, and the array whose memory it shows
 _Release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.argtypes, _new_capsule.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p], ctypes.py_object
-_is_capsule = ctypes.pythonapi.PyCapsule_IsValid
-_is_capsule.argtypes, _is_capsule.restype = [ctypes.c_void_p, ctypes.c_char_p], ctypes.c_int
-_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer_of.argtypes, _pointer_of.restype = [ctypes.c_void_p, ctypes.c_char_p], ctypes.c_void_p
 
 
 @_Release
@@ -54,8 +48,8 @@ def _release(address):
 @_Release
 def _destroy(capsule):
     """A capsule ends; one that was consumed has another name."""
-    if _is_capsule(capsule, b"dltensor"):
-        _exported.pop(_pointer_of(capsule, b"dltensor"), None)
+    if _capsules.is_valid(capsule, b"dltensor"):
+        _exported.pop(_capsules.pointer_of(capsule, b"dltensor"), None)
 
 
 def _code_of(dtype):
@@ -76,7 +70,7 @@ def _export(x):
     )
     address = ctypes.addressof(tensor)
     _exported[address] = tensor, shape, shown
-    return _new_capsule(address, b"dltensor", ctypes.cast(_destroy, ctypes.c_void_p))
+    return _capsules.new(address, b"dltensor", ctypes.cast(_destroy, ctypes.c_void_p))
 
 
 class _Capsule:
@@ -102,7 +96,7 @@ def _import(platform, original, capsule, device, stream, copy, *rest):
         try:
             return original(capsule, device, stream, copy, *rest)
         except jax.errors.JaxRuntimeError as error:
-            if copy is False or "UNIMPLEMENTED" not in str(error) or not _is_capsule(id(capsule), b"dltensor"):
+            if copy is False or "UNIMPLEMENTED" not in str(error) or not _capsules.is_valid(id(capsule), b"dltensor"):
                 raise
     return jax.device_put(np.array(np.from_dlpack(_Capsule(capsule))), device, may_alias=False)
 

@@ -14,7 +14,7 @@ import itertools
 import threading
 
 import numpy as np
-from headrace_jax import _callbacks, _private
+from headrace_jax import _callbacks, _capsules, _private
 
 VERSION = (0, 3)
 INSTANTIATE, PREPARE, INITIALIZE, EXECUTE = range(4)
@@ -362,14 +362,9 @@ class _Site:
 
 _targets = {}  # by name: the functions of its stages; None: one of the untyped interface
 
-_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer_of.argtypes, _pointer_of.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
-_name_of = ctypes.pythonapi.PyCapsule_GetName
-_name_of.argtypes, _name_of.restype = [ctypes.py_object], ctypes.c_char_p
-
 
 def _pointer(capsule):
-    return _pointer_of(capsule, _name_of(capsule))
+    return _capsules.pointer_of(id(capsule), _capsules.name_of(id(capsule)))
 
 
 def _handlers(function):
