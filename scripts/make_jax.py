@@ -172,24 +172,23 @@ file: `OPTIONS='--files lax_test --again'` runs a file again. [jax-tests.md](jax
 SPEED = """\
 2026-11-29, 2-core AMD EPYC (family 26 model 2) with AVX-512, idle, jax 0.10.2, one thread: the time of JAX's CPU
 backend divided by Headrace's (`bench/jax_cases.py --threads 1 --rounds 3`), CPU time of a call, and the clock's of the
-first call, with compilation and a cold disk cache. The calls of the CNN's and GPT-2's training, the MLP's inference,
-the largest chain and the `while_loop` were measured again, while others used the machine. Results differ by at most 2e-5 of their standard deviation, losses
-of the first 12 training steps by 3e-6.
+first call, with compilation and a cold disk cache. The CNN's training was 6.5x in a run beside other work. Results
+differ by at most 2e-5 of their standard deviation, losses of the first 12 training steps by 3e-6.
 
 | case | a call | the first call |
 |---|---:|---:|
-| CNN 28x28, train, batch 512, dropout, Adam, donated | 6.5x | 6.5x |
-| CNN 28x28, infer, batch 512 | 2.2x | 1.4x |
-| CNN 28x28, infer, batch 1 | 2.5x | 5.0x |
-| softshrink MLP, train, batch 64 | 1.2x | 4.9x |
-| softshrink MLP, infer, batch 1 | 1.5x | 8.0x |
-| GPT-2 small, train, 1 x 128 tokens | 1.9x | 3.5x |
+| CNN 28x28, train, batch 512, dropout, Adam, donated | 5.4x | 6.9x |
+| CNN 28x28, infer, batch 512 | 2.4x | 1.4x |
+| CNN 28x28, infer, batch 1 | 2.6x | 5.0x |
+| softshrink MLP, train, batch 64 | 1.2x | 4.7x |
+| softshrink MLP, infer, batch 1 | 1.4x | 7.7x |
+| GPT-2 small, train, 1 x 128 tokens | 1.9x | 4.2x |
 | GPT-2 small, infer, 1 x 128 tokens | 1.2x | 3.0x |
-| element-wise chain, 4,194,304 floats | 1.9x | 2.4x |
-| element-wise chain, 262,144 floats | 2.0x | 2.8x |
-| element-wise chain, 64 floats | 1.0x | 3.9x |
-| `scan` of 1,000 LSTM cells of 64 | 1.0x | 8.3x |
-| `while_loop` of 1,000 steps on scalars | 0.8x | 2.2x |
+| element-wise chain, 4,194,304 floats | 1.9x | 2.2x |
+| element-wise chain, 262,144 floats | 2.0x | 2.9x |
+| element-wise chain, 64 floats | 1.0x | 4.3x |
+| `scan` of 1,000 LSTM cells of 64 | 1.1x | 6.5x |
+| `while_loop` of 1,000 steps on scalars | 0.9x | 2.3x |
 
 - An iteration of a loop on scalars costs 5 ns, most of it the calls of two kernels. XLA's loop is one function.
 - GPT-2's products run at 193 to 252 GFLOP/s of one core, whose peak is 265: 95 % of the time of inference, 70 % of
