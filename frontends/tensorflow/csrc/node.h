@@ -136,6 +136,22 @@ void htf_call_many(htf_node *node, hr_functional function, int input_count, cons
 htf_value htf_call1(htf_node *node, hr_functional function, htf_value x);
 htf_value htf_call2(htf_node *node, hr_functional function, htf_value x, htf_value y);
 
+static inline htf_value htf_add(htf_node *node, htf_value x, htf_value y) {
+  return htf_call2(node, HR_FUNCTIONAL_ADD, x, y);
+}
+static inline htf_value htf_subtract(htf_node *node, htf_value x, htf_value y) {
+  return htf_call2(node, HR_FUNCTIONAL_SUBTRACT, x, y);
+}
+static inline htf_value htf_multiply(htf_node *node, htf_value x, htf_value y) {
+  return htf_call2(node, HR_FUNCTIONAL_MULTIPLY, x, y);
+}
+static inline htf_value htf_divide(htf_node *node, htf_value x, htf_value y) {
+  return htf_call2(node, HR_FUNCTIONAL_DIVIDE, x, y);
+}
+static inline htf_value htf_where(htf_node *node, htf_value condition, htf_value x, htf_value y) {
+  return htf_call(node, HR_FUNCTIONAL_WHERE, INPUTS(condition, x, y), NO_ATTRIBUTES);
+}
+
 static inline hr_attribute htf_attr_int(int64_t value) {
   return (hr_attribute){.kind = HR_ATTRIBUTE_INT, .value.integer = value};
 }

@@ -9,22 +9,6 @@ void htf_binary(htf_node *node) {
   htf_output(node, 0, htf_call2(node, node->function, htf_input(node, 0), htf_input(node, 1)));
 }
 
-static htf_value multiply(htf_node *node, htf_value x, htf_value y) {
-  return htf_call2(node, HR_FUNCTIONAL_MULTIPLY, x, y);
-}
-
-static htf_value subtract(htf_node *node, htf_value x, htf_value y) {
-  return htf_call2(node, HR_FUNCTIONAL_SUBTRACT, x, y);
-}
-
-static htf_value add(htf_node *node, htf_value x, htf_value y) {
-  return htf_call2(node, HR_FUNCTIONAL_ADD, x, y);
-}
-
-static htf_value where(htf_node *node, htf_value condition, htf_value x, htf_value y) {
-  return htf_call(node, HR_FUNCTIONAL_WHERE, INPUTS(condition, x, y), NO_ATTRIBUTES);
-}
-
 static htf_value greater(htf_node *node, htf_value x, double bound) {
   return htf_call2(node, HR_FUNCTIONAL_GREATER, x, htf_number(node, bound));
 }
@@ -49,19 +33,19 @@ static htf_value conjugate(htf_node *node, htf_value x) {
 void htf_no_nan(htf_node *node) {
   htf_value x = htf_input(node, 0), y = htf_input(node, 1);
   htf_value is_zero = htf_call2(node, HR_FUNCTIONAL_EQUAL, y, zero(node));
-  htf_output(node, 0, where(node, is_zero, zero(node), htf_call2(node, node->function, x, y)));
+  htf_output(node, 0, htf_where(node, is_zero, zero(node), htf_call2(node, node->function, x, y)));
 }
 
 /* 0 if x is 0, whatever y is, NaN included. */
 void htf_zero_first(htf_node *node) {
   htf_value x = htf_input(node, 0), y = htf_input(node, 1);
   htf_value is_zero = htf_call2(node, HR_FUNCTIONAL_EQUAL, x, zero(node));
-  htf_output(node, 0, where(node, is_zero, zero(node), htf_call2(node, node->function, x, y)));
+  htf_output(node, 0, htf_where(node, is_zero, zero(node), htf_call2(node, node->function, x, y)));
 }
 
 void htf_squared_difference(htf_node *node) {
-  htf_value difference = subtract(node, htf_input(node, 0), htf_input(node, 1));
-  htf_output(node, 0, multiply(node, conjugate(node, difference), difference));
+  htf_value difference = htf_subtract(node, htf_input(node, 0), htf_input(node, 1));
+  htf_output(node, 0, htf_multiply(node, conjugate(node, difference), difference));
 }
 
 static bool has_same_dims(htf_value x, htf_value y) {
@@ -80,7 +64,7 @@ void htf_add_tensors(htf_node *node) {
     if (!htf_has_failed(node) && !has_same_dims(sum, term)) {
       htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "AddN: input %d has other dims than input 0", i);
     }
-    sum = add(node, sum, term);
+    sum = htf_add(node, sum, term);
   }
   htf_output(node, 0, sum);
 }
@@ -108,7 +92,7 @@ void htf_bias_add(htf_node *node) {
   for (int d = channel; d < x->rank; ++d) {
     dims[d - channel] = d == channel ? bias->dims[0] : 1;
   }
-  htf_output(node, 0, add(node, x, htf_reshape(node, bias, x->rank - channel, dims)));
+  htf_output(node, 0, htf_add(node, x, htf_reshape(node, bias, x->rank - channel, dims)));
 }
 
 void htf_bias_add_grad(htf_node *node) {
@@ -151,7 +135,7 @@ void htf_equality(htf_node *node) {
 }
 
 void htf_select_v2(htf_node *node) {
-  htf_output(node, 0, where(node, htf_input(node, 0), htf_input(node, 1), htf_input(node, 2)));
+  htf_output(node, 0, htf_where(node, htf_input(node, 0), htf_input(node, 1), htf_input(node, 2)));
 }
 
 /* The condition is a number, of x's dims, or a vector that selects x's first dim. */
@@ -173,14 +157,14 @@ void htf_select(htf_node *node) {
     }
     condition = htf_reshape(node, condition, x->rank, dims);
   }
-  htf_output(node, 0, where(node, condition, x, y));
+  htf_output(node, 0, htf_where(node, condition, x, y));
 }
 
 /* ---- activations ---- */
 
 void htf_relu_grad(htf_node *node) {
   htf_value gradient = htf_input(node, 0), x = htf_input(node, 1);
-  htf_output(node, 0, where(node, htf_call2(node, HR_FUNCTIONAL_GREATER, x, zero(node)), gradient, zero(node)));
+  htf_output(node, 0, htf_where(node, htf_call2(node, HR_FUNCTIONAL_GREATER, x, zero(node)), gradient, zero(node)));
 }
 
 void htf_relu6_grad(htf_node *node) {
@@ -188,33 +172,33 @@ void htf_relu6_grad(htf_node *node) {
   htf_value is_above = htf_call2(node, HR_FUNCTIONAL_GREATER, x, zero(node));
   htf_value is_below = htf_call2(node, HR_FUNCTIONAL_LESS, x, htf_number_of(node, hr_scalar_i64(6)));
   htf_value is_inside = htf_call2(node, HR_FUNCTIONAL_LOGICAL_AND, is_above, is_below);
-  htf_output(node, 0, where(node, is_inside, gradient, zero(node)));
+  htf_output(node, 0, htf_where(node, is_inside, gradient, zero(node)));
 }
 
 void htf_leaky_relu(htf_node *node) {
   htf_value x = htf_input(node, 0);
-  htf_value scaled = multiply(node, x, htf_number(node, htf_real(node, "alpha")));
-  htf_output(node, 0, where(node, greater(node, x, 0), x, scaled));
+  htf_value scaled = htf_multiply(node, x, htf_number(node, htf_real(node, "alpha")));
+  htf_output(node, 0, htf_where(node, greater(node, x, 0), x, scaled));
 }
 
 void htf_leaky_relu_grad(htf_node *node) {
   htf_value gradient = htf_input(node, 0), x = htf_input(node, 1);
-  htf_value scaled = multiply(node, gradient, htf_number(node, htf_real(node, "alpha")));
-  htf_output(node, 0, where(node, greater(node, x, 0), gradient, scaled));
+  htf_value scaled = htf_multiply(node, gradient, htf_number(node, htf_real(node, "alpha")));
+  htf_output(node, 0, htf_where(node, greater(node, x, 0), gradient, scaled));
 }
 
 void htf_elu_grad(htf_node *node) {
   htf_value gradient = htf_input(node, 0), y = htf_input(node, 1);
-  htf_value below = multiply(node, add(node, y, htf_number(node, 1)), gradient);
-  htf_output(node, 0, where(node, less(node, y, 0), below, gradient));
+  htf_value below = htf_multiply(node, htf_add(node, y, htf_number(node, 1)), gradient);
+  htf_output(node, 0, htf_where(node, less(node, y, 0), below, gradient));
 }
 
 void htf_selu_grad(htf_node *node) {
   static const double scale = 1.0507009873554804934193349852946, alpha = 1.6732632423543772848170429916717;
   htf_value gradient = htf_input(node, 0), y = htf_input(node, 1);
-  htf_value below = multiply(node, gradient, add(node, y, htf_number(node, scale * alpha)));
-  htf_value above = multiply(node, gradient, htf_number(node, scale));
-  htf_output(node, 0, where(node, less(node, y, 0), below, above));
+  htf_value below = htf_multiply(node, gradient, htf_add(node, y, htf_number(node, scale * alpha)));
+  htf_value above = htf_multiply(node, gradient, htf_number(node, scale));
+  htf_output(node, 0, htf_where(node, less(node, y, 0), below, above));
 }
 
 /* TensorFlow's bound is -log(epsilon) - 2 of the dtype. Above 34 log1p adds nothing, even in f64. */
@@ -226,13 +210,13 @@ void htf_softplus(htf_node *node) {
 
 void htf_softplus_grad(htf_node *node) {
   htf_value gradient = htf_input(node, 0), x = htf_input(node, 1);
-  htf_output(node, 0, multiply(node, gradient, htf_call1(node, HR_FUNCTIONAL_SIGMOID, x)));
+  htf_output(node, 0, htf_multiply(node, gradient, htf_call1(node, HR_FUNCTIONAL_SIGMOID, x)));
 }
 
 void htf_softsign_grad(htf_node *node) {
   htf_value gradient = htf_input(node, 0), x = htf_input(node, 1);
-  htf_value size = add(node, htf_call1(node, HR_FUNCTIONAL_ABS, x), htf_number(node, 1));
-  htf_output(node, 0, htf_call2(node, HR_FUNCTIONAL_DIVIDE, gradient, htf_call1(node, HR_FUNCTIONAL_SQUARE, size)));
+  htf_value size = htf_add(node, htf_call1(node, HR_FUNCTIONAL_ABS, x), htf_number(node, 1));
+  htf_output(node, 0, htf_divide(node, gradient, htf_call1(node, HR_FUNCTIONAL_SQUARE, size)));
 }
 
 /* ---- gradients from results: inputs y and the gradient ---- */
@@ -240,38 +224,38 @@ void htf_softsign_grad(htf_node *node) {
 /* TensorFlow conjugates y before these two. */
 void htf_tanh_grad(htf_node *node) {
   htf_value y = htf_input(node, 0), gradient = htf_input(node, 1);
-  htf_value factor = subtract(node, htf_number(node, 1), htf_call1(node, HR_FUNCTIONAL_SQUARE, y));
-  htf_output(node, 0, multiply(node, gradient, factor));
+  htf_value factor = htf_subtract(node, htf_number(node, 1), htf_call1(node, HR_FUNCTIONAL_SQUARE, y));
+  htf_output(node, 0, htf_multiply(node, gradient, factor));
 }
 
 void htf_sigmoid_grad(htf_node *node) {
   htf_value y = htf_input(node, 0), gradient = htf_input(node, 1);
-  htf_value factor = subtract(node, htf_number(node, 1), y);
-  htf_output(node, 0, multiply(node, multiply(node, gradient, y), factor));
+  htf_value factor = htf_subtract(node, htf_number(node, 1), y);
+  htf_output(node, 0, htf_multiply(node, htf_multiply(node, gradient, y), factor));
 }
 
 /* A gradient of 0 stays 0, also if the factor is infinite: sqrt has an infinite slope at 0. */
 static void output_gradient(htf_node *node, htf_value gradient, htf_value result) {
   htf_value is_zero = htf_call2(node, HR_FUNCTIONAL_EQUAL, gradient, zero(node));
-  htf_output(node, 0, where(node, is_zero, zero(node), result));
+  htf_output(node, 0, htf_where(node, is_zero, zero(node), result));
 }
 
 void htf_sqrt_grad(htf_node *node) {
   htf_value y = conjugate(node, htf_input(node, 0)), gradient = htf_input(node, 1);
-  htf_value half = multiply(node, gradient, htf_number(node, 0.5));
-  output_gradient(node, gradient, htf_call2(node, HR_FUNCTIONAL_DIVIDE, half, y));
+  htf_value half = htf_multiply(node, gradient, htf_number(node, 0.5));
+  output_gradient(node, gradient, htf_divide(node, half, y));
 }
 
 void htf_rsqrt_grad(htf_node *node) {
   htf_value y = conjugate(node, htf_input(node, 0)), gradient = htf_input(node, 1);
-  htf_value half = multiply(node, multiply(node, gradient, htf_number(node, -0.5)), y);
-  output_gradient(node, gradient, multiply(node, half, htf_call1(node, HR_FUNCTIONAL_SQUARE, y)));
+  htf_value half = htf_multiply(node, htf_multiply(node, gradient, htf_number(node, -0.5)), y);
+  output_gradient(node, gradient, htf_multiply(node, half, htf_call1(node, HR_FUNCTIONAL_SQUARE, y)));
 }
 
 void htf_reciprocal_grad(htf_node *node) {
   htf_value y = conjugate(node, htf_input(node, 0)), gradient = htf_input(node, 1);
   htf_value negative = htf_call1(node, HR_FUNCTIONAL_NEGATIVE, gradient);
-  output_gradient(node, gradient, multiply(node, negative, htf_call1(node, HR_FUNCTIONAL_SQUARE, y)));
+  output_gradient(node, gradient, htf_multiply(node, negative, htf_call1(node, HR_FUNCTIONAL_SQUARE, y)));
 }
 
 /* ---- conversion and creation ---- */

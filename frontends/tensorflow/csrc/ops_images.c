@@ -136,58 +136,39 @@ void htf_resize_nearest_gradient(htf_node *node) {
 
 /* ---- projective transforms ---- */
 
-static htf_value call(htf_node *node, hr_functional function, htf_value x, htf_value y) {
-  return htf_call2(node, function, x, y);
-}
-
-static htf_value add(htf_node *node, htf_value x, htf_value y) {
-  return call(node, HR_FUNCTIONAL_ADD, x, y);
-}
-
-static htf_value subtract(htf_node *node, htf_value x, htf_value y) {
-  return call(node, HR_FUNCTIONAL_SUBTRACT, x, y);
-}
-
-static htf_value multiply(htf_node *node, htf_value x, htf_value y) {
-  return call(node, HR_FUNCTIONAL_MULTIPLY, x, y);
-}
-
-static htf_value where(htf_node *node, htf_value condition, htf_value x, htf_value y) {
-  return htf_call(node, HR_FUNCTIONAL_WHERE, INPUTS(condition, x, y), NO_ATTRIBUTES);
-}
-
 static htf_value clip(htf_node *node, htf_value x, int64_t size) {
-  htf_value low = call(node, HR_FUNCTIONAL_FMIN, x, htf_number(node, (double)(size - 1)));
-  return call(node, HR_FUNCTIONAL_FMAX, htf_number(node, 0), low);
+  htf_value low = htf_call2(node, HR_FUNCTIONAL_FMIN, x, htf_number(node, (double)(size - 1)));
+  return htf_call2(node, HR_FUNCTIONAL_FMAX, htf_number(node, 0), low);
 }
 
 /* The integral part of x / size. */
 static htf_value whole_times(htf_node *node, htf_value x, double size) {
-  return htf_call1(node, HR_FUNCTIONAL_TRUNC, call(node, HR_FUNCTIONAL_DIVIDE, x, htf_number(node, size)));
+  return htf_call1(node, HR_FUNCTIONAL_TRUNC, htf_divide(node, x, htf_number(node, size)));
 }
 
 /* Below 0 and above the last element, mirrored at the edges: dcba|abcd|dcba. */
 static htf_value reflect(htf_node *node, htf_value x, double size) {
   htf_value period = htf_number(node, 2 * size), one = htf_number(node, 1);
   htf_value negated = htf_call1(node, HR_FUNCTIONAL_NEGATIVE, x);
-  htf_value low = add(node, multiply(node, period, whole_times(node, negated, 2 * size)), x);
-  htf_value is_far = call(node, HR_FUNCTIONAL_LESS, low, htf_number(node, -size));
-  low = where(node, is_far, add(node, low, period), subtract(node, htf_call1(node, HR_FUNCTIONAL_NEGATIVE, low), one));
-  htf_value high = subtract(node, x, multiply(node, period, whole_times(node, x, 2 * size)));
-  htf_value is_over = call(node, HR_FUNCTIONAL_GREATER_EQUAL, high, htf_number(node, size));
-  high = where(node, is_over, subtract(node, subtract(node, period, high), one), high);
-  return where(node, call(node, HR_FUNCTIONAL_LESS, x, htf_number(node, 0)), low,
-               where(node, call(node, HR_FUNCTIONAL_GREATER, x, htf_number(node, size - 1)), high, x));
+  htf_value low = htf_add(node, htf_multiply(node, period, whole_times(node, negated, 2 * size)), x);
+  htf_value is_far = htf_call2(node, HR_FUNCTIONAL_LESS, low, htf_number(node, -size));
+  low = htf_where(node, is_far, htf_add(node, low, period),
+                  htf_subtract(node, htf_call1(node, HR_FUNCTIONAL_NEGATIVE, low), one));
+  htf_value high = htf_subtract(node, x, htf_multiply(node, period, whole_times(node, x, 2 * size)));
+  htf_value is_over = htf_call2(node, HR_FUNCTIONAL_GREATER_EQUAL, high, htf_number(node, size));
+  high = htf_where(node, is_over, htf_subtract(node, htf_subtract(node, period, high), one), high);
+  return htf_where(node, htf_call2(node, HR_FUNCTIONAL_LESS, x, htf_number(node, 0)), low,
+                   htf_where(node, htf_call2(node, HR_FUNCTIONAL_GREATER, x, htf_number(node, size - 1)), high, x));
 }
 
 /* The same, repeated: abcd|abcd|abcd. */
 static htf_value wrap(htf_node *node, htf_value x, double size) {
   htf_value period = htf_number(node, size), one = htf_number(node, 1);
-  htf_value times = add(node, whole_times(node, htf_call1(node, HR_FUNCTIONAL_NEGATIVE, x), size - 1), one);
-  htf_value low = add(node, x, multiply(node, period, times));
-  htf_value high = subtract(node, x, multiply(node, period, whole_times(node, x, size - 1)));
-  return where(node, call(node, HR_FUNCTIONAL_LESS, x, htf_number(node, 0)), low,
-               where(node, call(node, HR_FUNCTIONAL_GREATER, x, htf_number(node, size - 1)), high, x));
+  htf_value times = htf_add(node, whole_times(node, htf_call1(node, HR_FUNCTIONAL_NEGATIVE, x), size - 1), one);
+  htf_value low = htf_add(node, x, htf_multiply(node, period, times));
+  htf_value high = htf_subtract(node, x, htf_multiply(node, period, whole_times(node, x, size - 1)));
+  return htf_where(node, htf_call2(node, HR_FUNCTIONAL_LESS, x, htf_number(node, 0)), low,
+                   htf_where(node, htf_call2(node, HR_FUNCTIONAL_GREATER, x, htf_number(node, size - 1)), high, x));
 }
 
 /* Places along a dim as the fill mode moves them. */
@@ -212,8 +193,9 @@ typedef struct transform {
 
 /* True inside of a dim. */
 static htf_value is_inside(htf_node *node, htf_value x, int64_t size) {
-  return call(node, HR_FUNCTIONAL_LOGICAL_AND, call(node, HR_FUNCTIONAL_GREATER_EQUAL, x, htf_number(node, 0)),
-              call(node, HR_FUNCTIONAL_LESS, x, htf_number(node, (double)size)));
+  return htf_call2(node, HR_FUNCTIONAL_LOGICAL_AND,
+                   htf_call2(node, HR_FUNCTIONAL_GREATER_EQUAL, x, htf_number(node, 0)),
+                   htf_call2(node, HR_FUNCTIONAL_LESS, x, htf_number(node, (double)size)));
 }
 
 static htf_value last_dim(htf_node *node, htf_value x) {
@@ -224,15 +206,16 @@ static htf_value last_dim(htf_node *node, htf_value x) {
 /* The elements [N, h, w, C] at integral places; the fill value outside. */
 static htf_value read_places(htf_node *node, const transform *t, htf_value y, htf_value x) {
   const int64_t *dims = t->image->dims;
-  htf_value inside = call(node, HR_FUNCTIONAL_LOGICAL_AND, is_inside(node, y, dims[1]), is_inside(node, x, dims[2]));
+  htf_value inside =
+      htf_call2(node, HR_FUNCTIONAL_LOGICAL_AND, is_inside(node, y, dims[1]), is_inside(node, x, dims[2]));
   htf_value outside = htf_number_of(node, hr_scalar_i64(-1));
-  htf_value row = htf_cast(node, where(node, inside, y, htf_number(node, 0)), HR_DTYPE_I64);
-  htf_value column = htf_cast(node, where(node, inside, x, htf_number(node, 0)), HR_DTYPE_I64);
-  htf_value place = add(node, multiply(node, row, htf_number_of(node, hr_scalar_i64(dims[2]))), column);
-  htf_value index = where(node, inside, add(node, place, t->example), outside);
+  htf_value row = htf_cast(node, htf_where(node, inside, y, htf_number(node, 0)), HR_DTYPE_I64);
+  htf_value column = htf_cast(node, htf_where(node, inside, x, htf_number(node, 0)), HR_DTYPE_I64);
+  htf_value place = htf_add(node, htf_multiply(node, row, htf_number_of(node, hr_scalar_i64(dims[2]))), column);
+  htf_value index = htf_where(node, inside, htf_add(node, place, t->example), outside);
   htf_value taken =
       htf_call(node, HR_FUNCTIONAL_TAKE, INPUTS(t->rows, index), ATTRIBUTES(htf_attr_int(0), htf_attr_text("drop")));
-  return where(node, last_dim(node, inside), taken, t->fill);
+  return htf_where(node, last_dim(node, inside), taken, t->fill);
 }
 
 /* Rounded to nearest, ties away from 0. */
@@ -241,21 +224,22 @@ static htf_value round_places(htf_node *node, htf_value x) {
 }
 
 static htf_value mix(htf_node *node, htf_value low_weight, htf_value low, htf_value high_weight, htf_value high) {
-  return add(node, multiply(node, low_weight, low), multiply(node, high_weight, high));
+  return htf_add(node, htf_multiply(node, low_weight, low), htf_multiply(node, high_weight, high));
 }
 
 static htf_value read_linear(htf_node *node, const transform *t, htf_value y, htf_value x) {
   htf_value one = htf_number(node, 1);
   htf_value top = htf_call1(node, HR_FUNCTIONAL_FLOOR, y), left = htf_call1(node, HR_FUNCTIONAL_FLOOR, x);
-  htf_value bottom = add(node, top, one), right = add(node, left, one), parts[2];
-  htf_value to_right = last_dim(node, subtract(node, right, x)), to_left = last_dim(node, subtract(node, x, left));
+  htf_value bottom = htf_add(node, top, one), right = htf_add(node, left, one), parts[2];
+  htf_value to_right = last_dim(node, htf_subtract(node, right, x)),
+            to_left = last_dim(node, htf_subtract(node, x, left));
   for (int i = 0; i < 2; ++i) {
     htf_value line = i == 0 ? top : bottom;
     htf_value first = htf_cast(node, read_places(node, t, line, left), HR_DTYPE_F32);
     htf_value second = htf_cast(node, read_places(node, t, line, right), HR_DTYPE_F32);
     parts[i] = mix(node, to_right, first, to_left, second);
   }
-  return mix(node, last_dim(node, subtract(node, bottom, y)), parts[0], last_dim(node, subtract(node, y, top)),
+  return mix(node, last_dim(node, htf_subtract(node, bottom, y)), parts[0], last_dim(node, htf_subtract(node, y, top)),
              parts[1]);
 }
 
@@ -277,22 +261,22 @@ static htf_value parameter(htf_node *node, htf_value transforms, int i) {
 
 /* a x + b y + c, with three parameters of the transforms; a number without a parameter. */
 static htf_value plane_of(htf_node *node, htf_value transforms, int first, htf_value x, htf_value y) {
-  htf_value sum = add(node, multiply(node, parameter(node, transforms, first), x),
-                      multiply(node, parameter(node, transforms, first + 1), y));
-  return add(node, sum, first == 6 ? htf_number(node, 1) : parameter(node, transforms, first + 2));
+  htf_value sum = htf_add(node, htf_multiply(node, parameter(node, transforms, first), x),
+                          htf_multiply(node, parameter(node, transforms, first + 1), y));
+  return htf_add(node, sum, first == 6 ? htf_number(node, 1) : parameter(node, transforms, first + 2));
 }
 
 static void transform_images(htf_node *node, const transform *t, htf_value transforms, const int64_t *size) {
   htf_value x = count_up(node, size[1], 2), y = count_up(node, size[0], 1);
   htf_value scale = plane_of(node, transforms, 6, x, y);
-  htf_value is_none = call(node, HR_FUNCTIONAL_EQUAL, scale, htf_number(node, 0));
-  htf_value across = call(node, HR_FUNCTIONAL_DIVIDE, plane_of(node, transforms, 0, x, y), scale);
-  htf_value down = call(node, HR_FUNCTIONAL_DIVIDE, plane_of(node, transforms, 3, x, y), scale);
+  htf_value is_none = htf_call2(node, HR_FUNCTIONAL_EQUAL, scale, htf_number(node, 0));
+  htf_value across = htf_divide(node, plane_of(node, transforms, 0, x, y), scale);
+  htf_value down = htf_divide(node, plane_of(node, transforms, 3, x, y), scale);
   across = move_places(node, across, t->image->dims[2]), down = move_places(node, down, t->image->dims[1]);
   bool is_nearest = strcmp(htf_text(node, "interpolation"), "NEAREST") == 0;
   htf_value values = is_nearest ? read_places(node, t, round_places(node, down), round_places(node, across))
                                 : htf_cast(node, read_linear(node, t, down, across), t->image->dtype);
-  htf_output(node, 0, where(node, last_dim(node, is_none), t->fill, values));
+  htf_output(node, 0, htf_where(node, last_dim(node, is_none), t->fill, values));
 }
 
 /* The number of each example's first row, [N, 1, 1]. */

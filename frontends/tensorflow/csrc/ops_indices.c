@@ -15,10 +15,6 @@ static htf_value zeros(htf_node *node, int rank, const int64_t *dims, hr_dtype d
                   ATTRIBUTES(htf_attr_ints(dims, rank), htf_attr_dtype(dtype)));
 }
 
-static htf_value where(htf_node *node, htf_value condition, htf_value x, htf_value y) {
-  return htf_call(node, HR_FUNCTIONAL_WHERE, INPUTS(condition, x, y), NO_ATTRIBUTES);
-}
-
 /* ---- tuples of indices, the last dim ---- */
 
 /* The tuples' length; fails unless x has so many dims. */
@@ -253,16 +249,8 @@ static htf_value count_up(htf_node *node, int64_t count, bool is_column) {
   return htf_reshape(node, numbers, 2, dims);
 }
 
-static htf_value add(htf_node *node, htf_value x, htf_value y) {
-  return htf_call2(node, HR_FUNCTIONAL_ADD, x, y);
-}
-
-static htf_value subtract(htf_node *node, htf_value x, htf_value y) {
-  return htf_call2(node, HR_FUNCTIONAL_SUBTRACT, x, y);
-}
-
 static htf_value multiply(htf_node *node, htf_value x, int64_t y) {
-  return htf_call2(node, HR_FUNCTIONAL_MULTIPLY, x, integer(node, y));
+  return htf_multiply(node, x, integer(node, y));
 }
 
 static htf_value is_between(htf_node *node, htf_value x, int64_t low, htf_value high) {
@@ -274,18 +262,18 @@ static htf_value is_between(htf_node *node, htf_value x, int64_t low, htf_value 
 static htf_value lengths_of(htf_node *node, const band *b, htf_value diagonal) {
   htf_value low = htf_call2(node, HR_FUNCTIONAL_MINIMUM, diagonal, integer(node, 0));
   htf_value high = htf_call2(node, HR_FUNCTIONAL_MAXIMUM, diagonal, integer(node, 0));
-  return htf_call2(node, HR_FUNCTIONAL_MINIMUM, add(node, low, integer(node, b->rows)),
-                   subtract(node, integer(node, b->columns), high));
+  return htf_call2(node, HR_FUNCTIONAL_MINIMUM, htf_add(node, low, integer(node, b->rows)),
+                   htf_subtract(node, integer(node, b->columns), high));
 }
 
 /* The empty places in front of a diagonal in its row. */
 static htf_value shifts_of(htf_node *node, const band *b, htf_value diagonal, htf_value lengths) {
-  htf_value room = subtract(node, integer(node, b->length), lengths), none = integer(node, 0);
+  htf_value room = htf_subtract(node, integer(node, b->length), lengths), none = integer(node, 0);
   htf_value is_upper = htf_call2(node, HR_FUNCTIONAL_GREATER, diagonal, none);
   htf_value is_lower = htf_call2(node, HR_FUNCTIONAL_LESS, diagonal, none);
   htf_value upper = b->aligns_upper_left ? none : room, lower = b->aligns_lower_left ? none : room;
   bool is_main_left = b->aligns_upper_left || b->aligns_lower_left;
-  return where(node, is_upper, upper, where(node, is_lower, lower, is_main_left ? none : room));
+  return htf_where(node, is_upper, upper, htf_where(node, is_lower, lower, is_main_left ? none : room));
 }
 
 /* x's last dims, from one or two, as one; then elements of it at indices [rows, columns]. */
@@ -325,27 +313,28 @@ void htf_diagonal_part(htf_node *node) {
     htf_output(node, 0, zeros(node, batch + 2, dims, x->dtype));
     return;
   }
-  htf_value diagonal = subtract(node, integer(node, b.high), count_up(node, b.high - b.low + 1, true));
+  htf_value diagonal = htf_subtract(node, integer(node, b.high), count_up(node, b.high - b.low + 1, true));
   htf_value lengths = lengths_of(node, &b, diagonal), none = integer(node, 0);
-  htf_value place = subtract(node, count_up(node, b.length, false), shifts_of(node, &b, diagonal, lengths));
-  htf_value is_inside = is_between(node, place, 0, subtract(node, lengths, integer(node, 1)));
-  htf_value column = add(node, place, htf_call2(node, HR_FUNCTIONAL_MAXIMUM, diagonal, none));
-  htf_value row = subtract(node, place, htf_call2(node, HR_FUNCTIONAL_MINIMUM, diagonal, none));
-  htf_value index = add(node, multiply(node, row, b.columns), column);
-  htf_value taken = take_last(node, x, batch, where(node, is_inside, index, integer(node, -1)));
-  htf_output(node, 0, where(node, is_inside, taken, padding));
+  htf_value place = htf_subtract(node, count_up(node, b.length, false), shifts_of(node, &b, diagonal, lengths));
+  htf_value is_inside = is_between(node, place, 0, htf_subtract(node, lengths, integer(node, 1)));
+  htf_value column = htf_add(node, place, htf_call2(node, HR_FUNCTIONAL_MAXIMUM, diagonal, none));
+  htf_value row = htf_subtract(node, place, htf_call2(node, HR_FUNCTIONAL_MINIMUM, diagonal, none));
+  htf_value index = htf_add(node, multiply(node, row, b.columns), column);
+  htf_value taken = take_last(node, x, batch, htf_where(node, is_inside, index, integer(node, -1)));
+  htf_output(node, 0, htf_where(node, is_inside, taken, padding));
 }
 
 /* Matrices with these diagonals, [.., diagonals, length] or [.., length], and others' elements elsewhere. */
 static htf_value place_diagonals(htf_node *node, const band *b, htf_value diagonals, int batch_dims, htf_value others) {
   htf_value column = count_up(node, b->columns, false), row = count_up(node, b->rows, true);
-  htf_value diagonal = subtract(node, column, row);
+  htf_value diagonal = htf_subtract(node, column, row);
   htf_value is_inside = is_between(node, diagonal, b->low, integer(node, b->high));
   htf_value shift = shifts_of(node, b, diagonal, lengths_of(node, b, diagonal));
-  htf_value place = add(node, htf_call2(node, HR_FUNCTIONAL_MINIMUM, row, column), shift);
-  htf_value index = add(node, multiply(node, subtract(node, integer(node, b->high), diagonal), b->length), place);
-  htf_value taken = take_last(node, diagonals, batch_dims, where(node, is_inside, index, integer(node, -1)));
-  return where(node, is_inside, taken, others);
+  htf_value place = htf_add(node, htf_call2(node, HR_FUNCTIONAL_MINIMUM, row, column), shift);
+  htf_value index =
+      htf_add(node, multiply(node, htf_subtract(node, integer(node, b->high), diagonal), b->length), place);
+  htf_value taken = take_last(node, diagonals, batch_dims, htf_where(node, is_inside, index, integer(node, -1)));
+  return htf_where(node, is_inside, taken, others);
 }
 
 /* The dims of diagonals that are not batches; fails unless they fit. */

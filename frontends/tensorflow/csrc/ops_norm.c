@@ -47,20 +47,8 @@ static htf_value mean_of(htf_node *node, const channels *c, htf_value x) {
   return htf_call(node, HR_FUNCTIONAL_MEAN, INPUTS(x), ATTRIBUTES(htf_attr_ints(c->axes, c->rank)));
 }
 
-static htf_value multiply(htf_node *node, htf_value x, htf_value y) {
-  return htf_call2(node, HR_FUNCTIONAL_MULTIPLY, x, y);
-}
-
-static htf_value subtract(htf_node *node, htf_value x, htf_value y) {
-  return htf_call2(node, HR_FUNCTIONAL_SUBTRACT, x, y);
-}
-
-static htf_value add(htf_node *node, htf_value x, htf_value y) {
-  return htf_call2(node, HR_FUNCTIONAL_ADD, x, y);
-}
-
 static htf_value inverse_root(htf_node *node, htf_value variance) {
-  return htf_call1(node, HR_FUNCTIONAL_RSQRT, add(node, variance, htf_number(node, htf_real(node, "epsilon"))));
+  return htf_call1(node, HR_FUNCTIONAL_RSQRT, htf_add(node, variance, htf_number(node, htf_real(node, "epsilon"))));
 }
 
 /* An output that nothing reads: without elements, or a zero without dims. */
@@ -77,7 +65,8 @@ static htf_value moved(htf_node *node, htf_value old, htf_value batch) {
   if (factor == 1) {
     return batch;
   }
-  return add(node, multiply(node, old, htf_number(node, 1 - factor)), multiply(node, batch, htf_number(node, factor)));
+  return htf_add(node, htf_multiply(node, old, htf_number(node, 1 - factor)),
+                 htf_multiply(node, batch, htf_number(node, factor)));
 }
 
 /* Inputs: x, scale, offset, mean, variance. Outputs: y, running mean and variance, and for the gradient mean and
@@ -97,16 +86,16 @@ void htf_batch_norm(htf_node *node) {
   htf_value wide = htf_cast(node, x, HR_DTYPE_F32), mean = old_mean, variance = old_variance;
   if (is_training && c.count > 0) {
     mean = mean_of(node, &c, wide);
-    htf_value centred = subtract(node, wide, broadcast(node, &c, mean));
+    htf_value centred = htf_subtract(node, wide, broadcast(node, &c, mean));
     variance = mean_of(node, &c, htf_call1(node, HR_FUNCTIONAL_SQUARE, centred));
   }
-  htf_value factor = multiply(node, inverse_root(node, variance), scale);
-  htf_value y = multiply(node, subtract(node, wide, broadcast(node, &c, mean)), broadcast(node, &c, factor));
-  y = add(node, y, broadcast(node, &c, offset));
+  htf_value factor = htf_multiply(node, inverse_root(node, variance), scale);
+  htf_value y = htf_multiply(node, htf_subtract(node, wide, broadcast(node, &c, mean)), broadcast(node, &c, factor));
+  y = htf_add(node, y, broadcast(node, &c, offset));
   htf_output(node, 0, htf_cast(node, y, x->dtype));
   if (is_training && c.count > 0) {
     double correction = (double)c.count / (double)(c.count > 1 ? c.count - 1 : 1);
-    htf_value unbiased = multiply(node, variance, htf_number(node, correction));
+    htf_value unbiased = htf_multiply(node, variance, htf_number(node, correction));
     htf_output(node, 1, moved(node, old_mean, mean));
     htf_output(node, 2, moved(node, old_variance, unbiased));
   } else {
@@ -130,16 +119,17 @@ void htf_batch_norm_gradient(htf_node *node) {
   }
   htf_value wide = htf_cast(node, gradient, HR_DTYPE_F32);
   htf_value root = inverse_root(node, variance);
-  htf_value centred = subtract(node, htf_cast(node, x, HR_DTYPE_F32), broadcast(node, &c, mean));
-  htf_value normal = multiply(node, centred, broadcast(node, &c, root));
-  htf_value of_offset = sum(node, &c, wide), of_scale = sum(node, &c, multiply(node, wide, normal));
+  htf_value centred = htf_subtract(node, htf_cast(node, x, HR_DTYPE_F32), broadcast(node, &c, mean));
+  htf_value normal = htf_multiply(node, centred, broadcast(node, &c, root));
+  htf_value of_offset = sum(node, &c, wide), of_scale = sum(node, &c, htf_multiply(node, wide, normal));
   htf_value inner = wide;
   if (htf_flag(node, "is_training") && c.count > 0) {
     htf_value share = htf_number(node, 1 / (double)c.count);
-    inner = subtract(node, inner, broadcast(node, &c, multiply(node, of_offset, share)));
-    inner = subtract(node, inner, multiply(node, normal, broadcast(node, &c, multiply(node, of_scale, share))));
+    inner = htf_subtract(node, inner, broadcast(node, &c, htf_multiply(node, of_offset, share)));
+    inner =
+        htf_subtract(node, inner, htf_multiply(node, normal, broadcast(node, &c, htf_multiply(node, of_scale, share))));
   }
-  htf_value of_x = multiply(node, inner, broadcast(node, &c, multiply(node, scale, root)));
+  htf_value of_x = htf_multiply(node, inner, broadcast(node, &c, htf_multiply(node, scale, root)));
   htf_output(node, 0, htf_cast(node, of_x, x->dtype));
   htf_output(node, 1, of_scale);
   htf_output(node, 2, of_offset);
@@ -160,8 +150,8 @@ static htf_value sum_neighbours(htf_node *node, htf_value x) {
 
 static htf_value local_size(htf_node *node, htf_value x) {
   htf_value sum = sum_neighbours(node, htf_call1(node, HR_FUNCTIONAL_SQUARE, x));
-  htf_value scaled = htf_call2(node, HR_FUNCTIONAL_MULTIPLY, sum, htf_number(node, htf_real(node, "alpha")));
-  return htf_call2(node, HR_FUNCTIONAL_ADD, scaled, htf_number(node, htf_real(node, "bias")));
+  htf_value scaled = htf_multiply(node, sum, htf_number(node, htf_real(node, "alpha")));
+  return htf_add(node, scaled, htf_number(node, htf_real(node, "bias")));
 }
 
 /* Input 0 of 4 dims, with its elements in f32; fails unless the radius is one. */
@@ -185,7 +175,7 @@ void htf_local_response(htf_node *node) {
     htf_output(node, 0, x);
     return;
   }
-  htf_output(node, 0, htf_call2(node, HR_FUNCTIONAL_MULTIPLY, x, scale_of(node, local_size(node, x))));
+  htf_output(node, 0, htf_multiply(node, x, scale_of(node, local_size(node, x))));
 }
 
 /* Inputs: the gradient, the image and the result. Each result depends on its neighbours by its size. */
@@ -202,10 +192,9 @@ void htf_local_response_gradient(htf_node *node) {
     return;
   }
   htf_value size = local_size(node, x);
-  htf_value share = htf_call2(node, HR_FUNCTIONAL_DIVIDE, htf_call2(node, HR_FUNCTIONAL_MULTIPLY, gradient, y), size);
+  htf_value share = htf_divide(node, htf_multiply(node, gradient, y), size);
   htf_value factor = htf_number(node, 2 * htf_real(node, "alpha") * htf_real(node, "beta"));
-  htf_value loss = htf_call2(node, HR_FUNCTIONAL_MULTIPLY, htf_call2(node, HR_FUNCTIONAL_MULTIPLY, x, factor),
-                             sum_neighbours(node, share));
-  htf_value direct = htf_call2(node, HR_FUNCTIONAL_MULTIPLY, gradient, scale_of(node, size));
-  htf_output(node, 0, htf_call2(node, HR_FUNCTIONAL_SUBTRACT, direct, loss));
+  htf_value loss = htf_multiply(node, htf_multiply(node, x, factor), sum_neighbours(node, share));
+  htf_value direct = htf_multiply(node, gradient, scale_of(node, size));
+  htf_output(node, 0, htf_subtract(node, direct, loss));
 }

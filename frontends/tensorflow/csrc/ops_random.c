@@ -67,7 +67,7 @@ void htf_random_algorithm(htf_node *node) {
 
 /* ---- numbers ---- */
 
-/* What is asked for, and the generator's state: key, counter. */
+/* A request, and the generator's state: key, counter. */
 typedef struct request {
   int64_t dims[HR_RANK_MAX], count;
   int rank;
@@ -145,7 +145,7 @@ static hr_dtype bits_of(hr_dtype dtype) {
 static htf_value uniform(htf_node *node, htf_value state, int64_t count, hr_dtype dtype) {
   htf_value bits = mantissa_of(node, generate(node, state, count, bits_of(dtype)), dtype);
   htf_value numbers = htf_call(node, HR_FUNCTIONAL_BITCAST, INPUTS(bits), ATTRIBUTES(htf_attr_dtype(dtype)));
-  return htf_call2(node, HR_FUNCTIONAL_SUBTRACT, numbers, htf_number(node, 1));
+  return htf_subtract(node, numbers, htf_number(node, 1));
 }
 
 static void output_uniform(htf_node *node, request asked) {
@@ -173,12 +173,11 @@ static void output_normal(htf_node *node, request asked) {
   hr_dtype dtype = asked.dtype == HR_DTYPE_F64 ? HR_DTYPE_F64 : HR_DTYPE_F32;
   htf_value numbers = uniform(node, asked.state, asked.count + asked.count % 2, dtype);
   htf_value u = htf_call2(node, HR_FUNCTIONAL_MAXIMUM, half_of(node, numbers, 0), htf_number(node, 1e-7));
-  htf_value angle = htf_call2(node, HR_FUNCTIONAL_MULTIPLY, half_of(node, numbers, 1), htf_number(node, 2 * M_PI));
-  htf_value radius =
-      htf_call1(node, HR_FUNCTIONAL_SQRT,
-                htf_call2(node, HR_FUNCTIONAL_MULTIPLY, htf_call1(node, HR_FUNCTIONAL_LOG, u), htf_number(node, -2)));
-  htf_value sine = htf_call2(node, HR_FUNCTIONAL_MULTIPLY, htf_call1(node, HR_FUNCTIONAL_SIN, angle), radius);
-  htf_value cosine = htf_call2(node, HR_FUNCTIONAL_MULTIPLY, htf_call1(node, HR_FUNCTIONAL_COS, angle), radius);
+  htf_value angle = htf_multiply(node, half_of(node, numbers, 1), htf_number(node, 2 * M_PI));
+  htf_value radius = htf_call1(node, HR_FUNCTIONAL_SQRT,
+                               htf_multiply(node, htf_call1(node, HR_FUNCTIONAL_LOG, u), htf_number(node, -2)));
+  htf_value sine = htf_multiply(node, htf_call1(node, HR_FUNCTIONAL_SIN, angle), radius);
+  htf_value cosine = htf_multiply(node, htf_call1(node, HR_FUNCTIONAL_COS, angle), radius);
   htf_value both = htf_call(node, HR_FUNCTIONAL_STACK, INPUTS(sine, cosine), ATTRIBUTES(htf_attr_int(1)));
   output_numbers(node, &asked, htf_cast(node, both, asked.dtype));
 }
@@ -200,7 +199,7 @@ static void output_integers(htf_node *node, request asked, int bounds) {
   htf_value range = htf_number_of(node, hr_scalar_u64((uint64_t)high - (uint64_t)low));
   htf_value bits = generate(node, asked.state, asked.count, bits_of(asked.dtype));
   htf_value inside = htf_cast(node, htf_call2(node, HR_FUNCTIONAL_REMAINDER, bits, range), asked.dtype);
-  output_numbers(node, &asked, htf_call2(node, HR_FUNCTIONAL_ADD, inside, htf_number_of(node, hr_scalar_i64(low))));
+  output_numbers(node, &asked, htf_add(node, inside, htf_number_of(node, hr_scalar_i64(low))));
 }
 
 void htf_random_uniform_int(htf_node *node) {
@@ -262,9 +261,9 @@ static htf_value element(htf_node *node, htf_value vector, int index) {
 /* Moves the counter on. */
 static void skip(htf_node *node, const htf_slots *opened, htf_value state, int64_t elements) {
   htf_value blocks = htf_number_of(node, hr_scalar_u64((uint64_t)elements * BLOCKS_PER_ELEMENT));
-  htf_value low = element(node, state, 0), moved = htf_call2(node, HR_FUNCTIONAL_ADD, low, blocks);
+  htf_value low = element(node, state, 0), moved = htf_add(node, low, blocks);
   htf_value carry = htf_cast(node, htf_call2(node, HR_FUNCTIONAL_LESS, moved, low), HR_DTYPE_U64);
-  htf_value high = htf_call2(node, HR_FUNCTIONAL_ADD, element(node, state, 1), carry);
+  htf_value high = htf_add(node, element(node, state, 1), carry);
   htf_value next = join(node, join(node, moved, high), element(node, state, 2));
   htf_set_slot(node, opened, 0, htf_cast(node, next, HR_DTYPE_I64));
 }

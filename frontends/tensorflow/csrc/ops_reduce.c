@@ -233,9 +233,9 @@ void htf_softmax_cross_entropy(htf_node *node) {
     output_empty(node, logits->dtype, dims);
     return;
   }
-  htf_value terms = htf_call2(node, HR_FUNCTIONAL_MULTIPLY, labels, call_rows(node, HR_FUNCTIONAL_LOG_SOFTMAX, logits));
+  htf_value terms = htf_multiply(node, labels, call_rows(node, HR_FUNCTIONAL_LOG_SOFTMAX, logits));
   htf_output(node, 0, htf_call1(node, HR_FUNCTIONAL_NEGATIVE, sum_of_rows(node, terms)));
-  htf_output(node, 1, htf_call2(node, HR_FUNCTIONAL_SUBTRACT, call_rows(node, HR_FUNCTIONAL_SOFTMAX, logits), labels));
+  htf_output(node, 1, htf_subtract(node, call_rows(node, HR_FUNCTIONAL_SOFTMAX, logits), labels));
 }
 
 /* True where the column is the row's label. */
@@ -251,10 +251,8 @@ static htf_value find_labels(htf_node *node, htf_value labels, int64_t classes) 
 static htf_value nan_outside(htf_node *node, htf_value labels, int64_t classes) {
   htf_value is_low = htf_call2(node, HR_FUNCTIONAL_LESS, labels, htf_number_of(node, hr_scalar_i64(0)));
   htf_value is_high = htf_call2(node, HR_FUNCTIONAL_GREATER_EQUAL, labels, htf_number_of(node, hr_scalar_i64(classes)));
-  return htf_call(node, HR_FUNCTIONAL_WHERE,
-                  INPUTS(htf_call2(node, HR_FUNCTIONAL_LOGICAL_OR, is_low, is_high), htf_number(node, (double)NAN),
-                         htf_number(node, 0)),
-                  NO_ATTRIBUTES);
+  return htf_where(node, htf_call2(node, HR_FUNCTIONAL_LOGICAL_OR, is_low, is_high), htf_number(node, (double)NAN),
+                   htf_number(node, 0));
 }
 
 void htf_sparse_softmax_cross_entropy(htf_node *node) {
@@ -277,13 +275,12 @@ void htf_sparse_softmax_cross_entropy(htf_node *node) {
   int64_t classes = logits->dims[1], column[2] = {logits->dims[0], 1};
   htf_value is_label = find_labels(node, labels, classes), hot = htf_cast(node, is_label, logits->dtype);
   htf_value outside = htf_cast(node, nan_outside(node, labels, classes), logits->dtype);
-  htf_value terms = htf_call(node, HR_FUNCTIONAL_WHERE, /* a logit of -infinity elsewhere does no harm */
-                             INPUTS(is_label, call_rows(node, HR_FUNCTIONAL_LOG_SOFTMAX, logits), htf_number(node, 0)),
-                             NO_ATTRIBUTES);
-  htf_value loss = htf_call2(node, HR_FUNCTIONAL_SUBTRACT, outside, sum_of_rows(node, terms));
-  htf_value gradient = htf_call2(node, HR_FUNCTIONAL_SUBTRACT, call_rows(node, HR_FUNCTIONAL_SOFTMAX, logits), hot);
+  htf_value terms = htf_where(node, is_label, call_rows(node, HR_FUNCTIONAL_LOG_SOFTMAX, logits),
+                              htf_number(node, 0)); /* a logit of -infinity elsewhere does no harm */
+  htf_value loss = htf_subtract(node, outside, sum_of_rows(node, terms));
+  htf_value gradient = htf_subtract(node, call_rows(node, HR_FUNCTIONAL_SOFTMAX, logits), hot);
   htf_output(node, 0, loss);
-  htf_output(node, 1, htf_call2(node, HR_FUNCTIONAL_ADD, gradient, htf_reshape(node, outside, 2, column)));
+  htf_output(node, 1, htf_add(node, gradient, htf_reshape(node, outside, 2, column)));
 }
 
 /* Half the sum of squares. */
@@ -291,7 +288,7 @@ void htf_l2_loss(htf_node *node) {
   htf_value x = htf_input(node, 0);
   htf_value squares = htf_call1(node, HR_FUNCTIONAL_SQUARE, x);
   htf_value sum = htf_call(node, HR_FUNCTIONAL_SUM, INPUTS(squares), NO_ATTRIBUTES);
-  htf_output(node, 0, htf_call2(node, HR_FUNCTIONAL_MULTIPLY, sum, htf_number(node, 0.5)));
+  htf_output(node, 0, htf_multiply(node, sum, htf_number(node, 0.5)));
 }
 
 /* ---- products ---- */

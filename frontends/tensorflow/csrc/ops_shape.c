@@ -491,12 +491,11 @@ static htf_value offset_by_batch(htf_node *node, htf_value indices, int64_t batc
   htf_value starts = htf_call(node, HR_FUNCTIONAL_ARANGE, 0, NULL,
                               ATTRIBUTES(htf_attr_real(0), htf_attr_real((double)(batches * size)),
                                          htf_attr_real((double)size), htf_attr_dtype(HR_DTYPE_I64)));
-  htf_value moved = htf_call2(node, HR_FUNCTIONAL_ADD, flat, htf_reshape(node, starts, 2, column));
+  htf_value moved = htf_add(node, flat, htf_reshape(node, starts, 2, column));
   htf_value is_low = htf_call2(node, HR_FUNCTIONAL_LESS, flat, htf_number_of(node, hr_scalar_i64(0)));
   htf_value is_high = htf_call2(node, HR_FUNCTIONAL_GREATER_EQUAL, flat, htf_number_of(node, hr_scalar_i64(size)));
   htf_value is_outside = htf_call2(node, HR_FUNCTIONAL_LOGICAL_OR, is_low, is_high);
-  return htf_call(node, HR_FUNCTIONAL_WHERE, INPUTS(is_outside, htf_number_of(node, hr_scalar_i64(-1)), moved),
-                  NO_ATTRIBUTES);
+  return htf_where(node, is_outside, htf_number_of(node, hr_scalar_i64(-1)), moved);
 }
 
 /* Takes from each batch: x [batch.., size, rest..] at indices [batch.., n..]. */
@@ -576,7 +575,7 @@ void htf_one_hot(htf_node *node) {
                ATTRIBUTES(htf_attr_real(0), htf_attr_real((double)depth), htf_attr_real(1), htf_attr_dtype(dtype)));
   htf_value is_on = htf_call2(node, HR_FUNCTIONAL_EQUAL, expand(node, indices, axis),
                               htf_reshape(node, places, indices->rank + 1, dims));
-  htf_output(node, 0, htf_call(node, HR_FUNCTIONAL_WHERE, INPUTS(is_on, on, off), NO_ATTRIBUTES));
+  htf_output(node, 0, htf_where(node, is_on, on, off));
 }
 
 /* Rows with a negative segment are dropped. */

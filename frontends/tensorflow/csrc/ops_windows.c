@@ -526,7 +526,7 @@ static htf_value window_sizes(htf_node *node, const geometry *g, htf_value gradi
 
 /* Each element gets the sum of its windows' gradients, each divided by the elements of the window. */
 static htf_value spread_mean(htf_node *node, const geometry *g, htf_value gradient, const int64_t *planes) {
-  htf_value shares = htf_call2(node, HR_FUNCTIONAL_DIVIDE, gradient, window_sizes(node, g, gradient, planes));
+  htf_value shares = htf_divide(node, gradient, window_sizes(node, g, gradient, planes));
   const int64_t *d = shares->dims;
   int64_t elements = 1, windows = 1;
   for (int p = 0; p < g->planes; ++p) {
