@@ -104,6 +104,8 @@ HR_MUST_USE static inline hr_status hr__provider_open(const hr_provider *provide
 
 /* A provider's `runs`: contractions alone. */
 bool hr__provider_runs_contractions(hr_op op);
+/* A provider's `release` of a prepared object that is one block of the host allocator. */
+void hr__provider_release(hr_prepared *prepared);
 
 /* Calls `forget` of all providers. */
 void hr__providers_forget(void);

@@ -1,4 +1,5 @@
 /* providers.c: all providers, in order of preference. */
+#include "base/allocator.h"
 #include "core/ops/op.h"
 #include "providers/provider.h"
 
@@ -33,6 +34,10 @@ const hr_provider *const *hr_providers(void) {
 
 bool hr__provider_runs_contractions(hr_op op) {
   return hr_op_table(op)->family == HR_FAMILY_CONTRACTION;
+}
+
+void hr__provider_release(hr_prepared *prepared) {
+  hr_free(prepared);
 }
 
 void hr__providers_forget(void) {

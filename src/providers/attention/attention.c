@@ -234,10 +234,6 @@ static size_t footprint(const hr_prepared *p) {
   return sizeof *p;
 }
 
-static void release(hr_prepared *prepared) {
-  hr_free(prepared);
-}
-
 const hr_provider HR_CPU_NAME(hr__attention_provider) = {
     .name = "attention",
     .runs = runs,
@@ -247,5 +243,5 @@ const hr_provider HR_CPU_NAME(hr__attention_provider) = {
     .needs_team = needs_team,
     .run = run_prepared,
     .footprint = footprint,
-    .release = release,
+    .release = hr__provider_release,
 };

@@ -361,10 +361,6 @@ static size_t footprint(const hr_prepared *p) {
   return sizeof *p;
 }
 
-static void release(hr_prepared *prepared) {
-  hr_free(prepared);
-}
-
 const hr_provider HR_CPU_NAME(hr__batch_lanes_provider) = {
     .name = "batch-lanes",
     .is_apart = true,
@@ -375,7 +371,7 @@ const hr_provider HR_CPU_NAME(hr__batch_lanes_provider) = {
     .needs_team = needs_team,
     .run = run,
     .footprint = footprint,
-    .release = release,
+    .release = hr__provider_release,
 };
 
 #else

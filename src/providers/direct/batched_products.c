@@ -295,10 +295,6 @@ static bool renumber(hr_prepared *prepared, const hr_program *program, const hr_
   return true;
 }
 
-static void release(hr_prepared *prepared) {
-  hr_free(prepared);
-}
-
 static bool needs_team(const hr_prepared *p) {
   return p->slots > 1;
 }
@@ -314,7 +310,7 @@ const hr_provider HR_CPU_NAME(hr__batched_products_provider) = {
     .needs_team = needs_team,
     .run = run,
     .footprint = footprint,
-    .release = release,
+    .release = hr__provider_release,
 };
 
 #else

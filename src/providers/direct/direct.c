@@ -420,10 +420,6 @@ static int keeps(const hr_prepared *p) {
   return 1;
 }
 
-static void release(hr_prepared *prepared) {
-  hr_free(prepared);
-}
-
 const hr_provider HR_CPU_NAME(hr__direct_provider) = {
     .name = "direct",
     .is_apart = true,
@@ -437,7 +433,7 @@ const hr_provider HR_CPU_NAME(hr__direct_provider) = {
     .keeps = keeps,
     .run = run,
     .footprint = footprint,
-    .release = release,
+    .release = hr__provider_release,
 };
 
 #else

@@ -443,10 +443,6 @@ static size_t footprint(const hr_prepared *p) {
   return sizeof *p;
 }
 
-static void release(hr_prepared *prepared) {
-  hr_free(prepared);
-}
-
 const hr_provider HR_CPU_NAME(hr__gemv_provider) = {
     .name = "gemv",
     .is_apart = true,
@@ -457,5 +453,5 @@ const hr_provider HR_CPU_NAME(hr__gemv_provider) = {
     .needs_team = needs_team,
     .run = run,
     .footprint = footprint,
-    .release = release,
+    .release = hr__provider_release,
 };

@@ -364,10 +364,6 @@ static bool needs_team(const hr_prepared *p) {
   return p->slots > 1;
 }
 
-static void release(hr_prepared *prepared) {
-  hr_free(prepared);
-}
-
 const hr_provider HR_CPU_NAME(hr__integers_provider) = {
     .name = "integers",
     .runs = hr__provider_runs_contractions,
@@ -375,5 +371,5 @@ const hr_provider HR_CPU_NAME(hr__integers_provider) = {
     .prepare = prepare,
     .needs_team = needs_team,
     .run = run,
-    .release = release,
+    .release = hr__provider_release,
 };

@@ -293,10 +293,6 @@ static bool renumber(hr_prepared *prepared, const hr_program *program, const hr_
   return true;
 }
 
-static void release(hr_prepared *prepared) {
-  hr_free(prepared);
-}
-
 static bool needs_team(const hr_prepared *p) {
   return p->grain < p->groups;
 }
@@ -505,5 +501,5 @@ const hr_provider HR_CPU_NAME(hr__sgemm_provider) = {
     .keeps = keeps,
     .run = run,
     .footprint = footprint,
-    .release = release,
+    .release = hr__provider_release,
 };

@@ -406,10 +406,6 @@ static size_t footprint(const hr_prepared *p) {
   return sizeof *p;
 }
 
-static void release(hr_prepared *prepared) {
-  hr_free(prepared);
-}
-
 const hr_provider HR_CPU_NAME(hr__packed_provider) = {
     .name = "packed",
     .is_apart = true,
@@ -420,5 +416,5 @@ const hr_provider HR_CPU_NAME(hr__packed_provider) = {
     .needs_team = needs_team,
     .run = run,
     .footprint = footprint,
-    .release = release,
+    .release = hr__provider_release,
 };

@@ -478,10 +478,6 @@ static size_t footprint(const hr_prepared *p) {
   return sizeof *p;
 }
 
-static void release(hr_prepared *prepared) {
-  hr_free(prepared);
-}
-
 const hr_provider HR_CPU_NAME(hr__pixels_provider) = {
     .name = "pixels",
     .channels_last = true,
@@ -495,7 +491,7 @@ const hr_provider HR_CPU_NAME(hr__pixels_provider) = {
     .keeps = keeps,
     .run = run,
     .footprint = footprint,
-    .release = release,
+    .release = hr__provider_release,
 };
 
 #else

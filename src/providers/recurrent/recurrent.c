@@ -155,10 +155,6 @@ static size_t footprint(const hr_prepared *p) {
   return sizeof *p;
 }
 
-static void release(hr_prepared *prepared) {
-  hr_free(prepared);
-}
-
 static bool needs_team(const hr_prepared *p) {
   return p->shares > 1 || p->has_team;
 }
@@ -305,5 +301,5 @@ const hr_provider HR_CPU_NAME(hr__recurrent_provider) = {
     .keeps = keeps,
     .run = run,
     .footprint = footprint,
-    .release = release,
+    .release = hr__provider_release,
 };

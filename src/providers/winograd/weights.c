@@ -357,10 +357,6 @@ static size_t footprint(const hr_prepared *p) {
   return sizeof *p;
 }
 
-static void release(hr_prepared *prepared) {
-  hr_free(prepared);
-}
-
 const hr_provider HR_CPU_NAME(hr__winograd_weights_provider) = {
     .name = "winograd-weights",
     .is_apart = true,
@@ -371,7 +367,7 @@ const hr_provider HR_CPU_NAME(hr__winograd_weights_provider) = {
     .needs_team = needs_team,
     .run = run,
     .footprint = footprint,
-    .release = release,
+    .release = hr__provider_release,
 };
 
 #else

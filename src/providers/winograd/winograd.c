@@ -383,10 +383,6 @@ static int keeps(const hr_prepared *p) {
   return 1;
 }
 
-static void release(hr_prepared *prepared) {
-  hr_free(prepared);
-}
-
 const hr_provider HR_CPU_NAME(hr__winograd_provider) = {
     .name = "winograd",
     .channels_last = true,
@@ -400,7 +396,7 @@ const hr_provider HR_CPU_NAME(hr__winograd_provider) = {
     .keeps = keeps,
     .run = run,
     .footprint = footprint,
-    .release = release,
+    .release = hr__provider_release,
 };
 
 #else
