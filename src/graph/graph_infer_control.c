@@ -103,6 +103,9 @@ static hr_status infer_suppression(const hr__frame *frame, const hr__node *node,
 hr_status hr__frame_infer_unknown(const hr__frame *frame, const hr__node *node, const hr_attribute *attributes,
                                   hr__fact *out, bool *out_is_one) {
   *out_is_one = hr__node_is_unknown(node);
+  if (!*out_is_one) {
+    return HR_OK;
+  }
   switch (node->function) {
     case HR_FUNCTIONAL_NONZERO:
       return infer_nonzero(frame, node, out);

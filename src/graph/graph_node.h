@@ -142,11 +142,18 @@ struct hr_graph {
 static inline bool hr__node_is_control(const hr__node *node) {
   return node->kind >= HR__NODE_INNER && node->kind <= HR__NODE_VMAP;
 }
+/* True if the call has a size for its result: a number that is not negative, or a value. */
+static inline bool hr__node_has_size(const hr__node *node) {
+  const hr__node_attribute *size = node->attribute_count > 0 ? &node->attributes[0] : NULL;
+  return size != NULL &&
+         (size->values != NULL || (size->value.kind == HR_ATTRIBUTE_INT && size->value.value.integer >= 0));
+}
 /* True for calls whose dims depend on data. */
 static inline bool hr__node_is_unknown(const hr__node *node) {
   return node->kind == HR__NODE_CALL &&
-         (node->function == HR_FUNCTIONAL_NONZERO || node->function == HR_FUNCTIONAL_COMPRESS ||
-          node->function == HR_FUNCTIONAL_UNIQUE || node->function == HR_FUNCTIONAL_NON_MAX_SUPPRESSION);
+         ((node->function == HR_FUNCTIONAL_NONZERO && !hr__node_has_size(node)) ||
+          node->function == HR_FUNCTIONAL_COMPRESS || node->function == HR_FUNCTIONAL_UNIQUE ||
+          node->function == HR_FUNCTIONAL_NON_MAX_SUPPRESSION);
 }
 /* Constants and variables have elements. */
 static inline bool hr__node_has_elements(const hr__node *node) {

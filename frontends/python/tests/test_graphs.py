@@ -540,6 +540,26 @@ def test_numbers_that_are_read():
     assert np.asarray(hr.Session(graph)(x=np.zeros(6, np.float32), k=2)["y"]).shape == (2, 3)
 
 
+@pytest.mark.parametrize("size", ["5", "n"])
+def test_nonzero_with_a_size_has_dims_and_waits_for_nothing(size):
+    text = f"graph 1\ninput %x bool[n]\n%0 = nonzero(%x, size={size})\n%1 = add(%0, 1)\noutput y = %1\n"
+    graph = hr.Graph.parse(text)
+    assert f"; i64[1, {size}]" in str(graph)
+    session = hr.Session(graph)
+    got = np.asarray(session(x=[False, True, False, False, True])["y"])
+    np.testing.assert_array_equal(got, [[2, 5, 0, 0, 0]])
+    assert session.stats()["waits"] == 0
+    (mapped,) = hr.Session(graph_of_slices(text)).run(None, {"x": np.eye(3, 5, 1, dtype=bool)})
+    np.testing.assert_array_equal(np.asarray(mapped), [[[k + 2, 0, 0, 0, 0]] for k in range(3)])
+
+
+def graph_of_slices(text):
+    """The graph for all slices of its input %x."""
+    inner = "\n".join(text.splitlines()[1:]).replace("[n]", "[5]").replace("size=n", "size=5")
+    mapped = "input %x bool[3, 5]\n%0 = vmap(@0, %x, in=[0], out=[0])\noutput y = %0\n"
+    return hr.Graph.parse(f"graph 2\nfunction @0 {{\n{inner}\n}}\n{mapped}")
+
+
 def test_wrong_control_flow():
     graph = hr.Graph()
     x = graph.input("x", "float32", ["n"])
