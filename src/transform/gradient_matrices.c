@@ -165,6 +165,45 @@ hr_status hr__gradient_triangular_solve(hr__backward *b) {
   return finish(&f);
 }
 
+/* ---- tridiagonal systems ---- */
+
+/* Element i of the last dim is x's element i - distance, 1 or -1, or 0. */
+static const hr_tensor *shifted(hr__formula *f, const hr_tensor *x, int64_t distance) {
+  if (hr__formula_failed(f)) {
+    return x;
+  }
+  int64_t ints[2 * HR_RANK_MAX] = {0};
+  ints[x->rank - 1] = distance;
+  ints[2 * x->rank - 1] = -distance;
+  hr_scalar zero = hr_scalar_i64(0);
+  hr_attrs attrs = {.int_count = 2 * x->rank, .scalar_count = 1, .ints = ints, .scalars = &zero};
+  return hr__step(f, HR_OP_PAD, &attrs, 1, &x, HR_DTYPE_NONE);
+}
+
+/* A^H L = G gives G_B = L, and G_A = -L X^H at the three diagonals. The rows of operands are columns of matrices. */
+hr_status hr__gradient_tridiagonal_solve(hr__backward *b) {
+  hr_tensor numbers[4];
+  const hr_tensor *diagonals[3];
+  hr__formula f;
+  hr__formula_begin(&f, &b->call);
+  for (int i = 0; i < 3; ++i) {
+    diagonals[i] = conjugate(&f, hr__value(hr__taped_input(b, i), &numbers[i]));
+  }
+  const hr_tensor *inputs[4] = {shifted(&f, diagonals[2], 1), diagonals[1], shifted(&f, diagonals[0], -1), NULL};
+  inputs[3] = hr__dense(&f, hr__g(b, 0));
+  const hr_tensor *right = hr__step(&f, HR_OP_TRIDIAGONAL_SOLVE, NULL, 4, inputs, HR_DTYPE_NONE);
+  give_value(&f, b, 3, right);
+  const hr_tensor *x = conjugate(&f, hr__value(hr__taped_output(b, 0), &numbers[3]));
+  for (int i = 0; i < 3; ++i) {
+    if (hr__wants(b, i) && !hr__formula_failed(&f)) {
+      const hr_tensor *product = hr__times(&f, right, i == 1 ? x : shifted(&f, x, i == 0 ? 1 : -1));
+      product = hr__formula_failed(&f) ? x : hr__reduced(&f, HR_OP_SUM, product, 1U << (product->rank - 2));
+      give_value(&f, b, i, hr__unary(&f, HR_OP_NEG, product));
+    }
+  }
+  return finish(&f);
+}
+
 /* ---- LU ---- */
 
 /* The place of each row: row i of L U is row order[i] of A. */
@@ -361,6 +400,20 @@ static void read_reflectors(hr__formula *f, const hr__backward *b, reflectors *q
 static const hr_tensor *extended(hr__formula *f, const hr_tensor *x, int from_end, int64_t size) {
   bool is_same = hr__formula_failed(f) || x->dims[x->rank - from_end] == size;
   return is_same ? x : hr__extended(f, x, x->rank - from_end, size);
+}
+
+/* Q C, C Q, or with Q^H: that of C with the other one of Q and Q^H. */
+hr_status hr__gradient_reflect(hr__backward *b) {
+  const int64_t *ints = b->record->attrs.ints, back[2] = {ints[0], ints[1] == 0};
+  hr_attrs attrs = {.int_count = 2, .ints = back};
+  hr_tensor numbers[2];
+  hr__formula f;
+  hr__formula_begin(&f, &b->call);
+  const hr_tensor *inputs[3] = {hr__value(hr__taped_input(b, 0), &numbers[0]),
+                                hr__value(hr__taped_input(b, 1), &numbers[1]), NULL};
+  inputs[2] = hr__dense(&f, hr__g(b, 0));
+  give_value(&f, b, 2, hr__step(&f, HR_OP_REFLECT, &attrs, 3, inputs, HR_DTYPE_NONE));
+  return finish(&f);
 }
 
 hr_status hr__gradient_reflectors(hr__backward *b) {
