@@ -294,6 +294,35 @@ void htf_record(htf_node *node, hr_op op, int int_count, const int64_t *ints, in
   (void)htf_keep(node, hr_stream_record(node->device->stream, op, &attrs, input_count, views, 1, &out));
 }
 
+void *htf_new_argument(htf_node *node, size_t bytes) {
+  void *argument = htf_has_failed(node) ? NULL : calloc(1, bytes);
+  if (argument == NULL) {
+    htf_fail(node, HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for %zu bytes", bytes);
+  }
+  return argument;
+}
+
+void htf_record_function(htf_node *node, hr_function_run run, void *argument, int input_count, const htf_value *inputs,
+                         int updated, int output_count, const htf_value *outputs) {
+  hr_view views[HR_FUNCTION_OPERANDS_MAX];
+  const hr_function_spec spec = {
+      .name = node->kernel->row->op, .run = run, .arg = argument, .release = free, .updated_count = updated};
+  assert(input_count + output_count <= HR_FUNCTION_OPERANDS_MAX);
+  if (!htf_has_failed(node) && hr_device_queue(node->device->device) != NULL) {
+    htf_fail(node, HR_STATUS_UNIMPLEMENTED, "%s is a function of the host, the device \"%s\" has memory of its own",
+             spec.name, node->device->name);
+  }
+  if (htf_has_failed(node)) {
+    free(argument);
+    return;
+  }
+  for (int i = 0; i < input_count + output_count; ++i) {
+    views[i] = hr_tensor_view(i < input_count ? inputs[i] : outputs[i - input_count]);
+  }
+  (void)htf_keep(
+      node, hr_function_record(node->device->stream, &spec, input_count, views, output_count, views + input_count));
+}
+
 /* ---- inputs ---- */
 
 int htf_input_count(htf_node *node) {
@@ -360,16 +389,26 @@ int64_t htf_host_int(htf_node *node, int index) {
 
 /* ---- attributes ---- */
 
-static const htf_attribute *find_attribute(const htf_node *node, const char *name) {
+static const htf_attribute *look_up(const htf_node *node, const char *name) {
   const htf_kernel *kernel = node->kernel;
   for (int i = 0; i < kernel->count; ++i) {
     if (strcmp(kernel->attributes[i].name, name) == 0) {
       return &kernel->attributes[i];
     }
   }
+  return NULL;
+}
+
+static const htf_attribute *find_attribute(const htf_node *node, const char *name) {
   static const htf_attribute absent;
-  assert(!"an attribute that the row of map.def does not list");
-  return &absent;
+  const htf_attribute *found = look_up(node, name);
+  assert(found != NULL && "an attribute that the row of map.def does not list");
+  return found != NULL ? found : &absent;
+}
+
+bool htf_has_flag(const htf_node *node, const char *name) {
+  const htf_attribute *found = look_up(node, name);
+  return found != NULL && found->integer != 0;
 }
 
 bool htf_flag(const htf_node *node, const char *name) {

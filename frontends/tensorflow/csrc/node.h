@@ -8,6 +8,7 @@
 #ifndef HEADRACE_TENSORFLOW_NODE_H_
 #define HEADRACE_TENSORFLOW_NODE_H_
 
+#include "headrace/function.h"
 #include "plugin.h"
 
 typedef struct htf_node htf_node;
@@ -95,6 +96,8 @@ int64_t htf_host_int(htf_node *node, int index);
 /* ---- attributes ---- */
 
 bool htf_flag(const htf_node *node, const char *name);
+/* The same; false if the row has no such attribute. */
+bool htf_has_flag(const htf_node *node, const char *name);
 int64_t htf_integer(const htf_node *node, const char *name);
 double htf_real(const htf_node *node, const char *name);
 const char *htf_text(const htf_node *node, const char *name);
@@ -176,6 +179,13 @@ htf_value htf_new(htf_node *node, hr_dtype dtype, int rank, const int64_t *dims)
 /* Records an operation of op.h with integers on values. */
 void htf_record(htf_node *node, hr_op op, int int_count, const int64_t *ints, int input_count, const htf_value *inputs,
                 htf_value output);
+
+/* Memory of zeros for a function's argument; NULL, and an error, if there is none. */
+void *htf_new_argument(htf_node *node, size_t bytes);
+/* Records a function of the host (function.h) on values, which frees its argument. The first `updated` outputs have
+ * contents. UNIMPLEMENTED on a device whose memory is not the host's. */
+void htf_record_function(htf_node *node, hr_function_run run, void *argument, int input_count, const htf_value *inputs,
+                         int updated, int output_count, const htf_value *outputs);
 
 /* ---- outputs ---- */
 

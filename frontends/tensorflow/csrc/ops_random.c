@@ -5,6 +5,7 @@
  */
 #include <math.h>
 
+#include "draws.h"
 #include "slots.h"
 
 enum { PHILOX = 1, AUTO_SELECT = 3 };
@@ -38,18 +39,32 @@ static htf_value generate(htf_node *node, htf_value state, int64_t count, hr_dty
 
 /* One block of the generator with a fixed key, whose counter is the seed: its words are the key and half the counter.
  */
-static void output_key_counter(htf_node *node) {
+htf_value htf_state_of_seed(htf_node *node, htf_value seed) {
   static const int64_t stride = 1, one = 1;
-  htf_value seed = htf_input(node, 0);
-  if (!htf_has_failed(node) && (seed->rank != 1 || seed->dims[0] != 2)) {
+  if (htf_has_failed(node)) {
+    return seed;
+  }
+  if (seed->rank != 1 || seed->dims[0] != 2) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: the seed must have the dims [2]", node->kernel->row->op);
+    return seed;
   }
   htf_value state = join(node, word(node, 0x02461e293ec8f720u), htf_cast(node, seed, HR_DTYPE_U64));
   htf_value mixed = htf_call(node, HR_FUNCTIONAL_BITCAST, INPUTS(generate(node, state, 4, HR_DTYPE_U32)),
                              ATTRIBUTES(htf_attr_dtype(HR_DTYPE_U64)));
   htf_value upper = htf_view(node, mixed, 1, &one, &stride, mixed->offset + 1);
-  htf_output(node, 1, join(node, word(node, 0), upper));
-  htf_output(node, 0, htf_view(node, mixed, 1, &one, &stride, mixed->offset));
+  htf_value key = htf_view(node, mixed, 1, &one, &stride, mixed->offset);
+  return join(node, key, join(node, word(node, 0), upper));
+}
+
+static htf_value part_of(htf_node *node, htf_value vector, int first, int64_t count) {
+  static const int64_t stride = 1;
+  return htf_view(node, vector, 1, &count, &stride, vector->offset + first);
+}
+
+static void output_key_counter(htf_node *node) {
+  htf_value state = htf_state_of_seed(node, htf_input(node, 0));
+  htf_output(node, 1, part_of(node, state, 1, 2));
+  htf_output(node, 0, part_of(node, state, 0, 1));
 }
 
 void htf_key_counter(htf_node *node) {
@@ -67,16 +82,8 @@ void htf_random_algorithm(htf_node *node) {
 
 /* ---- numbers ---- */
 
-/* A request, and the generator's state: key, counter. */
-typedef struct request {
-  int64_t dims[HR_RANK_MAX], count;
-  int rank;
-  htf_value state;
-  hr_dtype dtype;
-} request;
-
-static request read_shape(htf_node *node, int input) {
-  request asked = {.count = 1, .dtype = htf_dtype_of(tf.ExpectedOutputDataType(node->context, 0))};
+htf_request htf_read_shape(htf_node *node, int input) {
+  htf_request asked = {.count = 1, .dtype = htf_dtype_of(tf.ExpectedOutputDataType(node->context, 0))};
   asked.rank = htf_host_ints(node, input, asked.dims, HR_RANK_MAX);
   for (int d = 0; d < asked.rank; ++d) {
     if (asked.dims[d] < 0) {
@@ -89,19 +96,19 @@ static request read_shape(htf_node *node, int input) {
 }
 
 /* Inputs: dims, key, counter, algorithm. */
-static request read_request(htf_node *node) {
-  request asked = read_shape(node, 0);
+htf_request htf_read_request(htf_node *node) {
+  htf_request asked = htf_read_shape(node, 0);
   check_algorithm(node, 3);
   asked.state = join(node, htf_input(node, 1), htf_input(node, 2));
   return asked;
 }
 
-static void output_numbers(htf_node *node, const request *asked, htf_value numbers) {
+static void output_numbers(htf_node *node, const htf_request *asked, htf_value numbers) {
   htf_output(node, 0, htf_reshape(node, numbers, asked->rank, asked->dims));
 }
 
 /* True if the result has no elements, which is set. */
-static bool is_empty(htf_node *node, const request *asked) {
+bool htf_is_empty_request(htf_node *node, const htf_request *asked) {
   if (htf_has_failed(node) || asked->count > 0) {
     return htf_has_failed(node);
   }
@@ -148,14 +155,14 @@ static htf_value uniform(htf_node *node, htf_value state, int64_t count, hr_dtyp
   return htf_subtract(node, numbers, htf_number(node, 1));
 }
 
-static void output_uniform(htf_node *node, request asked) {
-  if (!is_empty(node, &asked)) {
+static void output_uniform(htf_node *node, htf_request asked) {
+  if (!htf_is_empty_request(node, &asked)) {
     output_numbers(node, &asked, uniform(node, asked.state, asked.count, asked.dtype));
   }
 }
 
 void htf_random_uniform(htf_node *node) {
-  output_uniform(node, read_request(node));
+  output_uniform(node, htf_read_request(node));
 }
 
 /* Every second element of a vector of pairs. */
@@ -166,14 +173,15 @@ static htf_value half_of(htf_node *node, htf_value pairs, int which) {
 }
 
 /* Two uniform numbers give two normal ones, by Box and Muller; those of 16 bits are rounded ones of f32. */
-static void output_normal(htf_node *node, request asked) {
-  if (is_empty(node, &asked)) {
+static void output_normal(htf_node *node, htf_request asked) {
+  if (htf_is_empty_request(node, &asked)) {
     return;
   }
   hr_dtype dtype = asked.dtype == HR_DTYPE_F64 ? HR_DTYPE_F64 : HR_DTYPE_F32;
   htf_value numbers = uniform(node, asked.state, asked.count + asked.count % 2, dtype);
   htf_value u = htf_call2(node, HR_FUNCTIONAL_MAXIMUM, half_of(node, numbers, 0), htf_number(node, 1e-7));
-  htf_value angle = htf_multiply(node, half_of(node, numbers, 1), htf_number(node, 2 * M_PI));
+  htf_value turn = htf_cast(node, half_of(node, numbers, 1), HR_DTYPE_F64); /* TensorFlow's product is one of f64 */
+  htf_value angle = htf_cast(node, htf_multiply(node, turn, htf_number(node, 2 * M_PI)), dtype);
   htf_value radius = htf_call1(node, HR_FUNCTIONAL_SQRT,
                                htf_multiply(node, htf_call1(node, HR_FUNCTIONAL_LOG, u), htf_number(node, -2)));
   htf_value sine = htf_multiply(node, htf_call1(node, HR_FUNCTIONAL_SIN, angle), radius);
@@ -183,17 +191,17 @@ static void output_normal(htf_node *node, request asked) {
 }
 
 void htf_random_normal(htf_node *node) {
-  output_normal(node, read_request(node));
+  output_normal(node, htf_read_request(node));
 }
 
 /* Two inputs are the bounds. Signed numbers wrap as unsigned ones do. */
-static void output_integers(htf_node *node, request asked, int bounds) {
+static void output_integers(htf_node *node, htf_request asked, int bounds) {
   int64_t low = htf_host_int(node, bounds), high = htf_host_int(node, bounds + 1);
   if (!htf_has_failed(node) && low >= high) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Need minval < maxval, got %lld >= %lld", (long long)low,
              (long long)high);
   }
-  if (is_empty(node, &asked)) {
+  if (htf_is_empty_request(node, &asked)) {
     return;
   }
   htf_value range = htf_number_of(node, hr_scalar_u64((uint64_t)high - (uint64_t)low));
@@ -203,19 +211,51 @@ static void output_integers(htf_node *node, request asked, int bounds) {
 }
 
 void htf_random_uniform_int(htf_node *node) {
-  output_integers(node, read_request(node), 4);
+  output_integers(node, htf_read_request(node), 4);
 }
 
 /* All numbers of the dtype. */
-static void output_full_int(htf_node *node, request asked) {
-  if (!is_empty(node, &asked)) {
+static void output_full_int(htf_node *node, htf_request asked) {
+  if (!htf_is_empty_request(node, &asked)) {
     htf_value bits = generate(node, asked.state, asked.count, bits_of(asked.dtype));
     output_numbers(node, &asked, htf_cast(node, bits, asked.dtype));
   }
 }
 
 void htf_random_full_int(htf_node *node) {
-  output_full_int(node, read_request(node));
+  output_full_int(node, htf_read_request(node));
+}
+
+void htf_random_truncated(htf_node *node) {
+  htf_output_truncated(node, htf_read_request(node));
+}
+
+/* ---- numbers of a seed. Inputs: dims, the seed ---- */
+
+static htf_request read_stateless(htf_node *node) {
+  htf_request asked = htf_read_shape(node, 0);
+  asked.state = htf_state_of_seed(node, htf_input(node, 1));
+  return asked;
+}
+
+void htf_stateless_uniform(htf_node *node) {
+  output_uniform(node, read_stateless(node));
+}
+
+void htf_stateless_normal(htf_node *node) {
+  output_normal(node, read_stateless(node));
+}
+
+void htf_stateless_truncated(htf_node *node) {
+  htf_output_truncated(node, read_stateless(node));
+}
+
+void htf_stateless_uniform_int(htf_node *node) {
+  output_integers(node, read_stateless(node), 2);
+}
+
+void htf_stateless_full_int(htf_node *node) {
+  output_full_int(node, read_stateless(node));
 }
 
 /* ---- numbers of the kernel's own generator: each call uses 256 blocks for an element, as in TensorFlow ---- */
@@ -223,12 +263,16 @@ void htf_random_full_int(htf_node *node) {
 enum { BLOCKS_PER_ELEMENT = 256 };
 
 /* The seeds are the key and the upper half of the counter. */
-static request read_seeded(htf_node *node) {
-  request asked = read_shape(node, 0);
+htf_value htf_seeded_state(htf_node *node, int64_t elements) {
   htf_generator *generator = node->kernel->generator;
-  uint64_t blocks = htf_has_failed(node) ? 0 : (uint64_t)asked.count * BLOCKS_PER_ELEMENT;
+  uint64_t blocks = htf_has_failed(node) ? 0 : (uint64_t)elements * BLOCKS_PER_ELEMENT;
   uint64_t first = atomic_fetch_add(&generator->blocks, blocks);
-  asked.state = join(node, word(node, generator->seed), join(node, word(node, first), word(node, generator->seed2)));
+  return join(node, word(node, generator->seed), join(node, word(node, first), word(node, generator->seed2)));
+}
+
+static htf_request read_seeded(htf_node *node) {
+  htf_request asked = htf_read_shape(node, 0);
+  asked.state = htf_seeded_state(node, asked.count);
   return asked;
 }
 
@@ -238,6 +282,10 @@ void htf_seeded_uniform(htf_node *node) {
 
 void htf_seeded_normal(htf_node *node) {
   output_normal(node, read_seeded(node));
+}
+
+void htf_seeded_truncated(htf_node *node) {
+  htf_output_truncated(node, read_seeded(node));
 }
 
 void htf_seeded_uniform_int(htf_node *node) {
@@ -253,18 +301,13 @@ static void check_state(htf_node *node, htf_value state) {
   }
 }
 
-static htf_value element(htf_node *node, htf_value vector, int index) {
-  static const int64_t one = 1, stride = 1;
-  return htf_view(node, vector, 1, &one, &stride, vector->offset + index);
-}
-
 /* Moves the counter on. */
 static void skip(htf_node *node, const htf_slots *opened, htf_value state, int64_t elements) {
   htf_value blocks = htf_number_of(node, hr_scalar_u64((uint64_t)elements * BLOCKS_PER_ELEMENT));
-  htf_value low = element(node, state, 0), moved = htf_add(node, low, blocks);
+  htf_value low = part_of(node, state, 0, 1), moved = htf_add(node, low, blocks);
   htf_value carry = htf_cast(node, htf_call2(node, HR_FUNCTIONAL_LESS, moved, low), HR_DTYPE_U64);
-  htf_value high = htf_add(node, element(node, state, 1), carry);
-  htf_value next = join(node, join(node, moved, high), element(node, state, 2));
+  htf_value high = htf_add(node, part_of(node, state, 1, 1), carry);
+  htf_value next = join(node, join(node, moved, high), part_of(node, state, 2, 1));
   htf_set_slot(node, opened, 0, htf_cast(node, next, HR_DTYPE_I64));
 }
 
@@ -295,17 +338,16 @@ void htf_skip(htf_node *node) {
 }
 
 /* The state of the variable, which moves on. Inputs: the variable, the algorithm, dims. */
-static request read_stateful(htf_node *node) {
-  request asked = read_shape(node, 2);
+static htf_request read_stateful(htf_node *node) {
+  htf_request asked = htf_read_shape(node, 2);
   check_algorithm(node, 1);
   htf_slots opened = htf_open_slots(node, 1, true, false);
   if (!htf_has_failed(node)) {
     check_state(node, opened.values[0]);
   }
   if (!htf_has_failed(node)) {
-    static const int64_t two = 2, stride = 1;
     htf_value state = htf_cast(node, opened.values[0], HR_DTYPE_U64);
-    asked.state = join(node, element(node, state, 2), htf_view(node, state, 1, &two, &stride, state->offset));
+    asked.state = join(node, part_of(node, state, 2, 1), part_of(node, state, 0, 2));
     skip(node, &opened, state, asked.count);
   }
   htf_close_slots(&opened);
@@ -318,6 +360,10 @@ void htf_stateful_uniform(htf_node *node) {
 
 void htf_stateful_normal(htf_node *node) {
   output_normal(node, read_stateful(node));
+}
+
+void htf_stateful_truncated(htf_node *node) {
+  htf_output_truncated(node, read_stateful(node));
 }
 
 void htf_stateful_uniform_int(htf_node *node) {

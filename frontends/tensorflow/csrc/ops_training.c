@@ -321,6 +321,25 @@ void htf_apply_proximal_adagrad(htf_node *node) {
   apply(node, 2, 3, 5, proximal_adagrad);
 }
 
+/* Slots: sums of gradients and of their squares; numbers: lr, l1, l2, global_step. */
+static void adagrad_da(htf_node *node, const htf_slots *opened, const step *s) {
+  htf_value rate = s->number[0], times = htf_cast(node, s->number[3], s->gradient->dtype);
+  htf_value sum = htf_add(node, s->slot[1], s->gradient);
+  htf_value squares = htf_add(node, s->slot[2], square(node, s->gradient));
+  htf_value excess = htf_subtract(node, absolute(node, sum), htf_multiply(node, s->number[1], times));
+  htf_value kept = htf_call2(node, HR_FUNCTIONAL_MAXIMUM, excess, htf_number(node, 0));
+  htf_value size =
+      htf_add(node, root(node, squares), htf_multiply(node, s->number[2], htf_multiply(node, times, rate)));
+  htf_value moved = htf_divide(node, htf_multiply(node, htf_multiply(node, sign(node, sum), kept), rate), size);
+  htf_set_slot(node, opened, 0, htf_call1(node, HR_FUNCTIONAL_NEGATIVE, moved));
+  htf_set_slot(node, opened, 1, sum);
+  htf_set_slot(node, opened, 2, squares);
+}
+
+void htf_apply_adagrad_da(htf_node *node) {
+  apply(node, 3, 4, 3, adagrad_da);
+}
+
 /* Slots: accum, linear. The rate is in the linear slot instead of the quadratic part if the attribute is set. */
 static void follow_leader(htf_node *node, const htf_slots *opened, const step *s, htf_value shrunk, htf_value power) {
   bool is_scaled = htf_flag(node, "multiply_linear_by_lr");

@@ -416,13 +416,37 @@ def _(rng, dtype):
         yield {"seed": rng.integers(-(2**31), 2**31, 2).astype(index)}
 
 
-@case("StatelessRandomUniformV2", "StatelessRandomNormalV2")
+@case("StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2")
 @case("StatelessRandomUniformIntV2", "StatelessRandomUniformFullIntV2")
 def _(rng, dtype):
     for dims in [(), (7,), (3, 5), (0, 2), (1001,)]:
         words = rng.integers(0, 2**63, 3).astype("uint64")
         words[1] |= np.uint64(2**32 - 2)  # its lower half overflows
         yield {"shape": np.array(dims, "int32"), "key": words[:1], "counter": words[1:], "alg": 1}
+
+
+@case("StatelessRandomUniform", "StatelessRandomNormal", "StatelessTruncatedNormal", scale=4)
+@case("StatelessRandomUniformInt", "StatelessRandomUniformFullInt")
+def _(rng, dtype):
+    for dims, index in itertools.product([(), (7,), (3, 5), (0, 2), (1001,)], ["int32", "int64"]):
+        yield {"shape": np.array(dims, index), "seed": rng.integers(-9, 9, 2).astype(index)}
+
+
+@case("StatelessRandomGammaV2", "StatelessRandomGammaV3")
+def _(rng, dtype, name):
+    for dims, alphas in [((7, 2, 3), (2, 3)), ((400,), ()), ((0, 2), (2,)), ((5, 0), (0,)), ((4,), (4,))]:
+        alpha = rng.choice([0.1, 0.7, 1.0, 2.5, 40.0, 0.0], alphas).astype(dtype.as_numpy_dtype)
+        words = rng.integers(0, 2**63, 3).astype("uint64")
+        state = {"key": words[:1], "counter": words[1:], "alg": 1} if name[-1] == "3" else {"seed": rng.integers(0, 9, 2)}
+        yield {"shape": np.array(dims, "int32"), "alpha": alpha, **state}
+
+
+@case("StatelessMultinomial")
+def _(rng, dtype):
+    for dims, samples in [((4, 7), 9), ((1, 1), 3), ((3, 5), 0), ((0, 4), 2), ((2, 50), 21)]:  # TensorFlow splits large ones among threads
+        for index in [tf.int32, tf.int64]:
+            yield {"logits": numbers(rng, dims, dtype, special=True), "num_samples": samples,
+                   "seed": rng.integers(-9, 9, 2), "output_dtype": index}  # fmt: skip
 
 
 # ---- tuples of indices, largest elements, diagonals --------------------------------------------------------------------
@@ -756,11 +780,12 @@ def _(rng, dtype):
 
 
 ELSEWHERE = {"StatelessRandomGetAlg"}  # its result is in the host's memory
-EXACT = {"StatelessRandomUniformV2"}
+EXACT = {"StatelessRandomUniformV2", "StatelessRandomUniform", "StatelessTruncatedNormal",
+         "StatelessTruncatedNormalV2"}  # fmt: skip
 
 
 def has_state(name):
-    return name.startswith(("Assign", "Resource", "Rng", "Stateful", "Random"))
+    return name.startswith(("Assign", "Resource", "Rng", "Stateful", "Random", "Truncated", "Multinomial"))
 
 
 def all_cases():
@@ -782,9 +807,9 @@ def test_op(name, dtype):
             for mode in ["REFLECT", "SYMMETRIC"]:
                 compare(name, arguments | {"mode": mode})
             continue
-        if name.startswith("StatelessRandom") and "Get" not in name:
+        if "shape" in arguments and not {"alpha", "input"} & set(arguments) and name.startswith("Stateless"):
             arguments["dtype"] = dtype
-        if name == "StatelessRandomUniformIntV2":
+        if name.startswith("StatelessRandomUniformInt"):
             bounds = np.array([-100, 1000], dtype.as_numpy_dtype)
             del arguments["dtype"]
             arguments |= {"minval": bounds[0], "maxval": bounds[1]}
@@ -792,7 +817,7 @@ def test_op(name, dtype):
         compare(name, arguments, 0 if name in EXACT else 4e-6 if has_f32_weights else None, scale)
 
 
-SEEDED = {name: dtypes for name, _, dtypes in rows() if name.startswith("Random")}
+SEEDED = {name: dtypes for name, _, dtypes in rows() if name.startswith(("Random", "Truncated"))}
 STATEFUL = {name: dtypes for name, _, dtypes in rows() if name.startswith("Stateful")}
 
 
@@ -813,12 +838,25 @@ def drawn(device, name, dtype, seeds):
 
 @pytest.mark.parametrize(("name", "dtype"), [(name, d) for name, ds in (SEEDED | STATEFUL).items() for d in ds])
 def test_stateful_random_numbers(name, dtype):
-    bound = 0 if "Normal" not in name else TOLERANCES[dtype.name] * 16
+    bound = 0 if "Truncated" in name or "Normal" not in name else TOLERANCES[dtype.name] * 16
     for seeds in [(3, 5), (0, 2**40 + 1)] if name in SEEDED else [None]:
         for want, have in zip(*(drawn(device, name, dtype, seeds) for device in ["CPU", "HEADRACE"]), strict=True):
             assert have.dtype == want.dtype
             wide = np.float64 if dtype in FLOATS and have.dtype.kind != "i" else have.dtype
             np.testing.assert_allclose(have.astype(wide), want.astype(wide), rtol=bound, atol=bound)
+
+
+@pytest.mark.parametrize("dtype", sorted(FLOATS, key=str))
+def test_seeded_categories(dtype):
+    logits = tf.cast(np.random.default_rng(2).normal(size=(3, 6)), dtype)
+    found = []
+    for device in ["CPU", "HEADRACE"]:
+        with tf.device(device):
+            calls = [tf.raw_ops.Multinomial(logits=logits, num_samples=7, seed=3, seed2=4) for _ in range(3)]
+            found.append(np.stack([call.numpy() for call in calls]))
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                tf.raw_ops.Multinomial(logits=logits[:, :0], num_samples=7).numpy()
+    np.testing.assert_array_equal(*found)
 
 
 def test_numbers_without_seeds_differ():
