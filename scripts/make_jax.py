@@ -89,6 +89,9 @@ there. Two programs show more:
   on disk by itself (`HEADRACE_CACHE`).
 - **Donation** works: `donate_argnums` deletes the arguments. Results of element-wise operations take over the memory of
   those from 64 KB, unless it is NumPy's: a training step updates its parameters in place.
+- **Layouts** (`jax.experimental.layout`) may be any order of dims: `device_put` and `jit` make them, and an output
+  with `Layout.AUTO` that is a transpose has the order of a view. Programs compute on row-major elements, and copy
+  arguments of other orders at each call. Tiles are an error.
 - **Memory** of NumPy arrays from 64 KB is used in place by `device_put` if it is aligned to 64 bytes; `jnp.array(x)`
   copies. `np.asarray` and DLPack of a device array on the CPU copy nothing.
 - **Errors** come from the `jit` call: `UNIMPLEMENTED` names the operation and its line in your program.

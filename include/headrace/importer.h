@@ -103,12 +103,18 @@ typedef struct hr_stablehlo_shards {
   int64_t parts[HR_RANK_MAX];
   int devices[HR_STABLEHLO_DEVICES_MAX];
 } hr_stablehlo_shards;
+/* The order of a tensor's dims in memory, beginning with the one whose neighbours are nearest. */
+typedef struct hr_stablehlo_layout {
+  int rank;
+  int minor_to_major[HR_RANK_MAX];
+} hr_stablehlo_layout;
 /* The inputs and outputs of main in the file's order, tokens among them. The file's calls have all of these. */
 typedef struct hr_stablehlo_main {
   int input_count, output_count;
   int *inputs, *outputs; /* for each: its number in the graph, or HR_STABLEHLO_TOKEN */
   int *donations;        /* for each input: the number of the output here that may have its memory, KEPT or ANY */
-  hr_stablehlo_shards *input_shards, *output_shards; /* for each, as hr_stablehlo_open_program divides them */
+  hr_stablehlo_shards *input_shards, *output_shards;   /* for each, as hr_stablehlo_open_program divides them */
+  hr_stablehlo_layout *input_layouts, *output_layouts; /* for each, as the file states; the graph has none */
   char *note; /* main's attribute "headrace.note", a text of who wrote the file; NULL: there is none */
 } hr_stablehlo_main;
 /* Reads them. hr_stablehlo_main_fini frees the lists. */

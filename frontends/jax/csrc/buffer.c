@@ -1,16 +1,17 @@
 /* buffer.c: buffers: a tensor that owns its buffer alone or shares it with others, since nobody writes to either.
  *
- * Tensors are row-major and fill their buffers. The struct lives until the client destroys the handle; `holds` keeps
- * the memory.
+ * Tensors fill their buffers, in the order of their layout. The struct lives until the client destroys the handle;
+ * `holds` keeps the memory.
  */
 #include <stdlib.h>
 
 #include "plugin.h"
 
-pjrt_buffer *hrj_buffer_create(pjrt_device *device, pjrt_type type, const hr_tensor *tensor) {
+pjrt_buffer *hrj_buffer_create(pjrt_device *device, pjrt_type type, const pjrt_memory_layout *layout,
+                               const hr_tensor *tensor) {
   pjrt_buffer *buffer = malloc(sizeof *buffer);
   if (buffer != NULL) {
-    buffer->device = device, buffer->type = type, buffer->tensor = *tensor;
+    buffer->device = device, buffer->type = type, buffer->tensor = *tensor, buffer->layout = layout;
     atomic_init(&buffer->holds, 1);
     atomic_init(&buffer->is_deleted, false);
     buffer->is_borrowed = false;
@@ -60,7 +61,8 @@ size_t hrj_buffer_bytes(const pjrt_buffer *buffer) {
   return (size_t)hr_tensor_count(&buffer->tensor) * hr_dtype_size(buffer->tensor.dtype);
 }
 
-hr_status hrj_tensor_make(pjrt_type type, const int64_t *dims, size_t rank, hr_tensor *out_tensor) {
+hr_status hrj_tensor_make(pjrt_type type, const int64_t *dims, size_t rank, const pjrt_memory_layout *layout,
+                          hr_tensor *out_tensor) {
   hr_tensor tensor = {.dtype = hrj_dtype_of(type), .rank = (int)rank};
   if (tensor.dtype == HR_DTYPE_NONE) {
     return hr_status_make(HR_STATUS_UNIMPLEMENTED, HRJ_PLATFORM ": there are no buffers of type %s (%d)",
@@ -70,15 +72,15 @@ hr_status hrj_tensor_make(pjrt_type type, const int64_t *dims, size_t rank, hr_t
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, HRJ_PLATFORM ": a buffer of %zu dims, expected at most %d", rank,
                           HR_RANK_MAX);
   }
-  int64_t stride = 1, bytes = (int64_t)hr_dtype_size(tensor.dtype);
+  int64_t bytes = (int64_t)hr_dtype_size(tensor.dtype);
   for (int d = (int)rank - 1; d >= 0; --d) {
     if (dims[d] < 0 || __builtin_mul_overflow(bytes, dims[d] > 0 ? dims[d] : 1, &bytes)) {
       return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
                             HRJ_PLATFORM ": dim %d of a buffer is %lld, too many or negative", d, (long long)dims[d]);
     }
-    tensor.dims[d] = dims[d], tensor.strides[d] = stride;
-    stride *= dims[d];
+    tensor.dims[d] = dims[d];
   }
+  hrj_layout_strides(layout != NULL ? layout : hrj_layout_row_major((int)rank), dims, 1, tensor.strides);
   *out_tensor = tensor;
   return HR_OK;
 }
@@ -129,12 +131,11 @@ pjrt_error *hrj_Buffer_DynamicDimensionIndices(pjrt_args_list *args) {
 }
 
 pjrt_error *hrj_Buffer_GetMemoryLayout(pjrt_args_layout *args) {
-  static const int64_t descending[HR_RANK_MAX] = {15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0};
-  size_t rank = (size_t)args->buffer->tensor.rank;
+  const pjrt_memory_layout *layout = args->buffer->layout;
   args->layout = (pjrt_layout){.struct_size = sizeof args->layout, .kind = PJRT_LAYOUT_TILED};
   args->layout.of.tiled.struct_size = sizeof args->layout.of.tiled;
-  args->layout.of.tiled.minor_to_major = descending + HR_RANK_MAX - rank;
-  args->layout.of.tiled.rank = rank;
+  args->layout.of.tiled.minor_to_major = layout->minor_to_major;
+  args->layout.of.tiled.rank = (size_t)layout->rank;
   return NULL;
 }
 
@@ -205,8 +206,9 @@ pjrt_error *hrj_Buffer_UnsafePointer(pjrt_args_pointer *args) {
 /* ---- buffers of buffers ---- */
 
 /* A buffer with the same memory. */
-static pjrt_error *share(pjrt_buffer *buffer, pjrt_type type, const hr_tensor *tensor, pjrt_buffer **out_buffer) {
-  pjrt_buffer *made = hrj_buffer_create(buffer->device, type, tensor);
+static pjrt_error *share(pjrt_buffer *buffer, pjrt_type type, const pjrt_memory_layout *layout, const hr_tensor *tensor,
+                         pjrt_buffer **out_buffer) {
+  pjrt_buffer *made = hrj_buffer_create(buffer->device, type, layout, tensor);
   if (made == NULL) {
     return hrj_error_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a buffer");
   }
@@ -218,9 +220,11 @@ static pjrt_error *share(pjrt_buffer *buffer, pjrt_type type, const hr_tensor *t
 static pjrt_error *copy_between(pjrt_buffer *buffer, pjrt_device *target, pjrt_buffer **out_buffer) {
   hr_tensor tensor = buffer->tensor;
   HRJ_RETURN_IF_ERROR(hr_buffer_create(target->device, hrj_buffer_bytes(buffer), &tensor.buffer));
-  hr_view to = hr_tensor_view(&tensor), from = hr_tensor_view(&buffer->tensor);
+  hr_tensor target_bytes = hrj_layout_stored(buffer->layout, &tensor, NULL, NULL);
+  hr_tensor bytes = hrj_layout_stored(buffer->layout, &buffer->tensor, NULL, NULL);
+  hr_view to = hr_tensor_view(&target_bytes), from = hr_tensor_view(&bytes);
   hr_status status = hr_stream_write_from(target->stream, &to, buffer->device->stream, &from);
-  pjrt_buffer *made = status == HR_OK ? hrj_buffer_create(target, buffer->type, &tensor) : NULL;
+  pjrt_buffer *made = status == HR_OK ? hrj_buffer_create(target, buffer->type, buffer->layout, &tensor) : NULL;
   if (made == NULL) {
     hr_buffer_release(tensor.buffer);
     return status != HR_OK ? hrj_error(status)
@@ -235,8 +239,9 @@ static pjrt_error *copy_to(pjrt_args_copy *args, pjrt_device *target) {
   if (!hrj_buffer_hold(buffer)) {
     return hrj_error(hrj_buffer_deleted(buffer, "copy"));
   }
-  pjrt_error *error = target == buffer->device ? share(buffer, buffer->type, &buffer->tensor, &args->copy)
-                                               : copy_between(buffer, target, &args->copy);
+  pjrt_error *error = target == buffer->device
+                          ? share(buffer, buffer->type, buffer->layout, &buffer->tensor, &args->copy)
+                          : copy_between(buffer, target, &args->copy);
   hrj_buffer_drop(buffer);
   return error;
 }
@@ -251,8 +256,10 @@ pjrt_error *hrj_Buffer_CopyToMemory(pjrt_args_copy *args) {
 
 pjrt_error *hrj_Buffer_Bitcast(pjrt_args_bitcast *args) {
   pjrt_buffer *buffer = args->buffer;
+  const pjrt_memory_layout *layout;
   hr_tensor tensor;
-  HRJ_RETURN_IF_ERROR(hrj_tensor_make(args->type, args->dims, args->rank, &tensor));
+  HRJ_RETURN_IF_ERROR(hrj_layout_read(args->layout, args->rank, &layout));
+  HRJ_RETURN_IF_ERROR(hrj_tensor_make(args->type, args->dims, args->rank, layout, &tensor));
   size_t bytes = (size_t)hr_tensor_count(&tensor) * hr_dtype_size(tensor.dtype);
   if (bytes != hrj_buffer_bytes(buffer)) {
     return hrj_error_make(HR_STATUS_INVALID_ARGUMENT, HRJ_PLATFORM ": bitcast: %zu bytes, the buffer has %zu", bytes,
@@ -262,7 +269,7 @@ pjrt_error *hrj_Buffer_Bitcast(pjrt_args_bitcast *args) {
     return hrj_error(hrj_buffer_deleted(buffer, "bitcast"));
   }
   tensor.buffer = buffer->tensor.buffer;
-  pjrt_error *error = share(buffer, args->type, &tensor, &args->out);
+  pjrt_error *error = share(buffer, args->type, layout, &tensor, &args->out);
   hrj_buffer_drop(buffer);
   return error;
 }

@@ -53,6 +53,15 @@ void hrj_executable_release(pjrt_executable *executable) {
 
 /* ---- compile ---- */
 
+/* The layout that the program states; row-major for a token, or a program that is divided in other ranks. */
+static const pjrt_memory_layout *layout_of(const hr_stablehlo_layout *stated, int rank) {
+  int64_t minor_to_major[HR_RANK_MAX];
+  for (int i = 0; i < rank; ++i) {
+    minor_to_major[i] = stated->minor_to_major[i];
+  }
+  return stated->rank == rank ? hrj_layout_find(rank, minor_to_major) : hrj_layout_row_major(rank);
+}
+
 static hr_status add_output(pjrt_executable *executable, const hr_type *type, int index, size_t *dim_count) {
   pjrt_type of = hrj_type_of(type->dtype);
   for (int d = 0; d < type->rank; ++d) {
@@ -63,8 +72,12 @@ static hr_status add_output(pjrt_executable *executable, const hr_type *type, in
   }
   executable->types[index] = of;
   executable->ranks[index] = (size_t)type->rank;
-  executable->output_layouts[index] = hrj_row_major(type->rank);
-  HR_RETURN_IF_ERROR(hrj_tensor_make(of, type->dims, (size_t)type->rank, &executable->outputs[index]));
+  const pjrt_memory_layout *layout = layout_of(&executable->main.output_layouts[index], type->rank);
+  if (layout == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a layout");
+  }
+  executable->output_layouts[index] = layout;
+  HR_RETURN_IF_ERROR(hrj_tensor_make(of, type->dims, (size_t)type->rank, layout, &executable->outputs[index]));
   executable->output_bytes +=
       hr_tensor_count(&executable->outputs[index]) * (int64_t)hr_dtype_size(executable->outputs[index].dtype);
   return HR_OK;
@@ -97,13 +110,16 @@ static int64_t bytes_of(const hr_type *type) {
 static hr_status list_inputs(pjrt_executable *executable, const hr_graph *graph) {
   const hr_stablehlo_main *main = &executable->main;
   for (int i = 0; i < main->input_count; ++i) {
-    executable->input_layouts[i] = hrj_row_major(token_type.rank);
+    executable->input_layouts[i] = hrj_layout_row_major(token_type.rank);
     if (main->inputs[i] == HR_STABLEHLO_TOKEN) {
       continue;
     }
     hr_type type;
     HR_RETURN_IF_ERROR(hr_graph_type(graph, hr_graph_input_value(graph, main->inputs[i]), &type));
-    executable->input_layouts[i] = hrj_row_major(type.rank);
+    executable->input_layouts[i] = layout_of(&main->input_layouts[i], type.rank);
+    if (executable->input_layouts[i] == NULL) {
+      return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a layout");
+    }
     executable->input_bytes += bytes_of(&type);
     if (main->donations[i] != HR_STABLEHLO_KEPT) {
       executable->donated[executable->donated_count++] = i;
@@ -123,8 +139,8 @@ static bool reserve(pjrt_executable *executable) {
   executable->kinds = calloc(kinds, sizeof *executable->kinds);
   executable->kind_sizes = calloc(kinds, sizeof *executable->kind_sizes);
   executable->donated = calloc(inputs, sizeof *executable->donated);
-  executable->input_layouts = calloc(inputs, sizeof(pjrt_row_major *));
-  executable->output_layouts = calloc(outputs, sizeof(pjrt_row_major *));
+  executable->input_layouts = calloc(inputs, sizeof(pjrt_memory_layout *));
+  executable->output_layouts = calloc(outputs, sizeof(pjrt_memory_layout *));
   for (size_t i = 0; i < kinds && executable->kinds != NULL && executable->kind_sizes != NULL; ++i) {
     executable->kinds[i] = "device", executable->kind_sizes[i] = strlen("device");
   }

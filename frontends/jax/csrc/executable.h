@@ -25,7 +25,7 @@ struct pjrt_executable {
   size_t *ranks;
   const char **kinds; /* of the memories of inputs and outputs, which are the same */
   size_t *kind_sizes;
-  const pjrt_row_major **input_layouts, **output_layouts;
+  const pjrt_memory_layout **input_layouts, **output_layouts;
   int donated_count;
   int *donated; /* numbers of inputs of main */
   int64_t input_bytes, output_bytes, donated_bytes;
@@ -45,8 +45,6 @@ hr_status hrj_list_shardings(pjrt_executable *executable);
 /* Compiles a program for a client's devices. */
 pjrt_error *hrj_compile(pjrt_client *client, const char *code, size_t code_size, const char *options,
                         size_t options_size, pjrt_executable **out_executable);
-/* The layout of tensors of a rank. */
-const pjrt_row_major *hrj_row_major(int rank);
 /* Drops a reference; NULL is fine. */
 void hrj_executable_release(pjrt_executable *executable);
 

@@ -6,6 +6,7 @@
  * The completion event of a program with effects is ready when these have run, of other programs at once.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "executable.h"
 
@@ -95,12 +96,24 @@ static void drop_donated(const call *c) {
   }
 }
 
-/* Replaces a result that is a number, a view, or a part of a buffer by a tensor that fills its own. */
+/* True if a result has the strides of a tensor of the same dims. */
+static bool has_strides(const hr_tensor *result, const hr_tensor *wanted) {
+  for (int d = 0; d < wanted->rank; ++d) {
+    if (result->strides[d] != wanted->strides[d] && wanted->dims[d] != 1) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* Replaces a result that is a number, a part of a buffer, or a view with other strides than its layout's by a tensor
+ * that fills its own. */
 static hr_status settle_result(const call *c, int index, hr_tensor *result) {
   hr_tensor wanted = c->executable->outputs[index];
   size_t bytes = (size_t)hr_tensor_count(&wanted) * hr_dtype_size(wanted.dtype);
-  if (result->buffer != NULL && result->dtype == wanted.dtype && result->offset == 0 &&
-      hr_tensor_is_row_major(result) && hr_buffer_bytes(result->buffer) == bytes) {
+  if (result->buffer != NULL && result->dtype == wanted.dtype && result->offset == 0 && has_strides(result, &wanted) &&
+      hr_buffer_bytes(result->buffer) == bytes) {
+    memcpy(result->strides, wanted.strides, sizeof wanted.strides); /* also of dims of 1 */
     return HR_OK;
   }
   HR_RETURN_IF_ERROR(hr_buffer_create(c->device->device, bytes, &wanted.buffer));
@@ -185,7 +198,8 @@ static hr_status wrap_results(call *c) {
   for (; made < executable->main.output_count && status == HR_OK; ++made) {
     status = settle_result(c, made, &c->results[made]);
     if (status == HR_OK) {
-      c->outputs[made] = hrj_buffer_create(c->device, executable->types[made], &c->results[made]);
+      c->outputs[made] =
+          hrj_buffer_create(c->device, executable->types[made], executable->output_layouts[made], &c->results[made]);
       if (c->outputs[made] == NULL) {
         status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "execute: no host memory for a buffer");
       }

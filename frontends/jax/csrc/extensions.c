@@ -1,4 +1,4 @@
-/* extensions.c: the lists of functions beside the table: layouts, which are all row-major, and shardings.
+/* extensions.c: the lists of functions beside the table: layouts and shardings.
  *
  * Clients that find none of these read the optimized program in their place, for each program that they compile.
  */
@@ -8,32 +8,7 @@
 
 /* ---- layouts ---- */
 
-struct pjrt_row_major {
-  const char *text; /* as XLA prints it: minor to major */
-};
-
-static const pjrt_row_major layouts[HR_RANK_MAX + 1] = {{"{}"},
-                                                        {"{0}"},
-                                                        {"{1,0}"},
-                                                        {"{2,1,0}"},
-                                                        {"{3,2,1,0}"},
-                                                        {"{4,3,2,1,0}"},
-                                                        {"{5,4,3,2,1,0}"},
-                                                        {"{6,5,4,3,2,1,0}"},
-                                                        {"{7,6,5,4,3,2,1,0}"},
-                                                        {"{8,7,6,5,4,3,2,1,0}"},
-                                                        {"{9,8,7,6,5,4,3,2,1,0}"},
-                                                        {"{10,9,8,7,6,5,4,3,2,1,0}"},
-                                                        {"{11,10,9,8,7,6,5,4,3,2,1,0}"},
-                                                        {"{12,11,10,9,8,7,6,5,4,3,2,1,0}"},
-                                                        {"{13,12,11,10,9,8,7,6,5,4,3,2,1,0}"},
-                                                        {"{14,13,12,11,10,9,8,7,6,5,4,3,2,1,0}"},
-                                                        {"{15,14,13,12,11,10,9,8,7,6,5,4,3,2,1,0}"}};
-
-const pjrt_row_major *hrj_row_major(int rank) {
-  return &layouts[rank >= 0 && rank <= HR_RANK_MAX ? rank : 0];
-}
-
+/* Layouts live as long as the process. */
 static pjrt_error *destroy_layout(pjrt_args_self *args) {
   (void)args;
   return NULL;
@@ -44,19 +19,19 @@ static void free_nothing(void *owned) {
 }
 
 static pjrt_error *serialize_layout(pjrt_args_bytes *args) {
-  const pjrt_row_major *layout = args->self;
+  const pjrt_memory_layout *layout = args->self;
   args->bytes = layout->text, args->bytes_size = strlen(layout->text);
   args->owned = NULL, args->free = free_nothing;
   return NULL;
 }
 
 static pjrt_error *default_layout(pjrt_args_default_layout *args) {
-  args->layout = hrj_row_major((int)args->rank);
+  args->layout = hrj_layout_row_major((int)args->rank);
   return NULL;
 }
 
 static pjrt_error *buffer_layout(pjrt_args_pointer *args) {
-  args->pointer = (void *)(uintptr_t)hrj_row_major(((pjrt_buffer *)args->self)->tensor.rank);
+  args->pointer = (void *)(uintptr_t)((pjrt_buffer *)args->self)->layout;
   return NULL;
 }
 
@@ -101,14 +76,14 @@ enum { LAYOUTS = 4, SHARDINGS = 19 };
 static extension shardings = {.struct_size = SIZE_OF(2),
                               .type = SHARDINGS,
                               .functions = {(pjrt_function)input_shardings, (pjrt_function)output_shardings}};
-static extension row_major = {.struct_size = SIZE_OF(7),
-                              .type = LAYOUTS,
-                              .next = &shardings,
-                              .functions = {(pjrt_function)destroy_layout, (pjrt_function)serialize_layout,
-                                            (pjrt_function)default_layout, (pjrt_function)buffer_layout,
-                                            (pjrt_function)default_layout, (pjrt_function)output_layouts,
-                                            (pjrt_function)input_layouts}};
+static extension layouts = {.struct_size = SIZE_OF(7),
+                            .type = LAYOUTS,
+                            .next = &shardings,
+                            .functions = {(pjrt_function)destroy_layout, (pjrt_function)serialize_layout,
+                                          (pjrt_function)default_layout, (pjrt_function)buffer_layout,
+                                          (pjrt_function)default_layout, (pjrt_function)output_layouts,
+                                          (pjrt_function)input_layouts}};
 
 void *hrj_extensions(void) {
-  return &row_major;
+  return &layouts;
 }

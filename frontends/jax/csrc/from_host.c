@@ -17,13 +17,16 @@ static pjrt_error *no_memory(size_t bytes) {
   return hrj_error_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a buffer of %zu bytes", bytes);
 }
 
-/* Byte strides of the source; true if they are those of dense elements. */
+/* Byte strides of the source's dims; true if they are those of the tensor's dense elements. */
 static bool list_strides(const pjrt_args_from_host *args, const hr_tensor *tensor, int64_t *out_strides) {
   int64_t size = (int64_t)hr_dtype_size(tensor->dtype);
   bool is_dense = true;
+  hrj_layout_strides(hrj_layout_row_major(tensor->rank), tensor->dims, size, out_strides);
   for (int d = 0; d < tensor->rank; ++d) {
     int64_t dense = tensor->strides[d] * size;
-    out_strides[d] = args->byte_strides != NULL && args->stride_count == args->rank ? args->byte_strides[d] : dense;
+    if (args->byte_strides != NULL && args->stride_count == args->rank) {
+      out_strides[d] = args->byte_strides[d];
+    }
     is_dense &= out_strides[d] == dense || tensor->dims[d] == 1;
   }
   return is_dense || hr_tensor_count(tensor) == 0;
@@ -143,10 +146,9 @@ static bool use_in_place(pjrt_device *device, void *data, hr_tensor *tensor, pjr
   return true;
 }
 
-static pjrt_error *make_buffer(pjrt_args_from_host *args, pjrt_device *device, hr_tensor *tensor,
-                               pjrt_event **out_done) {
-  int64_t strides[HR_RANK_MAX];
-  bool is_dense = list_strides(args, tensor, strides) && narrow_bits(args->type) == 0;
+/* The memory of a row-major tensor. */
+static pjrt_error *fill(pjrt_args_from_host *args, pjrt_device *device, const int64_t *strides, bool is_dense,
+                        hr_tensor *tensor, pjrt_event **out_done) {
   if (hr_tensor_count(tensor) == 0) {
     return hrj_error(hr_buffer_create(device->device, 0, &tensor->buffer));
   }
@@ -160,31 +162,22 @@ static pjrt_error *make_buffer(pjrt_args_from_host *args, pjrt_device *device, h
   return copy_to_host_device(args, device, strides, tensor);
 }
 
-/* Row-major, or no layout. */
-static bool is_row_major(const pjrt_layout *layout) {
-  if (layout == NULL || layout->kind != PJRT_LAYOUT_TILED) {
-    return layout == NULL;
-  }
-  bool is_descending = layout->of.tiled.tile_count == 0;
-  for (size_t i = 0; i < layout->of.tiled.rank; ++i) {
-    is_descending &= layout->of.tiled.minor_to_major[i] == (int64_t)(layout->of.tiled.rank - 1 - i);
-  }
-  return is_descending;
-}
-
 pjrt_error *hrj_Client_BufferFromHostBuffer(pjrt_args_from_host *args) {
   pjrt_device *device = hrj_device_of(args->client, args->device, args->memory);
-  if (!is_row_major(args->layout)) {
-    return hrj_error_make(HR_STATUS_UNIMPLEMENTED, HRJ_PLATFORM ": buffers have row-major elements alone");
-  }
+  const pjrt_memory_layout *layout;
   hr_tensor tensor;
-  HRJ_RETURN_IF_ERROR(hrj_tensor_make(args->type, args->dims, args->rank, &tensor));
+  HRJ_RETURN_IF_ERROR(hrj_layout_read(args->layout, args->rank, &layout));
+  HRJ_RETURN_IF_ERROR(hrj_tensor_make(args->type, args->dims, args->rank, layout, &tensor));
+  int64_t strides[HR_RANK_MAX], stored_strides[HR_RANK_MAX];
+  bool is_dense = list_strides(args, &tensor, strides) && narrow_bits(args->type) == 0;
+  hr_tensor stored = hrj_layout_stored(layout, &tensor, strides, stored_strides);
   pjrt_event *done = hrj_event_done();
-  pjrt_error *error = make_buffer(args, device, &tensor, &done);
+  pjrt_error *error = fill(args, device, stored_strides, is_dense, &stored, &done);
   if (error != NULL) {
     return error;
   }
-  pjrt_buffer *buffer = hrj_buffer_create(device, args->type, &tensor);
+  tensor.buffer = stored.buffer;
+  pjrt_buffer *buffer = hrj_buffer_create(device, args->type, layout, &tensor);
   if (buffer == NULL) {
     hr_buffer_release(tensor.buffer);
     hrj_event_release(done);
@@ -215,17 +208,16 @@ static void release_foreign(void *arg) {
 pjrt_error *hrj_Client_CreateViewOfDeviceBuffer(pjrt_args_view *args) {
   pjrt_memory *in = PJRT_HAS(args, memory) ? args->memory : NULL;
   pjrt_device *device = hrj_device_of(args->client, args->device, in);
-  if (!is_row_major(args->layout)) {
-    return hrj_error_make(HR_STATUS_UNIMPLEMENTED, HRJ_PLATFORM ": buffers have row-major elements alone");
-  }
+  const pjrt_memory_layout *layout;
+  HRJ_RETURN_IF_ERROR(hrj_layout_read(args->layout, args->rank, &layout));
   hr_tensor tensor;
-  HRJ_RETURN_IF_ERROR(hrj_tensor_make(args->type, args->dims, args->rank, &tensor));
+  HRJ_RETURN_IF_ERROR(hrj_tensor_make(args->type, args->dims, args->rank, layout, &tensor));
   int64_t count = hr_tensor_count(&tensor);
   if (count > 0 && args->address == NULL) {
     return hrj_error_make(HR_STATUS_INVALID_ARGUMENT, HRJ_PLATFORM ": no address of %lld elements", (long long)count);
   }
   foreign_memory *memory = malloc(sizeof *memory);
-  pjrt_buffer *buffer = hrj_buffer_create(device, args->type, &tensor);
+  pjrt_buffer *buffer = hrj_buffer_create(device, args->type, layout, &tensor);
   if (memory == NULL || buffer == NULL) {
     free(memory);
     free(buffer);
@@ -250,11 +242,13 @@ pjrt_error *hrj_Client_CreateViewOfDeviceBuffer(pjrt_args_view *args) {
 
 pjrt_error *hrj_Client_CreateUninitializedBuffer(pjrt_args_uninitialized *args) {
   pjrt_device *device = hrj_device_of(args->client, args->device, args->memory);
+  const pjrt_memory_layout *layout;
   hr_tensor tensor;
-  HRJ_RETURN_IF_ERROR(hrj_tensor_make(args->type, args->dims, args->rank, &tensor));
+  HRJ_RETURN_IF_ERROR(hrj_layout_read(args->layout, args->rank, &layout));
+  HRJ_RETURN_IF_ERROR(hrj_tensor_make(args->type, args->dims, args->rank, layout, &tensor));
   size_t bytes = (size_t)hr_tensor_count(&tensor) * hr_dtype_size(tensor.dtype);
   HRJ_RETURN_IF_ERROR(hr_buffer_create(device->device, bytes, &tensor.buffer));
-  pjrt_buffer *buffer = hrj_buffer_create(device, args->type, &tensor);
+  pjrt_buffer *buffer = hrj_buffer_create(device, args->type, layout, &tensor);
   if (buffer == NULL) {
     hr_buffer_release(tensor.buffer);
     return no_memory(bytes);

@@ -318,20 +318,20 @@ typedef struct pjrt_args_kinds {
   const char *const *kinds;
   const size_t *kind_sizes;
 } pjrt_args_kinds;
-typedef struct pjrt_row_major pjrt_row_major; /* a layout */
+typedef struct pjrt_memory_layout pjrt_memory_layout;
 typedef struct pjrt_args_default_layout {
   PJRT_HEAD;
   void *client; /* or a topology */
   pjrt_type type;
   const int64_t *dims;
   size_t rank;
-  const pjrt_row_major *layout;
+  const pjrt_memory_layout *layout;
 } pjrt_args_default_layout;
 typedef struct pjrt_args_counted {
   PJRT_HEAD;
   pjrt_executable *executable;
   size_t count;
-  const pjrt_row_major *const *list;
+  const pjrt_memory_layout *const *list;
 } pjrt_args_counted;
 typedef struct pjrt_args_costs {
   PJRT_HEAD;

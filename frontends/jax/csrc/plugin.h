@@ -115,6 +115,28 @@ pjrt_device *hrj_device_of(pjrt_client *client, pjrt_device *device, pjrt_memory
 /* True if a signal should end what the thread waits for (interrupt.c). */
 bool hrj_wants_interrupt(void *arg);
 
+/* ---- layouts ---- */
+
+struct pjrt_memory_layout {
+  int rank;
+  bool is_row_major;
+  int64_t minor_to_major[HR_RANK_MAX];
+  char text[48];
+  pjrt_memory_layout *next;
+};
+
+/* The layout of an order of dims, which is a permutation; NULL: no memory. */
+const pjrt_memory_layout *hrj_layout_find(int rank, const int64_t *minor_to_major);
+const pjrt_memory_layout *hrj_layout_row_major(int rank);
+/* That of a client; NULL is row-major. UNIMPLEMENTED if it has tiles or strides. */
+hr_status hrj_layout_read(const pjrt_layout *layout, size_t rank, const pjrt_memory_layout **out_layout);
+/* The strides of dense elements, of which one takes `element`. */
+void hrj_layout_strides(const pjrt_memory_layout *layout, const int64_t *dims, int64_t element, int64_t *out_strides);
+/* A tensor with its dims in the order of the layout, so that its strides are row-major; the same of other strides of
+ * its dims, unless they are NULL. */
+hr_tensor hrj_layout_stored(const pjrt_memory_layout *layout, const hr_tensor *tensor, const int64_t *strides,
+                            int64_t *out_strides);
+
 /* ---- buffers ---- */
 
 /* `holds` keeps the tensor: 1 until the buffer is deleted, and one for each call that uses it, for each event, and for
@@ -125,11 +147,13 @@ struct pjrt_buffer {
   pjrt_type type;
   atomic_int holds;
   atomic_bool is_deleted;
-  bool is_borrowed; /* its memory is the caller's, who may write it when the buffer is deleted */
+  const pjrt_memory_layout *layout; /* of the tensor's strides */
+  bool is_borrowed;                 /* its memory is the caller's, who may write it when the buffer is deleted */
 };
 
-/* A buffer of a tensor, whose reference it takes over on success; NULL: no memory. */
-pjrt_buffer *hrj_buffer_create(pjrt_device *device, pjrt_type type, const hr_tensor *tensor);
+/* A buffer of a tensor with the strides of a layout, whose reference it takes over on success; NULL: no memory. */
+pjrt_buffer *hrj_buffer_create(pjrt_device *device, pjrt_type type, const pjrt_memory_layout *layout,
+                               const hr_tensor *tensor);
 /* Keeps the tensor until hrj_buffer_drop. False if the buffer is deleted. */
 bool hrj_buffer_hold(pjrt_buffer *buffer);
 void hrj_buffer_drop(pjrt_buffer *buffer);
@@ -142,9 +166,12 @@ bool hrj_buffer_delete(pjrt_buffer *buffer);
 hr_status hrj_buffer_deleted(const pjrt_buffer *buffer, const char *call);
 /* The bytes of all elements. */
 size_t hrj_buffer_bytes(const pjrt_buffer *buffer);
-/* A row-major tensor without a buffer; INVALID_ARGUMENT or UNIMPLEMENTED for a type or dims that can't be. */
-hr_status hrj_tensor_make(pjrt_type type, const int64_t *dims, size_t rank, hr_tensor *out_tensor);
-/* The address of the elements in row-major order, for which the stream is waited; valid while the buffer is held. */
+/* A tensor of a layout without a buffer; INVALID_ARGUMENT or UNIMPLEMENTED for a type or dims that can't be. layout:
+ * NULL: row-major. */
+hr_status hrj_tensor_make(pjrt_type type, const int64_t *dims, size_t rank, const pjrt_memory_layout *layout,
+                          hr_tensor *out_tensor);
+/* The address of the elements in the order of their layout, for which the stream is waited; valid while the buffer is
+ * held. */
 hr_status hrj_buffer_address(pjrt_buffer *buffer, void **out_address);
 
 /* ---- events ---- */

@@ -10,7 +10,7 @@
 
 /* Bytes from `offset` on, or all elements with strides. */
 typedef struct copy_job {
-  hr_tensor tensor;
+  hr_tensor tensor; /* row-major: dims are in the order of the buffer's layout */
   int64_t byte_strides[HR_RANK_MAX];
   bool is_raw;
   size_t offset, bytes;
@@ -72,7 +72,8 @@ static pjrt_error *copy_from_device(pjrt_buffer *buffer, const copy_job *job) {
   if (staging == NULL) {
     return no_memory();
   }
-  hr_view view = hr_tensor_view(&buffer->tensor);
+  hr_tensor stored = hrj_layout_stored(buffer->layout, &buffer->tensor, NULL, NULL);
+  hr_view view = hr_tensor_view(&stored);
   hr_status status = hr_stream_read(buffer->device->stream, &view, staging);
   if (status == HR_OK) {
     copy(job, staging);
@@ -113,30 +114,24 @@ static pjrt_error *start(pjrt_buffer *buffer, const copy_job *job, pjrt_event **
   return error;
 }
 
-/* Byte strides of a layout for the tensor's elements; false if it has tiles or other dims. */
-static bool layout_strides(const pjrt_layout *layout, const hr_tensor *tensor, int64_t *out_strides) {
-  int64_t stride = (int64_t)hr_dtype_size(tensor->dtype);
-  size_t rank = (size_t)tensor->rank;
+/* Byte strides of the buffer's dims on the host, of which the layout NULL is the buffer's. */
+static hr_status list_strides(const pjrt_layout *layout, const pjrt_buffer *buffer, int64_t *out_strides) {
+  const hr_tensor *tensor = &buffer->tensor;
+  int64_t size = (int64_t)hr_dtype_size(tensor->dtype);
+  const pjrt_memory_layout *order = buffer->layout;
   if (layout != NULL && layout->kind == PJRT_LAYOUT_STRIDES) {
-    for (size_t d = 0; d < rank && layout->of.strides.rank == rank; ++d) {
-      out_strides[d] = layout->of.strides.byte_strides[d];
+    if (layout->of.strides.rank != (size_t)tensor->rank) {
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, HRJ_PLATFORM ": a host layout of %zu dims, expected %d",
+                            layout->of.strides.rank, tensor->rank);
     }
-    return layout->of.strides.rank == rank;
+    memcpy(out_strides, layout->of.strides.byte_strides, (size_t)tensor->rank * sizeof *out_strides);
+    return HR_OK;
   }
-  if (layout != NULL && (layout->of.tiled.rank != rank || layout->of.tiled.tile_count > 0)) {
-    return false;
+  if (layout != NULL) {
+    HR_RETURN_IF_ERROR(hrj_layout_read(layout, (size_t)tensor->rank, &order));
   }
-  unsigned seen = 0;
-  for (size_t i = 0; i < rank; ++i) {
-    int64_t d = layout != NULL ? layout->of.tiled.minor_to_major[i] : (int64_t)(rank - 1 - i);
-    if (d < 0 || d >= (int64_t)rank || (seen >> d & 1) != 0) {
-      return false;
-    }
-    seen |= 1u << d;
-    out_strides[d] = stride;
-    stride *= tensor->dims[d];
-  }
-  return true;
+  hrj_layout_strides(order, tensor->dims, size, out_strides);
+  return HR_OK;
 }
 
 pjrt_error *hrj_Buffer_ToHostBuffer(pjrt_args_to_host *args) {
@@ -150,10 +145,10 @@ pjrt_error *hrj_Buffer_ToHostBuffer(pjrt_args_to_host *args) {
     return hrj_error_make(HR_STATUS_INVALID_ARGUMENT, HRJ_PLATFORM ": %zu bytes of host memory for a buffer of %zu",
                           args->data_size, bytes);
   }
-  copy_job job = {.tensor = buffer->tensor, .bytes = bytes, .target = args->data};
-  if (!layout_strides(args->layout, &buffer->tensor, job.byte_strides)) {
-    return hrj_error_make(HR_STATUS_UNIMPLEMENTED, HRJ_PLATFORM ": a host layout with tiles, or of other dims");
-  }
+  int64_t strides[HR_RANK_MAX];
+  copy_job job = {.bytes = bytes, .target = args->data};
+  HRJ_RETURN_IF_ERROR(list_strides(args->layout, buffer, strides));
+  job.tensor = hrj_layout_stored(buffer->layout, &buffer->tensor, strides, job.byte_strides);
   return start(buffer, &job, &args->event);
 }
 

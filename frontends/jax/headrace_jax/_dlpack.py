@@ -2,7 +2,7 @@
 
 JAX's own functions know CPU and GPU by the names of its platforms. Arrays are exported by a capsule that is made here,
 and memory of the host is imported on this platform if that is JAX's default, and unless it is an array of JAX's CPU
-backend. Nothing is copied but what the caller wants to be, and elements that are not row-major.
+backend. Nothing is copied but what the caller wants to be, and elements that are dense in no order of their dims.
 """
 
 import ctypes
@@ -35,7 +35,7 @@ class _Tensor(ctypes.Structure):
     )
 
 
-_exported = {}  # by address: the structure, its shape, and the array whose memory it shows
+_exported = {}  # by address: the structure, its shape and strides, and the array whose memory it shows
 _Release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -62,14 +62,16 @@ def _code_of(dtype):
 def _export(x):
     """A capsule with the memory of an array."""
     shown = np.asarray(x)  # shares the memory, and holds it even if the array is deleted
-    shape = (ctypes.c_int64 * max(shown.ndim, 1))(*shown.shape)
+    numbers = ctypes.c_int64 * max(shown.ndim, 1)
+    shape, strides = numbers(*shown.shape), numbers(*(stride // shown.dtype.itemsize for stride in shown.strides))
     tensor = _Tensor(
         data=shown.ctypes.data, device_type=CPU, ndim=shown.ndim, code=_code_of(shown.dtype),
         bits=8 * shown.dtype.itemsize, lanes=1, shape=ctypes.addressof(shape),
+        strides=ctypes.addressof(strides),
         deleter=ctypes.cast(_release, ctypes.c_void_p).value,
     )
     address = ctypes.addressof(tensor)
-    _exported[address] = tensor, shape, shown
+    _exported[address] = tensor, shape, strides, shown
     return _capsules.new(address, b"dltensor", ctypes.cast(_destroy, ctypes.c_void_p))
 
 

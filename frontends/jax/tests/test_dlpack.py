@@ -93,9 +93,13 @@ def test_numpy_arrays_are_imported_and_copied(copy):
     assert (float(y[0, 0]) == 9) == (copy is not True)
 
 
-def test_other_layouts_are_copied():
+def test_other_orders_of_dims_are_shared_and_strides_copied():
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     for view in (x.T, x[::-1], x[:, ::2]):
         np.testing.assert_array_equal(np.asarray(jax.dlpack.from_dlpack(view)), view)
-    with pytest.raises(Exception, match="row-major|copy"):
-        jax.dlpack.from_dlpack(x.T, copy=False)
+    shared = jax.dlpack.from_dlpack(x.T, copy=False)
+    x[1, 2] = 9
+    np.testing.assert_array_equal(np.asarray(shared), x.T)
+    np.testing.assert_array_equal(np.from_dlpack(shared), x.T)
+    with pytest.raises(Exception, match="layout|stride|copy"):
+        jax.dlpack.from_dlpack(x[:, ::2], copy=False)

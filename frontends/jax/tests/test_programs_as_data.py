@@ -36,7 +36,7 @@ def test_a_program_is_serialized_and_read():
     np.testing.assert_allclose(np.asarray(got), np.exp(X @ W), rtol=1e-5)
 
 
-def test_layouts_are_row_major():
+def test_layouts_are_row_major_unless_others_are_wanted():
     x = jax.device_put(X)
     assert x.format.layout.major_to_minor == (0, 1)
     assert compiled().output_formats.layout.major_to_minor == (0, 1)

@@ -275,6 +275,12 @@ void hr__hlo_lower_manual(hr__hlo *hlo);
 int *hr__hlo_dictionaries(const hr__vhlo_module *module, const hr__vhlo_op *function, const char *list, int count);
 /* The sharding among the attributes of one; false: it has none. */
 bool hr__hlo_main_sharding(const hr__vhlo_module *module, int dictionary, hr__vhlo_sharding *out);
+/* The layout of an input or output of main (hlo_layouts.c). inputs: those of all inputs. */
+HR_MUST_USE hr_status hr__hlo_input_layout(const hr__vhlo_module *module, int dictionary, const hr__vhlo_value *input,
+                                           hr_stablehlo_layout *out);
+HR_MUST_USE hr_status hr__hlo_output_layout(const hr__vhlo_module *module, const hr__vhlo_region *main,
+                                            const hr_stablehlo_layout *inputs, int dictionary,
+                                            const hr__vhlo_value *output, hr_stablehlo_layout *out);
 /* The sharding of a result; if the program leaves it open, one of a tensor of the same dims that it is computed from.
  */
 bool hr__hlo_result_sharding(const hr__vhlo_module *module, const hr__vhlo_op *function, const int *arguments,

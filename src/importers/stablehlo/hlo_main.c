@@ -1,4 +1,5 @@
-/* hlo_main.c: the inputs and outputs of a module's main function, tokens among them, and which inputs are donated.
+/* hlo_main.c: the inputs and outputs of a module's main function, tokens among them, which inputs are donated, and the
+ * layouts of all.
  *
  * A graph has no tokens, so that its inputs and outputs have other numbers. Callers that call main as the file has it
  * need both.
@@ -75,6 +76,20 @@ static void list_all_shards(const hr__vhlo_module *module, const hr__vhlo_op *fu
   }
 }
 
+static hr_status list_layouts(const hr__vhlo_module *module, const hr__vhlo_region *region, const int *arguments,
+                              const int *results, const hr__vhlo_op *end, hr_stablehlo_main *lists) {
+  for (int i = 0; i < lists->input_count; ++i) {
+    hr_status status = hr__hlo_input_layout(module, arguments[i], &region->arguments[i], &lists->input_layouts[i]);
+    HR_RETURN_IF_ERROR(hr_status_annotate(status, "input %d", i));
+  }
+  for (int i = 0; i < lists->output_count; ++i) {
+    hr_status status = hr__hlo_output_layout(module, region, lists->input_layouts, results[i], end->operands[i],
+                                             &lists->output_layouts[i]);
+    HR_RETURN_IF_ERROR(hr_status_annotate(status, "output %d", i));
+  }
+  return HR_OK;
+}
+
 static hr_status list_values(const hr__vhlo_module *module, const hr__vhlo_op *function, hr_stablehlo_main *lists) {
   const hr__vhlo_region *region = &function->regions[0];
   const hr__vhlo_op *end = return_of(region);
@@ -87,10 +102,13 @@ static hr_status list_values(const hr__vhlo_module *module, const hr__vhlo_op *f
   lists->donations = hr_calloc((size_t)lists->input_count + 1, sizeof *lists->donations);
   lists->input_shards = hr_calloc((size_t)lists->input_count + 1, sizeof *lists->input_shards);
   lists->output_shards = hr_calloc((size_t)lists->output_count + 1, sizeof *lists->output_shards);
+  lists->input_layouts = hr_calloc((size_t)lists->input_count + 1, sizeof *lists->input_layouts);
+  lists->output_layouts = hr_calloc((size_t)lists->output_count + 1, sizeof *lists->output_layouts);
   int *arguments = hr__hlo_dictionaries(module, function, "arg_attrs", lists->input_count);
   int *results = hr__hlo_dictionaries(module, function, "res_attrs", lists->output_count);
   if (lists->inputs == NULL || lists->outputs == NULL || lists->donations == NULL || arguments == NULL ||
-      results == NULL || lists->input_shards == NULL || lists->output_shards == NULL) {
+      results == NULL || lists->input_shards == NULL || lists->output_shards == NULL || lists->input_layouts == NULL ||
+      lists->output_layouts == NULL) {
     hr_free(arguments);
     hr_free(results);
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %d inputs and %d outputs", lists->input_count,
@@ -104,9 +122,10 @@ static hr_status list_values(const hr__vhlo_module *module, const hr__vhlo_op *f
   }
   list_donations(module, arguments, lists);
   list_all_shards(module, function, arguments, results, end, lists);
+  hr_status status = list_layouts(module, region, arguments, results, end, lists);
   hr_free(arguments);
   hr_free(results);
-  return HR_OK;
+  return status;
 }
 
 /* A text of the caller, which nothing here reads. */
@@ -150,6 +169,8 @@ void hr_stablehlo_main_fini(hr_stablehlo_main *lists) {
   hr_free(lists->donations);
   hr_free(lists->input_shards);
   hr_free(lists->output_shards);
+  hr_free(lists->input_layouts);
+  hr_free(lists->output_layouts);
   hr_free(lists->note);
   *lists = (hr_stablehlo_main){0};
 }
