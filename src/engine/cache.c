@@ -26,17 +26,31 @@ static void count_entry(hr_cache *cache, const hr_instance *instance, int by) {
   cache->copy_bytes += is_copy(instance) ? (size_t)by * bytes : 0;
 }
 
+static hr_instance *first_copy(hr_instance *instance) {
+  while (instance != NULL && !is_copy(instance)) {
+    instance = instance->newer;
+  }
+  return instance;
+}
+
 static void unlink_use(hr_cache *cache, hr_instance *instance) {
+  if (instance == cache->oldest_copy) {
+    cache->oldest_copy = first_copy(instance->newer);
+  }
   *(instance->newer != NULL ? &instance->newer->older : &cache->newest) = instance->older;
   *(instance->older != NULL ? &instance->older->newer : &cache->oldest) = instance->newer;
 }
 
 static void link_use(hr_cache *cache, hr_instance *instance) {
   instance->trims = cache->trims;
+  instance->last_use = ++cache->uses;
   instance->newer = NULL;
   instance->older = cache->newest;
   *(cache->newest != NULL ? &cache->newest->newer : &cache->oldest) = instance;
   cache->newest = instance;
+  if (cache->oldest_copy == NULL && is_copy(instance)) {
+    cache->oldest_copy = instance;
+  }
 }
 
 static void unlink_followed(hr_cache *cache, const hr_instance *instance) {
@@ -95,19 +109,24 @@ static bool has_room_for_copies(const hr_cache *cache) {
 
 /* Evicts the least recently used of them beyond their bound, but not the new entry. */
 static void evict_copies(hr_cache *cache, const hr_instance *new_one) {
-  hr_instance *instance = cache->oldest;
-  while (!has_room_for_copies(cache) && instance != new_one) {
-    hr_instance *newer = instance->newer;
-    if (is_copy(instance)) {
-      drop(cache, instance);
-    }
-    instance = newer;
+  while (!has_room_for_copies(cache) && cache->oldest_copy != new_one) {
+    drop(cache, cache->oldest_copy);
+    cache->is_full_of_copies = true;
   }
 }
 
+/* True until copies evict each other. The one that was evicted leaves some bytes, but no room for the next. */
+static bool may_have_more_copies(hr_cache *cache) {
+  if (cache->copies < HR_CACHE_COPIES_MIN || cache->copy_bytes <= cache->limits.copy_bytes / 4 * 3) {
+    cache->is_full_of_copies = false;
+  }
+  return !cache->is_full_of_copies;
+}
+
 hr_instance *hr__cache_find_general(hr_cache *cache, hr_key *key, hr_device *device) {
-  bool has_room = cache->copies < HR_CACHE_COPIES_MIN || cache->copy_bytes < cache->limits.copy_bytes;
-  return hr__general_instance_find(&cache->general, key, device, has_room);
+  uint32_t now = ++cache->uses;
+  uint32_t reach = may_have_more_copies(cache) ? UINT32_MAX : (now - cache->oldest_copy->last_use) / 2;
+  return hr__general_instance_find(&cache->general, key, device, now, reach);
 }
 
 void hr__cache_fini(hr_cache *cache) {
@@ -152,10 +171,12 @@ static hr_instance *find_by_hash(const hr_cache *cache, hr_key *key) {
 void hr__cache_use(hr_cache *cache, hr_instance *instance) {
   cache->newest->successor = instance;
   set_repeated(cache, instance);
-  instance->trims = cache->trims;
   if (instance != cache->newest) {
     unlink_use(cache, instance);
     link_use(cache, instance);
+  } else {
+    instance->trims = cache->trims;
+    instance->last_use = ++cache->uses;
   }
 }
 

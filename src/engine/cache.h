@@ -8,8 +8,7 @@
  * the memory and evict what repeats. A key whose entry was evicted by it counts as repeated when it comes again, so
  * programs of a cycle stay however long it is (the queues of 2Q: Johnson and Shasha, VLDB 1994).
  *
- * A fourth bound applies to a host's copies of general plans, which save few percent of a run's time: see
- * general_instance.h. Threads: the stream's lock.
+ * A fourth bound applies to a host's copies of general plans: see general_instance.h. Threads: the stream's lock.
  */
 #ifndef HEADRACE_ENGINE_CACHE_H_
 #define HEADRACE_ENGINE_CACHE_H_
@@ -31,6 +30,9 @@ typedef struct hr_cache {
   size_t count, bytes;
   size_t once_bytes;         /* of entries that were not found again */
   size_t copies, copy_bytes; /* of general plans, on a host */
+  bool is_full_of_copies;    /* a new one evicts another */
+  hr_instance *oldest_copy;  /* by last use */
+  uint32_t uses;             /* programs so far: the clock of last uses. It may wrap */
   uint64_t *evicted;         /* hashes of keys, by hash; NULL: none yet */
   atomic_int_least64_t *total;
   uint32_t trims;               /* so far */

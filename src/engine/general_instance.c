@@ -34,24 +34,26 @@ void hr__general_instances_fini(hr_general_instances *instances) {
   *instances = (hr_general_instances){.total = instances->total};
 }
 
-/* True if the key was met at least `least` times before. Then it begins anew. A key may be forgotten for another one.
- */
-static bool sight(hr_general_instances *instances, uint64_t hash, uint64_t least) {
+/* True if the key was met at least `least` times before, the last time at most `reach` programs ago. A key may be
+ * forgotten for another one. */
+static bool sight(hr_general_instances *instances, uint64_t hash, uint32_t least, uint32_t now, uint32_t reach) {
   if (instances->sightings == NULL) {
     instances->sightings = hr_calloc(SIGHTINGS, sizeof *instances->sightings);
   }
   if (instances->sightings == NULL) {
     return false;
   }
-  uint64_t *known = &instances->sightings[hash / (COUNT_MASK + 1) % SIGHTINGS], name = hash & ~(uint64_t)COUNT_MASK;
-  uint64_t times = (*known & ~(uint64_t)COUNT_MASK) == name ? *known & COUNT_MASK : 0;
-  bool is_often = times >= least;
-  *known = name | (is_often ? least == OWN_FROM_FULL ? 0 : times : times + 1);
+  hr_sighting *known = &instances->sightings[hash % SIGHTINGS];
+  uint32_t name = (uint32_t)(hash >> 32) & ~(uint32_t)COUNT_MASK;
+  uint32_t times = (known->name & ~(uint32_t)COUNT_MASK) == name ? known->name & COUNT_MASK : 0;
+  bool is_often = times >= least && now - known->last_use <= reach;
+  uint32_t more = times < COUNT_MASK ? times + 1 : times;
+  *known = (hr_sighting){name | (!is_often ? more : least == OWN_FROM_FULL ? 0 : times), now};
   return is_often;
 }
 
 /* A device beside the host gains more from an instance of the key's own: graphs, and kernels for these dims. */
-static uint64_t own_from(const hr_device *device, bool has_room) {
+static uint32_t own_from(const hr_device *device, bool has_room) {
   return !device->properties.is_host ? OWN_FROM_BESIDE : has_room ? OWN_FROM : OWN_FROM_FULL;
 }
 
@@ -173,9 +175,10 @@ static hr_general_instance *number_one(hr_general_instances *instances, const hr
   return NULL;
 }
 
-hr_instance *hr__general_instance_find(hr_general_instances *instances, hr_key *key, hr_device *device, bool has_room) {
+hr_instance *hr__general_instance_find(hr_general_instances *instances, hr_key *key, hr_device *device, uint32_t now,
+                                       uint32_t reach) {
   hr_plan *model = NULL;
-  if (sight(instances, key->hash, own_from(device, has_room))) {
+  if (sight(instances, key->hash, own_from(device, reach == UINT32_MAX), now, reach)) {
     return NULL;
   }
   hr_vector_clear(&instances->spare);

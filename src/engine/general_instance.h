@@ -5,7 +5,8 @@
  * numbers differ from the last key's are prepared again. A key that is met for the third time gets an instance of its
  * own, with all that pays for repeated programs; on a device beside the host, for the second time, or at once if
  * nearly all steps change with the dims. On a host those instances have a bound (cache.h). Once it is reached, a key
- * gets one after every 7 uses of the shared ones: keys of long cycles do without, and frequent ones come to have it.
+ * gets one after 7 uses of the shared ones, if the last use is at most half as long ago as that of the instance which
+ * makes room. So the keys of a cycle beyond the bound do not evict each other, and frequent keys come to have one.
  *
  * An instance that a queued run still holds is left alone; the key gets another one. Once a run is launched, a device
  * needs its code alone, and waits before it is unloaded. Threads: the stream's lock.
@@ -30,11 +31,16 @@ typedef struct hr_general_instance {
   uint64_t last_use;
 } hr_general_instance;
 
+/* A key's upper bits, the low ones of which count how often it was met, and its last use by the cache's clock. */
+typedef struct hr_sighting {
+  uint32_t name, last_use;
+} hr_sighting;
+
 typedef struct hr_general_instances {
   size_t count;
   uint64_t uses, uses_at_trim; /* so far, and at the last trim */
   atomic_int_least64_t *total; /* a count of bytes that others add to as well */
-  uint64_t *sightings;         /* hashes of keys, and in the low bits how often each was met; NULL: none yet */
+  hr_sighting *sightings;      /* of keys, by hash; NULL: none yet */
   hr_numbers spare;            /* memory for the next key's */
   hr_general_instance all[HR_GENERAL_INSTANCES_MAX];
 } hr_general_instances;
@@ -43,7 +49,8 @@ void hr__general_instances_fini(hr_general_instances *instances);
 /* Releases those that were not used since the last trim. */
 void hr__general_instances_trim(hr_general_instances *instances);
 /* The instance of a hashed key of a known structure, borrowed until the next call. NULL: the key needs an instance of
- * its own. has_room: there are few of those. */
-hr_instance *hr__general_instance_find(hr_general_instances *instances, hr_key *key, hr_device *device, bool has_room);
+ * its own. A key that was used at most `reach` programs ago may get one; UINT32_MAX: there are few of those. */
+hr_instance *hr__general_instance_find(hr_general_instances *instances, hr_key *key, hr_device *device, uint32_t now,
+                                       uint32_t reach);
 
 #endif

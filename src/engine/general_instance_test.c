@@ -150,17 +150,21 @@ static const hr_cached_kernel *first_kernel(const user *u) {
   return instance->steps[i].cached;
 }
 
+static void cycle(user *u, int passes) {
+  for (int pass = 0; pass < passes; ++pass) {
+    for (int64_t rows = 101; rows <= 101 + HR_CACHE_COPIES_MIN + 20; ++rows) {
+      expect(u, rows);
+    }
+  }
+}
+
 /* Beyond their bound, keys of a long cycle share an instance, and a frequent one gets its own. */
 HR_TEST(instances_of_their_own_are_bounded) {
   user u;
   open_user(&u);
   teach(&u);
   u.stream->cache.limits.copy_bytes = 1;
-  for (int pass = 0; pass < 4; ++pass) {
-    for (int64_t rows = 101; rows <= 101 + HR_CACHE_COPIES_MIN + 20; ++rows) {
-      expect(&u, rows);
-    }
-  }
+  cycle(&u, 4);
   int64_t hits = stats_of(&u).cache_hits;
   HR_ASSERT_EQ(u.stream->cache.copies, HR_CACHE_COPIES_MIN);
   for (int i = 0; i < 12; ++i) {
@@ -168,6 +172,50 @@ HR_TEST(instances_of_their_own_are_bounded) {
   }
   HR_ASSERT_EQ(u.stream->cache.copies, HR_CACHE_COPIES_MIN);
   HR_ASSERT_EQ(stats_of(&u).cache_hits, hits + 4); /* its own from the eighth time on */
+  close_user(&u);
+}
+
+/* The first ones keep their instances, which the others would evict just before their next use. */
+HR_TEST(keys_of_a_long_cycle_do_not_evict_each_other) {
+  user u;
+  open_user(&u);
+  teach(&u);
+  u.stream->cache.limits.copy_bytes = 1;
+  cycle(&u, 3);
+  for (int pass = 0; pass < 20; ++pass) {
+    int64_t hits = stats_of(&u).cache_hits;
+    cycle(&u, 1);
+    HR_ASSERT_EQ(stats_of(&u).cache_hits, hits + HR_CACHE_COPIES_MIN);
+  }
+  for (int i = 0; i < 3 * HR_CACHE_COPIES_MIN; ++i) { /* keys of which two alternate replace those of before */
+    expect(&u, 101 + HR_CACHE_COPIES_MIN + i % 2);
+  }
+  int64_t hits = stats_of(&u).cache_hits;
+  expect(&u, 101 + HR_CACHE_COPIES_MIN);
+  expect(&u, 102 + HR_CACHE_COPIES_MIN);
+  HR_ASSERT_EQ(stats_of(&u).cache_hits, hits + 2);
+  HR_ASSERT_EQ(u.stream->cache.copies, HR_CACHE_COPIES_MIN);
+  close_user(&u);
+}
+
+/* An instance that makes room leaves some bytes below the bound, but no room for all others. */
+HR_TEST(keys_of_a_long_cycle_do_not_evict_each_other_at_a_bound_of_bytes) {
+  user u;
+  open_user(&u);
+  teach(&u);
+  cycle(&u, 4);
+  hr_cache *cache = &u.stream->cache;
+  HR_ASSERT(cache->copies >= HR_CACHE_COPIES_MIN + 18);
+  cache->limits.copy_bytes = cache->copy_bytes - 12 * (cache->copy_bytes / cache->copies);
+  for (int i = 0; i < 3; ++i) {
+    expect(&u, 100);
+  }
+  HR_ASSERT(cache->copies <= HR_CACHE_COPIES_MIN + 11);
+  for (int pass = 0; pass < 20; ++pass) {
+    int64_t hits = stats_of(&u).cache_hits;
+    cycle(&u, 1);
+    HR_ASSERT(stats_of(&u).cache_hits >= hits + HR_CACHE_COPIES_MIN);
+  }
   close_user(&u);
 }
 

@@ -113,6 +113,7 @@ struct hr_instance {
   hr_instance *next_same, *newer, *older;
   bool is_repeated;       /* it was found after it was added */
   uint32_t trims;         /* of the cache, before its last use */
+  uint32_t last_use;      /* by the cache's clock */
   hr_instance *successor; /* the instance that the stream ran after it the last time, or NULL */
 };
 

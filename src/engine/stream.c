@@ -15,7 +15,7 @@
 
 #define CACHE_BYTES_MAX ((size_t)256 << 20)
 #define CACHE_ONCE_BYTES_MAX ((size_t)16 << 20)
-#define CACHE_COPY_BYTES_MAX ((size_t)1 << 20)
+#define CACHE_COPY_BYTES_MAX ((size_t)2 << 20)
 
 enum { FIRST_OPS_BESIDE_HOST = 32, LARGE_BYTES = 16 << 20 };
 /* Work that takes some tenths of a second on a small machine. */
