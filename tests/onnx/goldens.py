@@ -112,6 +112,23 @@ MODELS = {
         a = AveragePool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1], count_include_pad=1>(x)
         m = MaxPool<kernel_shape=[2,2], strides=[2,2], dilations=[2,1]>(x)
         g = GlobalAveragePool(x) }""",
+    "regions": """g (float[4,2,9,11] x, int64[7,1] b, int64[7,4] r) => (float[7,2,3,2] y) {
+        i = Concat<axis=1>(b, r)
+        f = Cast<to=1>(i)
+        y = MaxRoiPool<pooled_shape=[3,2], spatial_scale=2.7>(x, f) }""",
+    "distinct rows": """g (int64[9,2] x) => (int64[k,2] y, int64[k] i, int64[9] j, int64[k] n) {
+        y, i, j, n = Unique<axis=0>(x) }""",
+    "distinct columns": """g (int64[2,3,8] x) => (int64[2,3,k] y, int64[k] i, int64[8] j, int64[k] n) {
+        z = Constant<value_ints=[0, 1, 2, 0, 3, 1, 2, 2]>()
+        t = Gather<axis=2>(x, z)
+        y, i, j, n = Unique<axis=-1, sorted=0>(t) }""",
+    "mel": """g (int64[1] x) => (float[k,10] y) {
+        n = Constant<value_int=10>()
+        l = Constant<value_int=64>()
+        s = Constant<value_int=8000>()
+        a = Constant<value_float=100.0>()
+        b = Constant<value_float=3600.0>()
+        y = MelWeightMatrix(n, l, s, a, b) }""",
     "grid": """g (float[1,2,5,6] x, float[1,3,4,2] p) => (float[1,2,3,4] y) {
         y = GridSample<mode="linear", padding_mode="border", align_corners=1>(x, p) }""",
 }

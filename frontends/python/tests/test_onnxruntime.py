@@ -279,3 +279,73 @@ def test_wrong_inputs(session, tmp_path):
         ort.InferenceSession(b"no model")
     with pytest.raises(TypeError, match="options"):
         ort.InferenceSession(make_package(tmp_path / "m.hrpkg"), {"threads": 1})
+
+
+def answer(text, opset=22, **feeds):
+    """The first answer of a model in onnx's text."""
+    parser = pytest.importorskip("onnx.parser")
+    domains = f'"" : {opset}, "ai.onnx.preview.training" : 1'
+    model = parser.parse_model(f"<ir_version: 9, opset_import: [{domains}]>\n{text}")
+    return ort.InferenceSession(model.SerializeToString()).run(None, feeds)[0]
+
+
+def test_random_operators_have_their_distributions():
+    like = np.zeros((200, 50), np.float32)
+    normal = answer("g () => (float[a,b] y) { y = RandomNormal<shape=[200,50], mean=2.0, scale=3.0, seed=1.0>() }")
+    assert abs(normal.mean() - 2) < 0.1 and abs(normal.std() - 3) < 0.1
+    text = "g (float[a,b] x) => (double[a,b] y) { y = RandomUniformLike<dtype=11, low=-1.0, high=3.0>(x) }"
+    uniform = answer(text, x=like)
+    assert uniform.dtype == np.float64 and uniform.shape == like.shape
+    assert -1 <= uniform.min() < -0.9 and 2.9 < uniform.max() < 3 and abs(uniform.mean() - 1) < 0.1
+    rare = answer("g (float[a,b] x) => (bool[a,b] y) { y = Bernoulli<dtype=9>(x) }", x=like + np.float32(0.2))
+    assert abs(rare.mean() - 0.2) < 0.02
+    text = "g (float[a,b] x) => (int64[a,c] y) { y = Multinomial<dtype=7, sample_size=4000, seed=5.0>(x) }"
+    odds = np.array([[0.1, 0.2, 0.7], [1, 0, 1]], np.float32)
+    with np.errstate(divide="ignore"):
+        samples = answer(text, x=np.log(odds))
+        np.testing.assert_array_equal(samples, answer(text, x=np.log(odds)))
+    assert samples.dtype == np.int64 and samples.shape == (2, 4000)
+    shares = [[(row == i).mean() for i in range(3)] for row in samples]
+    np.testing.assert_allclose(shares, odds / odds.sum(axis=1, keepdims=True), atol=0.03)
+    one = answer("g (float[a,b] x) => (int32[a,c] y) { y = Multinomial(x) }", opset=7, x=np.log(odds[:1]))
+    assert one.dtype == np.int32 and one.shape == (1, 1)
+    with pytest.raises(ValueError, match="1 dims and 1 samples, expected 2 dims"):
+        answer("g (float[a] x) => (int32[a] y) { y = Multinomial(x) }", x=odds[0])
+
+
+def test_gradients_of_onnx():
+    text = """g (float[n] a, float[n] b) => (float[n] y) {{
+        c = Mul(a, b)
+        d = Sin(c)
+        {inputs}
+        y = ai.onnx.preview.training.Gradient<
+            xs: strings = ["a"], zs: strings = ["b"], y: string = "{of}">({given}) }}"""
+    a, b = np.float32([0.5, 1, 2]), np.float32([3, -1, 0.25])
+    given = {"inputs": "", "of": "d", "given": "a, b"}
+    np.testing.assert_allclose(answer(text.format(**given), a=a, b=b), b * np.cos(a * b), 1e-6)
+    with pytest.raises(ValueError, match='input 1 is another value than "b"'):
+        answer(text.format(**given | {"inputs": "e = Neg(b)", "given": "a, e"}), a=a, b=b)
+    with pytest.raises(ValueError, match='y is "z", expected the name of an earlier tensor'):
+        answer(text.format(**given | {"of": "z"}), a=a, b=b)
+    with pytest.raises(ValueError, match="xs has no names"):
+        answer(text.format(**given).replace('xs: strings = ["a"], ', ""), a=a, b=b)
+
+
+@pytest.mark.parametrize("is_sorted", [0, 1])
+@pytest.mark.parametrize("dtype", ["float", "int64", "uint8", "bool"])
+def test_distinct_slices(dtype, is_sorted):
+    rng = np.random.default_rng(3)
+    for shape, axis in (((7, 2), 0), ((2, 6, 2), 1), ((2, 2, 5), -1), ((1, 3), 0), ((4, 1), 0)):
+        x = rng.integers(0, 2, shape).astype({"float": "f4"}.get(dtype, dtype))
+        kind = f"{dtype}[{', '.join('abc'[: x.ndim])}]"
+        parser = pytest.importorskip("onnx.parser")
+        node = f"y, i, j, c = Unique<axis={axis}, sorted={is_sorted}>(x)"
+        text = f"g ({kind} x) => ({kind} y, int64[k] i, int64[n] j, int64[k] c) {{ {node} }}"
+        model = parser.parse_model(f'<ir_version: 9, opset_import: ["" : 20]>\n{text}').SerializeToString()
+        y, i, j, c = ort.InferenceSession(model).run(None, {"x": x})
+        values, first, inverse, counts = np.unique(x, True, True, True, axis=axis)
+        order = np.arange(len(first)) if is_sorted else np.argsort(first)
+        np.testing.assert_array_equal(y, np.take(values, order, axis=axis))
+        np.testing.assert_array_equal(i, first[order])
+        np.testing.assert_array_equal(c, counts[order])
+        np.testing.assert_array_equal(j, np.argsort(order)[inverse.reshape(-1)])

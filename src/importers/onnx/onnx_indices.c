@@ -131,12 +131,54 @@ void hr__onnx_map_compress(hr__onnx_node *node) {
   hr__onnx_set_like(node, 0, ADD(node, COMPRESS, IN(condition, x), WITH(hr__with_int("axis", at))));
 }
 
+/* x's slices along an axis as the rows of a matrix. */
+static hr_value slices_of(hr__onnx_node *node, hr_value x, int axis) {
+  hr__integer dims[2] = {hr__integer_dim(node, x, axis), hr__integer_of(1)};
+  for (int d = 0; d < hr__onnx_rank(node, x); ++d) {
+    dims[1] = d != axis ? INTEGER(node, MULTIPLY, dims[1], hr__integer_dim(node, x, d)) : dims[1];
+  }
+  hr_value first = ADD(node, MOVEAXIS, IN(x), WITH(hr__with_int("source", axis), hr__with_int("destination", 0)));
+  return hr__integer_reshape(node, first, 2, dims);
+}
+
+/* For each row of a matrix a number, the same for equal rows: of how many other rows are in front of it in order, or,
+ * unsorted, of the first equal row. All pairs of rows are compared. */
+static hr_value number_rows(hr__onnx_node *node, hr_value rows, bool is_sorted) {
+  const int64_t second = 1, last = 2;
+  hr_value differs = CALL(node, NOT_EQUAL, hr__onnx_expand_dim(node, rows, 1), hr__onnx_expand_dim(node, rows, 0));
+  hr_value is_other = hr__onnx_reduce(node, HR_FUNCTIONAL_ANY, differs, 1, &last, false);
+  hr_value is_same = hr__onnx_cast(node, CALL(node, LOGICAL_NOT, is_other), HR_DTYPE_I32);
+  hr_value leader = hr__onnx_reduce(node, HR_FUNCTIONAL_ARGMAX, is_same, 1, &second, false);
+  if (!is_sorted) {
+    return leader;
+  }
+  hr_value place =
+      hr__onnx_reduce(node, HR_FUNCTIONAL_ARGMAX, hr__onnx_cast(node, differs, HR_DTYPE_I32), 1, &last, false);
+  hr_value mine = ADD(node, TAKE_ALONG_AXIS, IN(rows, place), WITH(hr__with_int("axis", 1)));
+  hr_value is_behind = CALL(node, GREATER, mine, CALL(node, SWAPAXES, mine));
+  hr_value number = hr__integer_steps(node, hr__integer_dim(node, rows, 0), HR_DTYPE_I64, 0, 1);
+  hr_value counts = CALL(node, LOGICAL_AND, is_behind, CALL(node, EQUAL, leader, number));
+  return hr__onnx_reduce(node, HR_FUNCTIONAL_COUNT_NONZERO, counts, 1, &second, false);
+}
+
+/* The distinct slices along an axis. */
+static void map_unique_slices(hr__onnx_node *node, hr_value x, int axis) {
+  hr_value number = number_rows(node, slices_of(node, x, axis), hr__onnx_int(node, "sorted", 1) != 0);
+  hr_value values = CALL(node, UNIQUE, number);
+  if (values != 0) {
+    hr__onnx_set(node, 0, ADD(node, TAKE, IN(x, values + 1), WITH(hr__with_int("axis", axis))));
+  }
+  for (int i = 1; values != 0 && i < 4; ++i) {
+    hr__onnx_set(node, i, hr__onnx_cast(node, values + (hr_value)i, HR_DTYPE_I64));
+  }
+}
+
 /* The distinct elements; unsorted: in the order of their first places. */
 void hr__onnx_map_unique(hr__onnx_node *node) {
   hr_value x = hr__onnx_input(node, 0);
   int64_t all = -1;
   if (hr__onnx_find_attribute(node, "axis") != NULL && hr__onnx_rank(node, x) != 1) {
-    HR__ONNX_REFUSE(node, "slices along an axis");
+    map_unique_slices(node, x, axis_of(node, x, 0));
     return;
   }
   hr_value values = CALL(node, UNIQUE, hr__onnx_reshape(node, x, 1, &all));

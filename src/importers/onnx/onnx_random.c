@@ -52,6 +52,23 @@ void hr__onnx_map_bernoulli(hr__onnx_node *node) {
   hr__onnx_set(node, 0, hr__onnx_cast(node, is_one, dtype_of(node, hr__onnx_dtype_of(node, x))));
 }
 
+/* x: the logarithm of each class's probability, or more by a number. */
+void hr__onnx_map_multinomial(hr__onnx_node *node) {
+  hr_value x = hr__onnx_cast(node, hr__onnx_input(node, 0), HR_DTYPE_F32);
+  int64_t samples = hr__onnx_int(node, "sample_size", 1);
+  if (hr__onnx_rank(node, x) != 2 || samples < 0 || samples > INT32_MAX) {
+    HR__ONNX_WRONG(node, "%d dims and %lld samples, expected 2 dims", hr__onnx_rank(node, x), (long long)samples);
+    return;
+  }
+  hr__integer dims[3] = {hr__integer_dim(node, x, 0), hr__integer_of(samples), hr__integer_dim(node, x, 1)};
+  int64_t numbers[3];
+  hr_value values[3];
+  hr_graph_attribute shape = hr__with_integers("shape", 3, dims, numbers, values);
+  hr_value logits = ADD(node, BROADCAST_TO, IN(hr__onnx_expand_dim(node, x, 1)), WITH(shape));
+  hr_value places = ADD(node, CATEGORICAL, IN(key_of(node), logits), WITH(hr__with_int("axis", 2)));
+  hr__onnx_set(node, 0, hr__onnx_cast(node, places, dtype_of(node, HR_DTYPE_I32)));
+}
+
 /* ---- dropout ---- */
 
 /* True if the node drops elements: an input since version 12, before that never in inference. */

@@ -169,6 +169,72 @@ void hr__onnx_map_roi_align(hr__onnx_node *node) {
   hr__onnx_set(node, 0, hr__onnx_cast(node, pooled, hr__onnx_dtype_of(node, image)));
 }
 
+/* ---- MaxRoiPool ---- */
+
+/* [R, bins, size]: true for the elements of an axis in each bin of the regions, whose ends are [R]. */
+static hr_value in_bins(hr__onnx_node *node, hr_value first, hr_value last, int64_t bins, hr__integer size) {
+  hr_value one = hr__onnx_number(node, 1), extent = CALL(node, ADD, CALL(node, SUBTRACT, last, first), one);
+  extent = CALL(node, DIVIDE, CALL(node, MAXIMUM, extent, one), hr__onnx_number(node, (double)bins));
+  extent = hr__onnx_expand_dim(node, extent, 1), first = hr__onnx_expand_dim(node, first, 1);
+  hr_value bin = hr__integer_steps(node, hr__integer_of(bins), HR_DTYPE_F32, 1, 2);
+  hr_value begin = CALL(node, ADD, CALL(node, FLOOR, CALL(node, MULTIPLY, bin, extent)), first);
+  hr_value behind = CALL(node, MULTIPLY, CALL(node, ADD, bin, one), extent);
+  behind = CALL(node, ADD, CALL(node, CEIL, behind), first);
+  hr_value place = hr__integer_steps(node, size, HR_DTYPE_F32, 2, 3);
+  return CALL(node, LOGICAL_AND, CALL(node, GREATER_EQUAL, place, hr__onnx_expand_dim(node, begin, 2)),
+              CALL(node, LESS, place, hr__onnx_expand_dim(node, behind, 2)));
+}
+
+/* Column i of boxes [R, 5], rounded as C's round() does, times the scale. */
+static hr_value region_end(hr__onnx_node *node, hr_value boxes, int i) {
+  hr_value x = hr__onnx_squeeze_dim(node, hr__onnx_narrow(node, boxes, 1, i, 1), 1);
+  x = CALL(node, MULTIPLY, x, hr__onnx_number(node, hr__onnx_real(node, "spatial_scale", 1)));
+  return ADD(node, ROUND, IN(x), WITH(hr__with_text("ties", "away")));
+}
+
+/* x [R, C, H, W] by rows, then by columns; bins without an element are 0. */
+static hr_value pool_bins(hr__onnx_node *node, hr_value x, hr_value rows, hr_value columns) {
+  const int64_t along_rows = 3, along_columns = 4;
+  hr_value none = hr__onnx_number(node, -INFINITY);
+  hr_value row_mask = hr__onnx_expand_dim(node, hr__onnx_expand_dim(node, rows, 1), 4);
+  hr_value column_mask = hr__onnx_expand_dim(node, hr__onnx_expand_dim(node, columns, 1), 1);
+  x = CALL(node, WHERE, row_mask, hr__onnx_expand_dim(node, x, 2), none);
+  x = hr__onnx_reduce(node, HR_FUNCTIONAL_MAX, x, 1, &along_rows, false);
+  x = CALL(node, WHERE, column_mask, hr__onnx_expand_dim(node, x, 3), none);
+  x = hr__onnx_reduce(node, HR_FUNCTIONAL_MAX, x, 1, &along_columns, false);
+  const int64_t last = 2;
+  hr_value some_row = hr__onnx_reduce(node, HR_FUNCTIONAL_ANY, rows, 1, &last, false);
+  hr_value some_column = hr__onnx_reduce(node, HR_FUNCTIONAL_ANY, columns, 1, &last, false);
+  hr_value some =
+      CALL(node, LOGICAL_AND, hr__onnx_expand_dim(node, some_row, 2), hr__onnx_expand_dim(node, some_column, 1));
+  return CALL(node, WHERE, hr__onnx_expand_dim(node, some, 1), x, hr__onnx_number(node, 0));
+}
+
+void hr__onnx_map_max_roi_pool(hr__onnx_node *node) {
+  hr_value image = hr__onnx_input(node, 0), boxes = hr__onnx_cast(node, hr__onnx_input(node, 1), HR_DTYPE_F32);
+  int64_t bins[HR_RANK_MAX];
+  if (hr__onnx_ints(node, "pooled_shape", bins) != 2 || hr__onnx_rank(node, image) != 4 ||
+      hr__onnx_rank(node, boxes) != 2) {
+    HR__ONNX_WRONG(node, "an image of %d dims and regions of %d, expected 4 and 2, and a pooled_shape of 2 integers",
+                   hr__onnx_rank(node, image), hr__onnx_rank(node, boxes));
+    return;
+  }
+  if (bins[0] < 1 || bins[1] < 1 || bins[0] > INT16_MAX || bins[1] > INT16_MAX) {
+    HR__ONNX_WRONG(node, "a result of %lld x %lld, expected positive sizes", (long long)bins[0], (long long)bins[1]);
+    return;
+  }
+  hr_value batch =
+      hr__onnx_cast(node, hr__onnx_squeeze_dim(node, hr__onnx_narrow(node, boxes, 1, 0, 1), 1), HR_DTYPE_I64);
+  hr_value x = ADD(node, TAKE, IN(image, batch), WITH(hr__with_int("axis", 0)));
+  hr_value ends[4];
+  for (int i = 0; i < 4; ++i) {
+    ends[i] = region_end(node, boxes, i + 1);
+  }
+  hr_value rows = in_bins(node, ends[1], ends[3], bins[0], hr__integer_dim(node, image, 2));
+  hr_value columns = in_bins(node, ends[0], ends[2], bins[1], hr__integer_dim(node, image, 3));
+  hr__onnx_set(node, 0, pool_bins(node, x, rows, columns));
+}
+
 /* ---- DeformConv ---- */
 
 enum { PLANES = 2 };

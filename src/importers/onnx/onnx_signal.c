@@ -35,6 +35,80 @@ void hr__onnx_map_blackman_window(hr__onnx_node *node) {
   map_window(node, 3, (const double[]){0.42, -0.5, 0.08});
 }
 
+/* ---- filters ---- */
+
+enum { MEL_NUMBERS = 5, MEL_FILTERS_MAX = 1 << 12, MEL_LENGTH_MAX = 1 << 20 };
+
+static double mel_of(double hertz) {
+  return 2595 * log10(1 + hertz / 700);
+}
+
+/* The bins of the transform at which triangles begin, have their top, and end; false if one has none. */
+static bool find_mel_bins(const double *numbers, int *out_bins) {
+  int filters = (int)numbers[0], length = (int)numbers[1];
+  double low = mel_of(numbers[3]), step = (mel_of(numbers[4]) - low) / (filters + 2);
+  for (int i = 0; i < filters + 2; ++i) {
+    double bin = floor((length + 1) * (700 * (pow(10, (low + i * step) / 2595) - 1)) / numbers[2]);
+    if (!(bin >= 0 && bin <= length / 2)) {
+      return false;
+    }
+    out_bins[i] = (int)bin;
+  }
+  return true;
+}
+
+/* Triangles of height 1: column i rises from bins[i] to bins[i + 1], and falls to bins[i + 2]. */
+static void fill_mel_filters(int filters, const int *bins, double *out) {
+  for (int i = 0; i < filters; ++i) {
+    int begin = bins[i], top = bins[i + 1], end = bins[i + 2];
+    for (int j = begin; j <= top; ++j) {
+      out[(int64_t)j * filters + i] = top == begin ? 1 : (double)(j - begin) / (top - begin);
+    }
+    for (int j = top; j < end; ++j) {
+      out[(int64_t)j * filters + i] = (double)(end - j) / (end - top);
+    }
+  }
+}
+
+static hr_value add_mel_filters(hr__onnx_node *node, const double *numbers) {
+  int filters = (int)numbers[0];
+  hr_type type = {.dtype = HR_DTYPE_F64, .rank = 2, .dims = {(int)numbers[1] / 2 + 1, filters}};
+  int *bins = HR_ARENA_ARRAY(node->arena, int, (size_t)filters + 2);
+  size_t count = (size_t)(type.dims[0] * type.dims[1]);
+  double *elements = hr_calloc(count + 1, sizeof *elements);
+  hr_value x = 0;
+  if (bins == NULL || elements == NULL) {
+    hr__onnx_fail(node, HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %zu numbers", count);
+  } else if (!find_mel_bins(numbers, bins)) {
+    HR__ONNX_WRONG(node, "edges of %g and %g Hz, expected 0 to half of the sample rate %g", numbers[3], numbers[4],
+                   numbers[2]);
+  } else {
+    fill_mel_filters(filters, bins, elements);
+    x = hr_graph_constant(node->graph, &type, elements);
+  }
+  hr_free(elements);
+  return x;
+}
+
+void hr__onnx_map_mel_weight_matrix(hr__onnx_node *node) {
+  static const char *const names[MEL_NUMBERS] = {"num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz",
+                                                 "upper_edge_hertz"};
+  double numbers[MEL_NUMBERS] = {0};
+  for (int i = 0; i < MEL_NUMBERS; ++i) {
+    if (hr__onnx_numbers(node, hr__onnx_input(node, i), names[i], 1, &numbers[i]) != 1) {
+      HR__ONNX_WRONG(node, "%s is no number", names[i]);
+      return;
+    }
+  }
+  if (!(numbers[0] >= 0 && numbers[0] <= MEL_FILTERS_MAX && numbers[1] >= 1 && numbers[1] <= MEL_LENGTH_MAX)) {
+    HR__ONNX_WRONG(node, "%g filters of %g elements, expected at most %d of 1 to %d", numbers[0], numbers[1],
+                   MEL_FILTERS_MAX, MEL_LENGTH_MAX);
+    return;
+  }
+  hr_dtype dtype = hr__onnx_dtype(hr__onnx_int(node, "output_datatype", 1));
+  hr__onnx_set(node, 0, hr__onnx_cast(node, add_mel_filters(node, numbers), dtype));
+}
+
 /* ---- transforms of numbers whose last dim is their real, or real and imaginary parts ---- */
 
 static hr_value part_of(hr__onnx_node *node, hr_value x, int axis, int index) {

@@ -1,5 +1,5 @@
-/* onnx_training.c: steps of optimizers. Inputs are rate, number of steps, then lists of as many tensors: parameters,
- * gradients, and states; outputs are lists, too. */
+/* onnx_training.c: steps of optimizers, and gradients. The inputs of a step are rate, number of steps, then lists of as
+ * many tensors: parameters, gradients, and states; outputs are lists, too. */
 #include "importers/onnx/onnx_importer.h"
 
 typedef struct step {
@@ -95,5 +95,63 @@ void hr__onnx_map_momentum(hr__onnx_node *node) {
     hr_value change = is_nesterov ? CALL(node, ADD, s.gradient, CALL(node, MULTIPLY, velocity, alpha)) : velocity;
     hr__onnx_set(node, i, CALL(node, SUBTRACT, s.x, CALL(node, MULTIPLY, s.rate, change)));
     hr__onnx_set(node, count + i, velocity);
+  }
+}
+
+/* ---- gradients ---- */
+
+/* Names in an attribute; -1 after a failure. */
+static int read_names(hr__onnx_node *node, const char *name, int room, hr__span *out_names) {
+  enum { TEXTS = 9 };
+  int64_t count = 0;
+  const hr__onnx_attribute *attribute = hr__onnx_find_attribute(node, name);
+  if (attribute == NULL) {
+    return 0;
+  }
+  hr_status_ignore(hr__onnx_read_spans(attribute->message, TEXTS, room, out_names, &count));
+  if (count > room) {
+    HR__ONNX_REFUSE(node, "%s has %lld names, expected at most %d", name, (long long)count, room);
+    return -1;
+  }
+  return (int)count;
+}
+
+/* The gradient is that of the graph as it is: each input is the value that has its name in xs or zs. */
+static bool is_named(hr__onnx_node *node, int index, hr__span name) {
+  hr__onnx_value value = {0};
+  if (index < node->input_count && hr__onnx_scope_find(node->importer, node->scope, name, &value) &&
+      value.value == hr__onnx_input(node, index)) {
+    return true;
+  }
+  HR__ONNX_REFUSE(node, "input %d is another value than \"%.64s\"", index, hr__onnx_string(node, name));
+  return false;
+}
+
+void hr__onnx_map_gradient(hr__onnx_node *node) {
+  enum { ROOM = 256 };
+  hr__span names[2 * ROOM];
+  hr_value values[ROOM];
+  const hr__onnx_attribute *y = hr__onnx_find_attribute(node, "y");
+  hr__onnx_value of = {0};
+  int count = read_names(node, "xs", ROOM, names);
+  int others = count > 0 ? read_names(node, "zs", ROOM, names + count) : -1;
+  if (others < 0) {
+    HR__ONNX_WRONG(node, "xs has no names, expected at least one");
+    return;
+  }
+  for (int i = 0; i < count + others; ++i) {
+    if (!is_named(node, i, names[i])) {
+      return;
+    }
+    values[i < count ? i : 0] = hr__onnx_input(node, i < count ? i : 0);
+  }
+  if (y == NULL || !hr__onnx_scope_find(node->importer, node->scope, y->bytes, &of) || of.value == 0) {
+    HR__ONNX_WRONG(node, "y is \"%.64s\", expected the name of an earlier tensor",
+                   y != NULL ? hr__onnx_string(node, y->bytes) : "");
+    return;
+  }
+  hr_value first = hr_graph_gradient(node->graph, of.value, 0, count, values);
+  for (int i = 0; i < count && first != 0; ++i) {
+    hr__onnx_set(node, i, first + (hr_value)i);
   }
 }
