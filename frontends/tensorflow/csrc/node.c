@@ -427,6 +427,11 @@ const char *htf_text(const htf_node *node, const char *name) {
   return find_attribute(node, name)->text;
 }
 
+const char *htf_text_or(const htf_node *node, const char *name, const char *otherwise) {
+  const htf_attribute *found = look_up(node, name);
+  return found != NULL ? found->text : otherwise;
+}
+
 hr_dtype htf_dtype(const htf_node *node, const char *name) {
   return htf_dtype_of((int)find_attribute(node, name)->integer);
 }

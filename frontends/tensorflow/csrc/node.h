@@ -101,6 +101,8 @@ bool htf_has_flag(const htf_node *node, const char *name);
 int64_t htf_integer(const htf_node *node, const char *name);
 double htf_real(const htf_node *node, const char *name);
 const char *htf_text(const htf_node *node, const char *name);
+/* The same, with a text for rows that have no such attribute. */
+const char *htf_text_or(const htf_node *node, const char *name, const char *otherwise);
 hr_dtype htf_dtype(const htf_node *node, const char *name);
 const htf_attribute *htf_list(const htf_node *node, const char *name);
 

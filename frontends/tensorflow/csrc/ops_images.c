@@ -19,6 +19,8 @@ static htf_value zeros(htf_node *node, int rank, const int64_t *dims, hr_dtype d
 /* The names of the grid and of rounding for one kind of resizing. */
 typedef struct grid {
   const char *mode, *places, *rounding;
+  double cubic;          /* the parameter of cubic weights */
+  bool excludes_outside; /* elements outside have no weight; else they are those of the border */
 } grid;
 
 static grid read_grid(htf_node *node, bool is_nearest) {
@@ -39,7 +41,8 @@ static htf_value resize(htf_node *node, const grid *g, htf_value x, int axis_cou
   return htf_call(node, HR_FUNCTIONAL_INTERPOLATE, INPUTS(x),
                   ATTRIBUTES(htf_attr_ints(axes, axis_count), htf_attr_ints(sizes, axis_count),
                              (hr_attribute){.kind = HR_ATTRIBUTE_NONE}, htf_attr_text(g->mode),
-                             htf_attr_text(g->places), htf_attr_text(g->rounding)));
+                             htf_attr_text(g->places), htf_attr_text(g->rounding), htf_attr_flag(false),
+                             htf_attr_real(g->cubic), htf_attr_flag(g->excludes_outside)));
 }
 
 /* Two positive numbers of the host. */
@@ -57,13 +60,20 @@ static void check_image(htf_node *node, htf_value image) {
   }
 }
 
-static void resize_image(htf_node *node, bool is_nearest) {
+/* Half pixels: Keys' weights, with those outside left out. */
+static grid read_cubic_grid(htf_node *node) {
+  grid g = read_grid(node, false);
+  g.mode = "cubic", g.excludes_outside = htf_flag(node, "half_pixel_centers");
+  g.cubic = g.excludes_outside ? -0.5 : -0.75;
+  return g;
+}
+
+static void resize_image(htf_node *node, bool is_nearest, grid g) {
   static const int64_t axes[PLANES] = {1, 2};
   htf_value image = htf_input(node, 0);
   int64_t size[PLANES] = {1, 1};
   read_size(node, 1, size);
   check_image(node, image);
-  grid g = read_grid(node, is_nearest);
   if (htf_has_failed(node)) {
     return;
   }
@@ -77,11 +87,15 @@ static void resize_image(htf_node *node, bool is_nearest) {
 }
 
 void htf_resize_linear(htf_node *node) {
-  resize_image(node, false);
+  resize_image(node, false, read_grid(node, false));
+}
+
+void htf_resize_cubic(htf_node *node) {
+  resize_image(node, false, read_cubic_grid(node));
 }
 
 void htf_resize_nearest(htf_node *node) {
-  resize_image(node, true);
+  resize_image(node, true, read_grid(node, true));
 }
 
 /* The weights [out, in] of one dim. */
@@ -108,15 +122,22 @@ static void output_gradient(htf_node *node, const grid *g, htf_value gradient, c
 }
 
 /* Inputs: the gradient in f32, and the image, for its dims and dtype. */
-void htf_resize_linear_gradient(htf_node *node) {
+static void resize_back(htf_node *node, grid g) {
   htf_value gradient = htf_input(node, 0), image = htf_input(node, 1);
   check_image(node, gradient);
   check_image(node, image);
-  grid g = read_grid(node, false);
   if (!htf_has_failed(node)) {
     hr_dtype dtype = image->dtype == HR_DTYPE_F64 ? HR_DTYPE_F64 : HR_DTYPE_F32;
     output_gradient(node, &g, gradient, image->dims + 1, dtype);
   }
+}
+
+void htf_resize_linear_gradient(htf_node *node) {
+  resize_back(node, read_grid(node, false));
+}
+
+void htf_resize_cubic_gradient(htf_node *node) {
+  resize_back(node, read_cubic_grid(node));
 }
 
 static hr_dtype sum_dtype(hr_dtype dtype) {

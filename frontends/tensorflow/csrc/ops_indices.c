@@ -206,13 +206,14 @@ typedef struct band {
   bool aligns_upper_left, aligns_lower_left;
 } band;
 
-/* The range of diagonals, a host argument. */
+/* The range of diagonals, a host argument; input 0: the main diagonal. Before version 3 rows are aligned to the left.
+ */
 static band read_band(htf_node *node, int input) {
   band b = {.length = 0};
   int64_t range[2] = {0, 0};
-  int count = htf_host_ints(node, input, range, 2);
+  int count = input > 0 ? htf_host_ints(node, input, range, 2) : 1;
   b.low = range[0], b.high = count == 2 ? range[1] : range[0];
-  const char *align = htf_text(node, "align");
+  const char *align = htf_text_or(node, "align", "LEFT_LEFT");
   b.aligns_upper_left = strncmp(align, "LEFT_", 5) == 0;
   b.aligns_lower_left = strstr(align, "_LEFT") != NULL;
   if (!htf_has_failed(node) && (count == 0 || b.low > b.high)) {
@@ -286,10 +287,8 @@ static htf_value take_last(htf_node *node, htf_value x, int batch_dims, htf_valu
                   ATTRIBUTES(htf_attr_int(batch_dims), htf_attr_text("drop")));
 }
 
-/* Inputs: matrices, the range, the padding. */
-void htf_diagonal_part(htf_node *node) {
-  htf_value x = htf_input(node, 0), padding = htf_input(node, 2);
-  band b = read_band(node, 1);
+static void output_diagonals(htf_node *node, band b, htf_value padding) {
+  htf_value x = htf_input(node, 0);
   if (!htf_has_failed(node) && x->rank < 2) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "input must be at least 2-dim, received %d dims", x->rank);
   }
@@ -324,6 +323,16 @@ void htf_diagonal_part(htf_node *node) {
   htf_output(node, 0, htf_where(node, is_inside, taken, padding));
 }
 
+/* Inputs: matrices, the range, the padding. */
+void htf_diagonal_part(htf_node *node) {
+  htf_value padding = htf_input(node, 2);
+  output_diagonals(node, read_band(node, 1), padding);
+}
+
+void htf_main_diagonal_part(htf_node *node) {
+  output_diagonals(node, read_band(node, 0), NULL);
+}
+
 /* Matrices with these diagonals, [.., diagonals, length] or [.., length], and others' elements elsewhere. */
 static htf_value place_diagonals(htf_node *node, const band *b, htf_value diagonals, int batch_dims, htf_value others) {
   htf_value column = count_up(node, b->columns, false), row = count_up(node, b->rows, true);
@@ -348,11 +357,9 @@ static int batches_of(htf_node *node, const band *b, htf_value diagonals) {
   return batch;
 }
 
-/* Inputs: diagonals, the range, rows and columns (-1: as few as there can be), the padding. */
-void htf_diagonal_matrix(htf_node *node) {
-  htf_value x = htf_input(node, 0), padding = htf_input(node, 4);
-  band b = read_band(node, 1);
-  int64_t rows = htf_host_int(node, 2), columns = htf_host_int(node, 3), dims[HR_RANK_MAX];
+/* Rows and columns are -1: as few as there can be. */
+static void output_matrices(htf_node *node, htf_value x, band b, int64_t rows, int64_t columns, htf_value padding) {
+  int64_t dims[HR_RANK_MAX];
   int batch = htf_has_failed(node) ? 0 : batches_of(node, &b, x);
   if (htf_has_failed(node)) {
     return;
@@ -364,9 +371,8 @@ void htf_diagonal_matrix(htf_node *node) {
   columns = is_square ? rows : columns == -1 ? columns_min : columns;
   if (rows < rows_min || columns < columns_min || (rows != rows_min && columns != columns_min) ||
       batch + 2 > HR_RANK_MAX) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
-             "MatrixDiagV3: the number of rows or columns is not consistent: %lld, %lld", (long long)rows,
-             (long long)columns);
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: the number of rows or columns is not consistent: %lld, %lld",
+             node->kernel->row->op, (long long)rows, (long long)columns);
     return;
   }
   b.rows = rows, b.columns = columns, b.length = length; /* diagonals outside of the matrix are left out */
@@ -376,10 +382,54 @@ void htf_diagonal_matrix(htf_node *node) {
   htf_output(node, 0, is_empty ? zeros(node, batch + 2, dims, x->dtype) : place_diagonals(node, &b, x, batch, padding));
 }
 
-/* Inputs: matrices, diagonals, the range. */
-void htf_set_diagonals(htf_node *node) {
+/* Inputs: diagonals, the range, rows, columns, the padding. */
+void htf_diagonal_matrix(htf_node *node) {
+  htf_value x = htf_input(node, 0), padding = htf_input(node, 4);
+  band b = read_band(node, 1);
+  int64_t rows = htf_host_int(node, 2), columns = htf_host_int(node, 3);
+  output_matrices(node, x, b, rows, columns, padding);
+}
+
+void htf_main_diagonal_matrix(htf_node *node) {
+  htf_value x = htf_input(node, 0);
+  output_matrices(node, x, read_band(node, 0), -1, -1, integer(node, 0));
+}
+
+/* The matrix of all elements of a tensor, on its diagonal, with the tensor's dims twice. */
+void htf_diagonal_tensor(htf_node *node) {
+  htf_value x = htf_input(node, 0);
+  int64_t dims[2 * HR_RANK_MAX], count = htf_has_failed(node) ? 0 : hr_tensor_count(x);
+  const int64_t square[2] = {count, count};
+  for (int d = 0; d < x->rank; ++d) {
+    dims[d] = dims[x->rank + d] = x->dims[d];
+  }
+  band b = {.rows = count, .columns = count, .length = count, .aligns_upper_left = true, .aligns_lower_left = true};
+  htf_value flat = htf_reshape(node, x, 1, &count);
+  htf_value matrix =
+      count == 0 ? zeros(node, 2, square, x->dtype) : place_diagonals(node, &b, flat, 0, integer(node, 0));
+  htf_output(node, 0, htf_reshape(node, matrix, 2 * x->rank, dims));
+}
+
+/* Its inverse. */
+void htf_diagonal_tensor_part(htf_node *node) {
+  htf_value x = htf_input(node, 0);
+  int rank = x->rank / 2;
+  bool fits = x->rank > 0 && x->rank % 2 == 0 && memcmp(x->dims, x->dims + rank, sizeof *x->dims * (size_t)rank) == 0;
+  if (!htf_has_failed(node) && !fits) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "DiagPart: the input must have the same dims twice, it has %d", x->rank);
+  }
+  if (htf_has_failed(node)) {
+    return;
+  }
+  int64_t count = count_of(rank, x->dims);
+  const int64_t square[2] = {count, count};
+  htf_value matrix = htf_reshape(node, x, 2, square);
+  const int64_t strides[1] = {count + 1};
+  htf_output(node, 0, htf_reshape(node, htf_view(node, matrix, 1, &count, strides, matrix->offset), rank, x->dims));
+}
+
+static void replace_diagonals(htf_node *node, band b) {
   htf_value x = htf_input(node, 0), diagonals = htf_input(node, 1);
-  band b = read_band(node, 2);
   if (!htf_has_failed(node) && x->rank < 2) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "input must be at least 2-dim, received %d dims", x->rank);
   }
@@ -390,11 +440,21 @@ void htf_set_diagonals(htf_node *node) {
   int batch = batches_of(node, &b, diagonals);
   if (!htf_has_failed(node) && (batch != x->rank - 2 || diagonals->dims[diagonals->rank - 1] != b.length ||
                                 memcmp(diagonals->dims, x->dims, sizeof *x->dims * (size_t)batch) != 0)) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "MatrixSetDiagV3: the diagonals' dims do not fit the matrices");
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: the diagonals' dims do not fit the matrices",
+             node->kernel->row->op);
   }
   if (!htf_has_failed(node)) {
     htf_output(node, 0, hr_tensor_count(x) == 0 ? x : place_diagonals(node, &b, diagonals, batch, x));
   }
+}
+
+/* Inputs: matrices, diagonals, the range. */
+void htf_set_diagonals(htf_node *node) {
+  replace_diagonals(node, read_band(node, 2));
+}
+
+void htf_set_main_diagonal(htf_node *node) {
+  replace_diagonals(node, read_band(node, 0));
 }
 
 void htf_band_part(htf_node *node) {

@@ -155,3 +155,148 @@ void htf_log_determinant(htf_node *node) {
   htf_output(node, 0, results[0]);
   htf_output(node, 1, results[1]);
 }
+
+/* The dims of an empty decomposition: the batches of x, then these. */
+static htf_value empty_part(htf_node *node, htf_value x, int count, int64_t rows, int64_t columns) {
+  int64_t dims[HR_RANK_MAX];
+  memcpy(dims, x->dims, sizeof dims);
+  dims[x->rank - 2] = rows, dims[x->rank - 1] = columns;
+  return full(node, x, x->rank - 2 + count, dims, 0);
+}
+
+/* An output that was not asked for has no dims. */
+static void output_nothing(htf_node *node, int index, htf_value x) {
+  htf_output(node, index, full(node, x, 0, x->dims, 0));
+}
+
+/* Outputs: singular values, u, v. */
+void htf_svd(htf_node *node) {
+  htf_value x = read_matrices(node, 0, false), results[3];
+  bool has_vectors = htf_flag(node, "compute_uv"), is_full = htf_flag(node, "full_matrices");
+  if (htf_has_failed(node)) {
+    return;
+  }
+  int64_t rows = x->dims[x->rank - 2], columns = x->dims[x->rank - 1], inner = rows < columns ? rows : columns;
+  if (hr_tensor_count(x) == 0) {
+    results[0] = empty_part(node, x, 2, rows, is_full ? rows : inner);
+    results[1] = empty_part(node, x, 1, inner, 0);
+    results[2] = empty_part(node, x, 2, is_full ? columns : inner, columns);
+    if (is_full && has_vectors && rows + columns > 0 && hr_tensor_count(results[0]) + hr_tensor_count(results[2]) > 0) {
+      htf_fail(node, HR_STATUS_UNIMPLEMENTED, "Svd: full matrices of %lld x %lld are not supported", (long long)rows,
+               (long long)columns);
+    }
+  } else if (has_vectors) {
+    htf_call_many(node, HR_FUNCTIONAL_SVD, INPUTS(x), ATTRIBUTES(htf_attr_flag(is_full)), 3, results);
+  } else {
+    results[1] = htf_call1(node, HR_FUNCTIONAL_SVDVALS, x);
+  }
+  htf_output(node, 0, results[1]);
+  if (has_vectors) {
+    htf_output(node, 1, results[0]);
+    htf_output(node, 2, htf_has_failed(node) ? x : adjoint(node, results[2]));
+  } else {
+    output_nothing(node, 1, x), output_nothing(node, 2, x);
+  }
+}
+
+/* Outputs: eigenvalues, in x's dtype, and vectors. */
+void htf_hermitian_eigen(htf_node *node) {
+  htf_value x = read_matrices(node, 0, true), results[2];
+  bool has_vectors = htf_flag(node, "compute_v");
+  if (htf_has_failed(node)) {
+    return;
+  }
+  if (hr_tensor_count(x) == 0) {
+    results[0] = full(node, x, x->rank - 1, x->dims, 0), results[1] = x;
+  } else if (has_vectors) {
+    htf_call_many(node, HR_FUNCTIONAL_EIGH, INPUTS(x), NO_ATTRIBUTES, 2, results);
+  } else {
+    results[0] = htf_call1(node, HR_FUNCTIONAL_EIGVALSH, x);
+  }
+  htf_output(node, 0, results[0]);
+  if (has_vectors) {
+    htf_output(node, 1, results[1]);
+  } else {
+    output_nothing(node, 1, x);
+  }
+}
+
+/* Outputs: both factors in one matrix, and the order of rows. */
+void htf_lu(htf_node *node) {
+  htf_value x = read_matrices(node, 0, true), results[3];
+  if (htf_has_failed(node)) {
+    return;
+  }
+  if (hr_tensor_count(x) == 0) {
+    htf_output(node, 0, x);
+    htf_output(node, 1, full(node, x, x->rank - 1, x->dims, 0));
+    return;
+  }
+  htf_call_many(node, HR_FUNCTIONAL_LU_FACTOR, INPUTS(x), NO_ATTRIBUTES, 3, results);
+  htf_output(node, 0, results[0]);
+  htf_output(node, 1, htf_call1(node, HR_FUNCTIONAL_LU_PERMUTATION, results[1]));
+}
+
+/* ---- tridiagonal matrices ---- */
+
+/* Row i of the last but one dim, without it. */
+static htf_value row_of(htf_node *node, htf_value x, int i) {
+  int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX];
+  memcpy(dims, x->dims, sizeof dims);
+  memcpy(strides, x->strides, sizeof strides);
+  dims[x->rank - 2] = x->dims[x->rank - 1], strides[x->rank - 2] = x->strides[x->rank - 1];
+  return htf_view(node, x, x->rank - 1, dims, strides, x->offset + i * x->strides[x->rank - 2]);
+}
+
+static void check_diagonals(htf_node *node, htf_value diagonals, int64_t rows, htf_value y) {
+  bool fits = htf_has_failed(node) || (diagonals->rank == y->rank && diagonals->dims[y->rank - 2] == rows &&
+                                       diagonals->dims[y->rank - 1] == y->dims[y->rank - 2] &&
+                                       memcmp(diagonals->dims, y->dims, sizeof *y->dims * (size_t)(y->rank - 2)) == 0);
+  if (!fits) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: the diagonals' dims do not fit the right-hand sides",
+             node->kernel->row->op);
+  }
+}
+
+/* Inputs: [.., 3, M] diagonals above, of and below the main one, and right-hand sides [.., M, K]. */
+void htf_tridiagonal_solve(htf_node *node) {
+  htf_value diagonals = read_matrices(node, 0, false), y = read_matrices(node, 1, false), results[5];
+  check_diagonals(node, diagonals, 3, y);
+  if (htf_has_failed(node) || hr_tensor_count(y) == 0) {
+    htf_output(node, 0, y);
+    return;
+  }
+  htf_call_many(node, HR_FUNCTIONAL_TRIDIAGONAL_SOLVE,
+                INPUTS(row_of(node, diagonals, 2), row_of(node, diagonals, 1), row_of(node, diagonals, 0), y),
+                NO_ATTRIBUTES, 5, results);
+  htf_output(node, 0, results[0]);
+}
+
+/* y moved by a row: row i has row i + by of y, or 0. */
+static htf_value move_rows(htf_node *node, htf_value y, int64_t by) {
+  int64_t before[HR_RANK_MAX] = {0}, after[HR_RANK_MAX] = {0};
+  before[y->rank - 2] = -by, after[y->rank - 2] = by;
+  return htf_call(node, HR_FUNCTIONAL_PAD, INPUTS(y),
+                  ATTRIBUTES(htf_attr_ints(before, y->rank), htf_attr_ints(after, y->rank)));
+}
+
+/* Inputs: the diagonals [.., 1, M] above, of and below the main one, and [.., M, K]. */
+void htf_tridiagonal_product(htf_node *node) {
+  htf_value y = read_matrices(node, 3, false), sum = NULL;
+  for (int i = 0; i < 3; ++i) {
+    htf_value diagonal = read_matrices(node, i, false);
+    check_diagonals(node, diagonal, 1, y);
+    if (htf_has_failed(node) || hr_tensor_count(y) == 0) {
+      htf_output(node, 0, y);
+      return;
+    }
+    int order[HR_RANK_MAX];
+    for (int d = 0; d < y->rank; ++d) {
+      order[d] = d < y->rank - 2 ? d : 2 * y->rank - 3 - d;
+    }
+    htf_value rows = i == 1 ? y : move_rows(node, y, 1 - i);
+    htf_value term = htf_multiply(node, htf_transpose(node, diagonal, order), rows);
+    sum = sum == NULL ? term : htf_add(node, sum, term);
+  }
+  htf_output(node, 0, sum);
+}

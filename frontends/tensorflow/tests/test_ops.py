@@ -5,91 +5,10 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
+from sweep import CASES, COMPLEX, DIMS, FLOATS, PAIRS, TOLERANCES, binary, case, compare, generator, numbers, run, unary
 from table import rows
 
-DIMS = [(), (5,), (2, 3, 4), (0, 3), (1000,)]
-PAIRS = [((3, 4), (3, 4)), ((), (3, 4)), ((3, 4), ()), ((2, 1, 4), (3, 1)), ((0, 3), (1, 3)), ((257,), (257,))]
-TOLERANCES = {"float32": 2e-6, "float64": 1e-12, "float16": 2e-3, "bfloat16": 1.6e-2, "complex64": 4e-6,
-              "complex128": 1e-12}  # fmt: skip
-FLOATS = {tf.float16, tf.bfloat16, tf.float32, tf.float64}
-COMPLEX = {tf.complex64, tf.complex128}
-
-
-def generator(*seed):
-    return np.random.default_rng([sum(map(ord, str(part))) for part in seed])
-
-
-def numbers(rng, dims, dtype, low=-4.0, high=4.0, special=False):
-    """Random numbers of a dtype; with special the first ones are 0, -0, infinities and NaN."""
-    if dtype == tf.bool:
-        return rng.integers(0, 2, dims).astype(bool)
-    if dtype in COMPLEX:
-        return (rng.uniform(low, high, dims) + 1j * rng.uniform(low, high, dims)).astype(dtype.as_numpy_dtype)
-    if dtype not in FLOATS:
-        least = max(low * 8, dtype.min)
-        return rng.integers(int(least), int(min(high * 8, dtype.max)), dims).astype(dtype.as_numpy_dtype)
-    x = np.asarray(rng.uniform(low, high, dims))
-    if special and x.size >= 5:
-        x.reshape(-1)[:5] = [0.0, -0.0, np.inf, -np.inf, np.nan]
-    return x.astype(dtype.as_numpy_dtype)
-
-
-def run(device, name, arguments):
-    with tf.device(device):
-        result = getattr(tf.raw_ops, name)(**arguments)
-    results = list(result) if isinstance(result, (list, tuple)) else [result]
-    if device != "CPU":
-        for tensor in results:
-            assert tensor.device.endswith("HEADRACE:0"), f"{name} ran on {tensor.device}"
-    return [tensor.numpy() for tensor in results]
-
-
-def compare(name, arguments, tolerance=None, scale=1.0):
-    """Both devices have the same results; tolerance None: that of the dtype, 0: the same bits but for NaN."""
-    expected, actual = run("CPU", name, arguments), run("HEADRACE", name, arguments)
-    assert len(expected) == len(actual)
-    kept = {"FusedBatchNormV3": 5 if arguments.get("is_training") else 3, "FusedBatchNormGradV3": 3}.get(name)
-    for want, have in zip(expected[:kept], actual[:kept], strict=True):  # other results are undefined
-        assert have.dtype == want.dtype
-        assert have.shape == want.shape
-        bound = TOLERANCES.get(want.dtype.name, 0) * scale if tolerance is None else tolerance
-        if bound == 0:
-            np.testing.assert_array_equal(have, want)
-            continue
-        wide = np.complex128 if want.dtype.kind == "c" else np.float64
-        np.testing.assert_allclose(have.astype(wide), want.astype(wide), rtol=bound, atol=bound, equal_nan=True)
-
-
-# ---- cases: lists of arguments of tf.raw_ops, by operation -----------------------------------------------------------
-
-CASES = {}  # operation: (function of rng and dtype that yields arguments, scale of the tolerance)
-
-
-def case(*names, scale=1.0):
-    def add(function):
-        for name in names:
-            CASES[name] = function, scale
-        return function
-
-    return add
-
-
-def unary(*names, argument="x", low=-4.0, high=4.0, special=True, scale=1.0):
-    @case(*names, scale=scale)
-    def _(rng, dtype):
-        for dims in DIMS:
-            yield {argument: numbers(rng, dims, dtype, low, high, special)}
-
-
-def binary(*names, arguments=("x", "y"), low=-4.0, high=4.0, special=True, nonzero=False, scale=1.0, pairs=PAIRS):
-    @case(*names, scale=scale)
-    def _(rng, dtype):
-        for left, right in pairs:
-            y = numbers(rng, right, dtype, low, high)
-            if nonzero:
-                y = np.where(y == 0, np.ones_like(y), y)
-            yield dict(zip(arguments, (numbers(rng, left, dtype, low, high, special), y), strict=True))
-
+import sweep_more  # noqa: F401 (registers cases)
 
 unary("Neg", "Abs", "Sign", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Inv", "Log", "Sigmoid", "Tanh", "Erf", "Erfc",
       "Ceil", "Floor", "Rint", "Round", "IsNan", "IsInf", "IsFinite", "Invert", "Atan", "Asinh", scale=2)  # fmt: skip
@@ -503,19 +422,38 @@ ALIGNS = ["RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT"]
 
 
 @case("MatrixDiagPartV3", "MatrixDiagV3", "MatrixSetDiagV3")
+@case("MatrixDiagPartV2", "MatrixDiagV2", "MatrixSetDiagV2")
 def _(rng, dtype, name):
-    for (dims, k), align in itertools.product(BANDS, ALIGNS):
-        x, band = numbers(rng, dims, dtype), {"k": np.array(k, "int32"), "align": align}
+    version = name[-2:]
+    for (dims, k), align in itertools.product(BANDS, ALIGNS if version == "V3" else [None]):
+        x, band = numbers(rng, dims, dtype), {"k": np.array(k, "int32")} | ({"align": align} if align else {})
         padding = {"padding_value": numbers(rng, (), dtype)}
         part = {"input": x, **band, **padding}
-        (diagonals,) = run("CPU", "MatrixDiagPartV3", part)
-        if name == "MatrixDiagPartV3":
+        (diagonals,) = run("CPU", f"MatrixDiagPart{version}", part)
+        if name == f"MatrixDiagPart{version}":
             yield part
-        elif name == "MatrixSetDiagV3":
+        elif name == f"MatrixSetDiag{version}":
             yield {"input": x, "diagonal": numbers(rng, diagonals.shape, dtype), **band}
         else:
             for rows_, columns in [dims[-2:], (-1, -1)]:
                 yield {"diagonal": diagonals, "num_rows": rows_, "num_cols": columns, **band, **padding}
+
+
+@case("MatrixDiagPart", "MatrixDiag", "MatrixSetDiag")
+def _(rng, dtype, name):
+    for dims in [(3, 4), (2, 4, 3), (2, 2, 3, 3), (0, 3, 2)]:
+        x, diagonal = numbers(rng, dims, dtype), numbers(rng, (*dims[:-2], min(dims[-2:])), dtype)
+        if name.endswith("MatrixDiag"):
+            yield {"diagonal": diagonal}
+        else:
+            yield {"input": x} | ({"diagonal": diagonal} if "Set" in name else {})
+
+
+@case("Diag", "DiagPart")
+def _(rng, dtype, name):
+    for dims in [(3,), (2, 3), (1,), (0,), (2, 1, 2)]:
+        part = name == "DiagPart"
+        yield {"input" if part else "diagonal": numbers(rng, dims * 2 if part else dims, dtype)}
 
 
 @case("MatrixBandPart")
@@ -813,7 +751,7 @@ def test_op(name, dtype):
             bounds = np.array([-100, 1000], dtype.as_numpy_dtype)
             del arguments["dtype"]
             arguments |= {"minval": bounds[0], "maxval": bounds[1]}
-        has_f32_weights = name == "ResizeBilinearGrad" and dtype == tf.float64  # on the CPU
+        has_f32_weights = name in ("ResizeBilinearGrad", "ResizeBicubicGrad") and dtype == tf.float64  # on the CPU
         compare(name, arguments, 0 if name in EXACT else 4e-6 if has_f32_weights else None, scale)
 
 
@@ -899,6 +837,50 @@ def test_gradients_of_groups(channels):
     (of_kernel,) = run("HEADRACE", "Conv2DBackpropFilter", {"input": image, "filter_sizes": kernel.shape, **whole})
     np.testing.assert_allclose(of_image, np.concatenate([part[0] for part in want], 3), rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(of_kernel, np.concatenate([part[1] for part in want], 3), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float64, tf.complex64, tf.complex128])
+def test_decompositions(dtype):
+    """Vectors have any sign or phase, so their products are compared."""
+    rng, bound = generator("svd", dtype), 1e-4 if dtype in (tf.float32, tf.complex64) else 1e-11
+    for dims, full in itertools.product([(4, 4), (5, 3), (2, 3, 5)], [False, True]):
+        x = numbers(rng, dims, dtype)
+        s, u, v = run("HEADRACE", "Svd", {"input": x, "compute_uv": True, "full_matrices": full})
+        shapes = [part.shape for part in run("CPU", "Svd", {"input": x, "compute_uv": True, "full_matrices": full})]
+        assert [s.shape, u.shape, v.shape] == shapes
+        inner = s.shape[-1]
+        product = (u[..., :inner] * s[..., None, :]) @ np.conj(np.swapaxes(v[..., :inner], -1, -2))
+        np.testing.assert_allclose(product, x, rtol=bound, atol=bound)
+        np.testing.assert_allclose(np.conj(np.swapaxes(u, -1, -2)) @ u, np.broadcast_to(np.eye(u.shape[-1]), u.shape[:-2] + (u.shape[-1],) * 2), atol=bound)
+    x = numbers(rng, (2, 4, 4), dtype)
+    x = x + np.conj(np.swapaxes(x, -1, -2))
+    e, v = run("HEADRACE", "SelfAdjointEigV2", {"input": x, "compute_v": True})
+    lu, order = run("HEADRACE", "Lu", {"input": x[0]})
+    factors = (np.tril(lu, -1) + np.eye(4)) @ np.triu(lu)
+    np.testing.assert_allclose(factors, x[0][order], rtol=bound, atol=bound)
+    np.testing.assert_allclose((v * e[..., None, :]) @ np.conj(np.swapaxes(v, -1, -2)), x, rtol=bound, atol=bound)
+
+
+@pytest.mark.parametrize("version", ["", "V2"])
+def test_steps_that_do_not_count(version):
+    arguments = sweep_more.lstm(generator("steps"), tf.float32, (5,)) | {"use_peephole": True}
+    name = f"BlockLSTM{version}"
+    want = run("CPU", name, arguments | {"seq_len_max": np.int64(3)})
+    have = run("HEADRACE", name, arguments | {"seq_len_max": np.int64(3)})
+    for result, other in zip(have, want, strict=True):
+        np.testing.assert_allclose(result[:3], other[:3], rtol=1e-5, atol=1e-5)
+        assert not result[3:].any()
+    names = sweep_more.LSTM_RESULTS
+    saved = dict(zip(names, have, strict=True)) | {"cs_grad": have[0], "h_grad": have[1]}
+    for length in (3, 0):
+        gradient = arguments | saved | {"seq_len_max": np.int64(length)}
+        for result, other in zip(*(run(d, f"BlockLSTMGrad{version}", gradient) for d in ("HEADRACE", "CPU")), strict=True):
+            counts = slice(0, length if result.shape == arguments["x"].shape else None)
+            np.testing.assert_allclose(result[counts], other[counts], rtol=1e-4, atol=1e-5)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="seq_len_max 6"):
+        run("HEADRACE", name, arguments | {"seq_len_max": np.int64(6)})
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the dims of w do not fit"):
+        run("HEADRACE", name, arguments | {"seq_len_max": np.int64(3), "w": arguments["w"][:, :-1]})
 
 
 def test_convolution_without_results():

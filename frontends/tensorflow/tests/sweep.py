@@ -1,0 +1,88 @@
+"""What the sweep over map.def's operations is made of: numbers, comparisons, and a table of cases by operation."""
+
+import numpy as np
+import tensorflow as tf
+
+DIMS = [(), (5,), (2, 3, 4), (0, 3), (1000,)]
+PAIRS = [((3, 4), (3, 4)), ((), (3, 4)), ((3, 4), ()), ((2, 1, 4), (3, 1)), ((0, 3), (1, 3)), ((257,), (257,))]
+TOLERANCES = {"float32": 2e-6, "float64": 1e-12, "float16": 2e-3, "bfloat16": 1.6e-2, "complex64": 4e-6,
+              "complex128": 1e-12}  # fmt: skip
+FLOATS = {tf.float16, tf.bfloat16, tf.float32, tf.float64}
+COMPLEX = {tf.complex64, tf.complex128}
+
+
+def generator(*seed):
+    return np.random.default_rng([sum(map(ord, str(part))) for part in seed])
+
+
+def numbers(rng, dims, dtype, low=-4.0, high=4.0, special=False):
+    """Random numbers of a dtype; with special the first ones are 0, -0, infinities and NaN."""
+    if dtype == tf.bool:
+        return rng.integers(0, 2, dims).astype(bool)
+    if dtype in COMPLEX:
+        return (rng.uniform(low, high, dims) + 1j * rng.uniform(low, high, dims)).astype(dtype.as_numpy_dtype)
+    if dtype not in FLOATS:
+        least = max(low * 8, dtype.min)
+        return rng.integers(int(least), int(min(high * 8, dtype.max)), dims).astype(dtype.as_numpy_dtype)
+    x = np.asarray(rng.uniform(low, high, dims))
+    if special and x.size >= 5:
+        x.reshape(-1)[:5] = [0.0, -0.0, np.inf, -np.inf, np.nan]
+    return x.astype(dtype.as_numpy_dtype)
+
+
+def run(device, name, arguments):
+    with tf.device(device):
+        result = getattr(tf.raw_ops, name)(**arguments)
+    results = list(result) if isinstance(result, (list, tuple)) else [result]
+    if device != "CPU":
+        for tensor in results:
+            assert tensor.device.endswith("HEADRACE:0"), f"{name} ran on {tensor.device}"
+    return [tensor.numpy() for tensor in results]
+
+
+def compare(name, arguments, tolerance=None, scale=1.0):
+    """Both devices have the same results; tolerance None: that of the dtype, 0: the same bits but for NaN."""
+    expected, actual = run("CPU", name, arguments), run("HEADRACE", name, arguments)
+    assert len(expected) == len(actual)
+    kept = {"FusedBatchNormV3": 5 if arguments.get("is_training") else 3, "FusedBatchNormGradV3": 3, "Svd": 1,
+            "SelfAdjointEigV2": 1}.get(name)  # fmt: skip
+    for want, have in zip(expected[:kept], actual[:kept], strict=True):  # other results are undefined
+        assert have.dtype == want.dtype
+        assert have.shape == want.shape
+        bound = TOLERANCES.get(want.dtype.name, 0) * scale if tolerance is None else tolerance
+        if bound == 0:
+            np.testing.assert_array_equal(have, want)
+            continue
+        wide = np.complex128 if want.dtype.kind == "c" else np.float64
+        np.testing.assert_allclose(have.astype(wide), want.astype(wide), rtol=bound, atol=bound, equal_nan=True)
+
+
+# ---- cases: lists of arguments of tf.raw_ops, by operation -----------------------------------------------------------
+
+CASES = {}  # operation: (function of rng and dtype that yields arguments, scale of the tolerance)
+
+
+def case(*names, scale=1.0):
+    def add(function):
+        for name in names:
+            CASES[name] = function, scale
+        return function
+
+    return add
+
+
+def unary(*names, argument="x", low=-4.0, high=4.0, special=True, scale=1.0):
+    @case(*names, scale=scale)
+    def _(rng, dtype):
+        for dims in DIMS:
+            yield {argument: numbers(rng, dims, dtype, low, high, special)}
+
+
+def binary(*names, arguments=("x", "y"), low=-4.0, high=4.0, special=True, nonzero=False, scale=1.0, pairs=PAIRS):
+    @case(*names, scale=scale)
+    def _(rng, dtype):
+        for left, right in pairs:
+            y = numbers(rng, right, dtype, low, high)
+            if nonzero:
+                y = np.where(y == 0, np.ones_like(y), y)
+            yield dict(zip(arguments, (numbers(rng, left, dtype, low, high, special), y), strict=True))
