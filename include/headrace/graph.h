@@ -185,6 +185,9 @@ HR_API hr_value hr_graph_assigned_value(const hr_graph *graph, int index);
 
 /* Gives a value a name in messages and in text; it must have none. */
 HR_API void hr_graph_name(hr_graph *graph, hr_value value, const char *name);
+/* Operations that are added from now on have this number, as the place in a program of which the graph is made; 0:
+ * none. Profiles have it (hr_profile_origin), and graphs that are made of this one. */
+HR_API void hr_graph_origin(hr_graph *graph, uint32_t origin);
 /* Makes a value a result of the graph. Names of outputs are unique among outputs; NULL: the value's name. */
 HR_API void hr_graph_output(hr_graph *graph, const char *name, hr_value value);
 

@@ -86,6 +86,11 @@ typedef struct hr_stablehlo_options {
  * end, "effects". */
 HR_API HR_MUST_USE hr_status hr_stablehlo_open_program(const char *name, const void *bytes, size_t size,
                                                        const hr_stablehlo_options *options, hr_graph **out_graph);
+/* Calls fn with the place in the program of each of these origins (hr_graph_origin), which operations of a graph that
+ * was read from these bytes have: its name there, "jit(f)/add", and "f.py:3". Both are "" if the file has none. */
+HR_API HR_MUST_USE hr_status hr_stablehlo_places(const void *bytes, size_t size, int count, const uint32_t *origins,
+                                                 void (*fn)(void *arg, int index, const char *name, const char *source),
+                                                 void *arg);
 /* True for the first bytes of such an artifact. */
 HR_API bool hr_stablehlo_is_one(const void *bytes, size_t size);
 
@@ -115,6 +120,7 @@ typedef struct hr_stablehlo_main {
   int *donations;        /* for each input: the number of the output here that may have its memory, KEPT or ANY */
   hr_stablehlo_shards *input_shards, *output_shards;   /* for each, as hr_stablehlo_open_program divides them */
   hr_stablehlo_layout *input_layouts, *output_layouts; /* for each, as the file states; the graph has none */
+  char *name;                                          /* the module's, "jit_f"; NULL: it has none */
   char *note; /* main's attribute "headrace.note", a text of who wrote the file; NULL: there is none */
 } hr_stablehlo_main;
 /* Reads them. hr_stablehlo_main_fini frees the lists. */

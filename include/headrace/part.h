@@ -39,6 +39,10 @@ HR_API int64_t hr_capture_scalar_count(hr_stream *capture);
 /* The captured scalar with this number; a false bool if there is none. */
 HR_API hr_scalar hr_capture_scalar(hr_stream *capture, int64_t index);
 
+/* Gives the records that were captured since the last call an origin, which their runs have in profiles
+ * (hr_profile_origin). Nothing happens on other streams. */
+HR_API void hr_capture_origin(hr_stream *capture, uint32_t origin);
+
 /* The buffers of the captured records, in the order of their first use; borrowed. If a backward pass is captured on a
  * second capture, the buffers in both are those that the first part has to keep for the second. */
 HR_API int64_t hr_capture_buffer_count(hr_stream *capture);

@@ -133,6 +133,9 @@ HR_API void hr_profile_counts_read(hr_profile *profile, size_t bytes, hr_profile
 
 /* Sets the number that operations recorded by this thread have in records from now on; 0 is none. */
 HR_API void hr_profile_correlate(uint64_t correlation);
+/* The same of a number that is added to it, unless that is 0: the place in a program, of which the other number is one
+ * run. Graphs have one for each operation (hr_graph_origin). */
+HR_API void hr_profile_origin(uint32_t origin);
 /* True if some started profile has records of the device. */
 HR_API bool hr_profile_is_on(const hr_device *device);
 /* The clock of records. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/ops/op.h"
+#include "engine/records.h"
 #include "engine/stream_order.h"
 #include "engine/stream_record.h"
 
@@ -60,6 +61,21 @@ hr_scalar hr_capture_scalar(hr_stream *capture, int64_t index) {
   hr_scalar scalar = exists ? capture->pending.scalars.data[index] : hr_scalar_bool(0);
   hr_mutex_unlock(&capture->mutex);
   return scalar;
+}
+
+void hr_capture_origin(hr_stream *capture, uint32_t origin) {
+  if (!capture->is_capture) {
+    return;
+  }
+  hr_mutex_lock(&capture->mutex);
+  hr_trace *trace = &capture->pending;
+  size_t all = trace->records.count;
+  if (hr_vector_reserve(&trace->origins, all)) { /* else later records have none */
+    while (trace->origins.count < all) {
+      trace->origins.data[trace->origins.count++] = origin;
+    }
+  }
+  hr_mutex_unlock(&capture->mutex);
 }
 
 int64_t hr_capture_buffer_count(hr_stream *capture) {
@@ -188,8 +204,19 @@ static hr_status copy_arguments(hr_part *part, const hr_trace *trace, const hr_p
   return HR_OK;
 }
 
+/* Records behind the last origin have none. */
+static void complete_origins(hr_trace *trace) {
+  size_t all = trace->records.count;
+  if (trace->origins.count > 0 && hr_vector_reserve(&trace->origins, all)) {
+    while (trace->origins.count < all) {
+      trace->origins.data[trace->origins.count++] = 0;
+    }
+  }
+}
+
 /* Moves the records into the part. Only the references of constants stay. */
 static void take_records(hr_part *part, hr_trace *trace) {
+  complete_origins(trace);
   uint32_t stream = trace->stream;
   for (int i = 0; i < part->buffer_count; ++i) {
     if (part->buffers[i].kind == CONSTANT) {
@@ -209,6 +236,7 @@ static void take_records(hr_part *part, hr_trace *trace) {
   hr_vector_trim(&part->part.locals);
   hr_vector_trim(&part->part.scalars);
   hr_vector_trim(&part->part.records);
+  hr_vector_trim(&part->part.origins);
 }
 
 static void destroy(hr_part *part) {
@@ -285,7 +313,8 @@ int64_t hr_part_host_bytes(const hr_part *part) {
                  (size_t)part->argument_count * sizeof *part->arguments;
   bytes += trace->words.capacity * sizeof *trace->words.data + trace->locals.capacity * sizeof *trace->locals.data +
            trace->scalars.capacity * sizeof *trace->scalars.data +
-           trace->records.capacity * sizeof *trace->records.data;
+           trace->records.capacity * sizeof *trace->records.data +
+           trace->origins.capacity * sizeof *trace->origins.data;
   return (int64_t)bytes;
 }
 
@@ -424,6 +453,10 @@ hr_status hr_part_run(hr_stream *stream, const hr_part *part, hr_buffer *const *
   if (status != HR_OK) {
     hr_mutex_unlock(&stream->mutex);
     return status;
+  }
+  int recorded = hr__recorded(stream->device);
+  if (__builtin_expect(recorded != 0, 0) && part->part.origins.count == part->part.records.count) {
+    hr__records_mark_part(&stream->pending, part->part.records.count, part->part.origins.data, recorded);
   }
   if (hr__stream_has_others(stream)) {
     note_writes(stream, part, params, results);

@@ -34,8 +34,12 @@ typedef struct recorder {
   atomic_int started; /* profile_count */
 } recorder;
 
-/* Of this thread: the number of hr_profile_correlate, and the system's of the thread; 0: not known yet. */
-static _Thread_local struct { uint64_t correlation, number; } own;
+/* Of this thread: the numbers of hr_profile_correlate and hr_profile_origin, and the system's of the thread; 0: not
+ * known yet. */
+static _Thread_local struct {
+  uint64_t correlation, number;
+  uint32_t origin;
+} own;
 
 /* A child of a fork has another number, but records nothing. */
 static uint64_t thread_number(void) {
@@ -214,7 +218,16 @@ void hr__records_mark(hr_trace *trace, size_t count, int recorded) {
   if (own.correlation == 0 && !is_timed) {
     return;
   }
-  hr__trace_mark(trace, count, &(const hr_operation_mark){own.correlation, is_timed ? hr_clock_ns() : 0});
+  uint64_t correlation = own.correlation != 0 ? own.correlation + own.origin : 0;
+  hr__trace_mark(trace, count, &(const hr_operation_mark){correlation, is_timed ? hr_clock_ns() : 0});
+}
+
+void hr__records_mark_part(hr_trace *trace, size_t count, const uint32_t *origins, int recorded) {
+  bool is_timed = (recorded & HR_RECORDED_OPERATIONS) != 0;
+  if (own.correlation != 0) {
+    hr__trace_mark_each(trace, count, origins,
+                        &(const hr_operation_mark){own.correlation, is_timed ? hr_clock_ns() : 0});
+  }
 }
 
 /* ---- starting and stopping ---- */
@@ -460,6 +473,10 @@ hr_status hr_profile_tables(hr_profile *profile, unsigned tables, void (*write)(
 
 void hr_profile_correlate(uint64_t correlation) {
   own.correlation = correlation;
+}
+
+void hr_profile_origin(uint32_t origin) {
+  own.origin = origin;
 }
 
 bool hr_profile_is_on(const hr_device *device) {

@@ -16,6 +16,8 @@ void hr__records_join(hr_device *device);
 
 /* Notes the last `count` operations of a trace, whose stream is locked. */
 void hr__records_mark(hr_trace *trace, size_t count, int recorded);
+/* The same of a part's records, which have these origins. */
+void hr__records_mark_part(hr_trace *trace, size_t count, const uint32_t *origins, int recorded);
 
 typedef struct hr_run_note {
   const hr_instance *instance;

@@ -37,6 +37,7 @@ void hr__trace_clear(hr_trace *trace) {
   hr_vector_clear(&trace->deferred);
   hr_vector_clear(&trace->marks);
   trace->has_marks = false;
+  hr_vector_clear(&trace->origins);
 }
 
 void hr__trace_fini(hr_trace *trace) {
@@ -52,6 +53,7 @@ void hr__trace_fini(hr_trace *trace) {
   hr_vector_fini(&trace->cats);
   hr_vector_fini(&trace->deferred);
   hr_vector_fini(&trace->marks);
+  hr_vector_fini(&trace->origins);
 }
 
 void hr__trace_mark(hr_trace *trace, size_t count, const hr_operation_mark *mark) {
@@ -63,6 +65,21 @@ void hr__trace_mark(hr_trace *trace, size_t count, const hr_operation_mark *mark
     bool is_new = trace->marks.count + count >= all;
     trace->marks.data[trace->marks.count++] = is_new ? *mark : (hr_operation_mark){0};
   }
+  trace->has_marks |= mark->correlation != 0 || mark->ns != 0;
+}
+
+void hr__trace_mark_each(hr_trace *trace, size_t count, const uint32_t *origins, const hr_operation_mark *mark) {
+  size_t all = trace->records.count;
+  if (!hr_vector_reserve(&trace->marks, all)) {
+    return;
+  }
+  while (trace->marks.count < all - count) {
+    trace->marks.data[trace->marks.count++] = (hr_operation_mark){0};
+  }
+  for (size_t i = 0; i < count; ++i) {
+    trace->marks.data[all - count + i] = (hr_operation_mark){mark->correlation + origins[i], mark->ns};
+  }
+  trace->marks.count = all;
   trace->has_marks |= mark->correlation != 0 || mark->ns != 0;
 }
 

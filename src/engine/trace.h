@@ -61,6 +61,7 @@ typedef struct hr_trace {
   HR_VECTOR(uint32_t) deferred;        /* buffers that count as dead: their last copies are deferred */
   HR_VECTOR(hr_operation_mark) marks;  /* of the first records; none unless a profile is started */
   bool has_marks;                      /* some mark is not 0 */
+  HR_VECTOR(uint32_t) origins;         /* of a capture's first records (hr_capture_origin), or none */
   int64_t pending_bytes;               /* of its buffers that had no memory when they were first used, ... */
   int64_t single_max;                  /* ... and were smaller than this each */
   /* Hashes of the records before the first one, oldest first, if the stream was cut there; 0 after a full commit. */
@@ -124,6 +125,8 @@ HR_MUST_USE hr_status hr__trace_append(hr_trace *trace, const hr_trace *part, si
 HR_MUST_USE hr_status hr__trace_repeat(hr_trace *trace, const hr_trace *from, size_t i);
 /* Marks the last `count` records; those before that have no mark get zeros. Without memory they stay unmarked. */
 void hr__trace_mark(hr_trace *trace, size_t count, const hr_operation_mark *mark);
+/* Marks the last `count` records, each with its origin added to the mark's correlation. */
+void hr__trace_mark_each(hr_trace *trace, size_t count, const uint32_t *origins, const hr_operation_mark *mark);
 /* The buffer's number, or UINT32_MAX when no pending record uses it. */
 uint32_t hr__trace_find(const hr_trace *trace, const hr_buffer *buffer);
 

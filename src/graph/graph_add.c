@@ -182,10 +182,16 @@ static hr_value add_node(hr_graph *graph, hr__node *node, const hr_graph *from, 
     return hr__graph_no_memory(graph, "an operation");
   }
   note_numbers(graph, node, results);
+  node->origin = graph->origin;
   graph->nodes.data[graph->nodes.count++] = *node;
   graph->values.count += count;
   graph->operation_count += node->kind >= HR__NODE_SHAPE && node->kind != HR__NODE_VARIABLE;
   return node->first;
+}
+
+void hr_graph_origin(hr_graph *graph, uint32_t origin) {
+  graph->origin = origin;
+  graph->has_origins |= origin != 0;
 }
 
 hr_value hr__graph_add_node(hr_graph *graph, hr__node *node) {

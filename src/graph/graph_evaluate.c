@@ -7,6 +7,8 @@
 #include "graph/graph_evaluate.h"
 #include "base/log.h"
 #include "functional/functions.h"
+#include "headrace/part.h"
+#include "headrace/profile.h"
 
 static hr_status no_memory(void) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "graph: no host memory to apply it");
@@ -437,6 +439,21 @@ static void log_records(const hr__evaluation *e, const hr__node *node, int64_t b
   }
 }
 
+/* Evaluates a node; what is recorded has its origin. */
+static hr_status evaluate_at(hr__evaluation *e, const hr__node *node) {
+  bool has_origins = e->frame.graph->has_origins && e->stream != NULL;
+  if (has_origins) {
+    hr_profile_origin(node->origin);
+  }
+  hr_status status = evaluate_node(e, node);
+  status = status == HR_OK ? watch_results(e, node) : status;
+  if (has_origins) {
+    hr_capture_origin(e->stream, node->origin);
+    hr_profile_origin(0);
+  }
+  return status;
+}
+
 static hr_status evaluate(hr__evaluation *e) {
   const hr_graph *graph = e->frame.graph;
   HR_RETURN_IF_ERROR(check_buffers(e));
@@ -444,8 +461,7 @@ static hr_status evaluate(hr__evaluation *e) {
   for (size_t n = 0; n < graph->nodes.count; ++n) {
     const hr__node *node = &graph->nodes.data[n];
     int64_t recorded = count_records(e);
-    hr_status status = evaluate_node(e, node);
-    status = status == HR_OK ? watch_results(e, node) : status;
+    hr_status status = evaluate_at(e, node);
     hr_arena_reset(&e->scratch);
     log_records(e, node, recorded);
     if (status != HR_OK) {

@@ -76,7 +76,8 @@ typedef struct hr__node {
   hr__node_kind kind;
   hr_functional function;
   int input_count, attribute_count, result_count;
-  hr_value first; /* result */
+  hr_value first;  /* result */
+  uint32_t origin; /* hr_graph_origin */
   const hr_value *inputs;
   const hr__node_attribute *attributes; /* in the function's order; those at the end may be missing */
   hr_dtype dtype;                       /* of INPUT and CONSTANT, with rank and dims */
@@ -130,6 +131,8 @@ struct hr_graph {
   HR_VECTOR(hr_value) assigned; /* by variable; 0: nothing */
   hr_table inner_table;         /* by address: the place in `inner`, from 1 on */
   atomic_bool is_inner;         /* of another graph: it does not change any more */
+  uint32_t origin;              /* of nodes that are added */
+  bool has_origins;             /* some node has one */
   bool is_piece;                /* made by hr__graph_cut: dims of inputs are descriptions, and no run relies on them */
   int depth;                    /* of the graphs inside; 0: none */
   int64_t inner_values;         /* see HR_GRAPH_INNER_MAX */

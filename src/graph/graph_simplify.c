@@ -651,6 +651,7 @@ static hr_status copy_operation(rewrite *r, const hr__node *node, hr_value *inpu
 
 /* A copy of a node with inputs of the new graph. */
 static hr_status copy_node(rewrite *r, const hr__node *node, hr_value *out_first) {
+  hr_graph_origin(r->to, node->origin);
   hr_value *inputs = HR_ARENA_ARRAY(&r->arena, hr_value, (size_t)node->input_count + 1);
   if (inputs == NULL) {
     return no_memory();
@@ -811,6 +812,7 @@ static hr_status join_or_copy(rewrite *r, const hr__node *node) {
 }
 
 static hr_status rewrite_node(rewrite *r, const hr__node *node) {
+  hr_graph_origin(r->to, node->origin);
   const hr__attention *attention = joined_at(r, (size_t)(node - r->from->nodes.data));
   if (attention != NULL) {
     HR_RETURN_IF_ERROR(add_attention(r, attention, &r->map[node->first]));

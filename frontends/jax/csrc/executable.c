@@ -347,6 +347,8 @@ pjrt_error *hrj_compile(pjrt_client *client, const char *code, size_t code_size,
   if (executable == NULL) {
     return no_memory();
   }
+  static atomic_uint number;
+  executable->number = atomic_fetch_add(&number, 1) + 1;
   atomic_init(&executable->references, 1);
   executable->code = copy_bytes(code, code_size), executable->code_size = code_size;
   executable->options = copy_bytes(options, options_size), executable->options_size = options_size;
@@ -417,7 +419,9 @@ pjrt_error *hrj_LoadedExecutable_IsDeleted(pjrt_args_flag *args) {
 /* ---- what a program is ---- */
 
 pjrt_error *hrj_Executable_Name(pjrt_args_text *args) {
-  args->text = HRJ_PLATFORM, args->text_size = strlen(HRJ_PLATFORM);
+  const pjrt_executable *executable = args->self;
+  args->text = executable->main.name != NULL ? executable->main.name : HRJ_PLATFORM;
+  args->text_size = strlen(args->text);
   return NULL;
 }
 

@@ -5,12 +5,14 @@
 #include "gather.h"
 #include "plugin.h"
 
-/* Immutable after the compile, but for is_deleted and waits. */
+/* Immutable after the compile, but for is_deleted, waits and profiled. */
 struct pjrt_executable {
   atomic_int references;
   atomic_bool is_deleted;
-  atomic_bool waits;   /* runs read what the device computes; until the first run is done, they may */
-  pjrt_device *device; /* the first */
+  atomic_bool waits;    /* runs read what the device computes; until the first run is done, they may */
+  atomic_uint profiled; /* the last profile that has calls of it (profiler.c) */
+  uint32_t number;      /* of all programs of the process, from 1 on */
+  pjrt_device *device;  /* the first */
   int device_count;
   pjrt_device **devices;  /* by partition */
   hr_session **sessions;  /* of each; NULL: a program that does nothing (HEADRACE_JAX_NOP) */

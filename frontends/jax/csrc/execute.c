@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "executable.h"
+#include "profiler.h"
 
 /* Programs of so many inputs and outputs have their lists on the stack. */
 enum { SHORT = 16 };
@@ -166,8 +167,16 @@ static hr_status run_session(call *c) {
   if (may_wait) {
     hrj_device_settle(c->device);
   }
-  HR_RETURN_IF_ERROR(
-      hr_session_run(c->session, executable->graph_input_count, c->inputs, executable->graph_output_count, c->results));
+  bool is_profiled = atomic_load_explicit(&hrj_profiler_is_on, memory_order_relaxed);
+  if (is_profiled) {
+    hrj_profiler_begin_call(executable);
+  }
+  hr_status status =
+      hr_session_run(c->session, executable->graph_input_count, c->inputs, executable->graph_output_count, c->results);
+  if (is_profiled) {
+    hrj_profiler_end_call();
+  }
+  HR_RETURN_IF_ERROR(status);
   if (may_wait) {
     hr_session_stats stats;
     hr_session_stats_read(c->session, sizeof stats, &stats);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "executable.h"
+#include "profiler.h"
 
 /* ---- layouts ---- */
 
@@ -85,5 +86,5 @@ static extension layouts = {.struct_size = SIZE_OF(7),
                                           (pjrt_function)input_layouts}};
 
 void *hrj_extensions(void) {
-  return &layouts;
+  return hrj_profiler_extension(&layouts);
 }

@@ -128,24 +128,38 @@ static hr_status list_values(const hr__vhlo_module *module, const hr__vhlo_op *f
   return status;
 }
 
-/* A text of the caller, which nothing here reads. */
-static hr_status copy_note(const hr__vhlo_module *module, const hr__vhlo_op *function, char **out_note) {
-  const char *note = hr__vhlo_text(module, hr__vhlo_dictionary(module, function->dictionary, "headrace.note"));
-  size_t size = note != NULL ? strlen(note) + 1 : 0;
-  *out_note = note != NULL ? hr_malloc(size) : NULL;
-  if (note != NULL && *out_note == NULL) {
+/* A text of the file; NULL if it is NULL. */
+static hr_status copy_text(const char *text, char **out_text) {
+  size_t size = text != NULL ? strlen(text) + 1 : 0;
+  *out_text = text != NULL ? hr_malloc(size) : NULL;
+  if (text != NULL && *out_text == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a text of %zu bytes", size);
   }
-  if (note != NULL) {
-    memcpy(*out_note, note, size);
+  if (text != NULL) {
+    memcpy(*out_text, text, size);
   }
   return HR_OK;
+}
+
+/* The module's name, which is optional, is the first of its properties, or an attribute in old files. */
+static const char *module_name(const hr__vhlo_module *module) {
+  if (module->top.op_count != 1) {
+    return NULL;
+  }
+  const hr__vhlo_op *op = &module->top.ops[0];
+  hr__reader properties = hr__reader_of(op->properties);
+  uint64_t first = op->properties.size > 0 ? hr__read_number(&properties) : 0;
+  bool has_property = (first & 1) != 0 && !properties.has_failed && first >> 1 < (uint64_t)module->attribute_count;
+  return hr__vhlo_text(module,
+                       has_property ? (int)(first >> 1) : hr__vhlo_dictionary(module, op->dictionary, "sym_name"));
 }
 
 static hr_status read_main(const hr__vhlo_module *module, hr_stablehlo_main *lists) {
   hr__vhlo_op *function = NULL;
   HR_RETURN_IF_ERROR(hr__hlo_find_main(module, NULL, &function));
-  HR_RETURN_IF_ERROR(copy_note(module, function, &lists->note));
+  const char *note = hr__vhlo_text(module, hr__vhlo_dictionary(module, function->dictionary, "headrace.note"));
+  HR_RETURN_IF_ERROR(copy_text(note, &lists->note));
+  HR_RETURN_IF_ERROR(copy_text(module_name(module), &lists->name));
   return list_values(module, function, lists);
 }
 
@@ -171,6 +185,7 @@ void hr_stablehlo_main_fini(hr_stablehlo_main *lists) {
   hr_free(lists->output_shards);
   hr_free(lists->input_layouts);
   hr_free(lists->output_layouts);
+  hr_free(lists->name);
   hr_free(lists->note);
   *lists = (hr_stablehlo_main){0};
 }

@@ -222,6 +222,7 @@ static hr_status lower_op(hr__hlo_import *import, const hr__vhlo_op *op, bool ch
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "the program has more than %d operations, with those of calls",
                           HR__HLO_OPS_MAX);
   }
+  hr_graph_origin(import->graph, (uint32_t)op->location + 1);
   lower(&hlo);
   wrap_results(&hlo);
   hr_status status = hr__hlo_failed(&hlo) ? hr_graph_status(import->graph) : HR_OK;
