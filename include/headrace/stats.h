@@ -56,18 +56,19 @@ extern "C" {
   X(library_wait_ns, "in the process: time that runs waited for code of libraries, or made it")
 
 /* Of a device's memory, in bytes. */
-#define HR_MEMORY_STATS(X)                                                          \
-  X(allocated_bytes, "bound to live buffers and to the temporaries of executables") \
-  X(allocated_bytes_peak, "the most since the last reset")                          \
-  X(reserved_bytes, "allocated and cached")                                         \
-  X(reserved_bytes_peak, "the most since the last reset")                           \
-  X(limit_bytes, "no more than this is reserved; 0: no limit")                      \
-  X(allocation_count, "allocations")                                                \
-  X(driver_allocation_count, "those that the cache could not serve")                \
-  X(device_free_bytes, "of the whole device")                                       \
-  X(device_total_bytes, "of the whole device")                                      \
-  X(program_bytes, "of the host, about: compiled programs that streams keep")       \
-  X(temporary_bytes, "of allocated_bytes: for temporaries of executables, kept between runs")
+#define HR_MEMORY_STATS(X)                                                                    \
+  X(allocated_bytes, "bound to live buffers and to the temporaries of executables")           \
+  X(allocated_bytes_peak, "the most since the last reset")                                    \
+  X(reserved_bytes, "allocated and cached")                                                   \
+  X(reserved_bytes_peak, "the most since the last reset")                                     \
+  X(limit_bytes, "no more than this is reserved; 0: no limit")                                \
+  X(allocation_count, "allocations")                                                          \
+  X(driver_allocation_count, "those that the cache could not serve")                          \
+  X(device_free_bytes, "of the whole device")                                                 \
+  X(device_total_bytes, "of the whole device")                                                \
+  X(program_bytes, "of the host, about: compiled programs that streams keep")                 \
+  X(temporary_bytes, "of allocated_bytes: for temporaries of executables, kept between runs") \
+  X(heap_bytes, "of the host, in the process: chunks for small blocks, of programs and all else")
 
 #define HR_STATS_FIELD(name, meaning) int64_t name;
 typedef struct hr_stats {

@@ -1,7 +1,9 @@
-/* The host allocator: a replaceable table, two counters, and a countdown after which tests make allocations fail. */
+/* The host allocator: the core's heap or a table in its place, and a countdown after which tests make allocations fail.
+ */
 #include "base/allocator.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -12,30 +14,42 @@
 #endif
 #include <sys/mman.h>
 
-static void *libc_alloc(void *ctx, size_t bytes) {
-  (void)ctx;
-  return malloc(bytes);
-}
-
-static void *libc_realloc(void *ctx, void *block, size_t bytes) {
-  (void)ctx;
-  return realloc(block, bytes);
-}
-
-static void libc_free(void *ctx, void *block) {
-  (void)ctx;
-  free(block);
-}
-
-static const hr_allocator libc_allocator = {.alloc = libc_alloc, .realloc = libc_realloc, .free = libc_free};
+#include "base/heap.h"
 
 /* One for the process, because contexts are allocated here too. */
 static struct {
-  hr_allocator host;
-  atomic_int_least64_t live_blocks, total_blocks;
-  atomic_bool fuse_lit; /* `fuse_left` counts */
+  hr_allocator host; /* a zeroed one: the core's own heap */
+  hr_heap own;
+  pthread_once_t own_once;
+  atomic_int_least64_t host_blocks; /* alive */
+  atomic_bool fuse_lit;             /* `fuse_left` counts */
   atomic_int_least64_t fuse_left, fuse_failures;
-} heap = {.host = {.alloc = libc_alloc, .realloc = libc_realloc, .free = libc_free}};
+} heap = {.own_once = PTHREAD_ONCE_INIT};
+
+static void begin_fork(void) {
+  hr__heap_before_fork(&heap.own);
+}
+
+static void end_fork(void) {
+  hr__heap_after_fork(&heap.own);
+}
+
+/* Sanitizers watch the blocks of the C library alone. */
+static void open_own(void) {
+  hr__heap_init(&heap.own);
+#if !defined(HR_SANITIZED)
+  if (pthread_atfork(begin_fork, end_fork, end_fork) == 0) {
+    hr__heap_reserve(&heap.own);
+  }
+#endif
+}
+
+static hr_heap *own_heap(void) {
+  if (__builtin_expect(atomic_load_explicit(&heap.own.base, memory_order_acquire) == 0, 0)) {
+    (void)pthread_once(&heap.own_once, open_own);
+  }
+  return &heap.own;
+}
 
 /* True if a test has made this allocation fail. */
 static bool must_fail(void) {
@@ -49,19 +63,15 @@ static bool must_fail(void) {
   return true;
 }
 
-static void count_new(void) {
-  atomic_fetch_add_explicit(&heap.live_blocks, 1, memory_order_relaxed);
-  atomic_fetch_add_explicit(&heap.total_blocks, 1, memory_order_relaxed);
-}
-
 void *hr_malloc(size_t bytes) {
   if (must_fail()) {
     return NULL;
   }
-  void *block = heap.host.alloc(heap.host.ctx, bytes > 0 ? bytes : 1);
-  if (block != NULL) {
-    count_new();
+  if (__builtin_expect(heap.host.alloc == NULL, 1)) {
+    return hr__heap_alloc(own_heap(), bytes);
   }
+  void *block = heap.host.alloc(heap.host.ctx, bytes > 0 ? bytes : 1);
+  atomic_fetch_add_explicit(&heap.host_blocks, block != NULL, memory_order_relaxed);
   return block;
 }
 
@@ -81,18 +91,24 @@ void *hr_realloc(void *block, size_t bytes) {
   if (must_fail()) {
     return NULL;
   }
-  void *moved = heap.host.realloc(heap.host.ctx, block, bytes > 0 ? bytes : 1);
-  if (moved != NULL && block == NULL) {
-    count_new();
+  if (heap.host.realloc == NULL) {
+    return hr__heap_realloc(own_heap(), block, bytes);
   }
+  void *moved = heap.host.realloc(heap.host.ctx, block, bytes > 0 ? bytes : 1);
+  atomic_fetch_add_explicit(&heap.host_blocks, moved != NULL && block == NULL, memory_order_relaxed);
   return moved;
 }
 
 void hr_free(void *block) {
-  if (block != NULL) {
-    atomic_fetch_sub_explicit(&heap.live_blocks, 1, memory_order_relaxed);
-    heap.host.free(heap.host.ctx, block);
+  if (block == NULL) {
+    return;
   }
+  if (__builtin_expect(heap.host.free == NULL, 1)) {
+    hr__heap_free(own_heap(), block);
+    return;
+  }
+  atomic_fetch_sub_explicit(&heap.host_blocks, 1, memory_order_relaxed);
+  heap.host.free(heap.host.ctx, block);
 }
 
 /* The word before the aligned address holds the block's start. */
@@ -133,14 +149,19 @@ void hr_huge_pages_advise(void *block, size_t bytes) {
 }
 
 void hr_heap_trim(void) {
+  hr__heap_trim(own_heap());
 #ifdef __GLIBC__
   (void)malloc_trim(0);
 #endif
 }
 
+size_t hr_heap_bytes(void) {
+  return hr__heap_bytes(own_heap());
+}
+
 void hr__allocator_set(const hr_allocator *allocator) {
   assert(hr__allocator_live() == 0);
-  heap.host = allocator != NULL ? *allocator : libc_allocator;
+  heap.host = allocator != NULL ? *allocator : (hr_allocator){0};
 }
 
 void hr__allocator_fail_after(int64_t n) {
@@ -154,9 +175,5 @@ int64_t hr__allocator_failures(void) {
 }
 
 int64_t hr__allocator_live(void) {
-  return atomic_load_explicit(&heap.live_blocks, memory_order_relaxed);
-}
-
-int64_t hr__allocator_total(void) {
-  return atomic_load_explicit(&heap.total_blocks, memory_order_relaxed);
+  return atomic_load_explicit(&heap.host_blocks, memory_order_relaxed) + hr__heap_live(own_heap());
 }

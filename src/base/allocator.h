@@ -1,7 +1,8 @@
 /* Host memory: the only functions through which the core allocates it.
  *
- * `hr_malloc` and its family go through a table that tests, and embedders with a heap of their own, can replace. They
- * count the blocks alive and can be made to fail, so that tests reach every out-of-memory path.
+ * `hr_malloc` and its family use the core's own heap (heap.h), or a table that tests, and embedders with a heap of
+ * their own, install. They count the blocks alive and can be made to fail, so that tests reach every out-of-memory
+ * path.
  *
  * Tensor data does not come from here: a device's allocator owns it.
  * Threads: safe from any thread. Only replacing the table is not, and requires that no block is alive.
@@ -38,10 +39,12 @@ void hr_aligned_free(void *block);
  * the block is written, or read if it is a file's mapping. */
 void hr_huge_pages_advise(void *block, size_t bytes);
 
-/* Gives free pages of the C library's heap back to the system, where it has such a call. */
+/* Gives free pages of the core's heap (heap.h) back to the system, and the C library's where it has such a call. */
 void hr_heap_trim(void);
+/* Bytes of the chunks of the core's heap. */
+size_t hr_heap_bytes(void);
 
-/* Installs a heap; NULL installs the C library's. Only while `hr__allocator_live()` is 0. */
+/* Installs a heap; NULL installs the core's own (heap.h). Only while `hr__allocator_live()` is 0. */
 void hr__allocator_set(const hr_allocator *allocator);
 
 /* The next `n` allocations succeed and all later ones fail, until the next call. Negative: none fails. A resize counts
@@ -49,8 +52,7 @@ void hr__allocator_set(const hr_allocator *allocator);
 void hr__allocator_fail_after(int64_t n);
 /* How many allocations were made to fail since the last `hr__allocator_fail_after`. */
 int64_t hr__allocator_failures(void);
-/* Blocks alive now, and blocks allocated since the start. */
+/* Blocks alive now. */
 int64_t hr__allocator_live(void);
-int64_t hr__allocator_total(void);
 
 #endif /* HEADRACE_BASE_ALLOCATOR_H_ */

@@ -38,6 +38,7 @@ void hr_device_memory_stats_read(hr_device *device, size_t bytes, hr_memory_stat
   device->driver->memory_info(device->impl, &stats.device_free_bytes, &stats.device_total_bytes);
   stats.program_bytes = atomic_load_explicit(&device->program_bytes, memory_order_relaxed);
   stats.temporary_bytes = atomic_load_explicit(&device->lane_bytes, memory_order_relaxed);
+  stats.heap_bytes = (int64_t)hr_heap_bytes();
   hr__copy_fields(out_stats, bytes, &stats, sizeof stats);
 }
 
