@@ -623,6 +623,29 @@ HR_TEST(onednn_compares_packed_weights_for_two_products_of_the_same_dims) {
   hr__cached_weights_forget_all();
 }
 
+/* A weight that another product cached is compared in a second run: dims that occur once run their product once. */
+HR_TEST(onednn_compares_a_cached_weight_in_the_second_run_of_a_product) {
+  cases_begin(&hr__onednn_provider);
+  hr__cached_weights_forget_all();
+  hr__dnnl_table *table = &hr__dnnl_opened()->table;
+  execute = table->primitive_execute;
+  table->primitive_execute = count_executions;
+  const product first = {0, {0}, 43, 256, 512}, second = {0, {0}, 53, 256, 512};
+  const uint64_t stamps[] = {930001, 930001, 930001};
+  size_t bytes = (size_t)256 * 512 * 4;
+  int counts[3];
+  run_product(&hr__onednn_provider, &first, 3, stamps, bytes);
+  for (int runs = 1; runs <= 3; ++runs) {
+    executed = 0;
+    run_product(&hr__onednn_provider, &second, runs, stamps, bytes);
+    counts[runs - 1] = executed;
+  }
+  table->primitive_execute = execute;
+  HR_ASSERT_EQ(counts[0], 1);
+  HR_ASSERT_EQ(counts[1], 3);
+  hr__cached_weights_forget_all();
+}
+
 HR_TEST(sgemm_keeps_one_transposed_weight_for_products_of_all_heights) {
   cases_begin(&hr__sgemm_provider);
   hr__cached_weights_forget_all();

@@ -6,9 +6,9 @@
  *
  * Convolutions without a cached weight reorder it in every run. Products read stored weights, and have a second
  * primitive for packed ones. It should give the same bits, which depend on the order of the sums. So after its weight
- * was made, the second primitive repeats the run into other memory, until two products that share it
- * gave the same bits. If a bit
- * differs, it is never used: results may not change between one run of a program and the next.
+ * was made, the second primitive repeats the run into other memory, until two products that share it gave the same
+ * bits. If a bit differs, it is never used: results may not change between one run of a program and the next. A product
+ * whose weight other programs have cached repeats its second run, so that dims that occur once cost no repetition.
  */
 #include <string.h>
 
@@ -92,11 +92,13 @@ pipe_keeping hr__pipe_cached_begin(hr_prepared *pipe, hr_cached_weights **out_we
   if (kept->arg < 0) {
     return PIPE_KEEP_NOTHING;
   }
-  bool is_new;
+  bool is_new, is_first = !kept->has_run;
+  kept->has_run = true;
   *out_weight = hr__cached_weights_get(kept->stamp, kept->recipe, (size_t)kept->word_count, kept->bytes, &is_new);
   return *out_weight == NULL    ? PIPE_KEEP_NOTHING
          : is_new               ? PIPE_KEEP_MAKE
          : kept->proof_step < 0 ? PIPE_KEEP_USE
+         : is_first             ? PIPE_KEEP_NOTHING
                                 : PIPE_KEEP_PROVE;
 }
 

@@ -73,6 +73,7 @@ typedef struct pipe_cached {
    * output of the others. -1: no comparison needed. */
   int proof_step, output;
   size_t output_bytes;
+  bool has_run; /* a comparison waits for a second run */
   int word_count;
   uint64_t recipe[PIPE_RECIPE_MAX];
 } pipe_cached;
