@@ -22,6 +22,7 @@
 static const int64_t CHOICE_FLOPS_MIN = 100000, CHOICE_FLOPS_MIN_DEVICE = 1000000;
 /* Of a brief instance. */
 enum { BRIEF_STEPS_MAX = 16, BRIEF_BYTES_MAX = 1 << 21, BRIEF_FLOPS_MAX = 1 << 22 };
+enum { TINY_STEPS_MAX = 128, TINY_BYTES_MAX = 1 << 16, TINY_FLOPS_MAX = 1 << 16 }; /* of kernels alone */
 
 static hr_status no_memory(const char *what) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for %s", what);
@@ -255,10 +256,18 @@ static bool is_function(const hr_instance *instance, const hr_exec_step *step, i
          node->ints[HR__CALL_EFFECTS] == kind;
 }
 
+/* True if there are kernels alone, of few elements each. */
+static bool is_tiny(const hr_instance *instance) {
+  const hr_plan *plan = instance->plan;
+  return instance->library_count == 0 && instance->step_count <= TINY_STEPS_MAX && plan->bytes <= TINY_BYTES_MAX &&
+         plan->flops <= TINY_FLOPS_MAX;
+}
+
 /* True if it takes some 40 us: few steps with a known amount of work, and none is a kernel worth a second thread. */
 static bool is_brief(const hr_instance *instance) {
   const hr_plan *plan = instance->plan;
-  bool is = instance->step_count <= BRIEF_STEPS_MAX && plan->bytes <= BRIEF_BYTES_MAX && plan->flops <= BRIEF_FLOPS_MAX;
+  bool is = is_tiny(instance) || (instance->step_count <= BRIEF_STEPS_MAX && plan->bytes <= BRIEF_BYTES_MAX &&
+                                  plan->flops <= BRIEF_FLOPS_MAX);
   for (int i = 0; is && i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
     if (step->kind == HR_STEP_LIBRARY) {
