@@ -126,6 +126,7 @@ fuzz-files: build ## 10,000,000 mutated files of arrays and of each kind of mode
 	HEADRACE_TEST_FILES=$${HEADRACE_TEST_FILES:-10000000} $(BUILD)/tests/onnx_test damaged
 	HEADRACE_TEST_FILES=$${HEADRACE_TEST_FILES:-10000000} $(BUILD)/tests/package_test mutated
 	HEADRACE_TEST_FILES=$${HEADRACE_TEST_FILES:-10000000} $(BUILD)/tests/stablehlo_test wrong
+	HEADRACE_TEST_FILES=$${HEADRACE_TEST_FILES:-10000000} $(BUILD)/tests/graphdef_test mutated
 
 onnx: build ## the tests of the package onnx on imported models; OPTIONS='--only Resize'
 	$(LIBRARIES) $(VENV_BIN)/python tests/onnx/run.py --library $(BUILD)/libheadrace.so $(OPTIONS)

@@ -2,7 +2,7 @@
 """Checks the layers of the folders: which folder may include which.
 
 Folders are the order of dependencies. A file of src/ may include the public headers, its own folder, and the folders
-that LAW lists for it (a new folder gets its own row); frontends see include/ alone; drivers and providers each see
+that LAW lists for it (a new folder gets its own row); frontends see include/ alone, but for SHARED; drivers and providers each see
 their own folder and none of their siblings. No vendor's SDK is included (libraries are opened at run time), and C++
 lives in frontends/torch alone.
 
@@ -95,9 +95,14 @@ def src_offence(root: Path, path: Path, quoted: bool, name: str) -> str | None:
     return None
 
 
+# The wire format of protocol buffers, whose sources frontends/tensorflow compiles into its own library.
+SHARED = {"base/allocator.h", "base/protobuf.h", "base/text.h", "importers/wire.h"}
+
+
 def public_offence(root: Path, path: Path, quoted: bool, name: str) -> str | None:
     """Why a public header or a file of a frontend may not include `name`, or None."""
-    if quoted and (root / "src" / name).is_file() and not in_own_folder(root, path, name):
+    is_shared = path.parts[:2] == ("frontends", "tensorflow") and name in SHARED
+    if quoted and (root / "src" / name).is_file() and not in_own_folder(root, path, name) and not is_shared:
         return f'"{name}" is internal: only include/ may be seen from here'
     if path.parts[0] == "include" and quoted and not name.startswith("headrace/"):
         return f'"{name}": public headers include "headrace/..." and system headers'

@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #endif
 
+#include "cluster.h"
 #include "node.h"
 #include "types.h"
 
@@ -51,7 +52,8 @@ static void read_text(tf_construction *construction, htf_attribute *attribute, t
   }
 }
 
-static void read_attribute(tf_construction *construction, htf_attribute *attribute, tf_status *status) {
+static void read_attribute(void *source, htf_attribute *attribute, tf_status *status) {
+  tf_construction *construction = source;
   float real = 0;
   tf_bool flag = 0;
   int type = 0;
@@ -80,8 +82,7 @@ static void read_attribute(tf_construction *construction, htf_attribute *attribu
   }
 }
 
-/* The next word of a list with spaces; false at the end. */
-static bool next_word(const char **list, char *word, size_t bytes) {
+bool htf_next_word(const char **list, char *word, size_t bytes) {
   *list += strspn(*list, " ");
   size_t size = strcspn(*list, " ");
   if (size == 0) {
@@ -95,7 +96,7 @@ static bool next_word(const char **list, char *word, size_t bytes) {
 static int count_words(const char *list) {
   char word[64];
   int count = 0;
-  while (next_word(&list, word, sizeof word)) {
+  while (htf_next_word(&list, word, sizeof word)) {
     ++count;
   }
   return count;
@@ -122,7 +123,7 @@ static void create_generator(htf_kernel *kernel, tf_status *status) {
   kernel->generator->seed = seeds[0], kernel->generator->seed2 = seeds[1];
 }
 
-static void destroy_kernel(void *self) {
+void htf_kernel_destroy(void *self) {
   htf_kernel *kernel = self;
   if (kernel != NULL) {
     free(kernel->generator);
@@ -130,34 +131,52 @@ static void destroy_kernel(void *self) {
   }
 }
 
-/* TensorFlow's callback has no argument of ours, so a row has a function of its own, which passes the row. */
-static void *create_kernel(const htf_row *row, tf_construction *construction) {
+htf_kernel *htf_kernel_create(const htf_row *row, htf_attribute_reader reader, void *source, tf_status *status) {
   int count = count_words(row->attributes);
   htf_kernel *kernel = calloc(1, sizeof *kernel + (size_t)count * sizeof(htf_attribute));
-  tf_status *status = tf.NewStatus();
   if (kernel == NULL) {
     tf.SetStatus(status, HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for a kernel");
-  } else {
-    kernel->row = row, kernel->count = count;
-    const char *list = row->attributes;
-    for (int i = 0; i < count && tf.GetCode(status) == 0; ++i) {
-      htf_attribute *attribute = &kernel->attributes[i];
-      char word[64];
-      (void)next_word(&list, word, sizeof word);
-      char *colon = strchr(word, ':');
-      attribute->kind = colon[1];
-      snprintf(attribute->name, sizeof attribute->name, "%.*s", (int)(colon - word), word);
-      read_attribute(construction, attribute, status);
-    }
-    if (tf.GetCode(status) == 0 && strstr(row->attributes, "seed2:") != NULL) {
-      create_generator(kernel, status);
-    }
+    return NULL;
+  }
+  kernel->row = row, kernel->count = count;
+  const char *list = row->attributes;
+  for (int i = 0; i < count && tf.GetCode(status) == 0; ++i) {
+    htf_attribute *attribute = &kernel->attributes[i];
+    char word[64];
+    (void)htf_next_word(&list, word, sizeof word);
+    char *colon = strchr(word, ':');
+    attribute->kind = colon[1];
+    snprintf(attribute->name, sizeof attribute->name, "%.*s", (int)(colon - word), word);
+    reader(source, attribute, status);
+  }
+  if (tf.GetCode(status) == 0 && strstr(row->attributes, "seed2:") != NULL) {
+    create_generator(kernel, status);
   }
   if (tf.GetCode(status) != 0) {
+    htf_kernel_destroy(kernel);
+    return NULL;
+  }
+  return kernel;
+}
+
+/* TensorFlow's callback has no argument of ours, so a row has a function of its own, which passes the row. */
+static void *create_kernel(const htf_row *row, tf_construction *construction) {
+  tf_status *status = tf.NewStatus();
+  htf_kernel *kernel = htf_kernel_create(row, read_attribute, construction, status);
+  if (kernel == NULL) {
     tf.OpKernelConstruction_Failure(construction, status);
   }
   tf.DeleteStatus(status);
   return kernel;
+}
+
+const htf_row *htf_find_row(const char *op, size_t size) {
+  for (int row = 0; row < ROWS && size > 0; ++row) {
+    if (strncmp(rows[row].op, op, size) == 0 && rows[row].op[size] == '\0') {
+      return &rows[row];
+    }
+  }
+  return NULL;
 }
 
 static void compute(void *self, tf_context *context) {
@@ -192,7 +211,7 @@ static const tf_create_kernel creators[ROWS] = {
 /* A kernel of a row for the type `dtype` of its first type attribute, and `other` of a second one; -1: none. */
 static void register_kernel(int row, const char *const names[2], int dtype, int other) {
   tf_status *status = tf.NewStatus();
-  tf_builder *builder = tf.NewKernelBuilder(rows[row].op, HTF_TYPE, creators[row], compute, destroy_kernel);
+  tf_builder *builder = tf.NewKernelBuilder(rows[row].op, HTF_TYPE, creators[row], compute, htf_kernel_destroy);
   const int dtypes[2] = {dtype, other};
   for (int i = 0; i < 2; ++i) {
     if (dtypes[i] >= 0) {
@@ -201,7 +220,7 @@ static void register_kernel(int row, const char *const names[2], int dtype, int 
   }
   const char *list = rows[row].host;
   char word[64];
-  while (next_word(&list, word, sizeof word)) {
+  while (htf_next_word(&list, word, sizeof word)) {
     tf.KernelBuilder_HostMemory(builder, word);
   }
   if (tf.GetCode(status) == 0) {
@@ -236,5 +255,8 @@ static void register_row(int row) {
 HTF_EXPORT void TF_InitKernel(void) {
   for (int row = 0; row < ROWS && htf_is_ready(); ++row) {
     register_row(row);
+  }
+  if (htf_is_ready()) {
+    htf_register_cluster();
   }
 }

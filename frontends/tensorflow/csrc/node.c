@@ -1,5 +1,5 @@
 /* node.c: a call of an operation on TensorFlow's kernel context. */
-#include "node.h"
+#include "scope.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,14 +12,14 @@ static const hr_tensor nothing;
 
 /* Hands over the work of the last step when a kernel of another one comes, if that step recorded several. Eager
  * operations are steps of their own; they are left to the stream's limits. */
-static hr_status note_step(htf_device *device, int64_t step) {
+hr_status htf_note_step(htf_device *device, int64_t step, int kernels) {
   if (atomic_load_explicit(&device->step, memory_order_relaxed) == step) {
-    atomic_fetch_add_explicit(&device->step_kernels, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&device->step_kernels, kernels, memory_order_relaxed);
     return HR_OK;
   }
-  int kernels = atomic_exchange(&device->step_kernels, 1);
+  int last_kernels = atomic_exchange(&device->step_kernels, kernels);
   atomic_store(&device->step, step);
-  return kernels > 1 ? hr_stream_commit(device->stream) : HR_OK;
+  return last_kernels > 1 ? hr_stream_commit(device->stream) : HR_OK;
 }
 
 void htf_node_init(htf_node *node, const htf_kernel *kernel, tf_context *context) {
@@ -31,9 +31,20 @@ void htf_node_init(htf_node *node, const htf_kernel *kernel, tf_context *context
   node->first.next = NULL, node->first.count = 0;
   tf_stream *stream = tf.GetStream(context, node->status);
   node->device = stream != NULL ? stream->device : NULL;
+  node->stream = NULL, node->scope = NULL;
   if (!htf_keep(node, htf_status_of(node->status))) {
-    (void)htf_keep(node, note_step(node->device, tf.StepId(context)));
+    node->stream = node->device->stream;
+    (void)htf_keep(node, htf_note_step(node->device, tf.StepId(context), 1));
   }
+}
+
+void htf_node_open(htf_node *node, const htf_kernel *kernel, htf_device *device, hr_stream *stream, htf_scope *scope) {
+  node->kernel = kernel, node->function = HR_FUNCTIONAL_NONE;
+  node->context = NULL, node->status = NULL;
+  node->device = device, node->stream = stream, node->scope = scope;
+  node->error = HR_OK;
+  node->chunk = &node->first;
+  node->first.next = NULL, node->first.count = 0;
 }
 
 static void release_values(htf_chunk *chunk) {
@@ -42,7 +53,7 @@ static void release_values(htf_chunk *chunk) {
   }
 }
 
-void htf_node_fini(htf_node *node) {
+static void release_chunks(htf_node *node) {
   for (htf_chunk *chunk = node->chunk; chunk != NULL;) {
     htf_chunk *next = chunk->next;
     release_values(chunk);
@@ -51,6 +62,15 @@ void htf_node_fini(htf_node *node) {
     }
     chunk = next;
   }
+}
+
+hr_status htf_node_close(htf_node *node) {
+  release_chunks(node);
+  return node->error;
+}
+
+void htf_node_fini(htf_node *node) {
+  release_chunks(node);
   if (htf_fails(node->error, node->status)) {
     tf.OpKernelContext_Failure(node->context, node->status);
   }
@@ -148,6 +168,7 @@ static void mark_foreign(htf_node *node, htf_value value) {
   for (htf_chunk *chunk = node->chunk; chunk != NULL; chunk = chunk->next) {
     if (value >= chunk->values && value < chunk->values + HTF_VALUES_INLINE) {
       chunk->is_foreign[value - chunk->values] = true;
+      return;
     }
   }
 }
@@ -232,7 +253,7 @@ void htf_call_many(htf_node *node, hr_functional function, int input_count, cons
   for (int i = 0; i < result_count; ++i) {
     out_results[i] = &nothing;
   }
-  if (htf_has_failed(node) || htf_keep(node, hr_functional_apply(node->device->stream, function, input_count, inputs,
+  if (htf_has_failed(node) || htf_keep(node, hr_functional_apply(node->stream, function, input_count, inputs,
                                                                  attribute_count, attributes, result_count, results))) {
     return;
   }
@@ -244,8 +265,8 @@ void htf_call_many(htf_node *node, hr_functional function, int input_count, cons
 htf_value htf_call(htf_node *node, hr_functional function, int input_count, const htf_value *inputs,
                    int attribute_count, const hr_attribute *attributes) {
   hr_tensor *value = htf_has_failed(node) ? NULL : add_value(node);
-  if (value == NULL || htf_keep(node, hr_functional_apply(node->device->stream, function, input_count, inputs,
-                                                          attribute_count, attributes, 1, value))) {
+  if (value == NULL || htf_keep(node, hr_functional_apply(node->stream, function, input_count, inputs, attribute_count,
+                                                          attributes, 1, value))) {
     return &nothing;
   }
   return value;
@@ -291,7 +312,7 @@ void htf_record(htf_node *node, hr_op op, int int_count, const int64_t *ints, in
   }
   const hr_attrs attrs = {.int_count = int_count, .ints = ints};
   const hr_view out = hr_tensor_view(output);
-  (void)htf_keep(node, hr_stream_record(node->device->stream, op, &attrs, input_count, views, 1, &out));
+  (void)htf_keep(node, hr_stream_record(node->stream, op, &attrs, input_count, views, 1, &out));
 }
 
 void *htf_new_argument(htf_node *node, size_t bytes) {
@@ -319,14 +340,17 @@ void htf_record_function(htf_node *node, hr_function_run run, void *argument, in
   for (int i = 0; i < input_count + output_count; ++i) {
     views[i] = hr_tensor_view(i < input_count ? inputs[i] : outputs[i - input_count]);
   }
-  (void)htf_keep(
-      node, hr_function_record(node->device->stream, &spec, input_count, views, output_count, views + input_count));
+  (void)htf_keep(node, hr_function_record(node->stream, &spec, input_count, views, output_count, views + input_count));
 }
 
 /* ---- inputs ---- */
 
 int htf_input_count(htf_node *node) {
-  return tf.NumInputs(node->context);
+  return node->scope != NULL ? htf_scope_input_count(node->scope) : tf.NumInputs(node->context);
+}
+
+bool htf_is_list(htf_node *node, int index) {
+  return node->scope == NULL && tf.InputDatatype(node->context, index) == TF_VARIANT;
 }
 
 static tf_tensor *get_input(htf_node *node, int index) {
@@ -339,6 +363,9 @@ static tf_tensor *get_input(htf_node *node, int index) {
 }
 
 htf_value htf_input(htf_node *node, int index) {
+  if (node->scope != NULL) {
+    return htf_scope_input(node, index);
+  }
   tf_tensor *tensor = get_input(node, index);
   if (tensor == NULL) {
     return &nothing;
@@ -348,35 +375,46 @@ htf_value htf_input(htf_node *node, int index) {
   return value;
 }
 
-static int64_t int_at(const void *data, int dtype, int64_t index) {
+int64_t htf_int_at(const void *data, hr_dtype dtype, int64_t index) {
   switch (dtype) {
-    case TF_INT64:
-    case TF_UINT64:
+    case HR_DTYPE_I64:
+    case HR_DTYPE_U64:
       return ((const int64_t *)data)[index];
-    case TF_INT16:
+    case HR_DTYPE_I16:
       return ((const int16_t *)data)[index];
-    case TF_INT8:
+    case HR_DTYPE_I8:
       return ((const int8_t *)data)[index];
     default:
       return ((const int32_t *)data)[index];
   }
 }
 
-int htf_host_ints(htf_node *node, int index, int64_t *out_values, int most) {
-  tf_tensor *tensor = get_input(node, index);
-  if (tensor == NULL) {
-    return 0;
-  }
-  int64_t count = tf.TensorElementCount(tensor);
+/* Copies numbers of a tensor in the host's memory. */
+static int read_ints(htf_node *node, int index, const void *data, hr_dtype dtype, int64_t count, int64_t *out_values,
+                     int most) {
   if (count > most) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: input %d has %lld numbers, at most %d are possible",
              node->kernel->row->op, index, (long long)count, most);
   }
   for (int64_t i = 0; i < count && count <= most; ++i) {
-    out_values[i] = int_at(tf.TensorData(tensor), tf.TensorType(tensor), i);
+    out_values[i] = htf_int_at(data, dtype, i);
   }
-  tf.DeleteTensor(tensor);
   return htf_has_failed(node) ? 0 : (int)count;
+}
+
+int htf_host_ints(htf_node *node, int index, int64_t *out_values, int most) {
+  if (node->scope != NULL) {
+    const htf_host *host = htf_scope_host(node, index);
+    return host != NULL ? read_ints(node, index, host->bytes, host->dtype, host->count, out_values, most) : 0;
+  }
+  tf_tensor *tensor = get_input(node, index);
+  if (tensor == NULL) {
+    return 0;
+  }
+  int count = read_ints(node, index, tf.TensorData(tensor), htf_dtype_of(tf.TensorType(tensor)),
+                        tf.TensorElementCount(tensor), out_values, most);
+  tf.DeleteTensor(tensor);
+  return count;
 }
 
 int64_t htf_host_int(htf_node *node, int index) {
@@ -442,6 +480,15 @@ const htf_attribute *htf_list(const htf_node *node, const char *name) {
 
 /* ---- outputs ---- */
 
+int htf_output_count(const htf_node *node) {
+  return node->scope != NULL ? htf_scope_output_count(node->scope) : tf.NumOutputs(node->context);
+}
+
+hr_dtype htf_output_dtype(const htf_node *node, int index) {
+  return htf_dtype_of(node->scope != NULL ? htf_scope_output_type(node->scope, index)
+                                          : tf.ExpectedOutputDataType(node->context, index));
+}
+
 /* True if TensorFlow has a tensor of the buffer: an input, or an output that was set before. */
 static bool is_foreign(const htf_node *node, const hr_buffer *buffer) {
   for (const htf_chunk *chunk = node->chunk; chunk != NULL; chunk = chunk->next) {
@@ -452,6 +499,26 @@ static bool is_foreign(const htf_node *node, const hr_buffer *buffer) {
     }
   }
   return false;
+}
+
+/* A copy of a value as a new tensor in order. */
+static htf_value copy_of(htf_node *node, htf_value value, hr_dtype dtype) {
+  htf_value copy = htf_new(node, dtype, value->rank, value->dims);
+  if (htf_has_failed(node) || hr_tensor_count(copy) == 0) {
+    return copy;
+  }
+  const hr_view source = hr_tensor_view(value), view = hr_tensor_view(copy);
+  (void)htf_keep(node, hr_stream_record(node->stream, HR_OP_COPY, NULL, 1, &source, 1, &view));
+  return copy;
+}
+
+htf_value htf_settle(htf_node *node, htf_value value, hr_dtype dtype) {
+  bool is_settled = value->buffer != NULL && value->dtype == dtype && hr_tensor_is_row_major(value);
+  return is_settled || htf_has_failed(node) ? value : copy_of(node, value, dtype);
+}
+
+htf_value htf_copy_value(htf_node *node, htf_value value) {
+  return copy_of(node, value, value->dtype);
 }
 
 /* True if the value can be the tensor: the only use of a buffer that holds its elements in order, and nothing else. */
@@ -473,11 +540,15 @@ void htf_write(htf_node *node, tf_tensor *target, htf_value value) {
     hr_tensor_set_row_major(&to);
   }
   const hr_view source = hr_tensor_view(&from), view = hr_tensor_view(&to);
-  (void)htf_keep(node, hr_stream_record(node->device->stream, HR_OP_COPY, NULL, 1, &source, 1, &view));
+  (void)htf_keep(node, hr_stream_record(node->stream, HR_OP_COPY, NULL, 1, &source, 1, &view));
 }
 
 void htf_output(htf_node *node, int index, htf_value value) {
   if (htf_has_failed(node)) {
+    return;
+  }
+  if (node->scope != NULL) {
+    htf_scope_set(node, index, htf_settle(node, value, htf_output_dtype(node, index)));
     return;
   }
   int type = tf.ExpectedOutputDataType(node->context, index);
@@ -502,6 +573,11 @@ void htf_output(htf_node *node, int index, htf_value value) {
 
 void htf_output_host(htf_node *node, int index, int32_t number) {
   if (htf_has_failed(node)) {
+    return;
+  }
+  if (node->scope != NULL) {
+    const int64_t value = number;
+    htf_scope_set_ints(node, index, HR_DTYPE_I32, 0, NULL, &value);
     return;
   }
   tf_tensor *tensor = tf.AllocateOutput(node->context, index, TF_INT32, NULL, 0, sizeof number, node->status);

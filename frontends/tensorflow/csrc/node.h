@@ -4,6 +4,9 @@
  * kept: after the first one all calls do nothing and give an empty tensor, so rules need no checks between them.
  *
  * Values belong to the node and end with it.
+ *
+ * A node is a kernel's call, or it walks over the body of a cluster (cluster.h) with a scope: then inputs and outputs
+ * are values of the scope, and records go to a capture.
  */
 #ifndef HEADRACE_TENSORFLOW_NODE_H_
 #define HEADRACE_TENSORFLOW_NODE_H_
@@ -12,6 +15,7 @@
 #include "plugin.h"
 
 typedef struct htf_node htf_node;
+typedef struct htf_scope htf_scope;
 typedef void (*htf_rule)(htf_node *node);
 typedef const hr_tensor *htf_value;
 
@@ -45,7 +49,7 @@ typedef struct htf_generator {
   uint64_t seed, seed2;
 } htf_generator;
 
-/* TensorFlow's kernel object. */
+/* The kernel object of a node. */
 typedef struct htf_kernel {
   const htf_row *row;
   htf_generator *generator; /* of rows with the attribute seed2 */
@@ -66,6 +70,8 @@ struct htf_node {
   tf_context *context;
   tf_status *status; /* for calls of TensorFlow */
   htf_device *device;
+  hr_stream *stream; /* the device's, or a capture */
+  htf_scope *scope;  /* NULL: of a kernel */
   hr_status error;
   htf_chunk *chunk;
   htf_chunk first;
@@ -74,6 +80,9 @@ struct htf_node {
 /* Begins and ends a call. The end reports the error. */
 void htf_node_init(htf_node *node, const htf_kernel *kernel, tf_context *context);
 void htf_node_fini(htf_node *node);
+/* The same for a walk over a cluster's body. The end returns the error. */
+void htf_node_open(htf_node *node, const htf_kernel *kernel, htf_device *device, hr_stream *stream, htf_scope *scope);
+HR_MUST_USE hr_status htf_node_close(htf_node *node);
 
 /* ---- errors ---- */
 
@@ -87,6 +96,8 @@ static inline bool htf_has_failed(const htf_node *node) {
 /* ---- inputs ---- */
 
 int htf_input_count(htf_node *node);
+/* True for a list of tensors. */
+bool htf_is_list(htf_node *node, int index);
 htf_value htf_input(htf_node *node, int index);
 /* An input in the host's memory, of i32 or i64: its numbers (at most `most`), and how many they are. */
 int htf_host_ints(htf_node *node, int index, int64_t *out_values, int most);
@@ -191,6 +202,9 @@ void htf_record_function(htf_node *node, hr_function_run run, void *argument, in
 
 /* ---- outputs ---- */
 
+int htf_output_count(const htf_node *node);
+/* The dtype that TensorFlow expects. */
+hr_dtype htf_output_dtype(const htf_node *node, int index);
 /* Sets an output to a value, in the dtype that TensorFlow expects. A value that the node has made becomes the output
  * itself; others are copied. */
 void htf_output(htf_node *node, int index, htf_value value);
@@ -200,6 +214,23 @@ void htf_output_host(htf_node *node, int index, int32_t number);
 void htf_write(htf_node *node, tf_tensor *target, htf_value value);
 /* The value of a tensor of TensorFlow's, which the caller keeps. */
 htf_value htf_value_of(htf_node *node, tf_tensor *tensor);
+
+/* ---- kernels ---- */
+
+/* Reads an attribute of a known name and kind from `source`; a failure sets the status. */
+typedef void (*htf_attribute_reader)(void *source, htf_attribute *attribute, tf_status *status);
+/* NULL after a failure, which is in the status. */
+htf_kernel *htf_kernel_create(const htf_row *row, htf_attribute_reader reader, void *source, tf_status *status);
+void htf_kernel_destroy(void *kernel);
+/* The row of an operation (of `size` bytes); NULL: there is none. */
+const htf_row *htf_find_row(const char *op, size_t size);
+/* The next word of a list with spaces; false at the end. */
+bool htf_next_word(const char **list, char *word, size_t bytes);
+
+/* Counts a step's kernels, and hands over the work of the last step when another one begins. */
+HR_MUST_USE hr_status htf_note_step(htf_device *device, int64_t step, int kernels);
+/* TensorFlow calls this if a variable must be copied before it is updated. */
+void htf_copy_tensor(tf_context *context, tf_tensor *source, tf_tensor *target);
 
 /* ---- rules that others call ---- */
 

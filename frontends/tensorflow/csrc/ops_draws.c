@@ -196,7 +196,7 @@ static hr_status draw_categories(const hr_function_call *call) {
 /* Inputs: logits [rows, categories], how many samples. */
 static htf_request read_categories(htf_node *node, htf_value logits) {
   int64_t samples = htf_host_int(node, 1);
-  htf_request asked = {.rank = 2, .dtype = htf_dtype_of(tf.ExpectedOutputDataType(node->context, 0))};
+  htf_request asked = {.rank = 2, .dtype = htf_output_dtype(node, 0)};
   if (!htf_has_failed(node) && (logits->rank != 2 || samples < 0)) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
              "%s: logits should be a matrix, and the number of samples not negative: %d dims, %lld samples",

@@ -6,14 +6,14 @@
 /* ---- conversion and filling ---- */
 
 void htf_convert(htf_node *node) {
-  hr_dtype dtype = htf_dtype_of(tf.ExpectedOutputDataType(node->context, 0));
+  hr_dtype dtype = htf_output_dtype(node, 0);
   htf_output(node, 0, htf_cast(node, htf_input(node, 0), dtype));
 }
 
 /* TensorFlow has the elements of a smaller dtype as a last dim. */
 void htf_bitcast(htf_node *node) {
   htf_value x = htf_input(node, 0);
-  hr_dtype dtype = htf_dtype_of(tf.ExpectedOutputDataType(node->context, 0));
+  hr_dtype dtype = htf_output_dtype(node, 0);
   if (htf_has_failed(node)) {
     return;
   }
@@ -149,7 +149,7 @@ static htf_value part_of(htf_node *node, htf_value x, int axis, int64_t begin, i
 
 void htf_unpack(htf_node *node) {
   htf_value x = htf_input(node, 0);
-  int axis = resolve_axis(node, x, htf_integer(node, "axis")), count = tf.NumOutputs(node->context);
+  int axis = resolve_axis(node, x, htf_integer(node, "axis")), count = htf_output_count(node);
   int64_t dims[HR_RANK_MAX], strides[HR_RANK_MAX];
   if (!htf_has_failed(node) && x->dims[axis] != count) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Unpack: dim %d has %lld elements, not %d", axis,
@@ -167,7 +167,7 @@ void htf_unpack(htf_node *node) {
 
 void htf_split(htf_node *node) {
   htf_value x = htf_input(node, 1);
-  int axis = resolve_axis(node, x, htf_host_int(node, 0)), count = tf.NumOutputs(node->context);
+  int axis = resolve_axis(node, x, htf_host_int(node, 0)), count = htf_output_count(node);
   if (!htf_has_failed(node) && x->dims[axis] % count != 0) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Split: dim %d of %lld elements can't be split in %d", axis,
              (long long)x->dims[axis], count);
@@ -193,10 +193,10 @@ static void check_parts(htf_node *node, int64_t *sizes, int count, int axis, int
   if (open >= 0 && bad < 0) {
     sizes[open] = size - sum, sum = size;
   }
-  if (bad >= 0 || sum != size || count != tf.NumOutputs(node->context)) {
+  if (bad >= 0 || sum != size || count != htf_output_count(node)) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
              "SplitV: %d sizes (the first is %lld) for %d parts of dim %d, which has %lld", count,
-             (long long)(count > 0 ? sizes[0] : 0), tf.NumOutputs(node->context), axis, (long long)size);
+             (long long)(count > 0 ? sizes[0] : 0), htf_output_count(node), axis, (long long)size);
   }
 }
 

@@ -1,4 +1,5 @@
 /* stats.c: what headrace_tensorflow calls from Python. */
+#include "cluster.h"
 #include "plugin.h"
 
 enum { DEVICES_MAX = 64 };
@@ -39,4 +40,10 @@ HTF_EXPORT bool headrace_tensorflow_reset_stats(int ordinal) {
     hr_stream_reset_stats(device->stream);
   }
   return device != NULL;
+}
+
+/* Counters of clusters, of all devices: clusters of optimized graphs, nodes in them, captures, runs. */
+HTF_EXPORT void headrace_tensorflow_cluster_stats(int64_t out_counts[4]) {
+  out_counts[0] = atomic_load(&htf_clusters.clusters), out_counts[1] = atomic_load(&htf_clusters.nodes);
+  out_counts[2] = atomic_load(&htf_clusters.captures), out_counts[3] = atomic_load(&htf_clusters.runs);
 }

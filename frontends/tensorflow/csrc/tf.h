@@ -23,6 +23,9 @@ typedef struct TF_OpKernelConstruction tf_construction;
 typedef struct TF_OpKernelContext tf_context;
 typedef struct TF_VariableInputLockHolder tf_locks;
 typedef struct TF_GrapplerItem tf_item;
+typedef struct TF_OpDefinitionBuilder tf_op_builder;
+typedef struct TF_ShapeInferenceContext tf_inference;
+typedef struct TF_FunctionLibraryDefinition tf_library;
 
 typedef struct tf_string_view {
   const char *data;

@@ -1,12 +1,13 @@
 /* variables.c: rules of variables, which TensorFlow owns: it decides when a value must be copied, and locks; and of
  * lists of tensors (variants), whose elements it walks. Tensors that its callbacks get are the callee's to delete. */
+#include "scope.h"
 #include "slots.h"
 
 static const htf_kernel of_callbacks = {.row = &(const htf_row){.op = "variable or list"}};
 
 /* TensorFlow calls this if a variable must be copied before it is updated. Both tensors are the callee's to delete:
  * while they live, the variable counts as shared, and each update would copy it again. */
-static void copy_tensor(tf_context *context, tf_tensor *source, tf_tensor *target) {
+void htf_copy_tensor(tf_context *context, tf_tensor *source, tf_tensor *target) {
   htf_node node;
   htf_node_init(&node, &of_callbacks, context);
   htf_write(&node, target, htf_value_of(&node, source));
@@ -38,7 +39,7 @@ static void zero_elements(tf_context *context, tf_tensor *x, tf_tensor *out) {
 }
 
 void htf_add_n(htf_node *node) {
-  if (tf.InputDatatype(node->context, 0) == TF_VARIANT) {
+  if (htf_is_list(node, 0)) {
     tf.AddNVariant(node->context, add_elements, node->status);
     (void)htf_keep(node, htf_status_of(node->status));
   } else {
@@ -47,7 +48,7 @@ void htf_add_n(htf_node *node) {
 }
 
 void htf_zeros_like(htf_node *node) {
-  if (tf.InputDatatype(node->context, 0) == TF_VARIANT) {
+  if (htf_is_list(node, 0)) {
     tf.ZerosLikeVariant(node->context, zero_elements, node->status);
     (void)htf_keep(node, htf_status_of(node->status));
   } else {
@@ -57,8 +58,13 @@ void htf_zeros_like(htf_node *node) {
 
 /* ---- assignments ---- */
 
+/* In a cluster only variables that it has read are assigned, so they have a tensor of these dims. */
 void htf_assign_variable(htf_node *node) {
-  tf.AssignVariable(node->context, 0, 1, htf_flag(node, "validate_shape"), copy_tensor, node->status);
+  if (node->scope != NULL) {
+    htf_scope_assign(node, 0, htf_input(node, 1));
+    return;
+  }
+  tf.AssignVariable(node->context, 0, 1, htf_flag(node, "validate_shape"), htf_copy_tensor, node->status);
   (void)htf_keep(node, htf_status_of(node->status));
 }
 
@@ -67,11 +73,17 @@ void htf_assign_variable(htf_node *node) {
 htf_slots htf_open_slots(htf_node *node, int count, bool locks, bool is_sparse) {
   static const int inputs[HTF_SLOTS_MAX] = {0, 1, 2, 3};
   htf_slots opened = {.count = count};
-  tf.MaybeLockVariableInputMutexesInOrder(node->context, locks, is_sparse, inputs, (size_t)count, copy_tensor,
+  for (int i = 0; node->scope != NULL && i < count; ++i) {
+    opened.values[i] = htf_scope_variable(node, i);
+  }
+  if (node->scope != NULL) {
+    return opened;
+  }
+  tf.MaybeLockVariableInputMutexesInOrder(node->context, locks, is_sparse, inputs, (size_t)count, htf_copy_tensor,
                                           &opened.locks, node->status);
   (void)htf_keep(node, htf_status_of(node->status));
   for (int i = 0; i < count && !htf_has_failed(node); ++i) {
-    tf.GetInputTensorFromVariable(node->context, i, locks, false, is_sparse, copy_tensor, &opened.tensors[i],
+    tf.GetInputTensorFromVariable(node->context, i, locks, false, is_sparse, htf_copy_tensor, &opened.tensors[i],
                                   node->status);
     (void)htf_keep(node, htf_status_of(node->status));
     opened.values[i] = htf_has_failed(node) ? NULL : htf_value_of(node, opened.tensors[i]);
@@ -105,7 +117,9 @@ void htf_check_slots(htf_node *node, const htf_slots *opened, htf_value gradient
 }
 
 void htf_set_slot(htf_node *node, const htf_slots *opened, int slot, htf_value value) {
-  if (!htf_has_failed(node)) {
+  if (node->scope != NULL) {
+    htf_scope_assign(node, slot, value);
+  } else if (!htf_has_failed(node)) {
     htf_write(node, opened->tensors[slot], value);
   }
 }
@@ -115,9 +129,11 @@ static void update(htf_node *node, hr_op op) {
   htf_slots opened = htf_open_slots(node, 1, true, false);
   htf_value value = htf_input(node, 1);
   htf_check_slots(node, &opened, value);
-  if (!htf_has_failed(node) && hr_tensor_count(value) > 0) {
+  if (node->scope != NULL) {
+    htf_scope_assign(node, 0, htf_call2(node, node->function, opened.values[0], value));
+  } else if (!htf_has_failed(node) && hr_tensor_count(value) > 0) {
     const hr_view views[2] = {hr_tensor_view(opened.values[0]), hr_tensor_view(value)};
-    (void)htf_keep(node, hr_stream_record(node->device->stream, op, NULL, 2, views, 1, &views[0]));
+    (void)htf_keep(node, hr_stream_record(node->stream, op, NULL, 2, views, 1, &views[0]));
   }
   htf_close_slots(&opened);
 }

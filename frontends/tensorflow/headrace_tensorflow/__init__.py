@@ -10,7 +10,7 @@ import functools
 import os
 import pathlib
 
-__all__ = ["library_path", "memory_stats", "reset_stats", "stats"]
+__all__ = ["cluster_stats", "library_path", "memory_stats", "reset_stats", "stats", "use_clusters"]
 
 
 def library_path():
@@ -33,6 +33,7 @@ def _library():
         function = getattr(library, f"headrace_tensorflow_{name}")
         function.restype, function.argtypes = ctypes.c_bool, [ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p]
     library.headrace_tensorflow_reset_stats.restype = ctypes.c_bool
+    library.headrace_tensorflow_use_clusters.argtypes = [ctypes.c_bool]
     return library
 
 
@@ -58,6 +59,18 @@ def stats(device=0):
 def memory_stats(device=0):
     """The counters of a device's memory, in bytes. TensorFlow's own get_memory_info is 0 for plug-ins like this one."""
     return _counters(_library().hr_memory_stat_name, _library().headrace_tensorflow_memory_stats, device)
+
+
+def cluster_stats():
+    """Counters of clusters: those of functions' graphs, their nodes, captures of one for new dims, and runs."""
+    counts = (ctypes.c_int64 * 4)()
+    _library().headrace_tensorflow_cluster_stats(counts)
+    return dict(zip(("clusters", "nodes", "captures", "runs"), counts, strict=True))
+
+
+def use_clusters(uses_them):
+    """Lets the functions that are built from now on become clusters, which is the default, or run node by node."""
+    _library().headrace_tensorflow_use_clusters(bool(uses_them))
 
 
 def reset_stats(device=0):

@@ -1,94 +1,315 @@
-/* graphdef_test.c: graphs without an attribute, and a hundred thousand damaged ones. */
-#include "../csrc/graphdef.h"
+/* graphdef_test.c: graphs with clusters and without an attribute, and a hundred thousand damaged ones. */
+#include "../csrc/cluster.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "../csrc/body.h"
+#include "base/protobuf.h"
 #include "hr_test.h"
 
-/* A node `a` of op Add with the attributes `_XlaMustCompile` and `T`, and a function with a node `b` and the former. */
-static const char graph[] = "\x0a\x2a"
-                            "\x0a\x01"
-                            "a"
-                            "\x12\x03"
-                            "Add"
-                            "\x2a\x15\x0a\x0f_XlaMustCompile\x12\x02\x28\x01"
-                            "\x2a\x09\x0a\x01T\x12\x04\x30\x01\x50\x07"
-                            "\x12\x23"
-                            "\x0a\x21"
-                            "\x1a\x05\x0a\x01"
-                            "b"
-                            "\x12\x00"
-                            "\x2a\x15\x0a\x0f_XlaMustCompile\x12\x02\x28\x01"
-                            "\x22\x01\x07";
-enum { SIZE = sizeof graph - 1 };
+/* ---- TensorFlow's functions that the optimizer calls ---- */
 
-static const char without[] = "\x0a\x13"
-                              "\x0a\x01"
-                              "a"
-                              "\x12\x03"
-                              "Add"
-                              "\x2a\x09\x0a\x01T\x12\x04\x30\x01\x50\x07"
-                              "\x12\x0c"
-                              "\x0a\x0a"
-                              "\x1a\x05\x0a\x01"
-                              "b"
-                              "\x12\x00"
-                              "\x22\x01\x07";
-
-HR_TEST(attribute_of_nodes_and_functions_is_left_out) {
-  uint8_t out[SIZE];
-  size_t size = 0;
-  HR_ASSERT_OK(htf_graph_without((const uint8_t *)graph, SIZE, "_XlaMustCompile", out, &size));
-  HR_ASSERT_EQ(size, sizeof without - 1);
-  HR_ASSERT_BYTES_EQ(out, without, sizeof without - 1);
+static int code;
+static tf_status *new_status(void) {
+  return (tf_status *)&code;
+}
+static void delete_status(tf_status *status) {
+  (void)status;
+  code = 0;
+}
+static void set_status(tf_status *status, int value, const char *message) {
+  (void)status, (void)message;
+  code = value;
+}
+static int get_code(const tf_status *status) {
+  (void)status;
+  return code;
+}
+static const char *message_of(const tf_status *status) {
+  (void)status;
+  return "";
+}
+static tf_buffer *new_buffer(void) {
+  return calloc(1, sizeof(tf_buffer));
+}
+static void delete_buffer(tf_buffer *buffer) {
+  free((void *)buffer->data);
+  free(buffer);
+}
+static tf_library *new_library(const tf_buffer *graph, tf_status *status) {
+  (void)graph, (void)status;
+  return (tf_library *)&code;
+}
+static void delete_library(tf_library *library) {
+  (void)library;
 }
 
-HR_TEST(other_graphs_stay_as_they_are) {
-  uint8_t out[SIZE];
-  size_t size = 0;
-  HR_ASSERT_OK(htf_graph_without((const uint8_t *)graph, SIZE, "_Xla", out, &size));
-  HR_ASSERT_EQ(size, SIZE);
-  HR_ASSERT_BYTES_EQ(out, graph, SIZE);
-  HR_ASSERT_OK(htf_graph_without((const uint8_t *)graph, 0, "_Xla", out, &size));
-  HR_ASSERT_EQ(size, 0);
+/* Arguments of OpDef: a letter each, T with the type attribute T, D with dtype, r a resource, i the shape in i32;
+ * inputs, then outputs behind a colon. */
+static const struct {
+  const char *op, *arguments;
+} definitions[] = {{"AddV2", "TT:T"},           {"Mul", "TT:T"},     {"Const", ":D"},
+                   {"Identity", "T:T"},         {"Reshape", "Ti:T"}, {"ReadVariableOp", "r:D"},
+                   {"AssignVariableOp", "rD:"}, {"NoOp", ":"}};
+
+static void append_argument(hr_text *text, unsigned field, char letter) {
+  size_t argument = hr_protobuf_begin(text, field);
+  hr_protobuf_string(text, 1, letter == 'i' ? "shape" : letter == 'r' ? "resource" : "x");
+  if (letter == 'T' || letter == 'D') {
+    hr_protobuf_string(text, 4, letter == 'T' ? "T" : "dtype");
+  } else {
+    hr_protobuf_int(text, 3, letter == 'i' ? TF_INT32 : TF_RESOURCE);
+  }
+  hr_protobuf_end(text, argument);
 }
 
-HR_TEST(lengths_keep_their_number_of_bytes) {
-  static const char padded[] = "\x0a\x97\x80\x00"
-                               "\x2a\x15\x0a\x0f_XlaMustCompile\x12\x02\x28\x01";
-  uint8_t out[sizeof padded];
-  size_t size = 0;
-  HR_ASSERT_OK(htf_graph_without((const uint8_t *)padded, sizeof padded - 1, "_XlaMustCompile", out, &size));
-  HR_ASSERT_EQ(size, 4);
-  HR_ASSERT_BYTES_EQ(out, "\x0a\x80\x80\x00", 4);
+static void look_up(tf_library *library, const char *name, tf_buffer *out, tf_status *status) {
+  (void)library;
+  for (size_t i = 0; i < sizeof definitions / sizeof *definitions; ++i) {
+    if (strcmp(definitions[i].op, name) == 0) {
+      hr_text text = {0};
+      hr_protobuf_string(&text, 1, name);
+      unsigned field = 2;
+      for (const char *at = definitions[i].arguments; *at != '\0'; ++at) {
+        if (*at == ':') {
+          field = 3;
+        } else {
+          append_argument(&text, field, *at);
+        }
+      }
+      out->size = text.length;
+      void *bytes = malloc(text.length + 1);
+      memcpy(bytes, hr_text_chars(&text), text.length);
+      out->data = bytes;
+      hr_text_fini(&text);
+      return;
+    }
+  }
+  set_status(status, 5, "");
 }
 
-HR_TEST(damaged_graphs_are_refused) {
-  uint8_t out[SIZE];
-  size_t size = 0;
-  HR_ASSERT_STATUS(htf_graph_without((const uint8_t *)graph, SIZE - 1, "_XlaMustCompile", out, &size),
-                   HR_STATUS_INVALID_ARGUMENT);
-  HR_ASSERT_STATUS(htf_graph_without((const uint8_t *)"\x0a\x05\x0a", 3, "_XlaMustCompile", out, &size),
-                   HR_STATUS_INVALID_ARGUMENT);
+static void fill_table(void) {
+  tf.NewStatus = new_status, tf.DeleteStatus = delete_status, tf.SetStatus = set_status;
+  tf.GetCode = get_code, tf.Message = message_of;
+  tf.NewBuffer = new_buffer, tf.DeleteBuffer = delete_buffer;
+  tf.NewFunctionLibraryDefinition = new_library, tf.DeleteFunctionLibraryDefinition = delete_library;
+  tf.LookUpOpDef = look_up;
 }
 
-/* Copies are in memory of their own size, so that sanitizers see a byte behind them. */
-HR_TEST(mutated_graphs_are_safe) {
+/* ---- graphs ---- */
+
+static size_t begin_value(hr_text *text, const char *name, size_t *out_value) {
+  size_t entry = hr_protobuf_begin(text, HTF_NODE_ATTRIBUTE);
+  hr_protobuf_string(text, 1, name);
+  *out_value = hr_protobuf_begin(text, 2);
+  return entry;
+}
+
+/* An attribute with one number in a field of AttrValue. */
+static void append_number(hr_text *text, const char *name, unsigned field, uint64_t number) {
+  size_t value, entry = begin_value(text, name, &value);
+  hr_protobuf_int(text, field, number);
+  hr_protobuf_end(text, value);
+  hr_protobuf_end(text, entry);
+}
+
+/* A node of f32 on the device, with inputs that have spaces between them. */
+static void append_node(hr_text *text, const char *name, const char *op, const char *inputs, const char *type) {
+  size_t node = hr_protobuf_begin(text, HTF_GRAPH_NODE);
+  hr_protobuf_string(text, HTF_NODE_NAME, name);
+  hr_protobuf_string(text, HTF_NODE_OP, op);
+  char word[64];
+  while (htf_next_word(&inputs, word, sizeof word)) {
+    hr_protobuf_string(text, HTF_NODE_INPUT, word);
+  }
+  hr_protobuf_string(text, HTF_NODE_DEVICE, "/job:localhost/replica:0/task:0/device:HEADRACE:0");
+  append_number(text, type, 6, strcmp(op, "Const") == 0 && name[0] == 's' ? TF_INT32 : TF_FLOAT);
+  append_number(text, "validate_shape", 5, 1);
+  append_number(text, "_XlaMustCompile", 5, 1);
+  if (strcmp(op, "Const") == 0) {
+    size_t value, entry = begin_value(text, "value", &value), tensor = hr_protobuf_begin(text, 8);
+    hr_protobuf_int(text, 1, name[0] == 's' ? TF_INT32 : TF_FLOAT);
+    size_t shape = hr_protobuf_begin(text, 2), dim = hr_protobuf_begin(text, 2);
+    hr_protobuf_int(text, 1, 2);
+    hr_protobuf_end(text, dim);
+    hr_protobuf_end(text, shape);
+    hr_protobuf_int(text, name[0] == 's' ? 7 : 13, 1);
+    hr_protobuf_end(text, tensor);
+    hr_protobuf_end(text, value);
+    hr_protobuf_end(text, entry);
+  }
+  hr_protobuf_end(text, node);
+}
+
+/* A cluster, a node that stays a kernel, and a second cluster, which updates a variable. */
+static hr_text make_graph(void) {
+  hr_text text = {0};
+  append_node(&text, "a", "_Arg", "", "T");
+  append_node(&text, "v", "_Arg", "", "T");
+  append_node(&text, "size", "Const", "", "dtype");
+  append_node(&text, "one", "Const", "", "dtype");
+  append_node(&text, "shaped", "Reshape", "a size", "T");
+  append_node(&text, "sum", "AddV2", "shaped one", "T");
+  append_node(&text, "twice", "Mul", "sum sum", "T");
+  append_node(&text, "kernel", "Unknown", "twice:0 one", "T");
+  append_node(&text, "read", "ReadVariableOp", "v ^kernel", "dtype");
+  append_node(&text, "more", "AddV2", "read kernel", "T");
+  append_node(&text, "most", "AddV2", "more sum", "T");
+  append_node(&text, "assign", "AssignVariableOp", "v most ^read", "dtype");
+  append_node(&text, "end", "NoOp", "^assign", "T");
+  append_node(&text, "r", "_Retval", "most ^end", "T");
+  return text;
+}
+
+static hr__span span_of(const hr_text *text) {
+  return (hr__span){(const uint8_t *)hr_text_chars(text), text->length};
+}
+
+static hr_status cluster_graph(hr__span graph, hr_text *out) {
+  static const hr__span preserved = {(const uint8_t *)"assign", 6};
+  const tf_buffer buffer = {.data = graph.data, .size = graph.size};
+  fill_table();
+  return htf_make_clusters(&buffer, 1, &preserved, out);
+}
+
+static int find(const htf_graph *graph, const char *name) {
+  return htf_graph_find(graph, (hr__span){(const uint8_t *)name, strlen(name)});
+}
+
+static int count_clusters(const htf_graph *graph) {
+  int count = 0;
+  for (int i = 0; i < graph->count; ++i) {
+    count += hr__span_is(graph->nodes[i].op, HTF_CLUSTER);
+  }
+  return count;
+}
+
+HR_TEST(nodes_become_clusters) {
+  hr_text text = make_graph(), out = {0};
+  HR_ASSERT_OK(cluster_graph(span_of(&text), &out));
+  htf_graph graph;
+  HR_ASSERT_OK(htf_graph_read(span_of(&out), &graph));
+  HR_ASSERT_EQ(count_clusters(&graph), 2);
+  HR_ASSERT(find(&graph, "sum") < 0 && find(&graph, "size") < 0 && find(&graph, "read") < 0);
+  int kernel = find(&graph, "kernel"), result = find(&graph, "r"), assign = find(&graph, "assign");
+  HR_ASSERT(kernel >= 0 && result >= 0 && assign >= 0 && find(&graph, "one") >= 0);
+  int first = graph.nodes[kernel].inputs[0].node, second = graph.nodes[result].inputs[0].node;
+  HR_ASSERT(first != second && hr__span_is(graph.nodes[first].op, HTF_CLUSTER));
+  HR_ASSERT(hr__span_is(graph.nodes[assign].op, "NoOp") && graph.nodes[assign].inputs[0].node == second);
+  HR_ASSERT_EQ(graph.nodes[first].data_count, 1);
+  HR_ASSERT_EQ(graph.nodes[second].data_count, 3);
+  htf_graph_fini(&graph);
+  hr_text again = {0};
+  HR_ASSERT_OK(cluster_graph(span_of(&out), &again));
+  HR_ASSERT_OK(htf_graph_read(span_of(&again), &graph));
+  HR_ASSERT_EQ(count_clusters(&graph), 2);
+  htf_graph_fini(&graph);
+  hr_text_fini(&again);
+  hr_text_fini(&text);
+  hr_text_fini(&out);
+}
+
+HR_TEST(bodies_are_read) {
+  hr_text text = make_graph(), out = {0};
+  HR_ASSERT_OK(cluster_graph(span_of(&text), &out));
+  htf_graph graph;
+  HR_ASSERT_OK(htf_graph_read(span_of(&out), &graph));
+  int node = graph.nodes[find(&graph, "r")].inputs[0].node;
+  hr__span value;
+  hr__field body_text;
+  htf_body body;
+  HR_ASSERT(htf_find_attribute(graph.nodes[node].message, "body", &value) && htf_find_field(value, 2, &body_text));
+  HR_ASSERT_OK(htf_body_read(body_text.bytes, &body));
+  HR_ASSERT_EQ(body.input_count, 2);
+  HR_ASSERT_EQ(body.variable_count, 1);
+  HR_ASSERT_EQ(body.node_count, 5);
+  HR_ASSERT_EQ(body.result_count, 1);
+  htf_body_fini(&body);
   unsigned state = 1;
-  for (int run = 0; run < 100000; ++run) {
-    size_t size = 1 + (size_t)run % SIZE, kept = 0;
-    uint8_t *copy = malloc(size), *out = malloc(size);
-    HR_ASSERT(copy != NULL && out != NULL);
-    memcpy(copy, graph, size);
+  for (int run = 0; run < 20000; ++run) {
+    size_t size = 1 + (size_t)run % body_text.bytes.size;
+    uint8_t *copy = malloc(size);
+    memcpy(copy, body_text.bytes.data, size);
     for (int i = 0; i < 3; ++i) {
       state = state * 1664525u + 1013904223u;
       copy[(state >> 8) % size] ^= (uint8_t)(1u << (state >> 29));
     }
-    hr_status_ignore(htf_graph_without(copy, size, "_XlaMustCompile", out, &kept));
-    HR_ASSERT(kept <= size);
+    hr_status status = htf_body_read((hr__span){copy, size}, &body);
+    if (status == HR_OK) {
+      htf_body_fini(&body);
+    }
+    hr_status_free(status);
     free(copy);
-    free(out);
   }
+  htf_graph_fini(&graph);
+  hr_text_fini(&text);
+  hr_text_fini(&out);
+}
+
+HR_TEST(attribute_of_nodes_and_functions_is_left_out) {
+  hr_text text = {0}, out = {0};
+  append_node(&text, "a", "AddV2", "a a", "T");
+  size_t library = hr_protobuf_begin(&text, HTF_GRAPH_LIBRARY), function = hr_protobuf_begin(&text, 1);
+  size_t node = hr_protobuf_begin(&text, 3);
+  append_number(&text, "_XlaMustCompile", 5, 1);
+  hr_protobuf_end(&text, node);
+  append_number(&text, "_XlaMustCompile", 5, 1);
+  append_number(&text, "kept", 5, 1);
+  hr_protobuf_end(&text, function);
+  hr_protobuf_end(&text, library);
+  HR_ASSERT_OK(htf_copy_without(span_of(&text), 0, "_XlaMustCompile", &out));
+  HR_ASSERT(memmem(out.data, out.length, "_XlaMustCompile", 15) == NULL);
+  HR_ASSERT(memmem(out.data, out.length, "kept", 4) != NULL && memmem(out.data, out.length, "AddV2", 5) != NULL);
+  hr_text same = {0};
+  HR_ASSERT_OK(htf_copy_without(span_of(&text), 0, "_Xla", &same));
+  HR_ASSERT_EQ(same.length, text.length);
+  HR_ASSERT_BYTES_EQ(same.data, text.data, text.length);
+  hr_text_fini(&same);
+  hr_text_fini(&text);
+  hr_text_fini(&out);
+}
+
+HR_TEST(damaged_graphs_are_refused) {
+  hr_text text = make_graph(), out = {0};
+  hr__span graph = span_of(&text);
+  HR_ASSERT_STATUS(cluster_graph((hr__span){graph.data, graph.size - 1}, &out), HR_STATUS_INVALID_ARGUMENT);
+  HR_ASSERT_STATUS(cluster_graph((hr__span){(const uint8_t *)"\x0a\x05\x0a", 3}, &out), HR_STATUS_INVALID_ARGUMENT);
+  hr_text cycle = {0};
+  append_node(&cycle, "a", "AddV2", "b b", "T");
+  append_node(&cycle, "b", "AddV2", "a a", "T");
+  HR_ASSERT_STATUS(cluster_graph(span_of(&cycle), &out), HR_STATUS_INVALID_ARGUMENT);
+  hr_text unknown = {0};
+  append_node(&unknown, "a", "AddV2", "nobody nobody", "T");
+  HR_ASSERT_STATUS(cluster_graph(span_of(&unknown), &out), HR_STATUS_INVALID_ARGUMENT);
+  hr_text_fini(&cycle);
+  hr_text_fini(&unknown);
+  hr_text_fini(&text);
+  hr_text_fini(&out);
+}
+
+/* Copies are in memory of their own size, so that sanitizers see a byte behind them. */
+HR_TEST(mutated_graphs_are_safe) {
+  const char *runs = getenv("HEADRACE_TEST_FILES");
+  hr_text text = make_graph();
+  unsigned state = 1;
+  int made = 0;
+  for (long run = 0; run < (runs != NULL ? atol(runs) : 100000); ++run) {
+    size_t size = run % 4 == 0 ? 1 + (size_t)run % text.length : text.length;
+    uint8_t *copy = malloc(size);
+    HR_ASSERT(copy != NULL);
+    memcpy(copy, text.data, size);
+    for (int i = 0; i < 1 + (int)(run % 3); ++i) {
+      state = state * 1664525u + 1013904223u;
+      copy[(state >> 8) % size] ^= (uint8_t)(1u << (state >> 29));
+    }
+    hr_text out = {0};
+    hr_status status = cluster_graph((hr__span){copy, size}, &out);
+    made += status == HR_OK;
+    hr_status_free(status);
+    hr_text_fini(&out);
+    free(copy);
+  }
+  HR_ASSERT(made > 0);
+  hr_text_fini(&text);
 }

@@ -1,0 +1,43 @@
+/* body.h: the nodes of a cluster, as the optimizer writes them and the cluster's kernel reads them.
+ *
+ * Values have numbers: first the inputs, then the variables, then the results of the nodes in order. A body is a
+ * message of protocol buffers:
+ *
+ *   1 inputs, 2 variables (numbers), 3 a node, repeated: { 1 NodeDef, 2 values of its inputs, 3 dtypes of its results
+ * }, 4 the values that are results
+ *
+ * Any bytes are safe.
+ */
+#ifndef HEADRACE_TENSORFLOW_BODY_H_
+#define HEADRACE_TENSORFLOW_BODY_H_
+
+#include "node.h"
+#include "tensor_proto.h"
+
+enum { HTF_BODY_INPUTS = 1, HTF_BODY_VARIABLES = 2, HTF_BODY_NODE = 3, HTF_BODY_RESULTS = 4 };
+enum { HTF_BODY_NODE_DEF = 1, HTF_BODY_NODE_INPUTS = 2, HTF_BODY_NODE_TYPES = 3 };
+
+typedef struct htf_body_node {
+  char *name;
+  htf_kernel *kernel;
+  htf_host constant; /* of Const */
+  const int64_t *inputs, *types;
+  int input_count, output_count;
+  int first_output; /* the number of its first result */
+} htf_body_node;
+
+typedef struct htf_body {
+  int input_count, variable_count, node_count, value_count, result_count;
+  htf_body_node *nodes;
+  int64_t *results;
+  int64_t *numbers; /* of all nodes */
+} htf_body;
+
+/* A failure leaves nothing to free. */
+HR_MUST_USE hr_status htf_body_read(hr__span bytes, htf_body *out_body);
+void htf_body_fini(htf_body *body);
+
+/* The row of an operation that can be in a body: of map.def, or of inside.def; NULL: there is none. */
+const htf_row *htf_find_inside(hr__span op, bool *out_is_pure);
+
+#endif

@@ -1,0 +1,559 @@
+/* plan.c: kinds, levels and clusters of a graph's nodes. */
+#include "plan.h"
+
+#include <stdlib.h>
+
+#include "op_def.h"
+
+enum { CLUSTER_LEAST = 2 }; /* operations: fewer stay kernels */
+
+/* An operation's definition, which TensorFlow looked up. */
+typedef struct htf_op_def {
+  struct htf_op_def *next;
+  hr__span op;
+  tf_buffer *buffer; /* NULL: unknown */
+} htf_op_def;
+
+static hr_status no_memory(void) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for the clusters of a graph");
+}
+
+int htf_plan_find(const htf_edge *edges, int count, htf_edge edge) {
+  int at = 0;
+  while (at < count && (edges[at].node != edge.node || edges[at].port != edge.port)) {
+    ++at;
+  }
+  return at < count ? at : -1;
+}
+
+static bool add_edge(htf_edge **edges, int *count, htf_edge edge) {
+  if (htf_plan_find(*edges, *count, edge) >= 0) {
+    return true;
+  }
+  htf_edge *grown = (*count & (*count - 1)) == 0 ? realloc(*edges, (size_t)(2 * *count + 1) * sizeof *grown) : *edges;
+  if (grown != NULL) {
+    *edges = grown;
+    grown[(*count)++] = edge;
+  }
+  return grown != NULL;
+}
+
+/* ---- order ---- */
+
+static bool is_op(const htf_plan *plan, int node, const char *op) {
+  return hr__span_is(plan->graph->nodes[node].op, op);
+}
+
+/* The edge back into a loop orders nothing. */
+static bool is_back(const htf_plan *plan, htf_edge edge) {
+  return is_op(plan, edge.node, "NextIteration");
+}
+
+/* Inputs first, otherwise as the graph has its nodes. */
+static hr_status order_nodes(htf_plan *plan) {
+  const htf_graph *graph = plan->graph;
+  int *stack = calloc((size_t)graph->count + 1, sizeof *stack), *next = calloc((size_t)graph->count + 1, sizeof *next);
+  int count = 0;
+  bool has_cycle = stack == NULL || next == NULL;
+  for (int root = 0; root < graph->count && !has_cycle; ++root) {
+    int depth = 0;
+    if (next[root] == 0) {
+      stack[depth++] = root, next[root] = 1;
+    }
+    while (depth > 0 && !has_cycle) {
+      int node = stack[depth - 1];
+      if (next[node] > graph->nodes[node].input_count) {
+        plan->order[count++] = node, plan->nodes[node].is_visited = true, --depth;
+        continue;
+      }
+      htf_edge edge = graph->nodes[node].inputs[next[node]++ - 1];
+      if (is_back(plan, edge)) {
+        continue;
+      }
+      if (next[edge.node] == 0) {
+        stack[depth++] = edge.node, next[edge.node] = 1;
+      } else {
+        has_cycle = !plan->nodes[edge.node].is_visited;
+      }
+    }
+  }
+  bool has_memory = stack != NULL && next != NULL;
+  free(stack);
+  free(next);
+  return !has_memory ? no_memory()
+         : has_cycle ? hr_status_make(HR_STATUS_INVALID_ARGUMENT, "headrace: a damaged graph: its nodes form a cycle")
+                     : HR_OK;
+}
+
+/* ---- dtypes ---- */
+
+static hr__span definition_of(htf_plan *plan, hr__span op) {
+  htf_op_def *found = plan->definitions;
+  while (found != NULL && !hr__span_equal(found->op, op)) {
+    found = found->next;
+  }
+  if (found == NULL && (found = calloc(1, sizeof *found)) != NULL) {
+    char name[96] = "";
+    memcpy(name, op.data, op.size < sizeof name ? op.size : 0);
+    tf_status *status = tf.NewStatus();
+    found->op = op, found->buffer = tf.NewBuffer();
+    tf.LookUpOpDef(plan->library, name, found->buffer, status);
+    if (tf.GetCode(status) != 0) {
+      tf.DeleteBuffer(found->buffer);
+      found->buffer = NULL;
+    }
+    tf.DeleteStatus(status);
+    found->next = plan->definitions;
+    plan->definitions = found;
+  }
+  bool is_known = found != NULL && found->buffer != NULL;
+  return is_known ? (hr__span){found->buffer->data, found->buffer->size} : (hr__span){NULL, 0};
+}
+
+static bool has_room(htf_plan *plan, int count) {
+  if (plan->type_count + count <= plan->type_capacity) {
+    return true;
+  }
+  int capacity = 2 * (plan->type_capacity + count);
+  int *grown = realloc(plan->types, (size_t)capacity * sizeof *grown);
+  if (grown != NULL) {
+    plan->types = grown, plan->type_capacity = capacity;
+  }
+  return grown != NULL;
+}
+
+/* Finds the dtypes of a node's inputs and outputs. */
+static bool resolve_types(htf_plan *plan, int node, const htf_row *row) {
+  enum { OUTPUTS_MAX = 256 };
+  const htf_node_def *def = &plan->graph->nodes[node];
+  htf_plan_node *planned = &plan->nodes[node];
+  hr__span definition = definition_of(plan, def->op);
+  if (definition.data == NULL || !has_room(plan, def->data_count + OUTPUTS_MAX + 1)) {
+    return false;
+  }
+  planned->input_types = plan->type_count;
+  int inputs = htf_argument_types(definition, HTF_OP_INPUT, def->message, row->host, HTF_HOST_MEMORY,
+                                  def->data_count + 1, plan->types + plan->type_count);
+  if (inputs != def->data_count) {
+    return false;
+  }
+  planned->output_types = plan->type_count += inputs;
+  planned->output_count =
+      htf_argument_types(definition, HTF_OP_OUTPUT, def->message, "", 0, OUTPUTS_MAX, plan->types + plan->type_count);
+  plan->type_count += planned->output_count > 0 ? planned->output_count : 0;
+  return planned->output_count >= 0;
+}
+
+/* ---- kinds ---- */
+
+static bool begins_with(hr__span op, const char *text) {
+  return op.size >= strlen(text) && memcmp(op.data, text, strlen(text)) == 0;
+}
+
+/* Updates of rows write in place, and generators of kernels count their calls. */
+static bool stays_kernel(hr__span op, const htf_row *row) {
+  static const char *const prefixes[] = {
+      "ResourceScatter", "ResourceSparse", "ResourceGather", "Rng", "Stateful", "StatelessRandomGetKeyCounterAlg"};
+  bool stays = strstr(row->attributes, "seed2:") != NULL;
+  for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && !stays; ++i) {
+    stays = begins_with(op, prefixes[i]);
+  }
+  return stays;
+}
+
+static bool has_attributes(const htf_row *row, hr__span node) {
+  const char *list = row->attributes;
+  char word[64];
+  hr__span value;
+  bool has_all = true;
+  while (has_all && htf_next_word(&list, word, sizeof word)) {
+    *strchr(word, ':') = '\0';
+    has_all = htf_find_attribute(node, word, &value);
+  }
+  return has_all;
+}
+
+/* True if the row has the node's types. */
+static bool has_types(const htf_row *row, hr__span node) {
+  enum { VALUE_TYPE = 6 };
+  const char *names = row->type_name;
+  bool has_all = true;
+  while (has_all && row->types != 0 && *names != '\0') {
+    char name[32] = "";
+    size_t size = strcspn(names, ",");
+    hr__span value;
+    hr__field field;
+    memcpy(name, names, size < sizeof name ? size : 0);
+    has_all = htf_find_attribute(node, name, &value) && htf_find_field(value, VALUE_TYPE, &field) &&
+              field.value < TF_DTYPE_COUNT && (row->types >> field.value & 1) != 0;
+    names += size + (names[size] == ',');
+  }
+  return has_all;
+}
+
+static bool is_on_device(hr__span device) {
+  static const char type[] = "device:HEADRACE:";
+  for (size_t at = 0; at + sizeof type - 1 <= device.size; ++at) {
+    if (memcmp(device.data + at, type, sizeof type - 1) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static bool is_constant_read(hr__span node) {
+  enum { VALUE_TENSOR = 8 };
+  hr__span value;
+  hr__field tensor;
+  htf_host host;
+  if (!htf_find_attribute(node, "value", &value) || !htf_find_field(value, VALUE_TENSOR, &tensor) ||
+      tensor.type != HR__WIRE_BYTES) {
+    return false;
+  }
+  hr_status status = htf_read_tensor(tensor.bytes, &host);
+  bool is_read = status == HR_OK;
+  hr_status_free(status);
+  if (is_read) {
+    htf_host_fini(&host);
+  }
+  return is_read;
+}
+
+htf_edge htf_plan_variable(const htf_plan *plan, htf_edge edge) {
+  while (is_op(plan, edge.node, "Identity") && plan->graph->nodes[edge.node].data_count == 1) {
+    edge = plan->graph->nodes[edge.node].inputs[0];
+  }
+  return edge;
+}
+
+/* A node before this one reads the variable, so that it has a value when this node runs. */
+static bool may_assign(const htf_plan *plan, int place) {
+  enum { VALUE_FLAG = 5 };
+  const htf_node_def *def = &plan->graph->nodes[plan->order[place]];
+  hr__span value;
+  hr__field flag;
+  return htf_find_attribute(def->message, "validate_shape", &value) && htf_find_field(value, VALUE_FLAG, &flag) &&
+         flag.value != 0 && htf_plan_find(plan->reads, plan->read_count, htf_plan_variable(plan, def->inputs[0])) >= 0;
+}
+
+/* True if the inputs are where the row needs them. i32 is on the host unless a member has made it. */
+static bool has_inputs(const htf_plan *plan, int node, bool is_view) {
+  const htf_node_def *def = &plan->graph->nodes[node];
+  bool has_all = true;
+  for (int i = 0; i < def->data_count && has_all; ++i) {
+    int type = plan->types[plan->nodes[node].input_types + i];
+    htf_node_kind kind = plan->nodes[def->inputs[i].node].kind;
+    if (type == (TF_RESOURCE | HTF_HOST_MEMORY)) {
+      has_all = true;
+    } else if ((type & HTF_HOST_MEMORY) != 0) {
+      has_all = kind == HTF_PURE;
+    } else {
+      has_all = htf_dtype_of(type) != HR_DTYPE_NONE && (!is_view || type != TF_INT32 || kind != HTF_OTHER);
+    }
+  }
+  return has_all;
+}
+
+static bool has_outputs(const htf_plan *plan, int node) {
+  const htf_plan_node *planned = &plan->nodes[node];
+  bool has_all = !planned->is_preserved || planned->output_count <= 1;
+  for (int i = 0; i < planned->output_count && has_all; ++i) {
+    has_all = htf_dtype_of(plan->types[planned->output_types + i]) != HR_DTYPE_NONE;
+  }
+  return has_all;
+}
+
+static htf_node_kind kind_of(htf_plan *plan, int place) {
+  int node = plan->order[place];
+  const htf_node_def *def = &plan->graph->nodes[node];
+  bool is_pure;
+  const htf_row *row = is_on_device(def->device) ? htf_find_inside(def->op, &is_pure) : NULL;
+  bool is_other_device = plan->device.size > 0 && !hr__span_equal(plan->device, def->device);
+  if (row == NULL || is_other_device || stays_kernel(def->op, row) || !has_types(row, def->message) ||
+      !has_attributes(row, def->message) || !resolve_types(plan, node, row)) {
+    return HTF_OTHER;
+  }
+  bool is_view = htf_find_row(row->op, strlen(row->op)) != row;
+  if (!has_inputs(plan, node, is_view) || !has_outputs(plan, node)) {
+    return HTF_OTHER;
+  }
+  if (hr__span_is(def->op, "Const")) {
+    return is_constant_read(def->message) ? HTF_PURE : HTF_OTHER;
+  }
+  if (hr__span_is(def->op, "AssignVariableOp") && !may_assign(plan, place)) {
+    return HTF_OTHER;
+  }
+  if (hr__span_is(def->op, "ReadVariableOp") &&
+      !add_edge(&plan->reads, &plan->read_count, htf_plan_variable(plan, def->inputs[0]))) {
+    return HTF_OTHER;
+  }
+  plan->device = def->device;
+  bool is_copy = hr__span_is(def->op, "Identity") && plan->nodes[def->inputs[0].node].kind == HTF_PURE;
+  return is_pure || is_copy ? HTF_PURE : HTF_MEMBER;
+}
+
+/* ---- levels ---- */
+
+static void set_level(htf_plan *plan, int node) {
+  const htf_node_def *def = &plan->graph->nodes[node];
+  htf_plan_node *planned = &plan->nodes[node];
+  bool ends = planned->kind == HTF_OTHER;
+  for (int i = 0; i < def->input_count; ++i) {
+    const htf_plan_node *input = &plan->nodes[def->inputs[i].node];
+    if (is_back(plan, def->inputs[i])) {
+      continue;
+    }
+    bool follows = input->kind == HTF_MEMBER || (input->kind == HTF_PURE && input->follows_member);
+    int level = input->level + (ends && follows ? 1 : 0);
+    if (level > planned->level) {
+      planned->level = level, planned->follows_member = false;
+    }
+    planned->follows_member = planned->follows_member || (!ends && follows && level == planned->level);
+  }
+}
+
+static bool has_control_flow(const htf_plan *plan) {
+  bool has_some = false;
+  for (int i = 0; i < plan->graph->count && !has_some; ++i) {
+    has_some = is_op(plan, i, "Switch") || is_op(plan, i, "Merge") || is_op(plan, i, "Enter");
+  }
+  return has_some;
+}
+
+/* ---- clusters ---- */
+
+/* Operations that do nothing by themselves. */
+static bool is_work(const htf_plan *plan, int node) {
+  return !is_op(plan, node, "NoOp") && !is_op(plan, node, "Identity") && !is_op(plan, node, "ReadVariableOp") &&
+         !is_op(plan, node, "StopGradient");
+}
+
+static hr_status find_clusters(htf_plan *plan) {
+  const htf_graph *graph = plan->graph;
+  int levels = 1;
+  for (int i = 0; i < graph->count; ++i) {
+    levels = plan->nodes[i].level >= levels ? plan->nodes[i].level + 1 : levels;
+  }
+  plan->clusters = calloc((size_t)levels, sizeof *plan->clusters);
+  if (plan->clusters == NULL) {
+    return no_memory();
+  }
+  plan->cluster_count = levels;
+  for (int i = 0; i < graph->count; ++i) {
+    htf_plan_node *node = &plan->nodes[i];
+    node->cluster = node->inner = -1;
+    if (node->kind == HTF_MEMBER) {
+      htf_plan_cluster *cluster = &plan->clusters[node->level];
+      cluster->device = graph->nodes[i].device;
+      node->cluster = node->level;
+      cluster->work_count += is_work(plan, i);
+    }
+  }
+  return HR_OK;
+}
+
+/* The variables that a cluster updates are its first ones. */
+static bool add_updated(htf_plan *plan, int node) {
+  const htf_node_def *def = &plan->graph->nodes[node];
+  bool has_memory = true;
+  for (int i = 0; i < def->data_count && plan->nodes[node].cluster >= 0 && !is_op(plan, node, "ReadVariableOp"); ++i) {
+    htf_plan_cluster *cluster = &plan->clusters[plan->nodes[node].cluster];
+    if ((plan->types[plan->nodes[node].input_types + i] & HTF_TYPE_MASK) == TF_RESOURCE) {
+      htf_edge variable = htf_plan_variable(plan, def->inputs[i]);
+      has_memory = has_memory && add_edge(&cluster->variables, &cluster->variable_count, variable);
+    }
+  }
+  return has_memory;
+}
+
+/* Small clusters are left to kernels, and so are reads of variables that a cluster does not update: a handle gives the
+ * variable for an update alone. */
+static hr_status leave_kernels(htf_plan *plan) {
+  for (int i = 0; i < plan->graph->count; ++i) {
+    if (!add_updated(plan, i)) {
+      return no_memory();
+    }
+  }
+  for (int i = 0; i < plan->graph->count; ++i) {
+    htf_plan_node *node = &plan->nodes[i];
+    if (node->cluster < 0) {
+      continue;
+    }
+    const htf_plan_cluster *cluster = &plan->clusters[node->cluster];
+    bool is_lone_read = is_op(plan, i, "ReadVariableOp") && !node->follows_member &&
+                        htf_plan_find(cluster->variables, cluster->variable_count,
+                                      htf_plan_variable(plan, plan->graph->nodes[i].inputs[0])) < 0;
+    if (is_lone_read || cluster->work_count < CLUSTER_LEAST) {
+      node->kind = HTF_OTHER, node->cluster = -1;
+    }
+  }
+  for (int i = 0; i < plan->cluster_count; ++i) {
+    htf_plan_cluster *cluster = &plan->clusters[i];
+    cluster->variable_count = cluster->work_count < CLUSTER_LEAST ? 0 : cluster->variable_count;
+    cluster->is_made = cluster->work_count >= CLUSTER_LEAST;
+  }
+  return HR_OK;
+}
+
+/* ---- what a cluster needs ---- */
+
+void htf_plan_enter(htf_plan *plan, int cluster) {
+  for (int place = plan->graph->count - 1; place >= 0; --place) {
+    int node = plan->order[place];
+    const htf_node_def *def = &plan->graph->nodes[node];
+    for (int i = 0; i < def->data_count && htf_is_inside(plan, node, cluster); ++i) {
+      htf_plan_node *input = &plan->nodes[def->inputs[i].node];
+      input->inner = input->kind == HTF_PURE ? cluster : input->inner;
+    }
+  }
+}
+
+int htf_plan_result(const htf_plan *plan, htf_edge edge) {
+  int cluster = plan->nodes[edge.node].cluster;
+  return cluster < 0 ? -1 : htf_plan_find(plan->clusters[cluster].results, plan->clusters[cluster].result_count, edge);
+}
+
+/* A member's output that is used outside its cluster. */
+static bool add_result(htf_plan *plan, htf_edge edge) {
+  const htf_plan_node *node = &plan->nodes[edge.node];
+  if (node->kind != HTF_MEMBER || edge.port < 0) {
+    return true;
+  }
+  htf_plan_cluster *cluster = &plan->clusters[node->cluster];
+  return add_edge(&cluster->results, &cluster->result_count, edge);
+}
+
+/* A node or cluster that must end before the cluster begins. */
+static bool add_control(htf_plan *plan, int cluster, int node) {
+  htf_plan_cluster *c = &plan->clusters[cluster];
+  htf_plan_node *before = &plan->nodes[node];
+  if (htf_is_inside(plan, node, cluster) || (before->kind == HTF_PURE && before->follows_member)) {
+    return true;
+  }
+  before->is_kept = before->is_kept || before->kind == HTF_PURE;
+  int key = before->kind == HTF_MEMBER ? -1 - before->cluster : node;
+  for (int i = 0; i < c->control_count; ++i) {
+    if (c->controls[i] == key) {
+      return true;
+    }
+  }
+  int *grown = realloc(c->controls, (size_t)(c->control_count + 1) * sizeof *grown);
+  if (grown != NULL) {
+    c->controls = grown;
+    grown[c->control_count++] = key;
+  }
+  return grown != NULL;
+}
+
+static bool add_input(htf_plan *plan, int cluster, int type, htf_edge edge) {
+  htf_plan_cluster *c = &plan->clusters[cluster];
+  if ((type & HTF_TYPE_MASK) == TF_RESOURCE) {
+    return add_edge(&c->variables, &c->variable_count, htf_plan_variable(plan, edge));
+  }
+  return htf_is_inside(plan, edge.node, cluster) ||
+         (add_edge(&c->inputs, &c->input_count, edge) && add_result(plan, edge));
+}
+
+static bool add_needs(htf_plan *plan, int cluster) {
+  htf_plan_enter(plan, cluster);
+  for (int place = 0; place < plan->graph->count; ++place) {
+    int node = plan->order[place];
+    const htf_node_def *def = &plan->graph->nodes[node];
+    for (int i = 0; i < def->input_count && htf_is_inside(plan, node, cluster); ++i) {
+      bool is_added = i < def->data_count
+                          ? add_input(plan, cluster, plan->types[plan->nodes[node].input_types + i], def->inputs[i])
+                          : add_control(plan, cluster, def->inputs[i].node);
+      if (!is_added) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+/* Keeps the pure nodes that others use, and gives others the results that they use. */
+static bool add_outside(htf_plan *plan) {
+  bool has_memory = true;
+  for (int place = plan->graph->count - 1; place >= 0 && has_memory; --place) {
+    int node = plan->order[place];
+    const htf_plan_node *planned = &plan->nodes[node];
+    const htf_node_def *def = &plan->graph->nodes[node];
+    if (planned->kind == HTF_MEMBER) {
+      bool has_result = planned->is_preserved && planned->output_count == 1;
+      has_memory = !has_result || add_result(plan, (htf_edge){node, 0});
+      continue;
+    }
+    bool stays = planned->kind == HTF_OTHER || planned->is_kept || planned->is_preserved;
+    for (int i = 0; i < def->input_count && stays && has_memory; ++i) {
+      htf_plan_node *input = &plan->nodes[def->inputs[i].node];
+      input->is_kept = true;
+      has_memory = add_result(plan, def->inputs[i]);
+    }
+  }
+  return has_memory;
+}
+
+/* ---- plans ---- */
+
+static hr_status plan_graph(htf_plan *plan, int preserved_count, const hr__span *preserved) {
+  const htf_graph *graph = plan->graph;
+  plan->nodes = calloc((size_t)graph->count + 1, sizeof *plan->nodes);
+  plan->order = calloc((size_t)graph->count + 1, sizeof *plan->order);
+  if (plan->nodes == NULL || plan->order == NULL) {
+    return no_memory();
+  }
+  for (int i = 0; i < preserved_count; ++i) {
+    int node = htf_graph_find(graph, preserved[i]);
+    if (node >= 0) {
+      plan->nodes[node].is_preserved = true;
+    }
+  }
+  HR_RETURN_IF_ERROR(order_nodes(plan));
+  if (has_control_flow(plan)) {
+    return HR_OK;
+  }
+  for (int i = 0; i < graph->count; ++i) {
+    plan->nodes[plan->order[i]].kind = kind_of(plan, i);
+    set_level(plan, plan->order[i]);
+  }
+  HR_RETURN_IF_ERROR(find_clusters(plan));
+  HR_RETURN_IF_ERROR(leave_kernels(plan));
+  bool has_memory = true;
+  for (int i = 0; i < plan->cluster_count && has_memory; ++i) {
+    has_memory = !plan->clusters[i].is_made || add_needs(plan, i);
+  }
+  return has_memory && add_outside(plan) ? HR_OK : no_memory();
+}
+
+hr_status htf_plan_create(const htf_graph *graph, tf_library *library, int preserved_count, const hr__span *preserved,
+                          htf_plan *out_plan) {
+  *out_plan = (htf_plan){.graph = graph, .library = library};
+  hr_status status = plan_graph(out_plan, preserved_count, preserved);
+  if (status != HR_OK) {
+    htf_plan_fini(out_plan);
+  }
+  return status;
+}
+
+void htf_plan_fini(htf_plan *plan) {
+  for (int i = 0; i < plan->cluster_count; ++i) {
+    free(plan->clusters[i].inputs);
+    free(plan->clusters[i].variables);
+    free(plan->clusters[i].controls);
+    free(plan->clusters[i].results);
+  }
+  while (plan->definitions != NULL) {
+    htf_op_def *next = plan->definitions->next;
+    if (plan->definitions->buffer != NULL) {
+      tf.DeleteBuffer(plan->definitions->buffer);
+    }
+    free(plan->definitions);
+    plan->definitions = next;
+  }
+  free(plan->clusters);
+  free(plan->reads);
+  free(plan->nodes);
+  free(plan->order);
+  free(plan->types);
+  *plan = (htf_plan){0};
+}

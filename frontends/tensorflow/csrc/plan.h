@@ -1,0 +1,79 @@
+/* plan.h: which nodes of a graph become clusters.
+ *
+ * A node is one of three kinds. A *member* has a row of map.def or inside.def. A *pure* one is known on the host when a
+ * cluster is recorded, such as a constant: each cluster that uses it has it, and it stays outside where others use it.
+ * *Other* nodes stay kernels.
+ *
+ * Members of one level are a cluster. The level of a node is the highest of its inputs, and one more for another node
+ * behind a member. So no path leaves a cluster and comes back.
+ */
+#ifndef HEADRACE_TENSORFLOW_PLAN_H_
+#define HEADRACE_TENSORFLOW_PLAN_H_
+
+#include "body.h"
+#include "graphdef.h"
+
+typedef enum htf_node_kind { HTF_OTHER = 0, HTF_PURE, HTF_MEMBER } htf_node_kind;
+
+enum { HTF_HOST_MEMORY = 1 << 8, HTF_TYPE_MASK = HTF_HOST_MEMORY - 1 };
+
+typedef struct htf_plan_node {
+  htf_node_kind kind;
+  bool is_preserved;
+  bool follows_member; /* of its level */
+  bool is_kept;        /* pure, and used outside */
+  bool is_visited;
+  int level, cluster;            /* -1: none */
+  int inner;                     /* the cluster that has a copy of a pure node last */
+  int first_value;               /* the number of its first result in that cluster, or its own */
+  int input_types, output_types; /* places in `types` */
+  int output_count;
+} htf_plan_node;
+
+typedef struct htf_plan_cluster {
+  htf_edge *inputs, *variables;
+  int input_count, variable_count;
+  int *controls; /* nodes, or clusters as -1 - cluster */
+  int control_count;
+  htf_edge *results;
+  int result_count;
+  int work_count;
+  bool is_made;
+  hr__span device;
+  char name[48];
+} htf_plan_cluster;
+
+typedef struct htf_plan {
+  const htf_graph *graph;
+  tf_library *library;
+  htf_plan_node *nodes;
+  int *order; /* inputs first */
+  int *types; /* of TensorFlow, with HTF_HOST_MEMORY */
+  int type_count, type_capacity;
+  struct htf_op_def *definitions;
+  htf_edge *reads; /* variables that members read */
+  int read_count;
+  hr__span device; /* of all members */
+  htf_plan_cluster *clusters;
+  int cluster_count;
+} htf_plan;
+
+/* Plans the clusters of a graph. A failure leaves nothing to free. */
+HR_MUST_USE hr_status htf_plan_create(const htf_graph *graph, tf_library *library, int preserved_count,
+                                      const hr__span *preserved, htf_plan *out_plan);
+void htf_plan_fini(htf_plan *plan);
+
+/* True if a cluster has the node, or a copy of it. */
+static inline bool htf_is_inside(const htf_plan *plan, int node, int cluster) {
+  const htf_plan_node *n = &plan->nodes[node];
+  return n->kind == HTF_MEMBER ? n->cluster == cluster : n->kind == HTF_PURE && n->inner == cluster;
+}
+/* Marks the copies of pure nodes that a cluster has: `inner` is the cluster. */
+void htf_plan_enter(htf_plan *plan, int cluster);
+/* The place of a result of a member among those of its cluster; -1: it is none. */
+int htf_plan_result(const htf_plan *plan, htf_edge edge);
+/* The variable behind a handle. */
+htf_edge htf_plan_variable(const htf_plan *plan, htf_edge edge);
+int htf_plan_find(const htf_edge *edges, int count, htf_edge edge);
+
+#endif

@@ -1,0 +1,67 @@
+/* scope.h: the values of a cluster's body while its nodes are recorded on a capture.
+ *
+ * A value is a tensor, or a small tensor of the host (dims, axes, constants), which becomes one of the device where a
+ * node needs it there. Variables have values, too: an assignment gives a variable another value, and the end of the
+ * capture writes the last one. So earlier reads stay as they were.
+ */
+#ifndef HEADRACE_TENSORFLOW_SCOPE_H_
+#define HEADRACE_TENSORFLOW_SCOPE_H_
+
+#include "body.h"
+
+typedef struct htf_scope_value {
+  htf_value tensor; /* NULL: none yet */
+  const htf_host *host;
+} htf_scope_value;
+
+/* Gives a host value a place in the device's memory, which stays for the cluster. */
+typedef htf_value (*htf_place_host)(htf_node *node, void *arg, const htf_host *host);
+
+struct htf_scope {
+  const htf_body *body;
+  const htf_body_node *current;
+  htf_scope_value *values;
+  htf_value *variables;  /* their last values */
+  const int *first_same; /* of a variable: the first one that is the same */
+  htf_place_host place_host;
+  void *arg;
+  struct htf_owned_host *owned;
+};
+
+/* The body's inputs and variables have their values already. Records all nodes; a failure names the node. */
+void htf_scope_walk(htf_node *node);
+void htf_scope_fini(htf_scope *scope);
+/* The tensor of a value. */
+htf_value htf_scope_tensor(htf_node *node, int64_t value);
+
+/* ---- what rules call, by node.c and variables.c ---- */
+
+int htf_scope_input_count(const htf_scope *scope);
+int htf_scope_output_count(const htf_scope *scope);
+int htf_scope_output_type(const htf_scope *scope, int index);
+htf_value htf_scope_input(htf_node *node, int index);
+/* NULL after a failure. */
+const htf_host *htf_scope_host(htf_node *node, int index);
+void htf_scope_set(htf_node *node, int index, htf_value value);
+/* Sets a result to a tensor of the host, i32 or i64. */
+void htf_scope_set_ints(htf_node *node, int index, hr_dtype dtype, int rank, const int64_t *dims,
+                        const int64_t *numbers);
+void htf_scope_set_host(htf_node *node, int index, const htf_host *host);
+/* The last value of the variable that is input `index`, and another one. */
+htf_value htf_scope_variable(htf_node *node, int index);
+void htf_scope_assign(htf_node *node, int index, htf_value value);
+
+/* ---- node.c ---- */
+
+int64_t htf_int_at(const void *data, hr_dtype dtype, int64_t index);
+/* The value as a row-major tensor of this dtype: itself or a copy. */
+htf_value htf_settle(htf_node *node, htf_value value, hr_dtype dtype);
+/* A copy in a buffer of its own. */
+htf_value htf_copy_value(htf_node *node, htf_value value);
+
+/* Rules of inside.def. */
+#define INSIDE(op, type_name, types, host, attributes, rule, is_pure) void htf_##rule(htf_node *node);
+#include "inside.def"
+#undef INSIDE
+
+#endif

@@ -1,0 +1,248 @@
+"""Functions as clusters: the same bits as eagerly and as kernels, variables, results, errors, changing dims."""
+
+import threading
+
+import headrace_tensorflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+
+@pytest.fixture(autouse=True)
+def with_clusters():
+    yield
+    headrace_tensorflow.use_clusters(True)
+
+
+def counts(function, *arguments):
+    """The result of a call, and what the counters of clusters gained."""
+    before = headrace_tensorflow.cluster_stats()
+    result = function(*arguments)
+    return result, {name: value - before[name] for name, value in headrace_tensorflow.cluster_stats().items()}
+
+
+def check_bits(body, *arguments, clusters=1):
+    """Eager, as kernels, and as clusters."""
+    eager = tf.nest.map_structure(lambda tensor: tensor.numpy().tobytes(), body(*arguments))
+    headrace_tensorflow.use_clusters(False)
+    kernels = tf.function(body)(*arguments)
+    headrace_tensorflow.use_clusters(True)
+    function = tf.function(body)
+    clustered, gained = counts(function, *arguments)
+    again = function(*arguments)
+    assert gained["clusters"] == clusters and gained["runs"] == clusters
+    for results in (kernels, clustered, again):
+        assert tf.nest.map_structure(lambda tensor: tensor.numpy().tobytes(), results) == eager
+
+
+def numbers(*dims, seed=0, dtype="float32"):
+    return tf.constant(np.random.default_rng(seed).normal(size=dims).astype(dtype))
+
+
+def test_a_hundred_operations():
+    def body(x):
+        for i in range(50):
+            x = tf.minimum(tf.maximum(x, 0.25 + i * 0.01), 3.0)
+        return x
+
+    check_bits(body, numbers(2, 3))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_elementwise_and_reductions(dtype):
+    def body(x, y):
+        z = tf.exp(x) * tf.sqrt(tf.abs(y)) - tf.math.log1p(tf.abs(x)) / (y * y + 2)
+        return z, tf.reduce_sum(z, 0), tf.reduce_mean(z, [0, 1]), tf.reduce_max(z, -1, keepdims=True), z > 0.5
+
+    check_bits(body, numbers(37, 65, dtype=dtype), numbers(65, seed=1, dtype=dtype))
+
+
+def test_special_numbers():
+    x = tf.constant([float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1e-30])
+    check_bits(lambda x: (tf.maximum(x, 0.0), tf.sqrt(x), -x, x / x, tf.nn.relu(x), tf.math.divide_no_nan(x, x * 0)), x)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "complex64", "bool"])
+def test_other_dtypes(dtype):
+    x = tf.constant(np.arange(-6, 6).reshape(3, 4).astype(dtype))
+    if dtype == "bool":
+        check_bits(lambda x: (tf.logical_and(x, ~x), tf.where(x, ~x, x)), x)
+    else:
+        check_bits(lambda x: ((x + x) * x - x, x[::-1] * x), x)
+
+
+def test_empty_tensors():
+    check_bits(lambda x: (tf.exp(x) + 1, tf.reduce_sum(x + 1, 0), tf.reshape(x * 2, [3, 0])), numbers(0, 3))
+
+
+def test_views_and_results():
+    """An input, a view, and one value twice are results, each in memory of its own."""
+
+    def body(x):
+        y = x * 2
+        return y, y, tf.reshape(y, [-1]), tf.transpose(y), tf.squeeze(y[:1], 0), tf.expand_dims(y, -1), tf.identity(x)
+
+    check_bits(body, numbers(3, 4))
+
+
+def test_dims_change():
+    function = tf.function(lambda x: tf.reduce_sum(tf.exp(x) * 2, -1), input_signature=[tf.TensorSpec([None, None])])
+    function(numbers(2, 2))
+    _, gained = counts(lambda: [function(numbers(rows, 3)) for rows in (1, 2, 3, 2, 1)])
+    assert gained["captures"] == 3 and gained["runs"] == 5
+    for rows in range(1, 90):
+        assert function(numbers(rows, 2)).shape == [rows]
+    np.testing.assert_allclose(function(tf.ones([2, 2])), [4 * np.e] * 2, rtol=1e-6)
+
+
+def test_variables():
+    """Reads before and after updates, swaps, and results that are variables."""
+
+    def make():
+        return [tf.Variable(numbers(3, seed=i)) for i in range(3)]
+
+    def body(variables, x):
+        a, b, c = variables
+        before = a.read_value()
+        a.assign_add(x)
+        old_a, old_b = a.read_value(), b.read_value()
+        a.assign(old_b)
+        b.assign(old_a)
+        c.assign_sub(a * b)
+        return before, a.read_value(), b + 0.0, c.read_value()
+
+    x, results = numbers(3, seed=9), []
+    for uses, wrap in ((True, lambda f: f), (False, tf.function), (True, tf.function)):
+        headrace_tensorflow.use_clusters(uses)
+        variables = make()
+        function = wrap(lambda x, variables=variables: body(variables, x))
+        results.append([tensor.numpy().tobytes() for _ in range(3) for tensor in (*function(x), *variables)])
+    assert results[0] == results[1] == results[2]
+
+
+def test_results_do_not_change_with_the_variable():
+    variable = tf.Variable([1.0, 2.0])
+
+    @tf.function
+    def function():
+        before = variable.read_value()
+        variable.assign_add(before)
+        return before, variable.read_value(), variable * 1.0
+
+    first, second, third = function()
+    function()
+    assert first.numpy().tolist() == [1, 2] and second.numpy().tolist() == [2, 4] == third.numpy().tolist()
+    assert variable.numpy().tolist() == [4, 8]
+
+
+def test_one_variable_twice():
+    variable = tf.Variable([1.0, 2.0])
+
+    @tf.function
+    def function(a, b):
+        a.assign_add([1.0, 1.0])
+        b.assign(b * 10.0)
+        a.assign_add([2.0, 2.0])
+        return a + b
+
+    assert function(variable, variable).numpy().tolist() == [44.0, 64.0]
+    assert variable.numpy().tolist() == [22.0, 32.0]
+
+
+def test_held_values_of_variables_stay():
+    variable = tf.Variable([1.0, 2.0])
+    held = variable.read_value()
+    tf.function(lambda: variable.assign_add(variable * 2.0))()
+    assert held.numpy().tolist() == [1, 2] and variable.numpy().tolist() == [3, 6]
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "RMSprop", "Adagrad"])
+def test_training_is_that_of_kernels(optimizer):
+    import keras
+
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(32, 20)).astype("float32"), rng.integers(0, 5, 32)
+    losses = []
+    for uses in (False, True):
+        headrace_tensorflow.use_clusters(uses)
+        keras.utils.set_random_seed(4)
+        layers = [keras.layers.Dense(16, "gelu"), keras.layers.LayerNormalization(), keras.layers.Dense(5)]
+        model = keras.Sequential([keras.layers.Input((20,)), *layers])
+        model.compile(getattr(keras.optimizers, optimizer)(0.01),
+                      keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)  # fmt: skip
+        history = [model.train_on_batch(x[i % 4 * 8 :][:8], y[i % 4 * 8 :][:8]) for i in range(12)]
+        losses.append((history, [weight.tobytes() for weight in model.get_weights()]))
+    assert losses[0] == losses[1]
+
+
+def test_control_dependencies_hold():
+    variable = tf.Variable(1.0)
+
+    @tf.function
+    def function():
+        first = variable.assign_add(1.0)
+        with tf.control_dependencies([first]):
+            second = variable * 10.0
+        with tf.control_dependencies([second]):
+            variable.assign(0.5)
+        return second
+
+    assert [function().numpy() for _ in range(2)] == [20.0, 15.0] and variable.numpy() == 0.5
+
+
+def test_kernels_between_clusters():
+    """tf.unique runs on the host: what is before and behind it are two clusters."""
+    tf.config.set_soft_device_placement(True)
+    try:
+
+        @tf.function
+        def function(x):
+            y = tf.abs(x * 2) + 1
+            unique = tf.unique(tf.reshape(y, [-1]))[0]
+            return tf.reduce_sum(tf.exp(unique) * 2), y * 3
+
+        (total, y), gained = counts(function, tf.constant([1.0, -1.0, 0.0]))
+        assert gained["clusters"] == 2
+        np.testing.assert_allclose(total, 2 * (np.e**3 + np.e), rtol=1e-6)
+        np.testing.assert_array_equal(y, [9, 9, 3])
+    finally:
+        tf.config.set_soft_device_placement(False)
+
+
+def test_errors_name_the_node():
+    function = tf.function(lambda x, y: tf.matmul(x + 1, y * 2, name="product") * 2,
+                           input_signature=[tf.TensorSpec([None, None])] * 2)  # fmt: skip
+    with pytest.raises(tf.errors.InvalidArgumentError, match="node product: "):
+        function(tf.ones([2, 3]), tf.ones([4, 5]))
+    assert function(tf.ones([2, 3]), tf.ones([3, 5])).numpy().tolist() == [[24.0] * 5] * 2
+
+
+def test_failed_calls_leave_variables():
+    variable = tf.Variable([1.0, 2.0])
+
+    @tf.function(input_signature=[tf.TensorSpec(None)])
+    def function(x):
+        variable.assign_add([1.0, 1.0])
+        return tf.matmul(variable[None] * 2, x * 2)
+
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        function(tf.ones([3, 1]))
+    assert variable.numpy().tolist() == [1.0, 2.0]
+
+
+def test_threads():
+    function = tf.function(lambda x: tf.reduce_sum(tf.exp(x) - x, -1), input_signature=[tf.TensorSpec([None, 4])])
+    wrong = []
+
+    def work(seed):
+        for rows in range(1, 20):
+            x = numbers(rows, 4, seed=seed)
+            if not np.allclose(function(x), np.sum(np.exp(x) - x, -1), rtol=1e-5):
+                wrong.append((seed, rows))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
