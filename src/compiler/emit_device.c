@@ -279,7 +279,7 @@ static void emit_thread_rows(const device *d, hr_device_emission *emission) {
 
 /* ---- a scatter of many elements ---- */
 
-enum { SLICED_MIN = 256, SLICES_MAX = 256, SLICED_THREADS = 1 << 16, SLICED_WARPS = 1 << 13 };
+enum { SLICED_MIN = 32, SLICES_MAX = 256, SLICED_THREADS = 1 << 16, SLICED_WARPS = 1 << 13 };
 
 /* The term by which every store of an ordered kernel finds its place, while nothing else changes within a row; NULL:
  * there is none. Elements with different indices then go to different places, and their order does not matter. */

@@ -16,7 +16,8 @@
  *   sequential   One block for a chunk of 32 neighbouring rows: its warps compute the values of some elements of each
  *                row, side by side in shared memory. One warp for each reduction then adds them in order, one thread
  *                for each row. Results are stored by chunk; many of them are transposed in tiles and combined in the
- *                same way.
+ *                same way. If a row is one chunk, the block's first warp also runs the row instructions before and
+ *                after its elements, and no pass of rows is needed.
  *
  * In a phase without reductions, each thread has one element.
  */
@@ -254,6 +255,18 @@ static void emit_rows(passes *p, int phase) {
     }
   }
   finish_rows(p, phase);
+}
+
+/* True if the elements of a phase are reduced by tiles whose blocks have whole rows. */
+static bool has_whole_rows(const passes *p, int phase) {
+  return !p->is_lanes && p->d->chunks == 1 && phase >= 0 && phase < p->d->e->kernel->phase_count &&
+         hr__device_reduces(p->d->e->kernel, phase);
+}
+
+/* True if row instructions of a phase run within the pass of its elements; those after such a pass belong to it, too.
+ */
+static bool has_rows_within(const passes *p, int phase) {
+  return has_whole_rows(p, phase) && !has_whole_rows(p, phase - 1) && has_rows(p->d->e->kernel, phase);
 }
 
 /* ---- elements ---- */
@@ -539,12 +552,52 @@ static void make_tile(const passes *p, int phase, int elements, bool guard) {
   HR__EMIT(e, "}\n}\n}\n");
 }
 
+/* The adding warps leave their results to the first one, which continues alone. */
+static void share_rows(const device *d, int phase) {
+  hr__emitter *e = d->e;
+  int warp = 0;
+  for (int is_shared = 0; is_shared < 2; ++is_shared) {
+    for (int k = 0; k < e->kernel->instr_count; ++k) {
+      const hr_instr *instr = &e->kernel->instrs[k];
+      bool is_arg = instr->kind == HR_INSTR_ARGREDUCE;
+      int r = instr->dst;
+      if (instr->phase != phase || !hr__device_is_reduction(instr)) {
+        continue;
+      }
+      if (!is_shared) {
+        HR__EMIT(e, "if (HR_THREAD / HR_WARP == %d) { %c%d[0][HR_LANE] = %c%d; }\n", warp++ % (TILE_THREADS / WARP),
+                 is_arg ? 'k' : 'q', r,
+                 is_arg                      ? 'm'
+                 : d->chunks > HR_REDUCE_RUN ? 'g'
+                                             : 'l',
+                 r);
+      } else {
+        HR__EMIT(e, "const %s r%d = %c%d[0][HR_LANE];\n", is_arg ? "int64_t" : hr__emit_type(instr->cls), r,
+                 is_arg ? 'k' : 'q', r);
+      }
+    }
+    HR__EMIT(e, is_shared ? "" : "HR_BARRIER;\nif (HR_THREAD >= HR_WARP || !is_row) { return; }\n");
+  }
+}
+
+/* Row instructions of a phase by the first warp of a tile's block, a thread for each row. */
+static void emit_rows_of_tile(const passes *p, int phase) {
+  HR__EMIT(p->d->e, "if (HR_THREAD < HR_WARP && is_row) {\n");
+  hr__device_coordinates(p->d, &p->d->e->kept, "row", "c");
+  declare_kept(p, HR_LEVEL_ROW, phase);
+  finish_rows(p, phase);
+}
+
 static void emit_tile_elements(passes *p, int phase) {
   const device *d = p->d;
   hr__emitter *e = d->e;
   const int elements = tile_elements(d, phase);
   open_tiles(p, d->chunks, true);
   emit_from_to(p);
+  if (has_rows_within(p, phase)) {
+    emit_rows_of_tile(p, phase);
+    HR__EMIT(e, "HR_BARRIER;\n");
+  }
   if (d->is_quads) {
     declare_kept_four(p, phase, false);
   } else {
@@ -566,7 +619,12 @@ static void emit_tile_elements(passes *p, int phase) {
   HR__EMIT(e, "HR_BARRIER;\n");
   take_tile(d, phase, elements);
   HR__EMIT(e, "HR_BARRIER;\n}\n");
-  leave_parts(d, phase);
+  if (d->chunks == 1) {
+    share_rows(d, phase);
+    emit_rows_of_tile(p, phase + 1);
+  } else {
+    leave_parts(d, phase);
+  }
   HR__EMIT(e, "}\n");
 }
 
@@ -617,34 +675,6 @@ static void take_runs(const device *d, int phase, int elements, bool is_declared
     }
   }
   HR__EMIT(e, is_declared ? "}\n" : "");
-}
-
-/* The adding warps leave their results to the first one, which continues alone. */
-static void share_rows(const device *d, int phase) {
-  hr__emitter *e = d->e;
-  int warp = 0;
-  for (int is_shared = 0; is_shared < 2; ++is_shared) {
-    for (int k = 0; k < e->kernel->instr_count; ++k) {
-      const hr_instr *instr = &e->kernel->instrs[k];
-      bool is_arg = instr->kind == HR_INSTR_ARGREDUCE;
-      int r = instr->dst;
-      if (instr->phase != phase || !hr__device_is_reduction(instr)) {
-        continue;
-      }
-      if (!is_shared) {
-        HR__EMIT(e, "if (HR_THREAD / HR_WARP == %d) { %c%d[0][HR_LANE] = %c%d; }\n", warp++ % (TILE_THREADS / WARP),
-                 is_arg ? 'k' : 'q', r,
-                 is_arg                      ? 'm'
-                 : d->chunks > HR_REDUCE_RUN ? 'g'
-                                             : 'l',
-                 r);
-      } else {
-        HR__EMIT(e, "const %s r%d = %c%d[0][HR_LANE];\n", is_arg ? "int64_t" : hr__emit_type(instr->cls), r,
-                 is_arg ? 'k' : 'q', r);
-      }
-    }
-    HR__EMIT(e, is_shared ? "" : "HR_BARRIER;\nif (HR_THREAD >= HR_WARP || !is_row) { return; }\n");
-  }
 }
 
 static void emit_tile_rows(passes *p, int phase) {
@@ -705,7 +735,7 @@ void hr__device_passes(device *d, hr_device_emission *emission) {
     bool has_parts = phase > 0 && hr__device_reduces(d->e->kernel, phase - 1);
     if (has_parts && !p.is_lanes && d->chunks > FEW_CHUNKS) {
       emit_tile_rows(&p, phase);
-    } else if (has_rows(d->e->kernel, phase)) {
+    } else if (has_rows(d->e->kernel, phase) && !has_whole_rows(&p, phase) && !has_whole_rows(&p, phase - 1)) {
       emit_rows(&p, phase);
     }
     if (phase < d->e->kernel->phase_count && hr__device_has_elements(d->e->kernel, phase)) {

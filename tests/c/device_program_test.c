@@ -121,6 +121,24 @@ static void make_centred(generated *g, const char *dtype, int a, int b, int mask
   make_centred_of(g, false, dtype, a, b, mask, type);
 }
 
+/* Sums down columns, whose elements and whose results are scaled by a number for each column. */
+static void make_scaled(generated *g, int a, int b) {
+  hr_text text = {0};
+  char all[64], row[64];
+  snprintf(all, sizeof all, "f32[%d,%d]{%d,1}+0", a, b, b);
+  snprintf(row, sizeof row, "f32[%d,%d]{0,1}+0", 1, b);
+  hr_text_printf(&text,
+                 "buffer %%0 %d live\nbuffer %%1 %d live\nbuffer %%2 %d live fresh\nbuffer %%3 %d dead fresh\n"
+                 "buffer %%4 %d live fresh\n"
+                 "loop %%2:%s = mul(%%0:%s, %%1:f32[%d,%d]{0,1}+0)\n"
+                 "loop %%3:%s = sum(%%2:%s) reduce(1)\n"
+                 "loop %%4:%s = mul(%%3:%s, %%1:%s)\n",
+                 4 * a * b, 4 * b, 4 * a * b, 4 * b, 4 * b, all, all, a, b, row, all, row, row, row);
+  HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &g->program));
+  hr_text_fini(&text);
+  fill(g, (hr_dtype[]){HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F32, HR_DTYPE_F32});
+}
+
 /* The index of the largest element in each of b columns, as numbered by %1. */
 static void make_best(generated *g, int a, int b) {
   hr_text text = {0};
@@ -138,21 +156,25 @@ static void make_best(generated *g, int a, int b) {
 
 /* Of one chunk, of few, of many, of more than a chunk of them; whole tiles and parts of tiles. */
 HR_TEST(reductions_of_many_elements_have_the_bits_of_interpreted_kernels) {
-  static const int shapes[][3] = {{3, 9000, 2},  {70, 4097, 2}, {9000, 3, 1},   {70, 33, 1},    {4500, 65, 1},
-                                  {8192, 32, 1}, {513, 40, 1},  {20000, 33, 1}, {262400, 3, 1}, {1300, 4, 1}};
+  static const int shapes[][3] = {{3, 9000, 2},   {70, 4097, 2}, {9000, 3, 1}, {70, 33, 1},
+                                  {4500, 65, 1},  {8192, 32, 1}, {513, 40, 1}, {20000, 33, 1},
+                                  {262400, 3, 1}, {1300, 4, 1},  {64, 256, 1}, {100, 36, 1}};
   enum { SHAPES = sizeof shapes / sizeof *shapes };
   if (!hr__has_emulator()) {
     return;
   }
   batch b = {.texts = &texts};
-  generated *programs = calloc(2 * SHAPES + 2, sizeof *programs);
+  generated *programs = calloc(2 * SHAPES + 5, sizeof *programs);
   for (int i = 0; i < SHAPES; ++i) {
     make_centred(&programs[2 * i], "f32", shapes[i][0], shapes[i][1], shapes[i][2], HR_DTYPE_F32);
     make_centred(&programs[2 * i + 1], "f64", shapes[i][0], shapes[i][1], shapes[i][2], HR_DTYPE_F64);
   }
   make_best(&programs[2 * SHAPES], 20000, 40);
   make_best(&programs[2 * SHAPES + 1], 700, 3);
-  batch_check(&b, 0, 2 * SHAPES + 2, programs);
+  make_scaled(&programs[2 * SHAPES + 2], 64, 256);
+  make_scaled(&programs[2 * SHAPES + 3], 70, 35);
+  make_best(&programs[2 * SHAPES + 4], 80, 40);
+  batch_check(&b, 0, 2 * SHAPES + 5, programs);
   HR_ASSERT_EQ(b.emitted, b.kernels);
   HR_ASSERT(b.quads >= 2 * 3); /* columns that are fours */
   free(programs);
@@ -374,7 +396,7 @@ static void make_scatter(generated *g, int a, int b, bool is_each, const char *m
 
 HR_TEST(scatters_of_many_elements_keep_their_order) {
   static const char *const modes[] = {"set", "add", "mul", "max"};
-  enum { MODES = sizeof modes / sizeof *modes, PROGRAMS = 2 * MODES + 2 };
+  enum { MODES = sizeof modes / sizeof *modes, PROGRAMS = 2 * MODES + 4 };
   if (!hr__has_emulator()) {
     return;
   }
@@ -386,6 +408,8 @@ HR_TEST(scatters_of_many_elements_keep_their_order) {
   }
   make_scatter(&programs[2 * MODES], 256, 1, false, "add");
   make_scatter(&programs[2 * MODES + 1], 255, 700, true, "add");
+  make_scatter(&programs[2 * MODES + 2], 64, 1, false, "add");
+  make_scatter(&programs[2 * MODES + 3], 33, 20, true, "add");
   batch_check(&b, 0, PROGRAMS, programs);
   HR_ASSERT_EQ(b.emitted, b.kernels);
   HR_ASSERT_EQ(b.launches_compiled, b.launches);
