@@ -444,6 +444,10 @@ static const htf_attribute *find_attribute(const htf_node *node, const char *nam
   return found != NULL ? found : &absent;
 }
 
+bool htf_has_attribute(const htf_node *node, const char *name) {
+  return look_up(node, name) != NULL;
+}
+
 bool htf_has_flag(const htf_node *node, const char *name) {
   const htf_attribute *found = look_up(node, name);
   return found != NULL && found->integer != 0;

@@ -106,6 +106,7 @@ int64_t htf_host_int(htf_node *node, int index);
 
 /* ---- attributes ---- */
 
+bool htf_has_attribute(const htf_node *node, const char *name);
 bool htf_flag(const htf_node *node, const char *name);
 /* The same; false if the row has no such attribute. */
 bool htf_has_flag(const htf_node *node, const char *name);

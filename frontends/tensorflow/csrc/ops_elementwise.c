@@ -1,4 +1,7 @@
 /* ops_elementwise.c: rules of element-wise operations, activations and their gradients. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "node.h"
 
 void htf_unary(htf_node *node) {
@@ -48,6 +51,71 @@ void htf_squared_difference(htf_node *node) {
   htf_output(node, 0, htf_multiply(node, conjugate(node, difference), difference));
 }
 
+static bool is_float(htf_value x) {
+  return x->dtype == HR_DTYPE_F16 || x->dtype == HR_DTYPE_BF16 || x->dtype == HR_DTYPE_F32 || x->dtype == HR_DTYPE_F64;
+}
+
+/* Integers: the quotient of what is left without the remainder, whose sign is x's. */
+static htf_value divide_truncated(htf_node *node, htf_value x, htf_value y) {
+  htf_value whole = htf_subtract(node, x, htf_call2(node, HR_FUNCTIONAL_FMOD, x, y));
+  return htf_call2(node, HR_FUNCTIONAL_FLOOR_DIVIDE, whole, y);
+}
+
+void htf_truncate_divide(htf_node *node) {
+  htf_value x = htf_input(node, 0), y = htf_input(node, 1);
+  htf_output(node, 0,
+             is_float(x) ? htf_call1(node, HR_FUNCTIONAL_TRUNC, htf_divide(node, x, y)) : divide_truncated(node, x, y));
+}
+
+/* As in C: true division of floats and complex numbers. */
+void htf_divide_as_c(htf_node *node) {
+  htf_value x = htf_input(node, 0), y = htf_input(node, 1);
+  bool is_inexact = is_float(x) || x->dtype == HR_DTYPE_C64 || x->dtype == HR_DTYPE_C128;
+  htf_output(node, 0, is_inexact ? htf_divide(node, x, y) : divide_truncated(node, x, y));
+}
+
+/* By 0 to the width less 1; other distances are bounded. */
+void htf_shift(htf_node *node) {
+  htf_value x = htf_input(node, 0), y = htf_input(node, 1);
+  int64_t most = (int64_t)hr_dtype_size(htf_has_failed(node) ? HR_DTYPE_I8 : x->dtype) * 8 - 1;
+  htf_value low = htf_call2(node, HR_FUNCTIONAL_MAXIMUM, y, zero(node));
+  htf_value by = htf_call2(node, HR_FUNCTIONAL_MINIMUM, low, htf_number_of(node, hr_scalar_i64(most)));
+  htf_output(node, 0, htf_call2(node, node->function, x, by));
+}
+
+void htf_approximately_equal(htf_node *node) {
+  htf_value distance = htf_call1(node, HR_FUNCTIONAL_ABS, htf_subtract(node, htf_input(node, 0), htf_input(node, 1)));
+  htf_output(node, 0, less(node, distance, htf_real(node, "tolerance")));
+}
+
+/* ---- checks of numbers ---- */
+
+/* Inputs: whether there is a NaN, or an infinity. The argument is the message. */
+static hr_status report_numbers(const hr_function_call *call) {
+  bool has_nan = *(const bool *)call->inputs[0], has_infinity = *(const bool *)call->inputs[1];
+  const char *found = has_nan && has_infinity ? "Inf and NaN" : has_nan ? "NaN" : "Inf";
+  return has_nan || has_infinity
+             ? hr_status_make(HR_STATUS_INVALID_ARGUMENT, "%s : Tensor had %s values", (const char *)call->arg, found)
+             : HR_OK;
+}
+
+static htf_value any_of(htf_node *node, hr_functional function, htf_value x) {
+  return htf_call(node, HR_FUNCTIONAL_ANY, INPUTS(htf_call1(node, function, x)), NO_ATTRIBUTES);
+}
+
+/* A number that is not finite is an error of the work, which a wait reports. */
+void htf_check_numerics(htf_node *node) {
+  htf_value x = htf_input(node, 0);
+  htf_value found[2] = {any_of(node, HR_FUNCTIONAL_ISNAN, x), any_of(node, HR_FUNCTIONAL_ISINF, x)};
+  const char *message = htf_text(node, "message");
+  char *copy = htf_new_argument(node, strlen(message) + 1);
+  if (copy != NULL) {
+    strcpy(copy, message);
+    htf_record_function(node, report_numbers, copy, 2, found, 0, 0, NULL);
+  }
+  htf_output(node, 0, x);
+}
+
 static bool has_same_dims(htf_value x, htf_value y) {
   bool is_same = x->rank == y->rank;
   for (int d = 0; is_same && d < x->rank; ++d) {
@@ -71,7 +139,7 @@ void htf_add_tensors(htf_node *node) {
 
 /* NCHW has the channels as dim 1, otherwise they are the last one. */
 static int channel_of(htf_node *node, htf_value x) {
-  const char *format = htf_text(node, "data_format");
+  const char *format = htf_text_or(node, "data_format", "NHWC");
   return format[0] == 'N' && format[1] == 'C' ? 1 : x->rank - 1;
 }
 
@@ -132,6 +200,17 @@ void htf_equality(htf_node *node) {
   htf_output(node, 0,
              htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(answer),
                       ATTRIBUTES(htf_attr_ints(NULL, 0), htf_attr_dtype(HR_DTYPE_BOOL))));
+}
+
+/* The bounds are numbers, or tensors of x's dims. */
+void htf_clip_by_value(htf_node *node) {
+  htf_value x = htf_input(node, 0), low = htf_input(node, 1), high = htf_input(node, 2);
+  bool fits = (low->rank == 0 || has_same_dims(low, x)) && (high->rank == 0 || has_same_dims(high, x));
+  if (!htf_has_failed(node) && !fits) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "clip_value_min and clip_value_max must be either of the same shape as input, or a scalar.");
+  }
+  htf_output(node, 0, htf_call2(node, HR_FUNCTIONAL_MAXIMUM, htf_call2(node, HR_FUNCTIONAL_MINIMUM, x, high), low));
 }
 
 void htf_select_v2(htf_node *node) {

@@ -311,9 +311,10 @@ static htf_value first_rows(htf_node *node, htf_value image) {
                      3, dims);
 }
 
-/* Inputs: images, transforms [N or 1, 8], the size, the value outside. */
+/* Inputs: images, transforms [N or 1, 8], the size, and from version 3 on the value outside. */
 void htf_projective_transform(htf_node *node) {
-  htf_value image = htf_input(node, 0), transforms = htf_input(node, 1), fill = htf_input(node, 3);
+  htf_value image = htf_input(node, 0), transforms = htf_input(node, 1);
+  htf_value fill = htf_input_count(node) > 3 ? htf_input(node, 3) : htf_number(node, 0);
   int64_t size[PLANES] = {1, 1};
   read_size(node, 2, size);
   if (!htf_has_failed(node) && image->rank != 4) {
@@ -328,9 +329,11 @@ void htf_projective_transform(htf_node *node) {
   }
   const int64_t *dims = image->dims, out[4] = {dims[0], size[0], size[1], dims[3]};
   const int64_t rows[2] = {dims[0] * dims[1] * dims[2], dims[3]};
-  fill = htf_cast(node, fill, image->dtype);
+  fill = fill->buffer != NULL ? htf_cast(node, fill, image->dtype) : fill;
   if (hr_tensor_count(image) == 0) {
-    htf_output(node, 0, htf_call(node, HR_FUNCTIONAL_BROADCAST_TO, INPUTS(fill), ATTRIBUTES(htf_attr_ints(out, 4))));
+    htf_output(node, 0,
+               htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(fill),
+                        ATTRIBUTES(htf_attr_ints(out, 4), htf_attr_dtype(image->dtype))));
     return;
   }
   const transform t = {image, fill, htf_reshape(node, image, 2, rows), first_rows(node, image)};
@@ -345,12 +348,17 @@ typedef struct blocks {
   int64_t all; /* the elements of a block */
 } blocks;
 
-/* Inputs 1 and 2: the blocks of the dims behind the first, and what is added or cut on both sides. */
+/* Inputs 1 and 2: the blocks of the dims behind the first, and what is added or cut on both sides. Of images the
+ * block's size is an attribute. */
 static blocks read_blocks(htf_node *node, htf_value x) {
   int64_t pairs[2 * HR_RANK_MAX];
   blocks b = {.all = 1};
-  b.count = htf_host_ints(node, 1, b.size, HR_RANK_MAX);
-  int sides = htf_host_ints(node, 2, pairs, 2 * HR_RANK_MAX);
+  if (htf_has_attribute(node, "block_size")) {
+    b.count = 2, b.size[0] = b.size[1] = htf_integer(node, "block_size");
+  } else {
+    b.count = htf_host_ints(node, 1, b.size, HR_RANK_MAX);
+  }
+  int sides = htf_host_ints(node, htf_input_count(node) - 1, pairs, 2 * HR_RANK_MAX);
   if (!htf_has_failed(node) && (x->rank < 1 + b.count || sides != 2 * b.count)) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: %d blocks and %d pairs for an input of %d dims",
              node->kernel->row->op, b.count, sides / 2, x->rank);
@@ -428,4 +436,45 @@ void htf_batch_to_space(htf_node *node) {
                         ATTRIBUTES(htf_attr_ints(b.before, x->rank), htf_attr_ints(dims, x->rank),
                                    htf_attr_ints(one, x->rank))));
   }
+}
+
+/* Blocks of planes as features, or the other way. */
+static void move_depth(htf_node *node, bool is_deeper) {
+  const char *format = htf_text(node, "data_format");
+  bool is_first = strcmp(format, "NCHW") == 0;
+  htf_value x = htf_input(node, 0);
+  int64_t size = htf_integer(node, "block_size"), dims[HR_RANK_MAX];
+  const int64_t axes[2] = {is_first ? 2 : 1, is_first ? 3 : 2}, sizes[2] = {size, size}, depth = is_first ? 1 : 3;
+  if (!htf_has_failed(node) && (x->rank != 4 || strlen(format) != 4)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: images of %d dims in the format %s, expected 4 in NHWC or NCHW",
+             node->kernel->row->op, x->rank, format);
+  }
+  if (htf_has_failed(node)) {
+    return;
+  }
+  bool fits =
+      is_deeper ? x->dims[axes[0]] % size == 0 && x->dims[axes[1]] % size == 0 : x->dims[depth] % (size * size) == 0;
+  if (!fits) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: the dims are not divisible by block_size %lld",
+             node->kernel->row->op, (long long)size);
+    return;
+  }
+  memcpy(dims, x->dims, sizeof dims);
+  for (int i = 0; i < 2; ++i) {
+    dims[axes[i]] = is_deeper ? x->dims[axes[i]] / size : x->dims[axes[i]] * size;
+  }
+  dims[depth] = is_deeper ? x->dims[depth] * size * size : x->dims[depth] / (size * size);
+  htf_output(node, 0,
+             hr_tensor_count(x) == 0 ? zeros(node, 4, dims, x->dtype)
+                                     : htf_call(node, node->function, INPUTS(x),
+                                                ATTRIBUTES(htf_attr_ints(sizes, 2), htf_attr_ints(axes, 2),
+                                                           htf_attr_int(depth), htf_attr_text("dcr"))));
+}
+
+void htf_space_to_depth(htf_node *node) {
+  move_depth(node, true);
+}
+
+void htf_depth_to_space(htf_node *node) {
+  move_depth(node, false);
 }

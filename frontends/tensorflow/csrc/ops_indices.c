@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "node.h"
+#include "slots.h"
 
 static htf_value integer(htf_node *node, int64_t number) {
   return htf_number_of(node, hr_scalar_i64(number));
@@ -57,8 +57,8 @@ static int64_t count_of(int rank, const int64_t *dims) {
   return count;
 }
 
-void htf_gather_nd(htf_node *node) {
-  htf_value x = htf_input(node, 0), indices = htf_input(node, 1);
+static void gather_tuples(htf_node *node, htf_value x) {
+  htf_value indices = htf_input(node, 1);
   int length = tuple_length(node, indices, x->rank);
   int64_t dims[HR_RANK_MAX];
   int rank = htf_has_failed(node) ? 0 : tuple_dims(node, indices, length, x->rank, x->dims, dims);
@@ -76,8 +76,21 @@ void htf_gather_nd(htf_node *node) {
   }
 }
 
-/* x with updates at tuples of indices. */
-static void scatter_tuples(htf_node *node, htf_value x, htf_value indices, htf_value updates, const char *mode) {
+void htf_gather_nd(htf_node *node) {
+  gather_tuples(node, htf_input(node, 0));
+}
+
+void htf_resource_gather_nd(htf_node *node) {
+  htf_slots opened = htf_open_slots(node, 1, true, true);
+  if (!htf_has_failed(node)) {
+    gather_tuples(node, opened.values[0]);
+  }
+  htf_close_slots(&opened);
+}
+
+/* x with updates at tuples of indices; bounds: what happens with indices out of range. */
+static htf_value scattered(htf_node *node, htf_value x, htf_value indices, htf_value updates, const char *mode,
+                           const char *bounds) {
   int length = tuple_length(node, indices, x->rank);
   int64_t dims[HR_RANK_MAX];
   int rank = htf_has_failed(node) ? 0 : tuple_dims(node, indices, length, x->rank, x->dims, dims);
@@ -90,16 +103,67 @@ static void scatter_tuples(htf_node *node, htf_value x, htf_value indices, htf_v
   if (!htf_has_failed(node) && length == 0) {
     htf_fail(node, HR_STATUS_UNIMPLEMENTED, "%s: tuples of 0 indices are not supported", node->kernel->row->op);
   }
-  if (htf_has_failed(node)) {
-    return;
+  if (htf_has_failed(node) || hr_tensor_count(updates) == 0 || hr_tensor_count(x) == 0) {
+    return x;
   }
-  if (hr_tensor_count(updates) == 0 || hr_tensor_count(x) == 0) {
-    htf_output(node, 0, x);
-    return;
+  return htf_call(node, HR_FUNCTIONAL_SCATTER_ND, INPUTS(x, indices, updates),
+                  ATTRIBUTES(htf_attr_int(0), htf_attr_text(mode), htf_attr_text(bounds)));
+}
+
+static void scatter_tuples(htf_node *node, htf_value x, htf_value indices, htf_value updates, const char *mode) {
+  htf_output(node, 0, scattered(node, x, indices, updates, mode, "drop"));
+}
+
+/* An index out of range is an error of the work, which a wait reports. */
+static void scatter_variable(htf_node *node, const char *mode) {
+  htf_slots opened = htf_open_slots(node, 1, htf_flag(node, "use_locking"), false);
+  htf_value indices = htf_input(node, 1), updates = htf_input(node, 2);
+  if (!htf_has_failed(node)) {
+    htf_set_slot(node, &opened, 0, scattered(node, opened.values[0], indices, updates, mode, "error"));
   }
-  htf_output(node, 0,
-             htf_call(node, HR_FUNCTIONAL_SCATTER_ND, INPUTS(x, indices, updates),
-                      ATTRIBUTES(htf_attr_int(0), htf_attr_text(mode), htf_attr_text("drop"))));
+  htf_close_slots(&opened);
+}
+
+void htf_variable_scatter_set(htf_node *node) {
+  scatter_variable(node, "set");
+}
+
+void htf_variable_scatter_add(htf_node *node) {
+  scatter_variable(node, "add");
+}
+
+void htf_variable_scatter_sub(htf_node *node) {
+  scatter_variable(node, "subtract");
+}
+
+void htf_variable_scatter_max(htf_node *node) {
+  scatter_variable(node, "max");
+}
+
+void htf_variable_scatter_min(htf_node *node) {
+  scatter_variable(node, "min");
+}
+
+/* Rows of a variable, divided by updates with their dims or by a number. */
+void htf_scatter_div(htf_node *node) {
+  htf_slots opened = htf_open_slots(node, 1, true, false);
+  htf_value indices = htf_input(node, 1), updates = htf_input(node, 2);
+  if (!htf_has_failed(node)) {
+    int64_t dims[2 * HR_RANK_MAX], tuples[HR_RANK_MAX + 1];
+    int rank = indices->rank;
+    memcpy(tuples, indices->dims, sizeof indices->dims);
+    memcpy(dims, indices->dims, sizeof indices->dims);
+    tuples[rank] = 1;
+    for (int d = 1; d < opened.values[0]->rank; ++d) {
+      dims[rank++] = opened.values[0]->dims[d];
+    }
+    if (updates->rank == 0) {
+      updates = htf_call(node, HR_FUNCTIONAL_BROADCAST_TO, INPUTS(updates), ATTRIBUTES(htf_attr_ints(dims, rank)));
+    }
+    indices = htf_reshape(node, indices, indices->rank + 1, tuples);
+    htf_set_slot(node, &opened, 0, scattered(node, opened.values[0], indices, updates, "divide", "error"));
+  }
+  htf_close_slots(&opened);
 }
 
 void htf_scatter_nd(htf_node *node) {
@@ -140,6 +204,38 @@ void htf_tensor_scatter_max(htf_node *node) {
 
 void htf_tensor_scatter_min(htf_node *node) {
   scatter_tensor(node, "min");
+}
+
+/* Rows of x and of values, at the indices of a vector or at one index. */
+static void scatter_rows(htf_node *node, const char *mode) {
+  htf_value x = htf_input(node, 0), indices = htf_input(node, 1), values = htf_input(node, 2);
+  if (!htf_has_failed(node) && (indices->rank > 1 || x->rank < 1)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: i must be a scalar or a vector, and x have a dim",
+             node->kernel->row->op);
+    return;
+  }
+  int64_t count = hr_tensor_count(indices), dims[HR_RANK_MAX] = {count};
+  const int64_t tuples[2] = {count, 1};
+  memcpy(dims + 1, x->dims + 1, sizeof *dims * (HR_RANK_MAX - 1));
+  if (!htf_has_failed(node) && hr_tensor_count(values) != count_of(x->rank, dims)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: v must have the dims of x with %lld rows", node->kernel->row->op,
+             (long long)count);
+    return;
+  }
+  indices = htf_reshape(node, indices, 2, tuples), values = htf_reshape(node, values, x->rank, dims);
+  htf_output(node, 0, scattered(node, x, indices, values, mode, "drop"));
+}
+
+void htf_rows_set(htf_node *node) {
+  scatter_rows(node, "set");
+}
+
+void htf_rows_add(htf_node *node) {
+  scatter_rows(node, "add");
+}
+
+void htf_rows_sub(htf_node *node) {
+  scatter_rows(node, "subtract");
 }
 
 /* ---- the largest elements ---- */

@@ -300,3 +300,36 @@ void htf_tridiagonal_product(htf_node *node) {
   }
   htf_output(node, 0, sum);
 }
+
+/* ---- a sparse matrix: places [n, 2], numbers, its dims (of the host), and a dense matrix ---- */
+
+void htf_sparse_product(htf_node *node) {
+  htf_value places = htf_input(node, 0), values = htf_input(node, 1), y = htf_input(node, 3);
+  int64_t dims[2] = {0, 0};
+  int rank = htf_host_ints(node, 2, dims, 2);
+  bool is_adjoint = htf_flag(node, "adjoint_a");
+  if (!htf_has_failed(node) && (rank != 2 || places->rank != 2 || places->dims[1] != 2 || y->rank != 2)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: places must be pairs, and both operands matrices",
+             node->kernel->row->op);
+  }
+  y = htf_has_failed(node) || !htf_flag(node, "adjoint_b") ? y : adjoint(node, y);
+  if (!htf_has_failed(node) && dims[is_adjoint ? 0 : 1] != y->dims[0]) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "Cannot multiply A and B because inner dimension does not match: %lld vs. %lld",
+             (long long)dims[is_adjoint ? 0 : 1], (long long)y->dims[0]);
+  }
+  if (htf_has_failed(node)) {
+    return;
+  }
+  const int64_t out[2] = {dims[is_adjoint ? 1 : 0], y->dims[1]}, count = places->dims[0], stride = places->strides[0];
+  if (count == 0 || out[0] * out[1] * y->dims[0] == 0) {
+    htf_output(node, 0, full(node, y, 2, out, 0));
+    return;
+  }
+  htf_value row = htf_view(node, places, 1, &count, &stride, places->offset + is_adjoint);
+  htf_value column = htf_view(node, places, 1, &count, &stride, places->offset + !is_adjoint);
+  values = is_adjoint && is_complex(values) ? htf_call1(node, HR_FUNCTIONAL_CONJ, values) : values;
+  htf_output(node, 0,
+             htf_call(node, HR_FUNCTIONAL_SPARSE_MATMUL, INPUTS(values, row, column, y),
+                      ATTRIBUTES(htf_attr_text("coo"), htf_attr_int(out[0]))));
+}

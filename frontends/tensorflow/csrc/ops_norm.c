@@ -104,7 +104,9 @@ void htf_batch_norm(htf_node *node) {
   }
   htf_output(node, 3, mean);
   htf_output(node, 4, variance);
-  output_empty(node, 5, 1);
+  if (htf_output_count(node) > 5) { /* from version 3 on */
+    output_empty(node, 5, 1);
+  }
 }
 
 /* Inputs: the gradient of y, x, scale, mean, variance. Outputs: the gradients of x, scale and offset, and nothing

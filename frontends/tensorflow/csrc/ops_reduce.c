@@ -139,13 +139,15 @@ void htf_arg_reduce(htf_node *node) {
 
 /* ---- running sums and products ---- */
 
-/* The result of `exclusive`: the first element is 0 or 1, and the last one of x does not count. */
+/* The result of `exclusive`: the first element is 0 or 1, or stands for the logarithm of 0, and the last one of x does
+ * not count. */
 static htf_value shift_in(htf_node *node, htf_value x, int axis) {
+  double first = node->function == HR_FUNCTIONAL_CUMULATIVE_PROD ? 1 : 0;
+  first = node->function == HR_FUNCTIONAL_LOGCUMSUMEXP ? -(double)INFINITY : first;
   int64_t before[HR_RANK_MAX] = {0}, after[HR_RANK_MAX] = {0};
   before[axis] = 1, after[axis] = -1;
   return htf_call(node, HR_FUNCTIONAL_PAD, INPUTS(x),
-                  ATTRIBUTES(htf_attr_ints(before, x->rank), htf_attr_ints(after, x->rank),
-                             htf_attr_real(node->function == HR_FUNCTIONAL_CUMULATIVE_PROD)));
+                  ATTRIBUTES(htf_attr_ints(before, x->rank), htf_attr_ints(after, x->rank), htf_attr_real(first)));
 }
 
 static htf_value flip(htf_node *node, htf_value x, int64_t axis) {
@@ -170,8 +172,8 @@ void htf_cumulative(htf_node *node) {
   bool is_reverse = htf_flag(node, "reverse");
   htf_value y = is_reverse ? flip(node, x, axis) : x;
   y = htf_flag(node, "exclusive") ? shift_in(node, y, (int)axis) : y;
-  y = htf_call(node, node->function, INPUTS(y),
-               ATTRIBUTES(htf_attr_int(axis), htf_attr_flag(false), htf_attr_dtype(x->dtype)));
+  const hr_attribute attributes[3] = {htf_attr_int(axis), htf_attr_flag(false), htf_attr_dtype(x->dtype)};
+  y = htf_call(node, node->function, INPUTS(y), node->function == HR_FUNCTIONAL_LOGCUMSUMEXP ? 1 : 3, attributes);
   htf_output(node, 0, is_reverse ? flip(node, y, axis) : y);
 }
 
@@ -333,6 +335,20 @@ void htf_batch_matmul(htf_node *node) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: both inputs must have at least 2 dims; they have %d and %d",
              node->kernel->row->op, x->rank, y->rank);
   }
+  x = htf_flag(node, "adj_x") ? adjoint(node, x, true) : x;
+  y = htf_flag(node, "adj_y") ? adjoint(node, y, true) : y;
+  multiply_matrices(node, x, y);
+}
+
+/* Both inputs in the result's dtype. */
+void htf_batch_matmul_mixed(htf_node *node) {
+  hr_dtype dtype = htf_output_dtype(node, 0);
+  htf_value x = htf_input(node, 0), y = htf_input(node, 1);
+  if (!htf_has_failed(node) && (x->rank < 2 || y->rank < 2)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: both inputs must have at least 2 dims; they have %d and %d",
+             node->kernel->row->op, x->rank, y->rank);
+  }
+  x = htf_cast(node, x, dtype), y = htf_cast(node, y, dtype);
   x = htf_flag(node, "adj_x") ? adjoint(node, x, true) : x;
   y = htf_flag(node, "adj_y") ? adjoint(node, y, true) : y;
   multiply_matrices(node, x, y);

@@ -1,7 +1,8 @@
 /* ops_shape.c: rules that move elements: conversion, filling, slices, joins, gathers. */
+#include <float.h>
 #include <string.h>
 
-#include "node.h"
+#include "slots.h"
 
 /* ---- conversion and filling ---- */
 
@@ -76,6 +77,91 @@ void htf_transpose_dims(htf_node *node) {
   htf_output(node, 0, htf_call(node, HR_FUNCTIONAL_PERMUTE_DIMS, INPUTS(x), ATTRIBUTES(htf_attr_ints(order, count))));
 }
 
+void htf_conjugate_transpose(htf_node *node) {
+  int64_t order[HR_RANK_MAX];
+  htf_value x = htf_input(node, 0);
+  int count = htf_host_ints(node, 1, order, HR_RANK_MAX);
+  htf_value y = htf_call(node, HR_FUNCTIONAL_PERMUTE_DIMS, INPUTS(x), ATTRIBUTES(htf_attr_ints(order, count)));
+  bool is_complex = x->dtype == HR_DTYPE_C64 || x->dtype == HR_DTYPE_C128;
+  htf_output(node, 0, is_complex ? htf_call1(node, HR_FUNCTIONAL_CONJ, y) : y);
+}
+
+/* Inputs: x, how far, and the axes, of which one may occur several times. */
+void htf_roll(htf_node *node) {
+  int64_t shifts[HTF_LIST_MAX], axes[HTF_LIST_MAX];
+  htf_value x = htf_input(node, 0);
+  int count = htf_host_ints(node, 1, shifts, HTF_LIST_MAX), axis_count = htf_host_ints(node, 2, axes, HTF_LIST_MAX);
+  if (!htf_has_failed(node) && (x->rank < 1 || count != axis_count)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "shift and axis must have the same size, and the input a dim: %d, %d, %d", count, axis_count, x->rank);
+  }
+  for (int i = 0; i < count && !htf_has_failed(node); ++i) {
+    int64_t axis = axes[i] + (axes[i] < 0 ? x->rank : 0);
+    if (axis < 0 || axis >= x->rank) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "axis %lld is out of range", (long long)axes[i]);
+    } else if (hr_tensor_count(x) > 0) {
+      x = htf_call(node, HR_FUNCTIONAL_ROLL, INPUTS(x),
+                   ATTRIBUTES(htf_attr_int(shifts[i] % x->dims[axis]), htf_attr_int(axis)));
+    }
+  }
+  htf_output(node, 0, x);
+}
+
+/* The first elements of an axis, as many as a length for each element of another axis, in the other direction. */
+void htf_reverse_sequence(htf_node *node) {
+  htf_value x = htf_input(node, 0), lengths = htf_input(node, 1);
+  int64_t axis = htf_integer(node, "seq_dim"), batch = htf_integer(node, "batch_dim");
+  bool fits = !htf_has_failed(node) && axis >= 0 && axis < x->rank && batch >= 0 && batch < x->rank && axis != batch &&
+              lengths->rank == 1 && lengths->dims[0] == x->dims[batch];
+  if (!fits) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "ReverseSequence: seq_dim %lld and batch_dim %lld must be two dims of the input, with a length for each "
+             "element of the second one",
+             (long long)axis, (long long)batch);
+  }
+  if (htf_has_failed(node) || hr_tensor_count(x) == 0) {
+    htf_output(node, 0, x);
+    return;
+  }
+  int64_t steps[HR_RANK_MAX], rows[HR_RANK_MAX];
+  for (int d = 0; d < x->rank; ++d) {
+    steps[d] = d == axis ? x->dims[d] : 1, rows[d] = d == batch ? x->dims[d] : 1;
+  }
+  htf_value place = htf_call(node, HR_FUNCTIONAL_ARANGE, 0, NULL,
+                             ATTRIBUTES(htf_attr_real(0), htf_attr_real((double)x->dims[axis]), htf_attr_real(1),
+                                        htf_attr_dtype(HR_DTYPE_I64)));
+  place = htf_reshape(node, place, x->rank, steps);
+  htf_value length = htf_reshape(node, htf_cast(node, lengths, HR_DTYPE_I64), x->rank, rows);
+  htf_value last = htf_subtract(node, length, htf_number_of(node, hr_scalar_i64(1)));
+  htf_value source =
+      htf_where(node, htf_call2(node, HR_FUNCTIONAL_LESS, place, length), htf_subtract(node, last, place), place);
+  htf_output(node, 0,
+             htf_call(node, HR_FUNCTIONAL_TAKE_ALONG_AXIS, INPUTS(x, broadcast(node, source, x->rank, x->dims)),
+                      ATTRIBUTES(htf_attr_int(axis), htf_attr_text("drop"))));
+}
+
+void htf_empty(htf_node *node) {
+  int64_t dims[HR_RANK_MAX];
+  int rank = read_dims(node, 0, dims);
+  hr_dtype dtype = htf_output_dtype(node, 0);
+  htf_output(node, 0,
+             htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(htf_number_of(node, hr_scalar_i64(0))),
+                      ATTRIBUTES(htf_attr_ints(dims, rank), htf_attr_dtype(dtype))));
+}
+
+void htf_cross(htf_node *node) {
+  htf_value x = htf_input(node, 0), y = htf_input(node, 1);
+  bool fits = htf_has_failed(node) || (x->rank >= 1 && x->rank == y->rank && x->dims[x->rank - 1] == 3 &&
+                                       memcmp(x->dims, y->dims, sizeof *x->dims * (size_t)x->rank) == 0);
+  if (!fits) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "Cross-products are only defined for 3-element vectors of the same dims.");
+  }
+  htf_output(node, 0,
+             hr_tensor_count(x) == 0 ? x
+                                     : htf_call(node, HR_FUNCTIONAL_CROSS, INPUTS(x, y), ATTRIBUTES(htf_attr_int(-1))));
+}
+
 void htf_reverse(htf_node *node) {
   int64_t axes[HR_RANK_MAX];
   htf_value x = htf_input(node, 0);
@@ -106,6 +192,21 @@ static void join(htf_node *node, int count, int64_t axis) {
 void htf_concat_v2(htf_node *node) {
   int count = htf_input_count(node) - 1;
   join(node, count, htf_host_int(node, count));
+}
+
+void htf_concat_first(htf_node *node) {
+  enum { INPUTS_MAX = 64 };
+  htf_value pieces[INPUTS_MAX];
+  int count = htf_input_count(node) - 1;
+  int64_t axis = htf_host_int(node, 0);
+  if (count > INPUTS_MAX) {
+    htf_fail(node, HR_STATUS_UNIMPLEMENTED, "Concat: at most %d values are supported, not %d", INPUTS_MAX, count);
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
+    pieces[i] = htf_input(node, i + 1);
+  }
+  htf_output(node, 0, htf_call(node, HR_FUNCTIONAL_CONCAT, count, pieces, ATTRIBUTES(htf_attr_int(axis))));
 }
 
 static htf_value expand(htf_node *node, htf_value x, int64_t axis) {
@@ -383,6 +484,39 @@ void htf_strided_slice_grad(htf_node *node) {
                                  htf_attr_ints(slice.step, rank))));
 }
 
+/* x with values, of the slice's dims or broadcast to them, in the slice that inputs 1 to 3 say. */
+static htf_value update_slice(htf_node *node, htf_value x, htf_value values) {
+  slice_spec spec = read_spec(node, 1);
+  strided slice = resolve_slice(node, &spec, x->rank, x->dims);
+  int64_t dims[HR_RANK_MAX], elements = 1;
+  for (int d = 0; d < slice.rank; ++d) {
+    dims[d] = slice.source[d] < 0 ? 1 : slice.count[slice.source[d]];
+    elements *= dims[d];
+  }
+  if (htf_has_failed(node) || elements == 0) {
+    return x;
+  }
+  htf_value all = htf_reshape(node, broadcast(node, values, slice.rank, dims), x->rank, slice.count);
+  return x->rank == 0 ? all
+                      : htf_call(node, HR_FUNCTIONAL_SLICE_UPDATE, INPUTS(x, all),
+                                 ATTRIBUTES(htf_attr_ints(slice.begin, x->rank), htf_attr_ints(slice.count, x->rank),
+                                            htf_attr_ints(slice.step, x->rank)));
+}
+
+void htf_tensor_slice_update(htf_node *node) {
+  htf_value x = htf_input(node, 0), values = htf_input(node, 4);
+  htf_output(node, 0, update_slice(node, x, values));
+}
+
+void htf_variable_slice_update(htf_node *node) {
+  htf_slots opened = htf_open_slots(node, 1, true, false);
+  htf_value values = htf_input(node, 4);
+  if (!htf_has_failed(node)) {
+    htf_set_slot(node, &opened, 0, update_slice(node, opened.values[0], values));
+  }
+  htf_close_slots(&opened);
+}
+
 /* ---- repetition and padding ---- */
 
 void htf_tile(htf_node *node) {
@@ -478,6 +612,30 @@ void htf_mirror_pad(htf_node *node) {
   htf_output(node, 0, x->rank == 0 ? x : pad_by(node, function, x, &sides));
 }
 
+/* Elements of the border that were read twice get both gradients. Inputs: the gradient, the paddings. */
+void htf_mirror_pad_gradient(htf_node *node) {
+  htf_value gradient = htf_input(node, 0);
+  padding sides = read_padding(node, gradient);
+  int64_t dims[HR_RANK_MAX], ints[1 + 2 * HR_RANK_MAX] = {strcmp(htf_text(node, "mode"), "REFLECT") == 0 ? 0 : 2};
+  int rank = gradient->rank;
+  for (int d = 0; d < rank && !htf_has_failed(node); ++d) {
+    dims[d] = gradient->dims[d] - sides.before[d] - sides.after[d];
+    ints[1 + d] = sides.before[d], ints[1 + rank + d] = sides.after[d];
+    int64_t most = dims[d] - (ints[0] == 0);
+    if (most < sides.before[d] || most < sides.after[d]) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "MirrorPadGrad: paddings must be no greater than %lld: %lld, %lld",
+               (long long)most, (long long)sides.before[d], (long long)sides.after[d]);
+    }
+  }
+  if (htf_has_failed(node) || rank == 0 || hr_tensor_count(gradient) == 0) {
+    htf_output(node, 0, rank == 0 || htf_has_failed(node) ? gradient : zeros(node, rank, dims, gradient->dtype));
+    return;
+  }
+  htf_value out = htf_new(node, gradient->dtype, rank, dims);
+  htf_record(node, HR_OP_PAD_BORDER_BACKWARD, 1 + 2 * rank, ints, INPUTS(gradient), out);
+  htf_output(node, 0, out);
+}
+
 /* ---- indices ---- */
 
 static htf_value take(htf_node *node, htf_value x, htf_value indices, int64_t axis) {
@@ -553,6 +711,31 @@ void htf_gather_v2(htf_node *node) {
   }
 }
 
+void htf_gather_first(htf_node *node) {
+  htf_value x = htf_input(node, 0), indices = htf_input(node, 1);
+  if (!htf_has_failed(node) && (x->rank < 1 || x->rank + indices->rank > HR_RANK_MAX + 1)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "params must be at least 1 dimensional");
+  }
+  htf_output(node, 0, take(node, x, indices, 0));
+}
+
+/* Places of values among sorted ones: in front of equal ones or behind them. */
+void htf_search(htf_node *node) {
+  htf_value x = htf_input(node, 0), values = htf_input(node, 1);
+  if (!htf_has_failed(node) && (x->rank != 2 || values->rank != 2 || x->dims[0] != values->dims[0])) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: both inputs must be matrices with the same rows",
+             node->kernel->row->op);
+  }
+  if (htf_has_failed(node) || hr_tensor_count(values) == 0 || x->dims[1] == 0) {
+    htf_output(node, 0, zeros(node, values->rank, values->dims, HR_DTYPE_I64));
+    return;
+  }
+  const int64_t is_behind = strcmp(node->kernel->row->op, "UpperBound") == 0;
+  htf_value out = htf_new(node, HR_DTYPE_I64, 2, values->dims);
+  htf_record(node, HR_OP_SEARCH, 1, &is_behind, INPUTS(x, values), out);
+  htf_output(node, 0, out);
+}
+
 void htf_one_hot(htf_node *node) {
   htf_value indices = htf_input(node, 0), on = htf_input(node, 2), off = htf_input(node, 3);
   int64_t depth = htf_host_int(node, 1), axis = htf_integer(node, "axis"), dims[HR_RANK_MAX];
@@ -578,8 +761,32 @@ void htf_one_hot(htf_node *node) {
   htf_output(node, 0, htf_where(node, is_on, on, off));
 }
 
-/* Rows with a negative segment are dropped. */
-void htf_unsorted_segment_sum(htf_node *node) {
+/* ---- segments: rows with a negative one are dropped ---- */
+
+/* The largest or least finite number of a dtype. */
+static hr_scalar extreme(hr_dtype dtype, bool is_least) {
+  int bits = (int)hr_dtype_size(dtype) * 8;
+  switch (dtype) {
+    case HR_DTYPE_F16:
+      return hr_scalar_f64(is_least ? -65504 : 65504);
+    case HR_DTYPE_BF16:
+      return hr_scalar_f64(is_least ? -0x1.fep127 : 0x1.fep127);
+    case HR_DTYPE_F32:
+      return hr_scalar_f64(is_least ? -(double)FLT_MAX : (double)FLT_MAX);
+    case HR_DTYPE_F64:
+      return hr_scalar_f64(is_least ? -DBL_MAX : DBL_MAX);
+    case HR_DTYPE_U8:
+    case HR_DTYPE_U16:
+    case HR_DTYPE_U32:
+    case HR_DTYPE_U64:
+      return hr_scalar_u64(is_least ? 0 : UINT64_MAX >> (64 - bits));
+    default:
+      return hr_scalar_i64(is_least ? INT64_MIN >> (64 - bits) : INT64_MAX >> (64 - bits));
+  }
+}
+
+/* Segments of rows, combined by a mode of scatter_nd; those without rows have the number. */
+static void combine_segments(htf_node *node, const char *mode, hr_scalar number) {
   htf_value data = htf_input(node, 0), segments = htf_input(node, 1);
   int64_t count = htf_host_int(node, 2), dims[HR_RANK_MAX], rows = 1;
   bool is_prefix = segments->rank <= data->rank;
@@ -589,7 +796,8 @@ void htf_unsorted_segment_sum(htf_node *node) {
   }
   if (!htf_has_failed(node) && (!is_prefix || count < 0)) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
-             "UnsortedSegmentSum: the dims of segment_ids must be the first ones of data, and num_segments positive");
+             "%s: the dims of segment_ids must be the first ones of data, and num_segments positive",
+             node->kernel->row->op);
   }
   if (htf_has_failed(node)) {
     return;
@@ -602,12 +810,73 @@ void htf_unsorted_segment_sum(htf_node *node) {
   const int64_t tuples[2] = {rows, 1};
   htf_value values = htf_reshape(node, data, rank, dims);
   dims[0] = count;
-  htf_value sums = zeros(node, rank, dims, data->dtype);
-  if (hr_tensor_count(data) == 0 || hr_tensor_count(sums) == 0) {
-    htf_output(node, 0, sums);
+  htf_value start = htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(htf_number_of(node, number)),
+                             ATTRIBUTES(htf_attr_ints(dims, rank), htf_attr_dtype(data->dtype)));
+  if (hr_tensor_count(data) == 0 || hr_tensor_count(start) == 0) {
+    htf_output(node, 0, start);
     return;
   }
   htf_output(node, 0,
-             htf_call(node, HR_FUNCTIONAL_SCATTER_ND, INPUTS(sums, htf_reshape(node, segments, 2, tuples), values),
-                      ATTRIBUTES(htf_attr_int(0), htf_attr_text("add"), htf_attr_text("drop"))));
+             htf_call(node, HR_FUNCTIONAL_SCATTER_ND, INPUTS(start, htf_reshape(node, segments, 2, tuples), values),
+                      ATTRIBUTES(htf_attr_int(0), htf_attr_text(mode), htf_attr_text("drop"))));
+}
+
+void htf_unsorted_segment_sum(htf_node *node) {
+  combine_segments(node, "add", hr_scalar_i64(0));
+}
+
+void htf_unsorted_segment_prod(htf_node *node) {
+  combine_segments(node, "multiply", hr_scalar_i64(1));
+}
+
+void htf_unsorted_segment_max(htf_node *node) {
+  combine_segments(node, "max", extreme(htf_output_dtype(node, 0), true));
+}
+
+void htf_unsorted_segment_min(htf_node *node) {
+  combine_segments(node, "min", extreme(htf_output_dtype(node, 0), false));
+}
+
+/* ---- counts of numbers ---- */
+
+/* Inputs: numbers, of rows or not, how many bins, and weights, or none. Numbers from `size` on do not count. */
+static void count_numbers(htf_node *node, bool is_binary, bool has_rows) {
+  htf_value x = htf_input(node, 0), weights = htf_input(node, 2);
+  int64_t size = htf_host_int(node, 1), rows = has_rows ? x->dims[0] : 1;
+  hr_dtype dtype = weights->dtype;
+  bool is_weighted = hr_tensor_count(weights) > 0;
+  if (!htf_has_failed(node) && (size < 0 || (is_weighted && hr_tensor_count(weights) != hr_tensor_count(x)))) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "%s: size must be non-negative, and weights have the input's dims or none", node->kernel->row->op);
+  }
+  if (htf_has_failed(node)) {
+    return;
+  }
+  int64_t elements = hr_tensor_count(x), bins = rows * size;
+  const int64_t dims[2] = {rows, size}, tuples[2] = {elements, 1};
+  htf_value counts = zeros(node, 1, &bins, dtype);
+  if (elements > 0 && bins > 0) {
+    htf_value place = htf_reshape(node, offset_by_batch(node, x, rows, size), 2, tuples);
+    htf_value one = htf_number_of(node, hr_scalar_i64(1));
+    htf_value values = is_weighted && !is_binary
+                           ? htf_reshape(node, weights, 1, &elements)
+                           : htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(one),
+                                      ATTRIBUTES(htf_attr_ints(&elements, 1), htf_attr_dtype(dtype)));
+    counts = htf_call(node, HR_FUNCTIONAL_SCATTER_ND, INPUTS(counts, place, values),
+                      ATTRIBUTES(htf_attr_int(0), htf_attr_text(is_binary ? "set" : "add"), htf_attr_text("drop")));
+  }
+  htf_output(node, 0, has_rows ? htf_reshape(node, counts, 2, dims) : counts);
+}
+
+void htf_bincount(htf_node *node) {
+  count_numbers(node, false, false);
+}
+
+void htf_dense_bincount(htf_node *node) {
+  htf_value x = htf_input(node, 0);
+  if (!htf_has_failed(node) && (x->rank < 1 || x->rank > 2)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Shape must be at most rank 2 but is rank %d", x->rank);
+    return;
+  }
+  count_numbers(node, htf_flag(node, "binary_output"), x->rank == 2);
 }

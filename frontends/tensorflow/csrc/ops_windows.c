@@ -4,6 +4,7 @@
  * Images are NHWC or NCHW, or with a depth NDHWC or NCDHW, kernels HWIO or DHWIO; the layouts are strides to the core.
  * SAME pads so that the result has ceil(size / stride) elements, with an odd element behind.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,16 +38,28 @@ static void pad_same(geometry *g, int plane, int64_t size) {
   g->before[plane] = padding / 2, g->after[plane] = padding - padding / 2;
 }
 
+/* A list that is an attribute; of pools from version 2 on the last two inputs are their lists. */
+static int read_list(htf_node *node, const char *name, int64_t *out_list) {
+  if (!htf_has_attribute(node, name)) {
+    int index = htf_input_count(node) - (strcmp(name, "ksize") == 0 ? 2 : 1);
+    return htf_host_ints(node, index, out_list, HTF_LIST_MAX);
+  }
+  const htf_attribute *attribute = htf_list(node, name);
+  memcpy(out_list, attribute->list, sizeof *out_list * (size_t)attribute->count);
+  return attribute->count;
+}
+
 /* Entries of a list of TensorFlow's, which must be 1 for examples and channels. */
 static void read_pair(htf_node *node, const geometry *g, const char *name, int64_t *out_values) {
-  const htf_attribute *list = htf_list(node, name);
-  if (list->count != g->planes + 2 || list->list[0] != 1 || list->list[channel_dim(g)] != 1) {
+  int64_t list[HTF_LIST_MAX];
+  int count = read_list(node, name, list);
+  if (count != g->planes + 2 || list[0] != 1 || list[channel_dim(g)] != 1) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: %s must be %d numbers, those of examples and channels 1",
              node->kernel->row->op, name, g->planes + 2);
     return;
   }
   for (int p = 0; p < g->planes; ++p) {
-    out_values[p] = list->list[plane_dim(g, p)];
+    out_values[p] = list[plane_dim(g, p)];
     if (out_values[p] < 1) {
       htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: %s has %lld, it must be positive", node->kernel->row->op, name,
                (long long)out_values[p]);
@@ -78,13 +91,17 @@ static void read_padding(htf_node *node, geometry *g, const int64_t *dims) {
   }
 }
 
+static const char *format_name(htf_node *node) {
+  return htf_text_or(node, "data_format", "NHWC");
+}
+
 static bool has_channels_first(htf_node *node) {
-  return strncmp(htf_text(node, "data_format"), "NC", 2) == 0;
+  return strncmp(format_name(node), "NC", 2) == 0;
 }
 
 /* The dims of an image: the letters of its format. */
 static int rank_of(htf_node *node) {
-  return (int)strlen(htf_text(node, "data_format"));
+  return (int)strlen(format_name(node));
 }
 
 /* InvalidArgumentError unless both have the dims of an image. */
@@ -483,6 +500,57 @@ void htf_pool(htf_node *node) {
   htf_output(node, 0, planes_back(node, &g, pool(node, &g, planes_last(node, &g, image))));
 }
 
+/* True if as many windows fit with the padding in front on both sides, the last one cut or not. */
+static bool fits_rows(const geometry *g, const int64_t *image, const int64_t *result) {
+  bool fits = true;
+  for (int p = 0; p < g->planes; ++p) {
+    int64_t room = image[plane_dim(g, p)] + 2 * g->before[p] - g->size[p], wanted = result[plane_dim(g, p)] - 1;
+    fits = fits && (wanted == room / g->stride[p] || wanted == (room + g->stride[p] - 1) / g->stride[p]);
+  }
+  return fits;
+}
+
+static double least_number(hr_dtype dtype) {
+  switch (dtype) {
+    case HR_DTYPE_I8:
+      return INT8_MIN;
+    case HR_DTYPE_I16:
+      return INT16_MIN;
+    case HR_DTYPE_I32:
+      return INT32_MIN;
+    case HR_DTYPE_I64:
+      return (double)INT64_MIN;
+    case HR_DTYPE_U8:
+    case HR_DTYPE_U16:
+      return 0;
+    default:
+      return -(double)INFINITY;
+  }
+}
+
+/* By the image with least numbers around it, whose gradient is cut. */
+static htf_value padded_pool_gradient(htf_node *node, const geometry *g, htf_value image, htf_value gradient) {
+  int64_t before[DIMS_MAX] = {0}, after[DIMS_MAX] = {0}, offset = 0;
+  geometry bare = *g;
+  for (int p = 0; p < g->planes; ++p) {
+    before[plane_dim(g, p)] = g->before[p], after[plane_dim(g, p)] = g->after[p];
+    bare.before[p] = bare.after[p] = 0;
+  }
+  htf_value wide = htf_call(node, HR_FUNCTIONAL_PAD, INPUTS(image),
+                            ATTRIBUTES(htf_attr_ints(before, image->rank), htf_attr_ints(after, image->rank),
+                                       htf_attr_real(least_number(image->dtype)))),
+            results[2], out = htf_new(node, image->dtype, image->rank, wide->dims);
+  htf_call_many(node, HR_FUNCTIONAL_MAX_POOL_PLACES, INPUTS(planes_last(node, &bare, wide)),
+                ATTRIBUTES(htf_attr_ints(bare.size, g->planes), htf_attr_ints(bare.stride, g->planes),
+                           htf_attr_ints(bare.before, g->planes), htf_attr_ints(bare.after, g->planes)),
+                2, results);
+  record_pool(node, HR_OP_MAX_POOL_BACKWARD, &bare, gradient, results[1], out);
+  for (int d = 0; d < image->rank; ++d) {
+    offset += before[d] * out->strides[d];
+  }
+  return htf_view(node, out, image->rank, image->dims, out->strides, offset);
+}
+
 /* Inputs: the image, the result, which is not needed, and the gradient. */
 void htf_max_pool_gradient(htf_node *node) {
   htf_value image = htf_input(node, 0), gradient = htf_input(node, 2);
@@ -498,6 +566,10 @@ void htf_max_pool_gradient(htf_node *node) {
     htf_output(node, 0, zeros(node, image->dims, image->dtype));
     return;
   }
+  if (!fits_rows(&g, image->dims, dims)) {
+    htf_output(node, 0, padded_pool_gradient(node, &g, image, gradient));
+    return;
+  }
   htf_value planes = planes_last(node, &g, image), results[2],
             out = htf_new(node, image->dtype, image->rank, image->dims);
   htf_call_many(node, HR_FUNCTIONAL_MAX_POOL_PLACES, INPUTS(planes),
@@ -506,6 +578,99 @@ void htf_max_pool_gradient(htf_node *node) {
                 2, results);
   record_pool(node, HR_OP_MAX_POOL_BACKWARD, &g, gradient, results[1], out);
   htf_output(node, 0, out);
+}
+
+/* The number of each example's first element, [N, 1, 1, 1]; 0 if examples count for themselves. */
+static htf_value first_elements(htf_node *node, htf_value image) {
+  const int64_t dims[4] = {image->dims[0], 1, 1, 1};
+  double size = (double)(image->dims[1] * image->dims[2] * image->dims[3]);
+  htf_value first = htf_call(node, HR_FUNCTIONAL_ARANGE, 0, NULL,
+                             ATTRIBUTES(htf_attr_real(0), htf_attr_real(size * (double)dims[0]), htf_attr_real(size),
+                                        htf_attr_dtype(HR_DTYPE_I64)));
+  return htf_reshape(node, first, 4, dims);
+}
+
+/* The largest elements, and their places (y W + x) C + c in their example, or in the batch. */
+void htf_max_pool_places(htf_node *node) {
+  htf_value image = htf_input(node, 0), results[2];
+  check_ranks(node, image->rank, image->rank);
+  if (htf_has_failed(node)) {
+    return;
+  }
+  geometry g = read_pool(node, image->dims);
+  int64_t dims[DIMS_MAX];
+  result_dims(&g, image->dims, image->dims[3], dims);
+  if (!htf_has_failed(node) && product(&g, dims) == 0) {
+    htf_output(node, 0, zeros(node, dims, image->dtype));
+    htf_output(node, 1, zeros(node, dims, HR_DTYPE_I64));
+    return;
+  }
+  htf_call_many(node, HR_FUNCTIONAL_MAX_POOL_PLACES, INPUTS(planes_last(node, &g, image)),
+                ATTRIBUTES(htf_attr_ints(g.size, g.planes), htf_attr_ints(g.stride, g.planes),
+                           htf_attr_ints(g.before, g.planes), htf_attr_ints(g.after, g.planes)),
+                2, results);
+  htf_output(node, 0, planes_back(node, &g, results[0]));
+  htf_value channel = htf_call(node, HR_FUNCTIONAL_ARANGE, 0, NULL,
+                               ATTRIBUTES(htf_attr_real(0), htf_attr_real((double)image->dims[3]), htf_attr_real(1),
+                                          htf_attr_dtype(HR_DTYPE_I64)));
+  htf_value channels = htf_number_of(node, hr_scalar_i64(image->dims[3]));
+  htf_value place = htf_multiply(node, planes_back(node, &g, results[1]), channels);
+  place = htf_add(node, place, channel);
+  if (htf_flag(node, "include_batch_in_index")) {
+    place = htf_add(node, place, first_elements(node, image));
+  }
+  htf_output(node, 1, place);
+}
+
+/* Inputs: the image, the gradient and the places. */
+void htf_max_pool_places_gradient(htf_node *node) {
+  htf_value image = htf_input(node, 0), gradient = htf_input(node, 1), places = htf_input(node, 2);
+  check_ranks(node, image->rank, gradient->rank);
+  if (!htf_has_failed(node) && !has_dims(gradient, places->rank, places->dims)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: the gradient must have the dims of argmax", node->kernel->row->op);
+  }
+  if (htf_has_failed(node)) {
+    return;
+  }
+  int64_t count = hr_tensor_count(image), elements = hr_tensor_count(gradient);
+  const int64_t tuples[2] = {elements, 1};
+  htf_value sums = htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(htf_number_of(node, hr_scalar_i64(0))),
+                            ATTRIBUTES(htf_attr_ints(&count, 1), htf_attr_dtype(image->dtype)));
+  if (elements > 0 && count > 0) {
+    places = htf_cast(node, places, HR_DTYPE_I64);
+    places = htf_flag(node, "include_batch_in_index") ? places : htf_add(node, places, first_elements(node, image));
+    sums = htf_call(node, HR_FUNCTIONAL_SCATTER_ND,
+                    INPUTS(sums, htf_reshape(node, places, 2, tuples), htf_reshape(node, gradient, 1, &elements)),
+                    ATTRIBUTES(htf_attr_int(0), htf_attr_text("add"), htf_attr_text("error")));
+  }
+  htf_output(node, 0, htf_reshape(node, sums, image->rank, image->dims));
+}
+
+/* The elements of each window as features: [N, windows.., h, w, C]. */
+void htf_extract_patches(htf_node *node) {
+  htf_value image = htf_input(node, 0);
+  check_ranks(node, image->rank, image->rank);
+  geometry g = format_of(node);
+  read_pair(node, &g, "ksizes", g.size);
+  read_pair(node, &g, "strides", g.stride);
+  read_pair(node, &g, "rates", g.dilation);
+  read_padding(node, &g, image->dims);
+  if (htf_has_failed(node)) {
+    return;
+  }
+  int64_t dims[DIMS_MAX], channels = image->dims[3], window = g.size[0] * g.size[1];
+  result_dims(&g, image->dims, window * channels, dims);
+  if (product(&g, dims) == 0) {
+    htf_output(node, 0, zeros(node, dims, image->dtype));
+    return;
+  }
+  static const int order[5] = {0, 3, 4, 2, 1};
+  const int64_t parts[5] = {dims[0], channels, window, dims[1], dims[2]};
+  htf_value columns =
+      htf_call(node, HR_FUNCTIONAL_IM2COL, INPUTS(planes_last(node, &g, image)),
+               ATTRIBUTES(htf_attr_ints(g.size, 2), htf_attr_ints(g.stride, 2), htf_attr_ints(g.before, 2),
+                          htf_attr_ints(g.after, 2), htf_attr_ints(g.dilation, 2)));
+  htf_output(node, 0, htf_reshape(node, htf_transpose(node, htf_reshape(node, columns, 5, parts), order), 4, dims));
 }
 
 /* The number of elements of an image that each window has, [1, 1, planes]. */

@@ -10,7 +10,11 @@ import functools
 import os
 import pathlib
 
-__all__ = ["cluster_stats", "library_path", "memory_stats", "reset_stats", "stats", "use_clusters"]
+from headrace_tensorflow.fallback import fallbacks, reset_fallbacks, set_fallback
+
+__all__ = [
+    "cluster_stats", "fallbacks", "library_path", "memory_stats", "reset_stats", "set_fallback", "stats", "use_clusters",
+]  # fmt: skip
 
 
 def library_path():
@@ -52,8 +56,10 @@ def _counters(name_of, read, device):
 
 
 def stats(device=0):
-    """The counters of a device's stream (docs/watching.md) as a dict, since the start or the last reset."""
-    return _counters(_library().hr_stream_stat_name, _library().headrace_tensorflow_stats, device)
+    """The counters of a device's stream (docs/watching.md) as a dict, since the start or the last reset, and in
+    `fallbacks` how often operations ran on the host (set_fallback)."""
+    counters = _counters(_library().hr_stream_stat_name, _library().headrace_tensorflow_stats, device)
+    return counters | {"fallbacks": fallbacks()}
 
 
 def memory_stats(device=0):
@@ -74,6 +80,7 @@ def use_clusters(uses_them):
 
 
 def reset_stats(device=0):
-    """Sets the counters of a device's stream to 0."""
+    """Sets the counters of a device's stream to 0, and forgets fallbacks."""
+    reset_fallbacks()
     if not _library().headrace_tensorflow_reset_stats(device):
         raise _no_device(device)

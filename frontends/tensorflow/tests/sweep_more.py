@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import tensorflow as tf
-from sweep import case, numbers, run
+from sweep import COMPLEX, DIMS, FLOATS, binary, case, numbers, run, unary
 
 
 @case("ResizeBicubic", "ResizeBicubicGrad", scale=64)
@@ -97,3 +97,303 @@ def _(rng, dtype, name):
             yield {"superdiag": above, "maindiag": main, "subdiag": below, "rhs": rhs}
         else:
             yield {"diagonals": np.concatenate([above, main + 20, below], -2), "rhs": rhs}
+
+
+# ---- element-wise --------------------------------------------------------------------------------------------------
+
+unary("BesselI0", "BesselI1", "BesselI0e", "BesselI1e", "BesselJ0", "BesselJ1", special=False, scale=32)
+unary("BesselK0", "BesselK0e", "BesselK1", "BesselK1e", "BesselY0", "BesselY1", low=0.2, special=False, scale=64)
+unary("Ndtri", low=0.01, high=0.99, special=False, scale=64)
+unary("Erfinv", low=-0.99, high=0.99, special=False, scale=64)
+unary("Conj", argument="input")
+unary("DeepCopy")
+unary("PopulationCount")
+binary("Igamma", "Igammac", arguments=("a", "x"), low=0.1, special=False, scale=128)
+binary("Zeta", arguments=("x", "q"), low=1.1, special=False, scale=128)
+binary("NextAfter", arguments=("x1", "x2"))
+binary("TruncateDiv", "TruncateMod", "Mod", "Div", nonzero=True, special=False)
+binary("ApproximateEqual", pairs=[(dims, dims) for dims in DIMS])
+
+
+@case("ComplexAbs", "Angle", "Real", "Imag", scale=2)
+def _(rng, dtype, name):
+    for dims in DIMS:
+        out = tf.float32 if dtype == tf.complex64 else tf.float64
+        yield {"x" if name == "ComplexAbs" else "input": numbers(rng, dims, dtype), "Tout": out}
+
+
+@case("Complex")
+def _(rng, dtype):
+    for dims in DIMS:
+        out = tf.complex64 if dtype == tf.float32 else tf.complex128
+        yield {"real": numbers(rng, dims, dtype, special=True), "imag": numbers(rng, dims, dtype), "Tout": out}
+
+
+@case("Polygamma", scale=1024)
+def _(rng, dtype):
+    for dims in DIMS:
+        order = rng.integers(1, 4, dims).astype(dtype.as_numpy_dtype)
+        yield {"a": order, "x": numbers(rng, dims, dtype, 0.5)}
+
+
+@case("LeftShift", "RightShift")
+def _(rng, dtype):
+    for dims in DIMS:
+        y = rng.integers(0, dtype.size * 8, dims).astype(dtype.as_numpy_dtype)
+        yield {"x": numbers(rng, dims, dtype, -15, 15), "y": y}
+    yield {"x": numbers(rng, (9,), dtype), "y": np.array([100, 90, 70, 64, 64, 65, 0, 1, 7], dtype.as_numpy_dtype)}
+
+
+@case("ClipByValue")
+def _(rng, dtype):
+    for dims, bound in [((3, 4), ()), ((3, 4), (3, 4)), ((0, 3), ()), ((), ()), ((1000,), ())]:
+        low = numbers(rng, bound, dtype, 0, 2)
+        yield {"t": numbers(rng, dims, dtype), "clip_value_min": low, "clip_value_max": low + low.dtype.type(1)}
+
+
+@case("CheckNumerics")
+def _(rng, dtype):
+    for dims in DIMS:
+        yield {"tensor": numbers(rng, dims, dtype), "message": "a message"}
+
+
+@case("BiasAddV1")
+def _(rng, dtype):
+    for dims in [(2, 3), (2, 4, 3), (0, 3), (2, 0)]:
+        yield {"value": numbers(rng, dims, dtype), "bias": numbers(rng, dims[-1:], dtype)}
+
+
+@case("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxArgsGradient")
+@case("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsGradient")
+@case("FakeQuantWithMinMaxVarsPerChannel", "FakeQuantWithMinMaxVarsPerChannelGradient")
+def _(rng, dtype, name):
+    for dims, (low, high), bits, narrow in [((3, 4), (-2.0, 3.1), 8, False), ((5, 2), (0.5, 3.0), 4, True),
+                                            ((0, 3), (-1.0, 1.0), 8, False), ((2, 3, 4), (-3.0, -0.5), 16, False)]:  # fmt: skip
+        x, options = numbers(rng, dims, tf.float32), {"num_bits": bits, "narrow_range": narrow}
+        kind = np.full(dims[-1:] if "Channel" in name else (), 1, np.float32)
+        options |= {"min": low, "max": high} if "Args" in name else {"min": kind * low, "max": kind * high}
+        yield ({"gradients": numbers(rng, dims, tf.float32)} if "Gradient" in name else {}) | {"inputs": x, **options}
+
+
+# ---- order, slices, indices ------------------------------------------------------------------------------------------
+
+
+@case("ConjugateTranspose")
+def _(rng, dtype):
+    for dims, order in [((2, 3), (1, 0)), ((2, 3, 4), (2, 0, 1)), ((0, 2), (1, 0)), ((3,), (0,))]:
+        yield {"x": numbers(rng, dims, dtype), "perm": np.array(order, "int32")}
+
+
+@case("InplaceUpdate", "InplaceAdd", "InplaceSub")
+def _(rng, dtype):
+    for dims, rows in [((5, 3), [3, 0]), ((4,), [1]), ((3, 2), [])]:
+        x = tf.constant(numbers(rng, dims, dtype))  # the CPU may write an array's memory
+        yield {"x": x, "i": np.array(rows, "int32"), "v": numbers(rng, (len(rows), *dims[1:]), dtype)}
+
+
+@case("ScatterNdNonAliasingAdd", scale=4)
+def _(rng, dtype):
+    for dims, places, updates in [((4, 3), [[1], [3], [1]], (3, 3)), ((4, 3), [[0, 2], [2, 1]], (2,))]:
+        for index in ["int32", "int64"]:
+            yield {"input": numbers(rng, dims, dtype, 0, 1), "indices": np.array(places, index),
+                   "updates": numbers(rng, updates, dtype, 0, 1)}  # fmt: skip
+
+
+@case("ReverseSequence")
+def _(rng, dtype):
+    for dims, seq, batch in [((3, 5), 1, 0), ((5, 3), 0, 1), ((2, 4, 3), 2, 1), ((0, 3), 1, 0)]:
+        for index in ["int32", "int64"]:
+            lengths = rng.integers(0, dims[seq] + 1, dims[batch]).astype(index)
+            yield {"input": numbers(rng, dims, dtype), "seq_lengths": lengths, "seq_dim": seq, "batch_dim": batch}
+
+
+@case("Roll")
+def _(rng, dtype):
+    for dims, shift, axis in [((5,), 2, 0), ((3, 4), [-1, 6], [0, 1]), ((2, 3), [1, 1], [1, 1]), ((0, 3), -7, -1)]:
+        for index in ["int32", "int64"]:
+            yield {"input": numbers(rng, dims, dtype), "shift": np.array(shift, index), "axis": np.array(axis, index)}
+
+
+@case("Cross", scale=8)
+def _(rng, dtype):
+    for dims in [(3,), (2, 4, 3), (0, 3)]:
+        yield {"a": numbers(rng, dims, dtype, 0, 1), "b": numbers(rng, dims, dtype, 0, 1)}
+
+
+@case("Concat")
+def _(rng, dtype):
+    for axis, dims in [(0, [(2, 3), (1, 3)]), (1, [(2, 3), (2, 0), (2, 1)]), (-1, [(2, 2, 1), (2, 2, 4)])]:
+        yield {"concat_dim": axis, "values": [numbers(rng, d, dtype) for d in dims]}
+
+
+@case("MirrorPadGrad", scale=4)
+def _(rng, dtype):
+    for mode, dims, sides in [("REFLECT", (6, 5), [[1, 2], [0, 2]]), ("SYMMETRIC", (6, 5), [[2, 2], [1, 2]]),
+                              ("REFLECT", (4,), [[0, 0]]), ("SYMMETRIC", (2, 4, 3), [[0, 0], [2, 0], [0, 1]])]:  # fmt: skip
+        for index in ["int32", "int64"]:
+            yield {"input": numbers(rng, dims, dtype, 0, 1), "paddings": np.array(sides, index), "mode": mode}
+
+
+@case("TensorStridedSliceUpdate")
+def _(rng, dtype):
+    for dims, begin, end, strides, values, masks in [
+        ((4, 5), [1, 0], [3, 5], [1, 2], (2, 3), {}),
+        ((4, 5), [3, 0], [0, 5], [-1, 1], (3, 5), {}),
+        ((4, 5), [1, 0], [0, 0], [1, 1], (5,), {"shrink_axis_mask": 1, "end_mask": 2}),
+        ((3,), [0], [0], [1], (0,), {}),
+    ]:
+        places = {"begin": begin, "end": end, "strides": strides}
+        yield {"input": numbers(rng, dims, dtype), "value": numbers(rng, values, dtype), **places, **masks}
+
+
+@case("Gather")
+def _(rng, dtype):
+    for dims, places, index in itertools.product([(5,), (4, 3)], [(), (2, 3), (0,)], ["int32", "int64"]):
+        yield {"params": numbers(rng, dims, dtype), "indices": rng.integers(0, dims[0], places).astype(index)}
+
+
+@case("UnsortedSegmentProd", "UnsortedSegmentMax", "UnsortedSegmentMin", scale=8)
+def _(rng, dtype):
+    for dims, ids in [((6,), (6,)), ((6, 3), (6,)), ((2, 3, 2), (2, 3)), ((0, 2), (0,))]:
+        for index in ["int32", "int64"]:
+            yield {"data": numbers(rng, dims, dtype, 0, 1), "segment_ids": rng.integers(-1, 4, ids).astype(index),
+                   "num_segments": 5}  # fmt: skip
+
+
+@case("Bincount", "DenseBincount", scale=8)
+def _(rng, dtype, name):
+    for dims, weighted, binary_output in [((9,), False, False), ((9,), True, False), ((2, 6), True, False),
+                                          ((2, 6), False, True), ((0,), False, False), ((7,), True, True)]:  # fmt: skip
+        for index in ["int32"] + ["int64"] * (name == "DenseBincount"):
+            x = rng.integers(0, 7, dims).astype(index)
+            weights = numbers(rng, dims if weighted else (0,), dtype, 0, 1)
+            options = {"input": x, "binary_output": binary_output} if name == "DenseBincount" else {"arr": x}
+            yield options | {"size": x.dtype.type(5), "weights": weights}
+
+
+@case("LowerBound", "UpperBound")
+def _(rng, dtype):
+    for dims, count, out in itertools.product([(2, 5), (1, 1), (3, 4)], [6, 0], [tf.int32, tf.int64]):
+        x = np.sort(numbers(rng, dims, dtype), -1)
+        values = np.concatenate([numbers(rng, (dims[0], count), dtype), x[:, :count]], -1)
+        yield {"sorted_inputs": x, "values": values, "out_type": out}
+
+
+@case("CumulativeLogsumexp", scale=32)
+def _(rng, dtype):
+    for dims, axis in [((7,), 0), ((3, 4), -1), ((2, 3, 2), 1), ((0, 2), 0)]:
+        for exclusive, reverse in itertools.product([False, True], repeat=2):
+            yield {"x": numbers(rng, dims, dtype), "axis": axis, "exclusive": exclusive, "reverse": reverse}
+
+
+# ---- transforms, products --------------------------------------------------------------------------------------------
+
+
+@case("FFT", "FFT2D", "FFT3D", "IFFT", "IFFT2D", "IFFT3D", scale=64)
+@case("RFFT", "RFFT2D", "RFFT3D", "IRFFT", "IRFFT2D", "IRFFT3D", scale=64)
+def _(rng, dtype, name):
+    real = tf.float32 if dtype == tf.complex64 else tf.float64
+    count = int(name[-2]) if name[-1] == "D" else 1
+    for dims, cut in itertools.product([(3, 4, 5), (2, 3, 4, 6), (1, 8, 7, 3), (0, 3, 2, 4)], [0, 1]):
+        if not name.startswith(("RFFT", "IRFFT")):
+            yield {"input": numbers(rng, dims, dtype)}
+            continue
+        length = [size - cut for size in dims[-count:]]
+        if name.startswith("RFFT"):
+            yield {"input": numbers(rng, dims, real), "Tcomplex": dtype, "fft_length": np.array(length, "int32")}
+        else:
+            length[-1] = 2 * dims[-1] - 2 - cut
+            yield {"input": numbers(rng, dims, dtype), "Treal": real, "fft_length": np.array(length, "int32")}
+
+
+@case("BatchMatMulV3", scale=16)
+def _(rng, dtype):
+    out = tf.int32 if dtype in (tf.int8, tf.uint8) else dtype
+    for left, right, x, y in [((2, 3), (3, 4), False, False), ((2, 3, 2), (3, 4), True, False),
+                              ((2, 1, 3, 2), (4, 5, 2), False, True), ((0, 2, 3), (3, 1), False, False)]:  # fmt: skip
+        yield {"x": numbers(rng, left, dtype, 0, 1), "y": numbers(rng, right, dtype, 0, 1), "adj_x": x, "adj_y": y,
+               "Tout": out}  # fmt: skip
+
+
+@case("SparseTensorDenseMatMul", scale=16)
+def _(rng, dtype):
+    for (rows, columns, count), a, b, index in itertools.product([(4, 3, 5), (2, 6, 0)], [False, True], [False, True],
+                                                                 ["int32", "int64"]):  # fmt: skip
+        places = np.stack([rng.integers(0, rows, count), rng.integers(0, columns, count)], -1).astype(index)
+        inner = rows if a else columns
+        y = numbers(rng, (2, inner) if b else (inner, 2), dtype, 0, 1)
+        yield {"a_indices": places, "a_values": numbers(rng, (count,), dtype, 0, 1), "b": y, "adjoint_a": a,
+               "a_shape": np.array([rows, columns], "int64"), "adjoint_b": b}  # fmt: skip
+
+
+# ---- images ----------------------------------------------------------------------------------------------------------
+
+
+@case("RGBToHSV", "HSVToRGB", scale=8)
+def _(rng, dtype):
+    for dims in [(3,), (2, 4, 3), (0, 3), (50, 3)]:
+        yield {"images": numbers(rng, dims, dtype, 0, 1)}
+
+
+@case("AdjustContrastv2", "AdjustSaturation", "AdjustHue", scale=16)
+def _(rng, dtype, name):
+    option = {"AdjustContrastv2": "contrast_factor", "AdjustSaturation": "scale", "AdjustHue": "delta"}[name]
+    for dims, value in [((4, 5, 3), 0.3), ((2, 4, 3, 3), -0.4 if name == "AdjustHue" else 1.7), ((0, 2, 2, 3), 0.5)]:
+        yield {"images": numbers(rng, dims, tf.float32, 0, 1), option: np.float32(value)}
+
+
+@case("SpaceToDepth", "DepthToSpace")
+def _(rng, dtype, name):
+    for dims, size in [((2, 4, 6, 8), 2), ((1, 3, 3, 9), 3), ((0, 4, 2, 4), 2)]:
+        yield {"input": numbers(rng, dims, dtype), "block_size": size, "data_format": "NHWC"}
+
+
+@case("SpaceToBatch", "BatchToSpace")
+def _(rng, dtype, name):
+    for dims, sides, index in itertools.product([(4, 4, 6, 3), (8, 2, 2, 1)], [[[0, 0], [0, 0]], [[1, 1], [0, 2]]],
+                                                ["int32", "int64"]):  # fmt: skip
+        option = "paddings" if name == "SpaceToBatch" else "crops"
+        yield {"input": numbers(rng, dims, dtype), option: np.array(sides, index), "block_size": 2}
+
+
+@case("ImageProjectiveTransformV2", scale=16)
+def _(rng, dtype):
+    transforms = np.array([[0.9, 0.3, -1.3, -0.2, 1.1, 0.6, 0.01, -0.02]], "float32")
+    for mode, dims in itertools.product(["NEAREST", "BILINEAR"], [(2, 5, 6, 3), (0, 3, 3, 2)]):
+        yield {"images": numbers(rng, dims, dtype, 0, 20), "transforms": transforms, "interpolation": mode,
+               "output_shape": np.array([5, 6], "int32")}  # fmt: skip
+
+
+PATCHES = [((2, 7, 8, 3), 3, 2, 1), ((1, 6, 6, 2), 2, 2, 1), ((1, 9, 9, 1), 2, 1, 3), ((0, 5, 5, 2), 3, 1, 1)]
+
+
+@case("ExtractImagePatches")
+def _(rng, dtype):
+    for (dims, size, stride, rate), padding in itertools.product(PATCHES, ["SAME", "VALID"]):
+        yield {"images": numbers(rng, dims, dtype), "ksizes": [1, size, size, 1], "strides": [1, stride, stride, 1],
+               "rates": [1, rate, rate, 1], "padding": padding}  # fmt: skip
+
+
+@case("MaxPoolV2", "MaxPoolGradV2", "MaxPoolWithArgmax", "MaxPoolGradWithArgmax")
+def _(rng, dtype, name):
+    for (dims, size, stride, _), padding in itertools.product(PATCHES, ["SAME", "VALID"]):
+        if name.startswith("MaxPoolGrad") and stride < size and dtype in FLOATS | COMPLEX and dtype.size == 2:
+            continue  # sums of 16 bits in another order
+        image = rng.permutation(int(np.prod(dims)) * 2)[: int(np.prod(dims))].reshape(dims)
+        image = (image % 100 if dtype.size == 1 else image).astype(dtype.as_numpy_dtype)
+        if dims[0] == 0 and "Argmax" in name:
+            continue  # an error of the CPU
+        spec = {"ksize": [1, size, size, 1], "strides": [1, stride, stride, 1], "padding": padding}
+        whole = {"include_batch_in_index": stride == 1} if "Argmax" in name else {}
+        if name in ("MaxPoolV2", "MaxPoolWithArgmax"):
+            yield {"input": image, **spec, **whole}
+            continue
+        forward = {"input": image, **spec}
+        if "Argmax" in name:
+            result, places = run("CPU", "MaxPoolWithArgmax", forward | whole)
+            gradient = numbers(rng, result.shape, dtype, 0, 1)
+            yield {"input": image, "grad": gradient, "argmax": places, **spec, **whole}
+        else:
+            (result,) = run("CPU", "MaxPoolV2", forward)
+            gradient = numbers(rng, result.shape, dtype, 0, 1)
+            yield {"orig_input": image, "orig_output": result, "grad": gradient, **spec}

@@ -1,0 +1,86 @@
+"""Operations without a kernel on the device: counted, warned about, or refused."""
+
+import os
+import subprocess
+import sys
+import warnings
+
+import headrace_tensorflow
+import pytest
+import tensorflow as tf
+
+
+@pytest.fixture(autouse=True)
+def soft_placement():
+    tf.config.set_soft_device_placement(True)
+    with tf.device("HEADRACE"):
+        tf.zeros([2])
+    headrace_tensorflow.reset_stats()
+    yield
+    headrace_tensorflow.set_fallback("allow")
+    headrace_tensorflow.reset_stats()
+    tf.config.set_soft_device_placement(False)
+
+
+def missing(x):
+    return tf.raw_ops.Betainc(a=x, b=x, x=x)
+
+
+def test_eager_operations_are_counted():
+    with tf.device("HEADRACE"):
+        x = tf.constant([0.5]) + 0.0
+    headrace_tensorflow.set_fallback("warn")
+    with pytest.warns(UserWarning, match="no kernel for Betainc of float32: it runs on the host"):
+        missing(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        missing(x)
+        tf.nn.relu(x + 1.0)
+    assert headrace_tensorflow.stats()["fallbacks"] == {"Betainc": 2}
+    headrace_tensorflow.reset_stats()
+    assert headrace_tensorflow.fallbacks() == {}
+
+
+def test_functions_are_counted_when_they_are_traced():
+    headrace_tensorflow.set_fallback("warn")
+
+    def g(x):
+        return missing(x) * tf.constant(2.0)
+
+    with pytest.warns(UserWarning, match="Betainc"):
+        tf.function(g)(tf.constant([0.5]))
+    for _ in range(3):
+        tf.function(g)(tf.constant([0.5, 0.25]))
+    assert headrace_tensorflow.fallbacks()["Betainc"] == 4
+    headrace_tensorflow.reset_stats()
+
+    @tf.function
+    def placed(x):
+        with tf.device("CPU"):
+            y = missing(x)
+        return y + tf.reduce_sum(tf.cast(tf.range(tf.shape(x)[0]), x.dtype))
+
+    placed(tf.constant([0.5]))
+    assert headrace_tensorflow.fallbacks() == {}
+    data = tf.data.Dataset.from_tensor_slices([0.5, 0.25]).map(missing).batch(2)
+    assert len(list(data)) == 1
+    assert "Betainc" not in headrace_tensorflow.fallbacks()
+
+
+def test_errors():
+    headrace_tensorflow.set_fallback("error")
+    with tf.device("HEADRACE"):
+        x = tf.constant([0.5]) + 0.0
+    for call in (missing, tf.function(missing)):
+        with pytest.raises(tf.errors.UnimplementedError, match="no kernel for Betainc .* HEADRACE_FALLBACK=allow"):
+            call(x)
+    assert float(tf.reduce_sum(tf.matmul(x[:, None], x[None]))) == 0.25
+    with pytest.raises(ValueError, match="fallback mode 'never', expected one of allow, warn, error"):
+        headrace_tensorflow.set_fallback("never")
+
+
+def test_the_environment_sets_the_mode():
+    code = "import headrace_tensorflow, tensorflow as tf\nx = tf.constant([0.5]) + 0\ntf.math.betainc(x, x, x)"
+    environment = {**os.environ, "HEADRACE_FALLBACK": "error"}
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert "no kernel for Betainc" in result.stderr
