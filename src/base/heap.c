@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "base/integer.h"
 
@@ -87,8 +88,16 @@ void hr__heap_init(hr_heap *heap) {
   }
 }
 
+/* Where a process may have some addresses only (RLIMIT_AS, `ulimit -v`), most of them are left to others. */
+static size_t most_reserved(void) {
+  enum { LEFT = 16 };
+  struct rlimit limit;
+  bool is_limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return is_limited && limit.rlim_cur / LEFT < RANGE_MAX ? (size_t)(limit.rlim_cur / LEFT) : RANGE_MAX;
+}
+
 void hr__heap_reserve(hr_heap *heap) {
-  for (size_t bytes = RANGE_MAX; bytes >= RANGE_MIN && !reserve_bytes(heap, bytes);) {
+  for (size_t bytes = most_reserved(); bytes >= RANGE_MIN && !reserve_bytes(heap, bytes);) {
     bytes /= 2;
   }
 }

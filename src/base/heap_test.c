@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -221,6 +222,22 @@ HR_TEST(a_child_of_fork_allocates) {
   }
   atomic_store(&ends, true);
   hr_thread_join(&thread);
+}
+
+HR_TEST(a_limit_of_addresses_is_left_to_others) {
+  const struct rlimit limit = {.rlim_cur = (rlim_t)240 << 30, .rlim_max = (rlim_t)240 << 30};
+  pid_t child = fork();
+  if (child == 0) {
+    hr_heap *heap = calloc(1, sizeof *heap);
+    hr__heap_init(heap);
+    int status = setrlimit(RLIMIT_AS, &limit);
+    hr__heap_reserve(heap);
+    size_t bytes = heap->end * HR_HEAP_CHUNK;
+    _exit(status == 0 && bytes > limit.rlim_cur / 32 && bytes <= limit.rlim_cur / 16 ? 0 : 1);
+  }
+  int status = 0;
+  HR_ASSERT_EQ(waitpid(child, &status, 0), child);
+  HR_ASSERT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 HR_TEST(without_a_range_blocks_are_the_c_librarys) {
