@@ -200,6 +200,26 @@ static hr_status run(call *c) {
   return HR_OK;
 }
 
+/* Results of a call that Ctrl-C has ended; takes over the failure. The call itself must not fail: after one that
+ * returns, Python looks for signals and raises KeyboardInterrupt, which an error of the call would hide. */
+static hr_status make_interrupted(call *c, hr_status failure) {
+  const pjrt_executable *executable = c->executable;
+  hr_status status = HR_OK;
+  hrj_device_settle(c->device);
+  c->effects = NULL;
+  for (int i = 0; i < executable->main.output_count && status == HR_OK; ++i) {
+    status = create_result(c, i);
+    if (status == HR_OK && hr_tensor_count(&c->results[i]) > 0) {
+      status = hrj_tensor_fail(c->device, &c->results[i], hr_status_clone(failure));
+    }
+    if (status != HR_OK) {
+      release_results(c, 0, i + 1);
+    }
+  }
+  hr_status_free(failure);
+  return status;
+}
+
 static hr_status wrap_results(call *c) {
   pjrt_executable *executable = c->executable;
   hr_status status = HR_OK;
@@ -231,6 +251,9 @@ static hr_status wrap_results(call *c) {
 
 static hr_status run_marked(call *c) {
   hr_status status = run(c);
+  if (hr_status_code_of(status) == HR_STATUS_CANCELLED && c->executable->device_count == 1) {
+    status = make_interrupted(c, status);
+  }
   if (status == HR_OK) {
     status = wrap_results(c);
   }

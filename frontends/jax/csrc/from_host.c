@@ -267,7 +267,12 @@ static void free_status(void *arg) {
   hr_status_free(arg);
 }
 
-/* A step that fails should have made its contents. */
+hr_status hrj_tensor_fail(pjrt_device *device, const hr_tensor *tensor, hr_status failure) {
+  const hr_function_spec spec = {.name = "failed buffer", .run = fail, .arg = failure, .release = free_status};
+  const hr_view view = hr_tensor_view(tensor);
+  return hr_function_record(device->stream, &spec, 0, NULL, 1, &view);
+}
+
 pjrt_error *hrj_Client_CreateErrorBuffer(pjrt_args_error_buffer *args) {
   pjrt_args_uninitialized made = {.client = args->client,
                                   .dims = args->dims,
@@ -279,13 +284,9 @@ pjrt_error *hrj_Client_CreateErrorBuffer(pjrt_args_error_buffer *args) {
   if (error != NULL) {
     return error;
   }
-  const hr_function_spec spec = {
-      .name = "error buffer",
-      .run = fail,
-      .arg = hr_status_make((hr_status_code)args->code, "%.*s", (int)args->message_size, args->message),
-      .release = free_status};
-  const hr_view view = hr_tensor_view(&made.buffer->tensor);
-  hr_status status = hr_function_record(made.buffer->device->stream, &spec, 0, NULL, 1, &view);
+  hr_status status =
+      hrj_tensor_fail(made.buffer->device, &made.buffer->tensor,
+                      hr_status_make((hr_status_code)args->code, "%.*s", (int)args->message_size, args->message));
   if (status != HR_OK) {
     hrj_Buffer_Destroy(&(pjrt_args_self){.self = made.buffer});
     return hrj_error(status);

@@ -170,6 +170,8 @@ size_t hrj_buffer_bytes(const pjrt_buffer *buffer);
  * NULL: row-major. */
 hr_status hrj_tensor_make(pjrt_type type, const int64_t *dims, size_t rank, const pjrt_memory_layout *layout,
                           hr_tensor *out_tensor);
+/* Records a step that fails in place of one that makes the tensor's contents; takes over the failure. */
+hr_status hrj_tensor_fail(pjrt_device *device, const hr_tensor *tensor, hr_status failure);
 /* The address of the elements in the order of their layout, for which the stream is waited; valid while the buffer is
  * held. */
 hr_status hrj_buffer_address(pjrt_buffer *buffer, void **out_address);

@@ -43,6 +43,48 @@ except KeyboardInterrupt:
     assert out.split() == ["interrupted", "2.0"] and time.monotonic() - begin < 30
 
 
+def test_an_interrupt_is_one_in_any_wait():
+    """Also in a call of a program that waits for room behind others: an error of the call would hide it."""
+    program = """
+import signal, threading
+def steps(x, count):
+    for _ in range(count):
+        x = x @ x * 1e-3
+    return x
+one, many = jax.jit(lambda x: steps(x, 1)), jax.jit(lambda x: steps(x, 500))
+x = jax.device_put(np.ones((500, 500), np.float32))
+def queue():
+    y = x
+    for _ in range(2000):
+        y = one(y)
+    y.block_until_ready()
+for work in (queue, lambda: many(x).block_until_ready(), lambda: np.asarray(many(x))):
+    one(x).block_until_ready()
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        work()
+        print("ends")
+    except KeyboardInterrupt:
+        print("interrupted", np.asarray(jax.jit(lambda x: x + 1)(np.float32(1))))
+"""
+    assert run(program) == ["interrupted", "2.0"] * 3
+
+
+def test_products_without_onednn_are_right_and_said_to_be_slow_once():
+    program = """
+x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+for _ in range(2):
+    print(np.abs(np.asarray(jax.jit(lambda x: x @ x)(x)) - x @ x).max() < 1e-4)
+images, kernel = np.ones((1, 8, 8, 1), np.float32), np.ones((3, 3, 1, 2), np.float32)
+names = ("NHWC", "HWIO", "NHWC")
+print(np.asarray(jax.lax.conv_general_dilated(images, kernel, (1, 1), "SAME", dimension_numbers=names))[0, 4, 4])
+"""
+    done = subprocess.run([sys.executable, "-c", HEAD + program], env=os.environ | {"HEADRACE_ONEDNN": "/nowhere"},
+                          capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout.split() == ["True", "True", "[9.", "9.]"]
+    assert done.stderr.count("oneDNN could not be loaded") == 1
+
+
 def test_a_smaller_step_works_after_memory_was_short():
     program = """
 grow = jax.jit(lambda x: (jnp.broadcast_to(x[:, None], (x.shape[0], 1 << 14)) * jnp.sin(x)[:, None]).T.copy())
