@@ -82,15 +82,15 @@ static hr_status no_memory(void) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for a cluster");
 }
 
-static hr_status read_kernel(hr__span def, htf_body_node *node) {
+static hr_status read_kernel(hr__span def, bool is_host, htf_body_node *node) {
   hr__field op, name, tensor;
   hr__span value;
-  bool is_pure;
+  bool is_other;
   if (!htf_find_field(def, HTF_NODE_OP, &op) || op.type != HR__WIRE_BYTES ||
       !htf_find_field(def, HTF_NODE_NAME, &name) || name.type != HR__WIRE_BYTES) {
     return damaged("a node has no name or operation");
   }
-  const htf_row *row = htf_find_inside(op.bytes, &is_pure);
+  const htf_row *row = is_host ? htf_find_host(op.bytes, &is_other) : htf_find_inside(op.bytes, &is_other);
   node->name = calloc(name.bytes.size + 1, 1);
   if (row == NULL || node->name == NULL) {
     return row == NULL ? damaged("a node has an unknown operation") : no_memory();
@@ -112,7 +112,7 @@ static hr_status read_kernel(hr__span def, htf_body_node *node) {
 
 /* Reads a node and takes its numbers from `numbers`, which has room for them. */
 static hr_status read_node(hr__span message, int value_count, int64_t *numbers, htf_body_node *node) {
-  hr__field def;
+  hr__field def, host;
   if (!htf_find_field(message, HTF_BODY_NODE_DEF, &def) || def.type != HR__WIRE_BYTES) {
     return damaged("a node is missing");
   }
@@ -131,7 +131,8 @@ static hr_status read_node(hr__span message, int value_count, int64_t *numbers, 
       return damaged("a node has a result of another dtype");
     }
   }
-  return read_kernel(def.bytes, node);
+  bool is_host = htf_find_field(message, HTF_BODY_NODE_IS_HOST, &host) && host.value != 0;
+  return read_kernel(def.bytes, is_host, node);
 }
 
 /* ---- bodies ---- */

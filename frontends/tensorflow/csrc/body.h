@@ -15,7 +15,7 @@
 #include "tensor_proto.h"
 
 enum { HTF_BODY_INPUTS = 1, HTF_BODY_VARIABLES = 2, HTF_BODY_NODE = 3, HTF_BODY_RESULTS = 4 };
-enum { HTF_BODY_NODE_DEF = 1, HTF_BODY_NODE_INPUTS = 2, HTF_BODY_NODE_TYPES = 3 };
+enum { HTF_BODY_NODE_DEF = 1, HTF_BODY_NODE_INPUTS = 2, HTF_BODY_NODE_TYPES = 3, HTF_BODY_NODE_IS_HOST = 4 };
 
 typedef struct htf_body_node {
   char *name;
@@ -37,7 +37,9 @@ typedef struct htf_body {
 HR_MUST_USE hr_status htf_body_read(hr__span bytes, htf_body *out_body);
 void htf_body_fini(htf_body *body);
 
-/* The row of an operation that can be in a body: of map.def, or of inside.def; NULL: there is none. */
-const htf_row *htf_find_inside(hr__span op, bool *out_is_pure);
+/* The row of an operation that a body records: of inside.def, which has views, or of map.def; NULL: there is none. */
+const htf_row *htf_find_inside(hr__span op, bool *out_is_view);
+/* The row of host.def. */
+const htf_row *htf_find_host(hr__span op, bool *out_takes_dims);
 
 #endif

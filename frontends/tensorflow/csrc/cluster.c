@@ -140,7 +140,7 @@ static hr_status add_constant(cluster *self, htf_device *device, const htf_host 
   }
   self->constants = grown;
   constant added = {0};
-  HR_RETURN_IF_ERROR(htf_host_create(host->dtype, host->rank, host->dims, &added.host));
+  HR_RETURN_IF_ERROR(htf_host_create(host->dtype, host->rank, host->dims, HTF_HOST_BYTES_MAX, &added.host));
   size_t bytes = (size_t)host->count * hr_dtype_size(host->dtype);
   memcpy(added.host.bytes, host->bytes, bytes);
   hr_tensor value = hr_tensor_number(hr_scalar_i64(0));

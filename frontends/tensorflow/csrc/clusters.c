@@ -78,6 +78,7 @@ static void append_body_node(hr_text *text, const htf_plan *plan, int cluster, i
   for (int i = 0; i < planned->output_count; ++i) {
     hr_protobuf_int(text, HTF_BODY_NODE_TYPES, (uint64_t)plan->types[planned->output_types + i]);
   }
+  hr_protobuf_int(text, HTF_BODY_NODE_IS_HOST, planned->kind == HTF_PURE);
   hr_protobuf_end(text, message);
 }
 

@@ -580,8 +580,10 @@ void htf_output_host(htf_node *node, int index, int32_t number) {
     return;
   }
   if (node->scope != NULL) {
-    const int64_t value = number;
-    htf_scope_set_ints(node, index, HR_DTYPE_I32, 0, NULL, &value);
+    htf_host *host = htf_scope_new_host(node, index, HR_DTYPE_I32, 0, NULL);
+    if (host != NULL) {
+      *(int32_t *)host->bytes = number;
+    }
     return;
   }
   tf_tensor *tensor = tf.AllocateOutput(node->context, index, TF_INT32, NULL, 0, sizeof number, node->status);

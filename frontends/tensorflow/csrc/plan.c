@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "op_def.h"
+#include "types.h"
 
 enum { CLUSTER_LEAST = 2 }; /* operations: fewer stay kernels */
 
@@ -173,10 +174,11 @@ static bool has_attributes(const htf_row *row, hr__span node) {
   return has_all;
 }
 
-/* True if the row has the node's types. */
-static bool has_types(const htf_row *row, hr__span node) {
+/* True if the row has the node's types. `more` are types that it has here, if it has i64. */
+static bool has_types(const htf_row *row, hr__span node, uint32_t more) {
   enum { VALUE_TYPE = 6 };
   const char *names = row->type_name;
+  const uint32_t types = row->types | ((row->types & T_I64) != 0 ? more : 0);
   bool has_all = true;
   while (has_all && row->types != 0 && *names != '\0') {
     char name[32] = "";
@@ -185,7 +187,7 @@ static bool has_types(const htf_row *row, hr__span node) {
     hr__field field;
     memcpy(name, names, size < sizeof name ? size : 0);
     has_all = htf_find_attribute(node, name, &value) && htf_find_field(value, VALUE_TYPE, &field) &&
-              field.value < TF_DTYPE_COUNT && (row->types >> field.value & 1) != 0;
+              field.value < TF_DTYPE_COUNT && (types >> field.value & 1) != 0;
     names += size + (names[size] == ',');
   }
   return has_all;
@@ -199,24 +201,6 @@ static bool is_on_device(hr__span device) {
     }
   }
   return false;
-}
-
-static bool is_constant_read(hr__span node) {
-  enum { VALUE_TENSOR = 8 };
-  hr__span value;
-  hr__field tensor;
-  htf_host host;
-  if (!htf_find_attribute(node, "value", &value) || !htf_find_field(value, VALUE_TENSOR, &tensor) ||
-      tensor.type != HR__WIRE_BYTES) {
-    return false;
-  }
-  hr_status status = htf_read_tensor(tensor.bytes, &host);
-  bool is_read = status == HR_OK;
-  hr_status_free(status);
-  if (is_read) {
-    htf_host_fini(&host);
-  }
-  return is_read;
 }
 
 htf_edge htf_plan_variable(const htf_plan *plan, htf_edge edge) {
@@ -263,22 +247,83 @@ static bool has_outputs(const htf_plan *plan, int node) {
   return has_all;
 }
 
+/* The number of elements of a constant; -1 for other nodes. */
+static int64_t constant_count(const htf_plan *plan, int node) {
+  enum { VALUE_TENSOR = 8 };
+  hr__span value;
+  hr__field tensor;
+  htf_host host;
+  hr__span message = plan->graph->nodes[node].message;
+  if (!is_op(plan, node, "Const") || !htf_find_attribute(message, "value", &value) ||
+      !htf_find_field(value, VALUE_TENSOR, &tensor) || tensor.type != HR__WIRE_BYTES) {
+    return -1;
+  }
+  hr_status status = htf_read_tensor(tensor.bytes, &host);
+  int64_t count = status == HR_OK ? host.count : -1;
+  if (status == HR_OK) {
+    htf_host_fini(&host);
+  }
+  hr_status_free(status);
+  return count;
+}
+
+/* True if the dims of all inputs are known when the cluster is recorded. Numbers of i32, and what is on another device,
+ * are not worth a copy. */
+static bool has_dims(const htf_plan *plan, int node) {
+  const htf_node_def *def = &plan->graph->nodes[node];
+  bool has_all = true;
+  for (int i = 0; i < def->data_count && has_all; ++i) {
+    int type = plan->types[plan->nodes[node].input_types + i], input = def->inputs[i].node;
+    has_all =
+        htf_dtype_of(type) != HR_DTYPE_NONE &&
+        (plan->nodes[input].kind != HTF_OTHER || (type != TF_INT32 && is_on_device(plan->graph->nodes[input].device)));
+  }
+  return has_all;
+}
+
+/* True for a node of host.def whose inputs are known when a cluster is recorded. */
+static bool is_pure(htf_plan *plan, int node) {
+  const htf_node_def *def = &plan->graph->nodes[node];
+  bool takes_dims;
+  const htf_row *row = htf_find_host(def->op, &takes_dims);
+  if (row == NULL || !has_types(row, def->message, 0) || !has_attributes(row, def->message)) {
+    return false;
+  }
+  bool has_all = true;
+  for (int i = 0; i < def->data_count && has_all && !takes_dims; ++i) {
+    has_all = plan->nodes[def->inputs[i].node].kind == HTF_PURE;
+  }
+  if (!has_all || !resolve_types(plan, node, row) || (takes_dims && !has_dims(plan, node))) {
+    return false;
+  }
+  bool is_slice = hr__span_is(def->op, "StridedSlice");
+  return hr__span_is(def->op, "Const") ? constant_count(plan, node) >= 0
+                                       : !is_slice || constant_count(plan, def->inputs[1].node) == 1;
+}
+
+/* Numbers of i32 that a member has made stay on the device, although TensorFlow's kernels for them are on the host. */
+static uint32_t more_types(const htf_plan *plan, int node) {
+  const htf_node_def *def = &plan->graph->nodes[node];
+  uint32_t more = 0;
+  for (int i = 0; i < def->data_count; ++i) {
+    more |= plan->nodes[def->inputs[i].node].kind == HTF_MEMBER ? T_I32 : 0;
+  }
+  return more;
+}
+
 static htf_node_kind kind_of(htf_plan *plan, int place) {
   int node = plan->order[place];
   const htf_node_def *def = &plan->graph->nodes[node];
-  bool is_pure;
-  const htf_row *row = is_on_device(def->device) ? htf_find_inside(def->op, &is_pure) : NULL;
+  if (is_pure(plan, node)) {
+    return HTF_PURE;
+  }
+  bool is_view;
   bool is_other_device = plan->device.size > 0 && !hr__span_equal(plan->device, def->device);
-  if (row == NULL || is_other_device || stays_kernel(def->op, row) || !has_types(row, def->message) ||
-      !has_attributes(row, def->message) || !resolve_types(plan, node, row)) {
+  const htf_row *row = is_on_device(def->device) && !is_other_device ? htf_find_inside(def->op, &is_view) : NULL;
+  if (row == NULL || stays_kernel(def->op, row) || !has_types(row, def->message, more_types(plan, node)) ||
+      !has_attributes(row, def->message) || !resolve_types(plan, node, row) || !has_inputs(plan, node, is_view) ||
+      !has_outputs(plan, node)) {
     return HTF_OTHER;
-  }
-  bool is_view = htf_find_row(row->op, strlen(row->op)) != row;
-  if (!has_inputs(plan, node, is_view) || !has_outputs(plan, node)) {
-    return HTF_OTHER;
-  }
-  if (hr__span_is(def->op, "Const")) {
-    return is_constant_read(def->message) ? HTF_PURE : HTF_OTHER;
   }
   if (hr__span_is(def->op, "AssignVariableOp") && !may_assign(plan, place)) {
     return HTF_OTHER;
@@ -288,8 +333,7 @@ static htf_node_kind kind_of(htf_plan *plan, int place) {
     return HTF_OTHER;
   }
   plan->device = def->device;
-  bool is_copy = hr__span_is(def->op, "Identity") && plan->nodes[def->inputs[0].node].kind == HTF_PURE;
-  return is_pure || is_copy ? HTF_PURE : HTF_MEMBER;
+  return HTF_MEMBER;
 }
 
 /* ---- levels ---- */

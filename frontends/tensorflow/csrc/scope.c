@@ -73,6 +73,16 @@ const htf_host *htf_scope_host(htf_node *node, int index) {
   return htf_has_failed(node) ? NULL : value->host;
 }
 
+int htf_scope_dims(htf_node *node, int index, const int64_t **out_dims) {
+  const htf_scope_value *value = input_of(node, index);
+  if (value == NULL) {
+    return -1;
+  }
+  bool is_host = value->host != NULL;
+  *out_dims = is_host ? value->host->dims : value->tensor->dims;
+  return is_host ? value->host->rank : value->tensor->rank;
+}
+
 /* ---- results ---- */
 
 int htf_scope_output_count(const htf_scope *scope) {
@@ -105,26 +115,19 @@ void htf_scope_set_host(htf_node *node, int index, const htf_host *host) {
   }
 }
 
-void htf_scope_set_ints(htf_node *node, int index, hr_dtype dtype, int rank, const int64_t *dims,
-                        const int64_t *numbers) {
-  htf_owned_host *owned = calloc(1, sizeof *owned);
+htf_host *htf_scope_new_host(htf_node *node, int index, hr_dtype dtype, int rank, const int64_t *dims) {
+  htf_owned_host *owned = htf_has_failed(node) ? NULL : calloc(1, sizeof *owned);
   if (owned == NULL) {
     htf_fail(node, HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for %zu bytes", sizeof *owned);
-    return;
+    return NULL;
   }
   owned->next = node->scope->owned;
   node->scope->owned = owned;
-  if (htf_keep(node, htf_host_create(dtype, rank, dims, &owned->host))) {
-    return;
-  }
-  for (int64_t i = 0; i < owned->host.count; ++i) {
-    if (dtype == HR_DTYPE_I64) {
-      ((int64_t *)owned->host.bytes)[i] = numbers[i];
-    } else {
-      ((int32_t *)owned->host.bytes)[i] = (int32_t)numbers[i];
-    }
+  if (htf_keep(node, htf_host_create(dtype, rank, dims, HTF_HOST_BYTES_MAX, &owned->host))) {
+    return NULL;
   }
   htf_scope_set_host(node, index, &owned->host);
+  return &owned->host;
 }
 
 /* ---- variables ---- */

@@ -42,10 +42,11 @@ int htf_scope_output_type(const htf_scope *scope, int index);
 htf_value htf_scope_input(htf_node *node, int index);
 /* NULL after a failure. */
 const htf_host *htf_scope_host(htf_node *node, int index);
+/* The dims of an input, wherever it is; -1 after a failure. */
+int htf_scope_dims(htf_node *node, int index, const int64_t **out_dims);
 void htf_scope_set(htf_node *node, int index, htf_value value);
-/* Sets a result to a tensor of the host, i32 or i64. */
-void htf_scope_set_ints(htf_node *node, int index, hr_dtype dtype, int rank, const int64_t *dims,
-                        const int64_t *numbers);
+/* Sets a result to a new tensor of the host, whose bytes the caller writes; NULL after a failure. */
+htf_host *htf_scope_new_host(htf_node *node, int index, hr_dtype dtype, int rank, const int64_t *dims);
 void htf_scope_set_host(htf_node *node, int index, const htf_host *host);
 /* The last value of the variable that is input `index`, and another one. */
 htf_value htf_scope_variable(htf_node *node, int index);
@@ -59,9 +60,19 @@ htf_value htf_settle(htf_node *node, htf_value value, hr_dtype dtype);
 /* A copy in a buffer of its own. */
 htf_value htf_copy_value(htf_node *node, htf_value value);
 
-/* Rules of inside.def. */
-#define INSIDE(op, type_name, types, host, attributes, rule, is_pure) void htf_##rule(htf_node *node);
+/* ---- inside.c ---- */
+
+/* The dims of Reshape, Squeeze and ExpandDims; returns how many they are. */
+int htf_reshaped_dims(htf_node *node, int64_t count, int64_t *dims);
+int htf_squeezed_dims(htf_node *node, int rank, const int64_t *old, int64_t *dims);
+int htf_expanded_dims(htf_node *node, int rank, const int64_t *old, int64_t *dims);
+
+/* Rules of inside.def and host.def. */
+#define INSIDE(op, type_name, types, host, attributes, rule) void htf_##rule(htf_node *node);
 #include "inside.def"
 #undef INSIDE
+#define HOST(op, type_name, types, attributes, rule, takes_dims) void htf_##rule(htf_node *node);
+#include "host.def"
+#undef HOST
 
 #endif

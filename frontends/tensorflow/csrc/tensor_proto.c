@@ -21,9 +21,9 @@ static hr_status damaged(void) {
   return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "headrace: a damaged constant of a graph");
 }
 
-hr_status htf_host_create(hr_dtype dtype, int rank, const int64_t *dims, htf_host *out_host) {
+hr_status htf_host_create(hr_dtype dtype, int rank, const int64_t *dims, int64_t most, htf_host *out_host) {
   *out_host = (htf_host){.dtype = dtype, .rank = rank, .count = 1};
-  int64_t most = HTF_CONSTANT_BYTES_MAX / (int64_t)hr_dtype_size(dtype);
+  most /= (int64_t)hr_dtype_size(dtype);
   bool is_empty = false;
   for (int d = 0; d < rank; ++d) {
     out_host->dims[d] = dims[d];
@@ -31,8 +31,8 @@ hr_status htf_host_create(hr_dtype dtype, int rank, const int64_t *dims, htf_hos
   }
   for (int d = 0; d < rank && !is_empty; ++d) {
     if (dims[d] < 0 || dims[d] > most / out_host->count) {
-      return hr_status_make(HR_STATUS_UNIMPLEMENTED, "headrace: a constant of more than %d bytes",
-                            HTF_CONSTANT_BYTES_MAX);
+      return hr_status_make(HR_STATUS_UNIMPLEMENTED, "headrace: a tensor of more than %lld numbers on the host",
+                            (long long)most);
     }
     out_host->count *= dims[d];
   }
@@ -121,7 +121,7 @@ hr_status htf_read_tensor(hr__span proto, htf_host *out_host) {
   if (rank < 0) {
     return damaged();
   }
-  hr_status status = htf_host_create(htf_dtype_of((int)dtype.value), rank, dims, out_host);
+  hr_status status = htf_host_create(htf_dtype_of((int)dtype.value), rank, dims, HTF_CONSTANT_BYTES_MAX, out_host);
   if (status == HR_OK && htf_find_field(proto, TENSOR_CONTENT, &content) && content.type == HR__WIRE_BYTES &&
       content.bytes.size > 0) {
     bool fits = content.bytes.size == (size_t)out_host->count * hr_dtype_size(out_host->dtype);

@@ -246,3 +246,76 @@ def test_threads():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_dims_are_computed_once():
+    """Dims of a batch of any size: of what clusters compute, joined, sliced, multiplied, and gradients of broadcasts."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 4]), tf.TensorSpec([None])])
+    def function(x, y):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            z = tf.exp(x) * y[:, None]
+            rows = tf.shape(z)[0]
+            flat = tf.reshape(z, [rows * 2, -1])
+            joined = tf.concat([flat, flat[: rows // 2 + 1] * 2], 0)
+            total = tf.reduce_mean(joined) * tf.cast(tf.size(joined), tf.float32) + tf.reduce_sum(z / tf.range(1.0, 5.0))
+        steps = tf.range(tf.shape(z)[-1]) + 1
+        return z, joined, tape.gradient(total, x), tf.broadcast_to(tf.cast(steps, tf.float32), tf.shape(z)), rows, steps
+
+    for rows in (3, 5, 3, 1):
+        x, y = numbers(rows, 4, seed=rows), numbers(rows, seed=9)
+        results, gained = counts(function, x, y)
+        assert gained["runs"] == 1
+        for result, expected in zip(results, function.python_function(x, y), strict=True):
+            assert result.numpy().tobytes() == expected.numpy().tobytes()
+
+
+def test_small_integers_of_clusters_stay_on_the_device():
+    def body(x):
+        best = tf.argmax(x, -1, output_type=tf.int32)
+        return tf.where(best < 2, best + 1, -best), tf.reduce_sum(tf.cast(best * best, tf.float32))
+
+    check_bits(body, numbers(6, 4))
+
+
+def test_random_numbers_are_those_of_kernels():
+    def body(x, seed):
+        kept = tf.random.stateless_uniform(tf.shape(x), seed=seed) < 0.5
+        return tf.where(kept, x * 2, 0.0) + tf.random.stateless_normal(tf.shape(x), seed=seed + 1)
+
+    check_bits(body, numbers(6, 4), tf.constant([3, 4], tf.int64))
+
+
+def test_the_generator_of_a_kernel_goes_on():
+    results = []
+    for uses in (False, True):
+        headrace_tensorflow.use_clusters(uses)
+        tf.random.set_seed(5)
+        function = tf.function(lambda x: tf.nn.dropout(x * 2, 0.5, seed=7) + x * 3)
+        results.append([function(tf.ones([40])).numpy().tolist() for _ in range(3)])
+    assert results[0] == results[1] and results[0][0] != results[0][1]
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16", "mixed_bfloat16"])
+def test_convolutional_training_is_that_of_kernels(policy):
+    import keras
+
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(16, 12, 12, 1)).astype("float32"), rng.integers(0, 5, 16)
+    losses = []
+    for uses in (False, True):
+        headrace_tensorflow.use_clusters(uses)
+        keras.utils.set_random_seed(4)
+        keras.mixed_precision.set_global_policy(policy)
+        layers = [
+            keras.layers.Conv2D(8, 3, activation="relu"), keras.layers.MaxPooling2D(), keras.layers.BatchNormalization(),
+            keras.layers.Conv2D(8, 3), keras.layers.GlobalAveragePooling2D(), keras.layers.Dropout(0.3),
+            keras.layers.Dense(5, dtype="float32"),
+        ]  # fmt: skip
+        model = keras.Sequential([keras.layers.Input((12, 12, 1)), *layers])
+        keras.mixed_precision.set_global_policy("float32")
+        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
+        history = [model.train_on_batch(x[i % 2 * 8 :][:8], y[i % 2 * 8 :][:8]) for i in range(6)]
+        losses.append((history, [weight.tobytes() for weight in model.get_weights()]))
+    assert losses[0] == losses[1]
