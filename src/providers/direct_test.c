@@ -6,9 +6,11 @@
 #include "provider_cases.h"
 #include "runtime/cached_weights.h"
 
-/* Tails of lines, panels of several widths, blocks of rows, strips, columns outside of the image on both sides; phases
- * without taps. */
+/* Many narrow images; tails of lines, panels of several widths, blocks of rows, strips, columns outside of the image on
+ * both sides; phases without taps. */
 static const window shapes[] = {
+    {2, 19, 20, 40, 1, {4, 5}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+    {2, 50, 7, 70, 1, {3, 2}, {4, 4}, {1, 2}, {2, 1}, {1, 1}},
     {2, 1, 16, 16, 1, {40, 53}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
     {2, 2, 3, 16, 1, {21, 50}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
     {2, 1, 33, 80, 1, {9, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
@@ -23,6 +25,7 @@ static const window shapes[] = {
     {2, 1, 3, 4, 1, {1, 1}, {3, 3}, {1, 1}, {2, 2}, {1, 1}},
     {1, 2, 24, 40, 1, {130}, {7}, {1}, {3}, {1}},
     {1, 1, 8, 4, 1, {61}, {3}, {2}, {1}, {1}},
+    {1, 70, 6, 20, 1, {8}, {3}, {1}, {2}, {2}},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -127,6 +130,25 @@ HR_TEST(direct_takes_small_convolutions) {
   HR_ASSERT(!op_case_is_taken(&t));
 }
 
+/* Many narrow images, for which the second cache holds more weights. */
+HR_TEST(direct_takes_narrow_images_with_many_weights) {
+  cases_begin(&hr__direct_provider);
+  static const window taken[] = {{2, 128, 64, 128, 1, {4, 4}, {4, 4}, {2, 2}, {1, 1}, {1, 1}},
+                                 {2, 16, 256, 256, 1, {4, 4}, {3, 3}, {2, 2}, {1, 1}, {1, 1}}};
+  static const window left[] = {{2, 15, 128, 128, 1, {8, 8}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+                                {2, 64, 128, 256, 1, {8, 8}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+                                {2, 64, 256, 512, 1, {8, 8}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+                                {2, 64, 64, 128, 1, {36, 36}, {3, 3}, {2, 2}, {1, 1}, {1, 1}}};
+  for (hr_op op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_DATA; ++op) {
+    for (size_t i = 0; i < sizeof taken / sizeof *taken + sizeof left / sizeof *left; ++i) {
+      bool is_taken = i < sizeof taken / sizeof *taken;
+      op_case t = direct_case(op, is_taken ? &taken[i] : &left[i - sizeof taken / sizeof *taken], IMAGE_CHANNELS_LAST,
+                              IMAGE_DENSE, IMAGE_DENSE, false);
+      HR_ASSERT_EQ(op_case_is_taken(&t), is_taken);
+    }
+  }
+}
+
 /* ---- bits ---- */
 
 /* The result, with this layout and number of threads, after `runs` runs with one stamp of the weights. */
@@ -161,7 +183,7 @@ static int64_t count_of(hr_op op, const window *q) {
 
 HR_TEST(direct_gives_the_same_bits_with_any_threads_layout_and_run) {
   cases_begin(&hr__direct_provider);
-  for (int i = 0; i < 7; ++i) {
+  for (int i = 0; i < 9; ++i) {
     for (hr_op op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_WEIGHT; ++op) {
       if (is_foreign(op, &shapes[i])) {
         continue;
@@ -177,6 +199,41 @@ HR_TEST(direct_gives_the_same_bits_with_any_threads_layout_and_run) {
       }
       free(one);
     }
+  }
+}
+
+/* All images alike. */
+static void fill_alike(op_case *t) {
+  for (int i = 0; i < t->input_count; ++i) {
+    const tensor *x = &t->tensors[i];
+    int64_t count = tensor_count(x) / (i == 0 ? x->dims[0] : 1);
+    for (int64_t k = 0; k < tensor_count(x); ++k) {
+      tensor_put(x, k, (double)(k % count * 37 % 101 - 50) / 7);
+    }
+  }
+}
+
+static float *values_of_alike(hr_op op, const window *q) {
+  op_case t = direct_case(op, q, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST, true);
+  op_case_begin(&t);
+  fill_alike(&t);
+  return op_case_run_once(&t);
+}
+
+/* Narrow images are summed together, one image is not. */
+HR_TEST(direct_gives_images_the_same_bits_in_any_batch) {
+  static const window many = {2, 40, 20, 70, 1, {4, 5}, {3, 4}, {2, 1}, {1, 2}, {1, 1}};
+  window one = many;
+  one.batch = 1;
+  cases_begin(&hr__direct_provider);
+  for (hr_op op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_DATA; ++op) {
+    float *alone = values_of_alike(op, &one), *together = values_of_alike(op, &many);
+    int64_t count = count_of(op, &one);
+    for (int64_t image = 0; image < many.batch; ++image) {
+      HR_ASSERT(memcmp(alone, together + image * count, (size_t)count * sizeof *alone) == 0);
+    }
+    free(alone);
+    free(together);
   }
 }
 

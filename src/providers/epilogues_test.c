@@ -238,6 +238,16 @@ HR_TEST(windows_refuse_other_rows) {
 
 /* ---- direct convolutions: the shapes of CONV and WINDOWS ---- */
 
+/* Of narrow images: x [17,16,4,3], out [17,20,2,3]. */
+#define NARROW(layout, inputs, epilogues)                                                              \
+  "buffer %0 13056 live\nbuffer %1 11520 live\nbuffer %2 8160 live\nbuffer %3 80 live\n"               \
+  "buffer %4 80 live\nbuffer %5 8160 live\nscalar $0 f64\nscalar $1 f64\n"                             \
+  "%2:f32" layout " = conv(%0:f32[17,16,4,3]{192,1,48,16}+0, %1:f32[20,16,3,3]{144,9,3,1}+0, _" inputs \
+  ") ints(2,2,1,1,1,1,1,1) " epilogues "\n"
+#define NARROW_LAST "[17,20,2,3]{120,1,60,20}+0"
+#define NARROW_FIRST "[17,20,2,3]{120,6,3,1}+0"
+#define NARROW_VECTOR(b) ", %" #b ":f32[17,20,2,3]{0,1,0,0}+0"
+
 static void check_direct(const char *text, bool is_expected) {
   provider = &hr__direct_provider;
   if (is_expected) {
@@ -258,6 +268,9 @@ HR_TEST(direct_with_epilogues) {
   check_direct(CONV(LAST, ", %2:f32" LAST, "then(add,^,3)"), true);
   check_direct(CONV(FIRST, ", %2:f32" FIRST NUMBER(0), "then(mul,^,4) then(add,3,^) then(leaky_relu,^,4)"), true);
   check_direct(WINDOWS(WINDOWS_LAST, WINDOWS_VECTOR(3) WINDOWS_VECTOR(4), "then(add_scaled,3,^,4)"), true);
+  check_direct(NARROW(NARROW_LAST, ", %5:f32" NARROW_LAST, "then(add,^,3)"), true);
+  check_direct(NARROW(NARROW_FIRST, ", %5:f32" NARROW_LAST NARROW_VECTOR(4), "then(add_scaled,3,^,4)"), true);
+  check_direct(NARROW(NARROW_LAST, NARROW_VECTOR(4) ", %5:f32" NARROW_FIRST, "then(mul,^,3) then(sub,^,4)"), true);
   check_direct(WINDOWS(WINDOWS_FIRST, ", %5:f32" WINDOWS_LAST WINDOWS_NUMBER(0), "then(div,^,4) then(add,^,3)"), true);
 }
 

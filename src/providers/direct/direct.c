@@ -11,6 +11,8 @@
  *     for each of the other columns: the same, down the rows
  *     bias, epilogues, store
  *
+ * Images of a few columns are summed together: for each row and column, the pixels at this place of some images.
+ *
  * The gradient of data with a stride of s is s x s convolutions without one, each for every s-th row and column: the
  * phases.
  *
@@ -44,6 +46,7 @@ enum {
   ROWS_MOST = 16, /* of the output in a unit of work; at least so many share a pass over the weights: */
   ROWS_LEAST = 2,
   STRIP = 48, /* pixels whose sums are in the first cache */
+  LINES_LEAST = 12,
   RECIPE_WORDS = 13
 };
 static const int64_t SERIAL_FLOPS = 1000000;
@@ -57,7 +60,8 @@ struct hr_prepared {
   hr__direct_shape shape;
   int64_t out_stride, in_stride; /* of the weights */
   int64_t vectors, panels;       /* of output channels */
-  int64_t rows;                  /* of the output in a unit of work */
+  bool is_across;                /* images are narrow: pixels at one place of many are summed together */
+  int64_t bands, rows;           /* of images; of the output in a unit of work, of one band */
   int64_t units, grain;
   bool packs_x, packs_y;
   int64_t u_floats, x_floats, y_floats, number_floats;
@@ -150,14 +154,18 @@ static void find_weights(hr_prepared *p, call *c, float *workspace, hr_cached_we
 typedef struct panel {
   const call *c;
   const axis *rows, *columns;
-  int64_t image, first, vectors; /* of output channels */
+  int64_t image, images;  /* the first one, and how many */
+  int64_t first, vectors; /* of output channels */
   const float *u;
 } panel;
 
-/* Pixels with the same taps: `count` from (row, column) on, along a row or a column of the output. */
+typedef enum way { ALONG, DOWN, ACROSS } way;
+
+/* Pixels with the same taps: `count` from (row, column) of an image on, along a row of the output or a column, or at
+ * the same place of images. */
 typedef struct strip {
-  int64_t row, column, count;
-  bool is_down;
+  int64_t image, row, column, count;
+  way way;
   range row_taps, column_taps;
 } strip;
 
@@ -167,11 +175,12 @@ static hr__direct_product product_of(const panel *n, const strip *s) {
   int64_t width = n->vectors * VECTOR, tap = x->channels * width, taps = s->column_taps.end - s->column_taps.begin;
   int64_t row = rows->at + s->row * rows->stride + s->row_taps.begin * rows->dilation;
   int64_t column = columns->at + s->column * columns->stride + s->column_taps.begin * columns->dilation;
+  const int64_t steps[] = {columns->stride * x->column_stride, rows->stride * x->row_stride, x->image_stride};
   bool is_run = taps == 1 || (columns->dilation == 1 && x->column_stride == x->channels);
   return (hr__direct_product){
-      .v = n->c->from + n->image * x->image_stride + row * x->row_stride + column * x->column_stride,
+      .v = n->c->from + s->image * x->image_stride + row * x->row_stride + column * x->column_stride,
       .u = n->u + (s->row_taps.begin * columns->taps + s->column_taps.begin) * tap,
-      .v_step = s->is_down ? rows->stride * x->row_stride : columns->stride * x->column_stride,
+      .v_step = steps[s->way],
       .rows = taps > 0 ? s->row_taps.end - s->row_taps.begin : 0,
       .v_row = rows->dilation * x->row_stride,
       .u_row = columns->taps * tap,
@@ -189,15 +198,17 @@ static hr__direct_product product_of(const panel *n, const strip *s) {
 static hr__direct_pixels pixels_of(const panel *n, const strip *s) {
   const hr__images *y = &n->c->y;
   const axis *rows = n->rows, *columns = n->columns;
-  hr__direct_pixels pixels = {.image = n->image,
+  hr__direct_pixels pixels = {.image = s->image,
                               .row = rows->first + s->row * rows->step,
                               .column = columns->first + s->column * columns->step,
-                              .row_step = s->is_down ? rows->step : 0,
-                              .column_step = s->is_down ? 0 : columns->step,
+                              .image_step = s->way == ACROSS,
+                              .row_step = s->way == DOWN ? rows->step : 0,
+                              .column_step = s->way == ALONG ? columns->step : 0,
                               .channel = n->first * VECTOR,
                               .channels = hr_min(n->vectors * VECTOR, y->channels - n->first * VECTOR)};
-  pixels.y_step = pixels.row_step * y->row_stride + pixels.column_step * y->column_stride;
-  pixels.y = n->c->to + n->image * y->image_stride + pixels.row * y->row_stride + pixels.column * y->column_stride +
+  pixels.y_step =
+      pixels.image_step * y->image_stride + pixels.row_step * y->row_stride + pixels.column_step * y->column_stride;
+  pixels.y = n->c->to + s->image * y->image_stride + pixels.row * y->row_stride + pixels.column * y->column_stride +
              pixels.channel;
   return pixels;
 }
@@ -207,7 +218,7 @@ static void run_strip(const panel *n, const strip *whole) {
   const hr_prepared *p = n->c->p;
   for (int64_t first = 0; first < whole->count; first += STRIP) {
     strip s = *whole;
-    *(s.is_down ? &s.row : &s.column) += first;
+    *(s.way == ALONG ? &s.column : s.way == DOWN ? &s.row : &s.image) += first;
     s.count = hr_min(STRIP, whole->count - first);
     hr__direct_product product = product_of(n, &s);
     hr__direct_pixels pixels = pixels_of(n, &s);
@@ -232,17 +243,28 @@ static void run_column(const panel *n, int64_t column, int64_t begin, int64_t en
         taps = hr__direct_taps(n->columns, column, 0, n->columns->taps);
   for (int64_t row = begin; row < end;) {
     bool is_down = row == whole.begin && whole.begin < whole.end;
-    strip s = {.row = row, .column = column, .count = is_down ? whole.end - row : 1, .is_down = true};
+    strip s = {.image = n->image, .row = row, .column = column, .count = is_down ? whole.end - row : 1, .way = DOWN};
     s.row_taps = hr__direct_taps(n->rows, row, 0, n->rows->taps), s.column_taps = taps;
     run_strip(n, &s);
     row += s.count;
   }
 }
 
+static void run_panel_across(const panel *n, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    for (int64_t column = 0; column < n->columns->count; ++column) {
+      strip s = {.image = n->image, .row = row, .column = column, .count = n->images, .way = ACROSS};
+      s.row_taps = hr__direct_taps(n->rows, row, 0, n->rows->taps);
+      s.column_taps = hr__direct_taps(n->columns, column, 0, n->columns->taps);
+      run_strip(n, &s);
+    }
+  }
+}
+
 static void run_panel(const panel *n, int64_t begin, int64_t end) {
   range whole = hr__direct_whole(n->columns, 0, n->columns->count, 0, n->columns->taps);
   for (int64_t row = begin; row < end && whole.begin < whole.end; ++row) {
-    strip s = {.row = row, .column = whole.begin, .count = whole.end - whole.begin};
+    strip s = {.image = n->image, .row = row, .column = whole.begin, .count = whole.end - whole.begin};
     s.row_taps = hr__direct_taps(n->rows, row, 0, n->rows->taps), s.column_taps = (range){0, n->columns->taps};
     run_strip(n, &s);
   }
@@ -253,22 +275,26 @@ static void run_panel(const panel *n, int64_t begin, int64_t end) {
   }
 }
 
-/* Rows [begin, end) of a row phase, of one image. */
-static void run_rows(const call *c, int64_t image, const axis *rows, int64_t begin, int64_t end) {
+/* Rows [begin, end) of a row phase, of a band of images. */
+static void run_rows(const call *c, range images, const axis *rows, int64_t begin, int64_t end) {
   const hr_prepared *p = c->p;
   for (int64_t phase = 0; phase < phases_of(p, 1); ++phase) {
     axis columns = axis_of(p, 1, phase);
     int64_t offset = phase_offset(p, rows, &columns);
     for (int64_t i = 0; i < p->panels; ++i) {
-      panel n = {.c = c, .rows = rows, .columns = &columns, .image = image, .first = panel_begin(p, i)};
-      n.vectors = panel_begin(p, i + 1) - n.first;
+      panel n = {.c = c, .rows = rows, .columns = &columns, .image = images.begin, .first = panel_begin(p, i)};
+      n.images = images.end - images.begin, n.vectors = panel_begin(p, i + 1) - n.first;
       n.u = c->u + offset + rows->taps * columns.taps * p->x.channels * n.first * VECTOR;
-      run_panel(&n, begin, end);
+      if (p->is_across) {
+        run_panel_across(&n, begin, end);
+      } else {
+        run_panel(&n, begin, end);
+      }
     }
   }
 }
 
-/* Of an image: blocks of rows of each phase. */
+/* Of a band: blocks of rows of each phase. */
 static int64_t blocks_of(const hr_prepared *p) {
   int64_t blocks = 0;
   for (int64_t phase = 0; phase < phases_of(p, 0); ++phase) {
@@ -277,20 +303,21 @@ static int64_t blocks_of(const hr_prepared *p) {
   return blocks;
 }
 
-static void run_unit(const call *c, int64_t image, int64_t block) {
+static void run_unit(const call *c, int64_t band, int64_t block) {
   const hr_prepared *p = c->p;
+  range images = {p->shape.images * band / p->bands, p->shape.images * (band + 1) / p->bands};
   axis rows = axis_of(p, 0, 0);
   for (int64_t phase = 0; block >= hr_divide_up(rows.count, p->rows);) {
     block -= hr_divide_up(rows.count, p->rows);
     rows = axis_of(p, 0, ++phase);
   }
-  run_rows(c, image, &rows, block * p->rows, hr_min(rows.count, (block + 1) * p->rows));
+  run_rows(c, images, &rows, block * p->rows, hr_min(rows.count, (block + 1) * p->rows));
 }
 
 static void run_units(void *arg, int64_t begin, int64_t end, int worker) {
   (void)worker;
   const call *c = arg;
-  int64_t blocks = c->p->units / c->p->shape.images;
+  int64_t blocks = c->p->units / c->p->bands;
   for (int64_t unit = begin; unit < end; ++unit) {
     run_unit(c, unit / blocks, unit % blocks);
   }
@@ -333,17 +360,27 @@ static void describe(const hr_node *node, hr_prepared *p) {
   p->packs_x = !hr__images_are_channels_last(&p->x), p->packs_y = !hr__images_are_channels_last(&p->y);
 }
 
+/* Single images; of narrow ones as many for each thread, of which strips have enough. */
+static int64_t bands_of(const hr_prepared *p, int64_t threads) {
+  int64_t images = p->shape.images;
+  return p->is_across ? hr_max(1, hr_min(images / LINES_LEAST, hr_round_up(hr_divide_up(images, STRIP), threads)))
+                      : images;
+}
+
 /* Few small images: units of fewer rows, so that each thread has one. */
 static int64_t rows_of_unit(const hr_prepared *p, int64_t threads) {
-  int64_t bands = p->shape.images * phases_of(p, 0);
+  int64_t bands = p->bands * phases_of(p, 0);
   int64_t rows = hr_divide_up(axis_of(p, 0, 0).count, hr_divide_up(threads, bands));
-  return hr_max(ROWS_LEAST, hr_min(ROWS_MOST, rows));
+  return hr_max(p->is_across ? 1 : ROWS_LEAST, hr_min(ROWS_MOST, rows));
 }
 
 static void divide(hr_prepared *p) {
   bool is_serial = hr__direct_flops(&p->shape) < SERIAL_FLOPS || hr_thread_count() == 1;
-  p->rows = rows_of_unit(p, is_serial ? 1 : hr_thread_count());
-  p->units = p->shape.images * blocks_of(p);
+  int64_t threads = is_serial ? 1 : hr_thread_count();
+  p->is_across = hr__direct_is_across(&p->shape, p->is_gradient);
+  p->bands = bands_of(p, threads);
+  p->rows = rows_of_unit(p, threads);
+  p->units = p->bands * blocks_of(p);
   p->grain = is_serial ? p->units : 1;
   const int64_t recipe[RECIPE_WORDS] = {0x64697265 + p->is_gradient,
                                         p->shape.w_offset,
@@ -404,7 +441,7 @@ static bool supports(const hr_program *program, const hr_node *node) {
     return false;
   }
   hr__direct_shape shape = hr__direct_shape_of(node);
-  return hr__direct_is_small(&shape);
+  return hr__direct_is_small(&shape) || hr__direct_is_small_across(&shape, node->op == HR_OP_CONV_BACKWARD_DATA);
 }
 
 static bool needs_team(const hr_prepared *p) {

@@ -43,8 +43,12 @@ typedef struct hr__direct_shape {
 bool hr__direct_has_shape(const hr_node *node);
 hr__direct_shape hr__direct_shape_of(const hr_node *node);
 int64_t hr__direct_flops(const hr__direct_shape *shape);
+/* True if pixels at one place of many images are summed together: rows of an image are short. */
+bool hr__direct_is_across(const hr__direct_shape *shape, bool is_gradient);
 /* True if it is as fast as a primitive: large ones, and those with many weights, should be blocked for caches. */
 bool hr__direct_is_small(const hr__direct_shape *shape);
+/* The same if pixels of many images are summed together. */
+bool hr__direct_is_small_across(const hr__direct_shape *shape, bool is_gradient);
 
 /* Numbers i of a sum's results along one dim, which are at first + i * step of the output: sums over taps t of the
  * input at `at` + i * stride + t * dilation and the weights at tap + t * tap_step. */
@@ -106,12 +110,12 @@ int64_t hr__direct_epilogues_floats(const hr__direct_epilogues *epilogues, int64
 void hr__direct_epilogues_bind(const hr__direct_epilogues *epilogues, void *const *args, int64_t channels,
                                float *memory, hr__direct_numbers *out_numbers);
 
-/* Evenly spaced pixels of an image: where their results belong, and which ones they are. */
+/* Evenly spaced pixels of an image, or of images: where their results belong, and which ones they are. */
 typedef struct hr__direct_pixels {
   float *y; /* the first channel of the panel */
   int64_t y_step, count;
   int64_t image, row, column; /* the first one's */
-  int64_t row_step, column_step;
+  int64_t image_step, row_step, column_step;
   int64_t channel, channels; /* of the panel */
 } hr__direct_pixels;
 

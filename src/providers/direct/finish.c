@@ -142,7 +142,7 @@ const float *hr__direct_addend(const hr__direct_epilogues *epilogues, const hr__
 /* 16 channels of a tensor at pixel number i. */
 WIDE_INLINE __m512 element_at(const hr__direct_operand *x, const float *from, const hr__direct_pixels *pixels,
                               int64_t i, int64_t channel, __mmask16 mask) {
-  from += pixels->image * x->image + (pixels->row + i * pixels->row_step) * x->row +
+  from += (pixels->image + i * pixels->image_step) * x->image + (pixels->row + i * pixels->row_step) * x->row +
           (pixels->column + i * pixels->column_step) * x->column + channel * x->channel;
   if (x->channel == 1) {
     return _mm512_maskz_loadu_ps(mask, from);

@@ -7,6 +7,9 @@ enum { DIMS = HR__DIRECT_DIMS };
 /* Up to FEW_WEIGHTS for each output row the weights stay in the first cache. */
 enum { FEW_WEIGHTS = 10240, WEIGHTS_MAX = 40960 };
 static const int64_t FLOPS_MAX = 250000000, FLOPS_MAX_OF_MANY = 50000000;
+/* Of narrow images, which read each weight for many of them. Larger ones were not measured. */
+enum { COLUMNS_ACROSS = 8, IMAGES_ACROSS = 16, WEIGHTS_ACROSS = 640 << 10 };
+static const int64_t FLOPS_ACROSS = 2500000000;
 
 static bool is_taken(const hr_operand *x, int rank) {
   bool is = x->kind == HR_OPERAND_VALUE && x->dtype == HR_DTYPE_F32 && x->rank == rank;
@@ -54,9 +57,23 @@ int64_t hr__direct_flops(const hr__direct_shape *s) {
   return 2 * s->images * s->y.height * s->y.width * s->x.channels * s->y.channels * s->kernel[0] * s->kernel[1];
 }
 
+bool hr__direct_is_across(const hr__direct_shape *s, bool is_gradient) {
+  int64_t columns = is_gradient ? hr_divide_up(s->x.width, s->stride[1]) : s->y.width; /* of a phase */
+  return columns <= COLUMNS_ACROSS && s->images >= IMAGES_ACROSS;
+}
+
+static int64_t weights_of(const hr__direct_shape *s) {
+  return s->x.channels * s->y.channels * s->kernel[0] * s->kernel[1];
+}
+
 bool hr__direct_is_small(const hr__direct_shape *s) {
-  int64_t weights = s->x.channels * s->y.channels * s->kernel[0] * s->kernel[1];
+  int64_t weights = weights_of(s);
   return weights <= WEIGHTS_MAX && hr__direct_flops(s) <= (weights <= FEW_WEIGHTS ? FLOPS_MAX : FLOPS_MAX_OF_MANY);
+}
+
+bool hr__direct_is_small_across(const hr__direct_shape *s, bool is_gradient) {
+  return s->kernel[0] * s->kernel[1] > 1 && hr__direct_is_across(s, is_gradient) && weights_of(s) <= WEIGHTS_ACROSS &&
+         hr__direct_flops(s) <= FLOPS_ACROSS;
 }
 
 /* ---- axes ---- */

@@ -1,4 +1,5 @@
 /* gradients.c: gradients of the weights of convolutions, on channels-last activations without packing them as a whole.
+ * Activations in another layout are packed before.
  *
  *   dw[o][row][column * C + c] = sum over pixels of dy[pixel][o] * x[pixel's window, row][column * C + c]
  *
@@ -36,7 +37,8 @@ enum { BLOCK = 200, SPARE = 8 }; /* pixels; floats after each tile of packed dy,
 enum { ALIGNMENT = 64 };
 
 struct hr_prepared {
-  hr__images x, y;
+  hr__images x_given, y_given, x, y; /* the operands; in place, or packed to channels-last */
+  int64_t x_floats, y_floats;        /* of packed ones; 0: in place */
   int64_t images, kernel[2], stride[2], padding[2];
   int64_t w_offset, w_out, w_in, w_row, w_column; /* strides of the result */
   int64_t part, parts;                            /* channels packed at a time */
@@ -381,14 +383,26 @@ WIDE static void turn_outs(void *arg, int64_t begin, int64_t end, int worker) {
   }
 }
 
+/* The operand's own memory, or its packed form in *memory, which then begins after it. */
+static const float *bring(const hr__images *given, int64_t images, int64_t floats, const float *from, char **memory) {
+  from += given->offset;
+  if (floats == 0) {
+    return from;
+  }
+  float *packed = (float *)(void *)*memory;
+  hr__images_pack(given, images, from, packed);
+  *memory += hr_round_up(floats * (int64_t)sizeof *packed, ALIGNMENT);
+  return packed;
+}
+
 static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *queue) {
   (void)queue;
   call c = {.p = p,
-            .x = (const float *)args[0] + p->x.offset,
-            .y = (const float *)args[1] + p->y.offset,
             .w = (float *)args[p->w_arg] + p->w_offset,
             .scale = hr__scale_of(args, p->scale_arg),
             .slots = workspace};
+  c.x = bring(&p->x_given, p->images, p->x_floats, args[0], &c.slots);
+  c.y = bring(&p->y_given, p->images, p->y_floats, args[1], &c.slots);
   int64_t slots = p->out_groups * p->vector_groups;
   c.sums = p->is_direct ? c.w : (float *)(void *)(c.slots + slots * p->slot_bytes);
   hr_parallel_for(slots, 1, run_slots, &c);
@@ -400,9 +414,23 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
 
 /* ---- preparing ---- */
 
+/* True if channels are contiguous, and pixels of x, too. */
+static bool has_layout(const hr_operand *x, bool is_dense) {
+  return (x->dims[1] == 1 || x->strides[1] == 1) && (!is_dense || x->dims[3] == 1 || x->strides[3] == x->dims[1]);
+}
+
+/* Returns the floats of the packed operand; 0: it is used in place. */
+static int64_t choose_place(const hr_operand *x, bool is_dense, const hr__images *given, hr__images *out_used) {
+  bool packs = !has_layout(x, is_dense);
+  *out_used = packs ? hr__images_packed(given) : *given;
+  return packs ? x->dims[0] * x->dims[1] * x->dims[2] * x->dims[3] : 0;
+}
+
 static void describe(const hr_node *node, hr_prepared *p) {
   const hr_operand *w = &node->outputs[0];
-  p->x = hr__images_of(&node->inputs[0]), p->y = hr__images_of(&node->inputs[1]);
+  p->x_given = hr__images_of(&node->inputs[0]), p->y_given = hr__images_of(&node->inputs[1]);
+  p->x_floats = choose_place(&node->inputs[0], true, &p->x_given, &p->x);
+  p->y_floats = choose_place(&node->inputs[1], false, &p->y_given, &p->y);
   p->images = node->inputs[0].dims[0];
   for (int d = 0; d < 2; ++d) {
     p->kernel[d] = w->dims[2 + d], p->stride[d] = node->ints[1 + d], p->padding[d] = node->ints[3 + d];
@@ -438,18 +466,13 @@ static void divide(hr_prepared *p) {
                               ALIGNMENT);
 }
 
-/* True if channels are contiguous, and pixels of x, too. */
-static bool has_layout(const hr_operand *x, bool is_dense) {
-  return (x->dims[1] == 1 || x->strides[1] == 1) && (!is_dense || x->dims[3] == 1 || x->strides[3] == x->dims[1]);
-}
-
 static bool can_take(const hr_node *node) {
-  const hr_operand *x = &node->inputs[0], *y = &node->inputs[1];
+  const hr_operand *y = &node->inputs[1];
   const int64_t *w = node->outputs[0].dims;
   int scale_arg;
   bool is_scaled_last = node->epilogue_count == 0 || w[2] * w[3] > 1; /* sums of one element are stored directly */
   return node->op == HR_OP_CONV_BACKWARD_WEIGHT && hr__images_are_supported(node) && hr__scale_find(node, &scale_arg) &&
-         is_scaled_last && has_layout(x, true) && has_layout(y, false) && y->dims[1] >= 2 * OUTS_MIN;
+         is_scaled_last && y->dims[1] >= 2 * OUTS_MIN;
 }
 
 /* oneDNN's kernels are good for a stride of 1. For larger strides these are about 1.5 times as fast; close cases are
@@ -478,7 +501,9 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   describe(node, p);
   divide(p);
   size_t sums = p->is_direct ? 0 : (size_t)(p->kernel[0] * p->y.channels * p->sum_pitch) * sizeof(float);
-  *out_workspace_bytes = (size_t)(p->out_groups * p->vector_groups * p->slot_bytes) + sums;
+  int64_t packed = hr_round_up(p->x_floats * (int64_t)sizeof(float), ALIGNMENT) +
+                   hr_round_up(p->y_floats * (int64_t)sizeof(float), ALIGNMENT);
+  *out_workspace_bytes = (size_t)(packed + p->out_groups * p->vector_groups * p->slot_bytes) + sums;
   *out_prepared = p;
   return HR_OK;
 }
