@@ -21,7 +21,8 @@ static const command commands[] = {
      "  --print         prints the first elements of each output\n"
      "Runs a package (.hrpkg) or an ONNX model (.onnx), if FILE is one. Inputs without a file get random contents "
      "(f32), or zeros.\n"
-     "  --input NAME=FILE, --output NAME=FILE   npy, or another file of one array; outputs are npy\n"
+     "  --input NAME=FILE, --output NAME=FILE   npy, or another file of one array; outputs are npy. The only input or\n"
+     "                                          output needs no name\n"
      "  --dim NAME=SIZE   the size of a symbol in inputs without a file; default 1\n"
      "  --trust           uses the package's kernels: native code that its author made\n"
      "  --device, --repeat, --print   as above"},

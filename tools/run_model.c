@@ -25,13 +25,22 @@ typedef struct model_run {
 
 /* ---- arguments ---- */
 
+/* NAME=FILE, or the file of the only input or output. */
+static bool add_file(named_values *files, char *text) {
+  if (text[0] != '\0' && strchr(text, '=') == NULL && files->count < NAMED_VALUES_MAX) {
+    files->data[files->count++] = (named_value){NULL, text};
+    return true;
+  }
+  return add_named_value(files, text);
+}
+
 /* True if it is an option of this command, with its value. */
 static bool parse_option(model_run *r, const char *option, char *value) {
   if (strcmp(option, "--input") == 0) {
-    return add_named_value(&r->inputs, value);
+    return add_file(&r->inputs, value);
   }
   if (strcmp(option, "--output") == 0) {
-    return add_named_value(&r->outputs, value);
+    return add_file(&r->outputs, value);
   }
   if (strcmp(option, "--dim") == 0) {
     return add_named_size(&r->sizes, value);
@@ -65,25 +74,38 @@ static bool parse_arguments(model_run *r, int argc, char **argv) {
   return true;
 }
 
+static int value_count(const hr_graph *graph, bool are_inputs) {
+  return are_inputs ? hr_graph_input_count(graph) : hr_graph_output_count(graph);
+}
+
+static const char *value_name(const hr_graph *graph, bool is_input, int index) {
+  return is_input ? hr_graph_value_name(graph, hr_graph_input_value(graph, index)) : hr_graph_output_name(graph, index);
+}
+
 /* True if an input, or an output, of the graph has this name. */
 static bool has_value(const hr_graph *graph, const named_value *value, bool is_input) {
-  int count = is_input ? hr_graph_input_count(graph) : hr_graph_output_count(graph);
-  for (int k = 0; k < count; ++k) {
-    const char *name =
-        is_input ? hr_graph_value_name(graph, hr_graph_input_value(graph, k)) : hr_graph_output_name(graph, k);
-    if (strcmp(name, value->name) == 0) {
+  for (int k = 0; k < value_count(graph, is_input); ++k) {
+    if (strcmp(value_name(graph, is_input, k), value->name) == 0) {
       return true;
     }
   }
   return false;
 }
 
-/* The first of the files whose name is none of those. */
-static hr_status check_names(const hr_graph *graph, const named_values *files, bool are_inputs) {
+/* Names the files without a name, and fails for the first whose name is none of those. */
+static hr_status check_names(const hr_graph *graph, named_values *files, bool are_inputs) {
+  const char *kind = are_inputs ? "input" : "output";
   for (int i = 0; i < files->count; ++i) {
-    if (!has_value(graph, &files->data[i], are_inputs)) {
+    int count = value_count(graph, are_inputs);
+    if (files->data[i].name == NULL && count != 1) {
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "--%s %s: the graph has %d %ss, expected NAME=FILE", kind,
+                            files->data[i].value, count, kind);
+    }
+    if (files->data[i].name == NULL) {
+      files->data[i].name = value_name(graph, are_inputs, 0);
+    } else if (!has_value(graph, &files->data[i], are_inputs)) {
       return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "the graph has no %s \"%s\"; `headrace inspect` lists them",
-                            are_inputs ? "input" : "output", files->data[i].name);
+                            kind, files->data[i].name);
     }
   }
   return HR_OK;

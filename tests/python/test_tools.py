@@ -367,6 +367,10 @@ def test_run_of_a_package_reads_and_writes_files(tmp_path):
     expected = numpy.maximum(x @ w.reshape(20, 3) + w[4:7], 0)
     assert numpy.array_equal(numpy.load(tmp_path / "y.npy"), expected)
     assert "count i64: 2" in done.stdout
+    run("run", PACKAGE, "--input", tmp_path / "x.npy", "--output", f"y={tmp_path / 'z.npy'}")
+    assert numpy.array_equal(numpy.load(tmp_path / "z.npy"), expected)
+    error = run("run", PACKAGE, "--output", tmp_path / "z.npy", code=1).stderr
+    assert "z.npy: the graph has 2 outputs, expected NAME=FILE" in error
     assert "best of 3" in run("run", PACKAGE, "--dim", "n=4", "--repeat", "3").stdout
     assert "best of 1" in run("run", PACKAGE, "--dim", "n=0", "--repeat", "1").stdout
     for wrong in ("n=-1", "n=", "n=2x", "n=99999999999999999999"):
