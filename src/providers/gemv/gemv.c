@@ -5,7 +5,7 @@
  * would double the traffic. Two layouts of W [K, N] cover the frameworks' weights:
  *
  *   K contiguous (a transposed [N, K] weight)   y[n] is a dot product
- *   N contiguous                                y is a sum of rows of W, a block of N at a time
+ *   N contiguous                                y is a sum of rows of W, some blocks of N at a time
  *
  * If columns are few and sums are long, as in a dot product, sums are cut into parts. The order of additions depends on
  * the shape alone, so the number of threads doesn't change bits. All operands in f32, or all in bf16 with sums in f32;
@@ -22,6 +22,7 @@
 #include "providers/provider.h"
 
 enum { BLOCK = 256, DOT_BLOCK = 16 };          /* columns that a thread processes at a time */
+enum { JOINED_BLOCKS = 8 };                    /* 8 KB of each row: in mapped files, a page has only 4 KB */
 static const int64_t SERIAL_WEIGHTS = 1 << 15; /* 128 KB: two cores read more than that faster, each from its own L2 */
 static const int64_t KEPT_WEIGHTS = 1 << 18;   /* 1 MB: a core's own cache may hold its share until the next run */
 static const int64_t MET_BLOCK =
@@ -321,19 +322,26 @@ SUMS_INLINE void sum_block(const hr_prepared *p, const float *x, const char *w, 
   }
 }
 
+/* How many of the next blocks are processed together. Each page that a row begins anew costs a miss of the TLB. */
+static int64_t joined_blocks(const hr_prepared *p, int64_t unit, int64_t end) {
+  int64_t blocks = count_blocks(p), rest = blocks - unit % blocks, joined = end - unit < rest ? end - unit : rest;
+  return uses_dots(p) || p->dtype != HR_DTYPE_F32 ? 1 : joined < JOINED_BLOCKS ? joined : JOINED_BLOCKS;
+}
+
 /* Blocks [begin, end) of the columns of all parts and batches, numbered consecutively. */
 static void run_units(void *arg, int64_t begin, int64_t end, int worker) {
   (void)worker;
   const call *c = arg;
   const hr_prepared *p = c->p;
   int64_t blocks = count_blocks(p), block = uses_dots(p) ? DOT_BLOCK : BLOCK;
-  for (int64_t unit = begin; unit < end; ++unit) {
+  for (int64_t unit = begin, joined; unit < end; unit += joined) {
+    joined = joined_blocks(p, unit, end);
     int64_t group = unit / blocks, part = group / p->batch, batch = group % p->batch, first = unit % blocks * block;
-    int64_t count = p->columns - first < block ? p->columns - first : block;
+    int64_t most = joined * block, count = p->columns - first < most ? p->columns - first : most;
     int64_t k = part * p->part, inner = p->inner - k < p->part ? p->inner - k : p->part;
     const float *x = c->row + batch * c->row_batch + k;
     int64_t place = batch * p->w_batch + first * p->w_columns + k * p->w_inner;
-    float sums[BLOCK];
+    float sums[JOINED_BLOCKS * BLOCK];
     if (p->dtype == HR_DTYPE_BF16) {
       sum_block(p, x, c->w + 2 * place, inner, count, sums, HR_DTYPE_BF16);
     } else {
