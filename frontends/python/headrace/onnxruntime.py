@@ -5,6 +5,7 @@ Models are ONNX files, packages (docs/graphs.md) and their bytes. Options withou
 can't be served raise NotImplementedError with their name.
 """
 
+import ctypes
 import enum
 import json
 import os
@@ -334,6 +335,35 @@ def _numpy_of(x):
     return np.array(x)
 
 
+def _dtype_name(caller, element_type):
+    """The name of a type of NumPy's, or of a number of ONNX's."""
+    if not isinstance(element_type, int):
+        return np.dtype(element_type).name
+    name = next((name for name, number in _ELEMENTS.items() if number == element_type), None)
+    if name is None:
+        raise ValueError(f"{caller}: element type {element_type}")
+    return name
+
+
+def _memory_at(caller, device_type, element_type, shape, address):
+    """A NumPy array in the memory of an address, which the caller of the binding keeps."""
+    if device_type != "cpu":
+        _refuse(caller, f"of an address of {device_type}: use an OrtValue, as from OrtValue.from_dlpack")
+    if element_type is None or shape is None:
+        raise ValueError(f"{caller}: an address, expected its element_type and shape, too")
+    name = _dtype_name(caller, element_type)
+    try:
+        dtype = np.dtype(name)
+    except TypeError:
+        _refuse(caller, f"of an address of {name}: use an OrtValue")
+    shape = tuple(int(size) for size in shape)
+    if min(shape, default=0) < 0 or (not address and 0 not in shape):
+        raise ValueError(f"{caller}: {list(shape)} elements at the address {address}")
+    count = int(np.prod(shape, dtype=np.int64))
+    memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(address or 1)
+    return np.frombuffer(memory, dtype, count).reshape(shape)
+
+
 class OrtValue:
     """A tensor on a device."""
 
@@ -359,10 +389,7 @@ class OrtValue:
     @classmethod
     def ortvalue_from_shape_and_type(cls, shape, element_type, device_type="cpu", device_id=0):
         """A tensor of zeros."""
-        dtype = np.dtype(element_type).name if not isinstance(element_type, int) else None
-        dtype = dtype or next((name for name, number in _ELEMENTS.items() if number == element_type), None)
-        if dtype is None:
-            raise ValueError(f"ortvalue_from_shape_and_type: element type {element_type}")
+        dtype = _dtype_name("ortvalue_from_shape_and_type", element_type)
         return cls(_arrays.zeros(tuple(shape), dtype=dtype, device=_value_device(device_type, device_id)))
 
     @classmethod
@@ -630,7 +657,8 @@ class InferenceSession:
 
 
 class IOBinding:
-    """Inputs and outputs of a session for several runs. An output that is bound to an OrtValue replaces its tensor."""
+    """Inputs and outputs of a session for several runs. An output that is bound to an OrtValue replaces its tensor;
+    one that is bound to an address is copied there by the run, which waits for it."""
 
     def __init__(self, session):
         self._session, self._inputs, self._outputs, self._results = session, {}, {}, []
@@ -651,18 +679,20 @@ class IOBinding:
             raise TypeError(f"IOBinding: input {name!r} is {type(ortvalue).__name__}, expected OrtValue")
         self._inputs[name] = ortvalue
 
-    def bind_input(self, *arguments, **names):
-        """Refused: addresses have no owner; use bind_ortvalue_input."""
-        _refuse("bind_input", "of an address: use bind_ortvalue_input, or OrtValue.from_dlpack")
+    def bind_input(self, name, device_type, device_id, element_type, shape, buffer_ptr):
+        """Memory of the host as an input: each run reads what is there then."""
+        self._check("input", name, self._session._session.inputs)
+        self._inputs[name] = _memory_at("bind_input", device_type, element_type, shape, buffer_ptr)
 
     def bind_output(
         self, name, device_type="cpu", device_id=0, element_type=None, shape=None, buffer_ptr=None
     ):
-        """An output, which the session makes."""
+        """An output, which the session makes, or which each run copies to memory of the host."""
         self._check("output", name, self._session._session.outputs)
-        if buffer_ptr is not None:
-            _refuse("bind_output", "to an address: use bind_ortvalue_output")
-        self._outputs[name] = None
+        at_address = buffer_ptr is not None
+        self._outputs[name] = (
+            _memory_at("bind_output", device_type, element_type, shape, buffer_ptr) if at_address else None
+        )
 
     def bind_ortvalue_output(self, name, ortvalue):
         """An output that becomes the value's tensor; its dims and dtype are checked."""
@@ -685,14 +715,18 @@ class IOBinding:
             bound = self._outputs.get(name)
             if bound is None:
                 continue
-            if bound.shape() != list(x.shape) or bound._array.dtype != x.dtype:
+            place = bound if isinstance(bound, np.ndarray) else bound._array
+            if tuple(place.shape) != tuple(x.shape) or place.dtype.name != x.dtype.name:
                 raise ValueError(
                     f"IOBinding: output {name!r} is {x.dtype.name}{list(x.shape)}, its value "
-                    f"{bound._array.dtype.name}{bound.shape()}"
+                    f"{place.dtype.name}{list(place.shape)}"
                 )
         for name, x in zip(names, results):
-            if self._outputs.get(name) is not None:
-                self._outputs[name]._array = x
+            bound = self._outputs.get(name)
+            if isinstance(bound, np.ndarray):
+                bound[...] = x
+            elif bound is not None:
+                bound._array = x
         self._results = results
 
     def get_outputs(self):

@@ -162,8 +162,32 @@ def test_io_binding(session):
     ):  # fmt: skip
         with pytest.raises(ValueError, match="'u' is not known"):
             wrong()
-    with pytest.raises(NotImplementedError, match="bind_input"):
-        binding.bind_input("x", "cpu", 0, np.float32, (2, 3), 1234)
+
+
+def test_bindings_of_addresses(session):
+    x, z, binding = X.copy(), np.full(2, np.nan, np.float32), session.io_binding()
+    binding.bind_input("x", "cpu", 0, np.float32, x.shape, x.ctypes.data)
+    binding.bind_output("z", "cpu", 0, 1, z.shape, z.ctypes.data)
+    binding.bind_output("y")
+    for _ in range(3):
+        session.run_with_iobinding(binding)
+        np.testing.assert_array_equal(z, x.sum(axis=1))
+        np.testing.assert_array_equal(binding.get_outputs()[1].numpy(), x[:, :2])
+        x += 1
+    binding.bind_output("z", element_type=np.float32, shape=(3,), buffer_ptr=z.ctypes.data)
+    with pytest.raises(ValueError, match=r"output 'z' is float32\[2\], its value float32\[3\]"):
+        session.run_with_iobinding(binding)
+    binding.bind_input("x", "cpu", 0, np.float32, (0, 3), 0)
+    binding.bind_output("z", element_type=np.float32, shape=[0], buffer_ptr=0)
+    session.run_with_iobinding(binding)
+    with pytest.raises(NotImplementedError, match="of an address of cuda"):
+        binding.bind_input("x", "cuda", 0, np.float32, x.shape, x.ctypes.data)
+    with pytest.raises(ValueError, match="expected its element_type and shape"):
+        binding.bind_output("z", buffer_ptr=z.ctypes.data)
+    with pytest.raises(ValueError, match="2, 3. elements at the address 0"):
+        binding.bind_input("x", "cpu", 0, np.float32, x.shape, 0)
+    with pytest.raises(ValueError, match="element type 99"):
+        binding.bind_input("x", "cpu", 0, 99, x.shape, x.ctypes.data)
 
 
 def test_values():
