@@ -222,3 +222,18 @@ def test_elements_at_indices_of_many_dims():
     np.add.at(expected, tuple(i[inside] for i in at), values[inside])
     add = jax.jit(lambda x, at, values: x.at[at].add(values, mode="drop", wrap_negative_indices=False))
     np.testing.assert_array_equal(np.asarray(add(x, at, values)), expected)
+
+
+FLOATS_OF_8_BITS = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz", "float8_e4m3fnuz", "float8_e5m2fnuz",
+                    "float8_e8m0fnu", "float8_e4m3", "float8_e3m4", "float4_e2m1fn")
+
+
+@pytest.mark.parametrize("source", FLOATS_OF_8_BITS)
+@pytest.mark.parametrize("target", FLOATS_OF_8_BITS)
+def test_floats_of_8_bits_are_converted_to_each_other(source, target):
+    source, target = jnp.dtype(source), jnp.dtype(target)
+    x = np.arange(16 if "float4" in source.name else 256, dtype=np.uint8).view(source)
+    got = np.asarray(jax.jit(lambda x: jax.lax.convert_element_type(x, target))(x))
+    wanted = x.astype(np.float32).astype(target)
+    is_nan = np.isnan(x.astype(np.float32)) | (np.isnan(got.astype(np.float32)) & np.isnan(wanted.astype(np.float32)))
+    np.testing.assert_array_equal(got.view(np.uint8)[~is_nan], wanted.view(np.uint8)[~is_nan])

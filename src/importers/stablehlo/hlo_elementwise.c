@@ -256,7 +256,10 @@ hr_value hr__hlo_convert(hr__hlo *hlo, hr_value x, hr_dtype from, hr_dtype to) {
     x = CALL(hlo, REAL, x);
     from = from == HR_DTYPE_C128 ? HR_DTYPE_F64 : HR_DTYPE_F32;
   }
-  if (hr_dtype_is_float8(from) && !hr_dtype_is_float8(to)) {
+  if (hr_dtype_is_float8(from) && from == to) {
+    return x;
+  }
+  if (hr_dtype_is_float8(from)) {
     x = hr__hlo_cast(hlo, x, HR_DTYPE_F32);
     from = HR_DTYPE_F32;
   }
