@@ -14,6 +14,10 @@ static pjrt_error *no_memory(void) {
   return hrj_error_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a program");
 }
 
+static hr_status no_room(void) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a program");
+}
+
 void hrj_executable_release(pjrt_executable *executable) {
   if (executable == NULL || atomic_fetch_sub(&executable->references, 1) != 1) {
     return;
@@ -121,12 +125,49 @@ static hr_status list_inputs(pjrt_executable *executable, const hr_graph *graph)
       return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a layout");
     }
     executable->input_bytes += bytes_of(&type);
-    if (main->donations[i] != HR_STABLEHLO_KEPT) {
+  }
+  return HR_OK;
+}
+
+static int64_t bytes_of_output(const pjrt_executable *executable, int output) {
+  const hr_tensor *tensor = &executable->outputs[output];
+  return hr_tensor_count(tensor) * (int64_t)hr_dtype_size(tensor->dtype);
+}
+
+/* Marks an output of this size that no other input has; false: there is none, and the caller keeps the input. */
+static bool find_output(const pjrt_executable *executable, int64_t bytes, bool *taken) {
+  for (int i = 0; i < executable->main.output_count; ++i) {
+    if (!taken[i] && bytes_of_output(executable, i) == bytes) {
+      taken[i] = true;
+      return true;
+    }
+  }
+  return false;
+}
+
+static hr_status list_donated(pjrt_executable *executable, const hr_graph *graph) {
+  const hr_stablehlo_main *main = &executable->main;
+  bool *taken = calloc((size_t)main->output_count + 1, sizeof *taken);
+  hr_status status = taken != NULL ? HR_OK : no_room();
+  for (int i = 0; i < main->input_count && status == HR_OK; ++i) {
+    if (main->donations[i] >= 0) {
+      taken[main->donations[i]] = true;
+    }
+  }
+  for (int i = 0; i < main->input_count && status == HR_OK; ++i) {
+    hr_type type = token_type;
+    if (main->donations[i] == HR_STABLEHLO_KEPT || main->inputs[i] == HR_STABLEHLO_TOKEN) {
+      continue;
+    }
+    status = hr_graph_type(graph, hr_graph_input_value(graph, main->inputs[i]), &type);
+    bool has_output = main->donations[i] >= 0 || (status == HR_OK && find_output(executable, bytes_of(&type), taken));
+    if (status == HR_OK && has_output) {
       executable->donated[executable->donated_count++] = i;
       executable->donated_bytes += bytes_of(&type);
     }
   }
-  return HR_OK;
+  free(taken);
+  return status;
 }
 
 static bool reserve(pjrt_executable *executable) {
@@ -215,10 +256,11 @@ static hr_status list_operands(pjrt_executable *executable, const hr_graph *grap
   atomic_init(&executable->waits, hr_graph_inner_count(graph) > 0);
   executable->has_effects = executable->graph_output_count > count_results(&executable->main);
   if (!reserve(executable)) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a program");
+    return no_room();
   }
   HR_RETURN_IF_ERROR(list_inputs(executable, graph));
   HR_RETURN_IF_ERROR(list_outputs(executable, graph));
+  HR_RETURN_IF_ERROR(list_donated(executable, graph));
   list_costs(executable, graph);
   return HR_OK;
 }
@@ -311,10 +353,6 @@ static hr_status check_options(const pjrt_client *client, const hrj_compile_opti
                           HRJ_PLATFORM ": a program over several devices whose memory is not the host's");
   }
   return HR_OK;
-}
-
-static hr_status no_room(void) {
-  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a program");
 }
 
 static hr_status find_devices(pjrt_client *client, const hrj_compile_options *options, pjrt_executable *executable) {

@@ -142,6 +142,16 @@ def test_donation_and_many_calls():
     check(x, X + 50)
 
 
+def test_donated_inputs_without_a_result_of_their_size_stay():
+    wide, narrow = put(X[:, :1], LINE, "x"), put(X, LINE, "x")
+    total = jax.jit(lambda x, y: (x @ x.T, y * 2), donate_argnums=(0, 1))
+    product, double = total(wide, narrow)
+    assert narrow.is_deleted() and not wide.is_deleted()
+    check(product, X[:, :1] @ X[:, :1].T)
+    check(double, X * 2)
+    check(wide, X[:, :1])
+
+
 def test_a_failure_on_one_device_ends_the_program():
     def fail(x):
         if x[0, 0] >= 4:
