@@ -238,7 +238,11 @@ def expect_same(got, wanted, what, has_products):
 
 
 def check(seed):
-    inputs, steps = program_of(seed)
+    return check_program(seed, *program_of(seed))
+
+
+def check_program(seed, inputs, steps):
+    """How often it ran, and how many of its steps the graph has, and in all."""
     graph, kept = build(inputs, steps)
     assert str(hr.Graph.parse(str(graph), data=[])) == str(graph) or "#0" in str(graph)
     sessions = [hr.Session(graph), hr.Session(graph, simplify=False)]
@@ -269,6 +273,29 @@ def test_random_graphs(block):
     counts = [check(seed) for seed in range(block, COUNT, 5)]
     ran, kept, steps = (sum(column) for column in zip(*counts))
     assert ran > 2 * len(counts) and kept > 0.6 * steps  # most programs are valid, for most sizes
+
+
+def test_graphs_of_hypothesis():
+    """The same programs, drawn by hypothesis, which reduces one that fails to its smallest form."""
+    hypothesis = pytest.importorskip("hypothesis")
+    st = pytest.importorskip("hypothesis.strategies")
+
+    @st.composite
+    def programs(draw):
+        inputs = draw(st.lists(st.tuples(st.sampled_from(SHAPES), st.sampled_from(DTYPES)), min_size=1, max_size=3))
+        kinds, steps = st.sampled_from([*STEPS, *CONTROL]), []
+        for i in range(draw(st.integers(1, 10))):
+            step, places = draw(kinds), st.integers(0, len(inputs) + i - 1)
+            operands = [draw(places) for _ in range(ARITY.get(step, 1))]
+            steps.append((step, draw(st.integers(0, 1 << 30)), operands))
+        return inputs, steps
+
+    @hypothesis.settings(max_examples=max(1, COUNT // 3), deadline=None, derandomize=True, database=None)
+    @hypothesis.given(programs())
+    def check_each(program):
+        check_program(1, *program)
+
+    check_each()
 
 
 @pytest.mark.parametrize("simplify", [True, False])
