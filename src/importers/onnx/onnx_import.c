@@ -263,14 +263,11 @@ static hr_status add_variable(hr__onnx_importer *importer, hr__span text, hr_val
 static hr_status read_initializer(hr__onnx_importer *importer, hr__onnx_scope *scope, hr__span message) {
   hr__onnx_tensor tensor;
   hr__onnx_value value;
-  HR_RETURN_IF_ERROR(hr__onnx_read_tensor(message, &tensor));
-  hr_status status = hr__onnx_constant(importer, message, &value);
+  hr_status status = hr__onnx_initializer(importer, message, &tensor, &value);
   if (status == HR_OK && value.value != 0 && importer->options != NULL && importer->options->has_variables) {
     status = add_variable(importer, tensor.name, &value.value);
   }
-  bool is_text = hr__span_is_text(tensor.name);
-  HR_RETURN_IF_ERROR(hr_status_annotate(status, "initializer \"%.*s\"", is_text ? (int)tensor.name.size : 0,
-                                        (const char *)tensor.name.data));
+  HR_RETURN_IF_ERROR(status);
   return hr__onnx_scope_bind(importer, scope, tensor.name, value);
 }
 

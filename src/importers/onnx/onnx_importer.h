@@ -137,6 +137,9 @@ HR_MUST_USE hr_status hr__onnx_charge(hr__onnx_importer *importer, int64_t work)
 void hr__onnx_scope_fini(hr__onnx_scope *scope);
 /* A tensor as a constant; the same message has one. */
 HR_MUST_USE hr_status hr__onnx_constant(hr__onnx_importer *importer, hr__span message, hr__onnx_value *out_value);
+/* The same; a failure names the tensor. */
+HR_MUST_USE hr_status hr__onnx_initializer(hr__onnx_importer *importer, hr__span message, hr__onnx_tensor *out_tensor,
+                                           hr__onnx_value *out_value);
 /* Maps all nodes of a graph or a function. field: that of its nodes. */
 HR_MUST_USE hr_status hr__onnx_run_nodes(hr__onnx_importer *importer, hr__onnx_scope *scope, hr__span message,
                                          uint32_t field);

@@ -149,6 +149,15 @@ hr_status hr__onnx_constant(hr__onnx_importer *importer, hr__span message, hr__o
   return HR_OK;
 }
 
+hr_status hr__onnx_initializer(hr__onnx_importer *importer, hr__span message, hr__onnx_tensor *out_tensor,
+                               hr__onnx_value *out_value) {
+  hr_status status = hr__onnx_read_tensor(message, out_tensor);
+  status = status == HR_OK ? hr__onnx_constant(importer, message, out_value) : status;
+  hr__span name = hr__span_is_text(out_tensor->name) ? out_tensor->name : (hr__span){0};
+  return hr_status_annotate(status, "initializer \"%.*s\"", (int)name.size,
+                            name.size > 0 ? (const char *)name.data : "");
+}
+
 /* ---- nodes ---- */
 
 /* Attributes of the call of a function take the place of references to them. */
@@ -419,8 +428,7 @@ static hr_status bind_subgraph(hr__onnx_node *node, hr__onnx_scope *scope, hr__s
     } else {
       hr__onnx_tensor tensor;
       hr__onnx_value value;
-      HR_RETURN_IF_ERROR(hr__onnx_read_tensor(f.bytes, &tensor));
-      HR_RETURN_IF_ERROR(hr__onnx_constant(node->importer, f.bytes, &value));
+      HR_RETURN_IF_ERROR(hr__onnx_initializer(node->importer, f.bytes, &tensor, &value));
       HR_RETURN_IF_ERROR(hr__onnx_scope_bind(node->importer, scope, tensor.name, value));
     }
   }

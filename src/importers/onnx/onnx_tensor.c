@@ -1,4 +1,5 @@
 /* onnx_tensor.c: elements of tensors: raw bytes, typed fields, and integers of less than eight bits. */
+#include "functional/functions.h"
 #include "importers/onnx/onnx_model.h"
 
 #define DAMAGED(...) hr_status_make(HR_STATUS_DATA_LOSS, __VA_ARGS__)
@@ -93,7 +94,10 @@ static hr_status check_type(hr__onnx_tensor *t, int64_t dim_count) {
                           HR_RANK_MAX);
   }
   t->rank = (int)dim_count;
-  return count_elements(t) ? HR_OK : DAMAGED("the dims of a tensor are negative or too large");
+  char dims[HR__SHAPE_TEXT];
+  return count_elements(t) ? HR_OK
+                           : DAMAGED("a tensor has dims %s, expected fewer elements, and none below 0",
+                                     hr__shape_text(t->rank, t->dims, dims));
 }
 
 hr_status hr__onnx_read_tensor(hr__span message, hr__onnx_tensor *out) {
