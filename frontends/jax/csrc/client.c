@@ -258,6 +258,13 @@ pjrt_error *hrj_TopologyDescription_Attributes(pjrt_args_list *args) {
   return NULL;
 }
 
+/* That of Memory_Kind_Id: each device has one memory. */
+pjrt_error *hrj_TopologyDescription_GetMemorySpaceKindIds(pjrt_args_list *args) {
+  static const int kinds[] = {0};
+  args->list = kinds, args->count = ARRAY_SIZE(kinds);
+  return NULL;
+}
+
 /* Of the version, and the number and the first description of the devices: FNV-1a. */
 pjrt_error *hrj_TopologyDescription_Fingerprint(pjrt_args_size *args) {
   char text[TOPOLOGY_TEXT];

@@ -22,6 +22,9 @@ HR_TEST(client_starts_as_jax_starts_one) {
   open_client();
   pjrt_args_pointer topology = {.self = client};
   ASSERT_CALL(Client_TopologyDescription, &topology);
+  pjrt_args_list kinds = {.self = topology.pointer};
+  ASSERT_CALL(TopologyDescription_GetMemorySpaceKindIds, &kinds);
+  HR_ASSERT(kinds.count == 1 && *(const int *)kinds.list == 0);
   pjrt_args_text text = {.self = client};
   ASSERT_CALL(Client_PlatformName, &text);
   HR_ASSERT_EQ((int64_t)text.text_size, 8);
