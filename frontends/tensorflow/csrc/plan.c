@@ -210,14 +210,16 @@ htf_edge htf_plan_variable(const htf_plan *plan, htf_edge edge) {
   return edge;
 }
 
-/* A node before this one reads the variable, so that it has a value when this node runs. */
+/* A node before this one and of its context reads the variable, so that it has a value when this node runs. */
 static bool may_assign(const htf_plan *plan, int place) {
   enum { VALUE_FLAG = 5 };
   const htf_node_def *def = &plan->graph->nodes[plan->order[place]];
   hr__span value;
   hr__field flag;
+  htf_edge variable = htf_plan_variable(plan, def->inputs[0]);
+  const htf_edge read = {variable.node, plan->contexts[plan->order[place]].context};
   return htf_find_attribute(def->message, "validate_shape", &value) && htf_find_field(value, VALUE_FLAG, &flag) &&
-         flag.value != 0 && htf_plan_find(plan->reads, plan->read_count, htf_plan_variable(plan, def->inputs[0])) >= 0;
+         flag.value != 0 && variable.port == 0 && htf_plan_find(plan->reads, plan->read_count, read) >= 0;
 }
 
 /* True if the inputs are where the row needs them. i32 is on the host unless a member has made it. */
@@ -296,6 +298,9 @@ static bool is_pure(htf_plan *plan, int node) {
   if (!has_all || !resolve_types(plan, node, row) || (takes_dims && !has_dims(plan, node))) {
     return false;
   }
+  if (hr__span_is(def->op, "Enter")) {
+    return constant_count(plan, def->inputs[0].node) >= 0;
+  }
   bool is_slice = hr__span_is(def->op, "StridedSlice");
   return hr__span_is(def->op, "Const") ? constant_count(plan, node) >= 0
                                        : !is_slice || constant_count(plan, def->inputs[1].node) == 1;
@@ -325,12 +330,16 @@ static htf_node_kind kind_of(htf_plan *plan, int place) {
       !has_outputs(plan, node)) {
     return HTF_OTHER;
   }
-  if (hr__span_is(def->op, "AssignVariableOp") && !may_assign(plan, place)) {
+  /* TensorFlow's passes take an Identity behind a Switch as the sign of a branch. */
+  bool is_anchor = hr__span_is(def->op, "Identity") && is_op(plan, def->inputs[0].node, "Switch");
+  if (is_anchor || (hr__span_is(def->op, "AssignVariableOp") && !may_assign(plan, place))) {
     return HTF_OTHER;
   }
-  if (hr__span_is(def->op, "ReadVariableOp") &&
-      !add_edge(&plan->reads, &plan->read_count, htf_plan_variable(plan, def->inputs[0]))) {
-    return HTF_OTHER;
+  if (hr__span_is(def->op, "ReadVariableOp")) {
+    const htf_edge read = {htf_plan_variable(plan, def->inputs[0]).node, plan->contexts[node].context};
+    if (!add_edge(&plan->reads, &plan->read_count, read)) {
+      return HTF_OTHER;
+    }
   }
   plan->device = def->device;
   return HTF_MEMBER;
@@ -356,14 +365,6 @@ static void set_level(htf_plan *plan, int node) {
   }
 }
 
-static bool has_control_flow(const htf_plan *plan) {
-  bool has_some = false;
-  for (int i = 0; i < plan->graph->count && !has_some; ++i) {
-    has_some = is_op(plan, i, "Switch") || is_op(plan, i, "Merge") || is_op(plan, i, "Enter");
-  }
-  return has_some;
-}
-
 /* ---- clusters ---- */
 
 /* Operations that do nothing by themselves. */
@@ -372,25 +373,38 @@ static bool is_work(const htf_plan *plan, int node) {
          !is_op(plan, node, "StopGradient");
 }
 
+/* The cluster of a member, which may be new; -1: no memory. */
+static int cluster_of(htf_plan *plan, int node) {
+  const int level = plan->nodes[node].level;
+  const htf_context *where = &plan->contexts[node];
+  for (int i = plan->cluster_count - 1; i >= 0; --i) {
+    if (plan->clusters[i].level == level && plan->clusters[i].context == where->context &&
+        plan->clusters[i].frame == where->frame) {
+      return i;
+    }
+  }
+  int count = plan->cluster_count;
+  htf_plan_cluster *grown =
+      (count & (count - 1)) == 0 ? realloc(plan->clusters, (size_t)(2 * count + 1) * sizeof *grown) : plan->clusters;
+  if (grown == NULL) {
+    return -1;
+  }
+  plan->clusters = grown;
+  grown[count] = (htf_plan_cluster){
+      .device = plan->graph->nodes[node].device, .level = level, .context = where->context, .frame = where->frame};
+  return plan->cluster_count++;
+}
+
 static hr_status find_clusters(htf_plan *plan) {
-  const htf_graph *graph = plan->graph;
-  int levels = 1;
-  for (int i = 0; i < graph->count; ++i) {
-    levels = plan->nodes[i].level >= levels ? plan->nodes[i].level + 1 : levels;
-  }
-  plan->clusters = calloc((size_t)levels, sizeof *plan->clusters);
-  if (plan->clusters == NULL) {
-    return no_memory();
-  }
-  plan->cluster_count = levels;
-  for (int i = 0; i < graph->count; ++i) {
+  for (int i = 0; i < plan->graph->count; ++i) {
     htf_plan_node *node = &plan->nodes[i];
     node->cluster = node->inner = -1;
     if (node->kind == HTF_MEMBER) {
-      htf_plan_cluster *cluster = &plan->clusters[node->level];
-      cluster->device = graph->nodes[i].device;
-      node->cluster = node->level;
-      cluster->work_count += is_work(plan, i);
+      node->cluster = cluster_of(plan, i);
+      if (node->cluster < 0) {
+        return no_memory();
+      }
+      plan->clusters[node->cluster].work_count += is_work(plan, i);
     }
   }
   return HR_OK;
@@ -503,7 +517,10 @@ static bool add_needs(htf_plan *plan, int cluster) {
   for (int place = 0; place < plan->graph->count; ++place) {
     int node = plan->order[place];
     const htf_node_def *def = &plan->graph->nodes[node];
-    for (int i = 0; i < def->input_count && htf_is_inside(plan, node, cluster); ++i) {
+    /* A constant that enters a loop is in the cluster, but not what is outside of the loop. */
+    bool is_here = plan->contexts[node].frame == plan->clusters[cluster].frame && !is_op(plan, node, "Enter");
+    int count = is_here ? def->input_count : def->data_count;
+    for (int i = 0; i < count && htf_is_inside(plan, node, cluster); ++i) {
       bool is_added = i < def->data_count
                           ? add_input(plan, cluster, plan->types[plan->nodes[node].input_types + i], def->inputs[i])
                           : add_control(plan, cluster, def->inputs[i].node);
@@ -543,7 +560,8 @@ static hr_status plan_graph(htf_plan *plan, int preserved_count, const hr__span 
   const htf_graph *graph = plan->graph;
   plan->nodes = calloc((size_t)graph->count + 1, sizeof *plan->nodes);
   plan->order = calloc((size_t)graph->count + 1, sizeof *plan->order);
-  if (plan->nodes == NULL || plan->order == NULL) {
+  plan->contexts = calloc((size_t)graph->count + 1, sizeof *plan->contexts);
+  if (plan->nodes == NULL || plan->order == NULL || plan->contexts == NULL) {
     return no_memory();
   }
   for (int i = 0; i < preserved_count; ++i) {
@@ -553,8 +571,11 @@ static hr_status plan_graph(htf_plan *plan, int preserved_count, const hr__span 
     }
   }
   HR_RETURN_IF_ERROR(order_nodes(plan));
-  if (has_control_flow(plan)) {
-    return HR_OK;
+  hr_status status = htf_find_contexts(graph, plan->order, plan->contexts);
+  if (status != HR_OK) {
+    bool is_error = hr_status_code_of(status) != HR_STATUS_UNIMPLEMENTED;
+    hr_status_free(is_error ? HR_OK : status);
+    return is_error ? status : HR_OK;
   }
   for (int i = 0; i < graph->count; ++i) {
     plan->nodes[plan->order[i]].kind = kind_of(plan, i);
@@ -596,6 +617,7 @@ void htf_plan_fini(htf_plan *plan) {
   }
   free(plan->clusters);
   free(plan->reads);
+  free(plan->contexts);
   free(plan->nodes);
   free(plan->order);
   free(plan->types);

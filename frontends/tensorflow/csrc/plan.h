@@ -4,13 +4,14 @@
  * cluster is recorded, such as a constant: each cluster that uses it has it, and it stays outside where others use it.
  * *Other* nodes stay kernels.
  *
- * Members of one level are a cluster. The level of a node is the highest of its inputs, and one more for another node
- * behind a member. So no path leaves a cluster and comes back.
+ * Members of one level and context (contexts.h) are a cluster. The level of a node is the highest of its inputs, and
+ * one more for another node behind a member. So no path leaves a cluster and comes back.
  */
 #ifndef HEADRACE_TENSORFLOW_PLAN_H_
 #define HEADRACE_TENSORFLOW_PLAN_H_
 
 #include "body.h"
+#include "contexts.h"
 #include "graphdef.h"
 
 typedef enum htf_node_kind { HTF_OTHER = 0, HTF_PURE, HTF_MEMBER } htf_node_kind;
@@ -40,6 +41,7 @@ typedef struct htf_plan_cluster {
   int work_count;
   bool is_made;
   hr__span device;
+  int level, context, frame;
   char name[48];
 } htf_plan_cluster;
 
@@ -51,7 +53,8 @@ typedef struct htf_plan {
   int *types; /* of TensorFlow, with HTF_HOST_MEMORY */
   int type_count, type_capacity;
   struct htf_op_def *definitions;
-  htf_edge *reads; /* variables that members read */
+  htf_context *contexts;
+  htf_edge *reads; /* nodes of variables that members read, and the contexts of these */
   int read_count;
   hr__span device; /* of all members */
   htf_plan_cluster *clusters;

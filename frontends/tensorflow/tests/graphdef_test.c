@@ -142,7 +142,8 @@ static void append_node(hr_text *text, const char *name, const char *op, const c
   hr_protobuf_end(text, node);
 }
 
-/* A cluster, a node that stays a kernel, and a second cluster, which updates a variable. */
+/* A cluster, a node that stays a kernel, a second cluster, which updates a variable, one in a loop and one behind it.
+ */
 static hr_text make_graph(void) {
   hr_text text = {0};
   append_node(&text, "a", "_Arg", "", "T");
@@ -159,6 +160,17 @@ static hr_text make_graph(void) {
   append_node(&text, "assign", "AssignVariableOp", "v most ^read", "dtype");
   append_node(&text, "end", "NoOp", "^assign", "T");
   append_node(&text, "r", "_Retval", "most ^end", "T");
+  append_node(&text, "enter", "Enter", "most", "T");
+  append_node(&text, "merge", "Merge", "enter next", "T");
+  append_node(&text, "condition", "LoopCond", "merge", "T");
+  append_node(&text, "switch", "Switch", "merge condition", "T");
+  append_node(&text, "body", "AddV2", "switch:1 switch:1", "T");
+  append_node(&text, "square", "Mul", "body body", "T");
+  append_node(&text, "next", "NextIteration", "square", "T");
+  append_node(&text, "exit", "Exit", "switch", "T");
+  append_node(&text, "behind", "Mul", "exit exit", "T");
+  append_node(&text, "both", "AddV2", "behind most", "T");
+  append_node(&text, "s", "_Retval", "both", "T");
   return text;
 }
 
@@ -190,7 +202,7 @@ HR_TEST(nodes_become_clusters) {
   HR_ASSERT_OK(cluster_graph(span_of(&text), &out));
   htf_graph graph;
   HR_ASSERT_OK(htf_graph_read(span_of(&out), &graph));
-  HR_ASSERT_EQ(count_clusters(&graph), 2);
+  HR_ASSERT_EQ(count_clusters(&graph), 4);
   HR_ASSERT(find(&graph, "sum") < 0 && find(&graph, "size") < 0 && find(&graph, "read") < 0);
   int kernel = find(&graph, "kernel"), result = find(&graph, "r"), assign = find(&graph, "assign");
   HR_ASSERT(kernel >= 0 && result >= 0 && assign >= 0 && find(&graph, "one") >= 0);
@@ -203,7 +215,7 @@ HR_TEST(nodes_become_clusters) {
   hr_text again = {0};
   HR_ASSERT_OK(cluster_graph(span_of(&out), &again));
   HR_ASSERT_OK(htf_graph_read(span_of(&again), &graph));
-  HR_ASSERT_EQ(count_clusters(&graph), 2);
+  HR_ASSERT_EQ(count_clusters(&graph), 4);
   htf_graph_fini(&graph);
   hr_text_fini(&again);
   hr_text_fini(&text);

@@ -319,3 +319,106 @@ def test_convolutional_training_is_that_of_kernels(policy):
         history = [model.train_on_batch(x[i % 2 * 8 :][:8], y[i % 2 * 8 :][:8]) for i in range(6)]
         losses.append((history, [weight.tobytes() for weight in model.get_weights()]))
     assert losses[0] == losses[1]
+
+
+def check_control(function, *arguments):
+    """A function with loops or conditions against eager execution; returns what the counters gained."""
+    result, gained = counts(tf.function(function), *arguments)
+    np.testing.assert_array_equal(result, function(*arguments))
+    assert gained["clusters"] > 0
+    return gained
+
+
+def test_loops():
+    def function(x, steps):
+        total, scale = tf.zeros_like(x), tf.reduce_sum(x * x)
+        for i in tf.range(steps):
+            y = tf.sqrt(tf.abs(x) + tf.cast(i, tf.float32)) * scale
+            total = total * 0.5 + tf.reduce_sum(y * 2, axis=0)
+        return total * 2 + x
+
+    for steps in (0, 1, 5):
+        gained = check_control(function, numbers(3, 4), tf.constant(steps))
+        assert gained["runs"] >= steps + 1 and gained["captures"] <= gained["clusters"]
+
+
+def test_nested_loops_and_conditions():
+    def function(x, steps):
+        y = x * 2 + 1
+        for i in tf.range(steps):
+            for j in tf.range(i + 1):
+                if tf.equal(j % 2, 0):
+                    y = tf.abs(y * 1.5) - tf.cast(j, tf.float32)
+                else:
+                    y = tf.minimum(y, 3.0) * tf.reduce_mean(y)
+            y = y * 0.5 + 1
+        if tf.reduce_sum(y * 2) > 4.0:
+            z = y * 2 + x
+        else:
+            z = y * x - 1
+        return z * 2 + 1
+
+    for seed in range(4):
+        check_control(function, numbers(3, 4, seed=seed), tf.constant(4))
+
+
+def test_conditions_in_a_row():
+    def function(x, first, second):
+        if first:
+            a, b = x * 2 + 1, x - 1
+        else:
+            a, b = x * 3 - 1, x * x + 2
+        c = a * b + a
+        if second:
+            c = c * c + b
+        return c * 2 + a, c - 1
+
+    for first in (True, False):
+        for second in (True, False):
+            check_control(lambda *a: tf.stack(function(*a)), numbers(5), tf.constant(first), tf.constant(second))
+
+
+def test_variables_in_loops():
+    results = []
+    for wrap in (tf.function, lambda function: function):
+        variable = tf.Variable([1.0, 2.0])
+
+        def function(steps, variable=variable):
+            for _ in tf.range(steps):
+                before = variable.read_value()
+                variable.assign(before * 2 + 1)
+                if variable[0] > 10.0:
+                    variable.assign_sub(before * 0.5 + 1)
+            return variable.read_value() * 2 + 1
+
+        wrapped = wrap(function)
+        results.append([*(wrapped(tf.constant(n)).numpy().tolist() for n in (3, 0, 4)), variable.numpy().tolist()])
+    assert results[0] == results[1]
+
+
+def test_lists_in_loops_and_gradients():
+    weights = tf.Variable(numbers(4, 4, seed=3))
+
+    def function(x):
+        with tf.GradientTape() as tape:
+            state, states = tf.zeros([2, 4]), tf.TensorArray(tf.float32, size=0, dynamic_size=True)
+            for i in tf.range(tf.shape(x)[0]):
+                state = tf.tanh(tf.matmul(state, weights) + x[i] * 2)
+                states = states.write(i, state * 2)
+            loss = tf.reduce_sum(states.stack() ** 2)
+        return tf.concat([tape.gradient(loss, weights), tf.fill([1, 4], loss)], 0)
+
+    for steps in (1, 6):
+        x = numbers(steps, 2, 4)
+        result, gained = counts(tf.function(function), x)
+        np.testing.assert_allclose(result, function(x), rtol=1e-5, atol=1e-5)
+        assert gained["clusters"] > 0
+
+
+def test_a_loop_reads_no_value():
+    function = tf.function(lambda x, n: tf.while_loop(lambda i, _: i < n, lambda i, x: (i + 1, tf.abs(x * 0.5) + 1), [0, x])[1])
+    function(numbers(8), tf.constant(3))
+    headrace_tensorflow.reset_stats()
+    result = function(numbers(8), tf.constant(100))
+    assert headrace_tensorflow.stats()["commits_by_read"] == 0
+    assert np.isfinite(result).all()
