@@ -56,6 +56,8 @@ typedef enum hr_place_kind {
   HR_PLACE_ARENA     /* offset in the executable's arena */
 } hr_place_kind;
 
+enum { HR_PLACE_ALIGNMENT_BITS = 6, HR_PLACE_ALIGNMENT = 1 << HR_PLACE_ALIGNMENT_BITS };
+
 typedef struct hr_place {
   hr_place_kind kind;
   size_t offset, bytes;
@@ -68,7 +70,7 @@ typedef struct hr_schedule {
   int step_count;
   const hr_step *steps;
   const hr_place *places; /* one for each program buffer */
-  size_t arena_bytes;     /* offsets are multiples of 64 */
+  size_t arena_bytes;     /* offsets are multiples of HR_PLACE_ALIGNMENT */
   int group_count, elided_count;
   const uint8_t *origins; /* of each step: hr_origin_reader */
   size_t origin_bytes;

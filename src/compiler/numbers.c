@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/integer.h"
 #include "compiler/passes.h"
 #include "core/ir/traffic.h"
 
@@ -16,6 +17,7 @@ typedef struct walker {
   size_t *first;         /* NULL, or the position of each part's first number: set while reading, and .. */
   const int64_t *before; /* .. while replacing: parts that have these numbers are passed over */
   bool *is_changed;      /* of each part */
+  bool moves;            /* a temporary needs more or less of the arena */
   bool failed;
 } walker;
 
@@ -159,6 +161,8 @@ static void walk_buffer(walker *w, hr_program_buffer *buffer, hr_place *place) {
   size(w, &buffer->room);
   size(w, &buffer->bytes);
   size(w, &buffer->layout); /* channels and pixels in one word: linear in both */
+  w->moves |= place->kind == HR_PLACE_ARENA &&
+              hr_align_up(place->bytes, HR_PLACE_ALIGNMENT) != hr_align_up(buffer->bytes, HR_PLACE_ALIGNMENT);
   place->bytes = buffer->bytes;
 }
 
@@ -323,7 +327,7 @@ static hr_status renumber(walker *w, hr_schedule *schedule) {
     ((hr_step *)schedule->steps)[i].like = 0; /* the numbers that differ may be those of like kernels */
     HR_RETURN_IF_ERROR(is_changed == NULL || is_changed[i + 1] ? finish_step(schedule, &schedule->steps[i]) : HR_OK);
   }
-  return is_changed == NULL || is_changed[0] ? hr_place_buffers(schedule) : HR_OK;
+  return w->moves ? hr_place_buffers(schedule) : HR_OK;
 }
 
 hr_status hr_schedule_renumber(hr_schedule *schedule, size_t count, const int64_t *numbers) {

@@ -11,8 +11,6 @@
 #include "compiler/occupied.h"
 #include "compiler/passes.h"
 
-enum { ALIGNMENT_BITS = 6, ALIGNMENT = 1 << ALIGNMENT_BITS };
-
 static hr_status no_memory(size_t count) {
   return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "plan: no memory for %zu buffers", count);
 }
@@ -25,7 +23,7 @@ static void sort_spans(hr_span *spans, hr_span *spare, size_t count) {
   for (size_t k = 0; k < count; ++k) {
     most = spans[k].bytes > most ? spans[k].bytes : most;
   }
-  for (int shift = ALIGNMENT_BITS; most >> shift != 0; shift += BITS) {
+  for (int shift = HR_PLACE_ALIGNMENT_BITS; most >> shift != 0; shift += BITS) {
     size_t next[DIGITS + 1] = {0}; /* the place of each digit's next span, largest digits first */
     for (size_t k = 0; k < count; ++k) {
       ++next[DIGITS - (spans[k].bytes >> shift) % DIGITS];
@@ -74,7 +72,7 @@ hr_status hr_place_buffers(hr_schedule *schedule) {
   }
   for (size_t b = 0; b < buffers; ++b) {
     if (places[b].kind == HR_PLACE_ARENA) {
-      size_t bytes = hr_align_up(places[b].bytes, ALIGNMENT);
+      size_t bytes = hr_align_up(places[b].bytes, HR_PLACE_ALIGNMENT);
       spans[count++] = (hr_span){(uint32_t)b, places[b].first, places[b].last, bytes, 0};
     }
   }

@@ -8,6 +8,7 @@
 #endif
 
 #include "base/context.h"
+#include "base/integer.h"
 #include "engine/stream.h"
 
 enum { COLUMNS = 8, LENGTH_MAX = 200 };
@@ -251,17 +252,19 @@ HR_TEST(an_instance_that_a_run_holds_is_left_alone) {
   close_user(&u);
 }
 
-HR_TEST(memory_that_runs_out_costs_nothing_but_the_call) {
-  user u;
-  open_user(&u);
-  teach(&u);
+/* Fails each allocation of a run in turn, and returns their number. is_new: the shared instance is made anew. */
+static int run_out(user *u, bool is_new) {
   float values[COLUMNS];
   int tries = 0;
   bool was_exhausted = true;
   for (int64_t n = 0; was_exhausted; ++n) {
     int64_t rows = 101 + n % 90;
+    u->stream->cache.general.uses_at_trim = 0;
+    if (is_new) {
+      hr__general_instances_trim(&u->stream->cache.general);
+    }
     hr__allocator_fail_after(n);
-    hr_status status = run(&u, rows, values);
+    hr_status status = run(u, rows, values);
     was_exhausted = hr__allocator_failures() > 0;
     hr__allocator_fail_after(-1);
     ++tries;
@@ -269,9 +272,17 @@ HR_TEST(memory_that_runs_out_costs_nothing_but_the_call) {
       HR_ASSERT_EQ(values[0], (float)(3 * rows) / 4);
     }
     hr_status_ignore(status);
-    expect(&u, rows);
+    expect(u, rows);
   }
-  HR_ASSERT(tries > 5);
+  return tries - 1;
+}
+
+HR_TEST(memory_that_runs_out_costs_nothing_but_the_call) {
+  user u;
+  open_user(&u);
+  teach(&u);
+  int renumbered = run_out(&u, false), made = run_out(&u, true);
+  HR_ASSERT(renumbered >= 1 && made > 5);
   close_user(&u);
 }
 
@@ -625,6 +636,42 @@ HR_TEST(prepared_products_get_new_numbers_in_place) {
       expect_products(&u, depth, 390);
       HR_ASSERT(!own->is_renumbered && shared->tuning == own->tuning);
     }
+  }
+  close_user(&u);
+}
+
+/* Temporaries are placed again when one needs another multiple of 64 bytes. */
+static void expect_apart(const hr_schedule *schedule, int64_t depth) {
+  int count = 0;
+  for (int i = 0; i < schedule->program.buffer_count; ++i) {
+    const hr_place *a = &schedule->places[i];
+    if (a->kind != HR_PLACE_ARENA) {
+      continue;
+    }
+    ++count;
+    HR_ASSERT_EQ(a->bytes, (size_t)depth * sizeof(float));
+    HR_ASSERT(a->offset + a->bytes <= schedule->arena_bytes);
+    for (int k = 0; k < i; ++k) {
+      const hr_place *b = &schedule->places[k];
+      bool is_beside = b->kind == HR_PLACE_ARENA && a->first <= b->last && b->first <= a->last;
+      HR_ASSERT(!is_beside || a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset);
+    }
+  }
+  HR_ASSERT_EQ(count, PRODUCTS);
+  HR_ASSERT_EQ(schedule->arena_bytes, PRODUCTS * hr_align_up((size_t)depth * sizeof(float), HR_PLACE_ALIGNMENT));
+}
+
+HR_TEST(temporaries_of_new_dims_keep_apart) {
+  user u;
+  open_user(&u);
+  for (int64_t depth = DEPTH_MAX - 1; depth > DEPTH_MAX - 9; --depth) {
+    expect_products(&u, depth, 390);
+  }
+  for (int64_t n = 0; n < 60; ++n) {
+    int64_t depth = n % 3 == 2 ? 381 - n : 281 + n;
+    expect_products(&u, depth, 390);
+    HR_ASSERT_EQ(u.stream->cache.general.count, 1);
+    expect_apart(&u.stream->cache.general.all[0].instance->plan->schedule, depth);
   }
   close_user(&u);
 }
