@@ -242,6 +242,20 @@ def print_table(results: dict[str, dict[str, dict]], threads: int) -> None:
             print(f"| {TITLES[case]} | {side} | {times} | {start} | {row['difference']:.0e} |")
 
 
+def print_packages(cases: list[str], folder: Path) -> None:
+    """Bytes of the packages; those beyond the constants are at most 1 % of them and 64 KB."""
+    import headrace as hr
+
+    print("\n| package | bytes | constants | beyond them | at most |")
+    print("|---|---|---|---|---|")
+    for name in dict.fromkeys(CASES[case][0] for case in cases):
+        path = folder / f"{name}.hrpkg"
+        with hr.open_package(path) as package:
+            constants = package.graph.constant_bytes
+        beyond = path.stat().st_size - constants
+        print(f"| {name} | {path.stat().st_size} | {constants} | {beyond} | {constants // 100 + (64 << 10)} |")
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
@@ -279,6 +293,7 @@ def main() -> int:
             hr.open_model(package.with_suffix(".onnx")).simplify().save(package)
         results[case] = run_case(case, sides, folder, arguments)
     print_table(results, arguments.threads)
+    print_packages(cases, folder)
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(results, indent=1))
     return 0
