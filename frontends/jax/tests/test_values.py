@@ -1,0 +1,103 @@
+"""Values at the ends of their types: XLA's results, where others fail or have none."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+
+
+def pairs(dtype):
+    """All pairs of some numbers of a type, as Python's integers."""
+    ends = np.iinfo(dtype)
+    numbers = sorted({ends.min, ends.min + (ends.min < 0), -1 if ends.min < 0 else 0, 0, 1, 2, 7, ends.bits - 1,
+                      min(ends.bits, ends.max), ends.max // 2, ends.max})
+    return [(a, b) for a in numbers for b in numbers]
+
+
+def wrapped(value, dtype):
+    bits = np.iinfo(dtype).bits
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if np.iinfo(dtype).min < 0 and value >> (bits - 1) else value
+
+
+def divided(a, b, dtype):
+    if b == 0:
+        return -1
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def remainder(a, b, dtype):
+    return a if b == 0 else abs(a) % abs(b) * (-1 if a < 0 else 1)
+
+
+def is_beyond(b, dtype):
+    return not 0 <= b < np.iinfo(dtype).bits
+
+
+def shifted_left(a, b, dtype):
+    return 0 if is_beyond(b, dtype) else a << b
+
+
+def shifted_with_sign(a, b, dtype):
+    return wrapped(a, np.dtype(dtype).name.lstrip("u")) >> min(b if b >= 0 else 64, np.iinfo(dtype).bits - 1)
+
+
+def shifted_with_zeros(a, b, dtype):
+    return 0 if is_beyond(b, dtype) else (a & ((1 << np.iinfo(dtype).bits) - 1)) >> b
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("function, wanted", [
+    (jax.lax.div, divided), (jax.lax.rem, remainder), (jax.lax.shift_left, shifted_left),
+    (jax.lax.shift_right_arithmetic, shifted_with_sign), (jax.lax.shift_right_logical, shifted_with_zeros),
+])
+def test_integers(function, wanted, dtype):
+    a, b = (np.array(numbers, dtype) for numbers in zip(*pairs(dtype)))
+    expected = np.array([wrapped(wanted(x, y, dtype), dtype) for x, y in pairs(dtype)], dtype)
+    side = round(len(a) ** 0.5)
+    for change in (lambda x: x, lambda x: x.reshape(side, side).T):
+        np.testing.assert_array_equal(np.asarray(jax.jit(function)(change(a), change(b))), change(expected))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("source", ["float32", "float64", "float16", "bfloat16"])
+def test_floats_become_the_nearest_integer_that_there_is(source, dtype):
+    x = np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, 3.7, -3.7, 300, -1, -0.0, 2**31, -(2.0**31)], np.float64)
+    with np.errstate(over="ignore"):
+        x = x.astype(jnp.dtype(source))
+    ends = np.iinfo(dtype)
+    wide = x.astype(np.float64)
+    expected = [0 if np.isnan(v) else ends.max if v >= ends.max else ends.min if v <= ends.min else int(v) for v in wide]
+    np.testing.assert_array_equal(np.asarray(jax.jit(lambda x: x.astype(dtype))(x)), np.array(expected, dtype))
+
+
+def test_indices_outside():
+    x, index = np.arange(12.0).reshape(4, 3), np.array([-5, -1, 0, 3, 4, 2**31 - 1, -(2**31)])
+    inside = np.clip(np.where((index < 0) & (index >= -4), index + 4, index), 0, 3)
+    np.testing.assert_array_equal(np.asarray(jnp.take(x, index, axis=0, mode="clip")), x[np.clip(index, 0, 3)])
+    is_in = (index >= -4) & (index < 4)
+    filled = np.asarray(jnp.take(x, index, axis=0, mode="fill"))
+    np.testing.assert_array_equal(filled, np.where(is_in[:, None], x[inside], np.nan))
+    dropped = x.copy()
+    np.add.at(dropped, inside[is_in], 1)
+    np.testing.assert_array_equal(np.asarray(jnp.asarray(x).at[index].add(1.0, mode="drop")), dropped)
+    at = jax.jit(lambda x, i: jax.lax.dynamic_slice(x, (i, i), (2, 2)))
+    for start, begin in ((-9, (0, 0)), (-3, (1, 0)), (1, (1, 1)), (2**31 - 1, (2, 1))):
+        np.testing.assert_array_equal(
+            np.asarray(at(x, np.int32(start))), x[begin[0] : begin[0] + 2, begin[1] : begin[1] + 2]
+        )
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x.sum(), lambda x: x.prod(1), jnp.sort, lambda x: jnp.cumsum(x, 0), lambda x: x.T @ x,
+    lambda x: jnp.concatenate([x, x]), lambda x: (x > 0).any(0), lambda x: x.max(1), lambda x: x[np.zeros(0, int)],
+    lambda x: x.at[np.zeros(0, int)].add(1.0), lambda x: jnp.pad(x, 1), lambda x: jnp.flip(x), jnp.exp,
+    lambda x: jax.lax.scan(lambda c, row: (c + row.sum(), row * 2), 0.0, x)[1],
+])
+def test_empty_arrays(function):
+    got = np.asarray(jax.jit(function)(np.zeros((0, 3))))
+    like = jax.eval_shape(function, jax.ShapeDtypeStruct((0, 3), np.float64))
+    assert got.shape == like.shape and got.dtype == like.dtype
+    assert got.size == 0 or set(np.unique(got)) <= {0.0, 1.0}
