@@ -508,6 +508,44 @@ def test_scans_and_calls():
     np.testing.assert_allclose(np.asarray(got["gradient"]), 2 * x.sum(axis=0), rtol=1e-4, atol=1e-5)
 
 
+def fourth_power(graph, kind, x, n):
+    """x^4 by an operation of control flow; n is 4, as an integer that the host does not know."""
+    one = x * 0 + 1
+    if kind == "for":
+        return graph.for_loop(4, lambda i, c, x: [c * x], [one], [x])[0]
+    if kind == "for, unknown":
+        return graph.for_loop(n, lambda i, c, x: [c * x], [one], [x])[0]
+    if kind == "for, long":
+        return graph.for_loop(40, lambda i, c, x: [hr.where(i < 4, c * x, c)], [one], [x])[0]
+    if kind == "while":
+        body, more = (lambda c, k, x, n: [c * x, k + 1]), (lambda c, k, x, n: k < n)
+        return graph.while_loop(more, body, [one, n * 0], [x, n])[0]
+    if kind == "scan":
+        return graph.scan(lambda c, s, x: [c * x * s], [one], [np.ones(4)], [x])[0]
+    if kind == "cond":
+        return graph.cond(n > 3, lambda x: [x * x * x * x], lambda x: [hr.sin(x)], x)[0]
+    if kind == "vmap":
+        return graph.vmap(lambda x: [graph_call(x.graph, x)], hr.stack([x, x]))[0][1]
+    return graph_call(graph, x)
+
+
+def graph_call(graph, x):
+    return graph.call(lambda x: [x * x * x * x], x)[0]
+
+
+@pytest.mark.parametrize("kind", ["for", "for, unknown", "for, long", "while", "scan", "cond", "call", "vmap"])
+def test_gradients_of_any_order_through_control_flow(kind):
+    graph = hr.Graph()
+    x, n = graph.input("x", "float64", []), graph.input("n", "int64", [])
+    y = fourth_power(graph, kind, x, n)
+    for order in range(5):
+        graph.output(f"y{order}", y)
+        y = graph.gradient(y, x)
+    got = hr.Session(graph)(x=np.float64(1.5), n=4)
+    powers = [1.5**4, 4 * 1.5**3, 12 * 1.5**2, 24 * 1.5, 24]
+    np.testing.assert_allclose([got[f"y{order}"].item() for order in range(5)], powers, 1e-12)
+
+
 def test_variables_are_kept_between_runs(tmp_path):
     graph = hr.Graph()
     w = graph.variable("w", np.float32([1, 2]))
