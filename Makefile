@@ -36,6 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: conformance sanitize
 .PHONY: array-api-tests bench-arrays mlx-tests fuzz-gradients conformance-tools sanitize-sample format test-levels
 .PHONY: test-jax jax-tests jax-venv demo-jax fuzz-jax test-tensorflow tensorflow-venv demo-tensorflow
+.PHONY: conformance-tensorflow
 .PHONY: wheels test-wheels clean venv python-package
 
 help: ## this list
@@ -111,6 +112,10 @@ test-jax: build $(JAX_STAMP) ## the tests of the plug-in for JAX, and a sample o
 
 test-tensorflow: build $(TENSORFLOW_STAMP) ## the tests of the device for TensorFlow
 	$(TEST_TENSORFLOW)
+
+conformance-tensorflow: build $(TENSORFLOW_STAMP) ## each operation of the device for TensorFlow in each dtype, also in functions and with gradients; docs/coverage-tensorflow.md
+	HEADRACE_SWEEP=all $(TEST_TENSORFLOW)/test_table.py frontends/tensorflow/tests/test_ops.py
+	$(PYTHON) scripts/make_tensorflow_coverage.py
 
 jax-tests: build $(JAX_STAMP) ## JAX's own tests, of the checkout HEADRACE_JAX_SOURCE; OPTIONS='--files lax_test'
 	$(JAX_PYTHON) tests/jax_suite/run.py $(OPTIONS)

@@ -140,6 +140,24 @@ void htf_reverse_sequence(htf_node *node) {
                       ATTRIBUTES(htf_attr_int(axis), htf_attr_text("drop"))));
 }
 
+/* Inputs: start, limit and step, integers of the host. */
+void htf_range(htf_node *node) {
+  int64_t start = htf_host_int(node, 0), limit = htf_host_int(node, 1), step = htf_host_int(node, 2);
+  if (!htf_has_failed(node) && (step == 0 || (step > 0 ? start > limit : start < limit))) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Range: start %lld, limit %lld and delta %lld make no range",
+             (long long)start, (long long)limit, (long long)step);
+  }
+  if (htf_has_failed(node)) {
+    return;
+  }
+  int64_t span = step > 0 ? limit - start : start - limit, by = step > 0 ? step : -step;
+  double count = (double)(span / by + (span % by != 0));
+  htf_output(node, 0,
+             htf_call(node, HR_FUNCTIONAL_ARANGE, 0, NULL,
+                      ATTRIBUTES(htf_attr_real((double)start), htf_attr_real((double)start + count * (double)step),
+                                 htf_attr_real((double)step), htf_attr_dtype(htf_output_dtype(node, 0)))));
+}
+
 void htf_empty(htf_node *node) {
   int64_t dims[HR_RANK_MAX];
   int rank = read_dims(node, 0, dims);

@@ -1,9 +1,13 @@
 """What the sweep over map.def's operations is made of: numbers, comparisons, and a table of cases by operation."""
 
+import collections
+import os
 import re
 
+import headrace_tensorflow
 import numpy as np
 import tensorflow as tf
+from table import host_arguments
 
 DIMS = [(), (5,), (2, 3, 4), (0, 3), (1000,)]
 PAIRS = [((3, 4), (3, 4)), ((), (3, 4)), ((3, 4), ()), ((2, 1, 4), (3, 1)), ((0, 3), (1, 3)), ((257,), (257,))]
@@ -49,10 +53,84 @@ def run(device, name, arguments):
     return [tensor.numpy() for tensor in results]
 
 
+# ---- conformance: also functions and gradients (HEADRACE_SWEEP=all) ----------------------------------------------------
+
+CASES_OF_MODES = 3  # of an operation and dtype: a trace takes longer than all else
+seen = collections.Counter()
+MODES = os.environ.get("HEADRACE_SWEEP") == "all"
+HOST = host_arguments()
+PRODUCTS = re.compile("AddN|MatMul|Einsum|Conv|Block|Solve|Cholesky|Inverse|Determinant|Svd|Eig|Qr|Lu|Resize")
+# The gradients of the first ones depend on signs that are free, those of the others have no kernel on the device.
+NO_GRADIENT = {"Svd", "SelfAdjointEigV2", "Qr", "Lu", "Igamma", "Igammac", "StatelessRandomGammaV2",
+               "StatelessRandomGammaV3"}  # fmt: skip
+
+
+def split(name, arguments):
+    """Inputs of the device, and what a program knows when it is traced."""
+    is_data = {
+        key: key not in HOST[name] and isinstance(value[0] if isinstance(value, list) and value else value, (np.ndarray, tf.Tensor))
+        for key, value in arguments.items()
+    }
+    data = {key: [typed(x) for x in value] if isinstance(value, list) else tf.constant(value)
+            for key, value in arguments.items() if is_data[key]}  # fmt: skip
+    return data, {key: value for key, value in arguments.items() if not is_data[key]}
+
+
+def check_functions(name, arguments, eager):
+    """A function of the operation has the same bits, as a cluster and as a kernel; products are within 1e-5, and so are
+    sums of many terms, which TensorFlow puts in another order."""
+    for uses_clusters in (True, False):
+        headrace_tensorflow.use_clusters(uses_clusters)
+        with tf.device("HEADRACE"):
+            data, known = split(name, arguments)
+            function = tf.function(lambda data: getattr(tf.raw_ops, name)(**data, **known), autograph=False)  # noqa: B023
+            result = function(data)
+        results = list(result) if isinstance(result, (list, tuple)) else [result]
+        for want, have in zip(eager, results, strict=True):
+            bound = max(1e-5, TOLERANCES.get(want.dtype.name, 0)) if PRODUCTS.search(name) else 0
+            np.testing.assert_allclose(have.numpy(), want, rtol=bound, atol=bound, equal_nan=True, err_msg="function")
+    headrace_tensorflow.use_clusters(True)
+
+
+def gradients(device, name, arguments):
+    """Of the sum of all results that are floats, by name; None: TensorFlow has no gradient for the arguments."""
+    with tf.device(device):
+        data, known = split(name, arguments)
+        sources = {key: x for key, x in data.items() if not isinstance(x, list) and (x.dtype.is_floating or x.dtype.is_complex)}
+        with tf.GradientTape() as tape:
+            tape.watch(list(sources.values()))
+            result = getattr(tf.raw_ops, name)(**data, **known)
+            results = list(result) if isinstance(result, (list, tuple)) else [result]
+            total = sum(tf.reduce_sum(x) for x in results if x.dtype.is_floating or x.dtype.is_complex)
+        found = tape.gradient(total, sources) if isinstance(total, tf.Tensor) else {}
+        return {key: tf.convert_to_tensor(x).numpy() for key, x in found.items() if x is not None}
+
+
+def check_gradients(name, arguments, bound):
+    if name in NO_GRADIENT or "Grad" in name or "Backprop" in name:
+        return
+    try:
+        want = gradients("CPU", name, arguments)
+    except (LookupError, NotImplementedError, ValueError, TypeError, AttributeError, tf.errors.OpError):
+        return
+    have = gradients("HEADRACE", name, arguments)
+    assert have.keys() == want.keys()
+    for key in want:
+        wide = np.complex128 if want[key].dtype.kind == "c" else np.float64
+        np.testing.assert_allclose(have[key].astype(wide), want[key].astype(wide), rtol=bound, atol=bound, equal_nan=True,
+                                   err_msg=f"gradient of {key}")  # fmt: skip
+
+
 def compare(name, arguments, tolerance=None, scale=1.0):
     """Both devices have the same results; tolerance None: that of the dtype, 0: the same bits but for NaN."""
     expected, actual = run("CPU", name, arguments), run("HEADRACE", name, arguments)
     assert len(expected) == len(actual)
+    test = os.environ.get("PYTEST_CURRENT_TEST")
+    seen[test] += 1
+    if MODES and seen[test] <= CASES_OF_MODES:
+        check_functions(name, arguments, actual)
+        floats = [x.dtype.name for x in expected if x.dtype.name in TOLERANCES]
+        check_gradients(name, arguments, TOLERANCES.get(floats[0] if floats else "", 0) * max(scale, 1) * 16)
     kept = {"FusedBatchNorm": 5 if arguments.get("is_training") else 3,
             "FusedBatchNormGrad": 3, "Svd": 1, "SelfAdjointEig": 1}.get(re.sub(r"V?[23]$", "", name))  # fmt: skip
     for want, have in zip(expected[:kept], actual[:kept], strict=True):  # other results are undefined

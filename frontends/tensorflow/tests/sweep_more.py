@@ -184,6 +184,12 @@ def _(rng, dtype):
         yield {"x": numbers(rng, dims, dtype), "perm": np.array(order, "int32")}
 
 
+@case("Range")
+def _(rng, dtype):
+    for start, limit, delta in [(0, 5, 1), (-3, 8, 4), (7, -7, -3), (2, 2, 1), (0, 1000, 1), (5, 4, -9)]:
+        yield dict(zip(["start", "limit", "delta"], np.array([start, limit, delta], dtype.as_numpy_dtype), strict=True))
+
+
 @case("InplaceUpdate", "InplaceAdd", "InplaceSub")
 def _(rng, dtype):
     for dims, rows in [((5, 3), [3, 0]), ((4,), [1]), ((3, 2), [])]:

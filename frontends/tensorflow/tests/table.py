@@ -23,6 +23,12 @@ def _sets():
     return sets
 
 
+def host_arguments():
+    """The arguments of each operation that are in the host's memory."""
+    text = re.sub(r"/\*.*?\*/", "", (FOLDER / "map.def").read_text(), flags=re.DOTALL)
+    return {name: set(host.split()) for name, host in re.findall(r'OP\((\w+), "[^"]*", [^,]*,\s*"([^"]*)"', text)}
+
+
 def rows():
     """(operation, type attribute, dtypes) of each row; the dtypes of a row for any type are empty."""
     sets = _sets()

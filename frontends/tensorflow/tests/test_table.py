@@ -1,0 +1,65 @@
+"""map.def against the registry of TensorFlow: operations that exist, types that they may have, no row twice."""
+
+import collections
+import pathlib
+import re
+
+import tensorflow as tf
+from table import FOLDER, host_arguments, rows
+from tensorflow.python.framework import kernels, op_def_registry
+
+
+def registered(name):
+    return [k for k in kernels.get_registered_kernels_for_op(name).kernel if k.device_type == "HEADRACE"]
+
+
+def test_each_operation_has_one_row():
+    text = re.sub(r"/\*.*?\*/", "", pathlib.Path(FOLDER / "map.def").read_text(), flags=re.DOTALL)
+    names = re.findall(r"^OP\((\w+),", text, flags=re.MULTILINE)
+    assert [name for name, count in collections.Counter(names).items() if count > 1] == []
+    assert names == [name for name, _, _ in rows()]
+
+
+def test_rows_are_of_operations_with_these_types_and_arguments():
+    hosts = host_arguments()
+    for name, attribute, dtypes in rows():
+        definition = op_def_registry.get(name)
+        assert definition is not None, name
+        arguments = {argument.name for argument in [*definition.input_arg, *definition.output_arg]}
+        assert hosts[name] <= arguments, name
+        attributes = {one.name: one for one in definition.attr}
+        for one in filter(None, attribute.split(",")):
+            allowed = set(attributes[one].allowed_values.list.type)
+            wrong = [dtype.name for dtype in dtypes if allowed and dtype.as_datatype_enum not in allowed]
+            assert wrong == [], f"{name}: no program has it in {wrong}"
+
+
+def test_each_type_is_registered_once():
+    for name, attribute, dtypes in rows():
+        found = [tuple(tuple(c.allowed_values.list.type) for c in kernel.constraint) for kernel in registered(name)]
+        assert len(found) == len(set(found)), name
+        wanted = len(dtypes) ** len(attribute.split(",")) if dtypes else 1
+        has_lists = name in ("AddN", "ZerosLike")  # kernels of lists of tensors
+        assert len(found) == wanted + has_lists, name
+
+
+def test_no_kernel_of_tensorflow_has_i32_on_both_sides():
+    """For such a kernel of its own TensorFlow copies an input that is on the device as if it were on the host."""
+    ours = {name for name, _, _ in rows()}
+    for kernel in kernels.get_all_registered_kernels().kernel:
+        definition = op_def_registry.get(kernel.op)
+        if kernel.device_type != "DEFAULT" or definition is None or kernel.op.startswith("TensorList"):
+            continue
+        allowed = {one.name: list(one.allowed_values.list.type) for one in kernel.constraint}
+        small = tf.int32.as_datatype_enum
+        arguments = [*definition.input_arg, *definition.output_arg]
+        i32 = [a.name for a in arguments if a.type == small or small in allowed.get(a.type_attr, [])]
+        sides = {name in kernel.host_memory_arg for name in i32}
+        assert len(sides) < 2 or kernel.op in ours, kernel.op
+
+
+def test_the_registry_has_no_other_kernels():
+    names = {name for name, _, _ in rows()}
+    everything = kernels.get_all_registered_kernels().kernel
+    assert {k.op for k in everything if k.device_type == "HEADRACE"} - names <= {"HeadraceCluster"}
+    assert tf.__version__ == "2.19.1"
