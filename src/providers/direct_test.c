@@ -237,6 +237,49 @@ HR_TEST(direct_gives_images_the_same_bits_in_any_batch) {
   }
 }
 
+/* Prepares one convolution, gives the call the numbers of the other, and expects the bits of one prepared for it. */
+static void check_renumbered(op_case before, op_case t) {
+  op_case_node(&before);
+  op_case_prepare(&before);
+  op_case_begin(&t);
+  size_t workspace_bytes = t.workspace_bytes;
+  op_case_run(&t);
+  tensor *out = op_case_output(&t);
+  size_t bytes = (size_t)out->length * sizeof(float);
+  unsigned char *prepared = memcpy(malloc(bytes), out->bytes, bytes);
+  t.provider->release(t.prepared);
+  t.prepared = before.prepared;
+  HR_ASSERT(t.provider->renumber(t.prepared, &t.program, &t.program.nodes[0], &t.workspace_bytes));
+  HR_ASSERT_EQ(t.workspace_bytes, workspace_bytes);
+  hr_program_fini(&before.program);
+  memset(out->bytes, CANARY, bytes);
+  op_case_run(&t);
+  HR_ASSERT_BYTES_EQ(out->bytes, prepared, bytes);
+  free(prepared);
+  op_case_free(&t);
+  op_case_end(&t);
+}
+
+HR_TEST(prepared_convolutions_get_new_numbers_in_place) {
+  static const window q[] = {{2, 40, 64, 24, 1, {6, 5}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+                             {2, 3, 64, 24, 1, {9, 7}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+                             {2, 16, 64, 24, 1, {4, 19}, {3, 3}, {2, 2}, {1, 1}, {1, 1}}};
+  enum { COUNT = sizeof q / sizeof *q };
+  const hr_provider *const providers[] = {&hr__direct_provider, &hr__direct_provider, &hr__direct_weights_provider,
+                                          &hr__gradients_provider};
+  for (int p = 0; p < 4; ++p) {
+    cases_begin(providers[p]);
+    hr_op op = p == 0 ? HR_OP_CONV : p == 1 ? HR_OP_CONV_BACKWARD_DATA : HR_OP_CONV_BACKWARD_WEIGHT;
+    for (int i = 0; i < COUNT * COUNT; ++i) {
+      image_layout layout = (image_layout)random_below(IMAGE_LAYOUTS);
+      op_case before = direct_case(op, &q[i / COUNT], layout, IMAGE_DENSE, layout, true);
+      op_case t = direct_case(op, &q[i % COUNT], layout, IMAGE_DENSE, layout, true);
+      before.provider = t.provider = providers[p];
+      check_renumbered(before, t);
+    }
+  }
+}
+
 /* ---- numbers ---- */
 
 typedef void (*change_fn)(op_case *t);

@@ -402,17 +402,22 @@ static size_t footprint(const hr_prepared *p) {
   return offsetof(hr_prepared, epilogues.of) + (size_t)p->epilogues.count * sizeof *p->epilogues.of;
 }
 
+/* Returns the bytes of workspace. */
+static size_t plan(const hr_node *node, hr_prepared *p) {
+  describe(node, p);
+  (void)hr__direct_epilogues_init(node, &p->epilogues);
+  divide(p);
+  p->number_floats = hr__direct_epilogues_floats(&p->epilogues, p->vectors * VECTOR);
+  p->x_floats = hr__images_packed_floats(&p->x, p->shape.images);
+  p->y_floats = hr__images_packed_floats(&p->y, p->shape.images);
+  return (size_t)(p->number_floats + p->x_floats + p->y_floats + p->u_floats) * sizeof(float);
+}
+
 static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
   (void)program, (void)algorithm, (void)queue;
   hr_prepared p;
-  describe(node, &p);
-  (void)hr__direct_epilogues_init(node, &p.epilogues);
-  divide(&p);
-  p.number_floats = hr__direct_epilogues_floats(&p.epilogues, p.vectors * VECTOR);
-  p.x_floats = hr__images_packed_floats(&p.x, p.shape.images);
-  p.y_floats = hr__images_packed_floats(&p.y, p.shape.images);
-  *out_workspace_bytes = (size_t)(p.number_floats + p.x_floats + p.y_floats + p.u_floats) * sizeof(float);
+  *out_workspace_bytes = plan(node, &p);
   *out_prepared = hr_malloc(footprint(&p));
   if (*out_prepared == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared convolution");
@@ -444,6 +449,20 @@ static bool supports(const hr_program *program, const hr_node *node) {
   return hr__direct_is_small(&shape) || hr__direct_is_small_across(&shape, node->op == HR_OP_CONV_BACKWARD_DATA);
 }
 
+static bool renumber(hr_prepared *prepared, const hr_program *program, const hr_node *node,
+                     size_t *out_workspace_bytes) {
+  hr_prepared p;
+  if (!supports(program, node)) {
+    return false;
+  }
+  *out_workspace_bytes = plan(node, &p);
+  bool fits = p.epilogues.count == prepared->epilogues.count;
+  if (fits) {
+    memcpy(prepared, &p, footprint(&p));
+  }
+  return fits;
+}
+
 static bool needs_team(const hr_prepared *p) {
   return p->grain < p->units;
 }
@@ -465,6 +484,7 @@ const hr_provider HR_CPU_NAME(hr__direct_provider) = {
     .runs = hr__provider_runs_contractions,
     .supports = supports,
     .prepare = prepare,
+    .renumber = renumber,
     .needs_team = needs_team,
     .stamp = stamp,
     .keeps = keeps,

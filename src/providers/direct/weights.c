@@ -220,6 +220,13 @@ static void divide(hr_prepared *p) {
   p->block_rows = hr_max(1, BLOCK / p->columns.count);
 }
 
+/* Returns the bytes of workspace. */
+static size_t plan(const hr_node *node, hr_prepared *p) {
+  describe(node, p);
+  divide(p);
+  return (size_t)(p->units * p->lines * p->width + p->x_floats + p->y_floats) * sizeof(float);
+}
+
 static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
   (void)program, (void)algorithm, (void)queue;
@@ -227,9 +234,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   if (p == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared gradient");
   }
-  describe(node, p);
-  divide(p);
-  *out_workspace_bytes = (size_t)(p->units * p->lines * p->width + p->x_floats + p->y_floats) * sizeof(float);
+  *out_workspace_bytes = plan(node, p);
   *out_prepared = p;
   return HR_OK;
 }
@@ -241,6 +246,14 @@ static bool supports(const hr_program *program, const hr_node *node) {
   }
   hr__direct_shape shape = hr__direct_shape_of(node);
   return hr__direct_is_small(&shape);
+}
+
+static bool renumber(hr_prepared *p, const hr_program *program, const hr_node *node, size_t *out_workspace_bytes) {
+  bool is_supported = supports(program, node);
+  if (is_supported) {
+    *out_workspace_bytes = plan(node, p);
+  }
+  return is_supported;
 }
 
 static bool needs_team(const hr_prepared *p) {
@@ -259,6 +272,7 @@ const hr_provider HR_CPU_NAME(hr__direct_weights_provider) = {
     .runs = hr__provider_runs_contractions,
     .supports = supports,
     .prepare = prepare,
+    .renumber = renumber,
     .needs_team = needs_team,
     .run = run,
     .footprint = footprint,

@@ -488,24 +488,38 @@ static bool supports(const hr_program *program, const hr_node *node) {
 
 static const char *const algorithms[] = {"tiles", NULL};
 
+/* Returns the bytes of workspace. */
+static size_t plan(const hr_node *node, hr_prepared *p) {
+  *p = (hr_prepared){0};
+  describe(node, p);
+  divide(p);
+  size_t sums = p->is_direct ? 0 : (size_t)(p->kernel[0] * p->y.channels * p->sum_pitch) * sizeof(float);
+  int64_t packed = hr_round_up(p->x_floats * (int64_t)sizeof(float), ALIGNMENT) +
+                   hr_round_up(p->y_floats * (int64_t)sizeof(float), ALIGNMENT);
+  return (size_t)(packed + p->out_groups * p->vector_groups * p->slot_bytes) + sums;
+}
+
 static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
   (void)queue;
   if (algorithm != HR_ALGORITHM_OWN && (!can_take(node) || supports(program, node))) {
     return hr_status_make(HR_STATUS_UNIMPLEMENTED, "gradients: no algorithm for this operation");
   }
-  hr_prepared *p = hr_calloc(1, sizeof *p);
+  hr_prepared *p = hr_malloc(sizeof *p);
   if (p == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared gradient");
   }
-  describe(node, p);
-  divide(p);
-  size_t sums = p->is_direct ? 0 : (size_t)(p->kernel[0] * p->y.channels * p->sum_pitch) * sizeof(float);
-  int64_t packed = hr_round_up(p->x_floats * (int64_t)sizeof(float), ALIGNMENT) +
-                   hr_round_up(p->y_floats * (int64_t)sizeof(float), ALIGNMENT);
-  *out_workspace_bytes = (size_t)(packed + p->out_groups * p->vector_groups * p->slot_bytes) + sums;
+  *out_workspace_bytes = plan(node, p);
   *out_prepared = p;
   return HR_OK;
+}
+
+static bool renumber(hr_prepared *p, const hr_program *program, const hr_node *node, size_t *out_workspace_bytes) {
+  bool is_supported = supports(program, node);
+  if (is_supported) {
+    *out_workspace_bytes = plan(node, p);
+  }
+  return is_supported;
 }
 
 static bool needs_team(const hr_prepared *p) {
@@ -523,6 +537,7 @@ const hr_provider HR_CPU_NAME(hr__gradients_provider) = {
     .runs = hr__provider_runs_contractions,
     .supports = supports,
     .prepare = prepare,
+    .renumber = renumber,
     .algorithms = algorithms,
     .needs_team = needs_team,
     .run = run,
