@@ -182,7 +182,11 @@ def qr(x, mode="reduced"):
     """Orthonormal Q and upper R with Q R = x; mode: reduced, complete, r (R alone). Of more rows than columns complete
     has no gradient."""
     x = _matrices("qr", x)
-    if mode == "complete" and x.shape[-2] > x.shape[-1] or mode not in ("reduced", "complete", "r"):
+    has_words = mode in ("reduced", "complete", "r")
+    if isinstance(x, _hr.Value) and has_words:  # the row, which has no gradient
+        result = QRResult(*_hr.qr(x, "complete" if mode == "complete" else "reduced"))
+        return result.R if mode == "r" else result
+    if mode == "complete" and x.shape[-2] > x.shape[-1] or not has_words:
         return QRResult(*_hr.qr(x, mode))
     result = QRResult(*_reduced_qr(x))
     return result.R if mode == "r" else result
@@ -203,8 +207,13 @@ def matrix_transpose(x):
     return _hr.swapaxes(x, -2, -1)
 
 
+def _operand(x):
+    """An array, or a value of a graph."""
+    return x if isinstance(x, _hr.Value) else _hr.asarray(x)
+
+
 def _matrices(name, x):
-    x = _hr.asarray(x)
+    x = _operand(x)
     if x.ndim < 2:
         raise ValueError(f"{name}: {x.ndim} dims, expected at least 2")
     return x
@@ -276,7 +285,7 @@ def matrix_norm(x, keepdims=False, ord="fro"):
 
 def norm(x, ord=None, axis=None, keepdims=False):
     """Norm of a vector (one axis), of a matrix (two axes), or of all elements (without ord and axis)."""
-    x = _hr.asarray(x)
+    x = _operand(x)
     if ord is None:
         return _hr.vector_norm(x, axis, keepdims)
     axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
@@ -300,7 +309,7 @@ def cond(x, p=None):
 
 def multi_dot(arrays):
     """Product of matrices, in the order with the fewest multiplications; the first and last may be vectors."""
-    arrays = [_hr.asarray(x) for x in arrays]
+    arrays = [_operand(x) for x in arrays]
     if len(arrays) < 2:
         raise ValueError(f"multi_dot: {len(arrays)} arrays, expected at least 2")
     sizes = [1 if arrays[0].ndim == 1 else arrays[0].shape[0]] + [x.shape[0] for x in arrays[1:]]
@@ -357,7 +366,7 @@ def _elements(sizes):
 
 def tensorinv(a, ind=2):
     """The inverse of a as a map from its last dims to its first `ind` ones: tensordot(tensorinv(a), b, ind) solves."""
-    a = _hr.asarray(a)
+    a = _operand(a)
     if ind <= 0:
         raise ValueError(f"tensorinv: ind {ind}, expected at least 1")
     first, last = a.shape[:ind], a.shape[ind:]

@@ -190,6 +190,24 @@ def test_functions_with_attributes(build):
         np.testing.assert_array_equal(one, other)
 
 
+MATRICES = {
+    "qr": lambda x: hr.linalg.qr(x), "r": lambda x: [hr.linalg.qr(x, "r")],
+    "complete": lambda x: hr.linalg.qr(x[:, :2], "complete"), "pinv": lambda x: [hr.linalg.pinv(x)],
+    "rank": lambda x: [hr.linalg.matrix_rank(x)], "power": lambda x: [hr.linalg.matrix_power(x, 3)],
+    "matrix_norm": lambda x: [hr.linalg.matrix_norm(x)], "cond": lambda x: [hr.linalg.cond(x)],
+    "norm": lambda x: [hr.linalg.norm(x)], "chain": lambda x: [hr.linalg.multi_dot([x, x, x])],
+    "tensorinv": lambda x: [hr.linalg.tensorinv(x.reshape(2, 2, 4), 2)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_linalg_takes_values(name):
+    x = np.random.default_rng(6).uniform(size=(4, 4)) + np.eye(4)
+    wanted, got = answers(MATRICES[name], [hr.array(x)]), answers_of_graph(MATRICES[name], [x])
+    for one, other in zip(got, wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 KEYS = [
     np.s_[0], np.s_[-1], np.s_[1:], np.s_[:-1], np.s_[::2], np.s_[1::2, 1:3], np.s_[-2:], np.s_[:100], np.s_[-100:2],
     np.s_[5:2], np.s_[::-1], np.s_[-2::-1], np.s_[:0:-2], np.s_[4:1:-1], np.s_[..., 0], np.s_[..., -1:], np.s_[None],
