@@ -15,6 +15,7 @@ TOLERANCES = {"float32": 2e-6, "float64": 1e-12, "float16": 2e-3, "bfloat16": 1.
               "complex128": 1e-12}  # fmt: skip
 FLOATS = {tf.float16, tf.bfloat16, tf.float32, tf.float64}
 COMPLEX = {tf.complex64, tf.complex128}
+HOST = host_arguments()
 
 
 def generator(*seed):
@@ -38,13 +39,12 @@ def numbers(rng, dims, dtype, low=-4.0, high=4.0, special=False):
 
 def typed(value):
     """A tensor of an array: an operation whose type has a default would convert the array to it."""
-    kept = not isinstance(value, np.ndarray) or value.dtype in (np.int32, np.int64)
-    return value if kept else tf.constant(value)
+    return tf.constant(value) if isinstance(value, np.ndarray) else value
 
 
 def run(device, name, arguments):
     with tf.device(device):
-        arguments = {key: typed(value) for key, value in arguments.items()}
+        arguments = {key: value if key in HOST[name] else typed(value) for key, value in arguments.items()}
         result = getattr(tf.raw_ops, name)(**arguments)
     results = list(result) if isinstance(result, (list, tuple)) else [result]
     if device != "CPU":
@@ -58,17 +58,19 @@ def run(device, name, arguments):
 CASES_OF_MODES = 3  # of an operation and dtype: a trace takes longer than all else
 seen = collections.Counter()
 MODES = os.environ.get("HEADRACE_SWEEP") == "all"
-HOST = host_arguments()
 PRODUCTS = re.compile("AddN|MatMul|Einsum|Conv|Block|Solve|Cholesky|Inverse|Determinant|Svd|Eig|Qr|Lu|Resize")
+F32_INSIDE = {"ImageProjectiveTransformV2", "ImageProjectiveTransformV3", "ResizeBilinear", "ResizeBicubic"}
 # The gradients of the first ones depend on signs that are free, those of the others have no kernel on the device.
 NO_GRADIENT = {"Svd", "SelfAdjointEigV2", "Qr", "Lu", "Igamma", "Igammac", "StatelessRandomGammaV2",
-               "StatelessRandomGammaV3"}  # fmt: skip
+               "StatelessRandomGammaV3", "ExtractImagePatches"}  # fmt: skip
+# TensorFlow folds ones_like of a number of these types to 0, on its CPU device, too.
+WRONG_IN_FUNCTIONS = {("OnesLike", "uint32"), ("OnesLike", "uint64")}
 
 
 def split(name, arguments):
     """Inputs of the device, and what a program knows when it is traced."""
     is_data = {
-        key: key not in HOST[name] and isinstance(value[0] if isinstance(value, list) and value else value, (np.ndarray, tf.Tensor))
+        key: key not in HOST[name] and isinstance(value[0] if isinstance(value, list) and value else value, (np.ndarray, np.generic, tf.Tensor))
         for key, value in arguments.items()
     }
     data = {key: [typed(x) for x in value] if isinstance(value, list) else tf.constant(value)
@@ -114,6 +116,7 @@ def check_gradients(name, arguments, bound):
     except (LookupError, NotImplementedError, ValueError, TypeError, AttributeError, tf.errors.OpError):
         return
     have = gradients("HEADRACE", name, arguments)
+    bound = max(bound, 2e-6 if name in F32_INSIDE else 0)
     assert have.keys() == want.keys()
     for key in want:
         wide = np.complex128 if want[key].dtype.kind == "c" else np.float64
@@ -128,7 +131,8 @@ def compare(name, arguments, tolerance=None, scale=1.0):
     test = os.environ.get("PYTEST_CURRENT_TEST")
     seen[test] += 1
     if MODES and seen[test] <= CASES_OF_MODES:
-        check_functions(name, arguments, actual)
+        if (name, actual[0].dtype.name) not in WRONG_IN_FUNCTIONS:
+            check_functions(name, arguments, actual)
         floats = [x.dtype.name for x in expected if x.dtype.name in TOLERANCES]
         check_gradients(name, arguments, TOLERANCES.get(floats[0] if floats else "", 0) * max(scale, 1) * 16)
     kept = {"FusedBatchNorm": 5 if arguments.get("is_training") else 3,
