@@ -7,8 +7,9 @@ enum { DIMS = HR__DIRECT_DIMS };
 /* Up to FEW_WEIGHTS for each output row the weights stay in the first cache. */
 enum { FEW_WEIGHTS = 10240, WEIGHTS_MAX = 40960 };
 static const int64_t FLOPS_MAX = 250000000, FLOPS_MAX_OF_MANY = 50000000;
-/* Of narrow images, which read each weight for many of them. Larger ones were not measured. */
-enum { COLUMNS_ACROSS = 8, IMAGES_ACROSS = 16, WEIGHTS_ACROSS = 640 << 10 };
+/* Of narrow images, which read each weight for many of them; with one vector of outputs, eight pixels of a row fill the
+ * inner loop as well. Larger ones were not measured. */
+enum { COLUMNS_ACROSS = 8, COLUMNS_OF_ONE = 7, IMAGES_ACROSS = 16, WEIGHTS_ACROSS = 640 << 10 };
 static const int64_t FLOPS_ACROSS = 2500000000;
 
 static bool is_taken(const hr_operand *x, int rank) {
@@ -59,7 +60,8 @@ int64_t hr__direct_flops(const hr__direct_shape *s) {
 
 bool hr__direct_is_across(const hr__direct_shape *s, bool is_gradient) {
   int64_t columns = is_gradient ? hr_divide_up(s->x.width, s->stride[1]) : s->y.width; /* of a phase */
-  return columns <= COLUMNS_ACROSS && s->images >= IMAGES_ACROSS;
+  bool is_one = (is_gradient ? s->x.channels : s->y.channels) <= HR__WIDE;
+  return columns <= (is_one ? COLUMNS_OF_ONE : COLUMNS_ACROSS) && s->images >= IMAGES_ACROSS;
 }
 
 static int64_t weights_of(const hr__direct_shape *s) {
