@@ -2,6 +2,9 @@
  *
  * An origin is the number of a location's attribute in the file, plus 1, so that a graph needs no texts.
  */
+#include <stdio.h>
+#include <string.h>
+
 #include "importers/stablehlo/hlo.h"
 
 /* Splits "jit(f)/add" "f" f.py:3 into the first name and the part behind the last one. */
