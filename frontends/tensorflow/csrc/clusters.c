@@ -227,12 +227,21 @@ static void append_cluster(hr_text *text, htf_plan *plan, int cluster, const hr_
 
 /* ---- graphs ---- */
 
+/* The writer's lengths have 28 bits, and a node is longer than its parts. */
+static hr_status check_size(size_t size) {
+  enum { SIZE_MAX_OF_PARTS = 1 << 27 };
+  return size < SIZE_MAX_OF_PARTS
+             ? HR_OK
+             : hr_status_make(HR_STATUS_UNIMPLEMENTED, "headrace: a node of %zu bytes, too long for clusters", size);
+}
+
 static hr_status append_nodes(hr_text *text, htf_plan *plan) {
   for (int i = 0; i < plan->graph->count; ++i) {
     const htf_plan_node *node = &plan->nodes[i];
     if (node->kind == HTF_MEMBER && node->is_preserved) {
       append_rest(text, plan, i);
     } else if (node->kind == HTF_OTHER || (node->kind == HTF_PURE && (node->is_kept || node->is_preserved))) {
+      HR_RETURN_IF_ERROR(check_size(plan->graph->nodes[i].message.size));
       HR_RETURN_IF_ERROR(append_node(text, plan, i));
     }
   }
@@ -244,6 +253,7 @@ static hr_status append_graph(hr_text *text, htf_plan *plan, hr__span graph, hr_
     if (plan->clusters[i].is_made) {
       int nodes = append_body(&bodies[i], plan, i);
       HR_RETURN_IF_ERROR(hr_text_status(&bodies[i]));
+      HR_RETURN_IF_ERROR(check_size(bodies[i].length));
       name_cluster(plan, i, &bodies[i]);
       atomic_fetch_add(&htf_clusters.clusters, 1);
       atomic_fetch_add(&htf_clusters.nodes, nodes);
@@ -288,8 +298,13 @@ static hr_status plan_and_rewrite(const tf_buffer *graph, tf_library *library, i
     for (int i = 0; i < plan.cluster_count; ++i) {
       has_cluster = has_cluster || plan.clusters[i].is_made;
     }
-    status = has_cluster ? rewrite(text, &plan, bytes) : htf_copy_without(bytes, 0, xla_mark, text);
+    status = has_cluster ? rewrite(text, &plan, bytes) : HR_OK;
     htf_plan_fini(&plan);
+    if (!has_cluster || (status != HR_OK && hr_status_code_of(status) == HR_STATUS_UNIMPLEMENTED)) {
+      hr_status_free(status);
+      hr_text_clear(text);
+      status = htf_copy_without(bytes, 0, xla_mark, text);
+    }
   }
   htf_graph_fini(&read);
   return status;
