@@ -17,6 +17,7 @@
 #include "base/allocator.h"
 #include "base/context.h"
 #include "base/env.h"
+#include "base/float_mode.h"
 
 void hr_mutex_init(hr_mutex *mutex) {
   int error = pthread_mutex_init(&mutex->native, NULL);
@@ -86,6 +87,7 @@ static void *run_thread(void *opaque) {
   pthread_setname_np(pthread_self(), begin->name);
 #endif
   (void)hr__context_enter(begin->context);
+  (void)hr_float_mode_begin(); /* a new thread has its creator's */
   begin->fn(begin->arg);
   return NULL;
 }

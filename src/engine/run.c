@@ -1,5 +1,6 @@
 #include "engine/run.h"
 
+#include "base/float_mode.h"
 #include "base/log.h"
 #include "engine/replay.h"
 #include "engine/run_steps.h"
@@ -72,9 +73,11 @@ hr_status hr__instance_run(const hr_instance *instance, hr_run *run, hr_run_scra
   int64_t begin = instance->has_tunings ? hr_clock_ns() : 0;
   bool makes_weights = bind(instance, run, scratch);
   hr_thread_interrupt before = hr_thread_interrupt_set((hr_thread_interrupt){run->interrupted, run->number});
+  hr_float_mode mode = hr_float_mode_begin();
   hr_status status = instance->replay != NULL && !is_timed && !makes_weights
                          ? hr__replay_run(instance, run, scratch)
                          : hr__run_steps(instance, 0, instance->step_count, run, scratch, NULL);
+  hr_float_mode_end(mode);
   (void)hr_thread_interrupt_set(before);
   hr__weights_unbind(instance, scratch, status == HR_OK);
   HR_RETURN_IF_ERROR(status);

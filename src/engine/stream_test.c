@@ -2,6 +2,7 @@
 #include "hr_test.h"
 
 #include "base/arena.h"
+#include "base/float_mode.h"
 #include "base/thread.h"
 #include "engine/compile_queue.h"
 #include "engine/stream.h"
@@ -103,6 +104,28 @@ HR_TEST(temporaries_die_and_scalars_are_arguments) {
   HR_ASSERT_EQ(stats.operations, 6);
   hr_buffer_release(x);
   close_fixture(&f);
+}
+
+/* Kernels run on threads that the program, or its libraries, may have told to flush subnormal numbers. */
+HR_TEST(kernels_round_alike_on_all_threads) {
+#if defined(__x86_64__)
+  fixture f = open_fixture("cpu");
+  const hr_float_mode before = hr_float_mode_get(), flushing = before | 0xe040; /* towards zero, too */
+  hr_float_mode_set(flushing);
+  hr_buffer *x = make_ramp(&f, 0, 1), *small = make(&f), *third = make(&f);
+  HR_ASSERT_OK(with_number(&f, HR_OP_MUL, x, 1e-40, small));
+  HR_ASSERT_OK(with_number(&f, HR_OP_DIV, x, 3, third));
+  float a = read_at(&f, small, 2), b = read_at(&f, third, 2);
+  const hr_float_mode after = hr_float_mode_get();
+  hr_float_mode_set(before);
+  HR_ASSERT(a == 2 * 1e-40F && a > 0);
+  HR_ASSERT(b == 2.0F / 3);
+  HR_ASSERT_EQ(after & 0xe040, flushing & 0xe040);
+  hr_buffer_release(x);
+  hr_buffer_release(small);
+  hr_buffer_release(third);
+  close_fixture(&f);
+#endif
 }
 
 static hr_status record_new(const fixture *f, hr_op op, const hr_view *a, const hr_view *b, hr_buffer **out) {
