@@ -16,16 +16,9 @@ from pathlib import Path
 
 import torch
 from cases import Case, synchronize, timed
+from sides import start_peak, status_bytes
 
 SECONDS = 6.0  # to reach full speed in
-
-
-def status_bytes(key: str) -> int:
-    with open("/proc/self/status", encoding="ascii") as file:
-        for line in file:
-            if line.startswith(key + ":"):
-                return int(line.split()[1]) * 1024
-    raise RuntimeError(f"/proc/self/status has no {key}")
 
 
 def seconds_to_settle(steps: list[tuple[float, float]]) -> float:
@@ -53,7 +46,7 @@ def measure(case: Case, device: torch.device, seconds: float) -> dict:
     synchronize(device)
     gc.collect()
     before = status_bytes("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # VmHWM starts again from VmRSS
+    start_peak()
     begin = time.perf_counter()
     steps = []
     growth = 0

@@ -13,18 +13,13 @@ Needs jax, and the plug-in: an installed headrace-jax, or HEADRACE_JAX_LIBRARY w
 """
 
 import argparse
-import json
 import os
-import statistics
-import subprocess
 import sys
-import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
+import sides
 
-ROOT = Path(__file__).resolve().parents[1]
 HEADRACE = "headrace"
 PLATFORMS = {"cpu": "cpu", "cuda": "gpu", HEADRACE: HEADRACE}  # the names of devices of each backend
 STEPS = 12
@@ -194,73 +189,21 @@ def compared(run, result):
     return np.concatenate([np.ravel(np.asarray(leaf)) for leaf in jax.tree.leaves(result)])
 
 
-def burst(run, seconds):
-    import jax
-
-    walls, begin, cpu = [], time.perf_counter(), time.process_time()
-    while time.perf_counter() - begin < seconds or len(walls) < 3:
-        start = time.perf_counter()
-        jax.block_until_ready(run())
-        walls.append(time.perf_counter() - start)
-    return {"wall": statistics.median(walls), "cpu": (time.process_time() - cpu) / len(walls)}
-
-
 def serve(side, case, folder, warm_up):
-    """Writes the values that are compared, tells of the first call, then runs a burst for each line with seconds."""
+    """Writes the values that are compared, tells of the first call, then runs bursts."""
     import jax
 
     open_platform(side)
     jax.block_until_ready(jax.jit(lambda x: x + 1)(np.float32(1)))
     _, make, *arguments = CASES[case]
     run = make(*arguments)
-    cpu, wall = time.process_time(), time.perf_counter()
-    result = jax.block_until_ready(run())
-    first = {"first": time.perf_counter() - wall, "first_cpu": time.process_time() - cpu}
+    call = lambda: jax.block_until_ready(run())  # noqa: E731
+    result, first = sides.first_call(call)
     while hasattr(run, "losses") and len(run.losses) < STEPS:
         run()
     np.save(folder / f"{case}-{side}.npy", compared(run, result))
     del result
-    burst(run, warm_up)
-    print(json.dumps(first), flush=True)
-    for line in sys.stdin:
-        print(json.dumps(burst(run, float(line))), flush=True)
-
-
-class Side:
-    """A process that serves one side of a case, on the first cores of this one."""
-
-    def __init__(self, side, case, folder, arguments):
-        command = [sys.executable, __file__, "--serve", side, "--cases", case, "--folder", str(folder)]
-        command += ["--warm-up", str(arguments.warm_up)]
-        self.cache = tempfile.TemporaryDirectory()
-        paths = os.pathsep.join(filter(None, (str(ROOT / "examples"), os.environ.get("PYTHONPATH"))))
-        environment = os.environ | {"JAX_PLATFORMS": side, "HEADRACE_CACHE": self.cache.name, "PYTHONPATH": paths}
-        environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # both sides share the device's memory
-        environment |= {name: str(arguments.threads) for name in ("HEADRACE_THREADS", "OMP_NUM_THREADS")}
-        cores = sorted(os.sched_getaffinity(0))[: arguments.threads]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self.name, self.bursts = side, []
-        self.process = subprocess.Popen(
-            command, env=environment, preexec_fn=lambda: os.sched_setaffinity(0, cores), **pipes
-        )
-        self.first = self.read()
-
-    def read(self):
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{self.name} ended with status {self.process.wait()}")
-        return json.loads(line)
-
-    def run(self, seconds):
-        self.process.stdin.write(f"{seconds}\n")
-        self.process.stdin.flush()
-        self.bursts.append(self.read())
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
-        self.cache.cleanup()
-        return self.first | {key: statistics.median(row[key] for row in self.bursts) for key in ("wall", "cpu")}
+    sides.serve(call, first, warm_up)
 
 
 # ---- the run
@@ -273,15 +216,13 @@ def difference(case, folder, reference):
 
 
 def run_case(case, folder, arguments):
-    sides = []
-    for side in (arguments.reference, HEADRACE):
-        print(f"{case}: {side} opens", file=sys.stderr)
-        sides.append(Side(side, case, folder, arguments))
-    for round_number in range(arguments.rounds):
-        print(f"{case}: round {round_number + 1} of {arguments.rounds}", file=sys.stderr)
-        for side in sides:
-            side.run(arguments.seconds)
-    return {side.name: side.close() for side in sides} | {"difference": difference(case, folder, arguments.reference)}
+    def open_side(side):
+        # Both sides share the device's memory.
+        variables = {"JAX_PLATFORMS": side, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        return sides.Side(__file__, side, case, folder, arguments, variables)
+
+    found = sides.run_case(case, (arguments.reference, HEADRACE), open_side, arguments)
+    return found | {"difference": difference(case, folder, arguments.reference)}
 
 
 def print_table(results, threads, reference):
@@ -299,16 +240,9 @@ def print_table(results, threads, reference):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    add("--cases", default=",".join(CASES), help="default: %(default)s")
-    add("--reference", default="cpu", choices=["cpu", "cuda"], help="JAX's own backend (default %(default)s)")
-    add("--rounds", type=int, default=7, help="default %(default)s")
-    add("--seconds", type=float, default=1.0, help="of a burst (default %(default)s)")
-    add("--warm-up", type=float, default=4.0, help="seconds before the first burst (default %(default)s)")
-    add("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each side (default: all cores)")
-    add("--folder", help="where results are left; default: a temporary one")
-    add("--json", help="a file for the figures")
-    add("--serve", help=argparse.SUPPRESS)
+    sides.add_options(parser, CASES)
+    own = "JAX's own backend (default %(default)s)"
+    parser.add_argument("--reference", default="cpu", choices=["cpu", "cuda"], help=own)
     return parser.parse_args()
 
 
@@ -317,23 +251,9 @@ def main():
     if arguments.serve:
         serve(arguments.serve, arguments.cases, Path(arguments.folder), arguments.warm_up)
         return 0
-    cases = arguments.cases.split(",")
-    if unknown := [case for case in cases if case not in CASES]:
-        print(f"jax_cases: {unknown[0]!r} is unknown; cases: {', '.join(CASES)}", file=sys.stderr)
-        return 2
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(arguments.folder or temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        results = {}
-        for case in cases:
-            try:
-                results[case] = run_case(case, folder, arguments)
-            except RuntimeError as error:
-                print(f"jax_cases: {case}: {error}", file=sys.stderr)
+    results = sides.run_cases(lambda case, folder: run_case(case, folder, arguments), CASES, arguments)
     print_table(results, arguments.threads, arguments.reference)
-    if arguments.json:
-        Path(arguments.json).write_text(json.dumps(results, indent=1))
-    return int(len(results) < len(cases))
+    return int(len(results) < len(arguments.cases.split(",")))
 
 
 if __name__ == "__main__":
