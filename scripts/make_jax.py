@@ -94,6 +94,9 @@ there. Two programs show more:
   arguments of other orders at each call. Tiles are an error.
 - **Memory** of NumPy arrays from 64 KB is used in place by `device_put` if it is aligned to 64 bytes; `jnp.array(x)`
   copies. `np.asarray` and DLPack of a device array on the CPU copy nothing.
+- **Forked processes** (`multiprocessing` with its default on Linux) read values from before the fork and run programs
+  that were compiled before it. A new program raises an error, because JAX compiles on threads that stay in the parent:
+  use `multiprocessing.get_context("spawn")`, or fork before the first use of JAX.
 - **Errors** come from the `jit` call: `UNIMPLEMENTED` names the operation and its line in your program.
 - **Decompositions of matrices** are LAPACK's, as on JAX's CPU backend.
 - **Callbacks**: `jax.debug.print`, `jax.pure_callback` and `io_callback` call Python from a running program.

@@ -12,7 +12,7 @@ import os
 import pathlib
 import warnings
 
-from headrace_jax import _buffers, _callbacks, _cpu, _dlpack, _ffi, _private, _rules, _shardings
+from headrace_jax import _buffers, _callbacks, _cpu, _dlpack, _ffi, _forks, _private, _rules, _shardings
 
 __all__ = ["initialize", "library_path"]
 PLATFORM = "headrace"
@@ -69,6 +69,7 @@ def initialize():
     """Registers the platform; JAX calls this when it looks for plug-ins, and programs may."""
     global _is_registered
     _check_version()
+    is_first = not _is_registered
     if not _is_registered and not _is_named_in_environment():
         _load_core()
         _private.register_plugin(PLATFORM, str(library_path()), _PRIORITY)
@@ -84,3 +85,5 @@ def initialize():
     _ffi.register(PLATFORM)
     _dlpack.register(PLATFORM)
     _shardings.register(PLATFORM)
+    if is_first:
+        _forks.register(PLATFORM)

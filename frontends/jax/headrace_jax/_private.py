@@ -23,6 +23,7 @@ NAMES = (
     ("jax._src.compilation_cache", "is_cache_used", None),
     ("jax._src.debugging", "inspect_sharding_p", object),
     ("jax._src.compiler", "backend_compile_and_load", None),
+    ("jax._src.compiler", "compile_or_get_cached", None),
     ("jax._src.interpreters.mlir", "module_to_bytecode", None),
     ("jaxlib.mlir.passmanager", "PassManager", None),
     ("jax._src.lax.linalg", "_generic_lu_pivots_to_permutation", None),
@@ -266,6 +267,28 @@ def change_programs(platform, change):
 
     compile_and_load.platform = platform
     importlib.import_module("jax._src.compiler").backend_compile_and_load = compile_and_load
+
+
+def check_compilations(platform, check):
+    """Calls check() before a program for a platform is compiled, or loaded from JAX's cache."""
+    compiler = importlib.import_module("jax._src.compiler")
+    original = getattr(compiler, "compile_or_get_cached", None)
+    if original is None or getattr(original, "checks", None) == platform:
+        return
+
+    @functools.wraps(original)
+    def compile_or_get_cached(backend, *arguments, **named):
+        if backend.platform == platform:
+            check()
+        return original(backend, *arguments, **named)
+
+    compile_or_get_cached.checks = platform
+    compiler.compile_or_get_cached = compile_or_get_cached
+
+
+def is_backend_open(platform):
+    """True if this process, or the one that it was forked from, has opened the platform."""
+    return platform in (_find_optional("jax._src.xla_bridge", "_backends") or {})
 
 
 def module_bytes(module):

@@ -110,6 +110,73 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), np.asarray(f(np.float3
     assert run(program) == ["2.0", "7", "3.0"]
 
 
+FORK = """
+import warnings
+warnings.simplefilter("ignore")  # of forks beside threads
+def forked(function):
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # a child that hangs dies of it
+        try:
+            function()
+        except BaseException as error:
+            print(type(error).__name__, str(error)[:200], flush=True)
+            os._exit(1)
+        sys.stdout.flush()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_forked_child_reads_values_and_runs_programs_from_before():
+    program = """
+import signal, sys
+""" + FORK + """
+f = jax.jit(lambda x: x @ x + 1)
+x = jax.device_put(np.ones((300, 300), np.float32))
+before = f(x)
+print(np.asarray(before)[0, 0], end=" ")
+double = jax.jit(lambda x: jax.pure_callback(lambda x: 2 * np.asarray(x), jax.ShapeDtypeStruct((), np.float32), x))
+print(np.asarray(double(np.float32(2))))
+def work():
+    y = f(jax.device_put(np.full((300, 300), 2, np.float32)))
+    print(np.asarray(before)[0, 0], np.asarray(y)[1, 1], np.asarray(f(y))[0, 0])
+for i in range(5):
+    pending = f(x)
+    print(forked(work), np.asarray(pending)[2, 2])
+"""
+    lines = ["301.0", "1201.0", "4.3272003e+08", "0", "301.0"]
+    assert run(program) == ["301.0", "4.0"] + 5 * lines
+
+
+def test_a_forked_child_gets_an_error_instead_of_waiting_for_a_compilation():
+    program = """
+import signal, sys
+""" + FORK + """
+x = jax.device_put(np.ones(3, np.float32))
+print(np.asarray(jax.jit(lambda x: x + 1)(x))[0])
+print(forked(lambda: jax.jit(lambda x: jnp.sin(x) * 3)(x)))
+print(forked(lambda: jnp.cumsum(x)))
+print(np.asarray(jax.jit(lambda x: x * 3)(x))[0])
+"""
+    words = run(program)
+    assert words[0] == "2.0" and words[-1] == "3.0"
+    text = " ".join(words)
+    assert text.count("RuntimeError headrace_jax: JAX cannot compile a program in a forked process") == 2
+    assert text.count(" 1 ") == 2
+
+
+def test_a_process_may_fork_before_the_first_use():
+    program = """
+import signal, sys
+""" + FORK + """
+print(forked(lambda: print(np.asarray(jax.jit(lambda x: x + 1)(np.float32(1))))))
+print(np.asarray(jax.jit(lambda x: x + 1)(np.float32(2))))
+"""
+    assert run(program) == ["2.0", "0", "3.0"]
+
+
 def test_a_failure_names_the_operation():
     program = """
 x = jax.device_put(np.ones(3, np.float32))
