@@ -38,8 +38,8 @@ HR_API int64_t hr_mark_ns(const hr_mark *mark);
 
 /* Commits everything pending. When all work recorded so far has ended, function(arg, status) is called, exactly once
  * unless this call fails. The status is borrowed for the call. It is the stream's first failure that no wait or record
- * has reported yet, or OK; it stays to be reported. FAILED_PRECONDITION for a capture, and in a forked child whose
- * parent has used the device. */
+ * has reported yet, or OK; it stays to be reported. FAILED_PRECONDITION for a capture, and in a forked child which
+ * cannot use the device. */
 HR_API HR_MUST_USE hr_status hr_stream_mark(hr_stream *stream, void (*function)(void *arg, hr_status status),
                                             void *arg);
 

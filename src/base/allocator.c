@@ -14,6 +14,7 @@
 #endif
 #include <sys/mman.h>
 
+#include "base/fork.h"
 #include "base/heap.h"
 
 /* One for the process, because contexts are allocated here too. */
@@ -26,11 +27,11 @@ static struct {
   atomic_int_least64_t fuse_left, fuse_failures;
 } heap = {.own_once = PTHREAD_ONCE_INIT};
 
-static void begin_fork(void) {
+void hr__allocator_begin_fork(void) {
   hr__heap_before_fork(&heap.own);
 }
 
-static void end_fork(void) {
+void hr__allocator_end_fork(void) {
   hr__heap_after_fork(&heap.own);
 }
 
@@ -38,7 +39,7 @@ static void end_fork(void) {
 static void open_own(void) {
   hr__heap_init(&heap.own);
 #if !defined(HR_SANITIZED)
-  if (pthread_atfork(begin_fork, end_fork, end_fork) == 0) {
+  if (hr__fork_prepare()) {
     hr__heap_reserve(&heap.own);
   }
 #endif

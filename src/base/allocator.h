@@ -55,4 +55,8 @@ int64_t hr__allocator_failures(void);
 /* Blocks alive now. */
 int64_t hr__allocator_live(void);
 
+/* fork.h's: lock the heap, and unlock it in both processes. */
+void hr__allocator_begin_fork(void);
+void hr__allocator_end_fork(void);
+
 #endif /* HEADRACE_BASE_ALLOCATOR_H_ */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/allocator.h"
+#include "base/fork.h"
 
 #ifdef PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP
 #define RECURSIVE_MUTEX PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP
@@ -17,11 +18,13 @@
 
 /* State of the process, which no context can own. */
 static struct {
-  pthread_mutex_t mutex; /* guards `others` */
+  pthread_mutex_t mutex; /* guards `others`; held from the begin of a fork to its end */
+  pthread_once_t fork_once;
+  bool is_fork_prepared;
   hr_context *others;
   atomic_int pid;                                  /* process that registered the exit handler; 0: none */
   _Alignas(64) char first_bytes[HR_CONTEXT_BYTES]; /* of the default context */
-} process = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+} process = {.mutex = PTHREAD_MUTEX_INITIALIZER, .fork_once = PTHREAD_ONCE_INIT};
 
 hr_context hr__context_first = {.log_level = INT_MAX, .mutex = RECURSIVE_MUTEX, .bytes = process.first_bytes};
 _Thread_local hr_context *hr__context_now HR__CONTEXT_TLS = &hr__context_first;
@@ -40,6 +43,7 @@ void *hr__context_make(hr_context *context, hr_context_slot slot, const hr_conte
   pthread_mutex_lock(&context->mutex);
   void *part = atomic_load_explicit(&context->parts[slot], memory_order_relaxed);
   if (part == NULL) {
+    (void)hr__fork_prepare();
     part = take_bytes(context, kind->bytes);
     if (kind->init != NULL) {
       kind->init(part);
@@ -122,6 +126,74 @@ void hr__context_destroy(hr_context *context) {
   pthread_mutex_destroy(&context->mutex);
   hr_aligned_free(context->bytes);
   hr_free(context);
+}
+
+/* ---- forks ---- */
+
+static void prepare_fork(void) {
+  process.is_fork_prepared = pthread_atfork(hr__fork_begin, hr__fork_end, hr__fork_end_in_child) == 0;
+}
+
+bool hr__fork_prepare(void) {
+  (void)pthread_once(&process.fork_once, prepare_fork);
+  return process.is_fork_prepared;
+}
+
+/* The parts that lock themselves for a fork, in the order of their locks: work that the first ones wait for may need
+ * the later ones. */
+static const hr_context_slot fork_order[] = {
+    HR_CONTEXT_STREAMS, HR_CONTEXT_LATE,   HR_CONTEXT_PROVIDERS, HR_CONTEXT_COMPILE_QUEUE,
+    HR_CONTEXT_DEVICES, HR_CONTEXT_HOLDER, HR_CONTEXT_LOG};
+enum { FORK_PARTS = sizeof fork_order / sizeof *fork_order };
+
+static void begin_fork(hr_context *context) {
+  hr_context *before = hr__context_enter(context);
+  for (int i = 0; i < FORK_PARTS; ++i) {
+    hr_context_slot slot = fork_order[i];
+    void *part = atomic_load_explicit(&context->parts[slot], memory_order_acquire);
+    context->forks[slot] = part != NULL && context->kinds[slot]->begin_fork != NULL;
+    if (context->forks[slot]) {
+      context->kinds[slot]->begin_fork(part);
+    }
+  }
+  (void)hr__context_enter(before);
+  pthread_mutex_lock(&context->mutex);
+}
+
+/* The thread has another number in a child, so that it cannot unlock a recursive lock. */
+static void end_fork(hr_context *context, bool is_child) {
+  if (is_child) {
+    context->mutex = (pthread_mutex_t)RECURSIVE_MUTEX;
+  } else {
+    pthread_mutex_unlock(&context->mutex);
+  }
+  hr_context *before = hr__context_enter(context);
+  for (int i = FORK_PARTS - 1; i >= 0; --i) {
+    hr_context_slot slot = fork_order[i];
+    if (context->forks[slot]) {
+      context->kinds[slot]->end_fork(atomic_load(&context->parts[slot]), is_child);
+    }
+  }
+  (void)hr__context_enter(before);
+}
+
+void hr__contexts_begin_fork(void) {
+  pthread_mutex_lock(&process.mutex);
+  begin_fork(&hr__context_first);
+  for (hr_context *context = process.others; context != NULL; context = context->next) {
+    begin_fork(context);
+  }
+}
+
+void hr__contexts_end_fork(bool is_child) {
+  for (hr_context *context = process.others; context != NULL; context = context->next) {
+    end_fork(context, is_child);
+  }
+  end_fork(&hr__context_first, is_child);
+  if (is_child && atomic_load(&process.pid) != 0) {
+    atomic_store(&process.pid, (int)getpid());
+  }
+  pthread_mutex_unlock(&process.mutex);
 }
 
 /* ---- the end of the process ---- */

@@ -72,7 +72,9 @@ typedef struct hr_context_part {
   void (*init)(void *part); /* gets zeroed bytes; may look up other modules' parts, which then outlive this one, but not
                                for its own */
   void (*stop)(void *part); /* ends its threads; also called at process exit, perhaps several times */
-  void (*fini)(void *part); /* called after all parts have stopped; parts created later are gone */
+  void (*begin_fork)(void *part); /* the process forks: waits until its threads hold nothing of it, and locks it */
+  void (*end_fork)(void *part, bool is_child); /* unlocks it; in a child forgets the threads, which are gone */
+  void (*fini)(void *part);                    /* called after all parts have stopped; parts created later are gone */
 } hr_context_part;
 
 enum { HR_CONTEXT_BYTES = 512 << 10 }; /* for all parts together */
@@ -86,8 +88,9 @@ struct hr_context {
   hr_context_slot order[HR_CONTEXT_SLOTS]; /* in which the parts were created */
   int part_count;
   size_t used;
-  hr_context *next; /* guarded by the list's own lock */
-  char *bytes;      /* HR_CONTEXT_BYTES, aligned to 64 */
+  bool forks[HR_CONTEXT_SLOTS]; /* parts that are locked for a fork */
+  hr_context *next;             /* guarded by the list's own lock */
+  char *bytes;                  /* HR_CONTEXT_BYTES, aligned to 64 */
 };
 
 #if defined(__ELF__)
@@ -132,7 +135,11 @@ static inline void *hr__context_part(hr_context *context, hr_context_slot slot, 
 
 /* Stops all contexts when the process exits, so that work in flight ends before the libraries that run it are torn
  * down. Exit handlers run in reverse order, and some libraries register theirs at first use: call this again after such
- * a use. In a forked child the handlers do nothing, because its contexts have no threads. */
+ * a use. A forked child inherits the handlers, and stops the threads that it has started itself. */
 void hr__contexts_stop_at_exit(void);
+
+/* fork.h's: lock all contexts, and unlock them in both processes. */
+void hr__contexts_begin_fork(void);
+void hr__contexts_end_fork(bool is_child);
 
 #endif /* HEADRACE_BASE_CONTEXT_H_ */

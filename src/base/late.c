@@ -7,7 +7,7 @@ struct hr_late_queue {
   hr_mutex mutex;
   hr_cond wake, done;
   hr_thread thread;
-  bool stops, is_fork_prepared;
+  bool stops;
   hr_late *first, *last;
   const hr_late *current; /* the thread is in its `make` */
   _Atomic int64_t made_ns, waited_ns;
@@ -37,32 +37,34 @@ static void fini_queue(void *part) {
   hr_mutex_fini(&queue->mutex);
 }
 
-static hr_late_queue *queue_of(hr_context *context) {
-  static const hr_context_part kind = {
-      .bytes = sizeof(hr_late_queue), .init = init_queue, .stop = stop_queue, .fini = fini_queue};
-  return hr__context_part(context, HR_CONTEXT_LATE, &kind);
-}
-
 /* ---- fork: a child has no thread, and gets nothing that is half made ---- */
 
-static void begin_fork(void) {
-  hr_late_queue *queue = queue_of(&hr__context_first);
+static void begin_fork(void *part) {
+  hr_late_queue *queue = part;
   hr_mutex_lock(&queue->mutex);
   while (queue->current != NULL) {
     hr_cond_wait(&queue->done, &queue->mutex);
   }
 }
 
-static void end_fork(void) {
-  hr_mutex_unlock(&queue_of(&hr__context_first)->mutex);
+static void end_fork(void *part, bool is_child) {
+  hr_late_queue *queue = part;
+  if (is_child) {
+    queue->thread = (hr_thread){0};
+    hr_cond_init(&queue->wake);
+    hr_cond_init(&queue->done);
+  }
+  hr_mutex_unlock(&queue->mutex);
 }
 
-static void end_fork_in_child(void) {
-  hr_late_queue *queue = queue_of(&hr__context_first);
-  queue->thread = (hr_thread){0};
-  hr_cond_init(&queue->wake);
-  hr_cond_init(&queue->done);
-  end_fork();
+static hr_late_queue *queue_of(hr_context *context) {
+  static const hr_context_part kind = {.bytes = sizeof(hr_late_queue),
+                                       .init = init_queue,
+                                       .stop = stop_queue,
+                                       .fini = fini_queue,
+                                       .begin_fork = begin_fork,
+                                       .end_fork = end_fork};
+  return hr__context_part(context, HR_CONTEXT_LATE, &kind);
 }
 
 /* ---- the thread ---- */
@@ -101,14 +103,8 @@ static bool has_thread(hr_late_queue *queue) {
   if (queue->stops || queue->thread.started || hr_thread_count() == 1 || hr_core_count() == 1) {
     return queue->thread.started && !queue->stops;
   }
-  bool is_first = queue == queue_of(&hr__context_first);
-  if (is_first && !queue->is_fork_prepared) {
-    queue->is_fork_prepared = pthread_atfork(begin_fork, end_fork, end_fork_in_child) == 0;
-  }
-  if (!is_first || queue->is_fork_prepared) {
-    hr__contexts_stop_at_exit();
-    hr_status_ignore(hr_thread_start("headrace-late", run_thread, queue, &queue->thread));
-  }
+  hr__contexts_stop_at_exit();
+  hr_status_ignore(hr_thread_start("headrace-late", run_thread, queue, &queue->thread));
   return queue->thread.started;
 }
 

@@ -45,8 +45,18 @@ static void fini_log(void *part) {
   pthread_mutex_destroy(&log->mutex);
 }
 
+static void begin_fork(void *part) {
+  pthread_mutex_lock(&((log_state *)part)->mutex);
+}
+
+static void end_fork(void *part, bool is_child) {
+  (void)is_child;
+  pthread_mutex_unlock(&((log_state *)part)->mutex);
+}
+
 static log_state *own(void) {
-  static const hr_context_part kind = {.bytes = sizeof(log_state), .init = init_log, .fini = fini_log};
+  static const hr_context_part kind = {
+      .bytes = sizeof(log_state), .init = init_log, .fini = fini_log, .begin_fork = begin_fork, .end_fork = end_fork};
   return hr__context_part(hr__context(), HR_CONTEXT_LOG, &kind);
 }
 

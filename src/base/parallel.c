@@ -53,8 +53,26 @@ static void stop_holder(void *part) {
   hr_thread_join(&h->thread);
 }
 
+static void begin_fork(void *part) {
+  hr_mutex_lock(&((holder *)part)->mutex);
+}
+
+static void end_fork(void *part, bool is_child) {
+  holder *h = part;
+  if (is_child) {
+    h->thread = (hr_thread){0};
+    h->is_on = false;
+    hr_cond_init(&h->wake);
+  }
+  hr_mutex_unlock(&h->mutex);
+}
+
 static holder *own_holder(void) {
-  static const hr_context_part kind = {.bytes = sizeof(holder), .init = init_holder, .stop = stop_holder};
+  static const hr_context_part kind = {.bytes = sizeof(holder),
+                                       .init = init_holder,
+                                       .stop = stop_holder,
+                                       .begin_fork = begin_fork,
+                                       .end_fork = end_fork};
   return hr__context_part(&hr__context_first, HR_CONTEXT_HOLDER, &kind);
 }
 
@@ -103,6 +121,14 @@ int hr_library_threads_set(int count) {
   return before;
 }
 
+/* libgomp's team of a thread does not survive a fork: the child's next region would wait for it for ever. So the
+ * thread that forks ends its team, and gets another one with its next region. */
+void hr__parallel_begin_fork(void) {
+  if (!omp_in_parallel()) {
+    (void)omp_pause_resource_all(omp_pause_hard);
+  }
+}
+
 void hr_library_enters(int threads) {
   hr__team_note_threads(threads);
   hr__team_leave_to_library();
@@ -135,6 +161,8 @@ static void run_team(int64_t units, int workers, hr_range_fn fn, void *arg) {
 }
 
 #else
+
+void hr__parallel_begin_fork(void) {}
 
 int hr_library_threads_set(int count) {
   return count;

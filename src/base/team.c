@@ -22,6 +22,7 @@
 
 #include "base/context.h"
 #include "base/env.h"
+#include "base/fork.h"
 #include "base/log.h"
 
 /* WORKERS_BITS: one word holds a loop's number and its number of shares. */
@@ -57,10 +58,9 @@ typedef struct team {
   _Alignas(LINE) atomic_uint_least64_t early_done; /* the last early job that has run */
   _Alignas(LINE) atomic_int sleepers;
   atomic_bool rests, stops;
-  atomic_int worker_count;         /* of parallel loops; 0: not set yet */
-  atomic_int peak;                 /* most threads of a loop or a library's call; 0: none of several */
-  atomic_int_least64_t library_ns; /* when a library with a team of its own was called last */
-  atomic_bool is_fork_prepared;
+  atomic_int worker_count;                        /* of parallel loops; 0: not set yet */
+  atomic_int peak;                                /* most threads of a loop or a library's call; 0: none of several */
+  atomic_int_least64_t library_ns;                /* when a library with a team of its own was called last */
   atomic_int_least64_t lost_ns, crowded_until_ns; /* when a thread lost its core; see hr__team_note_loss */
   place places[HR_THREADS_MAX];
 } team;
@@ -324,18 +324,12 @@ static void stop_threads(void) {
 }
 
 /* A child of fork has this thread alone; the state of the others is reset. */
-static void forget_threads(void) {
+void hr__team_forget(void) {
   own.wanted = own.thread_count = 0;
   atomic_store(&own.is_taken, false);
   atomic_store(&own.sleepers, 0);
   thread.is_inside = thread.runs_early = false;
   thread.worker = 0;
-}
-
-static void prepare_fork(void) {
-  if (!atomic_exchange(&own.is_fork_prepared, true)) {
-    (void)pthread_atfork(NULL, NULL, forget_threads); /* if it fails, a child of fork must not run loops */
-  }
 }
 
 /* Resizes the team to `count` threads, or fewer if the system refuses more. The system is not asked again. */
@@ -346,7 +340,7 @@ static void resize(int count) {
   if (own.thread_count > 0) {
     stop_threads();
   }
-  prepare_fork();
+  (void)hr__fork_prepare(); /* if it fails, a child of fork must not run loops */
   own.wanted = count;
   own.watches = count < hr_core_count();
   hr_mutex_init(&own.mutex);

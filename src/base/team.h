@@ -44,6 +44,11 @@ bool hr__team_is_crowded(int64_t now_ns);
 /* Counts a loop or a library's call of several threads (hr_parallel_peak_take). */
 void hr__team_note_threads(int count);
 
+/* fork.h's. The thread that forks ends its OpenMP team. */
+void hr__parallel_begin_fork(void);
+/* Called in a child: it has this thread alone. */
+void hr__team_forget(void);
+
 /* Runs the share of `worker` of `workers` shares, which differ by at most one unit. */
 void hr__run_share(int64_t units, int workers, int worker, hr_range_fn fn, void *arg);
 

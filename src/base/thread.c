@@ -29,6 +29,16 @@ void hr_mutex_fini(hr_mutex *mutex) {
   pthread_mutex_destroy(&mutex->native);
 }
 
+bool hr__mutex_lock_until(hr_mutex *mutex, int64_t deadline_ns) {
+  const struct timespec pause = {.tv_nsec = 100000};
+  bool has = hr_mutex_try_lock(mutex);
+  while (!has && hr_clock_ns() < deadline_ns) {
+    (void)nanosleep(&pause, NULL);
+    has = hr_mutex_try_lock(mutex);
+  }
+  return has;
+}
+
 void hr_cond_init(hr_cond *cond) {
   pthread_condattr_t attributes;
   pthread_condattr_init(&attributes);

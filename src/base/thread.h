@@ -34,6 +34,9 @@ static inline bool hr_mutex_try_lock(hr_mutex *mutex) {
   return pthread_mutex_trylock(&mutex->native) == 0;
 }
 
+/* False: another thread still had it when hr_clock_ns reached the deadline. Looks every 100 us. */
+bool hr__mutex_lock_until(hr_mutex *mutex, int64_t deadline_ns);
+
 static inline void hr_mutex_unlock(hr_mutex *mutex) {
   pthread_mutex_unlock(&mutex->native);
 }

@@ -23,7 +23,7 @@ typedef struct provider_lists {
   atomic_bool are_open[DIALECTS];                          /* set when its list is complete */
   bool is_known[HR_OP_COUNT];                              /* a library has prepared such an operation */
   hr_thread opener;                                        /* opens the host's before they are needed */
-  bool is_fork_prepared;
+  bool opens_early;
   hr_thread generator; /* makes code of libraries before it is needed */
   hr_mutex generating; /* held meanwhile */
   bool has_generated, is_stopped;
@@ -53,9 +53,29 @@ static void fini_lists(void *part) {
   hr_mutex_fini(&lists->generating);
 }
 
+/* A child of fork gets no half-opened library and no half-made code, and has no such thread. */
+static void begin_fork(void *part) {
+  provider_lists *lists = part;
+  hr_mutex_lock(&lists->mutex);
+  hr_mutex_lock(&lists->generating);
+}
+
+static void end_fork(void *part, bool is_child) {
+  provider_lists *lists = part;
+  if (is_child) {
+    lists->opener = lists->generator = (hr_thread){0};
+  }
+  hr_mutex_unlock(&lists->generating);
+  hr_mutex_unlock(&lists->mutex);
+}
+
 static provider_lists *lists_of(hr_context *context) {
-  static const hr_context_part kind = {
-      .bytes = sizeof(provider_lists), .init = init_lists, .stop = stop_lists, .fini = fini_lists};
+  static const hr_context_part kind = {.bytes = sizeof(provider_lists),
+                                       .init = init_lists,
+                                       .stop = stop_lists,
+                                       .fini = fini_lists,
+                                       .begin_fork = begin_fork,
+                                       .end_fork = end_fork};
   return hr__context_part(context, HR_CONTEXT_PROVIDERS, &kind);
 }
 
@@ -93,23 +113,6 @@ const hr_provider *const *hr__algorithms_providers(hr_dialect dialect) {
 
 /* ---- opening them early ---- */
 
-/* A child of fork gets no half-opened library and no half-made code, and has no such thread. */
-static void begin_fork(void) {
-  hr_mutex_lock(&lists_of(&hr__context_first)->mutex);
-  hr_mutex_lock(&lists_of(&hr__context_first)->generating);
-}
-
-static void end_fork(void) {
-  hr_mutex_unlock(&lists_of(&hr__context_first)->generating);
-  hr_mutex_unlock(&lists_of(&hr__context_first)->mutex);
-}
-
-static void end_fork_in_child(void) {
-  provider_lists *lists = lists_of(&hr__context_first);
-  lists->opener = lists->generator = (hr_thread){0};
-  end_fork();
-}
-
 static void open_host_providers(void *arg) {
   (void)arg;
   (void)hr__algorithms_providers(HR_DIALECT_HOST);
@@ -118,11 +121,11 @@ static void open_host_providers(void *arg) {
 void hr__algorithms_open_early(const hr_device *device) {
   provider_lists *lists = own_lists();
   hr_mutex_lock(&lists->mutex);
-  bool is_wanted = !lists->is_fork_prepared && !lists->are_open[HR_DIALECT_HOST] && device->properties.is_host &&
+  bool is_wanted = !lists->opens_early && !lists->are_open[HR_DIALECT_HOST] && device->properties.is_host &&
                    device->properties.has_contents && hr__context() == &hr__context_first;
-  lists->is_fork_prepared |= is_wanted;
+  lists->opens_early |= is_wanted;
   hr_mutex_unlock(&lists->mutex);
-  if (is_wanted && pthread_atfork(begin_fork, end_fork, end_fork_in_child) == 0) {
+  if (is_wanted) {
     hr__contexts_stop_at_exit();
     hr_mutex_lock(&lists->mutex);
     hr_status_ignore(hr_thread_start("headrace-open", open_host_providers, NULL, &lists->opener));
@@ -150,7 +153,7 @@ static void generate(void *arg) {
 static void begin_generating(const hr_provider *provider) {
   provider_lists *lists = own_lists();
   hr_mutex_lock(&lists->mutex);
-  if (!lists->has_generated && !lists->is_stopped && lists->is_fork_prepared && hr_core_count() > 1) {
+  if (!lists->has_generated && !lists->is_stopped && lists->opens_early && hr_core_count() > 1) {
     lists->has_generated = true;
     hr_status_ignore(hr_thread_start("headrace-code", generate, (void *)provider, &lists->generator));
   }

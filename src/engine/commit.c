@@ -726,6 +726,7 @@ static hr_status find_key(const hr_stream *stream, hr_trace *trace, hr_key *out_
  * one. */
 static hr_status run_work(hr_stream *stream, const work *w, caller_does next) {
   bool is_owned, again = true;
+  HR_RETURN_IF_ERROR(hr__device_check(stream->device, "an operation"));
   hr_status status = HR_OK;
   hr_queue_settle(&stream->lane->queue); /* its buffers may be dead from here on */
   while (status == HR_OK && again) {
@@ -875,6 +876,9 @@ hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason re
 }
 
 void hr__stream_begin(hr_stream *stream) {
+  if (stream->device->is_lost) {
+    return;
+  }
   hr_key key;
   bool again = false;
   hr_status status = find_key(stream, &stream->pending, &key);

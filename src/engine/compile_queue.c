@@ -39,10 +39,11 @@ typedef struct compile_queue {
   hr_mutex mutex;
   hr_cond wake, done;
   bool is_busy, stop, is_closed;
+  bool is_at_work; /* the thread has taken kernels, and is not waiting for the compiler */
   hr_thread thread;
-  pid_t pid; /* of the process that started the thread: a forked child has none */
   HR_VECTOR(hr_cached_kernel *) pending, loads;
-  int taken; /* of the pending ones by the thread, which processes them */
+  hr_cached_kernel *batch[BATCH_MAX]; /* those of the pending ones that the thread is processing */
+  int taken;                          /* their number */
   int failures;
   hr_jit_counts counts;
   compiler_state cache;
@@ -51,11 +52,17 @@ typedef struct compile_queue {
 static void init_queue(void *part);
 static void stop_queue(void *part);
 static void fini_queue(void *part);
+static void begin_fork(void *part);
+static void end_fork(void *part, bool is_child);
 
 /* The current context's queue; the thread runs in that of its own queue. */
 static compile_queue *own(void) {
-  static const hr_context_part kind = {
-      .bytes = sizeof(compile_queue), .init = init_queue, .stop = stop_queue, .fini = fini_queue};
+  static const hr_context_part kind = {.bytes = sizeof(compile_queue),
+                                       .init = init_queue,
+                                       .stop = stop_queue,
+                                       .fini = fini_queue,
+                                       .begin_fork = begin_fork,
+                                       .end_fork = end_fork};
   return hr__context_part(hr__context(), HR_CONTEXT_COMPILE_QUEUE, &kind);
 }
 
@@ -75,6 +82,15 @@ static void count(int64_t *counter, int64_t by) {
   compile_queue *queue = own();
   hr_mutex_lock(&queue->mutex);
   *counter += by;
+  hr_mutex_unlock(&queue->mutex);
+}
+
+/* While the thread is at work, a fork waits for it: it may hold locks of the kernels' cache or of the linker. */
+static void set_at_work(bool is_at_work) {
+  compile_queue *queue = own();
+  hr_mutex_lock(&queue->mutex);
+  queue->is_at_work = is_at_work;
+  hr_cond_broadcast(&queue->done);
   hr_mutex_unlock(&queue->mutex);
 }
 
@@ -276,7 +292,9 @@ static hr_status compile(job *jobs, int job_count) {
     hr_log(HR_LOG_SOURCE, "%s", hr_text_chars(&text));
   }
   if (status == HR_OK) {
+    set_at_work(false);
     status = hr__host_compile(&cache->compiler, text.data, text.length, NULL, &path);
+    set_at_work(true);
   }
   int64_t ns = hr_clock_ns() - begin;
   record_compile(jobs, job_count, begin, begin + ns);
@@ -490,18 +508,27 @@ static void run_load(hr_cached_kernel *cached) {
 static void take_load(compile_queue *queue) {
   hr_cached_kernel *cached = queue->loads.data[0];
   memmove(queue->loads.data, queue->loads.data + 1, --queue->loads.count * sizeof *queue->loads.data);
+  queue->is_at_work = true;
   hr_mutex_unlock(&queue->mutex);
   run_load(cached);
   hr_mutex_lock(&queue->mutex);
+  queue->is_at_work = false;
+  hr_cond_broadcast(&queue->done);
 }
 
-static int take_batch(hr_cached_kernel **out_kernels) {
-  compile_queue *queue = own();
-  int taken = queue->pending.count < BATCH_MAX ? (int)queue->pending.count : BATCH_MAX;
-  memcpy(out_kernels, queue->pending.data, (size_t)taken * sizeof *out_kernels);
+/* Unlocks while it processes the oldest ones. */
+static void take_batch(compile_queue *queue) {
+  int taken = queue->taken = queue->pending.count < BATCH_MAX ? (int)queue->pending.count : BATCH_MAX;
+  memcpy(queue->batch, queue->pending.data, (size_t)taken * sizeof *queue->batch);
   queue->pending.count -= (size_t)taken;
   memmove(queue->pending.data, queue->pending.data + taken, queue->pending.count * sizeof *queue->pending.data);
-  return taken;
+  queue->is_at_work = true;
+  hr_mutex_unlock(&queue->mutex);
+  run_batch(queue->batch, taken);
+  hr_mutex_lock(&queue->mutex);
+  queue->is_at_work = false;
+  queue->taken = 0;
+  hr_cond_broadcast(&queue->done);
 }
 
 /* Gives way to the program, for this thread and its child processes. On one core that would keep the program at the
@@ -515,7 +542,6 @@ static void lower_priority(void) {
 static void run_thread(void *arg) {
   compile_queue *queue = own();
   (void)arg;
-  hr_cached_kernel *kernels[BATCH_MAX];
   lower_priority();
   hr_mutex_lock(&queue->mutex);
   while (!queue->stop) {
@@ -537,11 +563,7 @@ static void run_thread(void *arg) {
     if (queue->loads.count > 0) {
       continue;
     }
-    int taken = queue->taken = take_batch(kernels);
-    hr_mutex_unlock(&queue->mutex);
-    run_batch(kernels, taken);
-    hr_mutex_lock(&queue->mutex);
-    queue->taken = 0;
+    take_batch(queue);
   }
   hr_mutex_unlock(&queue->mutex);
 }
@@ -550,14 +572,11 @@ static void run_thread(void *arg) {
 static void stop_queue(void *part) {
   compile_queue *queue = part;
   hr_mutex_lock(&queue->mutex);
-  bool started = queue->thread.started && queue->pid == getpid();
   queue->stop = true;
   atomic_store(hr__host_compiler_cancel(), true);
   hr_cond_broadcast(&queue->wake);
   hr_mutex_unlock(&queue->mutex);
-  if (started) {
-    hr_thread_join(&queue->thread);
-  }
+  hr_thread_join(&queue->thread);
 }
 
 static void init_queue(void *part) {
@@ -585,13 +604,47 @@ static void fini_queue(void *part) {
   hr_mutex_fini(&queue->mutex);
 }
 
+/* ---- forks ---- */
+
+static void begin_fork(void *part) {
+  compile_queue *queue = part;
+  hr_mutex_lock(&queue->mutex);
+  while (queue->is_at_work) {
+    hr_cond_wait(&queue->done, &queue->mutex);
+  }
+}
+
+/* The parent's compiler goes on for the parent: a child compiles the kernels again. Without memory for their places
+ * they stay interpreted. */
+static void take_back(compile_queue *queue) {
+  for (int i = 0; i < queue->taken; ++i) {
+    if (!hr_vector_push(&queue->pending, queue->batch[i])) {
+      hr__kernel_release(queue->batch[i]);
+    }
+  }
+  queue->taken = 0;
+}
+
+static void end_fork(void *part, bool is_child) {
+  compile_queue *queue = part;
+  if (is_child) {
+    queue->thread = (hr_thread){0};
+    queue->is_busy = false;
+    hr_cond_init(&queue->wake);
+    hr_cond_init(&queue->done);
+    take_back(queue);
+  }
+  hr_mutex_unlock(&queue->mutex);
+}
+
+/* ---- those who use it ---- */
+
 static bool start_thread(compile_queue *queue) {
   if (queue->thread.started) {
-    return queue->pid == getpid();
+    return true;
   }
   hr__contexts_stop_at_exit();
   hr_status status = hr_thread_start("headrace-cc", run_thread, NULL, &queue->thread);
-  queue->pid = getpid();
   bool ok = status == HR_OK;
   hr_status_ignore(status);
   return ok;
@@ -623,7 +676,10 @@ void hr__compile_queue_push_load(hr_cached_kernel *cached) {
 void hr__compile_queue_wait(void) {
   compile_queue *queue = own();
   hr_mutex_lock(&queue->mutex);
-  while (queue->is_busy && !queue->stop && queue->pid == getpid()) {
+  if (!queue->thread.started && queue->pending.count + queue->loads.count > 0 && !queue->stop) { /* a forked child */
+    queue->is_busy = start_thread(queue);
+  }
+  while (queue->is_busy && !queue->stop) {
     hr_cond_wait(&queue->done, &queue->mutex);
   }
   hr_mutex_unlock(&queue->mutex);

@@ -28,7 +28,8 @@ typedef struct stream_numbers {
 
 /* Reserves two numbers of the context's: this one and the next. */
 static uint32_t take_numbers(hr_context *context) {
-  static const hr_context_part kind = {.bytes = sizeof(stream_numbers)};
+  static const hr_context_part kind = {
+      .bytes = sizeof(stream_numbers), .begin_fork = hr__streams_begin_fork, .end_fork = hr__streams_end_fork};
   stream_numbers *numbers = hr__context_part(context, HR_CONTEXT_STREAMS, &kind);
   return atomic_fetch_add(&numbers->last, 2) + 1;
 }

@@ -76,6 +76,9 @@ HR_MUST_USE hr_status hr__stream_create(hr_device *device, bool is_capture, hr_s
  * first one. */
 void hr__streams_join(hr_stream *stream);
 void hr__streams_leave(hr_stream *stream);
+/* stream_fork.c's, for all streams of the current context (hr_context_part). */
+void hr__streams_begin_fork(void *part);
+void hr__streams_end_fork(void *part, bool is_child);
 /* Commits the first `count` pending records; the stream is locked. A failure drops records, invalidates their results,
  * and is returned. If memory was short, only the records from the first one without memory on are dropped (prefix.h),
  * else all of them. All submitted work has run then: the failure ends none of the work recorded before it. */

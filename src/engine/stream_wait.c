@@ -185,6 +185,10 @@ hr_status hr__stream_finish(hr_stream *stream, hr_event_kind kind, hr_buffer *se
     hr_mutex_unlock(&stream->mutex);
     return refuse_capture();
   }
+  if (__builtin_expect(stream->device->is_lost, 0)) {
+    hr_mutex_unlock(&stream->mutex);
+    return hr__device_check(stream->device, "a value");
+  }
   hr__stream_notify_of(stream, kind);
   hr__policy_waited(&stream->policy);
   if (seen != NULL && hr__trace_find(&stream->pending, seen) != UINT32_MAX) {
@@ -226,7 +230,8 @@ hr_status hr__stream_wait_for_room(hr_stream *stream) {
 
 bool hr_stream_finish_short(hr_stream *stream) {
   hr_queue *queue = &stream->lane->queue;
-  bool is_plain = !stream->is_capture && stream->device->properties.is_host && hr__recorded(stream->device) == 0;
+  bool is_plain = !stream->is_capture && !stream->device->is_lost && stream->device->properties.is_host &&
+                  hr__recorded(stream->device) == 0;
   if (!is_plain || !hr_mutex_try_lock(&stream->mutex)) {
     return false;
   }
@@ -302,10 +307,5 @@ hr_status hr__stream_check_submits(const hr_stream *stream, const char *what) {
   if (stream->is_capture) {
     return hr_status_make(HR_STATUS_FAILED_PRECONDITION, "%s: a capture runs nothing", what);
   }
-  if (hr__device_is_lost(stream->device)) {
-    return hr_status_make(HR_STATUS_FAILED_PRECONDITION,
-                          "%s: device \"%s\" works in the parent of this forked process: spawn a process instead", what,
-                          stream->device->name);
-  }
-  return HR_OK;
+  return hr__device_check(stream->device, what);
 }

@@ -21,6 +21,7 @@ static struct {
   hr_handle_range range;
   hr_mutex invalidate_mutex;
   atomic_uint_least64_t last_stamp;
+  int forks; /* devices' tables that are locked for a fork */
 } pool = {.mutex = HR_MUTEX_INITIALIZER, .invalidate_mutex = HR_MUTEX_INITIALIZER};
 
 /* The free structs of a thread, which it takes and returns without the pool's lock; OWN_MAX at most. */
@@ -57,6 +58,23 @@ static uint64_t take_stamps(size_t count) {
 void hr__buffer_restamp(hr_buffer *buffer) {
   if (atomic_load_explicit(&buffer->stamp, memory_order_relaxed) != 0) {
     atomic_store_explicit(&buffer->stamp, take_stamps(1), memory_order_relaxed);
+  }
+}
+
+/* ---- forks ---- */
+
+/* Each context's devices call it: the first one locks. fork.h lets one thread at a time fork. */
+void hr__buffers_begin_fork(void) {
+  if (pool.forks++ == 0) {
+    hr_mutex_lock(&pool.mutex);
+    hr_mutex_lock(&pool.invalidate_mutex);
+  }
+}
+
+void hr__buffers_end_fork(void) {
+  if (--pool.forks == 0) {
+    hr_mutex_unlock(&pool.invalidate_mutex);
+    hr_mutex_unlock(&pool.mutex);
   }
 }
 

@@ -128,4 +128,8 @@ HR_MUST_USE hr_status hr__buffer_failure(const hr_buffer *buffer);
  * invalid again. */
 void hr__buffer_heal(hr_buffer *buffer);
 
+/* Lock the pool for a fork, and unlock it in both processes. */
+void hr__buffers_begin_fork(void);
+void hr__buffers_end_fork(void);
+
 #endif

@@ -99,12 +99,74 @@ void hr__device_settle(hr_device *device) {
   }
 }
 
-bool hr__device_is_lost(const hr_device *device) {
-  bool is_lost = false;
-  for (int i = 0; i < HR_LANES_MAX; ++i) {
-    is_lost |= hr_queue_is_lost(&device->lanes[i].queue);
+/* ---- forks ---- */
+
+hr_status hr__device_check(const hr_device *device, const char *what) {
+  return !device->is_lost
+             ? HR_OK
+             : hr_status_make(HR_STATUS_FAILED_PRECONDITION,
+                              "%s: device \"%s\" works in the parent of this forked process%s: start processes with "
+                              "\"spawn\" or \"forkserver\" instead",
+                              what, device->name, device->properties.is_host ? ", and was busy when it forked" : "");
+}
+
+bool hr__device_drain_until(hr_device *device, int64_t deadline_ns) {
+  bool is_drained = true;
+  for (int i = 0; i < HR_LANES_MAX && is_drained; ++i) {
+    is_drained = hr_queue_begin_fork(&device->lanes[i].queue, deadline_ns);
+    if (is_drained) {
+      hr_queue_end_fork(&device->lanes[i].queue, false);
+    }
   }
-  return is_lost;
+  return is_drained;
+}
+
+enum { FORK_MUTEXES = HR_LANES_MAX + 3 };
+
+/* Those of a device, in the order in which they are locked. */
+static hr_mutex *fork_mutex(hr_device *device, int i) {
+  hr_mutex *others[] = {&device->order_mutex, &device->bind_mutex, &device->allocator.mutex};
+  return i < HR_LANES_MAX ? &device->lanes[i].mutex : others[i - HR_LANES_MAX];
+}
+
+static void unlock_fork(hr_device *device, int mutexes, int queues, bool is_child) {
+  while (queues-- > 0) {
+    hr_queue_end_fork(&device->lanes[queues].queue, is_child);
+  }
+  while (mutexes-- > 0) {
+    hr_mutex_unlock(fork_mutex(device, mutexes));
+  }
+}
+
+bool hr__device_begin_fork(hr_device *device, int64_t deadline_ns) {
+  int mutexes = 0, queues = 0;
+  while (mutexes < FORK_MUTEXES && hr__mutex_lock_until(fork_mutex(device, mutexes), deadline_ns)) {
+    ++mutexes;
+  }
+  while (mutexes == FORK_MUTEXES && queues < HR_LANES_MAX &&
+         hr_queue_begin_fork(&device->lanes[queues].queue, deadline_ns)) {
+    ++queues;
+  }
+  bool is_locked = queues == HR_LANES_MAX;
+  if (!is_locked) {
+    unlock_fork(device, mutexes, queues, false);
+  }
+  return is_locked;
+}
+
+void hr__device_end_fork(hr_device *device, bool is_child) {
+  unlock_fork(device, FORK_MUTEXES, HR_LANES_MAX, is_child);
+}
+
+void hr__device_lose(hr_device *device) {
+  device->is_lost = true;
+  for (int i = 0; i < FORK_MUTEXES; ++i) {
+    hr_mutex_init(fork_mutex(device, i));
+  }
+  for (int i = 0; i < HR_LANES_MAX; ++i) {
+    hr_queue_lose(&device->lanes[i].queue);
+    atomic_store(&device->lanes[i].reached, device->lanes[i].handed);
+  }
 }
 
 void hr__device_lock_lanes(hr_device *device) {

@@ -157,6 +157,8 @@ struct hr_device {
   int lanes_max;                      /* those that may be opened */
   atomic_bool has_several_lanes;      /* open ones; set under order_mutex, for good */
   atomic_bool is_team_taken;          /* by a job */
+  bool is_quiet, is_held;             /* for a fork: its streams are locked and its work has ended; it is locked, too */
+  bool is_lost;                       /* this is a forked child, which cannot use the device */
   atomic_bool is_observed;            /* somebody observes its memory */
   atomic_bool is_deterministic;       /* programs are compiled without the tuning cache */
   atomic_int_least64_t program_bytes; /* of the host: the programs that streams keep */
@@ -192,8 +194,16 @@ void hr__device_drain(hr_device *device);
 HR_MUST_USE hr_status hr__device_flush(hr_device *device);
 /* Finishes jobs that were begun early. */
 void hr__device_settle(hr_device *device);
-/* True in a forked child if some lane's thread stayed in the parent. */
-bool hr__device_is_lost(const hr_device *device);
+/* FAILED_PRECONDITION in a forked child that cannot use the device; `what` names the call. */
+HR_MUST_USE hr_status hr__device_check(const hr_device *device, const char *what);
+/* Waits until the queues of all lanes are empty; false if hr_clock_ns reaches the deadline before. */
+bool hr__device_drain_until(hr_device *device, int64_t deadline_ns);
+/* The process forks, and no stream has the device busy. Locks lanes and memory; false, with nothing locked: other
+ * threads had some for too long. */
+bool hr__device_begin_fork(hr_device *device, int64_t deadline_ns);
+void hr__device_end_fork(hr_device *device, bool is_child);
+/* In a forked child that cannot use the device: its work, or its driver's state, stayed in the parent. */
+void hr__device_lose(hr_device *device);
 /* Until unlock no job is handed over: locks all lanes, and the order. */
 void hr__device_lock_lanes(hr_device *device);
 void hr__device_unlock_lanes(hr_device *device);

@@ -3,7 +3,6 @@
 #include "runtime/queue.h"
 
 #include <limits.h>
-#include <unistd.h>
 
 #include "base/team.h"
 
@@ -87,7 +86,6 @@ static bool end_thread(hr_queue *queue) {
   hr_cond_broadcast(&queue->wake);
   hr_mutex_unlock(&queue->mutex);
   hr_thread_join(&thread);
-  atomic_store(&queue->pid, 0);
   return stop;
 }
 
@@ -125,7 +123,6 @@ static void run_here(hr_queue *queue, hr_queue_job *job) {
 static bool has_thread(hr_queue *queue) {
   if (!queue->thread.started && !queue->stop) {
     hr_status_ignore(hr_thread_start("headrace-run", run_thread, queue, &queue->thread));
-    atomic_store(&queue->pid, queue->thread.started ? (int)getpid() : 0);
   }
   return queue->thread.started;
 }
@@ -172,11 +169,6 @@ uint64_t hr_queue_push(hr_queue *queue, hr_queue_job *job) {
 uint64_t hr_queue_push_note(hr_queue *queue, hr_queue_job *job) {
   job->is_note = true;
   return hr_queue_push_within(queue, job, INT_MAX);
-}
-
-bool hr_queue_is_lost(const hr_queue *queue) {
-  int pid = atomic_load(&((hr_queue *)queue)->pid);
-  return pid != 0 && pid != (int)getpid();
 }
 
 /* Called with the mutex held. */
@@ -294,4 +286,46 @@ bool hr_queue_wait_until(hr_queue *queue, uint64_t number, int64_t deadline_ns) 
 
 void hr_queue_drain(hr_queue *queue) {
   hr_queue_wait(queue, atomic_load_explicit(&queue->pushed, memory_order_relaxed));
+}
+
+/* ---- forks ---- */
+
+bool hr_queue_begin_fork(hr_queue *queue, int64_t deadline_ns) {
+  hr_queue_settle(queue);
+  if (!hr__mutex_lock_until(&queue->mutex, deadline_ns)) {
+    return false;
+  }
+  bool is_early = true;
+  while (!is_idle(queue) && is_early) {
+    is_early = hr_cond_wait_until(&queue->done, &queue->mutex, deadline_ns);
+  }
+  if (!is_idle(queue)) {
+    hr_mutex_unlock(&queue->mutex);
+    return false;
+  }
+  return true;
+}
+
+static void forget_thread(hr_queue *queue) {
+  queue->thread = (hr_thread){0};
+  hr_cond_init(&queue->wake);
+  hr_cond_init(&queue->done);
+}
+
+void hr_queue_end_fork(hr_queue *queue, bool is_child) {
+  if (is_child) {
+    forget_thread(queue);
+  }
+  hr_mutex_unlock(&queue->mutex);
+}
+
+void hr_queue_lose(hr_queue *queue) {
+  hr_mutex_init(&queue->mutex);
+  forget_thread(queue);
+  queue->first = queue->last = NULL;
+  queue->pending = 0;
+  queue->is_running = false;
+  queue->stop = true;
+  atomic_store(&queue->early_job, NULL);
+  atomic_store(&queue->completed, atomic_load(&queue->pushed));
 }

@@ -39,7 +39,6 @@ typedef struct hr_queue {
   int pending; /* waiting, not running */
   bool is_running, stop;
   hr_thread thread;
-  atomic_int pid; /* of the process that started the thread, which a forked child lacks; 0: there is no thread */
   _Atomic(hr_queue_job *) early_job; /* submitted early and not finished yet; is_running */
   uint64_t early;                    /* of the team */
   atomic_uint_least64_t pushed;      /* jobs ever given, those run inline too */
@@ -61,8 +60,14 @@ uint64_t hr_queue_push(hr_queue *queue, hr_queue_job *job);
 uint64_t hr_queue_push_within(hr_queue *queue, hr_queue_job *job, int limit);
 /* The same for a job that is short and keeps no memory of the device: it never waits for a place. */
 uint64_t hr_queue_push_note(hr_queue *queue, hr_queue_job *job);
-/* True in a forked child if the queue's thread, and with it the pending work, stayed in the parent. */
-bool hr_queue_is_lost(const hr_queue *queue);
+/* The process forks. Waits until all jobs have ended, and keeps the queue locked. False: they had not when hr_clock_ns
+ * reached the deadline; the queue is not locked. */
+bool hr_queue_begin_fork(hr_queue *queue, int64_t deadline_ns);
+/* Unlocks it. A child's queue has no thread until the next push. */
+void hr_queue_end_fork(hr_queue *queue, bool is_child);
+/* In a child, behind hr_queue_begin_fork that was false: work and thread stayed in the parent. The queue is empty, and
+ * runs later jobs on the thread that pushes them. */
+void hr_queue_lose(hr_queue *queue);
 /* True if all jobs given so far have ended. Takes no lock. */
 static inline bool hr_queue_is_drained(const hr_queue *queue) {
   hr_queue *q = (hr_queue *)queue;

@@ -8,6 +8,8 @@
 #include "base/env.h"
 #include "base/log.h"
 
+static const int64_t FORK_WAIT_NS = 200000000;
+
 /* A context's devices. */
 typedef struct registry {
   hr_mutex mutex;
@@ -50,10 +52,51 @@ static void fini_registry(void *part) {
   hr_mutex_fini(&open->mutex);
 }
 
+/* In FORK_WAIT_NS other threads end their calls. They can't begin new ones, because the streams are locked. */
+static void begin_fork(void *part) {
+  registry *open = part;
+  int64_t deadline_ns = hr_clock_ns() + FORK_WAIT_NS;
+  hr_mutex_lock(&open->mutex);
+  hr__buffers_begin_fork();
+  for (int i = 0; i < open->device_count; ++i) {
+    hr_device *device = &open->devices[i];
+    bool is_quiet = device->streams == NULL || device->is_quiet;
+    device->is_held = is_quiet && hr__device_begin_fork(device, deadline_ns);
+  }
+}
+
+/* Contexts of drivers beside the host don't survive a fork. */
+static void end_fork(void *part, bool is_child) {
+  registry *open = part;
+  for (int i = 0; i < open->device_count; ++i) {
+    hr_device *device = &open->devices[i];
+    if (device->is_held) {
+      hr__device_end_fork(device, is_child);
+    }
+    if (is_child && !(device->is_held && device->properties.is_host)) {
+      hr__device_lose(device);
+    }
+  }
+  hr__buffers_end_fork();
+  hr_mutex_unlock(&open->mutex);
+}
+
 static registry *registry_of(hr_context *context) {
-  static const hr_context_part kind = {
-      .bytes = sizeof(registry), .init = init_registry, .stop = stop_registry, .fini = fini_registry};
+  static const hr_context_part kind = {.bytes = sizeof(registry),
+                                       .init = init_registry,
+                                       .stop = stop_registry,
+                                       .fini = fini_registry,
+                                       .begin_fork = begin_fork,
+                                       .end_fork = end_fork};
   return hr__context_part(context, HR_CONTEXT_DEVICES, &kind);
+}
+
+hr_device *hr__registry_device(int index) {
+  registry *open = registry_of(hr__context());
+  hr_mutex_lock(&open->mutex);
+  hr_device *device = index < open->device_count ? &open->devices[index] : NULL;
+  hr_mutex_unlock(&open->mutex);
+  return device;
 }
 
 static hr_status unknown_name(const char *name) {
@@ -127,6 +170,7 @@ static int lanes_of(const hr_device_properties *properties) {
 static hr_status open_device(registry *open, const hr_driver *driver, int ordinal, hr_device **out_device) {
   for (int i = 0; i < open->device_count; ++i) {
     if (open->devices[i].driver == driver && open->devices[i].ordinal == ordinal) {
+      HR_RETURN_IF_ERROR(hr__device_check(&open->devices[i], "hr_device_open"));
       ++open->devices[i].count;
       *out_device = &open->devices[i];
       return HR_OK;

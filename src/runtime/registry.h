@@ -15,4 +15,7 @@ enum { HR_REGISTRY_DEVICES_MAX = 64 };
 /* Finds the driver and ordinal of a name; NOT_FOUND lists the available names. */
 HR_MUST_USE hr_status hr__registry_find(const char *name, const hr_driver **out_driver, int *out_ordinal);
 
+/* The device with this index of those that the current context has opened; NULL: there are no more. */
+hr_device *hr__registry_device(int index);
+
 #endif
