@@ -455,11 +455,17 @@ HR_TEST(scaled_gradients_of_weights) {
                            *const last = GRADIENT("9", "9,8", "2880,1,320,40", "3,3", "576,1,192,64", "1,1,1,1"),
                            *const pixels = GRADIENT("9", "9,8", "2880,1,320,40", "1,1", "64,1,1,1", "1,1,0,0"),
                            *const some_pixels = GRADIENT("9", "5,4", "800,1,160,40", "1,1", "64,1,1,1", "2,2,0,0");
+  static const char *const lanes =
+      "buffer %0 81920 live\nbuffer %1 40960 live\nbuffer %2 20000 live\nscalar $0 f64\nscalar $1 f64\n"
+      "%2:f32[10,20,5,5]{500,25,5,1}+0 = conv_backward_weight(%0:f32[16,20,8,8]{1280,1,160,20}+0, "
+      "%1:f32[16,10,8,8]{640,1,80,10}+0, _, $0[10,20,5,5]) ints(2,1,1,2,2,1,1,1) then(mul,^,3)\n";
   check_gradients(&hr__gradients_provider, steps, true);
   check_gradients(&hr__gradients_provider, windows, false);
   check_gradients(&hr__winograd_weights_provider, windows, true);
   check_gradients(&hr__winograd_weights_provider, last, true);
   check_gradients(&hr__winograd_weights_provider, steps, false);
+  check_gradients(&hr__batch_lane_weights_provider, lanes, true);
+  check_gradients(&hr__batch_lane_weights_provider, windows, false);
   check_gradients(&hr__onednn_provider, pixels, true);
   check_gradients(&hr__onednn_provider, some_pixels, true);
   check_gradients(&hr__onednn_provider, windows, false);

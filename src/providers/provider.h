@@ -124,6 +124,7 @@ const hr_provider *const *hr_providers(void);
   X(batch_lanes)            \
   X(winograd)               \
   X(winograd_weights)       \
+  X(batch_lane_weights)     \
   X(pixels)                 \
   X(gradients)              \
   X(direct)                 \

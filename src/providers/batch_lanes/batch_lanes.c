@@ -240,8 +240,7 @@ static int choose_outs(int64_t channels) {
   return best;
 }
 
-/* The number of window elements inside of the image, along one dim, summed over all positions. */
-static int64_t count_inside(int64_t positions, int64_t kernel, int64_t padding, int64_t size) {
+int64_t hr__lane_count_inside(int64_t positions, int64_t kernel, int64_t padding, int64_t size) {
   int64_t count = 0;
   for (int64_t i = 0; i < positions; ++i) {
     count += hr_max(0, hr_min(kernel, size + padding - i) - hr_max(0, padding - i));
@@ -251,8 +250,8 @@ static int64_t count_inside(int64_t positions, int64_t kernel, int64_t padding, 
 
 /* Cycles of 64 images, besides transposition. */
 static int64_t direct_cycles(const hr_prepared *p, int outs) {
-  int64_t rows = count_inside(p->y.height, p->w.kernel[0], p->w.padding[0], p->x.height);
-  int64_t columns = count_inside(p->y.width, p->w.kernel[1], p->w.padding[1], p->x.width);
+  int64_t rows = hr__lane_count_inside(p->y.height, p->w.kernel[0], p->w.padding[0], p->x.height);
+  int64_t columns = hr__lane_count_inside(p->y.width, p->w.kernel[1], p->w.padding[1], p->x.width);
   return rows * columns * p->x.channels * hr_round_up(p->y.channels, outs) * 21 / 10;
 }
 
@@ -330,7 +329,7 @@ static bool pays(const hr_prepared *p) {
   if (p->slot_floats * (int64_t)sizeof(float) > SLOT_BYTES_MAX) {
     return false;
   }
-  int64_t rows = count_inside(y->height, p->w.kernel[0], p->w.padding[0], x->height);
+  int64_t rows = hr__lane_count_inside(y->height, p->w.kernel[0], p->w.padding[0], x->height);
   int64_t elements = x->height * x->width * x->channels + y->height * y->width * y->channels;
   int64_t channels = hr_round_up(y->channels, VECTOR);
   int64_t own = (p->has_tiles ? tile_cycles(p, p->outs) : direct_cycles(p, p->outs)) + TURN * elements;

@@ -1,4 +1,4 @@
-/* batch_lanes.h: declarations shared by the files of batch-lane convolutions (batch_lanes.c). */
+/* batch_lanes.h: declarations shared by the files of batch-lane convolutions (batch_lanes.c, lane_weights.c). */
 #ifndef HEADRACE_PROVIDERS_BATCH_LANES_BATCH_LANES_H_
 #define HEADRACE_PROVIDERS_BATCH_LANES_BATCH_LANES_H_
 
@@ -22,6 +22,9 @@ hr__lane_row hr__lane_row_of(const hr__images *x, int64_t lanes);
 void hr__lane_row_load(const hr__images *x, const hr__lane_row *row, const float *from, int64_t images, int64_t lanes,
                        float *to);
 void hr__lane_row_store(const hr__images *y, const hr__lane_row *row, const float *from, int64_t images, float *to);
+
+/* The number of window elements inside of the image, along one dim, summed over all positions. */
+int64_t hr__lane_count_inside(int64_t positions, int64_t kernel, int64_t padding, int64_t size);
 
 /* ---- tiles of 2 x 2 results with fewer multiplications (tiles.c) ---- */
 
