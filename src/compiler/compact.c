@@ -216,6 +216,51 @@ hr_status hr_schedule_compact(hr_schedule *schedule) {
   return HR_OK;
 }
 
+/* The program's nodes become those of the steps, in order. Passes let nodes share lists of operands, so each gets its
+ * own. */
+static bool list_nodes(hr_schedule *schedule) {
+  hr_program *program = &schedule->program;
+  hr_step *steps = (hr_step *)schedule->steps;
+  bool ok = reserve_nodes(schedule, program);
+  program->node_count = 0;
+  for (int i = 0; i < schedule->step_count; ++i) {
+    const hr_node *node = steps[i].node;
+    steps[i].nodes = NULL, steps[i].node = NULL;
+    if (ok && steps[i].kind != HR_STEP_KERNEL) {
+      hr_node *copy = &program->nodes[program->node_count++];
+      *copy = *node;
+      copy->inputs = hr_arena_dup(&program->arena, node->inputs, (size_t)node->input_count * sizeof *node->inputs);
+      copy->outputs = hr_arena_dup(&program->arena, node->outputs, (size_t)node->output_count * sizeof *node->outputs);
+      ok = copy->inputs != NULL && copy->outputs != NULL;
+      steps[i].node = copy;
+    }
+  }
+  return ok;
+}
+
+hr_status hr_schedule_narrow(hr_schedule *schedule) {
+  hr_program *program = &schedule->program;
+  int *names = !schedule->is_refused ? hr_program_indices(program, program->buffer_count) : NULL;
+  if (schedule->is_refused) {
+    return HR_OK;
+  }
+  if (names == NULL || !list_nodes(schedule)) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a schedule of %d steps",
+                          schedule->step_count);
+  }
+  int count = name_buffers(schedule, names);
+  hr_place *places = (hr_place *)schedule->places;
+  for (int b = 0; b < program->buffer_count; ++b) {
+    if (names[b] != NO_NAME) {
+      program->buffers[names[b]] = program->buffers[b];
+      places[names[b]] = places[b];
+    }
+  }
+  program->buffer_count = count;
+  visit_buffers(schedule, rename_buffer, names);
+  return HR_OK;
+}
+
 void hr_schedule_drop_forms(hr_schedule *schedule) {
   hr_step *steps = (hr_step *)schedule->steps;
   for (int i = 0; i < schedule->step_count; ++i) {

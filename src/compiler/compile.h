@@ -106,6 +106,9 @@ HR_MUST_USE hr_status hr_schedule_copy(const hr_schedule *schedule, hr_schedule 
  * (`nodes` and a kernel's `node` are NULL), and so are temporary buffers that the steps don't name. On failure
  * RESOURCE_EXHAUSTED, and nothing has changed. */
 HR_MUST_USE hr_status hr_schedule_compact(hr_schedule *schedule);
+/* The same, but all stays in the memory of the passes: less work for a schedule that is soon packed.
+ * RESOURCE_EXHAUSTED: the schedule is useless. */
+HR_MUST_USE hr_status hr_schedule_narrow(hr_schedule *schedule);
 /* Frees the kernel forms and declined nodes of a copy: a step's `kernel` is NULL. */
 void hr_schedule_drop_forms(hr_schedule *schedule);
 /* Then frees all but the counts, sizes and origins. False when memory is out, and nothing has changed. */

@@ -8,6 +8,8 @@
 typedef struct hr_cached_kernel hr_cached_kernel;
 
 void hr__kernel_retain(hr_cached_kernel *cached);
+/* Retains kernels of the current context. */
+void hr__kernels_retain(int count, hr_cached_kernel *const *kernels);
 /* Releases a reference; NULL is fine. */
 void hr__kernel_release(hr_cached_kernel *cached);
 

@@ -86,9 +86,24 @@ static hr_status begin(hr_instance **out_instance) {
   return HR_OK;
 }
 
+static void settle_compiled(const hr_instance *instance) {
+  hr_cached_kernel **kernels = hr_malloc(((size_t)instance->step_count + 1) * sizeof *kernels);
+  for (int i = 0; kernels != NULL && i < instance->step_count; ++i) {
+    kernels[i] = instance->steps[i].cached;
+  }
+  if (kernels != NULL) {
+    hr__plan_settle_compiled(instance->plan, kernels);
+  }
+  hr_free(kernels);
+}
+
 /* Frees what runs don't read. */
 static void settle(hr_instance *instance) {
-  hr__plan_settle(instance->plan);
+  if (instance->plan->is_general) {
+    hr__plan_settle(instance->plan);
+  } else {
+    settle_compiled(instance);
+  }
   hr_vector_trim(&instance->args);
   hr_vector_trim(&instance->scalars);
   hr_vector_trim(&instance->sources);
@@ -114,7 +129,8 @@ hr_status hr__instance_create(const hr_key *key, hr_device *device, const hr_sca
   }
   hr__profile_log_schedule(instance);
   instance->replay = instance->plan->schedule.is_refused ? NULL : hr__replay_create(instance, device);
-  if (instance->plan->is_general && !hr_log_is_on(HR_LOG_KERNEL)) { /* the log names the kernels with their dims */
+  bool is_host = device->properties.is_host;
+  if ((instance->plan->is_general || is_host) && !hr_log_is_on(HR_LOG_KERNEL)) { /* it names kernels with their dims */
     settle(instance);
   }
   hold_kernels(instance, true);

@@ -200,6 +200,15 @@ void hr__kernel_retain(hr_cached_kernel *cached) {
   hr_mutex_unlock(&cached->owner->mutex);
 }
 
+void hr__kernels_retain(int count, hr_cached_kernel *const *kernels) {
+  kernel_cache *cache = own();
+  hr_mutex_lock(&cache->mutex);
+  for (int i = 0; i < count; ++i) {
+    ++kernels[i]->reference_count;
+  }
+  hr_mutex_unlock(&cache->mutex);
+}
+
 /* Pushes a kernel to the compile queue; called once for each. */
 static void push(hr_cached_kernel *cached) {
   hr__kernel_retain(cached);

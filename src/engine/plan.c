@@ -283,6 +283,19 @@ static hr_status compile(hr_plan *plan, const hr_key *key, hr_device *device, co
   return status;
 }
 
+static bool has_calls(const hr_program *program) {
+  bool has = false;
+  for (int i = 0; !has && i < program->node_count; ++i) {
+    has = program->nodes[i].op == HR_OP_CALL;
+  }
+  return has;
+}
+
+/* True if a plan that was compiled may be settled: the log names kernels with their dims. */
+static bool may_be_packed(const hr_plan *plan) {
+  return !plan->schedule.is_refused && !hr_log_is_on(HR_LOG_KERNEL) && !has_calls(&plan->schedule.program);
+}
+
 /* ---- general plans ---- */
 
 /* Devices of a kind; see is_of_kind. */
@@ -320,6 +333,14 @@ static hr_status check_all(const hr_plan *plan, hr_device *device) {
   return check_declined(&plan->schedule, device);
 }
 
+/* The schedule of a model, and the sources of its checks' indices. */
+static const hr_schedule *schedule_of(const hr_plan *model) {
+  return model->unpacked != NULL ? &model->unpacked->schedule : &model->schedule;
+}
+static const hr_index_source *indices_of(const hr_plan *model) {
+  return model->unpacked != NULL ? model->unpacked->indices : model->indices;
+}
+
 static hr_status copy_lists(const hr_plan *model, const int64_t *counts, hr_plan *plan) {
   size_t steps = (size_t)model->schedule.step_count;
   plan->last_write = model->last_write;
@@ -327,7 +348,7 @@ static hr_status copy_lists(const hr_plan *model, const int64_t *counts, hr_plan
   if (plan->indices == NULL) {
     return no_memory("a plan's lists");
   }
-  memcpy(plan->indices, model->indices, steps * sizeof *plan->indices);
+  memcpy(plan->indices, indices_of(model), steps * sizeof *plan->indices);
   for (size_t i = 0; i < steps; ++i) {
     plan->indices[i].count = counts[i];
   }
@@ -337,7 +358,7 @@ static hr_status copy_lists(const hr_plan *model, const int64_t *counts, hr_plan
 /* The plan as a copy of its model with other numbers. */
 static hr_status renumber(const hr_plan *model, const hr_numbers *numbers, hr_device *device, hr_plan *plan) {
   size_t steps = (size_t)model->schedule.step_count, count = numbers->count - steps;
-  HR_RETURN_IF_ERROR(hr_schedule_copy(&model->schedule, &plan->schedule));
+  HR_RETURN_IF_ERROR(hr_schedule_copy(schedule_of(model), &plan->schedule));
   HR_RETURN_IF_ERROR(hr_schedule_renumber(&plan->schedule, count, numbers->data));
   HR_RETURN_IF_ERROR(check_all(plan, device));
   return copy_lists(model, numbers->data + count, plan);
@@ -348,7 +369,11 @@ static void destroy(hr_plan *plan) {
   hr__plan_release(plan->model);
   hr__key_changes_fini(&plan->key_changes);
   hr_schedule_fini(&plan->schedule);
-  hr_free(plan->packed);
+  if (plan->compiled.program == NULL) {
+    hr_free(plan->packed);
+  }
+  hr__packed_schedule_fini(&plan->compiled);
+  hr__unpacked_schedule_destroy(plan->unpacked);
   hr_free(plan->bindings);
   hr_free(plan->costs);
   hr_free(plan->packed_costs);
@@ -373,12 +398,32 @@ static hr_status begin(const hr_key *key, const hr_device *device, hr_plan **out
 }
 
 static void count_footprint(hr_plan *plan) {
-  size_t of_run = plan->packed != NULL ? sizeof *plan->packed + plan->packed->byte_count + plan->bindings->bytes : 0;
+  size_t of_run = plan->compiled.program != NULL ? plan->compiled.footprint + plan->bindings->bytes
+                  : plan->packed != NULL ? sizeof *plan->packed + plan->packed->byte_count + plan->bindings->bytes
+                                         : 0;
   size_t of_step =
       (plan->costs != NULL ? sizeof *plan->costs : 0) + (plan->indices != NULL ? sizeof *plan->indices : 0);
   plan->footprint = sizeof *plan + hr_schedule_footprint(&plan->schedule) + bytes_of_kept_key(plan) + of_run +
                     plan->packed_cost_bytes + (size_t)plan->schedule.step_count * of_step +
                     (plan->own_writes != NULL ? plan->key.buffer_count * sizeof *plan->own_writes : 0);
+}
+
+/* Frees what runs don't need, or leaves that for hr__plan_settle_compiled. */
+static hr_status leave_rest(hr_plan *plan, const hr_device *device) {
+  plan->will_settle = may_be_packed(plan) && device->properties.is_host;
+  return plan->is_compact    ? HR_OK
+         : plan->will_settle ? hr_schedule_narrow(&plan->schedule)
+                             : hr_schedule_compact(&plan->schedule);
+}
+
+static hr_status copy_writes(const hr_plan *from, hr_plan *plan) {
+  size_t count = plan->key.buffer_count;
+  plan->last_write = plan->own_writes = hr_malloc((count + 1) * sizeof *plan->own_writes);
+  if (plan->own_writes == NULL) {
+    return no_memory("writes");
+  }
+  memcpy(plan->own_writes, from->last_write, count * sizeof *plan->own_writes);
+  return HR_OK;
 }
 
 static hr_status create(const hr_key *key, hr_device *device, const hr_scalar *arguments, hr_plan **out_plan) {
@@ -388,8 +433,7 @@ static hr_status create(const hr_key *key, hr_device *device, const hr_scalar *a
   status = status == HR_OK ? count_costs(plan) : status;
   status = status == HR_OK ? find_writes(plan) : status;
   status = status == HR_OK ? find_indices(plan) : status;
-  status =
-      status == HR_OK && !own_plans()->keeps_nodes && !plan->is_compact ? hr_schedule_compact(&plan->schedule) : status;
+  status = status == HR_OK && !own_plans()->keeps_nodes ? leave_rest(plan, device) : status;
   if (status != HR_OK) {
     destroy(plan);
     return status;
@@ -423,17 +467,9 @@ hr_plan *hr__plan_create_general(const hr_key *key, hr_device *device, hr_plan *
   return plan;
 }
 
-static bool has_calls(const hr_program *program) {
-  bool has = false;
-  for (int i = 0; !has && i < program->node_count; ++i) {
-    has = program->nodes[i].op == HR_OP_CALL;
-  }
-  return has;
-}
-
 /* Without memory the schedule stays. */
 static void pack(hr_plan *plan) {
-  hr_packed_program *packed = hr_program_pack(&plan->schedule.program, &plan->model->schedule.program);
+  hr_packed_program *packed = hr_program_pack(&plan->schedule.program, &schedule_of(plan->model)->program);
   hr_bindings *bindings = packed != NULL ? hr__bindings_make(&plan->schedule) : NULL;
   if (bindings == NULL || !hr_schedule_drop_lists(&plan->schedule)) {
     hr_free(bindings);
@@ -471,6 +507,71 @@ void hr__plan_settle(hr_plan *plan) {
   plan->indices = NULL;
   pack_costs(plan);
   settle_key(plan);
+  count_footprint(plan);
+}
+
+/* What a compiled plan becomes. */
+typedef struct settled {
+  hr_packed_schedule compiled;
+  hr_bindings *bindings;
+  hr_schedule schedule; /* what is left of it */
+  uint8_t *costs;
+  size_t cost_bytes;
+} settled;
+
+static void settled_fini(settled *s) {
+  hr__packed_schedule_fini(&s->compiled);
+  hr_free(s->bindings);
+  hr_schedule_fini(&s->schedule);
+  hr_free(s->costs);
+}
+
+/* The counts, sizes and origins of a schedule; false when memory is out. */
+static bool copy_rest(const hr_schedule *schedule, hr_schedule *out) {
+  *out = *schedule;
+  hr_program_init(&out->program);
+  hr_arena_init(&out->forms, schedule->origin_bytes);
+  out->origins = hr_arena_dup(&out->forms, schedule->origins, schedule->origin_bytes);
+  out->steps = NULL, out->places = NULL, out->declined = NULL;
+  out->declined_count = 0;
+  return out->origins != NULL;
+}
+
+static bool settled_make(const hr_plan *plan, hr_cached_kernel *const *kernels, settled *out) {
+  bool ok = hr__packed_schedule_make(&plan->schedule, plan->indices, kernels, &out->compiled);
+  out->bindings = ok ? hr__bindings_make(&plan->schedule) : NULL;
+  out->costs = ok ? hr__step_costs_pack(plan->schedule.step_count, plan->costs, &out->cost_bytes) : NULL;
+  return out->bindings != NULL && out->costs != NULL && copy_rest(&plan->schedule, &out->schedule);
+}
+
+/* Exchanges what the plan has for what it becomes. The list is locked. */
+static void settle_locked(hr_plan *plan, settled *s, settled *out_old, hr_step_cost **out_costs,
+                          hr_index_source **out_indices) {
+  *out_old = (settled){.schedule = plan->schedule};
+  *out_costs = plan->costs, *out_indices = plan->indices;
+  plan->schedule = s->schedule;
+  plan->compiled = s->compiled, plan->packed = s->compiled.program, plan->bindings = s->bindings;
+  plan->packed_costs = s->costs, plan->packed_cost_bytes = s->cost_bytes;
+  plan->costs = NULL, plan->indices = NULL;
+  plan->is_settled = true;
+  plan->will_settle = false;
+  *s = (settled){0};
+}
+
+void hr__plan_settle_compiled(hr_plan *plan, hr_cached_kernel *const *kernels) {
+  settled s = {0}, old = {0};
+  hr_step_cost *costs = NULL;
+  hr_index_source *indices = NULL;
+  bool ok = plan->will_settle && settled_make(plan, kernels, &s);
+  hr_mutex_lock(&plan->owner->mutex);
+  if (ok && plan->reference_count == 1 && !plan->is_settled) {
+    settle_locked(plan, &s, &old, &costs, &indices);
+  }
+  hr_mutex_unlock(&plan->owner->mutex);
+  settled_fini(&s);
+  settled_fini(&old);
+  hr_free(costs);
+  hr_free(indices);
   count_footprint(plan);
 }
 
@@ -540,7 +641,7 @@ static bool is_of_kind(const hr_device_kind *kind, const hr_device *device) {
 /* The plan of a key, retained, or NULL. The list is locked. */
 static hr_plan *find_shared(const plans *own, const hr_key *key, const hr_device *device) {
   hr_plan *plan = hr_table_get(&own->table, key->hash);
-  while (plan != NULL && !(is_of_kind(&plan->device_kind, device) && hr__plan_fits(plan, key))) {
+  while (plan != NULL && (plan->will_settle || !is_of_kind(&plan->device_kind, device) || !hr__plan_fits(plan, key))) {
     plan = plan->next_same;
   }
   if (plan != NULL) {
@@ -553,6 +654,12 @@ static hr_plan *find_shared(const plans *own, const hr_key *key, const hr_device
 static void share(plans *own, hr_plan *plan) {
   plan->next_same = hr_table_get(&own->table, plan->key.hash);
   plan->is_shared = hr_table_put(&own->table, plan->key.hash, plan);
+}
+
+static void share_one(plans *own, hr_plan *plan) {
+  hr_mutex_lock(&own->mutex);
+  share(own, plan);
+  hr_mutex_unlock(&own->mutex);
 }
 
 /* Removes a plan from the list. Nothing can fail: the slot exists, or its entry is removed. The list is locked. */
@@ -653,17 +760,31 @@ static hr_plan *find_general(hr_key *key, hr_device *device, bool *out_refused) 
   return plan;
 }
 
-/* The list is locked. */
+/* Unpacks a settled plan; false when memory is out. The list is locked. */
+static bool open_schedule(hr_plan *plan) {
+  if (plan->is_settled && plan->unpacked == NULL) {
+    plan->unpacked = hr__packed_schedule_unpack(&plan->compiled, &plan->schedule);
+  }
+  return !plan->is_settled || plan->unpacked != NULL;
+}
+
+/* Of a settled plan only a model stays unpacked. The list is locked. */
 static void learn_now(plans *own, hr_plan *plan, uint64_t kind) {
   size_t steps = (size_t)plan->schedule.step_count;
-  int64_t *counts = hr_malloc((steps + 1) * sizeof *counts);
+  int references = plan->reference_count;
+  bool is_model = plan->unpacked != NULL;
+  int64_t *counts = open_schedule(plan) ? hr_malloc((steps + 1) * sizeof *counts) : NULL;
   for (size_t i = 0; counts != NULL && i < steps; ++i) {
-    counts[i] = plan->indices[i].count;
+    counts[i] = indices_of(plan)[i].count;
   }
   if (counts != NULL) {
-    hr__generals_learn(&own->generals, &plan->key, kind, &plan->schedule, steps, counts, plan);
+    hr__generals_learn(&own->generals, &plan->key, kind, schedule_of(plan), steps, counts, plan);
   }
   hr_free(counts);
+  if (!is_model && plan->reference_count == references) {
+    hr__unpacked_schedule_destroy(plan->unpacked);
+    plan->unpacked = NULL;
+  }
 }
 
 /* The plan waits under a name for a second one. True if there was one before: then `learn_from` is called with that
@@ -706,6 +827,41 @@ static void learn(plans *own, hr_plan *plan, const hr_device *device) {
   }
 }
 
+/* A model is not settled: it is copied again and again. */
+static hr_status keep_model(hr_plan *plan) {
+  plan->will_settle = false;
+  hr_status status = plan->is_compact ? HR_OK : hr_schedule_compact(&plan->schedule);
+  count_footprint(plan);
+  return status;
+}
+
+/* A settled plan as one that an instance can be made of: another one. Releases the plan. NULL: there is no memory. */
+static hr_plan *reopen(hr_plan *from, const hr_key *key, hr_device *device) {
+  hr_plan *plan = NULL;
+  hr_unpacked_schedule *unpacked = hr__packed_schedule_unpack(&from->compiled, &from->schedule);
+  hr_status status = unpacked != NULL ? begin(key, device, &plan) : no_memory("a program");
+  if (status == HR_OK) {
+    plan->owner = from->owner;
+    plan->schedule = unpacked->schedule, plan->indices = unpacked->indices;
+    *unpacked = (hr_unpacked_schedule){0};
+    plan->takes_memory = from->takes_memory, plan->was_refused = from->was_refused;
+    plan->will_settle = true;
+    status = count_costs(plan);
+    status = status == HR_OK ? copy_writes(from, plan) : status;
+  }
+  hr__unpacked_schedule_destroy(unpacked);
+  if (status != HR_OK && plan != NULL) {
+    destroy(plan);
+    plan = NULL;
+  }
+  hr_status_ignore(status);
+  hr__plan_release(from);
+  if (plan != NULL) {
+    count_footprint(plan);
+  }
+  return plan;
+}
+
 hr_status hr__plan_acquire(const hr_key *key, hr_device *device, const hr_scalar *arguments, hr_plan **out_plan,
                            bool *out_is_new) {
   plans *own = own_plans();
@@ -714,6 +870,12 @@ hr_status hr__plan_acquire(const hr_key *key, hr_device *device, const hr_scalar
   hr_mutex_lock(&own->mutex);
   hr_plan *plan = find_shared(own, &hashed, device);
   hr_mutex_unlock(&own->mutex);
+  if (plan != NULL && plan->is_settled) {
+    plan = reopen(plan, &hashed, device);
+    if (plan != NULL) {
+      share_one(own, plan);
+    }
+  }
   *out_is_new = plan == NULL;
   if (plan == NULL) { /* two streams may compile the same; both plans are right */
     bool was_refused;
@@ -728,7 +890,12 @@ hr_status hr__plan_acquire(const hr_key *key, hr_device *device, const hr_scalar
       hr_mutex_lock(&own->mutex);
       share(own, plan);
       learn(own, plan, device);
+      hr_status status = plan->will_settle && plan->reference_count > 1 ? keep_model(plan) : HR_OK;
       hr_mutex_unlock(&own->mutex);
+      if (status != HR_OK) {
+        hr__plan_release(plan);
+        return status;
+      }
     }
   }
   *out_plan = plan;

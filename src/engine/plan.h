@@ -3,10 +3,11 @@
  *   key --decode, compile--> plan: steps (kernel forms, nodes), bindings (a place for each buffer), size of the arena
  *   plan --instantiate--> instance: prepared kernels and libraries, replay, times, tuning (instance.h)
  *
- * A plan never changes once it is made. It contains no addresses, and depends on a kind of devices, not on a device. So
- * all streams, threads and devices of that kind share it: it is compiled once, and lives as long as an instance of it.
- * A copy of a general plan is one instance's alone: copying again costs less than the kernel forms that another
- * instance would need.
+ * A plan contains no addresses, and depends on a kind of devices, not on a device. So all streams, threads and devices
+ * of that kind share it: it is compiled once, and lives as long as an instance of it. On a host a plan is *settled*
+ * once an instance is made: it keeps what runs read, and the rest packed (packed_schedule.h). Another stream that meets
+ * the key gets a plan that is unpacked from it, not compiled. A copy of a general plan is one instance's alone: copying
+ * again costs less than the kernel forms that another instance would need.
  * Threads: any; one lock for finding and releasing.
  */
 #ifndef HEADRACE_ENGINE_PLAN_H_
@@ -19,6 +20,7 @@
 #include "engine/general_plan.h"
 #include "engine/index_source.h"
 #include "engine/key_changes.h"
+#include "engine/packed_schedule.h"
 #include "engine/trace.h"
 #include "runtime/device.h"
 
@@ -36,10 +38,12 @@ struct hr_plan {
   hr_plan *model;             /* NULL, or the plan of which this one is a copy */
   hr_device_kind device_kind;
   hr_schedule schedule; /* after hr__plan_settle without kernel forms, and without steps, nodes and lists if it is .. */
-  hr_packed_program *packed; /* .. packed: the program, then read through .. */
-  hr_bindings *bindings;     /* .. these; else both are NULL */
-  hr_step_cost *costs;       /* of each step; after hr__plan_settle NULL until hr__plan_costs, and instead .. */
-  uint8_t *packed_costs;     /* .. these (step_costs.h) */
+  hr_packed_program *packed;      /* .. packed: the program, then read through .. */
+  hr_packed_schedule compiled;    /* of a plan that was compiled: the packed schedule, which owns `packed` */
+  hr_unpacked_schedule *unpacked; /* the same unpacked if it is a model; set before it is one */
+  hr_bindings *bindings;          /* .. these; else both are NULL */
+  hr_step_cost *costs;            /* of each step; after hr__plan_settle NULL until hr__plan_costs, and instead .. */
+  uint8_t *packed_costs;          /* .. these (step_costs.h) */
   size_t packed_cost_bytes;
   hr_index_source *indices; /* of each step that is a check; NULL after hr__plan_settle */
   const int *last_write;    /* of each of the key's buffers: the last step that writes it; -1: none */
@@ -49,6 +53,7 @@ struct hr_plan {
   bool was_refused;         /* its structure is known, but a guard or a library refused it: it was compiled */
   bool is_general;          /* a copy of another one with other numbers (general_plan.h) */
   bool is_settled;          /* see hr__plan_settle */
+  bool will_settle;         /* its only instance is being made; it is not found until it is settled */
   bool takes_memory;        /* a result takes over the memory of another buffer (growth.h) */
   /* plan.c's own */
   struct plans *owner;
@@ -69,6 +74,9 @@ void hr__plan_release(hr_plan *plan); /* NULL: nothing */
  * of the key that are the model's. Packs the program, which autotuning and descriptions read, unless it has calls of
  * functions. */
 void hr__plan_settle(hr_plan *plan);
+/* The same for a plan that was compiled, unless another instance is made of it or it is a model. `kernels`: of each
+ * step of its instance, NULL if it is none. */
+void hr__plan_settle_compiled(hr_plan *plan, hr_cached_kernel *const *kernels);
 /* The costs of the steps, for the thread that runs the plan's instance if it is settled; NULL: no memory. */
 const hr_step_cost *hr__plan_costs(hr_plan *plan);
 /* True if a key is the plan's, word for word. */

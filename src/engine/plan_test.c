@@ -1,6 +1,7 @@
-/* A plan is compiled once for all streams, threads and devices of a kind; each stream has an instance of its own. */
+/* A program is compiled once for all streams, threads and devices of a kind; each stream has an instance of its own. */
 #include "hr_test.h"
 
+#include "base/allocator.h"
 #include "base/thread.h"
 #include "engine/stream.h"
 
@@ -61,7 +62,7 @@ static int64_t compiles_of(const user *u) {
   return stats.compiles;
 }
 
-HR_TEST(two_streams_share_a_plan_and_have_an_instance_each) {
+HR_TEST(two_streams_share_a_compilation_and_have_an_instance_each) {
   user a = {0}, b = {0};
   float value;
   open_user(&a, "cpu");
@@ -74,7 +75,8 @@ HR_TEST(two_streams_share_a_plan_and_have_an_instance_each) {
   HR_ASSERT_EQ(compiles_of(&a), 1);
   HR_ASSERT_EQ(compiles_of(&b), 0);
   const hr_instance *first = a.stream->cache.newest, *second = b.stream->cache.newest;
-  HR_ASSERT(first != second && first->plan == second->plan);
+  HR_ASSERT(first != second && first->plan->is_settled && second->plan->is_settled);
+  HR_ASSERT_EQ(first->plan->footprint, second->plan->footprint);
   close_user(&a); /* the plan stays as long as one of them */
   HR_ASSERT_OK(run(&b, &value));
   HR_ASSERT_NEAR(value, 11, 0);
@@ -196,4 +198,59 @@ HR_TEST(a_plan_that_ends_while_it_waits_is_forgotten) {
   HR_ASSERT(!runs_copy(&a, HR_OP_MUL, 22));
   HR_ASSERT(runs_copy(&a, HR_OP_MUL, 18));
   close_user(&a);
+}
+
+/* ---- packed schedules ---- */
+
+/* Words and numbers of a schedule. */
+typedef struct split {
+  hr_words structure;
+  hr_numbers numbers;
+} split;
+
+static split split_of(const hr_schedule *schedule) {
+  split s = {0};
+  HR_ASSERT(hr_schedule_split(schedule, &s.structure, &s.numbers));
+  return s;
+}
+
+static void split_fini(split *s) {
+  hr_vector_fini(&s->structure);
+  hr_vector_fini(&s->numbers);
+}
+
+static void expect_equal(const hr_schedule *a, const hr_schedule *b) {
+  split x = split_of(a), y = split_of(b);
+  HR_ASSERT_EQ(x.structure.count, y.structure.count);
+  HR_ASSERT_EQ(x.numbers.count, y.numbers.count);
+  HR_ASSERT(memcmp(x.structure.data, y.structure.data, x.structure.count * sizeof *x.structure.data) == 0);
+  HR_ASSERT(memcmp(x.numbers.data, y.numbers.data, x.numbers.count * sizeof *x.numbers.data) == 0);
+  split_fini(&x), split_fini(&y);
+}
+
+/* The kernels, the sizes and the traffic of a settled plan come back as they were compiled. */
+HR_TEST(a_settled_plan_is_unpacked_as_it_was_compiled) {
+  user u = {0};
+  float value;
+  hr_program program;
+  hr_schedule compiled;
+  uint64_t *words;
+  const hr_target target = {.resident_row_bytes = 1 << 18, .hoist_bytes = 1 << 15};
+  open_user(&u, "cpu");
+  HR_ASSERT_OK(run(&u, &value));
+  const hr_plan *plan = u.stream->cache.newest->plan;
+  HR_ASSERT(plan->is_settled && plan->compiled.kernel_count == 1);
+  hr_unpacked_schedule *unpacked = hr__packed_schedule_unpack(&plan->compiled, &plan->schedule);
+  HR_ASSERT_NOT_NULL(unpacked);
+  HR_ASSERT_OK(hr__plan_decode_key(plan, &program, &words));
+  HR_ASSERT_OK(hr_compile(&program, &target, &compiled));
+  HR_ASSERT_OK(hr_schedule_compact(&compiled));
+  expect_equal(&unpacked->schedule, &compiled);
+  const hr_kernel *a = unpacked->schedule.steps[0].kernel, *b = compiled.steps[0].kernel;
+  HR_ASSERT(a->bytes == b->bytes && a->flops == b->flops && strcmp(a->name, b->name) == 0);
+  hr__unpacked_schedule_destroy(unpacked);
+  hr_schedule_fini(&compiled);
+  hr_program_fini(&program);
+  hr_free(words);
+  close_user(&u);
 }

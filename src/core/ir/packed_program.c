@@ -11,72 +11,53 @@
 #include "base/allocator.h"
 #include "base/varint.h"
 
-/* Without a place it only counts bytes. */
-typedef struct writer {
-  uint8_t *at;
-  size_t count;
-  const uint8_t *base, *base_end; /* the base's numbers from here on; NULL: there is none */
-  int64_t equal;                  /* numbers so far that are the base's */
-  bool has_all;                   /* the base has as many */
-} writer;
+#define PUT(number) (at = hr_varint_put(at, (int64_t)(number)))
 
-static void put_number(writer *w, int64_t number) {
-  uint8_t bytes[HR_VARINT_BYTES_MAX], *from = w->at != NULL ? w->at : bytes, *end = hr_varint_put(from, number);
-  w->count += (size_t)(end - from);
-  w->at = w->at != NULL ? end : NULL;
-}
-
-static void put(writer *w, int64_t number) {
-  if (w->base == NULL) {
-    put_number(w, number);
-    return;
-  }
-  w->has_all &= w->base < w->base_end;
-  if (w->has_all && hr_varint_next(&w->base) == number) {
-    ++w->equal;
-    return;
-  }
-  put_number(w, w->equal);
-  put_number(w, number);
-  w->equal = 0;
-}
-
-#define PUT(number) put(w, (int64_t)(number))
-
-static void put_all(writer *w, int count, const int64_t *numbers) {
+/* Each function returns the place of the next number: as a member of a struct it would be stored with each byte. */
+static uint8_t *put_all(uint8_t *at, int count, const int64_t *numbers) {
   for (int i = 0; i < count; ++i) {
-    put(w, numbers[i]);
+    PUT(numbers[i]);
   }
+  return at;
 }
 
-static void put_operand(writer *w, const hr_operand *x) {
-  PUT(x->kind), PUT(x->dtype), PUT(x->index), PUT(x->version), PUT(x->rank), PUT(x->offset);
-  PUT(x->term_count), PUT(x->bound_count), PUT(x->fill);
-  put_all(w, x->rank, x->dims);
-  put_all(w, x->rank, x->strides);
+/* Of an operand's kind; and what most operands and scalars are without. */
+enum { KIND_BITS = 3, HAS_MORE = 4 };
+
+static uint8_t *put_operand(uint8_t *at, const hr_operand *x) {
+  bool has_more = x->term_count != 0 || x->bound_count != 0 || x->fill != HR_NO_SCALAR;
+  PUT((int)x->rank << KIND_BITS | (has_more ? HAS_MORE : 0) | (int)x->kind), PUT(x->dtype);
+  PUT(x->index), PUT(x->version), PUT(x->offset);
+  if (has_more) {
+    PUT(x->term_count), PUT(x->bound_count), PUT(x->fill);
+  }
+  at = put_all(at, x->rank, x->dims);
+  at = put_all(at, x->rank, x->strides);
   for (int i = 0; i < x->term_count; ++i) {
     PUT(x->terms[i].input), PUT(x->terms[i].stride), PUT(x->terms[i].extent);
   }
   for (int i = 0; i < x->bound_count; ++i) {
     PUT(x->bounds[i].offset), PUT(x->bounds[i].extent);
-    put_all(w, x->rank, x->bounds[i].strides);
+    at = put_all(at, x->rank, x->bounds[i].strides);
   }
+  return at;
 }
 
-static void put_node(writer *w, const hr_node *node) {
+static uint8_t *put_node(uint8_t *at, const hr_node *node) {
   PUT(node->op), PUT(node->is_loop), PUT(node->input_count), PUT(node->output_count), PUT(node->int_count);
   PUT(node->scalar_count), PUT(node->epilogue_count), PUT(node->scalar_base), PUT(node->reduce_mask);
   PUT(node->ordered_mask), PUT(node->store_mode), PUT(node->origin), PUT(node->home);
   for (int i = 0; i < node->input_count + node->output_count; ++i) {
-    put_operand(w, hr_node_operand(node, i));
+    at = put_operand(at, hr_node_operand(node, i));
   }
-  put_all(w, node->int_count, node->ints);
+  at = put_all(at, node->int_count, node->ints);
   for (int i = 0; i < node->epilogue_count; ++i) {
     PUT(node->epilogues[i].op), PUT(node->epilogues[i].output), PUT(node->epilogues[i].origin);
     for (int k = 0; k < HR_EPILOGUE_ARITY_MAX; ++k) {
       PUT(node->epilogues[i].inputs[k]);
     }
   }
+  return at;
 }
 
 enum { IS_DEAD = 1, IS_FRESH = 2, IS_FREE = 4, IS_REFUSED = 8, HAS_LAYOUT = 16 };
@@ -86,72 +67,123 @@ static bool has_layout(const hr_program_buffer *buffer) {
          buffer->takes != 0;
 }
 
-static void put_buffer(writer *w, const hr_program_buffer *buffer) {
+static uint8_t *put_buffer(uint8_t *at, const hr_program_buffer *buffer) {
   PUT((buffer->is_dead ? IS_DEAD : 0) | (buffer->is_fresh ? IS_FRESH : 0) | (buffer->is_free ? IS_FREE : 0) |
       (buffer->is_refused ? IS_REFUSED : 0) | (has_layout(buffer) ? HAS_LAYOUT : 0));
   PUT(buffer->bytes), PUT(buffer->versions);
   if (has_layout(buffer)) {
     PUT(buffer->layout), PUT(buffer->rows), PUT(buffer->room), PUT(buffer->growth), PUT(buffer->takes);
   }
+  return at;
 }
 
-static void put_scalar(writer *w, const hr_program_scalar *scalar) {
-  PUT(scalar->dtype), PUT(scalar->is_constant);
+/* The word of a real number mostly ends with zeros: then its bytes in reverse are a smaller one. */
+static uint64_t turned(uint64_t word, hr_dtype dtype) {
+  return dtype == HR_DTYPE_F64 ? __builtin_bswap64(word) : word;
+}
+
+static uint8_t *put_scalar(uint8_t *at, const hr_program_scalar *scalar) {
+  PUT((int)scalar->dtype << 1 | (int)scalar->is_constant);
   if (scalar->is_constant) {
     uint64_t words[2];
     memcpy(words, &scalar->value.value, sizeof words);
-    PUT(scalar->value.dtype), PUT(words[0]), PUT(words[1]);
+    PUT(scalar->value.dtype), PUT(turned(words[0], scalar->value.dtype)), PUT(words[1]);
   } else {
     PUT(scalar->argument);
   }
+  return at;
 }
 
-static void put_fields(writer *w, const hr_program *program) {
+static size_t count_operand(const hr_operand *x) {
+  enum { HEAD = 9, TERM = 3, BOUND = 2 };
+  size_t rank = (size_t)x->rank;
+  return HEAD + 2 * rank + (size_t)x->term_count * TERM + (size_t)x->bound_count * (BOUND + rank);
+}
+
+/* At least as many as put_fields writes. */
+static size_t count_numbers(const hr_program *program) {
+  enum { HEAD = 6, BUFFER = 8, SCALAR = 5, NODE = 13, EPILOGUE = 3 + HR_EPILOGUE_ARITY_MAX };
+  size_t count = HEAD + (size_t)program->buffer_count * BUFFER + (size_t)program->scalar_count * SCALAR;
+  for (int i = 0; i < program->node_count; ++i) {
+    const hr_node *node = &program->nodes[i];
+    count += NODE + (size_t)node->int_count + (size_t)node->epilogue_count * EPILOGUE;
+    for (int k = 0; k < node->input_count + node->output_count; ++k) {
+      count += count_operand(hr_node_operand(node, k));
+    }
+  }
+  return count;
+}
+
+static uint8_t *put_fields(uint8_t *at, const hr_program *program) {
   PUT(program->node_count), PUT(program->buffer_count), PUT(program->bound_count), PUT(program->scalar_count);
   PUT(program->argument_count), PUT(program->is_value_form);
   for (int i = 0; i < program->buffer_count; ++i) {
-    put_buffer(w, &program->buffers[i]);
+    at = put_buffer(at, &program->buffers[i]);
   }
   for (int i = 0; i < program->scalar_count; ++i) {
-    put_scalar(w, &program->scalars[i]);
+    at = put_scalar(at, &program->scalars[i]);
   }
   for (int i = 0; i < program->node_count; ++i) {
-    put_node(w, &program->nodes[i]);
+    at = put_node(at, &program->nodes[i]);
   }
+  return at;
 }
 
-/* Returns the number of bytes; 0: the base has fewer numbers. */
-static size_t put_program(const hr_program *program, const hr_packed_program *base, uint8_t *at) {
-  writer w = {.at = at, .has_all = true};
-  if (base != NULL) {
-    w.base = base->bytes, w.base_end = base->bytes + base->byte_count;
-  }
-  put_fields(&w, program);
-  if (base != NULL) {
-    put_number(&w, w.equal);
-  }
-  return w.has_all ? w.count : 0;
-}
-
-static hr_packed_program *pack(const hr_program *program, const hr_packed_program *base) {
-  size_t bytes = put_program(program, base, NULL);
-  hr_packed_program *packed = bytes > 0 ? hr_malloc(sizeof *packed + bytes) : NULL;
+static hr_packed_program *make(const uint8_t *bytes, size_t count) {
+  hr_packed_program *packed = hr_malloc(sizeof *packed + count);
   if (packed != NULL) {
-    *packed = (hr_packed_program){.byte_count = bytes};
-    (void)put_program(program, base, packed->bytes);
+    *packed = (hr_packed_program){.byte_count = count};
+    memcpy(packed->bytes, bytes, count);
   }
   return packed;
 }
 
-hr_packed_program *hr_program_pack(const hr_program *program, const hr_program *base) {
-  hr_packed_program *whole = base != NULL ? pack(base, NULL) : NULL;
-  hr_packed_program *packed = whole != NULL ? pack(program, whole) : NULL;
-  hr_free(whole);
-  if (packed != NULL) {
-    packed->base = base;
-    return packed;
+static hr_packed_program *pack(const hr_program *program) {
+  uint8_t *bytes = hr_malloc(count_numbers(program) * HR_VARINT_BYTES_MAX);
+  hr_packed_program *packed = bytes != NULL ? make(bytes, (size_t)(put_fields(bytes, program) - bytes)) : NULL;
+  hr_free(bytes);
+  return packed;
+}
+
+/* Writes the numbers that differ from the base's; before each, and at the end, how many were equal. NULL: the base has
+ * fewer numbers. */
+static uint8_t *put_differences(uint8_t *at, const hr_packed_program *whole, const hr_packed_program *base) {
+  const uint8_t *own = whole->bytes, *end = own + whole->byte_count;
+  const uint8_t *other = base->bytes, *other_end = other + base->byte_count;
+  int64_t equal = 0;
+  while (own < end && other < other_end) {
+    int64_t number = hr_varint_next(&own);
+    if (number == hr_varint_next(&other)) {
+      ++equal;
+      continue;
+    }
+    PUT(equal), PUT(number);
+    equal = 0;
   }
-  return pack(program, NULL);
+  PUT(equal);
+  return own == end ? at : NULL;
+}
+
+/* NULL: there is no memory, or the base has fewer numbers. */
+static hr_packed_program *pack_differences(const hr_packed_program *whole, const hr_packed_program *base) {
+  /* A number has a byte at least, and a count before it. */
+  uint8_t *bytes = hr_malloc(whole->byte_count * (HR_VARINT_BYTES_MAX + 1) + HR_VARINT_BYTES_MAX);
+  uint8_t *end = bytes != NULL ? put_differences(bytes, whole, base) : NULL;
+  hr_packed_program *packed = end != NULL ? make(bytes, (size_t)(end - bytes)) : NULL;
+  hr_free(bytes);
+  return packed;
+}
+
+hr_packed_program *hr_program_pack(const hr_program *program, const hr_program *base) {
+  hr_packed_program *whole = pack(program), *of_base = whole != NULL && base != NULL ? pack(base) : NULL;
+  hr_packed_program *packed = of_base != NULL ? pack_differences(whole, of_base) : NULL;
+  hr_free(of_base);
+  if (packed == NULL) {
+    return whole;
+  }
+  packed->base = base;
+  hr_free(whole);
+  return packed;
 }
 
 /* ---- and back ---- */
@@ -210,15 +242,19 @@ static bool next_terms(reader *r, hr_operand *x) {
 }
 
 static bool next_operand(reader *r, hr_operand *x) {
-  x->kind = (hr_operand_kind)next(r);
+  int64_t head = next(r);
+  x->kind = (hr_operand_kind)(head & (HAS_MORE - 1));
+  x->rank = (int16_t)(head >> KIND_BITS);
   x->dtype = (hr_dtype)next(r);
   x->index = (uint32_t)next(r);
   x->version = (uint32_t)next(r);
-  x->rank = (int)next(r);
   x->offset = next(r);
-  x->term_count = (int)next(r);
-  x->bound_count = (int)next(r);
-  x->fill = (uint32_t)next(r);
+  x->fill = HR_NO_SCALAR;
+  if ((head & HAS_MORE) != 0) {
+    x->term_count = (int16_t)next(r);
+    x->bound_count = (int16_t)next(r);
+    x->fill = (uint32_t)next(r);
+  }
   return next_all(r, x->rank, &x->dims) && next_all(r, x->rank, &x->strides) &&
          (x->term_count == 0 || next_terms(r, x)) && (x->bound_count == 0 || next_bounds(r, x));
 }
@@ -279,11 +315,13 @@ static void next_buffer(reader *r, hr_program_buffer *buffer) {
 }
 
 static void next_scalar(reader *r, hr_program_scalar *scalar) {
-  scalar->dtype = (hr_dtype)next(r);
-  scalar->is_constant = next(r) != 0;
+  int64_t head = next(r);
+  scalar->dtype = (hr_dtype)(head >> 1);
+  scalar->is_constant = (head & 1) != 0;
   if (scalar->is_constant) {
     scalar->value.dtype = (hr_dtype)next(r);
     uint64_t words[2] = {(uint64_t)next(r)};
+    words[0] = turned(words[0], scalar->value.dtype);
     words[1] = (uint64_t)next(r);
     memcpy(&scalar->value.value, words, sizeof words);
   } else {
@@ -323,7 +361,7 @@ static bool next_program(reader *r, hr_program *program) {
 
 hr_status hr_program_unpack(const hr_packed_program *packed, hr_program *out_program) {
   hr_program_init(out_program);
-  hr_packed_program *base = packed->base != NULL ? pack(packed->base, NULL) : NULL;
+  hr_packed_program *base = packed->base != NULL ? pack(packed->base) : NULL;
   reader r = {.at = packed->bytes, .arena = &out_program->arena};
   bool ok = packed->base == NULL || base != NULL;
   if (base != NULL) {
