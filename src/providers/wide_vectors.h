@@ -9,14 +9,14 @@
 #include "base/cpu.h"
 #include "headrace/status.h"
 
+enum { HR__WIDE = 16 }; /* floats of a vector */
+
 #if defined(__x86_64__) && (!defined(HR_CPU_LEVEL) || HR_CPU_LEVEL >= 4)
 #define HR_WIDE_VECTORS 1
 #include <immintrin.h>
 
 #define WIDE __attribute__((target("avx512f")))
 #define WIDE_INLINE static inline __attribute__((always_inline, target("avx512f")))
-
-enum { HR__WIDE = 16 };
 
 /* The first lanes of a vector: all, or the remaining ones. */
 WIDE_INLINE __mmask16 hr__wide_mask(int64_t left) {
