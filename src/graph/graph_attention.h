@@ -8,8 +8,11 @@
 typedef struct hr__attention {
   hr_value q, keys, v; /* keys: [.., E, S] */
   hr_value mask;       /* 0: none; bools select */
-  bool is_inverted;    /* bools select what is hidden */
-  bool is_causal;      /* without a mask */
+  int mask_rank;       /* 0: it keeps its dims */
+  int64_t mask_dims[HR_RANK_MAX];
+  bool is_inverted; /* bools select what is hidden */
+  bool is_causal;   /* without a mask */
+  bool is_turned;   /* v [.., V, S] times the transposed probabilities: the result is [.., V, L] */
   double scale, hidden;
 } hr__attention;
 
@@ -26,6 +29,14 @@ typedef struct hr__known {
 bool hr__graph_find_attention(hr__known *known, const int *reads, const hr__node *node, hr__attention *out_attention);
 /* Adds the operation to a graph, of values of this graph. */
 hr_value hr__graph_add_attention(hr_graph *graph, const hr__attention *attention);
+
+/* ---- parts (graph_softmax.c) ---- */
+
+/* The operand of which a value is the softmax of the last dim, if nothing else reads the values in between; 0: none. */
+hr_value hr__graph_softmax_operand(hr__known *known, const int *reads, hr_value shares);
+/* Goes back over views that nothing else reads, to a value with the same rows in the same order. Dims of 1 may come and
+ * go. is_turned: x is the transposed matrices of these rows, whose dims are no symbols. 0: there is none. */
+hr_value hr__graph_same_rows(const hr_graph *graph, const int *reads, hr_value x, bool is_turned);
 
 /* ---- numbers of values (graph_constants.c) ---- */
 

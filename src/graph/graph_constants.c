@@ -97,10 +97,18 @@ static bool known_dim(hr__known *known, hr_value value, double *out_number) {
   return !hr__graph_value_of(graph, value)->varies || (*first >= 2 && has_dims(known, value, 0));
 }
 
+/* True for dtypes of numbers of rows and columns. */
+static bool is_count(hr_dtype dtype) {
+  return dtype == HR_DTYPE_I32 || dtype == HR_DTYPE_I64;
+}
+
 /* An element of a constant; NaN: it has another dtype, or is a large integer. */
 static double element(hr_dtype dtype, const void *bytes, int64_t i) {
   int64_t whole = dtype == HR_DTYPE_I64 ? ((const int64_t *)bytes)[i] : 0;
-  bool is_exact = dtype == HR_DTYPE_I64 && whole >= -EXACT_MAX && whole <= EXACT_MAX;
+  if (dtype == HR_DTYPE_I32) {
+    whole = ((const int32_t *)bytes)[i];
+  }
+  bool is_exact = is_count(dtype) && whole >= -EXACT_MAX && whole <= EXACT_MAX;
   return dtype == HR_DTYPE_F32    ? (double)((const float *)bytes)[i]
          : dtype == HR_DTYPE_F64  ? ((const double *)bytes)[i]
          : is_exact               ? (double)whole
@@ -167,7 +175,9 @@ static bool known_number(hr__known *known, hr_value value, int depth, double *ou
   if (known_dim(known, value, out_number)) {
     return true;
   }
-  bool is_moved = is_moving(node) && node->input_count == 1 && is_float(dtype);
+  bool is_repeated = node->kind == HR__NODE_CALL &&
+                     (node->function == HR_FUNCTIONAL_FULL || node->function == HR_FUNCTIONAL_BROADCAST_TO);
+  bool is_moved = (is_moving(node) || is_repeated) && node->input_count == 1 && is_float(dtype);
   return is_moved ? known_number(known, node->inputs[0], depth + 1, out_number)
                   : node->kind == HR__NODE_CALL && is_float(dtype) && computed_number(known, node, depth, out_number);
 }
@@ -218,6 +228,8 @@ static bool element_of(hr_functional function, hr_dtype dtype, const double *in,
       return *out = in[0] >= in[1], true;
     case HR_FUNCTIONAL_LOGICAL_NOT:
       return *out = in[0] == 0, true;
+    case HR_FUNCTIONAL_BITWISE_AND:
+      return *out = in[0] != 0 && in[1] != 0, dtype == HR_DTYPE_BOOL;
     case HR_FUNCTIONAL_LOGICAL_AND:
       return *out = in[0] != 0 && in[1] != 0, true;
     case HR_FUNCTIONAL_WHERE:
@@ -230,7 +242,7 @@ static bool element_of(hr_functional function, hr_dtype dtype, const double *in,
       return *out = rounded(in[0] + in[1], dtype), is_float(dtype);
     case HR_FUNCTIONAL_ASTYPE:
       *out = as_dtype(in[0], dtype);
-      return is_float(dtype) || dtype == HR_DTYPE_BOOL || (dtype == HR_DTYPE_I64 && fabs(in[0]) <= EXACT_MAX);
+      return is_float(dtype) || dtype == HR_DTYPE_BOOL || (is_count(dtype) && fabs(in[0]) <= EXACT_MAX);
     default:
       return false;
   }
@@ -264,6 +276,13 @@ static bool keeps_matrix(const hr__known *known, const hr__node *node, int input
          hr__graph_same_dims(known->graph, node->inputs[input], rank - 2, node->first, own - 2, 2);
 }
 
+/* True if an operand of the node has its dim number `back` from the end. */
+static bool keeps_dim(const hr__known *known, const hr__node *node, int input, int back) {
+  int rank = hr__graph_rank(known->graph, node->inputs[input]), own = hr__graph_rank(known->graph, node->first);
+  return rank >= back && own >= back &&
+         hr__graph_same_dims(known->graph, node->inputs[input], rank - back, node->first, own - back, 1);
+}
+
 /* The attribute's integer; false: it is computed, or of another kind. */
 static bool integer_attribute(const hr__node *node, int index, int64_t missing, int64_t *out) {
   const hr__node_attribute *a = index < node->attribute_count ? &node->attributes[index] : NULL;
@@ -287,8 +306,12 @@ static matrix cut_matrix(hr__known *known, const hr__node *node, int depth) {
 }
 
 /* arange(n) with start 0 and step 1. */
-static matrix counted_matrix(const hr__node *node) {
+static matrix counted_matrix(const hr__known *known, const hr__node *node) {
   static const double plain[3] = {0, 0, 1};
+  hr_dtype dtype = hr__graph_value_of(known->graph, node->first)->facts->dtype;
+  if (!is_count(dtype) && !is_float(dtype)) { /* fewer bits hold no large counts */
+    return (matrix){.kind = UNKNOWN};
+  }
   for (int i = 0; i < node->attribute_count && i < 3; ++i) {
     const hr__node_attribute *a = &node->attributes[i];
     bool is_stop = i == 1, is_computed = a->values != NULL || a->list != 0;
@@ -308,8 +331,12 @@ static matrix reshaped_matrix(hr__known *known, const hr__node *node, int depth)
     if (hr__graph_same_dims(known->graph, node->inputs[0], rank - 1, node->first, own - 1, 1)) {
       return x;
     }
-    bool is_column = own >= 2 && hr__graph_same_dims(known->graph, node->inputs[0], rank - 1, node->first, own - 2, 1);
+    bool is_column = own >= 2 && node->function != HR_FUNCTIONAL_BROADCAST_TO &&
+                     hr__graph_same_dims(known->graph, node->inputs[0], rank - 1, node->first, own - 2, 1);
     return (matrix){.kind = is_column ? ROWS : UNKNOWN};
+  }
+  if (x.kind == ROWS && node->function == HR_FUNCTIONAL_BROADCAST_TO) {
+    return keeps_dim(known, node, 0, 2) ? x : (matrix){.kind = UNKNOWN};
   }
   return x.kind == UNIFORM || keeps_matrix(known, node, 0) ? x : (matrix){.kind = UNKNOWN};
 }
@@ -342,18 +369,21 @@ static matrix pointwise_matrix(hr__known *known, const hr__node *node, int depth
   bool is_uniform = true, is_known = node->input_count >= 1 && node->input_count <= INPUTS_MAX;
   for (int i = 0; is_known && i < node->input_count; ++i) {
     matrix x = matrix_of(known, node->inputs[i], depth + 1);
-    bool is_shaped = x.kind == TRIANGLE && keeps_matrix(known, node, i);
     kinds[i] = x.kind, at[i] = x.of.at, above[i] = x.of.above;
     is_uniform &= x.kind == UNIFORM;
-    is_known = x.kind == UNIFORM || is_shaped || x.kind == ROWS || x.kind == COLUMNS;
+    is_known = x.kind == UNIFORM || (x.kind == TRIANGLE && keeps_matrix(known, node, i)) ||
+               (x.kind == ROWS && keeps_dim(known, node, i, 2)) || (x.kind == COLUMNS && keeps_dim(known, node, i, 1));
   }
   if (!is_known) {
     return (matrix){.kind = UNKNOWN};
   }
+  hr_dtype dtype = hr__graph_value_of(known->graph, node->first)->facts->dtype;
   bool has_counts = kinds[0] == ROWS || kinds[0] == COLUMNS;
   if (has_counts && node->input_count == 1 && node->function == HR_FUNCTIONAL_ASTYPE) {
-    return (matrix){.kind = hr__graph_value_of(known->graph, node->first)->facts->dtype == HR_DTYPE_I64 ? kinds[0]
-                                                                                                        : UNKNOWN};
+    return (matrix){.kind = is_count(dtype) ? kinds[0] : UNKNOWN};
+  }
+  if (has_counts && node->function == HR_FUNCTIONAL_ADD && kinds[1] == UNIFORM && at[1] == 0) {
+    return (matrix){.kind = is_count(dtype) ? kinds[0] : UNKNOWN};
   }
   if (has_counts && node->input_count == 2 && kinds[0] + kinds[1] == ROWS + COLUMNS && kinds[0] != kinds[1]) {
     return compared_matrix(node->function, kinds[0]);
@@ -363,7 +393,6 @@ static matrix pointwise_matrix(hr__known *known, const hr__node *node, int depth
       return (matrix){.kind = UNKNOWN};
     }
   }
-  hr_dtype dtype = hr__graph_value_of(known->graph, node->first)->facts->dtype;
   bool is_right = element_of(node->function, dtype, at, &t.at) && element_of(node->function, dtype, above, &t.above);
   return is_right ? (matrix){is_uniform ? UNIFORM : TRIANGLE, t} : (matrix){.kind = UNKNOWN};
 }
@@ -388,7 +417,7 @@ static matrix matrix_of(hr__known *known, hr_value value, int depth) {
     case HR_FUNCTIONAL_TRIU:
       return cut_matrix(known, node, depth);
     case HR_FUNCTIONAL_ARANGE:
-      return counted_matrix(node);
+      return counted_matrix(known, node);
     case HR_FUNCTIONAL_FULL:
       return filled_matrix(known, node, depth);
     case HR_FUNCTIONAL_BROADCAST_TO:
