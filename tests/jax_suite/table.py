@@ -1,12 +1,10 @@
-"""Results of JAX's tests as text: a line for each file, and the page docs/jax-tests.md.
-
-A result is the JSON object of one_file.run_file. The cases that count are those that pass on JAX's CPU backend, or
-without its result those that passed or failed here.
-"""
+"""Results of JAX's tests as text: a line for each file, and the page docs/jax-tests.md."""
 
 import collections
 import pathlib
 import re
+
+import results
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/jax-tests.md"
 HEAD = """\
@@ -22,44 +20,12 @@ files that are absent below have not been compared.
 """
 
 
-def outcomes(result, *kinds):
-    return {case for case, (outcome, _) in result["cases"].items() if outcome in kinds}
-
-
-def wanted(here, cpu):
-    return outcomes(cpu, "passed") if cpu else outcomes(here, "passed", "failed")
-
-
-def failures(here, cpu):
-    """{case: error} of those that should pass. A skipped case counts as one that fails."""
-    cases = wanted(here, cpu) - outcomes(here, "passed")
-    found = {case: here["cases"].get(case, ("absent", "")) for case in cases}
-    return {case: error or f"the case is {outcome}" for case, (outcome, error) in found.items()}
-
-
-def share(here, cpu):
-    cases = wanted(here, cpu)
-    return len(cases & outcomes(here, "passed")) / len(cases) if cases else 1
-
-
-def kind_of(error):
-    """An error without numbers and places, so that equal reasons count together."""
-    return re.sub(r"\d+", "N", re.sub(r"\(\"[^)]*\)+", "()", error))[:110].replace("\t", " ")
-
-
-def describe(here, cpu):
-    counts = " ".join(f"{len(outcomes(here, kind)):5d} {kind}" for kind in ("passed", "failed", "skipped"))
-    of = f" of {len(wanted(here, cpu))} of the CPU backend" if cpu else ""
-    rate = f"{share(here, cpu):8.2%}{of}"
-    return f"{here['file']:36s} {counts} {rate}, {here['seconds']} s, {here['peak_megabytes']} MB {here['end']}".rstrip()
-
-
 def row(here, cpu, expected):
-    failed = failures(here, cpu)
-    reasons = collections.Counter(expected.get(case) or kind_of(error) for case, error in failed.items())
+    failed = results.failures(here, cpu)
+    reasons = collections.Counter(expected.get(case) or results.kind_of(error) for case, error in failed.items())
     text = "; ".join(f"{reason.replace('|', ' ')} ({count})" for reason, count in reasons.most_common(4))
-    passed = len(wanted(here, cpu)) - len(failed)
-    return f"| {here['file'].removesuffix('.py')} | {passed + len(failed)} | {passed} | {share(here, cpu):.1%} | {text} |"
+    name, passed = here["file"].removesuffix(".py"), len(results.wanted(here, cpu)) - len(failed)
+    return f"| {name} | {passed + len(failed)} | {passed} | {results.share(here, cpu):.1%} | {text} |"
 
 
 def kept_rows():
@@ -76,7 +42,9 @@ def counts(line):
 def write_page(pairs, expected):
     """The page for (result of Headrace, result of the CPU backend) of files. Other files keep their rows."""
     rows = kept_rows() | {
-        here["file"].removesuffix(".py"): row(here, cpu, expected) for here, cpu in pairs if wanted(here, cpu)
+        here["file"].removesuffix(".py"): row(here, cpu, expected)
+        for here, cpu in pairs
+        if results.wanted(here, cpu)
     }
     totals = [counts(line) for line in rows.values()]
     count, passed = (sum(total[i] for total in totals) for i in range(2))

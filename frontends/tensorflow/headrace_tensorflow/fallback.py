@@ -56,6 +56,9 @@ def _falls_back_in_graph(name, inputs, outputs, op_name, graph):
 
 
 def _falls_back(name, inputs, outputs):
+    """Datasets and iterators are TensorFlow's, on the host."""
+    if "Dataset" in name or "Iterator" in name:
+        return False
     used = any("HEADRACE" in (getattr(tensor, "device", None) or "") for tensor in inputs)
     return used and name not in CALLS and bool(outputs) and all("CPU" in (tensor.device or "") for tensor in outputs)
 

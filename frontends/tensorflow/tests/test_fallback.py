@@ -67,6 +67,14 @@ def test_functions_are_counted_when_they_are_traced():
     assert "Betainc" not in headrace_tensorflow.fallbacks()
 
 
+def test_datasets_are_no_fallbacks():
+    """Their sizes are eager numbers, which the device may hold."""
+    headrace_tensorflow.set_fallback("error")
+    with tf.device("HEADRACE"):
+        size = tf.constant(4, tf.int64)
+    assert len(list(tf.data.Dataset.range(size).batch(2))) == 2
+
+
 def test_errors():
     headrace_tensorflow.set_fallback("error")
     with tf.device("HEADRACE"):

@@ -1,9 +1,9 @@
-"""A plug-in of pytest: writes the outcome of each case to the file HEADRACE_JAX_REPORT as soon as it is known, one JSON
-object a line, so that a process that ends early leaves what it has done. A case that began and has no outcome was
+"""A plug-in of pytest: writes the outcome of each case to the file HEADRACE_SUITE_REPORT as soon as it is known, one
+JSON object a line, so that a process that ends early leaves what it has done. A case that began and has no outcome was
 running at the end. Cases that the file has already do not run: a second process goes on where the first one ended.
 
-With HEADRACE_JAX_EVERY=n one case of n runs; its name selects it, so that it is the same one each time. With
-HEADRACE_JAX_ONLY=file the cases run that the file names, one a line."""
+With HEADRACE_SUITE_EVERY=n one case of n runs; its name selects it, so that it is the same one each time. With
+HEADRACE_SUITE_ONLY=file the cases run that the file names, one a line."""
 
 import json
 import os
@@ -11,16 +11,16 @@ import pathlib
 import zlib
 
 OUTCOMES = {}
-REPORT = pathlib.Path(os.environ["HEADRACE_JAX_REPORT"])
+REPORT = pathlib.Path(os.environ["HEADRACE_SUITE_REPORT"])
 DONE = {json.loads(line)["case"] for line in REPORT.read_text().splitlines()} if REPORT.exists() else set()
-ONLY = os.environ.get("HEADRACE_JAX_ONLY")
+ONLY = os.environ.get("HEADRACE_SUITE_ONLY")
 NAMED = set(pathlib.Path(ONLY).read_text().splitlines()) if ONLY else None
 
 
 def name_of(nodeid):
-    """file.py::Class::case, without the folder."""
-    path, colons, rest = nodeid.partition("::")
-    return path.rpartition("/")[2] + colons + rest
+    """file.py::Class::case, with the file's name as the suite has it."""
+    _, colons, rest = nodeid.partition("::")
+    return os.environ["HEADRACE_SUITE_FILE"] + colons + rest
 
 
 def write(**line):
@@ -34,7 +34,7 @@ def first_error(report):
 
 
 def is_selected(item):
-    every = int(os.environ.get("HEADRACE_JAX_EVERY", "1"))
+    every = int(os.environ.get("HEADRACE_SUITE_EVERY", "1"))
     is_named = NAMED is None or name_of(item.nodeid) in NAMED
     return is_named and name_of(item.nodeid) not in DONE and zlib.crc32(item.name.encode()) % every == 0
 
