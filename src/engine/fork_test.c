@@ -28,18 +28,22 @@ static float number(int i) {
   return (float)i * 0.25f - 7;
 }
 
-static fixture open_fixture(void) {
+static fixture open_on(const char *name) {
   fixture f;
   float values[COUNT];
   for (int i = 0; i < COUNT; ++i) {
     values[i] = number(i);
   }
-  HR_ASSERT_OK(hr_device_open("cpu", &f.device));
+  HR_ASSERT_OK(hr_device_open(name, &f.device));
   HR_ASSERT_OK(hr_stream_create(f.device, &f.stream));
   HR_ASSERT_OK(hr_buffer_create(f.device, sizeof values, &f.x));
   hr_view view = view_of(f.x);
   HR_ASSERT_OK(hr_stream_write(f.stream, &view, values));
   return f;
+}
+
+static fixture open_fixture(void) {
+  return open_on("cpu");
 }
 
 static void close_fixture(fixture *f) {
@@ -290,26 +294,32 @@ static bool refuses(hr_status status) {
   return is_right;
 }
 
+/* What a child finds that cannot use the device; `y` has values in the parent. */
+static bool all_is_refused(fixture *f, const char *name, hr_buffer *y) {
+  float values[COUNT];
+  hr_view out = view_of(y);
+  hr_device *device;
+  bool is_right = refuses(hr_stream_read(f->stream, &out, values)) && refuses(hr_stream_synchronize(f->stream)) &&
+                  refuses(hr_device_open(name, &device));
+  hr_buffer *z = record_chain(f, 5);
+  is_right = is_right && refuses(hr_stream_commit(f->stream));
+  hr_buffer_release(z);
+  hr_buffer_release(y);
+  close_fixture(f);
+  return is_right;
+}
+
 /* Nothing waits for the parent's work, not even the end of the process. */
 HR_TEST(a_child_of_a_busy_device_gets_errors) {
   fixture f = open_fixture();
   hr_buffer *y = record_chain(&f, 3);
   HR_ASSERT(has_chain(&f, y, 3));
-  hr_view out = view_of(y);
   atomic_store(&gate, 0);
   HR_ASSERT_OK(hr_stream_call(f.stream, wait_at_gate, NULL, NULL, 1, &f.x, 1, &y));
   pid_t child = fork();
   if (child == 0) {
     alarm(HANGS_AFTER_S);
-    float values[COUNT];
-    hr_device *device;
-    bool is_right = refuses(hr_stream_read(f.stream, &out, values)) && refuses(hr_stream_synchronize(f.stream)) &&
-                    refuses(hr_device_open("cpu", &device));
-    hr_buffer *z = record_chain(&f, 5);
-    is_right = is_right && refuses(hr_stream_commit(f.stream)) && atomic_load(&calls) == 0;
-    hr_buffer_release(z);
-    hr_buffer_release(y);
-    close_fixture(&f);
+    bool is_right = all_is_refused(&f, "cpu", y) && atomic_load(&calls) == 0;
     exit(is_right ? 0 : 1); /* NOLINT(concurrency-mt-unsafe) */
   }
   expect_success(child);
@@ -318,5 +328,29 @@ HR_TEST(a_child_of_a_busy_device_gets_errors) {
   HR_ASSERT_EQ(atomic_load(&calls), 1);
   hr_buffer_release(y);
   HR_ASSERT(run_chain(&f, 9));
+  close_fixture(&f);
+}
+
+HR_TEST(a_child_of_a_device_beside_the_host_gets_errors) {
+  int count = 0;
+  hr_status_ignore(hr_device_count("cuda", &count));
+  if (count == 0) {
+    HR_SKIP("there is no such device");
+  }
+  fixture f = open_on("cuda"), host = open_fixture();
+  for (int i = 0; i < 5; ++i) {
+    hr_buffer *y = record_chain(&f, i);
+    HR_ASSERT(i % 2 == 0 || has_chain(&f, y, i));
+    pid_t child = fork();
+    if (child == 0) {
+      alarm(HANGS_AFTER_S);
+      bool is_right = all_is_refused(&f, "cuda", y) && run_chain(&host, i);
+      exit(is_right ? 0 : 1); /* NOLINT(concurrency-mt-unsafe) */
+    }
+    expect_success(child);
+    HR_ASSERT(has_chain(&f, y, i));
+    hr_buffer_release(y);
+  }
+  close_fixture(&host);
   close_fixture(&f);
 }
