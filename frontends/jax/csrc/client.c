@@ -34,7 +34,45 @@ static hr_status open_device(pjrt_device *device, pjrt_client *client, const cha
   return hrj_memory_init(&device->memory, device);
 }
 
+static struct {
+  pthread_mutex_t lock;
+  pjrt_client *first;
+} open_clients = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void link_client(pjrt_client *client) {
+  pthread_mutex_lock(&open_clients.lock);
+  client->next = open_clients.first;
+  open_clients.first = client;
+  pthread_mutex_unlock(&open_clients.lock);
+}
+
+static void unlink_client(const pjrt_client *client) {
+  pthread_mutex_lock(&open_clients.lock);
+  pjrt_client **at = &open_clients.first;
+  while (*at != NULL && *at != client) {
+    at = &(*at)->next;
+  }
+  if (*at != NULL) {
+    *at = client->next;
+  }
+  pthread_mutex_unlock(&open_clients.lock);
+}
+
+void headrace_jax_interrupt(void) {
+  pthread_mutex_lock(&open_clients.lock);
+  for (pjrt_client *client = open_clients.first; client != NULL; client = client->next) {
+    for (int i = 0; i < client->device_count; ++i) {
+      hr_stream_interrupt(client->devices[i].stream);
+    }
+    for (int i = 0; i < client->device_count; ++i) {
+      hrj_device_settle(&client->devices[i]);
+    }
+  }
+  pthread_mutex_unlock(&open_clients.lock);
+}
+
 static void destroy(pjrt_client *client) {
+  unlink_client(client);
   for (int i = 0; client->devices != NULL && i < client->device_count; ++i) {
     hr_stream_release(client->devices[i].stream);
     hr_device_release(client->devices[i].device);
@@ -99,6 +137,7 @@ static pjrt_error *create(size_t option_count, const pjrt_named_value *options, 
     destroy(client);
     return hrj_error(status);
   }
+  link_client(client);
   *out_client = client;
   return NULL;
 }

@@ -216,6 +216,7 @@ static hr_status make_interrupted(call *c, hr_status failure) {
       release_results(c, 0, i + 1);
     }
   }
+  hrj_device_settle(c->device); /* the results fail now, or the next wait would report their failures */
   hr_status_free(failure);
   return status;
 }

@@ -94,6 +94,7 @@ struct pjrt_client {
   atomic_int references; /* of the handle, and of each copy that its devices count */
   bool is_topology;
   pthread_mutex_t launching; /* of a program over several devices, which all get its calls in one order */
+  pjrt_client *next;         /* of the open ones */
   int device_count;
   pjrt_device *devices;
   pjrt_device **device_list;
@@ -114,6 +115,9 @@ pjrt_device *hrj_device_of(pjrt_client *client, pjrt_device *device, pjrt_memory
 
 /* True if a signal should end what the thread waits for (interrupt.c). */
 bool hrj_wants_interrupt(void *arg);
+/* Python calls it after Ctrl-C in a wait of JAX's own: cancels the pending work of all clients, and waits until the
+ * step or iteration that runs has ended. */
+HR_API void headrace_jax_interrupt(void);
 
 /* ---- layouts ---- */
 

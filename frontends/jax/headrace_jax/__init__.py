@@ -12,7 +12,7 @@ import os
 import pathlib
 import warnings
 
-from headrace_jax import _buffers, _callbacks, _cpu, _dlpack, _ffi, _forks, _private, _rules, _shardings
+from headrace_jax import _buffers, _callbacks, _cpu, _dlpack, _ffi, _forks, _interrupts, _private, _rules, _shardings
 
 __all__ = ["initialize", "library_path"]
 PLATFORM = "headrace"
@@ -87,3 +87,5 @@ def initialize():
     _shardings.register(PLATFORM)
     if is_first:
         _forks.register(PLATFORM)
+        if not _is_named_in_environment():
+            _interrupts.register(str(library_path()))

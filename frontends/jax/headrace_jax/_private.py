@@ -315,7 +315,7 @@ def wrap_array_method(name, function):
     if getattr(original, "is_wrapped", False):
         return
 
-    @functools.wraps(original)
+    @functools.wraps(original, assigned=("__name__", "__doc__"))  # methods of C++ have no more
     def method(self, *arguments, **options):
         return function(original, self, *arguments, **options)
 

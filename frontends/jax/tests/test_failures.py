@@ -70,6 +70,32 @@ for work in (queue, lambda: many(x).block_until_ready(), lambda: np.asarray(many
     assert run(program) == ["interrupted", "2.0"] * 3
 
 
+def test_after_an_interrupt_the_next_result_does_not_wait_for_the_pending_program():
+    program = """
+import signal, threading, time
+x = jax.device_put(np.ones((700, 700), np.float32))
+one = jax.jit(lambda x: x + 1)
+y = one(x)
+print(np.asarray(y)[0, 0])
+grow = lambda x: x @ x * 1e-2
+for loop in (
+    lambda x: jax.lax.while_loop(lambda s: s[1] < 8000, lambda s: (grow(s[0]), s[1] + 1), (x, 0))[0],
+    lambda x: jax.lax.fori_loop(0, 8000, lambda i, x: grow(x), x),
+    lambda x: jax.lax.fori_loop(0, 20, lambda i, x: jax.lax.fori_loop(0, 400, lambda i, x: grow(x), x), x),
+):
+    for wait in (lambda x: x.block_until_ready(), jax.block_until_ready, lambda x: jax.block_until_ready([y, x])):
+        f = jax.jit(loop)
+        f.lower(x).compile()
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            wait(f(x))
+            print("ends")
+        except KeyboardInterrupt:
+            print("interrupted", np.asarray(one(x))[0, 0], np.asarray(y)[0, 0])
+"""
+    assert run(program) == ["2.0"] + ["interrupted", "2.0", "2.0"] * 9
+
+
 def test_products_without_onednn_are_right_and_said_to_be_slow_once():
     program = """
 x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
