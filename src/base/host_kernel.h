@@ -12,7 +12,7 @@
 
 #include "headrace/dtype.h"
 
-enum { HR_HOST_KERNEL_PASS_MAX = 9 };
+enum { HR_HOST_KERNEL_PASS_MAX = 9, HR_HOST_KERNEL_INTERNED_MAX = 2 };
 
 typedef struct hr_host_kernel hr_host_kernel;
 
@@ -38,8 +38,9 @@ struct hr_host_kernel {
   int pass_count;
   const hr_host_pass *passes; /* its maker's */
   size_t workspace_bytes, scratch_bytes;
-  int64_t bytes;    /* memory traffic estimate */
-  size_t footprint; /* bytes of host memory that the kernel takes, about */
+  int64_t bytes;                                     /* memory traffic estimate */
+  size_t footprint;                                  /* bytes of host memory that the kernel takes, about, beside .. */
+  const void *interned[HR_HOST_KERNEL_INTERNED_MAX]; /* .. blocks that others share (interned.h); NULL: none */
   void (*run)(const hr_host_kernel *kernel, int pass, const hr_host_call *call, int64_t begin, int64_t end);
   void (*destroy)(hr_host_kernel *kernel);
 };

@@ -326,9 +326,14 @@ void hr__kernel_hold(hr_cached_kernel *cached, int change) {
   atomic_fetch_add_explicit(&cached->holder_count, change, memory_order_relaxed);
 }
 
+/* Blocks are shared by more and more kernels: their shares are those of now. */
 size_t hr__kernel_footprint(hr_cached_kernel *cached) {
-  size_t bytes = sizeof *cached + cached->number_bytes + cached->host->footprint;
+  const hr_host_kernel *host = cached->host;
+  size_t bytes = sizeof *cached + cached->number_bytes + host->footprint;
   bytes += cached->structure != NULL ? hr_interned_share(cached->structure) : 0;
+  for (int i = 0; i < HR_HOST_KERNEL_INTERNED_MAX; ++i) {
+    bytes += host->interned[i] != NULL ? hr_interned_share(host->interned[i]) : 0;
+  }
   int holders = atomic_load_explicit(&cached->holder_count, memory_order_relaxed);
   return bytes / (size_t)(holders > 1 ? holders : 1);
 }

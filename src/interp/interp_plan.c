@@ -572,7 +572,7 @@ static void pack_slots(packer *p, const hr__draft *draft, const char *name) {
 typedef void (*pack_fn)(packer *p, const hr__draft *draft, const char *name);
 
 /* An interned block; NULL: there is no memory. */
-static const void *intern(const hr__draft *draft, const char *name, pack_fn pack_all, size_t *io_footprint) {
+static const void *intern(const hr__draft *draft, const char *name, pack_fn pack_all) {
   packer p = {.block = NULL};
   pack_all(&p, draft, name);
   p = (packer){.block = hr_arena_calloc(draft->arena, 1, p.bytes)};
@@ -580,9 +580,7 @@ static const void *intern(const hr__draft *draft, const char *name, pack_fn pack
     return NULL;
   }
   pack_all(&p, draft, name);
-  const void *block = hr_interned_acquire(p.block, p.bytes);
-  *io_footprint += block != NULL ? hr_interned_share(block) : 0;
-  return block;
+  return hr_interned_acquire(p.block, p.bytes);
 }
 
 static void destroy(hr_host_kernel *kernel) {
@@ -603,9 +601,8 @@ static hr__plan *finish(const hr__draft *draft, const hr_kernel *kernel) {
   hr__plan_set_passes(draft, kernel, passes, &pass_count);
   size_t bytes = sizeof(hr__plan) + (size_t)draft->number_count * sizeof(int64_t) + (size_t)pass_count * sizeof *passes;
   const char *name = kernel->name != NULL ? kernel->name : "kernel";
-  size_t footprint = bytes;
-  const hr__form *form = intern(draft, name, pack_form, &footprint);
-  const hr__slots *slots = form != NULL ? intern(draft, name, pack_slots, &footprint) : NULL;
+  const hr__form *form = intern(draft, name, pack_form);
+  const hr__slots *slots = form != NULL ? intern(draft, name, pack_slots) : NULL;
   hr__plan *plan = slots != NULL ? hr_malloc(bytes) : NULL;
   if (plan == NULL) {
     hr_interned_release(form);
@@ -621,7 +618,8 @@ static hr__plan *finish(const hr__draft *draft, const hr_kernel *kernel) {
                                 .workspace_bytes = draft->workspace_bytes,
                                 .scratch_bytes = draft->scratch_bytes,
                                 .bytes = kernel->bytes,
-                                .footprint = footprint,
+                                .footprint = bytes,
+                                .interned = {form, slots},
                                 .run = hr__plan_run,
                                 .destroy = destroy};
   return plan;
