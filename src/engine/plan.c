@@ -162,12 +162,17 @@ static hr_status keep_key(hr_plan *plan, const hr_key *key) {
   return HR_OK;
 }
 
+/* The key of a model, with all words. */
+static const hr_key *key_of_model(const hr_plan *model) {
+  return model->model_words != NULL ? &model->model_key : &model->key;
+}
+
 /* Of the key of a copy, keeps what differs from its model's, if there is memory. */
 static void settle_key(hr_plan *plan) {
   hr_key rest = plan->key;
   rest.word_count = rest.local_count = 0;
   void *block = hr_malloc(bytes_of_key(&rest));
-  if (block == NULL || !hr__key_changes_make(&plan->model->key, &plan->key, &plan->key_changes)) {
+  if (block == NULL || !hr__key_changes_make(key_of_model(plan->model), &plan->key, &plan->key_changes)) {
     hr_free(block);
     return;
   }
@@ -180,15 +185,16 @@ static void settle_key(hr_plan *plan) {
 
 static size_t bytes_of_kept_key(const hr_plan *plan) {
   hr_key key = plan->key;
-  bool is_whole = plan->key_changes.all == NULL;
-  key.word_count = is_whole ? key.word_count : 0;
-  key.local_count = is_whole ? key.local_count : 0;
-  return bytes_of_key(&key) + plan->key_changes.count * sizeof *plan->key_changes.all;
+  bool has_changes = plan->key_changes.all != NULL, is_narrow = plan->narrow != NULL;
+  key.word_count = has_changes || is_narrow ? 0 : key.word_count;
+  key.local_count = has_changes ? 0 : key.local_count;
+  return bytes_of_key(&key) + plan->key_changes.count * sizeof *plan->key_changes.all +
+         (is_narrow ? hr__narrow_words_bytes(plan->narrow) : 0);
 }
 
 hr_status hr__plan_decode_key(const hr_plan *plan, hr_program *out_program, uint64_t **out_words) {
   *out_words = NULL;
-  if (plan->key_changes.all == NULL) {
+  if (plan->key_changes.all == NULL && plan->narrow == NULL) {
     return hr__key_decode(&plan->key, out_program);
   }
   hr_key key = plan->key;
@@ -196,8 +202,13 @@ hr_status hr__plan_decode_key(const hr_plan *plan, hr_program *out_program, uint
   if (words == NULL) {
     return no_memory("a program's records");
   }
-  hr__key_changes_apply(&plan->model->key, &plan->key_changes, words);
-  key.words = words, key.locals = plan->model->key.locals;
+  if (plan->narrow != NULL) {
+    hr__narrow_words_copy(plan->narrow, words);
+  } else {
+    hr__key_changes_apply(key_of_model(plan->model), &plan->key_changes, words);
+    key.locals = plan->model->key.locals;
+  }
+  key.words = words;
   *out_words = words;
   return hr__key_decode(&key, out_program);
 }
@@ -368,6 +379,8 @@ static hr_status renumber(const hr_plan *model, const hr_numbers *numbers, hr_de
 static void destroy(hr_plan *plan) {
   hr__plan_release(plan->model);
   hr__key_changes_fini(&plan->key_changes);
+  hr_free(plan->narrow);
+  hr_free(plan->model_words);
   hr_schedule_fini(&plan->schedule);
   if (plan->compiled.program == NULL) {
     hr_free(plan->packed);
@@ -517,6 +530,9 @@ typedef struct settled {
   hr_schedule schedule; /* what is left of it */
   uint8_t *costs;
   size_t cost_bytes;
+  hr_narrow_words *words; /* of the key, whose other lists are in .. */
+  void *key_block;
+  hr_key key;
 } settled;
 
 static void settled_fini(settled *s) {
@@ -524,6 +540,21 @@ static void settled_fini(settled *s) {
   hr_free(s->bindings);
   hr_schedule_fini(&s->schedule);
   hr_free(s->costs);
+  hr_free(s->words);
+  hr_free(s->key_block);
+}
+
+/* The key without its words, and these in half of the memory; false when memory is out. */
+static bool narrow_key(const hr_key *key, settled *out) {
+  hr_key rest = *key;
+  rest.word_count = 0;
+  out->words = hr__narrow_words_make(key->word_count, key->words);
+  out->key_block = out->words != NULL ? hr_malloc(bytes_of_key(&rest)) : NULL;
+  if (out->key_block != NULL) {
+    copy_key(&rest, out->key_block, &out->key);
+    out->key.words = NULL, out->key.word_count = key->word_count;
+  }
+  return out->key_block != NULL;
 }
 
 /* The counts, sizes and origins of a schedule; false when memory is out. */
@@ -541,13 +572,15 @@ static bool settled_make(const hr_plan *plan, hr_cached_kernel *const *kernels, 
   bool ok = hr__packed_schedule_make(&plan->schedule, plan->indices, kernels, &out->compiled);
   out->bindings = ok ? hr__bindings_make(&plan->schedule) : NULL;
   out->costs = ok ? hr__step_costs_pack(plan->schedule.step_count, plan->costs, &out->cost_bytes) : NULL;
-  return out->bindings != NULL && out->costs != NULL && copy_rest(&plan->schedule, &out->schedule);
+  return out->bindings != NULL && out->costs != NULL && copy_rest(&plan->schedule, &out->schedule) &&
+         narrow_key(&plan->key, out);
 }
 
 /* Exchanges what the plan has for what it becomes. The list is locked. */
 static void settle_locked(hr_plan *plan, settled *s, settled *out_old, hr_step_cost **out_costs,
                           hr_index_source **out_indices) {
-  *out_old = (settled){.schedule = plan->schedule};
+  *out_old = (settled){.schedule = plan->schedule, .key_block = plan->key_block};
+  plan->key = s->key, plan->key_block = s->key_block, plan->narrow = s->words;
   *out_costs = plan->costs, *out_indices = plan->indices;
   plan->schedule = s->schedule;
   plan->compiled = s->compiled, plan->packed = s->compiled.program, plan->bindings = s->bindings;
@@ -613,17 +646,19 @@ hr_status hr__plan_renumber(hr_plan *plan, const hr_key *key, hr_device *device,
 
 /* ---- sharing ---- */
 
-static bool has_records_of(const hr_key *own, const hr_key *key) {
+/* `words`: those of `own` if it has none. */
+static bool has_records_of(const hr_key *own, const hr_narrow_words *words, const hr_key *key) {
   return own->record_count == key->record_count && own->word_count == key->word_count &&
          own->local_count == key->local_count && own->buffer_count == key->buffer_count &&
-         memcmp(own->words, key->words, key->word_count * sizeof *key->words) == 0 &&
+         (words != NULL ? hr__narrow_words_are(words, key->word_count, key->words)
+                        : memcmp(own->words, key->words, key->word_count * sizeof *key->words) == 0) &&
          memcmp(own->locals, key->locals, key->local_count * sizeof *key->locals) == 0;
 }
 
 bool hr__plan_fits(const hr_plan *plan, const hr_key *key) {
   const hr_key *own = &plan->key;
-  return (plan->key_changes.all != NULL ? hr__key_changes_fit(&plan->model->key, &plan->key_changes, key)
-                                        : has_records_of(own, key)) &&
+  return (plan->key_changes.all != NULL ? hr__key_changes_fit(key_of_model(plan->model), &plan->key_changes, key)
+                                        : has_records_of(own, plan->narrow, key)) &&
          own->threads == key->threads &&
          memcmp(own->shapes, key->shapes, key->buffer_count * sizeof *key->shapes) == 0 &&
          (own->layouts == NULL) == (key->layouts == NULL) &&
@@ -760,12 +795,28 @@ static hr_plan *find_general(hr_key *key, hr_device *device, bool *out_refused) 
   return plan;
 }
 
+/* The list is locked. */
+static void close_model(hr_plan *plan) {
+  hr__unpacked_schedule_destroy(plan->unpacked);
+  hr_free(plan->model_words);
+  plan->unpacked = NULL, plan->model_words = NULL;
+}
+
 /* Unpacks a settled plan; false when memory is out. The list is locked. */
-static bool open_schedule(hr_plan *plan) {
-  if (plan->is_settled && plan->unpacked == NULL) {
-    plan->unpacked = hr__packed_schedule_unpack(&plan->compiled, &plan->schedule);
+static bool open_model(hr_plan *plan) {
+  if (!plan->is_settled || plan->unpacked != NULL) {
+    return true;
   }
-  return !plan->is_settled || plan->unpacked != NULL;
+  plan->unpacked = hr__packed_schedule_unpack(&plan->compiled, &plan->schedule);
+  plan->model_words = hr_malloc((plan->key.word_count + 1) * sizeof *plan->model_words);
+  if (plan->unpacked == NULL || plan->model_words == NULL) {
+    close_model(plan);
+    return false;
+  }
+  hr__narrow_words_copy(plan->narrow, plan->model_words);
+  plan->model_key = plan->key;
+  plan->model_key.words = plan->model_words;
+  return true;
 }
 
 /* Of a settled plan only a model stays unpacked. The list is locked. */
@@ -773,17 +824,17 @@ static void learn_now(plans *own, hr_plan *plan, uint64_t kind) {
   size_t steps = (size_t)plan->schedule.step_count;
   int references = plan->reference_count;
   bool is_model = plan->unpacked != NULL;
-  int64_t *counts = open_schedule(plan) ? hr_malloc((steps + 1) * sizeof *counts) : NULL;
+  int64_t *counts = open_model(plan) ? hr_malloc((steps + 1) * sizeof *counts) : NULL;
   for (size_t i = 0; counts != NULL && i < steps; ++i) {
     counts[i] = indices_of(plan)[i].count;
   }
   if (counts != NULL) {
-    hr__generals_learn(&own->generals, &plan->key, kind, schedule_of(plan), steps, counts, plan);
+    hr_key key = *key_of_model(plan);
+    hr__generals_learn(&own->generals, &key, kind, schedule_of(plan), steps, counts, plan);
   }
   hr_free(counts);
   if (!is_model && plan->reference_count == references) {
-    hr__unpacked_schedule_destroy(plan->unpacked);
-    plan->unpacked = NULL;
+    close_model(plan);
   }
 }
 
@@ -807,9 +858,26 @@ static bool meet(plans *own, hr_plan *plan, uint64_t name, uint64_t kind,
   return waiting != NULL;
 }
 
+/* 0: memory is out. */
+static uint64_t structure_of(hr_plan *plan) {
+  if (plan->narrow == NULL) {
+    return hr__key_structure(&plan->key);
+  }
+  hr_key key = plan->key;
+  uint64_t *words = hr_malloc((key.word_count + 1) * sizeof *words), structure = 0;
+  if (words != NULL) {
+    hr__narrow_words_copy(plan->narrow, words);
+    key.words = words;
+    structure = hr__key_structure(&key);
+  }
+  hr_free(words);
+  return structure;
+}
+
 /* Lists of the same lengths may differ in structure, as packed sequences do. The list is locked. */
 static void learn_structure(plans *own, hr_plan *plan, uint64_t kind) {
-  if (meet(own, plan, hr_hash_mix(hr__key_structure(&plan->key), kind), kind, learn_now)) {
+  uint64_t structure = structure_of(plan);
+  if (structure != 0 && meet(own, plan, hr_hash_mix(structure, kind), kind, learn_now)) {
     learn_now(own, plan, kind);
   }
 }
