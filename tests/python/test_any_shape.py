@@ -204,6 +204,27 @@ def test_a_program_that_repeats_takes_little_memory(name):
     assert (held()[0] - bytes_before) / entries < 65536 + 300 * operations
 
 
+COMPILED = {"mlp-train": 29, "gpt-2x64-train": 86, "boxes-train": 63, "edges-train": 150}  # recorded operations, about
+
+
+@pytest.mark.skipif(not IS_HOST, reason="the bound is that of a host")
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_compiled_program_takes_little_memory(name):
+    sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+    import shape_cases
+
+    torch.headrace.empty_cache()
+    torch.headrace.empty_cache()
+    bytes_before, entries_before = held()
+    case = next(case for case in shape_cases.CASES if case.name == name)
+    train = case.prepare(DEVICE)
+    for _ in range(3):
+        train(case.draw(case.shapes[0])).cpu()
+    entries = held()[1] - entries_before
+    assert entries >= 2
+    assert (held()[0] - bytes_before) / entries < 65536 + 300 * COMPILED[name]
+
+
 MEMORY = """
 import os, sys, torch
 import headrace.torch
