@@ -273,6 +273,12 @@ HR_TEST(values_that_are_not_finite_stay) {
         "%mask, scale=1.0");
 }
 
+/* Most probabilities are less than the least normal number. */
+HR_TEST(scores_that_are_far_apart_are_joined) {
+  check(FACTORS PRODUCT "%t = multiply(%s, 100.0)\n" COMPOSED, "scale=100.0");
+  check(FACTORS PRODUCT "%t = multiply(%s, 10.0)\n" COMPOSED, "scale=10.0");
+}
+
 /* Hidden elements of v, too, which a probability of 0 multiplies. */
 HR_TEST(hidden_values_that_are_not_finite_stay) {
   check("graph 1\ninput %q f32[b, 2, n, 4]\ninput %k f32[b, 2, 4, m]\ninput %wv f32[b, 2, m, 3]\n"

@@ -217,7 +217,7 @@ HR_VMATH_FN float hr_f32_exp(float x) {
   float p = hr__f32_fma(hr__f32_exp_kernel(r), r * r, r) + 1.0f;
   return hr__f32_scale(p, hr__f32_to_u32(t) - 0x4b400000u);
 }
-/* The same bits for |x| <= 80, where results are normal. */
+/* The same bits for x from -87 to 80, where results are normal. */
 HR_VMATH_FN float hr__f32_exp_small(float x) {
   float t = hr__f32_fma(x, 0x1.715476p0f, HR__F32_ROUNDER);
   float n = t - HR__F32_ROUNDER;

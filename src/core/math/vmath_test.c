@@ -270,6 +270,13 @@ HR_TEST(small_angles_have_the_bits_of_any_angle) {
   HR_ASSERT(small > 300000 && !hr__f32_is_small(0x1p27f) && !hr__f32_is_small(NAN) && !hr__f32_is_small(-INFINITY));
 }
 
+HR_TEST(small_powers_have_the_bits_of_any_power) {
+  for (float x = -87.0f; x <= 80.0f; x += 0x1p-12f) {
+    float expected = hr_f32_exp(x), actual = hr__f32_exp_small(x);
+    HR_ASSERT_BYTES_EQ(&actual, &expected, sizeof actual);
+  }
+}
+
 HR_TEST(binary_f32_functions_are_near_libm) {
   double worst_pow = 0, worst_atan2 = 0, worst_hypot = 0;
   uint32_t state = 1;
