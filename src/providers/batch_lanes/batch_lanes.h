@@ -58,6 +58,49 @@ void hr__lane_tiles_transform(const hr__lane_tiles *t, int64_t begin, int64_t en
 void hr__lane_tiles_run(const hr__lane_tiles *t, int64_t row, const float *ring, const float *u, const float *bias,
                         float *memory, float *y);
 
+/* ---- products of two operands in lanes (lane_products.c) ---- */
+
+enum {
+  HR__LANE_OUTS_MIN = 4, /* channels of a block */
+  HR__LANE_OUTS_MOST = 6,
+  HR__LANE_INS_MOST = 5,
+  HR__LANE_SUMS_MOST = 25, /* in registers */
+  HR__LANE_PITCH = 2 * HR__WIDE
+};
+
+/* The positions of a sum: rows of x [columns][channels][16], x_column floats apart, and dense ones of y. */
+typedef struct hr__lane_positions {
+  const float *x, *y;
+  int64_t rows, columns, x_row, y_row, x_column;
+} hr__lane_positions;
+
+/* sums[PITCH]: [outs][ins] of y * x, over positions and lanes; at most SUMS_MOST. */
+void hr__lane_multiply(const hr__lane_positions *at, int outs, int ins, float *sums);
+
+/* ---- tiles of gradients of weights (lane_weight_tiles.c) ---- */
+
+enum { HR__LANE_GRADIENTS = 4 /* combinations of a tile's two gradients, in one dim */ };
+
+/* Tiles of 2 x 2 gradients over one block of channels, of 16 images in lanes. Operands: [row][column][channels][16]. */
+typedef struct hr__weight_tiles {
+  int64_t rows, columns;   /* tiles */
+  int64_t x_rows, x_width; /* of the operands */
+  int64_t y_rows, y_width;
+  int64_t top, left;        /* x's row at the first tile's top; columns of padding before x */
+  int64_t ins, outs;        /* channels of a block */
+  int64_t v_point, q_point; /* floats from one result below to the next */
+} hr__weight_tiles;
+
+int64_t hr__weight_tiles_line_floats(const hr__weight_tiles *t);
+/* v[7 columns' points][tile][ins][16], of row `point` of the points. line: memory. */
+void hr__weight_tiles_inputs(const hr__weight_tiles *t, int point, const float *x, float *line, float *v);
+/* The combination of gradients that belongs to a point, in one dim. */
+int hr__weight_tiles_gradient(int point);
+/* q[4 combinations of columns][tile][outs][16], of a combination of rows. */
+void hr__weight_tiles_gradients(const hr__weight_tiles *t, int gradient, const float *y, float *line, float *q);
+/* The weights of the sums m[49], `step` apart; false: some are not finite. */
+bool hr__weight_tiles_give(const float *m, int64_t step, float weights[HR__LANE_TAPS * HR__LANE_TAPS]);
+
 #endif
 
 #endif
