@@ -7,6 +7,7 @@
 
 #include "base/env.h"
 #include "base/log.h"
+#include "runtime/buffer.h"
 
 static const int64_t FORK_WAIT_NS = 200000000;
 
