@@ -425,6 +425,29 @@ int64_t htf_host_int(htf_node *node, int index) {
   return value;
 }
 
+static double real_at(const void *data, hr_dtype dtype) {
+  return dtype == HR_DTYPE_F32 ? *(const float *)data : *(const double *)data;
+}
+
+double htf_host_real(htf_node *node, int index) {
+  double value = 0;
+  const htf_host *host = node->scope != NULL ? htf_scope_host(node, index) : NULL;
+  tf_tensor *tensor = node->scope == NULL ? get_input(node, index) : NULL;
+  if (htf_has_failed(node)) {
+    return 0;
+  }
+  if ((host != NULL ? host->count : tf.TensorElementCount(tensor)) != 1) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: input %d must be one number", node->kernel->row->op, index);
+  } else {
+    value = host != NULL ? real_at(host->bytes, host->dtype)
+                         : real_at(tf.TensorData(tensor), htf_dtype_of(tf.TensorType(tensor)));
+  }
+  if (tensor != NULL) {
+    tf.DeleteTensor(tensor);
+  }
+  return value;
+}
+
 /* ---- attributes ---- */
 
 static const htf_attribute *look_up(const htf_node *node, const char *name) {

@@ -1,5 +1,6 @@
 /* ops_shape.c: rules that move elements: conversion, filling, slices, joins, gathers. */
 #include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "slots.h"
@@ -140,8 +141,37 @@ void htf_reverse_sequence(htf_node *node) {
                       ATTRIBUTES(htf_attr_int(axis), htf_attr_text("drop"))));
 }
 
-/* Inputs: start, limit and step, integers of the host. */
+static void output_range(htf_node *node, double start, double stop, double step) {
+  htf_output(node, 0,
+             htf_call(node, HR_FUNCTIONAL_ARANGE, 0, NULL,
+                      ATTRIBUTES(htf_attr_real(start), htf_attr_real(stop), htf_attr_real(step),
+                                 htf_attr_dtype(htf_output_dtype(node, 0)))));
+}
+
+/* The quotient that counts elements is rounded to the dtype, as TensorFlow's is. */
+static void range_of_reals(htf_node *node) {
+  double start = htf_host_real(node, 0), limit = htf_host_real(node, 1), step = htf_host_real(node, 2);
+  bool is_range = step != 0 && (step > 0 ? start <= limit : start >= limit);
+  double count = is_range ? (limit - start) / step : 0;
+  if (htf_output_dtype(node, 0) == HR_DTYPE_F32) {
+    count = is_range ? ((float)limit - (float)start) / (float)step : 0;
+  }
+  if (!htf_has_failed(node) && !(is_range && count < (double)INT64_MAX)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Range: start %g, limit %g and delta %g make no range", start, limit,
+             step);
+  }
+  if (!htf_has_failed(node)) {
+    /* Half a step less, so that a sum's rounding gives no further element. */
+    output_range(node, start, count > 0 ? start + (ceil(count) - 0.5) * step : start, step);
+  }
+}
+
+/* Inputs: start, limit and step, numbers of the host. */
 void htf_range(htf_node *node) {
+  if (htf_output_dtype(node, 0) != HR_DTYPE_I64) {
+    range_of_reals(node);
+    return;
+  }
   int64_t start = htf_host_int(node, 0), limit = htf_host_int(node, 1), step = htf_host_int(node, 2);
   if (!htf_has_failed(node) && (step == 0 || (step > 0 ? start > limit : start < limit))) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Range: start %lld, limit %lld and delta %lld make no range",
@@ -152,10 +182,7 @@ void htf_range(htf_node *node) {
   }
   int64_t span = step > 0 ? limit - start : start - limit, by = step > 0 ? step : -step;
   double count = (double)(span / by + (span % by != 0));
-  htf_output(node, 0,
-             htf_call(node, HR_FUNCTIONAL_ARANGE, 0, NULL,
-                      ATTRIBUTES(htf_attr_real((double)start), htf_attr_real((double)start + count * (double)step),
-                                 htf_attr_real((double)step), htf_attr_dtype(htf_output_dtype(node, 0)))));
+  output_range(node, (double)start, (double)start + count * (double)step, (double)step);
 }
 
 void htf_empty(htf_node *node) {

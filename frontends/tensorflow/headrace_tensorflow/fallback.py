@@ -48,25 +48,27 @@ def _is_numeric(tensors):
     return any(tensor.dtype.is_floating or tensor.dtype.is_complex or tensor.dtype.is_integer for tensor in tensors)
 
 
+def _may_fall_back(name):
+    """Datasets, iterators and their elements are TensorFlow's, on the host."""
+    return name not in CALLS and not any(word in name for word in ("Dataset", "Iterator", "Optional"))
+
+
 def _falls_back_in_graph(name, inputs, outputs, op_name, graph):
     """A function of tf.data runs on the host by intent, and so does what a program puts there."""
     operation = outputs[0].op if outputs else graph.get_operation_by_name(op_name)
     is_ours = not getattr(graph, "name", "").startswith("Dataset") and "CPU" not in (operation.device or "")
-    return is_ours and name not in CALLS and _is_numeric([*inputs, *outputs]) and not _has_kernel(operation)
+    return is_ours and _may_fall_back(name) and _is_numeric([*inputs, *outputs]) and not _has_kernel(operation)
 
 
 def _falls_back(name, inputs, outputs):
-    """Datasets and iterators are TensorFlow's, on the host."""
-    if "Dataset" in name or "Iterator" in name:
-        return False
     used = any("HEADRACE" in (getattr(tensor, "device", None) or "") for tensor in inputs)
-    return used and name not in CALLS and bool(outputs) and all("CPU" in (tensor.device or "") for tensor in outputs)
+    return used and _may_fall_back(name) and bool(outputs) and all("CPU" in (tensor.device or "") for tensor in outputs)
 
 
 def _see(op_type, inputs, attrs, outputs, op_name=None, graph=None):
     name = op_type.decode() if isinstance(op_type, bytes) else op_type
-    watches = _falls_back(name, inputs, outputs) if graph is None else _falls_back_in_graph(name, inputs, outputs, op_name, graph)
-    if not watches:
+    in_graph = graph is not None and _falls_back_in_graph(name, inputs, outputs, op_name, graph)
+    if not in_graph and (graph is not None or not _falls_back(name, inputs, outputs)):
         return
     _counts[name] += 1
     types = sorted({tensor.dtype.name for tensor in [*inputs, *outputs]})

@@ -186,8 +186,12 @@ def _(rng, dtype):
 
 @case("Range")
 def _(rng, dtype):
-    for start, limit, delta in [(0, 5, 1), (-3, 8, 4), (7, -7, -3), (2, 2, 1), (0, 1000, 1), (5, 4, -9)]:
-        yield dict(zip(["start", "limit", "delta"], np.array([start, limit, delta], dtype.as_numpy_dtype), strict=True))
+    ranges = [(0, 5, 1), (-3, 8, 4), (7, -7, -3), (2, 2, 1), (0, 1000, 1), (5, 4, -9)]
+    if dtype.is_floating:
+        ranges += [(0, 1, 0.1), (0.5, -1, -0.25), (1, 1.75, 0.25), (0, 3, 0.7)]
+    for start, limit, delta in ranges:
+        values = (np.array(value, dtype.as_numpy_dtype) for value in (start, limit, delta))
+        yield dict(zip(["start", "limit", "delta"], values, strict=True))
 
 
 @case("InplaceUpdate", "InplaceAdd", "InplaceSub")

@@ -72,7 +72,10 @@ def test_datasets_are_no_fallbacks():
     headrace_tensorflow.set_fallback("error")
     with tf.device("HEADRACE"):
         size = tf.constant(4, tf.int64)
-    assert len(list(tf.data.Dataset.range(size).batch(2))) == 2
+    data = tf.data.Dataset.range(size).batch(2)
+    assert len(list(data)) == 2
+    next_of = tf.function(lambda iterator: tf.cast(next(iterator), tf.float32) * 2.0)
+    assert next_of(iter(data)).numpy().tolist() == [0.0, 2.0]
 
 
 def test_errors():
