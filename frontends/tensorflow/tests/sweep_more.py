@@ -190,7 +190,7 @@ def _(rng, dtype):
     if dtype.is_floating:
         ranges += [(0, 1, 0.1), (0.5, -1, -0.25), (1, 1.75, 0.25), (0, 3, 0.7)]
     for start, limit, delta in ranges:
-        values = (np.array(value, dtype.as_numpy_dtype) for value in (start, limit, delta))
+        values = (tf.constant(value, dtype) for value in (start, limit, delta))  # the operation turns arrays into i32
         yield dict(zip(["start", "limit", "delta"], values, strict=True))
 
 
