@@ -52,7 +52,7 @@ def steps(x, count):
         x = x @ x * 1e-3
     return x
 one, many = jax.jit(lambda x: steps(x, 1)), jax.jit(lambda x: steps(x, 500))
-x = jax.device_put(np.ones((500, 500), np.float32))
+x = jax.device_put(np.ones((1500, 1500), np.float32))
 def queue():
     y = x
     for _ in range(2000):
