@@ -88,7 +88,7 @@ void hr__heap_init(hr_heap *heap) {
   }
 }
 
-/* Where a process may have some addresses only (RLIMIT_AS, `ulimit -v`), most of them are left to others. */
+/* The most of a process's addresses that the heap takes: a part, if they are limited (RLIMIT_AS, `ulimit -v`). */
 static size_t most_reserved(void) {
   enum { LEFT = 16 };
   struct rlimit limit;

@@ -294,7 +294,7 @@ static bool refuses(hr_status status) {
   return is_right;
 }
 
-/* What a child finds that cannot use the device; `y` has values in the parent. */
+/* A child that cannot use the device; `y` has values in the parent. */
 static bool all_is_refused(fixture *f, const char *name, hr_buffer *y) {
   float values[COUNT];
   hr_view out = view_of(y);

@@ -523,7 +523,7 @@ void hr__plan_settle(hr_plan *plan) {
   count_footprint(plan);
 }
 
-/* What a compiled plan becomes. */
+/* The packed form of a compiled plan. */
 typedef struct settled {
   hr_packed_schedule compiled;
   hr_bindings *bindings;

@@ -297,7 +297,7 @@ pjrt_error *hrj_TopologyDescription_Attributes(pjrt_args_list *args) {
   return NULL;
 }
 
-/* That of Memory_Kind_Id: each device has one memory. */
+/* The id is that of Memory_Kind_Id: each device has one memory. */
 pjrt_error *hrj_TopologyDescription_GetMemorySpaceKindIds(pjrt_args_list *args) {
   static const int kinds[] = {0};
   args->list = kinds, args->count = ARRAY_SIZE(kinds);

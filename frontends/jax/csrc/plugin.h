@@ -132,7 +132,7 @@ struct pjrt_memory_layout {
 /* The layout of an order of dims, which is a permutation; NULL: no memory. */
 const pjrt_memory_layout *hrj_layout_find(int rank, const int64_t *minor_to_major);
 const pjrt_memory_layout *hrj_layout_row_major(int rank);
-/* That of a client; NULL is row-major. UNIMPLEMENTED if it has tiles or strides. */
+/* A layout as a client gives it; NULL is row-major. UNIMPLEMENTED if it has tiles or strides. */
 hr_status hrj_layout_read(const pjrt_layout *layout, size_t rank, const pjrt_memory_layout **out_layout);
 /* The strides of dense elements, of which one takes `element`. */
 void hrj_layout_strides(const pjrt_memory_layout *layout, const int64_t *dims, int64_t element, int64_t *out_strides);

@@ -25,7 +25,7 @@ typedef struct result {
   int64_t dims[HR_RANK_MAX];
 } result;
 
-/* What was captured for operands of some dims. */
+/* The captured body for operands of some dims. */
 typedef struct variant {
   atomic_int references;
   hr_part *part;

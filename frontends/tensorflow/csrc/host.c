@@ -454,7 +454,7 @@ void htf_host_gradient_axes(htf_node *node) {
   }
 }
 
-/* Where each of the operands with these dims begins in their concatenation. */
+/* The begin of each operand with these dims in their concatenation. */
 void htf_host_concat_offsets(htf_node *node) {
   int64_t axis = htf_host_int(node, 0), begin = 0;
   for (int i = 1; i < htf_input_count(node) && !htf_has_failed(node); ++i) {
