@@ -36,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: conformance sanitize
 .PHONY: array-api-tests bench-arrays mlx-tests fuzz-gradients conformance-tools sanitize-sample format test-levels
 .PHONY: test-jax jax-tests jax-venv demo-jax fuzz-jax test-tensorflow tensorflow-venv demo-tensorflow
-.PHONY: conformance-tensorflow conformance-keras
+.PHONY: conformance-tensorflow conformance-tensorflow-kernels conformance-keras
 .PHONY: wheels test-wheels clean venv python-package
 
 help: ## this list
@@ -116,6 +116,9 @@ test-tensorflow: build $(TENSORFLOW_STAMP) ## the tests of the device for Tensor
 conformance-tensorflow: build $(TENSORFLOW_STAMP) ## each operation of the device for TensorFlow in each dtype, also in functions and with gradients; docs/coverage-tensorflow.md
 	HEADRACE_SWEEP=all $(TEST_TENSORFLOW)/test_table.py frontends/tensorflow/tests/test_ops.py
 	$(PYTHON) scripts/make_tensorflow_coverage.py
+
+conformance-tensorflow-kernels: build $(TENSORFLOW_STAMP) ## TensorFlow's tests of kernels, of the checkout HEADRACE_TF_SOURCE; OPTIONS='--only nn_ops'
+	$(TENSORFLOW_PYTHON) tests/tf_suite/run.py $(OPTIONS)
 
 conformance-keras: build $(TENSORFLOW_STAMP) ## Keras' own tests on the device and on TensorFlow's CPU device; OPTIONS='--only losses'
 	$(TENSORFLOW_PYTHON) tests/keras_suite/run.py $(OPTIONS)

@@ -15,7 +15,7 @@ one of these passes. --write writes that file.
 """
 
 import argparse
-import concurrent.futures
+import functools
 import importlib.util
 import os
 import pathlib
@@ -23,14 +23,22 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path += [str(ROOT / "scripts"), str(ROOT / "tests/suite")]
+import folder_table  # noqa: E402
+import pairs  # noqa: E402
 import processes  # noqa: E402
-import progress  # noqa: E402
 import results  # noqa: E402
-import table  # noqa: E402
 
 EXPECTED = pathlib.Path(__file__).with_name("expected_failures.txt")
+PAGE_HEAD = """\
+<!-- Written by tests/keras_suite/run.py --table; do not edit. -->
+# Keras' own tests
+
+The test files of Keras 3.15.1 run on the device HEADRACE and on TensorFlow's CPU device, each file in a process of its
+own, on one machine: `make conformance-keras`. A case counts if it passes on the CPU device. An operation without a
+kernel on the device fails (`HEADRACE_FALLBACK=error`).
+
+"""
 LIBRARY = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
-PLATFORMS = ("headrace", "cpu")
 CASE_SECONDS = 300
 START = """
 import os, sys
@@ -51,18 +59,6 @@ def source():
     if found is None:
         sys.exit("Keras' own tests did not run: this Python has no keras")
     return pathlib.Path(found.submodule_search_locations[0], "src")
-
-
-def test_files(folder, only):
-    """Names of test files, relative to the folder."""
-    every = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*_test.py"))
-    if not only:
-        return every
-    found = [name for word in only for name in every if name.startswith(word.rstrip("/") + "/") or name == word]
-    absent = [word for word in only if not any(name.startswith(word.rstrip("/")) for name in found)]
-    if absent:
-        sys.exit(f"{folder} has no tests in {', '.join(absent)}")
-    return list(dict.fromkeys(found))
 
 
 def environment(platform, options):
@@ -87,43 +83,6 @@ def run_file(folder, name, platform, options, only, show):
     return {"platform": platform, "fallback": options.fallback} | found
 
 
-def run_or_read(folder, name, platform, options, store, line, place):
-    def run(only):
-        line.status = f"{place}, {name} on {platform}"
-
-        def show(cases):
-            line.status = f"{place}, {name} on {platform}, {cases} cases"
-
-        return run_file(folder, name, platform, options, only, show)
-
-    return store.run_or_read(name, platform, options, run)
-
-
-def run_all(folder, names, options):
-    """1 if a result is unexpected."""
-    store, expected, status, found = results.Store(options.results), results.read_expected(EXPECTED), 0, []
-    line = progress.Line(f"Keras' tests, {len(names)} files", sys.stderr)
-
-    def both(index):
-        place = f"{index + 1} of {len(names)}"
-        return [run_or_read(folder, names[index], platform, options, store, line, place) for platform in PLATFORMS]
-
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for here, cpu in pool.map(both, range(len(names))):
-            print(results.describe(here, cpu), flush=True)
-            results.print_failures(here, cpu, options)
-            status |= results.print_unexpected(here, cpu, expected)
-            found.append((here, cpu))
-    line.finish("done")
-    if options.write:
-        results.write_expected(EXPECTED, expected, found)
-    if options.table:
-        pairs = [(store.read(file, "headrace"), store.read(file, "cpu")) for file in store.files()]
-        pairs = [(here, cpu) for here, cpu in pairs if here and cpu]
-        table.write_page(pairs, results.read_expected(EXPECTED), len(test_files(folder, None)))
-    return 0 if options.write else int(status)
-
-
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     results.add_options(parser, ROOT / "build/keras-suite", "docs/keras-tests.md")
@@ -137,7 +96,10 @@ def parse():
 def main():
     options = parse()
     folder = source()
-    return run_all(folder, test_files(folder, options.only), options)
+    names, every = pairs.test_files(folder, options.only), len(pairs.test_files(folder, None))
+    write_page = functools.partial(folder_table.write_page, ROOT / "docs/keras-tests.md", PAGE_HEAD)
+    suite = pairs.Suite("Keras' tests", EXPECTED, functools.partial(run_file, folder), write_page)
+    return pairs.run_all(suite, names, every, options)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Runs one file of another project's tests, in processes that end each other's place: for tests/jax_suite and
-tests/keras_suite.
+"""Runs one file of another project's tests, in processes that end each other's place: for tests/jax_suite,
+tests/keras_suite and tests/tf_suite.
 
 A process that crashes, hangs or takes too much memory ends; the case that was running has failed, and another process
 goes on with the next one. `options` has `seconds` of a file, `megabytes` of a process and `every`, which selects cases.

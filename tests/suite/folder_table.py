@@ -1,20 +1,8 @@
-"""The page docs/keras-tests.md from results of Keras' tests."""
+"""A page with the shares of passed cases by folder, from results of a framework's own tests."""
 
 import collections
-import pathlib
 
 import results
-
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/keras-tests.md"
-HEAD = """\
-<!-- Written by tests/keras_suite/run.py --table; do not edit. -->
-# Keras' own tests
-
-The test files of Keras 3.15.1 run on the device HEADRACE and on TensorFlow's CPU device, each file in a process of its
-own, on one machine: `make conformance-keras`. A case counts if it passes on the CPU device. An operation without a
-kernel on the device fails (`HEADRACE_FALLBACK=error`).
-
-"""
 
 
 def folder_of(result):
@@ -38,7 +26,7 @@ def failed_rows(pairs, expected):
             yield f"| {case} | {reason.replace('|', ' ')} |"
 
 
-def write_page(pairs, expected, files):
+def write_page(page, head, pairs, expected, files):
     """The page for (result of Headrace, result of the CPU device) of files."""
     found = rows(pairs)
     count, passed = (sum(row[i] for row in found.values()) for i in (1, 2))
@@ -51,5 +39,5 @@ def write_page(pairs, expected, files):
     if failed:
         lines += ["", "Cases that fail, with the reason or the error's first line:", ""]
         lines += ["| case | reason |", "|---|---|"]
-    PAGE.write_text(HEAD + "\n".join([*lines, *failed]) + "\n")
-    print(f"wrote {PAGE}")
+    page.write_text(head + "\n".join([*lines, *failed]) + "\n")
+    print(f"wrote {page}")
