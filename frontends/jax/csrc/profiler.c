@@ -11,12 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "headrace/profile.h"
-#include "xspace.h"
+#include "profile_space.h"
 
-enum { RING_BYTES = 64 << 20, JOINED_MAX = 1024, PLANES_MAX = 80 };
+enum { RING_BYTES = 64 << 20 };
 
 /* The place of an operation: a correlation, and the texts that were found. */
 typedef struct place {
@@ -27,14 +26,11 @@ typedef struct place {
 typedef struct profiler {
   hr_profile *profile;
   bool is_started, has_data;
-  int64_t begin_ns, wall_ns; /* of the start, by the clock of records and by the wall clock */
   pjrt_executable **executables;
   size_t executable_count, executable_room;
   place *places; /* sorted, each once */
   size_t place_count, place_room;
-  hrj_plane *planes;
-  int plane_count;
-  hrj_bytes data;
+  profile_space space;
 } profiler;
 
 atomic_bool hrj_profiler_is_on;
@@ -161,152 +157,31 @@ static void free_places(profiler *p) {
 
 /* ---- events ---- */
 
-enum { LINE_KERNELS = 0, LINE_PROGRAMS, LINE_COMPILERS, LINE_COPIES };
-static const char *const line_names[HRJ_LINES] = {"kernels and library calls", "programs", "compilers", "copies"};
-
-static int line_of(hr_profile_kind kind) {
-  switch (kind) {
-    case HR_PROFILE_KERNEL:
-    case HR_PROFILE_LIBRARY:
-    case HR_PROFILE_CHECK:
-      return LINE_KERNELS;
-    case HR_PROFILE_RUN:
-      return LINE_PROGRAMS;
-    case HR_PROFILE_COMPILE:
-    case HR_PROFILE_KERNEL_COMPILE:
-    case HR_PROFILE_KERNEL_LOAD:
-      return LINE_COMPILERS;
-    case HR_PROFILE_COPY_IN:
-    case HR_PROFILE_COPY_OUT:
-    case HR_PROFILE_COPY_BETWEEN:
-      return LINE_COPIES;
-    default:
-      return -1;
-  }
-}
-
-/* The plane of a device; NULL: there are too many, or no memory. */
-static hrj_plane *plane_of(profiler *p, const char *device) {
-  char name[sizeof p->planes->name];
-  snprintf(name, sizeof name, "/device:CUSTOM:" HRJ_PLATFORM " %s", device[0] != '\0' ? device : "compilers");
-  for (int i = 0; i < p->plane_count; ++i) {
-    if (strcmp(p->planes[i].name, name) == 0) {
-      return &p->planes[i];
-    }
-  }
-  if (p->planes == NULL) {
-    p->planes = calloc(PLANES_MAX, sizeof *p->planes);
-  }
-  if (p->planes == NULL || p->plane_count == PLANES_MAX) {
-    return NULL;
-  }
-  memcpy(p->planes[p->plane_count].name, name, sizeof name);
-  return &p->planes[p->plane_count++];
-}
-
-/* A list of different texts, cut at its room. */
-typedef struct joined {
-  size_t size;
-  char text[JOINED_MAX];
-} joined;
-
-static void join(joined *list, const char *text) {
-  size_t size = text != NULL ? strlen(text) : 0;
-  const char *at = size > 0 && list->size > 0 ? strstr(list->text, text) : NULL;
-  bool is_there = at != NULL && (at[size] == ';' || at[size] == '\0');
-  if (size == 0 || is_there || list->size + size + 3 > sizeof list->text) {
-    return;
-  }
-  list->size += (size_t)snprintf(list->text + list->size, sizeof list->text - list->size, "%s%s",
-                                 list->size > 0 ? "; " : "", text);
-}
-
-static void join_places(const profiler *p, const hr_profile_record *record, joined *names, joined *sources,
-                        joined *modules) {
+static void add_places(void *arg, const hr_profile_record *record, xspace_bytes *stats) {
+  const profiler *p = arg;
+  xspace_list names = {0}, sources = {0}, modules = {0};
   for (int64_t i = 0; record->correlations != NULL && i < record->operation_count; ++i) {
     const place wanted = {.correlation = record->correlations[i]};
     const place *found =
         p->place_count > 0 ? bsearch(&wanted, p->places, p->place_count, sizeof *p->places, compare) : NULL;
     const pjrt_executable *executable = find_executable(p, wanted.correlation);
-    join(names, found != NULL ? found->name : NULL);
-    join(sources, found != NULL ? found->source : NULL);
-    join(modules, executable != NULL ? executable->main.name : NULL);
+    xspace_list_add(&names, found != NULL ? found->name : NULL);
+    xspace_list_add(&sources, found != NULL ? found->source : NULL);
+    xspace_list_add(&modules, executable != NULL ? executable->main.name : NULL);
   }
-}
-
-static const char *runner_of(const hr_profile_record *record) {
-  return record->provider[0] != '\0'                   ? record->provider
-         : record->tier == HR_PROFILE_TIER_COMPILED    ? "compiled"
-         : record->tier == HR_PROFILE_TIER_INTERPRETED ? "interpreted"
-                                                       : "";
-}
-
-static void list_stats(const profiler *p, const hr_profile_record *record, hrj_bytes *stats) {
-  joined names = {0}, sources = {0}, modules = {0}, operations = {0};
-  char program[24] = "";
-  join_places(p, record, &names, &sources, &modules);
-  for (int64_t i = 0; record->operation_names != NULL && i < record->operation_count; ++i) {
-    join(&operations, record->operation_names[i]);
-  }
-  if (record->program != 0) {
-    snprintf(program, sizeof program, "%016llx", (unsigned long long)record->program);
-  }
-  hrj_event_text(stats, HRJ_STAT_MODULE, modules.text);
-  hrj_event_text(stats, HRJ_STAT_OP, names.text);
-  hrj_event_text(stats, HRJ_STAT_SOURCE, sources.text);
-  hrj_event_number(stats, HRJ_STAT_BYTES, record->bytes_read + record->bytes_written);
-  hrj_event_number(stats, HRJ_STAT_FLOPS, record->flops);
-  hrj_event_text(stats, HRJ_STAT_SHAPES, record->shapes);
-  hrj_event_text(stats, HRJ_STAT_BY, runner_of(record));
-  hrj_event_text(stats, HRJ_STAT_OPERATIONS, operations.text);
-  hrj_event_text(stats, HRJ_STAT_PROGRAM, program);
-  hrj_event_number(stats, HRJ_STAT_RUN, (int64_t)record->run);
-}
-
-static void add_event(void *arg, const hr_profile_record *record) {
-  profiler *p = arg;
-  int line = line_of(record->kind);
-  hrj_plane *plane = line >= 0 ? plane_of(p, record->device) : NULL;
-  hrj_bytes stats = {0};
-  if (plane != NULL) {
-    list_stats(p, record, &stats);
-    const char *name = record->name[0] != '\0' ? record->name : "program";
-    hrj_plane_event(plane, line, name, record->begin_ns - p->begin_ns, record->end_ns - p->begin_ns, &stats);
-    hrj_bytes_fini(&stats);
-  }
-}
-
-/* XSpace's field 3: warnings. */
-static void warn_of_lost(const profiler *p, hrj_bytes *space) {
-  hr_profile_counts counts = {0};
-  char text[96];
-  hr_profile_counts_read(p->profile, sizeof counts, &counts);
-  if (counts.summed + counts.lost > 0) {
-    snprintf(text, sizeof text, HRJ_PLATFORM ": the oldest %lld records of the profile are lost",
-             (long long)(counts.summed + counts.lost));
-    hrj_bytes_text(space, 3, text, strlen(text));
-  }
+  xspace_event_text(stats, XSPACE_STAT_MODULE, modules.text);
+  xspace_event_text(stats, XSPACE_STAT_OP, names.text);
+  xspace_event_text(stats, XSPACE_STAT_SOURCE, sources.text);
 }
 
 static hr_status collect(profiler *p) {
   HR_RETURN_IF_ERROR(hr_profile_read(p->profile, sizeof(hr_profile_record), note_places, p));
   find_places(p);
-  hr_status status = hr_profile_read(p->profile, sizeof(hr_profile_record), add_event, p);
-  for (int i = 0; i < p->plane_count; ++i) {
-    if (status == HR_OK) {
-      hrj_space_plane(&p->data, &p->planes[i], line_names, p->wall_ns);
-    }
-    hrj_plane_fini(&p->planes[i]);
-  }
-  free(p->planes);
-  p->planes = NULL, p->plane_count = 0;
+  p->space.add_stats = add_places, p->space.arg = p;
+  hr_status status = profile_space_write(&p->space, p->profile);
   free_places(p);
-  HR_RETURN_IF_ERROR(status);
-  warn_of_lost(p, &p->data);
-  p->has_data = true;
-  return p->data.has_failed
-             ? hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a profile")
-             : HR_OK;
+  p->has_data = status == HR_OK;
+  return status;
 }
 
 /* ---- the functions ---- */
@@ -346,6 +221,7 @@ static pjrt_error *create(args_create *args) {
     free(made);
     return hrj_error(status);
   }
+  made->space.platform = HRJ_PLATFORM;
   args->profiler = made;
   return NULL;
 }
@@ -367,16 +243,10 @@ static pjrt_error *destroy(args_profiler *args) {
     end(p);
     hr_profile_release(p->profile);
     forget_programs(p);
-    hrj_bytes_fini(&p->data);
+    profile_space_fini(&p->space);
     free(p);
   }
   return NULL;
-}
-
-static int64_t wall_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 static pjrt_error *start(args_profiler *args) {
@@ -393,7 +263,8 @@ static pjrt_error *start(args_profiler *args) {
     end(p);
     return hrj_error(status);
   }
-  p->begin_ns = hr_profile_clock_ns(), p->wall_ns = wall_ns(), p->is_started = true;
+  profile_space_start(&p->space);
+  p->is_started = true;
   atomic_fetch_add(&session, 1);
   atomic_store(&hrj_profiler_is_on, true);
   return NULL;
@@ -424,11 +295,12 @@ static pjrt_error *collect_data(args_collect *args) {
     return hrj_error_make(HR_STATUS_FAILED_PRECONDITION, HRJ_PLATFORM ": the profile has not been stopped");
   }
   HRJ_RETURN_IF_ERROR(p->has_data ? HR_OK : collect(p));
-  args->size = p->data.size;
+  const xspace_bytes *data = &p->space.data;
+  args->size = data->size;
   if (args->buffer == NULL) {
-    args->buffer = (uint8_t *)p->data.data;
-  } else if (p->data.size > 0) {
-    memcpy(args->buffer, p->data.data, p->data.size);
+    args->buffer = (uint8_t *)data->data;
+  } else if (data->size > 0) {
+    memcpy(args->buffer, data->data, data->size);
   }
   return NULL;
 }

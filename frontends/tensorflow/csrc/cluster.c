@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "headrace/part.h"
+#include "profiler.h"
 #include "scope.h"
 
 htf_cluster_counts htf_clusters;
@@ -39,6 +40,7 @@ enum { VARIANTS_MAX = 64 };
 
 typedef struct cluster {
   htf_body body;
+  atomic_ullong profiled;          /* by profiler.c */
   pthread_mutex_t mutex;           /* of what follows */
   variant *variants[VARIANTS_MAX]; /* the last used first */
   int variant_count;
@@ -468,9 +470,16 @@ static void run_variant(call *c, const variant *v) {
     c->params[i] = c->operands[i]->buffer;
   }
   int count = allocate_outputs(c, v);
+  bool is_profiled = atomic_load_explicit(&htf_profiler_is_on, memory_order_relaxed);
+  if (is_profiled) {
+    htf_profile_begin(&c->cluster->profiled, c->node.context, HTF_CLUSTER, &c->cluster->body);
+  }
   if (!htf_has_failed(&c->node)) {
     (void)htf_keep(&c->node, hr_part_run(c->node.stream, v->part, c->params, c->results, NULL));
     atomic_fetch_add(&htf_clusters.runs, 1);
+  }
+  if (is_profiled) {
+    htf_profile_end();
   }
   for (int i = 0; i < count; ++i) {
     hr_buffer_release(c->results[i]);

@@ -70,17 +70,20 @@ static void record_event(const tf_device *device, tf_stream *stream, tf_event *e
   (void)device, (void)stream, (void)event, (void)status;
 }
 
+void htf_synchronize(htf_device *device) {
+  if (!hr_stream_finish_short(device->stream)) {
+    hr_status failure = hr_stream_synchronize(device->stream);
+    if (failure != HR_OK) {
+      hr_status_free(atomic_exchange(&device->failure, failure));
+    }
+  }
+}
+
 /* TensorFlow synchronizes before each copy to the host, and reports a failure without its code and message. So it is
  * kept for the copy. */
 static void synchronize(const tf_device *device, tf_status *status) {
   (void)status;
-  htf_device *self = device->handle;
-  if (!hr_stream_finish_short(self->stream)) {
-    hr_status failure = hr_stream_synchronize(self->stream);
-    if (failure != HR_OK) {
-      hr_status_free(atomic_exchange(&self->failure, failure));
-    }
-  }
+  htf_synchronize(device->handle);
 }
 
 /* True if work has failed, which is reported. */
@@ -108,7 +111,7 @@ static tf_bool call_host(const tf_device *device, tf_stream *stream, void (*func
   return 1;
 }
 
-/* Timers measure nothing: TensorFlow's profiler is not supported. */
+/* Timers measure nothing; the profiler (profiler.c) has the times of kernels. */
 static void create_timer(const tf_device *device, tf_timer **out_timer, tf_status *status) {
   static char timer;
   (void)device, (void)status;

@@ -9,6 +9,7 @@
 
 #include "cluster.h"
 #include "node.h"
+#include "profiler.h"
 #include "types.h"
 
 static const htf_row rows[] = {
@@ -180,11 +181,18 @@ const htf_row *htf_find_row(const char *op, size_t size) {
 }
 
 static void compute(void *self, tf_context *context) {
-  const htf_kernel *kernel = self;
+  htf_kernel *kernel = self;
   htf_node node;
   htf_node_init(&node, kernel, context);
+  bool is_profiled = atomic_load_explicit(&htf_profiler_is_on, memory_order_relaxed);
+  if (is_profiled) {
+    htf_profile_begin(&kernel->profiled, context, kernel->row->op, NULL);
+  }
   if (!htf_has_failed(&node)) {
     kernel->row->rule(&node);
+  }
+  if (is_profiled) {
+    htf_profile_end();
   }
   htf_node_fini(&node);
 }

@@ -53,6 +53,7 @@ typedef struct htf_generator {
 typedef struct htf_kernel {
   const htf_row *row;
   htf_generator *generator; /* of rows with the attribute seed2 */
+  atomic_ullong profiled;   /* by profiler.c */
   int count;
   htf_attribute attributes[];
 } htf_kernel;

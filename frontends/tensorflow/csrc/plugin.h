@@ -41,8 +41,14 @@ struct tf_stream {
 /* True if the process has the TensorFlow that the device needs. The first call prints a line if not. */
 bool htf_is_ready(void);
 
+enum { HTF_DEVICES_MAX = 64 };
 /* Keeps a device for the calls of Python (stats.c); NULL when it ends. */
 void htf_device_list(int ordinal, htf_device *device);
+/* NULL if TensorFlow has not created it. */
+htf_device *htf_device_at(int ordinal);
+
+/* Waits for the device's work. A failure is kept for the next copy to the host. */
+void htf_synchronize(htf_device *device);
 
 /* ---- statuses and dtypes ---- */
 

@@ -1,6 +1,8 @@
 /* scope.c: the values of a cluster's body. */
 #include "scope.h"
 
+#include "headrace/part.h"
+
 #include <stdlib.h>
 
 typedef struct htf_owned_host {
@@ -17,6 +19,7 @@ void htf_scope_walk(htf_node *node) {
     node->kernel = scope->current->kernel;
     node->function = node->kernel->row->function;
     node->kernel->row->rule(node);
+    hr_capture_origin(node->stream, (uint32_t)i + 1);
     if (htf_has_failed(node)) {
       node->error = hr_status_annotate(node->error, "node %s", scope->current->name);
     }

@@ -2,22 +2,21 @@
 #include "cluster.h"
 #include "plugin.h"
 
-enum { DEVICES_MAX = 64 };
-static htf_device *_Atomic devices[DEVICES_MAX];
+static htf_device *_Atomic devices[HTF_DEVICES_MAX];
 
 void htf_device_list(int ordinal, htf_device *device) {
-  if (ordinal >= 0 && ordinal < DEVICES_MAX) {
+  if (ordinal >= 0 && ordinal < HTF_DEVICES_MAX) {
     atomic_store(&devices[ordinal], device);
   }
 }
 
-static htf_device *device_at(int ordinal) {
-  return ordinal >= 0 && ordinal < DEVICES_MAX ? atomic_load(&devices[ordinal]) : NULL;
+htf_device *htf_device_at(int ordinal) {
+  return ordinal >= 0 && ordinal < HTF_DEVICES_MAX ? atomic_load(&devices[ordinal]) : NULL;
 }
 
 /* The counters of a device's stream; false if TensorFlow has not created the device. */
 HTF_EXPORT bool headrace_tensorflow_stats(int ordinal, size_t bytes, hr_stats *out_stats) {
-  htf_device *device = device_at(ordinal);
+  htf_device *device = htf_device_at(ordinal);
   if (device != NULL) {
     hr_stream_stats_read(device->stream, bytes, out_stats);
   }
@@ -26,7 +25,7 @@ HTF_EXPORT bool headrace_tensorflow_stats(int ordinal, size_t bytes, hr_stats *o
 
 /* Those of its memory. */
 HTF_EXPORT bool headrace_tensorflow_memory_stats(int ordinal, size_t bytes, hr_memory_stats *out_stats) {
-  htf_device *device = device_at(ordinal);
+  htf_device *device = htf_device_at(ordinal);
   if (device != NULL) {
     hr_device_memory_stats_read(device->device, bytes, out_stats);
   }
@@ -35,7 +34,7 @@ HTF_EXPORT bool headrace_tensorflow_memory_stats(int ordinal, size_t bytes, hr_m
 
 /* Sets the counters to 0. */
 HTF_EXPORT bool headrace_tensorflow_reset_stats(int ordinal) {
-  htf_device *device = device_at(ordinal);
+  htf_device *device = htf_device_at(ordinal);
   if (device != NULL) {
     hr_stream_reset_stats(device->stream);
   }

@@ -236,6 +236,35 @@ typedef struct tf_optimizer_registration {
   tf_optimizer *optimizer;
 } tf_optimizer_registration;
 
+/* ---- profilers ---- */
+
+typedef struct tf_profiler {
+  size_t size_of;
+  void *reserved;
+  const char *device_type;
+} tf_profiler;
+
+typedef struct tf_profiler_functions {
+  size_t size_of;
+  void *reserved;
+  void (*start)(const tf_profiler *, tf_status *);
+  void (*stop)(const tf_profiler *, tf_status *);
+  /* Without a buffer the size is wanted. */
+  void (*collect)(const tf_profiler *, uint8_t *buffer, size_t *size, tf_status *);
+} tf_profiler_functions;
+
+typedef struct tf_profiler_registration {
+  size_t size_of;
+  void *reserved;
+  int32_t major, minor, patch;
+  tf_profiler *profiler;
+  tf_profiler_functions *functions;
+  void (*destroy_profiler)(tf_profiler *);
+  void (*destroy_functions)(tf_profiler_functions *);
+} tf_profiler_registration;
+
+static_assert(TF_STRUCT_SIZE(tf_profiler_registration, destroy_functions) == 64, "the registration of 2.19");
+
 /* ---- functions of TensorFlow ---- */
 
 typedef void *(*tf_create_kernel)(tf_construction *);
