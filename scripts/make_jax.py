@@ -131,8 +131,8 @@ there. Two programs show more:
 | `HEADRACE_ONEDNN`, `HEADRACE_LAPACK` | paths of the libraries, if they are not those of the virtual environment |
 
 `jax.profiler.trace` shows each kernel and library call, with the names and lines that its operations have in the
-program (`tf_op`, `source`), dims, bytes and floating-point operations. Tools for XLA's profiles read the file, and
-`jax.profiler.ProfileData`. Programs, copies and compilers have lines of their own.
+program (`tf_op`, `source`), dims, bytes, floating-point operations and their rates (`GB/s`, `GFLOP/s`). Tools for XLA's
+profiles read the file, and `jax.profiler.ProfileData`. Programs, copies and compilers have lines of their own.
 
 [environment.md](environment.md) lists all variables of Headrace. `HEADRACE_DEBUG=2` prints each kernel,
 `HEADRACE_PROFILE=ops` a table at the end ([watching.md](watching.md)).
