@@ -2,8 +2,7 @@
  * precision (provider_cases.h): every layout, ragged batches, tails of channels, borders, the size of the error, and
  * numbers that are not finite.
  */
-#include "base/thread.h"
-#include "provider_cases.h"
+#include "weight_cases.h"
 
 #define WINDOW(batch, in, out, h, w, kh, kw, ph, pw)            \
   {                                                             \
@@ -39,23 +38,20 @@ static const window shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-static op_case gradient_case(const window *q, hr_dtype dtype, image_layout x, image_layout w, image_layout y) {
-  op_case t = window_case(HR_OP_CONV_BACKWARD_WEIGHT, q, dtype, x, w, y, false);
-  t.provider = &hr__batch_lane_weights_provider;
-  return t;
-}
+static const hr_provider *const provider = &hr__batch_lane_weights_provider;
 
 /* Also small ones, which the provider normally rejects because they don't pay. */
 HR_TEST(lanes_give_the_gradient_of_weights) {
-  cases_begin(&hr__batch_lane_weights_provider);
+  cases_begin(provider);
   for (int i = 0; i < SHAPES; ++i) {
     for (int layout = 0; layout < IMAGE_LAYOUTS; ++layout) {
       if (!hr_test_takes(i + layout)) {
         continue;
       }
       image_layout other = (image_layout)random_below(IMAGE_LAYOUTS);
-      op_case t = gradient_case(&shapes[i], HR_DTYPE_F32, layout % 2 == 0 ? (image_layout)layout : other, IMAGE_DENSE,
-                                layout % 2 == 0 ? other : (image_layout)layout);
+      op_case t =
+          weight_case(provider, &shapes[i], HR_DTYPE_F32, layout % 2 == 0 ? (image_layout)layout : other,
+                      (image_layout)random_below(IMAGE_LAYOUTS), layout % 2 == 0 ? other : (image_layout)layout);
       op_case_node(&t);
       op_case_check_node(&t);
     }
@@ -64,13 +60,8 @@ HR_TEST(lanes_give_the_gradient_of_weights) {
 
 /* ---- supported convolutions ---- */
 
-static bool is_taken(const window *q, hr_dtype dtype, image_layout x, image_layout y) {
-  op_case t = gradient_case(q, dtype, x, IMAGE_DENSE, y);
-  return op_case_is_taken(&t);
-}
-
 HR_TEST(lanes_take_gradients_that_pay) {
-  cases_begin(&hr__batch_lane_weights_provider);
+  cases_begin(provider);
   static const window taken[] = {WINDOW(512, 20, 50, 14, 14, 5, 5, 2, 2),
                                  WINDOW(512, 50, 100, 7, 7, 5, 5, 2, 2),
                                  WINDOW(32, 10, 20, 12, 12, 5, 5, 0, 0),
@@ -84,47 +75,18 @@ HR_TEST(lanes_take_gradients_that_pay) {
                                 {2, 512, 20, 50, 1, {14, 14}, {5, 5}, {1, 1}, {2, 2}, {1, 2}},
                                 {2, 512, 40, 100, 2, {14, 14}, {5, 5}, {1, 1}, {2, 2}, {1, 1}},
                                 {1, 512, 20, 50, 1, {196}, {5}, {1}, {2}, {1}}};
-  for (size_t i = 0; i < sizeof taken / sizeof *taken; ++i) {
-    HR_ASSERT(is_taken(&taken[i], HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_CHANNELS_LAST));
-    HR_ASSERT(is_taken(&taken[i], HR_DTYPE_F32, IMAGE_DENSE, IMAGE_SWAPPED)); /* the choice is the shape's alone */
-    HR_ASSERT(!is_taken(&taken[i], HR_DTYPE_BF16, IMAGE_CHANNELS_LAST, IMAGE_CHANNELS_LAST));
-  }
-  for (size_t i = 0; i < sizeof left / sizeof *left; ++i) {
-    HR_ASSERT(!is_taken(&left[i], HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_CHANNELS_LAST));
-  }
-  for (hr_op op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_DATA; ++op) {
-    op_case t = window_case(op, &taken[0], HR_DTYPE_F32, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
-    t.provider = &hr__batch_lane_weights_provider;
-    HR_ASSERT(!op_case_is_taken(&t));
-  }
+  weights_check_taken(provider, taken, sizeof taken / sizeof *taken);
+  weights_check_left(provider, left, sizeof left / sizeof *left);
 }
 
 /* ---- bits ---- */
 
 /* With 65 threads the window's rows are divided, too. */
 HR_TEST(lanes_give_gradients_the_same_bits_with_any_threads_and_layout) {
-  cases_begin(&hr__batch_lane_weights_provider);
-  static const int counts[] = {1, 2, 3, 8, 65};
+  cases_begin(provider);
+  static const int threads[] = {1, 2, 3, 8, 65};
   for (int i = 0; i < SHAPES; ++i) {
-    const window *q = &shapes[i];
-    size_t bytes = (size_t)(q->in * q->out * q->kernel[0] * q->kernel[1]) * sizeof(float);
-    float *one = NULL;
-    for (int turn = 0; turn < (int)(sizeof counts / sizeof *counts); ++turn) {
-      image_layout layout = (image_layout)((turn + i) % IMAGE_BROADCAST);
-      hr_thread_count_set(counts[turn]);
-      op_case t = gradient_case(q, HR_DTYPE_F32, turn % 2 == 0 ? IMAGE_CHANNELS_LAST : layout, IMAGE_DENSE, layout);
-      random_state = 11;
-      op_case_begin(&t);
-      hr_thread_count_set(2); /* others than it was prepared for */
-      float *bits = op_case_run_once(&t);
-      one = one != NULL ? one : bits;
-      HR_ASSERT(memcmp(one, bits, bytes) == 0);
-      if (bits != one) {
-        free(bits);
-      }
-    }
-    free(one);
-    hr_thread_count_set(0);
+    weights_check_bits(provider, &shapes[i], threads, sizeof threads / sizeof *threads, i);
   }
 }
 
@@ -132,75 +94,33 @@ HR_TEST(lanes_give_gradients_the_same_bits_with_any_threads_and_layout) {
 
 /* Errors against double precision are within those of sums in order. */
 HR_TEST(lanes_give_gradients_as_exact_as_sums) {
-  cases_begin(&hr__batch_lane_weights_provider);
+  cases_begin(provider);
   const window q = WINDOW(9, 20, 20, 14, 14, 5, 5, 2, 2); /* tiles */
-  op_case t = gradient_case(&q, HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST);
-  op_case_begin(&t);
-  op_case_run(&t);
-  const tensor *x = &t.tensors[0], *y = &t.tensors[1], *w = &t.tensors[2];
-  double own = 0, direct = 0;
-  for (int64_t i = 0; i < tensor_count(w); ++i) {
-    double exact = 0;
-    float sum = 0;
-    for (int64_t pixel = 0; pixel < 9 * 196; ++pixel) {
-      int64_t image = pixel / 196, row = pixel % 196 / 14 + i % 25 / 5 - 2, column = pixel % 14 + i % 5 - 2;
-      if (row >= 0 && row < 14 && column >= 0 && column < 14) {
-        double a = read_element(x, tensor_at(x, ((image * 20 + i / 25 % 20) * 14 + row) * 14 + column));
-        double b = read_element(y, tensor_at(y, (image * 20 + i / 500) * 196 + pixel % 196));
-        exact += a * b;
-        sum = fmaf((float)a, (float)b, sum);
-      }
-    }
-    double error = read_element(w, tensor_at(w, i)) - exact;
-    own += error * error, direct += (sum - exact) * (sum - exact);
-  }
-  HR_ASSERT(own > 0 && own <= direct);
-  op_case_free(&t);
-  op_case_end(&t);
+  weights_check_errors(provider, &q, 1);
 }
 
-/* Large: numbers whose differences overflow although their sums of products do not. Else, dy has infinities in a
- * corner, whose windows lack rows and columns, and NaN in another image; x an infinity. */
-static void check_odd(const window *q, image_layout layout, int threads, bool is_large) {
-  hr_thread_count_set(threads);
-  op_case t = gradient_case(q, HR_DTYPE_F32, layout, IMAGE_DENSE, IMAGE_CHANNELS_LAST);
-  op_case_begin(&t);
-  const tensor *y = &t.tensors[1], *x = &t.tensors[0], *w = op_case_output(&t);
-  int64_t plane = q->dims[0] * q->dims[1], count = tensor_count(w), odd = 0;
-  if (is_large) {
-    tensor_put(x, 17, 1.7e38), tensor_put(x, 19, -1.7e38);
-  } else {
-    tensor_put(y, tensor_count(y) - 1, INFINITY);
-    tensor_put(y, 2 * plane, -INFINITY), tensor_put(y, 4 * plane + 9, NAN);
-    tensor_put(x, 0, INFINITY);
-  }
-  op_case_run(&t);
-  expected e = {calloc((size_t)count, sizeof(double)), calloc((size_t)count, sizeof(double))};
-  HR_ASSERT(e.values != NULL && e.sizes != NULL);
-  evaluate(&t, &e);
-  for (int64_t i = 0; i < count; ++i) {
-    double actual = read_element(w, tensor_at(w, i)), wanted = e.values[i];
-    odd += !isfinite(wanted);
-    HR_ASSERT(isnan(wanted)   ? isnan(actual)
-              : isinf(wanted) ? actual == wanted
-                              : fabs(actual - wanted) <= 2e-6 * (e.sizes[i] > 1 ? e.sizes[i] : 1));
-  }
-  HR_ASSERT(is_large ? odd == 0 : odd > 0 && odd < count);
-  free(e.values);
-  free(e.sizes);
-  op_case_free(&t);
-  op_case_end(&t);
-  hr_thread_count_set(0);
+/* Numbers whose differences overflow although their sums of products do not. */
+static void make_large(op_case *t) {
+  tensor_put(&t->tensors[0], 17, 1.7e38), tensor_put(&t->tensors[0], 19, -1.7e38);
+}
+
+/* Infinities in a corner of dy, whose windows lack rows and columns, NaN in another image, an infinity in x. */
+static void make_odd(op_case *t) {
+  const tensor *x = &t->tensors[0], *y = &t->tensors[1];
+  int64_t plane = x->dims[2] * x->dims[3];
+  tensor_put(y, tensor_count(y) - 1, INFINITY);
+  tensor_put(y, 2 * plane, -INFINITY), tensor_put(y, 4 * plane + 9, NAN);
+  tensor_put(x, 0, INFINITY);
 }
 
 HR_TEST(lanes_keep_gradients_that_are_not_finite_where_they_are) {
-  cases_begin(&hr__batch_lane_weights_provider);
+  cases_begin(provider);
   static const window all[] = {WINDOW(18, 6, 9, 7, 6, 5, 5, 2, 2), WINDOW(18, 1, 9, 7, 6, 5, 5, 2, 2),
                                WINDOW(3, 20, 20, 14, 14, 5, 5, 2, 2)};
   for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
     for (int layout = 0; layout < IMAGE_BROADCAST; ++layout) {
-      check_odd(&all[i], (image_layout)layout, 1 + layout % 3, false);
-      check_odd(&all[i], (image_layout)layout, 1 + layout % 2, true);
+      weights_check_odd(provider, &all[i], (image_layout)layout, 1 + layout % 3, make_odd, true);
+      weights_check_odd(provider, &all[i], (image_layout)layout, 1 + layout % 2, make_large, false);
     }
   }
 }
@@ -208,7 +128,7 @@ HR_TEST(lanes_keep_gradients_that_are_not_finite_where_they_are) {
 /* ---- memory ---- */
 
 HR_TEST(lanes_report_memory_for_gradients_that_is_out) {
-  cases_begin(&hr__batch_lane_weights_provider);
-  op_case t = gradient_case(&shapes[0], HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST);
+  cases_begin(provider);
+  op_case t = weight_case(provider, &shapes[0], HR_DTYPE_F32, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST);
   op_case_check_memory(&t);
 }
