@@ -14,7 +14,7 @@ REASONS = {  # the words of gpu_kernels.txt
     "array": ("TensorArray", "replaced by lists in TensorFlow 2"),
     "reference": ("reference variables", "of TensorFlow 1; resource variables have rows"),
     "removed": ("removed", "no program of this version's graphs has them, or nothing computes them on the CPU"),
-    "dims": ("dims that depend on data", "the result's dims need a look at numbers, for which a kernel must not wait"),
+    "dims": ("dims that depend on data", "a kernel would have to wait and read them, as those of the rows `Where` and `Unique` do"),
     "ragged": ("ragged and sparse tensors", "but for a product of a sparse and a dense matrix"),
     "data": ("data sets and iterators", "work of the host"),
     "collective": ("collectives", "over NVIDIA's library"),

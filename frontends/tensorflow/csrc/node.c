@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "headrace/array.h"
+
 static const hr_tensor nothing;
 
 /* ---- begin and end ---- */
@@ -426,7 +428,7 @@ int64_t htf_host_int(htf_node *node, int index) {
 }
 
 static double real_at(const void *data, hr_dtype dtype) {
-  return dtype == HR_DTYPE_F32 ? *(const float *)data : *(const double *)data;
+  return hr_scalar_of(dtype, data).value.f[0];
 }
 
 double htf_host_real(htf_node *node, int index) {

@@ -104,7 +104,7 @@ htf_value htf_input(htf_node *node, int index);
 int htf_host_ints(htf_node *node, int index, int64_t *out_values, int most);
 /* The same of one number. */
 int64_t htf_host_int(htf_node *node, int index);
-/* One number of f32 or f64 in the host's memory. */
+/* One number of a float in the host's memory. */
 double htf_host_real(htf_node *node, int index);
 
 /* ---- attributes ---- */

@@ -320,3 +320,107 @@ void htf_random_gamma(htf_node *node) {
   htf_request asked = htf_read_request(node);
   output_gamma(node, asked, htf_input(node, 4));
 }
+
+/* ---- numbers of the binomial distribution, as of TensorFlow: sums of geometric ones, or by Hoermann's BTRS ---- */
+
+enum { RESERVED_SUMS = 42 };
+
+static double binomial_by_sums(philox *p, double count, double chance) {
+  pairs kept = {.left = 0};
+  double sum = 0, found = -1;
+  while (!(sum > count)) {
+    sum += ceil(log(next_uniform(p, &kept)) / log1p(-chance));
+    ++found;
+  }
+  return found;
+}
+
+/* The error of Stirling's formula for k!. */
+static double stirling_rest(double k) {
+  static const double rests[] = {0.0810614667953272,  0.0413406959554092, 0.0276779256849983, 0.02079067210376509,
+                                 0.0166446911898211,  0.0138761288230707, 0.0118967099458917, 0.0104112652619720,
+                                 0.00925546218271273, 0.00833056343336287};
+  double square = (k + 1) * (k + 1);
+  return k <= 9 ? rests[(int)k] : (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / square) / square) / (k + 1);
+}
+
+/* W. Hoermann, The generation of binomial random variates, 1993. */
+static double binomial_by_rejection(philox *p, double count, double chance) {
+  pairs kept = {.left = 0};
+  double deviation = sqrt(count * chance * (1 - chance)), b = 1.15 + 2.53 * deviation;
+  double a = -0.0873 + 0.0248 * b + 0.01 * chance, c = count * chance + 0.5, odds = chance / (1 - chance);
+  double alpha = (2.83 + 5.1 / b) * deviation, mode = floor((count + 1) * chance);
+  for (;;) {
+    double u = next_uniform(p, &kept), v = next_uniform(p, &kept);
+    u -= 0.5;
+    double edge = 0.5 - fabs(u), k = floor((2 * a / edge + b) * u + c);
+    if (edge >= 0.07 && v <= 0.92 - 4.2 / b) {
+      return k;
+    }
+    if (k < 0 || k > count) {
+      continue;
+    }
+    v = log(v * alpha / (a / (edge * edge) + b));
+    double bound = (mode + 0.5) * log((mode + 1) / (odds * (count - mode + 1))) +
+                   (count + 1) * log((count - mode + 1) / (count - k + 1)) +
+                   (k + 0.5) * log(odds * (count - k + 1) / (k + 1)) + stirling_rest(mode) +
+                   stirling_rest(count - mode) - stirling_rest(k) - stirling_rest(count - k);
+    if (v <= bound) {
+      return k;
+    }
+  }
+}
+
+/* Inputs: the state, counts, chances, and the products of counts and the smaller chances, rounded to their dtype. */
+static hr_status draw_binomial(const hr_function_call *call) {
+  const draws *d = call->arg;
+  const double *counts = call->inputs[1], *chances = call->inputs[2], *means = call->inputs[3];
+  for (int64_t at = 0; at < d->count; ++at) {
+    int64_t batch = at / d->samples, sample = at % d->samples;
+    double count = counts[batch], chance = chances[batch], number = NAN;
+    bool is_mirrored = chance > 0.5, rejects = means[batch] >= 10;
+    philox p = philox_at(call->inputs[0], (uint64_t)(at * (rejects ? RESERVED : RESERVED_SUMS)));
+    if (count <= 0 || chance <= 0 || chance >= 1) {
+      number = count > 0 && chance >= 1 ? count : 0;
+    } else if (chance == chance) {
+      number = rejects ? binomial_by_rejection(&p, count, is_mirrored ? 1 - chance : chance)
+                       : binomial_by_sums(&p, count, is_mirrored ? 1 - chance : chance);
+      number = is_mirrored ? count - number : number;
+    }
+    ((double *)call->outputs[0])[sample * d->categories + batch] = number;
+  }
+  return HR_OK;
+}
+
+/* Inputs: dims, the seed, counts, chances. */
+void htf_stateless_binomial(htf_node *node) {
+  htf_request asked = htf_read_shape(node, 0);
+  asked.state = htf_state_of_seed(node, htf_input(node, 1));
+  htf_value chances = htf_input(node, 3), one = htf_number(node, 1);
+  htf_value least = htf_call2(node, HR_FUNCTIONAL_MINIMUM, chances, htf_subtract(node, one, chances));
+  htf_value values[4] = {asked.state, htf_input(node, 2), chances, NULL};
+  values[3] = htf_multiply(node, values[1], least);
+  if (htf_has_failed(node)) {
+    return;
+  }
+  htf_value product = values[3];
+  bool fits = product->rank <= asked.rank;
+  for (int d = 0; fits && d < product->rank; ++d) {
+    fits = product->dims[d] == asked.dims[asked.rank - product->rank + d];
+  }
+  if (!fits) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Shape passed in must end with broadcasted shape.");
+  }
+  if (htf_is_empty_request(node, &asked)) {
+    return;
+  }
+  for (int i = 1; i < 4; ++i) {
+    values[i] = htf_cast(node,
+                         htf_call(node, HR_FUNCTIONAL_BROADCAST_TO, INPUTS(values[i]),
+                                  ATTRIBUTES(htf_attr_ints(product->dims, product->rank))),
+                         HR_DTYPE_F64);
+  }
+  int64_t count = hr_tensor_count(product);
+  draws plan = {asked.count, asked.count / count, count, HR_DTYPE_F64};
+  output_draws(node, &asked, draw_binomial, plan, 4, values);
+}

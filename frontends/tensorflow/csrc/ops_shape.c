@@ -148,14 +148,19 @@ static void output_range(htf_node *node, double start, double stop, double step)
                                  htf_attr_dtype(htf_output_dtype(node, 0)))));
 }
 
+/* Of numbers that are not subnormal. */
+static double rounded(hr_dtype dtype, double number) {
+  int bits = dtype == HR_DTYPE_F16 ? 11 : dtype == HR_DTYPE_BF16 ? 8 : dtype == HR_DTYPE_F32 ? 24 : 53, exponent;
+  double fraction = frexp(number, &exponent);
+  return ldexp(nearbyint(ldexp(fraction, bits)), exponent - bits);
+}
+
 /* The quotient that counts elements is rounded to the dtype, as TensorFlow's is. */
 static void range_of_reals(htf_node *node) {
   double start = htf_host_real(node, 0), limit = htf_host_real(node, 1), step = htf_host_real(node, 2);
   bool is_range = step != 0 && (step > 0 ? start <= limit : start >= limit);
-  double count = is_range ? (limit - start) / step : 0;
-  if (htf_output_dtype(node, 0) == HR_DTYPE_F32) {
-    count = is_range ? ((float)limit - (float)start) / (float)step : 0;
-  }
+  const hr_dtype dtype = htf_output_dtype(node, 0);
+  double count = is_range ? rounded(dtype, rounded(dtype, limit - start) / step) : 0;
   if (!htf_has_failed(node) && !(is_range && count < (double)INT64_MAX)) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Range: start %g, limit %g and delta %g make no range", start, limit,
              step);

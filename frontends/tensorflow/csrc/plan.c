@@ -151,10 +151,19 @@ static bool begins_with(hr__span op, const char *text) {
   return op.size >= strlen(text) && memcmp(op.data, text, strlen(text)) == 0;
 }
 
-/* Updates of rows write in place, and generators of kernels count their calls. */
+/* Updates of rows write in place, generators of kernels count their calls, and others read the dims of their results.
+ */
 static bool stays_kernel(hr__span op, const htf_row *row) {
-  static const char *const prefixes[] = {
-      "ResourceScatter", "ResourceSparse", "ResourceGather", "Rng", "Stateful", "StatelessRandomGetKeyCounterAlg"};
+  static const char *const prefixes[] = {"ResourceScatter",
+                                         "ResourceSparse",
+                                         "ResourceGather",
+                                         "Rng",
+                                         "Stateful",
+                                         "StatelessRandomGetKeyCounterAlg",
+                                         "Where",
+                                         "Unique",
+                                         "DynamicPartition",
+                                         "NonMaxSuppression"};
   bool stays = strstr(row->attributes, "seed2:") != NULL;
   for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && !stays; ++i) {
     stays = begins_with(op, prefixes[i]);

@@ -422,3 +422,20 @@ def test_a_loop_reads_no_value():
     result = function(numbers(8), tf.constant(100))
     assert headrace_tensorflow.stats()["commits_by_read"] == 0
     assert np.isfinite(result).all()
+
+
+def test_results_with_dims_that_depend_on_numbers():
+    """They cut the graph, and each call has dims of its own."""
+
+    @tf.function
+    def function(x):
+        chosen = tf.boolean_mask(x * 2, x > 0)
+        values, places, counts = tf.unique_with_counts(tf.floor(chosen))
+        return chosen + 1, values * 2, places, counts, tf.where(x > 1) * 2
+
+    for seed in range(4):
+        x = numbers(200, seed=seed) * 3
+        with tf.device("CPU"):
+            want = function.python_function(x)
+        for have, expected in zip(function(x), want, strict=True):
+            np.testing.assert_array_equal(have.numpy(), expected.numpy())

@@ -20,6 +20,13 @@ BAD = {
     "paddings": (lambda: tf.raw_ops.Pad(input=ONES, paddings=[[0, -1], [0, 0]]), "non-negative"),
     "tile": (lambda: tf.raw_ops.Tile(input=ONES, multiples=[2]), "1 multiples for 2 dims"),
     "broadcast": (lambda: tf.broadcast_to(ONES, [2, 4]), "3.*4"),
+    "unique of a matrix": (lambda: tf.raw_ops.UniqueWithCounts(x=ONES), "1D vector"),
+    "unique along an axis": (lambda: tf.raw_ops.UniqueV2(x=ONES, axis=[2]), r"axis has to be between \[0, 2\)"),
+    "partitions": (lambda: tf.dynamic_partition(tf.constant(ONES), [0, 1, 0], 2), "must start with partitions.shape|starts"),
+    "boxes": (lambda: tf.raw_ops.NonMaxSuppressionV3(boxes=ONES, scores=ONES[0], max_output_size=2, iou_threshold=0.5,
+                                                     score_threshold=0.0), "4 columns|4 column"),
+    "overlap": (lambda: tf.raw_ops.NonMaxSuppressionV2(boxes=np.ones((3, 4), "float32"), scores=ONES[0], max_output_size=2,
+                                                       iou_threshold=1.5), r"must be in \[0, 1\]"),
     "split": (lambda: tf.split(tf.constant(ONES), 2, axis=1), "can't be split|divisible"),
     "select": (lambda: tf.raw_ops.Select(condition=[True], x=ONES, y=ONES), "same dims"),
     "cross entropy": (

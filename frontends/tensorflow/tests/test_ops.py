@@ -9,6 +9,7 @@ from sweep import CASES, COMPLEX, DIMS, FLOATS, PAIRS, TOLERANCES, binary, case,
 from table import rows
 
 import sweep_more  # noqa: F401 (registers cases)
+import sweep_selected  # noqa: F401
 
 unary("Neg", "Abs", "Sign", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Inv", "Log", "Sigmoid", "Tanh", "Erf", "Erfc",
       "Ceil", "Floor", "Rint", "Round", "IsNan", "IsInf", "IsFinite", "Invert", "Atan", "Asinh", scale=2)  # fmt: skip

@@ -1,0 +1,67 @@
+"""Cases of the sweep for results whose dims depend on numbers: places, distinct elements, parts by number, boxes."""
+
+import numpy as np
+import tensorflow as tf
+from sweep import DIMS, FLOATS, case, numbers
+
+
+def few(rng, dims, dtype):
+    """Numbers among which many are equal, or 0."""
+    x = rng.integers(0, 4, dims)
+    found = (x > 1 if dtype == tf.bool else x).astype(dtype.as_numpy_dtype)
+    if dtype in FLOATS and found.size >= 5:
+        found.reshape(-1)[-4:] = [np.nan, 0.0 if dtype.size == 2 else -0.0, np.nan, 2]
+    return found
+
+
+@case("Where")
+def _(rng, dtype):
+    for dims in DIMS[1:] + [(3, 0), (2, 1, 2, 3)]:
+        yield {"condition": few(rng, dims, dtype)}
+        yield {"condition": np.zeros(dims, dtype.as_numpy_dtype)}
+
+
+@case("Unique", "UniqueWithCounts")
+def _(rng, dtype):
+    for count, index in [(0, tf.int32), (1, tf.int64), (7, tf.int32), (1000, tf.int64)]:
+        yield {"x": few(rng, (count,), dtype), "out_idx": index}
+
+
+@case("UniqueV2", "UniqueWithCountsV2")
+def _(rng, dtype):
+    for dims, axis in [((9,), []), ((9,), [0]), ((20, 2), [0]), ((2, 20), [-1]), ((2, 12, 2), [1]), ((0, 3), [0]), ((3, 0), [0]), ((3, 0), [1])]:
+        for index in (tf.int32, tf.int64):
+            yield {"x": few(rng, dims, dtype), "axis": np.array(axis, index.as_numpy_dtype), "out_idx": index}
+
+
+@case("DynamicPartition")
+def _(rng, dtype):
+    for dims, rank, parts in [((9,), 1, 3), ((9, 2), 1, 4), ((3, 4, 2), 2, 2), ((3,), 0, 2), ((0, 3), 1, 2), ((4, 0), 1, 2)]:
+        places = rng.integers(0, parts, dims[:rank]).astype("int32")
+        yield {"data": numbers(rng, dims, dtype), "partitions": places, "num_partitions": parts}
+
+
+@case("NonMaxSuppressionV2", "NonMaxSuppressionV3", "NonMaxSuppressionV4")
+def _(rng, dtype, name):
+    for count, most in [(40, 10), (40, 100), (0, 3), (5, 0)]:
+        corners = rng.uniform(0, 8, (count, 2))
+        boxes = np.concatenate([corners, corners + rng.uniform(1, 6, (count, 2))], 1).astype(dtype.as_numpy_dtype)
+        scores = rng.permutation(count).astype(dtype.as_numpy_dtype)
+        found = {"boxes": boxes, "scores": scores, "max_output_size": np.int32(most)}
+        found |= {"iou_threshold": tf.constant(0.3, dtype)}
+        if name == "NonMaxSuppressionV2":
+            yield found
+        else:
+            padding = [{"pad_to_max_output_size": pads} for pads in (False, True)] if name.endswith("4") else [{}]
+            for more in padding:
+                yield found | {"score_threshold": tf.constant(4, dtype)} | more
+
+
+@case("StatelessRandomBinomial")
+def _(rng, dtype):
+    """Both algorithms, mirrored or not, chances at the ends, counts and chances that are broadcast."""
+    for real in (tf.float32, tf.float64, tf.float16):
+        for shape, counts, chances in [((3, 4), [5, 40, 100, 0], [0.3, 0.9, 0.5, 0.2]), ((50, 2), 30, [0.2, 0.6]),
+                                       ((6, 3), 12, [0.0, 1.0, 2.0]), ((5,), 200, 0.37), ((0, 2), 3, [0.1, 0.2])]:  # fmt: skip
+            yield {"shape": np.array(shape, "int32"), "seed": np.array([7, 11], "int32"), "counts": tf.constant(counts, real),
+                   "probs": tf.constant(chances, real), "dtype": dtype}  # fmt: skip
