@@ -170,16 +170,37 @@ static void copy_in_now(const tf_device *device, tf_memory *target, const void *
   hr_buffer_release(view.buffer);
 }
 
+/* The stream of the device that a buffer is of. */
+static hr_stream *stream_of(const hr_buffer *buffer) {
+  for (int i = 0; i < HTF_DEVICES_MAX; ++i) {
+    const htf_device *device = htf_device_at(i);
+    if (device != NULL && device->device == hr_buffer_device(buffer)) {
+      return device->stream;
+    }
+  }
+  return NULL;
+}
+
+/* Between two devices it waits for the source's work. */
+static hr_status copy_bytes(const hr_view *from, const hr_view *to) {
+  hr_stream *source = stream_of(from->buffer), *target = stream_of(to->buffer);
+  if (source == NULL || target == NULL) {
+    return hr_status_make(HR_STATUS_INTERNAL, "headrace: a copy from or to a device that is gone");
+  }
+  return source == target ? hr_stream_record(target, HR_OP_COPY, NULL, 1, from, 1, to)
+                          : hr_stream_write_from(target, to, source, from);
+}
+
 static void copy_now(const tf_device *device, tf_memory *target, const tf_memory *source, uint64_t bytes,
                      tf_status *status) {
-  htf_device *self = device->handle;
+  (void)device;
   int64_t count = (int64_t)bytes;
   hr_view from, to;
   if (bytes == 0 || htf_fails(view_bytes(source, &count, &from), status)) {
     return;
   }
   if (!htf_fails(view_bytes(target, &count, &to), status)) {
-    (void)htf_fails(hr_stream_record(self->stream, HR_OP_COPY, NULL, 1, &from, 1, &to), status);
+    (void)htf_fails(copy_bytes(&from, &to), status);
     hr_buffer_release(to.buffer);
   }
   hr_buffer_release(from.buffer);

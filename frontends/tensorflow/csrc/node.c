@@ -572,6 +572,17 @@ void htf_write(htf_node *node, tf_tensor *target, htf_value value) {
   (void)htf_keep(node, hr_stream_record(node->stream, HR_OP_COPY, NULL, 1, &source, 1, &view));
 }
 
+/* TensorFlow's collective operations call kernels whose result has to be in place of their first input. */
+static tf_tensor *allocate_output(htf_node *node, int index, int type, htf_value value, size_t bytes) {
+  tf_tensor *tensor = tf.AllocateOutput(node->context, index, type, value->dims, value->rank, bytes, node->status);
+  if (tensor == NULL && strstr(tf.Message(node->status), "input forwarding required") != NULL) {
+    int first = 0, found = 0;
+    tensor = tf.ForwardInputOrAllocateOutput(node->context, &first, 1, index, value->dims, value->rank, &found,
+                                             node->status);
+  }
+  return tensor;
+}
+
 void htf_output(htf_node *node, int index, htf_value value) {
   if (htf_has_failed(node)) {
     return;
@@ -589,7 +600,7 @@ void htf_output(htf_node *node, int index, htf_value value) {
     htf_offer_buffer(value->buffer);
     mark_foreign(node, value);
   }
-  tf_tensor *tensor = tf.AllocateOutput(node->context, index, type, value->dims, value->rank, bytes, node->status);
+  tf_tensor *tensor = allocate_output(node, index, type, value, bytes);
   htf_offer_buffer(NULL);
   if (has_refused(node)) {
     return;
