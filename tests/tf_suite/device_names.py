@@ -1,5 +1,5 @@
 """A plug-in of pytest: TensorFlow's tests see the device HEADRACE as the GPU. Names of GPUs become its name, and
-is_gpu_available() is true, unless CUDA is meant.
+is_gpu_available() is true, unless CUDA is meant. Operations that have no kernel on GPUs run on the CPU device.
 
 With HEADRACE_SUITE_NAMED=cpu they see no GPU: for cases that leave themselves out beside one. TensorFlow places
 operations on HEADRACE all the same."""
@@ -9,8 +9,9 @@ import os
 import re
 
 from absl import flags
+from headrace_tensorflow import fallback
 from tensorflow.python.eager import context
-from tensorflow.python.framework import config, ops, test_util
+from tensorflow.python.framework import config, kernels, ops, test_util
 from tensorflow.python.platform import test
 
 NAME = "/device:HEADRACE:0"
@@ -60,6 +61,19 @@ def point_at_device():
         setattr(config, name, name_of_type(getattr(config, name)))
 
 
+def let_host_operations_run():
+    """An operation that TensorFlow has on its CPU device alone is no fallback: it has no kernel on GPUs either."""
+    may_fall_back = fallback._may_fall_back
+
+    @functools.cache
+    def is_on_gpus(name):
+        return any(kernel.device_type == "GPU" for kernel in kernels.get_registered_kernels_for_op(name).kernel)
+
+    fallback._may_fall_back = lambda name: may_fall_back(name) and is_on_gpus(name)
+
+
 flags.FLAGS(["test"])  # TensorFlow's tests take the folder for their files from these
 if os.environ["HEADRACE_SUITE_DEVICE"] == "HEADRACE" and os.environ.get("HEADRACE_SUITE_NAMED") != "cpu":
     point_at_device()
+if os.environ.get("HEADRACE_FALLBACK"):
+    let_host_operations_run()

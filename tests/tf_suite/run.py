@@ -6,7 +6,8 @@
 The checkout is one of TensorFlow's sources; its tests run with the installed TensorFlow. They are those of the folders
 FOLDERS in tensorflow/python/kernel_tests. Results are kept in --results, a JSON file for each file and device; those
 that are there do not run again, so that an interrupted run goes on. The rate is the share of the cases that pass on the
-CPU device. An operation that has no kernel on the device fails, unless --fallback says "allow".
+CPU device. An operation that TensorFlow has on GPUs and that has no kernel on the device fails, unless --fallback says
+"allow".
 
 Names of GPUs mean HEADRACE (device_names.py). Cases that leave themselves out if there is a GPU run again without.
 
@@ -38,8 +39,8 @@ PAGE_HEAD = """\
 
 The test files of TensorFlow's folder `tensorflow/python/kernel_tests` run on the device HEADRACE and on TensorFlow's
 CPU device, each file in a process of its own, on one machine: `make conformance-tensorflow-kernels`. A case counts if it
-passes on the CPU device. Names of GPUs mean HEADRACE. An operation without a kernel on the device fails
-(`HEADRACE_FALLBACK=error`).
+passes on the CPU device. Names of GPUs mean HEADRACE. An operation that TensorFlow has on GPUs fails without a kernel on
+the device (`HEADRACE_FALLBACK=error`).
 
 """
 LIBRARY = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"

@@ -44,8 +44,10 @@ def _has_kernel(operation):
     )
 
 
-def _is_numeric(tensors):
-    return any(tensor.dtype.is_floating or tensor.dtype.is_complex or tensor.dtype.is_integer for tensor in tensors)
+def _is_of_device(tensor):
+    """True of numbers, but those of int32, which TensorFlow keeps on the host."""
+    dtype = tensor.dtype
+    return dtype.is_floating or dtype.is_complex or dtype.is_integer and dtype.name != "int32"
 
 
 def _may_fall_back(name):
@@ -53,16 +55,26 @@ def _may_fall_back(name):
     return name not in CALLS and not any(word in name for word in ("Dataset", "Iterator", "Optional"))
 
 
+def _is_of_host(device):
+    return "cpu" in (device or "").lower()
+
+
 def _falls_back_in_graph(name, inputs, outputs, op_name, graph):
     """A function of tf.data runs on the host by intent, and so does what a program puts there."""
     operation = outputs[0].op if outputs else graph.get_operation_by_name(op_name)
-    is_ours = not getattr(graph, "name", "").startswith("Dataset") and "CPU" not in (operation.device or "")
-    return is_ours and _may_fall_back(name) and _is_numeric([*inputs, *outputs]) and not _has_kernel(operation)
+    is_ours = not getattr(graph, "name", "").startswith("Dataset") and not _is_of_host(operation.device)
+    uses_device = any(map(_is_of_device, [*inputs, *outputs]))
+    return is_ours and _may_fall_back(name) and uses_device and not _has_kernel(operation)
 
 
 def _falls_back(name, inputs, outputs):
+    """Results of int32 and strings are on the host in any case."""
+    from tensorflow.python.eager import context
+
     used = any("HEADRACE" in (getattr(tensor, "device", None) or "") for tensor in inputs)
-    return used and _may_fall_back(name) and bool(outputs) and all("CPU" in (tensor.device or "") for tensor in outputs)
+    is_ours = used and _may_fall_back(name) and not _is_of_host(context.context().device_name)
+    results = [tensor for tensor in outputs if _is_of_device(tensor)]
+    return is_ours and bool(results) and all(_is_of_host(tensor.device) for tensor in results)
 
 
 def _see(op_type, inputs, attrs, outputs, op_name=None, graph=None):

@@ -78,6 +78,21 @@ def test_datasets_are_no_fallbacks():
     assert next_of(iter(data)).numpy().tolist() == [0.0, 2.0]
 
 
+def test_results_on_the_host_are_no_fallbacks():
+    """Those of int32, and those that the program wants there."""
+    headrace_tensorflow.set_fallback("error")
+    with tf.device("HEADRACE"):
+        x, steps = tf.constant([0.5, 2.0]) + 0.0, tf.TensorArray(tf.int32, 2)
+    steps = steps.write(0, 3).write(1, tf.size(x) * 5)
+    assert steps.stack().numpy().tolist() == [3, 10] and int(tf.pow(tf.size(x), 3)) == 8
+    for name in ("CPU:0", "/device:CPU:0", "/cpu:0"):
+        with tf.device(name):
+            assert tf.raw_ops.Betainc(a=x, b=x, x=x / 4.0).device.endswith("CPU:0")
+    in_function = tf.function(lambda y: tf.pow(tf.shape(y)[0] + tf.size(y), 2))
+    assert int(in_function(x)) == 16
+    assert headrace_tensorflow.fallbacks() == {}
+
+
 def test_errors():
     headrace_tensorflow.set_fallback("error")
     with tf.device("HEADRACE"):
