@@ -17,7 +17,7 @@ enum {
   VALUE_TYPE = 6,
   VALUE_TENSOR = 8
 };
-enum { LIST_INTS = 3 };
+enum { LIST_INTS = 3, LIST_REALS = 4 };
 
 static bool read_text(hr__span value, htf_attribute *attribute) {
   hr__field field;
@@ -38,6 +38,23 @@ static bool read_list(hr__span value, htf_attribute *attribute) {
   return attribute->count <= HTF_LIST_MAX;
 }
 
+static bool read_reals(hr__span value, htf_attribute *attribute, tf_status *status) {
+  hr__field list, field;
+  uint64_t bits;
+  int most = (int)(value.size / sizeof(float)), count = 0;
+  if (!htf_find_field(value, VALUE_LIST, &list) || !htf_attribute_has_room(attribute, most, status)) {
+    return false;
+  }
+  for (hr__wire wire = hr__wire_of(list.bytes); hr__wire_next(&wire, &field);) {
+    hr__wire packed = hr__wire_of(field.type == HR__WIRE_BYTES ? field.bytes : (hr__span){NULL, 0});
+    while (field.number == LIST_REALS && count < most && hr__wire_number(&packed, HR__WIRE_FIXED32, &bits)) {
+      attribute->reals[count++] = hr__wire_float(bits);
+    }
+  }
+  attribute->count = count;
+  return true;
+}
+
 static bool read_number(hr__span value, uint32_t number, htf_attribute *attribute) {
   hr__field field;
   bool is_found = htf_find_field(value, number, &field) && field.type != HR__WIRE_BYTES;
@@ -46,8 +63,10 @@ static bool read_number(hr__span value, uint32_t number, htf_attribute *attribut
   return is_found;
 }
 
-static bool read_value(hr__span value, htf_attribute *attribute) {
+static bool read_value(hr__span value, htf_attribute *attribute, tf_status *status) {
   switch (attribute->kind) {
+    case 'r':
+      return read_reals(value, attribute, status);
     case 's':
       return read_text(value, attribute);
     case 'l':
@@ -65,7 +84,7 @@ static bool read_value(hr__span value, htf_attribute *attribute) {
 
 static void read_attribute(void *source, htf_attribute *attribute, tf_status *status) {
   hr__span *node = source, value;
-  if (!htf_find_attribute(*node, attribute->name, &value) || !read_value(value, attribute)) {
+  if (!htf_find_attribute(*node, attribute->name, &value) || !read_value(value, attribute, status)) {
     char text[128];
     snprintf(text, sizeof text, "headrace: a node of a cluster has no attribute %s that can be read", attribute->name);
     tf.SetStatus(status, HR_STATUS_INVALID_ARGUMENT, text);

@@ -29,6 +29,15 @@ static void fail_size(const htf_attribute *attribute, int size, int most, tf_sta
   tf.SetStatus(status, HR_STATUS_UNIMPLEMENTED, text);
 }
 
+bool htf_attribute_has_room(htf_attribute *attribute, int count, tf_status *status) {
+  attribute->count = count;
+  attribute->reals = calloc((size_t)count + 1, sizeof *attribute->reals);
+  if (attribute->reals == NULL) {
+    tf.SetStatus(status, HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for an attribute");
+  }
+  return attribute->reals != NULL;
+}
+
 static void read_list(tf_construction *construction, htf_attribute *attribute, tf_status *status) {
   int32_t count = 0, bytes = 0;
   tf.OpKernelConstruction_GetAttrSize(construction, attribute->name, &count, &bytes, status);
@@ -38,6 +47,14 @@ static void read_list(tf_construction *construction, htf_attribute *attribute, t
   if (tf.GetCode(status) == 0) {
     attribute->count = (int)count;
     tf.OpKernelConstruction_GetAttrInt64List(construction, attribute->name, attribute->list, (int)count, status);
+  }
+}
+
+static void read_reals(tf_construction *construction, htf_attribute *attribute, tf_status *status) {
+  int32_t count = 0, bytes = 0;
+  tf.OpKernelConstruction_GetAttrSize(construction, attribute->name, &count, &bytes, status);
+  if (tf.GetCode(status) == 0 && htf_attribute_has_room(attribute, (int)count, status)) {
+    tf.OpKernelConstruction_GetAttrFloatList(construction, attribute->name, attribute->reals, (int)count, status);
   }
 }
 
@@ -73,6 +90,9 @@ static void read_attribute(void *source, htf_attribute *attribute, tf_status *st
     case 't':
       tf.OpKernelConstruction_GetAttrType(construction, attribute->name, &type, status);
       attribute->integer = type;
+      break;
+    case 'r':
+      read_reals(construction, attribute, status);
       break;
     case 's':
       read_text(construction, attribute, status);
@@ -127,6 +147,9 @@ static void create_generator(htf_kernel *kernel, tf_status *status) {
 void htf_kernel_destroy(void *self) {
   htf_kernel *kernel = self;
   if (kernel != NULL) {
+    for (int i = 0; i < kernel->count; ++i) {
+      free(kernel->attributes[i].reals);
+    }
     free(kernel->generator);
     free(kernel);
   }
@@ -229,7 +252,13 @@ static void register_kernel(int row, const char *const names[2], int dtype, int 
   const char *list = rows[row].host;
   char word[64];
   while (htf_next_word(&list, word, sizeof word)) {
-    tf.KernelBuilder_HostMemory(builder, word);
+    char *of_small = strstr(word, "@i32");
+    if (of_small != NULL) {
+      *of_small = '\0';
+    }
+    if (of_small == NULL || dtype == TF_INT32) {
+      tf.KernelBuilder_HostMemory(builder, word);
+    }
   }
   if (tf.GetCode(status) == 0) {
     tf.RegisterKernelBuilder(rows[row].op, builder, status);
@@ -245,7 +274,7 @@ static void register_row(int row) {
   const char *comma = strchr(rows[row].type_name, ',');
   snprintf(first, sizeof first, "%.*s", (int)strcspn(rows[row].type_name, ","), rows[row].type_name);
   const char *const names[2] = {first, comma != NULL ? comma + 1 : ""};
-  if (rows[row].types == 0) {
+  if (rows[row].types == 0 || (rows[row].types & F8) != 0) {
     register_kernel(row, names, -1, -1);
     return;
   }

@@ -301,6 +301,18 @@ htf_value htf_new(htf_node *node, hr_dtype dtype, int rank, const int64_t *dims)
   return value;
 }
 
+htf_value htf_constant(htf_node *node, hr_dtype dtype, int64_t count, const void *elements) {
+  if (node->scope != NULL) {
+    return htf_scope_constant(node, dtype, count, elements);
+  }
+  htf_value value = htf_new(node, dtype, 1, &count);
+  const hr_view view = hr_tensor_view(value);
+  if (!htf_has_failed(node) && count > 0) {
+    (void)htf_keep(node, hr_stream_write(node->stream, &view, elements));
+  }
+  return value;
+}
+
 void htf_record(htf_node *node, hr_op op, int int_count, const int64_t *ints, int input_count, const htf_value *inputs,
                 htf_value output) {
   enum { INPUTS_MAX = 8 };
@@ -386,6 +398,9 @@ int64_t htf_int_at(const void *data, hr_dtype dtype, int64_t index) {
       return ((const int16_t *)data)[index];
     case HR_DTYPE_I8:
       return ((const int8_t *)data)[index];
+    case HR_DTYPE_U8:
+    case HR_DTYPE_BOOL:
+      return ((const uint8_t *)data)[index];
     default:
       return ((const int32_t *)data)[index];
   }
@@ -417,6 +432,23 @@ int htf_host_ints(htf_node *node, int index, int64_t *out_values, int most) {
                         tf.TensorElementCount(tensor), out_values, most);
   tf.DeleteTensor(tensor);
   return count;
+}
+
+int htf_host_dims(htf_node *node, int index, int64_t dims[HR_RANK_MAX]) {
+  tf_tensor *tensor = get_input(node, index);
+  int rank = tensor != NULL ? tf.NumDims(tensor) : 0;
+  if (rank > HR_RANK_MAX) {
+    htf_fail(node, HR_STATUS_UNIMPLEMENTED, "%s: input %d has %d dims, at most %d are supported", node->kernel->row->op,
+             index, rank, HR_RANK_MAX);
+    rank = 0;
+  }
+  for (int d = 0; d < rank; ++d) {
+    dims[d] = tf.Dim(tensor, d);
+  }
+  if (tensor != NULL) {
+    tf.DeleteTensor(tensor);
+  }
+  return rank;
 }
 
 int64_t htf_host_int(htf_node *node, int index) {
@@ -611,6 +643,23 @@ void htf_output(htf_node *node, int index, htf_value value) {
   tf.DeleteTensor(tensor);
 }
 
+int32_t *htf_new_host_output(htf_node *node, int index, int rank, const int64_t *dims) {
+  size_t bytes = sizeof(int32_t);
+  for (int d = 0; d < rank; ++d) {
+    bytes *= (size_t)dims[d];
+  }
+  if (htf_has_failed(node)) {
+    return NULL;
+  }
+  tf_tensor *tensor = tf.AllocateOutput(node->context, index, TF_INT32, dims, rank, bytes, node->status);
+  if (has_refused(node)) {
+    return NULL;
+  }
+  int32_t *data = tf.TensorData(tensor);
+  tf.DeleteTensor(tensor);
+  return data;
+}
+
 void htf_output_host(htf_node *node, int index, int32_t number) {
   if (htf_has_failed(node)) {
     return;
@@ -622,9 +671,8 @@ void htf_output_host(htf_node *node, int index, int32_t number) {
     }
     return;
   }
-  tf_tensor *tensor = tf.AllocateOutput(node->context, index, TF_INT32, NULL, 0, sizeof number, node->status);
-  if (!has_refused(node)) {
-    *(int32_t *)tf.TensorData(tensor) = number;
-    tf.DeleteTensor(tensor);
+  int32_t *place = htf_new_host_output(node, index, 0, NULL);
+  if (place != NULL) {
+    *place = number;
   }
 }

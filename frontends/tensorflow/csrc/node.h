@@ -24,12 +24,13 @@ enum { HTF_VALUES_INLINE = 10, HTF_ATTRIBUTES_MAX = 8, HTF_LIST_MAX = 32 };
 /* An attribute of TensorFlow's node, read when the kernel is created. */
 typedef struct htf_attribute {
   char name[32];
-  char kind; /* b: bool, i: int, f: float, t: type, s: text, l: list of ints */
+  char kind; /* b: bool, i: int, f: float, t: type, s: text, l: list of ints, r: list of floats */
   int count;
   int64_t integer;
   double real;
   char text[96];
   int64_t list[HTF_LIST_MAX];
+  float *reals; /* freed with the kernel */
 } htf_attribute;
 
 /* A row of map.def. */
@@ -37,7 +38,7 @@ typedef struct htf_row {
   const char *op;
   const char *type_name; /* the attribute that `types` is about; "": none. Two with a comma: each pair of types */
   uint32_t types;        /* a bit for each tf_dtype */
-  const char *host;      /* arguments in the host's memory, with spaces between them */
+  const char *host;      /* arguments in the host's memory, with spaces between them; name@i32: those of i32 */
   const char *attributes;
   htf_rule rule;
   hr_functional function;
@@ -104,6 +105,8 @@ htf_value htf_input(htf_node *node, int index);
 int htf_host_ints(htf_node *node, int index, int64_t *out_values, int most);
 /* The same of one number. */
 int64_t htf_host_int(htf_node *node, int index);
+/* The dims of a kernel's input in the host's memory; how many they are. */
+int htf_host_dims(htf_node *node, int index, int64_t dims[HR_RANK_MAX]);
 /* One number of a float in the host's memory. */
 double htf_host_real(htf_node *node, int index);
 
@@ -193,6 +196,8 @@ static inline hr_attribute htf_attr_text(const char *text) {
 
 /* A new tensor without contents. */
 htf_value htf_new(htf_node *node, hr_dtype dtype, int rank, const int64_t *dims);
+/* A vector of these elements, which the call copies. */
+htf_value htf_constant(htf_node *node, hr_dtype dtype, int64_t count, const void *elements);
 /* Records an operation of op.h with integers on values. */
 void htf_record(htf_node *node, hr_op op, int int_count, const int64_t *ints, int input_count, const htf_value *inputs,
                 htf_value output);
@@ -212,6 +217,8 @@ hr_dtype htf_output_dtype(const htf_node *node, int index);
 /* Sets an output to a value, in the dtype that TensorFlow expects. A value that the node has made becomes the output
  * itself; others are copied. */
 void htf_output(htf_node *node, int index, htf_value value);
+/* A new output of i32 in the host's memory, of a kernel; NULL after a failure. */
+int32_t *htf_new_host_output(htf_node *node, int index, int rank, const int64_t *dims);
 /* Sets an output in the host's memory to one number of i32. */
 void htf_output_host(htf_node *node, int index, int32_t number);
 /* Records a copy of a value to a tensor of TensorFlow's with the same number of elements. */
@@ -226,6 +233,8 @@ typedef void (*htf_attribute_reader)(void *source, htf_attribute *attribute, tf_
 /* NULL after a failure, which is in the status. */
 htf_kernel *htf_kernel_create(const htf_row *row, htf_attribute_reader reader, void *source, tf_status *status);
 void htf_kernel_destroy(void *kernel);
+/* Gives an attribute memory for so many floats. */
+bool htf_attribute_has_room(htf_attribute *attribute, int count, tf_status *status);
 /* The row of an operation (of `size` bytes); NULL: there is none. */
 const htf_row *htf_find_row(const char *op, size_t size);
 /* The next word of a list with spaces; false at the end. */

@@ -1,8 +1,10 @@
-/* ops_selected.c: rules of results whose dims depend on numbers: places of elements, distinct ones, parts by number.
+/* ops_selected.c: rules of results whose dims depend on numbers: places of elements, distinct ones, parts by number,
+ * their join.
  *
  * Such a kernel waits for the work before it, and reads the dims. So these operations stay kernels (plan.c).
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "scope.h"
@@ -168,6 +170,140 @@ void htf_dynamic_partition(htf_node *node) {
     htf_value is_here = htf_call2(node, HR_FUNCTIONAL_EQUAL, numbers, integer(node, i));
     htf_output(node, i, htf_call(node, HR_FUNCTIONAL_COMPRESS, INPUTS(is_here, data), ATTRIBUTES(htf_attr_int(0))));
   }
+}
+
+/* Places (host) of the rows of one of the pieces, whose dims begin with theirs. */
+typedef struct piece {
+  int64_t *places, *numbers; /* numbers: of pieces in the host's memory */
+  int64_t count, inner;
+} piece;
+
+static void read_piece(htf_node *node, int index, int pieces, bool is_host, piece *out_piece) {
+  int64_t dims[HR_RANK_MAX], data_dims[HR_RANK_MAX];
+  int rank = htf_host_dims(node, index, dims), data_rank = 0;
+  if (is_host) {
+    data_rank = htf_host_dims(node, pieces + index, data_dims);
+  } else {
+    htf_value data = htf_input(node, pieces + index);
+    data_rank = data->rank;
+    memcpy(data_dims, data->dims, sizeof data_dims);
+  }
+  bool fits = rank <= data_rank && memcmp(dims, data_dims, sizeof *dims * (size_t)rank) == 0;
+  if (!htf_has_failed(node) && !fits) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "data[%d].shape must start with indices[%d].shape: %d and %d dims",
+             index, index, data_rank, rank);
+  }
+  *out_piece = (piece){.count = 1, .inner = 1};
+  for (int d = 0; d < data_rank; ++d) {
+    *(d < rank ? &out_piece->count : &out_piece->inner) *= data_dims[d];
+  }
+  int64_t total = out_piece->count * (is_host ? out_piece->inner : 0);
+  out_piece->places = htf_new_argument(node, (size_t)(out_piece->count + total + 1) * sizeof *out_piece->places);
+  if (htf_has_failed(node)) {
+    return;
+  }
+  (void)htf_host_ints(node, index, out_piece->places, (int)out_piece->count);
+  out_piece->numbers = out_piece->places + out_piece->count;
+  if (is_host) {
+    (void)htf_host_ints(node, pieces + index, out_piece->numbers, (int)total);
+  }
+}
+
+/* The rows of the result. */
+static int64_t count_rows(htf_node *node, const piece *pieces, int count) {
+  int64_t rows = 0;
+  for (int i = 0; i < count; ++i) {
+    for (int64_t j = 0; j < pieces[i].count && !htf_has_failed(node); ++j) {
+      if (pieces[i].places[j] < 0) {
+        htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "indices[%d] has %lld, expected at least 0", i,
+                 (long long)pieces[i].places[j]);
+      }
+      rows = pieces[i].places[j] >= rows ? pieces[i].places[j] + 1 : rows;
+    }
+    if (!htf_has_failed(node) && pieces[i].inner != pieces[0].inner) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "data[%d] has rows of %lld elements, data[0] of %lld", i,
+               (long long)pieces[i].inner, (long long)pieces[0].inner);
+    }
+  }
+  return rows;
+}
+
+static void stitch_on_host(htf_node *node, const piece *pieces, int count, int rank, const int64_t *dims) {
+  int32_t *out = htf_new_host_output(node, 0, rank, dims);
+  if (out == NULL) {
+    return;
+  }
+  memset(out, 0, (size_t)(dims[0] * pieces[0].inner) * sizeof *out);
+  for (int i = 0; i < count; ++i) {
+    for (int64_t j = 0; j < pieces[i].count * pieces[i].inner; ++j) {
+      int64_t inner = pieces[i].inner;
+      out[pieces[i].places[j / inner] * inner + j % inner] = (int32_t)pieces[i].numbers[j];
+    }
+  }
+}
+
+/* For each row of the result its number among the rows of all pieces, the last of those with this place; -1: none. */
+static htf_value sources_of(htf_node *node, const piece *pieces, int count, int64_t rows) {
+  int64_t *sources = htf_new_argument(node, (size_t)(rows + 1) * sizeof *sources), number = 0;
+  for (int64_t i = 0; i < rows && !htf_has_failed(node); ++i) {
+    sources[i] = -1;
+  }
+  for (int i = 0; i < count && !htf_has_failed(node); ++i) {
+    for (int64_t j = 0; j < pieces[i].count; ++j) {
+      sources[pieces[i].places[j]] = number++;
+    }
+  }
+  htf_value result = htf_constant(node, HR_DTYPE_I64, rows, sources);
+  free(sources);
+  return result;
+}
+
+static void stitch(htf_node *node, const piece *pieces, int count, int rank, int64_t *dims) {
+  int64_t rows = dims[0];
+  htf_value joined = NULL;
+  for (int i = 0; i < count; ++i) {
+    dims[0] = pieces[i].count;
+    htf_value rest = htf_reshape(node, htf_input(node, count + i), rank, dims);
+    joined =
+        joined == NULL ? rest : htf_call(node, HR_FUNCTIONAL_CONCAT, INPUTS(joined, rest), ATTRIBUTES(htf_attr_int(0)));
+  }
+  dims[0] = rows;
+  if (!htf_has_failed(node) && (hr_tensor_count(joined) == 0 || rows == 0)) {
+    htf_output(node, 0,
+               htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(integer(node, 0)),
+                        ATTRIBUTES(htf_attr_ints(dims, rank), htf_attr_dtype(joined->dtype))));
+  } else if (!htf_has_failed(node)) {
+    htf_output(node, 0, taken(node, joined, sources_of(node, pieces, count, rows)));
+  }
+}
+
+/* Inputs: places of n pieces, in the host's memory, and the pieces; those of i32 are there, too. */
+void htf_dynamic_stitch(htf_node *node) {
+  int count = htf_input_count(node) / 2, index_rank = 0, rank = 0;
+  bool is_host = htf_output_dtype(node, 0) == HR_DTYPE_I32;
+  int64_t dims[HR_RANK_MAX + 1], index_dims[HR_RANK_MAX];
+  piece *pieces = htf_new_argument(node, (size_t)count * sizeof *pieces);
+  for (int i = 0; i < count && !htf_has_failed(node); ++i) {
+    read_piece(node, i, count, is_host, &pieces[i]);
+  }
+  int64_t rows = htf_has_failed(node) ? 0 : count_rows(node, pieces, count);
+  if (!htf_has_failed(node)) {
+    index_rank = htf_host_dims(node, 0, index_dims);
+    htf_value first = is_host ? &nothing : htf_input(node, count);
+    int64_t data_dims[HR_RANK_MAX];
+    rank = is_host ? htf_host_dims(node, count, data_dims) : first->rank;
+    memcpy(dims + 1, (is_host ? data_dims : first->dims) + index_rank, sizeof *dims * (size_t)(rank - index_rank));
+    dims[0] = rows, rank += 1 - index_rank;
+  }
+  if (!htf_has_failed(node) && is_host) {
+    stitch_on_host(node, pieces, count, rank, dims);
+  } else if (!htf_has_failed(node)) {
+    stitch(node, pieces, count, rank, dims);
+  }
+  for (int i = 0; pieces != NULL && i < count; ++i) {
+    free(pieces[i].places);
+  }
+  free(pieces);
 }
 
 /* ---- boxes ---- */

@@ -9,7 +9,14 @@
 
 void htf_convert(htf_node *node) {
   hr_dtype dtype = htf_output_dtype(node, 0);
-  htf_output(node, 0, htf_cast(node, htf_input(node, 0), dtype));
+  htf_value x = htf_input(node, 0);
+  if (dtype == HR_DTYPE_F8E4M3FN && x->dtype != dtype) { /* too large numbers are NaN, the core's are the largest one */
+    x = htf_cast(node, x, x->dtype == HR_DTYPE_F64 ? HR_DTYPE_F64 : HR_DTYPE_F32);
+    htf_value is_small =
+        htf_call2(node, HR_FUNCTIONAL_LESS_EQUAL, htf_call1(node, HR_FUNCTIONAL_ABS, x), htf_number(node, 464));
+    x = htf_where(node, is_small, x, htf_number(node, NAN));
+  }
+  htf_output(node, 0, htf_cast(node, x, dtype));
 }
 
 /* TensorFlow has the elements of a smaller dtype as a last dim. */
@@ -218,6 +225,23 @@ void htf_reverse(htf_node *node) {
   int count = htf_host_ints(node, 1, axes, HR_RANK_MAX);
   htf_output(node, 0,
              count == 0 ? x : htf_call(node, HR_FUNCTIONAL_FLIP, INPUTS(x), ATTRIBUTES(htf_attr_ints(axes, count))));
+}
+
+/* Input 1: of each dim, if it is reversed. */
+void htf_reverse_flagged(htf_node *node) {
+  int64_t flags[HR_RANK_MAX], axes[HR_RANK_MAX];
+  htf_value x = htf_input(node, 0);
+  int count = htf_host_ints(node, 1, flags, HR_RANK_MAX), reversed = 0;
+  if (!htf_has_failed(node) && count != x->rank) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "'dims' must have the same number of values as 'input' has dimensions: %d, %d", count, x->rank);
+  }
+  for (int d = 0; d < count; ++d) {
+    axes[reversed] = d, reversed += flags[d] != 0;
+  }
+  htf_output(node, 0,
+             reversed == 0 ? x
+                           : htf_call(node, HR_FUNCTIONAL_FLIP, INPUTS(x), ATTRIBUTES(htf_attr_ints(axes, reversed))));
 }
 
 /* ---- joins ---- */
@@ -784,6 +808,27 @@ void htf_search(htf_node *node) {
   htf_value out = htf_new(node, HR_DTYPE_I64, 2, values->dims);
   htf_record(node, HR_OP_SEARCH, 1, &is_behind, INPUTS(x, values), out);
   htf_output(node, 0, out);
+}
+
+/* The number of boundaries, f32 in order, that are not above each element. TensorFlow compares integers as f32. */
+void htf_bucketize(htf_node *node) {
+  htf_value x = htf_input(node, 0);
+  const htf_attribute *found = htf_list(node, "boundaries");
+  for (int i = 1; i < found->count; ++i) {
+    if (found->reals[i] < found->reals[i - 1]) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Expected sorted boundaries: %g comes behind %g",
+               (double)found->reals[i], (double)found->reals[i - 1]);
+    }
+  }
+  if (htf_has_failed(node) || hr_tensor_count(x) == 0 || found->count == 0) {
+    htf_output(node, 0, zeros(node, x->rank, x->dims, HR_DTYPE_I32));
+    return;
+  }
+  hr_dtype dtype = x->dtype == HR_DTYPE_F64 ? HR_DTYPE_F64 : HR_DTYPE_F32;
+  htf_value boundaries = htf_cast(node, htf_constant(node, HR_DTYPE_F32, found->count, found->reals), dtype);
+  htf_output(node, 0,
+             htf_call(node, HR_FUNCTIONAL_SEARCHSORTED, INPUTS(boundaries, htf_cast(node, x, dtype)),
+                      ATTRIBUTES(htf_attr_text("right"))));
 }
 
 void htf_one_hot(htf_node *node) {

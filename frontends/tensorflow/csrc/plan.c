@@ -163,6 +163,7 @@ static bool stays_kernel(hr__span op, const htf_row *row) {
                                          "Where",
                                          "Unique",
                                          "DynamicPartition",
+                                         "DynamicStitch",
                                          "NonMaxSuppression"};
   bool stays = strstr(row->attributes, "seed2:") != NULL;
   for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && !stays; ++i) {

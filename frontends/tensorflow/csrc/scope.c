@@ -118,7 +118,8 @@ void htf_scope_set_host(htf_node *node, int index, const htf_host *host) {
   }
 }
 
-htf_host *htf_scope_new_host(htf_node *node, int index, hr_dtype dtype, int rank, const int64_t *dims) {
+/* A tensor of the host that the scope owns; NULL after a failure. */
+static htf_host *new_host(htf_node *node, hr_dtype dtype, int rank, const int64_t *dims) {
   htf_owned_host *owned = htf_has_failed(node) ? NULL : calloc(1, sizeof *owned);
   if (owned == NULL) {
     htf_fail(node, HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for %zu bytes", sizeof *owned);
@@ -126,11 +127,25 @@ htf_host *htf_scope_new_host(htf_node *node, int index, hr_dtype dtype, int rank
   }
   owned->next = node->scope->owned;
   node->scope->owned = owned;
-  if (htf_keep(node, htf_host_create(dtype, rank, dims, HTF_HOST_BYTES_MAX, &owned->host))) {
-    return NULL;
+  bool has_failed = htf_keep(node, htf_host_create(dtype, rank, dims, HTF_HOST_BYTES_MAX, &owned->host));
+  return has_failed ? NULL : &owned->host;
+}
+
+htf_host *htf_scope_new_host(htf_node *node, int index, hr_dtype dtype, int rank, const int64_t *dims) {
+  htf_host *host = new_host(node, dtype, rank, dims);
+  if (host != NULL) {
+    htf_scope_set_host(node, index, host);
   }
-  htf_scope_set_host(node, index, &owned->host);
-  return &owned->host;
+  return host;
+}
+
+htf_value htf_scope_constant(htf_node *node, hr_dtype dtype, int64_t count, const void *elements) {
+  htf_host *host = new_host(node, dtype, 1, &count);
+  if (host == NULL) {
+    return &nothing;
+  }
+  memcpy(host->bytes, elements, (size_t)count * hr_dtype_size(dtype));
+  return node->scope->place_host(node, node->scope->arg, host);
 }
 
 /* ---- variables ---- */

@@ -47,6 +47,8 @@ int htf_scope_dims(htf_node *node, int index, const int64_t **out_dims);
 void htf_scope_set(htf_node *node, int index, htf_value value);
 /* Sets a result to a new tensor of the host, whose bytes the caller writes; NULL after a failure. */
 htf_host *htf_scope_new_host(htf_node *node, int index, hr_dtype dtype, int rank, const int64_t *dims);
+/* A vector of the host that no result is, as a tensor. */
+htf_value htf_scope_constant(htf_node *node, hr_dtype dtype, int64_t count, const void *elements);
 void htf_scope_set_host(htf_node *node, int index, const htf_host *host);
 /* The last value of the variable that is input `index`, and another one. */
 htf_value htf_scope_variable(htf_node *node, int index);

@@ -62,6 +62,8 @@ typedef enum tf_dtype {
   TF_VARIANT = 21,
   TF_UINT32 = 22,
   TF_UINT64 = 23,
+  TF_FLOAT8_E5M2 = 24,
+  TF_FLOAT8_E4M3FN = 25,
   TF_DTYPE_COUNT
 } tf_dtype;
 

@@ -17,6 +17,10 @@
 #define T_U32 (1u << TF_UINT32)
 #define T_U64 (1u << TF_UINT64)
 #define T_BOOL (1u << TF_BOOL)
+/* TensorFlow's C interface cannot constrain a kernel to these: a row with them has one kernel, for any type. */
+#define T_F8E5M2 (1u << TF_FLOAT8_E5M2)
+#define T_F8E4M3 (1u << TF_FLOAT8_E4M3FN)
+#define F8 (T_F8E5M2 | T_F8E4M3)
 #define T_VARIANT (1u << TF_VARIANT)
 
 #define FLOATS (T_F16 | T_BF16 | T_F32 | T_F64)

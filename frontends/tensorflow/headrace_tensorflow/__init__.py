@@ -11,6 +11,7 @@ import os
 import pathlib
 
 from headrace_tensorflow.fallback import fallbacks, reset_fallbacks, set_fallback
+from headrace_tensorflow.jit import ignore_jit_compile
 
 __all__ = [
     "cluster_stats", "fallbacks", "library_path", "memory_stats", "reset_stats", "set_fallback", "stats", "use_clusters",
@@ -84,3 +85,6 @@ def reset_stats(device=0):
     reset_fallbacks()
     if not _library().headrace_tensorflow_reset_stats(device):
         raise _no_device(device)
+
+
+ignore_jit_compile()

@@ -50,9 +50,10 @@ def _is_of_device(tensor):
     return dtype.is_floating or dtype.is_complex or dtype.is_integer and dtype.name != "int32"
 
 
-def _may_fall_back(name):
-    """Datasets, iterators and their elements are TensorFlow's, on the host."""
-    return name not in CALLS and not any(word in name for word in ("Dataset", "Iterator", "Optional"))
+def _may_fall_back(name, tensors):
+    """Strings, datasets, iterators, their elements, and tables of tf.lookup are on the host by nature."""
+    is_of_host = any(word in name for word in ("Dataset", "Iterator", "Optional", "LookupTable", "HashTable"))
+    return name not in CALLS and not is_of_host and not any(tensor.dtype == "string" for tensor in tensors)
 
 
 def _is_of_host(device):
@@ -64,7 +65,7 @@ def _falls_back_in_graph(name, inputs, outputs, op_name, graph):
     operation = outputs[0].op if outputs else graph.get_operation_by_name(op_name)
     is_ours = not getattr(graph, "name", "").startswith("Dataset") and not _is_of_host(operation.device)
     uses_device = any(map(_is_of_device, [*inputs, *outputs]))
-    return is_ours and _may_fall_back(name) and uses_device and not _has_kernel(operation)
+    return is_ours and _may_fall_back(name, [*inputs, *outputs]) and uses_device and not _has_kernel(operation)
 
 
 def _falls_back(name, inputs, outputs):
@@ -72,7 +73,7 @@ def _falls_back(name, inputs, outputs):
     from tensorflow.python.eager import context
 
     used = any("HEADRACE" in (getattr(tensor, "device", None) or "") for tensor in inputs)
-    is_ours = used and _may_fall_back(name) and not _is_of_host(context.context().device_name)
+    is_ours = used and _may_fall_back(name, [*inputs, *outputs]) and not _is_of_host(context.context().device_name)
     results = [tensor for tensor in outputs if _is_of_device(tensor)]
     return is_ours and bool(results) and all(_is_of_host(tensor.device) for tensor in results)
 

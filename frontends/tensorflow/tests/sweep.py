@@ -14,6 +14,7 @@ PAIRS = [((3, 4), (3, 4)), ((), (3, 4)), ((3, 4), ()), ((2, 1, 4), (3, 1)), ((0,
 TOLERANCES = {"float32": 2e-6, "float64": 1e-12, "float16": 2e-3, "bfloat16": 1.6e-2, "complex64": 4e-6,
               "complex128": 1e-12}  # fmt: skip
 FLOATS = {tf.float16, tf.bfloat16, tf.float32, tf.float64}
+EIGHT_BITS = {tf.dtypes.experimental.float8_e5m2, tf.dtypes.experimental.float8_e4m3fn}
 COMPLEX = {tf.complex64, tf.complex128}
 HOST = host_arguments()
 
@@ -28,7 +29,7 @@ def numbers(rng, dims, dtype, low=-4.0, high=4.0, special=False):
         return rng.integers(0, 2, dims).astype(bool)
     if dtype in COMPLEX:
         return (rng.uniform(low, high, dims) + 1j * rng.uniform(low, high, dims)).astype(dtype.as_numpy_dtype)
-    if dtype not in FLOATS:
+    if dtype not in FLOATS | EIGHT_BITS:
         least = max(low * 8, dtype.min)
         return rng.integers(int(least), int(min(high * 8, dtype.max)), dims).astype(dtype.as_numpy_dtype)
     x = np.asarray(rng.uniform(low, high, dims))
@@ -63,8 +64,8 @@ F32_INSIDE = {"ImageProjectiveTransformV2", "ImageProjectiveTransformV3", "Resiz
 # The gradients of the first ones depend on signs that are free, those of the others have no kernel on the device.
 NO_GRADIENT = {"Svd", "SelfAdjointEigV2", "Qr", "Lu", "Igamma", "Igammac", "StatelessRandomGammaV2",
                "StatelessRandomGammaV3", "ExtractImagePatches"}  # fmt: skip
-# TensorFlow folds ones_like of a number of these types to 0, on its CPU device, too.
-WRONG_IN_FUNCTIONS = {("OnesLike", "uint32"), ("OnesLike", "uint64")}
+# TensorFlow folds ones_like of a number of these types to 0, on its CPU device, too, and finds no dims of the range.
+WRONG_IN_FUNCTIONS = {("OnesLike", "uint32"), ("OnesLike", "uint64"), ("Range", "float16")}
 
 
 def split(name, arguments):

@@ -65,3 +65,25 @@ def _(rng, dtype):
                                        ((6, 3), 12, [0.0, 1.0, 2.0]), ((5,), 200, 0.37), ((0, 2), 3, [0.1, 0.2])]:  # fmt: skip
             yield {"shape": np.array(shape, "int32"), "seed": np.array([7, 11], "int32"), "counts": tf.constant(counts, real),
                    "probs": tf.constant(chances, real), "dtype": dtype}  # fmt: skip
+
+
+@case("DynamicStitch")
+def _(rng, dtype):
+    """Places that occur twice: the last piece counts. Empty pieces, places of more dims, rows of several dims."""
+    for dims in [(), (3,), (2, 2), (0,)]:
+        places = [rng.permutation(7)[:4], rng.permutation(9), np.zeros((0,)), np.arange(6).reshape(2, 3) + 3]
+        pieces = [numbers(rng, (*place.shape, *dims), dtype) for place in places]
+        yield {"indices": [place.astype("int32") for place in places], "data": pieces}
+
+
+@case("Bucketize")
+def _(rng, dtype):
+    for dims in DIMS:
+        for boundaries in [[-2.5, 0.0, 0.1, 1.0, 1.0, 3.0], [], np.linspace(-4, 4, 100).tolist()]:
+            yield {"input": numbers(rng, dims, dtype, special=True), "boundaries": boundaries}
+
+
+@case("Reverse")
+def _(rng, dtype):
+    for dims, flags in [((3, 4), [True, False]), ((2, 0, 3), [False, True, True]), ((), []), ((5,), [False])]:
+        yield {"tensor": numbers(rng, dims, dtype), "dims": np.array(flags)}

@@ -10,6 +10,7 @@ NAMES = {
     "TF_HALF": tf.float16, "TF_BFLOAT16": tf.bfloat16, "TF_FLOAT": tf.float32, "TF_DOUBLE": tf.float64,
     "TF_COMPLEX64": tf.complex64, "TF_COMPLEX128": tf.complex128, "TF_INT8": tf.int8, "TF_INT16": tf.int16,
     "TF_INT32": tf.int32, "TF_INT64": tf.int64, "TF_UINT8": tf.uint8, "TF_UINT16": tf.uint16,
+    "TF_FLOAT8_E5M2": tf.dtypes.experimental.float8_e5m2, "TF_FLOAT8_E4M3FN": tf.dtypes.experimental.float8_e4m3fn,
     "TF_UINT32": tf.uint32, "TF_UINT64": tf.uint64, "TF_BOOL": tf.bool, "TF_VARIANT": tf.variant,
 }  # fmt: skip
 
@@ -26,7 +27,7 @@ def _sets():
 def host_arguments():
     """The arguments of each operation that are in the host's memory."""
     text = re.sub(r"/\*.*?\*/", "", (FOLDER / "map.def").read_text(), flags=re.DOTALL)
-    return {name: set(host.split()) for name, host in re.findall(r'OP\((\w+), "[^"]*", [^,]*,\s*"([^"]*)"', text)}
+    return {name: {word for word in host.split() if "@" not in word} for name, host in re.findall(r'OP\((\w+), "[^"]*", [^,]*,\s*"([^"]*)"', text)}
 
 
 def rows():

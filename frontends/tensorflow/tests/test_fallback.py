@@ -110,3 +110,25 @@ def test_the_environment_sets_the_mode():
     environment = {**os.environ, "HEADRACE_FALLBACK": "error"}
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
     assert "no kernel for Betainc" in result.stderr
+
+
+def test_strings_tables_and_what_a_program_puts_on_the_host_do_not_count():
+    with tf.device("HEADRACE"):
+        x = tf.constant([1, 2, 3], tf.int64) + 0
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1, 2], [10, 20], tf.int64, tf.int64), -1)
+    headrace_tensorflow.set_fallback("error")
+    assert table.lookup(x).numpy().tolist() == [10, 20, -1]
+    assert tf.function(table.lookup)(x).numpy().tolist() == [10, 20, -1]
+    assert tf.reshape(tf.strings.as_string(x), [3, 1]).shape == (3, 1)
+    with tf.device("CPU"):
+        missing(tf.cast(x, tf.float32))
+    assert headrace_tensorflow.fallbacks() == {}
+
+
+def test_functions_that_ask_for_xla_run():
+    @tf.function(jit_compile=True)
+    def function(x):
+        return x * 2 + 1
+
+    with tf.device("HEADRACE"):
+        assert function(tf.constant([1.0, 2.0])).numpy().tolist() == [3, 5]

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
-from sweep import CASES, COMPLEX, DIMS, FLOATS, PAIRS, TOLERANCES, binary, case, compare, generator, numbers, run, unary
+from sweep import CASES, COMPLEX, DIMS, EIGHT_BITS, FLOATS, PAIRS, TOLERANCES, binary, case, compare, generator, numbers, run, unary
 from table import rows
 
 import sweep_more  # noqa: F401 (registers cases)
@@ -195,7 +195,26 @@ def _(rng, dtype):
 def _(rng, dtype):
     for target in [row[2] for row in rows() if row[0] == "Cast"][0]:
         for dims in [(3, 4), (0, 2), ()]:
-            yield {"x": numbers(rng, dims, dtype, 0, 4), "DstT": target}
+            if not {dtype, target} & EIGHT_BITS:
+                yield {"x": numbers(rng, dims, dtype, 0, 4), "DstT": target}
+
+
+@pytest.mark.parametrize("source", ["float32", "float64", "bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", sorted(EIGHT_BITS, key=str), ids=lambda dtype: dtype.name)
+def test_numbers_of_eight_bits(dtype, source):
+    """All of them, and those that lie between them, are the largest ones, larger, infinite or NaN, there and back.
+    TensorFlow has no constants of these types on a device."""
+    every = np.arange(256, dtype=np.uint8).view(dtype.as_numpy_dtype).astype("float64")
+    large = [448, 463, 464, 464.1, 480, 57344, 61439, 61440, 61441, 1e9, np.inf, np.nan, 0.0, 2**-10, 2**-17]
+    x = np.concatenate([every, every * 1.06, large, np.negative(large)]).astype(tf.as_dtype(source).as_numpy_dtype)
+    results = []
+    for device in ("CPU", "HEADRACE"):
+        with tf.device(device):
+            small = tf.raw_ops.Cast(x=tf.constant(x), DstT=dtype)
+            assert device in small.device
+            results.append([small.numpy().astype("float32"), *(tf.raw_ops.Cast(x=small, DstT=t).numpy() for t in (source, "float32"))])
+    for want, have in zip(*results, strict=True):
+        np.testing.assert_array_equal(have.astype("float64"), want.astype("float64"))
 
 
 @case("Bitcast")
