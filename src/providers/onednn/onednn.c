@@ -221,6 +221,7 @@ const hr_provider HR_CPU_NAME(hr__onednn_provider) = {
     .stamp = stamp,
     .keeps = keeps,
     .run = hr__pipe_run,
+    .footprint = hr__pipe_footprint,
     .release = hr__pipe_release,
     .forget = hr__dnnl_forget,
 };

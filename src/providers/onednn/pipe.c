@@ -68,6 +68,14 @@ void hr__pipe_release(hr_prepared *pipe) {
   hr_free(pipe);
 }
 
+size_t hr__pipe_footprint(const hr_prepared *pipe) {
+  size_t bytes = offsetof(hr_prepared, steps) + (size_t)pipe->step_count * sizeof *pipe->steps;
+  for (int i = 0; i < pipe->step_count; ++i) {
+    bytes += pipe->steps[i].shared != NULL ? hr__dnnl_primitive_footprint(pipe->steps[i].shared) : 0;
+  }
+  return bytes;
+}
+
 void hr__pipe_check(hr_prepared *pipe, int code, const char *what) {
   if (pipe->status == HR_OK) {
     pipe->status = hr__dnnl_status(code, what);

@@ -101,6 +101,7 @@ hr_prepared *hr__pipe_create(int64_t flops, bool other_threads, const hr__dnnl_k
 /* Reports that the node does not have the requested algorithm. */
 void hr__pipe_refuse(hr_prepared *pipe);
 void hr__pipe_release(hr_prepared *pipe);
+size_t hr__pipe_footprint(const hr_prepared *pipe); /* bytes of host memory of a finished one, about */
 /* Makes the primitives that a run without cached weights needs, as far as there is memory; a run repeats the rest. */
 void hr__pipe_make(void *pipe);
 /* All of them, on this thread. */

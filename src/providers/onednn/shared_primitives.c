@@ -5,6 +5,7 @@
 #include "base/allocator.h"
 
 enum { PROOFS_MIN = 2 };
+enum { PRIMITIVE_BYTES = 96 << 10 }; /* a product's, with its descriptor and code: version 3.2 for AVX-512 */
 
 struct hr__dnnl_primitive {
   int reference_count; /* with the list's mutex */
@@ -70,6 +71,13 @@ void hr__dnnl_primitive_release(hr__dnnl_primitive *p) {
     hr_mutex_fini(&p->mutex);
     hr_free(p);
   }
+}
+
+size_t hr__dnnl_primitive_footprint(hr__dnnl_primitive *p) {
+  hr_mutex_lock(&primitives()->mutex);
+  size_t bytes = PRIMITIVE_BYTES / (size_t)p->reference_count;
+  hr_mutex_unlock(&primitives()->mutex);
+  return bytes;
 }
 
 static dnnl_primitive_desc clone_desc(dnnl_const_primitive_desc desc) {

@@ -20,6 +20,8 @@ typedef struct hr__dnnl_primitive hr__dnnl_primitive;
  * NULL: no memory. */
 hr__dnnl_primitive *hr__dnnl_primitive_of(dnnl_primitive_desc desc);
 void hr__dnnl_primitive_release(hr__dnnl_primitive *primitive); /* NULL: nothing */
+/* Bytes of host memory that each of its holders answers for, about. */
+size_t hr__dnnl_primitive_footprint(hr__dnnl_primitive *primitive);
 /* A clone of its descriptor that the caller owns; NULL: no memory. */
 dnnl_primitive_desc hr__dnnl_primitive_desc(const hr__dnnl_primitive *primitive);
 /* The primitive for `threads` threads, which is made now if it is not there. */
