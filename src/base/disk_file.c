@@ -73,8 +73,8 @@ static hr_status open_name(int *folder, const char *name, size_t length, bool is
   copy[length] = '\0';
   int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | (is_folder ? O_DIRECTORY : 0);
   int descriptor = openat(*folder, copy, flags);
-  hr_status status =
-      descriptor < 0 ? hr__disk_failure(errno == ELOOP ? "open, links are not followed" : "open") : HR_OK;
+  bool may_be_link = errno == ELOOP || (is_folder && errno == ENOTDIR);
+  hr_status status = descriptor < 0 ? hr__disk_failure(may_be_link ? "open, links are not followed" : "open") : HR_OK;
   (void)close(*folder);
   *folder = descriptor;
   return status;

@@ -298,7 +298,15 @@ HR_TEST(errors_of_text_have_a_place) {
   expect_parse_error("graph 1\nconstant %c bool[1] = [2]\n", "line 2: constant: 2 is no bool");
   expect_parse_error("graph 1\nconstant %c f32[1] = [1e300]\n", "line 2: constant: 1e300 is too large for f32");
   expect_parse_error("graph 1\nconstant %c f64[1] = [-1e999]\n", "line 2: constant: -1e999 is too large for f64");
+  expect_parse_error("graph 1\ninput %x f32[1099511627776, 1099511627776]\n", "too large");
+  expect_parse_error("graph 1\nconstant %c f32[1099511627776] = [1.0]\n", "line 2, column ");
   hr_graph *g = NULL;
+  HR_ASSERT_ERROR(hr_graph_parse("graph 1\ninput %x f32[n]\ninput %x f32[n]\n", 40, NULL, &g), HR_STATUS_ALREADY_EXISTS,
+                  "line 3: graph: two values have the name \"x\"");
+  HR_ASSERT_ERROR(hr_graph_parse("graph 1\ninput %x f32[n]\noutput y = %x\noutput y = %x\n", 53, NULL, &g),
+                  HR_STATUS_ALREADY_EXISTS, "line 4: graph: two outputs have the name \"y\"");
+  HR_ASSERT_ERROR(hr_graph_parse("graph 1\ninput %\"a\0b\" f32[n]\n", 31, NULL, &g), HR_STATUS_INVALID_ARGUMENT,
+                  "line 2, column ");
   HR_ASSERT_ERROR(hr_graph_parse("graph 3\n", 8, NULL, &g), HR_STATUS_UNIMPLEMENTED, "version 3, expected 1 or 2");
 }
 

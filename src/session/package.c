@@ -27,6 +27,7 @@ struct hr_package {
   char table[HR__PACKAGE_SECTIONS_MAX * HR__PACKAGE_ENTRY];
   section sections[HR__PACKAGE_KINDS];
   int constant_count, note_count;
+  uint64_t data_end; /* of the constants so far, in section 3 */
   hr_graph_elements *constants;
   uint64_t *hashes;
   char *note_text; /* with zeros at the ends of keys and values */
@@ -183,6 +184,11 @@ static hr_status read_constant(hr_package *p, int index, const char **at) {
     return DAMAGED("constant %d: %llu bytes at byte %llu do not fit %zu bytes of data", index,
                    (unsigned long long)bytes, (unsigned long long)place, data->size);
   }
+  if (place < p->data_end) {
+    return DAMAGED("constant %d: begins at byte %llu of the data, before the end of another one at %llu", index,
+                   (unsigned long long)place, (unsigned long long)p->data_end);
+  }
+  p->data_end = place + bytes;
   x->address = data->bytes + place;
   for (uint64_t i = 0; x->dtype == HR_DTYPE_BOOL && i < bytes; ++i) {
     if ((unsigned char)data->bytes[place + i] > 1) {

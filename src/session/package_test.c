@@ -171,6 +171,45 @@ HR_TEST(damaged_packages_are_refused) {
   expect_refused(changed, size, HR_STATUS_DATA_LOSS, "its graph has 0 bytes");
 }
 
+/* Sets the hash of the index, which is section 1, after a change. */
+static void seal_index(char *bytes) {
+  uint64_t place = 0, size = 0;
+  memcpy(&place, bytes + 48 + 32 + 8, sizeof place);
+  memcpy(&size, bytes + 48 + 32 + 16, sizeof size);
+  put(bytes, 48 + 32 + 24, hr__package_hash(0, bytes + place, (size_t)size), 8);
+  seal(bytes);
+}
+
+/* The layer has the constants w f32[20, 3] and mask bool[200]: entries of 48 and 40 bytes. */
+HR_TEST(wrong_constants_are_refused) {
+  static const struct {
+    size_t at;
+    uint64_t number;
+    size_t bytes;
+    const char *part;
+  } changes[] = {
+      {0, 77, 4, "constant 0: 240 bytes of dtype 77 do not have its dims"},
+      {4, 17, 4, "constant 0: its entry of 17 dims does not fit the index"},
+      {8, (uint64_t)1 << 40, 8, "constant 0: 240 bytes of dtype"},
+      {8, UINT64_MAX, 8, "constant 0: 240 bytes of dtype"},
+      {24, 32, 8, "constant 0: 240 bytes at byte 32 do not fit"},
+      {24, UINT64_MAX - 63, 8, "do not fit"},
+      {48 + 16, 0, 8, "constant 1: begins at byte 0 of the data, before the end of another one at 240"},
+  };
+  static char bytes[ROOM], changed[ROOM];
+  write_layer();
+  size_t size = read_file(bytes);
+  remove(path);
+  uint64_t index = 0;
+  memcpy(&index, bytes + 48 + 32 + 8, sizeof index);
+  for (size_t i = 0; i < sizeof changes / sizeof *changes; ++i) {
+    memcpy(changed, bytes, size);
+    put(changed, index + changes[i].at, changes[i].number, changes[i].bytes);
+    seal_index(changed);
+    expect_refused(changed, size, HR_STATUS_DATA_LOSS, changes[i].part);
+  }
+}
+
 HR_TEST(verify_compares_constants) {
   static char bytes[ROOM];
   write_layer();

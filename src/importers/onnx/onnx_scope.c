@@ -322,6 +322,12 @@ static hr_status run_function(hr__onnx_node *node, const hr__onnx_function *func
 /* ---- mapping ---- */
 
 static hr_status refuse_operator(const hr__onnx_node *node, const hr__onnx_operator_row *row, int64_t opset) {
+  hr__span domain = node->call->op.domain;
+  if (row == NULL && !hr__onnx_is_standard(domain)) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED,
+                          "the operator of domain \"%.*s\" is not known; docs/onnx.md lists those that are",
+                          domain.size < 64 ? (int)domain.size : 64, (const char *)domain.data);
+  }
   if (row == NULL) {
     return hr_status_make(HR_STATUS_UNIMPLEMENTED, "the operator is not known; docs/onnx.md lists those that are");
   }

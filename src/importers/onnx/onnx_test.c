@@ -177,6 +177,30 @@ static void put_overflow(hr_text *text) {
   put_node(text, 1, "", "Relu", "x", "y");
   put_tensor(text, 5, "w", FLOAT, 3, huge, NULL, 0);
 }
+static void put_zero_in_a_name(hr_text *text) {
+  size_t node = begin_node(text, 1, "", "Relu", "x", "");
+  put_bytes(text, 2, "a\0b", 3);
+  hr_protobuf_end(text, node);
+}
+static void put_unknown_data_type(hr_text *text) {
+  const float element = 1;
+  put_node(text, 1, "", "Relu", "x", "y");
+  put_tensor(text, 5, "w", 77, 0, NULL, &element, sizeof element);
+}
+static void put_unknown_domain(hr_text *text) {
+  size_t node = begin_node(text, 1, "mine", "Relu", "x", "y");
+  hr_protobuf_string(text, 7, "org.example");
+  hr_protobuf_end(text, node);
+}
+/* A weight for 4 channels on an input of 3. */
+static void put_channels(hr_text *text) {
+  static const float weight[2 * 4];
+  const int64_t dims[3] = {2, 4, 1}, image[3] = {1, 3, 4};
+  static const float pixels[12];
+  put_tensor(text, 5, "w", FLOAT, 3, dims, weight, sizeof weight);
+  put_tensor(text, 5, "image", FLOAT, 3, image, pixels, sizeof pixels);
+  put_node(text, 1, "conv_3", "Conv", "image w", "y");
+}
 static void put_missing_output(hr_text *text) {
   put_node(text, 1, "", "Relu", "x", "z");
 }
@@ -193,6 +217,12 @@ HR_TEST(wrong_models_are_refused_with_the_node) {
   refuse(put_large_tensor, 21, HR_STATUS_DATA_LOSS, "a tensor has 4 bytes, its dims and data type need 4398046511104");
   refuse(put_overflow, 21, HR_STATUS_DATA_LOSS,
          "model.onnx: initializer \"w\": a tensor has dims [1099511627776,1099511627776,4], expected fewer elements");
+  refuse(put_zero_in_a_name, 21, HR_STATUS_DATA_LOSS, "control characters");
+  refuse(put_unknown_data_type, 21, HR_STATUS_UNIMPLEMENTED, "initializer \"w\": a tensor has data type 77");
+  refuse(put_unknown_domain, 21, HR_STATUS_UNIMPLEMENTED,
+         "node 0 \"mine\" (Relu): the operator of domain \"org.example\" is not known");
+  refuse(put_channels, 21, HR_STATUS_INVALID_ARGUMENT,
+         "conv_3\" (Conv): of %2 f32[1,3,4], %1 f32[2,4,1]: conv: x has 3 channels, the weight expects 4");
   refuse(put_missing_output, 21, HR_STATUS_DATA_LOSS, "output 0 is no value of the graph");
 }
 
@@ -874,6 +904,11 @@ HR_TEST(external_data_is_read_from_the_models_folder_alone) {
   HR_ASSERT(symlink(path, link_path) == 0);
   HR_ASSERT_ERROR(open_external(folder, "link", "0", &graph), HR_STATUS_UNAVAILABLE, "links are not followed");
   remove(link_path);
+  snprintf(path, sizeof path, "%s/part", folder);
+  HR_ASSERT(symlink(path, link_path) == 0);
+  HR_ASSERT_ERROR(open_external(folder, "link/w.bin", "0", &graph), HR_STATUS_NOT_FOUND, "links are not followed");
+  remove(link_path);
+  snprintf(path, sizeof path, "%s/part/w.bin", folder);
   remove(path);
   snprintf(path, sizeof path, "%s/part", folder);
   rmdir(path);
