@@ -104,17 +104,19 @@ static hr_status no_memory(void) {
 static hr_status read_kernel(hr__span def, bool is_host, htf_body_node *node) {
   hr__field op, name, tensor;
   hr__span value;
-  bool is_other;
+  bool takes_dims;
+  htf_row_kind kind;
   if (!htf_find_field(def, HTF_NODE_OP, &op) || op.type != HR__WIRE_BYTES ||
       !htf_find_field(def, HTF_NODE_NAME, &name) || name.type != HR__WIRE_BYTES) {
     return damaged("a node has no name or operation");
   }
-  const htf_row *row = is_host ? htf_find_host(op.bytes, &is_other) : htf_find_inside(op.bytes, &is_other);
+  const htf_row *row = is_host ? htf_find_host(op.bytes, &takes_dims) : htf_find_inside(op.bytes, &kind);
   node->name = calloc(name.bytes.size + 1, 1);
   if (row == NULL || node->name == NULL) {
     return row == NULL ? damaged("a node has an unknown operation") : no_memory();
   }
   memcpy(node->name, name.bytes.data, name.bytes.size);
+  node->is_merge = hr__span_is(op.bytes, "Merge"), node->is_condition = hr__span_is(op.bytes, "LoopCond");
   if (hr__span_is(op.bytes, "Const")) {
     if (!htf_find_attribute(def, "value", &value) || !htf_find_field(value, VALUE_TENSOR, &tensor) ||
         tensor.type != HR__WIRE_BYTES) {
@@ -140,13 +142,8 @@ static hr_status read_node(hr__span message, int value_count, int64_t *numbers, 
   node->input_count = htf_read_numbers(message, HTF_BODY_NODE_INPUTS, INT32_MAX, numbers);
   node->types = numbers + node->input_count;
   node->output_count = htf_read_numbers(message, HTF_BODY_NODE_TYPES, INT32_MAX, numbers + node->input_count);
-  for (int i = 0; i < node->input_count; ++i) {
-    if (node->inputs[i] < 0 || node->inputs[i] >= value_count) {
-      return damaged("a node uses a later value");
-    }
-  }
   for (int i = 0; i < node->output_count; ++i) {
-    if (htf_dtype_of((int)node->types[i]) == HR_DTYPE_NONE) {
+    if (htf_dtype_of((int)node->types[i]) == HR_DTYPE_NONE && node->types[i] != TF_VARIANT) {
       return damaged("a node has a result of another dtype");
     }
   }
@@ -154,10 +151,63 @@ static hr_status read_node(hr__span message, int value_count, int64_t *numbers, 
   return read_kernel(def.bytes, is_host, node);
 }
 
+/* Merge of a loop may have a later value as its second input. */
+static hr_status check_inputs(const htf_body *body) {
+  for (int i = 0; i < body->node_count; ++i) {
+    const htf_body_node *node = &body->nodes[i];
+    for (int j = 0; j < node->input_count; ++j) {
+      int most = node->is_merge && j == 1 ? body->value_count : node->first_output;
+      if (node->inputs[j] < 0 || node->inputs[j] >= most) {
+        return damaged("a node uses a later value");
+      }
+    }
+  }
+  return HR_OK;
+}
+
+/* ---- loops ---- */
+
+/* The nodes of which no input changes with the iterations. */
+static void find_invariants(htf_body *body, const htf_body_loop *loop) {
+  const int end = loop->first + loop->count, begin_values = body->nodes[loop->first].first_output;
+  for (int i = loop->first; i < end; ++i) {
+    htf_body_node *node = &body->nodes[i];
+    node->is_invariant = !node->is_merge && !node->is_condition;
+    for (int j = 0; j < node->input_count && node->is_invariant; ++j) {
+      int source = i - 1;
+      while (source >= loop->first && body->nodes[source].first_output > node->inputs[j]) {
+        --source;
+      }
+      node->is_invariant = node->inputs[j] < begin_values || body->nodes[source].is_invariant;
+    }
+  }
+}
+
+static hr_status read_loops(hr__span bytes, htf_body *body) {
+  int end = 0;
+  hr__wire wire = hr__wire_of(bytes);
+  for (hr__field field, first, count; hr__wire_next(&wire, &field);) {
+    if (field.number != HTF_BODY_LOOP || field.type != HR__WIRE_BYTES) {
+      continue;
+    }
+    htf_body_loop *loop = &body->loops[body->loop_count++];
+    bool has_both = htf_find_field(field.bytes, HTF_BODY_LOOP_FIRST, &first) &&
+                    htf_find_field(field.bytes, HTF_BODY_LOOP_COUNT, &count);
+    if (!has_both || first.value < (uint64_t)end || first.value >= (uint64_t)body->node_count || count.value == 0 ||
+        count.value > (uint64_t)body->node_count - first.value) {
+      return damaged("a loop has nodes that are not there");
+    }
+    *loop = (htf_body_loop){(int)first.value, (int)count.value};
+    end = loop->first + loop->count;
+    find_invariants(body, loop);
+  }
+  return HR_OK;
+}
+
 /* ---- bodies ---- */
 
 /* Counts nodes and numbers, which are at least one byte each. */
-static hr_status read_header(hr__span bytes, htf_body *body, size_t *out_numbers) {
+static hr_status read_header(hr__span bytes, htf_body *body, size_t *out_numbers, int *out_loops) {
   hr__wire wire = hr__wire_of(bytes);
   for (hr__field field; hr__wire_next(&wire, &field);) {
     bool is_message = field.type == HR__WIRE_BYTES;
@@ -165,6 +215,8 @@ static hr_status read_header(hr__span bytes, htf_body *body, size_t *out_numbers
       ++body->node_count;
       *out_numbers += (size_t)htf_read_numbers(field.bytes, HTF_BODY_NODE_INPUTS, 0, NULL) +
                       (size_t)htf_read_numbers(field.bytes, HTF_BODY_NODE_TYPES, 0, NULL);
+    } else if (field.number == HTF_BODY_LOOP) {
+      ++*out_loops;
     } else if ((field.number == HTF_BODY_INPUTS || field.number == HTF_BODY_VARIABLES) && !is_message) {
       int *count = field.number == HTF_BODY_INPUTS ? &body->input_count : &body->variable_count;
       *count = field.value < 1 << 20 ? (int)field.value : 1 << 20;
@@ -175,12 +227,14 @@ static hr_status read_header(hr__span bytes, htf_body *body, size_t *out_numbers
 
 static hr_status read_body(hr__span bytes, htf_body *body) {
   size_t numbers = 0;
-  HR_RETURN_IF_ERROR(read_header(bytes, body, &numbers));
+  int loops = 0;
+  HR_RETURN_IF_ERROR(read_header(bytes, body, &numbers, &loops));
   body->result_count = htf_read_numbers(bytes, HTF_BODY_RESULTS, 0, NULL);
   body->nodes = calloc((size_t)body->node_count + 1, sizeof *body->nodes);
   body->numbers = calloc(numbers + 1, sizeof *body->numbers);
   body->results = calloc((size_t)body->result_count + 1, sizeof *body->results);
-  if (body->nodes == NULL || body->numbers == NULL || body->results == NULL) {
+  body->loops = calloc((size_t)loops + 1, sizeof *body->loops);
+  if (body->nodes == NULL || body->numbers == NULL || body->results == NULL || body->loops == NULL) {
     return no_memory();
   }
   body->value_count = body->input_count + body->variable_count;
@@ -195,6 +249,8 @@ static hr_status read_body(hr__span bytes, htf_body *body) {
       body->value_count += node->output_count;
     }
   }
+  HR_RETURN_IF_ERROR(check_inputs(body));
+  HR_RETURN_IF_ERROR(read_loops(bytes, body));
   (void)htf_read_numbers(bytes, HTF_BODY_RESULTS, body->result_count, body->results);
   for (int i = 0; i < body->result_count; ++i) {
     if (body->results[i] < 0 || body->results[i] >= body->value_count) {
@@ -220,6 +276,7 @@ void htf_body_fini(htf_body *body) {
     htf_host_fini(&body->nodes[i].constant);
   }
   free(body->nodes);
+  free(body->loops);
   free(body->numbers);
   free(body->results);
   *body = (htf_body){0};

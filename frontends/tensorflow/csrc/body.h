@@ -4,7 +4,9 @@
  * message of protocol buffers:
  *
  *   1 inputs, 2 variables (numbers), 3 a node, repeated: { 1 NodeDef, 2 values of its inputs, 3 dtypes of its results
- * }, 4 the values that are results
+ * }, 4 the values that are results, 5 a loop, repeated: { 1 its first node, 2 how many nodes follow one another }
+ *
+ * Nodes use earlier values, but for Merge, which begins a loop: its second input is the value of the last iteration.
  *
  * Any bytes are safe.
  */
@@ -14,7 +16,8 @@
 #include "node.h"
 #include "tensor_proto.h"
 
-enum { HTF_BODY_INPUTS = 1, HTF_BODY_VARIABLES = 2, HTF_BODY_NODE = 3, HTF_BODY_RESULTS = 4 };
+enum { HTF_BODY_INPUTS = 1, HTF_BODY_VARIABLES = 2, HTF_BODY_NODE = 3, HTF_BODY_RESULTS = 4, HTF_BODY_LOOP = 5 };
+enum { HTF_BODY_LOOP_FIRST = 1, HTF_BODY_LOOP_COUNT = 2 };
 enum { HTF_BODY_NODE_DEF = 1, HTF_BODY_NODE_INPUTS = 2, HTF_BODY_NODE_TYPES = 3, HTF_BODY_NODE_IS_HOST = 4 };
 
 typedef struct htf_body_node {
@@ -24,11 +27,19 @@ typedef struct htf_body_node {
   const int64_t *inputs, *types;
   int input_count, output_count;
   int first_output; /* the number of its first result */
+  bool is_condition, is_merge;
+  bool is_invariant; /* in all iterations of its loop the same */
 } htf_body_node;
+
+typedef struct htf_body_loop {
+  int first, count; /* nodes */
+} htf_body_loop;
 
 typedef struct htf_body {
   int input_count, variable_count, node_count, value_count, result_count;
   htf_body_node *nodes;
+  htf_body_loop *loops; /* in order */
+  int loop_count;
   int64_t *results;
   int64_t *numbers; /* of all nodes */
 } htf_body;
@@ -37,8 +48,11 @@ typedef struct htf_body {
 HR_MUST_USE hr_status htf_body_read(hr__span bytes, htf_body *out_body);
 void htf_body_fini(htf_body *body);
 
-/* The row of an operation that a body records: of inside.def, which has views, or of map.def; NULL: there is none. */
-const htf_row *htf_find_inside(hr__span op, bool *out_is_view);
+/* Where a row is: map.def, inside.def (views, variables), lists.def, or among the operations of loops. */
+typedef enum htf_row_kind { HTF_ROW_MAP = 0, HTF_ROW_VIEW, HTF_ROW_LIST, HTF_ROW_LOOP } htf_row_kind;
+
+/* The row of an operation that a body records; NULL: there is none. */
+const htf_row *htf_find_inside(hr__span op, htf_row_kind *out_kind);
 /* The row of host.def. */
 const htf_row *htf_find_host(hr__span op, bool *out_takes_dims);
 

@@ -29,7 +29,7 @@ typedef struct result {
 /* The captured body for operands of some dims. */
 typedef struct variant {
   atomic_int references;
-  hr_part *part;
+  hr_part *part;       /* NULL: the body has a loop that is too long for a capture, and each call records it */
   hr_tensor *operands; /* without buffers */
   int *first_same;     /* of each variable */
   result *results;
@@ -184,6 +184,17 @@ static htf_value place_constant(htf_node *node, void *arg, const htf_host *host)
   return htf_keep_value(node, &value);
 }
 
+/* The same for one call. */
+static htf_value place_temporary(htf_node *node, void *arg, const htf_host *host) {
+  (void)arg;
+  htf_value value = htf_new(node, host->dtype, host->rank, host->dims);
+  if (!htf_has_failed(node) && host->count > 0) {
+    const hr_view view = hr_tensor_view(value);
+    (void)htf_keep(node, hr_stream_write(node->stream, &view, host->bytes));
+  }
+  return value;
+}
+
 /* Buffers of a capture. */
 typedef struct capture {
   cluster *cluster;
@@ -268,6 +279,9 @@ static void write_variables(capture *c) {
 static void record_body(capture *c, variant *v) {
   place_operands(c, v);
   htf_scope_walk(&c->node);
+  if (c->scope.is_too_long) {
+    return;
+  }
   take_results(c, v);
   write_variables(c);
   if (htf_has_failed(&c->node)) {
@@ -291,32 +305,45 @@ static void record_body(capture *c, variant *v) {
   (void)htf_keep(&c->node, hr_part_create(c->node.stream, &spec, &v->part));
 }
 
+/* Begins a walk that records on a stream. */
+static void open_capture(capture *c, cluster *self, htf_device *device, hr_stream *stream, const int *first_same) {
+  const size_t variables = (size_t)self->body.variable_count;
+  *c = (capture){.cluster = self, .scope = {.body = &self->body, .place_host = place_constant, .arg = self}};
+  htf_node_open(&c->node, &of_clusters, device, stream, &c->scope);
+  c->scope.values = calloc((size_t)self->body.value_count + 1, sizeof *c->scope.values);
+  c->scope.variables = calloc(variables + 1, sizeof *c->scope.variables);
+  c->scope.first_same = first_same;
+  c->initial = calloc(variables + 1, sizeof *c->initial);
+  c->params = calloc((size_t)operand_count(self) + 1, sizeof *c->params);
+  c->results = calloc((size_t)self->body.result_count + 1, sizeof *c->results);
+  if (c->scope.values == NULL || c->scope.variables == NULL || c->initial == NULL || c->params == NULL ||
+      c->results == NULL) {
+    htf_fail(&c->node, HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for a cluster");
+  }
+}
+
+static hr_status close_capture(capture *c) {
+  hr_status status = htf_node_close(&c->node);
+  htf_scope_fini(&c->scope);
+  free(c->scope.values);
+  free(c->scope.variables);
+  free(c->initial);
+  free(c->params);
+  free(c->results);
+  return status;
+}
+
 /* Captures the body for the operands of a variant. */
 static hr_status capture_body(cluster *self, htf_device *device, variant *v) {
   hr_stream *stream = NULL;
+  capture c;
   HR_RETURN_IF_ERROR(hr_capture_create(device->device, &stream));
-  capture c = {.cluster = self, .scope = {.body = &self->body, .place_host = place_constant, .arg = self}};
-  htf_node_open(&c.node, &of_clusters, device, stream, &c.scope);
-  const size_t variables = (size_t)self->body.variable_count;
-  c.scope.values = calloc((size_t)self->body.value_count + 1, sizeof *c.scope.values);
-  c.scope.variables = calloc(variables + 1, sizeof *c.scope.variables);
-  c.scope.first_same = v->first_same;
-  c.initial = calloc(variables + 1, sizeof *c.initial);
-  c.params = calloc((size_t)operand_count(self) + 1, sizeof *c.params);
-  c.results = calloc((size_t)self->body.result_count + 1, sizeof *c.results);
-  if (c.scope.values == NULL || c.scope.variables == NULL || c.initial == NULL || c.params == NULL ||
-      c.results == NULL) {
-    htf_fail(&c.node, HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for a cluster");
-  } else {
+  open_capture(&c, self, device, stream, v->first_same);
+  c.scope.passed_most = HTF_PASSED_MAX;
+  if (!htf_has_failed(&c.node)) {
     record_body(&c, v);
   }
-  hr_status status = htf_node_close(&c.node);
-  htf_scope_fini(&c.scope);
-  free(c.scope.values);
-  free(c.scope.variables);
-  free(c.initial);
-  free(c.params);
-  free(c.results);
+  hr_status status = close_capture(&c);
   hr_stream_release(stream);
   atomic_fetch_add(&htf_clusters.captures, 1);
   return status;
@@ -486,6 +513,42 @@ static void run_variant(call *c, const variant *v) {
   }
 }
 
+/* Records the body on the device's stream. */
+static void record_call(call *c) {
+  const htf_body *body = &c->cluster->body;
+  capture walk;
+  open_capture(&walk, c->cluster, c->node.device, c->node.stream, c->first_same);
+  walk.scope.place_host = place_temporary;
+  for (int i = 0; i < operand_count(c->cluster) && !htf_has_failed(&walk.node); ++i) {
+    walk.params[walk.param_count++] = c->operands[i]->buffer;
+    if (i < body->input_count) {
+      walk.scope.values[i].tensor = c->operands[i];
+    } else {
+      walk.initial[i - body->input_count] = walk.scope.variables[i - body->input_count] = c->operands[i];
+    }
+  }
+  htf_scope_walk(&walk.node);
+  for (int i = 0; i < body->result_count && !htf_has_failed(&walk.node); ++i) {
+    htf_value value = htf_scope_tensor(&walk.node, body->results[i]);
+    size_t bytes = (size_t)hr_tensor_count(value) * hr_dtype_size(value->dtype);
+    tf_tensor *tensor = htf_has_failed(&walk.node)
+                            ? NULL
+                            : tf.AllocateOutput(c->node.context, i, tf.ExpectedOutputDataType(c->node.context, i),
+                                                value->dims, value->rank, bytes, c->node.status);
+    if (!has_refused(c) && tensor != NULL) {
+      htf_write(&c->node, tensor, value);
+    }
+    if (tensor != NULL) {
+      tf.DeleteTensor(tensor);
+    }
+  }
+  if (!htf_has_failed(&c->node)) {
+    write_variables(&walk);
+  }
+  (void)htf_keep(&c->node, close_capture(&walk));
+  atomic_fetch_add(&htf_clusters.runs, 1);
+}
+
 static void run(call *c) {
   open_operands(c);
   if (htf_has_failed(&c->node)) {
@@ -494,7 +557,9 @@ static void run(call *c) {
   pthread_mutex_lock(&c->cluster->mutex);
   variant *v = find_variant(c);
   pthread_mutex_unlock(&c->cluster->mutex);
-  if (v != NULL && c->params == NULL) {
+  if (v != NULL && v->part == NULL) {
+    record_call(c);
+  } else if (v != NULL && c->params == NULL) {
     htf_fail(&c->node, HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for a cluster's call");
   } else if (v != NULL) {
     run_variant(c, v);

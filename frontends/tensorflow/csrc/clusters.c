@@ -60,6 +60,7 @@ static int64_t value_of(const htf_plan *plan, int cluster, int type, htf_edge ed
   if ((type & HTF_TYPE_MASK) == TF_RESOURCE) {
     return c->input_count + htf_plan_find(c->variables, c->variable_count, htf_plan_variable(plan, edge));
   }
+  edge = htf_plan_source(plan, edge);
   if (htf_is_inside(plan, edge.node, cluster)) {
     return plan->nodes[edge.node].first_value + edge.port;
   }
@@ -78,23 +79,53 @@ static void append_body_node(hr_text *text, const htf_plan *plan, int cluster, i
   for (int i = 0; i < planned->output_count; ++i) {
     hr_protobuf_int(text, HTF_BODY_NODE_TYPES, (uint64_t)plan->types[planned->output_types + i]);
   }
-  hr_protobuf_int(text, HTF_BODY_NODE_IS_HOST, planned->kind == HTF_PURE);
+  hr_protobuf_int(text, HTF_BODY_NODE_IS_HOST, planned->kind == HTF_PURE || planned->has_host_rule);
   hr_protobuf_end(text, message);
+}
+
+static void append_loop(hr_text *text, int first, int count) {
+  size_t message = hr_protobuf_begin(text, HTF_BODY_LOOP);
+  hr_protobuf_int(text, HTF_BODY_LOOP_FIRST, (uint64_t)first);
+  hr_protobuf_int(text, HTF_BODY_LOOP_COUNT, (uint64_t)count);
+  hr_protobuf_end(text, message);
+}
+
+static bool is_written(const htf_plan *plan, int node, int cluster) {
+  return htf_is_inside(plan, node, cluster) && !plan->nodes[node].is_silent;
+}
+
+/* Gives the results of the nodes numbers. */
+static void number_values(htf_plan *plan, int cluster) {
+  int values = plan->clusters[cluster].input_count + plan->clusters[cluster].variable_count;
+  for (int place = 0; place < plan->graph->count; ++place) {
+    int node = plan->order[place];
+    if (is_written(plan, node, cluster)) {
+      plan->nodes[node].first_value = values;
+      values += plan->nodes[node].output_count;
+    }
+  }
 }
 
 /* Returns how many nodes the body has. */
 static int append_body(hr_text *text, htf_plan *plan, int cluster) {
   const htf_plan_cluster *c = &plan->clusters[cluster];
-  int values = c->input_count + c->variable_count, count = 0;
+  int count = 0, loop = -1, first = 0;
   hr_protobuf_int(text, HTF_BODY_INPUTS, (uint64_t)c->input_count);
   hr_protobuf_int(text, HTF_BODY_VARIABLES, (uint64_t)c->variable_count);
   htf_plan_enter(plan, cluster);
-  for (int place = 0; place < plan->graph->count; ++place) {
-    int node = plan->order[place];
-    if (htf_is_inside(plan, node, cluster)) {
-      plan->nodes[node].first_value = values;
+  number_values(plan, cluster);
+  for (int place = 0; place <= plan->graph->count; ++place) {
+    int node = place < plan->graph->count ? plan->order[place] : -1;
+    bool is_here = node >= 0 && is_written(plan, node, cluster);
+    int here = node >= 0 && is_here ? htf_loop_of(&plan->loops, node) : -1;
+    if ((is_here || node < 0) && here != loop) {
+      if (loop >= 0) {
+        append_loop(text, first, count - first);
+      }
+      loop = here, first = count;
+    }
+    if (is_here) {
       append_body_node(text, plan, cluster, node);
-      values += plan->nodes[node].output_count;
       ++count;
     }
   }

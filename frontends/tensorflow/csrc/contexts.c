@@ -20,6 +20,7 @@ typedef struct set {
 
 typedef struct contexts {
   const htf_graph *graph;
+  const htf_loops *loops;
   htf_context *nodes;
   token *tokens;
   set *sets;
@@ -27,8 +28,9 @@ typedef struct contexts {
   bool has_failed, is_too_deep;
 } contexts;
 
+/* Nodes of loops in clusters are none of these. */
 static bool is_op(const contexts *c, int node, const char *op) {
-  return hr__span_is(c->graph->nodes[node].op, op);
+  return hr__span_is(c->graph->nodes[node].op, op) && htf_loop_of(c->loops, node) < 0;
 }
 
 /* ---- tokens and sets ---- */
@@ -194,12 +196,14 @@ static bool is_known(const contexts *c, int node) {
   return !is_other;
 }
 
-hr_status htf_find_contexts(const htf_graph *graph, const int *order, htf_context *out_contexts) {
-  contexts c = {.graph = graph, .nodes = out_contexts};
+hr_status htf_find_contexts(const htf_graph *graph, const int *order, const htf_loops *loops,
+                            htf_context *out_contexts) {
+  contexts c = {.graph = graph, .loops = loops, .nodes = out_contexts};
   const set empty = {0};
   (void)set_of(&c, &empty);
   for (int i = 0; i < graph->count && !c.has_failed && !c.is_too_deep; ++i) {
     c.is_too_deep = !is_known(&c, order[i]);
+    out_contexts[order[i]] = (htf_context){0};
     set_context(&c, order[i]);
   }
   free(c.tokens);

@@ -8,15 +8,16 @@
 #ifndef HEADRACE_TENSORFLOW_CONTEXTS_H_
 #define HEADRACE_TENSORFLOW_CONTEXTS_H_
 
-#include "graphdef.h"
+#include "loops.h"
 
 typedef struct htf_context {
   int context; /* 0: always runs */
   int frame;   /* of the innermost loop: its first Enter plus 1; 0: none */
 } htf_context;
 
-/* The contexts of nodes that `order` lists, inputs first. UNIMPLEMENTED for graphs with other nodes of this kind, and
- * for very deep ones. */
-HR_MUST_USE hr_status htf_find_contexts(const htf_graph *graph, const int *order, htf_context *out_contexts);
+/* The contexts of nodes that `order` lists, inputs first. Loops in clusters are as
+ * other nodes. UNIMPLEMENTED for graphs with other nodes of this kind, and for very deep ones. */
+HR_MUST_USE hr_status htf_find_contexts(const htf_graph *graph, const int *order, const htf_loops *loops,
+                                        htf_context *out_contexts);
 
 #endif

@@ -2,12 +2,15 @@
 #include "scope.h"
 
 static int64_t at(const htf_host *host, int64_t index) {
-  return htf_int_at(host->bytes, host->dtype, index);
+  return host->dtype == HR_DTYPE_BOOL ? ((const uint8_t *)host->bytes)[index] != 0
+                                      : htf_int_at(host->bytes, host->dtype, index);
 }
 
 static void put(htf_host *host, int64_t index, int64_t number) {
   if (host->dtype == HR_DTYPE_I64) {
     ((int64_t *)host->bytes)[index] = number;
+  } else if (host->dtype == HR_DTYPE_BOOL) {
+    ((uint8_t *)host->bytes)[index] = number != 0;
   } else {
     ((int32_t *)host->bytes)[index] = (int32_t)(uint32_t)(uint64_t)number;
   }
@@ -167,6 +170,59 @@ void htf_host_maximum(htf_node *node) {
 void htf_host_minimum(htf_node *node) {
   apply(node, smaller, false);
 }
+
+/* ---- conditions ---- */
+
+static int64_t is_less(int64_t x, int64_t y) {
+  return x < y;
+}
+
+static int64_t is_less_equal(int64_t x, int64_t y) {
+  return x <= y;
+}
+
+static int64_t is_greater(int64_t x, int64_t y) {
+  return x > y;
+}
+
+static int64_t is_greater_equal(int64_t x, int64_t y) {
+  return x >= y;
+}
+
+void htf_host_less(htf_node *node) {
+  apply(node, is_less, false);
+}
+
+void htf_host_less_equal(htf_node *node) {
+  apply(node, is_less_equal, false);
+}
+
+void htf_host_greater(htf_node *node) {
+  apply(node, is_greater, false);
+}
+
+void htf_host_greater_equal(htf_node *node) {
+  apply(node, is_greater_equal, false);
+}
+
+/* Of numbers 0 and 1. */
+void htf_host_and(htf_node *node) {
+  apply(node, smaller, false);
+}
+
+void htf_host_or(htf_node *node) {
+  apply(node, larger, false);
+}
+
+void htf_host_not(htf_node *node) {
+  const htf_host *x = htf_scope_host(node, 0);
+  htf_host *out = x != NULL ? result(node, 0, x->rank, x->dims) : NULL;
+  for (int64_t i = 0; out != NULL && i < out->count; ++i) {
+    put(out, i, at(x, i) == 0);
+  }
+}
+
+/* ---- reductions ---- */
 
 /* Folds the elements along the axes that input 1 lists. */
 static void reduce(htf_node *node, binary function, int64_t first) {

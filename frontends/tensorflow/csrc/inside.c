@@ -1,4 +1,4 @@
-/* inside.c: rules of inside.def, and the rows of host.def. */
+/* inside.c: rules of inside.def and of loops, and the rows of host.def and lists.def. */
 #include "scope.h"
 #include "types.h"
 
@@ -8,6 +8,24 @@ static const htf_row rows[] = {
 #include "inside.def"
 #undef INSIDE
 };
+static const htf_row list_rows[] = {
+#define LIST(op, host, attributes, rule) {#op, "", 0, host, attributes, htf_##rule, HR_FUNCTIONAL_NONE},
+#include "lists.def"
+#undef LIST
+};
+
+static void merge(htf_node *node);
+static void condition(htf_node *node);
+
+static const htf_row loop_rows[] = {
+    {"Enter", "", 0, "", "", htf_inside_identity, HR_FUNCTIONAL_NONE},
+    {"Merge", "", 0, "", "", merge, HR_FUNCTIONAL_NONE},
+    {"LoopCond", "", 0, "", "", condition, HR_FUNCTIONAL_NONE},
+    {"Switch", "", 0, "", "", htf_inside_identity, HR_FUNCTIONAL_NONE},
+    {"NextIteration", "", 0, "", "", htf_inside_identity, HR_FUNCTIONAL_NONE},
+    {"Exit", "", 0, "", "", htf_inside_identity, HR_FUNCTIONAL_NONE},
+};
+
 static const htf_row host_rows[] = {
 #define HOST(op, type_name, types, attributes, rule, takes_dims) \
   {#op, type_name, types, "", attributes, htf_##rule, HR_FUNCTIONAL_NONE},
@@ -20,15 +38,31 @@ static const bool take_dims[] = {
 #undef HOST
 };
 
-const htf_row *htf_find_inside(hr__span op, bool *out_is_view) {
-  *out_is_view = false;
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
-    if (hr__span_is(op, rows[i].op)) {
-      *out_is_view = true;
-      return &rows[i];
+static const htf_row *find(const htf_row *table, size_t count, hr__span op) {
+  for (size_t i = 0; i < count; ++i) {
+    if (hr__span_is(op, table[i].op)) {
+      return &table[i];
     }
   }
-  return htf_find_row((const char *)op.data, op.size);
+  return NULL;
+}
+
+const htf_row *htf_find_inside(hr__span op, htf_row_kind *out_kind) {
+  *out_kind = HTF_ROW_VIEW;
+  const htf_row *row = find(rows, sizeof rows / sizeof *rows, op);
+  if (row == NULL) {
+    *out_kind = HTF_ROW_LIST;
+    row = find(list_rows, sizeof list_rows / sizeof *list_rows, op);
+  }
+  if (row == NULL) {
+    *out_kind = HTF_ROW_LOOP;
+    row = find(loop_rows, sizeof loop_rows / sizeof *loop_rows, op);
+  }
+  if (row == NULL) {
+    *out_kind = HTF_ROW_MAP;
+    row = htf_find_row((const char *)op.data, op.size);
+  }
+  return row;
 }
 
 const htf_row *htf_find_host(hr__span op, bool *out_takes_dims) {
@@ -47,8 +81,16 @@ void htf_inside_nothing(htf_node *node) {
   (void)node;
 }
 
+/* The value in any form. */
+static void pass(htf_node *node, int index) {
+  const htf_scope_value *value = htf_scope_value_at(node, index);
+  if (value != NULL) {
+    htf_scope_put(node, 0, *value);
+  }
+}
+
 void htf_inside_identity(htf_node *node) {
-  htf_output(node, 0, htf_input(node, 0));
+  pass(node, 0);
 }
 
 int htf_reshaped_dims(htf_node *node, int64_t count, int64_t *dims) {
@@ -136,4 +178,19 @@ void htf_inside_expand_dims(htf_node *node) {
 
 void htf_inside_read(htf_node *node) {
   htf_output(node, 0, htf_scope_variable(node, 0));
+}
+
+/* ---- loops ---- */
+
+/* The first iteration has the value from outside. */
+static void merge(htf_node *node) {
+  pass(node, node->scope->iteration > 0);
+}
+
+static void condition(htf_node *node) {
+  const htf_host *host = htf_scope_host(node, 0);
+  if (host != NULL && (host->dtype != HR_DTYPE_BOOL || host->count != 1)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "LoopCond: the condition must be one number of bool");
+  }
+  node->scope->goes_on = !htf_has_failed(node) && *(const uint8_t *)host->bytes != 0;
 }

@@ -132,6 +132,71 @@ htf_value htf_keep_value(htf_node *node, const hr_tensor *tensor) {
   return value;
 }
 
+/* A second value of the same buffer. */
+static hr_tensor *view_of(htf_node *node, htf_value x) {
+  hr_tensor *view = htf_has_failed(node) ? NULL : add_value(node);
+  if (view != NULL) {
+    *view = *x;
+    hr_buffer_retain(view->buffer);
+  }
+  return view;
+}
+
+htf_chunk *htf_node_mark(htf_node *node) {
+  htf_chunk *mark = node->chunk, *chunk = htf_has_failed(node) ? NULL : calloc(1, sizeof *chunk);
+  if (chunk == NULL) {
+    htf_fail(node, HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for %zu bytes", sizeof *chunk);
+    return mark;
+  }
+  chunk->next = mark;
+  node->chunk = chunk;
+  return mark;
+}
+
+static int compare_chunks(const void *a, const void *b) {
+  const htf_chunk *x = *(htf_chunk *const *)a, *y = *(htf_chunk *const *)b;
+  return (x > y) - (x < y);
+}
+
+/* True if one of the chunks, in order of their addresses, has the value. */
+static bool is_in(htf_chunk *const *chunks, size_t count, htf_value value) {
+  size_t begin = 0, end = count;
+  while (begin < end) {
+    size_t middle = (begin + end) / 2;
+    if ((const void *)chunks[middle] <= (const void *)value) {
+      begin = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  return begin > 0 && value < chunks[begin - 1]->values + HTF_VALUES_INLINE;
+}
+
+void htf_node_sweep(htf_node *node, htf_chunk *mark, size_t count, htf_value *const *kept) {
+  size_t chunk_count = 0;
+  for (htf_chunk *chunk = node->chunk; chunk != mark; chunk = chunk->next) {
+    ++chunk_count;
+  }
+  htf_chunk **chunks = calloc(chunk_count + 1, sizeof *chunks);
+  if (chunks == NULL) {
+    htf_fail(node, HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for a loop");
+    return;
+  }
+  for (size_t i = 0; i < chunk_count; ++i, node->chunk = node->chunk->next) {
+    chunks[i] = node->chunk;
+  }
+  qsort(chunks, chunk_count, sizeof *chunks, compare_chunks);
+  (void)htf_node_mark(node);
+  for (size_t i = 0; i < count && !htf_has_failed(node); ++i) {
+    *kept[i] = is_in(chunks, chunk_count, *kept[i]) ? view_of(node, *kept[i]) : *kept[i];
+  }
+  for (size_t i = 0; i < chunk_count; ++i) {
+    release_values(chunks[i]);
+    free(chunks[i]);
+  }
+  free(chunks);
+}
+
 /* The dims of a tensor of TensorFlow's, and its strides. */
 static bool describe(htf_node *node, const tf_tensor *tensor, hr_tensor *value) {
   int rank = tf.NumDims(tensor);
@@ -192,16 +257,6 @@ htf_value htf_number_of(htf_node *node, hr_scalar number) {
 
 htf_value htf_number(htf_node *node, double number) {
   return htf_number_of(node, hr_scalar_f64(number));
-}
-
-/* A second value of the same buffer. */
-static hr_tensor *view_of(htf_node *node, htf_value x) {
-  hr_tensor *view = htf_has_failed(node) ? NULL : add_value(node);
-  if (view != NULL) {
-    *view = *x;
-    hr_buffer_retain(view->buffer);
-  }
-  return view;
 }
 
 htf_value htf_reshape(htf_node *node, htf_value x, int rank, const int64_t *dims) {

@@ -86,6 +86,11 @@ void htf_node_fini(htf_node *node);
 void htf_node_open(htf_node *node, const htf_kernel *kernel, htf_device *device, hr_stream *stream, htf_scope *scope);
 HR_MUST_USE hr_status htf_node_close(htf_node *node);
 
+/* Values that come from now on are in chunks before the one that is returned. */
+htf_chunk *htf_node_mark(htf_node *node);
+/* Ends the values since a mark but those that `kept` points to, which move. */
+void htf_node_sweep(htf_node *node, htf_chunk *mark, size_t count, htf_value *const *kept);
+
 /* ---- errors ---- */
 
 void htf_fail(htf_node *node, hr_status_code code, const char *format, ...) HR_PRINTF(3, 4);

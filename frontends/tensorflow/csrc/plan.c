@@ -232,6 +232,16 @@ static bool may_assign(const htf_plan *plan, int place) {
          flag.value != 0 && variable.port == 0 && htf_plan_find(plan->reads, plan->read_count, read) >= 0;
 }
 
+/* True if the node's results are known on the host when a cluster is recorded. */
+static bool is_known(const htf_plan *plan, int node) {
+  return plan->nodes[node].kind == HTF_PURE || plan->nodes[node].is_host;
+}
+
+/* Lists are in clusters if loops are. */
+static bool is_list(const htf_plan *plan, int node, int type) {
+  return type == TF_VARIANT && plan->nodes[node].kind == HTF_MEMBER && htf_has_loops(&plan->loops);
+}
+
 /* True if the inputs are where the row needs them. i32 is on the host unless a member has made it. */
 static bool has_inputs(const htf_plan *plan, int node, bool is_view) {
   const htf_node_def *def = &plan->graph->nodes[node];
@@ -240,9 +250,11 @@ static bool has_inputs(const htf_plan *plan, int node, bool is_view) {
     int type = plan->types[plan->nodes[node].input_types + i];
     htf_node_kind kind = plan->nodes[def->inputs[i].node].kind;
     if (type == (TF_RESOURCE | HTF_HOST_MEMORY)) {
-      has_all = true;
+      has_all = htf_loop_of(&plan->loops, node) < 0;
     } else if ((type & HTF_HOST_MEMORY) != 0) {
-      has_all = kind == HTF_PURE;
+      has_all = is_known(plan, def->inputs[i].node);
+    } else if (type == TF_VARIANT) {
+      has_all = is_list(plan, def->inputs[i].node, type);
     } else {
       has_all = htf_dtype_of(type) != HR_DTYPE_NONE && (!is_view || type != TF_INT32 || kind != HTF_OTHER);
     }
@@ -254,7 +266,8 @@ static bool has_outputs(const htf_plan *plan, int node) {
   const htf_plan_node *planned = &plan->nodes[node];
   bool has_all = !planned->is_preserved || planned->output_count <= 1;
   for (int i = 0; i < planned->output_count && has_all; ++i) {
-    has_all = htf_dtype_of(plan->types[planned->output_types + i]) != HR_DTYPE_NONE;
+    int type = plan->types[planned->output_types + i];
+    has_all = htf_dtype_of(type) != HR_DTYPE_NONE || (type == TF_VARIANT && htf_has_loops(&plan->loops));
   }
   return has_all;
 }
@@ -294,7 +307,7 @@ static bool has_dims(const htf_plan *plan, int node) {
 }
 
 /* True for a node of host.def whose inputs are known when a cluster is recorded. */
-static bool is_pure(htf_plan *plan, int node) {
+static bool has_host_rule(htf_plan *plan, int node) {
   const htf_node_def *def = &plan->graph->nodes[node];
   bool takes_dims;
   const htf_row *row = htf_find_host(def->op, &takes_dims);
@@ -303,7 +316,7 @@ static bool is_pure(htf_plan *plan, int node) {
   }
   bool has_all = true;
   for (int i = 0; i < def->data_count && has_all && !takes_dims; ++i) {
-    has_all = plan->nodes[def->inputs[i].node].kind == HTF_PURE;
+    has_all = is_known(plan, def->inputs[i].node);
   }
   if (!has_all || !resolve_types(plan, node, row) || (takes_dims && !has_dims(plan, node))) {
     return false;
@@ -326,22 +339,85 @@ static uint32_t more_types(const htf_plan *plan, int node) {
   return more;
 }
 
+/* A node of lists.def. Integers of i32 in lists are numbers of the host. */
+static bool is_list_member(htf_plan *plan, int node, const htf_row *row) {
+  enum { VALUE_TYPE = 6 };
+  const htf_node_def *def = &plan->graph->nodes[node];
+  hr__span value;
+  hr__field type = {0};
+  bool has_elements = htf_find_attribute(def->message, "element_dtype", &value);
+  bool has_type = has_elements && htf_find_field(value, VALUE_TYPE, &type) && htf_dtype_of((int)type.value) != 0;
+  bool is_number = has_type && type.value == TF_INT32;
+  bool takes_item = is_op(plan, node, "TensorListPushBack") || is_op(plan, node, "TensorListSetItem");
+  bool takes_all = is_op(plan, node, "TensorListFromTensor") || is_op(plan, node, "TensorListStack");
+  if (!htf_has_loops(&plan->loops) || has_elements != has_type || (is_number && takes_all) ||
+      (is_number && takes_item && !is_known(plan, def->inputs[def->data_count - 1].node)) ||
+      !has_attributes(row, def->message) || !resolve_types(plan, node, row) || !has_inputs(plan, node, false) ||
+      !has_outputs(plan, node)) {
+    return false;
+  }
+  plan->nodes[node].is_host = !has_type || is_number;
+  plan->device = def->device;
+  return true;
+}
+
+/* A node that passes a value into a loop, around it or out of it. */
+static htf_node_kind kind_of_passing(htf_plan *plan, int node, const htf_row *row) {
+  const htf_node_def *def = &plan->graph->nodes[node];
+  htf_plan_node *planned = &plan->nodes[node];
+  if (def->data_count == 0 || !resolve_types(plan, node, row)) {
+    return HTF_OTHER;
+  }
+  int type = plan->types[planned->output_types], input = def->inputs[0].node;
+  if (type == TF_RESOURCE && is_op(plan, node, "Enter")) {
+    return HTF_PURE; /* of reads that are outside */
+  }
+  planned->is_silent = is_op(plan, node, "Switch") || is_op(plan, node, "Exit");
+  planned->is_host = is_known(plan, input) && !planned->is_varying && type != TF_VARIANT;
+  bool has_value = type == TF_VARIANT ? is_list(plan, input, type)
+                                      : htf_dtype_of(type) != HR_DTYPE_NONE && (planned->is_host || type != TF_INT32 ||
+                                                                                plan->nodes[input].kind != HTF_OTHER);
+  plan->device = def->device;
+  return has_value && !planned->is_preserved ? HTF_MEMBER : HTF_OTHER;
+}
+
+static htf_node_kind kind_of_host(htf_plan *plan, int node) {
+  const htf_node_def *def = &plan->graph->nodes[node];
+  bool is_member = htf_loop_of(&plan->loops, node) >= 0;
+  for (int i = 0; i < def->data_count; ++i) {
+    is_member = is_member || plan->nodes[def->inputs[i].node].is_host;
+  }
+  plan->nodes[node].is_host = plan->nodes[node].has_host_rule = is_member;
+  return is_member ? HTF_MEMBER : HTF_PURE;
+}
+
 static htf_node_kind kind_of(htf_plan *plan, int place) {
   int node = plan->order[place];
   const htf_node_def *def = &plan->graph->nodes[node];
-  if (is_pure(plan, node)) {
-    return HTF_PURE;
-  }
-  bool is_view;
+  const bool is_inside = htf_loop_of(&plan->loops, node) >= 0;
+  htf_row_kind row_kind;
   bool is_other_device = plan->device.size > 0 && !hr__span_equal(plan->device, def->device);
-  const htf_row *row = is_on_device(def->device) && !is_other_device ? htf_find_inside(def->op, &is_view) : NULL;
-  if (row == NULL || stays_kernel(def->op, row) || !has_types(row, def->message, more_types(plan, node)) ||
-      !has_attributes(row, def->message) || !resolve_types(plan, node, row) || !has_inputs(plan, node, is_view) ||
-      !has_outputs(plan, node)) {
+  const htf_row *row = is_on_device(def->device) && !is_other_device ? htf_find_inside(def->op, &row_kind) : NULL;
+  plan->nodes[node].is_host = plan->nodes[node].has_host_rule = false;
+  if (is_inside && row != NULL && row_kind == HTF_ROW_LOOP) {
+    return kind_of_passing(plan, node, row);
+  }
+  if (has_host_rule(plan, node)) {
+    return kind_of_host(plan, node);
+  }
+  if (row == NULL || row_kind == HTF_ROW_LOOP) {
+    return HTF_OTHER;
+  }
+  if (row_kind == HTF_ROW_LIST) {
+    return is_list_member(plan, node, row) ? HTF_MEMBER : HTF_OTHER;
+  }
+  if (stays_kernel(def->op, row) || !has_types(row, def->message, more_types(plan, node)) ||
+      !has_attributes(row, def->message) || !resolve_types(plan, node, row) ||
+      !has_inputs(plan, node, row_kind == HTF_ROW_VIEW) || !has_outputs(plan, node)) {
     return HTF_OTHER;
   }
   /* TensorFlow's passes take an Identity behind a Switch as the sign of a branch. */
-  bool is_anchor = hr__span_is(def->op, "Identity") && is_op(plan, def->inputs[0].node, "Switch");
+  bool is_anchor = hr__span_is(def->op, "Identity") && is_op(plan, def->inputs[0].node, "Switch") && !is_inside;
   if (is_anchor || (hr__span_is(def->op, "AssignVariableOp") && !may_assign(plan, place))) {
     return HTF_OTHER;
   }
@@ -375,12 +451,117 @@ static void set_level(htf_plan *plan, int node) {
   }
 }
 
+/* The nodes of a loop have one level. */
+static void set_loop_level(htf_plan *plan, int begin, int end) {
+  int level = 0;
+  bool follows_member = false;
+  for (int place = begin; place < end; ++place) {
+    const htf_plan_node *node = &plan->nodes[plan->order[place]];
+    follows_member = node->level > level ? node->follows_member : follows_member || node->follows_member;
+    level = node->level > level ? node->level : level;
+  }
+  for (int place = begin; place < end; ++place) {
+    htf_plan_node *node = &plan->nodes[plan->order[place]];
+    node->level = level, node->follows_member = follows_member;
+  }
+}
+
+/* ---- loops ---- */
+
+static htf_edge merged(const htf_plan *plan, int node) {
+  return plan->graph->nodes[node].inputs[1];
+}
+
+/* Finds what is known on the host in all iterations: first what is in the first one. False if a node is no member. */
+static bool set_loop_kinds(htf_plan *plan, int begin, int end) {
+  bool has_changed = true, are_members = true;
+  while (has_changed && are_members) {
+    has_changed = false;
+    for (int place = begin; place < end && are_members; ++place) {
+      htf_plan_node *node = &plan->nodes[plan->order[place]];
+      node->kind = kind_of(plan, place);
+      are_members = node->kind != HTF_OTHER;
+    }
+    for (int place = begin; place < end && are_members; ++place) {
+      int node = plan->order[place];
+      if (is_op(plan, node, "Merge") && plan->nodes[node].is_host && !is_known(plan, merged(plan, node).node)) {
+        plan->nodes[node].is_varying = has_changed = true;
+      }
+    }
+  }
+  return are_members;
+}
+
+static bool may_be_inside(htf_plan *plan, int loop, int begin, int end) {
+  bool may_be = set_loop_kinds(plan, begin, end) &&
+                plan->nodes[plan->graph->nodes[plan->loops.loops[loop].condition].inputs[0].node].is_host;
+  for (int place = begin; place < end && may_be; ++place) {
+    may_be = !plan->nodes[plan->order[place]].is_preserved;
+  }
+  return may_be;
+}
+
+/* Finds kinds and levels of all nodes. False: a loop that was to be inside is not, and all begins again. */
+static bool set_kinds(htf_plan *plan) {
+  for (int place = 0; place < plan->graph->count;) {
+    int loop = htf_loop_of(&plan->loops, plan->order[place]), end = place + 1;
+    if (loop < 0) {
+      plan->nodes[plan->order[place]].kind = kind_of(plan, place);
+      set_level(plan, plan->order[place]);
+      place = end;
+      continue;
+    }
+    while (end < plan->graph->count && htf_loop_of(&plan->loops, plan->order[end]) == loop) {
+      ++end;
+    }
+    if (!may_be_inside(plan, loop, place, end)) {
+      plan->loops.loops[loop].is_outside = true;
+      return false;
+    }
+    for (int i = place; i < end; ++i) {
+      set_level(plan, plan->order[i]);
+    }
+    set_loop_level(plan, place, end);
+    place = end;
+  }
+  return true;
+}
+
+/* True if lists, and what is known on the host after a loop, are used in their cluster alone. */
+static bool are_whole(const htf_plan *plan) {
+  bool are = true;
+  for (int node = 0; node < plan->graph->count && are; ++node) {
+    const htf_node_def *def = &plan->graph->nodes[node];
+    const htf_plan_node *planned = &plan->nodes[node];
+    bool is_here = planned->kind == HTF_MEMBER;
+    for (int i = 0; i < def->data_count && are; ++i) {
+      const htf_plan_node *input = &plan->nodes[def->inputs[i].node];
+      int type = input->kind == HTF_MEMBER && def->inputs[i].port < input->output_count
+                     ? plan->types[input->output_types + def->inputs[i].port]
+                     : 0;
+      bool needs_host = input->is_host && is_here &&
+                        (planned->has_host_rule || planned->is_host ||
+                         (plan->types[planned->input_types + i] & HTF_HOST_MEMORY) != 0);
+      bool is_same = is_here && input->cluster == planned->cluster;
+      are = is_same || (type != TF_VARIANT && !needs_host);
+    }
+  }
+  return are;
+}
+
+htf_edge htf_plan_source(const htf_plan *plan, htf_edge edge) {
+  while (edge.port >= 0 && plan->nodes[edge.node].is_silent) {
+    edge = (htf_edge){plan->graph->nodes[edge.node].inputs[0].node, 0};
+  }
+  return edge;
+}
+
 /* ---- clusters ---- */
 
 /* Operations that do nothing by themselves. */
 static bool is_work(const htf_plan *plan, int node) {
   return !is_op(plan, node, "NoOp") && !is_op(plan, node, "Identity") && !is_op(plan, node, "ReadVariableOp") &&
-         !is_op(plan, node, "StopGradient");
+         !is_op(plan, node, "StopGradient") && !plan->nodes[node].has_host_rule && !plan->nodes[node].is_silent;
 }
 
 /* The cluster of a member, which may be new; -1: no memory. */
@@ -400,8 +581,8 @@ static int cluster_of(htf_plan *plan, int node) {
     return -1;
   }
   plan->clusters = grown;
-  grown[count] = (htf_plan_cluster){
-      .device = plan->graph->nodes[node].device, .level = level, .context = where->context, .frame = where->frame};
+  grown[count] =
+      (htf_plan_cluster){.device = plan->device, .level = level, .context = where->context, .frame = where->frame};
   return plan->cluster_count++;
 }
 
@@ -414,7 +595,7 @@ static hr_status find_clusters(htf_plan *plan) {
       if (node->cluster < 0) {
         return no_memory();
       }
-      plan->clusters[node->cluster].work_count += is_work(plan, i);
+      plan->clusters[node->cluster].work_count += htf_loop_of(&plan->loops, i) >= 0 ? CLUSTER_LEAST : is_work(plan, i);
     }
   }
   return HR_OK;
@@ -528,7 +709,8 @@ static bool add_needs(htf_plan *plan, int cluster) {
     int node = plan->order[place];
     const htf_node_def *def = &plan->graph->nodes[node];
     /* A constant that enters a loop is in the cluster, but not what is outside of the loop. */
-    bool is_here = plan->contexts[node].frame == plan->clusters[cluster].frame && !is_op(plan, node, "Enter");
+    bool is_here = plan->contexts[node].frame == plan->clusters[cluster].frame &&
+                   (!is_op(plan, node, "Enter") || htf_loop_of(&plan->loops, node) >= 0);
     int count = is_here ? def->input_count : def->data_count;
     for (int i = 0; i < count && htf_is_inside(plan, node, cluster); ++i) {
       bool is_added = i < def->data_count
@@ -566,6 +748,52 @@ static bool add_outside(htf_plan *plan) {
 
 /* ---- plans ---- */
 
+static void forget_clusters(htf_plan *plan) {
+  for (int i = 0; i < plan->cluster_count; ++i) {
+    free(plan->clusters[i].inputs);
+    free(plan->clusters[i].variables);
+    free(plan->clusters[i].controls);
+    free(plan->clusters[i].results);
+  }
+  free(plan->clusters);
+  free(plan->reads);
+  plan->clusters = NULL, plan->reads = NULL;
+  plan->cluster_count = plan->read_count = plan->type_count = 0;
+  plan->device = (hr__span){NULL, 0};
+  for (int i = 0; i < plan->graph->count; ++i) {
+    plan->nodes[i] = (htf_plan_node){.is_preserved = plan->nodes[i].is_preserved, .cluster = -1, .inner = -1};
+  }
+}
+
+static void leave_loops(htf_plan *plan) {
+  for (int i = 0; i < plan->loops.count; ++i) {
+    plan->loops.loops[i].is_outside = true;
+  }
+}
+
+/* Finds the clusters with the loops that are to be inside. A loop that cannot be is outside afterwards. */
+static hr_status try_clusters(htf_plan *plan, bool *out_is_done) {
+  bool is_ordered;
+  forget_clusters(plan);
+  HR_RETURN_IF_ERROR(htf_loops_move_reads(plan->graph, &plan->loops));
+  HR_RETURN_IF_ERROR(htf_loops_order(plan->graph, &plan->loops, plan->order, &is_ordered));
+  if (!is_ordered) {
+    leave_loops(plan);
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(htf_find_contexts(plan->graph, plan->order, &plan->loops, plan->contexts));
+  if (!set_kinds(plan)) {
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(find_clusters(plan));
+  HR_RETURN_IF_ERROR(leave_kernels(plan));
+  *out_is_done = !htf_has_loops(&plan->loops) || are_whole(plan);
+  if (!*out_is_done) {
+    leave_loops(plan);
+  }
+  return HR_OK;
+}
+
 static hr_status plan_graph(htf_plan *plan, int preserved_count, const hr__span *preserved) {
   const htf_graph *graph = plan->graph;
   plan->nodes = calloc((size_t)graph->count + 1, sizeof *plan->nodes);
@@ -581,18 +809,16 @@ static hr_status plan_graph(htf_plan *plan, int preserved_count, const hr__span 
     }
   }
   HR_RETURN_IF_ERROR(order_nodes(plan));
-  hr_status status = htf_find_contexts(graph, plan->order, plan->contexts);
-  if (status != HR_OK) {
-    bool is_error = hr_status_code_of(status) != HR_STATUS_UNIMPLEMENTED;
-    hr_status_free(is_error ? HR_OK : status);
-    return is_error ? status : HR_OK;
+  HR_RETURN_IF_ERROR(htf_loops_find(graph, plan->order, &plan->loops));
+  for (bool is_done = false; !is_done;) {
+    hr_status status = try_clusters(plan, &is_done);
+    if (status != HR_OK && hr_status_code_of(status) == HR_STATUS_UNIMPLEMENTED) {
+      hr_status_free(status);
+      forget_clusters(plan);
+      return HR_OK;
+    }
+    HR_RETURN_IF_ERROR(status);
   }
-  for (int i = 0; i < graph->count; ++i) {
-    plan->nodes[plan->order[i]].kind = kind_of(plan, i);
-    set_level(plan, plan->order[i]);
-  }
-  HR_RETURN_IF_ERROR(find_clusters(plan));
-  HR_RETURN_IF_ERROR(leave_kernels(plan));
   bool has_memory = true;
   for (int i = 0; i < plan->cluster_count && has_memory; ++i) {
     has_memory = !plan->clusters[i].is_made || add_needs(plan, i);
@@ -600,7 +826,7 @@ static hr_status plan_graph(htf_plan *plan, int preserved_count, const hr__span 
   return has_memory && add_outside(plan) ? HR_OK : no_memory();
 }
 
-hr_status htf_plan_create(const htf_graph *graph, tf_library *library, int preserved_count, const hr__span *preserved,
+hr_status htf_plan_create(htf_graph *graph, tf_library *library, int preserved_count, const hr__span *preserved,
                           htf_plan *out_plan) {
   *out_plan = (htf_plan){.graph = graph, .library = library};
   hr_status status = plan_graph(out_plan, preserved_count, preserved);
@@ -611,12 +837,10 @@ hr_status htf_plan_create(const htf_graph *graph, tf_library *library, int prese
 }
 
 void htf_plan_fini(htf_plan *plan) {
-  for (int i = 0; i < plan->cluster_count; ++i) {
-    free(plan->clusters[i].inputs);
-    free(plan->clusters[i].variables);
-    free(plan->clusters[i].controls);
-    free(plan->clusters[i].results);
+  if (plan->nodes != NULL) {
+    forget_clusters(plan);
   }
+  htf_loops_fini(plan->graph, &plan->loops);
   while (plan->definitions != NULL) {
     htf_op_def *next = plan->definitions->next;
     if (plan->definitions->buffer != NULL) {
@@ -625,8 +849,6 @@ void htf_plan_fini(htf_plan *plan) {
     free(plan->definitions);
     plan->definitions = next;
   }
-  free(plan->clusters);
-  free(plan->reads);
   free(plan->contexts);
   free(plan->nodes);
   free(plan->order);

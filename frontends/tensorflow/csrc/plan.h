@@ -6,6 +6,9 @@
  *
  * Members of one level and context (contexts.h) are a cluster. The level of a node is the highest of its inputs, and
  * one more for another node behind a member. So no path leaves a cluster and comes back.
+ *
+ * A loop of which all nodes can be members is one thing in this: its nodes have one level, and the context around it
+ * (loops.h). Lists of tensors are in clusters only as a whole. If one is used elsewhere, too, no loop is in a cluster.
  */
 #ifndef HEADRACE_TENSORFLOW_PLAN_H_
 #define HEADRACE_TENSORFLOW_PLAN_H_
@@ -13,6 +16,7 @@
 #include "body.h"
 #include "contexts.h"
 #include "graphdef.h"
+#include "loops.h"
 
 typedef enum htf_node_kind { HTF_OTHER = 0, HTF_PURE, HTF_MEMBER } htf_node_kind;
 
@@ -24,6 +28,10 @@ typedef struct htf_plan_node {
   bool follows_member; /* of its level */
   bool is_kept;        /* pure, and used outside */
   bool is_visited;
+  bool is_host;                  /* a member whose results are known on the host when the cluster is recorded */
+  bool has_host_rule;            /* its rule is one of host.def */
+  bool is_silent;                /* a member that only passes a value on, and is in no body */
+  bool is_varying;               /* Merge: the value that comes back is not known on the host */
   int level, cluster;            /* -1: none */
   int inner;                     /* the cluster that has a copy of a pure node last */
   int first_value;               /* the number of its first result in that cluster, or its own */
@@ -46,7 +54,7 @@ typedef struct htf_plan_cluster {
 } htf_plan_cluster;
 
 typedef struct htf_plan {
-  const htf_graph *graph;
+  htf_graph *graph;
   tf_library *library;
   htf_plan_node *nodes;
   int *order; /* inputs first */
@@ -54,6 +62,7 @@ typedef struct htf_plan {
   int type_count, type_capacity;
   struct htf_op_def *definitions;
   htf_context *contexts;
+  htf_loops loops;
   htf_edge *reads; /* nodes of variables that members read, and the contexts of these */
   int read_count;
   hr__span device; /* of all members */
@@ -61,8 +70,9 @@ typedef struct htf_plan {
   int cluster_count;
 } htf_plan;
 
-/* Plans the clusters of a graph. A failure leaves nothing to free. */
-HR_MUST_USE hr_status htf_plan_create(const htf_graph *graph, tf_library *library, int preserved_count,
+/* Plans the clusters of a graph, in which inputs are others until the end of the plan. A failure leaves nothing to
+ * free. */
+HR_MUST_USE hr_status htf_plan_create(htf_graph *graph, tf_library *library, int preserved_count,
                                       const hr__span *preserved, htf_plan *out_plan);
 void htf_plan_fini(htf_plan *plan);
 
@@ -75,6 +85,8 @@ static inline bool htf_is_inside(const htf_plan *plan, int node, int cluster) {
 void htf_plan_enter(htf_plan *plan, int cluster);
 /* The place of a result of a member among those of its cluster; -1: it is none. */
 int htf_plan_result(const htf_plan *plan, htf_edge edge);
+/* The edge of a loop's value in its body: of Merge instead of Switch or Exit. */
+htf_edge htf_plan_source(const htf_plan *plan, htf_edge edge);
 /* The variable behind a handle. */
 htf_edge htf_plan_variable(const htf_plan *plan, htf_edge edge);
 int htf_plan_find(const htf_edge *edges, int count, htf_edge edge);

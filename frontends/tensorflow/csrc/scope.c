@@ -1,9 +1,10 @@
 /* scope.c: the values of a cluster's body. */
 #include "scope.h"
 
-#include "headrace/part.h"
-
 #include <stdlib.h>
+
+#include "headrace/part.h"
+#include "lists.h"
 
 typedef struct htf_owned_host {
   struct htf_owned_host *next;
@@ -12,16 +13,110 @@ typedef struct htf_owned_host {
 
 static const hr_tensor nothing;
 
-void htf_scope_walk(htf_node *node) {
+static void walk_node(htf_node *node, int index) {
+  node->scope->current = &node->scope->body->nodes[index];
+  node->kernel = node->scope->current->kernel;
+  node->function = node->kernel->row->function;
+  node->kernel->row->rule(node);
+  hr_capture_origin(node->stream, (uint32_t)index + 1);
+  if (htf_has_failed(node)) {
+    node->error = hr_status_annotate(node->error, "node %s", node->scope->current->name);
+  }
+}
+
+/* Forgets what an iteration has left and the next one does not read. */
+static void clear_values(htf_scope *scope, const htf_body_loop *loop) {
+  for (int i = loop->first; i < loop->first + loop->count; ++i) {
+    const htf_body_node *current = &scope->body->nodes[i];
+    bool is_read = current->is_invariant || strcmp(current->kernel->row->op, "NextIteration") == 0;
+    for (int j = 0; j < current->output_count && !is_read; ++j) {
+      scope->values[current->first_output + j] = (htf_scope_value){0};
+    }
+  }
+}
+
+static int compare_hosts(const void *a, const void *b) {
+  const htf_host *x = *(const htf_host *const *)a, *y = *(const htf_host *const *)b;
+  return (x > y) - (x < y);
+}
+
+/* `live` is in order. */
+static void free_hosts(htf_scope *scope, const htf_owned_host *mark, size_t count, const htf_host *const *live) {
+  for (htf_owned_host **at = &scope->owned; *at != mark;) {
+    htf_owned_host *owned = *at;
+    const htf_host *host = &owned->host;
+    if (bsearch(&host, live, count, sizeof *live, compare_hosts) != NULL) {
+      at = &owned->next;
+    } else {
+      *at = owned->next;
+      htf_host_fini(&owned->host);
+      free(owned);
+    }
+  }
+}
+
+/* Frees what iterations since the marks have made and nobody needs. */
+static void sweep(htf_node *node, const htf_body_loop *loop, htf_chunk *mark, const htf_owned_host *host_mark) {
   htf_scope *scope = node->scope;
-  for (int i = 0; i < scope->body->node_count && !htf_has_failed(node); ++i) {
-    scope->current = &scope->body->nodes[i];
-    node->kernel = scope->current->kernel;
-    node->function = node->kernel->row->function;
-    node->kernel->row->rule(node);
-    hr_capture_origin(node->stream, (uint32_t)i + 1);
-    if (htf_has_failed(node)) {
-      node->error = hr_status_annotate(node->error, "node %s", scope->current->name);
+  clear_values(scope, loop);
+  size_t count = (size_t)scope->body->value_count + htf_lists_sweep(scope, NULL);
+  htf_scope_value **live = calloc(count + 1, sizeof *live);
+  htf_value **tensors = calloc(count + 1, sizeof *tensors);
+  const htf_host **hosts = calloc(count + 1, sizeof *hosts);
+  if (live == NULL || tensors == NULL || hosts == NULL) {
+    htf_fail(node, HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for a loop");
+  } else {
+    for (int i = 0; i < scope->body->value_count; ++i) {
+      live[i] = &scope->values[i];
+    }
+    (void)htf_lists_sweep(scope, live + scope->body->value_count);
+    for (size_t i = 0; i < count; ++i) {
+      tensors[i] = &live[i]->tensor, hosts[i] = live[i]->host;
+    }
+    qsort(hosts, count, sizeof *hosts, compare_hosts);
+    htf_node_sweep(node, mark, count, tensors);
+    free_hosts(scope, host_mark, count, hosts);
+  }
+  free(hosts);
+  free(live);
+  free(tensors);
+}
+
+/* Passes over the nodes of a loop until its condition is false. What does not depend on the iteration is recorded
+ * once. */
+static void walk_loop(htf_node *node, const htf_body_loop *loop) {
+  enum { SWEEP_INTERVAL = 256 };
+  htf_scope *scope = node->scope;
+  bool goes_on = true, sweeps = scope->passed_most == 0;
+  const htf_owned_host *host_mark = scope->owned;
+  htf_chunk *mark = sweeps ? htf_node_mark(node) : NULL;
+  for (scope->iteration = 0; goes_on && !htf_has_failed(node) && !scope->is_too_long; ++scope->iteration) {
+    if (sweeps && scope->iteration % SWEEP_INTERVAL == SWEEP_INTERVAL - 1) {
+      sweep(node, loop, mark, host_mark);
+    }
+    for (int i = loop->first; i < loop->first + loop->count && goes_on && !htf_has_failed(node); ++i) {
+      const htf_body_node *current = &scope->body->nodes[i];
+      if (scope->iteration > 0 && current->is_invariant) {
+        continue;
+      }
+      walk_node(node, i);
+      goes_on = !current->is_condition || scope->goes_on;
+    }
+    scope->passed += loop->count;
+    scope->is_too_long = goes_on && scope->passed_most > 0 && scope->passed > scope->passed_most;
+  }
+  scope->iteration = 0;
+}
+
+void htf_scope_walk(htf_node *node) {
+  const htf_body *body = node->scope->body;
+  const htf_body_loop *loop = body->loops;
+  for (int i = 0; i < body->node_count && !htf_has_failed(node) && !node->scope->is_too_long;) {
+    if (loop < body->loops + body->loop_count && loop->first == i) {
+      walk_loop(node, loop);
+      i += loop->count, ++loop;
+    } else {
+      walk_node(node, i++);
     }
   }
 }
@@ -33,6 +128,8 @@ void htf_scope_fini(htf_scope *scope) {
     free(scope->owned);
     scope->owned = next;
   }
+  htf_lists_free(scope->lists);
+  scope->lists = NULL;
 }
 
 /* ---- inputs ---- */
@@ -52,6 +149,8 @@ static htf_scope_value *input_of(htf_node *node, int index) {
 static htf_value tensor_of(htf_node *node, htf_scope_value *value) {
   if (value->tensor == NULL && value->host != NULL) {
     value->tensor = node->scope->place_host(node, node->scope->arg, value->host);
+  } else if (value->tensor == NULL && value->is_joined) {
+    value->tensor = htf_list_join(node, value->list);
   }
   if (value->tensor == NULL) {
     htf_fail(node, HR_STATUS_INTERNAL, "headrace: a value of a cluster was not set");
@@ -77,13 +176,26 @@ const htf_host *htf_scope_host(htf_node *node, int index) {
 }
 
 int htf_scope_dims(htf_node *node, int index, const int64_t **out_dims) {
-  const htf_scope_value *value = input_of(node, index);
+  htf_scope_value *value = input_of(node, index);
   if (value == NULL) {
     return -1;
   }
-  bool is_host = value->host != NULL;
-  *out_dims = is_host ? value->host->dims : value->tensor->dims;
-  return is_host ? value->host->rank : value->tensor->rank;
+  if (value->host != NULL) {
+    *out_dims = value->host->dims;
+    return value->host->rank;
+  }
+  htf_value tensor = tensor_of(node, value);
+  *out_dims = tensor->dims;
+  return htf_has_failed(node) ? -1 : tensor->rank;
+}
+
+bool htf_scope_is_list(htf_node *node, int index) {
+  const htf_scope_value *value = input_of(node, index);
+  return value != NULL && value->list != NULL && !value->is_joined;
+}
+
+const htf_scope_value *htf_scope_value_at(htf_node *node, int index) {
+  return input_of(node, index);
 }
 
 /* ---- results ---- */
@@ -107,14 +219,21 @@ static htf_scope_value *output_of(htf_node *node, int index) {
 void htf_scope_set(htf_node *node, int index, htf_value value) {
   htf_scope_value *place = output_of(node, index);
   if (place != NULL) {
-    place->tensor = value;
+    *place = (htf_scope_value){.tensor = value};
+  }
+}
+
+void htf_scope_put(htf_node *node, int index, htf_scope_value value) {
+  htf_scope_value *place = output_of(node, index);
+  if (place != NULL) {
+    *place = value;
   }
 }
 
 void htf_scope_set_host(htf_node *node, int index, const htf_host *host) {
   htf_scope_value *place = output_of(node, index);
   if (place != NULL) {
-    place->host = host;
+    *place = (htf_scope_value){.host = host};
   }
 }
 

@@ -1,8 +1,9 @@
 /* scope.h: the values of a cluster's body while its nodes are recorded on a capture.
  *
- * A value is a tensor, or a small tensor of the host (dims, axes, constants), which becomes one of the device where a
- * node needs it there. Variables have values, too: an assignment gives a variable another value, and the end of the
- * capture writes the last one. So earlier reads stay as they were.
+ * A value is a tensor, a list of tensors, or a small tensor of the host (dims, axes, constants), which becomes one of
+ * the device where a node needs it there. The nodes of a loop are recorded once for each iteration. Variables have
+ * values, too: an assignment gives a variable another value, and the end of the capture writes the last one. So earlier
+ * reads stay as they were.
  */
 #ifndef HEADRACE_TENSORFLOW_SCOPE_H_
 #define HEADRACE_TENSORFLOW_SCOPE_H_
@@ -12,6 +13,8 @@
 typedef struct htf_scope_value {
   htf_value tensor; /* NULL: none yet */
   const htf_host *host;
+  struct htf_sequence *list; /* of TensorFlow's lists (lists.h) */
+  bool is_joined;            /* the tensor is the list's elements, one behind another */
 } htf_scope_value;
 
 /* Gives a host value a place in the device's memory, which stays for the cluster. */
@@ -26,7 +29,16 @@ struct htf_scope {
   htf_place_host place_host;
   void *arg;
   struct htf_owned_host *owned;
+  struct htf_sequence *lists;
+  int64_t iteration;   /* of the loop */
+  bool goes_on;        /* the loop's condition */
+  int64_t passed;      /* nodes of all iterations */
+  int64_t passed_most; /* 0: no limit, and what iterations leave is freed */
+  bool is_too_long;    /* the walk has ended at the limit, without a failure */
 };
+
+/* So many nodes a capture has at most. */
+enum { HTF_PASSED_MAX = 1 << 18 };
 
 /* The body's inputs and variables have their values already. Records all nodes; a failure names the node. */
 void htf_scope_walk(htf_node *node);
@@ -40,6 +52,11 @@ int htf_scope_input_count(const htf_scope *scope);
 int htf_scope_output_count(const htf_scope *scope);
 int htf_scope_output_type(const htf_scope *scope, int index);
 htf_value htf_scope_input(htf_node *node, int index);
+/* True for a list of tensors. */
+bool htf_scope_is_list(htf_node *node, int index);
+/* A value in any form; NULL after a failure. */
+const htf_scope_value *htf_scope_value_at(htf_node *node, int index);
+void htf_scope_put(htf_node *node, int index, htf_scope_value value);
 /* NULL after a failure. */
 const htf_host *htf_scope_host(htf_node *node, int index);
 /* The dims of an input, wherever it is; -1 after a failure. */
@@ -69,12 +86,15 @@ int htf_reshaped_dims(htf_node *node, int64_t count, int64_t *dims);
 int htf_squeezed_dims(htf_node *node, int rank, const int64_t *old, int64_t *dims);
 int htf_expanded_dims(htf_node *node, int rank, const int64_t *old, int64_t *dims);
 
-/* Rules of inside.def and host.def. */
+/* Rules of inside.def, host.def and lists.def. */
 #define INSIDE(op, type_name, types, host, attributes, rule) void htf_##rule(htf_node *node);
 #include "inside.def"
 #undef INSIDE
 #define HOST(op, type_name, types, attributes, rule, takes_dims) void htf_##rule(htf_node *node);
 #include "host.def"
 #undef HOST
+#define LIST(op, host, attributes, rule) void htf_##rule(htf_node *node);
+#include "lists.def"
+#undef LIST
 
 #endif

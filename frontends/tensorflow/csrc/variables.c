@@ -1,6 +1,6 @@
 /* variables.c: rules of variables, which TensorFlow owns: it decides when a value must be copied, and locks; and of
  * lists of tensors (variants), whose elements it walks. Tensors that its callbacks get are the callee's to delete. */
-#include "scope.h"
+#include "lists.h"
 #include "slots.h"
 
 static const htf_kernel of_callbacks = {.row = &(const htf_row){.op = "variable or list"}};
@@ -39,7 +39,9 @@ static void zero_elements(tf_context *context, tf_tensor *x, tf_tensor *out) {
 }
 
 void htf_add_n(htf_node *node) {
-  if (htf_is_list(node, 0)) {
+  if (node->scope != NULL && htf_scope_is_list(node, 0)) {
+    htf_list_add(node);
+  } else if (htf_is_list(node, 0)) {
     tf.AddNVariant(node->context, add_elements, node->status);
     (void)htf_keep(node, htf_status_of(node->status));
   } else {
@@ -48,7 +50,9 @@ void htf_add_n(htf_node *node) {
 }
 
 void htf_zeros_like(htf_node *node) {
-  if (htf_is_list(node, 0)) {
+  if (node->scope != NULL && htf_scope_is_list(node, 0)) {
+    htf_list_zeros_like(node);
+  } else if (htf_is_list(node, 0)) {
     tf.ZerosLikeVariant(node->context, zero_elements, node->status);
     (void)htf_keep(node, htf_status_of(node->status));
   } else {

@@ -439,3 +439,74 @@ def test_results_with_dims_that_depend_on_numbers():
             want = function.python_function(x)
         for have, expected in zip(function(x), want, strict=True):
             np.testing.assert_array_equal(have.numpy(), expected.numpy())
+
+
+def chain(x):
+    """A list that a loop fills, values that change places, and the counter behind the loop."""
+    steps = tf.shape(x)[0]
+    rows = tf.TensorArray(tf.float32, size=steps)
+
+    def body(i, y, z, rows):
+        y, z = z * 0.5, tf.tanh(y * x[i]) + tf.cast(i, tf.float32)
+        return i + 1, y, z, rows.write(i, y)
+
+    i, y, z, rows = tf.while_loop(lambda i, *_: i < steps, body, (0, x[0], x[1], rows))
+    return y, z, rows.stack(), tf.fill([i], y[0]), i
+
+
+def test_loops_of_known_length_are_inside():
+    check_bits(chain, numbers(5, 7))
+    check_bits(lambda x: tf.while_loop(lambda i, _: i < 0, lambda i, x: (i + 1, x * 2), (0, x)), numbers(3))
+
+
+def test_long_loops_record_in_each_call():
+    def body(x):
+        return tf.while_loop(lambda i, _: i < 40000, lambda i, x: (i + 1, tf.minimum(x * 1.5 + 0.25, 9.0)), (0, x))[1]
+
+    x = numbers(3)
+    function = tf.function(body)
+    result, gained = counts(function, x)
+    assert gained["clusters"] == 1
+    with tf.device("CPU"):
+        expected = tf.function(body)(tf.identity(x)).numpy()
+    np.testing.assert_allclose(result.numpy(), expected, 1e-6)
+    np.testing.assert_allclose(function(x * 2).numpy(), expected, 1e-6)
+
+
+def test_gradients_of_lists_in_loops():
+    def gradient(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y, _, rows, *_ = chain(x)
+            loss = tf.reduce_sum(y) + tf.reduce_sum(rows**2)
+        return tape.gradient(loss, x)
+
+    x = numbers(6, 4)
+    result, gained = counts(tf.function(gradient), x)
+    assert gained["clusters"] == 1 and gained["runs"] == 1
+    np.testing.assert_allclose(result.numpy(), gradient(x).numpy(), 1e-5, 1e-6)
+
+
+def test_variables_that_loops_read():
+    variable = tf.Variable([1.0, 2.0])
+
+    @tf.function
+    def step(x):
+        variable.assign_add([1.0, 1.0])
+        x = tf.while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, x * variable), (0, x))[1]
+        variable.assign(variable * 2)
+        return x
+
+    np.testing.assert_array_equal(step(tf.ones(2)).numpy(), [8, 27])
+    np.testing.assert_array_equal(variable.numpy(), [4, 6])
+    np.testing.assert_array_equal(step(tf.ones(2)).numpy(), [125, 343])
+
+
+def test_errors_in_loops_name_the_node():
+    @tf.function
+    def step(x, n):
+        rows = tf.TensorArray(tf.float32, size=2)
+        return tf.while_loop(lambda i, _: i < 3, lambda i, rows: (i + 1, rows.write(i, x * 2)), (0, rows))[1].stack()
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="element 2 of a list of 2"):
+        step(tf.ones(2), 3)
