@@ -518,22 +518,33 @@ static double real_at(const void *data, hr_dtype dtype) {
   return hr_scalar_of(dtype, data).value.f[0];
 }
 
-double htf_host_real(htf_node *node, int index) {
-  double value = 0;
+void htf_host_reals(htf_node *node, int index, double *out_values, int count) {
   const htf_host *host = node->scope != NULL ? htf_scope_host(node, index) : NULL;
   tf_tensor *tensor = node->scope == NULL ? get_input(node, index) : NULL;
-  if (htf_has_failed(node)) {
-    return 0;
+  for (int i = 0; i < count; ++i) {
+    out_values[i] = 0;
   }
-  if ((host != NULL ? host->count : tf.TensorElementCount(tensor)) != 1) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: input %d must be one number", node->kernel->row->op, index);
-  } else {
-    value = host != NULL ? real_at(host->bytes, host->dtype)
-                         : real_at(tf.TensorData(tensor), htf_dtype_of(tf.TensorType(tensor)));
+  if (htf_has_failed(node)) {
+    return;
+  }
+  int64_t found = host != NULL ? host->count : tf.TensorElementCount(tensor);
+  hr_dtype dtype = host != NULL ? host->dtype : htf_dtype_of(tf.TensorType(tensor));
+  const char *bytes = host != NULL ? (const char *)host->bytes : tf.TensorData(tensor);
+  if (found != count) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: input %d has %lld numbers, expected %d", node->kernel->row->op,
+             index, (long long)found, count);
+  }
+  for (int i = 0; i < count && found == count; ++i) {
+    out_values[i] = real_at(bytes + (size_t)i * hr_dtype_size(dtype), dtype);
   }
   if (tensor != NULL) {
     tf.DeleteTensor(tensor);
   }
+}
+
+double htf_host_real(htf_node *node, int index) {
+  double value;
+  htf_host_reals(node, index, &value, 1);
   return value;
 }
 

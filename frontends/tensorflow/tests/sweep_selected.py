@@ -1,4 +1,5 @@
-"""Cases of the sweep for results whose dims depend on numbers: places, distinct elements, parts by number, boxes."""
+"""Cases of the sweep for results whose dims depend on numbers: places, distinct elements, parts by number, boxes; for
+resampled images and sparse tensors."""
 
 import numpy as np
 import tensorflow as tf
@@ -87,3 +88,18 @@ def _(rng, dtype):
 def _(rng, dtype):
     for dims, flags in [((3, 4), [True, False]), ((2, 0, 3), [False, True, True]), ((), []), ((5,), [False])]:
         yield {"tensor": numbers(rng, dims, dtype), "dims": np.array(flags)}
+
+
+@case("ScaleAndTranslate", "ScaleAndTranslateGrad", scale=16)
+def _(rng, dtype, name):
+    kernels = ["lanczos1", "lanczos3", "lanczos5", "gaussian", "box", "triangle", "keyscubic", "mitchellcubic"]
+    for kernel in kernels:
+        for antialias, size, scale, translation in [(True, (3, 9), (0.6, 1.5), (0.0, 0.0)), (False, (8, 4), (1.7, 0.4), (-1.0, 2.5)),
+                                                    (True, (4, 4), (0.3, 0.7), (5.0, -3.0))]:  # fmt: skip
+            places = {"scale": np.array(scale, "float32"), "translation": np.array(translation, "float32")}
+            more = places | {"kernel_type": kernel, "antialias": antialias}
+            images = numbers(rng, (2, 5, 6, 3), dtype)
+            if name == "ScaleAndTranslate":
+                yield {"images": images, "size": np.array(size, "int32")} | more
+            else:
+                yield {"grads": numbers(rng, (2, *size, 3), dtype), "original_image": images} | more
