@@ -1,4 +1,5 @@
 /* device.c: the platform, its devices, and their streams, events and copies. plugin.h tells how they map. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,36 @@ bool htf_is_ready(void) {
     }
   }
   return atomic_load(&state) == 1;
+}
+
+/* ---- forks ---- */
+
+static atomic_bool is_forked, has_said;
+
+static void note_fork(void) {
+  atomic_store(&is_forked, true);
+}
+
+static void register_fork(void) {
+  (void)pthread_atfork(NULL, NULL, note_fork);
+}
+
+static void watch_forks(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, register_fork);
+}
+
+hr_status htf_check_process(void) {
+  static const char why[] =
+      "headrace: this process was forked from one that uses the device HEADRACE, and TensorFlow's "
+      "threads did not come along. Start it by spawn instead, or fork before the first use";
+  if (!atomic_load_explicit(&is_forked, memory_order_relaxed)) {
+    return HR_OK;
+  }
+  if (!atomic_exchange(&has_said, true)) {
+    fprintf(stderr, "%s\n", why);
+  }
+  return hr_status_make(HR_STATUS_FAILED_PRECONDITION, "%s", why);
 }
 
 /* HEADRACE_DEVICE names the driver, which TensorFlow's devices are those of. */
@@ -151,6 +182,9 @@ static void copy_out_now(const tf_device *device, void *target, const tf_memory 
   htf_device *self = device->handle;
   int64_t count = (int64_t)bytes;
   hr_view view;
+  if (htf_fails(htf_check_process(), status)) {
+    return;
+  }
   if (bytes == 0 || has_failed(self, status) || htf_fails(view_bytes(source, &count, &view), status)) {
     return;
   }
@@ -163,6 +197,9 @@ static void copy_in_now(const tf_device *device, tf_memory *target, const void *
   htf_device *self = device->handle;
   int64_t count = (int64_t)bytes;
   hr_view view;
+  if (htf_fails(htf_check_process(), status)) {
+    return;
+  }
   if (bytes == 0 || htf_fails(view_bytes(target, &count, &view), status)) {
     return;
   }
@@ -329,6 +366,7 @@ static void create_device(const tf_platform *platform, tf_create_device *argumen
     tf.SetStatus(status, HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for a device");
     return;
   }
+  watch_forks();
   if (htf_fails(open_device(self, arguments->ordinal), status)) {
     close_device(self);
     return;

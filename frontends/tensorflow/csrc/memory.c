@@ -22,7 +22,10 @@ void htf_allocate(const tf_device *device, uint64_t bytes, int64_t space, tf_mem
   (void)space;
   htf_device *self = device->handle;
   hr_buffer *buffer = take_offered(self->device, bytes);
-  if (buffer == NULL) {
+  hr_status failure = htf_check_process();
+  if (failure != HR_OK) {
+    hr_status_free(failure);
+  } else if (buffer == NULL) {
     hr_status_ignore(hr_buffer_create(self->device, bytes, &buffer));
   }
   out_memory->size_of = TF_STRUCT_SIZE(tf_memory, payload);

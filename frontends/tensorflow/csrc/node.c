@@ -34,7 +34,7 @@ void htf_node_init(htf_node *node, const htf_kernel *kernel, tf_context *context
   tf_stream *stream = tf.GetStream(context, node->status);
   node->device = stream != NULL ? stream->device : NULL;
   node->stream = NULL, node->scope = NULL;
-  if (!htf_keep(node, htf_status_of(node->status))) {
+  if (!htf_keep(node, htf_status_of(node->status)) && !htf_keep(node, htf_check_process())) {
     node->stream = node->device->stream;
     (void)htf_keep(node, htf_note_step(node->device, tf.StepId(context), 1));
   }

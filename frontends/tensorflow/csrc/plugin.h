@@ -42,6 +42,10 @@ struct tf_stream {
 bool htf_is_ready(void);
 
 enum { HTF_DEVICES_MAX = 64 };
+/* FAILED_PRECONDITION in a forked child of a process that has a device: TensorFlow's threads are not there, and it
+ * would wait for them. The first call there prints a line, too, since TensorFlow does not report each failure. */
+HR_MUST_USE hr_status htf_check_process(void);
+
 /* Keeps a device for the calls of Python (stats.c); NULL when it ends. */
 void htf_device_list(int ordinal, htf_device *device);
 /* NULL if TensorFlow has not created it. */
