@@ -7,6 +7,7 @@
 #ifndef HEADRACE_PROVIDERS_GEMV_SUMS_H_
 #define HEADRACE_PROVIDERS_GEMV_SUMS_H_
 
+#include <stdbool.h>
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -16,7 +17,7 @@
 #include "core/ir/dtype.h"
 #include "core/math/convert.h"
 
-enum { LANES = 32, DOTS = 4, LINE_BYTES = 64 };
+enum { LANES = 32, DOTS = 4, LINE_BYTES = 64, AHEAD_BYTES = 8192 };
 
 #define SUMS_INLINE static inline __attribute__((always_inline))
 
@@ -144,10 +145,19 @@ static inline float sum_four(vector4 a) {
   return (a[0] + a[2]) + (a[1] + a[3]);
 }
 
+/* Asks for weights in f32 that columns behind this one have. The processor's own prefetching is late: it begins anew at
+ * each page of 4 KB. Asking for what lies behind the weights is harmless. */
+SUMS_INLINE void fetch_ahead(const char *w, hr_dtype dtype) {
+  for (int b = 0; dtype == HR_DTYPE_F32 && b < LANES * (int)sizeof(float); b += LINE_BYTES) {
+    __builtin_prefetch(w + AHEAD_BYTES + b);
+  }
+}
+
 SUMS_INLINE vector4 dot_row(const float *restrict x, const char *restrict w, int64_t count, hr_dtype dtype) {
   lanes sum = {0};
   int64_t k = 0;
   for (; k + LANES <= count; k += LANES) {
+    fetch_ahead(w + k * weight_bytes(dtype), dtype);
     add_products(&sum, x + k, w + k * weight_bytes(dtype), LANES / WIDTH, dtype);
   }
   if (k < count) {
@@ -156,8 +166,7 @@ SUMS_INLINE vector4 dot_row(const float *restrict x, const char *restrict w, int
   return sum_to_four(&sum);
 }
 
-/* Asks for `count` elements of bf16 before they are read: the processor's own prefetching is too slow for them. f32
- * gains nothing from it. Asking for what lies behind the weights is harmless. */
+/* Asks for `count` elements of bf16 before they are read: the processor's own prefetching is too slow for them. */
 SUMS_INLINE void fetch_weights(const char *w, int64_t count, hr_dtype dtype) {
   if (dtype == HR_DTYPE_BF16) {
     for (int64_t b = 0; b < count * weight_bytes(dtype); b += LINE_BYTES) {
@@ -166,18 +175,27 @@ SUMS_INLINE void fetch_weights(const char *w, int64_t count, hr_dtype dtype) {
   }
 }
 
-/* sum_dots, inlined for an `inner` that is a constant at the call. */
+/* sum_dots, inlined for an `inner` that is a constant at the call. `is_long`: columns one by one in a loop. */
 SUMS_INLINE void sum_dots_of(const float *x, const char *w, int64_t step, int64_t inner, int64_t count,
-                             float *restrict out, hr_dtype dtype) {
+                             float *restrict out, hr_dtype dtype, bool is_long) {
   int64_t n = 0, bytes = step * weight_bytes(dtype);
   for (; n + DOTS <= count; n += DOTS) {
     const char *column = w + n * bytes;
+    vector4 sums[DOTS];
     for (int ahead = DOTS; ahead < 2 * DOTS; ++ahead) {
       fetch_weights(column + ahead * bytes, inner, dtype);
     }
-    vector4 a = dot_row(x, column, inner, dtype), b = dot_row(x, column + bytes, inner, dtype);
-    vector4 c = dot_row(x, column + 2 * bytes, inner, dtype), d = dot_row(x, column + 3 * bytes, inner, dtype);
-    sum_lanes(a, b, c, d, &out[n]);
+    if (is_long) {
+#pragma GCC unroll 1
+      for (int d = 0; d < DOTS; ++d) {
+        sums[d] = dot_row(x, column + d * bytes, inner, dtype);
+      }
+    } else {
+      for (int d = 0; d < DOTS; ++d) {
+        sums[d] = dot_row(x, column + d * bytes, inner, dtype);
+      }
+    }
+    sum_lanes(sums[0], sums[1], sums[2], sums[3], &out[n]);
   }
   for (; n < count; ++n) {
     out[n] = sum_four(dot_row(x, w + n * bytes, inner, dtype));
@@ -189,11 +207,11 @@ SUMS_INLINE void sum_dots_of(const float *x, const char *w, int64_t step, int64_
 SUMS_INLINE void sum_dots(const float *x, const char *w, int64_t step, int64_t inner, int64_t count,
                           float *restrict out, hr_dtype dtype) {
   if (dtype == HR_DTYPE_F32 && inner == LANES) {
-    sum_dots_of(x, w, step, LANES, count, out, dtype);
+    sum_dots_of(x, w, step, LANES, count, out, dtype, false);
   } else if (dtype == HR_DTYPE_F32 && inner == 2 * LANES) {
-    sum_dots_of(x, w, step, 2 * LANES, count, out, dtype);
+    sum_dots_of(x, w, step, 2 * LANES, count, out, dtype, false);
   } else {
-    sum_dots_of(x, w, step, inner, count, out, dtype);
+    sum_dots_of(x, w, step, inner, count, out, dtype, dtype == HR_DTYPE_F32);
   }
 }
 
