@@ -19,6 +19,11 @@
  *     g0 = ...; q1 = scratch; hr_turn_4(q1, ...);
  *     for (c0 = g0; c0 < stop; ++c0) { p1 = q1 + ...; ... one block ... }
  *   }
+ *
+ * A repeated kernel runs all its iterations on one tile after another. If the domain is one element, its arguments are
+ * variables meanwhile, which compilers keep in registers:
+ *
+ *   m0 = *(args[0] + ...); p0 = &m0;   for (i < times) { ... one block ... }   *(args[0] + ...) = m0;
  */
 #include <stdio.h>
 
@@ -290,11 +295,53 @@ static bool take_strips(hr__emitter *e, tile *t) {
   return takes;
 }
 
+/* ---- repeated kernels ---- */
+
+/* The store of a written argument, which other accesses to it equal; -1: it is not written. */
+static int store_of(const hr_kernel *kernel, int arg) {
+  for (int a = 0; arg >= 0 && a < kernel->access_count; ++a) {
+    if (kernel->accesses[a].arg == arg && is_stored(kernel, a)) {
+      return a;
+    }
+  }
+  return -1;
+}
+
+/* Pointers to variables with the values of written arguments. */
+static void emit_variables(hr__emitter *e) {
+  const hr_kernel *kernel = e->kernel;
+  for (int a = 0; a < kernel->access_count; ++a) {
+    const hr_access *access = &kernel->accesses[a];
+    const char *type = hr__emit_dtype(access->dtype);
+    if (store_of(kernel, access->arg) == a) {
+      HR__EMIT(e, "HR__MEMORY_%s *const w%d = (HR__MEMORY_%s *)args[%d] + (", type, access->arg, type, access->arg);
+      hr__emit_base(e, access, 0, &e->kept, 0, 0, "c");
+      HR__EMIT(e, ");\nHR__MEMORY_%s m%d = *w%d;\n", type, access->arg, access->arg);
+    }
+  }
+  for (int a = 0; a < kernel->access_count; ++a) {
+    const hr_access *access = &kernel->accesses[a];
+    if (store_of(kernel, access->arg) >= 0) {
+      HR__EMIT(e, "HR__MEMORY_%s *const p%d = &m%d;\n", hr__emit_dtype(access->dtype), a, access->arg);
+    } else {
+      hr__emit_pointer(e, a, &e->kept, 0, 0, "c", NULL);
+    }
+  }
+}
+
+static void emit_results(hr__emitter *e) {
+  for (int arg = 0; arg < e->kernel->arg_count; ++arg) {
+    if (store_of(e->kernel, arg) >= 0) {
+      HR__EMIT(e, "*w%d = m%d;\n", arg, arg);
+    }
+  }
+}
+
 hr_status hr__emit_points(hr__emitter *e, const char *name, hr_emission *out_emission) {
   e->has_blocks = true;
   const hr_kernel *kernel = e->kernel;
   tile t = choose_tile(&e->kept, HR__EMIT_BLOCK, false);
-  if (!find_turns(e, &t)) {
+  if (!find_turns(e, &t) || (kernel->is_repeated && t.along >= 0)) {
     return hr__emit_unable(kernel, "transposed accesses");
   }
   if (!e->text->failed && !see_accesses(e, &t) && (t.along >= 0 || !take_lines(e, &t))) {
@@ -317,6 +364,9 @@ hr_status hr__emit_points(hr__emitter *e, const char *name, hr_emission *out_emi
     t.all = hr__emit_runtime(e, e->kept.dims[0]);
   }
   hr__emit_head(e, name, 0);
+  if (kernel->is_repeated) {
+    HR__EMIT(e, "const int64_t times = scalars[%d].value.i;\n", kernel->scalar_count - 1);
+  }
   HR__EMIT(e, "for (int64_t unit = begin; unit < end; ++unit) {\n");
   emit_places(e, &t);
   if (t.along >= 0) {
@@ -327,10 +377,24 @@ hr_status hr__emit_points(hr__emitter *e, const char *name, hr_emission *out_emi
   } else {
     emit_count(e, &t, t.all.text);
   }
-  emit_pointers(e, &t);
+  const bool is_variable = kernel->is_repeated && e->kept.rank == 0;
+  if (is_variable) {
+    emit_variables(e);
+  } else {
+    emit_pointers(e, &t);
+  }
+  if (kernel->is_repeated) {
+    HR__EMIT(e, "for (int64_t turn = 0; turn < times; ++turn) {\n");
+  }
   hr__emit_block block = {.count = "n", .capacity = t.piece * t.inner, .is_strip = is_strip};
   hr__emit_uniform(e, 0, HR_LEVEL_ELEMENT);
   hr__emit_stages(e, 0, &block);
+  if (kernel->is_repeated) {
+    HR__EMIT(e, "}\n");
+  }
+  if (is_variable) {
+    emit_results(e);
+  }
   HR__EMIT(e, t.along >= 0 ? "}\n}\n}\n" : "}\n}\n");
   out_emission->pass_count = 1;
   out_emission->units[0] = units;

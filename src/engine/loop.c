@@ -7,6 +7,9 @@
  * So there are three lists of arguments: for the first, the odd and the even iterations. Within a run they change in
  * the addresses of slices alone. Kernels that are not worth a second thread are called directly.
  *
+ * If the number of iterations is known, and no element depends on another one, a kernel runs all iterations behind the
+ * first one in one call (repeated_steps.h).
+ *
  * A carried value is updated in place if the body begins with its copy, and nothing reads the old one afterwards. An
  * iteration that writes one row of a long result moves one row.
  */
@@ -21,6 +24,7 @@
 #include "core/ir/dtype.h"
 #include "engine/compiled_kernel.h"
 #include "engine/instantiate.h"
+#include "engine/repeated_steps.h"
 #include "engine/run.h"
 #include "engine/run_steps.h"
 #include "engine/stream.h"
@@ -34,6 +38,7 @@ struct hr_loop {
   hr_device *device;
   hr_mutex mutex; /* of a run: libraries' objects have one user */
   hr_instance *instance;
+  hr_repeated_steps *repeated; /* NULL: iterations run one after another */
   int carried_count, sequence_count, param_count, result_count, buffer_count;
   int *params, *results; /* numbers of the key's buffers; NONE: no record uses it */
   size_t *param_bytes, *result_bytes;
@@ -175,6 +180,45 @@ static size_t largest_scratch(const hr_instance *instance) {
   return hr_align_up(most, ALIGNMENT);
 }
 
+/* For each of the key's buffers, the one with its next value. */
+static void find_next(const hr_loop *loop, int *next_of) {
+  for (int i = 0; i < loop->buffer_count; ++i) {
+    next_of[i] = loop->constants[i] != NULL ? HR_REPEATED_STAYS : HR_REPEATED_OTHER;
+  }
+  for (int i = 0; i < loop->param_count; ++i) {
+    if (loop->params[i] != NONE) {
+      next_of[loop->params[i]] = i < loop->carried_count ? loop->results[i] : HR_REPEATED_STAYS;
+    }
+  }
+  for (int i = 0; i < loop->result_count; ++i) {
+    next_of[loop->results[i]] = HR_REPEATED_STAYS;
+  }
+}
+
+/* Makes the repeated form of the steps, if there is one. */
+static hr_status repeat(hr_loop *loop) {
+  bool is_simple = loop->condition == NONE && loop->number == NONE && loop->sequence_count == 0 &&
+                   loop->result_count == loop->carried_count && loop->count_max > 1;
+  for (int i = 0; i < loop->carried_count; ++i) {
+    is_simple &= !loop->is_in_place[i];
+  }
+  int *next_of = is_simple ? hr_calloc((size_t)loop->buffer_count + 1, sizeof *next_of) : NULL;
+  if (next_of == NULL) {
+    return is_simple ? no_memory() : HR_OK;
+  }
+  find_next(loop, next_of);
+  hr_status status =
+      hr__repeated_steps_create(loop->instance, loop->device, loop->buffer_count, next_of, &loop->repeated);
+  hr_free(next_of);
+  if (hr_status_code_of(status) == HR_STATUS_UNIMPLEMENTED) {
+    hr_status_ignore(status);
+    return HR_OK;
+  }
+  size_t scratch = loop->repeated != NULL ? hr__repeated_steps_scratch(loop->repeated) : 0;
+  loop->scratch_bytes = hr_align_up(scratch > loop->scratch_bytes ? scratch : loop->scratch_bytes, ALIGNMENT);
+  return status;
+}
+
 static hr_status compile(hr_loop *loop, hr_trace *trace) {
   hr_key key;
   HR_RETURN_IF_ERROR(hr__trace_key(trace, false, &key));
@@ -186,7 +230,7 @@ static hr_status compile(hr_loop *loop, hr_trace *trace) {
   HR_RETURN_IF_ERROR(hr__instance_create(&key, loop->device, loop->scalars, &loop->instance));
   loop->scratch_bytes = largest_scratch(loop->instance);
   return !loop->instance->plan->schedule.is_refused
-             ? HR_OK
+             ? repeat(loop)
              : hr_status_make(HR_STATUS_UNIMPLEMENTED, "loop: a layout is refused");
 }
 
@@ -210,6 +254,7 @@ void hr_loop_free(void *arg) {
     return;
   }
   free_run(loop->kept);
+  hr__repeated_steps_destroy(loop->repeated);
   hr__instance_release(loop->instance);
   for (int i = 0; i < loop->buffer_count; ++i) {
     hr_buffer_release(loop->constants[i]);
@@ -324,7 +369,7 @@ static hr_status allocate_run(loop_run *r) {
   size_t at = 0, shared = take(&at, loop->instance->shared_bytes), number = take(&at, sizeof(int64_t));
   size_t condition = take(&at, 1), spares = take(&at, (size_t)loop->carried_count * sizeof(char *));
   size_t bound = take(&at, (size_t)PHASES * (size_t)loop->buffer_count * sizeof(void *));
-  int threads = loop->instance->needs_team ? hr_thread_count() : 1;
+  int threads = loop->instance->needs_team || loop->repeated != NULL ? hr_thread_count() : 1;
   size_t scratch = take(&at, loop->scratch_bytes * (size_t)threads), values = at;
   for (int i = 0; i < loop->carried_count; ++i) {
     take(&at, loop->is_in_place[i] ? 0 : loop->result_bytes[i]);
@@ -563,7 +608,20 @@ static void copy_results(const loop_run *r) {
   }
 }
 
+/* The first iteration, then the others by a call for each kernel. */
+static hr_status run_repeated(loop_run *r) {
+  const hr_loop *loop = r->loop;
+  r->writes_spare_first = false;
+  HR_RETURN_IF_ERROR(prepare_phase(r, FIRST));
+  HR_RETURN_IF_ERROR(run_calls(r, &r->phases[FIRST]));
+  return hr__repeated_steps_run(loop->repeated, loop->instance, r->count - 1, &r->phases[FIRST].scratch, r->scratch,
+                                loop->scratch_bytes, &r->interrupt);
+}
+
 static hr_status run_all(loop_run *r) {
+  if (r->loop->repeated != NULL && hr__repeated_steps_are_better(r->loop->repeated, r->loop->instance)) {
+    return run_repeated(r);
+  }
   for (int p = 0; p < PHASES && (p == FIRST || r->count > 1); ++p) {
     HR_RETURN_IF_ERROR(prepare_phase(r, p));
   }

@@ -537,6 +537,7 @@ static void pack_form(packer *p, const hr__draft *draft, const char *name) {
                    .has_batches = draft->batch_count > 1,
                    .is_walked = draft->is_walked,
                    .is_split = draft->is_split,
+                   .times = draft->times,
                    .phase_count = draft->phase_count,
                    .section_count = draft->section_count,
                    .step_count = draft->step_count,
@@ -628,6 +629,7 @@ static hr__plan *finish(const hr__draft *draft, const hr_kernel *kernel) {
 static hr_status build(hr__draft *draft, const hr__slots *like, const hr_kernel *kernel) {
   builder b = {.draft = draft, .kernel = kernel, .scratch = draft->arena};
   draft->phase_count = kernel->phase_count < 1 ? 1 : kernel->phase_count;
+  draft->times = kernel->is_repeated ? (uint8_t)kernel->scalar_count : 0;
   draft->section_count = 1 + 2 * draft->phase_count;
   hr__plan_geometry(draft, kernel);
   HR_RETURN_IF_ERROR(plan_steps(&b));
@@ -644,11 +646,15 @@ static const hr__slots *slots_like(const hr_host_kernel *like) {
 
 hr_status HR_CPU_NAME(hr_interp_create_like)(const hr_kernel *kernel, const hr_host_kernel *last,
                                              hr_host_kernel **out_host_kernel) {
+  if (kernel->is_repeated && kernel->scalar_count > UINT8_MAX) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "interp: a repeated kernel of %d scalars, at most %d",
+                          kernel->scalar_count, UINT8_MAX);
+  }
   if (kernel->rank < 0 || kernel->rank > HR_RANK_MAX || kernel->phase_count > HR__PHASES_MAX) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "interp: kernel of rank %d and %d phases, at most %d and %d",
                           kernel->rank, kernel->phase_count, (int)HR_RANK_MAX, (int)HR__PHASES_MAX);
   }
-  if (hr__gather_fits(kernel)) {
+  if (!kernel->is_repeated && hr__gather_fits(kernel)) {
     return hr__gather_create(kernel, out_host_kernel);
   }
   if (hr__scatter_fits(kernel)) {

@@ -149,10 +149,10 @@ typedef struct hr__form {
   int64_t chunk;
   int walk; /* hr__walk */
   int batch_rank;
-  bool has_batches; /* more than one */
-  bool is_walked;   /* a tile has several blocks */
-  bool is_split;    /* chunks of one row or column are separate units */
-  uint8_t unused;
+  bool has_batches;               /* more than one */
+  bool is_walked;                 /* a tile has several blocks */
+  bool is_split;                  /* chunks of one row or column are separate units */
+  uint8_t times;                  /* 1 + the scalar with the iterations of a repeated kernel; 0: each unit runs once */
   int phase_count, section_count; /* section 0: run; 1 + 2p: tile of phase p; 2 + 2p: its blocks */
   int step_count, register_count, map_count, reduction_count, conflict_count;
   int point_count; /* registers whose pointers move with each block */
@@ -238,6 +238,7 @@ typedef struct hr__draft {
   hr__walk walk;
   int64_t batch_count, row_elements, chunk, chunk_count;
   bool is_walked, is_split;
+  uint8_t times;
   int phase_count, section_count;
   int register_count, map_count, step_count, reduction_count, conflict_count, point_count, coord_count;
   int term_count, number_count;

@@ -481,8 +481,12 @@ void hr__plan_run(const hr_host_kernel *kernel, int pass, const hr_host_call *ca
   begin_frame((const hr__plan *)kernel, call, &frame);
   enter_run(&frame);
   enter_batch(&frame, 0);
-  run_section(&frame, 0);
-  for (int64_t unit = begin; unit < end; ++unit) {
-    run_unit(&frame, pass, unit);
+  const int times = frame.form->times;
+  const int64_t count = times > 0 ? call->scalars[times - 1].value.i : 1;
+  for (int64_t i = 0; i < count; ++i) {
+    run_section(&frame, 0);
+    for (int64_t unit = begin; unit < end; ++unit) {
+      run_unit(&frame, pass, unit);
+    }
   }
 }

@@ -243,3 +243,128 @@ HR_TEST(short_loops_run_in_the_call_that_waits) {
     hr_graph_release(g);
   }
 }
+
+/* ---- bodies whose elements do not depend on each other, which kernels repeat (engine/repeated_steps.h) ---- */
+
+enum { KINDS = 5 };
+static const char *const kinds[KINDS] = {"f32", "f64", "bf16", "f16", "i32"};
+
+static void add_pointwise(body *b, const char *kind) {
+  static const char *const binary[] = {"add", "subtract", "multiply", "maximum", "minimum"};
+  int n = b->names++;
+  bool is_float = kind[0] != 'i';
+  switch (pick(b, is_float ? 5 : 3)) {
+    case 0:
+      WRITE(b, "%%u%d = less(%s, %s)\n%%t%d = where(%%u%d, %s, %s)\n", n, any(b), any(b), n, n, any(b), any(b));
+      break;
+    case 1:
+      WRITE(b, "%%t%d = abs(%s)\n", n, any(b));
+      break;
+    case 2:
+      WRITE(b, "%%t%d = %s(%s, %s)\n", n, binary[pick(b, 5)], any(b), any(b));
+      break;
+    case 3:
+      WRITE(b, "%%t%d = tanh(%s)\n", n, any(b));
+      break;
+    default:
+      WRITE(b, "%%t%d = multiply(%s, 0.75)\n", n, any(b));
+      break;
+  }
+  char name[12];
+  snprintf(name, sizeof name, "%%t%d", n);
+  add_float(b, name);
+}
+
+/* A counter and two carried values, of a kind, of any dims. */
+static void write_pointwise(body *b, uint64_t seed, const char *kind, const char *dims, int64_t count) {
+  static char storage[TEXT];
+  *b = (body){.text = storage, .seed = seed * 7919 + 5};
+  WRITE(b, "graph 2\nfunction @0 {\ninput %%i i64[]\ninput %%k i64[]\n");
+  WRITE(b, "input %%a %s%s\ninput %%b %s%s\ninput %%c %s%s\n%%j = add(%%k, 3)\n", kind, dims, kind, dims, kind, dims);
+  add_float(b, "%a"), add_float(b, "%b"), add_float(b, "%c");
+  for (int k = 0, statements = 1 + pick(b, 9); k < statements; ++k) {
+    add_pointwise(b, kind);
+  }
+  const char *wave = kind[0] == 'i' ? "negative" : "sin";
+  WRITE(b, "%%x = %s(%s)\n%%y = %s(%s)\noutput k = %%j\noutput a = %%x\noutput b = %%y\n}\n", wave, any(b), wave,
+        any(b));
+  WRITE(b, "input %%p f32%s\ninput %%q f32%s\ninput %%r f32%s\n", dims, dims, dims);
+  WRITE(b, "%%a = astype(%%p, dtype=%s)\n%%b = astype(%%q, dtype=%s)\n%%c = astype(%%r, dtype=%s)\n", kind, kind, kind);
+  WRITE(b, "constant %%k i64[] = [7]\n%%0, %%1, %%2 = for(@0, %lld, %%k, %%a, %%b, %%c, carried=3)\n",
+        (long long)count);
+  WRITE(b, "output k = %%0\noutput a = %%1\noutput b = %%2\n");
+}
+
+/* Runs of the graph on a stream and in a session have the same results. */
+static void check_runs(body *b, hr_tensor *inputs) {
+  const hr_tensor *places[3] = {&inputs[0], &inputs[1], &inputs[2]};
+  hr_tensor expected[3], out[3];
+  hr_graph *g = graph_of(b->text);
+  hr_session *session = session_of(g, NULL);
+  HR_ASSERT_OK(hr_graph_apply(g, stream, 3, places, 3, expected));
+  for (int run = 0; run < 3; ++run) {
+    hr_thread_count_set(run % 2 + 1);
+    HR_ASSERT_OK(hr_session_run(session, 3, places, 3, out));
+    for (int i = 0; i < 3; ++i) {
+      expect_same(&expected[i], &out[i], b->text);
+      hr_tensor_release(&out[i]);
+    }
+  }
+  hr_thread_count_set(0);
+  for (int i = 0; i < 3; ++i) {
+    hr_tensor_release(&expected[i]);
+    hr_tensor_release(&inputs[i]);
+  }
+  hr_session_release(session);
+  hr_graph_release(g);
+}
+
+HR_TEST(repeated_kernels_have_the_bits_of_iterations) {
+  static body b;
+  open_stream();
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    setenv("HEADRACE_JIT", seed % 4 == 0 ? "wait" : "off", 1);
+    int n = 1 + (int)(seed * 37 % 1000);
+    write_pointwise(&b, seed, kinds[seed % KINDS],
+                    seed % 3 == 0   ? "[]"
+                    : seed % 3 == 1 ? "[n]"
+                                    : "[1, n]",
+                    16 + (int64_t)(seed % 9));
+    hr_tensor inputs[3];
+    for (int i = 0; i < 3; ++i) {
+      inputs[i] = seed % 3 == 0   ? random_of(&b, 0, NULL)
+                  : seed % 3 == 1 ? random_of(&b, DIMS(n))
+                                  : random_of(&b, DIMS(1, n));
+    }
+    check_runs(&b, inputs);
+  }
+  unsetenv("HEADRACE_JIT");
+}
+
+/* More iterations than a call runs. */
+HR_TEST(a_million_iterations_of_a_number) {
+  open_stream();
+  for (int wait = 0; wait < 2; ++wait) {
+    setenv("HEADRACE_JIT", wait ? "wait" : "off", 1);
+    hr_graph *g = graph_of("graph 2\nfunction @0 {\ninput %i i64[]\ninput %k i64[]\ninput %l i64[]\n%j = add(%k, "
+                           "3)\n%m = maximum(%l, %k)\n"
+                           "output j = %j\noutput m = %m\n}\ninput %k i64[]\ninput %l i64[]\n%0, %1 = for(@0, 1100000, "
+                           "%k, %l, carried=2)\n"
+                           "output k = %0\noutput l = %1\n");
+    int64_t zero = 0;
+    hr_tensor k = tensor_of(HR_DTYPE_I64, 0, NULL, &zero), out[2];
+    hr_session *session = session_of(g, NULL);
+    HR_ASSERT_OK(hr_session_run(session, 2, (const hr_tensor *[]){&k, &k}, 2, out));
+    int64_t values[2];
+    for (int i = 0; i < 2; ++i) {
+      HR_ASSERT_OK(hr_array_read(stream, &out[i], &values[i]));
+      hr_tensor_release(&out[i]);
+    }
+    HR_ASSERT_EQ(values[0], 3300000);
+    HR_ASSERT_EQ(values[1], 3300000 - 3);
+    hr_tensor_release(&k);
+    hr_session_release(session);
+    hr_graph_release(g);
+  }
+  unsetenv("HEADRACE_JIT");
+}

@@ -20,6 +20,9 @@
  * The results of several chunks are combined as one more row of the same kind, until one is left.
  *
  * A kernel with `ordered_mask` scatters: elements that differ only in ordered dims run in logical order in one thread.
+ *
+ * A *repeated* kernel is element-wise and updates its arguments in place. Each element runs as often as the last scalar
+ * says, an i64 that no instruction reads. It runs all iterations of a loop, element by element.
  */
 #ifndef HEADRACE_CORE_KERNEL_H_
 #define HEADRACE_CORE_KERNEL_H_
@@ -109,6 +112,7 @@ typedef struct hr_kernel {
   int rank;
   const int64_t *dims;
   uint32_t reduce_mask, ordered_mask;
+  bool is_repeated;
   hr_reduce_order order;
   int phase_count;
   int arg_count, scalar_count, access_count, instr_count, register_count;

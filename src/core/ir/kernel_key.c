@@ -49,7 +49,7 @@ static uint8_t *put_instr(uint8_t *at, const hr_instr *instr) {
 }
 
 static size_t count_numbers(const hr_kernel *kernel) {
-  enum { HEAD = 10, ARG = 2, ACCESS = 6, TERM = 3, BOUND = 2, INSTR = 10, SOURCE = 2, REGISTER = 4 };
+  enum { HEAD = 11, ARG = 2, ACCESS = 6, TERM = 3, BOUND = 2, INSTR = 10, SOURCE = 2, REGISTER = 4 };
   const size_t rank = (size_t)kernel->rank;
   size_t count = HEAD + rank + (size_t)kernel->arg_count * ARG + (size_t)kernel->register_count * REGISTER;
   for (int a = 0; a < kernel->access_count; ++a) {
@@ -70,7 +70,7 @@ bool hr_kernel_make_key(const hr_kernel *kernel, hr_kernel_key *out_key) {
   uint8_t *at = out_key->data;
   PUT(kernel->rank), PUT(kernel->reduce_mask), PUT(kernel->ordered_mask), PUT(kernel->order), PUT(kernel->phase_count);
   PUT(kernel->arg_count), PUT(kernel->scalar_count), PUT(kernel->access_count), PUT(kernel->instr_count);
-  PUT(kernel->register_count);
+  PUT(kernel->register_count), PUT(kernel->is_repeated);
   for (int a = 0; a < kernel->arg_count; ++a) {
     PUT(kernel->args[a].is_read), PUT(kernel->args[a].is_written);
   }
@@ -222,6 +222,7 @@ hr_kernel *hr_kernel_from_key(const uint8_t *structure, const uint8_t *numbers, 
   kernel->access_count = (int)next(&r);
   kernel->instr_count = (int)next(&r);
   kernel->register_count = (int)next(&r);
+  kernel->is_repeated = next(&r) != 0;
   read_arrays(&r, kernel);
   return r.failed ? NULL : kernel;
 }

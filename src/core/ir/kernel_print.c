@@ -107,8 +107,8 @@ hr_status hr_kernel_print(const hr_kernel *kernel, hr_text *out_text) {
   print_numbers(out_text, kernel->dims, kernel->rank, "[", "]");
   print_mask(out_text, "reduce", kernel->reduce_mask);
   print_mask(out_text, "ordered", kernel->ordered_mask);
-  hr_text_printf(out_text, " order %s phases %d\n", (unsigned)kernel->order < 3 ? orders[kernel->order] : "?",
-                 kernel->phase_count);
+  hr_text_printf(out_text, " order %s phases %d%s\n", (unsigned)kernel->order < 3 ? orders[kernel->order] : "?",
+                 kernel->phase_count, kernel->is_repeated ? " repeated" : "");
   for (int a = 0; a < kernel->arg_count; ++a) {
     const hr_kernel_arg *arg = &kernel->args[a];
     hr_text_printf(out_text, "  arg %d %%%u%s%s\n", a, arg->buffer, arg->is_read ? " read" : "",

@@ -229,6 +229,10 @@ hr_status hr_kernel_verify(const hr_kernel *kernel) {
   EXPECT(&v, "reduced dims outside the domain", kernel->reduce_mask & ~all, 0);
   EXPECT(&v, "ordered dims outside the domain", kernel->ordered_mask & ~all, 0);
   EXPECT(&v, "a kernel that reduces and scatters", kernel->reduce_mask != 0 && kernel->ordered_mask != 0, false);
+  if (kernel->is_repeated) {
+    EXPECT(&v, "dims of a repeated kernel that are reduced or ordered", kernel->reduce_mask | kernel->ordered_mask, 0);
+    EXPECT(&v, "a repeated kernel has a scalar for its iterations", kernel->scalar_count > 0, true);
+  }
   EXPECT(&v, "order of reductions", kernel->order, hr_kernel_order(kernel->rank, kernel->dims, kernel->reduce_mask));
   for (int d = 0; d < kernel->rank; ++d) {
     if (kernel->dims[d] < 0) {
