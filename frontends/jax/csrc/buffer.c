@@ -15,6 +15,7 @@ pjrt_buffer *hrj_buffer_create(pjrt_device *device, pjrt_type type, const pjrt_m
     atomic_init(&buffer->holds, 1);
     atomic_init(&buffer->is_deleted, false);
     buffer->is_borrowed = false;
+    atomic_init(&buffer->late, NULL);
   }
   return buffer;
 }
@@ -25,6 +26,9 @@ bool hrj_buffer_hold(pjrt_buffer *buffer) {
   }
   int holds = atomic_load(&buffer->holds);
   while (holds > 0 && !atomic_compare_exchange_weak(&buffer->holds, &holds, holds + 1)) {
+  }
+  if (holds > 0 && atomic_load_explicit(&buffer->late, memory_order_relaxed) != NULL) {
+    hrj_late_expect(buffer);
   }
   return holds > 0;
 }
@@ -95,6 +99,7 @@ pjrt_error *hrj_Buffer_Destroy(pjrt_args_self *args) {
   pjrt_buffer *buffer = args->self;
   if (buffer != NULL) {
     hrj_buffer_delete(buffer);
+    hrj_late_forget(buffer);
     free(buffer);
   }
   return NULL;
@@ -195,6 +200,7 @@ pjrt_error *hrj_Buffer_OpaqueDeviceMemoryDataPointer(pjrt_args_pointer *args) {
   if (holds == 0) {
     return hrj_error(hrj_buffer_deleted(buffer, "address"));
   }
+  hrj_late_expect(buffer);
   HRJ_RETURN_IF_ERROR(hrj_buffer_address(buffer, &args->pointer));
   return NULL;
 }

@@ -58,7 +58,14 @@ static void unlink_client(const pjrt_client *client) {
   pthread_mutex_unlock(&open_clients.lock);
 }
 
+static atomic_uint interrupts;
+
+unsigned hrj_interrupt_count(void) {
+  return atomic_load(&interrupts);
+}
+
 void headrace_jax_interrupt(void) {
+  atomic_fetch_add(&interrupts, 1);
   pthread_mutex_lock(&open_clients.lock);
   for (pjrt_client *client = open_clients.first; client != NULL; client = client->next) {
     for (int i = 0; i < client->device_count; ++i) {

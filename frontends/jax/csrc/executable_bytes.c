@@ -71,6 +71,13 @@ pjrt_error *hrj_Executable_DeserializeAndLoad(pjrt_args_deserialize *args) {
   return hrj_compile(args->client, code, code_size, options, options_size, &args->executable);
 }
 
+pjrt_error *hrj_Client_Load(pjrt_args_load *args) {
+  const pjrt_executable *from = args->executable;
+  const bool has_options = args->options != NULL && args->options_size > 0;
+  return hrj_compile(args->client, from->code, from->code_size, has_options ? args->options : from->options,
+                     has_options ? args->options_size : from->options_size, &args->loaded);
+}
+
 pjrt_error *hrj_Executable_GetCompileOptions(pjrt_args_bytes *args) {
   const pjrt_executable *executable = args->self;
   args->bytes = executable->options, args->bytes_size = executable->options_size;

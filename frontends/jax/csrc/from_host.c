@@ -40,14 +40,23 @@ static int narrow_bits(pjrt_type type) {
 }
 
 /* Dense, row-major elements. Integers of 2 and 4 bits become whole bytes: the host's other bits have no meaning. */
-static void pack(const pjrt_args_from_host *args, const hr_tensor *tensor, const int64_t *strides, void *target) {
-  int bits = narrow_bits(args->type);
-  hrj_strided_pack(target, args->data, tensor, strides);
+static void pack(pjrt_type type, const void *data, const hr_tensor *tensor, const int64_t *strides, void *target) {
+  int bits = narrow_bits(type);
+  hrj_strided_pack(target, data, tensor, strides);
   int64_t count = bits > 0 ? hr_tensor_count(tensor) : 0;
   unsigned mask = (1u << bits) - 1, sign = tensor->dtype == HR_DTYPE_I8 ? 1u << bits >> 1 : 0;
   for (uint8_t *at = target, *end = at + count; at < end; ++at) {
     *at = (uint8_t)(((*at & mask) ^ sign) - sign);
   }
+}
+
+void hrj_host_pack(pjrt_type type, const void *data, const hr_tensor *tensor, const int64_t *byte_strides,
+                   const pjrt_memory_layout *layout, void *target) {
+  int64_t strides[HR_RANK_MAX];
+  hr_tensor like = *tensor;
+  hrj_layout_strides(layout, tensor->dims, 1, like.strides);
+  const hr_tensor stored = hrj_layout_stored(layout, &like, byte_strides, strides);
+  pack(type, data, &stored, strides, target);
 }
 
 /* A copy that a buffer owns, counted in the device's statistics. */
@@ -86,7 +95,7 @@ static pjrt_error *copy_to_host_device(const pjrt_args_from_host *args, pjrt_dev
   if (copy == NULL) {
     return no_memory(bytes);
   }
-  pack(args, tensor, strides, copy->elements);
+  pack(args->type, args->data, tensor, strides, copy->elements);
   hr_status status = hr_buffer_adopt(device->device, bytes, copy->elements, free_copy, copy, &tensor->buffer);
   if (status != HR_OK) {
     free_copy(copy);
@@ -104,7 +113,7 @@ static pjrt_error *write_to_device(const pjrt_args_from_host *args, pjrt_device 
     return no_memory(bytes);
   }
   if (!is_dense) {
-    pack(args, tensor, strides, packed);
+    pack(args->type, args->data, tensor, strides, packed);
   }
   hr_status status = hr_buffer_create(device->device, bytes, &tensor->buffer);
   if (status == HR_OK) {

@@ -30,6 +30,8 @@ typedef struct pjrt_device pjrt_device; /* also its description */
 typedef struct pjrt_memory pjrt_memory;
 typedef struct pjrt_executable pjrt_executable; /* also a loaded one */
 typedef struct pjrt_buffer pjrt_buffer;
+typedef struct pjrt_transfers pjrt_transfers; /* a manager of asynchronous transfers */
+typedef struct hrj_late hrj_late;             /* the promise of a buffer's contents */
 
 /* Numbers are hr_status_code's. */
 typedef int pjrt_error_code;
@@ -278,6 +280,14 @@ typedef struct pjrt_args_deserialize {
   const char *options;         /* NULL: those that were serialized */
   size_t options_size;
 } pjrt_args_deserialize;
+typedef struct pjrt_args_load {
+  PJRT_HEAD;
+  pjrt_client *client;
+  const pjrt_executable *executable;
+  const char *options; /* NULL: those of the executable */
+  size_t options_size;
+  pjrt_executable *loaded;
+} pjrt_args_load;
 typedef struct pjrt_args_compile_for {
   PJRT_HEAD;
   pjrt_client *topology;
@@ -470,6 +480,112 @@ typedef struct pjrt_args_future {
   size_t message_size;
   void *target;
 } pjrt_args_future;
+/* Shapes of the buffers of a transfer manager. */
+typedef struct pjrt_shape {
+  PJRT_HEAD;
+  const int64_t *dims;
+  size_t rank;
+  pjrt_type type;
+} pjrt_shape;
+typedef struct pjrt_args_transfers {
+  PJRT_HEAD;
+  pjrt_client *client;
+  const pjrt_shape *shapes;
+  size_t count;
+  const pjrt_layout *const *layouts; /* NULL, or of each buffer */
+  size_t layout_count;
+  pjrt_memory *memory;
+  pjrt_transfers *transfers;
+} pjrt_args_transfers;
+typedef struct pjrt_args_transfer_data {
+  PJRT_HEAD;
+  pjrt_transfers *transfers;
+  int number;
+  const void *data;
+  int64_t offset, size;
+  bool is_last;
+  pjrt_event *done;
+} pjrt_args_transfer_data;
+typedef struct pjrt_args_transfer_literal {
+  PJRT_HEAD;
+  pjrt_transfers *transfers;
+  int number;
+  const void *data;
+  const int64_t *dims;
+  size_t rank;
+  pjrt_type type;
+  const pjrt_layout *layout; /* of the data */
+  pjrt_event *done;
+} pjrt_args_transfer_literal;
+typedef struct pjrt_args_transfer_buffer {
+  PJRT_HEAD;
+  pjrt_transfers *transfers;
+  int number;
+  pjrt_buffer *buffer;
+} pjrt_args_transfer_buffer;
+typedef struct pjrt_args_transfer_size {
+  PJRT_HEAD;
+  pjrt_transfers *transfers;
+  int number;
+  size_t size;
+} pjrt_args_transfer_size;
+typedef struct pjrt_args_transfer_error {
+  PJRT_HEAD;
+  pjrt_transfers *transfers;
+  int number;
+  pjrt_error_code code;
+  const char *message;
+  size_t message_size;
+} pjrt_args_transfer_error;
+typedef struct pjrt_args_transfer_metadata {
+  PJRT_HEAD;
+  pjrt_transfers *transfers;
+  const pjrt_named_value *list;
+  size_t count;
+} pjrt_args_transfer_metadata;
+typedef struct pjrt_args_alias {
+  PJRT_HEAD;
+  pjrt_client *client;
+  pjrt_memory *memory;
+  const int64_t *dims;
+  size_t rank;
+  pjrt_type type;
+  const pjrt_layout *layout;
+  pjrt_buffer *buffer;
+  hrj_late *promise;
+} pjrt_args_alias;
+typedef struct pjrt_args_fulfil {
+  PJRT_HEAD;
+  pjrt_client *client;
+  pjrt_buffer *buffer;
+  pjrt_error_code code;
+  const char *message;
+  size_t message_size;
+  hrj_late *promise;
+} pjrt_args_fulfil;
+typedef struct pjrt_args_dependency {
+  size_t struct_size;
+  void *data;
+  pjrt_error_code code;
+  const char *message;
+  size_t message_size;
+} pjrt_args_dependency;
+typedef struct pjrt_args_donate {
+  PJRT_HEAD;
+  pjrt_buffer *buffer;
+  void *data; /* out: to pass to the function */
+  void (*ready)(pjrt_args_dependency *args);
+  pjrt_buffer *out;
+} pjrt_args_donate;
+typedef struct pjrt_args_poison {
+  PJRT_HEAD;
+  pjrt_device *device;
+  int launch_id;
+  pjrt_error_code code;
+  const char *message;
+  size_t message_size;
+  bool is_poisoned;
+} pjrt_args_poison;
 typedef struct pjrt_args_raw_future {
   PJRT_HEAD;
   pjrt_buffer *buffer;

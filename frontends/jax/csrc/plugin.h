@@ -118,6 +118,8 @@ bool hrj_wants_interrupt(void *arg);
 /* Python calls it after Ctrl-C in a wait of JAX's own: cancels the pending work of all clients, and waits until the
  * step or iteration that runs has ended. */
 HR_API void headrace_jax_interrupt(void);
+/* Interrupts so far. */
+unsigned hrj_interrupt_count(void);
 
 /* ---- layouts ---- */
 
@@ -153,6 +155,7 @@ struct pjrt_buffer {
   atomic_bool is_deleted;
   const pjrt_memory_layout *layout; /* of the tensor's strides */
   bool is_borrowed;                 /* its memory is the caller's, who may write it when the buffer is deleted */
+  _Atomic(hrj_late *) late;         /* contents that may not have come yet (late.c); NULL: they have */
 };
 
 /* A buffer of a tensor with the strides of a layout, whose reference it takes over on success; NULL: no memory. */
@@ -180,6 +183,11 @@ hr_status hrj_tensor_fail(pjrt_device *device, const hr_tensor *tensor, hr_statu
  * held. */
 hr_status hrj_buffer_address(pjrt_buffer *buffer, void **out_address);
 
+/* What uses a buffer for the first time: records a wait for contents that have not come. Part of hrj_buffer_hold. */
+void hrj_late_expect(pjrt_buffer *buffer);
+/* The buffer is gone, whose contents need not come. */
+void hrj_late_forget(pjrt_buffer *buffer);
+
 /* ---- events ---- */
 
 /* An event that is ready; never destroyed, and never NULL. */
@@ -206,6 +214,9 @@ void hrj_event_called(pjrt_event *event, bool has_run);
 
 /* ---- host memory ---- */
 
+/* Elements of the host, of any byte strides of the tensor's dims, as a buffer of a layout stores them. */
+void hrj_host_pack(pjrt_type type, const void *data, const hr_tensor *tensor, const int64_t *byte_strides,
+                   const pjrt_memory_layout *layout, void *target);
 /* Copies elements between host memory of any strides (in bytes) and dense ones. */
 void hrj_strided_pack(void *target, const void *source, const hr_tensor *tensor, const int64_t *byte_strides);
 void hrj_strided_unpack(void *target, const int64_t *byte_strides, const void *source, const hr_tensor *tensor);

@@ -14,8 +14,15 @@ HR_TEST(table_is_complete) {
 
 HR_TEST(entries_without_a_function_fail_with_their_name) {
   open_client();
-  ASSERT_CODE(Client_CreateAliasBuffer, (&(pjrt_args){0}), HR_STATUS_UNIMPLEMENTED, "PJRT_Client_CreateAliasBuffer");
-  ASSERT_CODE(Device_PoisonExecution, (&(pjrt_args){0}), HR_STATUS_UNIMPLEMENTED, "PJRT_Device_PoisonExecution");
+  int count = 0;
+#define DONE(name, args)
+#define NONE(name)                                                                    \
+  ASSERT_CODE(name, (&(pjrt_args){0}), HR_STATUS_UNIMPLEMENTED, "PJRT_" #name " is"); \
+  ++count;
+#include "../csrc/entries.def"
+#undef DONE
+#undef NONE
+  HR_ASSERT_EQ(count, 6);
 }
 
 HR_TEST(client_starts_as_jax_starts_one) {

@@ -128,6 +128,22 @@ HR_TEST(a_program_describes_itself) {
   ASSERT_CALL(Executable_Destroy, &(pjrt_args_self){.self = executable.pointer});
 }
 
+HR_TEST(an_executable_can_be_loaded_again) {
+  open_client();
+  pjrt_executable *program = compile_add_one();
+  pjrt_args_load load = {.client = client, .executable = program};
+  ASSERT_CALL(Client_Load, &load);
+  ASSERT_CALL(LoadedExecutable_Destroy, &(pjrt_args_self){.self = program});
+  pjrt_buffer *x = put(PJRT_TYPE_F32, 1, (int64_t[]){4}, one_to_four), *y;
+  assert_ok(__LINE__, "execute", execute(load.loaded, 1, &x, NULL, &y));
+  float back[4];
+  get(y, back, sizeof back);
+  HR_ASSERT_BYTES_EQ(back, two_to_five, sizeof back);
+  destroy(x);
+  destroy(y);
+  ASSERT_CALL(LoadedExecutable_Destroy, &(pjrt_args_self){.self = load.loaded});
+}
+
 HR_TEST(donated_arguments_are_deleted_unless_they_are_kept) {
   open_client();
   pjrt_executable *program = compile_add_one();
