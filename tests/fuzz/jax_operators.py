@@ -74,7 +74,7 @@ ROWS = [
     ("jnp.heaviside({a}, {b})", "f", "exact"),
     ("jnp.fmod({a}, {b})", "iuf", "exact"),
     ("jnp.ldexp({a}, {n})", "f", "exact"),
-    ("jnp.gcd({a}, {b})", "iu", "exact"),
+    ("jnp.gcd({a} >> 1, {b} >> 1)", "iu", "exact"),  # of the least integer it does not end, on no backend
     ("lax.complex({a}, {same})", "f", "move"),
     *((f"lax.bitwise_{name}({{a}}, {{same}})", "biu", "exact") for name in "and or xor".split()),
     *((f"lax.{name}({{a}}, {{same}})", "iu", "exact") for name in "shift_left shift_right_logical".split()),
@@ -436,7 +436,7 @@ def random_numbers(d):
     forms = [
         ("exact", f"jax.random.bits({key}, {shape}, jnp.{d.random.choice(UNSIGNED)})"),
         ("exact", f"jax.random.uniform({key}, {shape}, jnp.{f})"),
-        ("exact", f"jax.random.uniform({key}, {shape}, jnp.{f}, -2, 3)"),
+        ("loose", f"jax.random.uniform({key}, {shape}, jnp.{f}, -2, 3)"),  # XLA fuses its product and sum
         ("exact", f"jax.random.randint({key}, {shape}, 0, {d.random.choice([2, 7, 100])}, jnp.{i})"),
         ("exact", f"jax.random.bernoulli({key}, 0.3, {shape})"),
         ("exact", f"jax.random.permutation({key}, {d.random.choice([1, 5, 20])})"),
