@@ -375,6 +375,7 @@ static void create_device(const tf_platform *platform, tf_create_device *argumen
   device->size_of = TF_STRUCT_SIZE(tf_device, bus_id);
   device->handle = self;
   htf_device_list(arguments->ordinal, self);
+  htf_mark_loops();
   device->hardware_name = self->name, device->vendor = "Headrace", device->bus_id = self->bus_id;
 }
 

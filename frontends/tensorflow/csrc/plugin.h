@@ -54,6 +54,9 @@ htf_device *htf_device_at(int ordinal);
 /* Waits for the device's work. A failure is kept for the next copy to the host. */
 void htf_synchronize(htf_device *device);
 
+/* Lets Python mark all loops for lowering (lowering.c). */
+void htf_mark_loops(void);
+
 /* ---- statuses and dtypes ---- */
 
 /* Reports and frees a status; true if it is a failure. */

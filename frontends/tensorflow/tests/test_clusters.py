@@ -510,3 +510,15 @@ def test_errors_in_loops_name_the_node():
 
     with pytest.raises(tf.errors.InvalidArgumentError, match="element 2 of a list of 2"):
         step(tf.ones(2), 3)
+
+
+def test_loops_of_functions_that_ask_for_xla():
+    """Keras' default."""
+    import keras
+
+    cells = [keras.layers.LSTM(8, return_sequences=True), keras.layers.GRU(8)]
+    model = keras.Sequential([keras.layers.Input((20, 4)), *cells, keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x, y = np.random.default_rng(3).normal(size=(8, 20, 4)), np.ones((8, 1))
+    _, gained = counts(lambda: model.fit(x, y, verbose=0))
+    assert model.jit_compile and gained["nodes"] > 500 and gained["runs"] < 10
