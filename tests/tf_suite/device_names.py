@@ -69,7 +69,7 @@ def let_host_operations_run():
     def is_on_gpus(name):
         return any(kernel.device_type == "GPU" for kernel in kernels.get_registered_kernels_for_op(name).kernel)
 
-    fallback._may_fall_back = lambda name: may_fall_back(name) and is_on_gpus(name)
+    fallback._may_fall_back = lambda name, *rest: may_fall_back(name, *rest) and is_on_gpus(name)
 
 
 flags.FLAGS(["test"])  # TensorFlow's tests take the folder for their files from these

@@ -402,6 +402,9 @@ static htf_node_kind kind_of(htf_plan *plan, int place) {
   if (is_inside && row != NULL && row_kind == HTF_ROW_LOOP) {
     return kind_of_passing(plan, node, row);
   }
+  if (plan->has_feeds && plan->nodes[node].is_preserved) {
+    return HTF_OTHER;
+  }
   if (has_host_rule(plan, node)) {
     return kind_of_host(plan, node);
   }
@@ -794,6 +797,15 @@ static hr_status try_clusters(htf_plan *plan, bool *out_is_done) {
   return HR_OK;
 }
 
+/* Functions have arguments or results as nodes. */
+static bool is_function(const htf_plan *plan) {
+  bool is_found = false;
+  for (int i = 0; i < plan->graph->count && !is_found; ++i) {
+    is_found = is_op(plan, i, "_Arg") || is_op(plan, i, "_Retval");
+  }
+  return is_found;
+}
+
 static hr_status plan_graph(htf_plan *plan, int preserved_count, const hr__span *preserved) {
   const htf_graph *graph = plan->graph;
   plan->nodes = calloc((size_t)graph->count + 1, sizeof *plan->nodes);
@@ -808,6 +820,7 @@ static hr_status plan_graph(htf_plan *plan, int preserved_count, const hr__span 
       plan->nodes[node].is_preserved = true;
     }
   }
+  plan->has_feeds = !is_function(plan);
   HR_RETURN_IF_ERROR(order_nodes(plan));
   HR_RETURN_IF_ERROR(htf_loops_find(graph, plan->order, &plan->loops));
   for (bool is_done = false; !is_done;) {

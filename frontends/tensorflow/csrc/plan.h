@@ -66,6 +66,7 @@ typedef struct htf_plan {
   htf_edge *reads; /* nodes of variables that members read, and the contexts of these */
   int read_count;
   hr__span device; /* of all members */
+  bool has_feeds;  /* a graph of no function: preserved nodes may get their values from the program that runs it */
   htf_plan_cluster *clusters;
   int cluster_count;
 } htf_plan;

@@ -217,6 +217,20 @@ def test_errors_name_the_node():
     assert function(tf.ones([2, 3]), tf.ones([3, 5])).numpy().tolist() == [[24.0] * 5] * 2
 
 
+def test_values_that_a_session_is_fed_with():
+    """A program may feed any value of a graph, not placeholders alone."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        x = tf.identity(tf.constant([1.0, 2.0, 3.0]))
+        axis = tf.constant(0)
+        doubled = tf.tanh(x) * 2.0
+        total, joined = tf.reduce_sum(doubled + 1.0), tf.concat([doubled[None], doubled[None]], axis)
+        assert session.run(doubled, {x: [0.0, 0.0, 0.0]}).tolist() == [0.0, 0.0, 0.0]
+        assert session.run(total, {doubled: [1.0, 2.0, 4.0]}) == 10.0
+        assert session.run(total, {x: [0.0, 0.0, 0.0]}) == 3.0
+        assert session.run(joined, {doubled: [1.0, 2.0, 3.0], axis: 1}).shape == (1, 6)
+        np.testing.assert_allclose(session.run(total), 3 + 2 * np.tanh([1, 2, 3]).sum(), rtol=1e-6)
+
+
 def test_failed_calls_leave_variables():
     variable = tf.Variable([1.0, 2.0])
 
