@@ -185,16 +185,16 @@ static void settle_key(hr_plan *plan) {
 
 static size_t bytes_of_kept_key(const hr_plan *plan) {
   hr_key key = plan->key;
-  bool has_changes = plan->key_changes.all != NULL, is_narrow = plan->narrow != NULL;
-  key.word_count = has_changes || is_narrow ? 0 : key.word_count;
+  bool has_changes = plan->key_changes.all != NULL, is_folded = plan->folded != NULL;
+  key.word_count = has_changes || is_folded ? 0 : key.word_count;
   key.local_count = has_changes ? 0 : key.local_count;
   return bytes_of_key(&key) + plan->key_changes.count * sizeof *plan->key_changes.all +
-         (is_narrow ? hr__narrow_words_bytes(plan->narrow) : 0);
+         (is_folded ? hr__folded_words_bytes(plan->folded) : 0);
 }
 
 hr_status hr__plan_decode_key(const hr_plan *plan, hr_program *out_program, uint64_t **out_words) {
   *out_words = NULL;
-  if (plan->key_changes.all == NULL && plan->narrow == NULL) {
+  if (plan->key_changes.all == NULL && plan->folded == NULL) {
     return hr__key_decode(&plan->key, out_program);
   }
   hr_key key = plan->key;
@@ -202,8 +202,8 @@ hr_status hr__plan_decode_key(const hr_plan *plan, hr_program *out_program, uint
   if (words == NULL) {
     return no_memory("a program's records");
   }
-  if (plan->narrow != NULL) {
-    hr__narrow_words_copy(plan->narrow, words);
+  if (plan->folded != NULL) {
+    hr__folded_words_copy(plan->folded, words);
   } else {
     hr__key_changes_apply(key_of_model(plan->model), &plan->key_changes, words);
     key.locals = plan->model->key.locals;
@@ -379,7 +379,7 @@ static hr_status renumber(const hr_plan *model, const hr_numbers *numbers, hr_de
 static void destroy(hr_plan *plan) {
   hr__plan_release(plan->model);
   hr__key_changes_fini(&plan->key_changes);
-  hr_free(plan->narrow);
+  hr_free(plan->folded);
   hr_free(plan->model_words);
   hr_schedule_fini(&plan->schedule);
   if (plan->compiled.program == NULL) {
@@ -530,7 +530,7 @@ typedef struct settled {
   hr_schedule schedule; /* what is left of it */
   uint8_t *costs;
   size_t cost_bytes;
-  hr_narrow_words *words; /* of the key, whose other lists are in .. */
+  hr_folded_words *words; /* of the key, whose other lists are in .. */
   void *key_block;
   hr_key key;
 } settled;
@@ -544,11 +544,11 @@ static void settled_fini(settled *s) {
   hr_free(s->key_block);
 }
 
-/* The key without its words, and these in half of the memory; false when memory is out. */
-static bool narrow_key(const hr_key *key, settled *out) {
+/* The key without its words, and these folded; false when memory is out. */
+static bool fold_key(const hr_key *key, settled *out) {
   hr_key rest = *key;
   rest.word_count = 0;
-  out->words = hr__narrow_words_make(key->word_count, key->words);
+  out->words = hr__folded_words_make(key->word_count, key->words);
   out->key_block = out->words != NULL ? hr_malloc(bytes_of_key(&rest)) : NULL;
   if (out->key_block != NULL) {
     copy_key(&rest, out->key_block, &out->key);
@@ -573,14 +573,14 @@ static bool settled_make(const hr_plan *plan, hr_cached_kernel *const *kernels, 
   out->bindings = ok ? hr__bindings_make(&plan->schedule) : NULL;
   out->costs = ok ? hr__step_costs_pack(plan->schedule.step_count, plan->costs, &out->cost_bytes) : NULL;
   return out->bindings != NULL && out->costs != NULL && copy_rest(&plan->schedule, &out->schedule) &&
-         narrow_key(&plan->key, out);
+         fold_key(&plan->key, out);
 }
 
 /* Exchanges what the plan has for what it becomes. The list is locked. */
 static void settle_locked(hr_plan *plan, settled *s, settled *out_old, hr_step_cost **out_costs,
                           hr_index_source **out_indices) {
   *out_old = (settled){.schedule = plan->schedule, .key_block = plan->key_block};
-  plan->key = s->key, plan->key_block = s->key_block, plan->narrow = s->words;
+  plan->key = s->key, plan->key_block = s->key_block, plan->folded = s->words;
   *out_costs = plan->costs, *out_indices = plan->indices;
   plan->schedule = s->schedule;
   plan->compiled = s->compiled, plan->packed = s->compiled.program, plan->bindings = s->bindings;
@@ -647,10 +647,10 @@ hr_status hr__plan_renumber(hr_plan *plan, const hr_key *key, hr_device *device,
 /* ---- sharing ---- */
 
 /* `words`: those of `own` if it has none. */
-static bool has_records_of(const hr_key *own, const hr_narrow_words *words, const hr_key *key) {
+static bool has_records_of(const hr_key *own, const hr_folded_words *words, const hr_key *key) {
   return own->record_count == key->record_count && own->word_count == key->word_count &&
          own->local_count == key->local_count && own->buffer_count == key->buffer_count &&
-         (words != NULL ? hr__narrow_words_are(words, key->word_count, key->words)
+         (words != NULL ? hr__folded_words_are(words, key->word_count, key->words)
                         : memcmp(own->words, key->words, key->word_count * sizeof *key->words) == 0) &&
          memcmp(own->locals, key->locals, key->local_count * sizeof *key->locals) == 0;
 }
@@ -658,7 +658,7 @@ static bool has_records_of(const hr_key *own, const hr_narrow_words *words, cons
 bool hr__plan_fits(const hr_plan *plan, const hr_key *key) {
   const hr_key *own = &plan->key;
   return (plan->key_changes.all != NULL ? hr__key_changes_fit(key_of_model(plan->model), &plan->key_changes, key)
-                                        : has_records_of(own, plan->narrow, key)) &&
+                                        : has_records_of(own, plan->folded, key)) &&
          own->threads == key->threads &&
          memcmp(own->shapes, key->shapes, key->buffer_count * sizeof *key->shapes) == 0 &&
          (own->layouts == NULL) == (key->layouts == NULL) &&
@@ -813,7 +813,7 @@ static bool open_model(hr_plan *plan) {
     close_model(plan);
     return false;
   }
-  hr__narrow_words_copy(plan->narrow, plan->model_words);
+  hr__folded_words_copy(plan->folded, plan->model_words);
   plan->model_key = plan->key;
   plan->model_key.words = plan->model_words;
   return true;
@@ -860,13 +860,13 @@ static bool meet(plans *own, hr_plan *plan, uint64_t name, uint64_t kind,
 
 /* 0: memory is out. */
 static uint64_t structure_of(hr_plan *plan) {
-  if (plan->narrow == NULL) {
+  if (plan->folded == NULL) {
     return hr__key_structure(&plan->key);
   }
   hr_key key = plan->key;
   uint64_t *words = hr_malloc((key.word_count + 1) * sizeof *words), structure = 0;
   if (words != NULL) {
-    hr__narrow_words_copy(plan->narrow, words);
+    hr__folded_words_copy(plan->folded, words);
     key.words = words;
     structure = hr__key_structure(&key);
   }

@@ -17,10 +17,10 @@
 #include "compiler/numbers.h"
 #include "core/ir/packed_program.h"
 #include "engine/bindings.h"
+#include "engine/folded_words.h"
 #include "engine/general_plan.h"
 #include "engine/index_source.h"
 #include "engine/key_changes.h"
-#include "engine/narrow_words.h"
 #include "engine/packed_schedule.h"
 #include "engine/trace.h"
 #include "runtime/device.h"
@@ -35,7 +35,7 @@ typedef struct hr_plan hr_plan;
 struct hr_plan {
   hr_key key;                 /* its own copy, with its hash; without words and numbers of buffers if there are .. */
   hr_key_changes key_changes; /* .. changes: those of the model's key */
-  hr_narrow_words *narrow;    /* .. or the words of a settled plan that was compiled; else both are none */
+  hr_folded_words *folded;    /* .. or the words of a settled plan that was compiled; else both are none */
   hr_key model_key;           /* of such a plan if it is a model: with all words, which .. */
   uint64_t *model_words;      /* .. are these */
   void *key_block;            /* memory of the key's lists */

@@ -2,6 +2,7 @@
  *
  * Nothing here changes results: elements may share a tile in any way, and reduced and ordered dims keep their order.
  */
+#include <stddef.h>
 #include <string.h>
 
 #include "base/integer.h"
@@ -307,17 +308,47 @@ static unsigned vary_of(const hr__draft *draft, const hr_access *access) {
          (has_stride(access, &draft->cut.inner) ? (unsigned)HR__INNER : 0);
 }
 
-void hr__plan_map(hr__draft *draft, const hr_access *access, hr__map *out_map) {
+/* Removes the numbers from `begin` on if the ones at `earlier` are equal. */
+static bool share(hr__draft *draft, int begin, int earlier) {
+  int count = draft->number_count - begin;
+  bool is = earlier + count <= begin;
+  for (int i = 0; is && i < count; ++i) {
+    is = draft->numbers[earlier + i] == draft->numbers[begin + i];
+  }
+  draft->number_count = is ? begin : draft->number_count;
+  return is;
+}
+
+/* The position of the numbers from `begin` on, one of a map's lists, whose position is the member at `member` bytes: it
+ * may be that of one of the maps before, or it is where `like` has it. */
+static int position_of(hr__draft *draft, int begin, const hr__map *like, size_t member) {
+  enum { MAPS_BEFORE = 4 };
+  int first = draft->map_count > MAPS_BEFORE ? draft->map_count - MAPS_BEFORE : 0, found = begin;
+  if (like != NULL) {
+    int earlier = *(const int *)(const void *)((const char *)like + member);
+    return earlier < begin && share(draft, begin, earlier) ? earlier : begin;
+  }
+  for (int m = draft->map_count - 1; found == begin && m >= first; --m) {
+    int earlier = *(const int *)(const void *)((const char *)&draft->maps[m] + member);
+    found = share(draft, begin, earlier) ? earlier : begin;
+  }
+  return found;
+}
+
+void hr__plan_map(hr__draft *draft, const hr_access *access, const hr__map *like, hr__map *out_map) {
   hr__map map = {.arg = access->arg, .coords = access->bound_count + 1, .fill = -1, .base = draft->coord_count};
   map.dtype = (uint8_t)access->dtype, map.size = (uint8_t)hr_dtype_size(access->dtype);
   map.vary = (uint8_t)vary_of(draft, access);
   map.term_count = access->term_count, map.term_first = draft->term_count;
-  map.offset = draft->number_count;
+  int begin = draft->number_count;
   put_starts(draft, access);
-  map.outer = draft->number_count;
+  map.offset = position_of(draft, begin, like, offsetof(hr__map, offset));
+  begin = draft->number_count;
   map.outer_rank = put_axes(draft, access, &draft->cut.outer);
-  map.inner = draft->number_count;
+  map.outer = position_of(draft, begin, like, offsetof(hr__map, outer));
+  begin = draft->number_count;
   map.inner_rank = put_axes(draft, access, &draft->cut.inner);
+  map.inner = position_of(draft, begin, like, offsetof(hr__map, inner));
   map.extent = draft->number_count;
   for (int b = 0; b < access->bound_count; ++b) {
     put(draft, access->bounds[b].extent);

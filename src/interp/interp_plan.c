@@ -250,7 +250,7 @@ static hr_status plan_map(builder *b, const hr_instr *instr, hr_class fill_class
     return hr_status_make(HR_STATUS_UNIMPLEMENTED, "interp: an access with %d bounds, at most %d", access->bound_count,
                           (int)HR__BOUNDS_MAX);
   }
-  hr__plan_map(draft, access, map);
+  hr__plan_map(draft, access, NULL, map);
   if (access->fill >= 0 && access->bound_count > 0) {
     map->fill = scalar_register(b, access->fill, fill_class);
   }

@@ -52,6 +52,8 @@ typedef enum hr__walk { HR__WALK_NONE = 0, HR__WALK_INNER, HR__WALK_OUTER } hr__
  *   outer side: dims[rank - 1], strides[coords][rank]     inner side: the same      (see hr__axes)
  *   extent[coords - 1]                                    of the bounds
  *   stride, extent                                        of each term
+ *
+ * Maps with equal lists of the first two lines share them: operands mostly have the same strides.
  */
 typedef struct hr__map {
   int access; /* of the kernel */
@@ -261,8 +263,9 @@ typedef struct hr__draft {
 void hr__plan_geometry(hr__draft *draft, const hr_kernel *kernel);
 /* Room for the numbers and terms of maps of all accesses that instructions have; the batch's dims are there. */
 HR_MUST_USE bool hr__plan_reserve(hr__draft *draft, const hr_kernel *kernel);
-/* Appends a map of the kernel's access on the cut domain, its numbers and terms. */
-void hr__plan_map(hr__draft *draft, const hr_access *access, hr__map *out_map);
+/* Appends a map of the kernel's access on the cut domain, its numbers and terms. `like`: one whose positions it gets if
+ * its numbers allow that; NULL: it may have the positions of the draft's last maps. */
+void hr__plan_map(hr__draft *draft, const hr_access *access, const hr__map *like, hr__map *out_map);
 /* Decides which registers are pointers, and assigns every register's place. `like`: slots whose rooms the new ones
  * get, too, or NULL. */
 HR_MUST_USE hr_status hr__plan_slots(hr__draft *draft, const hr__slots *like, const hr_kernel *kernel);

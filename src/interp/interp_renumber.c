@@ -59,9 +59,10 @@ static bool are_axes_alike(hr__axes a, hr__axes b) {
   return a.rank == b.rank && (a.strides[0] == 1) == (b.strides[0] == 1);
 }
 
-/* True if two maps differ in numbers alone, so that these have the same positions. */
+/* True if two maps differ in numbers alone, and these have the same positions. */
 static bool are_maps_alike(const hr__map *a, const int64_t *a_numbers, const hr__map *b, const int64_t *b_numbers) {
   return a->vary == b->vary && a->coords == b->coords && a->term_count == b->term_count && a->offset == b->offset &&
+         a->outer == b->outer && a->inner == b->inner &&
          are_axes_alike(hr__outer_axes(a, a_numbers), hr__outer_axes(b, b_numbers)) &&
          are_axes_alike(hr__inner_axes(a, a_numbers), hr__inner_axes(b, b_numbers));
 }
@@ -72,7 +73,7 @@ static bool make_numbers(const hr__plan *plan, hr__draft *made, const hr_kernel 
   bool are = hr__plan_reserve(made, kernel);
   for (int m = 0; are && m < plan->form->map_count; ++m) {
     hr__map map;
-    hr__plan_map(made, &kernel->accesses[maps[m].access], &map);
+    hr__plan_map(made, &kernel->accesses[maps[m].access], &maps[m], &map);
     are = are_maps_alike(&maps[m], plan->numbers, &map, made->numbers);
   }
   return are && made->number_count == plan->form->number_count;
