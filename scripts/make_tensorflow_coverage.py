@@ -15,7 +15,7 @@ REASONS = {  # the words of gpu_kernels.txt
     "reference": ("reference variables", "of TensorFlow 1; resource variables have rows"),
     "removed": ("removed", "no program of this version's graphs has them, or nothing computes them on the CPU"),
     "dims": ("dims that depend on data", "a kernel would have to wait and read them, as those of the rows `Where` and `Unique` do"),
-    "ragged": ("ragged and sparse tensors", "but for a product of a sparse and a dense matrix"),
+    "ragged": ("ragged and sparse tensors", "but for those of places and values that have rows"),
     "data": ("data sets and iterators", "work of the host"),
     "collective": ("collectives", "over NVIDIA's library"),
     "cuDNN": ("cuDNN", "its recurrent layers and losses"),

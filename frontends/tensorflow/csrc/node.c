@@ -709,19 +709,20 @@ void htf_output(htf_node *node, int index, htf_value value) {
   tf.DeleteTensor(tensor);
 }
 
-int32_t *htf_new_host_output(htf_node *node, int index, int rank, const int64_t *dims) {
-  size_t bytes = sizeof(int32_t);
+void *htf_new_host_output(htf_node *node, int index, int rank, const int64_t *dims) {
+  int type = htf_has_failed(node) ? TF_INT32 : tf.ExpectedOutputDataType(node->context, index);
+  size_t bytes = hr_dtype_size(htf_dtype_of(type));
   for (int d = 0; d < rank; ++d) {
     bytes *= (size_t)dims[d];
   }
   if (htf_has_failed(node)) {
     return NULL;
   }
-  tf_tensor *tensor = tf.AllocateOutput(node->context, index, TF_INT32, dims, rank, bytes, node->status);
+  tf_tensor *tensor = tf.AllocateOutput(node->context, index, type, dims, rank, bytes, node->status);
   if (has_refused(node)) {
     return NULL;
   }
-  int32_t *data = tf.TensorData(tensor);
+  void *data = tf.TensorData(tensor);
   tf.DeleteTensor(tensor);
   return data;
 }

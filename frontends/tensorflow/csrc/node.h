@@ -224,8 +224,8 @@ hr_dtype htf_output_dtype(const htf_node *node, int index);
 /* Sets an output to a value, in the dtype that TensorFlow expects. A value that the node has made becomes the output
  * itself; others are copied. */
 void htf_output(htf_node *node, int index, htf_value value);
-/* A new output of i32 in the host's memory, of a kernel; NULL after a failure. */
-int32_t *htf_new_host_output(htf_node *node, int index, int rank, const int64_t *dims);
+/* A new output of i32 or i64 in the host's memory, of a kernel; NULL after a failure. */
+void *htf_new_host_output(htf_node *node, int index, int rank, const int64_t *dims);
 /* Sets an output in the host's memory to one number of i32. */
 void htf_output_host(htf_node *node, int index, int32_t number);
 /* Records a copy of a value to a tensor of TensorFlow's with the same number of elements. */
@@ -254,6 +254,8 @@ void htf_copy_tensor(tf_context *context, tf_tensor *source, tf_tensor *target);
 
 /* ---- rules that others call ---- */
 
+/* Rows of x. */
+htf_value htf_taken_rows(htf_node *node, htf_value x, htf_value indices);
 /* The sum of all inputs. */
 void htf_add_tensors(htf_node *node);
 /* A number in the dims of input 0. */

@@ -27,7 +27,7 @@ static htf_value first_of(htf_node *node, htf_value x, int64_t count) {
   return htf_has_failed(node) ? &nothing : htf_view(node, x, x->rank, dims, x->strides, x->offset);
 }
 
-static htf_value taken(htf_node *node, htf_value x, htf_value indices) {
+htf_value htf_taken_rows(htf_node *node, htf_value x, htf_value indices) {
   if (htf_has_failed(node) || hr_tensor_count(x) == 0) {
     return x;
   }
@@ -82,7 +82,8 @@ static distinct find_distinct(htf_node *node, htf_value rows) {
   htf_value first = first_of(node, results[FIRST], found), counts = first_of(node, results[COUNTS], found);
   htf_value order = htf_call1(node, HR_FUNCTIONAL_ARGSORT, first),
             place = htf_call1(node, HR_FUNCTIONAL_ARGSORT, order);
-  return (distinct){taken(node, first, order), taken(node, place, results[NUMBERS]), taken(node, counts, order)};
+  return (distinct){htf_taken_rows(node, first, order), htf_taken_rows(node, place, results[NUMBERS]),
+                    htf_taken_rows(node, counts, order)};
 }
 
 static void output_distinct(htf_node *node, htf_value x, int axis) {
@@ -106,7 +107,7 @@ static void output_distinct(htf_node *node, htf_value x, int axis) {
     order[d] = d == axis ? 0 : d < axis ? d + 1 : d;
   }
   htf_value rows =
-      hr_tensor_count(x) > 0 ? taken(node, moved, found.first) : first_of(node, moved, found.first->dims[0]);
+      hr_tensor_count(x) > 0 ? htf_taken_rows(node, moved, found.first) : first_of(node, moved, found.first->dims[0]);
   htf_output(node, 0, htf_transpose(node, rows, order));
   htf_output(node, 1, found.numbers);
   if (htf_output_count(node) > 2) {
@@ -273,7 +274,7 @@ static void stitch(htf_node *node, const piece *pieces, int count, int rank, int
                htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(integer(node, 0)),
                         ATTRIBUTES(htf_attr_ints(dims, rank), htf_attr_dtype(joined->dtype))));
   } else if (!htf_has_failed(node)) {
-    htf_output(node, 0, taken(node, joined, sources_of(node, pieces, count, rows)));
+    htf_output(node, 0, htf_taken_rows(node, joined, sources_of(node, pieces, count, rows)));
   }
 }
 

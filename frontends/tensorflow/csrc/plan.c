@@ -164,7 +164,13 @@ static bool stays_kernel(hr__span op, const htf_row *row) {
                                          "Unique",
                                          "DynamicPartition",
                                          "DynamicStitch",
-                                         "NonMaxSuppression"};
+                                         "NonMaxSuppression",
+                                         "SparseReshape",
+                                         "SparseConcat",
+                                         "SparseSlice",
+                                         "SparseAdd",
+                                         "SparseSparse",
+                                         "SparseFillEmptyRows"};
   bool stays = strstr(row->attributes, "seed2:") != NULL;
   for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && !stays; ++i) {
     stays = begins_with(op, prefixes[i]);

@@ -10,6 +10,7 @@ from table import rows
 
 import sweep_more  # noqa: F401 (registers cases)
 import sweep_selected  # noqa: F401
+import sweep_sparse  # noqa: F401
 
 unary("Neg", "Abs", "Sign", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Inv", "Log", "Sigmoid", "Tanh", "Erf", "Erfc",
       "Ceil", "Floor", "Rint", "Round", "IsNan", "IsInf", "IsFinite", "Invert", "Atan", "Asinh", scale=2)  # fmt: skip
