@@ -113,6 +113,12 @@ const hr_provider *const *hr__algorithms_providers(hr_dialect dialect) {
 
 /* ---- opening them early ---- */
 
+/* A process whose work has one thread starts no other one: while it has a single thread, the C library's locks and
+ * memory need no atomic operations. */
+static bool may_have_threads(void) {
+  return hr_core_count() > 1 && hr_thread_count() > 1;
+}
+
 static void open_host_providers(void *arg) {
   (void)arg;
   (void)hr__algorithms_providers(HR_DIALECT_HOST);
@@ -122,7 +128,7 @@ void hr__algorithms_open_early(const hr_device *device) {
   provider_lists *lists = own_lists();
   hr_mutex_lock(&lists->mutex);
   bool is_wanted = !lists->opens_early && !lists->are_open[HR_DIALECT_HOST] && device->properties.is_host &&
-                   device->properties.has_contents && hr__context() == &hr__context_first;
+                   device->properties.has_contents && hr__context() == &hr__context_first && may_have_threads();
   lists->opens_early |= is_wanted;
   hr_mutex_unlock(&lists->mutex);
   if (is_wanted) {
@@ -153,7 +159,7 @@ static void generate(void *arg) {
 static void begin_generating(const hr_provider *provider) {
   provider_lists *lists = own_lists();
   hr_mutex_lock(&lists->mutex);
-  if (!lists->has_generated && !lists->is_stopped && lists->opens_early && hr_core_count() > 1) {
+  if (!lists->has_generated && !lists->is_stopped && lists->opens_early && may_have_threads()) {
     lists->has_generated = true;
     hr_status_ignore(hr_thread_start("headrace-code", generate, (void *)provider, &lists->generator));
   }
