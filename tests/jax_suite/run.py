@@ -14,6 +14,7 @@ one of these passes. --write writes that file. --sample runs a fixed part of som
 """
 
 import argparse
+import functools
 import os
 import pathlib
 import sys
@@ -21,7 +22,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path += [str(ROOT / "scripts"), str(ROOT / "tests/suite")]
 import one_file  # noqa: E402
-import progress  # noqa: E402
+import pairs  # noqa: E402
 import results  # noqa: E402
 import table  # noqa: E402
 
@@ -32,57 +33,25 @@ SAMPLE += ("lax_numpy_test", "lax_test", "linalg_test", "nn_test", "random_lax_t
 SAMPLE_EVERY, SAMPLE_SECONDS = 16, 120
 
 
-def run_named(path, here, cpu, options, store, line):
+def run_file(folder, name, platform, options, only, show=lambda cases: None):
+    return one_file.run_file(folder / name, platform, options, only, show)
+
+
+def run_named(folder, pair, options, store):
     """Cases that do not pass run under the name of the CPU backend, if they pass on it: many skip platforms that they
     do not know, and others expect of memory of the host what the CPU backend has."""
+    here, cpu = pair
     skipped = results.has_case(here, "skipped") + results.has_case(here, "failed")
     skipped = [case for case in skipped if cpu["cases"].get(case, [""])[0] == "passed"]
     if not skipped or here.get("is_named") or options.named:
         return
-    line.status = f"{path.stem} named cpu, {len(skipped)} cases"
-    again = one_file.run_file(path, "headrace", argparse.Namespace(**vars(options) | {"named": "cpu"}), skipped)
+    again = run_file(folder, here["file"], "headrace", argparse.Namespace(**vars(options) | {"named": "cpu"}), skipped)
     here["cases"] |= {case: found for case, found in again["cases"].items() if found[0] != "skipped"}
     here["seconds"] = round(here["seconds"] + again["seconds"], 1)
     here["peak_megabytes"] = max(here["peak_megabytes"], again["peak_megabytes"])
     here["end"], here["is_named"] = here["end"] or again["end"], True
     if not options.select and options.every == 1:
         store.write(here)
-
-
-def run_or_read(path, platform, options, store, line):
-    def run(only):
-        line.status = f"{path.stem} on {platform}"
-
-        def show(cases):
-            line.status = f"{path.stem} on {platform}, {cases} cases"
-
-        return one_file.run_file(path, platform, options, only, show)
-
-    return store.run_or_read(path.name, platform, options, run)
-
-
-def run_all(paths, options):
-    """1 if a result is unexpected."""
-    store, expected, status, found = results.Store(options.results), results.read_expected(EXPECTED), 0, []
-    line = progress.Line(f"JAX's tests, {len(paths)} files", sys.stderr)
-    for path in paths:
-        runs = {platform: run_or_read(path, platform, options, store, line) for platform in options.platforms}
-        here, cpu = runs.get("headrace"), runs.get("cpu")
-        if here is None:
-            continue
-        if cpu is not None:
-            run_named(path, here, cpu, options, store, line)
-        print(results.describe(here, cpu), flush=True)
-        results.print_failures(here, cpu, options)
-        status |= results.print_unexpected(here, cpu, expected)
-        found.append((here, cpu))
-    line.finish("done")
-    if options.write:
-        results.write_expected(EXPECTED, expected, found)
-    if options.table:
-        pairs = ((store.read(file, "headrace"), store.read(file, "cpu")) for file in store.files())
-        table.write_page([(here, cpu) for here, cpu in pairs if here and cpu], results.read_expected(EXPECTED))
-    return 0 if options.write else int(status)
 
 
 def as_sample(options):
@@ -112,11 +81,12 @@ def main():
     folder = pathlib.Path(source).resolve() / "tests"
     every = [path.stem for path in sorted(folder.glob("*_test.py")) if not any(word in path.name for word in LEFT_OUT)]
     names = every if options.files is None else [name.removesuffix(".py") for name in options.files]
-    paths = [folder / f"{name}.py" for name in names]
-    absent = [path.stem for path in paths if not path.exists()]
+    absent = [name for name in names if not (folder / f"{name}.py").exists()]
     if absent:
         sys.exit(f"{folder} has no {', '.join(absent)}")
-    return run_all(paths, options)
+    run, finish = functools.partial(run_file, folder), functools.partial(run_named, folder)
+    suite = pairs.Suite("JAX's tests", EXPECTED, run, table.write_page, finish)
+    return pairs.run_all(suite, [f"{name}.py" for name in names], len(every), options)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def counts(line):
     return [int(cell) for cell in line.split("|")[2:4]]
 
 
-def write_page(pairs, expected):
+def write_page(pairs, expected, _):
     """The page for (result of Headrace, result of the CPU backend) of files. Other files keep their rows."""
     rows = kept_rows() | {
         here["file"].removesuffix(".py"): row(here, cpu, expected)

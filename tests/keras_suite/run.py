@@ -89,7 +89,6 @@ def parse():
     add = parser.add_argument
     add("--only", nargs="*", help="folders or files in keras/src, as losses or layers/core/dense_test.py")
     add("--fallback", choices=["error", "warn", "allow"], default="error", help="HEADRACE_FALLBACK (%(default)s)")
-    add("--jobs", type=int, default=1, help="files at a time")
     return parser.parse_args()
 
 

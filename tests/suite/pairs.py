@@ -1,5 +1,5 @@
-"""Runs test files on the device and on the CPU device of a framework, and compares: for tests/keras_suite and
-tests/tf_suite."""
+"""Runs test files on the device and on the CPU device of a framework, and compares: for tests/jax_suite,
+tests/keras_suite and tests/tf_suite. `platforms` of the options may name one of them alone."""
 
 import concurrent.futures
 import dataclasses
@@ -53,16 +53,21 @@ def run_or_read(suite, name, platform, options, store, line, place):
 def run_all(suite, names, every, options):
     """1 if a result is unexpected. `every`: the number of files that the suite has."""
     store, expected, status, found = results.Store(options.results), results.read_expected(suite.expected), 0, []
+    platforms = getattr(options, "platforms", PLATFORMS)
     line = progress.Line(f"{suite.title}, {len(names)} files", sys.stderr)
 
     def both(index):
         place = f"{index + 1} of {len(names)}"
-        pair = [run_or_read(suite, names[index], platform, options, store, line, place) for platform in PLATFORMS]
-        suite.finish(pair, options, store)
-        return pair
+        runs = {platform: run_or_read(suite, names[index], platform, options, store, line, place) for platform in platforms}
+        here, cpu = (runs.get(platform) for platform in PLATFORMS)
+        if here and cpu:
+            suite.finish((here, cpu), options, store)
+        return here, cpu
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for here, cpu in pool.map(both, range(len(names))):
+            if here is None:
+                continue
             print(results.describe(here, cpu), flush=True)
             results.print_failures(here, cpu, options)
             status |= results.print_unexpected(here, cpu, expected)

@@ -16,6 +16,7 @@ def add_options(parser, folder, page):
     add("--results", type=pathlib.Path, default=folder, help="folder of the results")
     add("--seconds", type=int, default=3600, help="of a file")
     add("--megabytes", type=int, default=8192, help="of memory for a process")
+    add("--jobs", type=int, default=1, help="files at a time")
     add("--again", action="store_true", help="also files that have results of Headrace")
     add("--failed", action="store_true", help="of files that have results, the failed cases again")
     add("--errors", action="store_true", help="count the first lines of failures")

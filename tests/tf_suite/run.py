@@ -101,7 +101,6 @@ def parse():
     add = parser.add_argument
     add("--only", nargs="*", help="folders or files, as math_ops or nn_ops/relu_op_test.py")
     add("--fallback", choices=["error", "warn", "allow"], default="error", help="HEADRACE_FALLBACK (%(default)s)")
-    add("--jobs", type=int, default=1, help="files at a time")
     add("--named", choices=["", "cpu"], default="", help="cpu: the tests see no GPU")
     return parser.parse_args()
 
