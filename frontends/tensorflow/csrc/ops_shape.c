@@ -1,5 +1,4 @@
 /* ops_shape.c: rules that move elements: conversion, filling, slices, joins, gathers. */
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -854,82 +853,6 @@ void htf_one_hot(htf_node *node) {
   htf_value is_on = htf_call2(node, HR_FUNCTIONAL_EQUAL, expand(node, indices, axis),
                               htf_reshape(node, places, indices->rank + 1, dims));
   htf_output(node, 0, htf_where(node, is_on, on, off));
-}
-
-/* ---- segments: rows with a negative one are dropped ---- */
-
-/* The largest or least finite number of a dtype. */
-static hr_scalar extreme(hr_dtype dtype, bool is_least) {
-  int bits = (int)hr_dtype_size(dtype) * 8;
-  switch (dtype) {
-    case HR_DTYPE_F16:
-      return hr_scalar_f64(is_least ? -65504 : 65504);
-    case HR_DTYPE_BF16:
-      return hr_scalar_f64(is_least ? -0x1.fep127 : 0x1.fep127);
-    case HR_DTYPE_F32:
-      return hr_scalar_f64(is_least ? -(double)FLT_MAX : (double)FLT_MAX);
-    case HR_DTYPE_F64:
-      return hr_scalar_f64(is_least ? -DBL_MAX : DBL_MAX);
-    case HR_DTYPE_U8:
-    case HR_DTYPE_U16:
-    case HR_DTYPE_U32:
-    case HR_DTYPE_U64:
-      return hr_scalar_u64(is_least ? 0 : UINT64_MAX >> (64 - bits));
-    default:
-      return hr_scalar_i64(is_least ? INT64_MIN >> (64 - bits) : INT64_MAX >> (64 - bits));
-  }
-}
-
-/* Segments of rows, combined by a mode of scatter_nd; those without rows have the number. */
-static void combine_segments(htf_node *node, const char *mode, hr_scalar number) {
-  htf_value data = htf_input(node, 0), segments = htf_input(node, 1);
-  int64_t count = htf_host_int(node, 2), dims[HR_RANK_MAX], rows = 1;
-  bool is_prefix = segments->rank <= data->rank;
-  for (int d = 0; d < segments->rank && is_prefix; ++d) {
-    is_prefix = segments->dims[d] == data->dims[d];
-    rows *= segments->dims[d];
-  }
-  if (!htf_has_failed(node) && (!is_prefix || count < 0)) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
-             "%s: the dims of segment_ids must be the first ones of data, and num_segments positive",
-             node->kernel->row->op);
-  }
-  if (htf_has_failed(node)) {
-    return;
-  }
-  int rank = 1 + data->rank - segments->rank;
-  for (int d = 1; d < rank; ++d) {
-    dims[d] = data->dims[segments->rank + d - 1];
-  }
-  dims[0] = rows;
-  const int64_t tuples[2] = {rows, 1};
-  htf_value values = htf_reshape(node, data, rank, dims);
-  dims[0] = count;
-  htf_value start = htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(htf_number_of(node, number)),
-                             ATTRIBUTES(htf_attr_ints(dims, rank), htf_attr_dtype(data->dtype)));
-  if (hr_tensor_count(data) == 0 || hr_tensor_count(start) == 0) {
-    htf_output(node, 0, start);
-    return;
-  }
-  htf_output(node, 0,
-             htf_call(node, HR_FUNCTIONAL_SCATTER_ND, INPUTS(start, htf_reshape(node, segments, 2, tuples), values),
-                      ATTRIBUTES(htf_attr_int(0), htf_attr_text(mode), htf_attr_text("drop"))));
-}
-
-void htf_unsorted_segment_sum(htf_node *node) {
-  combine_segments(node, "add", hr_scalar_i64(0));
-}
-
-void htf_unsorted_segment_prod(htf_node *node) {
-  combine_segments(node, "multiply", hr_scalar_i64(1));
-}
-
-void htf_unsorted_segment_max(htf_node *node) {
-  combine_segments(node, "max", extreme(htf_output_dtype(node, 0), true));
-}
-
-void htf_unsorted_segment_min(htf_node *node) {
-  combine_segments(node, "min", extreme(htf_output_dtype(node, 0), false));
 }
 
 /* ---- counts of numbers ---- */

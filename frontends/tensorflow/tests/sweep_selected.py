@@ -42,6 +42,37 @@ def _(rng, dtype):
         yield {"data": numbers(rng, dims, dtype), "partitions": places, "num_partitions": parts}
 
 
+SEGMENTS = [[0, 0, 1, 3, 3, 3], [0, 1, 2, 3, 4, 5], [5, 5, 5, 5, 5, 5]]
+
+
+@case("SegmentSum", "SegmentMean", "SegmentProd", "SegmentMax", "SegmentMin", scale=8)
+def _(rng, dtype):
+    for dims in [(6,), (6, 3), (6, 2, 2), (6, 0)]:
+        for places, index in zip(SEGMENTS, ["int32", "int64", "int32"], strict=True):
+            yield {"data": numbers(rng, dims, dtype, 0, 1), "segment_ids": np.array(places, index)}
+    yield {"data": numbers(rng, (0, 3), dtype), "segment_ids": np.zeros(0, "int64")}
+
+
+@case("SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN", scale=8)
+@case("SparseSegmentSumWithNumSegments", "SparseSegmentMeanWithNumSegments", "SparseSegmentSqrtNWithNumSegments", scale=8)
+def _(rng, dtype, name):
+    more = {"num_segments": np.int32(8)} if name.endswith("Segments") else {}
+    for dims in [(4,), (9, 3), (5, 2, 2)]:
+        for places, index in zip(SEGMENTS, ["int32", "int64", "int32"], strict=True):
+            rows = rng.integers(0, dims[0], 6).astype(index)
+            yield {"data": numbers(rng, dims, dtype, 0, 1), "indices": rows, "segment_ids": np.array(places, "int32")} | more
+    yield {"data": numbers(rng, (3, 2), dtype), "indices": np.zeros(0, "int32"), "segment_ids": np.zeros(0, "int32")} | more
+
+
+@case("SparseSegmentSumGrad", "SparseSegmentMeanGrad", "SparseSegmentSqrtNGrad", scale=8)
+def _(rng, dtype):
+    for dims in [(6,), (6, 3), (7, 2, 2)]:
+        for places, index in zip(SEGMENTS, ["int32", "int64", "int32"], strict=True):
+            rows = rng.integers(0, 9, 6).astype(index)
+            yield {"grad": numbers(rng, dims, dtype, 0, 1), "indices": rows, "segment_ids": np.array(places, "int32"),
+                   "output_dim0": np.int32(9)}  # fmt: skip
+
+
 @case("NonMaxSuppressionV2", "NonMaxSuppressionV3", "NonMaxSuppressionV4")
 def _(rng, dtype, name):
     for count, most in [(40, 10), (40, 100), (0, 3), (5, 0)]:

@@ -27,6 +27,11 @@ BAD = {
                                                      score_threshold=0.0), "4 columns|4 column"),
     "overlap": (lambda: tf.raw_ops.NonMaxSuppressionV2(boxes=np.ones((3, 4), "float32"), scores=ONES[0], max_output_size=2,
                                                        iou_threshold=1.5), r"must be in \[0, 1\]"),
+    "falling segments": (lambda: tf.math.segment_sum(ONES, [1, 0]), "segment ids are not increasing"),
+    "negative segment": (lambda: tf.math.segment_max(ONES, [-1, 0]), "segment ids must be >= 0"),
+    "segments": (lambda: tf.raw_ops.SegmentMean(data=ONES, segment_ids=[0]), "same size as dimension 0"),
+    "rows of segments": (lambda: tf.sparse.segment_sum(ONES, [0, 2], [0, 1]), r"indices.1. = 2 is out of range .0, 2"),
+    "too many segments": (lambda: tf.sparse.segment_mean(ONES, [0, 1], [0, 3], num_segments=3), "must be < num_segments"),
     "split": (lambda: tf.split(tf.constant(ONES), 2, axis=1), "can't be split|divisible"),
     "select": (lambda: tf.raw_ops.Select(condition=[True], x=ONES, y=ONES), "same dims"),
     "cross entropy": (
