@@ -98,7 +98,7 @@ there. Two programs show more:
 - **Forked processes** (`multiprocessing` with its default on Linux) read values from before the fork and run programs
   that were compiled before it. A new program raises an error, because JAX compiles on threads that stay in the parent:
   use `multiprocessing.get_context("spawn")`, or fork before the first use of JAX.
-- **Ctrl-C** cancels pending work between two operations, or two iterations of a loop.
+- **Ctrl-C** cancels pending work between two operations, two iterations of a loop, or parts of 32 MB of a kernel.
 - **Errors** come from the `jit` call: `UNIMPLEMENTED` names the operation and its line in your program.
 - **Decompositions of matrices** are LAPACK's, as on JAX's CPU backend.
 - **Callbacks**: `jax.debug.print`, `jax.pure_callback` and `io_callback` call Python from a running program.

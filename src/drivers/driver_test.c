@@ -1,6 +1,8 @@
 /* Tests particular to one driver. The duties of every driver are tested in tests/c/driver_conformance_test.c. */
 #include "hr_test.h"
 
+#include "base/thread.h"
+#include "drivers/cpu/cpu_driver.h"
 #include "drivers/null/null_driver.h"
 
 static void run_nothing(const hr_host_kernel *kernel, int pass, const hr_host_call *call, int64_t begin, int64_t end) {
@@ -34,4 +36,39 @@ HR_TEST(the_null_device_accounts_for_everything) {
   HR_ASSERT_EQ(counters.allocations, counters.frees);
   HR_ASSERT_EQ(counters.bytes_allocated, 0);
   hr_null_driver.close(impl);
+}
+
+/* A kernel that interrupts its own run. */
+static atomic_uint_least64_t interrupted;
+static int64_t units_run;
+static void run_until_interrupted(const hr_host_kernel *kernel, int pass, const hr_host_call *call, int64_t begin,
+                                  int64_t end) {
+  (void)kernel, (void)pass, (void)call;
+  units_run += end - begin;
+  atomic_store(&interrupted, 1);
+}
+
+HR_TEST(an_interrupt_ends_a_long_kernel_early) {
+  void *impl;
+  const hr_host_pass pass = {64, 1};
+  hr_host_kernel kernel = {
+      .name = "long", .pass_count = 1, .passes = &pass, .bytes = INT64_C(1) << 30, .run = run_until_interrupted};
+  const hr_host_launch launch = {&kernel, {0}};
+  HR_ASSERT_OK(hr_cpu_driver.open(0, &impl));
+  hr_thread_count_set(1);
+  HR_ASSERT_OK(hr_cpu_driver.launch(impl, 1, &launch));
+  HR_ASSERT_EQ(units_run, 64);
+  atomic_store(&interrupted, 0);
+  units_run = 0;
+  hr_thread_interrupt before = hr_thread_interrupt_set((hr_thread_interrupt){&interrupted, 1});
+  HR_ASSERT_ERROR(hr_cpu_driver.launch(impl, 1, &launch), HR_STATUS_CANCELLED, "within long");
+  HR_ASSERT(units_run < 64);
+  atomic_store(&interrupted, 0);
+  kernel.bytes = 1 << 20;
+  units_run = 0;
+  HR_ASSERT_OK(hr_cpu_driver.launch(impl, 1, &launch));
+  HR_ASSERT_EQ(units_run, 64);
+  (void)hr_thread_interrupt_set(before);
+  hr_thread_count_set(0);
+  hr_cpu_driver.close(impl);
 }

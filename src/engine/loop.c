@@ -31,6 +31,7 @@
 
 enum { FIRST = 0, ODD, EVEN, PHASES, ALIGNMENT = 64, NONE = -1 };
 enum { BLOCK = 256 };                     /* iterations between looks at the compile queue */
+enum { COPY_BYTES = 16 << 20 };           /* between looks for interrupts */
 enum { KEPT_BYTES = 1 << 20 };            /* memory of a run that a loop keeps for the next one */
 enum { STEP_NS = 20, SHORT_NS = 100000 }; /* a step's time beside its work; that of a short loop */
 
@@ -589,13 +590,26 @@ static hr_status iterate(loop_run *r) {
   return HR_OK;
 }
 
+/* A copy that an interrupt ends: stacked results have gigabytes, whose pages are new. */
+static hr_status copy_value(const loop_run *r, void *to, const void *from, size_t bytes) {
+  for (size_t at = 0, count; at < bytes; at += count) {
+    count = bytes - at < COPY_BYTES ? bytes - at : COPY_BYTES;
+    if (hr_thread_interrupt_has_come(&r->interrupt)) {
+      return hr_status_make(HR_STATUS_CANCELLED, "interrupted before the first iteration");
+    }
+    memcpy((char *)to + at, (const char *)from + at, count);
+  }
+  return HR_OK;
+}
+
 /* Carried values of no iteration, and those that are updated in place. */
-static void copy_inputs(const loop_run *r, bool all) {
+static hr_status copy_inputs(const loop_run *r, bool all) {
   for (int i = 0; i < r->loop->carried_count; ++i) {
     if (all || r->loop->is_in_place[i]) {
-      memcpy(r->call->outputs[i], input_of(r, i), r->loop->result_bytes[i]);
+      HR_RETURN_IF_ERROR(copy_value(r, r->call->outputs[i], input_of(r, i), r->loop->result_bytes[i]));
     }
   }
+  return HR_OK;
 }
 
 /* The last iteration may have written its values to the spare places. */
@@ -625,7 +639,7 @@ static hr_status run_all(loop_run *r) {
   for (int p = 0; p < PHASES && (p == FIRST || r->count > 1); ++p) {
     HR_RETURN_IF_ERROR(prepare_phase(r, p));
   }
-  copy_inputs(r, false);
+  HR_RETURN_IF_ERROR(copy_inputs(r, false));
   HR_RETURN_IF_ERROR(iterate(r));
   copy_results(r);
   return HR_OK;
@@ -652,8 +666,7 @@ static hr_status run_locked(hr_loop *loop, const hr_function_call *call) {
 hr_status hr_loop_run(const hr_function_call *call) {
   hr_loop *loop = call->arg;
   if (loop->count_max == 0 || (loop->condition != NONE && *(const char *)call->inputs[0] == 0)) {
-    copy_inputs(&(loop_run){.loop = loop, .call = call}, true);
-    return HR_OK;
+    return copy_inputs(&(loop_run){.loop = loop, .call = call, .interrupt = hr_thread_interrupt_get()}, true);
   }
   hr_mutex_lock(&loop->mutex);
   hr_status status = run_locked(loop, call);

@@ -254,12 +254,29 @@ typedef struct launch_work {
   const hr_host_launch *launches;
   void *const *scratch;
   int pass;
+  hr_thread_interrupt interrupt; /* of long launches, which then have parts of their results */
 } launch_work;
 
+/* Between looks for interrupts: kernels that write gigabytes of new pages take seconds. */
+enum { PIECE_BYTES = 32 << 20 };
+
+static bool are_long(int count, const hr_host_launch *launches) {
+  int64_t bytes = 0;
+  for (int i = 0; i < count; ++i) {
+    bytes += launches[i].kernel->bytes;
+  }
+  return bytes > PIECE_BYTES;
+}
+
 static void run_range(const launch_work *work, const hr_host_launch *launch, int64_t begin, int64_t end, int worker) {
+  const hr_host_kernel *kernel = launch->kernel;
   hr_host_call call = launch->call;
   call.scratch = work->scratch[worker];
-  launch->kernel->run(launch->kernel, work->pass, &call, begin, end);
+  int64_t pieces = kernel->bytes / PIECE_BYTES + 1, piece = kernel->passes[work->pass].units / pieces + 1;
+  for (int64_t at = begin, next; at < end && !hr_thread_interrupt_has_come(&work->interrupt); at = next) {
+    next = end - at > piece ? at + piece : end;
+    kernel->run(kernel, work->pass, &call, at, next);
+  }
 }
 
 static void run_one(void *arg, int64_t begin, int64_t end, int worker) {
@@ -306,6 +323,7 @@ static void run_together(launch_work *work) {
 static hr_status cpu_launch(void *impl, int count, const hr_host_launch *launches) {
   cpu_device *device = impl;
   launch_work work = {.count = count, .launches = launches, .scratch = device->scratch};
+  work.interrupt = are_long(count, launches) ? hr_thread_interrupt_get() : (hr_thread_interrupt){0};
   for (int i = 0; i < count; ++i) {
     HR_RETURN_IF_ERROR(grow_scratch(device, launches[i].kernel->scratch_bytes));
   }
@@ -316,7 +334,9 @@ static hr_status cpu_launch(void *impl, int count, const hr_host_launch *launche
   if (count > 1) {
     run_together(&work);
   }
-  return HR_OK;
+  return !hr_thread_interrupt_has_come(&work.interrupt)
+             ? HR_OK
+             : hr_status_make(HR_STATUS_CANCELLED, "interrupted within %s", kernel->name);
 }
 
 /* ---- events: the time of their recording, because all earlier work has run by then ---- */
