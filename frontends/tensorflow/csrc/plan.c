@@ -165,17 +165,14 @@ static bool stays_kernel(hr__span op, const htf_row *row) {
                                          "DynamicPartition",
                                          "DynamicStitch",
                                          "NonMaxSuppression",
-<<<<<<< HEAD
                                          "SparseReshape",
                                          "SparseConcat",
                                          "SparseSlice",
                                          "SparseAdd",
                                          "SparseSparse",
-                                         "SparseFillEmptyRows"};
-=======
+                                         "SparseFillEmptyRows",
                                          "Segment",
                                          "SparseSegment"};
->>>>>>> e5cb1844 (tensorflow: give segments whose number is data kernels)
   bool stays = strstr(row->attributes, "seed2:") != NULL;
   for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && !stays; ++i) {
     stays = begins_with(op, prefixes[i]);
