@@ -22,6 +22,9 @@ struct htf_sequence {
   int rank;                  /* of the elements; -1: unknown */
   int64_t dims[HR_RANK_MAX]; /* -1: unknown */
   bool is_used;
+  htf_scope_value source;            /* the tensor whose parts are the elements, if there is one */
+  htf_scope_value product;           /* of all elements with the matrix of a node */
+  const htf_body_node *product_node; /* NULL: none */
 };
 
 enum { LENGTH_MAX = 1 << 20 };
@@ -43,6 +46,8 @@ static htf_sequence *new_version(htf_node *node, const htf_sequence *old) {
     ++list->items->references;
   }
   list->from = NULL, list->index = -1;
+  list->source = list->product = (htf_scope_value){0};
+  list->product_node = NULL;
   list->next = node->scope->lists;
   node->scope->lists = list;
   return list;
@@ -180,9 +185,9 @@ size_t htf_lists_sweep(htf_scope *scope, htf_scope_value **live) {
       ++count;
     }
     if (live != NULL) {
-      live[count] = &list->item;
+      live[count] = &list->item, live[count + 1] = &list->source, live[count + 2] = &list->product;
     }
-    ++count;
+    count += 3;
   }
   return count;
 }
@@ -306,7 +311,7 @@ void htf_list_from_tensor(htf_node *node) {
   if (list == NULL) {
     return;
   }
-  list->rank = x->rank - 1;
+  list->rank = x->rank - 1, list->source.tensor = x;
   memcpy(list->dims, x->dims + 1, (size_t)list->rank * sizeof *list->dims);
   for (int64_t i = 0; i < list->count; ++i) {
     list->items->items[i].tensor =
@@ -328,7 +333,9 @@ void htf_list_get_item(htf_node *node) {
   int64_t index = htf_host_int(node, 1);
   if (list != NULL && check_index(node, list, index)) {
     read_dims(node, 2, list);
-    htf_scope_put(node, 0, get(node, list, index));
+    htf_scope_value item = get(node, list, index);
+    item.of = list, item.index = index;
+    htf_scope_put(node, 0, item);
   }
 }
 
@@ -415,6 +422,9 @@ static int joined_dims(htf_node *node, htf_sequence *list, int64_t *out_dims) {
 htf_value htf_list_join(htf_node *node, htf_sequence *list) {
   int64_t dims[HR_RANK_MAX];
   int rank = joined_dims(node, list, dims);
+  if (list->source.tensor != NULL) {
+    return list->source.tensor;
+  }
   htf_value joined = rank > 0 ? htf_new(node, list->dtype, rank, dims) : NULL;
   for (int64_t i = 0; i < list->count && !htf_has_failed(node); ++i) {
     const htf_value item = get(node, list, i).tensor;
@@ -431,6 +441,53 @@ htf_value htf_list_join(htf_node *node, htf_sequence *list) {
     }
   }
   return joined;
+}
+
+/* ---- products ---- */
+
+/* True if all elements are set and matrices of the same few rows. */
+static bool has_few_rows(htf_sequence *list) {
+  enum { COUNT_LEAST = 4, ROWS_MOST = 8 };
+  bool has_all = list->count >= COUNT_LEAST && find_dims(list) && list->rank == 2 && list->dims[0] <= ROWS_MOST;
+  for (int64_t i = 0; i < list->count && has_all; ++i) {
+    htf_value item = list->items->items[i].tensor;
+    has_all = item != NULL && item->rank == 2 && item->dims[0] == list->dims[0] && item->dims[1] == list->dims[1];
+  }
+  return has_all;
+}
+
+static htf_value multiply(htf_node *node, htf_sequence *list, htf_value matrix) {
+  static const int order[] = {1, 0};
+  bool is_transposed = htf_flag(node, "transpose_b");
+  const int64_t rows[] = {list->count * list->dims[0], list->dims[1]};
+  htf_value all = htf_reshape(node, htf_list_join(node, list), 2, rows);
+  htf_value product =
+      htf_call2(node, HR_FUNCTIONAL_MATMUL, all, is_transposed ? htf_transpose(node, matrix, order) : matrix);
+  return htf_settle(node, product, product->dtype);
+}
+
+bool htf_list_multiply(htf_node *node) {
+  const htf_scope_value *x = htf_scope_value_at(node, 0);
+  htf_sequence *list = x != NULL ? x->of : NULL;
+  if (list == NULL || htf_flag(node, "transpose_a") || !htf_scope_is_invariant(node->scope, 1) ||
+      (list->product_node != NULL && list->product_node != node->scope->current)) {
+    return false;
+  }
+  int64_t index = x->index;
+  if (list->product_node == NULL) {
+    htf_value matrix = htf_input(node, 1);
+    bool is_fit = !htf_has_failed(node) && matrix->rank == 2 && has_few_rows(list) &&
+                  matrix->dims[htf_flag(node, "transpose_b")] == list->dims[1];
+    if (!is_fit) {
+      return false;
+    }
+    list->product.tensor = multiply(node, list, matrix);
+    list->product_node = node->scope->current;
+  }
+  htf_value product = list->product.tensor;
+  const int64_t dims[] = {list->dims[0], product->dims[1]};
+  htf_output(node, 0, htf_view(node, product, 2, dims, product->strides, product->offset + index * dims[0] * dims[1]));
+  return true;
 }
 
 /* ---- gradients ---- */

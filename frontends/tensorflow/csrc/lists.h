@@ -19,6 +19,10 @@ size_t htf_lists_sweep(htf_scope *scope, htf_scope_value **live);
 /* Frees a scope's lists. */
 void htf_lists_free(htf_sequence *lists);
 
+/* MatMul in a loop, if its first input is an element of a list, of few rows, and the second one the same matrix in all
+ * iterations: all elements are multiplied at once. False: not so, and nothing happened. */
+bool htf_list_multiply(htf_node *node);
+
 /* AddN and ZerosLike of lists. */
 void htf_list_add(htf_node *node);
 void htf_list_zeros_like(htf_node *node);

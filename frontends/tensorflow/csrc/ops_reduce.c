@@ -1,7 +1,7 @@
 /* ops_reduce.c: rules of reductions, softmax, losses and products. */
 #include <math.h>
 
-#include "node.h"
+#include "lists.h"
 
 /* ---- reductions ---- */
 
@@ -319,6 +319,9 @@ static void multiply_matrices(htf_node *node, htf_value x, htf_value y) {
 }
 
 void htf_matmul(htf_node *node) {
+  if (node->scope != NULL && htf_list_multiply(node)) {
+    return;
+  }
   htf_value x = htf_input(node, 0), y = htf_input(node, 1);
   if (!htf_has_failed(node) && (x->rank != 2 || y->rank != 2)) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "MatMul: both inputs must be matrices; they have %d and %d dims",

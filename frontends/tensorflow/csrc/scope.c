@@ -90,6 +90,7 @@ static void walk_loop(htf_node *node, const htf_body_loop *loop) {
   bool goes_on = true, sweeps = scope->passed_most == 0;
   const htf_owned_host *host_mark = scope->owned;
   htf_chunk *mark = sweeps ? htf_node_mark(node) : NULL;
+  scope->loop = loop;
   for (scope->iteration = 0; goes_on && !htf_has_failed(node) && !scope->is_too_long; ++scope->iteration) {
     if (sweeps && scope->iteration % SWEEP_INTERVAL == SWEEP_INTERVAL - 1) {
       sweep(node, loop, mark, host_mark);
@@ -105,7 +106,7 @@ static void walk_loop(htf_node *node, const htf_body_loop *loop) {
     scope->passed += loop->count;
     scope->is_too_long = goes_on && scope->passed_most > 0 && scope->passed > scope->passed_most;
   }
-  scope->iteration = 0;
+  scope->loop = NULL, scope->iteration = 0;
 }
 
 void htf_scope_walk(htf_node *node) {
@@ -187,6 +188,20 @@ int htf_scope_dims(htf_node *node, int index, const int64_t **out_dims) {
   htf_value tensor = tensor_of(node, value);
   *out_dims = tensor->dims;
   return htf_has_failed(node) ? -1 : tensor->rank;
+}
+
+bool htf_scope_is_invariant(const htf_scope *scope, int index) {
+  const htf_body_loop *loop = scope->loop;
+  const htf_body_node *nodes = scope->body->nodes;
+  if (loop == NULL || index >= scope->current->input_count) {
+    return false;
+  }
+  int64_t value = scope->current->inputs[index];
+  int source = loop->first + loop->count - 1;
+  while (source >= loop->first && nodes[source].first_output > value) {
+    --source;
+  }
+  return source < loop->first || nodes[source].is_invariant;
 }
 
 bool htf_scope_is_list(htf_node *node, int index) {

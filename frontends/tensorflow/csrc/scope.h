@@ -15,6 +15,8 @@ typedef struct htf_scope_value {
   const htf_host *host;
   struct htf_sequence *list; /* of TensorFlow's lists (lists.h) */
   bool is_joined;            /* the tensor is the list's elements, one behind another */
+  struct htf_sequence *of;   /* the tensor is element `index` of this list; NULL: of none */
+  int64_t index;
 } htf_scope_value;
 
 /* Gives a host value a place in the device's memory, which stays for the cluster. */
@@ -30,7 +32,8 @@ struct htf_scope {
   void *arg;
   struct htf_owned_host *owned;
   struct htf_sequence *lists;
-  int64_t iteration;   /* of the loop */
+  const htf_body_loop *loop; /* NULL: the walk is in none */
+  int64_t iteration;
   bool goes_on;        /* the loop's condition */
   int64_t passed;      /* nodes of all iterations */
   int64_t passed_most; /* 0: no limit, and what iterations leave is freed */
@@ -52,6 +55,8 @@ int htf_scope_input_count(const htf_scope *scope);
 int htf_scope_output_count(const htf_scope *scope);
 int htf_scope_output_type(const htf_scope *scope, int index);
 htf_value htf_scope_input(htf_node *node, int index);
+/* True if an input is the same in all iterations of the loop. */
+bool htf_scope_is_invariant(const htf_scope *scope, int index);
 /* True for a list of tensors. */
 bool htf_scope_is_list(htf_node *node, int index);
 /* A value in any form; NULL after a failure. */

@@ -536,3 +536,25 @@ def test_loops_of_functions_that_ask_for_xla():
     x, y = np.random.default_rng(3).normal(size=(8, 20, 4)), np.ones((8, 1))
     _, gained = counts(model.train_on_batch, x, y)
     assert model.jit_compile and gained["nodes"] > 500 and gained["runs"] < 10
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("rows", [2, 16])
+def test_products_of_a_list_with_one_matrix(rows, transposed):
+    """Those of few rows are one product in front of the loop."""
+
+    def body(x, weight, recurrent):
+        rows = tf.TensorArray(tf.float32, size=6).unstack(x)
+
+        def step(i, y, z):
+            y = tf.tanh(tf.matmul(rows.read(5 - i), weight, transpose_b=transposed) + tf.matmul(y, recurrent))
+            return i + 1, y, z + tf.matmul(rows.read(i), recurrent)
+
+        return tf.while_loop(lambda i, *_: i < 4, step, (0, x[0], x[1]))[1:]
+
+    arguments = numbers(6, rows, 5), numbers(5, 5, seed=1), numbers(5, 5, seed=2)
+    function = tf.function(body)
+    results, gained = counts(function, *arguments)
+    assert gained["clusters"] == 1
+    for have, want in zip(results, body(*arguments), strict=True):
+        np.testing.assert_allclose(have.numpy(), want.numpy(), 1e-5, 1e-5)
