@@ -7,6 +7,7 @@
  * OpenMP's team always runs whole, even if fewer workers have units. libgomp ends the threads that a smaller region
  * leaves over and starts new ones for the next larger region, which costs more than idle workers. */
 #include <stdbool.h>
+#include <string.h>
 
 #include "base/context.h"
 #include "base/team.h"
@@ -196,4 +197,22 @@ void hr_parallel_for(int64_t units, int64_t grain, hr_range_fn fn, void *arg) {
     hr__team_note_threads(workers);
     run_team(units, workers, fn, arg);
   }
+}
+
+/* ---- copies ---- */
+
+typedef struct copy_work {
+  char *to;
+  const char *from;
+} copy_work;
+
+static void copy_range(void *arg, int64_t begin, int64_t end, int worker) {
+  (void)worker;
+  const copy_work *work = arg;
+  memcpy(work->to + begin, work->from + begin, (size_t)(end - begin));
+}
+
+void hr_parallel_copy(void *to, const void *from, size_t bytes) {
+  copy_work work = {to, from};
+  hr_parallel_for((int64_t)bytes, 1 << 18, copy_range, &work);
 }

@@ -110,6 +110,9 @@ typedef void (*hr_range_fn)(void *arg, int64_t begin, int64_t end, int worker);
  * worker 0, if there is only one range, or inside a parallel loop. */
 void hr_parallel_for(int64_t units, int64_t grain, hr_range_fn fn, void *arg);
 
+/* memcpy by several workers, of at least 256 KB each. */
+void hr_parallel_copy(void *to, const void *from, size_t bytes);
+
 /* While true, loops of the calling thread run on it alone. Returns the previous value. */
 bool hr_parallel_set_alone(bool is_alone);
 

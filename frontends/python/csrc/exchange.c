@@ -73,10 +73,22 @@ static char *copy_dim(const memory *m, int d, const char *from, char *to) {
   return to;
 }
 
-static hr_status copy_memory(const memory *m, hr_stream *stream, hr_tensor *out) {
+/* The elements stand one after another, in the order of the dims. *out_bytes: of all. */
+static bool is_dense(const memory *m, size_t *out_bytes) {
+  bool result = true;
   size_t bytes = hr_dtype_size(m->dtype);
-  for (int d = 0; d < m->rank; ++d) {
+  for (int d = m->rank - 1; d >= 0; --d) {
+    result = result && (m->dims[d] == 1 || m->strides[d] == (int64_t)bytes);
     bytes *= (size_t)m->dims[d];
+  }
+  *out_bytes = bytes;
+  return result || bytes == 0;
+}
+
+static hr_status copy_memory(const memory *m, hr_stream *stream, hr_tensor *out) {
+  size_t bytes;
+  if (is_dense(m, &bytes)) {
+    return hr_array_from_host(stream, m->dtype, m->rank, m->dims, m->address, out);
   }
   char *elements = malloc(bytes + 1);
   if (elements == NULL) {

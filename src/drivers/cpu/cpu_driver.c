@@ -178,17 +178,6 @@ static void cpu_free(void *impl, void *address, size_t bytes) {
   }
 }
 
-typedef struct copy_work {
-  char *to;
-  const char *from;
-} copy_work;
-
-static void copy_range(void *arg, int64_t begin, int64_t end, int worker) {
-  (void)worker;
-  const copy_work *work = arg;
-  memcpy(work->to + begin, work->from + begin, (size_t)(end - begin));
-}
-
 static hr_status cpu_copy_in(void *impl, void *to, const void *from, size_t bytes) {
   (void)impl;
   hr_huge_pages_advise(to, bytes); /* weights and batches, which are read in each step */
@@ -205,8 +194,7 @@ static hr_status cpu_copy_out(void *impl, void *to, const void *from, size_t byt
 /* Copies inside the device run in the order of the kernels, so they may use the team. */
 static hr_status cpu_copy_within(void *impl, void *to, const void *from, size_t bytes) {
   (void)impl;
-  copy_work work = {to, from};
-  hr_parallel_for((int64_t)bytes, 1 << 18, copy_range, &work);
+  hr_parallel_copy(to, from, bytes);
   return HR_OK;
 }
 

@@ -6,6 +6,9 @@
  *   in    Bytes of all copies are appended to the slots, and the caller goes on. A slot is reused when the event
  *         after its last copy has completed: small copies wait for nothing.
  *   out   Chunk i goes through slot i % HR_CUDA_SLOTS; the device fills some while the host empties another.
+ *
+ * Several threads of the host copy a large chunk together. A result's memory is often new, and its first touch, page by
+ * page, takes longer than the copy.
  */
 #include <string.h>
 
@@ -61,7 +64,7 @@ static hr_status copy_in_some(hr__cuda_device *device, char *to, const char *hos
   }
   size_t count = smaller(bytes, HR_CUDA_SLOT_BYTES - in->used);
   char *staged = in->memory + (size_t)in->slot * HR_CUDA_SLOT_BYTES + in->used;
-  memcpy(staged, host, count);
+  hr_parallel_copy(staged, host, count);
   HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda()->cuMemcpyHtoDAsync_v2(to, staged, count, device->stream), "copy in"));
   in->used += hr_align_up(count, ALIGNMENT);
   *out_copied = count;
@@ -107,7 +110,8 @@ static hr_status collect_chunk(hr__cuda_device *device, const out_copy *copy, si
   hr__cuda_staging *out = &device->out;
   size_t slot = chunk % HR_CUDA_SLOTS;
   HR_RETURN_IF_ERROR(hr__cuda_status(hr__cuda()->cuEventSynchronize(out->copied[slot]), "wait for a copy out"));
-  memcpy(copy->host + chunk * HR_CUDA_SLOT_BYTES, out->memory + slot * HR_CUDA_SLOT_BYTES, chunk_bytes(copy, chunk));
+  hr_parallel_copy(copy->host + chunk * HR_CUDA_SLOT_BYTES, out->memory + slot * HR_CUDA_SLOT_BYTES,
+                   chunk_bytes(copy, chunk));
   return HR_OK;
 }
 
