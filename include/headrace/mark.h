@@ -77,8 +77,9 @@ typedef enum hr_buffer_state {
   HR_BUFFER_DONE,
   HR_BUFFER_FAILED /* the work that should have written it failed */
 } hr_buffer_state;
-/* The state of a buffer of the stream's device; waits for no work. *out_failure, if not NULL, is the failure or OK, and
- * the caller's. */
+/* The state of a buffer of the stream's device; waits for no work. On a device beside the host all buffers count as
+ * pending while the device may run work of this stream: until a wait for it, or a mark behind it. *out_failure, if not
+ * NULL, is the failure or OK, and the caller's. */
 HR_API hr_buffer_state hr_buffer_status(hr_stream *stream, const hr_buffer *buffer, hr_status *out_failure);
 
 #ifdef __cplusplus

@@ -327,6 +327,7 @@ static void run_job(hr_queue_job *entry) {
   if (status == HR_OK) {
     note_sources(job);
     status = note_result(job, run_in_lane(job));
+    hr__lane_note_submitted(job->stream->lane);
   }
   finish_job(job, status);
 }

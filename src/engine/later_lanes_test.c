@@ -320,6 +320,34 @@ static void overlap(hr_device *device) {
   free_gate(&g);
 }
 
+/* A job has ended when its work is submitted, which is no sign that the results exist. */
+static void look_at_state(hr_device *device) {
+  gate g;
+  two_streams t = open_two(device);
+  hr_buffer *x = make(device, small), *y = make(device, small);
+  make_gate(&g);
+  fill(t.a, x, &small, 1);
+  HR_ASSERT_EQ(hr_buffer_status(t.a, x, NULL), HR_BUFFER_PENDING);
+  HR_ASSERT_OK(hr_stream_synchronize(t.a));
+  HR_ASSERT_EQ(hr_buffer_status(t.a, x, NULL), HR_BUFFER_DONE);
+  hold(t.a, &g);
+  add(t.a, x, &small, 1, y);
+  HR_ASSERT_OK(hr_stream_commit(t.a));
+  hr_queue_drain(&t.a->lane->queue);
+  HR_ASSERT_EQ(hr_buffer_status(t.a, y, NULL), HR_BUFFER_PENDING);
+  open_gate(&g);
+  HR_ASSERT_OK(hr_stream_synchronize(t.a));
+  HR_ASSERT_EQ(hr_buffer_status(t.a, y, NULL), HR_BUFFER_DONE);
+  hr_buffer_release(x);
+  hr_buffer_release(y);
+  close_two(&t);
+  free_gate(&g);
+}
+
+HR_TEST(a_buffer_is_pending_until_the_device_has_run_its_work) {
+  with_stand_in(look_at_state);
+}
+
 HR_TEST(work_follows_work_of_another_stream_without_a_wait_of_the_host) {
   with_stand_in(overlap);
 }

@@ -21,10 +21,7 @@ struct hr_mark {
 
 static void reach(hr_queue_job *job) {
   hr_mark *mark = (hr_mark *)job;
-  const hr_driver *driver = mark->lane->device->driver;
-  if (driver->flush != NULL) {
-    hr_status_ignore(driver->flush(mark->lane->impl)); /* waiting threads get the error */
-  }
+  hr_status_ignore(hr__lane_flush(mark->lane)); /* waiting threads get the error */
   atomic_store_explicit(&mark->ns, hr_clock_ns(), memory_order_release);
   hr_mark_release(mark);
 }
@@ -96,10 +93,7 @@ typedef struct callback {
 
 static void call_back(hr_queue_job *job) {
   callback *c = (callback *)job;
-  const hr_driver *driver = c->stream->device->driver;
-  if (driver->flush != NULL) {
-    hr__stream_set_error(c->stream, driver->flush(c->stream->lane->impl));
-  }
+  hr__stream_set_error(c->stream, hr__lane_flush(c->stream->lane));
   hr_status status = hr__stream_unreported(c->stream);
   c->function(c->arg, status);
   hr_status_free(status);
@@ -126,11 +120,13 @@ hr_status hr_stream_mark(hr_stream *stream, void (*function)(void *arg, hr_statu
 
 /* ---- the state of a buffer ---- */
 
-/* Work that was begun early (hr_queue_submit_early) is no reference of in-flight work: it is ended here. */
+/* Work that was begun early (hr_queue_submit_early) is no reference of in-flight work: it is ended here. Of which
+ * buffers the work is that a device beside the host has not ended is not known. */
 static bool is_pending(hr_stream *stream, const hr_buffer *buffer) {
   hr__device_settle(stream->device);
   return hr__streams_use(stream, buffer) ||
-         atomic_load_explicit(&((hr_buffer *)buffer)->count, memory_order_acquire) >= HR__BUFFER_ON_ITS_WAY;
+         atomic_load_explicit(&((hr_buffer *)buffer)->count, memory_order_acquire) >= HR__BUFFER_ON_ITS_WAY ||
+         hr__lane_may_run(stream->lane);
 }
 
 hr_buffer_state hr_buffer_status(hr_stream *stream, const hr_buffer *buffer, hr_status *out_failure) {

@@ -38,9 +38,7 @@ static size_t buffer_count(const call *c) {
 
 static hr_status run_function(call *c) {
   hr_device *device = c->stream->device;
-  if (device->driver->flush != NULL) {
-    HR_RETURN_IF_ERROR(device->driver->flush(c->stream->lane->impl));
-  }
+  HR_RETURN_IF_ERROR(hr__lane_flush(c->stream->lane));
   HR_RETURN_IF_ERROR(hr__device_enter(device));
   hr_status status = c->function(c->arg, c->input_count, c->addresses, c->output_count, c->addresses + c->input_count);
   hr__device_leave(device);

@@ -158,12 +158,13 @@ static hr_status copy_with(const hr_lane *lane, void *to, const incoming *in, si
 /* The buffer's memory is new, and the caller's alone. */
 static hr_status copy_in(hr_lane *lane, const hr_buffer *buffer, const incoming *in, size_t count) {
   void *to = hr__buffer_address(buffer);
-  if (!hr__device_runs_later(lane->device)) {
-    return copy_with(lane, to, in, count);
-  }
-  uint64_t ticket = hr__lane_begin_use(lane, true, buffer->block);
+  bool may_run_later = hr__device_runs_later(lane->device);
+  uint64_t ticket = may_run_later ? hr__lane_begin_use(lane, true, buffer->block) : 0;
   hr_status status = copy_with(lane, to, in, count);
-  hr__lane_end_use(lane, ticket);
+  hr__lane_note_submitted(lane);
+  if (may_run_later) {
+    hr__lane_end_use(lane, ticket);
+  }
   return status;
 }
 

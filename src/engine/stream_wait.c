@@ -200,9 +200,7 @@ hr_status hr__stream_finish(hr_stream *stream, hr_event_kind kind, hr_buffer *se
   }
   hr_mutex_unlock(&stream->mutex);
   bool is_interrupted = wait_for_lane(stream);
-  if (stream->device->driver->flush != NULL) {
-    hr__stream_set_error(stream, stream->device->driver->flush(stream->lane->impl));
-  }
+  hr__stream_set_error(stream, hr__lane_flush(stream->lane));
   hr_status status = hr__stream_take_error(stream);
   if (status != HR_OK && has_deferred) {
     drop_deferred(stream, status);

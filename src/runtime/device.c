@@ -87,8 +87,8 @@ void hr__device_drain(hr_device *device) {
 
 hr_status hr__device_flush(hr_device *device) {
   hr_status status = HR_OK;
-  for (int i = 0; i < HR_LANES_MAX && status == HR_OK && device->driver->flush != NULL; ++i) {
-    status = device->lanes[i].impl != NULL ? device->driver->flush(device->lanes[i].impl) : HR_OK;
+  for (int i = 0; i < HR_LANES_MAX && status == HR_OK; ++i) {
+    status = device->lanes[i].impl != NULL ? hr__lane_flush(&device->lanes[i]) : HR_OK;
   }
   return status;
 }

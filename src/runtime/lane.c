@@ -269,6 +269,30 @@ void hr__lane_reach(hr_lane *lane, uint64_t ticket) {
   atomic_store_explicit(&lane->reached, ticket, memory_order_release);
 }
 
+void hr__lane_note_submitted(hr_lane *lane) {
+  if (lane->device->driver->flush != NULL) {
+    atomic_fetch_add_explicit(&lane->submitted, 1, memory_order_release);
+  }
+}
+
+hr_status hr__lane_flush(hr_lane *lane) {
+  if (lane->device->driver->flush == NULL) {
+    return HR_OK;
+  }
+  uint64_t submitted = atomic_load_explicit(&lane->submitted, memory_order_acquire);
+  hr_status status = lane->device->driver->flush(lane->impl);
+  uint64_t ended = atomic_load_explicit(&lane->ended, memory_order_relaxed);
+  while (ended < submitted && !atomic_compare_exchange_weak_explicit(&lane->ended, &ended, submitted,
+                                                                     memory_order_release, memory_order_relaxed)) {
+  }
+  return status;
+}
+
+bool hr__lane_may_run(const hr_lane *lane) {
+  uint64_t ended = atomic_load_explicit(&lane->ended, memory_order_acquire);
+  return atomic_load_explicit(&lane->submitted, memory_order_acquire) > ended;
+}
+
 /* The event after the work of a ticket that is reached, or after later work of its lane; NULL: there is none. */
 static void *event_of(hr_lane *lane, uint64_t ticket) {
   const hr_lane_event *place = lane->events != NULL ? &lane->events[ticket % HR_LANE_EVENTS] : NULL;

@@ -51,7 +51,8 @@ typedef struct hr_lane {
   int streams;                   /* that have it; guarded by the device's streams_mutex */
   uint64_t handed;               /* the last ticket; guarded by the device's order_mutex */
   atomic_uint_least64_t reached; /* the last ticket whose job has ended */
-  hr_lane_event *events;         /* that of ticket t is at t % HR_LANE_EVENTS, or was; NULL: there are none */
+  atomic_uint_least64_t submitted, ended; /* jobs given to a driver with flush; those of which a flush has returned */
+  hr_lane_event *events;                  /* that of ticket t is at t % HR_LANE_EVENTS, or was; NULL: there are none */
   atomic_int watched; /* so many of the next jobs get an event, because others have followed the lane lately */
   atomic_uint_least64_t followed[HR_LANES_MAX]; /* tickets of other lanes that its work on the device follows */
 } hr_lane;
@@ -91,6 +92,13 @@ static inline uint64_t hr__lane_hand(hr_lane *lane) {
 
 /* A job, which the lane's queue runs, is about to end. */
 void hr__lane_reach(hr_lane *lane, uint64_t ticket);
+
+/* The driver has been given a job's work, which may run later. */
+void hr__lane_note_submitted(hr_lane *lane);
+/* Waits until the driver has run all work that it was given; the failure of that work, or of the device. */
+HR_MUST_USE hr_status hr__lane_flush(hr_lane *lane);
+/* True until a flush has returned after the last work that was submitted: it may still run. */
+bool hr__lane_may_run(const hr_lane *lane);
 
 /* Adds the tickets, of lanes other than `lane`, that a job with such a use must follow. Then notes the use. `lane` NULL
  * stands for the host: all lanes are others, and nothing is noted. Memory that is no buffer's needs no lock: its owner
