@@ -37,12 +37,17 @@ static hr_decision after_part(const hr_policy *policy, const hr_event *event) {
   return begins ? (hr_decision){.action = HR_BEGIN} : keep;
 }
 
-/* A call that exceeds the limit alone is not cut: its end is as good a place in each iteration of a loop. */
+/* A call that exceeds the limit alone is not cut: its end is as good a place in each iteration of a loop. A device
+ * beside the host begins a long one while the caller prepares its results. */
 static hr_decision call_ends(const hr_policy *policy, const hr_event *event) {
   if (policy->calls == 0 && event->bytes - policy->call_bytes >= policy->bytes_max) {
     return commit(SIZE_MAX, HR_COMMIT_LIMIT);
   }
   hr_decision decision = after_record(policy, event);
+  if (decision.action == HR_KEEP && policy->calls == 0 && event->records >= policy->first_ops) {
+    decision = commit(SIZE_MAX, HR_COMMIT_LIMIT);
+    decision.runs_here = true;
+  }
   return decision.action == HR_KEEP ? after_part(policy, event) : decision;
 }
 

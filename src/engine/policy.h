@@ -6,6 +6,8 @@
  *                                        fuse: commit up to the cut while the list is at its limit
  *   a part's records have been appended  begin all early if it matches a program that the host often waits for
  *   the caller has left a part           commit early, without the part's large last result
+ *   a call ends (a hint)                 the limit's rule; commit all if the device works beside the host and much is
+ *                                        pending; begin all early as after a part
  *   a pass begins (a hint)               commit all if the device works beside the host
  *   functions are due (a hint)           commit all if others wait for a pending function
  *   the host may have paused (a hint)    the same, if nothing was recorded since the last such hint

@@ -27,6 +27,8 @@ static const hr_policy begun = {.records_max = MAX,
 
 static const hr_policy calling = {
     .records_max = MAX, .bytes_max = 1000, .first_ops = NEVER, .next_ops = NEVER, .calls = 1};
+static const hr_policy outer = {
+    .records_max = MAX, .bytes_max = 1000, .first_ops = FIRST, .next_ops = FIRST, .calls = 1};
 static const hr_policy called = {
     .records_max = MAX, .bytes_max = 1000, .first_ops = NEVER, .next_ops = NEVER, .call_bytes = 100};
 static const hr_policy awaited = {
@@ -99,6 +101,9 @@ static const struct {
      {.kind = HR_EVENT_CALL_ENDS, .records = 10, .bytes = 1099},
      COMMIT(HR_CUT, LIMIT)},
     {"a call that was often waited for", &awaiting, {.kind = HR_EVENT_CALL_ENDS, .records = 10}, BEGIN},
+    {"a short call beside the host", &beside, {.kind = HR_EVENT_CALL_ENDS, .records = FIRST - 1}, KEEP},
+    {"a long one", &later, {.kind = HR_EVENT_CALL_ENDS, .records = FIRST}, COMMIT(ALL, LIMIT, .runs_here = true)},
+    {"a long one inside of another", &outer, {.kind = HR_EVENT_CALL_ENDS, .records = FIRST}, KEEP},
     {"a call in eager mode", &host, {HR_EVENT_CALL_ENDS, HR_MODE_EAGER, 10}, COMMIT(ALL, MODE)},
     {"a part is left on the host", &host, {.kind = HR_EVENT_PART_LEFT, .records = 90}, KEEP},
     {"the first part since a wait",

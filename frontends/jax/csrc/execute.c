@@ -272,8 +272,8 @@ static hr_status execute(call *c) {
   hr_status status = mark_donated(c);
   if (status != HR_OK) {
     drop_inputs(c, c->executable->main.input_count);
-  } else if (c->executable->donated_count == 0) {
-    status = run_marked(c);
+  } else if (c->executable->donated_count == 0 && c->device->is_host) {
+    status = run_marked(c); /* a program that the host often waits for begins before its results exist */
   } else {
     hr_stream_hint(c->device->stream, HR_HINT_CALL_BEGINS);
     status = run_marked(c);
