@@ -14,14 +14,14 @@
 #include "providers/device_text.h"
 #include "providers/small/small.h"
 
-enum { TM_MOST = 8, TILE_COLUMNS = 32, GROUPS_OF_64 = 4, PROCESSORS = 132 };
+enum { TM_MOST = 8, TILE_COLUMNS = 32, PROCESSORS = 132 };
 /* Products of more elements, or of more multiplications, are left to a library. */
 static const int64_t ELEMENTS_MOST = 1 << 19, SIDE_MOST = 1 << 14, PRODUCTS_MOST = 1 << 28;
 
 typedef struct matrices {
   const hr_operand *a, *b, *y, *bias; /* bias: NULL, or one number for each column */
   int64_t rows, columns, inner, across, blocks;
-  int tm;
+  int tm, groups; /* of 64 threads in a block */
 } matrices;
 
 static bool is_small(const matrices *p) {
@@ -60,6 +60,7 @@ static bool is_matrices(const hr_node *node, matrices *out_matrices) {
     return false;
   }
   divide(&p);
+  p.groups = p.tm > 4 ? 4 : 8; /* their sums must fit into 48 KB of shared memory */
   *out_matrices = p;
   return p.blocks <= PROCESSORS;
 }
@@ -79,7 +80,7 @@ static const char *const texts[] = {
 static void write_text(const hr_program *program, const hr_node *node, const matrices *p, hr_text *text) {
   hr__small_write_definitions(program, node, text);
   hr_text_printf(text, "#define TM %d\n#define GROUPS %d\n#define A_RUNS %d\n#define B_RUNS %d\n#define HAS_BIAS %d\n",
-                 p->tm, (int)GROUPS_OF_64, p->a->strides[1] == 1, p->b->strides[0] == 1, p->bias != NULL);
+                 p->tm, p->groups, p->a->strides[1] == 1, p->b->strides[0] == 1, p->bias != NULL);
   for (size_t i = 0; i < sizeof texts / sizeof *texts; ++i) {
     hr_text_append(text, texts[i]);
   }
@@ -106,7 +107,7 @@ static hr_status write(const hr_program *program, const hr_node *node, hr_device
   *words++ = p.bias != NULL ? p.bias->strides[p.bias->rank - 1] : 0;
   source.word_count = (int)(words - source.words);
   source.blocks[0] = p.blocks;
-  source.threads[0] = 64 * GROUPS_OF_64;
+  source.threads[0] = 64 * p.groups;
   return hr__device_text_finish(&source, out_source);
 }
 
