@@ -9,7 +9,10 @@ import headrace as hr
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="fork is Linux's default start method")
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="fork is Linux's default start method"),
+    pytest.mark.skipif(not hr.device().startswith("cpu"), reason="a GPU stays with the parent"),
+]
 
 
 def forked(function):
