@@ -37,7 +37,8 @@ static bool run_provider(const hr_program *program, const hr_node *node, float *
   HR_ASSERT_OK(provider->prepare(program, node, HR_ALGORITHM_OWN, NULL, &prepared, &workspace_bytes));
   void *workspace = hr_aligned_malloc(workspace_bytes + 64, 64);
   HR_ASSERT_OK(provider->run(prepared, args, workspace, NULL));
-  HR_ASSERT(provider->footprint == NULL || (provider->footprint(prepared) > 0 && provider->footprint(prepared) < 8192));
+  HR_ASSERT(provider->footprint == NULL ||
+            (provider->footprint(prepared) > 0 && provider->footprint(prepared) < 1 << 20));
   provider->release(prepared);
   hr_aligned_free(workspace);
   return true;
