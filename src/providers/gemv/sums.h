@@ -217,12 +217,22 @@ SUMS_INLINE void sum_dots(const float *x, const char *w, int64_t step, int64_t i
 
 /* ---- N contiguous ---- */
 
-enum { ROWS = 4, ROWS_AHEAD = 8 };
+enum { ROWS = 4, BFLOAT_ROWS = 8, ROWS_AHEAD = 16 };
 
-/* sums[i] += x[r] times element i of row r, for each of `rows` rows in turn; rows are `bytes` apart. */
+/* sums[i] += x[r] times element i of row r, for each of `rows` rows in turn; rows are `bytes` apart. Compilers widen
+ * bf16 in halves of a longer vector. */
 SUMS_INLINE void add_rows(const float *x, const char *restrict w, int64_t bytes, int rows, int64_t count,
                           float *restrict sums, hr_dtype dtype) {
-  for (int64_t i = 0; i < count; ++i) {
+  int64_t i = 0;
+  for (; dtype == HR_DTYPE_BF16 && i + WIDTH <= count; i += WIDTH) {
+    vector sum;
+    memcpy(&sum, sums + i, sizeof sum);
+    for (int r = 0; r < rows; ++r) {
+      sum = multiply_add((vector){0} + x[r], load_weights(w + r * bytes + i * weight_bytes(dtype), dtype), sum);
+    }
+    memcpy(sums + i, &sum, sizeof sum);
+  }
+  for (; i < count; ++i) {
     float sum = sums[i];
     for (int r = 0; r < rows; ++r) {
       sum = __builtin_fmaf(x[r], load_weight(w + r * bytes + i * weight_bytes(dtype), dtype), sum);
@@ -234,13 +244,14 @@ SUMS_INLINE void add_rows(const float *x, const char *restrict w, int64_t bytes,
 /* sums[i] = the sum over k of x[k] times element i of row k; rows are `step` elements apart. */
 SUMS_INLINE void sum_rows(const float *x, const char *w, int64_t step, int64_t inner, int64_t count,
                           float *restrict sums, hr_dtype dtype) {
+  const int rows = dtype == HR_DTYPE_BF16 ? BFLOAT_ROWS : ROWS;
   int64_t k = 0, bytes = step * weight_bytes(dtype);
   memset(sums, 0, (size_t)count * sizeof *sums);
-  for (; k + ROWS <= inner; k += ROWS) {
-    for (int64_t next = k + ROWS_AHEAD; next < k + ROWS_AHEAD + ROWS && next < inner; ++next) {
+  for (; k + rows <= inner; k += rows) {
+    for (int64_t next = k + ROWS_AHEAD; next < k + ROWS_AHEAD + rows && next < inner; ++next) {
       fetch_weights(w + next * bytes, count, dtype);
     }
-    add_rows(x + k, w + k * bytes, bytes, ROWS, count, sums, dtype);
+    add_rows(x + k, w + k * bytes, bytes, rows, count, sums, dtype);
   }
   for (; k < inner; ++k) {
     add_rows(x + k, w + k * bytes, bytes, 1, count, sums, dtype);
