@@ -544,7 +544,7 @@ def test_products_of_a_list_with_one_matrix(rows, transposed):
     """Those of few rows are one product in front of the loop."""
 
     def body(x, weight, recurrent):
-        rows = tf.TensorArray(tf.float32, size=6).unstack(x)
+        rows = tf.TensorArray(tf.float32, size=6, clear_after_read=False).unstack(x)
 
         def step(i, y, z):
             y = tf.tanh(tf.matmul(rows.read(5 - i), weight, transpose_b=transposed) + tf.matmul(y, recurrent))
