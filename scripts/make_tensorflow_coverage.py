@@ -21,7 +21,9 @@ REASONS = {  # the words of gpu_kernels.txt
     "cuDNN": ("cuDNN", "its recurrent layers and losses"),
     "XLA": ("XLA", "there is no XLA for the device"),
     "debug": ("debugging", ""),
-    "later": ("without a row yet", "they run on the host, with copies"),
+    "special": ("special functions", "the core has none of these; they run on the host, with copies"),
+    "second": ("second gradients of pooling", "no optimizer of Keras asks for them; they run on the host, with copies"),
+    "rare": ("others", "no layer, loss, metric or operation of Keras makes them; they run on the host, with copies"),
 }
 HEAD = """\
 <!-- Generated from frontends/tensorflow/csrc/map.def and gpu_kernels.txt by scripts/make_tensorflow_coverage.py; do not

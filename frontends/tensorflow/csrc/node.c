@@ -515,7 +515,8 @@ int64_t htf_host_int(htf_node *node, int index) {
 }
 
 static double real_at(const void *data, hr_dtype dtype) {
-  return hr_scalar_of(dtype, data).value.f[0];
+  const hr_scalar number = hr_scalar_of(dtype, data);
+  return number.dtype == HR_DTYPE_I64 ? (double)number.value.i : number.value.f[0];
 }
 
 void htf_host_reals(htf_node *node, int index, double *out_values, int count) {

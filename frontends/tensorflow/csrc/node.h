@@ -114,7 +114,7 @@ int64_t htf_host_int(htf_node *node, int index);
 int htf_host_dims(htf_node *node, int index, int64_t dims[HR_RANK_MAX]);
 /* One number of a float in the host's memory. */
 double htf_host_real(htf_node *node, int index);
-/* So many floats. */
+/* So many floats or signed integers. */
 void htf_host_reals(htf_node *node, int index, double *out_values, int count);
 
 /* ---- attributes ---- */

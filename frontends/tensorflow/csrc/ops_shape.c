@@ -886,6 +886,38 @@ static void count_numbers(htf_node *node, bool is_binary, bool has_rows) {
   htf_output(node, 0, has_rows ? htf_reshape(node, counts, 2, dims) : counts);
 }
 
+/* Inputs: numbers, their range, how many bins of equal width; numbers beyond the range are in the outer ones. */
+void htf_histogram(htf_node *node) {
+  htf_value x = htf_input(node, 0);
+  double range[2];
+  htf_host_reals(node, 1, range, 2);
+  int64_t bins = htf_host_int(node, 2), count = htf_has_failed(node) ? 0 : hr_tensor_count(x);
+  if (!htf_has_failed(node) && !(range[0] < range[1] && bins > 0)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "value_range should satisfy value_range[0] < value_range[1], and nbins be "
+             "positive: [%g, %g], %lld",
+             range[0], range[1], (long long)bins);
+  }
+  const int64_t tuples[2] = {count, 1};
+  hr_dtype dtype = htf_output_dtype(node, 0);
+  htf_value counts = zeros(node, 1, &bins, dtype);
+  if (!htf_has_failed(node) && count > 0) {
+    bool is_real = x->dtype == HR_DTYPE_F32 || x->dtype == HR_DTYPE_F64;
+    htf_value low = htf_number_of(node, is_real ? hr_scalar_f64(range[0]) : hr_scalar_i64((int64_t)range[0]));
+    htf_value place = htf_subtract(node, htf_call2(node, HR_FUNCTIONAL_MAXIMUM, x, low), low);
+    double width =
+        is_real && x->dtype == HR_DTYPE_F32 ? (double)((float)range[1] - (float)range[0]) : range[1] - range[0];
+    place = htf_divide(node, htf_cast(node, place, HR_DTYPE_F64), htf_number(node, width / (double)bins));
+    place = htf_call2(node, HR_FUNCTIONAL_MINIMUM, place, htf_number(node, (double)(bins - 1)));
+    place = htf_reshape(node, htf_cast(node, place, HR_DTYPE_I64), 2, tuples);
+    htf_value ones = htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(htf_number_of(node, hr_scalar_i64(1))),
+                              ATTRIBUTES(htf_attr_ints(&count, 1), htf_attr_dtype(dtype)));
+    counts = htf_call(node, HR_FUNCTIONAL_SCATTER_ND, INPUTS(counts, place, ones),
+                      ATTRIBUTES(htf_attr_int(0), htf_attr_text("add"), htf_attr_text("drop")));
+  }
+  htf_output(node, 0, counts);
+}
+
 void htf_bincount(htf_node *node) {
   count_numbers(node, false, false);
 }

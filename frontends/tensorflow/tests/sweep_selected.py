@@ -134,3 +134,11 @@ def _(rng, dtype, name):
                 yield {"images": images, "size": np.array(size, "int32")} | more
             else:
                 yield {"grads": numbers(rng, (2, *size, 3), dtype), "original_image": images} | more
+
+
+@case("HistogramFixedWidth")
+def _(rng, dtype):
+    for dims, (low, high), bins in [((200,), (-2, 3), 7), ((4, 5), (0, 1), 10), ((0,), (0, 1), 3), ((3,), (-9, 9), 1)]:
+        for index in (tf.int32, tf.int64):
+            yield {"values": numbers(rng, dims, dtype), "value_range": tf.constant([low, high], dtype), "nbins": np.int32(bins),
+                   "dtype": index}  # fmt: skip
