@@ -190,7 +190,7 @@ def plain(array):
     """The array with one NaN for all, whose bits may differ."""
     if not is_float(array):
         return array
-    array = np.array(array, order="C")
+    array = np.array(array, order="C").reshape(-1)
     parts = array.view(array.real.dtype)
     parts[parts != parts] = np.nan
     return array
