@@ -237,3 +237,25 @@ def test_floats_of_8_bits_are_converted_to_each_other(source, target):
     wanted = x.astype(np.float32).astype(target)
     is_nan = np.isnan(x.astype(np.float32)) | (np.isnan(got.astype(np.float32)) & np.isnan(wanted.astype(np.float32)))
     np.testing.assert_array_equal(got.view(np.uint8)[~is_nan], wanted.view(np.uint8)[~is_nan])
+
+
+@pytest.mark.parametrize("shape", [(), (3, 500)])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int32", "uint8"])
+def test_loops_whose_elements_do_not_depend_on_each_other(dtype, shape):
+    """Such a loop is one call of a kernel, which also swaps carried values and reads the number of the iteration."""
+
+    def step(i, state):
+        a, b, n = state
+        return b, a - b, n + i.astype(n.dtype)
+
+    x = (np.arange(np.prod(shape, dtype=int)) % 3).reshape(shape).astype(jnp.dtype(dtype))
+    start = (x, x + x, x)
+    got = jax.jit(lambda state: jax.lax.fori_loop(0, 21, step, state))(start)
+    wanted = start
+    for i in range(21):
+        wanted = step(np.int32(i), wanted)
+    for mine, theirs in zip(got, wanted):
+        np.testing.assert_array_equal(np.asarray(mine).astype(np.float64), theirs.astype(np.float64))
+    steps = jax.jit(lambda x, n: jax.lax.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, s[1] * 2 + x), (0, x)))
+    for n in (0, 1, 6):
+        assert np.array_equal(np.asarray(steps(x, n)[1]).astype(np.float64), (x * (2 ** (n + 1) - 1)).astype(np.float64))
