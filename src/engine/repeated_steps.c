@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "base/allocator.h"
-#include "engine/compiled_kernel.h"
+#include "base/env.h"
+#include "engine/compile_queue.h"
 
 enum { CALL_ELEMENTS = 1 << 20 }; /* of all iterations of a call, between looks at the interrupt */
 
@@ -173,6 +174,9 @@ hr_status hr__repeated_steps_create(const hr_instance *instance, hr_device *devi
   if (status != HR_OK) {
     hr__repeated_steps_destroy(steps);
     return status;
+  }
+  if (hr_env_choice(HR_ENV_JIT) == HR_ENV_JIT_WAIT) {
+    hr__compile_queue_wait();
   }
   *out_steps = steps;
   return HR_OK;

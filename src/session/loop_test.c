@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 
+#include "base/env.h"
 #include "base/thread.h"
 #include "headrace/array.h"
 #include "session/session_test.h"
@@ -319,11 +320,17 @@ static void check_runs(body *b, hr_tensor *inputs) {
   hr_graph_release(g);
 }
 
+static void set_jit(const char *jit) {
+  setenv("HEADRACE_JIT", jit, 1);
+  hr__env_reload();
+}
+
 HR_TEST(repeated_kernels_have_the_bits_of_iterations) {
   static body b;
+  uint64_t first = number_of("HEADRACE_TEST_SEED", 1), programs = number_of("HEADRACE_TEST_PROGRAMS", 40);
   open_stream();
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
-    setenv("HEADRACE_JIT", seed % 4 == 0 ? "wait" : "off", 1);
+  for (uint64_t seed = first; seed < first + programs; ++seed) {
+    set_jit(seed % 8 == 0 ? "wait" : "off");
     int n = 1 + (int)(seed * 37 % 1000);
     write_pointwise(&b, seed, kinds[seed % KINDS],
                     seed % 3 == 0   ? "[]"
@@ -338,14 +345,14 @@ HR_TEST(repeated_kernels_have_the_bits_of_iterations) {
     }
     check_runs(&b, inputs);
   }
-  unsetenv("HEADRACE_JIT");
+  set_jit("auto");
 }
 
 /* More iterations than a call runs. */
 HR_TEST(a_million_iterations_of_a_number) {
   open_stream();
   for (int wait = 0; wait < 2; ++wait) {
-    setenv("HEADRACE_JIT", wait ? "wait" : "off", 1);
+    set_jit(wait ? "wait" : "off");
     hr_graph *g = graph_of("graph 2\nfunction @0 {\ninput %i i64[]\ninput %k i64[]\ninput %l i64[]\n%j = add(%k, "
                            "3)\n%m = maximum(%l, %k)\n"
                            "output j = %j\noutput m = %m\n}\ninput %k i64[]\ninput %l i64[]\n%0, %1 = for(@0, 1100000, "
@@ -366,5 +373,5 @@ HR_TEST(a_million_iterations_of_a_number) {
     hr_session_release(session);
     hr_graph_release(g);
   }
-  unsetenv("HEADRACE_JIT");
+  set_jit("auto");
 }
