@@ -243,7 +243,10 @@ void htf_rows_sub(htf_node *node) {
 void htf_top_k(htf_node *node) {
   htf_value x = htf_input(node, 0);
   int64_t k = htf_host_int(node, 1), dims[HR_RANK_MAX];
-  if (!htf_has_failed(node) && (x->rank < 1 || k < 0 || x->dims[x->rank - 1] < k)) {
+  if (!htf_has_failed(node) && k < 0) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Need k >= 0, got %lld", (long long)k);
+  }
+  if (!htf_has_failed(node) && (x->rank < 1 || x->dims[x->rank - 1] < k)) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "input must have at least k columns: %lld in an input of %d dims",
              (long long)k, x->rank);
   }

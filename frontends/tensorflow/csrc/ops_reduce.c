@@ -1,5 +1,6 @@
 /* ops_reduce.c: rules of reductions, softmax, losses and products. */
 #include <math.h>
+#include <stdio.h>
 
 #include "lists.h"
 
@@ -120,8 +121,19 @@ void htf_euclidean_norm(htf_node *node) {
   htf_output(node, 0, htf_call1(node, HR_FUNCTIONAL_SQRT, sum));
 }
 
+/* The dims as TensorFlow writes them: [2,3]. */
+static const char *text_of_dims(htf_value x, size_t bytes, char *text) {
+  size_t size = (size_t)snprintf(text, bytes, "[");
+  for (int d = 0; d < x->rank; ++d) {
+    size += (size_t)snprintf(text + size, bytes - size, "%s%lld", d > 0 ? "," : "", (long long)x->dims[d]);
+  }
+  snprintf(text + size, bytes - size, "]");
+  return text;
+}
+
 void htf_arg_reduce(htf_node *node) {
   htf_value x = htf_input(node, 0);
+  char text[HR_RANK_MAX * 22];
   int64_t axis = htf_host_int(node, 1);
   if (!htf_has_failed(node) && (axis < -x->rank || axis >= x->rank)) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: dimension %lld is out of range for %d dims", node->kernel->row->op,
@@ -130,8 +142,8 @@ void htf_arg_reduce(htf_node *node) {
   }
   axis += axis < 0 ? x->rank : 0;
   if (!htf_has_failed(node) && x->dims[axis] == 0) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: dimension %lld has no elements", node->kernel->row->op,
-             (long long)axis);
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: Reduction axis %lld is empty in shape %s", node->kernel->row->op,
+             (long long)axis, text_of_dims(x, sizeof text, text));
   }
   htf_output(node, 0,
              htf_call(node, node->function, INPUTS(x), ATTRIBUTES(htf_attr_ints(&axis, 1), htf_attr_flag(false))));
@@ -312,7 +324,7 @@ static void multiply_matrices(htf_node *node, htf_value x, htf_value y) {
   int64_t columns = x->dims[x->rank - 1], rows = y->dims[y->rank - 2];
   if (columns != rows) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
-             "Matrix size-incompatible: the first has %lld columns, the second %lld rows", (long long)columns,
+             "Matrix size-incompatible: In[0]: %lld columns, In[1]: %lld rows, expected as many", (long long)columns,
              (long long)rows);
   }
   htf_output(node, 0, htf_call2(node, HR_FUNCTIONAL_MATMUL, x, y));
@@ -324,7 +336,9 @@ void htf_matmul(htf_node *node) {
   }
   htf_value x = htf_input(node, 0), y = htf_input(node, 1);
   if (!htf_has_failed(node) && (x->rank != 2 || y->rank != 2)) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "MatMul: both inputs must be matrices; they have %d and %d dims",
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             x->rank != y->rank ? "In[0] and In[1] has different ndims: %d and %d, both must be matrices"
+                                : "In[0] ndims must be >= 2: %d and %d, both must be matrices",
              x->rank, y->rank);
   }
   x = htf_flag(node, "transpose_a") ? adjoint(node, x, false) : x;

@@ -484,7 +484,9 @@ static strided resolve_slice(htf_node *node, const slice_spec *spec, int rank, c
   if ((spec->ellipsis & (spec->ellipsis - 1)) != 0) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Multiple ellipses in slice spec not allowed");
   }
-  if (used > rank || rank + spec->count > HR_RANK_MAX) {
+  if (used > rank && rank == 0) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Attempting to slice scalar input.");
+  } else if (used > rank || rank + spec->count > HR_RANK_MAX) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Index out of range using input dim %d; input has only %d dims", rank,
              rank);
   }
