@@ -732,7 +732,7 @@ static htf_value offset_by_batch(htf_node *node, htf_value indices, int64_t batc
 }
 
 /* Takes from each batch: x [batch.., size, rest..] at indices [batch.., n..]. */
-static void gather_batches(htf_node *node, htf_value x, htf_value indices, int batch_dims) {
+static htf_value gather_batches(htf_node *node, htf_value x, htf_value indices, int batch_dims) {
   int64_t dims[HR_RANK_MAX], batches = 1, size = x->dims[batch_dims];
   int rank = 0;
   for (int d = 0; d < batch_dims; ++d) {
@@ -752,7 +752,22 @@ static void gather_batches(htf_node *node, htf_value x, htf_value indices, int b
   for (int d = batch_dims + 1; d < x->rank; ++d) {
     out[rank++] = x->dims[d];
   }
-  htf_output(node, 0, htf_reshape(node, taken, rank, out));
+  return htf_reshape(node, taken, rank, out);
+}
+
+/* The axis is behind the batches, and dims are between: they move behind it, and their results in front of indices'. */
+static htf_value gather_behind(htf_node *node, htf_value x, htf_value indices, int batch_dims, int axis) {
+  const int between = axis - batch_dims, more = indices->rank - batch_dims;
+  int order[2 * HR_RANK_MAX];
+  for (int d = 0; d < x->rank; ++d) {
+    order[d] = d == batch_dims ? axis : d > batch_dims && d <= axis ? d - 1 : d;
+  }
+  htf_value found = gather_batches(node, htf_transpose(node, x, order), indices, batch_dims);
+  for (int d = 0; d < found->rank && !htf_has_failed(node); ++d) {
+    int at = d - batch_dims;
+    order[d] = at < 0 || at >= between + more ? d : at < between ? d + more : d - between;
+  }
+  return htf_has_failed(node) ? found : htf_transpose(node, found, order);
 }
 
 /* An index out of range gives 0, as on TensorFlow's GPU. */
@@ -779,10 +794,9 @@ void htf_gather_v2(htf_node *node) {
   if (batch_dims == 0) {
     htf_output(node, 0, take(node, x, indices, axis));
   } else if (axis == batch_dims) {
-    gather_batches(node, x, indices, axis);
+    htf_output(node, 0, gather_batches(node, x, indices, axis));
   } else {
-    htf_fail(node, HR_STATUS_UNIMPLEMENTED, "GatherV2: axis %d behind batch_dims %lld is not supported", axis,
-             (long long)batch_dims);
+    htf_output(node, 0, gather_behind(node, x, indices, (int)batch_dims, axis));
   }
 }
 

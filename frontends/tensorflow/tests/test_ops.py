@@ -329,7 +329,8 @@ def _(rng, dtype):
 @case("GatherV2")
 def _(rng, dtype):
     for dims, indices, axis, batch in [((5,), (3,), 0, 0), ((4, 3), (2, 2), 1, 0), ((4, 3), (), 0, 0),
-                                       ((2, 5, 3), (2, 4), 1, 1), ((4, 3), (0,), 0, 0)]:  # fmt: skip
+                                       ((2, 5, 3), (2, 4), 1, 1), ((4, 3), (0,), 0, 0), ((2, 3, 5), (2, 4), 2, 1),
+                                       ((2, 3, 4, 5), (2, 2), 3, 1), ((2, 3, 4, 5, 2), (2, 3), 3, 2)]:  # fmt: skip
         for index in ["int32", "int64"]:
             places = rng.integers(0, dims[axis], indices).astype(index)
             yield {"params": numbers(rng, dims, dtype), "indices": places, "axis": axis, "batch_dims": batch}
