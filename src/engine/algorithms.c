@@ -128,10 +128,10 @@ void hr__algorithms_open_early(const hr_device *device) {
   provider_lists *lists = own_lists();
   hr_mutex_lock(&lists->mutex);
   bool is_wanted = !lists->opens_early && !lists->are_open[HR_DIALECT_HOST] && device->properties.is_host &&
-                   device->properties.has_contents && hr__context() == &hr__context_first && may_have_threads();
+                   device->properties.has_contents && hr__context() == &hr__context_first;
   lists->opens_early |= is_wanted;
   hr_mutex_unlock(&lists->mutex);
-  if (is_wanted) {
+  if (is_wanted && may_have_threads()) {
     hr__contexts_stop_at_exit();
     hr_mutex_lock(&lists->mutex);
     hr_status_ignore(hr_thread_start("headrace-open", open_host_providers, NULL, &lists->opener));
@@ -155,15 +155,20 @@ static void generate(void *arg) {
 }
 
 /* The code takes tens of milliseconds. The thread needs a core of its own, and a caller that waits for it before exit:
- * those that open libraries early. */
+ * those that open libraries early. If work has one thread, that one generates the code. */
 static void begin_generating(const hr_provider *provider) {
   provider_lists *lists = own_lists();
   hr_mutex_lock(&lists->mutex);
-  if (!lists->has_generated && !lists->is_stopped && lists->opens_early && may_have_threads()) {
-    lists->has_generated = true;
+  bool begins = !lists->has_generated && !lists->is_stopped && lists->opens_early && hr_core_count() > 1;
+  bool has_thread = begins && may_have_threads();
+  lists->has_generated |= begins;
+  if (has_thread) {
     hr_status_ignore(hr_thread_start("headrace-code", generate, (void *)provider, &lists->generator));
   }
   hr_mutex_unlock(&lists->mutex);
+  if (begins && !has_thread) {
+    generate((void *)provider);
+  }
 }
 
 bool hr__algorithms_expect(const hr_device *device, hr_op op, const hr_view *inputs, const hr_view *output) {
