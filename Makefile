@@ -149,6 +149,10 @@ onnx: build ## the tests of the package onnx on imported models; OPTIONS='--only
 fuzz-torch: build python-package ## 1,000 random PyTorch programs against torch's CPU device; OPTIONS='--programs 50000'
 	$(LIBRARIES) $(VENV_BIN)/python tests/fuzz/torch_fuzz.py $(OPTIONS)
 
+test-lengths: build python-package ## three networks at each length from 1 to 300, in all modes
+	$(LIBRARIES) HEADRACE_TEST_LENGTHS=300 \
+	  $(VENV_BIN)/python -m pytest -q tests/python/test_any_shape.py -k "all_modes"
+
 fuzz-jax: build $(JAX_STAMP) ## 1,000 random JAX programs against its CPU backend; OPTIONS='--programs 5000 --seed 1'
 	$(JAX_PYTHON) tests/fuzz/jax_fuzz.py $(OPTIONS)
 

@@ -151,7 +151,14 @@ def generation(layers: int, width: int, context: int) -> Callable:
     return prepare
 
 
-def transformers_generation(name: str, layers: int, width: int, static: bool) -> Callable:
+GENERATION = {
+    "": {},
+    "beams": {"num_beams": 3},
+    "static": {"cache_implementation": "static", "disable_compile": True},
+}
+
+
+def transformers_generation(name: str, layers: int, width: int, how: str) -> Callable:
     def prepare(device):
         import transformers
 
@@ -173,7 +180,7 @@ def transformers_generation(name: str, layers: int, width: int, static: bool) ->
             )
             model = transformers.LlamaForCausalLM(config)
         model = model.to(device).eval()
-        options = {"cache_implementation": "static", "disable_compile": True} if static else {}
+        options = GENERATION[how]
 
         @torch.no_grad()
         def generate(count: int) -> Tensor:
@@ -334,17 +341,19 @@ CASES += [
 ]
 CASES += [
     ShapeCase(
-        f"{name}-{layers}x{width}{'-static' if static else ''}",
-        f"transformers' {title} {layers} x {width}, generate 100 tokens{', static cache' if static else ''}",
-        transformers_generation(name, layers, width, static),
+        f"{name}-{layers}x{width}{'-' if how else ''}{how}",
+        f"transformers' {title} {layers} x {width}, generate 100 tokens{note}",
+        transformers_generation(name, layers, width, how),
         [100],
         2,
         needs="transformers",
     )
-    for name, title, layers, width, static in (
-        ("gpt2", "GPT-2", 4, 256, False),
-        ("llama", "Llama", 2, 64, False),
-        ("llama", "Llama", 2, 64, True),
+    for name, title, layers, width, how, note in (
+        ("gpt2", "GPT-2", 4, 256, "", ""),
+        ("gpt2", "GPT-2", 4, 256, "beams", ", three beams"),
+        ("llama", "Llama", 2, 64, "", ""),
+        ("llama", "Llama", 2, 64, "static", ", static cache"),
+        ("llama", "Llama", 2, 64, "beams", ", three beams"),
     )
 ]
 CASES += [

@@ -60,6 +60,49 @@ def test_lengths_have_the_same_bits_in_all_modes(mode):
     assert general_plans() > before
 
 
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(16, 24)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+
+
+def small_gpt() -> nn.Module:
+    sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+    import networks
+
+    return networks.GPT(networks.GPTConfig(2, 64, heads=2, vocabulary=128, context=512, dropout=0.0))
+
+
+# A network, and its input of a length.
+NETWORKS = {
+    "mlp": (lambda: nn.Sequential(nn.Linear(16, 48), nn.ReLU(), nn.Linear(48, 10)), lambda n: floats(n, 16)),
+    "lstm": (Recurrent, lambda n: floats(n, 2, 16)),
+    "gpt": (small_gpt, lambda n: torch.arange(n).remainder(128)[None]),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_of_any_length_agree_in_all_modes(name, mode):
+    """General plans, then specialised ones of the same lengths, then strict mode, within the bound of products.
+    HEADRACE_TEST_LENGTHS: how many of the lengths up to 300."""
+    torch.manual_seed(0)
+    build, draw = NETWORKS[name]
+    host = build().eval()
+    there = copy.deepcopy(host).to(DEVICE)
+    all_lengths = lengths(int(os.environ.get("HEADRACE_TEST_LENGTHS", "16")))
+    before = general_plans()
+    with torch.no_grad():
+        expected = [host(draw(length)) for length in all_lengths]
+        for setting in ("fuse", "fuse", "fuse", "fuse", "strict"):
+            mode(setting)
+            for length, wanted in zip(all_lengths, expected):
+                assert_summed(there(draw(length).to(DEVICE)).cpu(), wanted, factor=20)
+    assert general_plans() > before
+
+
 BITS = """
 import hashlib, sys, torch
 sys.path[:0] = ["tests/python"]
