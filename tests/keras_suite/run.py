@@ -35,7 +35,8 @@ PAGE_HEAD = """\
 
 The test files of Keras 3.15.1 run on the device HEADRACE and on TensorFlow's CPU device, each file in a process of its
 own, on one machine: `make conformance-keras`. A case counts if it passes on the CPU device. An operation without a
-kernel on the device fails (`HEADRACE_FALLBACK=error`).
+kernel on the device fails (`HEADRACE_FALLBACK=error`). Some files import other packages (JAX, PyTorch, pandas, SciPy,
+scikit-learn, Grain, Pillow); without them they have no cases.
 
 """
 LIBRARY = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
