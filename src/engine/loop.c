@@ -172,11 +172,18 @@ static void update_in_place(hr_loop *loop, hr_trace *trace, int carried) {
   }
 }
 
-static size_t largest_scratch(const hr_instance *instance) {
-  size_t most = 0;
+static size_t larger(size_t bytes, const hr_host_kernel *kernel) {
+  return kernel != NULL && kernel->scratch_bytes > bytes ? kernel->scratch_bytes : bytes;
+}
+
+/* Of kernels as they were made, and of their code of now, which may need more. */
+static size_t largest_scratch(const hr_loop *loop) {
+  const hr_instance *instance = loop->instance;
+  size_t most = loop->repeated != NULL ? hr__repeated_steps_scratch(loop->repeated) : 0;
   for (int i = 0; i < instance->step_count; ++i) {
-    const hr_host_kernel *kernel = instance->steps[i].kernel;
-    most = kernel != NULL && kernel->scratch_bytes > most ? kernel->scratch_bytes : most;
+    const hr_exec_step *step = &instance->steps[i];
+    most = larger(most, step->kernel);
+    most = larger(most, step->cached != NULL ? hr__kernel_use(step->cached) : NULL);
   }
   return hr_align_up(most, ALIGNMENT);
 }
@@ -215,8 +222,6 @@ static hr_status repeat(hr_loop *loop) {
     hr_status_ignore(status);
     return HR_OK;
   }
-  size_t scratch = loop->repeated != NULL ? hr__repeated_steps_scratch(loop->repeated) : 0;
-  loop->scratch_bytes = hr_align_up(scratch > loop->scratch_bytes ? scratch : loop->scratch_bytes, ALIGNMENT);
   return status;
 }
 
@@ -229,7 +234,6 @@ static hr_status compile(hr_loop *loop, hr_trace *trace) {
   loop->buffer_count = (int)key.buffer_count;
   memcpy(loop->scalars, trace->scalars.data, trace->scalars.count * sizeof *loop->scalars);
   HR_RETURN_IF_ERROR(hr__instance_create(&key, loop->device, loop->scalars, &loop->instance));
-  loop->scratch_bytes = largest_scratch(loop->instance);
   return !loop->instance->plan->schedule.is_refused
              ? repeat(loop)
              : hr_status_make(HR_STATUS_UNIMPLEMENTED, "loop: a layout is refused");
@@ -475,6 +479,9 @@ static turn_call pass_call(const hr_host_launch *launch, int number, int step) {
 static bool add_passes(phase *p, const loop_run *r, int step) {
   hr_host_launch launch = hr__step_launch(r->loop->instance, &r->loop->instance->steps[step], &p->run, &p->scratch);
   launch.call.scratch = r->scratch;
+  if (launch.kernel->scratch_bytes > r->loop->scratch_bytes) { /* code that came after the run began */
+    launch.kernel = r->loop->instance->steps[step].kernel;
+  }
   bool ok = true;
   for (int i = 0; ok && i < launch.kernel->pass_count; ++i) {
     ok = launch.kernel->passes[i].units <= 0 || hr_vector_push(&p->calls, pass_call(&launch, i, step));
@@ -654,6 +661,7 @@ static hr_status run_locked(hr_loop *loop, const hr_function_call *call) {
   }
   r->loop = loop, r->call = call, r->interrupt = hr_thread_interrupt_get(), r->count = loop->count_max;
   r->writes_spare_first = loop->condition == NONE && (r->count & 1) == 0;
+  loop->scratch_bytes = largest_scratch(loop);
   hr_status status = allocate_run(r);
   status = status == HR_OK ? run_all(r) : status;
   if (r->bytes > KEPT_BYTES) {

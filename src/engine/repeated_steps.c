@@ -16,7 +16,6 @@ typedef struct repeated_step {
 
 struct hr_repeated_steps {
   int count;
-  size_t scratch_bytes;
   repeated_step steps[];
 };
 
@@ -160,8 +159,6 @@ static hr_status create(hr_repeated_steps *steps, const hr_instance *instance, h
   for (int i = 0; status == HR_OK && i < instance->step_count; ++i) {
     repeated_step *step = &steps->steps[steps->count++];
     status = create_step(instance, &instance->steps[i], device, buffer_count, next_of, &arena, step);
-    size_t scratch = status == HR_OK ? hr__kernel_host(step->cached)->scratch_bytes : 0;
-    steps->scratch_bytes = scratch > steps->scratch_bytes ? scratch : steps->scratch_bytes;
   }
   hr_arena_fini(&arena);
   return status;
@@ -191,7 +188,14 @@ void hr__repeated_steps_destroy(hr_repeated_steps *steps) {
 }
 
 size_t hr__repeated_steps_scratch(const hr_repeated_steps *steps) {
-  return steps->scratch_bytes;
+  size_t most = 0;
+  for (int i = 0; i < steps->count; ++i) {
+    size_t made = hr__kernel_host(steps->steps[i].cached)->scratch_bytes;
+    size_t now = hr__kernel_use(steps->steps[i].cached)->scratch_bytes;
+    most = most > made ? most : made;
+    most = most > now ? most : now;
+  }
+  return most;
 }
 
 bool hr__repeated_steps_are_better(const hr_repeated_steps *steps, const hr_instance *instance) {
@@ -249,6 +253,9 @@ hr_status hr__repeated_steps_run(hr_repeated_steps *steps, const hr_instance *in
     int64_t begin = hr__kernel_has_code(step->cached) ? 0 : hr_clock_ns();
     memcpy(step->scalars, run->scalars.data + once->scalar_first, scalars * sizeof *step->scalars);
     range_run r = {.kernel = hr__kernel_use(step->cached), .scratch = scratch, .scratch_bytes = scratch_bytes};
+    if (r.kernel->scratch_bytes > scratch_bytes) { /* code that came after the run began */
+      r.kernel = hr__kernel_host(step->cached);
+    }
     r.call = (hr_host_call){.args = run->args.data + once->arg_first, .scalars = step->scalars};
     HR_RETURN_IF_ERROR(run_step(step, &r, &step->scalars[scalars], times, interrupt));
     if (begin != 0) {

@@ -25,7 +25,7 @@ typedef struct hr_repeated_steps hr_repeated_steps;
 HR_MUST_USE hr_status hr__repeated_steps_create(const hr_instance *instance, hr_device *device, int buffer_count,
                                                 const int *next_of, hr_repeated_steps **out_steps);
 void hr__repeated_steps_destroy(hr_repeated_steps *steps); /* NULL is fine */
-/* The scratch that a thread needs. */
+/* The scratch that a thread needs now: that of code that comes later may be more. */
 size_t hr__repeated_steps_scratch(const hr_repeated_steps *steps);
 
 /* True unless its kernels are interpreted and those of the iterations are compiled. */
