@@ -625,9 +625,14 @@ static padding read_padding(htf_node *node, htf_value x) {
   padding sides = {{0}, {0}};
   int64_t pairs[2 * HR_RANK_MAX];
   int count = htf_host_ints(node, 1, pairs, 2 * HR_RANK_MAX);
+  int64_t dims[HR_RANK_MAX];
+  if (htf_host_dims(node, 1, dims) != 2 || dims[1] != 2) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: paddings must be a matrix with 2 columns", node->kernel->row->op);
+  }
   if (!htf_has_failed(node) && count != 2 * x->rank) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: there are %d paddings for %d dims", node->kernel->row->op,
-             count / 2, x->rank);
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "%s: the first dimension of paddings must be the rank of inputs: %d paddings for %d dims",
+             node->kernel->row->op, count / 2, x->rank);
   }
   for (int i = 0; i < count && !htf_has_failed(node); ++i) {
     if (pairs[i] < 0) {
