@@ -1,27 +1,23 @@
-/* lowering.c: loops and conditions of functions that ask for XLA.
+/* lowering.c: loops and conditions of functions that ask for XLA, which lowering.py of the Python package marks.
  *
- * Keras' default asks for it. TensorFlow's Python code then does not mark While and If for lowering, and the optimizer
- * gets their bodies as names. Since the device is without XLA, the mark is set there, too. XLA on the CPU device takes
- * no notice of it. A process without Python has the graphs that others have built.
+ * A process without Python has the graphs that others have built. Without the package there is one warning.
  */
 #include <dlfcn.h>
 #include <pthread.h>
 
 #include "plugin.h"
 
-static const char mark_all[] =
+/* Runs the module without its package: the program decides on importing that, since it changes more of TensorFlow. */
+static const char run_module[] =
     "def _headrace():\n"
-    "    from tensorflow.python.eager import context\n"
-    "    from tensorflow.python.ops import control_flow_util_v2 as util\n"
-    "    mark = util.maybe_set_lowering_attr\n"
-    "    def mark_all(op, lower_using_switch_merge=None):\n"
-    "        executor = context.context().function_call_options.executor_type\n"
-    "        is_free = lower_using_switch_merge is None and not util._DISABLE_LOWER_USING_SWITCH_MERGE\n"
-    "        mark(op, True if is_free and executor != 'SINGLE_THREADED_EXECUTOR' else lower_using_switch_merge)\n"
-    "    util.maybe_set_lowering_attr = mark_all\n"
+    "    import importlib.util, runpy\n"
+    "    package = importlib.util.find_spec('headrace_tensorflow')\n"
+    "    if package is None:\n"
+    "        raise ImportError('the Python package headrace_tensorflow is missing')\n"
+    "    runpy.run_path(package.submodule_search_locations[0] + '/lowering.py')['mark_loops']()\n"
     "try:\n"
     "    _headrace()\n"
-    "except (AttributeError, ImportError) as error:\n"
+    "except (AttributeError, ImportError, OSError, ValueError) as error:\n"
     "    import warnings\n"
     "    warnings.warn(f'headrace: loops of functions that ask for XLA run operation by operation: {error}')\n"
     "finally:\n"
@@ -34,7 +30,7 @@ static void mark_loops(void) {
   int (*run)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "PyRun_SimpleString");
   if (is_initialized != NULL && ensure != NULL && release != NULL && run != NULL && is_initialized()) {
     int state = ensure();
-    (void)run(mark_all);
+    (void)run(run_module);
     release(state);
   }
 }

@@ -1,5 +1,7 @@
 """Functions as clusters: the same bits as eagerly and as kernels, variables, results, errors, changing dims."""
 
+import subprocess
+import sys
 import threading
 
 import headrace_tensorflow
@@ -536,6 +538,23 @@ def test_loops_of_functions_that_ask_for_xla():
     x, y = np.random.default_rng(3).normal(size=(8, 20, 4)), np.ones((8, 1))
     _, gained = counts(model.train_on_batch, x, y)
     assert model.jit_compile and gained["nodes"] > 500 and gained["runs"] < 10
+
+
+@pytest.mark.parametrize("has_package", [True, False])
+def test_the_plug_in_marks_loops_without_importing_its_package(has_package):
+    """The import is the program's decision. A plug-in without its package warns once, and leaves the loops of xla."""
+    code = f"""
+import sys
+if not {has_package}:
+    sys.modules["headrace_tensorflow"] = None
+import tensorflow as tf
+from tensorflow.python.ops import control_flow_util_v2 as util
+tf.config.list_logical_devices()
+print(bool(sys.modules.get("headrace_tensorflow")), util.maybe_set_lowering_attr.__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "mark_all" if has_package else "maybe_set_lowering_attr"]
+    assert done.stderr.count("the Python package headrace_tensorflow is missing") == int(not has_package)
 
 
 @pytest.mark.parametrize("transposed", [False, True])
