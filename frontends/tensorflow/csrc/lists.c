@@ -261,11 +261,6 @@ static bool find_dims(htf_sequence *list) {
   return is_known;
 }
 
-static htf_value zeros(htf_node *node, hr_dtype dtype, int rank, const int64_t *dims) {
-  return htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(htf_number_of(node, hr_scalar_i64(0))),
-                  ATTRIBUTES(htf_attr_ints(dims, rank), htf_attr_dtype(dtype)));
-}
-
 /* An element; one that was not set is zeros. */
 static htf_scope_value get(htf_node *node, htf_sequence *list, int64_t index) {
   take_array(list);
@@ -277,7 +272,7 @@ static htf_scope_value get(htf_node *node, htf_sequence *list, int64_t index) {
                node->kernel->row->op, (long long)index);
       return (htf_scope_value){0};
     }
-    item->tensor = zeros(node, list->dtype, list->rank, list->dims);
+    item->tensor = htf_zeros(node, list->rank, list->dims, list->dtype);
   }
   return *item;
 }
@@ -533,7 +528,7 @@ void htf_list_zeros_like(htf_node *node) {
     const int64_t *dims;
     int rank = item_dims(x->items->items[i], &dims);
     if (rank >= 0) {
-      list->items->items[i].tensor = zeros(node, list->dtype, rank, dims);
+      list->items->items[i].tensor = htf_zeros(node, rank, dims, list->dtype);
     }
   }
   put_list(node, 0, list);

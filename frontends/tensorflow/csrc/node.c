@@ -1,14 +1,11 @@
-/* node.c: a call of an operation on TensorFlow's kernel context. */
+/* node.c: a call of an operation on TensorFlow's kernel context: begin and end, errors, values, functions on values. */
 #include "scope.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "headrace/array.h"
-
-static const hr_tensor nothing;
+const hr_tensor htf_nothing;
 
 /* ---- begin and end ---- */
 
@@ -99,8 +96,7 @@ void htf_fail(htf_node *node, hr_status_code code, const char *format, ...) {
   (void)htf_keep(node, hr_status_make(code, "%s", text));
 }
 
-/* True if the last call of TensorFlow failed. */
-static bool has_refused(htf_node *node) {
+bool htf_has_refused(htf_node *node) {
   return tf.GetCode(node->status) != 0 && htf_keep(node, htf_status_of(node->status));
 }
 
@@ -126,7 +122,7 @@ htf_value htf_keep_value(htf_node *node, const hr_tensor *tensor) {
   hr_tensor *value = add_value(node);
   if (value == NULL) {
     hr_buffer_release(tensor->buffer);
-    return &nothing;
+    return &htf_nothing;
   }
   *value = *tensor;
   return value;
@@ -231,7 +227,7 @@ static void attach(htf_node *node, const tf_tensor *tensor, hr_tensor *value) {
   }
 }
 
-static void mark_foreign(htf_node *node, htf_value value) {
+void htf_mark_foreign(htf_node *node, htf_value value) {
   for (htf_chunk *chunk = node->chunk; chunk != NULL; chunk = chunk->next) {
     if (value >= chunk->values && value < chunk->values + HTF_VALUES_INLINE) {
       chunk->is_foreign[value - chunk->values] = true;
@@ -243,10 +239,10 @@ static void mark_foreign(htf_node *node, htf_value value) {
 htf_value htf_value_of(htf_node *node, tf_tensor *tensor) {
   hr_tensor *value = htf_has_failed(node) ? NULL : add_value(node);
   if (value == NULL || !describe(node, tensor, value)) {
-    return &nothing;
+    return &htf_nothing;
   }
   attach(node, tensor, value);
-  mark_foreign(node, value);
+  htf_mark_foreign(node, value);
   return value;
 }
 
@@ -269,7 +265,7 @@ htf_value htf_reshape(htf_node *node, htf_value x, int rank, const int64_t *dims
   }
   hr_tensor *view = view_of(node, x);
   if (view == NULL) {
-    return &nothing;
+    return &htf_nothing;
   }
   view->rank = rank;
   for (int d = 0; d < rank; ++d) {
@@ -282,7 +278,7 @@ htf_value htf_reshape(htf_node *node, htf_value x, int rank, const int64_t *dims
 htf_value htf_transpose(htf_node *node, htf_value x, const int *order) {
   hr_tensor *view = view_of(node, x);
   if (view == NULL) {
-    return &nothing;
+    return &htf_nothing;
   }
   for (int d = 0; d < x->rank; ++d) {
     view->dims[d] = x->dims[order[d]], view->strides[d] = x->strides[order[d]];
@@ -293,7 +289,7 @@ htf_value htf_transpose(htf_node *node, htf_value x, const int *order) {
 htf_value htf_view(htf_node *node, htf_value x, int rank, const int64_t *dims, const int64_t *strides, int64_t offset) {
   hr_tensor *view = view_of(node, x);
   if (view == NULL) {
-    return &nothing;
+    return &htf_nothing;
   }
   view->rank = rank, view->offset = offset;
   for (int d = 0; d < rank; ++d) {
@@ -302,13 +298,21 @@ htf_value htf_view(htf_node *node, htf_value x, int rank, const int64_t *dims, c
   return view;
 }
 
+int htf_resolve_axis(htf_node *node, htf_value x, int64_t axis) {
+  if (!htf_has_failed(node) && (axis < -x->rank || axis >= x->rank)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: axis %lld is out of range for %d dims", node->kernel->row->op,
+             (long long)axis, x->rank);
+  }
+  return (int)(axis < 0 ? axis + x->rank : axis);
+}
+
 /* ---- functions ---- */
 
 void htf_call_many(htf_node *node, hr_functional function, int input_count, const htf_value *inputs,
                    int attribute_count, const hr_attribute *attributes, int result_count, htf_value *out_results) {
   hr_tensor results[8];
   for (int i = 0; i < result_count; ++i) {
-    out_results[i] = &nothing;
+    out_results[i] = &htf_nothing;
   }
   if (htf_has_failed(node) || htf_keep(node, hr_functional_apply(node->stream, function, input_count, inputs,
                                                                  attribute_count, attributes, result_count, results))) {
@@ -324,7 +328,7 @@ htf_value htf_call(htf_node *node, hr_functional function, int input_count, cons
   hr_tensor *value = htf_has_failed(node) ? NULL : add_value(node);
   if (value == NULL || htf_keep(node, hr_functional_apply(node->stream, function, input_count, inputs, attribute_count,
                                                           attributes, 1, value))) {
-    return &nothing;
+    return &htf_nothing;
   }
   return value;
 }
@@ -344,7 +348,7 @@ htf_value htf_cast(htf_node *node, htf_value x, hr_dtype dtype) {
 htf_value htf_new(htf_node *node, hr_dtype dtype, int rank, const int64_t *dims) {
   hr_tensor *value = htf_has_failed(node) ? NULL : add_value(node);
   if (value == NULL) {
-    return &nothing;
+    return &htf_nothing;
   }
   value->dtype = dtype, value->rank = rank, value->offset = 0;
   for (int d = 0; d < rank; ++d) {
@@ -410,337 +414,4 @@ void htf_record_function(htf_node *node, hr_function_run run, void *argument, in
     views[i] = hr_tensor_view(i < input_count ? inputs[i] : outputs[i - input_count]);
   }
   (void)htf_keep(node, hr_function_record(node->stream, &spec, input_count, views, output_count, views + input_count));
-}
-
-/* ---- inputs ---- */
-
-int htf_input_count(htf_node *node) {
-  return node->scope != NULL ? htf_scope_input_count(node->scope) : tf.NumInputs(node->context);
-}
-
-bool htf_is_list(htf_node *node, int index) {
-  return node->scope == NULL && tf.InputDatatype(node->context, index) == TF_VARIANT;
-}
-
-static tf_tensor *get_input(htf_node *node, int index) {
-  tf_tensor *tensor = NULL;
-  if (!htf_has_failed(node)) {
-    tf.GetInput(node->context, index, &tensor, node->status);
-    (void)has_refused(node);
-  }
-  return htf_has_failed(node) ? NULL : tensor;
-}
-
-htf_value htf_input(htf_node *node, int index) {
-  if (node->scope != NULL) {
-    return htf_scope_input(node, index);
-  }
-  tf_tensor *tensor = get_input(node, index);
-  if (tensor == NULL) {
-    return &nothing;
-  }
-  htf_value value = htf_value_of(node, tensor);
-  tf.DeleteTensor(tensor);
-  return value;
-}
-
-int64_t htf_int_at(const void *data, hr_dtype dtype, int64_t index) {
-  switch (dtype) {
-    case HR_DTYPE_I64:
-    case HR_DTYPE_U64:
-      return ((const int64_t *)data)[index];
-    case HR_DTYPE_I16:
-      return ((const int16_t *)data)[index];
-    case HR_DTYPE_I8:
-      return ((const int8_t *)data)[index];
-    case HR_DTYPE_U8:
-    case HR_DTYPE_BOOL:
-      return ((const uint8_t *)data)[index];
-    default:
-      return ((const int32_t *)data)[index];
-  }
-}
-
-/* Copies numbers of a tensor in the host's memory. */
-static int read_ints(htf_node *node, int index, const void *data, hr_dtype dtype, int64_t count, int64_t *out_values,
-                     int most) {
-  if (count > most) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: input %d has %lld numbers, at most %d are possible",
-             node->kernel->row->op, index, (long long)count, most);
-  }
-  for (int64_t i = 0; i < count && count <= most; ++i) {
-    out_values[i] = htf_int_at(data, dtype, i);
-  }
-  return htf_has_failed(node) ? 0 : (int)count;
-}
-
-int htf_host_ints(htf_node *node, int index, int64_t *out_values, int most) {
-  if (node->scope != NULL) {
-    const htf_host *host = htf_scope_host(node, index);
-    return host != NULL ? read_ints(node, index, host->bytes, host->dtype, host->count, out_values, most) : 0;
-  }
-  tf_tensor *tensor = get_input(node, index);
-  if (tensor == NULL) {
-    return 0;
-  }
-  int count = read_ints(node, index, tf.TensorData(tensor), htf_dtype_of(tf.TensorType(tensor)),
-                        tf.TensorElementCount(tensor), out_values, most);
-  tf.DeleteTensor(tensor);
-  return count;
-}
-
-int htf_host_dims(htf_node *node, int index, int64_t dims[HR_RANK_MAX]) {
-  tf_tensor *tensor = get_input(node, index);
-  int rank = tensor != NULL ? tf.NumDims(tensor) : 0;
-  if (rank > HR_RANK_MAX) {
-    htf_fail(node, HR_STATUS_UNIMPLEMENTED, "%s: input %d has %d dims, at most %d are supported", node->kernel->row->op,
-             index, rank, HR_RANK_MAX);
-    rank = 0;
-  }
-  for (int d = 0; d < rank; ++d) {
-    dims[d] = tf.Dim(tensor, d);
-  }
-  if (tensor != NULL) {
-    tf.DeleteTensor(tensor);
-  }
-  return rank;
-}
-
-int64_t htf_host_int(htf_node *node, int index) {
-  int64_t value = 0;
-  if (htf_host_ints(node, index, &value, 1) != 1) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: input %d must be one number", node->kernel->row->op, index);
-  }
-  return value;
-}
-
-static double real_at(const void *data, hr_dtype dtype) {
-  const hr_scalar number = hr_scalar_of(dtype, data);
-  return number.dtype == HR_DTYPE_I64 ? (double)number.value.i : number.value.f[0];
-}
-
-void htf_host_reals(htf_node *node, int index, double *out_values, int count) {
-  const htf_host *host = node->scope != NULL ? htf_scope_host(node, index) : NULL;
-  tf_tensor *tensor = node->scope == NULL ? get_input(node, index) : NULL;
-  for (int i = 0; i < count; ++i) {
-    out_values[i] = 0;
-  }
-  if (htf_has_failed(node)) {
-    return;
-  }
-  int64_t found = host != NULL ? host->count : tf.TensorElementCount(tensor);
-  hr_dtype dtype = host != NULL ? host->dtype : htf_dtype_of(tf.TensorType(tensor));
-  const char *bytes = host != NULL ? (const char *)host->bytes : tf.TensorData(tensor);
-  if (found != count) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: input %d has %lld numbers, expected %d", node->kernel->row->op,
-             index, (long long)found, count);
-  }
-  for (int i = 0; i < count && found == count; ++i) {
-    out_values[i] = real_at(bytes + (size_t)i * hr_dtype_size(dtype), dtype);
-  }
-  if (tensor != NULL) {
-    tf.DeleteTensor(tensor);
-  }
-}
-
-double htf_host_real(htf_node *node, int index) {
-  double value;
-  htf_host_reals(node, index, &value, 1);
-  return value;
-}
-
-/* ---- attributes ---- */
-
-static const htf_attribute *look_up(const htf_node *node, const char *name) {
-  const htf_kernel *kernel = node->kernel;
-  for (int i = 0; i < kernel->count; ++i) {
-    if (strcmp(kernel->attributes[i].name, name) == 0) {
-      return &kernel->attributes[i];
-    }
-  }
-  return NULL;
-}
-
-static const htf_attribute *find_attribute(const htf_node *node, const char *name) {
-  static const htf_attribute absent;
-  const htf_attribute *found = look_up(node, name);
-  assert(found != NULL && "an attribute that the row of map.def does not list");
-  return found != NULL ? found : &absent;
-}
-
-bool htf_has_attribute(const htf_node *node, const char *name) {
-  return look_up(node, name) != NULL;
-}
-
-bool htf_has_flag(const htf_node *node, const char *name) {
-  const htf_attribute *found = look_up(node, name);
-  return found != NULL && found->integer != 0;
-}
-
-bool htf_flag(const htf_node *node, const char *name) {
-  return find_attribute(node, name)->integer != 0;
-}
-
-int64_t htf_integer(const htf_node *node, const char *name) {
-  return find_attribute(node, name)->integer;
-}
-
-double htf_real(const htf_node *node, const char *name) {
-  return find_attribute(node, name)->real;
-}
-
-const char *htf_text(const htf_node *node, const char *name) {
-  return find_attribute(node, name)->text;
-}
-
-const char *htf_text_or(const htf_node *node, const char *name, const char *otherwise) {
-  const htf_attribute *found = look_up(node, name);
-  return found != NULL ? found->text : otherwise;
-}
-
-hr_dtype htf_dtype(const htf_node *node, const char *name) {
-  return htf_dtype_of((int)find_attribute(node, name)->integer);
-}
-
-const htf_attribute *htf_list(const htf_node *node, const char *name) {
-  return find_attribute(node, name);
-}
-
-/* ---- outputs ---- */
-
-int htf_output_count(const htf_node *node) {
-  return node->scope != NULL ? htf_scope_output_count(node->scope) : tf.NumOutputs(node->context);
-}
-
-hr_dtype htf_output_dtype(const htf_node *node, int index) {
-  return htf_dtype_of(node->scope != NULL ? htf_scope_output_type(node->scope, index)
-                                          : tf.ExpectedOutputDataType(node->context, index));
-}
-
-/* True if TensorFlow has a tensor of the buffer: an input, or an output that was set before. */
-static bool is_foreign(const htf_node *node, const hr_buffer *buffer) {
-  for (const htf_chunk *chunk = node->chunk; chunk != NULL; chunk = chunk->next) {
-    for (int i = 0; i < chunk->count; ++i) {
-      if (chunk->is_foreign[i] && chunk->values[i].buffer == buffer) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
-/* A copy of a value as a new tensor in order. */
-static htf_value copy_of(htf_node *node, htf_value value, hr_dtype dtype) {
-  htf_value copy = htf_new(node, dtype, value->rank, value->dims);
-  if (htf_has_failed(node) || hr_tensor_count(copy) == 0) {
-    return copy;
-  }
-  const hr_view source = hr_tensor_view(value), view = hr_tensor_view(copy);
-  (void)htf_keep(node, hr_stream_record(node->stream, HR_OP_COPY, NULL, 1, &source, 1, &view));
-  return copy;
-}
-
-htf_value htf_settle(htf_node *node, htf_value value, hr_dtype dtype) {
-  bool is_settled = value->buffer != NULL && value->dtype == dtype && hr_tensor_is_row_major(value);
-  return is_settled || htf_has_failed(node) ? value : copy_of(node, value, dtype);
-}
-
-htf_value htf_copy_value(htf_node *node, htf_value value) {
-  return copy_of(node, value, value->dtype);
-}
-
-/* True if the value can be the tensor: the only use of a buffer that holds its elements in order, and nothing else. */
-static bool may_become(const htf_node *node, htf_value value, hr_dtype dtype) {
-  size_t bytes = (size_t)hr_tensor_count(value) * hr_dtype_size(dtype);
-  return value->buffer != NULL && value->dtype == dtype && value->offset == 0 && bytes > 0 &&
-         hr_buffer_bytes(value->buffer) == bytes && hr_tensor_is_row_major(value) && !is_foreign(node, value->buffer);
-}
-
-void htf_write(htf_node *node, tf_tensor *target, htf_value value) {
-  htf_value place = htf_value_of(node, target);
-  if (htf_has_failed(node) || hr_tensor_count(place) == 0) {
-    return;
-  }
-  hr_tensor from = *value, to = *place;
-  if (value->number.dtype == HR_DTYPE_NONE) {
-    to.rank = value->rank;
-    memcpy(to.dims, value->dims, sizeof to.dims);
-    hr_tensor_set_row_major(&to);
-  }
-  const hr_view source = hr_tensor_view(&from), view = hr_tensor_view(&to);
-  (void)htf_keep(node, hr_stream_record(node->stream, HR_OP_COPY, NULL, 1, &source, 1, &view));
-}
-
-/* TensorFlow's collective operations call kernels whose result has to be in place of their first input. */
-static tf_tensor *allocate_output(htf_node *node, int index, int type, htf_value value, size_t bytes) {
-  tf_tensor *tensor = tf.AllocateOutput(node->context, index, type, value->dims, value->rank, bytes, node->status);
-  if (tensor == NULL && strstr(tf.Message(node->status), "input forwarding required") != NULL) {
-    int first = 0, found = 0;
-    tensor = tf.ForwardInputOrAllocateOutput(node->context, &first, 1, index, value->dims, value->rank, &found,
-                                             node->status);
-  }
-  return tensor;
-}
-
-void htf_output(htf_node *node, int index, htf_value value) {
-  if (htf_has_failed(node)) {
-    return;
-  }
-  if (node->scope != NULL) {
-    htf_scope_set(node, index, htf_settle(node, value, htf_output_dtype(node, index)));
-    return;
-  }
-  int type = tf.ExpectedOutputDataType(node->context, index);
-  hr_dtype dtype = htf_dtype_of(type);
-  size_t bytes = (size_t)hr_tensor_count(value) * hr_dtype_size(dtype);
-  bool becomes = may_become(node, value, dtype);
-  if (becomes) {
-    hr_buffer_retain(value->buffer);
-    htf_offer_buffer(value->buffer);
-    mark_foreign(node, value);
-  }
-  tf_tensor *tensor = allocate_output(node, index, type, value, bytes);
-  htf_offer_buffer(NULL);
-  if (has_refused(node)) {
-    return;
-  }
-  if (!becomes || tf.TensorData(tensor) != hr_buffer_handle(value->buffer)) {
-    htf_write(node, tensor, value);
-  }
-  tf.DeleteTensor(tensor);
-}
-
-void *htf_new_host_output(htf_node *node, int index, int rank, const int64_t *dims) {
-  int type = htf_has_failed(node) ? TF_INT32 : tf.ExpectedOutputDataType(node->context, index);
-  size_t bytes = hr_dtype_size(htf_dtype_of(type));
-  for (int d = 0; d < rank; ++d) {
-    bytes *= (size_t)dims[d];
-  }
-  if (htf_has_failed(node)) {
-    return NULL;
-  }
-  tf_tensor *tensor = tf.AllocateOutput(node->context, index, type, dims, rank, bytes, node->status);
-  if (has_refused(node)) {
-    return NULL;
-  }
-  void *data = tf.TensorData(tensor);
-  tf.DeleteTensor(tensor);
-  return data;
-}
-
-void htf_output_host(htf_node *node, int index, int32_t number) {
-  if (htf_has_failed(node)) {
-    return;
-  }
-  if (node->scope != NULL) {
-    htf_host *host = htf_scope_new_host(node, index, HR_DTYPE_I32, 0, NULL);
-    if (host != NULL) {
-      *(int32_t *)host->bytes = number;
-    }
-    return;
-  }
-  int32_t *place = htf_new_host_output(node, index, 0, NULL);
-  if (place != NULL) {
-    *place = number;
-  }
 }

@@ -99,6 +99,8 @@ bool htf_keep(htf_node *node, hr_status status);
 static inline bool htf_has_failed(const htf_node *node) {
   return node->error != HR_OK;
 }
+/* True if the last call of TensorFlow failed, whose error is kept. */
+bool htf_has_refused(htf_node *node);
 
 /* ---- inputs ---- */
 
@@ -112,6 +114,8 @@ int htf_host_ints(htf_node *node, int index, int64_t *out_values, int most);
 int64_t htf_host_int(htf_node *node, int index);
 /* The dims of a kernel's input in the host's memory; how many they are. */
 int htf_host_dims(htf_node *node, int index, int64_t dims[HR_RANK_MAX]);
+/* The numbers of an input in the host's memory as dims; a negative one is InvalidArgumentError. */
+int htf_read_dims(htf_node *node, int index, int64_t *out_dims);
 /* One number of a float in the host's memory. */
 double htf_host_real(htf_node *node, int index);
 /* So many floats or signed integers. */
@@ -133,6 +137,8 @@ const htf_attribute *htf_list(const htf_node *node, const char *name);
 
 /* ---- values ---- */
 
+/* The result of calls that fail. */
+extern const hr_tensor htf_nothing;
 /* A number of the host, weak in promotion. */
 htf_value htf_number(htf_node *node, double number);
 htf_value htf_number_of(htf_node *node, hr_scalar number);
@@ -143,6 +149,8 @@ htf_value htf_view(htf_node *node, htf_value x, int rank, const int64_t *dims, c
 /* x with its dims in another order, without a record. */
 htf_value htf_transpose(htf_node *node, htf_value x, const int *order);
 htf_value htf_cast(htf_node *node, htf_value x, hr_dtype dtype);
+/* An axis of x from 0 on; InvalidArgumentError if it has none such. */
+int htf_resolve_axis(htf_node *node, htf_value x, int64_t axis);
 /* Any view, which takes over a reference to its buffer. */
 htf_value htf_keep_value(htf_node *node, const hr_tensor *tensor);
 
@@ -201,6 +209,18 @@ static inline hr_attribute htf_attr_text(const char *text) {
   return (hr_attribute){.kind = HR_ATTRIBUTE_TEXT, .value.text = text};
 }
 
+static inline htf_value htf_zeros(htf_node *node, int rank, const int64_t *dims, hr_dtype dtype) {
+  return htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(htf_number_of(node, hr_scalar_i64(0))),
+                  ATTRIBUTES(htf_attr_ints(dims, rank), htf_attr_dtype(dtype)));
+}
+static inline htf_value htf_broadcast(htf_node *node, htf_value x, int rank, const int64_t *dims) {
+  return htf_call(node, HR_FUNCTIONAL_BROADCAST_TO, INPUTS(x), ATTRIBUTES(htf_attr_ints(dims, rank)));
+}
+/* x with a new dim of 1 at the axis. */
+static inline htf_value htf_expand(htf_node *node, htf_value x, int64_t axis) {
+  return htf_call(node, HR_FUNCTIONAL_EXPAND_DIMS, INPUTS(x), ATTRIBUTES(htf_attr_ints(&axis, 1)));
+}
+
 /* A new tensor without contents. */
 htf_value htf_new(htf_node *node, hr_dtype dtype, int rank, const int64_t *dims);
 /* A vector of these elements, which the call copies. */
@@ -232,6 +252,8 @@ void htf_output_host(htf_node *node, int index, int32_t number);
 void htf_write(htf_node *node, tf_tensor *target, htf_value value);
 /* The value of a tensor of TensorFlow's, which the caller keeps. */
 htf_value htf_value_of(htf_node *node, tf_tensor *tensor);
+/* TensorFlow has a tensor of the value's buffer, so that no output becomes this one. */
+void htf_mark_foreign(htf_node *node, htf_value value);
 
 /* ---- kernels ---- */
 

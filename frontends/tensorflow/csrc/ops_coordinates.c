@@ -13,8 +13,6 @@ typedef struct shape {
   int64_t dims[HR_RANK_MAX];
 } shape;
 
-static const hr_tensor nothing;
-
 static htf_value integer(htf_node *node, int64_t number) {
   return htf_number_of(node, hr_scalar_i64(number));
 }
@@ -72,7 +70,7 @@ static htf_value flatten(htf_node *node, htf_value places, const shape *s, const
 static htf_value unflatten(htf_node *node, htf_value flat, const shape *s) {
   htf_value lines[HR_RANK_MAX], rest = flat;
   if (htf_has_failed(node)) {
-    return &nothing;
+    return &htf_nothing;
   }
   const int64_t none[2] = {flat->dims[0], s->rank};
   if (s->rank == 0 || flat->dims[0] == 0) {

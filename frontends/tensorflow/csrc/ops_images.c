@@ -9,11 +9,6 @@
 
 enum { PLANES = 2 };
 
-static htf_value zeros(htf_node *node, int rank, const int64_t *dims, hr_dtype dtype) {
-  return htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(htf_number_of(node, hr_scalar_i64(0))),
-                  ATTRIBUTES(htf_attr_ints(dims, rank), htf_attr_dtype(dtype)));
-}
-
 /* ---- other sizes ---- */
 
 /* The names of the grid and of rounding for one kind of resizing. */
@@ -80,7 +75,7 @@ static void resize_image(htf_node *node, bool is_nearest, grid g) {
   hr_dtype dtype = is_nearest ? image->dtype : HR_DTYPE_F32;
   const int64_t dims[4] = {image->dims[0], size[0], size[1], image->dims[3]};
   if (hr_tensor_count(image) == 0) {
-    htf_output(node, 0, zeros(node, 4, dims, dtype));
+    htf_output(node, 0, htf_zeros(node, 4, dims, dtype));
   } else {
     htf_output(node, 0, resize(node, &g, htf_cast(node, image, dtype), PLANES, axes, size));
   }
@@ -110,7 +105,7 @@ static htf_value weights_of(htf_node *node, const grid *g, int64_t in, int64_t o
 static void output_gradient(htf_node *node, const grid *g, htf_value gradient, const int64_t *size, hr_dtype dtype) {
   int64_t dims[4] = {gradient->dims[0], size[0], size[1], gradient->dims[3]};
   if (hr_tensor_count(gradient) == 0 || size[0] * size[1] == 0) {
-    htf_output(node, 0, zeros(node, 4, dims, gradient->dtype));
+    htf_output(node, 0, htf_zeros(node, 4, dims, gradient->dtype));
     return;
   }
   htf_value rows = weights_of(node, g, size[0], gradient->dims[1], dtype);
@@ -402,7 +397,8 @@ void htf_space_to_batch(htf_node *node) {
     return;
   }
   dims[0] *= b.all;
-  htf_value padded = hr_tensor_count(x) == 0 ? zeros(node, x->rank, dims, x->dtype) : pad(node, x, b.before, b.after);
+  htf_value padded =
+      hr_tensor_count(x) == 0 ? htf_zeros(node, x->rank, dims, x->dtype) : pad(node, x, b.before, b.after);
   htf_output(node, 0, b.count == 0 || hr_tensor_count(x) == 0 ? padded : move_blocks(node, padded, &b));
 }
 
@@ -429,7 +425,7 @@ void htf_batch_to_space(htf_node *node) {
     }
   }
   if (htf_has_failed(node) || elements == 0) {
-    htf_output(node, 0, zeros(node, x->rank, dims, x->dtype));
+    htf_output(node, 0, htf_zeros(node, x->rank, dims, x->dtype));
   } else {
     htf_output(node, 0,
                htf_call(node, HR_FUNCTIONAL_SLICE, INPUTS(b.count == 0 ? x : move_blocks(node, x, &b)),
@@ -465,7 +461,7 @@ static void move_depth(htf_node *node, bool is_deeper) {
   }
   dims[depth] = is_deeper ? x->dims[depth] * size * size : x->dims[depth] / (size * size);
   htf_output(node, 0,
-             hr_tensor_count(x) == 0 ? zeros(node, 4, dims, x->dtype)
+             hr_tensor_count(x) == 0 ? htf_zeros(node, 4, dims, x->dtype)
                                      : htf_call(node, node->function, INPUTS(x),
                                                 ATTRIBUTES(htf_attr_ints(sizes, 2), htf_attr_ints(axes, 2),
                                                            htf_attr_int(depth), htf_attr_text("dcr"))));

@@ -10,11 +10,6 @@ static htf_value integer(htf_node *node, int64_t number) {
   return htf_number_of(node, hr_scalar_i64(number));
 }
 
-static htf_value zeros(htf_node *node, int rank, const int64_t *dims, hr_dtype dtype) {
-  return htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(integer(node, 0)),
-                  ATTRIBUTES(htf_attr_ints(dims, rank), htf_attr_dtype(dtype)));
-}
-
 /* ---- tuples of indices, the last dim ---- */
 
 /* The tuples' length; fails unless x has so many dims. */
@@ -66,7 +61,7 @@ static void gather_tuples(htf_node *node, htf_value x) {
     return;
   }
   if (count_of(rank, dims) == 0 || hr_tensor_count(x) == 0) {
-    htf_output(node, 0, zeros(node, rank, dims, x->dtype));
+    htf_output(node, 0, htf_zeros(node, rank, dims, x->dtype));
   } else if (length == 0) {
     htf_output(node, 0, htf_call(node, HR_FUNCTIONAL_BROADCAST_TO, INPUTS(x), ATTRIBUTES(htf_attr_ints(dims, rank))));
   } else {
@@ -177,7 +172,7 @@ void htf_scatter_nd(htf_node *node) {
     }
   }
   if (!htf_has_failed(node)) {
-    scatter_tuples(node, zeros(node, rank, dims, updates->dtype), indices, updates, "add");
+    scatter_tuples(node, htf_zeros(node, rank, dims, updates->dtype), indices, updates, "add");
   }
 }
 
@@ -257,7 +252,7 @@ void htf_top_k(htf_node *node) {
   dims[x->rank - 1] = k;
   htf_value results[2];
   if (count_of(x->rank, dims) == 0) {
-    results[0] = results[1] = zeros(node, x->rank, dims, x->dtype);
+    results[0] = results[1] = htf_zeros(node, x->rank, dims, x->dtype);
   } else {
     htf_call_many(node, HR_FUNCTIONAL_TOPK, INPUTS(x),
                   ATTRIBUTES(htf_attr_int(k), htf_attr_int(-1), htf_attr_flag(true)), 2, results);
@@ -278,7 +273,7 @@ void htf_in_top_k(htf_node *node) {
   static const int64_t last = 1;
   const int64_t column[2] = {rows->dims[0], 1};
   if (rows->dims[0] == 0 || rows->dims[1] == 0) {
-    htf_output(node, 0, zeros(node, 1, rows->dims, HR_DTYPE_BOOL));
+    htf_output(node, 0, htf_zeros(node, 1, rows->dims, HR_DTYPE_BOOL));
     return;
   }
   htf_value places = htf_cast(node, htf_reshape(node, targets, 2, column), HR_DTYPE_I64);
@@ -403,12 +398,12 @@ static void output_diagonals(htf_node *node, band b, htf_value padding) {
     dims[batch] = b.length;
     htf_output(node, 0,
                count_of(batch + 1, dims) == 0
-                   ? zeros(node, batch + 1, dims, x->dtype)
+                   ? htf_zeros(node, batch + 1, dims, x->dtype)
                    : htf_call(node, HR_FUNCTIONAL_DIAGONAL, INPUTS(x), ATTRIBUTES(htf_attr_int(b.low))));
     return;
   }
   if (htf_has_failed(node) || count_of(batch + 2, dims) == 0) {
-    htf_output(node, 0, zeros(node, batch + 2, dims, x->dtype));
+    htf_output(node, 0, htf_zeros(node, batch + 2, dims, x->dtype));
     return;
   }
   htf_value diagonal = htf_subtract(node, integer(node, b.high), count_up(node, b.high - b.low + 1, true));
@@ -478,7 +473,8 @@ static void output_matrices(htf_node *node, htf_value x, band b, int64_t rows, i
   memcpy(dims, x->dims, sizeof dims);
   dims[batch] = rows, dims[batch + 1] = columns;
   bool is_empty = htf_has_failed(node) || count_of(batch + 2, dims) == 0;
-  htf_output(node, 0, is_empty ? zeros(node, batch + 2, dims, x->dtype) : place_diagonals(node, &b, x, batch, padding));
+  htf_output(node, 0,
+             is_empty ? htf_zeros(node, batch + 2, dims, x->dtype) : place_diagonals(node, &b, x, batch, padding));
 }
 
 /* Inputs: diagonals, the range, rows, columns, the padding. */
@@ -505,7 +501,7 @@ void htf_diagonal_tensor(htf_node *node) {
   band b = {.rows = count, .columns = count, .length = count, .aligns_upper_left = true, .aligns_lower_left = true};
   htf_value flat = htf_reshape(node, x, 1, &count);
   htf_value matrix =
-      count == 0 ? zeros(node, 2, square, x->dtype) : place_diagonals(node, &b, flat, 0, integer(node, 0));
+      count == 0 ? htf_zeros(node, 2, square, x->dtype) : place_diagonals(node, &b, flat, 0, integer(node, 0));
   htf_output(node, 0, htf_reshape(node, matrix, 2 * x->rank, dims));
 }
 

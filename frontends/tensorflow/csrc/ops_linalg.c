@@ -1,5 +1,5 @@
-/* ops_linalg.c: rules of linear algebra on the last two dims. A matrix that has no result, such as a singular one, is
- * an error of the work, which a wait reports. */
+/* ops_linalg.c: rules of linear algebra on the last one or two dims. A matrix that has no result, such as a singular
+ * one, is an error of the work, which a wait reports. */
 #include <string.h>
 
 #include "node.h"
@@ -332,4 +332,17 @@ void htf_sparse_product(htf_node *node) {
   htf_output(node, 0,
              htf_call(node, HR_FUNCTIONAL_SPARSE_MATMUL, INPUTS(values, row, column, y),
                       ATTRIBUTES(htf_attr_text("coo"), htf_attr_int(out[0]))));
+}
+
+void htf_cross(htf_node *node) {
+  htf_value x = htf_input(node, 0), y = htf_input(node, 1);
+  bool fits = htf_has_failed(node) || (x->rank >= 1 && x->rank == y->rank && x->dims[x->rank - 1] == 3 &&
+                                       memcmp(x->dims, y->dims, sizeof *x->dims * (size_t)x->rank) == 0);
+  if (!fits) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "Cross-products are only defined for 3-element vectors of the same dims.");
+  }
+  htf_output(node, 0,
+             hr_tensor_count(x) == 0 ? x
+                                     : htf_call(node, HR_FUNCTIONAL_CROSS, INPUTS(x, y), ATTRIBUTES(htf_attr_int(-1))));
 }

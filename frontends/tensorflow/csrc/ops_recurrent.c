@@ -28,11 +28,6 @@ static htf_value product(htf_node *node, htf_value x, htf_value y) {
   return htf_call2(node, HR_FUNCTIONAL_MATMUL, x, y);
 }
 
-static htf_value zeros(htf_node *node, hr_dtype dtype, int rank, const int64_t *dims) {
-  return htf_call(node, HR_FUNCTIONAL_FULL, INPUTS(htf_number_of(node, hr_scalar_i64(0))),
-                  ATTRIBUTES(htf_attr_ints(dims, rank), htf_attr_dtype(dtype)));
-}
-
 static htf_value sum_rows(htf_node *node, htf_value x) {
   static const int64_t rows = 0;
   return htf_call(node, HR_FUNCTIONAL_SUM, INPUTS(x),
@@ -183,7 +178,7 @@ static void run_block(htf_node *node, bool is_ifco) {
   }
   const int64_t dims[3] = {x->dims[0], l.batch, l.units};
   for (int i = 0; i < RESULTS; ++i) {
-    results[i] = length == x->dims[0] ? htf_new(node, x->dtype, 3, dims) : zeros(node, x->dtype, 3, dims);
+    results[i] = length == x->dims[0] ? htf_new(node, x->dtype, 3, dims) : htf_zeros(node, 3, dims, x->dtype);
   }
   for (int64_t t = 0; t < length && l.batch * l.units > 0; ++t) {
     lstm_step s = run_step(node, &l, step_of(node, x, t), state, hidden);
@@ -228,8 +223,9 @@ static lstm_gradient step_back(htf_node *node, const lstm *l, const lstm_step *s
   g.gates = join(node, join(node, of_in, inner, 1), of_out, 1);
   for (int i = 0; i < 3; ++i) {
     htf_value of_gate = i == 0 ? of_in : i == 1 ? of_forget : of_out;
-    g.peephole[i] = l->has_peepholes ? sum_rows(node, htf_multiply(node, of_gate, i == 2 ? s->value[STATE] : before))
-                                     : zeros(node, l->peephole[i]->dtype, l->peephole[i]->rank, l->peephole[i]->dims);
+    g.peephole[i] = l->has_peepholes
+                        ? sum_rows(node, htf_multiply(node, of_gate, i == 2 ? s->value[STATE] : before))
+                        : htf_zeros(node, l->peephole[i]->rank, l->peephole[i]->dims, l->peephole[i]->dtype);
   }
   return g;
 }
@@ -279,7 +275,7 @@ static void add_step(htf_node *node, const lstm *l, const lstm_step *s, htf_valu
 }
 
 static htf_value zeros_like(htf_node *node, htf_value x) {
-  return zeros(node, x->dtype, x->rank, x->dims);
+  return htf_zeros(node, x->rank, x->dims, x->dtype);
 }
 
 /* Inputs: those of the block, its 7 results, the gradients of cs and h. */

@@ -213,10 +213,6 @@ static htf_value call_rows(htf_node *node, hr_functional function, htf_value x) 
   return htf_call(node, function, INPUTS(x), ATTRIBUTES(htf_attr_int(1)));
 }
 
-static htf_value broadcast(htf_node *node, htf_value x, int rank, const int64_t *dims) {
-  return htf_call(node, HR_FUNCTIONAL_BROADCAST_TO, INPUTS(x), ATTRIBUTES(htf_attr_ints(dims, rank)));
-}
-
 /* Sets both outputs of a loss without elements: no rows, or rows of none. */
 static void output_empty(htf_node *node, hr_dtype dtype, const int64_t *dims) {
   htf_value zero = htf_number_of(node, hr_scalar_i64(0));
@@ -242,7 +238,7 @@ void htf_softmax_cross_entropy(htf_node *node) {
   for (int d = 0; d < 2; ++d) {
     dims[d] = logits->dims[d] == 1 ? labels->dims[d] : logits->dims[d];
   }
-  logits = broadcast(node, logits, 2, dims), labels = broadcast(node, labels, 2, dims);
+  logits = htf_broadcast(node, logits, 2, dims), labels = htf_broadcast(node, labels, 2, dims);
   if (!htf_has_failed(node) && dims[0] * dims[1] == 0) {
     output_empty(node, logits->dtype, dims);
     return;

@@ -9,8 +9,6 @@
 
 #include "scope.h"
 
-static const hr_tensor nothing;
-
 static htf_value integer(htf_node *node, int64_t number) {
   return htf_number_of(node, hr_scalar_i64(number));
 }
@@ -24,7 +22,7 @@ static htf_value first_of(htf_node *node, htf_value x, int64_t count) {
   int64_t dims[HR_RANK_MAX];
   memcpy(dims, x->dims, sizeof dims);
   dims[0] = count;
-  return htf_has_failed(node) ? &nothing : htf_view(node, x, x->rank, dims, x->strides, x->offset);
+  return htf_has_failed(node) ? &htf_nothing : htf_view(node, x, x->rank, dims, x->strides, x->offset);
 }
 
 htf_value htf_taken_rows(htf_node *node, htf_value x, htf_value indices) {
@@ -290,7 +288,7 @@ void htf_dynamic_stitch(htf_node *node) {
   int64_t rows = htf_has_failed(node) ? 0 : count_rows(node, pieces, count);
   if (!htf_has_failed(node)) {
     index_rank = htf_host_dims(node, 0, index_dims);
-    htf_value first = is_host ? &nothing : htf_input(node, count);
+    htf_value first = is_host ? &htf_nothing : htf_input(node, count);
     int64_t data_dims[HR_RANK_MAX];
     rank = is_host ? htf_host_dims(node, count, data_dims) : first->rank;
     memcpy(dims + 1, (is_host ? data_dims : first->dims) + index_rank, sizeof *dims * (size_t)(rank - index_rank));

@@ -11,8 +11,6 @@ typedef struct htf_owned_host {
   htf_host host;
 } htf_owned_host;
 
-static const hr_tensor nothing;
-
 static void walk_node(htf_node *node, int index) {
   node->scope->current = &node->scope->body->nodes[index];
   node->kernel = node->scope->current->kernel;
@@ -156,16 +154,16 @@ static htf_value tensor_of(htf_node *node, htf_scope_value *value) {
   if (value->tensor == NULL) {
     htf_fail(node, HR_STATUS_INTERNAL, "headrace: a value of a cluster was not set");
   }
-  return htf_has_failed(node) ? &nothing : value->tensor;
+  return htf_has_failed(node) ? &htf_nothing : value->tensor;
 }
 
 htf_value htf_scope_tensor(htf_node *node, int64_t value) {
-  return htf_has_failed(node) ? &nothing : tensor_of(node, &node->scope->values[value]);
+  return htf_has_failed(node) ? &htf_nothing : tensor_of(node, &node->scope->values[value]);
 }
 
 htf_value htf_scope_input(htf_node *node, int index) {
   htf_scope_value *value = input_of(node, index);
-  return value != NULL ? tensor_of(node, value) : &nothing;
+  return value != NULL ? tensor_of(node, value) : &htf_nothing;
 }
 
 const htf_host *htf_scope_host(htf_node *node, int index) {
@@ -276,7 +274,7 @@ htf_host *htf_scope_new_host(htf_node *node, int index, hr_dtype dtype, int rank
 htf_value htf_scope_constant(htf_node *node, hr_dtype dtype, int64_t count, const void *elements) {
   htf_host *host = new_host(node, dtype, 1, &count);
   if (host == NULL) {
-    return &nothing;
+    return &htf_nothing;
   }
   memcpy(host->bytes, elements, (size_t)count * hr_dtype_size(dtype));
   return node->scope->place_host(node, node->scope->arg, host);
@@ -297,7 +295,7 @@ static int64_t slot_of(htf_node *node, int index) {
 
 htf_value htf_scope_variable(htf_node *node, int index) {
   int64_t slot = slot_of(node, index);
-  return slot >= 0 ? node->scope->variables[slot] : &nothing;
+  return slot >= 0 ? node->scope->variables[slot] : &htf_nothing;
 }
 
 void htf_scope_assign(htf_node *node, int index, htf_value value) {

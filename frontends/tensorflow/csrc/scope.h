@@ -49,7 +49,7 @@ void htf_scope_fini(htf_scope *scope);
 /* The tensor of a value. */
 htf_value htf_scope_tensor(htf_node *node, int64_t value);
 
-/* ---- what rules call, by node.c and variables.c ---- */
+/* ---- what rules call, by node_*.c and variables.c ---- */
 
 int htf_scope_input_count(const htf_scope *scope);
 int htf_scope_output_count(const htf_scope *scope);
@@ -76,7 +76,7 @@ void htf_scope_set_host(htf_node *node, int index, const htf_host *host);
 htf_value htf_scope_variable(htf_node *node, int index);
 void htf_scope_assign(htf_node *node, int index, htf_value value);
 
-/* ---- node.c ---- */
+/* ---- node_*.c ---- */
 
 int64_t htf_int_at(const void *data, hr_dtype dtype, int64_t index);
 /* The value as a row-major tensor of this dtype: itself or a copy. */
