@@ -1,58 +1,20 @@
-/* cluster.c: the kernel of clusters. */
+/* cluster.c: the kernel of clusters. A call finds the captured body for its operands (captures.h) and runs it. */
 #include "cluster.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "headrace/part.h"
+#include "captures.h"
 #include "profiler.h"
-#include "scope.h"
 
 htf_cluster_counts htf_clusters;
 
-static const htf_kernel of_clusters = {.row = &(const htf_row){.op = HTF_CLUSTER}};
+const htf_kernel htf_of_clusters = {.row = &(const htf_row){.op = HTF_CLUSTER}};
 
 /* ---- state ---- */
 
-typedef struct constant {
-  htf_host host;
-  hr_buffer *buffer;
-} constant;
-
-typedef struct result {
-  int64_t bytes;
-  int rank;
-  int64_t dims[HR_RANK_MAX];
-} result;
-
-/* The captured body for operands of some dims. */
-typedef struct variant {
-  atomic_int references;
-  hr_part *part;       /* NULL: the body has a loop that is too long for a capture, and each call records it */
-  hr_tensor *operands; /* without buffers */
-  int *first_same;     /* of each variable */
-  result *results;
-  int constant_count; /* so many constants of the cluster are parameters */
-} variant;
-
-enum { VARIANTS_MAX = 64 };
-
-typedef struct cluster {
-  htf_body body;
-  atomic_ullong profiled;          /* by profiler.c */
-  pthread_mutex_t mutex;           /* of what follows */
-  variant *variants[VARIANTS_MAX]; /* the last used first */
-  int variant_count;
-  constant *constants;
-  int constant_count;
-} cluster;
-
-static int operand_count(const cluster *self) {
-  return self->body.input_count + self->body.variable_count;
-}
-
-static void release_variant(variant *v) {
+static void release_variant(htf_variant *v) {
   if (v != NULL && atomic_fetch_sub(&v->references, 1) == 1) {
     hr_part_release(v->part);
     free(v->operands);
@@ -62,11 +24,11 @@ static void release_variant(variant *v) {
   }
 }
 
-static variant *create_variant(const cluster *self) {
-  variant *v = calloc(1, sizeof *v);
+static htf_variant *create_variant(const htf_cluster *self) {
+  htf_variant *v = calloc(1, sizeof *v);
   if (v != NULL) {
     atomic_init(&v->references, 1);
-    v->operands = calloc((size_t)operand_count(self) + 1, sizeof *v->operands);
+    v->operands = calloc((size_t)htf_operand_count(self) + 1, sizeof *v->operands);
     v->first_same = calloc((size_t)self->body.variable_count + 1, sizeof *v->first_same);
     v->results = calloc((size_t)self->body.result_count + 1, sizeof *v->results);
   }
@@ -78,7 +40,7 @@ static variant *create_variant(const cluster *self) {
 }
 
 static void destroy_cluster(void *kernel) {
-  cluster *self = kernel;
+  htf_cluster *self = kernel;
   if (self == NULL) {
     return;
   }
@@ -111,7 +73,7 @@ static char *read_text(tf_construction *construction, const char *name, size_t *
 
 static void *create_cluster(tf_construction *construction) {
   tf_status *status = tf.NewStatus();
-  cluster *self = calloc(1, sizeof *self);
+  htf_cluster *self = calloc(1, sizeof *self);
   size_t size = 0;
   char *text = self != NULL ? read_text(construction, "body", &size, status) : NULL;
   if (self == NULL) {
@@ -132,229 +94,12 @@ static void *create_cluster(tf_construction *construction) {
   return self;
 }
 
-/* ---- captures ---- */
-
-/* Adds a constant of the device with these elements, and writes it in the device's stream. */
-static hr_status add_constant(cluster *self, htf_device *device, const htf_host *host) {
-  constant *grown = realloc(self->constants, ((size_t)self->constant_count + 1) * sizeof *grown);
-  if (grown == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for a constant");
-  }
-  self->constants = grown;
-  constant added = {0};
-  HR_RETURN_IF_ERROR(htf_host_create(host->dtype, host->rank, host->dims, HTF_HOST_BYTES_MAX, &added.host));
-  size_t bytes = (size_t)host->count * hr_dtype_size(host->dtype);
-  memcpy(added.host.bytes, host->bytes, bytes);
-  hr_tensor value = hr_tensor_number(hr_scalar_i64(0));
-  value.number.dtype = HR_DTYPE_NONE, value.dtype = host->dtype, value.rank = host->rank;
-  memcpy(value.dims, host->dims, sizeof value.dims);
-  hr_tensor_set_row_major(&value);
-  hr_status status = hr_buffer_create(device->device, bytes, &value.buffer);
-  if (status == HR_OK && bytes > 0) {
-    const hr_view view = hr_tensor_view(&value);
-    status = hr_stream_write(device->stream, &view, host->bytes);
-  }
-  if (status != HR_OK) {
-    htf_host_fini(&added.host);
-    hr_buffer_release(value.buffer);
-    return status;
-  }
-  added.buffer = value.buffer;
-  self->constants[self->constant_count++] = added;
-  return HR_OK;
-}
-
-/* The constant with the same elements, which may be there already. */
-static htf_value place_constant(htf_node *node, void *arg, const htf_host *host) {
-  cluster *self = arg;
-  size_t bytes = (size_t)host->count * hr_dtype_size(host->dtype);
-  int at = 0;
-  while (at < self->constant_count &&
-         (self->constants[at].host.dtype != host->dtype || self->constants[at].host.count != host->count ||
-          memcmp(self->constants[at].host.bytes, host->bytes, bytes) != 0)) {
-    ++at;
-  }
-  hr_tensor value = {.dtype = host->dtype, .rank = host->rank};
-  if (at < self->constant_count || !htf_keep(node, add_constant(self, node->device, host))) {
-    value.buffer = self->constants[at].buffer;
-  }
-  memcpy(value.dims, host->dims, sizeof value.dims);
-  hr_tensor_set_row_major(&value);
-  hr_buffer_retain(value.buffer);
-  return htf_keep_value(node, &value);
-}
-
-/* The same for one call. */
-static htf_value place_temporary(htf_node *node, void *arg, const htf_host *host) {
-  (void)arg;
-  htf_value value = htf_new(node, host->dtype, host->rank, host->dims);
-  if (!htf_has_failed(node) && host->count > 0) {
-    const hr_view view = hr_tensor_view(value);
-    (void)htf_keep(node, hr_stream_write(node->stream, &view, host->bytes));
-  }
-  return value;
-}
-
-/* Buffers of a capture. */
-typedef struct capture {
-  cluster *cluster;
-  htf_node node;
-  htf_scope scope;
-  hr_buffer **params, **results;
-  htf_value *initial; /* of variables */
-  int param_count, result_count;
-} capture;
-
-static bool is_param(const capture *c, const hr_buffer *buffer) {
-  bool is_found = false;
-  for (int i = 0; i < c->param_count && !is_found; ++i) {
-    is_found = c->params[i] == buffer;
-  }
-  for (int i = 0; i < c->cluster->constant_count && !is_found; ++i) {
-    is_found = c->cluster->constants[i].buffer == buffer;
-  }
-  return is_found;
-}
-
-/* Gives each operand a buffer that stands for those of the runs. */
-static void place_operands(capture *c, const variant *v) {
-  const htf_body *body = &c->cluster->body;
-  for (int i = 0; i < operand_count(c->cluster) && !htf_has_failed(&c->node); ++i) {
-    hr_tensor value = v->operands[i];
-    size_t bytes = (size_t)(value.offset + hr_tensor_count(&value)) * hr_dtype_size(value.dtype);
-    value.buffer = NULL;
-    if (htf_keep(&c->node, hr_buffer_create(c->node.device->device, bytes, &value.buffer))) {
-      return;
-    }
-    c->params[c->param_count++] = value.buffer;
-    htf_value kept = htf_keep_value(&c->node, &value);
-    if (i < body->input_count) {
-      c->scope.values[i].tensor = kept;
-    } else {
-      c->initial[i - body->input_count] = c->scope.variables[i - body->input_count] = kept;
-    }
-  }
-}
-
-/* Each result in a buffer of its own. */
-static void take_results(capture *c, variant *v) {
-  const htf_body *body = &c->cluster->body;
-  for (int i = 0; i < body->result_count && !htf_has_failed(&c->node); ++i) {
-    htf_value value = htf_scope_tensor(&c->node, body->results[i]);
-    if (htf_has_failed(&c->node)) {
-      return;
-    }
-    result *r = &v->results[i];
-    r->rank = value->rank, r->bytes = hr_tensor_count(value) * (int64_t)hr_dtype_size(value->dtype);
-    memcpy(r->dims, value->dims, sizeof r->dims);
-    if (r->bytes == 0) {
-      continue;
-    }
-    bool is_own =
-        value->offset == 0 && hr_buffer_bytes(value->buffer) == (size_t)r->bytes && !is_param(c, value->buffer);
-    for (int j = 0; j < c->result_count && is_own; ++j) {
-      is_own = c->results[j] != value->buffer;
-    }
-    c->results[c->result_count++] = (is_own ? value : htf_copy_value(&c->node, value))->buffer;
-  }
-}
-
-/* Writes the last values of variables. One that is another variable's old value is copied before that is written. */
-static void write_variables(capture *c) {
-  const htf_body *body = &c->cluster->body;
-  htf_value *last = c->scope.variables;
-  for (int i = 0; i < body->variable_count && !htf_has_failed(&c->node); ++i) {
-    if (last[i] != c->initial[i] && is_param(c, last[i]->buffer)) {
-      last[i] = htf_copy_value(&c->node, last[i]);
-    }
-  }
-  for (int i = 0; i < body->variable_count && !htf_has_failed(&c->node); ++i) {
-    if (last[i] != c->initial[i] && hr_tensor_count(last[i]) > 0) {
-      const hr_view source = hr_tensor_view(last[i]), target = hr_tensor_view(c->initial[i]);
-      (void)htf_keep(&c->node, hr_stream_record(c->node.stream, HR_OP_COPY, NULL, 1, &source, 1, &target));
-    }
-  }
-}
-
-static void record_body(capture *c, variant *v) {
-  place_operands(c, v);
-  htf_scope_walk(&c->node);
-  if (c->scope.is_too_long) {
-    return;
-  }
-  take_results(c, v);
-  write_variables(c);
-  if (htf_has_failed(&c->node)) {
-    return;
-  }
-  cluster *self = c->cluster;
-  hr_buffer **params = realloc(c->params, ((size_t)c->param_count + (size_t)self->constant_count + 1) * sizeof *params);
-  if (params == NULL) {
-    htf_fail(&c->node, HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for a cluster");
-    return;
-  }
-  c->params = params;
-  for (int i = 0; i < self->constant_count; ++i) {
-    params[c->param_count + i] = self->constants[i].buffer;
-  }
-  v->constant_count = self->constant_count;
-  const hr_part_spec spec = {.param_count = c->param_count + self->constant_count,
-                             .result_count = c->result_count,
-                             .params = params,
-                             .results = c->results};
-  (void)htf_keep(&c->node, hr_part_create(c->node.stream, &spec, &v->part));
-}
-
-/* Begins a walk that records on a stream. */
-static void open_capture(capture *c, cluster *self, htf_device *device, hr_stream *stream, const int *first_same) {
-  const size_t variables = (size_t)self->body.variable_count;
-  *c = (capture){.cluster = self, .scope = {.body = &self->body, .place_host = place_constant, .arg = self}};
-  htf_node_open(&c->node, &of_clusters, device, stream, &c->scope);
-  c->scope.values = calloc((size_t)self->body.value_count + 1, sizeof *c->scope.values);
-  c->scope.variables = calloc(variables + 1, sizeof *c->scope.variables);
-  c->scope.first_same = first_same;
-  c->initial = calloc(variables + 1, sizeof *c->initial);
-  c->params = calloc((size_t)operand_count(self) + 1, sizeof *c->params);
-  c->results = calloc((size_t)self->body.result_count + 1, sizeof *c->results);
-  if (c->scope.values == NULL || c->scope.variables == NULL || c->initial == NULL || c->params == NULL ||
-      c->results == NULL) {
-    htf_fail(&c->node, HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for a cluster");
-  }
-}
-
-static hr_status close_capture(capture *c) {
-  hr_status status = htf_node_close(&c->node);
-  htf_scope_fini(&c->scope);
-  free(c->scope.values);
-  free(c->scope.variables);
-  free(c->initial);
-  free(c->params);
-  free(c->results);
-  return status;
-}
-
-/* Captures the body for the operands of a variant. */
-static hr_status capture_body(cluster *self, htf_device *device, variant *v) {
-  hr_stream *stream = NULL;
-  capture c;
-  HR_RETURN_IF_ERROR(hr_capture_create(device->device, &stream));
-  open_capture(&c, self, device, stream, v->first_same);
-  c.scope.passed_most = HTF_PASSED_MAX;
-  if (!htf_has_failed(&c.node)) {
-    record_body(&c, v);
-  }
-  hr_status status = close_capture(&c);
-  hr_stream_release(stream);
-  atomic_fetch_add(&htf_clusters.captures, 1);
-  return status;
-}
-
 /* ---- calls ---- */
 
 /* A call's operands, and buffers of a run. */
 typedef struct call {
   htf_node node;
-  cluster *cluster;
+  htf_cluster *cluster;
   tf_locks *locks;
   htf_value *operands;
   int *first_same;
@@ -366,9 +111,9 @@ static bool fits(const hr_tensor *a, const hr_tensor *b) {
          memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims) == 0;
 }
 
-static bool has_operands(const call *c, const variant *v) {
+static bool has_operands(const call *c, const htf_variant *v) {
   bool is_fit = true;
-  for (int i = 0; i < operand_count(c->cluster) && is_fit; ++i) {
+  for (int i = 0; i < htf_operand_count(c->cluster) && is_fit; ++i) {
     is_fit = fits(c->operands[i], &v->operands[i]);
   }
   for (int i = 0; i < c->cluster->body.variable_count && is_fit; ++i) {
@@ -377,18 +122,18 @@ static bool has_operands(const call *c, const variant *v) {
   return is_fit;
 }
 
-static variant *new_variant(call *c) {
-  variant *v = create_variant(c->cluster);
+static htf_variant *new_variant(call *c) {
+  htf_variant *v = create_variant(c->cluster);
   if (v == NULL) {
     htf_fail(&c->node, HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for a cluster");
     return NULL;
   }
-  for (int i = 0; i < operand_count(c->cluster); ++i) {
+  for (int i = 0; i < htf_operand_count(c->cluster); ++i) {
     v->operands[i] = *c->operands[i];
     v->operands[i].buffer = NULL;
   }
   memcpy(v->first_same, c->first_same, (size_t)c->cluster->body.variable_count * sizeof *v->first_same);
-  if (htf_keep(&c->node, capture_body(c->cluster, c->node.device, v))) {
+  if (htf_keep(&c->node, htf_capture_body(c->cluster, c->node.device, v))) {
     release_variant(v);
     return NULL;
   }
@@ -396,36 +141,32 @@ static variant *new_variant(call *c) {
 }
 
 /* The variant for the operands, with a reference, and the constants among its parameters; NULL after a failure. */
-static variant *find_variant(call *c) {
-  cluster *self = c->cluster;
+static htf_variant *find_variant(call *c) {
+  htf_cluster *self = c->cluster;
   int at = 0;
   while (at < self->variant_count && !has_operands(c, self->variants[at])) {
     ++at;
   }
-  variant *v = at < self->variant_count ? self->variants[at] : new_variant(c);
+  htf_variant *v = at < self->variant_count ? self->variants[at] : new_variant(c);
   if (v == NULL) {
     return NULL;
   }
-  if (at == VARIANTS_MAX) {
+  if (at == HTF_VARIANTS_MAX) {
     release_variant(self->variants[--at]);
   }
   self->variant_count = at == self->variant_count ? at + 1 : self->variant_count;
   memmove(self->variants + 1, self->variants, (size_t)at * sizeof *self->variants);
   self->variants[0] = v;
   atomic_fetch_add(&v->references, 1);
-  c->params = malloc(((size_t)operand_count(self) + (size_t)v->constant_count + 1) * sizeof *c->params);
+  c->params = malloc(((size_t)htf_operand_count(self) + (size_t)v->constant_count + 1) * sizeof *c->params);
   for (int i = 0; i < v->constant_count && c->params != NULL; ++i) {
-    c->params[operand_count(self) + i] = self->constants[i].buffer;
+    c->params[htf_operand_count(self) + i] = self->constants[i].buffer;
   }
   return v;
 }
 
-static bool has_refused(call *c) {
-  return tf.GetCode(c->node.status) != 0 && htf_keep(&c->node, htf_status_of(c->node.status));
-}
-
 static void take_operand(call *c, int index, tf_tensor *tensor) {
-  if (!has_refused(c)) {
+  if (!htf_has_refused(&c->node)) {
     c->operands[index] = htf_value_of(&c->node, tensor);
   }
   if (tensor != NULL) {
@@ -442,7 +183,7 @@ static void open_variables(call *c) {
   }
   tf.MaybeLockVariableInputMutexesInOrder(c->node.context, true, false, inputs, (size_t)body->variable_count,
                                           htf_copy_tensor, &c->locks, c->node.status);
-  (void)has_refused(c);
+  (void)htf_has_refused(&c->node);
   for (int i = 0; i < body->variable_count && !htf_has_failed(&c->node); ++i) {
     tf_tensor *tensor = NULL;
     tf.GetInputTensorFromVariable(c->node.context, body->input_count + i, true, false, false, htf_copy_tensor, &tensor,
@@ -473,15 +214,15 @@ static void open_operands(call *c) {
 }
 
 /* Allocates the outputs; their buffers are the results of the run, with a reference. */
-static int allocate_outputs(call *c, const variant *v) {
+static int allocate_outputs(call *c, const htf_variant *v) {
   const htf_body *body = &c->cluster->body;
   int count = 0;
   for (int i = 0; i < body->result_count && !htf_has_failed(&c->node); ++i) {
-    const result *r = &v->results[i];
+    const htf_cluster_result *r = &v->results[i];
     size_t offset = 0;
     tf_tensor *tensor = tf.AllocateOutput(c->node.context, i, tf.ExpectedOutputDataType(c->node.context, i), r->dims,
                                           r->rank, (size_t)r->bytes, c->node.status);
-    if (!has_refused(c) && r->bytes > 0) {
+    if (!htf_has_refused(&c->node) && r->bytes > 0) {
       c->results[count] = hr_buffer_from_handle(tf.TensorData(tensor), &offset);
       count += c->results[count] != NULL;
     }
@@ -492,8 +233,8 @@ static int allocate_outputs(call *c, const variant *v) {
   return count;
 }
 
-static void run_variant(call *c, const variant *v) {
-  for (int i = 0; i < operand_count(c->cluster); ++i) {
+static void run_variant(call *c, const htf_variant *v) {
+  for (int i = 0; i < htf_operand_count(c->cluster); ++i) {
     c->params[i] = c->operands[i]->buffer;
   }
   int count = allocate_outputs(c, v);
@@ -513,13 +254,24 @@ static void run_variant(call *c, const variant *v) {
   }
 }
 
+/* A tensor of the host for one call. */
+static htf_value place_temporary(htf_node *node, void *arg, const htf_host *host) {
+  (void)arg;
+  htf_value value = htf_new(node, host->dtype, host->rank, host->dims);
+  if (!htf_has_failed(node) && host->count > 0) {
+    const hr_view view = hr_tensor_view(value);
+    (void)htf_keep(node, hr_stream_write(node->stream, &view, host->bytes));
+  }
+  return value;
+}
+
 /* Records the body on the device's stream. */
 static void record_call(call *c) {
   const htf_body *body = &c->cluster->body;
-  capture walk;
-  open_capture(&walk, c->cluster, c->node.device, c->node.stream, c->first_same);
+  htf_capture walk;
+  htf_capture_open(&walk, c->cluster, c->node.device, c->node.stream, c->first_same);
   walk.scope.place_host = place_temporary;
-  for (int i = 0; i < operand_count(c->cluster) && !htf_has_failed(&walk.node); ++i) {
+  for (int i = 0; i < htf_operand_count(c->cluster) && !htf_has_failed(&walk.node); ++i) {
     walk.params[walk.param_count++] = c->operands[i]->buffer;
     if (i < body->input_count) {
       walk.scope.values[i].tensor = c->operands[i];
@@ -535,7 +287,7 @@ static void record_call(call *c) {
                             ? NULL
                             : tf.AllocateOutput(c->node.context, i, tf.ExpectedOutputDataType(c->node.context, i),
                                                 value->dims, value->rank, bytes, c->node.status);
-    if (!has_refused(c) && tensor != NULL) {
+    if (!htf_has_refused(&c->node) && tensor != NULL) {
       htf_write(&c->node, tensor, value);
     }
     if (tensor != NULL) {
@@ -543,9 +295,9 @@ static void record_call(call *c) {
     }
   }
   if (!htf_has_failed(&c->node)) {
-    write_variables(&walk);
+    htf_capture_write(&walk);
   }
-  (void)htf_keep(&c->node, close_capture(&walk));
+  (void)htf_keep(&c->node, htf_capture_close(&walk));
   atomic_fetch_add(&htf_clusters.runs, 1);
 }
 
@@ -555,7 +307,7 @@ static void run(call *c) {
     return;
   }
   pthread_mutex_lock(&c->cluster->mutex);
-  variant *v = find_variant(c);
+  htf_variant *v = find_variant(c);
   pthread_mutex_unlock(&c->cluster->mutex);
   if (v != NULL && v->part == NULL) {
     record_call(c);
@@ -569,8 +321,8 @@ static void run(call *c) {
 
 static void compute(void *kernel, tf_context *context) {
   call c = {.cluster = kernel};
-  htf_node_init(&c.node, &of_clusters, context);
-  c.operands = calloc((size_t)operand_count(kernel) + 1, sizeof *c.operands);
+  htf_node_init(&c.node, &htf_of_clusters, context);
+  c.operands = calloc((size_t)htf_operand_count(kernel) + 1, sizeof *c.operands);
   c.first_same = calloc((size_t)c.cluster->body.variable_count + 1, sizeof *c.first_same);
   c.results = calloc((size_t)c.cluster->body.result_count + 1, sizeof *c.results);
   if (c.operands == NULL || c.first_same == NULL || c.results == NULL) {

@@ -77,6 +77,13 @@ HR_MUST_USE hr_status htf_plan_create(htf_graph *graph, tf_library *library, int
                                       const hr__span *preserved, htf_plan *out_plan);
 void htf_plan_fini(htf_plan *plan);
 
+static inline bool htf_is_op(const htf_plan *plan, int node, const char *op) {
+  return hr__span_is(plan->graph->nodes[node].op, op);
+}
+/* True if the node's results are known on the host when a cluster is recorded. */
+static inline bool htf_is_known(const htf_plan *plan, int node) {
+  return plan->nodes[node].kind == HTF_PURE || plan->nodes[node].is_host;
+}
 /* True if a cluster has the node, or a copy of it. */
 static inline bool htf_is_inside(const htf_plan *plan, int node, int cluster) {
   const htf_plan_node *n = &plan->nodes[node];
@@ -90,6 +97,20 @@ int htf_plan_result(const htf_plan *plan, htf_edge edge);
 htf_edge htf_plan_source(const htf_plan *plan, htf_edge edge);
 /* The variable behind a handle. */
 htf_edge htf_plan_variable(const htf_plan *plan, htf_edge edge);
+/* The place of an edge; -1: it is none of them. */
 int htf_plan_find(const htf_edge *edges, int count, htf_edge edge);
+
+/* ---- steps of a plan; false: no memory ---- */
+
+/* Appends an edge that is none of them yet. */
+bool htf_plan_add_edge(htf_edge **edges, int *count, htf_edge edge);
+/* The kind of the node at this place of the order, with its dtypes in the plan. */
+htf_node_kind htf_plan_kind(htf_plan *plan, int place);
+/* Frees the definitions of operations that kinds needed. */
+void htf_plan_forget_definitions(htf_plan *plan);
+/* Finds the inputs, variables and controls of a cluster, and the results of others that it uses. */
+bool htf_plan_add_needs(htf_plan *plan, int cluster);
+/* Keeps the pure nodes that others use, and gives others the results that they use. */
+bool htf_plan_add_outside(htf_plan *plan);
 
 #endif
