@@ -9,7 +9,10 @@
 #include "runtime/cached_weights.h"
 
 enum { RUNS_BEFORE = 2, SAMPLES = 5, SAMPLES_TO_DROP = 2, SHARE = 20, ARGS_MAX = 8 };
-enum { STEP_SHARE = 1024 }; /* a step that takes less than this part of the time between its runs gains nothing */
+enum {
+  RUNS_BETWEEN = 64,
+  MEMORY = 4
+};                                   /* runs of all programs between two of a step, at most; in the mean of so many */
 enum { ROUNDS = 4, RUNS_MOST = 30 }; /* of algorithms that are settled before the first run */
 static const int64_t NS_MOST = 1000000000, SETTLE_NS_MOST = 1000000000, ROUND_NS = 300000, WARM_NS = 30000000;
 static const int64_t HEAVY_NS = 1000000, HEAVY_ROUND_NS = 16000000; /* a device may lower its clocks for longer loads,
@@ -37,7 +40,7 @@ struct hr_tuning {
   hr_tuning_entry *tuning_entry;
   int run_count, candidate_count; /* the first is the step's own */
   int64_t next_ns;                /* no try before */
-  int64_t run_ns, own_ns;         /* the last run: when, and how long the step's own algorithm took; 0: not timed */
+  int64_t last_run, between;      /* number of the program's last run; MEMORY times the mean runs between two of them */
   bool has_claim, is_over;
   hr_algorithm own;      /* the step's */
   candidate *candidates; /* NULL until they are listed, and afterwards */
@@ -48,7 +51,7 @@ struct hr_tuning {
 
 /* A context's. */
 typedef struct budget {
-  atomic_int_least64_t allowed_ns, spent_ns;
+  atomic_int_least64_t allowed_ns, spent_ns, run_count;
   hr_mutex settle_mutex; /* guards the fields below; one thread measures at a time */
   int64_t settle_ns;
   bool is_warm; /* an idle device runs slowly at first */
@@ -68,7 +71,9 @@ static budget *budget_of(hr_context *context) {
 }
 
 void hr__tuning_allow(int64_t ns) {
-  atomic_fetch_add(&budget_of(hr__context())->allowed_ns, ns / SHARE);
+  budget *time = budget_of(hr__context());
+  atomic_fetch_add(&time->allowed_ns, ns / SHARE);
+  atomic_fetch_add_explicit(&time->run_count, 1, memory_order_relaxed);
 }
 
 static bool may_spend(const hr_device *device) {
@@ -351,27 +356,26 @@ static bool try_algorithm(hr_tuning *tuning, candidate *c, const hr_tuning_call 
   return is_algorithm;
 }
 
-/* Notes a run. True if the step's own algorithm took a part of the time since the last run that a faster one would
- * shorten. Programs of many sizes in turn would keep candidates of all their steps. */
-static bool is_frequent(hr_tuning *tuning) {
-  int64_t now = hr_clock_ns(), since = now - tuning->run_ns;
-  tuning->run_ns = now;
-  return tuning->own_ns >= since / STEP_SHARE;
+/* Notes a run. False while many other programs run in between: programs of many sizes in turn would keep candidates of
+ * all their steps. */
+static bool note_run(hr_tuning *tuning) {
+  int64_t run = atomic_load_explicit(&budget_of(tuning->device->context)->run_count, memory_order_relaxed);
+  int64_t since = run - tuning->last_run;
+  tuning->last_run = run;
+  tuning->between = ++tuning->run_count <= 2 ? MEMORY * since : tuning->between + since - tuning->between / MEMORY;
+  return tuning->between <= MEMORY * RUNS_BETWEEN;
 }
 
 /* Runs a candidate if one is due. True if the step's own run is to be timed: always, except right after a candidate. */
 static bool prepare_run(hr_tuning *tuning, const hr_tuning_call *call) {
-  if (tuning->is_over || ++tuning->run_count <= RUNS_BEFORE) {
+  if (tuning->is_over || !note_run(tuning) || tuning->run_count <= RUNS_BEFORE) {
     return false;
-  }
-  if (!is_frequent(tuning)) {
-    return true;
   }
   if (!tuning->has_claim && !claim(tuning)) {
     tuning->is_over = true;
     return false;
   }
-  if (tuning->candidates[0].sample_count < SAMPLES || tuning->run_ns < tuning->next_ns || !may_spend(tuning->device)) {
+  if (tuning->candidates[0].sample_count < SAMPLES || hr_clock_ns() < tuning->next_ns || !may_spend(tuning->device)) {
     return true;
   }
   candidate *next = next_candidate(tuning);
@@ -521,10 +525,7 @@ hr_status hr__tuning_run(hr_tuning *tuning, const hr_ready *own, const hr_tuning
       hr__ready_run(tuning->device->driver, call->impl, own, call->args, call->stamps, call->workspace, call->queue));
   if (is_timed) {
     HR_RETURN_IF_ERROR(flush(tuning, call));
-    tuning->own_ns = hr_clock_ns() - begin;
-  }
-  if (is_timed && tuning->has_claim) {
-    take(tuning, &tuning->candidates[0], tuning->own_ns, call->stamps);
+    take(tuning, &tuning->candidates[0], hr_clock_ns() - begin, call->stamps);
   }
   return HR_OK;
 }

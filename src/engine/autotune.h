@@ -2,9 +2,9 @@
  *
  * From its third run on, a step may run twice. First it runs a candidate algorithm, on its own operands as the steps
  * before left them in the caches; then it runs its own algorithm, whose results count. Each candidate is timed a few
- * times, some milliseconds apart; a clearly slower one is dropped sooner. A step that takes less than a thousandth of
- * the time between its runs is left alone, so that programs of many sizes keep no candidates. The step's own algorithm
- * is timed in all runs in between, so that disturbances count in its favour. The fastest is written to tuning_cache.h
+ * times, some milliseconds apart; a clearly slower one is dropped sooner. While more than 64 other programs run between
+ * two runs of a step, it is left alone, so that programs of many sizes keep no candidates. The step's own algorithm is
+ * timed in all runs in between, so that disturbances count in its favour. The fastest is written to tuning_cache.h
  * for later processes if it beats the step's own by more than the timing error. Steps that read their outputs are not
  * timed.
  *
