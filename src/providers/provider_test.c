@@ -77,13 +77,31 @@ HR_TEST(rows_leaves_other_products_to_others) {
   const product row = {0, {0}, 1, 8, 8}, rows = {0, {0}, 2, 8, 8}, batches = {2, {2, 2}, 1, 8, 8};
   op_case refused[] = {
       product_case(&hr__gemv_provider, &rows, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT),
-      product_case(&hr__gemv_provider, &batches, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT),
+      product_case(&hr__gemv_provider, &batches, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_ROOM, MATRIX_DENSE, BIAS_ABSENT),
       product_case(&hr__gemv_provider, &row, HR_DTYPE_F16, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT),
       product_case(&hr__gemv_provider, &row, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_STEPS, MATRIX_DENSE, BIAS_ABSENT),
       product_case(&hr__gemv_provider, &row, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_NUMBER),
   };
   for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i) {
     HR_ASSERT(!op_case_check(&refused[i]));
+  }
+}
+
+HR_TEST(rows_takes_beams_and_heads_as_one_batch) {
+  cases_begin(&hr__gemv_provider);
+  const product q = {2, {3, 2}, 1, 32, 44};
+  for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED; ++b) {
+    for (int out = MATRIX_DENSE; out <= MATRIX_TRANSPOSED; ++out) {
+      op_case t = product_case(&hr__gemv_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, (matrix_layout)b, (matrix_layout)out,
+                               BIAS_VECTOR);
+      op_case_must_pass(&t);
+    }
+  }
+  for (int one = 0; one < 2; ++one) { /* of all beams, or of all heads of a beam: the latter walks no dims as one */
+    op_case t =
+        product_case(&hr__gemv_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE, BIAS_ABSENT);
+    t.tensors[1].dims[0] = t.tensors[1].dims[one] = 1;
+    HR_ASSERT_EQ(op_case_check(&t), one == 1);
   }
 }
 
@@ -117,11 +135,14 @@ static void check_bits_across_threads(matrix_layout b, const product *q, hr_dtyp
 
 HR_TEST(rows_gives_the_same_bits_whatever_the_number_of_threads) {
   cases_begin(&hr__gemv_provider);
-  const product wide = {0, {0}, 1, 333, 1531}, batch = {1, {5}, 1, 129, 517};
+  const product wide = {0, {0}, 1, 333, 1531}, batch = {1, {5}, 1, 129, 517}, heads = {2, {3, 2}, 1, 129, 517};
   const product kept = {0, {0}, 1, 251, 517}, kept_batch = {1, {3}, 1, 200, 100}; /* by the cores' own caches */
   for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
     check_bits_across_threads((matrix_layout)b, &wide, b % 2 ? HR_DTYPE_BF16 : HR_DTYPE_F32);
     check_bits_across_threads((matrix_layout)b, &batch, b % 2 ? HR_DTYPE_BF16 : HR_DTYPE_F32);
+    if (b <= MATRIX_TRANSPOSED) { /* dims with room between them are not one */
+      check_bits_across_threads((matrix_layout)b, &heads, b % 2 ? HR_DTYPE_BF16 : HR_DTYPE_F32);
+    }
     check_bits_across_threads((matrix_layout)b, &kept, b % 2 ? HR_DTYPE_BF16 : HR_DTYPE_F32);
     check_bits_across_threads((matrix_layout)b, &kept_batch, b % 2 ? HR_DTYPE_BF16 : HR_DTYPE_F32);
   }

@@ -8,9 +8,9 @@
  *   N contiguous                                y is a sum of rows of W, some blocks of N at a time
  *
  * If columns are few and sums are long, as in a dot product, sums are cut into parts. The order of additions depends on
- * the shape alone, so the number of threads doesn't change bits. All operands in f32, or all in bf16 with sums in f32;
- * everything else is left to the next provider. Epilogues: cheap activations with at most one number are applied before
- * the result is stored.
+ * the shape alone, so the number of threads doesn't change bits. A batch may have several dims that strides walk as
+ * one, such as beams and heads. All operands in f32, or all in bf16 with sums in f32; everything else is left to the
+ * next provider. Epilogues: cheap activations with at most one number are applied before the result is stored.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -84,18 +84,26 @@ static bool is_of(const hr_operand *operand, hr_dtype dtype) {
   return operand->kind == HR_OPERAND_VALUE && operand->dtype == dtype;
 }
 
-/* The one batch dim that is not 1, as (count, dim); false if there are several. */
-static bool find_batch(const hr_operand *out, int *out_dim) {
-  *out_dim = -1;
-  for (int d = 0; d < out->rank - 2; ++d) {
+/* An operand's stride from a row or matrix of the result's batch to the next one. False if its dims can't be walked as
+ * one. */
+static bool find_batch(const hr_operand *out, const hr_operand *operand, int64_t *out_stride) {
+  bool is_first = true;
+  int64_t next = *out_stride = 0;
+  for (int d = out->rank - 3; d >= 0; --d) {
     if (out->dims[d] != 1) {
-      if (*out_dim >= 0) {
+      int64_t stride = operand->dims[d] != 1 ? operand->strides[d] : 0;
+      if (!is_first && stride != next) {
         return false;
       }
-      *out_dim = d;
+      *out_stride = is_first ? stride : *out_stride;
+      next = stride * out->dims[d], is_first = false;
     }
   }
   return true;
+}
+
+static bool find_batches(const roles *r, int64_t *out_x, int64_t *out_w, int64_t *out_y) {
+  return find_batch(r->y, r->x, out_x) && find_batch(r->y, r->w, out_w) && find_batch(r->y, r->y, out_y);
 }
 
 static bool is_activation(const hr_node *node, const hr_epilogue *epilogue) {
@@ -131,7 +139,8 @@ static bool supports(const hr_program *program, const hr_node *node) {
       !is_of(&node->inputs[0], dtype) || !is_of(&node->inputs[1], dtype)) {
     return false;
   }
-  int rank = node->outputs[0].rank, batch_dim;
+  int rank = node->outputs[0].rank;
+  int64_t x_batch, w_batch, y_batch;
   for (int i = 0; i < node->epilogue_count; ++i) {
     if (!is_activation(node, &node->epilogues[i])) {
       return false;
@@ -142,7 +151,7 @@ static bool supports(const hr_program *program, const hr_node *node) {
   }
   roles r = roles_of(node);
   if (r.y->dims[2 * rank - 3 - r.columns] != 1 || r.x->dims[r.x_inner] == 0 || r.y->dims[r.columns] == 0 ||
-      !find_batch(r.y, &batch_dim)) {
+      !find_batches(&r, &x_batch, &w_batch, &y_batch)) {
     return false;
   }
   if (node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE &&
@@ -177,13 +186,11 @@ static void cut_sums(hr_prepared *p) {
 static size_t plan(const hr_node *node, hr_prepared *p) {
   roles r = roles_of(node);
   const hr_operand *x = r.x, *w = r.w, *y = r.y;
-  int batch_dim;
-  *p = (hr_prepared){.dtype = y->dtype};
-  (void)find_batch(y, &batch_dim);
-  p->batch = batch_dim >= 0 ? y->dims[batch_dim] : 1;
-  p->x_batch = batch_dim >= 0 && x->dims[batch_dim] != 1 ? x->strides[batch_dim] : 0;
-  p->w_batch = batch_dim >= 0 && w->dims[batch_dim] != 1 ? w->strides[batch_dim] : 0;
-  p->y_batch = batch_dim >= 0 ? y->strides[batch_dim] : 0;
+  *p = (hr_prepared){.dtype = y->dtype, .batch = 1};
+  for (int d = 0; d < y->rank - 2; ++d) {
+    p->batch *= y->dims[d];
+  }
+  (void)find_batches(&r, &p->x_batch, &p->w_batch, &p->y_batch);
   p->inner = x->dims[r.x_inner], p->columns = y->dims[r.columns];
   p->x_offset = x->offset, p->w_offset = w->offset, p->y_offset = y->offset;
   p->x_stride = x->strides[r.x_inner], p->w_inner = w->strides[r.w_inner], p->w_columns = w->strides[r.columns];
