@@ -97,6 +97,9 @@ HR_TEST(rows_takes_beams_and_heads_as_one_batch) {
       op_case_must_pass(&t);
     }
   }
+  op_case split =
+      product_case(&hr__gemv_provider, &q, HR_DTYPE_F32, MATRIX_ROOM, MATRIX_TRANSPOSED, MATRIX_DENSE, BIAS_ABSENT);
+  op_case_must_pass(&split);          /* rows of a third of wider ones, as those of queries beside keys and values */
   for (int one = 0; one < 2; ++one) { /* of all beams, or of all heads of a beam: the latter walks no dims as one */
     op_case t =
         product_case(&hr__gemv_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE, BIAS_ABSENT);

@@ -9,8 +9,9 @@
  *
  * If columns are few and sums are long, as in a dot product, sums are cut into parts. The order of additions depends on
  * the shape alone, so the number of threads doesn't change bits. A batch may have several dims that strides walk as
- * one, such as beams and heads. All operands in f32, or all in bf16 with sums in f32; everything else is left to the
- * next provider. Epilogues: cheap activations with at most one number are applied before the result is stored.
+ * one, such as beams and heads; rows that need two strides are copied. All operands in f32, or all in bf16 with sums in
+ * f32; everything else is left to the next provider. Epilogues: cheap activations with at most one number are applied
+ * before the result is stored.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -37,6 +38,7 @@ struct hr_prepared {
   int64_t part, parts;           /* of the inner dim: all of it and 1, unless columns are few */
   int64_t x_offset, w_offset, bias_offset, y_offset; /* elements */
   int64_t x_batch, w_batch, y_batch;                 /* strides of the batch */
+  int64_t x_group, x_outer;                          /* so many rows have x_batch between them, groups this stride */
   int64_t x_stride, w_inner, w_columns, bias_stride, y_stride;
   bool has_bias;
   int x_arg, w_arg, y_arg;
@@ -84,26 +86,36 @@ static bool is_of(const hr_operand *operand, hr_dtype dtype) {
   return operand->kind == HR_OPERAND_VALUE && operand->dtype == dtype;
 }
 
-/* An operand's stride from a row or matrix of the result's batch to the next one. False if its dims can't be walked as
- * one. */
-static bool find_batch(const hr_operand *out, const hr_operand *operand, int64_t *out_stride) {
-  bool is_first = true;
-  int64_t next = *out_stride = 0;
+/* How an operand walks through the result's batch: `count` rows or matrices `stride` apart, and groups of these `outer`
+ * apart. */
+typedef struct batch_walk {
+  int64_t count, stride, outer;
+} batch_walk;
+
+/* False if two strides are too few. */
+static bool find_walk(const hr_operand *out, const hr_operand *operand, batch_walk *walk) {
+  int64_t next = 0;
+  int groups = 0;
+  *walk = (batch_walk){.count = 1};
   for (int d = out->rank - 3; d >= 0; --d) {
-    if (out->dims[d] != 1) {
-      int64_t stride = operand->dims[d] != 1 ? operand->strides[d] : 0;
-      if (!is_first && stride != next) {
-        return false;
-      }
-      *out_stride = is_first ? stride : *out_stride;
-      next = stride * out->dims[d], is_first = false;
+    if (out->dims[d] == 1) {
+      continue;
     }
+    int64_t stride = operand->dims[d] != 1 ? operand->strides[d] : 0;
+    if (groups == 0 || stride != next) {
+      *(groups == 0 ? &walk->stride : &walk->outer) = stride;
+      ++groups;
+    }
+    walk->count *= groups == 1 ? out->dims[d] : 1;
+    next = stride * out->dims[d];
   }
-  return true;
+  return groups <= 2;
 }
 
-static bool find_batches(const roles *r, int64_t *out_x, int64_t *out_w, int64_t *out_y) {
-  return find_batch(r->y, r->x, out_x) && find_batch(r->y, r->w, out_w) && find_batch(r->y, r->y, out_y);
+/* The row may be copied; the matrix and the result are walked with one stride. */
+static bool find_walks(const roles *r, batch_walk *x, batch_walk *w, batch_walk *y) {
+  return find_walk(r->y, r->x, x) && find_walk(r->y, r->w, w) && find_walk(r->y, r->y, y) && w->outer == 0 &&
+         y->outer == 0 && w->count == y->count;
 }
 
 static bool is_activation(const hr_node *node, const hr_epilogue *epilogue) {
@@ -140,7 +152,7 @@ static bool supports(const hr_program *program, const hr_node *node) {
     return false;
   }
   int rank = node->outputs[0].rank;
-  int64_t x_batch, w_batch, y_batch;
+  batch_walk x, w, y;
   for (int i = 0; i < node->epilogue_count; ++i) {
     if (!is_activation(node, &node->epilogues[i])) {
       return false;
@@ -151,7 +163,7 @@ static bool supports(const hr_program *program, const hr_node *node) {
   }
   roles r = roles_of(node);
   if (r.y->dims[2 * rank - 3 - r.columns] != 1 || r.x->dims[r.x_inner] == 0 || r.y->dims[r.columns] == 0 ||
-      !find_batches(&r, &x_batch, &w_batch, &y_batch)) {
+      !find_walks(&r, &x, &w, &y)) {
     return false;
   }
   if (node->input_count > 2 && node->inputs[2].kind != HR_OPERAND_NONE &&
@@ -186,11 +198,10 @@ static void cut_sums(hr_prepared *p) {
 static size_t plan(const hr_node *node, hr_prepared *p) {
   roles r = roles_of(node);
   const hr_operand *x = r.x, *w = r.w, *y = r.y;
-  *p = (hr_prepared){.dtype = y->dtype, .batch = 1};
-  for (int d = 0; d < y->rank - 2; ++d) {
-    p->batch *= y->dims[d];
-  }
-  (void)find_batches(&r, &p->x_batch, &p->w_batch, &p->y_batch);
+  batch_walk x_walk, w_walk, y_walk;
+  (void)find_walks(&r, &x_walk, &w_walk, &y_walk);
+  *p = (hr_prepared){.dtype = y->dtype, .batch = y_walk.count, .x_group = x_walk.count, .x_outer = x_walk.outer};
+  p->x_batch = x_walk.stride, p->w_batch = w_walk.stride, p->y_batch = y_walk.stride;
   p->inner = x->dims[r.x_inner], p->columns = y->dims[r.columns];
   p->x_offset = x->offset, p->w_offset = w->offset, p->y_offset = y->offset;
   p->x_stride = x->strides[r.x_inner], p->w_inner = w->strides[r.w_inner], p->w_columns = w->strides[r.columns];
@@ -207,7 +218,7 @@ static size_t plan(const hr_node *node, hr_prepared *p) {
     p->epilogues[i].op = epilogue->op;
     p->epilogues[i].arg = epilogue->op == HR_OP_RELU ? -1 : epilogue->inputs[1];
   }
-  p->copies_x = p->dtype != HR_DTYPE_F32 || (p->x_stride != 1 && p->inner > 1);
+  p->copies_x = p->dtype != HR_DTYPE_F32 || (p->x_stride != 1 && p->inner > 1) || p->x_group != p->batch;
   cut_sums(p);
   int64_t partial = p->parts > 1 ? p->parts * p->batch * p->columns : 0;
   return (size_t)((p->copies_x ? p->batch * p->inner : 0) + partial) * sizeof(float);
@@ -407,15 +418,17 @@ static void run_ends(void *arg, int64_t begin, int64_t end, int worker) {
 /* x, dense and in f32, into the workspace. */
 static void copy_x(call *c, float *rows) {
   const hr_prepared *p = c->p;
-  int64_t bytes = weight_bytes(p->dtype), batches = p->x_batch != 0 ? p->batch : 1;
+  bool is_one = p->x_batch == 0 && p->x_outer == 0;
+  int64_t bytes = weight_bytes(p->dtype), batches = is_one ? 1 : p->batch;
   for (int64_t batch = 0; batch < batches; ++batch) {
-    const char *x = c->x + batch * p->x_batch * bytes;
+    int64_t group = batch / p->x_group, within = batch % p->x_group;
+    const char *x = c->x + (group * p->x_outer + within * p->x_batch) * bytes;
     for (int64_t k = 0; k < p->inner; ++k) {
       rows[batch * p->inner + k] = load_weight(x + k * p->x_stride * bytes, p->dtype);
     }
   }
   c->row = rows;
-  c->row_batch = p->x_batch != 0 ? p->inner : 0;
+  c->row_batch = is_one ? 0 : p->inner;
 }
 
 static call begin_call(const hr_prepared *p, void *const *args, float *workspace) {
