@@ -183,7 +183,7 @@ hr_status hrj_tensor_fail(pjrt_device *device, const hr_tensor *tensor, hr_statu
  * held. */
 hr_status hrj_buffer_address(pjrt_buffer *buffer, void **out_address);
 
-/* What uses a buffer for the first time: records a wait for contents that have not come. Part of hrj_buffer_hold. */
+/* Records a wait for contents that have not come, at the first use of a buffer. Part of hrj_buffer_hold. */
 void hrj_late_expect(pjrt_buffer *buffer);
 /* The buffer is gone, whose contents need not come. */
 void hrj_late_forget(pjrt_buffer *buffer);

@@ -48,7 +48,7 @@ typedef struct htf_body {
 HR_MUST_USE hr_status htf_body_read(hr__span bytes, htf_body *out_body);
 void htf_body_fini(htf_body *body);
 
-/* Where a row is: map.def, inside.def (views, variables), lists.def, or among the operations of loops. */
+/* The place of a row: map.def, inside.def (views, variables), lists.def, or among the operations of loops. */
 typedef enum htf_row_kind { HTF_ROW_MAP = 0, HTF_ROW_VIEW, HTF_ROW_LIST, HTF_ROW_LOOP } htf_row_kind;
 
 /* The row of an operation that a body records; NULL: there is none. */

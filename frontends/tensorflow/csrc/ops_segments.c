@@ -150,7 +150,7 @@ static void check_numbers(htf_node *node, const numbers *x, const char *name, in
   }
 }
 
-/* How many results there are: `wanted`, or as many as the last number says if that is negative. */
+/* The number of results: `wanted`, or the last number if that is negative. */
 static int64_t count_results(htf_node *node, const numbers *segments, int64_t wanted) {
   for (int64_t i = 0; i < segments->count && !htf_has_failed(node); ++i) {
     if (segments->list[i] < 0) {

@@ -1,4 +1,4 @@
-"""What one device saves, another one loads: .keras files, weights, SavedModels and checkpoints with the optimizer's state."""
+"""Files of one device on another one: .keras, weights, SavedModels and checkpoints with the optimizer's state."""
 
 import numpy as np
 import pytest

@@ -86,7 +86,7 @@ static bool is_of(const hr_operand *operand, hr_dtype dtype) {
   return operand->kind == HR_OPERAND_VALUE && operand->dtype == dtype;
 }
 
-/* How an operand walks through the result's batch: `count` rows or matrices `stride` apart, and groups of these `outer`
+/* An operand's steps through the result's batch: `count` rows or matrices `stride` apart, and groups of these `outer`
  * apart. */
 typedef struct batch_walk {
   int64_t count, stride, outer;
