@@ -146,33 +146,38 @@ void xspace_plane_fini(xspace_plane *plane) {
 /* ---- events ---- */
 
 /* XStat {metadata_id = 1, double_value = 2, int64_value = 4, str_value = 5}, in XEvent's field 4. */
-void xspace_event_text(xspace_bytes *stats, xspace_stat stat, const char *text) {
+static xspace_bytes begin_stat(xspace_stat stat) {
   xspace_bytes message = {0};
+  xspace_bytes_number(&message, 1, stat);
+  return message;
+}
+
+static void end_stat(xspace_bytes *stats, xspace_bytes *message) {
+  append_message(stats, 4, message);
+  xspace_bytes_fini(message);
+}
+
+void xspace_event_text(xspace_bytes *stats, xspace_stat stat, const char *text) {
   if (text != NULL && text[0] != '\0') {
-    xspace_bytes_number(&message, 1, stat);
+    xspace_bytes message = begin_stat(stat);
     xspace_bytes_text(&message, 5, text, strlen(text));
-    append_message(stats, 4, &message);
-    xspace_bytes_fini(&message);
+    end_stat(stats, &message);
   }
 }
 
 void xspace_event_number(xspace_bytes *stats, xspace_stat stat, int64_t number) {
-  xspace_bytes message = {0};
   if (number != 0) {
-    xspace_bytes_number(&message, 1, stat);
+    xspace_bytes message = begin_stat(stat);
     xspace_bytes_number(&message, 4, (uint64_t)number);
-    append_message(stats, 4, &message);
-    xspace_bytes_fini(&message);
+    end_stat(stats, &message);
   }
 }
 
 void xspace_event_real(xspace_bytes *stats, xspace_stat stat, double number) {
-  xspace_bytes message = {0};
   if (number != 0) {
-    xspace_bytes_number(&message, 1, stat);
+    xspace_bytes message = begin_stat(stat);
     append_double(&message, 2, number);
-    append_message(stats, 4, &message);
-    xspace_bytes_fini(&message);
+    end_stat(stats, &message);
   }
 }
 

@@ -265,24 +265,39 @@ void htf_segment_min(htf_node *node) {
 
 /* ---- segments of chosen rows ---- */
 
+/* Rows that are chosen, and the segment of each. */
+typedef struct chosen {
+  numbers indices, segments;
+} chosen;
+
+/* Inputs 1 and 2, as many segments as rows of `data`; is_valid: of what else the operation asks. */
+static chosen read_chosen(htf_node *node, htf_value data, bool is_valid) {
+  chosen c;
+  read_numbers(node, 1, "indices", &c.indices);
+  read_numbers(node, 2, "segment_ids", &c.segments);
+  if (!htf_has_failed(node) && (data->rank < 1 || c.indices.count != c.segments.count || !is_valid)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "segment_ids and indices should have same size: %lld and %lld",
+             (long long)c.segments.count, (long long)c.indices.count);
+  }
+  return c;
+}
+
+static void free_chosen(chosen *c) {
+  free(c->indices.list);
+  free(c->segments.list);
+}
+
 /* Inputs: data, indices of rows, their segments, and maybe how many segments there are. */
 static void sum_chosen(htf_node *node, weighting by) {
-  numbers indices, segments;
-  read_numbers(node, 1, "indices", &indices);
-  read_numbers(node, 2, "segment_ids", &segments);
   htf_value data = htf_input(node, 0);
   int64_t wanted = htf_input_count(node) > 3 ? htf_host_int(node, 3) : -1;
-  if (!htf_has_failed(node) && (data->rank < 1 || indices.count != segments.count)) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "segment_ids and indices should have same size: %lld and %lld",
-             (long long)segments.count, (long long)indices.count);
-  }
-  check_numbers(node, &indices, "indices", htf_has_failed(node) ? 0 : data->dims[0]);
-  int64_t rows = count_results(node, &segments, wanted);
+  chosen c = read_chosen(node, data, true);
+  check_numbers(node, &c.indices, "indices", htf_has_failed(node) ? 0 : data->dims[0]);
+  int64_t rows = count_results(node, &c.segments, wanted);
   if (!htf_has_failed(node)) {
-    htf_output(node, 0, sum_of(node, taken(node, data, indices.value), &segments, rows, by));
+    htf_output(node, 0, sum_of(node, taken(node, data, c.indices.value), &c.segments, rows, by));
   }
-  free(indices.list);
-  free(segments.list);
+  free_chosen(&c);
 }
 
 void htf_sparse_segment_sum(htf_node *node) {
@@ -299,29 +314,22 @@ void htf_sparse_segment_sqrt_n(htf_node *node) {
 
 /* Inputs: the gradient of the results, indices of rows, their segments, and the number of rows. */
 static void spread_chosen(htf_node *node, weighting by) {
-  numbers indices, segments;
-  read_numbers(node, 1, "indices", &indices);
-  read_numbers(node, 2, "segment_ids", &segments);
   htf_value gradient = htf_input(node, 0);
   int64_t rows = htf_host_int(node, 3);
-  if (!htf_has_failed(node) && (gradient->rank < 1 || indices.count != segments.count || rows < 0)) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "segment_ids and indices should have same size: %lld and %lld",
-             (long long)segments.count, (long long)indices.count);
-  }
-  check_numbers(node, &indices, "indices", rows);
-  check_numbers(node, &segments, "segment_ids", htf_has_failed(node) ? 0 : gradient->dims[0]);
+  chosen c = read_chosen(node, gradient, rows >= 0);
+  check_numbers(node, &c.indices, "indices", rows);
+  check_numbers(node, &c.segments, "segment_ids", htf_has_failed(node) ? 0 : gradient->dims[0]);
   if (!htf_has_failed(node)) {
     if (by != WEIGHT_NONE && hr_tensor_count(gradient) > 0) {
-      double *shares = share_of(node, &segments, gradient->dims[0], by);
+      double *shares = share_of(node, &c.segments, gradient->dims[0], by);
       htf_value divisors = htf_cast(node, for_rows(node, gradient, HR_DTYPE_F64, shares), gradient->dtype);
       free(shares);
       gradient = htf_call2(node, HR_FUNCTIONAL_DIVIDE, gradient, divisors);
     }
     htf_output(node, 0,
-               combine(node, taken(node, gradient, segments.value), indices.value, rows, "add", hr_scalar_i64(0)));
+               combine(node, taken(node, gradient, c.segments.value), c.indices.value, rows, "add", hr_scalar_i64(0)));
   }
-  free(indices.list);
-  free(segments.list);
+  free_chosen(&c);
 }
 
 void htf_sparse_segment_sum_gradient(htf_node *node) {
