@@ -58,7 +58,8 @@ def run_all(suite, names, every, options):
 
     def both(index):
         place = f"{index + 1} of {len(names)}"
-        runs = {platform: run_or_read(suite, names[index], platform, options, store, line, place) for platform in platforms}
+        name = names[index]
+        runs = {platform: run_or_read(suite, name, platform, options, store, line, place) for platform in platforms}
         here, cpu = (runs.get(platform) for platform in PLATFORMS)
         if here and cpu:
             suite.finish((here, cpu), options, store)

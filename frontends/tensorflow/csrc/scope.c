@@ -80,7 +80,7 @@ static void sweep(htf_node *node, const htf_body_loop *loop, htf_chunk *mark, co
   free(tensors);
 }
 
-/* Passes over the nodes of a loop until its condition is false. What does not depend on the iteration is recorded
+/* Passes over the nodes of a loop until its condition is false. Nodes that don't depend on the iteration are recorded
  * once. */
 static void walk_loop(htf_node *node, const htf_body_loop *loop) {
   enum { SWEEP_INTERVAL = 256 };

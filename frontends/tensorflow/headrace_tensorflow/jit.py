@@ -1,5 +1,5 @@
-"""`tf.function(jit_compile=True)`: TensorFlow's XLA does not know the device, and a call of such a function by hand fails
-before the plug-in sees its graph. With this package imported, such functions become clusters like others."""
+"""`tf.function(jit_compile=True)`: TensorFlow's XLA does not know the device, and a call of such a function by hand
+fails before the plug-in sees its graph. With this package imported, such functions become clusters like others."""
 
 import functools
 

@@ -27,7 +27,8 @@ def _sets():
 def host_arguments():
     """The arguments of each operation that are in the host's memory."""
     text = re.sub(r"/\*.*?\*/", "", (FOLDER / "map.def").read_text(), flags=re.DOTALL)
-    return {name: {word for word in host.split() if "@" not in word} for name, host in re.findall(r'OP\((\w+), "[^"]*", [^,]*,\s*"([^"]*)"', text)}
+    rows = re.findall(r'OP\((\w+), "[^"]*", [^,]*,\s*"([^"]*)"', text)
+    return {name: {word for word in host.split() if "@" not in word} for name, host in rows}
 
 
 def rows():

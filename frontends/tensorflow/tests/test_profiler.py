@@ -27,7 +27,8 @@ def traced(folder, work):
 
 
 def described(plane, event):
-    stats = {plane.stat_metadata[stat.metadata_id].name: getattr(stat, stat.WhichOneof("value")) for stat in event.stats}
+    names = plane.stat_metadata
+    stats = {names[stat.metadata_id].name: getattr(stat, stat.WhichOneof("value")) for stat in event.stats}
     return plane.event_metadata[event.metadata_id].name, stats, event.duration_ps / 1000
 
 

@@ -1,5 +1,5 @@
-"""Two devices: copies between them, and tf.distribute.MirroredStrategy. In a process of its own, whose environment makes
-this machine two devices."""
+"""Two devices: copies between them, and tf.distribute.MirroredStrategy. In a process of its own, whose environment
+makes this machine two devices."""
 
 import os
 import subprocess
