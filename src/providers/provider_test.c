@@ -140,7 +140,10 @@ HR_TEST(rows_gives_the_same_bits_whatever_the_number_of_threads) {
   cases_begin(&hr__gemv_provider);
   const product wide = {0, {0}, 1, 333, 1531}, batch = {1, {5}, 1, 129, 517}, heads = {2, {3, 2}, 1, 129, 517};
   const product kept = {0, {0}, 1, 251, 517}, kept_batch = {1, {3}, 1, 200, 100}; /* by the cores' own caches */
+  const product streamed = {0, {0}, 1, 61, 4507}; /* rows that are longer than the sums of a streamed block */
   for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
+    check_bits_across_threads((matrix_layout)b, &streamed, HR_DTYPE_BF16);
+    check_bits_across_threads((matrix_layout)b, &wide, HR_DTYPE_BF16);
     check_bits_across_threads((matrix_layout)b, &wide, b % 2 ? HR_DTYPE_BF16 : HR_DTYPE_F32);
     check_bits_across_threads((matrix_layout)b, &batch, b % 2 ? HR_DTYPE_BF16 : HR_DTYPE_F32);
     if (b <= MATRIX_TRANSPOSED) { /* dims with room between them are not one */

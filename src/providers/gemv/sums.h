@@ -145,11 +145,11 @@ static inline float sum_four(vector4 a) {
   return (a[0] + a[2]) + (a[1] + a[3]);
 }
 
-/* Asks for weights in f32 that columns behind this one have. The processor's own prefetching is late: it begins anew at
- * each page of 4 KB. Asking for what lies behind the weights is harmless. */
-SUMS_INLINE void fetch_ahead(const char *w, hr_dtype dtype) {
-  for (int b = 0; dtype == HR_DTYPE_F32 && b < LANES * (int)sizeof(float); b += LINE_BYTES) {
-    __builtin_prefetch(w + AHEAD_BYTES + b);
+/* Asks for the weights `ahead` bytes behind these. The processor's own prefetching is late: it begins anew at each page
+ * of 4 KB. Asking for what lies behind the weights is harmless. */
+SUMS_INLINE void fetch_ahead(const char *w, int64_t ahead, hr_dtype dtype) {
+  for (int64_t b = 0; b < LANES * weight_bytes(dtype); b += LINE_BYTES) {
+    __builtin_prefetch(w + ahead + b);
   }
 }
 
@@ -157,22 +157,13 @@ SUMS_INLINE vector4 dot_row(const float *restrict x, const char *restrict w, int
   lanes sum = {0};
   int64_t k = 0;
   for (; k + LANES <= count; k += LANES) {
-    fetch_ahead(w + k * weight_bytes(dtype), dtype);
+    fetch_ahead(w + k * weight_bytes(dtype), AHEAD_BYTES, dtype);
     add_products(&sum, x + k, w + k * weight_bytes(dtype), LANES / WIDTH, dtype);
   }
   if (k < count) {
     add_rest(&sum, x + k, w + k * weight_bytes(dtype), count - k, dtype);
   }
   return sum_to_four(&sum);
-}
-
-/* Asks for `count` elements of bf16 before they are read: the processor's own prefetching is too slow for them. */
-SUMS_INLINE void fetch_weights(const char *w, int64_t count, hr_dtype dtype) {
-  if (dtype == HR_DTYPE_BF16) {
-    for (int64_t b = 0; b < count * weight_bytes(dtype); b += LINE_BYTES) {
-      __builtin_prefetch(w + b);
-    }
-  }
 }
 
 /* sum_dots, inlined for an `inner` that is a constant at the call. `is_long`: columns one by one in a loop. */
@@ -182,9 +173,6 @@ SUMS_INLINE void sum_dots_of(const float *x, const char *w, int64_t step, int64_
   for (; n + DOTS <= count; n += DOTS) {
     const char *column = w + n * bytes;
     vector4 sums[DOTS];
-    for (int ahead = DOTS; ahead < 2 * DOTS; ++ahead) {
-      fetch_weights(column + ahead * bytes, inner, dtype);
-    }
     if (is_long) {
 #pragma GCC unroll 1
       for (int d = 0; d < DOTS; ++d) {
@@ -211,7 +199,7 @@ SUMS_INLINE void sum_dots(const float *x, const char *w, int64_t step, int64_t i
   } else if (dtype == HR_DTYPE_F32 && inner == 2 * LANES) {
     sum_dots_of(x, w, step, 2 * LANES, count, out, dtype, false);
   } else {
-    sum_dots_of(x, w, step, inner, count, out, dtype, dtype == HR_DTYPE_F32);
+    sum_dots_of(x, w, step, inner, count, out, dtype, true);
   }
 }
 
@@ -241,6 +229,15 @@ SUMS_INLINE void add_rows(const float *x, const char *restrict w, int64_t bytes,
   }
 }
 
+/* Asks for `count` elements of bf16 before they are read: the processor's own prefetching is too slow for them. */
+SUMS_INLINE void fetch_weights(const char *w, int64_t count, hr_dtype dtype) {
+  if (dtype == HR_DTYPE_BF16) {
+    for (int64_t b = 0; b < count * weight_bytes(dtype); b += LINE_BYTES) {
+      __builtin_prefetch(w + b);
+    }
+  }
+}
+
 /* sums[i] = the sum over k of x[k] times element i of row k; rows are `step` elements apart. */
 SUMS_INLINE void sum_rows(const float *x, const char *w, int64_t step, int64_t inner, int64_t count,
                           float *restrict sums, hr_dtype dtype) {
@@ -255,6 +252,34 @@ SUMS_INLINE void sum_rows(const float *x, const char *w, int64_t step, int64_t i
   }
   for (; k < inner; ++k) {
     add_rows(x + k, w + k * bytes, bytes, 1, count, sums, dtype);
+  }
+}
+
+/* add_rows of one row, which asks for weights `ahead` bytes behind. */
+SUMS_INLINE void add_row(float x, const char *restrict w, int64_t ahead, int64_t count, float *restrict sums,
+                         hr_dtype dtype) {
+  int64_t i = 0, bytes = weight_bytes(dtype);
+  for (; i + LANES <= count; i += LANES) {
+    fetch_ahead(w + i * bytes, ahead, dtype);
+    for (int part = 0; part < LANES / WIDTH; ++part) {
+      vector sum;
+      memcpy(&sum, sums + i + part * WIDTH, sizeof sum);
+      sum = multiply_add((vector){0} + x, load_weights(w + (i + part * WIDTH) * bytes, dtype), sum);
+      memcpy(sums + i + part * WIDTH, &sum, sizeof sum);
+    }
+  }
+  add_rows(&x, w + i * bytes, 0, 1, count - i, sums + i, dtype);
+}
+
+/* sum_rows of weights from memory, one row after the other. Whole rows are one run of memory; of parts of them, those
+ * of later rows are asked for. */
+SUMS_INLINE void stream_rows(const float *x, const char *w, int64_t step, int64_t inner, int64_t count,
+                             float *restrict sums, hr_dtype dtype) {
+  int64_t bytes = step * weight_bytes(dtype), row = count * weight_bytes(dtype);
+  int64_t ahead = count == step ? AHEAD_BYTES : (AHEAD_BYTES + row - 1) / row * bytes;
+  memset(sums, 0, (size_t)count * sizeof *sums);
+  for (int64_t k = 0; k < inner; ++k) {
+    add_row(x[k], w + k * bytes, ahead, count, sums, dtype);
   }
 }
 
