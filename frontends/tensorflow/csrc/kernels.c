@@ -70,6 +70,28 @@ static void read_text(tf_construction *construction, htf_attribute *attribute, t
   }
 }
 
+/* A list of texts, as one with spaces between them. */
+static void read_words(tf_construction *construction, htf_attribute *attribute, tf_status *status) {
+  const int most = (int)sizeof attribute->text - 1;
+  int32_t count = 0, bytes = 0;
+  tf.OpKernelConstruction_GetAttrSize(construction, attribute->name, &count, &bytes, status);
+  if (tf.GetCode(status) == 0 && (count > HTF_LIST_MAX || count + bytes > most)) {
+    fail_size(attribute, (int)(count + bytes), most, status);
+  }
+  char *texts[HTF_LIST_MAX], storage[sizeof attribute->text];
+  size_t sizes[HTF_LIST_MAX];
+  if (tf.GetCode(status) == 0) {
+    tf.OpKernelConstruction_GetAttrStringList(construction, attribute->name, texts, sizes, (int)count, storage,
+                                              sizeof storage, status);
+  }
+  char *at = attribute->text;
+  for (int i = 0; i < count && tf.GetCode(status) == 0; ++i) {
+    memcpy(at, texts[i], sizes[i]);
+    at += sizes[i];
+    *at++ = ' ';
+  }
+}
+
 static void read_attribute(void *source, htf_attribute *attribute, tf_status *status) {
   tf_construction *construction = source;
   float real = 0;
@@ -96,6 +118,9 @@ static void read_attribute(void *source, htf_attribute *attribute, tf_status *st
       break;
     case 's':
       read_text(construction, attribute, status);
+      break;
+    case 'w':
+      read_words(construction, attribute, status);
       break;
     default:
       read_list(construction, attribute, status);

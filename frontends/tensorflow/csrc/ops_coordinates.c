@@ -327,6 +327,97 @@ void htf_sparse_choose(htf_node *node) {
   }
 }
 
+/* ---- numbers of equal elements ---- */
+
+static int64_t largest(htf_node *node, htf_value x) {
+  int64_t number = 0;
+  if (!htf_has_failed(node) && hr_tensor_count(x) > 0) {
+    const hr_view view = hr_tensor_view(htf_call(node, HR_FUNCTIONAL_MAX, INPUTS(x), NO_ATTRIBUTES));
+    return !htf_has_failed(node) && htf_keep(node, hr_stream_read(node->stream, &view, &number)) ? 0 : number;
+  }
+  return number;
+}
+
+static bool is_negative(htf_node *node, htf_value x) {
+  return largest(node, htf_call1(node, HR_FUNCTIONAL_NEGATIVE, x)) > 0;
+}
+
+/* Fails unless values are a vector or a matrix, and weights are of these dims or none. */
+static bool can_count(htf_node *node, htf_value values, htf_value weights) {
+  if (!htf_has_failed(node) && values->rank != 1 && values->rank != 2) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Input must be a 1 or 2-dimensional tensor. Got: %d dims", values->rank);
+  }
+  bool fits = htf_has_failed(node) || hr_tensor_count(weights) == 0 ||
+              (weights->rank == values->rank &&
+               memcmp(weights->dims, values->dims, sizeof *values->dims * (size_t)values->rank) == 0);
+  if (!fits) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "Weights and data must have the same shape. Weight shape: %d dims; data shape: %d dims", weights->rank,
+             values->rank);
+  }
+  return !htf_has_failed(node);
+}
+
+/* Each number of a row once, and how often it occurs there, or the sum of its weights. */
+static void output_counts(htf_node *node, htf_value keys, htf_value weights, const shape *s) {
+  htf_value found[4];
+  hr_dtype dtype = htf_output_dtype(node, 1);
+  if (!htf_has_failed(node) && hr_tensor_count(keys) == 0) {
+    const int64_t none[2] = {0, s->rank};
+    htf_output(node, 0, full(node, 0, 2, none, HR_DTYPE_I64));
+    htf_output(node, 1, full(node, 0, 1, none, dtype));
+    return;
+  }
+  htf_call_many(node, HR_FUNCTIONAL_UNIQUE, INPUTS(keys), NO_ATTRIBUTES, 4, found);
+  if (htf_has_failed(node)) {
+    return;
+  }
+  htf_output(node, 0, unflatten(node, found[0], s));
+  if (htf_flag(node, "binary_output")) {
+    htf_output(node, 1, full(node, 1, 1, found[0]->dims, dtype));
+  } else if (hr_tensor_count(weights) > 0) {
+    htf_output(node, 1, scatter(node, full(node, 0, 1, found[0]->dims, dtype), found[2], weights, "add"));
+  } else {
+    htf_output(node, 1, htf_cast(node, found[3], dtype));
+  }
+}
+
+/* Inputs: integers, their weights or none. Counts those of each row that are less than maxlength. */
+void htf_dense_count(htf_node *node) {
+  htf_value values = htf_cast(node, htf_input(node, 0), HR_DTYPE_I64), weights = htf_input(node, 1);
+  if (!can_count(node, values, weights)) {
+    return;
+  }
+  const int64_t count = hr_tensor_count(values), least = htf_integer(node, "minlength");
+  const int64_t most = htf_integer(node, "maxlength");
+  shape s = {values->rank, {values->dims[0]}};
+  htf_value flat = htf_reshape(node, values, 1, &count);
+  if (is_negative(node, flat)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Input values must all be non-negative");
+  }
+  const int64_t found = most > 0 ? 0 : largest(node, flat) + 1;
+  int64_t *width = &s.dims[s.rank - 1];
+  *width = most > 0 ? most : found > least ? found : least;
+  htf_value keys = flat;
+  if (s.rank == 2 && count > 0 && !htf_has_failed(node)) {
+    const int64_t column[2] = {s.dims[0], 1};
+    htf_value rows = htf_call(
+        node, HR_FUNCTIONAL_ARANGE, 0, NULL,
+        ATTRIBUTES(htf_attr_real(0), htf_attr_real((double)s.dims[0]), htf_attr_real(1), htf_attr_dtype(HR_DTYPE_I64)));
+    rows = htf_multiply(node, htf_reshape(node, rows, 2, column), integer(node, *width));
+    keys = htf_reshape(node, htf_add(node, values, rows), 1, &count);
+  }
+  bool has_weights = !htf_has_failed(node) && hr_tensor_count(weights) > 0;
+  weights = has_weights ? htf_reshape(node, weights, 1, &count) : weights;
+  if (most > 0 && count > 0 && !htf_has_failed(node)) {
+    htf_value is_small = htf_call2(node, HR_FUNCTIONAL_LESS, flat, integer(node, most));
+    keys = kept(node, is_small, keys);
+    weights = has_weights ? kept(node, is_small, weights) : weights;
+  }
+  output_counts(node, keys, weights, &s);
+  output_shape(node, 2, &s);
+}
+
 /* ---- rows without elements ---- */
 
 /* Inputs: places, values, dims, the value of rows without elements, which becomes their first one. */

@@ -112,6 +112,8 @@ static bool stays_kernel(hr__span op, const htf_row *row) {
                                          "SparseAdd",
                                          "SparseSparse",
                                          "SparseFillEmptyRows",
+                                         "DenseCount",
+                                         "Ragged",
                                          "Segment",
                                          "SparseSegment"};
   bool stays = strstr(row->attributes, "seed2:") != NULL;

@@ -92,3 +92,44 @@ def _(rng, dtype):
 def _(rng, dtype):
     for places, count in [([0, 2, 3], 6), ([], 3), ([0, 1], 2)]:
         yield {"reverse_index_map": np.array(places, "int64"), "grad_values": numbers(rng, (count,), dtype)}
+
+
+@case("DenseCountSparseOutput")
+def _(rng, dtype):
+    for dims, least, most, is_binary in [((9,), -1, -1, False), ((3, 7), 9, -1, False), ((3, 7), -1, 4, True), ((0,), 3, -1, False), ((2, 0), -1, 5, False), ((2, 6), 1, 3, False)]:
+        for index in ("int32", "int64"):
+            for share in (0, 1):
+                weights = numbers(rng, dims if share and not is_binary else (0,), dtype)
+                yield {"values": rng.integers(0, 6, dims).astype(index), "weights": weights, "minlength": least, "maxlength": most, "binary_output": is_binary}
+    yield {"values": np.array([5, 7]), "weights": numbers(rng, (0,), dtype), "maxlength": 4, "binary_output": False}
+
+
+SPLITS, IDS, FIRST = "ROW_SPLITS", "VALUE_ROWIDS", "FIRST_DIM_SIZE"
+RAGGED = [([[0, 2, 2, 6]], [SPLITS], [-1, -1]), ([3, [0, 0, 1, 1, 1, 2]], [FIRST, IDS], [4, 2]), ([[0, 2, 3], [0, 1, 4, 6]], [SPLITS] * 2, [-1, 3, 2]),
+          ([3, [0, 0, 2], [0, 2, 2, 2, 2, 2]], [FIRST, IDS, IDS], [-1, -1, -1]), ([6], [FIRST], [-1]), ([6], [FIRST], [8]), ([[0]], [SPLITS], [2, 3]),
+          ([[0, 1, 5]], [SPLITS], [1, -1])]  # fmt: skip
+
+
+@case("RaggedTensorToTensor")
+def _(rng, dtype):
+    for rows, types, dims in RAGGED:
+        for inner in [(), (3,), (2, 2), (0,)]:
+            count = 0 if rows == [[0]] else 6
+            for index, is_open in (("int64", False), ("int32", True)):
+                shape = np.array(-1 if is_open else dims + [-1] * len(inner), index)
+                yield {"shape": shape, "values": numbers(rng, (count, *inner), dtype), "default_value": numbers(rng, inner[1:] if is_open else (), dtype),
+                       "row_partition_tensors": [np.array(x, index) for x in rows], "row_partition_types": types}  # fmt: skip
+
+
+@case("RaggedRange")
+def _(rng, dtype):
+    def parts(starts, limits, steps):
+        return {key: tf.constant(x, dtype) for key, x in (("starts", starts), ("limits", limits), ("deltas", steps))}
+
+    for starts, steps in [([0, 3, 2, 2, 1], [1, 2, -2, 1, 3]), (2, [1, 5, -1, 1, 1]), ([1, 2, -3, 0, 1], 2), ([5, 9, -3, 4, 8], -1)]:
+        for split in (tf.int32, tf.int64):
+            yield parts(starts, [4, 9, -3, 2, 5], steps) | {"Tsplits": split}
+    yield parts(0, 9, 2)
+    yield parts([], [], 1)
+    if dtype.is_floating:
+        yield parts([0, 1], [1, -1], [0.1, -0.3])
