@@ -178,6 +178,34 @@ static bool set_kinds(htf_plan *plan) {
   return true;
 }
 
+/* Fails if an edge between members and pure nodes has no output, or one of another type than the input. */
+static hr_status check_edge(const htf_plan *plan, int node, int index) {
+  const htf_edge edge = plan->graph->nodes[node].inputs[index];
+  const htf_plan_node *from = &plan->nodes[edge.node], *to = &plan->nodes[node];
+  const hr__span name = plan->graph->nodes[edge.node].name;
+  if (from->kind != HTF_OTHER && edge.port >= from->output_count) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
+                          "headrace: a damaged graph: output %d of %.*s is used, which has %d", edge.port,
+                          (int)name.size, (const char *)name.data, from->output_count);
+  }
+  if (from->kind != HTF_OTHER && to->kind != HTF_OTHER &&
+      ((plan->types[from->output_types + edge.port] ^ plan->types[to->input_types + index]) & HTF_TYPE_MASK) != 0) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED,
+                          "headrace: output %d of %.*s has another dtype than its user expects", edge.port,
+                          (int)name.size, (const char *)name.data);
+  }
+  return HR_OK;
+}
+
+static hr_status check_edges(const htf_plan *plan) {
+  for (int node = 0; node < plan->graph->count; ++node) {
+    for (int i = 0; i < plan->graph->nodes[node].data_count; ++i) {
+      HR_RETURN_IF_ERROR(check_edge(plan, node, i));
+    }
+  }
+  return HR_OK;
+}
+
 /* True if lists, and what is known on the host after a loop, are used in their cluster alone. */
 static bool are_whole(const htf_plan *plan) {
   bool are = true;
@@ -336,6 +364,7 @@ static hr_status try_clusters(htf_plan *plan, bool *out_is_done) {
   if (!set_kinds(plan)) {
     return HR_OK;
   }
+  HR_RETURN_IF_ERROR(check_edges(plan));
   HR_RETURN_IF_ERROR(find_clusters(plan));
   HR_RETURN_IF_ERROR(leave_kernels(plan));
   *out_is_done = !htf_has_loops(&plan->loops) || are_whole(plan);
