@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help build test onnx fuzz fuzz-files fuzz-torch demo demo-graph gallery tools bench bench-c bench-ops check
-.PHONY: conformance sanitize
+.PHONY: conformance sanitize sanitize-tensorflow
 .PHONY: array-api-tests bench-arrays mlx-tests fuzz-gradients conformance-tools sanitize-sample format test-levels
 .PHONY: test-jax jax-tests jax-venv demo-jax fuzz-jax test-tensorflow tensorflow-venv demo-tensorflow
 .PHONY: conformance-tensorflow conformance-tensorflow-kernels conformance-keras
@@ -260,6 +260,14 @@ sanitize: $(STAMP) ## the C tests under the address, undefined-behaviour and thr
 	  $(SANITIZE_BUILD) -B $$folder -DHEADRACE_SANITIZE=$$kinds; \
 	  $(BUILD_STEP) $$folder; \
 	  $(SANITIZED) $(CTEST) $$folder; \
+	done
+
+sanitize-tensorflow: $(STAMP) ## the C tests of the device for TensorFlow under the same sanitizers: graphs, and eight threads
+	@set -e; for kinds in address,undefined thread; do \
+	  folder=build/sanitize-$${kinds%%,*}; \
+	  $(SANITIZE_BUILD) -B $$folder -DHEADRACE_SANITIZE=$$kinds -DHEADRACE_TENSORFLOW=ON; \
+	  $(BUILD_STEP) $$folder --target graphdef_test plugin_threads_test; \
+	  $(SANITIZED) $(CTEST) $$folder -R '^(graphdef|plugin_threads)_test$$'; \
 	done
 
 # Tests that reach most of the core in the least time.
