@@ -12,7 +12,7 @@
 #include "headrace/package.h"
 #include "model.h"
 
-enum { TEXT_MAX = 1024, PATH_SIZE = 4096, OWN_WORDS = 6 };
+enum { TEXT_MAX = 1024, PATH_SIZE = 4096, OWN_WORDS = 7 };
 
 /* ---- the command line ---- */
 
@@ -87,16 +87,17 @@ static const char *find_python(char *path) {
   return environment != NULL && access(path, X_OK) == 0 ? path : "python3";
 }
 
-static hr_status run_engine(const against *runs, char *engine, char *path, double seconds) {
+static hr_status run_engine(const against *runs, const char *engine, char *path, double seconds, hr_dtype products) {
   extern char **environ;
   char python[PATH_SIZE], text[64], module[] = "headrace._engines", option[] = "-m";
+  const char *program = find_python(python), *precision = products == HR_DTYPE_NONE ? "f32" : hr_dtype_name(products);
   snprintf(text, sizeof text, "%g", seconds);
-  const char *program = find_python(python);
   char **words = calloc(OWN_WORDS + runs->count + 1, sizeof *words);
   if (words == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "--against: no memory for arguments");
   }
-  memcpy(words, (char *[]){(char *)program, option, module, engine, path, text}, OWN_WORDS * sizeof *words);
+  memcpy(words, (char *[]){(char *)program, option, module, (char *)engine, path, text, (char *)precision},
+         OWN_WORDS * sizeof *words);
   memcpy(words + OWN_WORDS, runs->data, runs->count * sizeof *words);
   pid_t child;
   int outcome = 0, code = posix_spawnp(&child, program, NULL, NULL, words, environ);
@@ -109,21 +110,48 @@ static hr_status run_engine(const against *runs, char *engine, char *path, doubl
              : hr_status_make(HR_STATUS_ABORTED, "--against: %s failed; see the lines above", engine);
 }
 
-hr_status against_run(const against *runs, const char *engines, const char *path, double seconds) {
+/* ---- the engines ---- */
+
+static const char *const known_engines[] = {"onnxruntime", "openvino"};
+
+/* The engine whose name begins a list; NULL: it is unknown. */
+static const char *first_engine(const char *names) {
+  size_t length = strcspn(names, ",");
+  for (size_t i = 0; i < sizeof known_engines / sizeof *known_engines; ++i) {
+    if (strlen(known_engines[i]) == length && strncmp(known_engines[i], names, length) == 0) {
+      return known_engines[i];
+    }
+  }
+  return NULL;
+}
+
+static const char *behind_first(const char *names) {
+  const char *comma = strchr(names, ',');
+  return comma != NULL ? comma + 1 : NULL;
+}
+
+hr_status against_check(const char *engines, const char *path) {
+  for (const char *rest = engines; rest != NULL; rest = behind_first(rest)) {
+    if (first_engine(rest) == NULL) {
+      return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "--against: \"%.*s\" is unknown; expected %s or %s",
+                            (int)strcspn(rest, ","), rest, known_engines[0], known_engines[1]);
+    }
+  }
   if (hr_package_is_file(path)) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
                           "--against: %s is no ONNX model; other engines read the file from which a package was made",
                           path);
   }
-  char *rest = NULL, *names = strdup(engines), *file = strdup(path);
-  bool has_memory = names != NULL && file != NULL;
+  return HR_OK;
+}
+
+hr_status against_run(const against *runs, const char *engines, const char *path, double seconds, hr_dtype products) {
+  char *file = strdup(path);
   hr_status status =
-      has_memory ? HR_OK : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "--against: no memory for arguments");
-  for (char *name = has_memory ? strtok_r(names, ",", &rest) : NULL; status == HR_OK && name != NULL;
-       name = strtok_r(NULL, ",", &rest)) {
-    status = run_engine(runs, name, file, seconds);
+      file != NULL ? HR_OK : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "--against: no memory for arguments");
+  for (const char *rest = engines; status == HR_OK && rest != NULL; rest = behind_first(rest)) {
+    status = run_engine(runs, first_engine(rest), file, seconds, products);
   }
-  free(names);
   free(file);
   return status;
 }

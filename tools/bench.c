@@ -193,6 +193,7 @@ static void print_row(int64_t batch, const bench_row *row) {
 }
 
 static hr_status run(bench *b) {
+  HR_RETURN_IF_ERROR(b->engines != NULL ? against_check(b->engines, b->path) : HR_OK);
   HR_RETURN_IF_ERROR(b->trusts ? trust_model(b->path) : HR_OK);
   const hr_session_options options = {.products = b->products};
   int64_t begin = hr_profile_clock_ns();
@@ -216,7 +217,7 @@ static hr_status run(bench *b) {
     print_row(b->batches[i], &row);
     HR_RETURN_IF_ERROR(against_add(&b->against, b->batches[i], b->graph, b->tensors.input_count, b->tensors.inputs));
   }
-  return b->engines != NULL ? against_run(&b->against, b->engines, b->path, b->seconds) : HR_OK;
+  return b->engines != NULL ? against_run(&b->against, b->engines, b->path, b->seconds, b->products) : HR_OK;
 }
 
 int headrace_bench(int argc, char **argv) {

@@ -50,8 +50,8 @@ static const command commands[] = {
      "  --seconds S     how long each size is repeated; default 1\n"
      "  --precision P   f32 (the default), or bf16 or f16 for the factors of f32 products and convolutions\n"
      "  --trust         uses the package's kernels: native code that its author made\n"
-     "  --against NAMES onnxruntime, openvino (in f32) or both with a comma: their times of an ONNX model, where they "
-     "are installed"},
+     "  --against NAMES onnxruntime, openvino or both with a comma: their times of an ONNX model, where they are\n"
+     "                  installed, with HEADRACE_THREADS threads; OpenVINO also has the precision"},
     {"explain", headrace_explain, "explain FILE [--svg PICTURE] [--time N] [--device NAME] [--mode fuse|eager|strict]",
      "Lists the steps of a program file of HEADRACE_DUMP: the operations that share a kernel, the reads and writes of\n"
      "each kernel and library call, the temporaries that never get memory. Runs it once, on random contents.\n"

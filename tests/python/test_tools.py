@@ -1,5 +1,6 @@
 """The `headrace` command, on the example of docs: lines of a profile, and the text and picture of `explain`."""
 
+import importlib.util
 import os
 import pathlib
 import re
@@ -329,33 +330,54 @@ def test_a_package_with_kernels_for_a_gpu_that_is_not_there(tmp_path):
 
 ENGINE = """
 __version__ = "9.9"
+class SessionOptions:
+    intra_op_num_threads = 0
 class InferenceSession:
-    def __init__(self, path, providers):
-        assert providers == ["CPUExecutionProvider"]
+    def __init__(self, path, options, providers):
+        assert providers == ["CPUExecutionProvider"] and options.intra_op_num_threads == 2
     def run(self, outputs, inputs):
         assert outputs is None and [(x.dtype.name, x.shape[1:]) for x in inputs.values()] == [("float32", (2,))]
         print("size", inputs["x"].size)
 """
 
 
-def test_bench_runs_other_engines_on_the_same_sizes(tmp_path):
+@pytest.fixture
+def sine_model(tmp_path):
     onnx = pytest.importorskip("onnx")
     ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 2]) for name in "xy"]
     nodes = [onnx.helper.make_node("Sin", ["x"], ["y"])]
     graph = onnx.helper.make_graph(nodes, "sine", ends[:1], ends[1:])
     opset = [onnx.helper.make_opsetid("", 17)]
     onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "sine.onnx")
+    return tmp_path / "sine.onnx"
+
+
+def test_bench_runs_other_engines_on_the_same_sizes(tmp_path, sine_model):
     (tmp_path / "onnxruntime.py").write_text(ENGINE)
     path = os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))
-    options = ["bench", tmp_path / "sine.onnx", "--batch", "1,8", "--seconds", "0.001", "--against"]
-    lines = run(*options, "onnxruntime,openvino", PYTHONPATH=path).stdout.splitlines()
+    options = ["bench", sine_model, "--batch", "1,8", "--seconds", "0.001", "--against"]
+    lines = run(*options, "onnxruntime", PYTHONPATH=path, HEADRACE_THREADS="2").stdout.splitlines()
     assert len(lines[2:4]) == 2 and lines[4].startswith("onnxruntime 9.9: opened in ")
     rows = [line.split() for line in lines[5:] if "size" not in line]
     assert [len(row) for row in rows[:2]] == [6, 6] and [row[0] for row in rows[:2]] == ["1", "8"]
     assert {line for line in lines if "size" in line} == {"size 2", "size 16"}
-    assert rows[2][0].startswith("openvino")
-    assert "expected onnxruntime or openvino" in run(*options, "onyx", PYTHONPATH=path, code=1).stderr
-    assert "is no ONNX model" in run("bench", PACKAGE, "--seconds", "0.001", "--against", "openvino", code=1).stderr
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
+def test_bench_names_engines_that_are_missing_and_runs_others(sine_model, engine):
+    options = ["--batch", "1,8", "--seconds", "0.001", "--precision", "bf16", "--against", engine]
+    lines = run("bench", sine_model, *options).stdout.splitlines()
+    if importlib.util.find_spec(engine) is None:
+        assert lines[4:] == [f"{engine}: not installed; `pip install {engine}` brings it"]
+    else:
+        assert re.match(rf"{engine} \d[\w.]+: opened in \d+\.\d+ ms", lines[4])
+        assert [line.split()[0] for line in lines[5:]] == ["1", "8"]
+
+
+def test_bench_refuses_wrong_engines_before_it_runs(sine_model):
+    done = run("bench", sine_model, "--against", "openvino,onyx", code=1)
+    assert '"onyx" is unknown; expected onnxruntime or openvino' in done.stderr and done.stdout == ""
+    assert "is no ONNX model" in run("bench", PACKAGE, "--against", "openvino", code=1).stderr
 
 
 def test_run_of_a_package_reads_and_writes_files(tmp_path):

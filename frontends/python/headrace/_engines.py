@@ -1,11 +1,13 @@
 """Times an ONNX model in another engine, for `headrace bench --against`.
 
-    python -m headrace._engines onnxruntime model.onnx 1.0 --batch 8 --input x f32 8,1,28,28 --batch 64 ...
+    python -m headrace._engines onnxruntime model.onnx 1.0 f32 --batch 8 --input x f32 8,1,28,28 --batch 64 ...
 
-Each batch has its inputs behind it: name, dtype, dims. The rows are those of `headrace bench`.
+Behind the seconds is the precision of products, which OpenVINO alone has. Each batch has its inputs behind it: name,
+dtype, dims. The rows are those of `headrace bench`. HEADRACE_THREADS is the number of threads of these engines, too.
 """
 
 import importlib.util
+import os
 import resource
 import statistics
 import sys
@@ -17,18 +19,28 @@ DTYPES |= {f"f{bits}": f"float{bits}" for bits in (16, 32, 64)}
 DTYPES |= {f"{kind}{bits}": f"{word}int{bits}" for kind, word in (("i", ""), ("u", "u")) for bits in (8, 16, 32, 64)}
 
 
-def open_onnxruntime(path):
+def thread_count() -> int:
+    """0: the engine's own."""
+    text = os.environ.get("HEADRACE_THREADS", "")
+    return int(text) if text.isdecimal() else 0
+
+
+def open_onnxruntime(path: str, precision: str):
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = thread_count()
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     return onnxruntime.__version__, lambda inputs: session.run(None, inputs)
 
 
-def open_openvino(path):
-    """Computes in f32: its own default is bfloat16 on processors that multiply it."""
+def open_openvino(path: str, precision: str):
+    """Without a precision it would multiply in bfloat16, on processors that do."""
     import openvino
 
-    settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+    settings = {"INFERENCE_PRECISION_HINT": precision, "PERFORMANCE_HINT": "LATENCY"}
+    if threads := thread_count():
+        settings["INFERENCE_NUM_THREADS"] = threads
     request = openvino.Core().compile_model(path, "CPU", settings).create_infer_request()
     version = openvino.get_version().split("-")[0]
     return version, lambda inputs: request.infer(inputs, share_inputs=True)
@@ -82,16 +94,13 @@ def measure(run, batch: str, inputs: dict, seconds: float) -> list[float]:
 
 
 def main(words: list[str]) -> int:
-    engine, path, seconds, *rest = words
-    if engine not in ENGINES:
-        print(f"--against: {engine!r} is unknown; expected {' or '.join(ENGINES)}", file=sys.stderr)
-        return 1
+    engine, path, seconds, precision, *rest = words
     if importlib.util.find_spec(engine) is None:
         print(f"{engine}: not installed; `pip install {engine}` brings it")
         return 0
     batches = parse_batches(rest)
     begin = time.perf_counter()
-    version, run = ENGINES[engine](path)
+    version, run = ENGINES[engine](path, precision)
     print(f"{engine} {version}: opened in {1e3 * (time.perf_counter() - begin):.3f} ms")
     for batch, inputs in batches:
         first, *times = measure(run, batch, inputs, float(seconds))
