@@ -83,6 +83,8 @@ there. Two programs show more:
   results.
 - **Floats** differ from XLA's in the last digits, because sums have another order. With 1 and 2 threads Headrace's bits
   are the same.
+- **Convolutions** skip padding and the holes of a dilated input in every dtype: an infinite weight gives NaN only where
+  it meets a 0 of the input. XLA's CPU backend does so for f64 and for transposed convolutions without groups.
 - **Precision**: products of f32 are computed in f32 for each value of `jax.default_matmul_precision`.
 - **Dtypes**: all of JAX, with `JAX_ENABLE_X64=1` also f64, i64 and c128. Narrow floats and integers of 2 and 4 bits are
   stored in bytes.

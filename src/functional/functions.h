@@ -120,6 +120,8 @@ hr_status hr__broadcast(const hr__function_call *call, const hr_tensor *x, int r
 
 /* ---- records ---- */
 
+/* True if convolutions of the device have rows with different padding on two sides (layers.c). */
+bool hr__skips_padding(const hr__function_call *c);
 /* Infers the outputs of a row, creates and records them. inputs: NULL for absent ones. outputs: NULL for absent ones;
  * on entry their dtype (NONE: inferred), and the rank and dims of those that the row lets the caller choose. */
 hr_status hr__record_row(const hr__function_call *call, hr_op op, const hr_attrs *attrs, int input_count,

@@ -32,13 +32,17 @@ static hr_status pad_planes(const hr__function_call *c, const hr_tensor *x, int 
   return hr__record_one(c, HR_OP_PAD, &attrs, 1, &x, HR_DTYPE_NONE, out);
 }
 
-/* True for zeros on both sides that convolutions of the device skip; others are written before. */
-static bool can_skip(const hr__function_call *c, int n, const int64_t *before, const int64_t *after) {
+bool hr__skips_padding(const hr__function_call *c) {
   hr_device_info device = {.is_host = true};
   if (c->stream != NULL) {
     hr_device_describe(hr_stream_device(c->stream), &device);
   }
-  bool can = device.is_host;
+  return device.is_host;
+}
+
+/* True for zeros on both sides that convolutions of the device skip; others are written before. */
+static bool can_skip(const hr__function_call *c, int n, const int64_t *before, const int64_t *after) {
+  bool can = hr__skips_padding(c);
   for (int d = 0; d < n; ++d) {
     can &= before[d] >= 0 && after[d] >= 0;
   }

@@ -289,28 +289,52 @@ static hr_status check_groups(const hr__function_call *c, const hr_tensor *x, in
              : HR__CALL_FAIL(c, "%lld batch_groups of %lld examples", (long long)batch_groups, (long long)x->dims[0]);
 }
 
-/* Writes the integers of a convolution's row, at most 3 HR_RANK_MAX + 2: stride and dilation for each plane. The
- * result is x, with the padding that the row lacks. */
-static const hr_tensor *row_of(hr__formula *f, const hr__windows *w, const hr_tensor *x, const int64_t *stride,
-                               const int64_t *dilation, int64_t groups, int64_t *ints) {
-  int n = w->count;
-  bool is_row = hr__windows_are_even(w);
-  for (int d = 0; d < n; ++d) {
-    is_row &= w->before[d] >= 0;
+/* A convolution's row: its operand, and its integers, with the padding behind if that differs. */
+typedef struct row {
+  const hr_tensor *x;
+  int int_count;
+  int64_t ints[4 * HR_RANK_MAX + 2];
+} row;
+
+/* x without the elements that negative padding removes; *w has no such padding then. */
+static const hr_tensor *without_sides(hr__formula *f, const hr_tensor *x, hr__windows *w) {
+  for (int d = 0; d < w->count && !hr__formula_failed(f); ++d) {
+    int64_t *before = &w->before[d], *after = &w->after[d], first = *before < 0 ? -*before : 0;
+    int64_t left = x->dims[w->first + d] - first + (*after < 0 ? *after : 0);
+    if ((*before < 0 || *after < 0) && left >= 0) {
+      x = hr__part(f, x, w->first + d, first, left);
+      *before = *before < 0 ? 0 : *before, *after = *after < 0 ? 0 : *after;
+    }
   }
-  ints[0] = n, ints[3 * n + 1] = groups;
+  return x;
+}
+
+/* Rows skip padding, as XLA does for most shapes: an infinite weight times a zero is none of their products. Only what
+ * a row or the device lacks is written as zeros: uneven padding, or more of it than elements are left. */
+static row row_of(hr__formula *f, const hr__windows *given, const hr_tensor *x, const int64_t *stride,
+                  const int64_t *dilation, int64_t groups) {
+  hr__windows w = *given;
+  row r = {.x = without_sides(f, x, &w)};
+  int n = w.count;
+  bool is_even = hr__windows_are_even(&w), is_row = is_even || hr__skips_padding(f->call);
   for (int d = 0; d < n; ++d) {
-    ints[1 + d] = stride[d], ints[1 + n + d] = is_row ? w->before[d] : 0, ints[1 + 2 * n + d] = dilation[d];
+    is_row &= w.before[d] >= 0 && w.after[d] >= 0;
   }
-  return is_row ? x : hr__window_sides(f, x, w, hr_scalar_i64(0));
+  r.x = is_row ? r.x : hr__window_sides(f, r.x, &w, hr_scalar_i64(0));
+  r.ints[0] = n, r.ints[3 * n + 1] = groups;
+  for (int d = 0; d < n; ++d) {
+    r.ints[1 + d] = stride[d], r.ints[1 + n + d] = is_row ? w.before[d] : 0, r.ints[1 + 2 * n + d] = dilation[d];
+    r.ints[2 + 3 * n + d] = w.after[d];
+  }
+  r.int_count = is_row && !is_even ? 4 * n + 2 : 3 * n + 2;
+  return r;
 }
 
 static const hr_tensor *convolved(hr__formula *f, const hr__windows *w, const hr_tensor *const operands[3],
                                   int64_t groups) {
-  int64_t ints[3 * HR_RANK_MAX + 2];
-  const hr_tensor *x = row_of(f, w, operands[0], w->stride, w->dilation, groups, ints);
-  const hr_tensor *inputs[3] = {x, operands[1], operands[2]};
-  hr_attrs attrs = {.int_count = 3 * w->count + 2, .ints = ints};
+  row r = row_of(f, w, operands[0], w->stride, w->dilation, groups);
+  const hr_tensor *inputs[3] = {r.x, operands[1], operands[2]};
+  hr_attrs attrs = {.int_count = r.int_count, .ints = r.ints};
   return hr__step(f, HR_OP_CONV, &attrs, inputs[2] != NULL ? 3 : 2, inputs, HR_DTYPE_NONE);
 }
 
@@ -340,10 +364,9 @@ static bool is_weight_gradient(const hr__windows *w, const hr_tensor *x, const h
 static const hr_tensor *weight_gradient(hr__formula *f, const hr__windows *w, const hr_tensor *x,
                                         const hr_tensor *weight) {
   static const int turned[HR_RANK_MAX] = {1, 0, 2, 3, 4, 5, 6, 7};
-  int64_t ints[3 * HR_RANK_MAX + 2];
-  const hr_tensor *image = row_of(f, w, x, w->dilation, w->stride, 1, ints);
-  const hr_tensor *inputs[2] = {ordered(f, image, turned, false), ordered(f, weight, turned, false)};
-  hr_attrs attrs = {.int_count = 3 * w->count + 2, .ints = ints};
+  row r = row_of(f, w, x, w->dilation, w->stride, 1);
+  const hr_tensor *inputs[2] = {ordered(f, r.x, turned, false), ordered(f, weight, turned, false)};
+  hr_attrs attrs = {.int_count = r.int_count, .ints = r.ints};
   return ordered(f, hr__step(f, HR_OP_CONV_BACKWARD_WEIGHT, &attrs, 2, inputs, HR_DTYPE_NONE), turned, false);
 }
 
@@ -359,7 +382,7 @@ static bool is_image_gradient(const hr__windows *w, const hr_tensor *x, const hr
   for (int d = 0; d < w->count; ++d) {
     int64_t spaced = (x->dims[2 + d] - 1) * w->input_dilation[d] + 1;
     is_spaced |= w->input_dilation[d] > 1;
-    is_plain &= w->stride[d] == 1 && hr__window_count(w, d, spaced + w->before[d] + w->after[d]) > 0;
+    is_plain &= hr__window_count(w, d, spaced + w->before[d] + w->after[d]) > 0;
   }
   return is_spaced && is_plain;
 }
@@ -378,8 +401,26 @@ static const hr_tensor *turned_groups(hr__formula *f, const hr_tensor *weight, i
   return hr__as_dims(f, parts, weight->rank, merged);
 }
 
+/* Every stride-th element of the planes. */
+static const hr_tensor *strided(hr__formula *f, const hr__windows *w, const hr_tensor *x) {
+  hr_tensor *view = hr__view(f, x);
+  for (int d = 0; view != NULL && d < w->count; ++d) {
+    view->dims[w->first + d] = hr_divide_up(view->dims[w->first + d], w->stride[d]);
+    view->strides[w->first + d] *= w->stride[d];
+  }
+  return view != NULL ? view : x;
+}
+
+/* [O] as [O, 1, ..]. */
+static const hr_tensor *bias_over(hr__formula *f, const hr_tensor *bias, int planes) {
+  for (int d = 0; d < planes; ++d) {
+    bias = hr__with_dim(f, bias, bias->rank);
+  }
+  return bias;
+}
+
 /* The spaces are the strides of the forward convolution, whose kernel is reversed; its sides are what the kernel
- * reaches beyond the elements. */
+ * reaches beyond the elements. Windows with a stride are some of those without. */
 static const hr_tensor *image_gradient(hr__formula *f, const hr__windows *w, const hr_tensor *x,
                                        const hr_tensor *weight, int64_t groups) {
   int64_t before[HR_RANK_MAX], after[HR_RANK_MAX];
@@ -393,7 +434,25 @@ static const hr_tensor *image_gradient(hr__formula *f, const hr__windows *w, con
     attributes[i] = (hr_attribute){.kind = HR_ATTRIBUTE_INTS, .count = w->count, .value = {.ints = lists[i]}};
   }
   const hr_tensor *inputs[2] = {x, turned_groups(f, flipped(f, weight), groups)};
-  return hr__function(f, HR_FUNCTIONAL_CONV_TRANSPOSE, 2, inputs, 5, attributes);
+  return strided(f, w, hr__function(f, HR_FUNCTIONAL_CONV_TRANSPOSE, 2, inputs, 5, attributes));
+}
+
+/* By the row that has the fewest products: operands are x, the weight and the bias or NULL, in the rows' order. */
+static const hr_tensor *convolution_of(hr__formula *f, const hr__windows *w, const hr_tensor *const operands[3],
+                                       int64_t groups) {
+  const hr_tensor *x = operands[0], *weight = operands[1], *bias = operands[2];
+  if (hr__formula_failed(f)) {
+    return x;
+  }
+  if (is_image_gradient(w, x, weight, groups)) {
+    const hr_tensor *y = image_gradient(f, w, x, weight, groups);
+    return bias != NULL ? hr__binary(f, HR_OP_ADD, y, bias_over(f, bias, w->count)) : y;
+  }
+  x = with_spaces(f, x, w, hr_scalar_i64(0));
+  if (!hr__formula_failed(f) && groups == 1 && bias == NULL && is_weight_gradient(w, x, weight)) {
+    return weight_gradient(f, w, x, weight);
+  }
+  return convolved(f, w, (const hr_tensor *const[3]){x, weight, bias}, groups);
 }
 
 hr_status hr__emit_conv_general(const hr__function_call *c) {
@@ -417,15 +476,7 @@ hr_status hr__emit_conv_general(const hr__function_call *c) {
   hr__formula_fail(&f, check_groups(c, x, groups, batch_groups));
   hr__formula_fail(&f, finish_windows(c, PADDING, x, &w));
   weight = hr__int_attribute(c, FLIP) != 0 ? flipped(&f, weight) : weight;
-  if (!hr__formula_failed(&f) && batch_groups == 1 && c->inputs[2] == NULL &&
-      is_image_gradient(&w, x, weight, groups)) {
-    return hr__formula_end(&f, ordered(&f, image_gradient(&f, &w, x, weight, groups), l.place[2], true));
-  }
-  x = with_spaces(&f, with_grouped_batch(&f, x, batch_groups), &w, hr_scalar_i64(0));
-  const hr_tensor *operands[3] = {x, weight, c->inputs[2]};
-  bool is_gradient = !hr__formula_failed(&f) && groups * batch_groups == 1 && c->inputs[2] == NULL &&
-                     is_weight_gradient(&w, x, weight);
-  const hr_tensor *y =
-      is_gradient ? weight_gradient(&f, &w, x, weight) : convolved(&f, &w, operands, groups * batch_groups);
+  const hr_tensor *operands[3] = {with_grouped_batch(&f, x, batch_groups), weight, c->inputs[2]};
+  const hr_tensor *y = convolution_of(&f, &w, operands, groups * batch_groups);
   return hr__formula_end(&f, ordered(&f, y, l.place[2], true));
 }

@@ -84,6 +84,22 @@ HR_TEST(convolutions_with_large_kernels) {
   RELEASE(&w, &zeros);
 }
 
+/* Spaces between elements and uneven padding are no factors: an infinite weight meets elements alone. */
+HR_TEST(convolutions_skip_spaces_and_padding) {
+  hr_tensor x = tensor_of(HR_DTYPE_F32, DIMS(1, 1, 3), F32(1, 2, 3));
+  hr_tensor w = tensor_of(HR_DTYPE_F32, DIMS(1, 1, 3), F32(1, INFINITY, 4)),
+            bias = tensor_of(HR_DTYPE_F32, DIMS(1), F32(8));
+  GIVES(apply(HR_FUNCTIONAL_CONV_GENERAL, ON(&x, &w, NULL),
+              WITH(INTS_OF(2), INTS_OF(2), INTS_OF(0), DEFAULT, INTS_OF(2))),
+        4, 9, 14);
+  GIVES(apply(HR_FUNCTIONAL_CONV_GENERAL, ON(&x, &w, &bias),
+              WITH(INTS_OF(2), INTS_OF(2), INTS_OF(0), DEFAULT, INTS_OF(2))),
+        12, 17, 22);
+  GIVES(apply(HR_FUNCTIONAL_CONV_GENERAL, ON(&x, &w, NULL), WITH(INTS_OF(4), INTS_OF(2), INTS_OF(3))), 4, 3);
+  GIVES(apply(HR_FUNCTIONAL_CONV_GENERAL, ON(&x, &w, NULL), WITH(DEFAULT, INTS_OF(-2), INTS_OF(2))), 3);
+  RELEASE(&x, &w, &bias);
+}
+
 HR_TEST(dims_are_resized) {
   hr_tensor x = counted(DIMS(3));
   GIVES(apply(HR_FUNCTIONAL_INTERPOLATE, ON(&x), WITH(DEFAULT, INTS_OF(6))), 0, 0, 1, 1, 2, 2);

@@ -89,3 +89,66 @@ def test_products_are_converted_to_the_preferred_dtype_at_the_end(dtype, preferr
     expected = (x @ x.T).astype(jnp.dtype(preferred))
     product = jax.jit(lambda x: jnp.matmul(x, x.T, preferred_element_type=preferred))(x)
     np.testing.assert_array_equal(np.asarray(product), expected)
+
+
+# Spatial dims, dilation of the input, strides, dilation of the window, padding, groups of features and of the batch.
+WINDOWS = [
+    (1, 2, 1, 1, (1, 1), 1, 1),
+    (2, 2, 1, 2, (2, 3), 1, 1),
+    (2, 3, 2, 1, (-1, 2), 1, 1),
+    (1, 2, 3, 2, (3, -2), 2, 1),
+    (3, 2, 2, 1, (0, 1), 2, 1),
+    (2, 2, 1, 1, (2, 1), 1, 2),
+    (2, 1, 2, 1, (1, 2), 1, 1),
+    (2, 1, 1, 2, (2, 2), 2, 1),
+]
+
+
+def places(window, out, tap, sizes):
+    """The element of the input that a tap of an output meets; None in padding and between elements."""
+    _, spread, stride, dilation, pad, *_ = window
+    at = [o * stride - pad[0] + k * dilation for o, k in zip(out, tap)]
+    inside = all(p % spread == 0 and 0 <= p // spread < n for p, n in zip(at, sizes))
+    return tuple(p // spread for p in at) if inside else None
+
+
+def convolved(x, w, window, dims):
+    """Without padding and holes: they are no factors."""
+    feature_groups, batch_groups = window[-2:]
+    groups = feature_groups * batch_groups
+    y = np.zeros(dims)
+    for out in np.ndindex(*dims[2:]):
+        for tap in np.ndindex(*w.shape[2:]):
+            place = places(window, out, tap, x.shape[2:])
+            if place is None:
+                continue
+            parts = np.split(x[(..., *place)], groups, axis=0 if batch_groups > 1 else 1)
+            taps = np.split(w[(..., *tap)], groups)
+            y[(..., *out)] += np.concatenate([(a[:, None] * b[None]).sum(-1) for a, b in zip(parts, taps)], 1)
+    return y
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("where", ["x", "weight"])
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_padding_and_holes_of_convolutions_are_no_factors(window, value, where, dtype):
+    rank, spread, stride, dilation, pad, groups, batch_groups = window
+    random = np.random.default_rng(0)
+    x = random.integers(-3, 4, (4, 4) + (4,) * rank).astype(np.float64)
+    w = random.integers(-3, 4, (4, 4 // groups) + (3,) * rank).astype(np.float64)
+    (x if where == "x" else w).flat[::11] = value
+    y = jax.jit(
+        lambda x, w: lax.conv_general_dilated(
+            x,
+            w,
+            (stride,) * rank,
+            [pad] * rank,
+            lhs_dilation=(spread,) * rank,
+            rhs_dilation=(dilation,) * rank,
+            feature_group_count=groups,
+            batch_group_count=batch_groups,
+        )
+    )(jnp.asarray(x, dtype), jnp.asarray(w, dtype))
+    np.testing.assert_array_equal(np.asarray(y.astype(float)), convolved(x, w, window, y.shape))

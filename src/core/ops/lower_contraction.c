@@ -1,17 +1,22 @@
 /* lower_contraction.c: matrix products and convolutions as loops, for devices and shapes that no provider supports.
  *
  * Each is one multiplication over [kept dims | summed dims] into a temporary, followed by its sum. The compiler always
- * fuses this pair, so the temporary never exists. Padding is a bound on a load. The gradient of a convolution's input
- * is also a gather, of the output's gradient; for strides above 1 that has zeros between its elements.
+ * fuses this pair, so the temporary never exists. Padding is a bound on the loads of both factors. The gradient of a
+ * convolution's input is also a gather, of the output's gradient; for strides above 1 that has holes between its
+ * elements, which a mask removes from the products: an infinite weight stands in none of them.
  */
 #include "core/ops/lower.h"
 
-/* out = sum of a * c over the last `summed` dims of the domain, + bias. out and bias have 1 in those dims. */
-static void emit_contraction(hr_builder *b, hr_operand out, hr_operand a, hr_operand c, hr_operand bias, int rank,
-                             int summed) {
+/* out = sum of a * c over the last `summed` dims of the domain, of those in `kept` if it is present, + bias. out and
+ * bias have 1 in those dims. */
+static void emit_contraction(hr_builder *b, hr_operand out, hr_operand a, hr_operand c, hr_operand kept,
+                             hr_operand bias, int rank, int summed) {
   hr_dtype dtype = hr__wide(out.dtype);
   uint32_t mask = hr__mask_range(rank - summed, summed);
   hr_operand product = hr_make2(b, HR_OP_MUL, dtype, a, c);
+  if (hr_is_present(kept)) {
+    product = hr_make3(b, HR_OP_WHERE, dtype, kept, product, hr_build_f64(b, 0));
+  }
   if (hr_is_present(bias)) {
     hr_emit2(b, HR_OP_ADD, out, hr_make_reduce(b, HR_OP_SUM, dtype, product, mask), bias);
   } else {
@@ -35,7 +40,7 @@ hr_status hr__lower_matmul(hr_builder *b, const hr_node *node) {
   if (hr_is_present(bias)) {
     bias = hr__ones_after(b, hr_view_broadcast(b, bias, out.rank, out.dims), 1);
   }
-  emit_contraction(b, hr__ones_after(b, out, 1), left, right, bias, out.rank + 1, 1);
+  emit_contraction(b, hr__ones_after(b, out, 1), left, right, (hr_operand){0}, bias, out.rank + 1, 1);
   return HR_OK;
 }
 
@@ -80,17 +85,20 @@ static hr_operand view_axes(hr_builder *b, hr_operand x, const axes *a) {
   return hr_view_strided(b, x, a->rank, a->dims, a->strides, x.offset + a->offset);
 }
 
-/* Bounds position = offset + i * step[0] (dim at[0]) + k * step[1] (dim at[1]) to a spatial dim of `extent` elements.
- */
-static hr_operand bound_axis(hr_builder *b, hr_operand x, int64_t offset, const int at[2], const int64_t step[2],
-                             const int64_t count[2], int64_t extent) {
+/* Bounds position = offset + i * step[0] (dim at[0]) + k * step[1] (dim at[1]) to a spatial dim of `extent` elements,
+ * in both factors: the product of padding and an infinite one would be NaN. */
+static void bound_axis(hr_builder *b, hr_operand factors[2], int64_t offset, const int at[2], const int64_t step[2],
+                       const int64_t count[2], int64_t extent) {
   int64_t low = offset, high = offset, strides[HR_RANK_MAX] = {0};
   for (int i = 0; i < 2; ++i) {
     int64_t last = (count[i] - 1) * step[i];
     low += last < 0 ? last : 0, high += last > 0 ? last : 0;
     strides[at[i]] = step[i];
   }
-  return low < 0 || high >= extent ? hr_view_bound(b, x, offset, strides, extent) : x;
+  int bounds = hr_dtype_is_integer(factors[0].dtype) ? 1 : 2; /* 0 times an integer is 0 */
+  for (int i = 0; i < bounds && (low < 0 || high >= extent); ++i) {
+    factors[i] = hr_view_bound(b, factors[i], offset, strides, extent);
+  }
 }
 
 /* [C] with G groups over [.., G, C/G, ..] at dim 1 of `rank` dims. */
@@ -113,7 +121,7 @@ hr_status hr__lower_conv(hr_builder *b, const hr_node *node) {
   add_axis(&ys, c.groups, y.strides[1] * c.out_channels);
   add_axis(&xs, 1, 0), add_axis(&ws, c.out_channels, w.strides[0]), add_axis(&ys, c.out_channels, y.strides[1]);
   for (int i = 0; i < c.n; ++i) {
-    add_axis(&xs, c.out[i], x.strides[2 + i] * c.stride[i]), add_axis(&ws, 1, 0),
+    add_axis(&xs, c.out[i], x.strides[2 + i] * c.stride[i]), add_axis(&ws, c.out[i], 0),
         add_axis(&ys, c.out[i], y.strides[2 + i]);
     xs.offset -= x.strides[2 + i] * c.padding[i];
   }
@@ -122,36 +130,60 @@ hr_status hr__lower_conv(hr_builder *b, const hr_node *node) {
     add_axis(&xs, c.kernel[i], x.strides[2 + i] * c.dilation[i]), add_axis(&ws, c.kernel[i], w.strides[2 + i]);
     add_axis(&ys, 1, 0);
   }
-  hr_operand windows = view_axes(b, x, &xs);
+  hr_operand factors[2] = {view_axes(b, x, &xs), view_axes(b, w, &ws)};
   for (int i = 0; i < c.n; ++i) {
-    windows = bound_axis(b, windows, -c.padding[i], (int[]){3 + i, 4 + c.n + i},
-                         (int64_t[]){c.stride[i], c.dilation[i]}, (int64_t[]){c.out[i], c.kernel[i]}, c.in[i]);
+    bound_axis(b, factors, -c.padding[i], (int[]){3 + i, 4 + c.n + i}, (int64_t[]){c.stride[i], c.dilation[i]},
+               (int64_t[]){c.out[i], c.kernel[i]}, c.in[i]);
   }
-  emit_contraction(b, view_axes(b, y, &ys), windows, view_axes(b, w, &ws),
+  emit_contraction(b, view_axes(b, y, &ys), factors[0], factors[1], (hr_operand){0},
                    view_channel_bias(b, bias, c.out_channels, ys.rank), ys.rank, 1 + c.n);
   return HR_OK;
 }
 
-/* dy with stride - 1 zeros between its elements: the gradient of the same convolution with a stride of 1. */
-static hr_operand spread_gradient(hr_builder *b, hr_operand dy, const conv *c) {
+/* x with stride - 1 zeros between its elements: the gradient of the same convolution with a stride of 1. */
+static hr_operand spread(hr_builder *b, hr_operand x, const conv *c) {
   int64_t dims[HR_RANK_MAX];
-  bool is_dense = true;
-  for (int d = 0; d < dy.rank; ++d) {
-    dims[d] = d < 2 ? dy.dims[d] : (dy.dims[d] - 1) * c->stride[d - 2] + 1;
+  for (int d = 0; d < x.rank; ++d) {
+    dims[d] = d < 2 ? x.dims[d] : (x.dims[d] - 1) * c->stride[d - 2] + 1;
   }
-  for (int i = 0; i < c->n; ++i) {
-    is_dense = is_dense && (c->stride[i] == 1 || c->out[i] == 1);
-  }
-  if (is_dense) {
-    return dy;
-  }
-  hr_operand zeros = hr_build_temp(b, dy.dtype, dy.rank, dims), holes = zeros;
+  hr_operand zeros = hr_build_temp(b, x.dtype, x.rank, dims), places = zeros;
   hr_emit1(b, HR_OP_COPY, zeros, hr_build_f64(b, 0));
   for (int i = 0; i < c->n; ++i) {
-    holes = hr_view_slice(b, holes, 2 + i, 0, c->out[i], c->stride[i]);
+    places = hr_view_slice(b, places, 2 + i, 0, c->out[i], c->stride[i]);
   }
-  hr_emit1(b, HR_OP_COPY, holes, dy);
+  hr_emit1(b, HR_OP_COPY, places, x);
   return zeros;
+}
+
+/* True if the gradient of the result has holes. */
+static bool has_holes(const conv *c) {
+  bool has = false;
+  for (int i = 0; i < c->n; ++i) {
+    has = has || (c->stride[i] != 1 && c->out[i] != 1);
+  }
+  return has;
+}
+
+/* True where the spread gradient has elements: of one example and one channel. */
+static hr_operand mask_of(hr_builder *b, const conv *c) {
+  int64_t dims[HR_RANK_MAX] = {1, 1};
+  memcpy(dims + 2, c->out, (size_t)c->n * sizeof *dims);
+  hr_operand ones = hr_build_temp(b, HR_DTYPE_BOOL, 2 + c->n, dims);
+  hr_emit1(b, HR_OP_COPY, ones, hr_build_f64(b, 1));
+  return spread(b, ones, c);
+}
+
+/* The mask over the domain of a gradient's axes: it has other strides in the spatial dims, and one channel. */
+static hr_operand view_mask(hr_builder *b, hr_operand mask, const axes *gradient, const conv *c) {
+  axes a = *gradient;
+  memset(a.strides, 0, sizeof a.strides);
+  a.offset = 0;
+  for (int i = 0; i < c->n; ++i) {
+    int64_t stride = mask.strides[2 + i];
+    a.strides[3 + i] = stride, a.strides[4 + c->n + i] = -stride * c->dilation[i];
+    a.offset += stride * c->padding[i];
+  }
+  return view_axes(b, mask, &a);
 }
 
 /* [N, G, C, in.. | O, kernel..]: dx[s] = sum of dy[s + padding - k * dilation] * w[k] */
@@ -167,8 +199,9 @@ hr_status hr__lower_conv_backward_data(hr_builder *b, const hr_node *node) {
     hr_emit1(b, HR_OP_COPY, dx, hr_is_present(bias) ? hr__ones_after(b, bias, c.n) : hr_build_f64(b, 0));
     return HR_OK;
   }
-  hr_operand g = spread_gradient(b, dy, &c);
-  if (!hr_is_present(g)) {
+  bool is_spread = has_holes(&c);
+  hr_operand g = is_spread ? spread(b, dy, &c) : dy, mask = is_spread ? mask_of(b, &c) : (hr_operand){0};
+  if (!hr_is_present(g) || (is_spread && !hr_is_present(mask))) {
     return HR_OK;
   }
   axes gs = {0}, ws = {0}, xs = {0};
@@ -177,7 +210,7 @@ hr_status hr__lower_conv_backward_data(hr_builder *b, const hr_node *node) {
   add_axis(&xs, c.groups, dx.strides[1] * c.in_channels);
   add_axis(&gs, 1, 0), add_axis(&ws, c.in_channels, w.strides[1]), add_axis(&xs, c.in_channels, dx.strides[1]);
   for (int i = 0; i < c.n; ++i) {
-    add_axis(&gs, c.in[i], g.strides[2 + i]), add_axis(&ws, 1, 0), add_axis(&xs, c.in[i], dx.strides[2 + i]);
+    add_axis(&gs, c.in[i], g.strides[2 + i]), add_axis(&ws, c.in[i], 0), add_axis(&xs, c.in[i], dx.strides[2 + i]);
     gs.offset += g.strides[2 + i] * c.padding[i];
   }
   add_axis(&gs, c.out_channels, g.strides[1]), add_axis(&ws, c.out_channels, w.strides[0]), add_axis(&xs, 1, 0);
@@ -185,12 +218,14 @@ hr_status hr__lower_conv_backward_data(hr_builder *b, const hr_node *node) {
     add_axis(&gs, c.kernel[i], -g.strides[2 + i] * c.dilation[i]), add_axis(&ws, c.kernel[i], w.strides[2 + i]);
     add_axis(&xs, 1, 0);
   }
-  hr_operand taps = view_axes(b, g, &gs);
+  hr_operand weights = view_axes(b, w, &ws);
+  hr_operand factors[2] = {view_axes(b, g, &gs), is_spread ? view_mask(b, mask, &gs, &c) : weights};
   for (int i = 0; i < c.n; ++i) {
-    taps = bound_axis(b, taps, c.padding[i], (int[]){3 + i, 4 + c.n + i}, (int64_t[]){1, -c.dilation[i]},
-                      (int64_t[]){c.in[i], c.kernel[i]}, g.dims[2 + i]);
+    bound_axis(b, factors, c.padding[i], (int[]){3 + i, 4 + c.n + i}, (int64_t[]){1, -c.dilation[i]},
+               (int64_t[]){c.in[i], c.kernel[i]}, g.dims[2 + i]);
   }
-  emit_contraction(b, view_axes(b, dx, &xs), taps, view_axes(b, w, &ws),
+  hr_operand kept = is_spread ? factors[1] : mask;
+  emit_contraction(b, view_axes(b, dx, &xs), factors[0], is_spread ? weights : factors[1], kept,
                    view_channel_bias(b, bias, c.in_channels, xs.rank), xs.rank, 1 + c.n);
   return HR_OK;
 }
@@ -209,7 +244,7 @@ hr_status hr__lower_conv_backward_weight(hr_builder *b, const hr_node *node) {
   add_axis(&xs, 1, 0), add_axis(&gs, c.out_channels, dy.strides[1]), add_axis(&ws, c.out_channels, dw.strides[0]);
   add_axis(&xs, c.in_channels, x.strides[1]), add_axis(&gs, 1, 0), add_axis(&ws, c.in_channels, dw.strides[1]);
   for (int i = 0; i < c.n; ++i) {
-    add_axis(&xs, c.kernel[i], x.strides[2 + i] * c.dilation[i]), add_axis(&gs, 1, 0);
+    add_axis(&xs, c.kernel[i], x.strides[2 + i] * c.dilation[i]), add_axis(&gs, c.kernel[i], 0);
     add_axis(&ws, c.kernel[i], dw.strides[2 + i]);
     xs.offset -= x.strides[2 + i] * c.padding[i];
   }
@@ -218,11 +253,11 @@ hr_status hr__lower_conv_backward_weight(hr_builder *b, const hr_node *node) {
     add_axis(&xs, c.out[i], x.strides[2 + i] * c.stride[i]), add_axis(&gs, c.out[i], dy.strides[2 + i]);
     add_axis(&ws, 1, 0);
   }
-  hr_operand windows = view_axes(b, x, &xs);
+  hr_operand factors[2] = {view_axes(b, x, &xs), view_axes(b, dy, &gs)};
   for (int i = 0; i < c.n; ++i) {
-    windows = bound_axis(b, windows, -c.padding[i], (int[]){3 + i, 4 + c.n + i},
-                         (int64_t[]){c.dilation[i], c.stride[i]}, (int64_t[]){c.kernel[i], c.out[i]}, c.in[i]);
+    bound_axis(b, factors, -c.padding[i], (int[]){3 + i, 4 + c.n + i}, (int64_t[]){c.dilation[i], c.stride[i]},
+               (int64_t[]){c.kernel[i], c.out[i]}, c.in[i]);
   }
-  emit_contraction(b, view_axes(b, dw, &ws), windows, view_axes(b, dy, &gs), none, ws.rank, 1 + c.n);
+  emit_contraction(b, view_axes(b, dw, &ws), factors[0], factors[1], none, none, ws.rank, 1 + c.n);
   return HR_OK;
 }

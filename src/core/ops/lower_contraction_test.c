@@ -119,3 +119,23 @@ HR_TEST(strided_gradient_puts_weights_back) {
   HR_ASSERT_OK(bench_run(&t));
   ASSERT_ALL_NEAR(dx, ((float[]){100, 100, 101, 102, 104, 100}), 6, 0);
 }
+
+/* Padding and the holes of a strided gradient are factors of no product: infinite weights reach only what they meet. */
+HR_TEST(padding_and_holes_are_skipped) {
+  const double inf = (double)INFINITY;
+  double x[3] = {1, 2, 3}, w[3] = {inf, 1, 1}, y[3], dy[2] = {1, 2}, dx[3], big[3] = {inf, 1, 2}, dw[2];
+  bench t = bench_begin();
+  hr_operand filter = TENSOR(&t, F64, w, 1, 1, 3);
+  bench_record(&t, HR_OP_CONV, INPUTS(TENSOR(&t, F64, x, 1, 1, 3), filter), OUTPUTS(TENSOR(&t, F64, y, 1, 1, 3)),
+               INTS(1, 1, 1, 1, 1), NO_SCALARS);
+  bench_record(&t, HR_OP_CONV_BACKWARD_DATA, INPUTS(TENSOR(&t, F64, dy, 1, 1, 2), filter),
+               OUTPUTS(TENSOR(&t, F64, dx, 1, 1, 3)), INTS(1, 2, 1, 1, 1), NO_SCALARS);
+  bench_record(&t, HR_OP_CONV_BACKWARD_WEIGHT, INPUTS(TENSOR(&t, F64, x, 1, 1, 3), TENSOR(&t, F64, big, 1, 1, 3)),
+               OUTPUTS(TENSOR(&t, F64, dw, 1, 1, 2)), INTS(1, 2, 2, 1, 1), NO_SCALARS);
+  HR_ASSERT_OK(bench_run(&t));
+  ASSERT_ALL_NEAR(y + 0, ((double[]){3}), 1, 0);
+  HR_ASSERT(y[1] == inf && y[2] == inf);
+  ASSERT_ALL_NEAR(dx, ((double[]){1, 0, 2}), 1, 0);
+  HR_ASSERT(dx[1] == inf && dx[2] == 2);
+  ASSERT_ALL_NEAR(dw, ((double[]){7, 2}), 2, 0);
+}
