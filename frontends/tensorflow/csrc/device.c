@@ -207,25 +207,14 @@ static void copy_in_now(const tf_device *device, tf_memory *target, const void *
   hr_buffer_release(view.buffer);
 }
 
-/* The stream of the device that a buffer is of. */
-static hr_stream *stream_of(const hr_buffer *buffer) {
-  for (int i = 0; i < HTF_DEVICES_MAX; ++i) {
-    const htf_device *device = htf_device_at(i);
-    if (device != NULL && device->device == hr_buffer_device(buffer)) {
-      return device->stream;
-    }
-  }
-  return NULL;
-}
-
 /* Between two devices it waits for the source's work. */
 static hr_status copy_bytes(const hr_view *from, const hr_view *to) {
-  hr_stream *source = stream_of(from->buffer), *target = stream_of(to->buffer);
+  const htf_device *source = htf_device_of(from->buffer), *target = htf_device_of(to->buffer);
   if (source == NULL || target == NULL) {
     return hr_status_make(HR_STATUS_INTERNAL, "headrace: a copy from or to a device that is gone");
   }
-  return source == target ? hr_stream_record(target, HR_OP_COPY, NULL, 1, from, 1, to)
-                          : hr_stream_write_from(target, to, source, from);
+  return source == target ? hr_stream_record(target->stream, HR_OP_COPY, NULL, 1, from, 1, to)
+                          : hr_stream_write_from(target->stream, to, source->stream, from);
 }
 
 static void copy_now(const tf_device *device, tf_memory *target, const tf_memory *source, uint64_t bytes,
@@ -375,7 +364,7 @@ static void create_device(const tf_platform *platform, tf_create_device *argumen
   device->size_of = TF_STRUCT_SIZE(tf_device, bus_id);
   device->handle = self;
   htf_device_list(arguments->ordinal, self);
-  htf_mark_loops();
+  htf_change_python();
   device->hardware_name = self->name, device->vendor = "Headrace", device->bus_id = self->bus_id;
 }
 

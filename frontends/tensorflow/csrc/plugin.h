@@ -50,12 +50,16 @@ HR_MUST_USE hr_status htf_check_process(void);
 void htf_device_list(int ordinal, htf_device *device);
 /* NULL if TensorFlow has not created it. */
 htf_device *htf_device_at(int ordinal);
+/* The one that a buffer is of; NULL if it is gone. */
+htf_device *htf_device_of(const hr_buffer *buffer);
 
 /* Waits for the device's work. A failure is kept for the next copy to the host. */
 void htf_synchronize(htf_device *device);
 
-/* Lets Python mark all loops for lowering (lowering.c). */
-void htf_mark_loops(void);
+/* Lets Python mark all loops for lowering, and read tensors without threads of TensorFlow (python.c). */
+void htf_change_python(void);
+/* A copy of a device's tensor on the host; NULL: TensorFlow's own copy serves it, or reports the error (reads.c). */
+tf_handle *headrace_tensorflow_read(tf_handle *tensor);
 
 /* ---- statuses and dtypes ---- */
 

@@ -14,6 +14,16 @@ htf_device *htf_device_at(int ordinal) {
   return ordinal >= 0 && ordinal < HTF_DEVICES_MAX ? atomic_load(&devices[ordinal]) : NULL;
 }
 
+htf_device *htf_device_of(const hr_buffer *buffer) {
+  for (int i = 0; i < HTF_DEVICES_MAX; ++i) {
+    htf_device *device = htf_device_at(i);
+    if (device != NULL && device->device == hr_buffer_device(buffer)) {
+      return device;
+    }
+  }
+  return NULL;
+}
+
 /* The counters of a device's stream; false if TensorFlow has not created the device. */
 HTF_EXPORT bool headrace_tensorflow_stats(int ordinal, size_t bytes, hr_stats *out_stats) {
   htf_device *device = htf_device_at(ordinal);

@@ -28,11 +28,15 @@ static void *find(const libraries *loaded, const char *name) {
 bool tf_resolve(size_t bytes, char *text) {
   libraries loaded = open_loaded();
   const char *missing = NULL;
-#define SYMBOL(result, name, arguments)                 \
-  if ((tf.name = find(&loaded, "TF_" #name)) == NULL) { \
-    missing = missing != NULL ? missing : "TF_" #name;  \
+#define RESOLVE(prefix, name)                            \
+  if ((tf.name = find(&loaded, prefix #name)) == NULL) { \
+    missing = missing != NULL ? missing : prefix #name;  \
   }
+#define SYMBOL(result, name, arguments) RESOLVE("TF_", name)
 #include "symbols.def"
+#undef SYMBOL
+#define SYMBOL(result, name, arguments) RESOLVE("TFE_", name)
+#include "eager.def"
 #undef SYMBOL
   if (tf.Version == NULL) {
     snprintf(text, bytes, "the process has no TensorFlow");

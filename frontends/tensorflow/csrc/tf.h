@@ -2,7 +2,7 @@
  *
  * Structs begin with their size and a pointer that is reserved. They grow at their end alone, and each side sets the
  * size that it was compiled with. Opaque objects are TensorFlow's. Functions of TensorFlow are in the table `tf`
- * (symbols.def), which tf_resolve fills from the libraries of the process.
+ * (symbols.def, eager.def), which tf_resolve fills from the libraries of the process.
  */
 #ifndef HEADRACE_TENSORFLOW_TF_H_
 #define HEADRACE_TENSORFLOW_TF_H_
@@ -26,6 +26,7 @@ typedef struct TF_GrapplerItem tf_item;
 typedef struct TF_OpDefinitionBuilder tf_op_builder;
 typedef struct TF_ShapeInferenceContext tf_inference;
 typedef struct TF_FunctionLibraryDefinition tf_library;
+typedef struct TFE_TensorHandle tf_handle;
 
 typedef struct tf_string_view {
   const char *data;
@@ -275,6 +276,7 @@ typedef void (*tf_copy_tensor)(tf_context *, tf_tensor *source, tf_tensor *targe
 
 #define SYMBOL(result, name, arguments) result(*name) arguments;
 typedef struct tf_symbols {
+#include "eager.def"
 #include "symbols.def"
 } tf_symbols;
 #undef SYMBOL

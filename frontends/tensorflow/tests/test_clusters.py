@@ -541,19 +541,23 @@ def test_loops_of_functions_that_ask_for_xla():
 
 
 @pytest.mark.parametrize("has_package", [True, False])
-def test_the_plug_in_marks_loops_without_importing_its_package(has_package):
+def test_the_plug_in_changes_tensorflow_without_importing_its_package(has_package):
     """The import is the program's decision. A plug-in without its package warns once, and leaves the loops of xla."""
     code = f"""
 import sys
 if not {has_package}:
     sys.modules["headrace_tensorflow"] = None
 import tensorflow as tf
+from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_util_v2 as util
-tf.config.list_logical_devices()
-print(bool(sys.modules.get("headrace_tensorflow")), util.maybe_set_lowering_attr.__name__)
+x = tf.constant([1.0, 2.0]) + 1
+assert "HEADRACE" in x.device and x.numpy().tolist() == [2, 3]
+print(bool(sys.modules.get("headrace_tensorflow")))
+print(util.maybe_set_lowering_attr.__name__, ops.EagerTensor._numpy_internal.__name__)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "mark_all" if has_package else "maybe_set_lowering_attr"]
+    names = ["mark_all", "numpy_of"] if has_package else ["maybe_set_lowering_attr", "_numpy_internal"]
+    assert done.stdout.split() == ["False", *names]
     assert done.stderr.count("the Python package headrace_tensorflow is missing") == int(not has_package)
 
 

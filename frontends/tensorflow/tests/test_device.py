@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import context, executor
 
 DTYPES = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 float32 float64 complex64 complex128".split()
 DEVICE = "/device:HEADRACE:0"
@@ -35,6 +36,29 @@ def test_special_values_keep_their_bits():
     x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan], "float32")
     with tf.device(DEVICE):
         assert tf.constant(x).numpy().tobytes() == x.tobytes()
+
+
+def test_a_view_reads_its_own_part():
+    with tf.device(DEVICE):
+        x = tf.constant(np.arange(12, dtype="float32").reshape(4, 3)) * 2
+        parts = tf.unstack(x), x[1:3], tf.reshape(x[2:], (3, 2))
+    assert [part.numpy().tolist() for part in parts[0]] == [[0, 2, 4], [6, 8, 10], [12, 14, 16], [18, 20, 22]]
+    assert parts[1].numpy().tolist() == [[6, 8, 10], [12, 14, 16]]
+    assert parts[2].numpy().tolist() == [[12, 14], [16, 18], [20, 22]]
+    assert type(x[1, 1].numpy()) is np.float32 and float(x[1, 1]) == 8 and int(x[3, 2]) == 22 and bool(x[0, 1])
+
+
+def test_tensors_of_asynchronous_execution():
+    """A tensor that is read need not exist yet."""
+    runs = executor.new_executor(enable_async=True)
+    with context.executor_scope(runs), tf.device(DEVICE):
+        x = tf.ones((64, 64))
+        for _ in range(20):
+            x = x @ tf.eye(64) + 1
+        assert (x.numpy() == 21).all()
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            tf.matmul(x, tf.ones((3, 3))).numpy()
+        runs.clear_error()
 
 
 def test_host_changes_after_the_copy_do_not_count():

@@ -1,0 +1,49 @@
+/* python.c: changes of TensorFlow's Python code, which modules of the Python package make: lowering.py marks loops of
+ * functions that ask for XLA, reading.py reads tensors through reads.c.
+ *
+ * A process without Python needs neither. Without the package there is one warning.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include "plugin.h"
+
+/* Runs the modules without their package: the program decides on importing that, since it changes more of
+ * TensorFlow. */
+static const char run_modules[] =
+    "def _headrace():\n"
+    "    import importlib.util, runpy\n"
+    "    package = importlib.util.find_spec('headrace_tensorflow')\n"
+    "    if package is None:\n"
+    "        raise ImportError('the Python package headrace_tensorflow is missing')\n"
+    "    folder = package.submodule_search_locations[0]\n"
+    "    runpy.run_path(folder + '/lowering.py')['mark_loops']()\n"
+    "    runpy.run_path(folder + '/reading.py')['read_directly'](%llu)\n"
+    "try:\n"
+    "    _headrace()\n"
+    "except (AttributeError, ImportError, OSError, ValueError) as error:\n"
+    "    import warnings\n"
+    "    warnings.warn('headrace: loops of functions that ask for XLA run operation by operation, and tensors are '\n"
+    "                  f'read through threads of TensorFlow: {error}')\n"
+    "finally:\n"
+    "    del _headrace\n";
+
+static void change_python(void) {
+  int (*is_initialized)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+  int (*ensure)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Ensure");
+  void (*release)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "PyGILState_Release");
+  int (*run)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "PyRun_SimpleString");
+  if (is_initialized != NULL && ensure != NULL && release != NULL && run != NULL && is_initialized()) {
+    char text[sizeof run_modules + 32];
+    snprintf(text, sizeof text, run_modules, (unsigned long long)(uintptr_t)headrace_tensorflow_read);
+    int state = ensure();
+    (void)run(text);
+    release(state);
+  }
+}
+
+void htf_change_python(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  (void)pthread_once(&once, change_python);
+}
