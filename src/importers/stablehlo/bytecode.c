@@ -44,6 +44,11 @@ int hr__read_count(hr__reader *reader, int max) {
   return max >= 0 && count <= (uint64_t)max ? (int)count : (int)hr__reader_fail(reader);
 }
 
+int hr__read_items(hr__reader *reader, int max) {
+  uint64_t count = hr__read_number(reader), left = hr__reader_left(reader);
+  return max >= 0 && count <= (uint64_t)max && count <= left ? (int)count : (int)hr__reader_fail(reader);
+}
+
 hr__span hr__read_span(hr__reader *reader, uint64_t size) {
   if (size > hr__reader_left(reader)) {
     hr__reader_fail(reader);

@@ -31,6 +31,9 @@ uint64_t hr__read_number(hr__reader *reader);
 int64_t hr__read_signed(hr__reader *reader);
 /* A number at most `max`; fails for others. */
 int hr__read_count(hr__reader *reader, int max);
+/* The number of items that follow, each of which has a byte or more; fails if the file has less, or for more than
+ * `max`. So arrays of items take no more memory than a multiple of the file. */
+int hr__read_items(hr__reader *reader, int max);
 hr__span hr__read_span(hr__reader *reader, uint64_t size);
 
 #endif

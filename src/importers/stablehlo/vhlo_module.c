@@ -48,7 +48,7 @@ static hr_status check(const hr__reader *reader, const char *what) {
 /* Sizes come first, the last string's in front, with the zeros behind the strings. */
 static hr_status read_strings(hr__vhlo_module *module, hr__span section) {
   hr__reader reader = hr__reader_of(section);
-  module->string_count = hr__read_count(&reader, HR__VHLO_ITEMS_MAX);
+  module->string_count = hr__read_items(&reader, HR__VHLO_ITEMS_MAX);
   size_t count = (size_t)module->string_count;
   module->strings = hr__vhlo_array(module, count, sizeof *module->strings);
   module->lengths = hr__vhlo_array(module, count, sizeof *module->lengths);
@@ -86,7 +86,7 @@ static void skip_section(hr__reader *reader) {
 }
 
 static hr_status read_dialects(hr__vhlo_module *module, hr__reader *reader) {
-  module->dialect_count = hr__read_count(reader, HR__VHLO_ITEMS_MAX);
+  module->dialect_count = hr__read_items(reader, HR__VHLO_ITEMS_MAX);
   module->dialects = hr__vhlo_array(module, (size_t)module->dialect_count, sizeof *module->dialects);
   if (module->dialects == NULL) {
     return no_room("dialects");
@@ -173,8 +173,8 @@ static hr_status read_entries(hr__vhlo_module *module, hr__reader *offsets, hr__
 
 static hr_status read_all_entries(hr__vhlo_module *module, hr__span offsets_section, hr__span section) {
   hr__reader offsets = hr__reader_of(offsets_section), bytes = hr__reader_of(section);
-  module->attribute_count = hr__read_count(&offsets, HR__VHLO_ITEMS_MAX);
-  module->type_count = hr__read_count(&offsets, HR__VHLO_ITEMS_MAX);
+  module->attribute_count = hr__read_items(&offsets, HR__VHLO_ITEMS_MAX);
+  module->type_count = hr__read_items(&offsets, HR__VHLO_ITEMS_MAX);
   module->attributes = hr__vhlo_array(module, (size_t)module->attribute_count, sizeof *module->attributes);
   module->types = hr__vhlo_array(module, (size_t)module->type_count, sizeof *module->types);
   if (module->attributes == NULL || module->types == NULL) {
@@ -189,7 +189,7 @@ static hr_status read_properties(hr__vhlo_module *module, hr__span section) {
     return HR_OK;
   }
   hr__reader reader = hr__reader_of(section);
-  module->property_count = hr__read_count(&reader, HR__VHLO_ITEMS_MAX);
+  module->property_count = hr__read_items(&reader, HR__VHLO_ITEMS_MAX);
   module->properties = hr__vhlo_array(module, (size_t)module->property_count, sizeof *module->properties);
   if (module->properties == NULL) {
     return no_room("properties");

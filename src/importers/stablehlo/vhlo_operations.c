@@ -69,10 +69,8 @@ static hr_status add_value(place *at, int type, const hr__vhlo_op *op, hr__vhlo_
 
 /* ---- the parts of an operation ---- */
 
-/* As many as there are bytes at most. */
 static int read_size(place *at) {
-  size_t left = hr__reader_left(at->reader);
-  return hr__read_count(at->reader, left < HR__VHLO_ITEMS_MAX ? (int)left : HR__VHLO_ITEMS_MAX);
+  return hr__read_items(at->reader, HR__VHLO_ITEMS_MAX);
 }
 
 static int read_attribute(place *at) {
@@ -133,7 +131,7 @@ static hr_status read_region(place *at, hr__vhlo_region *region) {
   if (blocks == 0) {
     return at->reader->has_failed ? DAMAGED("a region is cut short") : HR_OK;
   }
-  int count = hr__read_count(at->reader, HR__VHLO_ITEMS_MAX);
+  int count = read_size(at);
   if (blocks > 1 || at->depth >= HR__VHLO_DEPTH_MAX) {
     return hr_status_make(HR_STATUS_UNIMPLEMENTED, "a region of several blocks, or more than %d regions in each other",
                           HR__VHLO_DEPTH_MAX);
