@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include "file_limits.h"
 #include "graph/graph_test.h"
 #include "headrace/session.h"
 #include "session/package_format.h"
@@ -373,12 +374,16 @@ HR_TEST(mutated_packages_open_or_are_refused) {
   int right = 0;
   const char *wanted = getenv("HEADRACE_TEST_FILES"), *first = getenv("HEADRACE_TEST_SEED");
   int64_t count = wanted != NULL ? atoll(wanted) : hr_test_count(100000);
+  file_limits_begin();
   for (int64_t i = 0; i < count; ++i) {
     state = (uint64_t)i + (first != NULL ? (uint64_t)atoll(first) : 0);
+    file_limits_start((int64_t)state);
     memcpy(changed, bytes, size);
     mutate(changed, (int)draw(3));
     right += try_package(changed, size);
+    file_limits_check(size);
   }
+  file_limits_end();
   HR_ASSERT(right > 0 && right < count);
   for (size_t end = 0; end < size; end += 1 + size / 500) {
     HR_ASSERT(!try_package(bytes, end));

@@ -1,6 +1,7 @@
 /* Mutated files of arrays: each one opens and its arrays can be read, or it is refused. Under the address sanitizer no
  * byte outside of a file is read. HEADRACE_TEST_FILES sets the number of files, HEADRACE_TEST_SEED the first of them.
  */
+#include "file_limits.h"
 #include "headrace/file.h"
 #include "tensor_test.h"
 
@@ -309,16 +310,20 @@ HR_TEST(mutated_files_are_read_or_refused) {
     HR_ASSERT(visit(&samples[i]));
   }
   int64_t live = 0;
+  file_limits_begin();
   for (int64_t i = 0; i < count; ++i) {
     state = (first + (uint64_t)i) * 0x9e3779b97f4a7c15u;
     sample s = samples[draw(SAMPLES)];
     mutate(&s);
+    file_limits_start((int64_t)first + i);
     opened += visit(&s);
+    file_limits_check(s.size);
     if (i == count / 10) {
       HR_ASSERT_OK(hr_stream_synchronize(stream));
       live = hr__allocator_live();
     }
   }
+  file_limits_end();
   HR_ASSERT_OK(hr_stream_synchronize(stream));
   HR_ASSERT(hr__allocator_live() <= live + 1000); /* no leak */
   fprintf(stderr, "%lld of %lld files opened\n", (long long)opened, (long long)count);

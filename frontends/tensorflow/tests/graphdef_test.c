@@ -7,6 +7,7 @@
 
 #include "../csrc/body.h"
 #include "fake_graph.h"
+#include "file_limits.h"
 #include "hr_test.h"
 
 /* A cluster, a node that stays a kernel, a second cluster, which updates a variable, one in a loop and one behind it.
@@ -278,64 +279,100 @@ static void read_clusters(hr__span bytes) {
   hr_status_free(status);
 }
 
-/* Graphs whose bytes are right, and whose nodes need not be. */
-static void change_nodes(const node_row *rows, size_t count) {
-  const char *runs = getenv("HEADRACE_TEST_FILES");
-  unsigned state = 1;
-  int made = 0;
-  for (long run = 0; run < (runs != NULL ? atol(runs) : 20000); ++run) {
-    hr_text text = {0}, out = {0};
-    unsigned changes = 1 + draw(&state, 4);
-    for (size_t i = 0; i < count; ++i) {
-      if (draw(&state, count) < changes) {
-        append_changed(&text, rows, count, rows[i], &state);
-      } else {
-        append_node(&text, rows[i].name, rows[i].op, rows[i].inputs, rows[i].type);
-      }
+/* ---- changed graphs, in turn one with and one without a loop ---- */
+
+/* HEADRACE_TEST_FILES sets their number, HEADRACE_TEST_SEED the first of them. */
+static int64_t first_seed(void) {
+  const char *seed = getenv("HEADRACE_TEST_SEED");
+  return seed != NULL ? atoll(seed) : 1;
+}
+static int64_t count_files(long usual) {
+  const char *files = getenv("HEADRACE_TEST_FILES");
+  return files != NULL ? atoll(files) : hr_test_count(usual);
+}
+
+static unsigned state_of(int64_t seed) {
+  return (unsigned)((uint64_t)seed * 0x9e3779b97f4a7c15u >> 32);
+}
+
+/* Appends a graph whose bytes are right, and whose nodes need not be. */
+static void append_nodes(hr_text *text, const node_row *rows, size_t count, unsigned state) {
+  unsigned changes = 1 + draw(&state, 4);
+  for (size_t i = 0; i < count; ++i) {
+    if (draw(&state, count) < changes) {
+      append_changed(text, rows, count, rows[i], &state);
+    } else {
+      append_node(text, rows[i].name, rows[i].op, rows[i].inputs, rows[i].type);
     }
-    hr_status status = cluster_graph(span_of(&text), &out);
-    if (status == HR_OK) {
-      read_clusters(span_of(&out));
-      ++made;
-    }
-    hr_status_free(status);
-    hr_text_fini(&out);
-    hr_text_fini(&text);
   }
-  HR_ASSERT(made > 0);
+}
+
+/* True if its clusters are found. */
+static bool try_nodes(int64_t seed) {
+  hr_text text = {0}, out = {0};
+  if (seed % 2 == 0) {
+    append_nodes(&text, ROWS(graph_rows), state_of(seed));
+  } else {
+    append_nodes(&text, ROWS(loop_rows), state_of(seed));
+  }
+  file_limits_start(seed);
+  hr_status status = cluster_graph(span_of(&text), &out);
+  bool is_made = status == HR_OK;
+  if (is_made) {
+    read_clusters(span_of(&out));
+  }
+  hr_status_free(status);
+  file_limits_check(text.length);
+  hr_text_fini(&out);
+  hr_text_fini(&text);
+  return is_made;
 }
 
 HR_TEST(mutated_nodes_are_safe) {
-  change_nodes(ROWS(graph_rows));
-  change_nodes(ROWS(loop_rows));
+  int64_t first = first_seed(), count = count_files(40000), made = 0;
+  file_limits_begin();
+  for (int64_t i = 0; i < count; ++i) {
+    made += try_nodes(first + i);
+  }
+  file_limits_end();
+  HR_ASSERT(made > 0);
 }
 
-/* Copies are in memory of their own size, so that sanitizers see a byte behind them. */
-static void mutate(hr_text text) {
-  const char *runs = getenv("HEADRACE_TEST_FILES");
-  unsigned state = 1;
-  int made = 0;
-  for (long run = 0; run < (runs != NULL ? atol(runs) : 50000); ++run) {
-    size_t size = run % 4 == 0 ? 1 + (size_t)run % text.length : text.length;
-    uint8_t *copy = malloc(size);
-    HR_ASSERT(copy != NULL);
-    memcpy(copy, text.data, size);
-    for (int i = 0; i < 1 + (int)(run % 3); ++i) {
-      state = state * 1664525u + 1013904223u;
-      copy[(state >> 8) % size] ^= (uint8_t)(1u << (state >> 29));
-    }
-    hr_text out = {0};
-    hr_status status = cluster_graph((hr__span){copy, size}, &out);
-    made += status == HR_OK;
-    hr_status_free(status);
-    hr_text_fini(&out);
-    free(copy);
+/* A copy with up to three other bits, or the begin of one, in memory of its own size: sanitizers see a byte behind it.
+ */
+static bool try_bits(const hr_text *text, int64_t seed) {
+  unsigned state = state_of(seed);
+  size_t size = draw(&state, 4) == 0 ? 1 + draw(&state, text->length) : text->length;
+  uint8_t *copy = malloc(size);
+  HR_ASSERT(copy != NULL);
+  memcpy(copy, text->data, size);
+  for (unsigned i = 0, changes = 1 + draw(&state, 3); i < changes; ++i) {
+    unsigned at = draw(&state, size);
+    copy[at] ^= (uint8_t)(1u << draw(&state, 8));
   }
-  HR_ASSERT(made > 0);
-  hr_text_fini(&text);
+  hr_text out = {0};
+  file_limits_start(seed);
+  hr_status status = cluster_graph((hr__span){copy, size}, &out);
+  bool is_made = status == HR_OK;
+  if (is_made) {
+    read_clusters(span_of(&out));
+  }
+  hr_status_free(status);
+  file_limits_check(size);
+  hr_text_fini(&out);
+  free(copy);
+  return is_made;
 }
 
 HR_TEST(mutated_graphs_are_safe) {
-  mutate(make_graph());
-  mutate(make_loop());
+  hr_text graphs[2] = {make_graph(), make_loop()};
+  int64_t first = first_seed(), count = count_files(100000), made = 0;
+  file_limits_begin();
+  for (int64_t i = 0; i < count; ++i) {
+    made += try_bits(&graphs[i % 2], first + i);
+  }
+  file_limits_end();
+  HR_ASSERT(made > 0 && made < count);
+  hr_text_fini(&graphs[0]);
+  hr_text_fini(&graphs[1]);
 }
