@@ -1,43 +1,60 @@
-"""A page with the shares of passed cases by folder, from results of a framework's own tests."""
+"""A page with the shares of passed cases by folder, from results of a framework's own tests.
+
+A folder that has results of fewer files than the page keeps its row there: as many cases as then pass on the CPU
+device, and the failures are those of expected_failures.txt. So results of some files suffice for a new page.
+"""
 
 import collections
+import re
 
 import results
 
 
-def folder_of(result):
-    return result["file"].rpartition("/")[0] or "."
+def folder_of(case):
+    return case.partition("::")[0].rpartition("/")[0] or "."
 
 
-def rows(pairs):
-    """Of each folder: its cases that pass on the CPU device, and on both."""
+def new_rows(pairs):
+    """Of each folder: its files, its cases that pass on the CPU device, and how many of them fail on Headrace."""
     counts = collections.defaultdict(lambda: [0, 0, 0])
     for here, cpu in pairs:
-        wanted = len(results.wanted(here, cpu))
-        for i, more in enumerate((1, wanted, wanted - len(results.failures(here, cpu)))):
-            counts[folder_of(here)][i] += more
-    return dict(sorted(counts.items()))
+        more = (1, len(results.wanted(here, cpu)), len(results.failures(here, cpu)))
+        row = counts[folder_of(here["file"])]
+        row[:] = [a + b for a, b in zip(row, more, strict=True)]
+    return counts
 
 
-def failed_rows(pairs, expected):
-    for here, cpu in pairs:
-        for case, error in sorted(results.failures(here, cpu).items()):
-            reason = expected.get(case) or results.kind_of(error)
-            yield f"| {case} | {reason.replace('|', ' ')} |"
+def old_rows(page, expected):
+    """The same of the page, with the failures that are expected."""
+    failed = collections.Counter(map(folder_of, expected))
+    text = page.read_text() if page.exists() else ""
+    rows = re.findall(r"^\| (\S+) \| (\d+) \| (\d+) \| \d+ \|", text, re.MULTILINE)
+    return {folder: [int(files), int(cases), failed[folder]] for folder, files, cases in rows}
+
+
+def failed_rows(pairs, expected, kept):
+    failed = {case: error for here, cpu in pairs for case, error in results.failures(here, cpu).items()}
+    reasons = {case: expected.get(case) or results.kind_of(error) for case, error in failed.items()}
+    reasons |= {case: reason for case, reason in expected.items() if folder_of(case) in kept}
+    return [f"| {case} | {reason.replace('|', ' ')} |" for case, reason in sorted(reasons.items())]
 
 
 def write_page(page, head, pairs, expected, files):
     """The page for (result of Headrace, result of the CPU device) of files."""
-    found = rows(pairs)
-    count, passed = (sum(row[i] for row in found.values()) for i in (1, 2))
-    share = passed / max(count, 1)
-    lines = [f"{passed:,} of {count:,} cases pass: {share:.2%}. {len(pairs)} of {files} files have been compared.", ""]
+    rows, kept = new_rows(pairs), {}
+    for folder, row in old_rows(page, expected).items():
+        if rows.get(folder, [0])[0] < row[0]:
+            kept[folder] = row
+    rows |= kept
+    compared, count, failed = (sum(row[i] for row in rows.values()) for i in range(3))
+    share = (count - failed) / max(count, 1)
+    lines = [f"{count - failed:,} of {count:,} cases pass: {share:.2%}. {compared} of {files} files have been compared.", ""]
     lines += ["| folder | files | CPU device | HEADRACE | share |", "|---|---:|---:|---:|---:|"]
-    for folder, (files, wanted, both) in found.items():
-        lines.append(f"| {folder} | {files} | {wanted} | {both} | {both / wanted if wanted else 1:.1%} |")
-    failed = list(failed_rows(pairs, expected))
-    if failed:
+    for folder, (names, cases, bad) in sorted(rows.items()):
+        lines.append(f"| {folder} | {names} | {cases} | {cases - bad} | {(cases - bad) / cases if cases else 1:.1%} |")
+    listed = failed_rows([pair for pair in pairs if folder_of(pair[0]["file"]) not in kept], expected, kept)
+    if listed:
         lines += ["", "Cases that fail, with the reason or the error's first line:", ""]
         lines += ["| case | reason |", "|---|---|"]
-    page.write_text(head + "\n".join([*lines, *failed]) + "\n")
+    page.write_text(head + "\n".join([*lines, *listed]) + "\n")
     print(f"wrote {page}")
