@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "../csrc/graphdef.h"
-#include "../csrc/plugin.h"
+#include "../csrc/node.h"
 #include "base/protobuf.h"
 
 /* ---- TensorFlow's functions that the optimizer calls ---- */
