@@ -64,7 +64,7 @@ def source():
 
 def environment(platform, options):
     found = os.environ | {
-        "PYTHONPATH": processes.python_path(ROOT / "frontends/tensorflow"),
+        "PYTHONPATH": processes.python_path(pathlib.Path(__file__).with_name("stand_ins"), ROOT / "frontends/tensorflow"),
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "KERAS_BACKEND": "tensorflow",
         "HEADRACE_SUITE_DEVICE": "CPU",
