@@ -282,3 +282,60 @@ void htf_variable_slice_update(htf_node *node) {
   }
   htf_close_slots(&opened);
 }
+
+/* ---- slices of which every element is there: XLA's ---- */
+
+/* Reads where a slice begins in x, moved so that it fits. */
+static void read_begin(htf_node *node, int input, htf_value x, const int64_t *size, int64_t *out_begin) {
+  int count = htf_host_ints(node, input, out_begin, HR_RANK_MAX);
+  if (!htf_has_failed(node) && count != x->rank) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: there must be an index for each of %d dims, there are %d",
+             node->kernel->row->op, x->rank, count);
+  }
+  for (int d = 0; d < x->rank && !htf_has_failed(node); ++d) {
+    if (size[d] < 0 || size[d] > x->dims[d]) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: a slice of %lld elements in dim %d, which has %lld",
+               node->kernel->row->op, (long long)size[d], d, (long long)x->dims[d]);
+    }
+    out_begin[d] = clamp(out_begin[d], 0, x->dims[d] - size[d]);
+  }
+}
+
+/* Inputs: x, begin, size. */
+void htf_xla_slice(htf_node *node) {
+  htf_value x = htf_input(node, 0);
+  int64_t begin[HR_RANK_MAX], size[HR_RANK_MAX] = {0}, offset = x->offset, elements = 1;
+  int count = htf_host_ints(node, 2, size, HR_RANK_MAX);
+  if (!htf_has_failed(node) && count != x->rank) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "XlaDynamicSlice: there must be %d sizes, there are %d", x->rank, count);
+  }
+  read_begin(node, 1, x, size, begin);
+  for (int d = 0; d < x->rank && !htf_has_failed(node); ++d) {
+    offset += begin[d] * x->strides[d], elements *= size[d];
+  }
+  if (!htf_has_failed(node)) {
+    htf_output(node, 0, htf_view(node, x, x->rank, size, x->strides, elements > 0 ? offset : x->offset));
+  }
+}
+
+/* Inputs: x, the new elements, begin. */
+void htf_xla_update_slice(htf_node *node) {
+  htf_value x = htf_input(node, 0), values = htf_input(node, 1);
+  int64_t begin[HR_RANK_MAX], steps[HR_RANK_MAX];
+  if (!htf_has_failed(node) && values->rank != x->rank) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "XlaDynamicUpdateSlice: update has %d dims, input %d", values->rank,
+             x->rank);
+  }
+  read_begin(node, 2, x, values->dims, begin);
+  for (int d = 0; d < x->rank; ++d) {
+    steps[d] = 1;
+  }
+  if (htf_has_failed(node) || hr_tensor_count(values) == 0 || x->rank == 0) {
+    htf_output(node, 0, x->rank == 0 ? values : x);
+    return;
+  }
+  htf_output(node, 0,
+             htf_call(node, HR_FUNCTIONAL_SLICE_UPDATE, INPUTS(x, values),
+                      ATTRIBUTES(htf_attr_ints(begin, x->rank), htf_attr_ints(values->dims, x->rank),
+                                 htf_attr_ints(steps, x->rank))));
+}

@@ -8,6 +8,7 @@ import headrace_tensorflow
 import numpy as np
 import tensorflow as tf
 from table import host_arguments
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 DIMS = [(), (5,), (2, 3, 4), (0, 3), (1000,)]
 PAIRS = [((3, 4), (3, 4)), ((), (3, 4)), ((3, 4), ()), ((2, 1, 4), (3, 1)), ((0, 3), (1, 3)), ((257,), (257,))]
@@ -43,10 +44,15 @@ def typed(value):
     return tf.constant(value) if isinstance(value, np.ndarray) else value
 
 
+def operation(name):
+    """The function of an operation; tf.raw_ops has all but XLA's."""
+    return getattr(tf.raw_ops, name, None) or getattr(gen_xla_ops, re.sub("(?!^)([A-Z])", r"_\1", name).lower())
+
+
 def run(device, name, arguments):
     with tf.device(device):
         arguments = {key: value if key in HOST[name] else typed(value) for key, value in arguments.items()}
-        result = getattr(tf.raw_ops, name)(**arguments)
+        result = operation(name)(**arguments)
     results = list(result) if isinstance(result, (list, tuple)) else [result]
     if device != "CPU":
         for tensor in results:
@@ -86,7 +92,7 @@ def check_functions(name, arguments, eager):
         headrace_tensorflow.use_clusters(uses_clusters)
         with tf.device("HEADRACE"):
             data, known = split(name, arguments)
-            function = tf.function(lambda data: getattr(tf.raw_ops, name)(**data, **known), autograph=False)  # noqa: B023
+            function = tf.function(lambda data: operation(name)(**data, **known), autograph=False)  # noqa: B023
             result = function(data)
         results = list(result) if isinstance(result, (list, tuple)) else [result]
         for want, have in zip(eager, results, strict=True):
@@ -102,7 +108,7 @@ def gradients(device, name, arguments):
         sources = {key: x for key, x in data.items() if not isinstance(x, list) and (x.dtype.is_floating or x.dtype.is_complex)}
         with tf.GradientTape() as tape:
             tape.watch(list(sources.values()))
-            result = getattr(tf.raw_ops, name)(**data, **known)
+            result = operation(name)(**data, **known)
             results = list(result) if isinstance(result, (list, tuple)) else [result]
             total = sum(tf.reduce_sum(x) for x in results if x.dtype.is_floating or x.dtype.is_complex)
         found = tape.gradient(total, sources) if isinstance(total, tf.Tensor) else {}

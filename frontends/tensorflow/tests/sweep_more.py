@@ -407,3 +407,16 @@ def _(rng, dtype, name):
             (result,) = run("CPU", "MaxPoolV2", forward)
             gradient = numbers(rng, result.shape, dtype, 0, 1)
             yield {"orig_input": image, "orig_output": result, "grad": gradient, **spec}
+
+
+XLA_SLICES = [((4, 5), (1, 2), (2, 3)), ((4, 5), (3, -1), (2, 3)), ((7,), (9,), (4,)), ((2, 3, 4), (0, 1, 1), (2, 2, 3)), ((4, 5), (0, 0), (4, 5)), ((), (), ())]
+
+
+@case("XlaDynamicSlice", "XlaDynamicUpdateSlice")
+def _(rng, dtype, name):
+    for i, (dims, begin, size) in enumerate(XLA_SLICES):
+        where = np.array(begin, ("int32", "int64")[i % 2])
+        if name == "XlaDynamicSlice":
+            yield {"input": numbers(rng, dims, dtype), "start_indices": where, "size_indices": np.array(size, where.dtype)}
+        else:
+            yield {"input": numbers(rng, dims, dtype), "update": numbers(rng, size, dtype), "indices": where}
