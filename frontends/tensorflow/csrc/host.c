@@ -292,7 +292,7 @@ void htf_host_cast(htf_node *node) {
 void htf_host_reshape(htf_node *node) {
   const htf_host *x = htf_scope_host(node, 0);
   int64_t dims[HR_RANK_MAX];
-  int rank = x != NULL ? htf_reshaped_dims(node, x->count, dims) : 0;
+  int rank = x != NULL ? htf_reshaped_dims(node, x->rank, x->dims, dims) : 0;
   copy_as(node, rank, dims);
 }
 

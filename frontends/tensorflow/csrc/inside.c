@@ -93,8 +93,23 @@ void htf_inside_identity(htf_node *node) {
   pass(node, 0);
 }
 
-int htf_reshaped_dims(htf_node *node, int64_t count, int64_t *dims) {
-  int64_t known = 1;
+/* The dim that is open: the elements over the known dims. Where both have dims of 0, these are left out, so that
+ * [2, 0] as [-1, 0] keeps its 2. */
+static int64_t open_dim(int old_rank, const int64_t *old, int rank, const int64_t *dims) {
+  int64_t known = 1, count = 1;
+  bool has_zero = false;
+  for (int d = 0; d < rank; ++d) {
+    has_zero = has_zero || dims[d] == 0;
+    known *= dims[d] > 0 ? dims[d] : 1;
+  }
+  for (int d = 0; d < old_rank; ++d) {
+    count *= has_zero && old[d] == 0 ? 1 : old[d];
+  }
+  return count / known;
+}
+
+int htf_reshaped_dims(htf_node *node, int old_rank, const int64_t *old, int64_t *dims) {
+  int64_t count = 1, found = 1;
   int rank = htf_host_ints(node, 1, dims, HR_RANK_MAX), open = -1;
   for (int d = 0; d < rank; ++d) {
     if (dims[d] < -1 || (dims[d] == -1 && open >= 0)) {
@@ -102,13 +117,14 @@ int htf_reshaped_dims(htf_node *node, int64_t count, int64_t *dims) {
                (long long)dims[d]);
     }
     open = dims[d] == -1 ? d : open;
-    known *= dims[d] == -1 ? 1 : dims[d];
   }
-  if (open >= 0) {
-    dims[open] = known > 0 ? count / known : 0;
-    known *= dims[open];
+  if (open >= 0 && !htf_has_failed(node)) {
+    dims[open] = open_dim(old_rank, old, rank, dims);
   }
-  if (!htf_has_failed(node) && known != count) {
+  for (int d = 0; d < rank || d < old_rank; ++d) {
+    count *= d < old_rank ? old[d] : 1, found *= d < rank ? dims[d] : 1;
+  }
+  if (!htf_has_failed(node) && found != count) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
              "Reshape: the input has %lld elements, which do not fill dims that %d numbers ask for", (long long)count,
              rank);
@@ -156,7 +172,7 @@ int htf_expanded_dims(htf_node *node, int rank, const int64_t *old, int64_t *dim
 void htf_inside_reshape(htf_node *node) {
   htf_value x = htf_input(node, 0);
   int64_t dims[HR_RANK_MAX];
-  int rank = htf_reshaped_dims(node, htf_has_failed(node) ? 0 : hr_tensor_count(x), dims);
+  int rank = htf_reshaped_dims(node, x->rank, x->dims, dims);
   htf_output(node, 0, htf_reshape(node, x, rank, dims));
 }
 

@@ -193,6 +193,15 @@ void htf_reverse(htf_node *node) {
   int64_t axes[HR_RANK_MAX];
   htf_value x = htf_input(node, 0);
   int count = htf_host_ints(node, 1, axes, HR_RANK_MAX);
+  bool is_reversed[HR_RANK_MAX] = {false};
+  for (int i = 0; i < count && !htf_has_failed(node); ++i) {
+    int axis = htf_resolve_axis(node, x, axes[i]);
+    if (!htf_has_failed(node) && is_reversed[axis]) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "ReverseV2: axis %d specified more than once", axis);
+    } else if (!htf_has_failed(node)) {
+      is_reversed[axis] = true;
+    }
+  }
   htf_output(node, 0,
              count == 0 ? x : htf_call(node, HR_FUNCTIONAL_FLIP, INPUTS(x), ATTRIBUTES(htf_attr_ints(axes, count))));
 }

@@ -87,7 +87,7 @@ htf_value htf_copy_value(htf_node *node, htf_value value);
 /* ---- inside.c ---- */
 
 /* The dims of Reshape, Squeeze and ExpandDims; returns how many they are. */
-int htf_reshaped_dims(htf_node *node, int64_t count, int64_t *dims);
+int htf_reshaped_dims(htf_node *node, int old_rank, const int64_t *old, int64_t *dims);
 int htf_squeezed_dims(htf_node *node, int rank, const int64_t *old, int64_t *dims);
 int htf_expanded_dims(htf_node *node, int rank, const int64_t *old, int64_t *dims);
 

@@ -581,3 +581,12 @@ def test_products_of_a_list_with_one_matrix(rows, transposed):
     assert gained["clusters"] == 1
     for have, want in zip(results, body(*arguments), strict=True):
         np.testing.assert_allclose(have.numpy(), want.numpy(), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("dims, new", [((2, 0), (-1, 0)), ((2, 0, 3), (-1, 0)), ((0, 4), (-1, 2)), ((3, 0), (0, -1)), ((4, 0), (2, -1, 0))])
+def test_reshape_without_elements(dims, new):
+    function = tf.function(lambda x: tf.reshape(tf.math.sin(tf.math.cos(x)), new) + 1.0)
+    with tf.device("HEADRACE"):
+        here = function(tf.zeros(dims))
+    with tf.device("CPU"):
+        assert here.shape == tf.reshape(tf.zeros(dims), new).shape
