@@ -418,6 +418,86 @@ void htf_dense_count(htf_node *node) {
   output_shape(node, 2, &s);
 }
 
+/* ---- sums and largest elements over dims ---- */
+
+/* The dims of a result, which `uses` has of the operand. */
+typedef struct reduction {
+  bool uses[HR_RANK_MAX];
+  shape out;
+} reduction;
+
+/* Input 3: the axes that go. */
+static reduction read_reduction(htf_node *node, const shape *s) {
+  reduction r = {.out = {.rank = 0}};
+  int64_t axes[HR_RANK_MAX];
+  int count = htf_host_ints(node, 3, axes, HR_RANK_MAX);
+  for (int d = 0; d < s->rank; ++d) {
+    r.uses[d] = true;
+  }
+  for (int i = 0; i < count && !htf_has_failed(node); ++i) {
+    int64_t axis = axes[i] + (axes[i] < 0 ? s->rank : 0);
+    if (axis < 0 || axis >= s->rank) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Invalid reduction dimension %lld, for input with %d dimensions.",
+               (long long)axes[i], s->rank);
+    } else {
+      r.uses[axis] = false;
+    }
+  }
+  bool keeps = htf_flag(node, "keep_dims");
+  for (int d = 0; d < s->rank; ++d) {
+    if (r.uses[d] || keeps) {
+      r.out.dims[r.out.rank++] = r.uses[d] ? s->dims[d] : 1;
+    }
+  }
+  return r;
+}
+
+/* Places among those of the result, each once, and their values. False without elements, or after a failure. */
+static bool reduce(htf_node *node, const reduction *r, const shape *s, htf_value *out_places, htf_value *out_values) {
+  htf_value places = htf_input(node, 0), values = htf_input(node, 1), found[4];
+  if (!is_sparse(node, places, values, s) || hr_tensor_count(values) == 0) {
+    return false;
+  }
+  htf_call_many(node, HR_FUNCTIONAL_UNIQUE, INPUTS(flatten(node, places, s, r->uses)), NO_ATTRIBUTES, 4, found);
+  if (htf_has_failed(node)) {
+    return false;
+  }
+  bool is_sum = node->function == HR_FUNCTIONAL_SUM;
+  htf_value start = is_sum ? full(node, 0, 1, found[0]->dims, values->dtype) : htf_taken_rows(node, values, found[1]);
+  *out_places = found[0];
+  *out_values = scatter(node, start, found[2], values, is_sum ? "add" : "max");
+  return !htf_has_failed(node);
+}
+
+/* Inputs: places, values, dims, axes. */
+void htf_sparse_reduce(htf_node *node) {
+  shape s = read_shape(node, 2);
+  reduction r = read_reduction(node, &s);
+  htf_value places, values;
+  hr_dtype dtype = htf_output_dtype(node, 0);
+  int64_t count = 1;
+  for (int d = 0; d < r.out.rank; ++d) {
+    count *= r.out.dims[d];
+  }
+  htf_value all = full(node, 0, 1, &count, dtype);
+  if (reduce(node, &r, &s, &places, &values)) {
+    all = scatter(node, all, places, values, "set");
+  }
+  htf_output(node, 0, htf_reshape(node, all, r.out.rank, r.out.dims));
+}
+
+/* The same with a sparse result. */
+void htf_sparse_reduce_sparse(htf_node *node) {
+  shape s = read_shape(node, 2);
+  reduction r = read_reduction(node, &s);
+  const int64_t none = 0;
+  htf_value places = full(node, 0, 1, &none, HR_DTYPE_I64), values = full(node, 0, 1, &none, htf_output_dtype(node, 1));
+  (void)reduce(node, &r, &s, &places, &values);
+  htf_output(node, 0, unflatten(node, places, &r.out));
+  htf_output(node, 1, values);
+  output_shape(node, 2, &r.out);
+}
+
 /* ---- rows without elements ---- */
 
 /* Inputs: places, values, dims, the value of rows without elements, which becomes their first one. */

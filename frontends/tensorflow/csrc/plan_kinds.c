@@ -112,6 +112,7 @@ static bool stays_kernel(hr__span op, const htf_row *row) {
                                          "SparseAdd",
                                          "SparseSparse",
                                          "SparseFillEmptyRows",
+                                         "SparseReduce",
                                          "DenseCount",
                                          "Ragged",
                                          "Segment",

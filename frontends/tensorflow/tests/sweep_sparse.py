@@ -81,6 +81,14 @@ def _(rng, dtype, name):
             yield found
 
 
+@case("SparseReduceSum", "SparseReduceMax", "SparseReduceSumSparse", "SparseReduceMaxSparse", scale=4)
+def _(rng, dtype):
+    for dims, axes, share in [((5,), [0], 0.6), ((4, 5), [1], 0.5), ((4, 5), [-2], 0.5), ((3, 4, 5), [0, 2], 0.3), ((3, 4), [], 0.5), ((3, 4), [1], 0.0), ((2, 3, 2), [1], 1.0)]:
+        for keeps in (False, True):
+            places, values, shape = sparse(rng, dims, dtype, share)
+            yield {"input_indices": places, "input_values": values, "input_shape": shape, "reduction_axes": np.array(axes, "int32"), "keep_dims": keeps}
+
+
 @case("SparseFillEmptyRows")
 def _(rng, dtype):
     for dims, share in [((6, 3), 0.3), ((5, 1), 0.5), ((4, 2, 2), 0.2), ((3, 2), 0.0), ((3, 4), 1.0)]:
