@@ -137,8 +137,10 @@ there. Two programs show more:
 program (`tf_op`, `source`), dims, bytes, floating-point operations and their rates (`GB/s`, `GFLOP/s`). Tools for XLA's
 profiles read the file, and `jax.profiler.ProfileData`. Programs, copies and compilers have lines of their own.
 
-[environment.md](environment.md) lists all variables of Headrace. `HEADRACE_DEBUG=2` prints each kernel,
-`HEADRACE_PROFILE=ops` a table at the end ([watching.md](watching.md)).
+[environment.md](environment.md) lists all variables of Headrace. `HEADRACE_DEBUG=2` prints each kernel with the
+names of its operations in the program (`<- jit(f)/dot_general, jit(f)/tanh`), `HEADRACE_PROFILE=ops` a table at the end.
+`HEADRACE_DUMP=folder` writes the programs that are compiled, with these names and lines, and `headrace explain` lists
+their steps ([watching.md](watching.md)).
 
 ## Troubleshooting
 

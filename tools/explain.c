@@ -265,6 +265,31 @@ static char *name_operations(const replay *r, const hr_schedule *schedule, const
   return hr_text_take(&text);
 }
 
+/* Appends the place of a record in the frontend's program, if it is not there yet. */
+static void add_place(const replay *r, int record, hr_text *text) {
+  const char *place = record < r->program.node_count ? r->places[record] : NULL, *at = hr_text_chars(text);
+  size_t length = place != NULL ? strlen(place) : 0;
+  while (place != NULL && (at = strstr(at, place)) != NULL && at[length] != ',' && at[length] != '\0') {
+    ++at;
+  }
+  if (place != NULL && at == NULL) {
+    hr_text_append_all(text, 2, (const char *const[]){text->length > 0 ? ", " : "", place});
+  }
+}
+
+/* The places of a step's operations. */
+static char *name_places(const replay *r, const hr_schedule *schedule, const hr_step *step, int first_record) {
+  hr_text text = {0};
+  for (int k = 0; k < step->node_count; ++k) {
+    const hr_node *node = &schedule->program.nodes[step->nodes[k]];
+    for (int i = 0; i < node->epilogue_count; ++i) { /* an epilogue has the origin of the one before */
+      add_place(r, first_record + (int)node->epilogues[i].origin, &text);
+    }
+    add_place(r, first_record + (int)node->origin, &text);
+  }
+  return hr_text_take(&text);
+}
+
 static bool add_step(explanation *e, const run_seen *run, const int *numbers, int index, int first_record,
                      const int *record_nodes) {
   const hr_instance *instance = run->instance;
@@ -279,6 +304,7 @@ static bool add_step(explanation *e, const run_seen *run, const int *numbers, in
   hr__step_describe(instance, step, &label);
   info.label = hr_text_take(&label);
   info.operations = name_operations(e->replay, &instance->plan->schedule, source, first_record, record_nodes);
+  info.places = name_places(e->replay, &instance->plan->schedule, source, first_record);
   bool ok = add_ports(e, numbers, &info);
   count_vanished(&instance->plan->schedule, &info);
   info.is_compiled = step->kind == HR_STEP_KERNEL && hr__kernel_use(step->cached) != step->kernel;
@@ -291,6 +317,7 @@ static bool add_step(explanation *e, const run_seen *run, const int *numbers, in
   if (!hr_vector_push(&e->steps, info)) {
     hr_free(info.label);
     hr_free(info.operations);
+    hr_free(info.places);
     return false;
   }
   return ok && info.label != NULL;
@@ -447,6 +474,7 @@ static void explanation_fini(explanation *e) {
   for (size_t i = 0; i < e->steps.count; ++i) {
     hr_free(e->steps.data[i].label);
     hr_free(e->steps.data[i].operations);
+    hr_free(e->steps.data[i].places);
   }
   hr_vector_fini(&e->steps);
   hr_vector_fini(&e->ports);

@@ -37,6 +37,7 @@ typedef struct step_info {
   const hr_instance *instance;
   char *label;      /* by compiler/describe.h */
   char *operations; /* the recorded operations in it: "relu, mse_loss, adam (part)" */
+  char *places;     /* of these in the frontend's program: "jit(f)/dot_general f.py:3, jit(f)/tanh f.py:4", or "" */
   int loop_count;   /* loops that were fused */
   int first_read, read_count, first_write, write_count; /* in ports */
   int vanished_count;

@@ -55,6 +55,9 @@ void explain_step(const explanation *e, int step, hr_text *text) {
   if (info->operations != NULL && info->operations[0] != '\0') {
     hr_text_printf(text, "    does    %s\n", info->operations);
   }
+  if (info->places != NULL && info->places[0] != '\0') {
+    hr_text_printf(text, "    of      %s\n", info->places);
+  }
   if (source->kind == HR_STEP_KERNEL) {
     hr_text_printf(text, "    as      %d loop%s in %d phase%s\n", info->loop_count, info->loop_count == 1 ? "" : "s",
                    source->kernel->phase_count, source->kernel->phase_count == 1 ? "" : "s");

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/allocator.h"
+#include "base/text.h"
 #include "base/thread.h"
 
 /* ---- the file ---- */
@@ -34,8 +35,19 @@ static hr_status read_file(const char *path, char **out_text) {
   return text != NULL ? HR_OK : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for \"%s\"", path);
 }
 
+/* "; place 7 jit(f)/add f.py:3": the place of an operation. */
+static void read_place(replay *r, const char *line) {
+  int index, used;
+  if (sscanf(line, "; place %d %n", &index, &used) == 1 && index >= 0 && index < r->program.node_count &&
+      r->places[index] == NULL) {
+    hr_text text = {0};
+    hr_text_append_bytes(&text, line + used, strcspn(line + used, "\n"));
+    r->places[index] = hr_text_take(&text);
+  }
+}
+
 /* "; argument 3 f64 0.5": the value of an argument; other comments are ignored. */
-static void read_comment(replay *r, const char *line) {
+static void read_argument(replay *r, const char *line) {
   int index, used;
   char dtype[16];
   hr_scalar scalar = {0};
@@ -67,7 +79,8 @@ static hr_status parse(replay *r, char *text) {
   r->arguments = hr_calloc((size_t)r->program.argument_count + 1, sizeof *r->arguments);
   r->buffers = hr_calloc((size_t)r->program.buffer_count + 1, sizeof(hr_buffer *));
   r->handles = hr_calloc((size_t)r->program.buffer_count + 1, sizeof *r->handles);
-  if (r->arguments == NULL || r->buffers == NULL || r->handles == NULL) {
+  r->places = hr_calloc((size_t)r->program.node_count + 1, sizeof *r->places);
+  if (r->places == NULL || r->arguments == NULL || r->buffers == NULL || r->handles == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %d buffers", r->program.buffer_count);
   }
   for (int i = 0; i < r->program.scalar_count; ++i) {
@@ -79,7 +92,8 @@ static hr_status parse(replay *r, char *text) {
   for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
     line += *line == '\n';
     if (*line == ';') {
-      read_comment(r, line);
+      read_argument(r, line);
+      read_place(r, line);
     }
   }
   return HR_OK;
@@ -240,6 +254,10 @@ void replay_close(replay *r) {
   drop_buffers(r, true);
   hr_stream_release(r->stream);
   hr_device_release(r->device);
+  for (int i = 0; r->places != NULL && i < r->program.node_count; ++i) {
+    hr_free(r->places[i]);
+  }
+  hr_free(r->places);
   hr_program_fini(&r->program);
   hr_free(r->arguments);
   hr_free(r->buffers);

@@ -15,6 +15,7 @@ typedef struct replay {
   int mode; /* -1: the stream's own */
   hr_program program;
   hr_scalar *arguments; /* of the run */
+  char **places;        /* of each operation in the frontend's program; NULL: it has no name */
   hr_device *device;
   hr_stream *stream;
   hr_buffer **buffers; /* by number in the program; NULL: released, or not created yet */

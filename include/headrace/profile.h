@@ -136,6 +136,12 @@ HR_API void hr_profile_correlate(uint64_t correlation);
 /* The same of a number that is added to it, unless that is 0: the place in a program, of which the other number is one
  * run. Graphs have one for each operation (hr_graph_origin). */
 HR_API void hr_profile_origin(uint32_t origin);
+/* True if HEADRACE_DUMP or HEADRACE_DEBUG print names of places. */
+HR_API bool hr_profile_wants_places(void);
+/* Sets the function that names the place of a correlation: it writes a text that ends in NUL, at most `bytes`, such as
+ * "jit(f)/add f.py:3". Operations have correlations from then on, also if no profile is started. Any thread may call
+ * it. NULL: none. */
+HR_API void hr_profile_name_places(void (*fn)(uint64_t correlation, char *out_text, size_t bytes));
 /* True if some started profile has records of the device. */
 HR_API bool hr_profile_is_on(const hr_device *device);
 /* The clock of records. */

@@ -21,6 +21,7 @@
 #include "base/ranges.h"
 #include "engine/default_layout.h"
 #include "engine/deferred_copies.h"
+#include "engine/dump.h"
 #include "engine/growth.h"
 #include "engine/instantiate.h"
 #include "engine/prefix.h"
@@ -246,6 +247,7 @@ static void prepare_job(hr_job *job) {
                       .interrupted = job->is_move ? NULL : &stream->interrupted};
   if (__builtin_expect(hr__recorded(stream->device) != 0, 0)) {
     begin_record(job);
+    job->run.marks = job->marks.data, job->run.mark_count = job->marks.count;
   }
   if (stream->watch != NULL) {
     job->run.step_ns = hr_calloc((size_t)job->instance->step_count + 1, sizeof *job->run.step_ns);
@@ -673,6 +675,9 @@ static hr_status compile_instance(hr_stream *stream, const work *w, hr_key *key,
     ++stream->stats.compiles;
     stream->stats.general_plans += (*out_instance)->plan->is_general;
     stream->stats.guard_failures += (*out_instance)->plan->was_refused;
+    if (w->trace->has_marks && hr__dump_is_on()) {
+      hr__dump_places(key->hash, w->trace->marks.count, w->trace->marks.data);
+    }
     count_compile(stream, *out_instance, begin);
   } else { /* compiled for another stream */
     ++stream->stats.cache_hits;

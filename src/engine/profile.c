@@ -1,7 +1,7 @@
 #include "engine/profile.h"
-#include "core/ops/call.h"
 
 #include "base/log.h"
+#include "core/ops/call.h"
 #include "core/ops/op.h"
 #include "engine/machine.h"
 #include "runtime/function_table.h"
@@ -87,7 +87,7 @@ void hr__profile_share(const hr_instance *instance, int first, int64_t ns, int64
 }
 
 /* "  12.5 us  0.79 MB  62.9 GB/s  84 %  530.1 GFLOP/s  95 %  NAME": the shares are relative to the machine's peak. */
-void hr__profile_log_step(const hr_instance *instance, int number, int64_t ns, bool has_contents) {
+void hr__profile_log_step(const hr_instance *instance, int number, int64_t ns, bool has_contents, const char *places) {
   const hr_exec_step *step = &instance->steps[number];
   const hr_machine *machine = has_contents ? hr__machine() : NULL;
   hr_text text = {0};
@@ -108,6 +108,7 @@ void hr__profile_log_step(const hr_instance *instance, int number, int64_t ns, b
   if (step->batch > 1) {
     hr_text_printf(&text, " and %d more", step->batch - 1);
   }
+  hr_text_append(&text, places);
   hr_log(HR_LOG_KERNEL, "%s", hr_text_chars(&text));
   hr_text_fini(&text);
 }

@@ -11,7 +11,7 @@ void hr__step_describe(const hr_instance *instance, const hr_exec_step *step, hr
 void hr__profile_log_schedule(const hr_instance *instance);
 /* The time of the batch that begins with step `first`, among its steps by the bytes that they move. */
 void hr__profile_share(const hr_instance *instance, int first, int64_t ns, int64_t *out_step_ns);
-/* A line of HR_LOG_KERNEL, with shares of the machine's peak if the device computes. */
-void hr__profile_log_step(const hr_instance *instance, int number, int64_t ns, bool has_contents);
+/* A line of HR_LOG_KERNEL, with shares of the machine's peak if the device computes, and `places` at its end. */
+void hr__profile_log_step(const hr_instance *instance, int number, int64_t ns, bool has_contents, const char *places);
 
 #endif

@@ -5,11 +5,12 @@
 #ifndef HEADRACE_ENGINE_RECORD_NOTE_H_
 #define HEADRACE_ENGINE_RECORD_NOTE_H_
 
+#include "base/text.h"
 #include "headrace/profile.h"
 #include "runtime/device.h"
 
-/* Flags of hr_device.recorded. */
-enum { HR_RECORDED = 1, HR_RECORDED_OPERATIONS = 2 };
+/* Flags of hr_device.recorded: a profile is started, one that notes operations, and places have names. */
+enum { HR_RECORDED = 1, HR_RECORDED_OPERATIONS = 2, HR_RECORDED_PLACES = 4 };
 
 static inline int hr__recorded(const hr_device *device) {
   return atomic_load_explicit(&((hr_device *)device)->recorded, memory_order_relaxed);
@@ -28,6 +29,8 @@ typedef struct hr_note {
 
 /* `device`: NULL for compilers. Any thread. */
 void hr__records_add(const hr_device *device, const hr_note *note);
+/* Appends the name of a correlation's place; nothing if it has none. */
+void hr__records_place(uint64_t correlation, hr_text *text);
 /* True if some profile of the current context is started. */
 bool hr__records_are_on(void);
 

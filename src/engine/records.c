@@ -8,7 +8,7 @@
 #include "engine/record_table.h"
 #include "runtime/counters.h"
 
-enum { PROFILES_MAX = 8, DEVICES_MAX = 64, WORD = 8 };
+enum { PROFILES_MAX = 8, DEVICES_MAX = 64, WORD = 8, PLACE_BYTES = 512 };
 static const size_t RING_BYTES = (size_t)16 << 20, RING_BYTES_MIN = 4096;
 
 struct hr_profile {
@@ -31,7 +31,8 @@ typedef struct recorder {
   int profile_count;
   hr_device *devices[DEVICES_MAX]; /* that have a stream */
   int device_count;
-  atomic_int started; /* profile_count */
+  atomic_int started;                                                     /* profile_count */
+  void (*name_place)(uint64_t correlation, char *out_text, size_t bytes); /* of the frontend; NULL: none */
 } recorder;
 
 /* Of this thread: the numbers of hr_profile_correlate and hr_profile_origin, and the system's of the thread; 0: not
@@ -235,7 +236,7 @@ void hr__records_mark_part(hr_trace *trace, size_t count, const uint32_t *origin
 /* Sets the flags of all devices; the recorder is locked. */
 static void set_flags(recorder *r) {
   for (int d = 0; d < r->device_count; ++d) {
-    int flags = 0;
+    int flags = r->name_place != NULL ? HR_RECORDED_PLACES : 0;
     for (int i = 0; i < r->profile_count; ++i) {
       bool wants_operations = (r->profiles[i]->flags & HR_PROFILE_OPERATIONS) != 0;
       if (covers(r->profiles[i], r->devices[d])) {
@@ -480,7 +481,27 @@ void hr_profile_origin(uint32_t origin) {
 }
 
 bool hr_profile_is_on(const hr_device *device) {
-  return hr__recorded(device) != 0;
+  return (hr__recorded(device) & HR_RECORDED) != 0;
+}
+
+void hr_profile_name_places(void (*fn)(uint64_t correlation, char *out_text, size_t bytes)) {
+  recorder *r = recorder_of(hr__context());
+  hr_mutex_lock(&r->mutex);
+  r->name_place = fn;
+  set_flags(r);
+  hr_mutex_unlock(&r->mutex);
+}
+
+void hr__records_place(uint64_t correlation, hr_text *text) {
+  recorder *r = recorder_of(hr__context());
+  char name[PLACE_BYTES] = "";
+  hr_mutex_lock(&r->mutex);
+  void (*name_place)(uint64_t, char *, size_t) = r->name_place;
+  hr_mutex_unlock(&r->mutex);
+  if (name_place != NULL && correlation != 0) {
+    name_place(correlation, name, sizeof name);
+  }
+  hr_text_append(text, name);
 }
 
 int64_t hr_profile_clock_ns(void) {

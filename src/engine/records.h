@@ -1,8 +1,8 @@
 /* records.h: where the engine reports what ran, for profiles (headrace/profile.h).
  *
- * A device's `recorded` flags are 0 while no profile is started: then nothing below is called. The ring of a profile
- * holds entries (record_entry.h). A new entry overwrites the oldest ones, which are summed in the profile's tables
- * before. All profiles of a context share one lock, which is held for an entry at a time.
+ * A device's `recorded` flags are 0 while no profile is started and places have no names: then nothing below is called.
+ * The ring of a profile holds entries (record_entry.h). A new entry overwrites the oldest ones, which are summed in the
+ * profile's tables before. All profiles of a context share one lock, which is held for an entry at a time.
  */
 #ifndef HEADRACE_ENGINE_RECORDS_H_
 #define HEADRACE_ENGINE_RECORDS_H_

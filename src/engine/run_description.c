@@ -1,9 +1,13 @@
 #include "engine/run_description.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "base/allocator.h"
 #include "base/text.h"
 #include "core/ir/dtype.h"
 #include "engine/profile.h"
+#include "engine/record_note.h"
 
 enum { SHAPES_MAX = 8 }; /* operands in a text */
 
@@ -262,5 +266,41 @@ void hr__run_description_release(hr_run_description *description) {
   if (description != NULL && hr_refcount_release(&description->refcount)) {
     hr_arena_fini(&description->arena);
     hr_free(description);
+  }
+}
+
+/* ---- places ---- */
+
+enum { NAMES_MAX = 4, NAME_BYTES = 160 };
+
+/* The name of a place, of which the text has the file and the line, too: "jit(f)/add f.py:3". False: it is among those
+ * that are known, or there is none. */
+static bool name_place(uint64_t correlation, int known, char names[][NAME_BYTES]) {
+  hr_text place = {0};
+  hr__records_place(correlation, &place);
+  const char *text = hr_text_chars(&place);
+  snprintf(names[known], NAME_BYTES, "%.*s", (int)strcspn(text, " "), text);
+  hr_text_fini(&place);
+  bool is_new = names[known][0] != '\0';
+  for (int i = 0; i < known && is_new; ++i) {
+    is_new = strcmp(names[i], names[known]) != 0;
+  }
+  return is_new;
+}
+
+void hr__run_name_places(const hr_instance *instance, int step, size_t mark_count, const hr_operation_mark *marks,
+                         hr_text *text) {
+  const hr_run_description *description = mark_count > 0 ? hr__run_describe(instance) : NULL;
+  char names[NAMES_MAX + 1][NAME_BYTES];
+  int count = 0;
+  for (int l = 0; description != NULL && l < description->launch_count; ++l) {
+    const hr_launch_description *launch = &description->launches[l];
+    for (int i = 0; i < launch->operation_count && launch->step == step && count <= NAMES_MAX; ++i) {
+      uint32_t operation = launch->operations[i];
+      count += operation < mark_count && name_place(marks[operation].correlation, count, names);
+    }
+  }
+  for (int i = 0; i < count; ++i) {
+    hr_text_printf(text, "%s%s", i == 0 ? "  <- " : ", ", i == NAMES_MAX ? ".." : names[i]);
   }
 }

@@ -20,6 +20,11 @@ typedef struct hr_launch_description {
   const uint32_t *operations; /* their numbers in the program, ascending */
 } hr_launch_description;
 
+/* Appends the names of the places of a launch's operations, "  <- jit(f)/dot_general, jit(f)/tanh", if they have some.
+ * `step`: the launch's first; marks: of the first operations. */
+void hr__run_name_places(const hr_instance *instance, int step, size_t mark_count, const hr_operation_mark *marks,
+                         hr_text *text);
+
 struct hr_run_description {
   hr_refcount refcount;
   hr_arena arena; /* of everything below */

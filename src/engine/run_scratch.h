@@ -22,6 +22,8 @@ typedef struct hr_run {
   const hr_scalar *arguments;
   uint64_t number, ticket;                  /* of the job in its stream, and in its lane */
   const atomic_uint_least64_t *interrupted; /* jobs up to this number end early; NULL: no interrupts */
+  const hr_operation_mark *marks;           /* of the first operations; unknown ones are not there */
+  size_t mark_count;
   int64_t
       *step_ns; /* NULL, or out: the time of each step that ran; a batch's is shared by the bytes that its steps move */
   hr_launch_time *times; /* NULL, or out: of each launch, at its first step */

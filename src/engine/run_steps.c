@@ -7,6 +7,7 @@
 #include "core/ir/dtype.h"
 #include "engine/profile.h"
 #include "engine/run_clock.h"
+#include "engine/run_description.h"
 #include "engine/shared_calls.h"
 #include "engine/weights.h"
 
@@ -182,7 +183,10 @@ static void note_step(const hr_instance *instance, int step, hr_run *run, int64_
     hr__profile_share(instance, step, end - begin, &run->step_ns[step]);
   }
   if (hr_log_is_on(HR_LOG_KERNEL)) {
-    hr__profile_log_step(instance, step, end - begin, run->device->properties.has_contents);
+    hr_text places = {0};
+    hr__run_name_places(instance, step, run->mark_count, run->marks, &places);
+    hr__profile_log_step(instance, step, end - begin, run->device->properties.has_contents, hr_text_chars(&places));
+    hr_text_fini(&places);
   }
 }
 

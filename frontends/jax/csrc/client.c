@@ -6,6 +6,7 @@
 
 #include "headrace/version.h"
 #include "plugin.h"
+#include "profiler.h"
 
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
@@ -145,6 +146,7 @@ static pjrt_error *create(size_t option_count, const pjrt_named_value *options, 
     return hrj_error(status);
   }
   link_client(client);
+  hrj_places_begin();
   *out_client = client;
   return NULL;
 }

@@ -33,7 +33,7 @@ typedef struct profiler {
   profile_space space;
 } profiler;
 
-atomic_bool hrj_profiler_is_on;
+atomic_bool hrj_profiler_is_on, hrj_places_are_wanted;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `started` and its programs */
 static profiler *started;
 static atomic_uint session; /* the number of the start */
@@ -59,6 +59,9 @@ static void hold(profiler *p, pjrt_executable *executable) {
 
 void hrj_profiler_begin_call(pjrt_executable *executable) {
   unsigned now = atomic_load(&session);
+  if (atomic_load(&hrj_places_are_wanted)) {
+    hrj_places_keep(executable);
+  }
   if (atomic_exchange(&executable->profiled, now) != now) {
     pthread_mutex_lock(&lock);
     if (started != NULL) {
@@ -232,7 +235,7 @@ static void end(profiler *p) {
   started = is_last ? NULL : started;
   pthread_mutex_unlock(&lock);
   if (is_last) {
-    atomic_store(&hrj_profiler_is_on, false);
+    atomic_store(&hrj_profiler_is_on, atomic_load(&hrj_places_are_wanted));
     p->is_started = false;
   }
 }

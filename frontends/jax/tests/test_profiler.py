@@ -1,6 +1,7 @@
 """jax.profiler: kernels in a trace, with their places in the program."""
 
 import os
+import pathlib
 import subprocess
 import sys
 import threading
@@ -41,6 +42,28 @@ def test_kernels_have_the_names_and_lines_of_the_program(tmp_path):
     assert all("tanh" in stats["tf_op"] and "tanh" in stats["operations"] for stats in fused) and len(fused) == 3
     starts = [start for *_, start in lines["programs"]]
     assert starts == sorted(starts) and all(duration > 0 for *_, duration, _ in lines["programs"])
+
+
+def test_dumps_lines_and_explanations_have_the_names_of_the_program(tmp_path):
+    program = f"""
+import headrace_jax, jax, numpy as np
+headrace_jax.initialize()
+from test_profiler import network
+x, w = np.ones((64, 32), np.float32), np.ones((32, 16), np.float32)
+jax.jit(network)(x, w).block_until_ready()
+"""
+    paths = os.pathsep.join(filter(None, (os.path.dirname(__file__), os.environ.get("PYTHONPATH"))))
+    wanted = {"PYTHONPATH": paths, "HEADRACE_DUMP": str(tmp_path), "HEADRACE_DEBUG": "2"}
+    done = subprocess.run([sys.executable, "-c", program], env=os.environ | wanted, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "<- jit(network)/dot_general" in done.stderr and "jit(network)/tanh" in done.stderr
+    (path,) = [path for path in tmp_path.glob("*.hr") if "tanh" in path.read_text()]
+    places = [line for line in path.read_text().splitlines() if line.startswith("; place")]
+    assert any("jit(network)/tanh" in line and f"{HERE}:" in line for line in places)
+    tool = pathlib.Path(os.environ.get("HEADRACE_JAX_LIBRARY", "///")).parents[2] / "bin/headrace"
+    if tool.exists():
+        steps = subprocess.run([str(tool), "explain", str(path)], capture_output=True, text=True, check=True).stdout
+        assert "    of      jit(network)/dot_general" in steps and "jit(network)/tanh" in steps
 
 
 def test_work_that_nobody_has_waited_for_is_in_the_trace(tmp_path):
