@@ -31,7 +31,8 @@ versions, the one of the model's set.
   their dims follow from sizes around them in a way that a function can't express.
 - Integers of 2 and 4 bits are stored in bytes, and FLOAT4E2M1 in f32.
 - Constants of 64 KB and more stay in the mapped file, wherever they are in it. External data is read from the model's
-  folder alone; links are not followed.
+  folder alone; links are not followed. Tensors of one type at one range of such a file are one constant. Tensors that
+  overlap otherwise are refused if they have more bytes in all than twice the file and 4 MiB.
 
 ## Operators
 

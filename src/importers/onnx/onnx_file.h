@@ -11,6 +11,7 @@ typedef struct hr__onnx_file {
   char *location;             /* NULL: the model itself */
   bool is_mapped;
   hr__span bytes;
+  uint64_t taken; /* bytes of all constants in it, those of overlapping ones counted again */
 } hr__onnx_file;
 
 /* Maps a file. */

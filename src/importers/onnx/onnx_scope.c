@@ -117,20 +117,60 @@ static hr_status copy_elements(hr__onnx_importer *importer, const hr__onnx_tenso
 
 /* Large elements stay where they are, at any address: a session copies them if its device has to. Small ones are
  * copied, so that they do not keep the file. */
-static hr_status add_constant(hr__onnx_importer *importer, const hr__onnx_tensor *t, hr_value *out_value) {
+static hr_status place_constant(hr__onnx_importer *importer, const hr__onnx_tensor *t, hr__onnx_file *file,
+                                hr__span bytes, hr_value *out_value) {
   enum { LARGE = 1 << 16 };
-  hr__onnx_file *file = NULL;
-  hr__span bytes = {0};
   hr_type type = {.dtype = t->dtype, .rank = t->rank};
   memcpy(type.dims, t->dims, sizeof type.dims);
-  HR_RETURN_IF_ERROR(find_bytes(importer, t, &file, &bytes));
-  HR_RETURN_IF_ERROR(hr__onnx_check_tensor(t, bytes));
   if (!is_plain(t) || bytes.size < LARGE) {
     return copy_elements(importer, t, &type, bytes, out_value);
   }
   hr__onnx_file_retain(file);
   *out_value = hr_graph_constant_adopt(importer->graph, &type, bytes.data, hr__onnx_file_release, file);
   return hr_graph_status(importer->graph);
+}
+
+/* Tensors whose ranges of a file overlap in part take no more memory than a multiple of the file. */
+static hr_status charge_range(hr__onnx_file *file, hr__span bytes) {
+  enum { SLACK = 4 << 20 };
+  file->taken += bytes.size;
+  return file->taken <= 2 * (uint64_t)file->bytes.size + SLACK
+             ? HR_OK
+             : DAMAGED("external data \"%s\" of %zu bytes: tensors that overlap have %llu bytes in all, expected at "
+                       "most twice the file and %d",
+                       file->location, file->bytes.size, (unsigned long long)file->taken, SLACK);
+}
+
+static bool is_of_type(const hr__onnx_importer *importer, hr_value value, const hr__onnx_tensor *t) {
+  hr_type type;
+  hr_status status = value != 0 ? hr_graph_type(importer->graph, value, &type) : HR_OK;
+  bool is_same = value != 0 && status == HR_OK && type.dtype == t->dtype && type.rank == t->rank;
+  hr_status_ignore(status);
+  return is_same && memcmp(type.dims, t->dims, (size_t)t->rank * sizeof *t->dims) == 0;
+}
+
+/* Tensors of one type at one range, as tied weights, are one constant. */
+static hr_status add_external(hr__onnx_importer *importer, const hr__onnx_tensor *t, hr__onnx_file *file,
+                              hr__span bytes, hr_value *out_value) {
+  uint64_t key = hr_hash_mix(importer->graph_number, (uint64_t)(uintptr_t)bytes.data);
+  key = hr_hash_mix(hr_hash_mix(key, bytes.size), (uint64_t)t->data_type);
+  hr_value shared = (hr_value)(intptr_t)hr_table_get(&importer->constants, key);
+  if (is_of_type(importer, shared, t)) {
+    *out_value = shared;
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(charge_range(file, bytes));
+  HR_RETURN_IF_ERROR(place_constant(importer, t, file, bytes, out_value));
+  return hr_table_put(&importer->constants, key, (void *)(intptr_t)*out_value) ? HR_OK : no_memory();
+}
+
+static hr_status add_constant(hr__onnx_importer *importer, const hr__onnx_tensor *t, hr_value *out_value) {
+  hr__onnx_file *file = NULL;
+  hr__span bytes = {0};
+  HR_RETURN_IF_ERROR(find_bytes(importer, t, &file, &bytes));
+  HR_RETURN_IF_ERROR(hr__onnx_check_tensor(t, bytes));
+  return t->is_external && bytes.size > 0 ? add_external(importer, t, file, bytes, out_value)
+                                          : place_constant(importer, t, file, bytes, out_value);
 }
 
 hr_status hr__onnx_constant(hr__onnx_importer *importer, hr__span message, hr__onnx_value *out_value) {

@@ -842,11 +842,12 @@ HR_TEST(a_recurrent_layer_with_hard_sigmoid_is_refused) {
 
 /* ---- external data ---- */
 
-static void put_external(hr_text *text, const char *location, const char *offset) {
+static void put_stored(hr_text *text, const char *name, uint64_t type, int64_t count, const char *location,
+                       const char *offset) {
   size_t tensor = hr_protobuf_begin(text, 5);
-  hr_protobuf_int(text, 1, 3);
-  hr_protobuf_int(text, 2, FLOAT);
-  hr_protobuf_string(text, 8, "w");
+  hr_protobuf_int(text, 1, (uint64_t)count);
+  hr_protobuf_int(text, 2, type);
+  hr_protobuf_string(text, 8, name);
   const char *const entries[4] = {"location", location, "offset", offset};
   for (int i = 0; i < 4; i += 2) {
     size_t entry = hr_protobuf_begin(text, 13);
@@ -868,7 +869,7 @@ static hr_status open_external(const char *folder, const char *location, const c
   char path[256];
   size_t graph = hr_protobuf_begin(&text, 7);
   put_node(&text, 1, "", "Add", "x w", "y");
-  put_external(&text, location, offset);
+  put_stored(&text, "w", FLOAT, 3, location, offset);
   put_value_info(&text, 11, "x", FLOAT, 2, rows);
   put_value_info(&text, 12, "y", FLOAT, 2, rows);
   hr_protobuf_end(&text, graph);
@@ -912,6 +913,50 @@ HR_TEST(external_data_is_read_from_the_models_folder_alone) {
   remove(path);
   snprintf(path, sizeof path, "%s/part", folder);
   rmdir(path);
+  snprintf(path, sizeof path, "%s/model.onnx", folder);
+  remove(path);
+  rmdir(folder);
+}
+
+/* A model of `count` initializers of `bytes` each, `step` bytes apart in a file of 64 KB. */
+static hr_status open_ranges(const char *folder, int count, int64_t bytes, int64_t step, hr_graph **out_graph) {
+  hr_text text = {0};
+  char path[256];
+  size_t graph = hr_protobuf_begin(&text, 7);
+  put_node(&text, 1, "", "Identity", "w0", "y");
+  for (int i = 0; i < count; ++i) {
+    char name[16], offset[24];
+    snprintf(name, sizeof name, "w%d", i);
+    snprintf(offset, sizeof offset, "%lld", (long long)(i * step));
+    put_stored(&text, name, UINT8, bytes, "w.bin", offset);
+  }
+  put_value_info(&text, 12, "y", UINT8, 1, (int64_t[]){bytes});
+  hr_protobuf_end(&text, graph);
+  put_opset(&text, 8, "", 21);
+  snprintf(path, sizeof path, "%s/model.onnx", folder);
+  write_file(path, text.data, text.length);
+  hr_text_fini(&text);
+  return hr_onnx_open(path, NULL, out_graph);
+}
+
+HR_TEST(external_data_that_overlaps_is_one_constant_or_bounded) {
+  enum { FILE_BYTES = 1 << 16, MANY = 4096, SMALL = 4096 };
+  char folder[] = "/tmp/onnx_test_XXXXXX", path[256];
+  static const char bytes[FILE_BYTES];
+  hr_graph *graph = NULL;
+  HR_ASSERT(mkdtemp(folder) != NULL);
+  snprintf(path, sizeof path, "%s/w.bin", folder);
+  write_file(path, bytes, sizeof bytes);
+  HR_ASSERT_OK(open_ranges(folder, MANY, SMALL, 0, &graph));
+  HR_ASSERT_EQ(hr_graph_constant_bytes(graph), SMALL);
+  hr_graph_release(graph);
+  HR_ASSERT_OK(open_ranges(folder, 100, SMALL, 1, &graph));
+  HR_ASSERT_EQ(hr_graph_constant_bytes(graph), 100 * SMALL);
+  hr_graph_release(graph);
+  HR_ASSERT_ERROR(open_ranges(folder, MANY, SMALL, 1, &graph), HR_STATUS_DATA_LOSS,
+                  "\"w.bin\" of 65536 bytes: tensors that overlap have 4329472 bytes in all");
+  HR_ASSERT_ERROR(open_ranges(folder, FILE_BYTES / 2, FILE_BYTES / 2, 1, &graph), HR_STATUS_DATA_LOSS, "overlap");
+  remove(path);
   snprintf(path, sizeof path, "%s/model.onnx", folder);
   remove(path);
   rmdir(folder);
