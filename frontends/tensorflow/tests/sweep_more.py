@@ -420,3 +420,25 @@ def _(rng, dtype, name):
             yield {"input": numbers(rng, dims, dtype), "start_indices": where, "size_indices": np.array(size, where.dtype)}
         else:
             yield {"input": numbers(rng, dims, dtype), "update": numbers(rng, size, dtype), "indices": where}
+
+
+@case("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4", "QuantizeAndDequantizeV4Grad", scale=2)
+def _(rng, dtype, name):
+    for dims, axis, is_signed, bits, is_given, mode, is_narrow in [
+        ((5, 6), -1, True, 8, False, "HALF_TO_EVEN", False),
+        ((5, 6), -1, True, 8, True, "HALF_UP", True),
+        ((2, 3, 4), 1, True, 4, False, "HALF_UP", False),
+        ((2, 3, 4), 2, True, 3, True, "HALF_TO_EVEN", True),
+        ((7,), 0, False, 8, True, "HALF_TO_EVEN", False),
+        ((7,), -1, False, 5, False, "HALF_UP", False),
+        ((0, 3), -1, True, 8, True, "HALF_TO_EVEN", False),
+    ]:
+        count = () if axis < 0 else (dims[axis],)
+        low, high = numbers(rng, count, dtype, -3, -1 if is_signed else 0), numbers(rng, count, dtype, 1, 3)
+        found = {"input": numbers(rng, dims, dtype), "input_min": low, "input_max": high, "axis": axis}
+        if name == "QuantizeAndDequantizeV4Grad":
+            yield found | {"gradients": numbers(rng, dims, dtype)}
+            continue
+        is_given = is_given and (axis < 0 or name.endswith("3"))  # the CPU device has no ranges of slices in the others
+        found |= {"signed_input": is_signed, "range_given": is_given, "narrow_range": is_narrow}
+        yield found | ({"num_bits": np.int32(bits)} if name.endswith("3") else {"num_bits": bits, "round_mode": mode})
