@@ -1,6 +1,4 @@
 /* ops_pools.c: rules of pools over two or three planes, of the places of largest elements, and of their gradients. */
-#include <math.h>
-
 #include "ops_windows.h"
 
 static htf_geometry read_pool(htf_node *node, const int64_t *image) {
@@ -66,24 +64,6 @@ static bool fits_rows(const htf_geometry *g, const int64_t *image, const int64_t
   return fits;
 }
 
-static double least_number(hr_dtype dtype) {
-  switch (dtype) {
-    case HR_DTYPE_I8:
-      return INT8_MIN;
-    case HR_DTYPE_I16:
-      return INT16_MIN;
-    case HR_DTYPE_I32:
-      return INT32_MIN;
-    case HR_DTYPE_I64:
-      return (double)INT64_MIN;
-    case HR_DTYPE_U8:
-    case HR_DTYPE_U16:
-      return 0;
-    default:
-      return -(double)INFINITY;
-  }
-}
-
 /* By the image with least numbers around it, whose gradient is cut. */
 static htf_value padded_pool_gradient(htf_node *node, const htf_geometry *g, htf_value image, htf_value gradient) {
   int64_t before[HTF_IMAGE_DIMS_MAX] = {0}, after[HTF_IMAGE_DIMS_MAX] = {0}, offset = 0;
@@ -94,7 +74,7 @@ static htf_value padded_pool_gradient(htf_node *node, const htf_geometry *g, htf
   }
   htf_value wide = htf_call(node, HR_FUNCTIONAL_PAD, INPUTS(image),
                             ATTRIBUTES(htf_attr_ints(before, image->rank), htf_attr_ints(after, image->rank),
-                                       htf_attr_real(least_number(image->dtype)))),
+                                       htf_attr_real(htf_least_number(image->dtype)))),
             results[2], out = htf_new(node, image->dtype, image->rank, wide->dims);
   htf_call_many(node, HR_FUNCTIONAL_MAX_POOL_PLACES, INPUTS(htf_planes_last(node, &bare, wide)),
                 ATTRIBUTES(htf_attr_ints(bare.size, g->planes), htf_attr_ints(bare.stride, g->planes),
@@ -134,6 +114,42 @@ void htf_max_pool_gradient(htf_node *node) {
                 2, results);
   record_pool(node, HR_OP_MAX_POOL_BACKWARD, &g, gradient, results[1], out);
   htf_output(node, 0, out);
+}
+
+/* Inputs: the image, the result, which is not needed, and the gradient of the image's gradient: of each window the one
+ * at its largest element. */
+void htf_max_pool_second_gradient(htf_node *node) {
+  htf_value image = htf_input(node, 0), gradient = htf_input(node, 2), results[2];
+  htf_check_ranks(node, image->rank, gradient->rank);
+  if (!htf_has_failed(node) && !htf_has_dims(gradient, image->rank, image->dims)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: the gradient has other dims than the image", node->kernel->row->op);
+  }
+  if (htf_has_failed(node)) {
+    return;
+  }
+  htf_geometry g = read_pool(node, image->dims);
+  int64_t dims[HTF_IMAGE_DIMS_MAX];
+  htf_result_dims(&g, image->dims, image->dims[htf_channel_dim(&g)], dims);
+  if (!htf_has_failed(node) && htf_image_count(&g, dims) == 0) {
+    htf_output(node, 0, htf_zeros(node, g.planes + 2, dims, image->dtype));
+    return;
+  }
+  htf_call_many(node, HR_FUNCTIONAL_MAX_POOL_PLACES, INPUTS(htf_planes_last(node, &g, image)),
+                ATTRIBUTES(htf_attr_ints(g.size, g.planes), htf_attr_ints(g.stride, g.planes),
+                           htf_attr_ints(g.before, g.planes), htf_attr_ints(g.after, g.planes)),
+                2, results);
+  if (htf_has_failed(node)) {
+    return;
+  }
+  htf_value places = htf_planes_last(node, &g, gradient), found = results[1];
+  const int64_t elements[3] = {found->dims[0], found->dims[1],
+                               hr_tensor_count(gradient) / (found->dims[0] * found->dims[1])};
+  const int64_t windows[3] = {found->dims[0], found->dims[1],
+                              hr_tensor_count(found) / (found->dims[0] * found->dims[1])};
+  htf_value taken = htf_call(node, HR_FUNCTIONAL_TAKE_ALONG_AXIS,
+                             INPUTS(htf_reshape(node, places, 3, elements), htf_reshape(node, found, 3, windows)),
+                             ATTRIBUTES(htf_attr_int(2), htf_attr_text("drop")));
+  htf_output(node, 0, htf_planes_back(node, &g, htf_reshape(node, taken, found->rank, found->dims)));
 }
 
 /* The number of each example's first element, [N, 1, 1, 1]; 0 if examples count for themselves. */

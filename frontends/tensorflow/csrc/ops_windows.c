@@ -1,6 +1,7 @@
 /* ops_windows.c: geometry of windows over an image's planes (ops_windows.h), and the rule of patches. */
 #include "ops_windows.h"
 
+#include <math.h>
 #include <string.h>
 
 static int64_t at_least_0(int64_t x) {
@@ -144,6 +145,26 @@ void htf_check_gradient(htf_node *node, const htf_geometry *g, htf_value gradien
   if (!htf_has_failed(node) && !htf_has_dims(gradient, g->planes + 2, dims)) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: the gradient has other dims than the result",
              node->kernel->row->op);
+  }
+}
+
+double htf_least_number(hr_dtype dtype) {
+  switch (dtype) {
+    case HR_DTYPE_I8:
+      return INT8_MIN;
+    case HR_DTYPE_I16:
+      return INT16_MIN;
+    case HR_DTYPE_I32:
+      return INT32_MIN;
+    case HR_DTYPE_I64:
+      return (double)INT64_MIN;
+    case HR_DTYPE_U8:
+    case HR_DTYPE_U16:
+    case HR_DTYPE_U32:
+    case HR_DTYPE_U64:
+      return 0;
+    default:
+      return -(double)INFINITY;
   }
 }
 

@@ -46,6 +46,9 @@ bool htf_has_dims(htf_value x, int rank, const int64_t *dims);
 /* InvalidArgumentError unless the gradient has the dims of the result. */
 void htf_check_gradient(htf_node *node, const htf_geometry *g, htf_value gradient, const int64_t *dims);
 
+/* No number of the dtype is less. */
+double htf_least_number(hr_dtype dtype);
+
 /* ---- rows of the core ---- */
 
 /* True if the padding is the same on both sides, which rows of op.h need. They give results in TensorFlow's layout,

@@ -442,3 +442,33 @@ def _(rng, dtype, name):
         is_given = is_given and (axis < 0 or name.endswith("3"))  # the CPU device has no ranges of slices in the others
         found |= {"signed_input": is_signed, "range_given": is_given, "narrow_range": is_narrow}
         yield found | ({"num_bits": np.int32(bits)} if name.endswith("3") else {"num_bits": bits, "round_mode": mode})
+
+
+@case("MaxPoolGradGrad", "MaxPoolGradGradV2")
+def _(rng, dtype, name):
+    for (dims, size, stride, _), padding in itertools.product(PATCHES, ["SAME", "VALID"]):
+        image = rng.permutation(int(np.prod(dims)) * 2)[: int(np.prod(dims))].reshape(dims) % (100 if dtype.size == 1 else 1000)
+        image = image.astype(dtype.as_numpy_dtype)
+        spec = {"ksize": [1, size, size, 1], "strides": [1, stride, stride, 1], "padding": padding}
+        result = tf.raw_ops.MaxPool(input=tf.constant(image), **spec) if dims[0] > 0 else None
+        if result is not None and result.shape.num_elements() > 0:
+            yield {"orig_input": image, "orig_output": result.numpy(), "grad": numbers(rng, dims, dtype), **spec}
+
+
+@case("Dilation2D", "Dilation2DBackpropInput", "Dilation2DBackpropFilter", scale=8)
+def _(rng, dtype, name):
+    for dims, size, stride, rate, padding in [
+        ((2, 5, 6, 3), (2, 3), 1, 1, "SAME"),
+        ((1, 7, 7, 2), (3, 3), 2, 1, "VALID"),
+        ((2, 8, 6, 1), (2, 2), 2, 2, "SAME"),
+        ((1, 6, 9, 2), (3, 2), 1, 2, "VALID"),
+        ((1, 4, 4, 1), (1, 1), 3, 1, "SAME"),
+    ]:
+        spec = {"strides": [1, stride, stride, 1], "rates": [1, rate, rate, 1], "padding": padding}
+        image, kernel = numbers(rng, dims, dtype, 0, 4), numbers(rng, (*size, dims[3]), dtype, 0, 2)
+        if name == "Dilation2D":
+            yield {"input": image, "filter": kernel, **spec}
+            continue
+        result = tf.raw_ops.Dilation2D(input=tf.constant(image), filter=tf.constant(kernel), **spec)
+        gradient = numbers(rng, result.shape, dtype, 0, 2)
+        yield {"input": image, "filter": kernel, "out_backprop": gradient, **spec}
