@@ -32,12 +32,14 @@ HR_TEST(rows_multiplies_single_rows_of_bf16) {
 
 HR_TEST(rows_takes_what_models_multiply) {
   cases_begin(&hr__gemv_provider);
-  const product q = {1, {2}, 1, 70, 530};
-  for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
-    for (int bias = 0; bias <= BIAS_EXPANDED; ++bias) {
-      op_case t = product_case(&hr__gemv_provider, &q, HR_DTYPE_F32, MATRIX_ROOM, (matrix_layout)b, MATRIX_STEPS,
-                               (bias_layout)bias);
-      op_case_must_pass(&t);
+  static const product products_of_models[] = {{1, {2}, 1, 70, 530}, {1, {1}, 1, 263, 301}};
+  for (int i = 0; i < 2; ++i) {
+    for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
+      for (int bias = 0; bias <= BIAS_EXPANDED; ++bias) {
+        op_case t = product_case(&hr__gemv_provider, &products_of_models[i], HR_DTYPE_F32, MATRIX_ROOM,
+                                 (matrix_layout)b, MATRIX_STEPS, (bias_layout)bias);
+        op_case_must_pass(&t);
+      }
     }
   }
 }

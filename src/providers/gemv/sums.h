@@ -205,25 +205,29 @@ SUMS_INLINE void sum_dots(const float *x, const char *w, int64_t step, int64_t i
 
 /* ---- N contiguous ---- */
 
-enum { ROWS = 4, BFLOAT_ROWS = 8, ROWS_AHEAD = 16 };
+enum { ROWS = 4, BFLOAT_ROWS = 8, ROWS_AHEAD = 16, CACHED_BYTES = 1 << 18 };
 
-/* sums[i] += x[r] times element i of row r, for each of `rows` rows in turn; rows are `bytes` apart. Compilers widen
- * bf16 in halves of a longer vector. */
-SUMS_INLINE void add_rows(const float *x, const char *restrict w, int64_t bytes, int rows, int64_t count,
+/* sums[i] += x[r] times element i of row r, for each of `rows` rows in turn; rows are `bytes` apart. Asks for the
+ * weights `ahead` bytes behind these, unless it is 0. Compilers widen bf16 in halves of a longer vector. */
+SUMS_INLINE void add_rows(const float *x, const char *restrict w, int64_t bytes, int rows, int64_t count, int64_t ahead,
                           float *restrict sums, hr_dtype dtype) {
-  int64_t i = 0;
-  for (; dtype == HR_DTYPE_BF16 && i + WIDTH <= count; i += WIDTH) {
+  int64_t i = 0, size = weight_bytes(dtype);
+  for (; i + WIDTH <= count; i += WIDTH) {
     vector sum;
     memcpy(&sum, sums + i, sizeof sum);
     for (int r = 0; r < rows; ++r) {
-      sum = multiply_add((vector){0} + x[r], load_weights(w + r * bytes + i * weight_bytes(dtype), dtype), sum);
+      const char *from = w + r * bytes + i * size;
+      if (ahead != 0 && i * size % LINE_BYTES == 0) {
+        __builtin_prefetch(from + ahead);
+      }
+      sum = multiply_add((vector){0} + x[r], load_weights(from, dtype), sum);
     }
     memcpy(sums + i, &sum, sizeof sum);
   }
   for (; i < count; ++i) {
     float sum = sums[i];
     for (int r = 0; r < rows; ++r) {
-      sum = __builtin_fmaf(x[r], load_weight(w + r * bytes + i * weight_bytes(dtype), dtype), sum);
+      sum = __builtin_fmaf(x[r], load_weight(w + r * bytes + i * size, dtype), sum);
     }
     sums[i] = sum;
   }
@@ -238,20 +242,31 @@ SUMS_INLINE void fetch_weights(const char *w, int64_t count, hr_dtype dtype) {
   }
 }
 
+/* The bytes to ask ahead: whole groups of rows. 0 for matrices that a core's own cache may hold, and for longer rows,
+ * which the processor fetches early enough. */
+static inline int64_t rows_ahead(int64_t bytes, int64_t inner, hr_dtype dtype) {
+  bool is_worth = dtype == HR_DTYPE_F32 && bytes > 0 && bytes < AHEAD_BYTES && bytes * inner >= CACHED_BYTES;
+  int64_t group = ROWS * bytes;
+  return is_worth ? (AHEAD_BYTES + group - 1) / group * group : 0;
+}
+
 /* sums[i] = the sum over k of x[k] times element i of row k; rows are `step` elements apart. */
 SUMS_INLINE void sum_rows(const float *x, const char *w, int64_t step, int64_t inner, int64_t count,
                           float *restrict sums, hr_dtype dtype) {
   const int rows = dtype == HR_DTYPE_BF16 ? BFLOAT_ROWS : ROWS;
-  int64_t k = 0, bytes = step * weight_bytes(dtype);
+  int64_t k = 0, bytes = step * weight_bytes(dtype), ahead = rows_ahead(bytes, inner, dtype);
   memset(sums, 0, (size_t)count * sizeof *sums);
+  for (; ahead != 0 && k + rows <= inner; k += rows) {
+    add_rows(x + k, w + k * bytes, bytes, rows, count, ahead, sums, dtype);
+  }
   for (; k + rows <= inner; k += rows) {
     for (int64_t next = k + ROWS_AHEAD; next < k + ROWS_AHEAD + rows && next < inner; ++next) {
       fetch_weights(w + next * bytes, count, dtype);
     }
-    add_rows(x + k, w + k * bytes, bytes, rows, count, sums, dtype);
+    add_rows(x + k, w + k * bytes, bytes, rows, count, 0, sums, dtype);
   }
   for (; k < inner; ++k) {
-    add_rows(x + k, w + k * bytes, bytes, 1, count, sums, dtype);
+    add_rows(x + k, w + k * bytes, bytes, 1, count, 0, sums, dtype);
   }
 }
 
@@ -268,7 +283,7 @@ SUMS_INLINE void add_row(float x, const char *restrict w, int64_t ahead, int64_t
       memcpy(sums + i + part * WIDTH, &sum, sizeof sum);
     }
   }
-  add_rows(&x, w + i * bytes, 0, 1, count - i, sums + i, dtype);
+  add_rows(&x, w + i * bytes, 0, 1, count - i, 0, sums + i, dtype);
 }
 
 /* sum_rows of weights from memory, one row after the other. Whole rows are one run of memory; of parts of them, those
