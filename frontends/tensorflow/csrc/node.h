@@ -113,7 +113,7 @@ htf_value htf_input(htf_node *node, int index);
 int htf_host_ints(htf_node *node, int index, int64_t *out_values, int most);
 /* The same of one number. */
 int64_t htf_host_int(htf_node *node, int index);
-/* The dims of a kernel's input in the host's memory; how many they are. */
+/* The dims of an input in the host's memory; how many they are. */
 int htf_host_dims(htf_node *node, int index, int64_t dims[HR_RANK_MAX]);
 /* The numbers of an input in the host's memory as dims; a negative one is InvalidArgumentError. */
 int htf_read_dims(htf_node *node, int index, int64_t *out_dims);

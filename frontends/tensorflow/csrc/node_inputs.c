@@ -84,6 +84,13 @@ int htf_host_ints(htf_node *node, int index, int64_t *out_values, int most) {
 }
 
 int htf_host_dims(htf_node *node, int index, int64_t dims[HR_RANK_MAX]) {
+  if (node->scope != NULL) {
+    const htf_host *host = htf_scope_host(node, index);
+    for (int d = 0; host != NULL && d < host->rank; ++d) {
+      dims[d] = host->dims[d];
+    }
+    return host != NULL ? host->rank : 0;
+  }
   tf_tensor *tensor = get_input(node, index);
   int rank = tensor != NULL ? tf.NumDims(tensor) : 0;
   if (rank > HR_RANK_MAX) {

@@ -59,6 +59,15 @@ def test_elementwise_and_reductions(dtype):
     check_bits(body, numbers(37, 65, dtype=dtype), numbers(65, seed=1, dtype=dtype))
 
 
+def test_paddings():
+    def body(x):
+        y = tf.pad(x, [[0, 1], [2, 0]])
+        of_dims = tf.pad(y, [[1, 1], [0, tf.shape(x)[0]]], constant_values=2.0)
+        return y, of_dims, tf.pad(y, [[1, 1], [0, 2]], "REFLECT")
+
+    check_bits(body, numbers(4, 5))
+
+
 def test_special_numbers():
     x = tf.constant([float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1e-30])
     check_bits(lambda x: (tf.maximum(x, 0.0), tf.sqrt(x), -x, x / x, tf.nn.relu(x), tf.math.divide_no_nan(x, x * 0)), x)
