@@ -386,11 +386,17 @@ static void check_threads(const char *text) {
   hr_program_fini(&program);
 }
 
+#define FEW_ROWS                                                                                        \
+  "buffer %0 3156 live\nbuffer %1 320860 live\nbuffer %2 3660 live\nbuffer %3 1220 live\n%2:f32[3,305]" \
+  "{305,1}+0 = matmul(%0:f32[3,263]{263,1}+0, %1:f32[263,305]{305,1}+0, _, %3:f32[3,305]{0,1}+0) "      \
+  "then(add,^,3) then(relu,^)\n"
+
 HR_TEST(sgemm_gives_the_same_bits_with_any_number_of_threads) {
   provider = &hr__sgemm_provider;
   open_provider();
   check_threads(LARGE("250,1"));
   check_threads(LARGE("1,256"));
+  check_threads(FEW_ROWS);
   provider = &hr__onednn_provider;
 }
 

@@ -256,6 +256,22 @@ HR_TEST(batched_products_leaves_other_products_to_others) {
 }
 
 /* Its code takes longer to generate than a first answer may. */
+HR_TEST(sgemm_multiplies_few_rows_with_large_matrices) {
+  cases_begin(&hr__sgemm_provider);
+  for (int rows = 2; rows <= 5; ++rows) {
+    for (int wide = 0; wide < 2; ++wide) {
+      const product q = {0, {0}, rows, wide ? 67 : 263, wide ? 1057 : 261};
+      for (int a = MATRIX_DENSE; a <= MATRIX_TRANSPOSED_ROOM; ++a) {
+        for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
+          op_case t = product_case(&hr__sgemm_provider, &q, HR_DTYPE_F32, (matrix_layout)a, (matrix_layout)b,
+                                   MATRIX_ROOM, BIAS_VECTOR);
+          op_case_must_pass(&t);
+        }
+      }
+    }
+  }
+}
+
 HR_TEST(sgemm_leaves_products_of_one_row) {
   static const product rows[] = {{0, {0}, 1, 70, 530}, {1, {1}, 1, 70, 530}, {0, {0}, 2, 70, 530}};
   cases_begin(&hr__sgemm_provider);

@@ -12,7 +12,8 @@
  * them. Its own threads would need a second parallel loop for the epilogues, and split the columns of a transposed
  * right operand less well.
  *
- * Products of one row are left to gemv, which is faster: sgemm's code is not generated for them (25 ms).
+ * Products of one row are left to gemv, which is faster: sgemm's code is not generated for them (25 ms). Those of two to
+ * four rows on large matrices with dense rows run by loops of their own (few_rows.h).
  *
  * A right operand with long columns (the weight of a linear layer) is read faster transposed. The transposed copy of a
  * weight is cached while its contents stay the same, for products of any number of rows from 16 on: from there on sgemm
@@ -26,6 +27,7 @@
 #include "base/thread.h"
 #include "core/ir/dtype.h"
 #include "providers/onednn/dnnl_api.h"
+#include "providers/onednn/few_rows.h"
 #include "providers/onednn/onednn.h"
 #include "providers/provider.h"
 #include "runtime/cached_weights.h"
@@ -60,6 +62,7 @@ struct hr_prepared {
   int64_t groups, grain; /* of SIDE columns or rows; those that a thread takes at least */
   bool is_aside;  /* the product is made in the workspace */
   bool is_copied; /* b may be read from a transposed copy */
+  bool is_few;    /* rows, by few_rows.h */
   uint64_t stamp;
   int finish_count;
   finish finishes[HR_EPILOGUES_MAX + 1]; /* a prepared product has memory for `finish_count` */
@@ -223,6 +226,7 @@ static bool plan(const hr_program *program, const hr_node *node, hr_prepared *p)
     is = add_epilogue(node, &node->epilogues[i], p);
   }
   p->is_copied = is && can_copy(program, node, p);
+  p->is_few = !p->a.is_transposed && !p->b.is_transposed && few_rows_are_worth(p->c.rows, p->a.columns, p->c.columns);
   return is;
 }
 
@@ -437,16 +441,25 @@ static hr_cached_weights *copy_of(hr_prepared *p, const float *b) {
   return copy;
 }
 
-static void run_area(call *c, const area *x) {
+static int multiply(const call *c, const area *x) {
   const matrix *a = &c->p->a, *b = &c->right;
   const float *from_a = c->a + x->row * (a->is_transposed ? 1 : a->step);
   const float *from_b = c->b + x->column * (b->is_transposed ? b->step : 1);
   float *to = c->sums + x->row * c->sums_step + x->column;
+  int64_t rows = x->row_end - x->row, columns = x->column_end - x->column;
+  if (c->p->is_few) {
+    few_rows_run(&(few_rows){rows, a->columns, columns, a->step, b->step, c->sums_step, from_a, from_b, to});
+    return DNNL_SUCCESS;
+  }
   int threads = hr_library_threads_set(1);
-  int code = hr__dnnl()->sgemm(a->is_transposed ? 'T' : 'N', b->is_transposed ? 'T' : 'N', x->row_end - x->row,
-                               x->column_end - x->column, a->columns, 1, from_a, a->step, from_b, b->step, 0, to,
-                               c->sums_step);
+  int code = hr__dnnl()->sgemm(a->is_transposed ? 'T' : 'N', b->is_transposed ? 'T' : 'N', rows, columns, a->columns, 1,
+                               from_a, a->step, from_b, b->step, 0, to, c->sums_step);
   (void)hr_library_threads_set(threads);
+  return code;
+}
+
+static void run_area(call *c, const area *x) {
+  int code = multiply(c, x);
   if (code != DNNL_SUCCESS) {
     atomic_store_explicit(&c->code, code, memory_order_relaxed);
   } else if (c->p->finish_count > 0 || c->p->is_aside) {
