@@ -74,6 +74,7 @@ def environment(platform, options):
 
 def run_file(folder, name, platform, options, only, show=lambda cases: None):
     command = [sys.executable, "-c", START, "-p", "device_names", "--import-mode=importlib"]
+    command += [f"--rootdir={folder.parents[3]}"]  # or the folder random would become Python's module of this name
     command += processes.pytest_options(folder / name, options, CASE_SECONDS)
     variables = environment(platform, options)
     found = processes.run_file(name, command, folder, variables, options, only, show)
