@@ -160,6 +160,11 @@ static int64_t integer_of(const htf_kernel *kernel, const char *name) {
 /* Without seeds they are random. */
 static void create_generator(htf_kernel *kernel, tf_status *status) {
   uint64_t seeds[2] = {(uint64_t)integer_of(kernel, "seed"), (uint64_t)integer_of(kernel, "seed2")};
+  if (seeds[0] == 0 && seeds[1] == 0 && tf_is_deterministic()) {
+    tf.SetStatus(status, HR_STATUS_INVALID_ARGUMENT,
+                 "When determinism is enabled, random ops must have a seed specified.");
+    return;
+  }
   kernel->generator = calloc(1, sizeof *kernel->generator);
   bool has_failed = seeds[0] == 0 && seeds[1] == 0 && getentropy(seeds, sizeof seeds) != 0;
   if (kernel->generator == NULL || has_failed) {

@@ -138,6 +138,16 @@ static hr_tensor *view_of(htf_node *node, htf_value x) {
   return view;
 }
 
+htf_dims_text htf_text_of_dims(int rank, const int64_t *dims) {
+  htf_dims_text found = {"["};
+  size_t used = 1;
+  for (int d = 0; d < rank && used < sizeof found.text; ++d) {
+    used += (size_t)snprintf(found.text + used, sizeof found.text - used, d > 0 ? ",%lld" : "%lld", (long long)dims[d]);
+  }
+  (void)snprintf(found.text + used, sizeof found.text - used, "]");
+  return found;
+}
+
 htf_chunk *htf_node_mark(htf_node *node) {
   htf_chunk *mark = node->chunk, *chunk = htf_has_failed(node) ? NULL : calloc(1, sizeof *chunk);
   if (chunk == NULL) {

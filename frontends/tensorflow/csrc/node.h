@@ -100,6 +100,11 @@ bool htf_keep(htf_node *node, hr_status status);
 static inline bool htf_has_failed(const htf_node *node) {
   return node->error != HR_OK;
 }
+/* Dims as TensorFlow writes them, such as [2,3]. */
+typedef struct htf_dims_text {
+  char text[24 * HR_RANK_MAX];
+} htf_dims_text;
+htf_dims_text htf_text_of_dims(int rank, const int64_t *dims);
 /* True if the last call of TensorFlow failed, whose error is kept. */
 bool htf_has_refused(htf_node *node);
 

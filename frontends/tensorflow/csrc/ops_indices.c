@@ -201,21 +201,40 @@ void htf_tensor_scatter_min(htf_node *node) {
   scatter_tensor(node, "min");
 }
 
-/* Rows of x and of values, at the indices of a vector or at one index. */
+/* Fails unless the indices are a vector with a row of values for each, or one index with a row. */
+static bool are_rows(htf_node *node, htf_value x, htf_value indices, htf_value values) {
+  if (htf_has_failed(node)) {
+    return false;
+  }
+  int row = indices->rank == 0 ? 0 : 1; /* the dim of values behind the row's number */
+  bool has_row = x->rank >= 1 && values->rank == x->rank - 1 + row;
+  for (int d = 1; has_row && d < x->rank; ++d) {
+    has_row = values->dims[d - 1 + row] == x->dims[d];
+  }
+  const char *wrong = indices->rank > 1                                 ? "i must be a vector"
+                      : !has_row                                        ? "x and v shape doesn't match"
+                      : row == 1 && values->dims[0] != indices->dims[0] ? "i and x shape doesn't match"
+                                                                        : NULL;
+  if (wrong != NULL) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: %s: x %s, i %s, v %s", node->kernel->row->op, wrong,
+             htf_text_of_dims(x->rank, x->dims).text, htf_text_of_dims(indices->rank, indices->dims).text,
+             htf_text_of_dims(values->rank, values->dims).text);
+  }
+  return wrong == NULL;
+}
+
+/* Rows of x and of values, at the indices of a vector or at one index. Indices count modulo the rows. */
 static void scatter_rows(htf_node *node, const char *mode) {
   htf_value x = htf_input(node, 0), indices = htf_input(node, 1), values = htf_input(node, 2);
-  if (!htf_has_failed(node) && (indices->rank > 1 || x->rank < 1)) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: i must be a scalar or a vector, and x have a dim",
-             node->kernel->row->op);
+  if (!are_rows(node, x, indices, values)) {
     return;
   }
   int64_t count = hr_tensor_count(indices), dims[HR_RANK_MAX] = {count};
   const int64_t tuples[2] = {count, 1};
   memcpy(dims + 1, x->dims + 1, sizeof *dims * (HR_RANK_MAX - 1));
-  if (!htf_has_failed(node) && hr_tensor_count(values) != count_of(x->rank, dims)) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: v must have the dims of x with %lld rows", node->kernel->row->op,
-             (long long)count);
-    return;
+  if (x->dims[0] > 0) {
+    indices =
+        htf_call2(node, HR_FUNCTIONAL_REMAINDER, htf_cast(node, indices, HR_DTYPE_I64), integer(node, x->dims[0]));
   }
   indices = htf_reshape(node, indices, 2, tuples), values = htf_reshape(node, values, x->rank, dims);
   htf_output(node, 0, scattered(node, x, indices, values, mode, "drop"));

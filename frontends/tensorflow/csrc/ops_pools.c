@@ -87,6 +87,15 @@ static htf_value padded_pool_gradient(htf_node *node, const htf_geometry *g, htf
   return htf_view(node, out, image->rank, image->dims, out->strides, offset);
 }
 
+/* InvalidArgumentError unless input 1, which is not needed, has the dims of the result. */
+static void check_result(htf_node *node, const htf_geometry *g, const int64_t *dims) {
+  htf_value result = htf_input(node, 1);
+  if (!htf_has_failed(node) && !htf_has_dims(result, g->planes + 2, dims)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Expected orig_output shape to be %s, but got %s",
+             htf_text_of_dims(g->planes + 2, dims).text, htf_text_of_dims(result->rank, result->dims).text);
+  }
+}
+
 /* Inputs: the image, the result, which is not needed, and the gradient. */
 void htf_max_pool_gradient(htf_node *node) {
   htf_value image = htf_input(node, 0), gradient = htf_input(node, 2);
@@ -97,6 +106,7 @@ void htf_max_pool_gradient(htf_node *node) {
   htf_geometry g = read_pool(node, image->dims);
   int64_t dims[HTF_IMAGE_DIMS_MAX];
   htf_result_dims(&g, image->dims, image->dims[htf_channel_dim(&g)], dims);
+  check_result(node, &g, dims);
   htf_check_gradient(node, &g, gradient, dims);
   if (!htf_has_failed(node) && htf_image_count(&g, dims) == 0) {
     htf_output(node, 0, htf_zeros(node, g.planes + 2, image->dims, image->dtype));
@@ -121,15 +131,14 @@ void htf_max_pool_gradient(htf_node *node) {
 void htf_max_pool_second_gradient(htf_node *node) {
   htf_value image = htf_input(node, 0), gradient = htf_input(node, 2), results[2];
   htf_check_ranks(node, image->rank, gradient->rank);
-  if (!htf_has_failed(node) && !htf_has_dims(gradient, image->rank, image->dims)) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: the gradient has other dims than the image", node->kernel->row->op);
-  }
   if (htf_has_failed(node)) {
     return;
   }
   htf_geometry g = read_pool(node, image->dims);
   int64_t dims[HTF_IMAGE_DIMS_MAX];
   htf_result_dims(&g, image->dims, image->dims[htf_channel_dim(&g)], dims);
+  check_result(node, &g, dims);
+  htf_check_gradient(node, &g, gradient, image->dims);
   if (!htf_has_failed(node) && htf_image_count(&g, dims) == 0) {
     htf_output(node, 0, htf_zeros(node, g.planes + 2, dims, image->dtype));
     return;

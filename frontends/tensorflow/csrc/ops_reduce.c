@@ -319,9 +319,11 @@ static void multiply_matrices(htf_node *node, htf_value x, htf_value y) {
   }
   int64_t columns = x->dims[x->rank - 1], rows = y->dims[y->rank - 2];
   if (columns != rows) {
+    htf_value first = htf_input(node, 0), second = htf_input(node, 1);
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
-             "Matrix size-incompatible: In[0]: %lld columns, In[1]: %lld rows, expected as many", (long long)columns,
-             (long long)rows);
+             "Matrix size-incompatible: In[0]: %s, In[1]: %s: %lld columns, %lld rows",
+             htf_text_of_dims(first->rank, first->dims).text, htf_text_of_dims(second->rank, second->dims).text,
+             (long long)columns, (long long)rows);
   }
   htf_output(node, 0, htf_call2(node, HR_FUNCTIONAL_MATMUL, x, y));
 }

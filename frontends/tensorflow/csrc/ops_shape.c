@@ -56,6 +56,18 @@ void htf_broadcast_to(htf_node *node) {
   int64_t dims[HR_RANK_MAX];
   htf_value x = htf_input(node, 0);
   int rank = htf_read_dims(node, 1, dims);
+  bool fits = htf_has_failed(node) || x->rank <= rank, are_compatible = true;
+  for (int d = 1; !htf_has_failed(node) && d <= x->rank && d <= rank; ++d) {
+    int64_t from = x->dims[x->rank - d], to = dims[rank - d];
+    fits = fits && (from == to || from == 1);
+    are_compatible = are_compatible && (from == to || from == 1 || to == 1);
+  }
+  if (!fits) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             are_compatible ? "Unable to broadcast tensor of shape %s to tensor of shape %s"
+                            : "Incompatible shapes: %s vs. %s",
+             htf_text_of_dims(x->rank, x->dims).text, htf_text_of_dims(rank, dims).text);
+  }
   htf_output(node, 0, htf_broadcast(node, x, rank, dims));
 }
 
@@ -140,9 +152,15 @@ void htf_roll(htf_node *node) {
   int64_t shifts[HTF_LIST_MAX], axes[HTF_LIST_MAX];
   htf_value x = htf_input(node, 0);
   int count = htf_host_ints(node, 1, shifts, HTF_LIST_MAX), axis_count = htf_host_ints(node, 2, axes, HTF_LIST_MAX);
-  if (!htf_has_failed(node) && (x->rank < 1 || count != axis_count)) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
-             "shift and axis must have the same size, and the input a dim: %d, %d, %d", count, axis_count, x->rank);
+  int64_t dims[HR_RANK_MAX];
+  const char *wrong = x->rank < 1                        ? "input must be 1-D or higher"
+                      : htf_host_dims(node, 1, dims) > 1 ? "shift must be a scalar or a 1-D vector"
+                      : htf_host_dims(node, 2, dims) > 1 ? "axis must be a scalar or a 1-D vector"
+                      : count != axis_count              ? "shift and axis must have the same size"
+                                                         : NULL;
+  if (!htf_has_failed(node) && wrong != NULL) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: the input has %d dims, shift %d numbers, axis %d", wrong, x->rank,
+             count, axis_count);
   }
   for (int i = 0; i < count && !htf_has_failed(node); ++i) {
     int64_t axis = axes[i] + (axes[i] < 0 ? x->rank : 0);

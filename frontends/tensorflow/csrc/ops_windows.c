@@ -143,8 +143,8 @@ bool htf_has_dims(htf_value x, int rank, const int64_t *dims) {
 
 void htf_check_gradient(htf_node *node, const htf_geometry *g, htf_value gradient, const int64_t *dims) {
   if (!htf_has_failed(node) && !htf_has_dims(gradient, g->planes + 2, dims)) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: the gradient has other dims than the result",
-             node->kernel->row->op);
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Expected grad shape to be %s, but got %s",
+             htf_text_of_dims(g->planes + 2, dims).text, htf_text_of_dims(gradient->rank, gradient->dims).text);
   }
 }
 

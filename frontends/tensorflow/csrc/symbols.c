@@ -25,6 +25,13 @@ static void *find(const libraries *loaded, const char *name) {
   return symbol;
 }
 
+/* A function of TensorFlow's own C++, without a C interface. */
+bool tf_is_deterministic(void) {
+  libraries loaded = open_loaded();
+  bool (*is_required)(void) = (bool (*)(void))find(&loaded, "_ZN3tsl21OpDeterminismRequiredEv");
+  return is_required != NULL && is_required();
+}
+
 bool tf_resolve(size_t bytes, char *text) {
   libraries loaded = open_loaded();
   const char *missing = NULL;

@@ -284,5 +284,7 @@ extern tf_symbols tf;
 
 /* Fills the table. False: the process has no TensorFlow of the tested version, and `text` tells why. */
 bool tf_resolve(size_t bytes, char *text);
+/* True after tf.config.experimental.enable_op_determinism(). */
+bool tf_is_deterministic(void);
 
 #endif

@@ -196,7 +196,7 @@ def _(rng, dtype):
 
 @case("InplaceUpdate", "InplaceAdd", "InplaceSub")
 def _(rng, dtype):
-    for dims, rows in [((5, 3), [3, 0]), ((4,), [1]), ((3, 2), [])]:
+    for dims, rows in [((5, 3), [3, 0]), ((4,), [1]), ((3, 2), []), ((5, 3), [-1, 7])]:
         x = tf.constant(numbers(rng, dims, dtype))  # the CPU may write an array's memory
         yield {"x": x, "i": np.array(rows, "int32"), "v": numbers(rng, (len(rows), *dims[1:]), dtype)}
 

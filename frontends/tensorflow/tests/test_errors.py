@@ -6,7 +6,7 @@ import tensorflow as tf
 
 ONES = np.ones((2, 3), "float32")
 BAD = {
-    "matmul": (lambda: tf.matmul(ONES, ONES), r"size-incompatible: In.0.: 3 columns, In.1.: 2 rows"),
+    "matmul": (lambda: tf.matmul(ONES, ONES), r"size-incompatible: In.0.: .2,3., In.1.: .2,3.: 3 columns, 2 rows"),
     "matmul of vectors": (lambda: tf.raw_ops.MatMul(a=ONES[0], b=ONES), "must be matrices"),
     "add": (lambda: tf.raw_ops.AddV2(x=ONES, y=np.ones((2, 4), "float32")), "is 4, expected 1 or 3"),
     "bias": (lambda: tf.nn.bias_add(ONES, np.ones(4, "float32")), "one dim of 3 elements"),
