@@ -7,6 +7,9 @@
 #include "compiler/passes.h"
 #include "core/ir/traffic.h"
 
+/* Bytes of temporaries whose places may be larger than they are. */
+static const size_t HELD_MIN = 4 << 20;
+
 /* Walks a schedule: reads its words, or replaces its numbers. */
 typedef struct walker {
   hr_words *structure; /* NULL: not read */
@@ -17,7 +20,8 @@ typedef struct walker {
   size_t *first;         /* NULL, or the position of each part's first number: set while reading, and .. */
   const int64_t *before; /* .. while replacing: parts that have these numbers are passed over */
   bool *is_changed;      /* of each part */
-  bool moves;            /* a temporary needs more or less of the arena */
+  bool moves;            /* a temporary needs more of the arena, or .. */
+  size_t needed, held;   /* .. these are far apart: bytes of all temporaries, and of their places */
   bool failed;
 } walker;
 
@@ -152,6 +156,16 @@ static void walk_scalar(walker *w, hr_program_scalar *scalar) {
   }
 }
 
+/* Temporaries of other dims stay where they are if they fit: finding places takes longer than the rest of the walk. */
+static void keep_place(walker *w, const hr_program_buffer *buffer, hr_place *place) {
+  size_t needed = hr_align_up(buffer->bytes, HR_PLACE_ALIGNMENT), held = hr_align_up(place->bytes, HR_PLACE_ALIGNMENT);
+  bool is_temporary = place->kind == HR_PLACE_ARENA, may_be_larger = is_temporary && w->before != NULL;
+  w->moves |= is_temporary && (may_be_larger ? needed > held : needed != held);
+  w->needed += is_temporary ? needed : 0;
+  w->held += is_temporary ? held : 0;
+  place->bytes = may_be_larger && place->bytes > buffer->bytes ? place->bytes : buffer->bytes;
+}
+
 static void walk_buffer(walker *w, hr_program_buffer *buffer, hr_place *place) {
   fixed(w, (uint64_t)buffer->is_dead | (uint64_t)buffer->is_fresh << 1 | (uint64_t)buffer->is_free << 2 |
                (uint64_t)buffer->is_refused << 3 | (uint64_t)place->kind << 8 | (uint64_t)buffer->versions << 32);
@@ -161,9 +175,7 @@ static void walk_buffer(walker *w, hr_program_buffer *buffer, hr_place *place) {
   size(w, &buffer->room);
   size(w, &buffer->bytes);
   size(w, &buffer->layout); /* channels and pixels in one word: linear in both */
-  w->moves |= place->kind == HR_PLACE_ARENA &&
-              hr_align_up(place->bytes, HR_PLACE_ALIGNMENT) != hr_align_up(buffer->bytes, HR_PLACE_ALIGNMENT);
-  place->bytes = buffer->bytes;
+  keep_place(w, buffer, place);
 }
 
 /* ---- kernels ---- */
@@ -315,6 +327,18 @@ static hr_status finish_step(const hr_schedule *schedule, const hr_step *step) {
   return HR_OK;
 }
 
+/* Places all temporaries anew, if some do not fit or the places are far larger. */
+static hr_status place_again(const walker *w, hr_schedule *schedule) {
+  bool is_outsized = w->held > HELD_MIN && w->held - w->held / 4 > w->needed;
+  if (!w->moves && !is_outsized) {
+    return HR_OK;
+  }
+  for (int i = 0; i < schedule->program.buffer_count; ++i) {
+    ((hr_place *)schedule->places)[i].bytes = schedule->program.buffers[i].bytes;
+  }
+  return hr_place_buffers(schedule);
+}
+
 /* Walks with a walker that replaces numbers; what it has changed is checked, estimated and placed again. */
 static hr_status renumber(walker *w, hr_schedule *schedule) {
   const bool *is_changed = w->is_changed; /* NULL: everything */
@@ -327,7 +351,7 @@ static hr_status renumber(walker *w, hr_schedule *schedule) {
     ((hr_step *)schedule->steps)[i].like = 0; /* the numbers that differ may be those of like kernels */
     HR_RETURN_IF_ERROR(is_changed == NULL || is_changed[i + 1] ? finish_step(schedule, &schedule->steps[i]) : HR_OK);
   }
-  return w->moves ? hr_place_buffers(schedule) : HR_OK;
+  return place_again(w, schedule);
 }
 
 hr_status hr_schedule_renumber(hr_schedule *schedule, size_t count, const int64_t *numbers) {
