@@ -1,10 +1,11 @@
 /* The cost of new dims: programs of one structure, files that HEADRACE_DUMP wrote, recorded one after the other without
  * running. The first few are compiled; the others get new numbers (engine/general_instance.h).
  *
- *   renumber_bench [--repeat N] [--cold | --memory] FILE...
+ *   renumber_bench [--repeat N] [--evict MB | --memory] FILE...
  *
  * Prints nanoseconds a record, of the programs that got new numbers: the median of each, and of these the median and
- * the mean. --cold: a few megabytes are read in between, as kernels would.
+ * the mean. `--evict 4` writes so much other memory in between, as kernels would; with 64, code and data come from
+ * memory, as in a process that trains.
  *
  * --memory: each program is recorded three times, so that it is kept. Prints the mean of the host memory, as it is
  * counted, of those that are copies of a general plan, and of the general plans' instances, which new dims share.
@@ -17,7 +18,7 @@
 #include "base/allocator.h"
 #include "engine/stream.h"
 
-enum { REPEATS = 20, REPEATS_MAX = 1000, FILES_MAX = 1000, COLD_BYTES = 4 << 20 };
+enum { REPEATS = 20, REPEATS_MAX = 1000, FILES_MAX = 1000 };
 
 static void check(hr_status status) {
   if (status != HR_OK) {
@@ -36,10 +37,12 @@ static double median(double *values, int count) {
   return values[count / 2];
 }
 
-static void cool(void) {
-  static volatile char bytes[COLD_BYTES];
-  for (size_t i = 0; i < sizeof bytes; i += 64) {
-    ++bytes[i];
+/* Fills the caches with `bytes` of other data. */
+static void evict(size_t bytes) {
+  static char *data;
+  data = data != NULL ? data : malloc(bytes + 1);
+  for (size_t i = 0; data != NULL && i < bytes; i += 64) {
+    ++*(volatile char *)&data[i];
   }
 }
 
@@ -84,16 +87,14 @@ static void close_all(int count, replay *all) {
   }
 }
 
-static void bench(int count, replay *all, int repeats, bool is_cold) {
+static void bench(int count, replay *all, int repeats, size_t evicted) {
   static double ns[FILES_MAX][REPEATS_MAX], medians[FILES_MAX];
   double sum = 0;
   int found = 0;
   for (int r = 0; r < repeats; ++r) {
     for (int i = 0; i < count; ++i) {
       check(replay_record(&all[i]));
-      if (is_cold) {
-        cool();
-      }
+      evict(evicted);
       ns[i][r] = prepare_pending(all[0].stream);
     }
     forget_sightings(all[0].stream);
@@ -142,14 +143,15 @@ int main(int argc, char **argv) {
   static replay all[FILES_MAX];
   static char *paths[FILES_MAX];
   int repeats = REPEATS, count = 0;
-  bool is_cold = false, measures_memory = false;
+  size_t evicted = 0;
+  bool measures_memory = false;
   setenv("HEADRACE_JIT", "off", 0);
   for (int i = 1; i < argc; ++i) {
     if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc) {
       repeats = atoi(argv[++i]);
       repeats = repeats < 1 ? 1 : repeats > REPEATS_MAX ? REPEATS_MAX : repeats;
-    } else if (strcmp(argv[i], "--cold") == 0) {
-      is_cold = true;
+    } else if (strcmp(argv[i], "--evict") == 0 && i + 1 < argc) {
+      evicted = (size_t)strtoull(argv[++i], NULL, 10) << 20;
     } else if (strcmp(argv[i], "--memory") == 0) {
       measures_memory = true;
     } else if (count < FILES_MAX) {
@@ -160,7 +162,7 @@ int main(int argc, char **argv) {
   if (measures_memory) {
     measure_memory(count, all);
   } else {
-    bench(count, all, repeats, is_cold);
+    bench(count, all, repeats, evicted);
   }
   close_all(count, all);
   return 0;
