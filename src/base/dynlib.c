@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <link.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -161,4 +162,48 @@ void hr_dynlib_close(hr_dynlib *library) {
     dlclose(library->handle);
     library->handle = NULL;
   }
+}
+
+/* ---- memory ---- */
+
+static bool has_address(const struct dl_phdr_info *info, const ElfW(Phdr) * segment, uintptr_t address) {
+  uintptr_t begin = info->dlpi_addr + segment->p_vaddr;
+  return segment->p_type == PT_LOAD && begin <= address && address - begin < segment->p_memsz;
+}
+
+/* Code that the loader has relocated is not the file's, so a library with text relocations keeps it. */
+static bool is_relocated(const struct dl_phdr_info *info) {
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC) {
+      const ElfW(Dyn) *entry = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+      for (; entry->d_tag != DT_NULL; ++entry) {
+        if (entry->d_tag == DT_TEXTREL || (entry->d_tag == DT_FLAGS && (entry->d_un.d_val & DF_TEXTREL) != 0)) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+/* Whole pages of the segment, which may not be written. */
+static int trim_segment(struct dl_phdr_info *info, size_t bytes, void *arg) {
+  (void)bytes;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+    if (has_address(info, segment, *(const uintptr_t *)arg)) {
+      uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = info->dlpi_addr + segment->p_vaddr;
+      uintptr_t first = (begin + page - 1) / page * page, end = (begin + segment->p_filesz) / page * page;
+      if ((segment->p_flags & PF_W) == 0 && !is_relocated(info) && first < end) {
+        (void)madvise((void *)first, end - first, MADV_DONTNEED);
+      }
+      return 1;
+    }
+  }
+  return 0;
+}
+
+void hr_dynlib_trim(const void *address) {
+  uintptr_t wanted = (uintptr_t)address;
+  (void)dl_iterate_phdr(trim_segment, &wanted);
 }

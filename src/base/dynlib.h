@@ -33,6 +33,10 @@ HR_MUST_USE hr_status hr_dynlib_symbol(const hr_dynlib *library, const char *nam
 HR_MUST_USE hr_status hr_dynlib_symbols(const hr_dynlib *library, size_t count, const char *const *names,
                                         void **out_addresses);
 
+/* Unmaps the pages of the code of the library that has this address. The kernel maps those that are used again, from
+ * the file. For libraries whose initialisers touch much more than is called later. */
+void hr_dynlib_trim(const void *address);
+
 /* Closes the library and invalidates its addresses. NULL and a zeroed library are fine. */
 void hr_dynlib_close(hr_dynlib *library);
 

@@ -38,3 +38,20 @@ HR_TEST(a_library_is_found_in_its_folder_or_by_the_loader) {
   HR_ASSERT_OK(hr_dynlib_symbol(&library, "cos", &address));
   hr_dynlib_close(&library);
 }
+
+/* libm's code answers after its pages were unmapped. An address of no library has no effect. */
+HR_TEST(trimmed_code_is_mapped_again) {
+  static const char *const names[] = {"libm.so.6", NULL};
+  hr_dynlib library = {0};
+  void *address;
+  int local = 0;
+  HR_ASSERT_OK(hr_dynlib_find("", names, &library));
+  HR_ASSERT_OK(hr_dynlib_symbol(&library, "exp2", &address));
+  double (*function)(double) = (double (*)(double))address;
+  HR_ASSERT(function(3) == 8);
+  hr_dynlib_trim(address);
+  hr_dynlib_trim(&local);
+  hr_dynlib_trim(NULL);
+  HR_ASSERT(function(5) == 32);
+  hr_dynlib_close(&library);
+}

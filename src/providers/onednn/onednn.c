@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/allocator.h"
+#include "base/dynlib.h"
 #include "base/thread.h"
 #include "core/ops/op.h"
 #include "providers/onednn/pipe.h"
@@ -59,6 +60,7 @@ static hr_status open_library(void) {
   hr__dnnl_library *library = hr__dnnl_opened();
   const dnnl_version *v = hr__dnnl()->version();
   snprintf(library->version, sizeof library->version, "%d.%d.%d", v->major, v->minor, v->patch);
+  hr_dynlib_trim((const void *)(uintptr_t)hr__dnnl()->version); /* 413 initialisers touch 11 MB */
   return HR_OK;
 }
 
