@@ -44,6 +44,20 @@ HR_TEST(rows_takes_what_models_multiply) {
   }
 }
 
+/* Narrow rows, whose sums are held in registers: whole vectors, four of them at a time, and the columns behind. */
+HR_TEST(rows_multiplies_narrow_matrices) {
+  static const int columns[] = {16, 63, 64, 100, 128, 200, 255, 256, 257, 320};
+  cases_begin(&hr__gemv_provider);
+  for (size_t i = 0; i < sizeof columns / sizeof *columns; ++i) {
+    for (int b = MATRIX_DENSE; b <= MATRIX_ROOM; ++b) {
+      const product q = {0, {0}, 1, 37, columns[i]};
+      op_case t =
+          product_case(&hr__gemv_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, (matrix_layout)b, MATRIX_DENSE, BIAS_VECTOR);
+      op_case_must_pass(&t);
+    }
+  }
+}
+
 HR_TEST(rows_multiplies_single_columns_of_large_matrices) {
   static const product columns[] = {
       {0, {0}, 530, 70, 1}, {1, {2}, 530, 70, 1}, {0, {0}, 65, 4100, 1}, {1, {3}, 16, 40000, 1}};

@@ -34,7 +34,7 @@ typedef float vector8 __attribute__((vector_size(32)));
 typedef float vector4 __attribute__((vector_size(16)));
 
 #if defined(__AVX512F__)
-enum { WIDTH = 16 };
+enum { WIDTH = 16, HELD = 16, HELD_LAST = 4 }; /* HELD: vectors of sums that registers have room for */
 typedef vector16 vector;
 
 static inline vector multiply_add(vector x, vector w, vector sum) {
@@ -45,7 +45,7 @@ static inline vector widen_bfloats(const char *w) {
   return (vector)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)w)), 16);
 }
 #else
-enum { WIDTH = 8 };
+enum { WIDTH = 8, HELD = 8, HELD_LAST = 4 };
 typedef vector8 vector;
 
 static inline vector multiply_add(vector x, vector w, vector sum) {
@@ -205,7 +205,7 @@ SUMS_INLINE void sum_dots(const float *x, const char *w, int64_t step, int64_t i
 
 /* ---- N contiguous ---- */
 
-enum { ROWS = 4, BFLOAT_ROWS = 8, ROWS_AHEAD = 16, CACHED_BYTES = 1 << 18 };
+enum { ROWS = 4, BFLOAT_ROWS = 8, ROWS_AHEAD = 16, CACHED_BYTES = 1 << 18, HELD_COLUMNS = 256 };
 
 /* sums[i] += x[r] times element i of row r, for each of `rows` rows in turn; rows are `bytes` apart. Asks for the
  * weights `ahead` bytes behind these, unless it is 0. Compilers widen bf16 in halves of a longer vector. */
@@ -250,11 +250,45 @@ static inline int64_t rows_ahead(int64_t bytes, int64_t inner, hr_dtype dtype) {
   return is_worth ? (AHEAD_BYTES + group - 1) / group * group : 0;
 }
 
+/* sums[i] = the sum over k of x[k] times element i of row k, of `vectors` vectors of columns, whose sums stay in
+ * registers: rows are one run of memory, and the order of additions is that of add_rows. */
+SUMS_INLINE void hold_sums(const float *x, const char *restrict w, int64_t bytes, int64_t inner, int vectors,
+                           float *restrict sums, hr_dtype dtype) {
+  vector held[HELD] = {{0}};
+  for (int64_t k = 0; k < inner; ++k) {
+    const char *row = w + k * bytes;
+    vector factor = (vector){0} + x[k];
+#pragma GCC unroll 16
+    for (int i = 0; i < vectors; ++i) {
+      held[i] = multiply_add(factor, load_weights(row + i * WIDTH * weight_bytes(dtype), dtype), held[i]);
+    }
+  }
+  memcpy(sums, held, (size_t)vectors * sizeof *held);
+}
+
+/* The first columns, in whole vectors; the number of these columns. */
+SUMS_INLINE int64_t hold_columns(const float *x, const char *w, int64_t bytes, int64_t inner, int64_t count,
+                                 float *restrict sums, hr_dtype dtype) {
+  int64_t i = 0;
+  for (; i + HELD * WIDTH <= count; i += HELD * WIDTH) {
+    hold_sums(x, w + i * weight_bytes(dtype), bytes, inner, HELD, sums + i, dtype);
+  }
+  for (; i + HELD_LAST * WIDTH <= count; i += HELD_LAST * WIDTH) {
+    hold_sums(x, w + i * weight_bytes(dtype), bytes, inner, HELD_LAST, sums + i, dtype);
+  }
+  return i;
+}
+
 /* sums[i] = the sum over k of x[k] times element i of row k; rows are `step` elements apart. */
 SUMS_INLINE void sum_rows(const float *x, const char *w, int64_t step, int64_t inner, int64_t count,
                           float *restrict sums, hr_dtype dtype) {
   const int rows = dtype == HR_DTYPE_BF16 ? BFLOAT_ROWS : ROWS;
   int64_t k = 0, bytes = step * weight_bytes(dtype), ahead = rows_ahead(bytes, inner, dtype);
+  if (dtype == HR_DTYPE_F32 && count <= HELD_COLUMNS && bytes * inner <= CACHED_BYTES) {
+    int64_t held = hold_columns(x, w, bytes, inner, count, sums, dtype);
+    w += held * weight_bytes(dtype), sums += held, count -= held;
+  }
+  inner = count > 0 ? inner : 0;
   memset(sums, 0, (size_t)count * sizeof *sums);
   for (; ahead != 0 && k + rows <= inner; k += rows) {
     add_rows(x + k, w + k * bytes, bytes, rows, count, ahead, sums, dtype);
