@@ -145,6 +145,8 @@ static inline hr_status hr__want_rank(const hr__checked *c, const char *what, co
 /* The view's dims must broadcast to these. */
 hr_status hr__want_spread(const hr__checked *c, const char *what, const hr_view *view, int rank, const int64_t *dims);
 hr_status hr__want_integer(const hr__checked *c, const char *what, const hr_view *view);
+/* Complex numbers have no order, and no norm of rows as a network's. */
+hr_status hr__want_real(const hr__checked *c, const char *what, const hr_view *view);
 /* Sizes, strides and paddings must be small enough for sums and products in 64 bits. */
 hr_status hr__want_small(const hr__checked *c, int count, const int64_t *ints);
 /* `dim` must be a dim of the view, which must be present. */

@@ -235,6 +235,7 @@ hr_status hr__infer_conv_backward_weight(const checked *c) {
 
 hr_status hr__infer_reduce(const checked *c) {
   const hr_view *x = hr__checked_input(c, 0);
+  HR_RETURN_IF_ERROR(c->op == HR_OP_LOGSUMEXP ? hr__want_real(c, "x", x) : HR_OK);
   return hr__give_reduced(c, 0, hr__dtype_floating(hr__dtype_of(x)), x, c->ints[0]);
 }
 
@@ -266,6 +267,8 @@ static hr_status infer_along_dim(const checked *c, hr_dtype dtype) {
 }
 
 hr_status hr__infer_along_dim(const checked *c) {
+  bool is_softmax = c->op == HR_OP_SOFTMAX || c->op == HR_OP_LOG_SOFTMAX;
+  HR_RETURN_IF_ERROR(is_softmax ? hr__want_real(c, "x", hr__checked_input(c, 0)) : HR_OK);
   return infer_along_dim(c, hr__dtype_floating(hr__dtype_of(hr__checked_input(c, 0))));
 }
 
@@ -288,6 +291,7 @@ hr_status hr__infer_layer_norm(const checked *c) {
   const hr_view *x = hr__checked_input(c, 0);
   hr_dtype statistics = hr__dtype_statistics(x->dtype);
   int64_t dims[HR_RANK_MAX];
+  HR_RETURN_IF_ERROR(hr__want_real(c, "x", x));
   HR_RETURN_IF_ERROR(hr__give_like(c, 0, "y", x->dtype, x));
   HR_RETURN_IF_ERROR(trailing_dims(c, x, dims));
   HR_RETURN_IF_ERROR(hr__give(c, 1, "the mean", statistics, x->rank, dims));
@@ -330,6 +334,7 @@ static hr_status want_groups(const checked *c, const hr_view *x) {
 
 hr_status hr__infer_group_norm(const checked *c) {
   const hr_view *x = hr__checked_input(c, 0);
+  HR_RETURN_IF_ERROR(hr__want_real(c, "x", x));
   HR_RETURN_IF_ERROR(want_groups(c, x));
   int64_t dims[2] = {x->dims[0], c->ints[0]};
   HR_RETURN_IF_ERROR(hr__give(c, 1, "the mean", hr__dtype_statistics(x->dtype), 2, dims));

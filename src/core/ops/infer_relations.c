@@ -172,6 +172,13 @@ hr_status hr__want_integer(const hr__checked *c, const char *what, const hr_view
   return hr_dtype_is_integer(dtype) ? HR_OK : FAIL(c, "%s is %s, expected integers", what, hr_dtype_name(dtype));
 }
 
+hr_status hr__want_real(const hr__checked *c, const char *what, const hr_view *view) {
+  hr_dtype dtype = hr__dtype_of(view);
+  return hr_dtype_is_complex(dtype) ? hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: %s is %s, expected real numbers",
+                                                     c->name, what, hr_dtype_name(dtype))
+                                    : HR_OK;
+}
+
 hr_status hr__want_small(const hr__checked *c, int count, const int64_t *ints) {
   for (int i = 0; i < count; ++i) {
     if (ints[i] < INT32_MIN || ints[i] > INT32_MAX) {

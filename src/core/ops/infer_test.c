@@ -491,6 +491,11 @@ HR_TEST(errors_name_the_actual_and_the_expected_value) {
   REFUSE(PAD, "f32[2,3]", "0,-2,0,-2", "0", "", 1, "pad: dim 1: 3 + -2 before + -2 after != 0");
   refuse(HR_OP_BIT_AND, "f32[2] f32[2]", "", "", "", 1, HR_STATUS_UNIMPLEMENTED, "bit_and: not for inputs of f32, f32");
   refuse(HR_OP_LT, "c64[2] f32[2]", "", "", "", 1, HR_STATUS_UNIMPLEMENTED, "lt: not for inputs of c64, f32");
+  refuse(HR_OP_SOFTMAX, "c64[2,2]", "1", "", "", 1, HR_STATUS_UNIMPLEMENTED, "softmax: x is c64, expected real");
+  refuse(HR_OP_LOGSUMEXP, "c64[2,2]", "1", "", "", 1, HR_STATUS_UNIMPLEMENTED, "logsumexp: x is c64, expected real");
+  refuse(HR_OP_LAYER_NORM, "c128[2,2] - -", "1", "1e-5", "", 1, HR_STATUS_UNIMPLEMENTED, "layer_norm: x is c128");
+  refuse(HR_OP_GROUP_NORM, "c128[2,2] - -", "1", "1e-5", "", 1, HR_STATUS_UNIMPLEMENTED, "group_norm: x is c128");
+  refuse(HR_OP_MAX_POOL, "c64[1,1,4]", "2,2,0,1", "", "", 1, HR_STATUS_UNIMPLEMENTED, "max_pool: x is c64");
   refuse(HR_OP_MATMUL, "f8e5m2[2,2] f8e5m2[2,2]", "", "", "", 1, HR_STATUS_UNIMPLEMENTED, "matmul: not for f8e5m2");
 }
 

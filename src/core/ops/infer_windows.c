@@ -88,6 +88,7 @@ static hr_status infer_windows(const checked *c, const hr_view *x, const hr_view
 hr_status hr__infer_window(const checked *c) {
   const hr_view *x = hr__checked_input(c, 0), *y = NULL;
   hr__made made;
+  HR_RETURN_IF_ERROR(c->op == HR_OP_MAX_POOL ? hr__want_real(c, "x", x) : HR_OK);
   HR_RETURN_IF_ERROR(infer_windows(c, x, hr__given_output(c, 0), &made, &y));
   hr__keep(c, 0, x->dtype, y);
   HR_RETURN_IF_ERROR(hr__give_like(c, 1, "the index", HR_DTYPE_I64, y));
@@ -285,6 +286,7 @@ static hr_status sample_dims(const checked *c, const hr_view *x, const hr_view *
 hr_status hr__infer_grid_sample(const checked *c) {
   const hr_view *x = hr__checked_input(c, 0);
   int64_t dims[HR_RANK_MAX];
+  HR_RETURN_IF_ERROR(hr__want_real(c, "the grid", hr__checked_input(c, 1)));
   HR_RETURN_IF_ERROR(sample_dims(c, x, hr__checked_input(c, 1), dims));
   return hr__give(c, 0, "y", x->dtype, x->rank, dims);
 }

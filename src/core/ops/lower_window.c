@@ -424,7 +424,7 @@ static hr_operand make_divisor(hr_builder *b, const window *w, bool counts_paddi
   for (int i = 1; i < w->plane; ++i) {
     size = hr_make2(b, HR_OP_MUL, HR_DTYPE_I64, size, make_window_sizes(b, w, i, counts_padding));
   }
-  return hr_make2(b, HR_OP_MAXIMUM, dtype, size, hr_build_i64(b, 1));
+  return hr_make2(b, HR_OP_MAXIMUM, hr_dtype_is_complex(dtype) ? HR_DTYPE_I64 : dtype, size, hr_build_i64(b, 1));
 }
 
 hr_status hr__lower_avg_pool(hr_builder *b, const hr_node *node) {
