@@ -34,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help build test onnx fuzz fuzz-files fuzz-torch demo demo-graph gallery tools bench bench-c bench-ops check
 .PHONY: conformance sanitize sanitize-tensorflow
-.PHONY: array-api-tests bench-arrays mlx-tests fuzz-gradients conformance-tools sanitize-sample format test-levels
+.PHONY: array-api-tests bench-arrays mlx-tests fuzz-gradients rows conformance-tools sanitize-sample format test-levels
 .PHONY: test-jax jax-tests jax-venv demo-jax fuzz-jax test-tensorflow tensorflow-venv demo-tensorflow
 .PHONY: conformance-tensorflow conformance-tensorflow-kernels conformance-keras
 .PHONY: wheels test-wheels clean venv python-package
@@ -159,6 +159,9 @@ fuzz-jax: build $(JAX_STAMP) ## 1,000 random JAX programs against its CPU backen
 fuzz-gradients: python-package ## gradients of 2,000 random compositions of views and writes against torch's
 	$(LIBRARIES) HEADRACE_TEST_COMPOSITIONS=$${HEADRACE_TEST_COMPOSITIONS:-2000} \
 	  $(VENV_BIN)/python -m pytest -q frontends/python/tests/test_transforms.py -k compositions
+
+rows: python-package ## gradients and vmap of each function: complex numbers and other numbers, too (90 s)
+	$(LIBRARIES) HEADRACE_TEST_ROWS=all $(VENV_BIN)/python -m pytest -q frontends/python/tests/test_every_row.py
 
 demo: python-package ## the demonstration
 	$(VENV)/bin/python examples/demo.py

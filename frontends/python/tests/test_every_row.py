@@ -1,9 +1,11 @@
 """Each function of the table as an operation of a graph: gradients against differences, vmap against a loop.
 
+HEADRACE_TEST_ROWS=all adds gradients and vmap of complex numbers, and gradients at other numbers (`make rows`).
 A row that ROWS lacks has f64 inputs of 3 x 4. Rows without a gradient or a vmap are listed with the words of the error,
 so that a change of either fails.
 """
 
+import os
 import re
 from pathlib import Path
 
@@ -232,6 +234,15 @@ NO_GRADIENT = {
     "schur": "schur has no gradient of output 1",
 }
 GRADIENT_OF = {"eig_ex": [0, 1], "tridiagonal_solve": [0], "quantize": []}
+# Results that do not depend on the phase of complex vectors; eig has such vectors of real matrices, too.
+COMPLEX_GRADIENT_OF = {"eig": [0], "eig_ex": [0], "svd": [1], "svd_ex": [1]}
+# Rows without a gradient by complex numbers, with the words of the error.
+NO_COMPLEX_GRADIENT = {name: "complex numbers are not done yet" for name in (
+    "vector_norm normalize cosine_similarity_loss").split()}  # fmt: skip
+NO_COMPLEX_GRADIENT |= {name: "no library of this device does it" for name in ("cumulative_max", "cumulative_min")}
+NO_SECOND_COMPLEX_GRADIENT = {"logcumsumexp"}  # NaN
+NO_COMPLEX_VMAP = {"cumulative_max", "cumulative_min", "searchsorted", "digitize"}  # no library orders them
+EVERY_CASE = os.environ.get("HEADRACE_TEST_ROWS") == "all"
 NO_VMAP = {"compress", "unique", "non_max_suppression"}
 
 RANGES = {"d": (0.1, 0.9), "s": (-0.9, 0.9), "t": (-3, 3), "g": (1.1, 1.9), "v": (4, 5), "f": (-0.9, 0.9)}
@@ -250,15 +261,24 @@ class Input:
         self.dims = tuple(32 if c == "W" else int(c) for c in body[1:])
         self.dtype = DTYPES.get(self.letter)  # None: absent
         self.is_active = body[0].islower() and self.dtype in ("f64", "c128")
+        self.is_complex = False
+
+    def make_complex(self):
+        """Real numbers that are differentiated get imaginary parts."""
+        self.is_complex = self.is_active and self.letter in "dstgvm"
+        self.dtype = "c128" if self.is_complex else self.dtype
 
     def direction(self, x):
         """A change of the elements: symmetric for matrices of which a row reads one triangle."""
         return (x + np.swapaxes(x, -1, -2)) / 2 if self.letter == "h" else x
 
     def elements(self, rng):
+        return self.reals(rng) + 1j * self.reals(rng) if self.is_complex else self.reals(rng)
+
+    def reals(self, rng):
         letter, dims = self.letter, self.dims
         if letter in RANGES:
-            return np.asarray(rng.uniform(*RANGES[letter], dims), NUMPY[self.dtype])
+            return np.asarray(rng.uniform(*RANGES[letter], dims), NUMPY[DTYPES[letter]])
         if letter in "mh":
             x = rng.uniform(-1, 1, dims) + np.diag(np.arange(2.0, dims[-1] + 2))
             return self.direction(x) if letter == "h" else x
@@ -295,10 +315,12 @@ def read_row(name):
 class Row:
     """A row as a graph's text, with elements for its inputs."""
 
-    def __init__(self, name):
-        self.name = name
+    def __init__(self, name, is_complex=False, seed=0):
+        self.name, self.has_phase = name, is_complex or (name in ("eig", "eig_ex") and seed > 0)
         self.attributes, self.inputs = read_row(name)
-        rng = np.random.default_rng(sum(map(ord, name)))
+        for one in self.inputs if is_complex else ():
+            one.make_complex()
+        rng = np.random.default_rng(sum(map(ord, name)) + 1000 * seed)
         self.values = {f"x{i}": one.elements(rng) for i, one in enumerate(self.inputs) if one.dtype}
         self.active = [f"x{i}" for i, one in enumerate(self.inputs) if one.is_active]
         self.infer()
@@ -327,6 +349,7 @@ class Row:
     def differentiable(self):
         """The results of which a gradient is taken."""
         chosen = GRADIENT_OF.get(self.name, range(len(self.results)))
+        chosen = COMPLEX_GRADIENT_OF.get(self.name, chosen) if self.has_phase else chosen
         return [i for i in chosen if self.results[i][0] in ("f64", "c128")] if self.active else []
 
     def names(self):
@@ -406,6 +429,38 @@ def test_gradients(name, order):
         expect_difference(row, order)
 
 
+def complex_row(name):
+    """The row with complex inputs; skipped if it has none, or is a function of real numbers alone."""
+    try:
+        row = Row(name, is_complex=True)
+    except (TypeError, ValueError) as error:
+        pytest.skip(str(error))
+    if not any(x.is_complex for x in row.inputs):
+        pytest.skip("no input is differentiated")
+    return row
+
+
+@pytest.mark.skipif(not EVERY_CASE, reason="make rows")
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", [name for name in TABLE_ROWS if name not in NO_GRADIENT])
+def test_gradients_of_complex_numbers(name, order):
+    row = complex_row(name)
+    if name in NO_COMPLEX_GRADIENT:
+        with pytest.raises(TypeError, match=NO_COMPLEX_GRADIENT[name]):
+            expect_difference(row, order)
+    elif row.differentiable() and not (order == 2 and name in NO_SECOND_COMPLEX_GRADIENT):
+        expect_difference(row, order)
+
+
+@pytest.mark.skipif(not EVERY_CASE, reason="make rows")
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("name", [name for name in TABLE_ROWS if name not in {*NO_GRADIENT, "compress"}])
+def test_gradients_at_other_numbers(name, seed):
+    row = Row(name, seed=seed)
+    if row.differentiable():
+        expect_difference(row, 1)
+
+
 # ---- vmap
 
 
@@ -450,4 +505,14 @@ def test_vmap(name):
             with pytest.raises(ValueError, match=f"vmap: the size of {name} .* differs between slices"):
                 expect_loop(row, mapped)
         else:
+            expect_loop(row, mapped)
+
+
+@pytest.mark.skipif(not EVERY_CASE, reason="make rows")
+@pytest.mark.parametrize("name", [name for name in TABLE_ROWS if read_row(name)[1] and name not in NO_VMAP])
+def test_vmap_of_complex_numbers(name):
+    row = complex_row(name)
+    given = [i for i, x in enumerate(row.inputs) if x.dtype]
+    if name not in NO_COMPLEX_VMAP:
+        for mapped in [given, *([i] for i in given if len(given) > 1)]:
             expect_loop(row, mapped)
