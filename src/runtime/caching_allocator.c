@@ -55,6 +55,20 @@ size_t hr__caching_allocator_round(size_t bytes) {
   return round_to(bytes, bytes <= (size_t)16 << 20 ? (size_t)64 << 10 : (size_t)2 << 20);
 }
 
+static bool is_shared_with_others(const hr_caching_allocator *allocator) {
+  return allocator->driver->capture_begin == NULL;
+}
+
+/* The size of a large block. On a host memory that is never touched costs nothing, so blocks of up to 1 MB are rounded
+ * to halves of powers of two: values that grow with each step keep their blocks, whose pages are there and in the
+ * caches. */
+static size_t round_large(const hr_caching_allocator *allocator, size_t bytes) {
+  if (!is_shared_with_others(allocator) || bytes > (size_t)1 << 20) {
+    return hr__caching_allocator_round(bytes);
+  }
+  return hr_align_up(bytes, (size_t)1 << (floor_log2(bytes - 1) - 1));
+}
+
 void hr_caching_allocator_init(hr_caching_allocator *allocator, const struct hr_driver *driver, void *impl,
                                const char *name, int64_t limit_bytes) {
   *allocator = (hr_caching_allocator){.driver = driver, .context = hr__context(), .impl = impl, .name = name};
@@ -352,10 +366,6 @@ static void take_large(hr_caching_allocator *allocator, size_t at) {
   memmove(data + at, data + at + 1, (--allocator->free_blocks.count - at) * sizeof *data);
 }
 
-static bool is_shared_with_others(const hr_caching_allocator *allocator) {
-  return allocator->driver->capture_begin == NULL;
-}
-
 /* True if other processes could use the free large blocks, and these exceed their limit divided by `divisor`. */
 static bool has_much_free(const hr_caching_allocator *allocator, int64_t divisor) {
   const hr_memory_gauges *gauges = &allocator->gauges;
@@ -395,8 +405,8 @@ static void unlink_used(hr_caching_allocator *allocator, hr_block *block) {
 }
 
 static hr_status alloc_large(hr_caching_allocator *allocator, size_t wanted, hr_block **out_block) {
-  size_t bytes = hr__caching_allocator_round(wanted), at = find_large(allocator, bytes, NULL);
-  size_t waste = has_much_free(allocator, 2) ? bytes : bytes / 8;
+  size_t bytes = round_large(allocator, wanted), at = find_large(allocator, bytes, NULL);
+  size_t waste = has_much_free(allocator, 2) ? 2 * hr__caching_allocator_round(wanted) - bytes : bytes / 8;
   if (at < allocator->free_blocks.count && allocator->free_blocks.data[at]->bytes - bytes <= waste) {
     *out_block = allocator->free_blocks.data[at];
     take_large(allocator, at);

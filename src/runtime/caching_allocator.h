@@ -6,6 +6,9 @@
  *   up to 16 MB     to 64 KB
  *   above           to 2 MB
  *
+ * Blocks of a host between 32 KB and 1 MB are rounded to halves instead: pages that nobody touches cost nothing there,
+ * and values that grow with each step, such as the caches of beams, keep their blocks.
+ *
  * Blocks of up to 32 KB are cut from slabs of 256 KB, each of one block size. Larger blocks are allocated from the
  * driver one by one; a free one serves any request of which it wastes at most an eighth.
  *

@@ -651,6 +651,35 @@ HR_TEST(much_free_memory_serves_smaller_requests) {
   HR_ASSERT_EQ(stats_of(&allocator).reserved_bytes, 0);
 }
 
+/* A value that grows with each step: on a host it keeps its blocks, whose pages are there. */
+HR_TEST(growing_values_keep_their_blocks_on_a_host) {
+  hr_driver with_graphs = budget_driver;
+  with_graphs.capture_begin = budget_capture;
+  const hr_driver *drivers[] = {&budget_driver, &with_graphs};
+  int64_t counts[2];
+  for (int i = 0; i < 2; ++i) {
+    budget b = {.left = SIZE_MAX};
+    hr_caching_allocator allocator;
+    hr_caching_allocator_init(&allocator, drivers[i], &b, "budget", 0);
+    hr_block *held = NULL;
+    for (size_t bytes = HR_ALLOCATOR_SMALL_MAX + 1; bytes <= (size_t)1 << 20; bytes += 3000) {
+      hr_block *block;
+      HR_ASSERT_OK(hr_caching_allocator_alloc(&allocator, bytes, &block));
+      HR_ASSERT(block->bytes >= bytes && block->bytes < 2 * bytes);
+      if (held != NULL) {
+        hr_caching_allocator_free(&allocator, held);
+      }
+      held = block;
+    }
+    hr_caching_allocator_free(&allocator, held);
+    counts[i] = stats_of(&allocator).driver_allocation_count;
+    hr_caching_allocator_trim(&allocator);
+    HR_ASSERT_EQ(stats_of(&allocator).reserved_bytes, 0);
+  }
+  HR_ASSERT(counts[0] <= 2 * 10); /* two of each size */
+  HR_ASSERT(counts[1] > 2 * 30);
+}
+
 /* Programs with ever larger temporaries: only the last block stays. Graphs of devices refer to earlier ones. */
 HR_TEST(outgrown_temporaries_go_back_on_a_host) {
   hr_driver with_graphs = budget_driver;
