@@ -262,25 +262,31 @@ static int norm_kind(const hr_attrs *attrs, double p) {
                         : NORM_P;
 }
 
-/* Of real numbers. */
+/* Of complex numbers a stands for the absolute value, and x0 / a for the sign. */
 hr_status hr__gradient_norm(hr__backward *b) {
   double p = hr_scalar_as_f64(&b->record->attrs.scalars[0]);
-  if (hr_dtype_is_complex(hr__taped_input(b, 0)->view.dtype)) {
-    return hr_status_make(HR_STATUS_UNIMPLEMENTED, "norm has no gradient by input 0: complex numbers are not done yet");
-  }
+  bool is_complex = hr_dtype_is_complex(hr__taped_input(b, 0)->view.dtype);
   switch (norm_kind(&b->record->attrs, p)) {
     case NORM_ZERO:
       return HR_OK;
     case NORM_ONE:
-      return hr__give_text(b, 0, "g * sign(x0)");
+      return hr__give_text(b, 0, is_complex ? "a = abs_complex(x0); a == 0 ? 0 : g * (x0 / a)" : "g * sign(x0)");
     case NORM_TWO:
       return hr__give_text(b, 0, "y == 0 ? 0 : g * (x0 / y)");
     case NORM_MAX:
     case NORM_MIN:
-      return hr__give_text(b, 0, "m = abs(x0) == y; m ? g * sign(x0) / sum_over(m) : 0");
+      return hr__give_text(b, 0,
+                           is_complex ? "a = abs_complex(x0); m = a == y; c = sum_over(m); "
+                                        "a == 0 ? 0 : m ? g / c * (x0 / a) : 0"
+                                      : "m = abs(x0) == y; m ? g * sign(x0) / sum_over(m) : 0");
     default: {
-      char text[128];
-      snprintf(text, sizeof text, "x0 == 0 ? 0 : y == 0 ? 0 : g * sign(x0) * pow(abs(x0) / y, %.17g)", p - 1);
+      char text[160];
+      if (is_complex) {
+        snprintf(text, sizeof text, "a = abs_complex(x0); a == 0 ? 0 : y == 0 ? 0 : g * pow(a / y, %.17g) * (x0 / a)",
+                 p - 1);
+      } else {
+        snprintf(text, sizeof text, "x0 == 0 ? 0 : y == 0 ? 0 : g * sign(x0) * pow(abs(x0) / y, %.17g)", p - 1);
+      }
       return hr__give_text(b, 0, text);
     }
   }

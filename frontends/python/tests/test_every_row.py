@@ -237,9 +237,7 @@ GRADIENT_OF = {"eig_ex": [0, 1], "tridiagonal_solve": [0], "quantize": []}
 # Results that do not depend on the phase of complex vectors; eig has such vectors of real matrices, too.
 COMPLEX_GRADIENT_OF = {"eig": [0], "eig_ex": [0], "svd": [1], "svd_ex": [1]}
 # Rows without a gradient by complex numbers, with the words of the error.
-NO_COMPLEX_GRADIENT = {name: "complex numbers are not done yet" for name in (
-    "vector_norm normalize cosine_similarity_loss").split()}  # fmt: skip
-NO_COMPLEX_GRADIENT |= {name: "no library of this device does it" for name in ("cumulative_max", "cumulative_min")}
+NO_COMPLEX_GRADIENT = {name: "no library of this device does it" for name in ("cumulative_max", "cumulative_min")}
 NO_SECOND_COMPLEX_GRADIENT = {"logcumsumexp"}  # NaN
 NO_COMPLEX_VMAP = {"cumulative_max", "cumulative_min", "searchsorted", "digitize"}  # no library orders them
 EVERY_CASE = os.environ.get("HEADRACE_TEST_ROWS") == "all"

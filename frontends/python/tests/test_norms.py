@@ -205,3 +205,19 @@ def test_fast_norms_and_attention():
         hr.fast.scaled_dot_product_attention(*given, mask="full")
     with pytest.raises(ValueError, match="4 heads of q for 3"):
         hr.fast.scaled_dot_product_attention(given[0], *[hr.zeros((2, 3, 5, 8), dtype=hr.float64)] * 2)
+
+
+@pytest.mark.parametrize("order", [0, 0.5, 1, 2, 2.5, -1, np.inf, -np.inf])
+def test_gradient_of_norms_of_complex_numbers(order):
+    rng = np.random.default_rng(0)
+    x, v = (rng.uniform(-1, 1, (3, 4)) + 1j * rng.uniform(-1, 1, (3, 4)) for _ in range(2))
+    x[0, 0] = v[0, 0] = 0  # no gradient at 0
+    weights = hr.array(rng.uniform(-1, 1, 3))
+
+    def loss(a):
+        return hr.sum(hr.vector_norm(a, ord=order, axis=[1]) * weights)
+
+    gradient = np.asarray(hr.grad(loss)(hr.array(x)))
+    ends = [float(np.asarray(loss(hr.array(x + step * v)))) for step in (1e-6, -1e-6)]
+    assert np.real(np.conj(gradient) * v).sum() == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-6, abs=1e-8)
+    assert gradient[0, 0] == 0
