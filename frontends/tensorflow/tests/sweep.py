@@ -67,9 +67,8 @@ seen = collections.Counter()
 MODES = os.environ.get("HEADRACE_SWEEP") == "all"
 PRODUCTS = re.compile("AddN|MatMul|Einsum|Conv|Block|Solve|Cholesky|Inverse|Determinant|Svd|Eig|Qr|Lu|Resize")
 F32_INSIDE = {"ImageProjectiveTransformV2", "ImageProjectiveTransformV3", "ResizeBilinear", "ResizeBicubic"}
-# The gradients of the first ones depend on signs that are free, those of the others have no kernel on the device.
-NO_GRADIENT = {"Svd", "SelfAdjointEigV2", "Qr", "Lu", "Igamma", "Igammac", "StatelessRandomGammaV2",
-               "StatelessRandomGammaV3", "ExtractImagePatches"}  # fmt: skip
+# The gradients of the first ones depend on signs that are free, those of the last one have no kernel on the device.
+NO_GRADIENT = {"Svd", "SelfAdjointEigV2", "Qr", "Lu", "ExtractImagePatches"}
 # TensorFlow folds ones_like of a number of these types to 0, on its CPU device, too, and finds no dims of the range.
 WRONG_IN_FUNCTIONS = {("OnesLike", "uint32"), ("OnesLike", "uint64"), ("Range", "float16")}
 

@@ -472,3 +472,11 @@ def _(rng, dtype, name):
         result = tf.raw_ops.Dilation2D(input=tf.constant(image), filter=tf.constant(kernel), **spec)
         gradient = numbers(rng, result.shape, dtype, 0, 2)
         yield {"input": image, "filter": kernel, "out_backprop": gradient, **spec}
+
+
+@case("IgammaGradA", "RandomGammaGrad", scale=64)
+def _(rng, dtype, name):
+    for left, right in [((50,), (50,)), ((4, 1), (5,)), ((), (3,)), ((0, 2), (2,))]:
+        for low, high in [(0.1, 3), (2, 40)]:
+            a, x = numbers(rng, left, dtype, low, high), numbers(rng, right, dtype, low, high)
+            yield {"a": a, "x": x} if name == "IgammaGradA" else {"alpha": a, "sample": x}

@@ -1,0 +1,127 @@
+/* ops_gamma.c: rules of derivatives by the parameter of gamma functions: of the lower incomplete one, P(a, x), and of a
+ * number x that the gamma distribution of a gave, whose P stays the same.
+ *
+ * They are functions of the host, in f64: the derivatives of the power series of P for small x, and of the continued
+ * fraction of Q = 1 - P for others (M. Abramowitz, I. Stegun, Handbook of Mathematical Functions, 6.5.29 and 6.5.31).
+ */
+#include <math.h>
+
+#include "scope.h"
+
+enum { TERMS_MAX = 2000 };
+
+/* The derivative of lgamma: by the recurrence up to 10, then its asymptotic series. */
+static double digamma(double x) {
+  double sum = 0;
+  for (; x < 10; x += 1) {
+    sum -= 1 / x;
+  }
+  double y = 1 / (x * x);
+  double series = y * (1.0 / 12 - y * (1.0 / 120 - y * (1.0 / 252 - y * (1.0 / 240 - y * (1.0 / 132)))));
+  return sum + log(x) - 0.5 / x - series;
+}
+
+/* P'(a, x) by a, over x**a exp(-x) / gamma(a + 1). */
+static double series_derivative(double a, double x) {
+  double term = 1, sum = 1, term_by_a = 0, sum_by_a = 0;
+  for (int n = 1; n < TERMS_MAX; ++n) {
+    double factor = x / (a + n);
+    term_by_a = factor * (term_by_a - term / (a + n));
+    term *= factor;
+    sum += term, sum_by_a += term_by_a;
+    if (fabs(term_by_a) <= 1e-17 * fabs(sum_by_a) && term <= 1e-17 * sum) {
+      break;
+    }
+  }
+  return sum_by_a + sum * (log(x) - digamma(a + 1));
+}
+
+/* Q'(a, x) by a, over x**a exp(-x) / gamma(a). */
+static double fraction_derivative(double a, double x) {
+  double c = 0, y = 1 - a, z = x + y + 1;
+  double p[2] = {1, x + 1}, q[2] = {x, z * x}, p_by_a[2] = {0, 0}, q_by_a[2] = {0, -x};
+  double found = p[1] / q[1], by_a = (p_by_a[1] - found * q_by_a[1]) / q[1], last = INFINITY;
+  for (int n = 0; n < TERMS_MAX && fabs(by_a - last) > 1e-16 * fabs(by_a); ++n) {
+    c += 1, y += 1, z += 2;
+    double yc = y * c, pn = p[1] * z - p[0] * yc, qn = q[1] * z - q[0] * yc;
+    double pn_by_a = p_by_a[1] * z - p[1] - p_by_a[0] * yc + p[0] * c;
+    double qn_by_a = q_by_a[1] * z - q[1] - q_by_a[0] * yc + q[0] * c;
+    double scale = fabs(pn) > 0x1p52 ? 0x1p-52 : 1;
+    p[0] = p[1] * scale, p[1] = pn * scale, q[0] = q[1] * scale, q[1] = qn * scale;
+    p_by_a[0] = p_by_a[1] * scale, p_by_a[1] = pn_by_a * scale;
+    q_by_a[0] = q_by_a[1] * scale, q_by_a[1] = qn_by_a * scale;
+    if (q[1] != 0) {
+      last = by_a;
+      found = p[1] / q[1], by_a = (p_by_a[1] - found * q_by_a[1]) / q[1];
+    }
+  }
+  return by_a + found * (log(x) - digamma(a));
+}
+
+static bool is_tail(double a, double x) {
+  return x > 1 && x > a;
+}
+
+/* 0 at x = 0, as TensorFlow's, for any a. */
+static bool is_undefined(double a, double x) {
+  return isnan(a) || isnan(x) || (x != 0 && (x < 0 || a <= 0));
+}
+
+static double igamma_by_a(double a, double x) {
+  double power = a * log(x) - x;
+  return is_undefined(a, x)   ? NAN
+         : x == 0 || isinf(x) ? 0
+         : is_tail(a, x)      ? -exp(power - lgamma(a)) * fraction_derivative(a, x)
+                              : exp(power - lgamma(a + 1)) * series_derivative(a, x);
+}
+
+static double sample_by_a(double a, double x) {
+  return is_undefined(a, x) ? NAN
+         : x == 0           ? 0
+         : is_tail(a, x)    ? fraction_derivative(a, x) * x
+                            : -series_derivative(a, x) * x / a;
+}
+
+/* The argument of the function. */
+typedef struct plan {
+  double (*derivative)(double a, double x);
+  int64_t count;
+} plan;
+
+static hr_status run_plan(const hr_function_call *call) {
+  const plan *p = call->arg;
+  const double *a = call->inputs[0], *x = call->inputs[1];
+  double *out = call->outputs[0];
+  for (int64_t i = 0; i < p->count; ++i) {
+    out[i] = p->derivative(a[i], x[i]);
+  }
+  return HR_OK;
+}
+
+static void record(htf_node *node, double (*derivative)(double a, double x)) {
+  htf_value operands[2] = {htf_input(node, 0), htf_input(node, 1)};
+  htf_value sum = htf_add(node, operands[0], operands[1]); /* has the dims of both together */
+  if (htf_has_failed(node) || hr_tensor_count(sum) == 0) {
+    htf_output(node, 0, sum);
+    return;
+  }
+  for (int i = 0; i < 2; ++i) {
+    htf_value all = htf_broadcast(node, htf_cast(node, operands[i], HR_DTYPE_F64), sum->rank, sum->dims);
+    operands[i] = htf_settle(node, all, HR_DTYPE_F64);
+  }
+  htf_value out = htf_new(node, HR_DTYPE_F64, sum->rank, sum->dims);
+  plan *arg = htf_new_argument(node, sizeof *arg);
+  if (arg != NULL) {
+    *arg = (plan){derivative, hr_tensor_count(sum)};
+    htf_record_function(node, run_plan, arg, 2, operands, 0, 1, &out);
+    htf_output(node, 0, htf_cast(node, out, sum->dtype));
+  }
+}
+
+void htf_igamma_gradient(htf_node *node) {
+  record(node, igamma_by_a);
+}
+
+void htf_random_gamma_gradient(htf_node *node) {
+  record(node, sample_by_a);
+}
