@@ -284,6 +284,8 @@ void htf_copy_tensor(tf_context *context, tf_tensor *source, tf_tensor *target);
 
 /* Rows of x. */
 htf_value htf_taken_rows(htf_node *node, htf_value x, htf_value indices);
+/* The quotient of integers without its fraction. */
+htf_value htf_divide_truncated(htf_node *node, htf_value x, htf_value y);
 /* The sum of all inputs. */
 void htf_add_tensors(htf_node *node);
 /* A number in the dims of input 0. */

@@ -382,40 +382,58 @@ static void output_counts(htf_node *node, htf_value keys, htf_value weights, con
   }
 }
 
-/* Inputs: integers, their weights or none. Counts those of each row that are less than maxlength. */
-void htf_dense_count(htf_node *node) {
-  htf_value values = htf_cast(node, htf_input(node, 0), HR_DTYPE_I64), weights = htf_input(node, 1);
-  if (!can_count(node, values, weights)) {
-    return;
-  }
-  const int64_t count = hr_tensor_count(values), least = htf_integer(node, "minlength");
-  const int64_t most = htf_integer(node, "maxlength");
-  shape s = {values->rank, {values->dims[0]}};
-  htf_value flat = htf_reshape(node, values, 1, &count);
-  if (is_negative(node, flat)) {
+/* Counts integers [n] that are less than maxlength, in row `rows` of each; NULL: all are in one. `s` has the rows. */
+static void count_values(htf_node *node, htf_value values, htf_value rows, htf_value weights, shape s) {
+  const int64_t least = htf_integer(node, "minlength"), most = htf_integer(node, "maxlength");
+  if (is_negative(node, values)) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Input values must all be non-negative");
   }
-  const int64_t found = most > 0 ? 0 : largest(node, flat) + 1;
+  const int64_t found = most > 0 ? 0 : largest(node, values) + 1;
   int64_t *width = &s.dims[s.rank - 1];
   *width = most > 0 ? most : found > least ? found : least;
-  htf_value keys = flat;
-  if (s.rank == 2 && count > 0 && !htf_has_failed(node)) {
-    const int64_t column[2] = {s.dims[0], 1};
-    htf_value rows = htf_call(
-        node, HR_FUNCTIONAL_ARANGE, 0, NULL,
-        ATTRIBUTES(htf_attr_real(0), htf_attr_real((double)s.dims[0]), htf_attr_real(1), htf_attr_dtype(HR_DTYPE_I64)));
-    rows = htf_multiply(node, htf_reshape(node, rows, 2, column), integer(node, *width));
-    keys = htf_reshape(node, htf_add(node, values, rows), 1, &count);
-  }
+  htf_value keys = rows == NULL || htf_has_failed(node)
+                       ? values
+                       : htf_add(node, values, htf_multiply(node, rows, integer(node, *width)));
   bool has_weights = !htf_has_failed(node) && hr_tensor_count(weights) > 0;
-  weights = has_weights ? htf_reshape(node, weights, 1, &count) : weights;
-  if (most > 0 && count > 0 && !htf_has_failed(node)) {
-    htf_value is_small = htf_call2(node, HR_FUNCTIONAL_LESS, flat, integer(node, most));
+  if (most > 0 && !htf_has_failed(node) && hr_tensor_count(values) > 0) {
+    htf_value is_small = htf_call2(node, HR_FUNCTIONAL_LESS, values, integer(node, most));
     keys = kept(node, is_small, keys);
     weights = has_weights ? kept(node, is_small, weights) : weights;
   }
   output_counts(node, keys, weights, &s);
   output_shape(node, 2, &s);
+}
+
+/* Inputs: integers, their weights or none. */
+void htf_dense_count(htf_node *node) {
+  htf_value values = htf_cast(node, htf_input(node, 0), HR_DTYPE_I64), weights = htf_input(node, 1), rows = NULL;
+  if (!can_count(node, values, weights)) {
+    return;
+  }
+  const int64_t count = hr_tensor_count(values), all = hr_tensor_count(weights);
+  if (values->rank == 2 && count > 0) {
+    const int64_t column[2] = {values->dims[0], 1};
+    rows = htf_call(
+        node, HR_FUNCTIONAL_ARANGE, 0, NULL,
+        ATTRIBUTES(htf_attr_real(0), htf_attr_real((double)column[0]), htf_attr_real(1), htf_attr_dtype(HR_DTYPE_I64)));
+    rows = htf_broadcast(node, htf_reshape(node, rows, 2, column), 2, values->dims);
+    rows = htf_reshape(node, rows, 1, &count);
+  }
+  const shape s = {values->rank, {values->dims[0]}};
+  count_values(node, htf_reshape(node, values, 1, &count), rows, htf_reshape(node, weights, 1, &all), s);
+}
+
+/* Inputs: places, integers, dims, weights or none. */
+void htf_sparse_count(htf_node *node) {
+  htf_value places = htf_input(node, 0), values = htf_cast(node, htf_input(node, 1), HR_DTYPE_I64);
+  htf_value weights = htf_input(node, 3);
+  shape s = read_shape(node, 2);
+  if (!htf_has_failed(node) && s.rank != 1 && s.rank != 2) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Input must be a 1 or 2-dimensional tensor. Got: %d dims", s.rank);
+  }
+  if (is_sparse(node, places, values, &s) && can_count(node, values, weights)) {
+    count_values(node, values, s.rank == 2 ? column(node, places, 0) : NULL, weights, s);
+  }
 }
 
 /* ---- sums and largest elements over dims ---- */

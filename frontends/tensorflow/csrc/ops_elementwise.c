@@ -56,7 +56,7 @@ static bool is_float(htf_value x) {
 }
 
 /* Integers: the quotient of what is left without the remainder, whose sign is x's. */
-static htf_value divide_truncated(htf_node *node, htf_value x, htf_value y) {
+htf_value htf_divide_truncated(htf_node *node, htf_value x, htf_value y) {
   htf_value whole = htf_subtract(node, x, htf_call2(node, HR_FUNCTIONAL_FMOD, x, y));
   return htf_call2(node, HR_FUNCTIONAL_FLOOR_DIVIDE, whole, y);
 }
@@ -64,14 +64,15 @@ static htf_value divide_truncated(htf_node *node, htf_value x, htf_value y) {
 void htf_truncate_divide(htf_node *node) {
   htf_value x = htf_input(node, 0), y = htf_input(node, 1);
   htf_output(node, 0,
-             is_float(x) ? htf_call1(node, HR_FUNCTIONAL_TRUNC, htf_divide(node, x, y)) : divide_truncated(node, x, y));
+             is_float(x) ? htf_call1(node, HR_FUNCTIONAL_TRUNC, htf_divide(node, x, y))
+                         : htf_divide_truncated(node, x, y));
 }
 
 /* As in C: true division of floats and complex numbers. */
 void htf_divide_as_c(htf_node *node) {
   htf_value x = htf_input(node, 0), y = htf_input(node, 1);
   bool is_inexact = is_float(x) || x->dtype == HR_DTYPE_C64 || x->dtype == HR_DTYPE_C128;
-  htf_output(node, 0, is_inexact ? htf_divide(node, x, y) : divide_truncated(node, x, y));
+  htf_output(node, 0, is_inexact ? htf_divide(node, x, y) : htf_divide_truncated(node, x, y));
 }
 
 /* By 0 to the width less 1; other distances are bounded. */
@@ -103,7 +104,8 @@ static htf_value any_of(htf_node *node, hr_functional function, htf_value x) {
   return htf_call(node, HR_FUNCTIONAL_ANY, INPUTS(htf_call1(node, function, x)), NO_ATTRIBUTES);
 }
 
-/* A number that is not finite is an error of the work, which a wait reports. */
+/* A number that is not finite is an error of the work. A kernel waits for it, as on TensorFlow's GPUs, so that the
+ * error is that of the operation; a cluster's comes with its next wait. */
 void htf_check_numerics(htf_node *node) {
   htf_value x = htf_input(node, 0);
   htf_value found[2] = {any_of(node, HR_FUNCTIONAL_ISNAN, x), any_of(node, HR_FUNCTIONAL_ISINF, x)};
@@ -112,6 +114,9 @@ void htf_check_numerics(htf_node *node) {
   if (copy != NULL) {
     strcpy(copy, message);
     htf_record_function(node, report_numbers, copy, 2, found, 0, 0, NULL);
+  }
+  if (node->scope == NULL && !htf_has_failed(node)) {
+    (void)htf_keep(node, hr_stream_synchronize(node->stream));
   }
   htf_output(node, 0, x);
 }

@@ -1,6 +1,5 @@
 /* ops_reduce.c: rules of reductions, softmax, losses and products. */
 #include <math.h>
-#include <stdio.h>
 
 #include "lists.h"
 
@@ -95,6 +94,16 @@ static bool is_complex(htf_value x) {
   return x->dtype == HR_DTYPE_C64 || x->dtype == HR_DTYPE_C128;
 }
 
+/* The sum over the count, without its fraction; 0 of no elements. */
+static htf_value mean_of_integers(htf_node *node, htf_value x, const axes *over) {
+  int64_t count = 1;
+  for (int i = 0; i < over->count; ++i) {
+    count *= x->dims[over->axis[i]];
+  }
+  htf_value sum = reduce(node, HR_FUNCTIONAL_SUM, x, over);
+  return htf_divide_truncated(node, sum, htf_number_of(node, hr_scalar_i64(count > 0 ? count : 1)));
+}
+
 /* As in TensorFlow the mean of no complex numbers is 0. */
 void htf_reduce(htf_node *node) {
   htf_value x = htf_input(node, 0);
@@ -107,6 +116,8 @@ void htf_reduce(htf_node *node) {
     htf_output(node, 0, x);
   } else if (is_extreme && is_over_nothing(x, &over)) {
     htf_output(node, 0, extreme_of_nothing(node, x, &over));
+  } else if (node->function == HR_FUNCTIONAL_MEAN && (x->dtype == HR_DTYPE_I32 || x->dtype == HR_DTYPE_I64)) {
+    htf_output(node, 0, mean_of_integers(node, x, &over));
   } else {
     bool is_zero = node->function == HR_FUNCTIONAL_MEAN && is_complex(x) && is_over_nothing(x, &over);
     htf_output(node, 0, reduce(node, is_zero ? HR_FUNCTIONAL_SUM : node->function, x, &over));
@@ -121,19 +132,8 @@ void htf_euclidean_norm(htf_node *node) {
   htf_output(node, 0, htf_call1(node, HR_FUNCTIONAL_SQRT, sum));
 }
 
-/* The dims as TensorFlow writes them: [2,3]. */
-static const char *text_of_dims(htf_value x, size_t bytes, char *text) {
-  size_t size = (size_t)snprintf(text, bytes, "[");
-  for (int d = 0; d < x->rank; ++d) {
-    size += (size_t)snprintf(text + size, bytes - size, "%s%lld", d > 0 ? "," : "", (long long)x->dims[d]);
-  }
-  snprintf(text + size, bytes - size, "]");
-  return text;
-}
-
 void htf_arg_reduce(htf_node *node) {
   htf_value x = htf_input(node, 0);
-  char text[HR_RANK_MAX * 22];
   int64_t axis = htf_host_int(node, 1);
   if (!htf_has_failed(node) && (axis < -x->rank || axis >= x->rank)) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: dimension %lld is out of range for %d dims", node->kernel->row->op,
@@ -143,7 +143,7 @@ void htf_arg_reduce(htf_node *node) {
   axis += axis < 0 ? x->rank : 0;
   if (!htf_has_failed(node) && x->dims[axis] == 0) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: Reduction axis %lld is empty in shape %s", node->kernel->row->op,
-             (long long)axis, text_of_dims(x, sizeof text, text));
+             (long long)axis, htf_text_of_dims(x->rank, x->dims).text);
   }
   htf_output(node, 0,
              htf_call(node, node->function, INPUTS(x), ATTRIBUTES(htf_attr_ints(&axis, 1), htf_attr_flag(false))));

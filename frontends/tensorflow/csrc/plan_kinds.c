@@ -113,6 +113,8 @@ static bool stays_kernel(hr__span op, const htf_row *row) {
                                          "SparseSparse",
                                          "SparseFillEmptyRows",
                                          "SparseReduce",
+                                         "SparseCount",
+                                         "SparseToSparse",
                                          "DenseCount",
                                          "Ragged",
                                          "Segment",

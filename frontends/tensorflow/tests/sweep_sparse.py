@@ -141,3 +141,25 @@ def _(rng, dtype):
     yield parts([], [], 1)
     if dtype.is_floating:
         yield parts([0, 1], [1, -1], [0.1, -0.3])
+
+
+@case("SparseCountSparseOutput")
+def _(rng, dtype):
+    for dims, least, most, is_binary in [((9,), -1, -1, False), ((3, 7), 9, -1, False), ((3, 7), -1, 4, True), ((2, 6), 1, 3, False)]:
+        for index, share in [("int32", 0.5), ("int64", 0.8), ("int64", 0.0)]:
+            places, weights, shape = sparse(rng, dims, dtype, share)
+            values = rng.integers(0, 6, len(places)).astype(index)
+            yield {"indices": places, "values": values, "dense_shape": shape, "weights": weights[: 0 if is_binary else None], "minlength": least,
+                   "maxlength": most, "binary_output": is_binary}  # fmt: skip
+
+
+@case("SparseToSparseSetOperation")
+def _(rng, dtype):
+    for dims, share in [((4, 5), 0.6), ((2, 3, 4), 0.5), ((3, 4), 0.0)]:
+        for operation in ("a-b", "b-a", "intersection", "union"):
+            found = {"set_operation": operation, "validate_indices": False}
+            for side in ("set1", "set2"):
+                places, _, shape = sparse(rng, dims, dtype, share)
+                values = tf.constant(rng.integers(0, 7, len(places)), dtype)
+                found |= {f"{side}_indices": places, f"{side}_values": values, f"{side}_shape": shape}
+            yield found
