@@ -325,11 +325,11 @@ static int position_of(hr__draft *draft, int begin, const hr__map *like, size_t 
   enum { MAPS_BEFORE = 4 };
   int first = draft->map_count > MAPS_BEFORE ? draft->map_count - MAPS_BEFORE : 0, found = begin;
   if (like != NULL) {
-    int earlier = *(const int *)(const void *)((const char *)like + member);
+    int earlier = *(const int16_t *)(const void *)((const char *)like + member);
     return earlier < begin && share(draft, begin, earlier) ? earlier : begin;
   }
   for (int m = draft->map_count - 1; found == begin && m >= first; --m) {
-    int earlier = *(const int *)(const void *)((const char *)&draft->maps[m] + member);
+    int earlier = *(const int16_t *)(const void *)((const char *)&draft->maps[m] + member);
     found = share(draft, begin, earlier) ? earlier : begin;
   }
   return found;
@@ -342,13 +342,13 @@ void hr__plan_map(hr__draft *draft, const hr_access *access, const hr__map *like
   map.term_count = access->term_count, map.term_first = draft->term_count;
   int begin = draft->number_count;
   put_starts(draft, access);
-  map.offset = position_of(draft, begin, like, offsetof(hr__map, offset));
+  map.offset = (int16_t)position_of(draft, begin, like, offsetof(hr__map, offset));
   begin = draft->number_count;
   map.outer_rank = put_axes(draft, access, &draft->cut.outer);
-  map.outer = position_of(draft, begin, like, offsetof(hr__map, outer));
+  map.outer = (int16_t)position_of(draft, begin, like, offsetof(hr__map, outer));
   begin = draft->number_count;
   map.inner_rank = put_axes(draft, access, &draft->cut.inner);
-  map.inner = position_of(draft, begin, like, offsetof(hr__map, inner));
+  map.inner = (int16_t)position_of(draft, begin, like, offsetof(hr__map, inner));
   map.extent = draft->number_count;
   for (int b = 0; b < access->bound_count; ++b) {
     put(draft, access->bounds[b].extent);
@@ -363,7 +363,8 @@ void hr__plan_map(hr__draft *draft, const hr_access *access, const hr__map *like
   *out_map = map;
 }
 
-bool hr__plan_reserve(hr__draft *draft, const hr_kernel *kernel) {
+/* Counts the numbers, at most, and the terms of maps of all accesses that instructions have. */
+static void count_numbers(const hr_kernel *kernel, size_t *out_numbers, size_t *out_terms) {
   size_t rank = (size_t)kernel->rank, numbers = rank, terms = 0;
   for (int k = 0; k < kernel->instr_count; ++k) {
     const hr_access *access = kernel->instrs[k].access >= 0 ? &kernel->accesses[kernel->instrs[k].access] : NULL;
@@ -372,6 +373,21 @@ bool hr__plan_reserve(hr__draft *draft, const hr_kernel *kernel) {
     numbers += coords * (1 + rank) + (coords > 0 ? rank : 0) + coords * (rank + 2) + coords + 2 * own;
     terms += own;
   }
+  *out_numbers = numbers, *out_terms = terms;
+}
+
+bool hr__plan_fits_form(const hr_kernel *kernel) {
+  size_t numbers, terms;
+  count_numbers(kernel, &numbers, &terms);
+  int64_t registers = (int64_t)kernel->instr_count * HR__INSTR_REGISTERS_MAX + kernel->register_count +
+                      (int64_t)kernel->scalar_count * HR_CLASS_COUNT;
+  return registers <= HR__FORM_MAX && numbers <= HR__FORM_MAX && terms <= HR__FORM_MAX &&
+         kernel->access_count <= HR__FORM_MAX && kernel->arg_count <= HR__FORM_MAX;
+}
+
+bool hr__plan_reserve(hr__draft *draft, const hr_kernel *kernel) {
+  size_t numbers, terms;
+  count_numbers(kernel, &numbers, &terms);
   draft->numbers = hr_arena_alloc(draft->arena, (numbers + 1) * sizeof *draft->numbers);
   draft->terms = hr_arena_alloc(draft->arena, (terms + 1) * sizeof *draft->terms);
   if (draft->numbers == NULL || draft->terms == NULL) {

@@ -90,6 +90,12 @@ static hr__step *new_step(builder *b, hr__step_kind kind, hr__often often, int p
   return step;
 }
 
+static void set_sources(hr__step *step, int count, const int *registers) {
+  for (int s = 0; s < count; ++s) {
+    step->src[s] = (int16_t)registers[s];
+  }
+}
+
 /* A register's form in a loop over `space`. */
 static int see(unsigned vary, unsigned space) {
   vary &= space;
@@ -164,7 +170,7 @@ static int loop_step(builder *b, const hr__loop_fn *variants, int arity, int *so
   int dst = new_register(b, result, vary, often, HR__PLACE_SLOT);
   hr__step *step = new_step(b, HR__STEP_LOOP, often, phase);
   step->space = (uint8_t)space, step->arity = (uint8_t)arity, step->dst = dst, step->fn = fn;
-  memcpy(step->src, sources, (size_t)arity * sizeof *sources);
+  set_sources(step, arity, sources);
   see_sources(b, step);
   return dst;
 }
@@ -361,7 +367,7 @@ static hr_status plan_reduce(builder *b, const hr_instr *instr) {
   hr__step *step = new_step(b, is_arg ? HR__STEP_ARGREDUCE : HR__STEP_REDUCE, HR__EACH_BLOCK, instr->phase);
   step->space = (uint8_t)space, step->arity = (uint8_t)reduction->arity, step->dst = dst,
   step->reduce = draft->reduction_count;
-  memcpy(step->src, sources, (size_t)reduction->arity * sizeof *sources);
+  set_sources(step, reduction->arity, sources);
   see_sources(b, step);
   reduction->dst = dst;
   ++draft->reduction_count;
@@ -448,11 +454,11 @@ static hr_status plan_steps(builder *b) {
   hr__draft *draft = b->draft;
   const hr_kernel *kernel = b->kernel;
   hr_arena *arena = b->scratch;
-  /* An instruction needs at most one step of its own and four broadcasts. */
   size_t instrs = (size_t)kernel->instr_count, registers = (size_t)kernel->register_count;
+  size_t own_most = HR__INSTR_REGISTERS_MAX * instrs;
   size_t scalars = (size_t)kernel->scalar_count * HR_CLASS_COUNT;
-  draft->steps = hr_arena_alloc(arena, (5 * instrs + 1) * sizeof *draft->steps);
-  draft->registers = hr_arena_alloc(arena, (5 * instrs + registers + scalars + 1) * sizeof *draft->registers);
+  draft->steps = hr_arena_alloc(arena, (own_most + 1) * sizeof *draft->steps);
+  draft->registers = hr_arena_alloc(arena, (own_most + registers + scalars + 1) * sizeof *draft->registers);
   draft->maps = hr_arena_alloc(arena, (instrs + 1) * sizeof *draft->maps);
   draft->reductions = hr_arena_alloc(arena, (instrs + 1) * sizeof *draft->reductions);
   b->alias = HR_ARENA_ARRAY(arena, int, registers + 1);
@@ -631,6 +637,11 @@ static hr_status build(hr__draft *draft, const hr__slots *like, const hr_kernel 
   draft->phase_count = kernel->phase_count < 1 ? 1 : kernel->phase_count;
   draft->times = kernel->is_repeated ? (uint8_t)kernel->scalar_count : 0;
   draft->section_count = 1 + 2 * draft->phase_count;
+  if (!hr__plan_fits_form(kernel)) {
+    return hr_status_make(HR_STATUS_UNIMPLEMENTED,
+                          "interp: a kernel of %d instructions and %d accesses needs more than %d registers or strides",
+                          kernel->instr_count, kernel->access_count, (int)HR__FORM_MAX);
+  }
   hr__plan_geometry(draft, kernel);
   HR_RETURN_IF_ERROR(plan_steps(&b));
   return hr__plan_slots(draft, like, kernel);

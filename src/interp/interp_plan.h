@@ -42,6 +42,11 @@ enum { HR__OUTER = 1, HR__INNER = 2, HR__BATCH = 4, HR__PLANE = 3 };
 /* How often a step runs. */
 typedef enum hr__often { HR__EACH_RUN = 0, HR__EACH_TILE, HR__EACH_BLOCK } hr__often;
 
+/* Forms have numbers of 16 bits: they are a third of a cached program's memory. Kernels of more registers or numbers of
+ * accesses are refused; fusion makes none of a third (HR_GROUP_ACCESSES_MAX). An instruction needs at most a step and
+ * a register of its own, and four broadcasts. */
+enum { HR__FORM_MAX = INT16_MAX, HR__INSTR_REGISTERS_MAX = 5 };
+
 typedef enum hr__walk { HR__WALK_NONE = 0, HR__WALK_INNER, HR__WALK_OUTER } hr__walk;
 
 /* ---- the form: what plans of one structure that are cut alike have in common ---- */
@@ -56,16 +61,16 @@ typedef enum hr__walk { HR__WALK_NONE = 0, HR__WALK_INNER, HR__WALK_OUTER } hr__
  * Maps with equal lists of the first two lines share them: operands mostly have the same strides.
  */
 typedef struct hr__map {
-  int access; /* of the kernel */
-  int arg;    /* -1: INDEX */
-  int coords;
-  int outer_rank, inner_rank;
-  int offset, outer, inner, extent, terms; /* positions of its numbers */
-  int term_count, term_first;              /* in the list of registers of terms */
-  int fill;                                /* register, -1: zero */
-  int base;                                /* position in the frame of its coordinates for the current batch */
-  uint8_t dtype, size;                     /* size: of an element in memory */
-  uint8_t vary;                            /* of the affine part */
+  int16_t access; /* of the kernel */
+  int16_t arg;    /* -1: INDEX */
+  int16_t coords;
+  uint8_t outer_rank, inner_rank;
+  int16_t offset, outer, inner, extent, terms; /* positions of its numbers */
+  int16_t term_count, term_first;              /* in the list of registers of terms */
+  int16_t fill;                                /* register, -1: zero */
+  int16_t base;                                /* position in the frame of its coordinates for the current batch */
+  uint8_t dtype, size;                         /* size: of an element in memory */
+  uint8_t vary;                                /* of the affine part */
   uint8_t unused;
 } hr__map;
 
@@ -94,14 +99,13 @@ typedef enum hr__place {
 } hr__place;
 
 typedef struct hr__register {
-  int map;             /* MEMORY */
-  int scalar;          /* SCALAR: of the kernel */
+  int16_t map;         /* MEMORY */
+  int16_t scalar;      /* SCALAR: of the kernel */
   uint8_t cls;         /* hr_class */
   uint8_t size;        /* of an element */
   uint8_t vary, often; /* HR__OUTER .., hr__often */
   uint8_t place;       /* hr__place */
   bool is_tile;        /* the slot holds a whole tile: it crosses phases */
-  uint8_t unused[2];
 } hr__register;
 
 typedef enum hr__step_kind {
@@ -124,14 +128,16 @@ typedef struct hr__step {
   uint8_t mode; /* hr_store_mode */
   uint8_t see[4];
   uint8_t section;
-  bool can_flatten; /* all operands are matrices or single elements */
-  bool spread_row;  /* SPREAD of a row rather than of elements */
-  uint8_t unused;
-  int dst, src[4];
-  int map;    /* LOAD, INDEX, STORE */
-  int reduce; /* REDUCE, ARGREDUCE */
+  uint8_t can_flatten : 1; /* all operands are matrices or single elements */
+  uint8_t spread_row : 1;  /* SPREAD of a row rather than of elements */
+  uint8_t unused : 6;
+  int16_t dst, src[4];
+  int16_t map;    /* LOAD, INDEX, STORE */
+  int16_t reduce; /* REDUCE, ARGREDUCE */
   hr__loop_fn fn;
 } hr__step;
+
+_Static_assert(sizeof(hr__map) == 30 && sizeof(hr__register) == 10 && sizeof(hr__step) == 32, "no padding");
 
 typedef struct hr__reduction {
   int phase, dst, arity; /* arity 2: argreduce */
@@ -259,6 +265,8 @@ typedef struct hr__draft {
   size_t scratch_bytes, workspace_bytes;
 } hr__draft;
 
+/* True if a form can number all that the kernel has (HR__FORM_MAX). */
+bool hr__plan_fits_form(const hr_kernel *kernel);
 /* Cuts the domain; fills all counts of it. */
 void hr__plan_geometry(hr__draft *draft, const hr_kernel *kernel);
 /* Room for the numbers and terms of maps of all accesses that instructions have; the batch's dims are there. */

@@ -946,3 +946,16 @@ HR_TEST(create_names_what_it_cannot_run) {
   hr_host_kernel *kernel;
   HR_ASSERT_ERROR(hr_interp_create(make_end(&m), &kernel), HR_STATUS_UNIMPLEMENTED, "exp");
 }
+
+HR_TEST(create_refuses_more_registers_than_forms_can_number) {
+  kernel_maker m;
+  int64_t n = 4, one[] = {1};
+  make_begin(&m, 1, &n, 0, 0);
+  int x = make_arg(&m), y = make_arg(&m);
+  int r = make_load(&m, 0, x, HR_DTYPE_F32, 0, one);
+  make_store(&m, 0, y, HR_DTYPE_F32, 0, one, make_op1(&m, 0, HR_OP_EXP, HR_CLASS_F32, r));
+  hr_kernel kernel = *make_end(&m);
+  kernel.register_count = INT16_MAX;
+  hr_host_kernel *made;
+  HR_ASSERT_ERROR(hr_interp_create(&kernel, &made), HR_STATUS_UNIMPLEMENTED, "more than 32767 registers");
+}
