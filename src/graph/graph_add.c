@@ -413,6 +413,15 @@ static hr__blob *copy_elements(hr_graph *graph, const hr_type *type, const void 
   return blob;
 }
 
+hr__blob *hr__graph_create_blob(hr_graph *graph, const hr_type *type) {
+  size_t bytes = 0;
+  return create_blob(graph, type, true, &bytes);
+}
+
+hr_value hr__graph_add_blob(hr_graph *graph, const hr_type *type, hr__blob *blob) {
+  return add_constant(graph, type, blob);
+}
+
 hr_value hr_graph_constant(hr_graph *graph, const hr_type *type, const void *elements) {
   hr__blob *blob = copy_elements(graph, type, elements);
   hr_value value = blob != NULL ? add_constant(graph, type, blob) : 0;

@@ -203,6 +203,10 @@ HR_MUST_USE hr_status hr__graph_find_rows(const hr_graph *graph, const char *sym
 HR_MUST_USE hr_status hr__graph_check_slices(const hr_graph *callee, const int *in_axes, const int *out_axes);
 /* A constant with the elements of another one, which may belong to another graph. */
 hr_value hr__graph_share_constant(hr_graph *graph, const hr__node *constant);
+/* A constant in two steps: a block for its elements, which the caller writes and releases, and the value. NULL and 0
+ * after a failure. */
+hr__blob *hr__graph_create_blob(hr_graph *graph, const hr_type *type);
+hr_value hr__graph_add_blob(hr_graph *graph, const hr_type *type, hr__blob *blob);
 /* The number of a symbol, which is added; -1 after a failure. */
 int hr__graph_add_symbol(hr_graph *graph, const char *name);
 /* Keeps the first failure. Returns 0. */

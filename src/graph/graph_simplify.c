@@ -365,14 +365,14 @@ static hr_type type_of(const hr_tensor *x) {
 static hr_status read_results(rewrite *r, const hr__node *node, const hr_tensor *results) {
   for (int i = 0; i < node->result_count; ++i) {
     const hr_type type = type_of(&results[i]);
-    size_t bytes = (size_t)hr_tensor_count(&results[i]) * hr_dtype_size(type.dtype);
-    void *elements = hr_malloc(bytes);
-    hr_status status = elements != NULL ? hr_array_read(r->stream, &results[i], elements) : no_memory();
+    hr__blob *blob = hr__graph_create_blob(r->to, &type);
+    HR_RETURN_IF_ERROR(hr_graph_status(r->to));
+    hr_status status = hr_array_read(r->stream, &results[i], (void *)(uintptr_t)blob->bytes);
     if (status == HR_OK) {
-      r->map[node->first + i] = hr_graph_constant(r->to, &type, elements);
+      r->map[node->first + i] = hr__graph_add_blob(r->to, &type, blob);
       status = hr_graph_status(r->to);
     }
-    hr_free(elements);
+    hr__blob_release(blob);
     HR_RETURN_IF_ERROR(status);
   }
   return HR_OK;
