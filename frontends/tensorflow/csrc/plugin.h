@@ -56,10 +56,11 @@ htf_device *htf_device_of(const hr_buffer *buffer);
 /* Waits for the device's work. A failure is kept for the next copy to the host. */
 void htf_synchronize(htf_device *device);
 
-/* Lets Python mark all loops for lowering, and read tensors without threads of TensorFlow (python.c). */
+/* Lets Python mark all loops for lowering, and copy tensors without threads of TensorFlow (python.c). */
 void htf_change_python(void);
-/* A copy of a device's tensor on the host; NULL: TensorFlow's own copy serves it, or reports the error (reads.c). */
+/* Copies of eager tensors (copies.c). */
 tf_handle *headrace_tensorflow_read(tf_handle *tensor);
+tf_handle *headrace_tensorflow_write(tf_eager *context, const char *name, tf_handle *tensor);
 
 /* ---- statuses and dtypes ---- */
 

@@ -1,5 +1,5 @@
 /* python.c: changes of TensorFlow's Python code, which modules of the Python package make: lowering.py marks loops of
- * functions that ask for XLA, reading.py reads tensors through reads.c.
+ * functions that ask for XLA, copies.py copies tensors through copies.c.
  *
  * A process without Python needs neither. Without the package there is one warning.
  */
@@ -19,13 +19,13 @@ static const char run_modules[] =
     "        raise ImportError('the Python package headrace_tensorflow is missing')\n"
     "    folder = package.submodule_search_locations[0]\n"
     "    runpy.run_path(folder + '/lowering.py')['mark_loops']()\n"
-    "    runpy.run_path(folder + '/reading.py')['read_directly'](%llu)\n"
+    "    runpy.run_path(folder + '/copies.py')['copy_directly'](%llu, %llu)\n"
     "try:\n"
     "    _headrace()\n"
     "except (AttributeError, ImportError, OSError, ValueError) as error:\n"
     "    import warnings\n"
     "    warnings.warn('headrace: loops of functions that ask for XLA run operation by operation, and tensors are '\n"
-    "                  f'read through threads of TensorFlow: {error}')\n"
+    "                  f'copied through threads of TensorFlow: {error}')\n"
     "finally:\n"
     "    del _headrace\n";
 
@@ -35,8 +35,9 @@ static void change_python(void) {
   void (*release)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "PyGILState_Release");
   int (*run)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "PyRun_SimpleString");
   if (is_initialized != NULL && ensure != NULL && release != NULL && run != NULL && is_initialized()) {
-    char text[sizeof run_modules + 32];
-    snprintf(text, sizeof text, run_modules, (unsigned long long)(uintptr_t)headrace_tensorflow_read);
+    char text[sizeof run_modules + 64];
+    snprintf(text, sizeof text, run_modules, (unsigned long long)(uintptr_t)headrace_tensorflow_read,
+             (unsigned long long)(uintptr_t)headrace_tensorflow_write);
     int state = ensure();
     (void)run(text);
     release(state);

@@ -26,6 +26,7 @@ typedef struct TF_GrapplerItem tf_item;
 typedef struct TF_OpDefinitionBuilder tf_op_builder;
 typedef struct TF_ShapeInferenceContext tf_inference;
 typedef struct TF_FunctionLibraryDefinition tf_library;
+typedef struct TFE_Context tf_eager;
 typedef struct TFE_TensorHandle tf_handle;
 
 typedef struct tf_string_view {

@@ -32,6 +32,33 @@ def test_round_trip(dtype, dims):
     assert y.numpy().dtype == x.dtype
 
 
+def test_constants_of_arrays():
+    """Places, dtypes and errors are those of TensorFlow's own conversion."""
+    x = np.arange(6, dtype="float64").reshape(2, 3)
+    for array in (x, x.T, x[:, ::2], x.astype(">f8"), np.array(2.5), x > 2, x.astype("complex64")):
+        tensor = tf.constant(array)
+        assert tensor.backing_device.endswith("HEADRACE:0")
+        assert tensor.dtype == array.dtype.newbyteorder("=") and (tensor.numpy() == array).all()
+        assert tensor.shape == array.shape
+    assert tf.constant(x, tf.float32).dtype == tf.float32 and tf.constant(x, tf.float32).device.endswith("HEADRACE:0")
+    assert tf.constant(x, shape=(3, 2)).numpy().tolist() == x.reshape(3, 2).tolist()
+    assert tf.constant(x.astype("int32")).backing_device.endswith("CPU:0")
+    assert tf.constant(np.array(["a", "b"])).numpy().tolist() == [b"a", b"b"]
+    with tf.device("CPU"):
+        assert tf.constant(x).device.endswith("CPU:0")
+    with pytest.raises((TypeError, ValueError)):
+        tf.constant(np.array(["a"]), tf.float32)
+
+
+def test_variables_of_arrays_change_alone():
+    x = np.ones((3, 4), "float32")
+    constant = tf.constant(x)
+    variable = tf.Variable(constant)
+    variable.assign_add(constant)
+    variable.assign_add(constant)
+    assert (variable.numpy() == 3).all() and (constant.numpy() == 1).all() and (x == 1).all()
+
+
 def test_special_values_keep_their_bits():
     x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan], "float32")
     with tf.device(DEVICE):
