@@ -25,6 +25,9 @@ const void *hr__lapack_zero(int kind) {
 
 static const hr__library_row rows[] = {
     {HR_OP_MATMUL, hr__lapack_gemm_supports, NULL, hr__lapack_gemm, NULL},
+    {HR_OP_CONV, hr__lapack_conv_supports, hr__lapack_conv_scratch, hr__lapack_conv, NULL},
+    {HR_OP_CONV_BACKWARD_DATA, hr__lapack_conv_supports, hr__lapack_conv_scratch, hr__lapack_conv, NULL},
+    {HR_OP_CONV_BACKWARD_WEIGHT, hr__lapack_conv_supports, hr__lapack_conv_scratch, hr__lapack_conv, NULL},
     {HR_OP_CHOLESKY, hr__lapack_supports, NULL, hr__lapack_cholesky, NULL},
     {HR_OP_CHOLESKY_INVERSE, hr__lapack_supports, NULL, hr__lapack_cholesky_inverse, NULL},
     {HR_OP_CHOLESKY_SOLVE, hr__lapack_supports, NULL, hr__lapack_cholesky_solve, NULL},
@@ -140,7 +143,7 @@ bool hr__lapack_supports(const hr_node *node) {
 }
 
 static hr_status has(hr_op op) {
-  return op != HR_OP_MATMUL && hr__library_find(rows, op) != NULL
+  return op != HR_OP_MATMUL && !hr_op_is_convolution(op) && hr__library_find(rows, op) != NULL
              ? hr__lapack_open()
              : hr_status_make(HR_STATUS_NOT_FOUND, "not a row of this provider");
 }

@@ -94,6 +94,10 @@ HR_MUST_USE hr_status hr__lapack_widened(const hr__library_call *call, int64_t i
 /* gemm.c */
 bool hr__lapack_gemm_supports(const hr_node *node);
 hr_status hr__lapack_gemm(const hr__library_call *call);
+/* convolve.c */
+bool hr__lapack_conv_supports(const hr_node *node);
+size_t hr__lapack_conv_scratch(const hr_node *node, int workers);
+hr_status hr__lapack_conv(const hr__library_call *call);
 /* factor.c */
 hr_status hr__lapack_cholesky(const hr__library_call *call);
 hr_status hr__lapack_cholesky_inverse(const hr__library_call *call);
