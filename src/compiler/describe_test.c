@@ -127,6 +127,15 @@ HR_TEST(broadcast_elements_count_once) {
          4096 + 64, 4096, 1024, "add, 64x16");
 }
 
+HR_TEST(views_that_overlap_count_what_they_reach) {
+  expect("buffer %0 40960 live\nbuffer %1 4000 live fresh\n"
+         "%1:f32[1000]{1}+0 = add(%0:f32[1000]{1}+0, %0:f32[1000]{1}+10)\n",
+         4040, 4000, 1000, "add, 1000");
+  expect("buffer %0 40960 live\nbuffer %1 100 live fresh\n"
+         "%1:f32[5,5]{5,1}+0 = relu(%0:f32[5,5]{3,2}+0)\n", /* of numbers 0 to 20, some are none of them */
+         21 * 4, 100, 25, "relu, 5x5");
+}
+
 HR_TEST(elements_loaded_in_three_phases_count_once) {
   expect("buffer %0 32768 live\nbuffer %1 32768 live fresh\n"
          "%1:f32[64,128]{128,1}+0 = softmax(%0:f32[64,128]{128,1}+0) ints(1)\n",

@@ -243,7 +243,27 @@ static int64_t reach(const hr_kernel *kernel, int arg, bool is_read) {
   return high > low ? high - low : 0;
 }
 
+/* The first 64 arguments as bits: those that were accessed, and those whose bytes may be more than the reach. */
+typedef struct counted {
+  uint64_t any, unsure;
+} counted;
+
+/* One access without gaps reaches as many bytes as it has. */
+static void note_access(counted *c, int arg, bool is_gapless) {
+  uint64_t bit = arg < 64 ? UINT64_C(1) << arg : 0;
+  c->unsure |= is_gapless ? c->any & bit : bit;
+  c->any |= bit;
+}
+
+/* The bytes of an argument: those of all accesses together are no more than the buffer's or those in reach. */
+static int64_t bound_bytes(const hr_kernel *kernel, const counted *c, int arg, bool is_read, int64_t bytes,
+                           int64_t most) {
+  bool may_be_less = bytes != 0 && (arg >= 64 || (c->unsure >> arg & 1) != 0);
+  return hr_min(hr_min(bytes, most), may_be_less ? reach(kernel, arg, is_read) : INT64_MAX);
+}
+
 void hr_kernel_count_traffic(const hr_program *program, hr_kernel *kernel, hr_kernel_arg *args) {
+  counted reads = {0, 0}, writes = {0, 0};
   const int64_t elements = points(kernel, HR_LEVEL_ELEMENT), rows = points(kernel, HR_LEVEL_ROW);
   kernel->bytes = kernel->flops = 0;
   for (int a = 0; a < kernel->arg_count; ++a) {
@@ -259,18 +279,28 @@ void hr_kernel_count_traffic(const hr_program *program, hr_kernel *kernel, hr_ke
       continue;
     }
     const hr_access *access = &kernel->accesses[instr->access];
-    int64_t count = access->term_count > 0 ? points(kernel, instr->level)
-                                           : hr_distinct_elements(kernel->rank, kernel->dims, access->strides,
-                                                                  access->bound_count, access->bounds);
+    int64_t count = 0;
+    bool is_plain = access->term_count == 0 && access->bound_count == 0;
+    bool is_gapless = is_plain && is_dense(kernel->rank, kernel->dims, access->strides, &count);
+    if (!is_gapless) {
+      count = access->term_count > 0 ? points(kernel, instr->level)
+                                     : hr_distinct_elements(kernel->rank, kernel->dims, access->strides,
+                                                            access->bound_count, access->bounds);
+    }
     int64_t bytes = count * (int64_t)hr_dtype_size(access->dtype);
-    args[access->arg].bytes_read += reads_memory(instr) ? bytes : 0;
-    args[access->arg].bytes_written += instr->kind == HR_INSTR_STORE ? bytes : 0;
+    if (reads_memory(instr)) {
+      args[access->arg].bytes_read += bytes;
+      note_access(&reads, access->arg, is_gapless);
+    }
+    if (instr->kind == HR_INSTR_STORE) {
+      args[access->arg].bytes_written += bytes;
+      note_access(&writes, access->arg, is_gapless);
+    }
   }
   for (int a = 0; a < kernel->arg_count; ++a) {
     int64_t most = (int64_t)program->buffers[args[a].buffer].bytes;
-    args[a].bytes_read = hr_min(hr_min(args[a].bytes_read, most), args[a].bytes_read == 0 ? 0 : reach(kernel, a, true));
-    args[a].bytes_written =
-        hr_min(hr_min(args[a].bytes_written, most), args[a].bytes_written == 0 ? 0 : reach(kernel, a, false));
+    args[a].bytes_read = bound_bytes(kernel, &reads, a, true, args[a].bytes_read, most);
+    args[a].bytes_written = bound_bytes(kernel, &writes, a, false, args[a].bytes_written, most);
     kernel->bytes += args[a].bytes_read + args[a].bytes_written;
   }
 }
