@@ -3,6 +3,7 @@
  * first. So is text of control flow, of which tokens are changed: what is read prints as it was read. */
 #include <ctype.h>
 
+#include "file_limits.h"
 #include "functional/functions.h"
 #include "graph/graph_node.h"
 #include "graph/graph_test.h"
@@ -200,13 +201,16 @@ HR_TEST(functions_on_any_arguments_are_added_or_refused) {
   const char *cases = getenv("HEADRACE_TEST_CASES"), *first = getenv("HEADRACE_TEST_SEED");
   int64_t count = cases != NULL ? atoll(cases) : hr_test_count(400);
   int64_t accepted = 0;
+  file_limits_begin(); /* time alone: operations may have tens of thousands of results */
   for (int f = 1; f < HR_FUNCTIONAL_COUNT; ++f) {
     for (int64_t i = 0; i < count; ++i) {
       state = (uint64_t)i * HR_FUNCTIONAL_COUNT + (uint64_t)f + (first != NULL ? (uint64_t)atoll(first) : 0) * 1000003u;
       (void)draw(2);
+      file_limits_start(i * HR_FUNCTIONAL_COUNT + f);
       accepted += try_function((hr_functional)f);
     }
   }
+  file_limits_end();
   HR_ASSERT(accepted > 0);
 }
 
@@ -286,6 +290,7 @@ HR_TEST(texts_of_control_flow_are_read_or_refused) {
   enum { ROOM = 4096, SEEDS = sizeof seeds / sizeof *seeds };
   const char *cases = getenv("HEADRACE_TEST_CASES"), *first = getenv("HEADRACE_TEST_SEED");
   int64_t count = (cases != NULL ? atoll(cases) : hr_test_count(400)) * 50, accepted = 0;
+  file_limits_begin();
   for (int64_t i = 0; i < count; ++i) {
     char text[ROOM];
     state = (uint64_t)i + (first != NULL ? (uint64_t)atoll(first) : 0) * 1000003u;
@@ -293,8 +298,11 @@ HR_TEST(texts_of_control_flow_are_read_or_refused) {
     const char *from = seeds[i % SEEDS];
     size_t length = strlen(from);
     memcpy(text, from, length);
+    file_limits_start(i);
     HR_ASSERT(i >= SEEDS || try_text(text, length));
     accepted += try_text(text, change_text(text, length, ROOM));
+    file_limits_check(length);
   }
+  file_limits_end();
   HR_ASSERT(accepted > count / 100 && accepted < count);
 }
