@@ -228,7 +228,8 @@ def replace_callbacks(platform, emit):
         return (emit if is_here else original)(context, *arguments, **options)
 
     choose.platform = platform
-    importlib.import_module("jax._src.callback").emit_python_callback = choose
+    for module in ("jax._src.callback", "jax.interpreters.mlir"):  # the latter has it for rules of other modules
+        importlib.import_module(module).emit_python_callback = choose
 
 
 def allow_cache(platform):

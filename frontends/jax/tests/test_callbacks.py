@@ -44,6 +44,16 @@ def test_operands_of_every_dtype(dtype, shape):
         np.testing.assert_array_equal(np.asarray(value), x)
 
 
+def test_a_sparse_system_is_solved_by_scipy():
+    """A rule of the CPU outside of JAX's core, which has the emitter of callbacks by another name."""
+    from jax.experimental.sparse.linalg import spsolve
+
+    data, columns, rows = np.array([2, 1, 4], np.float32), np.array([0, 1, 1]), np.array([0, 2, 3])
+    x = jax.jit(spsolve)(data, columns, rows, np.array([5, 8], np.float32))
+    np.testing.assert_allclose(np.asarray(x), [1.5, 2], rtol=1e-6)
+
+
+
 @pytest.mark.parametrize("name", ["int4", "uint4", "int2", "uint2"])
 def test_results_of_few_bits(name):
     x = np.arange(-8, 8).astype(getattr(ml_dtypes, name))
