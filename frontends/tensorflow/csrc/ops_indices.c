@@ -113,6 +113,9 @@ static void scatter_tuples(htf_node *node, htf_value x, htf_value indices, htf_v
 static void scatter_variable(htf_node *node, const char *mode) {
   htf_slots opened = htf_open_slots(node, 1, htf_flag(node, "use_locking"), false);
   htf_value indices = htf_input(node, 1), updates = htf_input(node, 2);
+  if (!htf_has_failed(node) && opened.values[0]->rank < 1) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Output must be at least 1-D, got shape: []");
+  }
   if (!htf_has_failed(node)) {
     htf_set_slot(node, &opened, 0, scattered(node, opened.values[0], indices, updates, mode, "error"));
   }
