@@ -142,12 +142,15 @@ static int first_enter(const contexts *c, int node) {
 /* Two branches of one condition meet again: what both depend on. Otherwise the Merge is a token. */
 static int merged(contexts *c, int node) {
   const htf_node_def *def = &c->graph->nodes[node];
-  int common = def->data_count > 0 ? context_of(c, def->inputs[0]) : 0;
-  for (int i = 1; i < def->data_count; ++i) {
-    if (is_op(c, def->inputs[i].node, "NextIteration")) {
-      return common;
+  int common = 0, entering = 0;
+  for (int i = 0; i < def->data_count; ++i) { /* the nodes of a NextIteration come later */
+    if (!is_op(c, def->inputs[i].node, "NextIteration")) {
+      int context = context_of(c, def->inputs[i]);
+      common = entering++ > 0 ? combine(c, common, context, true) : context;
     }
-    common = combine(c, common, context_of(c, def->inputs[i]), true);
+  }
+  if (entering < def->data_count) {
+    return common;
   }
   if (def->data_count == 2) {
     for (int i = 0; i < c->token_count; ++i) {
@@ -201,9 +204,11 @@ hr_status htf_find_contexts(const htf_graph *graph, const int *order, const htf_
   contexts c = {.graph = graph, .loops = loops, .nodes = out_contexts};
   const set empty = {0};
   (void)set_of(&c, &empty);
+  for (int i = 0; i < graph->count; ++i) {
+    out_contexts[i] = (htf_context){0};
+  }
   for (int i = 0; i < graph->count && !c.has_failed && !c.is_too_deep; ++i) {
     c.is_too_deep = !is_known(&c, order[i]);
-    out_contexts[order[i]] = (htf_context){0};
     set_context(&c, order[i]);
   }
   free(c.tokens);

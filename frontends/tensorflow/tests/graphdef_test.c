@@ -198,6 +198,20 @@ HR_TEST(attribute_of_nodes_and_functions_is_left_out) {
   hr_text_fini(&out);
 }
 
+HR_TEST(a_merge_may_begin_with_its_next_iteration) {
+  hr_text text = {0}, out = {0};
+  append_node(&text, "a", "_Arg", "", "T");
+  append_node(&text, "enter", "Enter", "a", "T");
+  append_node(&text, "merge", "Merge", "next enter", "T");
+  append_node(&text, "sum", "AddV2", "merge merge", "T");
+  append_node(&text, "next", "NextIteration", "sum", "T");
+  append_node(&text, "exit", "Exit", "merge", "T");
+  append_node(&text, "r", "_Retval", "exit", "T");
+  HR_ASSERT_OK(cluster_graph(span_of(&text), &out));
+  hr_text_fini(&text);
+  hr_text_fini(&out);
+}
+
 HR_TEST(damaged_graphs_are_refused) {
   hr_text text = make_graph(), out = {0};
   hr__span graph = span_of(&text);
