@@ -10,6 +10,8 @@
  * Rows are copied with channels last, so operands may have any strides. An item is summed by one worker in one order:
  * the number of threads does not change bits. Depthwise convolutions are left to the compiler.
  */
+#include <limits.h>
+
 #include "base/integer.h"
 #include "core/ops/op.h"
 #include "providers/lapack/lapack.h"
@@ -69,7 +71,8 @@ bool hr__lapack_conv_supports(const hr_node *node) {
     return false;
   }
   conv c = read_conv(node);
-  return c.in_channels * c.out_channels >= CHANNELS_MIN;
+  int64_t most = c.in_channels > c.out_channels ? c.in_channels : c.out_channels;
+  return c.in_channels * c.out_channels >= CHANNELS_MIN && c.stride[PLANES - 1] <= INT_MAX / most; /* BLAS has ints */
 }
 
 size_t hr__lapack_conv_scratch(const hr_node *node, int workers) {
