@@ -1,5 +1,5 @@
-/* python.c: changes of TensorFlow's Python code, which modules of the Python package make: lowering.py marks loops of
- * functions that ask for XLA, copies.py copies tensors through copies.c.
+/* python.c: changes of TensorFlow's Python code, which modules of the Python package make: functions do not ask for XLA
+ * (jit.py), lowering.py marks loops for lowering, copies.py copies tensors through copies.c.
  *
  * A process without Python needs neither. Without the package there is one warning.
  */
@@ -9,8 +9,7 @@
 
 #include "plugin.h"
 
-/* Runs the modules without their package: the program decides on importing that, since it changes more of
- * TensorFlow. */
+/* Runs the modules without their package, which the program may import for its functions. */
 static const char run_modules[] =
     "def _headrace():\n"
     "    import importlib.util, runpy\n"
@@ -18,14 +17,15 @@ static const char run_modules[] =
     "    if package is None:\n"
     "        raise ImportError('the Python package headrace_tensorflow is missing')\n"
     "    folder = package.submodule_search_locations[0]\n"
+    "    runpy.run_path(folder + '/jit.py')['ignore_jit_compile']()\n"
     "    runpy.run_path(folder + '/lowering.py')['mark_loops']()\n"
     "    runpy.run_path(folder + '/copies.py')['copy_directly'](%llu, %llu)\n"
     "try:\n"
     "    _headrace()\n"
     "except (AttributeError, ImportError, OSError, ValueError) as error:\n"
     "    import warnings\n"
-    "    warnings.warn('headrace: loops of functions that ask for XLA run operation by operation, and tensors are '\n"
-    "                  f'copied through threads of TensorFlow: {error}')\n"
+    "    warnings.warn('headrace: functions that ask for XLA fail, and tensors are copied through threads of '\n"
+    "                  f'TensorFlow: {error}')\n"
     "finally:\n"
     "    del _headrace\n";
 

@@ -1,27 +1,31 @@
-"""`tf.function(jit_compile=True)`: TensorFlow's XLA does not know the device, and a call of such a function by hand
-fails before the plug-in sees its graph. With this package imported, such functions become clusters like others."""
+"""`tf.function(jit_compile=True)`: TensorFlow's XLA does not know the device, and a call of such a function by hand, or
+by Keras' `train_on_batch`, fails before the plug-in sees its graph. Here they become clusters like others.
 
-import functools
+The plug-in runs this file when it creates a device, as lowering.py.
+"""
+
+from typing import Any
 
 
-def _has_device():
+def ignore_jit_compile() -> None:
+    """Functions do not ask for XLA once TensorFlow has the device, also those that were made before.
+
+    An error (ImportError, AttributeError) means that TensorFlow's code is not the one that is known here.
+    """
+    from tensorflow.python.eager.polymorphic_function import polymorphic_function
     from tensorflow.python.framework import config
 
-    return bool(config.list_physical_devices("HEADRACE"))
-
-
-def ignore_jit_compile():
-    """Functions that are made from now on do not ask for XLA, if TensorFlow has the device."""
-    from tensorflow.python.eager.polymorphic_function import polymorphic_function
-
-    init = polymorphic_function.Function.__init__
-    if hasattr(init, "__wrapped__"):
+    if hasattr(polymorphic_function.Function, "_jit_compile"):
         return
+    has_device = False
 
-    @functools.wraps(init)
-    def init_without(self, *arguments, **named):
-        init(self, *arguments, **named)
-        if self._jit_compile and _has_device():
-            self._jit_compile = None
+    def is_asked(self: Any) -> Any:
+        nonlocal has_device
+        asked = vars(self)["_jit_compile"]
+        has_device = has_device or (bool(asked) and bool(config.list_physical_devices("HEADRACE")))
+        return None if asked and has_device else asked
 
-    polymorphic_function.Function.__init__ = init_without
+    def ask(self: Any, value: Any) -> None:
+        vars(self)["_jit_compile"] = value
+
+    polymorphic_function.Function._jit_compile = property(is_asked, ask)

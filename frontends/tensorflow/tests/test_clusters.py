@@ -559,7 +559,9 @@ if not {has_package}:
 import tensorflow as tf
 from tensorflow.python.framework import constant_op, ops
 from tensorflow.python.ops import control_flow_util_v2 as util
+doubled = tf.function(lambda x: 2 * x, jit_compile=True)
 x = tf.constant([1.0, 2.0]) + 1
+assert not {has_package} or doubled(x).numpy().tolist() == [4, 6]
 assert "HEADRACE" in x.device and x.numpy().tolist() == [2, 3]
 print(bool(sys.modules.get("headrace_tensorflow")))
 changed = util.maybe_set_lowering_attr, ops.EagerTensor._numpy_internal, constant_op.convert_to_eager_tensor
