@@ -41,7 +41,7 @@ static windows open_windows(htf_node *node) {
   return w;
 }
 
-/* Where an element of the filter begins in the padded image. */
+/* The first place of an element of the filter in the padded image. */
 static int64_t begin_of(const windows *w, int64_t place, int plane) {
   int64_t at = plane == 0 ? place / w->g.size[1] : place % w->g.size[1];
   return at * w->g.dilation[plane];

@@ -9,7 +9,7 @@ typedef struct range {
   htf_value low, high;
 } range;
 
-/* What a range becomes: numbers are scaled, rounded and scaled back. */
+/* A range as its numbers are scaled, rounded and scaled back. */
 typedef struct steps {
   htf_value low, high, scale, inverse;
 } steps;
@@ -53,7 +53,7 @@ static htf_value extreme(htf_node *node, hr_functional function, htf_value x, in
              : htf_call(node, function, INPUTS(x), ATTRIBUTES(htf_attr_ints(axes, count), htf_attr_flag(axis >= 0)));
 }
 
-/* How a bound's side scales to `most`, or the largest number if it does not bound it. */
+/* The factor that scales a bound's side to `most`, or the largest number if it does not bound it. */
 static htf_value scale_of(htf_node *node, double most, htf_value bound) {
   htf_value product = htf_multiply(node, bound, htf_number(node, most));
   htf_value bounds = htf_call2(node, HR_FUNCTIONAL_GREATER, product, htf_number(node, 0));

@@ -279,7 +279,7 @@ typedef struct range {
   int64_t whole[3];
 } range;
 
-/* How many numbers a range has; -1 if its step is 0. */
+/* The number of a range's numbers; -1 if its step is 0. */
 static double range_size(const range *r, bool is_whole) {
   if (is_whole) {
     int64_t begin = r->whole[0], end = r->whole[1], step = r->whole[2];
@@ -318,7 +318,7 @@ static void append_range(hr_dtype dtype, const range *r, int64_t count, char *ou
   }
 }
 
-/* How many ranges there are; fails unless all vectors have as many numbers. */
+/* The number of ranges; fails unless all vectors have as many numbers. */
 static int64_t count_ranges(htf_node *node, int64_t sizes[3]) {
   int64_t count = -1, dims[HR_RANK_MAX];
   for (int i = 0; i < 3; ++i) {
@@ -356,7 +356,7 @@ static void read_part(htf_node *node, int input, int64_t size, bool is_whole, ra
   free(whole);
 }
 
-/* Where the numbers of each range begin among all of them. */
+/* The first place of each range's numbers among all of them. */
 static void find_splits(htf_node *node, const range *ranges, int64_t count, bool is_whole, int64_t *splits) {
   for (int64_t i = 0; i < count && !htf_has_failed(node); ++i) {
     double size = range_size(&ranges[i], is_whole);
