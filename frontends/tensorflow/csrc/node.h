@@ -116,6 +116,8 @@ bool htf_is_list(htf_node *node, int index);
 htf_value htf_input(htf_node *node, int index);
 /* An input in the host's memory, of i32 or i64: its numbers (at most `most`), and how many they are. */
 int htf_host_ints(htf_node *node, int index, int64_t *out_values, int most);
+/* All of them, at most INT32_MAX, which the caller frees; NULL after a failure. */
+int64_t *htf_host_numbers(htf_node *node, int index, int64_t *out_count);
 /* The same of one number. */
 int64_t htf_host_int(htf_node *node, int index);
 /* The dims of an input in the host's memory; how many they are. */

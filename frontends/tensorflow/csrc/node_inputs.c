@@ -107,6 +107,21 @@ int htf_host_dims(htf_node *node, int index, int64_t dims[HR_RANK_MAX]) {
   return rank;
 }
 
+int64_t *htf_host_numbers(htf_node *node, int index, int64_t *out_count) {
+  int64_t dims[HR_RANK_MAX], count = 1;
+  int rank = htf_host_dims(node, index, dims);
+  for (int d = 0; d < rank; ++d) {
+    count *= dims[d];
+  }
+  if (count > INT32_MAX) {
+    htf_fail(node, HR_STATUS_UNIMPLEMENTED, "%s: input %d has %lld numbers, at most %d are supported",
+             node->kernel->row->op, index, (long long)count, INT32_MAX);
+  }
+  int64_t *numbers = htf_has_failed(node) ? NULL : htf_new_argument(node, (size_t)(count + 1) * sizeof *numbers);
+  *out_count = numbers != NULL ? htf_host_ints(node, index, numbers, (int)count) : 0;
+  return numbers;
+}
+
 int64_t htf_host_int(htf_node *node, int index) {
   int64_t value = 0;
   if (htf_host_ints(node, index, &value, 1) != 1) {

@@ -25,22 +25,6 @@ typedef struct ragged {
   int64_t dims[HR_RANK_MAX];
 } ragged;
 
-/* The numbers of an input, which the caller frees; NULL after a failure. */
-static int64_t *read_numbers(htf_node *node, int index, int64_t *out_count) {
-  int64_t dims[HR_RANK_MAX], count = 1;
-  int rank = htf_host_dims(node, index, dims);
-  for (int d = 0; d < rank; ++d) {
-    count *= dims[d];
-  }
-  if (count > INT32_MAX) {
-    htf_fail(node, HR_STATUS_UNIMPLEMENTED, "%s: input %d has %lld numbers, at most %d are supported",
-             node->kernel->row->op, index, (long long)count, INT32_MAX);
-  }
-  int64_t *numbers = htf_has_failed(node) ? NULL : htf_new_argument(node, (size_t)(count + 1) * sizeof *numbers);
-  *out_count = numbers != NULL ? htf_host_ints(node, index, numbers, (int)count) : 0;
-  return numbers;
-}
-
 /* A level from its splits, of which it becomes the owner. `rows`: how many the level above has; -1: the first one. */
 static level level_of_splits(htf_node *node, int64_t *splits, int64_t count, int64_t rows) {
   bool is_sorted = count > 0 && splits[0] == 0;
@@ -80,7 +64,7 @@ static level level_of_ids(htf_node *node, int64_t *ids, int64_t count, int64_t r
 
 /* Reads an input as the next level, or as the number of the first one's rows. */
 static void read_level(htf_node *node, int input, const char *kind, ragged *r, int64_t *rows) {
-  int64_t count = 0, *numbers = read_numbers(node, input, &count);
+  int64_t count = 0, *numbers = htf_host_numbers(node, input, &count);
   bool is_ids = strcmp(kind, "VALUE_ROWIDS") == 0;
   if (!htf_has_failed(node) && is_ids && *rows < 0) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Cannot handle VALUE_ROWIDS in first dimension.");
@@ -108,8 +92,9 @@ static void read_levels(htf_node *node, ragged *r) {
   for (int input = 3; !htf_has_failed(node) && htf_next_word(&kinds, kind, sizeof kind); ++input) {
     if (input == 3 && strcmp(kind, "FIRST_DIM_SIZE") == 0) {
       rows = r->dims[0] = htf_host_int(node, input);
-      if (!htf_has_failed(node) && rows < 0) {
-        htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "The first dim is %lld, it must not be negative", (long long)rows);
+      if (!htf_has_failed(node) && (rows < 0 || rows > INT32_MAX)) {
+        htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "The first dim is %lld, expected 0 to %d", (long long)rows,
+                 INT32_MAX);
       }
     } else {
       read_level(node, input, kind, r, &rows);

@@ -23,24 +23,15 @@ static int compare_members(const void *a, const void *b) {
   return by_set != 0 ? by_set : (x->value > y->value) - (x->value < y->value);
 }
 
-/* The numbers of an input, which the caller frees. */
-static int64_t *read_numbers(htf_node *node, int input, int64_t *out_count) {
-  int64_t dims[HR_RANK_MAX], count = 1;
-  int rank = htf_host_dims(node, input, dims);
-  for (int d = 0; d < rank; ++d) {
-    count *= dims[d];
-  }
-  if (!htf_has_failed(node) && count > INT32_MAX) {
-    htf_fail(node, HR_STATUS_UNIMPLEMENTED, "%s: input %d has %lld numbers, at most %d are supported",
-             node->kernel->row->op, input, (long long)count, INT32_MAX);
-  }
-  int64_t *numbers = htf_has_failed(node) ? NULL : htf_new_argument(node, (size_t)(count + 1) * sizeof *numbers);
-  *out_count = numbers != NULL ? htf_host_ints(node, input, numbers, (int)count) : 0;
-  return numbers;
-}
-
-/* Numbers the sets of the members; fails if a place is outside. */
+/* Numbers the sets of the members; fails if a place is outside, or sets have no numbers. */
 static void place_members(htf_node *node, sets *s, const int64_t *places, const int64_t *values) {
+  int64_t most = 1;
+  for (int d = 0; d + 1 < s->rank && !htf_has_failed(node); ++d) {
+    if (__builtin_mul_overflow(most, s->dims[d] > 0 ? s->dims[d] : 1, &most)) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: dims %s have more than 2^63 sets", node->kernel->row->op,
+               htf_text_of_dims(s->rank, s->dims).text);
+    }
+  }
   for (int64_t i = 0; i < s->count && !htf_has_failed(node); ++i) {
     const int64_t *place = places + i * s->rank;
     s->members[i] = (member){0, values[i]};
@@ -57,8 +48,8 @@ static void place_members(htf_node *node, sets *s, const int64_t *places, const 
 /* Inputs `first` to `first` + 2: places, values and dims. */
 static sets read_sets(htf_node *node, int first) {
   sets s = {.count = 0};
-  int64_t place_count, *places = read_numbers(node, first, &place_count);
-  int64_t *values = read_numbers(node, first + 1, &s.count);
+  int64_t place_count, *places = htf_host_numbers(node, first, &place_count);
+  int64_t *values = htf_host_numbers(node, first + 1, &s.count);
   s.rank = htf_host_ints(node, first + 2, s.dims, HR_RANK_MAX);
   if (!htf_has_failed(node) && s.rank < 2) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Invalid rank %d.", s.rank);

@@ -46,6 +46,18 @@ BAD = {
     "too many parts": (lambda: tf.raw_ops.SplitV(value=ONES, size_splits=[1, 1, 1], axis=1, num_split=2), "for 2 parts"),
     "too few parts": (lambda: tf.raw_ops.SplitV(value=ONES, size_splits=[3], axis=1, num_split=2), "for 2 parts"),
     "far slice": (lambda: tf.raw_ops.Slice(input=ONES[:0], begin=[2**62, 0], size=[2**62, 0]), "leave dim 0"),
+    "far more rows": (
+        lambda: tf.raw_ops.RaggedTensorToTensor(
+            shape=np.int64([-1, -1]), values=ONES[0], default_value=0.0,
+            row_partition_tensors=[np.int64(2**61), np.int64([0, 0, 1])],
+            row_partition_types=["FIRST_DIM_SIZE", "VALUE_ROWIDS"],
+        ),
+        "first dim is 2305843009213693952",
+    ),
+    "far more sets": (
+        lambda: tf.sets.union(*2 * [tf.SparseTensor(np.int64([[0, 0, 0]]), np.int64([1]), [2**40, 2**40, 3])]),
+        "more than 2.63 sets",
+    ),
     "ellipses": (
         lambda: tf.raw_ops.StridedSlice(input=ONES, begin=[0, 0], end=[0, 0], strides=[1, 1], ellipsis_mask=3),
         "Multiple ellipses",
