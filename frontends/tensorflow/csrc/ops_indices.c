@@ -2,6 +2,7 @@
  *
  * A kernel does not wait to look at indices: those out of range give 0 or write nothing, as on TensorFlow's GPUs.
  */
+#include <math.h>
 #include <string.h>
 
 #include "slots.h"
@@ -257,9 +258,25 @@ void htf_rows_sub(htf_node *node) {
 
 /* ---- the largest elements ---- */
 
+/* The first `count` of the sorted elements along an axis, and their places; equal ones in the order of their places. */
+static void output_sorted(htf_node *node, htf_value x, int axis, int64_t count, bool largest) {
+  int64_t dims[HR_RANK_MAX];
+  memcpy(dims, x->dims, sizeof dims);
+  dims[axis] = count;
+  htf_value results[2];
+  if (count_of(x->rank, dims) == 0) {
+    results[0] = results[1] = htf_zeros(node, x->rank, dims, x->dtype);
+  } else {
+    htf_call_many(node, HR_FUNCTIONAL_TOPK, INPUTS(x),
+                  ATTRIBUTES(htf_attr_int(count), htf_attr_int(axis), htf_attr_flag(largest)), 2, results);
+  }
+  htf_output(node, 0, results[0]);
+  htf_output(node, 1, results[1]);
+}
+
 void htf_top_k(htf_node *node) {
   htf_value x = htf_input(node, 0);
-  int64_t k = htf_host_int(node, 1), dims[HR_RANK_MAX];
+  int64_t k = htf_host_int(node, 1);
   if (!htf_has_failed(node) && k < 0) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Need k >= 0, got %lld", (long long)k);
   }
@@ -267,20 +284,85 @@ void htf_top_k(htf_node *node) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "input must have at least k columns: %lld in an input of %d dims",
              (long long)k, x->rank);
   }
+  if (!htf_has_failed(node)) {
+    output_sorted(node, x, x->rank - 1, k, true);
+  }
+}
+
+static int log2_of(int64_t number) {
+  int log = 0;
+  while (number >> (log + 1) > 0) {
+    ++log;
+  }
+  return log;
+}
+
+/* The number of candidates that XLA keeps of `size` elements of a larger input, as TensorFlow's shape function has it:
+ * so many windows that a share `recall` of the k largest elements are alone in theirs, in whole tiles.
+ */
+static int64_t candidate_count(int64_t size, int rank, int64_t k, double recall, int64_t input_size) {
+  const int64_t tile = rank == 1 ? 1024 : 128;
+  if (size <= tile || recall >= 1) {
+    return size;
+  }
+  if (k == 1) {
+    return tile;
+  }
+  double wanted = (double)(1 - k) / log(recall);
+  int64_t windows = wanted > -1 && wanted < (double)size ? (int64_t)wanted : size;
+  windows = windows < tile ? tile : windows;
+  const int64_t per_window = (input_size < 0 ? size : input_size) / windows, tiles = (size + tile - 1) / tile;
+  if (per_window < 2) {
+    return size;
+  }
+  const int most = size < 2 * tile ? 0 : log2_of(size / tile - 1) + 1, wished = log2_of(per_window);
+  const int64_t joined = (int64_t)1 << (wished < most ? wished : most);
+  return (tiles + joined - 1) / joined * tile;
+}
+
+/* True if the node has an axis with k elements. */
+static bool check_approximate(htf_node *node, htf_value x, int64_t axis, int64_t k, double recall) {
   if (htf_has_failed(node)) {
+    return false;
+  }
+  const int64_t size = axis >= -x->rank && axis < x->rank ? x->dims[axis < 0 ? axis + x->rank : axis] : -1;
+  if (x->rank < 1) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "input must be >= 1-D, got shape []");
+  } else if (size < 0) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "Invalid reduction dimension: %lld. Must be within the range of [%d, %d]", (long long)axis, -x->rank,
+             x->rank - 1);
+  } else if (!(recall > 0 && recall <= 1)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Invalid recall target: %g. Valid value range in : (0, 1.0].", recall);
+  } else if (k < 0 || k > size) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "input must have at least k elements in dim %lld. Had %lld, needed %lld",
+             (long long)axis, (long long)size, (long long)k);
+  }
+  return !htf_has_failed(node);
+}
+
+/* Exact: the candidates of all windows are the largest elements, or the smallest ones. */
+void htf_approximate_top_k(htf_node *node) {
+  htf_value x = htf_input(node, 0);
+  int64_t axis = htf_integer(node, "reduction_dimension"), k = htf_integer(node, "k");
+  const int64_t input_size = htf_integer(node, "reduction_input_size_override");
+  const double recall = htf_real(node, "recall_target");
+  if (!check_approximate(node, x, axis, k, recall)) {
     return;
   }
-  memcpy(dims, x->dims, sizeof dims);
-  dims[x->rank - 1] = k;
-  htf_value results[2];
-  if (count_of(x->rank, dims) == 0) {
-    results[0] = results[1] = htf_zeros(node, x->rank, dims, x->dtype);
-  } else {
-    htf_call_many(node, HR_FUNCTIONAL_TOPK, INPUTS(x),
-                  ATTRIBUTES(htf_attr_int(k), htf_attr_int(-1), htf_attr_flag(true)), 2, results);
+  axis += axis < 0 ? x->rank : 0;
+  const int64_t size = x->dims[axis];
+  int64_t count = k;
+  if (!htf_flag(node, "aggregate_to_topk")) {
+    count = candidate_count(size, x->rank, k, recall, input_size);
+    if (count > size || (input_size >= 0 && input_size < size)) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+               "reduction_input_size_override: %lld makes %lld candidates of the %lld elements of dim %lld",
+               (long long)input_size, (long long)count, (long long)size, (long long)axis);
+      return;
+    }
   }
-  htf_output(node, 0, results[0]);
-  htf_output(node, 1, results[1]);
+  output_sorted(node, x, (int)axis, count, htf_flag(node, "is_max_k"));
 }
 
 /* True if fewer than k numbers of the row are larger than the target's; false if one of the row is not finite. */

@@ -3,6 +3,7 @@
 import itertools
 import re
 
+import headrace_tensorflow
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -428,6 +429,14 @@ def _(rng, dtype):
             yield {"input": numbers(rng, dims, dtype), "k": k, "index_type": index}
 
 
+@case("ApproxTopK")
+def _(rng, dtype):
+    for dims, k in [((5,), 2), ((3, 40), 5), ((2, 3, 4), 4), ((3, 4), 0), ((0, 4), 2), ((2, 300), 7)]:
+        yield {"input": numbers(rng, dims, dtype), "k": k}
+    equal = np.array([[1, 3, 1, np.inf, -0.0, 0, -np.inf, 3]], dtype.as_numpy_dtype)
+    yield {"input": np.repeat(equal, 3, 0), "k": 8}
+
+
 @case("InTopKV2")
 def _(rng, dtype):
     for rows_, classes, k in [(6, 5, 2), (40, 7, 1), (5, 3, 3), (5, 3, 0), (0, 4, 1), (3, 4, 9)]:
@@ -808,6 +817,45 @@ def test_stateful_random_numbers(name, dtype):
             assert have.dtype == want.dtype
             wide = np.float64 if dtype in FLOATS and have.dtype.kind != "i" else have.dtype
             np.testing.assert_allclose(have.astype(wide), want.astype(wide), rtol=bound, atol=bound)
+
+
+# The number of candidates of dims, k, recall and the whole input's size, as of TensorFlow's shape function.
+CANDIDATES = [((300,), 2, 0.95, -1, 300), ((2, 300), 0, 0.95, -1, 300), ((2, 300), 0, 0.1, -1, 256), ((2, 300), 1, 0.95, -1, 128), ((2, 300), 2, 0.95, -1, 256),
+              ((2, 300), 2, 1.0, -1, 300), ((5000,), 3, 0.9, -1, 2048), ((2, 5000), 50, 0.9, 5000, 640), ((2, 5000), 10, 0.95, -1, 384), ((2, 5000), 10, 0.95, 20000, 128), ((2, 257), 2, 0.95, 10**6, 256),
+              ((2, 100), 3, 0.5, 128, 100), ((2, 0), 0, 0.5, -1, 0)]  # fmt: skip
+
+
+@pytest.mark.parametrize("clusters", [False, True])
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float32])
+def test_approximate_elements(dtype, clusters):
+    """They are exact along each axis, the largest and the smallest, equal ones in the order of their places; without a
+    last step there are as many as the shape function says."""
+    headrace_tensorflow.use_clusters(clusters)
+    cases = [((7, 3, 9), 2, axis, True, {}) for axis in (0, 1, -1, -3)]
+    cases += [(dims, k, -1, False, {"recall_target": recall, "reduction_input_size_override": whole})
+              for dims, k, recall, whole, _ in CANDIDATES]  # fmt: skip
+    for (dims, k, axis, aggregates, more), is_max in itertools.product(cases, [True, False]):
+        x = numbers(generator(dims, k), dims, dtype)
+        arguments = {"k": k, "reduction_dimension": axis, "is_max_k": is_max, "aggregate_to_topk": aggregates, **more}
+        with tf.device("HEADRACE"):
+            body = lambda x, arguments=arguments: tf.raw_ops.ApproxTopK(input=x + x, **arguments)  # noqa: E731
+            function = tf.function(body, jit_compile=True)
+            found = [body(tf.constant(x)), function(tf.constant(x))]
+        dims_of_function = function.get_concrete_function(tf.TensorSpec(dims, dtype)).output_shapes
+        places = np.argsort(-x.astype(float) if is_max else x.astype(float), axis, kind="stable")
+        wanted = np.take(places, range(dims_of_function.values[axis]), axis)
+        for values, indices in found:
+            assert values.shape == dims_of_function.values
+            np.testing.assert_array_equal(indices.numpy(), wanted)
+            np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x + x, wanted, axis))
+    headrace_tensorflow.use_clusters(True)
+
+
+def test_counts_of_approximate_elements():
+    for dims, k, recall, whole, count in CANDIDATES:
+        found = tf.raw_ops.ApproxTopK(input=tf.zeros(dims), k=k, recall_target=recall, reduction_input_size_override=whole,
+                                      aggregate_to_topk=False)  # fmt: skip
+        assert found.indices.shape[-1] == count
 
 
 @pytest.mark.parametrize("dtype", sorted(FLOATS, key=str))
