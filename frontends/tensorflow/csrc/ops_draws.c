@@ -1,130 +1,15 @@
 /* ops_draws.c: rules of random numbers that are drawn until they fit, so that each takes another number of draws, and
  * of samples of categories. They have TensorFlow's bits, from functions of the host on the generator's state.
  */
-#include "draws.h"
-
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-/* ---- Philox 4x32 with 10 rounds ---- */
+#include "draws.h"
+#include "philox.h"
 
-typedef struct philox {
-  uint32_t key[2], counter[4], words[4];
-  int left; /* of `words`, the last ones */
-} philox;
-
-/* The generator of a state u64[3], so many blocks on. */
-static philox philox_at(const uint64_t *state, uint64_t blocks) {
-  uint64_t low = state[1] + blocks, high = state[2] + (low < blocks);
-  return (philox){.key = {(uint32_t)state[0], (uint32_t)(state[0] >> 32)},
-                  .counter = {(uint32_t)low, (uint32_t)(low >> 32), (uint32_t)high, (uint32_t)(high >> 32)}};
-}
-
-static void fill_words(philox *p) {
-  uint32_t key[2] = {p->key[0], p->key[1]};
-  memcpy(p->words, p->counter, sizeof p->words);
-  for (int round = 0; round < 10; ++round) {
-    uint64_t first = (uint64_t)0xd2511f53u * p->words[0], second = (uint64_t)0xcd9e8d57u * p->words[2];
-    uint32_t next[4] = {(uint32_t)(second >> 32) ^ p->words[1] ^ key[0], (uint32_t)second,
-                        (uint32_t)(first >> 32) ^ p->words[3] ^ key[1], (uint32_t)first};
-    memcpy(p->words, next, sizeof next);
-    key[0] += 0x9e3779b9u, key[1] += 0xbb67ae85u;
-  }
-  for (int i = 0; i < 4 && ++p->counter[i] == 0; ++i) {
-  }
-  p->left = 4;
-}
-
-static uint32_t next_word(philox *p) {
-  if (p->left == 0) {
-    fill_words(p);
-  }
-  return p->words[4 - p->left--];
-}
-
-/* ---- numbers from words ---- */
-
-static float float_of(uint32_t word) {
-  uint32_t bits = (word & 0x7fffff) | 0x3f800000;
-  float value;
-  memcpy(&value, &bits, sizeof value);
-  return value - 1;
-}
-
-static double double_of(uint32_t upper, uint32_t lower) {
-  uint64_t bits = (uint64_t)(upper & 0xfffff) << 32 | lower | 0x3ff0000000000000u;
-  double value;
-  memcpy(&value, &bits, sizeof value);
-  return value - 1;
-}
-
-/* Two normal numbers from two uniform ones, by Box and Muller. */
-static void normals_f32(uint32_t first, uint32_t second, double *out) {
-  float u = fmaxf(float_of(first), 1e-7f), angle = (float)(2 * M_PI * float_of(second));
-  float radius = sqrtf(-2 * logf(u));
-  out[0] = sinf(angle) * radius, out[1] = cosf(angle) * radius;
-}
-
-static void normals_f64(const uint32_t *words, double *out) {
-  double u = fmax(double_of(words[0], words[1]), 1e-7), angle = 2 * M_PI * double_of(words[2], words[3]);
-  double radius = sqrt(-2 * log(u));
-  out[0] = sin(angle) * radius, out[1] = cos(angle) * radius;
-}
-
-/* ---- truncated normal numbers: groups of elements with 256 reserved draws for each ---- */
-
-enum { RESERVED = 256, WORDS_OF_BLOCK = 4 };
-
-typedef struct draws {
-  int64_t count, samples, categories; /* gamma: alphas instead of categories */
-  hr_dtype dtype;
-} draws;
-
-static void normals(philox *p, bool is_wide, double *out) {
-  uint32_t words[4];
-  int count = is_wide ? 4 : 2;
-  for (int i = 0; i < count; ++i) {
-    words[i] = next_word(p);
-  }
-  if (is_wide) {
-    normals_f64(words, out);
-  } else {
-    normals_f32(words[0], words[1], out);
-  }
-}
-
-static void store(hr_dtype dtype, void *out, int64_t at, double number) {
-  if (dtype == HR_DTYPE_F64) {
-    ((double *)out)[at] = number;
-  } else {
-    ((float *)out)[at] = (float)number;
-  }
-}
-
-static hr_status draw_truncated(const hr_function_call *call) {
-  const draws *d = call->arg;
-  bool is_wide = d->dtype == HR_DTYPE_F64;
-  int64_t group = is_wide ? 2 : 4;
-  for (int64_t at = 0; at < d->count; at += group) {
-    philox p = philox_at(call->inputs[0], (uint64_t)(at * RESERVED / WORDS_OF_BLOCK));
-    for (int64_t found = 0; found < group;) {
-      double pair[2];
-      normals(&p, is_wide, pair);
-      for (int i = 0; i < 2; ++i) {
-        if (fabs(pair[i]) < 2 && found < group && at + found++ < d->count) {
-          store(d->dtype, call->outputs[0], at + found - 1, pair[i]);
-        }
-      }
-    }
-  }
-  return HR_OK;
-}
-
-/* The result of a function whose numbers are of f64, or f32 for narrower floats; inputs: the state, others. */
-static void output_draws(htf_node *node, const htf_request *asked, hr_function_run run, draws plan, int input_count,
-                         const htf_value *inputs) {
-  draws *argument = htf_new_argument(node, sizeof *argument);
+void htf_output_draws(htf_node *node, const htf_request *asked, hr_function_run run, htf_draws plan, int input_count,
+                      const htf_value *inputs) {
+  htf_draws *argument = htf_new_argument(node, sizeof *argument);
   if (argument == NULL) {
     return;
   }
@@ -134,15 +19,8 @@ static void output_draws(htf_node *node, const htf_request *asked, hr_function_r
   htf_output(node, 0, htf_cast(node, result, asked->dtype));
 }
 
-static hr_dtype wide_dtype(hr_dtype dtype) {
+hr_dtype htf_wide_dtype(hr_dtype dtype) {
   return dtype == HR_DTYPE_F64 ? dtype : HR_DTYPE_F32;
-}
-
-void htf_output_truncated(htf_node *node, htf_request asked) {
-  if (!htf_is_empty_request(node, &asked)) {
-    draws plan = {.count = asked.count, .dtype = wide_dtype(asked.dtype)};
-    output_draws(node, &asked, draw_truncated, plan, INPUTS(asked.state));
-  }
 }
 
 /* ---- samples of categories with these logits ---- */
@@ -175,17 +53,17 @@ static int64_t place_of(const double *sums, int64_t count, double number) {
 
 /* Inputs: the state, logits in f64. */
 static hr_status draw_categories(const hr_function_call *call) {
-  const draws *d = call->arg;
+  const htf_draws *d = call->arg;
   double *sums = malloc((size_t)(d->categories + 1) * sizeof *sums);
   if (sums == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %lld categories", (long long)d->categories);
   }
-  philox p = philox_at(call->inputs[0], 0);
+  htf_philox p = htf_philox_at(call->inputs[0], 0);
   for (int64_t row = 0; row < d->count; ++row) {
     accumulate((const double *)call->inputs[1] + row * d->categories, d->categories, sums);
     for (int64_t i = 0; i < d->samples; ++i) {
-      uint32_t upper = next_word(&p), lower = next_word(&p);
-      double wanted = double_of(upper, lower) * sums[d->categories - 1];
+      uint32_t upper = htf_draw_word(&p), lower = htf_draw_word(&p);
+      double wanted = htf_double_of(upper, lower) * sums[d->categories - 1];
       ((int64_t *)call->outputs[0])[row * d->samples + i] = place_of(sums, d->categories, wanted);
     }
   }
@@ -214,8 +92,8 @@ static htf_request read_categories(htf_node *node, htf_value logits) {
 
 static void output_categories(htf_node *node, htf_value logits, htf_request asked) {
   if (!htf_is_empty_request(node, &asked)) {
-    draws plan = {asked.dims[0], asked.dims[1], logits->dims[1], HR_DTYPE_I64};
-    output_draws(node, &asked, draw_categories, plan, INPUTS(asked.state, htf_cast(node, logits, HR_DTYPE_F64)));
+    htf_draws plan = {asked.dims[0], asked.dims[1], logits->dims[1], HR_DTYPE_I64};
+    htf_output_draws(node, &asked, draw_categories, plan, INPUTS(asked.state, htf_cast(node, logits, HR_DTYPE_F64)));
   }
 }
 
@@ -229,7 +107,7 @@ void htf_stateless_multinomial(htf_node *node) {
 void htf_seeded_multinomial(htf_node *node) {
   htf_value logits = htf_input(node, 0);
   htf_request asked = read_categories(node, logits);
-  asked.state = htf_seeded_state(node, asked.dims[0] * ((asked.dims[1] + 3) / 4 * 4) * 2);
+  asked.state = htf_seeded_state(node, asked.dims[0] * ((asked.dims[1] + 3) / 4 * 4) * 2 * HTF_BLOCKS_PER_ELEMENT);
   output_categories(node, logits, asked);
 }
 
@@ -241,26 +119,26 @@ typedef struct pairs {
   int left;
 } pairs;
 
-static double next_normal(philox *p, pairs *kept) {
+static double next_normal(htf_philox *p, pairs *kept) {
   if (kept->left == 0) {
-    normals(p, true, kept->numbers);
+    htf_normals(p, true, kept->numbers);
     kept->left = 2;
   }
   return kept->numbers[--kept->left];
 }
 
-static double next_uniform(philox *p, pairs *kept) {
+static double next_uniform(htf_philox *p, pairs *kept) {
   if (kept->left == 0) {
     for (int i = 0; i < 2; ++i) {
-      uint32_t upper = next_word(p), lower = next_word(p);
-      kept->numbers[i] = double_of(upper, lower);
+      uint32_t upper = htf_draw_word(p), lower = htf_draw_word(p);
+      kept->numbers[i] = htf_double_of(upper, lower);
     }
     kept->left = 2;
   }
   return kept->numbers[--kept->left];
 }
 
-static double gamma_number(philox *p, double alpha) {
+static double gamma_number(htf_philox *p, double alpha) {
   pairs normal = {.left = 0}, uniform = {.left = 0};
   if (alpha == 1) {
     return -log1p(-next_uniform(p, &uniform));
@@ -284,12 +162,12 @@ static double gamma_number(philox *p, double alpha) {
 
 /* Inputs: the state, alphas in f64, which are the result's last dims. */
 static hr_status draw_gamma(const hr_function_call *call) {
-  const draws *d = call->arg;
+  const htf_draws *d = call->arg;
   for (int64_t at = 0; at < d->count; ++at) { /* samples of one alpha follow each other */
     int64_t alpha = at / d->samples, sample = at % d->samples;
-    philox p = philox_at(call->inputs[0], (uint64_t)(at * RESERVED));
+    htf_philox p = htf_philox_at(call->inputs[0], (uint64_t)(at * HTF_BLOCKS_PER_ELEMENT));
     double number = gamma_number(&p, ((const double *)call->inputs[1])[alpha]);
-    store(d->dtype, call->outputs[0], sample * d->categories + alpha, number);
+    htf_store_number(d->dtype, call->outputs[0], sample * d->categories + alpha, number);
   }
   return HR_OK;
 }
@@ -305,8 +183,8 @@ static void output_gamma(htf_node *node, htf_request asked, htf_value alphas) {
   }
   if (!htf_is_empty_request(node, &asked)) {
     int64_t count = hr_tensor_count(alphas);
-    draws plan = {asked.count, asked.count / count, count, wide_dtype(asked.dtype)};
-    output_draws(node, &asked, draw_gamma, plan, INPUTS(asked.state, htf_cast(node, alphas, HR_DTYPE_F64)));
+    htf_draws plan = {asked.count, asked.count / count, count, htf_wide_dtype(asked.dtype)};
+    htf_output_draws(node, &asked, draw_gamma, plan, INPUTS(asked.state, htf_cast(node, alphas, HR_DTYPE_F64)));
   }
 }
 
@@ -325,7 +203,7 @@ void htf_random_gamma(htf_node *node) {
 
 enum { RESERVED_SUMS = 42 };
 
-static double binomial_by_sums(philox *p, double count, double chance) {
+static double binomial_by_sums(htf_philox *p, double count, double chance) {
   pairs kept = {.left = 0};
   double sum = 0, found = -1;
   while (!(sum > count)) {
@@ -345,7 +223,7 @@ static double stirling_rest(double k) {
 }
 
 /* W. Hoermann, The generation of binomial random variates, 1993. */
-static double binomial_by_rejection(philox *p, double count, double chance) {
+static double binomial_by_rejection(htf_philox *p, double count, double chance) {
   pairs kept = {.left = 0};
   double deviation = sqrt(count * chance * (1 - chance)), b = 1.15 + 2.53 * deviation;
   double a = -0.0873 + 0.0248 * b + 0.01 * chance, c = count * chance + 0.5, odds = chance / (1 - chance);
@@ -373,13 +251,13 @@ static double binomial_by_rejection(philox *p, double count, double chance) {
 
 /* Inputs: the state, counts, chances, and the products of counts and the smaller chances, rounded to their dtype. */
 static hr_status draw_binomial(const hr_function_call *call) {
-  const draws *d = call->arg;
+  const htf_draws *d = call->arg;
   const double *counts = call->inputs[1], *chances = call->inputs[2], *means = call->inputs[3];
   for (int64_t at = 0; at < d->count; ++at) {
     int64_t batch = at / d->samples, sample = at % d->samples;
     double count = counts[batch], chance = chances[batch], number = NAN;
     bool is_mirrored = chance > 0.5, rejects = means[batch] >= 10;
-    philox p = philox_at(call->inputs[0], (uint64_t)(at * (rejects ? RESERVED : RESERVED_SUMS)));
+    htf_philox p = htf_philox_at(call->inputs[0], (uint64_t)(at * (rejects ? HTF_BLOCKS_PER_ELEMENT : RESERVED_SUMS)));
     if (count <= 0 || chance <= 0 || chance >= 1) {
       number = count > 0 && chance >= 1 ? count : 0;
     } else if (chance == chance) {
@@ -392,35 +270,62 @@ static hr_status draw_binomial(const hr_function_call *call) {
   return HR_OK;
 }
 
-/* Inputs: dims, the seed, counts, chances. */
-void htf_stateless_binomial(htf_node *node) {
-  htf_request asked = htf_read_shape(node, 0);
-  asked.state = htf_state_of_seed(node, htf_input(node, 1));
-  htf_value chances = htf_input(node, 3), one = htf_number(node, 1);
-  htf_value least = htf_call2(node, HR_FUNCTIONAL_MINIMUM, chances, htf_subtract(node, one, chances));
-  htf_value values[4] = {asked.state, htf_input(node, 2), chances, NULL};
-  values[3] = htf_multiply(node, values[1], least);
+/* A node's counts and chances, their product with the smaller chances, and the number of results for each pair. */
+typedef struct binomial {
+  htf_value counts, chances, means;
+  int64_t pairs, samples;
+} binomial;
+
+/* Counts are this input, chances the next one. */
+static binomial read_binomial(htf_node *node, int input, const htf_request *asked) {
+  binomial b = {.counts = htf_input(node, input), .chances = htf_input(node, input + 1), .samples = 1};
+  htf_value rest = htf_subtract(node, htf_number(node, 1), b.chances);
+  b.means = htf_multiply(node, b.counts, htf_call2(node, HR_FUNCTIONAL_MINIMUM, b.chances, rest));
   if (htf_has_failed(node)) {
-    return;
+    return b;
   }
-  htf_value product = values[3];
-  bool fits = product->rank <= asked.rank;
-  for (int d = 0; fits && d < product->rank; ++d) {
-    fits = product->dims[d] == asked.dims[asked.rank - product->rank + d];
+  const int samples = asked->rank - b.means->rank;
+  bool fits = samples >= 0;
+  for (int d = 0; fits && d < b.means->rank; ++d) {
+    fits = b.means->dims[d] == asked->dims[samples + d];
   }
   if (!fits) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Shape passed in must end with broadcasted shape.");
   }
-  if (htf_is_empty_request(node, &asked)) {
+  for (int d = 0; fits && d < samples; ++d) {
+    b.samples *= asked->dims[d];
+  }
+  b.pairs = hr_tensor_count(b.means);
+  return b;
+}
+
+static void output_binomial(htf_node *node, const htf_request *asked, const binomial *b) {
+  if (htf_is_empty_request(node, asked)) {
     return;
   }
+  htf_value values[4] = {asked->state, b->counts, b->chances, b->means};
   for (int i = 1; i < 4; ++i) {
-    values[i] = htf_cast(node,
-                         htf_call(node, HR_FUNCTIONAL_BROADCAST_TO, INPUTS(values[i]),
-                                  ATTRIBUTES(htf_attr_ints(product->dims, product->rank))),
-                         HR_DTYPE_F64);
+    values[i] = htf_cast(node, htf_broadcast(node, values[i], b->means->rank, b->means->dims), HR_DTYPE_F64);
   }
-  int64_t count = hr_tensor_count(product);
-  draws plan = {asked.count, asked.count / count, count, HR_DTYPE_F64};
-  output_draws(node, &asked, draw_binomial, plan, 4, values);
+  htf_draws plan = {asked->count, b->samples, b->pairs, HR_DTYPE_F64};
+  htf_output_draws(node, asked, draw_binomial, plan, 4, values);
+}
+
+/* Inputs: dims, the seed, counts, chances. */
+void htf_stateless_binomial(htf_node *node) {
+  htf_request asked = htf_read_shape(node, 0);
+  asked.state = htf_state_of_seed(node, htf_input(node, 1));
+  binomial b = read_binomial(node, 2, &asked);
+  output_binomial(node, &asked, &b);
+}
+
+/* Inputs: the variable, the algorithm, dims, counts, chances. */
+void htf_stateful_binomial(htf_node *node) {
+  enum { DRAWS = 100 }; /* for each element, as TensorFlow has it */
+  htf_request asked = htf_read_shape(node, 2);
+  binomial b = read_binomial(node, 3, &asked);
+  if (!htf_has_failed(node)) {
+    asked.state = htf_stateful_state(node, b.pairs * 2 * DRAWS * (b.samples + 3) / 4);
+    output_binomial(node, &asked, &b);
+  }
 }

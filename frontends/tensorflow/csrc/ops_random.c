@@ -260,19 +260,16 @@ void htf_stateless_full_int(htf_node *node) {
 
 /* ---- numbers of the kernel's own generator: each call uses 256 blocks for an element, as in TensorFlow ---- */
 
-enum { BLOCKS_PER_ELEMENT = 256 };
-
 /* The seeds are the key and the upper half of the counter. */
-htf_value htf_seeded_state(htf_node *node, int64_t elements) {
+htf_value htf_seeded_state(htf_node *node, int64_t blocks) {
   htf_generator *generator = node->kernel->generator;
-  uint64_t blocks = htf_has_failed(node) ? 0 : (uint64_t)elements * BLOCKS_PER_ELEMENT;
-  uint64_t first = atomic_fetch_add(&generator->blocks, blocks);
+  uint64_t first = atomic_fetch_add(&generator->blocks, htf_has_failed(node) ? 0 : (uint64_t)blocks);
   return join(node, word(node, generator->seed), join(node, word(node, first), word(node, generator->seed2)));
 }
 
 static htf_request read_seeded(htf_node *node) {
   htf_request asked = htf_read_shape(node, 0);
-  asked.state = htf_seeded_state(node, asked.count);
+  asked.state = htf_seeded_state(node, asked.count * HTF_BLOCKS_PER_ELEMENT);
   return asked;
 }
 
@@ -303,7 +300,7 @@ static void check_state(htf_node *node, htf_value state) {
 
 /* Moves the counter on. */
 static void skip(htf_node *node, const htf_slots *opened, htf_value state, int64_t elements) {
-  htf_value blocks = htf_number_of(node, hr_scalar_u64((uint64_t)elements * BLOCKS_PER_ELEMENT));
+  htf_value blocks = htf_number_of(node, hr_scalar_u64((uint64_t)elements * HTF_BLOCKS_PER_ELEMENT));
   htf_value low = part_of(node, state, 0, 1), moved = htf_add(node, low, blocks);
   htf_value carry = htf_cast(node, htf_call2(node, HR_FUNCTIONAL_LESS, moved, low), HR_DTYPE_U64);
   htf_value high = htf_add(node, part_of(node, state, 1, 1), carry);
@@ -337,9 +334,8 @@ void htf_skip(htf_node *node) {
   skip_elements(node, false);
 }
 
-/* The state of the variable, which moves on. Inputs: the variable, the algorithm, dims. */
-static htf_request read_stateful(htf_node *node) {
-  htf_request asked = htf_read_shape(node, 2);
+htf_value htf_stateful_state(htf_node *node, int64_t elements) {
+  htf_value found = &htf_nothing;
   check_algorithm(node, 1);
   htf_slots opened = htf_open_slots(node, 1, true, false);
   if (!htf_has_failed(node)) {
@@ -347,10 +343,17 @@ static htf_request read_stateful(htf_node *node) {
   }
   if (!htf_has_failed(node)) {
     htf_value state = htf_cast(node, opened.values[0], HR_DTYPE_U64);
-    asked.state = join(node, part_of(node, state, 2, 1), part_of(node, state, 0, 2));
-    skip(node, &opened, state, asked.count);
+    found = join(node, part_of(node, state, 2, 1), part_of(node, state, 0, 2));
+    skip(node, &opened, state, elements);
   }
   htf_close_slots(&opened);
+  return found;
+}
+
+/* Inputs: the variable, the algorithm, dims. */
+static htf_request read_stateful(htf_node *node) {
+  htf_request asked = htf_read_shape(node, 2);
+  asked.state = htf_stateful_state(node, asked.count);
   return asked;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "halves.h"
 #include "slots.h"
 
 enum { NUMBERS_MAX = 5 };
@@ -85,38 +86,6 @@ typedef void (*c128_step)(T *const *, const T *, const T *, const step_options *
 
 /* ---- floats of 16 bits: in f32, a row at a time ---- */
 
-static float widen_f16(uint16_t x) {
-  uint32_t sign = (uint32_t)(x & 0x8000) << 16, magnitude = x & 0x7fff;
-  uint32_t bits = magnitude >= 0x7c00 ? 0x7f800000 | magnitude << 13 : (magnitude << 13) + (112u << 23);
-  float value;
-  if (magnitude < 0x400) { /* subnormal */
-    value = (float)magnitude * 0x1p-24f;
-    return sign != 0 ? -value : value;
-  }
-  bits |= sign;
-  memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-/* To nearest, ties to even. */
-static uint16_t narrow_f16(float x) {
-  uint32_t bits;
-  memcpy(&bits, &x, sizeof bits);
-  uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
-  bits &= 0x7fffffff;
-  if (bits > 0x7f800000) {
-    return sign | 0x7e00;
-  }
-  if (bits >= 0x477ff000) {
-    return sign | 0x7c00;
-  }
-  if (bits < 0x38800000) {
-    return sign | (uint16_t)lrintf(fabsf(x) * 0x1p24f);
-  }
-  bits -= 112u << 23;
-  return sign | (uint16_t)((bits + 0xfff + (bits >> 13 & 1)) >> 13);
-}
-
 static float widen_bf16(uint16_t x) {
   uint32_t bits = (uint32_t)x << 16;
   float value;
@@ -133,13 +102,13 @@ static uint16_t narrow_bf16(float x) {
 static void widen_row(hr_dtype dtype, const void *row, float *out, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     uint16_t bits = ((const uint16_t *)row)[i];
-    out[i] = dtype == HR_DTYPE_F16 ? widen_f16(bits) : widen_bf16(bits);
+    out[i] = dtype == HR_DTYPE_F16 ? htf_widen_f16(bits) : widen_bf16(bits);
   }
 }
 
 static void narrow_row(hr_dtype dtype, const float *row, void *out, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
-    ((uint16_t *)out)[i] = dtype == HR_DTYPE_F16 ? narrow_f16(row[i]) : narrow_bf16(row[i]);
+    ((uint16_t *)out)[i] = dtype == HR_DTYPE_F16 ? htf_narrow_f16(row[i]) : narrow_bf16(row[i]);
   }
 }
 

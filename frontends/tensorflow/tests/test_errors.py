@@ -5,6 +5,13 @@ import pytest
 import tensorflow as tf
 
 ONES = np.ones((2, 3), "float32")
+
+
+def truncated(**arguments):
+    known = {"shape": [2], "means": 0.0, "stdevs": 1.0, "minvals": -1.0, "maxvals": 1.0}
+    return tf.raw_ops.ParameterizedTruncatedNormal(**(known | arguments))
+
+
 BAD = {
     "matmul": (lambda: tf.matmul(ONES, ONES), r"size-incompatible: In.0.: .2,3., In.1.: .2,3.: 3 columns, 2 rows"),
     "matmul of vectors": (lambda: tf.raw_ops.MatMul(a=ONES[0], b=ONES), "must be matrices"),
@@ -39,6 +46,17 @@ BAD = {
     "size of the whole": (
         lambda: tf.raw_ops.ApproxTopK(input=ONES, k=2, reduction_input_size_override=2, aggregate_to_topk=False),
         "reduction_input_size_override: 2 makes 3 candidates of the 3",
+    ),
+    "means of truncated numbers": (lambda: truncated(means=[1.0, 2.0, 3.0]), r"means should have length 1 or shape\[0\]: 3 .* 2"),
+    "matrix of bounds": (lambda: truncated(minvals=ONES), "minvals should be a scalar or vector, got 2 dims"),
+    "no shape of truncated numbers": (lambda: truncated(shape=np.zeros(0, "int32")), "Shape tensor must not be empty"),
+    "negative deviation": (lambda: truncated(stdevs=-1.0).numpy(), "Invalid parameters: standard deviation -1"),
+    "equal bounds": (lambda: truncated(minvals=1.0).numpy(), "Invalid parameters: .* minimum 1, maximum 1"),
+    "no bounds": (lambda: truncated(minvals=-np.inf, maxvals=np.inf).numpy(), "Invalid parameters: .* minimum -inf, maximum inf"),
+    "counts of binomial numbers": (
+        lambda: tf.raw_ops.StatefulRandomBinomial(resource=tf.Variable([1, 2, 3], dtype="int64").handle, algorithm=1,
+                                                  shape=[2, 3], counts=[1.0, 2.0], probs=0.5),
+        "must end with broadcasted shape",
     ),
     "falling segments": (lambda: tf.math.segment_sum(ONES, [1, 0]), "segment ids are not increasing"),
     "negative segment": (lambda: tf.math.segment_max(ONES, [-1, 0]), "segment ids must be >= 0"),

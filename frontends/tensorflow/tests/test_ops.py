@@ -758,7 +758,7 @@ EXACT = {"StatelessRandomUniformV2", "StatelessRandomUniform", "StatelessTruncat
 
 
 def has_state(name):
-    return name.startswith(("Assign", "Resource", "Rng", "Stateful", "Random", "Truncated", "Multinomial"))
+    return name.startswith(("Assign", "Resource", "Rng", "Stateful", "Random", "Truncated", "Multinomial", "Parameterized"))
 
 
 def all_cases():
@@ -791,7 +791,7 @@ def test_op(name, dtype):
 
 
 SEEDED = {name: dtypes for name, _, dtypes in rows() if name.startswith(("Random", "Truncated")) and not name.endswith("Grad")}
-STATEFUL = {name: dtypes for name, _, dtypes in rows() if name.startswith("Stateful")}
+STATEFUL = {name: dtypes for name, _, dtypes in rows() if name.startswith("Stateful") and not name.endswith("Binomial")}
 
 
 def drawn(device, name, dtype, seeds):
@@ -817,6 +817,52 @@ def test_stateful_random_numbers(name, dtype):
             assert have.dtype == want.dtype
             wide = np.float64 if dtype in FLOATS and have.dtype.kind != "i" else have.dtype
             np.testing.assert_allclose(have.astype(wide), want.astype(wide), rtol=bound, atol=bound)
+
+
+# Of each sampler: dims, means, deviations, bounds. Sets of elements have parameters of their own, or share them.
+TRUNCATED = [((1000,), 0, 1, -2, 2), ((33, 7), -1, 1, -2, 2), ((333,), 0, 1, 4, np.inf), ((333,), 0, 1, -np.inf, -4),
+             ((333,), 0, 1, -6, -3), ((333,), -5, 1, 2, np.inf), ((333,), 0, 0.1, 0.05, 0.1), ((333,), 0.8, 0.05, -1, 1),
+             ((4, 60), [0, 1, -3, 0.5], [1, 2, 0.1, 3], -2, [2, 3, 4, 9]), ((3, 20, 2), 1, [1], [-2], [2]),
+             ((3, 41), 0, 1, [-4, 3, 0.1], [1, np.inf, 0.2]), ((0,), 0, 1, -1, 1), ((3, 0), [0, 1, 2], 1, -1, 1), ((1,), 0, 1, -1, 1)]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [tf.float16, tf.float32, tf.float64])
+def test_truncated_numbers_with_parameters(dtype):
+    """Several calls: each continues where the last one ended."""
+    found = []
+    for device in ["CPU", "HEADRACE"]:
+        with tf.device(device):
+            names = ["means", "stdevs", "minvals", "maxvals"]
+            calls = [({name: tf.constant(x, dtype) for name, x in zip(names, more, strict=True)}, np.array(dims, index))
+                     for dims, *more in TRUNCATED for index in ["int32", "int64"]]  # fmt: skip
+            function = tf.raw_ops.ParameterizedTruncatedNormal
+            found.append([function(shape=dims, seed=5, seed2=7, **more) for more, dims in calls])
+            assert all(device in result.device for result in found[-1])
+    for want, have in zip(*found, strict=True):
+        assert have.dtype == want.dtype
+        np.testing.assert_array_equal(have.numpy(), want.numpy())
+
+
+@pytest.mark.parametrize("real", [tf.float16, tf.float32, tf.float64])
+@pytest.mark.parametrize("dtype", [tf.float16, tf.float32, tf.float64, tf.int32, tf.int64])
+def test_binomial_numbers_of_a_generator(dtype, real):
+    cases = [((3, 4), [5, 40, 100, 0], [0.3, 0.9, 0.5, 0.2]), ((50, 2), 30, [0.2, 0.6]), ((6, 3), 12, [0.0, 1.0, 2.0]), ((5,), 200, 0.37),
+             ((0, 2), 3, [0.1, 0.2]), ((0,), [], []), ((), 3, 0.5), ((2, 2, 3), [[1], [50]], [0.1, 0.2, 0.9])]  # fmt: skip
+    found = []
+    for device in ["CPU", "HEADRACE"]:
+        with tf.device(device):
+            target = tf.Variable(np.array([2**63 - 1, -1, 77], "int64"))
+            target.assign_add([0, 0, 0])  # or TensorFlow's kernel may update the initial value, which the variable shares
+            for dims, counts, chances in cases:
+                result = tf.raw_ops.StatefulRandomBinomial(
+                    resource=target.handle, algorithm=1, shape=np.array(dims, "int32"), counts=tf.constant(counts, real),
+                    probs=tf.constant(chances, real), dtype=dtype)  # fmt: skip
+                assert device in result.device
+                found.append(result.numpy())
+            found.append(target.numpy())
+    for want, have in zip(found[: len(found) // 2], found[len(found) // 2 :], strict=True):
+        assert have.dtype == want.dtype
+        np.testing.assert_array_equal(have, want)
 
 
 # The number of candidates of dims, k, recall and the whole input's size, as of TensorFlow's shape function.
