@@ -40,6 +40,7 @@ typedef struct htf_body {
   htf_body_node *nodes;
   htf_body_loop *loops; /* in order */
   int loop_count;
+  bool *is_gathered; /* of each variable: its elements are read at indices, and no node updates it */
   int64_t *results;
   int64_t *numbers; /* of all nodes */
 } htf_body;

@@ -174,6 +174,36 @@ static void take_operand(call *c, int index, tf_tensor *tensor) {
   }
 }
 
+static tf_tensor *variable_of(call *c, int variable, bool is_locked) {
+  tf_tensor *tensor = NULL;
+  if (!htf_has_failed(&c->node)) {
+    tf.GetInputTensorFromVariable(c->node.context, c->cluster->body.input_count + variable, is_locked, false,
+                                  c->cluster->body.is_gathered[variable], htf_copy_tensor, &tensor, c->node.status);
+    (void)htf_has_refused(&c->node);
+  }
+  return tensor;
+}
+
+/* TensorFlow copies a variable for a dense read from its first gather on. It locks the variable for this itself. */
+static void prepare_gathers(call *c) {
+  for (int i = 0; i < c->cluster->body.variable_count; ++i) {
+    tf_tensor *tensor = c->cluster->body.is_gathered[i] ? variable_of(c, i, false) : NULL;
+    if (tensor != NULL) {
+      tf.DeleteTensor(tensor);
+    }
+  }
+}
+
+/* The variables that are gathered from, or the others, which may get another tensor for their update. */
+static void take_variables(call *c, bool are_gathered) {
+  const htf_body *body = &c->cluster->body;
+  for (int i = 0; i < body->variable_count && !htf_has_failed(&c->node); ++i) {
+    if (body->is_gathered[i] == are_gathered) {
+      take_operand(c, body->input_count + i, variable_of(c, i, true));
+    }
+  }
+}
+
 /* Locks the variables. Their tensors are not held, so a variable that comes twice is the same buffer. */
 static void open_variables(call *c) {
   const htf_body *body = &c->cluster->body;
@@ -181,15 +211,15 @@ static void open_variables(call *c) {
   for (int i = 0; i < body->variable_count; ++i) {
     inputs[i] = body->input_count + i;
   }
+  prepare_gathers(c);
+  if (htf_has_failed(&c->node)) {
+    return;
+  }
   tf.MaybeLockVariableInputMutexesInOrder(c->node.context, true, false, inputs, (size_t)body->variable_count,
                                           htf_copy_tensor, &c->locks, c->node.status);
   (void)htf_has_refused(&c->node);
-  for (int i = 0; i < body->variable_count && !htf_has_failed(&c->node); ++i) {
-    tf_tensor *tensor = NULL;
-    tf.GetInputTensorFromVariable(c->node.context, body->input_count + i, true, false, false, htf_copy_tensor, &tensor,
-                                  c->node.status);
-    take_operand(c, body->input_count + i, tensor);
-  }
+  take_variables(c, false);
+  take_variables(c, true);
   for (int i = 0; i < body->variable_count && !htf_has_failed(&c->node); ++i) {
     int first = 0;
     htf_value value = c->operands[body->input_count + i];

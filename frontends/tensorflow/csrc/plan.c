@@ -281,7 +281,7 @@ static hr_status find_clusters(htf_plan *plan) {
   return HR_OK;
 }
 
-/* The variables that a cluster updates are its first ones. */
+/* The variables that a cluster updates, or gathers elements of, are its first ones. */
 static bool add_updated(htf_plan *plan, int node) {
   const htf_node_def *def = &plan->graph->nodes[node];
   bool has_memory = true;
@@ -296,8 +296,8 @@ static bool add_updated(htf_plan *plan, int node) {
   return has_memory;
 }
 
-/* Small clusters are left to kernels, and so are reads of variables that a cluster does not update: a handle gives the
- * variable for an update alone. */
+/* Small clusters are left to kernels, and so are reads of variables that a cluster only reads: a handle gives the
+ * variable for an update, or for a gather. */
 static hr_status leave_kernels(htf_plan *plan) {
   for (int i = 0; i < plan->graph->count; ++i) {
     if (!add_updated(plan, i)) {

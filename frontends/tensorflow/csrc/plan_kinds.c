@@ -97,7 +97,6 @@ static bool begins_with(hr__span op, const char *text) {
 static bool stays_kernel(hr__span op, const htf_row *row) {
   static const char *const prefixes[] = {"ResourceScatter",
                                          "ResourceSparse",
-                                         "ResourceGather",
                                          "Rng",
                                          "Stateful",
                                          "StatelessRandomGetKeyCounterAlg",

@@ -160,6 +160,115 @@ def test_one_variable_twice():
     assert variable.numpy().tolist() == [22.0, 32.0]
 
 
+@pytest.mark.parametrize("index", ["int32", "int64"])
+def test_gathers_of_variables(index):
+    """Elements at indices that the cluster computes, a read of all of them, and updates between; out of range: 0."""
+    places = tf.constant([[0, 4], [6, 9]], index)
+
+    def body(table, places):
+        first = tf.raw_ops.ResourceGather(resource=table.handle, indices=places // 2, dtype=tf.float32)
+        tuples = tf.raw_ops.ResourceGatherNd(resource=table.handle, indices=places // 4, dtype=tf.float32)
+        far = tf.raw_ops.ResourceGather(resource=table.handle, indices=places, dtype=tf.float32)
+        before = table.read_value()
+        table.assign_sub(table * 0.5)
+        after = tf.raw_ops.ResourceGather(resource=table.handle, indices=places // 2, dtype=tf.float32)
+        table.scatter_nd_add([[1], [1]], tf.ones((2, 3)))
+        last = tf.raw_ops.ResourceGather(resource=table.handle, indices=places // 2, dtype=tf.float32)
+        return first * 2, tuples + 1, far * 1, before, after * 3, last - first
+
+    results = []
+    for uses, wrap in ((True, lambda f: f), (False, tf.function), (True, tf.function)):
+        headrace_tensorflow.use_clusters(uses)
+        table = tf.Variable(numbers(5, 3))
+        function = wrap(lambda places, table=table: body(table, places))
+        results.append([tensor.numpy().tobytes() for _ in range(3) for tensor in (*function(places), table)])
+    assert results[0] == results[1] == results[2]
+
+
+def test_gathers_are_in_clusters_without_a_copy_of_the_variable():
+    table = tf.Variable(tf.ones((1 << 20, 4)))
+
+    @tf.function
+    def function(places):
+        rows = tf.gather(table, tf.cast(places, tf.int64)) * 2
+        return tf.reduce_sum(rows, 1)
+
+    places = tf.constant([3.0, 1e6])
+    result, gained = counts(function, places)
+    assert result.numpy().tolist() == [8, 8]
+    assert gained["clusters"] == gained["runs"] == 1
+    held = table.read_value()
+    assert held[3, 0].numpy() == 1  # its memory is there
+    before = headrace_tensorflow.memory_stats()["allocated_bytes"]
+    for _ in range(3):
+        function(places).numpy()
+    assert headrace_tensorflow.memory_stats()["allocated_bytes"] - before < 1 << 20
+    table.scatter_update(tf.IndexedSlices(tf.zeros((1, 4)), [3]))
+    assert function(places).numpy().tolist() == [0, 8] and held[3, 0].numpy() == 1
+
+
+def test_gathers_of_a_variable_that_is_updated_by_another_handle():
+    results = []
+    for uses, wrap in ((True, lambda f: f), (False, tf.function), (True, tf.function)):
+        headrace_tensorflow.use_clusters(uses)
+        variable = tf.Variable([1.0, 2.0, 3.0])
+
+        @wrap
+        def function(a, b):
+            first = tf.gather(a, [2, 0]) + 0.5
+            b.assign(b * 10.0)
+            second = tf.gather(a, [2, 0]) + 0.5
+            return first, second, a.read_value()
+
+        results.append([tensor.numpy().tolist() for _ in range(3) for tensor in (*function(variable, variable), variable)])
+    assert results[0] == results[1] == results[2]
+    assert results[0][:2] == [[3.5, 1.5], [30.5, 10.5]]
+
+
+def test_gathers_in_threads():
+    """Some update the variable, and others gather from it: each row is of one update."""
+    table, wrong = tf.Variable(tf.zeros((8, 64))), []
+    gather = tf.function(lambda places: tf.gather(table, tf.cast(places, tf.int32)) * 1.0)
+    update = tf.function(lambda x: table.assign_add(x * 1.0 + 0.0))
+    sparse = tf.function(lambda x: table.scatter_add(tf.IndexedSlices(x[:2] * 1.0, tf.constant([1, 5]))))
+
+    def work(which):
+        for _ in range(30):
+            if which == 0:
+                update(tf.ones((8, 64)))
+            elif which == 1:
+                sparse(tf.ones((8, 64)))
+            else:
+                rows = gather(tf.constant([1.0, 5.0, 2.0])).numpy()
+                wrong.extend(rows[rows != rows[:, :1]])
+
+    threads = [threading.Thread(target=work, args=(which,)) for which in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    np.testing.assert_array_equal(table.numpy()[:, 0], [30, 60, 30, 30, 30, 60, 30, 30])
+
+
+def test_failed_gathers():
+    table, empty = tf.Variable(tf.ones((4, 2))), tf.Variable(tf.ones(()))
+
+    @tf.function
+    def function(variable, places):
+        return tf.raw_ops.ResourceGather(resource=variable, indices=places * 2, dtype=tf.float32) + 1
+
+    for uses in (False, True):
+        headrace_tensorflow.use_clusters(uses)
+        function = tf.function(function.python_function)
+        with pytest.raises((tf.errors.OpError, ValueError)):
+            function(empty.handle, tf.constant([1]))
+        handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[4, 2], shared_name=f"none{uses}")
+        with pytest.raises(tf.errors.OpError):
+            function(handle, tf.constant([1]))
+        assert function(table.handle, tf.constant([1])).numpy().tolist() == [[2, 2]]
+
+
 def test_held_values_of_variables_stay():
     variable = tf.Variable([1.0, 2.0])
     held = variable.read_value()
