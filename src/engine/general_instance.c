@@ -151,12 +151,12 @@ static hr_general_instance *find_idle(hr_general_instances *instances, const hr_
   return found;
 }
 
-/* The idle instance with these numbers, or a new one; NULL: a guard refuses them, or the key is better off with its
- * own.
- */
+/* The idle instance with these numbers, or a new one; NULL: the key is better off with its own, or a guard refuses the
+ * numbers (*out_refused). */
 static hr_general_instance *number_one(hr_general_instances *instances, const hr_key *key, hr_device *device,
-                                       hr_plan *model, hr_numbers *numbers) {
+                                       hr_plan *model, hr_numbers *numbers, bool *out_refused) {
   hr_general_instance *g = find_idle(instances, model);
+  *out_refused = false;
   if (g != NULL) {
     hr__plan_release(model);
     if (g->is_dear) {
@@ -172,6 +172,7 @@ static hr_general_instance *number_one(hr_general_instances *instances, const hr
   hr_log(HR_LOG_DEVICE, "%s", hr_status_message(status));
   hr_status_ignore(status);
   drop(instances, g);
+  *out_refused = true;
   return NULL;
 }
 
@@ -181,10 +182,15 @@ hr_instance *hr__general_instance_find(hr_general_instances *instances, hr_key *
   if (sight(instances, key->hash, own_from(device, reach == UINT32_MAX), now, reach)) {
     return NULL;
   }
-  hr_vector_clear(&instances->spare);
-  hr_general_find found = hr__plan_find_model(key, device, &instances->spare, &model);
-  hr_general_instance *g =
-      found == HR_GENERAL_FOUND ? number_one(instances, key, device, model, &instances->spare) : NULL;
+  hr_general_instance *g = NULL;
+  bool is_refused = true;
+  for (int tried = 0; is_refused; ++tried) {
+    hr_vector_clear(&instances->spare);
+    is_refused = hr__plan_find_model(key, device, tried, &instances->spare, &model) == HR_GENERAL_FOUND;
+    if (is_refused) {
+      g = number_one(instances, key, device, model, &instances->spare, &is_refused);
+    }
+  }
   if (g == NULL) {
     return NULL;
   }

@@ -511,6 +511,52 @@ HR_TEST(guards_that_refuse_are_counted) {
   close_user(&u);
 }
 
+/* A sum over the last dim, of twice 1. */
+static void expect_sum(user *u, int64_t length) {
+  int64_t dims[2] = {3, length}, strides[2] = {length, 1}, kept[2] = {3, 1}, mask[1] = {2};
+  float x[3 * COLUMNS * COLUMNS], sums[3];
+  hr_scalar two = hr_scalar_f64(2);
+  hr_attrs attrs = {.ints = mask, .int_count = 1};
+  hr_view in = {.dtype = HR_DTYPE_F32, .rank = 2, .dims = dims, .strides = strides}, between = in, out = in;
+  out.dims = kept;
+  HR_ASSERT(length <= COLUMNS * COLUMNS);
+  for (int64_t i = 0; i < 3 * length; ++i) {
+    x[i] = 1;
+  }
+  HR_ASSERT_OK(hr_buffer_create(u->device, 3 * (size_t)length * sizeof *x, &in.buffer));
+  HR_ASSERT_OK(hr_buffer_create(u->device, 3 * (size_t)length * sizeof *x, &between.buffer));
+  HR_ASSERT_OK(hr_buffer_create(u->device, 3 * (size_t)length * sizeof *x, &out.buffer));
+  HR_ASSERT_OK(hr_stream_write(u->stream, &in, x));
+  hr_view factors[2] = {in, {.scalar = &two, .dtype = two.dtype}};
+  HR_ASSERT_OK(hr_stream_record(u->stream, HR_OP_MUL, NULL, 2, factors, 1, &between));
+  HR_ASSERT_OK(hr_stream_record(u->stream, HR_OP_SUM, &attrs, 1, &between, 1, &out));
+  hr_buffer_release(between.buffer);
+  out.strides = (int64_t[]){length, 1};
+  HR_ASSERT_OK(hr_stream_read(u->stream, &out, sums));
+  for (int i = 0; i < 3; ++i) {
+    HR_ASSERT_EQ(sums[i], (float)(2 * length));
+  }
+  hr_buffer_release(in.buffer);
+  hr_buffer_release(out.buffer);
+}
+
+/* The nearest plan would sum in another order. */
+HR_TEST(a_plan_further_off_serves_a_key_that_the_nearest_refuses) {
+  user u;
+  open_user(&u);
+  for (int64_t length = 14; length < 19; ++length) {
+    expect_sum(&u, length);
+    expect_sum(&u, length + 20);
+  }
+  hr_stats before = stats_of(&u);
+  for (int64_t length = 27; length < 31; ++length) {
+    expect_sum(&u, length);
+  }
+  HR_ASSERT_EQ(stats_of(&u).general_plans, before.general_plans + 4);
+  HR_ASSERT_EQ(stats_of(&u).guard_failures, before.guard_failures);
+  close_user(&u);
+}
+
 /* x[SHIFT] .. x[SHIFT + n - 1] become twice x[0] .. x[n - 1]; x is 1, 2, 3, .. */
 enum { SHIFT = 2000 };
 static void expect_shifted(user *u, int64_t n) {

@@ -539,8 +539,9 @@ static int nearest(const hr_general_structure *structure, const double *distance
   return found;
 }
 
-/* `is_known`: the key is known to have the structure; else that is found out. */
-static hr_general_find find_in(const hr_general_structure *structure, const hr_key *key, bool is_known,
+/* `is_known`: the key is known to have the structure; else that is found out. `skipped`: so many of the plans that hold
+ * are passed over. */
+static hr_general_find find_in(const hr_general_structure *structure, const hr_key *key, bool is_known, int skipped,
                                hr_numbers *out_numbers, void **out_model) {
   size_t values_max = 0;
   for (int i = 0; i < structure->general_count; ++i) {
@@ -556,7 +557,7 @@ static hr_general_find find_in(const hr_general_structure *structure, const hr_k
     const general *g = &structure->generals[i];
     read_variables(g, &lists, x);
     is = evaluate(g, x, values) && has_words(g, &lists, values) && (is_known || has_structure(g, key)) &&
-         make_numbers(g, values, out_numbers);
+         make_numbers(g, values, out_numbers) && skipped-- <= 0;
     *out_model = g->model;
   }
   hr_free(values);
@@ -570,17 +571,17 @@ static void note_found(hr_generals *generals, hr_general_structure *structure) {
   generals->last = structure;
 }
 
-hr_general_find hr__generals_find(hr_generals *generals, hr_key *key, uint64_t kind, hr_numbers *out_numbers,
-                                  void **out_model) {
+hr_general_find hr__generals_find(hr_generals *generals, hr_key *key, uint64_t kind, int skipped,
+                                  hr_numbers *out_numbers, void **out_model) {
   hr_general_structure *structure = generals->last != NULL ? generals->last->successor : NULL;
   hr_general_find found = HR_GENERAL_UNKNOWN;
   if (structure != NULL && structure->kind == kind && structure->general_count > 0) {
-    found = find_in(structure, key, false, out_numbers, out_model);
+    found = find_in(structure, key, false, skipped, out_numbers, out_model);
   }
   if (found != HR_GENERAL_FOUND) {
     structure = generals->count > 0 ? hr_table_get(&generals->table, hash_of(key, kind)) : NULL;
     bool has = structure != NULL && structure->general_count > 0;
-    found = has ? find_in(structure, key, true, out_numbers, out_model) : HR_GENERAL_UNKNOWN;
+    found = has ? find_in(structure, key, true, skipped, out_numbers, out_model) : HR_GENERAL_UNKNOWN;
   }
   if (found == HR_GENERAL_FOUND) {
     note_found(generals, structure);

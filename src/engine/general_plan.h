@@ -48,10 +48,11 @@ typedef enum hr_general_find {
   HR_GENERAL_FOUND
 } hr_general_find;
 
-/* The model and the numbers of a plan for the key; `kind` distinguishes devices whose plans differ. The model is not
- * retained. */
-hr_general_find hr__generals_find(hr_generals *generals, hr_key *key, uint64_t kind, hr_numbers *out_numbers,
-                                  void **out_model);
+/* The model and the numbers of a plan for the key; `kind` distinguishes devices whose plans differ. Of several plans
+ * the one with the nearest range comes first; `skipped` are passed over, because their numbers were refused. The model
+ * is not retained. */
+hr_general_find hr__generals_find(hr_generals *generals, hr_key *key, uint64_t kind, int skipped,
+                                  hr_numbers *out_numbers, void **out_model);
 /* Learns from a compiled plan, whose numbers are those of its schedule and `extra_count` others. Without memory it
  * learns nothing. */
 void hr__generals_learn(hr_generals *generals, hr_key *key, uint64_t kind, const hr_schedule *schedule,

@@ -761,7 +761,8 @@ static uint64_t hash_lengths(const hr_key *key, uint64_t kind) {
   return hr_hash_words(HR_HASH_SEED, words, sizeof words / sizeof *words);
 }
 
-hr_general_find hr__plan_find_model(hr_key *key, hr_device *device, hr_numbers *out_numbers, hr_plan **out_model) {
+hr_general_find hr__plan_find_model(hr_key *key, hr_device *device, int skipped, hr_numbers *out_numbers,
+                                    hr_plan **out_model) {
   plans *own = own_plans();
   void *model = NULL;
   if (own->keeps_nodes || hr_env_choice(HR_ENV_GENERAL_PLANS) == HR_ENV_GENERAL_PLANS_OFF ||
@@ -772,7 +773,7 @@ hr_general_find hr__plan_find_model(hr_key *key, hr_device *device, hr_numbers *
   hr_mutex_lock(&own->mutex);
   bool may_be = hr_table_get(&own->waiting, hash_lengths(key, kind)) == &is_learned;
   hr_general_find found =
-      may_be ? hr__generals_find(&own->generals, key, kind, out_numbers, &model) : HR_GENERAL_UNKNOWN;
+      may_be ? hr__generals_find(&own->generals, key, kind, skipped, out_numbers, &model) : HR_GENERAL_UNKNOWN;
   if (found == HR_GENERAL_FOUND) {
     retain_locked(model);
   }
@@ -781,14 +782,17 @@ hr_general_find hr__plan_find_model(hr_key *key, hr_device *device, hr_numbers *
   return found;
 }
 
-/* A plan from the general plan of the key's structure, or NULL: *out_refused if there is one. */
+/* A plan from a general plan of the key's structure, or NULL: *out_refused if there is one. */
 static hr_plan *find_general(hr_key *key, hr_device *device, bool *out_refused) {
   hr_numbers numbers = {0};
   hr_plan *model = NULL, *plan = NULL;
-  hr_general_find found = hr__plan_find_model(key, device, &numbers, &model);
-  if (found == HR_GENERAL_FOUND) {
-    plan = hr__plan_create_general(key, device, model, &numbers);
-    hr__plan_release(model);
+  hr_general_find found = HR_GENERAL_FOUND;
+  for (int tried = 0; plan == NULL && found == HR_GENERAL_FOUND; ++tried) {
+    found = hr__plan_find_model(key, device, tried, &numbers, &model);
+    if (found == HR_GENERAL_FOUND) {
+      plan = hr__plan_create_general(key, device, model, &numbers);
+      hr__plan_release(model);
+    }
   }
   hr_vector_fini(&numbers);
   *out_refused = plan == NULL && found != HR_GENERAL_UNKNOWN;

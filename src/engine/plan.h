@@ -91,8 +91,9 @@ HR_MUST_USE hr_status hr__plan_decode_key(const hr_plan *plan, hr_program *out_p
 /* ---- plans of a known structure (general_plan.h) ---- */
 
 /* The model and the numbers for a key of a known structure, if they are found; the caller owns a reference to the
- * model. */
-hr_general_find hr__plan_find_model(hr_key *key, hr_device *device, hr_numbers *out_numbers, hr_plan **out_model);
+ * model. `skipped`: of hr__generals_find. */
+hr_general_find hr__plan_find_model(hr_key *key, hr_device *device, int skipped, hr_numbers *out_numbers,
+                                    hr_plan **out_model);
 /* A copy of the model with these numbers, which nothing shares; NULL: the key has to be compiled. */
 hr_plan *hr__plan_create_general(const hr_key *key, hr_device *device, hr_plan *model, const hr_numbers *numbers);
 /* Replaces the key and the numbers of such a copy, while nothing runs it. `parts`: see hr_schedule_find_parts;
