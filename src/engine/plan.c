@@ -35,6 +35,14 @@ static void init_plans(void *part) {
   own->generals = (hr_generals){.retain = retain_locked, .release = release_locked};
 }
 
+/* Models that have settled hold kernels, whose part may end before. */
+static void stop_plans(void *part) {
+  plans *own = part;
+  hr_mutex_lock(&own->mutex);
+  hr__generals_fini(&own->generals);
+  hr_mutex_unlock(&own->mutex);
+}
+
 /* All users of plans have released them. */
 static void fini_plans(void *part) {
   plans *own = part;
@@ -45,7 +53,8 @@ static void fini_plans(void *part) {
 }
 
 static plans *own_plans(void) {
-  static const hr_context_part kind = {.bytes = sizeof(plans), .init = init_plans, .fini = fini_plans};
+  static const hr_context_part kind = {
+      .bytes = sizeof(plans), .init = init_plans, .stop = stop_plans, .fini = fini_plans};
   return hr__context_part(hr__context(), HR_CONTEXT_PLANS, &kind);
 }
 
