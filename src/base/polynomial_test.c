@@ -115,3 +115,52 @@ HR_TEST(values_are_whole_and_bounded) {
   HR_ASSERT(!hr_polynomial_at(&p, INT64_C(1) << 30, 0, &value));
   HR_ASSERT(!hr_polynomial_at(&p, INT64_C(1) << 40, 0, &value));
 }
+
+HR_TEST(lines_through_two_points) {
+  hr_polynomial p;
+  int64_t value;
+  HR_ASSERT(hr_polynomial_line((int64_t[]){5, 17}, (int64_t[]){8, 2}, &p));
+  HR_ASSERT(hr_polynomial_at(&p, 7, 0, &value));
+  HR_ASSERT_EQ(value, 7);
+  HR_ASSERT(!hr_polynomial_at(&p, 8, 0, &value)); /* 6.5 */
+  HR_ASSERT(!hr_polynomial_line((int64_t[]){5, 5}, (int64_t[]){8, 2}, &p));
+  HR_ASSERT(!hr_polynomial_line((int64_t[]){0, 67}, (int64_t[]){0, 1}, &p));
+  HR_ASSERT(!hr_polynomial_line((int64_t[]){3, 4}, (int64_t[]){INT64_MIN, INT64_MAX}, &p));
+}
+
+/* Among multiples of x, x - 2, and products of them. */
+static bool is_explained(int64_t a, int64_t b, number_fn number, int64_t at) {
+  const hr_polynomial known[2] = {{.coefficients = {0, 1}, .denominator = 1},
+                                  {.coefficients = {-2, 1}, .denominator = 1}};
+  hr_polynomial p;
+  int64_t value = 0;
+  bool is = hr_polynomial_explain(2, known, (int64_t[]){a, b}, (int64_t[]){number(a, 0), number(b, 0)}, &p);
+  if (is) {
+    HR_ASSERT(hr_polynomial_at(&p, at, 0, &value));
+    HR_ASSERT_EQ(value, number(at, 0));
+  }
+  return is;
+}
+
+static int64_t square(int64_t x, int64_t y) {
+  return (void)y, x * x;
+}
+static int64_t product_of_lines(int64_t x, int64_t y) {
+  return (void)y, 12 * x * (x - 2);
+}
+static int64_t half_of_rest(int64_t x, int64_t y) {
+  return (void)y, (x - 2) / 2;
+}
+static int64_t large(int64_t x, int64_t y) {
+  return (void)y, (x - 2) * (INT64_MAX / 100);
+}
+
+HR_TEST(two_points_are_enough_for_what_known_polynomials_explain) {
+  HR_ASSERT(is_explained(5, 9, bytes, 31));
+  HR_ASSERT(is_explained(5, 9, square, 31));
+  HR_ASSERT(is_explained(5, 9, product_of_lines, 31));
+  HR_ASSERT(is_explained(6, 8, half_of_rest, 32));
+  HR_ASSERT(is_explained(90, 95, large, 7));
+  HR_ASSERT(!is_explained(5, 9, last, 31));   /* 768 x - 1 */
+  HR_ASSERT(!is_explained(3, 6, square, 31)); /* also 9 (x - 2) */
+}
