@@ -165,31 +165,36 @@ static hr_status check_inputs(const htf_body *body) {
   return HR_OK;
 }
 
-/* Only reads leave a variable as it is. */
-static hr_status find_gathered(htf_body *body) {
-  const size_t count = (size_t)body->variable_count;
-  bool *is_updated = calloc(count + 1, sizeof *is_updated);
-  body->is_gathered = calloc(count + 1, sizeof *body->is_gathered);
-  if (is_updated == NULL || body->is_gathered == NULL) {
-    free(is_updated);
+static unsigned use_of(const char *op) {
+  static const char *const in_place[] = {"Update", "Add", "Sub", "Mul", "Max", "Min"};
+  static const char gather[] = "ResourceGather", scatter[] = "ResourceScatter";
+  bool is_found = false;
+  if (strcmp(op, "ReadVariableOp") == 0) {
+    return 0;
+  }
+  if (strncmp(op, gather, sizeof gather - 1) == 0) {
+    return HTF_GATHERS;
+  }
+  for (size_t i = 0; i < sizeof in_place / sizeof *in_place && strncmp(op, scatter, sizeof scatter - 1) == 0; ++i) {
+    is_found = is_found || strcmp(op + sizeof scatter - 1, in_place[i]) == 0;
+  }
+  return is_found ? HTF_SCATTERS : HTF_UPDATES;
+}
+
+static hr_status find_uses(htf_body *body) {
+  body->uses = calloc((size_t)body->variable_count + 1, sizeof *body->uses);
+  if (body->uses == NULL) {
     return no_memory();
   }
   for (int i = 0; i < body->node_count; ++i) {
     const htf_body_node *node = &body->nodes[i];
-    const char *op = node->kernel->row->op;
-    const bool gathers = strncmp(op, "ResourceGather", strlen("ResourceGather")) == 0;
     for (int j = 0; j < node->input_count; ++j) {
       const int64_t variable = node->inputs[j] - body->input_count;
       if (variable >= 0 && variable < body->variable_count) {
-        body->is_gathered[variable] = body->is_gathered[variable] || gathers;
-        is_updated[variable] = is_updated[variable] || (!gathers && strcmp(op, "ReadVariableOp") != 0);
+        body->uses[variable] |= (uint8_t)use_of(node->kernel->row->op);
       }
     }
   }
-  for (size_t v = 0; v < count; ++v) {
-    body->is_gathered[v] = body->is_gathered[v] && !is_updated[v];
-  }
-  free(is_updated);
   return HR_OK;
 }
 
@@ -278,7 +283,7 @@ static hr_status read_body(hr__span bytes, htf_body *body) {
     }
   }
   HR_RETURN_IF_ERROR(check_inputs(body));
-  HR_RETURN_IF_ERROR(find_gathered(body));
+  HR_RETURN_IF_ERROR(find_uses(body));
   HR_RETURN_IF_ERROR(read_loops(bytes, body));
   (void)htf_read_numbers(bytes, HTF_BODY_RESULTS, body->result_count, body->results);
   for (int i = 0; i < body->result_count; ++i) {
@@ -306,7 +311,7 @@ void htf_body_fini(htf_body *body) {
   }
   free(body->nodes);
   free(body->loops);
-  free(body->is_gathered);
+  free(body->uses);
   free(body->numbers);
   free(body->results);
   *body = (htf_body){0};

@@ -35,15 +35,23 @@ typedef struct htf_body_loop {
   int first, count; /* nodes */
 } htf_body_loop;
 
+/* What nodes do with a variable beside reads. Scatters write its elements in place, others give it another value. */
+typedef enum htf_variable_use { HTF_GATHERS = 1, HTF_SCATTERS = 2, HTF_UPDATES = 4 } htf_variable_use;
+
 typedef struct htf_body {
   int input_count, variable_count, node_count, value_count, result_count;
   htf_body_node *nodes;
   htf_body_loop *loops; /* in order */
   int loop_count;
-  bool *is_gathered; /* of each variable: its elements are read at indices, and no node updates it */
+  uint8_t *uses; /* of each variable: a sum of htf_variable_use */
   int64_t *results;
   int64_t *numbers; /* of all nodes */
 } htf_body;
+
+/* True if only elements at indices are used: TensorFlow then does not make a copy of a shared variable. */
+static inline bool htf_body_is_sparse(const htf_body *body, int variable) {
+  return body->uses[variable] != 0 && (body->uses[variable] & HTF_UPDATES) == 0;
+}
 
 /* A failure leaves nothing to free. */
 HR_MUST_USE hr_status htf_body_read(hr__span bytes, htf_body *out_body);

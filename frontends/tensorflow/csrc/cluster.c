@@ -178,27 +178,28 @@ static tf_tensor *variable_of(call *c, int variable, bool is_locked) {
   tf_tensor *tensor = NULL;
   if (!htf_has_failed(&c->node)) {
     tf.GetInputTensorFromVariable(c->node.context, c->cluster->body.input_count + variable, is_locked, false,
-                                  c->cluster->body.is_gathered[variable], htf_copy_tensor, &tensor, c->node.status);
+                                  htf_body_is_sparse(&c->cluster->body, variable), htf_copy_tensor, &tensor,
+                                  c->node.status);
     (void)htf_has_refused(&c->node);
   }
   return tensor;
 }
 
-/* TensorFlow copies a variable for a dense read from its first gather on. It locks the variable for this itself. */
-static void prepare_gathers(call *c) {
+/* TensorFlow copies a variable for a dense read from its first sparse use on. It locks the variable for this itself. */
+static void prepare_sparse(call *c) {
   for (int i = 0; i < c->cluster->body.variable_count; ++i) {
-    tf_tensor *tensor = c->cluster->body.is_gathered[i] ? variable_of(c, i, false) : NULL;
+    tf_tensor *tensor = htf_body_is_sparse(&c->cluster->body, i) ? variable_of(c, i, false) : NULL;
     if (tensor != NULL) {
       tf.DeleteTensor(tensor);
     }
   }
 }
 
-/* The variables that are gathered from, or the others, which may get another tensor for their update. */
-static void take_variables(call *c, bool are_gathered) {
+/* The variables of which only elements are used, or the others, which may get another tensor for their update. */
+static void take_variables(call *c, bool are_sparse) {
   const htf_body *body = &c->cluster->body;
   for (int i = 0; i < body->variable_count && !htf_has_failed(&c->node); ++i) {
-    if (body->is_gathered[i] == are_gathered) {
+    if (htf_body_is_sparse(body, i) == are_sparse) {
       take_operand(c, body->input_count + i, variable_of(c, i, true));
     }
   }
@@ -211,7 +212,7 @@ static void open_variables(call *c) {
   for (int i = 0; i < body->variable_count; ++i) {
     inputs[i] = body->input_count + i;
   }
-  prepare_gathers(c);
+  prepare_sparse(c);
   if (htf_has_failed(&c->node)) {
     return;
   }

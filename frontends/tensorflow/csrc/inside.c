@@ -192,8 +192,11 @@ void htf_inside_expand_dims(htf_node *node) {
 
 /* ---- variables ---- */
 
+/* A later scatter in place does not change what has been read. */
 void htf_inside_read(htf_node *node) {
-  htf_output(node, 0, htf_scope_variable(node, 0));
+  htf_value value = htf_scope_variable(node, 0);
+  bool is_written = (htf_scope_uses(node, 0) & HTF_SCATTERS) != 0;
+  htf_output(node, 0, is_written && !htf_has_failed(node) ? htf_copy_value(node, value) : value);
 }
 
 /* ---- loops ---- */

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "scope.h"
 #include "slots.h"
 
 static htf_value integer(htf_node *node, int64_t number) {
@@ -78,8 +79,13 @@ void htf_gather_nd(htf_node *node) {
 
 void htf_resource_gather_nd(htf_node *node) {
   htf_slots opened = htf_open_slots(node, 1, true, true);
+  htf_value indices = htf_input(node, 1), x = opened.values[0];
+  /* Tuples of no indices give the variable itself, which another node of a cluster may write. */
+  if (!htf_has_failed(node) && node->scope != NULL && indices->rank > 0 && indices->dims[indices->rank - 1] == 0) {
+    x = htf_copy_value(node, x);
+  }
   if (!htf_has_failed(node)) {
-    gather_tuples(node, opened.values[0]);
+    gather_tuples(node, x);
   }
   htf_close_slots(&opened);
 }

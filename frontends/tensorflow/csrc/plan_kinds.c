@@ -92,11 +92,10 @@ static bool begins_with(hr__span op, const char *text) {
   return op.size >= strlen(text) && memcmp(op.data, text, strlen(text)) == 0;
 }
 
-/* Updates of rows write in place, generators of kernels count their calls, and others read the dims of their results.
+/* Steps of rows write in place, generators of kernels count their calls, and others read the dims of their results.
  */
 static bool stays_kernel(hr__span op, const htf_row *row) {
-  static const char *const prefixes[] = {"ResourceScatter",
-                                         "ResourceSparse",
+  static const char *const prefixes[] = {"ResourceSparse",
                                          "Rng",
                                          "Stateful",
                                          "StatelessRandomGetKeyCounterAlg",

@@ -293,6 +293,16 @@ static int64_t slot_of(htf_node *node, int index) {
   return htf_has_failed(node) ? -1 : node->scope->first_same[slot];
 }
 
+unsigned htf_scope_uses(htf_node *node, int index) {
+  const htf_scope *scope = node->scope;
+  int64_t slot = slot_of(node, index);
+  unsigned uses = 0;
+  for (int v = 0; v < scope->body->variable_count && slot >= 0; ++v) {
+    uses |= scope->first_same[v] == slot ? scope->body->uses[v] : 0u;
+  }
+  return uses;
+}
+
 htf_value htf_scope_variable(htf_node *node, int index) {
   int64_t slot = slot_of(node, index);
   return slot >= 0 ? node->scope->variables[slot] : &htf_nothing;

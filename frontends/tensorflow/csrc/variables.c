@@ -196,6 +196,19 @@ static rows read_rows(htf_node *node, htf_value variable) {
 
 enum { SCATTER_SET = 0, SCATTER_ADD, SCATTER_MULTIPLY, SCATTER_MAX, SCATTER_MIN };
 
+/* The tensor that a scatter writes: the variable's own, or in a cluster that gives it other values a copy of the last
+ * one. */
+static htf_value target_of(htf_node *node, const htf_slots *opened) {
+  if (node->scope == NULL || (htf_scope_uses(node, 0) & HTF_UPDATES) == 0) {
+    return opened->values[0];
+  }
+  htf_value copy = htf_copy_value(node, opened->values[0]);
+  if (!htf_has_failed(node)) {
+    htf_scope_assign(node, 0, copy);
+  }
+  return htf_has_failed(node) ? copy : htf_scope_variable(node, 0);
+}
+
 /* In place: the row of op.h writes the variable. An index out of range is an error of the work, which a wait reports.
  */
 static void scatter(htf_node *node, int mode, bool is_negative) {
@@ -205,7 +218,7 @@ static void scatter(htf_node *node, int mode, bool is_negative) {
     const int64_t ints[3] = {0, mode, 0};
     htf_value updates = is_negative ? htf_call1(node, HR_FUNCTIONAL_NEGATIVE, r.updates) : r.updates;
     if (!htf_has_failed(node) && hr_tensor_count(r.updates) > 0) {
-      htf_record(node, HR_OP_SCATTER, 3, ints, INPUTS(r.indices, updates), opened.values[0]);
+      htf_record(node, HR_OP_SCATTER, 3, ints, INPUTS(r.indices, updates), target_of(node, &opened));
     }
   }
   htf_close_slots(&opened);

@@ -185,6 +185,78 @@ def test_gathers_of_variables(index):
     assert results[0] == results[1] == results[2]
 
 
+SCATTERS = ["Update", "Add", "Sub", "Mul", "Max", "Min", "Div"]
+
+
+@pytest.mark.parametrize("updates", [False, True])
+@pytest.mark.parametrize("kind", [*SCATTERS, *(f"Nd{kind}" for kind in ("Update", "Add", "Sub", "Max", "Min"))])
+def test_scatters_into_variables(kind, updates):
+    """Reads before stay, whole ones, of rows and by tuples of no indices; those behind see the scatter."""
+    scatter = getattr(tf.raw_ops, f"ResourceScatter{kind}")
+    is_tuple = kind.startswith("Nd")
+
+    def body(table, other, places, x):
+        handle = {"ref": table.handle} if is_tuple else {"resource": table.handle}
+        before, rows = table.read_value(), tf.gather(table, places)
+        whole = tf.raw_ops.ResourceGatherNd(resource=table.handle, indices=tf.zeros((1, 0), tf.int32), dtype=tf.float32)
+        other.assign(before)
+        if updates:
+            table.assign_add(before * 0.5)
+        middle = table.read_value()
+        scatter(**handle, indices=places[:, None] if is_tuple else places, updates=x + 1)
+        after, rows_after = table.read_value(), tf.gather(table, places)
+        scatter(**handle, indices=places[:1, None] if is_tuple else places[:1], updates=x[:1] * 3)
+        if updates:
+            table.assign(table * 2.0)
+        return before, rows, whole, middle, after, rows_after, before * 2 + after, table.read_value()
+
+    results = []
+    for uses, wrap in ((True, lambda f: f), (False, tf.function), (True, tf.function)):
+        headrace_tensorflow.use_clusters(uses)
+        table, other = tf.Variable(numbers(5, 3)), tf.Variable(tf.zeros((5, 3)))
+        function = wrap(lambda places, x, table=table, other=other: body(table, other, places, x))
+        found = [(*function(tf.constant([4, 1, 3]), numbers(3, 3, seed=7)), table, other) for _ in range(3)]
+        results.append([tensor.numpy().tobytes() for call in found for tensor in call])
+    assert results[0] == results[1] == results[2]
+
+
+def test_scatters_are_in_clusters_in_place():
+    table = tf.Variable(tf.ones((1 << 20, 4)))
+
+    @tf.function
+    def function(places, x):
+        table.scatter_add(tf.IndexedSlices(x * 2 + 1, places))
+        return tf.reduce_sum(x * 3)
+
+    _, gained = counts(function, tf.constant([5, 5, 9]), tf.ones((3, 4)))
+    assert gained["clusters"] == gained["runs"] == 1
+    assert table[5].numpy().tolist() == [7] * 4 and table[9].numpy().tolist() == [4] * 4
+    before = headrace_tensorflow.memory_stats()["allocated_bytes"]
+    for _ in range(3):
+        function(tf.constant([5, 5, 9]), tf.ones((3, 4))).numpy()
+    assert headrace_tensorflow.memory_stats()["allocated_bytes"] - before < 1 << 20
+    with pytest.raises(tf.errors.OpError, match="1048576"):
+        function(tf.constant([5, 5, 1 << 20]), tf.ones((3, 4))).numpy()
+    assert function(tf.constant([5, 5, 9]), tf.ones((3, 4))).numpy() == 36
+
+
+def test_scatters_into_a_variable_of_two_handles():
+    results = []
+    for uses, wrap in ((True, lambda f: f), (False, tf.function), (True, tf.function)):
+        headrace_tensorflow.use_clusters(uses)
+        variable = tf.Variable([1.0, 2.0, 3.0])
+
+        @wrap
+        def function(a, b):
+            first = a.read_value()
+            b.scatter_add(tf.IndexedSlices(first[:2] * 2, tf.constant([2, 0])))
+            return first, a.read_value(), first + b
+
+        results.append([tensor.numpy().tolist() for _ in range(3) for tensor in (*function(variable, variable), variable)])
+    assert results[0] == results[1] == results[2]
+    assert results[0][:2] == [[1, 2, 3], [5, 2, 5]]
+
+
 def test_gathers_are_in_clusters_without_a_copy_of_the_variable():
     table = tf.Variable(tf.ones((1 << 20, 4)))
 
