@@ -40,9 +40,12 @@ static void close_world(world *w) {
   hr__context_destroy(w->context);
 }
 
-/* The shapes of a structure: from small to large in mixed order, the last ones beyond the others. */
+/* The shapes of a structure: from small to large in mixed order, the last ones beyond the others. One structure of five
+ * is learned from multiples of 64, which numbers of blocks and aligned sizes divide. */
 static void choose_base(uint64_t seed, int shape, int64_t base[3]) {
-  static const int64_t sizes[SHAPES] = {6, 21, 9, 14, 12, 35, 18, 27, 7, 16, 40, 64, 33, 5};
+  static const int64_t mixed[SHAPES] = {6, 21, 9, 14, 12, 35, 18, 27, 7, 16, 40, 64, 33, 5};
+  static const int64_t round[SHAPES] = {64, 128, 192, 100, 97, 33, 120, 63, 256, 48, 127, 130, 77, 201};
+  const int64_t *sizes = seed % 5 == 4 ? round : mixed;
   static const int64_t others[SHAPES] = {4, 7, 5, 9, 6, 4, 8, 11, 13, 6, 10, 7, 5, 12};
   static const int64_t fixed[] = {2, 3, 8, 17, 40};
   for (int d = 0; d < 3; ++d) {
