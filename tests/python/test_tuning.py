@@ -57,9 +57,13 @@ def kept(folder) -> set[str]:
 
 def test_results_stay_the_same_while_ways_are_measured(tmp_path):
     tmp_path.chmod(0o700)
-    assert run(tmp_path, "measure", 1500) == 1
-    measured = kept(tmp_path)
-    assert measured, "nothing was measured in 1500 steps"
+    measured = set()
+    for _ in range(4):  # beside other programs fewer ways are measured
+        assert run(tmp_path, "measure", 1500) == 1
+        measured = kept(tmp_path)
+        if measured:
+            break
+    assert measured, "nothing was measured in 4 times 1500 steps"
     assert run(tmp_path, "measure", 300) == 1
     assert measured <= kept(tmp_path)
 
