@@ -1,9 +1,9 @@
 #include "base/polynomial.h"
 
 #include <math.h>
-#include <string.h>
+#include <stddef.h>
 
-enum { SAMPLES_MAX = 32, DENOMINATOR_MAX = 64, PART_MAX = 4 };
+enum { SAMPLES_MAX = 32, DENOMINATOR_MAX = 64 };
 static const __int128 VALUE_MAX = (__int128)1 << 60;
 static const int64_t VARIABLE_MAX = INT64_C(1) << 31;
 
@@ -132,113 +132,4 @@ bool hr_polynomial_fit(int count, const int64_t *x, const int64_t *y, const int6
     }
   }
   return false;
-}
-
-/* ---- two points ---- */
-
-static int64_t common_divisor(int64_t a, int64_t b) {
-  while (b != 0) {
-    int64_t rest = a % b;
-    a = b, b = rest;
-  }
-  return a < 0 ? -a : a;
-}
-
-/* The only form of a fraction. */
-static void reduce(hr_polynomial *p) {
-  int64_t divisor = p->denominator;
-  for (int i = 0; i < HR_MONOMIALS; ++i) {
-    divisor = common_divisor(divisor, p->coefficients[i]);
-  }
-  divisor = p->denominator < 0 ? -divisor : divisor;
-  for (int i = 0; i < HR_MONOMIALS; ++i) {
-    p->coefficients[i] /= divisor;
-  }
-  p->denominator /= divisor;
-}
-
-bool hr_polynomial_line(const int64_t x[2], const int64_t values[2], hr_polynomial *out) {
-  int64_t product[2];
-  *out = (hr_polynomial){0};
-  if (x[0] == x[1] || __builtin_sub_overflow(x[1], x[0], &out->denominator) ||
-      __builtin_sub_overflow(values[1], values[0], &out->coefficients[1]) ||
-      __builtin_mul_overflow(values[0], x[1], &product[0]) || __builtin_mul_overflow(values[1], x[0], &product[1]) ||
-      __builtin_sub_overflow(product[0], product[1], &out->coefficients[0])) {
-    return false;
-  }
-  reduce(out);
-  return out->denominator <= DENOMINATOR_MAX && gives_all(out, 2, x, NULL, values);
-}
-
-static bool is_line(const hr_polynomial *p) {
-  return p->coefficients[3] == 0;
-}
-
-/* a * b, of lines in x; false: too large. */
-static bool multiply(const hr_polynomial *a, const hr_polynomial *b, hr_polynomial *out) {
-  const int64_t *c = a->coefficients, *d = b->coefficients;
-  int64_t mixed[2];
-  *out = (hr_polynomial){0};
-  return !__builtin_mul_overflow(c[0], d[0], &out->coefficients[0]) && !__builtin_mul_overflow(c[0], d[1], &mixed[0]) &&
-         !__builtin_mul_overflow(c[1], d[0], &mixed[1]) &&
-         !__builtin_add_overflow(mixed[0], mixed[1], &out->coefficients[1]) &&
-         !__builtin_mul_overflow(c[1], d[1], &out->coefficients[3]) &&
-         !__builtin_mul_overflow(a->denominator, b->denominator, &out->denominator);
-}
-
-/* Multiplies by to / from; false: too large. */
-static bool scale(hr_polynomial *p, int64_t from, int64_t to) {
-  int64_t divisor = common_divisor(from, to);
-  bool ok = !__builtin_mul_overflow(p->denominator, from / divisor, &p->denominator);
-  for (int i = 0; ok && i < HR_MONOMIALS; ++i) {
-    ok = !__builtin_mul_overflow(p->coefficients[i], to / divisor, &p->coefficients[i]);
-  }
-  if (ok) {
-    reduce(p);
-  }
-  return ok && p->denominator <= PART_MAX;
-}
-
-/* False: another one has been found. */
-static bool is_only(const hr_polynomial *p, bool *found, hr_polynomial *out) {
-  bool is = !*found || memcmp(p, out, sizeof *p) == 0;
-  *found = true;
-  *out = *p;
-  return is;
-}
-
-/* Its values at two points; false: it has none, or they are 0 or large. */
-static bool at_both(const hr_polynomial *p, const int64_t x[2], int64_t out_values[2]) {
-  bool are = true;
-  for (int i = 0; are && i < 2; ++i) {
-    are = hr_polynomial_at(p, x[i], 0, &out_values[i]) && out_values[i] != 0 && out_values[i] < VARIABLE_MAX &&
-          out_values[i] > -VARIABLE_MAX;
-  }
-  return are;
-}
-
-/* a * b as far as its value at x[0] is values[0]; false: then that at x[1] is not values[1]. `b`: NULL for a alone. */
-static bool scaled_product(const hr_polynomial *a, const hr_polynomial *b, const int64_t x[2], const int64_t values[2],
-                           hr_polynomial *out) {
-  int64_t of_a[2], of_b[2] = {1, 1};
-  if (!at_both(a, x, of_a) || (b != NULL && !at_both(b, x, of_b)) ||
-      (__int128)(of_a[0] * of_b[0]) * values[1] != (__int128)(of_a[1] * of_b[1]) * values[0]) {
-    return false;
-  }
-  *out = *a;
-  return (b == NULL || (is_line(a) && is_line(b) && multiply(a, b, out))) && scale(out, of_a[0] * of_b[0], values[0]);
-}
-
-bool hr_polynomial_explain(size_t count, const hr_polynomial *known, const int64_t x[2], const int64_t values[2],
-                           hr_polynomial *out) {
-  bool is = true, found = false;
-  for (size_t i = 0; is && i < count; ++i) {
-    for (size_t j = i; is && j <= count; ++j) {
-      hr_polynomial p;
-      if (scaled_product(&known[i], j < count ? &known[j] : NULL, x, values, &p)) {
-        is = is_only(&p, &found, out);
-      }
-    }
-  }
-  return is && found;
 }

@@ -2,7 +2,7 @@
  *
  * The dims, strides, offsets and sizes of a program are polynomials of the few dims that differ from call to call:
  * 256 * n, n * n, h * w / 4 + 1. They are found from samples, and a polynomial counts as found only if it also gives
- * samples that it was not made from. Lines through two points are for numbers that are checked at each use.
+ * samples that it was not made from.
  *
  * Threads: any; no state.
  */
@@ -10,7 +10,6 @@
 #define HEADRACE_BASE_POLYNOMIAL_H_
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 enum { HR_MONOMIALS = 8 };
@@ -25,12 +24,6 @@ typedef struct hr_polynomial {
  * is checked on. False: there is none with these terms and a small denominator, or there are too few samples. `y`: NULL
  * for polynomials of x alone. */
 bool hr_polynomial_fit(int count, const int64_t *x, const int64_t *y, const int64_t *values, hr_polynomial *out);
-/* The line through two points; false: its coefficients are no fractions with a small denominator. */
-bool hr_polynomial_line(const int64_t x[2], const int64_t values[2], hr_polynomial *out);
-/* The only polynomial of x with these values at two points, not 0, that is a multiple of a known one or of a product of
- * two known lines. False: there is none, or there are several, and two points are too few. */
-bool hr_polynomial_explain(size_t count, const hr_polynomial *known, const int64_t x[2], const int64_t values[2],
-                           hr_polynomial *out);
 /* Its value; false if that is no integer, or larger than 2^60. */
 bool hr_polynomial_at(const hr_polynomial *p, int64_t x, int64_t y, int64_t *out_value);
 

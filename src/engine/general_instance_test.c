@@ -557,19 +557,6 @@ HR_TEST(a_plan_further_off_serves_a_key_that_the_nearest_refuses) {
   close_user(&u);
 }
 
-HR_TEST(two_lengths_are_enough_if_all_numbers_are_multiples_of_words) {
-  user u;
-  open_user(&u);
-  expect(&u, 101);
-  expect(&u, 120);
-  HR_ASSERT_EQ(stats_of(&u).general_plans, 0);
-  for (int64_t rows = 70; rows < 200; rows += 13) {
-    expect(&u, rows);
-  }
-  HR_ASSERT_EQ(stats_of(&u).general_plans, 10);
-  close_user(&u);
-}
-
 /* x[SHIFT] .. x[SHIFT + n - 1] become twice x[0] .. x[n - 1]; x is 1, 2, 3, .. */
 enum { SHIFT = 2000 };
 static void expect_shifted(user *u, int64_t n) {

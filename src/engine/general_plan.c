@@ -7,8 +7,8 @@
 #include "base/polynomial.h"
 
 enum { STRUCTURES_MAX = 256, SAMPLES_MAX = 16, GENERALS_MAX = 4, VARIABLES_MAX = 2, REACH_MAX = 2 };
-/* Each polynomial of a number has fewer terms than it has samples: at least one is left to check it on. */
-static const int SAMPLES_MIN[VARIABLES_MAX + 1] = {0, 2, 5};
+/* Each polynomial has fewer terms than it has samples: at least one is left to check it on. */
+static const int SAMPLES_MIN[VARIABLES_MAX + 1] = {0, 3, 5};
 static const int64_t UNIT_MAX = 64;
 
 /* A compiled program: the words of its key, and the numbers of its schedule. */
@@ -268,8 +268,7 @@ typedef struct fitting {
   const sample *samples[SAMPLES_MAX];
   int64_t x[SAMPLES_MAX], y[SAMPLES_MAX];
   general *g;
-  size_t word_count; /* of the polynomials, from which those of numbers are explained; 0: they are fitted */
-  hr_table known;    /* polynomials, by the hash of their values */
+  hr_table known; /* polynomials, by the hash of their values */
 } fitting;
 
 /* True if a known polynomial gives these values. */
@@ -297,12 +296,8 @@ static bool fit(fitting *f, const int64_t *values, uint32_t *out_index) {
     return gives(f, number - 1, values);
   }
   *out_index = (uint32_t)g->polynomials.count;
-  /* A wrong polynomial of a word refuses keys. */
-  bool is = f->word_count > 0 ? hr_polynomial_explain(f->word_count, g->polynomials.data, f->x, values, &p)
-                              : hr_polynomial_fit(f->count, f->x, g->variable_count > 1 ? f->y : NULL, values, &p) ||
-                                    (f->count == 2 && hr_polynomial_line(f->x, values, &p));
-  return is && hr_vector_push(&g->polynomials, p) &&
-         hr_table_put(&f->known, hash, (void *)(uintptr_t)g->polynomials.count);
+  return hr_polynomial_fit(f->count, f->x, g->variable_count > 1 ? f->y : NULL, values, &p) &&
+         hr_vector_push(&g->polynomials, p) && hr_table_put(&f->known, hash, (void *)(uintptr_t)g->polynomials.count);
 }
 
 static bool varies(const fitting *f, const int64_t *values) {
@@ -376,12 +371,7 @@ static bool fit_words(fitting *f) {
   return fit_words_by(f, false) || fit_words_by(f, true);
 }
 
-/* Two samples would fit any line: see hr_polynomial_explain. */
 static bool fit_numbers(fitting *f) {
-  if (f->count == 2) {
-    f->word_count = f->g->polynomials.count;
-    hr_table_clear(&f->known);
-  }
   for (size_t i = 0; i < f->samples[0]->number_count; ++i) {
     int64_t values[SAMPLES_MAX];
     uint32_t index;
@@ -652,25 +642,6 @@ static void add_general(hr_generals *generals, hr_general_structure *structure, 
   generals->retain(model);
 }
 
-/* Finds a general plan from the newest sample and others. `few`: from two samples. */
-static bool find_plan(hr_generals *generals, hr_general_structure *structure, bool few, const hr_key *key,
-                      void *model) {
-  bool is_found = false;
-  for (int other = structure->sample_count - 2; !is_found && other >= 0; --other) {
-    fitting f = {0};
-    general g = {0};
-    find_family(structure, other, &f);
-    is_found = few == (f.count == 2) && make_general(&f, &g);
-    hr_table_fini(&f.known);
-    if (is_found) {
-      add_general(generals, structure, &g, key, model);
-    } else {
-      general_fini(generals, &g);
-    }
-  }
-  return is_found;
-}
-
 void hr__generals_learn(hr_generals *generals, hr_key *key, uint64_t kind, const hr_schedule *schedule,
                         size_t extra_count, const int64_t *extra, void *model) {
   hr_general_structure *structure = structure_of(generals, hash_of(key, kind), kind);
@@ -687,7 +658,16 @@ void hr__generals_learn(hr_generals *generals, hr_key *key, uint64_t kind, const
     return;
   }
   add_sample(structure, &s);
-  if (!find_plan(generals, structure, false, key, model)) {
-    (void)find_plan(generals, structure, true, key, model);
+  for (int other = structure->sample_count - 2; other >= 0; --other) {
+    fitting f = {0};
+    general g = {0};
+    find_family(structure, other, &f);
+    bool is_found = make_general(&f, &g);
+    hr_table_fini(&f.known);
+    if (is_found) {
+      add_general(generals, structure, &g, key, model);
+      return;
+    }
+    general_fini(generals, &g);
   }
 }

@@ -4,13 +4,10 @@
  * first few are compiled. From these *samples* each number is found as a polynomial of the one or two dims that vary
  * (base/polynomial.h). From then on a new plan is a copy of an old one, the *model*, with other numbers:
  *
- *   key [17, 64] ..   compiled     dims 17, bytes 4352
- *   key [40, 64] ..   compiled     dims 40, bytes 10240: dims n, bytes 256 n, found on one sample, checked on the other
+ *   key [17, 64] ..   compiled                 dims 17, bytes 4352
+ *   key [40, 64] ..   compiled                 dims 40, bytes 10240
+ *   key [23, 64] ..   compiled, .. compiled    dims n = 23, bytes 256 n: found on three, checked on the fourth
  *   key [31, 64] ..   256 * 31
- *
- * Two samples are enough if one dim varies, and the key itself explains each number that varies: as a multiple of one
- * of the key's words, or of a product of two, in one way only. The key's words are compared before each use, so lines
- * through two points will do for them. Else there are three samples, or five if two dims vary.
  *
  * Plans are always compiled, never wrong: polynomials only skip the compilation, and hold where decisions of the
  * compiler can't differ. The guards are

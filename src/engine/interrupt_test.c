@@ -115,7 +115,7 @@ HR_TEST(a_record_that_waits_for_the_device_is_interrupted) {
   fixture f = {0};
   open_fixture(&f);
   f.stream->long_bytes = 0;
-  f.stream->policy.records_max = STEPS;
+  f.stream->policy.records_max = 4 * STEPS; /* waits that are longer than the time between two checks */
   hr_stream_set_interrupt_check(f.stream, want_at_the_third_call, &f);
   hr_buffer *first = NULL, *last = NULL;
   const int64_t ints[1] = {0};
