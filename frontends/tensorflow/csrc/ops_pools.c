@@ -96,17 +96,35 @@ static void check_result(htf_node *node, const htf_geometry *g, const int64_t *d
   }
 }
 
+/* The pool of an image, a result and a gradient, with the result's dims; false after a failure. */
+static bool read_differentiated_pool(htf_node *node, htf_geometry *g, int64_t *dims) {
+  htf_value image = htf_input(node, 0);
+  htf_check_ranks(node, image->rank, htf_input(node, 2)->rank);
+  if (htf_has_failed(node)) {
+    return false;
+  }
+  *g = read_pool(node, image->dims);
+  htf_result_dims(g, image->dims, image->dims[htf_channel_dim(g)], dims);
+  check_result(node, g, dims);
+  return true;
+}
+
+/* The largest elements of the windows of planes, and their places. */
+static void find_places(htf_node *node, const htf_geometry *g, htf_value planes, htf_value results[2]) {
+  htf_call_many(node, HR_FUNCTIONAL_MAX_POOL_PLACES, INPUTS(planes),
+                ATTRIBUTES(htf_attr_ints(g->size, g->planes), htf_attr_ints(g->stride, g->planes),
+                           htf_attr_ints(g->before, g->planes), htf_attr_ints(g->after, g->planes)),
+                2, results);
+}
+
 /* Inputs: the image, the result, which is not needed, and the gradient. */
 void htf_max_pool_gradient(htf_node *node) {
   htf_value image = htf_input(node, 0), gradient = htf_input(node, 2);
-  htf_check_ranks(node, image->rank, gradient->rank);
-  if (htf_has_failed(node)) {
+  htf_geometry g;
+  int64_t dims[HTF_IMAGE_DIMS_MAX];
+  if (!read_differentiated_pool(node, &g, dims)) {
     return;
   }
-  htf_geometry g = read_pool(node, image->dims);
-  int64_t dims[HTF_IMAGE_DIMS_MAX];
-  htf_result_dims(&g, image->dims, image->dims[htf_channel_dim(&g)], dims);
-  check_result(node, &g, dims);
   htf_check_gradient(node, &g, gradient, dims);
   if (!htf_has_failed(node) && htf_image_count(&g, dims) == 0) {
     htf_output(node, 0, htf_zeros(node, g.planes + 2, image->dims, image->dtype));
@@ -118,10 +136,7 @@ void htf_max_pool_gradient(htf_node *node) {
   }
   htf_value planes = htf_planes_last(node, &g, image), results[2],
             out = htf_new(node, image->dtype, image->rank, image->dims);
-  htf_call_many(node, HR_FUNCTIONAL_MAX_POOL_PLACES, INPUTS(planes),
-                ATTRIBUTES(htf_attr_ints(g.size, g.planes), htf_attr_ints(g.stride, g.planes),
-                           htf_attr_ints(g.before, g.planes), htf_attr_ints(g.after, g.planes)),
-                2, results);
+  find_places(node, &g, planes, results);
   record_pool(node, HR_OP_MAX_POOL_BACKWARD, &g, gradient, results[1], out);
   htf_output(node, 0, out);
 }
@@ -130,23 +145,17 @@ void htf_max_pool_gradient(htf_node *node) {
  * at its largest element. */
 void htf_max_pool_second_gradient(htf_node *node) {
   htf_value image = htf_input(node, 0), gradient = htf_input(node, 2), results[2];
-  htf_check_ranks(node, image->rank, gradient->rank);
-  if (htf_has_failed(node)) {
+  htf_geometry g;
+  int64_t dims[HTF_IMAGE_DIMS_MAX];
+  if (!read_differentiated_pool(node, &g, dims)) {
     return;
   }
-  htf_geometry g = read_pool(node, image->dims);
-  int64_t dims[HTF_IMAGE_DIMS_MAX];
-  htf_result_dims(&g, image->dims, image->dims[htf_channel_dim(&g)], dims);
-  check_result(node, &g, dims);
   htf_check_gradient(node, &g, gradient, image->dims);
   if (!htf_has_failed(node) && htf_image_count(&g, dims) == 0) {
     htf_output(node, 0, htf_zeros(node, g.planes + 2, dims, image->dtype));
     return;
   }
-  htf_call_many(node, HR_FUNCTIONAL_MAX_POOL_PLACES, INPUTS(htf_planes_last(node, &g, image)),
-                ATTRIBUTES(htf_attr_ints(g.size, g.planes), htf_attr_ints(g.stride, g.planes),
-                           htf_attr_ints(g.before, g.planes), htf_attr_ints(g.after, g.planes)),
-                2, results);
+  find_places(node, &g, htf_planes_last(node, &g, image), results);
   if (htf_has_failed(node)) {
     return;
   }
@@ -186,10 +195,7 @@ void htf_max_pool_places(htf_node *node) {
     htf_output(node, 1, htf_zeros(node, g.planes + 2, dims, HR_DTYPE_I64));
     return;
   }
-  htf_call_many(node, HR_FUNCTIONAL_MAX_POOL_PLACES, INPUTS(htf_planes_last(node, &g, image)),
-                ATTRIBUTES(htf_attr_ints(g.size, g.planes), htf_attr_ints(g.stride, g.planes),
-                           htf_attr_ints(g.before, g.planes), htf_attr_ints(g.after, g.planes)),
-                2, results);
+  find_places(node, &g, htf_planes_last(node, &g, image), results);
   htf_output(node, 0, htf_planes_back(node, &g, results[0]));
   htf_value channel = htf_call(node, HR_FUNCTIONAL_ARANGE, 0, NULL,
                                ATTRIBUTES(htf_attr_real(0), htf_attr_real((double)image->dims[3]), htf_attr_real(1),
