@@ -240,21 +240,25 @@ def test_scatters_are_in_clusters_in_place():
     assert function(tf.constant([5, 5, 9]), tf.ones((3, 4))).numpy() == 36
 
 
-def test_scatters_into_a_variable_of_two_handles():
+def numbers_by_two_handles(function):
+    """The results of three calls with one variable as both arguments, and the variable after each: the same without a
+    function, by kernels and in clusters."""
     results = []
     for uses, wrap in ((True, lambda f: f), (False, tf.function), (True, tf.function)):
         headrace_tensorflow.use_clusters(uses)
-        variable = tf.Variable([1.0, 2.0, 3.0])
-
-        @wrap
-        def function(a, b):
-            first = a.read_value()
-            b.scatter_add(tf.IndexedSlices(first[:2] * 2, tf.constant([2, 0])))
-            return first, a.read_value(), first + b
-
-        results.append([tensor.numpy().tolist() for _ in range(3) for tensor in (*function(variable, variable), variable)])
+        variable, wrapped = tf.Variable([1.0, 2.0, 3.0]), wrap(function)
+        results.append([tensor.numpy().tolist() for _ in range(3) for tensor in (*wrapped(variable, variable), variable)])
     assert results[0] == results[1] == results[2]
-    assert results[0][:2] == [[1, 2, 3], [5, 2, 5]]
+    return results[0]
+
+
+def test_scatters_into_a_variable_of_two_handles():
+    def function(a, b):
+        first = a.read_value()
+        b.scatter_add(tf.IndexedSlices(first[:2] * 2, tf.constant([2, 0])))
+        return first, a.read_value(), first + b
+
+    assert numbers_by_two_handles(function)[:2] == [[1, 2, 3], [5, 2, 5]]
 
 
 def test_gathers_are_in_clusters_without_a_copy_of_the_variable():
@@ -280,21 +284,13 @@ def test_gathers_are_in_clusters_without_a_copy_of_the_variable():
 
 
 def test_gathers_of_a_variable_that_is_updated_by_another_handle():
-    results = []
-    for uses, wrap in ((True, lambda f: f), (False, tf.function), (True, tf.function)):
-        headrace_tensorflow.use_clusters(uses)
-        variable = tf.Variable([1.0, 2.0, 3.0])
+    def function(a, b):
+        first = tf.gather(a, [2, 0]) + 0.5
+        b.assign(b * 10.0)
+        second = tf.gather(a, [2, 0]) + 0.5
+        return first, second, a.read_value()
 
-        @wrap
-        def function(a, b):
-            first = tf.gather(a, [2, 0]) + 0.5
-            b.assign(b * 10.0)
-            second = tf.gather(a, [2, 0]) + 0.5
-            return first, second, a.read_value()
-
-        results.append([tensor.numpy().tolist() for _ in range(3) for tensor in (*function(variable, variable), variable)])
-    assert results[0] == results[1] == results[2]
-    assert results[0][:2] == [[3.5, 1.5], [30.5, 10.5]]
+    assert numbers_by_two_handles(function)[:2] == [[3.5, 1.5], [30.5, 10.5]]
 
 
 def test_gathers_in_threads():
