@@ -864,20 +864,25 @@ static void write_file(const char *path, const void *bytes, size_t size) {
   HR_ASSERT(file != NULL && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
 }
 
+/* Ends a model of opset 21, writes it into the folder and opens it there. Frees the text. */
+static hr_status open_in_folder(const char *folder, hr_text *text, size_t graph, hr_graph **out_graph) {
+  char path[256];
+  hr_protobuf_end(text, graph);
+  put_opset(text, 8, "", 21);
+  snprintf(path, sizeof path, "%s/model.onnx", folder);
+  write_file(path, text->data, text->length);
+  hr_text_fini(text);
+  return hr_onnx_open(path, NULL, out_graph);
+}
+
 static hr_status open_external(const char *folder, const char *location, const char *offset, hr_graph **out_graph) {
   hr_text text = {0};
-  char path[256];
   size_t graph = hr_protobuf_begin(&text, 7);
   put_node(&text, 1, "", "Add", "x w", "y");
   put_stored(&text, "w", FLOAT, 3, location, offset);
   put_value_info(&text, 11, "x", FLOAT, 2, rows);
   put_value_info(&text, 12, "y", FLOAT, 2, rows);
-  hr_protobuf_end(&text, graph);
-  put_opset(&text, 8, "", 21);
-  snprintf(path, sizeof path, "%s/model.onnx", folder);
-  write_file(path, text.data, text.length);
-  hr_text_fini(&text);
-  return hr_onnx_open(path, NULL, out_graph);
+  return open_in_folder(folder, &text, graph, out_graph);
 }
 
 HR_TEST(external_data_is_read_from_the_models_folder_alone) {
@@ -921,7 +926,6 @@ HR_TEST(external_data_is_read_from_the_models_folder_alone) {
 /* A model of `count` initializers of `bytes` each, `step` bytes apart in a file of 64 KB. */
 static hr_status open_ranges(const char *folder, int count, int64_t bytes, int64_t step, hr_graph **out_graph) {
   hr_text text = {0};
-  char path[256];
   size_t graph = hr_protobuf_begin(&text, 7);
   put_node(&text, 1, "", "Identity", "w0", "y");
   for (int i = 0; i < count; ++i) {
@@ -931,12 +935,7 @@ static hr_status open_ranges(const char *folder, int count, int64_t bytes, int64
     put_stored(&text, name, UINT8, bytes, "w.bin", offset);
   }
   put_value_info(&text, 12, "y", UINT8, 1, (int64_t[]){bytes});
-  hr_protobuf_end(&text, graph);
-  put_opset(&text, 8, "", 21);
-  snprintf(path, sizeof path, "%s/model.onnx", folder);
-  write_file(path, text.data, text.length);
-  hr_text_fini(&text);
-  return hr_onnx_open(path, NULL, out_graph);
+  return open_in_folder(folder, &text, graph, out_graph);
 }
 
 HR_TEST(external_data_that_overlaps_is_one_constant_or_bounded) {
