@@ -35,7 +35,7 @@ typedef struct htf_body_loop {
   int first, count; /* nodes */
 } htf_body_loop;
 
-/* What nodes do with a variable beside reads. Scatters write its elements in place, others give it another value. */
+/* Uses of a variable beside reads. Scatters write its elements in place, others give it another value. */
 typedef enum htf_variable_use { HTF_GATHERS = 1, HTF_SCATTERS = 2, HTF_UPDATES = 4 } htf_variable_use;
 
 typedef struct htf_body {

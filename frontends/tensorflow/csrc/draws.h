@@ -28,7 +28,7 @@ htf_value htf_state_of_seed(htf_node *node, htf_value seed);
 /* True if the result has no elements, which is set. */
 bool htf_is_empty_request(htf_node *node, const htf_request *asked);
 
-/* What a function of the host draws. */
+/* The numbers that a function of the host draws. */
 typedef struct htf_draws {
   int64_t count, samples, categories; /* gamma: alphas instead of categories; truncated: sets of parameters */
   hr_dtype dtype;

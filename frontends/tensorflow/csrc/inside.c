@@ -93,7 +93,7 @@ void htf_inside_identity(htf_node *node) {
   pass(node, 0);
 }
 
-/* The dim that is open: the elements over the known dims. Where both have dims of 0, these are left out, so that
+/* The dim that is open: the elements over the known dims. If both have dims of 0, these are left out, so that
  * [2, 0] as [-1, 0] keeps its 2. */
 static int64_t open_dim(int old_rank, const int64_t *old, int rank, const int64_t *dims) {
   int64_t known = 1, count = 1;

@@ -72,7 +72,7 @@ htf_host *htf_scope_new_host(htf_node *node, int index, hr_dtype dtype, int rank
 /* A vector of the host that no result is, as a tensor. */
 htf_value htf_scope_constant(htf_node *node, hr_dtype dtype, int64_t count, const void *elements);
 void htf_scope_set_host(htf_node *node, int index, const htf_host *host);
-/* What all nodes do with the variable that is input `index`: a sum of htf_variable_use. */
+/* The uses of the variable that is input `index`, by all nodes: a sum of htf_variable_use. */
 unsigned htf_scope_uses(htf_node *node, int index);
 /* The last value of the variable, and another one. */
 htf_value htf_scope_variable(htf_node *node, int index);

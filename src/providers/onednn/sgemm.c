@@ -12,8 +12,8 @@
  * them. Its own threads would need a second parallel loop for the epilogues, and split the columns of a transposed
  * right operand less well.
  *
- * Products of one row are left to gemv, which is faster: sgemm's code is not generated for them (25 ms). Those of two to
- * four rows on large matrices with dense rows run by loops of their own (few_rows.h).
+ * Products of one row are left to gemv, which is faster: sgemm's code is not generated for them (25 ms). Those of two
+ * to four rows on large matrices with dense rows run by loops of their own (few_rows.h).
  *
  * A right operand with long columns (the weight of a linear layer) is read faster transposed. The transposed copy of a
  * weight is cached while its contents stay the same, for products of any number of rows from 16 on: from there on sgemm
