@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,10 +32,14 @@ _Thread_local hr_context *hr__context_now HR__CONTEXT_TLS = &hr__context_first;
 
 /* ---- parts ---- */
 
-/* The sum of all parts is known at build time: if it is too small, that is a bug of ours. */
+/* Too little for all parts is a bug of ours, which every build ends with: a part beyond the end would share its bytes
+ * with other state. */
 static void *take_bytes(hr_context *context, size_t bytes) {
   size_t begin = (context->used + 63) & ~(size_t)63;
-  assert(bytes <= HR_CONTEXT_BYTES && begin <= HR_CONTEXT_BYTES - bytes);
+  if (bytes > HR_CONTEXT_BYTES || begin > HR_CONTEXT_BYTES - bytes) {
+    fprintf(stderr, "headrace: the parts of a context need more than HR_CONTEXT_BYTES, %d\n", HR_CONTEXT_BYTES);
+    abort();
+  }
   context->used = begin + bytes;
   return context->bytes + begin;
 }

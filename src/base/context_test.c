@@ -1,7 +1,10 @@
 /* Contexts: parts, their order, settings of their own, threads. */
 #include "hr_test.h"
 
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/allocator.h"
 #include "base/context.h"
@@ -77,6 +80,23 @@ HR_TEST(parts_are_made_once_and_end_in_reverse_order) {
   hr__context_destroy(context);
   HR_ASSERT_STR_EQ(happened.text, "init1 init2 stop2 stop1 fini2 fini1 ");
   HR_ASSERT_EQ(hr__allocator_live(), live);
+}
+
+static const hr_context_part large_kind = {.bytes = HR_CONTEXT_BYTES};
+
+/* Release builds end as well: the bytes behind a context hold other state. */
+HR_TEST(parts_beyond_the_end_end_the_process) {
+  pid_t child = fork();
+  if (child == 0) {
+    hr_context *context;
+    HR_ASSERT_OK(hr__context_create(&context));
+    (void)hr__context_part(context, HR_CONTEXT_TUNING, &large_kind);
+    (void)hr__context_part(context, HR_CONTEXT_KERNELS, &large_kind);
+    _exit(0);
+  }
+  int state = 0;
+  HR_ASSERT(waitpid(child, &state, 0) == child);
+  HR_ASSERT(WIFSIGNALED(state) && WTERMSIG(state) == SIGABRT);
 }
 
 HR_TEST(each_context_reads_the_environment_for_itself) {
