@@ -1,4 +1,4 @@
-/* kernels.c: registers a kernel for each row of map.def and each of its types. */
+/* kernels.c: registers a kernel for each row of map.def and its types. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #endif
 
+#include "base/protobuf.h"
 #include "cluster.h"
 #include "node.h"
 #include "profiler.h"
@@ -269,53 +270,77 @@ static const tf_create_kernel creators[ROWS] = {
 
 /* ---- registration ---- */
 
-/* A kernel of a row for the type `dtype` of its first type attribute, and `other` of a second one; -1: none. */
-static void register_kernel(int row, const char *const names[2], int dtype, int other) {
-  tf_status *status = tf.NewStatus();
-  tf_builder *builder = tf.NewKernelBuilder(rows[row].op, HTF_TYPE, creators[row], compute, htf_kernel_destroy);
-  const int dtypes[2] = {dtype, other};
-  for (int i = 0; i < 2; ++i) {
-    if (dtypes[i] >= 0) {
-      tf.KernelBuilder_TypeConstraint(builder, names[i], dtypes[i], status);
+/* The message KernelDef. TensorFlow takes it as a string, so it must have no byte of zero: a message within it is
+ * written as a string. */
+enum { DEF_OP = 1, DEF_DEVICE = 2, DEF_CONSTRAINT = 3, DEF_HOST_ARGUMENT = 4 };
+enum { CONSTRAINT_NAME = 1, CONSTRAINT_ALLOWED = 2 };
+enum { ALLOWED_LIST = 1, LIST_TYPE = 6 };
+
+/* A type attribute is one of a set of types. */
+static void append_constraint(hr_text *text, const char *attribute, uint32_t types) {
+  hr_text list = {0}, allowed = {0}, constraint = {0};
+  for (int dtype = 1; dtype < TF_DTYPE_COUNT; ++dtype) {
+    if ((types >> dtype & 1) != 0) {
+      hr_protobuf_int(&list, LIST_TYPE, (uint64_t)dtype);
     }
   }
-  const char *list = rows[row].host;
+  hr_protobuf_string(&allowed, ALLOWED_LIST, hr_text_chars(&list));
+  hr_protobuf_string(&constraint, CONSTRAINT_NAME, attribute);
+  hr_protobuf_string(&constraint, CONSTRAINT_ALLOWED, hr_text_chars(&allowed));
+  hr_protobuf_string(text, DEF_CONSTRAINT, hr_text_chars(&constraint));
+  text->failed |= list.failed || allowed.failed || constraint.failed;
+  hr_text_fini(&list);
+  hr_text_fini(&allowed);
+  hr_text_fini(&constraint);
+}
+
+static void append_host_arguments(hr_text *text, const char *list, bool is_small) {
   char word[64];
   while (htf_next_word(&list, word, sizeof word)) {
     char *of_small = strstr(word, "@i32");
     if (of_small != NULL) {
       *of_small = '\0';
     }
-    if (of_small == NULL || dtype == TF_INT32) {
-      tf.KernelBuilder_HostMemory(builder, word);
+    if (of_small == NULL || is_small) {
+      hr_protobuf_string(text, DEF_HOST_ARGUMENT, word);
     }
   }
-  if (tf.GetCode(status) == 0) {
-    tf.RegisterKernelBuilder(rows[row].op, builder, status);
+}
+
+/* A kernel of a row for a set of types; 0: any. */
+static void register_kernel(int row, uint32_t types) {
+  hr_text text = {0};
+  hr_protobuf_string(&text, DEF_OP, rows[row].op);
+  hr_protobuf_string(&text, DEF_DEVICE, HTF_TYPE);
+  char attribute[32];
+  for (const char *names = rows[row].type_name; types != 0 && names != NULL;) {
+    snprintf(attribute, sizeof attribute, "%.*s", (int)strcspn(names, ","), names);
+    append_constraint(&text, attribute, types);
+    const char *comma = strchr(names, ',');
+    names = comma != NULL ? comma + 1 : NULL;
+  }
+  append_host_arguments(&text, rows[row].host, types == 1u << TF_INT32);
+  tf_status *status = tf.NewStatus();
+  hr_status written = hr_text_status(&text);
+  if (!htf_fails(written, status)) {
+    tf_builder *builder = tf.NewKernelBuilder(rows[row].op, HTF_TYPE, creators[row], compute, htf_kernel_destroy);
+    tf.RegisterKernelBuilderWithKernelDef(hr_text_chars(&text), rows[row].op, builder, status);
   }
   if (tf.GetCode(status) != 0) {
     fprintf(stderr, "headrace: no kernel for %s: %s\n", rows[row].op, tf.Message(status));
   }
   tf.DeleteStatus(status);
+  hr_text_fini(&text);
 }
 
+/* The type i32 has a kernel of its own if arguments are on the host for it alone. */
 static void register_row(int row) {
-  char first[32];
-  const char *comma = strchr(rows[row].type_name, ',');
-  snprintf(first, sizeof first, "%.*s", (int)strcspn(rows[row].type_name, ","), rows[row].type_name);
-  const char *const names[2] = {first, comma != NULL ? comma + 1 : ""};
-  if (rows[row].types == 0 || (rows[row].types & F8) != 0) {
-    register_kernel(row, names, -1, -1);
-    return;
+  uint32_t types = rows[row].types, small = 1u << TF_INT32;
+  if ((types & small) != 0 && types != small && strstr(rows[row].host, "@i32") != NULL) {
+    register_kernel(row, small);
+    types &= ~small;
   }
-  for (int dtype = 0; dtype < TF_DTYPE_COUNT; ++dtype) {
-    for (int other = comma != NULL ? 0 : TF_DTYPE_COUNT - 1; other < TF_DTYPE_COUNT; ++other) {
-      bool has_both = comma == NULL || (rows[row].types >> other & 1) != 0;
-      if ((rows[row].types >> dtype & 1) != 0 && has_both) {
-        register_kernel(row, names, dtype, comma != NULL ? other : -1);
-      }
-    }
-  }
+  register_kernel(row, types);
 }
 
 /* TensorFlow calls this after SE_InitPlugin. */

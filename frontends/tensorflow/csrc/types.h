@@ -17,7 +17,6 @@
 #define T_U32 (1u << TF_UINT32)
 #define T_U64 (1u << TF_UINT64)
 #define T_BOOL (1u << TF_BOOL)
-/* TensorFlow's C interface cannot constrain a kernel to these: a row with them has one kernel, for any type. */
 #define T_F8E5M2 (1u << TF_FLOAT8_E5M2)
 #define T_F8E4M3 (1u << TF_FLOAT8_E4M3FN)
 #define F8 (T_F8E5M2 | T_F8E4M3)
@@ -32,5 +31,7 @@
 #define REALS (FLOATS | INTEGERS)
 #define NUMBERS (REALS | COMPLEX)
 #define ALL_TYPES (NUMBERS | T_I32 | T_BOOL)
+/* Of operations that move elements. */
+#define MOVED_TYPES (ALL_TYPES | F8)
 
 #endif

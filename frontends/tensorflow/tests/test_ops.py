@@ -257,6 +257,30 @@ def _(rng, dtype):
         yield {"values": [numbers(rng, d, dtype) for d in dims], "axis": axis}
 
 
+@case("Identity")
+def _(rng, dtype):
+    for dims in DIMS:
+        yield {"input": numbers(rng, dims, dtype)}
+
+
+@case("Reshape")
+def _(rng, dtype):
+    for dims, shape in [((3, 4), [2, 6]), ((3, 4), [-1]), ((1,), []), ((), [1, 1])]:
+        yield {"tensor": numbers(rng, dims, dtype), "shape": shape}
+
+
+@case("Squeeze")
+def _(rng, dtype):
+    for dims, axis in [((1, 3, 1), []), ((1, 3, 1), [-1]), ((1,), [0])]:
+        yield {"input": numbers(rng, dims, dtype), "axis": axis}
+
+
+@case("ExpandDims")
+def _(rng, dtype):
+    for dims, axis in [((3, 4), 0), ((3, 4), -1), ((), 0)]:
+        yield {"input": numbers(rng, dims, dtype), "axis": axis}
+
+
 @case("Pack")
 def _(rng, dtype):
     for count, dims, axis in [(2, (3, 4), 0), (3, (2,), -1), (1, (), 0), (70, (2,), 1), (2, (0, 3), 1)]:
