@@ -11,12 +11,14 @@ import processes
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CASE_SECONDS = 300
-# The installed JAX, not the checkout's, whose compiled part is missing.
+# The installed JAX, not the checkout's, whose compiled part is missing; helpers of tests that no wheel has are the
+# checkout's.
 START = """
 import os, sys
 sys.path[:] = filter(None, sys.path)
 import headrace_jax, jax, pytest
 headrace_jax.initialize()
+jax._src.__path__.append(os.path.abspath("jax/_src"))
 if os.environ.get("HEADRACE_JAX_NAMED"):
     from jax._src import test_util
     from jax._src.internal_test_util import export_back_compat_test_util

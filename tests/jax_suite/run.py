@@ -26,7 +26,7 @@ import pairs  # noqa: E402
 import results  # noqa: E402
 import table  # noqa: E402
 
-LEFT_OUT = ("pallas", "mosaic", "multiprocess", "gpu", "tpu", "x64_context", "documentation_coverage")
+LEFT_OUT = ("pallas", "mosaic", "multiprocess", "gpu", "tpu", "documentation_coverage")
 EXPECTED = pathlib.Path(__file__).with_name("expected_failures.txt")
 SAMPLE = ("api_test", "fft_test", "lax_autodiff_test", "lax_control_flow_test", "lax_numpy_operators_test")
 SAMPLE += ("lax_numpy_test", "lax_test", "linalg_test", "nn_test", "random_lax_test")

@@ -14,8 +14,8 @@ HEAD = """\
 The test files of JAX 0.10.2 run on Headrace and on JAX's CPU backend, each file in a process of its own, on one
 machine: `make jax-tests`. A case counts if it passes on the CPU backend. Files whose tests want several devices have as
 many of the host (`HEADRACE_CPU_DEVICES`). Cases that skip platforms whose names they do not know, or fail under this
-name, run under the name of the CPU backend. Tests of Pallas, of several processes, and of GPUs and TPUs are left out;
-files that are absent below have not been compared.
+name, run under the name of the CPU backend. Tests of Pallas, of several processes, and of GPUs and TPUs are left out, and
+files without a case that passes on the CPU backend; others that are absent below have not been compared.
 
 """
 
@@ -23,7 +23,10 @@ files that are absent below have not been compared.
 def row(here, cpu, expected):
     failed = results.failures(here, cpu)
     reasons = collections.Counter(expected.get(case) or results.kind_of(error) for case, error in failed.items())
-    text = "; ".join(f"{reason.replace('|', ' ')} ({count})" for reason, count in reasons.most_common(4))
+    texts = [f"{reason.replace('|', ' ')} ({count})" for reason, count in reasons.most_common(4)]
+    if cpu["end"]:
+        texts.append(f"cut after {len(cpu['cases'])} cases on the CPU backend")
+    text = "; ".join(texts)
     name, passed = here["file"].removesuffix(".py"), len(results.wanted(here, cpu)) - len(failed)
     return f"| {name} | {passed + len(failed)} | {passed} | {results.share(here, cpu):.1%} | {text} |"
 
