@@ -8,8 +8,8 @@ the devices have, until somebody needs the whole.
 Before:  %1 = reduce(%0) add over [0] : tensor<8x4> divided by "x"     After:  %1 = reduce(%0) : tensor<4x4>
          %2 = sdy.all_reduce {"x"} %1                                          %2 = all_reduce(%1), groups of "x"
 
-Refused (Unsupported): custom calls but callbacks, composites, random numbers of a device's state, and what Shardy
-divides unevenly.
+Matrices of a batch are factorised where they are. Refused (Unsupported): other custom calls but callbacks, composites
+but those of _rules.py, random numbers of a device's state, and what Shardy divides unevenly.
 """
 
 import dataclasses
@@ -28,7 +28,9 @@ from headrace_jax._parts import (
     Unsupported,
     Writer,
     attributes_of,
+    constant_text,
     ir_name,
+    is_complex,
     read_sharding,
     shape_of,
     want,
@@ -42,11 +44,11 @@ exponential_minus_one floor imag is_finite log log_plus_one logistic maximum min
 optimization_barrier or popcnt power real reduce_precision remainder round_nearest_afz round_nearest_even rsqrt select
 shift_left shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor"""
 ELEMENTWISE = {f"stablehlo.{name}" for name in ELEMENTWISE.split()}
-OF_CHLO = "acos acosh asin asinh atanh conj cosh erf erf_inv erfc is_inf sinh square"
+OF_CHLO = "acos acosh asin asinh atanh cosh erf erf_inv erfc is_inf sinh square"
 ELEMENTWISE |= {f"chlo.{name}" for name in OF_CHLO.split()}
 LINEAR = {f"stablehlo.{name}" for name in ("add", "subtract", "negate", "real", "imag", "convert")}
-WHOLE = """batch_norm_grad batch_norm_inference batch_norm_training bitcast_convert cholesky convolution fft gather pad
-reduce_window reverse rng_bit_generator scatter select_and_scatter triangular_solve"""
+WHOLE = """batch_norm_grad batch_norm_inference batch_norm_training bitcast_convert convolution reduce_window
+rng_bit_generator select_and_scatter"""
 WHOLE = {f"stablehlo.{name}" for name in WHOLE.split()}
 
 
@@ -56,6 +58,60 @@ def _integer_bits(value):
 
     element = value.type.element_type
     return ir.IntegerType(element).width if isinstance(element, ir.IntegerType) else 0
+
+
+def composite_axis(op):
+    """The dim that a composite of _rules.py computes along; the last one for the rows of an LU factorisation."""
+    from jax.extend.mlir import ir
+
+    settings = ir.DictAttr(op.attributes["composite_attributes"])
+    return ir.IntegerAttr(settings["axis"]).value if "axis" in settings else len(shape_of(op.operands[0])) - 1
+
+
+def set_rules(module):
+    """Lets Shardy follow dims through composites of _rules.py: all but the one they compute along."""
+    from jax.extend.mlir import ir
+
+    def visit(op):
+        if op.name == "stablehlo.composite" and ir.StringAttr(op.attributes["name"]).value.startswith("headrace."):
+            (source, *_), target, axis = map(shape_of, op.operands), shape_of(op.results[0]), composite_axis(op)
+            *dims, last = (chr(ord("i") + d) for d in range(len(source) + 1))  # Shardy's names begin with i
+            sizes = dict(zip([*dims, last], [*source, target[axis]]))
+            made = [last if d == axis else name for d, name in enumerate(dims)]
+            pairs = [f"([{', '.join(names)}])" for names in (dims, made)]
+            factors = ", ".join(f"{name}={size}" for name, size in sizes.items())
+            rule = f"#sdy.op_sharding_rule<{'->'.join(pairs)} {{{factors}}}, custom>"
+            op.attributes["sdy.sharding_rule"] = ir.Attribute.parse(rule)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+
+
+class DimensionNumbers:
+    """How a gather or a scatter pairs the dims of its operands."""
+
+    def __init__(self, attribute):
+        self.text = str(attribute)
+        vector = re.search(r"index_vector_dim = (\d+)", self.text)
+        self.vector = int(vector[1]) if vector else 0
+
+    def list(self, name):
+        found = re.search(rf"{name} = \[([\d, ]*)\]", self.text)
+        return [int(d) for d in found[1].split(",")] if found and found[1] else []
+
+    def places(self, dims):
+        """What the indices' dims have, without that of their vectors."""
+        return [x for d, x in enumerate(dims) if d != self.vector]
+
+    def with_vector(self, places, rank):
+        """The opposite, for indices of a rank."""
+        left = iter(places)
+        return tuple(() if d == self.vector else next(left) for d in range(rank))
+
+    def joined(self, name, windows, places, rank):
+        """What the dims of a result or of updates have: those that `name` lists are windows, others are of indices."""
+        listed, first, second = self.list(name), iter(windows), iter(places)
+        return tuple(next(first) if d in listed else next(second) for d in range(rank))
 
 
 class Partitioner(Writer):
@@ -90,6 +146,7 @@ class Partitioner(Writer):
         """The operation on parts; its regions compute with scalars."""
         attributes = attributes_of(op)
         attributes.pop(SHARDING, None)
+        attributes.pop("sdy.sharding_rule", None)
         types = [self.type_of(result, p) for result, p in zip(op.results, parts)]
         made = self.emit(op.name, types, [x.value for x in operands], attributes | changed, regions=len(op.regions))
         for source, target in zip(op.regions, made.regions):
@@ -136,6 +193,9 @@ class Partitioner(Writer):
         operands = [values[x] for x in op.operands]
         want(all(x.parts is None or not (x.parts.axes() or x.parts.terms) for x in operands), "a part in a region")
         name = "stablehlo.constant" if op.name == "sdy.constant" else op.name
+        if name == "stablehlo.constant" and is_complex(op.results[0].type):
+            values[op.results[0]] = Local(self.literal(constant_text(op), op.results[0].type), None, None)
+            return
         attributes = attributes_of(op)
         attributes.pop(SHARDING, None)
         made = self.emit(name, [x.type for x in op.results], [x.value for x in operands], attributes, len(op.regions))
@@ -176,9 +236,12 @@ class Partitioner(Writer):
     def rule_sdy_constant(self, op, values):
         from jax.extend.mlir import ir
 
-        attribute, parts = attributes_of(op)["value"], self.wanted(op, 0)
+        parts = self.wanted(op, 0)
         type_ = self.type_of(op.results[0], parts)
         shape = shape_of(op.results[0])
+        if is_complex(type_):
+            return [self.complex_constant(op, type_, parts, shape)]
+        attribute = attributes_of(op)["value"]
         if not parts.axes() and not parts.terms:
             return [Local(self.one("stablehlo.constant", type_, [], value=attribute), parts, shape)]
         dense = ir.DenseElementsAttr(attribute)
@@ -189,6 +252,24 @@ class Partitioner(Writer):
         return [self.reshard(Local(made, whole(len(shape)), shape), parts)]
 
     rule_stablehlo_constant = rule_sdy_constant
+
+    def complex_constant(self, op, type_, parts, shape):
+        text = constant_text(op)
+        if text.startswith("dense<(") and not parts.terms:
+            return Local(self.literal(text, type_), parts, shape)
+        return self.reshard(Local(self.literal(text, op.results[0].type), whole(len(shape)), shape), parts)
+
+    def rule_chlo_conj(self, op, values):
+        from jax.extend.mlir import ir
+
+        x, type_ = self.reshard(values[op.operands[0]], self.wanted(op, 0)), ir.RankedTensorType(op.operands[0].type)
+        if not is_complex(type_):
+            return [x]
+        part = with_shape(ir.RankedTensorType.get([], ir.ComplexType(type_.element_type).element_type),
+                          ir.RankedTensorType(x.value.type).shape)
+        real, imag = (self.one(f"stablehlo.{name}", part, [x.value]) for name in ("real", "imag"))
+        imag = self.one("stablehlo.negate", part, [imag])
+        return [Local(self.one("stablehlo.complex", x.value.type, [real, imag]), x.parts, x.shape)]
 
     def rule_stablehlo_iota(self, op, values):
         from jax.extend.mlir import ir
@@ -260,6 +341,31 @@ class Partitioner(Writer):
         dims = tuple(axes if keep else () for axes, keep in zip(x.parts.dims, keeps))
         return self.reshard(x, dataclasses.replace(x.parts, dims=dims))
 
+    def unmixed(self, op, values, keeps):
+        """An operation of one tensor that mixes its other dims."""
+        x, *others = (values[x] for x in op.operands)
+        x = self.keep_dims(self.reshard(x, Parts(x.parts.dims)), keeps)
+        return self.clone(op, [x, *(self.reshard(y, whole(len(y.shape))) for y in others)], values, [x.parts])
+
+    def rule_stablehlo_pad(self, op, values):
+        from jax.extend.mlir import ir
+
+        names = ("edge_padding_low", "edge_padding_high", "interior_padding")
+        numbers = zip(*(ir.DenseI64ArrayAttr(op.attributes[name]) for name in names))
+        return self.unmixed(op, values, [not any(padding) for padding in numbers])
+
+    def rule_stablehlo_reverse(self, op, values):
+        from jax.extend.mlir import ir
+
+        reversed_ = set(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
+        return self.unmixed(op, values, [d not in reversed_ for d in range(len(shape_of(op.results[0])))])
+
+    def rule_stablehlo_fft(self, op, values):
+        from jax.extend.mlir import ir
+
+        rank, transformed = len(shape_of(op.results[0])), len(ir.DenseI64ArrayAttr(op.attributes["fft_length"]))
+        return self.unmixed(op, values, [d < rank - transformed for d in range(rank)])
+
     def rule_stablehlo_slice(self, op, values):
         from jax.extend.mlir import ir
 
@@ -318,7 +424,9 @@ class Partitioner(Writer):
         if isinstance(owner, ir.Block) or owner.name not in ("sdy.constant", "stablehlo.constant"):
             return False
         element = ir.RankedTensorType(value.type).element_type
-        try:  # Python has no complex numbers here
+        if is_complex(value.type):
+            return kind == SUM and re.fullmatch(r"dense<\(0\.0+e\+00,0\.0+e\+00\)>", constant_text(owner)) is not None
+        try:
             number = ir.DenseElementsAttr(owner.attributes["value"]).get_splat_value().value
         except (AttributeError, TypeError, ValueError):
             return False
@@ -350,35 +458,100 @@ class Partitioner(Writer):
         inits = [self.reshard(x, whole(0)) for x in operands[count:]]
         return self.clone(op, operands[:count] + inits, values, [made] * count)
 
+    def rule_stablehlo_gather(self, op, values):
+        """Divided stay: batch dims, windows that are as long as the operand's dim, and indices."""
+        from jax.extend.mlir import ir
+
+        x, indices = (values[x] for x in op.operands)
+        numbers = DimensionNumbers(op.attributes["dimension_numbers"])
+        sizes, result = list(ir.DenseI64ArrayAttr(op.attributes["slice_sizes"])), shape_of(op.results[0])
+        left = numbers.list("collapsed_slice_dims") + numbers.list("operand_batching_dims")
+        windows = [d for d in range(len(x.shape)) if d not in left]
+        dims = [x.parts.dims[d] if d in windows and sizes[d] == x.shape[d] else () for d in range(len(x.shape))]
+        taken = {axis for axes in dims for axis in axes}
+        places = [() if taken & set(axes) else axes for axes in numbers.places(indices.parts.dims)]
+        for own, other in zip(numbers.list("operand_batching_dims"), numbers.list("start_indices_batching_dims")):
+            place = other - (other > numbers.vector)
+            if not places[place] and not taken.union(*places) & set(x.parts.dims[own]):
+                places[place] = x.parts.dims[own]
+            dims[own] = places[place]
+        x = self.reshard(x, Parts(tuple(dims)))
+        indices = self.reshard(indices, Parts(numbers.with_vector(places, len(indices.shape))))
+        sizes = [local if d in windows and size == whole_ else size for d, (size, whole_, local) in
+                 enumerate(zip(sizes, x.shape, self.mesh.local_shape(x.shape, x.parts)))]
+        made = numbers.joined("offset_dims", [dims[d] for d in windows], places, len(result))
+        return self.clone(op, [x, indices], values, [Parts(made)], slice_sizes=ir.DenseI64ArrayAttr.get(sizes))
+
     def rule_stablehlo_scatter(self, op, values):
-        """A sum of updates that are divided has terms. The operand is one of the first device alone."""
-        numbers = str(op.attributes["scatter_dimension_numbers"])
-        windows = re.search(r"update_window_dims = \[([\d, ]*)\]", numbers)
-        windows = [int(d) for d in windows[1].split(",")] if windows else []
-        vector = re.search(r"index_vector_dim = (\d+)", numbers)
-        vector = int(vector[1]) if vector else 0
+        """Divided stay: batch dims, and windows that are as long as the operand's dim. A sum of updates that are divided
+        has terms; its operand is one of the first device alone."""
+        numbers = DimensionNumbers(op.attributes["scatter_dimension_numbers"])
+        operands, count = [values[x] for x in op.operands], len(op.results)
+        x, indices, update = operands[0], operands[count], operands[count + 1]
+        places = numbers.places(indices.parts.dims)
+        is_sum = count == 1 and self.kind_of(op) == SUM and not numbers.list("input_batching_dims")
+        terms = frozenset(axis for axes in places for axis in axes)
+        if not is_sum or not terms or any(x.parts.terms for x in operands):
+            places, terms = [()] * len(places), frozenset()
+        left = numbers.list("inserted_window_dims") + numbers.list("input_batching_dims")
+        windows = [d for d in range(len(x.shape)) if d not in left]
+        spans = dict(zip(windows, numbers.list("update_window_dims")))
+        dims = [()] * len(x.shape)
+        for d in windows if not terms else ():
+            dims[d] = x.parts.dims[d] if update.shape[spans[d]] == x.shape[d] else ()
+        for own, other in zip(numbers.list("input_batching_dims"), numbers.list("scatter_indices_batching_dims")):
+            dims[own] = places[other - (other > numbers.vector)] = x.parts.dims[own]
+        updates = numbers.joined("update_window_dims", [dims[d] for d in windows], places, len(update.shape))
+        parts = Parts(tuple(dims), terms)
+        targets = [parts] * count + [Parts(numbers.with_vector(places, len(indices.shape)))] + [Parts(updates)] * count
+        return self.clone(op, [self.reshard(x, p) for x, p in zip(operands, targets)], values, [parts] * count)
+
+    # ---- calls ----
+
+    def batched(self, op, values, count):
+        """An operation on each item of a batch: the first dims of all operands and results, which are divided as those
+        of the first operand whose dims are."""
         operands = [values[x] for x in op.operands]
-        axes = [axes for d, axes in enumerate(operands[1].parts.dims) if d != vector]
-        is_sum = len(operands) == 3 and self.kind_of(op) == SUM and "batching" not in numbers
-        if not is_sum or not any(axes) or any(x.parts.terms for x in operands):
-            operands = [self.reshard(x, whole(len(x.shape))) for x in operands]
-            return self.clone(op, operands, values, [whole(len(shape_of(x))) for x in op.results])
-        x, indices, updates = operands
-        places = [d for d in range(len(updates.shape)) if d not in windows]
-        divided = dict(zip(places, axes))
-        terms = frozenset(axis for group in axes for axis in group)
-        rank = len(indices.shape)
-        target = tuple(() if d == vector else indices.parts.dims[d] for d in range(rank))
-        indices = self.reshard(indices, Parts(target))
-        updates = self.reshard(updates, Parts(tuple(divided.get(d, ()) for d in range(len(updates.shape)))))
-        made = Parts(whole(len(x.shape)).dims, terms)
-        return self.clone(op, [self.reshard(x, made), indices, updates], values, [made])
+        divided = [x.parts.dims[:count] for x in operands]
+        batch = next(filter(any, divided), ((),) * count)
+
+        def parts(shape):
+            return Parts(batch + ((),) * (len(shape) - count))
+
+        operands = [self.reshard(x, parts(x.shape)) for x in operands]
+        return self.clone(op, operands, values, [parts(shape_of(x)) for x in op.results])
+
+    def rule_stablehlo_cholesky(self, op, values):
+        return self.batched(op, values, len(shape_of(op.results[0])) - 2)
+
+    rule_stablehlo_triangular_solve = rule_stablehlo_cholesky
+
+    def rule_stablehlo_composite(self, op, values):
+        """Composites of _rules.py become custom calls, since their decompositions have the dims of whole tensors."""
+        from jax.extend.mlir import ir
+
+        name, operands = ir.StringAttr(op.attributes["name"]).value, [values[x] for x in op.operands]
+        element = ir.RankedTensorType(op.operands[0].type).element_type
+        want(name.startswith("headrace."), "a composite")
+        is_known = re.fullmatch(r"u?i\d+|f(16|32|64)|bf16", str(element))
+        is_known = is_known or (name.endswith(("_sum", "_prod")) and is_complex(op.operands[0].type))
+        want(is_known and len(operands) == 1, "a composite that is its decomposition")
+        dims = [() if d == composite_axis(op) else axes for d, axes in enumerate(operands[0].parts.dims)]
+        x = self.reshard(operands[0], Parts(tuple(dims)))
+        type_ = self.type_of(op.results[0], x.parts)
+        call = self.one("stablehlo.custom_call", type_, [x.value], call_target_name=ir.StringAttr.get(name),
+                        **{"mhlo.backend_config": op.attributes["composite_attributes"]})
+        return [Local(call, x.parts, shape_of(op.results[0]))]
 
     def rule_stablehlo_custom_call(self, op, values):
-        """Callbacks of Python have whole operands, unless they are to run on each device with its parts."""
+        """Callbacks of Python have whole operands, unless they are to run on each device with its parts. Other calls
+        name the number of their dims that are a batch."""
         from jax.extend.mlir import ir
 
         name, operands = ir.StringAttr(op.attributes["call_target_name"]).value, [values[x] for x in op.operands]
+        batch = re.search(r'num_batch_dims = "(\d+)"', str(attributes_of(op).get("mhlo.frontend_attributes")))
+        if batch is not None:
+            return self.batched(op, values, int(batch[1]))
         want(_callbacks.is_name(name), "a custom call")
         if not _callbacks.is_partitioned(name):
             operands = [self.reshard(x, whole(len(x.shape))) for x in operands]

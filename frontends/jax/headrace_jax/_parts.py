@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import re
 
 import numpy as np
 
@@ -87,12 +88,24 @@ def read_sharding(attribute):
 
 
 def attributes_of(op):
-    """Attributes by name. Python has no constants of complex numbers."""
+    """Attributes by name. Python has none for constants of complex numbers (constant_text)."""
     try:
         entries = [entry if isinstance(entry, str) else entry.name for entry in op.attributes]
         return {name: op.attributes[name] for name in entries}
     except TypeError as error:
         raise Unsupported("a complex constant") from error
+
+
+def is_complex(type_):
+    from jax.extend.mlir import ir
+
+    return isinstance(ir.RankedTensorType(type_).element_type, ir.ComplexType)
+
+
+def constant_text(op):
+    """The elements of a constant, as MLIR writes them: `dense<(1.0,0.0)>` if all are the same."""
+    text = op.get_asm(print_generic_op_form=True)
+    return re.search(r"value = (dense<.*?>) : tensor<", text, re.DOTALL)[1]
 
 
 def ir_name(symbol):
@@ -154,10 +167,20 @@ class Writer:
     def one(self, name, type_, operands, **attributes):
         return self.emit(name, [type_], operands, attributes).results[0]
 
+    def literal(self, text, type_):
+        """A constant with elements in MLIR's text."""
+        from jax.extend.mlir import ir
+
+        op = ir.Operation.parse(f'"stablehlo.constant"() <{{value = {text} : {type_}}}> : () -> {type_}')
+        ir.InsertionPoint.current.insert(op)
+        return op.operation.results[0]
+
     def number(self, value, type_):
         from jax.extend.mlir import ir
 
         element = ir.RankedTensorType(type_).element_type
+        if is_complex(type_):
+            return self.literal(f"dense<({value:e},0.0)>", type_)
         is_integer = isinstance(element, ir.IntegerType)
         attribute = ir.IntegerAttr.get(element, int(value)) if is_integer else None
         if attribute is None:

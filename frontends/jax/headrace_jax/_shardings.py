@@ -61,6 +61,7 @@ def _follow(module):
     if not _is_shardy(module) or _main(module) is None:
         return module
     followed = ir.Module.parse(_private.module_bytes(module))
+    _partition.set_rules(followed)
     try:
         _private.run_passes(followed, PASSES)
     except ir.MLIRError:

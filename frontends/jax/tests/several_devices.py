@@ -425,7 +425,38 @@ DIVIDED = {
     "softmax": lambda x: (jax.nn.softmax(x, 0), jax.nn.logsumexp(x, 1), jax.grad(lambda x: jnp.tanh(x).sum() ** 2)(x)),
     "segments": lambda x: jax.ops.segment_sum(x, jnp.array([0, 2, 2, 1, 0, 3, 3, 3]), 4),
     "complex": lambda x: (jnp.abs(x * 1j + 2), jnp.fft.fft(x, axis=0).real),
+    "complex constants": lambda x: (x * (2 + 1j), jnp.conj(x * 1j).sum(0), x.at[2].add(1) * jnp.array([1, 2j, 3, 4j])),
+    "transforms": lambda x: (jnp.fft.fft(x), jnp.fft.irfft(x, 8), jnp.flip(x, 1), lax.pad(x, np.float32(7), [(0, 0, 1), (1, 2, 0)])),
+    "cumulative": lambda x: (jnp.cumsum(x, 0), jnp.cumprod(x % 3, 1), lax.cummax(x, 1, reverse=True), lax.cumlogsumexp(x)),
+    "gathers": lambda x: (x[jnp.array([1, 1, 6])], x[:, jnp.array([3, 0])], x[jnp.arange(8), jnp.arange(8) % 4],
+                          jnp.take_along_axis(x, jnp.array(X % 4, int), 1), jax.vmap(lambda row, i: row[i % 4])(x, I),
+                          jax.vmap(lambda row, i: lax.dynamic_slice(row, (i,), (2,)))(x, I),
+                          x[(x[:, 1] % 8).astype(int)], x[:, (x[0] % 4).astype(int)]),
+    "scatters": lambda x: (x.at[:, jnp.array([3, 0])].set(7), x.at[I, I % 4].mul(2), x.at[(x[:, 1] % 8).astype(int)].add(x),
+                           jax.vmap(lambda row, i: row.at[i % 4].set(9))(x, I), x.at[:, 2].set(x[:, 1]),
+                           jax.vmap(lambda row, i: row.at[i].min(-5, mode="drop"))(x, I), x.at[100].set(3)),
+    "batches": lambda x: batched(x[:, :, None] * jnp.eye(4) + jnp.eye(4) + 0.1, x),
 }
+I = jnp.array([0, 3, 2, 5, 1, 7, 2, 4])
+
+
+def batched(a, b):
+    """Decompositions of a batch of matrices, whose results are unique."""
+    lu, pivots, permutation = lax.linalg.lu(a)
+    values = jnp.linalg.eigvalsh(a), jnp.linalg.svd(a, compute_uv=False), abs(jnp.linalg.qr(a)[1])
+    solved = jnp.linalg.solve(a, b[..., None]), lax.linalg.tridiagonal_solve(b * 0.1, b + 9, b * 0.2, b[..., None])
+    return (lu, pivots, permutation, *values, *solved, jnp.linalg.cholesky(a), jnp.linalg.cholesky(a + 0j))
+
+
+def test_batches_are_not_gathered(caplog):
+    caplog.set_level(logging.DEBUG, "headrace_jax._partition")
+    x = np.eye(4) + np.arange(8.0)[:, None, None]
+    functions = (lambda x: batched(x @ x.swapaxes(1, 2), x[:, 0]), jax.grad(lambda x: jnp.linalg.svd(x)[1].sum()),
+                 lambda x: jnp.linalg.eigh(x + 0j)[1])
+    for function in functions:
+        text = jax.jit(function).lower(put(x, LINE, "x")).compile().as_text()
+        assert "custom-call" in text and "all-" not in text
+    assert not [record for record in caplog.records if record.name == "headrace_jax._partition"]
 
 
 SPECS = [("x",), (None, "y"), ("x", "y"), ("y", "x"), (("x", "y"),), (None, ("y", "x"))]

@@ -1,6 +1,16 @@
 /* hlo_calls.c: custom calls and composites that are no operation of StableHLO. */
 #include "importers/stablehlo/hlo.h"
 
+bool hr__hlo_setting(const hr__hlo *hlo, const char *name, int64_t *out) {
+  const hr__vhlo_module *module = &hlo->import->module;
+  int own = hr__vhlo_find(module, hlo->op, "backend_config");
+  int added = hr__vhlo_dictionary(module, hlo->op->dictionary, "mhlo.backend_config");
+  int composite = hr__vhlo_find(module, hlo->op, "composite_attributes");
+  return hr__vhlo_int(module, hr__vhlo_dictionary(module, own, name), out) ||
+         hr__vhlo_int(module, hr__vhlo_dictionary(module, added, name), out) ||
+         hr__vhlo_int(module, hr__vhlo_dictionary(module, composite, name), out);
+}
+
 /* The custom call mhlo.topk: chlo.top_k with attributes of its own. */
 void hr__hlo_lower_mhlo_topk(hr__hlo *hlo) {
   const hr__vhlo_module *module = &hlo->import->module;

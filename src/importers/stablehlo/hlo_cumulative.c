@@ -5,10 +5,8 @@
 #include "importers/stablehlo/hlo.h"
 
 static int64_t attribute_of(const hr__hlo *hlo, const char *name, int64_t otherwise) {
-  const hr__vhlo_module *module = &hlo->import->module;
   int64_t number;
-  int dictionary = hr__vhlo_find(module, hlo->op, "composite_attributes");
-  return hr__vhlo_int(module, hr__vhlo_dictionary(module, dictionary, name), &number) ? number : otherwise;
+  return hr__hlo_setting(hlo, name, &number) ? number : otherwise;
 }
 
 static bool has_dtype(const hr__hlo *hlo) {

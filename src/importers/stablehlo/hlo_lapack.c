@@ -6,14 +6,10 @@
 #include "core/ir/dtype.h"
 #include "importers/stablehlo/hlo.h"
 
-/* A number, a flag or a letter of the call's configuration: in its own attribute, or in one that JAX adds to it. */
+/* A number, a flag or a letter of the call's configuration. */
 static int64_t config(hr__hlo *hlo, const char *name) {
-  const hr__vhlo_module *module = &hlo->import->module;
   int64_t number = 0;
-  int own = hr__vhlo_find(module, hlo->op, "backend_config");
-  int added = hr__vhlo_dictionary(module, hlo->op->dictionary, "mhlo.backend_config");
-  if (!hr__vhlo_int(module, hr__vhlo_dictionary(module, own, name), &number) &&
-      !hr__vhlo_int(module, hr__vhlo_dictionary(module, added, name), &number)) {
+  if (!hr__hlo_setting(hlo, name, &number)) {
     HR__HLO_WRONG(hlo, "its configuration lacks %s", name);
   }
   return number;
@@ -67,12 +63,10 @@ void hr__hlo_lower_lu(hr__hlo *hlo) {
   }
 }
 
-/* A composite of the package headrace-jax: pivots from 0, the attribute `rows`. */
+/* Of the package headrace-jax: pivots from 0, the attribute `rows`. */
 void hr__hlo_lower_lu_permutation(hr__hlo *hlo) {
-  const hr__vhlo_module *module = &hlo->import->module;
-  int64_t rows = -1;
-  int dictionary = hr__vhlo_find(module, hlo->op, "composite_attributes");
-  if (hr__hlo_expect(hlo, 1, 1, 0) && hr__vhlo_int(module, hr__vhlo_dictionary(module, dictionary, "rows"), &rows)) {
+  int64_t rows = config(hlo, "rows");
+  if (hr__hlo_expect(hlo, 1, 1, 0) && !hr__hlo_failed(hlo)) {
     hr_value pivots = CALL(hlo, ADD, hr__hlo_cast(hlo, hr__hlo_input(hlo, 0), HR_DTYPE_I32), hr__hlo_whole(hlo, 1));
     hr_value order = ADD(hlo, LU_PERMUTATION, IN(pivots), WITH(hr__with_int("rows", rows)));
     hr__hlo_set(hlo, 0, hr__hlo_cast(hlo, order, hr__hlo_result_type(hlo, 0).dtype));

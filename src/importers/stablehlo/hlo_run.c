@@ -363,13 +363,13 @@ bool hr__hlo_is_named(const char *name) {
   return find_name(name) != NULL;
 }
 
-/* A composite without a row is its decomposition, as are those of floats of 8 bits, which no function computes with. */
 /* Composites of the plug-in have one operand, and more if their decomposition has constants that were computed before.
  */
 static bool has_more_operands(const hr__hlo *hlo, const char *name) {
   return strncmp(name, "headrace.", 9) == 0 && hlo->op->operand_count > 1;
 }
 
+/* A composite without a row is its decomposition, as are those of floats of 8 bits, which no function computes with. */
 void hr__hlo_lower_composite(hr__hlo *hlo) {
   const char *name = hr__hlo_text(hlo, "name");
   const named *row = find_name(name);

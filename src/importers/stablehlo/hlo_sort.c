@@ -418,9 +418,7 @@ void hr__hlo_lower_approx_top_k(hr__hlo *hlo) {
   int count = hlo->op->result_count, callee = -1;
   int64_t axis = -1;
   hr_value x[HR__HLO_OPERANDS_MAX];
-  int config = hr__vhlo_dictionary(module, hlo->op->dictionary, "mhlo.backend_config");
-  if (!hr__hlo_expect(hlo, 2 * count, -1, 0) ||
-      !hr__vhlo_int(module, hr__vhlo_dictionary(module, config, "reduction_dim"), &axis) ||
+  if (!hr__hlo_expect(hlo, 2 * count, -1, 0) || !hr__hlo_setting(hlo, "reduction_dim", &axis) ||
       !check_operands(hlo, count, axis)) {
     HR__HLO_REFUSE(hlo, "ApproxTopK without a dim");
     return;
