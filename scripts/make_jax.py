@@ -115,8 +115,8 @@ there. Two programs show more:
 - Programs over several devices (`pmap`, `shard_map`, sharded arrays, collectives) run on devices of the host alone
   (`HEADRACE_CPU_DEVICES=4`), which are for tests. Shardings that a program leaves open follow from those of its
   arguments, by Shardy's propagation, and each device computes its parts; operations that mix what is divided gather it
-  before. Each device computes all of a program with custom calls other than callbacks, composites (cumulative
-  operations), or dims that their axes do not divide. Of tensors with unreduced axes that are computed there, the first
+  before. Batches of matrices are factorised where they are. Each device computes all of a program with other custom
+  calls than these and callbacks, or dims that their axes do not divide. Of tensors with unreduced axes that are computed there, the first
   device has all, and the others have zeros.
 - Dims must be numbers when a program is compiled; `jax.export` with symbolic dims needs them refined.
 - Callbacks of Python run on the CPU alone; on CUDA their results are an error.
