@@ -6,7 +6,8 @@
  * nobody needs its outputs. Functions of two streams may run at the same time.
  *
  * On a device whose memory is the host's the function computes. On others it gets addresses of the device and the
- * device's queue, to which it submits work, and need not wait for it.
+ * device's queue, to which it submits work, and need not wait for it; or it asks for the host's memory, and the call
+ * waits for the device and copies its operands there and back.
  *
  * (hr_stream_call of mark.h commits before each call, and passes whole buffers.)
  */
@@ -24,10 +25,10 @@ enum { HR_FUNCTION_OPERANDS_MAX = 48, HR_FUNCTION_NAMES_MAX = 4096 };
 /* The arguments of a function, valid until it returns. */
 typedef struct hr_function_call {
   void *arg;
-  void *queue; /* a CUstream for CUDA, whose context is current; NULL for memory of the host */
+  void *queue; /* a CUstream for CUDA, whose context is current; NULL: operands are in the host's memory */
   int input_count, output_count;
-  /* On the device: dense, row-major elements, whatever the strides of the views. An input shares no memory with an
-   * output. Of an operand without elements: any. */
+  /* On the device, or on the host: dense, row-major elements, whatever the strides of the views. An input shares no
+   * memory with an output. Of an operand without elements: any. */
   void *const *inputs, *const *outputs;
 } hr_function_call;
 
@@ -47,6 +48,7 @@ typedef struct hr_function_spec {
                                * fail, or calls a function that is not late, and at the end of the program at last. */
   bool is_short;              /* a run takes some 100 us at most: a thread that waits for it may run it, and cannot be
                                * interrupted meanwhile. Not for late ones. */
+  bool is_on_host;            /* its operands are in the host's memory on every device: copies where it has its own */
 } hr_function_spec;
 
 /* Records a call of a function. In a capture (part.h) the function is called in each run of the part.

@@ -87,24 +87,6 @@ static hr_status run_check(const hr_function_call *call) {
   return check_values(call->arg, call->inputs[0]);
 }
 
-static hr_status check_later(const hr__function_call *c, const hr_view *info, info_check *check) {
-  hr_function_spec spec = {.name = c->row->name, .run = run_check, .arg = check, .release = hr_free};
-  return hr_function_record(c->stream, &spec, 1, info, 0, NULL);
-}
-
-/* Functions of other devices get memory that the host can't read. */
-static hr_status check_now(const hr__function_call *c, const hr_view *info, info_check *check) {
-  int32_t *values = hr_malloc((size_t)check->count * sizeof *values);
-  hr_status status = values != NULL ? hr_stream_read(c->stream, info, values)
-                                    : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a report");
-  if (status == HR_OK) {
-    status = check_values(check, values);
-  }
-  hr_free(values);
-  hr_free(check);
-  return hr_status_annotate(status, "%s", c->row->name);
-}
-
 void hr__check_info(hr__formula *f, const hr_tensor *info, const char *text) {
   const hr__function_call *c = f->call;
   if (hr__formula_failed(f) || c->stream == NULL) {
@@ -117,7 +99,7 @@ void hr__check_info(hr__formula *f, const hr_tensor *info, const char *text) {
   }
   *check = (info_check){hr_tensor_count(info), text};
   hr_view view = hr_tensor_view(info);
-  hr_device_info device;
-  hr_device_describe(hr_stream_device(c->stream), &device);
-  hr__formula_fail(f, device.is_host ? check_later(c, &view, check) : check_now(c, &view, check));
+  hr_function_spec spec = {
+      .name = c->row->name, .run = run_check, .arg = check, .release = hr_free, .is_on_host = true};
+  hr__formula_fail(f, hr_function_record(c->stream, &spec, 1, &view, 0, NULL));
 }

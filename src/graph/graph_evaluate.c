@@ -256,8 +256,11 @@ static hr_status apply_host(hr__evaluation *e, const hr__node *node) {
     views[node->input_count + i] = hr_tensor_view(&e->tensors[node->first + i]);
   }
   hr_refcount_retain(&node->host->refcount);
-  const hr_function_spec spec = {
-      .name = node->host->spec.name, .run = run_host, .arg = node->host, .release = release_host};
+  const hr_function_spec spec = {.name = node->host->spec.name,
+                                 .run = run_host,
+                                 .arg = node->host,
+                                 .release = release_host,
+                                 .is_on_host = node->host->spec.is_on_host};
   return hr_function_record(e->stream, &spec, node->input_count, views, node->result_count, views + node->input_count);
 }
 

@@ -27,7 +27,8 @@ static hr_status create_closure(hr_stream *stream, const hr_function_spec *spec,
   if (closure == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a call of a function");
   }
-  *closure = (hr__closure){.run = spec->run, .arg = spec->arg}; /* released by the caller until it has its buffer */
+  hr_device *device = spec->is_on_host && !stream->device->properties.is_host ? stream->device : NULL;
+  *closure = (hr__closure){spec->run, spec->arg, .device = device}; /* the caller releases it until it has its buffer */
   hr_status status = hr__buffer_adopt(stream->device, sizeof *closure, closure, release_closure, closure, out_buffer);
   if (status != HR_OK) {
     hr_free(closure);

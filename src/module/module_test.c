@@ -757,6 +757,27 @@ static void functions_run_on_a_gpu(void) {
   close_fixture(&f);
 }
 
+/* Its operands are in the host's memory on a GPU, too. */
+static void functions_compute_beside_a_gpu(void) {
+  fixture f = open_fixture();
+  counted c = {0, 0};
+  tensor x = make(&f, 1, 4, (float[4]){1, 2, 3, 4}), y = make(&f, 1, 4, NULL);
+  hr_view vx = view_of(&x), vy = view_of(&y);
+  hr_function_spec spec = spec_of(double_elements, &c);
+  spec.is_on_host = true;
+  for (int k = 1; k <= 2; ++k) {
+    float out[4];
+    HR_ASSERT_OK(hr_function_record(f.stream, &spec, 1, &vx, 1, &vy));
+    HR_ASSERT_OK(hr_stream_record(f.stream, HR_OP_ADD, NULL, 2, (hr_view[]){vx, vy}, 1, &vx));
+    read_back(&f, &x, out);
+    HR_ASSERT_EQ(c.calls, k);
+    HR_ASSERT(out[0] == (k == 1 ? 3.0f : 9.0f) && out[3] == (k == 1 ? 12.0f : 36.0f));
+  }
+  hr_buffer_release(x.buffer);
+  hr_buffer_release(y.buffer);
+  close_fixture(&f);
+}
+
 HR_TEST(kernels_run_on_a_gpu) { /* the last one: it changes the device */
   hr_device *device = NULL;
   hr_status status = hr_device_open("cuda", &device);
@@ -775,5 +796,6 @@ HR_TEST(kernels_run_on_a_gpu) { /* the last one: it changes the device */
   arguments_are_checked();
   many_parameters();
   functions_run_on_a_gpu();
+  functions_compute_beside_a_gpu();
   refuse("kernel void f(out float *y) {\n  y[i] = unknown(i);\n}\n", "source(2)");
 }

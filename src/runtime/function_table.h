@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "headrace/function.h"
+#include "runtime/device.h"
 
 /* Runs threads [begin, end) of a grid of size[0] * size[1] * size[2] threads. The first `updated` outputs have
  * contents, and are not among the inputs. A scalar has the dtype that the frontend gave it. */
@@ -36,6 +37,7 @@ typedef struct hr__closure {
   hr_function_run run;
   void *arg;
   void (*release)(void *arg);
+  hr_device *device; /* with memory of its own, whose operands are copied for the function; NULL: none are */
 } hr__closure;
 
 /* Adds a function of the current context, which lives until the context ends. */

@@ -183,7 +183,7 @@ hr_status hrj_gather(hrj_meetings *meetings, int device, int count, const int *d
   while (g->place < count - 1 && devices[g->place] != device) {
     ++g->place;
   }
-  *out_spec = (hr_function_spec){.name = "gather", .run = run, .arg = g, .release = release};
+  *out_spec = (hr_function_spec){.name = "gather", .run = run, .arg = g, .release = release, .is_on_host = true};
   return HR_OK;
 }
 
@@ -257,6 +257,7 @@ hr_status hrj_once(hrj_meetings *meetings, int device, int device_count, int roo
   o->meeting = (gather){.meetings = meetings, .of = m, .place = device};
   o->root = root, o->result_count = result_count, o->inner = *inner;
   memcpy(o->result_bytes, result_bytes, (size_t)result_count * sizeof *result_bytes);
-  *out_spec = (hr_function_spec){.name = inner->name, .run = run_once, .arg = o, .release = release_once};
+  *out_spec =
+      (hr_function_spec){.name = inner->name, .run = run_once, .arg = o, .release = release_once, .is_on_host = true};
   return HR_OK;
 }

@@ -84,13 +84,13 @@ static hr_status wait_and_fill(const hr_function_call *call) {
 /* Records what waits for the contents. The lock is held. */
 static hr_status record_wait(hrj_late *late) {
   const bool is_alias = late->bytes == NULL && late->source.buffer == NULL;
-  if (is_alias || !late->device->is_host) {
+  if (is_alias) {
     return hrj_tensor_fail(
         late->device, &late->tensor,
         hr_status_make(HR_STATUS_FAILED_PRECONDITION, HRJ_PLATFORM ": a buffer is used before its contents have come"));
   }
   const hr_function_spec spec = {
-      .name = "wait for contents", .run = wait_and_fill, .arg = retain(late), .release = release};
+      .name = "wait for contents", .run = wait_and_fill, .arg = retain(late), .release = release, .is_on_host = true};
   const hr_view output = hr_tensor_view(&late->tensor), input = hr_tensor_view(&late->source);
   return hr_function_record(late->device->stream, &spec, late->source.buffer != NULL, &input, 1, &output);
 }

@@ -92,11 +92,6 @@ static hr_status run(const hr_function_call *call) {
   if (function == NULL) {
     return hr_status_make(HR_STATUS_CANCELLED, "Python has ended, or has set no function for callbacks");
   }
-  if (call->queue != NULL) {
-    return hr_status_make(HR_STATUS_UNIMPLEMENTED,
-                          "callbacks of Python on a device whose memory the host can't read: select the CPU with "
-                          "HEADRACE_DEVICE=cpu");
-  }
   int64_t id = (int64_t)(intptr_t)call->arg;
   if (function(id, call->input_count, call->inputs, call->output_count, call->outputs) == 0) {
     return HR_OK;
@@ -129,7 +124,8 @@ hr_status hrj_python_find(const char *name, hr_function_spec *out_spec) {
     return hr_status_make(HR_STATUS_FAILED_PRECONDITION,
                           "callback %lld is one of another process, or is gone: trace the program again", id);
   }
-  *out_spec = (hr_function_spec){.name = "callback", .run = run, .arg = (void *)(intptr_t)id, .release = release};
+  *out_spec = (hr_function_spec){
+      .name = "callback", .run = run, .arg = (void *)(intptr_t)id, .release = release, .is_on_host = true};
   return HR_OK;
 }
 

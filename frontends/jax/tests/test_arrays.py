@@ -1,6 +1,7 @@
 """Arrays on the device and back: dtypes, strides, memory that is shared, deletion."""
 
 import gc
+import os
 
 import jax
 import jax.numpy as jnp
@@ -69,6 +70,7 @@ def aligned(count, dtype=np.float32):
     return raw[start : start + count * np.dtype(dtype).itemsize].view(dtype)
 
 
+@pytest.mark.skipif(os.environ.get("HEADRACE_DEVICE", "cpu") != "cpu", reason="the device has memory of its own")
 def test_aligned_memory_is_shared_both_ways():
     x = aligned(1 << 16)
     x[:] = np.arange(1 << 16)
@@ -109,6 +111,6 @@ def test_memory_is_counted():
     device = jax.devices()[0]
     before = device.memory_stats()["bytes_in_use"]
     x = jax.device_put(np.ones(1 << 18, np.float32)[1:])  # not aligned: a copy
-    assert device.memory_stats()["bytes_in_use"] - before == 4 * ((1 << 18) - 1)
+    assert 0 <= device.memory_stats()["bytes_in_use"] - before - 4 * ((1 << 18) - 1) < 512  # devices round
     x.delete()
     assert device.memory_stats()["bytes_in_use"] == before

@@ -409,13 +409,13 @@ void *htf_new_argument(htf_node *node, size_t bytes) {
 void htf_record_function(htf_node *node, hr_function_run run, void *argument, int input_count, const htf_value *inputs,
                          int updated, int output_count, const htf_value *outputs) {
   hr_view views[HR_FUNCTION_OPERANDS_MAX];
-  const hr_function_spec spec = {
-      .name = node->kernel->row->op, .run = run, .arg = argument, .release = free, .updated_count = updated};
+  const hr_function_spec spec = {.name = node->kernel->row->op,
+                                 .run = run,
+                                 .arg = argument,
+                                 .release = free,
+                                 .updated_count = updated,
+                                 .is_on_host = true};
   assert(input_count + output_count <= HR_FUNCTION_OPERANDS_MAX);
-  if (!htf_has_failed(node) && hr_device_queue(node->device->device) != NULL) {
-    htf_fail(node, HR_STATUS_UNIMPLEMENTED, "%s is a function of the host, the device \"%s\" has memory of its own",
-             spec.name, node->device->name);
-  }
   if (htf_has_failed(node)) {
     free(argument);
     return;

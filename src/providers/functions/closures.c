@@ -1,9 +1,11 @@
 /* closures.c: functions of the host of one call each (headrace/function.h), on the host's memory and beside a device's
  * kernels.
  *
- * The closure is the contents of the node's last input: host memory, on devices with memory of their own, too.
+ * The closure is the contents of the node's last input: host memory, on devices with memory of their own, too. Such a
+ * device copies the operands of functions that ask for the host's memory, and waits for its work meanwhile.
  */
 #include "base/allocator.h"
+#include "base/integer.h"
 #include "core/ir/build.h"
 #include "core/ir/dtype.h"
 #include "providers/functions/functions.h"
@@ -69,12 +71,89 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   return HR_OK;
 }
 
+/* ---- operands on the host ---- */
+
+/* A call's operands in the device's memory and in the host's. */
+typedef struct moved {
+  const hr_node *node;
+  const hr_device *device;
+  void *opening; /* the driver's, whose queue has the device's work */
+  void *const *there;
+  void *here[HR__CALL_OPERANDS_MAX];
+} moved;
+
+static size_t bytes_of(const hr_node *node, int i) {
+  const hr_operand *x = hr_node_operand(node, i);
+  return (size_t)hr_operand_count(*x) * hr_dtype_size(x->dtype);
+}
+
+static void *opening_of(const hr_device *device, const void *queue) {
+  for (int i = 1; i < HR_LANES_MAX; ++i) {
+    if (device->lanes[i].impl != NULL && device->driver->native(device->lanes[i].impl) == queue) {
+      return device->lanes[i].impl;
+    }
+  }
+  return device->impl;
+}
+
+/* The closure itself stays. Returns the block of all others, which the caller frees. */
+static void *place(moved *m) {
+  enum { ALIGNMENT = 64 };
+  int closure = m->node->input_count - 1, count = m->node->input_count + m->node->output_count;
+  size_t total = 0, begin[HR__CALL_OPERANDS_MAX] = {0};
+  for (int i = 0; i < count; ++i) {
+    begin[i] = total;
+    total += i != closure ? hr_align_up(bytes_of(m->node, i), ALIGNMENT) : 0;
+  }
+  char *block = hr_aligned_malloc(total + ALIGNMENT, ALIGNMENT);
+  for (int i = 0; i < count && block != NULL; ++i) {
+    m->here[i] = i != closure ? block + begin[i] : m->there[i];
+  }
+  return block;
+}
+
+/* Inputs, and the outputs that have contents. The first copy waits for the device's work. */
+static hr_status copy_to_host(const moved *m) {
+  int updated = (int)m->node->ints[HR__CALL_UPDATED], inputs = m->node->input_count;
+  hr_status status = HR_OK;
+  for (int i = updated; i < inputs + updated && status == HR_OK; ++i) {
+    if (i != inputs - 1) {
+      status = m->device->driver->copy_out(m->opening, m->here[i], m->there[i], bytes_of(m->node, i));
+    }
+  }
+  return status;
+}
+
+static hr_status copy_to_device(const moved *m) {
+  int inputs = m->node->input_count, count = inputs + m->node->output_count;
+  hr_status status = HR_OK;
+  for (int i = inputs; i < count && status == HR_OK; ++i) {
+    status = m->device->driver->copy_in(m->opening, m->there[i], m->here[i], bytes_of(m->node, i));
+  }
+  return status;
+}
+
+static hr_status run_on_host(const hr_node *node, void *const *operands, const hr_device *device, const void *queue) {
+  moved m = {.node = node, .device = device, .opening = opening_of(device, queue), .there = operands};
+  void *block = place(&m);
+  if (block == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the operands of a call");
+  }
+  hr_status status = copy_to_host(&m);
+  status = status == HR_OK ? hr__call_run_closure(node, m.here, NULL) : status;
+  status = status == HR_OK ? copy_to_device(&m) : status;
+  hr_aligned_free(block);
+  return status;
+}
+
 static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *queue) {
   (void)workspace;
   void *operands[HR__CALL_OPERANDS_MAX];
   HR_RETURN_IF_ERROR(hr__call_check_count(p->node));
   hr__call_find_operands(p->node, args, operands);
-  return hr__call_run_closure(p->node, operands, queue);
+  const hr__closure *closure = operands[p->node->input_count - 1];
+  return closure->device != NULL ? run_on_host(p->node, operands, closure->device, queue)
+                                 : hr__call_run_closure(p->node, operands, queue);
 }
 
 static void release(hr_prepared *p) {
