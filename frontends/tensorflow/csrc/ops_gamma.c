@@ -1,14 +1,17 @@
 /* ops_gamma.c: rules of derivatives by the parameter of gamma functions: of the lower incomplete one, P(a, x), and of a
- * number x that the gamma distribution of a gave, whose P stays the same.
+ * number x that the gamma distribution of a gave, whose P stays the same; and of the regularised incomplete beta
+ * function.
  *
  * They are functions of the host, in f64: the derivatives of the power series of P for small x, and of the continued
- * fraction of Q = 1 - P for others (M. Abramowitz, I. Stegun, Handbook of Mathematical Functions, 6.5.29 and 6.5.31).
+ * fraction of Q = 1 - P for others (M. Abramowitz, I. Stegun, Handbook of Mathematical Functions, 6.5.29 and 6.5.31);
+ * the continued fraction 26.5.8 for the beta function.
  */
 #include <math.h>
 
+#include "ops_windows.h"
 #include "scope.h"
 
-enum { TERMS_MAX = 2000 };
+enum { TERMS_MAX = 2000, BETA_TERMS_MAX = 100000 };
 
 /* The derivative of lgamma: by the recurrence up to 10, then its asymptotic series. */
 static double digamma(double x) {
@@ -67,53 +70,106 @@ static bool is_undefined(double a, double x) {
   return isnan(a) || isnan(x) || (x != 0 && (x < 0 || a <= 0));
 }
 
-static double igamma_by_a(double a, double x) {
-  double power = a * log(x) - x;
+static double igamma_by_a(const double *numbers) {
+  double a = numbers[0], x = numbers[1], power = a * log(x) - x;
   return is_undefined(a, x)   ? NAN
          : x == 0 || isinf(x) ? 0
          : is_tail(a, x)      ? -exp(power - lgamma(a)) * fraction_derivative(a, x)
                               : exp(power - lgamma(a + 1)) * series_derivative(a, x);
 }
 
-static double sample_by_a(double a, double x) {
+static double sample_by_a(const double *numbers) {
+  double a = numbers[0], x = numbers[1];
   return is_undefined(a, x) ? NAN
          : x == 0           ? 0
          : is_tail(a, x)    ? fraction_derivative(a, x) * x
                             : -series_derivative(a, x) * x / a;
 }
 
-/* The argument of the function. */
+static double away_from_zero(double number) {
+  return fabs(number) < 1e-300 ? 1e-300 : number;
+}
+
+/* The continued fraction by Lentz' method, for x < (a + 1) / (a + b + 2). */
+static double beta_fraction(double a, double b, double x) {
+  double c = 1, d = 1 / away_from_zero(1 - (a + b) * x / (a + 1)), found = d;
+  for (int m = 1; m < BETA_TERMS_MAX; ++m) {
+    double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
+    double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
+    d = 1 / away_from_zero(1 + even * d), c = away_from_zero(1 + even / c), found *= d * c;
+    d = 1 / away_from_zero(1 + odd * d), c = away_from_zero(1 + odd / c), found *= d * c;
+    if (fabs(d * c - 1) < 1e-16) {
+      break;
+    }
+  }
+  return found;
+}
+
+/* The normal distribution that large a and b come near to (N. Temme, Special Functions, 11.3.3.1). */
+static double large_beta(double a, double b, double x) {
+  double mean = a / (a + b), distance = a * log(mean / x) + b * log((1 - mean) / (1 - x));
+  return 0.5 * erfc(copysign(sqrt(fmax(distance, 0)), mean - x));
+}
+
+static double betainc(const double *numbers) {
+  double a = numbers[0], b = numbers[1], x = numbers[2];
+  if (!(x >= 0 && x <= 1) || a <= 0 || b <= 0) {
+    return NAN;
+  }
+  if (x == 0 || x == 1 || isnan(a + b)) {
+    return x == 0 || x == 1 ? x : NAN; /* also for a or b that are NaN, as TensorFlow's */
+  }
+  if (a > 1e9 && b > 1e9) {
+    return large_beta(a, b, x);
+  }
+  double factor = exp(a * log(x) + b * log1p(-x) - lgamma(a) - lgamma(b) + lgamma(a + b));
+  bool is_left = x < (a + 1) / (a + b + 2);
+  double found = is_left ? factor / a * beta_fraction(a, b, x) : 1 - factor / b * beta_fraction(b, a, 1 - x);
+  return fmin(fmax(found, 0), 1);
+}
+
+enum { OPERANDS_MAX = 3 };
+typedef double (*function)(const double *numbers);
+
+/* The argument of the function of the host. */
 typedef struct plan {
-  double (*derivative)(double a, double x);
+  function of;
+  int operands;
   int64_t count;
 } plan;
 
 static hr_status run_plan(const hr_function_call *call) {
   const plan *p = call->arg;
-  const double *a = call->inputs[0], *x = call->inputs[1];
-  double *out = call->outputs[0];
+  double *out = call->outputs[0], numbers[OPERANDS_MAX];
   for (int64_t i = 0; i < p->count; ++i) {
-    out[i] = p->derivative(a[i], x[i]);
+    for (int k = 0; k < p->operands; ++k) {
+      numbers[k] = ((const double *)call->inputs[k])[i];
+    }
+    out[i] = p->of(numbers);
   }
   return HR_OK;
 }
 
-static void record(htf_node *node, double (*derivative)(double a, double x)) {
-  htf_value operands[2] = {htf_input(node, 0), htf_input(node, 1)};
-  htf_value sum = htf_add(node, operands[0], operands[1]); /* has the dims of both together */
+static void record(htf_node *node, function of) {
+  int operands = htf_input_count(node);
+  htf_value inputs[OPERANDS_MAX], sum = NULL; /* the sum has the dims of all together */
+  for (int i = 0; i < operands; ++i) {
+    inputs[i] = htf_input(node, i);
+    sum = i == 0 ? inputs[i] : htf_add(node, sum, inputs[i]);
+  }
   if (htf_has_failed(node) || hr_tensor_count(sum) == 0) {
     htf_output(node, 0, sum);
     return;
   }
-  for (int i = 0; i < 2; ++i) {
-    htf_value all = htf_broadcast(node, htf_cast(node, operands[i], HR_DTYPE_F64), sum->rank, sum->dims);
-    operands[i] = htf_settle(node, all, HR_DTYPE_F64);
+  for (int i = 0; i < operands; ++i) {
+    htf_value all = htf_broadcast(node, htf_cast(node, inputs[i], HR_DTYPE_F64), sum->rank, sum->dims);
+    inputs[i] = htf_settle(node, all, HR_DTYPE_F64);
   }
   htf_value out = htf_new(node, HR_DTYPE_F64, sum->rank, sum->dims);
   plan *arg = htf_new_argument(node, sizeof *arg);
   if (arg != NULL) {
-    *arg = (plan){derivative, hr_tensor_count(sum)};
-    htf_record_function(node, run_plan, arg, 2, operands, 0, 1, &out);
+    *arg = (plan){of, operands, hr_tensor_count(sum)};
+    htf_record_function(node, run_plan, arg, operands, inputs, 0, 1, &out);
     htf_output(node, 0, htf_cast(node, out, sum->dtype));
   }
 }
@@ -124,4 +180,18 @@ void htf_igamma_gradient(htf_node *node) {
 
 void htf_random_gamma_gradient(htf_node *node) {
   record(node, sample_by_a);
+}
+
+/* Operands that are no numbers have the same dims. */
+void htf_betainc(htf_node *node) {
+  htf_value dims = htf_input(node, 0);
+  for (int i = 1; i < OPERANDS_MAX; ++i) {
+    htf_value operand = htf_input(node, i);
+    bool fits = operand->rank == 0 || dims->rank == 0 || htf_has_dims(operand, dims->rank, dims->dims);
+    if (!htf_has_failed(node) && !fits) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Betainc: Shapes of a, b and x are inconsistent");
+    }
+    dims = dims->rank == 0 ? operand : dims;
+  }
+  record(node, betainc);
 }

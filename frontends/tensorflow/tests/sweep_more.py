@@ -474,6 +474,16 @@ def _(rng, dtype, name):
         yield {"input": image, "filter": kernel, "out_backprop": gradient, **spec}
 
 
+@case("Betainc", scale=64)
+def _(rng, dtype):
+    for dims in [((50,), (50,), (50,)), ((), (3, 4), (3, 4)), ((5,), (), ()), ((0,), (0,), ())]:
+        for low, high in [(0.1, 3), (2, 40)]:
+            a, b = (numbers(rng, dims[i], dtype, low, high) for i in range(2))
+            yield {"a": a, "b": b, "x": numbers(rng, dims[2], dtype, 0, 1)}
+    a, b, x = np.array(list(itertools.product([-1, 0, 0.5, 1, 1.5, np.nan], repeat=3)), dtype.as_numpy_dtype).T
+    yield {"a": a, "b": b, "x": x}
+
+
 @case("IgammaGradA", "RandomGammaGrad", scale=64)
 def _(rng, dtype, name):
     for left, right in [((50,), (50,)), ((4, 1), (5,)), ((), (3,)), ((0, 2), (2,))]:
