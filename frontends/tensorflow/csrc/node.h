@@ -122,6 +122,8 @@ int64_t *htf_host_numbers(htf_node *node, int index, int64_t *out_count);
 int64_t htf_host_int(htf_node *node, int index);
 /* The dims of an input in the host's memory; how many they are. */
 int htf_host_dims(htf_node *node, int index, int64_t dims[HR_RANK_MAX]);
+/* An input in the host's memory has so many dims, or the operation fails with this error. */
+void htf_expect_rank(htf_node *node, int index, int rank, const char *error);
 /* The numbers of an input in the host's memory as dims; a negative one is InvalidArgumentError. */
 int htf_read_dims(htf_node *node, int index, int64_t *out_dims);
 /* One number of a float in the host's memory. */

@@ -107,6 +107,15 @@ int htf_host_dims(htf_node *node, int index, int64_t dims[HR_RANK_MAX]) {
   return rank;
 }
 
+void htf_expect_rank(htf_node *node, int index, int rank, const char *error) {
+  int64_t dims[HR_RANK_MAX];
+  int found = htf_host_dims(node, index, dims);
+  if (!htf_has_failed(node) && found != rank) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: %s, input %d has %d dims", node->kernel->row->op, error, index,
+             found);
+  }
+}
+
 int64_t *htf_host_numbers(htf_node *node, int index, int64_t *out_count) {
   int64_t dims[HR_RANK_MAX], count = 1;
   int rank = htf_host_dims(node, index, dims);

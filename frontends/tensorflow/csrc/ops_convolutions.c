@@ -165,6 +165,7 @@ static htf_value image_gradient(htf_node *node, const int64_t *image, htf_value 
 
 void htf_conv_image_gradient(htf_node *node) {
   int64_t image[HTF_IMAGE_DIMS_MAX] = {0}, dims[HTF_IMAGE_DIMS_MAX];
+  htf_expect_rank(node, 0, 1, "input_sizes must be rank 1");
   int rank = htf_host_ints(node, 0, image, HTF_IMAGE_DIMS_MAX);
   htf_value kernel = htf_input(node, 1), gradient = htf_input(node, 2);
   htf_check_ranks(node, kernel->rank, gradient->rank);
@@ -219,6 +220,7 @@ static htf_value kernel_gradient(htf_node *node, htf_value image, const int64_t 
 void htf_conv_kernel_gradient(htf_node *node) {
   int64_t kernel[HTF_IMAGE_DIMS_MAX] = {0};
   htf_value image = htf_input(node, 0);
+  htf_expect_rank(node, 1, 1, "filter_sizes must be rank 1");
   int rank = htf_host_ints(node, 1, kernel, HTF_IMAGE_DIMS_MAX);
   htf_value gradient = htf_input(node, 2);
   htf_check_ranks(node, image->rank, rank);
@@ -246,6 +248,7 @@ void htf_depthwise(htf_node *node) {
 
 void htf_depthwise_image_gradient(htf_node *node) {
   int64_t image[HTF_IMAGE_DIMS_MAX] = {0}, dims[HTF_IMAGE_DIMS_MAX];
+  htf_expect_rank(node, 0, 1, "input_sizes must be rank 1");
   int rank = htf_host_ints(node, 0, image, HTF_IMAGE_DIMS_MAX);
   htf_value kernel = htf_input(node, 1), gradient = htf_input(node, 2);
   htf_check_ranks(node, kernel->rank, gradient->rank);
@@ -259,6 +262,7 @@ void htf_depthwise_image_gradient(htf_node *node) {
 void htf_depthwise_kernel_gradient(htf_node *node) {
   int64_t kernel[HTF_IMAGE_DIMS_MAX] = {0}, dims[HTF_IMAGE_DIMS_MAX];
   htf_value image = htf_input(node, 0);
+  htf_expect_rank(node, 1, 1, "filter_sizes must be rank 1");
   int rank = htf_host_ints(node, 1, kernel, HTF_IMAGE_DIMS_MAX);
   htf_value gradient = htf_input(node, 2);
   htf_check_ranks(node, image->rank, rank);

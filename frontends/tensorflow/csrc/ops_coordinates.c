@@ -107,6 +107,7 @@ static htf_value kept(htf_node *node, htf_value is_kept, htf_value x) {
 /* Inputs: places (a matrix, a vector, or one of a vector), dims, values or one, the value elsewhere. */
 void htf_sparse_to_dense(htf_node *node) {
   htf_value places = htf_input(node, 0), values = htf_input(node, 2), otherwise = htf_input(node, 3);
+  htf_expect_rank(node, 1, 1, "output_shape must be rank 1");
   shape s = read_shape(node, 1);
   int64_t tuples[2] = {places->rank > 0 ? places->dims[0] : 1, places->rank == 2 ? places->dims[1] : 1};
   bool fits = htf_has_failed(node) || (places->rank <= 2 && tuples[1] == s.rank && otherwise->rank == 0 &&

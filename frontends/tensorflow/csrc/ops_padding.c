@@ -6,6 +6,7 @@
 void htf_tile(htf_node *node) {
   htf_value x = htf_input(node, 0);
   int64_t times[HR_RANK_MAX], dims[HR_RANK_MAX];
+  htf_expect_rank(node, 1, 1, "Expected multiples to be 1-D");
   int count = htf_read_dims(node, 1, times);
   if (!htf_has_failed(node) && count != x->rank) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Tile: there are %d multiples for %d dims", count, x->rank);
@@ -40,7 +41,7 @@ static padding read_padding(htf_node *node, htf_value x) {
   }
   if (!htf_has_failed(node) && count != 2 * x->rank) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
-             "%s: the first dimension of paddings must be the rank of inputs: %d paddings for %d dims",
+             "%s: The first dimension of paddings must be the rank of inputs: %d paddings for %d dims",
              node->kernel->row->op, count / 2, x->rank);
   }
   for (int i = 0; i < count && !htf_has_failed(node); ++i) {

@@ -84,6 +84,7 @@ void htf_random_algorithm(htf_node *node) {
 
 htf_request htf_read_shape(htf_node *node, int input) {
   htf_request asked = {.count = 1, .dtype = htf_output_dtype(node, 0)};
+  htf_expect_rank(node, input, 1, "shape must be a vector");
   asked.rank = htf_host_ints(node, input, asked.dims, HR_RANK_MAX);
   for (int d = 0; d < asked.rank; ++d) {
     if (asked.dims[d] < 0) {

@@ -168,15 +168,16 @@ static htf_value flip(htf_node *node, htf_value x, int64_t axis) {
 
 void htf_cumulative(htf_node *node) {
   htf_value x = htf_input(node, 0);
+  htf_expect_rank(node, 1, 0, "axis must be a scalar");
   int64_t axis = htf_host_int(node, 1);
-  axis += axis < 0 ? x->rank : 0;
-  if (!htf_has_failed(node) && (axis < 0 || axis >= x->rank)) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: axis %lld is out of range for %d dims", node->kernel->row->op,
-             (long long)axis, x->rank);
+  if (!htf_has_failed(node) && (axis < -x->rank || axis >= x->rank)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: Expected scan axis in the range [%d, %d), it is %lld",
+             node->kernel->row->op, -x->rank, x->rank, (long long)axis);
   }
   if (htf_has_failed(node)) {
     return;
   }
+  axis += axis < 0 ? x->rank : 0;
   if (hr_tensor_count(x) == 0) {
     htf_output(node, 0, x);
     return;

@@ -80,6 +80,7 @@ static htf_value for_rows(htf_node *node, htf_value x, hr_dtype dtype, const voi
 
 static void combine_unsorted(htf_node *node, const char *mode, hr_scalar number) {
   htf_value data = htf_input(node, 0), segments = htf_input(node, 1);
+  htf_expect_rank(node, 2, 0, "num_segments should be a scalar");
   int64_t count = htf_host_int(node, 2), dims[HR_RANK_MAX], rows = 1;
   bool is_prefix = segments->rank <= data->rank;
   for (int d = 0; d < segments->rank && is_prefix; ++d) {

@@ -32,8 +32,8 @@ void htf_bitcast(htf_node *node) {
   if (from > to) {
     dims[rank++] = (int64_t)(from / to);
   } else if (from < to && (rank == 0 || dims[--rank] != (int64_t)(to / from))) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Cannot bitcast from %s to %s: the last dim must be %zu",
-             hr_dtype_name(x->dtype), hr_dtype_name(dtype), to / from);
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Cannot bitcast from %d to %d, %s to %s: the last dim must be %zu",
+             htf_dtype_from(x->dtype), htf_dtype_from(dtype), hr_dtype_name(x->dtype), hr_dtype_name(dtype), to / from);
     return;
   }
   int64_t flat[2] = {hr_tensor_count(x), 1};
@@ -178,13 +178,15 @@ void htf_roll(htf_node *node) {
 void htf_reverse_sequence(htf_node *node) {
   htf_value x = htf_input(node, 0), lengths = htf_input(node, 1);
   int64_t axis = htf_integer(node, "seq_dim"), batch = htf_integer(node, "batch_dim");
-  bool fits = !htf_has_failed(node) && axis >= 0 && axis < x->rank && batch >= 0 && batch < x->rank && axis != batch &&
-              lengths->rank == 1 && lengths->dims[0] == x->dims[batch];
-  if (!fits) {
+  bool fits = axis >= 0 && axis < x->rank && batch >= 0 && batch < x->rank && axis != batch;
+  if (!htf_has_failed(node) && !fits) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
-             "ReverseSequence: seq_dim %lld and batch_dim %lld must be two dims of the input, with a length for each "
-             "element of the second one",
-             (long long)axis, (long long)batch);
+             "ReverseSequence: seq_dim %lld and batch_dim %lld must be two dims of the input", (long long)axis,
+             (long long)batch);
+  } else if (!htf_has_failed(node) && (lengths->rank != 1 || lengths->dims[0] != x->dims[batch])) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "ReverseSequence: Length of seq_lengths != input.dims(%lld): it must be a vector of %lld",
+             (long long)batch, (long long)x->dims[batch]);
   }
   if (htf_has_failed(node) || hr_tensor_count(x) == 0) {
     htf_output(node, 0, x);

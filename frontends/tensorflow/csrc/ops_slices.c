@@ -87,6 +87,9 @@ void htf_split_v(htf_node *node) {
 void htf_slice(htf_node *node) {
   htf_value x = htf_input(node, 0);
   int64_t begin[HR_RANK_MAX], size[HR_RANK_MAX], offset = x->offset;
+  for (int i = 1; i <= 2; ++i) {
+    htf_expect_rank(node, i, 1, "Expected begin and size arguments to be 1-D tensors");
+  }
   int count = htf_host_ints(node, 1, begin, HR_RANK_MAX), sizes = htf_host_ints(node, 2, size, HR_RANK_MAX);
   if (!htf_has_failed(node) && (count != x->rank || sizes != x->rank)) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Slice: begin and size must have %d numbers, they have %d and %d",

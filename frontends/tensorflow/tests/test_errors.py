@@ -126,6 +126,24 @@ BAD = {
     "diagonal": (lambda: tf.linalg.diag_part(tf.constant(ONES), k=4), "out of bound"),
     "resize": (lambda: tf.raw_ops.ResizeBilinear(images=ONES, size=[2, 2]), "4-dimensional"),
     "blocks": (lambda: tf.space_to_batch(tf.constant(ONES), [2], [[0, 0]]), "not divisible"),
+    "size of a kernel": (
+        lambda: tf.raw_ops.Conv2DBackpropFilter(input=np.ones((1, 2, 2, 1), "float32"), filter_sizes=1, strides=[1] * 4,
+                                                out_backprop=np.ones((1, 2, 2, 1), "float32"), padding="SAME"),
+        "filter_sizes must be rank 1",
+    ),  # fmt: skip
+    "shape": (lambda: tf.raw_ops.StatelessRandomUniform(shape=3, seed=[1, 2]), "shape must be a vector"),
+    "begin": (lambda: tf.raw_ops.Slice(input=np.ones(4, "float32"), begin=[2], size=1), "begin and size .* to be 1-D"),
+    "multiples": (lambda: tf.raw_ops.Tile(input=np.ones(4, "float32"), multiples=2), "multiples to be 1-D"),
+    "paddings": (lambda: tf.raw_ops.Pad(input=np.float32(7), paddings=[[1, 2]]), "The first dimension of paddings"),
+    "segments": (
+        lambda: tf.raw_ops.UnsortedSegmentSum(data=np.ones(2, "float32"), segment_ids=[0, 1], num_segments=[4]),
+        "num_segments should be a scalar",
+    ),
+    "axis of sums": (lambda: tf.raw_ops.Cumsum(x=ONES, axis=-3), r"scan axis in the range \[-2, 2\), it is -3"),
+    "axes of sums": (lambda: tf.raw_ops.Cumsum(x=ONES, axis=[0]), "axis must be a scalar"),
+    "bitcast": (lambda: tf.bitcast(tf.constant([1, 2, 3], tf.int8), tf.float32), "Cannot bitcast from 6 to 1, i8 to f32"),
+    "lengths": (lambda: tf.reverse_sequence(tf.constant(ONES), [1], 1), r"seq_lengths != input.dims\(0\)"),
+    "betainc": (lambda: tf.raw_ops.Betainc(a=0.5, b=[0.5], x=[[0.5]]), "Shapes of a, b and x are inconsistent"),
     "seed": (lambda: tf.raw_ops.StatelessRandomGetKeyCounter(seed=[1, 2, 3]), r"dims \[2\]"),
 }
 
