@@ -1,7 +1,6 @@
 """Arrays on the device and back: dtypes, strides, memory that is shared, deletion."""
 
 import gc
-import os
 
 import jax
 import jax.numpy as jnp
@@ -70,7 +69,7 @@ def aligned(count, dtype=np.float32):
     return raw[start : start + count * np.dtype(dtype).itemsize].view(dtype)
 
 
-@pytest.mark.skipif(os.environ.get("HEADRACE_DEVICE", "cpu") != "cpu", reason="the device has memory of its own")
+@pytest.mark.cpu
 def test_aligned_memory_is_shared_both_ways():
     x = aligned(1 << 16)
     x[:] = np.arange(1 << 16)

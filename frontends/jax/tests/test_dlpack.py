@@ -17,6 +17,7 @@ def made(dtype, shape):
     return x, jax.jit(lambda x: jnp.where(x == x, x, x))(x)
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(), (3,), (2, 0), (2, 3, 4)], ids=str)
 def test_numpy_reads_arrays_in_place(dtype, shape):
@@ -32,6 +33,7 @@ def test_numpy_reads_arrays_in_place(dtype, shape):
     np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_memory_of_numpy_is_used_in_place(dtype):
     x = np.arange(12).reshape(3, 4).astype(dtype)
@@ -84,6 +86,7 @@ def test_arrays_of_headrace():
     np.testing.assert_array_equal(np.asarray(jnp.from_dlpack(hr.asarray(expected))), expected)
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("copy", [None, True, False])
 def test_numpy_arrays_are_imported_and_copied(copy):
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -93,6 +96,7 @@ def test_numpy_arrays_are_imported_and_copied(copy):
     assert (float(y[0, 0]) == 9) == (copy is not True)
 
 
+@pytest.mark.cpu
 def test_other_orders_of_dims_are_shared_and_strides_copied():
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     for view in (x.T, x[::-1], x[:, ::2]):

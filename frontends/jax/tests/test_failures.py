@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 HEAD = """
 import os, jax, jax.numpy as jnp, numpy as np, headrace_jax
 headrace_jax.initialize()
@@ -43,6 +45,7 @@ except KeyboardInterrupt:
     assert out.split() == ["interrupted", "2.0"] and time.monotonic() - begin < 30
 
 
+@pytest.mark.cpu
 def test_an_interrupt_is_one_in_any_wait():
     """Also in a call of a program that waits for room behind others: an error of the call would hide it."""
     program = """
@@ -70,6 +73,7 @@ for work in (queue, lambda: many(x).block_until_ready(), lambda: np.asarray(many
     assert run(program) == ["interrupted", "2.0"] * 3
 
 
+@pytest.mark.cpu
 def test_after_an_interrupt_the_next_result_does_not_wait_for_the_pending_program():
     program = """
 import signal, threading, time
@@ -96,6 +100,7 @@ for loop in (
     assert run(program) == ["2.0"] + ["interrupted", "2.0", "2.0"] * 9
 
 
+@pytest.mark.cpu
 def test_products_without_onednn_are_right_and_said_to_be_slow_once():
     program = """
 x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
@@ -155,6 +160,7 @@ def forked(function):
 """
 
 
+@pytest.mark.cpu
 def test_a_forked_child_reads_values_and_runs_programs_from_before():
     program = """
 import signal, sys

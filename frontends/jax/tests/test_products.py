@@ -128,6 +128,7 @@ def convolved(x, w, window, dims):
     return y
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 @pytest.mark.parametrize("where", ["x", "weight"])
 @pytest.mark.parametrize("value", [np.inf, np.nan])

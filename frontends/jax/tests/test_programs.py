@@ -60,6 +60,7 @@ def test_donated_steps_need_no_more_memory_than_their_state():
     np.testing.assert_array_equal(np.asarray(state), np.full(1 << 18, 51, np.float32))
 
 
+@pytest.mark.cpu
 def test_donated_state_is_updated_in_place():
     step = jax.jit(lambda state: [x * 0.5 + 1 for x in state], donate_argnums=0)
     first = [np.full(1 << 16, i, np.float32) for i in range(3)]
@@ -130,12 +131,14 @@ def run(program, **variables):
     )
 
 
+@pytest.mark.cpu
 def test_programs_that_do_not_select_the_platform_stay_on_the_cpu():
     program = "import headrace_jax, jax; headrace_jax.initialize(); print(jax.devices(), jax.devices('headrace'))"
     done = run(program, JAX_PLATFORMS="")
     assert (done.stdout, done.stderr) == ("[CpuDevice(id=0)] [headrace:0]\n", "")
 
 
+@pytest.mark.cpu
 def test_a_device_that_does_not_open_fails_for_programs_that_select_it_alone():
     program = "import headrace_jax, jax; headrace_jax.initialize(); print(jax.devices())"
     done = run(program, JAX_PLATFORMS="", HEADRACE_DEVICE="tape")
@@ -158,6 +161,7 @@ def test_the_library_works_without_the_package():
     assert done.stdout.split() == ["3.0", "[headrace:0]"], done.stderr
 
 
+@pytest.mark.cpu
 def test_several_devices():
     program = HEAD + (
         "a, b = jax.devices(); x = jax.device_put(np.ones(3, np.float32), b); y = f(x); print(y.devices() == {b});"
