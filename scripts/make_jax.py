@@ -90,6 +90,8 @@ there. Two programs show more:
   stored in bytes.
 - **JAX's cache** of compiled programs (`jax_compilation_cache_dir`) keeps programs as they came. Headrace keeps kernels
   on disk by itself (`HEADRACE_CACHE`).
+- **Kinds of memory** (`memory_kind="pinned_host"`) are those of JAX's CPU backend on the host, where all are the same
+  memory. A GPU has `device` alone.
 - **Donation** works: `donate_argnums` deletes the arguments. Results of element-wise operations take over the memory of
   those from 64 KB, unless it is NumPy's: a training step updates its parameters in place.
 - **Layouts** (`jax.experimental.layout`) may be any order of dims: `device_put` and `jit` make them, and an output

@@ -108,10 +108,17 @@ typedef struct hr_stablehlo_shards {
   int64_t parts[HR_RANK_MAX];
   int devices[HR_STABLEHLO_DEVICES_MAX];
 } hr_stablehlo_shards;
+/* The kind of memory that the file states for a tensor (mhlo.memory_kind); the device's for kinds of other names. */
+typedef enum hr_stablehlo_memory {
+  HR_STABLEHLO_DEVICE,
+  HR_STABLEHLO_PINNED_HOST,
+  HR_STABLEHLO_UNPINNED_HOST
+} hr_stablehlo_memory;
 /* The order of a tensor's dims in memory, beginning with the one whose neighbours are nearest. */
 typedef struct hr_stablehlo_layout {
   int rank;
   int minor_to_major[HR_RANK_MAX];
+  hr_stablehlo_memory memory;
 } hr_stablehlo_layout;
 /* The inputs and outputs of main in the file's order, tokens among them. The file's calls have all of these. */
 typedef struct hr_stablehlo_main {

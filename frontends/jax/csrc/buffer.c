@@ -7,11 +7,12 @@
 
 #include "plugin.h"
 
-pjrt_buffer *hrj_buffer_create(pjrt_device *device, pjrt_type type, const pjrt_memory_layout *layout,
-                               const hr_tensor *tensor) {
+pjrt_buffer *hrj_buffer_create(pjrt_device *device, pjrt_memory *memory, pjrt_type type,
+                               const pjrt_memory_layout *layout, const hr_tensor *tensor) {
   pjrt_buffer *buffer = malloc(sizeof *buffer);
   if (buffer != NULL) {
-    buffer->device = device, buffer->type = type, buffer->tensor = *tensor, buffer->layout = layout;
+    buffer->device = device, buffer->memory = memory != NULL ? memory : &device->memories[0];
+    buffer->type = type, buffer->tensor = *tensor, buffer->layout = layout;
     atomic_init(&buffer->holds, 1);
     atomic_init(&buffer->is_deleted, false);
     buffer->is_borrowed = false;
@@ -155,7 +156,7 @@ pjrt_error *hrj_Buffer_Device(pjrt_args_pointer *args) {
 }
 
 pjrt_error *hrj_Buffer_Memory(pjrt_args_pointer *args) {
-  args->pointer = &((pjrt_buffer *)args->self)->device->memory;
+  args->pointer = ((pjrt_buffer *)args->self)->memory;
   return NULL;
 }
 
@@ -212,9 +213,9 @@ pjrt_error *hrj_Buffer_UnsafePointer(pjrt_args_pointer *args) {
 /* ---- buffers of buffers ---- */
 
 /* A buffer with the same memory. */
-static pjrt_error *share(pjrt_buffer *buffer, pjrt_type type, const pjrt_memory_layout *layout, const hr_tensor *tensor,
-                         pjrt_buffer **out_buffer) {
-  pjrt_buffer *made = hrj_buffer_create(buffer->device, type, layout, tensor);
+static pjrt_error *share(pjrt_buffer *buffer, pjrt_memory *memory, pjrt_type type, const pjrt_memory_layout *layout,
+                         const hr_tensor *tensor, pjrt_buffer **out_buffer) {
+  pjrt_buffer *made = hrj_buffer_create(buffer->device, memory, type, layout, tensor);
   if (made == NULL) {
     return hrj_error_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a buffer");
   }
@@ -223,14 +224,15 @@ static pjrt_error *share(pjrt_buffer *buffer, pjrt_type type, const pjrt_memory_
   return NULL;
 }
 
-static pjrt_error *copy_between(pjrt_buffer *buffer, pjrt_device *target, pjrt_buffer **out_buffer) {
+static pjrt_error *copy_between(pjrt_buffer *buffer, pjrt_memory *memory, pjrt_buffer **out_buffer) {
+  pjrt_device *target = memory->device;
   hr_tensor tensor = buffer->tensor;
   HRJ_RETURN_IF_ERROR(hr_buffer_create(target->device, hrj_buffer_bytes(buffer), &tensor.buffer));
   hr_tensor target_bytes = hrj_layout_stored(buffer->layout, &tensor, NULL, NULL);
   hr_tensor bytes = hrj_layout_stored(buffer->layout, &buffer->tensor, NULL, NULL);
   hr_view to = hr_tensor_view(&target_bytes), from = hr_tensor_view(&bytes);
   hr_status status = hr_stream_write_from(target->stream, &to, buffer->device->stream, &from);
-  pjrt_buffer *made = status == HR_OK ? hrj_buffer_create(target, buffer->type, buffer->layout, &tensor) : NULL;
+  pjrt_buffer *made = status == HR_OK ? hrj_buffer_create(target, memory, buffer->type, buffer->layout, &tensor) : NULL;
   if (made == NULL) {
     hr_buffer_release(tensor.buffer);
     return status != HR_OK ? hrj_error(status)
@@ -240,24 +242,24 @@ static pjrt_error *copy_between(pjrt_buffer *buffer, pjrt_device *target, pjrt_b
   return NULL;
 }
 
-static pjrt_error *copy_to(pjrt_args_copy *args, pjrt_device *target) {
+static pjrt_error *copy_to(pjrt_args_copy *args, pjrt_memory *target) {
   pjrt_buffer *buffer = args->buffer;
   if (!hrj_buffer_hold(buffer)) {
     return hrj_error(hrj_buffer_deleted(buffer, "copy"));
   }
-  pjrt_error *error = target == buffer->device
-                          ? share(buffer, buffer->type, buffer->layout, &buffer->tensor, &args->copy)
+  pjrt_error *error = target->device == buffer->device
+                          ? share(buffer, target, buffer->type, buffer->layout, &buffer->tensor, &args->copy)
                           : copy_between(buffer, target, &args->copy);
   hrj_buffer_drop(buffer);
   return error;
 }
 
 pjrt_error *hrj_Buffer_CopyToDevice(pjrt_args_copy *args) {
-  return copy_to(args, args->target);
+  return copy_to(args, &((pjrt_device *)args->target)->memories[0]);
 }
 
 pjrt_error *hrj_Buffer_CopyToMemory(pjrt_args_copy *args) {
-  return copy_to(args, ((pjrt_memory *)args->target)->device);
+  return copy_to(args, args->target);
 }
 
 pjrt_error *hrj_Buffer_Bitcast(pjrt_args_bitcast *args) {
@@ -275,7 +277,7 @@ pjrt_error *hrj_Buffer_Bitcast(pjrt_args_bitcast *args) {
     return hrj_error(hrj_buffer_deleted(buffer, "bitcast"));
   }
   tensor.buffer = buffer->tensor.buffer;
-  pjrt_error *error = share(buffer, args->type, layout, &tensor, &args->out);
+  pjrt_error *error = share(buffer, buffer->memory, args->type, layout, &tensor, &args->out);
   hrj_buffer_drop(buffer);
   return error;
 }

@@ -21,7 +21,6 @@ const char *hrj_platform_version(void) {
 
 static hr_status open_device(pjrt_device *device, pjrt_client *client, const char *name, int number) {
   device->client = client, device->number = number, device->self[0] = device;
-  device->memories[0] = &device->memory;
   const char *nop = getenv("HEADRACE_JAX_NOP");
   device->is_null = nop != NULL && strcmp(nop, "1") == 0;
   HR_RETURN_IF_ERROR(hr_device_open(name, &device->device));
@@ -32,7 +31,12 @@ static hr_status open_device(pjrt_device *device, pjrt_client *client, const cha
   device->is_host = info.is_host;
   snprintf(device->name, sizeof device->name, "%s:%d", platform, number);
   snprintf(device->kind, sizeof device->kind, "%s", info.description);
-  return hrj_memory_init(&device->memory, device);
+  device->memory_count = device->is_host ? HRJ_MEMORIES_MAX : 1;
+  for (int i = 0; i < device->memory_count; ++i) {
+    HR_RETURN_IF_ERROR(hrj_memory_init(&device->memories[i], device, (hr_stablehlo_memory)i));
+    device->memory_list[i] = &device->memories[i];
+  }
+  return HR_OK;
 }
 
 static struct {
@@ -84,7 +88,9 @@ static void destroy(pjrt_client *client) {
   for (int i = 0; client->devices != NULL && i < client->device_count; ++i) {
     hr_stream_release(client->devices[i].stream);
     hr_device_release(client->devices[i].device);
-    hrj_memory_fini(&client->devices[i].memory);
+    for (int k = 0; k < HRJ_MEMORIES_MAX; ++k) {
+      hrj_memory_fini(&client->devices[i].memories[k]);
+    }
   }
   free(client->devices);
   free(client->device_list);
@@ -110,7 +116,7 @@ static hr_status open_devices(pjrt_client *client, const char *driver, bool is_o
   }
   client->devices = calloc((size_t)count + 1, sizeof *client->devices);
   client->device_list = calloc((size_t)count + 1, sizeof(pjrt_device *));
-  client->memory_list = calloc((size_t)count + 1, sizeof(pjrt_memory *));
+  client->memory_list = calloc((size_t)count * HRJ_MEMORIES_MAX + 1, sizeof(pjrt_memory *));
   if (client->devices == NULL || client->device_list == NULL || client->memory_list == NULL) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for %d devices", count);
   }
@@ -120,7 +126,9 @@ static hr_status open_devices(pjrt_client *client, const char *driver, bool is_o
     snprintf(name, sizeof name, is_one || count == 1 ? "%s" : "%s:%d", driver, i);
     HR_RETURN_IF_ERROR(open_device(&client->devices[i], client, name, i));
     client->device_list[i] = &client->devices[i];
-    client->memory_list[i] = &client->devices[i].memory;
+    for (int k = 0; k < client->devices[i].memory_count; ++k) {
+      client->memory_list[client->memory_count++] = &client->devices[i].memories[k];
+    }
   }
   return count > 0 ? HR_OK : hr_status_make(HR_STATUS_NOT_FOUND, HRJ_PLATFORM ": there is no device of \"%s\"", driver);
 }
@@ -197,7 +205,7 @@ pjrt_error *hrj_Client_AddressableDevices(pjrt_args_list *args) {
 
 pjrt_error *hrj_Client_AddressableMemories(pjrt_args_list *args) {
   pjrt_client *client = args->self;
-  args->list = client->memory_list, args->count = (size_t)client->device_count;
+  args->list = client->memory_list, args->count = (size_t)client->memory_count;
   return NULL;
 }
 
@@ -306,10 +314,11 @@ pjrt_error *hrj_TopologyDescription_Attributes(pjrt_args_list *args) {
   return NULL;
 }
 
-/* The id is that of Memory_Kind_Id: each device has one memory. */
+/* The ids are those of Memory_Kind_Id. */
 pjrt_error *hrj_TopologyDescription_GetMemorySpaceKindIds(pjrt_args_list *args) {
-  static const int kinds[] = {0};
-  args->list = kinds, args->count = ARRAY_SIZE(kinds);
+  static const int kinds[] = {HR_STABLEHLO_DEVICE, HR_STABLEHLO_PINNED_HOST, HR_STABLEHLO_UNPINNED_HOST};
+  const pjrt_client *client = args->self;
+  args->list = kinds, args->count = client->device_count > 0 ? (size_t)client->devices[0].memory_count : 1;
   return NULL;
 }
 

@@ -52,12 +52,13 @@ pjrt_error *hrj_Device_LocalHardwareId(pjrt_args_int *args) {
 }
 
 pjrt_error *hrj_Device_AddressableMemories(pjrt_args_list *args) {
-  args->list = ((pjrt_device *)args->self)->memories, args->count = 1;
+  pjrt_device *device = args->self;
+  args->list = device->memory_list, args->count = (size_t)device->memory_count;
   return NULL;
 }
 
 pjrt_error *hrj_Device_DefaultMemory(pjrt_args_pointer *args) {
-  args->pointer = &((pjrt_device *)args->self)->memory;
+  args->pointer = &((pjrt_device *)args->self)->memories[0];
   return NULL;
 }
 

@@ -170,21 +170,27 @@ static hr_status list_donated(pjrt_executable *executable, const hr_graph *graph
   return status;
 }
 
+static void list_kinds(pjrt_executable *executable) {
+  int inputs = executable->main.input_count;
+  for (int i = 0; i < inputs + executable->main.output_count; ++i) {
+    const hr_stablehlo_layout *layout =
+        i < inputs ? &executable->main.input_layouts[i] : &executable->main.output_layouts[i - inputs];
+    const pjrt_memory *memory = hrj_memory_of(executable->devices[0], layout->memory);
+    executable->kinds[i] = hrj_memory_kind(memory->kind), executable->kind_sizes[i] = strlen(executable->kinds[i]);
+  }
+}
+
 static bool reserve(pjrt_executable *executable) {
   size_t outputs = (size_t)executable->main.output_count + 1, inputs = (size_t)executable->main.input_count + 1;
-  size_t kinds = inputs > outputs ? inputs : outputs;
   executable->outputs = calloc(outputs, sizeof *executable->outputs);
   executable->types = calloc(outputs, sizeof *executable->types);
   executable->dims = calloc(outputs * HR_RANK_MAX, sizeof *executable->dims);
   executable->ranks = calloc(outputs, sizeof *executable->ranks);
-  executable->kinds = calloc(kinds, sizeof *executable->kinds);
-  executable->kind_sizes = calloc(kinds, sizeof *executable->kind_sizes);
+  executable->kinds = calloc(inputs + outputs, sizeof *executable->kinds);
+  executable->kind_sizes = calloc(inputs + outputs, sizeof *executable->kind_sizes);
   executable->donated = calloc(inputs, sizeof *executable->donated);
   executable->input_layouts = calloc(inputs, sizeof(pjrt_memory_layout *));
   executable->output_layouts = calloc(outputs, sizeof(pjrt_memory_layout *));
-  for (size_t i = 0; i < kinds && executable->kinds != NULL && executable->kind_sizes != NULL; ++i) {
-    executable->kinds[i] = "device", executable->kind_sizes[i] = strlen("device");
-  }
   return executable->outputs != NULL && executable->types != NULL && executable->dims != NULL &&
          executable->ranks != NULL && executable->kinds != NULL && executable->kind_sizes != NULL &&
          executable->donated != NULL && executable->input_layouts != NULL && executable->output_layouts != NULL;
@@ -258,6 +264,7 @@ static hr_status list_operands(pjrt_executable *executable, const hr_graph *grap
   if (!reserve(executable)) {
     return no_room();
   }
+  list_kinds(executable);
   HR_RETURN_IF_ERROR(list_inputs(executable, graph));
   HR_RETURN_IF_ERROR(list_outputs(executable, graph));
   HR_RETURN_IF_ERROR(list_donated(executable, graph));
@@ -507,8 +514,9 @@ pjrt_error *hrj_Executable_OutputDimensions(pjrt_args_dims *args) {
 }
 
 pjrt_error *hrj_Executable_OutputMemoryKinds(pjrt_args_kinds *args) {
+  int inputs = args->executable->main.input_count;
   args->count = (size_t)args->executable->main.output_count;
-  args->kinds = args->executable->kinds, args->kind_sizes = args->executable->kind_sizes;
+  args->kinds = args->executable->kinds + inputs, args->kind_sizes = args->executable->kind_sizes + inputs;
   return NULL;
 }
 

@@ -25,7 +25,7 @@ struct pjrt_executable {
   pjrt_type *types;
   int64_t *dims; /* of all outputs, one after another */
   size_t *ranks;
-  const char **kinds; /* of the memories of inputs and outputs, which are the same */
+  const char **kinds; /* of the memories of inputs, then of outputs */
   size_t *kind_sizes;
   const pjrt_memory_layout **input_layouts, **output_layouts;
   int donated_count;

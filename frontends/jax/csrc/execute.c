@@ -229,7 +229,8 @@ static hr_status wrap_results(call *c) {
     status = settle_result(c, made, &c->results[made]);
     if (status == HR_OK) {
       c->outputs[made] =
-          hrj_buffer_create(c->device, executable->types[made], executable->output_layouts[made], &c->results[made]);
+          hrj_buffer_create(c->device, hrj_memory_of(c->device, executable->main.output_layouts[made].memory),
+                            executable->types[made], executable->output_layouts[made], &c->results[made]);
       if (c->outputs[made] == NULL) {
         status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "execute: no host memory for a buffer");
       }

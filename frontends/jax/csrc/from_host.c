@@ -186,7 +186,7 @@ pjrt_error *hrj_Client_BufferFromHostBuffer(pjrt_args_from_host *args) {
     return error;
   }
   tensor.buffer = stored.buffer;
-  pjrt_buffer *buffer = hrj_buffer_create(device, args->type, layout, &tensor);
+  pjrt_buffer *buffer = hrj_buffer_create(device, args->memory, args->type, layout, &tensor);
   if (buffer == NULL) {
     hr_buffer_release(tensor.buffer);
     hrj_event_release(done);
@@ -226,7 +226,7 @@ pjrt_error *hrj_Client_CreateViewOfDeviceBuffer(pjrt_args_view *args) {
     return hrj_error_make(HR_STATUS_INVALID_ARGUMENT, HRJ_PLATFORM ": no address of %lld elements", (long long)count);
   }
   foreign_memory *memory = malloc(sizeof *memory);
-  pjrt_buffer *buffer = hrj_buffer_create(device, args->type, layout, &tensor);
+  pjrt_buffer *buffer = hrj_buffer_create(device, in, args->type, layout, &tensor);
   if (memory == NULL || buffer == NULL) {
     free(memory);
     free(buffer);
@@ -257,7 +257,7 @@ pjrt_error *hrj_Client_CreateUninitializedBuffer(pjrt_args_uninitialized *args) 
   HRJ_RETURN_IF_ERROR(hrj_tensor_make(args->type, args->dims, args->rank, layout, &tensor));
   size_t bytes = (size_t)hr_tensor_count(&tensor) * hr_dtype_size(tensor.dtype);
   HRJ_RETURN_IF_ERROR(hr_buffer_create(device->device, bytes, &tensor.buffer));
-  pjrt_buffer *buffer = hrj_buffer_create(device, args->type, layout, &tensor);
+  pjrt_buffer *buffer = hrj_buffer_create(device, args->memory, args->type, layout, &tensor);
   if (buffer == NULL) {
     hr_buffer_release(tensor.buffer);
     return no_memory(bytes);

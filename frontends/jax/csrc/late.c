@@ -147,10 +147,10 @@ static hr_status complete(hrj_late *late, hr_status failure) {
 /* ---- making ---- */
 
 /* A buffer of a tensor without one. One reference to *out_late is the caller's. */
-static pjrt_error *create(pjrt_device *device, pjrt_type type, const pjrt_memory_layout *layout,
+static pjrt_error *create(pjrt_device *device, pjrt_memory *memory, pjrt_type type, const pjrt_memory_layout *layout,
                           const hr_tensor *tensor, bool has_bytes, pjrt_buffer **out_buffer, hrj_late **out_late) {
   hrj_late *late = calloc(1, sizeof *late);
-  pjrt_buffer *buffer = hrj_buffer_create(device, type, layout, tensor);
+  pjrt_buffer *buffer = hrj_buffer_create(device, memory, type, layout, tensor);
   size_t size = (size_t)hr_tensor_count(tensor) * hr_dtype_size(tensor->dtype);
   char *bytes = has_bytes ? calloc(size + 1, 1) : NULL;
   if (late == NULL || buffer == NULL || (has_bytes && bytes == NULL)) {
@@ -210,7 +210,7 @@ static pjrt_error *create_transfer(const pjrt_args_transfers *args, pjrt_device 
   hr_tensor tensor;
   HRJ_RETURN_IF_ERROR(hrj_layout_read(wanted, shape->rank, &out->layout));
   HRJ_RETURN_IF_ERROR(hrj_tensor_make(shape->type, shape->dims, shape->rank, out->layout, &tensor));
-  return create(device, shape->type, out->layout, &tensor, true, &out->buffer, &out->late);
+  return create(device, args->memory, shape->type, out->layout, &tensor, true, &out->buffer, &out->late);
 }
 
 pjrt_error *hrj_Client_CreateBuffersForAsyncHostToDevice(pjrt_args_transfers *args) {
@@ -366,7 +366,7 @@ pjrt_error *hrj_Client_CreateAliasBuffer(pjrt_args_alias *args) {
   HRJ_RETURN_IF_ERROR(hrj_layout_read(args->layout, args->rank, &layout));
   HRJ_RETURN_IF_ERROR(hrj_tensor_make(args->type, args->dims, args->rank, layout, &tensor));
   pjrt_device *device = hrj_device_of(args->client, NULL, args->memory);
-  return create(device, args->type, layout, &tensor, false, &args->buffer, &args->promise);
+  return create(device, args->memory, args->type, layout, &tensor, false, &args->buffer, &args->promise);
 }
 
 static bool are_alike(const hr_tensor *x, const hr_tensor *y) {
@@ -431,7 +431,8 @@ pjrt_error *hrj_Buffer_DonateWithControlDependency(pjrt_args_donate *args) {
   hrj_late *late;
   hr_tensor tensor = buffer->tensor;
   tensor.buffer = NULL;
-  pjrt_error *error = create(buffer->device, buffer->type, buffer->layout, &tensor, false, &args->out, &late);
+  pjrt_error *error =
+      create(buffer->device, buffer->memory, buffer->type, buffer->layout, &tensor, false, &args->out, &late);
   if (error == NULL) {
     late->source = hrj_layout_stored(buffer->layout, &buffer->tensor, NULL, NULL);
     hr_buffer_retain(late->source.buffer);

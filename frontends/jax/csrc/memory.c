@@ -1,4 +1,5 @@
-/* memory.c: the one memory of a device, and what clients attach to it. */
+/* memory.c: the memories of a device, and what clients attach to them. A host's device has memories of all kinds that
+ * JAX's CPU backend has, which differ by name. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,10 +51,19 @@ static const pjrt_memory_table table = {.struct_size = sizeof table,
                                         .get_user_data = get_user_data,
                                         .set_user_data = set_user_data};
 
-hr_status hrj_memory_init(pjrt_memory *memory, pjrt_device *device) {
-  memory->table = &table, memory->device = device;
-  snprintf(memory->text, sizeof memory->text, "%s memory of %s:%d", device->is_host ? "host" : "device", HRJ_PLATFORM,
-           device->number);
+const char *hrj_memory_kind(hr_stablehlo_memory kind) {
+  static const char *const kinds[] = {"device", "pinned_host", "unpinned_host"}; /* each device has the first one */
+  return kinds[kind];
+}
+
+pjrt_memory *hrj_memory_of(pjrt_device *device, hr_stablehlo_memory kind) {
+  return &device->memories[(int)kind < device->memory_count ? kind : HR_STABLEHLO_DEVICE];
+}
+
+hr_status hrj_memory_init(pjrt_memory *memory, pjrt_device *device, hr_stablehlo_memory kind) {
+  const char *name = kind != HR_STABLEHLO_DEVICE ? hrj_memory_kind(kind) : device->is_host ? "host" : "device";
+  memory->table = &table, memory->device = device, memory->kind = kind;
+  snprintf(memory->text, sizeof memory->text, "%s memory of %s:%d", name, HRJ_PLATFORM, device->number);
   return pthread_mutex_init(&memory->lock, NULL) == 0
              ? HR_OK
              : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no lock for a memory");
@@ -75,19 +85,18 @@ void hrj_memory_fini(pjrt_memory *memory) {
 }
 
 pjrt_error *hrj_Memory_Id(pjrt_args_int *args) {
-  args->number = ((pjrt_memory *)args->self)->device->number;
+  const pjrt_memory *memory = args->self;
+  args->number = memory->device->number * memory->device->memory_count + (int)memory->kind;
   return NULL;
 }
 
-static const char kind[] = "device"; /* clients expect this kind of every device */
-
 pjrt_error *hrj_Memory_Kind(pjrt_args_text *args) {
-  args->text = kind, args->text_size = sizeof kind - 1;
+  args->text = hrj_memory_kind(((const pjrt_memory *)args->self)->kind), args->text_size = strlen(args->text);
   return NULL;
 }
 
 pjrt_error *hrj_Memory_Kind_Id(pjrt_args_int *args) {
-  args->number = 0;
+  args->number = (int)((const pjrt_memory *)args->self)->kind;
   return NULL;
 }
 

@@ -69,10 +69,13 @@ typedef struct hrj_user_data hrj_user_data;
 struct pjrt_memory {
   const pjrt_memory_table *table; /* first, as the ABI demands */
   pjrt_device *device;
+  hr_stablehlo_memory kind;
   pthread_mutex_t lock;
   hrj_user_data *user_data;
-  char text[48];
+  char text[64];
 };
+
+enum { HRJ_MEMORIES_MAX = HR_STABLEHLO_UNPINNED_HOST + 1 };
 
 struct pjrt_device {
   pjrt_client *client;
@@ -82,8 +85,9 @@ struct pjrt_device {
   bool is_host;
   bool is_null; /* HEADRACE_JAX_NOP: programs do nothing */
   char name[48], kind[96];
-  pjrt_memory memory;
-  pjrt_memory *memories[1];
+  int memory_count; /* the host has all kinds, which are the same memory */
+  pjrt_memory memories[HRJ_MEMORIES_MAX];
+  pjrt_memory *memory_list[HRJ_MEMORIES_MAX];
   pjrt_device *self[1];                     /* lists of one */
   atomic_llong host_bytes, host_bytes_peak; /* of copies from the host that the core does not count */
   atomic_uint failures;                     /* that were reported to the stream (event.c) */
@@ -98,15 +102,19 @@ struct pjrt_client {
   int device_count;
   pjrt_device *devices;
   pjrt_device **device_list;
-  pjrt_memory **memory_list;
+  int memory_count;
+  pjrt_memory **memory_list; /* of all devices */
 };
 
 /* The platform's name and version, for messages and for JAX. */
 #define HRJ_PLATFORM "headrace"
 const char *hrj_platform_version(void);
-/* Sets up and ends a device's memory. */
-hr_status hrj_memory_init(pjrt_memory *memory, pjrt_device *device);
+/* Sets up and ends a device's memory of a kind. */
+hr_status hrj_memory_init(pjrt_memory *memory, pjrt_device *device, hr_stablehlo_memory kind);
 void hrj_memory_fini(pjrt_memory *memory);
+/* The device's memory of a kind; the one it has if it lacks that. */
+pjrt_memory *hrj_memory_of(pjrt_device *device, hr_stablehlo_memory kind);
+const char *hrj_memory_kind(hr_stablehlo_memory kind);
 /* Adds and drops a reference. */
 void hrj_client_retain(pjrt_client *client);
 void hrj_client_release(pjrt_client *client);
@@ -149,6 +157,7 @@ hr_tensor hrj_layout_stored(const pjrt_memory_layout *layout, const hr_tensor *t
  * each external reference. The tensor's buffer is released with the last. */
 struct pjrt_buffer {
   pjrt_device *device;
+  pjrt_memory *memory;
   hr_tensor tensor;
   pjrt_type type;
   atomic_int holds;
@@ -158,9 +167,10 @@ struct pjrt_buffer {
   _Atomic(hrj_late *) late;         /* contents that may not have come yet (late.c); NULL: they have */
 };
 
-/* A buffer of a tensor with the strides of a layout, whose reference it takes over on success; NULL: no memory. */
-pjrt_buffer *hrj_buffer_create(pjrt_device *device, pjrt_type type, const pjrt_memory_layout *layout,
-                               const hr_tensor *tensor);
+/* A buffer of a tensor with the strides of a layout, whose reference it takes over on success, in `memory` of the
+ * device or in the device's first one (NULL). NULL: no memory. */
+pjrt_buffer *hrj_buffer_create(pjrt_device *device, pjrt_memory *memory, pjrt_type type,
+                               const pjrt_memory_layout *layout, const hr_tensor *tensor);
 /* Keeps the tensor until hrj_buffer_drop. False if the buffer is deleted. */
 bool hrj_buffer_hold(pjrt_buffer *buffer);
 void hrj_buffer_drop(pjrt_buffer *buffer);

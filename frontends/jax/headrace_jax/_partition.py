@@ -73,8 +73,9 @@ def set_rules(module):
     from jax.extend.mlir import ir
 
     def visit(op):
-        if op.name == "stablehlo.composite" and ir.StringAttr(op.attributes["name"]).value.startswith("headrace."):
-            (source, *_), target, axis = map(shape_of, op.operands), shape_of(op.results[0]), composite_axis(op)
+        is_own = op.name == "stablehlo.composite" and ir.StringAttr(op.attributes["name"]).value.startswith("headrace.")
+        if is_own and len(op.operands) == 1:
+            source, target, axis = shape_of(op.operands[0]), shape_of(op.results[0]), composite_axis(op)
             *dims, last = (chr(ord("i") + d) for d in range(len(source) + 1))  # Shardy's names begin with i
             sizes = dict(zip([*dims, last], [*source, target[axis]]))
             made = [last if d == axis else name for d, name in enumerate(dims)]
@@ -512,6 +513,7 @@ class Partitioner(Writer):
         """An operation on each item of a batch: the first dims of all operands and results, which are divided as those
         of the first operand whose dims are."""
         operands = [values[x] for x in op.operands]
+        want(all(len(shape_of(x)) >= count for x in (*op.operands, *op.results)), "a value without its batch's dims")
         divided = [x.parts.dims[:count] for x in operands]
         batch = next(filter(any, divided), ((),) * count)
 

@@ -31,7 +31,7 @@ HR_TEST(client_starts_as_jax_starts_one) {
   ASSERT_CALL(Client_TopologyDescription, &topology);
   pjrt_args_list kinds = {.self = topology.pointer};
   ASSERT_CALL(TopologyDescription_GetMemorySpaceKindIds, &kinds);
-  HR_ASSERT(kinds.count == 1 && *(const int *)kinds.list == 0);
+  HR_ASSERT(kinds.count == 3 && ((const int *)kinds.list)[2] == 2);
   pjrt_args_text text = {.self = client};
   ASSERT_CALL(Client_PlatformName, &text);
   HR_ASSERT_EQ((int64_t)text.text_size, 8);
@@ -46,10 +46,17 @@ HR_TEST(client_starts_as_jax_starts_one) {
   HR_ASSERT_BYTES_EQ(name.text, "headrace:0", 10);
   pjrt_args_list memories = {.self = device};
   ASSERT_CALL(Device_AddressableMemories, &memories);
-  HR_ASSERT_EQ((int64_t)memories.count, 1);
-  pjrt_args_text kind = {.self = ((pjrt_memory *const *)memories.list)[0]};
-  ASSERT_CALL(Memory_Kind, &kind);
-  HR_ASSERT_BYTES_EQ(kind.text, "device", 6);
+  HR_ASSERT_EQ((int64_t)memories.count, 3);
+  static const char *const names[] = {"device", "pinned_host", "unpinned_host"};
+  for (int i = 0; i < 3; ++i) {
+    pjrt_memory *memory = ((pjrt_memory *const *)memories.list)[i];
+    pjrt_args_text kind = {.self = memory};
+    ASSERT_CALL(Memory_Kind, &kind);
+    HR_ASSERT_STR_EQ(kind.text, names[i]);
+    pjrt_args_int id = {.self = memory};
+    ASSERT_CALL(Memory_Id, &id);
+    HR_ASSERT_EQ(id.number, i);
+  }
   pjrt_args_attributes attributes = {0};
   ASSERT_CALL(Plugin_Attributes, &attributes);
   HR_ASSERT(attributes.count > 0);

@@ -23,7 +23,8 @@ def test_the_device_is_listed():
     (device,) = jax.devices()[:1]
     assert (device.platform, str(device)) == ("headrace", "headrace:0")
     assert device.memory_stats()["bytes_limit"] > 0
-    assert [memory.kind for memory in device.addressable_memories()] == ["device"]
+    assert [memory.kind for memory in device.addressable_memories()] == ["device", "pinned_host", "unpinned_host"]
+    assert device.default_memory().kind == "device"
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -104,6 +105,28 @@ def test_deleted_arrays_are_refused():
         np.asarray(x)
     with pytest.raises((RuntimeError, ValueError), match="deleted"):
         jax.block_until_ready(x)
+
+
+@pytest.mark.parametrize("kind", ["device", "pinned_host", "unpinned_host"])
+def test_arrays_and_results_have_the_memory_that_is_asked_for(kind):
+    device = jax.devices()[0]
+    given, other = (jax.sharding.SingleDeviceSharding(device, memory_kind=k) for k in (kind, "pinned_host"))
+    x = np.arange(300, dtype=np.float32)
+    array = jax.device_put(x, given)
+    assert array.sharding.memory_kind == kind
+    for made, memory, expected in (
+        (jax.device_put(array, other), "pinned_host", x),
+        (jax.jit(lambda x: x * 2, out_shardings=other)(array), "pinned_host", x * 2),
+        (jax.jit(lambda x: (x, x.T), out_shardings=given)(jax.device_put(x))[0], kind, x),
+    ):
+        assert made.sharding.memory_kind == memory
+        assert made.addressable_shards[0].data.sharding.memory_kind == memory
+        np.testing.assert_array_equal(np.asarray(made), expected)
+    copied = jax.jit(lambda x: jax.device_put(x + 1, other))(array)  # in the program
+    assert copied.sharding.memory_kind == "pinned_host"
+    np.testing.assert_array_equal(np.asarray(copied), x + 1)
+    compiled = jax.jit(lambda x: x + 1, out_shardings=given).lower(array).compile()
+    assert compiled.output_shardings.memory_kind == kind
 
 
 def test_memory_is_counted():

@@ -1,4 +1,5 @@
-/* hlo_layouts.c: the layouts that a program states for the inputs and outputs of main (mhlo.layout_mode).
+/* hlo_layouts.c: the layouts that a program states for the inputs and outputs of main (mhlo.layout_mode), and the kinds
+ * of their memory (mhlo.memory_kind).
  *
  * "{0,1}" lists the dims, beginning with the one whose neighbours are nearest in memory; "default" and no text are
  * row-major. "auto" leaves the choice open: inputs are row-major, and an output that is a transpose has the layout in
@@ -55,6 +56,15 @@ static bool is_auto(const char *mode) {
   return mode != NULL && strcmp(mode, "auto") == 0;
 }
 
+static hr_stablehlo_memory memory_of(const hr__vhlo_module *module, int dictionary) {
+  const char *kind =
+      dictionary >= 0 ? hr__vhlo_text(module, hr__vhlo_dictionary(module, dictionary, "mhlo.memory_kind")) : NULL;
+  if (kind != NULL && strcmp(kind, "pinned_host") == 0) {
+    return HR_STABLEHLO_PINNED_HOST;
+  }
+  return kind != NULL && strcmp(kind, "unpinned_host") == 0 ? HR_STABLEHLO_UNPINNED_HOST : HR_STABLEHLO_DEVICE;
+}
+
 static hr_status read_mode(const char *mode, int rank, hr_stablehlo_layout *out) {
   if (mode == NULL || is_auto(mode)) {
     set_row_major(rank, out);
@@ -75,6 +85,7 @@ static int rank_of(const hr__vhlo_module *module, const hr__vhlo_value *value) {
 
 hr_status hr__hlo_input_layout(const hr__vhlo_module *module, int dictionary, const hr__vhlo_value *input,
                                hr_stablehlo_layout *out) {
+  out->memory = memory_of(module, dictionary);
   return read_mode(mode_of(module, dictionary), rank_of(module, input), out);
 }
 
@@ -149,6 +160,7 @@ hr_status hr__hlo_output_layout(const hr__vhlo_module *module, const hr__vhlo_re
                                 const hr_stablehlo_layout *inputs, int dictionary, const hr__vhlo_value *output,
                                 hr_stablehlo_layout *out) {
   const char *mode = mode_of(module, dictionary);
+  out->memory = memory_of(module, dictionary);
   if (!is_auto(mode)) {
     return read_mode(mode, rank_of(module, output), out);
   }
