@@ -672,6 +672,7 @@ typedef enum image_layout {
   IMAGE_REVERSED,
   IMAGE_TURNED,  /* spatial dims in the other order; odd strides in dims of 1 */
   IMAGE_SWAPPED, /* the first two dims exchanged */
+  IMAGE_HWIO,    /* as TensorFlow's weights: spatial dims, the second dim, the first one */
   IMAGE_LAYOUTS,
   IMAGE_BROADCAST = IMAGE_LAYOUTS /* inputs only: one image for all */
 } image_layout;
@@ -688,6 +689,10 @@ static inline void set_image(tensor *t, image_layout layout) {
     }
   } else if (layout == IMAGE_SWAPPED) {
     order[0] = 1, order[1] = 0;
+  } else if (layout == IMAGE_HWIO) {
+    for (int d = 0; d < rank; ++d) {
+      order[d] = d < rank - 2 ? d + 2 : rank - 1 - d;
+    }
   }
   set_dense(t, order);
   if (layout == IMAGE_SLICED) {

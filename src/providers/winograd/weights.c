@@ -8,6 +8,9 @@
  *       for each point:   m[point][out][in] += sum over tiles of q * v
  *     dw[out][in] = transform of m
  *
+ * A vector's lanes are input channels; they are output channels if those are neighbours in the result, as in HWIO. Then
+ * m is [point][in][out].
+ *
  * Each unit computes its own transforms: that costs a tenth of the products, and threads exchange nothing.
  *
  * Numbers: the error is about that of a direct sum whose terms are as large as the largest tap's of the channels. If a
@@ -55,7 +58,8 @@ struct hr_prepared {
   hr__images x_given, y_given, x, y; /* in the operand's layout, and as read */
   int64_t images, padding[2];
   int64_t w_offset, w_out, w_in, w_row, w_column; /* of the result */
-  int64_t tiles[2];                               /* of an image */
+  bool has_out_lanes;
+  int64_t tiles[2]; /* of an image */
   panels ins, outs;
   int64_t slots;                    /* threads */
   int64_t point_floats, sum_floats; /* from point to point of v and q, and of m */
@@ -77,6 +81,12 @@ typedef struct unit {
   int64_t in, ins, in_width, out, outs, out_width; /* widths: in whole vectors */
   float *v, *q, *m;
 } unit;
+
+/* The transformed channels of a unit that are lanes of vectors, or rows of m. */
+typedef struct side {
+  int64_t first, count, width, w_stride;
+  const float *panel;
+} side;
 
 /* ---- panels ---- */
 
@@ -114,13 +124,13 @@ static void take_tile(const call *c, const unit *u, int64_t number, int64_t at) 
 
 /* ---- results ---- */
 
-/* Stores the taps of up to 16 input channels of an output channel, scaled. */
-WIDE_INLINE void store_taps(const call *c, float *w, __m512 taps[ALL_TAPS], int64_t channels) {
+/* Stores the taps of up to 16 windows, `step` floats apart, scaled. */
+WIDE_INLINE void store_taps(const call *c, float *w, int64_t step, __m512 taps[ALL_TAPS], int64_t channels) {
   const hr_prepared *p = c->p;
   for (int i = 0; i < ALL_TAPS; ++i) {
     taps[i] = _mm512_mul_ps(taps[i], _mm512_set1_ps(c->scale));
   }
-  if (p->w_in == 1) {
+  if (step == 1) {
     for (int i = 0; i < ALL_TAPS; ++i) {
       _mm512_mask_storeu_ps(w + i / TAPS * p->w_row + i % TAPS * p->w_column, hr__wide_mask(channels), taps[i]);
     }
@@ -132,29 +142,36 @@ WIDE_INLINE void store_taps(const call *c, float *w, __m512 taps[ALL_TAPS], int6
   }
   hr__wide_transpose(windows);
   bool is_dense = p->w_column == 1 && p->w_row == TAPS;
-  for (int64_t in = 0; in < channels; ++in, w += p->w_in) {
+  for (int64_t i = 0; i < channels; ++i, w += step) {
     if (is_dense) {
-      _mm512_mask_storeu_ps(w, (1 << ALL_TAPS) - 1, windows[in]);
+      _mm512_mask_storeu_ps(w, (1 << ALL_TAPS) - 1, windows[i]);
       continue;
     }
     float window[VECTOR];
-    _mm512_storeu_ps(window, windows[in]);
-    for (int i = 0; i < ALL_TAPS; ++i) {
-      w[i / TAPS * p->w_row + i % TAPS * p->w_column] = window[i];
+    _mm512_storeu_ps(window, windows[i]);
+    for (int tap = 0; tap < ALL_TAPS; ++tap) {
+      w[tap / TAPS * p->w_row + tap % TAPS * p->w_column] = window[tap];
     }
   }
+}
+
+static side side_of(const hr_prepared *p, const unit *u, bool is_lanes) {
+  return p->has_out_lanes == is_lanes ? (side){u->out, u->outs, u->out_width, p->w_out, u->q}
+                                      : (side){u->in, u->ins, u->in_width, p->w_in, u->v};
 }
 
 /* False: some are not finite. */
 WIDE static bool give_unit(const call *c, const unit *u) {
   const hr_prepared *p = c->p;
+  const side lanes = side_of(p, u, true), rows = side_of(p, u, false);
   bool is_finite = true;
-  for (int64_t row = 0; row < u->outs; ++row) {
-    for (int64_t i = 0; i < u->ins; i += VECTOR) {
+  for (int64_t row = 0; row < rows.count; ++row) {
+    for (int64_t i = 0; i < lanes.count; i += VECTOR) {
       __m512 taps[ALL_TAPS];
-      int64_t count = hr_min(VECTOR, u->ins - i);
+      int64_t count = hr_min(VECTOR, lanes.count - i);
       is_finite &= hr__winograd_give_taps(u->m + row * PANEL + i, p->sum_floats, count, taps);
-      store_taps(c, c->w + (u->out + row) * p->w_out + (u->in + i) * p->w_in, taps, count);
+      float *w = c->w + (rows.first + row) * rows.w_stride + (lanes.first + i) * lanes.w_stride;
+      store_taps(c, w, lanes.w_stride, taps, count);
     }
   }
   return is_finite;
@@ -167,8 +184,9 @@ static int64_t count_tiles(const hr_prepared *p) {
 static void run_unit(call *c, const unit *u) {
   const hr_prepared *p = c->p;
   int64_t tiles = count_tiles(p), chunks = hr_divide_up(tiles, CHUNK_TILES);
-  hr__winograd_product product = {.v_step = 1, .v_next = u->out_width, .m_step = PANEL, .tiles = u->outs};
-  product.vectors = (int)(u->in_width / VECTOR);
+  const side lanes = side_of(p, u, true), rows = side_of(p, u, false);
+  hr__winograd_product product = {.v_step = 1, .v_next = rows.width, .m_step = PANEL, .tiles = rows.count};
+  product.vectors = (int)(lanes.width / VECTOR);
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
     int64_t first = tiles * chunk / chunks;
     product.depth = tiles * (chunk + 1) / chunks - first, product.adds = chunk > 0;
@@ -176,7 +194,7 @@ static void run_unit(call *c, const unit *u) {
       take_tile(c, u, first + i, i);
     }
     for (int64_t point = 0; point < POINTS; ++point) {
-      product.u = u->v + point * p->point_floats, product.v = u->q + point * p->point_floats;
+      product.u = lanes.panel + point * p->point_floats, product.v = rows.panel + point * p->point_floats;
       product.m = u->m + point * p->sum_floats;
       product.ahead = (const char *)product.u; /* nothing is far */
       hr__winograd_multiply(&product);
@@ -242,7 +260,7 @@ WIDE static void sum_directly(void *arg, int64_t begin, int64_t end, int worker)
         add_window(p, c->x + image * p->x.image_stride + in, row, column, _mm512_set1_ps(dy), hr__wide_mask(channels),
                    taps);
       }
-      store_taps(c, c->w + out * p->w_out + in * p->w_in, taps, channels);
+      store_taps(c, c->w + out * p->w_out + in * p->w_in, p->w_in, taps, channels);
     }
   }
 }
@@ -288,6 +306,7 @@ static void describe(const hr_node *node, hr_prepared *p) {
   }
   p->w_offset = w->offset;
   p->w_out = w->strides[0], p->w_in = w->strides[1], p->w_row = w->strides[2], p->w_column = w->strides[3];
+  p->has_out_lanes = p->w_out == 1 && p->w_in != 1;
   p->w_arg = node->input_count;
   (void)hr__scale_find(node, &p->scale_arg);
   p->tiles[0] = hr_divide_up(p->y.height, RESULTS), p->tiles[1] = hr_divide_up(p->y.width, RESULTS);
