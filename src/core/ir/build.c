@@ -93,10 +93,8 @@ static int64_t step_of(const hr_operand *x, int d) {
   return x->strides[d] < 0 ? -x->strides[d] : x->strides[d];
 }
 
-/* Reorders the dims of `mask` among their positions so that x is walked in memory order, large strides outermost:
- * out_order[i] is the dim at position i. False if they are in that order already, or if x has stride 0 along one of
- * them. A copy of x with x's layout gives the same result. */
-static bool find_walk(const hr_operand *x, uint32_t mask, int *out_order) {
+/* A copy of x with x's layout gives the same result. */
+bool hr_view_memory_order(const hr_operand *x, uint32_t mask, int *out_order) {
   bool is_changed = false, is_spread = false, is_sorted = true;
   int64_t last_step = INT64_MAX;
   for (int d = 0; d < x->rank; ++d) {
@@ -129,7 +127,8 @@ static bool find_walk(const hr_operand *x, uint32_t mask, int *out_order) {
 static void set_layout_like(hr_operand *temp, const hr_operand *x) {
   int order[HR_RANK_MAX];
   int64_t strides[HR_RANK_MAX], step = 1;
-  if (x->kind != HR_OPERAND_VALUE || x->term_count > 0 || x->rank != temp->rank || !find_walk(x, ~0u, order)) {
+  if (x->kind != HR_OPERAND_VALUE || x->term_count > 0 || x->rank != temp->rank ||
+      !hr_view_memory_order(x, ~0u, order)) {
     return;
   }
   for (int i = x->rank - 1; i >= 0; --i) {
@@ -385,7 +384,7 @@ static bool steps_least_before(const hr_operand *x, uint32_t mask) {
  * and move after the kept ones if rows are dense. False: the order of the dims. */
 static bool find_reduced_walk(const hr_operand *x, uint32_t mask, int *out_order) {
   int walk[HR_RANK_MAX], count = 0;
-  bool is_changed = find_walk(x, mask, walk), is_after = steps_least_before(x, mask);
+  bool is_changed = hr_view_memory_order(x, mask, walk), is_after = steps_least_before(x, mask);
   for (uint32_t is_last = 0; is_last < 2; ++is_last) {
     for (int d = 0; d < x->rank; ++d) {
       if ((is_after ? mask >> walk[d] & 1u : 0) == is_last) {

@@ -210,12 +210,33 @@ static hr_operand make_positions(hr_builder *b, const window *w, hr_operand x) {
   return hr_view_fill(b, view_windows(b, table, &plane), hr_build_i64(b, INT64_MAX));
 }
 
+/* Permutes a loop's operands, of the dims of operands[0], so that its first `kept` dims are walked in memory order. The
+ * channels of channels-last planes become the innermost ones. */
+static void walk_in_memory_order(hr_builder *b, int kept, int count, hr_operand *operands) {
+  const hr_operand first = operands[0];
+  int order[HR_RANK_MAX];
+  if (!hr_is_present(first) || !hr_view_memory_order(&first, hr__mask_range(0, kept), order)) {
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
+    if (hr_is_present(operands[i])) {
+      operands[i] = hr_view_permute(b, operands[i], order);
+    }
+  }
+}
+
 /* The largest over the last dims of `key`, and its element of `positions`. */
 static void emit_best(hr_builder *b, const window *w, hr_operand y, hr_operand index, hr_operand key,
                       hr_operand positions) {
-  hr_emit_reduce(b, HR_OP_AMAX, hr__ones_after(b, y, w->plane), key, window_mask(w));
+  enum { Y, INDEX, KEY, POSITIONS, COUNT };
+  hr_operand all[COUNT] = {hr__ones_after(b, y, w->plane), hr__ones_after(b, index, w->plane), key, positions};
+  if (hr_is_present(positions) && hr_is_present(key)) {
+    all[POSITIONS] = hr_view_broadcast(b, positions, key.rank, key.dims);
+  }
+  walk_in_memory_order(b, w->lead + w->plane, COUNT, all);
+  hr_emit_reduce(b, HR_OP_AMAX, all[Y], all[KEY], window_mask(w));
   if (hr_is_present(index)) {
-    hr_emit_argreduce(b, HR_OP_ARGMAX, hr__ones_after(b, index, w->plane), key, positions, window_mask(w));
+    hr_emit_argreduce(b, HR_OP_ARGMAX, all[INDEX], all[KEY], all[POSITIONS], window_mask(w));
   }
 }
 
@@ -336,11 +357,14 @@ static bool emit_max_gather(hr_builder *b, const window *w, hr_operand dy, hr_op
   if (!hr_is_present(dx) || !hr_is_present(dy) || w->lead + 3 * w->plane > HR_RANK_MAX || !reach_of(w, &r)) {
     return false;
   }
+  enum { TILES, GRADIENT, NUMBER, INDEX, COUNT };
   hr_operand tiles = hr__ones_after(b, view_tiles(b, dx, &r.tiles), w->plane);
-  hr_operand gradient = view_reaching(b, dy, w, &r), number = number_tiles(b, w, tiles);
-  hr_operand is_best = hr_make2(b, HR_OP_EQ, HR_DTYPE_BOOL, number, view_reaching(b, index, w, &r));
-  hr_operand share = hr_make3(b, HR_OP_WHERE, dy.dtype, is_best, gradient, hr_build_f64(b, 0));
-  hr_emit_reduce(b, HR_OP_SUM, tiles, share, hr__mask_range(w->lead + 2 * w->plane, w->plane));
+  hr_operand all[COUNT] = {tiles, view_reaching(b, dy, w, &r), number_tiles(b, w, tiles),
+                           view_reaching(b, index, w, &r)};
+  walk_in_memory_order(b, w->lead + 2 * w->plane, COUNT, all);
+  hr_operand is_best = hr_make2(b, HR_OP_EQ, HR_DTYPE_BOOL, all[NUMBER], all[INDEX]);
+  hr_operand share = hr_make3(b, HR_OP_WHERE, dy.dtype, is_best, all[GRADIENT], hr_build_f64(b, 0));
+  hr_emit_reduce(b, HR_OP_SUM, all[TILES], share, hr__mask_range(w->lead + 2 * w->plane, w->plane));
   return true;
 }
 
@@ -360,9 +384,13 @@ hr_status hr__lower_max_pool_backward(hr_builder *b, const hr_node *node) {
   if (!tiles_cover_plane(&w)) {
     emit_zero(b, dx);
   }
-  hr_operand tiles = view_tiles(b, dx, &w), number = number_tiles(b, &w, tiles);
-  hr_operand is_best = hr_make2(b, HR_OP_EQ, HR_DTYPE_BOOL, number, view_beside_tiles(b, index, w.plane));
-  hr_emit3(b, HR_OP_WHERE, tiles, is_best, view_beside_tiles(b, dy, w.plane), hr_build_f64(b, 0));
+  enum { TILES, GRADIENT, NUMBER, INDEX, COUNT };
+  hr_operand tiles = view_tiles(b, dx, &w);
+  hr_operand all[COUNT] = {tiles, view_beside_tiles(b, dy, w.plane), number_tiles(b, &w, tiles),
+                           view_beside_tiles(b, index, w.plane)};
+  walk_in_memory_order(b, tiles.rank, COUNT, all);
+  hr_operand is_best = hr_make2(b, HR_OP_EQ, HR_DTYPE_BOOL, all[NUMBER], all[INDEX]);
+  hr_emit3(b, HR_OP_WHERE, all[TILES], is_best, all[GRADIENT], hr_build_f64(b, 0));
   return HR_OK;
 }
 

@@ -64,6 +64,54 @@ HR_TEST(max_pools_and_their_gradients) {
   }
 }
 
+/* Planes whose elements of one place are neighbours. */
+static hr_operand planes_last(bench *t, hr_dtype dtype, void *data, const int *size) {
+  int64_t dims[3] = {PLANES, size[0], size[1]};
+  hr_operand x = bench_tensor(t, dtype, data, (size_t)(PLANES * size[0] * size[1]) * sizeof(double), 3, dims);
+  int64_t *strides = (int64_t *)x.strides;
+  strides[0] = 1, strides[1] = (int64_t)PLANES * size[1], strides[2] = PLANES;
+  return x;
+}
+
+static void turn(const double *from, double *to, const int *size) {
+  int count = size[0] * size[1];
+  for (int i = 0; i < PLANES * count; ++i) {
+    to[i % count * PLANES + i / count] = from[i];
+  }
+}
+
+/* Results and gradients have the bits of planes that follow each other. */
+HR_TEST(max_pools_of_neighbouring_planes) {
+  for (int i = 0; i < POOLS; ++i) {
+    const pool *p = &pools[i];
+    int in = PLANES * p->in[0] * p->in[1], out = PLANES * p->out[0] * p->out[1];
+    double x[2][COUNT_MAX], y[2][COUNT_MAX], dy[2][COUNT_MAX], dx[2][COUNT_MAX], turned[COUNT_MAX];
+    int64_t index[2][COUNT_MAX];
+    fill_numbers(x[0], in, 7), fill_numbers(dy[0], out, 5);
+    turn(x[0], x[1], p->in), turn(dy[0], dy[1], p->out);
+    for (int is_last = 0; is_last < 2; ++is_last) {
+      bench t = bench_begin();
+      hr_operand all[5] = {
+          TENSOR(&t, F64, x[0], PLANES, p->in[0], p->in[1]), TENSOR(&t, F64, y[0], PLANES, p->out[0], p->out[1]),
+          TENSOR(&t, I64, index[0], PLANES, p->out[0], p->out[1]), TENSOR(&t, F64, dy[0], PLANES, p->out[0], p->out[1]),
+          TENSOR(&t, F64, dx[0], PLANES, p->in[0], p->in[1])};
+      if (is_last) {
+        all[0] = planes_last(&t, HR_DTYPE_F64, x[1], p->in), all[1] = planes_last(&t, HR_DTYPE_F64, y[1], p->out);
+        all[2] = planes_last(&t, HR_DTYPE_I64, index[1], p->out);
+        all[3] = planes_last(&t, HR_DTYPE_F64, dy[1], p->out), all[4] = planes_last(&t, HR_DTYPE_F64, dx[1], p->in);
+      }
+      bench_record(&t, HR_OP_MAX_POOL, INPUTS(all[0]), OUTPUTS(all[1], all[2]), INTS(POOL_INTS(p)), NO_SCALARS);
+      bench_record(&t, HR_OP_MAX_POOL_BACKWARD, INPUTS(all[3], all[2]), OUTPUTS(all[4]), INTS(POOL_INTS(p)),
+                   NO_SCALARS);
+      HR_ASSERT_OK(bench_run(&t));
+    }
+    turn(y[0], turned, p->out);
+    HR_ASSERT(memcmp(turned, y[1], (size_t)out * sizeof *turned) == 0);
+    turn(dx[0], turned, p->in);
+    HR_ASSERT(memcmp(turned, dx[1], (size_t)in * sizeof *turned) == 0);
+  }
+}
+
 /* Padding never wins, not even if all else is -infinity, and a NaN beats every number. */
 HR_TEST(max_pool_of_infinities_and_nan) {
   float x[9] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, 1, -INFINITY, NAN, 2}, y[4];
