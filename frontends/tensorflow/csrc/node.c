@@ -382,20 +382,20 @@ htf_value htf_constant(htf_node *node, hr_dtype dtype, int64_t count, const void
   return value;
 }
 
-void htf_record(htf_node *node, hr_op op, int int_count, const int64_t *ints, int input_count, const htf_value *inputs,
-                htf_value output) {
-  enum { INPUTS_MAX = 8 };
-  hr_view views[INPUTS_MAX];
-  assert(input_count <= INPUTS_MAX);
+void htf_record_many(htf_node *node, hr_op op, int int_count, const int64_t *ints, int input_count,
+                     const htf_value *inputs, int output_count, const htf_value *outputs) {
+  enum { VIEWS_MAX = 10 };
+  hr_view views[VIEWS_MAX];
+  assert(input_count + output_count <= VIEWS_MAX);
   if (htf_has_failed(node)) {
     return;
   }
-  for (int i = 0; i < input_count; ++i) {
-    views[i] = hr_tensor_view(inputs[i]);
+  for (int i = 0; i < input_count + output_count; ++i) {
+    views[i] = hr_tensor_view(i < input_count ? inputs[i] : outputs[i - input_count]);
   }
   const hr_attrs attrs = {.int_count = int_count, .ints = ints};
-  const hr_view out = hr_tensor_view(output);
-  (void)htf_keep(node, hr_stream_record(node->stream, op, &attrs, input_count, views, 1, &out));
+  (void)htf_keep(node,
+                 hr_stream_record(node->stream, op, &attrs, input_count, views, output_count, views + input_count));
 }
 
 void *htf_new_argument(htf_node *node, size_t bytes) {

@@ -236,8 +236,12 @@ htf_value htf_new(htf_node *node, hr_dtype dtype, int rank, const int64_t *dims)
 /* A vector of these elements, which the call copies. */
 htf_value htf_constant(htf_node *node, hr_dtype dtype, int64_t count, const void *elements);
 /* Records an operation of op.h with integers on values. */
-void htf_record(htf_node *node, hr_op op, int int_count, const int64_t *ints, int input_count, const htf_value *inputs,
-                htf_value output);
+void htf_record_many(htf_node *node, hr_op op, int int_count, const int64_t *ints, int input_count,
+                     const htf_value *inputs, int output_count, const htf_value *outputs);
+static inline void htf_record(htf_node *node, hr_op op, int int_count, const int64_t *ints, int input_count,
+                              const htf_value *inputs, htf_value output) {
+  htf_record_many(node, op, int_count, ints, input_count, inputs, 1, &output);
+}
 
 /* Memory of zeros for a function's argument; NULL, and an error, if there is none. */
 void *htf_new_argument(htf_node *node, size_t bytes);

@@ -9,9 +9,9 @@ static htf_geometry read_pool(htf_node *node, const int64_t *image) {
   return g;
 }
 
-/* Records a row of pools with even padding, from and to images. */
-static void record_pool(htf_node *node, hr_op op, const htf_geometry *g, htf_value image, htf_value indices,
-                        htf_value out) {
+/* Records a row of pools, from and to images. */
+static void record_pool_many(htf_node *node, hr_op op, const htf_geometry *g, htf_value image, htf_value indices,
+                             int output_count, const htf_value *outputs) {
   bool is_mean = op == HR_OP_AVG_POOL || op == HR_OP_AVG_POOL_BACKWARD; /* of the elements that the image has */
   int64_t ints[4 * HTF_PLANES_MAX + 2] = {0};
   int count = 0;
@@ -20,7 +20,23 @@ static void record_pool(htf_node *node, hr_op op, const htf_geometry *g, htf_val
   htf_append_ints(ints, &count, g->planes, g->before);
   htf_append_ints(ints, &count, g->planes, g->dilation);
   const htf_value inputs[2] = {htf_planes_last(node, g, image), indices};
-  htf_record(node, op, count + (is_mean ? 2 : 0), ints, indices != NULL ? 2 : 1, inputs, htf_planes_last(node, g, out));
+  htf_record_many(node, op, count + (is_mean ? 2 : 0), ints, indices != NULL ? 2 : 1, inputs, output_count, outputs);
+}
+
+static void record_pool(htf_node *node, hr_op op, const htf_geometry *g, htf_value image, htf_value indices,
+                        htf_value out) {
+  const htf_value planes = htf_planes_last(node, g, out);
+  record_pool_many(node, op, g, image, indices, 1, &planes);
+}
+
+/* True if as many windows fit with the padding in front on both sides, the last one cut or not. */
+static bool fits_rows(const htf_geometry *g, const int64_t *image, const int64_t *result) {
+  bool fits = true;
+  for (int p = 0; p < g->planes; ++p) {
+    int64_t room = image[htf_plane_dim(g, p)] + 2 * g->before[p] - g->size[p], wanted = result[htf_plane_dim(g, p)] - 1;
+    fits = fits && (wanted == room / g->stride[p] || wanted == (room + g->stride[p] - 1) / g->stride[p]);
+  }
+  return fits;
 }
 
 /* A pool whose padding differs on both sides. */
@@ -45,7 +61,7 @@ void htf_pool(htf_node *node) {
     htf_output(node, 0, htf_zeros(node, g.planes + 2, dims, image->dtype));
     return;
   }
-  if (htf_has_row(&g)) {
+  if (fits_rows(&g, image->dims, dims)) {
     htf_value out = htf_new(node, image->dtype, image->rank, dims);
     record_pool(node, node->function == HR_FUNCTIONAL_AVG_POOL ? HR_OP_AVG_POOL : HR_OP_MAX_POOL, &g, image, NULL, out);
     htf_output(node, 0, out);
@@ -54,14 +70,19 @@ void htf_pool(htf_node *node) {
   htf_output(node, 0, htf_planes_back(node, &g, pool(node, &g, htf_planes_last(node, &g, image))));
 }
 
-/* True if as many windows fit with the padding in front on both sides, the last one cut or not. */
-static bool fits_rows(const htf_geometry *g, const int64_t *image, const int64_t *result) {
-  bool fits = true;
-  for (int p = 0; p < g->planes; ++p) {
-    int64_t room = image[htf_plane_dim(g, p)] + 2 * g->before[p] - g->size[p], wanted = result[htf_plane_dim(g, p)] - 1;
-    fits = fits && (wanted == room / g->stride[p] || wanted == (room + g->stride[p] - 1) / g->stride[p]);
+/* The largest elements of an image's windows, and their places, as planes in the image's order of dims if a row can. */
+static void find_places(htf_node *node, const htf_geometry *g, htf_value image, const int64_t *dims,
+                        htf_value results[2]) {
+  if (fits_rows(g, image->dims, dims)) {
+    results[0] = htf_planes_last(node, g, htf_new(node, image->dtype, image->rank, dims));
+    results[1] = htf_planes_last(node, g, htf_new(node, HR_DTYPE_I64, image->rank, dims));
+    record_pool_many(node, HR_OP_MAX_POOL, g, image, NULL, 2, results);
+    return;
   }
-  return fits;
+  htf_call_many(node, HR_FUNCTIONAL_MAX_POOL_PLACES, INPUTS(htf_planes_last(node, g, image)),
+                ATTRIBUTES(htf_attr_ints(g->size, g->planes), htf_attr_ints(g->stride, g->planes),
+                           htf_attr_ints(g->before, g->planes), htf_attr_ints(g->after, g->planes)),
+                2, results);
 }
 
 /* By the image with least numbers around it, whose gradient is cut. */
@@ -76,10 +97,7 @@ static htf_value padded_pool_gradient(htf_node *node, const htf_geometry *g, htf
                             ATTRIBUTES(htf_attr_ints(before, image->rank), htf_attr_ints(after, image->rank),
                                        htf_attr_real(htf_least_number(image->dtype)))),
             results[2], out = htf_new(node, image->dtype, image->rank, wide->dims);
-  htf_call_many(node, HR_FUNCTIONAL_MAX_POOL_PLACES, INPUTS(htf_planes_last(node, &bare, wide)),
-                ATTRIBUTES(htf_attr_ints(bare.size, g->planes), htf_attr_ints(bare.stride, g->planes),
-                           htf_attr_ints(bare.before, g->planes), htf_attr_ints(bare.after, g->planes)),
-                2, results);
+  find_places(node, &bare, wide, gradient->dims, results);
   record_pool(node, HR_OP_MAX_POOL_BACKWARD, &bare, gradient, results[1], out);
   for (int d = 0; d < image->rank; ++d) {
     offset += before[d] * out->strides[d];
@@ -109,14 +127,6 @@ static bool read_differentiated_pool(htf_node *node, htf_geometry *g, int64_t *d
   return true;
 }
 
-/* The largest elements of the windows of planes, and their places. */
-static void find_places(htf_node *node, const htf_geometry *g, htf_value planes, htf_value results[2]) {
-  htf_call_many(node, HR_FUNCTIONAL_MAX_POOL_PLACES, INPUTS(planes),
-                ATTRIBUTES(htf_attr_ints(g->size, g->planes), htf_attr_ints(g->stride, g->planes),
-                           htf_attr_ints(g->before, g->planes), htf_attr_ints(g->after, g->planes)),
-                2, results);
-}
-
 /* Inputs: the image, the result, which is not needed, and the gradient. */
 void htf_max_pool_gradient(htf_node *node) {
   htf_value image = htf_input(node, 0), gradient = htf_input(node, 2);
@@ -134,9 +144,8 @@ void htf_max_pool_gradient(htf_node *node) {
     htf_output(node, 0, padded_pool_gradient(node, &g, image, gradient));
     return;
   }
-  htf_value planes = htf_planes_last(node, &g, image), results[2],
-            out = htf_new(node, image->dtype, image->rank, image->dims);
-  find_places(node, &g, planes, results);
+  htf_value results[2], out = htf_new(node, image->dtype, image->rank, image->dims);
+  find_places(node, &g, image, dims, results);
   record_pool(node, HR_OP_MAX_POOL_BACKWARD, &g, gradient, results[1], out);
   htf_output(node, 0, out);
 }
@@ -155,7 +164,7 @@ void htf_max_pool_second_gradient(htf_node *node) {
     htf_output(node, 0, htf_zeros(node, g.planes + 2, dims, image->dtype));
     return;
   }
-  find_places(node, &g, htf_planes_last(node, &g, image), results);
+  find_places(node, &g, image, dims, results);
   if (htf_has_failed(node)) {
     return;
   }
@@ -195,7 +204,7 @@ void htf_max_pool_places(htf_node *node) {
     htf_output(node, 1, htf_zeros(node, g.planes + 2, dims, HR_DTYPE_I64));
     return;
   }
-  find_places(node, &g, htf_planes_last(node, &g, image), results);
+  find_places(node, &g, image, dims, results);
   htf_output(node, 0, htf_planes_back(node, &g, results[0]));
   htf_value channel = htf_call(node, HR_FUNCTIONAL_ARANGE, 0, NULL,
                                ATTRIBUTES(htf_attr_real(0), htf_attr_real((double)image->dims[3]), htf_attr_real(1),
@@ -283,7 +292,7 @@ void htf_avg_pool_gradient(htf_node *node) {
     htf_output(node, 0, htf_zeros(node, g.planes + 2, image, gradient->dtype));
     return;
   }
-  if (htf_has_row(&g)) {
+  if (fits_rows(&g, image, dims)) {
     htf_value out = htf_new(node, gradient->dtype, rank, image);
     record_pool(node, HR_OP_AVG_POOL_BACKWARD, &g, gradient, NULL, out);
     htf_output(node, 0, out);
