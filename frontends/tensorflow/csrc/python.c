@@ -1,5 +1,5 @@
 /* python.c: changes of TensorFlow's Python code, which modules of the Python package make: functions do not ask for XLA
- * (jit.py), lowering.py marks loops for lowering, copies.py copies tensors through copies.c.
+ * (jit.py), copies.py copies tensors through copies.c.
  *
  * A process without Python needs neither. Without the package there is one warning.
  */
@@ -18,7 +18,6 @@ static const char run_modules[] =
     "        raise ImportError('the Python package headrace_tensorflow is missing')\n"
     "    folder = package.submodule_search_locations[0]\n"
     "    runpy.run_path(folder + '/jit.py')['ignore_jit_compile']()\n"
-    "    runpy.run_path(folder + '/lowering.py')['mark_loops']()\n"
     "    runpy.run_path(folder + '/copies.py')['copy_directly'](%llu, %llu)\n"
     "try:\n"
     "    _headrace()\n"

@@ -2,7 +2,7 @@
 and constants of arrays.
 
 TensorFlow copies through a callback of a thread of its own, which takes as long as a small function. The plug-in copies
-in the thread that asks (copies.c), and runs this file when it creates a device, as lowering.py.
+in the thread that asks (copies.c), and runs this file when it creates a device, as jit.py.
 """
 
 import ctypes

@@ -1,7 +1,9 @@
 """`tf.function(jit_compile=True)`: TensorFlow's XLA does not know the device, and a call of such a function by hand, or
 by Keras' `train_on_batch`, fails before the plug-in sees its graph. Here they become clusters like others.
 
-The plug-in runs this file when it creates a device, as lowering.py.
+So TensorFlow also marks their loops and conditions for lowering, and the optimizer sees the bodies.
+
+The plug-in runs this file when it creates a device, without the package around it, which the program may import or not.
 """
 
 from typing import Any
