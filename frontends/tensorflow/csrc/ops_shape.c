@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "node.h"
+#include "ops_windows.h"
 
 /* ---- conversion and filling ---- */
 
@@ -284,10 +285,16 @@ void htf_concat_first(htf_node *node) {
 
 void htf_pack(htf_node *node) {
   int64_t axis = htf_integer(node, "axis");
-  htf_value pieces[PIECES_INLINE], joined = NULL;
+  htf_value pieces[PIECES_INLINE], first = NULL, joined = NULL;
   int count = htf_input_count(node), filled = 0;
   for (int i = 0; i < count; ++i) {
-    pieces[filled++] = htf_expand(node, htf_input(node, i), axis);
+    htf_value x = htf_input(node, i);
+    first = i == 0 ? x : first;
+    if (!htf_has_failed(node) && !htf_has_dims(x, first->rank, first->dims)) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+               "Pack: Shapes of all inputs must match: values[0] and values[%d] differ", i);
+    }
+    pieces[filled++] = htf_expand(node, x, axis);
     if (filled == PIECES_INLINE || i + 1 == count) {
       joined = htf_call(node, HR_FUNCTIONAL_CONCAT, filled, pieces,
                         ATTRIBUTES(htf_attr_int(axis < 0 ? axis + pieces[0]->rank : axis)));

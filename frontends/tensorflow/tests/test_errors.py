@@ -144,6 +144,7 @@ BAD = {
     "bitcast": (lambda: tf.bitcast(tf.constant([1, 2, 3], tf.int8), tf.float32), "Cannot bitcast from 6 to 1, i8 to f32"),
     "lengths": (lambda: tf.reverse_sequence(tf.constant(ONES), [1], 1), r"seq_lengths != input.dims\(0\)"),
     "betainc": (lambda: tf.raw_ops.Betainc(a=0.5, b=[0.5], x=[[0.5]]), "Shapes of a, b and x are inconsistent"),
+    "pack": (lambda: tf.stack([tf.zeros([0, 3]), tf.zeros([1, 3])]), "Shapes of all inputs must match"),
     "seed": (lambda: tf.raw_ops.StatelessRandomGetKeyCounter(seed=[1, 2, 3]), r"dims \[2\]"),
 }
 
