@@ -76,6 +76,7 @@ struct htf_node {
   hr_stream *stream; /* the device's, or a capture */
   htf_scope *scope;  /* NULL: of a kernel */
   hr_status error;
+  bool holds_commits; /* until the kernel's end */
   htf_chunk *chunk;
   htf_chunk first;
 };
@@ -86,6 +87,9 @@ void htf_node_fini(htf_node *node);
 /* The same for a walk over a cluster's body. The end returns the error. */
 void htf_node_open(htf_node *node, const htf_kernel *kernel, htf_device *device, hr_stream *stream, htf_scope *scope);
 HR_MUST_USE hr_status htf_node_close(htf_node *node);
+/* The stream cuts its work no more until the end of the kernel, so that temporaries may have died. In a walk: nothing.
+ */
+void htf_hold_commits(htf_node *node);
 
 /* Values that come from now on are in chunks before the one that is returned. */
 htf_chunk *htf_node_mark(htf_node *node);

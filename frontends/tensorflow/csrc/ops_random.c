@@ -8,7 +8,7 @@
 #include "draws.h"
 #include "slots.h"
 
-enum { PHILOX = 1, AUTO_SELECT = 3 };
+enum { PHILOX = 1, AUTO_SELECT = 3, HELD_COUNT = 1 << 20 };
 
 static void check_algorithm(htf_node *node, int input) {
   int64_t algorithm = htf_host_int(node, input);
@@ -28,7 +28,11 @@ static htf_value word(htf_node *node, uint64_t number) {
                   ATTRIBUTES(htf_attr_ints(&one, 1), htf_attr_dtype(HR_DTYPE_U64)));
 }
 
+/* A commit among the hundred operations of many numbers would give memory to each temporary that is alive then. */
 static htf_value generate(htf_node *node, htf_value state, int64_t count, hr_dtype dtype) {
+  if (count >= HELD_COUNT) {
+    htf_hold_commits(node);
+  }
   htf_value results[2];
   htf_call_many(node, HR_FUNCTIONAL_GENERATOR_BITS, INPUTS(state),
                 ATTRIBUTES(htf_attr_ints(&count, 1), htf_attr_dtype(dtype), htf_attr_text("philox")), 2, results);

@@ -103,6 +103,16 @@ def test_stats_count():
     assert headrace_tensorflow.stats()["bytes_copied_in"] == 8
 
 
+def test_many_random_numbers_are_drawn_without_a_cut():
+    """A commit among the operations of a draw would give memory to all its temporaries."""
+    with tf.device(DEVICE):
+        tf.zeros(3).numpy()
+        headrace_tensorflow.reset_stats()
+        assert np.isfinite(tf.random.normal((1 << 24,)).numpy()).all()
+    assert headrace_tensorflow.stats()["commits"] <= 2
+    assert headrace_tensorflow.stats()["bytes_moved"] < 30 * (4 << 24)
+
+
 def test_memory_stats():
     with tf.device(DEVICE):
         x = tf.constant(np.ones(1 << 20, "float32"))
