@@ -60,6 +60,52 @@ def test_lengths_have_the_same_bits_in_all_modes(mode):
     assert general_plans() > before
 
 
+def views(x: torch.Tensor) -> list[torch.Tensor]:
+    """Of inputs that are not dense, that overlap or that are one element: all of any length, 0 among them."""
+    pairs = x.as_strided((max(x.shape[0] - 1, 0), 2, x.shape[1]), (x.stride(0), x.stride(0), x.stride(1)))
+    column = x[:, 1:2].expand(x.shape)
+    return [
+        x.t() * 2 + 1,
+        (x[::2, 1::3] * x[::2, 0:1]).sum(0),
+        (pairs + 1).cumsum(0),
+        (column + x.flip(0)).tanh().sum(1),
+        torch.cat((x[1:], x[:1])).sum(0),
+        x.new_ones(()).expand(x.shape[0]).sum(),
+    ]
+
+
+def test_views_of_any_length_have_the_same_bits_in_all_modes(mode):
+    """0 and 1 come before general plans exist, and after."""
+    before = general_plans()
+    for length in [1, 0, *range(40, 80), 0, 1, 2, 1, 0, 79]:
+        x = floats(length, 24)
+        results = []
+        for name in ("fuse", "eager", "strict"):
+            mode(name)
+            results.append([result.cpu() for result in views(x.to(DEVICE))])
+        for index, (fused, eager, strict) in enumerate(zip(*results)):
+            assert torch.equal(fused, strict) and torch.equal(eager, strict), f"{index} of length {length}"
+        for actual, expected in zip(results[0], views(x)):
+            assert_summed(actual, expected, f"length {length}", factor=20)
+    assert general_plans() > before
+
+
+def test_dims_above_31_bits(mode):
+    """Beside those of a general plan: a broadcast number has as many elements as wanted in the memory of one."""
+
+    def check(count):
+        x, step = torch.ones(1, dtype=torch.int8, device=DEVICE).expand(count), (1 << 31) + 1
+        assert (x[-3:] * 2 + 1).tolist() == [3, 3, 3]
+        assert (x[::step] * 3).tolist() == [3] * -(-count // step)
+        assert x[step:].narrow(0, 0, 2).sum().item() == 2
+
+    mode("fuse")
+    for extra in range(6, 20):
+        check((1 << 31) + extra)
+    check((1 << 32) + 2)
+    assert (torch.empty(1 << 32, 0, device=DEVICE) + 1).sum(0, keepdim=True).shape == (1, 0)
+
+
 class Recurrent(nn.Module):
     def __init__(self):
         super().__init__()

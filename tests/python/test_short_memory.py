@@ -83,3 +83,26 @@ def test_what_was_recorded_before_the_failing_operation_is_done(limited):
     counter += 100
     assert counter.cpu().tolist() == [101.0] * 8
     assert F.relu(old).sum().item() == 8
+
+
+def test_a_general_plan_without_memory_costs_nothing_but_its_run(limited):
+    """New dims of a known structure need more memory than there is; the next ones do not."""
+
+    def sums(rows):  # a running sum of 1,024 columns, from one number
+        x = torch.ones(1, 1, device=DEVICE).expand(rows, 1024) * 2
+        return x.cumsum(0)[-1].sum().item()
+
+    torch.headrace.set_memory_limit(0)
+    for rows in range(300, 312):
+        assert sums(rows) == 2048 * rows
+    before = torch.headrace.stats()["general_plans"]
+    torch.headrace.empty_cache()
+    torch.headrace.set_memory_limit(torch.headrace.memory_reserved() + (4 << 20))
+    for rows in (580, 590):
+        with pytest.raises(torch.OutOfMemoryError, match="temporaries.* requested"):
+            sums(rows)
+    assert sums(200) == 2048 * 200
+    torch.headrace.set_memory_limit(0)
+    for rows in (590, 580, 305):
+        assert sums(rows) == 2048 * rows
+    assert torch.headrace.stats()["general_plans"] >= before + 4
