@@ -294,7 +294,7 @@ def test_a_program_that_repeats_takes_little_memory(name):
 
 
 # Recorded operations, about.
-COMPILED = {"mlp-train": 29, "gpt-2x64-train": 86, "boxes-train": 63, "edges-train": 150, "packed-train": 777}
+COMPILED = {"mlp-train": 29, "gpt-2x64-train": 86, "boxes-train": 63, "edges-train": 150, "packed-train": 41}
 
 
 @pytest.mark.skipif(not IS_HOST, reason="the bound is that of a host")

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from op_support import FLOATS, check_summed, flatten, numbers
-from support import DEVICE, assert_summed, synchronize
+from op_support import FLOATS, HALVES, INTEGERS, check_summed, flatten, numbers
+from support import DEVICE, assert_same, assert_summed, synchronize
+from torch.nn.utils import rnn
 
 
 @pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell", "RNNCell"])
@@ -102,18 +103,19 @@ def test_second_gradients_of_recurrent_networks(kind):
 
 
 def test_unusual_recurrent_networks():
-    """Cases left to torch's own layers: projections, packed sequences, no batch, transforms, autocast; and their
-    errors."""
+    """Cases left to torch's own layers: projections, no batch, transforms, autocast, packed sequences of plain cells;
+    and their errors."""
     results = []
     for where in ("cpu", DEVICE):
         torch.manual_seed(0)
         x = numbers((6, 3, 5)).to(where)
         narrow = torch.nn.LSTM(5, 4, proj_size=2).to(where)
         network, h = recurrent("LSTM", where)
-        packed = torch.nn.utils.rnn.pack_padded_sequence(x, [6, 4, 1])
+        packed = rnn.pack_padded_sequence(x, [6, 4, 1])
+        plain = torch.nn.RNN(5, 4).to(where)
         parameters = dict(network.named_parameters())
         slopes = torch.func.grad(lambda p: torch.func.functional_call(network, p, (x,))[0].sin().sum())(parameters)
-        results.append([narrow(x)[0], network(packed)[0].data, network(x[:, 0])[0], *slopes.values()])
+        results.append([narrow(x)[0], plain(packed)[0].data, network(x[:, 0])[0], *slopes.values()])
         with pytest.raises(RuntimeError, match="Expected hidden|must be equal|Expected"):
             network(x, (h[:, :2], h[:, :2]))
         if where == DEVICE:  # torch's CPU device has no such layer on processors without AVX-512
@@ -239,3 +241,152 @@ def test_a_recurrent_layer_takes_few_products(kind):
     network(x)[0].sum().backward()
     synchronize()
     assert torch.headrace.stats()["library_calls"] - before <= 6 + 6 + 3
+
+
+# ---- packed sequences
+
+LENGTHS = [[6, 4, 1], [5, 5, 5], [1, 1, 1], [7, 1, 1]]
+
+
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_packed_sequences(kind, lengths):
+    """Both directions of two layers from states, with gradients of all results to all inputs."""
+    for dtype in FLOATS:
+        results = []
+        for where in ("cpu", DEVICE):
+            network, h = recurrent(kind, where, dtype, num_layers=2, bidirectional=True)
+            h.requires_grad_()
+            x = numbers((7, 3, 5), dtype).to(where).requires_grad_()
+            packed, state = network(rnn.pack_padded_sequence(x, lengths), start(kind, h))
+            output, there = rnn.pad_packed_sequence(packed, padding_value=0.5, total_length=8)
+            assert there.tolist() == lengths
+            made = [packed.data, output, *flatten(state)]
+            loss = sum((t * t.cos()).sum() for t in made)
+            grads = torch.autograd.grad(loss, [x, h, *network.parameters()])
+            with torch.no_grad():
+                again, state = network(rnn.pack_padded_sequence(x, lengths), start(kind, h))
+            results.append([*made, *grads, again.data, *flatten(state)])
+        for index, (expected, actual) in enumerate(zip(*results)):
+            assert_summed(actual, expected, f"{kind} {index}", factor=8)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_packed_sequences_in_any_order(kind):
+    results = []
+    for where in ("cpu", DEVICE):
+        network, h = recurrent(kind, where, batch_first=True)
+        x = [numbers((length, 5), seed=length).to(where).requires_grad_() for length in (2, 6, 3)]
+        packed, state = network(rnn.pack_sequence(x, enforce_sorted=False), start(kind, h))
+        made = [*rnn.unpack_sequence(packed), *flatten(state)]
+        results.append([*made, *torch.autograd.grad(sum(t.sin().sum() for t in made), [*x, *network.parameters()])])
+    for index, (expected, actual) in enumerate(zip(*results)):
+        assert_summed(actual, expected, f"{kind} {index}", factor=8)
+
+
+@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_packed_sequences_by_one_result(kind, part):
+    results = []
+    for where in ("cpu", DEVICE):
+        network, h = recurrent(kind, where, bidirectional=True)
+        packed, state = network(rnn.pack_padded_sequence(numbers((6, 3, 5)).to(where), [6, 3, 1]), start(kind, h))
+        chosen = [packed.data[2:5], flatten(state)[0], flatten(state)[-1]][part]
+        results.append(torch.autograd.grad(chosen.sin().sum(), list(network.parameters()), allow_unused=True))
+    for expected, actual in zip(*results):
+        assert (expected is None) == (actual is None)
+        if expected is not None:
+            assert_summed(actual, expected, kind, factor=5)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_second_gradients_of_packed_sequences(kind):
+    results = []
+    for where in ("cpu", DEVICE):
+        network, h = recurrent(kind, where, torch.float64, bidirectional=True)
+        x = numbers((4, 3, 5), torch.float64).to(where).requires_grad_()
+        packed, state = network(rnn.pack_padded_sequence(x, [4, 2, 1]), start(kind, h))
+        parts = [x, *network.parameters()]
+        loss = sum(t.sin().sum() for t in [packed.data, *flatten(state)])
+        grads = torch.autograd.grad(loss, parts, create_graph=True)
+        results.append([*grads, *torch.autograd.grad(sum(g.square().sum() for g in grads), parts)])
+    for expected, actual in zip(*results):
+        assert_summed(actual, expected, kind, factor=20)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_packed_sequences_have_the_bits_of_single_ones(kind):
+    """Numbers of one sequence, NaN among them, do not reach the others; first and last states are exact."""
+    network, h = recurrent(kind, DEVICE, bidirectional=True)
+    h[:, 0, 0] = -0.0
+    rows = [numbers((length, 5), seed=length).to(DEVICE) for length in (6, 4, 1)]
+    rows[1][1, 2] = torch.nan
+    with torch.no_grad():
+        packed, state = network(rnn.pack_sequence(rows), start(kind, h))
+        outputs = rnn.unpack_sequence(packed)
+        for index, row in enumerate(rows):
+            own = start(kind, h)
+            own = tuple(t[:, index : index + 1] for t in own) if kind == "LSTM" else own[:, index : index + 1]
+            output, last = network(row[:, None], own)
+            assert_same(outputs[index], output[:, 0], rtol=0, atol=0)
+            for ours, expected in zip(flatten(state), flatten(last)):
+                assert_same(ours[:, index], expected[:, 0], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("by_batch", [False, True])
+def test_packing_of_every_dtype(by_batch):
+    for dtype in [*FLOATS, *HALVES, *INTEGERS, torch.bool, torch.complex64]:
+        for rest in ((), (5,), (2, 3), (2, 0)):
+            x = numbers((3, 6, *rest) if by_batch else (6, 3, *rest), dtype)
+            results = []
+            for where in ("cpu", DEVICE):
+                there = x.to(where).transpose(0, 1).contiguous().transpose(0, 1)
+                if x.numel() == 0:
+                    with pytest.raises(RuntimeError, match="Cannot pack empty tensors"):
+                        rnn.pack_padded_sequence(there, [6, 2, 2], by_batch)
+                    continue
+                packed = rnn.pack_padded_sequence(there, [5, 2, 2], by_batch)
+                padded = rnn.pad_packed_sequence(packed, by_batch, padding_value=1, total_length=7)
+                results.append([packed.data, packed.batch_sizes, *padded])
+            for expected, actual in zip(*results) if results else []:
+                assert_same(actual, expected)
+
+
+UNPACKABLE = {
+    "order": lambda x: rnn.pack_padded_sequence(x, [2, 3, 1]),
+    "empty sequence": lambda x: rnn.pack_padded_sequence(x, [3, 2, 0]),
+    "count": lambda x: rnn.pack_padded_sequence(x, [3, 2]),
+    "vector": lambda x: rnn.pack_padded_sequence(x[:, 0, 0], [3]),
+    "total length": lambda x: rnn.pad_packed_sequence(rnn.pack_padded_sequence(x, [3, 2, 1]), total_length=2),
+}
+
+
+@pytest.mark.parametrize("name", UNPACKABLE)
+def test_wrong_packed_sequences_raise_what_cpu_raises(name):
+    errors = []
+    for where in ("cpu", DEVICE):
+        with pytest.raises((RuntimeError, ValueError, IndexError)) as caught:
+            UNPACKABLE[name](numbers((6, 3, 5)).to(where))
+        errors.append(str(caught.value).splitlines()[0])
+    assert errors[0] == errors[1]
+    packed = rnn.pack_padded_sequence(numbers((6, 3, 5)).to(DEVICE), [3, 2, 1])
+    for inputs, batch in ((6, 3), (5, 2)):
+        with pytest.raises(RuntimeError):
+            torch.nn.GRU(inputs, 4).to(DEVICE)(packed, numbers((1, batch, 4)).to(DEVICE))
+
+
+@pytest.mark.skipif(DEVICE.type != "headrace", reason="about this device")
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_new_lengths_of_packed_sequences_share_a_plan(kind):
+    network, _ = recurrent(kind, DEVICE)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    before = torch.headrace.stats()
+    for length in range(4, 32):
+        rows = [numbers((size, 5)).to(DEVICE) for size in (length, 1 + length * 7 % 5 % length, 1)]
+        optimizer.zero_grad()
+        network(rnn.pack_sequence(rows, enforce_sorted=False))[0].data.sum().backward()
+        optimizer.step()
+        synchronize()
+    after = torch.headrace.stats()
+    assert after["operations"] - before["operations"] < 28 * 80
+    assert after["general_plans"] - before["general_plans"] > 10

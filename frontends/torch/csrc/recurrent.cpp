@@ -5,8 +5,11 @@
 // weight. The steps of a layer are one operation of the core, in each direction. For gradients, states are stored in
 // one tensor [T + 1, N, H], next to the first state, so that the gradient of the weights reads them directly.
 //
-// Unusual cases (projections, packed sequences, autocast, transforms) go through torch's own layers. With
-// create_graph=True the gradient is that of torch's cells.
+// Packed sequences run in the padded form, if that is not much more work (packed.h). Steps behind the end of a sequence
+// have gates that keep an LSTM's cell, and gradients of 0.
+//
+// Unusual cases (projections, autocast, transforms) go through torch's own layers. With create_graph=True the gradient
+// is that of torch's cells.
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/_thnn_fused_gru_cell.h>
@@ -23,8 +26,10 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "kernels.h"
+#include "packed.h"
 #include "registration.h"
 
 namespace headrace {
@@ -279,6 +284,7 @@ struct Network {
   int64_t layers;
   double dropout;
   bool train, bidirectional, batch_first;
+  const Packing *packing = nullptr; // of packed sequences, whose input is [rows, inputs]
 
   int64_t directions() const {
     return bidirectional ? 2 : 1;
@@ -300,7 +306,7 @@ bool has_plain_params(const Network &net) {
   int64_t hidden = net.h.size(2), width = net.gates() * hidden;
   for (size_t i = 0; i < net.params.size(); ++i) {
     bool is_first = i / net.params_each() < static_cast<size_t>(net.directions());
-    int64_t inputs = i % net.params_each() == 1 ? hidden : is_first ? net.input.size(2) : hidden * net.directions();
+    int64_t inputs = i % net.params_each() == 1 ? hidden : is_first ? net.input.size(-1) : hidden * net.directions();
     Dims sizes = i % net.params_each() < 2 ? Dims{width, inputs} : Dims{width};
     if (!is_like(net.params[i], net.input, sizes))
       return false;
@@ -312,10 +318,10 @@ bool is_plain(c10::DispatchKeySet keys, const Network &net) {
   c10::DispatchKey next = (keys & c10::after_ADInplaceOrView_keyset).highestPriorityTypeId();
   const Tensor &input = net.input, &h = net.h;
   if (next != c10::DispatchKey::PrivateUse1 || at::autocast::is_autocast_enabled(at::kPrivateUse1) ||
-      input.dim() != 3 || h.dim() != 3 || !input.is_floating_point() || net.layers < 1 ||
+      input.dim() != (net.packing != nullptr ? 2 : 3) || h.dim() != 3 || !input.is_floating_point() || net.layers < 1 ||
       net.params.size() != static_cast<size_t>(net.layers * net.directions()) * net.params_each())
     return false;
-  int64_t batch = input.size(net.batch_first ? 0 : 1);
+  int64_t batch = net.packing != nullptr ? net.packing->batch() : input.size(net.batch_first ? 0 : 1);
   Dims sizes = {net.layers * net.directions(), batch, h.size(2)};
   return input.numel() > 0 && h.numel() > 0 && is_like(input, input, input.sizes()) && is_like(h, input, sizes) &&
          (!net.c.defined() || is_like(net.c, input, sizes)) && has_plain_params(net);
@@ -323,6 +329,28 @@ bool is_plain(c10::DispatchKeySet keys, const Network &net) {
 
 OptionalTensor if_any(const Tensor &tensor) {
   return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
+}
+
+variable_list run_all_steps(const Layer &layer) {
+  if (at::GradMode::is_enabled() &&
+      torch::autograd::compute_requires_grad(layer.gates, layer.h, layer.c, layer.weight, layer.bias))
+    return Sequence::apply(layer.gates, layer.h, if_any(layer.c), layer.weight, if_any(layer.bias), layer.reverse);
+  return results_of(layer, forward(layer, false));
+}
+
+// In the padded form each sequence begins with its first step, in both directions. Behind its end i = 0, f = 1 and
+// o = 0, so that an LSTM's last cell is that of its last step.
+variable_list run_packed(const Packing &packing, Layer layer) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  static const std::vector<double> kept = {-infinity, infinity, 0, -infinity}, any = {0};
+  int64_t steps = packing.steps(), batch = packing.batch(), hidden = layer.hidden();
+  RowMap map = packing.to_padded(steps, false, layer.reverse);
+  Tensor gates = take_rows(layer.gates, map, layer.is_lstm() ? kept : any);
+  Layer padded{gates.view({steps, batch, layer.width()}), layer.h, layer.c, layer.weight, layer.bias, false};
+  variable_list made = run_all_steps(padded);
+  made[0] = take_rows(made[0].reshape({steps * batch, hidden}), map.inverse(), {0});
+  made[1] = layer.reverse ? made[0].narrow(0, 0, batch) : take_rows(made[0], packing.to_last(), {0});
+  return made;
 }
 
 // One direction of one layer. Both biases of an LSTM are added once, because only their sum is used.
@@ -334,10 +362,7 @@ variable_list run_layer(const Network &net, const Tensor &x, int64_t index, bool
   if (net.has_biases && c.defined())
     input_bias = input_bias + hidden_bias, hidden_bias = Tensor();
   Layer layer{at::linear(x, params[0], input_bias).contiguous(), h, c, params[1], hidden_bias, reverse};
-  if (at::GradMode::is_enabled() &&
-      torch::autograd::compute_requires_grad(layer.gates, layer.h, layer.c, layer.weight, layer.bias))
-    return Sequence::apply(layer.gates, layer.h, if_any(layer.c), layer.weight, if_any(layer.bias), reverse);
-  return results_of(layer, forward(layer, false));
+  return net.packing != nullptr ? run_packed(*net.packing, layer) : run_all_steps(layer);
 }
 
 Tensor3 run_network(const Network &net) {
@@ -369,6 +394,41 @@ Tensor3 lstm(c10::DispatchKeySet keys, const Tensor &input, TensorList hx, Tenso
   return at::native::lstm(input, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first);
 }
 
+// True if the rows behind the ends of sequences take less time than the records of torch's own layers, about 50 us a
+// step with its gradient. A few rows take as long as one.
+bool is_worth_padding(const Network &net) {
+  constexpr int64_t few = 4, multiplies_of_records = 1 << 19;
+  const Packing &packing = *net.packing;
+  int64_t hidden = net.h.size(2), padded = packing.steps() * packing.batch(), behind = padded - packing.rows();
+  return packing.batch() <= few || behind <= packing.rows() ||
+         behind * net.gates() * hidden * hidden <= packing.steps() * multiplies_of_records;
+}
+
+Tensor3 packed_lstm(c10::DispatchKeySet keys, const Tensor &data, const Tensor &batch_sizes, TensorList hx,
+                    TensorList params, bool has_biases, int64_t layers, double dropout, bool train,
+                    bool bidirectional) {
+  std::optional<Packing> packing = Packing::of(keys, data, batch_sizes);
+  if (packing.has_value() && hx.size() == 2) {
+    Network net{data, hx[0], hx[1], params, has_biases, layers, dropout, train, bidirectional, false, &*packing};
+    if (hx[1].defined() && is_plain(keys, net) && is_worth_padding(net))
+      return run_network(net);
+  }
+  return at::native::lstm(data, batch_sizes, hx, params, has_biases, layers, dropout, train, bidirectional);
+}
+
+Tensor2 packed_gru(c10::DispatchKeySet keys, const Tensor &data, const Tensor &batch_sizes, const Tensor &h,
+                   TensorList params, bool has_biases, int64_t layers, double dropout, bool train, bool bidirectional) {
+  std::optional<Packing> packing = Packing::of(keys, data, batch_sizes);
+  if (packing.has_value()) {
+    Network net{data, h, Tensor(), params, has_biases, layers, dropout, train, bidirectional, false, &*packing};
+    if (is_plain(keys, net) && is_worth_padding(net)) {
+      Tensor3 made = run_network(net);
+      return {std::get<0>(made), std::get<1>(made)};
+    }
+  }
+  return at::native::gru(data, batch_sizes, h, params, has_biases, layers, dropout, train, bidirectional);
+}
+
 Tensor2 gru(c10::DispatchKeySet keys, const Tensor &input, const Tensor &h, TensorList params, bool has_biases,
             int64_t layers, double dropout, bool train, bool bidirectional, bool batch_first) {
   Network net{input, h, Tensor(), params, has_biases, layers, dropout, train, bidirectional, batch_first};
@@ -381,10 +441,14 @@ Tensor2 gru(c10::DispatchKeySet keys, const Tensor &input, const Tensor &h, Tens
 HEADRACE_KERNELS(aten, PrivateUse1, m) {
   m.impl("lstm.input", TORCH_FN(lstm));
   m.impl("gru.input", TORCH_FN(gru));
+  m.impl("lstm.data", TORCH_FN(packed_lstm));
+  m.impl("gru.data", TORCH_FN(packed_gru));
 }
 HEADRACE_KERNELS(aten, AutogradPrivateUse1, m) {
   m.impl("lstm.input", TORCH_FN(lstm));
   m.impl("gru.input", TORCH_FN(gru));
+  m.impl("lstm.data", TORCH_FN(packed_lstm));
+  m.impl("gru.data", TORCH_FN(packed_gru));
 }
 
 } // namespace
