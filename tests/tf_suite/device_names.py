@@ -62,14 +62,22 @@ def point_at_device():
 
 
 def let_host_operations_run():
-    """An operation that TensorFlow has on its CPU device alone is no fallback: it has no kernel on GPUs either."""
+    """An operation that TensorFlow has on its CPU device alone is no fallback: it has no kernel on GPUs either. The same
+    of types."""
     may_fall_back = fallback._may_fall_back
 
     @functools.cache
-    def is_on_gpus(name):
-        return any(kernel.device_type == "GPU" for kernel in kernels.get_registered_kernels_for_op(name).kernel)
+    def types_on(device, name):
+        """The types that kernels name; None: there is no kernel."""
+        found = [kernel for kernel in kernels.get_registered_kernels_for_op(name).kernel if kernel.device_type == device]
+        types = {number for kernel in found for one in kernel.constraint for number in one.allowed_values.list.type}
+        return types if found else None
 
-    fallback._may_fall_back = lambda name, *rest: may_fall_back(name, *rest) and is_on_gpus(name)
+    def is_on_gpus(name, tensors):
+        types, alone = types_on("GPU", name), types_on("CPU", name) or set()
+        return types is not None and not {tensor.dtype.as_datatype_enum for tensor in tensors} & (alone - types)
+
+    fallback._may_fall_back = lambda name, tensors: may_fall_back(name, tensors) and is_on_gpus(name, tensors)
 
 
 flags.FLAGS(["test"])  # TensorFlow's tests take the folder for their files from these

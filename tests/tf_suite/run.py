@@ -39,8 +39,8 @@ PAGE_HEAD = """\
 
 The test files of TensorFlow's folder `tensorflow/python/kernel_tests` run on the device HEADRACE and on TensorFlow's
 CPU device, each file in a process of its own, on one machine: `make conformance-tensorflow-kernels`. A case counts if it
-passes on the CPU device. Names of GPUs mean HEADRACE. An operation that TensorFlow has on GPUs fails without a kernel on
-the device (`HEADRACE_FALLBACK=error`).
+passes on the CPU device. Names of GPUs mean HEADRACE. An operation that TensorFlow has on GPUs, for these types, fails without a
+kernel on the device (`HEADRACE_FALLBACK=error`).
 
 """
 LIBRARY = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"

@@ -134,7 +134,8 @@ int64_t *htf_host_numbers(htf_node *node, int index, int64_t *out_count) {
 int64_t htf_host_int(htf_node *node, int index) {
   int64_t value = 0;
   if (htf_host_ints(node, index, &value, 1) != 1) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: input %d must be one number", node->kernel->row->op, index);
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: input %d must have exactly one element", node->kernel->row->op,
+             index);
   }
   return value;
 }
@@ -169,6 +170,11 @@ void htf_host_reals(htf_node *node, int index, double *out_values, int count) {
 }
 
 int htf_read_dims(htf_node *node, int index, int64_t *out_dims) {
+  int64_t dims[HR_RANK_MAX];
+  if (htf_host_dims(node, index, dims) > 1) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: dims must be a vector, input %d is none", node->kernel->row->op,
+             index);
+  }
   int rank = htf_host_ints(node, index, out_dims, HR_RANK_MAX);
   for (int d = 0; d < rank; ++d) {
     if (out_dims[d] < 0) {

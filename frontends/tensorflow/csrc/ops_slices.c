@@ -57,16 +57,20 @@ static void check_parts(htf_node *node, int64_t *sizes, int count, int axis, int
   for (int i = 0; i < count; ++i) {
     bool is_open = sizes[i] == -1 && open < 0;
     open = is_open ? i : open;
-    bad = !is_open && (sizes[i] < 0 || sizes[i] > size - sum) ? i : bad;
+    bad = bad < 0 && !is_open && (sizes[i] < 0 || sizes[i] > size - sum) ? i : bad;
     sum += is_open || bad >= 0 ? 0 : sizes[i];
   }
   if (open >= 0 && bad < 0) {
     sizes[open] = size - sum, sum = size;
   }
-  if (bad >= 0 || sum != size || count != htf_output_count(node)) {
+  if (bad >= 0 && sizes[bad] < 0) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "SplitV: Split size at index %d must be >= 0. Got: %lld", bad,
+             (long long)sizes[bad]);
+  } else if (bad >= 0 || sum != size || count != htf_output_count(node)) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
-             "SplitV: %d sizes (the first is %lld) for %d parts of dim %d, which has %lld", count,
-             (long long)(count > 0 ? sizes[0] : 0), htf_output_count(node), axis, (long long)size);
+             "SplitV: %d sizes (the first is %lld) for %d parts: Determined shape must either match input shape along "
+             "dim %d, which has %lld, or have a -1",
+             count, (long long)(count > 0 ? sizes[0] : 0), htf_output_count(node), axis, (long long)size);
   }
 }
 

@@ -71,9 +71,15 @@ BAD = {
     ),
     "negative part": (
         lambda: tf.raw_ops.SplitV(value=ONES, size_splits=[-2, 5], axis=1, num_split=2),
-        "sizes .the first is -2. for 2 parts of dim 1, which has 3",
+        "size at index 0 must be >= 0. Got: -2",
     ),
-    "two open parts": (lambda: tf.raw_ops.SplitV(value=ONES, size_splits=[-1, -1, 3], axis=1, num_split=3), "3 sizes"),
+    "other parts": (
+        lambda: tf.raw_ops.SplitV(value=ONES, size_splits=[1, 3], axis=1, num_split=2),
+        "shape must either match .* dim 1, which has 3",
+    ),
+    "no axis": (lambda: tf.raw_ops.Split(value=ONES, axis=np.zeros(0, "int32"), num_split=1), "exactly one element"),
+    "fill": (lambda: tf.fill([[0, 1], [2, 3]], 1.0), "must be a vector"),
+    "two open parts": (lambda: tf.raw_ops.SplitV(value=ONES, size_splits=[-1, -1, 3], axis=1, num_split=3), "at index 1 must be >= 0. Got: -1"),
     "too many parts": (lambda: tf.raw_ops.SplitV(value=ONES, size_splits=[1, 1, 1], axis=1, num_split=2), "for 2 parts"),
     "too few parts": (lambda: tf.raw_ops.SplitV(value=ONES, size_splits=[3], axis=1, num_split=2), "for 2 parts"),
     "far slice": (lambda: tf.raw_ops.Slice(input=ONES[:0], begin=[2**62, 0], size=[2**62, 0]), "leave dim 0"),
