@@ -13,6 +13,7 @@
 #include <ATen/ops/_foreach_mul_ops.h>
 #include <ATen/ops/_foreach_sqrt_ops.h>
 #include <ATen/ops/_foreach_sub_ops.h>
+#include <ATen/ops/_local_scalar_dense_ops.h>
 #include <ATen/ops/_log_softmax_backward_data_ops.h>
 #include <ATen/ops/_log_softmax_ops.h>
 #include <ATen/ops/_scaled_dot_product_fused_attention_overrideable_ops.h>
@@ -151,7 +152,8 @@ HEADRACE_KERNELS(aten, AutogradPrivateUse1, m) {
   implement<ops::sum_dim_IntList, ops::mean_dim, ops::max, ops::argmax, ops::any, ops::all, ops::cumsum, ops::mm,
             ops::bmm, ops::addmm, ops::_softmax, ops::_log_softmax, ops::native_layer_norm,
             ops::_scaled_dot_product_fused_attention_overrideable>(m);
-  implement<ops::cat, ops::index_select, ops::gather, ops::embedding, ops::_to_copy, ops::clone>(m);
+  implement<ops::cat, ops::index_select, ops::gather, ops::embedding, ops::_to_copy, ops::clone,
+            ops::_local_scalar_dense>(m);
   implement<ops::threshold_backward, ops::gelu_backward, ops::sigmoid_backward, ops::tanh_backward,
             ops::_softmax_backward_data, ops::_log_softmax_backward_data, ops::nll_loss_backward,
             ops::mse_loss_backward, ops::native_layer_norm_backward>(m);

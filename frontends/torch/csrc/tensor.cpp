@@ -5,7 +5,9 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/_to_copy_native.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/clone_native.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/unfold_native.h>
@@ -328,6 +330,88 @@ Tensor copy_from_and_resize(const Tensor &self, const Tensor &to) {
   to.resize_(self.sizes());
   return copy_from(self, to);
 }
+
+// ---- copies, numbers and ranges in one record each. torch's composites make an empty tensor and write it.
+
+namespace {
+
+// False for tensors whose bytes are not their values.
+bool is_ordinary(const Tensor &tensor) {
+  constexpr c10::DispatchKeySet others(
+      {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor});
+  return !tensor.key_set().has_any(others);
+}
+
+Tensor copied(const Tensor &self, ScalarType type, at::MemoryFormat format) {
+  Tensor copy = format != at::MemoryFormat::Preserve ? new_tensor(self.sizes(), type, format)
+                : self.is_non_overlapping_and_dense()
+                    ? new_tensor(self.sizes(), self.strides(), type)
+                    : new_tensor(self.sizes(), at::infer_dense_strides(self.sizes(), self.strides()), type);
+  copy_on_device(self, copy);
+  return copy;
+}
+
+Tensor clone(const Tensor &self, std::optional<at::MemoryFormat> format) {
+  OnDevice on(self);
+  return is_ordinary(self) ? copied(self, self.scalar_type(), format.value_or(at::MemoryFormat::Preserve))
+                           : at::native::clone(self, format);
+}
+
+Tensor to_copy(const Tensor &self, std::optional<ScalarType> dtype, std::optional<at::Layout> layout,
+               std::optional<at::Device> device, std::optional<bool> pin_memory, bool non_blocking,
+               std::optional<at::MemoryFormat> format) {
+  ScalarType type = dtype.value_or(self.scalar_type());
+  bool stays = (!device.has_value() || *device == self.device()) && layout.value_or(at::kStrided) == at::kStrided &&
+               !pin_memory.value_or(false) && (!self.is_complex() || c10::isComplexType(type));
+  if (!stays || !is_ordinary(self) || !has_dtype(type))
+    return at::native::_to_copy(self, dtype, layout, device, pin_memory, non_blocking, format);
+  OnDevice on(self);
+  return copied(self, type, format.value_or(at::MemoryFormat::Preserve));
+}
+
+ScalarType type_of_number(const Scalar &value) {
+  if (value.isBoolean())
+    return ScalarType::Bool;
+  if (value.isIntegral(/*includeBool=*/false))
+    return ScalarType::Long;
+  ScalarType real = c10::get_default_dtype_as_scalartype();
+  bool is_double = real == ScalarType::Double;
+  return !value.isComplex() ? real : is_double ? ScalarType::ComplexDouble : ScalarType::ComplexFloat;
+}
+
+Tensor full(IntArrayRef size, const Scalar &value, std::optional<ScalarType> dtype, std::optional<at::Layout> layout,
+            std::optional<at::Device> device, std::optional<bool> pin_memory) {
+  OnDevice on(device);
+  ScalarType type = dtype.has_value() ? *dtype : type_of_number(value);
+  return fill_with(empty_tensor(size, type, layout, device, pin_memory, std::nullopt), value);
+}
+
+Tensor new_range(const Scalar &start, const Scalar &end, const Scalar &step, std::optional<ScalarType> dtype,
+                 std::optional<at::Layout> layout, std::optional<at::Device> device, std::optional<bool> pin_memory) {
+  OnDevice on(device);
+  bool is_whole = start.isIntegral(true) && end.isIntegral(true) && step.isIntegral(true);
+  ScalarType type = dtype.value_or(is_whole ? ScalarType::Long : c10::get_default_dtype_as_scalartype());
+  return arange(Result::out(empty_tensor({0}, type, layout, device, pin_memory, std::nullopt)), start, end, step);
+}
+Tensor range_to(const Scalar &end, std::optional<ScalarType> dtype, std::optional<at::Layout> layout,
+                std::optional<at::Device> device, std::optional<bool> pin_memory) {
+  return new_range(0, end, 1, dtype, layout, device, pin_memory);
+}
+Tensor range_from(const Scalar &start, const Scalar &end, std::optional<ScalarType> dtype,
+                  std::optional<at::Layout> layout, std::optional<at::Device> device, std::optional<bool> pin_memory) {
+  return new_range(start, end, 1, dtype, layout, device, pin_memory);
+}
+
+HEADRACE_KERNELS(aten, PrivateUse1, m) {
+  m.impl("clone", &clone);
+  m.impl("_to_copy", &to_copy);
+  m.impl("full", &full);
+  m.impl("arange", &range_to);
+  m.impl("arange.start", &range_from);
+  m.impl("arange.start_step", &new_range);
+}
+
+} // namespace
 
 Scalar local_scalar(const Tensor &self) {
   TORCH_CHECK(self.numel() == 1, "a Tensor with ", self.numel(), " elements cannot be converted to Scalar");
