@@ -131,31 +131,71 @@ WIDE_INLINE void transform_line(const __m512 g[TAPS], int step, __m512 *u, int u
   u[3 * u_step] = g[2 * step];
 }
 
+/* Transforms the windows of 16 output channels and one input channel. */
+WIDE_INLINE void transform_windows(const __m512 g[TAPS * TAPS], float *u, int64_t point_step) {
+  __m512 lines[SIDE * TAPS], all[POINTS];
+#pragma GCC unroll 3
+  for (int i = 0; i < TAPS; ++i) {
+    transform_line(g + i, TAPS, lines + i, TAPS);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < SIDE; ++i) {
+    transform_line(lines + i * TAPS, 1, all + i * SIDE, 1);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < POINTS; ++i) {
+    _mm512_storeu_ps(u + i * point_step, all[i]);
+  }
+}
+
+static const float *find_tap(const hr__winograd_weight *weight, const float *window, int i) {
+  return window + i / TAPS * weight->row_stride + i % TAPS * weight->column_stride;
+}
+
+/* The windows if input channels are neighbours: 16 of them at a time, transposed. */
+WIDE static void transform_neighbours(const hr__winograd_weight *weight, const float *from, int64_t outs, float *u,
+                                      int64_t width) {
+  __m512 block[TAPS * TAPS][HR__WIDE];
+  for (int64_t first = 0; first < weight->ins; first += HR__WIDE) {
+    int64_t ins = weight->ins - first < HR__WIDE ? weight->ins - first : HR__WIDE;
+    __mmask16 mask = hr__wide_mask(ins);
+    for (int i = 0; i < TAPS * TAPS; ++i) {
+      const float *tap = find_tap(weight, from + first, i);
+      for (int out = 0; out < HR__WIDE; ++out) {
+        block[i][out] = out < outs ? _mm512_maskz_loadu_ps(mask, tap + out * weight->out_stride) : _mm512_setzero_ps();
+      }
+      hr__wide_transpose(block[i]);
+    }
+    for (int64_t in = 0; in < ins; ++in) {
+      __m512 g[TAPS * TAPS];
+      for (int i = 0; i < TAPS * TAPS; ++i) {
+        g[i] = block[i][in];
+      }
+      transform_windows(g, u + (first + in) * width, weight->ins * width);
+    }
+  }
+}
+
 WIDE void hr__winograd_transform(const hr__winograd_weight *weight, int64_t out, int64_t outs, float *u,
                                  int64_t width) {
   const float *from = weight->w + out * weight->out_stride;
   __mmask16 mask = hr__wide_mask(outs);
+  bool has_neighbours = weight->out_stride == 1; /* among output channels */
+  if (weight->in_stride == 1 && !has_neighbours) {
+    transform_neighbours(weight, from, outs, u, width);
+    return;
+  }
   __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
   __m512i at = _mm512_mullo_epi32(lanes, _mm512_set1_epi32((int)weight->out_stride));
   for (int64_t in = 0; in < weight->ins; ++in, from += weight->in_stride) {
-    __m512 g[TAPS * TAPS], lines[SIDE * TAPS], all[POINTS];
+    __m512 g[TAPS * TAPS];
 #pragma GCC unroll 9
     for (int i = 0; i < TAPS * TAPS; ++i) {
-      const float *tap = from + i / TAPS * weight->row_stride + i % TAPS * weight->column_stride;
-      g[i] = _mm512_mask_i32gather_ps(_mm512_setzero_ps(), mask, at, tap, 4);
+      const float *tap = find_tap(weight, from, i);
+      g[i] = has_neighbours ? _mm512_maskz_loadu_ps(mask, tap)
+                            : _mm512_mask_i32gather_ps(_mm512_setzero_ps(), mask, at, tap, 4);
     }
-#pragma GCC unroll 3
-    for (int i = 0; i < TAPS; ++i) {
-      transform_line(g + i, TAPS, lines + i, TAPS);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < SIDE; ++i) {
-      transform_line(lines + i * TAPS, 1, all + i * SIDE, 1);
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < POINTS; ++i) {
-      _mm512_storeu_ps(u + (i * weight->ins + in) * width, all[i]);
-    }
+    transform_windows(g, u + in * width, weight->ins * width);
   }
 }
 
