@@ -175,20 +175,29 @@ void htf_roll(htf_node *node) {
   htf_output(node, 0, x);
 }
 
-/* The first elements of an axis, as many as a length for each element of another axis, in the other direction. */
-void htf_reverse_sequence(htf_node *node) {
-  htf_value x = htf_input(node, 0), lengths = htf_input(node, 1);
-  int64_t axis = htf_integer(node, "seq_dim"), batch = htf_integer(node, "batch_dim");
-  bool fits = axis >= 0 && axis < x->rank && batch >= 0 && batch < x->rank && axis != batch;
-  if (!htf_has_failed(node) && !fits) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
-             "ReverseSequence: seq_dim %lld and batch_dim %lld must be two dims of the input", (long long)axis,
-             (long long)batch);
-  } else if (!htf_has_failed(node) && (lengths->rank != 1 || lengths->dims[0] != x->dims[batch])) {
+static void check_reversed(htf_node *node, htf_value x, htf_value lengths, int64_t axis, int64_t batch) {
+  if (htf_has_failed(node)) {
+    return;
+  }
+  if (lengths->rank != 1) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "ReverseSequence: seq_lengths must be 1-dim, not %d", lengths->rank);
+  } else if (axis == batch) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "ReverseSequence: batch_dim == seq_dim == %lld", (long long)axis);
+  } else if (axis < 0 || axis >= x->rank || batch < 0 || batch >= x->rank) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "ReverseSequence: %s must be < input rank: %lld and %lld for %d dims",
+             axis < 0 || axis >= x->rank ? "seq_dim" : "batch_dim", (long long)axis, (long long)batch, x->rank);
+  } else if (lengths->dims[0] != x->dims[batch]) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
              "ReverseSequence: Length of seq_lengths != input.dims(%lld): it must be a vector of %lld",
              (long long)batch, (long long)x->dims[batch]);
   }
+}
+
+/* The first elements of an axis, as many as a length for each element of another axis, in the other direction. */
+void htf_reverse_sequence(htf_node *node) {
+  htf_value x = htf_input(node, 0), lengths = htf_input(node, 1);
+  int64_t axis = htf_integer(node, "seq_dim"), batch = htf_integer(node, "batch_dim");
+  check_reversed(node, x, lengths, axis, batch);
   if (htf_has_failed(node) || hr_tensor_count(x) == 0) {
     htf_output(node, 0, x);
     return;
