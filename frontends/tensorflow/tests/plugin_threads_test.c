@@ -31,7 +31,7 @@ typedef struct variable {
 
 struct TF_KernelBuilder {
   const char *op;
-  int dtype; /* of the first constraint; 0: none */
+  uint32_t types; /* bits of the first constraint; 0: none */
   tf_create_kernel create;
   tf_compute compute;
   void (*destroy)(void *);
@@ -116,9 +116,26 @@ static tf_builder *new_builder(const char *op, const char *type, tf_create_kerne
   builders[builder_count] = (tf_builder){op, 0, create, compute, destroy};
   return &builders[builder_count++];
 }
-static void constrain(tf_builder *builder, const char *attribute, int dtype, tf_status *status) {
-  (void)attribute, (void)status;
-  builder->dtype = builder->dtype == 0 ? dtype : builder->dtype;
+/* The first field of a message with this number, which is bytes. */
+static hr__span field_of(hr__span message, uint32_t number) {
+  hr__wire wire = hr__wire_of(message);
+  for (hr__field field; hr__wire_next(&wire, &field);) {
+    if (field.number == number && field.type == HR__WIRE_BYTES) {
+      return field.bytes;
+    }
+  }
+  return (hr__span){0};
+}
+
+/* The types of a kernel's first type attribute, from its KernelDef. */
+static void define(const char *definition, const char *name, tf_builder *builder, tf_status *status) {
+  enum { CONSTRAINT = 3, ALLOWED = 2, LIST = 1, TYPE = 6 };
+  (void)name, (void)status;
+  hr__span all = {(const uint8_t *)definition, strlen(definition)};
+  hr__wire types = hr__wire_of(field_of(field_of(field_of(all, CONSTRAINT), ALLOWED), LIST));
+  for (hr__field field; hr__wire_next(&types, &field);) {
+    builder->types |= field.number == TYPE ? 1u << field.value : 0;
+  }
 }
 static void set_host_memory(tf_builder *builder, const char *argument) {
   (void)builder, (void)argument;
@@ -220,7 +237,7 @@ static void fill_kernels(void) {
   fill_table();
   tf.DeleteTensor = delete_tensor, tf.TensorType = tensor_type, tf.NumDims = num_dims, tf.Dim = dim_of;
   tf.TensorData = tensor_data, tf.TensorElementCount = element_count;
-  tf.NewKernelBuilder = new_builder, tf.KernelBuilder_TypeConstraint = constrain;
+  tf.NewKernelBuilder = new_builder, tf.RegisterKernelBuilderWithKernelDef = define;
   tf.KernelBuilder_HostMemory = set_host_memory, tf.RegisterKernelBuilder = register_builder;
   tf.NewOpDefinitionBuilder = new_op, tf.OpDefinitionBuilderAddAttr = add_to_op;
   tf.OpDefinitionBuilderAddInput = tf.OpDefinitionBuilderAddOutput = add_to_op;
@@ -267,7 +284,7 @@ static void start_plugin(void) {
 static kernel create(const char *op, int dtype, hr__span body) {
   kernel found = {0};
   for (int i = 0; i < builder_count; ++i) {
-    if (strcmp(builders[i].op, op) == 0 && builders[i].dtype == dtype) {
+    if (strcmp(builders[i].op, op) == 0 && (dtype == 0 || (builders[i].types >> dtype & 1) != 0)) {
       found.builder = &builders[i];
     }
   }
